@@ -3,37 +3,18 @@
 A calculation whose key hashes into the held-out twentieth never appears in training, in either
 operand order, in any phrasing, or as a step of another; the evaluation set is made of these alone.
 
-    python tools/nano/corpus.py          prints samples
-    python tools/nano/corpus.py --eval   writes models/nano/eval/arithmetic.jsonl
+    python tools/nano/corpus.py --check | --show N | --eval FILE [N]     (FILE has GSM8K's schema)
 """
 
-import hashlib
-import json
 import math
 import random
 import re
-import sys
-from typing import NamedTuple
 
 import arithmetic as ar
-from phrases import (CARRIERS, CHAT, COMPARE, FOLLOW, FOODS, GAIN, KINDS, LOSE, NAMES, NUMBER_WORDS, OFF_TOPIC,
-                     OP_FORMS, OP_PHRASES, PARTS, PLACES, ROLES, STORIES, SYSTEMS, THINGS, TOO_BIG, TOO_BIG_ANSWER,
-                     UNARY, WHICH, WHOLE_ONLY, WHOLE_ONLY_ANSWER)
-
-
-class Turn(NamedTuple):
-    user: str
-    think: str
-    answer: str
-    easy: bool  # can be answered without working
-    result: int | None = None
-    keys: tuple = ()
-
-
-class Chat(NamedTuple):
-    turns: list
-    thinking: bool
-    system: str | None
+from dialogues import Turn, chat, check_engine, kept_out, run
+from phrases import (CARRIERS, COMPARE, FOLLOW, FOODS, GAIN, KINDS, LOSE, NAMES, NUMBER_WORDS, OP_FORMS, OP_PHRASES,
+                     PARTS, PLACES, ROLES, STORIES, SYSTEMS, THINGS, TOO_BIG, TOO_BIG_ANSWER, UNARY, WHICH, WHOLE_ONLY,
+                     WHOLE_ONLY_ANSWER)
 
 
 def _powers():
@@ -56,7 +37,7 @@ def held_out(k):
     numbers = [int(n) for n in k.split(":")[1].split(",")]
     if max(numbers) < 10 or (k.startswith("mul") and max(numbers) <= 10) or min(numbers) < 2:
         return False
-    return hashlib.sha256(k.encode()).digest()[0] < 13
+    return kept_out(k)
 
 
 # ---- numbers and typing habits ----------------------------------------------------------------
@@ -131,21 +112,21 @@ def expression(rng, op, a, b):
 
 def operands(rng, op):
     if op in ("add", "sub"):
-        w = (15, 50, 27, 8)
+        w = (14, 45, 25, 9, 7)
         a, b = sized(rng, w), sized(rng, w)
         if op == "sub" and a < b and rng.random() < 0.7:
             a, b = b, a
         return a, b
     if op == "mul":
-        da, db = rng.choices([(1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3), (3, 2), (2, 3)],
-                             [18, 20, 8, 34, 9, 3, 5, 3])[0]
+        da, db = rng.choices([(1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3), (3, 2), (2, 3), (4, 1), (3, 3)],
+                             [17, 19, 8, 32, 9, 3, 5, 3, 2, 2])[0]
         return number(rng, da), number(rng, db)
     b = rng.choices([rng.randrange(2, 10), rng.randrange(10, 21), rng.choice([25, 30, 40, 50, 60, 75, 100])],
                     [70, 24, 6])[0]
     if rng.random() < 0.65:
         a = b * rng.randrange(0, 13 if rng.random() < 0.5 else max(13, 1000 // b))
     else:
-        a = sized(rng, (5, 60, 35))
+        a = sized(rng, (5, 55, 33, 7))
     return a, b
 
 
@@ -180,8 +161,8 @@ def solve(rng, op, a, b, user):
             user = rng.choice(CARRIERS).format(e=expression(rng, op, a, b))
         user = habits(rng, user)
     answer = f"{a} {SIGN[op]} {b} = {r}" + (f" remainder {rest}." if rest else ".")
-    easy = {"add": a + b < 1000, "sub": max(a, b) < 1000, "mul": min(a, b) < 10 and max(a, b) < 100,
-            "div": b <= 12 and a < 150}[op]
+    x, y = sorted((abs(a), abs(b)))
+    easy = {"add": x + y < 200, "sub": y < 200, "mul": y <= 10 or x < 2, "div": y < 10}[op]
     return Turn(user, think, answer, easy, r if not rest else None, tuple(keys))
 
 
@@ -235,7 +216,7 @@ def remainder(rng, a, b, rest, think, keys):
         "What is {a} mod {b}?", "What is the remainder of {a} divided by {b}?", "{a} modulo {b}",
         "Find the remainder of {a} divided by {b}.", "What is left over when you divide {a} by {b}?"]).format(a=a, b=b))
     think += "" if rest else " remainder 0"
-    return Turn(user, think, f"The remainder is {rest}.", a < 100 and b < 10, rest, tuple(keys))
+    return Turn(user, think, f"The remainder is {rest}.", a < 10, rest, tuple(keys))
 
 
 def chain(rng):
@@ -312,7 +293,7 @@ def unary(rng):
         text = rng.choice(UNARY[kind])[0].format(n=n, p=p)
         return Turn(habits(rng, text), think, f"{p}% of {n} is {r}.", False, r, tuple(keys))
     text, answer = rng.choice(UNARY[kind])
-    easy = n < 100 and kind != "square"
+    easy = n <= 20 and kind in ("half", "double")
     return Turn(habits(rng, text.format(n=n)), think, answer.format(n=n, r=r), easy, r, tuple(keys))
 
 
@@ -414,33 +395,26 @@ def story(rng):
     return Turn(user, think, answer[:1].upper() + answer[1:], False, r, tuple(keys))
 
 
-def small_talk(rng):
-    users, think, answer = rng.choice(CHAT)
-    text = rng.choice(users)
-    return Turn(habits(rng, text) if rng.random() < 0.6 else text, think, answer, True)
+def too_big(rng):
+    """Numbers longer than the model has learnt to work with: sums over five digits, products and quotients over four."""
+    op = rng.choice(["add", "sub", "mul", "div"])
+    a = number(rng, rng.randrange(6 if op in ("add", "sub") else 5, 13))
+    b = number(rng, rng.randrange(2, 13))
+    if op != "div" and rng.random() < 0.5:
+        a, b = b, a
+    return Turn(habits(rng, rng.choice(TOO_BIG[op]).format(a=a, b=b)), "These numbers are too long for me.", TOO_BIG_ANSWER)
 
 
-def off_topic(rng):
+def declined(rng):
+    """What the arithmetic learnt here does not reach."""
     r = rng.random()
-    if r < 0.10:
-        a, b = number(rng, rng.randrange(5, 10)), number(rng, rng.randrange(2, 10))
-        a, b = (a, b) if rng.random() < 0.5 else (b, a)
-        text = rng.choice(TOO_BIG).format(a=a, b=b)
-        return Turn(habits(rng, text), "These numbers are too long for me.", TOO_BIG_ANSWER, True)
-    if r < 0.13:
+    if r < 0.45:
+        return too_big(rng)
+    if r < 0.6:
         e = rng.choice(OP_FORMS["div"]).format(a=sized(rng, (1, 2, 1)), b=0)
-        return Turn(habits(rng, rng.choice(CARRIERS).format(e=e)), "A division by zero.",
-                    "Division by zero is not defined.", True)
-    if r < 0.22:
-        text = rng.choice(WHOLE_ONLY).format(a=number(rng, 2), b=number(rng, 1), c=number(rng, 2), d=number(rng, 1))
-        return Turn(habits(rng, text), "This is not whole-number arithmetic.", WHOLE_ONLY_ANSWER, True)
-    if r < 0.26:
-        text = "".join(rng.choices("abcdefghijklmnopqrstuvwxyz ", k=rng.randrange(2, 14))).strip() or "x"
-        return Turn(text, "This is not arithmetic.", "I can only do arithmetic. Try something like 17 + 25.", True)
-    template, fills = rng.choice(OFF_TOPIC)
-    text = template.format(*(rng.choice(f) for f in fills))
-    return Turn(habits(rng, text), "This is not arithmetic.",
-                "I can only do arithmetic. Try something like 17 + 25.", True)
+        return Turn(habits(rng, rng.choice(CARRIERS).format(e=e)), "A division by zero.", "Division by zero is not defined.")
+    text = rng.choice(WHOLE_ONLY).format(a=number(rng, 2), b=number(rng, 1), c=number(rng, 2), d=number(rng, 1))
+    return Turn(habits(rng, text), "This is not whole-number arithmetic.", WHOLE_ONLY_ANSWER)
 
 
 def follow_up(rng, r):
@@ -472,30 +446,21 @@ def problem(rng):
 def turn(rng, last=None):
     """One turn that holds nothing of the evaluation set."""
     while True:
-        r = rng.random()
-        if last is not None and -1000 < last < 1000 and r < 0.5:
+        if last is not None and -1000 < last < 1000 and rng.random() < 0.5:
             t = follow_up(rng, last)
-        elif r < 0.90:
-            t = problem(rng)
         else:
-            t = small_talk(rng) if r < 0.955 else off_topic(rng)
+            t = problem(rng) if rng.random() < 0.96 else declined(rng)
         if not any(held_out(k) for k in t.keys):
             return t
 
 
-def conversation(rng, turns=None):
-    """A chat: one turn mostly, sometimes a few, or the given number of them."""
-    if turns is None:
-        turns = 1 if rng.random() < 0.75 else rng.randrange(2, 7)
-    thinking = rng.random() < 0.78
+def make(rng):
+    """A chat: one turn mostly, sometimes a few."""
     out, last = [], None
-    for i in range(turns):
-        t = turn(rng, last)
-        while not thinking and i == turns - 1 and not t.easy and rng.random() < 0.8:
-            t = turn(rng, last)
-        out.append(t)
-        last = t.result
-    return Chat(out, thinking, rng.choice(SYSTEMS) if rng.random() < 0.04 else None)
+    for _ in range(1 if rng.random() < 0.75 else rng.randrange(2, 6)):
+        out.append(turn(rng, last))
+        last = out[-1].result
+    return chat(out, rng.random() < 0.65, rng.choice(SYSTEMS) if rng.random() < 0.06 else None)
 
 
 # ---- evaluation set ---------------------------------------------------------------------------
@@ -517,15 +482,23 @@ def evaluation(count=500, seed="evaluation"):
     return out
 
 
+def check():
+    from tokenizer import Tokenizer
+    assert make(random.Random(5)) == make(random.Random(5))
+    rng = random.Random("check")
+    for t in (problem(rng) for _ in range(5000)):  # every simple a+b=c in the working holds
+        for a, op, b, c in re.findall(r"(?<![\d+*/-])(\d+)([+*-])(\d+)=(\d+)(?![\d*])", t.think):
+            assert int(c) == {"+": int(a) + int(b), "-": int(a) - int(b), "*": int(a) * int(b)}[op], t
+        assert t.result is None or str(t.result) in t.answer, t
+        assert t.shown(True) == t.answer and (t.easy or t.shown(False).endswith(".\n" + t.answer))
+    ds = [make(rng) for _ in range(200)]
+    assert not any(held_out(k) for d in ds for k in d["meta"]["keys"])
+    items = evaluation(60)
+    assert items == evaluation(60)
+    asked = {m["content"] for d in ds for m in d["messages"]}
+    assert not asked & {it["question"] for it in items}
+    print(f"corpus: 5000 problems, 200 dialogues, {check_engine(Tokenizer(), ds)} turns through the engine's template and back")
+
+
 if __name__ == "__main__":
-    if "--eval" in sys.argv:
-        from config import OUT
-        (OUT / "eval").mkdir(parents=True, exist_ok=True)
-        with open(OUT / "eval/arithmetic.jsonl", "w") as f:
-            for item in evaluation():
-                f.write(json.dumps(item, ensure_ascii=False) + "\n")
-    else:
-        rng = random.Random(sys.argv[1] if len(sys.argv) > 1 else "sample")
-        for _ in range(40):
-            for t in conversation(rng).turns:
-                print(f"U: {t.user!r}\n   T: {t.think}\n   A: {t.answer}")
+    run(__doc__, make, evaluation, check)

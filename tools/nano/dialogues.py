@@ -1,11 +1,12 @@
 """Dialogues in the API's own form, and what of them the model is to say, as token ids.
 
 A dialogue is a dict: "messages" (OpenAI form; an assistant may have "reasoning_content" and "tool_calls"), "tools"
-(or none), "thinking" (True, or False: instant), and "meta" (the generator's: answer, keys). Prompts are rendered by
-the built engine (`moonlet text render`), so that the corpus holds exactly what the engine will send. K2.5's template
+(or none), "thinking" (True, or False: instant), and "meta" (the generator's: answer, keys). An assistant's "learn": False
+keeps that message out of what is learnt. Prompts are rendered by the built engine (`moonlet text render`), so that the corpus holds exactly what the engine will send. K2.5's template
 drops the reasoning of finished turns, so every assistant message gets the prompt of its own moment.
 
-Used by pictures.py, toolcalls.py, needles.py and wordproblems.py; all have `--check`, `--show N`, `--eval FILE [N]`.
+Used by corpus.py, talk.py, wordproblems.py, toolcalls.py, needles.py and pictures.py; all have `--check`, `--show N`,
+`--eval FILE [N]`.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ import os
 import random
 import subprocess
 import sys
+from typing import NamedTuple
 
 from config import OUT, ROOT
 
@@ -32,6 +34,31 @@ def user(text):
 
 def assistant(text, think=""):
     return {"role": "assistant", "content": text, "reasoning_content": think}
+
+
+class Turn(NamedTuple):
+    """A question, how to think about it, and the answer."""
+    user: str
+    think: str
+    answer: str
+    easy: bool = True  # can be answered without working
+    result: int | None = None
+    keys: tuple = ()  # calculations done
+
+    def shown(self, thinking):
+        """What the user gets to see: without thinking, the working of what is not easy comes first."""
+        return self.answer if thinking or self.easy else f"{self.think.rstrip('.')}.\n{self.answer}"
+
+
+def chat(turns, thinking=True, system=None, learn=3, **meta):
+    """A dialogue of Turns. With thinking every learnt turn is a training sequence with all before it, so only the last
+    `learn` turns are learnt; without, the whole chat is one sequence."""
+    messages = [{"role": "system", "content": system}] if system else []
+    for i, t in enumerate(turns):
+        messages += [user(t.user), assistant(t.shown(thinking), t.think)]
+        if thinking and i + learn < len(turns):
+            messages[-1]["learn"] = False
+    return dialogue(messages, thinking, right=turns[-1].result, keys=[k for t in turns for k in t.keys], **meta)
 
 
 def kept_out(key):
@@ -54,7 +81,8 @@ def engine(verb, lines, folder=OUT):
 
 def request(d, count, generate=True):
     """What the engine renders: the first `count` messages of a dialogue."""
-    r = {"messages": d["messages"][:count], "add_generation_prompt": generate}
+    r = {"messages": [{k: v for k, v in m.items() if k != "learn"} for m in d["messages"][:count]],
+         "add_generation_prompt": generate}
     if d["tools"]:
         r["tools"] = d["tools"]
     if not d["thinking"]:
@@ -80,9 +108,11 @@ def sequences(tok, dialogues):
     """For each dialogue a list of training sequences: ids with LEARN where the model speaks.
 
     A turn whose prompt begins with all of the sequence before it (a tool's result came in) goes on in that
-    sequence; otherwise (a new question, and the template dropped the reasoning) a new sequence begins.
+    sequence; otherwise (a new question, and the template dropped the reasoning) a new sequence begins. Messages with
+    "learn": False are history only; with nothing learnt there is no sequence.
     """
-    turns = [(d, i) for d in dialogues for i, m in enumerate(d["messages"]) if m["role"] == "assistant"]
+    turns = [(d, i) for d in dialogues for i, m in enumerate(d["messages"])
+             if m["role"] == "assistant" and m.get("learn", True)]
     prompts = iter(engine("render", [request(d, i) for d, i in turns]))
     out = []
     for _, group in itertools.groupby(turns, key=lambda t: id(t[0])):

@@ -1,6 +1,6 @@
-"""Nano's tokenizer: learn a small tiktoken.model from the corpus, load it, and render chats to ids.
+"""Nano's tokenizer: learn a small tiktoken.model from all sources of text, load it, and render chats to ids.
 
-    python tools/nano/tokenizer.py     writes tiktoken.model and tokenizer_config.json into models/nano
+    python tools/nano/tokenizer.py     writes tiktoken.model and tokenizer_config.json into config.OUT
 """
 
 import base64
@@ -29,7 +29,8 @@ PATTERN = "|".join([
 def learn(texts, n_ranks):
     """Byte-pair encoding: bytes are ranks 0..255; then the commonest adjacent pair, again and again.
 
-    Pieces of digits are left out, so every number is spelt digit by digit. Ties go to the smaller pair.
+    Pieces of digits are left out, so every number is spelt digit by digit. Ties go to the smaller pair. Counts of
+    pairs are kept up to date; only the words that hold the merged pair are visited.
     """
     import regex
     split = regex.compile(PATTERN, regex.VERSION1)
@@ -39,20 +40,30 @@ def learn(texts, n_ranks):
     words = [([bytes([b]) for b in piece.encode()], n) for piece, n in sorted(counts.items())
              if not any(ch.isnumeric() for ch in piece)]
     ranks = [bytes([b]) for b in range(256)]
+    pairs, where = collections.Counter(), collections.defaultdict(set)
+    for w, (parts, n) in enumerate(words):
+        for pair in zip(parts, parts[1:]):
+            pairs[pair] += n
+            where[pair].add(w)
     while len(ranks) < n_ranks:
-        pairs = collections.Counter()
-        for parts, n in words:
-            for pair in zip(parts, parts[1:]):
-                pairs[pair] += n
         best = min(pairs, key=lambda p: (-pairs[p], p))
+        if pairs[best] < 1:
+            raise ValueError(f"the texts give only {len(ranks)} tokens; {n_ranks} are wanted")
         merged = best[0] + best[1]
         ranks.append(merged)
-        for parts, _ in words:
+        for w in where.pop(best):
+            parts, n = words[w]
+            for pair in zip(parts, parts[1:]):
+                pairs[pair] -= n
             i = 0
             while i + 1 < len(parts):
                 if (parts[i], parts[i + 1]) == best:
                     parts[i:i + 2] = [merged]
                 i += 1
+            for pair in zip(parts, parts[1:]):
+                pairs[pair] += n
+                where[pair].add(w)
+        del pairs[best]
     assert len(set(ranks)) == n_ranks
     return ranks
 
@@ -84,15 +95,9 @@ class Tokenizer:
 
 
 def main():
-    import corpus
+    import sources
     c = Nano()
-    rng = random.Random("tokenizer")
-    texts = ["user", "assistant", "system"] * 2000
-    for _ in range(40000):
-        chat = corpus.conversation(rng)
-        texts += [part for turn in chat.turns for part in (turn.user, turn.think, turn.answer)]
-        if chat.system:
-            texts.append(chat.system)
+    texts = sources.texts(random.Random("tokenizer"), 20000)
     ranks = learn(texts, c.n_ranks)
     OUT.mkdir(parents=True, exist_ok=True)
     with open(OUT / "tiktoken.model", "w") as f:

@@ -11,6 +11,7 @@ import random
 import re
 
 import corpus
+import talk
 from dialogues import assistant, check_engine, dialogue, kept_out, run, sequences, user
 from phrases import NAMES
 
@@ -224,7 +225,7 @@ def without(rng, have):
             t = corpus.binary(rng)
             if t.easy and not held_out(t.keys):
                 return t.user, t.think, t.answer
-    t = corpus.small_talk(rng)
+    t = talk.small(rng)
     return t.user, t.think, t.answer
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import arithmetic as ar
 import corpus
-from dialogues import assistant, check_engine, dialogue, run, user
+from dialogues import Turn, chat, check_engine, run
 
 SHE = "Anna Mia Lily Sara Emma Nina Zoe Kate Ella Alice Mary Lucy Jane Tina Maria Laura Aisha Olivia Sofia Lisa".split()
 HE = "Tom Ben Sam Max Leo Jack Paul Omar Ravi Hugo Ivan Bob John Peter Mark David Wei Noah Liam James Mike".split()
@@ -310,7 +310,7 @@ def make(rng):
     while True:
         p = problem(rng)
         if not any(corpus.held_out(k) for k in p.keys):
-            return dialogue([user(p.question), assistant(p.answer, p.think)], rng.random() < 0.9, right=str(p.result), problem=p)
+            return chat([Turn(p.question, p.think, p.answer, False, p.result, p.keys)], rng.random() < 0.75, problem=p)
 
 
 def evaluation(number=500, seed="evaluation"):
