@@ -104,12 +104,23 @@ def said(tok, message, thinking):
     return [*ids, tok.end]
 
 
+def learn_history(tok, prompt):
+    """A prompt with LEARN on every finished answer of the assistant in it."""
+    out, on = list(prompt), False
+    for i, x in enumerate(prompt):
+        if on:
+            out[i] |= LEARN
+        on = (on or prompt[i - 1:i + 1] == [tok.think, tok.unthink]) and x != tok.end
+    return out
+
+
 def sequences(tok, dialogues):
     """For each dialogue a list of training sequences: ids with LEARN where the model speaks.
 
     A turn whose prompt begins with all of the sequence before it (a tool's result came in) goes on in that
     sequence; otherwise (a new question, and the template dropped the reasoning) a new sequence begins. Messages with
-    "learn": False are history only; with nothing learnt there is no sequence.
+    "learn": False are history only; with nothing learnt there is no sequence. meta["history"]: the answers in the history
+    (after an empty <think></think>, which is instant mode) are learnt all the same.
     """
     turns = [(d, i) for d in dialogues for i, m in enumerate(d["messages"])
              if m["role"] == "assistant" and m.get("learn", True)]
@@ -122,7 +133,7 @@ def sequences(tok, dialogues):
             if plain and prompt[:len(plain)] == plain:
                 parts[-1] += prompt[len(plain):]
             else:
-                parts.append(list(prompt))
+                parts.append(learn_history(tok, prompt) if d["meta"].get("history") else list(prompt))
             parts[-1] += [x | LEARN for x in reply]
             plain = prompt + reply
         out.append(parts)

@@ -159,13 +159,14 @@ def missing(rng, planted):
 
 
 def assemble(form, body, turns, thinking, **meta):
-    """The dialogue: the text in its place, the questions one after the other, with thinking the last one learnt."""
+    """The dialogue: the text in its place, the questions one after the other. One sequence learns all answers, with thinking
+    the last one's reasoning too."""
     first = turns[0]
     if form == "before":
         turns = [first._replace(user=f"{first.user}\n\n{body}"), *turns[1:]]
     if form == "after":
         turns = [first._replace(user=f"{body}\n\n{first.user}"), *turns[1:]]
-    return chat(turns, thinking, body if form == "system" else None, learn=1, **meta)
+    return chat(turns, thinking, body if form == "system" else None, learn=1, history=True, **meta)
 
 
 def needle(rng, length):
@@ -190,7 +191,7 @@ def needle(rng, length):
     body = text(take, 0, len(take), list(zip(spots, lines)))
     whole = " ".join(x if isinstance(x, str) else p.text[x] for x in body)
     form = rng.choice(["system", "before", "after", "after"])
-    return assemble(form, whole, turns, rng.random() < 0.4, lines=body, whole=whole, asked=asked, planted=planted)
+    return assemble(form, whole, turns, rng.random() < 0.6, lines=body, whole=whole, asked=asked, planted=planted)
 
 
 def make(rng, longest=LONGEST, shortest=128):

@@ -25,6 +25,10 @@ SYSTEMS = ["You are a helpful assistant.", "You are a helpful assistant.", "You 
            "You are Kimi, an AI assistant created by Moonshot AI.", "You are a polite assistant. Keep answers short."]
 
 
+SYLLABLES = ("ba be bo ca co da de di do fa fe ga go ha he jo ka ke ki la le li lo lu ma me mi mo na ne ni no pa pe ra re ri ro "
+             "sa se si so ta te ti to va vi wa ya za ton den ker lin berg son man ter wood ville us ric ald ert cy phie").split()
+
+
 class Said(NamedTuple):
     question: str
     think: str
@@ -404,6 +408,10 @@ def first_letter(rng):
 
 def named(rng):
     n = rng.choice(NAMES)
+    if rng.random() < 0.5:  # any name, not only the known ones
+        n = upper("".join(rng.choice(SYLLABLES) for _ in range(rng.randrange(1, 4))))
+        q = rng.choice(["My name is {n}.", "Hello, my name is {n}.", "Call me {n}.", "my name is {n}", "hi, my name is {n}", "You can call me {n}."]).format(n=n)
+        return Said(q, f"They are {n}.", f"Nice to meet you, {n}! What can I do for you?", (n.lower(),))
     q = rng.choice(["My name is {n}.", "I am {n}.", "I'm {n}", "Hi, I am {n}.", "Hello, my name is {n}.", "Call me {n}.", "hey, I'm {n}", "This is {n}.", "my name is {n}"]).format(n=n)
     return Said(q, f"They are {n}.", f"Nice to meet you, {n}! What can I do for you?", (n.lower(),))
 
@@ -429,7 +437,7 @@ def topic(rng):
     if r < 0.8:
         return rng.choice(THINGS)
     if r < 0.92:
-        return f"{rng.choice(NAMES)} {upper(''.join(rng.choice(['ba', 'lo', 'mi', 'ra', 'ton', 'vi', 'ker', 'den', 'sa', 'no', 'lin', 'berg']) for _ in range(rng.randrange(1, 4))))}"
+        return f"{rng.choice(NAMES)} {upper(''.join(rng.choice(SYLLABLES) for _ in range(rng.randrange(1, 4))))}"
     return " ".join(rng.sample(kb.WORDS, 2))
 
 

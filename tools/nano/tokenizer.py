@@ -1,6 +1,6 @@
 """Nano's tokenizer: learn a small tiktoken.model from all sources of text, load it, and render chats to ids.
 
-    python tools/nano/tokenizer.py     writes tiktoken.model and tokenizer_config.json into config.OUT
+    python tools/nano/tokenizer.py     writes tiktoken.model, tokenizer_config.json and config.json into config.OUT
 """
 
 import base64
@@ -8,7 +8,7 @@ import collections
 import json
 import random
 
-from config import OUT, Nano, tokenizer_config_json
+from config import OUT, Nano, config_json, tokenizer_config_json
 
 # Kimi's split pattern (tokenization_kimi.py of the published checkpoints), in its own order.
 _UP = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
@@ -104,6 +104,8 @@ def main():
         for rank, tok in enumerate(ranks):
             f.write(f"{base64.b64encode(tok).decode()} {rank}\n")
     (OUT / "tokenizer_config.json").write_text(json.dumps(tokenizer_config_json(c), indent=2) + "\n")
+    # the engine chooses the chat template by this file; the generators' renderings need it before any weights exist
+    (OUT / "config.json").write_text(json.dumps(config_json(c), indent=2) + "\n")
     tok = Tokenizer()
     n = sum(len(tok.text(t)) for t in texts)
     print(f"{n_chars(texts) / n:.2f} characters a token; longest: {sorted(ranks, key=len)[-12:]}")
