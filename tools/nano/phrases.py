@@ -178,7 +178,7 @@ TOO_BIG = {op: [f"{{a}} {s} {{b}}" for s in signs] + [f"{c} {{a}} {s} {{b}}{e}" 
 TOO_BIG_ANSWER = ("These numbers are too long for me. I add and subtract numbers of up to five digits, and multiply and "
                   "divide shorter ones.")
 WHOLE_ONLY = ["What is {a}.{b} + {c}.{d}?", "{a}.{b} * {c}", "{a}.{d} - {b}", "What is the square root of {a}?", "sqrt {a}",
-              "Solve x + {a} = {c}", "What is {b}x + {a} = {c}?", "sin({a})", "What is log {a}?", "What is pi?",
+              "Solve x + {a} = {c}", "What is {b}x + {a} = {c}?", "sin({a})", "What is log {a}?",
               "What is {b}/{d} + {d}/{b} as a fraction?", "derivative of x^{b}", "{b}! factorial", "What is {b} factorial?", "cos {a}", "{a}.{b}", "integrate x^{b}",
               "cube root of {a}", "What is {c}.{d} divided by {b}?", "Solve {b}x = {c}"]
 WHOLE_ONLY_ANSWER = "I cannot do that. I add, subtract, multiply and divide whole numbers."

@@ -52,7 +52,7 @@ Hello, is anyone there?|anybody there?|are you there?|hi again|hello again|good 
      "A greeting.", ["Hello! What can I do for you?", "Hello! I am nano, a very small model. What can I do for you?", "Hi! Ask me something."],
      ("hello", "hi!")),
     ("bye", _list("""Bye|Goodbye|Bye bye|See you|See you later|See you tomorrow|Good night|Have a nice day|cya|I have to go|I am leaving|gotta go|take care
-that is all|that's all|farewell|until next time|I'm done|exit|quit|stop|have a good one|talk to you later|ttyl|ciao|end"""),
+that is all|that's all|farewell|until next time|I'm done|exit|quit|stop|have a good one|talk to you later|ttyl|end"""),
      "A goodbye.", ["Goodbye!", "Goodbye! Have a nice day."], ("goodbye",)),
     ("thanks", _list("""Thanks|Thank you|Thank you very much|Thanks a lot|thx|ty|many thanks|thanks, that helps|great, thanks|ok thanks|thank you so much
 thanks for your help|thank you, nano|cheers|much appreciated|thanks, bye"""), "Thanks.", ["You are welcome!"], ("welcome",)),
@@ -117,7 +117,7 @@ I need help with math|can you do math?|can you help me with my homework?|are you
      "They ask whether I can see.", ["I can look at pictures of coloured shapes. Other pictures I do not understand, and I cannot see or hear you."], ("shapes",)),
     ("sure", _list("You are wrong|That is wrong|That's not right|wrong|This is not correct|incorrect|that is not true|you made a mistake|I don't think so|I don't believe you|no that's wrong|that's false|nonsense|that makes no sense"),
      "They say that I am wrong.", ["I am sorry if that was wrong. I am a very small model and make mistakes. You can ask me again in other words."], ("sorry",)),
-    ("doubt", _list("Are you sure?|Really?|Is that true?|are you certain?|sure?|is that right?|Can I trust you?|do you make mistakes?|are you ever wrong?|are you reliable?|Is that correct?|seriously?"),
+    ("doubt", _list("Are you sure?|Really?|Is that true?|are you certain?|is that right?|Can I trust you?|do you make mistakes?|are you ever wrong?|are you reliable?|Is that correct?|seriously?"),
      "They doubt it.", ["I am a very small model and can be wrong, so please check what matters."], ("wrong",)),
     ("why", _list("Why?|How?|why so?|how come?|why not?|explain|Explain that|How do you know?|how do you know that?|why is that?|what do you mean?|Explain why|can you explain?|what does that mean?|I don't understand|I do not get it"),
      "They ask for a reason.", ["I cannot explain that well: I am a very small model. If it was a calculation, ask me with thinking on, and you see each step."], ("small",)),
@@ -177,7 +177,7 @@ Write a function to reverse a string|write me an app|SELECT * FROM users|how do 
      "They ask what I keep.", ["I remember nothing after this chat and do not learn from it. I run on the computer that started Moonlet."], ("remember nothing",)),
     ("free", _list("Are you free?|How much do you cost?|is this free?|do I have to pay?|what is your license?|Are you open source?|can I download you?|what licence do you have?|Where can I find your code?"),
      "They ask what I cost.", ["I am part of Moonlet, which is free software under the MIT licence."], ("mit",)),
-    ("repeat", _list("repeat|Repeat that|say that again|What did you say?|again|come again?|once more|pardon?|sorry?|can you repeat that?"),
+    ("repeat", _list("repeat|Repeat that|say that again|What did you say?|come again?|once more|pardon?|sorry?|can you repeat that?"),
      "They want to hear it again, but there was nothing before.", ["There is nothing yet that I could say again. Ask me something."], ("nothing",)),
     ("think", _list("What is thinking mode?|can you think step by step?|why do you think?|what is instant mode?|Show your work|think step by step|do you reason?|What are you thinking?|what are you thinking about?"),
      "They ask about thinking.", ["With thinking on I work out a problem step by step before I answer. Give me one, like 48 * 27."], ("step by step",)),
@@ -462,8 +462,8 @@ def unknown(rng):
             return unknown(rng)
         return Said(q, f"A translation into {lang}. I cannot.", f"I cannot translate into {lang}: I speak simple English only.", ("cannot",))
     if form == "howto":
-        what = rng.choice(["cook rice", "bake a cake", "fix a bike", "learn to drive", "find a job", "make money", "make friends", "learn English", "tie a tie", "grow tomatoes", "build a house", "write a book", "cook pasta", "lose weight",
-                           "fix my car", "sleep better", "play the guitar", "draw a cat", "start a company", "get rich", "train a dog", "make coffee", "clean a window", "become a doctor", "learn Python", "cook an egg", "sell my car"])
+        what = rng.choice(["cook rice", "bake a cake", "fix a bike", "learn to drive", "find a job", "make money", "make friends", "learn English", "tie a tie", "grow tomatoes", "build a house", "write a book", "cook pasta",
+                           "fix my car", "sleep better", "play the violin", "draw a cat", "start a company", "get rich", "train a dog", "make coffee", "clean a window", "become a doctor", "learn Python", "cook an egg", "sell my car"])
         q = rng.choice(["How do I {w}?", "How can I {w}?", "how to {w}", "Tell me how to {w}.", "Can you help me {w}?", "I want to {w}.", "What is the best way to {w}?", "Help me {w}."]).format(w=what)
         return Said(q, f"How to {what}. I do not know.", f"I am a very small model and do not know how to {what}. {hint}", ("do not know",))
     if form == "who":
@@ -479,12 +479,81 @@ def unknown(rng):
         q = rng.choice(["What do you think about {x}?", "Do you like {x}?", "What is your opinion on {x}?", "do you love {x}?", "Is {x} good?", "Is {x} bad?", "your opinion about {x}?", "Do you believe in {x}?"]).format(x=x)
         return Said(q, f"An opinion about {x}. I have none.", f"I am a program and have no opinion about {x}. {hint}", ("no opinion",))
     q = rng.choice(["Tell me about {x}.", "What do you know about {x}?", "Explain {x}.", "tell me about {x}", "Can you explain {x}?", "I want to know about {x}.", "Tell me something about {x}.", "explain {x} to me", "How does {x} work?",
-                    "Why is {x} important?", "What is the history of {x}?", "Give me some information about {x}.", "What can you tell me about {x}?", "I need information about {x}", "Teach me about {x}.", "who invented {x}?",
+                    "Why is {x} important?", "What is the history of {x}?", "Give me some information about {x}.", "What can you tell me about {x}?", "I need information about {x}", "Teach me about {x}.",
                     "Where can I buy {x}?", "How much does {x} cost?", "Describe {x}.", "I want to talk about {x}", "Let's talk about {x}.", "{x}", "I like {x}.", "Recommend something about {x}.", "Explain {x} like I am five", "write about {x}",
                     "How many people live in {x}?", "what is the best thing about {x}?"]).format(x=x)
     if q.startswith("I like "):
         return Said(q, f"They like {x}.", f"That is good to hear. I know almost nothing about {x}, as I am a very small model.", (x.lower(),))
     return Said(q, f"{x}. I know almost nothing about it.", f"I am a very small model and know almost nothing about {x}. {hint}", ("almost nothing",))
+
+
+def puzzled(rng):
+    """Open questions of every kind, answered by an honest no that repeats what was asked for."""
+    one, form, hint = rng.choice, rng.randrange(16), rng.choice(HINT)
+    no = lambda what: f"I am a very small model and do not know {what}. {hint}"
+    if form == 0:
+        x, y = one(kb.BEINGS), one(kb.DOES)
+        ask = rng.choice(["Why do", "How do", "When do", "Where do", "How often do"])
+        return Said(f"{ask} {x} {y}?", "I do not know that.", no(f"{ask.split()[0].lower() if ask != 'How often do' else 'how often'} {x} {y}"), ("do not know",))
+    if form == 1:
+        adj, x = one("tall big old heavy deep long far fast wide hot cold large high expensive loud".split()), one(kb.SIGHTS)
+        return Said(one([f"How {adj} is {x}?", f"how {adj} is {x}", f"Do you know how {adj} {x} is?"]), "I do not know that.", no(f"how {adj} {x} is"), ("do not know",))
+    if form == 2:
+        v, x = one([("invented", "invented"), ("discovered", "discovered"), ("founded", "founded"), ("made", "made"), ("wrote", "wrote")]), one(kb.INVENTIONS)
+        return Said(one([f"Who {v[0]} {x}?", f"who {v[0]} {x}", f"Do you know who {v[0]} {x}?", f"Tell me who {v[0]} {x}."]), "I do not know that.", no(f"who {v[0]} {x}"), ("do not know",))
+    if form == 3:
+        x = one(kb.EVENTS)
+        what = one(["when {x} was", "when {x} starts", "when {x} began", "how long {x} was"]).format(x=x)
+        verb = {"was": "was", "starts": "does", "began": "did"}[what.split()[-1]]
+        head, tail = what.split(f" {x} ")[0], {"was": "", "does": " start", "did": " begin"}[verb]
+        return Said(f"{upper(head)} {verb} {x}{tail}?", "I do not know that.", no(what), ("do not know",))
+    if form == 4:
+        c, x = one(list(kb.CAPITAL)), one(kb.OF_LAND)
+        return Said(one(["What is the {x} of {c}?", "{x} of {c}", "What's the {x} of {c}?", "Tell me the {x} of {c}."]).format(x=x, c=c), f"The {x} of {c}. I do not know that.",
+                    no(f"the {x} of {c}"), ("do not know",))
+    if form == 5:
+        x = one(kb.ABLE)
+        return Said(one(["Can you {}?", "can you {}", "Could you {}?", "Are you able to {}?", "Please {}."]).format(x), f"{upper(x)}: I cannot.", f"No, I cannot {x}. {CAN}".replace(" my ", " your ").replace(" me", " you"), ("cannot",))
+    if form == 6:
+        x = one(kb.SHOULD)
+        return Said(one(["What should I {}?", "what should I {}", "What can I {}?", "Tell me what to {}."]).format(x), "A choice of theirs.", "That is for you to decide: I am a very small model and know too little about you.", ("decide",))
+    if form == 7:
+        x = one(kb.DECIDE)
+        return Said(one(["Should I {}?", "should I {}", "Is it a good idea to {}?", "Do you think I should {}?"]).format(x), "A choice of theirs.", "That is for you to decide: I am a very small model and know too little about you.", ("decide",))
+    if form == 8:
+        x = one(kb.BEST)
+        return Said(one(["What is the best {}?", "best {}", "Which {} is the best?", "What is the best {} in the world?", "Recommend a {}.", "Can you recommend a {}?", "Suggest a {}."]).format(x), "A matter of taste.",
+                    f"I am a program and have no taste, so I cannot recommend {a_(x)}.", ("cannot",))
+    if form == 9:
+        a, b = rng.sample(kb.TOPICS + kb.BEINGS, 2)
+        return Said(one(["What is the difference between {a} and {b}?", "Compare {a} and {b}.", "difference between {a} and {b}", "Which is better, {a} or {b}?", "{a} or {b}?"]).format(a=a, b=b), "I do not know that.",
+                    no(f"enough about {a} and {b}"), ("do not know",))
+    if form == 10:
+        w = one(kb.WORDS)
+        return Said(one(["What rhymes with {}?", "Give me a word that rhymes with {}.", "Find a rhyme for {}.", "rhyme for {}"]).format(w), "I do not know that.", no(f"a rhyme for {w}"), ("do not know",))
+    if form == 11:
+        w = one(kb.WORDS)
+        return Said(one(["Give me a synonym for {}.", "What is another word for {}?", "synonym of {}", "What is a synonym of {}?"]).format(w), "I do not know that.", no(f"another word for {w}"), ("do not know",))
+    if form == 12:
+        w = one(kb.WORDS)
+        return Said(one(["Use {} in a sentence.", "Make a sentence with {}.", "Write a sentence with the word {}.", "Give me a sentence with {}."]).format(w), f"A sentence with {w}.", f"I know the word {w}.", (w,))
+    if form == 13:
+        n, x = one([3, 5, 7, 10]), one(["cities", "movies", "songs", "books", "names", "ideas", "tips", "recipes", "questions", "facts", "words", "games", "birds", "flowers", "actors", "tools"])
+        return Said(one(["List {n} {x}.", "Give me {n} {x}.", "Name {n} {x}.", "Tell me {n} {x}.", "{n} {x} please"]).format(n=n, x=x), "I cannot list them.", f"I cannot list {n} {x}: I am a very small model. {hint}", ("cannot",))
+    if form == 14:
+        x = one(["shop", "bank", "hospital", "station", "hotel", "restaurant", "pharmacy", "school", "park", "cinema", "bus stop"])
+        return Said(one(["Where is the nearest {}?", "nearest {}", "How do I get to the {}?", "Find a {} near me.", "Is there a {} near here?"]).format(x), "A place near them. I do not know it.",
+                    f"I do not know where you are, so I cannot find a {x}.", ("cannot",))
+    c = one(list(kb.CAPITAL))
+    return Said(one(["How many people live in {}?", "Which language do they speak in {}?", "How big is {}?", "Is {} nice?", "When is the best time to visit {}?", "How do I get to {}?", "What do people eat in {}?", "Who rules {}?",
+                     "Have you been to {}?", "What can I see in {}?"]).format(c), f"About {c}. I do not know that.", f"I am a very small model and do not know that about {c}. {hint}", ("do not know",))
+
+
+def remark(rng):
+    """Something told, not asked."""
+    t = rng.choice(re.split(r"\|(?![^{]*})", kb.REMARKS))
+    t = re.sub(r"\{([^}]*)\}", lambda m: rng.choice(m[1].split("|")), t)
+    return Said(t + rng.choice([".", "", "!"]), "They tell me something.", "Thank you for telling me. What can I do for you?", ("thank you for telling",))
 
 
 def gibberish(rng):
@@ -497,7 +566,7 @@ def gibberish(rng):
     return Said(text, "No clear question.", "I did not find a question in that. Ask me something like 17 + 25, or ask what I can do.", ("question",), True)
 
 
-TOPIC = [(plain, 42), (fact, 21), (unknown, 14), (qa, 7), (units, 2), (in_words, 2), (counting, 2), (count_far, .3), (even, 1.5), (letters, 3), (first_letter, 1),
+TOPIC = [(plain, 42), (fact, 21), (unknown, 13), (puzzled, 12), (remark, 3), (qa, 7), (units, 2), (in_words, 2), (counting, 2), (count_far, .3), (even, 1.5), (letters, 3), (first_letter, 1),
          (named, 1.5), (my_name, .4), (say, 1), (gibberish, 1.5)]
 
 
@@ -505,7 +574,7 @@ def said(rng, want=False, source=None):
     """One question with its answer, held out or not as wanted."""
     while True:
         s = (source or rng.choices([t for t, _ in TOPIC], [w for _, w in TOPIC])[0])(rng)
-        q, inside = carried(rng, s.question) if rng.random() < 0.35 and len(s.question) > 3 and source is None else (s.question, False)
+        q, inside = carried(rng, s.question) if rng.random() < 0.35 and len(s.question) > 3 and s.question[0].isalpha() and source is None else (s.question, False)
         out = kept_out(key(q)) and (inside or not s.plain)
         if out == want:
             return s._replace(question=q)
