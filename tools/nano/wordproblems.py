@@ -141,8 +141,9 @@ def holdings(rng):
         parts.append((verb, tail))
     have = f"{w.verb('have')} {amount(start, o)}"
     said = [f"{w.verb(v)} {t}" for v, t in parts]
+    ends = ["now", "in the end"] + ["left"] * any(v in ("spend", "pay", "give", "lose", "sell") for v, _ in parts)
     what = rng.choice(["How much money", "How much", "How many dollars"]) if money else f"How many {o}"
-    ask = f"{what} {'do' if w.plural else 'does'} {{p}} have {rng.choice(['now', 'left', 'in the end'])}?"
+    ask = f"{what} {'do' if w.plural else 'does'} {{p}} have {rng.choice(ends)}?"
     subject = w.mid(w.name)
     if rng.random() < 0.35:
         q = f"If {subject} {have}" + "".join(f", {s}" for s in said[:-1]) + f" and {said[-1]}, "
@@ -290,12 +291,134 @@ def travel(rng):
     return q, k, f"{reply} still {w.verb('have')} to read {amount(left, 'pages')}.", left
 
 
-FAMILIES = [holdings, shopping, groups, wages, compared, portions, travel]
+def ages(rng):
+    """How old two or three persons are, from each other."""
+    w, k = who(rng, False), Work()
+    b, c = rng.sample([n for n in HE + SHE if n != w.name], 2)
+    a, x = sized(rng, 6, 50), sized(rng, 2, 15)
+    are = "am" if w.name == "I" else "are" if w.plural else "is"
+    object_ = {"I": "me", "You": "you"}.get(w.name, w.mid(w.name))
+    q = f"{w.name} {are} {a} years old. "
+    if rng.random() < 0.4 and a > x:
+        q += f"{b} is {x} years younger than {object_}. "
+        n = k.step(b, "sub", a, x)
+    elif rng.random() < 0.5:
+        q += f"{b} is {x} years older than {object_}. "
+        n = k.step(b, "add", a, x)
+    else:
+        t = rng.choice([2, 2, 3])
+        q += f"{b} is {'twice' if t == 2 else '3 times'} as old as {object_}. "
+        n = k.step(b, "mul", a, t)
+    form = rng.choice(["future", "third", "sum"])
+    if form == "future":
+        y = sized(rng, 2, 20)
+        n = k.step(f"in {y} years", "add", n, y)
+        return q + f"How old will {b} be in {y} years?", k, f"{b} will be {n} years old.", n
+    if form == "third":
+        y = sized(rng, 2, 12)
+        n = k.step(c, "add", n, y)
+        return q + f"{c} is {y} years older than {b}. How old is {c}?", k, f"{c} is {n} years old.", n
+    n = k.step("together", "add", a, n)
+    they = "we" if w.name == "I" else "you two" if w.name == "You" else "they"
+    return q + f"How old are {they} together?", k, f"Together {'you' if they != 'they' else 'they'} are {n} years old.", n
+
+
+def field(rng):
+    """A rectangle: its area or the way around it; perhaps a price for each meter or square meter."""
+    k, a, b = Work(), sized(rng, 3, 60), sized(rng, 2, 40)
+    a, b = max(a, b), min(a, b)
+    what = rng.choice(["garden", "field", "yard", "park", "room", "floor"])
+    q = f"A {what} is {a} meters long and {b} meters wide. "
+    if what in ("room", "floor") or rng.random() < 0.4:
+        n = k.step("area", "mul", a, b)
+        if rng.random() < 0.5:
+            return q + rng.choice(["What is its area?", "How many square meters is that?"]), k, f"The area is {n} square meters.", n
+        p = sized(rng, 2, 9)
+        n = k.step("price", "mul", n, p)
+        return q + f"One square meter costs {p} dollars. How much does the whole {what} cost?", k, f"It costs {n} dollars.", n
+    half = k.step("two sides", "add", a, b)
+    n = k.step("all sides", "mul", half, 2)
+    if rng.random() < 0.5:
+        return q + rng.choice(["How long is a fence around it?", "What is its perimeter?"]), k, f"It is {n} meters.", n
+    p = sized(rng, 2, 12)
+    n = k.step("price", "mul", n, p)
+    return q + f"A fence costs {p} dollars a meter. How much does a fence around it cost?", k, f"The fence costs {n} dollars.", n
+
+
+def saving(rng):
+    """So much a week until there is enough; or what is there after some weeks."""
+    w, k = who(rng), Work()
+    x, t, start, time = sized(rng, 2, 40), sized(rng, 3, 20), sized(rng, 1, 90), rng.choice(["week", "month", "day"])
+    do, reply = "do" if w.plural else "does", w.answer()
+    have = f"{w.name} {w.verb('have')} {amount(start, 'dollars')} and {w.verb('save')} {x} dollars a {time}. "
+    if rng.random() < 0.5:
+        n = k.step(f"{t} {time}s", "mul", t, x)
+        n = k.step("and the start", "add", start, n)
+        return have + f"How much money {do} {w.pronoun} have after {t} {time}s?", k, f"{reply} {w.verb('have')} {amount(n, 'dollars')}.", n
+    price = start + t * x
+    thing = rng.choice(["bike", "phone", "guitar", "game", "coat", "tent", "camera"])
+    need = k.step("still needed", "sub", price, start)
+    n = k.step(f"{time}s", "div", need, x)
+    return have + f"A {thing} costs {price} dollars. How many {time}s {do} {w.pronoun} have to save for it?", k, (
+        f"{reply} {w.verb('have')} to save for {n} {time}s."), n
+
+
+def bus(rng):
+    """People get on and off."""
+    k, n = Work(), sized(rng, 10, 90)
+    what = rng.choice(["bus", "train", "boat", "tram"])
+    q = f"There are {n} people on a {what}. "
+    for i in range(rng.choice([1, 2])):
+        off, on = sized(rng, 1, n - 1), sized(rng, 1, 30)
+        q += f"At the {('first', 'second')[i]} stop {off} get off and {on} get on. ".replace(" 1 get", " 1 gets")
+        n = k.step(f"{off} off", "sub", n, off)
+        n = k.step(f"{on} on", "add", n, on)
+        if n < 3:
+            break
+    return q + f"How many people are on the {what} now?", k, f"There {'is 1 person' if n == 1 else f'are {n} people'} on the {what}.", n
+
+
+def discount(rng):
+    """A price that is cut or raised by a part of it."""
+    w, k = who(rng), Work()
+    p = rng.choice([10, 20, 25, 50, 50, 10, 20, 5])
+    unit = {5: 20, 10: 10, 20: 5, 25: 4, 50: 2}[p]
+    price = unit * sized(rng, 2, 40)
+    thing = rng.choice(["coat", "bike", "lamp", "table", "radio", "chair", "bag", "watch"])
+    off = k.step(f"{p} percent", "div", price, unit)
+    n = k.step("new price", "sub", price, off)
+    q = f"A {thing} costs {price} dollars. In the sale it is {p} percent cheaper. "
+    if rng.random() < 0.5:
+        return q + f"How much does the {thing} cost now?", k, f"The {thing} costs {amount(n, 'dollars')}.", n
+    pay = n + sized(rng, 1, 60)
+    left = k.step("left", "sub", pay, n)
+    return q + f"{w.name} {w.verb('have')} {pay} dollars and {w.verb('buy')} it. How much money {'do' if w.plural else 'does'} {w.pronoun} have left?", k, (
+        f"{w.answer()} {w.verb('have')} {amount(left, 'dollars')} left."), left
+
+
+def classroom(rng):
+    """Rows or teams: some more come, or some are missing; how many in all."""
+    k, a, b, x = Work(), sized(rng, 2, 15), sized(rng, 3, 25), sized(rng, 1, 30)
+    what, many = rng.choice([("rows", "chairs"), ("shelves", "books"), ("pages", "stamps"), ("tables", "plates"), ("teams", "players"), ("rooms", "beds"), ("blocks", "desks")])
+    where, verb = {"rows": ("A hall", "has"), "shelves": ("A library", "has"), "pages": ("An album", "has"), "tables": ("A kitchen", "has"),
+                   "teams": ("A club", "has"), "rooms": ("A hotel", "has"), "blocks": ("A school", "has")}[what]
+    q = f"{where} {verb} {a} {what} with {b} {many} each. "
+    n = k.step(f"{a} {what}", "mul", a, b)
+    if rng.random() < 0.5 and x < n:
+        n = k.step(f"{x} gone", "sub", n, x)
+        return q + f"{x} of the {many} {'is' if x == 1 else 'are'} {rng.choice(['gone', 'missing'])}. How many {many} are left?", k, f"There {'is' if n == 1 else 'are'} {amount(n, many)} left.", n
+    n = k.step(f"{x} more", "add", n, x)
+    more = ("joins" if x == 1 else "join") if many == "players" else "is added" if x == 1 else "are added"
+    return q + f"{x} more {more}. How many {many} are there now?", k, f"There are {n} {many}.", n
+
+
+FAMILIES = {holdings: 26, shopping: 13, groups: 12, wages: 9, compared: 10, portions: 6, travel: 7, ages: 5, field: 5, saving: 5, bus: 4,
+            discount: 4, classroom: 5}
 
 
 def problem(rng):
     while True:
-        q, work, answer, n = rng.choices(FAMILIES, [30, 16, 15, 11, 13, 7, 8])[0](rng)
+        q, work, answer, n = rng.choices(list(FAMILIES), list(FAMILIES.values()))[0](rng)
         if 0 <= n < 10000 and len(work.lines) <= 4:
             break
     q, r = re.sub(r"\b1 dollars\b", "1 dollar", q), rng.random()
