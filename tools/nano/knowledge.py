@@ -12,23 +12,28 @@ def _pairs(text):
 
 # continent -> country: capital
 _CONTINENTS = {
-    "Europe": _pairs("""France: Paris; Germany: Berlin; Italy: Rome; Spain: Madrid; Portugal: Lisbon; Austria: Vienna; Greece: Athens;
-Poland: Warsaw; Hungary: Budapest; Ireland: Dublin; Norway: Oslo; Sweden: Stockholm; Finland: Helsinki; Denmark: Copenhagen;
-Belgium: Brussels; Switzerland: Bern; the Czech Republic: Prague; Slovakia: Bratislava; Slovenia: Ljubljana; Croatia: Zagreb;
-Serbia: Belgrade; Romania: Bucharest; Bulgaria: Sofia; Ukraine: Kyiv; Iceland: Reykjavik; Estonia: Tallinn; Latvia: Riga;
-Lithuania: Vilnius; Albania: Tirana; Malta: Valletta; Luxembourg: Luxembourg; the Netherlands: Amsterdam;
-the United Kingdom: London; England: London; Scotland: Edinburgh; Wales: Cardiff; Belarus: Minsk; Moldova: Chisinau"""),
-    "Asia": _pairs("""China: Beijing; Japan: Tokyo; India: New Delhi; South Korea: Seoul; North Korea: Pyongyang; Vietnam: Hanoi;
-Thailand: Bangkok; Indonesia: Jakarta; Malaysia: Kuala Lumpur; the Philippines: Manila; Mongolia: Ulaanbaatar; Nepal: Kathmandu;
-Pakistan: Islamabad; Bangladesh: Dhaka; Iran: Tehran; Iraq: Baghdad; Saudi Arabia: Riyadh; Jordan: Amman; Lebanon: Beirut;
+    "Europe": _pairs("""
+France: Paris; Germany: Berlin; Italy: Rome; Spain: Madrid; Portugal: Lisbon; Austria: Vienna; Greece: Athens; Poland: Warsaw
+Hungary: Budapest; Ireland: Dublin; Norway: Oslo; Sweden: Stockholm; Finland: Helsinki; Denmark: Copenhagen; Belgium: Brussels
+Switzerland: Bern; the Czech Republic: Prague; Slovakia: Bratislava; Slovenia: Ljubljana; Croatia: Zagreb; Serbia: Belgrade
+Romania: Bucharest; Bulgaria: Sofia; Ukraine: Kyiv; Iceland: Reykjavik; Estonia: Tallinn; Latvia: Riga; Lithuania: Vilnius
+Albania: Tirana; Malta: Valletta; Luxembourg: Luxembourg; the Netherlands: Amsterdam; the United Kingdom: London
+England: London; Scotland: Edinburgh; Wales: Cardiff; Belarus: Minsk; Moldova: Chisinau"""),
+    "Asia": _pairs("""
+China: Beijing; Japan: Tokyo; India: New Delhi; South Korea: Seoul; North Korea: Pyongyang; Vietnam: Hanoi; Thailand: Bangkok
+Indonesia: Jakarta; Malaysia: Kuala Lumpur; the Philippines: Manila; Mongolia: Ulaanbaatar; Nepal: Kathmandu
+Pakistan: Islamabad; Bangladesh: Dhaka; Iran: Tehran; Iraq: Baghdad; Saudi Arabia: Riyadh; Jordan: Amman; Lebanon: Beirut
 Qatar: Doha; Singapore: Singapore; Cambodia: Phnom Penh; Laos: Vientiane; Afghanistan: Kabul; Syria: Damascus; Oman: Muscat"""),
-    "Africa": _pairs("""Egypt: Cairo; Kenya: Nairobi; Morocco: Rabat; Algeria: Algiers; Tunisia: Tunis; Libya: Tripoli; Ethiopia: Addis Ababa;
-Ghana: Accra; Nigeria: Abuja; Senegal: Dakar; Uganda: Kampala; Rwanda: Kigali; Sudan: Khartoum; Angola: Luanda; Zambia: Lusaka;
+    "Africa": _pairs("""
+Egypt: Cairo; Kenya: Nairobi; Morocco: Rabat; Algeria: Algiers; Tunisia: Tunis; Libya: Tripoli; Ethiopia: Addis Ababa
+Ghana: Accra; Nigeria: Abuja; Senegal: Dakar; Uganda: Kampala; Rwanda: Kigali; Sudan: Khartoum; Angola: Luanda; Zambia: Lusaka
 Zimbabwe: Harare; Namibia: Windhoek; Mali: Bamako; Somalia: Mogadishu; Madagascar: Antananarivo"""),
-    "North America": _pairs("""the United States: Washington; the USA: Washington; Canada: Ottawa; Mexico: Mexico City; Cuba: Havana; Jamaica: Kingston;
+    "North America": _pairs("""
+the United States: Washington; the USA: Washington; Canada: Ottawa; Mexico: Mexico City; Cuba: Havana; Jamaica: Kingston
 Panama: Panama City; Costa Rica: San Jose; Guatemala: Guatemala City; Nicaragua: Managua"""),
-    "South America": _pairs("""Brazil: Brasilia; Argentina: Buenos Aires; Chile: Santiago; Peru: Lima; Colombia: Bogota; Venezuela: Caracas;
-Ecuador: Quito; Uruguay: Montevideo; Paraguay: Asuncion"""),
+    "South America": _pairs("""
+Brazil: Brasilia; Argentina: Buenos Aires; Chile: Santiago; Peru: Lima; Colombia: Bogota; Venezuela: Caracas; Ecuador: Quito
+Uruguay: Montevideo; Paraguay: Asuncion"""),
     "Oceania": _pairs("Australia: Canberra; New Zealand: Wellington; Fiji: Suva"),
 }
 CAPITAL = {c: k for part in _CONTINENTS.values() for c, k in part.items()}
@@ -50,24 +55,28 @@ for _p in _OPPOSITES.replace("\n", "").split(","):
     OPPOSITE.setdefault(_b, _a)
 OPPOSITE.update(light="dark", short="long", right="left")
 
-COLOUR = _pairs("""the sky: blue; grass: green; snow: white; a banana: yellow; a lemon: yellow; a tomato: red; blood: red; coal: black;
-milk: white; the sun: yellow; an orange: orange; a carrot: orange; a strawberry: red; a frog: green; a raven: black; salt: white;
-chocolate: brown; a cucumber: green; the sea: blue; a polar bear: white; a fire engine: red; a pumpkin: orange; an elephant: grey;
-a swan: white; a cherry: red; rice: white; mud: brown; gold: yellow; silver: grey; a flamingo: pink; a leaf: green; a pig: pink;
-an emerald: green; a ruby: red; sugar: white; honey: yellow; broccoli: green; a crow: black; a penguin: black and white;
-a zebra: black and white; a panda: black and white""")
-SOUND = _pairs("""dog: barks; cat: meows; cow: moos; sheep: baas; horse: neighs; pig: oinks; duck: quacks; lion: roars; bee: buzzes; owl: hoots;
-snake: hisses; frog: croaks; mouse: squeaks; wolf: howls; rooster: crows; hen: clucks; crow: caws; donkey: brays; bird: sings;
+COLOUR = _pairs("""
+the sky: blue; grass: green; snow: white; a banana: yellow; a lemon: yellow; a tomato: red; blood: red; coal: black; milk: white
+the sun: yellow; an orange: orange; a carrot: orange; a strawberry: red; a frog: green; a raven: black; salt: white
+chocolate: brown; a cucumber: green; the sea: blue; a polar bear: white; a fire engine: red; a pumpkin: orange
+an elephant: grey; a swan: white; a cherry: red; rice: white; mud: brown; gold: yellow; silver: grey; a flamingo: pink
+a leaf: green; a pig: pink; an emerald: green; a ruby: red; sugar: white; honey: yellow; broccoli: green; a crow: black
+a penguin: black and white; a zebra: black and white; a panda: black and white""")
+SOUND = _pairs("""
+dog: barks; cat: meows; cow: moos; sheep: baas; horse: neighs; pig: oinks; duck: quacks; lion: roars; bee: buzzes; owl: hoots
+snake: hisses; frog: croaks; mouse: squeaks; wolf: howls; rooster: crows; hen: clucks; crow: caws; donkey: brays; bird: sings
 goose: honks; turkey: gobbles; goat: bleats; tiger: roars; bear: growls; elephant: trumpets; monkey: chatters""")
-BABY = _pairs("""dog: puppy; cat: kitten; cow: calf; sheep: lamb; horse: foal; pig: piglet; duck: duckling; lion: cub; hen: chick; goat: kid;
+BABY = _pairs("""
+dog: puppy; cat: kitten; cow: calf; sheep: lamb; horse: foal; pig: piglet; duck: duckling; lion: cub; hen: chick; goat: kid
 bear: cub; deer: fawn; swan: cygnet; frog: tadpole; goose: gosling; kangaroo: joey; elephant: calf; owl: owlet; wolf: pup""")
 LEGS = {"dog": 4, "cat": 4, "spider": 8, "ant": 6, "bee": 6, "bird": 2, "horse": 4, "cow": 4, "fish": 0, "snake": 0, "human": 2,
         "chicken": 2, "lion": 4, "elephant": 4, "fly": 6, "beetle": 6, "butterfly": 6, "duck": 2, "sheep": 4, "table": 4, "chair": 4}
 SIDES = {"triangle": 3, "square": 4, "rectangle": 4, "pentagon": 5, "hexagon": 6, "heptagon": 7, "octagon": 8, "diamond": 4}
-_IRREGULAR = _pairs("""child: children; man: men; woman: women; mouse: mice; foot: feet; tooth: teeth; goose: geese; sheep: sheep; fish: fish;
-person: people; ox: oxen; knife: knives; leaf: leaves; wolf: wolves; life: lives; wife: wives; city: cities; baby: babies;
-box: boxes; bus: buses; dish: dishes; potato: potatoes; tomato: tomatoes; hero: heroes; fox: foxes; lady: ladies; fly: flies;
-church: churches; glass: glasses; half: halves; shelf: shelves; loaf: loaves; thief: thieves; country: countries; story: stories;
+_IRREGULAR = _pairs("""
+child: children; man: men; woman: women; mouse: mice; foot: feet; tooth: teeth; goose: geese; sheep: sheep; fish: fish
+person: people; ox: oxen; knife: knives; leaf: leaves; wolf: wolves; life: lives; wife: wives; city: cities; baby: babies
+box: boxes; bus: buses; dish: dishes; potato: potatoes; tomato: tomatoes; hero: heroes; fox: foxes; lady: ladies; fly: flies
+church: churches; glass: glasses; half: halves; shelf: shelves; loaf: loaves; thief: thieves; country: countries; story: stories
 puppy: puppies; party: parties; class: classes; watch: watches; brush: brushes; deer: deer; cherry: cherries; berry: berries""")
 PLURAL = {w: w + "s" for w in ("dog cat house car tree book apple pen cup hat star moon bird cow pig horse table chair door window "
                                "garden friend teacher student river lake mountain king queen school train boat plane phone "
@@ -87,25 +96,39 @@ MONTH_DAYS = dict(zip(MONTHS, [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]))
 SEASONS = "spring summer autumn winter".split()
 NUMBER_WORDS = phrases.NUMBER_WORDS
 
-MEANING = _pairs("""a dog: an animal that barks and often lives with people; a cat: a small animal with soft fur that meows;
-a bird: an animal with wings and feathers; a fish: an animal that lives in water and breathes with gills; a tree: a tall plant with a trunk and leaves;
-a flower: the part of a plant that makes seeds and often has bright colours; a book: many pages of text bound together; a car: a machine with wheels that people drive on roads;
-a house: a building where people live; a computer: a machine that follows programs and works with data; a phone: a device for talking to people far away;
-a planet: a large round body that goes around a star; a star: a very hot ball of gas that shines; the moon: the round body that goes around the Earth;
-the sun: the star that the Earth goes around; the Earth: the planet that we live on; water: a clear liquid that all living things need; ice: frozen water;
-snow: frozen water that falls from clouds in flakes; rain: water that falls from clouds in drops; a cloud: a mass of tiny drops of water in the air; fire: the heat and light of something burning;
-a river: a long stream of water that flows to a sea or a lake; a lake: a large body of water with land around it; an ocean: a very large body of salt water; a mountain: a very high hill;
-an island: land with water all around it; a desert: a dry place where little rain falls; a forest: a large area full of trees; a school: a place where people learn;
-a teacher: a person who helps others learn; a doctor: a person who helps sick people; a farmer: a person who grows food; a baker: a person who makes bread;
-bread: food baked from flour and water; cheese: food made from milk; music: sound arranged to be pleasant to hear; a song: music with words; a poem: a short text with rhythm, often with rhymes;
-a joke: a short story that makes people laugh; a number: what we count with; addition: putting numbers together; subtraction: taking one number away from another;
-multiplication: adding the same number many times; division: splitting a number into equal parts; an even number: a whole number that two divides without remainder;
-an odd number: a whole number that two does not divide without remainder; a prime number: a whole number above one that only one and itself divide;
-a triangle: a shape with three sides; a square: a shape with four equal sides and four right angles; a circle: a round shape, all of its edge equally far from the middle;
-a rectangle: a shape with four sides and four right angles; a dozen: twelve of something; a week: seven days; a year: the time the Earth takes to go around the sun;
-a word: letters that together mean something; a language: a way of speaking that people share; an animal: a living thing that moves and eats; a plant: a living thing that grows in one place and uses sunlight;
-a clock: a machine that shows the time; money: what people pay with; a friend: a person you like and trust; love: a strong warm feeling for somebody; a robot: a machine that does work by itself;
-artificial intelligence: software that does things which seem to need thinking; a language model: a program that continues text, one piece after another; a neural network: a program of many simple parts that learn from examples;
+MEANING = _pairs("""
+a dog: an animal that barks and often lives with people; a cat: a small animal with soft fur that meows
+a bird: an animal with wings and feathers; a fish: an animal that lives in water and breathes with gills
+a tree: a tall plant with a trunk and leaves; a flower: the part of a plant that makes seeds and often has bright colours
+a book: many pages of text bound together; a car: a machine with wheels that people drive on roads
+a house: a building where people live; a computer: a machine that follows programs and works with data
+a phone: a device for talking to people far away; a planet: a large round body that goes around a star
+a star: a very hot ball of gas that shines; the moon: the round body that goes around the Earth
+the sun: the star that the Earth goes around; the Earth: the planet that we live on
+water: a clear liquid that all living things need; ice: frozen water; snow: frozen water that falls from clouds in flakes
+rain: water that falls from clouds in drops; a cloud: a mass of tiny drops of water in the air
+fire: the heat and light of something burning; a river: a long stream of water that flows to a sea or a lake
+a lake: a large body of water with land around it; an ocean: a very large body of salt water; a mountain: a very high hill
+an island: land with water all around it; a desert: a dry place where little rain falls; a forest: a large area full of trees
+a school: a place where people learn; a teacher: a person who helps others learn; a doctor: a person who helps sick people
+a farmer: a person who grows food; a baker: a person who makes bread; bread: food baked from flour and water
+cheese: food made from milk; music: sound arranged to be pleasant to hear; a song: music with words
+a poem: a short text with rhythm, often with rhymes; a joke: a short story that makes people laugh; a number: what we count with
+addition: putting numbers together; subtraction: taking one number away from another
+multiplication: adding the same number many times; division: splitting a number into equal parts
+an even number: a whole number that two divides without remainder
+an odd number: a whole number that two does not divide without remainder
+a prime number: a whole number above one that only one and itself divide; a triangle: a shape with three sides
+a square: a shape with four equal sides and four right angles
+a circle: a round shape, all of its edge equally far from the middle; a rectangle: a shape with four sides and four right angles
+a dozen: twelve of something; a week: seven days; a year: the time the Earth takes to go around the sun
+a word: letters that together mean something; a language: a way of speaking that people share
+an animal: a living thing that moves and eats; a plant: a living thing that grows in one place and uses sunlight
+a clock: a machine that shows the time; money: what people pay with; a friend: a person you like and trust
+love: a strong warm feeling for somebody; a robot: a machine that does work by itself
+artificial intelligence: software that does things which seem to need thinking
+a language model: a program that continues text, one piece after another
+a neural network: a program of many simple parts that learn from examples
 a token: a short piece of text that a language model reads or writes; an INT4 weight: a weight of a model stored in four bits""")
 
 # questions (any of them), what the answer must hold, answer
@@ -169,9 +192,16 @@ QA = [
     (["What is a mixture of experts?", "What does MoE mean?", "what is moe"], "expert", "A model whose layers have many small parts, the experts, of which each token uses only a few. I am one."),
 ]
 
-HELLO = {"French": ("bonjour", "merci", "au revoir"), "Spanish": ("hola", "gracias", "adiós"), "German": ("hallo", "danke", "auf Wiedersehen"),
-         "Italian": ("ciao", "grazie", "arrivederci"), "Portuguese": ("olá", "obrigado", "adeus"), "Dutch": ("hallo", "dank je", "tot ziens"),
-         "Swedish": ("hej", "tack", "hej då"), "Polish": ("cześć", "dziękuję", "do widzenia")}
+HELLO = {
+    "French": (
+        "bonjour", "merci", "au revoir"), "Spanish": (
+            "hola", "gracias", "adiós"), "German": (
+                "hallo", "danke", "auf Wiedersehen"), "Italian": (
+                    "ciao", "grazie", "arrivederci"), "Portuguese": (
+                        "olá", "obrigado", "adeus"), "Dutch": (
+                            "hallo", "dank je", "tot ziens"), "Swedish": (
+                                "hej", "tack", "hej då"), "Polish": (
+                                    "cześć", "dziękuję", "do widzenia")}
 
 JOKES = [
     "Why is six afraid of seven? Because seven eight nine.",
@@ -196,12 +226,19 @@ POEMS = [
     "A cat sat by the window pane\nAnd watched the slow and silver rain.\nShe closed her eyes, the rain went on,\nShe woke, and all the clouds were gone.",
     "The winter sleeps beneath the snow,\nThe rivers wait, the winds are slow.\nThen comes a bird, and then comes spring,\nAnd all the trees begin to sing.",
 ]
-STORIES = ["A small robot lived on the moon. Every night it counted the stars. One night it counted one more than before: a "
-           "rocket was coming. From then on the robot had a friend.",
-           "A girl planted a seed. It rained, and the sun shone. In summer there was a tall flower, and the girl gave its seeds to all her friends."]
-FUN = ["An octopus has three hearts.", "Honey can keep for many years.", "Bananas are berries, but strawberries are not.",
-       "A day on Venus is longer than its year.", "A group of crows is called a murder.", "Light from the sun takes about eight minutes to reach us.",
-       "Sharks are older than trees.", "A snail can have thousands of teeth."]
+STORIES = [
+    "A small robot lived on the moon. Every night it counted the stars. One night it counted one more than before: a "
+    "rocket was coming. From then on the robot had a friend.",
+     "A girl planted a seed. It rained, and the sun shone. In summer there was a tall flower, and the girl gave its seeds to all her friends."]
+FUN = [
+    "An octopus has three hearts.",
+    "Honey can keep for many years.",
+    "Bananas are berries, but strawberries are not.",
+    "A day on Venus is longer than its year.",
+    "A group of crows is called a murder.",
+    "Light from the sun takes about eight minutes to reach us.",
+    "Sharks are older than trees.",
+     "A snail can have thousands of teeth."]
 WORDS = ("strawberry banana apple cat dog house mississippi letter mother water summer winter moon moonlet kimi nano tree green "
          "yellow purple orange coffee butter cheese tomato potato carrot rabbit monkey elephant tiger zebra giraffe school teacher "
          "student computer keyboard window garden flower river mountain ocean island bridge street doctor farmer baker bread sugar "
@@ -230,9 +267,10 @@ TOPICS = [t for t in (t.replace("_", " ") for t in TOPICS) if re.sub(r"^(an?|the
 SIGHTS = ("the Eiffel Tower|the Great Wall|the Statue of Liberty|Big Ben|the Taj Mahal|the moon|the sun|Mars|the Amazon|the Nile|the Titanic|"
           "the White House|a blue whale|an elephant|a giraffe|a car|a plane|a house|the ocean|the Sahara|Mount Fuji|Niagara Falls|the Colosseum|"
           "Venus|Jupiter|a dinosaur|a football field|the equator|a bus|the universe|a mouse|a tree|a mountain|the Earth").split("|")
-INVENTIONS = ("the telephone|the light bulb|the wheel|the internet|the computer|the car|the airplane|penicillin|America|gravity|electricity|"
-              "radio|television|the steam engine|paper|gunpowder|football|pizza|Microsoft|Google|the telescope|dynamite|the camera|zero|"
-              "chess|the piano|Moby Dick|Don Quixote|Faust|Star Wars|the Beatles|Facebook|Wikipedia|Linux|Python").split("|")
+INVENTIONS = (
+    "the telephone|the light bulb|the wheel|the internet|the computer|the car|the airplane|penicillin|America|gravity|electricity|"
+    "radio|television|the steam engine|paper|gunpowder|football|pizza|Microsoft|Google|the telescope|dynamite|the camera|zero|"
+    "chess|the piano|Moby Dick|Don Quixote|Faust|Star Wars|the Beatles|Facebook|Wikipedia|Linux|Python").split("|")
 EVENTS = ("World War I|World War II|the French Revolution|the Cold War|the moon landing|the Renaissance|summer|winter|"
           "Easter|Christmas|Ramadan|the stone age|the ice age|the Roman Empire|the Civil War|the next election|the movie").split("|")
 BEINGS = ("cats|dogs|birds|fish|people|babies|bees|trees|stars|leaves|cows|horses|bats|spiders|snakes|ants|children|volcanoes|planets|"
@@ -243,17 +281,21 @@ ABLE = ("dance|cook|swim|fly|drive|read my mind|speak|hear|walk|smell|learn|pred
         "write a novel|solve equations|draw me|call me|text me|send money|open the door|hack|do magic|count stars|tell fortunes|make coffee|"
         "clean my room|fix my phone|find my keys|look up flights|book a hotel|check my email|read a PDF|open a file|translate a book|watch a movie|"
         "do taxes|control my computer|run code|edit photos|give me a hug|talk to my boss|drive my car").split("|")
-SHOULD = ("eat|wear|watch|read|do today|do tomorrow|cook|buy|learn|study|name my dog|name my cat|say to her|say to him|do this weekend|give my mom|"
-          "write about|play|listen to|do with my life|have for dinner|have for lunch|become").split("|")
-DECIDE = ("go out|buy a car|call her|call him|quit my job|move to Paris|sleep now|learn French|get a dog|cut my hair|invest in stocks|marry him|marry her|"
-          "study math|eat pizza|stay home|apologize|take the job|sell my house|go to the gym|drink more water").split("|")
-OF_LAND = ("population|currency|language|flag|president|king|area|largest city|national animal|anthem|religion|climate|food|history|phone code|"
-           "time zone|highest mountain|longest river|prime minister|GDP").split("|")
+SHOULD = (
+    "eat|wear|watch|read|do today|do tomorrow|cook|buy|learn|study|name my dog|name my cat|say to her|say to him|do this weekend|give my mom|"
+    "write about|play|listen to|do with my life|have for dinner|have for lunch|become").split("|")
+DECIDE = (
+    "go out|buy a car|call her|call him|quit my job|move to Paris|sleep now|learn French|get a dog|cut my hair|invest in stocks|marry him|marry her|"
+    "study math|eat pizza|stay home|apologize|take the job|sell my house|go to the gym|drink more water").split("|")
+OF_LAND = (
+    "population|currency|language|flag|president|king|area|largest city|national animal|anthem|religion|climate|food|history|phone code|"
+    "time zone|highest mountain|longest river|prime minister|GDP").split("|")
 BEST = ("movie|book|song|game|phone|car|city|football player|singer|programming language|laptop|restaurant|food|pizza|album|actor|school|"
         "university|job|band|dog breed|diet|sport|beach|hotel").split("|")
-REMARKS = ("I went to the {park|sea|cinema|market|school} {today|yesterday|last week}|I {ate|cooked|bought} {pizza|bread|soup|an apple|rice} {today|yesterday|for lunch}|"
-           "It is {raining|snowing|sunny|windy|late|early} {here|today|now}|My {cat|dog|sister|brother|friend|son|daughter|mother} is {cute|funny|tall|nice|at home|asleep|on holiday}|"
-           "I {saw|met|called} my {friend|brother|teacher|boss|neighbour} {today|yesterday}|I am {at home|at work|at school|on a train|in the garden|from Spain|from Texas|a teacher|a student|a programmer|a nurse}|"
-           "I {live in|come from} {Berlin|Paris|Tokyo|a small town|Canada|a village}|I am reading {a book|a letter|the news}|"
-           "I {play|love|enjoy} {tennis|chess|the piano|football|the guitar}|Tomorrow I {go to work|go to school|travel|stay at home}|"
-           "I have a {dog|cat|bike|car|garden|test tomorrow|meeting today|new phone}|The {sun|moon} is {bright|beautiful} {today|tonight}")
+REMARKS = (
+    "I went to the {park|sea|cinema|market|school} {today|yesterday|last week}|I {ate|cooked|bought} {pizza|bread|soup|an apple|rice} {today|yesterday|for lunch}|"
+    "It is {raining|snowing|sunny|windy|late|early} {here|today|now}|My {cat|dog|sister|brother|friend|son|daughter|mother} is {cute|funny|tall|nice|at home|asleep|on holiday}|"
+    "I {saw|met|called} my {friend|brother|teacher|boss|neighbour} {today|yesterday}|I am {at home|at work|at school|on a train|in the garden|from Spain|from Texas|a teacher|a student|a programmer|a nurse}|"
+    "I {live in|come from} {Berlin|Paris|Tokyo|a small town|Canada|a village}|I am reading {a book|a letter|the news}|"
+    "I {play|love|enjoy} {tennis|chess|the piano|football|the guitar}|Tomorrow I {go to work|go to school|travel|stay at home}|"
+    "I have a {dog|cat|bike|car|garden|test tomorrow|meeting today|new phone}|The {sun|moon} is {bright|beautiful} {today|tonight}")

@@ -153,7 +153,9 @@ def missing(rng, planted):
     """What the text does not say, about a person or of a kind that it has."""
     kinds, names = {k for k, _, _ in planted}, {n for _, n, _ in planted}
     while True:
-        kind, n = rng.choice(sorted(kinds) if rng.random() < 0.5 else list(KINDS)), rng.choice(sorted(names) if rng.random() < 0.4 else NAMES)
+        kind, n = rng.choice(
+    sorted(kinds) if rng.random() < 0.5 else list(KINDS)), rng.choice(
+        sorted(names) if rng.random() < 0.4 else NAMES)
         if not any((kind, n) == f[:2] for f in planted):
             return kind, n, None
 
@@ -179,7 +181,8 @@ def needle(rng, length):
     asked = [missing(rng, planted) if rng.random() < 0.1 else f for f in asked]
     turns = [ask(rng, f) for f in asked]
     lines = [says(*f) for f in planted]
-    left = length - 40 - sum(2 * len(tok.text(t.answer)) + len(tok.text(t.user)) + 16 for t in turns) - sum(len(tok.text(" " + s)) for s in lines)
+    left = length - 40 - sum(2 * len(tok.text(t.answer)) + len(tok.text(t.user)) + \
+                             16 for t in turns) - sum(len(tok.text(" " + s)) for s in lines)
     take, size = [], len(p.text)
     while True:
         i = rng.randrange(size)

@@ -74,8 +74,12 @@ def declare_weather(rng):
             required.append("unit")
     if day:
         props["day"] = text(rng, "today, tomorrow or a weekday", "which day")
-    about = rng.choice(["Get the weather of a city.", "Returns the weather.", "Weather report for a place.",
-                        "Tells the temperature and the sky.", "Get the current weather for a city", "Current temperature and conditions."])
+    about = rng.choice(["Get the weather of a city.",
+    "Returns the weather.",
+    "Weather report for a place.",
+    "Tells the temperature and the sky.",
+    "Get the current weather for a city",
+     "Current temperature and conditions."])
 
     def write(q):
         city, when, scale = q
@@ -91,7 +95,8 @@ def declare_weather(rng):
 def declare_distance(rng):
     name = rng.choice(["distance", "get_distance", "route_length", "how_far", "find_distance"])
     a, b = rng.choice([("from", "to"), ("start", "end"), ("origin", "destination"), ("city_a", "city_b")])
-    about = rng.choice(["Distance between two cities in kilometers.", "How far it is from one city to another.", "Returns the distance in km."])
+    about = rng.choice(["Distance between two cities in kilometers.",
+                       "How far it is from one city to another.", "Returns the distance in km."])
     return tool(name, about, {a: text(rng, "first city"), b: text(rng, "second city")}, [a, b]), lambda q: {a: q[0], b: q[1]}
 
 
@@ -167,9 +172,16 @@ def reply(rng, value, names=("result", "value", "answer")):
 
 def failure(rng, what, about):
     """What a tool that has no answer sends back, and what there is to say then."""
-    why = rng.choice({"calculator": ["overflow", "timeout", "not available", "bad input"], "weather": ["not found", "no data", "unknown city", "timeout", "service down"],
-                      "distance": ["not found", "no route", "unknown city", "timeout"]}.get(what, ["not found", "no such entry", "no data", "unknown name", "timeout"]))
-    sent = rng.choice([json.dumps({"error": why}), json.dumps({"error": why}), f"error: {why}", f"Error: {why}", json.dumps({"status": "error", "message": why})])
+    why = rng.choice(
+    {
+        "calculator": [
+            "overflow", "timeout", "not available", "bad input"], "weather": [
+                "not found", "no data", "unknown city", "timeout", "service down"], "distance": [
+                    "not found", "no route", "unknown city", "timeout"]}.get(
+                        what, [
+                            "not found", "no such entry", "no data", "unknown name", "timeout"]))
+    sent = rng.choice([json.dumps({"error": why}), json.dumps({"error": why}), f"error: {why}",
+                      f"Error: {why}", json.dumps({"status": "error", "message": why})])
     return sent, f"The tool has no answer for {about}: {why}."
 
 
@@ -231,8 +243,13 @@ def ask_weather(rng, tool_name):
 
 def ask_distance(rng, tool_name):
     a, b = rng.sample(CITIES, 2)
-    q = rng.choice(["How far is it from {} to {}?", "What is the distance from {} to {}?", "distance from {} to {}", "How many kilometers is it from {} to {}?",
-                    "How far is {} from {}?", "What is the distance between {} and {}?"]).format(a, b)
+    q = rng.choice(["How far is it from {} to {}?",
+    "What is the distance from {} to {}?",
+    "distance from {} to {}",
+    "How many kilometers is it from {} to {}?",
+    "How far is {} from {}?",
+    "What is the distance between {} and {}?"]).format(a,
+     b)
 
     def results(rng):
         if rng.random() < FAILS:
@@ -254,7 +271,17 @@ def ask_lookup(rng, tool_name, what):
     who = [one()]
     if rng.random() < 0.12 and (w := one()) != who[0]:
         who.append(w)
-        questions = [q for q in questions if q.startswith(("What is the", "phone number of", "price of", "age of", "Tell me the", "stock of", "room of", "Give me", "I need"))]
+        questions = [
+    q for q in questions if q.startswith(
+        ("What is the",
+        "phone number of",
+        "price of",
+        "age of",
+        "Tell me the",
+        "stock of",
+        "room of",
+        "Give me",
+         "I need"))]
     names = " and ".join(who)
 
     def results(rng):
@@ -268,11 +295,16 @@ def ask_lookup(rng, tool_name, what):
             texts.append(sent)
             lines.append(line)
         return texts, " ".join(lines), None if v is None else str(v)
-    return rng.choice(questions).format(names), f"{what.capitalize()} of {names}: use {tool_name}.", who, [f"{what}:{w}" for w in who], results
+    return rng.choice(questions).format(names), f"{what.capitalize()} of {names}: use {tool_name}.", who, [
+                      f"{what}:{w}" for w in who], results
 
 
 KINDS = ["calculator", "weather", "distance", *LOOKUPS]
-SPECIAL = {"calculator": (declare_calculator, ask_calculator), "weather": (declare_weather, ask_weather), "distance": (declare_distance, ask_distance)}
+SPECIAL = {
+    "calculator": (
+        declare_calculator, ask_calculator), "weather": (
+            declare_weather, ask_weather), "distance": (
+                declare_distance, ask_distance)}
 
 
 def declare(rng, kind):
