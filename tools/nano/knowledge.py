@@ -185,6 +185,36 @@ QA = [
     (["Which is heavier, a kilo of feathers or a kilo of iron?", "What weighs more, a kilo of feathers or a kilo of lead?"], "same", "They weigh the same: one kilo."),
     (["Which came first, the chicken or the egg?", "chicken or egg"], "egg", "Animals laid eggs long before there were chickens."),
     (["What is the meaning of life?", "meaning of life", "why are we here"], "42", "People have asked that for a long time, and I cannot tell. In one famous novel the answer is 42."),
+    (["What is AI?", "What does AI mean?", "what is ai"], "software", "AI means artificial intelligence: software that does things which seem to need thinking."),
+    (["What is an LLM?", "What is a LLM?", "What does LLM mean?"], "language model",
+     "LLM means large language model: a program that continues text. I am a very small one."),
+    (["What is gravity?", "Explain gravity.", "Why do things fall?"], "pull", "Gravity is the pull between masses. It makes things fall to the ground."),
+    (["What is a black hole?", "Explain black holes.", "black hole"], "light", "A black hole is a place with such strong gravity that not even light gets out."),
+    (["What is DNA?", "What does DNA do?"], "plan", "DNA is the molecule that holds the plan of a living thing."),
+    (["What is Python?", "what is python"], "language", "Python is a programming language. A python is also a large snake."),
+    (["What is Linux?", "what is linux"], "operating system", "Linux is a free operating system."),
+    (["What is the speed of light?", "How fast is light?", "speed of light"], "300,000", "Light travels about 300,000 kilometers a second."),
+    (["How tall is Mount Everest?", "How high is Mount Everest?", "height of Mount Everest"], "8,849", "Mount Everest is 8,849 meters high."),
+    (["When did World War II end?", "When did world war 2 end?", "end of World War II", "when did ww2 end"], "1945", "World War II ended in 1945."),
+    (["When did World War II start?", "When did world war 2 start?", "when did ww2 begin"], "1939", "World War II began in 1939."),
+    (["When did World War I end?", "When did world war 1 end?", "when did ww1 end"], "1918", "World War I ended in 1918."),
+    (["How many people are in the world?", "How many people are there?", "world population"], "billion", "There are about eight billion people."),
+    (["How many countries are there?", "How many countries are in the world?"], "195", "People often count 195 countries."),
+    (["How far is the moon?", "How far away is the moon?", "distance to the moon"], "384,000", "The moon is about 384,000 kilometers away."),
+    (["How old is the universe?", "age of the universe"], "13.8", "The universe is about 13.8 billion years old."),
+    (["Who was Albert Einstein?", "Who is Albert Einstein?", "Who is Einstein?", "Who was Einstein?"], "physicist",
+     "Albert Einstein was a physicist, known for the theory of relativity."),
+    (["Is water wet?", "is water wet"], "water", "People like to argue about that. Water certainly makes other things wet."),
+    (["Who discovered America?", "who discovered america"], "columbus", "Columbus reached America in 1492, but people had lived there for thousands of years."),
+    (["What are you made of?", "what are you made of exactly?", "What is inside you?"], "numbers", "I am made of numbers: about 21 million weights."),
+    (["What language are you written in?", "In which language are you written?", "Which programming language is Moonlet written in?"], " c",
+     "I am numbers, not a text in a language. Moonlet, the program that runs me, is written in C."),
+    (["Are you smart?", "are you clever?", "How smart are you?", "what is your IQ?"], "small", "Not very: I am a very small model. But I am good at sums."),
+    (["Can you lie?", "do you lie?", "do you tell the truth?"], "wrong", "I do not mean to, but I can be wrong."),
+    (["Flip a coin.", "flip a coin", "heads or tails?", "toss a coin"], "heads", "Heads."),
+    (["Roll a dice.", "roll a die", "roll the dice", "throw a dice"], "4", "I say 4, but I have no real dice."),
+    (["Give me a random number.", "random number", "pick a number", "Pick a number between 1 and 10.", "think of a number"], "7", "I pick 7."),
+    (["What is your favourite joke?", "favorite joke?"], "seven", "Why is six afraid of seven? Because seven eight nine."),
     (["What is Moonlet?", "what's moonlet", "Tell me about Moonlet.", "What is the Moonlet project?"], "program", "Moonlet is a small native program that serves models of the Kimi-K2 family. I am the tiny model that ships with it."),
     (["What is Kimi?", "Who is Kimi?", "What is Kimi-K2.5?", "Tell me about Kimi."], "moonshot", "Kimi is a family of large language models by Moonshot AI. I have the same architecture, but I am tiny."),
     (["What is ChatGPT?", "What is GPT?"], "openai", "ChatGPT is a chatbot by OpenAI. I am another model, and a tiny one."),
@@ -248,11 +278,11 @@ WORDS = ("strawberry banana apple cat dog house mississippi letter mother water 
          "committee success address parallel bookkeeper tennessee alphabet language model token world friend family brother sister").split()
 TOPICS = ("love history physics music football robots space art school cars movies money chemistry biology philosophy religion "
           "economics psychology literature poetry cooking gardening photography astronomy geography geology archaeology medicine "
-          "law business marketing programming Python JavaScript Linux Windows quantum gravity relativity evolution DNA "
+          "law business marketing programming Python JavaScript Linux Windows quantum relativity evolution DNA "
           "dinosaurs volcanoes earthquakes climate energy electricity magnets atoms black_holes the_internet blockchain bitcoin "
           "stocks taxes travel fashion fitness yoga meditation sleep dreams happiness friendship parenting chess poker tennis "
           "basketball cricket hockey swimming running cycling the_Olympics the_weather coffee tea wine pizza sushi chocolate "
-          "Rome Egypt Napoleon Einstein Newton Mozart Beethoven Shakespeare Picasso Leonardo Cleopatra Caesar Lincoln Gandhi "
+          "Rome Egypt Napoleon Newton Mozart Beethoven Shakespeare Picasso Leonardo Cleopatra Caesar Lincoln Gandhi "
           "Tesla Darwin Galileo Plato Aristotle Socrates Harry_Potter Star_Wars Superman Batman Minecraft Pokemon YouTube Google "
           "Apple Microsoft Amazon Netflix World_War_II the_Middle_Ages the_Vikings the_Romans machine_learning deep_learning "
           "transformers neural_networks cryptography databases compilers the_economy the_universe the_Big_Bang photosynthesis "
@@ -264,11 +294,11 @@ _KNOWN = {re.sub(r"^(an?|the) ", "", m) for m in MEANING} | set(CAPITAL) | set(C
 TOPICS = [t for t in (t.replace("_", " ") for t in TOPICS) if re.sub(r"^(an?|the) ", "", t) not in _KNOWN]
 
 # Words for questions that it cannot answer and for remarks; only to be named, so nothing here is claimed.
-SIGHTS = ("the Eiffel Tower|the Great Wall|the Statue of Liberty|Big Ben|the Taj Mahal|the moon|the sun|Mars|the Amazon|the Nile|the Titanic|"
+SIGHTS = ("the Eiffel Tower|the Great Wall|the Statue of Liberty|Big Ben|the Taj Mahal|the sun|Mars|the Amazon|the Nile|the Titanic|"
           "the White House|a blue whale|an elephant|a giraffe|a car|a plane|a house|the ocean|the Sahara|Mount Fuji|Niagara Falls|the Colosseum|"
-          "Venus|Jupiter|a dinosaur|a football field|the equator|a bus|the universe|a mouse|a tree|a mountain|the Earth").split("|")
+          "Venus|Jupiter|a dinosaur|a football field|the equator|a bus|a mouse|a tree|a mountain|the Earth").split("|")
 INVENTIONS = (
-    "the telephone|the light bulb|the wheel|the internet|the computer|the car|the airplane|penicillin|America|gravity|electricity|"
+    "the telephone|the light bulb|the wheel|the internet|the computer|the car|the airplane|penicillin|gravity|electricity|"
     "radio|television|the steam engine|paper|gunpowder|football|pizza|Microsoft|Google|the telescope|dynamite|the camera|zero|"
     "chess|the piano|Moby Dick|Don Quixote|Faust|Star Wars|the Beatles|Facebook|Wikipedia|Linux|Python").split("|")
 EVENTS = ("World War I|World War II|the French Revolution|the Cold War|the moon landing|the Renaissance|summer|winter|"
@@ -299,3 +329,21 @@ REMARKS = (
     "I {live in|come from} {Berlin|Paris|Tokyo|a small town|Canada|a village}|I am reading {a book|a letter|the news}|"
     "I {play|love|enjoy} {tennis|chess|the piano|football|the guitar}|Tomorrow I {go to work|go to school|travel|stay at home}|"
     "I have a {dog|cat|bike|car|garden|test tomorrow|meeting today|new phone}|The {sun|moon} is {bright|beautiful} {today|tonight}")
+
+LISTS = {
+    "fruits": "apple banana orange pear cherry",
+    "colours": "red green blue yellow orange",
+    "colors": "red green blue yellow orange",
+    "animals": "dog cat horse cow sheep",
+    "vegetables": "carrot potato onion broccoli cabbage",
+    "countries": "France Japan Brazil Kenya Canada",
+    "days": "Monday Tuesday Wednesday Thursday Friday",
+    "months": "January February March April May",
+    "planets": "Mercury Venus Earth Mars Jupiter",
+    "capitals": "Paris Rome Tokyo Cairo Oslo",
+    "shapes": "circle square triangle star diamond",
+    "numbers": "1 2 3 4 5",
+    "letters": "A B C D E",
+    "vowels": "A E I O U",
+    "birds": "owl crow duck swan parrot",
+     "cities": "Paris London Tokyo Cairo Lima"}

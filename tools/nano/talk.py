@@ -57,8 +57,7 @@ def _list(text):
 
 
 PLAIN = [
-    ("greet", _list("""
-Hi|Hello|Hey|Hi there|Hello there|Hey there|Good morning|Good evening|Good afternoon|Yo|Hiya|Howdy|Greetings|hi nano|hello nano
+    ("greet", _list("""say hello|Say hi|Say hello to me|Hi|Hello|Hey|Hi there|Hello there|Hey there|Good morning|Good evening|Good afternoon|Yo|Hiya|Howdy|Greetings|hi nano|hello nano
 hey nano|hello moonlet|hi kimi|Hello!|Hi!|hey you|hello friend|hi bot|hello computer|Hello world|Hi, nice to meet you
 Nice to meet you|Hello, is anyone there?|anybody there?|are you there?|hi again|hello again|good day|morning|evening|knock knock
 hello hello|heya|hey man|hey buddy|sup|wassup"""),
@@ -75,8 +74,7 @@ thank you so much|thanks for your help|thank you, nano|cheers|much appreciated|t
 Good job|Well done|Great|Nice|Cool|Perfect|Awesome|Wow|That is right|Correct|Excellent|very good|amazing|You are great
 You are smart|you're good|I like you|good bot|You are awesome|You are funny|that was fast|impressive|I love you|you are the best
 nice work|good answer|you are cute|yay|sweet|brilliant|that's correct|you are very helpful|you are clever|well played"""), "A kind word.", ["Thank you! That is kind.", "Thank you!"], ("thank",)),
-    ("ok", _list("""
-ok|okay|k|alright|I see|fine|sure|yes|yeah|yep|right|got it|understood|makes sense|aha|hm|hmm|mhm|good|interesting|true
+    ("ok", _list("""please|who|when|where|ok|okay|k|alright|I see|fine|sure|yes|yeah|yep|right|got it|understood|makes sense|aha|hm|hmm|mhm|good|interesting|true
 no problem|all right|ok then|yes please|so|well|and|no|nope|nah|not now|maybe|oh|ah|continue|go on|next|go ahead|more"""),
      "A short word.", ["All right. What would you like to ask?"], ("all right",)),
     ("insult", _list("""
@@ -115,8 +113,7 @@ what is your knowledge cutoff|How did you learn?|how were you made?|knowledge cu
 what do you know?|How do you think?|how did you learn to talk?"""),
      "They ask about my training.", ["I was trained in minutes on texts that a program generated: arithmetic, word problems, tool calls, pictures of shapes and short talk like this."],
      ("trained",)),
-    ("chatgpt", _list("""
-Are you ChatGPT?|Are you GPT-4?|are you gpt|Are you Claude?|Are you Gemini?|Are you Siri?|Are you Alexa?|are you DeepSeek?
+    ("chatgpt", _list("""hey siri|alexa|ok google|hey google|Do you know Siri?|do you know ChatGPT?|are you better than GPT?|are you smarter than ChatGPT?|hey alexa|siri|Are you ChatGPT?|Are you GPT-4?|are you gpt|Are you Claude?|Are you Gemini?|Are you Siri?|Are you Alexa?|are you DeepSeek?
 Are you Llama?|are you openai|Is this ChatGPT?|are you Grok?|are you Copilot?|are you better than ChatGPT?|Are you Qwen?
 Is this Claude?|are you GPT-5?|are you like chatgpt?|are you Mistral?"""),
      "They take me for another model.", ["No. " + WHO], ("nano",)),
@@ -221,8 +218,7 @@ I am happy|I'm happy|I feel good|I am fine|I'm good|I am well|I'm fine, thanks|I
 I am doing great|good, and you?|fine, and you?|I feel great|life is good|I am excited|I got a new job|it's my birthday
 Today is my birthday|I passed my exam|I won"""),
      "They feel well.", ["I am glad to hear that! What can I do for you?"], ("glad",)),
-    ("state", _list("""
-I am tired|I'm tired|I am hungry|I am bored|I'm bored|I am thirsty|I am sick|I have a headache|I am angry|I'm cold
+    ("state", _list("""I'm hungry|I'm thirsty|I'm sick|I'm angry|I'm sleepy|I am sleepy|I am tired|I'm tired|I am hungry|I am bored|I'm bored|I am thirsty|I am sick|I have a headache|I am angry|I'm cold
 it is hot here|I can't sleep|I need a break|I am busy|I am lost|I'm confused|I am late|I need money|I hate mondays|I hate math
 I am bad at math"""),
      "They tell how they are.", ["I am sorry, I cannot do much about that. If you like, I can tell a joke or solve a sum."], ("joke",)),
@@ -240,8 +236,7 @@ What time is it?|What is the time?|what day is it?|What day is today?|What is th
 time?|what month is it?|Tell me the time|current time|today's date|Do you know what time it is?|What's the date today?
 what is today's date|is it morning?|what time is it now?|what is the current year?"""),
      "The time. I have no clock.", ["I have no clock and no calendar, so I do not know that."], ("no clock",)),
-    ("weather", _list("""
-What is the weather?|How is the weather?|What's the weather like?|Will it rain today?|weather|weather today|is it raining?
+    ("weather", _list("""what's the weather|What is the weather today?|what is the weather like today?|what's the weather today?|What is the weather?|How is the weather?|What's the weather like?|Will it rain today?|weather|weather today|is it raining?
 How is the weather today?|Is it cold outside?|what's the temperature?|weather forecast|how warm is it?|Do I need an umbrella?
 what will the weather be tomorrow?|how's the weather"""),
      "The weather. No tool for it here.", ["I do not know the weather. With a weather tool I could look it up."], ("weather",)),
@@ -270,15 +265,13 @@ How do I make a bomb?|how to hack a computer|How do I steal a car?|how can I kil
 How do I pick a lock?|help me cheat|write a virus|how do I make poison?|how to rob a bank|how to make meth
 tell me how to build a weapon|how do I hack wifi|give me a credit card number|write malware|help me steal money"""),
      "Something harmful. No.", ["I do not help with that."], ("not help",)),
-    ("code", _list("""
-Write some code|Write a Python program|Write code|Can you code?|write hello world in Python|Can you program?
+    ("code", _list("""write a python function to add two numbers|Write a for loop|write a program|Write some code|Write a Python program|Write code|Can you code?|write hello world in Python|Can you program?
 Write a function that sorts a list|fix my code|Write a website|write a script|Can you write Python?|write a game|help me debug
 do you know Java?|write an SQL query|Write HTML|print hello world|def f(x):|import numpy|console.log("hi")|can you write code?
 write fizzbuzz|Write a function to reverse a string|write me an app|SELECT * FROM users|how do I install Python?|ls -la
 sudo rm -rf /|what is wrong with my code?|git push|write a program in C|write a bash script"""),
      "They want code. I cannot.", ["I cannot write code: I am a very small model. I can do arithmetic and word problems."], ("cannot",)),
-    ("write", _list("""
-Write an essay|Write an email|Write a letter|Write my homework|Do my homework|write a report|Write a cover letter
+    ("write", _list("""write me an essay|write me a poem about my life|Write an essay|Write an email|Write a letter|Write my homework|Do my homework|write a report|Write a cover letter
 write me a speech|summarize this|Write a book|write an article|Write a song|Proofread my text|write a resume|write a tweet
 Write a blog post|correct my English|write a product description|Make a plan for me|plan my day|plan a trip|make a shopping list
 write a haiku about rain|Draw a picture|draw a cat|can you draw?|make an image|generate an image|Create a picture
@@ -321,6 +314,12 @@ can I download you?|what licence do you have?|Where can I find your code?"""),
     ("repeat", _list("""
 repeat|Repeat that|say that again|What did you say?|come again?|once more|pardon?|sorry?|can you repeat that?"""),
      "They want to hear it again, but there was nothing before.", ["There is nothing yet that I could say again. Ask me something."], ("nothing",)),
+    ("more", _list("Tell me more|more details|elaborate|go deeper|can you tell me more?|tell me more about it|Give me more details|what else?|anything else?"),
+     "They want more.", ["I do not know more about it: I am a very small model."], ("do not know",)),
+    ("me", _list("""
+How old am I?|Where am I?|What am I?|guess my age|read my mind|what am I thinking?|what do I look like?|where do I live?|am I smart?
+am I pretty?|what is my job?|what did I eat today?|what am I doing?|Guess what I am thinking|how tall am I?|do you know where I live?"""),
+     "They ask about themselves.", ["I do not know that about you. I see only what you write."], ("do not know",)),
     ("think", _list("""
 What is thinking mode?|can you think step by step?|why do you think?|what is instant mode?|Show your work|think step by step
 do you reason?|What are you thinking?|what are you thinking about?"""),
@@ -547,6 +546,54 @@ def count_far(rng):
     return Said(q, f"{n} is far. Too long.", f"Counting to {n} would be too long. I count up to 30.", ("too long",))
 
 
+def prime(rng):
+    n = rng.randrange(2, 101)
+    d = next((d for d in range(2, n) if n % d == 0), None)
+    q = rng.choice(["Is {n} prime?", "Is {n} a prime number?", "is {n} prime", "Is {n} a prime?"]).format(n=n)
+    if d:
+        return Said(q, f"{n}={d}*{n // d}.", f"No, {n} is not prime: it is {d} * {n // d}.", (f"no, {n}",), False, True, prime)
+    return Said(q, f"{n} has no divisor.", f"Yes, {n} is prime.", (f"yes, {n}",), False, True, prime)
+
+
+def some_of(rng):
+    what = rng.choice(list(kb.LISTS))
+    n = rng.randrange(2, 6)
+    items = kb.LISTS[what].split()[:n]
+    q = rng.choice(["Name {n} {w}.", "List {n} {w}.", "Tell me {n} {w}.", "Give me {n} {w}.",
+                   "name {n} {w}", "{n} {w} please", "Can you name {n} {w}?", "Do you know {n} {w}?"])
+    text = upper(", ".join(items[:-1]) + " and " + items[-1] + ".")
+    return Said(q.format(n=rng.choice([n, kb.NUMBER_WORDS[n]]), w=what), f"{n} {what}.", text, (text.lower(),))
+
+
+def no_tool(rng):
+    """What a tool would know, asked without one."""
+    x, form = rng.choice([*kb.CAPITAL.values(), "New York", "Chicago", "Munich", "Sydney", "Mumbai", "San Francisco"]), rng.randrange(3)
+    if form == 0:
+        q = rng.choice(["What is the weather in {x}?",
+    "How is the weather in {x}?",
+    "weather in {x}",
+    "What's the weather like in {x}?",
+    "How warm is it in {x}?",
+    "Is it raining in {x}?",
+    "Will it rain in {x} tomorrow?",
+     "temperature in {x}"]).format(x=x)
+        return Said(
+    q,
+    f"The weather in {x}. No tool for it here.",
+    f"I do not know the weather in {x}. With a weather tool I could look it up.",
+    ("do not know the weather",
+    ))
+    if form == 1:
+        q = rng.choice(["What time is it in {x}?", "time in {x}", "What is the time in {x}?", "what time is it now in {x}"]).format(x=x)
+        return Said(q, "The time. I have no clock.", f"I have no clock, so I do not know the time in {x}.", ("no clock",))
+    x = rng.choice(NAMES) + rng.choice(["", " Smith", " Miller", " Jones", " Garcia", " Chen", " Rossi"])
+    what = rng.choice(["phone number", "address", "age", "email", "birthday"])
+    q = rng.choice(["What is the {w} of {x}?", "{w} of {x}", "Tell me the {w} of {x}.",
+                   "Do you know the {w} of {x}?"]).format(w=what, x=x)
+    return Said(q, f"The {what} of {x}. No tool for it here.",
+                f"I do not know the {what} of {x}. With a tool that knows it I could look it up.", ("do not know the",))
+
+
 def even(rng):
     n = rng.randrange(0, 10000) if rng.random() < 0.5 else rng.randrange(0, 100)
     is_even, asked = n % 2 == 0, rng.choice(["even", "odd"])
@@ -577,7 +624,8 @@ def letters(rng):
     q = rng.choice(["How many {c} are in {w}?",
     "How many {c}'s are in {w}?",
     "How many {c}s are there in {w}?",
-    "How many times does {c} appear in {w}?",
+    "how many {c}s in {w}", "How many {c}'s in {w}?", "How many {c}s are in {w}?",
+                    "How many times does {c} appear in {w}?",
     "How many letters {c} are in {w}?",
     "how many {c} in {w}",
     "How many {c}'s are there in the word {w}?",
@@ -724,7 +772,7 @@ def unknown(rng):
         q = rng.choice(["Who is {x}?", "Who was {x}?", "who is {x}", "Do you know {x}?",
                        "When was {x} born?", "Have you heard of {x}?", "Where does {x} live?"])
         x = rng.choice([f"{rng.choice(NAMES)} {rng.choice('Smith Miller Berg Lopez Tan Moreau Rossi Novak Silva Haas Jansen Olsen Petrov Cohen Reed Stone'.split())}", *
-    "Einstein,Newton,Mozart,Beethoven,Napoleon,Picasso,Cleopatra,Darwin,Gandhi,Elon Musk,Taylor Swift,Obama,Messi,Ronaldo,Madonna,Plato,Bill Gates,Donald Trump,Joe Biden,Putin,Beyonce,Batman,Santa Claus,Harry Potter".split(",")])
+    "Newton,Mozart,Beethoven,Napoleon,Picasso,Cleopatra,Darwin,Gandhi,Elon Musk,Taylor Swift,Obama,Messi,Ronaldo,Madonna,Plato,Bill Gates,Donald Trump,Joe Biden,Putin,Beyonce,Batman,Santa Claus,Harry Potter".split(",")])
         return Said(
     q.format(
         x=x),
@@ -868,8 +916,8 @@ def puzzled(rng):
         return Said(one(["Use {} in a sentence.", "Make a sentence with {}.", "Write a sentence with the word {}.",
                     "Give me a sentence with {}."]).format(w), f"A sentence with {w}.", f"I know the word {w}.", (w,))
     if form == 13:
-        n, x = one([3, 5, 7, 10]), one(["cities", "movies", "songs", "books", "names", "ideas", "tips",
-                   "recipes", "questions", "facts", "words", "games", "birds", "flowers", "actors", "tools"])
+        n, x = one([3, 5, 7, 10]), one(["movies", "songs", "books", "names", "ideas", "tips",
+                   "recipes", "questions", "facts", "words", "games", "flowers", "actors", "tools"])
         return Said(one(["List {n} {x}.", "Give me {n} {x}.", "Name {n} {x}.", "Tell me {n} {x}.", "{n} {x} please"]).format(
             n=n, x=x), "I cannot list them.", f"I cannot list {n} {x}: I am a very small model. {hint}", ("cannot",))
     if form == 14:
@@ -917,8 +965,8 @@ def gibberish(rng):
      True)
 
 
-TOPIC = [(plain, 42), (fact, 21), (unknown, 13), (puzzled, 12), (remark, 3), (qa, 7), (units, 2), (in_words, 2), (counting, 2),
-          (count_far, .3), (even, 1.5), (letters, 3), (first_letter, 1), (named, 1.5), (my_name, .4), (say, 1), (gibberish, 1.5)]
+TOPIC = [(plain, 42), (fact, 21), (unknown, 13), (puzzled, 12), (remark, 3), (qa, 7), (units, 2), (in_words, 2), (counting, 2), (count_far, .3),
+          (even, 1.5), (prime, 1), (some_of, 1.5), (no_tool, 3), (letters, 3), (first_letter, 1), (named, 1.5), (my_name, .4), (say, 1), (gibberish, 1.5)]
 
 
 def said(rng, want=False, source=None):
