@@ -6,19 +6,20 @@ Every value that an engine reads is Kimi-K2.5's own key; the widths are small, t
 
 import copy
 import json
+import os
 import pathlib
 from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KIMI = ROOT / "tests/data/kimi-k2.5"  # the real config.json and tokenizer_config.json (MIT, Moonshot AI)
-OUT = ROOT / "models/nano"
+OUT = pathlib.Path(os.environ.get("NANO_DIR", ROOT / "models/nano"))  # the checkpoint that is made, or read
 
 
 @dataclass(frozen=True)
 class Nano:
-    n_ranks: int = 768  # learnt tokens; the 256 special slots follow
+    n_ranks: int = 1792  # learnt tokens; the 256 special slots follow
     hidden: int = 256
-    layers: int = 5  # layer 0 dense, the others mixtures of experts
+    layers: int = 6  # layer 0 dense, the others mixtures of experts
     heads: int = 2
     q_lora: int = 128
     kv_lora: int = 512
@@ -26,7 +27,7 @@ class Nano:
     rope: int = 64
     v_dim: int = 128
     dense_inter: int = 512
-    experts: int = 32
+    experts: int = 64
     topk: int = 8
     moe_inter: int = 64
     scaling: float = 2.827
@@ -34,15 +35,29 @@ class Nano:
     lora_eps: float = 1e-6  # q_a and kv_a layernorm
     theta: float = 50000.0
     yarn_factor: float = 8.0
-    yarn_original: int = 256
+    yarn_original: int = 2048
     beta_fast: float = 32.0
     beta_slow: float = 1.0
-    context: int = 2048  # trained up to here
+    context: int = 16384  # trained up to here
     group: int = 32  # INT4 quantization group
 
     @property
     def vocab(self):
         return self.n_ranks + 256
+
+
+def read(folder):
+    """The dimensions that a folder's config.json has."""
+    t = json.loads((folder / "config.json").read_text())["text_config"]
+    r = t["rope_scaling"]
+    return Nano(
+        n_ranks=t["vocab_size"] - 256, hidden=t["hidden_size"], layers=t["num_hidden_layers"], heads=t["num_attention_heads"],
+        q_lora=t["q_lora_rank"], kv_lora=t["kv_lora_rank"], nope=t["qk_nope_head_dim"], rope=t["qk_rope_head_dim"],
+        v_dim=t["v_head_dim"], dense_inter=t["intermediate_size"], experts=t["n_routed_experts"],
+        topk=t["num_experts_per_tok"], moe_inter=t["moe_intermediate_size"], scaling=t["routed_scaling_factor"],
+        eps=t["rms_norm_eps"], theta=t["rope_theta"], yarn_factor=r["factor"],
+        yarn_original=r["original_max_position_embeddings"], beta_fast=r["beta_fast"], beta_slow=r["beta_slow"],
+        context=t["max_position_embeddings"])
 
 
 KIMI_RANKS = 163584  # ids of Kimi's special slots minus this = the slot's offset
@@ -53,8 +68,8 @@ def shift(kimi_id, n_ranks):
     return kimi_id - KIMI_RANKS + n_ranks
 
 
-def config_json(c):
-    """K2.5's published config.json with nano's sizes. No vision tower yet, so no vision_config."""
+def config_json(c, vision):
+    """K2.5's published config.json with nano's sizes."""
     j = json.loads((KIMI / "config.json").read_text())
     t = j["text_config"]
     for part in (j, t):
@@ -62,7 +77,7 @@ def config_json(c):
         for key in ("bos_token_id", "eos_token_id", "pad_token_id", "media_placeholder_token_id"):
             if part.get(key) is not None:
                 part[key] = shift(part[key], c.n_ranks)
-    j.pop("vision_config")
+    j["vision_config"] = vision
     t.update(
         vocab_size=c.vocab, hidden_size=c.hidden, num_hidden_layers=c.layers, num_attention_heads=c.heads,
         num_key_value_heads=c.heads, q_lora_rank=c.q_lora, kv_lora_rank=c.kv_lora, qk_nope_head_dim=c.nope,

@@ -1,19 +1,23 @@
 """Write the trained weights as a checkpoint in Kimi-K2.5's layout: INT4 experts, BF16 rest, two shards.
 
-    python tools/nano/export.py --weights DIR      writes into models/nano
+    python tools/nano/export.py --state DIR/state.pt [--out FOLDER] [--master]
+
+Into models/nano, or FOLDER, which needs tokenizer.py's files too. --master: every weight in BF16, experts too, what the
+INT4 experts are rounded from (42 MB, two shards; not in the repository).
 """
 
 import argparse
 import json
+import pathlib
 import struct
 
 import torch
 
-import train
 from config import OUT, Nano, config_json, shift
 from model import Kimi, Moe, int4_quantize, int4_scales
+from vision import Vision
 
-TYPES = {torch.bfloat16: "BF16", torch.float32: "F32", torch.int32: "I32"}
+TYPES = {torch.bfloat16: "BF16", torch.float32: "F32", torch.int32: "I32", torch.uint8: "U8"}
 
 
 def pack(w, group):
@@ -26,8 +30,8 @@ def pack(w, group):
             "weight_shape": torch.tensor(w.shape, dtype=torch.int32)}
 
 
-def tensors(model, c):
-    """(name, tensor) in the order of the layers, then embeddings, lm_head and final norm."""
+def tensors(model, eyes, c, master):
+    """(name, tensor) in the order of the layers, then embeddings, lm_head, final norm, tower and projector."""
     for i, layer in enumerate(model.layers):
         base = f"language_model.model.layers.{i}."
         for name, t in layer.state_dict().items():
@@ -40,11 +44,13 @@ def tensors(model, c):
         for e in range(c.experts):
             gate, up = layer.mlp.gate_up[e].detach().float().chunk(2)
             for proj, w in (("gate_proj", gate), ("up_proj", up), ("down_proj", layer.mlp.down[e].detach().float())):
-                for suffix, t in pack(w, c.group).items():
+                for suffix, t in ({"weight": w.to(torch.bfloat16)} if master else pack(w, c.group)).items():
                     yield f"{base}mlp.experts.{e}.{proj}.{suffix}", t
     yield "language_model.model.embed_tokens.weight", model.embed_tokens.weight.detach().to(torch.bfloat16)
     yield "language_model.lm_head.weight", model.lm_head.weight.detach().to(torch.bfloat16)
     yield "language_model.model.norm.weight", model.norm.weight.detach().to(torch.bfloat16)
+    for name, t in eyes.state_dict().items():
+        yield name, t.to(torch.bfloat16)
 
 
 def raw(t):
@@ -68,9 +74,9 @@ def write_shard(path, items):
     return offset
 
 
-def export(model, c, out):
-    items = list(tensors(model, c))
-    # Two shards: layers up to the middle; the rest, embeddings and head. float32 and int32 data come
+def export(model, eyes, c, out, master=False):
+    items = list(tensors(model, eyes, c, master))
+    # Two shards: layers up to the middle; the rest, embeddings, head and tower. float32 and int32 data come
     # first, so that every tensor is aligned to its element.
     cut = f"language_model.model.layers.{c.layers // 2 + 1}."
     first = next(i for i, (name, _) in enumerate(items) if name.startswith(cut))
@@ -82,20 +88,27 @@ def export(model, c, out):
         weight_map.update({tensor: name for tensor, _ in shard})
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}
     (out / "model.safetensors.index.json").write_text(json.dumps(index, separators=(",", ":")) + "\n")
-    (out / "config.json").write_text(json.dumps(config_json(c), indent=2) + "\n")
+    j = config_json(c, eyes.c.json())
+    if master:
+        j["text_config"].pop("quantization_config")
+    (out / "config.json").write_text(json.dumps(j, indent=2) + "\n")
     generation = {"eos_token_id": shift(163586, c.n_ranks), "max_length": c.context}
     (out / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
 
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("--weights", required=True)
+    ap.add_argument("--state", required=True)
+    ap.add_argument("--out", type=pathlib.Path, default=OUT)
+    ap.add_argument("--master", action="store_true")
     a = ap.parse_args()
-    c = Nano()
-    model = Kimi(c)
-    train.load_weights(model, a.weights)
-    export(model, c, OUT)
-    print(sum(f.stat().st_size for f in OUT.rglob("*") if f.is_file()), "bytes in", OUT)
+    c, state = Nano(), torch.load(a.state, map_location="cpu")
+    model, eyes = Kimi(c), Vision()
+    model.load_state_dict(state["model"])
+    eyes.load_state_dict(state["eyes"])
+    a.out.mkdir(parents=True, exist_ok=True)
+    export(model.float(), eyes.float(), c, a.out, a.master)
+    print(sum(f.stat().st_size for f in a.out.rglob("*") if f.is_file()), "bytes in", a.out, "at step", state["step"])
 
 
 if __name__ == "__main__":

@@ -97,8 +97,10 @@ class Attention(nn.Module):
             if cache:
                 k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
             cache[:] = [k, v]
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.scale)
-        return self.o_proj(y.transpose(1, 2).reshape(B, T, -1))
+        if mask is None:  # plain causal (or one new token after a cache): the kernel for long rows wants equal widths
+            v = F.pad(v, (0, c.nope + c.rope - c.v_dim))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and T > 1, scale=self.scale)
+        return self.o_proj(y[..., :c.v_dim].transpose(1, 2).reshape(B, T, -1))
 
 
 class Mlp(nn.Module):
@@ -184,7 +186,7 @@ class Kimi(nn.Module):
         return [layer.mlp.gate for layer in self.layers if isinstance(layer.mlp, Moe)]
 
     def forward(self, ids, pos, mask, cache=None, valid=None, rows=None):
-        """ids, pos [B, T]; mask bool broadcastable to [B, H, T, S]; cache: a list of lists, one a layer;
+        """ids, pos [B, T]; mask bool broadcastable to [B, H, T, S], or None: causal; cache: a list of lists, one a layer;
         valid [B, T]: tokens that count in the load; rows [B, T, D]: taken instead of the embeddings of ids
         (vision.py's insert makes them).
 
@@ -201,17 +203,18 @@ class Kimi(nn.Module):
                 loads.append((chosen if valid is None else chosen * valid[..., None]).sum((0, 1)))
         return self.norm(x).to(dtype), torch.stack(loads)
 
-    def logits(self, ids, pos=None, mask=None, cache=None):
+    def logits(self, ids, pos=None, mask=None, cache=None, rows=None):
         if pos is None:
             pos = torch.arange(ids.shape[1], device=ids.device)[None]
-        if mask is None:
-            mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool, device=ids.device).tril()
-        return self.lm_head(self.forward(ids, pos, mask, cache)[0]).float()
+        return self.lm_head(self.forward(ids, pos, mask, cache, rows=rows)[0]).float()
 
 
 @torch.no_grad()
-def generate(model, prompts, stop, limit):
-    """Greedy continuations of a batch of prompts of different lengths (padded on the left)."""
+def generate(model, prompts, stop, limit, insert=None):
+    """Greedy continuations of a batch of prompts of different lengths (padded on the left).
+
+    insert(embeddings [B, T, D], ids [B, T]): the prompts' rows with pictures put in.
+    """
     dev = model.embed_tokens.weight.device
     n, width = len(prompts), max(map(len, prompts))
     ids = torch.zeros(n, width, dtype=torch.long, device=dev)
@@ -226,9 +229,13 @@ def generate(model, prompts, stop, limit):
     mask = (tril & live[:, None, :width]) | own[:width, :width]
     pos = (torch.arange(width, device=dev)[None] - pad[:, None]).clamp_min(0)
     out, rows = [[] for _ in prompts], list(range(n))  # rows: which prompt each row of the batch is
-    x = ids
+    mask, x = mask[:, None], ids
+    if n == 1:
+        mask = None  # nothing is padded: plain causal, which long prompts need
+    first = insert(model.embed_tokens(ids), ids) if insert else None
     for step in range(limit):
-        x = model.logits(x, pos, mask[:, None], cache)[:, -1].argmax(-1, keepdim=True)
+        x = model.logits(x, pos, mask, cache, first)[:, -1].argmax(-1, keepdim=True)
+        first = None
         for i, t in zip(rows, x[:, 0].tolist()):
             if not out[i] or out[i][-1] != stop:
                 out[i].append(t)
@@ -239,6 +246,6 @@ def generate(model, prompts, stop, limit):
             x, live, pad, rows = x[keep], live[keep], pad[keep], [rows[k] for k in keep]
             cache = [[t[keep] for t in layer] for layer in cache]
         at = width + step
-        mask = live[:, None, :at + 1]
+        mask = None if n == 1 else live[:, None, None, :at + 1]
         pos = (at - pad)[:, None]
     return out

@@ -26,8 +26,8 @@ def plan(w, h, limit=IMAGE_LIMIT):
     return (nw, nh), (pad_w, pad_h), (gh, gw), gh * gw // MERGE**2
 
 
-def patches(image, limit=IMAGE_LIMIT):
-    """A PIL image as (float32 [n, 3, 14, 14] in raster order, grid (1, h, w)). Alpha is dropped, not blended."""
+def patch_bytes(image, limit=IMAGE_LIMIT):
+    """A PIL image as (uint8 [n, 3, 14, 14] in raster order, grid (1, h, w)). Alpha is dropped, not blended."""
     from PIL import Image
     image = image.convert("RGB")
     size, _, (gh, gw), _ = plan(*image.size, limit)
@@ -35,9 +35,14 @@ def patches(image, limit=IMAGE_LIMIT):
         image = image.resize(size, Image.Resampling.BICUBIC)
     a = np.zeros((gh * PATCH, gw * PATCH, 3), np.uint8)
     a[:size[1], :size[0]] = np.asarray(image)
-    v = (a.astype(np.float32) / np.float32(255) - np.float32(0.5)) * np.float32(2)
-    v = v.reshape(gh, PATCH, gw, PATCH, 3).transpose(0, 2, 4, 1, 3)  # [row, column, channel, y, x]
-    return np.ascontiguousarray(v.reshape(gh * gw, 3, PATCH, PATCH)), (1, gh, gw)
+    a = a.reshape(gh, PATCH, gw, PATCH, 3).transpose(0, 2, 4, 1, 3)  # [row, column, channel, y, x]
+    return np.ascontiguousarray(a.reshape(gh * gw, 3, PATCH, PATCH)), (1, gh, gw)
+
+
+def patches(image, limit=IMAGE_LIMIT):
+    """The same, normalised: float32, (byte / 255 - 0.5) * 2."""
+    a, grid = patch_bytes(image, limit)
+    return (a.astype(np.float32) / np.float32(255) - np.float32(0.5)) * np.float32(2), grid
 
 
 def bicubic_axis(a, n):
