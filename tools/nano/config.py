@@ -46,6 +46,30 @@ class Nano:
         return self.n_ranks + 256
 
 
+@dataclass(frozen=True)
+class VisionDims:
+    """Head dimension 72 is Kimi's (1152 / 16); the rest is small. The first five have keys in vision_config."""
+    hidden: int = 144
+    heads: int = 2
+    layers: int = 4
+    inter: int = 536
+    pos_side: int = 16  # Kimi: 64. Pictures of 4 to 22 patches a side: the table is both shrunk and stretched
+    text_hidden: int = 256
+    patch: int = 14
+    merge: int = 2
+    frames: int = 4  # most frames of an item
+    eps: float = 1e-5
+
+    def json(self):
+        """The vision_config of K2.5's config.json with these sizes."""
+        return {"init_pos_emb_height": self.pos_side, "init_pos_emb_time": self.frames, "init_pos_emb_width": self.pos_side,
+                "merge_kernel_size": [self.merge, self.merge], "merge_type": "sd2_tpool", "mm_hidden_size": self.hidden,
+                "mm_projector_type": "patchmerger", "patch_size": self.patch, "pos_emb_type": "divided_fixed",
+                "projector_hidden_act": "gelu", "projector_ln_eps": self.eps, "text_hidden_size": self.text_hidden,
+                "video_attn_type": "spatial_temporal", "vt_hidden_size": self.hidden, "vt_intermediate_size": self.inter,
+                "vt_num_attention_heads": self.heads, "vt_num_hidden_layers": self.layers}
+
+
 def read(folder):
     """The dimensions that a folder's config.json has."""
     t = json.loads((folder / "config.json").read_text())["text_config"]
@@ -68,7 +92,7 @@ def shift(kimi_id, n_ranks):
     return kimi_id - KIMI_RANKS + n_ranks
 
 
-def config_json(c, vision):
+def config_json(c, vision=VisionDims()):
     """K2.5's published config.json with nano's sizes."""
     j = json.loads((KIMI / "config.json").read_text())
     t = j["text_config"]
@@ -77,7 +101,7 @@ def config_json(c, vision):
         for key in ("bos_token_id", "eos_token_id", "pad_token_id", "media_placeholder_token_id"):
             if part.get(key) is not None:
                 part[key] = shift(part[key], c.n_ranks)
-    j["vision_config"] = vision
+    j["vision_config"] = vision.json()
     t.update(
         vocab_size=c.vocab, hidden_size=c.hidden, num_hidden_layers=c.layers, num_attention_heads=c.heads,
         num_key_value_heads=c.heads, q_lora_rank=c.q_lora, kv_lora_rank=c.kv_lora, qk_nope_head_dim=c.nope,

@@ -129,8 +129,8 @@ def some_text(rng, tok, tokens):
     """Sequences of the short mix, about so many tokens."""
     got = []
     while tokens > 0:
-        ds = [sources.make(rng) for _ in range(500)]
-        more = [(ids, None, 0) for parts in dialogues.sequences(tok, ds) for ids in parts]
+        ds = [sources.make(sources.pick(rng), rng) for _ in range(500)]
+        more = [(ids, None, 0) for parts in sources.sequences(tok, ds) for ids in parts]
         tokens -= sum(len(s[0]) for s in more)
         got += more
     rng.shuffle(got)
@@ -165,9 +165,9 @@ def picture_file(rng, tok, scenes):
 
 def long_file(rng, tok, rows, width):
     """One text with facts a row; half as long as the row at least."""
-    ds = [needles.needle(rng, tok, rng.randrange(width // 2, width + 1)) for _ in range(rows)]
+    ds = [needles.needle(rng, rng.randrange(width // 2, width + 1)) for _ in range(rows)]
     ids, seg = np.full((rows, width), tok.pad, np.uint16), np.zeros((rows, width), np.uint8)
-    for r, parts in enumerate(dialogues.sequences(tok, ds)):
+    for r, parts in enumerate(needles.sequences(tok, ds)):
         seq = parts[-1][:width]
         ids[r, :len(seq)], seg[r, :len(seq)] = seq, 1
     return {"ids": ids, "seg": seg}

@@ -94,7 +94,7 @@ class Reader:
     def prompts(self, requests):
         return [r["ids"] for r in dialogues.engine("render", requests, self.folder)]
 
-    def say(self, prompts, limit, batch=128):
+    def say(self, prompts, limit, batch=256):
         """Greedy continuations; prompts of like length together."""
         order, out = sorted(range(len(prompts)), key=lambda i: len(prompts[i])), [None] * len(prompts)
         for at in range(0, len(order), batch):
@@ -188,8 +188,9 @@ def tools(r, name, items, show):
 
 def needle_rows(r, name, items, show):
     import needles
-    d = [dialogues.dialogue(needles.messages(it), True) for it in items]
-    prompts = r.prompts([dialogues.request(x, None) for x in d])
+    lines = (r.folder / "eval/haystack.txt").read_text().splitlines()
+    d = [needles.item_dialogue(lines, it) for it in items]
+    prompts = r.prompts([dialogues.request(x, -1) for x in d])
     assert max(map(len, prompts)) <= r.model.c.context
     replies = [r.say([p], 60)[0] for p in prompts]
     return {"needles 16k": [sum(report(show, it, r, ids, well_ended(r, ids, True) and wanted(it) in visible(r, ids))
@@ -197,8 +198,8 @@ def needle_rows(r, name, items, show):
 
 
 def talk(r, name, items, show):
-    d = [dialogues.dialogue(it["messages"], it.get("thinking", True)) for it in items]
-    replies = r.say(r.prompts([dialogues.request(x, None) for x in d]), 200)
+    d = [dialogues.dialogue([dialogues.user(it["question"])]) for it in items]
+    replies = r.say(r.prompts([dialogues.request(x, 1) for x in d]), 200)
     fine = lambda it, t: any(e in t.lower() for e in it["expect"]) and len(t) <= it["length"]
     return {"talk": [sum(report(show, it, r, ids, ids[-1] == r.tok.end and fine(it, visible(r, ids)))
                          for it, ids in zip(items, replies)), len(items)]}

@@ -88,7 +88,7 @@ def export(model, eyes, c, out, master=False):
         weight_map.update({tensor: name for tensor, _ in shard})
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}
     (out / "model.safetensors.index.json").write_text(json.dumps(index, separators=(",", ":")) + "\n")
-    j = config_json(c, eyes.c.json())
+    j = config_json(c, eyes.c)
     if master:
         j["text_config"].pop("quantization_config")
     (out / "config.json").write_text(json.dumps(j, indent=2) + "\n")

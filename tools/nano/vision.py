@@ -11,35 +11,12 @@ Layout [in brackets]: P patches of all items, N items, L patches of the longest,
 
 import math
 import sys
-from dataclasses import dataclass
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-
-@dataclass(frozen=True)
-class VisionDims:
-    """Head dimension 72 is Kimi's (1152 / 16); the rest is small. The first five have keys in vision_config."""
-    hidden: int = 144
-    heads: int = 2
-    layers: int = 4
-    inter: int = 536
-    pos_side: int = 16  # Kimi: 64. Pictures of 4 to 22 patches a side: the table is both shrunk and stretched
-    text_hidden: int = 256
-    patch: int = 14
-    merge: int = 2
-    frames: int = 4  # most frames of an item
-    eps: float = 1e-5
-
-    def json(self):
-        """The vision_config of K2.5's config.json with these sizes."""
-        return {"init_pos_emb_height": self.pos_side, "init_pos_emb_time": self.frames, "init_pos_emb_width": self.pos_side,
-                "merge_kernel_size": [self.merge, self.merge], "merge_type": "sd2_tpool", "mm_hidden_size": self.hidden,
-                "mm_projector_type": "patchmerger", "patch_size": self.patch, "pos_emb_type": "divided_fixed",
-                "projector_hidden_act": "gelu", "projector_ln_eps": self.eps, "text_hidden_size": self.text_hidden,
-                "video_attn_type": "spatial_temporal", "vt_hidden_size": self.hidden, "vt_intermediate_size": self.inter,
-                "vt_num_attention_heads": self.heads, "vt_num_hidden_layers": self.layers}
+from config import VisionDims
 
 
 def cubic_matrix(n_in, n_out):
