@@ -55,11 +55,12 @@ static u64 workspace_bytes(const model *m) {
                          .kv_type = m->lim.kv_type,
                          .pages_stride = m->lim.seq_pages};
     u64 need = m->o->mla_decode_workspace(m->o, &d);
+    i64 span = min_i64(m->lim.rows, m->lim.seq_pages * KV_PAGE);
     for (i64 l = 0; l < c->n_layers; l++) {
         const layer_weights *w = &m->w.layers[l];
         mla_prefill_args p = {.kv_b = w->kv_b,
-                              .n = m->lim.rows,
-                              .pos0 = m->lim.seq_pages * KV_PAGE - m->lim.rows,
+                              .n = span,
+                              .pos0 = m->lim.seq_pages * KV_PAGE - span,
                               .kv_type = m->lim.kv_type,
                               .n_heads = c->n_heads,
                               .nope = c->nope,

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_CONTEXT = 32768, DEFAULT_CHUNK = 512, LOGIT_ROWS = 64 };
+enum { DEFAULT_CONTEXT = 32768, DEFAULT_CHUNK = 512, LOGIT_ROWS = 64, REPLAY_ROWS = 64, PREFILL_SPANS = 32 };
+
+static const f64 DEFAULT_MEM_FRACTION = 0.5;
 
 struct engine {
     model_config config;
@@ -14,7 +16,7 @@ struct engine {
     model *model;
     model_limits lim;
     kv_pages pages;
-    i64 context;
+    i64 context, chunk, max_running;
     int threads;
     char plan[256];
 };
@@ -74,11 +76,36 @@ static status check_options(const engine_options *o, err *e) {
         i64 v, hi;
     } all[] = {{"--threads", o->threads, 4096},
                {"--context-length", o->context, INT32_MAX},
-               {"--chunked-prefill-size", o->chunk, 65536}};
+               {"--chunked-prefill-size", o->chunk, 65536},
+               {"--max-running-requests", o->max_running, 65536},
+               {"--max-total-tokens", o->kv_tokens, (i64)INT32_MAX * KV_PAGE}};
+    if (!(o->mem_fraction >= 0 && o->mem_fraction <= 1))
+        return err_set(e, ST_INPUT, "--mem-fraction-static is %g, outside 0..1 (0: the default)",
+                       o->mem_fraction);
     for (size_t i = 0; i < COUNT_OF(all); i++)
         if (all[i].v < 0 || all[i].v > all[i].hi)
             return err_set(e, ST_INPUT, "%s is %lld, outside 0..%lld (0: the default)", all[i].name,
                            (long long)all[i].v, (long long)all[i].hi);
+    return ST_OK;
+}
+
+/* The pool of an engine that runs several sequences. */
+static status choose_pool(engine *g, const engine_options *o, err *e) {
+    i64 most = g->lim.seq_pages * o->max_running;
+    if (o->kv_tokens) {
+        g->lim.pool_pages = ceil_div(o->kv_tokens, KV_PAGE);
+        return ST_OK;
+    }
+    f64 share = o->mem_fraction > 0 ? o->mem_fraction : DEFAULT_MEM_FRACTION;
+    f64 bytes = share * (f64)g->lim.memory_max - (f64)checkpoint_bytes(g->ck);
+    f64 pages = bytes / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type);
+    if (pages < 1 && o->mem_fraction > 0)
+        return err_set(
+            e, ST_LIMIT,
+            "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights", share,
+            (f64)g->lim.memory_max * 1e-9, (f64)checkpoint_bytes(g->ck) * 1e-9);
+    g->lim.pool_pages = pages < (f64)most ? (i64)pages : most;
+    if (o->mem_fraction <= 0) g->lim.pool_pages = max_i64(g->lim.pool_pages, g->lim.seq_pages);
     return ST_OK;
 }
 
@@ -89,14 +116,23 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
         return err_set(e, ST_LIMIT, "--context-length %lld: the model goes to %lld tokens",
                        (long long)context, (long long)c->max_positions);
     g->context = context;
+    g->lim.memory_max = available_memory();
     g->lim.seq_pages = ceil_div(context, KV_PAGE);
     g->lim.pool_pages = g->lim.seq_pages;
-    g->lim.rows = min_i64(o->chunk ? o->chunk : DEFAULT_CHUNK, g->lim.seq_pages * KV_PAGE);
+    g->chunk = min_i64(o->chunk ? o->chunk : DEFAULT_CHUNK, g->lim.seq_pages * KV_PAGE);
+    g->lim.rows = g->chunk;
     g->lim.decode_rows = min_i64(g->lim.rows, 64);
     g->lim.prefill_spans = 1;
     g->lim.logit_rows = LOGIT_ROWS;
-    g->lim.memory_max = available_memory();
-    return ST_OK;
+    if (!o->max_running) return ST_OK;
+    /* A sequence that was preempted runs its own tokens again in decode form: some rows for that beside one for
+     * each of the others. */
+    g->max_running = o->max_running;
+    g->lim.decode_rows = o->max_running + REPLAY_ROWS;
+    g->lim.rows = g->chunk + g->lim.decode_rows;
+    g->lim.prefill_spans = min_i64(o->max_running, PREFILL_SPANS);
+    g->lim.logit_rows = o->max_running + LOGIT_ROWS;
+    return choose_pool(g, o, e);
 }
 
 static status open_parts(engine *g, const engine_options *o, err *e) {
@@ -117,7 +153,7 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
     snprintf(
         g->plan, sizeof g->plan,
         "%s: weights %.1f MB (mapped), KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
-        g->ops.name, (f64)checkpoint_bytes(g->ck) * 1e-6, kv * 1e-6, (long long)g->context,
+        g->ops.name, (f64)checkpoint_bytes(g->ck) * 1e-6, kv * 1e-6, (long long)engine_kv_tokens(g),
         dtype_name(g->lim.kv_type), ((f64)model_memory(g->model) - kv) * 1e-6, now_s() - start);
     return ST_OK;
 }
@@ -146,6 +182,7 @@ void engine_close(engine *g) {
 const model_config *engine_config(const engine *g) { return &g->config; }
 const ops *engine_ops(const engine *g) { return &g->ops; }
 i64 engine_context(const engine *g) { return g->context; }
+i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_pages * KV_PAGE : g->context; }
 const char *engine_plan(const engine *g) { return g->plan; }
 
 status seq_open(seq **out, engine *g, err *e) {
@@ -241,7 +278,7 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
 
 status seq_run(seq *s, const i32 *ids, i64 n, bool absorbed, seq_logits want, seq_logits_fn fn, void *ud,
                err *e) {
-    i64 rows = absorbed ? s->g->lim.decode_rows : s->g->lim.rows;
+    i64 rows = absorbed ? s->g->lim.decode_rows : s->g->chunk;
     if (want == LOGITS_ALL) rows = min_i64(rows, LOGIT_ROWS);
     if ((i64)s->tokens.len + n > s->g->context)
         return err_set(e, ST_LIMIT, "%lld tokens do not fit in the context of %lld",

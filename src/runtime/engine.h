@@ -9,13 +9,19 @@
 
 typedef struct {
     const char *model_dir;
-    const char *device;           /* "ref", "cpu"; NULL: cpu                                              */
-    const char *cpu_mask;         /* instruction sets to allow; NULL: all                                 */
-    const char *kv_dtype;         /* "auto", "fp32", "bf16", "fp8_e4m3"; NULL: auto                       */
-    i64 threads;                  /* 0: all cores                                                         */
-    i64 context;                  /* tokens of KV; 0: the model's maximum, at most 32768                  */
-    i64 chunk;                    /* most prompt tokens in one step; 0: 512                               */
-    bool verify;                  /* scan quantization scales                                             */
+    const char *device;   /* "ref", "cpu"; NULL: cpu                                              */
+    const char *cpu_mask; /* instruction sets to allow; NULL: all                                 */
+    const char *kv_dtype; /* "auto", "fp32", "bf16", "fp8_e4m3"; NULL: auto                       */
+    i64 threads;          /* 0: all cores                                                         */
+    i64 context;          /* tokens of KV; 0: the model's maximum, at most 32768                  */
+    i64 chunk;            /* most prompt tokens in one step; 0: 512                               */
+    bool verify;          /* scan quantization scales                                             */
+    /* For a scheduler (runtime/scheduler.h); 0: the engine serves one sequence after the other. */
+    i64 max_running; /* most sequences that run at a time                                                 */
+    i64 kv_tokens;   /* tokens of the KV pool; 0: as many as mem_fraction leaves, but no more than max_running
+                        contexts                                                                          */
+    f64 mem_fraction; /* weights and KV pool together take at most this share of the available memory;
+                         0: 0.5 on a host, and at least one context                                       */
     const char *const *overrides; /* "KEY=VALUE" for config.json                                   */
     int n_overrides;
 } engine_options;
@@ -28,7 +34,8 @@ status engine_open(engine **out, const engine_options *o, err *e);
 void engine_close(engine *g);
 const model_config *engine_config(const engine *g);
 const ops *engine_ops(const engine *g);
-i64 engine_context(const engine *g); /* tokens */
+i64 engine_context(const engine *g);   /* tokens */
+i64 engine_kv_tokens(const engine *g); /* of the pool */
 /* One line for a person: weights, KV, activations, context, load time. */
 const char *engine_plan(const engine *g);
 

@@ -1,0 +1,186 @@
+/* runtime/scheduler.h: many requests on one engine: continuous batching, paged KV, prefix cache.
+ *
+ * A front end submits token ids and receives events; text, HTTP and tokenizers are not known here.
+ *
+ * Threads. The scheduler has one engine thread, which owns everything that changes: queue, KV pages, prefix tree,
+ * sequences. scheduler_submit(), _abort(), _stats(), _flush(), _check() and _drain() may be called from any thread,
+ * submit and abort also from inside the callback; they hand a message to the engine thread. Submit, abort and stats
+ * take a lock that is never held during a step or a callback. While a scheduler is open, nothing else (seq_*) may use
+ * its engine.
+ *
+ * A step runs one forward pass: the next token of every decoding request, together with at most
+ * chunked_prefill_size tokens of prompts. A long prompt therefore delays a running stream by one chunk at a time.
+ *
+ * Equal requests (ids, sampling, seed, choice) give equal tokens and logprobs, bit for bit on ref and cpu, alone or
+ * beside others, for any chunk size, preempted or not. One exception: KV rows written while decoding may differ in
+ * rounding from those of a prompt, so a request that found another's *answer* in the prefix cache may differ from one
+ * that did not. `cache_prompts_only` removes the exception at the price of slower second turns. */
+#ifndef RUNTIME_SCHEDULER_H
+#define RUNTIME_SCHEDULER_H
+#include "runtime/engine.h"
+
+enum { SCHED_TOP_MAX = 128 }; /* most alternatives a position may ask for */
+
+typedef enum {
+    SCHED_FCFS, /* within a priority: in order of arrival */
+    SCHED_LPM /* within a priority: longest prefix in the cache first, while at most 128 wait; else as FCFS */
+} sched_policy;
+
+typedef struct sched_event sched_event;
+
+/* Called on the engine thread, once a step or less often, with everything that happened since the last call, in
+ * order. `ev` and what it points to are valid during the call. It must return soon (append to a queue, wake a
+ * thread): the next step waits for it. It may submit and abort; it must not close, drain, flush or check. */
+typedef void (*sched_callback)(void *ud, const sched_event *ev, i64 n);
+
+/* Sizes that the engine's memory plan needs (KV pool, chunk, most running requests) are in engine_options. */
+typedef struct {
+    sched_callback on_events; /* required */
+    void *ud;
+    i64 max_queued;      /* requests that may wait; 0: 4096 */
+    f64 queue_timeout_s; /* a request that waited longer for its first step ends as SCHED_TIMEOUT; 0: never */
+    sched_policy policy;
+    bool ignore_priority; /* all requests count as priority 0 */
+    bool no_preempt;      /* a higher priority waits for a place instead of taking one */
+    bool disable_radix_cache;
+    bool cache_prompts_only; /* pages that hold generated tokens never enter the prefix cache */
+    bool manual;             /* no engine thread: the caller drives scheduler_step() (tests, benches) */
+} scheduler_options;
+
+/* One answer to one prompt. n answers are n requests with choice 0..n-1, submitted together: the prompt is computed
+ * once. The pointers need to be valid during the call of scheduler_submit() only. */
+typedef struct {
+    void *user;        /* comes back in every event */
+    const i32 *prompt; /* [n_prompt] */
+    i64 n_prompt;      /* at least 1 */
+    i64 max_new;       /* most tokens to generate, >= 1; 0: as many as context and KV pool hold */
+    i64 min_new;       /* stop_ids are not drawn before that many tokens were generated */
+    sampling sampling; /* bias and banned ids are ignored here: see below */
+    u32 choice;
+    const i32
+        *stop_ids; /* [n_stop]: end the answer. All of them: the model's own end ids (leave those out for
+                            ignore_eos) and the request's. At most 1024 */
+    i64 n_stop;
+    const i32 *bias_ids; /* [n_bias]: logit_bias */
+    const f32 *bias;     /* [n_bias] */
+    i64 n_bias;
+    bool logprobs;    /* want the logprob of generated tokens */
+    i64 top_logprobs; /* and of the k most probable at each position, 0..SCHED_TOP_MAX (implies logprobs) */
+    bool
+        prompt_logprobs; /* the same for the prompt's tokens (SCHED_PROMPT events): the cache is not used then */
+    i64 prompt_top_logprobs;
+    i64 priority;    /* higher goes first */
+    u64 cache_space; /* prefixes are shared within a space only (cache_salt, pictures); 0: the common one */
+    f64 deadline_s;  /* seconds from now until it ends as SCHED_TIMEOUT; 0: none */
+} sched_request;
+
+/* What became of a submission, as the HTTP status a server would give. */
+typedef enum {
+    SCHED_ACCEPTED,
+    SCHED_BAD_REQUEST, /* 400: err says which field */
+    SCHED_TOO_LONG,    /* 400 context_length_exceeded: prompt + max_new against the context */
+    SCHED_QUEUE_FULL,  /* 429 or 503 with Retry-After */
+    SCHED_CLOSING,     /* 503: draining, closed or broken */
+    SCHED_NO_MEMORY    /* 503 */
+} sched_verdict;
+
+typedef enum { SCHED_STARTED, SCHED_PROMPT, SCHED_TOKEN, SCHED_END } sched_event_kind;
+
+typedef enum {
+    SCHED_STOP,      /* a stop id was generated */
+    SCHED_LENGTH,    /* max_new, or the context is full */
+    SCHED_ABORT,     /* scheduler_abort() or close */
+    SCHED_TIMEOUT,   /* its deadline or queue_timeout_s */
+    SCHED_DISPLACED, /* lost its place in a full queue to a higher priority, before it started: 503 */
+    SCHED_ERROR      /* `error` says what (ST_NUMERIC: NaN or infinity in this request's rows) */
+} sched_finish;
+
+typedef struct {
+    i32 id;
+    f32 logprob;
+} sched_top;
+
+typedef struct {
+    i64 prompt_tokens;
+    i64 cached_tokens; /* of the prompt, found in the prefix cache when the request first started */
+    i64 output_tokens; /* generated, the stop id included */
+    i64 preemptions;
+    f64 submitted_s, started_s, first_token_s, ended_s; /* now_s() clock; 0: did not happen */
+} sched_usage;
+
+/* A request's events: at most one STARTED (it has a place; not sent for one that never got so far), PROMPT for
+ * positions 0..n_prompt-1 in order if asked for, TOKEN for each generated token in order, exactly one END. After END
+ * the id is unknown. Events of a request may arrive before scheduler_submit() has returned on the submitting thread.
+ * A preempted request is silent until it is back. */
+struct sched_event {
+    sched_event_kind kind;
+    u64 id;
+    void *user;
+    sched_usage usage; /* STARTED, END, and the last TOKEN: as of now */
+    /* PROMPT, TOKEN */
+    i32 token;
+    i64 position;         /* PROMPT: in the prompt; TOKEN: index of the output token */
+    bool is_stop;         /* TOKEN: it is a stop id, END follows */
+    bool has_logprob;     /* false for position 0 of a prompt and where none was asked for */
+    f32 logprob;          /* log-softmax of the unchanged logits */
+    const sched_top *top; /* [n_top], most probable first, ties by lower id */
+    i64 n_top;
+    /* END */
+    sched_finish finish;
+    i32 stop_id; /* SCHED_STOP: which, else -1 */
+    err error;   /* SCHED_ERROR, SCHED_TIMEOUT, SCHED_DISPLACED */
+};
+
+/* Since open, except where "now" is said. */
+typedef struct {
+    i64 running, prefilling, queued;                 /* now; prefilling is part of running */
+    i64 queued_tokens;                               /* now: prompt tokens of the queue */
+    i64 pages, pages_used, pages_cached, pages_free; /* now: sum; held by running requests; only in the
+                                                                 prefix cache (evictable); free */
+    i64 page_tokens, context, max_running, max_queued, chunk; /* constants */
+    i64 accepted, refused;                                    /* requests submitted */
+    i64 ended[SCHED_ERROR + 1];                               /* by sched_finish */
+    i64 preemptions, evicted_pages;
+    i64 prompt_tokens;    /* prompt tokens of the requests that started */
+    i64 cached_tokens;    /* of these, found in the prefix cache */
+    i64 prefilled_tokens; /* tokens run in prompt form, and again after preemption */
+    i64 generated_tokens;
+    i64 steps;
+    f64 busy_s;          /* in steps */
+    f64 step_s, batch;   /* of the last step: seconds, rows */
+    f64 generated_per_s; /* over the last seconds */
+    f64 since_step_s;    /* now: seconds since a step (or idling) ended; large while requests run: stuck */
+    bool idle;           /* now: nothing runs, nothing waits */
+    bool draining, broken;
+    err fault; /* broken: why */
+} sched_stats;
+
+typedef struct scheduler scheduler;
+
+/* The engine must outlive the scheduler and have been opened with max_running >= 1. */
+status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, err *e);
+/* Ends every request (SCHED_ABORT events are delivered), joins the thread, frees. NULL is allowed. */
+void scheduler_close(scheduler *s);
+
+/* Takes all n requests or none. ids [n] get their ids (never 0, never used twice). Requests of one call with the
+ * same prompt pointer and length share one copy. SCHED_QUEUE_FULL: *retry_after_s is an estimate in whole seconds,
+ * 1..60. `ids`, `retry_after_s` and `e` may be NULL. */
+sched_verdict scheduler_submit(scheduler *s, const sched_request *r, i64 n, u64 *ids, i64 *retry_after_s,
+                               err *e);
+/* The request ends as SCHED_ABORT at the end of the step under way, wherever it is. Unknown ids are ignored. */
+void scheduler_abort(scheduler *s, u64 id);
+void scheduler_abort_all(scheduler *s);
+void scheduler_stats(scheduler *s, sched_stats *out);
+
+/* From now on submissions get SCHED_CLOSING. Waits until nothing runs or `timeout_s` passed; true when idle. */
+bool scheduler_drain(scheduler *s, f64 timeout_s);
+/* Empties the prefix cache. ST_LIMIT while requests run or wait. Waits for the step under way. */
+status scheduler_flush(scheduler *s, err *e);
+/* Proves, between two steps, that every KV page is free, cached or owned exactly as its reference count says, that
+ * the sum is the pool, and that the prefix tree is whole. */
+status scheduler_check(scheduler *s, err *e);
+
+/* Manual mode: one step with its events. False when there was nothing to do. */
+bool scheduler_step(scheduler *s);
+
+#endif
