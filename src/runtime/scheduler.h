@@ -55,19 +55,18 @@ typedef struct {
     i64 n_prompt;      /* at least 1 */
     i64 max_new;       /* most tokens to generate, >= 1; 0: as many as context and KV pool hold */
     i64 min_new;       /* stop_ids are not drawn before that many tokens were generated */
-    sampling sampling; /* bias and banned ids are ignored here: see below */
+    sampling sampling;
     u32 choice;
-    const i32
-        *stop_ids; /* [n_stop]: end the answer. All of them: the model's own end ids (leave those out for
-                            ignore_eos) and the request's. At most 1024 */
+    /* The ids that end the answer, all of them: the model's own (leave those out for ignore_eos) and the
+     * request's. At most 1024. */
+    const i32 *stop_ids;
     i64 n_stop;
     const i32 *bias_ids; /* [n_bias]: logit_bias */
     const f32 *bias;     /* [n_bias] */
     i64 n_bias;
     bool logprobs;    /* want the logprob of generated tokens */
     i64 top_logprobs; /* and of the k most probable at each position, 0..SCHED_TOP_MAX (implies logprobs) */
-    bool
-        prompt_logprobs; /* the same for the prompt's tokens (SCHED_PROMPT events): the cache is not used then */
+    bool prompt_logprobs; /* the same for the prompt's tokens, in SCHED_PROMPT events; it is computed anew */
     i64 prompt_top_logprobs;
     i64 priority;    /* higher goes first */
     u64 cache_space; /* prefixes are shared within a space only (cache_salt, pictures); 0: the common one */
@@ -116,7 +115,7 @@ struct sched_event {
     sched_event_kind kind;
     u64 id;
     void *user;
-    sched_usage usage; /* STARTED, END, and the last TOKEN: as of now */
+    sched_usage usage; /* STARTED, END: as of now */
     /* PROMPT, TOKEN */
     i32 token;
     i64 position;         /* PROMPT: in the prompt; TOKEN: index of the output token */
@@ -127,8 +126,8 @@ struct sched_event {
     i64 n_top;
     /* END */
     sched_finish finish;
-    i32 stop_id; /* SCHED_STOP: which, else -1 */
-    err error;   /* SCHED_ERROR, SCHED_TIMEOUT, SCHED_DISPLACED */
+    i32 stop_id;      /* SCHED_STOP: which, else -1 */
+    const err *error; /* SCHED_ERROR, SCHED_TIMEOUT, SCHED_DISPLACED; else NULL */
 };
 
 /* Since open, except where "now" is said. */
