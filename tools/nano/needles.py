@@ -26,21 +26,26 @@ from phrases import NAMES, THINGS
 
 LONGEST = 16384  # tokens of a whole dialogue
 NOTHING = "The text does not say."
-CITIES = "Paris London Berlin Madrid Rome Oslo Vienna Prague Lisbon Athens Cairo Tokyo Seoul Delhi Sydney Toronto Boston Lima".split()
+CITIES = "Paris London Berlin Madrid Rome Oslo Vienna Prague Lisbon Athens Cairo Tokyo Seoul Delhi Sydney Toronto Boston Lima".split(
+)
 COLOURS = "red green blue yellow orange purple black white brown pink grey silver".split()
 ANIMALS = "cat dog horse rabbit parrot turtle goldfish hamster snake mouse goat pony duck lizard".split()
-HIDEOUTS = ["under the old bridge", "behind the mill", "in the blue drawer", "below the stairs", "on the top shelf",
-            "inside the piano", "near the gate", "at the bakery"]
+HIDEOUTS = [
+    "under the old bridge", "behind the mill", "in the blue drawer", "below the stairs", "on the top shelf", "inside the piano",
+    "near the gate", "at the bakery"
+]
 JOBS = "teacher baker doctor farmer pilot nurse painter driver gardener singer carpenter lawyer cook dentist".split()
 DRINKS = "tea coffee milk water lemonade cocoa cider juice".split()
 
 # kind: (value, sentence, questions)
 KINDS = {
-    "number": (lambda r: str(r.randrange(1000, 10000)), "The secret number of {n} is {v}.",
-               ["What is the secret number of {n}?", "Which secret number does {n} have?", "{n}'s secret number?",
-                "Tell me the secret number of {n}.", "What is {n}'s secret number?"]),
-    "city": (lambda r: r.choice(CITIES), "{n} was born in {v}.",
-             ["Where was {n} born?", "In which city was {n} born?", "What is the birthplace of {n}?", "Which city was {n} born in?"]),
+    "number": (lambda r: str(r.randrange(1000, 10000)), "The secret number of {n} is {v}.", [
+        "What is the secret number of {n}?", "Which secret number does {n} have?", "{n}'s secret number?",
+        "Tell me the secret number of {n}.", "What is {n}'s secret number?"
+    ]),
+    "city": (lambda r: r.choice(CITIES), "{n} was born in {v}.", [
+        "Where was {n} born?", "In which city was {n} born?", "What is the birthplace of {n}?", "Which city was {n} born in?"
+    ]),
     "colour": (lambda r: r.choice(COLOURS), "The favourite colour of {n} is {v}.",
                ["What is the favourite colour of {n}?", "Which colour does {n} like best?", "What is {n}'s favorite color?"]),
     "pet": (lambda r: r.choice(ANIMALS), "The pet of {n} is a {v}.",
@@ -72,16 +77,28 @@ def filler(rng):
     day = rng.choice("Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split())
     k = rng.randrange(2, 60)
     return rng.choice([
-        f"On {day} {n} walked to the {place} and met {m}.", f"{n} bought {k} {o} and gave some of them to {m}.",
-        f"The {place} was quiet that {day}.", f"{m} said that the {o} were better than the {p}.",
-        f"It rained for {k} minutes, then the sun came out over the {place}.", f"{n} and {m} talked about {o} all afternoon.",
-        f"Nobody at the {place} had seen the {p}.", f"There were {k} {o} on the table.", f"{n} counted the {p} twice.",
-        f"After lunch {m} carried the {o} back to the {place}.", f"The road to the {place} is {k} miles long.",
-        f"{n} forgot the {o} at the {place}.", f"A letter for {m} arrived on {day}.", f"{n} waited {k} minutes for {m}.",
-        f"In the evening they sorted the {o} and the {p}.", f"The old house near the {place} has {k} windows.",
-        f"{m} asked {n} for the {p}, but there were none left.", f"Every {day} the {place} opens early.",
-        f"{n} wanted to paint the {o}, but {m} had the brush.", f"A bird flew over the {place} and sat down on the {o}.",
-        f"{k} people came to the {place} to see {m}.", f"{n} put the {o} next to the {p} and went home.",
+        f"On {day} {n} walked to the {place} and met {m}.",
+        f"{n} bought {k} {o} and gave some of them to {m}.",
+        f"The {place} was quiet that {day}.",
+        f"{m} said that the {o} were better than the {p}.",
+        f"It rained for {k} minutes, then the sun came out over the {place}.",
+        f"{n} and {m} talked about {o} all afternoon.",
+        f"Nobody at the {place} had seen the {p}.",
+        f"There were {k} {o} on the table.",
+        f"{n} counted the {p} twice.",
+        f"After lunch {m} carried the {o} back to the {place}.",
+        f"The road to the {place} is {k} miles long.",
+        f"{n} forgot the {o} at the {place}.",
+        f"A letter for {m} arrived on {day}.",
+        f"{n} waited {k} minutes for {m}.",
+        f"In the evening they sorted the {o} and the {p}.",
+        f"The old house near the {place} has {k} windows.",
+        f"{m} asked {n} for the {p}, but there were none left.",
+        f"Every {day} the {place} opens early.",
+        f"{n} wanted to paint the {o}, but {m} had the brush.",
+        f"A bird flew over the {place} and sat down on the {o}.",
+        f"{k} people came to the {place} to see {m}.",
+        f"{n} put the {o} next to the {p} and went home.",
     ])
 
 
@@ -153,9 +170,8 @@ def missing(rng, planted):
     """What the text does not say, about a person or of a kind that it has."""
     kinds, names = {k for k, _, _ in planted}, {n for _, n, _ in planted}
     while True:
-        kind, n = rng.choice(
-    sorted(kinds) if rng.random() < 0.5 else list(KINDS)), rng.choice(
-        sorted(names) if rng.random() < 0.4 else NAMES)
+        kind, n = rng.choice(sorted(kinds) if rng.random() < 0.5 else list(KINDS)), rng.choice(
+            sorted(names) if rng.random() < 0.4 else NAMES)
         if not any((kind, n) == f[:2] for f in planted):
             return kind, n, None
 
@@ -199,7 +215,7 @@ def needle(rng, length):
 
 def make(rng, longest=LONGEST, shortest=128):
     """Lengths spread evenly on a logarithmic scale, from 128 tokens up."""
-    return needle(rng, int(shortest * (longest / shortest) ** rng.random()))
+    return needle(rng, int(shortest * (longest / shortest)**rng.random()))
 
 
 def sequences(tok, ds):
@@ -229,6 +245,7 @@ def sequences(tok, ds):
 
 # ---- evaluation set ---------------------------------------------------------------------------
 
+
 def haystack():
     return sentences("evaluation", 3000)
 
@@ -248,7 +265,8 @@ def evaluation(number=200, seed="evaluation", length=LONGEST, lines=None):
     for i in range(number):
         planted = facts(rng, rng.randrange(4, 13), True)
         t = ask(rng, planted[0])
-        left = length - 56 - 2 * len(tok.text(t.answer)) - len(tok.text(t.user)) - sum(len(tok.text(" " + says(*f))) for f in planted)
+        left = length - 56 - 2 * len(tok.text(t.answer)) - len(tok.text(t.user)) - sum(
+            len(tok.text(" " + says(*f))) for f in planted)
         start, n = rng.randrange(len(lines)), 0
         while (left := left - sizes[(start + n) % len(lines)]) >= 0:
             n += 1
@@ -256,8 +274,10 @@ def evaluation(number=200, seed="evaluation", length=LONGEST, lines=None):
         at = round(i / max(1, number - 1) * (total - 1))
         others = rng.sample([x for x in range(total) if x != at], len(planted) - 1)
         plant = sorted(zip([at, *others], [says(*f) for f in planted]))
-        it = {"start": start, "sentences": n, "plant": [list(x) for x in plant], "form": ("system", "before", "after")[i % 3],
-              "question": t.user, "answer": f"{t.answer}\n#### {planted[0][2]}", "depth": round(at / max(1, total - 1), 4)}
+        it = {
+            "start": start, "sentences": n, "plant": [list(x) for x in plant], "form": ("system", "before", "after")[i % 3],
+            "question": t.user, "answer": f"{t.answer}\n#### {planted[0][2]}", "depth": round(at / max(1, total - 1), 4)
+        }
         d = item_dialogue(lines, it, planted[0])
         whole = d["messages"][-2]["content"] + (d["messages"][0]["content"] if len(d["messages"]) > 2 else "")
         it["tokens"] = len(tok.text(whole)) + len(said(tok, d["messages"][-1], True)) + 24  # 24: roles and marks, at most
@@ -301,11 +321,13 @@ def check():
     for i, (it, d, parts) in enumerate(zip(items, asked, dialogues.sequences(tok, asked))):
         answer = it["answer"].split("\n####")[0]
         body = text(lines, it["start"], it["sentences"], [tuple(x) for x in it["plant"]])
-        assert abs(it["depth"] - i / 10) < 0.02 and body.count(answer) == 1 and body.index(answer) == round(it["depth"] * (len(body) - 1))
+        assert abs(it["depth"] - i / 10) < 0.02 and body.count(answer) == 1 and body.index(answer) == round(it["depth"] *
+                                                                                                            (len(body) - 1))
         assert all(body[at] == s for at, s in it["plant"])  # indices are those of the finished list
         assert 1850 < len(parts[0]) <= it["tokens"] <= 2000, (len(parts[0]), it["tokens"])
-    print(f"needles: 120 dialogues of {min(lengths)} to {max(lengths)} tokens, {questions} questions ({none} without an answer), 8 of "
-          f"{min(full)} to {max(full)} with {learnt} learnt tokens, {turns} turns through the engine's template and back")
+    print(
+        f"needles: 120 dialogues of {min(lengths)} to {max(lengths)} tokens, {questions} questions ({none} without an answer), 8 of "
+        f"{min(full)} to {max(full)} with {learnt} learnt tokens, {turns} turns through the engine's template and back")
 
 
 if __name__ == "__main__":

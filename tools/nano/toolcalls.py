@@ -27,8 +27,12 @@ DAYS = ["today", "tomorrow", "Monday", "Tuesday", "Wednesday", "Thursday", "Frid
 
 
 def tool(name, description, properties, required):
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": {
-        "type": "object", "properties": properties, "required": required}}}
+    return {
+        "type": "function", "function": {
+            "name": name, "description": description,
+            "parameters": {"type": "object", "properties": properties, "required": required}
+        }
+    }
 
 
 def text(rng, *descriptions):
@@ -41,12 +45,17 @@ def text(rng, *descriptions):
 
 # Each kind: declare(rng) -> (tool, how to write the arguments); a problem gives the arguments in plain.
 
+
 def declare_calculator(rng):
-    name = rng.choice(["calculator", "calculate", "calc", "compute", "evaluate", "math", "do_math", "arithmetic",
-                       "run_calculation", "solve", "eval_expression"])
-    about = rng.choice(["Evaluates an arithmetic expression.", "A calculator for + - * /.", "Compute the value of an expression.",
-                        "Does arithmetic.", "Calculate exactly.",
-                        "Perform a calculation", "Returns the result of an arithmetic expression.", "Calculator"])
+    name = rng.choice([
+        "calculator", "calculate", "calc", "compute", "evaluate", "math", "do_math", "arithmetic", "run_calculation", "solve",
+        "eval_expression"
+    ])
+    about = rng.choice([
+        "Evaluates an arithmetic expression.", "A calculator for + - * /.", "Compute the value of an expression.",
+        "Does arithmetic.", "Calculate exactly.", "Perform a calculation", "Returns the result of an arithmetic expression.",
+        "Calculator"
+    ])
     if rng.random() < 0.7:
         p = rng.choice(["expression", "expression", "expr", "formula", "input", "query", "term"])
         gap = rng.choice(["", " "])
@@ -57,13 +66,15 @@ def declare_calculator(rng):
     names = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"} if words else {c: c for c in "+-*/"}
     number = {"type": rng.choice(["number", "integer"])}
     props = {a: dict(number), b: dict(number), op: {"type": "string", "enum": list(names.values())}}
-    return tool(name, about, props, [a, b, op]), (
-        lambda e: {a: int(e[0]), b: int(e[2]), op: names[e[1]]} if len(e) == 3 else None)
+    return tool(name, about, props, [a, b, op]), (lambda e: {a: int(e[0]), b: int(e[2]), op: names[e[1]]}
+                                                  if len(e) == 3 else None)
 
 
 def declare_weather(rng):
-    name = rng.choice(["get_weather", "weather", "current_weather", "weather_now", "forecast", "get_forecast", "weather_report",
-                       "get_current_weather", "fetch_weather", "weather_forecast"])
+    name = rng.choice([
+        "get_weather", "weather", "current_weather", "weather_now", "forecast", "get_forecast", "weather_report",
+        "get_current_weather", "fetch_weather", "weather_forecast"
+    ])
     p = rng.choice(["city", "city", "location", "place", "town", "city_name"])
     props, required = {p: text(rng, "Name of the city", "for example Paris", "Where")}, [p]
     unit = rng.random() < 0.4
@@ -74,12 +85,10 @@ def declare_weather(rng):
             required.append("unit")
     if day:
         props["day"] = text(rng, "today, tomorrow or a weekday", "which day")
-    about = rng.choice(["Get the weather of a city.",
-    "Returns the weather.",
-    "Weather report for a place.",
-    "Tells the temperature and the sky.",
-    "Get the current weather for a city",
-     "Current temperature and conditions."])
+    about = rng.choice([
+        "Get the weather of a city.", "Returns the weather.", "Weather report for a place.", "Tells the temperature and the sky.",
+        "Get the current weather for a city", "Current temperature and conditions."
+    ])
 
     def write(q):
         city, when, scale = q
@@ -89,43 +98,50 @@ def declare_weather(rng):
         if scale or "unit" in required:
             args["unit"] = scale or "celsius"
         return args | ({"day": when} if when else {})
+
     return tool(name, about, props, required), write
 
 
 def declare_distance(rng):
     name = rng.choice(["distance", "get_distance", "route_length", "how_far", "find_distance"])
     a, b = rng.choice([("from", "to"), ("start", "end"), ("origin", "destination"), ("city_a", "city_b")])
-    about = rng.choice(["Distance between two cities in kilometers.",
-                       "How far it is from one city to another.", "Returns the distance in km."])
+    about = rng.choice(
+        ["Distance between two cities in kilometers.", "How far it is from one city to another.", "Returns the distance in km."])
     return tool(name, about, {a: text(rng, "first city"), b: text(rng, "second city")}, [a, b]), lambda q: {a: q[0], b: q[1]}
 
 
 # kind: names, descriptions, parameters; questions; what is said (who, value); what an entry is called
 LOOKUPS = {
-    "phone": (["find_phone", "get_phone_number", "phone_book", "lookup_phone", "phone_number_of", "contacts"],
-              ["Look up a phone number.", "The phone book.", "Finds the phone number of a person.", "Get a person's phone number"],
-              ["name", "person", "who", "contact"],
-              ["What is the phone number of {}?", "{}'s phone number?", "How can I call {}?", "Give me the number of {}.", "phone number of {}", "What is {}'s phone number?",
-               "I need the phone number of {}."],
-              "The phone number of {} is {}.", "phone numbers", lambda r: r.randrange(100000, 1000000)),
-    "price": (["get_price", "price_of", "lookup_price", "price_list", "product_price", "find_price"],
-              ["Look up the price of an item in dollars.", "The shop's price list.", "Returns what an item costs.", "Get the price of a product"],
-              ["item", "product", "name", "article"],
-              ["What is the price of {}?", "How much for {}?", "price of {}", "Look up the price of {}.", "Tell me the price of {}."],
-              "The price of {} is {} dollars.", "prices", lambda r: r.randrange(2, 300)),
-    "age": (["get_age", "lookup_age", "age_of", "person_age", "find_age"],
-            ["Look up the age of a person.", "Returns how old a person is.", "Get a person's age in years"], ["name", "person", "of"],
-            ["How old is {}?", "What is the age of {}?", "age of {}", "Do you know how old {} is?", "Tell me the age of {}.", "What is {}'s age?"],
-            "{} is {} years old.", "the age of people", lambda r: r.randrange(3, 99)),
-    "stock": (["get_stock", "stock_level", "inventory", "check_stock", "warehouse"],
-              ["How many pieces of an item are in stock.", "Check the inventory.", "Returns the number of pieces in the warehouse."],
-              ["item", "product", "article"],
-              ["How many {} are in stock?", "How many {} do we have in stock?", "stock of {}", "Check the stock of {}.", "What is the stock of {}?"],
-              "The stock of {} is {}.", "the stock", lambda r: r.randrange(0, 2000)),
+    "phone": (["find_phone", "get_phone_number", "phone_book", "lookup_phone", "phone_number_of", "contacts"], [
+        "Look up a phone number.", "The phone book.", "Finds the phone number of a person.", "Get a person's phone number"
+    ], ["name", "person", "who", "contact"], [
+        "What is the phone number of {}?", "{}'s phone number?", "How can I call {}?", "Give me the number of {}.",
+        "phone number of {}", "What is {}'s phone number?", "I need the phone number of {}."
+    ], "The phone number of {} is {}.", "phone numbers", lambda r: r.randrange(100000, 1000000)),
+    "price": (["get_price", "price_of", "lookup_price", "price_list", "product_price", "find_price"], [
+        "Look up the price of an item in dollars.", "The shop's price list.", "Returns what an item costs.",
+        "Get the price of a product"
+    ], ["item", "product", "name", "article"], [
+        "What is the price of {}?", "How much for {}?", "price of {}", "Look up the price of {}.", "Tell me the price of {}."
+    ], "The price of {} is {} dollars.", "prices", lambda r: r.randrange(2, 300)),
+    "age": (["get_age", "lookup_age", "age_of", "person_age",
+             "find_age"], ["Look up the age of a person.", "Returns how old a person is.",
+                           "Get a person's age in years"], ["name", "person", "of"], [
+                               "How old is {}?", "What is the age of {}?", "age of {}", "Do you know how old {} is?",
+                               "Tell me the age of {}.", "What is {}'s age?"
+                           ], "{} is {} years old.", "the age of people", lambda r: r.randrange(3, 99)),
+    "stock": (["get_stock", "stock_level", "inventory", "check_stock", "warehouse"], [
+        "How many pieces of an item are in stock.", "Check the inventory.", "Returns the number of pieces in the warehouse."
+    ], ["item", "product", "article"], [
+        "How many {} are in stock?", "How many {} do we have in stock?", "stock of {}", "Check the stock of {}.",
+        "What is the stock of {}?"
+    ], "The stock of {} is {}.", "the stock", lambda r: r.randrange(0, 2000)),
     "room": (["find_room", "room_of", "get_office", "office_finder", "where_is_office"],
-             ["Finds the room of a person.", "Look up in which room a person works.", "Room numbers of the staff."], ["name", "person", "employee"],
-             ["In which room is {}?", "Which room does {} work in?", "room of {}", "What is the room of {}?", "Where is the office of {}?"],
-             "The room of {} is {}.", "rooms", lambda r: f"{r.choice('ABCDEFG')}{r.randrange(10, 400)}"),
+             ["Finds the room of a person.", "Look up in which room a person works.",
+              "Room numbers of the staff."], ["name", "person", "employee"], [
+                  "In which room is {}?", "Which room does {} work in?", "room of {}", "What is the room of {}?",
+                  "Where is the office of {}?"
+              ], "The room of {} is {}.", "rooms", lambda r: f"{r.choice('ABCDEFG')}{r.randrange(10, 400)}"),
 }
 
 
@@ -135,9 +151,10 @@ def declare_lookup(rng, what):
     if rng.random() < 0.25:
         table = rng.choice(["table", "kind", "field", "what"])
         others = rng.sample([k for k in LOOKUPS if k != what], rng.randrange(1, 4))
-        return tool(rng.choice(["lookup", "search", "query", "find", "database"]), rng.choice(["Looks up a fact.", "Search the records.", "Query the database."]),
-                    {table: {"type": "string", "enum": sorted([what, *others])}, p: text(rng, "who or what")}, [table, p]), (
-            lambda q: {table: what, p: q})
+        return tool(rng.choice(["lookup", "search", "query", "find", "database"]),
+                    rng.choice(["Looks up a fact.", "Search the records.", "Query the database."]),
+                    {table: {"type": "string", "enum": sorted([what, *others])}, p: text(rng, "who or what")},
+                    [table, p]), (lambda q: {table: what, p: q})
     return tool(name, about, {p: text(rng, "whom or what to look up")}, [p]), lambda q: {p: q}
 
 
@@ -165,6 +182,7 @@ def distractor(rng):
 # A question: (user text, thinking before the call, list of what to ask the tool, keys, results(rng) -> list of tool texts
 # and the final answer)
 
+
 def reply(rng, value, names=("result", "value", "answer")):
     """What a tool sends back: a bare value, or JSON."""
     return str(value) if rng.random() < 0.5 else json.dumps({rng.choice(names): value})
@@ -172,16 +190,16 @@ def reply(rng, value, names=("result", "value", "answer")):
 
 def failure(rng, what, about):
     """What a tool that has no answer sends back, and what there is to say then."""
-    why = rng.choice(
-    {
-        "calculator": [
-            "overflow", "timeout", "not available", "bad input"], "weather": [
-                "not found", "no data", "unknown city", "timeout", "service down"], "distance": [
-                    "not found", "no route", "unknown city", "timeout"]}.get(
-                        what, [
-                            "not found", "no such entry", "no data", "unknown name", "timeout"]))
-    sent = rng.choice([json.dumps({"error": why}), json.dumps({"error": why}), f"error: {why}",
-                      f"Error: {why}", json.dumps({"status": "error", "message": why})])
+    why = rng.choice({
+        "calculator": ["overflow", "timeout", "not available",
+                       "bad input"], "weather": ["not found", "no data", "unknown city", "timeout", "service down"],
+        "distance": ["not found", "no route", "unknown city", "timeout"]
+    }.get(what, ["not found", "no such entry", "no data", "unknown name", "timeout"]))
+    sent = rng.choice([
+        json.dumps({"error": why}),
+        json.dumps({"error": why}), f"error: {why}", f"Error: {why}",
+        json.dumps({"status": "error", "message": why})
+    ])
     return sent, f"The tool has no answer for {about}: {why}."
 
 
@@ -208,6 +226,7 @@ def ask_calculator(rng, tool_name):
             sent, says = failure(rng, "calculator", " ".join(e))
             return [sent], says, None
         return [reply(rng, value)], f"{' '.join(e)} = {value}.", str(value)
+
     return q, f"{''.join(e)}: use {tool_name}.", [e], [key], results
 
 
@@ -216,9 +235,11 @@ def ask_weather(rng, tool_name):
     when = rng.choice(DAYS) if rng.random() < 0.25 else None
     scale = rng.choice(["celsius", "fahrenheit"]) if rng.random() < 0.2 else None
     where = " and ".join(cities)
-    q = rng.choice(["What is the weather in {}{}?", "How is the weather in {}{}?", "whats the weather in {}{}", "weather in {}{}",
-                    "Tell me the weather in {}{}.", "How warm is it in {}{}?", "What's the weather like in {}{}?",
-                    "What will the weather be in {}{}?", "Give me the weather for {}{}.", "Is it cold in {}{}?", "temperature in {}{}"])
+    q = rng.choice([
+        "What is the weather in {}{}?", "How is the weather in {}{}?", "whats the weather in {}{}", "weather in {}{}",
+        "Tell me the weather in {}{}.", "How warm is it in {}{}?", "What's the weather like in {}{}?",
+        "What will the weather be in {}{}?", "Give me the weather for {}{}.", "Is it cold in {}{}?", "temperature in {}{}"
+    ])
     tail = "" if when is None else f" {when}" if when in DAYS[:2] else f" on {when}"
     q = q.format(where, tail)
     if scale:
@@ -233,23 +254,24 @@ def ask_weather(rng, tool_name):
                 lines.append(line)
                 continue
             t, sky = rng.randrange(*((14, 100) if scale == "fahrenheit" else (-10, 38))), rng.choice(SKIES)
-            texts.append(rng.choice([json.dumps({"temperature": t, "sky": sky}), f"{t} degrees, {sky}",
-                                     json.dumps({"temp": t, "condition": sky}), f"{sky}, {t}"]))
+            texts.append(
+                rng.choice([
+                    json.dumps({"temperature": t, "sky": sky}), f"{t} degrees, {sky}",
+                    json.dumps({"temp": t, "condition": sky}), f"{sky}, {t}"
+                ]))
             lines.append(f"In {city} it is {t} degrees and {sky}.")
         return texts, " ".join(lines), lines[-1].split(" is ")[1].split()[0] if " is " in lines[-1] else None
+
     return (q, f"Weather of {where}: use {tool_name}.", [(c, when, scale) for c in cities],
             [f"weather:{c}:{when}:{scale}" for c in cities], results)
 
 
 def ask_distance(rng, tool_name):
     a, b = rng.sample(CITIES, 2)
-    q = rng.choice(["How far is it from {} to {}?",
-    "What is the distance from {} to {}?",
-    "distance from {} to {}",
-    "How many kilometers is it from {} to {}?",
-    "How far is {} from {}?",
-    "What is the distance between {} and {}?"]).format(a,
-     b)
+    q = rng.choice([
+        "How far is it from {} to {}?", "What is the distance from {} to {}?", "distance from {} to {}",
+        "How many kilometers is it from {} to {}?", "How far is {} from {}?", "What is the distance between {} and {}?"
+    ]).format(a, b)
 
     def results(rng):
         if rng.random() < FAILS:
@@ -257,31 +279,27 @@ def ask_distance(rng, tool_name):
             return [sent], line, None
         v = rng.randrange(50, 9000)
         return [reply(rng, v, ("distance", "km", "result"))], f"From {a} to {b} it is {v} kilometers.", str(v)
+
     return q, f"Distance from {a} to {b}: use {tool_name}.", [(a, b)], [f"distance:{a}:{b}"], results
 
 
 def ask_lookup(rng, tool_name, what):
     """One thing, sometimes two of the same kind (two calls at once)."""
+
     def one():
         if what not in ("price", "stock"):
             return f"{rng.choice(NAMES)} {rng.choice(FAMILY)}" if rng.random() < 0.7 else rng.choice(NAMES)
         wares = [w for w in WARES if w.endswith("s") or what == "price"]  # stocks are counted
         return f"{rng.choice(SORTS)} {rng.choice(wares)}" if rng.random() < 0.7 else rng.choice(wares)
+
     _, _, _, questions, says, _, value = LOOKUPS[what]
     who = [one()]
     if rng.random() < 0.12 and (w := one()) != who[0]:
         who.append(w)
         questions = [
-    q for q in questions if q.startswith(
-        ("What is the",
-        "phone number of",
-        "price of",
-        "age of",
-        "Tell me the",
-        "stock of",
-        "room of",
-        "Give me",
-         "I need"))]
+            q for q in questions if q.startswith(("What is the", "phone number of", "price of", "age of", "Tell me the",
+                                                  "stock of", "room of", "Give me", "I need"))
+        ]
     names = " and ".join(who)
 
     def results(rng):
@@ -295,16 +313,17 @@ def ask_lookup(rng, tool_name, what):
             texts.append(sent)
             lines.append(line)
         return texts, " ".join(lines), None if v is None else str(v)
+
     return rng.choice(questions).format(names), f"{what.capitalize()} of {names}: use {tool_name}.", who, [
-                      f"{what}:{w}" for w in who], results
+        f"{what}:{w}" for w in who
+    ], results
 
 
 KINDS = ["calculator", "weather", "distance", *LOOKUPS]
 SPECIAL = {
-    "calculator": (
-        declare_calculator, ask_calculator), "weather": (
-            declare_weather, ask_weather), "distance": (
-                declare_distance, ask_distance)}
+    "calculator": (declare_calculator, ask_calculator), "weather": (declare_weather, ask_weather),
+    "distance": (declare_distance, ask_distance)
+}
 
 
 def declare(rng, kind):
@@ -324,8 +343,9 @@ def question(rng, kind, name, write, want):
             return q, think, args, keys, results
 
 
-NO_TOOL = {"weather": "I have no tool for the weather.", "distance": "I have no tool for distances."} | {
-    kind: f"I have no tool for {x[5]}." for kind, x in LOOKUPS.items()}
+NO_TOOL = {"weather": "I have no tool for the weather.", "distance": "I have no tool for distances."
+           } | {kind: f"I have no tool for {x[5]}."
+                for kind, x in LOOKUPS.items()}
 
 
 def without(rng, have):
@@ -377,8 +397,10 @@ def build(rng, want=False):
         kind = rng.choice(sorted(have))
         name, write = have[kind]
         q, think, args, k, results = question(rng, kind, name, write, want)
-        calls = [{"id": f"functions.{name}:{count + i}", "type": "function",
-                  "function": {"name": name, "arguments": json.dumps(a, ensure_ascii=False)}} for i, a in enumerate(args)]
+        calls = [{
+            "id": f"functions.{name}:{count + i}", "type": "function",
+            "function": {"name": name, "arguments": json.dumps(a, ensure_ascii=False)}
+        } for i, a in enumerate(args)]
         count += len(calls)
         texts, answer, right = results(rng)
         messages += [user(q), assistant("", think) | {"tool_calls": calls}]
@@ -403,8 +425,10 @@ def evaluation(number=500, seed="evaluation"):
             continue  # the tool failed
         at = next(i for i, m in enumerate(d["messages"]) if m["role"] == "user")
         call, *rest = d["messages"][at + 1:]
-        out.append({"messages": d["messages"][:at + 1], "tools": d["tools"], "calls": call["tool_calls"],
-                    "results": rest[:-1], "answer": f"{rest[-1]['content']}\n#### {d['meta']['right']}"})
+        out.append({
+            "messages": d["messages"][:at + 1], "tools": d["tools"], "calls": call["tool_calls"], "results": rest[:-1],
+            "answer": f"{rest[-1]['content']}\n#### {d['meta']['right']}"
+        })
     return out
 
 

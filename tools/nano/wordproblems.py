@@ -354,8 +354,7 @@ def saving(rng):
     if rng.random() < 0.5:
         n = k.step(f"{t} {time}s", "mul", t, x)
         n = k.step("and the start", "add", start, n)
-        return have + \
-            f"How much money {do} {w.pronoun} have after {t} {time}s?", k, f"{reply} {w.verb('have')} {amount(n, 'dollars')}.", n
+        return have + f"How much money {do} {w.pronoun} have after {t} {time}s?", k, f"{reply} {w.verb('have')} {amount(n, 'dollars')}.", n
     price = start + t * x
     thing = rng.choice(["bike", "phone", "guitar", "game", "coat", "tent", "camera"])
     need = k.step("still needed", "sub", price, start)
@@ -415,8 +414,7 @@ def classroom(rng):
     n = k.step(f"{a} {what}", "mul", a, b)
     if rng.random() < 0.5 and x < n:
         n = k.step(f"{x} gone", "sub", n, x)
-        return q + \
-            f"{x} of the {many} {'is' if x == 1 else 'are'} {rng.choice(['gone', 'missing'])}. How many {many} are left?", k, f"There {'is' if n == 1 else 'are'} {amount(n, many)} left.", n
+        return q + f"{x} of the {many} {'is' if x == 1 else 'are'} {rng.choice(['gone', 'missing'])}. How many {many} are left?", k, f"There {'is' if n == 1 else 'are'} {amount(n, many)} left.", n
     n = k.step(f"{x} more", "add", n, x)
     more = ("joins" if x == 1 else "join") if many == "players" else "is added" if x == 1 else "are added"
     return q + f"{x} more {more}. How many {many} are there now?", k, f"There are {n} {many}.", n
