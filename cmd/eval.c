@@ -1,6 +1,7 @@
 /* cmd/eval.c: `moonlet eval`: finds the evaluation. */
 #include "eval.h"
 #include "cmd.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@ static const struct {
     const char *name, *help;
     int (*run)(int argc, char **argv);
 } evals[] = {
+    {"nano", "what the small model that comes along can do: the table of its accuracy", eval_nano},
     {"answers", "asks questions in GSM8K's schema and counts right answers", eval_answers},
     {"logprobs", "log-probabilities of given tokens, for comparison with any other engine", eval_logprobs},
 };
@@ -15,6 +17,21 @@ static const struct {
 static void print_evals(FILE *f) {
     fprintf(f, "usage: moonlet eval NAME [options]\n\n");
     for (size_t i = 0; i < COUNT_OF(evals); i++) fprintf(f, "  %-10s %s\n", evals[i].name, evals[i].help);
+}
+
+status eval_create(FILE **f, const char *path, err *e) {
+    if (!path || (*f = fopen(path, "w"))) return ST_OK;
+    return err_set(e, ST_IO, "%s: %s", path, strerror(errno));
+}
+
+void eval_close(FILE *f, const char *path, status *st, err *e) {
+    if (!f) return;
+    bool bad = ferror(f);
+    if ((fclose(f) || bad) && *st == ST_OK) *st = err_set(e, ST_IO, "%s cannot be written", path);
+}
+
+void eval_column(FILE *f, const char *text) {
+    for (; text && *text; text++) putc(*text == '\n' || *text == '\r' || *text == '\t' ? ' ' : *text, f);
 }
 
 int cmd_eval(int argc, char **argv) {

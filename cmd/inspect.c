@@ -259,6 +259,11 @@ static void print_inventory(const report *r) {
         if (r->v->kinds[k].tensors) print_kind(kind_names[k], &r->v->kinds[k]);
     char size[32];
     printf("  %-16s %9llu %14s\n", "all", (unsigned long long)r->v->tensors, human(size, r->v->bytes));
+    const kind_sum *tower = &r->v->kinds[K_VISION], *projector = &r->v->kinds[K_PROJ];
+    if (tower->tensors + projector->tensors)
+        printf("  vision tower and projector: %llu tensors, %s, not used yet by this version\n",
+               (unsigned long long)(tower->tensors + projector->tensors),
+               human(size, tower->bytes + projector->bytes));
     if (r->ck && checkpoint_n_unlisted(r->ck))
         printf("  %llu tensors lie in the shards without the index listing them: not used\n",
                (unsigned long long)checkpoint_n_unlisted(r->ck));
