@@ -214,9 +214,13 @@ static status check_talk(void *ud, const json_t *item, err *e) {
     i64 length = 0;
     status st = json_get_i64(item, "length", 1, 1 << 20, true, &length, e);
     if (st != ST_OK) return st;
-    bool ok = json_array_size(json_object_get(item, "messages")) && json_array_size(expect);
+    bool ok = (json_array_size(json_object_get(item, "messages")) ||
+               json_is_string(json_object_get(item, "question"))) &&
+              json_array_size(expect);
     for (size_t i = 0; ok && i < json_array_size(expect); i++) ok = json_is_string(json_array_get(expect, i));
-    return ok ? ST_OK : err_set(e, ST_FORMAT, "not {\"messages\", \"expect\": [text, ...], \"length\"}");
+    return ok ? ST_OK
+              : err_set(e, ST_FORMAT,
+                        "not {\"question\" or \"messages\", \"expect\": [text, ...], \"length\"}");
 }
 
 /* One of the expected texts occurs, capitals aside, in an answer that the model ended itself and that has at most
@@ -226,7 +230,9 @@ static status ask_talk(const haystack *h, const json_t *item, bool instant, moon
     (void)h;
     (void)instant;
     reply r = {0};
-    json_t *chat = json_pack("{s:O}", "messages", json_object_get(item, "messages"));
+    json_t *messages = json_object_get(item, "messages"),
+           *chat = messages ? json_pack("{s:O}", "messages", messages)
+                            : chat_of(json_object_get(item, "question"));
     const json_t *expect = json_object_get(item, "expect");
     status st = ask_chat(m, chat, ANSWER_TOKENS, &r, e);
     if (st == ST_OK) {

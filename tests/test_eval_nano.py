@@ -163,5 +163,6 @@ def test_needles_are_planted_in_their_order(folder, tmp_path, form):
 
 
 def test_talk_has_a_length(folder, tmp_path):
-    folder("talk.jsonl", {**TALK, "length": 1}, {**TALK, "expect": ["twelve"]}, TALK)
-    assert cells(nano(tmp_path, "--only", "talk"), "talk")[0] == "1 of 3"
+    as_question = {"question": "What is 5 + 6?", "expect": ["5 + 6"], "length": 200}
+    folder("talk.jsonl", {**TALK, "length": 1}, {**TALK, "expect": ["twelve"]}, TALK, as_question)
+    assert cells(nano(tmp_path, "--only", "talk"), "talk")[0] == "2 of 4"
