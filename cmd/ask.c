@@ -1,5 +1,6 @@
 #include "ask.h"
 #include "base/log.h"
+#include "tools.h"
 #include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -39,14 +40,7 @@ static int on_event(void *user, moon_event event, const char *text, size_t n) {
     reply *r = user;
     if (event == MOON_REASONING) buf_add(&r->reasoning, text, n);
     if (event == MOON_CONTENT) buf_add(&r->content, text, n);
-    if (event == MOON_TOOL_CALL) {
-        json_t *call = json_loadb(text, n, 0, NULL);
-        json_array_append_new(r->calls,
-                              json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", json_object_get(call, "id"), "type",
-                                        "function", "function", "name", json_object_get(call, "name"),
-                                        "arguments", json_object_get(call, "arguments")));
-        json_decref(call);
-    }
+    if (event == MOON_TOOL_CALL) json_array_append_new(r->calls, tool_call_of_event(text, n));
     return r->max_bytes && r->reasoning.len + r->content.len > r->max_bytes;
 }
 

@@ -3,30 +3,38 @@
  *
  * stdout carries the model's answer alone. Reasoning is dimmed on a terminal and goes to stderr elsewhere;
  * the speed line and notices go to stderr. Ctrl-C stops the answer at its next piece of text, a
- * second one or one at the prompt ends the program. */
+ * second one or one at the prompt ends the program.
+ *
+ * With --tools the model may call tools. Its calls are shown as OpenAI's JSON; --tool-command names a program that
+ * carries them out, and at a terminal a person is asked for the results. The model then goes on. */
 #include "base/json.h"
 #include "base/log.h"
 #include "cmd.h"
 #include "model_opts.h"
 #include "moonlet.h"
+#include "tools.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+enum { TOOL_ROUNDS = 8 }; /* of calls and results in one answer */
+
 typedef struct {
     model_opts m;
-    const char *prompt, *system, *template;
+    const char *prompt, *system, *template, *tools_file, *tool_command, *image;
     bool instant, raw, quiet, ignore_eos;
     i64 max_tokens, top_k, seed;
     f64 temperature, top_p, min_p, repetition, presence, frequency;
 
     moon_engine *engine;
     json_t *messages;
-    buf answer;       /* content of the answer under way */
-    json_t *calls;    /* its tool calls */
-    bool tty, dimmed; /* dimmed: the terminal is in dim mode now */
+    json_t *tools;         /* NULL: none */
+    buf answer, reasoning; /* content and reasoning of the answer under way */
+    json_t *calls;         /* its tool calls, in OpenAI's form */
+    bool tty, dimmed;      /* dimmed: the terminal is in dim mode now */
+    bool typed;            /* a conversation with a person at a terminal */
     bool reasoning_open, write_failed;
 } chat_run;
 
@@ -47,22 +55,32 @@ static void show(chat_run *r, FILE *f, const char *text, size_t n) {
     if (fwrite(text, 1, n, f) != n || fflush(f)) r->write_failed = true;
 }
 
+/* The model's call as a client of the API would get it. */
+static void show_call(chat_run *r, const char *text, size_t n) {
+    json_t *call = tool_call_of_event(text, n);
+    char *line = call ? json_dumps(call, 0) : NULL;
+    if (line) {
+        show(r, stdout, "[tool call] ", 12);
+        show(r, stdout, line, strlen(line));
+        show(r, stdout, "\n", 1);
+    }
+    free(line);
+    json_array_append_new(r->calls, call);
+}
+
 static int on_event(void *user, moon_event event, const char *text, size_t n) {
     chat_run *r = user;
     if (event == MOON_REASONING) {
         set_dim(r, true);
         r->reasoning_open = true;
+        buf_add(&r->reasoning, text, n);
         show(r, r->tty ? stdout : stderr, text, n);
     } else {
         if (r->reasoning_open) show(r, r->tty ? stdout : stderr, "\n", 1);
         r->reasoning_open = false;
         set_dim(r, false);
         if (event == MOON_TOOL_CALL) {
-            json_t *call = json_loadb(text, n, 0, NULL);
-            if (call) json_array_append_new(r->calls, call);
-            show(r, stdout, "[tool call] ", 12);
-            show(r, stdout, text, n);
-            show(r, stdout, "\n", 1);
+            show_call(r, text, n);
         } else {
             buf_add(&r->answer, text, n);
             show(r, stdout, text, n);
@@ -74,6 +92,7 @@ static int on_event(void *user, moon_event event, const char *text, size_t n) {
 static char *request_json(const chat_run *r, err *e) {
     json_t *o = json_pack("{s:O}", "messages", r->messages);
     if (o && r->instant) json_object_set_new(o, "chat_template_kwargs", json_pack("{s:b}", "thinking", 0));
+    if (o && r->tools) json_object_set(o, "tools", r->tools);
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     if (!text) err_nomem(e, "the request", 0);
@@ -116,6 +135,7 @@ static moon_status answer(chat_run *r, const char *raw_prompt, moon_error *error
     interrupted = 0;
     r->reasoning_open = false;
     buf_clear(&r->answer);
+    buf_clear(&r->reasoning);
     json_array_clear(r->calls);
     moon_status st = moon_run(r->engine, &q, on_event, r, &stats, error);
     set_dim(r, false);
@@ -139,12 +159,84 @@ static bool start_over(chat_run *r) {
     return !r->system || add_message(r, "system", r->system, strlen(r->system));
 }
 
+static void drop_messages(chat_run *r, size_t keep) {
+    while (json_array_size(r->messages) > keep)
+        json_array_remove(r->messages, json_array_size(r->messages) - 1);
+}
+
+/* The result of one call into *result; false: there is none. */
+static bool get_result(chat_run *r, const json_t *call, buf *result) {
+    err e = {0};
+    buf_clear(result);
+    if (r->tool_command) {
+        if (tool_run(r->tool_command, call, result, &e) != ST_OK)
+            return fprintf(stderr, "moonlet run: %s\n", e.text), false;
+        fprintf(stderr, "%s[%s says] %.*s%s\n", r->tty ? "\033[2m" : "", tool_call_name(call),
+                (int)min_i64((i64)result->len, 2000), result->data ? result->data : "",
+                r->tty ? "\033[0m" : "");
+        return true;
+    }
+    if (!r->typed) return false;
+    char *line = NULL;
+    size_t cap = 0;
+    fprintf(stderr, "what does %s say? ", tool_call_name(call));
+    ssize_t n = getline(&line, &cap, stdin);
+    while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
+    if (n > 0) buf_add(result, line, (size_t)n);
+    free(line);
+    return n > 0;
+}
+
+/* Adds the calls and their results to the conversation; false, with nothing added, when a result is missing. */
+static bool carry_out(chat_run *r) {
+    err e = {0};
+    buf result = {0};
+    size_t before = json_array_size(r->messages);
+    json_t *said = json_pack("{s:s, s:s, s:s, s:o}", "role", "assistant", "content",
+                             r->answer.data ? r->answer.data : "", "reasoning_content",
+                             r->reasoning.data ? r->reasoning.data : "", "tool_calls", json_copy(r->calls));
+    bool ok = !json_array_append_new(r->messages, said);
+    for (size_t i = 0; ok && i < json_array_size(r->calls); i++) {
+        const json_t *call = json_array_get(r->calls, i);
+        ok = get_result(r, call, &result);
+        if (ok && tool_add_result(r->messages, call, &result, &e) != ST_OK)
+            ok = (fprintf(stderr, "moonlet run: %s\n", e.text), false);
+    }
+    buf_free(&result);
+    if (!ok) drop_messages(r, before);
+    return ok;
+}
+
+/* An answer with whatever tool calls it takes. */
+static moon_status answer_with_tools(chat_run *r, moon_error *error) {
+    for (int round = 0;; round++) {
+        moon_status st = answer(r, NULL, error);
+        if (st != MOON_OK || !json_array_size(r->calls) || r->write_failed) return st;
+        if (!r->tool_command && !r->typed) {
+            fprintf(stderr,
+                    "(tool calls are shown, not carried out: --tool-command names a program that does)\n");
+            return st;
+        }
+        if (round == TOOL_ROUNDS) {
+            fprintf(stderr, "(%d rounds of tool calls: no more are carried out)\n", TOOL_ROUNDS);
+            return st;
+        }
+        if (!carry_out(r)) {
+            if (!r->tool_command) return fprintf(stderr, "(no result: the call stands as the answer)\n"), st;
+            error->status = MOON_INPUT;
+            snprintf(error->text, sizeof error->text, "a tool call could not be carried out");
+            return MOON_INPUT;
+        }
+    }
+}
+
 /* The conversation loop. Returns the exit status. */
 static int converse(chat_run *r) {
     char *line = NULL;
     size_t cap = 0;
     int result = EXIT_DONE;
-    bool typed = isatty(0); /* else the questions are shown, so that the output reads as a conversation */
+    bool typed = r->typed =
+        isatty(0); /* else the questions are shown, so that the output reads as a conversation */
     if (typed) fprintf(stderr, "/reset starts over, /help lists more, Ctrl-D ends.\n");
     for (;;) {
         if (typed) fputs("> ", stderr);
@@ -165,18 +257,18 @@ static int converse(chat_run *r) {
             continue;
         }
         if (!strcmp(line, "/exit") || !strcmp(line, "/quit")) break;
+        size_t before = json_array_size(r->messages);
         if (!add_message(r, "user", line, (size_t)n)) {
             result = EXIT_FAULT;
             continue;
         }
         moon_error error;
-        moon_status st = answer(r, NULL, &error);
+        moon_status st = answer_with_tools(r, &error);
         if (st == MOON_OK || st == MOON_CANCELLED) {
             add_message(r, "assistant", r->answer.data ? r->answer.data : "", r->answer.len);
-            if (json_array_size(r->calls)) fprintf(stderr, "(tool calls are shown, not carried out)\n");
         } else {
             fprintf(stderr, "moonlet run: %s\n", error.text);
-            json_array_remove(r->messages, json_array_size(r->messages) - 1);
+            drop_messages(r, before);
             result = EXIT_FAULT;
         }
         if (r->write_failed) break;
@@ -193,7 +285,7 @@ static int converse(chat_run *r) {
 static int once(chat_run *r) {
     moon_error error;
     if (!r->raw && !add_message(r, "user", r->prompt, strlen(r->prompt))) return EXIT_FAULT;
-    moon_status st = answer(r, r->raw ? r->prompt : NULL, &error);
+    moon_status st = r->raw ? answer(r, r->prompt, &error) : answer_with_tools(r, &error);
     if (r->write_failed) {
         fprintf(stderr, "moonlet run: cannot write the answer: %s\n", strerror(errno));
         return EXIT_FAULT;
@@ -215,6 +307,26 @@ static moon_status open_engine(chat_run *r, moon_error *error) {
     return st;
 }
 
+static bool options_fit(const chat_run *r) {
+    const char *wrong = r->tool_command && !r->tools_file ? "--tool-command needs --tools FILE"
+                        : r->raw && r->tools_file         ? "--raw continues plain text: it has no tools"
+                                                          : NULL;
+    if (wrong) fprintf(stderr, "moonlet run: %s\n", wrong);
+    return !wrong;
+}
+
+/* What cannot be had is said before the model is loaded. */
+static bool read_tools(chat_run *r) {
+    err e = {0};
+    status st = ST_OK;
+    if (r->image)
+        st = err_set(&e, ST_UNSUPPORTED,
+                     "--image %s: pictures are not supported yet, this version reads text only", r->image);
+    if (st == ST_OK && r->tools_file) st = tools_read(&r->tools, r->tools_file, &e);
+    if (st != ST_OK) fprintf(stderr, "moonlet run: %s\n", e.text);
+    return st == ST_OK;
+}
+
 int cmd_run(int argc, char **argv) {
     chat_run r = {.top_p = 1, .repetition = 1};
     const opt_spec specs[] = {
@@ -225,6 +337,12 @@ int cmd_run(int argc, char **argv) {
         {"system", 's', OPT_STR, &r.system, "TEXT", "a system message", 0, 0},
         {"instant", 0, OPT_FLAG, &r.instant, NULL, "no thinking (chat_template_kwargs.thinking = false)", 0,
          0},
+        {"tools", 0, OPT_STR, &r.tools_file, "FILE",
+         "tools that the model may call: JSON as in the OpenAI API's \"tools\"", 0, 0},
+        {"tool-command", 0, OPT_STR, &r.tool_command, "PROGRAM",
+         "carries out the calls: PROGRAM NAME, arguments as JSON on stdin, the result on stdout", 0, 0},
+        {"image", 0, OPT_STR, &r.image, "FILE", "a picture: not supported yet, this version reads text only",
+         0, 0},
         {"template", 0, OPT_STR, &r.template, "NAME",
          "chat template: k2.5, k2-thinking, k2-instruct-0905, ... (default: the model's)", 0, 0},
         {"max-tokens", 'n', OPT_INT, &r.max_tokens, "N",
@@ -249,10 +367,13 @@ int cmd_run(int argc, char **argv) {
         cmd_options("run", "[-m DIR] [-p TEXT] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (exit_status >= 0) return exit_status;
     log_set_quiet(r.quiet);
+    if (!options_fit(&r)) return EXIT_USAGE;
+    if (!read_tools(&r)) return EXIT_FAULT;
     moon_error error = {0};
     if (open_engine(&r, &error) != MOON_OK) {
         fprintf(stderr, "moonlet run: %s\n", error.text);
         moon_close(r.engine);
+        json_decref(r.tools);
         return EXIT_FAULT;
     }
     r.tty = isatty(1);
@@ -264,7 +385,9 @@ int cmd_run(int argc, char **argv) {
     exit_status = !begun ? EXIT_FAULT : r.prompt ? once(&r) : converse(&r);
     json_decref(r.messages);
     json_decref(r.calls);
+    json_decref(r.tools);
     buf_free(&r.answer);
+    buf_free(&r.reasoning);
     moon_close(r.engine);
     return exit_status;
 }
