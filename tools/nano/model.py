@@ -93,7 +93,9 @@ class Attention(nn.Module):
         k_rope = rotate(k_rope[:, :, None], cos, sin).expand(-1, -1, c.heads, -1)
         k = torch.cat([k_nope, k_rope], -1).transpose(1, 2)
         v = v.transpose(1, 2)
-        if cache is not None:
+        if hasattr(cache, "put"):  # slots of a fixed size (slots.py)
+            k, v = cache.put(k, v)
+        elif cache is not None:
             if cache:
                 k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
             cache[:] = [k, v]
@@ -185,23 +187,27 @@ class Kimi(nn.Module):
     def routers(self):
         return [layer.mlp.gate for layer in self.layers if isinstance(layer.mlp, Moe)]
 
-    def forward(self, ids, pos, mask, cache=None, valid=None, rows=None):
+    def forward(self, ids, pos, mask, cache=None, valid=None, rows=None, taps=()):
         """ids, pos [B, T]; mask bool broadcastable to [B, H, T, S], or None: causal; cache: a list of lists, one a layer;
         valid [B, T]: tokens that count in the load; rows [B, T, D]: taken instead of the embeddings of ids
         (vision.py's insert makes them).
 
-        Returns the final norm's output [B, T, D] and each MoE layer's expert counts [E].
+        Returns the final norm's output [B, T, D] and each MoE layer's expert counts [E]; with taps (layer numbers),
+        third, what an EAGLE-3 draft reads: the residual stream before those layers, [B, T, len(taps) * D].
         """
         dtype = torch.bfloat16 if torch.is_autocast_enabled(ids.device.type) else torch.float32
         angle = pos[..., None, None].float() * self.inv_freq
         cos, sin = angle.cos(), angle.sin()
         x = (self.embed_tokens(ids) if rows is None else rows).float()
-        loads = []
+        loads, tapped = [], []
         for i, layer in enumerate(self.layers):
+            if i in taps:
+                tapped.append(x)
             x, chosen = layer(x, cos, sin, mask, cache[i] if cache is not None else None, dtype)
             if chosen is not None:
                 loads.append((chosen if valid is None else chosen * valid[..., None]).sum((0, 1)))
-        return self.norm(x).to(dtype), torch.stack(loads)
+        out = self.norm(x).to(dtype), torch.stack(loads)
+        return (*out, torch.cat(tapped, -1)) if taps else out
 
     def logits(self, ids, pos=None, mask=None, cache=None, rows=None):
         if pos is None:
