@@ -104,7 +104,7 @@ def test_text_that_is_not_utf8_is_not_replaced():
 
 def test_garbage_in_a_conversation():
     garbage = bytes(range(256)) * 20 + b"\nWhat is 2 + 3?"
-    done = subprocess.run([MOONLET, "run", "-m", NANO, "-n", "30"], input=garbage, capture_output=True, timeout=60 * SLOW)
+    done = subprocess.run([MOONLET, "run", "-m", NANO, "-n", "200"], input=garbage, capture_output=True, timeout=60 * SLOW)
     assert done.returncode == 1 and b"not valid UTF-8" in done.stderr
     assert b"5" in done.stdout
 

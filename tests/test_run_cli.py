@@ -62,11 +62,13 @@ def test_every_instruction_set_answers(mask):
 
 
 def test_equal_seeds_give_equal_text():
-    hot = ["--temperature", "3", "-n", "60", "--seed"]
-    first = ask("Who are you?", *hot, "1")
-    assert ask("Who are you?", *hot, "1") == first
-    assert ask("Who are you?", *hot, "1", "--threads", "1", "--chunked-prefill-size", "3") == first
-    assert any(ask("Who are you?", *hot, str(s)) != first for s in range(2, 6))
+    def hot(seed, *options):
+        done = moonlet("run", "-q", "-p", "Who are you?", "--temperature", "3", "-n", "60", "--seed", str(seed), *options)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stderr + done.stdout  # reasoning, answer
+    first = hot(1)
+    assert hot(1) == first and hot(1, "--threads", "1", "--chunked-prefill-size", "3") == first
+    assert any(hot(s) != first for s in range(2, 6))
 
 
 def test_max_tokens_cuts_the_answer():

@@ -118,7 +118,8 @@ static void requests_after_failed_and_cancelled_ones(void **state) {
         if (i != 6 && st != MOON_INPUT) fail_msg("bad request %zu: status %d, %s", i, st, e.text);
         if (st != MOON_OK) assert_true(e.text[0] && e.status == st);
     }
-    for (int stop = 1; stop < 40; stop += 6) {
+    assert_true(want.events > 6); /* pieces of the whole answer, whatever the model's tokens are */
+    for (int stop = 1; stop < want.events; stop += 1 + want.events / 7) {
         assert_int_equal(ask(m, CHAT, &got, stop, &s, &e), MOON_CANCELLED);
         assert_string_equal(s.finish, "cancelled");
         assert_int_equal(got.events, stop); /* never called again */

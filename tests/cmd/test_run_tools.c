@@ -109,6 +109,25 @@ static void without_a_program_the_call_is_the_answer(void **s) {
     end(&r);
 }
 
+/* At a terminal; an empty line means that there is none. */
+static void a_person_is_asked_for_the_result(void **s) {
+    (void)s;
+    for (int empty = 0; empty < 2; empty++) {
+        chat_run r = begin(1);
+        moon_error error;
+        write_file(file, empty ? "\n" : "5\n", 0600);
+        assert_non_null(freopen(file, "r", stdin));
+        r.typed = true;
+        assert_int_equal(answer_with_tools(&r, &error), MOON_OK);
+        assert_int_equal(n_chats, empty ? 1 : 2);
+        assert_int_equal(json_array_size(r.messages), empty ? 1 : 3);
+        if (!empty)
+            assert_string_equal(json_string_value(json_object_get(json_array_get(r.messages, 2), "content")),
+                                "5");
+        end(&r);
+    }
+}
+
 static void endless_calls_end(void **s) {
     (void)s;
     chat_run r = begin(1000);
@@ -190,6 +209,7 @@ static void files(void **s) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_call_is_carried_out),
                                        cmocka_unit_test(without_a_program_the_call_is_the_answer),
+                                       cmocka_unit_test(a_person_is_asked_for_the_result),
                                        cmocka_unit_test(endless_calls_end),
                                        cmocka_unit_test(a_program_that_is_not_there),
                                        cmocka_unit_test(results),
