@@ -51,12 +51,11 @@ static status check_tools(void *ud, const json_t *item, err *e) {
     return right ? ST_OK : err_set(e, ST_FORMAT, "\"calls\" do not fit the item's own \"tools\"");
 }
 
-/* The chat after the model's calls were carried out. The caller's; NULL when out of memory. */
-static json_t *with_results(const json_t *item, const reply *r) {
+/* The chat after the wanted calls were carried out. The caller's; NULL when out of memory. */
+static json_t *with_results(const json_t *item) {
     json_t *messages = json_copy(json_object_get(item, "messages"));
-    json_t *said =
-        json_pack("{s:s, s:s, s:s, s:O}", "role", "assistant", "content", reply_text(r), "reasoning_content",
-                  r->reasoning.data ? r->reasoning.data : "", "tool_calls", r->calls);
+    json_t *said = json_pack("{s:s, s:s, s:O}", "role", "assistant", "content", "", "tool_calls",
+                             json_object_get(item, "calls"));
     if (!messages || json_array_append_new(messages, said) ||
         json_array_extend(messages, json_object_get(item, "results"))) {
         json_decref(messages);
@@ -65,8 +64,8 @@ static json_t *with_results(const json_t *item, const reply *r) {
     return json_pack("{s:o, s:O}", "messages", messages, "tools", json_object_get(item, "tools"));
 }
 
-/* Three verdicts: the calls are well-formed, they are the wanted ones, and the answer given after their results
- * holds the wanted value. A wrong call makes the answer wrong: the results belong to the wanted one. */
+/* Three verdicts: the calls are well-formed, they are the wanted ones, and the answer given to the results of the wanted
+ * calls (whatever the model called itself) holds the wanted value. */
 static status ask_tools(const haystack *h, const json_t *item, bool instant, moon_engine *m, nano_result *out,
                         err *e) {
     (void)h;
@@ -84,18 +83,20 @@ static status ask_tools(const haystack *h, const json_t *item, bool instant, moo
         out->prompt_tokens = r.prompt_tokens;
         out->output_tokens = r.output_tokens;
     }
-    if (st == ST_OK && out->right[1]) {
-        after = with_results(item, &r);
+    if (st == ST_OK && json_array_size(r.calls)) out->answer = json_dumps(r.calls, JSON_COMPACT);
+    if (st == ST_OK) {
+        after = with_results(item);
         st = ask_chat(m, after, ANSWER_TOKENS, &r, e);
         out->prompt_tokens += r.prompt_tokens;
         out->output_tokens += r.output_tokens;
         out->right[2] = st == ST_OK && r.ended && !json_array_size(r.calls) &&
                         has_value(reply_text(&r), wanted_value(item));
     }
-    if (st == ST_OK && json_array_size(r.calls))
-        out->answer = json_dumps(r.calls, JSON_COMPACT);
-    else if (st == ST_OK)
+    if (st == ST_OK &&
+        (out->answer == NULL || out->right[1])) { /* a wrong call is what a reader wants to see */
+        free(out->answer);
         out->answer = buf_take(&r.content);
+    }
     json_decref(chat);
     json_decref(after);
     reply_free(&r);
