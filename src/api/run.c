@@ -120,7 +120,11 @@ static status generate(job *j, const sampling *p, i64 max_tokens, err *e) {
     const ids_buf *prompt = &j->prompt.ids;
     j->stats.finish = "length";
     for (i64 i = 0; i < max_tokens; i++) {
-        const sampling_history h = {prompt->data, j->output.data, (i64)prompt->len, (i64)j->output.len};
+        const sampling_history h = {.prompt = prompt->data,
+                                    .output = j->output.data,
+                                    .n_prompt = (i64)prompt->len,
+                                    .n_output = (i64)j->output.len,
+                                    .no_logprob = true};
         i32 id = sampler_next(j->m->sampler, p, j->m->logits, &h, 0, (u64)i).id;
         j->stats.output_tokens = i + 1;
         ids_add(&j->output, id);

@@ -83,6 +83,28 @@ i32 argmax_f32(const f32 *x, i64 n) {
     return (i32)best;
 }
 
+void sampler_top(const f32 *logits, i64 n, f64 lse, sampled *top, i64 k) {
+    i64 have = 0;
+    for (i64 t = 0; t < n && k > 0; t++) {
+        if (have == k && !(logits[t] > top[k - 1].logprob)) continue;
+        i64 at = have < k ? have++ : k - 1;
+        for (; at > 0 && logits[t] > top[at - 1].logprob; at--) top[at] = top[at - 1];
+        top[at] = (sampled){(i32)t, logits[t]};
+    }
+    for (i64 i = 0; i < have; i++) top[i].logprob = (f32)((f64)top[i].logprob - lse);
+}
+
+/* Whether the logits are changed before the draw. */
+static bool changes(const sampling *p, const sampling_history *h) {
+    return p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0 || h->n_bias ||
+           h->n_forbidden;
+}
+
+static void adjust(f32 *logits, const sampling_history *h) {
+    for (i64 i = 0; i < h->n_bias; i++) logits[h->bias_ids[i]] += h->bias[i];
+    for (i64 i = 0; i < h->n_forbidden; i++) logits[h->forbidden[i]] = -INFINITY;
+}
+
 static void penalize(sampler *s, const sampling *p, f32 *logits, const sampling_history *h) {
     if (p->repetition_penalty == 1 && p->presence_penalty == 0 && p->frequency_penalty == 0) return;
     for (i64 i = 0; i < h->n_output; i++) s->count[h->output[i]]++;
@@ -165,11 +187,15 @@ static i32 draw(const sampler *s, f64 u) {
 sampled sampler_next(sampler *s, const sampling *p, f32 *logits, const sampling_history *h, u32 choice,
                      u64 position) {
     i64 n = s->vocab;
-    f64 lse = log_sum_exp(logits, n);
-    memcpy(s->raw, logits, (size_t)n * sizeof *logits);
-    penalize(s, p, logits, h);
+    const f32 *raw = logits;
+    f64 lse = h->no_logprob ? 0 : log_sum_exp(logits, n);
+    if (changes(p, h)) {
+        raw = memcpy(s->raw, logits, (size_t)n * sizeof *logits);
+        adjust(logits, h);
+        penalize(s, p, logits, h);
+    }
     i32 id = argmax_f32(logits, n);
-    if (p->temperature > 0) {
+    if (p->temperature > 0 && isfinite(logits[id])) {
         f64 top = logits[id];
         for (i64 t = 0; t < n; t++) s->prob[t] = exp(((f64)logits[t] - top) / p->temperature);
         keep_best(s, p);
@@ -177,5 +203,5 @@ sampled sampler_next(sampler *s, const sampling *p, f32 *logits, const sampling_
             if (s->prob[t] < p->min_p) s->keep[t] = 0; /* the largest probability is 1 here */
         id = draw(s, philox_uniform(p->seed, choice, position));
     }
-    return (sampled){id, (f32)((f64)s->raw[id] - lse)};
+    return (sampled){id, (f32)((f64)raw[id] - lse)};
 }

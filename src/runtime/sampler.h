@@ -1,6 +1,6 @@
 /* runtime/sampler.h: from logits to the next token.
  *
- * Order of the steps: penalties, temperature, top-k, top-p (over what top-k left), min-p, then the inverse
+ * Order of the steps: bias and forbidden tokens, penalties, temperature, top-k, top-p (over what top-k left), min-p, then the inverse
  * CDF over the surviving tokens in id order with one Philox number. Equal probabilities rank by lower id. */
 #ifndef RUNTIME_SAMPLER_H
 #define RUNTIME_SAMPLER_H
@@ -25,16 +25,26 @@ typedef struct sampler sampler;
 status sampler_open(sampler **out, i64 vocab, err *e);
 void sampler_close(sampler *s);
 
-/* The tokens that penalties look at. */
+/* The tokens that penalties look at, and what is done to the logits of single tokens. */
 typedef struct {
     const i32 *prompt, *output;
     i64 n_prompt, n_output;
+    const i32 *bias_ids; /* [n_bias]: bias[i] is added to the logit of bias_ids[i] */
+    const f32 *bias;
+    i64 n_bias;
+    const i32 *forbidden; /* [n_forbidden]: never drawn, unless nothing else is left */
+    i64 n_forbidden;
+    bool no_logprob; /* sampled.logprob is not wanted: it costs a pass over the vocabulary */
 } sampling_history;
 
 typedef struct {
     i32 id;
     f32 logprob; /* of id under the model's own distribution: log-softmax of the unchanged logits */
 } sampled;
+
+/* The k <= n most probable tokens of log-softmax(logits [n]) with lse = log_sum_exp(logits), best first, equal ones by
+ * lower id. */
+void sampler_top(const f32 *logits, i64 n, f64 lse, sampled *top, i64 k);
 
 /* logits [vocab] are changed. `position` counts output tokens from 0, `choice` is the index among n answers.
  * NaN among the logits is the caller's to catch. */

@@ -117,16 +117,16 @@ static void penalties_change_what_was_seen(void **state) {
     (void)state;
     const f32 x[V] = {2, 1.9f, -1, -1.05f, 0, 0, 0, 0};
     const i32 prompt[] = {0}, output[] = {1, 1};
-    sampling_history h = {prompt, output, 1, 2};
+    sampling_history h = {.prompt = prompt, .output = output, .n_prompt = 1, .n_output = 2};
     sampling p = sampling_default();
     p.repetition_penalty = 4; /* 2 -> 0.5, 1.9 -> 0.475; 0 beats neither, so 0.5 stays the best */
     assert_int_equal(once(&p, x, V, &h, 0).id, 0);
     p = sampling_default();
     p.presence_penalty = 3; /* the prompt does not count */
     assert_int_equal(once(&p, x, V, &h, 0).id, 0);
-    h = (sampling_history){NULL, prompt, 0, 1};
+    h = (sampling_history){.output = prompt, .n_output = 1};
     assert_int_equal(once(&p, x, V, &h, 0).id, 1);
-    h = (sampling_history){NULL, output, 0, 2};
+    h = (sampling_history){.output = output, .n_output = 2};
     const f32 y[V] = {2, 2.5f};
     p = sampling_default();
     p.frequency_penalty = 0.3; /* twice 0.3 */
@@ -139,12 +139,48 @@ static void the_reported_logprob_is_the_models_own(void **state) {
     (void)state;
     const f32 x[V] = {2, 1, 0, 0, 0, 0, 0, 0};
     const i32 seen[] = {0};
-    sampling_history h = {seen, NULL, 1, 0};
+    sampling_history h = {.prompt = seen, .n_prompt = 1};
     sampling p = sampling_default();
     p.repetition_penalty = 50;
     sampled r = once(&p, x, V, &h, 0);
     assert_int_equal(r.id, 1);
     assert_true(fabs(r.logprob - (1 - log_sum_exp(x, V))) < 1e-6);
+}
+
+static void bias_and_forbidden_tokens_come_first(void **state) {
+    (void)state;
+    const f32 x[V] = {2, 1, 0, 0, -3, 0, 0, 0}, bias[] = {10, -100};
+    const i32 ids[] = {4, 0}, stop[] = {4, 1};
+    sampling_history h = {.bias_ids = ids, .bias = bias, .n_bias = 2};
+    sampling p = sampling_default();
+    sampled r = once(&p, x, V, &h, 0);
+    assert_int_equal(r.id, 4);
+    assert_true(fabs(r.logprob - (-3 - log_sum_exp(x, V))) < 1e-6); /* of the unchanged logits */
+    h.forbidden = stop, h.n_forbidden = 2;
+    assert_int_equal(once(&p, x, V, &h, 0).id, 2);
+    p.temperature = 1;
+    for (u64 i = 0; i < 100; i++) {
+        i32 id = once(&p, x, V, &h, i).id;
+        assert_true(id != 4 && id != 1 && id != 0); /* exp(-98) is never drawn */
+    }
+    const i32 all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    h.forbidden = all, h.n_forbidden = V; /* nothing is left: a token all the same */
+    assert_int_equal(once(&p, x, V, &h, 0).id, 0);
+}
+
+static void top_is_sorted_with_ties_by_id(void **state) {
+    (void)state;
+    const f32 x[V] = {1, 3, 2, 3, 0, 3, -1, 2};
+    sampled top[V];
+    const i32 want[V] = {1, 3, 5, 2, 7, 0, 4, 6};
+    f64 lse = log_sum_exp(x, V);
+    for (i64 k = 1; k <= V; k++) {
+        sampler_top(x, V, lse, top, k);
+        for (i64 i = 0; i < k; i++) {
+            assert_int_equal(top[i].id, want[i]);
+            assert_true(top[i].logprob == (f32)((f64)x[want[i]] - lse));
+        }
+    }
 }
 
 static void equal_seeds_draw_equal_tokens(void **state) {
@@ -187,6 +223,8 @@ int main(void) {
         cmocka_unit_test(min_p_drops_below_a_share_of_the_best),
         cmocka_unit_test(penalties_change_what_was_seen),
         cmocka_unit_test(the_reported_logprob_is_the_models_own),
+        cmocka_unit_test(bias_and_forbidden_tokens_come_first),
+        cmocka_unit_test(top_is_sorted_with_ties_by_id),
         cmocka_unit_test(equal_seeds_draw_equal_tokens),
         cmocka_unit_test(values_out_of_range_are_named),
     };
