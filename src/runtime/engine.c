@@ -1,6 +1,5 @@
-#include "runtime/engine.h"
+#include "runtime/engine_impl.h"
 #include "base/log.h"
-#include "runtime/kv_pages.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,18 +7,6 @@
 enum { DEFAULT_CONTEXT = 32768, DEFAULT_CHUNK = 512, LOGIT_ROWS = 64, REPLAY_ROWS = 64, PREFILL_SPANS = 32 };
 
 static const f64 DEFAULT_MEM_FRACTION = 0.5;
-
-struct engine {
-    model_config config;
-    checkpoint *ck;
-    ops ops;
-    model *model;
-    model_limits lim;
-    kv_pages pages;
-    i64 context, chunk, max_running;
-    int threads;
-    char plan[256];
-};
 
 struct seq {
     engine *g;
@@ -220,17 +207,17 @@ void seq_truncate(seq *s, i64 n) {
     if (n < (i64)s->tokens.len) s->tokens.len = (size_t)n;
     s->tokens.failed = false;
     while (s->n_pages > ceil_div((i64)s->tokens.len, KV_PAGE))
-        kv_pages_give(&s->g->pages, s->pages[--s->n_pages]);
+        kv_pages_unref(&s->g->pages, s->pages[--s->n_pages]);
 }
 
-static status bad_row(const seq *s, i64 index, i32 mark, err *e) {
+status engine_bad_row(i32 mark, i32 token, i64 position, err *e) {
     if (mark == BAD_EMBEDDING)
-        return err_set(e, ST_NUMERIC, "NaN or infinity in the embedding of token %d (position %lld)",
-                       s->tokens.data[index], (long long)index);
+        return err_set(e, ST_NUMERIC, "NaN or infinity in the embedding of token %d (position %lld)", token,
+                       (long long)position);
     if (mark == BAD_LOGITS)
-        return err_set(e, ST_NUMERIC, "NaN or infinity in the logits at position %lld", (long long)index);
+        return err_set(e, ST_NUMERIC, "NaN or infinity in the logits at position %lld", (long long)position);
     return err_set(e, ST_NUMERIC, "NaN or infinity in the output of layer %d at position %lld", mark - 1,
-                   (long long)index);
+                   (long long)position);
 }
 
 /* Feeds n tokens (within the plan's rows) and hands out the wanted logits. */
@@ -266,7 +253,7 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
         s->g->threads); /* it holds for the calling thread, and another engine may have set its own */
     status st = model_forward(s->g->model, &b, e);
     for (i64 i = 0; st == ST_OK && i < n; i++)
-        if (s->bad[i]) st = bad_row(s, pos0 + i, s->bad[i], e);
+        if (s->bad[i]) st = engine_bad_row(s->bad[i], ids[i], pos0 + i, e);
     if (st != ST_OK) {
         seq_truncate(s, pos0);
         return st;

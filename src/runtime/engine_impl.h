@@ -1,0 +1,22 @@
+/* runtime/engine_impl.h: the inside of an engine, for the two that run on it: seq and scheduler. */
+#ifndef RUNTIME_ENGINE_IMPL_H
+#define RUNTIME_ENGINE_IMPL_H
+#include "runtime/engine.h"
+#include "runtime/kv_pages.h"
+
+struct engine {
+    model_config config;
+    checkpoint *ck;
+    ops ops;
+    model *model;
+    model_limits lim;
+    kv_pages pages;
+    i64 context, chunk, max_running;
+    int threads;
+    char plan[256];
+};
+
+/* ST_NUMERIC with a line about the row of `token` at `position`, whose mark (model_batch.bad) is `mark`. */
+status engine_bad_row(i32 mark, i32 token, i64 position, err *e);
+
+#endif

@@ -1,0 +1,197 @@
+#include "runtime/radix.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+status radix_open(radix *r, kv_pages *pages, err *e) {
+    *r = (radix){.pages = pages, .newest = -1, .oldest = -1, .seed = 0x9e3779b97f4a7c15u};
+    u64 buckets = 64;
+    while (buckets < (u64)pages->n_pages) buckets *= 2;
+    r->bucket_mask = buckets - 1;
+    r->nodes = calloc((size_t)pages->n_pages, sizeof *r->nodes);
+    r->buckets = malloc(buckets * sizeof *r->buckets);
+    if (!r->nodes || !r->buckets) {
+        free(r->nodes);
+        free(r->buckets);
+        *r = (radix){0};
+        return err_nomem(e, "the prefix tree", (u64)pages->n_pages * sizeof *r->nodes + buckets * 4);
+    }
+    memset(r->buckets, 0xff, buckets * sizeof *r->buckets);
+    /* So that nobody can make many prefixes fall into one bucket; without it the tree works as well. */
+    if (getrandom(&r->seed, sizeof r->seed, GRND_NONBLOCK) != sizeof r->seed)
+        r->seed = (u64)(uintptr_t)r->nodes;
+    return ST_OK;
+}
+
+void radix_close(radix *r) {
+    if (!r->nodes) return;
+    radix_flush(r);
+    free(r->nodes);
+    free(r->buckets);
+    *r = (radix){0};
+}
+
+static u64 bucket_of(const radix *r, i32 parent, u64 space, const i32 *tokens) {
+    u64 h = r->seed ^ (u64)(u32)parent * 0xbf58476d1ce4e5b9u ^ space, w;
+    for (int i = 0; i < KV_PAGE; i += 2) {
+        memcpy(&w, tokens + i, sizeof w);
+        h = (h ^ w) * 0x9fb21c651e98df25u;
+        h ^= h >> 29;
+    }
+    return (h ^ h >> 32) & r->bucket_mask;
+}
+
+/* The child of `parent` under these tokens, -1 when there is none. */
+static i32 child(const radix *r, i32 parent, u64 space, const i32 *tokens) {
+    for (i32 i = r->buckets[bucket_of(r, parent, space, tokens)]; i >= 0; i = r->nodes[i].hash_next) {
+        const radix_node *x = &r->nodes[i];
+        if (x->parent == parent && x->space == space && !memcmp(x->tokens, tokens, sizeof x->tokens))
+            return i;
+    }
+    return -1;
+}
+
+static void idle_add(radix *r, i32 i) {
+    radix_node *x = &r->nodes[i];
+    x->lru_prev = -1;
+    x->lru_next = r->newest;
+    if (r->newest >= 0) r->nodes[r->newest].lru_prev = i;
+    r->newest = i;
+    if (r->oldest < 0) r->oldest = i;
+    r->n_idle++;
+}
+
+static void idle_remove(radix *r, i32 i) {
+    radix_node *x = &r->nodes[i];
+    *(x->lru_prev >= 0 ? &r->nodes[x->lru_prev].lru_next : &r->newest) = x->lru_next;
+    *(x->lru_next >= 0 ? &r->nodes[x->lru_next].lru_prev : &r->oldest) = x->lru_prev;
+    r->n_idle--;
+}
+
+i64 radix_match(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages) {
+    i32 at = -1;
+    for (i64 n = 0; n < max_pages; n++) {
+        at = child(r, at, space, ids + n * KV_PAGE);
+        if (at < 0) return n;
+        if (pages) pages[n] = at;
+    }
+    return max_pages;
+}
+
+static void add_node(radix *r, u64 space, i32 parent, const i32 *tokens, i32 page) {
+    radix_node *x = &r->nodes[page];
+    u64 b = bucket_of(r, parent, space, tokens);
+    *x = (radix_node){.space = space,
+                      .parent = parent,
+                      .hash_next = r->buckets[b],
+                      .lru_prev = -1,
+                      .lru_next = -1,
+                      .in_tree = true};
+    memcpy(x->tokens, tokens, sizeof x->tokens);
+    r->buckets[b] = page;
+    if (parent >= 0) r->nodes[parent].n_children++;
+    kv_pages_ref(r->pages, page);
+    r->n_nodes++;
+}
+
+void radix_insert(radix *r, u64 space, const i32 *ids, const i32 *pages, i64 n) {
+    /* A page of the sequence that is in the tree stands at the end of the sequence's own beginning. */
+    i64 from = n;
+    while (from > 0 && !r->nodes[pages[from - 1]].in_tree) from--;
+    i32 at = from ? pages[from - 1] : -1;
+    for (i64 i = from; i < n; i++) {
+        i32 next = child(r, at, space, ids + i * KV_PAGE);
+        if (next < 0) add_node(r, space, at, ids + i * KV_PAGE, next = pages[i]);
+        at = next;
+    }
+}
+
+/* Takes an idle leaf out of the tree; its page becomes free. */
+static void drop(radix *r, i32 page) {
+    radix_node *x = &r->nodes[page];
+    i32 *link = &r->buckets[bucket_of(r, x->parent, x->space, x->tokens)];
+    while (*link != page) link = &r->nodes[*link].hash_next;
+    *link = x->hash_next;
+    if (x->parent >= 0) r->nodes[x->parent].n_children--;
+    idle_remove(r, page);
+    x->in_tree = false;
+    r->n_nodes--;
+    kv_pages_unref(r->pages, page);
+}
+
+/* Parents are used after their children, so the oldest idle page is a leaf, unless a sequence holds a child of it
+ * while it owns an equal page itself. */
+static bool evict(radix *r) {
+    for (i32 i = r->oldest; i >= 0; i = r->nodes[i].lru_prev)
+        if (!r->nodes[i].n_children) {
+            drop(r, i);
+            r->n_evicted++;
+            return true;
+        }
+    return false;
+}
+
+i32 radix_take(radix *r) {
+    i32 page = kv_pages_take(r->pages);
+    return page < 0 && evict(r) ? kv_pages_take(r->pages) : page;
+}
+
+i64 radix_available(const radix *r) { return r->pages->n_free + r->n_idle; }
+
+void radix_hold(radix *r, const i32 *pages, i64 n) {
+    for (i64 i = 0; i < n; i++) {
+        if (r->nodes[pages[i]].in_tree && r->pages->refs[pages[i]] == 1) idle_remove(r, pages[i]);
+        kv_pages_ref(r->pages, pages[i]);
+    }
+}
+
+void radix_release(radix *r, const i32 *pages, i64 n) {
+    while (n-- > 0)
+        if (kv_pages_unref(r->pages, pages[n]) == 1 && r->nodes[pages[n]].in_tree) idle_add(r, pages[n]);
+}
+
+void radix_flush(radix *r) {
+    for (bool again = true; again;) {
+        again = false;
+        for (i32 i = r->oldest, next; i >= 0; i = next) {
+            next = r->nodes[i].lru_prev;
+            if (r->nodes[i].n_children) continue;
+            drop(r, i);
+            again = true;
+        }
+    }
+}
+
+static status check_list(const radix *r, err *e) {
+    i64 n = 0;
+    for (i32 i = r->newest, prev = -1; i >= 0; prev = i, i = r->nodes[i].lru_next, n++)
+        if (n > r->n_idle || !r->nodes[i].in_tree || r->pages->refs[i] != 1 || r->nodes[i].lru_prev != prev ||
+            (r->nodes[i].lru_next < 0 && r->oldest != i))
+            return err_set(e, ST_LIMIT, "page %d has no place in the list of idle pages", i);
+    return n == r->n_idle ? ST_OK
+                          : err_set(e, ST_LIMIT, "%lld idle pages listed, %lld counted", (long long)n,
+                                    (long long)r->n_idle);
+}
+
+status radix_check(const radix *r, u32 *held, err *e) {
+    i64 n = 0, idle = 0, children = 0, below_root = 0;
+    for (i32 i = 0; i < r->pages->n_pages; i++) {
+        const radix_node *x = &r->nodes[i];
+        if (!x->in_tree) continue;
+        n++;
+        idle += held[i] == 0;
+        held[i]++;
+        children += x->n_children;
+        below_root += x->parent < 0;
+        if (x->parent >= 0 && (!r->nodes[x->parent].in_tree || r->nodes[x->parent].space != x->space))
+            return err_set(e, ST_LIMIT, "the parent %d of page %d is not in the tree", x->parent, i);
+        if (child(r, x->parent, x->space, x->tokens) != i)
+            return err_set(e, ST_LIMIT, "page %d is not found from its parent %d", i, x->parent);
+    }
+    if (n != r->n_nodes || idle != r->n_idle || children + below_root != n)
+        return err_set(e, ST_LIMIT, "%lld pages in the tree (%lld counted), %lld idle (%lld), %lld children",
+                       (long long)n, (long long)r->n_nodes, (long long)idle, (long long)r->n_idle,
+                       (long long)children);
+    status st = check_list(r, e);
+    return st == ST_OK ? kv_pages_check(r->pages, held, e) : st;
+}

@@ -1,0 +1,54 @@
+/* runtime/radix.h: the prefix cache: which KV pages hold which beginnings of token sequences.
+ *
+ * A tree with one node a page: the edge to a node is the page's 64 tokens, the path from the root is everything before
+ * them. A node is numbered like its page, so the tree is an array as long as the pool and never allocates.
+ * The tree is one owner of its pages (kv_pages.refs), every sequence that uses them another. A page that only the tree
+ * owns can be evicted: least recently used first, leaves before their parents. */
+#ifndef RUNTIME_RADIX_H
+#define RUNTIME_RADIX_H
+#include "kernels/ops.h"
+#include "runtime/kv_pages.h"
+
+typedef struct {
+    i32 tokens[KV_PAGE];
+    u64 space;  /* namespace; paths of different spaces never meet */
+    i32 parent; /* page number; -1: the root */
+    i32 n_children;
+    i32 hash_next;          /* next node of the same bucket; -1: none */
+    i32 lru_prev, lru_next; /* towards the most and the least recently used; -1: none */
+    bool in_tree;
+} radix_node;
+
+typedef struct {
+    kv_pages *pages;
+    radix_node *nodes; /* [n_pages] */
+    i32 *buckets;      /* [bucket_mask + 1]: nodes by parent, space and tokens */
+    u64 bucket_mask, seed;
+    i32 newest, oldest;  /* ends of the list of pages that only the tree owns */
+    i64 n_nodes, n_idle; /* pages in the tree; of these, owned by nothing else */
+    i64 n_evicted;
+} radix;
+
+status radix_open(radix *r, kv_pages *pages, err *e);
+void radix_close(radix *r); /* gives up its pages */
+
+/* The longest known beginning of ids, at most max_pages whole pages; their numbers go to pages[] unless NULL. */
+i64 radix_match(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages);
+/* Puts the first n pages of a sequence into the tree, where it does not hold an equal beginning yet; those that it
+ * does stay the sequence's own. */
+void radix_insert(radix *r, u64 space, const i32 *ids, const i32 *pages, i64 n);
+
+/* A free page for a sequence, evicting if none is; -1 when every page is in use. */
+i32 radix_take(radix *r);
+i64 radix_available(const radix *r); /* pages free or evictable */
+/* A sequence begins or ends to use pages. Give the whole of what a sequence lets go in one call: its last pages
+ * become the first to be evicted. */
+void radix_hold(radix *r, const i32 *pages, i64 n);
+void radix_release(radix *r, const i32 *pages, i64 n);
+void radix_flush(radix *r); /* evicts everything evictable */
+
+/* Proves the tree: every node is found from its parent, children and list are counted right. `held` [n_pages]: owners
+ * among sequences; it is raised by the tree's own and compared with the reference counts. */
+status radix_check(const radix *r, u32 *held, err *e);
+
+#endif

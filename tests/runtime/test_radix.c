@@ -1,0 +1,208 @@
+/* The prefix tree against a naive model: a list of paths, searched from end to end. Pages are named by one letter;
+ * pages of different letters differ in one token, which stands anywhere. */
+#include "unit.h"
+
+#include "runtime/radix.h"
+#include <string.h>
+
+enum { PAGES = 24, DEPTH = 7, SEQS = 6, LETTERS = 3 };
+
+static u64 rng_state = 5;
+static i64 pick(i64 lo, i64 hi) {
+    u64 z = rng_state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return lo + (i64)((z ^ (z >> 31)) % (u64)(hi - lo + 1));
+}
+
+/* The model: a known path, its page, and when it was last let go. */
+typedef struct {
+    char path[DEPTH + 1];
+    u64 space;
+    bool known;
+    i64 stamp;
+} entry;
+
+typedef struct {
+    char path[DEPTH + 1];
+    u64 space;
+    i32 ids[DEPTH * KV_PAGE], pages[DEPTH];
+    i64 n;
+} sequence;
+
+static entry model[PAGES];
+static i64 holders[PAGES], clock_now;
+static sequence seqs[SEQS];
+static radix tree;
+static kv_pages pool;
+
+static void write_ids(sequence *q) {
+    for (i64 p = 0; q->path[p]; p++)
+        for (i64 i = 0; i < KV_PAGE; i++)
+            q->ids[p * KV_PAGE + i] = i == KV_PAGE - 1 - (q->path[p] - 'a') * 31 ? 1 + p % 2 : 0;
+}
+
+static i32 model_find(const char *path, i64 n, u64 space) {
+    for (i32 i = 0; i < PAGES; i++)
+        if (model[i].known && model[i].space == space && (i64)strlen(model[i].path) == n &&
+            !strncmp(model[i].path, path, (size_t)n))
+            return i;
+    return -1;
+}
+
+static bool has_child(i32 page) {
+    size_t n = strlen(model[page].path);
+    for (int i = 0; i < PAGES; i++)
+        if (model[i].known && model[i].space == model[page].space && strlen(model[i].path) == n + 1 &&
+            !strncmp(model[i].path, model[page].path, n))
+            return true;
+    return false;
+}
+
+/* What the model evicts next: of the known pages that nobody holds, leaves only, the one let go first. */
+static i32 model_victim(void) {
+    i32 best = -1;
+    for (i32 i = 0; i < PAGES; i++)
+        if (model[i].known && !holders[i] && !has_child(i) &&
+            (best < 0 || model[i].stamp < model[best].stamp))
+            best = i;
+    return best;
+}
+
+static i64 model_free(void) {
+    i64 n = 0;
+    for (int i = 0; i < PAGES; i++) n += !model[i].known && !holders[i];
+    return n;
+}
+
+static i32 take(void) {
+    i64 spare = model_free();
+    i32 victim = spare ? -1 : model_victim();
+    i32 page = radix_take(&tree);
+    if (!spare) assert_int_equal(page, victim);
+    if (page < 0) return -1;
+    assert_true(holders[page] == 0);
+    if (!spare) model[page].known = false;
+    assert_false(model[page].known);
+    holders[page] = 1;
+    return page;
+}
+
+static void let_go(sequence *q) {
+    radix_release(&tree, q->pages, q->n);
+    while (q->n > 0) {
+        i32 p = q->pages[--q->n];
+        if (--holders[p] == 0) model[p].stamp = ++clock_now;
+    }
+}
+
+static void begin(sequence *q) {
+    i64 n = pick(1, DEPTH);
+    for (i64 i = 0; i < n; i++) q->path[i] = (char)('a' + pick(0, pick(0, LETTERS - 1)));
+    q->path[n] = 0;
+    q->space = (u64)pick(0, 5) / 5;
+    write_ids(q);
+    i64 limit = pick(0, n), have = radix_match(&tree, q->space, q->ids, limit, q->pages), want = 0;
+    while (want < limit && model_find(q->path, want + 1, q->space) >= 0) {
+        assert_int_equal(q->pages[want], model_find(q->path, want + 1, q->space));
+        want++;
+    }
+    assert_int_equal(have, want);
+    radix_hold(&tree, q->pages, have);
+    for (i64 i = 0; i < have; i++) holders[q->pages[i]]++;
+    for (q->n = have; q->n < n; q->n++) {
+        i32 page = take();
+        if (page < 0) break;
+        q->pages[q->n] = page;
+    }
+    if (q->n < n) let_go(q);
+}
+
+static void remember(sequence *q) {
+    i64 n = pick(0, q->n);
+    radix_insert(&tree, q->space, q->ids, q->pages, n);
+    for (i64 i = 0; i < n; i++) {
+        if (model_find(q->path, i + 1, q->space) >= 0) continue;
+        entry *x = &model[q->pages[i]];
+        assert_false(x->known);
+        x->known = true;
+        x->space = q->space;
+        memcpy(x->path, q->path, (size_t)i + 1);
+        x->path[i + 1] = 0;
+    }
+}
+
+static void check(void) {
+    u32 held[PAGES] = {0};
+    err e = {0};
+    i64 known = 0;
+    for (int i = 0; i < SEQS; i++)
+        for (i64 p = 0; p < seqs[i].n; p++) held[seqs[i].pages[p]]++;
+    for (int i = 0; i < PAGES; i++) {
+        assert_int_equal(held[i], holders[i]);
+        known += model[i].known;
+    }
+    if (radix_check(&tree, held, &e) != ST_OK) fail_msg("%s", e.text);
+    assert_int_equal(tree.n_nodes, known);
+    assert_int_equal(pool.n_free, model_free());
+}
+
+static void behaves_like_the_naive_model(void **state) {
+    (void)state;
+    assert_int_equal(kv_pages_open(&pool, PAGES, NULL), ST_OK);
+    assert_int_equal(radix_open(&tree, &pool, NULL), ST_OK);
+    for (int i = 0; i < 60000; i++) {
+        sequence *q = &seqs[pick(0, SEQS - 1)];
+        if (!q->n)
+            begin(q);
+        else if (pick(0, 1))
+            remember(q);
+        else
+            let_go(q);
+        check();
+    }
+    assert_true(tree.n_evicted > 1000);
+    for (int i = 0; i < SEQS; i++) let_go(&seqs[i]);
+    radix_flush(&tree);
+    assert_int_equal(pool.n_free, PAGES);
+    radix_close(&tree);
+    kv_pages_close(&pool);
+}
+
+/* The check must be able to fail. */
+static void damage_is_found(void **state) {
+    (void)state;
+    i32 ids[2 * KV_PAGE] = {0}, pages[2];
+    u32 held[4] = {0};
+    assert_int_equal(kv_pages_open(&pool, 4, NULL), ST_OK);
+    assert_int_equal(radix_open(&tree, &pool, NULL), ST_OK);
+    for (int i = 0; i < 2; i++) pages[i] = radix_take(&tree);
+    radix_insert(&tree, 0, ids, pages, 2);
+    radix_release(&tree, pages, 2);
+    assert_int_equal(radix_check(&tree, held, NULL), ST_OK);
+    memset(held, 0, sizeof held);
+    held[pages[0]] = 1; /* somebody holds a page that is not counted */
+    assert_int_equal(radix_check(&tree, held, NULL), ST_LIMIT);
+    memset(held, 0, sizeof held);
+    tree.nodes[pages[1]].tokens[5] = 9; /* a node that is not found any more */
+    assert_int_equal(radix_check(&tree, held, NULL), ST_LIMIT);
+    tree.nodes[pages[1]].tokens[5] = 0;
+    memset(held, 0, sizeof held);
+    pool.refs[pages[1]]++;
+    assert_int_equal(radix_check(&tree, held, NULL), ST_LIMIT);
+    pool.refs[pages[1]]--;
+    memset(held, 0, sizeof held);
+    pool.n_free--; /* a page lost */
+    assert_int_equal(radix_check(&tree, held, NULL), ST_LIMIT);
+    pool.n_free++;
+    radix_close(&tree);
+    kv_pages_close(&pool);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(behaves_like_the_naive_model),
+        cmocka_unit_test(damage_is_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
