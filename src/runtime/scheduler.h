@@ -37,8 +37,11 @@ typedef void (*sched_callback)(void *ud, const sched_event *ev, i64 n);
 typedef struct {
     sched_callback on_events; /* required */
     void *ud;
-    i64 max_queued;      /* requests that may wait; 0: 4096 */
+    i64 max_queued;        /* requests that may wait, beside those for which a place is free; 0: 4096 */
+    i64 max_queued_tokens; /* prompt tokens of all that wait; 0: 16 million */
     f64 queue_timeout_s; /* a request that waited longer for its first step ends as SCHED_TIMEOUT; 0: never */
+    f64 conservativeness; /* factor on the pages that running requests are expected to need yet, which admission leaves
+                             free: less admits more and preempts more; 0: 1 */
     sched_policy policy;
     bool ignore_priority; /* all requests count as priority 0 */
     bool no_preempt;      /* a higher priority waits for a place instead of taking one */
@@ -94,10 +97,7 @@ typedef enum {
     SCHED_ERROR      /* `error` says what (ST_NUMERIC: NaN or infinity in this request's rows) */
 } sched_finish;
 
-typedef struct {
-    i32 id;
-    f32 logprob;
-} sched_top;
+typedef sampled sched_top; /* id, logprob */
 
 typedef struct {
     i64 prompt_tokens;
@@ -161,9 +161,8 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
 /* Ends every request (SCHED_ABORT events are delivered), joins the thread, frees. NULL is allowed. */
 void scheduler_close(scheduler *s);
 
-/* Takes all n requests or none. ids [n] get their ids (never 0, never used twice). Requests of one call with the
- * same prompt pointer and length share one copy. SCHED_QUEUE_FULL: *retry_after_s is an estimate in whole seconds,
- * 1..60. `ids`, `retry_after_s` and `e` may be NULL. */
+/* Takes all n requests or none. ids [n] get their ids (never 0, never used twice). SCHED_QUEUE_FULL:
+ * *retry_after_s is an estimate in whole seconds, 1..60. `ids`, `retry_after_s` and `e` may be NULL. */
 sched_verdict scheduler_submit(scheduler *s, const sched_request *r, i64 n, u64 *ids, i64 *retry_after_s,
                                err *e);
 /* The request ends as SCHED_ABORT at the end of the step under way, wherever it is. Unknown ids are ignored. */

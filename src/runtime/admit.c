@@ -1,0 +1,236 @@
+/* runtime/admit.c: the queue, who gets a place and pages, and who loses them.
+ *
+ * Admission is optimistic: a request needs pages for the tokens that it has, and leaves free what the running ones are
+ * expected to need yet; max_new is no measure of that, because most clients leave it out. When the pages run out all
+ * the same, the youngest of the lowest priority is preempted: it goes back to its place in the queue, keeps its
+ * tokens, and computes its rows again later. The oldest of the highest priority is never touched, and a request never
+ * needs more than the pool, so there is always progress. */
+#include "runtime/sched_impl.h"
+#include "base/log.h"
+#include <string.h>
+
+enum { LPM_MOST = 128, PASSED_OVER_MOST = 64 };
+
+static bool before(const task *a, const task *b) {
+    return a->r.priority != b->r.priority ? a->r.priority > b->r.priority : a->id < b->id;
+}
+
+void queue_insert(scheduler *s, task *t) {
+    task *at = s->queue.tail;
+    while (at && before(t, at)) at = at->prev;
+    t->prev = at;
+    t->next = at ? at->next : s->queue.head;
+    *(t->prev ? &t->prev->next : &s->queue.head) = t;
+    *(t->next ? &t->next->prev : &s->queue.tail) = t;
+    s->queue.n++;
+    s->queue_tokens += t->n;
+}
+
+void queue_remove(scheduler *s, task *t) {
+    list_remove(&s->queue, t);
+    s->queue_tokens -= t->n;
+}
+
+/* ---- The prefix cache ---- */
+
+/* Pages that the cache may provide: at least one token is run, for its logits. */
+static i64 match_limit(const scheduler *s, const task *t) {
+    i64 n = t->n - 1;
+    if (s->o.disable_radix_cache) return 0;
+    if (s->o.cache_prompts_only) n = min_i64(n, t->r.n_prompt);
+    if (t->r.prompt_logprobs && t->prompt_rows_done < t->r.n_prompt - 1) n = min_i64(n, t->prompt_rows_done);
+    return n / KV_PAGE;
+}
+
+void remember(scheduler *s, task *t) {
+    i64 n = s->o.cache_prompts_only ? min_i64(t->n_kv, t->r.n_prompt) : t->n_kv;
+    if (!s->o.disable_radix_cache) radix_insert(&s->tree, t->r.cache_space, t->tokens, t->pages, n / KV_PAGE);
+}
+
+/* Whether somebody is just computing more of t's beginning than the cache has. */
+static bool worth_waiting(const scheduler *s, const task *t) {
+    i64 limit = match_limit(s, t);
+    if (!limit) return false;
+    i64 want = radix_match(&s->tree, t->r.cache_space, t->tokens, limit, NULL) + 1;
+    for (i64 i = 0; want <= limit && i < s->n_running; i++) {
+        const task *r = s->running[i];
+        if (r->n_kv < r->r.n_prompt && r->r.cache_space == t->r.cache_space &&
+            want * KV_PAGE <= r->r.n_prompt &&
+            !memcmp(r->tokens, t->tokens, (size_t)(want * KV_PAGE) * sizeof *t->tokens))
+            return true;
+    }
+    return false;
+}
+
+/* ---- Places and pages ---- */
+
+/* Pages that t will need beyond those it has, as far as can be told. */
+static i64 growth(const scheduler *s, const task *t) {
+    i64 done = t->n - t->r.n_prompt, left = t->r.max_new - done;
+    i64 more = t->r.n_stop ? max_i64((i64)s->mean_output - done, KV_PAGE) : left;
+    return max_i64(
+        ceil_div(t->n + min_i64(more, left), KV_PAGE) - max_i64(t->n_pages, ceil_div(t->n, KV_PAGE)), 0);
+}
+
+/* Pages to leave free when t is admitted. */
+static i64 expected_growth(const scheduler *s, const task *t) {
+    i64 sum = growth(s, t);
+    for (i64 i = 0; i < s->n_running; i++) sum += growth(s, s->running[i]);
+    return (i64)((f64)sum * s->o.conservativeness);
+}
+
+void leave_running(scheduler *s, task *t, bool keep) {
+    i64 i = 0;
+    while (s->running[i] != t) i++;
+    memmove(s->running + i, s->running + i + 1, (size_t)(--s->n_running - i) * sizeof *s->running);
+    if (keep) remember(s, t);
+    radix_release(&s->tree, t->pages, t->n_pages);
+    t->n_pages = t->n_kv = 0;
+    t->running = false;
+}
+
+static task *worst(const scheduler *s) {
+    task *w = s->running[0];
+    for (i64 i = 1; i < s->n_running; i++)
+        if (before(w, s->running[i])) w = s->running[i];
+    return w;
+}
+
+static void preempt(scheduler *s, task *t) {
+    leave_running(s, t, true);
+    t->usage.preemptions++;
+    queue_insert(s, t);
+    pthread_mutex_lock(&s->lock);
+    s->stats.preemptions++;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Gives t its pages: those of the prefix cache, and new ones for the rest of its tokens. */
+static bool take_pages(scheduler *s, task *t, i64 leave) {
+    i64 total = ceil_div(t->n, KV_PAGE);
+    i64 n = radix_match(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), t->pages);
+    radix_hold(&s->tree, t->pages, n);
+    t->n_kv = n * KV_PAGE;
+    bool fits = radix_available(&s->tree) >= total - n + leave;
+    for (; fits && n < total; n += fits) {
+        t->pages[n] = radix_take(&s->tree);
+        fits = t->pages[n] >= 0;
+    }
+    if (!fits) {
+        radix_release(&s->tree, t->pages, n);
+        n = t->n_kv = 0;
+    }
+    t->n_pages = n;
+    return fits;
+}
+
+static void start(scheduler *s, task *t) {
+    queue_remove(s, t);
+    t->running = true;
+    s->running[s->n_running++] = t;
+    if (t->started) return;
+    t->started = true;
+    t->usage.cached_tokens = t->n_kv;
+    t->usage.started_s = now_s();
+    pthread_mutex_lock(&s->lock);
+    s->stats.prompt_tokens += t->r.n_prompt;
+    s->stats.cached_tokens += t->n_kv;
+    pthread_mutex_unlock(&s->lock);
+    push_event(s, t, SCHED_STARTED)->usage = t->usage;
+}
+
+/* Admits t if there is room, or if there would be without those of lower priority. */
+static bool admit_one(scheduler *s, task *t) {
+    for (;;) {
+        const task *w = s->n_running ? worst(s) : NULL;
+        bool better = w && w->r.priority < t->r.priority && !s->o.no_preempt;
+        i64 leave = better || !w ? 0 : expected_growth(s, t);
+        if (s->n_running < s->g->max_running && take_pages(s, t, leave)) {
+            start(s, t);
+            return true;
+        }
+        if (!better) return false;
+        i64 reach = radix_available(&s->tree);
+        for (i64 i = 0; i < s->n_running; i++)
+            if (s->running[i]->r.priority < t->r.priority) reach += s->running[i]->n_pages;
+        if (reach < ceil_div(t->n, KV_PAGE)) return false;
+        preempt(s, worst(s));
+    }
+}
+
+/* The next of the queue that this round did not pass over. */
+static task *candidate(const scheduler *s) {
+    task *first = s->queue.head;
+    while (first && first->skipped == s->round) first = first->next;
+    if (!first || s->o.policy == SCHED_FCFS || s->queue.n > LPM_MOST) return first;
+    task *best = first;
+    i64 most = -1;
+    for (task *t = first; t && t->r.priority == first->r.priority; t = t->next) {
+        if (t->skipped == s->round) continue;
+        i64 n = radix_match(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), NULL);
+        if (n > most) most = n, best = t;
+    }
+    return best;
+}
+
+/* Whether the next chunks are full already: more prompts would only hold pages. No prompt counts for more than half a
+ * chunk, so that short ones can go beside a long one. */
+static bool chunk_is_full(const scheduler *s) {
+    i64 rows = 0, tasks = 0, half = ceil_div(s->g->chunk, 2);
+    for (i64 i = 0; i < s->n_running; i++) {
+        const task *t = s->running[i];
+        if (t->n_kv >= t->r.n_prompt) continue;
+        rows += min_i64(t->r.n_prompt - t->n_kv, half);
+        tasks++;
+    }
+    return rows >= s->g->chunk || tasks >= s->g->lim.prefill_spans;
+}
+
+void admit(scheduler *s) {
+    i64 passed = 0;
+    s->round++;
+    for (task *t; passed < PASSED_OVER_MOST && !chunk_is_full(s) && (t = candidate(s));) {
+        if (worth_waiting(s, t)) {
+            t->skipped = s->round;
+            passed++;
+        } else if (!admit_one(s, t)) {
+            return; /* nobody overtakes the first that does not fit */
+        }
+    }
+}
+
+void grow(scheduler *s) {
+    for (i64 i = 0; i < s->n_running; i++) {
+        task *t = s->running[i];
+        if (t->n <= t->n_pages * KV_PAGE) continue;
+        i32 page = radix_take(&s->tree);
+        if (page >= 0) {
+            t->pages[t->n_pages++] = page;
+            continue;
+        }
+        preempt(s, worst(s));
+        i = -1; /* places moved: look again from the first */
+    }
+}
+
+status check_pages(scheduler *s, err *e) {
+    memset(s->held, 0, (size_t)s->g->lim.pool_pages * sizeof *s->held);
+    for (i64 i = 0; i < s->n_running; i++) {
+        const task *t = s->running[i];
+        for (i64 p = 0; p < t->n_pages; p++) s->held[t->pages[p]]++;
+        if (!t->running || t->n_kv >= t->n || t->n_kv > t->n_pages * KV_PAGE)
+            return err_set(e, ST_LIMIT, "request %llu: %lld rows of %lld tokens in %lld pages",
+                           (unsigned long long)t->id, (long long)t->n_kv, (long long)t->n,
+                           (long long)t->n_pages);
+    }
+    i64 queued = 0, tokens = 0;
+    for (const task *t = s->queue.head; t; t = t->next, queued++) {
+        tokens += t->n;
+        if (t->running || t->n_pages || (t->next && before(t->next, t)))
+            return err_set(e, ST_LIMIT, "request %llu waits in the wrong state", (unsigned long long)t->id);
+    }
+    if (queued != s->queue.n || tokens != s->queue_tokens)
+        return err_set(e, ST_LIMIT, "%lld requests wait, %lld counted", (long long)queued,
+                       (long long)s->queue.n);
+    return radix_check(&s->tree, s->held, e);
+}

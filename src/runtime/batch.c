@@ -1,0 +1,271 @@
+/* runtime/batch.c: the rows of a step, the forward pass, and what follows from its results. */
+#include "base/log.h"
+#include "runtime/sched_impl.h"
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Rows that t could run: the rest of its prompt, or of what follows it. */
+static i64 pending(const task *t) { return (t->n_kv < t->r.n_prompt ? t->r.n_prompt : t->n) - t->n_kv; }
+static bool in_prompt(const task *t) { return t->n_kv < t->r.n_prompt; }
+static bool wants_prompt_rows(const task *t) {
+    return t->r.prompt_logprobs && in_prompt(t) && t->prompt_rows_done < t->r.n_prompt - 1;
+}
+
+/* What is left of a step's plan. */
+typedef struct {
+    i64 chunk, replay, spans, logits;
+} budget;
+
+/* Gives t up to `most` more rows. */
+static void give(task *t, i64 most, budget *b) {
+    i64 n = min_i64(min_i64(pending(t) - t->n_step, most), b->chunk);
+    if (!in_prompt(t)) n = min_i64(n, b->replay);
+    if (wants_prompt_rows(t)) n = min_i64(n, b->logits);
+    if (n <= 0 || (in_prompt(t) && !t->n_step && !b->spans)) return;
+    if (in_prompt(t) && !t->n_step) b->spans--;
+    if (!in_prompt(t)) b->replay -= n;
+    if (wants_prompt_rows(t)) b->logits -= n;
+    b->chunk -= n;
+    t->n_step += n;
+}
+
+static bool shorter(const task *a, const task *b) {
+    if (a->r.priority != b->r.priority) return a->r.priority > b->r.priority;
+    return pending(a) != pending(b) ? pending(a) < pending(b) : a->id < b->id;
+}
+
+/* Every decoding task runs its token. Of the chunk, the task that began first gets half, the rest goes to the shortest
+ * ones: a short prompt does not wait for a long one, and a long one is never slower than half speed. */
+static void plan(scheduler *s) {
+    const model_limits *l = &s->g->lim;
+    budget b = {s->g->chunk, l->decode_rows, l->prefill_spans, l->logit_rows - s->g->max_running};
+    task *first = NULL, **rest = s->span_tasks;
+    i64 n = 0;
+    for (i64 i = 0; i < s->n_running; i++) {
+        task *t = s->running[i];
+        t->n_step = !in_prompt(t) && pending(t) == 1;
+        b.replay -= t->n_step;
+        if (t->n_step) continue;
+        if (!first) {
+            first = t;
+            continue;
+        }
+        i64 at = n++; /* few: sorted as they come */
+        for (; at > 0 && shorter(t, rest[at - 1]); at--) rest[at] = rest[at - 1];
+        rest[at] = t;
+    }
+    if (!first) return;
+    give(first, n ? ceil_div(s->g->chunk, 2) : s->g->chunk, &b);
+    for (i64 i = 0; i < n; i++) give(rest[i], b.chunk, &b);
+    give(first, b.chunk, &b);
+}
+
+static void add_out(scheduler *s, task *t, i64 position, bool last) {
+    s->out_index[s->n_outs] = (i32)(t->first_row + position - t->n_kv);
+    out_row *o = &s->outs[s->n_outs++];
+    o->t = t;
+    o->position = position;
+    o->last = last;
+    o->n_top = 0;
+}
+
+static void add_span(scheduler *s, task *t) {
+    i64 first = t->n_kv, end = first + t->n_step;
+    t->first_row = s->n_rows;
+    s->spans[s->n_spans] = (model_span){
+        .first = s->n_rows, .n = t->n_step, .pos0 = first, .pages = t->pages, .absorbed = !in_prompt(t)};
+    s->span_tasks[s->n_spans++] = t;
+    memcpy(s->row_ids + s->n_rows, t->tokens + first, (size_t)t->n_step * sizeof *t->tokens);
+    s->n_rows += t->n_step;
+    if (t->r.prompt_logprobs)
+        for (i64 p = max_i64(first, t->prompt_rows_done); p < min_i64(end, t->r.n_prompt - 1); p++)
+            add_out(s, t, p, false);
+    if (end == t->n) add_out(s, t, end - 1, true);
+}
+
+/* Spans in decode form come first. */
+static void build(scheduler *s) {
+    plan(s);
+    s->n_rows = s->n_spans = s->n_outs = 0;
+    for (int form = 0; form < 2; form++)
+        for (i64 i = 0; i < s->n_running; i++)
+            if (s->running[i]->n_step && in_prompt(s->running[i]) == form) add_span(s, s->running[i]);
+}
+
+/* ---- Logits to tokens ---- */
+
+static void draw(scheduler *s, sampler *sm, out_row *o, f32 *logits) {
+    const task *t = o->t;
+    const sched_request *r = &t->r;
+    const i64 vocab = s->g->config.vocab, done = t->n - r->n_prompt;
+    const i64 top = o->last ? r->top_logprobs : r->prompt_top_logprobs;
+    f64 lse = top || !o->last ? log_sum_exp(logits, vocab) : 0;
+    if (top) sampler_top(logits, vocab, lse, o->top, o->n_top = top);
+    if (!o->last) {
+        o->id = t->tokens[o->position + 1];
+        o->logprob = (f32)((f64)logits[o->id] - lse);
+        return;
+    }
+    const sampling_history h = {.prompt = t->tokens,
+                                .output = t->tokens + r->n_prompt,
+                                .n_prompt = r->n_prompt,
+                                .n_output = done,
+                                .bias_ids = r->bias_ids,
+                                .bias = r->bias,
+                                .n_bias = r->n_bias,
+                                .forbidden = r->stop_ids,
+                                .n_forbidden = done < r->min_new ? r->n_stop : 0,
+                                .no_logprob = !r->logprobs};
+    sampled next = sampler_next(sm, &r->sampling, logits, &h, r->choice, (u64)done);
+    o->id = next.id;
+    o->logprob = next.logprob;
+}
+
+static void draw_all(scheduler *s) {
+    const i64 n = s->n_outs, vocab = s->g->config.vocab;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(s->n_samplers) if (n > 1 && s->n_samplers > 1)
+    for (i64 i = 0; i < n; i++)
+        if (s->outs[i].t) draw(s, s->samplers[omp_get_thread_num()], &s->outs[i], s->logits + i * vocab);
+}
+
+static void fill_logprob(sched_event *ev, const out_row *o) {
+    ev->has_logprob = true;
+    ev->logprob = o->logprob;
+    ev->top = o->top;
+    ev->n_top = o->n_top;
+}
+
+static void prompt_result(scheduler *s, const out_row *o) {
+    task *t = o->t;
+    sched_event *ev = push_event(s, t, SCHED_PROMPT);
+    ev->token = o->id;
+    ev->position = o->position + 1;
+    fill_logprob(ev, o);
+    t->prompt_rows_done = o->position + 1;
+}
+
+static bool append(task *t, i32 id) {
+    if (t->n == t->cap) {
+        i64 cap = min_i64(t->cap + t->cap / 2 + 64, t->r.n_prompt + t->r.max_new);
+        i32 *grown = realloc(t->tokens, (size_t)cap * sizeof *grown);
+        if (!grown) return false;
+        t->tokens = grown;
+        t->cap = cap;
+    }
+    t->tokens[t->n++] = id;
+    return true;
+}
+
+static bool stops(const task *t, i32 id) {
+    for (i64 i = 0; i < t->r.n_stop; i++)
+        if (t->r.stop_ids[i] == id) return true;
+    return false;
+}
+
+static void token_result(scheduler *s, const out_row *o) {
+    task *t = o->t;
+    if (!append(t, o->id)) {
+        err_nomem(&t->error, "token ids", (u64)t->cap * 4);
+        end_task(s, t, SCHED_ERROR, true);
+        return;
+    }
+    i64 done = ++t->usage.output_tokens;
+    if (done == 1) t->usage.first_token_s = now_s();
+    sched_event *ev = push_event(s, t, SCHED_TOKEN);
+    ev->token = o->id;
+    ev->position = done - 1;
+    ev->is_stop = stops(t, o->id);
+    if (t->r.logprobs) fill_logprob(ev, o);
+    if (ev->is_stop)
+        end_task(s, t, SCHED_STOP, true);
+    else if (done == t->r.max_new)
+        end_task(s, t, SCHED_LENGTH, true);
+}
+
+/* ---- The step ---- */
+
+/* The first row of a prompt whose logprobs are wanted: its token has none. */
+static void first_prompt_event(scheduler *s, task *t) {
+    if (!t->r.prompt_logprobs || t->first_told) return;
+    t->first_told = true;
+    sched_event *ev = push_event(s, t, SCHED_PROMPT);
+    ev->token = t->tokens[0];
+}
+
+/* The rows of a task were run: it has them now, or ends because of a bad one. */
+static void span_result(scheduler *s, task *t) {
+    bool prompt = in_prompt(t);
+    for (i64 i = 0; i < t->n_step; i++) {
+        i32 mark = s->bad[t->first_row + i];
+        if (!mark) continue;
+        engine_bad_row(mark, t->tokens[t->n_kv + i], t->n_kv + i, &t->error);
+        for (i64 o = 0; o < s->n_outs; o++)
+            if (s->outs[o].t == t) s->outs[o].t = NULL;
+        end_task(s, t, SCHED_ERROR, false);
+        return;
+    }
+    first_prompt_event(s, t);
+    t->n_kv += t->n_step;
+    if (prompt) remember(s, t);
+}
+
+static void count(scheduler *s) {
+    i64 prompt = 0, drawn = 0;
+    for (i64 i = 0; i < s->n_spans; i++)
+        if (!s->spans[i].absorbed) prompt += s->spans[i].n;
+    for (i64 i = 0; i < s->n_outs; i++) drawn += s->outs[i].t && s->outs[i].last;
+    pthread_mutex_lock(&s->lock);
+    s->stats.prefilled_tokens += prompt;
+    s->stats.generated_tokens += drawn;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The pass itself failed: nothing in the batch has a result, and there is no reason to expect better of the next. */
+static void break_down(scheduler *s, const err *why) {
+    pthread_mutex_lock(&s->lock);
+    s->broken = true;
+    s->fault = *why;
+    pthread_mutex_unlock(&s->lock);
+    fail_all(s);
+}
+
+void fail_all(scheduler *s) {
+    while (s->n_running) {
+        s->running[0]->error = s->fault;
+        end_task(s, s->running[0], SCHED_ERROR, false);
+    }
+    while (s->queue.n) {
+        s->queue.head->error = s->fault;
+        end_task(s, s->queue.head, SCHED_ERROR, false);
+    }
+}
+
+void run_batch(scheduler *s) {
+    err e = {0};
+    build(s);
+    const model_batch b = {.n = s->n_rows,
+                           .ids = s->row_ids,
+                           .n_spans = s->n_spans,
+                           .spans = s->spans,
+                           .n_out = s->n_outs,
+                           .out_rows = s->out_index,
+                           .logits = s->logits,
+                           .bad = s->bad};
+    if (!s->n_rows) return;
+    ops_set_threads(s->g->threads);
+    if (model_forward(s->g->model, &b, &e) != ST_OK) {
+        break_down(s, &e);
+        return;
+    }
+    for (i64 i = 0; i < s->n_spans; i++) span_result(s, s->span_tasks[i]);
+    draw_all(s);
+    count(s);
+    for (i64 i = 0; i < s->n_outs; i++) {
+        if (!s->outs[i].t) continue;
+        if (s->outs[i].last)
+            token_result(s, &s->outs[i]);
+        else
+            prompt_result(s, &s->outs[i]);
+    }
+}

@@ -1,0 +1,67 @@
+/* Tokens a second of the scheduler at several concurrencies, and its own share of the time:
+ * `make build/tests/runtime/bench_scheduler && build/tests/runtime/bench_scheduler [MODEL [TOKENS [THREADS]]]`. */
+#include "base/log.h"
+#include "runtime/scheduler.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static i64 left;
+
+static void on_events(void *ud, const sched_event *ev, i64 n) {
+    (void)ud;
+    for (i64 i = 0; i < n; i++) left -= ev[i].kind == SCHED_END;
+}
+
+static int fail(const err *e) {
+    fprintf(stderr, "bench_scheduler: %s\n", e->text);
+    return 1;
+}
+
+int main(int argc, char **argv) {
+    err e = {0};
+    const i64 tokens = argc > 2 ? atoll(argv[2]) : 200, prompt_tokens = 60;
+    engine *g;
+    scheduler *s;
+    engine_options eo = {.model_dir = argc > 1 ? argv[1] : "models/nano",
+                         .threads = argc > 3 ? atoi(argv[3]) : 0,
+                         .context = 2048,
+                         .max_running = 256};
+    scheduler_options so = {.on_events = on_events, .manual = true};
+    if (engine_open(&g, &eo, &e) != ST_OK || scheduler_open(&s, g, &so, &e) != ST_OK) return fail(&e);
+    printf("%s\n%8s %8s %12s %12s %12s %12s\n", engine_plan(g), "requests", "sampling", "output tok/s",
+           "step ms", "TTFT ms", "prefill t/s");
+    for (int hot = -1; hot < 2; hot++) /* -1: for warmth alone */
+        for (i64 n = 1; n <= 256; n *= 4) {
+            sched_stats a, b;
+            scheduler_flush(s, NULL);
+            left = n;
+            scheduler_stats(s, &a);
+            for (i64 i = 0; i < n; i++) {
+                i32 prompt[60];
+                for (i64 k = 0; k < prompt_tokens; k++) prompt[k] = (i32)((k * 131 + i * 977 + 7) % 700);
+                sched_request r = {.prompt = prompt,
+                                   .n_prompt = prompt_tokens,
+                                   .max_new = tokens,
+                                   .sampling = sampling_default()};
+                if (hot > 0) r.sampling.temperature = 1, r.sampling.top_p = 0.95, r.sampling.seed = (u64)i;
+                if (scheduler_submit(s, &r, 1, NULL, NULL, &e) != SCHED_ACCEPTED) return fail(&e);
+            }
+            f64 start = now_s(), first = 0;
+            while (left) {
+                scheduler_step(s);
+                scheduler_stats(s, &b);
+                if (!first && b.prefilling == 0 && b.queued == 0) first = now_s();
+            }
+            f64 end = now_s();
+            i64 steps = b.steps - a.steps;
+            if (hot >= 0)
+                printf("%8lld %8s %12.0f %12.3f %12.1f %12.0f\n", (long long)n,
+                       hot > 0 ? "T=1 p=.95" : "greedy", (f64)(n * tokens) / (end - start),
+                       1e3 * (end - start) / (f64)steps, 1e3 * (first - start),
+                       (f64)(n * prompt_tokens) / (first - start));
+        }
+    scheduler_close(s);
+    engine_close(g);
+    return 0;
+}

@@ -1,0 +1,144 @@
+/* The scheduler on small models: random workloads against the same requests alone, bit for bit, with the pool's
+ * invariants checked after every step; limits, priorities, ends, errors. */
+#include "runtime/sched_util.h"
+
+static i64 vocab = 150;
+
+/* A random request; prompts share beginnings, so that the prefix cache has something to do. */
+static void random_job(job *j, const i32 families[3][MAX_TOKENS]) {
+    memset(j, 0, sizeof *j);
+    i64 shared = pick(0, 2) ? pick(0, 230) : 0, own = pick(1, 90);
+    memcpy(j->prompt, families[pick(0, 2)], (size_t)shared * 4);
+    for (i64 i = 0; i < own; i++) j->prompt[shared + i] = (i32)pick(0, vocab - 1);
+    j->r.n_prompt = shared + own;
+    j->r.max_new = pick(1, 90);
+    j->r.sampling = sampling_default();
+    j->r.sampling.temperature = pick(0, 2) ? 1 : 0;
+    j->r.sampling.seed = rng();
+    j->r.choice = (u32)pick(0, 3);
+    if (!pick(0, 3)) j->r.sampling.top_k = pick(1, 20);
+    if (!pick(0, 3)) j->r.sampling.top_p = 0.9;
+    if (!pick(0, 3)) j->r.sampling.repetition_penalty = 1.2;
+    if (!pick(0, 3)) j->r.sampling.frequency_penalty = 0.5;
+    j->r.n_stop = pick(0, 3);
+    for (int i = 0; i < j->r.n_stop; i++) j->stops[i] = (i32)pick(0, vocab - 1);
+    if (!pick(0, 3)) j->r.min_new = pick(0, j->r.max_new);
+    j->r.logprobs = pick(0, 3);
+    if (j->r.logprobs && pick(0, 1)) j->r.top_logprobs = TOP;
+    j->r.prompt_logprobs = !pick(0, 6);
+    if (j->r.prompt_logprobs && pick(0, 1)) j->r.prompt_top_logprobs = TOP;
+    j->r.priority = pick(0, 2);
+}
+
+static void random_jobs(job *jobs, i64 n) {
+    static i32 families[3][MAX_TOKENS];
+    for (int f = 0; f < 3; f++)
+        for (int i = 0; i < MAX_TOKENS; i++) families[f][i] = (i32)pick(0, vocab - 1);
+    for (i64 i = 0; i < n; i++) random_job(&jobs[i], families);
+}
+
+static void run_alone(const char *dir, const char *device, job *jobs, i64 n) {
+    engine *g = open_engine(dir, device, 1, 0, 512);
+    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .disable_radix_cache = true});
+    for (i64 i = 0; i < n; i++) {
+        must_submit(s, &jobs[i]);
+        run_all(s);
+        assert_true(jobs[i].ended && (jobs[i].finish == SCHED_STOP || jobs[i].finish == SCHED_LENGTH));
+        assert_int_equal(jobs[i].usage.output_tokens, jobs[i].n_out);
+        assert_int_equal(jobs[i].n_in, jobs[i].r.prompt_logprobs ? jobs[i].r.n_prompt : 0);
+    }
+    scheduler_close(s);
+    engine_close(g);
+}
+
+typedef struct {
+    const char *what;
+    i64 running, kv_tokens, chunk;
+    bool aborts;
+    scheduler_options o;
+} scene;
+
+/* Submits at random times, aborts some, checks after each step. */
+static void play(const char *dir, const char *device, const scene *c, const job *alone, job *jobs, i64 n,
+                 sched_stats *stats) {
+    engine *g = open_engine(dir, device, c->running, c->kv_tokens, c->chunk);
+    scheduler *s = open_scheduler(g, c->o);
+    i64 sent = 0;
+    for (bool busy = true; busy || sent < n;) {
+        for (i64 k = pick(0, 3); k > 0 && sent < n; k--) must_submit(s, &jobs[sent++]);
+        if (c->aborts && sent && !pick(0, 4)) scheduler_abort(s, jobs[pick(0, sent - 1)].id);
+        busy = scheduler_step(s);
+        must_check(s);
+    }
+    for (i64 i = 0; i < n; i++) {
+        assert_true(jobs[i].ended);
+        if (!c->aborts) assert_int_not_equal(jobs[i].finish, SCHED_ABORT);
+        must_agree(&alone[i], &jobs[i], c->what);
+    }
+    scheduler_stats(s, stats);
+    assert_true(stats->idle && stats->running == 0 && stats->queued == 0 && stats->pages_used == 0);
+    assert_int_equal(stats->pages_free + stats->pages_cached, stats->pages);
+    assert_int_equal(scheduler_flush(s, NULL), ST_OK);
+    must_check(s);
+    scheduler_stats(s, stats);
+    assert_int_equal(stats->pages_free, stats->pages);
+    scheduler_close(s);
+    engine_close(g);
+}
+
+static void random_workload(const char *dir, const char *device, u64 seed, i64 n, const scene *scenes,
+                            int n_scenes, i64 *preemptions, i64 *cached) {
+    job *alone = calloc((size_t)n, sizeof *alone), *jobs = calloc((size_t)n, sizeof *jobs);
+    rng_state = seed;
+    random_jobs(alone, n);
+    memcpy(jobs, alone, (size_t)n * sizeof *jobs);
+    run_alone(dir, device, alone, n);
+    for (int i = 0; i < n_scenes; i++) {
+        sched_stats st;
+        for (i64 k = 0; k < n; k++) rewind_job(&jobs[k]);
+        play(dir, device, &scenes[i], alone, jobs, n, &st);
+        *preemptions += st.preemptions;
+        if (scenes[i].o.conservativeness > 0) assert_true(st.preemptions > 0);
+        *cached += st.cached_tokens;
+    }
+    free(alone);
+    free(jobs);
+}
+
+static const scene scenes[] = {
+    {"everything fits", 16, 16 * MAX_TOKENS, 512, false, {.manual = true}},
+    {"small chunks, small pool", 8, 512, 3, false, {.manual = true, .conservativeness = 0.01}},
+    {"tiny pool", 8, 448, 64, false, {.manual = true, .conservativeness = 0.01, .ignore_priority = true}},
+    {"no cache", 8, 640, 100, true, {.manual = true, .disable_radix_cache = true, .conservativeness = 0.01}},
+    {"prompts only, longest prefix first",
+     5,
+     900,
+     200,
+     true,
+     {.manual = true, .cache_prompts_only = true, .policy = SCHED_LPM}},
+    {"no preemption by priority", 3, 600, 31, true, {.manual = true, .no_preempt = true}},
+};
+
+static void equal_alone_and_in_a_batch_cpu(void **state) {
+    (void)state;
+    i64 preemptions = 0, cached = 0;
+    random_workload("tests/golden/k2-thinking-int4", "cpu", 1, 40, scenes, COUNT_OF(scenes), &preemptions,
+                    &cached);
+    random_workload("tests/golden/plain-bf16", "cpu", 2, 40, scenes, COUNT_OF(scenes), &preemptions, &cached);
+    assert_true(preemptions > 20 && cached > 1000);
+}
+
+static void equal_alone_and_in_a_batch_ref(void **state) {
+    (void)state;
+    i64 preemptions = 0, cached = 0;
+    random_workload("tests/golden/k2-thinking-int4", "ref", 3, 12, scenes + 1, 3, &preemptions, &cached);
+    assert_true(preemptions > 0 && cached > 100);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equal_alone_and_in_a_batch_cpu),
+        cmocka_unit_test(equal_alone_and_in_a_batch_ref),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
