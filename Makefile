@@ -86,7 +86,7 @@ $B/tests/%: tests/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)
 	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) -Itests -Icmd -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
 
-$B/tests/api/test_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap
+$B/tests/api/test_nomem $B/tests/runtime/test_sched_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)

@@ -173,28 +173,50 @@ static task *candidate(const scheduler *s) {
     return best;
 }
 
-/* Whether the next chunks are full already: more prompts would only hold pages. No prompt counts for more than half a
- * chunk, so that short ones can go beside a long one. */
-static bool chunk_is_full(const scheduler *s) {
-    i64 rows = 0, tasks = 0, half = ceil_div(s->g->chunk, 2);
+/* What the running prompts make of the next chunks. Prompts of more than half a chunk are long: two of them at a time,
+ * more would only hold pages; the short ones share the other half. */
+typedef struct {
+    i64 prompts, n_long, short_rows;
+} prompt_load;
+
+/* As t sees it: those of lower priority do not stand in its way. */
+static prompt_load load_before(const scheduler *s, const task *t) {
+    prompt_load l = {0};
     for (i64 i = 0; i < s->n_running; i++) {
-        const task *t = s->running[i];
-        if (t->n_kv >= t->r.n_prompt) continue;
-        rows += min_i64(t->r.n_prompt - t->n_kv, half);
-        tasks++;
+        i64 rows = s->running[i]->r.n_prompt - s->running[i]->n_kv;
+        if (rows <= 0) continue;
+        l.prompts++;
+        if (s->running[i]->r.priority < t->r.priority) continue;
+        if (rows > s->g->chunk / 2)
+            l.n_long++;
+        else
+            l.short_rows += rows;
     }
-    return rows >= s->g->chunk || tasks >= s->g->lim.prefill_spans;
+    return l;
 }
 
+static bool is_long(const scheduler *s, const task *t) {
+    i64 half = s->g->chunk / 2;
+    if (t->r.n_prompt <= half) return false;
+    return t->r.n_prompt -
+               KV_PAGE * radix_match(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), NULL) >
+           half;
+}
+
+/* Short prompts overtake long ones that wait for their turn, and everybody overtakes who waits for a beginning that is
+ * being computed; nobody overtakes the first for whom there is no place. */
 void admit(scheduler *s) {
     i64 passed = 0;
     s->round++;
-    for (task *t; passed < PASSED_OVER_MOST && !chunk_is_full(s) && (t = candidate(s));) {
-        if (worth_waiting(s, t)) {
+    for (task *t; passed < PASSED_OVER_MOST && (t = candidate(s));) {
+        prompt_load l = load_before(s, t);
+        i64 taken = l.short_rows + (l.n_long ? ceil_div(s->g->chunk, 2) : 0);
+        if (taken >= s->g->chunk || l.prompts >= s->g->lim.prefill_spans) return;
+        if (worth_waiting(s, t) || (l.n_long >= 2 && is_long(s, t))) {
             t->skipped = s->round;
             passed++;
         } else if (!admit_one(s, t)) {
-            return; /* nobody overtakes the first that does not fit */
+            return;
         }
     }
 }

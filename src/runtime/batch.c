@@ -124,9 +124,14 @@ static void draw(scheduler *s, sampler *sm, out_row *o, f32 *logits) {
 
 static void draw_all(scheduler *s) {
     const i64 n = s->n_outs, vocab = s->g->config.vocab;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(s->n_samplers) if (n > 1 && s->n_samplers > 1)
-    for (i64 i = 0; i < n; i++)
-        if (s->outs[i].t) draw(s, s->samplers[omp_get_thread_num()], &s->outs[i], s->logits + i * vocab);
+    /* The whole team of the kernels, though not all of it may have a sampler: teams of two sizes in turn would be
+     * started and ended all the time. */
+#pragma omp parallel if (n > 1 && s->n_samplers > 1)
+    {
+        i64 me = omp_get_thread_num(), step = min_i64(omp_get_num_threads(), s->n_samplers);
+        for (i64 i = me; me < step && i < n; i += step)
+            if (s->outs[i].t) draw(s, s->samplers[me], &s->outs[i], s->logits + i * vocab);
+    }
 }
 
 static void fill_logprob(sched_event *ev, const out_row *o) {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_QUEUED = 4096, DEFAULT_QUEUED_TOKENS = 16 << 20 };
+enum { DEFAULT_QUEUED = 4096, DEFAULT_QUEUED_TOKENS = 16 << 20, SAMPLERS = 32 };
 
 /* Hands the events to the front end, then forgets the requests that ended. */
 static void deliver(scheduler *s) {
@@ -276,7 +276,7 @@ static status start_thread(scheduler *s, err *e) {
 
 static status open_samplers(scheduler *s, err *e) {
     ops_set_threads(s->g->threads);
-    int n = omp_get_max_threads();
+    int n = (int)min_i64(omp_get_max_threads(), SAMPLERS);
     s->samplers = calloc((size_t)n, sizeof *s->samplers);
     if (!s->samplers) return err_nomem(e, "the samplers", (u64)n * 8);
     status st = ST_OK;

@@ -31,15 +31,15 @@ typedef struct {
 } job;
 
 static u64 rng_state;
-static u64 rng(void) { /* splitmix64 */
+static inline u64 rng(void) { /* splitmix64 */
     u64 z = rng_state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
-static i64 pick(i64 lo, i64 hi) { return lo + (i64)(rng() % (u64)(hi - lo + 1)); }
+static inline i64 pick(i64 lo, i64 hi) { return lo + (i64)(rng() % (u64)(hi - lo + 1)); }
 
-static void keep(seen_token *t, const sched_event *ev) {
+static inline void keep(seen_token *t, const sched_event *ev) {
     memset(t, 0, sizeof *t);
     t->id = ev->token;
     t->has = ev->has_logprob;
@@ -48,7 +48,7 @@ static void keep(seen_token *t, const sched_event *ev) {
 }
 
 /* Files events under their job, and checks their order. */
-static void on_events(void *ud, const sched_event *ev, i64 n) {
+static inline void on_events(void *ud, const sched_event *ev, i64 n) {
     (void)ud;
     for (i64 i = 0; i < n; i++) {
         job *j = ev[i].user;
@@ -77,7 +77,7 @@ static void on_events(void *ud, const sched_event *ev, i64 n) {
     }
 }
 
-static scheduler *open_scheduler(engine *g, scheduler_options o) {
+static inline scheduler *open_scheduler(engine *g, scheduler_options o) {
     scheduler *s;
     err e = {0};
     o.on_events = on_events;
@@ -85,7 +85,8 @@ static scheduler *open_scheduler(engine *g, scheduler_options o) {
     return s;
 }
 
-static engine *open_engine(const char *dir, const char *device, i64 running, i64 kv_tokens, i64 chunk) {
+static inline engine *open_engine(const char *dir, const char *device, i64 running, i64 kv_tokens,
+                                  i64 chunk) {
     engine *g;
     err e = {0};
     engine_options o = {.model_dir = dir,
@@ -99,12 +100,12 @@ static engine *open_engine(const char *dir, const char *device, i64 running, i64
     return g;
 }
 
-static void must_check(scheduler *s) {
+static inline void must_check(scheduler *s) {
     err e = {0};
     if (scheduler_check(s, &e) != ST_OK) fail_msg("%s", e.text);
 }
 
-static void must_submit(scheduler *s, job *j) {
+static inline void must_submit(scheduler *s, job *j) {
     err e = {0};
     j->r.user = j;
     j->r.prompt = j->prompt;
@@ -112,7 +113,7 @@ static void must_submit(scheduler *s, job *j) {
     if (scheduler_submit(s, &j->r, 1, &j->id, NULL, &e) != SCHED_ACCEPTED) fail_msg("%s", e.text);
 }
 
-static void run_all(scheduler *s) {
+static inline void run_all(scheduler *s) {
     for (i64 steps = 0; scheduler_step(s); steps++) {
         must_check(s);
         if (steps > 200000) fail_msg("the scheduler does not come to an end");
@@ -121,7 +122,7 @@ static void run_all(scheduler *s) {
 
 /* What came back for `got` must be the beginning of what came back for `want`, bit for bit; all of it if it ended by
  * itself. */
-static void must_agree(const job *want, const job *got, const char *what) {
+static inline void must_agree(const job *want, const job *got, const char *what) {
     bool whole = got->finish == SCHED_STOP || got->finish == SCHED_LENGTH;
     if (whole && (got->n_out != want->n_out || got->n_in != want->n_in || got->finish != want->finish))
         fail_msg("%s: request %d ended with %d tokens, alone with %d", what, (int)got->id, (int)got->n_out,
@@ -138,7 +139,7 @@ static void must_agree(const job *want, const job *got, const char *what) {
 }
 
 /* Forgets the results, keeps the request. */
-static void rewind_job(job *j) {
+static inline void rewind_job(job *j) {
     j->id = 0;
     j->n_out = j->n_in = 0;
     j->started = j->ended = false;

@@ -357,6 +357,48 @@ static void a_long_prompt_stalls_nobody(void **state) {
     free(stream), free(longest), free(brief);
 }
 
+/* Long prompts may fill the machine: a short one still gets its first token within a few steps, and they end. */
+static void short_prompts_pass_many_long_ones(void **state) {
+    (void)state;
+    engine *g = open_engine(DIR, "cpu", 8, 8 * MAX_TOKENS, 32);
+    scheduler *s = open_scheduler(g, BY_HAND);
+    job *longest[5], *brief = make_job(3, 16, 5);
+    for (int i = 0; i < 5; i++) must_submit(s, longest[i] = make_job((u64)i + 10, 480, 5));
+    for (int i = 0; i < 4; i++) scheduler_step(s);
+    assert_int_equal(stats_of(s).running, 2);
+    must_submit(s, brief);
+    for (int i = 0; i < 2; i++) scheduler_step(s);
+    assert_true(brief->n_out >= 1);
+    run_all(s);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(longest[i]->n_out, 5);
+        if (i) assert_true(longest[i]->usage.first_token_s > longest[i - 1]->usage.first_token_s);
+    }
+    scheduler_close(s);
+    engine_close(g);
+    for (int i = 0; i < 5; i++) free(longest[i]);
+    free(brief);
+}
+
+/* One of two equal prompts waits for the other; when that is aborted, it goes on from where it was. */
+static void who_waits_for_a_prefix_survives_its_end(void **state) {
+    (void)state;
+    engine *g = open_engine(DIR, "cpu", 4, 0, 32);
+    scheduler *s = open_scheduler(g, BY_HAND);
+    job *a = make_job(8, 300, 5), *b = make_job(8, 300, 5), *want = alone(b);
+    must_submit(s, a);
+    must_submit(s, b);
+    for (int i = 0; i < 5; i++) scheduler_step(s);
+    assert_false(b->started);
+    scheduler_abort(s, a->id);
+    run_all(s);
+    assert_int_equal(b->usage.cached_tokens, 128); /* of 5 * 32 */
+    must_agree(want, b, "after the one it waited for");
+    scheduler_close(s);
+    engine_close(g);
+    free(a), free(b), free(want);
+}
+
 static void aborts_anywhere_free_everything(void **state) {
     (void)state;
     engine *g = open_engine(DIR, "cpu", 2, 640, 16);
@@ -411,6 +453,9 @@ static void flush_needs_an_idle_scheduler(void **state) {
 /* ---- Errors ---- */
 
 enum { POISON = 7 };
+static const i32 poison[] = {POISON};
+static const f32 never[] = {-1000};
+
 static void poison_embedding(const char *name, dtype t, u8 *data, u64 bytes) {
     (void)bytes;
     if (!strcmp(name, "model.embed_tokens.weight") && t == DT_BF16)
@@ -451,8 +496,8 @@ static void numeric_errors_fail_one_request(void **state) {
         for (int i = 0; i < 4; i++) {
             good[i] = make_job(40, 120, 30);
             for (int t = 0; t < 120; t++) good[i]->prompt[t] = 8 + good[i]->prompt[t] % 80;
-            good[i]->r.bias_ids = (const i32[]){POISON}; /* never drawn */
-            good[i]->r.bias = (const f32[]){-1000};
+            good[i]->r.bias_ids = poison; /* never drawn */
+            good[i]->r.bias = never;
             good[i]->r.n_bias = 1;
         }
         for (int t = 0; t < 90; t++) bad->prompt[t] = 8 + bad->prompt[t] % 80;
@@ -492,6 +537,8 @@ int main(void) {
         cmocka_unit_test(second_turns_reuse_the_answer),
         cmocka_unit_test(priorities_take_places_and_give_them_back),
         cmocka_unit_test(a_long_prompt_stalls_nobody),
+        cmocka_unit_test(short_prompts_pass_many_long_ones),
+        cmocka_unit_test(who_waits_for_a_prefix_survives_its_end),
         cmocka_unit_test(aborts_anywhere_free_everything),
         cmocka_unit_test(flush_needs_an_idle_scheduler),
         cmocka_unit_test(numeric_errors_fail_one_request),

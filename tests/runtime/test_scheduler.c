@@ -122,9 +122,9 @@ static const scene scenes[] = {
 static void equal_alone_and_in_a_batch_cpu(void **state) {
     (void)state;
     i64 preemptions = 0, cached = 0;
-    random_workload("tests/golden/k2-thinking-int4", "cpu", 1, 40, scenes, COUNT_OF(scenes), &preemptions,
+    random_workload("tests/golden/k2-thinking-int4", "cpu", 1, 30, scenes, COUNT_OF(scenes), &preemptions,
                     &cached);
-    random_workload("tests/golden/plain-bf16", "cpu", 2, 40, scenes, COUNT_OF(scenes), &preemptions, &cached);
+    random_workload("tests/golden/plain-bf16", "cpu", 2, 30, scenes, COUNT_OF(scenes), &preemptions, &cached);
     assert_true(preemptions > 20 && cached > 1000);
 }
 
