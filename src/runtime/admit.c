@@ -5,7 +5,7 @@
  * the same, the youngest of the lowest priority is preempted: it goes back to its place in the queue, keeps its
  * tokens, and computes its rows again later. The oldest of the highest priority is never touched, and a request never
  * needs more than the pool, so there is always progress. */
-#include "runtime/sched_impl.h"
+#include "runtime/task.h"
 #include "base/log.h"
 #include <string.h>
 

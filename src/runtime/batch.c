@@ -1,6 +1,6 @@
 /* runtime/batch.c: the rows of a step, the forward pass, and what follows from its results. */
 #include "base/log.h"
-#include "runtime/sched_impl.h"
+#include "runtime/task.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "runtime/engine_impl.h"
+#include "runtime/engine_inside.h"
 #include "base/log.h"
 #include <stdio.h>
 #include <stdlib.h>

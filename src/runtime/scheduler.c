@@ -1,6 +1,6 @@
 #include "runtime/scheduler.h"
 #include "base/log.h"
-#include "runtime/sched_impl.h"
+#include "runtime/task.h"
 #include <omp.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* runtime/submit.c: the scheduler's side that other threads see. */
 #include "base/log.h"
-#include "runtime/sched_impl.h"
+#include "runtime/task.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

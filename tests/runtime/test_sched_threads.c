@@ -1,5 +1,5 @@
-/* The scheduler with its thread: submitted to, aborted, asked and closed from several others. Worth running under
- * ThreadSanitizer (tests/tsan). */
+/* The scheduler with its thread: submitted to, aborted, asked and closed from several others. check-all runs it under
+ * ThreadSanitizer. */
 #include "unit.h"
 
 #include "runtime/scheduler.h"

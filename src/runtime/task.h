@@ -1,4 +1,4 @@
-/* runtime/sched_impl.h: the inside of the scheduler, shared by its files.
+/* runtime/task.h: the inside of the scheduler, shared by its files.
  *
  *   submit.c     any thread: requests checked, copied and put into the inbox; abort, stats
  *   scheduler.c  engine thread: the loop, one step, control calls
@@ -9,9 +9,9 @@
  * n_kv of them. A step runs some of the rest: in prompt form up to n_prompt, in decode form from there. So a decoding
  * task is one with a single token to run, and a preempted task, which starts over with n_kv = 0, runs each row in
  * the form it had the first time: it gets the same bits. */
-#ifndef RUNTIME_SCHED_IMPL_H
-#define RUNTIME_SCHED_IMPL_H
-#include "runtime/engine_impl.h"
+#ifndef RUNTIME_TASK_H
+#define RUNTIME_TASK_H
+#include "runtime/engine_inside.h"
 #include "runtime/radix.h"
 #include "runtime/scheduler.h"
 #include <pthread.h>

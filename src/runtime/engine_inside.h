@@ -1,6 +1,6 @@
-/* runtime/engine_impl.h: the inside of an engine, for the two that run on it: seq and scheduler. */
-#ifndef RUNTIME_ENGINE_IMPL_H
-#define RUNTIME_ENGINE_IMPL_H
+/* runtime/engine_inside.h: the inside of an engine, for the two that run on it: seq and scheduler. */
+#ifndef RUNTIME_ENGINE_INSIDE_H
+#define RUNTIME_ENGINE_INSIDE_H
 #include "runtime/engine.h"
 #include "runtime/kv_pages.h"
 
