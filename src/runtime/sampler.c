@@ -146,24 +146,26 @@ static void keep_best(sampler *s, const sampling *p) {
         return;
     }
     memset(s->keep, 0, (size_t)n);
-    for (i64 i = 0; i < n; i++) s->heap[i] = (candidate){s->prob[i], (i32)i};
-    for (i64 i = n / 2; i-- > 0;) sift_down(s->heap, n, i);
-    f64 total = 0, cum = 0;
-    if (k == n)
+    f64 total = 0, cum = 0, least = 0;
+    if (k == n) {
         for (i64 i = 0; i < n; i++) total += s->prob[i];
-    i64 left = n, taken = 0;
+        least = 0.999 * (1 - p->top_p) * total / (f64)n; /* all that are below it make less than 1 - top_p */
+    }
+    i64 m = 0, taken = 0;
+    for (i64 i = 0; i < n; i++)
+        if (s->prob[i] >= least) s->heap[m++] = (candidate){s->prob[i], (i32)i};
+    for (i64 i = m / 2; i-- > 0;) sift_down(s->heap, m, i);
     /* Popped candidates collect at the end of the array, best last. */
-    for (; taken < k && (k < n || cum < p->top_p * total); taken++) {
+    for (i64 left = m; left > 0 && taken < k && (k < n || cum < p->top_p * total); taken++) {
         candidate best = s->heap[0];
         cum += best.p;
         s->heap[0] = s->heap[--left];
         s->heap[left] = best;
         sift_down(s->heap, left, 0);
     }
-    if (k == n) total = cum; /* everything popped is kept */
-    f64 want = k == n ? INFINITY : p->top_p * cum, sum = 0;
+    f64 want = k == n ? INFINITY : p->top_p * cum, sum = 0; /* without top-k everything popped is kept */
     for (i64 i = 0; i < taken && sum < want; i++) {
-        const candidate *c = &s->heap[n - 1 - i];
+        const candidate *c = &s->heap[m - 1 - i];
         s->keep[c->id] = 1;
         sum += c->p;
     }

@@ -29,6 +29,7 @@ int main(int argc, char **argv) {
                          .max_running = 256};
     scheduler_options so = {.on_events = on_events, .manual = true};
     if (engine_open(&g, &eo, &e) != ST_OK || scheduler_open(&s, g, &so, &e) != ST_OK) return fail(&e);
+    const i64 ids = min_i64(engine_config(g)->vocab, 700);
     printf("%s\n%8s %8s %12s %12s %12s %12s\n", engine_plan(g), "requests", "sampling", "output tok/s",
            "step ms", "TTFT ms", "prefill t/s");
     for (int hot = -1; hot < 2; hot++) /* -1: for warmth alone */
@@ -39,7 +40,7 @@ int main(int argc, char **argv) {
             scheduler_stats(s, &a);
             for (i64 i = 0; i < n; i++) {
                 i32 prompt[60];
-                for (i64 k = 0; k < prompt_tokens; k++) prompt[k] = (i32)((k * 131 + i * 977 + 7) % 700);
+                for (i64 k = 0; k < prompt_tokens; k++) prompt[k] = (i32)((k * 131 + i * 977 + 7) % ids);
                 sched_request r = {.prompt = prompt,
                                    .n_prompt = prompt_tokens,
                                    .max_new = tokens,

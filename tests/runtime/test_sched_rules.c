@@ -111,6 +111,48 @@ static void bad_requests_are_named(void **state) {
     engine_close(g);
 }
 
+static void the_memory_plan_is_checked(void **state) {
+    (void)state;
+    const struct {
+        engine_options o;
+        status want;
+        const char *text;
+    } cases[] = {
+        {{.max_running = -1}, ST_INPUT, "--max-running-requests"},
+        {{.max_running = 2, .kv_tokens = -5}, ST_INPUT, "--max-total-tokens"},
+        {{.max_running = 2, .mem_fraction = 1.5}, ST_INPUT, "--mem-fraction-static"},
+        {{.max_running = 2, .mem_fraction = NAN}, ST_INPUT, "--mem-fraction-static"},
+        {{.max_running = 2, .mem_fraction = 1e-9}, ST_LIMIT, "--mem-fraction-static"},
+        {{.max_running = 2, .kv_tokens = (i64)1 << 36}, ST_LIMIT, "KV cache"},
+        {{.max_running = 2, .kv_tokens = 100}, ST_OK, ""},
+        {{.max_running = 2, .mem_fraction = 0.01}, ST_OK, ""},
+        {{.max_running = 2}, ST_OK, ""},
+    };
+    const i64 tokens[] = {128, 1024, 1024}; /* whole pages; no more than two contexts */
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        engine *g = NULL;
+        err e = {0};
+        engine_options o = cases[i].o;
+        o.model_dir = DIR;
+        o.context = MAX_TOKENS;
+        assert_int_equal(engine_open(&g, &o, &e), cases[i].want);
+        if (!strstr(e.text, cases[i].text)) fail_msg("case %zu: %s", i, e.text);
+        if (g) assert_int_equal(engine_kv_tokens(g), tokens[i - (COUNT_OF(cases) - 3)]);
+        engine_close(g);
+    }
+    engine *g = open_engine(DIR, "cpu", 0, 0, 64); /* without places: no scheduler */
+    scheduler *s;
+    scheduler_options o = {.on_events = on_events};
+    assert_int_equal(scheduler_open(&s, g, &o, NULL), ST_INPUT);
+    engine_close(g);
+    g = open_engine(DIR, "cpu", 1, 0, 64);
+    o.conservativeness = NAN;
+    assert_int_equal(scheduler_open(&s, g, &o, NULL), ST_INPUT);
+    o = (scheduler_options){0};
+    assert_int_equal(scheduler_open(&s, g, &o, NULL), ST_INPUT);
+    engine_close(g);
+}
+
 static void the_whole_pool_serves_one(void **state) {
     (void)state;
     engine *g = open_engine(DIR, "cpu", 4, 256, 64);
@@ -527,6 +569,7 @@ static void numeric_errors_fail_one_request(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_requests_are_named),
+        cmocka_unit_test(the_memory_plan_is_checked),
         cmocka_unit_test(the_whole_pool_serves_one),
         cmocka_unit_test(a_full_queue_refuses_and_displaces),
         cmocka_unit_test(the_queue_is_limited_in_tokens),

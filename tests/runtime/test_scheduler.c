@@ -135,10 +135,18 @@ static void equal_alone_and_in_a_batch_ref(void **state) {
     assert_true(preemptions > 0 && cached > 100);
 }
 
+/* The shipped model: other dimensions, INT4 experts, bf16 everywhere. */
+static void equal_alone_and_in_a_batch_nano(void **state) {
+    (void)state;
+    i64 preemptions = 0, cached = 0;
+    random_workload("models/nano", "cpu", 4, 10, scenes + 2, 2, &preemptions, &cached);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_alone_and_in_a_batch_cpu),
         cmocka_unit_test(equal_alone_and_in_a_batch_ref),
+        cmocka_unit_test(equal_alone_and_in_a_batch_nano),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
