@@ -12,6 +12,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"run", "answers a question or holds a conversation", cmd_run},
+    {"serve", "the model behind an OpenAI-compatible HTTP interface", cmd_serve},
     {"eval", "log-probabilities and answers, measured", cmd_eval},
     {"inspect", "what a checkpoint holds: tensors and bytes by kind, memory plan", cmd_inspect},
     {"check", "every operation of a backend against the reference", cmd_check},

@@ -19,7 +19,7 @@ LAYERS = {
     "model": {"base", "format", "device", "kernels"},
     "runtime": {"base", "format", "device", "kernels", "model"},
     "api": {"base", "text", "media", "runtime", "model", "format", "device", "kernels"},
-    "server": {"base", "text", "media"},
+    "server": {"base", "text", "media", "runtime", "api"},
 }
 problems = []
 

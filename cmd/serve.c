@@ -1,0 +1,92 @@
+/* cmd/serve.c: `moonlet serve`: the model behind OpenAI's HTTP interface. */
+#include "server/server.h"
+#include "cmd.h"
+#include "model_opts.h"
+#include <string.h>
+
+typedef struct {
+    model_opts m;
+    server_options s;
+    const char *calls, *reasoning, *policy;
+    i64 max_body_mib;
+} serve_opts;
+
+static int parse(serve_opts *o, int argc, char **argv) {
+    server_options *s = &o->s;
+    const opt_spec specs[] = {
+        MODEL_OPTS(o->m),
+        {"host", 0, OPT_STR, &s->host, "ADDRESS", "address to listen on (default: 127.0.0.1)", 0, 0},
+        {"port", 0, OPT_INT, &s->port, "N", "port (default: 30000; 0: any free one, printed)", 0, 65535},
+        {"served-model-name", 0, OPT_STR, &s->name, "NAME", "name in /v1/models (default: the folder's)", 0,
+         0},
+        {"api-key", 0, OPT_STR, &s->api_key, "KEY", "asked for on every path but /health*, /ping, /metrics",
+         0, 0},
+        {"accept-any-model", 0, OPT_FLAG, &s->any_model, NULL, "a request's \"model\" may be anything", 0, 0},
+        {"max-running-requests", 0, OPT_INT, &s->engine.max_running, "N", "answers at a time (default: 16)",
+         1, 65536},
+        {"max-queued-requests", 0, OPT_INT, &s->sched.max_queued, "N",
+         "answers that may wait (default: 4096)", 1, 1e9},
+        {"max-total-tokens", 0, OPT_INT, &s->engine.kv_tokens, "N",
+         "tokens of the KV pool (default: what --mem-fraction-static leaves)", 1, 1e12},
+        {"mem-fraction-static", 0, OPT_REAL, &s->engine.mem_fraction, "F",
+         "share of the available memory for weights and KV pool (default: 0.5)", 0.01, 1},
+        {"schedule-policy", 0, OPT_ENUM, &o->policy, "fcfs|lpm",
+         "who starts first: the first to come, or the longest prefix in the cache (default: fcfs)", 0, 0},
+        {"schedule-conservativeness", 0, OPT_REAL, &s->sched.conservativeness, "F",
+         "factor on the pages kept free for running answers (default: 1)", 0.01, 100},
+        {"disable-radix-cache", 0, OPT_FLAG, &s->sched.disable_radix_cache, NULL, "no prefix cache", 0, 0},
+        {"cache-prompts-only", 0, OPT_FLAG, &s->sched.cache_prompts_only, NULL,
+         "answers never enter the prefix cache", 0, 0},
+        {"tool-call-parser", 0, OPT_ENUM, &o->calls, "kimi_k2|none", "finds tool calls (default: kimi_k2)", 0,
+         0},
+        {"reasoning-parser", 0, OPT_ENUM, &o->reasoning, "kimi_k2|none",
+         "splits off the reasoning (default: kimi_k2)", 0, 0},
+        {"incremental-streaming-output", 0, OPT_FLAG, &s->incremental, NULL,
+         "/generate streams new text instead of all so far", 0, 0},
+        {"request-timeout", 0, OPT_REAL, &s->request_timeout_s, "S",
+         "seconds a request may take (default: no limit)", 0, 1e6},
+        {"queue-timeout", 0, OPT_REAL, &s->sched.queue_timeout_s, "S",
+         "seconds it may wait (default: no limit)", 0, 1e6},
+        {"watchdog-timeout", 0, OPT_REAL, &s->watchdog_s, "S",
+         "/health fails when no step has ended for so long (default: 300)", 0.01, 1e6},
+        {"drain-timeout", 0, OPT_REAL, &s->drain_s, "S",
+         "seconds running answers get after SIGTERM (default: 60)", 0, 1e6},
+        {"max-body-size", 0, OPT_INT, &o->max_body_mib, "MIB", "largest request in MiB (default: 64)", 1,
+         4096},
+        {"max-connections", 0, OPT_INT, &s->connections, "N", "open connections (default: 1024)", 1, 30000},
+        {"log-requests", 0, OPT_FLAG, &s->log_requests, NULL, "a line a request on stderr, without its text",
+         0, 0},
+    };
+    return cmd_options("serve", "[-m DIR] [--port N] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
+}
+
+int cmd_serve(int argc, char **argv) {
+    serve_opts o = {.s = {.host = "127.0.0.1",
+                          .port = 30000,
+                          .watchdog_s = 300,
+                          .drain_s = 60,
+                          .connections = 1024,
+                          .engine.max_running = 16},
+                    .calls = "kimi_k2",
+                    .reasoning = "kimi_k2",
+                    .policy = "fcfs",
+                    .max_body_mib = 64};
+    err e = {0};
+    int rc = parse(&o, argc, argv);
+    if (rc >= 0) return rc;
+    if (o.s.api_key && !*o.s.api_key) {
+        err_set(&e, ST_INPUT, "--api-key: the key is empty");
+        return cmd_fail("serve", &e), EXIT_USAGE;
+    }
+    if (model_opts_finish(&o.m, &e) != ST_OK) return cmd_fail("serve", &e);
+    engine_options g = o.m.engine;
+    g.max_running = o.s.engine.max_running;
+    g.kv_tokens = o.s.engine.kv_tokens;
+    g.mem_fraction = o.s.engine.mem_fraction;
+    o.s.engine = g;
+    o.s.sched.policy = strcmp(o.policy, "lpm") ? SCHED_FCFS : SCHED_LPM;
+    o.s.parse_calls = !strcmp(o.calls, "kimi_k2");
+    o.s.parse_reasoning = !strcmp(o.reasoning, "kimi_k2");
+    o.s.body_max = o.max_body_mib << 20;
+    return server_run(&o.s, &e) == ST_OK ? EXIT_DONE : cmd_fail("serve", &e);
+}

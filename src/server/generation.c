@@ -1,0 +1,246 @@
+/* server/generation.c: a request for tokens, from its JSON to the last byte of the answer. */
+#include "base/log.h"
+#include "server/reply.h"
+#include "server/server_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Longest sleep between two looks at whether the client is still there. */
+static const f64 LOOK_S = 0.25;
+
+typedef struct {
+    server *s;
+    gen_request r;
+    reply p;
+    job *j;
+    int fd;
+    i64 left;      /* choices that go on */
+    f64 looked_s;  /* when it was last seen that the client is there */
+    bool *touched; /* [n]: choices with something new */
+    const char *path;
+} generation;
+
+static void generation_close(generation *g) {
+    job_release(g->j);
+    if (g->s->o.log_requests && g->p.n) {
+        i64 in = 0, out = 0;
+        for (i64 i = 0; i < g->r.n_prompts; i++) in += (i64)g->r.prompts[i].len;
+        for (i64 i = 0; g->p.all && i < g->p.n; i++) out += g->p.all[i].n_tokens;
+        log_note("%s %s: %lld prompt tokens, %lld generated, %.3f s%s", g->path, g->p.id, (long long)in,
+                 (long long)out, now_s() - g->p.received_s, g->left ? ", not finished" : "");
+    }
+    reply_close(&g->p);
+    gen_request_free(&g->r);
+    free(g->touched);
+    free(g);
+}
+
+void generation_done(void *stream) { generation_close(stream); }
+
+/* ---- Events ---- */
+
+static void close_choice(generation *g, i64 i) {
+    g->p.ends[i] = job_end_of(g->j, i);
+    g->left--;
+}
+
+static bool end_choice(generation *g, i64 i, api_error *e) {
+    answer *a = &g->p.all[i];
+    if (a->done) return true; /* it was cut, and its end came after */
+    close_choice(g, i);
+    const job_end *end = &g->p.ends[i];
+    if (end->finish != SCHED_STOP && end->finish != SCHED_LENGTH)
+        return api_fail_finish(e, end->finish, &end->error);
+    answer_end(a, end);
+    return true;
+}
+
+static bool take_event(generation *g, const job_event *ev, const sched_top *top, api_error *e) {
+    i64 i = ev->choice;
+    answer *a = &g->p.all[i];
+    if (ev->kind == SCHED_STARTED) return g->p.ends[i] = job_end_of(g->j, i), true;
+    g->touched[i] = true;
+    if (ev->kind == SCHED_END) {
+        if (!end_choice(g, i, e)) return false;
+    } else if (!a->done) {
+        answer_event(a, ev, top);
+        if (a->done && a->cut) {
+            close_choice(g, i);
+            job_abort_choice(g->j, i);
+        }
+    }
+    return a->failed ? api_fail(e, 503, NULL, NULL, "out of memory") : true;
+}
+
+/* Takes what has come, waiting at most `timeout_s`. *n: events taken. */
+static bool take(generation *g, f64 timeout_s, i64 *n, api_error *e) {
+    const job_events *q;
+    *n = 0;
+    if (!job_take(g->j, timeout_s, &q, e)) return false;
+    *n = q->n;
+    for (i64 k = 0; k < q->n; k++)
+        if (!take_event(g, &q->ev[k], q->top, e)) return false;
+    return true;
+}
+
+static void write_chunks(generation *g, buf *out) {
+    for (i64 i = 0; i < g->p.n; i++) {
+        if (g->touched[i]) reply_chunks(&g->p, i, out);
+        g->touched[i] = false;
+    }
+    if (!g->left) reply_stream_end(&g->p, out);
+}
+
+/* Looks now and then, also while tokens keep coming. */
+static bool client_gone(generation *g) {
+    f64 now = now_s();
+    if (now - g->looked_s < LOOK_S) return false;
+    g->looked_s = now;
+    return http_peer_gone(g->fd);
+}
+
+static bool pull(void *ud, buf *out) {
+    generation *g = ud;
+    while (g->left) {
+        api_error e = {0};
+        i64 n;
+        if (!take(g, LOOK_S, &n, &e)) {
+            reply_stream_error(&e, out);
+            return false;
+        }
+        if (n) write_chunks(g, out);
+        if (out->len) break;
+        if (client_gone(g)) return false;
+    }
+    return g->left > 0;
+}
+
+/* ---- From the request to the first event ---- */
+
+static bool check_model(generation *g, const json_t *body, api_error *e) {
+    const char *name = NULL;
+    if (!field_str(body, "model", &name, e)) return false;
+    if (!name || g->s->o.any_model || served_model_is(&g->s->model, name)) return true;
+    return api_fail(e, 404, "model_not_found", "model",
+                    "the model \"%.200s\" does not exist; this server has \"%s\"", name, g->s->model.name);
+}
+
+static json_t *read_body(generation *g, const http_request *q, api_error *e) {
+    json_t *body = body_object(q, e);
+    if (!body) return NULL;
+    json_t *extra = json_object_get(body, "extra_body"); /* a client's literal spelling of "more fields" */
+    if (json_is_object(extra)) json_object_update_missing(body, extra);
+    if (check_model(g, body, e)) return body;
+    json_decref(body);
+    return NULL;
+}
+
+static bool start(generation *g, const http_request *q, api_kind kind, api_error *e) {
+    static const char *const prefix[] = {"chatcmpl-", "cmpl-", ""};
+    char id[160];
+    err why = {0};
+    json_t *body = read_body(g, q, e);
+    if (!body) return false;
+    const served_model *m = &g->s->model;
+    bool ok = kind == API_CHAT         ? request_chat(&g->r, m, body, e)
+              : kind == API_COMPLETION ? request_completion(&g->r, m, body, e)
+                                       : request_generate(&g->r, m, body, e);
+    if (!ok) return false;
+    make_id(prefix[kind], id, sizeof id);
+    const char *rid = g->r.rid ? g->r.rid : id;
+    status st = reply_open(&g->p, &g->r, m, kind == API_GENERATE ? rid : id, &why);
+    g->p.incremental = g->s->o.incremental;
+    g->left = g->r.n_prompts * g->r.n;
+    g->touched = calloc((size_t)g->left, sizeof *g->touched);
+    if (st != ST_OK) return api_fail_status(e, st, NULL, &why);
+    if (!g->touched) return api_fail(e, 503, NULL, NULL, "out of memory");
+    return job_submit(&g->j, g->s->jobs, g->s->sched, &g->r, m, rid, g->s->o.request_timeout_s, e);
+}
+
+/* Waits until something has happened (`all`: everything). False with e->http 0: the client has gone. */
+static bool wait_for(generation *g, bool all, api_error *e) {
+    i64 n = 0, seen = 0;
+    while (all ? g->left > 0 : seen == 0) {
+        if (!take(g, LOOK_S, &n, e)) return false;
+        seen += n;
+        if (client_gone(g)) return false;
+    }
+    return true;
+}
+
+static void run(server *s, http_request *q, http_reply *r, api_kind kind) {
+    api_error e = {0};
+    generation *g = calloc(1, sizeof *g);
+    if (!g) {
+        api_fail(&e, 503, NULL, NULL, "out of memory");
+        reply_error(s, r, &e);
+        return;
+    }
+    g->s = s;
+    g->fd = q->fd;
+    g->path = kind == API_CHAT         ? "/v1/chat/completions"
+              : kind == API_COMPLETION ? "/v1/completions"
+                                       : "/generate";
+    bool ok = start(g, q, kind, &e) && wait_for(g, !g->r.stream, &e);
+    memcpy(r->request_id, g->p.id, sizeof r->request_id);
+    if (kind == API_GENERATE) r->request_id[0] = 0; /* the client's own words stay out of headers */
+    if (!ok) {
+        if (!e.http) api_fail(&e, 499, NULL, NULL, "the client has gone");
+        reply_error(s, r, &e);
+        generation_close(g);
+        return;
+    }
+    r->status = 200;
+    if (!g->r.stream) {
+        reply_whole(&g->p, &r->body);
+        generation_close(g);
+        return;
+    }
+    r->type = "text/event-stream; charset=utf-8";
+    r->pull = pull;
+    r->ud = g;
+    write_chunks(g, &r->body);
+}
+
+void route_chat(server *s, http_request *q, http_reply *r) { run(s, q, r, API_CHAT); }
+void route_completion(server *s, http_request *q, http_reply *r) { run(s, q, r, API_COMPLETION); }
+void route_generate(server *s, http_request *q, http_reply *r) { run(s, q, r, API_GENERATE); }
+
+/* ---- /health_generate: one token, for real ---- */
+
+void route_health_generate(server *s, http_request *q, http_reply *r) {
+    enum { PATIENCE_S = 20 };
+    api_error e = {0};
+    ids_buf prompt = {0};
+    job *j = NULL;
+    (void)q;
+    ids_add(&prompt, 0);
+    const gen_request one = {.kind = API_GENERATE,
+                             .prompts = &prompt,
+                             .n_prompts = 1,
+                             .n = 1,
+                             .sampling = sampling_default(),
+                             .max_new = 1,
+                             .priority = 1000000,
+                             .prompt_field = "prompt"};
+    bool ok = !prompt.failed && job_submit(&j, s->jobs, s->sched, &one, &s->model, "health", PATIENCE_S, &e),
+         token = false;
+    for (f64 until = now_s() + PATIENCE_S; ok && !token && now_s() < until;) {
+        const job_events *events;
+        ok = job_take(j, LOOK_S, &events, &e);
+        for (i64 i = 0; ok && i < events->n; i++) {
+            if (events->ev[i].kind == SCHED_TOKEN) token = true;
+            if (events->ev[i].kind == SCHED_END && !token) ok = false;
+        }
+    }
+    job_release(j);
+    ids_free(&prompt);
+    if (!token) {
+        if (!e.http) api_fail(&e, 503, NULL, NULL, "no token within %d seconds", PATIENCE_S);
+        e.http = 503;
+        reply_error(s, r, &e);
+        return;
+    }
+    r->status = 200;
+    buf_str(&r->body, "{\"status\":\"ok\"}");
+}

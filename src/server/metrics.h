@@ -1,0 +1,17 @@
+/* server/metrics.h: counters and histograms in Prometheus' text format, under SGLang's names, and under vLLM's where
+ * they mean the same. */
+#ifndef SERVER_METRICS_H
+#define SERVER_METRICS_H
+#include "base/buf.h"
+#include "runtime/scheduler.h"
+
+typedef struct metrics metrics;
+status metrics_open(metrics **out, err *e);
+void metrics_close(metrics *m);
+
+/* On the engine thread, for every event: looks at the ends. */
+void metrics_events(metrics *m, const sched_event *ev, i64 n);
+void metrics_response(metrics *m, int status); /* an HTTP answer */
+void metrics_write(metrics *m, const sched_stats *s, const char *model, i64 connections, buf *out);
+
+#endif

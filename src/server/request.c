@@ -1,0 +1,208 @@
+/* server/request.c: what all endpoints' requests share. */
+#include "server/request.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { STOP_IDS_MAX = 256, BIAS_MAX = 1024 };
+
+void gen_request_free(gen_request *r) {
+    for (i64 i = 0; i < r->n_prompts; i++) ids_free(&r->prompts[i]);
+    free(r->prompts);
+    ids_free(&r->stop_ids);
+    ids_free(&r->bias_ids);
+    free(r->bias);
+    stop_set_free(&r->stops);
+    json_decref(r->body);
+    *r = (gen_request){0};
+}
+
+static bool add_stop(gen_request *r, const json_t *v, api_error *e) {
+    err why = {0};
+    if (!json_is_string(v))
+        return api_fail(e, 400, NULL, "stop", "stop: expected a string or an array of strings, got %s",
+                        json_type_text(v));
+    status st = stop_set_add(&r->stops, json_string_value(v), json_string_length(v), &why);
+    return st == ST_OK ? true : api_fail_status(e, st, "stop", &why);
+}
+
+static bool read_stops(gen_request *r, const json_t *o, i64 vocab, api_error *e) {
+    const json_t *stop = json_object_get(o, "stop"), *ids;
+    if (json_is_array(stop)) {
+        size_t i;
+        json_t *v;
+        json_array_foreach(stop, i, v) if (!add_stop(r, v, e)) return false;
+    } else if (stop && !json_is_null(stop) && !add_stop(r, stop, e)) {
+        return false;
+    }
+    if (field_given(o, "stop_regex"))
+        return api_fail(e, 400, NULL, "stop_regex", "stop_regex is not supported");
+    return field_array(o, "stop_token_ids", STOP_IDS_MAX, &ids, e) &&
+           (!ids || field_ids(ids, "stop_token_ids", vocab, &r->stop_ids, e)) &&
+           field_bool(o, "no_stop_trim", &r->keep_stop, e) &&
+           field_bool(o, "include_stop_str_in_output", &r->keep_stop, e);
+}
+
+static bool read_bias(gen_request *r, const json_t *o, i64 vocab, api_error *e) {
+    const json_t *map;
+    if (!field_object(o, "logit_bias", &map, e) || !map) return !e->http;
+    size_t n = json_object_size(map);
+    if (n > BIAS_MAX)
+        return api_fail(e, 400, NULL, "logit_bias", "logit_bias: %zu entries, at most %d are allowed", n,
+                        BIAS_MAX);
+    r->bias = calloc(n + 1, sizeof *r->bias);
+    if (!r->bias) return api_fail(e, 503, NULL, NULL, "out of memory");
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)map, key, v) {
+        char *end;
+        i64 id = *key >= '0' && *key <= '9' ? strtoll(key, &end, 10) : -1;
+        if (id < 0 || *end || id >= vocab)
+            return api_fail(e, 400, NULL, "logit_bias", "logit_bias: \"%.40s\" is no token id in 0..%lld",
+                            key, (long long)vocab - 1);
+        f64 x = json_number_value(v);
+        if (!json_is_number(v) || !(x >= -100 && x <= 100))
+            return api_fail(e, 400, NULL, "logit_bias",
+                            "logit_bias: the value of %lld is not a number in -100..100", (long long)id);
+        r->bias[r->bias_ids.len] = (f32)x;
+        ids_add(&r->bias_ids, (i32)id);
+        if (r->bias_ids.failed) return api_fail(e, 503, NULL, NULL, "out of memory");
+    }
+    return true;
+}
+
+static bool read_seed(sampling *s, const json_t *o, const char *key, api_error *e) {
+    i64 seed;
+    if (field_given(o, key)) {
+        if (!field_i64(o, key, INT64_MIN, INT64_MAX, &seed, e)) return false;
+        s->seed = (u64)seed;
+    } else if (getrandom(&s->seed, sizeof s->seed, GRND_NONBLOCK) != sizeof s->seed) {
+        return api_fail(e, 503, NULL, NULL, "the system has no random numbers");
+    }
+    return true;
+}
+
+bool request_sampling(gen_request *r, const served_model *m, const json_t *o, api_error *e) {
+    sampling *s = &r->sampling;
+    *s = m->defaults;
+    bool ok = field_f64(o, "temperature", 0, 100, &s->temperature, e) &&
+              field_f64(o, "top_p", 0, 1, &s->top_p, e) && field_i64(o, "top_k", -1, 1 << 30, &s->top_k, e) &&
+              field_f64(o, "min_p", 0, 1, &s->min_p, e) &&
+              field_f64(o, "repetition_penalty", 0.01, 100, &s->repetition_penalty, e) &&
+              field_f64(o, "frequency_penalty", -2, 2, &s->frequency_penalty, e) &&
+              field_f64(o, "presence_penalty", -2, 2, &s->presence_penalty, e) &&
+              read_seed(s, o, r->kind == API_GENERATE ? "sampling_seed" : "seed", e) &&
+              field_bool(o, "ignore_eos", &r->ignore_eos, e) && read_stops(r, o, m->vocab, e) &&
+              read_bias(r, o, m->vocab, e);
+    if (!ok) return false;
+    r->skip_special = true;
+    if (!field_bool(o, "skip_special_tokens", &r->skip_special, e)) return false;
+    if (s->temperature < 1e-6) s->temperature = 0;
+    if (s->top_k < 0) s->top_k = 0;
+    err why = {0};
+    status st = sampling_check(s, &why);
+    return st == ST_OK ? true : api_fail_status(e, st, NULL, &why);
+}
+
+/* Prefixes are shared within a salt only; the server's own random start keeps salts from being made to meet. */
+static u64 space_of(const char *salt) {
+    static u64 start;
+    static int ready;
+    if (!__atomic_load_n(&ready, __ATOMIC_ACQUIRE)) {
+        u64 x = 0, none = 0;
+        if (getrandom(&x, sizeof x, GRND_NONBLOCK) != sizeof x) x = 0x9e3779b97f4a7c15u;
+        __atomic_compare_exchange_n(&start, &none, x | 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        __atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
+    }
+    u64 h = __atomic_load_n(&start, __ATOMIC_ACQUIRE);
+    for (; *salt; salt++) h = (h ^ (u8)*salt) * 0x100000001b3u;
+    return h ? h : 1;
+}
+
+bool request_common(gen_request *r, const json_t *o, api_error *e) {
+    const json_t *options;
+    const char *salt = NULL;
+    r->n = 1;
+    if (!field_bool(o, "stream", &r->stream, e) || !field_object(o, "stream_options", &options, e))
+        return false;
+    if (options && (!field_bool(options, "include_usage", &r->include_usage, e) ||
+                    !field_bool(options, "continuous_usage_stats", &r->continuous_usage, e)))
+        return false;
+    if (!field_i64(o, "n", 1, N_MAX, &r->n, e) || !field_str(o, "rid", &r->rid, e) ||
+        !field_str(o, "request_id", &r->rid, e) ||
+        !field_i64(o, "priority", -1000000, 1000000, &r->priority, e) ||
+        !field_str(o, "cache_salt", &salt, e) || !field_bool(o, "return_token_ids", &r->return_token_ids, e))
+        return false;
+    if (r->rid && (!*r->rid || strlen(r->rid) > 128))
+        return api_fail(e, 400, NULL, "rid", "rid: 1 to 128 bytes are allowed");
+    if (salt && strlen(salt) > 1024)
+        return api_fail(e, 400, NULL, "cache_salt", "cache_salt: longer than 1024 bytes");
+    if (salt) r->cache_space = space_of(salt);
+    return true;
+}
+
+bool request_no_grammar(const json_t *o, api_error *e) {
+    static const char *const fields[] = {"regex",          "ebnf",           "json_schema",
+                                         "structural_tag", "guided_json",    "guided_regex",
+                                         "guided_choice",  "guided_grammar", "structured_outputs"};
+    for (size_t i = 0; i < COUNT_OF(fields); i++)
+        if (field_given(o, fields[i]))
+            return api_fail(e, 400, "unsupported", fields[i],
+                            "%s: structured output is not supported by this version", fields[i]);
+    const json_t *format;
+    const char *type = "text";
+    if (!field_object(o, "response_format", &format, e)) return false;
+    if (format && (!field_str(format, "type", &type, e))) return false;
+    if (!strcmp(type, "text")) return true;
+    return api_fail(e, 400, "unsupported", "response_format",
+                    "response_format: type \"%.40s\" is not supported by this version, only \"text\"", type);
+}
+
+bool request_prompts(gen_request *r, size_t n, api_error *e) {
+    if (n < 1) return api_fail(e, 400, NULL, r->prompt_field, "%s: empty", r->prompt_field);
+    if (n > PROMPTS_MAX || (i64)n * r->n > CHOICES_MAX)
+        return api_fail(e, 400, NULL, r->prompt_field,
+                        "%s: %zu prompts with n = %lld; at most %d prompts and %d answers are allowed",
+                        r->prompt_field, n, (long long)r->n, PROMPTS_MAX, CHOICES_MAX);
+    r->prompts = calloc(n, sizeof *r->prompts);
+    if (!r->prompts) return api_fail(e, 503, NULL, NULL, "out of memory");
+    r->n_prompts = (i64)n;
+    return true;
+}
+
+static bool read_prompt(gen_request *r, const served_model *m, const json_t *v, const char *key, ids_buf *out,
+                        api_error *e) {
+    if (json_is_array(v)) {
+        if (!field_ids(v, key, m->vocab, out, e)) return false;
+    } else {
+        err why = {0};
+        status st = tokenizer_encode(m->tok, json_string_value(v), json_string_length(v), true, out, &why);
+        if (st != ST_OK) return api_fail_status(e, st, key, &why);
+    }
+    if (out->len) return true;
+    (void)r;
+    return api_fail(e, 400, NULL, key, "%s: the prompt cannot be empty", key);
+}
+
+bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v, const char *key,
+                          api_error *e) {
+    r->prompt_field = key;
+    const json_t *first = json_array_get(v, 0);
+    bool many = json_is_array(v) && !json_is_integer(first);
+    if (!json_is_string(v) && !json_is_array(v))
+        return api_fail(e, 400, NULL, key, "%s: expected text, token ids, or an array of these, got %s", key,
+                        json_type_text(v));
+    if (!request_prompts(r, many ? json_array_size(v) : json_array_size(v) || json_is_string(v), e))
+        return false;
+    r->prompt_array = many;
+    if (!many) return read_prompt(r, m, v, key, &r->prompts[0], e);
+    size_t i;
+    json_t *p;
+    json_array_foreach(v, i, p) {
+        if (!json_is_string(p) && !json_is_array(p))
+            return api_fail(e, 400, NULL, key, "%s[%zu]: expected text or token ids, got %s", key, i,
+                            json_type_text(p));
+        if (!read_prompt(r, m, p, key, &r->prompts[i], e)) return false;
+    }
+    return true;
+}

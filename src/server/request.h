@@ -1,0 +1,82 @@
+/* server/request.h: a request's JSON, checked, templated and tokenised: what the scheduler has to run, and how the
+ * answer is to be written. Pure functions of the JSON and the model; any thread.
+ *
+ * Fields that no endpoint knows are ignored (clients add new ones all the time); fields that are known and cannot be
+ * honoured yet are a 400 that names them. */
+#ifndef SERVER_REQUEST_H
+#define SERVER_REQUEST_H
+#include "server/fields.h"
+#include "server/model.h"
+#include "server/stop_text.h"
+
+enum { PROMPTS_MAX = 2048, CHOICES_MAX = 4096, N_MAX = 128, TOOLS_MAX = 1024 };
+
+typedef enum { API_CHAT, API_COMPLETION, API_GENERATE } api_kind;
+
+typedef struct {
+    api_kind kind;
+    json_t *body; /* everything below that points into JSON points into this */
+
+    /* What to compute: prompts x n answers. */
+    ids_buf *prompts; /* [n_prompts] */
+    i64 n_prompts, n;
+    bool prompt_array; /* the prompts came as an array of prompts: so do /generate's answers */
+    sampling sampling;
+    i64 max_new, min_new; /* max_new 0: to the end of the context */
+    bool ignore_eos;
+    ids_buf stop_ids; /* the request's own; the model's are added at submission unless ignore_eos */
+    stop_set stops;
+    bool keep_stop; /* the stop string stays in the text */
+    ids_buf bias_ids;
+    f32 *bias; /* [bias_ids.len] */
+    bool logprobs, prompt_logprobs;
+    i64 top; /* alternatives a position */
+    i64 priority;
+    u64 cache_space;
+    const char *rid; /* NULL: the server makes one up */
+
+    /* How to answer. */
+    bool stream, include_usage, continuous_usage;
+    bool echo, return_token_ids, skip_special;
+    i64 logprob_start; /* /generate: first prompt position whose logprob is wanted */
+    bool logprob_text; /* /generate: return_text_in_logprobs */
+    const char *prompt_field;
+
+    /* Chat. */
+    const json_t *tools;
+    bool in_think, plain, calls; /* the parser's options; calls: it looks for tool calls */
+    bool one_call;               /* parallel_tool_calls: false */
+    bool hide_reasoning, whole_reasoning;
+    i64 history_calls; /* tool calls in the messages: ids go on counting from there */
+} gen_request;
+
+/* Takes over `body` (a JSON object) also when it fails. End with gen_request_free() also after a failure;
+ * zero-initialise. */
+bool request_chat(gen_request *r, const served_model *m, json_t *body, api_error *e);
+bool request_completion(gen_request *r, const served_model *m, json_t *body, api_error *e);
+bool request_generate(gen_request *r, const served_model *m, json_t *body, api_error *e);
+void gen_request_free(gen_request *r);
+
+/* ---- What these share ---- */
+
+/* Sampling, stops, bias, seed and the like out of `o`. */
+bool request_sampling(gen_request *r, const served_model *m, const json_t *o, api_error *e);
+/* stream, stream_options, n, rid, priority, cache_salt, return_token_ids. */
+bool request_common(gen_request *r, const json_t *o, api_error *e);
+/* Refuses what constrains the output: response_format, regex, ebnf and their relatives. */
+bool request_no_grammar(const json_t *o, api_error *e);
+/* Room for `n` prompts, each empty. */
+bool request_prompts(gen_request *r, size_t n, api_error *e);
+/* "prompt" or "text": a string, ids, or an array of either. */
+bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v, const char *key,
+                          api_error *e);
+
+/* The messages as text/chat expects them: roles, part types and tool call ids of other clients are rewritten in
+ * place. *calls: tool calls in the history. Pictures are refused. */
+bool messages_normalise(json_t *messages, i64 *calls, api_error *e);
+/* What the request says about thinking, reduced to chat_template_kwargs; the caller's reference. NULL: *e. */
+json_t *request_thinking(const json_t *body, bool *thinking, api_error *e);
+/* Renders "messages" with "tools" into r->prompts[0]; sets the parser's options. */
+bool request_render(gen_request *r, const served_model *m, api_error *e);
+
+#endif

@@ -1,0 +1,176 @@
+/* server/request_chat.c: /v1/chat/completions: messages, tools and thinking to one prompt. */
+#include "server/request.h"
+#include "base/log.h"
+#include <string.h>
+
+/* ---- Thinking: many spellings, one boolean; the first that is given wins. ---- */
+
+static bool effort_thinks(const json_t *v, bool *out, api_error *e, const char *field) {
+    if (!json_is_string(v) && !json_is_number(v))
+        return api_fail(e, 400, NULL, field, "%s: expected a string, got %s", field, json_type_text(v));
+    *out = !json_is_string(v) || strcmp(json_string_value(v), "none");
+    return true;
+}
+
+static bool from_fields(const json_t *body, bool *out, api_error *e) {
+    const json_t *thinking, *reasoning;
+    const char *type = NULL;
+    if (!field_object(body, "thinking", &thinking, e) || !field_object(body, "reasoning", &reasoning, e))
+        return false;
+    if (thinking && !field_str(thinking, "type", &type, e)) return false;
+    if (type && strcmp(type, "enabled") && strcmp(type, "disabled"))
+        return api_fail(e, 400, NULL, "thinking", "thinking.type: \"%.40s\" is neither enabled nor disabled",
+                        type);
+    if (type) return *out = !strcmp(type, "enabled"), true;
+    if (reasoning && field_given(reasoning, "enabled")) return field_bool(reasoning, "enabled", out, e);
+    if (reasoning && field_given(reasoning, "effort"))
+        return effort_thinks(json_object_get(reasoning, "effort"), out, e, "reasoning");
+    if (field_given(body, "reasoning_effort"))
+        return effort_thinks(json_object_get(body, "reasoning_effort"), out, e, "reasoning_effort");
+    return true;
+}
+
+json_t *request_thinking(const json_t *body, bool *thinking, api_error *e) {
+    const json_t *kwargs;
+    *thinking = true;
+    if (!field_object(body, "chat_template_kwargs", &kwargs, e) || !from_fields(body, thinking, e))
+        return NULL;
+    if (kwargs &&
+        (!field_bool(kwargs, "enable_thinking", thinking, e) || !field_bool(kwargs, "thinking", thinking, e)))
+        return NULL;
+    json_t *out = json_pack("{s:b}", "thinking", *thinking);
+    if (!out) api_fail(e, 503, NULL, NULL, "out of memory");
+    return out;
+}
+
+/* ---- Tools ---- */
+
+static bool read_tool(const json_t *tool, size_t at, const json_t *seen, api_error *e) {
+    const json_t *function = json_object_get(tool, "function");
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    const char *name = json_string_value(json_object_get(function, "name"));
+    if (!json_is_object(tool) || (type && strcmp(type, "function")) || !json_is_object(function))
+        return api_fail(e, 400, NULL, "tools",
+                        "tools[%zu]: expected {\"type\": \"function\", \"function\": {...}}", at);
+    if (!name || !*name || strlen(name) > 256)
+        return api_fail(e, 400, NULL, "tools",
+                        "tools[%zu].function.name: expected a string of 1 to 256 bytes", at);
+    if (json_object_get(seen, name))
+        return api_fail(e, 400, NULL, "tools", "tools[%zu].function.name: \"%.80s\" is there twice", at,
+                        name);
+    const json_t *parameters = json_object_get(function, "parameters");
+    if (parameters && !json_is_null(parameters) && !json_is_object(parameters))
+        return api_fail(e, 400, NULL, "tools", "tools[%zu].function.parameters: expected an object, got %s",
+                        at, json_type_text(parameters));
+    if (json_is_true(json_object_get(function, "strict")))
+        return api_fail(e, 400, "unsupported", "tools",
+                        "tools[%zu].function.strict: true is not supported by this version", at);
+    return true;
+}
+
+static bool read_tools(gen_request *r, api_error *e) {
+    if (!field_array(r->body, "tools", TOOLS_MAX, &r->tools, e)) return false;
+    json_t *seen = json_object(), *tool;
+    size_t i;
+    bool ok = seen || api_fail(e, 503, NULL, NULL, "out of memory");
+    if (ok) json_array_foreach(r->tools, i, tool) {
+            ok = read_tool(tool, i, seen, e);
+            if (!ok) break;
+            json_object_set_new(seen,
+                                json_string_value(json_object_get(json_object_get(tool, "function"), "name")),
+                                json_true());
+        }
+    json_decref(seen);
+    if (ok && !json_array_size(r->tools)) r->tools = NULL;
+    return ok;
+}
+
+static bool read_tool_choice(gen_request *r, bool *none, api_error *e) {
+    const json_t *choice = json_object_get(r->body, "tool_choice");
+    const char *word = json_string_value(choice);
+    *none = false;
+    if (!choice || json_is_null(choice) || (word && !strcmp(word, "auto"))) return true;
+    if (word && !strcmp(word, "none")) return *none = true;
+    if (word && !strcmp(word, "required") && !r->tools)
+        return api_fail(e, 400, NULL, "tool_choice", "tool_choice: \"required\" needs tools");
+    if ((word && !strcmp(word, "required")) || json_is_object(choice))
+        return api_fail(e, 400, "unsupported", "tool_choice",
+                        "tool_choice: %s is not supported by this version, only \"auto\" and \"none\"",
+                        word ? "\"required\"" : "a named tool");
+    return api_fail(e, 400, NULL, "tool_choice",
+                    "tool_choice: expected \"auto\", \"none\", \"required\" or a tool");
+}
+
+/* ---- The prompt ---- */
+
+/* The last message goes on: its end marker is taken off again. */
+static bool open_last(ids_buf *ids, const served_model *m, const json_t *messages, api_error *e) {
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    const char *who = json_string_value(json_object_get(last, "role"));
+    i32 end = tokenizer_special(m->tok, "<|im_end|>");
+    if (!who || strcmp(who, "assistant") || field_given(last, "tool_calls"))
+        return api_fail(e, 400, NULL, "continue_final_message",
+                        "continue_final_message: the last message is not the assistant's text");
+    if (ids->len && ids->data[ids->len - 1] == end) ids->len--;
+    return true;
+}
+
+bool request_render(gen_request *r, const served_model *m, api_error *e) {
+    const json_t *messages = json_object_get(r->body, "messages");
+    bool thinking, generation = true, go_on = false, none, separate = true, include = true, piecewise = true,
+                   parallel = true;
+    r->prompt_field = "messages";
+    if (!field_array(r->body, "messages", SIZE_MAX, &messages, e)) return false;
+    if (!json_array_size(messages)) return api_fail(e, 400, NULL, "messages", "messages: cannot be empty");
+    bool ok = read_tools(r, e) && read_tool_choice(r, &none, e) &&
+              messages_normalise((json_t *)messages, &r->history_calls, e) &&
+              field_bool(r->body, "add_generation_prompt", &generation, e) &&
+              field_bool(r->body, "continue_final_message", &go_on, e) &&
+              field_bool(r->body, "separate_reasoning", &separate, e) &&
+              field_bool(r->body, "include_reasoning", &include, e) &&
+              field_bool(r->body, "stream_reasoning", &piecewise, e) &&
+              field_bool(r->body, "parallel_tool_calls", &parallel, e) && request_prompts(r, 1, e);
+    json_t *kwargs = ok ? request_thinking(r->body, &thinking, e) : NULL;
+    if (!kwargs) return false;
+    chat_prompt p = {0};
+    err why = {0};
+    status st = chat_render(m->template, m->tok,
+                            &(chat_request){messages, r->tools, kwargs, generation && !go_on}, &p, &why);
+    json_decref(kwargs);
+    if (st == ST_OK && p.tools_json.code != ST_OK)
+        log_once(p.tools_json.text, "tools are rendered as JSON, not as TypeScript: %s", p.tools_json.text);
+    r->prompts[0] = p.ids;
+    p.ids = (ids_buf){0};
+    r->in_think = p.in_think;
+    chat_prompt_free(&p);
+    if (st != ST_OK) return api_fail_status(e, st, "messages", &why);
+    if (go_on && !open_last(&r->prompts[0], m, messages, e)) return false;
+    r->plain = !thinking || !separate || !m->parse_reasoning;
+    r->calls = r->tools && !none && m->parse_calls;
+    r->one_call = !parallel;
+    r->hide_reasoning = !include;
+    r->whole_reasoning = !piecewise;
+    return true;
+}
+
+static bool read_chat(gen_request *r, const served_model *m, api_error *e) {
+    const json_t *o = r->body;
+    if (!request_common(r, o, e) || !request_sampling(r, m, o, e) || !request_no_grammar(o, e)) return false;
+    if (!field_i64(o, "max_tokens", 1, INT32_MAX, &r->max_new, e) ||
+        !field_i64(o, "max_completion_tokens", 1, INT32_MAX, &r->max_new, e) ||
+        !field_i64(o, "min_tokens", 0, INT32_MAX, &r->min_new, e) ||
+        !field_bool(o, "logprobs", &r->logprobs, e) || !field_i64(o, "top_logprobs", 0, 20, &r->top, e))
+        return false;
+    if (r->top && !r->logprobs)
+        return api_fail(e, 400, NULL, "top_logprobs", "top_logprobs: needs logprobs: true");
+    if (r->max_new && r->min_new > r->max_new)
+        return api_fail(e, 400, NULL, "min_tokens", "min_tokens: more than max_tokens (%lld)",
+                        (long long)r->max_new);
+    return request_render(r, m, e);
+}
+
+bool request_chat(gen_request *r, const served_model *m, json_t *body, api_error *e) {
+    r->kind = API_CHAT;
+    r->body = body;
+    return read_chat(r, m, e);
+}

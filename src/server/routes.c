@@ -1,0 +1,172 @@
+/* server/routes.c: which path is answered by whom, and what a request must bring along. */
+#include "server/server_impl.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+enum { DEPTH_MAX = 128 };
+
+typedef enum { M_GET = 1, M_POST = 2, M_BOTH = 3 } methods;
+
+typedef struct {
+    const char *path;
+    methods methods;
+    bool open;   /* no key needed */
+    bool prefix; /* everything below the path, too */
+    route_handler handle;
+} route;
+
+static const route routes[] = {
+    {"/v1/chat/completions", M_POST, false, false, route_chat},
+    {"/v1/completions", M_POST, false, false, route_completion},
+    {"/generate", M_POST, false, false, route_generate},
+    {"/health", M_GET, true, false, route_health},
+    {"/health_generate", M_GET, true, false, route_health_generate},
+    {"/ping", M_GET, true, false, route_health},
+    {"/v1/models", M_GET, false, true, route_models},
+    {"/version", M_GET, false, false, route_version},
+    {"/server_info", M_GET, false, false, route_server_info},
+    {"/get_server_info", M_GET, false, false, route_server_info},
+    {"/model_info", M_GET, false, false, route_model_info},
+    {"/get_model_info", M_GET, false, false, route_model_info},
+    {"/metrics", M_GET, true, false, route_metrics},
+    {"/tokenize", M_POST, false, false, route_tokenize},
+    {"/v1/tokenize", M_POST, false, false, route_tokenize},
+    {"/detokenize", M_POST, false, false, route_detokenize},
+    {"/v1/detokenize", M_POST, false, false, route_detokenize},
+    {"/tokenizer_info", M_GET, false, false, route_tokenizer_info},
+    {"/flush_cache", M_BOTH, false, false, route_flush_cache},
+    {"/abort_request", M_POST, false, false, route_abort_request},
+};
+
+static const route *find_route(const char *path) {
+    for (size_t i = 0; i < COUNT_OF(routes); i++) {
+        size_t n = strlen(routes[i].path);
+        if (!strcmp(path, routes[i].path)) return &routes[i];
+        if (routes[i].prefix && !strncmp(path, routes[i].path, n) && path[n] == '/') return &routes[i];
+    }
+    return NULL;
+}
+
+void make_id(const char *prefix, char *out, size_t cap) {
+    u8 random[12] = {0};
+    if (getrandom(random, sizeof random, 0) != sizeof random) memset(random, 0, sizeof random);
+    size_t n = (size_t)snprintf(out, cap, "%s", prefix);
+    for (size_t i = 0; i < sizeof random && n + 2 < cap; i++, n += 2)
+        snprintf(out + n, cap - n, "%02x", random[i]);
+}
+
+void reply_error(server *s, http_reply *r, const api_error *e) {
+    buf_clear(&r->body);
+    api_error_json(&r->body, e);
+    r->status = e->http;
+    r->type = NULL;
+    r->retry_after = e->retry_after;
+    if (s && e->http == 503 && atomic_load(&s->draining)) r->close = r->no_retry = true;
+}
+
+/* Arrays and objects inside each other; quotes are honoured. */
+static int depth_of(const char *s, size_t len) {
+    int depth = 0, deepest = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < len; i++) {
+        char c = s[i];
+        if (quoted) {
+            if (c == '\\') i++;
+            quoted = quoted && c != '"';
+        } else if (c == '"') {
+            quoted = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > deepest) deepest = depth;
+        } else if (c == ']' || c == '}') {
+            depth--;
+        }
+    }
+    return deepest;
+}
+
+json_t *body_object(const http_request *q, api_error *e) {
+    err why = {0};
+    if (depth_of(q->body, q->body_len) > DEPTH_MAX)
+        return api_fail(e, 400, NULL, NULL, "the request's JSON is nested deeper than %d", DEPTH_MAX), NULL;
+    json_t *v = json_parse(q->body, q->body_len, "request body", &why);
+    if (!v) return api_fail_status(e, why.code, NULL, &why), NULL;
+    if (json_is_object(v)) return v;
+    api_fail(e, 400, NULL, NULL, "the request's body is %s, not a JSON object", json_type_text(v));
+    json_decref(v);
+    return NULL;
+}
+
+/* ---- Before the body is read ---- */
+
+/* Compares in a time that depends on the length of what was sent alone. */
+static bool same_key(const char *sent, const char *key) {
+    size_t n = strlen(sent), m = strlen(key);
+    unsigned differ = n != m;
+    for (size_t i = 0; i < n; i++) differ |= (u8)sent[i] ^ (u8)key[m ? i % m : 0];
+    return !differ;
+}
+
+static bool authorised(const server *s, const http_request *q) {
+    if (!s->o.api_key) return true;
+    const char *bearer = q->authorization;
+    if (bearer && !strncasecmp(bearer, "Bearer ", 7)) {
+        for (bearer += 7; *bearer == ' ';) bearer++;
+        if (same_key(bearer, s->o.api_key)) return true;
+    }
+    return q->api_key && same_key(q->api_key, s->o.api_key);
+}
+
+static bool is_json(const char *type) {
+    static const char want[] = "application/json";
+    size_t n = sizeof want - 1;
+    return !type || (!strncasecmp(type, want, n) && (!type[n] || type[n] == ';' || type[n] == ' '));
+}
+
+static bool refuse(server *s, http_request *q, http_reply *r, api_error *e) {
+    const route *at = find_route(q->path);
+    const char *m = q->method;
+    bool get = !strcmp(m, "GET") || !strcmp(m, "HEAD"), post = !strcmp(m, "POST");
+    if (q->bad_framing)
+        return api_fail(e, 400, NULL, NULL, "the request's length is given more than once"), r->close = true;
+    if (!strcmp(m, "OPTIONS")) return r->status = 204, r->allow = "GET, POST, OPTIONS", true;
+    if (!authorised(s, q) && !(at && at->open))
+        return api_fail(e, 401, "invalid_api_key", NULL,
+                        "missing or wrong API key: send Authorization: Bearer KEY or x-api-key: KEY"),
+               true;
+    if (!at) return api_fail(e, 404, NULL, NULL, "there is no %.200s here", q->path), true;
+    if (!((get && at->methods & M_GET) || (post && at->methods & M_POST))) {
+        r->allow = at->methods == M_GET    ? "GET, HEAD, OPTIONS"
+                   : at->methods == M_POST ? "POST, OPTIONS"
+                                           : "GET, HEAD, POST, OPTIONS";
+        return api_fail(e, 405, NULL, NULL, "%s takes %s, not %.16s", at->path, r->allow, m), true;
+    }
+    if (post && !is_json(q->content_type))
+        return api_fail(e, 415, NULL, NULL, "Content-Type is \"%.80s\": application/json is expected",
+                        q->content_type),
+               true;
+    q->route = (void *)(uintptr_t)at;
+    return false;
+}
+
+bool routes_check(void *ud, http_request *q, http_reply *r) {
+    server *s = ud;
+    api_error e = {0};
+    if (!refuse(s, q, r, &e)) return false;
+    const char *allow = r->allow;
+    bool close = r->close;
+    if (e.http) reply_error(s, r, &e);
+    r->allow = allow;
+    r->close |= close;
+    metrics_response(s->metrics, r->status);
+    return true;
+}
+
+void routes_handle(void *ud, http_request *q, http_reply *r) {
+    server *s = ud;
+    const route *at = q->route;
+    at->handle(s, q, r);
+    metrics_response(s->metrics, r->status);
+}

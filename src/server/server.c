@@ -1,0 +1,138 @@
+#include "server/server.h"
+#include "base/log.h"
+#include "server/server_impl.h"
+#include <errno.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- Signals: the handler counts and wakes the main thread. ---- */
+
+static sem_t signalled;
+
+static void on_signal(int sig) {
+    (void)sig;
+    sem_post(&signalled);
+}
+
+static void catch_signals(void) {
+    sem_init(&signalled, 0, 0);
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGINT, &a, NULL);
+}
+
+static bool second_signal(f64 seconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    i64 ns = until.tv_nsec + (i64)(seconds * 1e9);
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    while (sem_timedwait(&signalled, &until))
+        if (errno != EINTR) return false;
+    return true;
+}
+
+/* ---- Events ---- */
+
+static void on_events(void *ud, const sched_event *ev, i64 n) {
+    server *s = ud;
+    metrics_events(s->metrics, ev, n);
+    job_table_on_events(s->jobs, ev, n);
+}
+
+/* ---- Start and end ---- */
+
+static status open_model(server *s, err *e) {
+    served_model *m = &s->model;
+    status st = engine_open(&s->engine, &s->o.engine, e);
+    if (st != ST_OK) return st;
+    const model_config *c = engine_config(s->engine);
+    m->dir = s->o.engine.model_dir;
+    m->name = s->o.name ? s->o.name : path_last(m->dir);
+    m->context = engine_context(s->engine);
+    m->parse_calls = s->o.parse_calls;
+    m->parse_reasoning = s->o.parse_reasoning;
+    m->created = (i64)time(NULL);
+    st = served_model_open(m, c->model_type, c->vocab, c->eos, c->n_eos, e);
+    if (st != ST_OK) return st;
+    log_note("%s", engine_plan(s->engine));
+    log_note("chat template %s (%s)", chat_template_name(m->template), m->template_why);
+    return ST_OK;
+}
+
+static status open_all(server *s, err *e) {
+    status st = open_model(s, e);
+    if (st == ST_OK) st = metrics_open(&s->metrics, e);
+    if (st == ST_OK) st = job_table_open(&s->jobs, e);
+    if (st != ST_OK) return st;
+    s->o.sched.on_events = on_events;
+    s->o.sched.ud = s;
+    st = scheduler_open(&s->sched, s->engine, &s->o.sched, e);
+    if (st != ST_OK) return st;
+    s->started_s = now_s();
+    const http_options h = {.check = routes_check,
+                            .handle = routes_handle,
+                            .stream_done = generation_done,
+                            .ud = s,
+                            .host = s->o.host,
+                            .port = s->o.port,
+                            .connections = s->o.connections,
+                            .body_max = s->o.body_max,
+                            .header_max = 64 << 10,
+                            .idle_s = 60,
+                            .receive_s = 60};
+    return http_open(&s->http, &h, e);
+}
+
+static void close_all(server *s) {
+    if (s->sched) scheduler_abort_all(s->sched);
+    http_close(s->http); /* its threads look at their requests until these have ended */
+    scheduler_close(s->sched);
+    job_table_close(s->jobs);
+    metrics_close(s->metrics);
+    served_model_close(&s->model);
+    engine_close(s->engine);
+}
+
+static void say_ready(const server *s) {
+    sched_stats st;
+    bool v6 = strchr(s->o.host, ':') != NULL;
+    scheduler_stats(s->sched, &st);
+    printf(
+        "moonlet serve: ready on http://%s%s%s:%d (%s, %lld requests at a time, %lld tokens of KV, context %lld)\n",
+        v6 ? "[" : "", s->o.host, v6 ? "]" : "", http_port(s->http), s->model.name, (long long)st.max_running,
+        (long long)(st.pages * st.page_tokens), (long long)st.context);
+    fflush(stdout);
+}
+
+/* New requests are refused; running ones end, or a second signal or the time ends the wait. */
+static void drain(server *s) {
+    atomic_store(&s->draining, true);
+    http_quiesce(s->http);
+    f64 until = now_s() + s->o.drain_s;
+    bool hurry = false;
+    log_note("shutting down: waiting for %lld requests", (long long)http_busy(s->http));
+    while (!hurry && now_s() < until && !scheduler_drain(s->sched, 0.05)) hurry = second_signal(0.05);
+    if (hurry) log_warn("shutting down at once: running answers are cut off");
+    if (!hurry && now_s() >= until) log_warn("the drain time is over: running answers are cut off");
+    scheduler_abort_all(s->sched);
+    for (until = now_s() + 2; http_busy(s->http) && now_s() < until;) usleep(5000);
+}
+
+status server_run(const server_options *o, err *e) {
+    server s = {.o = *o};
+    json_object_seed(0);
+    status st = open_all(&s, e);
+    if (st == ST_OK) {
+        catch_signals();
+        say_ready(&s);
+        while (sem_wait(&signalled)) {}
+        drain(&s);
+    }
+    close_all(&s);
+    return st;
+}

@@ -1,0 +1,24 @@
+/* server/server.h: `moonlet serve`: one model behind OpenAI's and SGLang's HTTP interfaces. */
+#ifndef SERVER_SERVER_H
+#define SERVER_SERVER_H
+#include "runtime/scheduler.h"
+
+typedef struct {
+    engine_options engine;   /* max_running >= 1 */
+    scheduler_options sched; /* its callback is the server's */
+    const char *host, *name,
+        *api_key; /* name NULL: the folder's last part; api_key NULL: none is asked for */
+    i64 port;     /* 0: any free one */
+    bool parse_calls, parse_reasoning, log_requests, any_model, incremental;
+    f64 request_timeout_s; /* 0: none */
+    f64 watchdog_s;        /* /health fails when requests run and no step has ended for so long */
+    f64 drain_s;           /* after SIGTERM running answers have this long to end */
+    i64 body_max, connections;
+} server_options;
+
+/* Loads the model, serves until SIGTERM or SIGINT, drains, frees. Prints the memory plan on stderr and, when requests
+ * can come, one line "moonlet serve: ready on URL (...)" on stdout. A second signal ends the wait for running
+ * answers. */
+status server_run(const server_options *o, err *e);
+
+#endif

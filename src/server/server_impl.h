@@ -1,0 +1,57 @@
+/* server/server_impl.h: what the files of this room share of a running server. */
+#ifndef SERVER_SERVER_IMPL_H
+#define SERVER_SERVER_IMPL_H
+#include "server/http.h"
+#include "server/job.h"
+#include "server/metrics.h"
+#include "server/server.h"
+#include <stdatomic.h>
+
+typedef struct server {
+    server_options o;
+    engine *engine;
+    scheduler *sched;
+    served_model model;
+    job_table *jobs;
+    metrics *metrics;
+    http_server *http;
+    atomic_bool draining;
+    f64 started_s;
+} server;
+
+typedef void (*route_handler)(server *s, http_request *q, http_reply *r);
+
+/* routes.c: the callbacks of http_options. */
+bool routes_check(void *ud, http_request *q, http_reply *r);
+void routes_handle(void *ud, http_request *q, http_reply *r);
+
+/* generation.c */
+void route_chat(server *s, http_request *q, http_reply *r);
+void route_completion(server *s, http_request *q, http_reply *r);
+void route_generate(server *s, http_request *q, http_reply *r);
+void route_health_generate(server *s, http_request *q, http_reply *r);
+void generation_done(void *stream); /* http_options.stream_done */
+
+/* tokens.c */
+void route_tokenize(server *s, http_request *q, http_reply *r);
+void route_detokenize(server *s, http_request *q, http_reply *r);
+void route_tokenizer_info(server *s, http_request *q, http_reply *r);
+
+/* info.c */
+void route_health(server *s, http_request *q, http_reply *r);
+void route_models(server *s, http_request *q, http_reply *r);
+void route_version(server *s, http_request *q, http_reply *r);
+void route_server_info(server *s, http_request *q, http_reply *r);
+void route_model_info(server *s, http_request *q, http_reply *r);
+void route_metrics(server *s, http_request *q, http_reply *r);
+void route_flush_cache(server *s, http_request *q, http_reply *r);
+void route_abort_request(server *s, http_request *q, http_reply *r);
+
+/* The request's body as a JSON object, at most 128 levels deep; NULL: *e. */
+json_t *body_object(const http_request *q, api_error *e);
+/* Fills r with the error. */
+void reply_error(server *s, http_reply *r, const api_error *e);
+/* 24 random hexadecimal digits behind `prefix`, NUL-terminated; out has room for prefix + 25. */
+void make_id(const char *prefix, char *out, size_t cap);
+
+#endif
