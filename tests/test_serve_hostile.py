@@ -97,6 +97,8 @@ CHAT_400 = [
     ({"tool_choice": "maybe"}, "tool_choice"),
     ({"chat_template_kwargs": {"thinking": "no"}}, "thinking"),
     ({"cache_salt": "x" * 2000}, "cache_salt"),
+    ({"rid": "a\nb"}, "rid"),
+    ({"rid": ""}, "rid"),
     ({"min_tokens": 9, "max_tokens": 3}, "min_tokens"),
 ]
 

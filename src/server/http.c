@@ -94,8 +94,8 @@ static void on_connection(void *ud, struct MHD_Connection *c, void **socket_cont
     }
 }
 
-/* libmicrohttpd closes connections that are idle. A client that sends a byte now and then is not idle: its request has
- * to be complete in time. */
+/* libmicrohttpd closes connections that are idle. A client that sends a byte now and then is not idle: its request, the
+ * first and every further one, has to be complete in time. */
 static void *sweep(void *ud) {
     http_server *h = ud;
     pthread_mutex_lock(&h->lock);
@@ -106,7 +106,7 @@ static void *sweep(void *ud) {
         pthread_cond_timedwait(&h->stop_cond, &h->lock, &until);
         f64 now = now_s();
         for (client *c = h->clients; c; c = c->next)
-            if (c->phase == RECEIVING && now - c->since > h->o.receive_s) shutdown(c->fd, SHUT_RDWR);
+            if (c->phase != HANDLING && now - c->since > h->o.receive_s) shutdown(c->fd, SHUT_RDWR);
     }
     pthread_mutex_unlock(&h->lock);
     return NULL;
@@ -294,7 +294,10 @@ static void on_completed(void *ud, struct MHD_Connection *c, void **context,
     buf_free(&x->pending);
     pthread_mutex_lock(&h->lock);
     if (x->counted) h->busy--;
-    if (x->who) x->who->phase = BETWEEN;
+    if (x->who) {
+        x->who->phase = BETWEEN;
+        x->who->since = now_s();
+    }
     pthread_mutex_unlock(&h->lock);
     free(x);
     *context = NULL;

@@ -119,6 +119,14 @@ static u64 space_of(const char *salt) {
     return h ? h : 1;
 }
 
+/* An id that may be shown in a log. */
+static bool printable(const char *s) {
+    size_t n = strlen(s);
+    for (size_t i = 0; i < n; i++)
+        if ((u8)s[i] < 0x20 || s[i] == 0x7f) return false;
+    return n >= 1 && n <= 128;
+}
+
 bool request_common(gen_request *r, const json_t *o, api_error *e) {
     const json_t *options;
     const char *salt = NULL;
@@ -133,8 +141,8 @@ bool request_common(gen_request *r, const json_t *o, api_error *e) {
         !field_i64(o, "priority", -1000000, 1000000, &r->priority, e) ||
         !field_str(o, "cache_salt", &salt, e) || !field_bool(o, "return_token_ids", &r->return_token_ids, e))
         return false;
-    if (r->rid && (!*r->rid || strlen(r->rid) > 128))
-        return api_fail(e, 400, NULL, "rid", "rid: 1 to 128 bytes are allowed");
+    if (r->rid && !printable(r->rid))
+        return api_fail(e, 400, NULL, "rid", "rid: 1 to 128 bytes without control characters are allowed");
     if (salt && strlen(salt) > 1024)
         return api_fail(e, 400, NULL, "cache_salt", "cache_salt: longer than 1024 bytes");
     if (salt) r->cache_space = space_of(salt);

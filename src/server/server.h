@@ -18,7 +18,7 @@ typedef struct {
 
 /* Loads the model, serves until SIGTERM or SIGINT, drains, frees. Prints the memory plan on stderr and, when requests
  * can come, one line "moonlet serve: ready on URL (...)" on stdout. A second signal ends the wait for running
- * answers. */
+ * answers, a third one the process. */
 status server_run(const server_options *o, err *e);
 
 #endif
