@@ -163,9 +163,9 @@ def picture_file(rng, tok, scenes):
     return arrays(pack(seqs, 1 << 30), tok.pad, media) | {"pixels": np.concatenate(pixels)}
 
 
-def long_file(rng, tok, rows, width):
-    """One text with facts a row; half as long as the row at least."""
-    ds = [needles.needle(rng, rng.randrange(width // 2, width + 1)) for _ in range(rows)]
+def long_file(rng, tok, rows, width, facts):
+    """One text with up to so many facts a row; half as long as the row at least."""
+    ds = [needles.needle(rng, rng.randrange(width // 2, width + 1), facts) for _ in range(rows)]
     ids, seg = np.full((rows, width), tok.pad, np.uint16), np.zeros((rows, width), np.uint8)
     for r, parts in enumerate(needles.sequences(tok, ds)):
         seq = parts[-1][:width]
@@ -174,14 +174,14 @@ def long_file(rng, tok, rows, width):
 
 
 def make(job):
-    kind, index, count, seed, out = job
+    kind, index, count, seed, facts, out = job
     rng, tok = random.Random(f"{seed}/{kind}/{index}"), tokenizer()
     if kind == "text":
         a = text_file(rng, tok, count)
     elif kind == "picture":
         a = picture_file(rng, tok, count)
     else:
-        a = long_file(rng, tok, count, LONG if kind == "long" else LONGEST)
+        a = long_file(rng, tok, count, LONG if kind == "long" else LONGEST, facts)
     name = pathlib.Path(out) / f"{kind}-{index:03d}"
     with open(f"{name}.part", "wb") as f:
         np.savez(f, **a)
@@ -189,9 +189,9 @@ def make(job):
     return f"{name.name}: {len(a['ids'])} rows, {float((a['seg'] > 0).mean()):.2f} full"
 
 
-def jobs(seed, out, scale):
+def jobs(seed, out, scale, facts=12):
     """All files, the kinds taking turns, so that the first of each come early; those that exist are left alone."""
-    each = [[(kind, i, count, seed, out) for i in range(max(1, int(files * scale)))] for kind, (files, count) in PLAN.items()]
+    each = [[(kind, i, count, seed, facts, out) for i in range(max(1, int(files * scale)))] for kind, (files, count) in PLAN.items()]
     order = sorted((i / len(kind), job) for kind in each for i, job in enumerate(kind))
     return [job for _, job in order if not (pathlib.Path(out) / f"{job[0]}-{job[1]:03d}.npz").exists()]
 
@@ -202,9 +202,10 @@ def main():
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     ap.add_argument("--scale", type=float, default=1.0, help="share of the files that are made")
+    ap.add_argument("--facts", type=int, default=12, help="most facts in a long text")
     a = ap.parse_args()
     os.makedirs(a.out, exist_ok=True)
-    todo = jobs(a.seed, a.out, a.scale)
+    todo = jobs(a.seed, a.out, a.scale, a.facts)
     with multiprocessing.Pool(a.workers) as pool:
         for n, line in enumerate(pool.imap_unordered(make, todo), 1):
             print(f"{n} of {len(todo)}: {line}", flush=True)

@@ -3,7 +3,7 @@
     python tools/nano/golden_vision.py      writes tests/data/nano/vision.safetensors and vision.jsonl
 
 vision.safetensors, for the items i = 0, 1, ...: `i.pixels` uint8 [frames, H, W, 3] as a picture file would give them,
-`i.patches` float32 [n, 3, 14, 14] after preprocessing, `i.tower` float32 [tokens, 4, 144] after the final layer norm, the
+`i.patches` uint8 [n, 3, 14, 14] (resized, padded, cut; the tower sees (byte / 255 - 0.5) * 2), `i.tower` float32 [tokens, 4, 144] after the final layer norm, the
 mean over the frames and the 2 x 2 merge, `i.media` float32 [tokens, 256] after the projector. vision.jsonl, one object an
 item: "grid" [frames, rows, columns], and for single pictures a chat about it: "question", "ids" (prompt, the placeholder
 repeated), "greedy", and over both "argmax", "logprob" as in golden.jsonl.
@@ -21,7 +21,7 @@ import pictures
 from config import OUT, ROOT
 from export import write_shard
 from model import generate
-from preprocess import patches
+from preprocess import patch_bytes
 from vision import expand, insert
 
 SIZES = [(56, 56), (90, 131), (224, 224), (300, 170), (57, 299), (29, 400)]
@@ -52,10 +52,10 @@ def main():
     r = evaluate.Reader(OUT, "cpu")
     out, lines = [], []
     for i, (frames, chat) in enumerate(items()):
-        each = [patches(Image.fromarray(f)) for f in frames]
+        each = [patch_bytes(Image.fromarray(f)) for f in frames]
         p = torch.from_numpy(np.concatenate([p for p, _ in each]))
         grid = (len(frames), *each[0][1][1:])
-        tower = r.eyes.vision_tower(p, [grid])
+        tower = r.eyes.vision_tower((p.float() / 255 - 0.5) * 2, [grid])
         media = r.eyes.mm_projector(tower)
         out += [(f"{i}.{n}", t) for n, t in (("patches", p), ("tower", tower), ("media", media), ("pixels", torch.from_numpy(frames.copy())))]
         line = {"grid": grid}

@@ -187,13 +187,13 @@ def assemble(form, body, turns, thinking, **meta):
     return chat(turns, thinking, body if form == "system" else None, learn=1, history=True, **meta)
 
 
-def needle(rng, length):
-    """A training dialogue of at most `length` tokens (of the current tokenizer)."""
+def needle(rng, length, most=12):
+    """A training dialogue of at most `length` tokens (of the current tokenizer): up to `most` facts, asked for two thirds."""
     tok = tokenizer()
     p = pool(tok)
-    most = max(1, min(12, length // 70))
+    most = max(1, min(most, length // 70))
     planted = facts(rng, rng.randrange(min(4, most), most + 1))
-    asked = rng.sample(planted, min(len(planted), rng.randrange(min(3, most), min(8, most) + 1)))
+    asked = rng.sample(planted, min(len(planted), rng.randrange(min(3, most), min(max(8, most * 2 // 3), most) + 1)))
     asked = [missing(rng, planted) if rng.random() < 0.1 else f for f in asked]
     turns = [ask(rng, f) for f in asked]
     lines = [says(*f) for f in planted]
