@@ -11,7 +11,7 @@ ifneq ($(words $B),1)
 $(error B=$B: the output folder needs a name without spaces)
 endif
 
-PKGS    := jansson libmicrohttpd
+PKGS    := jansson libmicrohttpd libcurl
 GOALS   := $(or $(MAKECMDGOALS),all)
 NEEDS   := $(filter-out setup demo check check-all clean format lint,$(GOALS))
 ifneq ($(NEEDS),)

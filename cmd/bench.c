@@ -8,6 +8,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } benches[] = {
     {"moe", "routed experts: time, share of the roofline, error against ref", bench_moe},
+    {"serving", "a server or an engine under load: TTFT, TPOT, ITL, throughput", bench_serving},
     {"memory", "read bandwidth, int8, bf16 and float32 peaks", bench_memory},
 };
 

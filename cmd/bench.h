@@ -6,6 +6,7 @@
 
 int bench_moe(int argc, char **argv);
 int bench_memory(int argc, char **argv);
+int bench_serving(int argc, char **argv);
 
 /* What the machine can do, measured now on `p` [bytes] and from registers. */
 typedef struct {

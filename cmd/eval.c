@@ -10,6 +10,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } evals[] = {
     {"nano", "what the small model that comes along can do: the table of its accuracy", eval_nano},
+    {"gsm8k", "GSM8K as lm-evaluation-harness asks and scores it, by a model or over HTTP", eval_gsm8k},
     {"answers", "asks questions in GSM8K's schema and counts right answers", eval_answers},
     {"logprobs", "log-probabilities of given tokens, for comparison with any other engine", eval_logprobs},
 };

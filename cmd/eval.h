@@ -7,6 +7,7 @@
 int eval_logprobs(int argc, char **argv);
 int eval_answers(int argc, char **argv);
 int eval_nano(int argc, char **argv);
+int eval_gsm8k(int argc, char **argv);
 
 /* An entry for an opt_spec table. */
 #define EVAL_PARALLEL(dst, by_default)                                                                       \

@@ -101,7 +101,7 @@ static void frontier_of_published_numbers(void **s) {
     (void)s;
     point old[] = {{6.6, 28.7, 4}, {6.3, 55.0, 8}, {6.1, 104.8, 16}, {5.6, 191.2, 32}, {5.0, 348.5, 64}};
     point new[] = {{23.3, 1647, 64}, {78.9, 337, 4}, {60.8, 521, 8}, {50.5, 870, 16}, {36.4, 1255, 32}};
-    f64 x, y;
+    f64 x = 0, y = 0;
     assert_int_equal(pareto_frontier(old, 5), 5);
     assert_int_equal(pareto_frontier(new, 5), 5);
     assert_true(old[0].tag == 64 && new[4].tag == 4);
