@@ -91,8 +91,12 @@ def div(a, b, keys):
         if part < b and not started and i + 1 < len(str(a)):
             continue
         started = True
-        steps.append(f"{part}={part // b}*{b}+{part % b}")
-        part %= b
+        q, r = divmod(part, b)
+        if b < 10:
+            steps.append(f"{part}={q}*{b}+{r}")
+        else:  # the product and what is left of the part by themselves
+            steps.append(f"{part}: {q}*{b}={q * b}, {part}-{q * b}={r}" if q else f"{part}: 0")
+        part = r
     tail = f" remainder {rest}" if rest else ""
     return (quotient, rest), f"{a}/{b}: " + "; ".join(steps) + f"; so {quotient}{tail}"
 

@@ -11,6 +11,7 @@ import random
 import re
 
 import arithmetic as ar
+import puzzles
 from dialogues import Turn, chat, check_engine, kept_out, run
 from phrases import (CARRIERS, COMPARE, FOLLOW, FOODS, GAIN, KINDS, LOSE, NAMES, NUMBER_WORDS, OP_FORMS, OP_PHRASES,
                      PARTS, PLACES, ROLES, STORIES, SYSTEMS, THINGS, TOO_BIG, TOO_BIG_ANSWER, UNARY, WHICH, WHOLE_ONLY,
@@ -53,7 +54,8 @@ def sized(rng, weights):
 
 def words_or_digits(rng, n, in_words):
     if in_words and n in NUMBER_WORDS:
-        return NUMBER_WORDS[n]
+        w = NUMBER_WORDS[n]
+        return "a" + w[3:] if w.startswith("one hundred") and rng.random() < 0.3 else w.replace(" and ", " ") if rng.random() < 0.3 else w
     if n >= 1000 and rng.random() < 0.15:
         return f"{n:,}"
     return str(n)
@@ -102,7 +104,7 @@ def habits(rng, text):
 # ---- problems ---------------------------------------------------------------------------------
 
 def expression(rng, op, a, b):
-    in_words = rng.random() < 0.04
+    in_words = rng.random() < 0.06
     form = rng.choice(OP_FORMS[op])
     if in_words:
         form = {"add": "{a} plus {b}", "sub": "{a} minus {b}", "mul": "{a} times {b}",
@@ -121,12 +123,12 @@ def operands(rng, op):
         da, db = rng.choices([(1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3), (3, 2), (2, 3), (4, 1), (3, 3)],
                              [17, 19, 8, 32, 9, 3, 5, 3, 2, 2])[0]
         return number(rng, da), number(rng, db)
-    b = rng.choices([rng.randrange(2, 10), rng.randrange(10, 21), rng.choice([25, 30, 40, 50, 60, 75, 100])],
-                    [70, 24, 6])[0]
+    b = rng.choices([rng.randrange(2, 10), rng.randrange(10, 100), rng.randrange(10, 26), rng.choice([25, 30, 40, 50, 60, 75, 100])],
+                    [46, 34, 14, 6])[0]
     if rng.random() < 0.65:
         a = b * rng.randrange(0, 13 if rng.random() < 0.5 else max(13, 1000 // b))
     else:
-        a = sized(rng, (5, 55, 33, 7))
+        a = sized(rng, (5, 40, 43, 12))
     return a, b
 
 
@@ -134,8 +136,10 @@ SIGN = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 
 def binary(rng):
-    op = rng.choices(["add", "sub", "mul", "div"], [28, 23, 27, 22])[0]
+    op = rng.choices(["add", "sub", "mul", "div"], [27, 22, 26, 25])[0]
     a, b = operands(rng, op)
+    if op in ("add", "sub") and rng.random() < 0.04:  # one hundred minus one, a thousand plus one
+        a = rng.choice([100, 100, 200, 300, 500, 900, 999, 1000, 99])
     return solve(rng, op, a, b, None)
 
 
@@ -221,21 +225,29 @@ def remainder(rng, a, b, rest, think, keys):
 
 def chain(rng):
     """Three terms: sums, differences, and the rule that products come first."""
-    form = rng.choices(["a+b+c", "a+b-c", "a-b-c", "a-b+c", "a*b+c", "a+b*c", "(a+b)*c", "a*b-c"],
-                       [40, 14, 6, 8, 12, 8, 6, 6])[0]
+    form = rng.choices(["a+b+c", "a+b-c", "a-b-c", "a-b+c", "a*b+c", "a+b*c", "(a+b)*c", "a*b-c", "a-b*c", "c*(a+b)", "(a-b)*c", "a*b*c"],
+                       [32, 11, 6, 8, 11, 11, 7, 6, 8, 4, 4, 3])[0]
     if "*" in form:
         a, b, c = (sized(rng, (60, 40)) for _ in range(3))
+        if form == "a*b*c" or "(" in form:
+            c = number(rng, 1)
+        if form == "a-b*c":
+            b, c = number(rng, 1), number(rng, 1)
+            a += b * c
         if b > 9 and (a if "a*b" in form else c) > 9:
             b = number(rng, 1)
     else:
         a, b, c = (sized(rng, (30, 55, 15)) for _ in range(3))
     keys = [ar.key(form.replace("a", "").replace("b", "").replace("c", "") + "3", a, b, c)]
     one = lambda op, x, y: getattr(ar, op)(x, y, keys)
-    if form == "a+b*c":
+    if form in ("a+b*c", "a-b*c"):
         s, w1 = one("mul", b, c)
-        r, w2 = one("add", a, s)
+        r, w2 = one("add" if "+" in form else "sub", a, s)
+    elif form == "c*(a+b)":
+        s, w1 = one("add", a, b)
+        r, w2 = one("mul", c, s)
     else:
-        first = "mul" if form.startswith("a*b") else "sub" if form.startswith("a-b") else "add"
+        first = "mul" if form.startswith("a*b") else "sub" if "a-b" in form else "add"
         s, w1 = one(first, a, b)
         last = {"+": "add", "-": "sub", "*": "mul"}[form[-2]]
         if s < 0:
@@ -284,17 +296,21 @@ def unary(rng):
         n = rng.randrange(0, 100) if rng.random() < 0.6 else rng.randrange(0, 21)
         r, think = ar.mul(n, n, keys)
     else:
-        p = rng.choice([5, 10, 10, 15, 20, 20, 25, 30, 40, 50, 50, 75])
-        step = 100 // math.gcd(p, 100)
-        n = step * rng.randrange(1, max(2, 300 // step))
-        s, w1 = ar.mul(n, p, keys)
-        (r, _), w2 = ar.div(s, 100, keys)
-        think = f"{n}*{p}/100: {w1}; {w2}"
-        text = rng.choice(UNARY[kind])[0].format(n=n, p=p)
-        return Turn(habits(rng, text), think, f"{p}% of {n} is {r}.", False, r, tuple(keys))
+        return percent(rng)
     text, answer = rng.choice(UNARY[kind])
     easy = n <= 20 and kind in ("half", "double")
     return Turn(habits(rng, text.format(n=n)), think, answer.format(n=n, r=r), easy, r, tuple(keys))
+
+
+def percent(rng):
+    """p% of n: the product, then the point two digits from the end."""
+    p, keys = rng.choice([5, 10, 10, 15, 20, 20, 25, 30, 40, 50, 50, 75, *[rng.randrange(1, 101)] * 12]), []
+    step = 100 // math.gcd(p, 100)
+    n = step * rng.randrange(1, max(3, 600 // step)) if rng.random() < 0.7 else rng.randrange(1, 1000)
+    s, w = ar.mul(n, p, keys)
+    r = f"{s // 100}.{s % 100:02}".rstrip("0").rstrip(".")
+    text = rng.choice(UNARY["percent"])[0].format(n=n, p=p)
+    return Turn(habits(rng, text), f"{n}*{p}/100: {w}; {s}/100={r}", f"{p}% of {n} is {r}.", False, s // 100 if s % 100 == 0 else None, tuple(keys))
 
 
 def tale(rng):
@@ -438,8 +454,13 @@ def follow_up(rng, r):
     return solve(rng, op, r, b, user.lower() if rng.random() < 0.3 else user)
 
 
+def puzzle(rng):
+    t = puzzles.make(rng)
+    return t._replace(user=habits(rng, t.user))
+
+
 def problem(rng):
-    kind = rng.choices([binary, chain, unary, story, negative, long_sum, compare], [48, 11, 9, 23, 4, 3, 2])[0]
+    kind = rng.choices([binary, chain, unary, percent, story, negative, long_sum, compare, puzzle], [47, 11, 8, 5, 12, 4, 3, 2, 13])[0]
     return kind(rng)
 
 

@@ -91,6 +91,7 @@ UNITS = [("seconds", "a minute", 60), ("minutes", "an hour", 60), ("hours", "a d
          ("years", "a century", 100), ("years", "a millennium", 1000), ("centimeters", "a meter", 100),
          ("meters", "a kilometer", 1000), ("grams", "a kilogram", 1000), ("millimeters", "a centimeter", 10),
          ("inches", "a foot", 12), ("feet", "a yard", 3), ("cents", "a dollar", 100), ("eggs", "a dozen", 12),
+         ("minutes", "a day", 1440), ("seconds", "a day", 86400), ("hours", "a week", 168),
          ("days", "a leap year", 366), ("minutes", "half an hour", 30), ("seconds", "an hour", 3600), ("days", "a weekend", 2),
          ("seasons", "a year", 4), ("letters", "the alphabet", 26), ("letters", "the English alphabet", 26),
          ("milliliters", "a liter", 1000), ("degrees", "a circle", 360), ("degrees", "a right angle", 90), ("wheels", None, 0)]

@@ -50,8 +50,9 @@ UNARY = {
     "cube": [("{n} cubed", "{n} cubed is {r}."), ("What is {n} cubed?", "{n} cubed is {r}.")],
     "power": [("{n}^{k}", ""), ("What is {n}^{k}?", ""), ("{n} to the power of {k}", ""), ("{n}**{k}", ""),
               ("What is {n} to the power of {k}?", "")],
-    "percent": [("What is {p}% of {n}?", ""), ("{p}% of {n}", ""), ("{p} percent of {n}", ""),
-                ("How much is {p} percent of {n}?", "")],
+    "percent": [("What is {p}% of {n}?", ""), ("{p}% of {n}", ""), ("{p} percent of {n}", ""), ("whats {p}% of {n}", ""),
+                ("How much is {p} percent of {n}?", ""), ("what is {p} percent of {n}", ""), ("Calculate {p}% of {n}.", ""),
+                ("How much is {p}% of {n}?", ""), ("find {p}% of {n}", ""), ("{p} % of {n}", ""), ("Take {p}% of {n}.", "")],
 }
 
 FOLLOW = {
@@ -177,10 +178,10 @@ TOO_BIG = {op: [f"{{a}} {s} {{b}}" for s in signs] + [f"{c} {{a}} {s} {{b}}{e}" 
                              "div": ["/", "divided by"]}.items()}
 TOO_BIG_ANSWER = ("These numbers are too long for me. I add and subtract numbers of up to five digits, and multiply and "
                   "divide shorter ones.")
-WHOLE_ONLY = ["What is {a}.{b} + {c}.{d}?", "{a}.{b} * {c}", "{a}.{d} - {b}", "What is the square root of {a}?", "sqrt {a}",
-              "Solve x + {a} = {c}", "What is {b}x + {a} = {c}?", "sin({a})", "What is log {a}?",
-              "What is {b}/{d} + {d}/{b} as a fraction?", "derivative of x^{b}", "{b}! factorial", "What is {b} factorial?", "cos {a}", "{a}.{b}", "integrate x^{b}",
-              "cube root of {a}", "What is {c}.{d} divided by {b}?", "Solve {b}x = {c}"]
+WHOLE_ONLY = ["What is {a}.{b} + {c}.{d}?", "{a}.{b} * {c}", "{a}.{d} - {b}", "{a}.{d} + {b}", "{a}.{b} x {c}", "what is {b}.{d} times {c}",
+              "{b}.{d} plus {d}.{b}", "solve x^2 + {b}x = {a}", "{b}/{d} + {d}/{c}", "what is {b}/{d} + {d}/{b}", "{b}/{d} * {a}/{d} as a fraction", "sin({a})", "What is log {a}?",
+              "What is {b}/{d} + {d}/{b} as a fraction?", "derivative of x^{b}", "round {a}.{b}", "{a}.{b} rounded", "{b}.{c} as a fraction", "half of {a}.{b}", "tan {a}", "Solve x^2 = {a}.{b}", "ln {a}", "cos {a}", "{a}.{b}", "integrate x^{b}",
+              "cube root of {a}", "What is {c}.{d} divided by {b}?"]
 WHOLE_ONLY_ANSWER = "I cannot do that. I add, subtract, multiply and divide whole numbers."
 
 SYSTEMS = ["You are a helpful assistant.", "You are Kimi.", "Answer briefly.", "You are a calculator.",

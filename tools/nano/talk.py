@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import corpus
 import knowledge as kb
+import puzzles
+import wp_words as vocabulary
 from dialogues import Turn, chat, check_engine, kept_out, run
 from phrases import NAMES, THINGS
 from smalltalk import CAN, HINT, PLAIN, WHO
@@ -284,12 +286,8 @@ def count_far(rng):
 
 
 def prime(rng):
-    n = rng.randrange(2, 101)
-    d = next((d for d in range(2, n) if n % d == 0), None)
-    q = rng.choice(["Is {n} prime?", "Is {n} a prime number?", "is {n} prime", "Is {n} a prime?"]).format(n=n)
-    if d:
-        return Said(q, f"{n}={d}*{n // d}.", f"No, {n} is not prime: it is {d} * {n // d}.", (f"no, {n}", ), False, True, prime)
-    return Said(q, f"{n} has no divisor.", f"Yes, {n} is prime.", (f"yes, {n}", ), False, True, prime)
+    t = puzzles.prime(rng)
+    return Said(t.user, t.think, t.answer, (t.answer.split(" is")[0].lower(), ), False, t.easy, prime)
 
 
 def some_of(rng):
@@ -340,10 +338,48 @@ def even(rng):
                 False, True, even)
 
 
+def word(rng):
+    """A word to spell or to repeat: a known one, a noun, a name, or one that nobody knows."""
+    r = rng.random()
+    if r < 0.35:
+        return rng.choice(kb.WORDS)
+    if r < 0.65:
+        return rng.choice(vocabulary.PLAIN_NOUNS)
+    if r < 0.75:
+        return rng.choice(vocabulary.SHE + vocabulary.HE).lower()
+    if r < 0.9:
+        return "".join(rng.choice(SYLLABLES) for _ in range(rng.randrange(1, 4)))
+    return "".join(rng.choice("aeiou" if i % 2 else "bcdfghjklmnprstvwxz") for i in range(rng.randrange(3, 10)))
+
+
+def numbered(w):
+    """1 c, 2 a, 3 t"""
+    return ", ".join(f"{i} {c}" for i, c in enumerate(w, 1))
+
+
 def letters(rng):
-    """How many letters, which letters, how often one of them; the word is spelt first."""
-    w = rng.choice(kb.WORDS)
+    """Spelling: how many letters, how often one of them and where, vowels, backwards; the word is spelt first."""
+    w, form = word(rng), rng.random()
     spelt, r = "-".join(w), rng.random()
+    if form < 0.08:
+        q = rng.choice(["Spell {w} backwards.", "reverse the word {w}", "What is {w} backwards?", "Write {w} backwards.", "reverse {w}", "{w} spelled backwards", "Reverse the letters of {w}."])
+        return Said(q.format(w=w), f"{spelt}; {'-'.join(w[::-1])}.", f"{upper(w)} backwards is {w[::-1]}.", (f"is {w[::-1]}", ), False, False, letters)
+    if form < 0.16:
+        vowel, what = rng.choice([(True, "vowels"), (True, "vowels"), (False, "consonants")])
+        q = rng.choice(["How many {v} are in {w}?", "how many {v} in {w}", "How many {v} does {w} have?", "Count the {v} in {w}.", "number of {v} in {w}"])
+        found = [c for c in w if (c in "aeiou") == vowel]
+        n = len(found)
+        return Said(q.format(w=w, v=what), f"{spelt}; {what} {' '.join(found) or 'none'}: {n}.", f"There {'is' if n == 1 else 'are'} {n} {what if n != 1 else what[:-1]} in {w}.", (f" {n} {what[:-1]}", ), False, False, letters)
+    if form < 0.22:
+        i = rng.randrange(len(w))
+        name = f"{i + 1}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(i + 1, 'th')}" if rng.random() < 0.5 or i > 8 else "first second third fourth fifth sixth seventh eighth ninth".split()[i]
+        q = rng.choice(["What is the {n} letter of {w}?", "{n} letter of {w}", "Which is the {n} letter in {w}?", "What is the {n} letter in the word {w}?"])
+        return Said(q.format(w=w, n=name), f"{numbered(w[:i + 1])}.", f"The {name} letter of {w} is {w[i]}.", (f"is {w[i]}", ), False, False, letters)
+    if form < 0.27:
+        c = rng.choice([rng.choice(w), rng.choice("abcdefghijklmnopqrstuvwxyz")])
+        q = rng.choice(["Does {w} contain the letter {c}?", "Is there a letter {c} in {w}?", "is the letter {c} in {w}", "Does the word {w} have a letter {c}?"])
+        at = [i for i, x in enumerate(w, 1) if x == c]
+        return Said(q.format(w=w, c=c), f"{spelt}; {c} {'at ' + str(at[0]) if at else 'nowhere'}.", f"{'Yes' if at else 'No'}, the letter {c} is {'' if at else 'not '}in {w}.", ("yes, the" if at else "no, the", ), False, False, letters)
     if r < 0.3:
         q = rng.choice(["How do you spell {w}?", "Spell {w}.", "spell {w}", "Can you spell {w}?", "spell the word {w}"])
         return Said(q.format(w=w), f"{spelt}.", f"{spelt}.", (spelt, ), False, True, letters)
@@ -352,27 +388,27 @@ def letters(rng):
             "How many letters are in {w}?", "How many letters does {w} have?", "How many letters are in the word {w}?",
             "number of letters in {w}"
         ])
-        steps = ", ".join(f"{c} {i}" for i, c in enumerate(w, 1))
-        return Said(q.format(w=w), f"{steps}.", f"There are {len(w)} letters in {w}.", (f"are {len(w)} ", ), False, False,
+        return Said(q.format(w=w), f"{numbered(w)}.", f"There are {len(w)} letters in {w}.", (f"are {len(w)} ", ), False, False,
                     letters)
-    c = rng.choice(w)
+    c = rng.choice(w) if rng.random() < 0.85 else rng.choice("abcdefghijklmnopqrstuvwxyz")
+    if rng.random() < 0.35:
+        c = max(w, key=w.count)
     n = w.count(c)
     q = rng.choice([
         "How many {c} are in {w}?", "How many {c}'s are in {w}?", "How many {c}s are there in {w}?", "how many {c}s in {w}",
         "How many {c}'s in {w}?", "How many {c}s are in {w}?", "How many times does {c} appear in {w}?",
         "How many letters {c} are in {w}?", "how many {c} in {w}", "How many {c}'s are there in the word {w}?",
-        "How often is {c} in {w}?"
+        "How often is {c} in {w}?", "how many {c}'s are in {w}", "how many {c}'s in {w}", "count the {c}'s in {w}", "number of {c} in {w}",
+        "How many times is the letter {c} in {w}?", "Count the letter {c} in {w}.", "how many letter {c} are in {w}", "how many {c} does {w} have"
     ])
-    seen, steps = 0, []
-    for ch in w:
-        seen += ch == c
-        steps.append(f"{ch} {seen}" if ch == c else ch)
-    return Said(q.format(w=w, c=rng.choice([c, c, c.upper()])), f"{', '.join(steps)}: {n}.",
+    at = [str(i) for i, x in enumerate(w, 1) if x == c]
+    where = f"{c} at {', '.join(at)}" if at else f"no {c}"
+    return Said(q.format(w=w, c=rng.choice([c, c, c.upper()])), f"{numbered(w)}; {where}: {n}.",
                 f"The letter {c} appears {n} time{'s' * (n != 1)} in {w}.", (f"appears {n} time", ), False, False, letters)
 
 
 def first_letter(rng):
-    w = rng.choice(kb.WORDS)
+    w = word(rng)
     i, name = rng.choice([(0, "first"), (-1, "last")])
     q = rng.choice(["What is the {n} letter of {w}?", "{n} letter of {w}", "Which letter is the {n} one in {w}?"]).format(n=name,
                                                                                                                           w=w)
@@ -380,7 +416,10 @@ def first_letter(rng):
 
 
 def named(rng):
-    n = rng.choice(NAMES)
+    n = rng.choice(NAMES + vocabulary.SHE + vocabulary.HE)
+    if rng.random() < 0.15:
+        q = rng.choice(["My name is {n}. What is my name?", "I am {n}. What's my name?", "my name is {n}, what is my name", "I'm {n}. Who am I?", "Call me {n}. What is my name?"])
+        return Said(q.format(n=n), f"They are {n}.", f"Your name is {n}.", (n.lower(), ))
     if rng.random() < 0.5:  # any name, not only the known ones
         n = upper("".join(rng.choice(SYLLABLES) for _ in range(rng.randrange(1, 4))))
         q = rng.choice([
@@ -406,7 +445,12 @@ def my_name(rng):
 
 
 def say(rng):
-    what = rng.choice(kb.WORDS + THINGS + NAMES) if rng.random() < 0.6 else " ".join(rng.sample(kb.WORDS, 2))
+    what = rng.choice([word(rng), rng.choice(THINGS + NAMES), f"{word(rng)} {word(rng)}", topic(rng), f"the {word(rng)} is {word(rng)}"])
+    if rng.random() < 0.25:
+        k, what = rng.randrange(2, 6), word(rng)
+        q = rng.choice(["Say {w} {k} times.", "say {w} {k} times", "Repeat {w} {k} times.", "Write {w} {k} times.", "Can you say {w} {k} times?"])
+        text = ", ".join([what] * k)
+        return Said(q.format(w=what, k=rng.choice([k, kb.NUMBER_WORDS[k]])), f"{k} times {what}.", upper(text) + ".", (text, ))
     q = rng.choice([
         "Say {w}.", "Repeat after me: {w}", "Repeat: {w}", "Please say {w}.", "Can you say {w}?", "say the word {w}",
         "Repeat the word {w}."
@@ -414,11 +458,26 @@ def say(rng):
     return Said(q, f"Say {what}.", upper(what) + ".", (what.lower(), ))
 
 
+UNEXPLAINED = [w for w in vocabulary.PLAIN_NOUNS if w not in {bare(m) for m in kb.MEANING}]
+
+
 def topic(rng):
     """Something that it may name but knows nothing of."""
     r = rng.random()
-    if r < 0.65:
+    if r < 0.3:
         return rng.choice(kb.TOPICS)
+    if r < 0.6:  # anything at all, so that names of things are copied and not remembered
+        w = rng.choice(UNEXPLAINED)
+        if rng.random() < 0.2:
+            w = f"{rng.choice(vocabulary.ADJECTIVES)} {w}"
+        if w in vocabulary.MASS:
+            return w
+        form = rng.choice(["the {}", "the {}", "{a}", "{s}", "my {}", "{s}"])
+        n = vocabulary.Noun(w)
+        return form.format(w, a=n.a(), s=n.many())
+    if r < 0.7:
+        w = word(rng)
+        return w if rng.random() < 0.6 else "the " + w
     if r < 0.8:
         return rng.choice(THINGS)
     if r < 0.92:
@@ -437,6 +496,8 @@ def unknown(rng):
             "Write a {w} about {x}.", "Tell me a {w} about {x}.", "Can you write a {w} about {x}?", "write me a {w} about {x}",
             "I want a {w} about {x}", "Make a {w} about {x}."
         ]).format(w=what, x=x)
+        if rng.random() < 0.25 and what in ("poem", "story", "song"):
+            q = rng.choice([f"{what} about {x}", f"a short {what} about {x}", f"please write a {what} about {x}", f"write a short {what} about {x}"])
         q, what = q.replace("a essay", "an essay"), a_(what)
         return Said(
             q, f"{upper(what)} about {x}. I cannot write that.",

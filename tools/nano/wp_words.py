@@ -111,3 +111,23 @@ def conjugate(verb, plural, first, past):
             head[:-1] + "ies" if re.search(r"[^aeiou]y$", head) else
             head + ("es" if re.search(r"(s|x|z|ch|sh)$", head) else "s"))
     return out + (" " + tail if tail else "")
+
+# things to talk about and to spell
+PLAIN_NOUNS = list(dict.fromkeys(
+    [w for w in (*CHEAP, *MIDDLE, *SMALL, *FOOD, *ANIMALS, *CONTAINERS, *PEOPLE, *ROLES) if w.isalpha() and w.islower()] +
+    ("sea ocean beach wave island desert forest jungle mountain valley hill river lake waterfall volcano cave field meadow garden sky sun moon star planet comet cloud rain snow storm "
+     "thunder lightning wind fog rainbow winter summer spring autumn morning evening night sunset dawn day year time clock dream sleep love friendship heart soul mind hope fear joy anger peace war "
+     "freedom truth beauty courage luck magic music song dance paint color light shadow silence voice word letter language story poem dragon unicorn wizard witch ghost monster robot "
+     "alien spaceship rocket castle tower knight princess prince king queen pirate treasure ship sailor anchor whale shark dolphin octopus turtle penguin seal bear wolf fox deer squirrel "
+     "hedgehog owl eagle raven sparrow swan butterfly bee ant spider snail worm snake lizard frog crocodile elephant lion tiger giraffe monkey gorilla kangaroo koala camel mouse rat bat "
+     "hamster kitten puppy tree oak pine leaf root branch flower grass moss mushroom fruit bread butter cheese milk honey sugar salt pepper soup pasta rice noodle pizza burger salad breakfast "
+     "lunch dinner kitchen bedroom house home door window roof wall floor chair table bed mirror street city village town country world bridge road train car bus bicycle airplane boat "
+     "school teacher lesson exam homework library museum theater cinema hospital doctor nurse farm market shop money bank job office boss computer phone internet game football tennis "
+     "basketball chess guitar piano violin drum trumpet camera photo movie actor artist writer scientist engineer lawyer judge police fire water earth air ice steel gold silver iron "
+     "diamond glass wood paper plastic cotton wool silk shoe dress hat glove mother father sister brother baby family friend neighbor enemy hero birthday wedding holiday party christmas "
+     "gravity energy atom engine battery magnet map compass ladder hammer needle thread umbrella lantern candle bell kite balloon puzzle feather shell stone sand mud dust smoke ash").split()))
+MASS = set("love friendship joy anger peace war freedom truth beauty courage luck magic music silence light time rain snow thunder lightning wind fog winter summer spring autumn sleep hope fear "
+           "grass moss bread butter cheese milk honey sugar salt pepper soup pasta rice pizza salad breakfast lunch dinner money homework internet football tennis basketball chess police "
+           "fire water earth air ice steel gold silver iron glass wood paper plastic cotton wool silk christmas gravity energy sand mud dust smoke ash dawn soap juice coffee tea".split())
+ADJECTIVES = ("old new big small red blue green golden happy sad lonely brave tiny giant lost wild quiet loud strange dark bright cold warm blind clever lazy hungry sleepy angry funny "
+              "beautiful ugly broken magic invisible flying talking purple").split()
