@@ -1,6 +1,6 @@
 """Grade-school word problems of one to five steps with every step worked out.
 
-Written by families (wp_*.py) in the template language of wp_core.py; a sixth of them are wp_classic.py's, the first
+Written by families (wp_*.py) in the template language of wp_core.py; a seventh of them are wp_classic.py's, the first
 nano's. Persons stay who they are: "If I have 20 dollars and spend 7" is answered with "You have 13 dollars", Anna is
 "she" throughout. Calculations held out by corpus.py never appear in training, as in the first nano.
 
@@ -16,6 +16,7 @@ import corpus
 import wp_change
 import wp_classic
 import wp_compare
+import wp_mixed
 import wp_money
 import wp_parts
 import wp_rates
@@ -24,9 +25,11 @@ from dialogues import Turn, chat, check_engine, run
 from phrases import NUMBER_WORDS
 from wp_classic import HE, SHE, Problem
 from wp_core import Tell, cap, phrase, solve, typed
+from wp_words import FOOD, SMALL, made_up
 
-CLASSIC = 0.16
-FAMILIES = wp_change.FAMILIES | wp_money.FAMILIES | wp_compare.FAMILIES | wp_rates.FAMILIES | wp_parts.FAMILIES | wp_space.FAMILIES
+CLASSIC = 0.14
+COUNTED = frozenset(SMALL) | frozenset(FOOD)
+FAMILIES = wp_change.FAMILIES | wp_money.FAMILIES | wp_compare.FAMILIES | wp_rates.FAMILIES | wp_parts.FAMILIES | wp_space.FAMILIES | wp_mixed.FAMILIES
 _NAMES, _WEIGHTS = list(FAMILIES), list(FAMILIES.values())
 
 
@@ -35,6 +38,8 @@ def told(rng, family):
     story = family(rng)
     if story is None:
         return None
+    if rng.random() < 0.06 and story.vals.get("o") in COUNTED:
+        story.vals["o"] = made_up(rng)
     tell = Tell(rng, dict(story.vals), story.cast, story.tense or rng.choice(["pres", "past"]))
     story = story._replace(vals=tell.vals)
     question = phrase(rng, story, tell)

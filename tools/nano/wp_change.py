@@ -171,6 +171,8 @@ def growth(rng):
     every = "[every {u.1}|each {u.1}|per {u.1}|a {u.1}]" if time != "hour" else "[every hour|each hour|per hour|an hour]"
     after = "[after {t u}|{t u} later|in {t u}]"
     cast, unit = {"P": p}, "o"
+    if kind == "plant" and time == "hour" and not down:
+        return None
     if kind == "own":
         o = v["o"] = rng.choice(ANIMALS[:11] + SMALL)
         verb = rng.choice(["sell", "lose", "give away"] if down else ["buy", "get", "collect", "add"] if o not in ANIMALS else ["buy", "get"])

@@ -1,4 +1,4 @@
-"""The first nano's families of word problems: a sixth of what wordproblems.py makes."""
+"""The first nano's families of word problems: a seventh of what wordproblems.py makes."""
 
 import random
 import re

@@ -150,7 +150,7 @@ class Tell:
         again = key in self.met or (self.reply and how == "s")
         self.met.add(key)
         mine = w.subject in ("I", "we", "you")
-        short = mine or (again and key in self.clear and self.rng.random() < (0.8 if not self.reply else 0.1))
+        short = mine or (again and key in self.clear and (self.rng.random() < 0.8 if not self.reply else key == "P" and self.rng.random() < 0.1))
         full = w.reply if self.reply else w.later if again else w.name
         if how == "n":
             return full
@@ -272,7 +272,9 @@ def phrase(rng, story, tell):
         return cap(ask) + rng.choice([" if ", " if ", " when "]) + join(said, rng) + "?"
     said = [tell.write(f) for f in facts]
     ask = tell.write(story.ask)
-    end = "." if ask.startswith("find ") else "?"
+    if rng.random() < 0.25:
+        ask = otherwise(rng, ask)
+    end = "." if ask.startswith(("find ", "tell ")) else "?"
     if any(". " in s for s in said) and form:
         form = 0
     if form == 2:
@@ -286,6 +288,42 @@ def phrase(rng, story, tell):
     return " ".join(cap(s) + "." for s in said) + " " + cap(ask) + (end if rng.random() < 0.9 else "")
 
 
+OTHERWISE = [(re.compile(a), b) for a, b in [  # other words for a question or a fact, by what stands there
+    (r"^how many (.+?) (?:do|does) (.+?) have (left|now)$", ["how many {0} [has|have] {1} got {2}", "how many {0} does that leave"]),
+    (r"^how much (?:money )?(?:do|does) (.+?) have (left|now)$", ["how much [has|have] {0} got {1}", "how much money remains", "what remains", "how much cash [do|does] {0} have {1}"]),
+    (r"^how many (.+?) are (?:left|still left|left over)$", ["how many {0} remain", "how many {0} are remaining", "what number of {0} remains", "how many {0} are still there"]),
+    (r"^how many (.+?) are there (in total|altogether|in all)$", ["what is the total number of {0}", "find the total number of {0}", "how many {0} are there {1}, please", "what's the number of {0} {1}", "tell me how many {0} there are {1}"]),
+    (r"^how many (.+?) are there$", ["what is the number of {0}", "tell me how many {0} there are", "find the number of {0}", "what's the number of {0}"]),
+    (r"^how many (.+?) is that(.*)$", ["how many {0} would that be{1}", "how many {0} does that make{1}", "how many {0} are that{1}"]),
+    (r"^how much (?:money )?is left(?: over)?$", ["what's left", "how much remains", "what remains"]),
+    (r"^what is (.+)$", ["what's {0}", "tell me {0}", "find {0}"]),
+    (r"^how old is (.+?)(?: now)?$", ["what's the age of {0}", "can you tell how old {0} is", "how many years old is {0}", "how old is {0}, then"]),
+    (r"^how many (.+?) (?:are needed|do they need)$", ["how many {0} will be needed", "how many {0} must there be"]),
+]]
+SHORTER = [(re.compile(a), b) for a, b in [
+    (r"\bI have (?=[\d$])", "I've got "), (r"\b(He|She|It) has (?=[\d$])", r"\1's got "), (r"\bI am\b", "I'm"), (r"\b(He|She|It) is\b", r"\1's"), (r"\bWe have (?=[\d$])", "We've got "),
+    (r"\b([A-Z][a-z]+) has (?=[\d$])", r"\1 has got "), (r"\bWhat is\b", "What's"), (r"\bin total\b", "all in all"), (r"\baltogether\b", "all told"), (r"\baltogether\b", "overall"),
+    (r"^([A-Z][a-z]+) (has|had|earns|saves|saved|earned|starts|started|bought|buys) ([^.?,]+)\. (?:He|She) (?!is|was|does|did)", r"\1, who \2 \3, "), (r"\beach\?", "apiece?"), (r"\bevery day\b", "daily"),
+    (r"\bequally\b", "in equal parts"), (r"\bHow much money\b", "How much cash"),
+]]
+INTRO = ["It is market day", "Summer is here", "It's a busy week", "Here is a puzzle", "School starts next week", "It is raining outside", "Today is a holiday", "The sun is shining", "My teacher gave us this problem", "The weather is nice",
+         "There is a big party tomorrow", "It's almost Christmas", "We are learning math", "A new store opened in town", "Spring has come", "This is from my homework", "Listen carefully", "Here is a story", "It was a long day"]
+
+
+def otherwise(rng, ask):
+    """The same question in other words, where there are any."""
+    for pattern, forms in OTHERWISE:
+        m = pattern.match(ask)
+        if m:
+            form = rng.choice(forms)
+            if "[" in form:
+                who_ = m[2] if "{1}" in form and "{2}" in form else m[1]
+                many = who_ in ("I", "we", "you", "they")
+                form = form.replace("[has|have]", "have" if many else "has").replace("[do|does]", "do" if many else "does")
+            return form.format(*m.groups())
+    return ask
+
+
 ASKING = [
     "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q} Please help.", "Help me: {q}", "Solve this: {q}",
     "{q} Show your work.", "Question: {q}", "Math problem: {q}", "Can you solve this? {q}", "Hi! {q}", "{q} thanks", "{q} Think step by step."
@@ -295,6 +333,11 @@ ASKING = [
 def typed(rng, q):
     """Case and marks as people type them."""
     q = rng.choice(ASKING).format(q=q) if rng.random() < 0.5 else q
+    if rng.random() < 0.12:
+        for pattern, short in rng.sample(SHORTER, 4):
+            q = pattern.sub(short, q, count=1)
+    if rng.random() < 0.03:
+        q = rng.choice(INTRO) + ". " + q
     r = rng.random()
     if r < 0.14:
         q = q.lower()

@@ -68,7 +68,7 @@ def shopping(rng):
         ask = "how much [change <do> {P} get|change <do> {P} get back|money <do> {P} get back]" if rng.random() < 0.8 else "what <it be> [{P.s} change|the change]"
         return Story(v, [*steps[:-1], ("change", steps[-1][1])], f"m-({truth})", facts, ask,
                      "{P} <get> {r $} back", {"P": p})
-    facts.insert(0, rng.choice(["{P} <have> {m $}", "{P} <have> {m $}", "{P} <have> {m $} [in {P.s} wallet|in {P.s} pocket|to spend|with {P.o}]",
+    facts.insert(0, rng.choice(["{P} <have> {m $}", "{P} <have> {m $}", "{P} <have> {m $} [in {P.s} wallet|in {P.s} pocket|to spend]",
                                 "{P} <go> shopping with {m $}", "{P} <take> {m $} to the store", "{P} <start> with {m $}"]))
     ask = rng.choice(["[how much|how much money|how many {$}] <do!> {P} have [left|left over|now]", "how much [money |]is left[| over]",
                       "how much [money |][will {P} have|<do!> {P} have] left[| over| after that]", "what <do!> {P} have left", "how much of {P.s} money is left"])

@@ -32,7 +32,7 @@ DEAR = ("bike phone guitar coat tent camera skateboard jacket dress suit scooter
 SMALL = ("marble sticker coin card shell stamp bead button badge stone rock pebble feather leaf flower rose tulip acorn "
          "pinecone toy block doll ball balloon book comic pencil pen crayon marker eraser bottle can cup key photo picture "
          "postcard magnet ribbon star paper_plane paper_crane seed plant candle bracelet puzzle baseball_card toy_car "
-         "trading_card poster ticket token point").split()
+         "trading_card poster ticket token").split()
 FOOD = ("apple orange banana pear peach plum lemon cherry strawberry grape cookie muffin cupcake brownie donut candy sweet "
         "lollipop chocolate cracker nut walnut egg carrot potato tomato onion pepper cucumber pumpkin sandwich pancake cracker "
         "olive date fig berry mango kiwi pretzel dumpling").split()
@@ -41,6 +41,15 @@ LEGS = {"cow": 4, "sheep": 4, "goat": 4, "pig": 4, "horse": 4, "chicken": 2, "du
         "hen": 2, "dog": 4, "cat": 4, "spider": 8, "ant": 6, "beetle": 6, "parrot": 2, "lion": 4, "ostrich": 2, "bee": 6,
         "zebra": 4, "pigeon": 2}
 CONTAINERS = ("box bag basket pack jar crate drawer bucket tray carton packet tin sack chest bowl").split()
+SMALL += ("sandal boot glove mitten sock bow bell whistle drum flute harmonica tambourine yo-yo domino dice jigsaw sled sparkler lantern pumpkin_seed sunflower cactus seedling bulb "
+          "fern mushroom horseshoe fossil crystal gem pearl diamond ruby arrow dart medal trophy flag banner map globe compass magnifier telescope binder stapler paper_clip thumbtack "
+          "glue_stick paintbrush canvas sketch drawing cartoon letter envelope parcel package folder diary notepad bookmark novel atlas dictionary textbook brochure flyer leaflet "
+          "battery cable charger adapter screw nail bolt hinge brick tile plank log board wheel tire helmet shovel rake bucket rope hook net lure worm snail crab starfish "
+          "ladybug butterfly caterpillar tadpole kitten puppy hamster turtle lizard teacup saucer teapot spoon fork ladle napkin tablecloth curtain blanket quilt pillowcase apron "
+          "bandage thermometer toothpick hairpin earring bracelet brooch locket thimble spool zipper patch sequin tassel").split()
+FOOD += ("apricot nectarine grapefruit lime plantain raspberry blackberry blueberry cranberry coconut papaya melon radish turnip beet leek zucchini eggplant pea bean chestnut almond peanut "
+         "pecan raisin prune meatball sausage hot_dog burger taco burrito noodle ravioli waffle biscuit scone bagel bun roll croissant eclair tart pie_slice jelly_bean gumdrop marshmallow "
+         "toffee truffle caramel popsicle mint licorice_stick granola_bar cheese_stick rice_cake spring_roll samosa falafel").split()
 GROUPS = [("shelf", "book"), ("row", "chair"), ("table", "plate"), ("team", "player"), ("room", "bed"), ("page", "photo"),
           ("class", "student"), ("tree", "apple"), ("bush", "rose"), ("floor", "window"), ("bus", "seat"), ("cage", "bird"),
           ("tank", "fish"), ("album", "picture"), ("house", "door"), ("boat", "passenger"), ("wagon", "sack"),
@@ -51,7 +60,7 @@ PEOPLE = ("student child passenger guest visitor player worker customer tourist 
 IRREGULAR = {"child": "children", "person": "people", "man": "men", "woman": "women", "sheep": "sheep", "fish": "fish",
              "goose": "geese", "mouse": "mice", "leaf": "leaves", "shelf": "shelves", "knife": "knives", "loaf": "loaves",
              "tomato": "tomatoes", "potato": "potatoes", "fisherman": "fishermen", "half": "halves", "foot": "feet",
-             "soap": "bars of soap", "tea": "cups of tea", "coffee": "cups of coffee", "juice": "bottles of juice",
+             "dice": "dice", "soap": "bars of soap", "tea": "cups of tea", "coffee": "cups of coffee", "juice": "bottles of juice",
              "candy": "candies", "bookshelf": "bookshelves", "ox": "oxen"}
 ONE = {"soap": "bar of soap", "tea": "cup of tea", "coffee": "cup of coffee", "juice": "bottle of juice"}
 
@@ -82,6 +91,12 @@ def nouns(words):
 CHEAP, MIDDLE, DEAR, SMALL, FOOD, ANIMALS, CONTAINERS, PEOPLE = map(
     nouns, (CHEAP, MIDDLE, DEAR, SMALL, FOOD, ANIMALS, CONTAINERS, PEOPLE))
 GROUPS = [(Noun(a), Noun(b)) for a, b in GROUPS]
+
+
+def made_up(rng):
+    """A noun that nobody knows: it can only be copied."""
+    return Noun("".join(rng.choice(SYLLABLES) for _ in range(rng.randrange(2, 4))) + rng.choice("bdgklmnprt"))
+
 
 PAST = {"have": "had", "be": "was", "do": "did", "buy": "bought", "get": "got", "give": "gave", "find": "found", "sell": "sold",
         "lose": "lost", "spend": "spent", "pay": "paid", "eat": "ate", "make": "made", "take": "took", "go": "went",
