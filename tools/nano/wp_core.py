@@ -125,8 +125,9 @@ class Tell:
         r = rng.random()
         self.words = 20 if r < 0.08 else 99 if r < 0.11 else 0
         self.met, self.used, self.reply = set(), set(), False
-        third = [w.subject for w in cast.values() if w.subject in ("he", "she")]
-        self.clear = {k for k, w in cast.items() if third.count(w.subject) < 2}
+        third = {k: w for k, w in cast.items() if w.subject in ("he", "she")}
+        # a pronoun says who is meant if everybody else is known to be of the other sex
+        self.clear = {k for k, w in cast.items() if all(o.name in (HE if w.subject == "she" else SHE) for j, o in third.items() if j != k)}
 
     def number(self, n):
         if self.reply:
@@ -296,7 +297,7 @@ OTHERWISE = [(re.compile(a), b) for a, b in [  # other words for a question or a
     (r"^how many (.+?) are there$", ["what is the number of {0}", "tell me how many {0} there are", "find the number of {0}", "what's the number of {0}"]),
     (r"^how many (.+?) is that(.*)$", ["how many {0} would that be{1}", "how many {0} does that make{1}", "how many {0} are that{1}"]),
     (r"^how much (?:money )?is left(?: over)?$", ["what's left", "how much remains", "what remains"]),
-    (r"^what is (.+)$", ["what's {0}", "tell me {0}", "find {0}"]),
+    (r"^what is ((?:the|its|one) .+)$", ["what's {0}", "tell me {0}", "find {0}"]),
     (r"^how old is (.+?)(?: now)?$", ["what's the age of {0}", "can you tell how old {0} is", "how many years old is {0}", "how old is {0}, then"]),
     (r"^how many (.+?) (?:are needed|do they need)$", ["how many {0} will be needed", "how many {0} must there be"]),
 ]]
