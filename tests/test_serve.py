@@ -355,6 +355,11 @@ def test_tokenize_and_back(server):
     assert len(lists["tokens"]) == 2 == len(lists["count"])
 
 
+def test_too_many_values_for_the_memory_they_would_take(server):
+    error = server.post("/v1/completions", '{"prompt":[' + "1," * (1 << 22) + "1]}", 400)["error"]
+    assert "values" in error["message"]
+
+
 def test_prefix_cache_and_flush(server):
     prompt = "All work and no play makes a very dull day. " * 12
     assert server.get("/flush_cache")[0] == 200

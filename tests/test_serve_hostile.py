@@ -226,6 +226,15 @@ def test_broken_http(server):
     assert server.get("/health")[0] == 200
 
 
+def test_expect_100_continue(server):
+    body = b'{"prompt": "x", "max_tokens": 1}'
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10 * SLOW) as s:
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        assert s.recv(1000).startswith(b"HTTP/1.1 100")
+        s.sendall(body)
+        assert s.recv(100000).startswith(b"HTTP/1.1 200")
+
+
 def test_keep_alive_and_pipelining(server):
     c = server.connect()
     for _ in range(5):

@@ -6,7 +6,7 @@
 #include <strings.h>
 #include <sys/random.h>
 
-enum { DEPTH_MAX = 128 };
+enum { DEPTH_MAX = 128, VALUES_MAX = 4 << 20 };
 
 typedef enum { M_GET = 1, M_POST = 2, M_BOTH = 3 } methods;
 
@@ -67,9 +67,11 @@ void reply_error(server *s, http_reply *r, const api_error *e) {
     if (s && e->http == 503 && atomic_load(&s->draining)) r->close = r->no_retry = true;
 }
 
-/* Arrays and objects inside each other; quotes are honoured. */
-static int depth_of(const char *s, size_t len) {
+/* Arrays and objects inside each other, and how many values there are: a parsed value takes many times the memory of
+ * its two bytes of text. Quotes are honoured. */
+static int depth_of(const char *s, size_t len, i64 *values) {
     int depth = 0, deepest = 0;
+    *values = 1;
     bool quoted = false;
     for (size_t i = 0; i < len; i++) {
         char c = s[i];
@@ -80,8 +82,11 @@ static int depth_of(const char *s, size_t len) {
             quoted = true;
         } else if (c == '[' || c == '{') {
             if (++depth > deepest) deepest = depth;
+            ++*values;
         } else if (c == ']' || c == '}') {
             depth--;
+        } else if (c == ',') {
+            ++*values;
         }
     }
     return deepest;
@@ -89,8 +94,11 @@ static int depth_of(const char *s, size_t len) {
 
 json_t *body_object(const http_request *q, api_error *e) {
     err why = {0};
-    if (depth_of(q->body, q->body_len) > DEPTH_MAX)
+    i64 values;
+    if (depth_of(q->body, q->body_len, &values) > DEPTH_MAX)
         return api_fail(e, 400, NULL, NULL, "the request's JSON is nested deeper than %d", DEPTH_MAX), NULL;
+    if (values > VALUES_MAX)
+        return api_fail(e, 400, NULL, NULL, "the request's JSON has more than %d values", VALUES_MAX), NULL;
     json_t *v = json_parse(q->body, q->body_len, "request body", &why);
     if (!v) return api_fail_status(e, why.code, NULL, &why), NULL;
     if (json_is_object(v)) return v;
