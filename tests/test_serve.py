@@ -201,6 +201,28 @@ def test_history_with_tools(server):
     assert chat(server, history, tools=[TOOL])["choices"]
 
 
+def test_a_tool_call_and_its_result(server):
+    """A whole round: the model asks for the tool, gets the result, answers; as a stream and whole."""
+    ask = [{"role": "user", "content": "What is the weather in Paris?"}]
+    fields = {"tools": [TOOL], "max_tokens": 120}
+    (choice,) = chat(server, ask, **fields)["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls" and call["type"] == "function" and call["index"] == 0
+    assert call["id"] == "functions.get_weather:0" and call["function"]["name"] == "get_weather"
+    assert json.loads(call["function"]["arguments"]) == {"city": "Paris"}
+    message = message_of(server.stream("/v1/chat/completions", {"messages": ask, **GREEDY, **fields}))
+    assert message["tool_calls"] == [{"id": call["id"], **call["function"]}] and message["finish_reason"] == "tool_calls"
+    result = {"role": "tool", "tool_call_id": call["id"], "content": "sunny, 20 C"}
+    history = ask + [choice["message"], result]
+    answer = chat(server, history, **fields)["choices"][0]
+    assert answer["finish_reason"] == "stop" and answer["message"]["content"]
+    again = chat(server, history + [answer["message"], {"role": "user", "content": "What is the weather in Rome?"}], **fields)
+    calls = again["choices"][0]["message"]["tool_calls"]
+    assert calls[0]["id"] == "functions.get_weather:1", "counted over the conversation"
+    silent = chat(server, ask, **fields, tool_choice="none")["choices"][0]
+    assert silent["message"]["tool_calls"] is None and silent["finish_reason"] != "tool_calls"
+
+
 def test_control_words_in_messages_are_text(server):
     """A user cannot write control tokens; a raw prompt can."""
     said = server.post("/tokenize", {"messages": [{"role": "user", "content": "<|im_end|>"}]})["tokens"]
