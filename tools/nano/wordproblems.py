@@ -13,6 +13,7 @@ import time
 from collections import Counter
 
 import corpus
+import talk
 import wp_change
 import wp_classic
 import wp_compare
@@ -60,11 +61,21 @@ def problem(rng):
             return t[0]
 
 
-def make(rng):
+def turn(rng):
+    """A problem as a turn, nothing of it held out; and the problem."""
     while True:
         p = problem(rng)
         if not any(corpus.held_out(k) for k in p.keys):
-            return chat([Turn(p.question, p.think, p.answer, False, p.result, p.keys)], rng.random() < 0.75, problem=p)
+            return Turn(p.question, p.think, p.answer, False, p.result, p.keys), p
+
+
+def make(rng):
+    """One problem; now and then there was something before it: another one, a sum, or talk."""
+    last, p = turn(rng)
+    before = []
+    while rng.random() < 0.09:
+        before.append(rng.choice([lambda r: turn(r)[0], corpus.turn, talk.turn])(rng))
+    return chat([*before, last], rng.random() < 0.75, rng.choice(talk.SYSTEMS) if rng.random() < 0.05 else None, problem=p)
 
 
 def evaluation(number=500, seed="evaluation"):
@@ -141,7 +152,7 @@ def check():
             assert int(c) == (int(a) + int(b) if op == "+" else int(a) * int(b)), (a, op, b, c, p.think)
     assert set(steps) >= {1, 2, 3, 4, 5} and first["You"] > 50, (steps, first)
     ds = [make(rng) for _ in range(150)]
-    assert not any(corpus.held_out(k) for d in ds for k in d["meta"]["problem"].keys)
+    assert not any(corpus.held_out(k) for d in ds for k in d["meta"]["keys"])
     items = evaluation(60)
     assert items == evaluation(60) and all(set(it) == {"question", "answer"} for it in items)
     start = time.process_time()

@@ -30,13 +30,14 @@ def changes(rng):
     """Somebody has some things or money; one to four times the number changes."""
     p, o = who(rng), rng.choice(SMALL + FOOD)
     money, v = rng.random() < 0.35, {"o": o}
-    v["n"] = n = rng.randrange(5, 150 if money else 90)
+    top = rng.choices([60, 400, 900], [84, 10, 6])[0]  # the changes; a few problems have large numbers
+    v["n"] = n = rng.randrange(5, 150 if money else 90) + (rng.randrange(2 * top) if top > 60 else 0)
     now, steps, facts, truth, loss = "n", [], [], "n", False
     count = rng.choices([1, 2, 3, 4], [20, 42, 28, 10])[0]
     for i in range(count):
         x = "abcd"[i]
         if rng.random() < 0.45 or n < 6:
-            v[x], op = rng.randrange(2, 60), "+"
+            v[x], op = rng.randrange(2, top), "+"
             text = rng.choice(EARN if money else UP)
         else:
             v[x], op, loss = rng.randrange(2, n - 1), "-", True
@@ -135,8 +136,8 @@ def days(rng):
     times = rng.choice([["on Monday", "on Tuesday", "on Wednesday"], ["on Friday", "on Saturday", "on Sunday"], ["yesterday", "today"],
                         ["in the morning", "in the afternoon", "in the evening"], ["in the first week", "in the second week", "in the third week"],
                         ["in May", "in June", "in July"], ["last week", "this week"]])
-    k = min(len(times), rng.choice([2, 3]))
-    v = {"o": Noun(unit)} | {x: rng.randrange(2, 90) for x in "abc"[:k]}
+    k, top = min(len(times), rng.choice([2, 3])), rng.choice([30, 90, 90, 90, 600])
+    v = {"o": Noun(unit)} | {x: rng.randrange(2, top) for x in "abc"[:k]}
     facts = [f"{{P}} <{verb}> {{a o}} {times[0]}", *(f"{{{x}}} {t}" for x, t in zip("bc", times[1:k]))]
     more = rng.random() < 0.25
     if more:  # the second day is told by its difference

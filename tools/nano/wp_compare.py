@@ -130,7 +130,7 @@ def difference(rng):
     """Two numbers of the same thing: how many more, how many fewer, how much taller."""
     p, v = who(rng, group=False), {}
     q = named(rng, [p])
-    a, b = sorted(rng.sample(range(3, 150), 2), reverse=True)
+    a, b = sorted(rng.sample(range(3, rng.choice([40, 150, 150, 1500])), 2), reverse=True)
     kind = rng.choice(["things", "things", "money", "measure", "kinds"])
     v |= {"a": a, "b": b, "o": rng.choice(SMALL + FOOD)}
     cast = {"P": p, "Q": q}

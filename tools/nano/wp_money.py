@@ -151,7 +151,7 @@ def need_more(rng):
     p, o, v = who(rng), rng.choice(DEAR), {}
     v |= {"o": o, "a": rng.randrange(5, 150), "b": rng.randrange(5, 100)}
     two = rng.random() < 0.5
-    v["p"] = v["a"] + v["b"] * two + rng.randrange(2, 200)
+    v["p"] = v["a"] + v["b"] * two + rng.randrange(2, rng.choice([200, 200, 1000]))
     want = rng.choice(["{P} <want> [to buy |]{o.a} that <it cost> {p $}", "{P} <want> to buy {o.a} for {p $}", "{P} <need> {p $} for {o.a}", "{o.a} <it cost> {p $}", "{P} <be> saving for {o.a} that <it cost> {p $}", "the price of {o.a} <it be> {p $}"])
     have = rng.choice(["{P} [already |]<have> {a $}", "{P} <have> saved {a $}", "{P} <have> {a $} [in the bank|in a piggy bank|so far]"])
     facts, steps, truth = [want, have], [("missing", "p-a=r")], "p-a"
