@@ -92,7 +92,8 @@ def export(model, eyes, c, out, master=False):
     if master:
         j["text_config"].pop("quantization_config")
     (out / "config.json").write_text(json.dumps(j, indent=2) + "\n")
-    generation = {"eos_token_id": shift(163586, c.n_ranks), "max_length": c.context}
+    # Kimi's has no temperature, so servers take 1; at 1 so small a model says what it does not mean
+    generation = {"do_sample": True, "eos_token_id": shift(163586, c.n_ranks), "max_length": c.context, "temperature": 0.2, "top_p": 0.95}
     (out / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
 
 
