@@ -130,10 +130,14 @@ static bool same_workload(const json_t *a, const json_t *b) {
 }
 
 static void compare_runs(const json_t *a, const json_t *b) {
-    printf(
-        "\nconcurrency %.0f, %.0f and %.0f requests completed, %.0f and %.0f failed\n%-30s %14s %14s %9s\n",
-        run_number(a, "max_concurrency"), run_number(a, "completed"), run_number(b, "completed"),
-        run_number(a, "failed"), run_number(b, "failed"), "", "A", "B", "B / A");
+    printf("\n");
+    if (!isnan(run_number(a, "max_concurrency")))
+        printf("concurrency %.0f", run_number(a, "max_concurrency"));
+    if (!isnan(run_number(a, "completed") + run_number(b, "completed")))
+        printf(", completed %.0f and %.0f", run_number(a, "completed"), run_number(b, "completed"));
+    if (run_number(a, "failed") + run_number(b, "failed") > 0)
+        printf(", FAILED %.0f and %.0f", run_number(a, "failed"), run_number(b, "failed"));
+    printf("\n%-30s %14s %14s %9s\n", "", "A", "B", "B / A");
     for (size_t i = 0; i < COUNT_OF(metrics); i++) {
         f64 x = run_number(a, metrics[i][1]), y = run_number(b, metrics[i][1]);
         if (isnan(x) && isnan(y)) continue;
@@ -181,11 +185,15 @@ static void iso_interactivity(const curve *a, const curve *b) {
     printf("\ntok/s/GPU at equal interactivity (tok/s/user), monotone cubic between measured points\n"
            " %14s %14s %14s %9s\n",
            "tok/s/user", "A", "B", "B / A");
+    i64 rows = 0;
     for (i64 i = 0; i < a->n_frontier + b->n_frontier; i++) {
         f64 at = i < a->n_frontier ? a->frontier[i].x : b->frontier[i - a->n_frontier].x, x, y;
         bool in_a = pareto_y_at(a->frontier, a->n_frontier, at, &x);
-        if (in_a && pareto_y_at(b->frontier, b->n_frontier, at, &y)) iso_row(at, true, x, true, y);
+        if (!in_a || !pareto_y_at(b->frontier, b->n_frontier, at, &y)) continue;
+        iso_row(at, true, x, true, y);
+        rows++;
     }
+    if (!rows) printf(" the curves have no interactivity in common\n");
 }
 
 void curves_compare(const curve *a, const curve *b, const f64 *iso, int n_iso) {

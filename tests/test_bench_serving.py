@@ -2,7 +2,6 @@
 import json
 import os
 import subprocess
-import time
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -38,10 +37,11 @@ def test_metrics_follow_the_definitions(tmp_path):
     assert r["total_input_tokens"] == 72 and r["total_output_tokens"] == 48 and r["total_input_tokens_server"] == 72
     assert server.most_active == 3
     # 8 tokens in 4 pieces: TTFT 150 ms, 3 gaps of 60 ms, each for two tokens
-    assert 148 < r["median_ttft_ms"] < 260
-    assert len(r["itls"][0]) == 6 and 29 < r["median_itl_ms"] < 60
+    assert 0.148 < min(r["ttfts"]) < 0.3 and min(r["ttfts"]) * 1e3 <= r["median_ttft_ms"]
+    assert r["concurrency"] <= 3.01  # waiting for a place is no part of a request's time
     for ttft, itl in zip(r["ttfts"], r["itls"]):
-        assert ttft > 0.148 and itl[0] == itl[1] and sum(itl) > 0.178
+        assert ttft > 0.148 and ttft + sum(itl) > 0.326  # a busy machine may see the first one late, never the last one early
+        assert len(itl) == 6 and itl[0] == itl[1] and itl[2] == itl[3] and itl[4] == itl[5]
     e2e = r["mean_e2e_latency_ms"]
     assert r["mean_tpot_ms"] == pytest.approx((e2e - r["mean_ttft_ms"]) / 7, rel=1e-9)
     assert r["output_throughput"] == pytest.approx(48 / r["duration"]) and r["total_throughput"] == pytest.approx(120 / r["duration"])
@@ -116,14 +116,13 @@ def test_trace_extends_the_conversation(tmp_path):
     with FakeServer() as server:
         done, (r,) = on(server, tmp_path, "--backend", "openai", "--dataset-name", "trace", "--dataset-path", trace,
                         "--warmup-requests", 0, "--max-concurrency", 2, "--output-details")
-        start = time.monotonic()
-        fast, _ = on(server, tmp_path, "--backend", "openai", "--dataset-name", "trace", "--dataset-path", trace,
-                     "--warmup-requests", 0, "--no-delays")
+        fast, (_, f) = on(server, tmp_path, "--backend", "openai", "--dataset-name", "trace", "--dataset-path", trace,
+                          "--warmup-requests", 0, "--no-delays", "--max-concurrency", 1)
     assert done.returncode == fast.returncode == 0, done.stderr + fast.stderr
     assert r["completed"] == 9 and r["turns"] == [0, 1, 2] * 3 and r["duration"] > 0.59
     prompts = {b["prompt"] for _, b in server.requests}
     assert {"A0", "A0ababB", "A0ababBabababC"} <= prompts
-    assert time.monotonic() - start < 1.5
+    assert f["duration"] < 0.9  # three pauses of 0.3 s, one after the other, are left out
 
 
 def test_chat_trace_and_jsonl(tmp_path):
