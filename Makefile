@@ -75,6 +75,9 @@ $B/%.o: %.c Makefile $B/flags
 	@mkdir -p $(@D)
 	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(OPT) $(ISA) -MMD -MP -c -o $@ $<
 
+# the web page's files are part of the program
+$B/src/server/page.o: $(wildcard src/server/page/*)
+
 $(LIB): $(OBJ)
 	@rm -f $@
 	@ar rcs $@ $(OBJ)

@@ -8,6 +8,7 @@ typedef struct {
     model_opts m;
     server_options s;
     const char *calls, *reasoning, *policy;
+    opt_list origins, hosts;
     i64 max_body_mib;
 } serve_opts;
 
@@ -21,6 +22,12 @@ static int parse(serve_opts *o, int argc, char **argv) {
          0},
         {"api-key", 0, OPT_STR, &s->api_key, "KEY", "asked for on every path but /health*, /ping, /metrics",
          0, 0},
+        {"allow-origin", 0, OPT_LIST, &o->origins, "ORIGIN",
+         "pages of that origin may use the server, as http://HOST:PORT; * for all (default: only its own page)",
+         0, 0},
+        {"allow-host", 0, OPT_LIST, &o->hosts, "NAME",
+         "a name it may be called by, beside addresses and localhost (default: any, unless on loopback)", 0,
+         0},
         {"accept-any-model", 0, OPT_FLAG, &s->any_model, NULL, "a request's \"model\" may be anything", 0, 0},
         {"max-running-requests", 0, OPT_INT, &s->engine.max_running, "N", "answers at a time (default: 16)",
          1, 65536},
@@ -78,6 +85,9 @@ int cmd_serve(int argc, char **argv) {
         err_set(&e, ST_INPUT, "--api-key: the key is empty");
         return cmd_fail("serve", &e), EXIT_USAGE;
     }
+    o.s.origin = (origin_rules){
+        .origins = o.origins.items, .n_origins = o.origins.n, .hosts = o.hosts.items, .n_hosts = o.hosts.n};
+    if (origin_check_rules(&o.s.origin, &e) != ST_OK) return cmd_fail("serve", &e), EXIT_USAGE;
     if (model_opts_finish(&o.m, &e) != ST_OK) return cmd_fail("serve", &e);
     engine_options g = o.m.engine;
     g.max_running = o.s.engine.max_running;

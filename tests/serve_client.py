@@ -23,7 +23,7 @@ class Server:
             [MOONLET, "serve", "-m", str(model), "--port", "0", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         self.ready = self.process.stdout.readline().decode()
-        match = re.search(r"ready on http://127\.0\.0\.1:(\d+) ", self.ready)
+        match = re.search(r"ready on http://(?:127\.0\.0\.1|0\.0\.0\.0):(\d+) ", self.ready)
         if not match:
             self.process.wait(30)
             raise RuntimeError(self.ready + self.process.stderr.read().decode())

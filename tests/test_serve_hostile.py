@@ -216,11 +216,11 @@ def raw(server, data, wait=10):
 
 
 def test_broken_http(server):
-    huge = b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X-%d: %s\r\n" % (i, b"y" * 1000) for i in range(200)) + b"\r\n"
+    huge = b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"".join(b"X-%d: %s\r\n" % (i, b"y" * 1000) for i in range(200)) + b"\r\n"
     assert b" 200 " not in raw(server, huge)[:20]
-    two = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    two = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     assert raw(server, two).startswith(b"HTTP/1.1 400")
-    assert b" 200 " not in raw(server, b"POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n")[:20]
+    assert b" 200 " not in raw(server, b"POST /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n")[:20]
     for junk in (b"\r\n\r\n\r\n", b"\x16\x03\x01" + os.urandom(200), b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"):
         assert b" 200 " not in raw(server, junk, 0.5)[:20]
     assert server.get("/health")[0] == 200
@@ -229,7 +229,7 @@ def test_broken_http(server):
 def test_expect_100_continue(server):
     body = b'{"prompt": "x", "max_tokens": 1}'
     with socket.create_connection(("127.0.0.1", server.port), timeout=10 * SLOW) as s:
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
         assert s.recv(1000).startswith(b"HTTP/1.1 100")
         s.sendall(body)
         assert s.recv(100000).startswith(b"HTTP/1.1 200")
@@ -242,7 +242,7 @@ def test_keep_alive_and_pipelining(server):
         r = c.getresponse()
         assert r.status == 200 and json.loads(r.read())
     c.close()
-    two = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\nGET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    two = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\nGET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     assert raw(server, two).count(b"HTTP/1.1 200") >= 1
 
 
@@ -257,7 +257,7 @@ def test_a_client_that_goes_frees_its_request(server, stream, reset):
     before = server.metric("sglang:num_aborted_requests_total")
     body = json.dumps({**LONG, "stream": stream}).encode()
     with socket.create_connection(("127.0.0.1", server.port)) as s:
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         if stream:
             assert s.recv(10)
         else:
@@ -272,13 +272,13 @@ def test_slow_senders_and_readers_stall_nobody(server):
     slow = []
     for _ in range(20):
         s = socket.create_connection(("127.0.0.1", server.port))
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Le")
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Le")
         slow.append(s)
     for _ in range(3):
         s = socket.create_connection(("127.0.0.1", server.port))
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         body = json.dumps({**LONG, "max_tokens": 1000, "stream": True}).encode()
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         slow.append(s)
     assert server.post("/v1/completions", {"prompt": "x", "max_tokens": 3})["choices"]
     for s in slow:

@@ -29,6 +29,7 @@ struct http_server {
     http_options o;
     struct MHD_Daemon *daemon;
     int listen_fd, port;
+    bool loopback;
     pthread_t sweeper;
     pthread_mutex_t lock;
     pthread_cond_t stop_cond;
@@ -142,6 +143,8 @@ static void headers(struct MHD_Response *m, const http_reply *r) {
     if (r->request_id[0]) MHD_add_response_header(m, "x-request-id", r->request_id);
     if (r->close) MHD_add_response_header(m, "Connection", "close");
     if (r->no_retry) MHD_add_response_header(m, "x-should-retry", "false");
+    MHD_add_response_header(m, "X-Content-Type-Options", "nosniff");
+    for (int i = 0; i < r->n_fields; i++) MHD_add_response_header(m, r->field[i][0], r->field[i][1]);
     if (r->status == 401) MHD_add_response_header(m, "WWW-Authenticate", "Bearer");
     if (r->retry_after) {
         snprintf(number, sizeof number, "%lld", (long long)r->retry_after);
@@ -190,6 +193,18 @@ static const char *header(struct MHD_Connection *c, const char *name) {
     return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
+const char *http_header(const http_request *q, const char *name) { return header(q->connection, name); }
+
+const char *http_query(const http_request *q, const char *name) {
+    return MHD_lookup_connection_value(q->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+void http_field(http_reply *r, const char *name, const char *value) {
+    if (r->n_fields == HTTP_FIELDS_MAX) return;
+    r->field[r->n_fields][0] = name;
+    r->field[r->n_fields++][1] = value;
+}
+
 static exchange *begin(http_server *h, struct MHD_Connection *c, const char *url, const char *method) {
     exchange *x = calloc(1, sizeof *x);
     if (!x) return NULL;
@@ -208,6 +223,8 @@ static exchange *begin(http_server *h, struct MHD_Connection *c, const char *url
                           .api_key = header(c, "x-api-key"),
                           .timeout = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "timeout"),
                           .bad_framing = n[0] > 1 || n[1] > 1 || (n[0] && n[1]),
+                          .loopback = h->loopback,
+                          .connection = c,
                           .fd = i ? i->connect_fd : -1};
     if (!x->who || x->who->phase == BETWEEN) set_phase(h, x->who, RECEIVING);
     return x;
@@ -316,6 +333,11 @@ static int listen_on(const struct addrinfo *a) {
     return -1;
 }
 
+static bool is_loopback(const struct sockaddr_storage *at) {
+    if (at->ss_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)at)->sin6_addr);
+    return at->ss_family == AF_INET && ntohl(((const struct sockaddr_in *)at)->sin_addr.s_addr) >> 24 == 127;
+}
+
 static status open_socket(http_server *h, err *e) {
     char port[16];
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list;
@@ -333,6 +355,7 @@ static status open_socket(http_server *h, err *e) {
     if (getsockname(h->listen_fd, (struct sockaddr *)&at, &n)) return err_set(e, ST_IO, "getsockname failed");
     h->port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
                                              : ((struct sockaddr_in *)&at)->sin_port);
+    h->loopback = is_loopback(&at);
     return ST_OK;
 }
 
@@ -357,6 +380,7 @@ status http_open(http_server **out, const http_options *o, err *e) {
     *out = NULL;
     if (!h) return err_nomem(e, "the HTTP server", sizeof *h);
     h->o = *o;
+    *out = h; /* handlers may ask for it before this function has returned */
     h->listen_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->stop_cond, NULL);
@@ -364,10 +388,9 @@ status http_open(http_server **out, const http_options *o, err *e) {
     if (st == ST_OK) st = start(h, e);
     if (st != ST_OK) {
         http_close(h);
-        return st;
+        *out = NULL;
     }
-    *out = h;
-    return ST_OK;
+    return st;
 }
 
 int http_port(const http_server *h) { return h->port; }

@@ -8,31 +8,43 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-typedef struct {
+typedef struct http_request {
     const char *method, *path;
     const char *body; /* [body_len]; never NULL when the handler runs */
     size_t body_len;
     const char *content_type, *authorization, *api_key,
         *timeout;     /* headers, the query's timeout; NULL: absent */
     bool bad_framing; /* lengths that contradict each other */
+    bool loopback;    /* the server listens on a loopback address only */
     void *route;      /* the check's note for the handler */
+    void *connection; /* for http_header() and http_query() */
     int fd;
 } http_request;
+
+/* A header, or an argument behind the path's question mark; NULL: absent. Valid while the request is handled. */
+const char *http_header(const http_request *q, const char *name);
+const char *http_query(const http_request *q, const char *name);
+
+enum { HTTP_FIELDS_MAX = 12 };
 
 /* Fills *out (empty before) with what is to be sent next; may block. False: that was all. */
 typedef bool (*http_pull)(void *ud, buf *out);
 
-typedef struct {
+typedef struct http_reply {
     int status;       /* 0: not answered */
     const char *type; /* Content-Type; NULL: application/json */
     buf body;         /* taken over */
     i64 retry_after;  /* seconds; 0: none */
     const char *allow;
+    const char *field[HTTP_FIELDS_MAX][2]; /* further headers: name, value; static or the request's */
+    int n_fields;
     char request_id[160];
     bool close, no_retry; /* Connection: close; x-should-retry: false */
     http_pull pull;       /* a stream instead of a body */
     void *ud;
 } http_reply;
+
+void http_field(http_reply *r, const char *name, const char *value);
 
 typedef struct {
     /* Called when the headers are there, before the body: true when *reply already is the answer. */

@@ -39,6 +39,8 @@ static const route routes[] = {
     {"/tokenizer_info", M_GET, false, false, route_tokenizer_info},
     {"/flush_cache", M_BOTH, false, false, route_flush_cache},
     {"/abort_request", M_POST, false, false, route_abort_request},
+    {"/", M_GET, true, false, route_page},
+    {"/page", M_GET, true, true, route_page},
 };
 
 static const route *find_route(const char *path) {
@@ -133,13 +135,41 @@ static bool is_json(const char *type) {
     return !type || (!strncasecmp(type, want, n) && (!type[n] || type[n] == ';' || type[n] == ' '));
 }
 
+/* Pages of other servers, and names that were made to point here. */
+static bool from_allowed_place(const server *s, const http_request *q, bool page, api_error *e) {
+    const origin_request o = {.host = http_header(q, "Host"),
+                              .origin = http_header(q, "Origin"),
+                              .fetch_site = http_header(q, "Sec-Fetch-Site"),
+                              .loopback = q->loopback,
+                              .page = page};
+    switch (origin_judge(&s->o.origin, &o)) {
+    case ORIGIN_OK: return true;
+    case ORIGIN_HOST:
+        return api_fail(
+            e, 403, "host_not_allowed", NULL,
+            "this server listens on this machine only and is not called \"%.200s\": use 127.0.0.1 or "
+            "localhost, or start it with --allow-host NAME",
+            o.host);
+    case ORIGIN_PAGE: break;
+    }
+    return api_fail(e, 403, "origin_not_allowed", NULL,
+                    "pages of %.200s may not use this server: start it with --allow-origin to let them",
+                    o.origin ? o.origin : "other servers");
+}
+
 static bool refuse(server *s, http_request *q, http_reply *r, api_error *e) {
     const route *at = find_route(q->path);
     const char *m = q->method;
     bool get = !strcmp(m, "GET") || !strcmp(m, "HEAD"), post = !strcmp(m, "POST");
     if (q->bad_framing)
         return api_fail(e, 400, NULL, NULL, "the request's length is given more than once"), r->close = true;
-    if (!strcmp(m, "OPTIONS")) return r->status = 204, r->allow = "GET, POST, OPTIONS", true;
+    if (!from_allowed_place(s, q, at && at->handle == route_page, e)) return true;
+    if (!strcmp(m, "OPTIONS")) {
+        r->status = 204;
+        r->allow = "GET, POST, OPTIONS";
+        origin_preflight(q, r);
+        return true;
+    }
     if (!authorised(s, q) && !(at && at->open))
         return api_fail(e, 401, "invalid_api_key", NULL,
                         "missing or wrong API key: send Authorization: Bearer KEY or x-api-key: KEY"),
@@ -168,6 +198,7 @@ bool routes_check(void *ud, http_request *q, http_reply *r) {
     if (e.http) reply_error(s, r, &e);
     r->allow = allow;
     r->close |= close;
+    origin_fields(&s->o.origin, q, r);
     metrics_response(s->metrics, r->status);
     return true;
 }
@@ -176,5 +207,6 @@ void routes_handle(void *ud, http_request *q, http_reply *r) {
     server *s = ud;
     const route *at = q->route;
     at->handle(s, q, r);
+    origin_fields(&s->o.origin, q, r);
     metrics_response(s->metrics, r->status);
 }

@@ -2,6 +2,7 @@
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 #include "runtime/scheduler.h"
+#include "server/origin.h"
 
 typedef struct {
     engine_options engine;   /* max_running >= 1 */
@@ -14,6 +15,7 @@ typedef struct {
     f64 watchdog_s;        /* /health fails when requests run and no step has ended for so long */
     f64 drain_s;           /* after SIGTERM running answers have this long to end */
     i64 body_max, connections;
+    origin_rules origin; /* which pages a browser may let in */
 } server_options;
 
 /* Loads the model, serves until SIGTERM or SIGINT, drains, frees. Prints the memory plan on stderr and, when requests

@@ -47,6 +47,9 @@ void route_metrics(server *s, http_request *q, http_reply *r);
 void route_flush_cache(server *s, http_request *q, http_reply *r);
 void route_abort_request(server *s, http_request *q, http_reply *r);
 
+/* page.c: the web page and its files. */
+void route_page(server *s, http_request *q, http_reply *r);
+
 /* The request's body as a JSON object, at most 128 levels deep; NULL: *e. */
 json_t *body_object(const http_request *q, api_error *e);
 /* Fills r with the error. */
