@@ -1,5 +1,6 @@
 /* runtime/batch.c: the rows of a step, the forward pass, and what follows from its results. */
 #include "base/log.h"
+#include "kernels/team.h"
 #include "runtime/task.h"
 #include <omp.h>
 #include <stdlib.h>
@@ -124,14 +125,16 @@ static void draw(scheduler *s, sampler *sm, out_row *o, f32 *logits) {
 
 static void draw_all(scheduler *s) {
     const i64 n = s->n_outs, vocab = s->g->config.vocab;
-    /* The whole team of the kernels, though not all of it may have a sampler: teams of two sizes in turn would be
-     * started and ended all the time. */
-#pragma omp parallel if (n > 1 && s->n_samplers > 1)
+    /* A draw looks at each logit a few times, once with exp. Not all of the team may have a sampler: teams of two sizes
+     * in turn would be started and ended all the time. */
+    team tm = team_begin(s->n_samplers > 1 ? 64 * n * vocab : 0);
+#pragma omp parallel num_threads(tm.threads)
     {
         i64 me = omp_get_thread_num(), step = min_i64(omp_get_num_threads(), s->n_samplers);
         for (i64 i = me; me < step && i < n; i += step)
             if (s->outs[i].t) draw(s, s->samplers[me], &s->outs[i], s->logits + i * vocab);
     }
+    team_end(&tm);
 }
 
 static void fill_logprob(sched_event *ev, const out_row *o) {

@@ -71,7 +71,7 @@ INLINE u64 decode_space(const mla_decode_args *a) {
 
 static u64 mla_decode_workspace(const ops *o, const mla_decode_args *a) {
     (void)o;
-    return decode_space(a) * (u64)cpu_threads_max();
+    return decode_space(a) * (u64)team_max();
 }
 
 static void decode_item(const mla_decode_args *a, i64 i, i64 h0, f32 *acc, bf16 *buf) {
@@ -104,13 +104,14 @@ static void mla_decode(const ops *o, const mla_decode_args *a) {
     u64 space = decode_space(a);
     i64 tokens = 0;
     for (i64 i = 0; i < a->n; i++) tokens += a->kv_len[i];
-    int threads = cpu_threads_for(tokens * a->n_heads * (2 * a->latent + a->rope));
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    team tm = team_begin(tokens * a->n_heads * (2 * a->latent + a->rope));
+#pragma omp parallel for schedule(dynamic) num_threads(tm.threads)
     for (i64 it = 0; it < items; it++) {
         u8 *mine = (u8 *)a->workspace + (u64)cpu_thread() * space;
         bf16 *buf = (bf16 *)(mine + cpu_round64((u64)(HEADS * a->latent) * sizeof(f32)));
         decode_item(a, it / groups, it % groups * HEADS, (f32 *)mine, buf);
     }
+    team_end(&tm);
 }
 
 /* Workspace of a thread: keys [KV_PAGE, nope + rope] and values [KV_PAGE, v_dim] of one head, the rows' sums
@@ -137,7 +138,7 @@ INLINE u64 prefill_space(const mla_prefill_args *a, u8 *at, prefill_mem *m) {
 
 static u64 mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
     (void)o;
-    return prefill_space(a, NULL, NULL) * (u64)cpu_threads_max();
+    return prefill_space(a, NULL, NULL) * (u64)team_max();
 }
 
 /* Keys and values of head h for the n tokens of a page. */
@@ -205,11 +206,12 @@ static void mla_prefill(const ops *o, const mla_prefill_args *a) {
     (void)o;
     u64 space = prefill_space(a, NULL, NULL);
     i64 expand = (a->pos0 + a->n) * a->n_heads * (a->nope + a->v_dim) * a->latent;
-    int threads = cpu_threads_for(expand);
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    team tm = team_begin(expand);
+#pragma omp parallel for schedule(dynamic) num_threads(tm.threads)
     for (i64 h = 0; h < a->n_heads; h++) {
         prefill_mem m;
         prefill_space(a, (u8 *)a->workspace + (u64)cpu_thread() * space, &m);
         prefill_head(a, &m, h);
     }
+    team_end(&tm);
 }

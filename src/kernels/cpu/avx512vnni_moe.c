@@ -454,8 +454,8 @@ static void run(const moe_args *a) {
     moe_plan p;
     moe_plan_make(&p, a, x_bytes(a), h_bytes(a));
     i64 blocks = p.inter / INT4_GROUP;
-    int threads = cpu_threads_for(3 * a->n * a->k * p.inter * p.hidden);
-#pragma omp parallel num_threads(threads)
+    team tm = team_begin(3 * a->n * a->k * p.inter * p.hidden);
+#pragma omp parallel num_threads(tm.threads)
     {
         f32 *y = moe_plan_y(&p, a);
 #pragma omp for schedule(static)
@@ -471,6 +471,7 @@ static void run(const moe_args *a) {
             combine(a, &p, col, y);
         }
     }
+    team_end(&tm);
 }
 
 /* Other formats go to the level below, of which there are two: without and with BF16 products. */

@@ -2,21 +2,7 @@
 #include "base/log.h"
 #include <math.h>
 #include <omp.h>
-#include <stdatomic.h>
 
-/* Asked once: what a thread may run on can change, or differ from thread to thread, after a workspace was
- * planned. */
-int cpu_threads_max(void) {
-    static atomic_int known;
-    int n = atomic_load(&known), none = 0;
-    if (n) return n;
-    n = omp_get_num_procs();
-    return atomic_compare_exchange_strong(&known, &none, n) ? n : none;
-}
-int cpu_threads(void) {
-    int n = omp_get_max_threads(), most = cpu_threads_max();
-    return n < most ? n : most;
-}
 int cpu_thread(void) { return omp_get_thread_num(); }
 
 /* Rows that must be expanded to float32 have to fit the space that a thread has for them. */
@@ -60,9 +46,11 @@ static void route_row(const route_args *a, const f32 *logits, i32 *ids, f32 *wei
 
 static void route(const ops *o, const route_args *a) {
     (void)o;
-#pragma omp parallel for schedule(static) if (a->n > 1)
+    team tm = team_begin(128 * a->n * a->n_experts);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++)
         route_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
+    team_end(&tm);
 }
 
 status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e) {

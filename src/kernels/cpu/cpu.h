@@ -7,18 +7,13 @@
  * chunk and thread count. */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
+#include "kernels/team.h"
 #include "kernels/weight_host.h"
 
 /* Longest row of a weight that must be expanded (FP8, INT4): a thread's stack holds this many floats. */
 enum { CPU_EXPAND_MAX = 65536 };
 
-/* Threads of the next parallel region, at most one a processor: workspaces are planned for that many. */
-int cpu_threads(void);
-/* The same for a region of `work` multiply-adds: small ones stay on one thread, because waking the others
- * costs tens of microseconds, and far more when other programs hold the cores. */
-static inline int cpu_threads_for(i64 work) { return work < (1 << 20) ? 1 : cpu_threads(); }
-int cpu_threads_max(void); /* processors that the first caller could run on; the same for ever after */
-int cpu_thread(void);      /* number of the calling thread inside a region */
+int cpu_thread(void); /* number of the calling thread inside a region */
 static inline u64 cpu_round64(u64 n) { return (n + 63) & ~(u64)63; }
 
 /* Each fills the slots that its instruction set makes better. */

@@ -39,8 +39,8 @@ static void linear(const ops *o, const linear_args *a) {
     (void)o;
     const weight_view *w = &a->w->views[0];
     i64 blocks = ceil_div(w->rows, WB), items = blocks * ceil_div(a->n, XB);
-    int threads = cpu_threads_for(a->n * w->rows * w->cols);
-#pragma omp parallel for schedule(static) num_threads(threads)
+    team tm = team_begin(a->n * w->rows * w->cols);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 it = 0; it < items; it++) {
         f32 buf[CPU_EXPAND_MAX], y[XB * WB];
         const void *x[XB];
@@ -51,14 +51,15 @@ static void linear(const ops *o, const linear_args *a) {
         for (i64 i = 0; i < nx; i++)
             store_act(a->y, a->y_type, (first + i) * a->y_stride + row, y + i * WB, nw);
     }
+    team_end(&tm);
 }
 
 static void swiglu(const ops *o, const swiglu_args *a) {
     (void)o;
     const weight_view *gate = &a->gate->views[0], *up = &a->up->views[0];
     i64 blocks = ceil_div(gate->rows, WB), items = blocks * ceil_div(a->n, XB);
-    int threads = cpu_threads_for(2 * a->n * gate->rows * gate->cols);
-#pragma omp parallel for schedule(static) num_threads(threads)
+    team tm = team_begin(2 * a->n * gate->rows * gate->cols);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 it = 0; it < items; it++) {
         f32 buf[CPU_EXPAND_MAX], g[XB * WB] = {0}, u[XB * WB] = {0};
         const void *x[XB];
@@ -73,6 +74,7 @@ static void swiglu(const ops *o, const swiglu_args *a) {
             store_act(a->out, DT_BF16, (first + i) * a->out_stride + row, g + i * WB, nw);
         }
     }
+    team_end(&tm);
 }
 
 /* out[latent] = sum_d q[d] Wuk[d, :]: an axpy over the key rows of a head, COLS columns at a time. */
@@ -83,8 +85,8 @@ static void absorb_q(const ops *o, const absorb_q_args *a) {
     i64 head = a->nope + a->rope, width = a->latent + a->rope, rows = a->kv_b->nope + a->kv_b->v_dim;
     i64 pieces = ceil_div(a->latent, COLS), items = a->n_heads * pieces;
     bool direct = w->format == WF_BF16 || w->format == WF_F32;
-    int threads = cpu_threads_for(a->n * a->n_heads * a->nope * a->latent);
-#pragma omp parallel for schedule(static) num_threads(threads)
+    team tm = team_begin(a->n * a->n_heads * a->nope * a->latent);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 it = 0; it < items; it++) {
         f32 buf[DEPTH * COLS], p[ROWS * DEPTH], acc[ROWS * COLS];
         i64 h = it / pieces, c0 = it % pieces * COLS, nc = min_i64(COLS, a->latent - c0);
@@ -116,14 +118,15 @@ static void absorb_q(const ops *o, const absorb_q_args *a) {
             }
         }
     }
+    team_end(&tm);
 }
 
 static void unabsorb_v(const ops *o, const unabsorb_v_args *a) {
     (void)o;
     const weight_view *w = &a->kv_b->views[0];
     i64 rows = a->kv_b->nope + a->kv_b->v_dim, blocks = ceil_div(a->v_dim, WB), items = a->n_heads * blocks;
-    int threads = cpu_threads_for(a->n * a->n_heads * a->v_dim * a->latent);
-#pragma omp parallel for schedule(static) num_threads(threads)
+    team tm = team_begin(a->n * a->n_heads * a->v_dim * a->latent);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 it = 0; it < items; it++) {
         f32 buf[CPU_EXPAND_MAX], y[XB * WB];
         const void *x[XB];
@@ -136,4 +139,5 @@ static void unabsorb_v(const ops *o, const unabsorb_v_args *a) {
                 store_act(a->out, DT_BF16, ((i + r) * a->n_heads + h) * a->v_dim + d, y + r * WB, nw);
         }
     }
+    team_end(&tm);
 }

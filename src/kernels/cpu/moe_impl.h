@@ -73,8 +73,8 @@ static void moe(const ops *o, const moe_args *a) {
     moe_plan p;
     moe_plan_make(&p, a, 0, (u64)a->experts->views[0].rows * sizeof(bf16));
     i64 blocks = ceil_div(p.inter, WB);
-    int threads = cpu_threads_for(3 * a->n * a->k * p.inter * p.hidden);
-#pragma omp parallel num_threads(threads)
+    team tm = team_begin(3 * a->n * a->k * p.inter * p.hidden);
+#pragma omp parallel num_threads(tm.threads)
     {
         f32 buf[CPU_EXPAND_MAX];
         f32 *y = moe_plan_y(&p, a);
@@ -88,4 +88,5 @@ static void moe(const ops *o, const moe_args *a) {
             moe_combine(a, &p, col, n, y);
         }
     }
+    team_end(&tm);
 }

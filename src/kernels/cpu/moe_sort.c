@@ -10,7 +10,7 @@ static u64 lay_out(moe_plan *p, const moe_args *a, u64 x_bytes, u64 h_bytes) {
     p->touched = (i32 *)(base + at), at += cpu_round64(experts * 4);
     p->x = base + at, at += cpu_round64((u64)a->n * x_bytes);
     p->h = base + at, at += cpu_round64(slots * h_bytes);
-    p->y = (f32 *)(base + at), at += cpu_round64(slots * MOE_OUT * 4) * (u64)cpu_threads_max();
+    p->y = (f32 *)(base + at), at += cpu_round64(slots * MOE_OUT * 4) * (u64)team_max();
     return at;
 }
 

@@ -3,7 +3,8 @@
 static void embed(const ops *o, const embed_args *a) {
     (void)o;
     const weight_view *t = &a->table->views[0];
-#pragma omp parallel for schedule(static) if (a->n > 16)
+    team tm = team_begin(4 * a->n * t->cols);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++) {
         enum { PIECE = 2048 };
         f32 buf[PIECE];
@@ -18,6 +19,7 @@ static void embed(const ops *o, const embed_args *a) {
             store_act(out, DT_BF16, c, buf, n);
         }
     }
+    team_end(&tm);
 }
 
 /* 1 / rms of a bf16 row */
@@ -56,7 +58,8 @@ static void add_rows(const bf16 *x, const bf16 *y, i64 dim, bf16 *out) {
 /* The rounded sum goes to `sum` if wanted, else to `out`, and is normalised from there. */
 static void norm(const ops *o, const norm_args *a) {
     (void)o;
-#pragma omp parallel for schedule(static) if (a->n > 4)
+    team tm = team_begin(8 * a->n * a->dim);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++) {
         const bf16 *x = (const bf16 *)a->x + i * a->x_stride;
         bf16 *out = (bf16 *)a->out + i * a->out_stride;
@@ -69,6 +72,7 @@ static void norm(const ops *o, const norm_args *a) {
         }
         scale_row(x, inverse_rms(x, a->dim, a->eps), a->weight->vector, a->dim, out);
     }
+    team_end(&tm);
 }
 
 /* Pair (2j, 2j + 1) of x turns by the angle of (cos, sin) = cs[2j], cs[2j + 1]. */
@@ -81,7 +85,8 @@ INLINE void rotate_pair(const bf16 *x, const f32 *cs, f32 *even, f32 *odd) {
 static void rope_q(const ops *o, const rope_q_args *a) {
     (void)o;
     i64 head = a->nope + a->rope;
-#pragma omp parallel for schedule(static) if (a->n > 4)
+    team tm = team_begin(32 * a->n * a->n_heads * a->rope);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++)
         for (i64 h = 0; h < a->n_heads; h++) {
             bf16 *x = (bf16 *)a->q + (i * a->n_heads + h) * head + a->nope;
@@ -92,6 +97,7 @@ static void rope_q(const ops *o, const rope_q_args *a) {
                 x[j + 1] = f32_to_bf16(odd);
             }
         }
+    team_end(&tm);
 }
 
 INLINE void kv_put(void *kv, dtype t, i64 at, f32 v) {
@@ -106,7 +112,8 @@ INLINE void kv_put(void *kv, dtype t, i64 at, f32 v) {
 static void kv_write(const ops *o, const kv_write_args *a) {
     (void)o;
     i64 width = a->latent + a->rope;
-#pragma omp parallel for schedule(static) if (a->n > 4)
+    team tm = team_begin(32 * a->n * width);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++) {
         const bf16 *x = (const bf16 *)a->kv_a + i * width;
         const f32 *weight = a->norm->vector;
@@ -121,6 +128,7 @@ static void kv_write(const ops *o, const kv_write_args *a) {
             kv_put(a->kv, a->kv_type, base + a->latent + j + 1, odd);
         }
     }
+    team_end(&tm);
 }
 
 static void gather(const ops *o, const gather_args *a) {
@@ -133,7 +141,8 @@ static void gather(const ops *o, const gather_args *a) {
 /* NaN and infinity are the values whose exponent bits are all ones. */
 static void check_finite(const ops *o, const finite_args *a) {
     (void)o;
-#pragma omp parallel for schedule(static) if (a->n > 16)
+    team tm = team_begin(4 * a->n * a->dim);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++) {
         u32 bad = 0;
         if (a->x_type == DT_F32) {
@@ -145,4 +154,5 @@ static void check_finite(const ops *o, const finite_args *a) {
         }
         if (bad && !a->bad[i]) a->bad[i] = a->mark;
     }
+    team_end(&tm);
 }

@@ -48,7 +48,8 @@ void ref_absorb_q(const ops *o, const absorb_q_args *a) {
     (void)o;
     const weight_view *w = &a->kv_b->views[0];
     i64 head = a->nope + a->rope, width = a->latent + a->rope, rows = a->kv_b->nope + a->kv_b->v_dim;
-#pragma omp parallel for schedule(static) if (a->n * a->n_heads * a->nope * a->latent > PARALLEL_MIN)
+    team tm = team_begin(a->n * a->n_heads * a->nope * a->latent);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 h = 0; h < a->n_heads; h++) {
         f32 piece[REF_PIECE];
         for (i64 i = 0; i < a->n; i++) {
@@ -68,18 +69,21 @@ void ref_absorb_q(const ops *o, const absorb_q_args *a) {
                 }
             }
     }
+    team_end(&tm);
 }
 
 void ref_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
     (void)o;
     const weight_view *w = &a->kv_b->views[0];
     i64 rows = a->kv_b->nope + a->kv_b->v_dim;
-#pragma omp parallel for schedule(static) if (a->n * a->n_heads * a->v_dim * a->latent > PARALLEL_MIN)
+    team tm = team_begin(a->n * a->n_heads * a->v_dim * a->latent);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 r = 0; r < a->n_heads * a->v_dim; r++) {
         i64 h = r / a->v_dim, d = r % a->v_dim;
         ref_matmul_row(w, h * rows + a->kv_b->nope + d, (const f32 *)a->x + h * a->latent,
                        a->n_heads * a->latent, a->n, (f32 *)a->out + r, a->n_heads * a->v_dim);
     }
+    team_end(&tm);
 }
 
 /* Workspace of decode: one page in float32 per row of the call. */
@@ -91,7 +95,10 @@ u64 ref_mla_decode_workspace(const ops *o, const mla_decode_args *a) {
 void ref_mla_decode(const ops *o, const mla_decode_args *a) {
     (void)o;
     i64 width = a->latent + a->rope;
-#pragma omp parallel for schedule(static) if (a->n > 1)
+    i64 tokens = 0;
+    for (i64 i = 0; i < a->n; i++) tokens += a->kv_len[i];
+    team tm = team_begin(tokens * a->n_heads * (2 * a->latent + a->rope));
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++) {
         f32 *page = (f32 *)a->workspace + i * KV_PAGE * width;
         for (i64 h = 0; h < a->n_heads; h++) {
@@ -108,6 +115,7 @@ void ref_mla_decode(const ops *o, const mla_decode_args *a) {
             running_end(&r, out, a->latent);
         }
     }
+    team_end(&tm);
 }
 
 /* Workspace of prefill: a page, its expansion to keys and values of all heads, and m, l of every row and
@@ -159,8 +167,10 @@ void ref_mla_prefill(const ops *o, const mla_prefill_args *a) {
         i64 n = min_i64(KV_PAGE, a->pos0 + a->n - t);
         load_page(a->kv, a->kv_type, a->pages[t / KV_PAGE], n, width, p.page);
         ref_matmul(&a->kv_b->views[0], p.page, width, n, p.expanded, all);
-#pragma omp parallel for schedule(static) if (cells * n * (a->nope + a->v_dim) > PARALLEL_MIN)
+        team tm = team_begin(cells * n * (a->nope + a->v_dim));
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
         for (i64 c = 0; c < cells; c++) prefill_tile(a, &p, c / a->n_heads, c % a->n_heads, t, n);
+        team_end(&tm);
     }
     for (i64 c = 0; c < cells; c++) running_end(&p.state[c], (f32 *)a->out + c * a->v_dim, a->v_dim);
 }

@@ -25,8 +25,10 @@ void ref_matmul_row(const weight_view *w, i64 r, const f32 *x, i64 x_stride, i64
 }
 
 void ref_matmul(const weight_view *w, const f32 *x, i64 x_stride, i64 n, f32 *y, i64 y_stride) {
-#pragma omp parallel for schedule(static) if (n * w->rows * w->cols > PARALLEL_MIN)
+    team tm = team_begin(n * w->rows * w->cols);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 r = 0; r < w->rows; r++) ref_matmul_row(w, r, x, x_stride, n, y + r, y_stride);
+    team_end(&tm);
 }
 
 void ref_linear(const ops *o, const linear_args *a) {
@@ -38,7 +40,8 @@ void ref_swiglu(const ops *o, const swiglu_args *a) {
     (void)o;
     const weight_view *gate = &a->gate->views[0], *up = &a->up->views[0];
     enum { ROWS = 64 }; /* rows of x at a time: their `up` products wait on the stack */
-#pragma omp parallel for schedule(static) if (a->n * gate->rows * gate->cols > PARALLEL_MIN)
+    team tm = team_begin(a->n * gate->rows * gate->cols);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 r = 0; r < gate->rows; r++) {
         f32 u[ROWS];
         for (i64 i = 0; i < a->n; i += ROWS) {
@@ -50,4 +53,5 @@ void ref_swiglu(const ops *o, const swiglu_args *a) {
             for (i64 j = 0; j < n; j++) out[j * a->out_stride] = ref_silu(out[j * a->out_stride]) * u[j];
         }
     }
+    team_end(&tm);
 }

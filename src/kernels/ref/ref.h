@@ -2,11 +2,8 @@
  * double, so that the reference is closer to the exact result than anything held against it. */
 #ifndef KERNELS_REF_REF_H
 #define KERNELS_REF_REF_H
+#include "kernels/team.h"
 #include "kernels/weight_host.h"
-
-/* Multiply-adds below which a loop is not worth handing to threads: waking them costs tens of microseconds,
- * and far more when other programs hold the cores. */
-enum { PARALLEL_MIN = 1 << 20 };
 
 /* Sum over k of a[k] * b[k] in a fixed order: eight interleaved double sums, then their sum from left to
  * right. */

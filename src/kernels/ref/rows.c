@@ -82,7 +82,8 @@ static void kv_set(void *kv, dtype t, i64 index, f32 v) {
 void ref_kv_write(const ops *o, const kv_write_args *a) {
     (void)o;
     i64 width = a->latent + a->rope;
-#pragma omp parallel for schedule(static) if (a->n * width > PARALLEL_MIN)
+    team tm = team_begin(32 * a->n * width);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++) {
         const f32 *x = (const f32 *)a->kv_a + i * width, *weight = a->norm->vector;
         f64 sum = 0;
@@ -97,6 +98,7 @@ void ref_kv_write(const ops *o, const kv_write_args *a) {
             kv_set(a->kv, a->kv_type, base + a->latent + j + 1, pair[1]);
         }
     }
+    team_end(&tm);
 }
 
 void ref_gather(const ops *o, const gather_args *a) {
@@ -146,7 +148,9 @@ static void route_row(const route_args *a, const f32 *logits, i32 *ids, f32 *wei
 
 void ref_route(const ops *o, const route_args *a) {
     (void)o;
-#pragma omp parallel for schedule(static) if (a->n * a->n_experts * a->k > PARALLEL_MIN)
+    team tm = team_begin(128 * a->n * a->n_experts);
+#pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++)
         route_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
+    team_end(&tm);
 }

@@ -1,0 +1,40 @@
+/* kernels/team.h: how many OpenMP threads a parallel region gets, for the backends that compute on the host.
+ *
+ * The answer depends on the region's work and on whether this thread's last regions were held up; results do not depend
+ * on it, since every sum is formed in an order of its own.
+ *
+ * Work. A region of less than TEAM_MIN multiply-adds (about 30 us) stays on the calling thread: waking the others costs
+ * tens of microseconds. A step of nano has about 60 regions of 3,000 to 800,000 multiply-adds a row, so a step of one row
+ * stays on one thread throughout; one of 64 rows does not.
+ *
+ * Held up. Every region ends with a barrier. Where another program holds one of the cores, the thread of the team that is
+ * due there runs only after a time slice of 3 to 5 ms, and all others wait for it, region after region. So: a region
+ * whose calling thread waited more than twice as long as it computed (wall time minus its own processor time) was held
+ * up, and the team is halved for a while, first for 20 ms, then for twice as long each time that the larger team is held
+ * up again, at most for 250 ms: then about 2 % of the time goes into trying. Large regions on shared cores last about
+ * twice as long as they compute; one thread would not do better there, and they keep their team.
+ *
+ * nano on two virtual cores, decoding 48 tokens after prompts of 32, median ms a token (P99) and tok/s, always the whole
+ * team for regions of TEAM_MIN -> this rule:
+ *    1 stream,  nothing else running     0.52 (1.3)   396  ->  0.48 (0.7)   1788
+ *   64 streams, nothing else running      118 (278)   492  ->  14.0  (61)   3800   (the client is a third thread)
+ *    1 stream,  one core held busy       1.19 (6.1)   222  ->  1.34 (6.2)    674
+ *   64 streams, one core held busy        145 (459)   412  ->  28.5 (121)   1866 */
+#ifndef KERNELS_TEAM_H
+#define KERNELS_TEAM_H
+#include "base/types.h"
+
+enum { TEAM_MIN = 1 << 20 };
+
+typedef struct {
+    int threads;         /* for num_threads(); at most one a processor */
+    i64 wall_ns, cpu_ns; /* of the calling thread, at the beginning; 0: one thread */
+} team;
+
+/* Around a parallel region of `work` multiply-adds (what costs more than one counts as more). */
+team team_begin(i64 work);
+void team_end(const team *t);
+/* The processors that the first caller could run on; the same for ever after: workspaces are planned for that many. */
+int team_max(void);
+
+#endif

@@ -1,0 +1,97 @@
+/* The number of threads of a parallel region: by its work, and fewer for a while after a team was held up. */
+#include "unit.h"
+
+#include "kernels/ops.h"
+#include "kernels/team.h"
+#include <pthread.h>
+#include <time.h>
+
+static void wait_ms(i64 ms) {
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+static int threads_of(i64 work) {
+    team t = team_begin(work);
+    team_end(&t);
+    return t.threads;
+}
+
+/* A region that took no processor time: the others kept the caller waiting. */
+static void be_held_up(void) {
+    team t = team_begin(TEAM_MIN);
+    wait_ms(3);
+    team_end(&t);
+}
+
+static void *small_regions(void *arg) {
+    (void)arg;
+    assert_int_equal(threads_of(0), 1);
+    assert_int_equal(threads_of(TEAM_MIN - 1), 1);
+    assert_int_equal(threads_of(TEAM_MIN), team_max());
+    ops_set_threads(1);
+    assert_int_equal(threads_of(INT64_MAX), 1);
+    return NULL;
+}
+
+static void *held_up_regions(void *arg) {
+    (void)arg;
+    int most = team_max();
+    if (most < 2) return NULL;
+    be_held_up();
+    assert_int_equal(threads_of(TEAM_MIN), most / 2 > 1 ? most / 2 : 1);
+    for (int n = most / 2; n > 1; n /= 2) be_held_up(); /* down to one, which cannot be held up */
+    assert_int_equal(threads_of(TEAM_MIN), 1);
+    be_held_up();
+    assert_int_equal(threads_of(TEAM_MIN), 1);
+    for (int i = 0; threads_of(TEAM_MIN) < most; i++) { /* it grows back */
+        assert_true(i < 400);
+        wait_ms(10);
+    }
+    wait_ms(600); /* undisturbed for long: the next rest is a short one */
+    assert_int_equal(threads_of(TEAM_MIN), most);
+    be_held_up();
+    wait_ms(30);
+    assert_int_equal(threads_of(TEAM_MIN), most);
+    return NULL;
+}
+
+/* A computation is not a wait, however long it takes. */
+static void *busy_regions(void *arg) {
+    (void)arg;
+    for (int i = 0; i < 3; i++) {
+        team t = team_begin(TEAM_MIN);
+        struct timespec now;
+        do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        while ((i64)now.tv_sec * 1000000000 + now.tv_nsec - t.cpu_ns < 4000000 && t.threads > 1);
+        i64 cpu = (i64)now.tv_sec * 1000000000 + now.tv_nsec - t.cpu_ns;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        i64 wall = (i64)now.tv_sec * 1000000000 + now.tv_nsec - t.wall_ns;
+        team_end(&t);
+        if (wall < 2 * cpu && threads_of(TEAM_MIN) == team_max())
+            return NULL; /* else: this machine is busy */
+    }
+    fail_msg("three regions that computed counted as held up");
+    return NULL;
+}
+
+/* The state belongs to the calling thread: each test has one of its own. */
+static void on_a_thread(void *(*fn)(void *)) {
+    pthread_t t;
+    assert_int_equal(pthread_create(&t, NULL, fn, NULL), 0);
+    pthread_join(t, NULL);
+}
+
+static void by_work(void **state) { (void)state, on_a_thread(small_regions); }
+static void rests_after_a_wait(void **state) { (void)state, on_a_thread(held_up_regions); }
+static void computing_is_no_wait(void **state) { (void)state, on_a_thread(busy_regions); }
+
+int main(void) {
+    team_max(); /* asked on the first thread */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_work),
+        cmocka_unit_test(rests_after_a_wait),
+        cmocka_unit_test(computing_is_no_wait),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
