@@ -1,8 +1,9 @@
 """The web page's files, and who may use the server from a browser: origins, host names, preflights."""
 import subprocess
+import time
 
 import pytest
-from serve_client import JSON, MOONLET, NANO, Server
+from serve_client import JSON, MOONLET, NANO, SLOW, Server
 
 ASK = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
 APP = "https://app.example"
@@ -208,3 +209,64 @@ def test_host_of_a_server_for_the_network():
 def test_wrong_flags(flag):
     done = subprocess.run([MOONLET, "serve", "-m", str(NANO), "--port", "0", flag], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and flag.split("=")[0] in done.stderr
+
+
+# ---- GET /live ----
+
+
+def wait_until(what, seconds=20 * SLOW):
+    end = time.time() + seconds
+    while not what():
+        assert time.time() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def test_live(server):
+    def look(since=0):
+        status, body, head = server.get(f"/live?since={since}")
+        assert status == 200 and head["cache-control"] == "no-store"
+        return body
+
+    wait_until(lambda: look()["total"]["generated_tokens"] == server.metric("sglang:generation_tokens_total"))
+    first = look()
+    assert first["model"] == "nano" and first["status"] == "ok" and first["uptime_s"] >= 0
+    now = first["now"]
+    assert now["pages_used"] + now["pages_cached"] + now["pages_free"] == first["pages"] > 0
+    before = first["total"]
+    server.post("/v1/completions", {"prompt": "one two three", "max_tokens": 40, "ignore_eos": True})
+    wait_until(lambda: look()["total"]["ended"] > before["ended"])
+    after = look()
+    assert after["total"]["generated_tokens"] == before["generated_tokens"] + 40
+    minute = after["minute"]
+    assert minute["ttft_s"]["n"] >= 1 and minute["itl_s"]["n"] >= 39
+    for q in (minute["ttft_s"], minute["itl_s"]):
+        assert 0 < q["p50"] <= q["p90"] <= q["p99"] < 60
+    assert minute["steps"] >= 40 and 0 < minute["step_s"] < 10 and 0 < minute["busy"] <= 1.01
+    history = after["history"]
+    assert max(history["output_per_s"]) > 0 and max(history["prompt_per_s"]) > 0
+    lengths = {len(v) for v in history.values() if isinstance(v, list)}
+    assert lengths == {history["last"]}, "everything since the start"
+    wait_until(lambda: look()["history"]["last"] > history["last"])
+    more = look(history["last"])["history"]
+    assert len(more["running"]) == more["last"] - history["last"]
+    for odd in ("-1", "x", "999999999999999999999999", str(more["last"] + 5)):
+        assert look(odd)["history"]["last"] >= more["last"]
+
+
+def test_live_needs_the_key():
+    s = Server("--api-key", "k")
+    try:
+        assert s.get("/live")[0] == 401 and s.get("/live", Authorization="Bearer k")[0] == 200
+    finally:
+        assert s.stop() == 0
+
+
+def test_inter_token_latency(server):
+    def counts():
+        return [server.metric(f"{p}:{n}_seconds_count") for p in ("sglang", "vllm") for n in ("time_to_first_token", "inter_token_latency")]
+
+    before = counts()
+    server.post("/v1/completions", {"prompt": "x", "max_tokens": 9, "ignore_eos": True, "n": 2})
+    assert [b - a for a, b in zip(before, counts())] == [2, 16, 2, 16]
+    seconds = server.metric("sglang:inter_token_latency_seconds_sum")
+    assert 0 < seconds < 60

@@ -179,8 +179,11 @@ static void token_result(scheduler *s, const out_row *o) {
         return;
     }
     i64 done = ++t->usage.output_tokens;
-    if (done == 1) t->usage.first_token_s = now_s();
+    f64 now = now_s(), before = done == 1 ? t->usage.submitted_s : t->last_token_s;
+    if (done == 1) t->usage.first_token_s = now;
+    t->last_token_s = now;
     sched_event *ev = push_event(s, t, SCHED_TOKEN);
+    ev->gap_s = now - before;
     ev->token = o->id;
     ev->position = done - 1;
     ev->is_stop = stops(t, o->id);

@@ -120,6 +120,7 @@ struct sched_event {
     i32 token;
     i64 position;         /* PROMPT: in the prompt; TOKEN: index of the output token */
     bool is_stop;         /* TOKEN: it is a stop id, END follows */
+    f64 gap_s;            /* TOKEN: seconds since the token before it; of the first: since submission */
     bool has_logprob;     /* false for position 0 of a prompt and where none was asked for */
     f32 logprob;          /* log-softmax of the unchanged logits */
     const sched_top *top; /* [n_top], most probable first, ties by lower id */

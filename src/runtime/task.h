@@ -33,6 +33,7 @@ struct task {
     i64 n_step;      /* rows in the step being built */
     i64 first_row;
     sched_usage usage;
+    f64 last_token_s;
     err error;
     task *prev, *next; /* inbox, queue or list of the ended */
     /* under scheduler.lock */

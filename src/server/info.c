@@ -12,13 +12,17 @@ static void text_reply(http_reply *r, int status, const char *text) {
 }
 
 /* Alive, and not stuck: the engine's last step (or idling) ended a short while ago. */
+static const char *health_word(server *s, const sched_stats *st) {
+    bool stuck = st->since_step_s > s->o.watchdog_s, draining = st->draining || atomic_load(&s->draining);
+    return st->broken ? "broken" : stuck ? "stuck" : draining ? "draining" : "ok";
+}
+
 void route_health(server *s, http_request *q, http_reply *r) {
     (void)q;
     sched_stats st;
     scheduler_stats(s->sched, &st);
-    bool stuck = st.since_step_s > s->o.watchdog_s, draining = st.draining || atomic_load(&s->draining);
-    const char *word = st.broken ? "broken" : stuck ? "stuck" : draining ? "draining" : "ok";
-    r->status = st.broken || stuck || draining ? 503 : 200;
+    const char *word = health_word(s, &st);
+    r->status = strcmp(word, "ok") ? 503 : 200;
     if (r->status == 503) r->retry_after = 5;
     buf_fmt(&r->body,
             "{\"status\":\"%s\",\"last_step_age_s\":%.3f,\"running\":%lld,\"queued\":%lld,\"uptime_s\":%.1f",
@@ -128,6 +132,31 @@ void route_metrics(server *s, http_request *q, http_reply *r) {
     r->status = 200;
     r->type = "text/plain; version=0.0.4; charset=utf-8";
     metrics_write(s->metrics, &st, s->model.name, http_connections(s->http), &r->body);
+}
+
+/* ?since=N: only the samples after number N, for who asks once a second. */
+void route_live(server *s, http_request *q, http_reply *r) {
+    sched_stats st;
+    buf *b = &r->body;
+    const char *since = http_query(q, "since");
+    scheduler_stats(s->sched, &st);
+    r->status = 200;
+    http_field(r, "Cache-Control", "no-store");
+    buf_char(b, '{');
+    key_str(b, "model", s->model.name);
+    key_str(b, "version", MOON_VERSION);
+    key_str(b, "device", engine_ops(s->engine)->name);
+    key_str(b, "status", health_word(s, &st));
+    buf_fmt(b, "\"uptime_s\":%.1f,\"connections\":%lld,", now_s() - s->started_s,
+            (long long)http_connections(s->http));
+    key_i64(b, "context", st.context);
+    key_i64(b, "max_running", st.max_running);
+    key_i64(b, "max_queued", st.max_queued);
+    key_i64(b, "pages", st.pages);
+    key_i64(b, "page_tokens", st.page_tokens);
+    buf_fmt(b, "\"prefix_cache\":%s,", s->o.sched.disable_radix_cache ? "false" : "true");
+    live_write(s->live, since ? strtoll(since, NULL, 10) : 0, b);
+    buf_char(b, '}');
 }
 
 /* With ?timeout=SECONDS it waits for the server to be idle, as long as the client does. */

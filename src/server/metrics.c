@@ -1,4 +1,5 @@
 #include "server/metrics.h"
+#include "base/log.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,13 @@ static const histogram_spec specs[] = {
      "time_to_first_token_seconds",
      "Time from submission to the first token",
      {0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 100, 400}},
+    {"inter_token_latency_seconds",
+     "inter_token_latency_seconds",
+     "Time between two tokens of an answer",
+     {0.0005, 0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2,
+      0.4, 1, 8}},
     {"time_per_output_token_seconds",
-     "time_per_output_token_seconds",
+     "request_time_per_output_token_seconds",
      "Mean time between two tokens of an answer",
      {0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 0.8, 2,
       8}},
@@ -29,7 +35,7 @@ static const histogram_spec specs[] = {
      "Time from submission to the first step",
      {0.001, 0.01, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 300, 600}},
 };
-enum { TTFT, TPOT, E2E, QUEUE, HISTOGRAMS };
+enum { TTFT, ITL, TPOT, E2E, QUEUE, HISTOGRAMS };
 _Static_assert(COUNT_OF(specs) == HISTOGRAMS, "one spec a histogram");
 
 typedef struct {
@@ -41,6 +47,7 @@ struct metrics {
     pthread_mutex_t lock;
     histogram h[HISTOGRAMS];
     i64 status[6]; /* HTTP answers by first digit */
+    window ttft, itl;
 };
 
 status metrics_open(metrics **out, err *e) {
@@ -68,18 +75,29 @@ static void observe(metrics *m, int which, f64 x) {
         }
 }
 
+static void observe_end(metrics *m, const sched_usage *u) {
+    observe(m, E2E, u->ended_s - u->submitted_s);
+    if (u->started_s > 0) observe(m, QUEUE, u->started_s - u->submitted_s);
+    if (u->output_tokens > 1) observe(m, TPOT, (u->ended_s - u->first_token_s) / (f64)(u->output_tokens - 1));
+}
+
 void metrics_events(metrics *m, const sched_event *ev, i64 n) {
+    f64 now = now_s();
+    pthread_mutex_lock(&m->lock);
     for (i64 i = 0; i < n; i++) {
-        if (ev[i].kind != SCHED_END) continue;
-        const sched_usage *u = &ev[i].usage;
-        pthread_mutex_lock(&m->lock);
-        observe(m, E2E, u->ended_s - u->submitted_s);
-        if (u->started_s > 0) observe(m, QUEUE, u->started_s - u->submitted_s);
-        if (u->first_token_s > 0) observe(m, TTFT, u->first_token_s - u->submitted_s);
-        if (u->output_tokens > 1)
-            observe(m, TPOT, (u->ended_s - u->first_token_s) / (f64)(u->output_tokens - 1));
-        pthread_mutex_unlock(&m->lock);
+        if (ev[i].kind == SCHED_END) observe_end(m, &ev[i].usage);
+        if (ev[i].kind != SCHED_TOKEN) continue;
+        bool first = ev[i].position == 0;
+        observe(m, first ? TTFT : ITL, ev[i].gap_s);
+        window_add(first ? &m->ttft : &m->itl, now, ev[i].gap_s);
     }
+    pthread_mutex_unlock(&m->lock);
+}
+
+void metrics_minute(metrics *m, f64 now, latencies *out) {
+    pthread_mutex_lock(&m->lock);
+    *out = (latencies){.ttft = window_quantiles(&m->ttft, now), .itl = window_quantiles(&m->itl, now)};
+    pthread_mutex_unlock(&m->lock);
 }
 
 void metrics_response(metrics *m, int http) {

@@ -39,6 +39,7 @@ static const route routes[] = {
     {"/tokenizer_info", M_GET, false, false, route_tokenizer_info},
     {"/flush_cache", M_BOTH, false, false, route_flush_cache},
     {"/abort_request", M_POST, false, false, route_abort_request},
+    {"/live", M_GET, false, false, route_live},
     {"/", M_GET, true, false, route_page},
     {"/page", M_GET, true, true, route_page},
 };

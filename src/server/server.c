@@ -76,6 +76,8 @@ static status open_all(server *s, err *e) {
     st = scheduler_open(&s->sched, s->engine, &s->o.sched, e);
     if (st != ST_OK) return st;
     s->started_s = now_s();
+    st = live_open(&s->live, s->sched, s->metrics, e);
+    if (st != ST_OK) return st;
     const http_options h = {.check = routes_check,
                             .handle = routes_handle,
                             .stream_done = generation_done,
@@ -93,6 +95,7 @@ static status open_all(server *s, err *e) {
 static void close_all(server *s) {
     if (s->sched) scheduler_abort_all(s->sched);
     http_close(s->http); /* its threads look at their requests until these have ended */
+    live_close(s->live);
     scheduler_close(s->sched);
     job_table_close(s->jobs);
     metrics_close(s->metrics);

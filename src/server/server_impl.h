@@ -3,6 +3,7 @@
 #define SERVER_SERVER_IMPL_H
 #include "server/http.h"
 #include "server/job.h"
+#include "server/live.h"
 #include "server/metrics.h"
 #include "server/server.h"
 #include <stdatomic.h>
@@ -14,6 +15,7 @@ typedef struct server {
     served_model model;
     job_table *jobs;
     metrics *metrics;
+    live *live;
     http_server *http;
     atomic_bool draining;
     f64 started_s;
@@ -44,6 +46,7 @@ void route_version(server *s, http_request *q, http_reply *r);
 void route_server_info(server *s, http_request *q, http_reply *r);
 void route_model_info(server *s, http_request *q, http_reply *r);
 void route_metrics(server *s, http_request *q, http_reply *r);
+void route_live(server *s, http_request *q, http_reply *r);
 void route_flush_cache(server *s, http_request *q, http_reply *r);
 void route_abort_request(server *s, http_request *q, http_reply *r);
 
