@@ -74,6 +74,24 @@ class Server:
         assert events.count("[DONE]") == 1
         return [json.loads(e) for e in events[:-1]]
 
+    def events(self, path, body):
+        """The events of a stream that names them (`event:` and `data:`), after checking its form."""
+        c = self.connect()
+        c.request("POST", path, json.dumps({**body, "stream": True}), JSON)
+        r = c.getresponse()
+        raw = r.read().decode()
+        c.close()
+        assert r.status == 200, raw
+        assert r.getheader("Content-Type").startswith("text/event-stream")
+        assert "\r" not in raw and raw.endswith("\n\n") and "[DONE]" not in raw
+        out = []
+        for block in raw[:-2].split("\n\n"):
+            name, data = block.split("\n")
+            assert name.startswith("event: ") and data.startswith("data: ")
+            out.append(json.loads(data[6:]))
+            assert out[-1]["type"] == name[7:]
+        return out
+
     def stats(self):
         return self.get("/server_info")[1]["internal_states"][0]
 

@@ -109,7 +109,7 @@ status answer_open(answer *a, const gen_request *r, const served_model *m, i64 i
                   .stop_kind = PIECE_CONTENT,
                   .matched_string = -1,
                   .matched_id = -1};
-    if (r->kind != API_CHAT) return ST_OK;
+    if (!api_is_chat(r->kind)) return ST_OK;
     const parse_options o = {
         .tools = r->tools, .in_think = r->in_think && !r->plain, .plain = r->plain, .no_calls = !r->calls};
     return parser_open(&a->parser, m->tok, &o, on_parsed, a, e);

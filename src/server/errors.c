@@ -72,3 +72,12 @@ void api_error_json(buf *b, const api_error *e) {
     else
         buf_fmt(b, ",\"code\":%d}}", e->http);
 }
+
+void api_error_json_anthropic(buf *b, const api_error *e) {
+    const char *type = e->http == 413                     ? "request_too_large"
+                       : e->http >= 500 && e->http != 503 ? "api_error"
+                                                          : type_of(e->http);
+    buf_fmt(b, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type);
+    buf_json_str(b, e->text.text, strlen(e->text.text));
+    buf_str(b, "}}");
+}

@@ -1,4 +1,4 @@
-/* server/errors.h: what a client is told when something is wrong, in OpenAI's form:
+/* server/errors.h: what a client is told when something is wrong. OpenAI's form is
  * {"error": {"message": ..., "type": ..., "param": field or null, "code": word, number or null}}. */
 #ifndef SERVER_ERRORS_H
 #define SERVER_ERRORS_H
@@ -25,5 +25,7 @@ bool api_fail_verdict(api_error *e, sched_verdict v, const char *param, i64 retr
 bool api_fail_finish(api_error *e, sched_finish f, const err *why);
 
 void api_error_json(buf *b, const api_error *e);
+/* The same in Anthropic's form: {"type": "error", "error": {"type": ..., "message": ...}}. */
+void api_error_json_anthropic(buf *b, const api_error *e);
 
 #endif

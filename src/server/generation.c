@@ -8,6 +8,15 @@
 /* Longest sleep between two looks at whether the client is still there. */
 static const f64 LOOK_S = 0.25;
 
+/* What an endpoint has of its own. */
+static const struct {
+    const char *path, *id_prefix;
+    bool (*read)(gen_request *r, const served_model *m, json_t *body, api_error *e);
+} endpoints[] = {[API_CHAT] = {"/v1/chat/completions", "chatcmpl-", request_chat},
+                 [API_COMPLETION] = {"/v1/completions", "cmpl-", request_completion},
+                 [API_GENERATE] = {"/generate", "", request_generate},
+                 [API_MESSAGES] = {"/v1/messages", "msg_", request_messages}};
+
 typedef struct {
     server *s;
     gen_request r;
@@ -17,7 +26,7 @@ typedef struct {
     i64 left;      /* choices that go on */
     f64 looked_s;  /* when it was last seen that the client is there */
     bool *touched; /* [n]: choices with something new */
-    const char *path;
+    api_kind kind;
 } generation;
 
 static void generation_close(generation *g) {
@@ -26,8 +35,8 @@ static void generation_close(generation *g) {
         i64 in = 0, out = 0;
         for (i64 i = 0; i < g->r.n_prompts; i++) in += (i64)g->r.prompts[i].len;
         for (i64 i = 0; g->p.all && i < g->p.n; i++) out += g->p.all[i].n_tokens;
-        log_note("%s %s: %lld prompt tokens, %lld generated, %.3f s%s", g->path, g->p.id, (long long)in,
-                 (long long)out, now_s() - g->p.received_s, g->left ? ", not finished" : "");
+        log_note("%s %s: %lld prompt tokens, %lld generated, %.3f s%s", endpoints[g->kind].path, g->p.id,
+                 (long long)in, (long long)out, now_s() - g->p.received_s, g->left ? ", not finished" : "");
     }
     reply_close(&g->p);
     gen_request_free(&g->r);
@@ -58,8 +67,8 @@ static bool end_choice(generation *g, i64 i, api_error *e) {
 static bool take_event(generation *g, const job_event *ev, const sched_top *top, api_error *e) {
     i64 i = ev->choice;
     answer *a = &g->p.all[i];
-    if (ev->kind == SCHED_STARTED) return g->p.ends[i] = job_end_of(g->j, i), true;
     g->touched[i] = true;
+    if (ev->kind == SCHED_STARTED) return g->p.ends[i] = job_end_of(g->j, i), true;
     if (ev->kind == SCHED_END) {
         if (!end_choice(g, i, e)) return false;
     } else if (!a->done) {
@@ -105,10 +114,13 @@ static bool pull(void *ud, buf *out) {
         api_error e = {0};
         i64 n;
         if (!take(g, LOOK_S, &n, &e)) {
-            reply_stream_error(&e, out);
+            reply_stream_error(&g->p, &e, out);
             return false;
         }
-        if (n) write_chunks(g, out);
+        if (n)
+            write_chunks(g, out);
+        else
+            reply_silence(&g->p, out);
         if (out->len) break;
         if (client_gone(g)) return false;
     }
@@ -117,12 +129,12 @@ static bool pull(void *ud, buf *out) {
 
 /* ---- From the request to the first event ---- */
 
-static bool check_model(generation *g, const json_t *body, api_error *e) {
+bool check_model(const server *s, const json_t *body, api_error *e) {
     const char *name = NULL;
     if (!field_str(body, "model", &name, e)) return false;
-    if (!name || g->s->o.any_model || served_model_is(&g->s->model, name)) return true;
+    if (!name || s->o.any_model || served_model_is(&s->model, name)) return true;
     return api_fail(e, 404, "model_not_found", "model",
-                    "the model \"%.200s\" does not exist; this server has \"%s\"", name, g->s->model.name);
+                    "the model \"%.200s\" does not exist; this server has \"%s\"", name, s->model.name);
 }
 
 static json_t *read_body(generation *g, const http_request *q, api_error *e) {
@@ -130,23 +142,19 @@ static json_t *read_body(generation *g, const http_request *q, api_error *e) {
     if (!body) return NULL;
     json_t *extra = json_object_get(body, "extra_body"); /* a client's literal spelling of "more fields" */
     if (json_is_object(extra)) json_object_update_missing(body, extra);
-    if (check_model(g, body, e)) return body;
+    if (check_model(g->s, body, e)) return body;
     json_decref(body);
     return NULL;
 }
 
 static bool start(generation *g, const http_request *q, api_kind kind, api_error *e) {
-    static const char *const prefix[] = {"chatcmpl-", "cmpl-", ""};
     char id[160];
     err why = {0};
     json_t *body = read_body(g, q, e);
     if (!body) return false;
     const served_model *m = &g->s->model;
-    bool ok = kind == API_CHAT         ? request_chat(&g->r, m, body, e)
-              : kind == API_COMPLETION ? request_completion(&g->r, m, body, e)
-                                       : request_generate(&g->r, m, body, e);
-    if (!ok) return false;
-    make_id(prefix[kind], id, sizeof id);
+    if (!endpoints[kind].read(&g->r, m, body, e)) return false;
+    make_id(endpoints[kind].id_prefix, id, sizeof id);
     const char *rid = g->r.rid ? g->r.rid : id;
     status st = reply_open(&g->p, &g->r, m, kind == API_GENERATE ? rid : id, &why);
     g->p.incremental = g->s->o.incremental;
@@ -173,20 +181,18 @@ static void run(server *s, http_request *q, http_reply *r, api_kind kind) {
     generation *g = calloc(1, sizeof *g);
     if (!g) {
         api_fail(&e, 503, NULL, NULL, "out of memory");
-        reply_error(s, r, &e);
+        reply_error_at(s, q, r, &e);
         return;
     }
     g->s = s;
     g->fd = q->fd;
-    g->path = kind == API_CHAT         ? "/v1/chat/completions"
-              : kind == API_COMPLETION ? "/v1/completions"
-                                       : "/generate";
+    g->kind = kind;
     bool ok = start(g, q, kind, &e) && wait_for(g, !g->r.stream, &e);
     memcpy(r->request_id, g->p.id, sizeof r->request_id);
     if (kind == API_GENERATE) r->request_id[0] = 0; /* the client's own words stay out of headers */
     if (!ok) {
         if (!e.http) api_fail(&e, 499, NULL, NULL, "the client has gone");
-        reply_error(s, r, &e);
+        reply_error_at(s, q, r, &e);
         generation_close(g);
         return;
     }
@@ -205,6 +211,7 @@ static void run(server *s, http_request *q, http_reply *r, api_kind kind) {
 void route_chat(server *s, http_request *q, http_reply *r) { run(s, q, r, API_CHAT); }
 void route_completion(server *s, http_request *q, http_reply *r) { run(s, q, r, API_COMPLETION); }
 void route_generate(server *s, http_request *q, http_reply *r) { run(s, q, r, API_GENERATE); }
+void route_messages(server *s, http_request *q, http_reply *r) { run(s, q, r, API_MESSAGES); }
 
 /* ---- /health_generate: one token, for real ---- */
 

@@ -140,7 +140,10 @@ static void headers(struct MHD_Response *m, const http_reply *r) {
     MHD_add_response_header(m, "Content-Type", r->type ? r->type : "application/json");
     if (r->pull || r->retry_after) MHD_add_response_header(m, "Cache-Control", "no-cache");
     if (r->allow) MHD_add_response_header(m, "Allow", r->allow);
-    if (r->request_id[0]) MHD_add_response_header(m, "x-request-id", r->request_id);
+    if (r->request_id[0]) {
+        MHD_add_response_header(m, "x-request-id", r->request_id);
+        MHD_add_response_header(m, "request-id", r->request_id); /* Anthropic's name for it */
+    }
     if (r->close) MHD_add_response_header(m, "Connection", "close");
     if (r->no_retry) MHD_add_response_header(m, "x-should-retry", "false");
     MHD_add_response_header(m, "X-Content-Type-Options", "nosniff");
@@ -240,10 +243,11 @@ static void start_busy(exchange *x) {
 
 static enum MHD_Result too_large(exchange *x) {
     http_reply r = {.status = 413, .close = true};
-    buf_fmt(&r.body,
-            "{\"error\":{\"message\":\"the request's body is larger than %lld bytes\",\"type\":"
-            "\"invalid_request_error\",\"param\":null,\"code\":413}}",
-            (long long)x->h->o.body_max);
+    buf_fmt(
+        &r.body, /* OpenAI's form and Anthropic's at once */
+        "{\"type\":\"error\",\"error\":{\"message\":\"the request's body is larger than %lld bytes\",\"type\":"
+        "\"invalid_request_error\",\"param\":null,\"code\":413}}",
+        (long long)x->h->o.body_max);
     return send_reply(x, &r);
 }
 

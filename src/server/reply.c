@@ -8,6 +8,8 @@
 static const char *const objects[2][2] = {{"chat.completion", "chat.completion.chunk"},
                                           {"text_completion", "text_completion"}};
 
+static const reply_writer openai, generate;
+
 static void write_head(const reply *p, bool chunk, buf *out) {
     buf_str(out, "{\"id\":");
     buf_json_str(out, p->id, strlen(p->id));
@@ -19,7 +21,14 @@ static void write_head(const reply *p, bool chunk, buf *out) {
 }
 
 status reply_open(reply *p, const gen_request *r, const served_model *m, const char *id, err *e) {
-    *p = (reply){.r = r, .m = m, .created = (i64)time(NULL), .received_s = now_s(), .n = r->n_prompts * r->n};
+    static const reply_writer *const writers[] = {&openai, &openai, &generate, &reply_messages};
+    *p = (reply){.writer = writers[r->kind],
+                 .r = r,
+                 .m = m,
+                 .created = (i64)time(NULL),
+                 .received_s = now_s(),
+                 .n = r->n_prompts * r->n};
+    p->written_s = p->received_s;
     strncpy(p->id, id, sizeof p->id - 1);
     size_t n = (size_t)p->n;
     p->all = calloc(n, sizeof *p->all);
@@ -50,6 +59,9 @@ void reply_close(reply *p) {
     free(p->begun);
     free(p->offset);
     buf_free(&p->head);
+    buf_free(&p->blocks.name);
+    buf_free(&p->blocks.text);
+    buf_free(&p->blocks.done);
     *p = (reply){0};
 }
 
@@ -85,7 +97,7 @@ static bool has_piece(const answer *a, piece_kind kind) {
     return false;
 }
 
-static void call_id(const reply *p, const char *name, size_t len, i64 call, buf *out) {
+void reply_call_id(const reply *p, const char *name, size_t len, i64 call, buf *out) {
     buf id = {0};
     buf_fmt(&id, "functions.%.*s:%lld", (int)len, name, (long long)(p->r->history_calls + call));
     buf_json_str(out, id.data ? id.data : "", id.len);
@@ -133,7 +145,7 @@ static void whole_message(const reply *p, const answer *a, buf *out) {
         buf_char(out, open);
         open = ',';
         buf_str(out, "{\"id\":");
-        call_id(p, a->text.data + b->at, b->len, b->call, out);
+        reply_call_id(p, a->text.data + b->at, b->len, b->call, out);
         buf_fmt(out, ",\"type\":\"function\",\"index\":%lld,\"function\":{\"name\":", (long long)b->call);
         buf_json_str(out, a->text.data + b->at, b->len);
         buf_str(out, ",\"arguments\":");
@@ -245,7 +257,7 @@ static void generate_object(const reply *p, i64 i, const char *text, size_t len,
     buf_char(out, '}');
 }
 
-static void generate_whole(const reply *p, buf *out) {
+static void generate_whole(reply *p, buf *out) {
     bool array = p->n > 1 || p->r->prompt_array;
     if (array) buf_char(out, '[');
     for (i64 i = 0; i < p->n; i++) {
@@ -262,23 +274,16 @@ static void generate_whole(const reply *p, buf *out) {
 static void generate_chunk(reply *p, i64 i, buf *out) {
     answer *a = &p->all[i];
     buf *text = &p->sent[i];
-    if (!a->started) return;
     if (p->incremental) buf_clear(text);
     all_of(a, PIECE_CONTENT, -1, text);
     buf_str(out, "data: ");
     generate_object(p, i, text->data, text->len, out);
     buf_str(out, "\n\n");
     out->failed |= text->failed;
-    p->finished[i] = a->done;
-    answer_clear_text(a);
     if (p->incremental) answer_clear_positions(a);
 }
 
-void reply_whole(reply *p, buf *out) {
-    if (p->r->kind == API_GENERATE) {
-        generate_whole(p, out);
-        return;
-    }
+static void openai_whole(reply *p, buf *out) {
     write_head(p, false, out);
     for (i64 i = 0; i < p->n; i++) whole_choice(p, &p->all[i], out);
     buf_str(out, "],\"usage\":");
@@ -333,7 +338,7 @@ static void delta_body(const reply *p, const answer *a, const piece *b, buf *bod
     buf_fmt(body, "\"tool_calls\":[{\"index\":%lld,", (long long)b->call);
     if (b->kind == PIECE_CALL_BEGIN) {
         buf_str(body, "\"id\":");
-        call_id(p, text, b->len, b->call, body);
+        reply_call_id(p, text, b->len, b->call, body);
         buf_str(body, ",\"type\":\"function\",\"function\":{\"name\":");
         buf_json_str(body, text, b->len);
         buf_str(body, ",\"arguments\":\"\"}}]}");
@@ -387,33 +392,57 @@ static void completion_chunks(reply *p, answer *a, buf *out) {
     buf_free(&body);
 }
 
-void reply_chunks(reply *p, i64 i, buf *out) {
-    answer *a = &p->all[i];
-    if (p->finished[i] || !a->started) return;
-    if (p->r->kind == API_GENERATE) {
-        generate_chunk(p, i, out);
-        return;
-    }
+static void openai_chunks(reply *p, i64 i, buf *out) {
     if (p->r->kind == API_CHAT)
-        chat_chunks(p, a, out);
+        chat_chunks(p, &p->all[i], out);
     else
-        completion_chunks(p, a, out);
-    answer_clear_text(a);
-    p->finished[i] = a->done;
+        completion_chunks(p, &p->all[i], out);
 }
 
-void reply_stream_end(reply *p, buf *out) {
-    if (p->r->kind != API_GENERATE && p->r->include_usage) {
+static void done(reply *p, buf *out) {
+    (void)p;
+    buf_str(out, "data: [DONE]\n\n");
+}
+
+static void openai_end(reply *p, buf *out) {
+    if (p->r->include_usage) {
         buf_add(out, p->head.data, p->head.len);
         buf_str(out, "],\"usage\":");
         reply_usage(p, -1, out);
         buf_str(out, "}\n\n");
     }
-    buf_str(out, "data: [DONE]\n\n");
+    done(p, out);
 }
 
-void reply_stream_error(const api_error *e, buf *out) {
+static void openai_error(reply *p, const api_error *e, buf *out) {
     buf_str(out, "data: ");
     api_error_json(out, e);
-    buf_str(out, "\n\ndata: [DONE]\n\n");
+    buf_str(out, "\n\n");
+    done(p, out);
+}
+
+static const reply_writer openai = {openai_whole, openai_chunks, openai_end, openai_error, NULL, false},
+                          generate = {generate_whole, generate_chunk, done, openai_error, NULL, false};
+
+/* ---- Whatever the protocol ---- */
+
+void reply_whole(reply *p, buf *out) { p->writer->whole(p, out); }
+
+void reply_chunks(reply *p, i64 i, buf *out) {
+    answer *a = &p->all[i];
+    if (p->finished[i] || (!a->started && !p->writer->early)) return;
+    p->writer->chunks(p, i, out);
+    answer_clear_text(a);
+    p->finished[i] = a->done;
+    p->written_s = now_s();
+}
+
+void reply_stream_end(reply *p, buf *out) { p->writer->end(p, out); }
+void reply_stream_error(reply *p, const api_error *e, buf *out) { p->writer->error(p, e, out); }
+
+void reply_silence(reply *p, buf *out) {
+    static const f64 PATIENCE_S = 15;
+    if (!p->writer->silence || now_s() - p->written_s < PATIENCE_S) return;
+    p->writer->silence(p, out);
+    p->written_s = now_s();
 }

@@ -14,6 +14,7 @@ void gen_request_free(gen_request *r) {
     free(r->bias);
     stop_set_free(&r->stops);
     json_decref(r->body);
+    json_decref(r->original);
     *r = (gen_request){0};
 }
 

@@ -11,11 +11,13 @@
 
 enum { PROMPTS_MAX = 2048, CHOICES_MAX = 4096, N_MAX = 128, TOOLS_MAX = 1024 };
 
-typedef enum { API_CHAT, API_COMPLETION, API_GENERATE } api_kind;
+typedef enum { API_CHAT, API_COMPLETION, API_GENERATE, API_MESSAGES } api_kind;
+static inline bool api_is_chat(api_kind k) { return k != API_COMPLETION && k != API_GENERATE; }
 
 typedef struct {
     api_kind kind;
-    json_t *body; /* everything below that points into JSON points into this */
+    json_t *body;     /* everything below that points into JSON points into this */
+    json_t *original; /* what a foreign protocol's request was before it became a chat body; else NULL */
 
     /* What to compute: prompts x n answers. */
     ids_buf *prompts; /* [n_prompts] */
@@ -55,6 +57,9 @@ typedef struct {
 bool request_chat(gen_request *r, const served_model *m, json_t *body, api_error *e);
 bool request_completion(gen_request *r, const served_model *m, json_t *body, api_error *e);
 bool request_generate(gen_request *r, const served_model *m, json_t *body, api_error *e);
+bool request_messages(gen_request *r, const served_model *m, json_t *body, api_error *e);
+/* /v1/messages/count_tokens: the prompt alone. */
+bool request_count_tokens(gen_request *r, const served_model *m, json_t *body, api_error *e);
 void gen_request_free(gen_request *r);
 
 /* ---- What these share ---- */
@@ -65,6 +70,8 @@ bool request_sampling(gen_request *r, const served_model *m, const json_t *o, ap
 bool request_common(gen_request *r, const json_t *o, api_error *e);
 /* Refuses what constrains the output: response_format, regex, ebnf and their relatives. */
 bool request_no_grammar(const json_t *o, api_error *e);
+/* r->body is a chat body: reads it all. */
+bool request_chat_body(gen_request *r, const served_model *m, api_error *e);
 /* Room for `n` prompts, each empty. */
 bool request_prompts(gen_request *r, size_t n, api_error *e);
 /* "prompt" or "text": a string, ids, or an array of either. */

@@ -153,7 +153,7 @@ bool request_render(gen_request *r, const served_model *m, api_error *e) {
     return true;
 }
 
-static bool read_chat(gen_request *r, const served_model *m, api_error *e) {
+bool request_chat_body(gen_request *r, const served_model *m, api_error *e) {
     const json_t *o = r->body;
     if (!request_common(r, o, e) || !request_sampling(r, m, o, e) || !request_no_grammar(o, e)) return false;
     if (!field_i64(o, "max_tokens", 1, INT32_MAX, &r->max_new, e) ||
@@ -172,5 +172,5 @@ static bool read_chat(gen_request *r, const served_model *m, api_error *e) {
 bool request_chat(gen_request *r, const served_model *m, json_t *body, api_error *e) {
     r->kind = API_CHAT;
     r->body = body;
-    return read_chat(r, m, e);
+    return request_chat_body(r, m, e);
 }

@@ -21,6 +21,8 @@ typedef struct {
 static const route routes[] = {
     {"/v1/chat/completions", M_POST, false, false, route_chat},
     {"/v1/completions", M_POST, false, false, route_completion},
+    {"/v1/messages", M_POST, false, false, route_messages},
+    {"/v1/messages/count_tokens", M_POST, false, false, route_count_tokens},
     {"/generate", M_POST, false, false, route_generate},
     {"/health", M_GET, true, false, route_health},
     {"/health_generate", M_GET, true, false, route_health_generate},
@@ -68,6 +70,14 @@ void reply_error(server *s, http_reply *r, const api_error *e) {
     r->type = NULL;
     r->retry_after = e->retry_after;
     if (s && e->http == 503 && atomic_load(&s->draining)) r->close = r->no_retry = true;
+}
+
+void reply_error_at(server *s, const http_request *q, http_reply *r, const api_error *e) {
+    static const char anthropic[] = "/v1/messages";
+    reply_error(s, r, e);
+    if (strncmp(q->path, anthropic, sizeof anthropic - 1)) return;
+    buf_clear(&r->body);
+    api_error_json_anthropic(&r->body, e);
 }
 
 /* Arrays and objects inside each other, and how many values there are: a parsed value takes many times the memory of
@@ -196,7 +206,7 @@ bool routes_check(void *ud, http_request *q, http_reply *r) {
     if (!refuse(s, q, r, &e)) return false;
     const char *allow = r->allow;
     bool close = r->close;
-    if (e.http) reply_error(s, r, &e);
+    if (e.http) reply_error_at(s, q, r, &e);
     r->allow = allow;
     r->close |= close;
     origin_fields(&s->o.origin, q, r);

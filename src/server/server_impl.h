@@ -31,12 +31,16 @@ void routes_handle(void *ud, http_request *q, http_reply *r);
 void route_chat(server *s, http_request *q, http_reply *r);
 void route_completion(server *s, http_request *q, http_reply *r);
 void route_generate(server *s, http_request *q, http_reply *r);
+void route_messages(server *s, http_request *q, http_reply *r);
+/* 404 unless the body's "model" is the one that is served. */
+bool check_model(const server *s, const json_t *body, api_error *e);
 void route_health_generate(server *s, http_request *q, http_reply *r);
 void generation_done(void *stream); /* http_options.stream_done */
 
 /* tokens.c */
 void route_tokenize(server *s, http_request *q, http_reply *r);
 void route_detokenize(server *s, http_request *q, http_reply *r);
+void route_count_tokens(server *s, http_request *q, http_reply *r);
 void route_tokenizer_info(server *s, http_request *q, http_reply *r);
 
 /* info.c */
@@ -57,6 +61,8 @@ void route_page(server *s, http_request *q, http_reply *r);
 json_t *body_object(const http_request *q, api_error *e);
 /* Fills r with the error. */
 void reply_error(server *s, http_reply *r, const api_error *e);
+/* The same in the form that clients of q's path expect. */
+void reply_error_at(server *s, const http_request *q, http_reply *r, const api_error *e);
 /* 24 random hexadecimal digits behind `prefix`, NUL-terminated; out has room for prefix + 25. */
 void make_id(const char *prefix, char *out, size_t cap);
 

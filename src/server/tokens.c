@@ -81,6 +81,22 @@ void route_tokenize(server *s, http_request *q, http_reply *r) {
     if (!ok) reply_error(s, r, &e);
 }
 
+/* Anthropic's: the tokens that /v1/messages would feed the model. */
+void route_count_tokens(server *s, http_request *q, http_reply *r) {
+    api_error e = {0};
+    gen_request g = {0};
+    json_t *body = body_object(q, &e);
+    bool ok = body && check_model(s, body, &e);
+    if (!ok)
+        json_decref(body);
+    else
+        ok = request_count_tokens(&g, &s->model, body, &e);
+    if (ok) buf_fmt(&r->body, "{\"input_tokens\":%zu}", g.prompts[0].len);
+    gen_request_free(&g);
+    r->status = 200;
+    if (!ok) reply_error_at(s, q, r, &e);
+}
+
 void route_detokenize(server *s, http_request *q, http_reply *r) {
     api_error e = {0};
     ids_buf ids = {0};

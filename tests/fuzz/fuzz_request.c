@@ -62,7 +62,8 @@ static void play(const gen_request *r, const u8 *data, size_t size) {
         reply_chunks(&p, 0, &stream);
         for (char *s = stream.data, *to; s && *s; s = to + 2) {
             to = strstr(s, "\n\n");
-            if (!to || strncmp(s, "data: ", 6)) abort();
+            if (to && !strncmp(s, "event: ", 7)) s = strchr(s, '\n') + 1;
+            if (!to || s > to || strncmp(s, "data: ", 6)) abort();
             json_t *v = json_parse(s + 6, (size_t)(to - s) - 6, "event", NULL);
             if (!v) abort();
             json_decref(v);
@@ -78,8 +79,8 @@ static void play(const gen_request *r, const u8 *data, size_t size) {
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
-    static bool (*const read[])(gen_request *, const served_model *, json_t *,
-                                api_error *) = {request_chat, request_completion, request_generate};
+    static bool (*const read[])(gen_request *, const served_model *, json_t *, api_error *) = {
+        request_chat, request_completion, request_generate, request_messages, request_count_tokens};
     open_once();
     for (size_t k = 0; k < COUNT_OF(read); k++) {
         json_t *body = json_parse((const char *)data, size, "request", NULL);
@@ -90,12 +91,20 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
         gen_request r = {0};
         api_error e = {0};
         if (read[k](&r, &served, body, &e)) {
+            if (!r.prompts[0].len) abort();
+            if (read[k] == request_count_tokens) { /* a prompt, nothing to run */
+                gen_request_free(&r);
+                continue;
+            }
             check_request(&r);
             play(&r, data, size);
         } else {
             buf b = {0};
             if (e.http < 400 || e.http > 503 || !e.text.text[0]) abort();
             api_error_json(&b, &e);
+            must_be_json(&b);
+            buf_clear(&b);
+            api_error_json_anthropic(&b, &e);
             must_be_json(&b);
             buf_free(&b);
         }
