@@ -15,7 +15,8 @@ static const struct {
 } endpoints[] = {[API_CHAT] = {"/v1/chat/completions", "chatcmpl-", request_chat},
                  [API_COMPLETION] = {"/v1/completions", "cmpl-", request_completion},
                  [API_GENERATE] = {"/generate", "", request_generate},
-                 [API_MESSAGES] = {"/v1/messages", "msg_", request_messages}};
+                 [API_MESSAGES] = {"/v1/messages", "msg_", request_messages},
+                 [API_RESPONSES] = {"/v1/responses", "resp_", request_responses}};
 
 typedef struct {
     server *s;
@@ -212,6 +213,7 @@ void route_chat(server *s, http_request *q, http_reply *r) { run(s, q, r, API_CH
 void route_completion(server *s, http_request *q, http_reply *r) { run(s, q, r, API_COMPLETION); }
 void route_generate(server *s, http_request *q, http_reply *r) { run(s, q, r, API_GENERATE); }
 void route_messages(server *s, http_request *q, http_reply *r) { run(s, q, r, API_MESSAGES); }
+void route_responses(server *s, http_request *q, http_reply *r) { run(s, q, r, API_RESPONSES); }
 
 /* ---- /health_generate: one token, for real ---- */
 

@@ -21,7 +21,8 @@ static void write_head(const reply *p, bool chunk, buf *out) {
 }
 
 status reply_open(reply *p, const gen_request *r, const served_model *m, const char *id, err *e) {
-    static const reply_writer *const writers[] = {&openai, &openai, &generate, &reply_messages};
+    static const reply_writer *const writers[] = {&openai, &openai, &generate, &reply_messages,
+                                                  &reply_responses};
     *p = (reply){.writer = writers[r->kind],
                  .r = r,
                  .m = m,

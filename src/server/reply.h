@@ -91,6 +91,6 @@ typedef struct {
 /* Everything that a has gathered, as events to out (NULL: none) and into p->blocks. */
 void reply_blocks_write(reply *p, const answer *a, const block_writer *w, buf *out);
 
-extern const reply_writer reply_messages;
+extern const reply_writer reply_messages, reply_responses;
 
 #endif

@@ -11,7 +11,7 @@
 
 enum { PROMPTS_MAX = 2048, CHOICES_MAX = 4096, N_MAX = 128, TOOLS_MAX = 1024 };
 
-typedef enum { API_CHAT, API_COMPLETION, API_GENERATE, API_MESSAGES } api_kind;
+typedef enum { API_CHAT, API_COMPLETION, API_GENERATE, API_MESSAGES, API_RESPONSES } api_kind;
 static inline bool api_is_chat(api_kind k) { return k != API_COMPLETION && k != API_GENERATE; }
 
 typedef struct {
@@ -60,6 +60,7 @@ bool request_generate(gen_request *r, const served_model *m, json_t *body, api_e
 bool request_messages(gen_request *r, const served_model *m, json_t *body, api_error *e);
 /* /v1/messages/count_tokens: the prompt alone. */
 bool request_count_tokens(gen_request *r, const served_model *m, json_t *body, api_error *e);
+bool request_responses(gen_request *r, const served_model *m, json_t *body, api_error *e);
 void gen_request_free(gen_request *r);
 
 /* ---- What these share ---- */

@@ -23,6 +23,7 @@ static const route routes[] = {
     {"/v1/completions", M_POST, false, false, route_completion},
     {"/v1/messages", M_POST, false, false, route_messages},
     {"/v1/messages/count_tokens", M_POST, false, false, route_count_tokens},
+    {"/v1/responses", M_POST, false, false, route_responses},
     {"/generate", M_POST, false, false, route_generate},
     {"/health", M_GET, true, false, route_health},
     {"/health_generate", M_GET, true, false, route_health_generate},

@@ -32,6 +32,7 @@ void route_chat(server *s, http_request *q, http_reply *r);
 void route_completion(server *s, http_request *q, http_reply *r);
 void route_generate(server *s, http_request *q, http_reply *r);
 void route_messages(server *s, http_request *q, http_reply *r);
+void route_responses(server *s, http_request *q, http_reply *r);
 /* 404 unless the body's "model" is the one that is served. */
 bool check_model(const server *s, const json_t *body, api_error *e);
 void route_health_generate(server *s, http_request *q, http_reply *r);
