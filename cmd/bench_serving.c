@@ -32,7 +32,7 @@ typedef struct {
     bool in_process, disable_stream, disable_ignore_eos, flush_cache, details, quiet, logprobs, compare;
     const char *backend, *base_url, *host, *served_name, *tokenizer_dir, *output, *extra, *rate_text, *tag,
         *sweep, *chart, *iso;
-    i64 port, concurrency, warmup, num_prompts, seed, gpus, max_running;
+    i64 port, concurrency, warmup, num_prompts, seed, gpus, max_running, simulated_us;
     f64 temperature, rate;
     workload_options w;
     /* made of these */
@@ -88,6 +88,10 @@ static status finish_options(serving *s, err *e) {
         return err_set(
             e, ST_INPUT,
             "--in-process goes without --backend, --base-url, --extra-request-body, --served-model-name and --tokenizer");
+    if (!s->in_process && s->simulated_us >= 0)
+        return err_set(e, ST_INPUT,
+                       "--simulate-step goes with --in-process; a server has a flag of that name");
+    model_opts_simulate(&s->m, s->simulated_us);
     if (s->in_process && s->disable_stream)
         return err_set(e, ST_INPUT, "--in-process has no --disable-stream");
     if (!s->backend) s->backend = "moonlet";
@@ -282,7 +286,11 @@ static status run(serving *s, err *e) {
         st = s->sweep ? sweep(s, runs, e)
                       : run_once(s, s->num_prompts ? s->num_prompts : 1000, s->concurrency, runs, e);
     if (st == ST_OK && (s->sweep || s->chart)) {
-        st = curve_of(&c, s->tag ? s->tag : s->c->name, json_incref(runs), e);
+        bool simulated = json_is_true(json_object_get(s->info, "simulated"));
+        char name[300];
+        snprintf(name, sizeof name, "%.250s%s", s->tag ? s->tag : s->c->name,
+                 simulated ? " (SIMULATED)" : "");
+        st = curve_of(&c, name, json_incref(runs), e);
         if (st == ST_OK && s->sweep) curve_print(&c);
         if (st == ST_OK && s->chart) st = curves_chart(&c, 1, s->chart, e);
         curve_free(&c);
@@ -320,6 +328,7 @@ int bench_serving(int argc, char **argv) {
                  .warmup = 1,
                  .seed = 1,
                  .gpus = 1,
+                 .simulated_us = -1,
                  .w = {.name = "random", .input_len = 1024, .output_len = 1024}};
     opt_list files = {0};
     const opt_spec specs[] = {
@@ -371,6 +380,7 @@ int bench_serving(int argc, char **argv) {
         {"disable-tqdm", 0, OPT_FLAG, &s.quiet, NULL, "no progress line", 0, 0},
         {"max-running-requests", 0, OPT_INT, &s.max_running, "N",
          "in-process: most at a time (default: --max-concurrency, else 256)", 1, 65536},
+        SIMULATE_OPT(s.simulated_us),
         {"gpus", 0, OPT_INT, &s.gpus, "N", "GPUs of the server, for tok/s per GPU (default: 1)", 1, 1e6},
         {"sweep", 0, OPT_STR, &s.sweep, "N,N,...", "a run for each of these concurrencies", 0, 0},
         {"chart", 0, OPT_STR, &s.chart, "FILE.svg", "tok/s per GPU over tok/s per user, frontier drawn", 0,

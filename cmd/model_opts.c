@@ -1,5 +1,6 @@
 #include "model_opts.h"
 #include "base/file.h"
+#include "runtime/simulate.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +32,14 @@ status model_opts_finish(model_opts *o, err *e) {
     status st = nano_dir(nano, sizeof nano, e);
     o->engine.model_dir = nano;
     return st;
+}
+
+void model_opts_simulate(model_opts *o, i64 us) {
+    static i64 ns;
+    if (us < 0) return;
+    ns = us * 1000;
+    o->engine.step = simulated_step;
+    o->engine.step_ud = &ns;
 }
 
 void model_opts_public(const model_opts *o, moon_options *out) {

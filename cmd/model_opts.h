@@ -63,6 +63,16 @@ typedef struct {
             "scans quantization scales for NaN while loading (reads them all)", 0, 0                         \
     }
 
+/* For the commands that can do without a model's arithmetic; `us` is an i64 that begins as -1. */
+#define SIMULATE_OPT(us)                                                                                         \
+    {                                                                                                            \
+        "simulate-step", 0, OPT_INT, &(us), "US",                                                                \
+            "nothing is computed: a step takes US microseconds and yields made-up tokens (to measure the rest)", \
+            0, 1e9                                                                                               \
+    }
+/* us >= 0: the engine simulates its steps. */
+void model_opts_simulate(model_opts *o, i64 us);
+
 /* Fills in what follows from the parsed options: the model's folder and the overrides. */
 status model_opts_finish(model_opts *o, err *e);
 /* The same for moon_open(); everything it does not set stays. */

@@ -9,7 +9,7 @@ typedef struct {
     server_options s;
     const char *calls, *reasoning, *policy;
     opt_list origins, hosts;
-    i64 max_body_mib;
+    i64 max_body_mib, simulated_us;
 } serve_opts;
 
 static int parse(serve_opts *o, int argc, char **argv) {
@@ -61,6 +61,7 @@ static int parse(serve_opts *o, int argc, char **argv) {
         {"max-body-size", 0, OPT_INT, &o->max_body_mib, "MIB", "largest request in MiB (default: 64)", 1,
          4096},
         {"max-connections", 0, OPT_INT, &s->connections, "N", "open connections (default: 1024)", 1, 30000},
+        SIMULATE_OPT(o->simulated_us),
         {"log-requests", 0, OPT_FLAG, &s->log_requests, NULL, "a line a request on stderr, without its text",
          0, 0},
     };
@@ -77,7 +78,8 @@ int cmd_serve(int argc, char **argv) {
                     .calls = "kimi_k2",
                     .reasoning = "kimi_k2",
                     .policy = "fcfs",
-                    .max_body_mib = 64};
+                    .max_body_mib = 64,
+                    .simulated_us = -1};
     err e = {0};
     int rc = parse(&o, argc, argv);
     if (rc >= 0) return rc;
@@ -89,6 +91,7 @@ int cmd_serve(int argc, char **argv) {
         .origins = o.origins.items, .n_origins = o.origins.n, .hosts = o.hosts.items, .n_hosts = o.hosts.n};
     if (origin_check_rules(&o.s.origin, &e) != ST_OK) return cmd_fail("serve", &e), EXIT_USAGE;
     if (model_opts_finish(&o.m, &e) != ST_OK) return cmd_fail("serve", &e);
+    model_opts_simulate(&o.m, o.simulated_us);
     engine_options g = o.m.engine;
     g.max_running = o.s.engine.max_running;
     g.kv_tokens = o.s.engine.kv_tokens;

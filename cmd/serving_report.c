@@ -48,10 +48,15 @@ static void print_counts(const serving_metrics *m) {
     if (m->retokenized >= 0) row_int("Total generated tokens (retokenized):", m->retokenized);
 }
 
+static bool simulated(const serving_setup *s) {
+    return json_is_true(json_object_get(s->server_info, "simulated"));
+}
+
 void serving_print(const serving_setup *s, const workload *w, const serving_metrics *m) {
     putchar('\n');
     centered("Serving Benchmark Result", '=');
     row_text("Backend:", s->backend);
+    if (simulated(s)) row_text("Model:", "SIMULATED, nothing is computed");
     row_text("Dataset:", w->name);
     limit_row("Traffic request rate:", s->rate, "inf");
     limit_row("Max request concurrency:", (f64)s->concurrency, "not set");
@@ -101,8 +106,9 @@ static bool set_setup(json_t *o, const serving_setup *s, const workload *w) {
     const workload_options *x = s->workload;
     bool random = !strncmp(w->name, "random", 6);
     return set(o, "tag", text(s->tag)) && set(o, "backend", text(s->backend)) &&
-           set(o, "model", text(s->model)) && set(o, "tokenizer", text(s->tokenizer)) &&
-           set(o, "dataset_name", text(w->name)) && set(o, "dataset_path", text(x->path)) &&
+           set(o, "model", text(s->model)) && set(o, "simulated", json_boolean(simulated(s))) &&
+           set(o, "tokenizer", text(s->tokenizer)) && set(o, "dataset_name", text(w->name)) &&
+           set(o, "dataset_path", text(x->path)) &&
            set(o, "request_rate", s->rate ? json_real(s->rate) : json_string("inf")) &&
            set(o, "max_concurrency", s->concurrency ? json_integer(s->concurrency) : json_null()) &&
            set(o, "num_prompts", json_integer(w->n)) && set(o, "seed", json_integer(x->seed)) &&

@@ -125,9 +125,12 @@ static void draw(scheduler *s, sampler *sm, out_row *o, f32 *logits) {
 
 static void draw_all(scheduler *s) {
     const i64 n = s->n_outs, vocab = s->g->config.vocab;
-    /* A draw looks at each logit a few times, once with exp. Not all of the team may have a sampler: teams of two sizes
-     * in turn would be started and ended all the time. */
-    team tm = team_begin(s->n_samplers > 1 ? 64 * n * vocab : 0);
+    /* The largest logit of 64 rows of 2048 takes 65 us, sorting for top-p ten times as long. Not all of the team may have
+     * a sampler: teams of two sizes in turn would be started and ended all the time. */
+    i64 work = 0;
+    for (i64 i = 0; i < n; i++)
+        if (s->outs[i].t) work += (s->outs[i].t->r.sampling.temperature > 0 ? 128 : 4) * vocab;
+    team tm = team_begin(s->n_samplers > 1 && n > 1 ? work : 0);
 #pragma omp parallel num_threads(tm.threads)
     {
         i64 me = omp_get_thread_num(), step = min_i64(omp_get_num_threads(), s->n_samplers);
@@ -264,8 +267,7 @@ void run_batch(scheduler *s) {
                            .logits = s->logits,
                            .bad = s->bad};
     if (!s->n_rows) return;
-    ops_set_threads(s->g->threads);
-    if (model_forward(s->g->model, &b, &e) != ST_OK) {
+    if (engine_forward(s->g, &b, &e) != ST_OK) {
         break_down(s, &e);
         return;
     }

@@ -139,9 +139,10 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
     f64 kv = (f64)model_kv_bytes(&g->config, g->lim.pool_pages, g->lim.kv_type);
     snprintf(
         g->plan, sizeof g->plan,
-        "%s: weights %.1f MB (mapped), KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
-        g->ops.name, (f64)checkpoint_bytes(g->ck) * 1e-6, kv * 1e-6, (long long)engine_kv_tokens(g),
-        dtype_name(g->lim.kv_type), ((f64)model_memory(g->model) - kv) * 1e-6, now_s() - start);
+        "%s%s: weights %.1f MB (mapped), KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
+        g->step ? "SIMULATED, nothing is computed; " : "", g->ops.name, (f64)checkpoint_bytes(g->ck) * 1e-6,
+        kv * 1e-6, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
+        ((f64)model_memory(g->model) - kv) * 1e-6, now_s() - start);
     return ST_OK;
 }
 
@@ -149,6 +150,8 @@ status engine_open(engine **out, const engine_options *o, err *e) {
     *out = NULL;
     engine *g = calloc(1, sizeof *g);
     if (!g) return err_nomem(e, "the engine", sizeof *g);
+    g->step = o->step;
+    g->step_ud = o->step_ud;
     status st = open_parts(g, o, e);
     if (st != ST_OK) {
         engine_close(g);
@@ -171,6 +174,14 @@ const ops *engine_ops(const engine *g) { return &g->ops; }
 i64 engine_context(const engine *g) { return g->context; }
 i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_pages * KV_PAGE : g->context; }
 const char *engine_plan(const engine *g) { return g->plan; }
+bool engine_simulated(const engine *g) { return g->step != NULL; }
+
+status engine_forward(engine *g, const model_batch *b, err *e) {
+    if (g->step) return g->step(g->step_ud, b, g->config.vocab, e);
+    ops_set_threads(
+        g->threads); /* it holds for the calling thread, and another engine may have set its own */
+    return model_forward(g->model, b, e);
+}
 
 status seq_open(seq **out, engine *g, err *e) {
     *out = NULL;
@@ -249,9 +260,7 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
                      .out_rows = s->out_rows,
                      .logits = s->logits,
                      .bad = s->bad};
-    ops_set_threads(
-        s->g->threads); /* it holds for the calling thread, and another engine may have set its own */
-    status st = model_forward(s->g->model, &b, e);
+    status st = engine_forward(s->g, &b, e);
     for (i64 i = 0; st == ST_OK && i < n; i++)
         if (s->bad[i]) st = engine_bad_row(s->bad[i], ids[i], pos0 + i, e);
     if (st != ST_OK) {

@@ -7,6 +7,10 @@
 #include "model/forward.h"
 #include "runtime/sampler.h"
 
+/* Takes the place of the model's forward pass (model/forward.h): fills b->logits [n_out, vocab] and b->bad [n]. For
+ * tests, and for measuring what is around a step (runtime/simulate.h). */
+typedef status (*engine_step_fn)(void *ud, const model_batch *b, i64 vocab, err *e);
+
 typedef struct {
     const char *model_dir;
     const char *device;   /* "ref", "cpu"; NULL: cpu                                              */
@@ -24,6 +28,8 @@ typedef struct {
                          0: 0.5 on a host, and at least one context                                       */
     const char *const *overrides; /* "KEY=VALUE" for config.json                                   */
     int n_overrides;
+    engine_step_fn step; /* NULL: the model's */
+    void *step_ud;
 } engine_options;
 
 typedef struct engine engine;
@@ -38,6 +44,7 @@ i64 engine_context(const engine *g);   /* tokens */
 i64 engine_kv_tokens(const engine *g); /* of the pool */
 /* One line for a person: weights, KV, activations, context, load time. */
 const char *engine_plan(const engine *g);
+bool engine_simulated(const engine *g); /* the model computes nothing: engine_options.step */
 
 /* One token timeline and the KV rows of its first tokens. */
 typedef struct seq seq;

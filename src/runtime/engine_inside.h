@@ -13,8 +13,13 @@ struct engine {
     kv_pages pages;
     i64 context, chunk, max_running;
     int threads;
-    char plan[256];
+    engine_step_fn step;
+    void *step_ud;
+    char plan[320];
 };
+
+/* The forward pass, with this engine's threads. */
+status engine_forward(engine *g, const model_batch *b, err *e);
 
 /* ST_NUMERIC with a line about the row of `token` at `position`, whose mark (model_batch.bad) is `mark`. */
 status engine_bad_row(i32 mark, i32 token, i64 position, err *e);

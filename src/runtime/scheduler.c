@@ -270,6 +270,7 @@ static status start_thread(scheduler *s, err *e) {
     int failed = pthread_create(&s->thread, NULL, engine_thread, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) return err_set(e, ST_LIMIT, "the engine thread cannot be started: %s", strerror(failed));
+    pthread_setname_np(s->thread, "engine");
     s->thread_runs = true;
     return ST_OK;
 }

@@ -103,6 +103,7 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     key_str(b, "model_path", s->model.dir);
     key_str(b, "served_model_name", s->model.name);
     key_str(b, "device", engine_ops(s->engine)->name);
+    buf_fmt(b, "\"simulated\":%s,", engine_simulated(s->engine) ? "true" : "false");
     key_str(b, "host", o->host);
     key_i64(b, "port", http_port(s->http));
     key_str(b, "chat_template", chat_template_name(s->model.template));
@@ -157,6 +158,21 @@ void route_live(server *s, http_request *q, http_reply *r) {
     buf_fmt(b, "\"prefix_cache\":%s,", s->o.sched.disable_radix_cache ? "false" : "true");
     live_write(s->live, since ? strtoll(since, NULL, 10) : 0, b);
     buf_char(b, '}');
+}
+
+/* The proof of scheduler_check(), between two steps. */
+void route_kv_check(server *s, http_request *q, http_reply *r) {
+    err e = {0};
+    sched_stats st;
+    (void)q;
+    status ok = scheduler_check(s->sched, &e);
+    scheduler_stats(s->sched, &st);
+    r->status = ok == ST_OK ? 200 : 500;
+    buf_fmt(&r->body, "{\"ok\":%s,\"fault\":", ok == ST_OK ? "true" : "false");
+    buf_json_str(&r->body, e.text, strlen(e.text));
+    buf_fmt(&r->body, ",\"pages\":%lld,\"pages_used\":%lld,\"pages_cached\":%lld,\"pages_free\":%lld}",
+            (long long)st.pages, (long long)st.pages_used, (long long)st.pages_cached,
+            (long long)st.pages_free);
 }
 
 /* With ?timeout=SECONDS it waits for the server to be idle, as long as the client does. */

@@ -120,8 +120,9 @@ void job_table_on_events(void *ud, const sched_event *ev, i64 n) {
         append(j, sl, &ev[i]);
         /* Wake once for a run of events of one job. */
         bool more = i + 1 < n && ((slot *)ev[i + 1].user)->j == j;
-        if (j->waiting && !more) pthread_cond_signal(&j->wake);
+        bool wake = j->waiting && !more;
         pthread_mutex_unlock(&j->lock);
+        if (wake) pthread_cond_signal(&j->wake); /* with the lock free: it would only wait for that */
         if (ev[i].kind == SCHED_END) unref(j);
     }
 }

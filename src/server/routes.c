@@ -40,6 +40,7 @@ static const route routes[] = {
     {"/detokenize", M_POST, false, false, route_detokenize},
     {"/v1/detokenize", M_POST, false, false, route_detokenize},
     {"/tokenizer_info", M_GET, false, false, route_tokenizer_info},
+    {"/kv_check", M_GET, false, false, route_kv_check},
     {"/flush_cache", M_BOTH, false, false, route_flush_cache},
     {"/abort_request", M_POST, false, false, route_abort_request},
     {"/live", M_GET, false, false, route_live},

@@ -12,16 +12,17 @@
 /* ---- Signals: the handler wakes the main thread. A third one means that waiting does not help. ---- */
 
 static sem_t signalled;
+static atomic_int n_signals;
 
 static void on_signal(int sig) {
-    static atomic_int n;
     (void)sig;
-    if (atomic_fetch_add(&n, 1) >= 2) _exit(1);
+    if (atomic_fetch_add(&n_signals, 1) >= 2) _exit(1);
     sem_post(&signalled);
 }
 
 static void catch_signals(void) {
     sem_init(&signalled, 0, 0);
+    atomic_store(&n_signals, 0);
     struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGINT, &a, NULL);
@@ -108,8 +109,9 @@ static void say_ready(const server *s) {
     bool v6 = strchr(s->o.host, ':') != NULL;
     scheduler_stats(s->sched, &st);
     printf(
-        "moonlet serve: ready on http://%s%s%s:%d (%s, %lld requests at a time, %lld tokens of KV, context %lld)\n",
-        v6 ? "[" : "", s->o.host, v6 ? "]" : "", http_port(s->http), s->model.name, (long long)st.max_running,
+        "moonlet serve: ready on http://%s%s%s:%d (%s%s, %lld requests at a time, %lld tokens of KV, context %lld)\n",
+        v6 ? "[" : "", s->o.host, v6 ? "]" : "", http_port(s->http), s->model.name,
+        engine_simulated(s->engine) ? ", SIMULATED" : "", (long long)st.max_running,
         (long long)(st.pages * st.page_tokens), (long long)st.context);
     fflush(stdout);
 }

@@ -52,6 +52,7 @@ void route_server_info(server *s, http_request *q, http_reply *r);
 void route_model_info(server *s, http_request *q, http_reply *r);
 void route_metrics(server *s, http_request *q, http_reply *r);
 void route_live(server *s, http_request *q, http_reply *r);
+void route_kv_check(server *s, http_request *q, http_reply *r);
 void route_flush_cache(server *s, http_request *q, http_reply *r);
 void route_abort_request(server *s, http_request *q, http_reply *r);
 
