@@ -64,7 +64,8 @@ def test_info(server):
         assert "avg_spec_accept_length" in body["internal_states"][0] and body["max_total_num_tokens"] > 0
     for path in ("/model_info", "/get_model_info"):
         assert server.get(path)[1]["is_generation"] is True
-    assert server.get("/tokenizer_info")[1]["eos_token"] == "[EOS]"
+    info = server.get("/tokenizer_info")[1]
+    assert info["eos_token"] == "[EOS]" and info["chat_template"] is None and info["chat_template_name"]
 
 
 def test_metrics(server):

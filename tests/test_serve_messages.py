@@ -333,7 +333,7 @@ def test_api_key_in_anthropics_header():
 def test_an_error_after_the_stream_has_begun():
     s = Server("--request-timeout", "0.3")
     try:
-        events = s.events("/v1/messages", {**BASE, "messages": [USER], "max_tokens": 1500, "ignore_eos": True})
+        events = s.events("/v1/messages", {**BASE, "messages": [USER], "max_tokens": 6000, "ignore_eos": True})
         assert events[0]["type"] == "message_start"
         assert events[-1]["type"] == "error" and events[-1]["error"]["type"] == "overloaded_error"
     finally:

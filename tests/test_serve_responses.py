@@ -208,7 +208,7 @@ def test_responses_are_not_kept(server):
 def test_an_error_after_the_stream_has_begun():
     s = Server("--request-timeout", "0.3")
     try:
-        events = s.events("/v1/responses", {**BASE, "input": "x", "max_output_tokens": 1500, "ignore_eos": True})
+        events = s.events("/v1/responses", {**BASE, "input": "x", "max_output_tokens": 6000, "ignore_eos": True})
         assert [e["sequence_number"] for e in events] == list(range(len(events)))
         assert events[0]["type"] == "response.created" and events[-1]["type"] == "response.failed"
         response = events[-1]["response"]

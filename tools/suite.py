@@ -21,9 +21,9 @@ class Suite:
         counts = f"{passed} passed" + (f", {failed} failed" if failed else "") + (f", {skipped} skipped" if skipped else "")
         print(f"  {word:4}  {name:44} {counts:24} {seconds:6.1f} s{note}", flush=True)
 
-    def run(self, name, command, count=None, env=None, timeout=1200):
+    def run(self, name, command, count=None, env=None, timeout=1200, skip=None):
         """Runs a command. `count(output, status)` gives (passed, failed, skipped); by default the exit status
-        alone is one test. The output is kept in a log and shown when something failed."""
+        alone is one test. Exit status `skip`: it could not be run here, its last line says why. The output is kept in a log and shown when something failed."""
         t = time.time()
         try:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -36,6 +36,9 @@ class Suite:
         log = os.path.join(self.log_dir, re.sub(r"[^A-Za-z0-9_.-]+", "-", name) + ".log")
         with open(log, "w") as f:
             f.write(out)
+        if skip is not None and status == skip:
+            self._report(name, 0, 0, 1, time.time() - t, f"  ({out.strip().splitlines()[-1]})")
+            return False
         passed, failed, skipped = count(out, status) if count else ((1, 0, 0) if status == 0 else (0, 1, 0))
         if status != 0 and not failed:
             failed = 1

@@ -137,7 +137,8 @@ void route_tokenizer_info(server *s, http_request *q, http_reply *r) {
         bool has = tokenizer_special(s->model.tok, names[i][1]) >= 0;
         buf_fmt(&r->body, has ? ",\"%s\":\"%s\"" : ",\"%s\":null", names[i][0], names[i][1]);
     }
-    buf_fmt(&r->body, ",\"chat_template\":\"%s\",\"model_max_length\":%lld}",
+    /* A client that finds a template renders it: ours is no Jinja text. */
+    buf_fmt(&r->body, ",\"chat_template\":null,\"chat_template_name\":\"%s\",\"model_max_length\":%lld}",
             chat_template_name(s->model.template), (long long)s->model.context);
     r->status = 200;
 }
