@@ -295,6 +295,26 @@ def test_echo_and_logprobs_as_lm_eval_wants_them(server):
     assert streamed == lp["token_logprobs"]
 
 
+def test_scoring_without_generating(server):
+    """max_tokens 0 with echo: the prompt and its log-probabilities, and nothing else."""
+    ids = server.post("/tokenize", {"prompt": "The cat sat on the mat."})["tokens"]
+    body = {"prompt": [ids, ids], "temperature": 0, "max_tokens": 0, "logprobs": 1, "echo": True}
+    answer = server.post("/v1/completions", body)
+    want = server.post("/v1/completions", {**body, "max_tokens": 1})["choices"][0]["logprobs"]
+    for choice in answer["choices"]:
+        assert choice["text"] == "The cat sat on the mat." and choice["finish_reason"] == "length"
+        assert choice["matched_stop"] is None
+        assert choice["logprobs"] == {k: v[:-1] for k, v in want.items()} and len(want["tokens"]) == len(ids) + 1
+    assert answer["usage"]["completion_tokens"] == 0
+    events = server.stream("/v1/completions", body)
+    assert text_of(events) == {0: "The cat sat on the mat.", 1: "The cat sat on the mat."}
+    ends = "What is 17 + 25?<|im_end|><|im_assistant|>assistant<|im_middle|><think></think>42<|im_end|>"
+    stop = server.post("/tokenize", {"prompt": "<|im_end|>"})["tokens"][0]
+    forced = {"prompt": ends, "max_tokens": 0, "echo": True, "logit_bias": {str(stop): 100}}
+    assert server.post("/v1/completions", forced)["choices"][0]["finish_reason"] == "length", "an end that is not shown"
+    assert server.post("/v1/completions", {"prompt": "x", "max_tokens": 0}, 400)["error"]["param"] == "max_tokens"
+
+
 def test_logprobs_equal_those_of_eval(server, tmp_path):
     ids = server.post("/tokenize", {"prompt": "Three birds and four cats are seven animals."})["tokens"]
     file = tmp_path / "ids.jsonl"

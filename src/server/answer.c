@@ -165,6 +165,7 @@ void answer_event(answer *a, const job_event *ev, const sched_top *top) {
     if (!a->n_tokens) a->first_s = ev->at_s;
     a->last_s = ev->at_s;
     a->started = true;
+    if (a->r->score) return;
     a->n_tokens++;
     if (a->r->return_token_ids || a->r->kind == API_GENERATE) ids_add(&a->tokens, ev->token);
     if (a->r->logprobs) note_position(a, ev, top);
@@ -190,8 +191,9 @@ void answer_end(answer *a, const job_end *end) {
     flush_text(a);
     release_held(a);
     add_text(a, PIECE_CONTENT, "", 0); /* reasoning that was kept together */
-    if (end->finish == SCHED_STOP && !a->done) a->matched_id = end->stop_id;
-    finish(a, end->finish == SCHED_LENGTH ? "length" : a->calls ? "tool_calls" : "stop", false);
+    bool length = end->finish == SCHED_LENGTH || a->r->score;
+    if (!length && !a->done) a->matched_id = end->stop_id;
+    finish(a, length ? "length" : a->calls ? "tool_calls" : "stop", false);
     a->failed |= a->text.failed;
 }
 

@@ -25,6 +25,7 @@ typedef struct {
     bool prompt_array; /* the prompts came as an array of prompts: so do /generate's answers */
     sampling sampling;
     i64 max_new, min_new; /* max_new 0: to the end of the context */
+    bool score;           /* max_tokens 0 with echo: the one token that is computed is not shown */
     bool ignore_eos;
     ids_buf stop_ids; /* the request's own; the model's are added at submission unless ignore_eos */
     stop_set stops;

@@ -7,10 +7,13 @@ static bool read_completion(gen_request *r, const served_model *m, api_error *e)
     i64 best_of = 1, top = -1;
     r->max_new = 16;
     if (!request_common(r, o, e) || !request_sampling(r, m, o, e) || !request_no_grammar(o, e)) return false;
-    if (!field_i64(o, "max_tokens", 1, INT32_MAX, &r->max_new, e) ||
-        !field_i64(o, "min_tokens", 0, INT32_MAX, &r->min_new, e) || !field_bool(o, "echo", &r->echo, e) ||
+    if (!field_bool(o, "echo", &r->echo, e) ||
+        !field_i64(o, "max_tokens", !r->echo, INT32_MAX, &r->max_new, e) ||
+        !field_i64(o, "min_tokens", 0, INT32_MAX, &r->min_new, e) ||
         !field_i64(o, "logprobs", 0, 20, &top, e))
         return false;
+    r->score = !r->max_new;
+    if (r->score) r->max_new = 1; /* a prompt's log-probabilities come with its first step */
     best_of = r->n;
     if (!field_i64(o, "best_of", 1, N_MAX, &best_of, e)) return false;
     if (best_of != r->n)
