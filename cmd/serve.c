@@ -69,17 +69,13 @@ static int parse(serve_opts *o, int argc, char **argv) {
 }
 
 int cmd_serve(int argc, char **argv) {
-    serve_opts o = {.s = {.host = "127.0.0.1",
-                          .port = 30000,
-                          .watchdog_s = 300,
-                          .drain_s = 60,
-                          .connections = 1024,
-                          .engine.max_running = 16},
-                    .calls = "kimi_k2",
-                    .reasoning = "kimi_k2",
-                    .policy = "fcfs",
-                    .max_body_mib = 64,
-                    .simulated_us = -1};
+    serve_opts o = {
+        .s = {.host = "127.0.0.1", .port = 30000, .watchdog_s = 300, .drain_s = 60, .engine.max_running = 16},
+        .calls = "kimi_k2",
+        .reasoning = "kimi_k2",
+        .policy = "fcfs",
+        .max_body_mib = 64,
+        .simulated_us = -1};
     err e = {0};
     int rc = parse(&o, argc, argv);
     if (rc >= 0) return rc;

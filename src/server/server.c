@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,8 +68,33 @@ static status open_model(server *s, err *e) {
     return ST_OK;
 }
 
+/* A connection is an open file: with fewer allowed than connections, accepting the next one fails again and again. */
+static status allow_connections(server *s, err *e) {
+    enum { DEFAULT_CONNECTIONS = 1024, OWN_FILES = 64 };
+    struct rlimit r;
+    i64 want = s->o.connections ? s->o.connections : DEFAULT_CONNECTIONS;
+    if (getrlimit(RLIMIT_NOFILE, &r)) r.rlim_cur = r.rlim_max = RLIM_INFINITY;
+    rlim_t need = (rlim_t)(want + OWN_FILES);
+    if (r.rlim_cur != RLIM_INFINITY && r.rlim_cur < need) {
+        r.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max > need ? need : r.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &r);
+        getrlimit(RLIMIT_NOFILE, &r);
+    }
+    i64 fit = r.rlim_cur == RLIM_INFINITY || r.rlim_cur >= need ? want : (i64)r.rlim_cur - OWN_FILES;
+    if (fit < want && (s->o.connections || fit < 1))
+        return err_set(e, ST_LIMIT,
+                       "--max-connections %lld needs %lld open files, %lld are allowed (ulimit -n)",
+                       (long long)want, (long long)need, (long long)r.rlim_cur);
+    if (fit < want)
+        log_warn("%lld open files are allowed (ulimit -n): at most %lld connections instead of %lld",
+                 (long long)r.rlim_cur, (long long)fit, (long long)want);
+    s->o.connections = fit;
+    return ST_OK;
+}
+
 static status open_all(server *s, err *e) {
-    status st = open_model(s, e);
+    status st = allow_connections(s, e);
+    if (st == ST_OK) st = open_model(s, e);
     if (st == ST_OK) st = metrics_open(&s->metrics, e);
     if (st == ST_OK) st = job_table_open(&s->jobs, e);
     if (st != ST_OK) return st;

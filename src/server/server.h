@@ -14,7 +14,8 @@ typedef struct {
     f64 request_timeout_s; /* 0: none */
     f64 watchdog_s;        /* /health fails when requests run and no step has ended for so long */
     f64 drain_s;           /* after SIGTERM running answers have this long to end */
-    i64 body_max, connections;
+    i64 body_max;
+    i64 connections;     /* most that are open; 0: 1024, or fewer where ulimit -n says so */
     origin_rules origin; /* which pages a browser may let in */
 } server_options;
 
