@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -208,9 +209,22 @@ void http_field(http_reply *r, const char *name, const char *value) {
     r->field[r->n_fields++][1] = value;
 }
 
+/* The engine thread goes before those that write: where all cores are taken it would get one share among hundreds, and
+ * everybody waits for it. nano, 64 chats at a time on two shared cores: 800 to 1,200 tok/s without this, 1,250 to 1,620
+ * with it. */
+static void step_back(void) {
+    enum { NICER = 5 };
+    static _Thread_local bool done;
+    if (done) return;
+    done = true;
+    id_t me = (id_t)gettid();
+    setpriority(PRIO_PROCESS, me, getpriority(PRIO_PROCESS, me) + NICER);
+}
+
 static exchange *begin(http_server *h, struct MHD_Connection *c, const char *url, const char *method) {
     exchange *x = calloc(1, sizeof *x);
     if (!x) return NULL;
+    step_back();
     const union MHD_ConnectionInfo *i = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     x->h = h;
     x->c = c;
