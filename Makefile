@@ -1,7 +1,9 @@
 # Moonlet's build. `make` builds, `make demo` and `make check` also set up what is missing.
 #   CC=clang-14      another compiler          B=build-x    another output folder
 #   SAN=1            AddressSanitizer and UBSan, in build-san
+#   NVCC=/path/nvcc  another compiler for the GPU's kernels; NVCC=none builds without them
 # No configure step: the libraries are found with pkg-config; tools/setup names what is missing.
+comma   := ,
 CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
 B       ?= $(if $(SAN),build-san,build)
 PREFIX  ?= /usr/local
@@ -40,9 +42,24 @@ IS_CLANG := $(findstring clang,$(CC))
 OMP_LIB := $(if $(IS_CLANG),-fopenmp,$(firstword $(wildcard $(shell $(CC) -print-file-name=libgomp.a 2>/dev/null)) -fopenmp))
 LDLIBS  := $(call static_or,jansson) $(call static_or,microhttpd) $(OMP_LIB) -lm -lpthread -ldl
 LDFLAGS += $(if $(SAN),-fsanitize=address$(comma)undefined) $(if $(IS_CLANG),,-static-libgcc)
-comma   := ,
+# The GPU's kernels: compiled where there is an nvcc and part of the program, which runs without a GPU too (docs/gpu.md).
+# They do not depend on B, CC and CFLAGS: all builds share build/gpu.
+ifneq ($(NEEDS),)
+NVCC_IS := $(shell NVCC='$(NVCC)' tools/find-nvcc)
+ifneq ($(filter-out none,$(NVCC)),)
+ifeq ($(firstword $(NVCC_IS)),-)
+$(error $(wordlist 2,99,$(NVCC_IS)))
+endif
+endif
+endif
+GPU_CC  := $(filter-out -,$(firstword $(NVCC_IS)))
+GPU_VER := $(if $(GPU_CC),$(lastword $(NVCC_IS)))
+CU      := $(sort $(wildcard src/kernels/gpu/*.cu))
+CUBIN   := $(if $(GPU_CC),$(CU:src/kernels/gpu/%.cu=build/gpu/%.cubin))
+NVFLAGS := -cubin -gencode=arch=compute_90a,code=sm_90a -O3 --std=c++17 -Isrc -Xptxas -warn-spills -Werror all-warnings
+BUILT_FOR := gpu: $(if $(GPU_CC),sm_90a$(comma) nvcc $(GPU_VER),none ($(wordlist 2,99,$(NVCC_IS))))
 
-ROOMS   := base format text media device kernels/ref kernels/cpu kernels model runtime api server
+ROOMS   := base format text media device kernels/ref kernels/cpu kernels/gpu kernels model runtime api server
 SRC     := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c))
 OBJ     := $(SRC:%.c=$B/%.o)
 CMD     := $(wildcard cmd/*.c)
@@ -51,8 +68,9 @@ TESTS   := $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/*/test_*.c))
 EXAMPLES := $(patsubst %.c,$B/%,$(wildcard examples/*.c))
 LIB     := $B/libmoonlet.a
 
-.PHONY: FORCE all setup demo check check-all unit pytest lint format install dist clean examples
+.PHONY: FORCE cubins all setup demo check check-all unit pytest lint format install dist clean examples
 all: $B/moonlet
+	@echo "  $(BUILT_FOR)"
 
 # Instruction sets get flags of their own; everything else is baseline x86-64 and runs anywhere.
 $B/src/kernels/cpu/avx2%.o: ISA := -mavx2 -mfma -mf16c
@@ -75,8 +93,36 @@ $B/%.o: %.c Makefile $B/flags
 	@mkdir -p $(@D)
 	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(OPT) $(ISA) -MMD -MP -c -o $@ $<
 
+# Kernels: another nvcc, other flags, another list of files.
+GPU_FLAGS := $(strip $(GPU_CC) $(GPU_VER) $(NVFLAGS))
+ifneq '$(GPU_FLAGS)' '$(file <build/gpu/flags)'
+build/gpu/flags: FORCE
+endif
+build/gpu/flags:
+	@mkdir -p $(@D)
+	@echo '$(GPU_FLAGS)' >$@
+build/gpu/%.cubin: src/kernels/gpu/%.cu Makefile build/gpu/flags
+	@echo "  NV  $<"; $(GPU_CC) $(NVFLAGS) -MMD -MP -MF $(@:.cubin=.d) -o $@ $<
+
+# The program knows its kernels by name, and which driver runs what this nvcc makes: one of the same major version.
+ifneq '$(CUBIN)' '$(file <$B/images)'
+$B/images: FORCE
+endif
+$B/images:
+	@mkdir -p $(@D)
+	@echo '$(CUBIN)' >$@
+$B/src/kernels/gpu/images.o: $(CUBIN) $B/images
+$B/src/kernels/gpu/images.o: ISA := $(if $(CUBIN),-DGPU_IMAGE_DIR='"build/gpu"' \
+	'-DGPU_IMAGES(X)=$(CUBIN:build/gpu/%.cubin=X(%))')
+$B/src/device/gpu.o: build/gpu/flags
+$B/src/device/gpu.o: ISA := $(if $(GPU_CC),-DGPU_DRIVER_MIN=$(firstword $(subst ., ,$(GPU_VER)))000)
+
 # the web page's files are part of the program
 $B/src/server/page.o: $(wildcard src/server/page/*)
+
+# only the GPU's kernels
+cubins: $(CUBIN)
+	@echo "  $(BUILT_FOR), $(words $(CUBIN)) of $(words $(CU)) kernel files"
 
 $(LIB): $(OBJ)
 	@rm -f $@
@@ -142,4 +188,4 @@ dist: all
 clean:
 	rm -rf build build-*
 
--include $(OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(wildcard $B/tests/*/*.d)
+-include $(OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(CUBIN:.cubin=.d) $(wildcard $B/tests/*/*.d)

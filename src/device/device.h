@@ -1,19 +1,22 @@
 /* device/device.h: who owns memory. A backend's buffers come from its device; ops only compute on them.
  *
- * Today there is the host. The GPU fills the same table from the driver's functions. */
+ * There is the host, and device/gpu.h fills the same table from the driver's functions. */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 #include "base/err.h"
 
 typedef struct device device;
 struct device {
-    const char *name; /* "host" */
+    const char *name; /* "host", or the chip's */
     /* Zeroed memory, aligned to 64 bytes. `what` names the use in the error. */
     status (*alloc)(device *d, void **out, u64 bytes, const char *what, err *e);
     void (*release)(device *d, void *p); /* NULL is allowed */
     /* Between device and host memory; complete when they return. */
     void (*write)(device *d, void *to, const void *from_host, u64 bytes);
     void (*read)(device *d, void *to_host, const void *from, u64 bytes);
+    u64 (*available)(device *d); /* bytes that can be allocated now; 0: cannot be told */
+    /* Waits for everything queued. The first failure since the last finish; on the host there is none. */
+    status (*finish)(device *d, err *e);
 };
 
 device *device_host(void); /* shared, never ends */

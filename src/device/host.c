@@ -1,6 +1,7 @@
 /* device/host.c: host memory as a device. */
 #include "base/buf.h"
 #include "device/device.h"
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -51,7 +52,26 @@ static void host_read(device *d, void *to_host, const void *from, u64 bytes) {
     memcpy(to_host, from, bytes);
 }
 
+/* MemAvailable of /proc/meminfo. */
+static u64 host_available(device *d) {
+    (void)d;
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[128];
+    unsigned long long kb = 0;
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1) break;
+    if (f) fclose(f);
+    return (u64)kb * 1024;
+}
+
+static status host_finish(device *d, err *e) {
+    (void)d;
+    (void)e;
+    return ST_OK;
+}
+
 device *device_host(void) {
-    static device host = {"host", host_alloc, host_release, host_write, host_read};
+    static device host = {"host",    host_alloc,     host_release, host_write,
+                          host_read, host_available, host_finish};
     return &host;
 }

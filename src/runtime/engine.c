@@ -45,17 +45,6 @@ static status choose_kv(engine *g, const char *name, err *e) {
     return err_set(e, ST_INPUT, "--kv-cache-dtype %s is not auto, fp32, bf16 or fp8_e4m3", name);
 }
 
-/* MemAvailable of /proc/meminfo in bytes; 0 when it cannot be read. */
-static u64 available_memory(void) {
-    FILE *f = fopen("/proc/meminfo", "r");
-    char line[128];
-    unsigned long long kb = 0;
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1) break;
-    if (f) fclose(f);
-    return (u64)kb * 1024;
-}
-
 /* Ranges of the numbers; upper ends keep every count of rows and of (row, expert) pairs in 32 bits. */
 static status check_options(const engine_options *o, err *e) {
     const struct {
@@ -103,7 +92,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
         return err_set(e, ST_LIMIT, "--context-length %lld: the model goes to %lld tokens",
                        (long long)context, (long long)c->max_positions);
     g->context = context;
-    g->lim.memory_max = available_memory();
+    g->lim.memory_max = device_host()->available(device_host());
     g->lim.seq_pages = ceil_div(context, KV_PAGE);
     g->lim.pool_pages = g->lim.seq_pages;
     g->chunk = min_i64(o->chunk ? o->chunk : DEFAULT_CHUNK, g->lim.seq_pages * KV_PAGE);

@@ -1,0 +1,87 @@
+/* device/cuda_symbols.h: what we use of the NVIDIA driver's library, listed once.
+ *
+ * The program is built on machines without NVIDIA's headers, so the types and numbers are ours, after the CUDA Driver
+ * API reference; tests/device/test_cuda_h.c holds all of them against the toolkit's cuda.h. Included after cuda.h,
+ * this file declares nothing but the lists. */
+#ifndef DEVICE_CUDA_SYMBOLS_H
+#define DEVICE_CUDA_SYMBOLS_H
+#include <stddef.h>
+
+/* (type, what it is to us) */
+#define CUDA_TYPES(X)                                                                                        \
+    X(CUresult, unsigned)                                                                                    \
+    X(CUdevice, int)                                                                                         \
+    X(CUdevice_attribute, unsigned)                                                                          \
+    X(CUfunction_attribute, unsigned)                                                                        \
+    X(CUdeviceptr, unsigned long long)                                                                       \
+    X(CUcontext, struct CUctx_st *)                                                                          \
+    X(CUmodule, struct CUmod_st *)                                                                           \
+    X(CUfunction, struct CUfunc_st *)                                                                        \
+    X(CUstream, struct CUstream_st *)                                                                        \
+    X(CUevent, struct CUevent_st *)
+
+/* (name, value) */
+#define CUDA_NUMBERS(X)                                                                                      \
+    X(CUDA_SUCCESS, 0)                                                                                       \
+    X(CUDA_ERROR_INVALID_VALUE, 1)                                                                           \
+    X(CUDA_ERROR_OUT_OF_MEMORY, 2)                                                                           \
+    X(CUDA_ERROR_NO_DEVICE, 100)                                                                             \
+    X(CUDA_ERROR_INVALID_IMAGE, 200)                                                                         \
+    X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                                                                     \
+    X(CUDA_ERROR_NOT_FOUND, 500)                                                                             \
+    X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                                                                       \
+    X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                                                          \
+    X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                                                      \
+    X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                                                      \
+    X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)                                             \
+    X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                                    \
+    X(CU_STREAM_NON_BLOCKING, 1)                                                                             \
+    X(CU_EVENT_DISABLE_TIMING, 2)
+
+/* NEED(name, arguments): without it the driver is refused. MAY: NULL where the driver is older than the function.
+ * All of them return CUresult. The _v2 names are those that cuda.h's macros stand for. */
+#define CUDA_SYMBOLS(NEED, MAY)                                                                              \
+    NEED(cuInit, (unsigned))                                                                                 \
+    NEED(cuDriverGetVersion, (int *))                                                                        \
+    MAY(cuGetErrorName, (CUresult, const char **))                                                           \
+    MAY(cuGetErrorString, (CUresult, const char **))                                                         \
+    NEED(cuDeviceGetCount, (int *))                                                                          \
+    NEED(cuDeviceGet, (CUdevice *, int))                                                                     \
+    NEED(cuDeviceGetName, (char *, int, CUdevice))                                                           \
+    NEED(cuDeviceGetAttribute, (int *, CUdevice_attribute, CUdevice))                                        \
+    NEED(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                                  \
+    NEED(cuDevicePrimaryCtxRelease_v2, (CUdevice))                                                           \
+    NEED(cuCtxSetCurrent, (CUcontext))                                                                       \
+    NEED(cuStreamCreate, (CUstream *, unsigned))                                                             \
+    NEED(cuStreamDestroy_v2, (CUstream))                                                                     \
+    NEED(cuStreamSynchronize, (CUstream))                                                                    \
+    NEED(cuEventCreate, (CUevent *, unsigned))                                                               \
+    NEED(cuEventDestroy_v2, (CUevent))                                                                       \
+    NEED(cuEventRecord, (CUevent, CUstream))                                                                 \
+    NEED(cuEventSynchronize, (CUevent))                                                                      \
+    NEED(cuMemGetInfo_v2, (size_t *, size_t *))                                                              \
+    NEED(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                             \
+    NEED(cuMemFree_v2, (CUdeviceptr))                                                                        \
+    NEED(cuMemHostAlloc, (void **, size_t, unsigned))                                                        \
+    NEED(cuMemFreeHost, (void *))                                                                            \
+    NEED(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                                    \
+    NEED(cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void *, size_t, CUstream))                                \
+    NEED(cuMemcpyDtoHAsync_v2, (void *, CUdeviceptr, size_t, CUstream))                                      \
+    NEED(cuModuleLoadData, (CUmodule *, const void *))                                                       \
+    NEED(cuModuleUnload, (CUmodule))                                                                         \
+    NEED(cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                                        \
+    NEED(cuFuncSetAttribute, (CUfunction, CUfunction_attribute, int))                                        \
+    MAY(cuFuncLoad, (CUfunction)) /* 12.4 */                                                                 \
+    NEED(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,  \
+                          CUstream, void **, void **))
+
+#ifndef __cuda_cuda_h__ /* the guard of the toolkit's cuda.h */
+#define CUDA_TYPE(name, type) typedef type name;
+CUDA_TYPES(CUDA_TYPE)
+#undef CUDA_TYPE
+#define CUDA_NUMBER(name, value) name = value,
+enum { CUDA_NUMBERS(CUDA_NUMBER) };
+#undef CUDA_NUMBER
+#endif
+
+#endif

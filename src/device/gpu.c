@@ -1,0 +1,184 @@
+#include "device/gpu.h"
+#include "base/buf.h"
+#include "device/gpu_impl.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The oldest driver, as CUDA's version. A driver runs the kernels of every compiler of its own major version and of
+ * older ones ("CUDA Compatibility", minor version compatibility); make passes the version of the one it used. */
+#ifndef GPU_DRIVER_MIN
+#define GPU_DRIVER_MIN 12000
+#endif
+
+static err vfail(const gpu *g, CUresult r, const char *what, va_list ap) {
+    err e;
+    char doing[256], text[256];
+    vsnprintf(doing, sizeof doing, what, ap);
+    err_set(&e, ST_DEVICE, "GPU %d (%s): %s failed: %s", g->ordinal, g->name, doing,
+            cuda_error_text(&g->cu, r, text));
+    return e;
+}
+
+bool gpu_ok(gpu *g, CUresult r, const char *what, ...) {
+    if (r == CUDA_SUCCESS) return true;
+    if (g->failed.code != ST_OK) return false;
+    va_list ap;
+    va_start(ap, what);
+    g->failed = vfail(g, r, what, ap);
+    va_end(ap);
+    return false;
+}
+
+status gpu_fail(const gpu *g, CUresult r, err *e, const char *what, ...) {
+    va_list ap;
+    va_start(ap, what);
+    err f = vfail(g, r, what, ap);
+    va_end(ap);
+    if (e) *e = f;
+    return f.code;
+}
+
+bool gpu_enter(gpu *g) { return gpu_ok(g, g->cu.cuCtxSetCurrent(g->context), "entering its context"); }
+
+/* The GPU of that number, if it is one that the kernels were built for. */
+static status choose(gpu *g, int ordinal, err *e) {
+    int n = 0, major = 0, minor = 0;
+    CUresult r = g->cu.cuDeviceGetCount(&n);
+    g->ordinal = ordinal;
+    if (r == CUDA_SUCCESS && n == 0)
+        return err_set(e, ST_DEVICE, "no GPU: the NVIDIA driver finds none (nvidia-smi lists what it finds)");
+    if (r == CUDA_SUCCESS && (ordinal < 0 || ordinal >= n))
+        return err_set(e, ST_DEVICE, "there is no GPU %d: the NVIDIA driver counts %d, from 0 to %d", ordinal,
+                       n, n - 1);
+    if (r == CUDA_SUCCESS) r = g->cu.cuDeviceGet(&g->id, ordinal);
+    if (r == CUDA_SUCCESS) r = g->cu.cuDeviceGetName(g->name, sizeof g->name, g->id);
+    if (r == CUDA_SUCCESS)
+        r = g->cu.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, g->id);
+    if (r == CUDA_SUCCESS)
+        r = g->cu.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, g->id);
+    if (r == CUDA_SUCCESS)
+        r = g->cu.cuDeviceGetAttribute(&g->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, g->id);
+    if (r == CUDA_SUCCESS)
+        r = g->cu.cuDeviceGetAttribute(&g->shared_max, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                                       g->id);
+    if (r != CUDA_SUCCESS) return gpu_fail(g, r, e, "asking what it is");
+    if (major != 9 || minor != 0)
+        return err_set(e, ST_UNSUPPORTED,
+                       "GPU %d (%s) has compute capability %d.%d; supported is 9.0 (H100, H200, GH200)",
+                       ordinal, g->name, major, minor);
+    return ST_OK;
+}
+
+status gpu_open_from(gpu **out, const char *library, int ordinal, err *e) {
+    *out = NULL;
+    gpu *g = calloc(1, sizeof *g);
+    if (!g) return err_nomem(e, "a GPU's state", sizeof *g);
+    status st = cuda_driver_open(&g->cu, library, GPU_DRIVER_MIN, e);
+    if (st == ST_OK) st = choose(g, ordinal, e);
+    if (st == ST_OK) {
+        CUresult r = g->cu.cuDevicePrimaryCtxRetain(&g->context, g->id);
+        if (r == CUDA_SUCCESS) r = g->cu.cuCtxSetCurrent(g->context);
+        if (r == CUDA_SUCCESS) r = g->cu.cuStreamCreate(&g->stream, CU_STREAM_NON_BLOCKING);
+        st = r == CUDA_SUCCESS ? gpu_memory_open(g, e) : gpu_fail(g, r, e, "opening it");
+    }
+    if (st == ST_OK)
+        *out = g;
+    else
+        gpu_close(g);
+    return st;
+}
+
+status gpu_open(gpu **out, int ordinal, err *e) { return gpu_open_from(out, "libcuda.so.1", ordinal, e); }
+
+void gpu_close(gpu *g) {
+    if (!g) return;
+    if (g->context) {
+        gpu_enter(g); /* and what fails on the way out has nobody left to tell */
+        if (g->stream) g->cu.cuStreamSynchronize(g->stream);
+        gpu_memory_close(g);
+        for (size_t i = 0; i < g->n_modules; i++) g->cu.cuModuleUnload(g->modules[i].module);
+        if (g->stream) g->cu.cuStreamDestroy_v2(g->stream);
+        g->cu.cuCtxSetCurrent(NULL);
+        g->cu.cuDevicePrimaryCtxRelease_v2(g->id);
+    }
+    for (gpu_kernel *k = g->kernels, *next; k; k = next) {
+        next = k->next;
+        free(k->name);
+        free(k);
+    }
+    free(g->modules);
+    free(g);
+}
+
+device *gpu_device(gpu *g) { return &g->dev; }
+const char *gpu_name(const gpu *g) { return g->name; }
+int gpu_processors(const gpu *g) { return g->processors; }
+
+static status load(gpu *g, const gpu_image *image, CUmodule *out, err *e) {
+    for (size_t i = 0; i < g->n_modules; i++)
+        if (g->modules[i].image == image) return *out = g->modules[i].module, ST_OK;
+    gpu_module *more = realloc(g->modules, (g->n_modules + 1) * sizeof *more);
+    if (!more) return err_nomem(e, "the list of kernel images", (g->n_modules + 1) * sizeof *more);
+    g->modules = more;
+    CUresult r = g->cu.cuModuleLoadData(out, image->data);
+    if (r != CUDA_SUCCESS)
+        return gpu_fail(g, r, e, "loading the kernels of %s.cu (%llu bytes)", image->name,
+                        (unsigned long long)image->bytes);
+    g->modules[g->n_modules++] = (gpu_module){image, *out};
+    return ST_OK;
+}
+
+status gpu_find(gpu *g, const gpu_image *image, const char *function, gpu_kernel **out, err *e) {
+    CUmodule module;
+    *out = NULL;
+    for (gpu_kernel *k = g->kernels; k; k = k->next)
+        if (k->image == image && !strcmp(k->name, function)) return *out = k, ST_OK;
+    CUresult r = g->cu.cuCtxSetCurrent(g->context);
+    if (r != CUDA_SUCCESS) return gpu_fail(g, r, e, "entering its context");
+    status st = load(g, image, &module, e);
+    if (st != ST_OK) return st;
+    gpu_kernel *k = calloc(1, sizeof *k);
+    if (!k || !(k->name = strdup(function))) {
+        free(k);
+        return err_nomem(e, "a kernel's name", sizeof *k);
+    }
+    k->image = image;
+    r = g->cu.cuModuleGetFunction(&k->function, module, function);
+    /* Kernels are loaded when first launched unless asked for: now, so that no step waits or runs out of memory. */
+    if (r == CUDA_SUCCESS && g->cu.cuFuncLoad) r = g->cu.cuFuncLoad(k->function);
+    if (r != CUDA_SUCCESS) {
+        free(k->name);
+        free(k);
+        return gpu_fail(g, r, e, "finding the kernel %s in %s.cu", function, image->name);
+    }
+    k->next = g->kernels;
+    *out = g->kernels = k;
+    return ST_OK;
+}
+
+status gpu_shared(gpu *g, gpu_kernel *k, u32 bytes, err *e) {
+    if (bytes > (u32)g->shared_max)
+        return err_set(e, ST_LIMIT,
+                       "GPU %d (%s): kernel %s wants %u bytes of shared memory, a block has up to %d",
+                       g->ordinal, g->name, k->name, bytes, g->shared_max);
+    CUresult r = g->cu.cuCtxSetCurrent(g->context);
+    if (r == CUDA_SUCCESS)
+        r = g->cu.cuFuncSetAttribute(k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                     (int)bytes);
+    return r == CUDA_SUCCESS ? ST_OK
+                             : gpu_fail(g, r, e, "%u bytes of shared memory for kernel %s", bytes, k->name);
+}
+
+void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes,
+                const void *args) {
+    void *parameters[] = {(void *)args};
+    if (!gpu_enter(g)) return;
+    g->last = k;
+    CUresult r = g->cu.cuLaunchKernel(k->function, gx, gy, gz, threads, 1, 1, shared_bytes, g->stream,
+                                      parameters, NULL);
+    if (r != CUDA_SUCCESS)
+        gpu_ok(g, r, "launching %s (%u x %u x %u blocks of %u threads, %u bytes of shared memory)", k->name,
+               gx, gy, gz, threads, shared_bytes);
+}

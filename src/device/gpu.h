@@ -1,0 +1,45 @@
+/* device/gpu.h: one NVIDIA GPU: its memory, one stream, and kernels that were compiled into the program.
+ *
+ * Everything is queued on the one stream and runs in the order of the calls. One thread at a time uses a gpu; which
+ * one may change. A failure inside a queued call is kept, and device->finish reports the first. */
+#ifndef DEVICE_GPU_H
+#define DEVICE_GPU_H
+#include "device/device.h"
+
+typedef struct gpu gpu;
+typedef struct gpu_kernel gpu_kernel;
+
+/* A compiled kernel file: "rows" from rows.cu. The bytes are the caller's and stay. */
+typedef struct {
+    const char *name;
+    const void *data;
+    u64 bytes;
+} gpu_image;
+
+/* Opens GPU number `ordinal` as the driver counts (CUDA_VISIBLE_DEVICES included). ST_DEVICE with one clear line: no
+ * driver, a driver too old, no GPU, no such ordinal, a driver call that failed; ST_UNSUPPORTED for another chip than
+ * compute capability 9.0. The caller ends *out with gpu_close(). On failure *out is NULL. */
+status gpu_open(gpu **out, int ordinal, err *e);
+/* The same with another library than the driver's libcuda.so.1, for tests. */
+status gpu_open_from(gpu **out, const char *library, int ordinal, err *e);
+/* Waits for what is queued. NULL is allowed. Memory that was not released ends too, unless another library in the
+ * process holds the GPU's context. */
+void gpu_close(gpu *g);
+
+/* The table of device.h; lives as long as g. Memory is refused (ST_NOMEM) with what was asked, free and there in total.
+ * write and read are ordered with the kernels on the stream and leave the host's buffer free to use when they return:
+ * write does not wait for the GPU unless more is under way than its staging memory holds, read does. What a failed
+ * read would have brought is zero. */
+device *gpu_device(gpu *g);
+const char *gpu_name(const gpu *g); /* "NVIDIA H200" */
+int gpu_processors(const gpu *g);   /* streaming multiprocessors: 132 */
+
+/* The kernel `function` of `image`; loads the image when it is first seen. The kernel belongs to g. */
+status gpu_find(gpu *g, const gpu_image *image, const char *function, gpu_kernel **out, err *e);
+/* Lets launches of k use up to `bytes` of dynamic shared memory; needed above 48 KiB. */
+status gpu_shared(gpu *g, gpu_kernel *k, u32 bytes, err *e);
+/* Queues a launch of gx * gy * gz blocks. args: the kernel's single parameter, a struct; copied before it returns. */
+void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes,
+                const void *args);
+
+#endif

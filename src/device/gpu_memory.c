@@ -1,0 +1,106 @@
+/* device/gpu_memory.c: a GPU's memory as a device. */
+#include "device/gpu_impl.h"
+#include <string.h>
+
+static CUdeviceptr addr(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
+
+static status fail_room(gpu *g, const char *what, u64 bytes, size_t unused, size_t total, err *e) {
+    return err_set(e, ST_NOMEM, "GPU %d (%s) has no room for %s: %.3f GB asked, %.3f GB free of %.3f GB",
+                   g->ordinal, g->name, what, (f64)bytes * 1e-9, (f64)unused * 1e-9, (f64)total * 1e-9);
+}
+
+static status gpu_alloc(device *d, void **out, u64 bytes, const char *what, err *e) {
+    gpu *g = (gpu *)d;
+    CUdeviceptr p = 0;
+    size_t unused = 0, total = 0;
+    *out = NULL;
+    if (!bytes) bytes = 1; /* the driver refuses nothing; a buffer of no bytes has an address all the same */
+    CUresult r = g->cu.cuCtxSetCurrent(g->context);
+    if (r == CUDA_SUCCESS) r = g->cu.cuMemGetInfo_v2(&unused, &total);
+    if (r != CUDA_SUCCESS) return gpu_fail(g, r, e, "memory for %s", what);
+    if (bytes > unused) return fail_room(g, what, bytes, unused, total, e);
+    r = g->cu.cuMemAlloc_v2(&p, bytes);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY) return fail_room(g, what, bytes, unused, total, e);
+    if (r != CUDA_SUCCESS) return gpu_fail(g, r, e, "memory for %s (%.3f GB)", what, (f64)bytes * 1e-9);
+    r = g->cu.cuMemsetD8Async(p, 0, bytes, g->stream);
+    if (r != CUDA_SUCCESS) {
+        g->cu.cuMemFree_v2(p);
+        return gpu_fail(g, r, e, "clearing %s", what);
+    }
+    *out = (void *)(uintptr_t)p;
+    return ST_OK;
+}
+
+/* What is queued may still use p: wait for it. */
+static void gpu_release(device *d, void *p) {
+    gpu *g = (gpu *)d;
+    if (!p || !gpu_enter(g)) return;
+    gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued before memory was released");
+    gpu_ok(g, g->cu.cuMemFree_v2(addr(p)), "releasing memory");
+}
+
+static void gpu_write(device *d, void *to, const void *from_host, u64 bytes) {
+    gpu *g = (gpu *)d;
+    if (!bytes || !gpu_enter(g)) return;
+    for (u64 at = 0, n; at < bytes; at += n) {
+        u64 i = g->n_staged++ % STAGE_PIECES;
+        u8 *piece = g->stage + i * STAGE_BYTES;
+        n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+        if (!gpu_ok(g, g->cu.cuEventSynchronize(g->copied[i]), "an earlier copy to the GPU")) return;
+        memcpy(piece, (const u8 *)from_host + at, n);
+        if (!gpu_ok(g, g->cu.cuMemcpyHtoDAsync_v2(addr(to) + at, piece, n, g->stream),
+                    "a copy of %llu bytes to the GPU", (unsigned long long)bytes) ||
+            !gpu_ok(g, g->cu.cuEventRecord(g->copied[i], g->stream), "recording a copy to the GPU"))
+            return;
+    }
+}
+
+static void gpu_read(device *d, void *to_host, const void *from, u64 bytes) {
+    gpu *g = (gpu *)d;
+    u8 *piece = g->stage + (u64)STAGE_PIECES * STAGE_BYTES;
+    bool good = bytes && gpu_enter(g);
+    for (u64 at = 0, n; at < bytes; at += n) {
+        n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
+        good = good &&
+               gpu_ok(g, g->cu.cuMemcpyDtoHAsync_v2(piece, addr(from) + at, n, g->stream),
+                      "a copy of %llu bytes from the GPU", (unsigned long long)bytes) &&
+               gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued (last kernel: %s)",
+                      g->last ? g->last->name : "none");
+        if (good)
+            memcpy((u8 *)to_host + at, piece, n);
+        else
+            memset((u8 *)to_host + at, 0, n);
+    }
+}
+
+static u64 gpu_available(device *d) {
+    gpu *g = (gpu *)d;
+    size_t unused = 0, total = 0;
+    if (!gpu_enter(g) || !gpu_ok(g, g->cu.cuMemGetInfo_v2(&unused, &total), "asking for the free memory"))
+        return 0;
+    return unused;
+}
+
+static status gpu_finish(device *d, err *e) {
+    gpu *g = (gpu *)d;
+    if (gpu_enter(g))
+        gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued (last kernel: %s)",
+               g->last ? g->last->name : "none");
+    err first = g->failed;
+    g->failed = (err){ST_OK, ""};
+    return first.code == ST_OK ? ST_OK : err_set(e, first.code, "%s", first.text);
+}
+
+status gpu_memory_open(gpu *g, err *e) {
+    g->dev = (device){g->name, gpu_alloc, gpu_release, gpu_write, gpu_read, gpu_available, gpu_finish};
+    CUresult r = g->cu.cuMemHostAlloc((void **)&g->stage, (u64)(STAGE_PIECES + 1) * STAGE_BYTES, 0);
+    for (int i = 0; r == CUDA_SUCCESS && i < STAGE_PIECES; i++)
+        r = g->cu.cuEventCreate(&g->copied[i], CU_EVENT_DISABLE_TIMING);
+    return r == CUDA_SUCCESS ? ST_OK : gpu_fail(g, r, e, "pinned memory for copies");
+}
+
+void gpu_memory_close(gpu *g) {
+    for (int i = 0; i < STAGE_PIECES; i++)
+        if (g->copied[i]) g->cu.cuEventDestroy_v2(g->copied[i]);
+    if (g->stage) g->cu.cuMemFreeHost(g->stage);
+}
