@@ -8,9 +8,23 @@
 #include <string.h>
 
 /* The paths are seen from the repository's root, where make runs. */
+#define SCRIPT "text/javascript; charset=utf-8"
 #define PAGE_FILES(X)                                                                                        \
     X(index, "index.html", "text/html; charset=utf-8")                                                       \
-    X(icon, "icon.svg", "image/svg+xml")
+    X(style, "style.css", "text/css; charset=utf-8")                                                         \
+    X(icon, "icon.svg", "image/svg+xml")                                                                     \
+    X(app, "app.js", SCRIPT)                                                                                 \
+    X(chat, "chat.js", SCRIPT)                                                                               \
+    X(stream, "stream.js", SCRIPT)                                                                           \
+    X(tools, "tools.js", SCRIPT)                                                                             \
+    X(markdown, "markdown.js", SCRIPT)                                                                       \
+    X(view, "view.js", SCRIPT)                                                                               \
+    X(live, "live.js", SCRIPT)                                                                               \
+    X(chart, "chart.js", SCRIPT)                                                                             \
+    X(settings, "settings.js", SCRIPT)                                                                       \
+    X(store, "store.js", SCRIPT)                                                                             \
+    X(format, "format.js", SCRIPT)                                                                           \
+    X(dom, "dom.js", SCRIPT)
 
 #define EMBED(id, name, type)                                                                                \
     extern const char page_##id[] __attribute__((visibility("hidden")));                                     \
