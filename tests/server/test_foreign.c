@@ -426,55 +426,6 @@ static void errors_in_streams(void **state) {
     }
 }
 
-/* ---- Memory ---- */
-
-static i64 allocations_left;
-
-static void *scarce_malloc(size_t n) { return allocations_left-- > 0 ? malloc(n) : NULL; }
-
-/* JSON values that cannot be made: an error or the whole request, never half of it. */
-static void out_of_memory(void **state) {
-    static const struct {
-        reader read;
-        const char *request;
-    } cases[] = {
-        {request_messages,
-         "{'max_tokens':9,'system':[{'type':'text','text':'x-anthropic-billing-header: 1\\na'},{'type':'text','text':'b'}]," A_TOOLS
-         ",'tool_choice':{'type':'auto','disable_parallel_tool_use':true},'stop_sequences':['z'],"
-         "'thinking':{'type':'adaptive'},'messages':[{'role':'assistant','content':[{'type':'thinking','thinking':'t'},"
-         "{'type':'tool_use','id':'x','name':'f','input':{'a':1}}]},{'role':'user','content':[{'type':'tool_result',"
-         "'tool_use_id':'x','is_error':true,'content':[{'type':'text','text':'bad'}]},{'type':'text','text':'after'}]}]}"},
-        {request_responses,
-         "{" R_TOOLS ",'instructions':'i','max_output_tokens':9,'reasoning':{'effort':'none'},'input':["
-         "{'type':'reasoning','content':[{'type':'reasoning_text','text':'r'}]},{'type':'function_call','call_id':'c',"
-         "'name':'g','arguments':'{}'},{'type':'function_call_output','call_id':'c','output':[{'type':'input_text',"
-         "'text':'o'}]},{'role':'assistant','content':[{'type':'output_text','text':'a'}]},{'role':'user','content':'u'}]}"}};
-    (void)state;
-    for (size_t k = 0; k < COUNT_OF(cases); k++) {
-        bool ok = false;
-        i64 n = 0;
-        size_t prompt = 0;
-        for (; !ok; n++) {
-            gen_request r = {0};
-            api_error e = {0};
-            json_t *body = parse(cases[k].request);
-            assert_true(n < 5000);
-            allocations_left = n;
-            json_set_alloc_funcs(scarce_malloc, free);
-            ok = cases[k].read(&r, &served, body, &e);
-            json_set_alloc_funcs(malloc, free);
-            if (!ok) assert_int_equal(e.http, 503);
-            if (ok) prompt = r.prompts[0].len;
-            gen_request_free(&r);
-        }
-        assert_true(n > 50);
-        gen_request r;
-        must_read(cases[k].read, &r, cases[k].request);
-        assert_int_equal(prompt, r.prompts[0].len);
-        gen_request_free(&r);
-    }
-}
-
 static int open_model(void **state) {
     err e = {0};
     (void)state;
@@ -493,7 +444,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_become_chat),  cmocka_unit_test(messages_refused),
         cmocka_unit_test(responses_become_chat), cmocka_unit_test(message_answers),
-        cmocka_unit_test(response_answers),      cmocka_unit_test(errors_in_streams),
-        cmocka_unit_test(out_of_memory)};
+        cmocka_unit_test(response_answers),      cmocka_unit_test(errors_in_streams)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

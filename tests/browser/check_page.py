@@ -1,0 +1,612 @@
+"""The web page in headless Chromium: a question, a stream, tools, settings, the live view, a phone, other servers' pages.
+
+Run by `make check-all`: pytest tests/browser/check_page.py. Pictures go to build/screenshots (SCREENSHOTS=DIR). The server uses
+the reference backend on one thread: at some 90 tokens a second there is something to see and to stop."""
+import http.server
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from chromium import Chromium, Page, find_chromium  # noqa: E402
+from serve_client import Server  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOTS = Path(os.environ.get("SCREENSHOTS", ROOT / "build/screenshots"))
+APPLES = "Tom has 14 apples. He buys 18 more and gives 8 to Mia. How many apples does he have now?"
+WEATHER = [{"type": "function", "function": {"name": "get_weather", "description": "The weather in a city.", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
+ENDED = "['done', 'stopped', 'failed'].includes([...document.querySelectorAll('.answer')].at(-1)?.dataset.state)"
+
+pytestmark = pytest.mark.skipif(not find_chromium(), reason="Chromium is not installed (tools/setup all)")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    b = Chromium()
+    yield b
+    b.close()
+
+
+@pytest.fixture(scope="module")
+def server():
+    s = Server("--device", "ref", "--threads", "1", "--max-total-tokens", "16384")
+    yield s
+    assert s.get("/health")[0] == 200 and s.stats()["num_running_reqs"] == 0
+    assert s.stop() == 0
+
+
+@pytest.fixture
+def page(browser, server):
+    """The page, fresh. At the end: nothing on its console, no request to anybody else."""
+    p = Page(browser)
+    p.base = f"http://127.0.0.1:{server.port}/"
+    p.open(p.base)
+    p.until("document.querySelector('#model').textContent === 'nano'")
+    yield p
+    try:
+        assert p.console == []
+        assert [u for u in p.urls if not u.startswith(p.base)] == []
+    finally:
+        p.close()
+
+
+def ask(page, text):
+    page.click("#draft")
+    page.type(text)
+    page.press("Enter")
+
+
+def answered(page, seconds=30):
+    page.until(f"!document.querySelector('#send').hidden && {ENDED}", seconds)
+
+
+def texts(page, selector):
+    return page.js(f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.textContent)")
+
+
+def bodies(page):
+    """What was sent to the model, by the page's own fetch."""
+    return [json.loads(b) for b in page.js("window.sent")]
+
+
+def record(page):
+    page.js("window.sent = [], window.heads = []; const f = window.fetch; window.fetch = (u, o) => {"
+            " if (o?.body) { sent.push(o.body); heads.push(o.headers); } return f(u, o); }, 0")
+
+
+def put(page, **stored):
+    for key, value in stored.items():
+        page.js(f"localStorage.setItem('moonlet.{key}', JSON.stringify({json.dumps(value)})), 0")
+    page.reload()
+    page.until("document.querySelector('#model').textContent === 'nano'")
+
+
+# ---- Chat ----
+
+
+def test_first_look(page):
+    assert page.js("document.activeElement.id") == "draft" and page.js("document.querySelector('#send').disabled")
+    assert "16,384 tokens" in page.js("document.querySelector('#empty').textContent")
+    page.until("document.querySelector('.chart .curve').getAttribute('d')")
+    page.screenshot(SHOTS / "empty.png")
+    page.scheme(True)
+    page.screenshot(SHOTS / "empty-dark.png")
+
+
+def test_streamed_answer(page):
+    page.js("window.seen = new Set(); new MutationObserver(() => { const a = document.querySelector('.answer'); if (a)"
+            " seen.add(a.dataset.state + a.querySelector('.inside').textContent.length + '/' + a.querySelector('.prose').textContent.length); })"
+            ".observe(document.querySelector('#messages'), {subtree: true, childList: true, characterData: true}), 0")
+    ask(page, APPLES)
+    assert page.js("document.querySelector('#draft').value") == ""
+    page.until("document.querySelector('.answer')?.dataset.state === 'reasoning'")
+    assert not page.js("document.querySelector('#stop').hidden") and page.js("document.querySelector('#send').hidden")
+    page.until("document.querySelector('.inside').textContent.length > 20")
+    page.screenshot(SHOTS / "thinking.png")
+    answered(page)
+    assert "24" in texts(page, ".prose")[0]
+    assert texts(page, ".user .bubble") == [APPLES]
+    assert not page.js("document.querySelector('.thought').open"), "folded"
+    assert page.js("document.querySelector('.thought summary').textContent").startswith("Thought for ")
+    assert "14+18" in texts(page, ".inside")[0]
+    assert page.js("seen.size") > 15, "it grew bit by bit"
+    facts = texts(page, ".facts .parts span")
+    assert [f for f in facts if f.endswith(" tok/s")] and [f for f in facts if f.startswith("first after ")]
+    assert [f for f in facts if f.endswith(" tokens")] and "prompt 36" in " ".join(facts)
+    page.click(".thought summary")
+    assert page.js("document.querySelector('.thought').open")
+    page.screenshot(SHOTS / "answer.png")
+
+
+def test_keys(page):
+    page.click("#draft")
+    page.type("What is")
+    page.press("Enter", shift=True)
+    page.type("2 + 3?")
+    assert page.js("document.querySelector('#draft').value") == "What is\n2 + 3?" and texts(page, ".message") == []
+    before = page.js("document.querySelector('#draft').clientHeight")
+    assert before > 40, "the field grows with its text"
+    page.press("Enter")
+    assert texts(page, ".user .bubble") == ["What is\n2 + 3?"]
+    assert page.js("document.querySelector('#draft').clientHeight") < before
+    answered(page)
+
+
+def test_stop_and_again(page, server):
+    ask(page, APPLES)
+    page.until("document.querySelector('.inside')?.textContent.length > 10")
+    page.press("Escape")
+    answered(page, 3)
+    assert page.js("document.querySelector('.answer').dataset.state") == "stopped"
+    assert "stopped" in texts(page, ".facts .parts span")
+    end = time.time() + 5
+    while server.stats()["num_running_reqs"]:
+        assert time.time() < end, "the server goes on computing"
+        time.sleep(0.05)
+    page.click("[data-again]")
+    answered(page)
+    assert len(texts(page, ".answer")) == 1 == len(texts(page, ".user")) and "24" in texts(page, ".prose")[0]
+    ask(page, APPLES)
+    page.until("!document.querySelector('#stop').hidden")
+    page.click("#stop")
+    answered(page, 3)
+    assert [a[-1] for a in [page.js("[...document.querySelectorAll('.answer')].map(a => a.dataset.state)")]] == ["stopped"]
+
+
+def test_calculator(page):
+    page.click("#calculator")
+    assert page.js("document.querySelector('#calculator').getAttribute('aria-pressed')") == "true"
+    ask(page, "What is 4831 * 27?")
+    page.until("document.querySelectorAll('.answer').length === 2")
+    answered(page)
+    assert texts(page, ".call header b") == ["calculator"] and texts(page, ".call header span") == ["functions.calculator:0"]
+    assert texts(page, ".call > pre") == ['{ "expression": "4831 * 27" }'] and texts(page, ".call .result pre") == ["130437"]
+    assert "130437" in texts(page, ".prose")[1]
+    page.screenshot(SHOTS / "calculator.png")
+
+
+def test_tool_by_hand(page):
+    put(page, settings={"tools": json.dumps(WEATHER)})
+    assert page.js("document.querySelector('#tools-count').textContent") == "1 tool of yours"
+    record(page)
+    ask(page, "What is the weather in Paris?")
+    page.until("document.querySelector('.call form')")
+    assert texts(page, ".call header b") == ["get_weather"] and "Paris" in texts(page, ".call > pre")[0]
+    page.screenshot(SHOTS / "tool-by-hand.png")
+    page.click(".call form textarea")
+    page.type("18 degrees, light rain")
+    page.click(".call form .action")
+    page.until("document.querySelectorAll('.answer').length === 2")
+    answered(page)
+    assert texts(page, ".call .result pre") == ["18 degrees, light rain"]
+    first, second = bodies(page)
+    assert first["tools"] == WEATHER
+    user, call, result = second["messages"]
+    assert user["role"] == "user" and call["tool_calls"][0]["function"]["name"] == "get_weather"
+    assert result == {"role": "tool", "tool_call_id": "functions.get_weather:0", "name": "get_weather", "content": "18 degrees, light rain"}
+    # a question instead of a result
+    ask(page, "How warm is it in Oslo?")
+    page.until("document.querySelector('.call form')")
+    ask(page, "Hello!")
+    answered(page)
+    assert bodies(page)[-1]["messages"][-2]["content"] == "not answered"
+
+
+def test_conversation_is_kept_and_cleared(page):
+    page.click("#thinking")
+    ask(page, "Hello!")
+    answered(page)
+    said = texts(page, ".message")
+    assert texts(page, ".thought:not([hidden])") == [], "no reasoning was asked for"
+    page.click("#draft")
+    page.type("not sent yet")
+    page.reload()
+    page.until("document.querySelectorAll('.message').length === 2")
+    assert texts(page, ".message") == said and page.js("document.querySelector('#draft').value") == "not sent yet"
+    page.click("#new")
+    assert texts(page, ".message") == [] and not page.js("document.querySelector('#empty').hidden")
+    page.click("#toast button")
+    assert texts(page, ".message") == said
+    page.click("#new")
+    page.reload()
+    page.until("document.querySelector('#model').textContent === 'nano'")
+    assert texts(page, ".message") == []
+
+
+def test_two_turns(page):
+    record(page)
+    for text in ("Hello!", "What is 2 + 3?"):
+        ask(page, text)
+        page.until(f"[...document.querySelectorAll('.user')].at(-1)?.textContent === {json.dumps(text)}")
+        answered(page)
+    one, two = bodies(page)
+    assert [m["role"] for m in two["messages"]] == ["user", "assistant", "user"] and one["stream"] is True
+    assert two["messages"][1]["content"] == texts(page, ".prose")[0].strip()
+
+
+def test_odd_storage(page):
+    """What another version left there does no harm."""
+    put(page, settings={"temperature": 5, "tools": None, "thinking": "yes", "live": 3}, chat=[{"role": "assistant"}], draft=5)
+    assert texts(page, ".message") == [] and page.js("document.querySelector('#thinking').getAttribute('aria-pressed')") == "true"
+    page.js("for (const k of ['settings', 'chat', 'draft']) localStorage.setItem('moonlet.' + k, '{['), 0")
+    page.reload()
+    page.until("document.querySelector('#model').textContent === 'nano'")
+    ask(page, "Hello!")
+    answered(page)
+
+
+# ---- Settings ----
+
+
+def test_settings(page):
+    page.click("#show-settings")
+    for name, value in {"system": "You are brief.", "temperature": "0,5", "top_p": "0.9", "max_tokens": "5", "seed": "7", "key": "k"}.items():
+        page.click(f"#set-{name}")
+        page.type(value)
+    page.click("#set-thinking")
+    page.screenshot(SHOTS / "settings.png")
+    page.press("Escape")
+    page.reload()
+    page.until("document.querySelector('#model').textContent === 'nano'")
+    assert page.js("['system', 'temperature', 'seed', 'key'].map(n => document.querySelector('#set-' + n).value)") == ["You are brief.", "0,5", "7", "k"]
+    record(page)
+    ask(page, "Tell me a joke")
+    answered(page)
+    (body,) = bodies(page)
+    assert body["messages"][0] == {"role": "system", "content": "You are brief."}
+    assert {k: body[k] for k in ("temperature", "top_p", "max_tokens", "seed")} == {"temperature": 0.5, "top_p": 0.9, "max_tokens": 5, "seed": 7}
+    assert body["chat_template_kwargs"] == {"thinking": False} and "tools" not in body
+    assert page.js("heads[0].Authorization") == "Bearer k"
+    assert "5 tokens" in texts(page, ".facts .parts span") and "cut off: the limit of tokens" in texts(page, ".facts .parts span")
+
+
+def test_wrong_settings_are_shown_and_not_used(page):
+    page.click("#show-settings")
+    for name, value, why in (("temperature", "hot", "not a number"), ("top_p", "2", "at most 1"), ("max_tokens", "1.5", "whole"), ("tools", "[{", "not JSON")):
+        page.click(f"#set-{name}")
+        page.type(value)
+        assert why in page.js(f"document.querySelector('#set-{name}').parentElement.querySelector('small').textContent")
+    page.screenshot(SHOTS / "settings-wrong.png")
+    page.press("Escape")
+    record(page)
+    ask(page, "Hello!")
+    answered(page)
+    assert not {"temperature", "top_p", "max_tokens", "tools"} & set(bodies(page)[0])
+
+
+def test_theme(page):
+    color = "getComputedStyle(document.body).backgroundColor"
+    light = page.js(color)
+    page.scheme(True)
+    dark = page.js(color)
+    assert light != dark
+    page.click("#show-settings")
+    page.js("document.querySelector('input[name=theme][value=light]').click(), 0")
+    assert page.js(color) == light
+    page.reload()
+    assert page.js(color) == light
+    page.js("document.querySelector('input[name=theme][value=dark]').click(), 0")
+    page.scheme(False)
+    assert page.js(color) == dark
+
+
+# ---- Text from a model is only ever text ----
+
+HOSTILE = """<img src=x onerror="window.pwned = 1"> <script>window.pwned = 1</script> [a](javascript:window.pwned=1)
+[b](data:text/html,x) ![pic](http://127.0.0.1:9/x.png) **<b>x</b>**
+
+```html" onclick="x
+<svg onload="window.pwned = 1">
+```
+| <i>a</i> | b |
+|---|---|
+| <style>*{display:none}</style> | `<u>` |
+"""
+
+
+def test_hostile_text(page):
+    answer = {"role": "assistant", "content": HOSTILE, "reasoning": HOSTILE, "calls": [{"id": "<b>", "name": "<img src=x>", "args": HOSTILE}],
+              "state": "done", "thought_ms": 1, "facts": {}}
+    put(page, chat=[{"role": "user", "content": HOSTILE}, answer])
+    tags = page.js("[...new Set([...document.querySelectorAll('#messages *')].map(e => e.localName))]")
+    assert not {"img", "script", "style", "iframe", "i", "b", "u"} - {"b"} & set(tags), tags
+    assert page.js("[...document.querySelectorAll('.prose a')].map(a => a.href)") == ["http://127.0.0.1:9/x.png"], "a link, not a picture"
+    assert page.js("window.pwned ?? null") is None
+    assert "<script>" in texts(page, ".prose")[0] and "<img src=x>" in texts(page, ".call header b")
+
+
+MARKDOWN = [
+    ("a *b* **c** `d` ~~e~~", "<p>a <em>b</em> <strong>c</strong> <code>d</code> <s>e</s></p>"),
+    ("**bold *and* more**", "<p><strong>bold <em>and</em> more</strong></p>"),
+    ("2*3*4 and 2 * 3 * 4, snake_case_name, __init__", "<p>2*3*4 and 2 * 3 * 4, snake_case_name, <strong>init</strong></p>"),
+    ("**open and `open", "<p>**open and `open</p>"),
+    ("``a ` b`` \\*c\\*", "<p><code>a ` b</code> *c*</p>"),
+    ("# T\ntext\n\n---\n### U", "<h1>T</h1><p>text</p><hr><h3>U</h3>"),
+    ("- a\n- b\n  - c\n\n- d", "<ul><li><span>a</span></li><li><span>b</span><ul><li><span>c</span></li></ul></li><li><span>d</span></li></ul>"),
+    ("3. a\n4. b", '<ol start="3"><li><span>a</span></li><li><span>b</span></li></ol>'),
+    ("> a\n> b\n\nc", "<blockquote><p>a\nb</p></blockquote><p>c</p>"),
+    ("<b>&amp;", "<p>&lt;b&gt;&amp;amp;</p>"),
+    ("x < y\n| a |", "<p>x &lt; y\n| a |</p>"),
+]
+SUMS = [("2+3*4", "14"), ("(2+3)*4", "20"), ("-2^2", "-4"), ("2^3^2", "512"), ("1/0", "cannot be computed"), ("0.1+0.2", "0.3"), ("4831 × 27", "130437"),
+        ("1e3", "1000"), ("2+", "not an arithmetic expression"), ("alert(1)", "not an arithmetic expression"), ("", "not an arithmetic expression"),
+        ("(1", "a bracket is open"), ("1 2", "not an arithmetic expression"), ("constructor", "not an arithmetic expression")]
+
+
+def test_markdown(page):
+    shown = page.js("(async () => { const m = await import('/page/markdown.js'); return (" + json.dumps([s for s, _ in MARKDOWN]) +
+                    ").map(s => { const d = document.createElement('div'); m.renderMarkdown(d, s); return d.innerHTML; }); })()")
+    assert shown == [want for _, want in MARKDOWN]
+    # growing text gives what the whole text gives
+    whole = "\n\n".join(s for s, _ in MARKDOWN) + "\n\n```c\nint x;\n\nint y;\n```\n\n|a|b|\n|-|-|\n|1|2|"
+    same = page.js("(async () => { const m = await import('/page/markdown.js'), t = " + json.dumps(whole) + ", a = document.createElement('div'),"
+                   " b = document.createElement('div'); for (let i = 0; i <= t.length; i++) m.renderMarkdown(a, t.slice(0, i)); m.renderMarkdown(b, t);"
+                   " return a.innerHTML === b.innerHTML && a.querySelectorAll('table, .code-block').length === 2; })()")
+    assert same
+    # and nobody makes it slow
+    for hostile in ("**a " * 20000, "[" * 60000, "`" * 3001 + "a`" * 20000, "> " * 20000, "- " * 20000, "_a" * 30000, "|" * 60000 + "\n|-|", "* a\n" * 20000, "http://" * 10000):
+        ms = page.js("(async () => { const m = await import('/page/markdown.js'), d = document.createElement('div'), s = performance.now();"
+                     f" m.renderMarkdown(d, {json.dumps(hostile)}); return performance.now() - s; }})()")
+        assert ms < 1500, hostile[:10]
+
+
+def test_calculator_sums(page):
+    got = page.js("(async () => { const t = await import('/page/tools.js'); return (" + json.dumps([s for s, _ in SUMS]) +
+                  ").map(e => t.calculate(JSON.stringify({expression: e}))); })()")
+    assert got == [want for _, want in SUMS]
+    assert page.js("import('/page/tools.js').then(t => ['', 'null', '{}', '{\"expression\": 5}', '[1'].map(t.calculate).join())").count("not an") == 4
+
+
+RICH = """Here is what **matters**, with *some* emphasis and `inline code`:
+
+1. First, read the file
+2. Then count
+   - nested one
+   - nested two with **bold**
+3. Done
+
+```python
+def area(r):
+    return 3.14159 * r ** 2  # a line that is much longer than the column is wide, so that it has to be scrolled, or not
+```
+
+| model | tokens | time |
+|---|---|---|
+| nano | 1,024 | 1.2 s |
+| K2.5 | 64 | 3.0 s |
+
+> A quote, with <b>HTML</b> that stays text.
+"""
+
+
+def rich(page):
+    put(page, chat=[{"role": "user", "content": "Show me what you can write."}, {
+        "role": "assistant", "content": RICH, "reasoning": "Lists, code, a table.", "thought_ms": 3420, "calls": [], "state": "done",
+        "facts": {"tokens": 412, "first_ms": 120, "last_ms": 5120, "prompt": 64, "cached": 0, "finish": "stop"}}])
+
+
+def test_rich_text_looks(page):
+    rich(page)
+    page.size(1280, 1000)
+    page.screenshot(SHOTS / "rich.png")
+    page.scheme(True)
+    page.screenshot(SHOTS / "rich-dark.png")
+
+
+# ---- Live view ----
+
+
+def busy(server, requests=12, tokens=20):
+    def one(i):
+        server.post("/v1/completions", {"prompt": [100 + i] * 20, "max_tokens": tokens, "ignore_eos": True})
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(requests)]
+    for t in threads:
+        t.start()
+    return threads
+
+
+def figures(page):
+    return page.js("Object.fromEntries([...document.querySelectorAll('#live-body .figure, #live-body tr')].map(e => ["
+                   "(e.querySelector('th') ?? e.parentElement.firstChild).textContent, [...e.querySelectorAll('span')].map(s => s.textContent)]))")
+
+
+def test_live_view(page, server):
+    assert not page.js("document.querySelector('#live').hidden"), "open where there is room"
+    page.until("document.querySelector('#live-sub').textContent === 'ref'")
+    before = page.js("document.querySelector('.chart.output .curve').getAttribute('d')")
+    load = busy(server)
+    page.until("Number(document.querySelectorAll('.pair .figure span')[0].textContent) >= 8")
+    page.until("Number(document.querySelector('.figure span').textContent) > 0")
+    page.screenshot(SHOTS / "live.png")
+    for t in load:
+        t.join()
+    page.until("document.querySelectorAll('.pair .figure span')[0].textContent === '0'")
+    f, truth = figures(page), server.get("/live")[1]
+    assert page.js("document.querySelector('.chart.output .curve').getAttribute('d')") != before
+    assert [f[k][0] for k in ("In use", "Prefix cache", "Free")] == [f"{truth['now'][k]:,}" for k in ("pages_used", "pages_cached", "pages_free")]
+    for name, k in (("First token", "ttft_s"), ("Between tokens", "itl_s")):
+        assert len(f[name]) == 3 and all(float(x) > 0 for x in f[name]) and truth["minute"][k]["n"] > 0
+    assert float(f["Step"][0]) > 0 and float(f["Tokens a step"][0]) > 1
+    assert f["Since the start"][0].endswith(f"of {truth['total']['prompt_tokens']:,}")
+    page.scheme(True)
+    page.size(1440, 900)
+    page.screenshot(SHOTS / "live-dark.png")
+    page.click("#hide-live")
+    page.reload()
+    page.until("document.querySelector('#model').textContent === 'nano'")
+    assert page.js("document.querySelector('#live').hidden"), "closed stays closed"
+
+
+# ---- A phone ----
+
+TOO_WIDE = """[...document.querySelectorAll('body *')].filter(e => { const r = e.getBoundingClientRect();
+    return r.width && r.right > innerWidth + 0.5 && !e.closest('.code-block pre, .table, svg, .sprite'); }).map(e => e.outerHTML.slice(0, 80))"""
+
+
+@pytest.mark.parametrize("width,height", [(390, 844), (320, 568)])
+def test_phone(page, width, height):
+    page.size(width, height, phone=True)
+    rich(page)
+    assert page.js("document.querySelector('#live').hidden")
+
+    def fits(name):
+        assert page.js("document.documentElement.scrollWidth") <= width and page.js(TOO_WIDE) == [], name
+        page.screenshot(SHOTS / f"phone-{width}-{name}.png")
+
+    fits("rich")
+    page.click("#thinking")
+    ask(page, "What is the answer, and is this rather long line of words broken where it has to be?")
+    answered(page)
+    page.until("(l => l.scrollHeight - l.scrollTop - l.clientHeight < 4)(document.querySelector('#log'))")
+    fits("chat")
+    page.click("#show-live")
+    page.until("document.querySelector('#live-sub').textContent === 'ref'")
+    fits("live")
+    page.click("#hide-live")
+    page.click("#show-settings")
+    fits("settings")
+    small = page.js("[...document.querySelectorAll('nav button, .send, dialog input')].filter(b => b.type !== 'checkbox' && b.type !== 'radio')"
+                    ".map(b => b.getBoundingClientRect()).filter(r => r.width && Math.min(r.width, r.height) < 32).length")
+    assert small == 0, "buttons that a thumb finds"
+
+
+# ---- Servers that refuse, go away and come back ----
+
+
+def own_page(browser, server):
+    p = Page(browser)
+    p.open(f"http://127.0.0.1:{server.port}/")
+    return p
+
+
+def test_key_is_asked_for(browser):
+    s = Server("--api-key", "secret")
+    p = own_page(browser, s)
+    try:
+        p.until("document.querySelector('#state').textContent.includes('needs an API key')")
+        ask(p, "Hello!")
+        p.until("document.querySelector('.notice')")
+        assert "API key" in texts(p, ".notice")[0]
+        p.screenshot(SHOTS / "key.png")
+        p.click(".notice button")
+        p.until("document.activeElement.id === 'set-key'")
+        p.type("secret")
+        p.press("Escape")
+        p.until("document.querySelector('#state').dataset.state === 'ok'")
+        p.click(".notice button:last-child")
+        answered(p)
+        assert texts(p, ".notice") == [] and texts(p, ".prose")[0]
+    finally:
+        p.close()
+        assert s.stop() == 0
+
+
+def test_server_goes_and_comes_back(browser):
+    s = Server("--device", "ref", "--threads", "1")
+    p = own_page(browser, s)
+    try:
+        ask(p, APPLES)
+        p.until("document.querySelector('.inside')?.textContent.length > 10")
+        s.process.kill()
+        s.process.wait()
+        answered(p)
+        assert texts(p, ".notice span") == ["The connection ended before the answer was complete."]
+        p.until("document.querySelector('#state').textContent.includes('not reachable')")
+        p.screenshot(SHOTS / "gone.png")
+        p.click(".notice button")
+        p.until("document.querySelector('.notice span')?.textContent.startsWith('The server cannot be reached')")
+        s = Server("--device", "ref", "--threads", "1", "--port", str(s.port))
+        p.until("document.querySelector('#state').dataset.state === 'ok'")
+        p.click(".notice button")
+        answered(p)
+        assert "24" in texts(p, ".prose")[0] and texts(p, ".notice") == []
+    finally:
+        p.close()
+        assert s.stop() == 0
+
+
+# ---- Rules of the browser ----
+
+
+def test_policy(browser, server):
+    p = own_page(browser, server)
+    try:
+        broken = p.js("""new Promise(done => { const seen = []; addEventListener('securitypolicyviolation', e => seen.push(e.effectiveDirective));
+            const s = document.createElement('script'); s.textContent = 'window.pwned = 1'; document.body.append(s);
+            const i = new Image(); i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i);
+            const d = document.createElement('div'); d.setAttribute('style', 'color: red'); document.body.append(d);
+            fetch('http://127.0.0.1:9/').catch(() => 0);
+            setTimeout(() => done(seen), 500); })""")
+        assert {"script-src-elem", "img-src", "connect-src", "style-src-attr"} <= set(broken), broken
+        assert p.js("window.pwned ?? null") is None
+    finally:
+        p.close()
+
+
+class Elsewhere(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b"<!doctype html><link rel=icon href=data:,><title>elsewhere</title>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def elsewhere():
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    yield web.server_address[1]
+    web.shutdown()
+
+
+CROSS = """(async base => { const out = {};
+    const name = async (key, f) => { try { out[key] = await f(); } catch (e) { out[key] = e.name; } };
+    const chat = {method: 'POST', headers: {'Content-Type': 'application/json'}, body: '{"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}'};
+    await name('get', async () => (await fetch(base + 'v1/models')).status);
+    await name('chat', async () => (await (await fetch(base + 'v1/chat/completions', chat)).json()).object);
+    await name('blind', async () => (await fetch(base + 'v1/completions', {method: 'POST', mode: 'no-cors', body: new Blob(['{"prompt": "hi", "max_tokens": 2}'])})).type);
+    await name('picture', () => new Promise(done => { const i = new Image(); i.onload = i.onerror = e => done(e.type); i.src = base + 'flush_cache'; }));
+    return out; })"""
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_pages_from_elsewhere(browser, elsewhere, allowed):
+    s = Server(*(["--allow-origin", f"http://127.0.0.1:{elsewhere}"] if allowed else []))
+    p = Page(browser)
+    try:
+        p.open(f"http://127.0.0.1:{elsewhere}/")
+        got = p.js(f"{CROSS}('http://127.0.0.1:{s.port}/')")
+        computed = s.metric("sglang:num_requests_total")
+        if allowed:
+            assert got["get"] == 200 and got["chat"] == "chat.completion" and computed == 2
+        else:
+            assert got["get"] == "TypeError" == got["chat"] and computed == 0, "neither read nor computed"
+    finally:
+        p.close()
+        assert s.stop() == 0
+
+
+def test_rebound_name(browser, server):
+    """A foreign name that leads here: one origin for the browser, a foreign Host for the server."""
+    p = Page(browser)
+    try:
+        p.open(f"http://rebound.example:{server.port}/")
+        assert "host_not_allowed" in p.js("document.body.innerText")
+        assert p.js("fetch('/v1/models').then(r => r.status)") == 403
+        p.open(f"http://moon.localhost:{server.port}/")
+        p.until("document.querySelector('#model')?.textContent === 'nano'")
+    finally:
+        p.close()
