@@ -32,8 +32,11 @@ def by_thread(pid):
     connections end with these: they are the rest."""
     out = {"all": seconds(f"/proc/{pid}/stat"), "engine": [0, 0]}
     for task in Path(f"/proc/{pid}/task").iterdir():
-        if (task / "comm").read_text().strip() == "engine":
-            out["engine"] = [a + b for a, b in zip(out["engine"], seconds(task / "stat"))]
+        try:
+            if (task / "comm").read_text().strip() == "engine":
+                out["engine"] = [a + b for a, b in zip(out["engine"], seconds(task / "stat"))]
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # a connection that ends
     return out
 
 

@@ -463,7 +463,13 @@ async def crowd(o, say):
                 break
             need(time.monotonic() - start < 600, "the slow readers' answers are not ready")
         took = time.monotonic() - start
+        for _, writer in idle:  # some may be 60 seconds old, and closed
+            await hang_up(writer)
+        await asyncio.sleep(0.5)
+        idle = [await dial(server) for _ in range(o.crowd)]
+        await asyncio.sleep(0.5)
         rss, threads, files = server.state()
+        need(threads > 2 * o.crowd, f"{threads} threads")
         after, worst = await probe(server, 20)
         size = 0
         for reader, writer in slow[:: max(1, o.crowd // 50)]:  # a sample of them reads now, and gets everything
