@@ -133,9 +133,22 @@ $B/moonlet: $(CMD_OBJ) $(LIB)
 
 $B/tests/%: tests/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)
-	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) -Itests -Icmd -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
+	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(ISA) -Itests -Icmd -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
 
 $B/tests/api/test_nomem $B/tests/runtime/test_sched_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap
+
+# A driver in host memory for test_gpu: whole, without an optional function, without a needed one.
+FAKES := $(addprefix $B/tests/device/,libcuda.so.1 libcuda_old.so libcuda_short.so)
+$B/tests/device/libcuda%: tests/device/fake_driver.c tests/device/fake_driver.h src/device/cuda_symbols.h Makefile $B/flags
+	@mkdir -p $(@D)
+	@echo "  CC  $@"; $(CC) $(ALL_CFLAGS) $(if $(findstring old,$@),-DFAKE_OLD) $(if $(findstring short,$@),-DFAKE_SHORT) \
+		-Wno-missing-prototypes -Itests/device -fPIC -shared -o $@ $< $(if $(SAN),-fsanitize=address$(comma)undefined)
+$B/tests/device/test_gpu: | $(FAKES)
+$B/tests/device/test_gpu: ISA := -Itests/device
+# the toolkit's headers, of the compiler that is used
+CUDA_H := $(firstword $(wildcard $(addsuffix /../include,$(dir $(GPU_CC) $(realpath $(GPU_CC)))) /usr/local/cuda/include))
+$B/tests/device/test_cuda_h: build/gpu/flags
+$B/tests/device/test_cuda_h: ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)
