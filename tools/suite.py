@@ -80,6 +80,12 @@ def count_summary(out, _status):
     return tuple(int(n or 0) for n in m[-1]) if m else (0, 1, 0)
 
 
+def count_kernels(out, status):
+    """`make cubins`: one test a kernel file."""
+    m = re.search(r"(\d+) of (\d+) kernel files", out)
+    return (int(m.group(1)), int(m.group(2)) - int(m.group(1)), 0) if m and status == 0 else (0, 1, 0)
+
+
 def python_with_pytest():
     for p in (sys.executable, "python3", "/usr/bin/python3"):
         try:
