@@ -55,7 +55,7 @@ static status check_only(const char *only, err *e) {
         if (!known)
             return err_set(
                 e, ST_INPUT,
-                "--only %.*s: no such row; wordproblems, arithmetic, tools, needles, talk, pictures "
+                "--only %.*s: no such row; wordproblems, handwritten, arithmetic, tools, needles, talk, pictures "
                 "and draft are known",
                 (int)min_i64((i64)len, 100), p);
         p += len + (p[len] == ',');
@@ -353,7 +353,7 @@ int eval_nano(int argc, char **argv) {
         {"limit", 0, OPT_INT, &n.limit, "N",
          "N questions of each file, evenly from all of it (default: 0, all)", 0, 1e9},
         {"only", 0, OPT_STR, &n.only, "NAME,...",
-         "wordproblems, arithmetic, tools, needles, talk, pictures, draft (default: all)", 0, 0},
+         "wordproblems, handwritten, arithmetic, tools, needles, talk, pictures, draft (default: all)", 0, 0},
         EVAL_PARALLEL(n.parallel, "0"),
         {"details", 0, OPT_STR, &n.details, "FILE",
          "writes every question, verdict and answer, tab-separated", 0, 0},

@@ -35,6 +35,7 @@ def folder(tmp_path):
         return tmp_path
     write("arithmetic.jsonl", RIGHT, WRONG, RIGHT)
     write("wordproblems.jsonl", RIGHT)
+    write("handwritten.jsonl", WRONG)
     write("tools.jsonl", TOOL)
     write("needles.jsonl", NEEDLE)
     write("haystack.txt", *(f"It rained on day {i}." for i in range(3)))
@@ -59,6 +60,7 @@ def test_the_table(folder, tmp_path):
     assert cells(done, "arithmetic thinking") == ["2 of 3", "66.7", "20.8 to 93.9", "2 of 3", "66.7"]
     assert cells(done, "arithmetic instant")[3:] == ["1 of 3", "33.3"]
     assert cells(done, "wordproblems thinking")[0] == "1 of 1"
+    assert cells(done, "handwritten thinking")[0] == cells(done, "handwritten instant")[0] == "0 of 1"
     assert cells(done, "tools well-formed")[0] == "0 of 1"  # no call was asked for, and none came
     assert cells(done, "tools call")[0] == "0 of 1" and cells(done, "tools answer")[0] in ("0 of 1", "1 of 1")
     assert cells(done, "talk")[0] == "1 of 1"
@@ -70,7 +72,7 @@ def test_the_table(folder, tmp_path):
     assert out["rows"]["arithmetic thinking"]["right"] == 2 and out["rows"]["arithmetic thinking"]["of"] == 3
     assert out["rows"]["needles 16k"]["tenths"][4][1] == 1 and out["pytorch"]["rows"] == PYTORCH["rows"]
     details = (tmp_path / "out.tsv").read_text().splitlines()
-    assert len(details) == 11
+    assert len(details) == 13
     assert [d.split("\t")[1] for d in details if d.startswith("arithmetic thinking")] == ["right", "WRONG", "right"]
 
 

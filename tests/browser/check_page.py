@@ -403,9 +403,9 @@ def test_rich_text_looks(page):
 # ---- Live view ----
 
 
-def busy(server, requests=12, tokens=20):
+def busy(server, requests=9, tokens=12):
     def one(i):
-        server.post("/v1/completions", {"prompt": [100 + i] * 20, "max_tokens": tokens, "ignore_eos": True})
+        server.post("/v1/completions", {"prompt": [100 + i] * 66, "max_tokens": tokens, "ignore_eos": True})
 
     threads = [threading.Thread(target=one, args=(i,)) for i in range(requests)]
     for t in threads:
@@ -430,6 +430,7 @@ def test_live_view(page, server):
         t.join()
     page.until("document.querySelectorAll('.pair .figure span')[0].textContent === '0'")
     f, truth = figures(page), server.get("/live")[1]
+    assert truth["now"]["pages_cached"] >= 9 and truth["now"]["pages_used"] == 0
     assert page.js("document.querySelector('.chart.output .curve').getAttribute('d')") != before
     assert [f[k][0] for k in ("In use", "Prefix cache", "Free")] == [f"{truth['now'][k]:,}" for k in ("pages_used", "pages_cached", "pages_free")]
     for name, k in (("First token", "ttft_s"), ("Between tokens", "itl_s")):

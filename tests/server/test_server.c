@@ -149,6 +149,8 @@ static void a_step_that_hangs_fails_health(void **state) {
     assert_non_null(strstr(out.data, "\"running\":1"));
     assert_int_equal(ask("GET", "/metrics", "", &out), 200); /* what needs no step answers */
     assert_int_equal(ask("GET", "/server_info", "", &out), 200);
+    assert_int_equal(ask("GET", "/live", "", &out), 200);
+    assert_non_null(strstr(out.data, "\"status\":\"stuck\""));
     atomic_store(&hang, false);
     wait_for_health(200, "\"ok\"", &out);
     buf_clear(&out);
@@ -199,6 +201,8 @@ static void *run_client(void *arg) {
         int code;
     } others[] = {{"GET", "/metrics", "", 200},
                   {"GET", "/server_info", "", 200},
+                  {"GET", "/live?since=1", "", 200},
+                  {"GET", "/", "", 200},
                   {"GET", "/kv_check", "", 200},
                   {"POST", "/abort_request", "{\"rid\":\"nobody\"}", 200},
                   {"POST", "/tokenize", "{\"prompt\":\"x y\"}", 200},

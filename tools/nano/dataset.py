@@ -37,7 +37,7 @@ GROUP, GROUPS = 512, 3  # patches a group (attention stays inside), groups a pic
 OPEN = 24  # rows filled at the same time
 
 # kind: files, rows a file (for pictures: scenes a file)
-PLAN = {"text": (96, 2048), "picture": (72, 1000), "long": (32, 96), "longest": (48, 48)}
+PLAN = {"text": (160, 2048), "picture": (72, 1000), "long": (32, 96), "longest": (56, 48)}
 
 _tok = None
 
@@ -189,7 +189,7 @@ def make(job):
     return f"{name.name}: {len(a['ids'])} rows, {float((a['seg'] > 0).mean()):.2f} full"
 
 
-def jobs(seed, out, scale, facts=12):
+def jobs(seed, out, scale, facts=36):
     """All files, the kinds taking turns, so that the first of each come early; those that exist are left alone."""
     each = [[(kind, i, count, seed, facts, out) for i in range(max(1, int(files * scale)))] for kind, (files, count) in PLAN.items()]
     order = sorted((i / len(kind), job) for kind in each for i, job in enumerate(kind))
@@ -202,7 +202,7 @@ def main():
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     ap.add_argument("--scale", type=float, default=1.0, help="share of the files that are made")
-    ap.add_argument("--facts", type=int, default=12, help="most facts in a long text")
+    ap.add_argument("--facts", type=int, default=36, help="most facts in a long text")
     a = ap.parse_args()
     os.makedirs(a.out, exist_ok=True)
     todo = jobs(a.seed, a.out, a.scale, a.facts)

@@ -220,7 +220,7 @@ def picture_rows(r, name, items, show):
                              for it, ids in zip(items, replies)), len(items)]}
 
 
-SETS = {"wordproblems": numbers, "arithmetic": numbers, "tools": tools, "needles": needle_rows, "talk": talk,
+SETS = {"wordproblems": numbers, "handwritten": numbers, "arithmetic": numbers, "tools": tools, "needles": needle_rows, "talk": talk,
         "pictures": picture_rows}
 
 

@@ -176,6 +176,21 @@ def missing(rng, planted):
             return kind, n, None
 
 
+def together(turns):
+    """Several questions in one turn, a line each, answered in order."""
+    return Turn(*("\n".join(part) for part in list(zip(*turns))[:3]))
+
+
+def arrange(rng, form, turns):
+    """The turns of a dialogue. A question before the text is the one that is far from its answer: mostly all of them stand
+    there, sometimes some, sometimes a single one."""
+    if form != "before":
+        return turns
+    first = rng.choice([1, 1, rng.randrange(1, len(turns) + 1), *[len(turns)] * 5])
+    rest = turns[first:] if rng.random() < 0.5 else []
+    return [together(turns[:first]), *rest]
+
+
 def assemble(form, body, turns, thinking, **meta):
     """The dialogue: the text in its place, the questions one after the other. One sequence learns all answers, with thinking
     the last one's reasoning too."""
@@ -209,7 +224,8 @@ def needle(rng, length, most=12):
     spots = sorted(rng.sample(range(len(take) + len(lines)), len(lines)))
     body = text(take, 0, len(take), list(zip(spots, lines)))
     whole = " ".join(x if isinstance(x, str) else p.text[x] for x in body)
-    form = rng.choice(["system", "before", "after", "after"])
+    form = rng.choice(["system", "before", "before", "after"])
+    turns = arrange(rng, form, turns)
     return assemble(form, whole, turns, rng.random() < 0.6, lines=body, whole=whole, asked=asked, planted=planted)
 
 
@@ -294,8 +310,8 @@ def check():
     for d in ds:
         body = d["meta"]["whole"]
         assert not any(held_out(*f) for f in d["meta"]["planted"])
-        replies = [m["content"] for m in d["messages"] if m["role"] == "assistant"]
-        assert len(replies) == len(d["meta"]["asked"])
+        replies = [line for m in d["messages"] if m["role"] == "assistant" for line in m["content"].split("\n")]
+        assert 0 < len(replies) <= len(d["meta"]["asked"])
         for (kind, n, v), reply in zip(d["meta"]["asked"], replies):
             stem = KINDS[kind][1].split("{v}")[0].format(n=n)
             questions += 1

@@ -20,10 +20,10 @@ SHORT_NEEDLE = 700  # tokens
 
 # name: (make(rng), share of the dialogues of the short mix)
 SOURCES = {
-    "wordproblems": (wordproblems.make, 0.35),
-    "arithmetic": (corpus.make, 0.20),
-    "talk": (talk.make, 0.15),
-    "tools": (toolcalls.make, 0.22),
+    "wordproblems": (wordproblems.make, 0.42),
+    "arithmetic": (corpus.make, 0.18),
+    "talk": (talk.make, 0.14),
+    "tools": (toolcalls.make, 0.18),
     "needles": (lambda rng: needles.make(rng, SHORT_NEEDLE), 0.08),
 }
 

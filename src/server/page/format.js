@@ -12,7 +12,7 @@ export const time = s => {
 };
 
 export const rate = x => (x < 9.95 && Math.abs(x - Math.round(x)) > 0.05 ? x.toFixed(1) : count(x));
-export const share = x => [(100 * x).toFixed(x > 0 && x < 0.0995 ? 1 : 0), "%"];
+export const share = x => [x > 0 && x < 0.0005 ? "< 0.1" : (100 * x).toFixed(x > 0 && x < 0.0995 ? 1 : 0), "%"];
 
 export const uptime = s => {
   const d = Math.floor(s / 86400), h = Math.floor(s / 3600) % 24, m = Math.floor(s / 60) % 60;

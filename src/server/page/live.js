@@ -128,7 +128,7 @@ export class Live {
     this.up.show([uptime(d.uptime_s), null]);
     this.ended.show([count(total.ended), null]);
     this.dropped.show([`${count(total.refused)}, ${count(total.preemptions)}`, null]);
-    setText($("live-sub"), d.device.split(" ")[0]);
+    setText($("live-sub"), d.simulated ? "simulated: nothing is computed" : d.device.split(" ")[0]);
   }
 
   pages({ now, pages, page_tokens }) {
