@@ -2,9 +2,12 @@
 import json
 import re
 import resource
+import socket
 import subprocess
+import threading
+import time
 
-from serve_client import JSON, MOONLET, NANO, Server
+from serve_client import JSON, MOONLET, NANO, SLOW, Server
 
 
 def start(files, *args):
@@ -84,8 +87,6 @@ def test_simulated_in_process(tmp_path):
 
 def test_image_urls_are_not_fetched():
     """A picture from elsewhere is refused, and nobody is asked for it."""
-    import socket
-
     s = Server()
     trap = socket.create_server(("127.0.0.1", 0))
     trap.setblocking(False)
@@ -101,4 +102,56 @@ def test_image_urls_are_not_fetched():
             pass
     finally:
         trap.close()
+        assert s.stop() == 0
+
+
+LONG = {"prompt": [300], "max_tokens": 5000, "ignore_eos": True}
+
+
+def test_a_deadline_in_the_middle_of_a_stream():
+    """Steps of 20 ms, a second for a request: the stream gets some tokens, an error and its end; the others go on."""
+    s = Server("--simulate-step", "20000", "--request-timeout", str(1 * SLOW))
+    try:
+        events = s.stream("/v1/completions", LONG)
+        assert "error" in events[-1] and events[-1]["error"]["code"] == "timeout" and len(events) > 5
+        assert all("choices" in e for e in events[:-1])
+        status, answer, head = s.request("POST", "/v1/completions", LONG)
+        assert status == 503 and answer["error"]["code"] == "timeout" and int(head["retry-after"]) > 0
+        assert s.post("/v1/completions", {**LONG, "max_tokens": 3})["choices"][0]["finish_reason"] == "length"
+        assert s.get("/kv_check")[1]["pages_used"] == 0
+    finally:
+        assert s.stop() == 0
+
+
+def test_a_deadline_in_the_queue():
+    s = Server("--simulate-step", "20000", "--max-running-requests", "1", "--queue-timeout", "0.5")
+    first = threading.Thread(target=s.post, args=("/v1/completions", {**LONG, "max_tokens": 100}))
+    try:
+        first.start()
+        while s.stats()["num_running_reqs"] == 0:
+            time.sleep(0.01)
+        status, answer, head = s.request("POST", "/v1/completions", {**LONG, "max_tokens": 1})
+        assert status == 503 and answer["error"]["code"] == "timeout" and int(head["retry-after"]) > 0
+        first.join()  # the one that runs is not touched
+        assert s.post("/v1/completions", {**LONG, "max_tokens": 1})
+    finally:
+        first.join()
+        assert s.stop() == 0
+
+
+def test_a_step_that_takes_too_long_fails_health():
+    s = Server("--simulate-step", str(2000000 * SLOW), "--watchdog-timeout", str(0.5 * SLOW))
+    ask = threading.Thread(target=s.post, args=("/v1/completions", {**LONG, "max_tokens": 1}))
+    try:
+        assert s.get("/health")[0] == 200
+        ask.start()
+        seen = set()
+        while ask.is_alive():
+            status, answer, _ = s.get("/health")
+            seen.add((status, answer["status"]))
+            time.sleep(0.05)
+        assert (503, "stuck") in seen
+        assert s.get("/health")[0] == 200
+    finally:
+        ask.join()
         assert s.stop() == 0
