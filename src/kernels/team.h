@@ -14,12 +14,14 @@
  * up again, at most for 250 ms: then about 2 % of the time goes into trying. Large regions on shared cores last about
  * twice as long as they compute; one thread would not do better there, and they keep their team.
  *
- * nano on two virtual cores, decoding 48 tokens after prompts of 32, median ms a token (P99) and tok/s, always the whole
- * team for regions of TEAM_MIN -> this rule:
- *    1 stream,  nothing else running     0.52 (1.3)   396  ->  0.48 (0.7)   1788
- *   64 streams, nothing else running      118 (278)   492  ->  14.0  (61)   3800   (the client is a third thread)
- *    1 stream,  one core held busy       1.19 (6.1)   222  ->  1.34 (6.2)    674
- *   64 streams, one core held busy        145 (459)   412  ->  28.5 (121)   1866 */
+ * nano on two virtual cores, 48 tokens after prompts of 32, client in the same process (a third thread); always the
+ * whole team for regions of TEAM_MIN -> this rule; tok/s, median ms a token (P99):
+ *    1 stream,  other work at a load of 1 to 3      1465 0.53 (1.0)  ->  1515 0.56 (0.9)
+ *   64 streams, the same                             424  137 (291)  ->  3246 16.8  (60)
+ *    1 stream,  one core held busy besides           391 0.55  (21)  ->  1258 0.63 (1.3)
+ *   64 streams, the same                             222  257 (628)  ->  1124 48.7 (199)
+ * Undisturbed, tests/runtime/bench_scheduler gives 3529, 3734 and 4535 tok/s at 16, 16 and 64 streams before, 3186, 3599
+ * and 4464 after: within what the runs differ by. */
 #ifndef KERNELS_TEAM_H
 #define KERNELS_TEAM_H
 #include "base/types.h"
