@@ -113,7 +113,7 @@ $B/images:
 	@echo '$(CUBIN)' >$@
 $B/src/kernels/gpu/images.o: $(CUBIN) $B/images
 $B/src/kernels/gpu/images.o: ISA := $(if $(CUBIN),-DGPU_IMAGE_DIR='"build/gpu"' \
-	'-DGPU_IMAGES(X)=$(CUBIN:build/gpu/%.cubin=X(%))')
+	'-DGPU_IMAGES(X)=$(patsubst build/gpu/%.cubin,X(%),$(CUBIN))')
 $B/src/device/gpu.o: build/gpu/flags
 $B/src/device/gpu.o: ISA := $(if $(GPU_CC),-DGPU_DRIVER_MIN=$(firstword $(subst ., ,$(GPU_VER)))000)
 
@@ -149,6 +149,20 @@ $B/tests/device/test_gpu: ISA := -Itests/device
 CUDA_H := $(firstword $(wildcard $(addsuffix /../include,$(dir $(GPU_CC) $(realpath $(GPU_CC)))) /usr/local/cuda/include))
 $B/tests/device/test_cuda_h: build/gpu/flags
 $B/tests/device/test_cuda_h: ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
+
+# The GPU's kernels as C++ for this processor, and a driver that runs them: what check-all holds them against ref with.
+EMULATED := $(patsubst src/kernels/gpu/%.cu,$B/tests/gpu/%.o,$(wildcard src/kernels/gpu/*.cu)) $B/tests/gpu/driver.o
+CXX_GPU  := g++ -std=gnu++17 -O2 -g -Wall -Wextra -Werror -Wno-unknown-pragmas -fopenmp -fPIC -Isrc -MMD -MP
+$B/tests/gpu/%.o: src/kernels/gpu/%.cu tests/gpu/emulate.h Makefile
+	@mkdir -p $(@D)
+	@echo "  CXX $<"; $(CXX_GPU) -include tests/gpu/emulate.h -x c++ -c -o $@ $<
+$B/tests/gpu/driver.o: tests/gpu/driver.cc tests/gpu/emulate.h Makefile
+	@mkdir -p $(@D)
+	@echo "  CXX $<"; $(CXX_GPU) -c -o $@ $<
+$B/tests/gpu/libcuda.so.1: $(EMULATED)
+	@echo "  LD  $@"; g++ -shared -fopenmp -o $@ $^ -ldl
+.PHONY: emulator
+emulator: $B/tests/gpu/libcuda.so.1
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)

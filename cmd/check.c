@@ -1,7 +1,9 @@
 /* cmd/check.c: `moonlet check`: every operation of a backend against the reference. */
 #include "check.h"
 #include "base/log.h"
+#include "check_gpu.h"
 #include "cmd.h"
+#include "kernels/gpu/gpu.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,8 +43,10 @@ void check_fail(check *c, const char *fmt, ...) {
     c->failed = true;
 }
 
+u64 check_block_bytes(u64 bytes) { return (bytes + 2 * CANARY + 63) & ~(u64)63; }
+
 void *check_alloc(check *c, u64 bytes) {
-    u64 all = (bytes + 2 * CANARY + 63) & ~(u64)63;
+    u64 all = check_block_bytes(bytes);
     u8 *p = aligned_alloc(64, all);
     if (!p || c->n_blocks == (int)COUNT_OF(c->blocks)) {
         fprintf(stderr, "moonlet check: out of memory (%llu bytes)\n", (unsigned long long)bytes);
@@ -52,6 +56,8 @@ void *check_alloc(check *c, u64 bytes) {
     c->blocks[c->n_blocks++] = (check_block){p, bytes};
     return p + CANARY;
 }
+
+void *check_copy(check *c, const void *from, u64 bytes) { return memcpy(check_alloc(c, bytes), from, bytes); }
 
 check_act check_input(check *c, i64 n, f32 sigma) {
     check_act a = {check_alloc(c, (u64)n * 2), check_alloc(c, (u64)n * 4)};
@@ -130,7 +136,7 @@ void check_isolated(check *c, const char *what, const bf16 *a, const bf16 *b, i6
 
 void check_speed(check *c, f64 seconds, u64 bytes) {
     f64 rate = (f64)bytes / seconds / 1e9;
-    if (rate > c->gb_s) c->gb_s = rate;
+    if (rate > c->gb_s && !c->copies) c->gb_s = rate;
 }
 
 void check_case_end(check *c) {
@@ -148,20 +154,22 @@ void check_case_end(check *c) {
     c->n_weights = 0;
 }
 
-/* Runs one op at one level; prints its line. */
-static bool run_one(const ops *ref, const ops *dev, size_t op) {
-    static check c; /* large */
-    memset(&c, 0, sizeof c);
-    c.ref = ref;
-    c.dev = dev;
-    c.rng.state = 1000 + op;
-    all_ops[op].run(&c);
-    check_case_end(&c);
-    printf("%-24s %-12s %4lld cases  error %8.2e  bound %7.1e  %7.2f GB/s  %s%s%s\n", dev->name,
-           all_ops[op].name, (long long)c.cases, c.worst, c.bound, c.gb_s, c.failed ? "FAIL" : "PASS",
-           c.failed ? ": " : "", c.failed ? c.why : "");
+/* Runs one op of a backend; prints its line. dev is c's when its calls copy their memory. */
+static bool run_one(check *c, const ops *ref, const ops *dev, bool copies, size_t op) {
+    memset(c, 0, sizeof *c);
+    c->ref = ref;
+    c->dev = dev;
+    c->copies = copies;
+    c->rng.state = 1000 + op;
+    char speed[32] = "";
+    all_ops[op].run(c);
+    check_case_end(c);
+    if (!copies) snprintf(speed, sizeof speed, "%7.2f GB/s  ", c->gb_s);
+    printf("%-24s %-12s %4lld cases  error %8.2e  bound %7.1e  %s%s%s%s\n", dev->name, all_ops[op].name,
+           (long long)c->cases, c->worst, c->bound, speed, c->failed ? "FAIL" : "PASS", c->failed ? ": " : "",
+           c->failed ? c->why : "");
     fflush(stdout);
-    return !c.failed;
+    return !c->failed;
 }
 
 static bool known_op(const char *name) {
@@ -170,51 +178,85 @@ static bool known_op(const char *name) {
     return false;
 }
 
+typedef struct {
+    const char *only, *mask_name; /* NULL: all */
+    ops ref;
+    check *c;
+    i64 passed, failed, skipped;
+} checks;
+
+static void run_all(checks *k, const ops *dev, bool copies, bool here) {
+    for (size_t i = 0; i < COUNT_OF(all_ops); i++) {
+        if (k->only && strcmp(k->only, all_ops[i].name)) continue;
+        if (!here)
+            k->skipped++;
+        else if (run_one(k->c, &k->ref, dev, copies, i))
+            k->passed++;
+        else
+            k->failed++;
+    }
+}
+
+static status check_cpu(checks *k, err *e) {
+    for (size_t l = 0; l < COUNT_OF(levels); l++) {
+        u32 mask;
+        ops dev;
+        if (k->mask_name && strcmp(k->mask_name, levels[l])) continue;
+        status st = cpu_isa_parse(levels[l], &mask, e);
+        if (st == ST_OK) st = ops_init_cpu(&dev, DT_BF16, mask, e);
+        if (st != ST_OK) return st;
+        bool here = !strcmp(levels[l], "all") || (cpu_isa() & mask) == mask;
+        run_all(k, &dev, false, here);
+        if (!here) printf("cpu %s: not on this processor, skipped\n", levels[l]);
+    }
+    return ST_OK;
+}
+
+static status check_cuda(checks *k, err *e) {
+    gpu *g;
+    ops real, dev;
+    status st = gpu_open(&g, 0, e);
+    if (st == ST_OK) st = ops_init_gpu(&real, g, DT_BF16, e);
+    if (st == ST_OK) {
+        check_mirror(&dev, &real, gpu_device(g), k->c);
+        run_all(k, &dev, true, true);
+        st = gpu_device(g)->finish(gpu_device(g), e);
+    }
+    gpu_close(g);
+    return st == ST_OK ? ST_OK : err_prefix(e, "--device cuda");
+}
+
 int cmd_check(int argc, char **argv) {
-    const char *device = "cpu", *only = NULL, *mask_name = NULL;
+    const char *device = "cpu";
+    static check c; /* large */
+    checks k = {.c = &c};
     i64 threads = 0;
     const opt_spec specs[] = {
-        {"device", 0, OPT_ENUM, &device, "cpu", "backend held against ref (default: cpu)", 0, 0},
-        {"op", 0, OPT_STR, &only, "NAME", "one operation only", 0, 0},
-        {"cpu-mask", 0, OPT_ENUM, &mask_name, "none|avx2|avx512|vnni|bf16|all",
+        {"device", 0, OPT_ENUM, &device, "cpu|cuda", "backend held against ref (default: cpu)", 0, 0},
+        {"op", 0, OPT_STR, &k.only, "NAME", "one operation only", 0, 0},
+        {"cpu-mask", 0, OPT_ENUM, &k.mask_name, "none|avx2|avx512|vnni|bf16|all",
          "one instruction set only (default: each that this processor has)", 0, 0},
         {"threads", 't', OPT_INT, &threads, "N", "CPU threads (default: all cores)", 0, 4096},
     };
     int done = cmd_options("check", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (done >= 0) return done;
     err e = {0};
-    u32 mask;
-    if (only && !known_op(only)) {
-        fprintf(stderr, "moonlet check: --op \"%s\" is no operation; there are:", only);
+    if (k.only && !known_op(k.only)) {
+        fprintf(stderr, "moonlet check: --op \"%s\" is no operation; there are:", k.only);
         for (size_t i = 0; i < COUNT_OF(all_ops); i++) fprintf(stderr, " %s", all_ops[i].name);
         fprintf(stderr, "\n");
         return EXIT_USAGE;
     }
-    if (mask_name && cpu_isa_parse(mask_name, &mask, &e) != ST_OK) return cmd_fail("check", &e);
+    bool on_gpu = !strcmp(device, "cuda");
+    if (on_gpu && k.mask_name) {
+        fprintf(stderr, "moonlet check: --cpu-mask is for --device cpu\n");
+        return EXIT_USAGE;
+    }
     ops_set_threads((int)threads);
     log_set_quiet(true);
-    i64 passed = 0, failed = 0, skipped = 0;
-    ops ref, dev;
-    ops_init_ref(&ref);
-    for (size_t l = 0; l < COUNT_OF(levels); l++) {
-        if (mask_name && strcmp(mask_name, levels[l])) continue;
-        if (cpu_isa_parse(levels[l], &mask, &e) != ST_OK || ops_init_cpu(&dev, DT_BF16, mask, &e) != ST_OK)
-            return cmd_fail("check", &e);
-        bool here = !strcmp(levels[l], "all") || (cpu_isa() & mask) == mask;
-        for (size_t i = 0; i < COUNT_OF(all_ops); i++) {
-            if (only && strcmp(only, all_ops[i].name)) continue;
-            if (!here) {
-                skipped++;
-                continue;
-            }
-            if (run_one(&ref, &dev, i))
-                passed++;
-            else
-                failed++;
-        }
-        if (!here) printf("cpu %s: not on this processor, skipped\n", levels[l]);
-    }
-    printf("%lld passed, %lld failed, %lld skipped\n", (long long)passed, (long long)failed,
-           (long long)skipped);
-    return failed ? EXIT_FAULT : EXIT_DONE;
+    ops_init_ref(&k.ref);
+    if ((on_gpu ? check_cuda(&k, &e) : check_cpu(&k, &e)) != ST_OK) return cmd_fail("check", &e);
+    printf("%lld passed, %lld failed, %lld skipped\n", (long long)k.passed, (long long)k.failed,
+           (long long)k.skipped);
+    return k.failed ? EXIT_FAULT : EXIT_DONE;
 }

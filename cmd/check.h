@@ -16,6 +16,7 @@ typedef struct {
     f64 worst, bound, gb_s; /* largest error, what it may be, speed of the largest case */
     i64 cases;
     bool failed;
+    bool copies; /* calls copy their memory to and fro: speeds mean nothing */
     char why[240];
     check_block blocks[64]; /* memory of the current case */
     int n_blocks;
@@ -36,7 +37,9 @@ typedef struct {
 } check_weight;
 
 void check_fail(check *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void *check_alloc(check *c, u64 bytes); /* filled with 0x5a, canaries at both ends */
+void *check_alloc(check *c, u64 bytes);                  /* filled with 0x5a, canaries at both ends */
+void *check_copy(check *c, const void *from, u64 bytes); /* the same with a content */
+u64 check_block_bytes(u64 bytes);                        /* what it allocates for them */
 check_act check_input(check *c, i64 n, f32 sigma);
 check_act check_output(check *c, i64 n);
 check_weight check_prepare(check *c, weight_desc d);

@@ -172,7 +172,8 @@ void check_mla_prefill(check *c) {
                     check_weight w = make_kv_b(c, (weight_format)f, h, nope, v, latent);
                     check_act q = check_input(c, n * h * (nope + rope), 1.0f), y = check_output(c, n * h * v),
                               z = check_output(c, n * h * v);
-                    i32 list[] = {4, 1, 5, 0};
+                    static const i32 order[] = {4, 1, 5, 0};
+                    i32 *list = check_copy(c, order, sizeof order);
                     mla_prefill_args a = {w.dev, q.h, kv,   list, y.h,    NULL, kv_types[t], n,
                                           pos0,  h,   nope, rope, latent, v,    0.07f};
                     mla_prefill_args b = {w.ref, q.f, wide, list, y.f,    NULL, DT_F32, n,

@@ -151,7 +151,8 @@ void check_rope(check *c) {
 void check_gather(check *c) {
     i64 n = 9, dim = 77;
     check_act x = check_input(c, 20 * dim, 1.0f), y = check_output(c, n * dim);
-    i32 rows[] = {0, 19, 3, 3, 7, 18, 1, 0, 11};
+    static const i32 some[] = {0, 19, 3, 3, 7, 18, 1, 0, 11};
+    i32 *rows = check_copy(c, some, sizeof some);
     gather_args a = {x.h, rows, y.h, n, dim}, b = {x.f, rows, y.f, n, dim};
     c->dev->gather(c->dev, &a);
     c->ref->gather(c->ref, &b);
@@ -164,7 +165,8 @@ void check_finite(check *c) {
         for (int trial = 0; trial < 40; trial++) {
             i64 n = 1 + trial % 7, dim = 5 + trial * 13, stride = dim + 3;
             check_act x = check_input(c, n * stride, 1.0f);
-            i32 bad[8] = {0}, want[8] = {0};
+            static const i32 none[8];
+            i32 *bad = check_copy(c, none, sizeof none), *want = check_copy(c, none, sizeof none);
             if (trial % 3 == 0) bad[0] = want[0] = 5;
             i64 row = trial % n, col = trial * 7 % dim;
             static const u16 values[] = {0x7fc0, 0x7f80, 0xff80, 0x7f7f, 0x0001, 0xffff};

@@ -36,7 +36,7 @@ typedef struct moon_engine moon_engine; /* a loaded model */
 typedef struct {
     size_t size;           /* sizeof(moon_options)                                          */
     const char *model_dir; /* checkpoint folder                                             */
-    const char *device;    /* "cpu" (default) or "ref"                                      */
+    const char *device;    /* "cpu" (default), "ref" or "cuda"                              */
     const char *cpu_mask;  /* highest instruction set: "none", "avx2", "avx512", "vnni", "bf16"; NULL: all */
     const char *kv_cache_dtype;   /* "auto" (default), "fp32", "bf16", "fp8_e4m3"                  */
     const char *chat_template;    /* "k2.5", "k2-thinking", ...; NULL: what the model's folder says */

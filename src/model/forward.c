@@ -32,6 +32,10 @@ struct model {
     i64 *slots;
     f32 *logits; /* [logit_rows, vocab]              */
     void *workspace;
+    struct { /* what upload() sends in one write each; on the host */
+        i64 *slots;
+        i32 *pos, *kv_len, *pages, *marks;
+    } up;
 };
 
 u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type) {
@@ -136,6 +140,18 @@ static status allocate(model *m, err *e) {
     return ST_OK;
 }
 
+static status allocate_staging(model *m, err *e) {
+    const model_limits *l = &m->lim;
+    size_t rows = (size_t)l->rows, tables = (size_t)(l->decode_rows + l->prefill_spans);
+    m->up.slots = malloc(rows * sizeof(i64));
+    m->up.pos = malloc(rows * sizeof(i32));
+    m->up.marks = malloc(rows * sizeof(i32));
+    m->up.kv_len = malloc((size_t)l->decode_rows * sizeof(i32));
+    m->up.pages = calloc(tables * (size_t)l->seq_pages, sizeof(i32));
+    bool ok = m->up.slots && m->up.pos && m->up.marks && m->up.kv_len && m->up.pages;
+    return ok ? ST_OK : err_nomem(e, "a batch's tables", tables * (u64)l->seq_pages * sizeof(i32));
+}
+
 status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev,
                   const model_limits *lim, bool verify, err *e) {
     *out = NULL;
@@ -150,6 +166,7 @@ status model_open(model **out, const model_config *c, const checkpoint *ck, cons
     m->rope_mscale = model_rope_mscale(c);
     status st = model_weights_bind(&m->w, c, ck, o, verify, e);
     if (st == ST_OK) st = allocate(m, e);
+    if (st == ST_OK) st = allocate_staging(m, e);
     if (st != ST_OK) {
         model_close(m);
         return st;
@@ -162,6 +179,8 @@ status model_open(model **out, const model_config *c, const checkpoint *ck, cons
     model_inv_freq(c, freq);
     dev->write(dev, m->inv_freq, freq, (u64)c->rope / 2 * sizeof *freq);
     free(freq);
+    st = dev->finish(dev, e);
+    if (st != ST_OK) return model_close(m), st;
     *out = m;
     return ST_OK;
 }
@@ -170,6 +189,11 @@ void model_close(model *m) {
     if (!m) return;
     model_weights_free(&m->w);
     device_pool_free(&m->mem);
+    free(m->up.slots);
+    free(m->up.pos);
+    free(m->up.marks);
+    free(m->up.kv_len);
+    free(m->up.pages);
     free(m);
 }
 
@@ -200,10 +224,20 @@ static status check_batch(const model *m, const model_batch *b, err *e) {
     return ST_OK;
 }
 
-/* Row `row` of the device's page tables: the pages that cover `tokens` tokens. */
-static void write_pages(model *m, i64 row, const i32 *pages, i64 tokens) {
-    m->mem.dev->write(m->mem.dev, m->pages + row * m->lim.seq_pages, pages,
-                      (u64)ceil_div(tokens, KV_PAGE) * sizeof(i32));
+/* Row `row` of the page tables to send: the pages that cover `tokens` tokens. */
+static void put_pages(model *m, i64 row, const i32 *pages, i64 tokens) {
+    memcpy(m->up.pages + row * m->lim.seq_pages, pages, (size_t)ceil_div(tokens, KV_PAGE) * sizeof(i32));
+}
+
+static void put_span(model *m, const model_span *p, i64 *n_abs) {
+    for (i64 i = 0; i < p->n; i++) {
+        i64 pos = p->pos0 + i, row = p->first + i;
+        m->up.pos[row] = (i32)pos;
+        m->up.slots[row] = (i64)p->pages[pos / KV_PAGE] * KV_PAGE + pos % KV_PAGE;
+        if (!p->absorbed) continue;
+        m->up.kv_len[row] = (i32)pos + 1;
+        put_pages(m, (*n_abs)++, p->pages, pos + 1);
+    }
 }
 
 /* Writes what the ops need to know of the batch to the device: ids, positions, KV slots, lengths, and the
@@ -211,25 +245,22 @@ static void write_pages(model *m, i64 row, const i32 *pages, i64 tokens) {
  * the former. */
 static i64 upload(model *m, const model_batch *b) {
     device *dev = m->mem.dev;
+    u64 rows = (u64)b->n;
     i64 n_abs = 0, n_expanded = 0;
     for (i64 s = 0; s < b->n_spans; s++) {
         const model_span *p = &b->spans[s];
-        for (i64 i = 0; i < p->n; i++) {
-            i64 pos = p->pos0 + i, row = p->first + i;
-            i64 slot = (i64)p->pages[pos / KV_PAGE] * KV_PAGE + pos % KV_PAGE;
-            i32 pos32 = (i32)pos, len = (i32)pos + 1;
-            dev->write(dev, m->pos + row, &pos32, sizeof pos32);
-            dev->write(dev, m->slots + row, &slot, sizeof slot);
-            if (!p->absorbed) continue;
-            dev->write(dev, m->kv_len + row, &len, sizeof len);
-            write_pages(m, n_abs++, p->pages, len);
-        }
-        if (!p->absorbed) write_pages(m, n_abs + n_expanded++, p->pages, p->pos0 + p->n);
+        put_span(m, p, &n_abs);
+        if (!p->absorbed) put_pages(m, n_abs + n_expanded++, p->pages, p->pos0 + p->n);
     }
-    dev->write(dev, m->ids, b->ids, (u64)b->n * sizeof(i32));
+    dev->write(dev, m->pos, m->up.pos, rows * sizeof(i32));
+    dev->write(dev, m->slots, m->up.slots, rows * sizeof(i64));
+    dev->write(dev, m->pages, m->up.pages, (u64)(n_abs + n_expanded) * (u64)m->lim.seq_pages * sizeof(i32));
+    if (n_abs) dev->write(dev, m->kv_len, m->up.kv_len, (u64)n_abs * sizeof(i32));
+    dev->write(dev, m->ids, b->ids, rows * sizeof(i32));
     if (b->n_out) dev->write(dev, m->out_rows, b->out_rows, (u64)b->n_out * sizeof(i32));
-    memset(b->bad, 0, (size_t)b->n * sizeof(i32));
-    dev->write(dev, m->bad, b->bad, (u64)b->n * sizeof(i32));
+    memset(m->up.marks, 0, rows * sizeof(i32));
+    dev->write(dev, m->bad, m->up.marks, rows * sizeof(i32));
+    if (b->n_out) dev->write(dev, m->bad_logits, m->up.marks, (u64)b->n_out * sizeof(i32));
     return n_abs;
 }
 
@@ -440,16 +471,6 @@ static void head(model *m, const model_batch *b) {
                                       .x_stride = c->hidden,
                                       .y_stride = c->vocab,
                                       .y_type = DT_F32});
-    m->mem.dev->read(m->mem.dev, b->logits, m->logits, (u64)(b->n_out * c->vocab) * sizeof(f32));
-}
-
-/* Reads the marks, and adds those of rows whose logits are not finite. */
-static void collect_bad(model *m, const model_batch *b) {
-    device *dev = m->mem.dev;
-    dev->read(dev, b->bad, m->bad, (u64)b->n * sizeof(i32));
-    if (!b->n_out) return;
-    i32 zero = 0;
-    for (i64 i = 0; i < b->n_out; i++) dev->write(dev, m->bad_logits + i, &zero, sizeof zero);
     m->o->finite(m->o, &(finite_args){.x = m->logits,
                                       .bad = m->bad_logits,
                                       .n = b->n_out,
@@ -457,11 +478,19 @@ static void collect_bad(model *m, const model_batch *b) {
                                       .stride = m->c->vocab,
                                       .x_type = DT_F32,
                                       .mark = BAD_LOGITS});
-    for (i64 i = 0; i < b->n_out; i++) {
-        i32 mark;
-        dev->read(dev, &mark, m->bad_logits + i, sizeof mark);
-        if (mark && !b->bad[b->out_rows[i]]) b->bad[b->out_rows[i]] = mark;
+}
+
+/* Waits for the results: logits, and the marks of rows with a NaN or an infinity. */
+static status collect(model *m, const model_batch *b, err *e) {
+    device *dev = m->mem.dev;
+    dev->read(dev, b->bad, m->bad, (u64)b->n * sizeof(i32));
+    if (b->n_out) {
+        dev->read(dev, b->logits, m->logits, (u64)(b->n_out * m->c->vocab) * sizeof(f32));
+        dev->read(dev, m->up.marks, m->bad_logits, (u64)b->n_out * sizeof(i32));
     }
+    for (i64 i = 0; i < b->n_out; i++)
+        if (m->up.marks[i] && !b->bad[b->out_rows[i]]) b->bad[b->out_rows[i]] = m->up.marks[i];
+    return dev->finish(dev, e);
 }
 
 status model_forward(model *m, const model_batch *b, err *e) {
@@ -487,6 +516,5 @@ status model_forward(model *m, const model_batch *b, err *e) {
     add_norm(m, m->w.norm, m->d, b->n);
     mark_bad(m, m->x, b->n, (i32)c->n_layers);
     if (b->n_out) head(m, b);
-    collect_bad(m, b);
-    return ST_OK;
+    return collect(m, b, e);
 }

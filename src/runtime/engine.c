@@ -1,12 +1,13 @@
 #include "runtime/engine_inside.h"
 #include "base/log.h"
+#include "kernels/gpu/gpu.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { DEFAULT_CONTEXT = 32768, DEFAULT_CHUNK = 512, LOGIT_ROWS = 64, REPLAY_ROWS = 64, PREFILL_SPANS = 32 };
 
-static const f64 DEFAULT_MEM_FRACTION = 0.5;
+static const f64 DEFAULT_MEM_FRACTION = 0.5, DEFAULT_GPU_FRACTION = 0.88;
 
 struct seq {
     engine *g;
@@ -18,16 +19,27 @@ struct seq {
     i32 *bad;      /* [rows] */
 };
 
+static status choose_gpu(engine *g, dtype act, err *e) {
+    status st = gpu_open(&g->gpu, 0, e);
+    if (st == ST_OK) st = ops_init_gpu(&g->ops, g->gpu, act, e);
+    if (st != ST_OK) return err_prefix(e, "--device cuda");
+    g->device = gpu_device(g->gpu);
+    return ST_OK;
+}
+
 static status choose_ops(engine *g, const engine_options *o, err *e) {
     const char *name = o->device ? o->device : "cpu";
     g->threads = (int)o->threads;
     ops_set_threads(g->threads);
+    g->device = device_host();
     if (!strcmp(name, "ref")) return ops_init_ref(&g->ops), ST_OK;
-    if (strcmp(name, "cpu"))
-        return err_set(e, ST_UNSUPPORTED, "--device %s: this build has ref and cpu", name);
     u32 mask = ISA_ALL;
     dtype act;
     status st = bind_activation_type(&g->config, g->ck, &act, e);
+    if (st == ST_OK && !strcmp(name, "cuda"))
+        return o->cpu_mask ? err_set(e, ST_INPUT, "--cpu-mask is for --device cpu") : choose_gpu(g, act, e);
+    if (st == ST_OK && strcmp(name, "cpu"))
+        return err_set(e, ST_UNSUPPORTED, "--device %s is not ref, cpu or cuda", name);
     if (st == ST_OK && o->cpu_mask) st = cpu_isa_parse(o->cpu_mask, &mask, e);
     return st == ST_OK ? ops_init_cpu(&g->ops, act, mask, e) : st;
 }
@@ -72,7 +84,7 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
         g->lim.pool_pages = ceil_div(o->kv_tokens, KV_PAGE);
         return ST_OK;
     }
-    f64 share = o->mem_fraction > 0 ? o->mem_fraction : DEFAULT_MEM_FRACTION;
+    f64 share = o->mem_fraction > 0 ? o->mem_fraction : g->gpu ? DEFAULT_GPU_FRACTION : DEFAULT_MEM_FRACTION;
     f64 bytes = share * (f64)g->lim.memory_max - (f64)checkpoint_bytes(g->ck);
     f64 pages = bytes / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type);
     if (pages < 1 && o->mem_fraction > 0)
@@ -85,6 +97,17 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
     return ST_OK;
 }
 
+/* Weights that are copied to a GPU take their memory before anything else does. */
+static status set_memory(engine *g, err *e) {
+    g->lim.memory_max = g->device->available(g->device);
+    u64 weights = checkpoint_bytes(g->ck);
+    if (!g->gpu) return ST_OK;
+    if (weights >= g->lim.memory_max)
+        return err_set(e, ST_LIMIT, "%.1f GB of weights do not fit in the %.1f GB that %s has free",
+                       (f64)weights * 1e-9, (f64)g->lim.memory_max * 1e-9, gpu_name(g->gpu));
+    return ST_OK;
+}
+
 static status set_limits(engine *g, const engine_options *o, err *e) {
     const model_config *c = &g->config;
     i64 context = o->context ? o->context : min_i64(c->max_positions, DEFAULT_CONTEXT);
@@ -92,7 +115,8 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
         return err_set(e, ST_LIMIT, "--context-length %lld: the model goes to %lld tokens",
                        (long long)context, (long long)c->max_positions);
     g->context = context;
-    g->lim.memory_max = device_host()->available(device_host());
+    status st = set_memory(g, e);
+    if (st != ST_OK) return st;
     g->lim.seq_pages = ceil_div(context, KV_PAGE);
     g->lim.pool_pages = g->lim.seq_pages;
     g->chunk = min_i64(o->chunk ? o->chunk : DEFAULT_CHUNK, g->lim.seq_pages * KV_PAGE);
@@ -121,16 +145,16 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = choose_ops(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
     if (st == ST_OK) st = set_limits(g, o, e);
-    if (st == ST_OK)
-        st = model_open(&g->model, &g->config, g->ck, &g->ops, device_host(), &g->lim, o->verify, e);
+    if (st == ST_OK && g->gpu) g->lim.memory_max -= checkpoint_bytes(g->ck);
+    if (st == ST_OK) st = model_open(&g->model, &g->config, g->ck, &g->ops, g->device, &g->lim, o->verify, e);
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, e);
     if (st != ST_OK) return st;
     f64 kv = (f64)model_kv_bytes(&g->config, g->lim.pool_pages, g->lim.kv_type);
     snprintf(
         g->plan, sizeof g->plan,
-        "%s%s: weights %.1f MB (mapped), KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
+        "%s%s: weights %.1f MB%s, KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
         g->step ? "SIMULATED, nothing is computed; " : "", g->ops.name, (f64)checkpoint_bytes(g->ck) * 1e-6,
-        kv * 1e-6, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
+        g->gpu ? "" : " (mapped)", kv * 1e-6, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
         ((f64)model_memory(g->model) - kv) * 1e-6, now_s() - start);
     return ST_OK;
 }
@@ -155,6 +179,7 @@ void engine_close(engine *g) {
     model_close(g->model);
     kv_pages_close(&g->pages);
     checkpoint_close(g->ck);
+    gpu_close(g->gpu);
     free(g);
 }
 

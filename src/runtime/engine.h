@@ -13,7 +13,7 @@ typedef status (*engine_step_fn)(void *ud, const model_batch *b, i64 vocab, err 
 
 typedef struct {
     const char *model_dir;
-    const char *device;   /* "ref", "cpu"; NULL: cpu                                              */
+    const char *device;   /* "ref", "cpu", "cuda"; NULL: cpu                                      */
     const char *cpu_mask; /* instruction sets to allow; NULL: all                                 */
     const char *kv_dtype; /* "auto", "fp32", "bf16", "fp8_e4m3"; NULL: auto                       */
     i64 threads;          /* 0: all cores                                                         */
@@ -25,7 +25,7 @@ typedef struct {
     i64 kv_tokens;   /* tokens of the KV pool; 0: as many as mem_fraction leaves, but no more than max_running
                         contexts                                                                          */
     f64 mem_fraction; /* weights and KV pool together take at most this share of the available memory;
-                         0: 0.5 on a host, and at least one context                                       */
+                         0: 0.5 on a host, 0.88 of a GPU, and at least one context                                       */
     const char *const *overrides; /* "KEY=VALUE" for config.json                                   */
     int n_overrides;
     engine_step_fn step; /* NULL: the model's */

@@ -8,6 +8,8 @@ struct engine {
     model_config config;
     checkpoint *ck;
     ops ops;
+    device *device;  /* where activations and the KV pool lie */
+    struct gpu *gpu; /* NULL unless it is a GPU */
     model *model;
     model_limits lim;
     kv_pages pages;

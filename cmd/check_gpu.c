@@ -1,0 +1,106 @@
+/* cmd/check_gpu.c: an ops table that the checks can call with memory of the host: every block that a call points into is
+ * copied to the GPU before it and back after it, canaries included. */
+#include "check_gpu.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const check_block *host;
+    u8 *there;
+} twin;
+
+static struct {
+    ops real;
+    device *dev;
+    check *c;
+    twin used[32];
+    int n;
+} mirror;
+
+static void give_up(const char *why) {
+    fprintf(stderr, "moonlet check: %s\n", why);
+    exit(1);
+}
+
+/* Where the byte at p of the host is on the GPU. A pointer into no block is a mistake of the check. */
+static void *there(const void *p) {
+    if (!p) return NULL;
+    const u8 *at = p;
+    for (int i = 0; i < mirror.c->n_blocks; i++) {
+        const check_block *b = &mirror.c->blocks[i];
+        u64 all = check_block_bytes(b->bytes);
+        if (at < b->p || at >= b->p + all) continue;
+        for (int k = 0; k < mirror.n; k++)
+            if (mirror.used[k].host == b) return mirror.used[k].there + (at - b->p);
+        err e;
+        void *copy;
+        if (mirror.n == (int)COUNT_OF(mirror.used)) give_up("too many blocks in one call");
+        if (mirror.dev->alloc(mirror.dev, &copy, all, "a check", &e) != ST_OK) give_up(e.text);
+        mirror.dev->write(mirror.dev, copy, b->p, all);
+        mirror.used[mirror.n++] = (twin){b, copy};
+        return (u8 *)copy + (at - b->p);
+    }
+    give_up("a check points into memory that it did not allocate");
+    return NULL;
+}
+
+static void bring_back(void) {
+    err e;
+    for (int k = 0; k < mirror.n; k++) {
+        const check_block *b = mirror.used[k].host;
+        mirror.dev->read(mirror.dev, b->p, mirror.used[k].there, check_block_bytes(b->bytes));
+    }
+    if (mirror.dev->finish(mirror.dev, &e) != ST_OK) give_up(e.text);
+    for (int k = 0; k < mirror.n; k++) mirror.dev->release(mirror.dev, mirror.used[k].there);
+    mirror.n = 0;
+}
+
+/* One function an op: its pointers translated, the call, everything back. */
+#define MOVE(field) k.field = there(a->field)
+#define MIRROR(op, type, ...)                                                                                \
+    static void op_##op(const ops *o, const type *a) {                                                       \
+        (void)o;                                                                                             \
+        type k = *a;                                                                                         \
+        __VA_ARGS__;                                                                                         \
+        mirror.real.op(&mirror.real, &k);                                                                    \
+        bring_back();                                                                                        \
+    }
+
+MIRROR(embed, embed_args, MOVE(ids), MOVE(out))
+MIRROR(norm, norm_args, MOVE(x), MOVE(add), MOVE(sum), MOVE(out))
+MIRROR(linear, linear_args, MOVE(x), MOVE(y))
+MIRROR(swiglu, swiglu_args, MOVE(x), MOVE(out))
+MIRROR(rope_table, rope_table_args, MOVE(positions), MOVE(inv_freq), MOVE(table))
+MIRROR(rope_q, rope_q_args, MOVE(q), MOVE(table))
+MIRROR(kv_write, kv_write_args, MOVE(kv_a), MOVE(table), MOVE(slots), MOVE(kv))
+MIRROR(absorb_q, absorb_q_args, MOVE(q), MOVE(out))
+MIRROR(mla_decode, mla_decode_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(workspace))
+MIRROR(unabsorb_v, unabsorb_v_args, MOVE(x), MOVE(out))
+MIRROR(mla_prefill, mla_prefill_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(out), MOVE(workspace))
+MIRROR(route, route_args, MOVE(logits), MOVE(ids), MOVE(weights))
+MIRROR(moe, moe_args, MOVE(x), MOVE(ids), MOVE(weights), MOVE(shared), MOVE(out), MOVE(workspace))
+MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
+MIRROR(finite, finite_args, MOVE(x), MOVE(bad))
+
+void check_mirror(ops *out, const ops *real, device *dev, check *c) {
+    mirror.real = *real;
+    mirror.dev = dev;
+    mirror.c = c;
+    *out = *real;
+    out->embed = op_embed;
+    out->norm = op_norm;
+    out->linear = op_linear;
+    out->swiglu = op_swiglu;
+    out->rope_table = op_rope_table;
+    out->rope_q = op_rope_q;
+    out->kv_write = op_kv_write;
+    out->absorb_q = op_absorb_q;
+    out->mla_decode = op_mla_decode;
+    out->unabsorb_v = op_unabsorb_v;
+    out->mla_prefill = op_mla_prefill;
+    out->route = op_route;
+    out->moe = op_moe;
+    out->gather = op_gather;
+    out->finite = op_finite;
+}

@@ -1,0 +1,10 @@
+/* cmd/check_gpu.h: the checks of ops on a GPU, whose memory is its own. */
+#ifndef CMD_CHECK_GPU_H
+#define CMD_CHECK_GPU_H
+#include "check.h"
+#include "device/device.h"
+
+/* *out does what `real` does on `dev`, with pointers into c's blocks. One at a time; what fails ends the program. */
+void check_mirror(ops *out, const ops *real, device *dev, check *c);
+
+#endif

@@ -1,0 +1,169 @@
+/* kernels/gpu/args.h: what the host hands to each kernel: one struct a kernel, the same bytes on both sides.
+ *
+ * Pointers are addresses in the GPU's memory. Included by C and by device code; everything has a fixed size. */
+#ifndef KERNELS_GPU_ARGS_H
+#define KERNELS_GPU_ARGS_H
+
+typedef unsigned char gpu_u8;
+typedef unsigned short gpu_bf16;
+typedef unsigned int gpu_u32;
+typedef unsigned long long gpu_u64;
+typedef long long gpu_i64;
+
+enum {
+    GPU_THREADS = 256,
+    GPU_WARPS = GPU_THREADS / 32,
+    GPU_PAGE = 64,
+    GPU_TOKENS = 8 /* rows of x a block takes at a time */
+};
+enum { GPU_F32, GPU_BF16, GPU_FP8 };                   /* element types of activations and of the KV cache */
+enum { GPU_W_F32, GPU_W_BF16, GPU_W_FP8, GPU_W_INT4 }; /* weight_format's values, in its order */
+
+/* A weight matrix as the checkpoint lays it out (format/weights.h). */
+typedef struct {
+    const void *data, *scale;
+    gpu_i64 rows, cols;
+    int format;
+    int wide; /* rows begin at multiples of 16 bytes: 16-byte loads are allowed */
+} gpu_matrix;
+
+typedef struct {
+    gpu_matrix table;
+    const int *ids;
+    gpu_bf16 *out;
+} gpu_embed_args;
+
+typedef struct {
+    const float *weight;
+    const gpu_bf16 *x, *add;
+    gpu_bf16 *sum, *out;
+    gpu_i64 dim, x_stride, out_stride;
+    float eps;
+} gpu_norm_args;
+
+/* Also heads of a matrix: block row `h` of the grid takes rows [first + h * step, + rows) of w, columns of x from
+ * h * x_step, columns of y from h * y_step. */
+typedef struct {
+    gpu_matrix w, up; /* up: for swiglu only */
+    const gpu_bf16 *x;
+    void *y;
+    gpu_i64 n, x_stride, y_stride;
+    gpu_i64 rows, first, step, x_step, y_step;
+    int y_type;
+} gpu_linear_args;
+
+typedef struct {
+    const int *positions;
+    const double *inv_freq;
+    float *table;
+    gpu_i64 n, half;
+    double mscale;
+} gpu_rope_table_args;
+
+typedef struct {
+    gpu_bf16 *q;
+    const float *table;
+    gpu_i64 pairs; /* n * heads * rope / 2 */
+    gpu_i64 heads, nope, rope;
+} gpu_rope_q_args;
+
+typedef struct {
+    const gpu_bf16 *kv_a;
+    const float *norm, *table;
+    const gpu_i64 *slots;
+    void *kv;
+    gpu_i64 latent, rope;
+    float eps;
+    int kv_type;
+} gpu_kv_write_args;
+
+typedef struct {
+    gpu_matrix kv_b;
+    const gpu_bf16 *q;
+    gpu_bf16 *out;
+    gpu_i64 n, heads, nope, rope, latent, v_dim;
+} gpu_absorb_args;
+
+typedef struct {
+    const gpu_bf16 *q;
+    const void *kv;
+    const int *pages, *kv_len;
+    gpu_bf16 *out;
+    float *part; /* [n, heads, splits, latent + 2]: sums not yet divided, maximum, sum of weights */
+    gpu_i64 heads, latent, rope, pages_stride, splits;
+    float scale;
+    int kv_type;
+} gpu_decode_args;
+
+/* One tile of the KV cache expanded to keys and values, [tokens, heads, nope + v_dim] and the rope part beside it. */
+typedef struct {
+    gpu_matrix kv_b;
+    const void *kv;
+    const int *pages;
+    gpu_bf16 *latent_rows; /* [tile, latent]: the cache's rows in bf16, what kv_b is multiplied with */
+    gpu_bf16 *rope_rows;   /* [tile, rope]     */
+    gpu_i64 from, tokens, latent, rope;
+    int kv_type;
+} gpu_unpage_args;
+
+typedef struct {
+    const gpu_bf16 *q;        /* [n, heads, nope + rope]            */
+    const gpu_bf16 *expanded; /* [tokens, heads, nope + v_dim]      */
+    const gpu_bf16 *rope_rows;
+    gpu_bf16 *out; /* [n, heads, v_dim], written by the last tile */
+    float *state;  /* [n, heads, v_dim + 2]                       */
+    gpu_i64 n, pos0, from, tokens, heads, nope, rope, v_dim;
+    float scale;
+    int first, last;
+} gpu_prefill_args;
+
+typedef struct {
+    const float *logits, *bias;
+    int *ids;
+    float *weights;
+    gpu_i64 n_experts, k;
+    float scale;
+    int norm;
+} gpu_route_args;
+
+/* Sorting (token, slot) pairs by expert. */
+typedef struct {
+    const int *ids; /* [pairs] */
+    int *count;     /* [experts]      */
+    int *start;     /* [experts + 1]  */
+    int *list;      /* [pairs]: pair numbers, expert by expert, ascending */
+    gpu_i64 pairs, experts;
+} gpu_sort_args;
+
+typedef struct {
+    const gpu_matrix *experts; /* [3 * n_experts]: gate, up, down */
+    const int *start, *list;
+    const gpu_bf16 *x; /* [n, hidden]      */
+    gpu_bf16 *h;       /* [pairs, inter]   */
+    float *y;          /* [pairs, hidden]  */
+    gpu_i64 k;
+} gpu_experts_args;
+
+typedef struct {
+    const int *ids;
+    const float *weights, *y;
+    const gpu_bf16 *shared;
+    gpu_bf16 *out;
+    gpu_i64 hidden, k, n_experts;
+} gpu_combine_args;
+
+typedef struct {
+    const gpu_bf16 *x;
+    const int *rows;
+    gpu_bf16 *out;
+    gpu_i64 dim;
+} gpu_gather_args;
+
+typedef struct {
+    const void *x;
+    int *bad;
+    gpu_i64 dim, stride;
+    int type, mark;
+} gpu_finite_args;
+
+#endif

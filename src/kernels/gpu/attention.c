@@ -1,0 +1,138 @@
+/* kernels/gpu/attention.c: latent attention: how calls are cut into launches, and their workspace. */
+#include "kernels/gpu/inside.h"
+
+/* Decode: the context is cut into at most SPLITS pieces of at least SPLIT_PAGES pages, as many for every row of an engine,
+ * so that a row's pieces do not depend on the other rows. Prefill: the cache is expanded in tiles of TILE tokens. */
+enum { SPLITS = 32, SPLIT_PAGES = 8, TILE = 1024, GRID_Z = 65535, DECODE_TILE = 32 };
+
+void gpu_op_absorb_q(const ops *o, const absorb_q_args *a) {
+    gpu_absorb_args k = {a->kv_b->views[0], a->q,    a->out,    a->n,          a->n_heads,
+                         a->nope,           a->rope, a->latent, a->kv_b->v_dim};
+    if (a->n)
+        gpu_launch(gpu_of(o)->g, gpu_of(o)->absorb_q, gpu_blocks(a->latent, GPU_THREADS), (u32)a->n_heads,
+                   (u32)min_i64(ceil_div(a->n, GPU_TOKENS), GRID_Z), GPU_THREADS, 0, &k);
+}
+
+void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
+    gpu_linear_args k = {.w = a->kv_b->views[0],
+                         .x = a->x,
+                         .y = a->out,
+                         .n = a->n,
+                         .x_stride = a->n_heads * a->latent,
+                         .y_stride = a->n_heads * a->v_dim,
+                         .rows = a->v_dim,
+                         .first = a->kv_b->nope,
+                         .step = a->kv_b->nope + a->kv_b->v_dim,
+                         .x_step = a->latent,
+                         .y_step = a->v_dim,
+                         .y_type = GPU_BF16};
+    gpu_run_linear(o, &k, a->n_heads);
+}
+
+static i64 splits_of(i64 pages) { return max_i64(1, min_i64(SPLITS, ceil_div(pages, SPLIT_PAGES))); }
+
+u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a) {
+    (void)o;
+    return (u64)(a->n + 1) * (u64)a->n_heads * (u64)splits_of(a->pages_stride) * (u64)(a->latent + 2) *
+           sizeof(f32);
+}
+
+void gpu_op_mla_decode(const ops *o, const mla_decode_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    gpu_decode_args k = {.q = a->q,
+                         .kv = a->kv,
+                         .pages = a->pages,
+                         .kv_len = a->kv_len,
+                         .out = a->out,
+                         .part = a->workspace,
+                         .heads = a->n_heads,
+                         .latent = a->latent,
+                         .rope = a->rope,
+                         .pages_stride = a->pages_stride,
+                         .splits = splits_of(a->pages_stride),
+                         .scale = a->scale,
+                         .kv_type = gpu_type(a->kv_type)};
+    i64 width = a->latent + a->rope;
+    u32 shared = (u32)(GPU_WARPS * width + DECODE_TILE * (width + 4)) * sizeof(f32);
+    if (!a->n) return;
+    gpu_launch(b->g, b->mla_decode, (u32)a->n, gpu_blocks(a->n_heads, GPU_WARPS), (u32)k.splits, GPU_THREADS,
+               shared, &k);
+    gpu_launch(b->g, b->mla_merge, (u32)a->n, (u32)a->n_heads, 1, GPU_THREADS, 0, &k);
+}
+
+typedef struct {
+    gpu_bf16 *latent_rows, *rope_rows, *expanded;
+    f32 *state;
+} prefill_space;
+
+static u64 prefill_layout(const mla_prefill_args *a, prefill_space *p) {
+    u64 tile = (u64)min_i64(TILE, ceil_div(a->pos0 + a->n, KV_PAGE) * KV_PAGE), at = 0;
+    u8 *base = a->workspace;
+    p->latent_rows = (gpu_bf16 *)(base + at);
+    at += gpu_round(tile * (u64)a->latent * 2);
+    p->rope_rows = (gpu_bf16 *)(base + at);
+    at += gpu_round(tile * (u64)a->rope * 2);
+    p->expanded = (gpu_bf16 *)(base + at);
+    at += gpu_round(tile * (u64)(a->n_heads * (a->nope + a->v_dim)) * 2);
+    p->state = (f32 *)(base + at);
+    return at + gpu_round((u64)(a->n * a->n_heads * (a->v_dim + 2)) * sizeof(f32));
+}
+
+u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
+    (void)o;
+    static u8 nowhere;
+    prefill_space p;
+    mla_prefill_args sizes = *a;
+    sizes.workspace = &nowhere;
+    return prefill_layout(&sizes, &p);
+}
+
+void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    prefill_space p;
+    prefill_layout(a, &p);
+    i64 all = a->pos0 + a->n, rows = a->n_heads * (a->nope + a->v_dim), dim = a->nope + a->rope;
+    u32 shared = (u32)(GPU_WARPS * (dim + KV_PAGE) * 4 + KV_PAGE * (dim + 2 + a->v_dim) * 2);
+    if (!a->n) return;
+    for (i64 from = 0; from < all; from += TILE) {
+        i64 tokens = min_i64(TILE, all - from);
+        gpu_unpage_args u = {.kv_b = a->kv_b->views[0],
+                             .kv = a->kv,
+                             .pages = a->pages,
+                             .latent_rows = p.latent_rows,
+                             .rope_rows = p.rope_rows,
+                             .from = from,
+                             .tokens = tokens,
+                             .latent = a->latent,
+                             .rope = a->rope,
+                             .kv_type = gpu_type(a->kv_type)};
+        gpu_linear_args l = {.w = a->kv_b->views[0],
+                             .x = p.latent_rows,
+                             .y = p.expanded,
+                             .n = tokens,
+                             .x_stride = a->latent,
+                             .y_stride = rows,
+                             .rows = rows,
+                             .y_type = GPU_BF16};
+        gpu_prefill_args k = {.q = a->q,
+                              .expanded = p.expanded,
+                              .rope_rows = p.rope_rows,
+                              .out = a->out,
+                              .state = p.state,
+                              .n = a->n,
+                              .pos0 = a->pos0,
+                              .from = from,
+                              .tokens = tokens,
+                              .heads = a->n_heads,
+                              .nope = a->nope,
+                              .rope = a->rope,
+                              .v_dim = a->v_dim,
+                              .scale = a->scale,
+                              .first = from == 0,
+                              .last = from + tokens == all};
+        gpu_launch(b->g, b->unpage, (u32)tokens, 1, 1, GPU_THREADS, 0, &u);
+        gpu_run_linear(o, &l, 1);
+        gpu_launch(b->g, b->mla_prefill, gpu_blocks(a->n, GPU_WARPS), (u32)a->n_heads, 1, GPU_THREADS, shared,
+                   &k);
+    }
+}

@@ -1,0 +1,162 @@
+/* kernels/gpu/gpu.c: the backend's table, and the operations that are one launch. */
+#include "kernels/gpu/images.h"
+#include "kernels/gpu/inside.h"
+#include <string.h>
+
+enum { GRID_Y = 65535, SHARED_MAX = 227 * 1024 /* of a block on sm_90 */ };
+
+static gpu_backend backend; /* one GPU a process for now */
+
+gpu_backend *gpu_of(const ops *o) {
+    (void)o;
+    return &backend;
+}
+
+int gpu_type(dtype t) { return t == DT_BF16 ? GPU_BF16 : t == DT_F8_E4M3 ? GPU_FP8 : GPU_F32; }
+
+static void launch(const ops *o, const gpu_kernel *k, u32 x, u32 y, u32 z, const void *args) {
+    if (x && y && z) gpu_launch(gpu_of(o)->g, k, x, y, z, GPU_THREADS, 0, args);
+}
+
+static void op_embed(const ops *o, const embed_args *a) {
+    gpu_embed_args k = {a->table->views[0], a->ids, a->out};
+    launch(o, gpu_of(o)->embed, (u32)a->n, 1, 1, &k);
+}
+
+static void op_norm(const ops *o, const norm_args *a) {
+    gpu_norm_args k = {a->weight->vector, a->x,          a->add, a->sum, a->out, a->dim,
+                       a->x_stride,       a->out_stride, a->eps};
+    launch(o, gpu_of(o)->norm, (u32)a->n, 1, 1, &k);
+}
+
+void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads) {
+    const gpu_backend *b = gpu_of(o);
+    i64 groups = a->n == 1 ? 1 : ceil_div(a->n, GPU_TOKENS);
+    launch(o, a->n == 1 ? b->linear_one : b->linear_many, gpu_blocks(a->rows, GPU_WARPS),
+           (u32)min_i64(groups, GRID_Y), (u32)heads, a);
+}
+
+static void op_linear(const ops *o, const linear_args *a) {
+    gpu_linear_args k = {.w = a->w->views[0],
+                         .x = a->x,
+                         .y = a->y,
+                         .n = a->n,
+                         .x_stride = a->x_stride,
+                         .y_stride = a->y_stride,
+                         .rows = a->w->views[0].rows,
+                         .y_type = gpu_type(a->y_type)};
+    gpu_run_linear(o, &k, 1);
+}
+
+static void op_swiglu(const ops *o, const swiglu_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    gpu_linear_args k = {.w = a->gate->views[0],
+                         .up = a->up->views[0],
+                         .x = a->x,
+                         .y = a->out,
+                         .n = a->n,
+                         .x_stride = a->x_stride,
+                         .y_stride = a->out_stride,
+                         .rows = a->gate->views[0].rows,
+                         .y_type = GPU_BF16};
+    i64 groups = a->n == 1 ? 1 : ceil_div(a->n, GPU_TOKENS);
+    launch(o, a->n == 1 ? b->swiglu_one : b->swiglu_many, gpu_blocks(k.rows, GPU_WARPS),
+           (u32)min_i64(groups, GRID_Y), 1, &k);
+}
+
+static void op_rope_table(const ops *o, const rope_table_args *a) {
+    gpu_rope_table_args k = {a->positions, a->inv_freq, a->table, a->n, a->rope / 2, a->mscale};
+    launch(o, gpu_of(o)->rope_table, gpu_blocks(a->n * k.half, GPU_THREADS), 1, 1, &k);
+}
+
+static void op_rope_q(const ops *o, const rope_q_args *a) {
+    gpu_rope_q_args k = {a->q, a->table, a->n * a->n_heads * (a->rope / 2), a->n_heads, a->nope, a->rope};
+    launch(o, gpu_of(o)->rope_q, gpu_blocks(k.pairs, GPU_THREADS), 1, 1, &k);
+}
+
+static void op_kv_write(const ops *o, const kv_write_args *a) {
+    gpu_kv_write_args k = {.kv_a = a->kv_a,
+                           .norm = a->norm->vector,
+                           .table = a->table,
+                           .slots = (const gpu_i64 *)a->slots,
+                           .kv = a->kv,
+                           .latent = a->latent,
+                           .rope = a->rope,
+                           .eps = a->eps,
+                           .kv_type = gpu_type(a->kv_type)};
+    launch(o, gpu_of(o)->kv_write, (u32)a->n, 1, 1, &k);
+}
+
+static void op_route(const ops *o, const route_args *a) {
+    gpu_route_args k = {a->logits, a->bias->vector, a->ids,      a->weights, a->n_experts,
+                        a->k,      a->scale,        a->norm_topk};
+    if (a->n)
+        gpu_launch(gpu_of(o)->g, gpu_of(o)->route, (u32)a->n, 1, 1, GPU_THREADS, (u32)a->n_experts * 4, &k);
+}
+
+static void op_gather(const ops *o, const gather_args *a) {
+    gpu_gather_args k = {a->x, a->rows, a->out, a->dim};
+    launch(o, gpu_of(o)->gather, (u32)a->n, 1, 1, &k);
+}
+
+static void op_finite(const ops *o, const finite_args *a) {
+    gpu_finite_args k = {a->x, a->bad, a->dim, a->stride, gpu_type(a->x_type), a->mark};
+    launch(o, gpu_of(o)->finite, (u32)a->n, 1, 1, &k);
+}
+
+static status find_kernels(gpu_backend *b, err *e) {
+    const struct {
+        const char *file, *name;
+        gpu_kernel **slot;
+    } all[] = {
+#define GPU_KERNEL_ROW(name, file) {file, "k_" #name, &b->name},
+        GPU_KERNELS(GPU_KERNEL_ROW)
+#undef GPU_KERNEL_ROW
+    };
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        const gpu_image *image = NULL;
+        for (int k = 0; k < gpu_n_images; k++)
+            if (!strcmp(gpu_images[k].name, all[i].file)) image = &gpu_images[k];
+        if (!image)
+            return err_set(e, ST_UNSUPPORTED,
+                           "this program was built without GPU kernels: tools/setup --cuda installs a "
+                           "compiler for them, then `make` builds them in");
+        status st = gpu_find(b->g, image, all[i].name, all[i].slot, e);
+        if (st != ST_OK) return st;
+    }
+    return ST_OK;
+}
+
+status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
+    if (act != DT_BF16)
+        return err_set(e, ST_UNSUPPORTED,
+                       "a checkpoint in float32 runs on --device ref or cpu; the GPU computes in bfloat16");
+    backend = (gpu_backend){.g = g};
+    status st = find_kernels(&backend, e);
+    if (st == ST_OK) st = gpu_shared(g, backend.mla_decode, SHARED_MAX, e);
+    if (st == ST_OK) st = gpu_shared(g, backend.mla_prefill, SHARED_MAX, e);
+    if (st != ST_OK) return st;
+    *o = (ops){.name = gpu_name(g),
+               .act = act,
+               .weight_prepare = gpu_weight_prepare,
+               .weight_release = gpu_weight_release,
+               .embed = op_embed,
+               .norm = op_norm,
+               .linear = op_linear,
+               .swiglu = op_swiglu,
+               .rope_table = op_rope_table,
+               .rope_q = op_rope_q,
+               .kv_write = op_kv_write,
+               .absorb_q = gpu_op_absorb_q,
+               .mla_decode = gpu_op_mla_decode,
+               .unabsorb_v = gpu_op_unabsorb_v,
+               .mla_prefill = gpu_op_mla_prefill,
+               .route = op_route,
+               .moe = gpu_op_moe,
+               .gather = op_gather,
+               .finite = op_finite,
+               .mla_decode_workspace = gpu_op_mla_decode_workspace,
+               .mla_prefill_workspace = gpu_op_mla_prefill_workspace,
+               .moe_workspace = gpu_op_moe_workspace};
+    return ST_OK;
+}

@@ -1,0 +1,72 @@
+/* kernels/gpu/inside.h: what the host side of the gpu backend shares. */
+#ifndef KERNELS_GPU_INSIDE_H
+#define KERNELS_GPU_INSIDE_H
+#include "kernels/gpu/gpu.h"
+
+/* Kernel and the file that holds it. */
+#define GPU_KERNELS(X)                                                                                       \
+    X(embed, "rows")                                                                                         \
+    X(norm, "rows")                                                                                          \
+    X(rope_table, "rows")                                                                                    \
+    X(rope_q, "rows")                                                                                        \
+    X(kv_write, "rows")                                                                                      \
+    X(gather, "rows")                                                                                        \
+    X(finite, "rows")                                                                                        \
+    X(route, "rows")                                                                                         \
+    X(linear_one, "linear")                                                                                  \
+    X(linear_many, "linear")                                                                                 \
+    X(swiglu_one, "linear")                                                                                  \
+    X(swiglu_many, "linear")                                                                                 \
+    X(absorb_q, "attention")                                                                                 \
+    X(mla_decode, "attention")                                                                               \
+    X(mla_merge, "attention")                                                                                \
+    X(unpage, "attention")                                                                                   \
+    X(mla_prefill, "attention")                                                                              \
+    X(moe_count, "moe")                                                                                      \
+    X(moe_start, "moe")                                                                                      \
+    X(moe_list, "moe")                                                                                       \
+    X(moe_up, "moe")                                                                                         \
+    X(moe_down, "moe")                                                                                       \
+    X(moe_combine, "moe")
+
+typedef struct {
+    gpu *g;
+#define GPU_KERNEL_FIELD(name, file) gpu_kernel *name;
+    GPU_KERNELS(GPU_KERNEL_FIELD)
+#undef GPU_KERNEL_FIELD
+} gpu_backend;
+
+gpu_backend *gpu_of(const ops *o); /* the one that o was made for */
+
+/* A weight in the GPU's memory, in the checkpoint's own layout. */
+struct op_weight {
+    gpu *g;
+    weight_kind kind;
+    i64 n_views, n_heads, nope, v_dim;
+    void *memory;        /* all data and scales, one allocation */
+    float *vector;       /* WK_VECTOR: float32 [cols], inside memory */
+    gpu_matrix *on_gpu;  /* WK_EXPERTS: [n_views], inside memory */
+    gpu_matrix views[1]; /* the first; experts have equal shapes */
+};
+status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
+void gpu_weight_release(op_weight *w);
+
+/* ops.h, in attention.c and moe.c */
+void gpu_op_absorb_q(const ops *o, const absorb_q_args *a);
+void gpu_op_mla_decode(const ops *o, const mla_decode_args *a);
+void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a);
+void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a);
+u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a);
+u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a);
+void gpu_op_moe(const ops *o, const moe_args *a);
+u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
+
+/* Grid of one linear call: n rows of x. */
+void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads);
+
+int gpu_type(dtype t); /* GPU_F32 ... */
+static inline u32 gpu_blocks(i64 n, i64 each) { return (u32)((n + each - 1) / each); }
+/* Pieces of a workspace: each begins at a multiple of 256 bytes. */
+static inline u64 gpu_round(u64 bytes) { return (bytes + 255) & ~(u64)255; }
+
+#endif

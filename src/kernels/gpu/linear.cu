@@ -1,0 +1,54 @@
+/* kernels/gpu/linear.cu: matrix products y[n, rows] = x[n, cols] W^T in every weight format.
+ *
+ * A warp computes one row of W for GPU_TOKENS rows of x (one, when x has one row), so the weights are read once for each
+ * GPU_TOKENS rows. Bytes: rows * cols * bits / 8 for each group, which bounds it up to about 8 rows; beyond that a tensor
+ * core would be faster. */
+#include "kernels/gpu/dot.cuh"
+
+template <int R> static __device__ inline void rows_of(const gpu_linear_args &a, gpu_i64 token, gpu_i64 x_from, const gpu_bf16 *x[R], int *aligned) {
+#pragma unroll
+    for (int r = 0; r < R; r++) x[r] = a.x + (token + r < a.n ? token + r : a.n - 1) * a.x_stride + x_from;
+    *aligned = ((gpu_u64)(a.x + x_from) | (gpu_u64)a.x_stride * 2) % 16 == 0;
+}
+
+static __device__ inline void put(const gpu_linear_args &a, gpu_i64 at, float v) {
+    if (a.y_type == GPU_F32)
+        ((float *)a.y)[at] = v;
+    else
+        ((gpu_bf16 *)a.y)[at] = bf16_of(v);
+}
+
+/* Grid: rows / GPU_WARPS, groups of R rows of x, heads. */
+template <int R> static __device__ inline void linear_rows(const gpu_linear_args &a) {
+    gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32, head = blockIdx.z;
+    if (row >= a.rows) return;
+    for (gpu_i64 token = (gpu_i64)blockIdx.y * R; token < a.n; token += (gpu_i64)gridDim.y * R) {
+        const gpu_bf16 *x[R];
+        int aligned;
+        float sum[R];
+        rows_of<R>(a, token, head * a.x_step, x, &aligned);
+        dot_row<R>(a.w, a.first + head * a.step + row, x, aligned, sum);
+        if (threadIdx.x % 32 == 0)
+            for (int r = 0; r < R && token + r < a.n; r++) put(a, (token + r) * a.y_stride + head * a.y_step + row, sum[r]);
+    }
+}
+KERNEL(linear_one, gpu_linear_args) { linear_rows<1>(a); }
+KERNEL(linear_many, gpu_linear_args) { linear_rows<GPU_TOKENS>(a); }
+
+/* out = silu(x gate^T) * (x up^T) */
+template <int R> static __device__ inline void swiglu_rows(const gpu_linear_args &a) {
+    gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32;
+    if (row >= a.rows) return;
+    for (gpu_i64 token = (gpu_i64)blockIdx.y * R; token < a.n; token += (gpu_i64)gridDim.y * R) {
+        const gpu_bf16 *x[R];
+        int aligned;
+        float gate[R], up[R];
+        rows_of<R>(a, token, 0, x, &aligned);
+        dot_row<R>(a.w, row, x, aligned, gate);
+        dot_row<R>(a.up, row, x, aligned, up);
+        if (threadIdx.x % 32 == 0)
+            for (int r = 0; r < R && token + r < a.n; r++) put(a, (token + r) * a.y_stride + row, silu(gate[r]) * up[r]);
+    }
+}
+KERNEL(swiglu_one, gpu_linear_args) { swiglu_rows<1>(a); }
+KERNEL(swiglu_many, gpu_linear_args) { swiglu_rows<GPU_TOKENS>(a); }

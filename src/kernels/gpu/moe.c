@@ -1,0 +1,48 @@
+/* kernels/gpu/moe.c: routed experts: the launches of a call and its workspace. */
+#include "kernels/gpu/inside.h"
+
+typedef struct {
+    int *count, *start, *list;
+    gpu_bf16 *h;
+    f32 *y;
+} moe_space;
+
+static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
+    const op_weight *w = a->experts;
+    u64 pairs = (u64)(a->n * a->k), experts = (u64)w->n_views / 3, at = 0;
+    s->count = (int *)(base + at);
+    at += gpu_round(experts * 4);
+    s->start = (int *)(base + at);
+    at += gpu_round((experts + 1) * 4);
+    s->list = (int *)(base + at);
+    at += gpu_round(pairs * 4);
+    s->h = (gpu_bf16 *)(base + at);
+    at += gpu_round(pairs * (u64)w->views[0].rows * 2);
+    s->y = (f32 *)(base + at);
+    return at + gpu_round(pairs * (u64)w->views[0].cols * 4);
+}
+
+u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
+    (void)o;
+    static u8 nowhere;
+    moe_space s;
+    return moe_layout(a, &nowhere, &s);
+}
+
+void gpu_op_moe(const ops *o, const moe_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    const op_weight *w = a->experts;
+    i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
+    moe_space s;
+    if (!a->n) return;
+    moe_layout(a, a->workspace, &s);
+    gpu_sort_args sort = {a->ids, s.count, s.start, s.list, a->n * a->k, experts};
+    gpu_experts_args x = {w->on_gpu, s.start, s.list, a->x, s.h, s.y, a->k};
+    gpu_combine_args c = {a->ids, a->weights, s.y, a->shared, a->out, hidden, a->k, experts};
+    gpu_launch(b->g, b->moe_count, (u32)experts, 1, 1, GPU_THREADS, 0, &sort);
+    gpu_launch(b->g, b->moe_start, 1, 1, 1, GPU_THREADS, 0, &sort);
+    gpu_launch(b->g, b->moe_list, (u32)experts, 1, 1, GPU_THREADS, 0, &sort);
+    gpu_launch(b->g, b->moe_up, gpu_blocks(inter, GPU_WARPS), (u32)experts, 1, GPU_THREADS, 0, &x);
+    gpu_launch(b->g, b->moe_down, gpu_blocks(hidden, GPU_WARPS), (u32)experts, 1, GPU_THREADS, 0, &x);
+    gpu_launch(b->g, b->moe_combine, (u32)a->n, 1, 1, GPU_THREADS, 0, &c);
+}

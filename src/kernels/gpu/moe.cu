@@ -1,0 +1,115 @@
+/* kernels/gpu/moe.cu: routed experts in any weight format: sort by expert, gate and up, down, weighted sum.
+ *
+ * Every expert's bytes are read once for each GPU_TOKENS tokens that chose it. Nothing is added atomically: products of a
+ * (token, slot) pair wait in a row of their own, and a token sums its slots in order. */
+#include "kernels/gpu/dot.cuh"
+
+static __device__ inline bool chose(const gpu_sort_args &a, gpu_i64 p, int e) { return p < a.pairs && a.ids[p] == e; }
+
+/* One block an expert. */
+KERNEL(moe_count, gpu_sort_args) {
+    int n = 0;
+    for (gpu_i64 p = threadIdx.x; p < a.pairs; p += GPU_THREADS) n += chose(a, p, blockIdx.x);
+    __shared__ int each[GPU_THREADS];
+    each[threadIdx.x] = n;
+    __syncthreads();
+    for (int d = GPU_THREADS / 2; d; d /= 2) {
+        if ((int)threadIdx.x < d) each[threadIdx.x] += each[threadIdx.x + d];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) a.count[blockIdx.x] = each[0];
+}
+
+/* One block: start[e] = pairs of the experts before e. */
+KERNEL(moe_start, gpu_sort_args) {
+    __shared__ int sums[GPU_THREADS];
+    int each = (int)(a.experts + GPU_THREADS - 1) / GPU_THREADS, from = threadIdx.x * each, sum = 0;
+    for (int e = from; e < from + each && e < a.experts; e++) sum += a.count[e];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    int before = 0;
+    for (int t = 0; t < (int)threadIdx.x; t++) before += sums[t];
+    for (int e = from; e < from + each && e < a.experts; e++) a.start[e] = before, before += a.count[e];
+    if (threadIdx.x == GPU_THREADS - 1) a.start[a.experts] = before;
+}
+
+/* One block an expert: its pairs in ascending order. */
+KERNEL(moe_list, gpu_sort_args) {
+    __shared__ int each[GPU_WARPS];
+    int e = blockIdx.x, warp = threadIdx.x / 32, at = a.start[e];
+    if (at == a.start[e + 1]) return;
+    for (gpu_i64 p0 = 0; p0 < a.pairs; p0 += GPU_THREADS) {
+        gpu_i64 p = p0 + threadIdx.x;
+        bool is = chose(a, p, e);
+        unsigned mask = __ballot_sync(~0u, is);
+        if (threadIdx.x % 32 == 0) each[warp] = __popc(mask);
+        __syncthreads();
+        int before = at;
+        for (int w = 0; w < GPU_WARPS; w++) {
+            if (w < warp) before += each[w];
+            at += each[w];
+        }
+        if (is) a.list[before + __popc(mask & ((1u << threadIdx.x % 32) - 1))] = (int)p;
+        __syncthreads();
+    }
+}
+
+static __device__ inline int is_aligned(const gpu_bf16 *x, gpu_i64 stride) { return ((gpu_u64)x | (gpu_u64)stride * 2) % 16 == 0; }
+
+/* h[pair] = silu(gate x) * up x of the R pairs from list[at]. */
+template <int R> static __device__ inline void up_rows(const gpu_experts_args &a, const gpu_matrix *w, gpu_i64 row, int at, int end) {
+    const gpu_bf16 *x[R];
+    float gate[R], up[R];
+#pragma unroll
+    for (int r = 0; r < R; r++) x[r] = a.x + a.list[at + r < end ? at + r : end - 1] / a.k * w[0].cols;
+    int aligned = is_aligned(a.x, w[0].cols);
+    dot_row<R>(w[0], row, x, aligned, gate);
+    dot_row<R>(w[1], row, x, aligned, up);
+    if (threadIdx.x % 32 == 0)
+        for (int r = 0; r < R && at + r < end; r++) a.h[(gpu_i64)a.list[at + r] * w[0].rows + row] = bf16_of(silu(gate[r]) * up[r]);
+}
+
+/* Grid: rows / GPU_WARPS, experts. */
+KERNEL(moe_up, gpu_experts_args) {
+    int e = blockIdx.y, at = a.start[e], end = a.start[e + 1];
+    if (at == end) return;
+    const gpu_matrix w[2] = {a.experts[3 * e], a.experts[3 * e + 1]};
+    gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32;
+    if (row >= w[0].rows) return;
+    if (end - at == 1) return up_rows<1>(a, w, row, at, end);
+    for (; at < end; at += GPU_TOKENS) up_rows<GPU_TOKENS>(a, w, row, at, end);
+}
+
+template <int R> static __device__ inline void down_rows(const gpu_experts_args &a, const gpu_matrix &w, gpu_i64 row, int at, int end) {
+    const gpu_bf16 *x[R];
+    float sum[R];
+#pragma unroll
+    for (int r = 0; r < R; r++) x[r] = a.h + (gpu_i64)a.list[at + r < end ? at + r : end - 1] * w.cols;
+    dot_row<R>(w, row, x, is_aligned(a.h, w.cols), sum);
+    if (threadIdx.x % 32 == 0)
+        for (int r = 0; r < R && at + r < end; r++) a.y[(gpu_i64)a.list[at + r] * w.rows + row] = sum[r];
+}
+
+KERNEL(moe_down, gpu_experts_args) {
+    int e = blockIdx.y, at = a.start[e], end = a.start[e + 1];
+    if (at == end) return;
+    const gpu_matrix w = a.experts[3 * e + 2];
+    gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32;
+    if (row >= w.rows) return;
+    if (end - at == 1) return down_rows<1>(a, w, row, at, end);
+    for (; at < end; at += GPU_TOKENS) down_rows<GPU_TOKENS>(a, w, row, at, end);
+}
+
+/* One block a token: its slots in order, then the shared expert. */
+KERNEL(moe_combine, gpu_combine_args) {
+    gpu_i64 i = blockIdx.x;
+    for (gpu_i64 c = threadIdx.x; c < a.hidden; c += GPU_THREADS) {
+        float sum = 0;
+        for (gpu_i64 s = 0; s < a.k; s++) {
+            int id = a.ids[i * a.k + s];
+            if (id >= 0 && id < a.n_experts) sum = fmaf(a.weights[i * a.k + s], a.y[(i * a.k + s) * a.hidden + c], sum);
+        }
+        if (a.shared) sum += f32_of(a.shared[i * a.hidden + c]);
+        a.out[i * a.hidden + c] = bf16_of(sum);
+    }
+}

@@ -1,0 +1,74 @@
+/* tests/gpu/emulate.h: device code as C++ for this processor, so that a machine without a GPU can run the kernels.
+ *
+ * Given to the compiler before a .cu file. Every thread of a block is a fiber (driver.cc); a barrier or a warp operation
+ * lets the others run. What it shows: indices, sums, barriers that some threads never reach. What it cannot: races, speed,
+ * alignment faults, the GPU's own expf. */
+#ifndef TESTS_GPU_EMULATE_H
+#define TESTS_GPU_EMULATE_H
+#include <cmath>
+#include <cstring>
+using std::isnan;
+
+struct emu_dim3 {
+    unsigned x, y, z;
+};
+struct emu_thread {
+    emu_dim3 thread, block, grid;
+    void *shared; /* dynamic shared memory */
+};
+extern thread_local emu_thread emu;
+#define threadIdx emu.thread
+#define blockIdx  emu.block
+#define gridDim   emu.grid
+
+void emu_block_barrier(void);
+void emu_warp_barrier(void);
+/* Every live lane gives a word; word of lane `from`. */
+unsigned emu_exchange(unsigned word, int from);
+int emu_or(int value);              /* of the block */
+unsigned emu_ballot(int predicate); /* of the warp */
+
+#define __device__
+#define __shared__             static thread_local
+#define __syncthreads()        emu_block_barrier()
+#define __syncwarp()           emu_warp_barrier()
+#define __syncthreads_or(v)    emu_or(v)
+#define __ballot_sync(mask, p) emu_ballot(p)
+#define __launch_bounds__(...)
+#define __popc(v)                 __builtin_popcount(v)
+#define SHARED_MEMORY(type, name) type *name = (type *)emu.shared
+#define KERNEL(name, type)                                                                                   \
+    static void name##_body(const type &a);                                                                  \
+    extern "C" void k_##name(const void *args) { name##_body(*(const type *)args); }                         \
+    static void name##_body(const type &a)
+
+struct uint4 {
+    unsigned x, y, z, w;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+static inline float __uint_as_float(unsigned b) {
+    float f;
+    memcpy(&f, &b, 4);
+    return f;
+}
+static inline unsigned __float_as_uint(float f) {
+    unsigned b;
+    memcpy(&b, &f, 4);
+    return b;
+}
+static inline int __float2int_rn(float f) { return (int)lrintf(f); }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline float __shfl_xor_sync(unsigned, float v, int d) {
+    return __uint_as_float(emu_exchange(__float_as_uint(v), (int)(emu.thread.x % 32) ^ d));
+}
+static inline int __shfl_xor_sync(unsigned, int v, int d) {
+    return (int)emu_exchange((unsigned)v, (int)(emu.thread.x % 32) ^ d);
+}
+static inline float __shfl_sync(unsigned, float v, int from) {
+    return __uint_as_float(emu_exchange(__float_as_uint(v), from));
+}
+
+#endif

@@ -1,0 +1,35 @@
+"""nano through the whole program on the emulated GPU (LD_LIBRARY_PATH names its driver): the text is the CPU's. Prints one
+summary line."""
+import json
+import os
+import subprocess
+import sys
+
+MOONLET = os.environ.get("MOONLET", "build/moonlet")
+failed = 0
+
+
+def run(*args, stdin=None):
+    return subprocess.run([MOONLET, *args], input=stdin, capture_output=True, text=True, timeout=600)
+
+
+def expect(what, ok, shown):
+    global failed
+    failed += not ok
+    print(f"{'ok' if ok else 'FAIL'}: {what}" + ("" if ok else f"\n{shown}"))
+
+
+text = [run("run", "--device", d, "-p", "What is 2 + 3?", "-n", "12", "--temp", "0") for d in ("cpu", "cuda")]
+expect("nano says the same as on the CPU", text[0].returncode == text[1].returncode == 0 and text[0].stdout == text[1].stdout and
+       text[0].stdout + text[0].stderr and "emulated GPU" in text[1].stderr, [t.stdout + t.stderr for t in text])
+ids = json.dumps({"ids": list(range(300, 370))}) + "\n"  # more than a page, in one prefill
+scores = [run("eval", "logprobs", "--device", d, "--data", "/dev/stdin", stdin=ids) for d in ("ref", "cuda")]
+values = [json.loads(s.stdout.splitlines()[-1])["logprobs"][1:] if s.returncode == 0 else [] for s in scores]
+far = [abs(a - b) for a, b in zip(*values)]
+expect("log-probabilities are ref's to bf16", len(far) == 69 and sorted(far)[34] < 0.05, [s.stderr for s in scores] + far)
+bad = run("run", "--device", "cuda", "--cpu-mask", "avx2", "-p", "x")
+expect("--cpu-mask is refused", bad.returncode == 1 and "--cpu-mask" in bad.stderr, bad.stderr)
+fp32 = run("run", "--device", "cuda", "-m", "tests/golden/plain-fp32", "-p", "x")
+expect("an FP32 checkpoint is refused", fp32.returncode == 1 and "float32" in fp32.stderr, fp32.stderr)
+print(f"{4 - failed} passed, {failed} failed, 0 skipped")
+sys.exit(failed > 0)
