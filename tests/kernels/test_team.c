@@ -56,22 +56,27 @@ static void *held_up_regions(void *arg) {
     return NULL;
 }
 
+/* Runs a region that computes for 4 ms. False: other programs held it up, so it says nothing. */
+static bool computed_undisturbed(void) {
+    team t = team_begin(TEAM_MIN);
+    struct timespec now;
+    do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    while ((i64)now.tv_sec * 1000000000 + now.tv_nsec - t.cpu_ns < 4000000 && t.threads > 1);
+    i64 cpu = (i64)now.tv_sec * 1000000000 + now.tv_nsec - t.cpu_ns;
+    team_end(&t);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (i64)now.tv_sec * 1000000000 + now.tv_nsec - t.wall_ns < 2 * cpu;
+}
+
 /* A computation is not a wait, however long it takes. */
+static bool quiet_enough;
 static void *busy_regions(void *arg) {
     (void)arg;
-    for (int i = 0; i < 3; i++) {
-        team t = team_begin(TEAM_MIN);
-        struct timespec now;
-        do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-        while ((i64)now.tv_sec * 1000000000 + now.tv_nsec - t.cpu_ns < 4000000 && t.threads > 1);
-        i64 cpu = (i64)now.tv_sec * 1000000000 + now.tv_nsec - t.cpu_ns;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        i64 wall = (i64)now.tv_sec * 1000000000 + now.tv_nsec - t.wall_ns;
-        team_end(&t);
-        if (wall < 2 * cpu && threads_of(TEAM_MIN) == team_max())
-            return NULL; /* else: this machine is busy */
+    for (int i = 0; i < 100 && !quiet_enough; i++) {
+        for (int k = 0; k < 100 && threads_of(TEAM_MIN) < team_max(); k++) wait_ms(10);
+        quiet_enough = computed_undisturbed();
     }
-    fail_msg("three regions that computed counted as held up");
+    if (quiet_enough) assert_int_equal(threads_of(TEAM_MIN), team_max());
     return NULL;
 }
 
@@ -84,7 +89,11 @@ static void on_a_thread(void *(*fn)(void *)) {
 
 static void by_work(void **state) { (void)state, on_a_thread(small_regions); }
 static void rests_after_a_wait(void **state) { (void)state, on_a_thread(held_up_regions); }
-static void computing_is_no_wait(void **state) { (void)state, on_a_thread(busy_regions); }
+static void computing_is_no_wait(void **state) {
+    (void)state;
+    on_a_thread(busy_regions);
+    if (!quiet_enough) skip(); /* a hundred regions in a row were disturbed */
+}
 
 int main(void) {
     team_max(); /* asked on the first thread */
