@@ -29,7 +29,9 @@ static check_weight make_kv_b(check *c, weight_format f, i64 heads, i64 nope, i6
     i64 rows = heads * (nope + v_dim);
     weight_view v = synth_weight(&c->rng, f, rows, latent, 1.0f / sqrtf((f32)latent),
                                  check_alloc(c, synth_weight_bytes(f, rows, latent)));
-    return check_prepare(c, (weight_desc){WK_KV_B, &v, 1, heads, nope, v_dim});
+    return check_prepare(
+        c, (weight_desc){
+               .kind = WK_KV_B, .views = &v, .n_views = 1, .n_heads = heads, .nope = nope, .v_dim = v_dim});
 }
 
 void check_kv_write(check *c) {

@@ -58,6 +58,14 @@ typedef struct {
          "most prompt tokens in one step (default: 512)",                                                    \
          1,                                                                                                  \
          65536},                                                                                             \
+        {"load-format",                                                                                      \
+         0,                                                                                                  \
+         OPT_ENUM,                                                                                           \
+         &(o).engine.load_format,                                                                            \
+         "auto|dummy",                                                                                       \
+         "dummy: made-up weights of config.json's shapes, on a GPU, to measure speed (default: auto)",       \
+         0,                                                                                                  \
+         0},                                                                                                 \
         {"override",  0,                                                                                     \
          OPT_LIST,    &(o).overrides,                                                                        \
          "KEY=VALUE", "changes a key of config.json; may be repeated",                                       \

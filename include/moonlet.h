@@ -43,12 +43,13 @@ typedef struct {
     int64_t threads;              /* 0: all cores                                                  */
     int64_t context_length;       /* tokens; 0: the model's maximum, at most 32768                 */
     int64_t prefill_chunk;        /* tokens; 0: 512                                                */
+    const char *load_format;      /* "auto" (default), or "dummy": made-up weights on a GPU         */
     int verify;                   /* scan quantization scales while loading                        */
     const char *const *overrides; /* "KEY=VALUE" for config.json                                 */
     int n_overrides;
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                    \
-    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it
  * with moon_close(), which takes NULL too. */

@@ -1,4 +1,5 @@
 """`moonlet run`, `eval answers` and the program's manners, on the nano model."""
+import ctypes
 import json
 import os
 import pty
@@ -173,6 +174,29 @@ def test_help_goes_to_stdout(args):
 def test_a_model_that_is_not_there():
     done = moonlet("run", "-m", "/no/such/folder", "-p", "hi")
     assert done.returncode == 1 and b"/no/such/folder" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def has_driver():
+    try:
+        ctypes.CDLL("libcuda.so.1")
+        return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(has_driver(), reason="this machine has an NVIDIA driver")
+@pytest.mark.parametrize("args", [["run", "-p", "hi"], ["check"], ["serve", "--port", "0"], ["eval", "nano", "--limit", "1"]])
+def test_no_driver_is_one_line(args):
+    done = subprocess.run([MOONLET, *args, "--device", "cuda"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and not done.stdout and len(done.stderr.splitlines()) == 1
+    assert "libcuda.so.1" in done.stderr and "--device cpu" in done.stderr
+
+
+def test_dummy_weights_need_a_gpu():
+    for device in ("cpu", "ref"):
+        done = subprocess.run([MOONLET, "run", "-p", "hi", "--load-format", "dummy", "--device", device], capture_output=True, text=True,
+                              timeout=60)
+        assert done.returncode == 1 and not done.stdout and "--device cuda" in done.stderr
 
 
 def test_eval_answers_counts(tmp_path):

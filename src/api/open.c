@@ -46,6 +46,7 @@ static status open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .threads = o->threads,
                                .context = o->context_length,
                                .chunk = o->prefill_chunk,
+                               .load_format = o->load_format,
                                .verify = o->verify,
                                .overrides = o->overrides,
                                .n_overrides = o->n_overrides};

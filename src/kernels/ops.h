@@ -39,6 +39,11 @@ typedef struct {
     const weight_view *views;
     i64 n_views;
     i64 n_heads, nope, v_dim; /* WK_KV_B only */
+    /* Unless 0 the views have no data: the backend makes it up from this seed, with zero mean: matrices normal of deviation
+     * dummy_sigma, nibbles uniform with scales uniform in +-[0.003, 0.005] (a random sign: uniform nibbles have the mean
+     * -1/2, which would add up over the layers until all tokens choose the same experts). ST_UNSUPPORTED where it cannot. */
+    u64 dummy_seed;
+    f32 dummy_sigma;
 } weight_desc;
 
 /* out[n, hidden] = table[ids]. An id outside the table gives a row of zeros. */

@@ -4,6 +4,7 @@
 status weight_host_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e) {
     (void)o;
     *out = NULL;
+    if (d->dummy_seed) return err_set(e, ST_UNSUPPORTED, "dummy weights are made on a GPU (--device cuda)");
     u64 bytes = sizeof(op_weight) + (u64)d->n_views * sizeof(weight_view);
     op_weight *w = calloc(1, bytes);
     if (!w) return err_nomem(e, "a weight's description", bytes);

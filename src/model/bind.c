@@ -3,13 +3,15 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct {
     const model_config *c;
-    const checkpoint *ck;
+    const checkpoint *ck; /* NULL: dummy weights */
     const ops *o;
     bool verify;
     err *e;
+    u64 seed; /* of the last dummy weight */
 } binder;
 
 static status shape_error(const binder *b, const tensor_info *t, const i64 *want, int n) {
@@ -80,9 +82,23 @@ static status view_int4(const binder *b, const char *base, i64 rows, i64 cols, w
     return b->verify ? scan(b, s) : ST_OK;
 }
 
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && !memcmp(s + n - m, end, m);
+}
+
+/* How it would lie in a checkpoint of this family. */
+static weight_format dummy_format(const binder *b, const char *base) {
+    bool expert = strstr(base, ".mlp.experts.") != NULL;
+    bool never =
+        ends_with(base, ".mlp.gate") || ends_with(base, "embed_tokens") || ends_with(base, "lm_head");
+    return expert || (b->c->quant == WF_FP8_BLOCK && !never) ? b->c->quant : WF_BF16;
+}
+
 /* How the matrix `base` lies in the checkpoint. */
 static status view_linear(const binder *b, const char *base, i64 rows, i64 cols, weight_view *v) {
     char name[256];
+    if (!b->ck) return *v = (weight_view){dummy_format(b, base), rows, cols, NULL, NULL}, ST_OK;
     snprintf(name, sizeof name, "%s.weight_packed", base);
     if (checkpoint_find(b->ck, name)) return view_int4(b, base, rows, cols, v);
     snprintf(name, sizeof name, "%s.weight", base);
@@ -107,10 +123,18 @@ static void make_name(const binder *b, char *out, size_t cap, const char *fmt, v
     vsnprintf(out + n, cap - (size_t)n, fmt, ap);
 }
 
-static status linear(const binder *b, op_weight **out, weight_kind kind, i64 rows, i64 cols, const char *fmt,
-                     ...) __attribute__((format(printf, 6, 7)));
-static status linear(const binder *b, op_weight **out, weight_kind kind, i64 rows, i64 cols, const char *fmt,
-                     ...) {
+/* Prepares d; a dummy gets the next seed. */
+static status prepare(binder *b, weight_desc *d, op_weight **out) {
+    if (!b->ck) {
+        d->dummy_seed = ++b->seed;
+        d->dummy_sigma = d->kind == WK_TABLE ? 1.0f : 0.02f;
+    }
+    return b->o->weight_prepare(b->o, d, out, b->e);
+}
+
+static status linear(binder *b, op_weight **out, weight_kind kind, i64 rows, i64 cols, const char *fmt, ...)
+    __attribute__((format(printf, 6, 7)));
+static status linear(binder *b, op_weight **out, weight_kind kind, i64 rows, i64 cols, const char *fmt, ...) {
     char base[224];
     va_list ap;
     va_start(ap, fmt);
@@ -123,8 +147,20 @@ static status linear(const binder *b, op_weight **out, weight_kind kind, i64 row
     d.n_heads = b->c->n_heads;
     d.nope = b->c->nope;
     d.v_dim = b->c->v_dim;
-    st = b->o->weight_prepare(b->o, &d, out, b->e);
+    st = prepare(b, &d, out);
     if (st != ST_OK) err_prefix(b->e, "%s", base);
+    return st;
+}
+
+/* A norm's ones, a bias's zeros. */
+static status dummy_vector(const binder *b, op_weight **out, i64 n, const char *name) {
+    f32 *values = malloc((size_t)n * sizeof *values);
+    if (!values) return err_nomem(b->e, name, (u64)n * sizeof *values);
+    for (i64 i = 0; i < n; i++) values[i] = ends_with(name, "bias") ? 0.0f : 1.0f;
+    weight_view v = {WF_F32, 1, n, values, NULL};
+    status st =
+        b->o->weight_prepare(b->o, &(weight_desc){.kind = WK_VECTOR, .views = &v, .n_views = 1}, out, b->e);
+    free(values);
     return st;
 }
 
@@ -136,6 +172,7 @@ static status vector(const binder *b, op_weight **out, i64 n, const char *fmt, .
     va_start(ap, fmt);
     make_name(b, name, sizeof name, fmt, ap);
     va_end(ap);
+    if (!b->ck) return dummy_vector(b, out, n, name);
     const tensor_info *t = find(b, name, &n, 1);
     if (!t) return ST_FORMAT;
     if (t->type != DT_BF16 && t->type != DT_F32) return type_error(b, t, "BF16 or F32");
@@ -152,7 +189,7 @@ static status vector(const binder *b, op_weight **out, i64 n, const char *fmt, .
         if (st_ != ST_OK) return st_;                                                                        \
     } while (0)
 
-static status bind_attention(const binder *b, layer_weights *w, int l) {
+static status bind_attention(binder *b, layer_weights *w, int l) {
     const model_config *c = b->c;
     i64 q_rows = c->n_heads * (c->nope + c->rope);
     TRY(vector(b, &w->attn_norm, c->hidden, "model.layers.%d.input_layernorm.weight", l));
@@ -173,7 +210,7 @@ static status bind_attention(const binder *b, layer_weights *w, int l) {
                   l);
 }
 
-static status bind_mlp(const binder *b, layer_weights *w, i64 inter, int l, const char *part) {
+static status bind_mlp(binder *b, layer_weights *w, i64 inter, int l, const char *part) {
     i64 hidden = b->c->hidden;
     TRY(linear(b, &w->gate, WK_LINEAR, inter, hidden, "model.layers.%d.mlp.%sgate_proj", l, part));
     TRY(linear(b, &w->up, WK_LINEAR, inter, hidden, "model.layers.%d.mlp.%sup_proj", l, part));
@@ -198,12 +235,12 @@ static status expert_views(const binder *b, int l, weight_view *views) {
     return ST_OK;
 }
 
-static status bind_moe(const binder *b, layer_weights *w, int l) {
+static status bind_moe(binder *b, layer_weights *w, int l) {
     const model_config *c = b->c;
     char name[256];
     TRY(linear(b, &w->router, WK_LINEAR, c->n_experts, c->hidden, "model.layers.%d.mlp.gate", l));
     snprintf(name, sizeof name, "%smodel.layers.%d.mlp.gate.weight", c->prefix, l);
-    const tensor_info *gate = checkpoint_find(b->ck, name);
+    const tensor_info *gate = b->ck ? checkpoint_find(b->ck, name) : NULL;
     if (gate && (gate->type == DT_BF16 || gate->type == DT_F32)) TRY(scan(b, gate));
     TRY(vector(b, &w->router_bias, c->n_experts, "model.layers.%d.mlp.gate.e_score_correction_bias", l));
     if (c->n_shared) TRY(bind_mlp(b, w, c->inter_expert * c->n_shared, l, "shared_experts."));
@@ -212,13 +249,15 @@ static status bind_moe(const binder *b, layer_weights *w, int l) {
     if (!views) return err_nomem(b->e, "expert descriptions", n * sizeof *views);
     status st = expert_views(b, l, views);
     weight_desc d = {.kind = WK_EXPERTS, .views = views, .n_views = (i64)n};
-    if (st == ST_OK) st = b->o->weight_prepare(b->o, &d, &w->experts, b->e);
+    if (st == ST_OK) st = prepare(b, &d, &w->experts);
     free(views);
     return st;
 }
 
 status bind_activation_type(const model_config *c, const checkpoint *ck, dtype *out, err *e) {
     char name[128];
+    *out = DT_BF16;
+    if (!ck) return ST_OK;
     snprintf(name, sizeof name, "%smodel.embed_tokens.weight", c->prefix);
     const tensor_info *t = checkpoint_find(ck, name);
     if (!t) return err_set(e, ST_FORMAT, "tensor %s is missing", name);
@@ -228,7 +267,7 @@ status bind_activation_type(const model_config *c, const checkpoint *ck, dtype *
 
 status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o,
                           bool verify, err *e) {
-    binder b = {c, ck, o, verify, e};
+    binder b = {c, ck, o, verify, e, 0};
     w->ops = o;
     w->layers = calloc((size_t)c->n_layers, sizeof *w->layers);
     if (!w->layers) return err_nomem(e, "layers", (u64)c->n_layers * sizeof *w->layers);
@@ -245,6 +284,29 @@ status model_weights_bind(model_weights *w, const model_config *c, const checkpo
             TRY(bind_moe(&b, &w->layers[l], l));
     }
     return ST_OK;
+}
+
+/* A backend that only counts. */
+typedef struct {
+    ops o;
+    u64 bytes;
+} counter;
+
+static status count_weight(const ops *o, const weight_desc *d, op_weight **out, err *e) {
+    (void)e;
+    *out = NULL;
+    for (i64 i = 0; i < d->n_views; i++) ((counter *)o)->bytes += weight_bytes(&d->views[i]);
+    return ST_OK;
+}
+static void forget_weight(op_weight *w) { (void)w; }
+
+status model_dummy_bytes(u64 *out, const model_config *c, err *e) {
+    counter all = {.o = {.weight_prepare = count_weight, .weight_release = forget_weight}};
+    model_weights w = {0};
+    status st = model_weights_bind(&w, c, NULL, &all.o, false, e);
+    model_weights_free(&w);
+    *out = all.bytes;
+    return st;
 }
 
 void model_weights_free(model_weights *w) {

@@ -32,8 +32,12 @@ status bind_activation_type(const model_config *c, const checkpoint *ck, dtype *
 
 /* Zero-initialise *w; end with model_weights_free() whatever was returned. Norms, router weights and biases
  * are scanned for NaN and infinity; with `verify`, quantization scales as well (reads them all). */
+/* ck NULL: dummy weights (weight_desc.dummy_seed), stored as quantization_config says: INT4 experts beside BF16, or all
+ * linear layers but router, embedding and head in block FP8. Norms are 1, router biases 0. */
 status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o,
                           bool verify, err *e);
+/* Bytes that dummy weights of this model take. */
+status model_dummy_bytes(u64 *out, const model_config *c, err *e);
 void model_weights_free(model_weights *w);
 
 #endif

@@ -85,13 +85,13 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
         return ST_OK;
     }
     f64 share = o->mem_fraction > 0 ? o->mem_fraction : g->gpu ? DEFAULT_GPU_FRACTION : DEFAULT_MEM_FRACTION;
-    f64 bytes = share * (f64)g->lim.memory_max - (f64)checkpoint_bytes(g->ck);
+    f64 bytes = share * (f64)g->lim.memory_max - (f64)g->weight_bytes;
     f64 pages = bytes / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type);
     if (pages < 1 && o->mem_fraction > 0)
         return err_set(
             e, ST_LIMIT,
             "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights", share,
-            (f64)g->lim.memory_max * 1e-9, (f64)checkpoint_bytes(g->ck) * 1e-9);
+            (f64)g->lim.memory_max * 1e-9, (f64)g->weight_bytes * 1e-9);
     g->lim.pool_pages = pages < (f64)most ? (i64)pages : most;
     if (o->mem_fraction <= 0) g->lim.pool_pages = max_i64(g->lim.pool_pages, g->lim.seq_pages);
     return ST_OK;
@@ -100,7 +100,7 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
 /* Weights that are copied to a GPU take their memory before anything else does. */
 static status set_memory(engine *g, err *e) {
     g->lim.memory_max = g->device->available(g->device);
-    u64 weights = checkpoint_bytes(g->ck);
+    u64 weights = g->weight_bytes;
     if (!g->gpu) return ST_OK;
     if (weights >= g->lim.memory_max)
         return err_set(e, ST_LIMIT, "%.1f GB of weights do not fit in the %.1f GB that %s has free",
@@ -135,17 +135,32 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     return choose_pool(g, o, e);
 }
 
+/* The checkpoint, or without one how much dummy weights will take. */
+static status open_weights(engine *g, const engine_options *o, err *e) {
+    const char *how = o->load_format ? o->load_format : "auto";
+    bool dummy = !strcmp(how, "dummy");
+    if (!dummy && strcmp(how, "auto"))
+        return err_set(e, ST_INPUT, "--load-format %s is not auto or dummy", how);
+    if (dummy && (!o->device || strcmp(o->device, "cuda")))
+        return err_set(e, ST_UNSUPPORTED,
+                       "--load-format dummy makes its weights on a GPU: it needs --device cuda");
+    if (dummy) return model_dummy_bytes(&g->weight_bytes, &g->config, e);
+    status st = checkpoint_open(&g->ck, o->model_dir, e);
+    if (st == ST_OK) g->weight_bytes = checkpoint_bytes(g->ck);
+    return st;
+}
+
 static status open_parts(engine *g, const engine_options *o, err *e) {
     f64 start = now_s();
     status st = check_options(o, e);
     if (st == ST_OK) st = model_config_load(&g->config, o->model_dir, e);
     for (int i = 0; st == ST_OK && i < o->n_overrides; i++)
         st = model_config_override(&g->config, o->overrides[i], e);
-    if (st == ST_OK) st = checkpoint_open(&g->ck, o->model_dir, e);
+    if (st == ST_OK) st = open_weights(g, o, e);
     if (st == ST_OK) st = choose_ops(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
     if (st == ST_OK) st = set_limits(g, o, e);
-    if (st == ST_OK && g->gpu) g->lim.memory_max -= checkpoint_bytes(g->ck);
+    if (st == ST_OK && g->gpu) g->lim.memory_max -= g->weight_bytes;
     if (st == ST_OK) st = model_open(&g->model, &g->config, g->ck, &g->ops, g->device, &g->lim, o->verify, e);
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, e);
     if (st != ST_OK) return st;
@@ -153,9 +168,12 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
     snprintf(
         g->plan, sizeof g->plan,
         "%s%s: weights %.1f MB%s, KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
-        g->step ? "SIMULATED, nothing is computed; " : "", g->ops.name, (f64)checkpoint_bytes(g->ck) * 1e-6,
-        g->gpu ? "" : " (mapped)", kv * 1e-6, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
-        ((f64)model_memory(g->model) - kv) * 1e-6, now_s() - start);
+        g->step ? "SIMULATED, nothing is computed; "
+        : g->ck ? ""
+                : "DUMMY WEIGHTS, the text means nothing; ",
+        g->ops.name, (f64)g->weight_bytes * 1e-6, g->gpu ? "" : " (mapped)", kv * 1e-6,
+        (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type), ((f64)model_memory(g->model) - kv) * 1e-6,
+        now_s() - start);
     return ST_OK;
 }
 

@@ -19,7 +19,9 @@ typedef struct {
     i64 threads;          /* 0: all cores                                                         */
     i64 context;          /* tokens of KV; 0: the model's maximum, at most 32768                  */
     i64 chunk;            /* most prompt tokens in one step; 0: 512                               */
-    bool verify;          /* scan quantization scales                                             */
+    const char
+        *load_format; /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
+    bool verify;      /* scan quantization scales                                             */
     /* For a scheduler (runtime/scheduler.h); 0: the engine serves one sequence after the other. */
     i64 max_running; /* most sequences that run at a time                                                 */
     i64 kv_tokens;   /* tokens of the KV pool; 0: as many as mem_fraction leaves, but no more than max_running

@@ -152,6 +152,15 @@ typedef struct {
     gpu_i64 hidden, k, n_experts;
 } gpu_combine_args;
 
+/* Made-up values of `n` elements. */
+enum { GPU_FILL_BF16, GPU_FILL_FP8, GPU_FILL_NIBBLES, GPU_FILL_SCALE_BF16, GPU_FILL_SCALE_F32 };
+typedef struct {
+    void *out;
+    gpu_u64 n, seed;
+    float sigma;
+    int kind;
+} gpu_fill_args;
+
 typedef struct {
     const gpu_bf16 *x;
     const int *rows;

@@ -13,6 +13,7 @@
     X(gather, "rows")                                                                                        \
     X(finite, "rows")                                                                                        \
     X(route, "rows")                                                                                         \
+    X(fill, "rows")                                                                                          \
     X(linear_one, "linear")                                                                                  \
     X(linear_many, "linear")                                                                                 \
     X(swiglu_one, "linear")                                                                                  \

@@ -121,3 +121,30 @@ KERNEL(route, gpu_route_args) {
         for (int s = 0; s < a.k; s++)
             weights[s] = nan ? NAN : weights[s] / (a.norm ? sum + 1e-20f : 1.0f) * a.scale;
 }
+
+/* splitmix64 (Steele, Lea and Flood 2014) of a counter. */
+static __device__ inline gpu_u64 random_bits(gpu_u64 seed, gpu_u64 at) {
+    gpu_u64 z = (seed << 40) + at * 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+/* The sum of four uniforms, variance 1. */
+static __device__ inline float normal(gpu_u64 b) {
+    int sum = (int)(b & 0xffff) + (int)(b >> 16 & 0xffff) + (int)(b >> 32 & 0xffff) + (int)(b >> 48);
+    return (float)(sum - 131070) * (1.7320508f / 65536.0f);
+}
+
+/* One thread an element (nibbles: a byte), the grid going round. */
+KERNEL(fill, gpu_fill_args) {
+    for (gpu_u64 i = (gpu_u64)blockIdx.x * GPU_THREADS + threadIdx.x; i < a.n; i += (gpu_u64)gridDim.x * GPU_THREADS) {
+        gpu_u64 b = random_bits(a.seed, i);
+        float scale = 0.003f + 0.002f * (float)(b & 0xffff) / 65536.0f;
+        if (a.kind == GPU_FILL_BF16) ((gpu_bf16 *)a.out)[i] = bf16_of(normal(b) * a.sigma);
+        if (a.kind == GPU_FILL_FP8) ((gpu_u8 *)a.out)[i] = fp8_of(normal(b) * 64.0f);
+        if (a.kind == GPU_FILL_NIBBLES) ((gpu_u8 *)a.out)[i] = (gpu_u8)b;
+        if (a.kind == GPU_FILL_SCALE_BF16) ((gpu_bf16 *)a.out)[i] = bf16_of(b >> 63 ? scale : -scale);
+        if (a.kind == GPU_FILL_SCALE_F32) ((float *)a.out)[i] = a.sigma / 64.0f;
+    }
+}

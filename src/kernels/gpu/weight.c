@@ -21,21 +21,45 @@ static status check_shape(const weight_desc *d, err *e) {
     return ST_OK;
 }
 
-/* Puts view v at `at`; returns where the next one goes. */
-static u8 *put_view(device *dev, const weight_view *v, u8 *at, gpu_matrix *out) {
-    u64 scales = scale_bytes(v), data = weight_bytes(v) - scales;
+static void fill(const gpu_backend *b, void *to, u64 n, u64 seed, f32 sigma, int kind) {
+    enum { BLOCKS = 132 * 16 };
+    gpu_fill_args k = {to, n, seed, sigma, kind};
+    gpu_launch(b->g, b->fill, (u32)min_i64((i64)((n + GPU_THREADS - 1) / GPU_THREADS), BLOCKS), 1, 1,
+               GPU_THREADS, 0, &k);
+}
+
+/* Made-up data and scales of view v, number i of a weight. */
+static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *data, void *scale) {
+    const weight_view *v = &d->views[i];
+    u64 n = (u64)v->rows * (u64)v->cols, seed = (d->dummy_seed << 12) + 2 * (u64)i, scales = scale_bytes(v);
+    bool int4 = v->format == WF_INT4_GROUP, fp8 = v->format == WF_FP8_BLOCK;
+    fill(b, data, int4 ? n / 2 : n, seed, d->dummy_sigma,
+         int4  ? GPU_FILL_NIBBLES
+         : fp8 ? GPU_FILL_FP8
+               : GPU_FILL_BF16);
+    if (int4) fill(b, scale, scales / 2, seed + 1, 0, GPU_FILL_SCALE_BF16);
+    if (fp8) fill(b, scale, scales / 4, seed + 1, d->dummy_sigma, GPU_FILL_SCALE_F32);
+}
+
+/* Puts view i at `at`; returns where the next one goes. */
+static u8 *put_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *at, gpu_matrix *out) {
+    const weight_view *v = &d->views[i];
+    device *dev = gpu_device(b->g);
+    u64 scales = scale_bytes(v), data = weight_bytes(v) - scales, row = data / (u64)v->rows;
     *out = (gpu_matrix){.data = at, .rows = v->rows, .cols = v->cols, .format = (int)v->format};
-    dev->write(dev, at, v->data, data);
-    at += gpu_round(data);
-    if (scales) {
-        out->scale = at;
-        dev->write(dev, at, v->scale, scales);
-        at += gpu_round(scales);
+    if (scales) out->scale = at + gpu_round(data);
+    if (d->dummy_seed) {
+        fill_view(b, d, i, at, at + gpu_round(data));
+    } else {
+        dev->write(dev, at, v->data, data);
+        if (scales) dev->write(dev, at + gpu_round(data), v->scale, scales);
     }
-    u64 row = data / (u64)v->rows,
-        piece = v->format == WF_INT4_GROUP ? 32 : 16 / (row / (u64)v->cols ? row / (u64)v->cols : 1);
-    out->wide = row % 16 == 0 && (u64)v->cols % piece == 0;
-    return at;
+    i64 piece = v->format == WF_INT4_GROUP  ? 32
+                : v->format == WF_FP8_BLOCK ? 16
+                : v->format == WF_BF16      ? 8
+                                            : 4;
+    out->wide = row % 16 == 0 && v->cols % piece == 0;
+    return at + gpu_round(data) + gpu_round(scales);
 }
 
 static status put_vector(device *dev, const weight_view *v, op_weight *w, err *e) {
@@ -48,15 +72,15 @@ static status put_vector(device *dev, const weight_view *v, op_weight *w, err *e
     return ST_OK;
 }
 
-static status put_views(device *dev, const weight_desc *d, op_weight *w, u8 *at, err *e) {
+static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
     gpu_matrix *all = malloc((size_t)d->n_views * sizeof *all);
     if (!all) return err_nomem(e, "a table of weights", (u64)d->n_views * sizeof *all);
     if (d->kind == WK_EXPERTS) {
         w->on_gpu = (gpu_matrix *)at;
         at += gpu_round((u64)d->n_views * sizeof *all);
     }
-    for (i64 i = 0; i < d->n_views; i++) at = put_view(dev, &d->views[i], at, &all[i]);
-    if (w->on_gpu) dev->write(dev, w->on_gpu, all, (u64)d->n_views * sizeof *all);
+    for (i64 i = 0; i < d->n_views; i++) at = put_view(b, d, i, at, &all[i]);
+    if (w->on_gpu) gpu_device(b->g)->write(gpu_device(b->g), w->on_gpu, all, (u64)d->n_views * sizeof *all);
     w->views[0] = all[0];
     free(all);
     return ST_OK;
@@ -84,7 +108,8 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
     }
     st = dev->alloc(dev, &w->memory, bytes, "weights", e);
     if (st == ST_OK)
-        st = d->kind == WK_VECTOR ? put_vector(dev, d->views, w, e) : put_views(dev, d, w, w->memory, e);
+        st =
+            d->kind == WK_VECTOR ? put_vector(dev, d->views, w, e) : put_views(gpu_of(o), d, w, w->memory, e);
     if (st != ST_OK) return gpu_weight_release(w), st;
     *out = w;
     return ST_OK;
