@@ -254,40 +254,19 @@ static status ask_talk(const haystack *h, const json_t *item, bool instant, moon
 
 /* ---- the table's rows ---- */
 
+#define QUESTIONS(set, mode, is_instant)                                                                     \
+    {                                                                                                        \
+        .name = set, .file = set ".jsonl", .rows = {set " " mode}, .instant = is_instant,                    \
+        .check = check_question, .ask = ask_question                                                         \
+    }
+
 const nano_pass nano_passes[] = {
-    {.name = "wordproblems",
-     .file = "wordproblems.jsonl",
-     .rows = {"wordproblems thinking"},
-     .check = check_question,
-     .ask = ask_question},
-    {.name = "wordproblems",
-     .file = "wordproblems.jsonl",
-     .rows = {"wordproblems instant"},
-     .instant = true,
-     .check = check_question,
-     .ask = ask_question},
-    {.name = "handwritten",
-     .file = "handwritten.jsonl",
-     .rows = {"handwritten thinking"},
-     .check = check_question,
-     .ask = ask_question},
-    {.name = "handwritten",
-     .file = "handwritten.jsonl",
-     .rows = {"handwritten instant"},
-     .instant = true,
-     .check = check_question,
-     .ask = ask_question},
-    {.name = "arithmetic",
-     .file = "arithmetic.jsonl",
-     .rows = {"arithmetic thinking"},
-     .check = check_question,
-     .ask = ask_question},
-    {.name = "arithmetic",
-     .file = "arithmetic.jsonl",
-     .rows = {"arithmetic instant"},
-     .instant = true,
-     .check = check_question,
-     .ask = ask_question},
+    QUESTIONS("wordproblems", "thinking", false),
+    QUESTIONS("wordproblems", "instant", true),
+    QUESTIONS("handwritten", "thinking", false),
+    QUESTIONS("handwritten", "instant", true),
+    QUESTIONS("arithmetic", "thinking", false),
+    QUESTIONS("arithmetic", "instant", true),
     {.name = "tools",
      .file = "tools.jsonl",
      .rows = {"tools well-formed", "tools call", "tools answer"},
