@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "bench.h"
+#include "kernels/gpu/gpu.h"
 #include "kernels/cpu/peak.h"
 #include "synth.h"
 #include <inttypes.h>
@@ -24,6 +25,7 @@ typedef struct {
     u64 memory_bytes, expert_bytes;
     weight_view *views;
     op_weight *dev_w, *ref_w;
+    gpu *g; /* NULL unless the device is one */
     machine_peaks peaks;
     FILE *json;
     u32 isa;
@@ -85,6 +87,12 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* What the chip was measured to reach (H200: one machine, 2026-11-20, read and cuBLAS); nothing known: 0, and no shares. */
+static machine_peaks gpu_peaks(const gpu *g) {
+    return strstr(gpu_name(g), "H200") ? (machine_peaks){.read = 4.35e12, .bf16 = 722e12}
+                                       : (machine_peaks){0};
+}
+
 /* Everything of one shape. x and out have the device's type. */
 typedef struct {
     i64 n;
@@ -92,16 +100,28 @@ typedef struct {
     f32 *x32, *out32, *weights;
     i32 *ids; /* [sets, n, k] */
     void *space;
-    i64 touched; /* mean over the sets */
+    i64 touched;      /* mean over the sets */
+    device_pool pool; /* on a GPU: copies of x16, ids, weights, and out16 and space, in this order */
 } shape_data;
 
 static void shape_free(shape_data *d) {
+    device_pool_free(&d->pool);
     free(d->x16), free(d->out16), free(d->x32), free(d->out32), free(d->weights), free(d->ids),
         free(d->space);
 }
 
 static moe_args shape_args(const bench_state *b, const shape_data *d, i64 set) {
     bool wide = b->dev->act == DT_F32;
+    void *const *there = d->pool.items;
+    if (b->g)
+        return (moe_args){.experts = b->dev_w,
+                          .x = there[0],
+                          .ids = (i32 *)there[1] + set * d->n * b->o.topk,
+                          .weights = there[2],
+                          .out = there[3],
+                          .workspace = there[4],
+                          .n = d->n,
+                          .k = b->o.topk};
     return (moe_args){.experts = b->dev_w,
                       .x = wide ? (void *)d->x32 : (void *)d->x16,
                       .ids = d->ids + set * d->n * b->o.topk,
@@ -118,6 +138,29 @@ static i64 count_touched(const bench_state *b, const i32 *ids, i64 n) {
     for (i64 i = 0; i < n * b->o.topk; i++)
         if (ids[i] >= 0 && ids[i] < b->o.experts && !seen[ids[i]]) seen[ids[i]] = true, count++;
     return count;
+}
+
+/* The GPU's side of a shape. */
+static status shape_copy(const bench_state *b, shape_data *d, err *e) {
+    device *dev = gpu_device(b->g);
+    u64 cells = (u64)(d->n * b->o.dim) * 2, slots = (u64)(d->n * b->o.topk) * 4;
+    const moe_args a = {.experts = b->dev_w, .n = d->n, .k = b->o.topk};
+    const struct {
+        const void *from;
+        u64 bytes;
+    } all[] = {{d->x16, cells},
+               {d->ids, slots * (u64)b->o.sets},
+               {d->weights, slots},
+               {NULL, cells},
+               {NULL, b->dev->moe_workspace(b->dev, &a)}};
+    d->pool.dev = dev;
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        void *p;
+        status st = device_pool_add(&d->pool, &p, all[i].bytes, 1, "a shape", e);
+        if (st != ST_OK) return st;
+        if (all[i].from) dev->write(dev, p, all[i].from, all[i].bytes);
+    }
+    return dev->finish(dev, e);
 }
 
 static status shape_make(bench_state *b, i64 n, shape_data *d, err *e) {
@@ -139,8 +182,10 @@ static status shape_make(bench_state *b, i64 n, shape_data *d, err *e) {
     if (st == ST_OK && o->weights) st = read_raw(o->weights, d->weights, slots * 4, "--topk-weights", e);
     if (st != ST_OK) return st;
     for (u64 i = 0; i < cells; i++) d->x32[i] = bf16_to_f32(d->x16[i]);
+    if (b->g) st = shape_copy(b, d, e);
+    if (st != ST_OK) return st;
     moe_args a = shape_args(b, d, 0);
-    u64 bytes = b->dev->moe_workspace(b->dev, &a);
+    u64 bytes = b->g ? 1 : b->dev->moe_workspace(b->dev, &a);
     d->space = aligned_alloc(64, (bytes + 63) & ~(u64)63);
     if (!d->space) return err_nomem(e, "the workspace", bytes);
     for (i64 t = 0; t < o->sets; t++) d->touched += count_touched(b, d->ids + t * n * o->topk, n);
@@ -189,8 +234,8 @@ static void report(const bench_state *b, const shape_data *d, f64 median, f64 be
         "%.3f T/s (%.0f %% of %s)  error %.2e on %lld rows\n",
         (long long)d->n, (long long)o->dim, (long long)o->inter, (long long)o->topk, (long long)o->experts,
         (long long)d->touched, o->format, median * 1e3, best * 1e3, bytes / median / 1e9,
-        100 * bytes / median / b->peaks.read, b->peaks.read / 1e9, work / median / 1e12,
-        peak > 0 ? 100 * work / median / peak : 0, kind, error, (long long)rows);
+        b->peaks.read > 0 ? 100 * bytes / median / b->peaks.read : 0, b->peaks.read / 1e9,
+        work / median / 1e12, peak > 0 ? 100 * work / median / peak : 0, kind, error, (long long)rows);
     fflush(stdout);
     if (b->json)
         fprintf(
@@ -215,27 +260,50 @@ static status write_out(const bench_state *b, const shape_data *d, err *e) {
     return ok ? ST_OK : err_set(e, ST_IO, "--out %s cannot be written", b->o.out);
 }
 
+/* Seconds of a call, `set` first; on a GPU the mean of several in a row, which hides what waiting costs. */
+static status time_call(const bench_state *b, const shape_data *d, i64 set, f64 *seconds, err *e) {
+    i64 calls = b->g ? 20 : 1;
+    f64 t = now_s();
+    for (i64 i = 0; i < calls; i++) {
+        moe_args a = shape_args(b, d, (set + i) % b->o.sets);
+        b->dev->moe(b->dev, &a);
+    }
+    status st = b->g ? gpu_device(b->g)->finish(gpu_device(b->g), e) : ST_OK;
+    *seconds = (now_s() - t) / (f64)calls;
+    return st;
+}
+
+/* The outputs of set 0 for the comparison. */
+static status run_once(const bench_state *b, shape_data *d, err *e) {
+    moe_args a = shape_args(b, d, 0);
+    b->dev->moe(b->dev, &a);
+    if (!b->g) return ST_OK;
+    device *dev = gpu_device(b->g);
+    dev->read(dev, d->out16, a.out, (u64)(d->n * b->o.dim) * 2);
+    return dev->finish(dev, e);
+}
+
 static status run_shape(bench_state *b, i64 n, err *e) {
     shape_data d;
     status st = shape_make(b, n, &d, e);
     f64 times[64];
     i64 count = 0;
     /* right before and after: other users of a shared machine come and go */
-    if (st == ST_OK) b->peaks.read = cpu_peak_read(b->memory, b->memory_bytes);
+    if (st == ST_OK && !b->g) b->peaks.read = cpu_peak_read(b->memory, b->memory_bytes);
     f64 start = now_s();
     for (i64 r = -1; st == ST_OK && r < 63; r++) { /* the first is a warm-up */
-        moe_args a = shape_args(b, &d, (r + 1) % b->o.sets);
-        f64 t = now_s();
-        b->dev->moe(b->dev, &a);
-        if (r >= 0) times[count++] = now_s() - t;
+        f64 seconds;
+        st = time_call(b, &d, (r + 1) % b->o.sets, &seconds, e);
+        if (r >= 0) times[count++] = seconds;
         bool enough = b->o.runs ? count >= b->o.runs : count >= 5 && now_s() - start > 1.5;
         if (r >= 0 && enough) break;
     }
-    if (st == ST_OK) {
+    if (st == ST_OK && !b->g) {
         f64 after = cpu_peak_read(b->memory, b->memory_bytes);
         if (after > b->peaks.read) b->peaks.read = after;
-        moe_args a = shape_args(b, &d, 0);
-        b->dev->moe(b->dev, &a);
+    }
+    if (st == ST_OK) st = run_once(b, &d, e);
+    if (st == ST_OK) {
         i64 rows;
         f64 error = shape_error(b, &d, &rows, e);
         if (isnan(error) && e->text[0]) st = e->code;
@@ -273,8 +341,8 @@ static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e)
     if (st == ST_OK) st = b->dev->weight_prepare(b->dev, &desc, &b->dev_w, e);
     if (st == ST_OK) st = b->ref->weight_prepare(b->ref, &desc, &b->ref_w, e);
     if (st == ST_OK) {
-        b->peaks = bench_peaks(b->isa, b->memory, b->memory_bytes);
-        bench_print_peaks(&b->peaks);
+        b->peaks = b->g ? gpu_peaks(b->g) : bench_peaks(b->isa, b->memory, b->memory_bytes);
+        if (!b->g) bench_print_peaks(&b->peaks);
         printf("device %s; %s weights, %.2f GB; activations bf16 in and out; %lld routings in turn\n",
                b->dev->name, b->o.w1 ? "given" : "synthetic (random, zero mean)", (f64)b->memory_bytes / 1e9,
                (long long)b->o.sets);
@@ -327,7 +395,7 @@ int bench_moe(int argc, char **argv) {
                            .mask = "all"}};
     bench_opts *o = &b.o;
     const opt_spec specs[] = {
-        {"device", 0, OPT_ENUM, &o->device, "cpu|ref", "backend (default: cpu)", 0, 0},
+        {"device", 0, OPT_ENUM, &o->device, "cpu|ref|cuda", "backend (default: cpu)", 0, 0},
         {"tokens", 'n', OPT_LIST, &o->tokens, "N",
          "tokens in a call (default: 1, 8, 64 and 512); may be repeated", 0, 0},
         {"experts", 0, OPT_INT, &o->experts, "N", "experts in memory (default: 48)", 1, 4096},
@@ -366,9 +434,15 @@ int bench_moe(int argc, char **argv) {
     if (st == ST_OK) st = read_format(&b, &e);
     if (st == ST_OK && !strcmp(o->device, "cpu")) st = ops_init_cpu(&dev, DT_BF16, mask, &e);
     if (st == ST_OK && !strcmp(o->device, "ref")) dev = ref;
+    if (st == ST_OK && !strcmp(o->device, "cuda")) {
+        st = gpu_open(&b.g, 0, &e);
+        if (st == ST_OK) st = ops_init_gpu(&dev, b.g, DT_BF16, &e);
+        if (st != ST_OK) err_prefix(&e, "--device cuda");
+    }
     if (st == ST_OK && o->json && !(b.json = fopen(o->json, "w")))
         st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
     if (st == ST_OK) st = run_all(&b, &e);
+    gpu_close(b.g);
     if (b.json && fclose(b.json) && st == ST_OK)
         st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
     return st == ST_OK ? EXIT_DONE : cmd_fail("bench moe", &e);

@@ -36,5 +36,8 @@ expect("dummy weights run and say what they are", dummy.returncode == 0 and "DUM
 large = run("run", "--device", "cuda", "--load-format", "dummy", "-m", "tests/data/kimi-k2.5", "-p", "x")
 expect("Kimi-K2.5 is refused before anything is allocated", large.returncode == 1 and "594.2 GB of weights do not fit in the 8.6 GB" in large.stderr,
        large.stderr)
-print(f"{6 - failed} passed, {failed} failed, 0 skipped")
+bench = run("bench", "moe", "--device", "cuda", "--shape", "4,256,64,8,2", "--runs", "1", "--json", "/dev/stdout")
+row = json.loads(bench.stdout.splitlines()[-1]) if bench.returncode == 0 else {}
+expect("bench moe agrees with ref", row.get("device") == "emulated GPU" and 0 < row.get("error", 1) < 4e-3, bench.stdout + bench.stderr)
+print(f"{7 - failed} passed, {failed} failed, 0 skipped")
 sys.exit(failed > 0)
