@@ -28,7 +28,7 @@ typedef struct {
 static matrix make(weight_kind kind, weight_format f, i64 rows, i64 cols, i64 heads, i64 nope, i64 v_dim) {
     void *m = aligned_alloc(64, synth_weight_bytes(f, rows, cols));
     weight_view v = synth_weight(&rng, f, rows, cols, 0.1f, m);
-    weight_desc d = {kind, &v, 1, heads, nope, v_dim};
+    weight_desc d = {.kind = kind, .views = &v, .n_views = 1, .n_heads = heads, .nope = nope, .v_dim = v_dim};
     matrix x = {NULL, m};
     assert_int_equal(cpu.weight_prepare(&cpu, &d, &x.w, NULL), ST_OK);
     return x;
