@@ -152,7 +152,7 @@ $B/tests/device/test_cuda_h: ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
 
 # The GPU's kernels as C++ for this processor, and a driver that runs them: what check-all holds them against ref with.
 EMULATED := $(patsubst src/kernels/gpu/%.cu,$B/tests/gpu/%.o,$(wildcard src/kernels/gpu/*.cu)) $B/tests/gpu/driver.o
-CXX_GPU  := g++ -std=gnu++17 -O2 -g -Wall -Wextra -Werror -Wno-unknown-pragmas -fopenmp -fPIC -Isrc -MMD -MP
+CXX_GPU  := g++ -std=gnu++17 -O2 -g -Wall -Wextra -Werror -Wno-unknown-pragmas -fno-strict-aliasing -fopenmp -fPIC -Isrc -MMD -MP
 $B/tests/gpu/%.o: src/kernels/gpu/%.cu tests/gpu/emulate.h Makefile
 	@mkdir -p $(@D)
 	@echo "  CXX $<"; $(CXX_GPU) -include tests/gpu/emulate.h -x c++ -c -o $@ $<

@@ -32,6 +32,7 @@ struct block {
     fiber fibers[THREADS];
     meeting all, warps[WARPS];
     mailbox of_warps, of_all;
+    unsigned operands[2][THREADS][6], products[THREADS]; /* of mma_bf16, in turns */
     unsigned shared_bytes;
     void *scheduler; /* its stack pointer */
     int running;
@@ -94,6 +95,20 @@ unsigned emu_ballot(int predicate) {
     for (int l = 0; l < LANES; l++) mask |= given(&blk->of_warps, turn, first + l) << l;
     return mask;
 }
+static float low(unsigned two) { return __uint_as_float(two << 16); }
+static float high(unsigned two) { return __uint_as_float(two & 0xffff0000u); }
+void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) {
+    int me = blk->running, first = me / LANES * LANES, g = me % LANES / 4, t = me % 4, turn = (int)(blk->products[me]++ % 2);
+    memcpy(blk->operands[turn][me], a, 16);
+    memcpy(blk->operands[turn][me] + 4, b, 8);
+    emu_warp_barrier();
+    for (int i = 0; i < 4; i++) /* c[i]: row g + 8 (i / 2), column 2t + i % 2 */
+        for (int k = 0; k < 16; k++) {
+            const unsigned *row = blk->operands[turn][first + 4 * g + k % 8 / 2], *col = blk->operands[turn][first + 4 * (2 * t + i % 2) + k % 8 / 2];
+            unsigned x = row[i / 2 + k / 8 * 2], y = col[4 + k / 8];
+            c[i] += k % 2 ? high(x) * high(y) : low(x) * low(y);
+        }
+}
 int emu_or(int value) {
     int turn = exchange(&blk->of_all, &blk->all, 0, THREADS, value != 0), any = 0;
     for (int t = 0; t < THREADS; t++) any |= (int)given(&blk->of_all, turn, t);
@@ -131,6 +146,7 @@ static void run_block(emu_dim3 at, emu_dim3 grid) {
     for (int w = 0; w < WARPS; w++) blk->warps[w] = {LANES, 0};
     memset(&blk->of_warps, 0, sizeof blk->of_warps);
     memset(&blk->of_all, 0, sizeof blk->of_all);
+    memset(blk->products, 0, sizeof blk->products);
     memset(blk->shared, 0xff, blk->shared_bytes); /* NaN: nobody may count on what was there */
     for (int t = 0; t < THREADS; t++) start_fiber(t);
     for (int left = THREADS, pass = 0; left; pass++) {

@@ -25,11 +25,13 @@ void emu_block_barrier(void);
 void emu_warp_barrier(void);
 /* Every live lane gives a word; word of lane `from`. */
 unsigned emu_exchange(unsigned word, int from);
-int emu_or(int value);              /* of the block */
-unsigned emu_ballot(int predicate); /* of the warp */
+int emu_or(int value);                                               /* of the block */
+unsigned emu_ballot(int predicate);                                  /* of the warp */
+void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]); /* prelude.cuh tells its layout */
 
 #define __device__
 #define __shared__             static thread_local
+#define __align__(n)           __attribute__((aligned(n)))
 #define __syncthreads()        emu_block_barrier()
 #define __syncwarp()           emu_warp_barrier()
 #define __syncthreads_or(v)    emu_or(v)
@@ -42,6 +44,9 @@ unsigned emu_ballot(int predicate); /* of the warp */
     extern "C" void k_##name(const void *args) { name##_body(*(const type *)args); }                         \
     static void name##_body(const type &a)
 
+struct uint2 {
+    unsigned x, y;
+};
 struct uint4 {
     unsigned x, y, z, w;
 };

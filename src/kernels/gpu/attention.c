@@ -26,7 +26,7 @@ void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
                          .x_step = a->latent,
                          .y_step = a->v_dim,
                          .y_type = GPU_BF16};
-    gpu_run_linear(o, &k, a->n_heads);
+    gpu_run_linear(o, &k, a->n_heads, false);
 }
 
 static i64 splits_of(i64 pages) { return max_i64(1, min_i64(SPLITS, ceil_div(pages, SPLIT_PAGES))); }
@@ -131,7 +131,7 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
                               .first = from == 0,
                               .last = from + tokens == all};
         gpu_launch(b->g, b->unpage, (u32)tokens, 1, 1, GPU_THREADS, 0, &u);
-        gpu_run_linear(o, &l, 1);
+        gpu_run_linear(o, &l, 1, true); /* keys and values are rounded already */
         gpu_launch(b->g, b->mla_prefill, gpu_blocks(a->n, GPU_WARPS), (u32)a->n_heads, 1, GPU_THREADS, shared,
                    &k);
     }

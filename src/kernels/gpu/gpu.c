@@ -29,8 +29,14 @@ static void op_norm(const ops *o, const norm_args *a) {
     launch(o, gpu_of(o)->norm, (u32)a->n, 1, 1, &k);
 }
 
-void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads) {
+void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
     const gpu_backend *b = gpu_of(o);
+    exact = exact && a->w.format != GPU_W_BF16;
+    if (a->n >= TILE_FROM && !exact && can_tile(&a->w, a->x, a->x_stride) && a->x_step % 8 == 0) {
+        launch(o, b->linear_tile, gpu_blocks(a->rows, 128), (u32)min_i64(ceil_div(a->n, 64), GRID_Y),
+               (u32)heads, a);
+        return;
+    }
     i64 groups = a->n == 1 ? 1 : ceil_div(a->n, GPU_TOKENS);
     launch(o, a->n == 1 ? b->linear_one : b->linear_many, gpu_blocks(a->rows, GPU_WARPS),
            (u32)min_i64(groups, GRID_Y), (u32)heads, a);
@@ -45,7 +51,7 @@ static void op_linear(const ops *o, const linear_args *a) {
                          .y_stride = a->y_stride,
                          .rows = a->w->views[0].rows,
                          .y_type = gpu_type(a->y_type)};
-    gpu_run_linear(o, &k, 1);
+    gpu_run_linear(o, &k, 1, a->y_type == DT_F32);
 }
 
 static void op_swiglu(const ops *o, const swiglu_args *a) {
@@ -59,6 +65,10 @@ static void op_swiglu(const ops *o, const swiglu_args *a) {
                          .y_stride = a->out_stride,
                          .rows = a->gate->views[0].rows,
                          .y_type = GPU_BF16};
+    if (k.n >= TILE_FROM && can_tile(&k.w, k.x, k.x_stride) && can_tile(&k.up, k.x, k.x_stride)) {
+        launch(o, b->swiglu_tile, gpu_blocks(k.rows, 64), (u32)min_i64(ceil_div(k.n, 64), GRID_Y), 1, &k);
+        return;
+    }
     i64 groups = a->n == 1 ? 1 : ceil_div(a->n, GPU_TOKENS);
     launch(o, a->n == 1 ? b->swiglu_one : b->swiglu_many, gpu_blocks(k.rows, GPU_WARPS),
            (u32)min_i64(groups, GRID_Y), 1, &k);

@@ -18,6 +18,8 @@
     X(linear_many, "linear")                                                                                 \
     X(swiglu_one, "linear")                                                                                  \
     X(swiglu_many, "linear")                                                                                 \
+    X(linear_tile, "linear")                                                                                 \
+    X(swiglu_tile, "linear")                                                                                 \
     X(absorb_q, "attention")                                                                                 \
     X(mla_decode, "attention")                                                                               \
     X(mla_merge, "attention")                                                                                \
@@ -28,6 +30,8 @@
     X(moe_list, "moe")                                                                                       \
     X(moe_up, "moe")                                                                                         \
     X(moe_down, "moe")                                                                                       \
+    X(moe_up_tile, "moe")                                                                                    \
+    X(moe_down_tile, "moe")                                                                                  \
     X(moe_combine, "moe")
 
 typedef struct {
@@ -48,6 +52,7 @@ struct op_weight {
     float *vector;       /* WK_VECTOR: float32 [cols], inside memory */
     gpu_matrix *on_gpu;  /* WK_EXPERTS: [n_views], inside memory */
     gpu_matrix views[1]; /* the first; experts have equal shapes */
+    bool down_wide;      /* WK_EXPERTS: views[2].wide */
 };
 status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
 void gpu_weight_release(op_weight *w);
@@ -62,8 +67,14 @@ u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a);
 void gpu_op_moe(const ops *o, const moe_args *a);
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
 
-/* Grid of one linear call: n rows of x. */
-void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads);
+/* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */
+static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {
+    return w->format != GPU_W_F32 && w->wide && ((u64)(uintptr_t)x | (u64)x_stride * 2) % 16 == 0;
+}
+enum { TILE_FROM = 32 /* rows of x */, TILE_MEAN = 8 /* tokens an expert */ };
+
+/* One linear call: n rows of x. exact: INT4 and FP8 weights may not be rounded to bf16, as tiles do. */
+void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact);
 
 int gpu_type(dtype t); /* GPU_F32 ... */
 static inline u32 gpu_blocks(i64 n, i64 each) { return (u32)((n + each - 1) / each); }

@@ -1,9 +1,10 @@
 /* kernels/gpu/linear.cu: matrix products y[n, rows] = x[n, cols] W^T in every weight format.
  *
  * A warp computes one row of W for GPU_TOKENS rows of x (one, when x has one row), so the weights are read once for each
- * GPU_TOKENS rows. Bytes: rows * cols * bits / 8 for each group, which bounds it up to about 8 rows; beyond that a tensor
- * core would be faster. */
+ * GPU_TOKENS rows. Bytes: rows * cols * bits / 8 for each group, which bounds it up to about 8 rows. From 32 rows of x on
+ * the tensor cores take tiles of 128 x 64 (tile.cuh): the weights are read once for each 64 rows. */
 #include "kernels/gpu/dot.cuh"
+#include "kernels/gpu/tile.cuh"
 
 template <int R> static __device__ inline void rows_of(const gpu_linear_args &a, gpu_i64 token, gpu_i64 x_from, const gpu_bf16 *x[R], int *aligned) {
 #pragma unroll
@@ -52,3 +53,34 @@ template <int R> static __device__ inline void swiglu_rows(const gpu_linear_args
 }
 KERNEL(swiglu_one, gpu_linear_args) { swiglu_rows<1>(a); }
 KERNEL(swiglu_many, gpu_linear_args) { swiglu_rows<GPU_TOKENS>(a); }
+
+/* Grid: rows / 128, tokens / 64, heads. */
+KERNEL(linear_tile, gpu_linear_args) {
+    gpu_i64 row = (gpu_i64)blockIdx.x * TILE_ROWS, head = blockIdx.z, from = a.first + head * a.step, end = from + a.rows;
+    const tile_weights w = {{&a.w, &a.w}, {from + row, from + row + TILE_HALF}, {end, end}};
+    for (gpu_i64 token = (gpu_i64)blockIdx.y * TILE_TOKENS; token < a.n; token += (gpu_i64)gridDim.y * TILE_TOKENS) {
+        tile_sums sums;
+        tile_product(w, [&](int j) { return token + j < a.n ? a.x + (token + j) * a.x_stride + head * a.x_step : nullptr; }, sums);
+        for (int i = 0; i < 2; i++)
+            for (int j = 0; j < 4; j++)
+                for (int k = 0; k < 4; k++) {
+                    gpu_i64 r = row + tile_row(i, k), at = token + tile_token(j, k);
+                    if (r < a.rows && at < a.n) put(a, at * a.y_stride + head * a.y_step + r, sums[i][j][k]);
+                }
+    }
+}
+
+/* Grid: rows / 64, tokens / 64. */
+KERNEL(swiglu_tile, gpu_linear_args) {
+    gpu_i64 row = (gpu_i64)blockIdx.x * TILE_HALF;
+    const tile_weights w = {{&a.w, &a.up}, {row, row}, {a.rows, a.rows}};
+    for (gpu_i64 token = (gpu_i64)blockIdx.y * TILE_TOKENS; token < a.n; token += (gpu_i64)gridDim.y * TILE_TOKENS) {
+        tile_sums sums;
+        tile_product(w, [&](int j) { return token + j < a.n ? a.x + (token + j) * a.x_stride : nullptr; }, sums);
+        for (int j = 0; j < 4; j++)
+            for (int k = 0; k < 4; k++) {
+                gpu_i64 r = row + tile_row(0, k), at = token + tile_token(j, k);
+                if (r < a.rows && at < a.n) put(a, at * a.y_stride + r, silu(sums[0][j][k]) * sums[1][j][k]);
+            }
+    }
+}

@@ -42,7 +42,11 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     gpu_launch(b->g, b->moe_count, (u32)experts, 1, 1, GPU_THREADS, 0, &sort);
     gpu_launch(b->g, b->moe_start, 1, 1, 1, GPU_THREADS, 0, &sort);
     gpu_launch(b->g, b->moe_list, (u32)experts, 1, 1, GPU_THREADS, 0, &sort);
-    gpu_launch(b->g, b->moe_up, gpu_blocks(inter, GPU_WARPS), (u32)experts, 1, GPU_THREADS, 0, &x);
-    gpu_launch(b->g, b->moe_down, gpu_blocks(hidden, GPU_WARPS), (u32)experts, 1, GPU_THREADS, 0, &x);
+    bool tiles = a->n * a->k >= TILE_MEAN * experts && can_tile(&w->views[0], a->x, hidden) && inter % 8 == 0;
+    gpu_launch(b->g, tiles ? b->moe_up_tile : b->moe_up, gpu_blocks(inter, tiles ? 64 : GPU_WARPS),
+               (u32)experts, 1, GPU_THREADS, 0, &x);
+    tiles = tiles && w->down_wide;
+    gpu_launch(b->g, tiles ? b->moe_down_tile : b->moe_down, gpu_blocks(hidden, tiles ? 128 : GPU_WARPS),
+               (u32)experts, 1, GPU_THREADS, 0, &x);
     gpu_launch(b->g, b->moe_combine, (u32)a->n, 1, 1, GPU_THREADS, 0, &c);
 }

@@ -1,8 +1,10 @@
 /* kernels/gpu/moe.cu: routed experts in any weight format: sort by expert, gate and up, down, weighted sum.
  *
- * Every expert's bytes are read once for each GPU_TOKENS tokens that chose it. Nothing is added atomically: products of a
+ * Every expert's bytes are read once for each GPU_TOKENS tokens that chose it; where the experts have 8 tokens each or more,
+ * the tensor cores take tiles (tile.cuh) and they are read once for each 64. Nothing is added atomically: products of a
  * (token, slot) pair wait in a row of their own, and a token sums its slots in order. */
 #include "kernels/gpu/dot.cuh"
+#include "kernels/gpu/tile.cuh"
 
 static __device__ inline bool chose(const gpu_sort_args &a, gpu_i64 p, int e) { return p < a.pairs && a.ids[p] == e; }
 
@@ -98,6 +100,42 @@ KERNEL(moe_down, gpu_experts_args) {
     if (row >= w.rows) return;
     if (end - at == 1) return down_rows<1>(a, w, row, at, end);
     for (; at < end; at += GPU_TOKENS) down_rows<GPU_TOKENS>(a, w, row, at, end);
+}
+
+/* The same two on the tensor cores. Grid: rows / 64 and rows / 128, experts. */
+KERNEL(moe_up_tile, gpu_experts_args) {
+    int e = blockIdx.y, end = a.start[e + 1];
+    const gpu_matrix *m = a.experts + 3 * e;
+    gpu_i64 row = (gpu_i64)blockIdx.x * TILE_HALF, inter = m[0].rows, hidden = m[0].cols;
+    const tile_weights w = {{&m[0], &m[1]}, {row, row}, {inter, inter}};
+    for (int at = a.start[e]; at < end; at += TILE_TOKENS) {
+        tile_sums sums;
+        tile_product(w, [&](int j) { return at + j < end ? a.x + a.list[at + j] / a.k * hidden : nullptr; }, sums);
+        for (int j = 0; j < 4; j++)
+            for (int k = 0; k < 4; k++) {
+                gpu_i64 r = row + tile_row(0, k);
+                int token = at + tile_token(j, k);
+                if (r < inter && token < end) a.h[(gpu_i64)a.list[token] * inter + r] = bf16_of(silu(sums[0][j][k]) * sums[1][j][k]);
+            }
+    }
+}
+
+KERNEL(moe_down_tile, gpu_experts_args) {
+    int e = blockIdx.y, end = a.start[e + 1];
+    const gpu_matrix *m = a.experts + 3 * e + 2;
+    gpu_i64 row = (gpu_i64)blockIdx.x * TILE_ROWS, hidden = m->rows, inter = m->cols;
+    const tile_weights w = {{m, m}, {row, row + TILE_HALF}, {hidden, hidden}};
+    for (int at = a.start[e]; at < end; at += TILE_TOKENS) {
+        tile_sums sums;
+        tile_product(w, [&](int j) { return at + j < end ? a.h + (gpu_i64)a.list[at + j] * inter : nullptr; }, sums);
+        for (int i = 0; i < 2; i++)
+            for (int j = 0; j < 4; j++)
+                for (int k = 0; k < 4; k++) {
+                    gpu_i64 r = row + tile_row(i, k);
+                    int token = at + tile_token(j, k);
+                    if (r < hidden && token < end) a.y[(gpu_i64)a.list[token] * hidden + r] = sums[i][j][k];
+                }
+    }
 }
 
 /* One block a token: its slots in order, then the shared expert. */

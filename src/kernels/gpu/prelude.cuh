@@ -10,6 +10,15 @@
 #define KERNEL(name, type)                                                                                   \
     extern "C" __global__ void __launch_bounds__(GPU_THREADS, 1) k_##name(const __grid_constant__ type a)
 #define SHARED_MEMORY(type, name) extern __shared__ type name[] /* what the launch asked for */
+
+/* c[16, 8] += a[16, 16] b[16, 8] by a warp on the tensor cores, in the layout of PTX's mma.m16n8k16: lane 4 g + t holds of a
+ * the pairs (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), of b (2t, g), (2t + 8, g), of c (g, 2t..), (g + 8, 2t..). */
+static __device__ inline void mma_bf16(float c[4], const gpu_u32 a[4], const gpu_u32 b[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 #endif
 
 static __device__ inline gpu_i64 least(gpu_i64 a, gpu_i64 b) { return a < b ? a : b; }

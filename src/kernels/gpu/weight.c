@@ -82,6 +82,7 @@ static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w
     for (i64 i = 0; i < d->n_views; i++) at = put_view(b, d, i, at, &all[i]);
     if (w->on_gpu) gpu_device(b->g)->write(gpu_device(b->g), w->on_gpu, all, (u64)d->n_views * sizeof *all);
     w->views[0] = all[0];
+    w->down_wide = d->n_views > 2 && all[2].wide;
     free(all);
     return ST_OK;
 }
