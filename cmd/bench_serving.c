@@ -3,6 +3,7 @@
 #include "bench.h"
 #include "base/log.h"
 #include "curves.h"
+#include "profile_table.h"
 #include "serving_report.h"
 #include <errno.h>
 #include <math.h>
@@ -92,6 +93,8 @@ static status finish_options(serving *s, err *e) {
         return err_set(e, ST_INPUT,
                        "--simulate-step goes with --in-process; a server has a flag of that name");
     model_opts_simulate(&s->m, s->simulated_us);
+    if (!s->in_process && s->m.engine.profile)
+        return err_set(e, ST_INPUT, "--profile goes with --in-process");
     if (s->in_process && s->disable_stream)
         return err_set(e, ST_INPUT, "--in-process has no --disable-stream");
     if (!s->backend) s->backend = "moonlet";
@@ -295,6 +298,7 @@ static status run(serving *s, err *e) {
         if (st == ST_OK && s->chart) st = curves_chart(&c, 1, s->chart, e);
         curve_free(&c);
     }
+    if (st == ST_OK && s->in_process) profile_print(stdout, client_engine_engine(s->c));
     json_decref(runs);
     return st;
 }
@@ -336,6 +340,8 @@ int bench_serving(int argc, char **argv) {
         {"backend", 0, OPT_ENUM, &s.backend, BACKENDS,
          "endpoint: moonlet, openai, vllm: /v1/completions; ...-chat: /v1/chat/completions; sglang: /generate",
          0, 0},
+        {"profile", 0, OPT_FLAG, &s.m.engine.profile, NULL,
+         "in-process on a GPU: prints the time of each kernel", 0, 0},
         {"in-process", 0, OPT_FLAG, &s.in_process, NULL, "an engine in this process (-m DIR), no HTTP", 0, 0},
         {"base-url", 0, OPT_STR, &s.base_url, "URL", "the server (default: http://HOST:PORT)", 0, 0},
         {"host", 0, OPT_STR, &s.host, "HOST", "(default: 127.0.0.1)", 0, 0},

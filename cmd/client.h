@@ -106,5 +106,6 @@ typedef struct {
 } client_engine_options;
 status client_engine_open(client **out, const client_engine_options *o, err *e);
 const tokenizer *client_engine_tokenizer(const client *c);
+engine *client_engine_engine(const client *c);
 
 #endif

@@ -248,6 +248,7 @@ static void close_client(client *c) {
     free(k);
 }
 
+engine *client_engine_engine(const client *c) { return ((const engine_client *)c)->g; }
 const tokenizer *client_engine_tokenizer(const client *c) { return ((const engine_client *)c)->tok; }
 
 static const client_table table = {prepare, start, wait_answer, flush, info, close_client};

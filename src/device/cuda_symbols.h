@@ -59,6 +59,7 @@
     NEED(cuEventDestroy_v2, (CUevent))                                                                       \
     NEED(cuEventRecord, (CUevent, CUstream))                                                                 \
     NEED(cuEventSynchronize, (CUevent))                                                                      \
+    MAY(cuEventElapsedTime_v2, (float *, CUevent, CUevent))                                                  \
     NEED(cuMemGetInfo_v2, (size_t *, size_t *))                                                              \
     NEED(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                             \
     NEED(cuMemFree_v2, (CUdeviceptr))                                                                        \

@@ -97,6 +97,7 @@ void gpu_close(gpu *g) {
     if (g->context) {
         gpu_enter(g); /* and what fails on the way out has nobody left to tell */
         if (g->stream) g->cu.cuStreamSynchronize(g->stream);
+        gpu_trace(g, 0, NULL);
         gpu_memory_close(g);
         for (size_t i = 0; i < g->n_modules; i++) g->cu.cuModuleUnload(g->modules[i].module);
         if (g->stream) g->cu.cuStreamDestroy_v2(g->stream);
@@ -176,9 +177,11 @@ void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads
     void *parameters[] = {(void *)args};
     if (!gpu_enter(g)) return;
     g->last = k;
+    if (g->trace.most) gpu_trace_mark(g, k, true);
     CUresult r = g->cu.cuLaunchKernel(k->function, gx, gy, gz, threads, 1, 1, shared_bytes, g->stream,
                                       parameters, NULL);
     if (r != CUDA_SUCCESS)
         gpu_ok(g, r, "launching %s (%u x %u x %u blocks of %u threads, %u bytes of shared memory)", k->name,
                gx, gy, gz, threads, shared_bytes);
+    if (g->trace.most) gpu_trace_mark(g, k, false);
 }

@@ -42,4 +42,11 @@ status gpu_shared(gpu *g, gpu_kernel *k, u32 bytes, err *e);
 void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes,
                 const void *args);
 
+/* Times every launch from here on, the first `most` until the next gpu_times(); 0 ends it. Two events a launch: a step of
+ * small kernels takes longer, the kernels themselves do not. */
+status gpu_trace(gpu *g, i64 most, err *e);
+/* Waits, then hands out the launches since the last call in their order; *missed: how many there were beyond `most`. */
+typedef void (*gpu_time_fn)(void *ud, const char *kernel, f64 seconds);
+status gpu_times(gpu *g, gpu_time_fn fn, void *ud, i64 *missed, err *e);
+
 #endif

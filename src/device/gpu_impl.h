@@ -20,6 +20,12 @@ struct gpu_kernel {
     gpu_kernel *next;
 };
 
+typedef struct {
+    CUevent *events;            /* [most][2]: before and after */
+    const gpu_kernel **kernels; /* [most] */
+    i64 most, n, missed;
+} gpu_trace_state;
+
 struct gpu {
     device dev; /* first: a device * of this kind is a gpu * */
     cuda_driver cu;
@@ -35,7 +41,8 @@ struct gpu {
     u8 *stage;              /* pinned, [STAGE_PIECES + 1][STAGE_BYTES]; the last one is for reading */
     CUevent copied[STAGE_PIECES];
     u64 n_staged;
-    err failed; /* the first failure since the last finish; ST_OK: none */
+    gpu_trace_state trace; /* most 0: off */
+    err failed;            /* the first failure since the last finish; ST_OK: none */
 };
 
 /* True for CUDA_SUCCESS. Otherwise keeps "GPU 0 (its name): <what> failed: <the driver's text>", unless an earlier
@@ -46,6 +53,9 @@ status gpu_fail(const gpu *g, CUresult r, err *e, const char *what, ...)
     __attribute__((format(printf, 4, 5)));
 /* The calling thread works on g's context from here on. */
 bool gpu_enter(gpu *g);
+
+/* gpu_trace.c: an event at this point of the stream. */
+void gpu_trace_mark(gpu *g, const gpu_kernel *k, bool before);
 
 /* gpu_memory.c: fills g->dev and makes what copies need; both parts of it end in gpu_memory_close. */
 status gpu_memory_open(gpu *g, err *e);

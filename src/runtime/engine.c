@@ -162,6 +162,7 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = set_limits(g, o, e);
     if (st == ST_OK && g->gpu) g->lim.memory_max -= g->weight_bytes;
     if (st == ST_OK) st = model_open(&g->model, &g->config, g->ck, &g->ops, g->device, &g->lim, o->verify, e);
+    if (st == ST_OK && o->profile) st = profile_open(g, e);
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, e);
     if (st != ST_OK) return st;
     f64 kv = (f64)model_kv_bytes(&g->config, g->lim.pool_pages, g->lim.kv_type);
@@ -198,6 +199,7 @@ void engine_close(engine *g) {
     kv_pages_close(&g->pages);
     checkpoint_close(g->ck);
     gpu_close(g->gpu);
+    free(g->profile);
     free(g);
 }
 
@@ -212,7 +214,8 @@ status engine_forward(engine *g, const model_batch *b, err *e) {
     if (g->step) return g->step(g->step_ud, b, g->config.vocab, e);
     ops_set_threads(
         g->threads); /* it holds for the calling thread, and another engine may have set its own */
-    return model_forward(g->model, b, e);
+    status st = model_forward(g->model, b, e);
+    return st == ST_OK && g->profile ? profile_step(g, b, e) : st;
 }
 
 status seq_open(seq **out, engine *g, err *e) {

@@ -21,6 +21,7 @@ typedef struct {
     i64 chunk;            /* most prompt tokens in one step; 0: 512                               */
     const char
         *load_format; /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
+    bool profile;     /* times every kernel (a GPU only): engine_profile() */
     bool verify;      /* scan quantization scales                                             */
     /* For a scheduler (runtime/scheduler.h); 0: the engine serves one sequence after the other. */
     i64 max_running; /* most sequences that run at a time                                                 */
@@ -36,6 +37,20 @@ typedef struct {
 
 typedef struct engine engine;
 
+/* What a kernel took, all launches of a phase together. */
+enum { PROFILE_PREFILL, PROFILE_DECODE, PROFILE_PHASES }; /* a step with any prompt rows counts as prefill */
+typedef struct {
+    const char *kernel;
+    i64 launches;
+    f64 seconds;
+} kernel_time;
+typedef struct {
+    kernel_time kernels[64]; /* the longest first */
+    int n;
+    i64 steps, rows; /* tokens fed */
+    i64 missed;      /* launches that were not timed */
+} engine_phase;
+
 /* Maps the checkpoint, plans the memory, allocates. A plan that exceeds the machine's available memory is
  * refused with its numbers before anything is allocated. */
 status engine_open(engine **out, const engine_options *o, err *e);
@@ -46,6 +61,8 @@ i64 engine_context(const engine *g);   /* tokens */
 i64 engine_kv_tokens(const engine *g); /* of the pool */
 /* One line for a person: weights, KV, activations, context, load time. */
 const char *engine_plan(const engine *g);
+/* Sorted; NULL without options.profile. For the thread that runs the engine, or when it rests. */
+const engine_phase *engine_profile(engine *g, int phase);
 bool engine_simulated(const engine *g); /* the model computes nothing: engine_options.step */
 
 /* One token timeline and the KV rows of its first tokens. */

@@ -18,11 +18,16 @@ struct engine {
     int threads;
     engine_step_fn step;
     void *step_ud;
+    engine_phase *profile; /* [PROFILE_PHASES]; NULL: off */
     char plan[320];
 };
 
 /* The forward pass, with this engine's threads. */
 status engine_forward(engine *g, const model_batch *b, err *e);
+
+/* profile.c */
+status profile_open(engine *g, err *e);
+status profile_step(engine *g, const model_batch *b, err *e);
 
 /* ST_NUMERIC with a line about the row of `token` at `position`, whose mark (model_batch.bad) is `mark`. */
 status engine_bad_row(i32 mark, i32 token, i64 position, err *e);

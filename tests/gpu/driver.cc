@@ -8,6 +8,7 @@ extern "C" {
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <ctime>
 #include <sys/mman.h>
 
 enum { THREADS = 256, LANES = 32, WARPS = THREADS / LANES, STACK = 128 << 10, SHARED = 232448 };
@@ -176,6 +177,9 @@ static void open_block(void) {
     blk->shared = (char *)aligned_alloc(256, SHARED);
 }
 
+struct CUevent_st {
+    timespec at;
+};
 struct CUfunc_st {
     void (*kernel)(const void *);
 };
@@ -231,9 +235,13 @@ CUresult cuCtxSetCurrent(CUcontext) { return 0; }
 CUresult cuStreamCreate(CUstream *s, unsigned) { return *s = (CUstream)&used, 0; }
 CUresult cuStreamDestroy_v2(CUstream) { return 0; }
 CUresult cuStreamSynchronize(CUstream) { return 0; }
-CUresult cuEventCreate(CUevent *e, unsigned) { return *e = (CUevent)&used, 0; }
-CUresult cuEventDestroy_v2(CUevent) { return 0; }
-CUresult cuEventRecord(CUevent, CUstream) { return 0; }
+CUresult cuEventCreate(CUevent *e, unsigned) { return *e = new CUevent_st(), 0; }
+CUresult cuEventDestroy_v2(CUevent e) { return delete e, 0; }
+CUresult cuEventRecord(CUevent e, CUstream) { return clock_gettime(CLOCK_MONOTONIC, &e->at), 0; }
+CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) {
+    *ms = (float)((b->at.tv_sec - a->at.tv_sec) * 1e3 + (b->at.tv_nsec - a->at.tv_nsec) * 1e-6);
+    return 0;
+}
 CUresult cuEventSynchronize(CUevent) { return 0; }
 CUresult cuMemGetInfo_v2(size_t *left, size_t *total) { return *left = MEMORY - used, *total = MEMORY, 0; }
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {

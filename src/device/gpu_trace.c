@@ -1,0 +1,56 @@
+/* device/gpu_trace.c: how long each kernel takes, by events around its launches. */
+#include "base/buf.h"
+#include "device/gpu_impl.h"
+#include <stdlib.h>
+
+static void end_trace(gpu *g) {
+    for (i64 i = 0; i < 2 * g->trace.most; i++)
+        if (g->trace.events[i]) g->cu.cuEventDestroy_v2(g->trace.events[i]);
+    free(g->trace.events);
+    free(g->trace.kernels);
+    g->trace = (gpu_trace_state){0};
+}
+
+status gpu_trace(gpu *g, i64 most, err *e) {
+    CUresult r = g->cu.cuCtxSetCurrent(g->context);
+    end_trace(g);
+    if (!most) return ST_OK;
+    if (!g->cu.cuEventElapsedTime_v2)
+        return err_set(e, ST_UNSUPPORTED,
+                       "the NVIDIA driver cannot time kernels (it lacks cuEventElapsedTime_v2)");
+    g->trace.events = calloc((size_t)most * 2, sizeof *g->trace.events);
+    g->trace.kernels = calloc((size_t)most, sizeof *g->trace.kernels);
+    if (!g->trace.events || !g->trace.kernels) {
+        end_trace(g);
+        return err_nomem(e, "the launches' times", (u64)most * 24);
+    }
+    g->trace.most = most;
+    for (i64 i = 0; r == CUDA_SUCCESS && i < 2 * most; i++) r = g->cu.cuEventCreate(&g->trace.events[i], 0);
+    if (r == CUDA_SUCCESS) return ST_OK;
+    end_trace(g);
+    return gpu_fail(g, r, e, "making events");
+}
+
+void gpu_trace_mark(gpu *g, const gpu_kernel *k, bool before) {
+    gpu_trace_state *t = &g->trace;
+    if (t->n == t->most) {
+        t->missed += before;
+        return;
+    }
+    gpu_ok(g, g->cu.cuEventRecord(t->events[2 * t->n + !before], g->stream), "timing %s", k->name);
+    if (!before) t->kernels[t->n++] = k;
+}
+
+status gpu_times(gpu *g, gpu_time_fn fn, void *ud, i64 *missed, err *e) {
+    gpu_trace_state *t = &g->trace;
+    status st = g->dev.finish(&g->dev, e);
+    for (i64 i = 0; st == ST_OK && i < t->n; i++) {
+        float ms = 0;
+        CUresult r = g->cu.cuEventElapsedTime_v2(&ms, t->events[2 * i], t->events[2 * i + 1]);
+        if (r != CUDA_SUCCESS) st = gpu_fail(g, r, e, "reading the time of %s", t->kernels[i]->name);
+        if (st == ST_OK) fn(ud, t->kernels[i]->name, (f64)ms * 1e-3);
+    }
+    *missed = t->missed;
+    t->n = t->missed = 0;
+    return st;
+}
