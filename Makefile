@@ -161,8 +161,13 @@ $B/tests/gpu/driver.o: tests/gpu/driver.cc tests/gpu/emulate.h Makefile
 	@echo "  CXX $<"; $(CXX_GPU) -c -o $@ $<
 $B/tests/gpu/libcuda.so.1: $(EMULATED)
 	@echo "  LD  $@"; g++ -shared -fopenmp -o $@ $^ -ldl
+$B/tests/gpu/test_hopper.o: tests/gpu/test_hopper.cu tests/gpu/emulate.h src/kernels/gpu/hopper.cuh Makefile
+	@mkdir -p $(@D)
+	@echo "  CXX $<"; $(CXX_GPU) -Wno-misleading-indentation -Wno-dangling-else -include tests/gpu/emulate.h -x c++ -c -o $@ $<
+$B/tests/gpu/test_hopper: $B/tests/gpu/test_hopper.o $B/tests/gpu/driver.o
+	@echo "  LD  $@"; g++ -fopenmp -o $@ $^ -ldl
 .PHONY: emulator
-emulator: $B/tests/gpu/libcuda.so.1
+emulator: $B/tests/gpu/libcuda.so.1 $B/tests/gpu/test_hopper
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)

@@ -36,7 +36,8 @@
     X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)                                             \
     X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                                    \
     X(CU_STREAM_NON_BLOCKING, 1)                                                                             \
-    X(CU_EVENT_DISABLE_TIMING, 2)
+    X(CU_EVENT_DISABLE_TIMING, 2)                                                                            \
+    X(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 6)
 
 /* NEED(name, arguments): without it the driver is refused. MAY: NULL where the driver is older than the function.
  * All of them return CUresult. The _v2 names are those that cuda.h's macros stand for. */
@@ -73,8 +74,7 @@
     NEED(cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                                        \
     NEED(cuFuncSetAttribute, (CUfunction, CUfunction_attribute, int))                                        \
     MAY(cuFuncLoad, (CUfunction)) /* 12.4 */                                                                 \
-    NEED(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,  \
-                          CUstream, void **, void **))
+    NEED(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))
 
 #ifndef __cuda_cuda_h__ /* the guard of the toolkit's cuda.h */
 #define CUDA_TYPE(name, type) typedef type name;
@@ -83,6 +83,24 @@ CUDA_TYPES(CUDA_TYPE)
 #define CUDA_NUMBER(name, value) name = value,
 enum { CUDA_NUMBERS(CUDA_NUMBER) };
 #undef CUDA_NUMBER
+#endif
+
+/* cuda.h's CUlaunchAttribute and CUlaunchConfig. */
+typedef struct {
+    unsigned id, unused;
+    union {
+        unsigned char all[64];
+        int number;
+    } value;
+} cuda_launch_attribute;
+typedef struct {
+    unsigned grid[3], block[3], shared_bytes;
+    CUstream stream;
+    cuda_launch_attribute *attributes;
+    unsigned n_attributes;
+} cuda_launch;
+#ifndef __cuda_cuda_h__
+typedef cuda_launch CUlaunchConfig;
 #endif
 
 #endif

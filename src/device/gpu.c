@@ -178,8 +178,16 @@ void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads
     if (!gpu_enter(g)) return;
     g->last = k;
     if (g->trace.most) gpu_trace_mark(g, k, true);
-    CUresult r = g->cu.cuLaunchKernel(k->function, gx, gy, gz, threads, 1, 1, shared_bytes, g->stream,
-                                      parameters, NULL);
+    /* Every kernel of ours waits for the one before it by itself (prelude.cuh): its launch need not. */
+    cuda_launch_attribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                   .value.number = 1};
+    cuda_launch how = {.grid = {gx, gy, gz},
+                       .block = {threads, 1, 1},
+                       .shared_bytes = shared_bytes,
+                       .stream = g->stream,
+                       .attributes = &early,
+                       .n_attributes = 1};
+    CUresult r = g->cu.cuLaunchKernelEx(&how, k->function, parameters, NULL);
     if (r != CUDA_SUCCESS)
         gpu_ok(g, r, "launching %s (%u x %u x %u blocks of %u threads, %u bytes of shared memory)", k->name,
                gx, gy, gz, threads, shared_bytes);

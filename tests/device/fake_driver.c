@@ -348,17 +348,20 @@ API CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v) {
     return CUDA_SUCCESS;
 }
 #ifndef FAKE_SHORT
-API CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                            unsigned bz, unsigned shared, CUstream s, void **parameters, void **extra) {
+API CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
     ENTER(1);
     operation o = {.kind = LAUNCH, .f = f};
-    if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || !bx || bx * by * bz > 1024 || extra ||
-        s != (CUstream)&the_stream ||
-        shared > (unsigned)(fake.shared_limit > 49152 ? fake.shared_limit : 49152))
+    unsigned threads = c->block[0] * c->block[1] * c->block[2];
+    if (!c->grid[0] || !c->grid[1] || !c->grid[2] || c->grid[1] > 65535 || c->grid[2] > 65535 || !threads ||
+        threads > 1024 || extra || c->stream != (CUstream)&the_stream ||
+        c->shared_bytes > (unsigned)(fake.shared_limit > 49152 ? fake.shared_limit : 49152))
         return CUDA_ERROR_INVALID_VALUE;
-    memcpy(fake.grid, (unsigned[]){gx, gy, gz}, sizeof fake.grid);
-    memcpy(fake.block, (unsigned[]){bx, by, bz}, sizeof fake.block);
-    fake.shared = shared;
+    for (unsigned i = 0; i < c->n_attributes; i++)
+        if (c->attributes[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return CUDA_ERROR_INVALID_VALUE;
+    memcpy(fake.grid, c->grid, sizeof fake.grid);
+    memcpy(fake.block, c->block, sizeof fake.block);
+    fake.shared = c->shared_bytes;
     memcpy(o.args, parameters[0], f->args);
     return add(o);
 }

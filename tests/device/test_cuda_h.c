@@ -20,6 +20,19 @@ CUDA_TYPES(SAME_TYPE)
 #define SAME_NUMBER(name, value) _Static_assert(name == value, #name " is another number in cuda.h");
 CUDA_NUMBERS(SAME_NUMBER)
 
+#define SAME_PLACE(ours, field, type, theirs)                                                                \
+    _Static_assert(offsetof(ours, field) == offsetof(type, theirs),                                          \
+                   #type "." #theirs " lies elsewhere in cuda.h");
+SAME_PLACE(cuda_launch, grid, CUlaunchConfig, gridDimX)
+SAME_PLACE(cuda_launch, block, CUlaunchConfig, blockDimX)
+SAME_PLACE(cuda_launch, shared_bytes, CUlaunchConfig, sharedMemBytes)
+SAME_PLACE(cuda_launch, stream, CUlaunchConfig, hStream)
+SAME_PLACE(cuda_launch, attributes, CUlaunchConfig, attrs)
+SAME_PLACE(cuda_launch, n_attributes, CUlaunchConfig, numAttrs)
+SAME_PLACE(cuda_launch_attribute, value, CUlaunchAttribute, value)
+_Static_assert(sizeof(cuda_launch) == sizeof(CUlaunchConfig), "CUlaunchConfig has another size in cuda.h");
+_Static_assert(sizeof(cuda_launch_attribute) == sizeof(CUlaunchAttribute), "CUlaunchAttribute too");
+
 static void same_as_the_toolkit(void **state) {
     (void)state;
     print_message("cuda.h of CUDA %d.%d\n", CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);

@@ -75,7 +75,7 @@ static void driver_without_a_needed_function(void **state) {
     (void)state;
     char path[4200];
     path_of(path, "libcuda_short.so");
-    expect_refused(path, 0, ST_DEVICE, "has no cuLaunchKernel; install a newer driver");
+    expect_refused(path, 0, ST_DEVICE, "has no cuLaunchKernelEx; install a newer driver");
     expect_refused(path, 0, ST_DEVICE, "(CUDA 13.0)");
 }
 

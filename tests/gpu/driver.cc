@@ -11,12 +11,13 @@ extern "C" {
 #include <ctime>
 #include <sys/mman.h>
 
-enum { THREADS = 256, LANES = 32, WARPS = THREADS / LANES, STACK = 128 << 10, SHARED = 232448 };
+enum { THREADS = 1024 /* at most */, LANES = 32, WARPS = THREADS / LANES, STACK = 128 << 10, SHARED = 232448, BARRIERS = 16, SPINS = 100000 };
 enum state { READY, WAITING, DONE };
 
 struct fiber {
     void *sp;
     state is;
+    int barrier; /* named barrier that it waits at, 0: none */
 };
 struct meeting { /* a barrier: who lives, who has come */
     int alive, come;
@@ -31,9 +32,13 @@ struct mailbox {
 
 struct block {
     fiber fibers[THREADS];
+    int threads; /* of them */
     meeting all, warps[WARPS];
+    int named[BARRIERS]; /* how many have come */
+    bool moved;          /* somebody did more than look at a barrier, in this pass */
     mailbox of_warps, of_all;
     unsigned operands[2][THREADS][6], products[THREADS]; /* of mma_bf16, in turns */
+    const char *rows[2][THREADS];                        /* of load_matrix4, in turns, as wgmma's a */
     unsigned shared_bytes;
     void *scheduler; /* its stack pointer */
     int running;
@@ -52,21 +57,26 @@ __asm__(".text\n.globl emu_switch\n.hidden emu_switch\nemu_switch:\n"
 
 static void release(int from, int n) {
     for (int t = from; t < from + n; t++)
-        if (blk->fibers[t].is == WAITING) blk->fibers[t].is = READY;
+        if (blk->fibers[t].is == WAITING && !blk->fibers[t].barrier) blk->fibers[t].is = READY;
+}
+
+static void pause_fiber(state is) {
+    blk->fibers[blk->running].is = is;
+    emu_switch(&blk->fibers[blk->running].sp, blk->scheduler);
 }
 
 /* The calling fiber comes to meeting m of threads [from, from + n); goes on when all that live have come. */
 static void come(meeting *m, int from, int n) {
+    blk->moved = true;
     if (++m->come == m->alive) {
         m->come = 0;
         release(from, n);
         return;
     }
-    blk->fibers[blk->running].is = WAITING;
-    emu_switch(&blk->fibers[blk->running].sp, blk->scheduler);
+    pause_fiber(WAITING);
 }
 
-void emu_block_barrier(void) { come(&blk->all, 0, THREADS); }
+void emu_block_barrier(void) { come(&blk->all, 0, blk->threads); }
 void emu_warp_barrier(void) {
     int w = blk->running / LANES;
     come(&blk->warps[w], w * LANES, LANES);
@@ -111,9 +121,122 @@ void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) {
         }
 }
 int emu_or(int value) {
-    int turn = exchange(&blk->of_all, &blk->all, 0, THREADS, value != 0), any = 0;
-    for (int t = 0; t < THREADS; t++) any |= (int)given(&blk->of_all, turn, t);
+    int turn = exchange(&blk->of_all, &blk->all, 0, blk->threads, value != 0), any = 0;
+    for (int t = 0; t < blk->threads; t++) any |= (int)given(&blk->of_all, turn, t);
     return any;
+}
+
+/* ---- hopper.cuh ---- */
+
+[[noreturn]] static void broken(const char *what) {
+    fprintf(stderr, "emulated GPU: %s\n", what);
+    abort();
+}
+
+void threads_arrive(int id, int n) {
+    blk->moved = true;
+    if (id < 1 || id >= BARRIERS || n % LANES) broken("no such named barrier");
+    if (++blk->named[id] < n) return;
+    blk->named[id] = 0;
+    for (int t = 0; t < blk->threads; t++)
+        if (blk->fibers[t].barrier == id) blk->fibers[t].barrier = 0, blk->fibers[t].is = READY;
+}
+void threads_sync(int id, int n) {
+    fiber *me = &blk->fibers[blk->running];
+    if (blk->named[id] + 1 < n) {
+        threads_arrive(id, n);
+        me->barrier = id;
+        pause_fiber(WAITING);
+    } else
+        threads_arrive(id, n);
+}
+
+/* In the 8 bytes of a barrier: arrivals and bytes that are still to come, arrivals of a phase, the phase. */
+struct mbar {
+    int bytes;
+    short left;
+    unsigned short count_and_phase; /* count * 2 + phase */
+};
+static_assert(sizeof(mbar) == 8, "an mbarrier has 8 bytes");
+static void turn_phase(mbar *m) {
+    if (m->left || m->bytes) return;
+    m->left = (short)(m->count_and_phase / 2);
+    m->count_and_phase ^= 1;
+}
+static void arrive(emu_u64 *b, unsigned bytes) {
+    mbar *m = (mbar *)b;
+    blk->moved = true;
+    if (m->left < 1) broken("an mbarrier has more arrivals than its count");
+    m->left--, m->bytes += (int)bytes;
+    turn_phase(m);
+}
+void barrier_init(emu_u64 *b, unsigned count) { *(mbar *)b = {0, (short)count, (unsigned short)(count * 2)}; }
+void barrier_arrive(emu_u64 *b) { arrive(b, 0); }
+void barrier_expect(emu_u64 *b, unsigned bytes) { arrive(b, bytes); }
+void barrier_wait(emu_u64 *b, unsigned parity) {
+    while ((unsigned)(((mbar *)b)->count_and_phase & 1) == (parity & 1)) pause_fiber(READY);
+    blk->moved = true;
+}
+void bulk_copy(void *shared, const void *global, unsigned bytes, emu_u64 *b) {
+    if (((size_t)shared | (size_t)global | bytes) % 16) broken("a bulk copy is not aligned to 16 bytes");
+    memcpy(shared, global, bytes);
+    ((mbar *)b)->bytes -= (int)bytes;
+    turn_phase((mbar *)b);
+}
+static const char **give_rows(const void *p) {
+    int me = blk->running, turn = (int)(blk->products[me]++ % 2);
+    if ((size_t)p % 16) broken("a row of a matrix in shared memory is not aligned to 16 bytes");
+    blk->rows[turn][me] = (const char *)p;
+    emu_warp_barrier();
+    return blk->rows[turn] + me / LANES * LANES;
+}
+void load_matrix4(unsigned r[4], const void *shared) {
+    int lane = blk->running % LANES;
+    const char **rows = give_rows(shared);
+    for (int i = 0; i < 4; i++) memcpy(&r[i], rows[8 * i + lane / 4] + lane % 4 * 4, 4);
+}
+void load_matrix4_t(unsigned r[4], const void *shared) {
+    int lane = blk->running % LANES;
+    const char **rows = give_rows(shared);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 2; k++) memcpy((char *)&r[i] + 2 * k, rows[8 * i + lane % 4 * 2 + k] + lane / 4 * 2, 2);
+}
+
+unsigned shared_at(const void *p) {
+    size_t at = (size_t)((const char *)p - blk->shared);
+    if (at >= SHARED) broken("a tile lies outside dynamic shared memory");
+    return (unsigned)at;
+}
+/* The value at byte `at` of shared memory, whose 16-byte pieces are swizzled. */
+static float swizzled_bf16(unsigned at) {
+    unsigned short h;
+    memcpy(&h, blk->shared + (at ^ (at >> 7 & 7) << 4), 2);
+    return __uint_as_float((unsigned)h << 16);
+}
+/* Operand value (row, k) of the tile that a descriptor names. */
+static float operand(emu_u64 desc, int t, int row, int k) {
+    unsigned start = (unsigned)(desc & 0x3fff) << 4, lead = (unsigned)(desc >> 16 & 0x3fff) << 4, stride = (unsigned)(desc >> 32 & 0x3fff) << 4;
+    if (desc >> 62 != 1) broken("a descriptor is not of the 128-byte swizzle");
+    return t ? swizzled_bf16(start + row / 64 * lead + k / 8 * stride + k % 8 * 128 + row % 64 * 2)
+             : swizzled_bf16(start + row / 8 * stride + row % 8 * 128 + k * 2);
+}
+void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add) {
+    int me = blk->running, first = me / LANES * LANES, g = me % LANES / 4, c = me % 4, turn = (int)(blk->products[me]++ % 2);
+    if (a) memcpy(blk->operands[turn][me], a, 16);
+    emu_warp_barrier();
+    float of_a[2][16];
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 16; k++) {
+            unsigned two = blk->operands[turn][first + 4 * g + k % 8 / 2][i + k / 8 * 2];
+            of_a[i][k] = a ? (k % 2 ? high(two) : low(two)) : operand(a_desc, 0, me / LANES % 4 * 16 + g + 8 * i, k);
+        }
+    for (int j = 0; j < n / 8; j++)
+        for (int i = 0; i < 4; i++) {
+            float sum = add ? d[4 * j + i] : 0.0f;
+            for (int k = 0; k < 16; k++) sum += of_a[i / 2][k] * operand(b_desc, t, 8 * j + 2 * c + i % 2, k);
+            d[4 * j + i] = sum;
+        }
+    emu_warp_barrier(); /* shared memory may be overwritten only after all have read it */
 }
 
 static void leave(meeting *m, int from, int n) {
@@ -127,8 +250,9 @@ static void fiber_main(void) {
     blk->kernel(blk->args);
     int t = blk->running, w = t / LANES;
     blk->fibers[t].is = DONE;
+    blk->moved = true;
     leave(&blk->warps[w], w * LANES, LANES);
-    leave(&blk->all, 0, THREADS);
+    leave(&blk->all, 0, blk->threads);
     void *nowhere;
     emu_switch(&nowhere, blk->scheduler);
     abort();
@@ -139,33 +263,34 @@ static void start_fiber(int t) {
     *--top = nullptr; /* a call would have left the stack so */
     *--top = (void *)fiber_main;
     for (int i = 0; i < 6; i++) *--top = nullptr;
-    blk->fibers[t] = {top, READY};
+    blk->fibers[t] = {top, READY, 0};
 }
 
 static void run_block(emu_dim3 at, emu_dim3 grid) {
-    blk->all = {THREADS, 0};
-    for (int w = 0; w < WARPS; w++) blk->warps[w] = {LANES, 0};
+    int threads = blk->threads, stuck = 0;
+    blk->all = {threads, 0};
+    for (int w = 0; w < threads / LANES; w++) blk->warps[w] = {LANES, 0};
     memset(&blk->of_warps, 0, sizeof blk->of_warps);
     memset(&blk->of_all, 0, sizeof blk->of_all);
     memset(blk->products, 0, sizeof blk->products);
+    memset(blk->named, 0, sizeof blk->named);
     memset(blk->shared, 0xff, blk->shared_bytes); /* NaN: nobody may count on what was there */
-    for (int t = 0; t < THREADS; t++) start_fiber(t);
-    for (int left = THREADS, pass = 0; left; pass++) {
+    for (int t = 0; t < threads; t++) start_fiber(t);
+    for (int left = threads, pass = 0; left; pass++) {
         int ran = 0;
         left = 0;
-        for (int k = 0; k < THREADS; k++) {
-            int t = pass % 2 ? THREADS - 1 - k : k;
+        blk->moved = false;
+        for (int k = 0; k < threads; k++) {
+            int t = pass % 2 ? threads - 1 - k : k;
             left += blk->fibers[t].is != DONE;
             if (blk->fibers[t].is != READY) continue;
             ran++;
             blk->running = t;
-            emu = {{(unsigned)t, 0, 0}, at, grid, blk->shared};
+            emu = {{(unsigned)t, 0, 0}, at, grid, {(unsigned)threads, 1, 1}, blk->shared};
             emu_switch(&blk->scheduler, blk->fibers[t].sp);
         }
-        if (left && !ran) {
-            fprintf(stderr, "emulated GPU: the threads of a block wait for each other for ever\n");
-            abort();
-        }
+        stuck = blk->moved ? 0 : stuck + 1;
+        if (left && (!ran || stuck == SPINS)) broken("the threads of a block wait for each other for ever");
     }
 }
 
@@ -174,7 +299,7 @@ static void open_block(void) {
     if (blk) return;
     blk = (block *)calloc(1, sizeof *blk);
     blk->stacks = (char *)mmap(nullptr, (size_t)THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    blk->shared = (char *)aligned_alloc(256, SHARED);
+    blk->shared = (char *)aligned_alloc(1024, SHARED);
 }
 
 struct CUevent_st {
@@ -184,28 +309,31 @@ struct CUfunc_st {
     void (*kernel)(const void *);
 };
 
-extern "C" CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                                   unsigned shared, CUstream, void **parameters, void **extra) {
-    if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || bx != THREADS || by != 1 || bz != 1 || shared > SHARED || extra) return 1;
+extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
+    unsigned gx = c->grid[0], gy = c->grid[1], gz = c->grid[2], threads = c->block[0];
+    if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || !threads || threads > THREADS || threads % LANES || c->block[1] != 1 || c->block[2] != 1 ||
+        c->shared_bytes > SHARED || extra)
+        return 1;
     long blocks = (long)gx * gy * gz;
 #pragma omp parallel for schedule(dynamic, 4)
     for (long b = 0; b < blocks; b++) {
         open_block();
         blk->kernel = f->kernel;
         blk->args = parameters[0];
-        blk->shared_bytes = shared;
+        blk->shared_bytes = c->shared_bytes;
+        blk->threads = (int)threads;
         run_block({(unsigned)(b % gx), (unsigned)(b / gx % gy), (unsigned)(b / gx / gy)}, {gx, gy, gz});
     }
     return 0;
 }
 
 extern "C" CUresult cuModuleGetFunction(CUfunction *out, CUmodule, const char *name) {
-    static CUfunc_st known[64];
+    static CUfunc_st known[256];
     static int n;
     Dl_info here;
     dladdr((void *)emu_block_barrier, &here);
     void *self = dlopen(here.dli_fname, RTLD_NOLOAD | RTLD_LAZY), *kernel = dlsym(self, name);
-    if (!kernel || n == 64) return CUDA_ERROR_NOT_FOUND;
+    if (!kernel || n == 256) return CUDA_ERROR_NOT_FOUND;
     known[n].kernel = (void (*)(const void *))kernel;
     *out = &known[n++];
     return 0;

@@ -13,7 +13,7 @@ struct emu_dim3 {
     unsigned x, y, z;
 };
 struct emu_thread {
-    emu_dim3 thread, block, grid;
+    emu_dim3 thread, block, grid, threads;
     void *shared; /* dynamic shared memory */
 };
 extern thread_local emu_thread emu;
@@ -21,6 +21,7 @@ extern thread_local emu_thread emu;
 #define blockIdx  emu.block
 #define gridDim   emu.grid
 
+#define EMULATED
 void emu_block_barrier(void);
 void emu_warp_barrier(void);
 /* Every live lane gives a word; word of lane `from`. */
@@ -28,6 +29,41 @@ unsigned emu_exchange(unsigned word, int from);
 int emu_or(int value);                                               /* of the block */
 unsigned emu_ballot(int predicate);                                  /* of the warp */
 void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]); /* prelude.cuh tells its layout */
+
+/* ---- hopper.cuh: copies are done at once, barriers count ---- */
+typedef unsigned long long emu_u64;
+void threads_sync(int id, int n);
+void threads_arrive(int id, int n);
+void barrier_init(emu_u64 *b, unsigned count);
+void barrier_arrive(emu_u64 *b);
+void barrier_expect(emu_u64 *b, unsigned bytes);
+void barrier_wait(emu_u64 *b, unsigned parity);
+void bulk_copy(void *shared, const void *global, unsigned bytes, emu_u64 *b);
+void load_matrix4(unsigned r[4], const void *shared);
+void load_matrix4_t(unsigned r[4], const void *shared);
+/* d[64, n] += a b; a: registers, or NULL for the tile at a_desc; t: b N-major */
+void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add);
+unsigned shared_at(const void *p); /* dynamic shared memory only, from its begin */
+static inline void barrier_fence_init() {}
+static inline void barrier_arrive_copies(emu_u64 *b) { barrier_arrive(b); }
+static inline void copy16(void *shared, const void *global) { memcpy(shared, global, 16); }
+static inline void copy16_or_zero(void *shared, const void *global, bool valid) {
+    if (valid)
+        memcpy(shared, global, 16);
+    else
+        memset(shared, 0, 16);
+}
+static inline void copies_commit() {}
+template <int N> static inline void copies_wait() {}
+static inline void fence_async() {}
+static inline void wgmma_begin() {}
+static inline void wgmma_commit() {}
+template <int N> static inline void wgmma_wait() {}
+template <int N> static inline void regs_more() {}
+template <int N> static inline void regs_less() {}
+static inline void after_previous() {}
+template <int N, int T> static inline void wgmma_ra_(float *d, const unsigned a[4], emu_u64 b, int add) { emu_wgmma(N, T, d, a, 0, b, add); }
+template <int N, int T> static inline void wgmma_ss_(float *d, emu_u64 a, emu_u64 b, int add) { emu_wgmma(N, T, d, nullptr, a, b, add); }
 
 #define __device__
 #define __shared__             static thread_local
@@ -39,10 +75,14 @@ void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]); /* prelude.
 #define __launch_bounds__(...)
 #define __popc(v)                 __builtin_popcount(v)
 #define SHARED_MEMORY(type, name) type *name = (type *)emu.shared
-#define KERNEL(name, type)                                                                                   \
+#define SHARED_TILES(name)        unsigned char *name = (unsigned char *)emu.shared
+#define KERNEL_EARLY(name, type, threads, min_blocks)                                                        \
     static void name##_body(const type &a);                                                                  \
     extern "C" void k_##name(const void *args) { name##_body(*(const type *)args); }                         \
     static void name##_body(const type &a)
+#define KERNEL_OF(name, type, threads, min_blocks) KERNEL_EARLY(name, type, threads, min_blocks)
+#define KERNEL(name, type)                         KERNEL_EARLY(name, type, GPU_THREADS, 1)
+#define blockDim                                   emu.threads
 
 struct uint2 {
     unsigned x, y;

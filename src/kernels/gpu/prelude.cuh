@@ -6,9 +6,21 @@
 #define KERNELS_GPU_PRELUDE_CUH
 #include "kernels/gpu/args.h"
 
-#ifndef KERNEL /* else the tests' emulation */
-#define KERNEL(name, type)                                                                                   \
-    extern "C" __global__ void __launch_bounds__(GPU_THREADS, 1) k_##name(const __grid_constant__ type a)
+#ifndef EMULATED /* else the tests' emulation */
+/* A kernel `k_name` of one struct `a`. It begins while the kernel before it in the stream still runs (programmatic dependent
+ * launch), and waits for its end first. KERNEL_EARLY does not: it may read weights, and calls after_previous() (hopper.cuh)
+ * before it reads or writes anything else. */
+#define KERNEL_EARLY(name, type, threads, min_blocks)                                                        \
+    extern "C" __global__ void __launch_bounds__(threads, min_blocks) k_##name(const __grid_constant__ type a)
+#define KERNEL_OF(name, type, threads, min_blocks)                                                           \
+    static __device__ void name##_body(const type &a);                                                       \
+    KERNEL_EARLY(name, type, threads, min_blocks) {                                                          \
+        asm volatile("griddepcontrol.wait;" ::: "memory");                                                   \
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");                                      \
+        name##_body(a);                                                                                      \
+    }                                                                                                        \
+    static __device__ __forceinline__ void name##_body(const type &a)
+#define KERNEL(name, type) KERNEL_OF(name, type, GPU_THREADS, 1)
 #define SHARED_MEMORY(type, name) extern __shared__ type name[] /* what the launch asked for */
 
 /* c[16, 8] += a[16, 16] b[16, 8] by a warp on the tensor cores, in the layout of PTX's mma.m16n8k16: lane 4 g + t holds of a

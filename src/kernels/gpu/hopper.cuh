@@ -1,0 +1,170 @@
+/* kernels/gpu/hopper.cuh: Hopper's own instructions under short names: copies that run beside the arithmetic, barriers that
+ * count them, products of a warpgroup, and launches that overlap. After NVIDIA's PTX ISA 8.0 and later; one function an
+ * instruction, so that tests/gpu can replace each. */
+#ifndef KERNELS_GPU_HOPPER_CUH
+#define KERNELS_GPU_HOPPER_CUH
+#include "kernels/gpu/prelude.cuh"
+
+#ifndef EMULATED
+/* Dynamic shared memory at a multiple of 1024 bytes, if the kernel has no static one. */
+#define SHARED_TILES(name) extern __shared__ __align__(1024) unsigned char name[]
+
+static __device__ inline gpu_u32 shared_at(const void *p) { return (gpu_u32)__cvta_generic_to_shared(p); }
+
+/* ---- copies of 16 bytes by single threads (cp.async) ---- */
+static __device__ inline void copy16(void *shared, const void *global) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_at(shared)), "l"(global) : "memory");
+}
+/* Zeros where !valid; then global is not read. */
+static __device__ inline void copy16_or_zero(void *shared, const void *global, bool valid) {
+    int bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(shared)), "l"(global), "r"(bytes) : "memory");
+}
+/* The copies since the last commit become one group; wait until at most N of this thread's groups are under way. */
+static __device__ inline void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> static __device__ inline void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+/* ---- four 8 x 8 matrices of 16-bit values (ldmatrix): lane 8 i + j points to row j of matrix i (16 bytes, aligned); r[i] of lane
+ * 4 g + t is the pair (g, 2t) of matrix i, transposed (2t, g), (2t + 1, g) ---- */
+static __device__ inline void load_matrix4(gpu_u32 r[4], const void *shared) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_at(shared))
+                 : "memory");
+}
+static __device__ inline void load_matrix4_t(gpu_u32 r[4], const void *shared) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_at(shared))
+                 : "memory");
+}
+
+/* ---- barriers in shared memory that also count bytes (mbarrier). A phase ends when `count` arrivals and all expected bytes have
+ * come; barrier_wait(b, parity) waits for the end of the phase of that parity, the first has parity 0 ---- */
+static __device__ inline void barrier_init(gpu_u64 *b, gpu_u32 count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(b)), "r"(count) : "memory");
+}
+/* After barrier_init, before __syncthreads: the copy engine sees them. */
+static __device__ inline void barrier_fence_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+static __device__ inline void barrier_arrive(gpu_u64 *b) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(b)) : "memory");
+}
+/* Arrives, and the phase waits for so many bytes more. */
+static __device__ inline void barrier_expect(gpu_u64 *b, gpu_u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(b)), "r"(bytes) : "memory");
+}
+/* Arrives when this thread's copy16s so far are done (the arrival is one of the barrier's count). */
+static __device__ inline void barrier_arrive_copies(gpu_u64 *b) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_at(b)) : "memory");
+}
+static __device__ inline void barrier_wait(gpu_u64 *b, gpu_u32 parity) {
+    asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}\n" ::"r"(shared_at(b)),
+                 "r"(parity)
+                 : "memory");
+}
+/* `bytes` (a multiple of 16, both addresses too) in one copy by the copy engine; b counts the bytes (barrier_expect). */
+static __device__ inline void bulk_copy(void *shared, const void *global, gpu_u32 bytes, gpu_u64 *b) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_at(shared)), "l"(global),
+                 "r"(bytes), "r"(shared_at(b))
+                 : "memory");
+}
+
+/* ---- barrier `id` (1..15) of n threads, a multiple of 32; arrive does not wait ---- */
+static __device__ inline void threads_sync(int id, int n) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n) : "memory"); }
+static __device__ inline void threads_arrive(int id, int n) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n) : "memory"); }
+
+/* ---- products of a warpgroup (wgmma): d[64, N] += a[64, 16] b[16, N], bf16 to float32. Thread 128 w' + 32 w + 4 g + t holds d[j * 4 + i] =
+ * (16 w + g + 8 (i / 2), 8 j + 2t + i % 2), and of a in registers what mma_bf16 wants of rows 16 w. ---- */
+/* Shared memory written by ordinary stores or copy16 becomes visible to wgmma: each writer, before the barrier. */
+static __device__ inline void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+static __device__ inline void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+static __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N> static __device__ inline void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
+
+template <int N> static __device__ inline void regs_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
+template <int N> static __device__ inline void regs_less() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
+
+/* The next kernel's early part may run from here on; what earlier kernels wrote may be read. */
+static __device__ inline void after_previous() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+#define WGMMA_D4(i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define WGMMA_D16(i) WGMMA_D4(i), WGMMA_D4(i + 4), WGMMA_D4(i + 8), WGMMA_D4(i + 12)
+#define WGMMA_D32(i) WGMMA_D16(i), WGMMA_D16(i + 16)
+#define WGMMA_D64(i) WGMMA_D32(i), WGMMA_D32(i + 32)
+#define WGMMA_P10(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
+#define WGMMA_P0     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, "
+#define WGMMA_P4     "%0, %1, %2, %3"
+#define WGMMA_P8     WGMMA_P4 ", %4, %5, %6, %7"
+#define WGMMA_P16    WGMMA_P0 "%10, %11, %12, %13, %14, %15"
+#define WGMMA_P32    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) "%30, %31"
+#define WGMMA_P48    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) "%40, %41, %42, %43, %44, %45, %46, %47"
+#define WGMMA_P64    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) "%60, %61, %62, %63"
+#define WGMMA_P96    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) WGMMA_P10(8) "%90, %91, %92, %93, %94, %95"
+#define WGMMA_P128                                                                                                                                   \
+    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) WGMMA_P10(8) WGMMA_P10(9) WGMMA_P10(10)      \
+        WGMMA_P10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
+/* a in registers: operands R .. R+3 are a, then b's descriptor, add, is b N-major */
+#define WGMMA_RA(n, list, outs, a0, a1, a2, a3, b_, p_, t_)                                                                                          \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_ ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {%" #a0        \
+                 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b_ ", p, 1, 1, %" #t_ ";\n}\n"                                                                \
+                 : outs                                                                                                                              \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(T))
+#define WGMMA_SS(n, list, outs, a_, b_, p_, ta_, t_)                                                                                                 \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_ ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, %" #a_ ", %" #b_ \
+                 ", p, 1, 1, %" #ta_ ", %" #t_ ";\n}\n"                                                                                              \
+                 : outs                                                                                                                              \
+                 : "l"(a), "l"(b), "r"(add), "n"(0), "n"(T))
+#define WGMMA_COMMA ,
+
+template <int N, int T> static __device__ inline void wgmma_ra_(float *d, const gpu_u32 a[4], gpu_u64 b, int add) {
+    if constexpr (N == 8) WGMMA_RA(8, WGMMA_P4, WGMMA_D4(0), 4, 5, 6, 7, 8, 9, 10);
+    else if constexpr (N == 16) WGMMA_RA(16, WGMMA_P8, WGMMA_D4(0) WGMMA_COMMA WGMMA_D4(4), 8, 9, 10, 11, 12, 13, 14);
+    else if constexpr (N == 32) WGMMA_RA(32, WGMMA_P16, WGMMA_D16(0), 16, 17, 18, 19, 20, 21, 22);
+    else if constexpr (N == 64) WGMMA_RA(64, WGMMA_P32, WGMMA_D32(0), 32, 33, 34, 35, 36, 37, 38);
+    else if constexpr (N == 96) WGMMA_RA(96, WGMMA_P48, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32), 48, 49, 50, 51, 52, 53, 54);
+    else if constexpr (N == 128) WGMMA_RA(128, WGMMA_P64, WGMMA_D64(0), 64, 65, 66, 67, 68, 69, 70);
+    else if constexpr (N == 192) WGMMA_RA(192, WGMMA_P96, WGMMA_D64(0) WGMMA_COMMA WGMMA_D32(64), 96, 97, 98, 99, 100, 101, 102);
+    else {
+        static_assert(N == 256, "no such width");
+        WGMMA_RA(256, WGMMA_P128, WGMMA_D64(0) WGMMA_COMMA WGMMA_D64(64), 128, 129, 130, 131, 132, 133, 134);
+    }
+}
+template <int N, int T> static __device__ inline void wgmma_ss_(float *d, gpu_u64 a, gpu_u64 b, int add) {
+    if constexpr (N == 8) WGMMA_SS(8, WGMMA_P4, WGMMA_D4(0), 4, 5, 6, 7, 8);
+    else if constexpr (N == 16) WGMMA_SS(16, WGMMA_P8, WGMMA_D4(0) WGMMA_COMMA WGMMA_D4(4), 8, 9, 10, 11, 12);
+    else if constexpr (N == 32) WGMMA_SS(32, WGMMA_P16, WGMMA_D16(0), 16, 17, 18, 19, 20);
+    else if constexpr (N == 64) WGMMA_SS(64, WGMMA_P32, WGMMA_D32(0), 32, 33, 34, 35, 36);
+    else if constexpr (N == 96) WGMMA_SS(96, WGMMA_P48, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32), 48, 49, 50, 51, 52);
+    else if constexpr (N == 128) WGMMA_SS(128, WGMMA_P64, WGMMA_D64(0), 64, 65, 66, 67, 68);
+    else if constexpr (N == 192) WGMMA_SS(192, WGMMA_P96, WGMMA_D64(0) WGMMA_COMMA WGMMA_D32(64), 96, 97, 98, 99, 100);
+    else {
+        static_assert(N == 256, "no such width");
+        WGMMA_SS(256, WGMMA_P128, WGMMA_D64(0) WGMMA_COMMA WGMMA_D64(64), 128, 129, 130, 131, 132);
+    }
+}
+#endif /* EMULATED */
+
+/* d = a b, or d += a b if add. _t: b lies N-major. a in registers may not be changed before wgmma_wait. */
+template <int N> static __device__ inline void wgmma_ra(float *d, const gpu_u32 a[4], gpu_u64 b, int add) { wgmma_ra_<N, 0>(d, a, b, add); }
+template <int N> static __device__ inline void wgmma_ra_t(float *d, const gpu_u32 a[4], gpu_u64 b, int add) { wgmma_ra_<N, 1>(d, a, b, add); }
+template <int N> static __device__ inline void wgmma_ss(float *d, gpu_u64 a, gpu_u64 b, int add) { wgmma_ss_<N, 0>(d, a, b, add); }
+template <int N> static __device__ inline void wgmma_ss_t(float *d, gpu_u64 a, gpu_u64 b, int add) { wgmma_ss_<N, 1>(d, a, b, add); }
+
+/* Descriptors of wgmma's operands in shared memory (PTX ISA, "matrix descriptor"), 128-byte swizzle: in each 1024 bytes, at a multiple of
+ * 1024, the 16-byte piece c of line r (128 bytes) lies at piece c ^ (r % 8).
+ * tile_desc: K-major, a line is 64 values of K of one row, 8 rows = 1024 bytes, the next 8 rows behind them. The k-th step of 16 columns begins
+ * 32 k bytes later: + 2 k. */
+static __device__ inline gpu_u64 desc_of(const void *shared, gpu_u32 lead, gpu_u32 stride) {
+    return (gpu_u64)(shared_at(shared) >> 4 & 0x3fff) | (gpu_u64)(lead >> 4) << 16 | (gpu_u64)(stride >> 4) << 32 | (gpu_u64)1 << 62;
+}
+static __device__ inline gpu_u64 tile_desc(const void *shared) { return desc_of(shared, 16, 1024); }
+/* N-major: a line is 64 values of N of one k, 8 k = 1024 bytes. n_stride: bytes from 64 values of N to the next 64, k_stride: from 8 k to the
+ * next 8. */
+static __device__ inline gpu_u64 tile_desc_t(const void *shared, gpu_u32 n_stride, gpu_u32 k_stride) { return desc_of(shared, n_stride, k_stride); }
+/* Where piece c (of 8) of line r of such a tile lies, in bytes. */
+static __device__ inline gpu_u32 swizzled(gpu_u32 r, gpu_u32 c) { return r * 128 + ((c ^ r % 8) << 4); }
+
+#endif
