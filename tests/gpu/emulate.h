@@ -62,8 +62,12 @@ template <int N> static inline void wgmma_wait() {}
 template <int N> static inline void regs_more() {}
 template <int N> static inline void regs_less() {}
 static inline void after_previous() {}
-template <int N, int T> static inline void wgmma_ra_(float *d, const unsigned a[4], emu_u64 b, int add) { emu_wgmma(N, T, d, a, 0, b, add); }
-template <int N, int T> static inline void wgmma_ss_(float *d, emu_u64 a, emu_u64 b, int add) { emu_wgmma(N, T, d, nullptr, a, b, add); }
+template <int N, int T> static inline void wgmma_ra_(float *d, const unsigned a[4], emu_u64 b, int add) {
+    emu_wgmma(N, T, d, a, 0, b, add);
+}
+template <int N, int T> static inline void wgmma_ss_(float *d, emu_u64 a, emu_u64 b, int add) {
+    emu_wgmma(N, T, d, nullptr, a, b, add);
+}
 
 #define __device__
 #define __shared__             static thread_local
