@@ -18,7 +18,10 @@
     X(CUmodule, struct CUmod_st *)                                                                           \
     X(CUfunction, struct CUfunc_st *)                                                                        \
     X(CUstream, struct CUstream_st *)                                                                        \
-    X(CUevent, struct CUevent_st *)
+    X(CUevent, struct CUevent_st *)                                                                          \
+    X(CUstreamCaptureMode, unsigned)                                                                         \
+    X(CUgraph, struct CUgraph_st *)                                                                          \
+    X(CUgraphExec, struct CUgraphExec_st *)
 
 /* (name, value) */
 #define CUDA_NUMBERS(X)                                                                                      \
@@ -36,6 +39,7 @@
     X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)                                             \
     X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                                    \
     X(CU_STREAM_NON_BLOCKING, 1)                                                                             \
+    X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                                                \
     X(CU_EVENT_DISABLE_TIMING, 2)                                                                            \
     X(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 6)
 
@@ -74,7 +78,13 @@
     NEED(cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                                        \
     NEED(cuFuncSetAttribute, (CUfunction, CUfunction_attribute, int))                                        \
     MAY(cuFuncLoad, (CUfunction)) /* 12.4 */                                                                 \
-    NEED(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))
+    NEED(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))                           \
+    NEED(cuStreamBeginCapture_v2, (CUstream, CUstreamCaptureMode))                                           \
+    NEED(cuStreamEndCapture, (CUstream, CUgraph *))                                                          \
+    NEED(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long))                          \
+    NEED(cuGraphLaunch, (CUgraphExec, CUstream))                                                             \
+    NEED(cuGraphDestroy, (CUgraph))                                                                          \
+    NEED(cuGraphExecDestroy, (CUgraphExec))
 
 #ifndef __cuda_cuda_h__ /* the guard of the toolkit's cuda.h */
 #define CUDA_TYPE(name, type) typedef type name;

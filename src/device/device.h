@@ -6,6 +6,7 @@
 #include "base/err.h"
 
 typedef struct device device;
+typedef struct device_recording device_recording;
 struct device {
     const char *name; /* "host", or the chip's */
     /* Zeroed memory, aligned to 64 bytes. `what` names the use in the error. */
@@ -17,6 +18,11 @@ struct device {
     u64 (*available)(device *d); /* bytes that can be allocated now; 0: cannot be told */
     /* Waits for everything queued. The first failure since the last finish; on the host there is none. */
     status (*finish)(device *d, err *e);
+    /* What `queue` queues is kept instead of run; each replay runs it, on the same addresses. `queue` may neither copy nor
+     * allocate. The recording ends with forget(). NULL: the device has nothing to gain from it. */
+    status (*record)(device *d, void (*queue)(void *ud), void *ud, device_recording **out, err *e);
+    void (*replay)(device *d, const device_recording *r);
+    void (*forget)(device *d, device_recording *r); /* NULL is allowed */
 };
 
 device *device_host(void); /* shared, never ends */

@@ -57,6 +57,11 @@ bool gpu_enter(gpu *g);
 /* gpu_trace.c: an event at this point of the stream. */
 void gpu_trace_mark(gpu *g, const gpu_kernel *k, bool before);
 
+/* gpu_graph.c: recordings, as device.h wants them. */
+status gpu_record(device *d, void (*queue)(void *ud), void *ud, device_recording **out, err *e);
+void gpu_replay(device *d, const device_recording *r);
+void gpu_forget(device *d, device_recording *r);
+
 /* gpu_memory.c: fills g->dev and makes what copies need; both parts of it end in gpu_memory_close. */
 status gpu_memory_open(gpu *g, err *e);
 void gpu_memory_close(gpu *g);

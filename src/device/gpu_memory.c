@@ -92,7 +92,16 @@ static status gpu_finish(device *d, err *e) {
 }
 
 status gpu_memory_open(gpu *g, err *e) {
-    g->dev = (device){g->name, gpu_alloc, gpu_release, gpu_write, gpu_read, gpu_available, gpu_finish};
+    g->dev = (device){.name = g->name,
+                      .alloc = gpu_alloc,
+                      .release = gpu_release,
+                      .write = gpu_write,
+                      .read = gpu_read,
+                      .available = gpu_available,
+                      .finish = gpu_finish,
+                      .record = gpu_record,
+                      .replay = gpu_replay,
+                      .forget = gpu_forget};
     CUresult r = g->cu.cuMemHostAlloc((void **)&g->stage, (u64)(STAGE_PIECES + 1) * STAGE_BYTES, 0);
     for (int i = 0; r == CUDA_SUCCESS && i < STAGE_PIECES; i++)
         r = g->cu.cuEventCreate(&g->copied[i], CU_EVENT_DISABLE_TIMING);

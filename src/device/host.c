@@ -71,7 +71,12 @@ static status host_finish(device *d, err *e) {
 }
 
 device *device_host(void) {
-    static device host = {"host",    host_alloc,     host_release, host_write,
-                          host_read, host_available, host_finish};
+    static device host = {.name = "host",
+                          .alloc = host_alloc,
+                          .release = host_release,
+                          .write = host_write,
+                          .read = host_read,
+                          .available = host_available,
+                          .finish = host_finish};
     return &host;
 }

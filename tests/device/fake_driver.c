@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define API __attribute__((visibility("default")))
-enum { INVALID_CONTEXT = 201, QUEUE = 4096, BLOCKS = 256 };
+enum { INVALID_CONTEXT = 201, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900, QUEUE = 4096, BLOCKS = 256 };
 static const u64 BASE = 0x7f0000000000ull; /* where device memory begins */
 
 API fake_state fake = {.version = 13000, .n_gpus = 2, .major = 9, .minor = 0, .total = 1 << 30};
@@ -46,6 +46,11 @@ static struct {
     u8 *p;
     size_t bytes;
 } pins[16];
+struct CUgraph_st {
+    operation *items;
+    int n;
+};
+static CUgraph capturing; /* what is queued goes there */
 static u64 next_address = 0;
 static CUresult sticky;
 static __thread CUcontext current;
@@ -103,6 +108,12 @@ static void run_to(int n) {
 }
 
 static CUresult add(operation o) {
+    if (capturing) { /* launches alone: nothing that we record copies */
+        if (o.kind != LAUNCH) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        capturing->items = realloc(capturing->items, (size_t)(capturing->n + 1) * sizeof o);
+        capturing->items[capturing->n++] = o;
+        return CUDA_SUCCESS;
+    }
     if (fake.queued - fake.run == QUEUE) run_to(fake.queued);
     queue[fake.queued++ % QUEUE] = o;
     return CUDA_SUCCESS;
@@ -221,9 +232,9 @@ API CUresult cuEventDestroy_v2(CUevent e) {
 API CUresult cuEventRecord(CUevent e, CUstream s) {
     ENTER(1);
     if (s != (CUstream)&the_stream) return CUDA_ERROR_INVALID_VALUE;
-    add((operation){.kind = RECORD});
+    CUresult r = add((operation){.kind = RECORD});
     e->recorded = fake.queued;
-    return CUDA_SUCCESS;
+    return r;
 }
 API CUresult cuEventSynchronize(CUevent e) {
     ENTER(1);
@@ -294,17 +305,17 @@ API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr p, const void *from, size_t n, CUs
     ENTER(1);
     u8 *to = find(p, n);
     if (!to || s != (CUstream)&the_stream) return CUDA_ERROR_INVALID_VALUE;
-    add((operation){.kind = TO_DEVICE, .to = to, .from = from, .n = n});
+    CUresult r = add((operation){.kind = TO_DEVICE, .to = to, .from = from, .n = n});
     if (!is_pinned(from)) run_to(fake.queued);
-    return CUDA_SUCCESS;
+    return r;
 }
 API CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr p, size_t n, CUstream s) {
     ENTER(1);
     const u8 *from = find(p, n);
     if (!from || s != (CUstream)&the_stream) return CUDA_ERROR_INVALID_VALUE;
-    add((operation){.kind = FROM_DEVICE, .to = to, .from = from, .n = n});
+    CUresult r = add((operation){.kind = FROM_DEVICE, .to = to, .from = from, .n = n});
     if (!is_pinned(to)) run_to(fake.queued);
-    return CUDA_SUCCESS;
+    return r;
 }
 API CUresult cuModuleLoadData(CUmodule *m, const void *image) {
     ENTER(1);
@@ -366,3 +377,55 @@ API CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **para
     return add(o);
 }
 #endif
+static void destroy(CUgraph g) {
+    free(g->items);
+    free(g);
+    fake.graphs--;
+}
+API CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode) {
+    ENTER(1);
+    if (s != (CUstream)&the_stream || mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL || capturing)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!(capturing = calloc(1, sizeof *capturing))) return CUDA_ERROR_OUT_OF_MEMORY;
+    fake.graphs++;
+    return CUDA_SUCCESS;
+}
+API CUresult cuStreamEndCapture(CUstream s, CUgraph *out) {
+    CUgraph g = capturing;
+    capturing = NULL;
+    *out = NULL;
+    CUresult r = enter(__func__, 1);
+    if (r == CUDA_SUCCESS && (!g || s != (CUstream)&the_stream)) r = CUDA_ERROR_INVALID_VALUE;
+    if (r == CUDA_SUCCESS) return *out = g, CUDA_SUCCESS;
+    if (g) destroy(g);
+    return r;
+}
+API CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long long flags) {
+    ENTER(1);
+    if (flags) return CUDA_ERROR_INVALID_VALUE;
+    CUgraph copy = calloc(1, sizeof *copy);
+    if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
+    copy->n = g->n;
+    copy->items = malloc((size_t)(g->n + 1) * sizeof *g->items);
+    if (g->n) memcpy(copy->items, g->items, (size_t)g->n * sizeof *g->items);
+    *out = (CUgraphExec)copy;
+    fake.graphs++;
+    return CUDA_SUCCESS;
+}
+API CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
+    ENTER(1);
+    CUgraph g = (CUgraph)x;
+    if (s != (CUstream)&the_stream) return CUDA_ERROR_INVALID_VALUE;
+    for (int i = 0; i < g->n; i++) add(g->items[i]);
+    return CUDA_SUCCESS;
+}
+API CUresult cuGraphDestroy(CUgraph g) {
+    destroy(g);
+    ENTER(1);
+    return CUDA_SUCCESS;
+}
+API CUresult cuGraphExecDestroy(CUgraphExec x) {
+    destroy((CUgraph)x);
+    ENTER(1);
+    return CUDA_SUCCESS;
+}

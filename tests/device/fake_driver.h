@@ -12,8 +12,8 @@ typedef struct {
     int fail_after;       /* ... when called this many times more */
     unsigned fail_result; /* ... with this */
     /* told by the driver */
-    u64 used;                                       /* bytes of device memory */
-    int contexts, streams, events, pinned, modules; /* that live */
+    u64 used;                                               /* bytes of device memory */
+    int contexts, streams, events, pinned, modules, graphs; /* that live */
     int loaded, queued, run; /* functions loaded; operations queued and run, of all time */
     int free_while_busy;     /* memory freed while operations were queued */
     int shared_limit;        /* the last one set */

@@ -28,7 +28,8 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    return fake->contexts || fake->streams || fake->events || fake->pinned || fake->modules || fake->used;
+    return fake->contexts || fake->streams || fake->events || fake->pinned || fake->modules || fake->graphs ||
+           fake->used;
 }
 
 static gpu *opened(int ordinal) {
@@ -322,6 +323,69 @@ static void a_crash_is_reported(void **state) {
     gpu_close(g);
 }
 
+typedef struct {
+    gpu *g;
+    gpu_kernel *k;
+    fake_scale_args args;
+} recorded;
+
+static void queue_two(void *ud) {
+    recorded *r = ud;
+    gpu_launch(r->g, r->k, 1, 1, 1, 4, 0, &r->args);
+    gpu_launch(r->g, r->k, 1, 1, 1, 4, 0, &r->args);
+}
+
+/* Nothing runs while it is recorded; every replay runs it all, with the arguments of then. */
+static void recordings(void **state) {
+    (void)state;
+    recorded r = {.g = opened(0)};
+    device *d = gpu_device(r.g);
+    device_recording *kept = NULL;
+    void *p;
+    i32 x[2] = {1, 10}, back[2];
+    err e;
+    assert_int_equal(gpu_find(r.g, &image, "scale", &r.k, &e), ST_OK);
+    assert_int_equal(d->alloc(d, &p, sizeof x, "x", &e), ST_OK);
+    d->write(d, p, x, sizeof x);
+    r.args = (fake_scale_args){(u64)(uintptr_t)p, 2, 3, 1};
+    assert_int_equal(d->record(d, queue_two, &r, &kept, &e), ST_OK);
+    r.args = (fake_scale_args){0};
+    d->read(d, back, p, sizeof back);
+    assert_memory_equal(back, x, sizeof x);
+    d->replay(d, kept);
+    d->replay(d, kept);
+    d->read(d, back, p, sizeof back);
+    assert_int_equal(back[0], 121);
+    assert_int_equal(back[1], 850);
+    d->forget(d, kept);
+    d->forget(d, NULL);
+    d->release(d, p);
+    assert_int_equal(d->finish(d, &e), ST_OK);
+    gpu_close(r.g);
+}
+
+static void queue_a_copy(void *ud) {
+    device *d = gpu_device(((recorded *)ud)->g);
+    d->write(d, (void *)(uintptr_t)((recorded *)ud)->args.x, "abc", 4);
+}
+
+static void a_recording_that_fails(void **state) {
+    (void)state;
+    recorded r = {.g = opened(0)};
+    device *d = gpu_device(r.g);
+    device_recording *kept = (device_recording *)d;
+    void *p;
+    err e;
+    assert_int_equal(d->alloc(d, &p, 16, "x", &e), ST_OK);
+    r.args.x = (u64)(uintptr_t)p;
+    assert_int_equal(d->record(d, queue_a_copy, &r, &kept, &e), ST_DEVICE);
+    assert_null(kept);
+    assert_non_null(strstr(e.text, "a copy of 4 bytes to the GPU failed"));
+    d->release(d, p);
+    assert_int_equal(d->finish(d, &e), ST_OK);
+    gpu_close(r.g);
+}
+
 /* The thread that opens a GPU need not be the one that computes. */
 static void *other_thread(void *ud) {
     device *d = gpu_device(ud);
@@ -362,10 +426,15 @@ static bool scenario(char *out) {
         if (st == ST_OK) {
             d->write(d, p, x, sizeof x);
             gpu_launch(g, k, 1, 1, 1, 4, 0, &(fake_scale_args){(u64)(uintptr_t)p, 4, 2, 0});
+            recorded r = {g, k, {(u64)(uintptr_t)p, 4, 2, 0}};
+            device_recording *kept;
+            st = d->record(d, queue_two, &r, &kept, &e);
+            if (st == ST_OK) d->replay(d, kept);
+            if (st == ST_OK) d->forget(d, kept);
             d->read(d, back, p, sizeof x);
             d->available(d);
             d->release(d, p);
-            d->finish(d, &e);
+            d->finish(d, st == ST_OK ? &e : NULL);
         }
     }
     bool before = !fake->fail_in;
@@ -398,7 +467,7 @@ static void every_call_may_fail(void **state) {
             closing += !told;
             if (told != (*first != 0)) fail_msg("%s failed at call %d: \"%s\"", names[i], after, first);
             if (told && !strstr(first, "CUDA_ERROR_INVALID_VALUE")) fail_msg("%s: %s", names[i], first);
-            assert_int_equal(fake->events + fake->pinned + fake->modules + fake->streams, 0);
+            assert_int_equal(fake->events + fake->pinned + fake->modules + fake->streams + fake->graphs, 0);
             if (!strcmp(names[i], "cuDevicePrimaryCtxRelease_v2")) { /* the test does it */
                 void *lib = dlopen(library, RTLD_NOW);
                 CUresult (*release)(CUdevice) =
@@ -439,6 +508,8 @@ int main(void) {
                                        TEST(shared_memory),
                                        TEST(a_refused_launch_is_reported),
                                        TEST(a_crash_is_reported),
+                                       TEST(recordings),
+                                       TEST(a_recording_that_fails),
                                        TEST(another_thread),
                                        TEST(every_call_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,9 @@ extern "C" {
 #include <cstdlib>
 #include <dlfcn.h>
 #include <ctime>
+#include <string>
 #include <sys/mman.h>
+#include <vector>
 
 enum { THREADS = 1024 /* at most */, LANES = 32, WARPS = THREADS / LANES, STACK = 128 << 10, SHARED = 232448, BARRIERS = 16, SPINS = 100000 };
 enum state { READY, WAITING, DONE };
@@ -307,13 +309,30 @@ struct CUevent_st {
 };
 struct CUfunc_st {
     void (*kernel)(const void *);
+    unsigned size; /* of its arguments */
 };
+
+/* A recording: launches with their arguments. */
+struct launch {
+    cuda_launch how;
+    CUfunction f;
+    std::vector<char> args;
+};
+struct CUgraph_st {
+    std::vector<launch> all;
+};
+static CUgraph capturing;
 
 extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
     unsigned gx = c->grid[0], gy = c->grid[1], gz = c->grid[2], threads = c->block[0];
     if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || !threads || threads > THREADS || threads % LANES || c->block[1] != 1 || c->block[2] != 1 ||
         c->shared_bytes > SHARED || extra)
         return 1;
+    if (capturing) {
+        const char *args = (const char *)parameters[0];
+        capturing->all.push_back({*c, f, std::vector<char>(args, args + f->size)});
+        return 0;
+    }
     long blocks = (long)gx * gy * gz;
 #pragma omp parallel for schedule(dynamic, 4)
     for (long b = 0; b < blocks; b++) {
@@ -333,8 +352,9 @@ extern "C" CUresult cuModuleGetFunction(CUfunction *out, CUmodule, const char *n
     Dl_info here;
     dladdr((void *)emu_block_barrier, &here);
     void *self = dlopen(here.dli_fname, RTLD_NOLOAD | RTLD_LAZY), *kernel = dlsym(self, name);
-    if (!kernel || n == 256) return CUDA_ERROR_NOT_FOUND;
-    known[n].kernel = (void (*)(const void *))kernel;
+    const unsigned *size = (const unsigned *)dlsym(self, ("size_" + std::string(name)).c_str());
+    if (!kernel || !size || n == 256) return CUDA_ERROR_NOT_FOUND;
+    known[n] = {(void (*)(const void *))kernel, *size};
     *out = &known[n++];
     return 0;
 }
@@ -386,5 +406,17 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr p, const void *from, size_t n, CUstrea
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr p, size_t n, CUstream) { return memcpy(to, (const void *)p, n), 0; }
 CUresult cuModuleLoadData(CUmodule *m, const void *) { return *m = (CUmodule)&used, 0; }
 CUresult cuModuleUnload(CUmodule) { return 0; }
+CUresult cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode) { return capturing = new CUgraph_st(), 0; }
+CUresult cuStreamEndCapture(CUstream, CUgraph *g) { return *g = capturing, capturing = nullptr, 0; }
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) { return *x = (CUgraphExec) new CUgraph_st(*g), 0; }
+CUresult cuGraphDestroy(CUgraph g) { return delete g, 0; }
+CUresult cuGraphExecDestroy(CUgraphExec x) { return delete (CUgraph)x, 0; }
+CUresult cuGraphLaunch(CUgraphExec x, CUstream) {
+    for (launch &l : ((CUgraph)x)->all) {
+        void *parameters[] = {l.args.data()};
+        if (cuLaunchKernelEx(&l.how, l.f, parameters, nullptr)) return 1;
+    }
+    return 0;
+}
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int v) { return v > SHARED; }
 }

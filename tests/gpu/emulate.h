@@ -83,6 +83,8 @@ template <int N, int T> static inline void wgmma_ss_(float *d, emu_u64 a, emu_u6
 #define KERNEL_EARLY(name, type, threads, min_blocks)                                                        \
     static void name##_body(const type &a);                                                                  \
     extern "C" void k_##name(const void *args) { name##_body(*(const type *)args); }                         \
+    extern "C" const unsigned size_k_##name;                                                                 \
+    const unsigned size_k_##name = sizeof(type); /* for recordings */                                        \
     static void name##_body(const type &a)
 #define KERNEL_OF(name, type, threads, min_blocks) KERNEL_EARLY(name, type, threads, min_blocks)
 #define KERNEL(name, type)                         KERNEL_EARLY(name, type, GPU_THREADS, 1)

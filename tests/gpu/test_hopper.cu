@@ -94,7 +94,10 @@ static void *allocate(size_t n) { return aligned_alloc(256, (n + 255) / 256 * 25
 static void fetch(void *to, const void *from, size_t n) { memcpy(to, from, n); }
 static const char *launch(void (*kernel)(const void *), unsigned threads, void *args) {
     cuda_launch how = {{1, 1, 1}, {threads, 1, 1}, SHARED, nullptr, nullptr, 0};
-    struct { void (*k)(const void *); } f = {kernel};
+    struct {
+        void (*kernel)(const void *);
+        unsigned size;
+    } f = {kernel, 0};
     void *parameters[] = {args};
     return cuLaunchKernelEx(&how, (CUfunction)&f, parameters, nullptr) ? "launch" : nullptr;
 }
