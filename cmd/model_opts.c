@@ -55,4 +55,6 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->verify = g->verify;
     out->overrides = g->overrides;
     out->n_overrides = g->n_overrides;
+    out->disable_cuda_graph = g->eager;
+    out->tp_slice = g->tp_slice;
 }

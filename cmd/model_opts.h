@@ -34,6 +34,22 @@ typedef struct {
          "highest instruction set to use (default: all)",                                                    \
          0,                                                                                                  \
          0},                                                                                                 \
+        {"tp-slice",                                                                                         \
+         0,                                                                                                  \
+         OPT_INT,                                                                                            \
+         &(o).engine.tp_slice,                                                                               \
+         "T",                                                                                                \
+         "dummy weights of one of T tensor-parallel GPUs alone, to measure speed (nothing is reduced)",      \
+         1,                                                                                                  \
+         1024},                                                                                              \
+        {"disable-cuda-graph",                                                                               \
+         0,                                                                                                  \
+         OPT_FLAG,                                                                                           \
+         &(o).engine.eager,                                                                                  \
+         NULL,                                                                                               \
+         "cuda: decode steps are launched kernel by kernel, not as recorded graphs",                         \
+         0,                                                                                                  \
+         0},                                                                                                 \
         {"kv-cache-dtype",                                                                                   \
          0,                                                                                                  \
          OPT_ENUM,                                                                                           \
@@ -55,7 +71,7 @@ typedef struct {
          OPT_INT,                                                                                            \
          &(o).engine.chunk,                                                                                  \
          "N",                                                                                                \
-         "most prompt tokens in one step (default: 512)",                                                    \
+         "most prompt tokens in one step (default: 512, on a GPU 8192)",                                     \
          1,                                                                                                  \
          65536},                                                                                             \
         {"load-format",                                                                                      \

@@ -42,14 +42,16 @@ typedef struct {
     const char *chat_template;    /* "k2.5", "k2-thinking", ...; NULL: what the model's folder says */
     int64_t threads;              /* 0: all cores                                                  */
     int64_t context_length;       /* tokens; 0: the model's maximum, at most 32768                 */
-    int64_t prefill_chunk;        /* tokens; 0: 512                                                */
+    int64_t prefill_chunk;        /* tokens; 0: 512, 8192 on a GPU                                 */
     const char *load_format;      /* "auto" (default), or "dummy": made-up weights on a GPU         */
     int verify;                   /* scan quantization scales while loading                        */
     const char *const *overrides; /* "KEY=VALUE" for config.json                                 */
     int n_overrides;
+    int disable_cuda_graph; /* on a GPU decode steps are launched kernel by kernel                    */
+    int64_t tp_slice;       /* T > 1: one of T GPUs' share of dummy weights, to measure speed         */
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                    \
-    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it
  * with moon_close(), which takes NULL too. */

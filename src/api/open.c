@@ -49,7 +49,9 @@ static status open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .load_format = o->load_format,
                                .verify = o->verify,
                                .overrides = o->overrides,
-                               .n_overrides = o->n_overrides};
+                               .n_overrides = o->n_overrides,
+                               .eager = o->disable_cuda_graph,
+                               .tp_slice = o->tp_slice};
     status st = engine_open(&m->engine, &eo, e);
     if (st == ST_OK) st = tokenizer_open(&m->tok, o->model_dir, e);
     if (st != ST_OK) return st;

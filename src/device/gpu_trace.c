@@ -9,6 +9,7 @@ static void end_trace(gpu *g) {
     free(g->trace.events);
     free(g->trace.kernels);
     g->trace = (gpu_trace_state){0};
+    g->dev.record = gpu_record;
 }
 
 status gpu_trace(gpu *g, i64 most, err *e) {
@@ -25,6 +26,7 @@ status gpu_trace(gpu *g, i64 most, err *e) {
         return err_nomem(e, "the launches' times", (u64)most * 24);
     }
     g->trace.most = most;
+    g->dev.record = NULL; /* launches inside a graph have no events around them */
     for (i64 i = 0; r == CUDA_SUCCESS && i < 2 * most; i++) r = g->cu.cuEventCreate(&g->trace.events[i], 0);
     if (r == CUDA_SUCCESS) return ST_OK;
     end_trace(g);

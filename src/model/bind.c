@@ -272,9 +272,9 @@ status model_weights_bind(model_weights *w, const model_config *c, const checkpo
     w->layers = calloc((size_t)c->n_layers, sizeof *w->layers);
     if (!w->layers) return err_nomem(e, "layers", (u64)c->n_layers * sizeof *w->layers);
     w->n_layers = c->n_layers;
-    TRY(linear(&b, &w->embed, WK_TABLE, c->vocab, c->hidden, "model.embed_tokens"));
+    TRY(linear(&b, &w->embed, WK_TABLE, c->vocab_held, c->hidden, "model.embed_tokens"));
     TRY(vector(&b, &w->norm, c->hidden, "model.norm.weight"));
-    TRY(linear(&b, &w->head, WK_LINEAR, c->vocab, c->hidden, "%s",
+    TRY(linear(&b, &w->head, WK_LINEAR, c->vocab_held, c->hidden, "%s",
                c->tie_embeddings ? "model.embed_tokens" : "lm_head"));
     for (int l = 0; l < c->n_layers; l++) {
         TRY(bind_attention(&b, &w->layers[l], l));

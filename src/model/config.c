@@ -348,6 +348,8 @@ static status read_text(model_config *c, const json_t *root, const json_t *text,
     if (st == ST_OK) st = read_ids(c, root, text, e);
     c->routed_scale = (f32)scale;
     c->lora_norm_eps = 1e-6;
+    c->vocab_held = c->vocab;
+    c->slice = 1;
     return st == ST_OK ? check_dims(c, e) : st;
 }
 
@@ -460,6 +462,23 @@ status model_config_override(model_config *c, const char *assignment, err *e) {
         "--override %.60s: unknown key; num_hidden_layers, max_position_embeddings, lora_norm_eps and "
         "rms_norm_eps can be changed",
         assignment);
+}
+
+status model_config_slice(model_config *c, i64 slice, err *e) {
+    const struct {
+        const char *what;
+        i64 *n;
+    } all[] = {{"attention heads", &c->n_heads},
+               {"columns of the dense layers", &c->inter_dense},
+               {"columns of an expert", &c->inter_expert},
+               {"ids of the vocabulary", &c->vocab_held}};
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        if (slice < 1 || *all[i].n % slice)
+            return err_set(e, ST_INPUT, "--tp-slice %lld: %lld %s cannot be divided so", (long long)slice,
+                           (long long)*all[i].n, all[i].what);
+    for (size_t i = 0; i < COUNT_OF(all); i++) *all[i].n /= slice;
+    c->slice = slice;
+    return ST_OK;
 }
 
 /* ---- YaRN ---- */

@@ -13,7 +13,8 @@ enum { MODEL_EOS_MAX = 16 };
 typedef struct {
     char model_type[32]; /* "kimi_k25", "kimi_k2", "deepseek_v3"                             */
     char prefix[32];     /* in front of every text tensor's name: "language_model." or ""     */
-    i64 vocab, hidden, n_layers, n_dense;            /* n_dense = first_k_dense_replace             */
+    i64 vocab, hidden, n_layers, n_dense; /* n_dense = first_k_dense_replace             */
+    i64 vocab_held;                       /* ids whose embedding and logits are here: vocab, or a slice */
     i64 n_heads, q_lora, kv_lora, nope, rope, v_dim; /* q_lora 0: one q_proj (q_lora_rank null) */
     i64 inter_dense, inter_expert, n_experts, top_k, n_shared;
     f32 routed_scale;  /* routed_scaling_factor                                             */
@@ -32,6 +33,7 @@ typedef struct {
     i64 bos, pad, media_pad; /* -1 when absent                              */
     i64 eos[MODEL_EOS_MAX];  /* config.json's and generation_config.json's  */
     int n_eos;
+    i64 slice; /* T: the dimensions above are what one of T tensor-parallel GPUs holds; 1: the whole model */
 } model_config;
 
 /* Reads DIR/config.json and, when present, DIR/generation_config.json. */
@@ -41,6 +43,10 @@ status model_config_parse(model_config *c, const char *json, size_t len, const c
                           size_t gen_len, err *e);
 /* Applies "KEY=VALUE" of --override: num_hidden_layers (only downwards), lora_norm_eps, rms_norm_eps, ... */
 status model_config_override(model_config *c, const char *assignment, err *e);
+
+/* --tp-slice: from here on c describes what one of `slice` GPUs holds: its share of the heads, of every feed-forward layer's width and
+ * of the vocabulary; router, q_a and kv_a whole. ST_INPUT names what cannot be divided. */
+status model_config_slice(model_config *c, i64 slice, err *e);
 
 /* The softmax scale (nope + rope)^-1/2 * m^2 with m = 0.1 * mscale_all_dim * ln(factor) + 1. */
 f64 model_softmax_scale(const model_config *c);

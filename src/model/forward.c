@@ -1,5 +1,6 @@
-#include "model/forward.h"
+#include "model/tables.h"
 #include "base/buf.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,15 +29,16 @@ struct model {
     i32 *expert_ids; /* [rows, k]                       */
     f32 *expert_w;   /* [rows, k]                        */
     f32 *rope;       /* [rows, rope / 2, 2]              */
-    i32 *ids, *pos, *kv_len, *pages, *out_rows, *bad, *bad_logits;
-    i64 *slots;
-    f32 *logits; /* [logit_rows, vocab]              */
+    batch_tables in; /* of this batch, on the device      */
+    batch_tables up; /* the same on the host              */
+    f32 *logits;     /* [logit_rows, vocab]              */
     void *workspace;
-    struct { /* what upload() sends in one write each; on the host */
-        i64 *slots;
-        i32 *pos, *kv_len, *pages, *marks;
-    } up;
+    device_recording *
+        *steps; /* [RECORDED + 1]: of n rows in decode form, each with its logits; NULL: not yet */
 };
+
+/* Batches of up to so many rows, all in decode form, are recorded when they are first met. */
+enum { RECORDED = 64 };
 
 u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type) {
     return (u64)pages * KV_PAGE * (u64)(c->kv_lora + c->rope) * dtype_size(kv_type) * (u64)c->n_layers;
@@ -86,6 +88,7 @@ static status allocate(model *m, err *e) {
     const model_limits *l = &m->lim;
     u64 rows = (u64)l->rows, act = m->act_size, hidden = (u64)c->hidden, dec = (u64)l->decode_rows;
     u64 kv_width = (u64)(c->kv_lora + c->rope), heads = (u64)c->n_heads;
+    void *block;
     m->kv_layer = model_kv_bytes(c, l->pool_pages, l->kv_type) / (u64)c->n_layers;
     const struct {
         void *slot;
@@ -109,14 +112,7 @@ static status allocate(model *m, err *e) {
         {&m->expert_ids, rows * (u64)max_i64(c->top_k, 1), sizeof(i32), "routing"},
         {&m->expert_w, rows * (u64)max_i64(c->top_k, 1), sizeof(f32), "routing"},
         {&m->rope, rows * (u64)c->rope, sizeof(f32), "rotary table"},
-        {&m->ids, rows, sizeof(i32), "token ids"},
-        {&m->pos, rows, sizeof(i32), "positions"},
-        {&m->slots, rows, sizeof(i64), "KV slots"},
-        {&m->kv_len, dec, sizeof(i32), "lengths"},
-        {&m->pages, (dec + (u64)l->prefill_spans) * (u64)l->seq_pages, sizeof(i32), "page tables"},
-        {&m->out_rows, (u64)l->logit_rows, sizeof(i32), "row numbers"},
-        {&m->bad, rows, sizeof(i32), "row marks"},
-        {&m->bad_logits, (u64)l->logit_rows, sizeof(i32), "row marks"},
+        {&block, tables_bytes(l), 1, "a batch's tables"},
         {&m->logits, (u64)l->logit_rows * (u64)c->vocab, sizeof(f32), "logits"},
         {&m->workspace, workspace_bytes(m), 1, "workspace"},
     };
@@ -137,19 +133,39 @@ static status allocate(model *m, err *e) {
         if (st != ST_OK) return st;
         memcpy(plan[i].slot, &p, sizeof p);
     }
+    m->in = tables_at(l, block);
     return ST_OK;
 }
 
-static status allocate_staging(model *m, err *e) {
-    const model_limits *l = &m->lim;
-    size_t rows = (size_t)l->rows, tables = (size_t)(l->decode_rows + l->prefill_spans);
-    m->up.slots = malloc(rows * sizeof(i64));
-    m->up.pos = malloc(rows * sizeof(i32));
-    m->up.marks = malloc(rows * sizeof(i32));
-    m->up.kv_len = malloc((size_t)l->decode_rows * sizeof(i32));
-    m->up.pages = calloc(tables * (size_t)l->seq_pages, sizeof(i32));
-    bool ok = m->up.slots && m->up.pos && m->up.marks && m->up.kv_len && m->up.pages;
-    return ok ? ST_OK : err_nomem(e, "a batch's tables", tables * (u64)l->seq_pages * sizeof(i32));
+static status allocate_on_host(model *m, err *e) {
+    void *block = calloc(1, tables_bytes(&m->lim));
+    m->up = tables_at(&m->lim, block);
+    m->steps = calloc(RECORDED + 1, sizeof *m->steps);
+    return block && m->steps ? ST_OK : err_nomem(e, "a batch's tables", tables_bytes(&m->lim));
+}
+
+/* Ids that a slice of the vocabulary does not hold can never be chosen. */
+static status hide_other_ids(model *m, err *e) {
+    device *dev = m->mem.dev;
+    i64 others = m->c->vocab - m->c->vocab_held;
+    if (!others) return ST_OK;
+    f32 *never = malloc((size_t)others * sizeof *never);
+    if (!never) return err_nomem(e, "a row of logits", (u64)others * sizeof *never);
+    for (i64 i = 0; i < others; i++) never[i] = -INFINITY;
+    for (i64 r = 0; r < m->lim.logit_rows; r++)
+        dev->write(dev, m->logits + r * m->c->vocab + m->c->vocab_held, never, (u64)others * sizeof *never);
+    free(never);
+    return ST_OK;
+}
+
+static status write_frequencies(model *m, err *e) {
+    u64 bytes = (u64)m->c->rope / 2 * sizeof(f64);
+    f64 *freq = malloc(bytes);
+    if (!freq) return err_nomem(e, "rotary frequencies", bytes);
+    model_inv_freq(m->c, freq);
+    m->mem.dev->write(m->mem.dev, m->inv_freq, freq, bytes);
+    free(freq);
+    return ST_OK;
 }
 
 status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev,
@@ -166,20 +182,10 @@ status model_open(model **out, const model_config *c, const checkpoint *ck, cons
     m->rope_mscale = model_rope_mscale(c);
     status st = model_weights_bind(&m->w, c, ck, o, verify, e);
     if (st == ST_OK) st = allocate(m, e);
-    if (st == ST_OK) st = allocate_staging(m, e);
-    if (st != ST_OK) {
-        model_close(m);
-        return st;
-    }
-    f64 *freq = malloc((size_t)c->rope / 2 * sizeof *freq);
-    if (!freq) {
-        model_close(m);
-        return err_nomem(e, "rotary frequencies", (u64)c->rope * 4);
-    }
-    model_inv_freq(c, freq);
-    dev->write(dev, m->inv_freq, freq, (u64)c->rope / 2 * sizeof *freq);
-    free(freq);
-    st = dev->finish(dev, e);
+    if (st == ST_OK) st = allocate_on_host(m, e);
+    if (st == ST_OK) st = write_frequencies(m, e);
+    if (st == ST_OK) st = hide_other_ids(m, e);
+    if (st == ST_OK) st = dev->finish(dev, e);
     if (st != ST_OK) return model_close(m), st;
     *out = m;
     return ST_OK;
@@ -187,81 +193,13 @@ status model_open(model **out, const model_config *c, const checkpoint *ck, cons
 
 void model_close(model *m) {
     if (!m) return;
+    for (i64 n = 0; m->steps && n <= RECORDED; n++)
+        if (m->steps[n]) m->mem.dev->forget(m->mem.dev, m->steps[n]);
+    free(m->steps);
     model_weights_free(&m->w);
     device_pool_free(&m->mem);
     free(m->up.slots);
-    free(m->up.pos);
-    free(m->up.marks);
-    free(m->up.kv_len);
-    free(m->up.pages);
     free(m);
-}
-
-static status check_batch(const model *m, const model_batch *b, err *e) {
-    if (b->n < 1 || b->n > m->lim.rows)
-        return err_set(e, ST_LIMIT, "a batch of %lld tokens, the plan allows %lld", (long long)b->n,
-                       (long long)m->lim.rows);
-    if (b->n_out > m->lim.logit_rows || b->n_out > b->n)
-        return err_set(e, ST_LIMIT, "%lld rows of logits wanted, the plan allows %lld", (long long)b->n_out,
-                       (long long)min_i64(m->lim.logit_rows, b->n));
-    i64 next = 0, absorbed = 0, expanded = 0;
-    for (i64 s = 0; s < b->n_spans; s++) {
-        const model_span *p = &b->spans[s];
-        if (p->first != next || p->n < 1 || p->pos0 < 0 || p->pos0 + p->n > m->lim.seq_pages * KV_PAGE ||
-            (p->absorbed && absorbed != next))
-            return err_set(e, ST_LIMIT,
-                           "span %lld of the batch does not fit (rows %lld + %lld at position %lld)",
-                           (long long)s, (long long)p->first, (long long)p->n, (long long)p->pos0);
-        next += p->n;
-        if (p->absorbed)
-            absorbed = next;
-        else
-            expanded++;
-    }
-    if (next != b->n || absorbed > m->lim.decode_rows || expanded > m->lim.prefill_spans)
-        return err_set(e, ST_LIMIT, "the batch's spans cover %lld of %lld tokens, %lld in decode form",
-                       (long long)next, (long long)b->n, (long long)absorbed);
-    return ST_OK;
-}
-
-/* Row `row` of the page tables to send: the pages that cover `tokens` tokens. */
-static void put_pages(model *m, i64 row, const i32 *pages, i64 tokens) {
-    memcpy(m->up.pages + row * m->lim.seq_pages, pages, (size_t)ceil_div(tokens, KV_PAGE) * sizeof(i32));
-}
-
-static void put_span(model *m, const model_span *p, i64 *n_abs) {
-    for (i64 i = 0; i < p->n; i++) {
-        i64 pos = p->pos0 + i, row = p->first + i;
-        m->up.pos[row] = (i32)pos;
-        m->up.slots[row] = (i64)p->pages[pos / KV_PAGE] * KV_PAGE + pos % KV_PAGE;
-        if (!p->absorbed) continue;
-        m->up.kv_len[row] = (i32)pos + 1;
-        put_pages(m, (*n_abs)++, p->pages, pos + 1);
-    }
-}
-
-/* Writes what the ops need to know of the batch to the device: ids, positions, KV slots, lengths, and the
- * page tables: a row for each token in decode form, then one for each expanded span. Returns the number of
- * the former. */
-static i64 upload(model *m, const model_batch *b) {
-    device *dev = m->mem.dev;
-    u64 rows = (u64)b->n;
-    i64 n_abs = 0, n_expanded = 0;
-    for (i64 s = 0; s < b->n_spans; s++) {
-        const model_span *p = &b->spans[s];
-        put_span(m, p, &n_abs);
-        if (!p->absorbed) put_pages(m, n_abs + n_expanded++, p->pages, p->pos0 + p->n);
-    }
-    dev->write(dev, m->pos, m->up.pos, rows * sizeof(i32));
-    dev->write(dev, m->slots, m->up.slots, rows * sizeof(i64));
-    dev->write(dev, m->pages, m->up.pages, (u64)(n_abs + n_expanded) * (u64)m->lim.seq_pages * sizeof(i32));
-    if (n_abs) dev->write(dev, m->kv_len, m->up.kv_len, (u64)n_abs * sizeof(i32));
-    dev->write(dev, m->ids, b->ids, rows * sizeof(i32));
-    if (b->n_out) dev->write(dev, m->out_rows, b->out_rows, (u64)b->n_out * sizeof(i32));
-    memset(m->up.marks, 0, rows * sizeof(i32));
-    dev->write(dev, m->bad, m->up.marks, rows * sizeof(i32));
-    if (b->n_out) dev->write(dev, m->bad_logits, m->up.marks, (u64)b->n_out * sizeof(i32));
-    return n_abs;
 }
 
 static void linear(model *m, const op_weight *w, const void *x, i64 x_stride, void *y, i64 y_stride, i64 n) {
@@ -288,7 +226,7 @@ static void add_norm(model *m, const op_weight *weight, void *d, i64 n) {
 
 static void mark_bad(model *m, const void *x, i64 n, i32 mark) {
     m->o->finite(m->o, &(finite_args){.x = x,
-                                      .bad = m->bad,
+                                      .bad = m->in.bad,
                                       .n = n,
                                       .dim = m->c->hidden,
                                       .stride = m->c->hidden,
@@ -333,8 +271,8 @@ static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i6
                                           .latent = c->kv_lora});
     m->o->mla_decode(m->o, &(mla_decode_args){.q = m->q_abs,
                                               .kv = kv,
-                                              .pages = m->pages,
-                                              .kv_len = m->kv_len,
+                                              .pages = m->in.pages,
+                                              .kv_len = m->in.kv_len,
                                               .out = m->o_lat,
                                               .workspace = m->workspace,
                                               .kv_type = m->lim.kv_type,
@@ -385,7 +323,7 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     m->o->kv_write(m->o, &(kv_write_args){.kv_a = m->kv_a,
                                           .norm = w->kv_a_norm,
                                           .table = m->rope,
-                                          .slots = m->slots,
+                                          .slots = m->in.slots,
                                           .kv = kv,
                                           .kv_type = m->lim.kv_type,
                                           .n = b->n,
@@ -393,7 +331,7 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
                                           .rope = c->rope,
                                           .eps = (f32)c->lora_norm_eps});
     if (n_abs) attend_absorbed(m, w, kv, n_abs);
-    const i32 *pages = m->pages + n_abs * m->lim.seq_pages;
+    const i32 *pages = m->in.pages + n_abs * m->lim.seq_pages;
     for (i64 s = 0; s < b->n_spans; s++) {
         if (b->spans[s].absorbed) continue;
         attend_expanded(m, w, kv, &b->spans[s], pages);
@@ -455,7 +393,7 @@ static void head(model *m, const model_batch *b) {
     const model_config *c = m->c;
     m->o->gather(
         m->o,
-        &(gather_args){.x = m->x, .rows = m->out_rows, .out = m->shared, .n = b->n_out, .dim = c->hidden});
+        &(gather_args){.x = m->x, .rows = m->in.out_rows, .out = m->shared, .n = b->n_out, .dim = c->hidden});
     m->o->norm(m->o, &(norm_args){.weight = m->w.norm,
                                   .x = m->shared,
                                   .out = m->h,
@@ -472,39 +410,24 @@ static void head(model *m, const model_batch *b) {
                                       .y_stride = c->vocab,
                                       .y_type = DT_F32});
     m->o->finite(m->o, &(finite_args){.x = m->logits,
-                                      .bad = m->bad_logits,
+                                      .bad = m->in.bad_logits,
                                       .n = b->n_out,
-                                      .dim = m->c->vocab,
+                                      .dim = m->c->vocab_held,
                                       .stride = m->c->vocab,
                                       .x_type = DT_F32,
                                       .mark = BAD_LOGITS});
 }
 
-/* Waits for the results: logits, and the marks of rows with a NaN or an infinity. */
-static status collect(model *m, const model_batch *b, err *e) {
-    device *dev = m->mem.dev;
-    dev->read(dev, b->bad, m->bad, (u64)b->n * sizeof(i32));
-    if (b->n_out) {
-        dev->read(dev, b->logits, m->logits, (u64)(b->n_out * m->c->vocab) * sizeof(f32));
-        dev->read(dev, m->up.marks, m->bad_logits, (u64)b->n_out * sizeof(i32));
-    }
-    for (i64 i = 0; i < b->n_out; i++)
-        if (m->up.marks[i] && !b->bad[b->out_rows[i]]) b->bad[b->out_rows[i]] = m->up.marks[i];
-    return dev->finish(dev, e);
-}
-
-status model_forward(model *m, const model_batch *b, err *e) {
-    status st = check_batch(m, b, e);
-    if (st != ST_OK) return st;
+/* The launches of a batch whose tables are on the device. */
+static void queue_step(model *m, const model_batch *b, i64 n_abs) {
     const model_config *c = m->c;
-    i64 n_abs = upload(m, b);
-    m->o->rope_table(m->o, &(rope_table_args){.positions = m->pos,
+    m->o->rope_table(m->o, &(rope_table_args){.positions = m->in.pos,
                                               .inv_freq = m->inv_freq,
                                               .table = m->rope,
                                               .n = b->n,
                                               .rope = c->rope,
                                               .mscale = m->rope_mscale});
-    m->o->embed(m->o, &(embed_args){.table = m->w.embed, .ids = m->ids, .out = m->x, .n = b->n});
+    m->o->embed(m->o, &(embed_args){.table = m->w.embed, .ids = m->in.ids, .out = m->x, .n = b->n});
     mark_bad(m, m->x, b->n, BAD_EMBEDDING);
     for (i64 l = 0; l < c->n_layers; l++) {
         add_norm(m, m->w.layers[l].attn_norm, l ? m->d : NULL, b->n);
@@ -516,5 +439,54 @@ status model_forward(model *m, const model_batch *b, err *e) {
     add_norm(m, m->w.norm, m->d, b->n);
     mark_bad(m, m->x, b->n, (i32)c->n_layers);
     if (b->n_out) head(m, b);
-    return collect(m, b, e);
+}
+
+typedef struct {
+    model *m;
+    i64 n;
+} decode_step;
+
+static void queue_decode(void *ud) {
+    const decode_step *s = ud;
+    queue_step(s->m, &(model_batch){.n = s->n, .n_out = s->n}, s->n);
+}
+
+/* Runs the step, from its recording where there can be one: decode form alone, the logits of every row wanted. Its launches
+ * depend on n alone; all else is in the tables. */
+static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
+    device *dev = m->mem.dev;
+    if (!dev->record || m->lim.eager || n_abs != b->n || b->n_out != b->n || b->n > RECORDED) {
+        queue_step(m, b, n_abs);
+        return ST_OK;
+    }
+    if (!m->steps[b->n]) {
+        status st = dev->record(dev, queue_decode, &(decode_step){m, b->n}, &m->steps[b->n], e);
+        if (st != ST_OK) return st;
+    }
+    dev->replay(dev, m->steps[b->n]);
+    return ST_OK;
+}
+
+/* Waits for the results: logits, and the marks of rows with a NaN or an infinity. */
+static status collect(model *m, const model_batch *b, err *e) {
+    device *dev = m->mem.dev;
+    i32 *marks = m->up.bad_logits;
+    dev->read(dev, b->bad, m->in.bad, (u64)b->n * sizeof(i32));
+    if (b->n_out) {
+        dev->read(dev, b->logits, m->logits, (u64)(b->n_out * m->c->vocab) * sizeof(f32));
+        dev->read(dev, marks, m->in.bad_logits, (u64)b->n_out * sizeof(i32));
+    }
+    for (i64 i = 0; i < b->n_out; i++)
+        if (marks[i] && !b->bad[b->out_rows[i]]) b->bad[b->out_rows[i]] = marks[i];
+    return dev->finish(dev, e);
+}
+
+status model_forward(model *m, const model_batch *b, err *e) {
+    i64 n_abs;
+    status st = tables_check(&m->lim, b, e);
+    if (st != ST_OK) return st;
+    u64 bytes = tables_fill(&m->lim, b, m->c->vocab_held, &m->up, &n_abs);
+    m->mem.dev->write(m->mem.dev, m->in.slots, m->up.slots, bytes);
+    st = run_step(m, b, n_abs, e);
+    return st == ST_OK ? collect(m, b, e) : st;
 }

@@ -14,6 +14,7 @@ typedef struct {
     i64 seq_pages;     /* most KV pages of one sequence                                            */
     i64 pool_pages;    /* KV pages in the pool                                                     */
     dtype kv_type;     /* DT_F32, DT_BF16, DT_F8_E4M3                                              */
+    bool eager;        /* every launch anew; else decode steps are recorded, where the device can    */
     u64 memory_max;    /* bytes that may be allocated; 0: no limit                                 */
 } model_limits;
 

@@ -5,7 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_CONTEXT = 32768, DEFAULT_CHUNK = 512, LOGIT_ROWS = 64, REPLAY_ROWS = 64, PREFILL_SPANS = 32 };
+enum {
+    DEFAULT_CONTEXT = 32768,
+    DEFAULT_CHUNK = 512,
+    GPU_CHUNK = 8192,
+    LOGIT_ROWS = 64,
+    REPLAY_ROWS = 64,
+    PREFILL_SPANS = 32
+};
 
 static const f64 DEFAULT_MEM_FRACTION = 0.5, DEFAULT_GPU_FRACTION = 0.88;
 
@@ -32,6 +39,9 @@ static status choose_ops(engine *g, const engine_options *o, err *e) {
     g->threads = (int)o->threads;
     ops_set_threads(g->threads);
     g->device = device_host();
+    g->lim.eager = o->eager;
+    if (o->eager && strcmp(name, "cuda"))
+        return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
     if (!strcmp(name, "ref")) return ops_init_ref(&g->ops), ST_OK;
     u32 mask = ISA_ALL;
     dtype act;
@@ -119,7 +129,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     if (st != ST_OK) return st;
     g->lim.seq_pages = ceil_div(context, KV_PAGE);
     g->lim.pool_pages = g->lim.seq_pages;
-    g->chunk = min_i64(o->chunk ? o->chunk : DEFAULT_CHUNK, g->lim.seq_pages * KV_PAGE);
+    g->chunk = min_i64(o->chunk ? o->chunk : g->gpu ? GPU_CHUNK : DEFAULT_CHUNK, g->lim.seq_pages * KV_PAGE);
     g->lim.rows = g->chunk;
     g->lim.decode_rows = min_i64(g->lim.rows, 64);
     g->lim.prefill_spans = 1;
@@ -150,12 +160,20 @@ static status open_weights(engine *g, const engine_options *o, err *e) {
     return st;
 }
 
+static status slice(engine *g, const engine_options *o, err *e) {
+    if (!o->tp_slice) return ST_OK;
+    if (!o->load_format || strcmp(o->load_format, "dummy"))
+        return err_set(e, ST_INPUT, "--tp-slice %lld needs --load-format dummy", (long long)o->tp_slice);
+    return model_config_slice(&g->config, o->tp_slice, e);
+}
+
 static status open_parts(engine *g, const engine_options *o, err *e) {
     f64 start = now_s();
     status st = check_options(o, e);
     if (st == ST_OK) st = model_config_load(&g->config, o->model_dir, e);
     for (int i = 0; st == ST_OK && i < o->n_overrides; i++)
         st = model_config_override(&g->config, o->overrides[i], e);
+    if (st == ST_OK) st = slice(g, o, e);
     if (st == ST_OK) st = open_weights(g, o, e);
     if (st == ST_OK) st = choose_ops(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
@@ -166,13 +184,16 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, e);
     if (st != ST_OK) return st;
     f64 kv = (f64)model_kv_bytes(&g->config, g->lim.pool_pages, g->lim.kv_type);
+    char share[48] = "";
+    if (g->config.slice > 1)
+        snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.slice);
     snprintf(
         g->plan, sizeof g->plan,
-        "%s%s: weights %.1f MB%s, KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
+        "%s%s%s: weights %.1f MB%s, KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
         g->step ? "SIMULATED, nothing is computed; "
         : g->ck ? ""
                 : "DUMMY WEIGHTS, the text means nothing; ",
-        g->ops.name, (f64)g->weight_bytes * 1e-6, g->gpu ? "" : " (mapped)", kv * 1e-6,
+        share, g->ops.name, (f64)g->weight_bytes * 1e-6, g->gpu ? "" : " (mapped)", kv * 1e-6,
         (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type), ((f64)model_memory(g->model) - kv) * 1e-6,
         now_s() - start);
     return ST_OK;

@@ -21,6 +21,8 @@ typedef struct {
     i64 chunk;            /* most prompt tokens in one step; 0: 512                               */
     const char
         *load_format; /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
+    i64 tp_slice;     /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
+    bool eager;       /* a GPU: decode steps are not recorded as graphs */
     bool profile;     /* times every kernel (a GPU only): engine_profile() */
     bool verify;      /* scan quantization scales                                             */
     /* For a scheduler (runtime/scheduler.h); 0: the engine serves one sequence after the other. */

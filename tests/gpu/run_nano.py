@@ -22,6 +22,10 @@ def expect(what, ok, shown):
 text = [run("run", "--device", d, "-p", "What is 2 + 3?", "-n", "12", "--temp", "0") for d in ("cpu", "cuda")]
 expect("nano says the same as on the CPU", text[0].returncode == text[1].returncode == 0 and text[0].stdout == text[1].stdout and
        text[0].stdout + text[0].stderr and "emulated GPU" in text[1].stderr, [t.stdout + t.stderr for t in text])
+flags = ("-p", "Tell me about the sea.", "-n", "8", "--temp", "1", "--seed", "7")
+same = [run("run", "--device", "cuda", *more, *flags) for more in ((), ("--disable-cuda-graph",))]
+expect("recorded steps and launches one by one say the same", same[0].returncode == same[1].returncode == 0 and same[0].stdout == same[1].stdout,
+       [t.stdout + t.stderr for t in same])
 ids = json.dumps({"ids": list(range(300, 370))}) + "\n"  # more than a page, in one prefill
 scores = [run("eval", "logprobs", "--device", d, "--data", "/dev/stdin", stdin=ids) for d in ("ref", "cuda")]
 values = [json.loads(s.stdout.splitlines()[-1])["logprobs"][1:] if s.returncode == 0 else [] for s in scores]
@@ -33,11 +37,19 @@ fp32 = run("run", "--device", "cuda", "-m", "tests/golden/plain-fp32", "-p", "x"
 expect("an FP32 checkpoint is refused", fp32.returncode == 1 and "float32" in fp32.stderr, fp32.stderr)
 dummy = run("run", "--device", "cuda", "--load-format", "dummy", "--override", "num_hidden_layers=2", "-p", "hi", "-n", "2", "--temp", "1")
 expect("dummy weights run and say what they are", dummy.returncode == 0 and "DUMMY WEIGHTS" in dummy.stderr, dummy.stderr)
+sliced = run("run", "--device", "cuda", "--load-format", "dummy", "--tp-slice", "2", "--override", "num_hidden_layers=2", "-p", "hi", "-n", "4", "--temp", "1")
+expect("a slice of dummy weights runs and says so", sliced.returncode == 0 and "slice 1 of 2, dummy" in sliced.stderr, sliced.stderr)
+odd = run("run", "--device", "cuda", "--load-format", "dummy", "--tp-slice", "7", "-p", "hi")
+expect("a slice that does not divide is refused", odd.returncode == 1 and "--tp-slice 7: " in odd.stderr, odd.stderr)
+real = run("run", "--device", "cuda", "--tp-slice", "2", "-p", "hi")
+expect("a slice of real weights is refused", real.returncode == 1 and "needs --load-format dummy" in real.stderr, real.stderr)
 large = run("run", "--device", "cuda", "--load-format", "dummy", "-m", "tests/data/kimi-k2.5", "-p", "x")
 expect("Kimi-K2.5 is refused before anything is allocated", large.returncode == 1 and "594.2 GB of weights do not fit in the 8.6 GB" in large.stderr,
        large.stderr)
 bench = run("bench", "moe", "--device", "cuda", "--shape", "4,256,64,8,2", "--runs", "1", "--json", "/dev/stdout")
 row = json.loads(bench.stdout.splitlines()[-1]) if bench.returncode == 0 else {}
 expect("bench moe agrees with ref", row.get("device") == "emulated GPU" and 0 < row.get("error", 1) < 4e-3, bench.stdout + bench.stderr)
-print(f"{7 - failed} passed, {failed} failed, 0 skipped")
+wrong = run("run", "--disable-cuda-graph", "-p", "x")
+expect("--disable-cuda-graph without a GPU is refused", wrong.returncode == 1 and "--disable-cuda-graph is for --device cuda" in wrong.stderr, wrong.stderr)
+print(f"{12 - failed} passed, {failed} failed, 0 skipped")
 sys.exit(failed > 0)

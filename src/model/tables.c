@@ -1,0 +1,84 @@
+#include "model/tables.h"
+#include <string.h>
+
+static u64 round8(u64 n) { return (n + 7) & ~(u64)7; }
+
+/* Bytes before the page tables. */
+static u64 fixed_bytes(const model_limits *l) {
+    return (u64)l->rows * sizeof(i64) +
+           round8((u64)(3 * l->rows + l->decode_rows + 2 * l->logit_rows) * sizeof(i32));
+}
+
+u64 tables_bytes(const model_limits *l) {
+    return fixed_bytes(l) + (u64)(l->decode_rows + l->prefill_spans) * (u64)l->seq_pages * sizeof(i32);
+}
+
+batch_tables tables_at(const model_limits *l, void *block) {
+    batch_tables t = {.slots = block};
+    t.pos = (i32 *)(t.slots + l->rows);
+    t.ids = t.pos + l->rows;
+    t.kv_len = t.ids + l->rows;
+    t.out_rows = t.kv_len + l->decode_rows;
+    t.bad = t.out_rows + l->logit_rows;
+    t.bad_logits = t.bad + l->rows;
+    t.pages = (i32 *)((u8 *)block + fixed_bytes(l));
+    return t;
+}
+
+status tables_check(const model_limits *l, const model_batch *b, err *e) {
+    if (b->n < 1 || b->n > l->rows)
+        return err_set(e, ST_LIMIT, "a batch of %lld tokens, the plan allows %lld", (long long)b->n,
+                       (long long)l->rows);
+    if (b->n_out > l->logit_rows || b->n_out > b->n)
+        return err_set(e, ST_LIMIT, "%lld rows of logits wanted, the plan allows %lld", (long long)b->n_out,
+                       (long long)min_i64(l->logit_rows, b->n));
+    i64 next = 0, absorbed = 0, expanded = 0;
+    for (i64 s = 0; s < b->n_spans; s++) {
+        const model_span *p = &b->spans[s];
+        if (p->first != next || p->n < 1 || p->pos0 < 0 || p->pos0 + p->n > l->seq_pages * KV_PAGE ||
+            (p->absorbed && absorbed != next))
+            return err_set(e, ST_LIMIT,
+                           "span %lld of the batch does not fit (rows %lld + %lld at position %lld)",
+                           (long long)s, (long long)p->first, (long long)p->n, (long long)p->pos0);
+        next += p->n;
+        if (p->absorbed)
+            absorbed = next;
+        else
+            expanded++;
+    }
+    if (next != b->n || absorbed > l->decode_rows || expanded > l->prefill_spans)
+        return err_set(e, ST_LIMIT, "the batch's spans cover %lld of %lld tokens, %lld in decode form",
+                       (long long)next, (long long)b->n, (long long)absorbed);
+    return ST_OK;
+}
+
+/* Row `row` of the page tables: the pages that cover `tokens` tokens. */
+static void put_pages(const model_limits *l, batch_tables *t, i64 row, const i32 *pages, i64 tokens) {
+    memcpy(t->pages + row * l->seq_pages, pages, (size_t)ceil_div(tokens, KV_PAGE) * sizeof(i32));
+}
+
+static void put_span(const model_limits *l, batch_tables *t, const model_span *p, i64 *n_abs) {
+    for (i64 i = 0; i < p->n; i++) {
+        i64 pos = p->pos0 + i, row = p->first + i;
+        t->pos[row] = (i32)pos;
+        t->slots[row] = (i64)p->pages[pos / KV_PAGE] * KV_PAGE + pos % KV_PAGE;
+        if (!p->absorbed) continue;
+        t->kv_len[row] = (i32)pos + 1;
+        put_pages(l, t, (*n_abs)++, p->pages, pos + 1);
+    }
+}
+
+u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids_held, batch_tables *t, i64 *n_abs) {
+    i64 n_expanded = 0;
+    *n_abs = 0;
+    for (i64 s = 0; s < b->n_spans; s++) {
+        const model_span *p = &b->spans[s];
+        put_span(l, t, p, n_abs);
+        if (!p->absorbed) put_pages(l, t, *n_abs + n_expanded++, p->pages, p->pos0 + p->n);
+    }
+    for (i64 i = 0; i < b->n; i++) t->ids[i] = (i32)(b->ids[i] % ids_held);
+    if (b->n_out) memcpy(t->out_rows, b->out_rows, (size_t)b->n_out * sizeof(i32));
+    memset(t->bad, 0, (size_t)b->n * sizeof(i32));
+    memset(t->bad_logits, 0, (size_t)b->n_out * sizeof(i32));
+    return fixed_bytes(l) + (u64)(*n_abs + n_expanded) * (u64)l->seq_pages * sizeof(i32);
+}
