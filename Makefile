@@ -147,8 +147,8 @@ $B/tests/device/test_gpu: | $(FAKES)
 $B/tests/device/test_gpu: ISA := -Itests/device
 # the toolkit's headers, of the compiler that is used
 CUDA_H := $(firstword $(wildcard $(addsuffix /../include,$(dir $(GPU_CC) $(realpath $(GPU_CC)))) /usr/local/cuda/include))
-$B/tests/device/test_cuda_h: build/gpu/flags
-$B/tests/device/test_cuda_h: ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
+$B/tests/device/test_cuda_h $B/tests/device/test_cublas_h: build/gpu/flags
+$B/tests/device/test_cuda_h $B/tests/device/test_cublas_h: ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
 
 # The GPU's kernels as C++ for this processor, and a driver that runs them: what check-all holds them against ref with.
 EMULATED := $(patsubst src/kernels/gpu/%.cu,$B/tests/gpu/%.o,$(wildcard src/kernels/gpu/*.cu)) $B/tests/gpu/driver.o

@@ -7,6 +7,7 @@ static const struct {
     const char *name, *help;
     int (*run)(int argc, char **argv);
 } benches[] = {
+    {"gemm", "dense matrix products on a GPU: time, share of the roofline, error", bench_gemm},
     {"moe", "routed experts: time, share of the roofline, error against ref", bench_moe},
     {"serving", "a server or an engine under load: TTFT, TPOT, ITL, throughput", bench_serving},
     {"memory", "read bandwidth, int8, bf16 and float32 peaks", bench_memory},

@@ -12,6 +12,11 @@ machine_peaks bench_peaks(u32 isa, const void *p, u64 bytes) {
                            cpu_peak_f32(isa)};
 }
 
+/* H200: one machine, 2026-11-20, read and cuBLAS. */
+machine_peaks bench_gpu_peaks(const char *name) {
+    return strstr(name, "H200") ? (machine_peaks){.read = 4.35e12, .bf16 = 722e12} : (machine_peaks){0};
+}
+
 void bench_print_peaks(const machine_peaks *m) {
     printf("%s: read %.1f GB/s, int8 %.2f TOP/s, bf16 %.2f TFLOP/s, fp32 %.2f TFLOP/s\n", bench_chip(),
            m->read / 1e9, m->int8 / 1e12, m->bf16 / 1e12, m->f32 / 1e12);

@@ -87,12 +87,6 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* What the chip was measured to reach (H200: one machine, 2026-11-20, read and cuBLAS); nothing known: 0, and no shares. */
-static machine_peaks gpu_peaks(const gpu *g) {
-    return strstr(gpu_name(g), "H200") ? (machine_peaks){.read = 4.35e12, .bf16 = 722e12}
-                                       : (machine_peaks){0};
-}
-
 /* Everything of one shape. x and out have the device's type. */
 typedef struct {
     i64 n;
@@ -341,7 +335,7 @@ static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e)
     if (st == ST_OK) st = b->dev->weight_prepare(b->dev, &desc, &b->dev_w, e);
     if (st == ST_OK) st = b->ref->weight_prepare(b->ref, &desc, &b->ref_w, e);
     if (st == ST_OK) {
-        b->peaks = b->g ? gpu_peaks(b->g) : bench_peaks(b->isa, b->memory, b->memory_bytes);
+        b->peaks = b->g ? bench_gpu_peaks(gpu_name(b->g)) : bench_peaks(b->isa, b->memory, b->memory_bytes);
         if (!b->g) bench_print_peaks(&b->peaks);
         printf("device %s; %s weights, %.2f GB; activations bf16 in and out; %lld routings in turn\n",
                b->dev->name, b->o.w1 ? "given" : "synthetic (random, zero mean)", (f64)b->memory_bytes / 1e9,

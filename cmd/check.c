@@ -17,6 +17,7 @@ static const struct {
     {"norm", check_norm},
     {"linear", check_linear},
     {"swiglu", check_swiglu},
+    {"products", check_products},
     {"rope", check_rope},
     {"kv_write", check_kv_write},
     {"absorb_q", check_absorb_q},

@@ -61,6 +61,7 @@ void check_embed(check *c);
 void check_norm(check *c);
 void check_linear(check *c);
 void check_swiglu(check *c);
+void check_products(check *c);
 void check_rope(check *c);
 void check_kv_write(check *c);
 void check_absorb_q(check *c);

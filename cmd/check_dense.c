@@ -10,8 +10,9 @@ static bool fits(weight_format f, i64 cols) { return f != WF_INT4_GROUP || cols 
 void check_linear(check *c) {
     static const struct {
         i64 n, rows, cols, pad;
-    } s[] = {{1, 576, 7168, 0}, {3, 40, 1536, 8},  {5, 17, 96, 3}, {17, 33, 160, 0}, {33, 64, 64, 1},
-             {64, 16, 512, 0},  {97, 130, 288, 5}, {2, 7, 33, 1},  {1, 1, 5, 0},     {70, 300, 2048, 0}};
+    } s[] = {{1, 576, 7168, 0}, {3, 40, 1536, 8},  {5, 17, 96, 3},     {17, 33, 160, 0},  {33, 64, 64, 1},
+             {64, 16, 512, 0},  {97, 130, 288, 5}, {2, 7, 33, 1},      {1, 1, 5, 0},      {70, 300, 2048, 0},
+             {8, 384, 7168, 0}, {16, 72, 1040, 8}, {40, 136, 1536, 0}, {64, 576, 768, 0}, {1, 2000, 48, 0}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = 0; f < WF_COUNT; f++)
             for (int wide = 0; wide < 2; wide++) {
@@ -46,7 +47,8 @@ void check_linear(check *c) {
 void check_swiglu(check *c) {
     static const struct {
         i64 n, rows, cols, pad;
-    } s[] = {{1, 512, 7168, 0}, {3, 40, 1536, 8}, {17, 33, 160, 1}, {97, 64, 288, 0}, {2, 7, 33, 0}};
+    } s[] = {{1, 512, 7168, 0}, {3, 40, 1536, 8},   {17, 33, 160, 1},  {97, 64, 288, 0},
+             {2, 7, 33, 0},     {64, 256, 1024, 0}, {8, 200, 2048, 8}, {32, 48, 80, 0}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = 0; f < WF_COUNT; f++) {
             i64 n = s[i].n, rows = s[i].rows, cols = s[i].cols, xs = cols + s[i].pad, ys = rows + s[i].pad;
@@ -70,6 +72,43 @@ void check_swiglu(check *c) {
                 c->dev->swiglu(c->dev, &a);
                 check_isolated(c, "swiglu", y.h, z.h, n, rows, n / 2);
             }
+            check_case_end(c);
+        }
+}
+
+/* Two or more weights over the same x: bf16 and float32 results, swiglu among them, formats of every kind. */
+void check_products(check *c) {
+    static const struct {
+        i64 n, cols, rows[PRODUCTS_MOST];
+        bool up[PRODUCTS_MOST], wide[PRODUCTS_MOST];
+    } s[] = {{1, 7168, {192, 72}, {0}, {0}},
+             {4, 512, {96, 80, 40}, {0, 1, 0}, {1, 0, 0}},
+             {33, 272, {64, 200, 8, 136}, {1, 0, 0, 1}, {0, 1, 0, 0}},
+             {9, 96, {130, 7}, {0}, {0, 1}},
+             {70, 160, {40, 64}, {1, 0}, {0}}};
+    for (size_t i = 0; i < COUNT_OF(s); i++)
+        for (int f = 0; f < WF_COUNT; f++) {
+            i64 n = s[i].n, cols = s[i].cols, count = 0;
+            if (!fits((weight_format)f, cols)) continue;
+            check_act x = check_input(c, n * cols, 1.0f), y[PRODUCTS_MOST];
+            products_args a = {.x = x.h, .n = n, .x_stride = cols}, b = {.x = x.f, .n = n, .x_stride = cols};
+            for (; count < PRODUCTS_MOST && s[i].rows[count]; count++) {
+                i64 rows = s[i].rows[count], stride = rows + 8 * count;
+                f32 sigma = 1.0f / sqrtf((f32)cols);
+                check_weight w = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, sigma), up = {0};
+                if (s[i].up[count]) up = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, sigma);
+                y[count] = check_output(c, n * stride * 2); /* room for float32 in .h */
+                dtype t = s[i].wide[count] ? DT_F32 : DT_BF16;
+                a.of[count] = (one_product){w.dev, up.dev, y[count].h, stride, t};
+                b.of[count] = (one_product){w.ref, up.ref, y[count].f, stride, DT_F32};
+            }
+            a.count = b.count = count;
+            c->dev->products(c->dev, &a);
+            c->ref->products(c->ref, &b);
+            for (i64 k = 0; k < count; k++)
+                check_compare(c, weight_format_name((weight_format)f), a.of[k].y, a.of[k].y_type, y[k].f, n,
+                              s[i].rows[k], a.of[k].y_stride,
+                              a.of[k].y_type == DT_F32 ? F32_BOUND : BF16_BOUND);
             check_case_end(c);
         }
 }

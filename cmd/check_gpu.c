@@ -71,6 +71,7 @@ MIRROR(embed, embed_args, MOVE(ids), MOVE(out))
 MIRROR(norm, norm_args, MOVE(x), MOVE(add), MOVE(sum), MOVE(out))
 MIRROR(linear, linear_args, MOVE(x), MOVE(y))
 MIRROR(swiglu, swiglu_args, MOVE(x), MOVE(out))
+MIRROR(products, products_args, MOVE(x); for (i64 i = 0; i < k.count; i++) k.of[i].y = there(k.of[i].y))
 MIRROR(rope_table, rope_table_args, MOVE(positions), MOVE(inv_freq), MOVE(table))
 MIRROR(rope_q, rope_q_args, MOVE(q), MOVE(table))
 MIRROR(kv_write, kv_write_args, MOVE(kv_a), MOVE(table), MOVE(slots), MOVE(kv))
@@ -92,6 +93,7 @@ void check_mirror(ops *out, const ops *real, device *dev, check *c) {
     out->norm = op_norm;
     out->linear = op_linear;
     out->swiglu = op_swiglu;
+    out->products = op_products;
     out->rope_table = op_rope_table;
     out->rope_q = op_rope_q;
     out->kv_write = op_kv_write;

@@ -81,6 +81,22 @@ typedef struct {
     i64 n, x_stride, out_stride;
 } swiglu_args;
 
+/* Products of the same rows of x with several weights of as many columns, none of which reads what another writes: `count`
+ * calls of linear, or of swiglu where `up` is not NULL (then w is the gate), which a backend may run at once. */
+enum { PRODUCTS_MOST = 4 };
+typedef struct {
+    const op_weight *w, *up;
+    void *y;
+    i64 y_stride;
+    dtype y_type; /* of a linear */
+} one_product;
+typedef struct {
+    one_product of[PRODUCTS_MOST];
+    i64 count;
+    const void *x;
+    i64 n, x_stride;
+} products_args;
+
 /* table[n, rope / 2] of (cos, sin) pairs, float32, of positions[n] * inv_freq[rope / 2], the angle in double.
  */
 typedef struct {
@@ -215,6 +231,7 @@ struct ops {
     void (*norm)(const ops *o, const norm_args *a);
     void (*linear)(const ops *o, const linear_args *a);
     void (*swiglu)(const ops *o, const swiglu_args *a);
+    void (*products)(const ops *o, const products_args *a);
     void (*rope_table)(const ops *o, const rope_table_args *a);
     void (*rope_q)(const ops *o, const rope_q_args *a);
     void (*kv_write)(const ops *o, const kv_write_args *a);
@@ -233,6 +250,9 @@ struct ops {
     u64 (*mla_prefill_workspace)(const ops *o, const mla_prefill_args *a);
     u64 (*moe_workspace)(const ops *o, const moe_args *a);
 };
+
+/* The slot `products` by o's own linear and swiglu, one after the other. */
+void ops_products(const ops *o, const products_args *a);
 
 /* Plain C. `act` must be DT_F32. Uses `threads` OpenMP threads inside (0: all cores). */
 void ops_init_ref(ops *o);

@@ -100,6 +100,10 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
+static inline float4 load_fresh(const float *p) { return *(const float4 *)p; }
+static inline int atomicAdd(int *p, int v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
+static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
 static inline float __uint_as_float(unsigned b) {
     float f;
     memcpy(&f, &b, 4);

@@ -52,6 +52,57 @@ typedef struct {
     int y_type;
 } gpu_linear_args;
 
+/* Products of at most 64 rows of x with up to GPU_PARTS weights in BF16, which share x and the number of columns. */
+enum { GPU_PARTS = 4, GPU_SKINNY = 64 };
+/* Stages of the ring in shared memory, by rows of x, so that two blocks fit on a multiprocessor up to 32 rows and one above;
+ * places for sums of warps; bytes before both. */
+enum {
+    SKINNY_STAGES_8 = 10,
+    SKINNY_STAGES_16 = 8,
+    SKINNY_STAGES_32 = 7,
+    SKINNY_STAGES_64 = 11,
+    SKINNY_STAGES_MOST = 12,
+    SKINNY_SLOTS_8 = 4,
+    SKINNY_SLOTS_16 = 4,
+    SKINNY_SLOTS_32 = 1,
+    SKINNY_SLOTS_64 = 1,
+    SKINNY_STATE = 256,
+    SKINNY_THREADS = GPU_THREADS + 128
+};
+typedef struct {
+    const gpu_bf16 *w,
+        *up; /* up not NULL: y = silu(x w^T) * (x up^T), in tiles of 32 rows; else y = x w^T, tiles of 64 */
+    void *y;
+    gpu_i64 rows, y_stride;
+    int y_type, tiles; /* of all parts up to this one */
+} gpu_skinny_part;
+
+/* Heads of one matrix (parts 1): head h takes rows from h * w_step of w, columns of x from h * x_step, of y from h * y_step.
+ * For absorb_q the product is y = x W and `rope` columns of x behind the `cols` go unchanged to y behind its `rows`. */
+typedef struct {
+    gpu_skinny_part part[GPU_PARTS];
+    const gpu_bf16 *x;
+    float *sums; /* [blocks][2][64 rows of x][64]: sums of tiles that several blocks share */
+    int *count;  /* [tiles]: blocks that are done with a shared tile; 0 before and after */
+    gpu_i64 n, x_stride, cols, w_stride, w_step, x_step, y_step, rope;
+    int head_tiles, units; /* tiles of a head; pieces of 64 columns of a tile */
+    int all;               /* units */
+} gpu_skinny_args;
+
+/* A row a block: out = silu(gate) * up. */
+typedef struct {
+    const float *gate, *up; /* [n, rows] */
+    gpu_bf16 *out;
+    gpu_i64 out_stride, rows; /* rows a multiple of 8 */
+} gpu_silu_args;
+
+/* `rope` elements of each of `rows` rows. */
+typedef struct {
+    const gpu_bf16 *from;
+    gpu_bf16 *to;
+    gpu_i64 rows, from_stride, to_stride, rope;
+} gpu_rope_copy_args;
+
 typedef struct {
     const int *positions;
     const double *inv_freq;

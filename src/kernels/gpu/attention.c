@@ -3,31 +3,7 @@
 
 /* Decode: the context is cut into at most SPLITS pieces of at least SPLIT_PAGES pages, as many for every row of an engine,
  * so that a row's pieces do not depend on the other rows. Prefill: the cache is expanded in tiles of TILE tokens. */
-enum { SPLITS = 32, SPLIT_PAGES = 8, TILE = 1024, GRID_Z = 65535, DECODE_TILE = 32 };
-
-void gpu_op_absorb_q(const ops *o, const absorb_q_args *a) {
-    gpu_absorb_args k = {a->kv_b->views[0], a->q,    a->out,    a->n,          a->n_heads,
-                         a->nope,           a->rope, a->latent, a->kv_b->v_dim};
-    if (a->n)
-        gpu_launch(gpu_of(o)->g, gpu_of(o)->absorb_q, gpu_blocks(a->latent, GPU_THREADS), (u32)a->n_heads,
-                   (u32)min_i64(ceil_div(a->n, GPU_TOKENS), GRID_Z), GPU_THREADS, 0, &k);
-}
-
-void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
-    gpu_linear_args k = {.w = a->kv_b->views[0],
-                         .x = a->x,
-                         .y = a->out,
-                         .n = a->n,
-                         .x_stride = a->n_heads * a->latent,
-                         .y_stride = a->n_heads * a->v_dim,
-                         .rows = a->v_dim,
-                         .first = a->kv_b->nope,
-                         .step = a->kv_b->nope + a->kv_b->v_dim,
-                         .x_step = a->latent,
-                         .y_step = a->v_dim,
-                         .y_type = GPU_BF16};
-    gpu_run_linear(o, &k, a->n_heads, false);
-}
+enum { SPLITS = 32, SPLIT_PAGES = 8, TILE = 1024, DECODE_TILE = 32 };
 
 static i64 splits_of(i64 pages) { return max_i64(1, min_i64(SPLITS, ceil_div(pages, SPLIT_PAGES))); }
 

@@ -3,7 +3,7 @@
 #include "kernels/gpu/inside.h"
 #include <string.h>
 
-enum { GRID_Y = 65535, SHARED_MAX = 227 * 1024 /* of a block on sm_90 */ };
+enum { SHARED_MAX = 227 * 1024 /* of a block on sm_90 */ };
 
 static gpu_backend backend; /* one GPU a process for now */
 
@@ -27,51 +27,6 @@ static void op_norm(const ops *o, const norm_args *a) {
     gpu_norm_args k = {a->weight->vector, a->x,          a->add, a->sum, a->out, a->dim,
                        a->x_stride,       a->out_stride, a->eps};
     launch(o, gpu_of(o)->norm, (u32)a->n, 1, 1, &k);
-}
-
-void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
-    const gpu_backend *b = gpu_of(o);
-    exact = exact && a->w.format != GPU_W_BF16;
-    if (a->n >= TILE_FROM && !exact && can_tile(&a->w, a->x, a->x_stride) && a->x_step % 8 == 0) {
-        launch(o, b->linear_tile, gpu_blocks(a->rows, 128), (u32)min_i64(ceil_div(a->n, 64), GRID_Y),
-               (u32)heads, a);
-        return;
-    }
-    i64 groups = a->n == 1 ? 1 : ceil_div(a->n, GPU_TOKENS);
-    launch(o, a->n == 1 ? b->linear_one : b->linear_many, gpu_blocks(a->rows, GPU_WARPS),
-           (u32)min_i64(groups, GRID_Y), (u32)heads, a);
-}
-
-static void op_linear(const ops *o, const linear_args *a) {
-    gpu_linear_args k = {.w = a->w->views[0],
-                         .x = a->x,
-                         .y = a->y,
-                         .n = a->n,
-                         .x_stride = a->x_stride,
-                         .y_stride = a->y_stride,
-                         .rows = a->w->views[0].rows,
-                         .y_type = gpu_type(a->y_type)};
-    gpu_run_linear(o, &k, 1, a->y_type == DT_F32);
-}
-
-static void op_swiglu(const ops *o, const swiglu_args *a) {
-    const gpu_backend *b = gpu_of(o);
-    gpu_linear_args k = {.w = a->gate->views[0],
-                         .up = a->up->views[0],
-                         .x = a->x,
-                         .y = a->out,
-                         .n = a->n,
-                         .x_stride = a->x_stride,
-                         .y_stride = a->out_stride,
-                         .rows = a->gate->views[0].rows,
-                         .y_type = GPU_BF16};
-    if (k.n >= TILE_FROM && can_tile(&k.w, k.x, k.x_stride) && can_tile(&k.up, k.x, k.x_stride)) {
-        launch(o, b->swiglu_tile, gpu_blocks(k.rows, 64), (u32)min_i64(ceil_div(k.n, 64), GRID_Y), 1, &k);
-        return;
-    }
-    i64 groups = a->n == 1 ? 1 : ceil_div(a->n, GPU_TOKENS);
-    launch(o, a->n == 1 ? b->swiglu_one : b->swiglu_many, gpu_blocks(k.rows, GPU_WARPS),
-           (u32)min_i64(groups, GRID_Y), 1, &k);
 }
 
 static void op_rope_table(const ops *o, const rope_table_args *a) {
@@ -145,6 +100,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
     status st = find_kernels(&backend, e);
     if (st == ST_OK) st = gpu_shared(g, backend.mla_decode, SHARED_MAX, e);
     if (st == ST_OK) st = gpu_shared(g, backend.mla_prefill, SHARED_MAX, e);
+    if (st == ST_OK) st = gpu_dense_init(&backend, e);
     if (st != ST_OK) return st;
     *o = (ops){.name = gpu_name(g),
                .act = act,
@@ -152,8 +108,9 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                .weight_release = gpu_weight_release,
                .embed = op_embed,
                .norm = op_norm,
-               .linear = op_linear,
-               .swiglu = op_swiglu,
+               .linear = gpu_op_linear,
+               .swiglu = gpu_op_swiglu,
+               .products = gpu_op_products,
                .rope_table = op_rope_table,
                .rope_q = op_rope_q,
                .kv_write = op_kv_write,

@@ -24,6 +24,13 @@ static __device__ inline void copy16_or_zero(void *shared, const void *global, b
 static __device__ inline void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> static __device__ inline void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
+/* What another block of this launch wrote: not from the multiprocessor's own cache. */
+static __device__ inline float4 load_fresh(const float *p) {
+    float4 v;
+    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p) : "memory");
+    return v;
+}
+
 /* ---- four 8 x 8 matrices of 16-bit values (ldmatrix): lane 8 i + j points to row j of matrix i (16 bytes, aligned); r[i] of lane
  * 4 g + t is the pair (g, 2t) of matrix i, transposed (2t, g), (2t + 1, g) ---- */
 static __device__ inline void load_matrix4(gpu_u32 r[4], const void *shared) {

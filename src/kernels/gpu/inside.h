@@ -20,6 +20,16 @@
     X(swiglu_many, "linear")                                                                                 \
     X(linear_tile, "linear")                                                                                 \
     X(swiglu_tile, "linear")                                                                                 \
+    X(silu_product, "linear")                                                                                \
+    X(rope_copy, "linear")                                                                                   \
+    X(skinny_8, "skinny")                                                                                    \
+    X(skinny_16, "skinny")                                                                                   \
+    X(skinny_32, "skinny")                                                                                   \
+    X(skinny_64, "skinny")                                                                                   \
+    X(absorb_8, "skinny")                                                                                    \
+    X(absorb_16, "skinny")                                                                                   \
+    X(absorb_32, "skinny")                                                                                   \
+    X(absorb_64, "skinny")                                                                                   \
     X(absorb_q, "attention")                                                                                 \
     X(mla_decode, "attention")                                                                               \
     X(mla_merge, "attention")                                                                                \
@@ -36,6 +46,11 @@
 
 typedef struct {
     gpu *g;
+    f32 *skinny_sums; /* dense.c */
+    int *skinny_count;
+    struct cublas *blas; /* NULL: there is none, for this reason: */
+    err no_blas;
+    f32 *halves;
 #define GPU_KERNEL_FIELD(name, file) gpu_kernel *name;
     GPU_KERNELS(GPU_KERNEL_FIELD)
 #undef GPU_KERNEL_FIELD
@@ -58,9 +73,7 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
 void gpu_weight_release(op_weight *w);
 
 /* ops.h, in attention.c and moe.c */
-void gpu_op_absorb_q(const ops *o, const absorb_q_args *a);
 void gpu_op_mla_decode(const ops *o, const mla_decode_args *a);
-void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a);
 void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a);
 u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a);
 u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a);
@@ -73,8 +86,15 @@ static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {
 }
 enum { TILE_FROM = 32 /* rows of x */, TILE_MEAN = 8 /* tokens an expert */ };
 
+/* dense.c */
+status gpu_dense_init(gpu_backend *b, err *e);
 /* One linear call: n rows of x. exact: INT4 and FP8 weights may not be rounded to bf16, as tiles do. */
 void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact);
+void gpu_op_linear(const ops *o, const linear_args *a);
+void gpu_op_swiglu(const ops *o, const swiglu_args *a);
+void gpu_op_products(const ops *o, const products_args *a);
+void gpu_op_absorb_q(const ops *o, const absorb_q_args *a);
+void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a);
 
 int gpu_type(dtype t); /* GPU_F32 ... */
 static inline u32 gpu_blocks(i64 n, i64 each) { return (u32)((n + each - 1) / each); }

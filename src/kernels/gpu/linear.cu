@@ -84,3 +84,20 @@ KERNEL(swiglu_tile, gpu_linear_args) {
             }
     }
 }
+
+/* What remains of swiglu after two products by a library. Bytes: 10 an element. Grid: rows of x. */
+KERNEL(silu_product, gpu_silu_args) {
+    const float *gate = a.gate + blockIdx.x * a.rows, *up = a.up + blockIdx.x * a.rows;
+    gpu_bf16 *out = a.out + blockIdx.x * a.out_stride;
+    for (gpu_i64 i = threadIdx.x * 4; i < a.rows; i += GPU_THREADS * 4) {
+        float4 g = *(const float4 *)(gate + i), u = *(const float4 *)(up + i);
+        out[i] = bf16_of(silu(g.x) * u.x), out[i + 1] = bf16_of(silu(g.y) * u.y);
+        out[i + 2] = bf16_of(silu(g.z) * u.z), out[i + 3] = bf16_of(silu(g.w) * u.w);
+    }
+}
+
+/* What remains of absorb_q after the product: the rotated columns. */
+KERNEL(rope_copy, gpu_rope_copy_args) {
+    gpu_i64 i = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x, row = i / a.rope, col = i % a.rope;
+    if (row < a.rows) a.to[row * a.to_stride + col] = a.from[row * a.from_stride + col];
+}

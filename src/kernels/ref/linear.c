@@ -55,3 +55,13 @@ void ref_swiglu(const ops *o, const swiglu_args *a) {
     }
     team_end(&tm);
 }
+
+void ops_products(const ops *o, const products_args *a) {
+    for (i64 i = 0; i < a->count; i++) {
+        const one_product *p = &a->of[i];
+        if (p->up)
+            o->swiglu(o, &(swiglu_args){p->w, p->up, a->x, p->y, a->n, a->x_stride, p->y_stride});
+        else
+            o->linear(o, &(linear_args){p->w, a->x, p->y, a->n, a->x_stride, p->y_stride, p->y_type});
+    }
+}

@@ -18,6 +18,7 @@ void ops_init_ref(ops *o) {
         .norm = ref_norm,
         .linear = ref_linear,
         .swiglu = ref_swiglu,
+        .products = ops_products,
         .rope_table = ref_rope_table,
         .rope_q = ref_rope_q,
         .kv_write = ref_kv_write,

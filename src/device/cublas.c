@@ -1,0 +1,170 @@
+#include "device/cublas.h"
+#include "base/buf.h"
+#include "base/opt.h"
+#include "device/cublas_symbols.h"
+#include "device/gpu_impl.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORKSPACE = 32 << 20 /* what NVIDIA advises for Hopper */, PLANS = 512 };
+
+/* What a choice depends on: a product without its addresses. */
+typedef struct {
+    cublas_product shape;
+    bool usable;
+    cublasLtMatmulAlgo_t algo;
+    cublasLtMatmulDesc_t how;
+    cublasLtMatrixLayout_t w, x, y;
+} plan;
+
+struct cublas {
+    gpu *g;
+    void *workspace;
+    cublasLtHandle_t handle;
+    cublasLtMatmulPreference_t limits;
+#define CUBLAS_FIELD(name, args) cublasStatus_t(*name) args;
+    CUBLAS_SYMBOLS(CUBLAS_FIELD)
+#undef CUBLAS_FIELD
+    plan plans[PLANS]; /* a ring: the oldest goes first */
+    i64 n_plans;
+};
+
+static const struct {
+    const char *name;
+    size_t at;
+} symbols[] = {
+#define CUBLAS_ROW(name, args) {#name, offsetof(cublas, name)},
+    CUBLAS_SYMBOLS(CUBLAS_ROW)};
+
+static void *open_library(const char **name) {
+    static const char *const usual[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+    void *lib = NULL;
+    if ((*name = opt_env("MOONLET_CUBLASLT"))) return dlopen(*name, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; !lib && i < COUNT_OF(usual); i++)
+        lib = dlopen(*name = usual[i], RTLD_NOW | RTLD_LOCAL);
+    return lib;
+}
+
+static status find_symbols(cublas *c, err *e) {
+    const char *name;
+    void *lib = open_library(&name);
+    if (!lib) return err_set(e, ST_UNSUPPORTED, "no cuBLASLt: %s", dlerror());
+    for (size_t i = 0; i < COUNT_OF(symbols); i++) {
+        void *f = dlsym(lib, symbols[i].name);
+        if (!f) return err_set(e, ST_UNSUPPORTED, "%s has no %s", name, symbols[i].name);
+        memcpy((char *)c + symbols[i].at, &f, sizeof f);
+    }
+    return ST_OK;
+}
+
+status cublas_open(cublas **out, gpu *g, err *e) {
+    u64 room = WORKSPACE;
+    *out = NULL;
+    cublas *c = calloc(1, sizeof *c);
+    if (!c) return err_nomem(e, "cuBLASLt's state", sizeof *c);
+    c->g = g;
+    status st = find_symbols(c, e);
+    if (st == ST_OK) {
+        CUresult r = g->cu.cuCtxSetCurrent(g->context);
+        if (r != CUDA_SUCCESS) st = gpu_fail(g, r, e, "entering its context");
+    }
+    if (st == ST_OK) st = g->dev.alloc(&g->dev, &c->workspace, WORKSPACE, "cuBLASLt's workspace", e);
+    if (st == ST_OK) {
+        cublasStatus_t r = c->cublasLtCreate(&c->handle);
+        if (r == CUBLAS_STATUS_SUCCESS) r = c->cublasLtMatmulPreferenceCreate(&c->limits);
+        if (r == CUBLAS_STATUS_SUCCESS)
+            r = c->cublasLtMatmulPreferenceSetAttribute(c->limits, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                        &room, sizeof room);
+        if (r != CUBLAS_STATUS_SUCCESS)
+            st = err_set(e, ST_UNSUPPORTED, "cuBLASLt does not start on %s (its status %u)", g->name, r);
+    }
+    if (st == ST_OK)
+        *out = c;
+    else
+        cublas_close(c);
+    return st;
+}
+
+static void drop(cublas *c, plan *p) {
+    if (p->how) c->cublasLtMatmulDescDestroy(p->how);
+    if (p->w) c->cublasLtMatrixLayoutDestroy(p->w);
+    if (p->x) c->cublasLtMatrixLayoutDestroy(p->x);
+    if (p->y) c->cublasLtMatrixLayoutDestroy(p->y);
+    memset(p, 0, sizeof *p);
+}
+
+void cublas_close(cublas *c) {
+    if (!c) return;
+    for (i64 i = 0; i < PLANS; i++) drop(c, &c->plans[i]);
+    if (c->limits) c->cublasLtMatmulPreferenceDestroy(c->limits);
+    if (c->handle) c->cublasLtDestroy(c->handle);
+    c->g->dev.release(&c->g->dev, c->workspace);
+    free(c);
+}
+
+static bool good(cublasStatus_t r) { return r == CUBLAS_STATUS_SUCCESS; }
+
+/* A matrix as the library counts: columns of `rows` consecutive elements, `stride` apart. */
+static bool layout(cublas *c, cublasLtMatrixLayout_t *out, unsigned type, i64 rows, i64 cols, i64 stride,
+                   i64 heads, i64 step) {
+    int count = (int)heads;
+    if (!good(c->cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, stride))) return false;
+    return heads == 1 || (good(c->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                                   &count, sizeof count)) &&
+                          good(c->cublasLtMatrixLayoutSetAttribute(
+                              *out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step)));
+}
+
+/* Our rows are the library's columns: it computes y^T [rows, n] = op(w) x^T. */
+static bool make(cublas *c, plan *p) {
+    const cublas_product *s = &p->shape;
+    int turned = s->across ? CUBLAS_OP_N : CUBLAS_OP_T, found = 0;
+    cublasLtMatmulHeuristicResult_t best;
+    if (!good(c->cublasLtMatmulDescCreate(&p->how, CUBLAS_COMPUTE_32F, CUDA_R_32F)) ||
+        !good(c->cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned)))
+        return false;
+    if (!layout(c, &p->w, CUDA_R_16BF, s->across ? s->rows : s->cols, s->across ? s->cols : s->rows,
+                s->w_stride, s->heads, s->w_step) ||
+        !layout(c, &p->x, CUDA_R_16BF, s->cols, s->n, s->x_stride, s->heads, s->x_step) ||
+        !layout(c, &p->y, s->wide ? CUDA_R_32F : CUDA_R_16BF, s->rows, s->n, s->y_stride, s->heads,
+                s->y_step))
+        return false;
+    if (!good(c->cublasLtMatmulAlgoGetHeuristic(c->handle, p->how, p->w, p->x, p->y, p->y, c->limits, 1,
+                                                &best, &found)) ||
+        found < 1 || !good(best.state))
+        return false;
+    p->algo = best.algo;
+    return true;
+}
+
+static const plan *plan_of(cublas *c, const cublas_product *p) {
+    cublas_product key; /* padding included, for memcmp */
+    memset(&key, 0, sizeof key);
+    key.n = p->n, key.rows = p->rows, key.cols = p->cols, key.heads = p->heads;
+    key.w_stride = p->w_stride, key.x_stride = p->x_stride, key.y_stride = p->y_stride;
+    key.w_step = p->w_step, key.x_step = p->x_step, key.y_step = p->y_step;
+    key.across = p->across, key.wide = p->wide;
+    for (i64 i = 0; i < min_i64(c->n_plans, PLANS); i++)
+        if (!memcmp(&c->plans[i].shape, &key, sizeof key)) return &c->plans[i];
+    plan *fresh = &c->plans[c->n_plans++ % PLANS];
+    drop(c, fresh);
+    memcpy(&fresh->shape, &key, sizeof key);
+    fresh->usable = make(c, fresh);
+    return fresh;
+}
+
+bool cublas_multiply(cublas *c, const cublas_product *p) {
+    const f32 one = 1, zero = 0;
+    gpu *g = c->g;
+    if (!gpu_enter(g)) return true; /* the failure is kept */
+    const plan *k = plan_of(c, p);
+    if (!k->usable) return false;
+    cublasStatus_t r = c->cublasLtMatmul(c->handle, k->how, &one, p->w, k->w, p->x, k->x, &zero, p->y, k->y,
+                                         p->y, k->y, &k->algo, c->workspace, WORKSPACE, g->stream);
+    if (!good(r) && g->failed.code == ST_OK)
+        err_set(&g->failed, ST_DEVICE,
+                "GPU %d (%s): cuBLASLt failed (its status %u) on a product of %lld x %lld x %lld", g->ordinal,
+                g->name, r, (long long)p->n, (long long)p->rows, (long long)p->cols);
+    return true;
+}

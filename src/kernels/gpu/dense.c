@@ -1,0 +1,318 @@
+/* kernels/gpu/dense.c: matrix products: which kernel takes a call, and how it is cut into launches. */
+#include "base/log.h"
+#include "device/cublas.h"
+#include "kernels/gpu/inside.h"
+
+enum {
+    GRID_Y = 65535,
+    GRID_Z = 65535,
+    UNIT = 64,          /* columns, and rows of a tile: skinny.cu */
+    HALVES = 128 << 20, /* bytes for swiglu with cuBLASLt */
+    COUNTS = 1 << 16,   /* tiles that may be shared */
+    UNITS_LEAST = 8     /* of a piece of a tile: 64 KiB of weights */
+};
+
+static i64 skinny_tokens(i64 n) { return n <= 8 ? 8 : n <= 16 ? 16 : n <= 32 ? 32 : 64; }
+
+static u32 skinny_shared(i64 tokens) {
+    static const i64 stages[] = {SKINNY_STAGES_8, SKINNY_STAGES_16, SKINNY_STAGES_32, SKINNY_STAGES_64},
+                     slots[] = {SKINNY_SLOTS_8, SKINNY_SLOTS_16, SKINNY_SLOTS_32, SKINNY_SLOTS_64};
+    int i = tokens == 8 ? 0 : tokens == 16 ? 1 : tokens == 32 ? 2 : 3;
+    return (u32)(SKINNY_STATE + slots[i] * tokens * (UNIT + 4) * 4 +
+                 stages[i] * (UNIT + tokens) * (UNIT + 8) * 2);
+}
+
+static const gpu_kernel *skinny_kernel(const gpu_backend *b, i64 tokens, bool across) {
+    const gpu_kernel *const all[2][4] = {{b->skinny_8, b->skinny_16, b->skinny_32, b->skinny_64},
+                                         {b->absorb_8, b->absorb_16, b->absorb_32, b->absorb_64}};
+    return all[across][tokens == 8 ? 0 : tokens == 16 ? 1 : tokens == 32 ? 2 : 3];
+}
+
+/* cuBLASLt if there is one, and the room that swiglu needs beside it. */
+static status open_library(gpu_backend *b, err *e) {
+    device *dev = gpu_device(b->g);
+    status st = cublas_open(&b->blas, b->g, &b->no_blas);
+    if (st == ST_NOMEM) return err_set(e, st, "%s", b->no_blas.text);
+    return b->blas ? dev->alloc(dev, (void **)&b->halves, HALVES, "gate and up before SiLU", e) : ST_OK;
+}
+
+/* True if there is a library; else says why not, the first time. */
+static bool has_library(const gpu_backend *b) {
+    if (!b->blas)
+        log_once(
+            "cublasLt",
+            "%s; matrix products of more than %d rows run on slower kernels of our own (the dynamic linker "
+            "finds the library through LD_LIBRARY_PATH; MOONLET_CUBLASLT names its file)",
+            b->no_blas.text, GPU_SKINNY);
+    return b->blas;
+}
+
+status gpu_dense_init(gpu_backend *b, err *e) {
+    device *dev = gpu_device(b->g);
+    status st = ST_OK;
+    for (i64 tokens = 8; st == ST_OK && tokens <= GPU_SKINNY; tokens *= 2)
+        for (int across = 0; st == ST_OK && across < 2; across++)
+            st = gpu_shared(b->g, (gpu_kernel *)skinny_kernel(b, tokens, across), skinny_shared(tokens), e);
+    u64 sums = (u64)gpu_processors(b->g) * 4 * GPU_SKINNY * UNIT * sizeof(f32);
+    if (st == ST_OK) st = dev->alloc(dev, (void **)&b->skinny_sums, sums, "sums of matrix products", e);
+    if (st == ST_OK)
+        st = dev->alloc(dev, (void **)&b->skinny_count, COUNTS * sizeof(int), "sums of matrix products", e);
+    if (st == ST_OK) st = open_library(b, e);
+    return st;
+}
+
+/* May skinny.cu take n rows of x and w? */
+static bool skinny_takes(const gpu_matrix *w, const void *x, i64 x_stride, i64 n) {
+    return n <= GPU_SKINNY && w->format == GPU_W_BF16 && can_tile(w, x, x_stride) && w->cols % 16 == 0 &&
+           w->rows <= COUNTS * (UNIT / 2);
+}
+
+/* Two blocks a multiprocessor (one above 32 rows of x), which share the units equally, if every one gets more than a tile. With fewer tiles each is cut
+ * into as many pieces as there are blocks for it, but not below UNITS_LEAST. */
+static i64 skinny_blocks(const gpu_backend *b, i64 tokens, i64 tiles, i64 units) {
+    i64 most = gpu_processors(b->g) * (tokens > 32 ? 1 : 2);
+    if (tiles >= most) return most;
+    return tiles * max_i64(1, min_i64(most / tiles, units / UNITS_LEAST));
+}
+
+/* k has parts with .w, .up, .y, .rows, .y_stride and .y_type, and everything else but what follows from the shapes. */
+static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads, bool across) {
+    const gpu_backend *b = gpu_of(o);
+    i64 tiles = 0, tokens = skinny_tokens(k->n);
+    for (int i = 0; i < GPU_PARTS && k->part[i].w; i++) {
+        i64 of_head = ceil_div(k->part[i].rows, k->part[i].up ? UNIT / 2 : UNIT);
+        k->part[i].tiles = (int)(tiles += heads * of_head);
+        k->head_tiles = heads > 1 ? (int)of_head : 1 << 30;
+    }
+    k->units = (int)ceil_div(k->cols, UNIT);
+    k->all = (int)(tiles * k->units);
+    k->sums = b->skinny_sums;
+    k->count = b->skinny_count;
+    gpu_launch(b->g, skinny_kernel(b, tokens, across), (u32)skinny_blocks(b, tokens, tiles, k->units), 1, 1,
+               SKINNY_THREADS, skinny_shared(tokens), k);
+}
+
+/* More rows than skinny.cu takes: by cuBLASLt. False where it is not there or has no kernel for this shape. */
+static bool run_library(const gpu_backend *b, const gpu_linear_args *a, i64 heads) {
+    if (a->w.format != GPU_W_BF16 || !has_library(b) || !can_tile(&a->w, a->x, a->x_stride)) return false;
+    if ((u64)(uintptr_t)a->y % 16 || a->y_stride % 8 || a->x_step % 8 || a->y_step % 8) return false;
+    return cublas_multiply(b->blas, &(cublas_product){.w = (const gpu_bf16 *)a->w.data + a->first * a->w.cols,
+                                                      .x = a->x,
+                                                      .y = a->y,
+                                                      .n = a->n,
+                                                      .rows = a->rows,
+                                                      .cols = a->w.cols,
+                                                      .w_stride = a->w.cols,
+                                                      .x_stride = a->x_stride,
+                                                      .y_stride = a->y_stride,
+                                                      .heads = heads,
+                                                      .w_step = a->step * a->w.cols,
+                                                      .x_step = a->x_step,
+                                                      .y_step = a->y_step,
+                                                      .wide = a->y_type == GPU_F32});
+}
+
+void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
+    const gpu_backend *b = gpu_of(o);
+    exact = exact && a->w.format != GPU_W_BF16;
+    if (!a->n || !a->rows) return;
+    if (skinny_takes(&a->w, a->x, a->x_stride, a->n) && a->x_step % 8 == 0) {
+        gpu_skinny_args k = {.part = {{.w = (const gpu_bf16 *)a->w.data + a->first * a->w.cols,
+                                       .y = a->y,
+                                       .rows = a->rows,
+                                       .y_stride = a->y_stride,
+                                       .y_type = a->y_type}},
+                             .x = a->x,
+                             .n = a->n,
+                             .x_stride = a->x_stride,
+                             .cols = a->w.cols,
+                             .w_stride = a->w.cols,
+                             .w_step = a->step,
+                             .x_step = a->x_step,
+                             .y_step = a->y_step};
+        run_skinny(o, &k, heads, false);
+        return;
+    }
+    if (a->n > GPU_SKINNY && run_library(b, a, heads)) return;
+    if (a->n >= TILE_FROM && !exact && can_tile(&a->w, a->x, a->x_stride) && a->x_step % 8 == 0) {
+        gpu_launch(b->g, b->linear_tile, gpu_blocks(a->rows, 128), (u32)min_i64(ceil_div(a->n, 64), GRID_Y),
+                   (u32)heads, GPU_THREADS, 0, a);
+        return;
+    }
+    i64 groups = a->n == 1 ? 1 : ceil_div(a->n, GPU_TOKENS);
+    gpu_launch(b->g, a->n == 1 ? b->linear_one : b->linear_many, gpu_blocks(a->rows, GPU_WARPS),
+               (u32)min_i64(groups, GRID_Y), (u32)heads, GPU_THREADS, 0, a);
+}
+
+void gpu_op_linear(const ops *o, const linear_args *a) {
+    gpu_linear_args k = {.w = a->w->views[0],
+                         .x = a->x,
+                         .y = a->y,
+                         .n = a->n,
+                         .x_stride = a->x_stride,
+                         .y_stride = a->y_stride,
+                         .rows = a->w->views[0].rows,
+                         .y_type = gpu_type(a->y_type)};
+    gpu_run_linear(o, &k, 1, a->y_type == DT_F32);
+}
+
+static void skinny_swiglu(const ops *o, const gpu_linear_args *a) {
+    gpu_skinny_args k = {.part = {{.w = a->w.data,
+                                   .up = a->up.data,
+                                   .y = a->y,
+                                   .rows = a->rows,
+                                   .y_stride = a->y_stride,
+                                   .y_type = a->y_type}},
+                         .x = a->x,
+                         .n = a->n,
+                         .x_stride = a->x_stride,
+                         .cols = a->w.cols,
+                         .w_stride = a->w.cols};
+    run_skinny(o, &k, 1, false);
+}
+
+/* Both products in float32 for as many rows as there is room for, then one kernel for SiLU, product and rounding. */
+static bool library_swiglu(const gpu_backend *b, const gpu_linear_args *a) {
+    i64 most = (i64)(HALVES / sizeof(f32) / 2) / a->rows / 128 * 128;
+    if (a->w.format != GPU_W_BF16 || !has_library(b) || most < 128 || a->rows % 8) return false;
+    for (i64 from = 0; from < a->n; from += most) {
+        i64 n = min_i64(most, a->n - from);
+        gpu_linear_args gate = *a, up;
+        gate.n = n, gate.x = a->x + from * a->x_stride;
+        gate.y = b->halves, gate.y_stride = a->rows, gate.y_type = GPU_F32;
+        up = gate, up.w = a->up, up.y = b->halves + n * a->rows;
+        if (!run_library(b, &gate, 1))
+            return false; /* the same for every piece but the last: then it starts again */
+        if (!run_library(b, &up, 1)) return false;
+        gpu_silu_args k = {b->halves, b->halves + n * a->rows, (gpu_bf16 *)a->y + from * a->y_stride,
+                           a->y_stride, a->rows};
+        gpu_launch(b->g, b->silu_product, (u32)n, 1, 1, GPU_THREADS, 0, &k);
+    }
+    return true;
+}
+
+void gpu_op_swiglu(const ops *o, const swiglu_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    gpu_linear_args k = {.w = a->gate->views[0],
+                         .up = a->up->views[0],
+                         .x = a->x,
+                         .y = a->out,
+                         .n = a->n,
+                         .x_stride = a->x_stride,
+                         .y_stride = a->out_stride,
+                         .rows = a->gate->views[0].rows,
+                         .y_type = GPU_BF16};
+    if (!k.n || !k.rows) return;
+    if (skinny_takes(&k.w, k.x, k.x_stride, k.n) && skinny_takes(&k.up, k.x, k.x_stride, k.n)) {
+        skinny_swiglu(o, &k);
+        return;
+    }
+    if (k.n > GPU_SKINNY && library_swiglu(b, &k)) return;
+    if (k.n >= TILE_FROM && can_tile(&k.w, k.x, k.x_stride) && can_tile(&k.up, k.x, k.x_stride)) {
+        gpu_launch(b->g, b->swiglu_tile, gpu_blocks(k.rows, 64), (u32)min_i64(ceil_div(k.n, 64), GRID_Y), 1,
+                   GPU_THREADS, 0, &k);
+        return;
+    }
+    i64 groups = a->n == 1 ? 1 : ceil_div(a->n, GPU_TOKENS);
+    gpu_launch(b->g, a->n == 1 ? b->swiglu_one : b->swiglu_many, gpu_blocks(k.rows, GPU_WARPS),
+               (u32)min_i64(groups, GRID_Y), 1, GPU_THREADS, 0, &k);
+}
+
+/* One launch, if skinny.cu takes every weight. */
+void gpu_op_products(const ops *o, const products_args *a) {
+    gpu_skinny_args k = {.x = a->x, .n = a->n, .x_stride = a->x_stride};
+    bool at_once = a->count > 1 && a->n;
+    for (i64 i = 0; i < a->count; i++) {
+        const one_product *p = &a->of[i];
+        const gpu_matrix *w = &p->w->views[0], *up = p->up ? &p->up->views[0] : w;
+        at_once =
+            at_once && skinny_takes(w, a->x, a->x_stride, a->n) && skinny_takes(up, a->x, a->x_stride, a->n);
+        k.cols = k.w_stride = w->cols;
+        k.part[i] = (gpu_skinny_part){.w = w->data,
+                                      .up = p->up ? up->data : NULL,
+                                      .y = p->y,
+                                      .rows = w->rows,
+                                      .y_stride = p->y_stride,
+                                      .y_type = p->up ? GPU_BF16 : gpu_type(p->y_type)};
+    }
+    if (at_once)
+        run_skinny(o, &k, 1, false);
+    else
+        ops_products(o, a);
+}
+
+static bool library_absorb(const gpu_backend *b, const absorb_q_args *a) {
+    const gpu_matrix *w = &a->kv_b->views[0];
+    i64 head = a->nope + a->rope, width = a->latent + a->rope;
+    if (w->format != GPU_W_BF16 || !has_library(b) || !can_tile(w, a->q, head) || width % 8 || a->nope % 8)
+        return false;
+    if ((u64)(uintptr_t)a->out % 16) return false;
+    if (!cublas_multiply(b->blas, &(cublas_product){.w = w->data,
+                                                    .x = a->q,
+                                                    .y = a->out,
+                                                    .n = a->n,
+                                                    .rows = a->latent,
+                                                    .cols = a->nope,
+                                                    .w_stride = a->latent,
+                                                    .x_stride = a->n_heads * head,
+                                                    .y_stride = a->n_heads * width,
+                                                    .heads = a->n_heads,
+                                                    .w_step = (a->nope + a->kv_b->v_dim) * a->latent,
+                                                    .x_step = head,
+                                                    .y_step = width,
+                                                    .across = true}))
+        return false;
+    gpu_rope_copy_args k = {(const gpu_bf16 *)a->q + a->nope,
+                            (gpu_bf16 *)a->out + a->latent,
+                            a->n * a->n_heads,
+                            head,
+                            width,
+                            a->rope};
+    gpu_launch(b->g, b->rope_copy, gpu_blocks(k.rows * k.rope, GPU_THREADS), 1, 1, GPU_THREADS, 0, &k);
+    return true;
+}
+
+void gpu_op_absorb_q(const ops *o, const absorb_q_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    const op_weight *w = a->kv_b;
+    i64 head = a->nope + a->rope, width = a->latent + a->rope;
+    if (!a->n) return;
+    if (skinny_takes(&w->views[0], a->q, head, a->n) && a->nope % 16 == 0) {
+        gpu_skinny_args k = {.part = {{.w = w->views[0].data,
+                                       .y = a->out,
+                                       .rows = a->latent,
+                                       .y_stride = a->n_heads * width,
+                                       .y_type = GPU_BF16}},
+                             .x = a->q,
+                             .n = a->n,
+                             .x_stride = a->n_heads * head,
+                             .cols = a->nope,
+                             .w_stride = a->latent,
+                             .w_step = a->nope + w->v_dim,
+                             .x_step = head,
+                             .y_step = width,
+                             .rope = a->rope};
+        run_skinny(o, &k, a->n_heads, true);
+        return;
+    }
+    if (a->n > GPU_SKINNY && library_absorb(b, a)) return;
+    gpu_absorb_args k = {w->views[0], a->q, a->out, a->n, a->n_heads, a->nope, a->rope, a->latent, w->v_dim};
+    gpu_launch(b->g, b->absorb_q, gpu_blocks(a->latent, GPU_THREADS), (u32)a->n_heads,
+               (u32)min_i64(ceil_div(a->n, GPU_TOKENS), GRID_Z), GPU_THREADS, 0, &k);
+}
+
+void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
+    gpu_linear_args k = {.w = a->kv_b->views[0],
+                         .x = a->x,
+                         .y = a->out,
+                         .n = a->n,
+                         .x_stride = a->n_heads * a->latent,
+                         .y_stride = a->n_heads * a->v_dim,
+                         .rows = a->v_dim,
+                         .first = a->kv_b->nope,
+                         .step = a->kv_b->nope + a->kv_b->v_dim,
+                         .x_step = a->latent,
+                         .y_step = a->v_dim,
+                         .y_type = GPU_BF16};
+    gpu_run_linear(o, &k, a->n_heads, false);
+}
