@@ -40,13 +40,14 @@ static bool shorter(const task *a, const task *b) {
  * ones: a short prompt does not wait for a long one, and a long one is never slower than half speed. */
 static void plan(scheduler *s) {
     const model_limits *l = &s->g->lim;
-    budget b = {s->g->chunk, l->decode_rows, l->prefill_spans, l->logit_rows - s->g->max_running};
+    budget b = {0, l->decode_rows, l->prefill_spans, l->logit_rows - s->g->max_running};
     task *first = NULL, **rest = s->span_tasks;
-    i64 n = 0;
+    i64 n = 0, answers = 0;
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
         t->n_step = !in_prompt(t) && pending(t) == 1;
         b.replay -= t->n_step;
+        answers += t->n_step;
         if (t->n_step) continue;
         if (!first) {
             first = t;
@@ -57,7 +58,8 @@ static void plan(scheduler *s) {
         rest[at] = t;
     }
     if (!first) return;
-    give(first, n ? ceil_div(s->g->chunk, 2) : s->g->chunk, &b);
+    i64 chunk = b.chunk = pace_allowance(&s->pace, answers);
+    give(first, n ? ceil_div(chunk, 2) : chunk, &b);
     for (i64 i = 0; i < n; i++) give(rest[i], b.chunk, &b);
     give(first, b.chunk, &b);
 }
@@ -224,10 +226,14 @@ static void span_result(scheduler *s, task *t) {
     if (prompt) remember(s, t);
 }
 
-static void count(scheduler *s) {
-    i64 prompt = 0, drawn = 0;
+static void count(scheduler *s, f64 seconds) {
+    i64 prompt = 0, drawn = 0, answers = 0;
     for (i64 i = 0; i < s->n_spans; i++)
-        if (!s->spans[i].absorbed) prompt += s->spans[i].n;
+        if (s->spans[i].absorbed)
+            answers++;
+        else
+            prompt += s->spans[i].n;
+    pace_note(&s->pace, prompt, answers, seconds);
     for (i64 i = 0; i < s->n_outs; i++) drawn += s->outs[i].t && s->outs[i].last;
     pthread_mutex_lock(&s->lock);
     s->stats.prefilled_tokens += prompt;
@@ -267,13 +273,14 @@ void run_batch(scheduler *s) {
                            .logits = s->logits,
                            .bad = s->bad};
     if (!s->n_rows) return;
+    f64 began = now_s();
     if (engine_forward(s->g, &b, &e) != ST_OK) {
         break_down(s, &e);
         return;
     }
     for (i64 i = 0; i < s->n_spans; i++) span_result(s, s->span_tasks[i]);
     draw_all(s);
-    count(s);
+    count(s, now_s() - began);
     for (i64 i = 0; i < s->n_outs; i++) {
         if (!s->outs[i].t) continue;
         if (s->outs[i].last)

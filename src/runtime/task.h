@@ -12,6 +12,7 @@
 #ifndef RUNTIME_TASK_H
 #define RUNTIME_TASK_H
 #include "runtime/engine_inside.h"
+#include "runtime/pace.h"
 #include "runtime/radix.h"
 #include "runtime/scheduler.h"
 #include <pthread.h>
@@ -71,7 +72,8 @@ struct scheduler {
     task **running; /* [max_running], in order of admission */
     i64 n_running;
     u64 round;
-    f64 next_deadline;   /* no deadline passes before it; 0: none */
+    f64 next_deadline; /* no deadline passes before it; 0: none */
+    pace pace;
     f64 mean_output;     /* tokens, of answers that ended by themselves: running mean */
     task_list ended;     /* their events are not delivered yet */
     sched_event *events; /* [EVENTS] */

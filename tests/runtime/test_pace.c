@@ -1,0 +1,85 @@
+/* tests/runtime/test_pace.c: the allowance finds the size of step that fits, on machines that are described by formulas. */
+#include "runtime/pace.h"
+#include "unit.h"
+
+typedef struct {
+    f64 decode, fixed, token; /* seconds: a step without prompts; with any; each prompt token */
+} machine;
+
+static f64 takes(const machine *m, i64 prompt) {
+    return prompt ? m->decode + m->fixed + m->token * (f64)prompt : m->decode;
+}
+
+/* Answers run all the time while `steps` steps with as many prompt tokens as allowed go by. Returns the last one's time. */
+static f64 run(pace *p, const machine *m, int steps) {
+    f64 last = 0;
+    pace_note(p, 0, 4, takes(m, 0));
+    for (int i = 0; i < steps; i++) {
+        i64 n = pace_allowance(p, 4);
+        last = takes(m, n);
+        pace_note(p, n, 4, last);
+    }
+    return last;
+}
+
+static void alone_takes_the_chunk(void **state) {
+    (void)state;
+    pace p;
+    pace_open(&p, 8192, 0.03);
+    assert_int_equal(pace_allowance(&p, 0), 8192);
+    assert_int_equal(pace_allowance(&p, 1), 1024);
+    pace_open(&p, 8192, 0);
+    assert_int_equal(pace_allowance(&p, 64), 8192);
+    pace_open(&p, 512, 0.03);
+    assert_int_equal(pace_allowance(&p, 1), 512);
+}
+
+static void settles_at_three_times_a_long_step(void **state) {
+    (void)state;
+    pace p;
+    const machine m = {0.026, 0.01, 20e-6};
+    pace_open(&p, 8192, 0.03);
+    f64 last = run(&p, &m, 50);
+    assert_true(last <= 3.001 * m.decode && last > 2.4 * m.decode);
+}
+
+static void settles_at_the_stall_beside_short_steps(void **state) {
+    (void)state;
+    pace p;
+    const machine m = {0.003, 0.004, 20e-6};
+    pace_open(&p, 8192, 0.03);
+    f64 last = run(&p, &m, 50);
+    assert_true(last <= 0.0331 && last > 0.025);
+}
+
+static void shrinks_at_once_and_not_below_the_least(void **state) {
+    (void)state;
+    pace p;
+    const machine slow = {0.002, 0, 1e-3};
+    pace_open(&p, 8192, 0.03);
+    run(&p, &slow, 2);
+    assert_int_equal(pace_allowance(&p, 1), 128);
+    const machine fast = {0.002, 0, 1e-6};
+    run(&p, &fast, 40);
+    assert_int_equal(pace_allowance(&p, 1), 8192);
+}
+
+static void a_step_that_was_not_full_says_nothing(void **state) {
+    (void)state;
+    pace p;
+    pace_open(&p, 8192, 0.03);
+    pace_note(&p, 0, 4, 0.003);
+    for (int i = 0; i < 100; i++) pace_note(&p, 10, 4, 0.004);
+    assert_int_equal(pace_allowance(&p, 4), 1024);
+    pace_note(&p, 8192, 0, 5); /* nobody waited */
+    assert_int_equal(pace_allowance(&p, 4), 1024);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(alone_takes_the_chunk),
+                                       cmocka_unit_test(settles_at_three_times_a_long_step),
+                                       cmocka_unit_test(settles_at_the_stall_beside_short_steps),
+                                       cmocka_unit_test(shrinks_at_once_and_not_below_the_least),
+                                       cmocka_unit_test(a_step_that_was_not_full_says_nothing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
