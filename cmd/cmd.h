@@ -10,6 +10,7 @@ int cmd_inspect(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_profile(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_text(int argc, char **argv);
 int cmd_eval(int argc, char **argv);

@@ -45,8 +45,16 @@ void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads
 /* Times every launch from here on, the first `most` until the next gpu_times(); 0 ends it. Two events a launch: a step of
  * small kernels takes longer, the kernels themselves do not. */
 status gpu_trace(gpu *g, i64 most, err *e);
+/* The launches from here on belong to `what` (NULL: to nothing), which must move so many bytes and do so much arithmetic. The
+ * text stays the caller's and must outlive the trace. */
+void gpu_trace_note(gpu *g, const char *what, f64 bytes, f64 flops);
+typedef struct {
+    const char *kernel, *what;
+    f64 seconds, bytes, flops; /* of the note, with its first launch; 0 with the others */
+    bool first;                /* of its note */
+} gpu_time;
 /* Waits, then hands out the launches since the last call in their order; *missed: how many there were beyond `most`. */
-typedef void (*gpu_time_fn)(void *ud, const char *kernel, f64 seconds);
+typedef void (*gpu_time_fn)(void *ud, const gpu_time *t);
 status gpu_times(gpu *g, gpu_time_fn fn, void *ud, i64 *missed, err *e);
 
 #endif

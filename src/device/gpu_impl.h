@@ -21,8 +21,9 @@ struct gpu_kernel {
 };
 
 typedef struct {
-    CUevent *events;            /* [most][2]: before and after */
-    const gpu_kernel **kernels; /* [most] */
+    CUevent *events; /* [most][2]: before and after */
+    gpu_time *times; /* [most], without seconds */
+    gpu_time note;   /* of the next launch */
     i64 most, n, missed;
 } gpu_trace_state;
 

@@ -7,7 +7,7 @@ static void end_trace(gpu *g) {
     for (i64 i = 0; i < 2 * g->trace.most; i++)
         if (g->trace.events[i]) g->cu.cuEventDestroy_v2(g->trace.events[i]);
     free(g->trace.events);
-    free(g->trace.kernels);
+    free(g->trace.times);
     g->trace = (gpu_trace_state){0};
     g->dev.record = gpu_record;
 }
@@ -20,10 +20,10 @@ status gpu_trace(gpu *g, i64 most, err *e) {
         return err_set(e, ST_UNSUPPORTED,
                        "the NVIDIA driver cannot time kernels (it lacks cuEventElapsedTime_v2)");
     g->trace.events = calloc((size_t)most * 2, sizeof *g->trace.events);
-    g->trace.kernels = calloc((size_t)most, sizeof *g->trace.kernels);
-    if (!g->trace.events || !g->trace.kernels) {
+    g->trace.times = calloc((size_t)most, sizeof *g->trace.times);
+    if (!g->trace.events || !g->trace.times) {
         end_trace(g);
-        return err_nomem(e, "the launches' times", (u64)most * 24);
+        return err_nomem(e, "the launches' times", (u64)most * (16 + sizeof *g->trace.times));
     }
     g->trace.most = most;
     g->dev.record = NULL; /* launches inside a graph have no events around them */
@@ -40,7 +40,14 @@ void gpu_trace_mark(gpu *g, const gpu_kernel *k, bool before) {
         return;
     }
     gpu_ok(g, g->cu.cuEventRecord(t->events[2 * t->n + !before], g->stream), "timing %s", k->name);
-    if (!before) t->kernels[t->n++] = k;
+    if (before) return;
+    t->times[t->n] = t->note;
+    t->times[t->n++].kernel = k->name;
+    t->note = (gpu_time){.what = t->note.what};
+}
+
+void gpu_trace_note(gpu *g, const char *what, f64 bytes, f64 flops) {
+    g->trace.note = (gpu_time){.what = what, .bytes = bytes, .flops = flops, .first = true};
 }
 
 status gpu_times(gpu *g, gpu_time_fn fn, void *ud, i64 *missed, err *e) {
@@ -49,8 +56,9 @@ status gpu_times(gpu *g, gpu_time_fn fn, void *ud, i64 *missed, err *e) {
     for (i64 i = 0; st == ST_OK && i < t->n; i++) {
         float ms = 0;
         CUresult r = g->cu.cuEventElapsedTime_v2(&ms, t->events[2 * i], t->events[2 * i + 1]);
-        if (r != CUDA_SUCCESS) st = gpu_fail(g, r, e, "reading the time of %s", t->kernels[i]->name);
-        if (st == ST_OK) fn(ud, t->kernels[i]->name, (f64)ms * 1e-3);
+        if (r != CUDA_SUCCESS) st = gpu_fail(g, r, e, "reading the time of %s", t->times[i].kernel);
+        t->times[i].seconds = (f64)ms * 1e-3;
+        if (st == ST_OK) fn(ud, &t->times[i]);
     }
     *missed = t->missed;
     t->n = t->missed = 0;

@@ -235,6 +235,7 @@ status engine_forward(engine *g, const model_batch *b, err *e) {
     if (g->step) return g->step(g->step_ud, b, g->config.vocab, e);
     ops_set_threads(
         g->threads); /* it holds for the calling thread, and another engine may have set its own */
+    if (g->profile) profile_before(b);
     status st = model_forward(g->model, b, e);
     return st == ST_OK && g->profile ? profile_step(g, b, e) : st;
 }

@@ -39,15 +39,22 @@ typedef struct {
 
 typedef struct engine engine;
 
-/* What a kernel took, all launches of a phase together. */
-enum { PROFILE_PREFILL, PROFILE_DECODE, PROFILE_PHASES }; /* a step with any prompt rows counts as prefill */
+/* What an operation took and what a kernel inside of it took, all of a phase together. */
+enum { PROFILE_PREFILL, PROFILE_DECODE, PROFILE_PHASES, PROFILE_OPS = 64, PROFILE_KERNELS = 10 };
 typedef struct {
     const char *kernel;
     i64 launches;
     f64 seconds;
 } kernel_time;
 typedef struct {
-    kernel_time kernels[64]; /* the longest first */
+    const char *what; /* "linear 1536 x 7168"; NULL: launches outside of operations */
+    i64 calls;
+    f64 seconds, bytes, flops;            /* bytes and flops as kernels/gpu/bill.h counts them */
+    kernel_time kernels[PROFILE_KERNELS]; /* the longest first */
+    int n;
+} op_time;
+typedef struct {              /* a step with any prompt rows counts as prefill */
+    op_time ops[PROFILE_OPS]; /* the longest first */
     int n;
     i64 steps, rows; /* tokens fed */
     i64 missed;      /* launches that were not timed */
@@ -63,6 +70,10 @@ i64 engine_context(const engine *g);   /* tokens */
 i64 engine_kv_tokens(const engine *g); /* of the pool */
 /* One line for a person: weights, KV, activations, context, load time. */
 const char *engine_plan(const engine *g);
+/* From here on every launch is timed, as with options.profile. ST_UNSUPPORTED without a GPU. */
+status engine_profile_start(engine *g, err *e);
+/* Forgets what was counted so far. */
+void engine_profile_clear(engine *g);
 /* Sorted; NULL without options.profile. For the thread that runs the engine, or when it rests. */
 const engine_phase *engine_profile(engine *g, int phase);
 bool engine_simulated(const engine *g); /* the model computes nothing: engine_options.step */

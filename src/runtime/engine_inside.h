@@ -27,6 +27,7 @@ status engine_forward(engine *g, const model_batch *b, err *e);
 
 /* profile.c */
 status profile_open(engine *g, err *e);
+void profile_before(const model_batch *b);
 status profile_step(engine *g, const model_batch *b, err *e);
 
 /* ST_NUMERIC with a line about the row of `token` at `position`, whose mark (model_batch.bad) is `mark`. */

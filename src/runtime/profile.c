@@ -1,6 +1,7 @@
-/* runtime/profile.c: what each kernel of a GPU takes, summed up step by step. */
-#include "runtime/engine_inside.h"
+/* runtime/profile.c: what each operation and kernel of a GPU takes, summed up step by step. */
 #include "device/gpu.h"
+#include "kernels/gpu/bill.h"
+#include "runtime/engine_inside.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,20 +11,50 @@ status profile_open(engine *g, err *e) {
     if (!g->gpu) return err_set(e, ST_UNSUPPORTED, "--profile times a GPU's kernels: it needs --device cuda");
     g->profile = calloc(PROFILE_PHASES, sizeof *g->profile);
     if (!g->profile) return err_nomem(e, "the profile", PROFILE_PHASES * sizeof *g->profile);
+    ops_bill(&g->ops, g->gpu);
     return gpu_trace(g->gpu, LAUNCHES_MOST, e);
 }
 
-static void add(void *ud, const char *kernel, f64 seconds) {
-    engine_phase *p = ud;
+status engine_profile_start(engine *g, err *e) { return g->profile ? ST_OK : profile_open(g, e); }
+
+static op_time *op_of(engine_phase *p, const char *what) {
     int i = 0;
-    while (i < p->n && strcmp(p->kernels[i].kernel, kernel)) i++;
-    if (i == (int)COUNT_OF(p->kernels)) {
+    while (i < p->n && p->ops[i].what != what) i++;
+    if (i == PROFILE_OPS) return NULL;
+    if (i == p->n) p->ops[p->n++] = (op_time){.what = what};
+    return &p->ops[i];
+}
+
+static void add_kernel(op_time *o, const gpu_time *t) {
+    int i = 0;
+    while (i < o->n && strcmp(o->kernels[i].kernel, t->kernel)) i++;
+    if (i == PROFILE_KERNELS) return; /* the operation's own sum still has it */
+    if (i == o->n) o->kernels[o->n++] = (kernel_time){.kernel = t->kernel};
+    o->kernels[i].launches++;
+    o->kernels[i].seconds += t->seconds;
+}
+
+static void add(void *ud, const gpu_time *t) {
+    engine_phase *p = ud;
+    op_time *o = op_of(p, t->what);
+    if (!o) {
         p->missed++;
         return;
     }
-    if (i == p->n) p->kernels[p->n++] = (kernel_time){.kernel = kernel};
-    p->kernels[i].launches++;
-    p->kernels[i].seconds += seconds;
+    o->calls += t->first;
+    o->seconds += t->seconds;
+    o->bytes += t->bytes;
+    o->flops += t->flops;
+    add_kernel(o, t);
+}
+
+void profile_before(const model_batch *b) {
+    i64 rows = 0;
+    for (i64 s = 0; s < b->n_spans; s++) {
+        const model_span *p = &b->spans[s];
+        if (p->absorbed) rows += p->n * p->pos0 + p->n * (p->n + 1) / 2;
+    }
+    ops_bill_context(rows);
 }
 
 status profile_step(engine *g, const model_batch *b, err *e) {
@@ -38,7 +69,15 @@ status profile_step(engine *g, const model_batch *b, err *e) {
     return st;
 }
 
-static int longer(const void *a, const void *b) {
+void engine_profile_clear(engine *g) {
+    if (g->profile) memset(g->profile, 0, PROFILE_PHASES * sizeof *g->profile);
+}
+
+static int longer_op(const void *a, const void *b) {
+    f64 x = ((const op_time *)a)->seconds, y = ((const op_time *)b)->seconds;
+    return (x < y) - (x > y);
+}
+static int longer_kernel(const void *a, const void *b) {
     f64 x = ((const kernel_time *)a)->seconds, y = ((const kernel_time *)b)->seconds;
     return (x < y) - (x > y);
 }
@@ -46,6 +85,8 @@ static int longer(const void *a, const void *b) {
 const engine_phase *engine_profile(engine *g, int phase) {
     if (!g->profile) return NULL;
     engine_phase *p = &g->profile[phase];
-    qsort(p->kernels, (size_t)p->n, sizeof *p->kernels, longer);
+    qsort(p->ops, (size_t)p->n, sizeof *p->ops, longer_op);
+    for (int i = 0; i < p->n; i++)
+        qsort(p->ops[i].kernels, (size_t)p->ops[i].n, sizeof *p->ops[i].kernels, longer_kernel);
     return p;
 }

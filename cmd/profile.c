@@ -1,0 +1,184 @@
+/* cmd/profile.c: `moonlet profile`: how long steps of given shapes take on a GPU, and where their time goes. */
+#include "base/log.h"
+#include "cmd.h"
+#include "model_opts.h"
+#include "profile_table.h"
+#include "runtime/measure.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHAPES = 16, STEPS_MOST = 1000, WARM = 3, PROMPT_RUNS = 5, TRACED = 3 };
+
+typedef struct {
+    model_opts m;
+    const char *batch_list, *prompt_list, *json;
+    i64 context, steps, seed;
+    bool empty, no_table;
+    i64 batches[SHAPES], prompts[SHAPES];
+    int n_batches, n_prompts;
+    FILE *out;
+} profile_opts;
+
+static status parse_list(const char *text, i64 *out, int *n, const char *name, err *e) {
+    *n = 0;
+    for (const char *at = text; *at; at += *at == ',') {
+        char *end;
+        i64 v = strtoll(at, &end, 10);
+        if (end == at || (*end && *end != ',') || v < 1 || v > 1 << 20 || *n == SHAPES)
+            return err_set(e, ST_INPUT, "%s %.100s is not a list of at most %d numbers", name, text, SHAPES);
+        out[(*n)++] = v;
+        at = end;
+    }
+    return ST_OK;
+}
+
+static i64 largest(const i64 *v, int n) {
+    i64 most = 0;
+    for (int i = 0; i < n; i++) most = max_i64(most, v[i]);
+    return most;
+}
+
+static int by_value(const void *a, const void *b) {
+    f64 x = *(const f64 *)a, y = *(const f64 *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(const profile_opts *o, engine *g, const char *kind, i64 rows, i64 context, f64 *seconds,
+                   i64 n) {
+    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
+    f64 median = seconds[n / 2] * 1e3;
+    printf("%-8s %6lld %s, context %7lld: %9.3f ms a step (best %.3f, worst %.3f of %lld)  %.0f tok/s\n",
+           kind, (long long)rows, strcmp(kind, "prompt") ? "sequences" : "tokens   ", (long long)context,
+           median, seconds[0] * 1e3, seconds[n - 1] * 1e3, (long long)n, (f64)rows / median * 1e3);
+    fflush(stdout);
+    if (o->out)
+        fprintf(
+            o->out,
+            "{\"profile\":\"%s\",\"rows\":%lld,\"context\":%lld,\"ms_median\":%.6f,\"ms_min\":%.6f,\"ms_max\":%.6f,"
+            "\"steps\":%lld,\"plan\":\"%s\"}\n",
+            kind, (long long)rows, (long long)context, median, seconds[0] * 1e3, seconds[n - 1] * 1e3,
+            (long long)n, engine_plan(g));
+}
+
+static status prompts(const profile_opts *o, engine *g, measure *m, err *e) {
+    f64 seconds[PROMPT_RUNS + 1], ignored;
+    status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < o->n_prompts; i++) {
+        st = measure_prompt(m, 0, 0, o->prompts[i], &ignored, e);
+        for (int r = 0; st == ST_OK && r < PROMPT_RUNS; r++)
+            st = measure_prompt(m, 0, 0, o->prompts[i], &seconds[r], e);
+        if (st == ST_OK) report(o, g, "prompt", o->prompts[i], o->prompts[i], seconds, PROMPT_RUNS);
+    }
+    return st;
+}
+
+/* Every sequence gets KV rows for its whole context. */
+static status fill(const profile_opts *o, measure *m, i64 chunk, err *e) {
+    i64 all = largest(o->batches, o->n_batches);
+    f64 began = now_s(), ignored;
+    status st = ST_OK;
+    for (i64 s = 0; st == ST_OK && s < all; s++) {
+        for (i64 at = 0; st == ST_OK && at < o->context; at += chunk)
+            st = measure_prompt(m, s, at, min_i64(chunk, o->context - at), &ignored, e);
+        f64 gone = now_s() - began;
+        fprintf(stderr, "\rcontext of %lld of %lld sequences, %.0f tokens/s, %.0f s left ",
+                (long long)(s + 1), (long long)all, (f64)((s + 1) * o->context) / gone,
+                gone / (f64)(s + 1) * (f64)(all - s - 1));
+    }
+    fprintf(stderr, "\n");
+    return st;
+}
+
+static status decodes(const profile_opts *o, engine *g, measure *m, err *e) {
+    f64 *seconds = calloc((size_t)o->steps, sizeof *seconds), ignored;
+    status st = seconds ? ST_OK : err_nomem(e, "times", (u64)o->steps * 8);
+    for (int i = 0; st == ST_OK && i < o->n_batches; i++) {
+        for (int r = 0; st == ST_OK && r < WARM; r++)
+            st = measure_decode(m, o->batches[i], o->context, &ignored, e);
+        for (i64 r = 0; st == ST_OK && r < o->steps; r++)
+            st = measure_decode(m, o->batches[i], o->context, &seconds[r], e);
+        if (st == ST_OK) report(o, g, "decode", o->batches[i], o->context + 1, seconds, o->steps);
+    }
+    free(seconds);
+    return st;
+}
+
+/* The same shapes again, every launch timed. */
+static status tables(const profile_opts *o, engine *g, measure *m, err *e) {
+    f64 ignored;
+    status st = engine_profile_start(g, e);
+    for (int i = 0; st == ST_OK && i < o->n_prompts; i++) {
+        engine_profile_clear(g);
+        for (int r = 0; st == ST_OK && r < TRACED; r++)
+            st = measure_prompt(m, 0, 0, o->prompts[i], &ignored, e);
+        if (st == ST_OK) profile_print(stdout, g);
+    }
+    for (int i = 0; st == ST_OK && i < o->n_batches; i++) {
+        engine_profile_clear(g);
+        for (int r = 0; st == ST_OK && r < TRACED; r++)
+            st = measure_decode(m, o->batches[i], o->context, &ignored, e);
+        if (st == ST_OK) profile_print(stdout, g);
+    }
+    return st;
+}
+
+static status run(profile_opts *o, err *e) {
+    engine *g = NULL;
+    measure *m = NULL;
+    engine_options *eo = &o->m.engine;
+    status st = parse_list(o->batch_list, o->batches, &o->n_batches, "--batch", e);
+    if (st == ST_OK) st = parse_list(o->prompt_list, o->prompts, &o->n_prompts, "--prompt", e);
+    if (st != ST_OK) return st;
+    i64 prompt = largest(o->prompts, o->n_prompts), most = max_i64(prompt, o->context + 1),
+        all = max_i64(largest(o->batches, o->n_batches), 1), pages = ceil_div(most, 64) * 64;
+    eo->max_running = all;
+    eo->context = most;
+    eo->kv_tokens = all * pages;
+    if (!eo->chunk) eo->chunk = max_i64(prompt, 8192);
+    if (prompt > eo->chunk)
+        return err_set(e, ST_INPUT,
+                       "--prompt %lld is longer than --chunked-prefill-size %lld: no single step",
+                       (long long)prompt, (long long)eo->chunk);
+    st = engine_open(&g, eo, e);
+    if (st == ST_OK) printf("%s\n", engine_plan(g));
+    if (st == ST_OK) st = measure_open(&m, g, all, most, (u64)o->seed, e);
+    if (st == ST_OK) st = prompts(o, g, m, e);
+    if (st == ST_OK && o->n_batches && o->empty)
+        printf("the KV cache is empty (--empty-cache): its rows are zeros\n");
+    if (st == ST_OK && o->n_batches && !o->empty) st = fill(o, m, min_i64(eo->chunk, o->context), e);
+    if (st == ST_OK) st = decodes(o, g, m, e);
+    if (st == ST_OK && !o->no_table) st = tables(o, g, m, e);
+    measure_close(m);
+    engine_close(g);
+    return st;
+}
+
+int cmd_profile(int argc, char **argv) {
+    profile_opts o = {
+        .batch_list = "1,4,16,40,64", .prompt_list = "8192", .context = 8192, .steps = 31, .seed = 1};
+    err e = {0};
+    const opt_spec specs[] = {
+        MODEL_OPTS(o.m),
+        {"batch", 'b', OPT_STR, &o.batch_list, "N,N,...",
+         "sequences of the decode steps (default: 1,4,16,40,64)", 0, 0},
+        {"prompt", 'p', OPT_STR, &o.prompt_list, "N,N,...",
+         "tokens of the steps with a prompt (default: 8192)", 0, 0},
+        {"context", 0, OPT_INT, &o.context, "N", "tokens before a decode step (default: 8192)", 1, 1 << 20},
+        {"steps", 0, OPT_INT, &o.steps, "N", "timed decode steps (default: 31)", 1, STEPS_MOST},
+        {"empty-cache", 0, OPT_FLAG, &o.empty, NULL, "decode on a KV cache of zeros: quicker to start", 0, 0},
+        {"no-table", 0, OPT_FLAG, &o.no_table, NULL, "the steps' times alone", 0, 0},
+        {"seed", 0, OPT_INT, &o.seed, "N", "of the made-up tokens (default: 1)", 0, 1e18},
+        {"json", 0, OPT_STR, &o.json, "FILE", "the same as JSON lines", 0, 0},
+    };
+    int rc =
+        cmd_options("profile", "--device cuda [-m DIR] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
+    if (rc >= 0) return rc;
+    status st = ST_OK;
+    if (o.json && !(o.out = fopen(o.json, "w"))) st = err_set(&e, ST_IO, "%s: %s", o.json, strerror(errno));
+    if (st == ST_OK) st = model_opts_finish(&o.m, &e);
+    if (st == ST_OK) st = run(&o, &e);
+    if (o.out && fclose(o.out) && st == ST_OK) st = err_set(&e, ST_IO, "%s: %s", o.json, strerror(errno));
+    return st == ST_OK ? EXIT_DONE : cmd_fail("profile", &e);
+}

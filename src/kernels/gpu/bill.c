@@ -1,0 +1,141 @@
+#include "kernels/gpu/bill.h"
+#include "kernels/gpu/inside.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAMES = 256, NAME = 48 };
+
+static struct {
+    ops real;
+    gpu *g;
+    i64 kv_rows;
+    char names[NAMES][NAME]; /* every text once, for as long as the process lives */
+    int n;
+} bill;
+
+void ops_bill_context(i64 kv_rows) { bill.kv_rows = kv_rows; }
+
+__attribute__((format(printf, 3, 4))) static void note(f64 bytes, f64 flops, const char *format, ...) {
+    char text[NAME];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    int i = 0;
+    while (i < bill.n && strcmp(bill.names[i], text)) i++;
+    if (i == NAMES) i = NAMES - 1; /* more shapes than any model has: the last name stands for the rest */
+    if (i == bill.n) strcpy(bill.names[bill.n++], text);
+    gpu_trace_note(bill.g, bill.names[i], bytes, flops);
+}
+
+static f64 matrix_bytes(const gpu_matrix *m) {
+    static const f64 bits[] = {32, 16, 8, 4.5,
+                               4.5}; /* by format: GPU_W_F32, BF16, FP8, INT4 with its scales */
+    return (f64)m->rows * (f64)m->cols * bits[m->format] / 8;
+}
+
+static void bill_embed(const ops *o, const embed_args *a) {
+    note(4.0 * (f64)(a->n * a->table->views[0].cols), 0, "embed");
+    bill.real.embed(o, a);
+}
+static void bill_norm(const ops *o, const norm_args *a) {
+    note((a->add ? 8.0 : 4.0) * (f64)(a->n * a->dim), 0, "norm %lld", (long long)a->dim);
+    bill.real.norm(o, a);
+}
+static void bill_linear(const ops *o, const linear_args *a) {
+    const gpu_matrix *w = &a->w->views[0];
+    f64 n = (f64)a->n, out = a->y_type == DT_F32 ? 4 : 2;
+    note(matrix_bytes(w) + n * ((f64)w->cols * 2 + (f64)w->rows * out), 2 * n * (f64)w->rows * (f64)w->cols,
+         "linear %lld x %lld", (long long)w->rows, (long long)w->cols);
+    bill.real.linear(o, a);
+}
+static void bill_swiglu(const ops *o, const swiglu_args *a) {
+    const gpu_matrix *w = &a->gate->views[0];
+    f64 n = (f64)a->n;
+    note(2 * matrix_bytes(w) + n * 2 * (f64)(w->cols + w->rows), 4 * n * (f64)w->rows * (f64)w->cols,
+         "gate and up %lld x %lld", (long long)w->rows, (long long)w->cols);
+    bill.real.swiglu(o, a);
+}
+static void bill_rope_table(const ops *o, const rope_table_args *a) {
+    note(4.0 * (f64)(a->n * a->rope), 0, "rotary table");
+    bill.real.rope_table(o, a);
+}
+static void bill_rope_q(const ops *o, const rope_q_args *a) {
+    note(4.0 * (f64)(a->n * a->n_heads * a->rope), 0, "rotary queries");
+    bill.real.rope_q(o, a);
+}
+static void bill_kv_write(const ops *o, const kv_write_args *a) {
+    note(4.0 * (f64)(a->n * (a->latent + a->rope)), 0, "KV write");
+    bill.real.kv_write(o, a);
+}
+static void bill_absorb_q(const ops *o, const absorb_q_args *a) {
+    f64 w = (f64)(a->n_heads * a->nope * a->latent), n = (f64)a->n;
+    note(2 * w + 2 * n * (f64)(a->n_heads * (a->nope + a->latent + 2 * a->rope)), 2 * n * w,
+         "absorb queries");
+    bill.real.absorb_q(o, a);
+}
+static void bill_mla_decode(const ops *o, const mla_decode_args *a) {
+    f64 rows = (f64)bill.kv_rows, width = (f64)(a->latent + a->rope);
+    note(rows * width * (f64)dtype_size(a->kv_type), 2 * rows * (f64)a->n_heads * (width + (f64)a->latent),
+         "attention, decode, %lld heads", (long long)a->n_heads);
+    bill.real.mla_decode(o, a);
+}
+static void bill_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
+    f64 w = (f64)(a->n_heads * a->v_dim * a->latent), n = (f64)a->n;
+    note(2 * w + 2 * n * (f64)(a->n_heads * (a->v_dim + a->latent)), 2 * n * w, "values from latent");
+    bill.real.unabsorb_v(o, a);
+}
+static void bill_mla_prefill(const ops *o, const mla_prefill_args *a) {
+    f64 n = (f64)a->n, all = n + (f64)a->pos0, pairs = n * (f64)a->pos0 + n * (n + 1) / 2,
+        h = (f64)a->n_heads;
+    f64 expand = 2 * all * h * (f64)((a->nope + a->v_dim) * a->latent);
+    note(2 * n * h * (f64)(a->nope + a->rope + a->v_dim) +
+             all * (f64)(a->latent + a->rope) * (f64)dtype_size(a->kv_type),
+         2 * pairs * h * (f64)(a->nope + a->rope + a->v_dim) + expand, "attention, prefill, %lld heads",
+         (long long)a->n_heads);
+    bill.real.mla_prefill(o, a);
+}
+static void bill_route(const ops *o, const route_args *a) {
+    note((f64)(a->n * (4 * a->n_experts + 8 * a->k)), 0, "gate");
+    bill.real.route(o, a);
+}
+static void bill_moe(const ops *o, const moe_args *a) {
+    const gpu_matrix *w = &a->experts->views[0];
+    f64 all = (f64)a->experts->n_views / 3, n = (f64)a->n, touched = all * (1 - pow(1 - (f64)a->k / all, n));
+    note(3 * matrix_bytes(w) * touched + 4 * n * (f64)w->cols,
+         6 * n * (f64)a->k * (f64)w->rows * (f64)w->cols, "experts %.0f x %lld x %lld", all,
+         (long long)w->rows, (long long)w->cols);
+    bill.real.moe(o, a);
+}
+static void bill_gather(const ops *o, const gather_args *a) {
+    note(4.0 * (f64)(a->n * a->dim), 0, "gather");
+    bill.real.gather(o, a);
+}
+static void bill_finite(const ops *o, const finite_args *a) {
+    note((f64)dtype_size(a->x_type) * (f64)(a->n * a->dim), 0, "finite check");
+    bill.real.finite(o, a);
+}
+
+void ops_bill(ops *o, gpu *g) {
+    bill.real = *o;
+    bill.g = g;
+#define BILL(op) o->op = bill_##op
+    BILL(embed);
+    BILL(norm);
+    BILL(linear);
+    BILL(swiglu);
+    BILL(rope_table);
+    BILL(rope_q);
+    BILL(kv_write);
+    BILL(absorb_q);
+    BILL(mla_decode);
+    BILL(unabsorb_v);
+    BILL(mla_prefill);
+    BILL(route);
+    BILL(moe);
+    BILL(gather);
+    BILL(finite);
+#undef BILL
+}

@@ -1,0 +1,92 @@
+#include "runtime/measure.h"
+#include "base/log.h"
+#include "runtime/engine_inside.h"
+#include "runtime/philox.h"
+#include <stdlib.h>
+
+struct measure {
+    engine *g;
+    i64 sequences, each; /* KV pages of a sequence */
+    i32 *pages;          /* [sequences, each] */
+    i64 taken;
+    i32 *ids, *bad, *out_rows;
+    f32 *logits;
+    model_span *spans;
+    u64 seed;
+    u32 drawn;
+};
+
+status measure_open(measure **out, engine *g, i64 sequences, i64 context, u64 seed, err *e) {
+    *out = NULL;
+    i64 each = ceil_div(context, KV_PAGE), rows = g->lim.rows;
+    if (sequences > g->max_running || each > g->lim.seq_pages)
+        return err_set(e, ST_LIMIT, "%lld sequences of %lld tokens: the engine takes %lld of %lld",
+                       (long long)sequences, (long long)context, (long long)g->max_running,
+                       (long long)g->context);
+    if (sequences * each > g->pages.n_free)
+        return err_set(e, ST_LIMIT, "%lld sequences of %lld tokens need %lld KV pages, %lld are free",
+                       (long long)sequences, (long long)context, (long long)(sequences * each),
+                       (long long)g->pages.n_free);
+    measure *m = calloc(1, sizeof *m);
+    if (!m) return err_nomem(e, "a measurement", sizeof *m);
+    *m = (measure){.g = g, .sequences = sequences, .each = each, .seed = seed};
+    m->pages = calloc((size_t)(sequences * each), sizeof *m->pages);
+    m->ids = calloc((size_t)rows, sizeof *m->ids);
+    m->bad = calloc((size_t)rows, sizeof *m->bad);
+    m->out_rows = calloc((size_t)sequences, sizeof *m->out_rows);
+    m->spans = calloc((size_t)sequences, sizeof *m->spans);
+    m->logits = malloc((size_t)(sequences * g->config.vocab) * sizeof *m->logits);
+    if (!m->pages || !m->ids || !m->bad || !m->out_rows || !m->spans || !m->logits) {
+        measure_close(m);
+        return err_nomem(e, "a measurement", (u64)(sequences * g->config.vocab) * sizeof(f32));
+    }
+    while (m->taken < sequences * each) m->pages[m->taken++] = kv_pages_take(&g->pages);
+    *out = m;
+    return ST_OK;
+}
+
+void measure_close(measure *m) {
+    if (!m) return;
+    while (m->taken) kv_pages_unref(&m->g->pages, m->pages[--m->taken]);
+    free(m->pages);
+    free(m->ids);
+    free(m->bad);
+    free(m->out_rows);
+    free(m->spans);
+    free(m->logits);
+    free(m);
+}
+
+static status step(measure *m, i64 n, i64 n_spans, i64 n_out, f64 *seconds, err *e) {
+    for (i64 i = 0; i < n; i++)
+        m->ids[i] = (i32)(philox_uniform(m->seed, 0, m->drawn++) * (f64)m->g->config.vocab);
+    const model_batch b = {.n = n,
+                           .ids = m->ids,
+                           .n_spans = n_spans,
+                           .spans = m->spans,
+                           .n_out = n_out,
+                           .out_rows = m->out_rows,
+                           .logits = m->logits,
+                           .bad = m->bad};
+    f64 began = now_s();
+    status st = engine_forward(m->g, &b, e);
+    *seconds = now_s() - began;
+    for (i64 i = 0; st == ST_OK && i < n; i++)
+        if (m->bad[i]) st = engine_bad_row(m->bad[i], m->ids[i], i, e);
+    return st;
+}
+
+status measure_prompt(measure *m, i64 sequence, i64 pos0, i64 n, f64 *seconds, err *e) {
+    m->spans[0] = (model_span){.n = n, .pos0 = pos0, .pages = m->pages + sequence * m->each};
+    m->out_rows[0] = (i32)(n - 1);
+    return step(m, n, 1, 1, seconds, e);
+}
+
+status measure_decode(measure *m, i64 sequences, i64 pos, f64 *seconds, err *e) {
+    for (i64 i = 0; i < sequences; i++) {
+        m->spans[i] =
+            (model_span){.first = i, .n = 1, .pos0 = pos, .pages = m->pages + i * m->each, .absorbed = true};
+        m->out_rows[i] = (i32)i;
+    }
+    return step(m, sequences, sequences, sequences, seconds, e);
+}
