@@ -234,12 +234,22 @@ static void mark_bad(model *m, const void *x, i64 n, i32 mark) {
                                       .mark = mark});
 }
 
-/* q = the queries of h, rotated. */
+/* q = the queries of h, rotated; kv_a = what h adds to the cache, not yet normed. */
 static void queries(model *m, const layer_weights *w, i64 n) {
     const model_config *c = m->c;
-    i64 width = c->n_heads * (c->nope + c->rope);
+    i64 width = c->n_heads * (c->nope + c->rope), kv_width = c->kv_lora + c->rope;
+    m->o->products(
+        m->o,
+        &(products_args){
+            .of = {c->q_lora
+                       ? (one_product){.w = w->q_a, .y = m->q_a, .y_stride = c->q_lora, .y_type = m->o->act}
+                       : (one_product){.w = w->q, .y = m->q, .y_stride = width, .y_type = m->o->act},
+                   {.w = w->kv_a, .y = m->kv_a, .y_stride = kv_width, .y_type = m->o->act}},
+            .count = 2,
+            .x = m->h,
+            .n = n,
+            .x_stride = c->hidden});
     if (c->q_lora) {
-        linear(m, w->q_a, m->h, c->hidden, m->q_a, c->q_lora, n);
         m->o->norm(m->o, &(norm_args){.weight = w->q_a_norm,
                                       .x = m->q_a,
                                       .out = m->q_a,
@@ -249,8 +259,6 @@ static void queries(model *m, const layer_weights *w, i64 n) {
                                       .out_stride = c->q_lora,
                                       .eps = (f32)c->lora_norm_eps});
         linear(m, w->q_b, m->q_a, c->q_lora, m->q, width, n);
-    } else {
-        linear(m, w->q, m->h, c->hidden, m->q, width, n);
     }
     m->o->rope_q(
         m->o,
@@ -319,7 +327,6 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     const layer_weights *w = &m->w.layers[layer];
     void *kv = (u8 *)m->kv + (u64)layer * m->kv_layer;
     queries(m, w, b->n);
-    linear(m, w->kv_a, m->h, c->hidden, m->kv_a, c->kv_lora + c->rope, b->n);
     m->o->kv_write(m->o, &(kv_write_args){.kv_a = m->kv_a,
                                           .norm = w->kv_a_norm,
                                           .table = m->rope,
@@ -340,16 +347,18 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     linear(m, w->o, m->attn, c->n_heads * c->v_dim, m->d, c->hidden, b->n);
 }
 
-/* out = down(silu(gate h) * up h) of a dense layer or the shared expert. */
-static void mlp(model *m, const layer_weights *w, i64 inter, void *out, i64 n) {
-    m->o->swiglu(m->o, &(swiglu_args){.gate = w->gate,
-                                      .up = w->up,
-                                      .x = m->h,
-                                      .out = m->inter,
-                                      .n = n,
-                                      .x_stride = m->c->hidden,
-                                      .out_stride = inter});
-    linear(m, w->down, m->inter, inter, out, m->c->hidden, n);
+/* scores = the router's logits of h, inter = silu(gate h) * up h of the shared expert, if there is one. */
+static void router_and_shared(model *m, const layer_weights *w, i64 n) {
+    const model_config *c = m->c;
+    i64 inter = c->inter_expert * c->n_shared;
+    m->o->products(
+        m->o, &(products_args){
+                  .of = {{.w = w->router, .y = m->scores, .y_stride = c->n_experts, .y_type = DT_F32},
+                         {.w = w->gate, .up = w->up, .y = m->inter, .y_stride = inter, .y_type = m->o->act}},
+                  .count = c->n_shared ? 2 : 1,
+                  .x = m->h,
+                  .n = n,
+                  .x_stride = c->hidden});
 }
 
 /* d = FFN(h) */
@@ -357,16 +366,17 @@ static void feed_forward(model *m, i64 layer, i64 n) {
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
     if (layer < c->n_dense) {
-        mlp(m, w, c->inter_dense, m->d, n);
+        m->o->swiglu(m->o, &(swiglu_args){.gate = w->gate,
+                                          .up = w->up,
+                                          .x = m->h,
+                                          .out = m->inter,
+                                          .n = n,
+                                          .x_stride = c->hidden,
+                                          .out_stride = c->inter_dense});
+        linear(m, w->down, m->inter, c->inter_dense, m->d, c->hidden, n);
         return;
     }
-    m->o->linear(m->o, &(linear_args){.w = w->router,
-                                      .x = m->h,
-                                      .y = m->scores,
-                                      .n = n,
-                                      .x_stride = c->hidden,
-                                      .y_stride = c->n_experts,
-                                      .y_type = DT_F32});
+    router_and_shared(m, w, n);
     m->o->route(m->o, &(route_args){.logits = m->scores,
                                     .bias = w->router_bias,
                                     .ids = m->expert_ids,
@@ -376,7 +386,8 @@ static void feed_forward(model *m, i64 layer, i64 n) {
                                     .k = c->top_k,
                                     .norm_topk = c->norm_topk,
                                     .scale = c->routed_scale});
-    if (c->n_shared) mlp(m, w, c->inter_expert * c->n_shared, m->shared, n);
+    i64 inter = c->inter_expert * c->n_shared;
+    if (inter) linear(m, w->down, m->inter, inter, m->shared, c->hidden, n);
     m->o->moe(m->o, &(moe_args){.experts = w->experts,
                                 .x = m->h,
                                 .ids = m->expert_ids,

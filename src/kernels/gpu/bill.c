@@ -58,6 +58,19 @@ static void bill_swiglu(const ops *o, const swiglu_args *a) {
          "gate and up %lld x %lld", (long long)w->rows, (long long)w->cols);
     bill.real.swiglu(o, a);
 }
+static void bill_products(const ops *o, const products_args *a) {
+    f64 n = (f64)a->n, bytes = 0, flops = 0, cols = 0, rows = 0;
+    for (i64 i = 0; i < a->count; i++) {
+        const gpu_matrix *w = &a->of[i].w->views[0];
+        f64 times = a->of[i].up ? 2 : 1;
+        cols = (f64)w->cols;
+        rows += times * (f64)w->rows;
+        bytes += times * matrix_bytes(w) + n * (f64)w->rows * (a->of[i].y_type == DT_F32 ? 4 : 2);
+        flops += times * 2 * n * (f64)w->rows * cols;
+    }
+    note(bytes + 2 * n * cols, flops, "%lld products %.0f x %.0f", (long long)a->count, rows, cols);
+    bill.real.products(o, a);
+}
 static void bill_rope_table(const ops *o, const rope_table_args *a) {
     note(4.0 * (f64)(a->n * a->rope), 0, "rotary table");
     bill.real.rope_table(o, a);
@@ -126,6 +139,7 @@ void ops_bill(ops *o, gpu *g) {
     BILL(norm);
     BILL(linear);
     BILL(swiglu);
+    BILL(products);
     BILL(rope_table);
     BILL(rope_q);
     BILL(kv_write);
