@@ -34,32 +34,71 @@ static check_weight make_kv_b(check *c, weight_format f, i64 heads, i64 nope, i6
                .kind = WK_KV_B, .views = &v, .n_views = 1, .n_heads = heads, .nope = nope, .v_dim = v_dim});
 }
 
+/* The norm beside it as in `latents`, in place. */
+static void latents_case(check *c, kv_write_args *a, kv_write_args *b, i64 dim) {
+    check_weight w = check_matrix(c, WK_VECTOR, WF_F32, 1, dim, 1.0f);
+    check_act x = check_input(c, a->n * dim, 1.5f);
+    latents_args p = {.q = {.weight = w.dev,
+                            .x = x.h,
+                            .out = x.h,
+                            .n = a->n,
+                            .dim = dim,
+                            .x_stride = dim,
+                            .out_stride = dim,
+                            .eps = 1e-6f},
+                      .kv = *a},
+                 r = {.q = p.q, .kv = *b};
+    r.q.weight = w.ref, r.q.x = r.q.out = x.f;
+    c->dev->latents(c->dev, &p);
+    c->ref->latents(c->ref, &r);
+    check_compare(c, "latents of queries", x.h, DT_BF16, x.f, a->n, dim, dim, BF16_BOUND);
+}
+
+/* queries: width of their latent rows, 0: kv_write alone. */
+static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 queries) {
+    i64 width = latent + rope, pages = 3;
+    check_weight w = check_matrix(c, WK_VECTOR, WF_BF16, 1, latent, 1.0f);
+    check_act x = check_input(c, n * width, 1.0f);
+    i64 *slots = check_alloc(c, (u64)n * 8);
+    f32 *table = check_alloc(c, (u64)(n * rope) * 4), *got = check_alloc(c, (u64)(n * width) * 4),
+        *want = check_alloc(c, (u64)(n * width) * 4);
+    for (i64 k = 0; k < n; k++) slots[k] = (k * 37 + 11) % (pages * KV_PAGE);
+    for (i64 k = 0; k < n * rope; k++) table[k] = synth_uniform(&c->rng);
+    void *kv = make_pool(c, type, pages, width), *ref = make_pool(c, DT_F32, pages, width);
+    kv_write_args a = {x.h, w.dev, table, slots, kv, type, n, latent, rope, 1e-6f};
+    kv_write_args b = {x.f, w.ref, table, slots, ref, DT_F32, n, latent, rope, 1e-6f};
+    if (queries) {
+        latents_case(c, &a, &b, queries);
+    } else {
+        c->dev->kv_write(c->dev, &a);
+        c->ref->kv_write(c->ref, &b);
+    }
+    for (i64 k = 0; k < n * width; k++) {
+        i64 at = slots[k / width] * width + k % width;
+        got[k] = kv_value(kv, type, at);
+        want[k] = ((f32 *)ref)[at];
+    }
+    f64 bound = type == DT_F32 ? 1e-5 : type == DT_BF16 ? BF16_BOUND : 4e-2;
+    check_compare(c, dtype_name(type), got, DT_F32, want, n, width, width, bound);
+    check_case_end(c);
+}
+
 void check_kv_write(check *c) {
     static const i64 counts[] = {1, 5, 64};
-    for (size_t t = 0; t < COUNT_OF(kv_types); t++)
-        for (size_t i = 0; i < COUNT_OF(counts); i++) {
-            i64 n = counts[i], latent = 512, rope = 64, width = latent + rope, pages = 3;
-            check_weight w = check_matrix(c, WK_VECTOR, WF_BF16, 1, latent, 1.0f);
-            check_act x = check_input(c, n * width, 1.0f);
-            i64 *slots = check_alloc(c, (u64)n * 8);
-            f32 *table = check_alloc(c, (u64)(n * rope) * 4), *got = check_alloc(c, (u64)(n * width) * 4),
-                *want = check_alloc(c, (u64)(n * width) * 4);
-            for (i64 k = 0; k < n; k++) slots[k] = (k * 37 + 11) % (pages * KV_PAGE);
-            for (i64 k = 0; k < n * rope; k++) table[k] = synth_uniform(&c->rng);
-            void *kv = make_pool(c, kv_types[t], pages, width), *ref = make_pool(c, DT_F32, pages, width);
-            kv_write_args a = {x.h, w.dev, table, slots, kv, kv_types[t], n, latent, rope, 1e-6f};
-            kv_write_args b = {x.f, w.ref, table, slots, ref, DT_F32, n, latent, rope, 1e-6f};
-            c->dev->kv_write(c->dev, &a);
-            c->ref->kv_write(c->ref, &b);
-            for (i64 k = 0; k < n * width; k++) {
-                i64 at = slots[k / width] * width + k % width;
-                got[k] = kv_value(kv, kv_types[t], at);
-                want[k] = ((f32 *)ref)[at];
-            }
-            f64 bound = kv_types[t] == DT_F32 ? 1e-5 : kv_types[t] == DT_BF16 ? BF16_BOUND : 4e-2;
-            check_compare(c, dtype_name(kv_types[t]), got, DT_F32, want, n, width, width, bound);
-            check_case_end(c);
-        }
+    for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
+        for (size_t i = 0; i < COUNT_OF(counts); i++) kv_case(c, kv_types[t], counts[i], 512, 64, 0);
+        kv_case(c, kv_types[t], 7, 44, 10, 0);   /* no pieces of 16 bytes */
+        kv_case(c, kv_types[t], 2, 2048, 64, 0); /* more than one piece a thread */
+    }
+}
+
+void check_latents(check *c) {
+    for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
+        kv_case(c, kv_types[t], 1, 512, 64, 1536);
+        kv_case(c, kv_types[t], 33, 512, 64, 1536);
+        kv_case(c, kv_types[t], 9, 40, 8, 2056);
+        kv_case(c, kv_types[t], 3, 36, 6, 129);
+    }
 }
 
 static const struct {

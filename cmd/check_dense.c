@@ -134,61 +134,101 @@ void check_embed(check *c) {
             }
 }
 
+/* A NaN, an infinity and a value whose square is infinite, in three rows of the sum: who is marked? */
+static void norm_marks(check *c, norm_args *a, norm_args *b, check_act x) {
+    static const u16 values[] = {0x7fc0, 0x7f7f, 0xff80};
+    i32 *got = check_alloc(c, (u64)a->n * 4), *want = check_alloc(c, (u64)a->n * 4);
+    for (i64 i = 0; i < a->n; i++) got[i] = want[i] = i == 1 ? 5 : 0;
+    for (i64 i = 0; i < min_i64(a->n, 3); i++) {
+        i64 at = (a->n - 1 - i) * a->x_stride + (i * 7 + 3) % a->dim;
+        x.h[at] = values[i];
+        x.f[at] = bf16_to_f32(values[i]);
+    }
+    a->bad = got, b->bad = want;
+    a->mark = b->mark = -1;
+    c->dev->norm(c->dev, a);
+    c->ref->norm(c->ref, b);
+    for (i64 i = 0; i < a->n; i++)
+        if (got[i] != want[i])
+            check_fail(c, "norm: mark of row %lld is %d, not %d", (long long)i, got[i], want[i]);
+    c->cases++;
+}
+
+static void norm_case(check *c, i64 n, i64 dim,
+                      int mode) { /* bit 0: add, bit 1: sum, bit 2: rows not aligned */
+    i64 pad = mode & 4 ? 7 : 8, xs = dim + (mode & 1) * pad, os = dim + pad;
+    weight_format f = mode & 1 ? WF_BF16 : WF_F32;
+    check_weight w = check_matrix(c, WK_VECTOR, f, 1, dim, 1.0f);
+    check_act x = check_input(c, n * xs, 2.0f), add = check_input(c, n * xs, 1.0f);
+    check_act sum = check_output(c, n * xs), y = check_output(c, n * os);
+    norm_args
+        a = {.weight = w.dev, .x = x.h, .out = y.h, .n = n, .dim = dim, .x_stride = xs, .out_stride = os},
+        b = a;
+    b.weight = w.ref, b.x = x.f, b.out = y.f;
+    a.eps = b.eps = 1e-6f;
+    if (mode & 1) a.add = add.h, b.add = add.f;
+    if (mode & 2) a.sum = sum.h, b.sum = sum.f;
+    f64 start = now_s();
+    c->dev->norm(c->dev, &a);
+    if (n == 64) check_speed(c, now_s() - start, (u64)(n * dim) * 4);
+    c->ref->norm(c->ref, &b);
+    check_compare(c, "norm", y.h, DT_BF16, y.f, n, dim, os, BF16_BOUND);
+    if (mode & 2) check_compare(c, "norm's sum", sum.h, DT_BF16, sum.f, n, dim, xs, BF16_BOUND);
+    norm_marks(c, &a, &b, x);
+    check_case_end(c);
+    if ((mode & 3) != 1) return;
+    xs = mode & 4 ? xs : dim;
+    a.x_stride = b.x_stride = xs;
+    x = check_input(c, n * xs, 2.0f), add = check_input(c, n * xs, 1.0f), y = check_output(c, n * os);
+    w = check_matrix(c, WK_VECTOR, f, 1, dim, 1.0f);
+    a.weight = w.dev, a.x = a.sum = x.h, a.add = add.h, a.out = y.h, a.bad = NULL;
+    b.weight = w.ref, b.x = b.sum = x.f, b.add = add.f, b.out = y.f, b.bad = NULL;
+    c->dev->norm(c->dev, &a);
+    c->ref->norm(c->ref, &b);
+    check_compare(c, "norm in place", y.h, DT_BF16, y.f, n, dim, os, BF16_BOUND);
+    if (xs == dim) check_compare(c, "norm's sum in place", x.h, DT_BF16, x.f, n, dim, xs, BF16_BOUND);
+    check_case_end(c);
+}
+
 void check_norm(check *c) {
-    static const i64 dims[] = {7168, 1536, 512, 33, 5}, counts[] = {1, 3, 17, 64};
+    static const i64 dims[] = {7168, 1536, 512, 8200, 33, 5}, counts[] = {1, 3, 17, 64};
     for (size_t d = 0; d < COUNT_OF(dims); d++)
         for (size_t i = 0; i < COUNT_OF(counts); i++)
-            for (int mode = 0; mode < 4; mode++) { /* bit 0: add, bit 1: sum */
-                i64 n = counts[i], dim = dims[d], xs = dim + (mode & 1) * 7, os = dim + 3;
-                weight_format f = mode & 1 ? WF_BF16 : WF_F32;
-                check_weight w = check_matrix(c, WK_VECTOR, f, 1, dim, 1.0f);
-                check_act x = check_input(c, n * xs, 2.0f), add = check_input(c, n * xs, 1.0f);
-                check_act sum = check_output(c, n * xs), y = check_output(c, n * os);
-                norm_args a = {w.dev, x.h,  mode & 1 ? add.h : NULL, mode & 2 ? sum.h : NULL, y.h, n, dim, xs,
-                               os,    1e-6f};
-                norm_args b = {w.ref, x.f,  mode & 1 ? add.f : NULL, mode & 2 ? sum.f : NULL, y.f, n, dim, xs,
-                               os,    1e-6f};
-                f64 start = now_s();
-                c->dev->norm(c->dev, &a);
-                if (n == 64) check_speed(c, now_s() - start, (u64)(n * dim) * 4);
-                c->ref->norm(c->ref, &b);
-                check_compare(c, "norm", y.h, DT_BF16, y.f, n, dim, os, BF16_BOUND);
-                if (mode & 2) check_compare(c, "norm's sum", sum.h, DT_BF16, sum.f, n, dim, xs, BF16_BOUND);
-                if (mode == 1) { /* sum aliases x */
-                    a.sum = x.h, b.sum = x.f;
-                    c->dev->norm(c->dev, &a);
-                    c->ref->norm(c->ref, &b);
-                    check_compare(c, "norm in place", y.h, DT_BF16, y.f, n, dim, os, BF16_BOUND);
-                }
-                check_case_end(c);
-            }
+            for (int mode = 0; mode < 8; mode++) norm_case(c, counts[i], dims[d], mode);
+    norm_case(c, 3000, 64, 3); /* more rows than blocks */
+}
+
+static void rope_case(check *c, i64 n, i64 heads, i64 nope, i64 rope) {
+    i32 *positions = check_alloc(c, (u64)n * 4);
+    f64 *freq = check_alloc(c, (u64)rope * 4);
+    f32 *table = check_alloc(c, (u64)(n * rope) * 4), *table2 = check_alloc(c, (u64)(n * rope) * 4);
+    for (i64 k = 0; k < n; k++) positions[k] = (i32)(synth_bits(&c->rng) % (k % 2 ? 1000 : 262144));
+    for (i64 k = 0; k < rope / 2; k++) freq[k] = pow(50000, -2.0 * (f64)k / (f64)rope);
+    rope_table_args t = {positions, freq, table, n, rope, 1.0}, t2 = {positions, freq, table2, n, rope, 1.0};
+    c->dev->rope_table(c->dev, &t);
+    c->ref->rope_table(c->ref, &t2);
+    check_compare(c, "rope_table", table, DT_F32, table2, n, rope, rope, F32_BOUND);
+    for (i64 k = 0; k < n * rope; k++)
+        if (!(fabsf(table[k] - table2[k]) < 2e-7f))
+            check_fail(c, "rope_table: %.9g, not %.9g", (f64)table[k], (f64)table2[k]);
+    check_act q = check_input(c, n * heads * (nope + rope), 1.0f);
+    rope_q_args a = {q.h, table, n, heads, nope, rope}, b = {q.f, table2, n, heads, nope, rope};
+    c->dev->rope_q(c->dev, &a);
+    c->ref->rope_q(c->ref, &b);
+    check_compare(c, "rope_q", q.h, DT_BF16, q.f, n * heads, nope + rope, nope + rope, BF16_BOUND);
+    check_case_end(c);
 }
 
 void check_rope(check *c) {
     static const i64 counts[] = {1, 2, 33};
-    for (size_t i = 0; i < COUNT_OF(counts); i++) {
-        i64 n = counts[i], heads = 5, nope = 128, rope = 64;
-        i32 *positions = check_alloc(c, (u64)n * 4);
-        f64 *freq = check_alloc(c, (u64)rope * 4);
-        f32 *table = check_alloc(c, (u64)(n * rope) * 4), *table2 = check_alloc(c, (u64)(n * rope) * 4);
-        for (i64 k = 0; k < n; k++) positions[k] = (i32)(synth_bits(&c->rng) % 200000);
-        for (i64 k = 0; k < rope / 2; k++) freq[k] = pow(50000, -2.0 * (f64)k / (f64)rope);
-        rope_table_args t = {positions, freq, table, n, rope, 1.0},
-                        t2 = {positions, freq, table2, n, rope, 1.0};
-        c->dev->rope_table(c->dev, &t);
-        c->ref->rope_table(c->ref, &t2);
-        check_compare(c, "rope_table", table, DT_F32, table2, n, rope, rope, F32_BOUND);
-        check_act q = check_input(c, n * heads * (nope + rope), 1.0f);
-        rope_q_args a = {q.h, table, n, heads, nope, rope}, b = {q.f, table2, n, heads, nope, rope};
-        c->dev->rope_q(c->dev, &a);
-        c->ref->rope_q(c->ref, &b);
-        check_compare(c, "rope_q", q.h, DT_BF16, q.f, n * heads, nope + rope, nope + rope, BF16_BOUND);
-        check_case_end(c);
-    }
+    for (size_t i = 0; i < COUNT_OF(counts); i++) rope_case(c, counts[i], 5, 128, 64);
+    rope_case(c, 3, 64, 128, 64);
+    rope_case(c, 5, 3, 24, 10); /* no pieces of 16 bytes */
+    rope_case(c, 2, 1, 3, 2);
 }
 
-void check_gather(check *c) {
-    i64 n = 9, dim = 77;
+static void gather_case(check *c, i64 dim) {
+    i64 n = 9;
     check_act x = check_input(c, 20 * dim, 1.0f), y = check_output(c, n * dim);
     static const i32 some[] = {0, 19, 3, 3, 7, 18, 1, 0, 11};
     i32 *rows = check_copy(c, some, sizeof some);
@@ -197,6 +237,11 @@ void check_gather(check *c) {
     c->ref->gather(c->ref, &b);
     check_compare(c, "gather", y.h, DT_BF16, y.f, n, dim, dim, 0);
     check_case_end(c);
+}
+
+void check_gather(check *c) {
+    gather_case(c, 77);
+    gather_case(c, 2056);
 }
 
 void check_finite(check *c) {

@@ -68,13 +68,15 @@ static void bring_back(void) {
     }
 
 MIRROR(embed, embed_args, MOVE(ids), MOVE(out))
-MIRROR(norm, norm_args, MOVE(x), MOVE(add), MOVE(sum), MOVE(out))
+MIRROR(norm, norm_args, MOVE(x), MOVE(add), MOVE(sum), MOVE(out), MOVE(bad))
 MIRROR(linear, linear_args, MOVE(x), MOVE(y))
 MIRROR(swiglu, swiglu_args, MOVE(x), MOVE(out))
 MIRROR(products, products_args, MOVE(x); for (i64 i = 0; i < k.count; i++) k.of[i].y = there(k.of[i].y))
 MIRROR(rope_table, rope_table_args, MOVE(positions), MOVE(inv_freq), MOVE(table))
 MIRROR(rope_q, rope_q_args, MOVE(q), MOVE(table))
 MIRROR(kv_write, kv_write_args, MOVE(kv_a), MOVE(table), MOVE(slots), MOVE(kv))
+MIRROR(latents, latents_args, MOVE(q.x), MOVE(q.add), MOVE(q.sum), MOVE(q.out), MOVE(q.bad), MOVE(kv.kv_a),
+       MOVE(kv.table), MOVE(kv.slots), MOVE(kv.kv))
 MIRROR(absorb_q, absorb_q_args, MOVE(q), MOVE(out))
 MIRROR(mla_decode, mla_decode_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(workspace))
 MIRROR(unabsorb_v, unabsorb_v_args, MOVE(x), MOVE(out))
@@ -97,6 +99,7 @@ void check_mirror(ops *out, const ops *real, device *dev, check *c) {
     out->rope_table = op_rope_table;
     out->rope_q = op_rope_q;
     out->kv_write = op_kv_write;
+    out->latents = op_latents;
     out->absorb_q = op_absorb_q;
     out->mla_decode = op_mla_decode;
     out->unabsorb_v = op_unabsorb_v;

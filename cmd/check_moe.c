@@ -8,7 +8,8 @@
 void check_route(check *c) {
     static const struct {
         i64 n, experts, k;
-    } s[] = {{1, 384, 8}, {33, 384, 8}, {5, 64, 4}, {3, 7, 7}, {17, 16, 1}};
+    } s[] = {{1, 384, 8}, {33, 384, 8}, {5, 64, 4},  {3, 7, 7},   {17, 16, 1},
+             {9, 65, 8},  {3, 512, 32}, {2, 513, 8}, {3, 100, 64}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int mode = 0; mode < 4; mode++) { /* normalised or not; with ties; with a NaN */
             i64 n = s[i].n, e = s[i].experts, k = s[i].k;
@@ -102,6 +103,8 @@ void check_moe(check *c) {
                                   {7, 1024, 2048, 2, 2}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = 0; f < WF_COUNT; f++) moe_case(c, &s[i], (weight_format)f, i % 2);
+    static const moe_shape many[] = {{160, 32, 32, 16, 16}, {260, 32, 32, 16, 16}}; /* of pairs */
+    for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_BF16, true);
     static const moe_shape odd = {5, 50, 21, 3, 2}; /* no whole groups: not for INT4 */
     for (int f = 0; f < WF_INT4_GROUP; f++) moe_case(c, &odd, (weight_format)f, true);
 }

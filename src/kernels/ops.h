@@ -55,13 +55,16 @@ typedef struct {
 } embed_args;
 
 /* If add: sum = x + add, rounded, else sum = x. out = sum * rsqrt(mean(sum^2) + eps) * weight.
- * sum may be NULL (not wanted) or alias x. */
+ * sum may be NULL (not wanted) or alias x. If bad: bad[i] = mark where bad[i] is 0 and row i of the sum holds a NaN or an
+ * infinity; other entries stay. */
 typedef struct {
     const op_weight *weight; /* [dim] */
     const void *x, *add;     /* [n, dim]; add NULL or the same stride as x */
     void *sum, *out;         /* [n, dim]; sum has x's stride */
     i64 n, dim, x_stride, out_stride;
     f32 eps;
+    i32 *bad; /* [n] or NULL */
+    i32 mark;
 } norm_args;
 
 /* y[n, rows] = x[n, cols] W^T. y_type is ops.act or DT_F32 (router logits, logits). */
@@ -127,6 +130,12 @@ typedef struct {
     i64 n, latent, rope;
     f32 eps;
 } kv_write_args;
+
+/* norm and kv_write of a layer beside each other; they must not overlap. q.n is 0 where the queries have no latent rows. */
+typedef struct {
+    norm_args q;
+    kv_write_args kv;
+} latents_args;
 
 /* Absorbed attention, used for decode (DeepSeek-V2, arXiv:2405.04434, section 2.1).
  * absorb_q: out[n, H, latent + rope] = [q_nope_h Wuk_h ; q_rope_h]. */
@@ -235,6 +244,7 @@ struct ops {
     void (*rope_table)(const ops *o, const rope_table_args *a);
     void (*rope_q)(const ops *o, const rope_q_args *a);
     void (*kv_write)(const ops *o, const kv_write_args *a);
+    void (*latents)(const ops *o, const latents_args *a);
     void (*absorb_q)(const ops *o, const absorb_q_args *a);
     void (*mla_decode)(const ops *o, const mla_decode_args *a);
     void (*unabsorb_v)(const ops *o, const unabsorb_v_args *a);

@@ -209,8 +209,8 @@ static void linear(model *m, const op_weight *w, const void *x, i64 x_stride, vo
             .w = w, .x = x, .y = y, .n = n, .x_stride = x_stride, .y_stride = y_stride, .y_type = m->o->act});
 }
 
-/* h = norm(x + d), x = x + d; d may be NULL. */
-static void add_norm(model *m, const op_weight *weight, void *d, i64 n) {
+/* h = norm(x + d), x = x + d; d may be NULL. Unless mark is 0, rows of x with a NaN or an infinity get it. */
+static void add_norm(model *m, const op_weight *weight, void *d, i64 n, i32 mark) {
     i64 hidden = m->c->hidden;
     m->o->norm(m->o, &(norm_args){.weight = weight,
                                   .x = m->x,
@@ -221,21 +221,13 @@ static void add_norm(model *m, const op_weight *weight, void *d, i64 n) {
                                   .dim = hidden,
                                   .x_stride = hidden,
                                   .out_stride = hidden,
-                                  .eps = (f32)m->c->norm_eps});
+                                  .eps = (f32)m->c->norm_eps,
+                                  .bad = mark ? m->in.bad : NULL,
+                                  .mark = mark});
 }
 
-static void mark_bad(model *m, const void *x, i64 n, i32 mark) {
-    m->o->finite(m->o, &(finite_args){.x = x,
-                                      .bad = m->in.bad,
-                                      .n = n,
-                                      .dim = m->c->hidden,
-                                      .stride = m->c->hidden,
-                                      .x_type = m->o->act,
-                                      .mark = mark});
-}
-
-/* q = the queries of h, rotated; kv_a = what h adds to the cache, not yet normed. */
-static void queries(model *m, const layer_weights *w, i64 n) {
+/* From h to the queries q, rotated, and to the KV rows. */
+static void project(model *m, const layer_weights *w, void *kv, i64 n) {
     const model_config *c = m->c;
     i64 width = c->n_heads * (c->nope + c->rope), kv_width = c->kv_lora + c->rope;
     m->o->products(
@@ -249,17 +241,25 @@ static void queries(model *m, const layer_weights *w, i64 n) {
             .x = m->h,
             .n = n,
             .x_stride = c->hidden});
-    if (c->q_lora) {
-        m->o->norm(m->o, &(norm_args){.weight = w->q_a_norm,
-                                      .x = m->q_a,
-                                      .out = m->q_a,
-                                      .n = n,
-                                      .dim = c->q_lora,
-                                      .x_stride = c->q_lora,
-                                      .out_stride = c->q_lora,
-                                      .eps = (f32)c->lora_norm_eps});
-        linear(m, w->q_b, m->q_a, c->q_lora, m->q, width, n);
-    }
+    m->o->latents(m->o, &(latents_args){.q = {.weight = w->q_a_norm,
+                                              .x = m->q_a,
+                                              .out = m->q_a,
+                                              .n = c->q_lora ? n : 0,
+                                              .dim = c->q_lora,
+                                              .x_stride = c->q_lora,
+                                              .out_stride = c->q_lora,
+                                              .eps = (f32)c->lora_norm_eps},
+                                        .kv = {.kv_a = m->kv_a,
+                                               .norm = w->kv_a_norm,
+                                               .table = m->rope,
+                                               .slots = m->in.slots,
+                                               .kv = kv,
+                                               .kv_type = m->lim.kv_type,
+                                               .n = n,
+                                               .latent = c->kv_lora,
+                                               .rope = c->rope,
+                                               .eps = (f32)c->lora_norm_eps}});
+    if (c->q_lora) linear(m, w->q_b, m->q_a, c->q_lora, m->q, width, n);
     m->o->rope_q(
         m->o,
         &(rope_q_args){
@@ -326,17 +326,7 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
     void *kv = (u8 *)m->kv + (u64)layer * m->kv_layer;
-    queries(m, w, b->n);
-    m->o->kv_write(m->o, &(kv_write_args){.kv_a = m->kv_a,
-                                          .norm = w->kv_a_norm,
-                                          .table = m->rope,
-                                          .slots = m->in.slots,
-                                          .kv = kv,
-                                          .kv_type = m->lim.kv_type,
-                                          .n = b->n,
-                                          .latent = c->kv_lora,
-                                          .rope = c->rope,
-                                          .eps = (f32)c->lora_norm_eps});
+    project(m, w, kv, b->n);
     if (n_abs) attend_absorbed(m, w, kv, n_abs);
     const i32 *pages = m->in.pages + n_abs * m->lim.seq_pages;
     for (i64 s = 0; s < b->n_spans; s++) {
@@ -399,22 +389,23 @@ static void feed_forward(model *m, i64 layer, i64 n) {
                                 .k = c->top_k});
 }
 
-/* Logits of the wanted rows of x, in the buffers of the layers, which are done. */
+/* Are the wanted rows all rows, in order? */
+static bool wants_all(const model_batch *b) {
+    for (i64 i = 0; i < b->n_out && b->out_rows; i++)
+        if (b->out_rows[i] != i) return false;
+    return b->n_out == b->n;
+}
+
+/* Logits of the wanted rows of h, gathered in a buffer of the layers, which are done. */
 static void head(model *m, const model_batch *b) {
     const model_config *c = m->c;
-    m->o->gather(
-        m->o,
-        &(gather_args){.x = m->x, .rows = m->in.out_rows, .out = m->shared, .n = b->n_out, .dim = c->hidden});
-    m->o->norm(m->o, &(norm_args){.weight = m->w.norm,
-                                  .x = m->shared,
-                                  .out = m->h,
-                                  .n = b->n_out,
-                                  .dim = c->hidden,
-                                  .x_stride = c->hidden,
-                                  .out_stride = c->hidden,
-                                  .eps = (f32)c->norm_eps});
+    bool all = wants_all(b);
+    if (!all)
+        m->o->gather(
+            m->o, &(gather_args){
+                      .x = m->h, .rows = m->in.out_rows, .out = m->shared, .n = b->n_out, .dim = c->hidden});
     m->o->linear(m->o, &(linear_args){.w = m->w.head,
-                                      .x = m->h,
+                                      .x = all ? m->h : m->shared,
                                       .y = m->logits,
                                       .n = b->n_out,
                                       .x_stride = c->hidden,
@@ -439,16 +430,13 @@ static void queue_step(model *m, const model_batch *b, i64 n_abs) {
                                               .rope = c->rope,
                                               .mscale = m->rope_mscale});
     m->o->embed(m->o, &(embed_args){.table = m->w.embed, .ids = m->in.ids, .out = m->x, .n = b->n});
-    mark_bad(m, m->x, b->n, BAD_EMBEDDING);
     for (i64 l = 0; l < c->n_layers; l++) {
-        add_norm(m, m->w.layers[l].attn_norm, l ? m->d : NULL, b->n);
-        if (l) mark_bad(m, m->x, b->n, (i32)l);
+        add_norm(m, m->w.layers[l].attn_norm, l ? m->d : NULL, b->n, l ? (i32)l : BAD_EMBEDDING);
         attention(m, l, b, n_abs);
-        add_norm(m, m->w.layers[l].ffn_norm, m->d, b->n);
+        add_norm(m, m->w.layers[l].ffn_norm, m->d, b->n, 0);
         feed_forward(m, l, b->n);
     }
-    add_norm(m, m->w.norm, m->d, b->n);
-    mark_bad(m, m->x, b->n, (i32)c->n_layers);
+    add_norm(m, m->w.norm, m->d, b->n, (i32)c->n_layers);
     if (b->n_out) head(m, b);
 }
 
@@ -466,7 +454,7 @@ static void queue_decode(void *ud) {
  * depend on n alone; all else is in the tables. */
 static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
     device *dev = m->mem.dev;
-    if (!dev->record || m->lim.eager || n_abs != b->n || b->n_out != b->n || b->n > RECORDED) {
+    if (!dev->record || m->lim.eager || n_abs != b->n || !wants_all(b) || b->n > RECORDED) {
         queue_step(m, b, n_abs);
         return ST_OK;
     }

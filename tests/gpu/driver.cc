@@ -108,6 +108,21 @@ unsigned emu_ballot(int predicate) {
     for (int l = 0; l < LANES; l++) mask |= given(&blk->of_warps, turn, first + l) << l;
     return mask;
 }
+unsigned emu_match(unsigned word) {
+    int turn = warp_exchange(word), first = blk->running / LANES * LANES;
+    unsigned mask = 0;
+    for (int l = 0; l < LANES; l++)
+        if (blk->of_warps.given[turn % 2][first + l] == turn) mask |= (unsigned)(given(&blk->of_warps, turn, first + l) == word) << l;
+    return mask;
+}
+unsigned emu_largest(unsigned word) {
+    int turn = warp_exchange(word), first = blk->running / LANES * LANES;
+    for (int l = 0; l < LANES; l++) {
+        unsigned other = given(&blk->of_warps, turn, first + l);
+        if (other > word) word = other;
+    }
+    return word;
+}
 static float low(unsigned two) { return __uint_as_float(two << 16); }
 static float high(unsigned two) { return __uint_as_float(two & 0xffff0000u); }
 void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) {

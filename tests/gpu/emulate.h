@@ -26,8 +26,10 @@ void emu_block_barrier(void);
 void emu_warp_barrier(void);
 /* Every live lane gives a word; word of lane `from`. */
 unsigned emu_exchange(unsigned word, int from);
-int emu_or(int value);                                               /* of the block */
-unsigned emu_ballot(int predicate);                                  /* of the warp */
+int emu_or(int value);               /* of the block */
+unsigned emu_ballot(int predicate);  /* of the warp */
+unsigned emu_match(unsigned word);   /* lanes of the warp that gave the same */
+unsigned emu_largest(unsigned word); /* of the warp */
 void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]); /* prelude.cuh tells its layout */
 
 /* ---- hopper.cuh: copies are done at once, barriers count ---- */
@@ -70,12 +72,16 @@ template <int N, int T> static inline void wgmma_ss_(float *d, emu_u64 a, emu_u6
 }
 
 #define __device__
-#define __shared__             static thread_local
-#define __align__(n)           __attribute__((aligned(n)))
-#define __syncthreads()        emu_block_barrier()
-#define __syncwarp()           emu_warp_barrier()
-#define __syncthreads_or(v)    emu_or(v)
-#define __ballot_sync(mask, p) emu_ballot(p)
+#define __shared__                 static thread_local
+#define __align__(n)               __attribute__((aligned(n)))
+#define __syncthreads()            emu_block_barrier()
+#define __syncwarp()               emu_warp_barrier()
+#define __syncthreads_or(v)        emu_or(v)
+#define __ballot_sync(mask, p)     emu_ballot(p)
+#define __match_any_sync(mask, v)  emu_match((unsigned)(v))
+#define __reduce_max_sync(mask, v) emu_largest(v)
+#define __reduce_min_sync(mask, v) ~emu_largest(~(v))
+#define __fdividef(x, y)           ((x) / (y))
 #define __launch_bounds__(...)
 #define __popc(v)                 __builtin_popcount(v)
 #define SHARED_MEMORY(type, name) type *name = (type *)emu.shared
@@ -125,5 +131,6 @@ static inline int __shfl_xor_sync(unsigned, int v, int d) {
 static inline float __shfl_sync(unsigned, float v, int from) {
     return __uint_as_float(emu_exchange(__float_as_uint(v), from));
 }
+static inline int __shfl_sync(unsigned, int v, int from) { return (int)emu_exchange((unsigned)v, from); }
 
 #endif

@@ -55,6 +55,13 @@ static void add_rows(const bf16 *x, const bf16 *y, i64 dim, bf16 *out) {
         vf_store_bf16_n(out + c, vf_add(vf_bf16_n(x + c, dim - c), vf_bf16_n(y + c, dim - c)), dim - c);
 }
 
+/* NaN and infinity are the values whose exponent bits are all ones. */
+static void mark_bad(const bf16 *x, i64 dim, i32 *bad, i32 mark) {
+    u32 any = 0;
+    for (i64 k = 0; k < dim; k++) any |= (x[k] & 0x7f80u) == 0x7f80u;
+    if (any && !*bad) *bad = mark;
+}
+
 /* The rounded sum goes to `sum` if wanted, else to `out`, and is normalised from there. */
 static void norm(const ops *o, const norm_args *a) {
     (void)o;
@@ -70,6 +77,7 @@ static void norm(const ops *o, const norm_args *a) {
         } else if (a->sum && sum != x) {
             memcpy(sum, x, (size_t)a->dim * sizeof *x);
         }
+        if (a->bad) mark_bad(x, a->dim, &a->bad[i], a->mark);
         scale_row(x, inverse_rms(x, a->dim, a->eps), a->weight->vector, a->dim, out);
     }
     team_end(&tm);
@@ -138,20 +146,18 @@ static void gather(const ops *o, const gather_args *a) {
                (size_t)a->dim * sizeof(bf16));
 }
 
-/* NaN and infinity are the values whose exponent bits are all ones. */
 static void check_finite(const ops *o, const finite_args *a) {
     (void)o;
     team tm = team_begin(4 * a->n * a->dim);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++) {
-        u32 bad = 0;
-        if (a->x_type == DT_F32) {
-            const u32 *x = (const u32 *)a->x + i * a->stride;
-            for (i64 k = 0; k < a->dim; k++) bad |= (x[k] & 0x7f800000u) == 0x7f800000u;
-        } else {
-            const bf16 *x = (const bf16 *)a->x + i * a->stride;
-            for (i64 k = 0; k < a->dim; k++) bad |= (x[k] & 0x7f80u) == 0x7f80u;
+        if (a->x_type != DT_F32) {
+            mark_bad((const bf16 *)a->x + i * a->stride, a->dim, &a->bad[i], a->mark);
+            continue;
         }
+        const u32 *x = (const u32 *)a->x + i * a->stride;
+        u32 bad = 0;
+        for (i64 k = 0; k < a->dim; k++) bad |= (x[k] & 0x7f800000u) == 0x7f800000u;
         if (bad && !a->bad[i]) a->bad[i] = a->mark;
     }
     team_end(&tm);

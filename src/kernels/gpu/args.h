@@ -14,7 +14,12 @@ enum {
     GPU_THREADS = 256,
     GPU_WARPS = GPU_THREADS / 32,
     GPU_PAGE = 64,
-    GPU_TOKENS = 8 /* rows of x a block takes at a time */
+    GPU_TOKENS = 8,          /* rows of x a block takes at a time */
+    GPU_ROUTE_EXPERTS = 512, /* most that the gate holds in registers */
+    GPU_SORT_FEW = 4096,     /* pairs that one block sorts at once, with GPU_SORT_THREADS */
+    GPU_SORT_THREADS = 512,
+    GPU_SORT_BLOCK = 2048, /* pairs of a block where there are more */
+    GPU_FINITE = 16384     /* values that a block looks at */
 };
 enum { GPU_F32, GPU_BF16, GPU_FP8 };                   /* element types of activations and of the KV cache */
 enum { GPU_W_F32, GPU_W_BF16, GPU_W_FP8, GPU_W_INT4 }; /* weight_format's values, in its order */
@@ -37,8 +42,10 @@ typedef struct {
     const float *weight;
     const gpu_bf16 *x, *add;
     gpu_bf16 *sum, *out;
-    gpu_i64 dim, x_stride, out_stride;
+    gpu_i64 n, dim, x_stride, out_stride;
+    int *bad;
     float eps;
+    int mark;
 } gpu_norm_args;
 
 /* Also heads of a matrix: block row `h` of the grid takes rows [first + h * step, + rows) of w, columns of x from
@@ -114,8 +121,7 @@ typedef struct {
 typedef struct {
     gpu_bf16 *q;
     const float *table;
-    gpu_i64 pairs; /* n * heads * rope / 2 */
-    gpu_i64 heads, nope, rope;
+    gpu_i64 n, heads, nope, rope;
 } gpu_rope_q_args;
 
 typedef struct {
@@ -127,6 +133,11 @@ typedef struct {
     float eps;
     int kv_type;
 } gpu_kv_write_args;
+
+typedef struct {
+    gpu_norm_args q;
+    gpu_kv_write_args kv;
+} gpu_latents_args;
 
 typedef struct {
     gpu_matrix kv_b;
@@ -172,18 +183,22 @@ typedef struct {
     const float *logits, *bias;
     int *ids;
     float *weights;
-    gpu_i64 n_experts, k;
+    gpu_i64 n, n_experts, k;
     float scale;
     int norm;
 } gpu_route_args;
 
-/* Sorting (token, slot) pairs by expert. */
+/* Sorting (token, slot) pairs by expert; ids of no expert are left out. */
 typedef struct {
     const int *ids; /* [pairs] */
     int *count;     /* [experts]      */
     int *start;     /* [experts + 1]  */
     int *list;      /* [pairs]: pair numbers, expert by expert, ascending */
-    gpu_i64 pairs, experts;
+    int *tiles;     /* [n_tiles][2]: expert and place in the list of every `tile` pairs of an expert */
+    int *n_tiles;   /* one number, at most pairs / tile + experts */
+    int *part;      /* [blocks, experts]: pairs of a block, then of those before it */
+    gpu_i64 pairs, experts, blocks;
+    int tile; /* 0: no tiles are wanted */
 } gpu_sort_args;
 
 typedef struct {

@@ -83,6 +83,10 @@ static void bill_kv_write(const ops *o, const kv_write_args *a) {
     note(4.0 * (f64)(a->n * (a->latent + a->rope)), 0, "KV write");
     bill.real.kv_write(o, a);
 }
+static void bill_latents(const ops *o, const latents_args *a) {
+    note(4.0 * (f64)(a->q.n * a->q.dim + a->kv.n * (a->kv.latent + a->kv.rope)), 0, "latent rows");
+    bill.real.latents(o, a);
+}
 static void bill_absorb_q(const ops *o, const absorb_q_args *a) {
     f64 w = (f64)(a->n_heads * a->nope * a->latent), n = (f64)a->n;
     note(2 * w + 2 * n * (f64)(a->n_heads * (a->nope + a->latent + 2 * a->rope)), 2 * n * w,
@@ -143,6 +147,7 @@ void ops_bill(ops *o, gpu *g) {
     BILL(rope_table);
     BILL(rope_q);
     BILL(kv_write);
+    BILL(latents);
     BILL(absorb_q);
     BILL(mla_decode);
     BILL(unabsorb_v);

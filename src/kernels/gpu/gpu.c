@@ -23,10 +23,41 @@ static void op_embed(const ops *o, const embed_args *a) {
     launch(o, gpu_of(o)->embed, (u32)a->n, 1, 1, &k);
 }
 
+static gpu_norm_args norm_of(const norm_args *a) {
+    return (gpu_norm_args){.weight = a->weight->vector,
+                           .x = a->x,
+                           .add = a->add,
+                           .sum = a->sum,
+                           .out = a->out,
+                           .n = a->n,
+                           .dim = a->dim,
+                           .x_stride = a->x_stride,
+                           .out_stride = a->out_stride,
+                           .bad = a->bad,
+                           .eps = a->eps,
+                           .mark = a->mark};
+}
+
+/* Can a row be taken in pieces of 8 values? */
+static bool norm_in_pieces(const norm_args *a) {
+    u64 all = (u64)(uintptr_t)a->x | (u64)(uintptr_t)a->add | (u64)(uintptr_t)a->sum |
+              (u64)(uintptr_t)a->out | (u64)(uintptr_t)a->weight->vector |
+              (u64)(a->dim | a->x_stride | a->out_stride) * 2;
+    return all % 16 == 0;
+}
+
 static void op_norm(const ops *o, const norm_args *a) {
-    gpu_norm_args k = {a->weight->vector, a->x,          a->add, a->sum, a->out, a->dim,
-                       a->x_stride,       a->out_stride, a->eps};
-    launch(o, gpu_of(o)->norm, (u32)a->n, 1, 1, &k);
+    gpu_norm_args k = norm_of(a);
+    const gpu_backend *b = gpu_of(o);
+    i64 each = GPU_THREADS * 8, stay = 4 * gpu_processors(b->g);
+    const gpu_kernel *f = b->norm;
+    if (!norm_in_pieces(a) || a->dim > 4 * each)
+        f = b->norm_any;
+    else if (a->dim <= each)
+        f = b->norm_short;
+    else if (a->n > stay)
+        f = b->norm_many;
+    launch(o, f, (u32)a->n, 1, 1, &k);
 }
 
 static void op_rope_table(const ops *o, const rope_table_args *a) {
@@ -34,29 +65,45 @@ static void op_rope_table(const ops *o, const rope_table_args *a) {
     launch(o, gpu_of(o)->rope_table, gpu_blocks(a->n * k.half, GPU_THREADS), 1, 1, &k);
 }
 
+/* A thread a piece of 8 values; where they do not fit, threads go round. */
 static void op_rope_q(const ops *o, const rope_q_args *a) {
-    gpu_rope_q_args k = {a->q, a->table, a->n * a->n_heads * (a->rope / 2), a->n_heads, a->nope, a->rope};
-    launch(o, gpu_of(o)->rope_q, gpu_blocks(k.pairs, GPU_THREADS), 1, 1, &k);
+    gpu_rope_q_args k = {a->q, a->table, a->n, a->n_heads, a->nope, a->rope};
+    i64 pieces = a->n * a->n_heads * max_i64(a->rope / 8, 1);
+    launch(o, gpu_of(o)->rope_q, gpu_blocks(pieces, GPU_THREADS), 1, 1, &k);
+}
+
+static gpu_kv_write_args kv_write_of(const kv_write_args *a) {
+    return (gpu_kv_write_args){.kv_a = a->kv_a,
+                               .norm = a->norm->vector,
+                               .table = a->table,
+                               .slots = (const gpu_i64 *)a->slots,
+                               .kv = a->kv,
+                               .latent = a->latent,
+                               .rope = a->rope,
+                               .eps = a->eps,
+                               .kv_type = gpu_type(a->kv_type)};
+}
+
+static bool kv_in_pieces(const kv_write_args *a) {
+    u64 all = (u64)(uintptr_t)a->kv_a | (u64)(uintptr_t)a->kv | (u64)(uintptr_t)a->table |
+              (u64)(uintptr_t)a->norm->vector | (u64)(a->latent | a->rope) * 2;
+    return all % 16 == 0 && a->latent + a->rope <= GPU_THREADS * 8;
 }
 
 static void op_kv_write(const ops *o, const kv_write_args *a) {
-    gpu_kv_write_args k = {.kv_a = a->kv_a,
-                           .norm = a->norm->vector,
-                           .table = a->table,
-                           .slots = (const gpu_i64 *)a->slots,
-                           .kv = a->kv,
-                           .latent = a->latent,
-                           .rope = a->rope,
-                           .eps = a->eps,
-                           .kv_type = gpu_type(a->kv_type)};
-    launch(o, gpu_of(o)->kv_write, (u32)a->n, 1, 1, &k);
+    const gpu_backend *b = gpu_of(o);
+    gpu_kv_write_args k = kv_write_of(a);
+    launch(o, kv_in_pieces(a) ? b->kv_write : b->kv_write_any, (u32)a->n, 1, 1, &k);
 }
 
-static void op_route(const ops *o, const route_args *a) {
-    gpu_route_args k = {a->logits, a->bias->vector, a->ids,      a->weights, a->n_experts,
-                        a->k,      a->scale,        a->norm_topk};
-    if (a->n)
-        gpu_launch(gpu_of(o)->g, gpu_of(o)->route, (u32)a->n, 1, 1, GPU_THREADS, (u32)a->n_experts * 4, &k);
+static void op_latents(const ops *o, const latents_args *a) {
+    if (a->q.n == a->kv.n && norm_in_pieces(&a->q) && a->q.dim <= GPU_THREADS * 8 && kv_in_pieces(&a->kv)) {
+        gpu_latents_args k = {norm_of(&a->q), kv_write_of(&a->kv)};
+        launch(o, gpu_of(o)->latents, (u32)a->q.n, 2, 1, &k);
+        return;
+    }
+    if (a->q.n) op_norm(o, &a->q);
+    op_kv_write(o, &a->kv);
 }
 
 static void op_gather(const ops *o, const gather_args *a) {
@@ -66,7 +113,7 @@ static void op_gather(const ops *o, const gather_args *a) {
 
 static void op_finite(const ops *o, const finite_args *a) {
     gpu_finite_args k = {a->x, a->bad, a->dim, a->stride, gpu_type(a->x_type), a->mark};
-    launch(o, gpu_of(o)->finite, (u32)a->n, 1, 1, &k);
+    launch(o, gpu_of(o)->finite, (u32)a->n, gpu_blocks(a->dim, GPU_FINITE), 1, &k);
 }
 
 static status find_kernels(gpu_backend *b, err *e) {
@@ -101,6 +148,8 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
     if (st == ST_OK) st = gpu_shared(g, backend.mla_decode, SHARED_MAX, e);
     if (st == ST_OK) st = gpu_shared(g, backend.mla_prefill, SHARED_MAX, e);
     if (st == ST_OK) st = gpu_dense_init(&backend, e);
+    gpu_kernel *const sorts[] = {backend.sort_few, backend.sort_more, backend.sort_count, backend.sort_place};
+    for (size_t i = 0; i < COUNT_OF(sorts) && st == ST_OK; i++) st = gpu_shared(g, sorts[i], 160 * 1024, e);
     if (st != ST_OK) return st;
     *o = (ops){.name = gpu_name(g),
                .act = act,
@@ -114,11 +163,12 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                .rope_table = op_rope_table,
                .rope_q = op_rope_q,
                .kv_write = op_kv_write,
+               .latents = op_latents,
                .absorb_q = gpu_op_absorb_q,
                .mla_decode = gpu_op_mla_decode,
                .unabsorb_v = gpu_op_unabsorb_v,
                .mla_prefill = gpu_op_mla_prefill,
-               .route = op_route,
+               .route = gpu_op_route,
                .moe = gpu_op_moe,
                .gather = op_gather,
                .finite = op_finite,

@@ -7,13 +7,24 @@
 #define GPU_KERNELS(X)                                                                                       \
     X(embed, "rows")                                                                                         \
     X(norm, "rows")                                                                                          \
+    X(norm_many, "rows")                                                                                     \
+    X(norm_short, "rows")                                                                                    \
+    X(norm_any, "rows")                                                                                      \
     X(rope_table, "rows")                                                                                    \
     X(rope_q, "rows")                                                                                        \
     X(kv_write, "rows")                                                                                      \
+    X(kv_write_any, "rows")                                                                                  \
+    X(latents, "rows")                                                                                       \
     X(gather, "rows")                                                                                        \
     X(finite, "rows")                                                                                        \
-    X(route, "rows")                                                                                         \
     X(fill, "rows")                                                                                          \
+    X(route, "route")                                                                                        \
+    X(route_any, "route")                                                                                    \
+    X(sort_few, "route")                                                                                     \
+    X(sort_more, "route")                                                                                    \
+    X(sort_count, "route")                                                                                   \
+    X(sort_add, "route")                                                                                     \
+    X(sort_place, "route")                                                                                   \
     X(linear_one, "linear")                                                                                  \
     X(linear_many, "linear")                                                                                 \
     X(swiglu_one, "linear")                                                                                  \
@@ -35,9 +46,6 @@
     X(mla_merge, "attention")                                                                                \
     X(unpage, "attention")                                                                                   \
     X(mla_prefill, "attention")                                                                              \
-    X(moe_count, "moe")                                                                                      \
-    X(moe_start, "moe")                                                                                      \
-    X(moe_list, "moe")                                                                                       \
     X(moe_up, "moe")                                                                                         \
     X(moe_down, "moe")                                                                                       \
     X(moe_up_tile, "moe")                                                                                    \
@@ -72,11 +80,12 @@ struct op_weight {
 status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
 void gpu_weight_release(op_weight *w);
 
-/* ops.h, in attention.c and moe.c */
+/* ops.h, in attention.c, route.c and moe.c */
 void gpu_op_mla_decode(const ops *o, const mla_decode_args *a);
 void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a);
 u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a);
 u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a);
+void gpu_op_route(const ops *o, const route_args *a);
 void gpu_op_moe(const ops *o, const moe_args *a);
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
 
@@ -95,6 +104,11 @@ void gpu_op_swiglu(const ops *o, const swiglu_args *a);
 void gpu_op_products(const ops *o, const products_args *a);
 void gpu_op_absorb_q(const ops *o, const absorb_q_args *a);
 void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a);
+
+/* Sorting pairs by expert (route.c): fills *s but for `ids`, with pointers into `base`; returns the bytes there. tile: 0, or
+ * how many pairs of an expert make a tile, whose list is wanted too. */
+u64 gpu_sort_layout(i64 pairs, i64 experts, i64 tile, u8 *base, gpu_sort_args *s);
+void gpu_run_sort(const ops *o, const gpu_sort_args *s);
 
 int gpu_type(dtype t); /* GPU_F32 ... */
 static inline u32 gpu_blocks(i64 n, i64 each) { return (u32)((n + each - 1) / each); }

@@ -2,20 +2,15 @@
 #include "kernels/gpu/inside.h"
 
 typedef struct {
-    int *count, *start, *list;
+    gpu_sort_args sort;
     gpu_bf16 *h;
     f32 *y;
 } moe_space;
 
 static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
     const op_weight *w = a->experts;
-    u64 pairs = (u64)(a->n * a->k), experts = (u64)w->n_views / 3, at = 0;
-    s->count = (int *)(base + at);
-    at += gpu_round(experts * 4);
-    s->start = (int *)(base + at);
-    at += gpu_round((experts + 1) * 4);
-    s->list = (int *)(base + at);
-    at += gpu_round(pairs * 4);
+    u64 pairs = (u64)(a->n * a->k), at = gpu_sort_layout(a->n * a->k, w->n_views / 3, 0, base, &s->sort);
+    s->sort.ids = a->ids;
     s->h = (gpu_bf16 *)(base + at);
     at += gpu_round(pairs * (u64)w->views[0].rows * 2);
     s->y = (f32 *)(base + at);
@@ -36,12 +31,9 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     moe_space s;
     if (!a->n) return;
     moe_layout(a, a->workspace, &s);
-    gpu_sort_args sort = {a->ids, s.count, s.start, s.list, a->n * a->k, experts};
-    gpu_experts_args x = {w->on_gpu, s.start, s.list, a->x, s.h, s.y, a->k};
+    gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
     gpu_combine_args c = {a->ids, a->weights, s.y, a->shared, a->out, hidden, a->k, experts};
-    gpu_launch(b->g, b->moe_count, (u32)experts, 1, 1, GPU_THREADS, 0, &sort);
-    gpu_launch(b->g, b->moe_start, 1, 1, 1, GPU_THREADS, 0, &sort);
-    gpu_launch(b->g, b->moe_list, (u32)experts, 1, 1, GPU_THREADS, 0, &sort);
+    gpu_run_sort(o, &s.sort);
     bool tiles = a->n * a->k >= TILE_MEAN * experts && can_tile(&w->views[0], a->x, hidden) && inter % 8 == 0;
     gpu_launch(b->g, tiles ? b->moe_up_tile : b->moe_up, gpu_blocks(inter, tiles ? 64 : GPU_WARPS),
                (u32)experts, 1, GPU_THREADS, 0, &x);

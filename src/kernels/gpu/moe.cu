@@ -1,60 +1,11 @@
-/* kernels/gpu/moe.cu: routed experts in any weight format: sort by expert, gate and up, down, weighted sum.
+/* kernels/gpu/moe.cu: routed experts in any weight format, of pairs sorted by expert (route.cu): gate and up, down,
+ * weighted sum.
  *
  * Every expert's bytes are read once for each GPU_TOKENS tokens that chose it; where the experts have 8 tokens each or more,
  * the tensor cores take tiles (tile.cuh) and they are read once for each 64. Nothing is added atomically: products of a
  * (token, slot) pair wait in a row of their own, and a token sums its slots in order. */
 #include "kernels/gpu/dot.cuh"
 #include "kernels/gpu/tile.cuh"
-
-static __device__ inline bool chose(const gpu_sort_args &a, gpu_i64 p, int e) { return p < a.pairs && a.ids[p] == e; }
-
-/* One block an expert. */
-KERNEL(moe_count, gpu_sort_args) {
-    int n = 0;
-    for (gpu_i64 p = threadIdx.x; p < a.pairs; p += GPU_THREADS) n += chose(a, p, blockIdx.x);
-    __shared__ int each[GPU_THREADS];
-    each[threadIdx.x] = n;
-    __syncthreads();
-    for (int d = GPU_THREADS / 2; d; d /= 2) {
-        if ((int)threadIdx.x < d) each[threadIdx.x] += each[threadIdx.x + d];
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) a.count[blockIdx.x] = each[0];
-}
-
-/* One block: start[e] = pairs of the experts before e. */
-KERNEL(moe_start, gpu_sort_args) {
-    __shared__ int sums[GPU_THREADS];
-    int each = (int)(a.experts + GPU_THREADS - 1) / GPU_THREADS, from = threadIdx.x * each, sum = 0;
-    for (int e = from; e < from + each && e < a.experts; e++) sum += a.count[e];
-    sums[threadIdx.x] = sum;
-    __syncthreads();
-    int before = 0;
-    for (int t = 0; t < (int)threadIdx.x; t++) before += sums[t];
-    for (int e = from; e < from + each && e < a.experts; e++) a.start[e] = before, before += a.count[e];
-    if (threadIdx.x == GPU_THREADS - 1) a.start[a.experts] = before;
-}
-
-/* One block an expert: its pairs in ascending order. */
-KERNEL(moe_list, gpu_sort_args) {
-    __shared__ int each[GPU_WARPS];
-    int e = blockIdx.x, warp = threadIdx.x / 32, at = a.start[e];
-    if (at == a.start[e + 1]) return;
-    for (gpu_i64 p0 = 0; p0 < a.pairs; p0 += GPU_THREADS) {
-        gpu_i64 p = p0 + threadIdx.x;
-        bool is = chose(a, p, e);
-        unsigned mask = __ballot_sync(~0u, is);
-        if (threadIdx.x % 32 == 0) each[warp] = __popc(mask);
-        __syncthreads();
-        int before = at;
-        for (int w = 0; w < GPU_WARPS; w++) {
-            if (w < warp) before += each[w];
-            at += each[w];
-        }
-        if (is) a.list[before + __popc(mask & ((1u << threadIdx.x % 32) - 1))] = (int)p;
-        __syncthreads();
-    }
-}
 
 static __device__ inline int is_aligned(const gpu_bf16 *x, gpu_i64 stride) { return ((gpu_u64)x | (gpu_u64)stride * 2) % 16 == 0; }
 

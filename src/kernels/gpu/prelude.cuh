@@ -97,17 +97,18 @@ static __device__ inline float warp_max(float v) {
     return v;
 }
 
-/* The same sum in every thread of a block of GPU_THREADS. */
-static __device__ inline float block_sum(float v) {
-    __shared__ float each[GPU_WARPS];
+/* The same sum in every thread of a block of so many warps. */
+template <int WARPS> static __device__ inline float block_sum_of(float v) {
+    __shared__ float each[WARPS];
     v = warp_sum(v);
     __syncthreads();
     if (threadIdx.x % 32 == 0) each[threadIdx.x / 32] = v;
     __syncthreads();
     float sum = 0;
-    for (int w = 0; w < GPU_WARPS; w++) sum += each[w];
+    for (int w = 0; w < WARPS; w++) sum += each[w];
     return sum;
 }
+static __device__ inline float block_sum(float v) { return block_sum_of<GPU_WARPS>(v); }
 
 /* w[row, col] as float32: the definition (format/weights.h). */
 static __device__ inline float weight_at(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {

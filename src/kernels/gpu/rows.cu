@@ -1,125 +1,301 @@
-/* kernels/gpu/rows.cu: what works on rows by themselves. Each reads its inputs once and writes its output once; all are
- * bound by bytes or by the launch. One block a row unless it says otherwise. */
-#include "kernels/gpu/prelude.cuh"
+/* kernels/gpu/rows.cu: what works on rows by themselves. Each reads its inputs once and writes its output once, 16 bytes at a
+ * time where addresses and sizes allow; all are bound by bytes or by the launch. */
+#include "kernels/gpu/hopper.cuh"
 
-KERNEL(embed, gpu_embed_args) {
-    gpu_i64 i = blockIdx.x;
-    int id = a.ids[i];
-    for (gpu_i64 c = threadIdx.x; c < a.table.cols; c += GPU_THREADS)
-        a.out[i * a.table.cols + c] = id >= 0 && id < a.table.rows ? bf16_of(weight_at(a.table, id, c)) : 0;
+enum { PIECE = 8 /* values of 16 bytes */ };
+
+static __device__ inline int pieces_of(const void *a, const void *b, gpu_i64 n) { return ((gpu_u64)a | (gpu_u64)b | (gpu_u64)n * 2) % 16 == 0; }
+
+static __device__ inline void unpack(const uint4 &u, float v[PIECE]) {
+    const gpu_u32 b[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) v[2 * i] = low_f32(b[i]), v[2 * i + 1] = high_f32(b[i]);
+}
+static __device__ inline uint4 pack(const float v[PIECE]) {
+    gpu_u32 b[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) b[i] = (gpu_u32)bf16_of(v[2 * i]) | (gpu_u32)bf16_of(v[2 * i + 1]) << 16;
+    return {b[0], b[1], b[2], b[3]};
+}
+static __device__ inline bool is_bad(gpu_bf16 h) { return (h & 0x7f80) == 0x7f80; }
+static __device__ inline bool has_bad(const uint4 &u) {
+    const gpu_u32 b[4] = {u.x, u.y, u.z, u.w};
+    bool bad = false;
+#pragma unroll
+    for (int i = 0; i < 4; i++) bad |= is_bad((gpu_bf16)b[i]) || is_bad((gpu_bf16)(b[i] >> 16));
+    return bad;
 }
 
-/* The sum is rounded before the norm, because that is what the next layer adds to. */
-KERNEL(norm, gpu_norm_args) {
-    gpu_i64 i = blockIdx.x;
-    const gpu_bf16 *x = a.x + i * a.x_stride, *add = a.add ? a.add + i * a.x_stride : nullptr;
-    gpu_bf16 *sum = a.sum ? a.sum + i * a.x_stride : nullptr;
+/* One block a row. */
+KERNEL(embed, gpu_embed_args) {
+    gpu_i64 i = blockIdx.x, cols = a.table.cols;
+    int id = a.ids[i];
+    bool known = id >= 0 && id < a.table.rows;
+    gpu_bf16 *out = a.out + i * cols;
+    const gpu_bf16 *from = (const gpu_bf16 *)a.table.data + (known ? id * cols : 0);
+    if (a.table.format == GPU_W_BF16 && pieces_of(from, out, cols)) {
+        for (gpu_i64 c = threadIdx.x * PIECE; c < cols; c += GPU_THREADS * PIECE) {
+            uint4 u = {0, 0, 0, 0};
+            if (known) u = *(const uint4 *)(from + c);
+            *(uint4 *)(out + c) = u;
+        }
+        return;
+    }
+    for (gpu_i64 c = threadIdx.x; c < cols; c += GPU_THREADS) out[c] = known ? bf16_of(weight_at(a.table, id, c)) : 0;
+}
+
+/* ---- RMSNorm ---- */
+
+/* bad[row] = mark if the block saw a NaN or an infinity. A sum of squares that is finite had none, so the question is rarely
+ * asked (finite values have an infinite sum too). */
+static __device__ inline void mark_row(int *bad, int mark, gpu_i64 row, float squares, bool mine) {
+    if (!bad || squares - squares == 0.0f) return;
+    if (__syncthreads_or(mine) && threadIdx.x == 0 && bad[row] == 0) bad[row] = mark;
+}
+
+static __device__ inline void load_weight(const float *weight, gpu_i64 c, bool here, float w[PIECE]) {
+#pragma unroll
+    for (int k = 0; k < PIECE; k += 4) {
+        float4 f = {0, 0, 0, 0};
+        if (here) f = *(const float4 *)(weight + c + k);
+        w[k] = f.x, w[k + 1] = f.y, w[k + 2] = f.z, w[k + 3] = f.w;
+    }
+}
+
+/* Rows of up to PER * THREADS pieces, held in registers: 2 or 4 bytes a value read, 2 or 4 written. The weight is read before
+ * the kernel in front has ended and kept, or (AGAIN) found in the cache row by row, which leaves room for more threads. The
+ * sum is rounded before the norm, because that is what the next layer adds to. */
+template <int THREADS, int PER, bool AGAIN> static __device__ inline void norm_rows(const gpu_norm_args &a, gpu_i64 row, gpu_i64 step) {
+    float weight[AGAIN ? 1 : PER][PIECE];
+#pragma unroll
+    for (int p = 0; !AGAIN && p < PER; p++) {
+        gpu_i64 c = (gpu_i64)(p * THREADS + threadIdx.x) * PIECE;
+        load_weight(a.weight, c, c < a.dim, weight[p]);
+    }
+    after_previous();
+    for (; row < a.n; row += step) {
+        const gpu_bf16 *x = a.x + row * a.x_stride, *add = a.add + row * a.x_stride;
+        uint4 sum[PER], more[PER];
+        float squares = 0;
+        bool bad = false;
+#pragma unroll
+        for (int p = 0; p < PER; p++) {
+            gpu_i64 c = (gpu_i64)(p * THREADS + threadIdx.x) * PIECE;
+            sum[p] = more[p] = {0, 0, 0, 0};
+            if (c < a.dim) sum[p] = *(const uint4 *)(x + c);
+            if (c < a.dim && a.add) more[p] = *(const uint4 *)(add + c);
+        }
+#pragma unroll
+        for (int p = 0; p < PER; p++) {
+            float v[PIECE], w[PIECE];
+            if (a.add) {
+                unpack(sum[p], v), unpack(more[p], w);
+#pragma unroll
+                for (int k = 0; k < PIECE; k++) v[k] += w[k];
+                sum[p] = pack(v);
+            }
+            unpack(sum[p], v);
+#pragma unroll
+            for (int k = 0; k < PIECE; k++) squares = fmaf(v[k], v[k], squares);
+        }
+        squares = block_sum_of<THREADS / 32>(squares);
+        float r = rsqrtf(squares / (float)a.dim + a.eps);
+#pragma unroll
+        for (int p = 0; p < PER; p++) {
+            gpu_i64 c = (gpu_i64)(p * THREADS + threadIdx.x) * PIECE;
+            float v[PIECE];
+            if (c >= a.dim) continue;
+            if (AGAIN) load_weight(a.weight, c, true, weight[0]);
+            if (a.sum) *(uint4 *)(a.sum + row * a.x_stride + c) = sum[p];
+            unpack(sum[p], v);
+#pragma unroll
+            for (int k = 0; k < PIECE; k++) v[k] = v[k] * r * weight[AGAIN ? 0 : p][k];
+            *(uint4 *)(a.out + row * a.out_stride + c) = pack(v);
+            bad |= has_bad(sum[p]);
+        }
+        mark_row(a.bad, a.mark, row, squares, bad);
+    }
+}
+
+/* Any row, in two passes. */
+static __device__ inline void norm_any_row(const gpu_norm_args &a, gpu_i64 row) {
+    const gpu_bf16 *x = a.x + row * a.x_stride, *add = a.add ? a.add + row * a.x_stride : nullptr;
     float squares = 0;
+    bool bad = false;
     for (gpu_i64 c = threadIdx.x; c < a.dim; c += GPU_THREADS) {
-        gpu_bf16 h = add ? bf16_of(f32_of(x[c]) + f32_of(add[c])) : x[c];
-        float v = f32_of(h);
+        float v = f32_of(add ? bf16_of(f32_of(x[c]) + f32_of(add[c])) : x[c]);
         squares = fmaf(v, v, squares);
     }
-    float r = rsqrtf(block_sum(squares) / (float)a.dim + a.eps);
+    squares = block_sum(squares);
+    float r = rsqrtf(squares / (float)a.dim + a.eps);
     for (gpu_i64 c = threadIdx.x; c < a.dim; c += GPU_THREADS) {
         gpu_bf16 h = add ? bf16_of(f32_of(x[c]) + f32_of(add[c])) : x[c];
-        if (sum) sum[c] = h;
-        a.out[i * a.out_stride + c] = bf16_of(f32_of(h) * r * a.weight[c]);
+        if (a.sum) a.sum[row * a.x_stride + c] = h;
+        a.out[row * a.out_stride + c] = bf16_of(f32_of(h) * r * a.weight[c]);
+        bad |= is_bad(h);
     }
+    mark_row(a.bad, a.mark, row, squares, bad);
 }
 
-/* One thread an angle, in double: positions reach 262,144. */
+/* One block a row. norm: up to 4 pieces a thread, few rows; norm_many: many; norm_short: one piece a thread. */
+KERNEL_EARLY(norm, gpu_norm_args, GPU_THREADS, 2) { norm_rows<GPU_THREADS, 4, false>(a, blockIdx.x, gridDim.x); }
+KERNEL_EARLY(norm_many, gpu_norm_args, GPU_THREADS, 4) { norm_rows<GPU_THREADS, 4, true>(a, blockIdx.x, gridDim.x); }
+KERNEL_EARLY(norm_short, gpu_norm_args, GPU_THREADS, 6) { norm_rows<GPU_THREADS, 1, false>(a, blockIdx.x, gridDim.x); }
+KERNEL(norm_any, gpu_norm_args) { norm_any_row(a, blockIdx.x); }
+
+/* ---- rotary embedding ---- */
+
+/* cos and sin of x in [-2^31, 2^31], by Taylor's series after taking off quarter turns; errors below 1e-11 (positions reach
+ * 262,144, and the library's own reduction of large arguments takes longer than the rest of the step's small kernels). */
+static __device__ inline void turn(double x, double *cosine, double *sine) {
+    double quarters = rint(x * 0.63661977236758134308);
+    double r = fma(-quarters, 1.57079632679489655800e+00, x);
+    r = fma(-quarters, 6.12323399573676603587e-17, r);
+    double q = r * r;
+    double s = -1.0 / 39916800, c = 1.0 / 479001600;
+    s = fma(s, q, 1.0 / 362880), c = fma(c, q, -1.0 / 3628800);
+    s = fma(s, q, -1.0 / 5040), c = fma(c, q, 1.0 / 40320);
+    s = fma(s, q, 1.0 / 120), c = fma(c, q, -1.0 / 720);
+    s = fma(s, q, -1.0 / 6), c = fma(c, q, 1.0 / 24);
+    s = fma(s * q, r, r), c = fma(fma(c, q, -0.5), q, 1.0);
+    int k = (int)((long long)quarters & 3);
+    *cosine = k == 0 ? c : k == 1 ? -s : k == 2 ? -c : s;
+    *sine = k == 0 ? s : k == 1 ? c : k == 2 ? -s : -c;
+}
+
+/* One thread an angle, in double. */
 KERNEL(rope_table, gpu_rope_table_args) {
     gpu_i64 at = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x;
     if (at >= a.n * a.half) return;
-    double phi = (double)a.positions[at / a.half] * a.inv_freq[at % a.half];
-    a.table[2 * at] = (float)(cos(phi) * a.mscale);
-    a.table[2 * at + 1] = (float)(sin(phi) * a.mscale);
+    double c, s;
+    turn((double)a.positions[at / a.half] * a.inv_freq[at % a.half], &c, &s);
+    a.table[2 * at] = (float)(c * a.mscale);
+    a.table[2 * at + 1] = (float)(s * a.mscale);
 }
 
-/* One thread a pair (2j, 2j + 1). */
-KERNEL(rope_q, gpu_rope_q_args) {
-    gpu_i64 at = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x, half = a.rope / 2;
-    if (at >= a.pairs) return;
-    gpu_i64 j = at % half, head = at / half, i = head / a.heads;
-    gpu_bf16 *x = a.q + head * (a.nope + a.rope) + a.nope + 2 * j;
-    float c = a.table[(i * half + j) * 2], s = a.table[(i * half + j) * 2 + 1], even = f32_of(x[0]), odd = f32_of(x[1]);
-    x[0] = bf16_of(even * c - odd * s);
-    x[1] = bf16_of(even * s + odd * c);
-}
-
-KERNEL(kv_write, gpu_kv_write_args) {
-    gpu_i64 i = blockIdx.x, width = a.latent + a.rope, base = a.slots[i] * width;
-    const gpu_bf16 *x = a.kv_a + i * width;
-    float squares = 0;
-    for (gpu_i64 c = threadIdx.x; c < a.latent; c += GPU_THREADS) squares = fmaf(f32_of(x[c]), f32_of(x[c]), squares);
-    float r = rsqrtf(block_sum(squares) / (float)a.latent + a.eps);
-    for (gpu_i64 c = threadIdx.x; c < a.latent; c += GPU_THREADS) kv_set(a.kv, a.kv_type, base + c, f32_of(x[c]) * r * a.norm[c]);
-    for (gpu_i64 j = threadIdx.x; j < a.rope / 2; j += GPU_THREADS) {
-        float c = a.table[i * a.rope + 2 * j], s = a.table[i * a.rope + 2 * j + 1];
-        float even = f32_of(x[a.latent + 2 * j]), odd = f32_of(x[a.latent + 2 * j + 1]);
-        kv_set(a.kv, a.kv_type, base + a.latent + 2 * j, even * c - odd * s);
-        kv_set(a.kv, a.kv_type, base + a.latent + 2 * j + 1, even * s + odd * c);
+/* PIECE values, pairs (2j, 2j + 1), by the angles cs[PIECE]. */
+static __device__ inline void rotate(float v[PIECE], const float *cs) {
+#pragma unroll
+    for (int k = 0; k < PIECE; k += 4) {
+        float4 t = *(const float4 *)(cs + k);
+        float a = v[k], b = v[k + 1], c = v[k + 2], d = v[k + 3];
+        v[k] = a * t.x - b * t.y, v[k + 1] = a * t.y + b * t.x;
+        v[k + 2] = c * t.z - d * t.w, v[k + 3] = c * t.w + d * t.z;
     }
 }
 
+/* One thread a piece of a head, or a pair where pieces do not fit. */
+KERNEL(rope_q, gpu_rope_q_args) {
+    gpu_i64 at = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x, width = a.nope + a.rope;
+    if (((gpu_u64)a.q | (gpu_u64)a.table | (gpu_u64)(a.nope | a.rope) * 2) % 16 == 0) {
+        gpu_i64 each = a.rope / PIECE, head = at / each, c = at % each * PIECE;
+        if (head >= a.n * a.heads) return;
+        uint4 *x = (uint4 *)(a.q + head * width + a.nope + c);
+        float v[PIECE];
+        unpack(*x, v);
+        rotate(v, a.table + head / a.heads * a.rope + c);
+        *x = pack(v);
+        return;
+    }
+    for (; at < a.n * a.heads * (a.rope / 2); at += (gpu_i64)gridDim.x * GPU_THREADS) {
+        gpu_i64 j = at % (a.rope / 2), head = at / (a.rope / 2);
+        gpu_bf16 *x = a.q + head * width + a.nope + 2 * j;
+        const float *cs = a.table + head / a.heads * a.rope + 2 * j;
+        float even = f32_of(x[0]), odd = f32_of(x[1]);
+        x[0] = bf16_of(even * cs[0] - odd * cs[1]);
+        x[1] = bf16_of(even * cs[1] + odd * cs[0]);
+    }
+}
+
+/* ---- the row of the KV cache ---- */
+
+static __device__ inline void kv_set_piece(void *kv, int type, gpu_i64 at, const float v[PIECE]) {
+    if (type == GPU_BF16) {
+        *(uint4 *)((gpu_bf16 *)kv + at) = pack(v);
+    } else if (type == GPU_FP8) {
+        gpu_u32 b[2] = {0, 0};
+#pragma unroll
+        for (int k = 0; k < PIECE; k++) b[k / 4] |= (gpu_u32)fp8_of(v[k]) << 8 * (k % 4);
+        *(uint2 *)((gpu_u8 *)kv + at) = {b[0], b[1]};
+    } else {
+        float4 *f = (float4 *)((float *)kv + at);
+        f[0] = {v[0], v[1], v[2], v[3]}, f[1] = {v[4], v[5], v[6], v[7]};
+    }
+}
+
+/* Row i by one block: norm of the first `latent` values, the rest rotated. SHORT: in pieces, one a thread. */
+template <bool SHORT> static __device__ inline void kv_row(const gpu_kv_write_args &a, gpu_i64 i) {
+    gpu_i64 width = a.latent + a.rope, c = (gpu_i64)threadIdx.x * PIECE;
+    const gpu_bf16 *x = a.kv_a + i * width;
+    const float *cs = a.table + i * a.rope;
+    float squares = 0;
+    if (SHORT) {
+        float v[PIECE] = {0, 0, 0, 0, 0, 0, 0, 0}, w[PIECE];
+        load_weight(a.norm, c, c < a.latent, w);
+        after_previous();
+        gpu_i64 base = a.slots[i] * width;
+        if (c < width) unpack(*(const uint4 *)(x + c), v);
+        if (c < a.latent)
+#pragma unroll
+            for (int k = 0; k < PIECE; k++) squares = fmaf(v[k], v[k], squares);
+        float r = rsqrtf(block_sum(squares) / (float)a.latent + a.eps);
+        if (c >= width) return;
+        if (c < a.latent)
+#pragma unroll
+            for (int k = 0; k < PIECE; k++) v[k] = v[k] * r * w[k];
+        else
+            rotate(v, cs + c - a.latent);
+        kv_set_piece(a.kv, a.kv_type, base + c, v);
+        return;
+    }
+    gpu_i64 base = a.slots[i] * width;
+    for (c = threadIdx.x; c < a.latent; c += GPU_THREADS) squares = fmaf(f32_of(x[c]), f32_of(x[c]), squares);
+    float r = rsqrtf(block_sum(squares) / (float)a.latent + a.eps);
+    for (c = threadIdx.x; c < a.latent; c += GPU_THREADS) kv_set(a.kv, a.kv_type, base + c, f32_of(x[c]) * r * a.norm[c]);
+    for (gpu_i64 j = threadIdx.x; j < a.rope / 2; j += GPU_THREADS) {
+        float even = f32_of(x[a.latent + 2 * j]), odd = f32_of(x[a.latent + 2 * j + 1]);
+        kv_set(a.kv, a.kv_type, base + a.latent + 2 * j, even * cs[2 * j] - odd * cs[2 * j + 1]);
+        kv_set(a.kv, a.kv_type, base + a.latent + 2 * j + 1, even * cs[2 * j + 1] + odd * cs[2 * j]);
+    }
+}
+
+/* One block a row; kv_write_any: no pieces. */
+KERNEL_EARLY(kv_write, gpu_kv_write_args, GPU_THREADS, 6) { kv_row<true>(a, blockIdx.x); }
+KERNEL(kv_write_any, gpu_kv_write_args) { kv_row<false>(a, blockIdx.x); }
+
+/* The norm of the queries' latent rows and the KV rows beside each other, if both are short. Grid: rows, 2. */
+KERNEL_EARLY(latents, gpu_latents_args, GPU_THREADS, 6) {
+    if (blockIdx.y)
+        kv_row<true>(a.kv, blockIdx.x);
+    else
+        norm_rows<GPU_THREADS, 1, false>(a.q, blockIdx.x, gridDim.x);
+}
+
+/* ---- */
+
+/* One block a row. */
 KERNEL(gather, gpu_gather_args) {
     gpu_i64 i = blockIdx.x;
-    for (gpu_i64 c = threadIdx.x; c < a.dim; c += GPU_THREADS) a.out[i * a.dim + c] = a.x[a.rows[i] * a.dim + c];
+    const gpu_bf16 *x = a.x + a.rows[i] * a.dim;
+    gpu_bf16 *out = a.out + i * a.dim;
+    if (pieces_of(a.x, a.out, a.dim))
+        for (gpu_i64 c = threadIdx.x * PIECE; c < a.dim; c += GPU_THREADS * PIECE) *(uint4 *)(out + c) = *(const uint4 *)(x + c);
+    else
+        for (gpu_i64 c = threadIdx.x; c < a.dim; c += GPU_THREADS) out[c] = x[c];
 }
 
+/* Grid: rows, stretches of GPU_FINITE values. Blocks of a row may write the same mark. */
 KERNEL(finite, gpu_finite_args) {
-    gpu_i64 i = blockIdx.x;
+    gpu_i64 i = blockIdx.x, from = (gpu_i64)blockIdx.y * GPU_FINITE, to = least(from + GPU_FINITE, a.dim);
     bool bad = false;
-    for (gpu_i64 c = threadIdx.x; c < a.dim; c += GPU_THREADS) {
-        gpu_i64 at = i * a.stride + c;
-        bad |= a.type == GPU_BF16 ? (((const gpu_bf16 *)a.x)[at] & 0x7f80) == 0x7f80
-                                  : (((const gpu_u32 *)a.x)[at] & 0x7f800000u) == 0x7f800000u;
+    if (a.type == GPU_BF16) {
+#pragma unroll 4
+        for (gpu_i64 c = from + threadIdx.x; c < to; c += GPU_THREADS) bad |= is_bad(((const gpu_bf16 *)a.x)[i * a.stride + c]);
+    } else {
+#pragma unroll 8
+        for (gpu_i64 c = from + threadIdx.x; c < to; c += GPU_THREADS) bad |= (((const gpu_u32 *)a.x)[i * a.stride + c] & 0x7f800000u) == 0x7f800000u;
     }
     if (__syncthreads_or(bad) && threadIdx.x == 0 && a.bad[i] == 0) a.bad[i] = a.mark;
-}
-
-/* The K2 gate: the k largest of sigmoid + bias by k rounds, each a maximum over the block; equal scores: the lowest
- * index. Scores wait in shared memory, [n_experts] floats; a chosen one becomes -infinity. */
-KERNEL(route, gpu_route_args) {
-    SHARED_MEMORY(float, score);
-    __shared__ float best_score[GPU_WARPS];
-    __shared__ int best_at[GPU_WARPS], chosen;
-    const float *logits = a.logits + blockIdx.x * a.n_experts;
-    int *ids = a.ids + blockIdx.x * a.k;
-    float *weights = a.weights + blockIdx.x * a.k, sum = 0;
-    bool nan = false;
-    for (int e = threadIdx.x; e < a.n_experts; e += GPU_THREADS) {
-        score[e] = 1.0f / (1.0f + expf(-logits[e])) + a.bias[e];
-        nan |= isnan(score[e]);
-    }
-    nan = __syncthreads_or(nan);
-    for (int s = 0; s < a.k; s++) {
-        float v = -INFINITY;
-        int at = 0x7fffffff;
-        for (int e = threadIdx.x; e < a.n_experts; e += GPU_THREADS)
-            if (score[e] > v) v = score[e], at = e;
-        for (int d = 16; d; d >>= 1) {
-            float v2 = __shfl_xor_sync(~0u, v, d);
-            int at2 = __shfl_xor_sync(~0u, at, d);
-            if (v2 > v || (v2 == v && at2 < at)) v = v2, at = at2;
-        }
-        if (threadIdx.x % 32 == 0) best_score[threadIdx.x / 32] = v, best_at[threadIdx.x / 32] = at;
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            for (int w = 1; w < GPU_WARPS; w++)
-                if (best_score[w] > v || (best_score[w] == v && best_at[w] < at)) v = best_score[w], at = best_at[w];
-            chosen = nan ? s : at;
-            ids[s] = chosen;
-            weights[s] = 1.0f / (1.0f + expf(-logits[chosen]));
-            sum += weights[s];
-            score[chosen] = -INFINITY;
-        }
-        __syncthreads();
-    }
-    if (threadIdx.x == 0)
-        for (int s = 0; s < a.k; s++)
-            weights[s] = nan ? NAN : weights[s] / (a.norm ? sum + 1e-20f : 1.0f) * a.scale;
 }
 
 /* splitmix64 (Steele, Lea and Flood 2014) of a counter. */

@@ -22,6 +22,7 @@ void ops_init_ref(ops *o) {
         .rope_table = ref_rope_table,
         .rope_q = ref_rope_q,
         .kv_write = ref_kv_write,
+        .latents = ref_latents,
         .absorb_q = ref_absorb_q,
         .mla_decode = ref_mla_decode,
         .unabsorb_v = ref_unabsorb_v,

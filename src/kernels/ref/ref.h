@@ -33,6 +33,7 @@ void ref_norm(const ops *o, const norm_args *a);
 void ref_rope_table(const ops *o, const rope_table_args *a);
 void ref_rope_q(const ops *o, const rope_q_args *a);
 void ref_kv_write(const ops *o, const kv_write_args *a);
+void ref_latents(const ops *o, const latents_args *a);
 void ref_gather(const ops *o, const gather_args *a);
 void ref_finite(const ops *o, const finite_args *a);
 

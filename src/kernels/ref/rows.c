@@ -15,6 +15,12 @@ void ref_embed(const ops *o, const embed_args *a) {
     }
 }
 
+static void mark_bad(const f32 *x, i64 dim, i32 *bad, i32 mark) {
+    bool ok = true;
+    for (i64 k = 0; k < dim; k++) ok = ok && isfinite(x[k]);
+    if (!ok && !*bad) *bad = mark;
+}
+
 /* out = x / rms(x) * weight */
 static void rms_norm(const f32 *x, const f32 *weight, i64 dim, f32 eps, f32 *out) {
     f64 sum = 0;
@@ -30,6 +36,7 @@ void ref_norm(const ops *o, const norm_args *a) {
         f32 *out = (f32 *)a->out + i * a->out_stride, *sum = (f32 *)a->sum;
         for (i64 k = 0; k < a->dim; k++) out[k] = x[k] + (add ? add[i * a->x_stride + k] : 0.0f);
         if (sum) memcpy(sum + i * a->x_stride, out, (size_t)a->dim * sizeof *out);
+        if (a->bad) mark_bad(out, a->dim, &a->bad[i], a->mark);
         rms_norm(out, a->weight->vector, a->dim, a->eps, out);
     }
 }
@@ -101,6 +108,12 @@ void ref_kv_write(const ops *o, const kv_write_args *a) {
     team_end(&tm);
 }
 
+/* The cpu backend's too. */
+void ref_latents(const ops *o, const latents_args *a) {
+    o->norm(o, &a->q);
+    o->kv_write(o, &a->kv);
+}
+
 void ref_gather(const ops *o, const gather_args *a) {
     (void)o;
     for (i64 i = 0; i < a->n; i++)
@@ -110,12 +123,7 @@ void ref_gather(const ops *o, const gather_args *a) {
 
 void ref_finite(const ops *o, const finite_args *a) {
     (void)o;
-    for (i64 i = 0; i < a->n; i++) {
-        const f32 *x = (const f32 *)a->x + i * a->stride;
-        bool ok = true;
-        for (i64 k = 0; k < a->dim; k++) ok = ok && isfinite(x[k]);
-        if (!ok && !a->bad[i]) a->bad[i] = a->mark;
-    }
+    for (i64 i = 0; i < a->n; i++) mark_bad((const f32 *)a->x + i * a->stride, a->dim, &a->bad[i], a->mark);
 }
 
 /* Chooses the k largest of s + bias by k passes; strict > keeps the lowest index on ties. */
