@@ -1,4 +1,5 @@
 #include "model/bind.h"
+#include "base/log.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@ typedef struct {
     bool verify;
     err *e;
     u64 seed; /* of the last dummy weight */
+    u64 done; /* bytes prepared */
+    progress shown;
 } binder;
 
 static status shape_error(const binder *b, const tensor_info *t, const i64 *want, int n) {
@@ -129,7 +132,10 @@ static status prepare(binder *b, weight_desc *d, op_weight **out) {
         d->dummy_seed = ++b->seed;
         d->dummy_sigma = d->kind == WK_TABLE ? 1.0f : 0.02f;
     }
-    return b->o->weight_prepare(b->o, d, out, b->e);
+    for (i64 i = 0; i < d->n_views; i++) b->done += weight_bytes(&d->views[i]);
+    status st = b->o->weight_prepare(b->o, d, out, b->e);
+    progress_step(&b->shown, b->done >> 20);
+    return st;
 }
 
 static status linear(binder *b, op_weight **out, weight_kind kind, i64 rows, i64 cols, const char *fmt, ...)
@@ -267,7 +273,8 @@ status bind_activation_type(const model_config *c, const checkpoint *ck, dtype *
 
 status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o,
                           bool verify, err *e) {
-    binder b = {c, ck, o, verify, e, 0};
+    binder b = {.c = c, .ck = ck, .o = o, .verify = verify, .e = e};
+    progress_start(&b.shown, "weights: MiB", "MiB", ck ? checkpoint_bytes(ck) >> 20 : 0);
     w->ops = o;
     w->layers = calloc((size_t)c->n_layers, sizeof *w->layers);
     if (!w->layers) return err_nomem(e, "layers", (u64)c->n_layers * sizeof *w->layers);
@@ -283,6 +290,7 @@ status model_weights_bind(model_weights *w, const model_config *c, const checkpo
         else
             TRY(bind_moe(&b, &w->layers[l], l));
     }
+    progress_end(&b.shown);
     return ST_OK;
 }
 

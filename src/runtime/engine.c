@@ -229,6 +229,7 @@ const ops *engine_ops(const engine *g) { return &g->ops; }
 i64 engine_context(const engine *g) { return g->context; }
 i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_pages * KV_PAGE : g->context; }
 const char *engine_plan(const engine *g) { return g->plan; }
+bool engine_on_gpu(const engine *g) { return g->gpu; }
 bool engine_simulated(const engine *g) { return g->step != NULL; }
 
 status engine_forward(engine *g, const model_batch *b, err *e) {

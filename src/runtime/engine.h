@@ -76,6 +76,7 @@ status engine_profile_start(engine *g, err *e);
 void engine_profile_clear(engine *g);
 /* Sorted; NULL without options.profile. For the thread that runs the engine, or when it rests. */
 const engine_phase *engine_profile(engine *g, int phase);
+bool engine_on_gpu(const engine *g);
 bool engine_simulated(const engine *g); /* the model computes nothing: engine_options.step */
 
 /* One token timeline and the KV rows of its first tokens. */

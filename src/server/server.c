@@ -156,6 +156,30 @@ static void drain(server *s) {
     for (until = now_s() + 2; http_busy(s->http) && now_s() < until;) usleep(5000);
 }
 
+/* A GPU that hangs cannot be waited for: not by a step, and not by the thread that would close it. */
+static void end_if_hung(const server *s, const sched_stats *st) {
+    if (!engine_on_gpu(s->engine) || st->since_step_s <= s->o.watchdog_s) return;
+    log_warn(
+        "moonlet serve: %s has not finished a step for %.0f s (--watchdog-timeout): it hangs, the server ends; "
+        "%lld requests are lost",
+        engine_ops(s->engine)->name, st->since_step_s, (long long)(st->running + st->queued));
+    _exit(1);
+}
+
+/* Returns when a signal came, or with the fault after which no step can run again. */
+static status watch(server *s, err *e) {
+    for (;;) {
+        struct timespec until;
+        sched_stats st;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        if (!sem_timedwait(&signalled, &until)) return ST_OK;
+        scheduler_stats(s->sched, &st);
+        end_if_hung(s, &st);
+        if (st.broken) return *e = st.fault, st.fault.code;
+    }
+}
+
 status server_run(const server_options *o, err *e) {
     server s = {.o = *o};
     json_object_seed(0);
@@ -163,7 +187,7 @@ status server_run(const server_options *o, err *e) {
     if (st == ST_OK) {
         catch_signals();
         say_ready(&s);
-        while (sem_wait(&signalled)) {}
+        st = watch(&s, e);
         drain(&s);
     }
     close_all(&s);

@@ -11,6 +11,7 @@ extern "C" {
 #include <ctime>
 #include <string>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 enum { THREADS = 1024 /* at most */, LANES = 32, WARPS = THREADS / LANES, STACK = 128 << 10, SHARED = 232448, BARRIERS = 16, SPINS = 100000 };
@@ -338,11 +339,24 @@ struct CUgraph_st {
 };
 static CUgraph capturing;
 
+/* Once there is a file of the name in EMU_FAULT, the GPU is broken: its content is "fail" or "hang". For tests. */
+static CUresult fault() {
+    static const char *path = getenv("EMU_FAULT");
+    char what[8] = "";
+    FILE *f = path ? fopen(path, "r") : nullptr;
+    if (!f) return 0;
+    if (!fgets(what, sizeof what, f)) what[0] = 0;
+    fclose(f);
+    while (!strncmp(what, "hang", 4)) sleep(1);
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
     unsigned gx = c->grid[0], gy = c->grid[1], gz = c->grid[2], threads = c->block[0];
     if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || !threads || threads > THREADS || threads % LANES || c->block[1] != 1 || c->block[2] != 1 ||
         c->shared_bytes > SHARED || extra)
         return 1;
+    if (CUresult r = fault()) return r;
     if (capturing) {
         const char *args = (const char *)parameters[0];
         capturing->all.push_back({*c, f, std::vector<char>(args, args + f->size)});
