@@ -154,6 +154,8 @@ template <int N, int T> static __device__ inline void wgmma_ss_(float *d, gpu_u6
 }
 #endif /* EMULATED */
 
+#ifndef AMD_GPU
+
 /* d = a b, or d += a b if add. _t: b lies N-major. a in registers may not be changed before wgmma_wait. */
 template <int N> static __device__ inline void wgmma_ra(float *d, const gpu_u32 a[4], gpu_u64 b, int add) { wgmma_ra_<N, 0>(d, a, b, add); }
 template <int N> static __device__ inline void wgmma_ra_t(float *d, const gpu_u32 a[4], gpu_u64 b, int add) { wgmma_ra_<N, 1>(d, a, b, add); }
@@ -174,4 +176,5 @@ static __device__ inline gpu_u64 tile_desc_t(const void *shared, gpu_u32 n_strid
 /* Where piece c (of 8) of line r of such a tile lies, in bytes. */
 static __device__ inline gpu_u32 swizzled(gpu_u32 r, gpu_u32 c) { return r * 128 + ((c ^ r % 8) << 4); }
 
+#endif /* AMD_GPU */
 #endif
