@@ -9,6 +9,8 @@ static const struct {
 } benches[] = {
     {"gemm", "dense matrix products on a GPU: time, share of the roofline, error", bench_gemm},
     {"moe", "routed experts: time, share of the roofline, error against ref", bench_moe},
+    {"attention", "latent attention on a GPU: time, share of the roofline, error against ref",
+     bench_attention},
     {"serving", "a server or an engine under load: TTFT, TPOT, ITL, throughput", bench_serving},
     {"memory", "read bandwidth, int8, bf16 and float32 peaks", bench_memory},
 };

@@ -156,86 +156,117 @@ static void *widen(check *c, const void *kv, dtype t, i64 n) {
     return out;
 }
 
+static void set_bad(void *kv, dtype t, i64 at) {
+    if (t == DT_F32) ((f32 *)kv)[at] = NAN;
+    if (t == DT_BF16) ((bf16 *)kv)[at] = CHECK_BAD;
+    if (t == DT_F8_E4M3) ((u8 *)kv)[at] = 0x7f;
+}
+
+/* n rows with contexts of their own; behind each context its last page holds NaN. */
+static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride, const i32 *lengths,
+                        dtype t) {
+    i64 width = latent + rope, pages = n * stride, cells = pages * KV_PAGE * width;
+    void *kv = make_pool(c, t, pages, width);
+    check_act q = check_input(c, n * h * width, 1.0f), y = check_output(c, n * h * latent),
+              z = check_output(c, n * h * latent);
+    i32 *list = check_alloc(c, (u64)pages * 4), *len = check_copy(c, lengths, (u64)n * 4);
+    for (i64 k = 0; k < pages; k++) list[k] = (i32)((k * 5 + 3) % pages);
+    if (pages % 5 == 0)
+        for (i64 k = 0; k < pages; k++) list[k] = (i32)(pages - 1 - k);
+    for (i64 k = 0; k < n; k++)
+        for (i64 j = len[k]; j % KV_PAGE; j++)
+            for (i64 d = 0; d < width; d++)
+                set_bad(kv, t, (list[k * stride + j / KV_PAGE] * KV_PAGE + j % KV_PAGE) * width + d);
+    void *wide = widen(c, kv, t, cells);
+    mla_decode_args a = {q.h, kv, list, len, y.h, NULL, t, n, h, latent, rope, stride, 0.07f},
+                    b = {q.f, wide, list, len, y.f, NULL, DT_F32, n, h, latent, rope, stride, 0.07f};
+    a.workspace = check_alloc(c, c->dev->mla_decode_workspace(c->dev, &a));
+    b.workspace = check_alloc(c, c->ref->mla_decode_workspace(c->ref, &b));
+    f64 start = now_s();
+    c->dev->mla_decode(c->dev, &a);
+    if (h == 64) check_speed(c, now_s() - start, (u64)(len[0] * width) * dtype_size(t));
+    c->ref->mla_decode(c->ref, &b);
+    check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, latent, latent, BF16_BOUND);
+    if (n > 1) {
+        q.h[(n / 2) * h * width] = CHECK_BAD;
+        a.out = z.h;
+        c->dev->mla_decode(c->dev, &a);
+        check_isolated(c, "mla_decode", y.h, z.h, n, h * latent, n / 2);
+    }
+    check_case_end(c);
+}
+
 void check_mla_decode(check *c) {
     static const i64 counts[] = {1, 3, 9};
-    static const i32 lengths[] = {1, 63, 64, 65, 129, 300, 2, 128, 200};
-    for (size_t s = 0; s < COUNT_OF(shapes); s++)
-        for (size_t i = 0; i < COUNT_OF(counts); i++)
-            for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
-                i64 n = counts[i], h = shapes[s].heads, latent = shapes[s].latent, rope = shapes[s].rope;
-                i64 width = latent + rope, pages = 12, stride = 6;
-                if (h == 64 && n > 1) continue;
-                void *kv = make_pool(c, kv_types[t], pages, width);
-                void *wide = widen(c, kv, kv_types[t], pages * KV_PAGE * width);
-                check_act q = check_input(c, n * h * width, 1.0f), y = check_output(c, n * h * latent),
-                          z = check_output(c, n * h * latent);
-                i32 *list = check_alloc(c, (u64)(n * stride) * 4), *len = check_alloc(c, (u64)n * 4);
-                for (i64 k = 0; k < n * stride; k++) list[k] = (i32)(synth_bits(&c->rng) % (u64)pages);
-                for (i64 k = 0; k < n; k++) len[k] = h == 64 ? 300 : lengths[k];
-                mla_decode_args a = {q.h, kv, list,   len,  y.h,    NULL, kv_types[t],
-                                     n,   h,  latent, rope, stride, 0.07f};
-                mla_decode_args b = {q.f, wide, list,   len,  y.f,    NULL, DT_F32,
-                                     n,   h,    latent, rope, stride, 0.07f};
-                a.workspace = check_alloc(c, c->dev->mla_decode_workspace(c->dev, &a));
-                b.workspace = check_alloc(c, c->ref->mla_decode_workspace(c->ref, &b));
-                f64 start = now_s();
-                c->dev->mla_decode(c->dev, &a);
-                if (h == 64) check_speed(c, now_s() - start, (u64)(300 * width) * dtype_size(kv_types[t]));
-                c->ref->mla_decode(c->ref, &b);
-                check_compare(c, dtype_name(kv_types[t]), y.h, DT_BF16, y.f, n * h, latent, latent,
-                              BF16_BOUND);
-                if (n > 1) {
-                    q.h[(n / 2) * h * width] = CHECK_BAD;
-                    a.out = z.h;
-                    c->dev->mla_decode(c->dev, &a);
-                    check_isolated(c, "mla_decode", y.h, z.h, n, h * latent, n / 2);
-                }
-                check_case_end(c);
+    static const i32 lengths[] = {1, 63, 64, 65, 129, 300, 2, 128, 200}, one[] = {300}, many[] = {2100, 5},
+                     longest[] = {8192, 8131};
+    static const struct {
+        i64 heads, n, stride;
+        const i32 *len;
+    } kimi[] = {{1, 3, 6, lengths},  {2, 9, 6, lengths},   {16, 9, 6, lengths}, {20, 3, 6, lengths},
+                {64, 9, 6, lengths}, {128, 3, 6, lengths}, {64, 2, 33, many},   {8, 2, 128, longest}};
+    for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
+        for (size_t s = 0; s < COUNT_OF(shapes); s++)
+            for (size_t i = 0; i < COUNT_OF(counts); i++) {
+                bool large = shapes[s].heads == 64;
+                if (!large || counts[i] == 1)
+                    decode_case(c, shapes[s].heads, shapes[s].latent, shapes[s].rope, counts[i], 6,
+                                large ? one : lengths, kv_types[t]);
             }
+        for (size_t i = 0; i < COUNT_OF(kimi); i++)
+            decode_case(c, kimi[i].heads, 512, 64, kimi[i].n, kimi[i].stride, kimi[i].len, kv_types[t]);
+    }
+}
+
+typedef struct {
+    i64 heads, nope, rope, latent, v_dim;
+} prefill_shape;
+
+static void prefill_case(check *c, prefill_shape s, i64 n, i64 pos0, dtype t, weight_format f) {
+    i64 h = s.heads, v = s.v_dim, width = s.latent + s.rope, used = ceil_div(pos0 + n, KV_PAGE),
+        pages = used + 2;
+    void *kv = make_pool(c, t, pages, width);
+    void *wide = widen(c, kv, t, pages * KV_PAGE * width);
+    check_weight w = make_kv_b(c, f, h, s.nope, v, s.latent);
+    check_act q = check_input(c, n * h * (s.nope + s.rope), 1.0f), y = check_output(c, n * h * v),
+              z = check_output(c, n * h * v);
+    i32 *list = check_alloc(c, (u64)used * 4);
+    for (i64 k = 0; k < used; k++) list[k] = (i32)(k % 2 ? k / 2 : pages - 1 - k / 2);
+    mla_prefill_args a = {w.dev, q.h, kv, list, y.h, NULL, t, n, pos0, h, s.nope, s.rope, s.latent, v, 0.07f},
+                     b = {w.ref, q.f, wide,   list,   y.f,      NULL, DT_F32, n,
+                          pos0,  h,   s.nope, s.rope, s.latent, v,    0.07f};
+    a.workspace = check_alloc(c, c->dev->mla_prefill_workspace(c->dev, &a));
+    b.workspace = check_alloc(c, c->ref->mla_prefill_workspace(c->ref, &b));
+    f64 start = now_s();
+    c->dev->mla_prefill(c->dev, &a);
+    if (h == 8 && n == 129) check_speed(c, now_s() - start, w.bytes);
+    c->ref->mla_prefill(c->ref, &b);
+    check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, v, v, BF16_BOUND);
+    if (n > 1) { /* a NaN in the last token's KV reaches the last row only */
+        set_bad(kv, t, (list[(pos0 + n - 1) / KV_PAGE] * KV_PAGE + (pos0 + n - 1) % KV_PAGE) * width);
+        a.out = z.h;
+        c->dev->mla_prefill(c->dev, &a);
+        check_isolated(c, "mla_prefill", y.h, z.h, n, h * v, n - 1);
+    }
+    check_case_end(c);
 }
 
 void check_mla_prefill(check *c) {
     static const struct {
         i64 n, pos0;
     } spans[] = {{1, 0}, {1, 63}, {1, 64}, {3, 62}, {70, 0}, {33, 130}, {129, 5}};
-    for (size_t s = 0; s + 1 < COUNT_OF(shapes); s++)
-        for (size_t i = 0; i < COUNT_OF(spans); i++)
-            for (size_t t = 0; t < COUNT_OF(kv_types); t++)
-                for (int f = 0; f < WF_COUNT; f++) {
-                    i64 n = spans[i].n, pos0 = spans[i].pos0, h = shapes[s].heads, nope = shapes[s].nope,
-                        rope = shapes[s].rope, latent = shapes[s].latent, v = shapes[s].v_dim,
-                        width = latent + rope;
-                    if (t != 1 && f != WF_BF16)
-                        continue; /* formats with bf16 KV, KV types with bf16 weights */
-                    i64 pages = 6;
-                    void *kv = make_pool(c, kv_types[t], pages, width);
-                    void *wide = widen(c, kv, kv_types[t], pages * KV_PAGE * width);
-                    check_weight w = make_kv_b(c, (weight_format)f, h, nope, v, latent);
-                    check_act q = check_input(c, n * h * (nope + rope), 1.0f), y = check_output(c, n * h * v),
-                              z = check_output(c, n * h * v);
-                    static const i32 order[] = {4, 1, 5, 0};
-                    i32 *list = check_copy(c, order, sizeof order);
-                    mla_prefill_args a = {w.dev, q.h, kv,   list, y.h,    NULL, kv_types[t], n,
-                                          pos0,  h,   nope, rope, latent, v,    0.07f};
-                    mla_prefill_args b = {w.ref, q.f, wide, list, y.f,    NULL, DT_F32, n,
-                                          pos0,  h,   nope, rope, latent, v,    0.07f};
-                    a.workspace = check_alloc(c, c->dev->mla_prefill_workspace(c->dev, &a));
-                    b.workspace = check_alloc(c, c->ref->mla_prefill_workspace(c->ref, &b));
-                    f64 start = now_s();
-                    c->dev->mla_prefill(c->dev, &a);
-                    if (h == 8 && n == 129) check_speed(c, now_s() - start, w.bytes);
-                    c->ref->mla_prefill(c->ref, &b);
-                    check_compare(c, dtype_name(kv_types[t]), y.h, DT_BF16, y.f, n * h, v, v, BF16_BOUND);
-                    if (n > 1) { /* a NaN in the last token's KV reaches the last row only */
-                        i64 at =
-                            (list[(pos0 + n - 1) / KV_PAGE] * KV_PAGE + (pos0 + n - 1) % KV_PAGE) * width;
-                        if (kv_types[t] == DT_F32) ((f32 *)kv)[at] = NAN;
-                        if (kv_types[t] == DT_BF16) ((bf16 *)kv)[at] = CHECK_BAD;
-                        if (kv_types[t] == DT_F8_E4M3) ((u8 *)kv)[at] = 0x7f;
-                        a.out = z.h;
-                        c->dev->mla_prefill(c->dev, &a);
-                        check_isolated(c, "mla_prefill", y.h, z.h, n, h * v, n - 1);
-                    }
-                    check_case_end(c);
-                }
+    static const prefill_shape all[] = {{2, 128, 64, 512, 128}, {3, 24, 8, 96, 40}, {5, 48, 16, 64, 24}};
+    static const struct {
+        i64 heads, n, pos0;
+    } kimi[] = {{8, 129, 5}, {16, 70, 62}, {1, 5, 200}, {64, 3, 62}, {2, 300, 130}, {2, 100, 1000}};
+    for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
+        for (size_t s = 0; s < COUNT_OF(all); s++)
+            for (size_t i = 0; i < COUNT_OF(spans); i++)
+                for (int f = 0; f < WF_COUNT; f++) /* formats with bf16 KV, KV types with bf16 weights */
+                    if (f == WF_BF16 || (kv_types[t] == DT_BF16 && (s || spans[i].n == 70)))
+                        prefill_case(c, all[s], spans[i].n, spans[i].pos0, kv_types[t], (weight_format)f);
+        for (size_t i = 0; i < COUNT_OF(kimi); i++)
+            prefill_case(c, (prefill_shape){kimi[i].heads, 128, 64, 512, 128}, kimi[i].n, kimi[i].pos0,
+                         kv_types[t], WF_BF16);
+    }
 }

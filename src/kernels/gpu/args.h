@@ -155,6 +155,10 @@ typedef struct {
     gpu_i64 heads, latent, rope, pages_stride, splits;
     float scale;
     int kv_type;
+    /* the fast kernels (decode.cuh): */
+    gpu_i64 n;
+    int blocks, least; /* pieces, and the fewest pages of one */
+    float scale2;      /* scale * log2(e) */
 } gpu_decode_args;
 
 /* One tile of the KV cache expanded to keys and values, [tokens, heads, nope + v_dim] and the rope part beside it. */
@@ -175,7 +179,7 @@ typedef struct {
     gpu_bf16 *out; /* [n, heads, v_dim], written by the last tile */
     float *state;  /* [n, heads, v_dim + 2]                       */
     gpu_i64 n, pos0, from, tokens, heads, nope, rope, v_dim;
-    float scale;
+    float scale, scale2; /* scale2: scale * log2(e) */
     int first, last;
 } gpu_prefill_args;
 

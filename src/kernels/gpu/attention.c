@@ -4,11 +4,13 @@
 /* Decode: the context is cut into at most SPLITS pieces of at least SPLIT_PAGES pages, as many for every row of an engine,
  * so that a row's pieces do not depend on the other rows. Prefill: the cache is expanded in tiles of TILE tokens. */
 enum { SPLITS = 32, SPLIT_PAGES = 8, TILE = 1024, DECODE_TILE = 32 };
+enum { FLASH_SHARED = 2 * (3 * 64 + 5 * 128) * 128 + 8 * 8 };
 
 static i64 splits_of(i64 pages) { return max_i64(1, min_i64(SPLITS, ceil_div(pages, SPLIT_PAGES))); }
 
 u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a) {
     (void)o;
+    if (gpu_decode_is_fast(a)) return gpu_decode_workspace(a);
     return (u64)(a->n + 1) * (u64)a->n_heads * (u64)splits_of(a->pages_stride) * (u64)(a->latent + 2) *
            sizeof(f32);
 }
@@ -31,6 +33,10 @@ void gpu_op_mla_decode(const ops *o, const mla_decode_args *a) {
     i64 width = a->latent + a->rope;
     u32 shared = (u32)(GPU_WARPS * width + DECODE_TILE * (width + 4)) * sizeof(f32);
     if (!a->n) return;
+    if (gpu_decode_is_fast(a)) {
+        gpu_decode_fast(o, a);
+        return;
+    }
     gpu_launch(b->g, b->mla_decode, (u32)a->n, gpu_blocks(a->n_heads, GPU_WARPS), (u32)k.splits, GPU_THREADS,
                shared, &k);
     gpu_launch(b->g, b->mla_merge, (u32)a->n, (u32)a->n_heads, 1, GPU_THREADS, 0, &k);
@@ -41,8 +47,21 @@ typedef struct {
     f32 *state;
 } prefill_space;
 
+/* The tensor cores take Kimi's widths (a float32 cache keeps more than their bf16 holds), and as many tokens at a time as 256 MiB of keys and values hold; for few rows fewer. */
+enum { FEW_ROWS = 128, FEW_SPAN = 1024, SPAN = 8192, SPAN_CELLS = 1 << 19 };
+static bool is_flash(const mla_prefill_args *a) {
+    return a->nope == 128 && a->rope == 64 && a->v_dim == 128 && a->kv_type != DT_F32;
+}
+static i64 span_of(const mla_prefill_args *a) {
+    if (!is_flash(a)) return TILE;
+    return a->n <= FEW_ROWS ? FEW_SPAN : max_i64(SPAN, SPAN_CELLS / a->n_heads / 128 * 128);
+}
+
 static u64 prefill_layout(const mla_prefill_args *a, prefill_space *p) {
-    u64 tile = (u64)min_i64(TILE, ceil_div(a->pos0 + a->n, KV_PAGE) * KV_PAGE), at = 0;
+    i64 span = span_of(a), all = a->pos0 + a->n;
+    /* Rows whose state is carried from span to span. Never less memory than for fewer rows, hence the last. */
+    i64 carried = !is_flash(a) || all > span ? a->n : all > FEW_SPAN ? FEW_ROWS : 0;
+    u64 tile = (u64)min_i64(span, ceil_div(all, KV_PAGE) * KV_PAGE), at = 0;
     u8 *base = a->workspace;
     p->latent_rows = (gpu_bf16 *)(base + at);
     at += gpu_round(tile * (u64)a->latent * 2);
@@ -51,7 +70,7 @@ static u64 prefill_layout(const mla_prefill_args *a, prefill_space *p) {
     p->expanded = (gpu_bf16 *)(base + at);
     at += gpu_round(tile * (u64)(a->n_heads * (a->nope + a->v_dim)) * 2);
     p->state = (f32 *)(base + at);
-    return at + gpu_round((u64)(a->n * a->n_heads * (a->v_dim + 2)) * sizeof(f32));
+    return at + gpu_round((u64)(carried * a->n_heads * (a->v_dim + 2)) * sizeof(f32));
 }
 
 u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
@@ -67,11 +86,12 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
     const gpu_backend *b = gpu_of(o);
     prefill_space p;
     prefill_layout(a, &p);
-    i64 all = a->pos0 + a->n, rows = a->n_heads * (a->nope + a->v_dim), dim = a->nope + a->rope;
+    i64 all = a->pos0 + a->n, rows = a->n_heads * (a->nope + a->v_dim), dim = a->nope + a->rope,
+        span = span_of(a);
     u32 shared = (u32)(GPU_WARPS * (dim + KV_PAGE) * 4 + KV_PAGE * (dim + 2 + a->v_dim) * 2);
     if (!a->n) return;
-    for (i64 from = 0; from < all; from += TILE) {
-        i64 tokens = min_i64(TILE, all - from);
+    for (i64 from = 0; from < all; from += span) {
+        i64 tokens = min_i64(span, all - from);
         gpu_unpage_args u = {.kv_b = a->kv_b->views[0],
                              .kv = a->kv,
                              .pages = a->pages,
@@ -104,11 +124,16 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
                               .rope = a->rope,
                               .v_dim = a->v_dim,
                               .scale = a->scale,
+                              .scale2 = a->scale * LOG2_E,
                               .first = from == 0,
                               .last = from + tokens == all};
-        gpu_launch(b->g, b->unpage, (u32)tokens, 1, 1, GPU_THREADS, 0, &u);
+        gpu_launch(b->g, is_flash(a) ? b->mla_unpage : b->unpage, (u32)tokens, 1, 1, GPU_THREADS, 0, &u);
         gpu_run_linear(o, &l, 1, true); /* keys and values are rounded already */
-        gpu_launch(b->g, b->mla_prefill, gpu_blocks(a->n, GPU_WARPS), (u32)a->n_heads, 1, GPU_THREADS, shared,
-                   &k);
+        if (is_flash(a))
+            gpu_launch(b->g, b->mla_flash, gpu_blocks(a->n, 128) * (u32)a->n_heads, 1, 1, 384, FLASH_SHARED,
+                       &k);
+        else
+            gpu_launch(b->g, b->mla_prefill, gpu_blocks(a->n, GPU_WARPS), (u32)a->n_heads, 1, GPU_THREADS,
+                       shared, &k);
     }
 }

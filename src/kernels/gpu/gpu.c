@@ -3,8 +3,6 @@
 #include "kernels/gpu/inside.h"
 #include <string.h>
 
-enum { SHARED_MAX = 227 * 1024 /* of a block on sm_90 */ };
-
 static gpu_backend backend; /* one GPU a process for now */
 
 gpu_backend *gpu_of(const ops *o) {
@@ -145,8 +143,10 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                        "a checkpoint in float32 runs on --device ref or cpu; the GPU computes in bfloat16");
     backend = (gpu_backend){.g = g};
     status st = find_kernels(&backend, e);
-    if (st == ST_OK) st = gpu_shared(g, backend.mla_decode, SHARED_MAX, e);
-    if (st == ST_OK) st = gpu_shared(g, backend.mla_prefill, SHARED_MAX, e);
+    gpu_kernel *const large[] = {backend.mla_decode,    backend.mla_prefill, backend.mla_flash,
+                                 backend.mla_few8,      backend.mla_few16,   backend.mla_few8_fp8,
+                                 backend.mla_few16_fp8, backend.mla_many,    backend.mla_many_fp8};
+    for (size_t i = 0; st == ST_OK && i < COUNT_OF(large); i++) st = gpu_shared(g, large[i], SHARED_MAX, e);
     if (st == ST_OK) st = gpu_dense_init(&backend, e);
     gpu_kernel *const sorts[] = {backend.sort_few, backend.sort_more, backend.sort_count, backend.sort_place};
     for (size_t i = 0; i < COUNT_OF(sorts) && st == ST_OK; i++) st = gpu_shared(g, sorts[i], 160 * 1024, e);

@@ -44,6 +44,16 @@
     X(absorb_q, "attention")                                                                                 \
     X(mla_decode, "attention")                                                                               \
     X(mla_merge, "attention")                                                                                \
+    X(mla_few8, "decode_few")                                                                                \
+    X(mla_few16, "decode_few")                                                                               \
+    X(mla_few8_fp8, "decode_few")                                                                            \
+    X(mla_few16_fp8, "decode_few")                                                                           \
+    X(mla_many, "decode_many")                                                                               \
+    X(mla_many_fp8, "decode_many")                                                                           \
+    X(mla_join, "decode_join")                                                                               \
+    X(mla_join_few, "decode_join")                                                                           \
+    X(mla_unpage, "prefill")                                                                                 \
+    X(mla_flash, "prefill")                                                                                  \
     X(unpage, "attention")                                                                                   \
     X(mla_prefill, "attention")                                                                              \
     X(moe_up, "moe")                                                                                         \
@@ -86,6 +96,10 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a);
 u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a);
 u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a);
 void gpu_op_route(const ops *o, const route_args *a);
+/* decode.c: mla_decode by the fast kernels, for Kimi's widths and a KV cache of bf16 or FP8. */
+bool gpu_decode_is_fast(const mla_decode_args *a);
+u64 gpu_decode_workspace(const mla_decode_args *a);
+void gpu_decode_fast(const ops *o, const mla_decode_args *a);
 void gpu_op_moe(const ops *o, const moe_args *a);
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
 
@@ -110,6 +124,8 @@ void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a);
 u64 gpu_sort_layout(i64 pairs, i64 experts, i64 tile, u8 *base, gpu_sort_args *s);
 void gpu_run_sort(const ops *o, const gpu_sort_args *s);
 
+enum { SHARED_MAX = 227 * 1024 /* of a block on sm_90 */ };
+static const f32 LOG2_E = 1.44269504f;
 int gpu_type(dtype t); /* GPU_F32 ... */
 static inline u32 gpu_blocks(i64 n, i64 each) { return (u32)((n + each - 1) / each); }
 /* Pieces of a workspace: each begins at a multiple of 256 bytes. */

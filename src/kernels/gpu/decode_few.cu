@@ -1,0 +1,266 @@
+/* kernels/gpu/decode_few.cu: absorbed attention of up to 16 heads a block.
+ *
+ * out[i, h, :] = softmax_j(scale * q[i, h] . kv_j) kv_j[0, 512) over the kv_len[i] first tokens of row i; KV rows of 512 + 64
+ * values in bf16 or FP8. Bytes: every row of the cache once for all heads of a block, 1152 (FP8: 576) a token and layer. At 16
+ * heads a token costs 35 kflop, 30 flop a byte: bound by bytes.
+ *
+ * The heads are the short side of mma's products (n = 8), tokens and latents its long one, so 8 heads waste nothing. 8 warps
+ * multiply, a ninth fetches: the copy engine brings KV rows in half pages (32 tokens) into a ring, rows 16 bytes farther apart
+ * than they are long, so that eight rows meet no bank twice. Of a page of 64 tokens
+ *   scores  [64 tokens, heads]: warp w takes tokens 16 (w % 4).. and half w / 4 of the 576 columns; the query lies in registers;
+ *   weights: the halves of the scores meet in shared memory; warp w computes those of head w (and w + 8): a running maximum
+ *           (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2;
+ *   sums    [512 latents, heads]: warp w takes latents 64 w.. of all 64 tokens. The weights are rounded to bf16 here.
+ * FP8 is expanded to a page in bf16 first. Tokens past kv_len are not read; their rows are zeros. */
+#include "kernels/gpu/decode.cuh"
+
+enum {
+    HALF = 32,          /* tokens of a stage */
+    PITCH = 1152 + 16,  /* bytes from row to row */
+    STAGES = 5,
+    RAW = HALF * KV_WIDTH, /* bytes of a stage of FP8 */
+    RAW_STAGES = 6,
+    SCORE_PITCH = 72,   /* floats from head to head */
+    WEIGHT_PITCH = 36,  /* pairs from head to head */
+    COMPUTE = 256,      /* threads */
+    STEPS = 18,         /* of 16 columns in half a row */
+    ASIDE = 2           /* of them, for 16 heads, whose query lies in shared memory: registers are scarce */
+};
+
+typedef struct {
+    gpu_u8 *ring, *page; /* page: FP8's expanded one */
+    gpu_u32 *aside;      /* [ASIDE][2][2][COMPUTE] */
+    float *scores;       /* [half of the columns][head][SCORE_PITCH] */
+    gpu_u32 *weights;    /* [head][WEIGHT_PITCH]: pairs of tokens */
+    float *shrink;       /* [head]; at a row's end the sums of weights */
+    gpu_u64 *full, *empty;
+} few_memory;
+
+template <int FP8> static __device__ inline few_memory few_layout(gpu_u8 *memory, int heads) {
+    few_memory m;
+    m.ring = memory;
+    m.page = memory + RAW_STAGES * RAW;
+    gpu_u8 *at = FP8 ? m.page + 2 * HALF * PITCH : memory + STAGES * HALF * PITCH;
+    m.full = (gpu_u64 *)at, m.empty = m.full + RAW_STAGES;
+    m.shrink = (float *)(m.empty + RAW_STAGES);
+    m.scores = m.shrink + heads;
+    m.weights = (gpu_u32 *)(m.scores + 2 * heads * SCORE_PITCH);
+    m.aside = m.weights + heads * WEIGHT_PITCH;
+    return m;
+}
+
+/* One warp: the block's KV rows into the ring, half a page a stage. */
+template <int FP8> static __device__ inline void few_fetch(const gpu_decode_args &a, const few_memory &m) {
+    int lane = threadIdx.x % 32, k = 0;
+    decode_walk w = walk_begin(a);
+    while (walk_next(a, w)) {
+        int pages = 0;
+        for (int t = w.first; t < w.last; t++) {
+            if ((t - w.first) % 32 == 0 && t + lane < w.last) pages = a.pages[(gpu_i64)w.row * a.pages_stride + t + lane];
+            gpu_i64 page = __shfl_sync(~0u, pages, (t - w.first) % 32);
+            for (int half = 0; half < 2; half++, k++) {
+                int stage = k % (FP8 ? RAW_STAGES : STAGES), turn = k / (FP8 ? RAW_STAGES : STAGES);
+                int rows = w.len - t * GPU_PAGE - half * HALF;
+                rows = rows < 0 ? 0 : rows > HALF ? HALF : rows;
+                gpu_i64 from = (page * GPU_PAGE + half * HALF) * KV_WIDTH;
+                barrier_wait(&m.empty[stage], (gpu_u32)(turn & 1) ^ 1);
+                if (lane == 0) barrier_expect(&m.full[stage], (gpu_u32)rows * KV_WIDTH * (FP8 ? 1 : 2));
+                __syncwarp();
+                if (FP8) {
+                    if (lane == 0 && rows) bulk_copy(m.ring + stage * RAW, (const gpu_u8 *)a.kv + from, (gpu_u32)rows * KV_WIDTH, &m.full[stage]);
+                } else if (lane < rows)
+                    bulk_copy(m.ring + (stage * HALF + lane) * PITCH, (const gpu_bf16 *)a.kv + from + lane * KV_WIDTH, KV_WIDTH * 2, &m.full[stage]);
+            }
+        }
+    }
+}
+
+/* Half pages k and k + 1 of FP8 as bf16 into m.page; rows from `rows` on are zeros. */
+static __device__ inline void few_expand(const few_memory &m, int k, int rows) {
+    for (int c = threadIdx.x; c < GPU_PAGE * KV_WIDTH / 16; c += COMPUTE) {
+        int row = c / (KV_WIDTH / 16), piece = c % (KV_WIDTH / 16), stage = (k + row / HALF) % RAW_STAGES;
+        uint4 u = {0, 0, 0, 0};
+        if (row < rows) u = *(const uint4 *)(m.ring + stage * RAW + row % HALF * KV_WIDTH + piece * 16);
+        uint2 x = fp8_four(u.x), y = fp8_four(u.y), z = fp8_four(u.z), w = fp8_four(u.w);
+        uint4 *to = (uint4 *)(m.page + row * PITCH + piece * 32);
+        to[0] = {x.x, x.y, y.x, y.y};
+        to[1] = {z.x, z.y, w.x, w.y};
+    }
+}
+
+/* The latents of rows [rows, 64) of a page in the ring become zeros: a weight of zero must not meet a NaN. */
+static __device__ inline void few_blank(gpu_u8 *first, gpu_u8 *second, int rows) {
+    for (int row = rows + threadIdx.x / 32; row < GPU_PAGE; row += COMPUTE / 32)
+        for (int c = threadIdx.x % 32; c < KV_LATENT / 8; c += 32) *(uint4 *)((row < HALF ? first : second) + row % HALF * PITCH + c * 16) = {0, 0, 0, 0};
+    fence_async(); /* the copy engine writes here next */
+}
+
+/* NH: groups of 8 heads. */
+template <int NH, int FP8> static __device__ inline void few_compute(const gpu_decode_args &a, const few_memory &m) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4, tile = warp % 4, part = warp / 4, k = 0;
+    int row_of_a = lane % 16, col_of_a = lane / 16 * 8;                  /* of load_matrix4: rows 0-15, columns 0 and 8 */
+    int row_of_v = lane / 16 * 8 + lane % 8, col_of_v = lane / 8 % 2 * 8; /* of load_matrix4_t */
+    gpu_i64 head0 = (gpu_i64)blockIdx.y * NH * 8;
+    decode_walk w = walk_begin(a);
+    while (walk_next(a, w)) {
+        enum { HELD = NH == 2 ? STEPS - ASIDE : STEPS };
+        gpu_u32 q[HELD][NH][2];
+#pragma unroll
+        for (int n = 0; n < NH; n++) {
+            gpu_i64 h = head0 + n * 8 + g;
+            const gpu_bf16 *from = a.q + ((gpu_i64)w.row * a.heads + h) * KV_WIDTH + part * (KV_WIDTH / 2) + 2 * t4;
+#pragma unroll
+            for (int s = 0; s < STEPS; s++)
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    gpu_u32 two = h < a.heads ? *(const gpu_u32 *)(from + s * 16 + i * 8) : 0;
+                    if (s < HELD)
+                        q[s < HELD ? s : 0][n][i] = two;
+                    else
+                        m.aside[(((s - HELD) * NH + n) * 2 + i) * COMPUTE + threadIdx.x] = two;
+                }
+        }
+        float o[4][NH][4], best[NH], sum[NH];
+#pragma unroll
+        for (int n = 0; n < NH; n++) {
+            best[n] = -INFINITY, sum[n] = 0;
+#pragma unroll
+            for (int i = 0; i < 4; i++) o[i][n][0] = o[i][n][1] = o[i][n][2] = o[i][n][3] = 0;
+        }
+        for (int t = w.first; t < w.last; t++, k += 2) {
+            int rows = w.len - t * GPU_PAGE, stage[2];
+            gpu_u8 *half[2];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                stage[i] = (k + i) % (FP8 ? RAW_STAGES : STAGES);
+                barrier_wait(&m.full[stage[i]], (gpu_u32)((k + i) / (FP8 ? RAW_STAGES : STAGES) & 1));
+                half[i] = FP8 ? m.page + i * HALF * PITCH : m.ring + stage[i] * HALF * PITCH;
+            }
+            if (FP8) {
+                few_expand(m, k, rows);
+                threads_sync(1, COMPUTE);
+                if (lane == 0) barrier_arrive(&m.empty[stage[0]]), barrier_arrive(&m.empty[stage[1]]);
+            } else if (rows < GPU_PAGE)
+                few_blank(half[0], half[1], rows);
+
+            float s[NH][2][4]; /* one group of heads: even and odd steps, so that two products are under way */
+#pragma unroll
+            for (int n = 0; n < NH; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) s[n][0][i] = s[n][1][i] = 0;
+            const gpu_u8 *keys = (tile < 2 ? half[0] : half[1]) + (tile % 2 * 16 + row_of_a) * PITCH + (part * (KV_WIDTH / 2) + col_of_a) * 2;
+#pragma unroll
+            for (int step = 0; step < STEPS; step++) {
+                gpu_u32 x[4];
+                load_matrix4(x, keys + step * 32);
+#pragma unroll
+                for (int n = 0; n < NH; n++) {
+                    gpu_u32 y[2];
+#pragma unroll
+                    for (int i = 0; i < 2; i++) y[i] = step < HELD ? q[step < HELD ? step : 0][n][i] : m.aside[(((step - HELD) * NH + n) * 2 + i) * COMPUTE + threadIdx.x];
+                    mma_bf16(s[n][NH == 1 ? step % 2 : 0], x, y);
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < NH; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    m.scores[(part * NH * 8 + n * 8 + 2 * t4 + i % 2) * SCORE_PITCH + tile * 16 + g + i / 2 * 8] =
+                        NH == 1 ? s[n][0][i] + s[n][1][i] : s[n][0][i];
+            threads_sync(1, COMPUTE); /* the scores are there; the weights of the page before are used up */
+#pragma unroll
+            for (int n = 0; n < NH; n++) { /* the warp's head: a lane has two tokens */
+                int h = n * 8 + warp;
+                float2 x = *(const float2 *)(m.scores + h * SCORE_PITCH + 2 * lane), y = *(const float2 *)(m.scores + (NH * 8 + h) * SCORE_PITCH + 2 * lane);
+                float even = 2 * lane < rows ? (x.x + y.x) * a.scale2 : -INFINITY, odd = 2 * lane + 1 < rows ? (x.y + y.y) * a.scale2 : -INFINITY;
+                float top = fmaxf(even, odd); /* passes a NaN over; its weight is NaN all the same */
+#pragma unroll
+                for (int d = 16; d; d >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
+                top = fmaxf(best[n], top);
+                float shrink = power2(best[n] - top);
+                best[n] = top;
+                even = power2(even - top), odd = power2(odd - top);
+                sum[n] = sum[n] * shrink + even + odd;
+                m.weights[h * WEIGHT_PITCH + lane] = pair_bf16(even, odd);
+                if (lane == 0) m.shrink[h] = shrink;
+            }
+            threads_sync(2, COMPUTE); /* the weights are there */
+
+            gpu_u32 p[NH][2][4]; /* tokens 0.. and 32..: of 16 tokens two of mma's operand */
+#pragma unroll
+            for (int n = 0; n < NH; n++) {
+                const float2 shrink = *(const float2 *)(m.shrink + n * 8 + 2 * t4);
+#pragma unroll
+                for (int i = 0; i < 2; i++) load_matrix4(p[n][i], m.weights + (n * 8 + lane % 8) * WEIGHT_PITCH + i * 16 + lane / 8 * 4);
+#pragma unroll
+                for (int i = 0; i < 4; i++) o[i][n][0] *= shrink.x, o[i][n][1] *= shrink.y, o[i][n][2] *= shrink.x, o[i][n][3] *= shrink.y;
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const gpu_u8 *values = half[j / 2] + (j % 2 * 16 + row_of_v) * PITCH + (warp * 64 + col_of_v) * 2;
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    gpu_u32 x[4];
+                    load_matrix4_t(x, values + i * 32);
+#pragma unroll
+                    for (int n = 0; n < NH; n++) mma_bf16(o[i][n], x, p[n][j / 2] + j % 2 * 2);
+                }
+            }
+            if (FP8)
+                threads_sync(1, COMPUTE); /* the page is free */
+            else {
+                __syncwarp();
+                if (lane == 0) barrier_arrive(&m.empty[stage[0]]), barrier_arrive(&m.empty[stage[1]]);
+            }
+        }
+        gpu_i64 slot = part_slot(blockIdx.x, w.first == 0);
+        bool whole = walk_whole(w);
+#pragma unroll
+        for (int n = 0; n < NH; n++) {
+            sum[n] = warp_sum(sum[n]);
+            if (lane == 0) m.shrink[n * 8 + warp] = sum[n];
+            if (!whole && lane == 0 && head0 + n * 8 + warp < a.heads) {
+                float *state = part_state(a, slot, head0 + n * 8 + warp);
+                state[0] = best[n], state[1] = sum[n];
+            }
+        }
+        threads_sync(1, COMPUTE);
+#pragma unroll
+        for (int n = 0; n < NH; n++)
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                float all = m.shrink[n * 8 + 2 * t4 + c];
+                gpu_i64 h = head0 + n * 8 + 2 * t4 + c;
+                if (h >= a.heads) continue;
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    int latent = warp * 64 + i / 2 * 16 + i % 2 * 8 + g;
+                    float v = o[i / 2][n][c + i % 2 * 2];
+                    if (whole)
+                        a.out[((gpu_i64)w.row * a.heads + h) * KV_LATENT + latent] = bf16_of(v / all);
+                    else
+                        part_sums(a, slot, h)[latent] = v;
+                }
+            }
+        threads_sync(2, COMPUTE); /* the sums are used up */
+    }
+}
+
+/* Grid: a.blocks pieces, groups of 8 NH heads. Threads: COMPUTE and a warp that fetches. */
+template <int NH, int FP8> static __device__ inline void few_heads(const gpu_decode_args &a) {
+    SHARED_TILES(memory);
+    const few_memory m = few_layout<FP8>(memory, NH * 8);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < RAW_STAGES; i++) barrier_init(&m.full[i], 1), barrier_init(&m.empty[i], COMPUTE / 32);
+        barrier_fence_init();
+    }
+    __syncthreads();
+    if (threadIdx.x >= COMPUTE)
+        few_fetch<FP8>(a, m);
+    else
+        few_compute<NH, FP8>(a, m);
+}
+KERNEL_OF(mla_few8, gpu_decode_args, COMPUTE + 32, 1) { few_heads<1, 0>(a); }
+KERNEL_OF(mla_few16, gpu_decode_args, COMPUTE + 32, 1) { few_heads<2, 0>(a); }
+KERNEL_OF(mla_few8_fp8, gpu_decode_args, COMPUTE + 32, 1) { few_heads<1, 1>(a); }
+KERNEL_OF(mla_few16_fp8, gpu_decode_args, COMPUTE + 32, 1) { few_heads<2, 1>(a); }

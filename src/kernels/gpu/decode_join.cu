@@ -1,0 +1,101 @@
+/* kernels/gpu/decode_join.cu: the pieces of rows that were cut (decode.cuh), in order, into one.
+ *
+ * out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max m). Bytes: 2 KiB a head and piece, out of the second-level cache, where the
+ * pieces were just written. What matters is waiting: a load of lengths, then all loads of pieces and their maxima at once. Many rows:
+ * few pieces each, a warp has 128 latents of a row and head, a lane four of them. Few rows: many pieces each, the eight warps of a block
+ * take turns, and their sums meet in shared memory. */
+#include "kernels/gpu/decode.cuh"
+
+typedef struct {
+    int from, count; /* the row's pieces */
+} join_pieces;
+
+static __device__ inline join_pieces pieces_of(const gpu_decode_args &a, gpu_i64 row) {
+    int before = 0, all = 0;
+    for (gpu_i64 i = threadIdx.x % 32; i < a.n; i += 32) {
+        int pages = pages_of(a, i);
+        all += pages;
+        if (i < row) before += pages;
+    }
+    for (int d = 16; d; d >>= 1) all += __shfl_xor_sync(~0u, all, d), before += __shfl_xor_sync(~0u, before, d);
+    int each = piece_of_all(a, all), from = before / each;
+    return {from, (before + pages_of(a, row) - 1) / each - from + 1};
+}
+
+/* Latents 128 quarter + 4 lane.. of piece k. */
+static __device__ inline float4 piece_sums(const gpu_decode_args &a, join_pieces p, int k, gpu_i64 h, int quarter) {
+    return ((const float4 *)part_sums(a, part_slot(p.from + k, k == 0), h))[quarter * 32 + threadIdx.x % 32];
+}
+static __device__ inline void add(float4 &o, const float4 v, float f) { o.x = fmaf(v.x, f, o.x), o.y = fmaf(v.y, f, o.y), o.z = fmaf(v.z, f, o.z), o.w = fmaf(v.w, f, o.w); }
+static __device__ inline void store(const gpu_decode_args &a, gpu_i64 row, gpu_i64 h, int quarter, float4 o, float l) {
+    uint2 out = {pair_bf16(o.x / l, o.y / l), pair_bf16(o.z / l, o.w / l)};
+    ((uint2 *)(a.out + (row * a.heads + h) * KV_LATENT))[quarter * 32 + threadIdx.x % 32] = out;
+}
+
+/* Grid: rows, groups of GPU_WARPS quarters of all heads. */
+KERNEL(mla_join, gpu_decode_args) {
+    enum { AT_ONCE = 4 };
+    int lane = threadIdx.x % 32, item = (int)blockIdx.y * GPU_WARPS + threadIdx.x / 32, quarter = item % 4;
+    gpu_i64 row = blockIdx.x, h = item / 4;
+    if (h >= a.heads) return;
+    const join_pieces p = pieces_of(a, row);
+    if (p.count == 1) return;
+    float4 v[AT_ONCE], o = {0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) v[i] = i < p.count ? piece_sums(a, p, i, h, quarter) : o;
+    float top = -INFINITY, l = 0;
+    for (int k = lane; k < p.count; k += 32) top = larger(top, part_state(a, part_slot(p.from + k, k == 0), h)[0]);
+    top = warp_max(top);
+    for (int first = 0; first < p.count; first += 32) {
+        const float *state = part_state(a, part_slot(p.from + first + lane, first + lane == 0), h);
+        float weight = 0;
+        if (first + lane < p.count) weight = exp2f(state[0] - top), l += state[1] * weight;
+        for (int k = first; k < p.count && k < first + 32; k += AT_ONCE) {
+            if (k)
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++)
+                    if (k + i < p.count) v[i] = piece_sums(a, p, k + i, h, quarter);
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                float f = __shfl_sync(~0u, weight, k + i - first);
+                if (k + i < p.count) add(o, v[i], f);
+            }
+        }
+    }
+    store(a, row, h, quarter, o, warp_sum(l));
+}
+
+/* Grid: rows, quarters of all heads. At most GPU_THREADS pieces. */
+KERNEL(mla_join_few, gpu_decode_args) {
+    enum { AT_ONCE = 17 /* of 8 warps: 132 pieces */ };
+    __shared__ float weight[GPU_THREADS], tops[GPU_WARPS];
+    __shared__ float4 part[GPU_THREADS];
+    int thread = threadIdx.x, warp = thread / 32, quarter = blockIdx.y % 4;
+    gpu_i64 row = blockIdx.x, h = blockIdx.y / 4;
+    const join_pieces p = pieces_of(a, row);
+    if (p.count == 1) return;
+    float4 v[AT_ONCE], o = {0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) v[i] = warp + i * GPU_WARPS < p.count ? piece_sums(a, p, warp + i * GPU_WARPS, h, quarter) : o;
+    float m = -INFINITY, l = 0;
+    if (thread < p.count) {
+        const float *state = part_state(a, part_slot(p.from + thread, thread == 0), h);
+        m = state[0], l = state[1];
+    }
+    float top = warp_max(m);
+    if (thread % 32 == 0) tops[warp] = top;
+    __syncthreads();
+    top = tops[0];
+    for (int w = 1; w < GPU_WARPS; w++) top = larger(top, tops[w]);
+    weight[thread] = thread < p.count ? exp2f(m - top) : 0.0f;
+    l = block_sum(thread < p.count ? l * weight[thread] : 0.0f);
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++)
+        if (warp + i * GPU_WARPS < p.count) add(o, v[i], weight[warp + i * GPU_WARPS]);
+    for (int k = warp + AT_ONCE * GPU_WARPS; k < p.count; k += GPU_WARPS) add(o, piece_sums(a, p, k, h, quarter), weight[k]);
+    part[thread] = o;
+    __syncthreads();
+    if (warp) return;
+    for (int w = 1; w < GPU_WARPS; w++) add(o, part[w * 32 + thread], 1.0f);
+    store(a, row, h, quarter, o, l);
+}

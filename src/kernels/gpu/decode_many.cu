@@ -1,0 +1,228 @@
+/* kernels/gpu/decode_many.cu: absorbed attention of up to 64 heads a block, by warpgroups.
+ *
+ * out[i, h, :] = softmax_j(scale * q[i, h] . kv_j) kv_j[0, 512) over the kv_len[i] first tokens of row i; KV rows of 512 + 64
+ * values in bf16 or FP8. Bytes: every row of the cache once for 64 heads, 1152 (FP8: 576) a token and layer. At 64 heads a token
+ * costs 139 kflop, 121 flop a byte: at 4.35 TB/s 526 TFLOP/s, so wgmma only, and a page must serve as keys and as values from one
+ * copy in shared memory: 9 blocks of 64 columns, 128-byte swizzle, read K-major for the scores and N-major for the sums.
+ *
+ * One warpgroup fetches: its warp f owns half page f of four in shared memory (two pages), 32 tokens. Two warpgroups multiply, in
+ * step. Of a page of 64 tokens, group w
+ *   scores  [64 heads, 32 tokens]: tokens 32 w.. ; both groups' maxima meet in shared memory;
+ *   weights [64 heads, 64 tokens] in bf16, half from each group, in shared memory;
+ *   sums    [64 heads, 256 latents]: latents 256 w.. of all 64 tokens, 128 registers a thread.
+ * Softmax is float32 with a running maximum, base 2; the weights are rounded to bf16. Tokens past kv_len are zeros. Fewer than 64
+ * heads leave rows of the products empty. Shared memory: query 72 KiB, two pages 144, weights 8. */
+#include "kernels/gpu/decode.cuh"
+
+enum {
+    HEADS = 64, BLOCKS = KV_WIDTH / 64, HALF = 32,
+    Q_BLOCK = HEADS * 128 /* bytes of 64 columns */, KV_BLOCK = HALF * 128, HALF_BYTES = BLOCKS * KV_BLOCK,
+    P_BYTES = HEADS * 128, MULTIPLY = 256 /* threads */
+};
+
+typedef struct {
+    gpu_u8 *q, *kv, *p;
+    float *tops, *sums; /* [2 in turn][group][HEADS], [group][HEADS] */
+    gpu_u64 *full, *empty;
+} many_memory;
+
+static __device__ inline void many_copy(const gpu_bf16 *from, gpu_u8 *to, int rows) {
+    int piece = threadIdx.x % 8, first = threadIdx.x % 32 / 8;
+    for (int r = first; r < HALF; r += 4)
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) copy16_or_zero(to + b * KV_BLOCK + swizzled(r, piece), from + r * KV_WIDTH + b * 64 + piece * 8, r < rows);
+    copies_commit();
+    copies_wait<0>();
+}
+
+/* The same out of FP8: 16 values a load, two pieces a load. */
+static __device__ inline void many_expand(const gpu_u8 *from, gpu_u8 *to, int rows) {
+    enum { LOADS = HALF * KV_WIDTH / 16 / 32, AT_ONCE = 6 };
+    int lane = threadIdx.x % 32;
+    for (int k = 0; k < LOADS; k += AT_ONCE) {
+        uint4 u[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int c = (k + i) * 32 + lane, r = c / (KV_WIDTH / 16);
+            u[i] = {0, 0, 0, 0};
+            if (r < rows) u[i] = *(const uint4 *)(from + c * 16);
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int c = (k + i) * 32 + lane, r = c / (KV_WIDTH / 16), piece = c % (KV_WIDTH / 16) * 2;
+            gpu_u8 *block = to + piece / 8 * KV_BLOCK;
+            uint2 x = fp8_four(u[i].x), y = fp8_four(u[i].y), z = fp8_four(u[i].z), w = fp8_four(u[i].w);
+            *(uint4 *)(block + swizzled(r, piece % 8)) = {x.x, x.y, y.x, y.y};
+            *(uint4 *)(block + swizzled(r, piece % 8 + 1)) = {z.x, z.y, w.x, w.y};
+        }
+    }
+}
+
+/* Warp f: half f % 2 of every other page of the block's piece. */
+template <int FP8> static __device__ inline void many_fetch(const gpu_decode_args &a, const many_memory &m, int f) {
+    int lane = threadIdx.x % 32, k = 0;
+    gpu_u8 *to = m.kv + f * HALF_BYTES;
+    decode_walk w = walk_begin(a);
+    while (walk_next(a, w)) {
+        int pages = 0;
+        for (int t = w.first; t < w.last; t++, k++) {
+            if ((t - w.first) % 32 == 0 && t + lane < w.last) pages = a.pages[(gpu_i64)w.row * a.pages_stride + t + lane];
+            gpu_i64 page = __shfl_sync(~0u, pages, (t - w.first) % 32);
+            if (k % 2 != f / 2) continue;
+            int rows = w.len - t * GPU_PAGE - f % 2 * HALF;
+            gpu_i64 from = (page * GPU_PAGE + f % 2 * HALF) * KV_WIDTH;
+            barrier_wait(&m.empty[f], (gpu_u32)(k / 2 & 1) ^ 1);
+            if (FP8)
+                many_expand((const gpu_u8 *)a.kv + from, to, rows);
+            else
+                many_copy((const gpu_bf16 *)a.kv + from, to, rows);
+            fence_async();
+            __syncwarp();
+            if (lane == 0) barrier_arrive(&m.full[f]);
+        }
+    }
+}
+
+static __device__ inline void many_query(const gpu_decode_args &a, const many_memory &m, gpu_i64 row, gpu_i64 head0) {
+    for (int c = threadIdx.x - 128; c < HEADS * BLOCKS * 8; c += MULTIPLY) {
+        int h = c / (BLOCKS * 8), piece = c % (BLOCKS * 8);
+        copy16_or_zero(m.q + piece / 8 * Q_BLOCK + swizzled(h, piece % 8), a.q + (row * a.heads + head0 + h) * KV_WIDTH + piece * 8,
+                       head0 + h < a.heads);
+    }
+    copies_commit();
+    copies_wait<0>();
+    fence_async();
+    threads_sync(1, MULTIPLY);
+}
+
+/* Group w's sums of a row, finished or as a part. best, sum: of heads g and g + 8 of the warp. */
+static __device__ inline void many_store(const gpu_decode_args &a, const decode_walk &w, const float o[128], const float best[2], const float sum[2],
+                                         gpu_i64 head0, int group) {
+    int warp = threadIdx.x / 32 % 4, g = threadIdx.x % 32 / 4, t2 = threadIdx.x % 4 * 2;
+    bool whole = walk_whole(w);
+    gpu_i64 slot = part_slot(blockIdx.x, w.first == 0);
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        gpu_i64 h = head0 + warp * 16 + g + r * 8;
+        if (h >= a.heads) continue;
+        gpu_bf16 *out = a.out + ((gpu_i64)w.row * a.heads + h) * KV_LATENT + group * 256 + t2;
+        float *part = part_sums(a, slot, h) + group * 256 + t2, *state = part_state(a, slot, h);
+        if (!whole && group == 0 && t2 == 0) state[0] = best[r], state[1] = sum[r];
+#pragma unroll
+        for (int b = 0; b < 32; b++) {
+            float x = o[b * 4 + r * 2], y = o[b * 4 + r * 2 + 1];
+            if (whole)
+                *(gpu_u32 *)(out + b * 8) = pair_bf16(x / sum[r], y / sum[r]);
+            else
+                *(float2 *)(part + b * 8) = {x, y};
+        }
+    }
+}
+
+static __device__ inline void many_compute(const gpu_decode_args &a, const many_memory &m, int group) {
+    int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, g = lane / 4, t2 = lane % 4 * 2, k = 0;
+    gpu_i64 head0 = (gpu_i64)blockIdx.y * HEADS;
+    gpu_u64 q = tile_desc(m.q), keys = tile_desc(m.kv + group * HALF_BYTES), weights = tile_desc(m.p),
+            values = tile_desc_t(m.kv + group * (BLOCKS - 1) / 2 * KV_BLOCK, KV_BLOCK, 1024);
+    decode_walk w = walk_begin(a);
+    while (walk_next(a, w)) {
+        float o[128], s[16], best[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 128; i++) o[i] = 0;
+        many_query(a, m, w.row, head0);
+        for (int t = w.first; t < w.last; t++, k++) {
+            int stage = k % 2 * 2; /* its first half page */
+            gpu_u32 turn = (gpu_u32)(k / 2 & 1);
+            gpu_u64 page = (gpu_u64)(k % 2 * (2 * HALF_BYTES >> 4));
+            barrier_wait(&m.full[stage + group], turn);
+            wgmma_begin();
+#pragma unroll
+            for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) wgmma_ss<HALF>(s, q + b * (Q_BLOCK >> 4) + 2 * i, keys + page + b * (KV_BLOCK >> 4) + 2 * i, b + i > 0);
+            wgmma_commit();
+            wgmma_wait<0>();
+            int left = w.len - t * GPU_PAGE - group * HALF - t2; /* tokens from the lane's first on */
+            if (left < HALF)
+#pragma unroll
+                for (int i = 0; i < 16; i++)
+                    if (i / 4 * 8 + i % 2 >= left) s[i] = -INFINITY;
+            float *tops = m.tops + k % 2 * (2 * HEADS), top[2], shrink[2];
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                top[r] = -INFINITY;
+#pragma unroll
+                for (int i = 0; i < 8; i++) top[r] = fmaxf(top[r], s[i / 2 * 4 + r * 2 + i % 2]); /* passes a NaN over; its weight is NaN all the same */
+                top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 1));
+                top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 2));
+                if (t2 == 0) tops[group * HEADS + warp * 16 + g + r * 8] = top[r];
+            }
+            threads_sync(1, MULTIPLY); /* both maxima are there; both groups are done with the weights of the page before */
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                int h = warp * 16 + g + r * 8;
+                float all = fmaxf(best[r], fmaxf(top[r], tops[(group ^ 1) * HEADS + h]) * a.scale2);
+                shrink[r] = power2(best[r] - all);
+                best[r] = all;
+                sum[r] *= shrink[r];
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    float x = power2(fmaf(s[i * 4 + r * 2], a.scale2, -all)), y = power2(fmaf(s[i * 4 + r * 2 + 1], a.scale2, -all));
+                    sum[r] += x + y;
+                    *(gpu_u32 *)(m.p + swizzled((gpu_u32)h, (gpu_u32)(group * 4 + i)) + t2 * 2) = pair_bf16(x, y);
+                }
+            }
+            fence_async();
+            if (__ballot_sync(~0u, shrink[0] != 1.0f || shrink[1] != 1.0f)) {
+#pragma unroll
+                for (int i = 0; i < 128; i++) o[i] *= shrink[i / 2 % 2];
+            }
+            barrier_wait(&m.full[stage + (group ^ 1)], turn);
+            threads_sync(2, MULTIPLY); /* the weights are there */
+            wgmma_begin();
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                wgmma_ss_t<256>(o, weights + 2 * i, values + page + i / 2 * (HALF_BYTES >> 4) + i % 2 * (16 * 128 >> 4), 1);
+                if (i % 2) wgmma_commit();
+            }
+            wgmma_wait<1>(); /* each half page can be fetched anew as soon as it is used up */
+            if (lane == 0) barrier_arrive(&m.empty[stage]);
+            wgmma_wait<0>();
+            if (lane == 0) barrier_arrive(&m.empty[stage + 1]);
+        }
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            int h = warp * 16 + g + r * 8;
+            sum[r] += __shfl_xor_sync(~0u, sum[r], 1);
+            sum[r] += __shfl_xor_sync(~0u, sum[r], 2);
+            if (t2 == 0) m.sums[group * HEADS + h] = sum[r];
+        }
+        threads_sync(2, MULTIPLY);
+#pragma unroll
+        for (int r = 0; r < 2; r++) sum[r] = m.sums[warp * 16 + g + r * 8] + m.sums[HEADS + warp * 16 + g + r * 8]; /* the groups in order */
+        many_store(a, w, o, best, sum, head0, group);
+    }
+}
+
+/* Grid: a.blocks pieces, groups of 64 heads. Threads: a warpgroup that fetches, two that multiply. */
+template <int FP8> static __device__ inline void many_heads(const gpu_decode_args &a) {
+    SHARED_TILES(memory);
+    many_memory m;
+    m.q = memory, m.kv = m.q + BLOCKS * Q_BLOCK, m.p = m.kv + 4 * HALF_BYTES, m.tops = (float *)(m.p + P_BYTES), m.sums = m.tops + 4 * HEADS;
+    m.full = (gpu_u64 *)(m.sums + 2 * HEADS), m.empty = m.full + 4;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 4; i++) barrier_init(&m.full[i], 1), barrier_init(&m.empty[i], MULTIPLY / 32);
+        barrier_fence_init();
+    }
+    __syncthreads();
+    int which = threadIdx.x / 128;
+    if (which == 0) {
+        regs_less<72>();
+        many_fetch<FP8>(a, m, threadIdx.x / 32);
+    } else {
+        regs_more<216>();
+        many_compute(a, m, which - 1);
+    }
+}
+KERNEL_OF(mla_many, gpu_decode_args, 384, 1) { many_heads<0>(a); }
+KERNEL_OF(mla_many_fp8, gpu_decode_args, 384, 1) { many_heads<1>(a); }
