@@ -2,6 +2,7 @@
 #include "check.h"
 #include "base/log.h"
 #include "check_gpu.h"
+#include "check_large.h"
 #include "cmd.h"
 #include "kernels/gpu/gpu.h"
 #include <math.h>
@@ -206,6 +207,19 @@ static status check_cpu(checks *k, err *e) {
     return ST_OK;
 }
 
+static status check_large_cuda(checks *k, err *e) {
+    gpu *g;
+    ops o;
+    int passed = 0, failed = 0;
+    status st = gpu_open(&g, 0, e);
+    if (st == ST_OK) st = ops_init_gpu(&o, g, DT_BF16, e);
+    if (st == ST_OK) st = check_large(&o, gpu_device(g), &passed, &failed, e);
+    gpu_close(g);
+    k->passed += passed;
+    k->failed += failed;
+    return st == ST_OK ? ST_OK : err_prefix(e, "--large");
+}
+
 static status check_cuda(checks *k, err *e) {
     gpu *g;
     ops real, dev;
@@ -225,11 +239,14 @@ int cmd_check(int argc, char **argv) {
     static check c; /* large */
     checks k = {.c = &c};
     i64 threads = 0;
+    bool large = false;
     const opt_spec specs[] = {
         {"device", 0, OPT_ENUM, &device, "cpu|cuda", "backend held against ref (default: cpu)", 0, 0},
         {"op", 0, OPT_STR, &k.only, "NAME", "one operation only", 0, 0},
         {"cpu-mask", 0, OPT_ENUM, &k.mask_name, "none|avx2|avx512|vnni|bf16|all",
          "one instruction set only (default: each that this processor has)", 0, 0},
+        {"large", 0, OPT_FLAG, &large, NULL, "cuda: tensors of more than 2^31 elements instead (14 GB)", 0,
+         0},
         {"threads", 't', OPT_INT, &threads, "N", "CPU threads (default: all cores)", 0, 4096},
     };
     int done = cmd_options("check", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
@@ -246,10 +263,15 @@ int cmd_check(int argc, char **argv) {
         fprintf(stderr, "moonlet check: --cpu-mask is for --device cpu\n");
         return EXIT_USAGE;
     }
+    if (large && (!on_gpu || k.only)) {
+        fprintf(stderr, "moonlet check: --large goes with --device cuda, without --op\n");
+        return EXIT_USAGE;
+    }
     ops_set_threads((int)threads);
     log_set_quiet(true);
     ops_init_ref(&k.ref);
-    if ((on_gpu ? check_cuda(&k, &e) : check_cpu(&k, &e)) != ST_OK) return cmd_fail("check", &e);
+    status (*run)(checks *, err *) = large ? check_large_cuda : on_gpu ? check_cuda : check_cpu;
+    if (run(&k, &e) != ST_OK) return cmd_fail("check", &e);
     printf("%lld passed, %lld failed, %lld skipped\n", (long long)k.passed, (long long)k.failed,
            (long long)k.skipped);
     return k.failed ? EXIT_FAULT : EXIT_DONE;
