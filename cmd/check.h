@@ -73,5 +73,6 @@ void check_route(check *c);
 void check_moe(check *c);
 void check_gather(check *c);
 void check_finite(check *c);
+void check_sample(check *c);
 
 #endif

@@ -85,6 +85,7 @@ MIRROR(route, route_args, MOVE(logits), MOVE(ids), MOVE(weights))
 MIRROR(moe, moe_args, MOVE(x), MOVE(ids), MOVE(weights), MOVE(shared), MOVE(out), MOVE(workspace))
 MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
 MIRROR(finite, finite_args, MOVE(x), MOVE(bad))
+MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(ids), MOVE(bad), MOVE(workspace))
 
 void check_mirror(ops *out, const ops *real, device *dev, check *c) {
     mirror.real = *real;
@@ -108,4 +109,5 @@ void check_mirror(ops *out, const ops *real, device *dev, check *c) {
     out->moe = op_moe;
     out->gather = op_gather;
     out->finite = op_finite;
+    out->sample = op_sample;
 }

@@ -227,6 +227,29 @@ typedef struct {
     i32 mark;
 } finite_args;
 
+/* How a row's token is drawn, in whole numbers (kernels/weigh.h), so that every backend draws the same one. */
+enum { SAMPLE_BITS = 53 };
+typedef struct {
+    f32 scale; /* log2(e) / temperature; 0: the largest logit, the lowest id among equals */
+    i32 top_k; /* 0: off; the k best tokens (equal ones by lower id) stay */
+    u64 top_p; /* of 2^53, which is off: the best of these whose weights make this share of theirs stay */
+    u64 min_weight; /* weights below it are dropped */
+    u64 u;          /* the random number, of 2^53 */
+} sample_row;
+
+/* ids[i] = the token at which the running sum of row i's weights, in the order of ids, passes u times their total. Marks rows
+ * with a NaN or an infinity as `finite` does; their ids are any within the vocabulary. */
+typedef struct {
+    const f32 *logits;      /* [n, vocab], rows `stride` apart */
+    const sample_row *rows; /* [n] */
+    i32 *ids;               /* [n] */
+    i32 *bad;               /* [n] */
+    void *workspace;
+    i64 n, vocab, stride;
+    bool draws, cuts; /* some row has a scale; some row has top_k or top_p */
+    i32 mark;
+} sample_args;
+
 typedef struct ops ops;
 struct ops {
     const char *name; /* "ref", "cpu avx512" ... */
@@ -253,12 +276,14 @@ struct ops {
     void (*moe)(const ops *o, const moe_args *a);
     void (*gather)(const ops *o, const gather_args *a);
     void (*finite)(const ops *o, const finite_args *a);
+    void (*sample)(const ops *o, const sample_args *a);
 
     /* Bytes of workspace for a call with these sizes (pointers in *a are not looked at, but `experts` and
      * `kv_b` must be set). Monotonic in n and, for decode, in pages_stride; never 0. */
     u64 (*mla_decode_workspace)(const ops *o, const mla_decode_args *a);
     u64 (*mla_prefill_workspace)(const ops *o, const mla_prefill_args *a);
     u64 (*moe_workspace)(const ops *o, const moe_args *a);
+    u64 (*sample_workspace)(const ops *o, const sample_args *a);
 };
 
 /* The slot `products` by o's own linear and swiglu, one after the other. */

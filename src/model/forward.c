@@ -60,7 +60,9 @@ static u64 workspace_bytes(const model *m) {
                          .rope = c->rope,
                          .kv_type = m->lim.kv_type,
                          .pages_stride = m->lim.seq_pages};
-    u64 need = m->o->mla_decode_workspace(m->o, &d);
+    sample_args s = {.n = m->lim.logit_rows, .vocab = c->vocab};
+    u64 need = m->o->mla_decode_workspace(m->o, &d), draws = m->o->sample_workspace(m->o, &s);
+    need = draws > need ? draws : need;
     i64 span = min_i64(m->lim.rows, m->lim.seq_pages * KV_PAGE);
     for (i64 l = 0; l < c->n_layers; l++) {
         const layer_weights *w = &m->w.layers[l];
@@ -411,13 +413,38 @@ static void head(model *m, const model_batch *b) {
                                       .x_stride = c->hidden,
                                       .y_stride = c->vocab,
                                       .y_type = DT_F32});
-    m->o->finite(m->o, &(finite_args){.x = m->logits,
-                                      .bad = m->in.bad_logits,
-                                      .n = b->n_out,
-                                      .dim = m->c->vocab_held,
-                                      .stride = m->c->vocab,
-                                      .x_type = DT_F32,
-                                      .mark = BAD_LOGITS});
+}
+
+static bool is_cut(const sample_row *r, i64 vocab) {
+    return (r->top_k > 0 && r->top_k < vocab) || r->top_p < (u64)1 << SAMPLE_BITS;
+}
+
+/* Draws the next tokens, or looks for NaN and infinities alone. Not recorded: how tokens are drawn changes from step to step. */
+static void draw(model *m, const model_batch *b) {
+    i64 vocab = m->c->vocab_held;
+    sample_args a = {.logits = m->logits,
+                     .rows = m->in.draws,
+                     .ids = m->in.drawn,
+                     .bad = m->in.bad_logits,
+                     .workspace = m->workspace,
+                     .n = b->n_out,
+                     .vocab = vocab,
+                     .stride = m->c->vocab,
+                     .mark = BAD_LOGITS};
+    for (i64 i = 0; b->draws && i < b->n_out; i++) {
+        a.draws = a.draws || b->draws[i].scale > 0;
+        a.cuts = a.cuts || (b->draws[i].scale > 0 && is_cut(&b->draws[i], vocab));
+    }
+    if (b->draws)
+        m->o->sample(m->o, &a);
+    else
+        m->o->finite(m->o, &(finite_args){.x = m->logits,
+                                          .bad = m->in.bad_logits,
+                                          .n = b->n_out,
+                                          .dim = vocab,
+                                          .stride = m->c->vocab,
+                                          .x_type = DT_F32,
+                                          .mark = BAD_LOGITS});
 }
 
 /* The launches of a batch whose tables are on the device. */
@@ -466,15 +493,26 @@ static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
     return ST_OK;
 }
 
-/* Waits for the results: logits, and the marks of rows with a NaN or an infinity. */
+/* The wanted logits, in as few reads as there are runs of rows. */
+static void read_logits(model *m, const model_batch *b) {
+    const i64 vocab = m->c->vocab;
+    for (i64 from = 0, to; from < b->n_out; from = to) {
+        bool wanted = !b->draws || (b->keep && b->keep[from]);
+        for (to = from + 1; to < b->n_out && (!b->draws || (b->keep && b->keep[to]) == wanted);) to++;
+        if (wanted)
+            m->mem.dev->read(m->mem.dev, b->logits + from * vocab, m->logits + from * vocab,
+                             (u64)((to - from) * vocab) * sizeof(f32));
+    }
+}
+
+/* Waits for the results: tokens, logits, and the marks of rows with a NaN or an infinity. */
 static status collect(model *m, const model_batch *b, err *e) {
     device *dev = m->mem.dev;
-    i32 *marks = m->up.bad_logits;
-    dev->read(dev, b->bad, m->in.bad, (u64)b->n * sizeof(i32));
-    if (b->n_out) {
-        dev->read(dev, b->logits, m->logits, (u64)(b->n_out * m->c->vocab) * sizeof(f32));
-        dev->read(dev, marks, m->in.bad_logits, (u64)b->n_out * sizeof(i32));
-    }
+    const i32 *marks = m->up.bad_logits;
+    dev->read(dev, m->up.bad, m->in.bad, tables_results(&m->lim));
+    read_logits(m, b);
+    memcpy(b->bad, m->up.bad, (size_t)b->n * sizeof(i32));
+    if (b->draws) memcpy(b->drawn, m->up.drawn, (size_t)b->n_out * sizeof(i32));
     for (i64 i = 0; i < b->n_out; i++)
         if (marks[i] && !b->bad[b->out_rows[i]]) b->bad[b->out_rows[i]] = marks[i];
     return dev->finish(dev, e);
@@ -487,5 +525,7 @@ status model_forward(model *m, const model_batch *b, err *e) {
     u64 bytes = tables_fill(&m->lim, b, m->c->vocab_held, &m->up, &n_abs);
     m->mem.dev->write(m->mem.dev, m->in.slots, m->up.slots, bytes);
     st = run_step(m, b, n_abs, e);
-    return st == ST_OK ? collect(m, b, e) : st;
+    if (st != ST_OK) return st;
+    if (b->n_out) draw(m, b);
+    return collect(m, b, e);
 }

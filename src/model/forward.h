@@ -49,7 +49,11 @@ typedef struct {
     i64 n_out;           /* rows whose logits are wanted                                            */
     const i32 *out_rows; /* [n_out]                                                              */
     f32 *logits;         /* [n_out, vocab], host                                                    */
-    i32 *bad;            /* [n], host: 0, or the mark of the first NaN or infinity met in that row  */
+    const sample_row
+        *draws;       /* [n_out]: how their next tokens are drawn, where the logits are; NULL: not at all */
+    i32 *drawn;       /* [n_out], host: with draws, the tokens                                */
+    const bool *keep; /* [n_out]: with draws, the rows whose logits are handed out too; NULL: none */
+    i32 *bad;         /* [n], host: 0, or the mark of the first NaN or infinity met in that row  */
 } model_batch;
 
 /* Runs the batch. Only arguments out of the limits fail here; a row with NaN is reported in bad[]. */

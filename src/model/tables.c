@@ -5,22 +5,26 @@ static u64 round8(u64 n) { return (n + 7) & ~(u64)7; }
 
 /* Bytes before the page tables. */
 static u64 fixed_bytes(const model_limits *l) {
-    return (u64)l->rows * sizeof(i64) +
-           round8((u64)(3 * l->rows + l->decode_rows + 2 * l->logit_rows) * sizeof(i32));
+    return (u64)l->rows * sizeof(i64) + (u64)l->logit_rows * sizeof(sample_row) +
+           round8((u64)(3 * l->rows + l->decode_rows + 3 * l->logit_rows) * sizeof(i32));
 }
 
 u64 tables_bytes(const model_limits *l) {
     return fixed_bytes(l) + (u64)(l->decode_rows + l->prefill_spans) * (u64)l->seq_pages * sizeof(i32);
 }
 
+u64 tables_results(const model_limits *l) { return (u64)(l->rows + 2 * l->logit_rows) * sizeof(i32); }
+
 batch_tables tables_at(const model_limits *l, void *block) {
     batch_tables t = {.slots = block};
-    t.pos = (i32 *)(t.slots + l->rows);
+    t.draws = (sample_row *)(t.slots + l->rows);
+    t.pos = (i32 *)(t.draws + l->logit_rows);
     t.ids = t.pos + l->rows;
     t.kv_len = t.ids + l->rows;
     t.out_rows = t.kv_len + l->decode_rows;
     t.bad = t.out_rows + l->logit_rows;
     t.bad_logits = t.bad + l->rows;
+    t.drawn = t.bad_logits + l->logit_rows;
     t.pages = (i32 *)((u8 *)block + fixed_bytes(l));
     return t;
 }
@@ -78,6 +82,7 @@ u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids_held, batch
     }
     for (i64 i = 0; i < b->n; i++) t->ids[i] = (i32)(b->ids[i] % ids_held);
     if (b->n_out) memcpy(t->out_rows, b->out_rows, (size_t)b->n_out * sizeof(i32));
+    if (b->draws) memcpy(t->draws, b->draws, (size_t)b->n_out * sizeof *t->draws);
     memset(t->bad, 0, (size_t)b->n * sizeof(i32));
     memset(t->bad_logits, 0, (size_t)b->n_out * sizeof(i32));
     return fixed_bytes(l) + (u64)(*n_abs + n_expanded) * (u64)l->seq_pages * sizeof(i32);

@@ -5,18 +5,21 @@
 #include "model/forward.h"
 
 typedef struct {
-    i64 *slots;      /* [rows]: page * KV_PAGE + offset of each token's KV row */
-    i32 *pos, *ids;  /* [rows]                                                 */
-    i32 *kv_len;     /* [decode_rows]                                          */
-    i32 *out_rows;   /* [logit_rows]                                           */
-    i32 *bad;        /* [rows]: sent as 0, marks come back                     */
-    i32 *bad_logits; /* [logit_rows]: the same; directly behind bad            */
+    i64 *slots;        /* [rows]: page * KV_PAGE + offset of each token's KV row */
+    sample_row *draws; /* [logit_rows]                                         */
+    i32 *pos, *ids;    /* [rows]                                                 */
+    i32 *kv_len;       /* [decode_rows]                                          */
+    i32 *out_rows;     /* [logit_rows]                                           */
+    i32 *bad;          /* [rows]: sent as 0, marks come back                     */
+    i32 *bad_logits;   /* [logit_rows]: the same; directly behind bad            */
+    i32 *drawn;        /* [logit_rows]: tokens, come back; directly behind these */
     i32 *
         pages; /* [decode_rows + prefill_spans, seq_pages]: a row for each token in decode form, then one for each
                         expanded span; last, because seldom all of it is sent  */
 } batch_tables;
 
 u64 tables_bytes(const model_limits *l);
+u64 tables_results(const model_limits *l); /* bytes from `bad` on that come back */
 batch_tables tables_at(const model_limits *l, void *block);
 
 /* ST_LIMIT if the batch exceeds the plan or its spans do not fit together. */

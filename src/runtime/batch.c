@@ -98,10 +98,44 @@ static void build(scheduler *s) {
 
 /* ---- Logits to tokens ---- */
 
+static sampling_history history_of(const task *t) {
+    const sched_request *r = &t->r;
+    const i64 done = t->n - r->n_prompt;
+    return (sampling_history){.prompt = t->tokens,
+                              .output = t->tokens + r->n_prompt,
+                              .n_prompt = r->n_prompt,
+                              .n_output = done,
+                              .bias_ids = r->bias_ids,
+                              .bias = r->bias,
+                              .n_bias = r->n_bias,
+                              .forbidden = r->stop_ids,
+                              .n_forbidden = done < r->min_new ? r->n_stop : 0,
+                              .no_logprob = !r->logprobs};
+}
+
+/* Needs the host the row's logits: for logprobs, or to change them before the draw? */
+static bool needs_logits(const out_row *o) {
+    const sched_request *r = &o->t->r;
+    const sampling_history h = history_of(o->t);
+    return !o->last || r->logprobs || r->top_logprobs || sampler_changes(&r->sampling, &h);
+}
+
+/* How the device draws each row; false: the host draws all. */
+static bool plan_draws(scheduler *s) {
+    if (!s->g->gpu || s->g->step) return false;
+    for (i64 i = 0; i < s->n_outs; i++) {
+        const task *t = s->outs[i].t;
+        s->keep[i] = needs_logits(&s->outs[i]);
+        s->draws[i] = (sample_row){.top_p = (u64)1 << SAMPLE_BITS};
+        if (!s->keep[i]) s->draws[i] = sampler_row(&t->r.sampling, t->r.choice, (u64)(t->n - t->r.n_prompt));
+    }
+    return true;
+}
+
 static void draw(scheduler *s, sampler *sm, out_row *o, f32 *logits) {
     const task *t = o->t;
     const sched_request *r = &t->r;
-    const i64 vocab = s->g->config.vocab, done = t->n - r->n_prompt;
+    const i64 vocab = s->g->config.vocab;
     const i64 top = o->last ? r->top_logprobs : r->prompt_top_logprobs;
     f64 lse = top || !o->last ? log_sum_exp(logits, vocab) : 0;
     if (top) sampler_top(logits, vocab, lse, o->top, o->n_top = top);
@@ -110,34 +144,31 @@ static void draw(scheduler *s, sampler *sm, out_row *o, f32 *logits) {
         o->logprob = (f32)((f64)logits[o->id] - lse);
         return;
     }
-    const sampling_history h = {.prompt = t->tokens,
-                                .output = t->tokens + r->n_prompt,
-                                .n_prompt = r->n_prompt,
-                                .n_output = done,
-                                .bias_ids = r->bias_ids,
-                                .bias = r->bias,
-                                .n_bias = r->n_bias,
-                                .forbidden = r->stop_ids,
-                                .n_forbidden = done < r->min_new ? r->n_stop : 0,
-                                .no_logprob = !r->logprobs};
-    sampled next = sampler_next(sm, &r->sampling, logits, &h, r->choice, (u64)done);
+    const sampling_history h = history_of(t);
+    sampled next = sampler_next(sm, &r->sampling, logits, &h, r->choice, (u64)h.n_output);
     o->id = next.id;
     o->logprob = next.logprob;
 }
 
-static void draw_all(scheduler *s) {
-    const i64 n = s->n_outs, vocab = s->g->config.vocab;
+/* there: the device has drawn all rows but those to keep. */
+static void draw_all(scheduler *s, bool there) {
+    const i64 vocab = s->g->config.vocab;
+    i64 n = 0;
     /* The largest logit of 64 rows of 2048 takes 65 us, sorting for top-p ten times as long. Not all of the team may have
      * a sampler: teams of two sizes in turn would be started and ended all the time. */
     i64 work = 0;
-    for (i64 i = 0; i < n; i++)
-        if (s->outs[i].t) work += (s->outs[i].t->r.sampling.temperature > 0 ? 128 : 4) * vocab;
+    for (i64 i = 0; i < s->n_outs; i++) {
+        if (there && !s->keep[i]) s->outs[i].id = s->drawn[i];
+        if (!s->outs[i].t || (there && !s->keep[i])) continue;
+        work += (s->outs[i].t->r.sampling.temperature > 0 ? 128 : 4) * vocab;
+        s->by_host[n++] = (i32)i;
+    }
     team tm = team_begin(s->n_samplers > 1 && n > 1 ? work : 0);
 #pragma omp parallel num_threads(tm.threads)
     {
         i64 me = omp_get_thread_num(), step = min_i64(omp_get_num_threads(), s->n_samplers);
-        for (i64 i = me; me < step && i < n; i += step)
-            if (s->outs[i].t) draw(s, s->samplers[me], &s->outs[i], s->logits + i * vocab);
+        for (i64 k = me; me < step && k < n; k += step)
+            draw(s, s->samplers[me], &s->outs[s->by_host[k]], s->logits + s->by_host[k] * vocab);
     }
     team_end(&tm);
 }
@@ -264,6 +295,8 @@ void fail_all(scheduler *s) {
 void run_batch(scheduler *s) {
     err e = {0};
     build(s);
+    if (!s->n_rows) return;
+    bool there = plan_draws(s);
     const model_batch b = {.n = s->n_rows,
                            .ids = s->row_ids,
                            .n_spans = s->n_spans,
@@ -271,15 +304,17 @@ void run_batch(scheduler *s) {
                            .n_out = s->n_outs,
                            .out_rows = s->out_index,
                            .logits = s->logits,
+                           .draws = there ? s->draws : NULL,
+                           .drawn = s->drawn,
+                           .keep = s->keep,
                            .bad = s->bad};
-    if (!s->n_rows) return;
     f64 began = now_s();
     if (engine_forward(s->g, &b, &e) != ST_OK) {
         break_down(s, &e);
         return;
     }
     for (i64 i = 0; i < s->n_spans; i++) span_result(s, s->span_tasks[i]);
-    draw_all(s);
+    draw_all(s, there);
     count(s, now_s() - began);
     for (i64 i = 0; i < s->n_outs; i++) {
         if (!s->outs[i].t) continue;

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "runtime/engine_inside.h"
 #include "runtime/philox.h"
+#include "runtime/sampler.h"
 #include <stdlib.h>
 
 struct measure {
@@ -11,6 +12,8 @@ struct measure {
     i64 taken;
     i32 *ids, *bad, *out_rows;
     f32 *logits;
+    sample_row *draws; /* [sequences]: temperature 1; drawn on a GPU as in serving */
+    i32 *next;         /* [sequences] */
     model_span *spans;
     u64 seed;
     u32 drawn;
@@ -36,7 +39,9 @@ status measure_open(measure **out, engine *g, i64 sequences, i64 context, u64 se
     m->out_rows = calloc((size_t)sequences, sizeof *m->out_rows);
     m->spans = calloc((size_t)sequences, sizeof *m->spans);
     m->logits = malloc((size_t)(sequences * g->config.vocab) * sizeof *m->logits);
-    if (!m->pages || !m->ids || !m->bad || !m->out_rows || !m->spans || !m->logits) {
+    m->draws = calloc((size_t)sequences, sizeof *m->draws);
+    m->next = calloc((size_t)sequences, sizeof *m->next);
+    if (!m->pages || !m->ids || !m->bad || !m->out_rows || !m->spans || !m->logits || !m->draws || !m->next) {
         measure_close(m);
         return err_nomem(e, "a measurement", (u64)(sequences * g->config.vocab) * sizeof(f32));
     }
@@ -54,12 +59,18 @@ void measure_close(measure *m) {
     free(m->out_rows);
     free(m->spans);
     free(m->logits);
+    free(m->draws);
+    free(m->next);
     free(m);
 }
 
 static status step(measure *m, i64 n, i64 n_spans, i64 n_out, f64 *seconds, err *e) {
     for (i64 i = 0; i < n; i++)
         m->ids[i] = (i32)(philox_uniform(m->seed, 0, m->drawn++) * (f64)m->g->config.vocab);
+    sampling p = sampling_default();
+    p.temperature = 1;
+    p.seed = m->seed;
+    for (i64 i = 0; i < n_out; i++) m->draws[i] = sampler_row(&p, 1, m->drawn++);
     const model_batch b = {.n = n,
                            .ids = m->ids,
                            .n_spans = n_spans,
@@ -67,6 +78,8 @@ static status step(measure *m, i64 n, i64 n_spans, i64 n_out, f64 *seconds, err 
                            .n_out = n_out,
                            .out_rows = m->out_rows,
                            .logits = m->logits,
+                           .draws = m->g->gpu ? m->draws : NULL,
+                           .drawn = m->next,
                            .bad = m->bad};
     f64 began = now_s();
     status st = engine_forward(m->g, &b, e);

@@ -16,11 +16,16 @@ static inline void philox4x32(u32 c[4], u32 k0, u32 k1) {
     }
 }
 
-/* Uniform in [0, 1) with 53 bits, for output position `position` of choice `choice`. */
-static inline f64 philox_uniform(u64 seed, u32 choice, u64 position) {
+/* 53 bits for output position `position` of choice `choice`. */
+static inline u64 philox_bits(u64 seed, u32 choice, u64 position) {
     u32 c[4] = {(u32)position, (u32)(position >> 32), choice, 0};
     philox4x32(c, (u32)seed, (u32)(seed >> 32));
-    return (f64)(((u64)c[0] << 32 | c[1]) >> 11) * 0x1p-53;
+    return ((u64)c[0] << 32 | c[1]) >> 11;
+}
+
+/* The same in [0, 1). */
+static inline f64 philox_uniform(u64 seed, u32 choice, u64 position) {
+    return (f64)philox_bits(seed, choice, position) * 0x1p-53;
 }
 
 #endif

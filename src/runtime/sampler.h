@@ -4,7 +4,7 @@
  * CDF over the surviving tokens in id order with one Philox number. Equal probabilities rank by lower id. */
 #ifndef RUNTIME_SAMPLER_H
 #define RUNTIME_SAMPLER_H
-#include "base/err.h"
+#include "kernels/ops.h"
 
 typedef struct {
     f64 temperature;        /* 0: greedy (the lowest id among the largest logits)                    */
@@ -46,6 +46,11 @@ typedef struct {
  * lower id. */
 void sampler_top(const f32 *logits, i64 n, f64 lse, sampled *top, i64 k);
 
+/* Are logits changed before the draw (bias, forbidden tokens, penalties)? */
+bool sampler_changes(const sampling *p, const sampling_history *h);
+/* The draw itself, for kernels/sample.h or a backend's `sample`. */
+sample_row sampler_row(const sampling *p, u32 choice, u64 position);
+
 /* logits [vocab] are changed. `position` counts output tokens from 0, `choice` is the index among n answers.
  * NaN among the logits is the caller's to catch. */
 sampled sampler_next(sampler *s, const sampling *p, f32 *logits, const sampling_history *h, u32 choice,
@@ -53,6 +58,5 @@ sampled sampler_next(sampler *s, const sampling *p, f32 *logits, const sampling_
 
 /* log(sum(exp(x))) in double. */
 f64 log_sum_exp(const f32 *x, i64 n);
-i32 argmax_f32(const f32 *x, i64 n); /* lowest index on ties */
 
 #endif

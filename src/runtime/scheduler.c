@@ -298,10 +298,14 @@ static status allocate(scheduler *s, err *e) {
     s->bad = calloc(rows, sizeof *s->bad);
     s->out_index = calloc(out, sizeof *s->out_index);
     s->outs = calloc(out, sizeof *s->outs);
+    s->draws = calloc(out, sizeof *s->draws);
+    s->drawn = calloc(out, sizeof *s->drawn);
+    s->keep = calloc(out, sizeof *s->keep);
+    s->by_host = calloc(out, sizeof *s->by_host);
     s->logits = malloc(out * (size_t)s->g->config.vocab * sizeof *s->logits);
     s->held = calloc((size_t)l->pool_pages, sizeof *s->held);
     if (!s->running || !s->spans || !s->span_tasks || !s->events || !s->row_ids || !s->bad || !s->out_index ||
-        !s->outs || !s->logits || !s->held)
+        !s->outs || !s->draws || !s->drawn || !s->keep || !s->by_host || !s->logits || !s->held)
         return err_nomem(e, "the scheduler", out * (size_t)s->g->config.vocab * sizeof *s->logits);
     return ST_OK;
 }
@@ -388,8 +392,9 @@ void scheduler_close(scheduler *s) {
         scheduler_step(s);
     radix_close(&s->tree);
     for (int i = 0; i < s->n_samplers; i++) sampler_close(s->samplers[i]);
-    void *const all[] = {s->samplers, s->running,   s->spans, s->span_tasks, s->events, s->row_ids,
-                         s->bad,      s->out_index, s->outs,  s->logits,     s->held};
+    void *const all[] = {s->samplers, s->running, s->spans,     s->span_tasks, s->events,
+                         s->row_ids,  s->bad,     s->out_index, s->outs,       s->draws,
+                         s->drawn,    s->keep,    s->by_host,   s->logits,     s->held};
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->wake);

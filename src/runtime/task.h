@@ -85,6 +85,10 @@ struct scheduler {
     i32 *out_index; /* [logit_rows] */
     out_row *outs;  /* [logit_rows] */
     i64 n_outs;
+    sample_row *draws;  /* [logit_rows]: how a device draws them */
+    i32 *drawn;         /* [logit_rows]: what it drew */
+    bool *keep;         /* [logit_rows]: their logits come to the host */
+    i32 *by_host;       /* [logit_rows]: rows that the host draws */
     f32 *logits;        /* [logit_rows, vocab] */
     sampler **samplers; /* [n_samplers]: one a thread */
     int n_samplers;

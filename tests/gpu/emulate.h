@@ -81,6 +81,7 @@ template <int N, int T> static inline void wgmma_ss_(float *d, emu_u64 a, emu_u6
 #define __match_any_sync(mask, v)  emu_match((unsigned)(v))
 #define __reduce_max_sync(mask, v) emu_largest(v)
 #define __reduce_min_sync(mask, v) ~emu_largest(~(v))
+#define __umul64hi(x, y)           ((unsigned long long)((unsigned __int128)(x) * (y) >> 64))
 #define __fdividef(x, y)           ((x) / (y))
 #define __launch_bounds__(...)
 #define __popc(v)                 __builtin_popcount(v)
@@ -135,5 +136,12 @@ static inline float __shfl_sync(unsigned, float v, int from) {
     return __uint_as_float(emu_exchange(__float_as_uint(v), from));
 }
 static inline int __shfl_sync(unsigned, int v, int from) { return (int)emu_exchange((unsigned)v, from); }
+
+/* A block's threads run on one core; blocks of ours never add to the same word. */
+template <typename T> static inline T atomicAdd(T *at, T v) {
+    T was = *at;
+    *at += v;
+    return was;
+}
 
 #endif

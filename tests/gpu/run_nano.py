@@ -4,6 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from serve_client import Server
 
 MOONLET = os.environ.get("MOONLET", "build/moonlet")
 failed = 0
@@ -49,7 +53,18 @@ expect("Kimi-K2.5 is refused before anything is allocated", large.returncode == 
 bench = run("bench", "moe", "--device", "cuda", "--shape", "4,256,64,8,2", "--runs", "1", "--json", "/dev/stdout")
 row = json.loads(bench.stdout.splitlines()[-1]) if bench.returncode == 0 else {}
 expect("bench moe agrees with ref", row.get("device") == "emulated GPU" and 0 < row.get("error", 1) < 4e-3, bench.stdout + bench.stderr)
+# With logprobs a token is drawn on the host from the logits, without them on the GPU, alone or beside one that is not.
+server, answers = Server("--device", "cuda", "--max-running-requests", "2"), []
+ask = {"model": "nano", "prompt": list(range(300, 306)), "max_tokens": 3, "seed": 3, "return_token_ids": True, "ignore_eos": True}
+draws = ({"temperature": 0}, {"temperature": 1}, {"temperature": 1.5, "top_p": 0.8}, {"temperature": 2, "top_k": 40, "top_p": 0.9, "min_p": 0.02})
+for draw in draws:
+    there, here = ([c["token_ids"] for c in server.post("/v1/completions", {**ask, **draw, **more})["choices"]] for more in ({}, {"logprobs": 1}))
+    answers.append((there, here))
+mixed = [server.post("/v1/completions", {**ask, "temperature": 1, "n": 2, **more}) for more in ({}, {"logprobs": 1})]
+answers.append(tuple([c["token_ids"] for c in m["choices"]] for m in mixed))
+server.stop()
+expect("the GPU draws the tokens that the host draws", all(a == b and len(a[0]) == 3 for a, b in answers), answers)
 wrong = run("run", "--disable-cuda-graph", "-p", "x")
 expect("--disable-cuda-graph without a GPU is refused", wrong.returncode == 1 and "--disable-cuda-graph is for --device cuda" in wrong.stderr, wrong.stderr)
-print(f"{12 - failed} passed, {failed} failed, 0 skipped")
+print(f"{13 - failed} passed, {failed} failed, 0 skipped")
 sys.exit(failed > 0)

@@ -16,10 +16,12 @@ enum {
     GPU_PAGE = 64,
     GPU_TOKENS = 8,          /* rows of x a block takes at a time */
     GPU_ROUTE_EXPERTS = 512, /* most that the gate holds in registers */
+    GPU_NORM_THREADS = 512,  /* of a block that norms a long row */
     GPU_SORT_FEW = 4096,     /* pairs that one block sorts at once, with GPU_SORT_THREADS */
     GPU_SORT_THREADS = 512,
     GPU_SORT_BLOCK = 2048, /* pairs of a block where there are more */
-    GPU_FINITE = 16384     /* values that a block looks at */
+    GPU_FINITE = 16384,    /* values that a block looks at */
+    GPU_CUT_THREADS = 1024 /* of the block that finds where top-k and top-p cut a row */
 };
 enum { GPU_F32, GPU_BF16, GPU_FP8 };                   /* element types of activations and of the KV cache */
 enum { GPU_W_F32, GPU_W_BF16, GPU_W_FP8, GPU_W_INT4 }; /* weight_format's values, in its order */
@@ -221,6 +223,37 @@ typedef struct {
     gpu_bf16 *out;
     gpu_i64 hidden, k, n_experts;
 } gpu_combine_args;
+
+/* ops.h's sample_row. */
+typedef struct {
+    float scale;
+    int top_k;
+    gpu_u64 top_p, min_weight, u;
+} gpu_sample_row;
+
+/* A part's largest and smallest logit. */
+typedef struct {
+    float most;
+    int id;
+    float least, pad;
+} gpu_sample_best;
+
+/* The last token that stays: how far below the best, and of those as far the highest id. */
+typedef struct {
+    float below;
+    int id;
+} gpu_sample_cut;
+
+typedef struct {
+    const float *logits;
+    const gpu_sample_row *rows;
+    int *ids, *bad;
+    gpu_sample_best *best; /* [n, splits] */
+    gpu_u64 *sums;         /* [n, splits]: weights */
+    gpu_sample_cut *cut;   /* [n]         */
+    gpu_i64 n, vocab, stride, splits, split /* tokens of a part */;
+    int mark, aligned, after_cut;
+} gpu_sample_args;
 
 /* Made-up values of `n` elements. */
 enum { GPU_FILL_BF16, GPU_FILL_FP8, GPU_FILL_NIBBLES, GPU_FILL_SCALE_BF16, GPU_FILL_SCALE_F32 };

@@ -135,6 +135,12 @@ static void bill_finite(const ops *o, const finite_args *a) {
     bill.real.finite(o, a);
 }
 
+static void bill_sample(const ops *o, const sample_args *a) {
+    f64 passes = a->cuts ? 5 : a->draws ? 2 : 1; /* over the logits */
+    note(4.0 * passes * (f64)(a->n * a->vocab), 0, "draw");
+    bill.real.sample(o, a);
+}
+
 void ops_bill(ops *o, gpu *g) {
     bill.real = *o;
     bill.g = g;
@@ -156,5 +162,6 @@ void ops_bill(ops *o, gpu *g) {
     BILL(moe);
     BILL(gather);
     BILL(finite);
+    BILL(sample);
 #undef BILL
 }

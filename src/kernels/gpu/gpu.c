@@ -47,15 +47,14 @@ static bool norm_in_pieces(const norm_args *a) {
 static void op_norm(const ops *o, const norm_args *a) {
     gpu_norm_args k = norm_of(a);
     const gpu_backend *b = gpu_of(o);
-    i64 each = GPU_THREADS * 8, stay = 4 * gpu_processors(b->g);
-    const gpu_kernel *f = b->norm;
-    if (!norm_in_pieces(a) || a->dim > 4 * each)
-        f = b->norm_any;
-    else if (a->dim <= each)
-        f = b->norm_short;
-    else if (a->n > stay)
-        f = b->norm_many;
-    launch(o, f, (u32)a->n, 1, 1, &k);
+    if (!a->n) return;
+    if (!norm_in_pieces(a) || a->dim > GPU_NORM_THREADS * 16)
+        launch(o, b->norm_any, (u32)a->n, 1, 1, &k);
+    else if (a->dim <= GPU_THREADS * 8)
+        launch(o, b->norm_short, (u32)a->n, 1, 1, &k);
+    else
+        gpu_launch(b->g, a->n > 2 * gpu_processors(b->g) ? b->norm_many : b->norm, (u32)a->n, 1, 1,
+                   GPU_NORM_THREADS, 0, &k);
 }
 
 static void op_rope_table(const ops *o, const rope_table_args *a) {
@@ -148,6 +147,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                                  backend.mla_few16_fp8, backend.mla_many,    backend.mla_many_fp8};
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(large); i++) st = gpu_shared(g, large[i], SHARED_MAX, e);
     if (st == ST_OK) st = gpu_dense_init(&backend, e);
+    if (st == ST_OK) st = gpu_shared(g, backend.sample_cut, 96 * 1024, e);
     gpu_kernel *const sorts[] = {backend.sort_few, backend.sort_more, backend.sort_count, backend.sort_place};
     for (size_t i = 0; i < COUNT_OF(sorts) && st == ST_OK; i++) st = gpu_shared(g, sorts[i], 160 * 1024, e);
     if (st != ST_OK) return st;
@@ -172,8 +172,10 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                .moe = gpu_op_moe,
                .gather = op_gather,
                .finite = op_finite,
+               .sample = gpu_op_sample,
                .mla_decode_workspace = gpu_op_mla_decode_workspace,
                .mla_prefill_workspace = gpu_op_mla_prefill_workspace,
-               .moe_workspace = gpu_op_moe_workspace};
+               .moe_workspace = gpu_op_moe_workspace,
+               .sample_workspace = gpu_op_sample_workspace};
     return ST_OK;
 }

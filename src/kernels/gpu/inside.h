@@ -25,6 +25,10 @@
     X(sort_count, "route")                                                                                   \
     X(sort_add, "route")                                                                                     \
     X(sort_place, "route")                                                                                   \
+    X(sample_max, "sample")                                                                                  \
+    X(sample_sum, "sample")                                                                                  \
+    X(sample_cut, "sample")                                                                                  \
+    X(sample_pick, "sample")                                                                                 \
     X(linear_one, "linear")                                                                                  \
     X(linear_many, "linear")                                                                                 \
     X(swiglu_one, "linear")                                                                                  \
@@ -90,7 +94,7 @@ struct op_weight {
 status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
 void gpu_weight_release(op_weight *w);
 
-/* ops.h, in attention.c, route.c and moe.c */
+/* ops.h, in attention.c, route.c, moe.c and sample.c */
 void gpu_op_mla_decode(const ops *o, const mla_decode_args *a);
 void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a);
 u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a);
@@ -101,6 +105,8 @@ bool gpu_decode_is_fast(const mla_decode_args *a);
 u64 gpu_decode_workspace(const mla_decode_args *a);
 void gpu_decode_fast(const ops *o, const mla_decode_args *a);
 void gpu_op_moe(const ops *o, const moe_args *a);
+void gpu_op_sample(const ops *o, const sample_args *a);
+u64 gpu_op_sample_workspace(const ops *o, const sample_args *a);
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
 
 /* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */

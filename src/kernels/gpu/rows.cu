@@ -137,9 +137,9 @@ static __device__ inline void norm_any_row(const gpu_norm_args &a, gpu_i64 row) 
     mark_row(a.bad, a.mark, row, squares, bad);
 }
 
-/* One block a row. norm: up to 4 pieces a thread, few rows; norm_many: many; norm_short: one piece a thread. */
-KERNEL_EARLY(norm, gpu_norm_args, GPU_THREADS, 2) { norm_rows<GPU_THREADS, 4, false>(a, blockIdx.x, gridDim.x); }
-KERNEL_EARLY(norm_many, gpu_norm_args, GPU_THREADS, 4) { norm_rows<GPU_THREADS, 4, true>(a, blockIdx.x, gridDim.x); }
+/* One block a row. norm: up to 2 pieces a thread, few rows; norm_many: many; norm_short: one piece a thread. */
+KERNEL_EARLY(norm, gpu_norm_args, GPU_NORM_THREADS, 2) { norm_rows<GPU_NORM_THREADS, 2, false>(a, blockIdx.x, gridDim.x); }
+KERNEL_EARLY(norm_many, gpu_norm_args, GPU_NORM_THREADS, 3) { norm_rows<GPU_NORM_THREADS, 2, true>(a, blockIdx.x, gridDim.x); }
 KERNEL_EARLY(norm_short, gpu_norm_args, GPU_THREADS, 6) { norm_rows<GPU_THREADS, 1, false>(a, blockIdx.x, gridDim.x); }
 KERNEL(norm_any, gpu_norm_args) { norm_any_row(a, blockIdx.x); }
 

@@ -31,8 +31,10 @@ void ops_init_ref(ops *o) {
         .moe = ref_moe,
         .gather = ref_gather,
         .finite = ref_finite,
+        .sample = ref_sample,
         .mla_decode_workspace = ref_mla_decode_workspace,
         .mla_prefill_workspace = ref_mla_prefill_workspace,
         .moe_workspace = ref_moe_workspace,
+        .sample_workspace = ref_sample_workspace,
     };
 }

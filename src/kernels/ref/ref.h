@@ -36,5 +36,7 @@ void ref_kv_write(const ops *o, const kv_write_args *a);
 void ref_latents(const ops *o, const latents_args *a);
 void ref_gather(const ops *o, const gather_args *a);
 void ref_finite(const ops *o, const finite_args *a);
+void ref_sample(const ops *o, const sample_args *a);
+u64 ref_sample_workspace(const ops *o, const sample_args *a);
 
 #endif

@@ -1,6 +1,7 @@
 /* ref/rows.c: the operations that treat each row by itself: embedding, norms, rotary embedding, KV write,
  * gather, the finite check and the gate. */
 #include "kernels/ref/ref.h"
+#include "kernels/sample.h"
 #include <math.h>
 
 void ref_embed(const ops *o, const embed_args *a) {
@@ -124,6 +125,21 @@ void ref_gather(const ops *o, const gather_args *a) {
 void ref_finite(const ops *o, const finite_args *a) {
     (void)o;
     for (i64 i = 0; i < a->n; i++) mark_bad((const f32 *)a->x + i * a->stride, a->dim, &a->bad[i], a->mark);
+}
+
+/* The cpu backend's too, as logits are float32 there. */
+void ref_sample(const ops *o, const sample_args *a) {
+    (void)o;
+    for (i64 i = 0; i < a->n; i++) {
+        const f32 *x = a->logits + i * a->stride;
+        mark_bad(x, a->vocab, &a->bad[i], a->mark);
+        a->ids[i] = sample_one(x, a->vocab, &a->rows[i], a->workspace);
+    }
+}
+
+u64 ref_sample_workspace(const ops *o, const sample_args *a) {
+    (void)o;
+    return sample_scratch(a->vocab);
 }
 
 /* Chooses the k largest of s + bias by k passes; strict > keeps the lowest index on ties. */
