@@ -41,6 +41,7 @@
     X(CU_STREAM_NON_BLOCKING, 1)                                                                             \
     X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                                                \
     X(CU_EVENT_DISABLE_TIMING, 2)                                                                            \
+    X(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 4)                                                              \
     X(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 6)
 
 /* NEED(name, arguments): without it the driver is refused. MAY: NULL where the driver is older than the function.

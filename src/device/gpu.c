@@ -174,19 +174,26 @@ status gpu_shared(gpu *g, gpu_kernel *k, u32 bytes, err *e) {
 
 void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes,
                 const void *args) {
+    gpu_launch_cluster(g, k, 1, gx, gy, gz, threads, shared_bytes, args);
+}
+
+void gpu_launch_cluster(gpu *g, const gpu_kernel *k, u32 cluster, u32 gx, u32 gy, u32 gz, u32 threads,
+                        u32 shared_bytes, const void *args) {
     void *parameters[] = {(void *)args};
     if (!gpu_enter(g)) return;
     g->last = k;
     if (g->trace.most) gpu_trace_mark(g, k, true);
     /* Every kernel of ours waits for the one before it by itself (prelude.cuh): its launch need not. */
-    cuda_launch_attribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                                   .value.number = 1};
+    cuda_launch_attribute attributes[2] = {
+        {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.number = 1},
+        {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION}};
+    memcpy(attributes[1].value.all, (const u32[3]){cluster, 1, 1}, 3 * sizeof(u32));
     cuda_launch how = {.grid = {gx, gy, gz},
                        .block = {threads, 1, 1},
                        .shared_bytes = shared_bytes,
                        .stream = g->stream,
-                       .attributes = &early,
-                       .n_attributes = 1};
+                       .attributes = attributes,
+                       .n_attributes = cluster > 1 ? 2 : 1};
     CUresult r = g->cu.cuLaunchKernelEx(&how, k->function, parameters, NULL);
     if (r != CUDA_SUCCESS)
         gpu_ok(g, r, "launching %s (%u x %u x %u blocks of %u threads, %u bytes of shared memory)", k->name,

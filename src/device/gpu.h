@@ -42,6 +42,10 @@ status gpu_shared(gpu *g, gpu_kernel *k, u32 bytes, err *e);
 void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes,
                 const void *args);
 
+/* The same in clusters of `cluster` blocks, which divides gx and is at most 8. */
+void gpu_launch_cluster(gpu *g, const gpu_kernel *k, u32 cluster, u32 gx, u32 gy, u32 gz, u32 threads,
+                        u32 shared_bytes, const void *args);
+
 /* Times every launch from here on, the first `most` until the next gpu_times(); 0 ends it. Two events a launch: a step of
  * small kernels takes longer, the kernels themselves do not. */
 status gpu_trace(gpu *g, i64 most, err *e);

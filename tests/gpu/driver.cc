@@ -50,7 +50,11 @@ struct block {
     char *stacks, *shared;
 };
 thread_local emu_thread emu;
-static thread_local block *blk;
+enum { CLUSTER = 8, OF_CLUSTER = BARRIERS /* in fiber.barrier */ };
+static thread_local block *blk, *members[CLUSTER]; /* the running one, all of its cluster */
+static thread_local struct {
+    int n, alive, come;
+} cluster;
 
 extern "C" void emu_switch(void **save, void *load);
 __asm__(".text\n.globl emu_switch\n.hidden emu_switch\nemu_switch:\n"
@@ -257,6 +261,29 @@ void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u6
     emu_warp_barrier(); /* shared memory may be overwritten only after all have read it */
 }
 
+/* Lets those go on that wait for the cluster. */
+static void release_cluster(void) {
+    cluster.come = 0;
+    for (int i = 0; i < cluster.n; i++)
+        for (int t = 0; t < members[i]->threads; t++) {
+            fiber *f = &members[i]->fibers[t];
+            if (f->is == WAITING && f->barrier == OF_CLUSTER) f->is = READY, f->barrier = 0;
+        }
+}
+void cluster_sync(void) {
+    blk->moved = true;
+    if (++cluster.come == cluster.alive) {
+        release_cluster();
+        return;
+    }
+    blk->fibers[blk->running].barrier = OF_CLUSTER;
+    pause_fiber(WAITING);
+}
+void *in_cluster(const void *shared, int rank) {
+    if (rank < 0 || rank >= cluster.n) broken("no such block in the cluster");
+    return members[rank]->shared + shared_at(shared);
+}
+
 static void leave(meeting *m, int from, int n) {
     if (--m->alive && m->come == m->alive) {
         m->come = 0;
@@ -271,6 +298,7 @@ static void fiber_main(void) {
     blk->moved = true;
     leave(&blk->warps[w], w * LANES, LANES);
     leave(&blk->all, 0, blk->threads);
+    if (--cluster.alive && cluster.come == cluster.alive) release_cluster();
     void *nowhere;
     emu_switch(&nowhere, blk->scheduler);
     abort();
@@ -284,8 +312,8 @@ static void start_fiber(int t) {
     blk->fibers[t] = {top, READY, 0};
 }
 
-static void run_block(emu_dim3 at, emu_dim3 grid) {
-    int threads = blk->threads, stuck = 0;
+static void start_block(void) {
+    int threads = blk->threads;
     blk->all = {threads, 0};
     for (int w = 0; w < threads / LANES; w++) blk->warps[w] = {LANES, 0};
     memset(&blk->of_warps, 0, sizeof blk->of_warps);
@@ -294,30 +322,50 @@ static void run_block(emu_dim3 at, emu_dim3 grid) {
     memset(blk->named, 0, sizeof blk->named);
     memset(blk->shared, 0xff, blk->shared_bytes); /* NaN: nobody may count on what was there */
     for (int t = 0; t < threads; t++) start_fiber(t);
-    for (int left = threads, pass = 0; left; pass++) {
+}
+
+/* Lets every fiber of the block run that can; returns how many did. */
+static int pass_block(int pass, int rank, emu_dim3 at, emu_dim3 grid, int *left) {
+    int threads = blk->threads, ran = 0;
+    blk->moved = false;
+    for (int k = 0; k < threads; k++) {
+        int t = pass % 2 ? threads - 1 - k : k;
+        *left += blk->fibers[t].is != DONE;
+        if (blk->fibers[t].is != READY) continue;
+        ran++;
+        blk->running = t;
+        emu = {{(unsigned)t, 0, 0}, at, grid, {(unsigned)threads, 1, 1}, blk->shared, rank};
+        emu_switch(&blk->scheduler, blk->fibers[t].sp);
+    }
+    return ran;
+}
+
+/* A cluster of n blocks, or one block; they differ in x. */
+static void run_blocks(int n, emu_dim3 first, emu_dim3 grid) {
+    int stuck = 0, left = 1;
+    cluster = {n, n * members[0]->threads, 0};
+    for (int i = 0; i < n; i++) blk = members[i], start_block();
+    for (int pass = 0; left; pass++) {
         int ran = 0;
+        bool moved = false;
         left = 0;
-        blk->moved = false;
-        for (int k = 0; k < threads; k++) {
-            int t = pass % 2 ? threads - 1 - k : k;
-            left += blk->fibers[t].is != DONE;
-            if (blk->fibers[t].is != READY) continue;
-            ran++;
-            blk->running = t;
-            emu = {{(unsigned)t, 0, 0}, at, grid, {(unsigned)threads, 1, 1}, blk->shared};
-            emu_switch(&blk->scheduler, blk->fibers[t].sp);
+        for (int i = 0; i < n; i++) {
+            blk = members[i];
+            ran += pass_block(pass, i, {first.x + (unsigned)i, first.y, first.z}, grid, &left);
+            moved = moved || blk->moved;
         }
-        stuck = blk->moved ? 0 : stuck + 1;
+        stuck = moved ? 0 : stuck + 1;
         if (left && (!ran || stuck == SPINS)) broken("the threads of a block wait for each other for ever");
     }
 }
 
 /* Does every thread of the process that runs blocks have its own. */
-static void open_block(void) {
-    if (blk) return;
-    blk = (block *)calloc(1, sizeof *blk);
-    blk->stacks = (char *)mmap(nullptr, (size_t)THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    blk->shared = (char *)aligned_alloc(1024, SHARED);
+static block *open_block(int i) {
+    if (members[i]) return members[i];
+    block *b = members[i] = (block *)calloc(1, sizeof *b);
+    b->stacks = (char *)mmap(nullptr, (size_t)THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    b->shared = (char *)aligned_alloc(1024, SHARED);
+    return b;
 }
 
 struct CUevent_st {
@@ -330,7 +378,8 @@ struct CUfunc_st {
 
 /* A recording: launches with their arguments. */
 struct launch {
-    cuda_launch how;
+    cuda_launch how; /* its attributes are gone */
+    int cluster;
     CUfunction f;
     std::vector<char> args;
 };
@@ -351,28 +400,39 @@ static CUresult fault() {
     return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
+static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const void *args) {
+    unsigned gx = c->grid[0], gy = c->grid[1];
+    long blocks = (long)gx * gy * c->grid[2];
+#pragma omp parallel for schedule(dynamic, 4)
+    for (long b = 0; b < blocks; b += n) {
+        for (int i = 0; i < n; i++) {
+            block *m = open_block(i);
+            m->kernel = f->kernel;
+            m->args = args;
+            m->shared_bytes = c->shared_bytes;
+            m->threads = (int)c->block[0];
+        }
+        run_blocks(n, {(unsigned)(b % gx), (unsigned)(b / gx % gy), (unsigned)(b / gx / gy)}, {gx, gy, c->grid[2]});
+    }
+    return 0;
+}
+
 extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
     unsigned gx = c->grid[0], gy = c->grid[1], gz = c->grid[2], threads = c->block[0];
     if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || !threads || threads > THREADS || threads % LANES || c->block[1] != 1 || c->block[2] != 1 ||
         c->shared_bytes > SHARED || extra)
         return 1;
     if (CUresult r = fault()) return r;
+    unsigned n = 1;
+    for (unsigned i = 0; i < c->n_attributes; i++)
+        if (c->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) memcpy(&n, c->attributes[i].value.all, sizeof n);
+    if (n < 1 || n > CLUSTER || gx % n) return 1;
     if (capturing) {
         const char *args = (const char *)parameters[0];
-        capturing->all.push_back({*c, f, std::vector<char>(args, args + f->size)});
+        capturing->all.push_back({*c, (int)n, f, std::vector<char>(args, args + f->size)});
         return 0;
     }
-    long blocks = (long)gx * gy * gz;
-#pragma omp parallel for schedule(dynamic, 4)
-    for (long b = 0; b < blocks; b++) {
-        open_block();
-        blk->kernel = f->kernel;
-        blk->args = parameters[0];
-        blk->shared_bytes = c->shared_bytes;
-        blk->threads = (int)threads;
-        run_block({(unsigned)(b % gx), (unsigned)(b / gx % gy), (unsigned)(b / gx / gy)}, {gx, gy, gz});
-    }
-    return 0;
+    return launch_now(c, (int)n, f, parameters[0]);
 }
 
 extern "C" CUresult cuModuleGetFunction(CUfunction *out, CUmodule, const char *name) {
@@ -441,10 +501,9 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long lo
 CUresult cuGraphDestroy(CUgraph g) { return delete g, 0; }
 CUresult cuGraphExecDestroy(CUgraphExec x) { return delete (CUgraph)x, 0; }
 CUresult cuGraphLaunch(CUgraphExec x, CUstream) {
-    for (launch &l : ((CUgraph)x)->all) {
-        void *parameters[] = {l.args.data()};
-        if (cuLaunchKernelEx(&l.how, l.f, parameters, nullptr)) return 1;
-    }
+    if (CUresult r = fault()) return r;
+    for (launch &l : ((CUgraph)x)->all)
+        if (launch_now(&l.how, l.cluster, l.f, l.args.data())) return 1;
     return 0;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int v) { return v > SHARED; }

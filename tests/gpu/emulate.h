@@ -15,6 +15,7 @@ struct emu_dim3 {
 struct emu_thread {
     emu_dim3 thread, block, grid, threads;
     void *shared; /* dynamic shared memory */
+    int rank;     /* of the block in its cluster */
 };
 extern thread_local emu_thread emu;
 #define threadIdx emu.thread
@@ -34,6 +35,9 @@ void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]); /* prelude.
 
 /* ---- hopper.cuh: copies are done at once, barriers count ---- */
 typedef unsigned long long emu_u64;
+void cluster_sync(void);
+void *in_cluster(const void *shared, int rank);
+static inline int cluster_rank() { return emu.rank; }
 void threads_sync(int id, int n);
 void threads_arrive(int id, int n);
 void barrier_init(emu_u64 *b, unsigned count);

@@ -63,39 +63,27 @@ typedef struct {
 
 /* Products of at most 64 rows of x with up to GPU_PARTS weights in BF16, which share x and the number of columns. */
 enum { GPU_PARTS = 4, GPU_SKINNY = 64 };
-/* Stages of the ring in shared memory, by rows of x, so that two blocks fit on a multiprocessor up to 32 rows and one above;
- * places for sums of warps; bytes before both. */
-enum {
-    SKINNY_STAGES_8 = 10,
-    SKINNY_STAGES_16 = 8,
-    SKINNY_STAGES_32 = 7,
-    SKINNY_STAGES_64 = 11,
-    SKINNY_STAGES_MOST = 12,
-    SKINNY_SLOTS_8 = 4,
-    SKINNY_SLOTS_16 = 4,
-    SKINNY_SLOTS_32 = 1,
-    SKINNY_SLOTS_64 = 1,
-    SKINNY_STATE = 256,
-    SKINNY_THREADS = GPU_THREADS + 128
-};
+enum { SLAB_STAGES_MOST = 14, SLAB_STATE = 256 /* bytes */, SLAB_THREADS = GPU_THREADS + 128 };
+/* Stages of the ring in shared memory: what fits beside another block, or alone for more than 32 rows of x. */
+#define SLAB_ROOM(tokens, rows)   (((tokens) > 32 ? 232448 : 115712) - SLAB_STATE - (tokens)*512)
+#define SLAB_STAGES(tokens, rows) (SLAB_ROOM(tokens, rows) / (((rows) + (tokens)) * 128))
 typedef struct {
     const gpu_bf16 *w,
-        *up; /* up not NULL: y = silu(x w^T) * (x up^T), in tiles of 32 rows; else y = x w^T, tiles of 64 */
+        *up; /* up not NULL: y = silu(x w^T) * (x up^T), half of a tile's rows of each; else y = x w^T */
     void *y;
     gpu_i64 rows, y_stride;
     int y_type, tiles; /* of all parts up to this one */
 } gpu_skinny_part;
 
-/* Heads of one matrix (parts 1): head h takes rows from h * w_step of w, columns of x from h * x_step, of y from h * y_step.
- * For absorb_q the product is y = x W and `rope` columns of x behind the `cols` go unchanged to y behind its `rows`. */
+/* Heads of one matrix (parts 1): head h takes rows from h * w_step of w, columns of x from h * x_step, of y from h * y_step. */
 typedef struct {
     gpu_skinny_part part[GPU_PARTS];
     const gpu_bf16 *x;
-    float *sums; /* [blocks][2][64 rows of x][64]: sums of tiles that several blocks share */
+    float *sums; /* [blocks][2][128 * rows of x]: of slab's tiles that several blocks share */
     int *count;  /* [tiles]: blocks that are done with a shared tile; 0 before and after */
-    gpu_i64 n, x_stride, cols, w_stride, w_step, x_step, y_step, rope;
+    gpu_i64 n, x_stride, cols, w_stride, w_step, x_step, y_step;
     int head_tiles, units; /* tiles of a head; pieces of 64 columns of a tile */
-    int all;               /* units */
+    int all, cluster;      /* units; blocks of a cluster, each of which has one part of a tile, or 1 */
 } gpu_skinny_args;
 
 /* A row a block: out = silu(gate) * up. */

@@ -6,27 +6,29 @@
 enum {
     GRID_Y = 65535,
     GRID_Z = 65535,
-    UNIT = 64,          /* columns, and rows of a tile: skinny.cu */
+    UNIT = 64,          /* columns, and rows of a tile: slab.cu */
     HALVES = 128 << 20, /* bytes for swiglu with cuBLASLt */
     COUNTS = 1 << 16,   /* tiles that may be shared */
-    UNITS_LEAST = 8     /* of a piece of a tile: 64 KiB of weights */
+    UNITS_LEAST = 4,    /* of a piece of a tile of 128 rows: 64 KiB of weights */
+    CLUSTER_MOST = 8,
+    ABSORB_NOPE = 256 /* absorb.cu: what shared memory holds */
 };
 
-static i64 skinny_tokens(i64 n) { return n <= 8 ? 8 : n <= 16 ? 16 : n <= 32 ? 32 : 64; }
+static i64 slab_tokens(i64 n) { return n <= 8 ? 8 : n <= 16 ? 16 : n <= 32 ? 32 : 64; }
 
-static u32 skinny_shared(i64 tokens) {
-    static const i64 stages[] = {SKINNY_STAGES_8, SKINNY_STAGES_16, SKINNY_STAGES_32, SKINNY_STAGES_64},
-                     slots[] = {SKINNY_SLOTS_8, SKINNY_SLOTS_16, SKINNY_SLOTS_32, SKINNY_SLOTS_64};
-    int i = tokens == 8 ? 0 : tokens == 16 ? 1 : tokens == 32 ? 2 : 3;
-    return (u32)(SKINNY_STATE + slots[i] * tokens * (UNIT + 4) * 4 +
-                 stages[i] * (UNIT + tokens) * (UNIT + 8) * 2);
+static u32 slab_shared(i64 tokens, i64 rows) {
+    return (u32)(SLAB_STAGES(tokens, rows) * (rows + tokens) * 128 + SLAB_STATE + tokens * 512);
 }
 
-static const gpu_kernel *skinny_kernel(const gpu_backend *b, i64 tokens, bool across) {
-    const gpu_kernel *const all[2][4] = {{b->skinny_8, b->skinny_16, b->skinny_32, b->skinny_64},
-                                         {b->absorb_8, b->absorb_16, b->absorb_32, b->absorb_64}};
-    return all[across][tokens == 8 ? 0 : tokens == 16 ? 1 : tokens == 32 ? 2 : 3];
+static u32 absorb_shared(i64 nope) { return (u32)(nope * 256 + ceil_div(nope, 64) * 8192); }
+
+enum { SLAB, THIN, KINDS };
+static const gpu_kernel *slab_kernel(const gpu_backend *b, i64 tokens, int kind) {
+    const gpu_kernel *const all[KINDS][4] = {{b->slab_8, b->slab_16, b->slab_32, b->slab_64},
+                                             {b->thin_8, b->thin_16, b->thin_32, b->thin_64}};
+    return all[kind][tokens == 8 ? 0 : tokens == 16 ? 1 : tokens == 32 ? 2 : 3];
 }
+static u32 shared_of(i64 tokens, int kind) { return slab_shared(tokens, kind == SLAB ? 2 * UNIT : UNIT); }
 
 /* cuBLASLt if there is one, and the room that swiglu needs beside it. */
 static status open_library(gpu_backend *b, err *e) {
@@ -51,8 +53,9 @@ status gpu_dense_init(gpu_backend *b, err *e) {
     device *dev = gpu_device(b->g);
     status st = ST_OK;
     for (i64 tokens = 8; st == ST_OK && tokens <= GPU_SKINNY; tokens *= 2)
-        for (int across = 0; st == ST_OK && across < 2; across++)
-            st = gpu_shared(b->g, (gpu_kernel *)skinny_kernel(b, tokens, across), skinny_shared(tokens), e);
+        for (int kind = 0; st == ST_OK && kind < KINDS; kind++)
+            st = gpu_shared(b->g, (gpu_kernel *)slab_kernel(b, tokens, kind), shared_of(tokens, kind), e);
+    if (st == ST_OK) st = gpu_shared(b->g, b->absorb_tile, absorb_shared(ABSORB_NOPE), e);
     u64 sums = (u64)gpu_processors(b->g) * 4 * GPU_SKINNY * UNIT * sizeof(f32);
     if (st == ST_OK) st = dev->alloc(dev, (void **)&b->skinny_sums, sums, "sums of matrix products", e);
     if (st == ST_OK)
@@ -61,38 +64,71 @@ status gpu_dense_init(gpu_backend *b, err *e) {
     return st;
 }
 
-/* May skinny.cu take n rows of x and w? */
+/* May slab.cu take n rows of x and w? */
 static bool skinny_takes(const gpu_matrix *w, const void *x, i64 x_stride, i64 n) {
     return n <= GPU_SKINNY && w->format == GPU_W_BF16 && can_tile(w, x, x_stride) && w->cols % 16 == 0 &&
            w->rows <= COUNTS * (UNIT / 2);
 }
 
-/* Two blocks a multiprocessor (one above 32 rows of x), which share the units equally, if every one gets more than a tile. With fewer tiles each is cut
- * into as many pieces as there are blocks for it, but not below UNITS_LEAST. */
-static i64 skinny_blocks(const gpu_backend *b, i64 tokens, i64 tiles, i64 units) {
-    i64 most = gpu_processors(b->g) * (tokens > 32 ? 1 : 2);
-    if (tiles >= most) return most;
-    return tiles * max_i64(1, min_i64(most / tiles, units / UNITS_LEAST));
+/* Blocks that run at once: two a multiprocessor up to 32 rows of x, one above. */
+static i64 blocks_at_once(const gpu_backend *b, i64 tokens) {
+    return (i64)gpu_processors(b->g) * (tokens > 32 ? 1 : 2);
 }
 
-/* k has parts with .w, .up, .y, .rows, .y_stride and .y_type, and everything else but what follows from the shapes. */
-static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads, bool across) {
-    const gpu_backend *b = gpu_of(o);
-    i64 tiles = 0, tokens = skinny_tokens(k->n);
+/* With more tiles than half of the blocks these share all units equally. With fewer each tile is cut into as many pieces as there are
+ * blocks for it, but not below `least` units. */
+static i64 shared_blocks(i64 most, i64 tiles, i64 units, i64 least) {
+    if (tiles * 2 > most) return min_i64(most, tiles * units);
+    return tiles * max_i64(1, min_i64(most / tiles, units / least));
+}
+
+/* Blocks of a tile's cluster: as many as find room at once, each with 6 units or more, or 12 where the tiles alone keep many
+ * multiprocessors busy. Larger clusters do not fill the chip: each lies within one part of it, of 16 or 18 multiprocessors. */
+static i64 cluster_of(i64 most, i64 tiles, i64 units) {
+    i64 c = min_i64(CLUSTER_MOST, units / (tiles > most / 4 ? 12 : 6));
+    while (c > 1 && tiles * c > (c > 2 ? most * 7 / 8 : most)) c--;
+    return max_i64(1, c);
+}
+
+static i64 set_tiles(gpu_skinny_args *k, i64 heads, i64 rows) {
+    i64 tiles = 0;
     for (int i = 0; i < GPU_PARTS && k->part[i].w; i++) {
-        i64 of_head = ceil_div(k->part[i].rows, k->part[i].up ? UNIT / 2 : UNIT);
+        i64 of_head = ceil_div(k->part[i].rows, k->part[i].up ? rows / 2 : rows);
         k->part[i].tiles = (int)(tiles += heads * of_head);
         k->head_tiles = heads > 1 ? (int)of_head : 1 << 30;
     }
     k->units = (int)ceil_div(k->cols, UNIT);
     k->all = (int)(tiles * k->units);
-    k->sums = b->skinny_sums;
-    k->count = b->skinny_count;
-    gpu_launch(b->g, skinny_kernel(b, tokens, across), (u32)skinny_blocks(b, tokens, tiles, k->units), 1, 1,
-               SKINNY_THREADS, skinny_shared(tokens), k);
+    k->cluster = 1;
+    return tiles;
 }
 
-/* More rows than skinny.cu takes: by cuBLASLt. False where it is not there or has no kernel for this shape. */
+/* Measured on an H200 (docs/gpu.md): clusters are best up to 32 rows of x, unless the tiles are a few more than blocks; above if a
+ * block has few units. */
+static int choose_kind(i64 tokens, i64 most, i64 tiles, i64 units) {
+    if (tokens <= 32) return tiles <= most || tiles >= 8 * most ? THIN : SLAB;
+    return tiles <= most && units / cluster_of(most, tiles, units) <= 32 ? THIN : SLAB;
+}
+
+/* k has parts with .w, .up, .y, .rows, .y_stride and .y_type, and everything else but what follows from the shapes. */
+static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
+    const gpu_backend *b = gpu_of(o);
+    i64 tokens = slab_tokens(k->n), tiles = set_tiles(k, heads, UNIT), most = blocks_at_once(b, tokens),
+        blocks;
+    int kind = choose_kind(tokens, most, tiles, k->units);
+    if (kind == SLAB) tiles = set_tiles(k, heads, 2 * UNIT);
+    if (kind == THIN) k->cluster = (int)cluster_of(most, tiles, k->units);
+    if (kind == THIN)
+        blocks = tiles * k->cluster;
+    else
+        blocks = shared_blocks(most, tiles, k->units, UNITS_LEAST);
+    k->sums = b->skinny_sums;
+    k->count = b->skinny_count;
+    gpu_launch_cluster(b->g, slab_kernel(b, tokens, kind), (u32)k->cluster, (u32)blocks, 1, 1, SLAB_THREADS,
+                       shared_of(tokens, kind), k);
+}
+
+/* More rows than slab.cu takes: by cuBLASLt. False where it is not there or has no kernel for this shape. */
 static bool run_library(const gpu_backend *b, const gpu_linear_args *a, i64 heads) {
     if (a->w.format != GPU_W_BF16 || !has_library(b) || !can_tile(&a->w, a->x, a->x_stride)) return false;
     if ((u64)(uintptr_t)a->y % 16 || a->y_stride % 8 || a->x_step % 8 || a->y_step % 8) return false;
@@ -130,7 +166,7 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
                              .w_step = a->step,
                              .x_step = a->x_step,
                              .y_step = a->y_step};
-        run_skinny(o, &k, heads, false);
+        run_skinny(o, &k, heads);
         return;
     }
     if (a->n > GPU_SKINNY && run_library(b, a, heads)) return;
@@ -168,7 +204,7 @@ static void skinny_swiglu(const ops *o, const gpu_linear_args *a) {
                          .x_stride = a->x_stride,
                          .cols = a->w.cols,
                          .w_stride = a->w.cols};
-    run_skinny(o, &k, 1, false);
+    run_skinny(o, &k, 1);
 }
 
 /* Both products in float32 for as many rows as there is room for, then one kernel for SiLU, product and rounding. */
@@ -218,7 +254,7 @@ void gpu_op_swiglu(const ops *o, const swiglu_args *a) {
                (u32)min_i64(groups, GRID_Y), 1, GPU_THREADS, 0, &k);
 }
 
-/* One launch, if skinny.cu takes every weight. */
+/* One launch, if slab.cu takes every weight. */
 void gpu_op_products(const ops *o, const products_args *a) {
     gpu_skinny_args k = {.x = a->x, .n = a->n, .x_stride = a->x_stride};
     bool at_once = a->count > 1 && a->n;
@@ -236,7 +272,7 @@ void gpu_op_products(const ops *o, const products_args *a) {
                                       .y_type = p->up ? GPU_BF16 : gpu_type(p->y_type)};
     }
     if (at_once)
-        run_skinny(o, &k, 1, false);
+        run_skinny(o, &k, 1);
     else
         ops_products(o, a);
 }
@@ -272,31 +308,23 @@ static bool library_absorb(const gpu_backend *b, const absorb_q_args *a) {
     return true;
 }
 
+static bool absorb_fits(const absorb_q_args *a) {
+    const gpu_matrix *w = &a->kv_b->views[0];
+    return w->format == GPU_W_BF16 && can_tile(w, a->q, a->nope + a->rope) && a->nope % 16 == 0 &&
+           a->nope <= ABSORB_NOPE && a->latent % 128 == 0 && a->rope % 2 == 0;
+}
+
 void gpu_op_absorb_q(const ops *o, const absorb_q_args *a) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->kv_b;
-    i64 head = a->nope + a->rope, width = a->latent + a->rope;
     if (!a->n) return;
-    if (skinny_takes(&w->views[0], a->q, head, a->n) && a->nope % 16 == 0) {
-        gpu_skinny_args k = {.part = {{.w = w->views[0].data,
-                                       .y = a->out,
-                                       .rows = a->latent,
-                                       .y_stride = a->n_heads * width,
-                                       .y_type = GPU_BF16}},
-                             .x = a->q,
-                             .n = a->n,
-                             .x_stride = a->n_heads * head,
-                             .cols = a->nope,
-                             .w_stride = a->latent,
-                             .w_step = a->nope + w->v_dim,
-                             .x_step = head,
-                             .y_step = width,
-                             .rope = a->rope};
-        run_skinny(o, &k, a->n_heads, true);
-        return;
-    }
     if (a->n > GPU_SKINNY && library_absorb(b, a)) return;
     gpu_absorb_args k = {w->views[0], a->q, a->out, a->n, a->n_heads, a->nope, a->rope, a->latent, w->v_dim};
+    if (absorb_fits(a)) {
+        gpu_launch(b->g, b->absorb_tile, (u32)(a->latent / 128), (u32)a->n_heads, (u32)ceil_div(a->n, 64),
+                   GPU_THREADS, absorb_shared(a->nope), &k);
+        return;
+    }
     gpu_launch(b->g, b->absorb_q, gpu_blocks(a->latent, GPU_THREADS), (u32)a->n_heads,
                (u32)min_i64(ceil_div(a->n, GPU_TOKENS), GRID_Z), GPU_THREADS, 0, &k);
 }

@@ -76,6 +76,23 @@ static __device__ inline void bulk_copy(void *shared, const void *global, gpu_u3
                  : "memory");
 }
 
+/* ---- clusters: blocks of one launch (gpu_launch_cluster) that run beside each other and reach into each other's shared memory ---- */
+static __device__ inline int cluster_rank() {
+    int r;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+/* A barrier of all threads of the cluster that have not ended. */
+static __device__ inline void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+/* The same place in the shared memory of block `rank`. */
+static __device__ inline void *in_cluster(const void *shared, int rank) {
+    void *p;
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(p) : "l"(shared), "r"(rank));
+    return p;
+}
+
 /* ---- barrier `id` (1..15) of n threads, a multiple of 32; arrive does not wait ---- */
 static __device__ inline void threads_sync(int id, int n) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n) : "memory"); }
 static __device__ inline void threads_arrive(int id, int n) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n) : "memory"); }

@@ -37,14 +37,15 @@
     X(swiglu_tile, "linear")                                                                                 \
     X(silu_product, "linear")                                                                                \
     X(rope_copy, "linear")                                                                                   \
-    X(skinny_8, "skinny")                                                                                    \
-    X(skinny_16, "skinny")                                                                                   \
-    X(skinny_32, "skinny")                                                                                   \
-    X(skinny_64, "skinny")                                                                                   \
-    X(absorb_8, "skinny")                                                                                    \
-    X(absorb_16, "skinny")                                                                                   \
-    X(absorb_32, "skinny")                                                                                   \
-    X(absorb_64, "skinny")                                                                                   \
+    X(slab_8, "slab")                                                                                        \
+    X(slab_16, "slab")                                                                                       \
+    X(slab_32, "slab")                                                                                       \
+    X(slab_64, "slab")                                                                                       \
+    X(thin_8, "slab")                                                                                        \
+    X(thin_16, "slab")                                                                                       \
+    X(thin_32, "slab")                                                                                       \
+    X(thin_64, "slab")                                                                                       \
+    X(absorb_tile, "absorb")                                                                                 \
     X(absorb_q, "attention")                                                                                 \
     X(mla_decode, "attention")                                                                               \
     X(mla_merge, "attention")                                                                                \

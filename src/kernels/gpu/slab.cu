@@ -1,0 +1,305 @@
+/* kernels/gpu/slab.cu: y[n, rows] = x[n, cols] W^T for up to 64 rows of x and weights in BF16, as decoding steps have them, on
+ * wgmma.
+ *
+ * Bytes: the weights once, 2 * rows * cols, which bounds it; x once for every tile of a weight's rows, from the L2 cache.
+ *
+ * Units are a tile's rows times 64 columns. Two warps load weights, under way before the kernel in front has ended, and two load x
+ * (cp.async, counted by a barrier a stage); two warpgroups multiply from shared memory in the 128-byte swizzle, the weight being
+ * wgmma's first operand.
+ *
+ * thin: tiles of 64 rows; each warpgroup takes half of a unit's columns. A tile's units are shared out among the blocks of a cluster,
+ * which add their sums in shared memory, in the order of the blocks, each a part of the tile: the fastest up to 32 rows of x.
+ * slab: tiles of 128 rows, half for each warpgroup (gate and up for swiglu), which reads x half as often. All units of all tiles are
+ * shared out equally; blocks that share a tile leave their sums in memory, and the last to come adds them in their order.
+ * Which sums are added in which order depends on the shapes, and on which of 8, 16, 32, 64 rows of x n needs. */
+#include "kernels/gpu/hopper.cuh"
+
+enum {
+    HALF = 64,             /* rows of a warpgroup, columns of a unit */
+    LOADERS = 64,          /* threads behind the GPU_THREADS that multiply, which load weights; as many load x */
+    STEP = LOADERS / 8
+};
+
+typedef struct {
+    int part;
+    gpu_i64 row, rows, head; /* first row, rows there are */
+} slab_at;
+
+template <int ROWS> static __device__ inline slab_at find_tile(const gpu_skinny_args &a, int tile) {
+    slab_at at = {0, 0, 0, 0};
+    while (tile >= a.part[at.part].tiles) at.part++;
+    if (at.part) tile -= a.part[at.part - 1].tiles;
+    at.head = tile / a.head_tiles;
+    at.row = (gpu_i64)(tile % a.head_tiles) * (a.part[at.part].up ? ROWS / 2 : ROWS);
+    at.rows = a.part[at.part].rows;
+    return at;
+}
+
+/* The first unit of block b, and the block that has unit u. */
+static __device__ inline int first_unit(const gpu_skinny_args &a, gpu_i64 b) { return (int)(b * a.all / (int)gridDim.x); }
+static __device__ inline int block_of(const gpu_skinny_args &a, gpu_i64 u) { return (int)(((u + 1) * (int)gridDim.x - 1) / a.all); }
+
+typedef struct {
+    gpu_u64 full[SLAB_STAGES_MOST], empty[SLAB_STAGES_MOST];
+    int flag[4];
+} slab_state;
+static_assert(sizeof(slab_state) <= SLAB_STATE, "args.h");
+
+template <int ROWS, int STAGES, int STAGE> static __device__ inline void load_weights(const gpu_skinny_args &a, int from, int to, slab_state *state, unsigned char *ring) {
+    int row = threadIdx.x % LOADERS / 8, piece = threadIdx.x % 8, tile = from / a.units, unit = from % a.units, s = 0, turn = 1;
+    const gpu_bf16 *low = nullptr, *high = nullptr;
+    int rows_low = 0, rows_high = 0;
+    for (int u = from; u < to; u++) {
+        if (u == from || unit == 0) {
+            slab_at at = find_tile<ROWS>(a, tile);
+            const gpu_skinny_part &p = a.part[at.part];
+            low = p.w + (at.head * a.w_step + at.row + row) * a.w_stride + piece * 8;
+            high = p.up ? p.up + (at.row + row) * a.w_stride + piece * 8 : low + ROWS / 2 * a.w_stride;
+            rows_low = (int)least(at.rows - at.row, ROWS) - row;
+            rows_high = p.up ? rows_low : rows_low - ROWS / 2;
+        }
+        unsigned char *to_row = ring + s * STAGE + swizzled(row, piece);
+        if (u - from >= STAGES) barrier_wait(&state->empty[s], turn);
+        bool there = unit * HALF + piece * 8 < a.cols; /* else zeros: the last unit may be short */
+#pragma unroll
+        for (int j = 0; j < ROWS / 2 / STEP; j++)
+            if (j * STEP < rows_low) copy16_or_zero(to_row + j * STEP * 128, low + unit * HALF + j * STEP * a.w_stride, there);
+#pragma unroll
+        for (int j = 0; j < ROWS / 2 / STEP; j++)
+            if (j * STEP < rows_high) copy16_or_zero(to_row + (ROWS / 2 + j * STEP) * 128, high + unit * HALF + j * STEP * a.w_stride, there);
+        barrier_arrive_copies(&state->full[s]);
+        if (++s == STAGES) s = 0, turn ^= 1;
+        if (++unit == a.units) unit = 0, tile++;
+    }
+    copies_commit();
+    copies_wait<0>();
+}
+
+template <int TOKENS, int ROWS, int STAGES, int STAGE>
+static __device__ inline void load_x(const gpu_skinny_args &a, int from, int to, slab_state *state, unsigned char *ring) {
+    int row = threadIdx.x % LOADERS / 8, piece = threadIdx.x % 8, tile = from / a.units, unit = from % a.units, s = 0, turn = 1;
+    const gpu_bf16 *x = nullptr;
+    after_previous();
+    for (int u = from; u < to; u++) {
+        if (u == from || unit == 0) x = a.x + find_tile<ROWS>(a, tile).head * a.x_step + row * a.x_stride + piece * 8;
+        unsigned char *to_row = ring + s * STAGE + ROWS * 128 + swizzled(row, piece);
+        if (u - from >= STAGES) barrier_wait(&state->empty[s], turn);
+        bool there = unit * HALF + piece * 8 < a.cols;
+#pragma unroll
+        for (int j = 0; j < TOKENS / STEP; j++)
+            if (row + j * STEP < a.n) copy16_or_zero(to_row + j * STEP * 128, x + unit * HALF + j * STEP * a.x_stride, there);
+        barrier_arrive_copies(&state->full[s]);
+        if (++s == STAGES) s = 0, turn ^= 1;
+        if (++unit == a.units) unit = 0, tile++;
+    }
+    copies_commit();
+    copies_wait<0>();
+}
+
+static __device__ inline void all_multipliers() { threads_sync(1, GPU_THREADS); }
+
+/* Gives the block's part of a shared tile to the others. True for the last one to come, which then has the sum of all. Parts lie as
+ * the threads hold them. */
+template <int TOKENS> static __device__ inline bool share_tile(const gpu_skinny_args &a, int tile, float *sums, int *flag) {
+    enum { QUADS = TOKENS / 8, SIZE = 2 * HALF * TOKENS, AHEAD = TOKENS > 32 ? 3 : TOKENS > 16 ? 2 : TOKENS > 8 ? 4 : 8 };
+    int start = tile * a.units, first = block_of(a, start), last = block_of(a, start + a.units - 1);
+    /* a block's first tile is in its first place, another one in the second: only `first` can have it there */
+    float *of_first = a.sums + ((gpu_i64)first * 2 + (first_unit(a, first) < start)) * SIZE + threadIdx.x * 4;
+    float *others = a.sums + (gpu_i64)first * 2 * SIZE + threadIdx.x * 4;
+    float *mine = (int)blockIdx.x == first ? of_first : others + (gpu_i64)((int)blockIdx.x - first) * 2 * SIZE;
+#pragma unroll
+    for (int q = 0; q < QUADS; q++) *(float4 *)(mine + q * GPU_THREADS * 4) = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
+    all_multipliers();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        *flag = atomicAdd(&a.count[tile], 1) == last - first;
+        if (*flag) a.count[tile] = 0;
+        __threadfence();
+    }
+    all_multipliers();
+    if (!*flag) return false;
+#pragma unroll
+    for (int i = 0; i < TOKENS / 2; i++) sums[i] = 0;
+    for (int b = first; b <= last; b += AHEAD) {
+        float4 v[AHEAD][QUADS];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+#pragma unroll
+            for (int q = 0; q < QUADS; q++)
+                if (b + k <= last) v[k][q] = load_fresh((b + k == first ? of_first : others + (gpu_i64)(b + k - first) * 2 * SIZE) + q * GPU_THREADS * 4);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+#pragma unroll
+            for (int q = 0; q < QUADS; q++)
+                if (b + k <= last) sums[4 * q] += v[k][q].x, sums[4 * q + 1] += v[k][q].y, sums[4 * q + 2] += v[k][q].z, sums[4 * q + 3] += v[k][q].w;
+    }
+    return true;
+}
+
+/* y from the sums; for swiglu the second warpgroup hands its sums (up) to the first. */
+template <int TOKENS> static __device__ inline void put_tile(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand) {
+    slab_at at = find_tile<2 * HALF>(a, tile);
+    const gpu_skinny_part &p = a.part[at.part];
+    int thread = threadIdx.x % 128, half = threadIdx.x / 128, lane = thread % 32;
+    gpu_i64 row = at.row + thread / 32 * 16 + lane / 4 + (p.up ? 0 : half * HALF);
+    if (p.up) {
+        if (half)
+#pragma unroll
+            for (int q = 0; q < TOKENS / 8; q++) hand[q * 128 + thread] = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
+        all_multipliers();
+        if (half) return;
+    }
+#pragma unroll
+    for (int q = 0; q < TOKENS / 8; q++) {
+        float4 up = {0, 0, 0, 0};
+        if (p.up) up = hand[q * 128 + thread];
+        const float of_up[4] = {up.x, up.y, up.z, up.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            gpu_i64 token = q * 8 + lane % 4 * 2 + i % 2, r = row + i / 2 * 8;
+            if (token >= a.n || r >= p.rows) continue;
+            float v = p.up ? silu(sums[4 * q + i]) * of_up[i] : sums[4 * q + i];
+            if (p.y_type == GPU_F32)
+                ((float *)p.y)[token * p.y_stride + at.head * a.y_step + r] = v;
+            else
+                ((gpu_bf16 *)p.y)[token * p.y_stride + at.head * a.y_step + r] = bf16_of(v);
+        }
+    }
+}
+
+/* What item i of the tile's sums is, over all blocks of the cluster: hand [TOKENS / 8][GPU_THREADS], as the threads held them. */
+static __device__ inline float4 collect(const float4 *hand, int q, int thread, int cluster) {
+    enum { PARTS = 2, AHEAD = 4 };
+    const float4 *from = hand + q * GPU_THREADS + thread;
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll 1
+    for (int first = 0; first < cluster; first += AHEAD) {
+        float4 v[AHEAD][PARTS];
+#pragma unroll
+        for (int r = 0; r < AHEAD; r++) {
+            if (first + r >= cluster) continue;
+            const float4 *there = cluster > 1 ? (const float4 *)in_cluster(from, first + r) : from;
+#pragma unroll
+            for (int part = 0; part < PARTS; part++) v[r][part] = there[part * 128];
+        }
+#pragma unroll
+        for (int r = 0; r < AHEAD; r++)
+#pragma unroll
+            for (int part = 0; part < PARTS; part++)
+                if (first + r < cluster) sum.x += v[r][part].x, sum.y += v[r][part].y, sum.z += v[r][part].z, sum.w += v[r][part].w;
+    }
+    return sum;
+}
+
+/* y from the sums of all warpgroups and blocks of the cluster, each of which does its part of the items. In ROWS 64 both warpgroups have
+ * the same rows and half of the columns each. */
+template <int TOKENS> static __device__ inline void put_together(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand) {
+    enum { ROWS = HALF, THREADS = 128 }; /* that hold different rows */
+    int rank = a.cluster > 1 ? cluster_rank() : 0;
+#pragma unroll
+    for (int q = 0; q < TOKENS / 8; q++) hand[q * GPU_THREADS + threadIdx.x] = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
+    if (a.cluster > 1)
+        cluster_sync();
+    else
+        all_multipliers();
+    slab_at at = find_tile<ROWS>(a, tile);
+    const gpu_skinny_part &p = a.part[at.part];
+    int rows = p.up ? THREADS / 2 : THREADS, count = ((int)a.n + 7) / 8 * rows;
+#pragma unroll 1
+    for (int i = rank * GPU_THREADS + threadIdx.x; i < count; i += a.cluster * GPU_THREADS) {
+        int q = i / rows, thread = i % rows, lane = thread % 32;
+        float4 sum = collect(hand, q, thread, a.cluster);
+        float v[4] = {sum.x, sum.y, sum.z, sum.w};
+        if (p.up) {
+            float4 up = collect(hand, q, thread + rows, a.cluster);
+            v[0] = silu(v[0]) * up.x, v[1] = silu(v[1]) * up.y, v[2] = silu(v[2]) * up.z, v[3] = silu(v[3]) * up.w;
+        }
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            gpu_i64 token = q * 8 + lane % 4 * 2 + k % 2, r = at.row + thread / 32 * 16 + lane / 4 + k / 2 * 8;
+            if (token >= a.n || r >= p.rows) continue;
+            if (p.y_type == GPU_F32)
+                ((float *)p.y)[token * p.y_stride + at.head * a.y_step + r] = v[k];
+            else
+                ((gpu_bf16 *)p.y)[token * p.y_stride + at.head * a.y_step + r] = bf16_of(v[k]);
+        }
+    }
+}
+
+template <int TOKENS, int ROWS, int STAGES, int STAGE>
+static __device__ inline void multiply_units(const gpu_skinny_args &a, int from, int to, slab_state *state, unsigned char *ring, float4 *hand) {
+    enum { STEPS = ROWS == HALF ? 2 : 4 };
+    float sums[TOKENS / 2];
+    int s = 0, turn = 0, half = threadIdx.x / 128;
+    bool lane0 = threadIdx.x % 32 == 0;
+    after_previous();
+#pragma unroll 1
+    for (int unit = from; unit < to;) {
+        int tile = unit / a.units, k = unit % a.units, count = (int)least(a.units - k, to - unit), before = 0;
+#pragma unroll 1
+        for (int u = 0; u < count; u++) {
+            unsigned char *stage = ring + s * STAGE;
+            gpu_u64 w = tile_desc(ROWS == HALF ? stage : stage + half * HALF * 128) + (ROWS == HALF ? half * 4 : 0);
+            gpu_u64 x = tile_desc(stage + ROWS * 128) + (ROWS == HALF ? half * 4 : 0);
+            barrier_wait(&state->full[s], turn);
+            fence_async();
+            wgmma_begin();
+#pragma unroll
+            for (int i = 0; i < STEPS; i++) wgmma_ss<TOKENS>(sums, w + 2 * i, x + 2 * i, u || i);
+            wgmma_commit();
+            wgmma_wait<1>();
+            if (lane0 && u) barrier_arrive(&state->empty[before]);
+            before = s;
+            if (++s == STAGES) s = 0, turn ^= 1;
+        }
+        wgmma_wait<0>();
+        if (lane0) barrier_arrive(&state->empty[before]);
+        unit += count;
+        if constexpr (ROWS == HALF)
+            put_together<TOKENS>(a, tile, sums, hand);
+        else if (count == a.units || share_tile<TOKENS>(a, tile, sums, state->flag))
+            put_tile<TOKENS>(a, tile, sums, hand);
+        if (ROWS > HALF || a.cluster == 1) all_multipliers();
+    }
+}
+
+/* Grid: blocks that share all units, or a cluster a tile, whose blocks share its units. Shared memory: the ring, slab_state, the
+ * tile's sums on their way to y [TOKENS / 8][GPU_THREADS] float4. */
+template <int TOKENS, int ROWS, int STAGES> static __device__ inline void slab(const gpu_skinny_args &a, unsigned char *memory) {
+    enum { STAGE = (ROWS + TOKENS) * 128 };
+    slab_state *state = (slab_state *)(memory + STAGES * STAGE);
+    float4 *hand = (float4 *)(memory + STAGES * STAGE + SLAB_STATE);
+    int from = first_unit(a, blockIdx.x), to = first_unit(a, blockIdx.x + 1);
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) {
+            barrier_init(&state->full[s], 2 * LOADERS);
+            barrier_init(&state->empty[s], GPU_WARPS);
+        }
+        barrier_fence_init();
+    }
+    __syncthreads();
+    if (threadIdx.x >= GPU_THREADS + LOADERS)
+        load_x<TOKENS, ROWS, STAGES, STAGE>(a, from, to, state, memory);
+    else if (threadIdx.x >= GPU_THREADS)
+        load_weights<ROWS, STAGES, STAGE>(a, from, to, state, memory);
+    else
+        multiply_units<TOKENS, ROWS, STAGES, STAGE>(a, from, to, state, memory, hand);
+    if (ROWS == HALF && a.cluster > 1) {
+        if (threadIdx.x >= GPU_THREADS) cluster_sync(); /* the sums are there: see put_tile */
+        cluster_sync();                                 /* and read */
+    }
+}
+
+#define SLAB(name, tokens, rows)                                                                             \
+    KERNEL_EARLY(name##_##tokens, gpu_skinny_args, SLAB_THREADS, tokens > 32 ? 1 : 2) {       \
+        SHARED_TILES(memory);                                                                                \
+        slab<tokens, rows, SLAB_STAGES(tokens, rows)>(a, memory);                                            \
+    }
+SLAB(slab, 8, 128)
+SLAB(slab, 16, 128)
+SLAB(slab, 32, 128)
+SLAB(slab, 64, 128)
+SLAB(thin, 8, 64)
+SLAB(thin, 16, 64)
+SLAB(thin, 32, 64)
+SLAB(thin, 64, 64)
