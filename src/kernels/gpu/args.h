@@ -150,6 +150,10 @@ typedef struct {
     int blocks, least; /* pieces, and the fewest pages of one */
     float scale2;      /* scale * log2(e) */
 } gpu_decode_args;
+/* Dynamic shared memory of decode_few.cu for 8 * eights heads: no more than needed, so that mla_join's blocks fit beside. */
+#define GPU_FEW_SHARED(eights, fp8)                                                                          \
+    (((fp8) ? 6 * 32 * 576 + 64 * 1168 : 5 * 32 * 1168) + 12 * 8 + (eights)*8 * (4 + 2 * 72 * 4 + 36 * 4) +  \
+     ((eights) == 2 ? 2 * 4 * 256 * 4 : 0))
 
 /* One tile of the KV cache expanded to keys and values, [tokens, heads, nope + v_dim] and the rope part beside it. */
 typedef struct {

@@ -11,17 +11,19 @@ enum {
 
 typedef struct {
     const gpu_kernel *kernel;
-    i64 heads;   /* of a block */
-    u32 threads; /* of a block */
-    int least;   /* pages of a piece: fewer cost more in cut rows' sums than they gain in time */
+    i64 heads;           /* of a block */
+    u32 threads, shared; /* of a block */
+    int least;           /* pages of a piece: fewer cost more in cut rows' sums than they gain in time */
 } decode_kind;
 
 static decode_kind kind_of(const mla_decode_args *a) {
     const gpu_backend *b = gpu_of(NULL);
     bool fp8 = a->kv_type == DT_F8_E4M3;
-    if (a->n_heads >= MANY_FROM) return (decode_kind){fp8 ? b->mla_many_fp8 : b->mla_many, 64, 384, 1};
-    if (a->n_heads > 8) return (decode_kind){fp8 ? b->mla_few16_fp8 : b->mla_few16, 16, 288, 1};
-    return (decode_kind){fp8 ? b->mla_few8_fp8 : b->mla_few8, 8, 288, 1};
+    if (a->n_heads >= MANY_FROM)
+        return (decode_kind){fp8 ? b->mla_many_fp8 : b->mla_many, 64, 384, SHARED_MAX, 1};
+    if (a->n_heads > 8)
+        return (decode_kind){fp8 ? b->mla_few16_fp8 : b->mla_few16, 16, 288, GPU_FEW_SHARED(2, fp8), 1};
+    return (decode_kind){fp8 ? b->mla_few8_fp8 : b->mla_few8, 8, 288, GPU_FEW_SHARED(1, fp8), 1};
 }
 
 /* One block a multiprocessor: each takes most of its shared memory. */
@@ -54,7 +56,7 @@ void gpu_decode_fast(const ops *o, const mla_decode_args *a) {
                          .least = kind.least,
                          .scale2 = a->scale * LOG2_E};
     gpu_launch(b->g, kind.kernel, (u32)k.blocks, (u32)ceil_div(a->n_heads, kind.heads), 1, kind.threads,
-               SHARED_MAX, &k);
+               kind.shared, &k);
     /* 4 quarters of the latents a head */
     if (a->n < FEW_ROWS)
         gpu_launch(b->g, b->mla_join_few, (u32)a->n, (u32)a->n_heads * 4, 1, GPU_THREADS, 0, &k);

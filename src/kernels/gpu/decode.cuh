@@ -98,7 +98,7 @@ static __device__ inline float power2(float x) {
 #endif
 }
 
-/* Four FP8 values as bf16, exactly: sign, exponent and mantissa in their places, then times 2^120 for the exponents' offsets. */
+/* Two FP8 values as bf16, exactly, but for NaN: sign, exponent and mantissa in their places, then times 2^120 for the exponents' offsets. */
 static __device__ inline gpu_u32 fp8_pair(gpu_u32 two) {
     gpu_u32 t = (two << 8 & 0xff00u) | (two << 16 & 0xff000000u), v = (t & 0x80008000u) | (t >> 4 & 0x07f007f0u);
 #ifdef EMULATED
@@ -109,13 +109,22 @@ static __device__ inline gpu_u32 fp8_pair(gpu_u32 two) {
     return r;
 #endif
 }
-static __device__ inline uint2 fp8_four(gpu_u32 four) {
-    uint2 r = {fp8_pair(four & 0xffffu), fp8_pair(four >> 16)};
-    if (((four & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u) { /* a NaN: seldom */
-        r.x = pair_bf16(fp8_f32((gpu_u8)four), fp8_f32((gpu_u8)(four >> 8)));
-        r.y = pair_bf16(fp8_f32((gpu_u8)(four >> 16)), fp8_f32((gpu_u8)(four >> 24)));
+/* 16 values. */
+static __device__ inline void fp8_bf16(const uint4 u, uint4 out[2]) {
+    const gpu_u32 in[4] = {u.x, u.y, u.z, u.w};
+    gpu_u32 *to = (gpu_u32 *)out, nan = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        to[2 * i] = fp8_pair(in[i] & 0xffffu), to[2 * i + 1] = fp8_pair(in[i] >> 16);
+        nan |= (in[i] & 0x7f7f7f7fu) + 0x01010101u;
     }
-    return r;
+    if (nan & 0x80808080u) { /* seldom */
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            gpu_u32 two = in[i / 2] >> 16 * (i % 2);
+            to[i] = pair_bf16(fp8_f32((gpu_u8)two), fp8_f32((gpu_u8)(two >> 8)));
+        }
+    }
 }
 
 #endif

@@ -30,9 +30,9 @@ enum {
 typedef struct {
     gpu_u8 *ring, *page; /* page: FP8's expanded one */
     gpu_u32 *aside;      /* [ASIDE][2][2][COMPUTE] */
-    float *scores;       /* [half of the columns][head][SCORE_PITCH] */
+    float *scores;       /* [half of the columns][head][SCORE_PITCH]; at a row's end the heads' sums of weights */
     gpu_u32 *weights;    /* [head][WEIGHT_PITCH]: pairs of tokens */
-    float *shrink;       /* [head]; at a row's end the sums of weights */
+    float *shrink;       /* [head] */
     gpu_u64 *full, *empty;
 } few_memory;
 
@@ -81,10 +81,7 @@ static __device__ inline void few_expand(const few_memory &m, int k, int rows) {
         int row = c / (KV_WIDTH / 16), piece = c % (KV_WIDTH / 16), stage = (k + row / HALF) % RAW_STAGES;
         uint4 u = {0, 0, 0, 0};
         if (row < rows) u = *(const uint4 *)(m.ring + stage * RAW + row % HALF * KV_WIDTH + piece * 16);
-        uint2 x = fp8_four(u.x), y = fp8_four(u.y), z = fp8_four(u.z), w = fp8_four(u.w);
-        uint4 *to = (uint4 *)(m.page + row * PITCH + piece * 32);
-        to[0] = {x.x, x.y, y.x, y.y};
-        to[1] = {z.x, z.y, w.x, w.y};
+        fp8_bf16(u, (uint4 *)(m.page + row * PITCH + piece * 32));
     }
 }
 
@@ -140,8 +137,10 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
                 few_expand(m, k, rows);
                 threads_sync(1, COMPUTE);
                 if (lane == 0) barrier_arrive(&m.empty[stage[0]]), barrier_arrive(&m.empty[stage[1]]);
-            } else if (rows < GPU_PAGE)
+            } else if (rows < GPU_PAGE) {
                 few_blank(half[0], half[1], rows);
+                threads_sync(1, COMPUTE);
+            }
 
             float s[NH][2][4]; /* one group of heads: even and odd steps, so that two products are under way */
 #pragma unroll
@@ -218,7 +217,7 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
 #pragma unroll
         for (int n = 0; n < NH; n++) {
             sum[n] = warp_sum(sum[n]);
-            if (lane == 0) m.shrink[n * 8 + warp] = sum[n];
+            if (lane == 0) m.scores[n * 8 + warp] = sum[n]; /* nobody reads scores any more */
             if (!whole && lane == 0 && head0 + n * 8 + warp < a.heads) {
                 float *state = part_state(a, slot, head0 + n * 8 + warp);
                 state[0] = best[n], state[1] = sum[n];
@@ -229,7 +228,7 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
         for (int n = 0; n < NH; n++)
 #pragma unroll
             for (int c = 0; c < 2; c++) {
-                float all = m.shrink[n * 8 + 2 * t4 + c];
+                float all = m.scores[n * 8 + 2 * t4 + c];
                 gpu_i64 h = head0 + n * 8 + 2 * t4 + c;
                 if (h >= a.heads) continue;
 #pragma unroll

@@ -35,25 +35,32 @@ static __device__ inline void many_copy(const gpu_bf16 *from, gpu_u8 *to, int ro
     copies_wait<0>();
 }
 
-/* The same out of FP8: 16 values a load, two pieces a load. */
+/* The same out of FP8: 16 values a load, two pieces a load. The next loads are under way while the last ones are expanded. */
 static __device__ inline void many_expand(const gpu_u8 *from, gpu_u8 *to, int rows) {
-    enum { LOADS = HALF * KV_WIDTH / 16 / 32, AT_ONCE = 6 };
+    enum { ROW_LOADS = KV_WIDTH / 16, LOADS = HALF * ROW_LOADS / 32, AT_ONCE = 3 };
     int lane = threadIdx.x % 32;
-    for (int k = 0; k < LOADS; k += AT_ONCE) {
-        uint4 u[AT_ONCE];
+    uint4 u[AT_ONCE], next[AT_ONCE];
+    auto load = [&](int k, uint4 v[AT_ONCE]) {
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
-            int c = (k + i) * 32 + lane, r = c / (KV_WIDTH / 16);
-            u[i] = {0, 0, 0, 0};
-            if (r < rows) u[i] = *(const uint4 *)(from + c * 16);
+            int c = (k + i) * 32 + lane;
+            v[i] = {0, 0, 0, 0};
+            if (c / ROW_LOADS < rows) v[i] = *(const uint4 *)(from + c * 16);
         }
+    };
+    load(0, u);
+#pragma unroll 1
+    for (int k = 0; k < LOADS; k += AT_ONCE) {
+        if (k + AT_ONCE < LOADS) load(k + AT_ONCE, next);
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
-            int c = (k + i) * 32 + lane, r = c / (KV_WIDTH / 16), piece = c % (KV_WIDTH / 16) * 2;
+            int c = (k + i) * 32 + lane, r = c / ROW_LOADS, piece = c % ROW_LOADS * 2;
             gpu_u8 *block = to + piece / 8 * KV_BLOCK;
-            uint2 x = fp8_four(u[i].x), y = fp8_four(u[i].y), z = fp8_four(u[i].z), w = fp8_four(u[i].w);
-            *(uint4 *)(block + swizzled(r, piece % 8)) = {x.x, x.y, y.x, y.y};
-            *(uint4 *)(block + swizzled(r, piece % 8 + 1)) = {z.x, z.y, w.x, w.y};
+            uint4 two[2];
+            fp8_bf16(u[i], two);
+            *(uint4 *)(block + swizzled(r, piece % 8)) = two[0];
+            *(uint4 *)(block + swizzled(r, piece % 8 + 1)) = two[1];
+            u[i] = next[i];
         }
     }
 }
