@@ -136,6 +136,18 @@ static inline float __shfl_xor_sync(unsigned, float v, int d) {
 static inline int __shfl_xor_sync(unsigned, int v, int d) {
     return (int)emu_exchange((unsigned)v, (int)(emu.thread.x % 32) ^ d);
 }
+static inline unsigned short emu_bf16(float f) {
+    unsigned b = __float_as_uint(f);
+    return (unsigned short)(isnan(f) ? b >> 16 | 0x40 : (b + 0x7fff + (b >> 16 & 1)) >> 16);
+}
+static inline unsigned two_sub(unsigned a, unsigned b) { /* pack.cuh */
+    return emu_bf16(__uint_as_float(a << 16) - __uint_as_float(b << 16)) |
+           (unsigned)emu_bf16(__uint_as_float(a & 0xffff0000u) - __uint_as_float(b & 0xffff0000u)) << 16;
+}
+static inline unsigned two_mul(unsigned a, unsigned b) {
+    return emu_bf16(__uint_as_float(a << 16) * __uint_as_float(b << 16)) |
+           (unsigned)emu_bf16(__uint_as_float(a & 0xffff0000u) * __uint_as_float(b & 0xffff0000u)) << 16;
+}
 static inline float __shfl_sync(unsigned, float v, int from) {
     return __uint_as_float(emu_exchange(__float_as_uint(v), from));
 }

@@ -24,7 +24,8 @@ enum {
     GPU_CUT_THREADS = 1024 /* of the block that finds where top-k and top-p cut a row */
 };
 enum { GPU_F32, GPU_BF16, GPU_FP8 };                   /* element types of activations and of the KV cache */
-enum { GPU_W_F32, GPU_W_BF16, GPU_W_FP8, GPU_W_INT4 }; /* weight_format's values, in its order */
+/* weight_format's values, in its order; packed: INT4 as pack.h lays it out. */
+enum { GPU_W_F32, GPU_W_BF16, GPU_W_FP8, GPU_W_INT4, GPU_W_PACKED };
 
 /* A weight matrix as the checkpoint lays it out (format/weights.h). */
 typedef struct {
@@ -247,8 +248,16 @@ typedef struct {
     int mark, aligned, after_cut;
 } gpu_sample_args;
 
-/* Made-up values of `n` elements. */
-enum { GPU_FILL_BF16, GPU_FILL_FP8, GPU_FILL_NIBBLES, GPU_FILL_SCALE_BF16, GPU_FILL_SCALE_F32 };
+/* INT4 of a checkpoint to pack.h's blocks. */
+typedef struct {
+    const gpu_u8 *data;    /* [rows, cols / 2]        */
+    const gpu_bf16 *scale; /* [rows, cols / 32]       */
+    gpu_u8 *out;
+    gpu_i64 rows, cols;
+} gpu_pack_args;
+
+/* Made-up values of `n` elements; packed: 4-byte words of pack.h's blocks. */
+enum { GPU_FILL_BF16, GPU_FILL_FP8, GPU_FILL_NIBBLES, GPU_FILL_SCALE_BF16, GPU_FILL_SCALE_F32, GPU_FILL_PACKED };
 typedef struct {
     void *out;
     gpu_u64 n, seed;

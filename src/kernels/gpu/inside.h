@@ -29,6 +29,7 @@
     X(sample_sum, "sample")                                                                                  \
     X(sample_cut, "sample")                                                                                  \
     X(sample_pick, "sample")                                                                                 \
+    X(pack, "pack")                                                                                          \
     X(linear_one, "linear")                                                                                  \
     X(linear_many, "linear")                                                                                 \
     X(swiglu_one, "linear")                                                                                  \
@@ -81,7 +82,7 @@ typedef struct {
 
 gpu_backend *gpu_of(const ops *o); /* the one that o was made for */
 
-/* A weight in the GPU's memory, in the checkpoint's own layout. */
+/* A weight in the GPU's memory, in the checkpoint's own layout; INT4 experts whose shapes fit as pack.h has them. */
 struct op_weight {
     gpu *g;
     weight_kind kind;
@@ -89,8 +90,9 @@ struct op_weight {
     void *memory;        /* all data and scales, one allocation */
     float *vector;       /* WK_VECTOR: float32 [cols], inside memory */
     gpu_matrix *on_gpu;  /* WK_EXPERTS: [n_views], inside memory */
-    gpu_matrix views[1]; /* the first; experts have equal shapes */
-    bool down_wide;      /* WK_EXPERTS: views[2].wide */
+    gpu_matrix views[3]; /* the first; experts have equal shapes: gate, up and down of expert 0, the others' behind them */
+    u64 expert_bytes;    /* WK_EXPERTS: from a matrix of an expert to the same one of the next */
+    gpu_u32 *meeting;    /* WK_EXPERTS: what the blocks of a launch meet at, zero between launches; inside memory */
 };
 status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
 void gpu_weight_release(op_weight *w);
@@ -112,7 +114,7 @@ u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
 
 /* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */
 static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {
-    return w->format != GPU_W_F32 && w->wide && ((u64)(uintptr_t)x | (u64)x_stride * 2) % 16 == 0;
+    return w->format != GPU_W_F32 && (w->wide || w->format == GPU_W_PACKED) && ((u64)(uintptr_t)x | (u64)x_stride * 2) % 16 == 0;
 }
 enum { TILE_FROM = 32 /* rows of x */, TILE_MEAN = 8 /* tokens an expert */ };
 

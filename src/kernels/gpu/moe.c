@@ -37,7 +37,7 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     bool tiles = a->n * a->k >= TILE_MEAN * experts && can_tile(&w->views[0], a->x, hidden) && inter % 8 == 0;
     gpu_launch(b->g, tiles ? b->moe_up_tile : b->moe_up, gpu_blocks(inter, tiles ? 64 : GPU_WARPS),
                (u32)experts, 1, GPU_THREADS, 0, &x);
-    tiles = tiles && w->down_wide;
+    tiles = tiles && can_tile(&w->views[2], s.h, inter);
     gpu_launch(b->g, tiles ? b->moe_down_tile : b->moe_down, gpu_blocks(hidden, tiles ? 128 : GPU_WARPS),
                (u32)experts, 1, GPU_THREADS, 0, &x);
     gpu_launch(b->g, b->moe_combine, (u32)a->n, 1, 1, GPU_THREADS, 0, &c);

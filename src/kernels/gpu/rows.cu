@@ -1,6 +1,7 @@
 /* kernels/gpu/rows.cu: what works on rows by themselves. Each reads its inputs once and writes its output once, 16 bytes at a
  * time where addresses and sizes allow; all are bound by bytes or by the launch. */
 #include "kernels/gpu/hopper.cuh"
+#include "kernels/gpu/pack.h"
 
 enum { PIECE = 8 /* values of 16 bytes */ };
 
@@ -322,5 +323,10 @@ KERNEL(fill, gpu_fill_args) {
         if (a.kind == GPU_FILL_NIBBLES) ((gpu_u8 *)a.out)[i] = (gpu_u8)b;
         if (a.kind == GPU_FILL_SCALE_BF16) ((gpu_bf16 *)a.out)[i] = bf16_of(b >> 63 ? scale : -scale);
         if (a.kind == GPU_FILL_SCALE_F32) ((float *)a.out)[i] = a.sigma / 64.0f;
+        if (a.kind == GPU_FILL_PACKED) { /* nibbles, or two scales */
+            float second = 0.003f + 0.002f * (float)(b >> 16 & 0xffff) / 65536.0f;
+            gpu_u32 scales = bf16_of(b >> 63 ? scale : -scale) | (gpu_u32)bf16_of(b >> 62 & 1 ? second : -second) << 16;
+            ((gpu_u32 *)a.out)[i] = i % (PACK_BYTES / 4) < PACK_SCALES / 4 ? (gpu_u32)b : scales;
+        }
     }
 }

@@ -7,7 +7,7 @@
  * Shared memory [2][128 + 64][40] bf16, 30 KiB. Products are exact, sums float32 in the order of the columns. */
 #ifndef KERNELS_GPU_TILE_CUH
 #define KERNELS_GPU_TILE_CUH
-#include "kernels/gpu/prelude.cuh"
+#include "kernels/gpu/pack.cuh"
 
 enum { TILE_K = 32, TILE_STRIDE = TILE_K + 8, TILE_HALF = 64 /* rows of each of two weights, or 128 of one */, TILE_ROWS = 128, TILE_TOKENS = 64 };
 
@@ -36,6 +36,15 @@ static __device__ inline tile_load load_weight(const gpu_matrix &w, gpu_i64 row,
     } else if (w.format == GPU_W_FP8) {
         l.raw[0] = *(const uint4 *)((const gpu_u8 *)w.data + at);
         l.scale = ((const float *)w.scale)[row / 128 * ((w.cols + 127) / 128) + col / 128];
+    } else if (w.format == GPU_W_PACKED) { /* to the checkpoint's order */
+        const gpu_u8 *block = packed_block(w, row, col);
+        int r = (int)(row % PACK_ROWS), c = (int)(col % PACK_COLS);
+        gpu_u32 two[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) two[i] = packed_two(block, r, c + 2 * i), two[i] = (two[i] | two[i] >> 12) & 255;
+        l.raw[0].x = two[0] | two[1] << 8 | two[2] << 16 | two[3] << 24;
+        l.raw[0].y = two[4] | two[5] << 8 | two[6] << 16 | two[7] << 24;
+        l.scale = packed_scale(block, r, c);
     } else {
         uint2 two = *(const uint2 *)((const gpu_u8 *)w.data + at / 2);
         l.raw[0].x = two.x, l.raw[0].y = two.y;
@@ -55,7 +64,7 @@ static __device__ inline void put_weight(int format, const tile_load &l, gpu_bf1
 #pragma unroll
         for (int i = 0; i < 8; i++)
             o[i] = two_bf16(fp8_f32((gpu_u8)(in[i / 2] >> 16 * (i % 2))) * l.scale, fp8_f32((gpu_u8)(in[i / 2] >> (16 * (i % 2) + 8))) * l.scale);
-    } else if (format == GPU_W_INT4) {
+    } else if (format == GPU_W_INT4 || format == GPU_W_PACKED) {
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             int low = (int)(in[i / 4] >> 8 * (i % 4) & 15) - 8, high = (int)(in[i / 4] >> (8 * (i % 4) + 4) & 15) - 8;

@@ -1,15 +1,33 @@
-/* kernels/gpu/weight.c: weights copied into the GPU's memory, in the checkpoint's own layout. */
+/* kernels/gpu/weight.c: weights copied into the GPU's memory, in the checkpoint's own layout, or INT4 experts as pack.h says. */
 #include "base/buf.h"
 #include "kernels/gpu/inside.h"
+#include "kernels/gpu/pack.h"
 #include <stdlib.h>
 #include <string.h>
 
+enum { MEETING_BYTES = 256 };
 static const gpu_u64 LATENT_MAX = 512, V_DIM_MAX = 256; /* attention.cu: columns that a lane owns */
 
 static u64 scale_bytes(const weight_view *v) {
     if (v->format == WF_FP8_BLOCK)
         return (u64)(ceil_div(v->rows, FP8_BLOCK) * ceil_div(v->cols, FP8_BLOCK)) * 4;
     return v->format == WF_INT4_GROUP ? (u64)(v->rows * (v->cols / INT4_GROUP)) * 2 : 0;
+}
+
+static u64 data_bytes(const weight_view *v) { return weight_bytes(v) - scale_bytes(v); }
+
+/* Do all matrices of d fit into pack.h's blocks? */
+static bool packs(const weight_desc *d) {
+    for (i64 i = 0; i < d->n_views; i++)
+        if (d->kind != WK_EXPERTS || d->views[i].format != WF_INT4_GROUP || d->views[i].rows % PACK_ROWS ||
+            d->views[i].cols % PACK_COLS)
+            return false;
+    return true;
+}
+
+/* Of view v on the GPU. */
+static u64 room_of(const weight_view *v, bool packed) {
+    return packed ? gpu_round(weight_bytes(v)) : gpu_round(data_bytes(v)) + gpu_round(scale_bytes(v));
 }
 
 static status check_shape(const weight_desc *d, err *e) {
@@ -41,25 +59,53 @@ static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *d
     if (fp8) fill(b, scale, scales / 4, seed + 1, d->dummy_sigma, GPU_FILL_SCALE_F32);
 }
 
-/* Puts view i at `at`; returns where the next one goes. */
-static u8 *put_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *at, gpu_matrix *out) {
+/* View i as pack.h's blocks at `to`; staged: room on the GPU for the checkpoint's bytes. */
+static void pack_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to) {
     const weight_view *v = &d->views[i];
     device *dev = gpu_device(b->g);
-    u64 scales = scale_bytes(v), data = weight_bytes(v) - scales, row = data / (u64)v->rows;
-    *out = (gpu_matrix){.data = at, .rows = v->rows, .cols = v->cols, .format = (int)v->format};
-    if (scales) out->scale = at + gpu_round(data);
+    i64 blocks = v->rows / PACK_ROWS * (v->cols / PACK_COLS);
     if (d->dummy_seed) {
-        fill_view(b, d, i, at, at + gpu_round(data));
+        fill(b, to, (u64)blocks * PACK_BYTES / 4, (d->dummy_seed << 12) + (u64)i, 0, GPU_FILL_PACKED);
+        return;
+    }
+    u8 *scale = staged + gpu_round(data_bytes(v));
+    gpu_pack_args k = {staged, (const gpu_bf16 *)scale, to, v->rows, v->cols};
+    dev->write(dev, staged, v->data, data_bytes(v));
+    dev->write(dev, scale, v->scale, scale_bytes(v));
+    gpu_launch(b->g, b->pack, gpu_blocks(blocks, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
+}
+
+/* View i in the checkpoint's layout. Can 16 bytes of it be loaded at a time? */
+static bool copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *to, u8 *scale) {
+    const weight_view *v = &d->views[i];
+    device *dev = gpu_device(b->g);
+    if (d->dummy_seed) {
+        fill_view(b, d, i, to, scale);
     } else {
-        dev->write(dev, at, v->data, data);
-        if (scales) dev->write(dev, at + gpu_round(data), v->scale, scales);
+        dev->write(dev, to, v->data, data_bytes(v));
+        if (scale) dev->write(dev, scale, v->scale, scale_bytes(v));
     }
     i64 piece = v->format == WF_INT4_GROUP  ? 32
                 : v->format == WF_FP8_BLOCK ? 16
                 : v->format == WF_BF16      ? 8
                                             : 4;
-    out->wide = row % 16 == 0 && v->cols % piece == 0;
-    return at + gpu_round(data) + gpu_round(scales);
+    return data_bytes(v) / (u64)v->rows % 16 == 0 && v->cols % piece == 0;
+}
+
+/* Puts view i at `at`. staged: NULL unless the views are to be packed and have data. */
+static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool packed, u8 *staged,
+                           u8 *at) {
+    const weight_view *v = &d->views[i];
+    gpu_matrix m = {.data = at, .rows = v->rows, .cols = v->cols, .format = (int)v->format};
+    if (packed) {
+        m.format = GPU_W_PACKED;
+        pack_view(b, d, i, staged, at);
+    } else {
+        u8 *scale = scale_bytes(v) ? at + gpu_round(data_bytes(v)) : NULL;
+        m.scale = scale;
+        m.wide = copy_view(b, d, i, at, scale);
+    }
+    return m;
 }
 
 static status put_vector(device *dev, const weight_view *v, op_weight *w, err *e) {
@@ -72,19 +118,32 @@ static status put_vector(device *dev, const weight_view *v, op_weight *w, err *e
     return ST_OK;
 }
 
+/* One expert's checkpoint bytes at a time go through `staged`: the copies and the kernel are in stream order. */
 static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
-    gpu_matrix *all = malloc((size_t)d->n_views * sizeof *all);
-    if (!all) return err_nomem(e, "a table of weights", (u64)d->n_views * sizeof *all);
-    if (d->kind == WK_EXPERTS) {
+    device *dev = gpu_device(b->g);
+    bool packed = packs(d), stage = packed && !d->dummy_seed;
+    u64 table = (u64)d->n_views * sizeof(gpu_matrix), most = 0;
+    for (i64 i = 0; i < d->n_views; i++)
+        most = room_of(&d->views[i], false) > most ? room_of(&d->views[i], false) : most;
+    void *staged = NULL;
+    gpu_matrix *all = malloc(table);
+    status st = all ? ST_OK : err_nomem(e, "a table of weights", table);
+    if (st == ST_OK && stage) st = dev->alloc(dev, &staged, most, "a matrix to be laid out anew", e);
+    if (st == ST_OK && d->kind == WK_EXPERTS) {
         w->on_gpu = (gpu_matrix *)at;
-        at += gpu_round((u64)d->n_views * sizeof *all);
+        w->meeting = (gpu_u32 *)(at + gpu_round(table));
+        at += gpu_round(table) + MEETING_BYTES;
+        for (int i = 0; i < 3; i++) w->expert_bytes += room_of(&d->views[i], packed);
     }
-    for (i64 i = 0; i < d->n_views; i++) at = put_view(b, d, i, at, &all[i]);
-    if (w->on_gpu) gpu_device(b->g)->write(gpu_device(b->g), w->on_gpu, all, (u64)d->n_views * sizeof *all);
-    w->views[0] = all[0];
-    w->down_wide = d->n_views > 2 && all[2].wide;
+    for (i64 i = 0; st == ST_OK && i < d->n_views; i++) {
+        all[i] = put_view(b, d, i, packed, staged, at);
+        at += room_of(&d->views[i], packed);
+    }
+    if (st == ST_OK && w->on_gpu) dev->write(dev, w->on_gpu, all, table);
+    for (i64 i = 0; st == ST_OK && i < d->n_views && i < 3; i++) w->views[i] = all[i];
+    dev->release(dev, staged);
     free(all);
-    return ST_OK;
+    return st;
 }
 
 status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e) {
@@ -101,12 +160,11 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
                      .n_heads = d->n_heads,
                      .nope = d->nope,
                      .v_dim = d->v_dim};
-    u64 bytes =
-        d->kind == WK_VECTOR ? (u64)d->views[0].cols * 4 : gpu_round((u64)d->n_views * sizeof(gpu_matrix));
-    for (i64 i = 0; d->kind != WK_VECTOR && i < d->n_views; i++) {
-        u64 scales = scale_bytes(&d->views[i]);
-        bytes += gpu_round(weight_bytes(&d->views[i]) - scales) + gpu_round(scales);
-    }
+    u64 bytes = d->kind == WK_VECTOR    ? (u64)d->views[0].cols * 4
+                : d->kind == WK_EXPERTS ? gpu_round((u64)d->n_views * sizeof(gpu_matrix)) + MEETING_BYTES
+                                        : 0;
+    bool packed = packs(d);
+    for (i64 i = 0; d->kind != WK_VECTOR && i < d->n_views; i++) bytes += room_of(&d->views[i], packed);
     st = dev->alloc(dev, &w->memory, bytes, "weights", e);
     if (st == ST_OK)
         st =

@@ -1,0 +1,53 @@
+/* kernels/gpu/pack.cuh: pack.h's blocks as operands of the tensor cores, and single elements of them. */
+#ifndef KERNELS_GPU_PACK_CUH
+#define KERNELS_GPU_PACK_CUH
+#include "kernels/gpu/pack.h"
+#include "kernels/gpu/prelude.cuh"
+
+#ifndef EMULATED
+/* Two bf16 at a time, one rounding. */
+static __device__ inline gpu_u32 two_sub(gpu_u32 a, gpu_u32 b) {
+    gpu_u32 d;
+    asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+static __device__ inline gpu_u32 two_mul(gpu_u32 a, gpu_u32 b) {
+    gpu_u32 d;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+#endif
+
+/* A lane's four scales as pairs to multiply with: of[group][row g or g + 8]. `scales`: its 8 bytes. */
+static __device__ inline void spread_scales(uint2 scales, gpu_u32 of[2][2]) {
+    of[0][0] = (scales.x & 0xffff) * 0x10001u;
+    of[1][0] = (scales.x >> 16) * 0x10001u;
+    of[0][1] = (scales.y & 0xffff) * 0x10001u;
+    of[1][1] = (scales.y >> 16) * 0x10001u;
+}
+
+/* One word of nibbles as the first operand of mma_bf16; scale: of the word's group, of rows g and g + 8. */
+static __device__ inline void unpack_word(gpu_u32 word, const gpu_u32 scale[2], gpu_u32 a[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) a[i] = two_mul(two_sub((word >> 4 * i & 0x000f000fu) | 0x43004300u, 0x43084308u), scale[i % 2]);
+}
+
+/* Where element (row, col) lies: its block's first byte, then in it the word, the nibble's bits and the scale. */
+static __device__ inline const gpu_u8 *packed_block(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
+    return (const gpu_u8 *)w.data + (row / PACK_ROWS * (w.cols / PACK_COLS) + col / PACK_COLS) * PACK_BYTES;
+}
+/* Two neighbours (col even) as nibbles: the low one, and the odd column's at bits 16. */
+static __device__ inline gpu_u32 packed_two(const gpu_u8 *block, int row, int col) {
+    int g = row % 8, t = col % 8 / 2, step = col / 16, pair = row / 8 + col / 8 % 2 * 2;
+    return *(const gpu_u32 *)(block + 16 * (4 * g + t) + 4 * step) >> 4 * pair & 0x000f000fu;
+}
+static __device__ inline float packed_scale(const gpu_u8 *block, int row, int col) {
+    return f32_of(*(const gpu_bf16 *)(block + PACK_SCALES + row % 8 * 8 + row / 8 * 4 + col / 32 * 2));
+}
+static __device__ inline float packed_at(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
+    const gpu_u8 *block = packed_block(w, row, col);
+    int r = (int)(row % PACK_ROWS), c = (int)(col % PACK_COLS);
+    return (float)((int)(packed_two(block, r, c & ~1) >> 16 * (c & 1) & 15) - 8) * packed_scale(block, r, c);
+}
+
+#endif
