@@ -55,10 +55,11 @@ static f64 moe_bound(const check *c, weight_format f) {
     return f == WF_INT4_GROUP && strstr(c->dev->name, "vnni") ? 1e-2 : 4e-3;
 }
 
-static void moe_case(check *c, const moe_shape *s, weight_format f, bool shared) {
+/* sigma: of the inputs; results grow with its square. */
+static void moe_case(check *c, const moe_shape *s, weight_format f, bool shared, f32 sigma) {
     i64 n = s->n, k = s->k, h = s->hidden;
     check_weight w = make_experts(c, f, s);
-    check_act x = check_input(c, n * h, 1.0f), add = check_input(c, n * h, 0.3f), y = check_output(c, n * h);
+    check_act x = check_input(c, n * h, sigma), add = check_input(c, n * h, 0.3f), y = check_output(c, n * h);
     check_act z = check_output(c, n * h);
     i32 *ids = check_alloc(c, (u64)(n * k) * 4), *valid = check_alloc(c, (u64)(n * k) * 4);
     f32 *weights = check_alloc(c, (u64)(n * k) * 4);
@@ -102,9 +103,17 @@ void check_moe(check *c) {
                                   {64, 288, 160, 2, 1}, {97, 256, 64, 4, 4},  {150, 128, 32, 1, 1},
                                   {7, 1024, 2048, 2, 2}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
-        for (int f = 0; f < WF_COUNT; f++) moe_case(c, &s[i], (weight_format)f, i % 2);
+        for (int f = 0; f < WF_COUNT; f++) moe_case(c, &s[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape many[] = {{160, 32, 32, 16, 16}, {260, 32, 32, 16, 16}}; /* of pairs */
-    for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_BF16, true);
+    for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_BF16, true, 1.0f);
     static const moe_shape odd = {5, 50, 21, 3, 2}; /* no whole groups: not for INT4 */
-    for (int f = 0; f < WF_INT4_GROUP; f++) moe_case(c, &odd, (weight_format)f, true);
+    for (int f = 0; f < WF_INT4_GROUP; f++) moe_case(c, &odd, (weight_format)f, true, 1.0f);
+    /* many tokens an expert: tiles of every width, columns that do not fill one, results too large for a half */
+    static const moe_shape tiled[] = {
+        {40, 320, 192, 4, 2}, {300, 192, 128, 3, 1}, {230, 256, 320, 4, 2}, {130, 320, 64, 1, 1}};
+    static const f32 sigmas[] = {1.0f, 1.0f, 1.0f, 2000.0f};
+    for (size_t i = 0; i < COUNT_OF(tiled); i++) {
+        moe_case(c, &tiled[i], WF_BF16, i % 2, sigmas[i]);
+        moe_case(c, &tiled[i], WF_INT4_GROUP, i % 2, sigmas[i]);
+    }
 }

@@ -224,6 +224,14 @@ void load_matrix4_t(unsigned r[4], const void *shared) {
         for (int k = 0; k < 2; k++) memcpy((char *)&r[i] + 2 * k, rows[8 * i + lane % 4 * 2 + k] + lane / 4 * 2, 2);
 }
 
+void store_matrix4_t(void *shared, const unsigned r[4]) {
+    int lane = blk->running % LANES;
+    const char **rows = give_rows(shared);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 2; k++) memcpy((char *)rows[8 * i + lane % 4 * 2 + k] + lane / 4 * 2, (const char *)&r[i] + 2 * k, 2);
+    emu_warp_barrier();
+}
+
 unsigned shared_at(const void *p) {
     size_t at = (size_t)((const char *)p - blk->shared);
     if (at >= SHARED) broken("a tile lies outside dynamic shared memory");

@@ -47,17 +47,25 @@ void barrier_wait(emu_u64 *b, unsigned parity);
 void bulk_copy(void *shared, const void *global, unsigned bytes, emu_u64 *b);
 void load_matrix4(unsigned r[4], const void *shared);
 void load_matrix4_t(unsigned r[4], const void *shared);
+void store_matrix4_t(void *shared, const unsigned r[4]);
 /* d[64, n] += a b; a: registers, or NULL for the tile at a_desc; t: b N-major */
 void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add);
 unsigned shared_at(const void *p); /* dynamic shared memory only, from its begin */
 static inline void barrier_fence_init() {}
 static inline void barrier_arrive_copies(emu_u64 *b) { barrier_arrive(b); }
 static inline void copy16(void *shared, const void *global) { memcpy(shared, global, 16); }
+template <int TO, int FROM> static inline void copy16_at(unsigned to, const void *from) {
+    memcpy((char *)emu.shared + to + TO, (const char *)from + FROM, 16);
+}
 static inline void copy16_or_zero(void *shared, const void *global, bool valid) {
     if (valid)
         memcpy(shared, global, 16);
     else
         memset(shared, 0, 16);
+}
+static inline void store16(void *global, unsigned a, unsigned b, unsigned c, unsigned d) {
+    const unsigned all[4] = {a, b, c, d};
+    memcpy(global, all, 16);
 }
 static inline void copies_commit() {}
 template <int N> static inline void copies_wait() {}
@@ -76,6 +84,7 @@ template <int N, int T> static inline void wgmma_ss_(float *d, emu_u64 a, emu_u6
 }
 
 #define __device__
+#define __forceinline__            inline
 #define __shared__                 static thread_local
 #define __align__(n)               __attribute__((aligned(n)))
 #define __syncthreads()            emu_block_barrier()
@@ -100,7 +109,14 @@ template <int N, int T> static inline void wgmma_ss_(float *d, emu_u64 a, emu_u6
 #define KERNEL_OF(name, type, threads, min_blocks) KERNEL_EARLY(name, type, threads, min_blocks)
 #define KERNEL(name, type)                         KERNEL_EARLY(name, type, GPU_THREADS, 1)
 #define blockDim                                   emu.threads
+static inline int thread_anew() { return (int)emu.thread.x; }
 
+struct int2 {
+    int x, y;
+};
+struct alignas(16) int4 {
+    int x, y, z, w;
+};
 struct uint2 {
     unsigned x, y;
 };
@@ -153,11 +169,37 @@ static inline float __shfl_sync(unsigned, float v, int from) {
 }
 static inline int __shfl_sync(unsigned, int v, int from) { return (int)emu_exchange((unsigned)v, from); }
 
-/* A block's threads run on one core; blocks of ours never add to the same word. */
 template <typename T> static inline T atomicAdd(T *at, T v) {
-    T was = *at;
-    *at += v;
-    return was;
+    return __atomic_fetch_add(at, v, __ATOMIC_SEQ_CST);
 }
+static inline unsigned pair_bf16(float low, float high) {
+    return emu_bf16(low) | (unsigned)emu_bf16(high) << 16;
+}
+static inline unsigned emu_half(float f) {
+    _Float16 h = (_Float16)f;
+    unsigned short b;
+    memcpy(&b, &h, 2);
+    return b;
+}
+static inline float emu_of_half(unsigned b) {
+    unsigned short s = (unsigned short)b;
+    _Float16 h;
+    memcpy(&h, &s, 2);
+    return (float)h;
+}
+static inline unsigned pair_half(float low, float high) { return emu_half(low) | emu_half(high) << 16; }
+static inline float low_half(unsigned two) { return emu_of_half(two); }
+static inline float high_half(unsigned two) { return emu_of_half(two >> 16); }
+static inline unsigned most_half(unsigned most, unsigned two) {
+    return pair_half(fmaxf(low_half(most), fabsf(low_half(two))),
+                     fmaxf(high_half(most), fabsf(high_half(two))));
+}
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned which) {
+    unsigned long long all = a | (unsigned long long)b << 32, out = 0;
+    for (int i = 0; i < 4; i++) out |= (all >> 8 * (which >> 4 * i & 7) & 0xff) << 8 * i;
+    return (unsigned)out;
+}
+static inline void __threadfence_block() {}
+#define __expf(x) expf(x) /* a name of glibc too */
 
 #endif

@@ -65,7 +65,7 @@ template <int N, int T, int S> static __device__ void product(const product_args
     KERNEL_EARLY(ra_t_##N, product_args, 160, 1) { SHARED_TILES(tiles); product<N, 1, 0>(a, tiles); }                                                \
     KERNEL_EARLY(ss_##N, product_args, 160, 1) { SHARED_TILES(tiles); product<N, 0, 1>(a, tiles); }                                                  \
     KERNEL_EARLY(ss_t_##N, product_args, 160, 1) { SHARED_TILES(tiles); product<N, 1, 1>(a, tiles); }
-PRODUCTS(8) PRODUCTS(16) PRODUCTS(32) PRODUCTS(64) PRODUCTS(96) PRODUCTS(128) PRODUCTS(192) PRODUCTS(256)
+PRODUCTS(8) PRODUCTS(16) PRODUCTS(32) PRODUCTS(48) PRODUCTS(64) PRODUCTS(72) PRODUCTS(80) PRODUCTS(88) PRODUCTS(96) PRODUCTS(104) PRODUCTS(112) PRODUCTS(120) PRODUCTS(128) PRODUCTS(192) PRODUCTS(256)
 
 /* out[lane][i]: load_matrix4_t of a 32 x 8 matrix of its own numbers, brought by copy16 */
 struct transpose_args {
@@ -167,7 +167,7 @@ int main(void) {
     gpu_bf16 *dev_a = (gpu_bf16 *)allocate(M * K * 2), *dev_b = (gpu_bf16 *)allocate(256 * K * 2);
     fetch(dev_a, ha.data(), ha.size() * 2);
     fetch(dev_b, hb.data(), hb.size() * 2);
-    TRY(8) TRY(16) TRY(32) TRY(64) TRY(96) TRY(128) TRY(192) TRY(256)
+    TRY(8) TRY(16) TRY(32) TRY(48) TRY(64) TRY(72) TRY(80) TRY(88) TRY(96) TRY(104) TRY(112) TRY(120) TRY(128) TRY(192) TRY(256)
 
     gpu_u32 *dev_out = (gpu_u32 *)allocate(32 * 16), out[128];
     transpose_args t = {dev_b, dev_out};

@@ -23,7 +23,7 @@ enum {
     GPU_FINITE = 16384,    /* values that a block looks at */
     GPU_CUT_THREADS = 1024 /* of the block that finds where top-k and top-p cut a row */
 };
-enum { GPU_F32, GPU_BF16, GPU_FP8 };                   /* element types of activations and of the KV cache */
+enum { GPU_F32, GPU_BF16, GPU_FP8 }; /* element types of activations and of the KV cache */
 /* weight_format's values, in its order; packed: INT4 as pack.h lays it out. */
 enum { GPU_W_F32, GPU_W_BF16, GPU_W_FP8, GPU_W_INT4, GPU_W_PACKED };
 
@@ -209,12 +209,39 @@ typedef struct {
     gpu_i64 k;
 } gpu_experts_args;
 
+/* Many tokens (moe_tiles.cu, moe_wgmma.cu): the tiles of tokens, then the two products over them. A tile is {expert, first place in
+ * the list, tokens, first row of h}. */
+struct int4;
+typedef struct {
+    const int *start;   /* [experts + 1] */
+    struct int4 *tiles; /* at most pairs / most + experts */
+    int *n_tiles;       /* and behind it what the launches count with, GPU_MOE_COUNTS numbers: made 0 */
+    int experts, most;
+} gpu_moe_tiles_args;
+
+enum { GPU_MOE_SHARED = 227 * 1024, GPU_MOE_COUNTS = 4 };
+typedef struct {
+    const gpu_matrix *experts; /* [3 * n_experts] packed: gate, up, down */
+    const struct int4 *tiles;
+    const int *n_tiles, *list;
+    const gpu_bf16 *x; /* [n, hidden]                                              */
+    gpu_bf16 *h;       /* [inter / 64][h_rows][64], each 1024 bytes swizzled       */
+    void *
+        y; /* [pairs, hidden] float32, or half: then *large tells that a half was too small and y holds bf16 */
+    int *large;
+    int *taken; /* tiles that blocks took after their first */
+    gpu_i64 hidden, inter, h_rows;
+    gpu_u32 k, magic; /* 0x43004300: the compiler does not know */
+    int again;        /* stage 2: nothing to do unless *large, else bf16 */
+} gpu_moe_args;
+
 typedef struct {
     const int *ids;
     const float *weights, *y;
     const gpu_bf16 *shared;
     gpu_bf16 *out;
     gpu_i64 hidden, k, n_experts;
+    const int *large; /* moe_sum: y is half, or bf16 if *large */
 } gpu_combine_args;
 
 /* ops.h's sample_row. */
@@ -257,7 +284,14 @@ typedef struct {
 } gpu_pack_args;
 
 /* Made-up values of `n` elements; packed: 4-byte words of pack.h's blocks. */
-enum { GPU_FILL_BF16, GPU_FILL_FP8, GPU_FILL_NIBBLES, GPU_FILL_SCALE_BF16, GPU_FILL_SCALE_F32, GPU_FILL_PACKED };
+enum {
+    GPU_FILL_BF16,
+    GPU_FILL_FP8,
+    GPU_FILL_NIBBLES,
+    GPU_FILL_SCALE_BF16,
+    GPU_FILL_SCALE_F32,
+    GPU_FILL_PACKED
+};
 typedef struct {
     void *out;
     gpu_u64 n, seed;

@@ -78,16 +78,6 @@ static __device__ inline float *part_state(const gpu_decode_args &a, gpu_i64 slo
     return a.part + 2 * a.blocks * a.heads * KV_LATENT + (slot * a.heads + head) * 2;
 }
 
-static __device__ inline gpu_u32 pair_bf16(float low, float high) {
-#ifdef EMULATED
-    return (gpu_u32)bf16_of(low) | (gpu_u32)bf16_of(high) << 16;
-#else
-    gpu_u32 r;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    return r;
-#endif
-}
-
 static __device__ inline float power2(float x) {
 #ifdef EMULATED
     return exp2f(x);

@@ -15,6 +15,10 @@ static __device__ inline gpu_u32 shared_at(const void *p) { return (gpu_u32)__cv
 static __device__ inline void copy16(void *shared, const void *global) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_at(shared)), "l"(global) : "memory");
 }
+/* The same with both distances in the instruction. to: shared_at(). */
+template <int TO, int FROM> static __device__ inline void copy16_at(gpu_u32 to, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %3], 16;" ::"r"(to), "l"(from), "n"(TO), "n"(FROM) : "memory");
+}
 /* Zeros where !valid; then global is not read. */
 static __device__ inline void copy16_or_zero(void *shared, const void *global, bool valid) {
     int bytes = valid ? 16 : 0;
@@ -44,6 +48,42 @@ static __device__ inline void load_matrix4_t(gpu_u32 r[4], const void *shared) {
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(shared_at(shared))
                  : "memory");
+}
+
+/* The way back (stmatrix, transposed): line j of matrix i, which lane 8 i + j points to, gets the j-th values of r[i]'s pairs: r[i] of lane
+ * 4 g + t is (2t, g), (2t + 1, g) of the matrix as it lies in shared memory. */
+static __device__ inline void store_matrix4_t(void *shared, const gpu_u32 r[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_at(shared)), "r"(r[0]), "r"(r[1]), "r"(r[2]),
+                 "r"(r[3])
+                 : "memory");
+}
+/* Two float32 to bf16, to nearest even. */
+static __device__ inline gpu_u32 pair_bf16(float low, float high) {
+    gpu_u32 two;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+    return two;
+}
+/* The same as IEEE halves: too large becomes infinite. */
+static __device__ inline gpu_u32 pair_half(float low, float high) {
+    gpu_u32 two;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+    return two;
+}
+static __device__ inline float low_half(gpu_u32 two) {
+    float f;
+    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.f32.f16 %0, l;\n}" : "=f"(f) : "r"(two));
+    return f;
+}
+static __device__ inline float high_half(gpu_u32 two) {
+    float f;
+    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %1;\ncvt.f32.f16 %0, h;\n}" : "=f"(f) : "r"(two));
+    return f;
+}
+/* The larger of most and |two|, of each half; a NaN is passed over. */
+static __device__ inline gpu_u32 most_half(gpu_u32 most, gpu_u32 two) {
+    gpu_u32 m;
+    asm("{\n.reg .b32 a;\nabs.f16x2 a, %2;\nmax.f16x2 %0, %1, a;\n}" : "=r"(m) : "r"(most), "r"(two));
+    return m;
 }
 
 /* ---- barriers in shared memory that also count bytes (mbarrier). A phase ends when `count` arrivals and all expected bytes have
@@ -108,6 +148,16 @@ template <int N> static __device__ inline void wgmma_wait() { asm volatile("wgmm
 template <int N> static __device__ inline void regs_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 template <int N> static __device__ inline void regs_less() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
 
+static __device__ inline void store16(void *global, gpu_u32 a, gpu_u32 b, gpu_u32 c, gpu_u32 d) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(global), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+/* threadIdx.x, from which the compiler computes nothing ahead: for code behind a loop that needs every register. */
+static __device__ inline int thread_anew() {
+    int t;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
+    return t;
+}
+
 /* The next kernel's early part may run from here on; what earlier kernels wrote may be read. */
 static __device__ inline void after_previous() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -124,6 +174,13 @@ static __device__ inline void after_previous() {
 #define WGMMA_P8     WGMMA_P4 ", %4, %5, %6, %7"
 #define WGMMA_P16    WGMMA_P0 "%10, %11, %12, %13, %14, %15"
 #define WGMMA_P32    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) "%30, %31"
+#define WGMMA_P24    WGMMA_P0 WGMMA_P10(1) "%20, %21, %22, %23"
+#define WGMMA_P36    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) "%30, %31, %32, %33, %34, %35"
+#define WGMMA_P40    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39"
+#define WGMMA_P44    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) "%40, %41, %42, %43"
+#define WGMMA_P52    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) "%50, %51"
+#define WGMMA_P56    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) "%50, %51, %52, %53, %54, %55"
+#define WGMMA_P60    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59"
 #define WGMMA_P48    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) "%40, %41, %42, %43, %44, %45, %46, %47"
 #define WGMMA_P64    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) "%60, %61, %62, %63"
 #define WGMMA_P96    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) WGMMA_P10(8) "%90, %91, %92, %93, %94, %95"
@@ -147,8 +204,15 @@ template <int N, int T> static __device__ inline void wgmma_ra_(float *d, const 
     if constexpr (N == 8) WGMMA_RA(8, WGMMA_P4, WGMMA_D4(0), 4, 5, 6, 7, 8, 9, 10);
     else if constexpr (N == 16) WGMMA_RA(16, WGMMA_P8, WGMMA_D4(0) WGMMA_COMMA WGMMA_D4(4), 8, 9, 10, 11, 12, 13, 14);
     else if constexpr (N == 32) WGMMA_RA(32, WGMMA_P16, WGMMA_D16(0), 16, 17, 18, 19, 20, 21, 22);
+    else if constexpr (N == 48) WGMMA_RA(48, WGMMA_P24, WGMMA_D16(0) WGMMA_COMMA WGMMA_D4(16) WGMMA_COMMA WGMMA_D4(20), 24, 25, 26, 27, 28, 29, 30);
     else if constexpr (N == 64) WGMMA_RA(64, WGMMA_P32, WGMMA_D32(0), 32, 33, 34, 35, 36, 37, 38);
+    else if constexpr (N == 72) WGMMA_RA(72, WGMMA_P36, WGMMA_D32(0) WGMMA_COMMA WGMMA_D4(32), 36, 37, 38, 39, 40, 41, 42);
+    else if constexpr (N == 80) WGMMA_RA(80, WGMMA_P40, WGMMA_D32(0) WGMMA_COMMA WGMMA_D4(32) WGMMA_COMMA WGMMA_D4(36), 40, 41, 42, 43, 44, 45, 46);
+    else if constexpr (N == 88) WGMMA_RA(88, WGMMA_P44, WGMMA_D32(0) WGMMA_COMMA WGMMA_D4(32) WGMMA_COMMA WGMMA_D4(36) WGMMA_COMMA WGMMA_D4(40), 44, 45, 46, 47, 48, 49, 50);
     else if constexpr (N == 96) WGMMA_RA(96, WGMMA_P48, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32), 48, 49, 50, 51, 52, 53, 54);
+    else if constexpr (N == 104) WGMMA_RA(104, WGMMA_P52, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32) WGMMA_COMMA WGMMA_D4(48), 52, 53, 54, 55, 56, 57, 58);
+    else if constexpr (N == 112) WGMMA_RA(112, WGMMA_P56, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32) WGMMA_COMMA WGMMA_D4(48) WGMMA_COMMA WGMMA_D4(52), 56, 57, 58, 59, 60, 61, 62);
+    else if constexpr (N == 120) WGMMA_RA(120, WGMMA_P60, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32) WGMMA_COMMA WGMMA_D4(48) WGMMA_COMMA WGMMA_D4(52) WGMMA_COMMA WGMMA_D4(56), 60, 61, 62, 63, 64, 65, 66);
     else if constexpr (N == 128) WGMMA_RA(128, WGMMA_P64, WGMMA_D64(0), 64, 65, 66, 67, 68, 69, 70);
     else if constexpr (N == 192) WGMMA_RA(192, WGMMA_P96, WGMMA_D64(0) WGMMA_COMMA WGMMA_D32(64), 96, 97, 98, 99, 100, 101, 102);
     else {
@@ -160,8 +224,15 @@ template <int N, int T> static __device__ inline void wgmma_ss_(float *d, gpu_u6
     if constexpr (N == 8) WGMMA_SS(8, WGMMA_P4, WGMMA_D4(0), 4, 5, 6, 7, 8);
     else if constexpr (N == 16) WGMMA_SS(16, WGMMA_P8, WGMMA_D4(0) WGMMA_COMMA WGMMA_D4(4), 8, 9, 10, 11, 12);
     else if constexpr (N == 32) WGMMA_SS(32, WGMMA_P16, WGMMA_D16(0), 16, 17, 18, 19, 20);
+    else if constexpr (N == 48) WGMMA_SS(48, WGMMA_P24, WGMMA_D16(0) WGMMA_COMMA WGMMA_D4(16) WGMMA_COMMA WGMMA_D4(20), 24, 25, 26, 27, 28);
     else if constexpr (N == 64) WGMMA_SS(64, WGMMA_P32, WGMMA_D32(0), 32, 33, 34, 35, 36);
+    else if constexpr (N == 72) WGMMA_SS(72, WGMMA_P36, WGMMA_D32(0) WGMMA_COMMA WGMMA_D4(32), 36, 37, 38, 39, 40);
+    else if constexpr (N == 80) WGMMA_SS(80, WGMMA_P40, WGMMA_D32(0) WGMMA_COMMA WGMMA_D4(32) WGMMA_COMMA WGMMA_D4(36), 40, 41, 42, 43, 44);
+    else if constexpr (N == 88) WGMMA_SS(88, WGMMA_P44, WGMMA_D32(0) WGMMA_COMMA WGMMA_D4(32) WGMMA_COMMA WGMMA_D4(36) WGMMA_COMMA WGMMA_D4(40), 44, 45, 46, 47, 48);
     else if constexpr (N == 96) WGMMA_SS(96, WGMMA_P48, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32), 48, 49, 50, 51, 52);
+    else if constexpr (N == 104) WGMMA_SS(104, WGMMA_P52, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32) WGMMA_COMMA WGMMA_D4(48), 52, 53, 54, 55, 56);
+    else if constexpr (N == 112) WGMMA_SS(112, WGMMA_P56, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32) WGMMA_COMMA WGMMA_D4(48) WGMMA_COMMA WGMMA_D4(52), 56, 57, 58, 59, 60);
+    else if constexpr (N == 120) WGMMA_SS(120, WGMMA_P60, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32) WGMMA_COMMA WGMMA_D4(48) WGMMA_COMMA WGMMA_D4(52) WGMMA_COMMA WGMMA_D4(56), 60, 61, 62, 63, 64);
     else if constexpr (N == 128) WGMMA_SS(128, WGMMA_P64, WGMMA_D64(0), 64, 65, 66, 67, 68);
     else if constexpr (N == 192) WGMMA_SS(192, WGMMA_P96, WGMMA_D64(0) WGMMA_COMMA WGMMA_D32(64), 96, 97, 98, 99, 100);
     else {

@@ -66,6 +66,16 @@
     X(moe_down, "moe")                                                                                       \
     X(moe_up_tile, "moe")                                                                                    \
     X(moe_down_tile, "moe")                                                                                  \
+    X(moe_tiles, "moe_tiles")                                                                                \
+    X(moe_up_64, "moe_wgmma")                                                                                \
+    X(moe_down_64, "moe_wgmma")                                                                              \
+    X(moe_up_128, "moe_wgmma")                                                                               \
+    X(moe_down_128, "moe_wgmma")                                                                             \
+    X(moe_bf16_up_64, "moe_wgmma_bf16")                                                                      \
+    X(moe_bf16_down_64, "moe_wgmma_bf16")                                                                    \
+    X(moe_bf16_up_128, "moe_wgmma_bf16")                                                                     \
+    X(moe_bf16_down_128, "moe_wgmma_bf16")                                                                   \
+    X(moe_sum, "moe_tiles")                                                                                  \
     X(moe_combine, "moe")
 
 typedef struct {
@@ -87,12 +97,14 @@ struct op_weight {
     gpu *g;
     weight_kind kind;
     i64 n_views, n_heads, nope, v_dim;
-    void *memory;        /* all data and scales, one allocation */
-    float *vector;       /* WK_VECTOR: float32 [cols], inside memory */
-    gpu_matrix *on_gpu;  /* WK_EXPERTS: [n_views], inside memory */
-    gpu_matrix views[3]; /* the first; experts have equal shapes: gate, up and down of expert 0, the others' behind them */
-    u64 expert_bytes;    /* WK_EXPERTS: from a matrix of an expert to the same one of the next */
-    gpu_u32 *meeting;    /* WK_EXPERTS: what the blocks of a launch meet at, zero between launches; inside memory */
+    void *memory;       /* all data and scales, one allocation */
+    float *vector;      /* WK_VECTOR: float32 [cols], inside memory */
+    gpu_matrix *on_gpu; /* WK_EXPERTS: [n_views], inside memory */
+    gpu_matrix views
+        [3]; /* the first; experts have equal shapes: gate, up and down of expert 0, the others' behind them */
+    u64 expert_bytes; /* WK_EXPERTS: from a matrix of an expert to the same one of the next */
+    gpu_u32
+        *meeting; /* WK_EXPERTS: what the blocks of a launch meet at, zero between launches; inside memory */
 };
 status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
 void gpu_weight_release(op_weight *w);
@@ -111,10 +123,15 @@ void gpu_op_moe(const ops *o, const moe_args *a);
 void gpu_op_sample(const ops *o, const sample_args *a);
 u64 gpu_op_sample_workspace(const ops *o, const sample_args *a);
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
+/* moe_large.c: many tokens an expert, on warpgroup products. 0 bytes: this call is not for them. */
+u64 gpu_moe_large_workspace(const moe_args *a);
+void gpu_moe_large(const ops *o, const moe_args *a);
+status gpu_moe_large_open(gpu_backend *b, err *e);
 
 /* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */
 static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {
-    return w->format != GPU_W_F32 && (w->wide || w->format == GPU_W_PACKED) && ((u64)(uintptr_t)x | (u64)x_stride * 2) % 16 == 0;
+    return w->format != GPU_W_F32 && (w->wide || w->format == GPU_W_PACKED) &&
+           ((u64)(uintptr_t)x | (u64)x_stride * 2) % 16 == 0;
 }
 enum { TILE_FROM = 32 /* rows of x */, TILE_MEAN = 8 /* tokens an expert */ };
 

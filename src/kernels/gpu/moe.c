@@ -21,7 +21,8 @@ u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
     (void)o;
     static u8 nowhere;
     moe_space s;
-    return moe_layout(a, &nowhere, &s);
+    u64 large = gpu_moe_large_workspace(a);
+    return large ? large : moe_layout(a, &nowhere, &s);
 }
 
 void gpu_op_moe(const ops *o, const moe_args *a) {
@@ -30,9 +31,10 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
     moe_space s;
     if (!a->n) return;
+    if (gpu_moe_large_workspace(a)) return gpu_moe_large(o, a);
     moe_layout(a, a->workspace, &s);
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
-    gpu_combine_args c = {a->ids, a->weights, s.y, a->shared, a->out, hidden, a->k, experts};
+    gpu_combine_args c = {a->ids, a->weights, s.y, a->shared, a->out, hidden, a->k, experts, NULL};
     gpu_run_sort(o, &s.sort);
     bool tiles = a->n * a->k >= TILE_MEAN * experts && can_tile(&w->views[0], a->x, hidden) && inter % 8 == 0;
     gpu_launch(b->g, tiles ? b->moe_up_tile : b->moe_up, gpu_blocks(inter, tiles ? 64 : GPU_WARPS),

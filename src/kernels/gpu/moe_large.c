@@ -1,0 +1,105 @@
+/* kernels/gpu/moe_large.c: routed experts at many tokens: sort, tiles, the two products (moe_wgmma.cuh), the weighted sum.
+ *
+ * y, the results that wait for their sum, is kept as IEEE halves: bf16 would be one rounding too many for the bound of 4e-3. Where
+ * a value is too large for a half, stage 2 runs again with bf16; its second launch finds nothing to do otherwise. */
+#include "kernels/gpu/inside.h"
+
+typedef struct {
+    gpu_sort_args sort;
+    int *n_tiles;
+    struct int4 *tiles;
+    gpu_bf16 *h;
+    gpu_bf16 *y;
+    i64 h_rows, most_tiles;
+} large_space;
+
+enum {
+    THREADS = 384,
+    LARGE_MEAN = 8, /* tokens an expert, from which on they are many */
+    WIDE_MEAN = 48
+};
+
+/* Tokens of a tile at most. */
+static int tile_tokens(i64 pairs, i64 experts) { return pairs > WIDE_MEAN * experts ? 128 : 64; }
+
+/* Not less than a call of fewer tokens needs for its float32. */
+static u64 y_bytes(const moe_args *a) {
+    u64 hidden = (u64)a->experts->views[0].cols, cells = (u64)(a->n * a->k) * hidden;
+    u64 few = (u64)(LARGE_MEAN * (a->experts->n_views / 3)) * hidden * 4;
+    return cells * 2 > few ? cells * 2 : few;
+}
+
+static u64 layout(const moe_args *a, u8 *base, large_space *s) {
+    const op_weight *w = a->experts;
+    i64 pairs = a->n * a->k, experts = w->n_views / 3, most = tile_tokens(pairs, experts);
+    u64 at = gpu_sort_layout(pairs, experts, 0, base, &s->sort);
+    s->sort.ids = a->ids;
+    s->most_tiles = pairs / most + experts;
+    s->h_rows = ceil_div(pairs + 7 * experts, 8) * 8;
+    s->n_tiles = (int *)(base + at), at += 256;
+    s->tiles = (struct int4 *)(base + at), at += gpu_round((u64)s->most_tiles * 16);
+    s->h = (gpu_bf16 *)(base + at), at += gpu_round((u64)(s->h_rows * w->views[0].rows) * 2);
+    s->y = (gpu_bf16 *)(base + at), at += gpu_round(y_bytes(a));
+    return at;
+}
+
+static bool fits(const moe_args *a) {
+    const gpu_matrix *w = a->experts->views;
+    if (a->n * a->k < LARGE_MEAN * (a->experts->n_views / 3)) return false;
+    if (w[0].format == GPU_W_PACKED) return w[2].format == GPU_W_PACKED;
+    return w[0].format == GPU_W_BF16 && w[0].wide && w[2].wide && w[0].rows % 64 == 0 && w[0].cols % 64 == 0;
+}
+
+u64 gpu_moe_large_workspace(const moe_args *a) {
+    static u8 nowhere;
+    large_space s;
+    return fits(a) ? layout(a, &nowhere, &s) : 0;
+}
+
+typedef struct {
+    const gpu_kernel *up, *down;
+} kernels;
+static kernels kernels_of(const gpu_backend *b, bool bf16, bool wide) {
+    const kernels all[2][2] = {
+        {{b->moe_up_64, b->moe_down_64}, {b->moe_up_128, b->moe_down_128}},
+        {{b->moe_bf16_up_64, b->moe_bf16_down_64}, {b->moe_bf16_up_128, b->moe_bf16_down_128}}};
+    return all[bf16][wide];
+}
+
+void gpu_moe_large(const ops *o, const moe_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    const op_weight *w = a->experts;
+    i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3, pairs = a->n * a->k;
+    int most = tile_tokens(pairs, experts);
+    const kernels run = kernels_of(b, w->views[0].format == GPU_W_BF16, most == 128);
+    large_space s;
+    layout(a, a->workspace, &s);
+    gpu_run_sort(o, &s.sort);
+    gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
+    gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
+    gpu_moe_args m = {w->on_gpu, s.tiles,  s.n_tiles,     s.sort.list,   a->x,
+                      s.h,       s.y,      s.n_tiles + 1, s.n_tiles + 2, hidden,
+                      inter,     s.h_rows, (gpu_u32)a->k, 0x43004300,    0};
+    gpu_combine_args c = {a->ids, a->weights, (const float *)s.y, a->shared, a->out, hidden,
+                          a->k,   experts,    s.n_tiles + 1};
+    const u32 blocks = (u32)gpu_processors(b->g),
+              up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
+              down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));
+    gpu_launch(b->g, run.up, up, 1, 1, THREADS, GPU_MOE_SHARED, &m);
+    for (m.again = 0; m.again < 2; m.again++) {
+        m.taken++;
+        gpu_launch(b->g, run.down, down, 1, 1, THREADS, GPU_MOE_SHARED, &m);
+    }
+    gpu_launch(b->g, b->moe_sum, (u32)a->n, gpu_blocks(hidden, 8 * 128), 1, 128, 0, &c);
+}
+
+status gpu_moe_large_open(gpu_backend *b, err *e) {
+    gpu_kernel *const all[] = {b->moe_up_64,        b->moe_up_128,       b->moe_down_64,
+                               b->moe_down_128,     b->moe_bf16_up_64,   b->moe_bf16_up_128,
+                               b->moe_bf16_down_64, b->moe_bf16_down_128};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        status st = gpu_shared(b->g, all[i], GPU_MOE_SHARED, e);
+        if (st != ST_OK) return st;
+    }
+    return ST_OK;
+}
