@@ -155,13 +155,17 @@ static const plan *plan_of(cublas *c, const cublas_product *p) {
 }
 
 bool cublas_multiply(cublas *c, const cublas_product *p) {
+    static const gpu_kernel library = {.name = (char *)"cuBLASLt"}; /* in messages and traces */
     const f32 one = 1, zero = 0;
     gpu *g = c->g;
     if (!gpu_enter(g)) return true; /* the failure is kept */
     const plan *k = plan_of(c, p);
     if (!k->usable) return false;
+    g->last = &library;
+    if (g->trace.most) gpu_trace_mark(g, &library, true);
     cublasStatus_t r = c->cublasLtMatmul(c->handle, k->how, &one, p->w, k->w, p->x, k->x, &zero, p->y, k->y,
                                          p->y, k->y, &k->algo, c->workspace, WORKSPACE, g->stream);
+    if (g->trace.most) gpu_trace_mark(g, &library, false);
     if (!good(r) && g->failed.code == ST_OK)
         err_set(&g->failed, ST_DEVICE,
                 "GPU %d (%s): cuBLASLt failed (its status %u) on a product of %lld x %lld x %lld", g->ordinal,
