@@ -39,7 +39,7 @@ typedef struct {
 } moe_shape;
 
 static check_weight make_experts(check *c, weight_format f, const moe_shape *s) {
-    weight_view v[3 * 16];
+    weight_view v[3 * 24];
     u64 up = synth_weight_bytes(f, s->inter, s->hidden), down = synth_weight_bytes(f, s->hidden, s->inter);
     u8 *m = check_alloc(c, (2 * up + down) * (u64)s->experts);
     for (i64 e = 0; e < s->experts; e++, m += 2 * up + down) {
@@ -106,6 +106,25 @@ void check_moe(check *c) {
         for (int f = 0; f < WF_COUNT; f++) moe_case(c, &s[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape many[] = {{160, 32, 32, 16, 16}, {260, 32, 32, 16, 16}}; /* of pairs */
     for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_BF16, true, 1.0f);
+    /* INT4 in blocks of 16 x 64 (kernels/gpu/pack.h): tokens 1..64 and around the kernels' limits; one expert for all; more
+     * experts than pairs; real widths, which the emulated GPU is too slow for */
+    for (i64 n = 1; n <= 64; n += n < 20 ? 1 : 4) {
+        const moe_shape t = {n, 128, 64, n % 3 ? 24 / (n % 3) : 5, 3};
+        for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
+            moe_case(c, &t, (weight_format)f, n % 2, 1.0f);
+    }
+    static const moe_shape blocks[] = {{128, 128, 64, 16, 2}, {129, 192, 64, 12, 2}, {40, 576, 128, 1, 1},
+                                       {9, 64, 320, 16, 8},   {300, 64, 64, 3, 3},   {513, 64, 128, 4, 2},
+                                       {1, 1088, 64, 16, 16}};
+    static const moe_shape real[] = {{1, 7168, 256, 16, 8},
+                                     {8, 7168, 512, 8, 8},
+                                     {40, 7168, 256, 16, 8},
+                                     {3, 7168, 2048, 6, 4},
+                                     {160, 7168, 256, 16, 8}};
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) moe_case(c, &blocks[i], WF_INT4_GROUP, i % 2, 1.0f);
+    for (size_t i = 0; i < COUNT_OF(real) && !strstr(c->dev->name, "emulated"); i++)
+        for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
+            moe_case(c, &real[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape odd = {5, 50, 21, 3, 2}; /* no whole groups: not for INT4 */
     for (int f = 0; f < WF_INT4_GROUP; f++) moe_case(c, &odd, (weight_format)f, true, 1.0f);
     /* many tokens an expert: tiles of every width, columns that do not fill one, results too large for a half */

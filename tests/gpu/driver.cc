@@ -8,13 +8,15 @@ extern "C" {
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <omp.h>
+#include <sched.h>
 #include <ctime>
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
 
-enum { THREADS = 1024 /* at most */, LANES = 32, WARPS = THREADS / LANES, STACK = 128 << 10, SHARED = 232448, BARRIERS = 16, SPINS = 100000 };
+enum { THREADS = 1024 /* at most */, LANES = 32, WARPS = THREADS / LANES, STACK = 128 << 10, SHARED = 232448, BARRIERS = 16, PROCESSORS = 2, SPINS = 100000 };
 enum state { READY, WAITING, DONE };
 
 struct fiber {
@@ -204,6 +206,19 @@ void bulk_copy(void *shared, const void *global, unsigned bytes, emu_u64 *b) {
     memcpy(shared, global, bytes);
     ((mbar *)b)->bytes -= (int)bytes;
     turn_phase((mbar *)b);
+}
+/* Blocks that meet run at the same time: cuLaunchKernelEx gives each a thread. */
+void blocks_arrive(unsigned *m, unsigned blocks) {
+    if (__atomic_add_fetch(&m[0], 1, __ATOMIC_SEQ_CST) < blocks) return;
+    m[0] = 0;
+    __atomic_add_fetch(&m[1], 1, __ATOMIC_SEQ_CST);
+}
+void blocks_wait(const unsigned *m, unsigned seen) {
+    while (__atomic_load_n(&m[1], __ATOMIC_SEQ_CST) == seen) {
+        blk->moved = true;
+        pause_fiber(READY);
+        sched_yield();
+    }
 }
 static const char **give_rows(const void *p) {
     int me = blk->running, turn = (int)(blk->products[me]++ % 2);
@@ -411,7 +426,8 @@ static CUresult fault() {
 static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const void *args) {
     unsigned gx = c->grid[0], gy = c->grid[1];
     long blocks = (long)gx * gy * c->grid[2];
-#pragma omp parallel for schedule(dynamic, 4)
+    int together = blocks <= PROCESSORS ? (int)blocks : omp_get_max_threads(); /* blocks_wait needs all of them */
+#pragma omp parallel for schedule(dynamic, blocks <= PROCESSORS ? 1 : 4) num_threads(together)
     for (long b = 0; b < blocks; b += n) {
         for (int i = 0; i < n; i++) {
             block *m = open_block(i);
@@ -468,7 +484,7 @@ CUresult cuDeviceGetCount(int *n) { return *n = 1, 0; }
 CUresult cuDeviceGet(CUdevice *d, int) { return *d = 0, 0; }
 CUresult cuDeviceGetName(char *name, int len, CUdevice) { return snprintf(name, (size_t)len, "emulated GPU"), 0; }
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
-    *v = a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT          ? 2
+    *v = a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT          ? PROCESSORS
          : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR    ? 9
          : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR    ? 0
                                                                 : SHARED;

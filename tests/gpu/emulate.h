@@ -70,6 +70,9 @@ static inline void store16(void *global, unsigned a, unsigned b, unsigned c, uns
 static inline void copies_commit() {}
 template <int N> static inline void copies_wait() {}
 static inline void fence_async() {}
+static inline void fence_async_global() {}
+void blocks_arrive(unsigned *m, unsigned blocks);
+void blocks_wait(const unsigned *m, unsigned seen);
 static inline void wgmma_begin() {}
 static inline void wgmma_commit() {}
 template <int N> static inline void wgmma_wait() {}
@@ -144,6 +147,8 @@ static inline unsigned __float_as_uint(float f) {
     memcpy(&b, &f, 4);
     return b;
 }
+static inline int __float_as_int(float f) { return (int)__float_as_uint(f); }
+static inline float __int_as_float(int b) { return __uint_as_float((unsigned)b); }
 static inline int __float2int_rn(float f) { return (int)lrintf(f); }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline float __shfl_xor_sync(unsigned, float v, int d) {
@@ -152,10 +157,15 @@ static inline float __shfl_xor_sync(unsigned, float v, int d) {
 static inline int __shfl_xor_sync(unsigned, int v, int d) {
     return (int)emu_exchange((unsigned)v, (int)(emu.thread.x % 32) ^ d);
 }
+static inline int __shfl_up_sync(unsigned, int v, int d) {
+    int lane = (int)(emu.thread.x % 32);
+    return (int)emu_exchange((unsigned)v, lane < d ? lane : lane - d);
+}
 static inline unsigned short emu_bf16(float f) {
     unsigned b = __float_as_uint(f);
     return (unsigned short)(isnan(f) ? b >> 16 | 0x40 : (b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
+static inline unsigned nibbles_plus128(unsigned two) { return (two & 0x000f000fu) | 0x43004300u; }
 static inline unsigned two_sub(unsigned a, unsigned b) { /* pack.cuh */
     return emu_bf16(__uint_as_float(a << 16) - __uint_as_float(b << 16)) |
            (unsigned)emu_bf16(__uint_as_float(a & 0xffff0000u) - __uint_as_float(b & 0xffff0000u)) << 16;

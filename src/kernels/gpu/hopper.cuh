@@ -157,6 +157,23 @@ static __device__ inline int thread_anew() {
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
     return t;
 }
+/* What this thread wrote to global memory may be read by copies of the copy engine, of this and (after blocks_arrive) of other blocks;
+ * and, after blocks_wait, it may start such copies. */
+static __device__ inline void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+/* ---- a meeting of all blocks of a launch, which may not be more than run at once. m: two words, zero before the first launch. A
+ * block arrives once, after a barrier of its threads; `seen` is m[1] before that. ---- */
+static __device__ inline void blocks_arrive(gpu_u32 *m, gpu_u32 blocks) {
+    __threadfence();
+    if (atomicAdd(&m[0], 1u) + 1 < blocks) return;
+    m[0] = 0;
+    __threadfence();
+    atomicAdd(&m[1], 1u);
+}
+static __device__ inline void blocks_wait(const gpu_u32 *m, gpu_u32 seen) {
+    gpu_u32 now;
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(m + 1) : "memory");
+    while (now == seen);
+}
 
 /* The next kernel's early part may run from here on; what earlier kernels wrote may be read. */
 static __device__ inline void after_previous() {

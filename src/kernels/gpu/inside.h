@@ -76,7 +76,8 @@
     X(moe_bf16_up_128, "moe_wgmma_bf16")                                                                     \
     X(moe_bf16_down_128, "moe_wgmma_bf16")                                                                   \
     X(moe_sum, "moe_tiles")                                                                                  \
-    X(moe_combine, "moe")
+    X(moe_combine, "moe")                                                                                    \
+    X(few, "few")
 
 typedef struct {
     gpu *g;
@@ -127,6 +128,9 @@ u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
 u64 gpu_moe_large_workspace(const moe_args *a);
 void gpu_moe_large(const ops *o, const moe_args *a);
 status gpu_moe_large_open(gpu_backend *b, err *e);
+
+/* few.c: routed experts in one launch, if this call fits (else false). Unless *summed, the result is still to be made of y. */
+bool gpu_run_few(const ops *o, const moe_args *a, gpu_bf16 *h, f32 *y, bool *summed);
 
 /* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */
 static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {

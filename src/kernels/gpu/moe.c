@@ -35,6 +35,13 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     moe_layout(a, a->workspace, &s);
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
     gpu_combine_args c = {a->ids, a->weights, s.y, a->shared, a->out, hidden, a->k, experts, NULL};
+    bool summed;
+    if (gpu_run_few(o, a, s.h, s.y, &summed)) {
+        if (!summed)
+            gpu_launch(b->g, b->moe_combine, (u32)a->n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS,
+                       0, &c);
+        return;
+    }
     gpu_run_sort(o, &s.sort);
     bool tiles = a->n * a->k >= TILE_MEAN * experts && can_tile(&w->views[0], a->x, hidden) && inter % 8 == 0;
     gpu_launch(b->g, tiles ? b->moe_up_tile : b->moe_up, gpu_blocks(inter, tiles ? 64 : GPU_WARPS),
@@ -42,5 +49,5 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     tiles = tiles && can_tile(&w->views[2], s.h, inter);
     gpu_launch(b->g, tiles ? b->moe_down_tile : b->moe_down, gpu_blocks(hidden, tiles ? 128 : GPU_WARPS),
                (u32)experts, 1, GPU_THREADS, 0, &x);
-    gpu_launch(b->g, b->moe_combine, (u32)a->n, 1, 1, GPU_THREADS, 0, &c);
+    gpu_launch(b->g, b->moe_combine, (u32)a->n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0, &c);
 }

@@ -89,16 +89,39 @@ KERNEL(moe_down_tile, gpu_experts_args) {
     }
 }
 
-/* One block a token: its slots in order, then the shared expert. */
-KERNEL(moe_combine, gpu_combine_args) {
-    gpu_i64 i = blockIdx.x;
-    for (gpu_i64 c = threadIdx.x; c < a.hidden; c += GPU_THREADS) {
-        float sum = 0;
-        for (gpu_i64 s = 0; s < a.k; s++) {
-            int id = a.ids[i * a.k + s];
-            if (id >= 0 && id < a.n_experts) sum = fmaf(a.weights[i * a.k + s], a.y[(i * a.k + s) * a.hidden + c], sum);
-        }
-        if (a.shared) sum += f32_of(a.shared[i * a.hidden + c]);
-        a.out[i * a.hidden + c] = bf16_of(sum);
+/* Sums of a token's slots in order, then the shared expert; columns [c, c + 4) or column c alone. */
+static __device__ inline void combine_four(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c) {
+    const float *y = a.y + i * a.k * a.hidden + c;
+    float sum[4] = {0, 0, 0, 0};
+#pragma unroll 8
+    for (int s = 0; s < a.k; s++) {
+        int id = a.ids[i * a.k + s];
+        if (id < 0 || id >= a.n_experts) continue;
+        float4 v = *(const float4 *)(y + s * a.hidden);
+        float w = a.weights[i * a.k + s];
+        sum[0] = fmaf(w, v.x, sum[0]), sum[1] = fmaf(w, v.y, sum[1]), sum[2] = fmaf(w, v.z, sum[2]), sum[3] = fmaf(w, v.w, sum[3]);
     }
+    if (a.shared) {
+        uint2 u = *(const uint2 *)(a.shared + i * a.hidden + c);
+        sum[0] += low_f32(u.x), sum[1] += high_f32(u.x), sum[2] += low_f32(u.y), sum[3] += high_f32(u.y);
+    }
+    *(uint2 *)(a.out + i * a.hidden + c) = {two_bf16(sum[0], sum[1]), two_bf16(sum[2], sum[3])};
+}
+static __device__ inline void combine_one(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c) {
+    float sum = 0;
+    for (gpu_i64 s = 0; s < a.k; s++) {
+        int id = a.ids[i * a.k + s];
+        if (id >= 0 && id < a.n_experts) sum = fmaf(a.weights[i * a.k + s], a.y[(i * a.k + s) * a.hidden + c], sum);
+    }
+    if (a.shared) sum += f32_of(a.shared[i * a.hidden + c]);
+    a.out[i * a.hidden + c] = bf16_of(sum);
+}
+
+/* Grid: tokens, pieces of the columns. Bytes: 4 k hidden a token. */
+KERNEL(moe_combine, gpu_combine_args) {
+    gpu_i64 i = blockIdx.x, step = (gpu_i64)gridDim.y * GPU_THREADS, c = (gpu_i64)blockIdx.y * GPU_THREADS + threadIdx.x;
+    if (((gpu_u64)a.hidden * 2 | (gpu_u64)a.shared | (gpu_u64)a.out) % 8 == 0)
+        for (c *= 4; c < a.hidden; c += 4 * step) combine_four(a, i, c);
+    else
+        for (; c < a.hidden; c += step) combine_one(a, i, c);
 }

@@ -16,6 +16,12 @@ static __device__ inline gpu_u32 two_mul(gpu_u32 a, gpu_u32 b) {
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
     return d;
 }
+/* (two & 0x000f000f) | 0x43004300, two bf16 of 128 + u, as one instruction. */
+static __device__ inline gpu_u32 nibbles_plus128(gpu_u32 two) {
+    gpu_u32 d;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(two), "r"(0x000f000fu), "r"(0x43004300u));
+    return d;
+}
 #endif
 
 /* A lane's four scales as pairs to multiply with: of[group][row g or g + 8]. `scales`: its 8 bytes. */
@@ -29,17 +35,19 @@ static __device__ inline void spread_scales(uint2 scales, gpu_u32 of[2][2]) {
 /* One word of nibbles as the first operand of mma_bf16; scale: of the word's group, of rows g and g + 8. */
 static __device__ inline void unpack_word(gpu_u32 word, const gpu_u32 scale[2], gpu_u32 a[4]) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = two_mul(two_sub((word >> 4 * i & 0x000f000fu) | 0x43004300u, 0x43084308u), scale[i % 2]);
+    for (int i = 0; i < 4; i++) a[i] = two_mul(two_sub(nibbles_plus128(word >> 4 * i), 0x43084308u), scale[i % 2]);
 }
 
-/* Where element (row, col) lies: its block's first byte, then in it the word, the nibble's bits and the scale. */
+/* The block of element (row, col). */
 static __device__ inline const gpu_u8 *packed_block(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
     return (const gpu_u8 *)w.data + (row / PACK_ROWS * (w.cols / PACK_COLS) + col / PACK_COLS) * PACK_BYTES;
 }
+/* Of row and column in the block: which lane's, which pair of its step. */
+static __device__ inline int packed_lane(int row, int col) { return row % 8 * 4 + col % 8 / 2; }
+static __device__ inline int packed_pair(int row, int col) { return row / 8 + col / 8 % 2 * 2; }
 /* Two neighbours (col even) as nibbles: the low one, and the odd column's at bits 16. */
 static __device__ inline gpu_u32 packed_two(const gpu_u8 *block, int row, int col) {
-    int g = row % 8, t = col % 8 / 2, step = col / 16, pair = row / 8 + col / 8 % 2 * 2;
-    return *(const gpu_u32 *)(block + 16 * (4 * g + t) + 4 * step) >> 4 * pair & 0x000f000fu;
+    return *(const gpu_u32 *)(block + 16 * packed_lane(row, col) + 4 * (col / 16)) >> 4 * packed_pair(row, col) & 0x000f000fu;
 }
 static __device__ inline float packed_scale(const gpu_u8 *block, int row, int col) {
     return f32_of(*(const gpu_bf16 *)(block + PACK_SCALES + row % 8 * 8 + row / 8 * 4 + col / 32 * 2));
