@@ -8,7 +8,6 @@
 #include <time.h>
 
 enum { DEFAULT_QUEUED = 4096, DEFAULT_QUEUED_TOKENS = 16 << 20, SAMPLERS = 32 };
-static const f64 GPU_STALL = 0.03;
 
 /* Hands the events to the front end, then forgets the requests that ended. */
 static void deliver(scheduler *s) {
@@ -360,11 +359,7 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
     if (!s->o.max_queued) s->o.max_queued = DEFAULT_QUEUED;
     if (s->o.conservativeness <= 0) s->o.conservativeness = 1;
     if (!s->o.max_queued_tokens) s->o.max_queued_tokens = DEFAULT_QUEUED_TOKENS;
-    f64 stall = o->decode_stall_s < 0   ? 0
-                : o->decode_stall_s > 0 ? o->decode_stall_s
-                : g->gpu                ? GPU_STALL
-                                        : 0;
-    pace_open(&s->pace, g->chunk, stall);
+    pace_open(&s->pace, g->chunk, o->decode_stall_s);
     s->limit = min_i64(g->context, g->lim.pool_pages * KV_PAGE);
     init_locks(s);
     fill_constants(s);

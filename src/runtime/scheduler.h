@@ -43,7 +43,7 @@ typedef struct {
     f64 conservativeness; /* factor on the pages that running requests are expected to need yet, which admission leaves
                              free: less admits more and preempts more; 0: 1 */
     f64 decode_stall_s; /* how much longer than usual a step with prompts may take while answers are written (pace.h);
-                           0: 0.03 on a GPU, no limit on a host; negative: no limit */
+                           0 or less: no limit */
     sched_policy policy;
     bool ignore_priority; /* all requests count as priority 0 */
     bool no_preempt;      /* a higher priority waits for a place instead of taking one */

@@ -159,7 +159,7 @@ static void context_can_be_filled_to_the_last_token(void **state) {
     moon_engine *m;
     moon_error e;
     moon_stats s;
-    collected c;
+    collected c = {0};
     moon_request q = MOON_REQUEST_INIT;
     o.model_dir = "models/nano";
     q.prompt = "17 + 25 = 42; 17 + 25";

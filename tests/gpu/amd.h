@@ -167,6 +167,19 @@ AMD_FN void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) {
         }
 }
 
+/* ---- pack.cuh: two bf16 at a time ---- */
+AMD_FN unsigned amd_round(float f) {
+    unsigned b = __float_as_uint(f);
+    return __builtin_isnan(f) ? b >> 16 | 0x40u : (b + 0x7fffu + (b >> 16 & 1u)) >> 16;
+}
+AMD_FN unsigned nibbles_plus128(unsigned two) { return (two & 0x000f000fu) | 0x43004300u; }
+AMD_FN unsigned two_sub(unsigned a, unsigned b) {
+    return amd_round(amd_bf16(a, 0) - amd_bf16(b, 0)) | amd_round(amd_bf16(a, 1) - amd_bf16(b, 1)) << 16;
+}
+AMD_FN unsigned two_mul(unsigned a, unsigned b) {
+    return amd_round(amd_bf16(a, 0) * amd_bf16(b, 0)) | amd_round(amd_bf16(a, 1) * amd_bf16(b, 1)) << 16;
+}
+
 /* ---- prelude.cuh's and hopper.cuh's names ---- */
 #define SHARED_MEMORY(type, name) extern __shared__ type name[]
 #define KERNEL_EARLY(name, type, threads, min_blocks)                                                        \
