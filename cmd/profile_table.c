@@ -1,16 +1,10 @@
 #include "profile_table.h"
+#include "bench.h"
 #include <string.h>
 
-/* What the chip was measured to reach: H200, one machine, 2026-11-20, read and cuBLAS on random data. Others: not known. */
-static void peaks(const char *chip, f64 *bytes, f64 *flops) {
-    bool h200 = strstr(chip, "H200") != NULL;
-    *bytes = h200 ? 4.35e12 : 0;
-    *flops = h200 ? 722e12 : 0;
-}
-
 static void print_op(FILE *f, const op_time *o, f64 all, f64 steps, const char *chip) {
-    f64 read, rate, calls = o->calls ? (f64)o->calls : 1;
-    peaks(chip, &read, &rate);
+    const machine_peaks most = bench_gpu_peaks(chip); /* zeros for a chip that was not measured */
+    f64 read = most.read, rate = most.bf16, calls = o->calls ? (f64)o->calls : 1;
     fprintf(f, "  %-30s %5.1f %%  %9.4f ms a step  %6.1f calls  %9.2f us each", o->what ? o->what : "(other)",
             all > 0 ? 100 * o->seconds / all : 0, o->seconds / steps * 1e3, (f64)o->calls / steps,
             o->seconds / calls * 1e6);

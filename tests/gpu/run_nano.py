@@ -66,5 +66,9 @@ server.stop()
 expect("the GPU draws the tokens that the host draws", all(a == b and len(a[0]) == 3 for a, b in answers), answers)
 wrong = run("run", "--disable-cuda-graph", "-p", "x")
 expect("--disable-cuda-graph without a GPU is refused", wrong.returncode == 1 and "--disable-cuda-graph is for --device cuda" in wrong.stderr, wrong.stderr)
-print(f"{13 - failed} passed, {failed} failed, 0 skipped")
+times = run("profile", "--device", "cuda", "--batch", "1", "--prompt", "8", "--context", "10", "--steps", "1", "--json", "/dev/stderr")
+rows = [json.loads(line) for line in times.stderr.splitlines() if line.startswith('{"profile"')]
+expect("profile times a prompt and a decode step and lists the experts", times.returncode == 0 and [r["profile"] for r in rows] == ["prompt", "decode"] and
+       "steps that only decode: 3 steps of 1.0 tokens" in times.stdout and times.stdout.count("  experts 64 x 64 x 256") == 2, times.stdout + times.stderr)
+print(f"{14 - failed} passed, {failed} failed, 0 skipped")
 sys.exit(failed > 0)
