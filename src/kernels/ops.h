@@ -13,7 +13,8 @@
  * - Ops run in order; gpu returns before they are done. Ops cannot fail: whoever builds the arguments checks
  * them.
  * - The order in which a row's sums are formed depends on that row alone, never on the other rows of the
- * call.
+ * call: on ref and cpu. On a gpu it is fixed too, but chosen by the number of rows (products, experts) and, in decode
+ * attention, by the lengths of the other rows: a request alone and in a batch may differ in rounding there.
  * - Only one thread calls; a backend may use many inside.
  *
  * Shapes: n rows (tokens) in a call, H heads, `latent` = kv_lora_rank, a KV row has latent + rope values. */
