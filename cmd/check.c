@@ -1,6 +1,7 @@
 /* cmd/check.c: `moonlet check`: every operation of a backend against the reference. */
 #include "check.h"
 #include "base/log.h"
+#include "check_bits.h"
 #include "check_gpu.h"
 #include "check_large.h"
 #include "cmd.h"
@@ -250,7 +251,8 @@ int cmd_check(int argc, char **argv) {
          0},
         {"threads", 't', OPT_INT, &threads, "N", "CPU threads (default: all cores)", 0, 4096},
     };
-    int done = cmd_options("check", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
+    if (argc > 1 && !strcmp(argv[1], "bits")) return cmd_check_bits(argc - 1, argv + 1);
+    int done = cmd_options("check", "[bits] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (done >= 0) return done;
     err e = {0};
     if (k.only && !known_op(k.only)) {

@@ -57,4 +57,5 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->n_overrides = g->n_overrides;
     out->disable_cuda_graph = g->eager;
     out->tp_slice = g->tp_slice;
+    out->deterministic = g->deterministic;
 }

@@ -50,6 +50,14 @@ typedef struct {
          "cuda: decode steps are launched kernel by kernel, not as recorded graphs",                         \
          0,                                                                                                  \
          0},                                                                                                 \
+        {"deterministic",                                                                                    \
+         0,                                                                                                  \
+         OPT_FLAG,                                                                                           \
+         &(o).engine.deterministic,                                                                          \
+         NULL,                                                                                               \
+         "a request alone and in a batch gives the same bits (always so on ref and cpu; cuda is slower)",    \
+         0,                                                                                                  \
+         0},                                                                                                 \
         {"kv-cache-dtype",                                                                                   \
          0,                                                                                                  \
          OPT_ENUM,                                                                                           \

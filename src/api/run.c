@@ -17,6 +17,8 @@ typedef struct {
     buf piece;         /* text of one token in raw mode, or the JSON of the call under way */
     ids_buf output;
     bool calls_seen;
+    bool there; /* `drawn` is the next token; else the logits are there */
+    i32 drawn;
     moon_stats stats;
 } job;
 
@@ -116,6 +118,14 @@ static status deliver_end(job *j, err *e) {
     return emit(j, MOON_TOKEN, j->piece.data, j->piece.len, e);
 }
 
+/* The token at `position` of the answer: the device draws it with the next pass, if it can. */
+static void draw_there(job *j, const sampling *p, i64 position) {
+    const sample_row row = sampler_row(p, 0, (u64)position);
+    const sampling_history none = {0};
+    j->there = !sampler_changes(p, &none) && seq_draws(j->m->seq, &row, &j->drawn);
+    if (!j->there) seq_draws(j->m->seq, NULL, NULL);
+}
+
 static status generate(job *j, const sampling *p, i64 max_tokens, err *e) {
     const ids_buf *prompt = &j->prompt.ids;
     j->stats.finish = "length";
@@ -125,7 +135,7 @@ static status generate(job *j, const sampling *p, i64 max_tokens, err *e) {
                                     .n_prompt = (i64)prompt->len,
                                     .n_output = (i64)j->output.len,
                                     .no_logprob = true};
-        i32 id = sampler_next(j->m->sampler, p, j->m->logits, &h, 0, (u64)i).id;
+        i32 id = j->there ? j->drawn : sampler_next(j->m->sampler, p, j->m->logits, &h, 0, (u64)i).id;
         j->stats.output_tokens = i + 1;
         ids_add(&j->output, id);
         if (!j->q->ignore_eos && stops_has(&j->m->stops, id)) {
@@ -134,6 +144,7 @@ static status generate(job *j, const sampling *p, i64 max_tokens, err *e) {
         }
         status st = j->output.failed ? err_nomem(e, "token ids", j->output.len * 4) : deliver(j, id, e);
         /* The last token's logits are not needed, and there may be no room for its KV row. */
+        draw_there(j, p, i + 1);
         if (st == ST_OK && i + 1 < max_tokens)
             st = seq_run(j->m->seq, &id, 1, true, LOGITS_LAST, keep_logits, j, e);
         if (st != ST_OK) return st;
@@ -157,6 +168,7 @@ static status run(job *j, err *e) {
                        "%lld prompt tokens and %lld to generate do not fit in the context of %lld",
                        (long long)n, (long long)q->max_tokens, (long long)context);
     f64 start = now_s();
+    draw_there(j, &p, 0);
     st = seq_prompt(j->m->seq, j->prompt.ids.data, n, keep_logits, j, &j->stats.reused_tokens, e);
     if (st != ST_OK) return st;
     f64 middle = now_s();

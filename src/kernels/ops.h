@@ -14,7 +14,8 @@
  * them.
  * - The order in which a row's sums are formed depends on that row alone, never on the other rows of the
  * call: on ref and cpu. On a gpu it is fixed too, but chosen by the number of rows (products, experts) and, in decode
- * attention, by the lengths of the other rows: a request alone and in a batch may differ in rounding there.
+ * attention, by the lengths of the other rows: a request alone and in a batch may differ in rounding there, unless
+ * set_form() has said what the rows are.
  * - Only one thread calls; a backend may use many inside.
  *
  * Shapes: n rows (tokens) in a call, H heads, `latent` = kv_lora_rank, a KV row has latent + rope values. */
@@ -251,6 +252,12 @@ typedef struct {
     i32 mark;
 } sample_args;
 
+/* What the rows of the next calls are. ANY: kernels are chosen for speed, by the number of rows. DECODE, at most DECODE_ROWS
+ * rows in decode form, and PROMPT, all others: each has one set of kernels and one order of sums for any number of rows, so
+ * that a row's bits do not depend on its company. */
+typedef enum { ROWS_ANY, ROWS_DECODE, ROWS_PROMPT } rows_form;
+enum { DECODE_ROWS = 64 };
+
 typedef struct ops ops;
 struct ops {
     const char *name; /* "ref", "cpu avx512" ... */
@@ -278,6 +285,9 @@ struct ops {
     void (*gather)(const ops *o, const gather_args *a);
     void (*finite)(const ops *o, const finite_args *a);
     void (*sample)(const ops *o, const sample_args *a);
+
+    /* NULL where a row's bits never depend on other rows. Until the first call: ROWS_ANY. Workspaces may differ by form. */
+    void (*set_form)(const ops *o, rows_form form);
 
     /* Bytes of workspace for a call with these sizes (pointers in *a are not looked at, but `experts` and
      * `kv_b` must be set). Monotonic in n and, for decode, in pages_stride; never 0. */

@@ -33,6 +33,8 @@ struct model {
     batch_tables up; /* the same on the host              */
     f32 *logits;     /* [logit_rows, vocab]              */
     void *workspace;
+    model_span *part_spans; /* of a part of a batch: limits.deterministic */
+    i32 *part_outs;
     device_recording *
         *steps; /* [RECORDED + 1]: of n rows in decode form, each with its logits; NULL: not yet */
 };
@@ -51,8 +53,11 @@ static i64 widest_ffn(const model_config *c) {
     return max_i64(max_i64(shared, dense), 1);
 }
 
-/* The largest workspace that any call can ask for. Layers may differ in their formats, and so in their needs. */
-static u64 workspace_bytes(const model *m) {
+/* Does a row's place among others matter to the backend, and must it not? */
+static bool runs_apart(const model *m) { return m->lim.deterministic && m->o->set_form; }
+
+/* The largest workspace that any call can ask for, in one form. Layers may differ in their formats, and so in their needs. */
+static u64 workspace_of_form(const model *m, i64 rows) {
     const model_config *c = m->c;
     mla_decode_args d = {.n = m->lim.decode_rows,
                          .n_heads = c->n_heads,
@@ -63,7 +68,7 @@ static u64 workspace_bytes(const model *m) {
     sample_args s = {.n = m->lim.logit_rows, .vocab = c->vocab};
     u64 need = m->o->mla_decode_workspace(m->o, &d), draws = m->o->sample_workspace(m->o, &s);
     need = draws > need ? draws : need;
-    i64 span = min_i64(m->lim.rows, m->lim.seq_pages * KV_PAGE);
+    i64 span = min_i64(rows, m->lim.seq_pages * KV_PAGE);
     for (i64 l = 0; l < c->n_layers; l++) {
         const layer_weights *w = &m->w.layers[l];
         mla_prefill_args p = {.kv_b = w->kv_b,
@@ -75,13 +80,22 @@ static u64 workspace_bytes(const model *m) {
                               .rope = c->rope,
                               .latent = c->kv_lora,
                               .v_dim = c->v_dim};
-        moe_args e = {.experts = w->experts, .n = m->lim.rows, .k = c->top_k};
+        moe_args e = {.experts = w->experts, .n = rows, .k = c->top_k};
         u64 attn = m->o->mla_prefill_workspace(m->o, &p),
             moe = w->experts ? m->o->moe_workspace(m->o, &e) : 0;
         need = attn > need ? attn : need;
         need = moe > need ? moe : need;
     }
     return need;
+}
+
+static u64 workspace_bytes(const model *m) {
+    if (!runs_apart(m)) return workspace_of_form(m, m->lim.rows);
+    m->o->set_form(m->o, ROWS_DECODE);
+    u64 decode = workspace_of_form(m, min_i64(m->lim.rows, DECODE_ROWS));
+    m->o->set_form(m->o, ROWS_PROMPT);
+    u64 prompt = workspace_of_form(m, m->lim.rows);
+    return decode > prompt ? decode : prompt;
 }
 
 /* One line per buffer: who owns it is the pool. */
@@ -143,7 +157,11 @@ static status allocate_on_host(model *m, err *e) {
     void *block = calloc(1, tables_bytes(&m->lim));
     m->up = tables_at(&m->lim, block);
     m->steps = calloc(RECORDED + 1, sizeof *m->steps);
-    return block && m->steps ? ST_OK : err_nomem(e, "a batch's tables", tables_bytes(&m->lim));
+    m->part_spans = calloc((size_t)(m->lim.decode_rows + m->lim.prefill_spans), sizeof *m->part_spans);
+    m->part_outs = calloc((size_t)m->lim.logit_rows, sizeof *m->part_outs);
+    return block && m->steps && m->part_spans && m->part_outs
+               ? ST_OK
+               : err_nomem(e, "a batch's tables", tables_bytes(&m->lim));
 }
 
 /* Ids that a slice of the vocabulary does not hold can never be chosen. */
@@ -198,6 +216,8 @@ void model_close(model *m) {
     for (i64 n = 0; m->steps && n <= RECORDED; n++)
         if (m->steps[n]) m->mem.dev->forget(m->mem.dev, m->steps[n]);
     free(m->steps);
+    free(m->part_spans);
+    free(m->part_outs);
     model_weights_free(&m->w);
     device_pool_free(&m->mem);
     free(m->up.slots);
@@ -518,14 +538,58 @@ static status collect(model *m, const model_batch *b, err *e) {
     return dev->finish(dev, e);
 }
 
-status model_forward(model *m, const model_batch *b, err *e) {
+static status forward(model *m, const model_batch *b, err *e) {
     i64 n_abs;
-    status st = tables_check(&m->lim, b, e);
-    if (st != ST_OK) return st;
     u64 bytes = tables_fill(&m->lim, b, m->c->vocab_held, &m->up, &n_abs);
     m->mem.dev->write(m->mem.dev, m->in.slots, m->up.slots, bytes);
-    st = run_step(m, b, n_abs, e);
+    status st = run_step(m, b, n_abs, e);
     if (st != ST_OK) return st;
     if (b->n_out) draw(m, b);
     return collect(m, b, e);
+}
+
+/* Rows [from, to) of b as a batch of their own. */
+static model_batch part_of(model *m, const model_batch *b, i64 from, i64 to) {
+    model_batch p = *b;
+    i64 out = 0;
+    p.n = to - from, p.ids += from, p.bad += from;
+    p.spans = m->part_spans, p.n_spans = 0;
+    for (i64 s = 0; s < b->n_spans; s++) {
+        model_span span = b->spans[s];
+        i64 first = max_i64(span.first, from), end = min_i64(span.first + span.n, to);
+        if (first >= end) continue;
+        span.pos0 += first - span.first;
+        span.first = first - from, span.n = end - first;
+        m->part_spans[p.n_spans++] = span;
+    }
+    while (out < b->n_out && b->out_rows[out] < from) out++;
+    p.out_rows = m->part_outs, p.n_out = 0;
+    for (i64 o = out; o < b->n_out && b->out_rows[o] < to; o++)
+        m->part_outs[p.n_out++] = b->out_rows[o] - (i32)from;
+    p.logits += out * m->c->vocab;
+    if (b->draws) p.draws += out, p.drawn += out;
+    if (b->keep) p.keep += out;
+    return p;
+}
+
+/* Rows in decode form, so many at a time as one set of kernels takes; then the rows of prompts. */
+static status forward_apart(model *m, const model_batch *b, err *e) {
+    i64 n_abs = 0;
+    for (i64 s = 0; s < b->n_spans; s++)
+        if (b->spans[s].absorbed) n_abs += b->spans[s].n;
+    status st = ST_OK;
+    for (i64 from = 0, to; st == ST_OK && from < b->n; from = to) {
+        bool decode = from < n_abs;
+        to = decode ? min_i64(n_abs, from + DECODE_ROWS) : b->n;
+        m->o->set_form(m->o, decode ? ROWS_DECODE : ROWS_PROMPT);
+        const model_batch part = part_of(m, b, from, to);
+        st = forward(m, &part, e);
+    }
+    return st;
+}
+
+status model_forward(model *m, const model_batch *b, err *e) {
+    status st = tables_check(&m->lim, b, e);
+    if (st != ST_OK) return st;
+    return runs_apart(m) ? forward_apart(m, b, e) : forward(m, b, e);
 }

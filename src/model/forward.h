@@ -15,7 +15,10 @@ typedef struct {
     i64 pool_pages;    /* KV pages in the pool                                                     */
     dtype kv_type;     /* DT_F32, DT_BF16, DT_F8_E4M3                                              */
     bool eager;        /* every launch anew; else decode steps are recorded, where the device can    */
-    u64 memory_max;    /* bytes that may be allocated; 0: no limit                                 */
+    bool
+        deterministic; /* a row's bits do not depend on the other rows of its batch: rows in decode form and rows of
+                           prompts run apart, each with kernels of their own (kernels/ops.h: rows_form) */
+    u64 memory_max; /* bytes that may be allocated; 0: no limit                                 */
 } model_limits;
 
 typedef struct model model;
@@ -47,7 +50,7 @@ typedef struct {
     i64 n_spans;
     const model_span *spans;
     i64 n_out;           /* rows whose logits are wanted                                            */
-    const i32 *out_rows; /* [n_out]                                                              */
+    const i32 *out_rows; /* [n_out], ascending                                                   */
     f32 *logits;         /* [n_out, vocab], host                                                    */
     const sample_row
         *draws;       /* [n_out]: how their next tokens are drawn, where the logits are; NULL: not at all */

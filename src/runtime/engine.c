@@ -24,6 +24,8 @@ struct seq {
     f32 *logits;   /* [LOGIT_ROWS, vocab] */
     i32 *out_rows; /* [LOGIT_ROWS] */
     i32 *bad;      /* [rows] */
+    sample_row row;
+    i32 *drawn; /* where its token goes; NULL: logits go to the caller */
 };
 
 static status choose_gpu(engine *g, dtype act, err *e) {
@@ -40,6 +42,7 @@ static status choose_ops(engine *g, const engine_options *o, err *e) {
     ops_set_threads(g->threads);
     g->device = device_host();
     g->lim.eager = o->eager;
+    g->lim.deterministic = o->deterministic;
     if (o->eager && strcmp(name, "cuda"))
         return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
     if (!strcmp(name, "ref")) return ops_init_ref(&g->ops), ST_OK;
@@ -189,13 +192,13 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
         snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.slice);
     snprintf(
         g->plan, sizeof g->plan,
-        "%s%s%s: weights %.1f MB%s, KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
+        "%s%s%s%s: weights %.1f MB%s, KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
         g->step ? "SIMULATED, nothing is computed; "
         : g->ck ? ""
                 : "DUMMY WEIGHTS, the text means nothing; ",
-        share, g->ops.name, (f64)g->weight_bytes * 1e-6, g->gpu ? "" : " (mapped)", kv * 1e-6,
-        (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type), ((f64)model_memory(g->model) - kv) * 1e-6,
-        now_s() - start);
+        share, g->lim.deterministic ? "deterministic; " : "", g->ops.name, (f64)g->weight_bytes * 1e-6,
+        g->gpu ? "" : " (mapped)", kv * 1e-6, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
+        ((f64)model_memory(g->model) - kv) * 1e-6, now_s() - start);
     return ST_OK;
 }
 
@@ -205,6 +208,8 @@ status engine_open(engine **out, const engine_options *o, err *e) {
     if (!g) return err_nomem(e, "the engine", sizeof *g);
     g->step = o->step;
     g->step_ud = o->step_ud;
+    g->after_step = o->after_step;
+    g->after_ud = o->after_ud;
     status st = open_parts(g, o, e);
     if (st != ST_OK) {
         engine_close(g);
@@ -230,6 +235,7 @@ i64 engine_context(const engine *g) { return g->context; }
 i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_pages * KV_PAGE : g->context; }
 const char *engine_plan(const engine *g) { return g->plan; }
 bool engine_on_gpu(const engine *g) { return g->gpu; }
+bool engine_deterministic(const engine *g) { return g->lim.deterministic || !g->ops.set_form; }
 bool engine_simulated(const engine *g) { return g->step != NULL; }
 
 status engine_forward(engine *g, const model_batch *b, err *e) {
@@ -238,6 +244,7 @@ status engine_forward(engine *g, const model_batch *b, err *e) {
         g->threads); /* it holds for the calling thread, and another engine may have set its own */
     if (g->profile) profile_before(b);
     status st = model_forward(g->model, b, e);
+    if (st == ST_OK && g->after_step) g->after_step(g->after_ud, b, g->config.vocab);
     return st == ST_OK && g->profile ? profile_step(g, b, e) : st;
 }
 
@@ -289,6 +296,13 @@ status engine_bad_row(i32 mark, i32 token, i64 position, err *e) {
                    (long long)position);
 }
 
+bool seq_draws(seq *s, const sample_row *row, i32 *drawn) {
+    if (!s->g->gpu || s->g->step) return false;
+    s->drawn = row ? drawn : NULL;
+    if (row) s->row = *row;
+    return true;
+}
+
 /* Feeds n tokens (within the plan's rows) and hands out the wanted logits. */
 static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out, seq_logits_fn fn, void *ud,
                         err *e) {
@@ -310,6 +324,7 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
     }
     for (i64 i = 0; i < n_out; i++) s->out_rows[i] = (i32)(n - n_out + i);
     model_span span = {.n = n, .pos0 = pos0, .pages = s->pages, .absorbed = absorbed};
+    bool draws = s->drawn && n_out == 1;
     model_batch b = {.n = n,
                      .ids = ids,
                      .n_spans = 1,
@@ -317,6 +332,8 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
                      .n_out = n_out,
                      .out_rows = s->out_rows,
                      .logits = s->logits,
+                     .draws = draws ? &s->row : NULL,
+                     .drawn = s->drawn,
                      .bad = s->bad};
     status st = engine_forward(s->g, &b, e);
     for (i64 i = 0; st == ST_OK && i < n; i++)
@@ -325,7 +342,7 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
         seq_truncate(s, pos0);
         return st;
     }
-    for (i64 i = 0; st == ST_OK && i < n_out; i++)
+    for (i64 i = 0; st == ST_OK && !draws && i < n_out; i++)
         st = fn(ud, pos0 + s->out_rows[i], s->logits + i * s->g->config.vocab, e);
     return st;
 }

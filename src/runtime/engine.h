@@ -11,6 +11,9 @@
  * tests, and for measuring what is around a step (runtime/simulate.h). */
 typedef status (*engine_step_fn)(void *ud, const model_batch *b, i64 vocab, err *e);
 
+/* Sees every batch with its results, among them the logits that came to the host. For checks. */
+typedef void (*engine_seen_fn)(void *ud, const model_batch *b, i64 vocab);
+
 typedef struct {
     const char *model_dir;
     const char *device;   /* "ref", "cpu", "cuda"; NULL: cpu                                      */
@@ -20,11 +23,12 @@ typedef struct {
     i64 context;          /* tokens of KV; 0: the model's maximum, at most 32768                  */
     i64 chunk;            /* most prompt tokens in one step; 0: 512                               */
     const char
-        *load_format; /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
-    i64 tp_slice;     /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
-    bool eager;       /* a GPU: decode steps are not recorded as graphs */
-    bool profile;     /* times every kernel (a GPU only): engine_profile() */
-    bool verify;      /* scan quantization scales                                             */
+        *load_format;   /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
+    i64 tp_slice;       /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
+    bool eager;         /* a GPU: decode steps are not recorded as graphs */
+    bool deterministic; /* equal requests get equal bits, alone and among others: always so on ref and cpu */
+    bool profile;       /* times every kernel (a GPU only): engine_profile() */
+    bool verify;        /* scan quantization scales                                             */
     /* For a scheduler (runtime/scheduler.h); 0: the engine serves one sequence after the other. */
     i64 max_running; /* most sequences that run at a time                                                 */
     i64 kv_tokens;   /* tokens of the KV pool; 0: as many as mem_fraction leaves, but no more than max_running
@@ -35,6 +39,8 @@ typedef struct {
     int n_overrides;
     engine_step_fn step; /* NULL: the model's */
     void *step_ud;
+    engine_seen_fn after_step; /* NULL: nobody */
+    void *after_ud;
 } engine_options;
 
 typedef struct engine engine;
@@ -77,7 +83,8 @@ void engine_profile_clear(engine *g);
 /* Sorted; NULL without options.profile. For the thread that runs the engine, or when it rests. */
 const engine_phase *engine_profile(engine *g, int phase);
 bool engine_on_gpu(const engine *g);
-bool engine_simulated(const engine *g); /* the model computes nothing: engine_options.step */
+bool engine_deterministic(const engine *g); /* options.deterministic, or a device where it always holds */
+bool engine_simulated(const engine *g);     /* the model computes nothing: engine_options.step */
 
 /* One token timeline and the KV rows of its first tokens. */
 typedef struct seq seq;
@@ -97,6 +104,9 @@ typedef enum { LOGITS_NONE, LOGITS_LAST, LOGITS_ALL } seq_logits;
  * context full. */
 status seq_run(seq *s, const i32 *ids, i64 n, bool absorbed, seq_logits want, seq_logits_fn fn, void *ud,
                err *e);
+/* From now on the token after the last one fed (LOGITS_LAST) is drawn as *row says where the logits are, and fn is not called;
+ * *drawn gets it. row NULL: fn gets the logits again. False, and nothing changes, where only the host draws. */
+bool seq_draws(seq *s, const sample_row *row, i32 *drawn);
 /* Keeps the first n tokens. */
 void seq_truncate(seq *s, i64 n);
 /* Makes the timeline equal ids[0..n): keeps the common prefix, drops the rest, runs what is missing (at least

@@ -18,6 +18,8 @@ struct engine {
     int threads;
     engine_step_fn step;
     void *step_ud;
+    engine_seen_fn after_step;
+    void *after_ud;
     engine_phase *profile; /* [PROFILE_PHASES]; NULL: off */
     char plan[320];
 };

@@ -14,7 +14,11 @@ enum {
     ABSORB_NOPE = 256 /* absorb.cu: what shared memory holds */
 };
 
-static i64 slab_tokens(i64 n) { return n <= 8 ? 8 : n <= 16 ? 16 : n <= 32 ? 32 : 64; }
+/* In decode form one kernel for any number of rows: what it does and in which order does not depend on n. */
+static i64 slab_tokens(const gpu_backend *b, i64 n) {
+    if (b->form == ROWS_DECODE) return GPU_SKINNY;
+    return n <= 8 ? 8 : n <= 16 ? 16 : n <= 32 ? 32 : 64;
+}
 
 static u32 slab_shared(i64 tokens, i64 rows) {
     return (u32)(SLAB_STAGES(tokens, rows) * (rows + tokens) * 128 + SLAB_STATE + tokens * 512);
@@ -38,8 +42,9 @@ static status open_library(gpu_backend *b, err *e) {
     return b->blas ? dev->alloc(dev, (void **)&b->halves, HALVES, "gate and up before SiLU", e) : ST_OK;
 }
 
-/* True if there is a library; else says why not, the first time. */
+/* True if there is a library that may be used; else says why not, the first time. */
 static bool has_library(const gpu_backend *b) {
+    if (b->form != ROWS_ANY) return false; /* it chooses its kernels by the number of rows */
     if (!b->blas)
         log_once(
             "cublasLt",
@@ -66,8 +71,8 @@ status gpu_dense_init(gpu_backend *b, err *e) {
 
 /* May slab.cu take n rows of x and w? */
 static bool skinny_takes(const gpu_matrix *w, const void *x, i64 x_stride, i64 n) {
-    return n <= GPU_SKINNY && w->format == GPU_W_BF16 && can_tile(w, x, x_stride) && w->cols % 16 == 0 &&
-           w->rows <= COUNTS * (UNIT / 2);
+    return n <= GPU_SKINNY && gpu_of(NULL)->form != ROWS_PROMPT && w->format == GPU_W_BF16 &&
+           can_tile(w, x, x_stride) && w->cols % 16 == 0 && w->rows <= COUNTS * (UNIT / 2);
 }
 
 /* Blocks that run at once: two a multiprocessor up to 32 rows of x, one above. */
@@ -113,7 +118,7 @@ static int choose_kind(i64 tokens, i64 most, i64 tiles, i64 units) {
 /* k has parts with .w, .up, .y, .rows, .y_stride and .y_type, and everything else but what follows from the shapes. */
 static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
     const gpu_backend *b = gpu_of(o);
-    i64 tokens = slab_tokens(k->n), tiles = set_tiles(k, heads, UNIT), most = blocks_at_once(b, tokens),
+    i64 tokens = slab_tokens(b, k->n), tiles = set_tiles(k, heads, UNIT), most = blocks_at_once(b, tokens),
         blocks;
     int kind = choose_kind(tokens, most, tiles, k->units);
     if (kind == SLAB) tiles = set_tiles(k, heads, 2 * UNIT);
@@ -148,6 +153,10 @@ static bool run_library(const gpu_backend *b, const gpu_linear_args *a, i64 head
                                                       .wide = a->y_type == GPU_F32});
 }
 
+static bool takes_tiles(const gpu_backend *b, i64 n) {
+    return b->form == ROWS_PROMPT || (b->form == ROWS_ANY && n >= TILE_FROM);
+}
+
 void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
     const gpu_backend *b = gpu_of(o);
     exact = exact && a->w.format != GPU_W_BF16;
@@ -170,7 +179,7 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
         return;
     }
     if (a->n > GPU_SKINNY && run_library(b, a, heads)) return;
-    if (a->n >= TILE_FROM && !exact && can_tile(&a->w, a->x, a->x_stride) && a->x_step % 8 == 0) {
+    if (takes_tiles(b, a->n) && !exact && can_tile(&a->w, a->x, a->x_stride) && a->x_step % 8 == 0) {
         gpu_launch(b->g, b->linear_tile, gpu_blocks(a->rows, 128), (u32)min_i64(ceil_div(a->n, 64), GRID_Y),
                    (u32)heads, GPU_THREADS, 0, a);
         return;
@@ -244,7 +253,7 @@ void gpu_op_swiglu(const ops *o, const swiglu_args *a) {
         return;
     }
     if (k.n > GPU_SKINNY && library_swiglu(b, &k)) return;
-    if (k.n >= TILE_FROM && can_tile(&k.w, k.x, k.x_stride) && can_tile(&k.up, k.x, k.x_stride)) {
+    if (takes_tiles(b, k.n) && can_tile(&k.w, k.x, k.x_stride) && can_tile(&k.up, k.x, k.x_stride)) {
         gpu_launch(b->g, b->swiglu_tile, gpu_blocks(k.rows, 64), (u32)min_i64(ceil_div(k.n, 64), GRID_Y), 1,
                    GPU_THREADS, 0, &k);
         return;

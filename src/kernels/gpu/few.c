@@ -30,6 +30,12 @@ static bool divide(gpu_few_args *f) {
     return true;
 }
 
+static bool fit(gpu_few_args *f) {
+    if (divide(f)) return true;
+    f->totals = 0;
+    return divide(f);
+}
+
 bool gpu_run_few(const ops *o, const moe_args *a, gpu_bf16 *h, f32 *y, bool *summed) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
@@ -56,10 +62,13 @@ bool gpu_run_few(const ops *o, const moe_args *a, gpu_bf16 *h, f32 *y, bool *sum
                       .hidden = (int)w->views[0].cols,
                       .inter = (int)w->views[0].rows,
                       .totals = 1};
-    if (!divide(&f)) {
-        f.totals = 0;
-        if (!divide(&f)) return false;
+    if (b->form == ROWS_DECODE) { /* a row's products are summed in one way, however many rows there are */
+        gpu_few_args most = f;
+        most.n = (int)max_i64(a->n, DECODE_ROWS), most.pairs = most.n * f.k;
+        if (!fit(&most)) return false;
+        f.totals = most.totals;
     }
+    if (!fit(&f)) return false;
     gpu_launch(b->g, b->few, (u32)gpu_processors(b->g), 1, 1, FEW_THREADS, (u32)f.shared, &f);
     *summed = f.totals;
     return true;

@@ -113,6 +113,8 @@ static void op_finite(const ops *o, const finite_args *a) {
     launch(o, gpu_of(o)->finite, (u32)a->n, gpu_blocks(a->dim, GPU_FINITE), 1, &k);
 }
 
+static void op_set_form(const ops *o, rows_form form) { gpu_of(o)->form = form; }
+
 static status find_kernels(gpu_backend *b, err *e) {
     const struct {
         const char *file, *name;
@@ -175,6 +177,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                .gather = op_gather,
                .finite = op_finite,
                .sample = gpu_op_sample,
+               .set_form = op_set_form,
                .mla_decode_workspace = gpu_op_mla_decode_workspace,
                .mla_prefill_workspace = gpu_op_mla_prefill_workspace,
                .moe_workspace = gpu_op_moe_workspace,

@@ -81,6 +81,7 @@
 
 typedef struct {
     gpu *g;
+    rows_form form;
     f32 *skinny_sums; /* dense.c */
     int *skinny_count;
     struct cublas *blas; /* NULL: there is none, for this reason: */

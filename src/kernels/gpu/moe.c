@@ -36,14 +36,15 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
     gpu_combine_args c = {a->ids, a->weights, s.y, a->shared, a->out, hidden, a->k, experts, NULL};
     bool summed;
-    if (gpu_run_few(o, a, s.h, s.y, &summed)) {
+    if (b->form != ROWS_PROMPT && gpu_run_few(o, a, s.h, s.y, &summed)) {
         if (!summed)
             gpu_launch(b->g, b->moe_combine, (u32)a->n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS,
                        0, &c);
         return;
     }
     gpu_run_sort(o, &s.sort);
-    bool tiles = a->n * a->k >= TILE_MEAN * experts && can_tile(&w->views[0], a->x, hidden) && inter % 8 == 0;
+    bool many = b->form == ROWS_ANY ? a->n * a->k >= TILE_MEAN * experts : b->form == ROWS_PROMPT;
+    bool tiles = many && can_tile(&w->views[0], a->x, hidden) && inter % 8 == 0;
     gpu_launch(b->g, tiles ? b->moe_up_tile : b->moe_up, gpu_blocks(inter, tiles ? 64 : GPU_WARPS),
                (u32)experts, 1, GPU_THREADS, 0, &x);
     tiles = tiles && can_tile(&w->views[2], s.h, inter);

@@ -45,7 +45,9 @@ static u64 layout(const moe_args *a, u8 *base, large_space *s) {
 
 static bool fits(const moe_args *a) {
     const gpu_matrix *w = a->experts->views;
-    if (a->n * a->k < LARGE_MEAN * (a->experts->n_views / 3)) return false;
+    rows_form form = gpu_of(NULL)->form;
+    if (form == ROWS_DECODE || (form == ROWS_ANY && a->n * a->k < LARGE_MEAN * (a->experts->n_views / 3)))
+        return false;
     if (w[0].format == GPU_W_PACKED) return w[2].format == GPU_W_PACKED;
     return w[0].format == GPU_W_BF16 && w[0].wide && w[2].wide && w[0].rows % 64 == 0 && w[0].cols % 64 == 0;
 }
