@@ -21,6 +21,7 @@ enum {
     GPU_SORT_THREADS = 512,
     GPU_SORT_BLOCK = 2048, /* pairs of a block where there are more */
     GPU_FINITE = 16384,    /* values that a block looks at */
+    GPU_SAMPLE_TILE = 256, /* tokens whose weights are summed up */
     GPU_CUT_THREADS = 1024 /* of the block that finds where top-k and top-p cut a row */
 };
 enum { GPU_F32, GPU_BF16, GPU_FP8 }; /* element types of activations and of the KV cache */
@@ -269,9 +270,9 @@ typedef struct {
     const gpu_sample_row *rows;
     int *ids, *bad;
     gpu_sample_best *best; /* [n, splits] */
-    gpu_u64 *sums;         /* [n, splits]: weights */
+    gpu_u64 *sums;         /* [n, tiles]: weights of GPU_SAMPLE_TILE tokens */
     gpu_sample_cut *cut;   /* [n]         */
-    gpu_i64 n, vocab, stride, splits, split /* tokens of a part */;
+    gpu_i64 n, vocab, stride, splits, split /* tokens of a part, a multiple of a tile's */, tiles;
     int mark, aligned, after_cut;
 } gpu_sample_args;
 

@@ -19,12 +19,13 @@ static u64 sample_layout(const sample_args *a, u8 *base, gpu_sample_args *k) {
                            .stride = a->stride,
                            .splits = ceil_div(a->vocab, split),
                            .split = split,
+                           .tiles = ceil_div(a->vocab, GPU_SAMPLE_TILE),
                            .mark = a->mark,
                            .aligned = ((u64)(uintptr_t)a->logits | (u64)a->stride * 4) % 16 == 0};
     k->best = (gpu_sample_best *)(base + at);
     at += gpu_round(parts * sizeof *k->best);
     k->sums = (gpu_u64 *)(base + at);
-    at += gpu_round(parts * sizeof *k->sums);
+    at += gpu_round((u64)(a->n * k->tiles) * sizeof *k->sums);
     k->cut = (gpu_sample_cut *)(base + at);
     return at + gpu_round((u64)a->n * sizeof *k->cut);
 }
@@ -37,7 +38,7 @@ u64 gpu_op_sample_workspace(const ops *o, const sample_args *a) {
 }
 
 void gpu_op_sample(const ops *o, const sample_args *a) {
-    enum { CUT_SPACE = 60 * 1024 /* cut_space in sample.cu */ };
+    enum { CUT_SPACE = 80 * 1024 /* cut_space in sample.cu */ };
     const gpu_backend *b = gpu_of(o);
     gpu_sample_args k;
     if (!a->n) return;

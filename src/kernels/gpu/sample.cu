@@ -1,10 +1,10 @@
 /* kernels/gpu/sample.cu: the next token of each row of logits, by the definition in kernels/sample.c.
  *
  * A row (163,840 logits, 655 KB) is cut into `splits` parts, a block each, and read once for its largest logit (with the check
- * for NaN and infinities), once for the sum of its weights, and in the part where the draw falls once more. Where top-k or
- * top-p cut tokens off, one block a row finds the last token that stays between the first two and the last two: a histogram over
- * 2048 steps of the logit, then the tokens of the step where the wanted count or weight is reached. Sums are whole numbers:
- * atomics and any order give the same. */
+ * for NaN and infinities), once for the sums of its weights, of 256 tokens each; the draw looks at those and at one of the 256.
+ * Where top-k or top-p cut tokens off, one block a row finds in between the last token that stays: a histogram over 4096 steps of
+ * the logit, then the tokens of the step where the wanted count or weight is reached, sorted. Sums are whole numbers: atomics and
+ * any order give the same. */
 #include "kernels/gpu/hopper.cuh"
 #include "kernels/weigh.h"
 
@@ -130,10 +130,10 @@ static __device__ inline gpu_sample_cut cut_of(const gpu_sample_args &a, const g
     return has_cut(a, r) ? a.cut[row] : all;
 }
 
-/* Grid: splits, rows. after_cut: rows with a cut, else their full weights and the others' kept ones. */
+/* Grid: splits, rows; a warp a tile. after_cut: rows with a cut, else their full weights and the others' kept ones. */
 KERNEL(sample_sum, gpu_sample_args) {
-    __shared__ gpu_u64 each[GPU_WARPS];
     gpu_i64 row = blockIdx.y, from = blockIdx.x * a.split, to = least(from + a.split, a.vocab);
+    const float *x = a.logits + row * a.stride;
     gpu_sample_row r = a.rows[row];
     bool cuts = has_cut(a, r);
     float most = row_best(a, row).most;
@@ -141,94 +141,107 @@ KERNEL(sample_sum, gpu_sample_args) {
     gpu_sample_cut cut = {INFINITY, NO_CUT};
     if (a.after_cut) cut = a.cut[row];
     if (cuts && !a.after_cut) r.min_weight = 0;
-    gpu_u64 sum = 0;
-    each_logit(a, a.logits + row * a.stride, from, to, [&](int id, float v) { sum += kept_weight(r, cut, most, id, v); });
-    sum = block_sum_u64(sum, each);
-    if (threadIdx.x == 0) a.sums[row * a.splits + blockIdx.x] = sum;
+    int lane = threadIdx.x % 32;
+    for (gpu_i64 at = from + threadIdx.x / 32 * GPU_SAMPLE_TILE; at < to; at += GPU_WARPS * GPU_SAMPLE_TILE) {
+        gpu_u64 sum = 0;
+        if (a.aligned && at + GPU_SAMPLE_TILE <= to) {
+            float4 v[GPU_SAMPLE_TILE / 128];
+#pragma unroll
+            for (int i = 0; i < GPU_SAMPLE_TILE / 128; i++) v[i] = *(const float4 *)(x + at + i * 128 + lane * 4);
+#pragma unroll
+            for (int i = 0; i < GPU_SAMPLE_TILE / 128; i++) {
+                int id = (int)at + i * 128 + lane * 4;
+                sum += kept_weight(r, cut, most, id, v[i].x) + kept_weight(r, cut, most, id + 1, v[i].y);
+                sum += kept_weight(r, cut, most, id + 2, v[i].z) + kept_weight(r, cut, most, id + 3, v[i].w);
+            }
+        } else {
+            for (gpu_i64 t = at + lane; t < to && t < at + GPU_SAMPLE_TILE; t += 32) sum += kept_weight(r, cut, most, (int)t, x[t]);
+        }
+        sum = warp_sum_u64(sum);
+        if (lane == 0) a.sums[row * a.tiles + at / GPU_SAMPLE_TILE] = sum;
+    }
 }
 
 /* ---- the draw ---- */
 
-/* One block a row: finds the part in which the running sum passes `want`, the warp's stretch of it, the token. */
+/* One block a row: finds the tile in which the running sum passes `want`, and there the token. */
 KERNEL(sample_pick, gpu_sample_args) {
     __shared__ gpu_u64 each[GPU_WARPS], found_before;
-    __shared__ int found;
-    gpu_i64 row = blockIdx.x;
+    __shared__ gpu_i64 found;
+    gpu_i64 row = blockIdx.x, per = (a.tiles + GPU_THREADS - 1) / GPU_THREADS, from = threadIdx.x * per, end = least(from + per, a.tiles);
     gpu_sample_row r = a.rows[row];
-    const float *x = a.logits + row * a.stride;
     gpu_sample_best best = row_best(a, row);
     if (!(r.scale > 0) || !is_finite(best.most)) {
         if (threadIdx.x == 0) a.ids[row] = best.id;
         return;
     }
     gpu_sample_cut cut = cut_of(a, r, row);
+    const gpu_u64 *sums = a.sums + row * a.tiles;
     if (threadIdx.x == 0) found = 0, found_before = 0;
-    gpu_u64 before, mine = (gpu_i64)threadIdx.x < a.splits ? a.sums[row * a.splits + threadIdx.x] : 0;
+    gpu_u64 before, mine = 0;
+    for (gpu_i64 t = from; t < end; t++) mine += sums[t];
     gpu_u64 want = part_of(r.u, block_scan(mine, each, &before));
-    if (before <= want && want < before + mine) found = threadIdx.x, found_before = before;
-    __syncthreads();
-    gpu_i64 from = found * a.split, to = least(from + a.split, a.vocab), stretch = ((to - from + GPU_WARPS - 1) / GPU_WARPS + 31) / 32 * 32;
-    want -= found_before;
-    gpu_i64 at = from + threadIdx.x / 32 * stretch, end = least(at + stretch, to);
-    mine = 0;
-#pragma unroll 4
-    for (gpu_i64 t = at + threadIdx.x % 32; t < end; t += 32) mine += kept_weight(r, cut, best.most, (int)t, x[t]);
-    mine = warp_sum_u64(mine);
-    block_scan(threadIdx.x % 32 ? 0 : mine, each, &before);
-    if (threadIdx.x % 32) before -= mine;
-    bool here = before <= want && want < before + mine;
-    if (!here) return;
-    for (; at < end; at += 32) { /* one warp is left */
-        gpu_i64 t = at + threadIdx.x % 32;
-        gpu_u64 w = t < end ? kept_weight(r, cut, best.most, (int)t, x[t]) : 0, sum = w;
-        for (int d = 1; d < 32; d *= 2) {
-            int lane = threadIdx.x % 32;
-            gpu_u64 o = shuffle_u64(sum, lane >= d ? lane - d : lane);
-            if (lane >= d) sum += o;
-        }
-        sum += before;
-        if (sum - w <= want && want < sum) a.ids[row] = (int)t;
-        before = shuffle_u64(sum, 31);
-        if (before > want) return;
+    for (gpu_i64 t = from; t < end; t++) {
+        if (before <= want && want < before + sums[t]) found = t, found_before = before;
+        before += sums[t];
     }
+    __syncthreads();
+    gpu_i64 t = found * GPU_SAMPLE_TILE + threadIdx.x;
+    mine = t < a.vocab ? kept_weight(r, cut, best.most, (int)t, a.logits[row * a.stride + t]) : 0;
+    want -= found_before;
+    block_scan(mine, each, &before);
+    if (before <= want && want < before + mine) a.ids[row] = (int)t;
 }
 
 /* ---- top-k and top-p ---- */
 
-enum { STEPS = 2048, CANDIDATES = 4096, CUT_WARPS = GPU_CUT_THREADS / 32 };
+enum { STEPS = 4096, CANDIDATES = 4096, CUT_WARPS = GPU_CUT_THREADS / 32 };
 
 typedef struct {
-    gpu_u32 low[STEPS], high[STEPS], count[STEPS]; /* of each step: weights, how many */
-    gpu_u32 below[CANDIDATES];                     /* bits of a float that is not negative: they are ordered as it is */
+    gpu_u64 each[CUT_WARPS], before; /* before: of the steps before the one that was found */
+    gpu_u32 low[STEPS], high[STEPS]; /* of each step: weights, or how many */
+    gpu_u32 below[CANDIDATES];       /* bits of a float that is not negative: they are ordered as it is */
     int id[CANDIDATES];
-    gpu_u64 each[CUT_WARPS], before[2]; /* before the step that was found: weight, count */
+    gpu_u64 order[GPU_CUT_THREADS];
     int n_candidates, step;
+    gpu_sample_cut cut;
 } cut_space;
 
-/* What is looked at in a row. */
+/* What is looked at in a row: tokens that have a weight and lie before `last`. */
 typedef struct {
     const float *x;
-    float most, scale, per_step, limit; /* limit: tokens further below do not matter */
+    float most, scale, per_step;
+    gpu_sample_cut last;
+    bool by_count;
 } cut_row;
 
 static __device__ inline int step_of(const cut_row &c, float below) {
     int s = (int)(below * c.per_step);
     return s < STEPS ? s : STEPS - 1;
 }
+static __device__ inline bool is_in(const cut_row &c, float below, int id) {
+    if (below > c.last.below || (below == c.last.below && id > c.last.id)) return false;
+    return WEIGH_MUL(below, c.scale) < WEIGH_BITS - 1 || weigh(below, c.scale); /* to there it has one surely */
+}
+static __device__ inline gpu_u64 measure(const cut_row &c, float below) { return c.by_count ? 1 : weigh(below, c.scale); }
 
+/* The sums of the steps. */
 static __device__ inline void count_steps(const gpu_sample_args &a, const cut_row &c, cut_space *s) {
-    for (int i = threadIdx.x; i < STEPS; i += GPU_CUT_THREADS) s->low[i] = s->high[i] = s->count[i] = 0;
+    for (int i = threadIdx.x; i < STEPS; i += GPU_CUT_THREADS) s->low[i] = s->high[i] = 0;
     __syncthreads();
-    each_logit(a, c.x, 0, a.vocab, [&](int, float v) {
+    each_logit(a, c.x, 0, a.vocab, [&](int id, float v) {
         float below = c.most - v;
-        if (!(below <= c.limit)) return;
-        gpu_u64 w = weigh(below, c.scale);
-        if (!w) return;
+        if (!is_in(c, below, id)) return;
+        gpu_u64 w = measure(c, below);
         int i = step_of(c, below);
-        gpu_u32 low = (gpu_u32)w, high = (gpu_u32)(w >> 32), was = atomicAdd(&s->low[i], low);
+        gpu_u32 low = (gpu_u32)w, high = (gpu_u32)(w >> 32);
+        if (c.by_count) {
+            atomicAdd(&s->low[i], 1u);
+            return;
+        }
+        gpu_u32 was = atomicAdd(&s->low[i], low);
         high += was + low < was;
         if (high) atomicAdd(&s->high[i], high);
-        atomicAdd(&s->count[i], 1u);
     });
     __syncthreads();
 }
@@ -239,11 +252,42 @@ static __device__ inline void gather_step(const gpu_sample_args &a, const cut_ro
     __syncthreads();
     each_logit(a, c.x, 0, a.vocab, [&](int id, float v) {
         float below = c.most - v;
-        if (!(below <= c.limit) || step_of(c, below) != s->step || !weigh(below, c.scale)) return;
+        if (step_of(c, below) != s->step || !is_in(c, below, id)) return;
         int at = atomicAdd(&s->n_candidates, 1);
         if (at < CANDIDATES) s->below[at] = __float_as_uint(below), s->id[at] = id;
     });
     __syncthreads();
+}
+
+/* Sorts one value a thread, ascending (Batcher's bitonic sorter): partners in a warp by shuffles, others through memory. */
+static __device__ inline gpu_u64 sort_values(gpu_u64 v, gpu_u64 *memory) {
+    int me = threadIdx.x;
+    for (int size = 2; size <= GPU_CUT_THREADS; size *= 2)
+        for (int d = size / 2; d; d /= 2) {
+            gpu_u64 other;
+            if (d < 32) {
+                other = shuffle_u64(v, (me % 32) ^ d);
+            } else {
+                __syncthreads();
+                memory[me] = v;
+                __syncthreads();
+                other = memory[me ^ d];
+            }
+            bool low = !(me & d) == !(me & size);
+            if (low ? other < v : other > v) v = other;
+        }
+    return v;
+}
+
+/* The token of the step at which the running measure reaches `target`, if they are at most one a thread. */
+static __device__ inline void find_sorted(const cut_row &c, cut_space *s, gpu_u64 target) {
+    gpu_u64 key = ~0ull, before;
+    if ((int)threadIdx.x < s->n_candidates) key = (gpu_u64)s->below[threadIdx.x] << 32 | (gpu_u32)s->id[threadIdx.x];
+    key = sort_values(key, s->order);
+    float below = __uint_as_float((gpu_u32)(key >> 32));
+    gpu_u64 mine = key == ~0ull ? 0 : measure(c, below);
+    block_scan(mine, s->each, &before);
+    if (before < target && target <= before + mine) s->cut.below = below, s->cut.id = (int)(gpu_u32)key;
 }
 
 /* The sum of f(bits of below, id) over the tokens of the step. */
@@ -254,54 +298,58 @@ template <typename F> static __device__ inline gpu_u64 over_step(const gpu_sampl
     else
         each_logit(a, c.x, 0, a.vocab, [&](int id, float v) {
             float below = c.most - v;
-            if (below <= c.limit && step_of(c, below) == s->step && weigh(below, c.scale)) sum += f(__float_as_uint(below), id);
+            if (step_of(c, below) == s->step && is_in(c, below, id)) sum += f(__float_as_uint(below), id);
         });
     return block_sum_u64(sum, s->each);
 }
 
-/* The first token at which the running count (or weight) of the tokens, best first, reaches `target` > 0; *weight: of all up to it.
- * No such token: all stay. */
-static __device__ inline gpu_sample_cut find_cut(const gpu_sample_args &a, const cut_row &c, cut_space *s, bool by_count, gpu_u64 target, gpu_u64 *weight) {
-    const int per = STEPS / GPU_CUT_THREADS;
-    gpu_u64 w[per], n[per], weights = 0, counts = 0, before_w, before_n;
-    if (threadIdx.x == 0) s->step = -1;
-    for (int i = 0; i < per; i++) {
-        int at = threadIdx.x * per + i;
-        weights += w[i] = (gpu_u64)s->high[at] << 32 | s->low[at];
-        counts += n[i] = s->count[at];
-    }
-    *weight = block_scan(weights, s->each, &before_w);
-    block_scan(counts, s->each, &before_n);
-    for (int i = 0; i < per; i++) {
-        gpu_u64 before = by_count ? before_n : before_w, mine = by_count ? n[i] : w[i];
-        if (before < target && target <= before + mine) s->step = threadIdx.x * per + i, s->before[0] = before_w, s->before[1] = before_n;
-        before_w += w[i], before_n += n[i];
-    }
-    __syncthreads();
-    gpu_sample_cut cut = {INFINITY, NO_CUT};
-    if (s->step < 0) return cut;
-    gather_step(a, c, s);
-    target -= s->before[by_count];
-    gpu_u32 key = 0; /* the largest that less than `target` lies under */
+/* The same for any number of them, bit by bit: slow, for steps with many equal logits. */
+static __device__ inline void find_by_bits(const gpu_sample_args &a, const cut_row &c, cut_space *s, gpu_u64 target) {
+    gpu_u32 key = 0, id = 0; /* the largest that less than `target` lies under */
     for (int bit = 30; bit >= 0; bit--) {
         gpu_u32 next = key | 1u << bit;
-        if (over_step(a, c, s, [&](gpu_u32 b, int) { return b >= next ? 0 : by_count ? 1 : weigh(__uint_as_float(b), c.scale); }) < target) key = next;
+        if (over_step(a, c, s, [&](gpu_u32 b, int) { return b >= next ? 0 : measure(c, __uint_as_float(b)); }) < target) key = next;
     }
-    gpu_u64 each = weigh(__uint_as_float(key), c.scale);
-    gpu_u64 under = over_step(a, c, s, [&](gpu_u32 b, int) { return b < key ? weigh(__uint_as_float(b), c.scale) : 0; });
-    gpu_u64 under_n = over_step(a, c, s, [&](gpu_u32 b, int) { return (gpu_u64)(b < key); });
-    gpu_u64 equal = over_step(a, c, s, [&](gpu_u32 b, int) { return (gpu_u64)(b == key); });
-    gpu_u64 stay = by_count ? target - under_n : (target - under + each - 1) / each;
-    *weight = s->before[0] + under + stay * each;
-    cut.below = __uint_as_float(key);
-    if (stay >= equal) return cut;
-    gpu_u32 id = 0; /* the largest that fewer than `stay` of the equal ones lie under */
+    target -= over_step(a, c, s, [&](gpu_u32 b, int) { return b < key ? measure(c, __uint_as_float(b)) : 0; });
     for (int bit = 30; bit >= 0; bit--) {
         gpu_u32 next = id | 1u << bit;
-        if (over_step(a, c, s, [&](gpu_u32 b, int at) { return (gpu_u64)(b == key && (gpu_u32)at < next); }) < stay) id = next;
+        if (over_step(a, c, s, [&](gpu_u32 b, int at) { return b == key && (gpu_u32)at < next ? measure(c, __uint_as_float(b)) : 0; }) < target) id = next;
     }
-    cut.id = (int)id;
-    return cut;
+    if (threadIdx.x == 0) s->cut.below = __uint_as_float(key), s->cut.id = (int)id;
+}
+
+/* s->cut = the first token, best first, at which the running measure reaches `target`(total) > 0; none: c.last. */
+template <typename F> static __device__ inline void find_cut(const gpu_sample_args &a, const cut_row &c, cut_space *s, F target_of) {
+    const int per = STEPS / GPU_CUT_THREADS;
+    gpu_u64 v[per], sum = 0, before;
+    count_steps(a, c, s);
+    if (threadIdx.x == 0) s->step = -1, s->cut = c.last;
+    for (int i = 0; i < per; i++) {
+        int at = threadIdx.x * per + i;
+        sum += v[i] = (gpu_u64)s->high[at] << 32 | s->low[at];
+    }
+    gpu_u64 target = target_of(block_scan(sum, s->each, &before));
+    for (int i = 0; i < per; i++) {
+        if (before < target && target <= before + v[i]) s->step = threadIdx.x * per + i, s->before = before;
+        before += v[i];
+    }
+    __syncthreads();
+    if (s->step >= 0) {
+        gather_step(a, c, s);
+        target -= s->before;
+        if (s->n_candidates <= GPU_CUT_THREADS)
+            find_sorted(c, s, target);
+        else
+            find_by_bits(a, c, s, target);
+    }
+    __syncthreads();
+}
+
+/* 1 over the width of a step: they divide what the logits span, or what has a weight if that is less. */
+static __device__ inline float steps_over(float range, float scale) {
+    if (range * scale > 40.0f) range = 40.0f / scale;
+    float steps = range > 0 ? (STEPS - 1) / range : 0;
+    return steps < 1e30f ? steps : 1e30f;
 }
 
 /* One block a row. Shared memory: cut_space. */
@@ -312,27 +360,26 @@ KERNEL_OF(sample_cut, gpu_sample_args, GPU_CUT_THREADS, 1) {
     gpu_sample_row r = a.rows[row];
     gpu_sample_best best = row_best(a, row);
     if (!has_cut(a, r) || !(r.scale > 0) || !is_finite(best.most)) return;
-    bool by_count = r.top_k > 0 && r.top_k < a.vocab, by_weight = r.top_p < 1ull << 53;
+    cut_row c = {a.logits + row * a.stride, best.most, r.scale, steps_over(best.most - best.least, r.scale), {INFINITY, NO_CUT}, false};
     gpu_u64 total = 0;
-    for (gpu_i64 i = threadIdx.x; i < a.splits; i += GPU_CUT_THREADS) total += a.sums[row * a.splits + i];
-    total = block_sum_u64(total, s->each);
-    float range = best.most - best.least, limit = 40.0f / r.scale;
-    if (range > limit) range = limit;
-    cut_row c = {a.logits + row * a.stride, best.most, r.scale, range > 0 ? (float)(STEPS - 1) / range : 0, INFINITY};
-    if (c.per_step > 1e30f) c.per_step = 1e30f;
-    if (!by_count) { /* what lies below 2^-(t + 1) of the best makes less than top-p leaves out, with room for rounding */
+    if (r.top_k > 0 && r.top_k < a.vocab) {
+        c.by_count = true;
+        find_cut(a, c, s, [&](gpu_u64) { return (gpu_u64)r.top_k; });
+        c.last = s->cut;
+        c.by_count = false;
+        if (is_finite(c.last.below)) c.per_step = steps_over(c.last.below, r.scale);
+    } else { /* what lies below 2^-(t + 1) of the best makes less than top-p leaves out, with room for rounding */
+        for (gpu_i64 i = threadIdx.x; i < a.tiles; i += GPU_CUT_THREADS) total += a.sums[row * a.tiles + i];
+        total = block_sum_u64(total, s->each);
         gpu_u64 least_weight = part_of((1ull << 53) - r.top_p, total) / (gpu_u64)a.vocab;
         int t = 0;
         while (t <= WEIGH_BITS && least_weight >> (WEIGH_BITS - t) == 0) t++;
-        c.limit = ((float)t + 1.0f) / r.scale;
+        c.last.below = ((float)t + 1.0f) / r.scale;
     }
-    count_steps(a, c, s);
-    gpu_u64 weight = total;
-    gpu_sample_cut cut = {INFINITY, NO_CUT};
-    if (by_count) cut = find_cut(a, c, s, true, (gpu_u64)r.top_k, &weight);
-    if (by_weight) {
-        gpu_u64 target = part_of(r.top_p, weight), all;
-        cut = find_cut(a, c, s, false, target ? target : 1, &all);
-    }
-    if (threadIdx.x == 0) a.cut[row] = cut;
+    if (r.top_p < 1ull << 53)
+        find_cut(a, c, s, [&](gpu_u64 all) {
+            gpu_u64 target = part_of(r.top_p, total ? total : all);
+            return target ? target : 1;
+        });
+    if (threadIdx.x == 0) a.cut[row] = s->cut;
 }
