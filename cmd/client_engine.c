@@ -261,8 +261,11 @@ status client_engine_open(client **out, const client_engine_options *o, err *e) 
     k->c.o = o->o;
     pthread_mutex_init(&k->lock, NULL);
     pthread_cond_init(&k->came, NULL);
-    scheduler_options so = {
-        .on_events = on_events, .ud = k, .max_queued = 1 << 20, .max_queued_tokens = 1ll << 40};
+    scheduler_options so = {.on_events = on_events,
+                            .ud = k,
+                            .max_queued = 1 << 20,
+                            .max_queued_tokens = 1ll << 40,
+                            .decode_stall_s = -1};
     status st = model_opts_finish(o->m, e);
     engine_options eo = o->m->engine;
     eo.max_running = o->max_running;

@@ -38,7 +38,7 @@ static int parse(serve_opts *o, int argc, char **argv) {
         {"mem-fraction-static", 0, OPT_REAL, &s->engine.mem_fraction, "F",
          "share of the available memory for weights and KV pool (default: 0.5)", 0.01, 1},
         {"decode-stall", 0, OPT_REAL, &s->sched.decode_stall_s, "S",
-         "seconds a step with prompts may delay running answers, or twice their own step (default: 0, no limit)",
+         "longest step with prompts beside running answers, or three times their own; 0: no limit (default: 0.075 on a GPU, else 0)",
          0, 1000},
         {"schedule-policy", 0, OPT_ENUM, &o->policy, "fcfs|lpm",
          "who starts first: the first to come, or the longest prefix in the cache (default: fcfs)", 0, 0},
@@ -72,13 +72,17 @@ static int parse(serve_opts *o, int argc, char **argv) {
 }
 
 int cmd_serve(int argc, char **argv) {
-    serve_opts o = {
-        .s = {.host = "127.0.0.1", .port = 30000, .watchdog_s = 300, .drain_s = 60, .engine.max_running = 16},
-        .calls = "kimi_k2",
-        .reasoning = "kimi_k2",
-        .policy = "fcfs",
-        .max_body_mib = 64,
-        .simulated_us = -1};
+    serve_opts o = {.s = {.host = "127.0.0.1",
+                          .port = 30000,
+                          .watchdog_s = 300,
+                          .drain_s = 60,
+                          .engine.max_running = 16,
+                          .sched.decode_stall_s = -1},
+                    .calls = "kimi_k2",
+                    .reasoning = "kimi_k2",
+                    .policy = "fcfs",
+                    .max_body_mib = 64,
+                    .simulated_us = -1};
     err e = {0};
     int rc = parse(&o, argc, argv);
     if (rc >= 0) return rc;

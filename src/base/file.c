@@ -50,6 +50,11 @@ void file_map_close(file_map *m) {
     memset(m, 0, sizeof *m);
 }
 
+void file_map_soon(const void *p, u64 n) {
+    u64 page = (u64)sysconf(_SC_PAGESIZE), from = (u64)(uintptr_t)p / page * page;
+    if (p && n) madvise((void *)(uintptr_t)from, (uintptr_t)p + n - from, MADV_WILLNEED);
+}
+
 status file_read(const char *path, u64 max, buf *out, err *e) {
     struct stat sb;
     status st = ST_OK;

@@ -39,19 +39,38 @@ static void gpu_release(device *d, void *p) {
     gpu_ok(g, g->cu.cuMemFree_v2(addr(p)), "releasing memory");
 }
 
+static u8 *piece_at(const gpu *g, int i) { return g->stage + (u64)(i % STAGE_PIECES) * STAGE_BYTES; }
+static u64 piece_from(int i) { return (u64)i * STAGE_BYTES; }
+static u64 piece_bytes(u64 all, int i) {
+    u64 left = all - piece_from(i);
+    return left < STAGE_BYTES ? left : STAGE_BYTES;
+}
+
+/* A single thread copies slower than the bus takes it, so long copies fill half of the pinned pieces side by side while the bus empties
+ * the other half. A step's small inputs take one piece each. */
 static void gpu_write(device *d, void *to, const void *from_host, u64 bytes) {
+    enum { ROUND = STAGE_PIECES / 2 };
     gpu *g = (gpu *)d;
     if (!bytes || !gpu_enter(g)) return;
     for (u64 at = 0, n; at < bytes; at += n) {
-        u64 i = g->n_staged++ % STAGE_PIECES;
-        u8 *piece = g->stage + i * STAGE_BYTES;
-        n = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
-        if (!gpu_ok(g, g->cu.cuEventSynchronize(g->copied[i]), "an earlier copy to the GPU")) return;
-        memcpy(piece, (const u8 *)from_host + at, n);
-        if (!gpu_ok(g, g->cu.cuMemcpyHtoDAsync_v2(addr(to) + at, piece, n, g->stream),
-                    "a copy of %llu bytes to the GPU", (unsigned long long)bytes) ||
-            !gpu_ok(g, g->cu.cuEventRecord(g->copied[i], g->stream), "recording a copy to the GPU"))
-            return;
+        n = bytes - at < (u64)ROUND * STAGE_BYTES ? bytes - at : (u64)ROUND * STAGE_BYTES;
+        int pieces = (int)((n + STAGE_BYTES - 1) / STAGE_BYTES), first = (int)(g->n_staged % STAGE_PIECES);
+        g->n_staged += (u64)pieces;
+        for (int i = 0; i < pieces; i++)
+            if (!gpu_ok(g, g->cu.cuEventSynchronize(g->copied[(first + i) % STAGE_PIECES]),
+                        "an earlier copy to the GPU"))
+                return;
+#pragma omp parallel for schedule(static, 1) if (pieces > 1)
+        for (int i = 0; i < pieces; i++)
+            memcpy(piece_at(g, first + i), (const u8 *)from_host + at + piece_from(i), piece_bytes(n, i));
+        for (int i = 0; i < pieces; i++)
+            if (!gpu_ok(g,
+                        g->cu.cuMemcpyHtoDAsync_v2(addr(to) + at + piece_from(i), piece_at(g, first + i),
+                                                   piece_bytes(n, i), g->stream),
+                        "a copy of %llu bytes to the GPU", (unsigned long long)bytes) ||
+                !gpu_ok(g, g->cu.cuEventRecord(g->copied[(first + i) % STAGE_PIECES], g->stream),
+                        "recording a copy to the GPU"))
+                return;
     }
 }
 

@@ -58,7 +58,7 @@ static void plan(scheduler *s) {
         rest[at] = t;
     }
     if (!first) return;
-    i64 chunk = b.chunk = pace_allowance(&s->pace, answers);
+    i64 chunk = b.chunk = pace_allowance(&s->pace, answers, n + 1);
     give(first, n ? ceil_div(chunk, 2) : chunk, &b);
     for (i64 i = 0; i < n; i++) give(rest[i], b.chunk, &b);
     give(first, b.chunk, &b);

@@ -348,6 +348,9 @@ static status check_options(const engine *g, const scheduler_options *o, err *e)
     return ST_OK;
 }
 
+/* A chunk of 4096 prompt tokens keeps an H200 as busy as one of 8192 does; beside answers a step of this length is nearly that long. */
+static const f64 GPU_STALL_S = 0.075;
+
 status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, err *e) {
     *out = NULL;
     status st = check_options(g, o, e);
@@ -359,7 +362,7 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
     if (!s->o.max_queued) s->o.max_queued = DEFAULT_QUEUED;
     if (s->o.conservativeness <= 0) s->o.conservativeness = 1;
     if (!s->o.max_queued_tokens) s->o.max_queued_tokens = DEFAULT_QUEUED_TOKENS;
-    pace_open(&s->pace, g->chunk, o->decode_stall_s);
+    pace_open(&s->pace, g->chunk, o->decode_stall_s >= 0 ? o->decode_stall_s : g->gpu ? GPU_STALL_S : 0);
     s->limit = min_i64(g->context, g->lim.pool_pages * KV_PAGE);
     init_locks(s);
     fill_constants(s);

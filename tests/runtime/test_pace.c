@@ -15,7 +15,7 @@ static f64 run(pace *p, const machine *m, int steps) {
     f64 last = 0;
     pace_note(p, 0, 4, takes(m, 0));
     for (int i = 0; i < steps; i++) {
-        i64 n = pace_allowance(p, 4);
+        i64 n = pace_allowance(p, 4, 1);
         last = takes(m, n);
         pace_note(p, n, 4, last);
     }
@@ -26,12 +26,12 @@ static void alone_takes_the_chunk(void **state) {
     (void)state;
     pace p;
     pace_open(&p, 8192, 0.03);
-    assert_int_equal(pace_allowance(&p, 0), 8192);
-    assert_int_equal(pace_allowance(&p, 1), 1024);
+    assert_int_equal(pace_allowance(&p, 0, 9), 8192);
+    assert_int_equal(pace_allowance(&p, 1, 1), 1024);
     pace_open(&p, 8192, 0);
-    assert_int_equal(pace_allowance(&p, 64), 8192);
+    assert_int_equal(pace_allowance(&p, 64, 64), 8192);
     pace_open(&p, 512, 0.03);
-    assert_int_equal(pace_allowance(&p, 1), 512);
+    assert_int_equal(pace_allowance(&p, 1, 1), 512);
 }
 
 static void settles_at_three_times_a_long_step(void **state) {
@@ -49,7 +49,27 @@ static void settles_at_the_stall_beside_short_steps(void **state) {
     const machine m = {0.003, 0.004, 20e-6};
     pace_open(&p, 8192, 0.03);
     f64 last = run(&p, &m, 50);
-    assert_true(last <= 0.0331 && last > 0.025);
+    assert_true(last <= 0.0301 && last > 0.024);
+}
+
+/* 12 prompts beside 4 answers: three times the allowance, and what such steps took says the same as shorter ones. */
+static void many_waiting_prompts_count(void **state) {
+    (void)state;
+    pace p;
+    const machine m = {0.003, 0, 20e-6};
+    pace_open(&p, 8192, 0.03);
+    run(&p, &m, 50);
+    i64 one = pace_allowance(&p, 4, 4), three = pace_allowance(&p, 4, 12);
+    assert_in_range(one, 1200, 1350);
+    assert_in_range(three, 3 * one - 1, 3 * one + 1);
+    for (int i = 0; i < 50; i++) {
+        i64 n = pace_allowance(&p, 4, 12);
+        pace_note(&p, n, 4, takes(&m, n));
+        assert_true(takes(&m, n) <= 0.096);
+    }
+    one = pace_allowance(&p, 4, 1);
+    assert_in_range(one, 1250, 1550); /* 3 x 0.03 s less 0.003 s, a third of it */
+    assert_int_equal(pace_allowance(&p, 1, 63), 8192);
 }
 
 static void shrinks_at_once_and_not_below_the_least(void **state) {
@@ -58,10 +78,10 @@ static void shrinks_at_once_and_not_below_the_least(void **state) {
     const machine slow = {0.002, 0, 1e-3};
     pace_open(&p, 8192, 0.03);
     run(&p, &slow, 2);
-    assert_int_equal(pace_allowance(&p, 1), 128);
+    assert_int_equal(pace_allowance(&p, 1, 1), 128);
     const machine fast = {0.002, 0, 1e-6};
     run(&p, &fast, 40);
-    assert_int_equal(pace_allowance(&p, 1), 8192);
+    assert_int_equal(pace_allowance(&p, 1, 1), 8192);
 }
 
 static void a_step_that_was_not_full_says_nothing(void **state) {
@@ -70,15 +90,16 @@ static void a_step_that_was_not_full_says_nothing(void **state) {
     pace_open(&p, 8192, 0.03);
     pace_note(&p, 0, 4, 0.003);
     for (int i = 0; i < 100; i++) pace_note(&p, 10, 4, 0.004);
-    assert_int_equal(pace_allowance(&p, 4), 1024);
+    assert_int_equal(pace_allowance(&p, 4, 1), 1024);
     pace_note(&p, 8192, 0, 5); /* nobody waited */
-    assert_int_equal(pace_allowance(&p, 4), 1024);
+    assert_int_equal(pace_allowance(&p, 4, 1), 1024);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(alone_takes_the_chunk),
                                        cmocka_unit_test(settles_at_three_times_a_long_step),
                                        cmocka_unit_test(settles_at_the_stall_beside_short_steps),
+                                       cmocka_unit_test(many_waiting_prompts_count),
                                        cmocka_unit_test(shrinks_at_once_and_not_below_the_least),
                                        cmocka_unit_test(a_step_that_was_not_full_says_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,15 @@
 /* kernels/gpu/weight.c: weights copied into the GPU's memory, in the checkpoint's own layout, or INT4 experts as pack.h says. */
 #include "base/buf.h"
+#include "base/file.h"
 #include "kernels/gpu/inside.h"
 #include "kernels/gpu/pack.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEETING_BYTES = 256 };
+enum {
+    MEETING_BYTES = 256,
+    AHEAD = 16 /* views that the disk reads while others are copied: 130 MB of K2.5's experts */
+};
 static const gpu_u64 LATENT_MAX = 512, V_DIM_MAX = 256; /* attention.cu: columns that a lane owns */
 
 static u64 scale_bytes(const weight_view *v) {
@@ -118,6 +122,14 @@ static status put_vector(device *dev, const weight_view *v, op_weight *w, err *e
     return ST_OK;
 }
 
+/* View i, if there is one, will be copied soon. */
+static void announce(const weight_desc *d, i64 i) {
+    if (i >= d->n_views || d->dummy_seed) return;
+    const weight_view *v = &d->views[i];
+    file_map_soon(v->data, data_bytes(v));
+    if (scale_bytes(v)) file_map_soon(v->scale, scale_bytes(v));
+}
+
 /* One expert's checkpoint bytes at a time go through `staged`: the copies and the kernel are in stream order. */
 static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
     device *dev = gpu_device(b->g);
@@ -135,7 +147,9 @@ static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w
         at += gpu_round(table) + MEETING_BYTES;
         for (int i = 0; i < 3; i++) w->expert_bytes += room_of(&d->views[i], packed);
     }
+    for (i64 i = 0; i < AHEAD - 1; i++) announce(d, i);
     for (i64 i = 0; st == ST_OK && i < d->n_views; i++) {
+        announce(d, i + AHEAD - 1);
         all[i] = put_view(b, d, i, packed, staged, at);
         at += room_of(&d->views[i], packed);
     }
