@@ -349,7 +349,7 @@ static status check_options(const engine *g, const scheduler_options *o, err *e)
 }
 
 /* A chunk of 4096 prompt tokens keeps an H200 as busy as one of 8192 does; beside answers a step of this length is nearly that long. */
-static const f64 GPU_STALL_S = 0.075;
+static const f64 GPU_STALL_S = 0.085;
 
 status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, err *e) {
     *out = NULL;

@@ -43,7 +43,7 @@ typedef struct {
     f64 conservativeness; /* factor on the pages that running requests are expected to need yet, which admission leaves
                              free: less admits more and preempts more; 0: 1 */
     f64 decode_stall_s; /* longest step with prompts while answers are written, or three times one without (pace.h); 0: no limit;
-                           less: 0.075 on a GPU, elsewhere no limit */
+                           less: 0.085 on a GPU, elsewhere no limit */
     sched_policy policy;
     bool ignore_priority; /* all requests count as priority 0 */
     bool no_preempt;      /* a higher priority waits for a place instead of taking one */
