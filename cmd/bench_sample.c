@@ -18,20 +18,24 @@ static const struct {
     f32 scale;
     i32 top_k;
     f64 top_p;
-} kinds[] = {{"greedy", 0, 0, 1},
-             {"temperature 1", 1.442695f, 0, 1},
-             {"top-k 50", 1.442695f, 50, 1},
-             {"top-p 0.95", 1.442695f, 0, 0.95},
-             {"top-k 50, top-p 0.95", 1.442695f, 50, 0.95},
-             {"temperature 2, top-p 0.99", 0.721348f, 0, 0.99}};
+    i64 logprobs; /* then log-probabilities of so many best tokens alone, nothing is drawn */
+} kinds[] = {{"greedy", 0, 0, 1, 0},
+             {"temperature 1", 1.442695f, 0, 1, 0},
+             {"top-k 50", 1.442695f, 50, 1, 0},
+             {"top-p 0.95", 1.442695f, 0, 0.95, 0},
+             {"top-k 50, top-p 0.95", 1.442695f, 50, 0.95, 0},
+             {"temperature 2, top-p 0.99", 0.721348f, 0, 0.99, 0},
+             {"log-probabilities of 20", 0, 0, 1, 20},
+             {"log-probabilities of 128", 0, 0, 1, 128}};
 
 typedef struct {
     ops dev;
     gpu *g;
     device *mem;
     device_pool pool;
-    void *logits, *rows, *ids, *bad, *work;
+    void *logits, *rows, *ids, *bad, *work, *tops, *logprobs, *top_ids;
     sample_args a;
+    i64 most; /* log-probabilities; 0: draws */
     i64 vocab, sets;
     FILE *json;
 } bench_state;
@@ -60,7 +64,16 @@ static status make_buffers(bench_state *b, i64 most, err *e) {
         st = device_pool_add(&b->pool, &b->rows, (u64)most, sizeof(sample_row), "how to draw", e);
     if (st == ST_OK) st = device_pool_add(&b->pool, &b->ids, (u64)most, sizeof(i32), "tokens", e);
     if (st == ST_OK) st = device_pool_add(&b->pool, &b->bad, (u64)most, sizeof(i32), "marks", e);
-    u64 work = b->dev.sample_workspace(&b->dev, &most_args);
+    if (st == ST_OK) st = device_pool_add(&b->pool, &b->tops, (u64)most, sizeof(i32), "counts", e);
+    if (st == ST_OK)
+        st = device_pool_add(&b->pool, &b->logprobs, (u64)(most * (1 + LOGPROBS_TOP)), sizeof(f32), "results",
+                             e);
+    if (st == ST_OK)
+        st = device_pool_add(&b->pool, &b->top_ids, (u64)(most * LOGPROBS_TOP), sizeof(i32), "results", e);
+    logprobs_args most_logprobs = {.n = most, .vocab = b->vocab, .most = LOGPROBS_TOP};
+    u64 draws = b->dev.sample_workspace(&b->dev, &most_args),
+        logprobs = b->dev.logprobs_workspace(&b->dev, &most_logprobs),
+        work = draws > logprobs ? draws : logprobs;
     return st == ST_OK ? device_pool_add(&b->pool, &b->work, work, 1, "the workspace", e) : st;
 }
 
@@ -69,7 +82,21 @@ static void queue_calls(void *ud) {
     for (i64 i = 0; i < CALLS; i++) {
         sample_args a = b->a;
         a.logits = (const f32 *)b->logits + i % b->sets * a.n * b->vocab;
-        b->dev.sample(&b->dev, &a);
+        logprobs_args l = {.logits = a.logits,
+                           .ids = b->ids,
+                           .drawn = b->ids,
+                           .tops = b->tops,
+                           .top_ids = b->top_ids,
+                           .logprobs = b->logprobs,
+                           .workspace = b->work,
+                           .n = a.n,
+                           .vocab = a.vocab,
+                           .stride = a.stride,
+                           .most = b->most};
+        if (b->most)
+            b->dev.logprobs(&b->dev, &l);
+        else
+            b->dev.sample(&b->dev, &a);
     }
 }
 
@@ -87,7 +114,11 @@ static status run_line(bench_state *b, i64 n, size_t kind, err *e) {
                                .top_k = kinds[kind].top_k,
                                .top_p = (u64)ldexp(kinds[kind].top_p, SAMPLE_BITS),
                                .u = (u64)(i * 2 + 1) * 0x9e3779b97f4a7c15u >> (64 - SAMPLE_BITS)};
+    i32 tops[MOST_ROWS];
+    for (i64 i = 0; i < n; i++) tops[i] = (i32)kinds[kind].logprobs;
+    b->most = kinds[kind].logprobs;
     b->mem->write(b->mem, b->rows, rows, (u64)n * sizeof *rows);
+    b->mem->write(b->mem, b->tops, tops, (u64)n * sizeof *tops);
     b->a = (sample_args){.rows = b->rows,
                          .ids = b->ids,
                          .bad = b->bad,

@@ -23,7 +23,7 @@ static const struct {
     {"unabsorb_v", check_unabsorb_v}, {"mla_prefill", check_mla_prefill},
     {"route", check_route},           {"moe", check_moe},
     {"gather", check_gather},         {"finite", check_finite},
-    {"sample", check_sample},
+    {"sample", check_sample},         {"logprobs", check_logprobs},
 };
 
 static const char *const levels[] = {"none", "avx2", "avx512", "vnni", "bf16", "all"};

@@ -74,5 +74,6 @@ void check_moe(check *c);
 void check_gather(check *c);
 void check_finite(check *c);
 void check_sample(check *c);
+void check_logprobs(check *c);
 
 #endif

@@ -86,6 +86,8 @@ MIRROR(moe, moe_args, MOVE(x), MOVE(ids), MOVE(weights), MOVE(shared), MOVE(out)
 MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
 MIRROR(finite, finite_args, MOVE(x), MOVE(bad))
 MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(ids), MOVE(bad), MOVE(workspace))
+MIRROR(logprobs, logprobs_args, MOVE(logits), MOVE(ids), MOVE(drawn), MOVE(tops), MOVE(top_ids),
+       MOVE(logprobs), MOVE(workspace))
 
 void check_mirror(ops *out, const ops *real, device *dev, check *c) {
     mirror.real = *real;
@@ -110,4 +112,5 @@ void check_mirror(ops *out, const ops *real, device *dev, check *c) {
     out->gather = op_gather;
     out->finite = op_finite;
     out->sample = op_sample;
+    out->logprobs = op_logprobs;
 }

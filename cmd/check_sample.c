@@ -1,6 +1,7 @@
 /* cmd/check_sample.c: draws: every backend takes the very token that ref takes. */
 #include "check.h"
 #include <math.h>
+#include <string.h>
 
 /* Logits as a model has them (a few far above the rest), flat, with many equal ones, or with tokens that are ruled out. */
 enum { PEAKED, FLAT, EQUAL, RULED_OUT, SHAPES };
@@ -88,4 +89,65 @@ void check_sample(check *c) {
     sample_case(c, 3, 20480, 20484, FLAT, 2);
     for (int kind = 0; kind < 4; kind++)
         sample_case(c, 1, 163840, 163840, kind == EQUAL ? PEAKED : kind, kind); /* Kimi's */
+}
+
+/* Log-probabilities: the same ids, values to float32. */
+static void logprobs_case(check *c, i64 n, i64 vocab, i64 stride, int shape, i64 most) {
+    f32 *x = check_alloc(c, (u64)(n * stride) * 4);
+    i32 *ids = check_alloc(c, (u64)n * 4), *drawn = check_alloc(c, (u64)n * 4),
+        *tops = check_alloc(c, (u64)n * 4);
+    f32 *got = check_alloc(c, (u64)(n * (1 + most)) * 4), *want = check_alloc(c, (u64)(n * (1 + most)) * 4);
+    i32 *got_ids = check_alloc(c, (u64)(n * most) * 4), *want_ids = check_alloc(c, (u64)(n * most) * 4);
+    for (i64 i = 0; i < n; i++) {
+        fill_logits(c, x + i * stride, vocab, shape);
+        ids[i] = i % 3 ? (i32)(synth_bits(&c->rng) % (u64)vocab) : -1;
+        drawn[i] = (i32)(synth_bits(&c->rng) % (u64)vocab);
+        tops[i] = i % 4 == 3 ? -1
+                             : (i32)(i % 4 == 2 ? 0
+                                     : i % 4    ? most
+                                                : (i64)(synth_bits(&c->rng) % (u64)(most + 1)));
+    }
+    logprobs_args a = {.logits = x,
+                       .ids = ids,
+                       .drawn = drawn,
+                       .tops = tops,
+                       .top_ids = got_ids,
+                       .logprobs = got,
+                       .n = n,
+                       .vocab = vocab,
+                       .stride = stride,
+                       .most = most},
+                  b = a;
+    b.top_ids = want_ids, b.logprobs = want;
+    a.workspace = check_alloc(c, c->dev->logprobs_workspace(c->dev, &a));
+    b.workspace = check_alloc(c, c->ref->logprobs_workspace(c->ref, &b));
+    c->dev->logprobs(c->dev, &a);
+    c->ref->logprobs(c->ref, &b);
+    for (i64 i = 0; i < n * most; i++)
+        if (got_ids[i] != want_ids[i])
+            check_fail(c, "logprobs: row %lld of %lld, vocabulary %lld, logits %d: id %lld is %d, not %d",
+                       (long long)(i / most), (long long)n, (long long)vocab, shape, (long long)(i % most),
+                       got_ids[i], want_ids[i]);
+    for (i64 i = 0; i < n * (1 + most); i++) {
+        if (!memcmp(&got[i], &want[i], sizeof got[i])) continue;
+        f64 error = fabs((f64)got[i] - (f64)want[i]) / fmax(1, fabs((f64)want[i]));
+        if (!(error <= 2.5e-7))
+            check_fail(c, "logprobs: row %lld: %.9g, not %.9g", (long long)(i / (1 + most)), (f64)got[i],
+                       (f64)want[i]);
+        if (!(error <= c->worst)) c->worst = error;
+    }
+    c->bound = 2.5e-7;
+    c->cases++;
+    check_case_end(c);
+}
+
+void check_logprobs(check *c) {
+    static const struct {
+        i64 n, vocab, stride, most;
+    } s[] = {{1, 8, 8, 8}, {5, 33, 37, 5}, {17, 700, 700, 128}, {4, 4097, 4099, 20}, {2, 270000, 270000, 2}};
+    for (size_t i = 0; i < COUNT_OF(s); i++)
+        for (int shape = 0; shape < SHAPES; shape++)
+            logprobs_case(c, s[i].n, s[i].vocab, s[i].stride, shape, s[i].most);
+    logprobs_case(c, 64, 300, 300, PEAKED, 3);
+    logprobs_case(c, 3, 163840, 163840, PEAKED, 128); /* Kimi's */
 }

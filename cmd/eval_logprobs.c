@@ -7,6 +7,7 @@
 #include "cmd.h"
 #include "eval.h"
 #include "jsonl.h"
+#include "kernels/logprobs.h"
 #include "model_opts.h"
 #include "text/tokenizer.h"
 #include <errno.h>

@@ -252,6 +252,19 @@ typedef struct {
     i32 mark;
 } sample_args;
 
+/* With lse = log(sum(exp(row i))): logprobs[i, 0] = logit - lse of token ids[i], or drawn[i] where that is negative; logprobs[i, 1..]
+ * and top_ids[i] the same of the tops[i] most probable tokens, best first, equal ones by lower id. Rows with tops[i] < 0 are left alone. */
+enum { LOGPROBS_TOP = 128 };
+typedef struct {
+    const f32 *logits;      /* [n, vocab], rows `stride` apart; finite, or -infinity */
+    const i32 *ids, *drawn; /* [n] */
+    const i32 *tops;        /* [n], at most `most` and vocab */
+    i32 *top_ids;           /* [n, most] */
+    f32 *logprobs;          /* [n, 1 + most] */
+    void *workspace;
+    i64 n, vocab, stride, most; /* most: at most LOGPROBS_TOP */
+} logprobs_args;
+
 /* What the rows of the next calls are. ANY: kernels are chosen for speed, by the number of rows. DECODE, at most DECODE_ROWS
  * rows in decode form, and PROMPT, all others: each has one set of kernels and one order of sums for any number of rows, so
  * that a row's bits do not depend on its company. */
@@ -285,6 +298,7 @@ struct ops {
     void (*gather)(const ops *o, const gather_args *a);
     void (*finite)(const ops *o, const finite_args *a);
     void (*sample)(const ops *o, const sample_args *a);
+    void (*logprobs)(const ops *o, const logprobs_args *a);
 
     /* NULL where a row's bits never depend on other rows. Until the first call: ROWS_ANY. Workspaces may differ by form. */
     void (*set_form)(const ops *o, rows_form form);
@@ -295,6 +309,7 @@ struct ops {
     u64 (*mla_prefill_workspace)(const ops *o, const mla_prefill_args *a);
     u64 (*moe_workspace)(const ops *o, const moe_args *a);
     u64 (*sample_workspace)(const ops *o, const sample_args *a);
+    u64 (*logprobs_workspace)(const ops *o, const logprobs_args *a);
 };
 
 /* The slot `products` by o's own linear and swiglu, one after the other. */

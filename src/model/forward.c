@@ -32,6 +32,8 @@ struct model {
     batch_tables in; /* of this batch, on the device      */
     batch_tables up; /* the same on the host              */
     f32 *logits;     /* [logit_rows, vocab]              */
+    f32 *logprobs;   /* [logit_rows, 1 + LOGPROBS_TOP]   */
+    i32 *top_ids;    /* [logit_rows, LOGPROBS_TOP]       */
     void *workspace;
     model_span *part_spans; /* of a part of a batch: limits.deterministic */
     i32 *part_outs;
@@ -66,12 +68,15 @@ static u64 workspace_of_form(const model *m, i64 rows) {
                          .kv_type = m->lim.kv_type,
                          .pages_stride = m->lim.seq_pages};
     sample_args s = {.n = m->lim.logit_rows, .vocab = c->vocab};
-    u64 need = m->o->mla_decode_workspace(m->o, &d), draws = m->o->sample_workspace(m->o, &s);
+    logprobs_args p = {.n = m->lim.logit_rows, .vocab = c->vocab, .most = LOGPROBS_TOP};
+    u64 need = m->o->mla_decode_workspace(m->o, &d), draws = m->o->sample_workspace(m->o, &s),
+        logprobs = m->o->logprobs_workspace(m->o, &p);
     need = draws > need ? draws : need;
+    need = logprobs > need ? logprobs : need;
     i64 span = min_i64(rows, m->lim.seq_pages * KV_PAGE);
     for (i64 l = 0; l < c->n_layers; l++) {
         const layer_weights *w = &m->w.layers[l];
-        mla_prefill_args p = {.kv_b = w->kv_b,
+        mla_prefill_args f = {.kv_b = w->kv_b,
                               .n = span,
                               .pos0 = m->lim.seq_pages * KV_PAGE - span,
                               .kv_type = m->lim.kv_type,
@@ -81,7 +86,7 @@ static u64 workspace_of_form(const model *m, i64 rows) {
                               .latent = c->kv_lora,
                               .v_dim = c->v_dim};
         moe_args e = {.experts = w->experts, .n = rows, .k = c->top_k};
-        u64 attn = m->o->mla_prefill_workspace(m->o, &p),
+        u64 attn = m->o->mla_prefill_workspace(m->o, &f),
             moe = w->experts ? m->o->moe_workspace(m->o, &e) : 0;
         need = attn > need ? attn : need;
         need = moe > need ? moe : need;
@@ -130,6 +135,8 @@ static status allocate(model *m, err *e) {
         {&m->rope, rows * (u64)c->rope, sizeof(f32), "rotary table"},
         {&block, tables_bytes(l), 1, "a batch's tables"},
         {&m->logits, (u64)l->logit_rows * (u64)c->vocab, sizeof(f32), "logits"},
+        {&m->logprobs, (u64)l->logit_rows * (1 + LOGPROBS_TOP), sizeof(f32), "log-probabilities"},
+        {&m->top_ids, (u64)l->logit_rows * LOGPROBS_TOP, sizeof(i32), "log-probabilities"},
         {&m->workspace, workspace_bytes(m), 1, "workspace"},
     };
     u64 total = 0, bytes;
@@ -467,6 +474,21 @@ static void draw(model *m, const model_batch *b) {
                                           .mark = BAD_LOGITS});
 }
 
+/* Behind the draw, whose workspace it takes over. */
+static void logprobs(model *m, const model_batch *b) {
+    m->o->logprobs(m->o, &(logprobs_args){.logits = m->logits,
+                                          .ids = m->in.next,
+                                          .drawn = m->in.drawn,
+                                          .tops = m->in.tops,
+                                          .top_ids = m->top_ids,
+                                          .logprobs = m->logprobs,
+                                          .workspace = m->workspace,
+                                          .n = b->n_out,
+                                          .vocab = m->c->vocab_held,
+                                          .stride = m->c->vocab,
+                                          .most = b->top_most});
+}
+
 /* The launches of a batch whose tables are on the device. */
 static void queue_step(model *m, const model_batch *b, i64 n_abs) {
     const model_config *c = m->c;
@@ -531,6 +553,10 @@ static status collect(model *m, const model_batch *b, err *e) {
     const i32 *marks = m->up.bad_logits;
     dev->read(dev, m->up.bad, m->in.bad, tables_results(&m->lim));
     read_logits(m, b);
+    if (b->tops) {
+        dev->read(dev, b->logprobs, m->logprobs, (u64)(b->n_out * (1 + b->top_most)) * sizeof(f32));
+        if (b->top_most) dev->read(dev, b->top_ids, m->top_ids, (u64)(b->n_out * b->top_most) * sizeof(i32));
+    }
     memcpy(b->bad, m->up.bad, (size_t)b->n * sizeof(i32));
     if (b->draws) memcpy(b->drawn, m->up.drawn, (size_t)b->n_out * sizeof(i32));
     for (i64 i = 0; i < b->n_out; i++)
@@ -545,6 +571,7 @@ static status forward(model *m, const model_batch *b, err *e) {
     status st = run_step(m, b, n_abs, e);
     if (st != ST_OK) return st;
     if (b->n_out) draw(m, b);
+    if (b->n_out && b->tops) logprobs(m, b);
     return collect(m, b, e);
 }
 
@@ -569,6 +596,10 @@ static model_batch part_of(model *m, const model_batch *b, i64 from, i64 to) {
     p.logits += out * m->c->vocab;
     if (b->draws) p.draws += out, p.drawn += out;
     if (b->keep) p.keep += out;
+    if (b->tops) {
+        p.tops += out, p.next += out;
+        p.logprobs += out * (1 + b->top_most), p.top_ids += out * b->top_most;
+    }
     return p;
 }
 

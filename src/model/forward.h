@@ -56,7 +56,13 @@ typedef struct {
         *draws;       /* [n_out]: how their next tokens are drawn, where the logits are; NULL: not at all */
     i32 *drawn;       /* [n_out], host: with draws, the tokens                                */
     const bool *keep; /* [n_out]: with draws, the rows whose logits are handed out too; NULL: none */
-    i32 *bad;         /* [n], host: 0, or the mark of the first NaN or infinity met in that row  */
+    /* [n_out], with draws; NULL: not at all. Log-probabilities of so many best tokens of row i, and of token next[i], or of the drawn one
+     * where that is negative; tops[i] < 0: none. They come as op `logprobs` leaves them, with `top_most`, the largest of tops, 0 or more. */
+    const i32 *tops, *next;
+    i64 top_most;
+    f32 *logprobs; /* [n_out, 1 + top_most], host */
+    i32 *top_ids;  /* [n_out, top_most], host */
+    i32 *bad;      /* [n], host: 0, or the mark of the first NaN or infinity met in that row  */
 } model_batch;
 
 /* Runs the batch. Only arguments out of the limits fail here; a row with NaN is reported in bad[]. */

@@ -6,7 +6,7 @@ static u64 round8(u64 n) { return (n + 7) & ~(u64)7; }
 /* Bytes before the page tables. */
 static u64 fixed_bytes(const model_limits *l) {
     return (u64)l->rows * sizeof(i64) + (u64)l->logit_rows * sizeof(sample_row) +
-           round8((u64)(3 * l->rows + l->decode_rows + 3 * l->logit_rows) * sizeof(i32));
+           round8((u64)(3 * l->rows + l->decode_rows + 5 * l->logit_rows) * sizeof(i32));
 }
 
 u64 tables_bytes(const model_limits *l) {
@@ -21,7 +21,9 @@ batch_tables tables_at(const model_limits *l, void *block) {
     t.pos = (i32 *)(t.draws + l->logit_rows);
     t.ids = t.pos + l->rows;
     t.kv_len = t.ids + l->rows;
-    t.out_rows = t.kv_len + l->decode_rows;
+    t.tops = t.kv_len + l->decode_rows;
+    t.next = t.tops + l->logit_rows;
+    t.out_rows = t.next + l->logit_rows;
     t.bad = t.out_rows + l->logit_rows;
     t.bad_logits = t.bad + l->rows;
     t.drawn = t.bad_logits + l->logit_rows;
@@ -82,6 +84,8 @@ u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids_held, batch
     }
     for (i64 i = 0; i < b->n; i++) t->ids[i] = (i32)(b->ids[i] % ids_held);
     if (b->n_out) memcpy(t->out_rows, b->out_rows, (size_t)b->n_out * sizeof(i32));
+    if (b->tops) memcpy(t->tops, b->tops, (size_t)b->n_out * sizeof(i32));
+    if (b->tops) memcpy(t->next, b->next, (size_t)b->n_out * sizeof(i32));
     if (b->draws) memcpy(t->draws, b->draws, (size_t)b->n_out * sizeof *t->draws);
     memset(t->bad, 0, (size_t)b->n * sizeof(i32));
     memset(t->bad_logits, 0, (size_t)b->n_out * sizeof(i32));

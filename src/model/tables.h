@@ -9,6 +9,7 @@ typedef struct {
     sample_row *draws; /* [logit_rows]                                         */
     i32 *pos, *ids;    /* [rows]                                                 */
     i32 *kv_len;       /* [decode_rows]                                          */
+    i32 *tops, *next;  /* [logit_rows]                                           */
     i32 *out_rows;     /* [logit_rows]                                           */
     i32 *bad;          /* [rows]: sent as 0, marks come back                     */
     i32 *bad_logits;   /* [logit_rows]: the same; directly behind bad            */

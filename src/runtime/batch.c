@@ -1,5 +1,6 @@
 /* runtime/batch.c: the rows of a step, the forward pass, and what follows from its results. */
 #include "base/log.h"
+#include "kernels/logprobs.h"
 #include "kernels/team.h"
 #include "runtime/task.h"
 #include <omp.h>
@@ -113,21 +114,33 @@ static sampling_history history_of(const task *t) {
                               .no_logprob = !r->logprobs};
 }
 
-/* Needs the host the row's logits: for logprobs, or to change them before the draw? */
+/* Needs the host the row's logits, to change them before the draw? */
 static bool needs_logits(const out_row *o) {
-    const sched_request *r = &o->t->r;
     const sampling_history h = history_of(o->t);
-    return !o->last || r->logprobs || r->top_logprobs || sampler_changes(&r->sampling, &h);
+    return o->last && sampler_changes(&o->t->r.sampling, &h);
+}
+
+/* Log-probabilities wanted of the row's best tokens; -1: not even of the one that follows. */
+static i32 tops_wanted(const out_row *o) {
+    const sched_request *r = &o->t->r;
+    if (!o->last) return (i32)r->prompt_top_logprobs;
+    return r->logprobs || r->top_logprobs ? (i32)r->top_logprobs : -1;
 }
 
 /* How the device draws each row; false: the host draws all. */
 static bool plan_draws(scheduler *s) {
     if (!s->g->gpu || s->g->step) return false;
+    s->top_most = -1;
     for (i64 i = 0; i < s->n_outs; i++) {
-        const task *t = s->outs[i].t;
-        s->keep[i] = needs_logits(&s->outs[i]);
+        const out_row *o = &s->outs[i];
+        const task *t = o->t;
+        s->keep[i] = needs_logits(o);
+        s->tops[i] = s->keep[i] ? -1 : tops_wanted(o);
+        s->next[i] = o->last ? -1 : t->tokens[o->position + 1];
+        s->top_most = max_i64(s->top_most, s->tops[i]);
         s->draws[i] = (sample_row){.top_p = (u64)1 << SAMPLE_BITS};
-        if (!s->keep[i]) s->draws[i] = sampler_row(&t->r.sampling, t->r.choice, (u64)(t->n - t->r.n_prompt));
+        if (!s->keep[i] && o->last)
+            s->draws[i] = sampler_row(&t->r.sampling, t->r.choice, (u64)(t->n - t->r.n_prompt));
     }
     return true;
 }
@@ -150,6 +163,18 @@ static void draw(scheduler *s, sampler *sm, out_row *o, f32 *logits) {
     o->logprob = next.logprob;
 }
 
+/* Row i as the device drew it. */
+static void take_drawn(scheduler *s, i64 i) {
+    out_row *o = &s->outs[i];
+    const f32 *logprobs = s->logprobs + i * (1 + s->top_most);
+    o->id = o->last ? s->drawn[i] : s->next[i];
+    if (s->tops[i] < 0) return;
+    o->logprob = logprobs[0];
+    o->n_top = s->tops[i];
+    for (i64 k = 0; k < o->n_top; k++)
+        o->top[k] = (sched_top){s->top_ids[i * s->top_most + k], logprobs[1 + k]};
+}
+
 /* there: the device has drawn all rows but those to keep. */
 static void draw_all(scheduler *s, bool there) {
     const i64 vocab = s->g->config.vocab;
@@ -158,7 +183,7 @@ static void draw_all(scheduler *s, bool there) {
      * a sampler: teams of two sizes in turn would be started and ended all the time. */
     i64 work = 0;
     for (i64 i = 0; i < s->n_outs; i++) {
-        if (there && !s->keep[i]) s->outs[i].id = s->drawn[i];
+        if (there && !s->keep[i]) take_drawn(s, i);
         if (!s->outs[i].t || (there && !s->keep[i])) continue;
         work += (s->outs[i].t->r.sampling.temperature > 0 ? 128 : 4) * vocab;
         s->by_host[n++] = (i32)i;
@@ -307,6 +332,11 @@ void run_batch(scheduler *s) {
                            .draws = there ? s->draws : NULL,
                            .drawn = s->drawn,
                            .keep = s->keep,
+                           .tops = there && s->top_most >= 0 ? s->tops : NULL,
+                           .next = s->next,
+                           .top_most = s->top_most,
+                           .logprobs = s->logprobs,
+                           .top_ids = s->top_ids,
                            .bad = s->bad};
     f64 began = now_s();
     if (engine_forward(s->g, &b, &e) != ST_OK) {

@@ -1,4 +1,5 @@
 #include "runtime/sampler.h"
+#include "kernels/logprobs.h"
 #include "kernels/sample.h"
 #include "kernels/weigh.h"
 #include "runtime/philox.h"
@@ -62,23 +63,10 @@ void sampler_close(sampler *s) {
     free(s);
 }
 
-f64 log_sum_exp(const f32 *x, i64 n) {
-    f64 m = -INFINITY, sum = 0;
-    for (i64 i = 0; i < n; i++)
-        if (x[i] > m) m = x[i];
-    for (i64 i = 0; i < n; i++) sum += exp((f64)x[i] - m);
-    return m + log(sum);
-}
-
 void sampler_top(const f32 *logits, i64 n, f64 lse, sampled *top, i64 k) {
-    i64 have = 0;
-    for (i64 t = 0; t < n && k > 0; t++) {
-        if (have == k && !(logits[t] > top[k - 1].logprob)) continue;
-        i64 at = have < k ? have++ : k - 1;
-        for (; at > 0 && logits[t] > top[at - 1].logprob; at--) top[at] = top[at - 1];
-        top[at] = (sampled){(i32)t, logits[t]};
-    }
-    for (i64 i = 0; i < have; i++) top[i].logprob = (f32)((f64)top[i].logprob - lse);
+    i32 ids[LOGPROBS_TOP];
+    largest_of(logits, n, ids, k);
+    for (i64 i = 0; i < k; i++) top[i] = (sampled){ids[i], (f32)((f64)logits[ids[i]] - lse)};
 }
 
 bool sampler_changes(const sampling *p, const sampling_history *h) {

@@ -42,7 +42,7 @@ typedef struct {
     f32 logprob; /* of id under the model's own distribution: log-softmax of the unchanged logits */
 } sampled;
 
-/* The k <= n most probable tokens of log-softmax(logits [n]) with lse = log_sum_exp(logits), best first, equal ones by
+/* The k <= n, LOGPROBS_TOP most probable tokens of log-softmax(logits [n]) with lse = log_sum_exp(logits), best first, equal ones by
  * lower id. */
 void sampler_top(const f32 *logits, i64 n, f64 lse, sampled *top, i64 k);
 
@@ -55,8 +55,5 @@ sample_row sampler_row(const sampling *p, u32 choice, u64 position);
  * NaN among the logits is the caller's to catch. */
 sampled sampler_next(sampler *s, const sampling *p, f32 *logits, const sampling_history *h, u32 choice,
                      u64 position);
-
-/* log(sum(exp(x))) in double. */
-f64 log_sum_exp(const f32 *x, i64 n);
 
 #endif

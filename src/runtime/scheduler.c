@@ -300,11 +300,16 @@ static status allocate(scheduler *s, err *e) {
     s->draws = calloc(out, sizeof *s->draws);
     s->drawn = calloc(out, sizeof *s->drawn);
     s->keep = calloc(out, sizeof *s->keep);
+    s->tops = calloc(out, sizeof *s->tops);
+    s->next = calloc(out, sizeof *s->next);
+    s->logprobs = calloc(out * (1 + SCHED_TOP_MAX), sizeof *s->logprobs);
+    s->top_ids = calloc(out * SCHED_TOP_MAX, sizeof *s->top_ids);
     s->by_host = calloc(out, sizeof *s->by_host);
     s->logits = malloc(out * (size_t)s->g->config.vocab * sizeof *s->logits);
     s->held = calloc((size_t)l->pool_pages, sizeof *s->held);
     if (!s->running || !s->spans || !s->span_tasks || !s->events || !s->row_ids || !s->bad || !s->out_index ||
-        !s->outs || !s->draws || !s->drawn || !s->keep || !s->by_host || !s->logits || !s->held)
+        !s->outs || !s->draws || !s->drawn || !s->keep || !s->tops || !s->next || !s->logprobs ||
+        !s->top_ids || !s->by_host || !s->logits || !s->held)
         return err_nomem(e, "the scheduler", out * (size_t)s->g->config.vocab * sizeof *s->logits);
     return ST_OK;
 }
@@ -390,9 +395,9 @@ void scheduler_close(scheduler *s) {
         scheduler_step(s);
     radix_close(&s->tree);
     for (int i = 0; i < s->n_samplers; i++) sampler_close(s->samplers[i]);
-    void *const all[] = {s->samplers, s->running, s->spans,     s->span_tasks, s->events,
-                         s->row_ids,  s->bad,     s->out_index, s->outs,       s->draws,
-                         s->drawn,    s->keep,    s->by_host,   s->logits,     s->held};
+    void *const all[] = {s->samplers,  s->running, s->spans,   s->span_tasks, s->events, s->row_ids, s->bad,
+                         s->out_index, s->outs,    s->draws,   s->drawn,      s->keep,   s->tops,    s->next,
+                         s->logprobs,  s->top_ids, s->by_host, s->logits,     s->held};
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->wake);

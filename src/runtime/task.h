@@ -58,6 +58,7 @@ typedef struct {
     sched_top top[SCHED_TOP_MAX];
 } out_row;
 
+_Static_assert((int)SCHED_TOP_MAX <= (int)LOGPROBS_TOP, "the device tells of so many");
 enum { TASK_BUCKETS = 4096, EVENTS = 512 };
 
 struct scheduler {
@@ -88,6 +89,10 @@ struct scheduler {
     sample_row *draws;  /* [logit_rows]: how a device draws them */
     i32 *drawn;         /* [logit_rows]: what it drew */
     bool *keep;         /* [logit_rows]: their logits come to the host */
+    i32 *tops, *next;   /* [logit_rows]: what the device tells of log-probabilities (model_batch) */
+    f32 *logprobs;      /* [logit_rows, 1 + SCHED_TOP_MAX] */
+    i32 *top_ids;       /* [logit_rows, SCHED_TOP_MAX] */
+    i64 top_most;       /* -1: nobody wants any */
     i32 *by_host;       /* [logit_rows]: rows that the host draws */
     f32 *logits;        /* [logit_rows, vocab] */
     sampler **samplers; /* [n_samplers]: one a thread */

@@ -1,5 +1,6 @@
 /* Sampling: every step by itself on small vocabularies, and the random numbers against published vectors. */
 #include "unit.h"
+#include "kernels/logprobs.h"
 
 #include "runtime/philox.h"
 #include "runtime/sampler.h"

@@ -276,6 +276,18 @@ typedef struct {
     int mark, aligned, after_cut;
 } gpu_sample_args;
 
+enum { GPU_LOGPROB_TILES = 1024 /* of a row, at most */ };
+typedef struct {
+    const float *logits;
+    const int *ids, *drawn, *tops;
+    int *top_ids;
+    float *logprobs;
+    double *part_sums; /* [n, parts]: of exp(logit - part_tops) */
+    float *part_tops;  /* [n, parts] */
+    float *tile_tops;  /* [n, tiles] */
+    gpu_i64 vocab, stride, most, tile /* tokens */, tiles, parts /* of GPU_WARPS tiles */;
+} gpu_logprobs_args;
+
 /* INT4 of a checkpoint to pack.h's blocks. */
 typedef struct {
     const gpu_u8 *data;    /* [rows, cols / 2]        */

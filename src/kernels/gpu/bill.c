@@ -141,6 +141,11 @@ static void bill_sample(const ops *o, const sample_args *a) {
     bill.real.sample(o, a);
 }
 
+static void bill_logprobs(const ops *o, const logprobs_args *a) {
+    note(4.0 * (f64)(a->n * a->vocab), 40.0 * (f64)(a->n * a->vocab), "log-probabilities");
+    bill.real.logprobs(o, a);
+}
+
 void ops_bill(ops *o, gpu *g) {
     bill.real = *o;
     bill.g = g;
@@ -163,5 +168,6 @@ void ops_bill(ops *o, gpu *g) {
     BILL(gather);
     BILL(finite);
     BILL(sample);
+    BILL(logprobs);
 #undef BILL
 }

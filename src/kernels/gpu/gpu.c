@@ -177,10 +177,12 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                .gather = op_gather,
                .finite = op_finite,
                .sample = gpu_op_sample,
+               .logprobs = gpu_op_logprobs,
                .set_form = op_set_form,
                .mla_decode_workspace = gpu_op_mla_decode_workspace,
                .mla_prefill_workspace = gpu_op_mla_prefill_workspace,
                .moe_workspace = gpu_op_moe_workspace,
-               .sample_workspace = gpu_op_sample_workspace};
+               .sample_workspace = gpu_op_sample_workspace,
+               .logprobs_workspace = gpu_op_logprobs_workspace};
     return ST_OK;
 }

@@ -29,6 +29,8 @@
     X(sample_sum, "sample")                                                                                  \
     X(sample_cut, "sample")                                                                                  \
     X(sample_pick, "sample")                                                                                 \
+    X(logprob_parts, "logprobs")                                                                             \
+    X(logprob_pick, "logprobs")                                                                              \
     X(pack, "pack")                                                                                          \
     X(linear_one, "linear")                                                                                  \
     X(linear_many, "linear")                                                                                 \
@@ -124,6 +126,8 @@ void gpu_decode_fast(const ops *o, const mla_decode_args *a);
 void gpu_op_moe(const ops *o, const moe_args *a);
 void gpu_op_sample(const ops *o, const sample_args *a);
 u64 gpu_op_sample_workspace(const ops *o, const sample_args *a);
+void gpu_op_logprobs(const ops *o, const logprobs_args *a); /* logprobs.c */
+u64 gpu_op_logprobs_workspace(const ops *o, const logprobs_args *a);
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
 /* moe_large.c: many tokens an expert, on warpgroup products. 0 bytes: this call is not for them. */
 u64 gpu_moe_large_workspace(const moe_args *a);

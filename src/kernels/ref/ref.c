@@ -32,9 +32,11 @@ void ops_init_ref(ops *o) {
         .gather = ref_gather,
         .finite = ref_finite,
         .sample = ref_sample,
+        .logprobs = host_logprobs,
         .mla_decode_workspace = ref_mla_decode_workspace,
         .mla_prefill_workspace = ref_mla_prefill_workspace,
         .moe_workspace = ref_moe_workspace,
         .sample_workspace = ref_sample_workspace,
+        .logprobs_workspace = host_logprobs_workspace,
     };
 }
