@@ -271,6 +271,7 @@ typedef struct {
     int *ids, *bad;
     gpu_sample_best *best; /* [n, splits] */
     gpu_u64 *sums;         /* [n, tiles]: weights of GPU_SAMPLE_TILE tokens */
+    float *tops;           /* [n, tiles]: their largest logit */
     gpu_sample_cut *cut;   /* [n]         */
     gpu_i64 n, vocab, stride, splits, split /* tokens of a part, a multiple of a tile's */, tiles;
     int mark, aligned, after_cut;

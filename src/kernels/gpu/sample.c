@@ -1,14 +1,15 @@
 /* kernels/gpu/sample.c: the launches of a draw and its workspace. */
 #include "kernels/gpu/inside.h"
 
-enum { PARTS = 264 /* blocks that a few rows are cut into: two a processor */, MOST_SPLITS = 64 };
+enum { PARTS = 1056 /* blocks that a few rows are cut into: eight a processor */, MOST_SPLITS = 80 };
 
 _Static_assert(sizeof(sample_row) == sizeof(gpu_sample_row), "rows are handed on as they are");
 
 /* Depends on the sizes alone. */
 static u64 sample_layout(const sample_args *a, u8 *base, gpu_sample_args *k) {
     i64 splits = min_i64(max_i64(PARTS / max_i64(a->n, 1), 1), MOST_SPLITS);
-    i64 split = ceil_div(ceil_div(a->vocab, splits), 1024) * 1024;
+    i64 split =
+        ceil_div(ceil_div(a->vocab, splits), GPU_SAMPLE_TILE * GPU_WARPS) * GPU_SAMPLE_TILE * GPU_WARPS;
     u64 parts = (u64)(PARTS + a->n), at = 0; /* at least n * splits */
     *k = (gpu_sample_args){.logits = a->logits,
                            .rows = (const gpu_sample_row *)a->rows,
@@ -26,6 +27,8 @@ static u64 sample_layout(const sample_args *a, u8 *base, gpu_sample_args *k) {
     at += gpu_round(parts * sizeof *k->best);
     k->sums = (gpu_u64 *)(base + at);
     at += gpu_round((u64)(a->n * k->tiles) * sizeof *k->sums);
+    k->tops = (float *)(base + at);
+    at += gpu_round((u64)(a->n * k->tiles) * sizeof *k->tops);
     k->cut = (gpu_sample_cut *)(base + at);
     return at + gpu_round((u64)a->n * sizeof *k->cut);
 }

@@ -67,31 +67,41 @@ static __device__ inline gpu_sample_best warp_best(gpu_sample_best b) {
     return b;
 }
 
-/* Calls f(id, logit) for [from, to) of a row, a block's threads in turns of 4 neighbours where they are aligned. */
-template <typename F> static __device__ inline void each_logit(const gpu_sample_args &a, const float *x, gpu_i64 from, gpu_i64 to, F f) {
-    if (a.aligned) {
-        gpu_i64 end = from + (to - from) / 4 * 4;
-#pragma unroll 4
-        for (gpu_i64 t = from + threadIdx.x * 4; t < end; t += blockDim.x * 4) {
-            float4 v = *(const float4 *)(x + t);
-            f((int)t, v.x), f((int)t + 1, v.y), f((int)t + 2, v.z), f((int)t + 3, v.w);
+/* Calls f(id, logit) for the tile's tokens; a warp's lanes in turns of 4 neighbours where they are aligned. */
+template <typename F> static __device__ inline void over_tile(const gpu_sample_args &a, const float *x, gpu_i64 tile, F f) {
+    gpu_i64 at = tile * GPU_SAMPLE_TILE, to = least(at + GPU_SAMPLE_TILE, a.vocab);
+    int lane = threadIdx.x % 32;
+    if (a.aligned && to - at == GPU_SAMPLE_TILE) {
+        float4 v[GPU_SAMPLE_TILE / 128];
+#pragma unroll
+        for (int i = 0; i < GPU_SAMPLE_TILE / 128; i++) v[i] = *(const float4 *)(x + at + i * 128 + lane * 4);
+#pragma unroll
+        for (int i = 0; i < GPU_SAMPLE_TILE / 128; i++) {
+            int id = (int)at + i * 128 + lane * 4;
+            f(id, v[i].x), f(id + 1, v[i].y), f(id + 2, v[i].z), f(id + 3, v[i].w);
         }
-        from = end;
+    } else {
+        for (gpu_i64 t = at + lane; t < to; t += 32) f((int)t, x[t]);
     }
-    for (gpu_i64 t = from + threadIdx.x; t < to; t += blockDim.x) f((int)t, x[t]);
 }
 
-/* Grid: splits, rows. */
+/* Grid: splits, rows; a warp a tile. */
 KERNEL(sample_max, gpu_sample_args) {
     __shared__ gpu_sample_best each[GPU_WARPS];
     gpu_i64 row = blockIdx.y, from = blockIdx.x * a.split, to = least(from + a.split, a.vocab);
     gpu_sample_best b = {-INFINITY, 0x7fffffff, INFINITY, 0};
     bool bad = false;
-    each_logit(a, a.logits + row * a.stride, from, to, [&](int id, float v) {
-        bad |= (__float_as_uint(v) & 0x7f800000u) == 0x7f800000u;
-        if (v > b.most || b.id == 0x7fffffff) b.most = v, b.id = id;
-        b.least = v < b.least ? v : b.least;
-    });
+    for (gpu_i64 tile = from / GPU_SAMPLE_TILE + threadIdx.x / 32; tile * GPU_SAMPLE_TILE < to; tile += GPU_WARPS) {
+        float top = -INFINITY;
+        over_tile(a, a.logits + row * a.stride, tile, [&](int id, float v) {
+            bad |= (__float_as_uint(v) & 0x7f800000u) == 0x7f800000u;
+            if (v > b.most || b.id == 0x7fffffff) b.most = v, b.id = id;
+            b.least = v < b.least ? v : b.least;
+            top = v > top ? v : top;
+        });
+        top = warp_max(top);
+        if (threadIdx.x % 32 == 0) a.tops[row * a.tiles + tile] = top;
+    }
     b = warp_best(b);
     if (threadIdx.x % 32 == 0) each[threadIdx.x / 32] = b;
     if (__syncthreads_or(bad) && threadIdx.x == 0 && a.bad[row] == 0) a.bad[row] = a.mark;
@@ -112,9 +122,10 @@ static __device__ inline gpu_sample_best row_best(const gpu_sample_args &a, gpu_
     return b;
 }
 static __device__ inline bool is_finite(float v) { return (__float_as_uint(v) & 0x7f800000u) != 0x7f800000u; }
-static __device__ inline bool has_cut(const gpu_sample_args &a, const gpu_sample_row &r) {
-    return (r.top_k > 0 && r.top_k < a.vocab) || r.top_p < 1ull << 53;
-}
+static __device__ inline bool by_count(const gpu_sample_args &a, const gpu_sample_row &r) { return r.top_k > 0 && r.top_k < a.vocab; }
+static __device__ inline bool has_cut(const gpu_sample_args &a, const gpu_sample_row &r) { return by_count(a, r) || r.top_p < 1ull << 53; }
+/* May a token so far below the best have one? What is further below has none. */
+static __device__ inline bool has_weight(float below, float scale) { return WEIGH_MUL(below, scale) < 40.0f; }
 
 /* ---- sums of weights ---- */
 
@@ -130,35 +141,26 @@ static __device__ inline gpu_sample_cut cut_of(const gpu_sample_args &a, const g
     return has_cut(a, r) ? a.cut[row] : all;
 }
 
-/* Grid: splits, rows; a warp a tile. after_cut: rows with a cut, else their full weights and the others' kept ones. */
+/* Grid: splits, rows; a warp a tile. First the full weights of rows with top-p alone and the kept ones of rows without a cut;
+ * after_cut: rows with a cut. A tile whose best token is cut off, or has no weight, is not read. */
 KERNEL(sample_sum, gpu_sample_args) {
     gpu_i64 row = blockIdx.y, from = blockIdx.x * a.split, to = least(from + a.split, a.vocab);
     const float *x = a.logits + row * a.stride;
     gpu_sample_row r = a.rows[row];
     bool cuts = has_cut(a, r);
     float most = row_best(a, row).most;
-    if (!(r.scale > 0) || !is_finite(most) || (a.after_cut && !cuts)) return;
+    if (!(r.scale > 0) || !is_finite(most) || (a.after_cut ? !cuts : by_count(a, r))) return;
     gpu_sample_cut cut = {INFINITY, NO_CUT};
     if (a.after_cut) cut = a.cut[row];
     if (cuts && !a.after_cut) r.min_weight = 0;
-    int lane = threadIdx.x % 32;
-    for (gpu_i64 at = from + threadIdx.x / 32 * GPU_SAMPLE_TILE; at < to; at += GPU_WARPS * GPU_SAMPLE_TILE) {
+    for (gpu_i64 tile = from / GPU_SAMPLE_TILE + threadIdx.x / 32; tile * GPU_SAMPLE_TILE < to; tile += GPU_WARPS) {
         gpu_u64 sum = 0;
-        if (a.aligned && at + GPU_SAMPLE_TILE <= to) {
-            float4 v[GPU_SAMPLE_TILE / 128];
-#pragma unroll
-            for (int i = 0; i < GPU_SAMPLE_TILE / 128; i++) v[i] = *(const float4 *)(x + at + i * 128 + lane * 4);
-#pragma unroll
-            for (int i = 0; i < GPU_SAMPLE_TILE / 128; i++) {
-                int id = (int)at + i * 128 + lane * 4;
-                sum += kept_weight(r, cut, most, id, v[i].x) + kept_weight(r, cut, most, id + 1, v[i].y);
-                sum += kept_weight(r, cut, most, id + 2, v[i].z) + kept_weight(r, cut, most, id + 3, v[i].w);
-            }
-        } else {
-            for (gpu_i64 t = at + lane; t < to && t < at + GPU_SAMPLE_TILE; t += 32) sum += kept_weight(r, cut, most, (int)t, x[t]);
+        float below = most - a.tops[row * a.tiles + tile];
+        if (has_weight(below, r.scale) && !(below > cut.below)) {
+            over_tile(a, x, tile, [&](int id, float v) { sum += kept_weight(r, cut, most, id, v); });
+            sum = warp_sum_u64(sum);
         }
-        sum = warp_sum_u64(sum);
-        if (lane == 0) a.sums[row * a.tiles + at / GPU_SAMPLE_TILE] = sum;
+        if (threadIdx.x % 32 == 0) a.sums[row * a.tiles + tile] = sum;
     }
 }
 
@@ -209,7 +211,7 @@ typedef struct {
 
 /* What is looked at in a row: tokens that have a weight and lie before `last`. */
 typedef struct {
-    const float *x;
+    const float *x, *tops;
     float most, scale, per_step;
     gpu_sample_cut last;
     bool by_count;
@@ -225,11 +227,43 @@ static __device__ inline bool is_in(const cut_row &c, float below, int id) {
 }
 static __device__ inline gpu_u64 measure(const cut_row &c, float below) { return c.by_count ? 1 : weigh(below, c.scale); }
 
+/* Calls f for the tokens of tiles whose best one is in, and not behind the last step wanted. A warp looks at 32 tiles at once, then reads
+ * those that are wanted, two at a time. Ends early when `enough` says so. */
+template <typename E, typename F> static __device__ inline void each_token(const gpu_sample_args &a, const cut_row &c, int last_step, E enough, F f) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (gpu_i64 base = 0; base < a.tiles; base += 32 * CUT_WARPS) {
+        gpu_i64 mine = base + lane * CUT_WARPS + warp;
+        float below = mine < a.tiles ? c.most - c.tops[mine] : INFINITY;
+        gpu_u32 wanted = __ballot_sync(~0u, has_weight(below, c.scale) && !(below > c.last.below) && step_of(c, below) <= last_step);
+        while (wanted && !enough()) {
+            int one = __popc((wanted & (0u - wanted)) - 1);
+            wanted &= wanted - 1;
+            int two = wanted ? __popc((wanted & (0u - wanted)) - 1) : -1;
+            wanted &= wanted - 1;
+            gpu_i64 tile = base + one * CUT_WARPS + warp, other = base + two * CUT_WARPS + warp;
+            if (two < 0 || !a.aligned || (tile + 1) * GPU_SAMPLE_TILE > a.vocab || (other + 1) * GPU_SAMPLE_TILE > a.vocab) {
+                over_tile(a, c.x, tile, f);
+                if (two >= 0) over_tile(a, c.x, other, f);
+                continue;
+            }
+            float4 v[4]; /* all under way before the first is looked at */
+#pragma unroll
+            for (int i = 0; i < 4; i++) v[i] = *(const float4 *)(c.x + (i < 2 ? tile : other) * GPU_SAMPLE_TILE + i % 2 * 128 + lane * 4);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int id = (int)(i < 2 ? tile : other) * GPU_SAMPLE_TILE + i % 2 * 128 + lane * 4;
+                f(id, v[i].x), f(id + 1, v[i].y), f(id + 2, v[i].z), f(id + 3, v[i].w);
+            }
+        }
+    }
+}
+static __device__ inline bool never() { return false; }
+
 /* The sums of the steps. */
 static __device__ inline void count_steps(const gpu_sample_args &a, const cut_row &c, cut_space *s) {
     for (int i = threadIdx.x; i < STEPS; i += GPU_CUT_THREADS) s->low[i] = s->high[i] = 0;
     __syncthreads();
-    each_logit(a, c.x, 0, a.vocab, [&](int id, float v) {
+    each_token(a, c, STEPS, never, [&](int id, float v) {
         float below = c.most - v;
         if (!is_in(c, below, id)) return;
         gpu_u64 w = measure(c, below);
@@ -246,15 +280,27 @@ static __device__ inline void count_steps(const gpu_sample_args &a, const cut_ro
     __syncthreads();
 }
 
+static __device__ inline void add_candidate(cut_space *s, float below, int id) {
+    int at = atomicAdd(&s->n_candidates, 1);
+    if (at < CANDIDATES) s->below[at] = __float_as_uint(below), s->id[at] = id;
+}
 /* The tokens of step s->step, in any order; more than there is room for are only counted. */
 static __device__ inline void gather_step(const gpu_sample_args &a, const cut_row &c, cut_space *s) {
     if (threadIdx.x == 0) s->n_candidates = 0;
     __syncthreads();
-    each_logit(a, c.x, 0, a.vocab, [&](int id, float v) {
+    each_token(a, c, s->step, never, [&](int id, float v) {
         float below = c.most - v;
-        if (step_of(c, below) != s->step || !is_in(c, below, id)) return;
-        int at = atomicAdd(&s->n_candidates, 1);
-        if (at < CANDIDATES) s->below[at] = __float_as_uint(below), s->id[at] = id;
+        if (step_of(c, below) == s->step && is_in(c, below, id)) add_candidate(s, below, id);
+    });
+    __syncthreads();
+}
+/* All tokens that are in, unless they are more than one a thread: then some. */
+static __device__ inline void gather_all(const gpu_sample_args &a, const cut_row &c, cut_space *s) {
+    if (threadIdx.x == 0) s->n_candidates = 0;
+    __syncthreads();
+    each_token(a, c, STEPS, [&]() { return *(volatile int *)&s->n_candidates > GPU_CUT_THREADS; }, [&](int id, float v) {
+        float below = c.most - v;
+        if (is_in(c, below, id)) add_candidate(s, below, id);
     });
     __syncthreads();
 }
@@ -296,7 +342,7 @@ template <typename F> static __device__ inline gpu_u64 over_step(const gpu_sampl
     if (s->n_candidates <= CANDIDATES)
         for (int i = threadIdx.x; i < s->n_candidates; i += GPU_CUT_THREADS) sum += f(s->below[i], s->id[i]);
     else
-        each_logit(a, c.x, 0, a.vocab, [&](int id, float v) {
+        each_token(a, c, s->step, never, [&](int id, float v) {
             float below = c.most - v;
             if (step_of(c, below) == s->step && is_in(c, below, id)) sum += f(__float_as_uint(below), id);
         });
@@ -352,6 +398,56 @@ static __device__ inline float steps_over(float range, float scale) {
     return steps < 1e30f ? steps : 1e30f;
 }
 
+/* Tokens that are further below than `top_k` tiles' best ones are not among the top_k best. */
+static __device__ inline float bound_of(const gpu_sample_args &a, const cut_row &c, cut_space *s, int top_k) {
+    if (top_k > a.tiles || a.tiles > GPU_CUT_THREADS) return INFINITY;
+    gpu_u64 below = ~0ull;
+    if ((gpu_i64)threadIdx.x < a.tiles) below = __float_as_uint(c.most - c.tops[threadIdx.x]);
+    below = sort_values(below, s->order);
+    __syncthreads();
+    if ((int)threadIdx.x == top_k - 1) s->order[0] = below;
+    __syncthreads();
+    float bound = __uint_as_float((gpu_u32)s->order[0]);
+    __syncthreads();
+    return bound;
+}
+
+/* s->cut from all tokens that are in, one a thread at most. total: of top-p alone. */
+static __device__ inline void cut_sorted(const gpu_sample_args &a, const cut_row &c, const gpu_sample_row &r, cut_space *s, gpu_u64 total) {
+    int me = threadIdx.x, stay = by_count(a, r) && r.top_k < s->n_candidates ? r.top_k : s->n_candidates;
+    gpu_u64 key = ~0ull, before;
+    if (me < s->n_candidates) key = (gpu_u64)s->below[me] << 32 | (gpu_u32)s->id[me];
+    if (me == 0) s->cut = c.last;
+    key = sort_values(key, s->order);
+    float below = __uint_as_float((gpu_u32)(key >> 32));
+    gpu_u64 mine = me < stay ? weigh(below, c.scale) : 0, all = block_scan(mine, s->each, &before);
+    bool last = me == stay - 1 && stay < s->n_candidates;
+    if (r.top_p < 1ull << 53) {
+        gpu_u64 target = part_of(r.top_p, by_count(a, r) ? all : total);
+        if (!target) target = 1;
+        last = before < target && target <= before + mine;
+    }
+    if (last) s->cut.below = below, s->cut.id = (int)(gpu_u32)key;
+    __syncthreads();
+}
+
+/* The same for any number of tokens. */
+static __device__ inline void cut_by_steps(const gpu_sample_args &a, cut_row &c, const gpu_sample_row &r, cut_space *s, gpu_u64 total) {
+    if (by_count(a, r)) {
+        c.by_count = true;
+        find_cut(a, c, s, [&](gpu_u64) { return (gpu_u64)r.top_k; });
+        c.last = s->cut;
+        c.by_count = false;
+        if (is_finite(c.last.below)) c.per_step = steps_over(c.last.below, r.scale);
+        __syncthreads();
+    }
+    if (r.top_p < 1ull << 53)
+        find_cut(a, c, s, [&](gpu_u64 all) {
+            gpu_u64 target = part_of(r.top_p, total ? total : all);
+            return target ? target : 1;
+        });
+}
+
 /* One block a row. Shared memory: cut_space. */
 KERNEL_OF(sample_cut, gpu_sample_args, GPU_CUT_THREADS, 1) {
     SHARED_MEMORY(gpu_u64, memory);
@@ -360,14 +456,10 @@ KERNEL_OF(sample_cut, gpu_sample_args, GPU_CUT_THREADS, 1) {
     gpu_sample_row r = a.rows[row];
     gpu_sample_best best = row_best(a, row);
     if (!has_cut(a, r) || !(r.scale > 0) || !is_finite(best.most)) return;
-    cut_row c = {a.logits + row * a.stride, best.most, r.scale, steps_over(best.most - best.least, r.scale), {INFINITY, NO_CUT}, false};
+    cut_row c = {a.logits + row * a.stride, a.tops + row * a.tiles, best.most, r.scale, 0, {INFINITY, NO_CUT}, false};
     gpu_u64 total = 0;
-    if (r.top_k > 0 && r.top_k < a.vocab) {
-        c.by_count = true;
-        find_cut(a, c, s, [&](gpu_u64) { return (gpu_u64)r.top_k; });
-        c.last = s->cut;
-        c.by_count = false;
-        if (is_finite(c.last.below)) c.per_step = steps_over(c.last.below, r.scale);
+    if (by_count(a, r)) {
+        c.last.below = bound_of(a, c, s, r.top_k);
     } else { /* what lies below 2^-(t + 1) of the best makes less than top-p leaves out, with room for rounding */
         for (gpu_i64 i = threadIdx.x; i < a.tiles; i += GPU_CUT_THREADS) total += a.sums[row * a.tiles + i];
         total = block_sum_u64(total, s->each);
@@ -376,10 +468,12 @@ KERNEL_OF(sample_cut, gpu_sample_args, GPU_CUT_THREADS, 1) {
         while (t <= WEIGH_BITS && least_weight >> (WEIGH_BITS - t) == 0) t++;
         c.last.below = ((float)t + 1.0f) / r.scale;
     }
-    if (r.top_p < 1ull << 53)
-        find_cut(a, c, s, [&](gpu_u64 all) {
-            gpu_u64 target = part_of(r.top_p, total ? total : all);
-            return target ? target : 1;
-        });
+    float range = best.most - best.least;
+    c.per_step = steps_over(range < c.last.below ? range : c.last.below, r.scale);
+    gather_all(a, c, s);
+    if (s->n_candidates <= GPU_CUT_THREADS)
+        cut_sorted(a, c, r, s, total);
+    else
+        cut_by_steps(a, c, r, s, total);
     if (threadIdx.x == 0) a.cut[row] = s->cut;
 }
