@@ -144,6 +144,20 @@ void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) {
             c[i] += k % 2 ? high(x) * high(y) : low(x) * low(y);
         }
 }
+void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1) {
+    int me = blk->running, first = me / LANES * LANES, g = me % LANES / 4, t = me % 4, turn = (int)(blk->products[me]++ % 2);
+    unsigned *mine = blk->operands[turn][me];
+    memcpy(mine, a, 16);
+    mine[4] = b0, mine[5] = b1;
+    emu_warp_barrier();
+    for (int i = 0; i < 4; i++) { /* c[i]: row g + 8 (i / 2), column 2t + i % 2 */
+        c[i] = 0;
+        for (int k = 0; k < 32; k++) {
+            const unsigned *row = blk->operands[turn][first + 4 * g + k % 16 / 4], *col = blk->operands[turn][first + 4 * (2 * t + i % 2) + k % 16 / 4];
+            c[i] += (signed char)(row[i / 2 + k / 16 * 2] >> k % 4 * 8) * (signed char)(col[4 + k / 16] >> k % 4 * 8);
+        }
+    }
+}
 int emu_or(int value) {
     int turn = exchange(&blk->of_all, &blk->all, 0, blk->threads, value != 0), any = 0;
     for (int t = 0; t < blk->threads; t++) any |= (int)given(&blk->of_all, turn, t);
@@ -215,6 +229,13 @@ void blocks_arrive(unsigned *m, unsigned blocks) {
 }
 void blocks_wait(const unsigned *m, unsigned seen) {
     while (__atomic_load_n(&m[1], __ATOMIC_SEQ_CST) == seen) {
+        blk->moved = true;
+        pause_fiber(READY);
+        sched_yield();
+    }
+}
+void word_wait(const unsigned *word, unsigned least) {
+    while (__atomic_load_n(word, __ATOMIC_SEQ_CST) < least) {
         blk->moved = true;
         pause_fiber(READY);
         sched_yield();

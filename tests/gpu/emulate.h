@@ -31,7 +31,8 @@ int emu_or(int value);               /* of the block */
 unsigned emu_ballot(int predicate);  /* of the warp */
 unsigned emu_match(unsigned word);   /* lanes of the warp that gave the same */
 unsigned emu_largest(unsigned word); /* of the warp */
-void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]); /* prelude.cuh tells its layout */
+void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]);  /* prelude.cuh tells its layout */
+void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1); /* hopper.cuh */
 
 /* ---- hopper.cuh: copies are done at once, barriers count ---- */
 typedef unsigned long long emu_u64;
@@ -73,6 +74,7 @@ static inline void fence_async() {}
 static inline void fence_async_global() {}
 void blocks_arrive(unsigned *m, unsigned blocks);
 void blocks_wait(const unsigned *m, unsigned seen);
+void word_wait(const unsigned *word, unsigned least);
 static inline void wgmma_begin() {}
 static inline void wgmma_commit() {}
 template <int N> static inline void wgmma_wait() {}
@@ -134,6 +136,9 @@ struct alignas(16) float4 {
 };
 
 static inline float4 load_fresh(const float *p) { return *(const float4 *)p; }
+static inline uint4 load_fresh16(const void *p) { return *(const uint4 *)p; }
+static inline float2 load_fresh2(const float *p) { return *(const float2 *)p; }
+static inline float load_fresh1(const float *p) { return *p; }
 static inline int atomicAdd(int *p, int v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
@@ -166,6 +171,7 @@ static inline unsigned short emu_bf16(float f) {
     return (unsigned short)(isnan(f) ? b >> 16 | 0x40 : (b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
 static inline unsigned nibbles_plus128(unsigned two) { return (two & 0x000f000fu) | 0x43004300u; }
+static inline unsigned high_nibbles(unsigned word) { return (word & 0xf0f0f0f0u) ^ 0x80808080u; }
 static inline unsigned two_sub(unsigned a, unsigned b) { /* pack.cuh */
     return emu_bf16(__uint_as_float(a << 16) - __uint_as_float(b << 16)) |
            (unsigned)emu_bf16(__uint_as_float(a & 0xffff0000u) - __uint_as_float(b & 0xffff0000u)) << 16;

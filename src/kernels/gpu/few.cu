@@ -1,298 +1,223 @@
-/* kernels/gpu/few.cu: routed experts at few tokens, all of it in one launch: sort, gate and up, SiLU, down, weighted sum.
+/* kernels/gpu/few.cu: routed experts at few tokens: sort, gate and up, SiLU, down in one launch; a short one before it writes x as
+ * digits, and moe_combine adds a token's slots.
  *
- * INT4 as pack.h lays it out. Each (expert, at most T of its tokens) is a group; every group's weights are read once.
- *   up     an item is (group, 16 rows of gate and of up); the blocks take them in turn. The slots of columns go to the two
- *          halves of the 16 computing warps in turn; all add up in shared memory in the order of the warps, and write silu(gate) * up to h [pairs, inter].
- *   down   a block owns up to 4 strips of 16 rows of the output, for all groups; a warp a strip, and four warps a strip for experts
- *          whose numbers modulo 4 are 0, 1, 2, 3. With `totals` each warp adds weight * product to its own total of that token,
- *          expert after expert in ascending order; at the end the four and the shared expert are added. Without, products go to
- *          y [pairs, hidden] (moe_combine).
- * A warp of its own copies: weights and rows of x or h flow through a ring of slots, ahead of the computing as far as there is room,
- * across items and from up to down: all blocks must have written h before down's rows are copied, but its weights need not
- * wait. There are no more blocks than processors, so that they may wait for each other.
+ * INT4 as pack.h lays it out. Each (expert, at most T of its tokens) is a group; every group's weights are read once. Items:
+ *   up     (group, 16 rows of gate and of up): 16 computing warps have a sixteenth of the columns each; their sums are added in shared
+ *          memory in the order of the warps, and silu(gate) * up goes to h [pairs, inter].
+ *   down   (group, 256 rows of down): two teams of eight warps, a strip of 16 rows each, all columns; to y [pairs, hidden].
+ * Blocks take items as they have room for them, since processors do not get equal shares of the memory's bandwidth: with equal shares of
+ * the work the last one would be 40 % behind. Nothing depends on which block has which item.
  *
- * Arithmetic: 128 + u is a bf16 with the nibble in its low bits, so the tensor cores take (128 + u) x, and -136 times the sum of x
- * over the group's columns is what they start from; the scale multiplies the float32 sum of 32 columns. No weight is rounded.
+ * Weights and rows of x or h flow through a ring of slots, each filled by two warps: one copies weights, as far ahead as there is room, across
+ * items and from up to down; one copies rows, which in down must wait until the group's h is there. That is so when the block that is
+ * last with a group's items has written it as digits, by a warp of its own. Who waits, waits for items that running blocks have.
+ *
+ * Arithmetic in whole numbers (few_digits.cuh): the nibble of a weight in a byte's upper half is 16 q, and x is two digits of base 256,
+ * two columns of the product; the sum of a group's 32 columns is exact, and the scale multiplies it. Two rows of one lane share each
+ * word's mask, so that eight weights cost three instructions; as bf16 they would cost seven. 16 bits of x are more than bf16 has, of
+ * h too.
  *
  * Bytes: groups * (3 inter hidden) * 9/16, and their x and h rows from the second-level cache once an item; one rank of TP8 of
  * Kimi-K2.5, 3.1 MB an expert: 5.7 us at 1 token, 156 at 40 (4.35 TB/s). A block of 576 bytes takes a warp
- * 65 instructions, 6 to 8 of them mma. */
-#include "kernels/gpu/few.h"
-#include "kernels/gpu/hopper.cuh"
+ * 33 instructions for up to four tokens, 15 more for each four more. */
+#include "kernels/gpu/few_digits.cuh"
+#include "kernels/gpu/few_plan.cuh"
 #include "kernels/gpu/pack.cuh"
 
-/* A block's view of its shared memory and of the call. */
-typedef struct {
-    gpu_u8 *ring;
-    gpu_u64 *full, *empty;
-    float *sums, *totals; /* the same memory: of up, then of down */
-    int2 *entry;          /* of the sorted list: token, weight's bits */
-    unsigned short *pair; /* of it */
-    int2 *groups;                  /* expert; first in the list << 8 | how many */
-    int *cursor;                   /* [experts] */
-    int n_groups, twice;           /* twice: some token chose an expert more than once */
-    int first_strip, end_strip;    /* of down: this block's */
-    gpu_u32 meeting;
-} few_block;
-
-/* Where a warp is in the ring. Slots go to different warps in turn, which do not look at the others' slots: each of FEW_KINDS sets of
- * warps has full-barriers of its own for all slots, and a reader keeps their phases. */
+/* Where a warp is in the ring. */
 typedef struct {
     int slot;
-    gpu_u32 parity; /* of the writer: of this round */
+    gpu_u32 parity; /* of this round, for those that see every slot */
     gpu_u32 phases; /* of a reader: a bit a slot */
 } few_place;
-enum { UP_SET = FEW_KINDS / 2 }; /* of up's two halves of the warps: sets 0 and UP_SET */
 static __device__ inline void next_place(const gpu_few_args &a, few_place *p) {
     if (++p->slot == a.slots) p->slot = 0, p->parity ^= 1;
 }
-
-/* A reader goes on by n slots, n at most the ring's. */
 static __device__ inline void skip_slots(const gpu_few_args &a, few_place *p, int n) {
     p->slot += n;
     if (p->slot >= a.slots) p->slot -= a.slots;
 }
-
-static __device__ inline few_block few_memory(const gpu_few_args &a) {
-    SHARED_TILES(memory);
-    few_block b;
-    b.full = (gpu_u64 *)memory, b.empty = b.full + FEW_KINDS * FEW_SLOTS;
-    b.ring = memory + FEW_BARRIERS;
-    b.sums = (float *)(memory + a.at_sums);
-    b.totals = b.sums;
-    b.groups = (int2 *)(memory + a.at_groups);
-    b.cursor = (int *)(memory + a.at_cursor);
-    b.entry = (int2 *)(memory + a.at_entries);
-    b.pair = (unsigned short *)(memory + a.at_pairs);
-    b.first_strip = a.hidden / PACK_ROWS * (int)blockIdx.x / (int)gridDim.x;
-    b.end_strip = a.hidden / PACK_ROWS * (int)(blockIdx.x + 1) / (int)gridDim.x;
-    return b;
-}
-
-/* ---- the plan: every block sorts the pairs by itself ---- */
-
-/* Pairs, and groups of experts 0, 1, 2, 3 modulo 4: 16 bits each. */
-typedef struct {
-    int pairs, low, high;
-} few_count;
-static __device__ inline int groups_of(const few_count &c, int kind) { return (kind < 2 ? c.low : c.high) >> 16 * (kind % 2) & 0xffff; }
-static __device__ inline void count_more(few_count *c, const few_count &d) { c->pairs += d.pairs, c->low += d.low, c->high += d.high; }
-static __device__ inline void count_groups(few_count *c, int kind, int groups) {
-    c->low += kind < 2 ? groups << 16 * (kind % 2) : 0;
-    c->high += kind < 2 ? 0 : groups << 16 * (kind % 2);
-}
-/* Where group i of a kind comes when the kinds take turns, as long as they have any. */
-static __device__ inline int turn_of(const few_count &total, int kind, int i) {
-    int at = 0;
-    for (int k = 0; k < FEW_KINDS; k++) {
-        int n = groups_of(total, k);
-        at += (n < i ? n : i) + (k < kind && n > i);
-    }
-    return at;
-}
-
-/* Of the experts of all threads before this one, `each` a thread, and of all. */
-template <int T> static __device__ inline few_count before_me(const gpu_few_args &a, const few_block &b, int each, few_count *total) {
-    int *warps = (int *)b.sums, thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-    few_count mine = {0, 0, 0}, sum;
-    for (int e = thread * each; warp < FEW_WARPS && e < thread * each + each && e < a.experts; e++) {
-        mine.pairs += b.cursor[e];
-        count_groups(&mine, e % FEW_KINDS, (b.cursor[e] + T - 1) / T);
-    }
-    sum = mine;
-    for (int d = 1; d < 32; d *= 2) {
-        few_count other = {__shfl_up_sync(~0u, sum.pairs, d), __shfl_up_sync(~0u, sum.low, d), __shfl_up_sync(~0u, sum.high, d)};
-        if (lane >= d) count_more(&sum, other);
-    }
-    if (lane == 31 && warp < FEW_WARPS) warps[3 * warp] = sum.pairs, warps[3 * warp + 1] = sum.low, warps[3 * warp + 2] = sum.high;
-    __syncthreads();
-    *total = {0, 0, 0};
-    for (int w = 0; w < FEW_WARPS; w++) {
-        if (w == warp) count_more(&sum, *total);
-        count_more(total, {warps[3 * w], warps[3 * w + 1], warps[3 * w + 2]});
-    }
-    return {sum.pairs - mine.pairs, sum.low - mine.low, sum.high - mine.high};
-}
-
-template <int T> static __device__ inline void few_plan(const gpu_few_args &a, few_block &b) {
-    unsigned short *ids = (unsigned short *)b.ring /* not yet in use */, *unsorted = ids + a.pairs;
-    float *weights = (float *)(b.ring + (a.pairs * 4 + 15) / 16 * 16);
-    bool twice = false;
-    b.meeting = *(volatile const gpu_u32 *)&a.meeting[1];
-    for (int p = threadIdx.x; p < a.pairs; p += FEW_THREADS) {
-        int id = a.ids[p];
-        bool valid = id >= 0 && id < a.experts;
-        ids[p] = (unsigned short)(valid ? id : (int)FEW_NONE);
-        if (valid) atomicAdd(&b.cursor[id], 1);
-        if (a.totals) weights[p] = a.weights[p];
-    }
-    __syncthreads();
-    for (int p = threadIdx.x; p < a.pairs; p += FEW_THREADS)
-        for (int q = p - p % a.k; q < p; q++) twice |= ids[q] == ids[p] && ids[p] != FEW_NONE;
-    int each = (a.experts + FEW_WARPS * 32 - 1) / (FEW_WARPS * 32);
-    few_count total, at = before_me<T>(a, b, each, &total);
-    b.n_groups = 0;
-    for (int k = 0; k < FEW_KINDS; k++) b.n_groups += groups_of(total, k);
-    for (int e = threadIdx.x * each; threadIdx.x < FEW_WARPS * 32 && e < (int)threadIdx.x * each + each && e < a.experts; e++) {
-        int count = b.cursor[e], kind = e % FEW_KINDS, j = groups_of(at, kind), n = (count + T - 1) / T;
-        b.cursor[e] = at.pairs;
-        for (int i = 0; i < n; i++) b.groups[turn_of(total, kind, j + i)] = {e, (at.pairs + i * T) << 8 | (count - i * T < T ? count - i * T : T)};
-        at.pairs += count;
-        count_groups(&at, kind, n);
-    }
-    b.twice = __syncthreads_or(twice);
-    for (int p = threadIdx.x; p < a.pairs; p += FEW_THREADS)
-        if (ids[p] != FEW_NONE) unsorted[atomicAdd(&b.cursor[ids[p]], 1)] = (unsigned short)p;
-    __syncthreads();
-    /* An expert's pairs in ascending order: all blocks must make the same groups. A cursor is at the end of its list by now. */
-    for (int i = threadIdx.x; i < total.pairs; i += FEW_THREADS) {
-        int p = unsorted[i], e = ids[p], from = e ? b.cursor[e - 1] : 0, to = b.cursor[e], at = from;
-        for (int j = from; j < to; j++) at += unsorted[j] < p;
-        b.pair[at] = (unsigned short)p;
-        b.entry[at] = {p / a.k, a.totals ? __float_as_int(weights[p]) : 0};
-    }
-    fence_async(); /* copies come where ids were */
-    __syncthreads();
-}
-
-/* ---- the copying warp ---- */
-
 static __device__ inline gpu_u64 *full_of(const few_block &b, int set, int slot) { return &b.full[set * FEW_SLOTS + slot]; }
+static __device__ inline gpu_u8 *slot_of(const gpu_few_args &a, const few_block &b, const few_place &p) { return b.ring + (gpu_u32)p.slot * a.slot_bytes; }
+enum { ALL, TEAM }; /* sets: ALL, TEAM + 0, TEAM + 1 */
 
-/* Waits until the slot is free; `bytes` for the warps of `set` will follow. */
-static __device__ inline gpu_u8 *open_slot(const gpu_few_args &a, const few_block &b, few_place p, int set, gpu_u32 bytes) {
+static __device__ inline int up_items(const gpu_few_args &a, const few_block &b) { return b.n_groups * (a.inter / PACK_ROWS); }
+/* Items of down a group has. */
+static __device__ inline int down_chunks(const gpu_few_args &a) { return (a.hidden / PACK_ROWS + FEW_WARPS - 1) / FEW_WARPS; }
+
+/* ---- the copier of weights: one lane ---- */
+
+/* Waits until the slot is free; `bytes` for the warps of `set` follow, and the rows. */
+static __device__ inline gpu_u8 *open_slot(const gpu_few_args &a, const few_block &b, const few_place &p, int item, int set, gpu_u32 bytes) {
     barrier_wait(&b.empty[p.slot], p.parity ^ 1);
-    if (threadIdx.x % 32 == 0) barrier_expect(full_of(b, set, p.slot), bytes);
-    __syncwarp();
-    return b.ring + (gpu_u32)p.slot * a.slot_bytes;
+    b.items[p.slot] = item;
+    __threadfence_block();
+    barrier_arrive(&b.open[p.slot]);
+    barrier_expect(full_of(b, set, p.slot), bytes);
+    return slot_of(a, b, p);
 }
 
-template <int T> static __device__ inline void copy_up(const gpu_few_args &a, const few_block &b, few_place *p) {
-    int lane = threadIdx.x % 32, across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS;
-    for (int item = blockIdx.x; item < b.n_groups * strips; item += gridDim.x) {
-        int2 group = b.groups[item / strips];
-        int m = group.y & 255;
-        gpu_u64 at = (gpu_u64)group.x * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
-        const gpu_bf16 *x = a.x + (gpu_i64)b.entry[(group.y >> 8) + (lane < m ? lane : 0)].x * a.hidden;
-        for (int c = 0, set = 0; c < across; c += FEW_ACROSS, set ^= UP_SET) {
-            gpu_u32 blocks = across - c < FEW_ACROSS ? across - c : FEW_ACROSS, bytes = blocks * PACK_BYTES;
-            gpu_u8 *slot = open_slot(a, b, *p, set, 2 * bytes + (gpu_u32)m * blocks * PACK_COLS * 2);
-            if (lane >= 30) bulk_copy(slot + (lane - 30) * FEW_ACROSS * PACK_BYTES, (lane == 30 ? a.gate : a.up) + at + (gpu_u64)c * PACK_BYTES, bytes, full_of(b, set, p->slot));
-            if (lane < m) bulk_copy(slot + FEW_WEIGHTS + lane * FEW_X_STRIDE, x + c * PACK_COLS, blocks * PACK_COLS * 2, full_of(b, set, p->slot));
-            next_place(a, p);
+static __device__ inline void copy_up(const gpu_few_args &a, const few_block &b, few_place *p) {
+    int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, items = up_items(a, b), coming;
+    for (int item = blockIdx.x; item < items; item = coming) {
+        coming = (int)gridDim.x + atomicAdd(&a.taken[0], 1);
+        gpu_u64 at = (gpu_u64)b.groups[item / strips].x * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
+        for (int c = 0; c < across; c += FEW_ACROSS, next_place(a, p)) {
+            gpu_u32 bytes = (gpu_u32)(across - c < FEW_ACROSS ? across - c : FEW_ACROSS) * PACK_BYTES;
+            gpu_u8 *slot = open_slot(a, b, *p, item, ALL, 2 * bytes);
+            bulk_copy(slot, a.gate + at + (gpu_u64)c * PACK_BYTES, bytes, full_of(b, ALL, p->slot));
+            bulk_copy(slot + FEW_WEIGHTS / 2, a.up + at + (gpu_u64)c * PACK_BYTES, bytes, full_of(b, ALL, p->slot));
+        }
+    }
+    open_slot(a, b, *p, -1, ALL, 0);
+    next_place(a, p);
+}
+
+static __device__ inline void copy_down(const gpu_few_args &a, const few_block &b, few_place *p) {
+    int across = a.inter / PACK_COLS, all = a.hidden / PACK_ROWS, chunks = down_chunks(a), items = b.n_groups * chunks, coming;
+    for (int item = blockIdx.x; item < items; item = coming) {
+        coming = (int)gridDim.x + atomicAdd(&a.taken[1], 1);
+        const gpu_u8 *expert = a.down + (gpu_u64)b.groups[item / chunks].x * a.expert_bytes;
+        for (int c = 0; c < across; c += FEW_DEEP)
+            for (int team = 0; team < FEW_TEAMS; team++, next_place(a, p)) {
+                int strip = item % chunks * FEW_WARPS + team * FEW_STRIPS, strips = all - strip < FEW_STRIPS ? all - strip : FEW_STRIPS;
+                gpu_u32 bytes = (gpu_u32)(across - c < FEW_DEEP ? across - c : FEW_DEEP) * PACK_BYTES;
+                const gpu_u8 *from = expert + ((gpu_u64)strip * across + c) * PACK_BYTES;
+                if (strips < 0) strips = 0;
+                gpu_u8 *slot = open_slot(a, b, *p, item, TEAM + team, strips * bytes);
+                if (across > FEW_DEEP)
+                    for (int i = 0; i < strips; i++) bulk_copy(slot + i * bytes, from + (gpu_u64)(i * across) * PACK_BYTES, bytes, full_of(b, TEAM + team, p->slot));
+                else if (strips) /* they are one run */
+                    bulk_copy(slot, from, strips * bytes, full_of(b, TEAM + team, p->slot));
+            }
+    }
+    for (int team = 0; team < FEW_TEAMS; team++, next_place(a, p)) open_slot(a, b, *p, -1, TEAM + team, 0);
+}
+
+/* ---- the copier of rows: one lane ---- */
+
+static __device__ inline int opened_item(const few_block &b, const few_place &p) {
+    barrier_wait(&b.open[p.slot], p.parity);
+    return b.items[p.slot];
+}
+/* Rows of a group, `bytes` of each. number: of the row, by its place in the list. */
+template <typename F>
+static __device__ inline void copy_rows(const gpu_few_args &a, const few_block &b, const few_place &p, int set, int2 group, const gpu_u8 *from, gpu_i64 row, gpu_u32 bytes, int stride, F &&number) {
+    int m = group.y & 255;
+    gpu_u8 *to = slot_of(a, b, p) + FEW_WEIGHTS;
+    barrier_expect(full_of(b, set, p.slot), m * bytes);
+    for (int i = 0; i < m; i++) bulk_copy(to + i * stride, from + number((group.y >> 8) + i) * row, bytes, full_of(b, set, p.slot));
+}
+static __device__ inline void copy_x(const gpu_few_args &a, const few_block &b, few_place *p) {
+    int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS;
+    for (;;) {
+        for (int c = 0; c < across; c += FEW_ACROSS, next_place(a, p)) {
+            int item = opened_item(b, *p);
+            if (item < 0) {
+                barrier_arrive(full_of(b, ALL, p->slot));
+                next_place(a, p);
+                return;
+            }
+            gpu_u32 blocks = across - c < FEW_ACROSS ? across - c : FEW_ACROSS;
+            copy_rows(a, b, *p, ALL, b.groups[item / strips], a.x_digits + c * (2 * PACK_COLS), 2 * a.hidden, blocks * 2 * PACK_COLS, FEW_X_STRIDE, [&](int at) { return (gpu_i64)b.token[at]; });
         }
     }
 }
-
-/* One slot of down: `strips` strips from `strip` of group j's expert, `blocks` blocks from `block` of each. */
-typedef struct {
-    int2 group;
-    int j, strip, strips, block, blocks;
-} few_unit;
-static __device__ inline void open_unit(const gpu_few_args &a, const few_block &b, few_unit *f) {
-    int across = a.inter / PACK_COLS;
-    f->group = b.groups[f->j];
-    f->strips = b.end_strip - f->strip < FEW_STRIPS ? b.end_strip - f->strip : FEW_STRIPS;
-    f->blocks = across - f->block < FEW_DEEP ? across - f->block : FEW_DEEP;
-}
-static __device__ inline void next_unit(const gpu_few_args &a, const few_block &b, few_unit *f) {
-    f->block += FEW_DEEP;
-    if (f->block * PACK_COLS >= a.inter) {
-        f->block = 0;
-        if (++f->j == b.n_groups) f->j = 0, f->strip += FEW_STRIPS;
+static __device__ inline void copy_h(const gpu_few_args &a, const few_block &b, few_place *p) {
+    int across = a.inter / PACK_COLS, chunks = down_chunks(a), ready = -1;
+    for (;;) {
+        for (int c = 0; c < across; c += FEW_DEEP)
+            for (int team = 0; team < FEW_TEAMS; team++, next_place(a, p)) {
+                int item = opened_item(b, *p), j = item / chunks;
+                if (item < 0) {
+                    barrier_arrive(full_of(b, TEAM + team, p->slot));
+                    if (team == FEW_TEAMS - 1) return;
+                    continue;
+                }
+                if (j != ready) {
+                    word_wait(&a.finished[j], a.inter / PACK_ROWS + 1);
+                    fence_async_global();
+                    ready = j;
+                }
+                gpu_u32 blocks = across - c < FEW_DEEP ? across - c : FEW_DEEP;
+                copy_rows(a, b, *p, TEAM + team, b.groups[j], a.h_digits + c * (2 * PACK_COLS), 2 * a.inter, blocks * 2 * PACK_COLS, FEW_H_STRIDE, [&](int at) { return (gpu_i64)b.pair[at]; });
+            }
     }
-    open_unit(a, b, f);
 }
-static __device__ inline void copy_down_weights(const gpu_few_args &a, const few_block &b, const few_unit &f, few_place p) {
-    int lane = threadIdx.x % 32, across = a.inter / PACK_COLS;
-    gpu_u32 bytes = (gpu_u32)f.blocks * PACK_BYTES, rows = (gpu_u32)(f.group.y & 255) * f.blocks * PACK_COLS * 2;
-    gpu_u8 *slot = open_slot(a, b, p, f.group.x % FEW_KINDS, f.strips * bytes + rows);
-    const gpu_u8 *from = a.down + (gpu_u64)f.group.x * a.expert_bytes + ((gpu_u64)f.strip * across + f.block) * PACK_BYTES;
-    bool whole = f.blocks == across; /* the strips are one run */
-    if (lane < (whole ? 1 : f.strips))
-        bulk_copy(slot + lane * bytes, from + (gpu_u64)(lane * across) * PACK_BYTES, whole ? f.strips * bytes : bytes, full_of(b, f.group.x % FEW_KINDS, p.slot));
-}
-static __device__ inline void copy_down_rows(const gpu_few_args &a, const few_block &b, const few_unit &f, few_place p) {
+
+/* ---- h as digits, by a warp of its own ---- */
+
+static __device__ inline void digits_of_h(const gpu_few_args &a, const few_block &b, int2 group) {
     int lane = threadIdx.x % 32;
-    if (lane >= (f.group.y & 255)) return;
-    const gpu_bf16 *h = a.h + (gpu_i64)b.pair[(f.group.y >> 8) + lane] * a.inter + f.block * PACK_COLS;
-    bulk_copy(b.ring + (gpu_u32)p.slot * a.slot_bytes + FEW_WEIGHTS + lane * FEW_H_STRIDE, h, f.blocks * PACK_COLS * 2, full_of(b, f.group.x % FEW_KINDS, p.slot));
+    for (int i = 0; i < (group.y & 255); i++) {
+        int pair = b.pair[(group.y >> 8) + i];
+        const gpu_i64 row = (gpu_i64)pair * a.inter;
+        float most = row_to_digits(a.h + row, a.h_digits + row * 2, a.inter, lane, 32, [](float v) { return warp_max(v); });
+        if (lane == 0) a.h_scale[pair] = digits_scale(most) / 16;
+    }
+    fence_async_global(); /* digits are read by copies */
+    __threadfence();
+    __syncwarp();
 }
-static __device__ inline void copy_down(const gpu_few_args &a, const few_block &b, few_place *p) {
-    int chunks = (a.inter / PACK_COLS + FEW_DEEP - 1) / FEW_DEEP;
-    int units = (b.end_strip - b.first_strip + FEW_STRIPS - 1) / FEW_STRIPS * b.n_groups * chunks, ahead = units < a.slots ? units : a.slots;
-    few_unit first = {{0, 0}, 0, b.first_strip, 0, 0, 0}, f;
-    few_place rows = *p;
-    if (!units) return;
-    open_unit(a, b, &first);
-    f = first;
-    for (int u = 0; u < ahead; u++, next_place(a, p), next_unit(a, b, &f)) copy_down_weights(a, b, f, *p);
-    blocks_wait(a.meeting, b.meeting); /* h is written */
-    fence_async_global();
-    for (int u = 0; u < ahead; u++, next_place(a, &rows), next_unit(a, b, &first)) copy_down_rows(a, b, first, rows);
-    for (int u = ahead; u < units; u++, next_place(a, p), next_unit(a, b, &f)) {
-        copy_down_weights(a, b, f, *p);
-        copy_down_rows(a, b, f, *p);
+static __device__ inline void follow_up(const gpu_few_args &a, const few_block &b) {
+    int lane = threadIdx.x % 32, strips = a.inter / PACK_ROWS;
+    for (int i = 0;; i++) {
+        int last = 0, j;
+        barrier_wait(&b.done[i % 2], i / 2 & 1);
+        j = b.said[i % 2];
+        __syncwarp(); /* all lanes have seen this phase before the next can begin */
+        if (j < 0) return;
+        j /= strips;
+        if (lane == 0) {
+            __threadfence();
+            last = atomicAdd(&a.finished[j], 1u) + 1 == (gpu_u32)strips;
+            __threadfence();
+            barrier_arrive(&b.seen[i % 2]);
+        }
+        if (!__shfl_sync(~0u, last, 0)) continue;
+        digits_of_h(a, b, b.groups[j]);
+        if (lane == 0) atomicAdd(&a.finished[j], 1u);
     }
 }
 
 /* ---- the computing warps ---- */
 
-/* What a warp multiplies at a time: W blocks of 16 x 64 weights of the same columns, and the tokens' x or h of these. */
-template <int TILES, int W> struct few_operands {
-    gpu_u32 b[TILES][8];
-    uint4 word[W];
-    uint2 scale[W];
-};
-
-/* `apart`: bytes between the W blocks; x: the tokens' rows, `stride` bytes apart. */
-template <int TILES, int W>
-static __device__ inline void load_operands(few_operands<TILES, W> &o, const gpu_u8 *data, int apart, const gpu_u8 *x, int stride, int tiles) {
+/* What a lane takes of a block of 16 x 64 weights. */
+typedef struct {
+    uint4 word;
+    uint2 scale;
+} few_weights;
+static __device__ inline few_weights weights_at(const gpu_u8 *block) {
     int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int w = 0; w < W; w++) {
-        o.word[w] = *(const uint4 *)(data + w * apart + 16 * lane);
-        o.scale[w] = *(const uint2 *)(data + w * apart + PACK_SCALES + lane / 4 * 8);
-    }
-    x += lane % 8 * stride + lane / 8 * 16;
-#pragma unroll
-    for (int j = 0; j < TILES; j++)
-        if (!j || j < tiles) load_matrix4(&o.b[j][0], x + j * 8 * stride), load_matrix4(&o.b[j][4], x + j * 8 * stride + 64);
+    return {*(const uint4 *)(block + 16 * lane), *(const uint2 *)(block + PACK_SCALES + lane / 4 * 8)};
 }
 
-/* sums[w][j] += block w times the 8 tokens of tile j. */
-template <int TILES, int W> static __device__ inline void multiply(const few_operands<TILES, W> &o, int tiles, float sums[W][TILES][4]) {
-    const gpu_u32 minus136[4] = {0xc308c308u, 0xc308c308u, 0xc308c308u, 0xc308c308u};
+/* The digits of 64 columns, four tokens a tile. */
+template <int TILES> struct few_digits {
+    uint4 of[TILES];
+};
+template <int TILES> static __device__ inline few_digits<TILES> digits_at(const gpu_u8 *rows, int stride, int tiles) {
+    int lane = threadIdx.x % 32;
+    few_digits<TILES> d;
+#pragma unroll
+    for (int j = 0; j < TILES; j++) d.of[j] = !j || j < tiles ? *(const uint4 *)(rows + (4 * j + lane / 8) * stride + lane % 8 * 16) : uint4{0, 0, 0, 0};
+    return d;
+}
+
+/* sums[j] += the block times the four tokens of tile j: rows g and g + 8, token t. */
+template <int TILES> static __device__ inline void multiply(const few_weights &w, const few_digits<TILES> &x, int tiles, float sums[TILES][2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float start[TILES][4];
+        gpu_u32 first = half ? w.word.z : w.word.x, second = half ? w.word.w : w.word.y;
+        const gpu_u32 q[4] = {high_nibbles(first << 4), high_nibbles(first), high_nibbles(second << 4), high_nibbles(second)};
+        float upper = half ? high_f32(w.scale.x) : low_f32(w.scale.x), lower = half ? high_f32(w.scale.y) : low_f32(w.scale.y);
 #pragma unroll
         for (int j = 0; j < TILES; j++) {
             if (j && j >= tiles) continue;
-            for (int i = 0; i < 4; i++) start[j][i] = 0;
-            mma_bf16(start[j], minus136, &o.b[j][4 * half]);
-            mma_bf16(start[j], minus136, &o.b[j][4 * half + 2]);
-        }
-#pragma unroll
-        for (int w = 0; w < W; w++) {
-            gpu_u32 first = half ? o.word[w].z : o.word[w].x, second = half ? o.word[w].w : o.word[w].y, a[2][4];
-            float upper = half ? high_f32(o.scale[w].x) : low_f32(o.scale[w].x), lower = half ? high_f32(o.scale[w].y) : low_f32(o.scale[w].y);
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                a[0][i] = nibbles_plus128(first >> 4 * i);
-                a[1][i] = nibbles_plus128(second >> 4 * i);
-            }
-#pragma unroll
-            for (int j = 0; j < TILES; j++) {
-                if (j && j >= tiles) continue;
-                float c[4] = {start[j][0], start[j][1], start[j][2], start[j][3]};
-                mma_bf16(c, a[0], &o.b[j][4 * half]);
-                mma_bf16(c, a[1], &o.b[j][4 * half + 2]);
-                sums[w][j][0] = fmaf(upper, c[0], sums[w][j][0]);
-                sums[w][j][1] = fmaf(upper, c[1], sums[w][j][1]);
-                sums[w][j][2] = fmaf(lower, c[2], sums[w][j][2]);
-                sums[w][j][3] = fmaf(lower, c[3], sums[w][j][3]);
-            }
+            int c[4];
+            mma_s8(c, q, half ? x.of[j].z : x.of[j].x, half ? x.of[j].w : x.of[j].y);
+            sums[j][0] = fmaf(upper, (float)(c[0] * 256 + c[1]), sums[j][0]);
+            sums[j][1] = fmaf(lower, (float)(c[2] * 256 + c[3]), sums[j][1]);
         }
     }
 }
@@ -300,176 +225,175 @@ template <int TILES, int W> static __device__ inline void multiply(const few_ope
 static __device__ inline const gpu_u8 *await_slot(const gpu_few_args &a, const few_block &b, int set, few_place *p) {
     barrier_wait(full_of(b, set, p->slot), p->phases >> p->slot & 1);
     p->phases ^= 1u << p->slot;
-    return b.ring + (gpu_u32)p->slot * a.slot_bytes;
+    return slot_of(a, b, *p);
 }
-/* Read: FEW_ACROSS arrivals free it, `times` of them this warp's. */
-static __device__ inline void give_slot(const few_block &b, few_place p, int times) {
+/* Read: FEW_WARPS arrivals free it, `times` of them this warp's. */
+static __device__ inline void give_slot(const few_block &b, const few_place &p, int times) {
     __syncwarp();
     if ((int)(threadIdx.x % 32) < times) barrier_arrive(&b.empty[p.slot]);
 }
 
-/* The warps' sums of an item together, silu(gate) * up to h. `turn`: which half of the memory; the other one may still be read. */
-template <int TILES> static __device__ inline void finish_up(const gpu_few_args &a, const few_block &b, int2 group, int strip, int turn, float sums[2][TILES][4]) {
-    enum { VALUES = 2 * TILES * 4 };
-    float *all = b.sums + turn * FEW_WARPS * VALUES * 32;
+/* The i-th item of this block is in memory; -1: there is none any more. Of the warps that write. */
+static __device__ inline void say_done(const few_block &b, int i, int item) {
+    barrier_wait(&b.seen[i % 2], i / 2 % 2 ^ 1);
+    __syncwarp();
+    if (threadIdx.x == 0) b.said[i % 2] = item;
+    if (threadIdx.x % 32 == 0) barrier_arrive(&b.done[i % 2]);
+}
+
+/* The warps' sums of an item together, silu(gate) * up to h; the i-th item of this block. `scale`: of the token that this lane writes.
+ * Two halves of the memory in turn: the other one may still be read. */
+template <int TILES>
+static __device__ inline void finish_up(const gpu_few_args &a, const few_block &b, int2 group, int strip, int i, float scale, const float gate[TILES][2], const float up[TILES][2]) {
+    enum { VALUES = 2 * TILES * 2 };
+    float *all = b.sums + i % 2 * FEW_WARPS * VALUES * 32;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, m = group.y & 255;
 #pragma unroll
-    for (int v = 0; v < VALUES; v++) all[(warp * VALUES + v) * 32 + lane] = sums[v / (4 * TILES)][v / 4 % TILES][v % 4];
-    threads_sync(1, FEW_WARPS * 32);
-    for (int v = warp; v < 4 * TILES; v += FEW_WARPS) {
-        int token = v / 4 * 8 + lane % 4 * 2 + v % 2, row = strip * PACK_ROWS + lane / 4 + v % 4 / 2 * 8;
-        if (token >= m) continue;
-        float gate = 0, up = 0;
-#pragma unroll 4
-        for (int w = 0; w < FEW_WARPS; w++) gate += all[(w * VALUES + v) * 32 + lane], up += all[(w * VALUES + 4 * TILES + v) * 32 + lane];
-        a.h[(gpu_i64)b.pair[(group.y >> 8) + token] * a.inter + row] = bf16_of(silu(gate) * up);
+    for (int v = 0; v < 2 * TILES; v++) {
+        all[(warp * VALUES + v) * 32 + lane] = gate[v / 2][v % 2];
+        all[(warp * VALUES + 2 * TILES + v) * 32 + lane] = up[v / 2][v % 2];
     }
+    threads_sync(1, FEW_WARPS * 32);
+    if (warp >= 2 * TILES) return;
+    int token = warp / 2 * 4 + lane % 4, row = strip * PACK_ROWS + lane / 4 + warp % 2 * 8;
+    float of_gate = 0, of_up = 0;
+#pragma unroll 4
+    for (int w = 0; w < FEW_WARPS; w++) of_gate += all[(w * VALUES + warp) * 32 + lane], of_up += all[(w * VALUES + 2 * TILES + warp) * 32 + lane];
+    if (token < m) a.h[(gpu_i64)b.pair[(group.y >> 8) + token] * a.inter + row] = silu(of_gate * scale) * (of_up * scale);
 }
 
 template <int TILES> static __device__ inline void compute_up(const gpu_few_args &a, const few_block &b, few_place *p) {
-    int warp = threadIdx.x / 32, half = warp / FEW_ACROSS, mine = warp % FEW_ACROSS, across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, turn = 0;
-    int slots = (across + FEW_ACROSS - 1) / FEW_ACROSS;
-    for (int item = blockIdx.x; item < b.n_groups * strips; item += gridDim.x, turn ^= 1) {
+    int warp = threadIdx.x / 32, across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, i = 0;
+    for (;; i++) {
+        const gpu_u8 *slot = await_slot(a, b, ALL, p);
+        int item = b.items[p->slot];
+        if (item < 0) break;
         int2 group = b.groups[item / strips];
-        int tiles = ((group.y & 255) + 7) / 8;
-        float sums[2][TILES][4];
-        for (int i = 0; i < 8 * TILES; i++) (&sums[0][0][0])[i] = 0;
-        few_place q = *p;
-        skip_slots(a, &q, half);
+        int tiles = ((group.y & 255) + 3) / 4, token = warp / 2 * 4 + threadIdx.x % 4;
+        float gate[TILES][2] = {}, up[TILES][2] = {}, scale = warp < 2 * TILES && token < (group.y & 255) ? load_fresh1(a.x_scale + b.token[(group.y >> 8) + token]) : 0;
 #pragma unroll 1
-        for (int c = half * FEW_ACROSS + mine; c < across + mine; c += 2 * FEW_ACROSS) {
-            few_operands<TILES, 2> o;
-            const gpu_u8 *slot = await_slot(a, b, half * UP_SET, &q);
-            if (c < across) load_operands<TILES, 2>(o, slot + mine * PACK_BYTES, FEW_ACROSS * PACK_BYTES, slot + FEW_WEIGHTS + mine * PACK_COLS * 2, FEW_X_STRIDE, tiles);
-            give_slot(b, q, 1);
-            skip_slots(a, &q, 2);
-            if (c < across) multiply<TILES, 2>(o, tiles, sums);
+        for (int c = warp;;) {
+            if (c < across) {
+                const few_weights g = weights_at(slot + warp * PACK_BYTES), u = weights_at(slot + FEW_WEIGHTS / 2 + warp * PACK_BYTES);
+                const few_digits<TILES> x = digits_at<TILES>(slot + FEW_WEIGHTS + warp * (2 * PACK_COLS), FEW_X_STRIDE, tiles);
+                give_slot(b, *p, 1);
+                multiply<TILES>(g, x, tiles, gate);
+                multiply<TILES>(u, x, tiles, up);
+            } else
+                give_slot(b, *p, 1);
+            skip_slots(a, p, 1);
+            c += FEW_ACROSS;
+            if (c - warp >= across) break;
+            slot = await_slot(a, b, ALL, p);
         }
-        p->phases = q.phases;
-        skip_slots(a, p, slots % a.slots);
-        finish_up<TILES>(a, b, group, item % strips, turn, sums);
+        finish_up<TILES>(a, b, group, item % strips, i, scale, gate, up);
+        if (warp < 2 * TILES) say_done(b, i, item);
     }
-    fence_async_global(); /* h is read by copies */
-    threads_sync(1, FEW_WARPS * 32);
-    if (threadIdx.x == 0) blocks_arrive(a.meeting, gridDim.x);
+    if (warp < 2 * TILES) say_done(b, i, -1);
+    give_slot(b, *p, 1);
+    skip_slots(a, p, 1);
 }
 
-/* total[token] += weight * product, of one warp. */
-template <int TILES> static __device__ inline void add_totals(const few_block &b, int2 group, float *total, float sums[TILES][4]) {
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, m = group.y & 255, first = group.y >> 8;
-    for (int turn = 0; turn < (b.twice ? 4 : 1); turn++) {
-        if (!b.twice || turn == t)
+/* y of a group's pairs: lane 4 g + t has rows g and g + 8 of token 4 j + t. */
+template <int TILES> static __device__ inline void put_products(const gpu_few_args &a, const few_block &b, int2 group, int strip, const float scale[TILES], const float sums[TILES][2]) {
+    int lane = threadIdx.x % 32, t = lane % 4;
 #pragma unroll
-            for (int v = 0; v < 2 * TILES; v++) {
-                int at = v / 2 * 8 + 2 * t + v % 2;
-                if (v / 2 * 8 + v % 2 >= m) break;
-                if (at >= m) continue;
-                int2 e = b.entry[first + at];
-                float w = __int_as_float(e.y), *row = total + e.x * PACK_ROWS + g;
-                row[0] = fmaf(w, sums[v / 2][v % 2], row[0]);
-                row[8] = fmaf(w, sums[v / 2][2 + v % 2], row[8]);
-            }
-        __syncwarp();
+    for (int j = 0; j < TILES; j++) {
+        if (4 * j + t >= (group.y & 255)) break;
+        float *y = a.y + (gpu_i64)b.pair[(group.y >> 8) + 4 * j + t] * a.hidden + strip * PACK_ROWS + lane / 4;
+        y[0] = scale[j] * sums[j][0];
+        y[8] = scale[j] * sums[j][1];
     }
 }
 
-/* y of a group's pairs. */
-template <int TILES> static __device__ inline void put_products(const gpu_few_args &a, const few_block &b, int2 group, int strip, float sums[TILES][4]) {
-    int lane = threadIdx.x % 32, m = group.y & 255;
+/* sums += `blocks` blocks of a strip times the rows of h behind them in the slot. */
+template <int TILES, int BLOCKS> static __device__ inline void multiply_strip(const gpu_u8 *data, const gpu_u8 *rows, int tiles, float sums[TILES][2]) {
 #pragma unroll
-    for (int v = 0; v < 4 * TILES; v++) {
-        int at = v / 4 * 8 + lane % 4 * 2 + v % 2;
-        if (at < m) a.y[(gpu_i64)b.pair[(group.y >> 8) + at] * a.hidden + strip * PACK_ROWS + lane / 4 + v % 4 / 2 * 8] = sums[v / 4][v % 4];
-    }
-}
-
-/* The output of `strips` strips: the four kinds of experts and the shared one. */
-static __device__ inline void put_totals(const gpu_few_args &a, const few_block &b, int strip, int strips) {
-    int rows = strips * PACK_ROWS, each = a.n * PACK_ROWS;
-    for (int i = threadIdx.x; i < a.n * rows; i += FEW_WARPS * 32) {
-        int token = i / rows, row = i % rows;
-        const float *total = b.totals + row / PACK_ROWS * each + token * PACK_ROWS + row % PACK_ROWS;
-        gpu_i64 at = (gpu_i64)token * a.hidden + strip * PACK_ROWS + row;
-        float sum = total[0];
-        for (int k = 1; k < FEW_KINDS; k++) sum += total[k * FEW_STRIPS * each];
-        if (a.shared_expert) sum += f32_of(a.shared_expert[at]);
-        a.out[at] = bf16_of(sum);
-    }
-}
-
-/* sums += one group's product with the warp's strip, from the slots in turn. */
-template <int TILES>
-static __device__ inline void down_product(const gpu_few_args &a, const few_block &b, few_place *p, bool mine, int tiles, float sums[1][TILES][4]) {
-    enum { ONCE = TILES > 1 ? 1 : 2 }; /* blocks in registers */
-    int strip = threadIdx.x / 32 % FEW_STRIPS, across = a.inter / PACK_COLS;
-    for (int c = 0; c < across; c += FEW_DEEP, skip_slots(a, p, 1)) {
-        int blocks = across - c < FEW_DEEP ? across - c : FEW_DEEP;
-        const gpu_u8 *slot = await_slot(a, b, threadIdx.x / 32 / FEW_STRIPS, p);
-#pragma unroll
-        for (int from = 0; from < FEW_DEEP; from += ONCE) {
-            few_operands<TILES, 1> o[ONCE];
-#pragma unroll
-            for (int i = 0; i < ONCE; i++)
-                if (mine && from + i < blocks)
-                    load_operands<TILES, 1>(o[i], slot + (strip * blocks + from + i) * PACK_BYTES, 0, slot + FEW_WEIGHTS + (from + i) * PACK_COLS * 2, FEW_H_STRIDE, tiles);
-            if (from + ONCE == FEW_DEEP) give_slot(b, *p, 2);
-#pragma unroll
-            for (int i = 0; i < ONCE; i++)
-                if (mine && from + i < blocks) multiply<TILES, 1>(o[i], tiles, sums);
-        }
-    }
+    for (int i = 0; i < BLOCKS; i++) multiply<TILES>(weights_at(data + i * PACK_BYTES), digits_at<TILES>(rows + i * (2 * PACK_COLS), FEW_H_STRIDE, tiles), tiles, sums);
 }
 
 template <int TILES> static __device__ inline void compute_down(const gpu_few_args &a, const few_block &b, few_place *p) {
-    int warp = threadIdx.x / 32, kind = warp / FEW_STRIPS, mine = warp % FEW_STRIPS, chunks = (a.inter / PACK_COLS + FEW_DEEP - 1) / FEW_DEEP;
-    float *total = b.totals + warp * a.n * PACK_ROWS;
-    if (kind % UP_SET) p->phases = 0; /* its barriers are new */
-    for (int strip = b.first_strip; strip < b.end_strip; strip += FEW_STRIPS) {
-        int strips = b.end_strip - strip < FEW_STRIPS ? b.end_strip - strip : FEW_STRIPS;
-        for (int i = threadIdx.x % 32; a.totals && i < a.n * PACK_ROWS; i += 32) total[i] = 0;
-        __syncwarp();
-        for (int j = 0; j < b.n_groups; j++) {
-            int2 group = b.groups[j];
-            int tiles = ((group.y & 255) + 7) / 8;
-            if (group.x % FEW_KINDS != kind) {
-                skip_slots(a, p, chunks % a.slots);
-                continue;
-            }
-            float sums[1][TILES][4];
-            for (int i = 0; i < 4 * TILES; i++) (&sums[0][0][0])[i] = 0;
-            down_product<TILES>(a, b, p, mine < strips, tiles, sums);
-            if (mine >= strips) continue;
-            if (a.totals)
-                add_totals<TILES>(b, group, total, sums[0]);
-            else
-                put_products<TILES>(a, b, group, strip + mine, sums[0]);
+    int warp = threadIdx.x / 32, team = warp / FEW_STRIPS, mine = warp % FEW_STRIPS, across = a.inter / PACK_COLS, all = a.hidden / PACK_ROWS, chunks = down_chunks(a);
+    p->phases = 0; /* its barriers are new */
+    skip_slots(a, p, team);
+    for (;;) {
+        const gpu_u8 *slot = await_slot(a, b, TEAM + team, p);
+        int item = b.items[p->slot];
+        if (item < 0) return;
+        int2 group = b.groups[item / chunks];
+        int tiles = ((group.y & 255) + 3) / 4, strip = item % chunks * FEW_WARPS + warp;
+        float sums[TILES][2] = {}, scale[TILES];
+#pragma unroll
+        for (int j = 0; j < TILES; j++) {
+            int token = 4 * j + (int)threadIdx.x % 4;
+            scale[j] = token < (group.y & 255) ? load_fresh1(a.h_scale + b.pair[(group.y >> 8) + token]) : 0;
         }
-        if (!a.totals) continue;
-        threads_sync(1, FEW_WARPS * 32);
-        put_totals(a, b, strip, strips);
-        threads_sync(1, FEW_WARPS * 32);
+#pragma unroll 1
+        for (int c = 0;;) {
+            int blocks = across - c < FEW_DEEP ? across - c : FEW_DEEP;
+            const gpu_u8 *data = slot + mine * blocks * PACK_BYTES, *rows = slot + FEW_WEIGHTS;
+            if (strip < all) {
+                if (blocks == FEW_DEEP) multiply_strip<TILES, FEW_DEEP>(data, rows, tiles, sums);
+                else
+                    for (int i = 0; i < blocks; i++) multiply_strip<TILES, 1>(data + i * PACK_BYTES, rows + i * (2 * PACK_COLS), tiles, sums);
+            }
+            give_slot(b, *p, FEW_TEAMS);
+            skip_slots(a, p, FEW_TEAMS);
+            c += FEW_DEEP;
+            if (c >= across) break;
+            slot = await_slot(a, b, TEAM + team, p);
+        }
+        if (strip < all) put_products<TILES>(a, b, group, strip, scale, sums);
     }
 }
 
 template <int TILES> static __device__ inline void few_experts(const gpu_few_args &a) {
     few_block b = few_memory(a);
     few_place p = {0, 0, 0};
+    int warp = threadIdx.x / 32;
+    bool one = threadIdx.x % 32 == 0;
     for (int e = threadIdx.x; e < a.experts; e += FEW_THREADS) b.cursor[e] = 0;
     if (threadIdx.x == 32)
-        for (int i = 0; i < FEW_KINDS * FEW_SLOTS; i++) barrier_init(&b.full[i], 1);
+        for (int i = 0; i < FEW_SETS * FEW_SLOTS; i++) barrier_init(&b.full[i], 2);
     if (threadIdx.x == 0)
-        for (int i = 0; i < a.slots; i++) barrier_init(&b.empty[i], FEW_ACROSS);
+        for (int i = 0; i < a.slots; i++) barrier_init(&b.empty[i], FEW_WARPS), barrier_init(&b.open[i], 1);
+    if (threadIdx.x == 64)
+        for (int i = 0; i < 2; i++) barrier_init(&b.done[i], 2 * TILES), barrier_init(&b.seen[i], 1);
     barrier_fence_init();
     __syncthreads();
+    few_plan<4 * TILES>(a, b); /* what it reads was written before few_rows, which began when that was there */
     after_previous();
-    few_plan<8 * TILES>(a, b);
-    if (threadIdx.x >= FEW_WARPS * 32) {
-        copy_up<8 * TILES>(a, b, &p);
-        copy_down(a, b, &p);
-    } else {
+    if (warp < FEW_WARPS) {
         compute_up<TILES>(a, b, &p);
         compute_down<TILES>(a, b, &p);
+    } else if (warp == FEW_WARPS + 2) {
+        follow_up(a, b);
+    } else if (warp == FEW_WARPS && one) {
+        copy_up(a, b, &p);
+        copy_down(a, b, &p);
+    } else if (warp == FEW_WARPS + 1 && one) {
+        copy_x(a, b, &p);
+        copy_h(a, b, &p);
     }
 }
-/* Grid: as many blocks as processors. */
-KERNEL_EARLY(few, gpu_few_args, FEW_THREADS, 1) { few_experts<1>(a); }
+/* Grid: as many blocks as processors. The kernels differ in T, the tokens of a group. */
+KERNEL_EARLY(few_4, gpu_few_args, FEW_THREADS, 1) { few_experts<1>(a); }
+KERNEL_EARLY(few_8, gpu_few_args, FEW_THREADS, 1) { few_experts<2>(a); }
+
+/* One block a token: x as digits; what `few` counts begins at zero. */
+KERNEL_OF(few_rows, gpu_few_args, FEW_ROWS_THREADS, 1) {
+    __shared__ float each[FEW_ROWS_THREADS / 32];
+    int token = blockIdx.x, thread = threadIdx.x;
+    const gpu_i64 row = (gpu_i64)token * a.hidden;
+    for (int i = thread; i < a.k; i += FEW_ROWS_THREADS) a.finished[token * a.k + i] = 0;
+    if (token == 0 && thread < 2) a.taken[thread] = 0;
+    float most = row_to_digits(a.x + row, a.x_digits + row * 2, a.hidden, thread, FEW_ROWS_THREADS, [&](float v) {
+        v = warp_max(v);
+        if (thread % 32 == 0) each[thread / 32] = v;
+        __syncthreads();
+        for (int w = 0; w < FEW_ROWS_THREADS / 32; w++) v = larger(v, each[w]);
+        return v;
+    });
+    if (thread == 0) a.x_scale[token] = digits_scale(most) / 16;
+    fence_async_global(); /* digits are read by copies */
+}

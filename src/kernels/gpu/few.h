@@ -5,20 +5,20 @@
 #include "kernels/gpu/pack.h"
 
 enum {
-    FEW_WARPS = 16, /* that compute; one more copies */
-    FEW_THREADS = (FEW_WARPS + 1) * 32,
-    FEW_SLOTS = 16,     /* of the ring, at most */
-    FEW_BARRIERS = 640, /* bytes of their barriers */
-    FEW_ACROSS = 8,     /* blocks of gate, and as many of up, in a slot */
-    FEW_STRIPS = 4,     /* of down in a slot; a warp each of FEW_ACROSS / FEW_STRIPS arrivals */
-    FEW_KINDS = 4,      /* of experts: FEW_STRIPS warps each */
-    FEW_DEEP = 4,       /* blocks of each */
+    FEW_WARPS = 16, /* that compute; three more: copies of weights, copies of rows, digits of h */
+    FEW_THREADS = (FEW_WARPS + 3) * 32,
+    FEW_ROWS_THREADS = 512,
+    FEW_SLOTS = 16,      /* of the ring, at most */
+    FEW_BARRIERS = 1024, /* bytes of their barriers and of what they hold */
+    FEW_ACROSS = 16,     /* up: blocks of gate, and as many of up, in a slot: one a warp */
     FEW_WEIGHTS = 2 * FEW_ACROSS * PACK_BYTES, /* bytes of a slot before the rows of x or h */
-    FEW_X_STRIDE = FEW_ACROSS * PACK_COLS * 2 +
-                   16, /* bytes between them: eight rows, four banks each, meet no bank twice */
-    FEW_H_STRIDE = FEW_DEEP * PACK_COLS * 2 + 16,
-    FEW_GROUP = 8,     /* tokens of an expert at a time, at most */
-    FEW_NONE = 0xffff, /* an expert that does not exist */
+    FEW_X_STRIDE = FEW_ACROSS * PACK_COLS * 2, /* bytes between them */
+    FEW_TEAMS = 2,                             /* down: of warps; the slots are theirs in turn */
+    FEW_STRIPS = FEW_WARPS / FEW_TEAMS,        /* in a slot: one a warp */
+    FEW_DEEP = 4,                              /* blocks of each */
+    FEW_H_STRIDE = FEW_DEEP * PACK_COLS * 2,
+    FEW_SETS = 1 + FEW_TEAMS, /* of warps that wait for a slot: all, a team */
+    FEW_NONE = 0xffff,        /* an expert that does not exist */
     /* What one launch takes at most. */
     FEW_TOKENS = 1024,
     FEW_PAIRS = 8192,
@@ -28,17 +28,18 @@ enum {
 typedef struct {
     const gpu_u8 *gate, *up, *down; /* of expert 0 */
     gpu_u64 expert_bytes;
-    const gpu_bf16 *x, *shared_expert;
+    const gpu_bf16 *x;
     const int *ids;
-    const float *weights;
-    gpu_bf16 *h, *out;
-    float *y;
-    gpu_u32 *meeting; /* [2], hopper.cuh */
-    int n, k, pairs, experts, hidden, inter;
+    gpu_u8 *x_digits, *h_digits; /* few_digits.cuh: [n, 2 hidden], [pairs, 2 inter] */
+    float *x_scale, *h_scale; /* [n], [pairs]: a sixteenth of a digit's unit, as the products are of 16 q */
+    gpu_u32 *finished; /* [pairs]: of a group: strips of h that are written, and one more for its digits */
+    int *taken;        /* [2]: items of up and of down that blocks took after their first */
+    float *h;          /* [pairs, inter] */
+    float *y;          /* [pairs, hidden] */
+    int k, pairs, experts, hidden, inter;
     int slots, slot_bytes, shared; /* shared: bytes of all */
-    int totals;                    /* sum in shared memory; else products go to y */
     /* Bytes from the begin of shared memory. */
-    int at_sums, at_groups, at_cursor, at_entries, at_pairs;
+    int at_sums, at_groups, at_cursor, at_pairs;
 } gpu_few_args;
 
 #endif

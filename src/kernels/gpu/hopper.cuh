@@ -34,6 +34,29 @@ static __device__ inline float4 load_fresh(const float *p) {
     asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p) : "memory");
     return v;
 }
+static __device__ inline uint4 load_fresh16(const void *p) {
+    uint4 v;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+}
+static __device__ inline float2 load_fresh2(const float *p) {
+    float2 v;
+    asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(p) : "memory");
+    return v;
+}
+static __device__ inline float load_fresh1(const float *p) {
+    float v;
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
+    return v;
+}
+
+/* c[16, 8] = a[16, 32] b[32, 8] in signed bytes, to whole numbers: mma.m16n8k32: lane 4 g + t holds of a the fours of bytes (g, 4t),
+ * (g + 8, 4t), (g, 4t + 16), (g + 8, 4t + 16), of b (4t, g), (4t + 16, g), of c (g, 2t..), (g + 8, 2t..). */
+static __device__ inline void mma_s8(int c[4], const gpu_u32 a[4], gpu_u32 b0, gpu_u32 b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(0));
+}
 
 /* ---- four 8 x 8 matrices of 16-bit values (ldmatrix): lane 8 i + j points to row j of matrix i (16 bytes, aligned); r[i] of lane
  * 4 g + t is the pair (g, 2t) of matrix i, transposed (2t, g), (2t + 1, g) ---- */
@@ -173,6 +196,12 @@ static __device__ inline void blocks_wait(const gpu_u32 *m, gpu_u32 seen) {
     gpu_u32 now;
     do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(m + 1) : "memory");
     while (now == seen);
+}
+/* Until *word is at least `least`; what its writer wrote before may be read. */
+static __device__ inline void word_wait(const gpu_u32 *word, gpu_u32 least) {
+    gpu_u32 now;
+    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+    while (now < least);
 }
 
 /* The next kernel's early part may run from here on; what earlier kernels wrote may be read. */

@@ -79,7 +79,9 @@
     X(moe_bf16_down_128, "moe_wgmma_bf16")                                                                   \
     X(moe_sum, "moe_tiles")                                                                                  \
     X(moe_combine, "moe")                                                                                    \
-    X(few, "few")
+    X(few_rows, "few")                                                                                       \
+    X(few_4, "few")                                                                                          \
+    X(few_8, "few")
 
 typedef struct {
     gpu *g;
@@ -130,12 +132,14 @@ void gpu_op_logprobs(const ops *o, const logprobs_args *a); /* logprobs.c */
 u64 gpu_op_logprobs_workspace(const ops *o, const logprobs_args *a);
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
 /* moe_large.c: many tokens an expert, on warpgroup products. 0 bytes: this call is not for them. */
+enum { LARGE_MEAN = 8 /* tokens an expert, from which on they are many */ };
 u64 gpu_moe_large_workspace(const moe_args *a);
 void gpu_moe_large(const ops *o, const moe_args *a);
 status gpu_moe_large_open(gpu_backend *b, err *e);
 
-/* few.c: routed experts in one launch, if this call fits (else false). Unless *summed, the result is still to be made of y. */
-bool gpu_run_few(const ops *o, const moe_args *a, gpu_bf16 *h, f32 *y, bool *summed);
+/* few.c: the products of routed experts at few tokens, y of pairs that there are, if this call fits (else false). */
+u64 gpu_few_workspace(const moe_args *a);
+bool gpu_run_few(const ops *o, const moe_args *a, u8 *space, f32 *y);
 
 /* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */
 static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {

@@ -5,6 +5,7 @@ typedef struct {
     gpu_sort_args sort;
     gpu_bf16 *h;
     f32 *y;
+    u8 *few;
 } moe_space;
 
 static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
@@ -14,15 +15,20 @@ static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
     s->h = (gpu_bf16 *)(base + at);
     at += gpu_round(pairs * (u64)w->views[0].rows * 2);
     s->y = (f32 *)(base + at);
-    return at + gpu_round(pairs * (u64)w->views[0].cols * 4);
+    at += gpu_round(pairs * (u64)w->views[0].cols * 4);
+    s->few = base + at;
+    return at + gpu_few_workspace(a);
 }
 
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
     (void)o;
     static u8 nowhere;
     moe_space s;
-    u64 large = gpu_moe_large_workspace(a);
-    return large ? large : moe_layout(a, &nowhere, &s);
+    u64 large = gpu_moe_large_workspace(a), all;
+    moe_args few = *a; /* a call of fewer tokens fits too */
+    if (large) few.n = min_i64(a->n, ceil_div(LARGE_MEAN * (a->experts->n_views / 3), a->k));
+    all = moe_layout(&few, &nowhere, &s);
+    return large > all ? large : all;
 }
 
 void gpu_op_moe(const ops *o, const moe_args *a) {
@@ -35,11 +41,9 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     moe_layout(a, a->workspace, &s);
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
     gpu_combine_args c = {a->ids, a->weights, s.y, a->shared, a->out, hidden, a->k, experts, NULL};
-    bool summed;
-    if (b->form != ROWS_PROMPT && gpu_run_few(o, a, s.h, s.y, &summed)) {
-        if (!summed)
-            gpu_launch(b->g, b->moe_combine, (u32)a->n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS,
-                       0, &c);
+    if (b->form != ROWS_PROMPT && gpu_run_few(o, a, s.few, s.y)) {
+        gpu_launch(b->g, b->moe_combine, (u32)a->n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0,
+                   &c);
         return;
     }
     gpu_run_sort(o, &s.sort);

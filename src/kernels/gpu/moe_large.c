@@ -13,11 +13,7 @@ typedef struct {
     i64 h_rows, most_tiles;
 } large_space;
 
-enum {
-    THREADS = 384,
-    LARGE_MEAN = 8, /* tokens an expert, from which on they are many */
-    WIDE_MEAN = 48
-};
+enum { THREADS = 384, WIDE_MEAN = 48 };
 
 /* Tokens of a tile at most. */
 static int tile_tokens(i64 pairs, i64 experts) { return pairs > WIDE_MEAN * experts ? 128 : 64; }

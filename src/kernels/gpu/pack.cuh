@@ -22,6 +22,12 @@ static __device__ inline gpu_u32 nibbles_plus128(gpu_u32 two) {
     asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(two), "r"(0x000f000fu), "r"(0x43004300u));
     return d;
 }
+/* Four signed bytes 16 q, q = u - 8, of the words's upper nibbles. */
+static __device__ inline gpu_u32 high_nibbles(gpu_u32 word) {
+    gpu_u32 d;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(d) : "r"(word), "r"(0xf0f0f0f0u), "r"(0x80808080u));
+    return d;
+}
 #endif
 
 /* A lane's four scales as pairs to multiply with: of[group][row g or g + 8]. `scales`: its 8 bytes. */

@@ -1,0 +1,79 @@
+/* kernels/gpu/few_digits.cuh: rows of x and h as two digits of base 256, for products in whole numbers.
+ *
+ * A row's largest |value| becomes 32639 = 127 * 256 + 127; every value is the nearest whole number of such units, 256 * high + low,
+ * both in -128..127: 16 bits below the largest, where bf16 has 8 of its own. The scale (of the row) is worth one unit. A row that holds
+ * a NaN or an infinity has the scale NaN. Values below 1e-30 of a row whose largest is below it too lose digits.
+ *
+ * Order: 128 bytes for each 64 columns, 64 of high digits, then 64 of low ones; each is 16 bytes for t = 0..3, byte 4 s + i of column
+ * 16 s + 2 t + {0, 8, 1, 9}[i]: what a lane wants of the second operand of mma.m16n8k32 where pack.h's words are the first. */
+#ifndef KERNELS_GPU_FEW_DIGITS_CUH
+#define KERNELS_GPU_FEW_DIGITS_CUH
+#include "kernels/gpu/few.h"
+#include "kernels/gpu/hopper.cuh"
+
+static __device__ inline float digits_scale(float most) { return most < 3.4e38f ? fmaxf(most, 1e-30f) / 32639.0f : __uint_as_float(0x7fc00000u); }
+/* Units a value of 1 has; 0 for a NaN: all digits 0. */
+static __device__ inline float digits_of_one(float most) { return most < 3.4e38f ? 32639.0f / fmaxf(most, 1e-30f) : 0; }
+
+/* Four values to a word of high and one of low digits. */
+static __device__ inline void four_digits(const float v[4], float one, gpu_u32 *high, gpu_u32 *low) {
+    gpu_u32 h = 0, l = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int whole = one > 0 ? __float2int_rn(v[i] * one) : 0, top = (whole + 128) >> 8;
+        h |= ((gpu_u32)top & 255) << 8 * i;
+        l |= ((gpu_u32)whole & 255) << 8 * i;
+    }
+    *high = h, *low = l;
+}
+
+static __device__ inline float2 two_values(const float *p) { return load_fresh2(p); }
+static __device__ inline float2 two_values(const gpu_bf16 *p) {
+    gpu_u32 two = *(const gpu_u32 *)p;
+    return {low_f32(two), high_f32(two)};
+}
+
+/* 16 columns: t = unit % 4 of the 64 columns unit / 4. A thread has every `threads`-th unit of a row and keeps its first one. */
+typedef struct {
+    float v[16];
+} few_unit;
+template <typename T> static __device__ inline few_unit unit_at(const T *row, int cols, int unit) {
+    few_unit d;
+    const T *from = row + unit / 4 * 64 + unit % 4 * 2;
+#pragma unroll
+    for (int s = 0; s < 4; s++) {
+        float2 a = {0, 0}, b = {0, 0};
+        if (unit < cols / 16) a = two_values(from + 16 * s), b = two_values(from + 16 * s + 8);
+        d.v[4 * s] = a.x, d.v[4 * s + 1] = b.x, d.v[4 * s + 2] = a.y, d.v[4 * s + 3] = b.y;
+    }
+    return d;
+}
+static __device__ inline float most_of_unit(const few_unit &d) {
+    float most = 0;
+#pragma unroll
+    for (int i = 0; i < 16; i++) most = larger(most, fabsf(d.v[i]));
+    return most;
+}
+static __device__ inline void put_unit(const few_unit &d, gpu_u8 *digits, int unit, float one) {
+    gpu_u8 *to = digits + unit / 4 * 128 + unit % 4 * 16;
+    gpu_u32 high[4], low[4];
+#pragma unroll
+    for (int s = 0; s < 4; s++) four_digits(d.v + 4 * s, one, &high[s], &low[s]);
+    *(uint4 *)to = {high[0], high[1], high[2], high[3]};
+    *(uint4 *)(to + 64) = {low[0], low[1], low[2], low[3]};
+}
+
+/* The thread's part of a row to digits; whole(most): the largest |value| of all threads. Returns it. */
+template <typename T, typename F> static __device__ inline float row_to_digits(const T *row, gpu_u8 *digits, int cols, int thread, int threads, F &&whole) {
+    const few_unit first = unit_at(row, cols, thread);
+    float most = most_of_unit(first);
+#pragma unroll 1
+    for (int u = thread + threads; u < cols / 16; u += threads) most = larger(most, most_of_unit(unit_at(row, cols, u)));
+    most = whole(most);
+    if (thread < cols / 16) put_unit(first, digits, thread, digits_of_one(most));
+#pragma unroll 1
+    for (int u = thread + threads; u < cols / 16; u += threads) put_unit(unit_at(row, cols, u), digits, u, digits_of_one(most));
+    return most;
+}
+
+#endif
