@@ -14,7 +14,8 @@ machine_peaks bench_peaks(u32 isa, const void *p, u64 bytes) {
 
 /* H200: one machine, 2026-11-20, read and cuBLAS. */
 machine_peaks bench_gpu_peaks(const char *name) {
-    return strstr(name, "H200") ? (machine_peaks){.read = 4.35e12, .bf16 = 722e12} : (machine_peaks){0};
+    return strstr(name, "H200") ? (machine_peaks){.read = 4.35e12, .int8 = 1410e12, .bf16 = 722e12}
+                                : (machine_peaks){0};
 }
 
 void bench_print_peaks(const machine_peaks *m) {

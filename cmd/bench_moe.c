@@ -20,6 +20,7 @@ typedef struct {
 typedef struct {
     bench_opts o;
     weight_format wf;
+    expert_format experts;
     const ops *dev, *ref;
     u8 *memory; /* of all weights */
     u64 memory_bytes, expert_bytes;
@@ -62,6 +63,7 @@ static status make_weights(bench_state *b, err *e) {
         b->views[3 * x] = synth_weight(&s, b->wf, o->inter, o->dim, in, at);
         b->views[3 * x + 1] = synth_weight(&s, b->wf, o->inter, o->dim, in, at + up);
         b->views[3 * x + 2] = synth_weight(&s, b->wf, o->dim, o->inter, hidden, at + 2 * up);
+        for (i64 i = 0; i < 3 && b->experts == EXPERTS_W4A8; i++) synth_one_scale(&b->views[3 * x + i]);
     }
     if (!o->w1 && !o->w2) return ST_OK;
     if (!o->w1 || !o->w2) return err_set(e, ST_INPUT, "--w1 and --w2 belong together");
@@ -245,9 +247,11 @@ static void report(const bench_state *b, const shape_data *d, f64 median, f64 be
     const bench_opts *o = &b->o;
     u64 weight = 2 * weight_bytes(&b->views[0]) + weight_bytes(&b->views[2]);
     f64 bytes = (f64)d->touched * (f64)weight, work = 6.0 * (f64)(d->n * o->topk) * (f64)(o->dim * o->inter);
-    f64 peak = b->wf == WF_INT4_GROUP && b->peaks.int8 > 0 ? b->peaks.int8
-               : b->peaks.bf16 > 0                         ? b->peaks.bf16
-                                                           : b->peaks.f32;
+    bool as_bf16 =
+        b->g && !(b->experts == EXPERTS_W4A8 && moe_is_int8(d->n * o->topk, o->experts, o->dim, o->inter));
+    f64 peak = b->wf == WF_INT4_GROUP && b->peaks.int8 > 0 && !as_bf16 ? b->peaks.int8
+               : b->peaks.bf16 > 0                                     ? b->peaks.bf16
+                                                                       : b->peaks.f32;
     const char *kind = peak == b->peaks.int8 ? "int8" : peak == b->peaks.bf16 ? "bf16" : "fp32";
     printf(
         "%5lld tokens, %lld x %lld, top-%lld of %lld (%lld touched, %s), %s: %9.4f ms (best %.4f)  %6.2f GB/s (%.0f %% of %.1f)  "
@@ -374,8 +378,13 @@ static status read_format(bench_state *b, err *e) {
     const char *f = b->o.format;
     if (!strcmp(f, "bf16")) return b->wf = WF_BF16, ST_OK;
     if (!strcmp(f, "fp8")) return b->wf = WF_FP8_BLOCK, ST_OK;
-    if (!strcmp(f, "w4a16")) return b->wf = WF_INT4_GROUP, ST_OK;
-    return err_set(e, ST_UNSUPPORTED, "--format %s is not on %s yet", f, b->o.device);
+    b->wf = WF_INT4_GROUP;
+    b->experts = !strcmp(f, "w4a8")      ? EXPERTS_W4A8
+                 : !strcmp(f, "w2_bf16") ? EXPERTS_W2_BF16
+                                         : EXPERTS_AS_STORED;
+    if (b->experts == EXPERTS_W4A8 && !strcmp(b->o.device, "cpu"))
+        return err_set(e, ST_UNSUPPORTED, "--format %s runs on --device cuda and ref", f);
+    return ST_OK;
 }
 
 static status check_shape(const bench_opts *o, weight_format wf, err *e) {
@@ -392,7 +401,8 @@ static status check_shape(const bench_opts *o, weight_format wf, err *e) {
 static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e) {
     status st = check_shape(&b->o, b->wf, e);
     if (st == ST_OK) st = make_weights(b, e);
-    weight_desc desc = {.kind = WK_EXPERTS, .views = b->views, .n_views = 3 * b->o.experts};
+    weight_desc desc = {
+        .kind = WK_EXPERTS, .views = b->views, .n_views = 3 * b->o.experts, .experts = b->experts};
     if (st == ST_OK) st = b->dev->weight_prepare(b->dev, &desc, &b->dev_w, e);
     if (st == ST_OK) st = b->ref->weight_prepare(b->ref, &desc, &b->ref_w, e);
     if (st == ST_OK) {

@@ -38,7 +38,7 @@ typedef struct {
     i64 n, hidden, inter, experts, k;
 } moe_shape;
 
-static check_weight make_experts(check *c, weight_format f, const moe_shape *s) {
+static check_weight make_experts(check *c, weight_format f, expert_format kept, const moe_shape *s) {
     weight_view v[3 * 24];
     u64 up = synth_weight_bytes(f, s->inter, s->hidden), down = synth_weight_bytes(f, s->hidden, s->inter);
     u8 *m = check_alloc(c, (2 * up + down) * (u64)s->experts);
@@ -47,7 +47,8 @@ static check_weight make_experts(check *c, weight_format f, const moe_shape *s) 
         v[3 * e + 1] = synth_weight(&c->rng, f, s->inter, s->hidden, 1.0f / sqrtf((f32)s->hidden), m + up);
         v[3 * e + 2] = synth_weight(&c->rng, f, s->hidden, s->inter, 1.0f / sqrtf((f32)s->inter), m + 2 * up);
     }
-    return check_prepare(c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * s->experts});
+    return check_prepare(
+        c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * s->experts, .experts = kept});
 }
 
 /* 1e-2 where activations are quantised (INT4 experts with VNNI), else bf16's bound. */
@@ -56,9 +57,10 @@ static f64 moe_bound(const check *c, weight_format f) {
 }
 
 /* sigma: of the inputs; results grow with its square. */
-static void moe_case(check *c, const moe_shape *s, weight_format f, bool shared, f32 sigma) {
+static void kept_case(check *c, const moe_shape *s, weight_format f, expert_format kept, bool shared,
+                      f32 sigma) {
     i64 n = s->n, k = s->k, h = s->hidden;
-    check_weight w = make_experts(c, f, s);
+    check_weight w = make_experts(c, f, kept, s);
     check_act x = check_input(c, n * h, sigma), add = check_input(c, n * h, 0.3f), y = check_output(c, n * h);
     check_act z = check_output(c, n * h);
     i32 *ids = check_alloc(c, (u64)(n * k) * 4), *valid = check_alloc(c, (u64)(n * k) * 4);
@@ -77,9 +79,9 @@ static void moe_case(check *c, const moe_shape *s, weight_format f, bool shared,
     b.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b));
     c->dev->moe(c->dev, &a);
     c->ref->moe(c->ref, &b);
-    char what[80];
-    snprintf(what, sizeof what, "%s, %lld tokens, %lld x %lld", weight_format_name(f), (long long)n,
-             (long long)h, (long long)s->inter);
+    char what[96];
+    snprintf(what, sizeof what, "%s%s%s, %lld tokens, %lld x %lld", weight_format_name(f), kept ? " as " : "",
+             kept ? expert_format_name(kept) : "", (long long)n, (long long)h, (long long)s->inter);
     check_compare(c, what, y.h, DT_BF16, y.f, n, h, h, moe_bound(c, f));
     f64 start = now_s();
     c->dev->moe(c->dev, &a);
@@ -95,6 +97,39 @@ static void moe_case(check *c, const moe_shape *s, weight_format f, bool shared,
         check_isolated(c, "moe", y.h, z.h, n, h, bad);
     }
     check_case_end(c);
+}
+
+static void moe_case(check *c, const moe_shape *s, weight_format f, bool shared, f32 sigma) {
+    kept_case(c, s, f, EXPERTS_AS_STORED, shared, sigma);
+}
+
+/* Experts in another format than they are stored in: on a GPU. Few tokens, tiles of every width, half a stage of columns, results too large
+ * for a half, other formats to begin with. */
+static void check_kept(check *c) {
+    static const struct {
+        moe_shape s;
+        f32 sigma;
+    } all[] = {{{1, 256, 64, 4, 2}, 1},     {{7, 128, 128, 3, 2}, 1},   {{30, 256, 128, 4, 2}, 1},
+               {{40, 320, 192, 4, 2}, 1},   {{90, 128, 64, 4, 2}, 1},   {{110, 192, 128, 4, 3}, 1},
+               {{150, 128, 256, 2, 2}, 1},  {{330, 192, 128, 3, 1}, 1}, {{230, 256, 320, 4, 2}, 1},
+               {{170, 320, 64, 1, 1}, 2000}};
+    static const moe_shape real[] = {{1, 7168, 256, 8, 8},
+                                     {40, 7168, 256, 16, 8},
+                                     {160, 7168, 256, 16, 8},
+                                     {700, 7168, 512, 12, 4},
+                                     {512, 2048, 512, 8, 4}};
+    if (!c->copies) return;
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        kept_case(c, &all[i].s, WF_INT4_GROUP, EXPERTS_W4A8, i % 2, all[i].sigma);
+        if (i % 3 == 0) kept_case(c, &all[i].s, WF_INT4_GROUP, EXPERTS_W2_BF16, i % 2, all[i].sigma);
+    }
+    kept_case(c, &all[2].s, WF_BF16, EXPERTS_W4A8, true, 1);
+    kept_case(c, &all[2].s, WF_FP8_BLOCK, EXPERTS_W4A8, false, 1);
+    static const moe_shape odd = {40, 96, 32, 3, 2}; /* fits no block: not for int8 */
+    kept_case(c, &odd, WF_INT4_GROUP, EXPERTS_W4A8, true, 1);
+    for (size_t i = 0; i < COUNT_OF(real) && !strstr(c->dev->name, "emulated"); i++)
+        for (int kept = EXPERTS_W4A8; kept <= EXPERTS_W2_BF16; kept++)
+            kept_case(c, &real[i], WF_INT4_GROUP, (expert_format)kept, i % 2, 1);
 }
 
 void check_moe(check *c) {
@@ -135,4 +170,5 @@ void check_moe(check *c) {
         moe_case(c, &tiled[i], WF_BF16, i % 2, sigmas[i]);
         moe_case(c, &tiled[i], WF_INT4_GROUP, i % 2, sigmas[i]);
     }
+    check_kept(c);
 }

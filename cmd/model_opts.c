@@ -52,6 +52,7 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->context_length = g->context;
     out->prefill_chunk = g->chunk;
     out->load_format = g->load_format;
+    out->moe_format = g->moe_format;
     out->verify = g->verify;
     out->overrides = g->overrides;
     out->n_overrides = g->n_overrides;

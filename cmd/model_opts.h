@@ -90,6 +90,14 @@ typedef struct {
          "dummy: made-up weights of config.json's shapes, on a GPU, to measure speed (default: auto)",       \
          0,                                                                                                  \
          0},                                                                                                 \
+        {"moe-format",                                                                                       \
+         0,                                                                                                  \
+         OPT_ENUM,                                                                                           \
+         &(o).engine.moe_format,                                                                             \
+         "auto|w4a8|w2_bf16",                                                                                \
+         "routed experts: INT4 with a scale a row and int8 activations, or down in bf16 (default: auto)",    \
+         0,                                                                                                  \
+         0},                                                                                                 \
         {"override",  0,                                                                                     \
          OPT_LIST,    &(o).overrides,                                                                        \
          "KEY=VALUE", "changes a key of config.json; may be repeated",                                       \

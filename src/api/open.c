@@ -47,6 +47,7 @@ static status open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .context = o->context_length,
                                .chunk = o->prefill_chunk,
                                .load_format = o->load_format,
+                               .moe_format = o->moe_format,
                                .verify = o->verify,
                                .overrides = o->overrides,
                                .n_overrides = o->n_overrides,

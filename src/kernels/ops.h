@@ -22,7 +22,7 @@
 #ifndef KERNELS_OPS_H
 #define KERNELS_OPS_H
 #include "base/err.h"
-#include "format/weights.h"
+#include "format/requant.h"
 
 enum { KV_PAGE = 64 }; /* tokens in a page of the KV cache; attention works in tiles of whole pages */
 
@@ -41,6 +41,7 @@ typedef struct {
     const weight_view *views;
     i64 n_views;
     i64 n_heads, nope, v_dim; /* WK_KV_B only */
+    expert_format experts; /* WK_EXPERTS: the format to keep them in; ST_UNSUPPORTED where a backend cannot */
     /* Unless 0 the views have no data: the backend makes it up from this seed, with zero mean: matrices normal of deviation
      * dummy_sigma, nibbles uniform with scales uniform in +-[0.003, 0.005] (a random sign: uniform nibbles have the mean
      * -1/2, which would add up over the layers until all tokens choose the same experts). ST_UNSUPPORTED where it cannot. */
@@ -200,7 +201,12 @@ typedef struct {
 
 /* out[i] = sum_s weights[i, s] * E_ids[i, s](x[i]) + shared[i], summed over s in order, then the shared
  * expert; E(x) = down(silu(gate x) * up x). An id of -1, or of no expert, contributes nothing. Equal ids in a row count each
- * time. */
+ * time.
+ *
+ * EXPERTS_W4A8 and a call that moe_is_int8() picks: x[i], and h = silu(gate x) * up x after rounding to bf16, are taken as q * scale with
+ * scale = most / 127, most the largest |value| of the row, and q = value * (127 / most) to nearest even. A row with a NaN or an infinity has
+ * the scale NaN, one of nothing above 2^-100 the scale 0; its q are 0. Sums of q * weight are whole numbers and exact; such a sum times
+ * (the row's scale in the weight times scale) is the product. */
 typedef struct {
     const op_weight *experts;
     const void *x;      /* [n, hidden] */
@@ -211,6 +217,17 @@ typedef struct {
     void *workspace;
     i64 n, k;
 } moe_args;
+
+/* Few tokens an expert: the bytes of the weights are what counts, and activations stay as they are. */
+enum {
+    INT8_MEAN = 8 /* pairs an expert */,
+    INT8_BLOCK = 64,
+    INT8_WIDEST = 1 << 17 /* sums of 127 * 128 within 31 bits */
+};
+static inline bool moe_is_int8(i64 pairs, i64 experts, i64 hidden, i64 inter) {
+    return pairs >= INT8_MEAN * experts && hidden % INT8_BLOCK == 0 && inter % INT8_BLOCK == 0 &&
+           hidden <= INT8_WIDEST && inter <= INT8_WIDEST;
+}
 
 /* out[i] = x[rows[i]], rows of `dim` elements. */
 typedef struct {

@@ -1,6 +1,38 @@
 #include "kernels/weight_host.h"
 #include <stdlib.h>
 
+/* Bytes of view i where it is kept in another format than the checkpoint's, else 0. */
+static u64 converted_bytes(const weight_desc *d, i64 i) {
+    const weight_view *v = &d->views[i];
+    if (d->kind != WK_EXPERTS || d->experts == EXPERTS_AS_STORED) return 0;
+    if (d->experts == EXPERTS_W4A8) return requant_bytes(v->rows, v->cols);
+    return i % 3 == 2 && v->format != WF_BF16 ? (u64)(v->rows * v->cols) * 2 : 0;
+}
+
+static status convert(const weight_desc *d, op_weight *w, err *e) {
+    enum { WIDEST = 1 << 15 };
+    u64 bytes = 0;
+    for (i64 i = 0; i < d->n_views; i++) {
+        const weight_view *v = &d->views[i];
+        if (d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->cols > WIDEST))
+            return err_set(e, ST_UNSUPPORTED,
+                           "w4a8: experts with %lld columns (a multiple of %d, at most %d)",
+                           (long long)v->cols, INT4_GROUP, WIDEST);
+        bytes += converted_bytes(d, i);
+    }
+    if (!bytes) return ST_OK;
+    u8 *at = w->converted = aligned_alloc(64, (bytes + 63) & ~(u64)63);
+    if (!at) return err_nomem(e, "experts in another format", bytes);
+    for (i64 i = 0; i < d->n_views; i++) {
+        u64 own = converted_bytes(d, i);
+        if (own)
+            w->views[i] =
+                d->experts == EXPERTS_W4A8 ? requant_rows(&d->views[i], at) : requant_bf16(&d->views[i], at);
+        at += own;
+    }
+    return ST_OK;
+}
+
 status weight_host_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e) {
     (void)o;
     *out = NULL;
@@ -14,6 +46,11 @@ status weight_host_prepare(const ops *o, const weight_desc *d, op_weight **out, 
     w->nope = d->nope;
     w->v_dim = d->v_dim;
     for (i64 i = 0; i < d->n_views; i++) w->views[i] = d->views[i];
+    w->int8 = d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8;
+    if (d->kind == WK_EXPERTS) {
+        status st = convert(d, w, e);
+        if (st != ST_OK) return free(w), st;
+    }
     if (d->kind == WK_VECTOR) {
         u64 size = (u64)d->views[0].cols * sizeof(f32);
         w->vector = malloc(size);
@@ -30,5 +67,6 @@ status weight_host_prepare(const ops *o, const weight_desc *d, op_weight **out, 
 void weight_host_release(op_weight *w) {
     if (!w) return;
     free(w->vector);
+    free(w->converted);
     free(w);
 }

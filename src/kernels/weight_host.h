@@ -8,6 +8,8 @@ struct op_weight {
     i64 n_views;
     i64 n_heads, nope, v_dim;
     f32 *vector;         /* WK_VECTOR: [cols], owned */
+    bool int8;           /* WK_EXPERTS: EXPERTS_W4A8 */
+    void *converted;     /* WK_EXPERTS: views that are kept in another format, owned */
     weight_view views[]; /* [n_views], copies; the data they point to is the mapping's */
 };
 

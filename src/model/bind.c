@@ -254,7 +254,7 @@ static status bind_moe(binder *b, layer_weights *w, int l) {
     weight_view *views = calloc(n, sizeof *views);
     if (!views) return err_nomem(b->e, "expert descriptions", n * sizeof *views);
     status st = expert_views(b, l, views);
-    weight_desc d = {.kind = WK_EXPERTS, .views = views, .n_views = (i64)n};
+    weight_desc d = {.kind = WK_EXPERTS, .views = views, .n_views = (i64)n, .experts = c->experts};
     if (st == ST_OK) st = prepare(b, &d, &w->experts);
     free(views);
     return st;
@@ -303,7 +303,11 @@ typedef struct {
 static status count_weight(const ops *o, const weight_desc *d, op_weight **out, err *e) {
     (void)e;
     *out = NULL;
-    for (i64 i = 0; i < d->n_views; i++) ((counter *)o)->bytes += weight_bytes(&d->views[i]);
+    for (i64 i = 0; i < d->n_views; i++) {
+        weight_view v = d->views[i];
+        if (d->kind == WK_EXPERTS) v.format = expert_stored_as(d->experts, v.format, i);
+        ((counter *)o)->bytes += weight_bytes(&v);
+    }
     return ST_OK;
 }
 static void forget_weight(op_weight *w) { (void)w; }
@@ -315,6 +319,18 @@ status model_dummy_bytes(u64 *out, const model_config *c, err *e) {
     model_weights_free(&w);
     *out = all.bytes;
     return st;
+}
+
+u64 model_experts_more_bytes(const model_config *c) {
+    u64 more = 0, layers = (u64)(c->n_layers - c->n_dense) * (u64)c->n_experts;
+    for (i64 i = 0; i < 3 && c->experts; i++) {
+        weight_view v = {c->quant, i < 2 ? c->inter_expert : c->hidden, i < 2 ? c->hidden : c->inter_expert,
+                         NULL, NULL};
+        u64 before = weight_bytes(&v);
+        v.format = expert_stored_as(c->experts, c->quant, i);
+        more += weight_bytes(&v) > before ? (weight_bytes(&v) - before) * layers : 0;
+    }
+    return more;
 }
 
 void model_weights_free(model_weights *w) {

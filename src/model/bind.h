@@ -38,6 +38,8 @@ status model_weights_bind(model_weights *w, const model_config *c, const checkpo
                           bool verify, err *e);
 /* Bytes that dummy weights of this model take. */
 status model_dummy_bytes(u64 *out, const model_config *c, err *e);
+/* What experts kept in another format (model_config.experts) take more than in the checkpoint; INT4 is as large either way. */
+u64 model_experts_more_bytes(const model_config *c);
 void model_weights_free(model_weights *w);
 
 #endif

@@ -6,7 +6,7 @@
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 #include "base/err.h"
-#include "format/weights.h"
+#include "format/requant.h"
 
 enum { MODEL_EOS_MAX = 16 };
 
@@ -30,6 +30,7 @@ typedef struct {
     } rope_cfg;
     /* How linear weights may be stored, from quantization_config */
     weight_format quant;     /* WF_FP8_BLOCK, WF_INT4_GROUP, or WF_BF16 for none                  */
+    expert_format experts;   /* how routed experts are kept: --moe-format                         */
     i64 bos, pad, media_pad; /* -1 when absent                              */
     i64 eos[MODEL_EOS_MAX];  /* config.json's and generation_config.json's  */
     int n_eos;

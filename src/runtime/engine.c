@@ -159,7 +159,7 @@ static status open_weights(engine *g, const engine_options *o, err *e) {
                        "--load-format dummy makes its weights on a GPU: it needs --device cuda");
     if (dummy) return model_dummy_bytes(&g->weight_bytes, &g->config, e);
     status st = checkpoint_open(&g->ck, o->model_dir, e);
-    if (st == ST_OK) g->weight_bytes = checkpoint_bytes(g->ck);
+    if (st == ST_OK) g->weight_bytes = checkpoint_bytes(g->ck) + model_experts_more_bytes(&g->config);
     return st;
 }
 
@@ -170,6 +170,20 @@ static status slice(engine *g, const engine_options *o, err *e) {
     return model_config_slice(&g->config, o->tp_slice, e);
 }
 
+static status choose_experts(engine *g, const char *name, bool deterministic, err *e) {
+    if (!name) return ST_OK;
+    for (int f = 0; f < EXPERTS_FORMATS; f++) {
+        if (strcmp(name, expert_format_name((expert_format)f))) continue;
+        g->config.experts = (expert_format)f;
+        if (g->config.experts == EXPERTS_W4A8 && deterministic)
+            return err_set(
+                e, ST_UNSUPPORTED,
+                "--moe-format w4a8 takes int8 activations where a step has many tokens: not with --deterministic");
+        return ST_OK;
+    }
+    return err_set(e, ST_INPUT, "--moe-format %s is not auto, w4a8 or w2_bf16", name);
+}
+
 static status open_parts(engine *g, const engine_options *o, err *e) {
     f64 start = now_s();
     status st = check_options(o, e);
@@ -177,6 +191,7 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
     for (int i = 0; st == ST_OK && i < o->n_overrides; i++)
         st = model_config_override(&g->config, o->overrides[i], e);
     if (st == ST_OK) st = slice(g, o, e);
+    if (st == ST_OK) st = choose_experts(g, o->moe_format, o->deterministic, e);
     if (st == ST_OK) st = open_weights(g, o, e);
     if (st == ST_OK) st = choose_ops(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
@@ -187,18 +202,20 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, e);
     if (st != ST_OK) return st;
     f64 kv = (f64)model_kv_bytes(&g->config, g->lim.pool_pages, g->lim.kv_type);
-    char share[48] = "";
+    char share[48] = "", experts[32] = "";
+    if (g->config.experts)
+        snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
     if (g->config.slice > 1)
         snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.slice);
     snprintf(
         g->plan, sizeof g->plan,
-        "%s%s%s%s: weights %.1f MB%s, KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
+        "%s%s%s%s: weights %.1f MB%s%s, KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
         g->step ? "SIMULATED, nothing is computed; "
         : g->ck ? ""
                 : "DUMMY WEIGHTS, the text means nothing; ",
         share, g->lim.deterministic ? "deterministic; " : "", g->ops.name, (f64)g->weight_bytes * 1e-6,
-        g->gpu ? "" : " (mapped)", kv * 1e-6, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
-        ((f64)model_memory(g->model) - kv) * 1e-6, now_s() - start);
+        g->gpu ? "" : " (mapped)", experts, kv * 1e-6, (long long)engine_kv_tokens(g),
+        dtype_name(g->lim.kv_type), ((f64)model_memory(g->model) - kv) * 1e-6, now_s() - start);
     return ST_OK;
 }
 

@@ -23,9 +23,10 @@ typedef struct {
     i64 context;          /* tokens of KV; 0: the model's maximum, at most 32768                  */
     i64 chunk;            /* most prompt tokens in one step; 0: 512                               */
     const char
-        *load_format;   /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
-    i64 tp_slice;       /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
-    bool eager;         /* a GPU: decode steps are not recorded as graphs */
+        *load_format;       /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
+    const char *moe_format; /* "auto", "w4a8" or "w2_bf16": how routed experts are kept; NULL: auto */
+    i64 tp_slice;           /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
+    bool eager;             /* a GPU: decode steps are not recorded as graphs */
     bool deterministic; /* equal requests get equal bits, alone and among others: always so on ref and cpu */
     bool profile;       /* times every kernel (a GPU only): engine_profile() */
     bool verify;        /* scan quantization scales                                             */

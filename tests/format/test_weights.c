@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "unit.h"
-#include "format/weights.h"
+#include "format/requant.h"
 
 /* compressed-tensors pack-quantized: q = -8..-1 packs to the word 0x76543210, q = 0..7 to 0xfedcba98. */
 static void test_int4_vectors(void **state) {
@@ -94,11 +94,48 @@ static void test_plain(void **state) {
     assert_string_equal(weight_format_name(WF_INT4_GROUP), "int4_group");
 }
 
+static void test_requant(void **state) {
+    (void)state;
+    enum { R = 4, C = 64 };
+    bf16 in[R][C] = {{0}};
+    for (int c = 0; c < C; c++) in[0][c] = f32_to_bf16((f32)(c % 15 - 7) * 0.5f); /* -3.5 .. 3.5: exact */
+    in[2][5] = f32_to_bf16(NAN);
+    for (int c = 0; c < C; c++)
+        in[3][c] = f32_to_bf16(c ? (f32)(c % 15 - 7) : 12.0f); /* clipped: one is off by 5 */
+    weight_view w = {.format = WF_BF16, .rows = R, .cols = C, .data = in};
+    _Alignas(64) u8 memory[1024], again[1024], plain[R * C * 2];
+    assert_true(requant_bytes(R, C) <= sizeof memory);
+    weight_view v = requant_rows(&w, memory);
+    const bf16 *scale = v.scale;
+    f32 row[C];
+    for (int g = 0; g < C / INT4_GROUP; g++) assert_true(bf16_to_f32(scale[g]) == 0.5f);
+    weight_row_f32(&v, 0, row);
+    for (int c = 0; c < C; c++) assert_true(row[c] == (f32)(c % 15 - 7) * 0.5f);
+    weight_row_f32(&v, 1, row);
+    for (int c = 0; c < C; c++) assert_true(row[c] == 0);
+    weight_row_f32(&v, 2, row);
+    for (int c = 0; c < C; c++) assert_true(isnan(row[c]));
+    f32 most_over_7 = 0, best = 0;
+    weight_row_f32(&v, 3, row);
+    for (int c = 0; c < C; c++) {
+        f32 x = bf16_to_f32(in[3][c]), s = bf16_to_f32(f32_to_bf16(12.0f / 7)), whole = rintf(x / s) * s;
+        most_over_7 += (whole - x) * (whole - x), best += (row[c] - x) * (row[c] - x);
+    }
+    assert_true(best < most_over_7);
+    weight_view same = requant_rows(&v, again); /* rows of one scale stay */
+    assert_memory_equal(same.data, v.data, R * C / 2);
+    assert_memory_equal(same.scale, v.scale, R * C / INT4_GROUP * 2);
+    assert_memory_equal(requant_bf16(&w, plain).data, in, sizeof in);
+    assert_int_equal(expert_stored_as(EXPERTS_W2_BF16, WF_INT4_GROUP, 5), WF_BF16);
+    assert_int_equal(expert_stored_as(EXPERTS_W2_BF16, WF_INT4_GROUP, 4), WF_INT4_GROUP);
+    assert_int_equal(expert_stored_as(EXPERTS_W4A8, WF_BF16, 2), WF_INT4_GROUP);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_int4_vectors), cmocka_unit_test(test_int4_unrounded),
         cmocka_unit_test(test_int4_groups),  cmocka_unit_test(test_fp8_partial_blocks),
-        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_plain),        cmocka_unit_test(test_requant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

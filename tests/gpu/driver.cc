@@ -305,6 +305,38 @@ void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u6
     emu_warp_barrier(); /* shared memory may be overwritten only after all have read it */
 }
 
+/* Bytes 2 k and 2 k + 1 of a row of 128 of the K-major tile that a descriptor names. */
+static unsigned operand_bytes(emu_u64 desc, int row, int k) {
+    unsigned at = ((unsigned)(desc & 0x3fff) << 4) + row / 8 * ((unsigned)(desc >> 32 & 0x3fff) << 4) + row % 8 * 128 + k * 2;
+    unsigned short two;
+    if (desc >> 62 != 1) broken("a descriptor is not of the 128-byte swizzle");
+    memcpy(&two, blk->shared + (at ^ (at >> 7 & 7) << 4), 2);
+    return two;
+}
+void emu_wgmma_s8(int n, int *d, const unsigned *a, emu_u64 b_desc, int add) {
+    int me = blk->running, first = me / LANES * LANES, g = me % LANES / 4, c = me % 4, turn = (int)(blk->products[me]++ % 2);
+    memcpy(blk->operands[turn][me], a, 16);
+    emu_warp_barrier();
+    signed char of_a[2][32];
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 32; k++)
+            of_a[i][k] = (signed char)(blk->operands[turn][first + 4 * g + k % 16 / 4][i + k / 16 * 2] >> k % 4 * 8);
+    for (int j = 0; j < n / 8; j++)
+        for (int i = 0; i < 2; i++) {
+            signed char of_b[32];
+            for (int k = 0; k < 32; k += 2) { /* two bytes of a row, swizzled as a bf16 is */
+                unsigned two = operand_bytes(b_desc, 8 * j + 2 * c + i, k / 2);
+                of_b[k] = (signed char)two, of_b[k + 1] = (signed char)(two >> 8);
+            }
+            for (int h = 0; h < 2; h++) {
+                int sum = add ? d[4 * j + 2 * h + i] : 0;
+                for (int k = 0; k < 32; k++) sum += of_a[h][k] * of_b[k];
+                d[4 * j + 2 * h + i] = sum;
+            }
+        }
+    emu_warp_barrier();
+}
+
 /* Lets those go on that wait for the cluster. */
 static void release_cluster(void) {
     cluster.come = 0;

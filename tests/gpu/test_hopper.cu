@@ -67,6 +67,31 @@ template <int N, int T, int S> static __device__ void product(const product_args
     KERNEL_EARLY(ss_t_##N, product_args, 160, 1) { SHARED_TILES(tiles); product<N, 1, 1>(a, tiles); }
 PRODUCTS(8) PRODUCTS(16) PRODUCTS(32) PRODUCTS(48) PRODUCTS(64) PRODUCTS(72) PRODUCTS(80) PRODUCTS(88) PRODUCTS(96) PRODUCTS(104) PRODUCTS(112) PRODUCTS(120) PRODUCTS(128) PRODUCTS(192) PRODUCTS(256)
 
+/* Bytes: d = a b of [M, 128] and [N, 128], a in registers. */
+struct bytes_args {
+    const gpu_u8 *a, *b;
+    int *d;
+};
+template <int N> static __device__ void bytes_product(const bytes_args &a, unsigned char *tile) {
+    int thread = threadIdx.x, warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
+    for (int i = thread; i < N * 8; i += 128) *(uint4 *)(tile + swizzled(i / 8, i % 8)) = *(const uint4 *)(a.b + i * 16);
+    fence_async();
+    __syncthreads();
+    int d[N / 2];
+    gpu_u32 r[4][4];
+    for (int s = 0; s < 4; s++)
+        for (int i = 0; i < 4; i++) r[s][i] = *(const gpu_u32 *)(a.a + (warp * 16 + g + i % 2 * 8) * 128 + s * 32 + i / 2 * 16 + 4 * t);
+    wgmma_begin();
+#pragma unroll
+    for (int s = 0; s < 4; s++) wgmma_s8<N>(d, r[s], tile_desc(tile) + 2 * s, s > 0);
+    wgmma_commit();
+    wgmma_wait<0>();
+    for (int j = 0; j < N / 8; j++)
+        for (int i = 0; i < 4; i++) a.d[(warp * 16 + g + 8 * (i / 2)) * N + 8 * j + 2 * t + i % 2] = d[4 * j + i];
+}
+#define BYTES(N) KERNEL_OF(s8_##N, bytes_args, 128, 1) { SHARED_TILES(tile); bytes_product<N>(a, tile); }
+BYTES(16) BYTES(32) BYTES(48) BYTES(64) BYTES(80) BYTES(96) BYTES(112) BYTES(128) BYTES(144) BYTES(160) BYTES(176) BYTES(192)
+
 /* out[lane][i]: load_matrix4_t of a 32 x 8 matrix of its own numbers, brought by copy16 */
 struct transpose_args {
     const gpu_bf16 *in;
@@ -158,6 +183,27 @@ static void try_products(int n, const char *const why[4], float *const d[4], con
         try_products(N, why, d, a, b);                                                                                                               \
     }
 
+static void try_bytes(int n, const char *why, const int *d, const std::vector<signed char> &a, const std::vector<signed char> &b) {
+    std::vector<int> got((size_t)M * n);
+    fetch(got.data(), d, got.size() * 4);
+    int wrong = 0;
+    for (int i = 0; i < M; i++)
+        for (int j = 0; j < n; j++) {
+            int sum = 0;
+            for (int k = 0; k < 128; k++) sum += a[i * 128 + k] * b[j * 128 + k];
+            wrong += got[(size_t)i * n + j] != sum;
+        }
+    char text[64];
+    snprintf(text, sizeof text, "%d of %d sums are wrong", wrong, M * n);
+    result("wgmma_s8", n, why ? why : wrong ? text : nullptr);
+}
+#define TRY_BYTES(N)                                                                                                                                 \
+    {                                                                                                                                                \
+        bytes_args p = {byte_a, byte_b, (int *)allocate(M * N * 4)};                                                                                 \
+        const char *w = LAUNCH(s8_##N, 128, p);                                                                                                      \
+        try_bytes(N, w, p.d, sa, sb);                                                                                                                \
+    }
+
 int main(void) {
     std::vector<float> a(M * K), b(256 * K);
     std::vector<gpu_bf16> ha(M * K), hb(256 * K);
@@ -168,6 +214,13 @@ int main(void) {
     fetch(dev_a, ha.data(), ha.size() * 2);
     fetch(dev_b, hb.data(), hb.size() * 2);
     TRY(8) TRY(16) TRY(32) TRY(48) TRY(64) TRY(72) TRY(80) TRY(88) TRY(96) TRY(104) TRY(112) TRY(120) TRY(128) TRY(192) TRY(256)
+    std::vector<signed char> sa(M * 128), sb(192 * 128);
+    for (auto &v : sa) v = (signed char)((seed = seed * 1664525 + 1013904223) >> 24);
+    for (auto &v : sb) v = (signed char)((seed = seed * 1664525 + 1013904223) >> 24);
+    gpu_u8 *byte_a = (gpu_u8 *)allocate(sa.size()), *byte_b = (gpu_u8 *)allocate(sb.size());
+    fetch(byte_a, sa.data(), sa.size());
+    fetch(byte_b, sb.data(), sb.size());
+    TRY_BYTES(16) TRY_BYTES(32) TRY_BYTES(48) TRY_BYTES(64) TRY_BYTES(80) TRY_BYTES(96) TRY_BYTES(112) TRY_BYTES(128) TRY_BYTES(144) TRY_BYTES(160) TRY_BYTES(176) TRY_BYTES(192)
 
     gpu_u32 *dev_out = (gpu_u32 *)allocate(32 * 16), out[128];
     transpose_args t = {dev_b, dev_out};

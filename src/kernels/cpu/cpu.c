@@ -7,6 +7,9 @@ int cpu_thread(void) { return omp_get_thread_num(); }
 
 /* Rows that must be expanded to float32 have to fit the space that a thread has for them. */
 static status prepare(const ops *o, const weight_desc *d, op_weight **out, err *e) {
+    *out = NULL;
+    if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8)
+        return err_set(e, ST_UNSUPPORTED, "experts in w4a8 run on --device cuda and ref, not on %s", o->name);
     for (i64 i = 0; i < d->n_views; i++) {
         const weight_view *v = &d->views[i];
         if (v->cols > CPU_EXPAND_MAX && (v->format == WF_FP8_BLOCK || v->format == WF_INT4_GROUP)) {

@@ -236,6 +236,31 @@ typedef struct {
     int again;        /* stage 2: nothing to do unless *large, else bf16 */
 } gpu_moe_args;
 
+/* The same with int8 activations (moe_int8.cuh). */
+typedef struct {
+    const gpu_matrix *experts; /* as above, one scale a row */
+    const struct int4 *tiles;
+    const int *n_tiles, *list;
+    const gpu_u8 *x;      /* [n, hidden rounded up to 128], columns as moe_int8.cuh says    */
+    const float *x_scale; /* [n]                                                            */
+    gpu_bf16 *h;          /* [h_rows, inter]: of stage 1                                    */
+    const gpu_u8 *h8;     /* [inter / 128, up][h_rows][128], each 1024 bytes swizzled       */
+    const float *h_scale; /* [h_rows]                                                       */
+    void *y;              /* as above                                                       */
+    int *large, *taken;
+    gpu_i64 hidden, inter, h_rows;
+    gpu_u32 k, magic; /* 0x80808080: the compiler does not know */
+    int again;
+} gpu_int8_args;
+
+/* bf16 [rows, cols] to int8 with a scale a row (moe_int8_rows.cu). */
+typedef struct {
+    const gpu_bf16 *x;
+    gpu_u8 *out;
+    float *scale;
+    gpu_i64 rows, cols;
+} gpu_int8_rows_args;
+
 typedef struct {
     const int *ids;
     const float *weights, *y;
@@ -297,7 +322,14 @@ typedef struct {
     gpu_i64 rows, cols;
 } gpu_pack_args;
 
-/* Made-up values of `n` elements; packed: 4-byte words of pack.h's blocks. */
+/* Experts to another format (requant.cu): data and scale as INT4 lies in a checkpoint, or data in bf16. */
+typedef struct {
+    gpu_matrix from;
+    gpu_u8 *data;
+    gpu_bf16 *scale;
+} gpu_requant_args;
+
+/* Made-up values of `n` elements; packed: 4-byte words of pack.h's blocks, `across` blocks a strip with one scale a row, or 0. */
 enum {
     GPU_FILL_BF16,
     GPU_FILL_FP8,
@@ -308,7 +340,7 @@ enum {
 };
 typedef struct {
     void *out;
-    gpu_u64 n, seed;
+    gpu_u64 n, seed, across;
     float sigma;
     int kind;
 } gpu_fill_args;

@@ -121,9 +121,14 @@ static void bill_route(const ops *o, const route_args *a) {
 static void bill_moe(const ops *o, const moe_args *a) {
     const gpu_matrix *w = &a->experts->views[0];
     f64 all = (f64)a->experts->n_views / 3, n = (f64)a->n, touched = all * (1 - pow(1 - (f64)a->k / all, n));
-    note(3 * matrix_bytes(w) * touched + 4 * n * (f64)w->cols,
-         6 * n * (f64)a->k * (f64)w->rows * (f64)w->cols, "experts %.0f x %lld x %lld", all,
-         (long long)w->rows, (long long)w->cols);
+    bool int8 = a->experts->int8 && moe_is_int8(a->n * a->k, a->experts->n_views / 3, w->cols, w->rows);
+    note((2 * matrix_bytes(w) + matrix_bytes(w + 2)) * touched + 4 * n * (f64)w->cols,
+         6 * n * (f64)a->k * (f64)w->rows * (f64)w->cols, "%sexperts %.0f x %lld x %lld",
+         int8                         ? "W4A8 "
+         : a->experts->int8           ? "W4A8 (bf16) "
+         : w[2].format != w[0].format ? "w2_bf16 "
+                                      : "",
+         all, (long long)w->rows, (long long)w->cols);
     bill.real.moe(o, a);
 }
 static void bill_gather(const ops *o, const gather_args *a) {

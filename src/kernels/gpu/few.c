@@ -29,8 +29,8 @@ static bool divide(gpu_few_args *f, int group) {
 
 static bool fits(const moe_args *a) {
     const op_weight *w = a->experts;
-    return w->views[0].format == GPU_W_PACKED && a->n <= FEW_TOKENS && a->n * a->k <= FEW_PAIRS &&
-           w->n_views / 3 <= FEW_EXPERTS;
+    return w->views[0].format == GPU_W_PACKED && w->views[2].format == GPU_W_PACKED && a->n <= FEW_TOKENS &&
+           a->n * a->k <= FEW_PAIRS && w->n_views / 3 <= FEW_EXPERTS;
 }
 
 /* The pieces of the workspace; returns its bytes. */

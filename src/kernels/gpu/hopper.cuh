@@ -286,6 +286,39 @@ template <int N, int T> static __device__ inline void wgmma_ss_(float *d, gpu_u6
         WGMMA_SS(256, WGMMA_P128, WGMMA_D64(0) WGMMA_COMMA WGMMA_D64(64), 128, 129, 130, 131, 132);
     }
 }
+
+/* The same of 8-bit numbers: d[64, N] += a[64, 32] b[32, N], s8 to s32, exact. Lane 4 g + t holds of a in registers four bytes each of (g, 4t),
+ * (g + 8, 4t), (g, 4t + 16), (g + 8, 4t + 16). */
+#define WGMMA_I4(i)  "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3])
+#define WGMMA_I8(i)  WGMMA_I4(i), WGMMA_I4(i + 4)
+#define WGMMA_I16(i) WGMMA_I8(i), WGMMA_I8(i + 8)
+#define WGMMA_I32(i) WGMMA_I16(i), WGMMA_I16(i + 16)
+#define WGMMA_I64(i) WGMMA_I32(i), WGMMA_I32(i + 32)
+#define WGMMA_P72    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71"
+#define WGMMA_P80    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define WGMMA_P88    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) "%80, %81, %82, %83, %84, %85, %86, %87"
+#define WGMMA_S8(n, list, outs, a0, a1, a2, a3, b_, p_)                                                                                              \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_ ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8 {" list "}, {%" #a0          \
+                 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b_ ", p;\n}\n"                                                                                \
+                 : outs                                                                                                                              \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
+template <int N> static __device__ inline void wgmma_s8(int *d, const gpu_u32 a[4], gpu_u64 b, int add) {
+    if constexpr (N == 16) WGMMA_S8(16, WGMMA_P8, WGMMA_I8(0), 8, 9, 10, 11, 12, 13);
+    else if constexpr (N == 32) WGMMA_S8(32, WGMMA_P16, WGMMA_I16(0), 16, 17, 18, 19, 20, 21);
+    else if constexpr (N == 48) WGMMA_S8(48, WGMMA_P24, WGMMA_I16(0) WGMMA_COMMA WGMMA_I8(16), 24, 25, 26, 27, 28, 29);
+    else if constexpr (N == 64) WGMMA_S8(64, WGMMA_P32, WGMMA_I32(0), 32, 33, 34, 35, 36, 37);
+    else if constexpr (N == 80) WGMMA_S8(80, WGMMA_P40, WGMMA_I32(0) WGMMA_COMMA WGMMA_I8(32), 40, 41, 42, 43, 44, 45);
+    else if constexpr (N == 96) WGMMA_S8(96, WGMMA_P48, WGMMA_I32(0) WGMMA_COMMA WGMMA_I16(32), 48, 49, 50, 51, 52, 53);
+    else if constexpr (N == 112) WGMMA_S8(112, WGMMA_P56, WGMMA_I32(0) WGMMA_COMMA WGMMA_I16(32) WGMMA_COMMA WGMMA_I8(48), 56, 57, 58, 59, 60, 61);
+    else if constexpr (N == 128) WGMMA_S8(128, WGMMA_P64, WGMMA_I64(0), 64, 65, 66, 67, 68, 69);
+    else if constexpr (N == 144) WGMMA_S8(144, WGMMA_P72, WGMMA_I64(0) WGMMA_COMMA WGMMA_I8(64), 72, 73, 74, 75, 76, 77);
+    else if constexpr (N == 160) WGMMA_S8(160, WGMMA_P80, WGMMA_I64(0) WGMMA_COMMA WGMMA_I16(64), 80, 81, 82, 83, 84, 85);
+    else if constexpr (N == 176) WGMMA_S8(176, WGMMA_P88, WGMMA_I64(0) WGMMA_COMMA WGMMA_I16(64) WGMMA_COMMA WGMMA_I8(80), 88, 89, 90, 91, 92, 93);
+    else {
+        static_assert(N == 192, "no such width");
+        WGMMA_S8(192, WGMMA_P96, WGMMA_I64(0) WGMMA_COMMA WGMMA_I32(64), 96, 97, 98, 99, 100, 101);
+    }
+}
 #endif /* EMULATED */
 
 #ifndef AMD_GPU

@@ -32,6 +32,8 @@
     X(logprob_parts, "logprobs")                                                                             \
     X(logprob_pick, "logprobs")                                                                              \
     X(pack, "pack")                                                                                          \
+    X(requant_rows, "requant")                                                                               \
+    X(requant_bf16, "requant")                                                                               \
     X(linear_one, "linear")                                                                                  \
     X(linear_many, "linear")                                                                                 \
     X(swiglu_one, "linear")                                                                                  \
@@ -77,6 +79,12 @@
     X(moe_bf16_down_64, "moe_wgmma_bf16")                                                                    \
     X(moe_bf16_up_128, "moe_wgmma_bf16")                                                                     \
     X(moe_bf16_down_128, "moe_wgmma_bf16")                                                                   \
+    X(moe_int8_up_64, "moe_int8")                                                                            \
+    X(moe_int8_down_64, "moe_int8")                                                                          \
+    X(moe_int8_up_176, "moe_int8")                                                                           \
+    X(moe_int8_down_176, "moe_int8")                                                                         \
+    X(int8_x, "moe_int8_rows")                                                                               \
+    X(int8_h, "moe_int8_rows")                                                                               \
     X(moe_sum, "moe_tiles")                                                                                  \
     X(moe_combine, "moe")                                                                                    \
     X(few_rows, "few")                                                                                       \
@@ -108,6 +116,7 @@ struct op_weight {
     gpu_matrix *on_gpu; /* WK_EXPERTS: [n_views], inside memory */
     gpu_matrix views
         [3]; /* the first; experts have equal shapes: gate, up and down of expert 0, the others' behind them */
+    bool int8;        /* WK_EXPERTS: EXPERTS_W4A8 */
     u64 expert_bytes; /* WK_EXPERTS: from a matrix of an expert to the same one of the next */
     gpu_u32
         *meeting; /* WK_EXPERTS: what the blocks of a launch meet at, zero between launches; inside memory */
@@ -136,6 +145,11 @@ enum { LARGE_MEAN = 8 /* tokens an expert, from which on they are many */ };
 u64 gpu_moe_large_workspace(const moe_args *a);
 void gpu_moe_large(const ops *o, const moe_args *a);
 status gpu_moe_large_open(gpu_backend *b, err *e);
+
+/* moe_int8.c: the same with int8 activations. */
+u64 gpu_moe_int8_workspace(const moe_args *a);
+void gpu_moe_int8(const ops *o, const moe_args *a);
+status gpu_moe_int8_open(gpu_backend *b, err *e);
 
 /* few.c: the products of routed experts at few tokens, y of pairs that there are, if this call fits (else false). */
 u64 gpu_few_workspace(const moe_args *a);

@@ -24,7 +24,7 @@ u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
     (void)o;
     static u8 nowhere;
     moe_space s;
-    u64 large = gpu_moe_large_workspace(a), all;
+    u64 int8 = gpu_moe_int8_workspace(a), large = int8 ? int8 : gpu_moe_large_workspace(a), all;
     moe_args few = *a; /* a call of fewer tokens fits too */
     if (large) few.n = min_i64(a->n, ceil_div(LARGE_MEAN * (a->experts->n_views / 3), a->k));
     all = moe_layout(&few, &nowhere, &s);
@@ -37,6 +37,7 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
     moe_space s;
     if (!a->n) return;
+    if (gpu_moe_int8_workspace(a)) return gpu_moe_int8(o, a);
     if (gpu_moe_large_workspace(a)) return gpu_moe_large(o, a);
     moe_layout(a, a->workspace, &s);
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};

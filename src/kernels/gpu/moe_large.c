@@ -44,8 +44,11 @@ static bool fits(const moe_args *a) {
     rows_form form = gpu_of(NULL)->form;
     if (form == ROWS_DECODE || (form == ROWS_ANY && a->n * a->k < LARGE_MEAN * (a->experts->n_views / 3)))
         return false;
-    if (w[0].format == GPU_W_PACKED) return w[2].format == GPU_W_PACKED;
-    return w[0].format == GPU_W_BF16 && w[0].wide && w[2].wide && w[0].rows % 64 == 0 && w[0].cols % 64 == 0;
+    for (int i = 0; i < 3; i += 2)
+        if (w[i].format != GPU_W_PACKED &&
+            !(w[i].format == GPU_W_BF16 && w[i].wide && w[i].rows % 64 == 0 && w[i].cols % 64 == 0))
+            return false;
+    return true;
 }
 
 u64 gpu_moe_large_workspace(const moe_args *a) {
@@ -57,11 +60,11 @@ u64 gpu_moe_large_workspace(const moe_args *a) {
 typedef struct {
     const gpu_kernel *up, *down;
 } kernels;
-static kernels kernels_of(const gpu_backend *b, bool bf16, bool wide) {
+static kernels kernels_of(const gpu_backend *b, const gpu_matrix *w, bool wide) {
     const kernels all[2][2] = {
         {{b->moe_up_64, b->moe_down_64}, {b->moe_up_128, b->moe_down_128}},
         {{b->moe_bf16_up_64, b->moe_bf16_down_64}, {b->moe_bf16_up_128, b->moe_bf16_down_128}}};
-    return all[bf16][wide];
+    return (kernels){all[w[0].format == GPU_W_BF16][wide].up, all[w[2].format == GPU_W_BF16][wide].down};
 }
 
 void gpu_moe_large(const ops *o, const moe_args *a) {
@@ -69,7 +72,7 @@ void gpu_moe_large(const ops *o, const moe_args *a) {
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3, pairs = a->n * a->k;
     int most = tile_tokens(pairs, experts);
-    const kernels run = kernels_of(b, w->views[0].format == GPU_W_BF16, most == 128);
+    const kernels run = kernels_of(b, w->views, most == 128);
     large_space s;
     layout(a, a->workspace, &s);
     gpu_run_sort(o, &s.sort);

@@ -326,7 +326,13 @@ KERNEL(fill, gpu_fill_args) {
         if (a.kind == GPU_FILL_PACKED) { /* nibbles, or two scales */
             float second = 0.003f + 0.002f * (float)(b >> 16 & 0xffff) / 65536.0f;
             gpu_u32 scales = bf16_of(b >> 63 ? scale : -scale) | (gpu_u32)bf16_of(b >> 62 & 1 ? second : -second) << 16;
-            ((gpu_u32 *)a.out)[i] = i % (PACK_BYTES / 4) < PACK_SCALES / 4 ? (gpu_u32)b : scales;
+            gpu_u64 word = i % (PACK_BYTES / 4);
+            if (a.across && word >= PACK_SCALES / 4) { /* of a row, wherever in it */
+                gpu_u64 two = word - PACK_SCALES / 4, own = random_bits(~a.seed, i / (PACK_BYTES / 4) / a.across * 16 + two / 2 + two % 2 * 8);
+                second = 0.003f + 0.002f * (float)(own & 0xffff) / 65536.0f;
+                scales = bf16_of(own >> 63 ? second : -second) * 0x10001u;
+            }
+            ((gpu_u32 *)a.out)[i] = word < PACK_SCALES / 4 ? (gpu_u32)b : scales;
         }
     }
 }

@@ -8,6 +8,7 @@
 
 enum {
     MEETING_BYTES = 256,
+    FILL_BLOCKS = 132 * 16,
     AHEAD = 16 /* views that the disk reads while others are copied: 130 MB of K2.5's experts */
 };
 static const gpu_u64 LATENT_MAX = 512, V_DIM_MAX = 256; /* attention.cu: columns that a lane owns */
@@ -20,22 +21,36 @@ static u64 scale_bytes(const weight_view *v) {
 
 static u64 data_bytes(const weight_view *v) { return weight_bytes(v) - scale_bytes(v); }
 
-/* Do all matrices of d fit into pack.h's blocks? */
+/* View i in the format that it is kept in: without data. */
+static weight_view kept(const weight_desc *d, i64 i) {
+    weight_view v = d->views[i];
+    if (d->kind == WK_EXPERTS) v.format = expert_stored_as(d->experts, v.format, i);
+    v.data = v.scale = NULL;
+    return v;
+}
+
+/* Do all matrices of d that are kept in INT4 fit into pack.h's blocks? */
 static bool packs(const weight_desc *d) {
     for (i64 i = 0; i < d->n_views; i++)
-        if (d->kind != WK_EXPERTS || d->views[i].format != WF_INT4_GROUP || d->views[i].rows % PACK_ROWS ||
-            d->views[i].cols % PACK_COLS)
+        if (d->kind != WK_EXPERTS || (kept(d, i).format == WF_INT4_GROUP &&
+                                      (d->views[i].rows % PACK_ROWS || d->views[i].cols % PACK_COLS)))
             return false;
     return true;
 }
 
-/* Of view v on the GPU. */
-static u64 room_of(const weight_view *v, bool packed) {
-    return packed ? gpu_round(weight_bytes(v)) : gpu_round(data_bytes(v)) + gpu_round(scale_bytes(v));
+static u64 plain_room(const weight_view *v) { return gpu_round(data_bytes(v)) + gpu_round(scale_bytes(v)); }
+
+/* Of view i on the GPU. */
+static u64 room_of(const weight_desc *d, i64 i, bool packed) {
+    weight_view v = kept(d, i);
+    return packed && v.format == WF_INT4_GROUP ? gpu_round(weight_bytes(&v)) : plain_room(&v);
 }
 
 static status check_shape(const weight_desc *d, err *e) {
     const weight_view *v = &d->views[0];
+    if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->rows % INT4_GROUP))
+        return err_set(e, ST_UNSUPPORTED, "w4a8: experts of %lld x %lld (multiples of %d)",
+                       (long long)v->rows, (long long)v->cols, INT4_GROUP);
     if (d->kind == WK_KV_B && ((u64)v->cols > LATENT_MAX || (u64)d->v_dim > V_DIM_MAX))
         return err_set(e, ST_UNSUPPORTED,
                        "attention with a latent of %lld and values of %lld: the GPU goes to %llu and %llu",
@@ -44,15 +59,14 @@ static status check_shape(const weight_desc *d, err *e) {
 }
 
 static void fill(const gpu_backend *b, void *to, u64 n, u64 seed, f32 sigma, int kind) {
-    enum { BLOCKS = 132 * 16 };
-    gpu_fill_args k = {to, n, seed, sigma, kind};
-    gpu_launch(b->g, b->fill, (u32)min_i64((i64)((n + GPU_THREADS - 1) / GPU_THREADS), BLOCKS), 1, 1,
+    gpu_fill_args k = {.out = to, .n = n, .seed = seed, .sigma = sigma, .kind = kind};
+    gpu_launch(b->g, b->fill, (u32)min_i64((i64)((n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1, 1,
                GPU_THREADS, 0, &k);
 }
 
 /* Made-up data and scales of view v, number i of a weight. */
 static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *data, void *scale) {
-    const weight_view *v = &d->views[i];
+    weight_view is = kept(d, i), *v = &is;
     u64 n = (u64)v->rows * (u64)v->cols, seed = (d->dummy_seed << 12) + 2 * (u64)i, scales = scale_bytes(v);
     bool int4 = v->format == WF_INT4_GROUP, fp8 = v->format == WF_FP8_BLOCK;
     fill(b, data, int4 ? n / 2 : n, seed, d->dummy_sigma,
@@ -63,31 +77,64 @@ static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *d
     if (fp8) fill(b, scale, scales / 4, seed + 1, d->dummy_sigma, GPU_FILL_SCALE_F32);
 }
 
-/* View i as pack.h's blocks at `to`; staged: room on the GPU for the checkpoint's bytes. */
-static void pack_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to) {
+/* Is view i kept in another format than the checkpoint's, or with one scale a row? */
+static bool converts(const weight_desc *d, i64 i) {
+    return d->kind == WK_EXPERTS && (d->experts == EXPERTS_W4A8 || kept(d, i).format != d->views[i].format);
+}
+
+/* View i in another format at data and scale; staged: room for the checkpoint's bytes. */
+static void convert_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *data, u8 *scale) {
     const weight_view *v = &d->views[i];
     device *dev = gpu_device(b->g);
-    i64 blocks = v->rows / PACK_ROWS * (v->cols / PACK_COLS);
+    u8 *staged_scale = staged + gpu_round(data_bytes(v));
+    gpu_requant_args k = {
+        {.data = staged, .scale = staged_scale, .rows = v->rows, .cols = v->cols, .format = (int)v->format},
+        data,
+        (gpu_bf16 *)scale};
+    bool int4 = kept(d, i).format == WF_INT4_GROUP;
+    dev->write(dev, staged, v->data, data_bytes(v));
+    if (scale_bytes(v)) dev->write(dev, staged_scale, v->scale, scale_bytes(v));
+    gpu_launch(b->g, int4 ? b->requant_rows : b->requant_bf16,
+               gpu_blocks(int4 ? v->rows : v->rows * v->cols / 64, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
+}
+
+/* View i as pack.h's blocks at `to`; staged: room on the GPU for the checkpoint's bytes, then for those of another format. */
+static void pack_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to) {
+    const weight_view is = kept(d, i), *v = &is, *from = &d->views[i];
+    device *dev = gpu_device(b->g);
+    i64 across = v->cols / PACK_COLS, blocks = v->rows / PACK_ROWS * across;
     if (d->dummy_seed) {
-        fill(b, to, (u64)blocks * PACK_BYTES / 4, (d->dummy_seed << 12) + (u64)i, 0, GPU_FILL_PACKED);
+        gpu_fill_args f = {.out = to,
+                           .n = (u64)blocks * PACK_BYTES / 4,
+                           .seed = (d->dummy_seed << 12) + (u64)i,
+                           .across = d->experts == EXPERTS_W4A8 ? (gpu_u64)across : 0,
+                           .kind = GPU_FILL_PACKED};
+        gpu_launch(b->g, b->fill, (u32)min_i64((i64)((f.n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1,
+                   1, GPU_THREADS, 0, &f);
         return;
     }
-    u8 *scale = staged + gpu_round(data_bytes(v));
-    gpu_pack_args k = {staged, (const gpu_bf16 *)scale, to, v->rows, v->cols};
-    dev->write(dev, staged, v->data, data_bytes(v));
-    dev->write(dev, scale, v->scale, scale_bytes(v));
+    u8 *data = converts(d, i) ? staged + plain_room(from) : staged, *scale = data + gpu_round(data_bytes(v));
+    gpu_pack_args k = {data, (const gpu_bf16 *)scale, to, v->rows, v->cols};
+    if (converts(d, i)) {
+        convert_view(b, d, i, staged, data, scale);
+    } else {
+        dev->write(dev, data, from->data, data_bytes(from));
+        dev->write(dev, scale, from->scale, scale_bytes(from));
+    }
     gpu_launch(b->g, b->pack, gpu_blocks(blocks, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
 }
 
 /* View i in the checkpoint's layout. Can 16 bytes of it be loaded at a time? */
-static bool copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *to, u8 *scale) {
-    const weight_view *v = &d->views[i];
+static bool copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to, u8 *scale) {
+    const weight_view is = kept(d, i), *v = &is;
     device *dev = gpu_device(b->g);
     if (d->dummy_seed) {
         fill_view(b, d, i, to, scale);
+    } else if (converts(d, i)) {
+        convert_view(b, d, i, staged, to, scale);
     } else {
-        dev->write(dev, to, v->data, data_bytes(v));
-        if (scale) dev->write(dev, scale, v->scale, scale_bytes(v));
+        dev->write(dev, to, d->views[i].data, data_bytes(v));
+        if (scale) dev->write(dev, scale, d->views[i].scale, scale_bytes(v));
     }
     i64 piece = v->format == WF_INT4_GROUP  ? 32
                 : v->format == WF_FP8_BLOCK ? 16
@@ -96,18 +143,18 @@ static bool copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *to,
     return data_bytes(v) / (u64)v->rows % 16 == 0 && v->cols % piece == 0;
 }
 
-/* Puts view i at `at`. staged: NULL unless the views are to be packed and have data. */
+/* Puts view i at `at`. staged: NULL unless a view that has data is to be packed or converted. */
 static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool packed, u8 *staged,
                            u8 *at) {
-    const weight_view *v = &d->views[i];
+    const weight_view is = kept(d, i), *v = &is;
     gpu_matrix m = {.data = at, .rows = v->rows, .cols = v->cols, .format = (int)v->format};
-    if (packed) {
+    if (packed && v->format == WF_INT4_GROUP) {
         m.format = GPU_W_PACKED;
         pack_view(b, d, i, staged, at);
     } else {
         u8 *scale = scale_bytes(v) ? at + gpu_round(data_bytes(v)) : NULL;
         m.scale = scale;
-        m.wide = copy_view(b, d, i, at, scale);
+        m.wide = copy_view(b, d, i, staged, at, scale);
     }
     return m;
 }
@@ -133,10 +180,13 @@ static void announce(const weight_desc *d, i64 i) {
 /* One expert's checkpoint bytes at a time go through `staged`: the copies and the kernel are in stream order. */
 static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
     device *dev = gpu_device(b->g);
-    bool packed = packs(d), stage = packed && !d->dummy_seed;
+    bool packed = packs(d), stage = (packed || d->experts) && d->kind == WK_EXPERTS && !d->dummy_seed;
     u64 table = (u64)d->n_views * sizeof(gpu_matrix), most = 0;
-    for (i64 i = 0; i < d->n_views; i++)
-        most = room_of(&d->views[i], false) > most ? room_of(&d->views[i], false) : most;
+    for (i64 i = 0; i < d->n_views; i++) {
+        weight_view v = kept(d, i);
+        u64 room = plain_room(&d->views[i]) + (converts(d, i) ? plain_room(&v) : 0);
+        most = room > most ? room : most;
+    }
     void *staged = NULL;
     gpu_matrix *all = malloc(table);
     status st = all ? ST_OK : err_nomem(e, "a table of weights", table);
@@ -145,13 +195,13 @@ static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w
         w->on_gpu = (gpu_matrix *)at;
         w->meeting = (gpu_u32 *)(at + gpu_round(table));
         at += gpu_round(table) + MEETING_BYTES;
-        for (int i = 0; i < 3; i++) w->expert_bytes += room_of(&d->views[i], packed);
+        for (int i = 0; i < 3; i++) w->expert_bytes += room_of(d, i, packed);
     }
     for (i64 i = 0; i < AHEAD - 1; i++) announce(d, i);
     for (i64 i = 0; st == ST_OK && i < d->n_views; i++) {
         announce(d, i + AHEAD - 1);
         all[i] = put_view(b, d, i, packed, staged, at);
-        at += room_of(&d->views[i], packed);
+        at += room_of(d, i, packed);
     }
     if (st == ST_OK && w->on_gpu) dev->write(dev, w->on_gpu, all, table);
     for (i64 i = 0; st == ST_OK && i < d->n_views && i < 3; i++) w->views[i] = all[i];
@@ -171,6 +221,7 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
     *w = (op_weight){.g = g,
                      .kind = d->kind,
                      .n_views = d->n_views,
+                     .int8 = d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8,
                      .n_heads = d->n_heads,
                      .nope = d->nope,
                      .v_dim = d->v_dim};
@@ -178,7 +229,7 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
                 : d->kind == WK_EXPERTS ? gpu_round((u64)d->n_views * sizeof(gpu_matrix)) + MEETING_BYTES
                                         : 0;
     bool packed = packs(d);
-    for (i64 i = 0; d->kind != WK_VECTOR && i < d->n_views; i++) bytes += room_of(&d->views[i], packed);
+    for (i64 i = 0; d->kind != WK_VECTOR && i < d->n_views; i++) bytes += room_of(d, i, packed);
     st = dev->alloc(dev, &w->memory, bytes, "weights", e);
     if (st == ST_OK)
         st =

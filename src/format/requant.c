@@ -1,0 +1,97 @@
+#include "format/requant.h"
+#include <math.h>
+#include <string.h>
+
+const char *expert_format_name(expert_format f) {
+    static const char *const names[EXPERTS_FORMATS] = {"auto", "w4a8", "w2_bf16"};
+    return f < EXPERTS_FORMATS ? names[f] : "?";
+}
+
+weight_format expert_stored_as(expert_format how, weight_format f, i64 i) {
+    if (how == EXPERTS_W4A8) return WF_INT4_GROUP;
+    return how == EXPERTS_W2_BF16 && i % 3 == 2 ? WF_BF16 : f;
+}
+
+static u64 nibble_bytes(i64 rows, i64 cols) { return ((u64)rows * (u64)cols / 2 + 63) & ~(u64)63; }
+
+u64 requant_bytes(i64 rows, i64 cols) {
+    return nibble_bytes(rows, cols) + (((u64)rows * (u64)(cols / INT4_GROUP) * 2 + 63) & ~(u64)63);
+}
+
+static f32 quantum(f32 w, f32 inverse) { return fminf(fmaxf(rintf(w * inverse), -8.0f), 7.0f); }
+
+/* Sum of the squared differences. */
+static f32 misfit(const f32 *w, i64 n, f32 scale) {
+    f32 sum[REQUANT_LANES] = {0}, inverse = 1.0f / scale;
+    for (i64 c = 0; c < n; c++) {
+        f32 off = fmaf(-quantum(w[c], inverse), scale, w[c]), *s = &sum[c / 2 % REQUANT_LANES];
+        *s = fmaf(off, off, *s);
+    }
+    for (int d = REQUANT_LANES / 2; d; d /= 2)
+        for (int l = 0; l < d; l++) sum[l] += sum[l + d];
+    return sum[0];
+}
+
+static bf16 best_scale(const f32 *w, i64 n) {
+    f32 most = 0, least = INFINITY;
+    bf16 best = 0;
+    for (i64 c = 0; c < n; c++) most = fabsf(w[c]) > most || isnan(w[c]) ? fabsf(w[c]) : most;
+    if (!isfinite(most)) return f32_to_bf16(NAN);
+    f32 whole = bf16_to_f32(f32_to_bf16(most / 7.0f));
+    if (whole < 0x1p-100f) return 0;
+    for (int t = 0; t < REQUANT_TRIES; t++) {
+        bf16 scale = f32_to_bf16(whole * ((f32)(2 * REQUANT_TRIES - t) / (f32)(2 * REQUANT_TRIES)));
+        f32 off = misfit(w, n, bf16_to_f32(scale));
+        if (off < least) least = off, best = scale;
+    }
+    return best;
+}
+
+static bool has_one_scale(const weight_view *w, i64 r) {
+    const bf16 *s = (const bf16 *)w->scale + r * (w->cols / INT4_GROUP);
+    if (w->format != WF_INT4_GROUP) return false;
+    for (i64 g = 1; g < w->cols / INT4_GROUP; g++)
+        if (s[g] != s[0]) return false;
+    return true;
+}
+
+weight_view requant_rows(const weight_view *w, void *memory) {
+    i64 groups = w->cols / INT4_GROUP;
+    u8 *data = memory;
+    bf16 *scales = (bf16 *)(data + nibble_bytes(w->rows, w->cols));
+#pragma omp parallel for schedule(static)
+    for (i64 r = 0; r < w->rows; r++) {
+        enum { MOST = 1 << 15 };
+        f32 row[MOST]; /* requant callers keep cols within it */
+        if (has_one_scale(w, r)) {
+            memcpy(data + r * w->cols / 2, (const u8 *)w->data + r * w->cols / 2, (size_t)w->cols / 2);
+            memcpy(scales + r * groups, (const bf16 *)w->scale + r * groups, (size_t)groups * 2);
+            continue;
+        }
+        weight_row_f32(w, r, row);
+        bf16 scale = best_scale(row, w->cols);
+        f32 of = bf16_to_f32(scale), inverse = of > 0 ? 1.0f / of : 0.0f;
+        for (i64 c = 0; c < w->cols; c += 2) {
+            int low = inverse > 0 ? (int)quantum(row[c], inverse) : 0,
+                high = inverse > 0 ? (int)quantum(row[c + 1], inverse) : 0;
+            data[(r * w->cols + c) / 2] = (u8)((low + 8) | (high + 8) << 4);
+        }
+        for (i64 g = 0; g < groups; g++) scales[r * groups + g] = scale;
+    }
+    return (weight_view){WF_INT4_GROUP, w->rows, w->cols, data, scales};
+}
+
+weight_view requant_bf16(const weight_view *w, void *memory) {
+    enum { PIECE = 1024 };
+    bf16 *out = memory;
+#pragma omp parallel for schedule(static)
+    for (i64 r = 0; r < w->rows; r++) {
+        f32 piece[PIECE];
+        for (i64 c = 0; c < w->cols; c += PIECE) {
+            i64 n = min_i64(PIECE, w->cols - c);
+            weight_cols_f32(w, r, c, n, piece);
+            for (i64 i = 0; i < n; i++) out[r * w->cols + c + i] = f32_to_bf16(piece[i]);
+        }
+    }
+    return (weight_view){WF_BF16, w->rows, w->cols, out, NULL};
+}

@@ -1,0 +1,32 @@
+/* format/requant.h: experts in another format than the checkpoint's: INT4 with one scale a row, which the tensor cores' 8-bit products
+ * want (scales of 32 columns would cost as much as the products), or bf16. Exactly the same values on every backend. */
+#ifndef FORMAT_REQUANT_H
+#define FORMAT_REQUANT_H
+#include "format/weights.h"
+
+/* How a layer's experts are kept. */
+typedef enum {
+    EXPERTS_AS_STORED,
+    EXPERTS_W4A8, /* gate, up and down in INT4 with one scale a row; int8 activations where ops.h says so */
+    EXPERTS_W2_BF16, /* down in bf16, gate and up as they are stored                                         */
+    EXPERTS_FORMATS
+} expert_format;
+const char *expert_format_name(expert_format f); /* "auto", "w4a8", "w2_bf16" */
+
+/* The format of matrix i (gate 0, up 1, down 2) of an expert that is stored as `f`. */
+weight_format expert_stored_as(expert_format how, weight_format f, i64 i);
+
+/* An INT4 row whose groups have one scale already stays as it is. Else the scale is one of REQUANT_TRIES: bf16(most / 7) * (REQUANT_TRIES * 2 - t) / (REQUANT_TRIES * 2), rounded to bf16, where most is the largest
+ * |w|; the one with the smallest sum of squared differences, the first of equals. The sums are float32 in an order that 32 threads have:
+ * sum l of columns 2 l, 2 l + 1, 2 l + 64, ..., then pairs of sums whose numbers differ in bit 4, 3, ... 0. q = w / scale to nearest even,
+ * within -8..7; a row of zeros, or with a value that is no number, has the scale 0, or NaN. */
+enum { REQUANT_TRIES = 16, REQUANT_LANES = 32 };
+
+/* Bytes of a view of [rows, cols] in INT4, data then scales at a multiple of 64; cols a multiple of 32. */
+u64 requant_bytes(i64 rows, i64 cols);
+/* w in INT4 with one scale a row, repeated for its groups: a view of `memory`. */
+weight_view requant_rows(const weight_view *w, void *memory);
+/* w in bf16, each value rounded once: a view of `memory` of rows * cols * 2 bytes. */
+weight_view requant_bf16(const weight_view *w, void *memory);
+
+#endif

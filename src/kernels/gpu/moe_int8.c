@@ -1,0 +1,107 @@
+/* kernels/gpu/moe_int8.c: routed experts at many tokens with int8 activations: sort, tiles, x to int8, gate and up, h to int8, down
+ * (moe_int8.cuh), the weighted sum. y is kept as moe_large.c does: as halves, or as bf16 where one is too large. */
+#include "kernels/gpu/inside.h"
+
+typedef struct {
+    gpu_sort_args sort;
+    int *n_tiles;
+    struct int4 *tiles;
+    u8 *x8, *h8;
+    f32 *x_scale, *h_scale;
+    gpu_bf16 *h, *y;
+    i64 h_rows, most_tiles;
+} int8_space;
+
+enum { THREADS = 384, COLUMNS = 128, WIDE_MEAN = 48 };
+
+/* Tokens of a tile at most. */
+static int tile_tokens(i64 pairs, i64 experts) { return pairs > WIDE_MEAN * experts ? 176 : 64; }
+
+/* Not less than a call of fewer tokens needs for its float32. */
+static u64 y_bytes(const moe_args *a) {
+    u64 hidden = (u64)a->experts->views[0].cols, cells = (u64)(a->n * a->k) * hidden;
+    u64 few = (u64)(INT8_MEAN * (a->experts->n_views / 3)) * hidden * 4;
+    return cells * 2 > few ? cells * 2 : few;
+}
+
+static u64 layout(const moe_args *a, u8 *base, int8_space *s) {
+    const op_weight *w = a->experts;
+    i64 pairs = a->n * a->k, experts = w->n_views / 3, most = tile_tokens(pairs, experts);
+    i64 inter = w->views[0].rows, hidden = w->views[0].cols;
+    u64 at = gpu_sort_layout(pairs, experts, 0, base, &s->sort);
+    s->sort.ids = a->ids;
+    s->most_tiles = pairs / most + experts;
+    s->h_rows = ceil_div(pairs + 7 * experts, 8) * 8;
+    s->n_tiles = (int *)(base + at), at += 256;
+    s->tiles = (struct int4 *)(base + at), at += gpu_round((u64)s->most_tiles * 16);
+    s->x8 = base + at, at += gpu_round((u64)a->n * (u64)ceil_div(hidden, COLUMNS) * COLUMNS);
+    s->h8 = base + at, at += gpu_round((u64)s->h_rows * (u64)ceil_div(inter, COLUMNS) * COLUMNS);
+    s->x_scale = (f32 *)(base + at), at += gpu_round((u64)a->n * 4);
+    s->h_scale = (f32 *)(base + at), at += gpu_round((u64)s->h_rows * 4);
+    s->h = (gpu_bf16 *)(base + at), at += gpu_round((u64)(s->h_rows * inter) * 2);
+    s->y = (gpu_bf16 *)(base + at), at += gpu_round(y_bytes(a));
+    return at;
+}
+
+u64 gpu_moe_int8_workspace(const moe_args *a) {
+    static u8 nowhere;
+    int8_space s;
+    const op_weight *w = a->experts;
+    if (!w->int8 || !moe_is_int8(a->n * a->k, w->n_views / 3, w->views[0].cols, w->views[0].rows)) return 0;
+    return layout(a, &nowhere, &s);
+}
+
+void gpu_moe_int8(const ops *o, const moe_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    const op_weight *w = a->experts;
+    i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3, pairs = a->n * a->k;
+    int most = tile_tokens(pairs, experts);
+    int8_space s;
+    layout(a, a->workspace, &s);
+    gpu_run_sort(o, &s.sort);
+    gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
+    gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
+    gpu_int8_rows_args x = {a->x, s.x8, s.x_scale, a->n, hidden}, h = {s.h, s.h8, s.h_scale, s.h_rows, inter};
+    gpu_launch(b->g, b->int8_x, (u32)a->n, 1, 1, 128, 0, &x);
+    gpu_int8_args m = {.experts = w->on_gpu,
+                       .tiles = s.tiles,
+                       .n_tiles = s.n_tiles,
+                       .list = s.sort.list,
+                       .x = s.x8,
+                       .x_scale = s.x_scale,
+                       .h = s.h,
+                       .h8 = s.h8,
+                       .h_scale = s.h_scale,
+                       .y = s.y,
+                       .large = s.n_tiles + 1,
+                       .taken = s.n_tiles + 2,
+                       .hidden = hidden,
+                       .inter = inter,
+                       .h_rows = s.h_rows,
+                       .k = (gpu_u32)a->k,
+                       .magic = 0x80808080};
+    gpu_combine_args c = {a->ids, a->weights, (const float *)s.y, a->shared, a->out, hidden,
+                          a->k,   experts,    s.n_tiles + 1};
+    const u32 blocks = (u32)gpu_processors(b->g),
+              up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
+              down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));
+    gpu_launch(b->g, most == 176 ? b->moe_int8_up_176 : b->moe_int8_up_64, up, 1, 1, THREADS, GPU_MOE_SHARED,
+               &m);
+    gpu_launch(b->g, b->int8_h, gpu_blocks(s.h_rows, GPU_WARPS), 1, 1, GPU_THREADS, 0, &h);
+    for (m.again = 0; m.again < 2; m.again++) {
+        m.taken++;
+        gpu_launch(b->g, most == 176 ? b->moe_int8_down_176 : b->moe_int8_down_64, down, 1, 1, THREADS,
+                   GPU_MOE_SHARED, &m);
+    }
+    gpu_launch(b->g, b->moe_sum, (u32)a->n, gpu_blocks(hidden, 8 * 128), 1, 128, 0, &c);
+}
+
+status gpu_moe_int8_open(gpu_backend *b, err *e) {
+    gpu_kernel *const all[] = {b->moe_int8_up_64, b->moe_int8_up_176, b->moe_int8_down_64,
+                               b->moe_int8_down_176};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        status st = gpu_shared(b->g, all[i], GPU_MOE_SHARED, e);
+        if (st != ST_OK) return st;
+    }
+    return ST_OK;
+}
