@@ -220,13 +220,14 @@ typedef struct {
 
 /* Few tokens an expert: the bytes of the weights are what counts, and activations stay as they are. */
 enum {
-    INT8_MEAN = 8 /* pairs an expert */,
+    INT8_MEAN = 8, /* pairs an expert */
     INT8_BLOCK = 64,
-    INT8_WIDEST = 1 << 17 /* sums of 127 * 128 within 31 bits */
+    INT8_HIDDEN = 1 << 17, /* sums of 127 * 128 stay within 31 bits */
+    INT8_INTER = 2048      /* sums of 127 * 15 stay within 22 */
 };
 static inline bool moe_is_int8(i64 pairs, i64 experts, i64 hidden, i64 inter) {
     return pairs >= INT8_MEAN * experts && hidden % INT8_BLOCK == 0 && inter % INT8_BLOCK == 0 &&
-           hidden <= INT8_WIDEST && inter <= INT8_WIDEST;
+           hidden <= INT8_HIDDEN && inter <= INT8_INTER;
 }
 
 /* out[i] = x[rows[i]], rows of `dim` elements. */

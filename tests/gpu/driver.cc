@@ -313,14 +313,16 @@ static unsigned operand_bytes(emu_u64 desc, int row, int k) {
     memcpy(&two, blk->shared + (at ^ (at >> 7 & 7) << 4), 2);
     return two;
 }
-void emu_wgmma_s8(int n, int *d, const unsigned *a, emu_u64 b_desc, int add) {
+void emu_wgmma_bytes(int n, int u, int *d, const unsigned *a, emu_u64 b_desc, int add) {
     int me = blk->running, first = me / LANES * LANES, g = me % LANES / 4, c = me % 4, turn = (int)(blk->products[me]++ % 2);
     memcpy(blk->operands[turn][me], a, 16);
     emu_warp_barrier();
-    signed char of_a[2][32];
+    int of_a[2][32];
     for (int i = 0; i < 2; i++)
-        for (int k = 0; k < 32; k++)
-            of_a[i][k] = (signed char)(blk->operands[turn][first + 4 * g + k % 16 / 4][i + k / 16 * 2] >> k % 4 * 8);
+        for (int k = 0; k < 32; k++) {
+            unsigned byte = blk->operands[turn][first + 4 * g + k % 16 / 4][i + k / 16 * 2] >> k % 4 * 8 & 255;
+            of_a[i][k] = u ? (int)byte : (signed char)byte;
+        }
     for (int j = 0; j < n / 8; j++)
         for (int i = 0; i < 2; i++) {
             signed char of_b[32];

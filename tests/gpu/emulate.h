@@ -51,14 +51,17 @@ void load_matrix4_t(unsigned r[4], const void *shared);
 void store_matrix4_t(void *shared, const unsigned r[4]);
 /* d[64, n] += a b; a: registers, or NULL for the tile at a_desc; t: b N-major */
 void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add);
-/* d[64, n] += a b of signed bytes, a in registers */
-void emu_wgmma_s8(int n, int *d, const unsigned *a, emu_u64 b_desc, int add);
+/* d[64, n] += a b of signed bytes, a in registers; u: unsigned ones of a */
+void emu_wgmma_bytes(int n, int u, int *d, const unsigned *a, emu_u64 b_desc, int add);
 unsigned shared_at(const void *p); /* dynamic shared memory only, from its begin */
 static inline void barrier_fence_init() {}
 static inline void barrier_arrive_copies(emu_u64 *b) { barrier_arrive(b); }
 static inline void copy16(void *shared, const void *global) { memcpy(shared, global, 16); }
 template <int TO, int FROM> static inline void copy16_at(unsigned to, const void *from) {
     memcpy((char *)emu.shared + to + TO, (const char *)from + FROM, 16);
+}
+template <int BYTES> static inline void copy_few(void *shared, const void *global) {
+    memcpy(shared, global, BYTES);
 }
 static inline void copy16_or_zero(void *shared, const void *global, bool valid) {
     if (valid)
@@ -86,9 +89,9 @@ static inline void after_previous() {}
 template <int N, int T> static inline void wgmma_ra_(float *d, const unsigned a[4], emu_u64 b, int add) {
     emu_wgmma(N, T, d, a, 0, b, add);
 }
-template <int N> static inline void wgmma_s8(int *d, const unsigned a[4], emu_u64 b, int add) {
+template <int N, int U> static inline void wgmma_bytes_(int *d, const unsigned a[4], emu_u64 b, int add) {
     static_assert(N <= 32 || N % 16 == 0, "no such width");
-    emu_wgmma_s8(N, d, a, b, add);
+    emu_wgmma_bytes(N, U, d, a, b, add);
 }
 template <int N, int T> static inline void wgmma_ss_(float *d, emu_u64 a, emu_u64 b, int add) {
     emu_wgmma(N, T, d, nullptr, a, b, add);

@@ -72,7 +72,7 @@ struct bytes_args {
     const gpu_u8 *a, *b;
     int *d;
 };
-template <int N> static __device__ void bytes_product(const bytes_args &a, unsigned char *tile) {
+template <int N, int U> static __device__ void bytes_product(const bytes_args &a, unsigned char *tile) {
     int thread = threadIdx.x, warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
     for (int i = thread; i < N * 8; i += 128) *(uint4 *)(tile + swizzled(i / 8, i % 8)) = *(const uint4 *)(a.b + i * 16);
     fence_async();
@@ -83,13 +83,15 @@ template <int N> static __device__ void bytes_product(const bytes_args &a, unsig
         for (int i = 0; i < 4; i++) r[s][i] = *(const gpu_u32 *)(a.a + (warp * 16 + g + i % 2 * 8) * 128 + s * 32 + i / 2 * 16 + 4 * t);
     wgmma_begin();
 #pragma unroll
-    for (int s = 0; s < 4; s++) wgmma_s8<N>(d, r[s], tile_desc(tile) + 2 * s, s > 0);
+    for (int s = 0; s < 4; s++) wgmma_bytes_<N, U>(d, r[s], tile_desc(tile) + 2 * s, s > 0);
     wgmma_commit();
     wgmma_wait<0>();
     for (int j = 0; j < N / 8; j++)
         for (int i = 0; i < 4; i++) a.d[(warp * 16 + g + 8 * (i / 2)) * N + 8 * j + 2 * t + i % 2] = d[4 * j + i];
 }
-#define BYTES(N) KERNEL_OF(s8_##N, bytes_args, 128, 1) { SHARED_TILES(tile); bytes_product<N>(a, tile); }
+#define BYTES(N)                                                                                                                                     \
+    KERNEL_OF(s8_##N, bytes_args, 128, 1) { SHARED_TILES(tile); bytes_product<N, 0>(a, tile); }                                                      \
+    KERNEL_OF(u8_##N, bytes_args, 128, 1) { SHARED_TILES(tile); bytes_product<N, 1>(a, tile); }
 BYTES(16) BYTES(32) BYTES(48) BYTES(64) BYTES(80) BYTES(96) BYTES(112) BYTES(128) BYTES(144) BYTES(160) BYTES(176) BYTES(192)
 
 /* out[lane][i]: load_matrix4_t of a 32 x 8 matrix of its own numbers, brought by copy16 */
@@ -183,25 +185,27 @@ static void try_products(int n, const char *const why[4], float *const d[4], con
         try_products(N, why, d, a, b);                                                                                                               \
     }
 
-static void try_bytes(int n, const char *why, const int *d, const std::vector<signed char> &a, const std::vector<signed char> &b) {
+static void try_bytes(int n, int u, const char *why, const int *d, const std::vector<signed char> &a, const std::vector<signed char> &b) {
     std::vector<int> got((size_t)M * n);
     fetch(got.data(), d, got.size() * 4);
     int wrong = 0;
     for (int i = 0; i < M; i++)
         for (int j = 0; j < n; j++) {
             int sum = 0;
-            for (int k = 0; k < 128; k++) sum += a[i * 128 + k] * b[j * 128 + k];
+            for (int k = 0; k < 128; k++) sum += (u ? (unsigned char)a[i * 128 + k] : a[i * 128 + k]) * b[j * 128 + k];
             wrong += got[(size_t)i * n + j] != sum;
         }
     char text[64];
     snprintf(text, sizeof text, "%d of %d sums are wrong", wrong, M * n);
-    result("wgmma_s8", n, why ? why : wrong ? text : nullptr);
+    result(u ? "wgmma_u8s8" : "wgmma_s8", n, why ? why : wrong ? text : nullptr);
 }
 #define TRY_BYTES(N)                                                                                                                                 \
     {                                                                                                                                                \
         bytes_args p = {byte_a, byte_b, (int *)allocate(M * N * 4)};                                                                                 \
         const char *w = LAUNCH(s8_##N, 128, p);                                                                                                      \
-        try_bytes(N, w, p.d, sa, sb);                                                                                                                \
+        try_bytes(N, 0, w, p.d, sa, sb);                                                                                                             \
+        w = LAUNCH(u8_##N, 128, p);                                                                                                                  \
+        try_bytes(N, 1, w, p.d, sa, sb);                                                                                                             \
     }
 
 int main(void) {

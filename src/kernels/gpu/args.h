@@ -237,6 +237,7 @@ typedef struct {
 } gpu_moe_args;
 
 /* The same with int8 activations (moe_int8.cuh). */
+struct float2;
 typedef struct {
     const gpu_matrix *experts; /* as above, one scale a row */
     const struct int4 *tiles;
@@ -245,8 +246,9 @@ typedef struct {
     const float *x_scale; /* [n]                                                            */
     gpu_bf16 *h;          /* [h_rows, inter]: of stage 1                                    */
     const gpu_u8 *h8;     /* [inter / 128, up][h_rows][128], each 1024 bytes swizzled       */
-    const float *h_scale; /* [h_rows]                                                       */
-    void *y;              /* as above                                                       */
+    const struct float2 *
+        h_scale; /* [h_rows]: scale; 3 * 2^22 + 8 times the sum of the q                                                       */
+    void *y;     /* as above                                                       */
     int *large, *taken;
     gpu_i64 hidden, inter, h_rows;
     gpu_u32 k, magic; /* 0x80808080: the compiler does not know */
@@ -257,7 +259,8 @@ typedef struct {
 typedef struct {
     const gpu_bf16 *x;
     gpu_u8 *out;
-    float *scale;
+    float *scale;          /* of x, or */
+    struct float2 *scales; /* of h: as in gpu_int8_args */
     gpu_i64 rows, cols;
 } gpu_int8_rows_args;
 

@@ -19,6 +19,10 @@ static __device__ inline void copy16(void *shared, const void *global) {
 template <int TO, int FROM> static __device__ inline void copy16_at(gpu_u32 to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %3], 16;" ::"r"(to), "l"(from), "n"(TO), "n"(FROM) : "memory");
 }
+/* 4 or 8 bytes. */
+template <int BYTES> static __device__ inline void copy_few(void *shared, const void *global) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_at(shared)), "l"(global), "n"(BYTES) : "memory");
+}
 /* Zeros where !valid; then global is not read. */
 static __device__ inline void copy16_or_zero(void *shared, const void *global, bool valid) {
     int bytes = valid ? 16 : 0;
@@ -287,7 +291,7 @@ template <int N, int T> static __device__ inline void wgmma_ss_(float *d, gpu_u6
     }
 }
 
-/* The same of 8-bit numbers: d[64, N] += a[64, 32] b[32, N], s8 to s32, exact. Lane 4 g + t holds of a in registers four bytes each of (g, 4t),
+/* The same of 8-bit numbers: d[64, N] += a[64, 32] b[32, N], s8 (a of wgmma_u8s8: u8) to s32, exact. Lane 4 g + t holds of a in registers four bytes each of (g, 4t),
  * (g + 8, 4t), (g, 4t + 16), (g + 8, 4t + 16). */
 #define WGMMA_I4(i)  "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3])
 #define WGMMA_I8(i)  WGMMA_I4(i), WGMMA_I4(i + 4)
@@ -297,26 +301,33 @@ template <int N, int T> static __device__ inline void wgmma_ss_(float *d, gpu_u6
 #define WGMMA_P72    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71"
 #define WGMMA_P80    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 #define WGMMA_P88    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) "%80, %81, %82, %83, %84, %85, %86, %87"
+/* U: a has unsigned bytes. */
 #define WGMMA_S8(n, list, outs, a0, a1, a2, a3, b_, p_)                                                                                              \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_ ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8 {" list "}, {%" #a0          \
-                 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b_ ", p;\n}\n"                                                                                \
-                 : outs                                                                                                                              \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
-template <int N> static __device__ inline void wgmma_s8(int *d, const gpu_u32 a[4], gpu_u64 b, int add) {
-    if constexpr (N == 16) WGMMA_S8(16, WGMMA_P8, WGMMA_I8(0), 8, 9, 10, 11, 12, 13);
-    else if constexpr (N == 32) WGMMA_S8(32, WGMMA_P16, WGMMA_I16(0), 16, 17, 18, 19, 20, 21);
-    else if constexpr (N == 48) WGMMA_S8(48, WGMMA_P24, WGMMA_I16(0) WGMMA_COMMA WGMMA_I8(16), 24, 25, 26, 27, 28, 29);
-    else if constexpr (N == 64) WGMMA_S8(64, WGMMA_P32, WGMMA_I32(0), 32, 33, 34, 35, 36, 37);
-    else if constexpr (N == 80) WGMMA_S8(80, WGMMA_P40, WGMMA_I32(0) WGMMA_COMMA WGMMA_I8(32), 40, 41, 42, 43, 44, 45);
-    else if constexpr (N == 96) WGMMA_S8(96, WGMMA_P48, WGMMA_I32(0) WGMMA_COMMA WGMMA_I16(32), 48, 49, 50, 51, 52, 53);
-    else if constexpr (N == 112) WGMMA_S8(112, WGMMA_P56, WGMMA_I32(0) WGMMA_COMMA WGMMA_I16(32) WGMMA_COMMA WGMMA_I8(48), 56, 57, 58, 59, 60, 61);
-    else if constexpr (N == 128) WGMMA_S8(128, WGMMA_P64, WGMMA_I64(0), 64, 65, 66, 67, 68, 69);
-    else if constexpr (N == 144) WGMMA_S8(144, WGMMA_P72, WGMMA_I64(0) WGMMA_COMMA WGMMA_I8(64), 72, 73, 74, 75, 76, 77);
-    else if constexpr (N == 160) WGMMA_S8(160, WGMMA_P80, WGMMA_I64(0) WGMMA_COMMA WGMMA_I16(64), 80, 81, 82, 83, 84, 85);
-    else if constexpr (N == 176) WGMMA_S8(176, WGMMA_P88, WGMMA_I64(0) WGMMA_COMMA WGMMA_I16(64) WGMMA_COMMA WGMMA_I8(80), 88, 89, 90, 91, 92, 93);
+    {                                                                                                                                                \
+        if constexpr (U)                                                                                                                             \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_ ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k32.s32.u8.s8 {" list "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b_ ", p;\n}\n"\
+                         : outs                                                                                                                      \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                                            \
+        else                                                                                                                                         \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_ ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8 {" list "}, {%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b_ ", p;\n}\n"\
+                         : outs                                                                                                                      \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                                            \
+    }
+template <int N, int U> static __device__ inline void wgmma_bytes_(int *d, const gpu_u32 a[4], gpu_u64 b, int add) {
+    if constexpr (N == 16) WGMMA_S8(16, WGMMA_P8, WGMMA_I8(0), 8, 9, 10, 11, 12, 13)
+    else if constexpr (N == 32) WGMMA_S8(32, WGMMA_P16, WGMMA_I16(0), 16, 17, 18, 19, 20, 21)
+    else if constexpr (N == 48) WGMMA_S8(48, WGMMA_P24, WGMMA_I16(0) WGMMA_COMMA WGMMA_I8(16), 24, 25, 26, 27, 28, 29)
+    else if constexpr (N == 64) WGMMA_S8(64, WGMMA_P32, WGMMA_I32(0), 32, 33, 34, 35, 36, 37)
+    else if constexpr (N == 80) WGMMA_S8(80, WGMMA_P40, WGMMA_I32(0) WGMMA_COMMA WGMMA_I8(32), 40, 41, 42, 43, 44, 45)
+    else if constexpr (N == 96) WGMMA_S8(96, WGMMA_P48, WGMMA_I32(0) WGMMA_COMMA WGMMA_I16(32), 48, 49, 50, 51, 52, 53)
+    else if constexpr (N == 112) WGMMA_S8(112, WGMMA_P56, WGMMA_I32(0) WGMMA_COMMA WGMMA_I16(32) WGMMA_COMMA WGMMA_I8(48), 56, 57, 58, 59, 60, 61)
+    else if constexpr (N == 128) WGMMA_S8(128, WGMMA_P64, WGMMA_I64(0), 64, 65, 66, 67, 68, 69)
+    else if constexpr (N == 144) WGMMA_S8(144, WGMMA_P72, WGMMA_I64(0) WGMMA_COMMA WGMMA_I8(64), 72, 73, 74, 75, 76, 77)
+    else if constexpr (N == 160) WGMMA_S8(160, WGMMA_P80, WGMMA_I64(0) WGMMA_COMMA WGMMA_I16(64), 80, 81, 82, 83, 84, 85)
+    else if constexpr (N == 176) WGMMA_S8(176, WGMMA_P88, WGMMA_I64(0) WGMMA_COMMA WGMMA_I16(64) WGMMA_COMMA WGMMA_I8(80), 88, 89, 90, 91, 92, 93)
     else {
         static_assert(N == 192, "no such width");
-        WGMMA_S8(192, WGMMA_P96, WGMMA_I64(0) WGMMA_COMMA WGMMA_I32(64), 96, 97, 98, 99, 100, 101);
+        WGMMA_S8(192, WGMMA_P96, WGMMA_I64(0) WGMMA_COMMA WGMMA_I32(64), 96, 97, 98, 99, 100, 101)
     }
 }
 #endif /* EMULATED */
@@ -326,6 +337,8 @@ template <int N> static __device__ inline void wgmma_s8(int *d, const gpu_u32 a[
 /* d = a b, or d += a b if add. _t: b lies N-major. a in registers may not be changed before wgmma_wait. */
 template <int N> static __device__ inline void wgmma_ra(float *d, const gpu_u32 a[4], gpu_u64 b, int add) { wgmma_ra_<N, 0>(d, a, b, add); }
 template <int N> static __device__ inline void wgmma_ra_t(float *d, const gpu_u32 a[4], gpu_u64 b, int add) { wgmma_ra_<N, 1>(d, a, b, add); }
+template <int N> static __device__ inline void wgmma_s8(int *d, const gpu_u32 a[4], gpu_u64 b, int add) { wgmma_bytes_<N, 0>(d, a, b, add); }
+template <int N> static __device__ inline void wgmma_u8s8(int *d, const gpu_u32 a[4], gpu_u64 b, int add) { wgmma_bytes_<N, 1>(d, a, b, add); }
 template <int N> static __device__ inline void wgmma_ss(float *d, gpu_u64 a, gpu_u64 b, int add) { wgmma_ss_<N, 0>(d, a, b, add); }
 template <int N> static __device__ inline void wgmma_ss_t(float *d, gpu_u64 a, gpu_u64 b, int add) { wgmma_ss_<N, 1>(d, a, b, add); }
 

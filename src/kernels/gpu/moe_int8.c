@@ -7,7 +7,8 @@ typedef struct {
     int *n_tiles;
     struct int4 *tiles;
     u8 *x8, *h8;
-    f32 *x_scale, *h_scale;
+    f32 *x_scale;
+    struct float2 *h_scale;
     gpu_bf16 *h, *y;
     i64 h_rows, most_tiles;
 } int8_space;
@@ -37,7 +38,7 @@ static u64 layout(const moe_args *a, u8 *base, int8_space *s) {
     s->x8 = base + at, at += gpu_round((u64)a->n * (u64)ceil_div(hidden, COLUMNS) * COLUMNS);
     s->h8 = base + at, at += gpu_round((u64)s->h_rows * (u64)ceil_div(inter, COLUMNS) * COLUMNS);
     s->x_scale = (f32 *)(base + at), at += gpu_round((u64)a->n * 4);
-    s->h_scale = (f32 *)(base + at), at += gpu_round((u64)s->h_rows * 4);
+    s->h_scale = (struct float2 *)(base + at), at += gpu_round((u64)s->h_rows * 8);
     s->h = (gpu_bf16 *)(base + at), at += gpu_round((u64)(s->h_rows * inter) * 2);
     s->y = (gpu_bf16 *)(base + at), at += gpu_round(y_bytes(a));
     return at;
@@ -61,7 +62,8 @@ void gpu_moe_int8(const ops *o, const moe_args *a) {
     gpu_run_sort(o, &s.sort);
     gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
-    gpu_int8_rows_args x = {a->x, s.x8, s.x_scale, a->n, hidden}, h = {s.h, s.h8, s.h_scale, s.h_rows, inter};
+    gpu_int8_rows_args x = {a->x, s.x8, s.x_scale, NULL, a->n, hidden},
+                       h = {s.h, s.h8, NULL, s.h_scale, s.h_rows, inter};
     gpu_launch(b->g, b->int8_x, (u32)a->n, 1, 1, 128, 0, &x);
     gpu_int8_args m = {.experts = w->on_gpu,
                        .tiles = s.tiles,

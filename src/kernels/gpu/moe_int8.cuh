@@ -18,14 +18,17 @@
 enum { THREADS = 384, CONSUMERS = 256, ROWS = 256, COLUMNS = 128 /* of a stage */, STRIPS = 16, NIBBLES = 512 /* of a block */ };
 enum { ROW_TILE_BITS = 12 /* of a tile's first number; the expert above */ };
 
-/* Shared memory: STAGES of {tokens [NMAX, 128 bytes] swizzled, weights: 16 strips of two blocks' nibbles}, the results of a tile, and the few
- * numbers behind it. */
-template <int NMAX> struct plan {
-    static constexpr int TOKENS = NMAX * 128, WEIGHTS = STRIPS * 2 * NIBBLES, STAGE = TOKENS + WEIGHTS, OUT = 2 * TOKENS;
-    static constexpr int STAGES = (GPU_MOE_SHARED - 4608 - OUT) / STAGE, TILES = STAGES * STAGE + OUT /* a tile a stage */,
-                         KEPT = TILES + STAGES * 16 /* a tile a warp */, PAIRS = KEPT + 8 * 16 /* [2][NMAX] of the tiles being written */,
-                         SCALES = PAIRS + 2 * NMAX * 4 /* [2][NMAX], the tokens' */, TABLE = SCALES + 2 * NMAX * 4 /* [NMAX], the producers' */,
-                         NEXT = TABLE + NMAX * 4 /* two tile numbers, in turns */,
+/* Shared memory: STAGES of {tokens [NMAX, 128 bytes] swizzled, weights: 16 strips of two blocks' nibbles}, the results of a tile, and the
+ * few numbers behind it. Stage 1 turns [NMAX, 64] of a warpgroup around at a time; stage 2 16 tokens by 32 rows of a warp, and its producers
+ * bring what is needed behind the products: a slot a tile, of one more than can be on their way. */
+enum { UP, DOWN };
+template <int NMAX, int K> struct plan {
+    static constexpr int TOKENS = NMAX * 128, WEIGHTS = STRIPS * 2 * NIBBLES, STAGE = TOKENS + WEIGHTS, OUT = K == UP ? 2 * TOKENS : 8 * 1024;
+    static constexpr int SLOT = NMAX * 12 + STRIPS * 64 /* pairs, scales of tokens, scales of rows */,
+                         STAGES = (GPU_MOE_SHARED - 4096 - OUT - (K == UP ? 0 : SLOT)) / (STAGE + (K == UP ? 0 : SLOT)), TILES = STAGES * STAGE + OUT /* a tile a stage */,
+                         KEPT = TILES + STAGES * 16 /* a tile a warp */, SLOTS = KEPT + 8 * 16 /* of stage 2 */, SCALES = SLOTS /* [2][NMAX], of stage 1 */,
+                         TABLE = SCALES + 2 * NMAX * 4 /* [NMAX], the producers' */,
+                         NEXT = K == UP ? TABLE + NMAX * 4 : SLOTS + (STAGES + 1) * SLOT /* two tile numbers, in turns */,
                          BARRIERS = NEXT + 8, END = BARRIERS + STAGES * 16;
     static_assert(END <= GPU_MOE_SHARED, "shared memory");
 };
@@ -38,59 +41,66 @@ typedef struct {
     gpu_u32 parity, magic; /* gpu_int8_args.magic */
 } ring;
 
-template <int NMAX> static __device__ __forceinline__ ring ring_open(unsigned char *memory, gpu_u32 magic) {
-    gpu_u64 *barriers = (gpu_u64 *)(memory + plan<NMAX>::BARRIERS);
-    return ring{memory, barriers, barriers + plan<NMAX>::STAGES, 0, 0, magic};
+template <int NMAX, int K> static __device__ __forceinline__ ring ring_open(unsigned char *memory, gpu_u32 magic) {
+    gpu_u64 *barriers = (gpu_u64 *)(memory + plan<NMAX, K>::BARRIERS);
+    return ring{memory, barriers, barriers + plan<NMAX, K>::STAGES, 0, 0, magic};
 }
-template <int NMAX> static __device__ __forceinline__ void ring_init(const ring &r, gpu_u32 fills) {
+template <int NMAX, int K> static __device__ __forceinline__ void ring_init(const ring &r, gpu_u32 fills) {
     if (threadIdx.x == 0) {
-        for (int i = 0; i < plan<NMAX>::STAGES; i++) barrier_init(r.full + i, fills), barrier_init(r.empty + i, CONSUMERS / 32);
+        for (int i = 0; i < plan<NMAX, K>::STAGES; i++) barrier_init(r.full + i, fills), barrier_init(r.empty + i, CONSUMERS / 32);
         barrier_fence_init();
     }
     __syncthreads();
 }
-template <int NMAX> static __device__ __forceinline__ unsigned char *ring_stage(const ring &r) { return r.memory + r.at * plan<NMAX>::STAGE; }
+template <int NMAX, int K> static __device__ __forceinline__ unsigned char *ring_stage(const ring &r) { return r.memory + r.at * plan<NMAX, K>::STAGE; }
 /* The tile that begins with this stage, {expert and row tile, first place in the list, tokens, first row of h}; no tokens: there is none any
  * more. */
-template <int NMAX> static __device__ __forceinline__ int4 *ring_tile(const ring &r) { return (int4 *)(r.memory + plan<NMAX>::TILES) + r.at; }
-template <int NMAX> static __device__ __forceinline__ void ring_next(ring &r) {
-    if (++r.at == plan<NMAX>::STAGES) r.at = 0, r.parity ^= 1;
+template <int NMAX, int K> static __device__ __forceinline__ int4 *ring_tile(const ring &r) { return (int4 *)(r.memory + plan<NMAX, K>::TILES) + r.at; }
+template <int NMAX, int K> static __device__ __forceinline__ void ring_next(ring &r) {
+    if (++r.at == plan<NMAX, K>::STAGES) r.at = 0, r.parity ^= 1;
 }
 
-/* Two words of nibbles as 16 times their numbers: the first operand of wgmma_s8. magic: 0x80808080 in a register, as an instruction has room
- * for one constant. */
-static __device__ __forceinline__ void expand(gpu_u32 w0, gpu_u32 w1, gpu_u32 magic, gpu_u32 a[4]) {
-    a[0] = (w0 << 4 & 0xf0f0f0f0u) ^ magic, a[1] = (w0 & 0xf0f0f0f0u) ^ magic;
-    a[2] = (w1 << 4 & 0xf0f0f0f0u) ^ magic, a[3] = (w1 & 0xf0f0f0f0u) ^ magic;
+/* Two words of nibbles as the first operand: of stage 1 as 16 times their numbers, signed; magic: 0x80808080 in a register, as an instruction
+ * has room for one constant. Of stage 2 as they are, 8 more than their numbers, unsigned. */
+template <int K> static __device__ __forceinline__ void expand(gpu_u32 w0, gpu_u32 w1, gpu_u32 magic, gpu_u32 a[4]) {
+    if (K == UP) {
+        a[0] = (w0 << 4 & 0xf0f0f0f0u) ^ magic, a[1] = (w0 & 0xf0f0f0f0u) ^ magic;
+        a[2] = (w1 << 4 & 0xf0f0f0f0u) ^ magic, a[3] = (w1 & 0xf0f0f0f0u) ^ magic;
+    } else {
+        a[0] = w0 & 0x0f0f0f0fu, a[1] = w0 >> 4 & 0x0f0f0f0fu;
+        a[2] = w1 & 0x0f0f0f0fu, a[3] = w1 >> 4 & 0x0f0f0f0fu;
+    }
 }
 
-/* d[m] = 16 * rows of this warpgroup's block m times N tokens, `steps` stages. While one product of 32 columns runs the next is expanded; a
- * stage goes back to the producer when the first step after it is under way. */
-template <int NMAX, int N> static __device__ __forceinline__ void multiply(ring &r, int steps, int d0[N / 2], int d1[N / 2]) {
+/* d[m] = rows of this warp's block m times N tokens, `steps` stages: stage 1 16 * sums, stage 2 the bits of the float 3 * 2^22 + sums. While one
+ * product of 32 columns runs the next is expanded; a stage goes back to the producer when the first product after it is under way. `signal`: the
+ * step after which the other warpgroup is let go. */
+template <int NMAX, int N, int K> static __device__ __forceinline__ void multiply(ring &r, int steps, int signal, int d0[N / 2], int d1[N / 2]) {
     int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
     gpu_u32 magic = r.magic;
-    const int strip = (warp / 4 * 8 + warp % 4) * (2 * NIBBLES) + plan<NMAX>::TOKENS + lane * 16;
+    const int strip = (K == UP ? warp / 4 * 8 + warp % 4 : 2 * warp) * (2 * NIBBLES) + plan<NMAX, K>::TOKENS + lane * 16;
+    constexpr int NEXT_STRIP = (K == UP ? 4 : 1) * 2 * NIBBLES;
     gpu_u64 *before = nullptr;
     gpu_u32 a[2][4];
 #pragma unroll
-    for (int i = 0; i < N / 2; i++) d0[i] = d1[i] = 0;
+    for (int i = 0; i < N / 2; i++) d0[i] = d1[i] = K == UP ? 0 : 0x4b400000;
     for (int step = 0; step < steps; step++) {
         barrier_wait(r.full + r.at, r.parity);
         fence_async(); /* rows of x came by ordinary copies */
-        const unsigned char *stage = ring_stage<NMAX>(r);
+        const unsigned char *stage = ring_stage<NMAX, K>(r);
         gpu_u64 tokens = tile_desc(stage);
 #pragma unroll
         for (int block = 0; block < 2; block++) {
             uint4 w[2];
 #pragma unroll
-            for (int m = 0; m < 2; m++) w[m] = *(const uint4 *)(stage + strip + m * (4 * 2 * NIBBLES) + block * NIBBLES);
+            for (int m = 0; m < 2; m++) w[m] = *(const uint4 *)(stage + strip + m * NEXT_STRIP + block * NIBBLES);
 #pragma unroll
             for (int s = 0; s < 2; s++) {
 #pragma unroll
                 for (int m = 0; m < 2; m++) {
-                    expand(s ? w[m].z : w[m].x, s ? w[m].w : w[m].y, magic, a[m]);
+                    expand<K>(s ? w[m].z : w[m].x, s ? w[m].w : w[m].y, magic, a[m]);
                     wgmma_begin();
-                    wgmma_s8<N>(m ? d1 : d0, a[m], tokens + 4 * block + 2 * s, 1);
+                    wgmma_bytes_<N, K == DOWN>(m ? d1 : d0, a[m], tokens + 4 * block + 2 * s, 1);
                     wgmma_commit();
                     wgmma_wait<1>();
                     if (block == 0 && s == 0 && m == 0 && before && lane == 0) barrier_arrive(before);
@@ -98,7 +108,8 @@ template <int NMAX, int N> static __device__ __forceinline__ void multiply(ring 
             }
         }
         before = r.empty + r.at;
-        ring_next<NMAX>(r);
+        if (K == DOWN && step == signal) threads_arrive(4, CONSUMERS);
+        ring_next<NMAX, K>(r);
     }
     wgmma_wait<0>();
     if (lane == 0) barrier_arrive(before);
@@ -141,17 +152,17 @@ template <int I, int ALL> static __device__ __forceinline__ void copy_tokens(gpu
 }
 
 /* The number of the producers' next tile, `turn` after their first; coming: what thread 0 got for it, a tile ahead. */
-template <int NMAX> static __device__ __forceinline__ int next_tile(const ring &r, int turn, int coming) {
-    int *next = (int *)(r.memory + plan<NMAX>::NEXT) + turn % 2;
+template <int NMAX, int K> static __device__ __forceinline__ int next_tile(const ring &r, int turn, int coming) {
+    int *next = (int *)(r.memory + plan<NMAX, K>::NEXT) + turn % 2;
     if (threadIdx.x == 0) *next = (int)gridDim.x + coming;
     threads_sync(3, 128);
     return *next;
 }
 
 /* The producers have no tile left. */
-template <int NMAX> static __device__ __forceinline__ void ring_end(const ring &r, bool one_more) {
+template <int NMAX, int K> static __device__ __forceinline__ void ring_end(const ring &r, bool one_more) {
     barrier_wait(r.empty + r.at, r.parity ^ 1);
-    if (threadIdx.x == 0) ring_tile<NMAX>(r)->z = 0;
+    if (threadIdx.x == 0) ring_tile<NMAX, K>(r)->z = 0;
     if (threadIdx.x == 0 && one_more) barrier_arrive(r.full + r.at);
     barrier_arrive(r.full + r.at);
 }
@@ -163,8 +174,8 @@ static __device__ __forceinline__ float silu_fast(float x) { return __fdividef(x
 template <int NMAX> static __device__ __forceinline__ void up_produce(const gpu_int8_args &a, ring r) {
     int thread = threadIdx.x, strip = thread / 8;
     int columns = (int)((a.hidden + COLUMNS - 1) / COLUMNS), row_tiles = (int)((a.inter + 127) / 128), tiles = *a.n_tiles * row_tiles;
-    gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)columns * (COLUMNS / 16), *table = (gpu_u32 *)(r.memory + plan<NMAX>::TABLE);
-    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX>(r, turn++, coming)) {
+    gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)columns * (COLUMNS / 16), *table = (gpu_u32 *)(r.memory + plan<NMAX, UP>::TABLE);
+    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, UP>(r, turn++, coming)) {
         if (threadIdx.x == 0) coming = atomicAdd(a.taken, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix *m = a.experts + 3 * (gpu_i64)t.x;
@@ -175,33 +186,33 @@ template <int NMAX> static __device__ __forceinline__ void up_produce(const gpu_
         const gpu_u8 *x = a.x + thread % 8 * 16;
         barrier_wait(r.empty + r.at, r.parity ^ 1);
         if (thread == 0) {
-            *ring_tile<NMAX>(r) = t;
+            *ring_tile<NMAX, UP>(r) = t;
             __threadfence_block(); /* seen by whoever sees the arrival */
         }
 #pragma unroll 1
         for (int left = columns; left; left--, x += COLUMNS) {
             barrier_wait(r.empty + r.at, r.parity ^ 1);
-            gpu_u32 stage = shared_at(r.memory) + r.at * plan<NMAX>::STAGE;
-            copy_strips(w, stage + plan<NMAX>::TOKENS + strip_place(), left > 1 || a.hidden % COLUMNS == 0);
+            gpu_u32 stage = shared_at(r.memory) + r.at * plan<NMAX, UP>::STAGE;
+            copy_strips(w, stage + plan<NMAX, UP>::TOKENS + strip_place(), left > 1 || a.hidden % COLUMNS == 0);
             copy_tokens<0, NMAX / 16>(stage + to, x, table + thread / 8, t.z);
             barrier_arrive_copies(r.full + r.at);
-            ring_next<NMAX>(r);
+            ring_next<NMAX, UP>(r);
         }
     }
-    ring_end<NMAX>(r, false);
+    ring_end<NMAX, UP>(r, false);
 }
 
 template <int NMAX, int N> static __device__ __forceinline__ void up_tile(const gpu_int8_args &a, ring &r, const int4 &tile) {
     int gate[N / 2], up[N / 2];
-    int4 *kept = (int4 *)(r.memory + plan<NMAX>::KEPT) + (threadIdx.x / 32 - 4); /* registers are scarce meanwhile */
+    int4 *kept = (int4 *)(r.memory + plan<NMAX, UP>::KEPT) + (threadIdx.x / 32 - 4); /* registers are scarce meanwhile */
     *kept = tile;
-    multiply<NMAX, N>(r, (int)((a.hidden + COLUMNS - 1) / COLUMNS), gate, up);
+    multiply<NMAX, N, UP>(r, (int)((a.hidden + COLUMNS - 1) / COLUMNS), -1, gate, up);
     const int4 t = *kept;
     int all = thread_anew(), group = all / 128 - 1, thread = all % 128, warp = thread / 32, lane = thread % 32;
     gpu_i64 row = (gpu_i64)(t.x & ((1 << ROW_TILE_BITS) - 1)) * 128 + group * 64;
     const gpu_matrix *m = a.experts + 3 * (gpu_i64)(t.x >> ROW_TILE_BITS);
-    unsigned char *out = r.memory + plan<NMAX>::STAGES * plan<NMAX>::STAGE + group * plan<NMAX>::TOKENS;
-    float *of_x = (float *)(r.memory + plan<NMAX>::SCALES) + group * NMAX, of_gate[2], of_up[2];
+    unsigned char *out = r.memory + plan<NMAX, UP>::STAGES * plan<NMAX, UP>::STAGE + group * plan<NMAX, UP>::TOKENS;
+    float *of_x = (float *)(r.memory + plan<NMAX, UP>::SCALES) + group * NMAX, of_gate[2], of_up[2];
     row_scales(m[0], row + warp * 16, lane / 4, of_gate);
     row_scales(m[1], row + warp * 16, lane / 4, of_up);
     threads_sync(1 + group, 128); /* the last tile has been taken away */
@@ -230,86 +241,88 @@ template <int NMAX, int N> static __device__ __forceinline__ void up_tile(const 
 /* ---- stage 2 ---- */
 
 template <int NMAX> static __device__ __forceinline__ void down_produce(const gpu_int8_args &a, ring r) {
-    int columns = (int)((a.inter + COLUMNS - 1) / COLUMNS), row_tiles = (int)((a.hidden + 255) / 256), tiles = *a.n_tiles * row_tiles;
-    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX>(r, turn++, coming)) {
+    typedef plan<NMAX, DOWN> p;
+    int columns = (int)((a.inter + COLUMNS - 1) / COLUMNS), row_tiles = (int)((a.hidden + 255) / 256), tiles = *a.n_tiles * row_tiles, slot = p::SLOTS;
+    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, DOWN>(r, turn++, coming)) {
         if (threadIdx.x == 0) coming = atomicAdd(a.taken, 1);
         int4 t = a.tiles[tile / row_tiles];
-        const unsigned char *w = strip_of(a.experts[3 * (gpu_i64)t.x + 2], (gpu_i64)(tile % row_tiles) * ROWS + threadIdx.x / 8 * 16);
-        t.x = t.x << ROW_TILE_BITS | tile % row_tiles;
+        const gpu_matrix &m = a.experts[3 * (gpu_i64)t.x + 2];
+        gpu_i64 row = (gpu_i64)(tile % row_tiles) * ROWS;
+        const unsigned char *w = strip_of(m, row + threadIdx.x / 8 * 16);
         gpu_u32 bytes = (gpu_u32)(t.z + 7) / 8 * 1024;
+        barrier_wait(r.empty + r.at, r.parity ^ 1);
+        for (int i = threadIdx.x; i < t.z; i += 128) {
+            copy_few<4>(r.memory + slot + i * 4, a.list + t.y + i);
+            copy_few<8>(r.memory + slot + NMAX * 4 + i * 8, (const gpu_u64 *)a.h_scale + t.w + i);
+        }
+        if (threadIdx.x % 8 < 4) copy16(r.memory + slot + NMAX * 12 + threadIdx.x / 8 * 64 + threadIdx.x % 8 * 16, w + PACK_SCALES);
+        if (threadIdx.x == 0) *ring_tile<NMAX, DOWN>(r) = int4{(int)row, slot, t.z, 0};
+        slot = slot == p::SLOTS + p::STAGES * p::SLOT ? p::SLOTS : slot + p::SLOT;
 #pragma unroll 1
         for (int c = 0; c < columns; c++) {
             barrier_wait(r.empty + r.at, r.parity ^ 1);
-            unsigned char *stage = ring_stage<NMAX>(r);
+            unsigned char *stage = ring_stage<NMAX, DOWN>(r);
             gpu_u64 *full = r.full + r.at;
             if (threadIdx.x == 0) {
-                if (c == 0) *ring_tile<NMAX>(r) = t;
                 barrier_expect(full, bytes);
                 bulk_copy(stage, a.h8 + (c * a.h_rows + t.w) * COLUMNS, bytes, full);
             }
-            copy_strips(w, shared_at(stage) + plan<NMAX>::TOKENS + strip_place(), c * COLUMNS + COLUMNS <= a.inter);
+            copy_strips(w, shared_at(stage) + p::TOKENS + strip_place(), c * COLUMNS + COLUMNS <= a.inter);
             barrier_arrive_copies(full);
-            ring_next<NMAX>(r);
+            ring_next<NMAX, DOWN>(r);
         }
     }
-    ring_end<NMAX>(r, true);
+    ring_end<NMAX, DOWN>(r, true);
 }
 
-/* Half or bf16: turned around in shared memory, `NMAX / 2` tokens at a time, written 256 bytes of a token together. */
+/* Half or bf16. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each together. t: {first row of the
+ * block, slot, tokens}. */
 template <int NMAX, int N> static __device__ __forceinline__ void down_put(const gpu_int8_args &a, const ring &r, const int d[2][N / 2], const int4 &t) {
-    constexpr int PIECE = NMAX / 2;
-    int all = thread_anew(), group = all / 128 - 1, thread = all % 128, warp = thread / 32, lane = thread % 32;
-    gpu_i64 row = (gpu_i64)(t.x & ((1 << ROW_TILE_BITS) - 1)) * ROWS + group * 128;
-    unsigned char *out = r.memory + plan<NMAX>::STAGES * plan<NMAX>::STAGE + group * plan<NMAX>::TOKENS;
-    int across = (int)least((a.hidden - row) / 8, 16); /* pieces of 16 bytes of a token; none: past the end */
-    int *pairs = (int *)(r.memory + plan<NMAX>::PAIRS) + group * NMAX;
-    float *of_h = (float *)(r.memory + plan<NMAX>::SCALES) + group * NMAX, of_row[2][2];
-    const gpu_matrix &m = a.experts[3 * (gpu_i64)(t.x >> ROW_TILE_BITS) + 2];
+    typedef plan<NMAX, DOWN> p;
+    int thread = thread_anew(), warp = thread / 32 - 4, lane = thread % 32;
+    const unsigned char *slot = r.memory + t.y;
+    unsigned char *out = r.memory + p::STAGES * p::STAGE + warp * 1024;
+    gpu_i64 row = (gpu_i64)t.x + warp * 32;
+    float of[2][2];
 #pragma unroll
-    for (int i = 0; i < 2; i++) row_scales(m, row + i * 64 + warp * 16, lane / 4, of_row[i]);
+    for (int m = 0; m < 2; m++) {
+        uint2 two = *(const uint2 *)(slot + NMAX * 12 + (2 * warp + m) * 64 + lane / 4 * 8);
+        of[m][0] = low_f32(two.x), of[m][1] = low_f32(two.y);
+    }
     gpu_u32 most = 0;
 #pragma unroll
-    for (int from = 0; from < N; from += PIECE) {
-        threads_sync(1 + group, 128);
-        if (from == 0) {
-            for (int i = thread; i < N; i += 128) {
-                pairs[i] = i < t.z ? a.list[t.y + i] : 0;
-                of_h[i] = i < t.z ? a.h_scale[t.w + i] * 0.0625f : 0.0f;
-            }
-            threads_sync(1 + group, 128);
-        }
+    for (int j = 0; j < N / 8; j++) {
+        int at = 8 * j + lane % 4 * 2;
+        float4 h = *(const float4 *)(slot + NMAX * 4 + at * 8);
+        gpu_u32 two[4], is = at + 1 < t.z ? ~0u : at < t.z ? 0xffffu : 0; /* not a token: anything */
 #pragma unroll
-        for (int j = from / 8; j < N / 8 && j < (from + PIECE) / 8; j++) {
-            int at = 8 * j + lane % 4 * 2;
-            float2 h = *(const float2 *)(of_h + at);
-            gpu_u32 two[4], is = at + 1 < t.z ? ~0u : at < t.z ? 0xffffu : 0; /* not a token: anything */
+        for (int i = 0; i < 4; i++) {
+            const int *v = &d[i / 2][4 * j + i % 2 * 2];
+            float scale = of[i / 2][i % 2], y0 = (__int_as_float(v[0]) - h.y) * (scale * h.x), y1 = (__int_as_float(v[1]) - h.w) * (scale * h.z);
+            two[i] = a.again ? pair_bf16(y0, y1) : pair_half(y0, y1);
+            most = most_half(most, two[i] & is);
+        }
+        /* matrices: rows 0..7, 8..15 of the warp's first block, of its second; lines are tokens */
+        store_matrix4_t(out + j % 2 * 512 + lane % 8 * 64 + ((lane / 8 ^ lane % 8 / 2) << 4), two);
+        if (j % 2 == 0) continue;
+        __syncwarp();
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int *v = &d[i / 2][4 * j + i % 2 * 2];
-                float of = of_row[i / 2][i % 2], y0 = (float)v[0] * (of * h.x), y1 = (float)v[1] * (of * h.y);
-                two[i] = a.again ? pair_bf16(y0, y1) : pair_half(y0, y1);
-                most = most_half(most, two[i] & is);
-            }
-            int token = 8 * j - from + lane % 8; /* matrices: rows 0..7, 8..15 of the warp's 16, the same 64 rows on */
-            store_matrix4_t(out + token * 256 + (((lane / 16 * 8 + warp * 2 + lane / 8 % 2) ^ token % 8) << 4), two);
+        for (int i = 0; i < 2; i++) {
+            int token = lane / 4, place = 8 * (j - 1 + i) + token;
+            if (place < t.z && row < a.hidden)
+                *(uint4 *)((gpu_bf16 *)a.y + (gpu_i64)((const int *)slot)[place] * a.hidden + row + lane % 4 * 8) =
+                    *(const uint4 *)(out + i * 512 + token * 64 + ((lane % 4 ^ token / 2) << 4));
         }
-        threads_sync(1 + group, 128);
-#pragma unroll 4
-        for (int i = thread; i < PIECE * 16; i += 128) {
-            int token = i / 16, c = i % 16;
-            if (from + token >= t.z) break;
-            if (c < across)
-                *(uint4 *)((gpu_bf16 *)a.y + (gpu_i64)pairs[from + token] * a.hidden + row + c * 8) = *(const uint4 *)(out + token * 256 + ((c ^ token % 8) << 4));
-        }
+        __syncwarp();
     }
     if (!a.again && ((most & 0x7fff) == 0x7c00 || most >> 16 == 0x7c00)) *a.large = 1;
 }
 
-template <int NMAX, int N> static __device__ __forceinline__ void down_tile(const gpu_int8_args &a, ring &r, const int4 &tile) {
+template <int NMAX, int N> static __device__ __forceinline__ void down_tile(const gpu_int8_args &a, ring &r, const int4 &tile, int signal) {
     int d[2][N / 2];
-    int4 *kept = (int4 *)(r.memory + plan<NMAX>::KEPT) + (threadIdx.x / 32 - 4);
+    int4 *kept = (int4 *)(r.memory + plan<NMAX, DOWN>::KEPT) + (threadIdx.x / 32 - 4);
     *kept = tile;
-    multiply<NMAX, N>(r, (int)((a.inter + COLUMNS - 1) / COLUMNS), d[0], d[1]);
+    multiply<NMAX, N, DOWN>(r, (int)((a.inter + COLUMNS - 1) / COLUMNS), signal, d[0], d[1]);
     const int4 t = *kept;
     down_put<NMAX, N>(a, r, d, t);
 }
@@ -320,12 +333,12 @@ template <int NMAX, int N> static __device__ __forceinline__ void down_tile(cons
 #define UP_CASE(N)                                                                                                                                   \
     if (t.z <= N) { up_tile<NMAX, N>(a, r, t); continue; }
 #define DOWN_CASE(N)                                                                                                                                 \
-    if (t.z <= N) { down_tile<NMAX, N>(a, r, t); continue; }
+    if (t.z <= N) { down_tile<NMAX, N>(a, r, t, signal); signal = -1; continue; }
 enum { REGS_COPY = 40, REGS_MULTIPLY = 232 };
 
 template <int NMAX> static __device__ __forceinline__ void up_all(const gpu_int8_args &a, unsigned char *memory) {
-    ring r = ring_open<NMAX>(memory, a.magic);
-    ring_init<NMAX>(r, 128);
+    ring r = ring_open<NMAX, UP>(memory, a.magic);
+    ring_init<NMAX, UP>(r, 128);
     if (threadIdx.x < 128) {
         regs_less<REGS_COPY>();
         up_produce<NMAX>(a, r);
@@ -333,7 +346,7 @@ template <int NMAX> static __device__ __forceinline__ void up_all(const gpu_int8
         regs_more<REGS_MULTIPLY>();
         for (;;) {
             barrier_wait(r.full + r.at, r.parity);
-            const int4 t = *ring_tile<NMAX>(r);
+            const int4 t = *ring_tile<NMAX, UP>(r);
             if (!t.z) break;
             if constexpr (NMAX == 64) { WIDTHS_64(UP_CASE) }
             else { WIDTHS_176(UP_CASE) }
@@ -342,17 +355,21 @@ template <int NMAX> static __device__ __forceinline__ void up_all(const gpu_int8
 }
 
 template <int NMAX> static __device__ __forceinline__ void down_all(const gpu_int8_args &a, unsigned char *memory) {
-    ring r = ring_open<NMAX>(memory, a.magic);
-    ring_init<NMAX>(r, 128 + 1);
+    ring r = ring_open<NMAX, DOWN>(memory, a.magic);
+    ring_init<NMAX, DOWN>(r, 128 + 1);
     if (threadIdx.x < 128) {
         regs_less<REGS_COPY>();
         down_produce<NMAX>(a, r);
     } else {
         regs_more<REGS_MULTIPLY>();
+        /* The second warpgroup begins half a tile later: results of the one are written while the other multiplies. */
+        int lag = (int)least((a.inter + COLUMNS - 1) / COLUMNS / 2, 2), group = threadIdx.x / 128 - 1, signal = group ? -1 : lag - 1;
+        bool waits = group && lag;
         for (;;) {
             barrier_wait(r.full + r.at, r.parity);
-            const int4 t = *ring_tile<NMAX>(r);
+            const int4 t = *ring_tile<NMAX, DOWN>(r);
             if (!t.z) break;
+            if (waits) threads_sync(4, CONSUMERS), waits = false;
             if constexpr (NMAX == 64) { WIDTHS_64(DOWN_CASE) }
             else { WIDTHS_176(DOWN_CASE) }
         }

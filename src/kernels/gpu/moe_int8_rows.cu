@@ -72,6 +72,17 @@ KERNEL_OF(int8_x, gpu_int8_rows_args, X_THREADS, 8) {
     for (int p = pieces + (int)threadIdx.x; p < room && p < KEPT * X_THREADS; p += X_THREADS) to[p] = uint4{0, 0, 0, 0};
 }
 
+static __device__ __forceinline__ int sum_of(gpu_u32 word) {
+    return (signed char)word + (signed char)(word >> 8) + (signed char)(word >> 16) + (signed char)(word >> 24);
+}
+/* Piece p of row i of h; its numbers are added to *sum. */
+static __device__ __forceinline__ void put_piece(const gpu_int8_rows_args &a, gpu_i64 i, int p, int pieces, int room, float inverse, const piece &v, int *sum) {
+    if (p >= room) return;
+    uint4 q = p < pieces && inverse != 0 ? quantized(inverse, v) : uint4{0, 0, 0, 0};
+    *sum += sum_of(q.x) + sum_of(q.y) + sum_of(q.z) + sum_of(q.w);
+    *(uint4 *)(a.out + ((gpu_i64)(p / 8) * a.rows + i) * 128 + ((p % 8 ^ (int)(i % 8)) << 4)) = q;
+}
+
 /* h [rows, columns] to [columns / 128][rows][128], each 1024 bytes swizzled: what stage 2 copies. A warp a row; rows between those of two
  * experts are made of anything. */
 KERNEL(int8_h, gpu_int8_rows_args) {
@@ -89,15 +100,10 @@ KERNEL(int8_h, gpu_int8_rows_args) {
         }
     for (int p = KEPT * 32 + lane; p < pieces; p += 32) most = larger(most, most_of(load_piece(x, p)));
     float inverse = scale_of(warp_max(most), &scale);
-    if (lane == 0) a.scale[i] = scale;
-    gpu_u8 *to = a.out + i * 128;
+    int sum = 0;
 #pragma unroll
-    for (int n = 0; n < KEPT; n++) {
-        int p = n * 32 + lane;
-        if (p < room)
-            *(uint4 *)(to + (gpu_i64)(p / 8) * a.rows * 128 + ((p % 8 ^ (int)(i % 8)) << 4)) = p < pieces && inverse != 0 ? quantized(inverse, kept[n]) : uint4{0, 0, 0, 0};
-    }
-    for (int p = KEPT * 32 + lane; p < room; p += 32)
-        *(uint4 *)(to + (gpu_i64)(p / 8) * a.rows * 128 + ((p % 8 ^ (int)(i % 8)) << 4)) =
-            p < pieces && inverse != 0 ? quantized(inverse, load_piece(x, p)) : uint4{0, 0, 0, 0};
+    for (int n = 0; n < KEPT; n++) put_piece(a, i, n * 32 + lane, pieces, room, inverse, kept[n], &sum);
+    for (int p = KEPT * 32 + lane; p < room; p += 32) put_piece(a, i, p, pieces, room, inverse, p < pieces ? load_piece(x, p) : piece{}, &sum);
+    for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    if (lane == 0) a.scales[i] = float2{scale, 12582912.0f + 8.0f * (float)sum};
 }
