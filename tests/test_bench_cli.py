@@ -73,10 +73,14 @@ def test_raw_files(tmp_path, device, mask):
     assert line["synthetic"] is False and line["error"] < 4e-3 and line["touched"] == 4
 
 
-def test_formats_that_are_missing():
-    for name in ("w4a8", "w2_bf16"):
-        done = run("bench", "moe", "--shape", "1,64,32,2,1", "--format", name)
-        assert done.returncode == 1 and name in done.stderr and "not on cpu yet" in done.stderr
+def test_experts_in_other_formats(tmp_path):
+    done = run("bench", "moe", "--shape", "1,64,32,2,1", "--format", "w4a8")
+    assert done.returncode == 1 and "w4a8 runs on --device cuda and ref" in done.stderr
+    for device, name, bound in (("cpu", "w2_bf16", 1e-2), ("ref", "w2_bf16", 1e-6), ("ref", "w4a8", 0.05)):
+        done = run("bench", "moe", "--device", device, "--shape", "40,128,64,4,2", "--runs", "1", "--format", name, "--json", str(tmp_path / "json"))
+        line = json.loads((tmp_path / "json").read_text())
+        assert done.returncode == 0 and line["format"] == name and line["error"] < bound
+        assert name != "w4a8" or line["error"] > 1e-3  # int8 activations, against float32 ones
 
 
 @pytest.mark.parametrize("args, word", [
