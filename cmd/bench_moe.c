@@ -29,6 +29,7 @@ typedef struct {
     gpu *g; /* NULL unless the device is one */
     machine_peaks peaks;
     FILE *json;
+    bool listed; /* a GPU, and no dimension was given */
     u32 isa;
 } bench_state;
 
@@ -216,12 +217,12 @@ static status shape_make(bench_state *b, i64 n, shape_data *d, err *e) {
 }
 
 /* Error of the last outputs (set 0) on up to four rows; rows that ref computes are spread over the call. */
-static f64 shape_error(const bench_state *b, const shape_data *d, i64 *rows, err *e) {
+static status shape_error(const bench_state *b, const shape_data *d, f64 *out, i64 *rows, err *e) {
     i64 dim = b->o.dim, want = min_i64(d->n, 4);
     f32 *ref = malloc((u64)(want * dim) * 4), *got = malloc((u64)(want * dim) * 4);
     moe_args a = {.experts = b->ref_w, .n = 1, .k = b->o.topk};
     a.workspace = malloc(b->ref->moe_workspace(b->ref, &a));
-    f64 error = NAN;
+    status st = ST_OK;
     if (ref && got && a.workspace) {
         for (i64 r = 0; r < want; r++) {
             i64 i = want > 1 ? r * (d->n - 1) / (want - 1) : 0;
@@ -234,18 +235,24 @@ static f64 shape_error(const bench_state *b, const shape_data *d, i64 *rows, err
                 got[r * dim + c] =
                     b->dev->act == DT_F32 ? d->out32[i * dim + c] : bf16_to_f32(d->out16[i * dim + c]);
         }
-        error = relative_error(got, ref, want * dim);
+        *out = relative_error(got, ref, want * dim);
     } else {
-        err_nomem(e, "the reference's rows", (u64)(want * dim) * 8);
+        st = err_nomem(e, "the reference's rows", (u64)(want * dim) * 8);
     }
     *rows = want;
     free(ref), free(got), free(a.workspace);
-    return error;
+    return st;
 }
 
-static void report(const bench_state *b, const shape_data *d, f64 median, f64 best, f64 error, i64 rows) {
+static void report(const bench_state *b, const shape_data *d, f64 median, f64 best, const f64 error[2],
+                   i64 rows) {
     const bench_opts *o = &b->o;
-    u64 weight = 2 * weight_bytes(&b->views[0]) + weight_bytes(&b->views[2]);
+    u64 weight = 0;
+    for (i64 i = 0; i < 3; i++) {
+        weight_view v = b->views[i];
+        v.format = expert_stored_as(b->experts, v.format, i);
+        weight += weight_bytes(&v);
+    }
     f64 bytes = (f64)d->touched * (f64)weight, work = 6.0 * (f64)(d->n * o->topk) * (f64)(o->dim * o->inter);
     bool as_bf16 =
         b->g && !(b->experts == EXPERTS_W4A8 && moe_is_int8(d->n * o->topk, o->experts, o->dim, o->inter));
@@ -255,24 +262,24 @@ static void report(const bench_state *b, const shape_data *d, f64 median, f64 be
     const char *kind = peak == b->peaks.int8 ? "int8" : peak == b->peaks.bf16 ? "bf16" : "fp32";
     printf(
         "%5lld tokens, %lld x %lld, top-%lld of %lld (%lld touched, %s), %s: %9.4f ms (best %.4f)  %6.2f GB/s (%.0f %% of %.1f)  "
-        "%.3f T/s (%.0f %% of %s)  error %.2e on %lld rows\n",
+        "%.3f T/s (%.0f %% of %s)  error %.2e on %lld rows, %.2e with outliers\n",
         (long long)d->n, (long long)o->dim, (long long)o->inter, (long long)o->topk, (long long)o->experts,
         (long long)d->touched, o->ids ? "given" : o->routing, o->format, median * 1e3, best * 1e3,
         bytes / median / 1e9, b->peaks.read > 0 ? 100 * bytes / median / b->peaks.read : 0,
-        b->peaks.read / 1e9, work / median / 1e12, peak > 0 ? 100 * work / median / peak : 0, kind, error,
-        (long long)rows);
+        b->peaks.read / 1e9, work / median / 1e12, peak > 0 ? 100 * work / median / peak : 0, kind, error[0],
+        (long long)rows, error[1]);
     fflush(stdout);
     if (b->json)
         fprintf(
             b->json,
             "{\"bench\":\"moe\",\"device\":\"%s\",\"format\":\"%s\",\"tokens\":%lld,\"dim\":%lld,\"inter\":%lld,"
             "\"experts\":%lld,\"topk\":%lld,\"routing\":\"%s\",\"touched\":%lld,\"ms_median\":%.6f,\"ms_min\":%.6f,\"gb_s\":%.3f,"
-            "\"read_gb_s\":%.3f,\"tops\":%.5f,\"peak_tops\":%.5f,\"peak_kind\":\"%s\",\"error\":%.6e,"
+            "\"read_gb_s\":%.3f,\"tops\":%.5f,\"peak_tops\":%.5f,\"peak_kind\":\"%s\",\"error\":%.6e,\"error_outliers\":%.6e,"
             "\"error_rows\":%lld,\"synthetic\":%s}\n",
             b->dev->name, o->format, (long long)d->n, (long long)o->dim, (long long)o->inter,
             (long long)o->experts, (long long)o->topk, o->ids ? "given" : o->routing, (long long)d->touched,
             median * 1e3, best * 1e3, bytes / median / 1e9, b->peaks.read / 1e9, work / median / 1e12,
-            peak / 1e12, kind, error, (long long)rows, o->w1 ? "false" : "true");
+            peak / 1e12, kind, error[0], error[1], (long long)rows, o->w1 ? "false" : "true");
 }
 
 static status write_out(const bench_state *b, const shape_data *d, err *e) {
@@ -341,6 +348,24 @@ static status run_once(const bench_state *b, shape_data *d, err *e) {
     return dev->finish(dev, e);
 }
 
+/* error[0] with the inputs as they are, whose outputs stay; error[1] with one column of them OUTLIER times as large. */
+static status both_errors(const bench_state *b, shape_data *d, f64 error[2], i64 *rows, err *e) {
+    enum { OUTLIER = 64, COLUMN = 7 };
+    i64 dim = b->o.dim, column = COLUMN % dim;
+    status st = ST_OK;
+    for (int worst = 1; st == ST_OK && worst >= 0; worst--) {
+        for (i64 i = 0; i < d->n; i++) { /* a power of two: exact, there and back */
+            f32 *x = &d->x32[i * dim + column];
+            *x = worst ? *x * OUTLIER : *x / OUTLIER;
+            d->x16[i * dim + column] = f32_to_bf16(*x);
+        }
+        if (b->g) gpu_device(b->g)->write(gpu_device(b->g), d->pool.items[0], d->x16, (u64)(d->n * dim) * 2);
+        st = run_once(b, d, e);
+        if (st == ST_OK) st = shape_error(b, d, &error[worst], rows, e);
+    }
+    return st;
+}
+
 static status run_shape(bench_state *b, i64 n, err *e) {
     shape_data d;
     status st = shape_make(b, n, &d, e);
@@ -361,14 +386,13 @@ static status run_shape(bench_state *b, i64 n, err *e) {
         f64 after = cpu_peak_read(b->memory, b->memory_bytes);
         if (after > b->peaks.read) b->peaks.read = after;
     }
-    if (st == ST_OK) st = run_once(b, &d, e);
+    f64 error[2];
+    i64 rows;
+    if (st == ST_OK) st = both_errors(b, &d, error, &rows, e);
     if (st == ST_OK) {
-        i64 rows;
-        f64 error = shape_error(b, &d, &rows, e);
-        if (isnan(error) && e->text[0]) st = e->code;
         qsort(times, (size_t)count, sizeof *times, by_value);
-        if (st == ST_OK) report(b, &d, times[count / 2], times[0], error, rows);
-        if (st == ST_OK) st = write_out(b, &d, e);
+        report(b, &d, times[count / 2], times[0], error, rows);
+        st = write_out(b, &d, e);
     }
     shape_free(&d);
     return st;
@@ -412,13 +436,37 @@ static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e)
                b->dev->name, b->o.w1 ? "given" : "synthetic (random, zero mean)", (f64)b->memory_bytes / 1e9,
                (long long)b->o.sets);
     }
-    for (i64 i = 0; st == ST_OK && i < n_tokens; i++) st = run_shape(b, tokens[i], e);
+    const char *routing = b->o.routing;
+    bool both = !strcmp(routing, "both");
+    for (i64 i = 0; st == ST_OK && i < n_tokens * (both ? 2 : 1); i++) {
+        if (both) b->o.routing = i < n_tokens ? "uniform" : "skewed";
+        st = run_shape(b, tokens[i % n_tokens], e);
+    }
+    b->o.routing = routing;
     b->dev->weight_release(b->dev_w);
     b->ref->weight_release(b->ref_w);
     b->dev_w = b->ref_w = NULL;
     free(b->memory);
     free(b->views);
     b->memory = NULL, b->views = NULL;
+    return st;
+}
+
+/* What a GPU runs unless told otherwise: large prompts' shapes, and one rank of TP8 at few tokens. */
+static status run_list(bench_state *b, err *e) {
+    static const struct {
+        i64 dim, inter, experts, topk, n, tokens[10];
+    } all[] = {{2048, 512, 64, 4, 1, {512}},
+               {4096, 512, 64, 8, 1, {2048}},
+               {7168, 512, 128, 8, 1, {4096}},
+               {7168, 512, 384, 8, 1, {16384}},
+               {7168, 256, 384, 8, 10, {1, 2, 4, 8, 16, 40, 64, 160, 512, 8192}}};
+    status st = ST_OK;
+    for (size_t i = 0; st == ST_OK && i < COUNT_OF(all); i++) {
+        b->o.dim = all[i].dim, b->o.inter = all[i].inter, b->o.experts = all[i].experts,
+        b->o.topk = all[i].topk;
+        st = run_layer(b, all[i].tokens, all[i].n, e);
+    }
     return st;
 }
 
@@ -431,6 +479,7 @@ static status run_all(bench_state *b, err *e) {
             if (tokens[n] < 1 || tokens[n] > 1 << 20)
                 return err_set(e, ST_INPUT, "--tokens \"%s\" is not in 1..1048576", b->o.tokens.items[n]);
         }
+        if (b->listed && !n) return run_list(b, e);
         return n ? run_layer(b, tokens, n, e) : run_layer(b, usual, COUNT_OF(usual), e);
     }
     status st = ST_OK;
@@ -450,10 +499,11 @@ static status run_all(bench_state *b, err *e) {
 }
 
 int bench_moe(int argc, char **argv) {
-    bench_state b = {.o = {.dim = 7168,
-                           .inter = 2048,
-                           .experts = 48,
-                           .topk = 8,
+    enum { DIM = 7168, INTER = 2048, EXPERTS = 48, TOPK = 8 };
+    bench_state b = {.o = {.dim = DIM,
+                           .inter = INTER,
+                           .experts = EXPERTS,
+                           .topk = TOPK,
                            .routing = "uniform",
                            .device = "cpu",
                            .format = "w4a16",
@@ -462,7 +512,8 @@ int bench_moe(int argc, char **argv) {
     const opt_spec specs[] = {
         {"device", 0, OPT_ENUM, &o->device, "cpu|ref|cuda", "backend (default: cpu)", 0, 0},
         {"tokens", 'n', OPT_LIST, &o->tokens, "N",
-         "tokens in a call (default: 1, 8, 64 and 512); may be repeated", 0, 0},
+         "tokens in a call (default: 1, 8, 64 and 512; cuda without any shape: a list of shapes); may be repeated",
+         0, 0},
         {"experts", 0, OPT_INT, &o->experts, "N", "experts in memory (default: 48)", 1, 4096},
         {"topk", 'k', OPT_INT, &o->topk, "N", "experts of a token (default: 8)", 1, 4096},
         {"dim", 0, OPT_INT, &o->dim, "N", "hidden size (default: 7168)", 1, 1 << 20},
@@ -472,8 +523,9 @@ int bench_moe(int argc, char **argv) {
         {"format", 0, OPT_ENUM, &o->format, "bf16|fp8|w4a16|w4a8|w2_bf16",
          "weights (default: w4a16: INT4, group 32)", 0, 0},
         {"sets", 0, OPT_INT, &o->sets, "N", "different routings run in turn (default: 4; on a GPU 8)", 1, 64},
-        {"routing", 0, OPT_ENUM, &o->routing, "uniform|skewed|one",
-         "experts of the synthetic tokens; skewed: half of them, one for all (default: uniform)", 0, 0},
+        {"routing", 0, OPT_ENUM, &o->routing, "uniform|skewed|one|both",
+         "experts of the synthetic tokens; skewed: half of them, one for all; both: uniform, then skewed (default: uniform)",
+         0, 0},
         {"runs", 0, OPT_INT, &o->runs, "N", "runs timed (default: at least 5, and 1.5 s)", 1, 63},
         {"ids", 0, OPT_STR, &o->ids, "F.i32", "expert ids [tokens, topk], raw little-endian", 0, 0},
         {"topk-weights", 0, OPT_STR, &o->weights, "F.f32", "their weights [tokens, topk]", 0, 0},
@@ -495,6 +547,8 @@ int bench_moe(int argc, char **argv) {
     ops_set_threads((int)o->threads);
     if (!o->sets) o->sets = strcmp(o->device, "cuda") ? 4 : 8;
     if (o->ids) o->sets = 1;
+    b.listed = !strcmp(o->device, "cuda") && o->dim == DIM && o->inter == INTER && o->experts == EXPERTS &&
+               o->topk == TOPK;
     ops_init_ref(&ref);
     b.ref = &ref, b.dev = &dev;
     status st = cpu_isa_parse(o->mask, &mask, &e);
