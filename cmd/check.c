@@ -15,15 +15,25 @@ static const struct {
     const char *name;
     void (*run)(check *c);
 } all_ops[] = {
-    {"embed", check_embed},           {"norm", check_norm},
-    {"linear", check_linear},         {"swiglu", check_swiglu},
-    {"products", check_products},     {"rope", check_rope},
-    {"kv_write", check_kv_write},     {"latents", check_latents},
-    {"absorb_q", check_absorb_q},     {"mla_decode", check_mla_decode},
-    {"unabsorb_v", check_unabsorb_v}, {"mla_prefill", check_mla_prefill},
-    {"route", check_route},           {"moe", check_moe},
-    {"gather", check_gather},         {"finite", check_finite},
-    {"sample", check_sample},         {"logprobs", check_logprobs},
+    {"embed", check_embed},
+    {"norm", check_norm},
+    {"linear", check_linear},
+    {"swiglu", check_swiglu},
+    {"products", check_products},
+    {"rope", check_rope},
+    {"kv_write", check_kv_write},
+    {"latents", check_latents},
+    {"absorb_q", check_absorb_q},
+    {"queries", check_queries},
+    {"mla_decode", check_mla_decode},
+    {"unabsorb_v", check_unabsorb_v},
+    {"mla_prefill", check_mla_prefill},
+    {"route", check_route},
+    {"moe", check_moe},
+    {"gather", check_gather},
+    {"finite", check_finite},
+    {"sample", check_sample},
+    {"logprobs", check_logprobs},
 };
 
 static const char *const levels[] = {"none", "avx2", "avx512", "vnni", "bf16", "all"};

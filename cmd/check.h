@@ -65,6 +65,7 @@ void check_products(check *c);
 void check_rope(check *c);
 void check_kv_write(check *c);
 void check_latents(check *c);
+void check_queries(check *c);
 void check_absorb_q(check *c);
 void check_unabsorb_v(check *c);
 void check_mla_decode(check *c);

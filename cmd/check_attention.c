@@ -128,6 +128,60 @@ void check_absorb_q(check *c) {
             }
 }
 
+static void queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rope, i64 latent, i64 v_dim,
+                         dtype type) {
+    i64 width = latent + rope, pages = 2, head = nope + rope;
+    check_weight kv_norm = check_matrix(c, WK_VECTOR, WF_F32, 1, latent, 1.0f),
+                 q_norm = check_matrix(c, WK_VECTOR, WF_F32, 1, lora, 1.0f),
+                 q_b = check_matrix(c, WK_LINEAR, WF_BF16, heads * head, lora, 1.0f / sqrtf((f32)lora)),
+                 kv_b = make_kv_b(c, WF_BF16, heads, nope, v_dim, latent);
+    check_act kv_a = check_input(c, n * width, 1.0f), q_a = check_input(c, n * lora, 1.5f),
+              q = check_output(c, n * heads * head), y = check_output(c, n * heads * width);
+    i64 *slots = check_alloc(c, (u64)n * 8);
+    f32 *table = check_alloc(c, (u64)(n * rope) * 4), *got = check_alloc(c, (u64)(n * width) * 4),
+        *want = check_alloc(c, (u64)(n * width) * 4);
+    for (i64 k = 0; k < n; k++) slots[k] = (k * 37 + 11) % (pages * KV_PAGE);
+    for (i64 k = 0; k < n * rope; k++) table[k] = synth_uniform(&c->rng);
+    void *kv = make_pool(c, type, pages, width), *ref = make_pool(c, DT_F32, pages, width);
+    queries_args a = {.latents = {.q = {.weight = q_norm.dev,
+                                        .x = q_a.h,
+                                        .out = q_a.h,
+                                        .n = n,
+                                        .dim = lora,
+                                        .x_stride = lora,
+                                        .out_stride = lora,
+                                        .eps = 1e-6f},
+                                  .kv = {kv_a.h, kv_norm.dev, table, slots, kv, type, n, latent, rope,
+                                         1e-6f}},
+                      .q_b = q_b.dev,
+                      .q = q.h,
+                      .absorb = {kv_b.dev, q.h, y.h, n, heads, nope, rope, latent}},
+                 b = a;
+    b.latents.q.weight = q_norm.ref, b.latents.q.x = b.latents.q.out = q_a.f;
+    b.latents.kv = (kv_write_args){kv_a.f, kv_norm.ref, table, slots, ref, DT_F32, n, latent, rope, 1e-6f};
+    b.q_b = q_b.ref, b.q = q.f, b.absorb.kv_b = kv_b.ref, b.absorb.q = q.f, b.absorb.out = y.f;
+    c->dev->queries(c->dev, &a);
+    c->ref->queries(c->ref, &b);
+    for (i64 k = 0; k < n * width; k++) {
+        i64 at = slots[k / width] * width + k % width;
+        got[k] = kv_value(kv, type, at), want[k] = ((f32 *)ref)[at];
+    }
+    check_compare(c, "KV rows", got, DT_F32, want, n, width, width, type == DT_F8_E4M3 ? 4e-2 : BF16_BOUND);
+    /* rounded three times: the latent rows, the queries, the result */
+    check_compare(c, "queries", y.h, DT_BF16, y.f, n * heads, width, width, 1.5 * BF16_BOUND);
+    check_case_end(c);
+}
+
+void check_queries(check *c) {
+    static const i64 counts[] = {1, 2, 8, 9, 17, 32, 33};
+    for (size_t i = 0; i < COUNT_OF(counts); i++)
+        queries_case(c, counts[i], 1536, 2, 128, 64, 512, 128, DT_BF16);
+    queries_case(c, 3, 1536, 8, 128, 64, 512, 128, DT_F8_E4M3);
+    queries_case(c, 5, 512, 3, 128, 64, 512, 64, DT_BF16);
+    queries_case(c, 2, 1024, 1, 128, 64, 512, 128, DT_BF16);
+    queries_case(c, 4, 96, 3, 24, 8, 96, 40, DT_BF16);
+}
+
 void check_unabsorb_v(check *c) {
     static const i64 counts[] = {1, 3, 70};
     for (size_t s = 0; s < COUNT_OF(shapes); s++)

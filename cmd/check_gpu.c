@@ -78,10 +78,22 @@ MIRROR(kv_write, kv_write_args, MOVE(kv_a), MOVE(table), MOVE(slots), MOVE(kv))
 MIRROR(latents, latents_args, MOVE(q.x), MOVE(q.add), MOVE(q.sum), MOVE(q.out), MOVE(q.bad), MOVE(kv.kv_a),
        MOVE(kv.table), MOVE(kv.slots), MOVE(kv.kv))
 MIRROR(absorb_q, absorb_q_args, MOVE(q), MOVE(out))
+MIRROR(queries, queries_args, MOVE(latents.q.x), MOVE(latents.q.out), MOVE(latents.kv.kv_a),
+       MOVE(latents.kv.table), MOVE(latents.kv.slots), MOVE(latents.kv.kv), MOVE(q), MOVE(absorb.q),
+       MOVE(absorb.out))
 MIRROR(mla_decode, mla_decode_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(workspace))
 MIRROR(unabsorb_v, unabsorb_v_args, MOVE(x), MOVE(out))
 MIRROR(mla_prefill, mla_prefill_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(out), MOVE(workspace))
 MIRROR(route, route_args, MOVE(logits), MOVE(ids), MOVE(weights))
+static void op_route_beside(const ops *o, const route_args *a, const linear_args *l) {
+    (void)o;
+    route_args k = *a;
+    linear_args m = *l;
+    MOVE(logits), MOVE(ids), MOVE(weights);
+    m.x = there(l->x), m.y = there(l->y);
+    mirror.real.route_beside(&mirror.real, &k, &m);
+    bring_back();
+}
 MIRROR(moe, moe_args, MOVE(x), MOVE(ids), MOVE(weights), MOVE(shared), MOVE(out), MOVE(workspace))
 MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
 MIRROR(finite, finite_args, MOVE(x), MOVE(bad))
@@ -104,10 +116,12 @@ void check_mirror(ops *out, const ops *real, device *dev, check *c) {
     out->kv_write = op_kv_write;
     out->latents = op_latents;
     out->absorb_q = op_absorb_q;
+    out->queries = op_queries;
     out->mla_decode = op_mla_decode;
     out->unabsorb_v = op_unabsorb_v;
     out->mla_prefill = op_mla_prefill;
     out->route = op_route;
+    out->route_beside = op_route_beside;
     out->moe = op_moe;
     out->gather = op_gather;
     out->finite = op_finite;

@@ -24,8 +24,17 @@ void check_route(check *c) {
             if (mode == 3) logits[(n - 1) * e + e / 2] = NAN;
             route_args a = {logits, bias.dev, ids, w, n, e, k, mode != 1, 2.827f};
             route_args b = {logits, bias.ref, ids2, w2, n, e, k, mode != 1, 2.827f};
-            c->dev->route(c->dev, &a);
-            c->ref->route(c->ref, &b);
+            if (mode == 1 || mode == 3) { /* with a product beside it */
+                i64 rows = 136, cols = 256;
+                check_weight m = check_matrix(c, WK_LINEAR, WF_BF16, rows, cols, 0.06f);
+                check_act x = check_input(c, n * cols, 1.0f), y = check_output(c, n * rows);
+                c->dev->route_beside(c->dev, &a, &(linear_args){m.dev, x.h, y.h, n, cols, rows, DT_BF16});
+                c->ref->route_beside(c->ref, &b, &(linear_args){m.ref, x.f, y.f, n, cols, rows, DT_F32});
+                check_compare(c, "product beside the gate", y.h, DT_BF16, y.f, n, rows, rows, 4e-3);
+            } else {
+                c->dev->route(c->dev, &a);
+                c->ref->route(c->ref, &b);
+            }
             for (i64 j = 0; j < n * k; j++)
                 if (ids[j] != ids2[j])
                     check_fail(c, "route: id %lld is %d, not %d", (long long)j, ids[j], ids2[j]);

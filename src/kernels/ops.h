@@ -149,6 +149,15 @@ typedef struct {
     i64 n, n_heads, nope, rope, latent;
 } absorb_q_args;
 
+/* All that lies between the latent rows of queries and keys and absorbed attention: latents, q = q_b times the rows of queries, rope_q
+ * with the KV rows' table, absorb_q. The normed rows and q need not be written. */
+typedef struct {
+    latents_args latents; /* q.n not 0 */
+    const op_weight *q_b;
+    void *q; /* [n, H, nope + rope] */
+    absorb_q_args absorb;
+} queries_args;
+
 /* out[n, H, latent] = softmax_j(scale * q . kv_j) kv_j[0..latent), over the kv_len[i] first tokens of row i's
  * sequence. */
 typedef struct {
@@ -308,10 +317,13 @@ struct ops {
     void (*kv_write)(const ops *o, const kv_write_args *a);
     void (*latents)(const ops *o, const latents_args *a);
     void (*absorb_q)(const ops *o, const absorb_q_args *a);
+    void (*queries)(const ops *o, const queries_args *a);
     void (*mla_decode)(const ops *o, const mla_decode_args *a);
     void (*unabsorb_v)(const ops *o, const unabsorb_v_args *a);
     void (*mla_prefill)(const ops *o, const mla_prefill_args *a);
     void (*route)(const ops *o, const route_args *a);
+    /* route, and a linear that neither reads what the other writes nor may be waited for by it. */
+    void (*route_beside)(const ops *o, const route_args *a, const linear_args *l);
     void (*moe)(const ops *o, const moe_args *a);
     void (*gather)(const ops *o, const gather_args *a);
     void (*finite)(const ops *o, const finite_args *a);
@@ -332,6 +344,9 @@ struct ops {
 
 /* The slot `products` by o's own linear and swiglu, one after the other. */
 void ops_products(const ops *o, const products_args *a);
+/* The same for queries and route_beside. */
+void ops_queries(const ops *o, const queries_args *a);
+void ops_route_beside(const ops *o, const route_args *a, const linear_args *l);
 
 /* Plain C. `act` must be DT_F32. Uses `threads` OpenMP threads inside (0: all cores). */
 void ops_init_ref(ops *o);

@@ -255,8 +255,20 @@ static void add_norm(model *m, const op_weight *weight, void *d, i64 n, i32 mark
                                   .mark = mark});
 }
 
-/* From h to the queries q, rotated, and to the KV rows. */
-static void project(model *m, const layer_weights *w, void *kv, i64 n) {
+static absorb_q_args absorb_of(model *m, const layer_weights *w, i64 n) {
+    const model_config *c = m->c;
+    return (absorb_q_args){.kv_b = w->kv_b,
+                           .q = m->q,
+                           .out = m->q_abs,
+                           .n = n,
+                           .n_heads = c->n_heads,
+                           .nope = c->nope,
+                           .rope = c->rope,
+                           .latent = c->kv_lora};
+}
+
+/* From h to the KV rows and the queries: q_abs of the first n_abs rows, q, rotated, if there are others. */
+static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs) {
     const model_config *c = m->c;
     i64 width = c->n_heads * (c->nope + c->rope), kv_width = c->kv_lora + c->rope;
     m->o->products(
@@ -270,42 +282,41 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n) {
             .x = m->h,
             .n = n,
             .x_stride = c->hidden});
-    m->o->latents(m->o, &(latents_args){.q = {.weight = w->q_a_norm,
-                                              .x = m->q_a,
-                                              .out = m->q_a,
-                                              .n = c->q_lora ? n : 0,
-                                              .dim = c->q_lora,
-                                              .x_stride = c->q_lora,
-                                              .out_stride = c->q_lora,
-                                              .eps = (f32)c->lora_norm_eps},
-                                        .kv = {.kv_a = m->kv_a,
-                                               .norm = w->kv_a_norm,
-                                               .table = m->rope,
-                                               .slots = m->in.slots,
-                                               .kv = kv,
-                                               .kv_type = m->lim.kv_type,
-                                               .n = n,
-                                               .latent = c->kv_lora,
-                                               .rope = c->rope,
-                                               .eps = (f32)c->lora_norm_eps}});
+    latents_args latents = {.q = {.weight = w->q_a_norm,
+                                  .x = m->q_a,
+                                  .out = m->q_a,
+                                  .n = c->q_lora ? n : 0,
+                                  .dim = c->q_lora,
+                                  .x_stride = c->q_lora,
+                                  .out_stride = c->q_lora,
+                                  .eps = (f32)c->lora_norm_eps},
+                            .kv = {.kv_a = m->kv_a,
+                                   .norm = w->kv_a_norm,
+                                   .table = m->rope,
+                                   .slots = m->in.slots,
+                                   .kv = kv,
+                                   .kv_type = m->lim.kv_type,
+                                   .n = n,
+                                   .latent = c->kv_lora,
+                                   .rope = c->rope,
+                                   .eps = (f32)c->lora_norm_eps}};
+    absorb_q_args absorb = absorb_of(m, w, n_abs);
+    if (n_abs == n && c->q_lora) {
+        m->o->queries(m->o, &(queries_args){.latents = latents, .q_b = w->q_b, .q = m->q, .absorb = absorb});
+        return;
+    }
+    m->o->latents(m->o, &latents);
     if (c->q_lora) linear(m, w->q_b, m->q_a, c->q_lora, m->q, width, n);
     m->o->rope_q(
         m->o,
         &(rope_q_args){
             .q = m->q, .table = m->rope, .n = n, .n_heads = c->n_heads, .nope = c->nope, .rope = c->rope});
+    if (n_abs) m->o->absorb_q(m->o, &absorb);
 }
 
-/* attn[0..n) for the rows in decode form. */
+/* attn[0..n) for the rows in decode form, from q_abs. */
 static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i64 n) {
     const model_config *c = m->c;
-    m->o->absorb_q(m->o, &(absorb_q_args){.kv_b = w->kv_b,
-                                          .q = m->q,
-                                          .out = m->q_abs,
-                                          .n = n,
-                                          .n_heads = c->n_heads,
-                                          .nope = c->nope,
-                                          .rope = c->rope,
-                                          .latent = c->kv_lora});
     m->o->mla_decode(m->o, &(mla_decode_args){.q = m->q_abs,
                                               .kv = kv,
                                               .pages = m->in.pages,
@@ -355,7 +366,7 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
     void *kv = (u8 *)m->kv + (u64)layer * m->kv_layer;
-    project(m, w, kv, b->n);
+    project(m, w, kv, b->n, n_abs);
     if (n_abs) attend_absorbed(m, w, kv, n_abs);
     const i32 *pages = m->in.pages + n_abs * m->lim.seq_pages;
     for (i64 s = 0; s < b->n_spans; s++) {
@@ -380,6 +391,32 @@ static void router_and_shared(model *m, const layer_weights *w, i64 n) {
                   .x_stride = c->hidden});
 }
 
+/* Chooses the experts; shared = the shared expert's output, if there is one. */
+static void route_and_shared(model *m, const layer_weights *w, i64 n) {
+    const model_config *c = m->c;
+    i64 inter = c->inter_expert * c->n_shared;
+    route_args r = {.logits = m->scores,
+                    .bias = w->router_bias,
+                    .ids = m->expert_ids,
+                    .weights = m->expert_w,
+                    .n = n,
+                    .n_experts = c->n_experts,
+                    .k = c->top_k,
+                    .norm_topk = c->norm_topk,
+                    .scale = c->routed_scale};
+    linear_args down = {.w = w->down,
+                        .x = m->inter,
+                        .y = m->shared,
+                        .n = n,
+                        .x_stride = inter,
+                        .y_stride = c->hidden,
+                        .y_type = m->o->act};
+    if (inter)
+        m->o->route_beside(m->o, &r, &down);
+    else
+        m->o->route(m->o, &r);
+}
+
 /* d = FFN(h) */
 static void feed_forward(model *m, i64 layer, i64 n) {
     const model_config *c = m->c;
@@ -396,17 +433,7 @@ static void feed_forward(model *m, i64 layer, i64 n) {
         return;
     }
     router_and_shared(m, w, n);
-    m->o->route(m->o, &(route_args){.logits = m->scores,
-                                    .bias = w->router_bias,
-                                    .ids = m->expert_ids,
-                                    .weights = m->expert_w,
-                                    .n = n,
-                                    .n_experts = c->n_experts,
-                                    .k = c->top_k,
-                                    .norm_topk = c->norm_topk,
-                                    .scale = c->routed_scale});
-    i64 inter = c->inter_expert * c->n_shared;
-    if (inter) linear(m, w->down, m->inter, inter, m->shared, c->hidden, n);
+    route_and_shared(m, w, n);
     m->o->moe(m->o, &(moe_args){.experts = w->experts,
                                 .x = m->h,
                                 .ids = m->expert_ids,

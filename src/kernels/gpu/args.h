@@ -15,6 +15,7 @@ enum {
     GPU_WARPS = GPU_THREADS / 32,
     GPU_PAGE = 64,
     GPU_TOKENS = 8,          /* rows of x a block takes at a time */
+    GPU_GATE_EXPERTS = 384,  /* the same, beside a product */
     GPU_ROUTE_EXPERTS = 512, /* most that the gate holds in registers */
     GPU_NORM_THREADS = 512,  /* of a block that norms a long row */
     GPU_SORT_FEW = 4096,     /* pairs that one block sorts at once, with GPU_SORT_THREADS */
@@ -86,6 +87,7 @@ typedef struct {
     gpu_i64 n, x_stride, cols, w_stride, w_step, x_step, y_step;
     int head_tiles, units; /* tiles of a head; pieces of 64 columns of a tile */
     int all, cluster;      /* units; blocks of a cluster, each of which has one part of a tile, or 1 */
+    int blocks;            /* that multiply: the first of the grid */
 } gpu_skinny_args;
 
 /* A row a block: out = silu(gate) * up. */
@@ -130,6 +132,26 @@ typedef struct {
     gpu_norm_args q;
     gpu_kv_write_args kv;
 } gpu_latents_args;
+
+/* query.cu */
+enum {
+    QUERY_NOPE = 128,
+    QUERY_ROPE = 64,
+    QUERY_LATENT = 512,
+    QUERY_CLUSTER = 8,
+    QUERY_UNITS = 3, /* of 64 columns of q_b a block, at most */
+    QUERY_THREADS = 384
+};
+typedef struct {
+    const gpu_bf16 *q_a; /* [n, q_lora], not yet normed */
+    const float *q_norm;
+    const gpu_bf16 *q_b, *kv_b; /* [heads * (nope + rope), q_lora], [heads * (nope + v_dim), latent] */
+    gpu_bf16 *out;              /* [n, heads, latent + rope] */
+    gpu_kv_write_args kv;
+    gpu_i64 n, heads, q_lora, q_stride, v_dim;
+    int units;
+    float eps;
+} gpu_query_args;
 
 typedef struct {
     gpu_matrix kv_b;
@@ -187,6 +209,12 @@ typedef struct {
     float scale;
     int norm;
 } gpu_route_args;
+
+/* A product and the gate beside it. */
+typedef struct {
+    gpu_skinny_args product;
+    gpu_route_args gate;
+} gpu_gate_args;
 
 /* Sorting (token, slot) pairs by expert; ids of no expert are left out. */
 typedef struct {

@@ -93,6 +93,15 @@ static void bill_absorb_q(const ops *o, const absorb_q_args *a) {
          "absorb queries");
     bill.real.absorb_q(o, a);
 }
+static void bill_queries(const ops *o, const queries_args *a) {
+    const absorb_q_args *k = &a->absorb;
+    const gpu_matrix *b = &a->q_b->views[0];
+    f64 w = (f64)(k->n_heads * k->nope * k->latent), n = (f64)k->n;
+    note(matrix_bytes(b) + 2 * w +
+             2 * n * ((f64)b->cols + (f64)(k->n_heads * (k->latent + k->rope) + 2 * (k->latent + k->rope))),
+         2 * n * (w + (f64)b->rows * (f64)b->cols), "latent rows, queries");
+    bill.real.queries(o, a);
+}
 static void bill_mla_decode(const ops *o, const mla_decode_args *a) {
     f64 rows = (f64)bill.kv_rows, width = (f64)(a->latent + a->rope);
     note(rows * width * (f64)dtype_size(a->kv_type), 2 * rows * (f64)a->n_heads * (width + (f64)a->latent),
@@ -117,6 +126,14 @@ static void bill_mla_prefill(const ops *o, const mla_prefill_args *a) {
 static void bill_route(const ops *o, const route_args *a) {
     note((f64)(a->n * (4 * a->n_experts + 8 * a->k)), 0, "gate");
     bill.real.route(o, a);
+}
+static void bill_route_beside(const ops *o, const route_args *a, const linear_args *l) {
+    const gpu_matrix *w = &l->w->views[0];
+    note((f64)(a->n * (4 * a->n_experts + 8 * a->k)) + matrix_bytes(w) +
+             2.0 * (f64)(l->n * (w->rows + w->cols)),
+         2.0 * (f64)l->n * (f64)w->rows * (f64)w->cols, "gate, linear %lld x %lld", (long long)w->rows,
+         (long long)w->cols);
+    bill.real.route_beside(o, a, l);
 }
 static void bill_moe(const ops *o, const moe_args *a) {
     const gpu_matrix *w = &a->experts->views[0];
@@ -165,10 +182,12 @@ void ops_bill(ops *o, gpu *g) {
     BILL(kv_write);
     BILL(latents);
     BILL(absorb_q);
+    BILL(queries);
     BILL(mla_decode);
     BILL(unabsorb_v);
     BILL(mla_prefill);
     BILL(route);
+    BILL(route_beside);
     BILL(moe);
     BILL(gather);
     BILL(finite);

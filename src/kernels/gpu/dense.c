@@ -11,6 +11,7 @@ enum {
     COUNTS = 1 << 16,   /* tiles that may be shared */
     UNITS_LEAST = 4,    /* of a piece of a tile of 128 rows: 64 KiB of weights */
     CLUSTER_MOST = 8,
+    PART = 16,        /* multiprocessors of a part of the chip, at least */
     ABSORB_NOPE = 256 /* absorb.cu: what shared memory holds */
 };
 
@@ -60,6 +61,8 @@ status gpu_dense_init(gpu_backend *b, err *e) {
     for (i64 tokens = 8; st == ST_OK && tokens <= GPU_SKINNY; tokens *= 2)
         for (int kind = 0; st == ST_OK && kind < KINDS; kind++)
             st = gpu_shared(b->g, (gpu_kernel *)slab_kernel(b, tokens, kind), shared_of(tokens, kind), e);
+    gpu_kernel *const gates[] = {b->gate_8, b->gate_16, b->gate_32, b->gate_64};
+    for (int i = 0; st == ST_OK && i < 4; i++) st = gpu_shared(b->g, gates[i], shared_of(8 << i, THIN), e);
     if (st == ST_OK) st = gpu_shared(b->g, b->absorb_tile, absorb_shared(ABSORB_NOPE), e);
     u64 sums = (u64)gpu_processors(b->g) * 4 * GPU_SKINNY * UNIT * sizeof(f32);
     if (st == ST_OK) st = dev->alloc(dev, (void **)&b->skinny_sums, sums, "sums of matrix products", e);
@@ -87,11 +90,16 @@ static i64 shared_blocks(i64 most, i64 tiles, i64 units, i64 least) {
     return tiles * max_i64(1, min_i64(most / tiles, units / least));
 }
 
+/* Clusters of c blocks that run at once: each lies within one part of the chip, of PART multiprocessors or a few more. */
+static i64 clusters_at_once(i64 most, i64 processors, i64 c) {
+    return c > 2 ? processors / PART * (most / processors * PART / c) : most / c;
+}
+
 /* Blocks of a tile's cluster: as many as find room at once, each with 6 units or more, or 12 where the tiles alone keep many
- * multiprocessors busy. Larger clusters do not fill the chip: each lies within one part of it, of 16 or 18 multiprocessors. */
-static i64 cluster_of(i64 most, i64 tiles, i64 units) {
+ * multiprocessors busy. */
+static i64 cluster_of(i64 most, i64 processors, i64 tiles, i64 units) {
     i64 c = min_i64(CLUSTER_MOST, units / (tiles > most / 4 ? 12 : 6));
-    while (c > 1 && tiles * c > (c > 2 ? most * 7 / 8 : most)) c--;
+    while (c > 1 && tiles > clusters_at_once(most, processors, c)) c--;
     return max_i64(1, c);
 }
 
@@ -110,27 +118,36 @@ static i64 set_tiles(gpu_skinny_args *k, i64 heads, i64 rows) {
 
 /* Measured on an H200 (docs/gpu.md): clusters are best up to 32 rows of x, unless the tiles are a few more than blocks; above if a
  * block has few units. */
-static int choose_kind(i64 tokens, i64 most, i64 tiles, i64 units) {
+static int choose_kind(i64 tokens, i64 most, i64 processors, i64 tiles, i64 units) {
     if (tokens <= 32) return tiles <= most || tiles >= 8 * most ? THIN : SLAB;
-    return tiles <= most && units / cluster_of(most, tiles, units) <= 32 ? THIN : SLAB;
+    return tiles <= most && units / cluster_of(most, processors, tiles, units) <= 32 ? THIN : SLAB;
 }
 
+/* A call's kernel and grid. */
+typedef struct {
+    i64 tokens;
+    int kind;
+    u32 blocks;
+} skinny_plan;
+
 /* k has parts with .w, .up, .y, .rows, .y_stride and .y_type, and everything else but what follows from the shapes. */
-static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
-    const gpu_backend *b = gpu_of(o);
+static skinny_plan plan_skinny(const gpu_backend *b, gpu_skinny_args *k, i64 heads) {
     i64 tokens = slab_tokens(b, k->n), tiles = set_tiles(k, heads, UNIT), most = blocks_at_once(b, tokens),
-        blocks;
-    int kind = choose_kind(tokens, most, tiles, k->units);
+        processors = gpu_processors(b->g);
+    int kind = choose_kind(tokens, most, processors, tiles, k->units);
     if (kind == SLAB) tiles = set_tiles(k, heads, 2 * UNIT);
-    if (kind == THIN) k->cluster = (int)cluster_of(most, tiles, k->units);
-    if (kind == THIN)
-        blocks = tiles * k->cluster;
-    else
-        blocks = shared_blocks(most, tiles, k->units, UNITS_LEAST);
+    if (kind == THIN) k->cluster = (int)cluster_of(most, processors, tiles, k->units);
+    k->blocks = (int)(kind == THIN ? tiles * k->cluster : shared_blocks(most, tiles, k->units, UNITS_LEAST));
     k->sums = b->skinny_sums;
     k->count = b->skinny_count;
-    gpu_launch_cluster(b->g, slab_kernel(b, tokens, kind), (u32)k->cluster, (u32)blocks, 1, 1, SLAB_THREADS,
-                       shared_of(tokens, kind), k);
+    return (skinny_plan){tokens, kind, (u32)k->blocks};
+}
+
+static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
+    const gpu_backend *b = gpu_of(o);
+    skinny_plan p = plan_skinny(b, k, heads);
+    gpu_launch_cluster(b->g, slab_kernel(b, p.tokens, p.kind), (u32)k->cluster, p.blocks, 1, 1, SLAB_THREADS,
+                       shared_of(p.tokens, p.kind), k);
 }
 
 /* More rows than slab.cu takes: by cuBLASLt. False where it is not there or has no kernel for this shape. */
@@ -187,6 +204,35 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
     i64 groups = a->n == 1 ? 1 : ceil_div(a->n, GPU_TOKENS);
     gpu_launch(b->g, a->n == 1 ? b->linear_one : b->linear_many, gpu_blocks(a->rows, GPU_WARPS),
                (u32)min_i64(groups, GRID_Y), (u32)heads, GPU_THREADS, 0, a);
+}
+
+bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const linear_args *l) {
+    const gpu_backend *b = gpu_of(o);
+    const gpu_matrix *w = &l->w->views[0];
+    if (b->form != ROWS_ANY || gate->n_experts > GPU_GATE_EXPERTS || gate->k > 32) return false;
+    if (!skinny_takes(w, l->x, l->x_stride, l->n)) return false;
+    gpu_gate_args k = {.product = {.part = {{.w = w->data,
+                                             .y = l->y,
+                                             .rows = w->rows,
+                                             .y_stride = l->y_stride,
+                                             .y_type = gpu_type(l->y_type)}},
+                                   .x = l->x,
+                                   .n = l->n,
+                                   .x_stride = l->x_stride,
+                                   .cols = w->cols,
+                                   .w_stride = w->cols},
+                       .gate = *gate};
+    skinny_plan p = plan_skinny(b, &k.product, 1);
+    if (p.kind != THIN) return false;
+    const gpu_kernel *kernel = p.tokens == 8    ? b->gate_8
+                               : p.tokens == 16 ? b->gate_16
+                               : p.tokens == 32 ? b->gate_32
+                                                : b->gate_64;
+    i64 cluster = k.product.cluster,
+        gates = ceil_div(ceil_div(gate->n, SLAB_THREADS / 32), cluster) * cluster;
+    gpu_launch_cluster(b->g, kernel, (u32)cluster, p.blocks + (u32)gates, 1, 1, SLAB_THREADS,
+                       shared_of(p.tokens, THIN), &k);
+    return true;
 }
 
 void gpu_op_linear(const ops *o, const linear_args *a) {

@@ -69,7 +69,7 @@ static void op_rope_q(const ops *o, const rope_q_args *a) {
     launch(o, gpu_of(o)->rope_q, gpu_blocks(pieces, GPU_THREADS), 1, 1, &k);
 }
 
-static gpu_kv_write_args kv_write_of(const kv_write_args *a) {
+gpu_kv_write_args gpu_kv_write_of(const kv_write_args *a) {
     return (gpu_kv_write_args){.kv_a = a->kv_a,
                                .norm = a->norm->vector,
                                .table = a->table,
@@ -81,7 +81,7 @@ static gpu_kv_write_args kv_write_of(const kv_write_args *a) {
                                .kv_type = gpu_type(a->kv_type)};
 }
 
-static bool kv_in_pieces(const kv_write_args *a) {
+bool gpu_kv_in_pieces(const kv_write_args *a) {
     u64 all = (u64)(uintptr_t)a->kv_a | (u64)(uintptr_t)a->kv | (u64)(uintptr_t)a->table |
               (u64)(uintptr_t)a->norm->vector | (u64)(a->latent | a->rope) * 2;
     return all % 16 == 0 && a->latent + a->rope <= GPU_THREADS * 8;
@@ -89,13 +89,14 @@ static bool kv_in_pieces(const kv_write_args *a) {
 
 static void op_kv_write(const ops *o, const kv_write_args *a) {
     const gpu_backend *b = gpu_of(o);
-    gpu_kv_write_args k = kv_write_of(a);
-    launch(o, kv_in_pieces(a) ? b->kv_write : b->kv_write_any, (u32)a->n, 1, 1, &k);
+    gpu_kv_write_args k = gpu_kv_write_of(a);
+    launch(o, gpu_kv_in_pieces(a) ? b->kv_write : b->kv_write_any, (u32)a->n, 1, 1, &k);
 }
 
 static void op_latents(const ops *o, const latents_args *a) {
-    if (a->q.n == a->kv.n && norm_in_pieces(&a->q) && a->q.dim <= GPU_THREADS * 8 && kv_in_pieces(&a->kv)) {
-        gpu_latents_args k = {norm_of(&a->q), kv_write_of(&a->kv)};
+    if (a->q.n == a->kv.n && norm_in_pieces(&a->q) && a->q.dim <= GPU_THREADS * 8 &&
+        gpu_kv_in_pieces(&a->kv)) {
+        gpu_latents_args k = {norm_of(&a->q), gpu_kv_write_of(&a->kv)};
         launch(o, gpu_of(o)->latents, (u32)a->q.n, 2, 1, &k);
         return;
     }
@@ -149,6 +150,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                                  backend.mla_few16_fp8, backend.mla_many,    backend.mla_many_fp8};
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(large); i++) st = gpu_shared(g, large[i], SHARED_MAX, e);
     if (st == ST_OK) st = gpu_dense_init(&backend, e);
+    if (st == ST_OK) st = gpu_query_init(&backend, e);
     if (st == ST_OK) st = gpu_shared(g, backend.sample_cut, 96 * 1024, e);
     gpu_kernel *const sorts[] = {backend.sort_few, backend.sort_more, backend.sort_count, backend.sort_place};
     for (size_t i = 0; i < COUNT_OF(sorts) && st == ST_OK; i++) st = gpu_shared(g, sorts[i], 160 * 1024, e);
@@ -171,10 +173,12 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                .kv_write = op_kv_write,
                .latents = op_latents,
                .absorb_q = gpu_op_absorb_q,
+               .queries = gpu_op_queries,
                .mla_decode = gpu_op_mla_decode,
                .unabsorb_v = gpu_op_unabsorb_v,
                .mla_prefill = gpu_op_mla_prefill,
                .route = gpu_op_route,
+               .route_beside = gpu_op_route_beside,
                .moe = gpu_op_moe,
                .gather = op_gather,
                .finite = op_finite,

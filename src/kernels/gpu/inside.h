@@ -50,6 +50,13 @@
     X(thin_16, "slab")                                                                                       \
     X(thin_32, "slab")                                                                                       \
     X(thin_64, "slab")                                                                                       \
+    X(gate_8, "slab")                                                                                        \
+    X(gate_16, "slab")                                                                                       \
+    X(gate_32, "slab")                                                                                       \
+    X(gate_64, "slab")                                                                                       \
+    X(query_8, "query")                                                                                      \
+    X(query_16, "query")                                                                                     \
+    X(query_32, "query")                                                                                     \
     X(absorb_tile, "absorb")                                                                                 \
     X(absorb_q, "attention")                                                                                 \
     X(mla_decode, "attention")                                                                               \
@@ -130,6 +137,7 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a);
 u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a);
 u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a);
 void gpu_op_route(const ops *o, const route_args *a);
+void gpu_op_route_beside(const ops *o, const route_args *a, const linear_args *l);
 /* decode.c: mla_decode by the fast kernels, for Kimi's widths and a KV cache of bf16 or FP8. */
 bool gpu_decode_is_fast(const mla_decode_args *a);
 u64 gpu_decode_workspace(const mla_decode_args *a);
@@ -171,6 +179,14 @@ void gpu_op_swiglu(const ops *o, const swiglu_args *a);
 void gpu_op_products(const ops *o, const products_args *a);
 void gpu_op_absorb_q(const ops *o, const absorb_q_args *a);
 void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a);
+
+/* dense.c: a product of few rows with the gate beside it. False: not for slab.cu. */
+bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const linear_args *l);
+/* query.c */
+status gpu_query_init(gpu_backend *b, err *e);
+void gpu_op_queries(const ops *o, const queries_args *a);
+gpu_kv_write_args gpu_kv_write_of(const kv_write_args *a);
+bool gpu_kv_in_pieces(const kv_write_args *a);
 
 /* Sorting pairs by expert (route.c): fills *s but for `ids`, with pointers into `base`; returns the bytes there. tile: 0, or
  * how many pairs of an expert make a tile, whose list is wanted too. */

@@ -98,8 +98,7 @@ static __device__ inline float warp_max(float v) {
 }
 
 /* The same sum in every thread of a block of so many warps. */
-template <int WARPS> static __device__ inline float block_sum_of(float v) {
-    __shared__ float each[WARPS];
+template <int WARPS> static __device__ inline float block_sum_in(float v, float *each /* [WARPS], shared */) {
     v = warp_sum(v);
     __syncthreads();
     if (threadIdx.x % 32 == 0) each[threadIdx.x / 32] = v;
@@ -107,6 +106,10 @@ template <int WARPS> static __device__ inline float block_sum_of(float v) {
     float sum = 0;
     for (int w = 0; w < WARPS; w++) sum += each[w];
     return sum;
+}
+template <int WARPS> static __device__ inline float block_sum_of(float v) {
+    __shared__ float each[WARPS];
+    return block_sum_in<WARPS>(v, each);
 }
 static __device__ inline float block_sum(float v) { return block_sum_of<GPU_WARPS>(v); }
 

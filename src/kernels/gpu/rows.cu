@@ -1,31 +1,9 @@
 /* kernels/gpu/rows.cu: what works on rows by themselves. Each reads its inputs once and writes its output once, 16 bytes at a
  * time where addresses and sizes allow; all are bound by bytes or by the launch. */
-#include "kernels/gpu/hopper.cuh"
 #include "kernels/gpu/pack.h"
-
-enum { PIECE = 8 /* values of 16 bytes */ };
+#include "kernels/gpu/rows.cuh"
 
 static __device__ inline int pieces_of(const void *a, const void *b, gpu_i64 n) { return ((gpu_u64)a | (gpu_u64)b | (gpu_u64)n * 2) % 16 == 0; }
-
-static __device__ inline void unpack(const uint4 &u, float v[PIECE]) {
-    const gpu_u32 b[4] = {u.x, u.y, u.z, u.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) v[2 * i] = low_f32(b[i]), v[2 * i + 1] = high_f32(b[i]);
-}
-static __device__ inline uint4 pack(const float v[PIECE]) {
-    gpu_u32 b[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) b[i] = (gpu_u32)bf16_of(v[2 * i]) | (gpu_u32)bf16_of(v[2 * i + 1]) << 16;
-    return {b[0], b[1], b[2], b[3]};
-}
-static __device__ inline bool is_bad(gpu_bf16 h) { return (h & 0x7f80) == 0x7f80; }
-static __device__ inline bool has_bad(const uint4 &u) {
-    const gpu_u32 b[4] = {u.x, u.y, u.z, u.w};
-    bool bad = false;
-#pragma unroll
-    for (int i = 0; i < 4; i++) bad |= is_bad((gpu_bf16)b[i]) || is_bad((gpu_bf16)(b[i] >> 16));
-    return bad;
-}
 
 /* One block a row. */
 KERNEL(embed, gpu_embed_args) {
@@ -52,15 +30,6 @@ KERNEL(embed, gpu_embed_args) {
 static __device__ inline void mark_row(int *bad, int mark, gpu_i64 row, float squares, bool mine) {
     if (!bad || squares - squares == 0.0f) return;
     if (__syncthreads_or(mine) && threadIdx.x == 0 && bad[row] == 0) bad[row] = mark;
-}
-
-static __device__ inline void load_weight(const float *weight, gpu_i64 c, bool here, float w[PIECE]) {
-#pragma unroll
-    for (int k = 0; k < PIECE; k += 4) {
-        float4 f = {0, 0, 0, 0};
-        if (here) f = *(const float4 *)(weight + c + k);
-        w[k] = f.x, w[k + 1] = f.y, w[k + 2] = f.z, w[k + 3] = f.w;
-    }
 }
 
 /* Rows of up to PER * THREADS pieces, held in registers: 2 or 4 bytes a value read, 2 or 4 written. The weight is read before
@@ -174,17 +143,6 @@ KERNEL(rope_table, gpu_rope_table_args) {
     a.table[2 * at + 1] = (float)(s * a.mscale);
 }
 
-/* PIECE values, pairs (2j, 2j + 1), by the angles cs[PIECE]. */
-static __device__ inline void rotate(float v[PIECE], const float *cs) {
-#pragma unroll
-    for (int k = 0; k < PIECE; k += 4) {
-        float4 t = *(const float4 *)(cs + k);
-        float a = v[k], b = v[k + 1], c = v[k + 2], d = v[k + 3];
-        v[k] = a * t.x - b * t.y, v[k + 1] = a * t.y + b * t.x;
-        v[k + 2] = c * t.z - d * t.w, v[k + 3] = c * t.w + d * t.z;
-    }
-}
-
 /* One thread a piece of a head, or a pair where pieces do not fit. */
 KERNEL(rope_q, gpu_rope_q_args) {
     gpu_i64 at = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x, width = a.nope + a.rope;
@@ -210,49 +168,15 @@ KERNEL(rope_q, gpu_rope_q_args) {
 
 /* ---- the row of the KV cache ---- */
 
-static __device__ inline void kv_set_piece(void *kv, int type, gpu_i64 at, const float v[PIECE]) {
-    if (type == GPU_BF16) {
-        *(uint4 *)((gpu_bf16 *)kv + at) = pack(v);
-    } else if (type == GPU_FP8) {
-        gpu_u32 b[2] = {0, 0};
-#pragma unroll
-        for (int k = 0; k < PIECE; k++) b[k / 4] |= (gpu_u32)fp8_of(v[k]) << 8 * (k % 4);
-        *(uint2 *)((gpu_u8 *)kv + at) = {b[0], b[1]};
-    } else {
-        float4 *f = (float4 *)((float *)kv + at);
-        f[0] = {v[0], v[1], v[2], v[3]}, f[1] = {v[4], v[5], v[6], v[7]};
-    }
-}
-
-/* Row i by one block: norm of the first `latent` values, the rest rotated. SHORT: in pieces, one a thread. */
-template <bool SHORT> static __device__ inline void kv_row(const gpu_kv_write_args &a, gpu_i64 i) {
-    gpu_i64 width = a.latent + a.rope, c = (gpu_i64)threadIdx.x * PIECE;
+/* Row i by one block, any widths. */
+static __device__ inline void kv_any_row(const gpu_kv_write_args &a, gpu_i64 i) {
+    gpu_i64 width = a.latent + a.rope, base = a.slots[i] * width;
     const gpu_bf16 *x = a.kv_a + i * width;
     const float *cs = a.table + i * a.rope;
     float squares = 0;
-    if (SHORT) {
-        float v[PIECE] = {0, 0, 0, 0, 0, 0, 0, 0}, w[PIECE];
-        load_weight(a.norm, c, c < a.latent, w);
-        after_previous();
-        gpu_i64 base = a.slots[i] * width;
-        if (c < width) unpack(*(const uint4 *)(x + c), v);
-        if (c < a.latent)
-#pragma unroll
-            for (int k = 0; k < PIECE; k++) squares = fmaf(v[k], v[k], squares);
-        float r = rsqrtf(block_sum(squares) / (float)a.latent + a.eps);
-        if (c >= width) return;
-        if (c < a.latent)
-#pragma unroll
-            for (int k = 0; k < PIECE; k++) v[k] = v[k] * r * w[k];
-        else
-            rotate(v, cs + c - a.latent);
-        kv_set_piece(a.kv, a.kv_type, base + c, v);
-        return;
-    }
-    gpu_i64 base = a.slots[i] * width;
-    for (c = threadIdx.x; c < a.latent; c += GPU_THREADS) squares = fmaf(f32_of(x[c]), f32_of(x[c]), squares);
+    for (gpu_i64 c = threadIdx.x; c < a.latent; c += GPU_THREADS) squares = fmaf(f32_of(x[c]), f32_of(x[c]), squares);
     float r = rsqrtf(block_sum(squares) / (float)a.latent + a.eps);
-    for (c = threadIdx.x; c < a.latent; c += GPU_THREADS) kv_set(a.kv, a.kv_type, base + c, f32_of(x[c]) * r * a.norm[c]);
+    for (gpu_i64 c = threadIdx.x; c < a.latent; c += GPU_THREADS) kv_set(a.kv, a.kv_type, base + c, f32_of(x[c]) * r * a.norm[c]);
     for (gpu_i64 j = threadIdx.x; j < a.rope / 2; j += GPU_THREADS) {
         float even = f32_of(x[a.latent + 2 * j]), odd = f32_of(x[a.latent + 2 * j + 1]);
         kv_set(a.kv, a.kv_type, base + a.latent + 2 * j, even * cs[2 * j] - odd * cs[2 * j + 1]);
@@ -260,14 +184,19 @@ template <bool SHORT> static __device__ inline void kv_row(const gpu_kv_write_ar
     }
 }
 
+static __device__ inline void one_kv_row(const gpu_kv_write_args &a, gpu_i64 i) {
+    __shared__ float each[GPU_WARPS];
+    kv_row<GPU_WARPS>(a, i, each);
+}
+
 /* One block a row; kv_write_any: no pieces. */
-KERNEL_EARLY(kv_write, gpu_kv_write_args, GPU_THREADS, 6) { kv_row<true>(a, blockIdx.x); }
-KERNEL(kv_write_any, gpu_kv_write_args) { kv_row<false>(a, blockIdx.x); }
+KERNEL_EARLY(kv_write, gpu_kv_write_args, GPU_THREADS, 6) { one_kv_row(a, blockIdx.x); }
+KERNEL(kv_write_any, gpu_kv_write_args) { kv_any_row(a, blockIdx.x); }
 
 /* The norm of the queries' latent rows and the KV rows beside each other, if both are short. Grid: rows, 2. */
 KERNEL_EARLY(latents, gpu_latents_args, GPU_THREADS, 6) {
     if (blockIdx.y)
-        kv_row<true>(a.kv, blockIdx.x);
+        one_kv_row(a.kv, blockIdx.x);
     else
         norm_rows<GPU_THREADS, 1, false>(a.q, blockIdx.x, gridDim.x);
 }

@@ -11,8 +11,10 @@
  * which add their sums in shared memory, in the order of the blocks, each a part of the tile: the fastest up to 32 rows of x.
  * slab: tiles of 128 rows, half for each warpgroup (gate and up for swiglu), which reads x half as often. All units of all tiles are
  * shared out equally; blocks that share a tile leave their sums in memory, and the last to come adds them in their order.
+ * gate: thin, and behind its blocks others that choose the experts (route.cuh), a warp a token: neither waits for the other.
  * Which sums are added in which order depends on the shapes, and on which of 8, 16, 32, 64 rows of x n needs. */
 #include "kernels/gpu/hopper.cuh"
+#include "kernels/gpu/route.cuh"
 
 enum {
     HALF = 64,             /* rows of a warpgroup, columns of a unit */
@@ -36,8 +38,8 @@ template <int ROWS> static __device__ inline slab_at find_tile(const gpu_skinny_
 }
 
 /* The first unit of block b, and the block that has unit u. */
-static __device__ inline int first_unit(const gpu_skinny_args &a, gpu_i64 b) { return (int)(b * a.all / (int)gridDim.x); }
-static __device__ inline int block_of(const gpu_skinny_args &a, gpu_i64 u) { return (int)(((u + 1) * (int)gridDim.x - 1) / a.all); }
+static __device__ inline int first_unit(const gpu_skinny_args &a, gpu_i64 b) { return (int)(b * a.all / a.blocks); }
+static __device__ inline int block_of(const gpu_skinny_args &a, gpu_i64 u) { return (int)(((u + 1) * a.blocks - 1) / a.all); }
 
 typedef struct {
     gpu_u64 full[SLAB_STAGES_MOST], empty[SLAB_STAGES_MOST];
@@ -303,3 +305,20 @@ SLAB(thin, 8, 64)
 SLAB(thin, 16, 64)
 SLAB(thin, 32, 64)
 SLAB(thin, 64, 64)
+
+#define GATE(tokens)                                                                                         \
+    KERNEL_EARLY(gate_##tokens, gpu_gate_args, SLAB_THREADS, tokens > 32 ? 1 : 2) {                          \
+        SHARED_TILES(memory);                                                                                \
+        gpu_i64 behind = (gpu_i64)blockIdx.x - a.product.blocks;                                             \
+        if (behind < 0) {                                                                                    \
+            slab<tokens, 64, SLAB_STAGES(tokens, 64)>(a.product, memory);                                    \
+            return;                                                                                          \
+        }                                                                                                    \
+        after_previous();                                                                                    \
+        gpu_i64 row = behind * (SLAB_THREADS / 32) + threadIdx.x / 32;                                       \
+        if (row < a.gate.n) route_row<GPU_GATE_EXPERTS / 32>(a.gate, row);                                   \
+    }
+GATE(8)
+GATE(16)
+GATE(32)
+GATE(64)

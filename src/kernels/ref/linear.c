@@ -56,6 +56,21 @@ void ref_swiglu(const ops *o, const swiglu_args *a) {
     team_end(&tm);
 }
 
+void ops_queries(const ops *o, const queries_args *a) {
+    const absorb_q_args *k = &a->absorb;
+    i64 width = k->n_heads * (k->nope + k->rope);
+    o->latents(o, &a->latents);
+    o->linear(o,
+              &(linear_args){a->q_b, a->latents.q.out, a->q, k->n, a->latents.q.out_stride, width, o->act});
+    o->rope_q(o, &(rope_q_args){a->q, a->latents.kv.table, k->n, k->n_heads, k->nope, k->rope});
+    o->absorb_q(o, k);
+}
+
+void ops_route_beside(const ops *o, const route_args *a, const linear_args *l) {
+    o->route(o, a);
+    o->linear(o, l);
+}
+
 void ops_products(const ops *o, const products_args *a) {
     for (i64 i = 0; i < a->count; i++) {
         const one_product *p = &a->of[i];

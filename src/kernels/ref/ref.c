@@ -19,6 +19,8 @@ void ops_init_ref(ops *o) {
         .linear = ref_linear,
         .swiglu = ref_swiglu,
         .products = ops_products,
+        .queries = ops_queries,
+        .route_beside = ops_route_beside,
         .rope_table = ref_rope_table,
         .rope_q = ref_rope_q,
         .kv_write = ref_kv_write,
