@@ -6,6 +6,9 @@
 #ifndef DEVICE_CUDA_SYMBOLS_H
 #define DEVICE_CUDA_SYMBOLS_H
 #include <stddef.h>
+#include <stdint.h>
+
+struct CUtensorMap_st; /* 128 bytes, at a multiple of 64; only the driver knows what is in them */
 
 /* (type, what it is to us) */
 #define CUDA_TYPES(X)                                                                                        \
@@ -21,7 +24,12 @@
     X(CUevent, struct CUevent_st *)                                                                          \
     X(CUstreamCaptureMode, unsigned)                                                                         \
     X(CUgraph, struct CUgraph_st *)                                                                          \
-    X(CUgraphExec, struct CUgraphExec_st *)
+    X(CUgraphExec, struct CUgraphExec_st *)                                                                  \
+    X(CUtensorMapDataType, unsigned)                                                                         \
+    X(CUtensorMapInterleave, unsigned)                                                                       \
+    X(CUtensorMapSwizzle, unsigned)                                                                          \
+    X(CUtensorMapL2promotion, unsigned)                                                                      \
+    X(CUtensorMapFloatOOBfill, unsigned)
 
 /* (name, value) */
 #define CUDA_NUMBERS(X)                                                                                      \
@@ -42,7 +50,12 @@
     X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                                                \
     X(CU_EVENT_DISABLE_TIMING, 2)                                                                            \
     X(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 4)                                                              \
-    X(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 6)
+    X(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 6)                                              \
+    X(CU_TENSOR_MAP_DATA_TYPE_UINT16, 1)                                                                     \
+    X(CU_TENSOR_MAP_INTERLEAVE_NONE, 0)                                                                      \
+    X(CU_TENSOR_MAP_SWIZZLE_128B, 3)                                                                         \
+    X(CU_TENSOR_MAP_L2_PROMOTION_L2_256B, 3)                                                                 \
+    X(CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, 0)
 
 /* NEED(name, arguments): without it the driver is refused. MAY: NULL where the driver is older than the function.
  * All of them return CUresult. The _v2 names are those that cuda.h's macros stand for. */
@@ -79,6 +92,10 @@
     NEED(cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                                        \
     NEED(cuFuncSetAttribute, (CUfunction, CUfunction_attribute, int))                                        \
     MAY(cuFuncLoad, (CUfunction)) /* 12.4 */                                                                 \
+    NEED(cuTensorMapEncodeTiled,                                                                             \
+         (struct CUtensorMap_st *, CUtensorMapDataType, uint32_t, void *, const uint64_t *,                  \
+          const uint64_t *, const uint32_t *, const uint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,   \
+          CUtensorMapL2promotion, CUtensorMapFloatOOBfill))                                                  \
     NEED(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))                           \
     NEED(cuStreamBeginCapture_v2, (CUstream, CUstreamCaptureMode))                                           \
     NEED(cuStreamEndCapture, (CUstream, CUgraph *))                                                          \

@@ -172,6 +172,19 @@ status gpu_shared(gpu *g, gpu_kernel *k, u32 bytes, err *e) {
                              : gpu_fail(g, r, e, "%u bytes of shared memory for kernel %s", bytes, k->name);
 }
 
+void gpu_tensor(gpu *g, void *map, const void *at, const u64 sizes[3], const u64 strides[2],
+                const u32 box[3]) {
+    const u32 steps[3] = {1, 1, 1};
+    if (!gpu_enter(g)) return;
+    gpu_ok(g,
+           g->cu.cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, (void *)(uintptr_t)at, sizes,
+                                        strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+           "describing a tensor of %llu x %llu x %llu values", (unsigned long long)sizes[2],
+           (unsigned long long)sizes[1], (unsigned long long)sizes[0]);
+}
+
 void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes,
                 const void *args) {
     gpu_launch_cluster(g, k, 1, gx, gy, gz, threads, shared_bytes, args);

@@ -16,7 +16,7 @@ extern "C" {
 #include <unistd.h>
 #include <vector>
 
-enum { THREADS = 1024 /* at most */, LANES = 32, WARPS = THREADS / LANES, STACK = 128 << 10, SHARED = 232448, BARRIERS = 16, PROCESSORS = 2, SPINS = 100000 };
+enum { THREADS = 1024 /* at most */, LANES = 32, WARPS = THREADS / LANES, STACK = 128 << 10, SHARED = 232448, BARRIERS = 16, PROCESSORS = 2, AT_ONCE = 2 * PROCESSORS /* blocks */, SPINS = 100000 };
 enum state { READY, WAITING, DONE };
 
 struct fiber {
@@ -132,7 +132,7 @@ unsigned emu_largest(unsigned word) {
 }
 static float low(unsigned two) { return __uint_as_float(two << 16); }
 static float high(unsigned two) { return __uint_as_float(two & 0xffff0000u); }
-void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) {
+template <float (*LOW)(unsigned), float (*HIGH)(unsigned)> static void mma(float c[4], const unsigned a[4], const unsigned b[2]) {
     int me = blk->running, first = me / LANES * LANES, g = me % LANES / 4, t = me % 4, turn = (int)(blk->products[me]++ % 2);
     memcpy(blk->operands[turn][me], a, 16);
     memcpy(blk->operands[turn][me] + 4, b, 8);
@@ -141,7 +141,7 @@ void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) {
         for (int k = 0; k < 16; k++) {
             const unsigned *row = blk->operands[turn][first + 4 * g + k % 8 / 2], *col = blk->operands[turn][first + 4 * (2 * t + i % 2) + k % 8 / 2];
             unsigned x = row[i / 2 + k / 8 * 2], y = col[4 + k / 8];
-            c[i] += k % 2 ? high(x) * high(y) : low(x) * low(y);
+            c[i] += k % 2 ? HIGH(x) * HIGH(y) : LOW(x) * LOW(y);
         }
 }
 void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1) {
@@ -158,6 +158,8 @@ void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1) {
         }
     }
 }
+void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) { mma<low, high>(c, a, b); }
+void mma_half(float c[4], const unsigned a[4], const unsigned b[2]) { mma<low_half, high_half>(c, a, b); }
 int emu_or(int value) {
     int turn = exchange(&blk->of_all, &blk->all, 0, blk->threads, value != 0), any = 0;
     for (int t = 0; t < blk->threads; t++) any |= (int)given(&blk->of_all, turn, t);
@@ -221,6 +223,29 @@ void bulk_copy(void *shared, const void *global, unsigned bytes, emu_u64 *b) {
     ((mbar *)b)->bytes -= (int)bytes;
     turn_phase((mbar *)b);
 }
+/* What cuTensorMapEncodeTiled leaves for tensor_copy. */
+struct tensor {
+    const char *at;
+    unsigned long long sizes[3], strides[2];
+    unsigned box[3];
+};
+static_assert(sizeof(tensor) <= 128, "a tensor map has 128 bytes");
+void tensor_copy(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
+    tensor t;
+    memcpy(&t, map, sizeof t);
+    unsigned start = shared_at(shared), bytes = t.box[0] * t.box[1] * t.box[2] * 2;
+    if (start % 1024) broken("a swizzled box does not begin at a multiple of 1024 bytes");
+    for (unsigned i = 0; i < bytes; i += 16) {
+        unsigned long long x = (unsigned)c0 + i / 2 % t.box[0], y = (unsigned)c1 + i / 2 / t.box[0] % t.box[1], z = (unsigned)c2 + i / 2 / t.box[0] / t.box[1];
+        char *to = (char *)shared + (i ^ (i >> 7 & 7) << 4);
+        if (x < t.sizes[0] && y < t.sizes[1] && z < t.sizes[2])
+            memcpy(to, t.at + x * 2 + y * t.strides[0] + z * t.strides[1], 16);
+        else
+            memset(to, 0, 16);
+    }
+    ((mbar *)b)->bytes -= (int)bytes;
+    turn_phase((mbar *)b);
+}
 /* Blocks that meet run at the same time: cuLaunchKernelEx gives each a thread. */
 void blocks_arrive(unsigned *m, unsigned blocks) {
     if (__atomic_add_fetch(&m[0], 1, __ATOMIC_SEQ_CST) < blocks) return;
@@ -274,19 +299,19 @@ unsigned shared_at(const void *p) {
     return (unsigned)at;
 }
 /* The value at byte `at` of shared memory, whose 16-byte pieces are swizzled. */
-static float swizzled_bf16(unsigned at) {
+static float swizzled_value(unsigned at, bool half) {
     unsigned short h;
     memcpy(&h, blk->shared + (at ^ (at >> 7 & 7) << 4), 2);
-    return __uint_as_float((unsigned)h << 16);
+    return half ? low_half(h) : __uint_as_float((unsigned)h << 16);
 }
 /* Operand value (row, k) of the tile that a descriptor names. */
-static float operand(emu_u64 desc, int t, int row, int k) {
+static float operand(emu_u64 desc, int t, int row, int k, bool half) {
     unsigned start = (unsigned)(desc & 0x3fff) << 4, lead = (unsigned)(desc >> 16 & 0x3fff) << 4, stride = (unsigned)(desc >> 32 & 0x3fff) << 4;
     if (desc >> 62 != 1) broken("a descriptor is not of the 128-byte swizzle");
-    return t ? swizzled_bf16(start + row / 64 * lead + k / 8 * stride + k % 8 * 128 + row % 64 * 2)
-             : swizzled_bf16(start + row / 8 * stride + row % 8 * 128 + k * 2);
+    return t ? swizzled_value(start + row / 64 * lead + k / 8 * stride + k % 8 * 128 + row % 64 * 2, half)
+             : swizzled_value(start + row / 8 * stride + row % 8 * 128 + k * 2, half);
 }
-void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add) {
+void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add, bool half) {
     int me = blk->running, first = me / LANES * LANES, g = me % LANES / 4, c = me % 4, turn = (int)(blk->products[me]++ % 2);
     if (a) memcpy(blk->operands[turn][me], a, 16);
     emu_warp_barrier();
@@ -294,12 +319,13 @@ void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u6
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 16; k++) {
             unsigned two = blk->operands[turn][first + 4 * g + k % 8 / 2][i + k / 8 * 2];
-            of_a[i][k] = a ? (k % 2 ? high(two) : low(two)) : operand(a_desc, 0, me / LANES % 4 * 16 + g + 8 * i, k);
+            float mine = k % 2 ? (half ? high_half(two) : high(two)) : half ? low_half(two) : low(two);
+            of_a[i][k] = a ? mine : operand(a_desc, 0, me / LANES % 4 * 16 + g + 8 * i, k, half);
         }
     for (int j = 0; j < n / 8; j++)
         for (int i = 0; i < 4; i++) {
             float sum = add ? d[4 * j + i] : 0.0f;
-            for (int k = 0; k < 16; k++) sum += of_a[i / 2][k] * operand(b_desc, t, 8 * j + 2 * c + i % 2, k);
+            for (int k = 0; k < 16; k++) sum += of_a[i / 2][k] * operand(b_desc, t, 8 * j + 2 * c + i % 2, k, half);
             d[4 * j + i] = sum;
         }
     emu_warp_barrier(); /* shared memory may be overwritten only after all have read it */
@@ -481,8 +507,8 @@ static CUresult fault() {
 static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const void *args) {
     unsigned gx = c->grid[0], gy = c->grid[1];
     long blocks = (long)gx * gy * c->grid[2];
-    int together = blocks <= PROCESSORS ? (int)blocks : omp_get_max_threads(); /* blocks_wait needs all of them */
-#pragma omp parallel for schedule(dynamic, blocks <= PROCESSORS ? 1 : 4) num_threads(together)
+    int together = blocks <= AT_ONCE ? (int)blocks : omp_get_max_threads(); /* blocks_wait needs all of them */
+#pragma omp parallel for schedule(dynamic, blocks <= AT_ONCE ? 1 : 4) num_threads(together)
     for (long b = 0; b < blocks; b += n) {
         for (int i = 0; i < n; i++) {
             block *m = open_block(i);
@@ -586,4 +612,15 @@ CUresult cuGraphLaunch(CUgraphExec x, CUstream) {
     return 0;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int v) { return v > SHARED; }
+CUresult cuTensorMapEncodeTiled(struct CUtensorMap_st *map, CUtensorMapDataType type, uint32_t rank, void *at, const uint64_t *sizes, const uint64_t *strides,
+                                const uint32_t *box, const uint32_t *steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+                                CUtensorMapFloatOOBfill) {
+    bool aligned = !((size_t)map % 64 || (size_t)at % 16 || strides[0] % 16 || strides[1] % 16);
+    if (!aligned || type != CU_TENSOR_MAP_DATA_TYPE_UINT16 || rank != 3 || swizzle != CU_TENSOR_MAP_SWIZZLE_128B || box[0] != 64 || box[1] > 256 ||
+        box[2] > 256 || steps[0] != 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    tensor t = {(const char *)at, {sizes[0], sizes[1], sizes[2]}, {strides[0], strides[1]}, {box[0], box[1], box[2]}};
+    memcpy(map, &t, sizeof t);
+    return 0;
+}
 }

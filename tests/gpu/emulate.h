@@ -33,6 +33,7 @@ unsigned emu_match(unsigned word);   /* lanes of the warp that gave the same */
 unsigned emu_largest(unsigned word); /* of the warp */
 void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]);  /* prelude.cuh tells its layout */
 void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1); /* hopper.cuh */
+void mma_half(float c[4], const unsigned a[4], const unsigned b[2]);
 
 /* ---- hopper.cuh: copies are done at once, barriers count ---- */
 typedef unsigned long long emu_u64;
@@ -46,11 +47,13 @@ void barrier_arrive(emu_u64 *b);
 void barrier_expect(emu_u64 *b, unsigned bytes);
 void barrier_wait(emu_u64 *b, unsigned parity);
 void bulk_copy(void *shared, const void *global, unsigned bytes, emu_u64 *b);
+void tensor_copy(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b);
 void load_matrix4(unsigned r[4], const void *shared);
 void load_matrix4_t(unsigned r[4], const void *shared);
 void store_matrix4_t(void *shared, const unsigned r[4]);
-/* d[64, n] += a b; a: registers, or NULL for the tile at a_desc; t: b N-major */
-void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add);
+/* d[64, n] += a b; a: registers, or NULL for the tile at a_desc; t: b N-major; of bf16, or of halves */
+void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add,
+               bool half = false);
 /* d[64, n] += a b of signed bytes, a in registers; u: unsigned ones of a */
 void emu_wgmma_bytes(int n, int u, int *d, const unsigned *a, emu_u64 b_desc, int add);
 unsigned shared_at(const void *p); /* dynamic shared memory only, from its begin */
@@ -95,6 +98,12 @@ template <int N, int U> static inline void wgmma_bytes_(int *d, const unsigned a
 }
 template <int N, int T> static inline void wgmma_ss_(float *d, emu_u64 a, emu_u64 b, int add) {
     emu_wgmma(N, T, d, nullptr, a, b, add);
+}
+template <int N, int T> static inline void wgmma_half_ra_(float *d, const unsigned a[4], emu_u64 b, int add) {
+    emu_wgmma(N, T, d, a, 0, b, add, true);
+}
+template <int N, int T> static inline void wgmma_half_ss_(float *d, emu_u64 a, emu_u64 b, int add) {
+    emu_wgmma(N, T, d, nullptr, a, b, add, true);
 }
 
 #define __device__

@@ -160,6 +160,17 @@ typedef struct {
     gpu_i64 n, heads, nope, rope, latent, v_dim;
 } gpu_absorb_args;
 
+/* What the copy engine must know of a tensor (device/gpu.h: gpu_tensor). */
+#ifdef __cplusplus
+typedef struct alignas(128) {
+    gpu_u64 opaque[16];
+} gpu_tensor_map;
+#else
+typedef struct {
+    _Alignas(128) gpu_u64 opaque[16];
+} gpu_tensor_map;
+#endif
+
 typedef struct {
     const gpu_bf16 *q;
     const void *kv;
@@ -173,11 +184,18 @@ typedef struct {
     gpu_i64 n;
     int blocks, least; /* pieces, and the fewest pages of one */
     float scale2;      /* scale * log2(e) */
+    gpu_u32 *
+        meetings; /* of the blocks of cut rows: two words each, zero between launches; NULL: another launch adds them */
+    gpu_tensor_map
+        kv_map; /* mla_many, bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens */
 } gpu_decode_args;
-/* Dynamic shared memory of decode_few.cu for 8 * eights heads: no more than needed, so that mla_join's blocks fit beside. */
+/* Dynamic shared memory of decode_few.cu for 8 * eights heads. */
 #define GPU_FEW_SHARED(eights, fp8)                                                                          \
-    (((fp8) ? 6 * 32 * 576 + 64 * 1168 : 5 * 32 * 1168) + 12 * 8 + (eights)*8 * (4 + 2 * 72 * 4 + 36 * 4) +  \
-     ((eights) == 2 ? 2 * 4 * 256 * 4 : 0))
+    ((!(fp8) ? 5 * (32 * 1168 + 16) : ((eights) == 1 ? 4 : 10) * (32 * 592 + 16)) + 2 * 16 +                 \
+     (eights)*8 * (4 + 2 * 72 * 4 + 36 * 4) +                                                                \
+     ((eights) == 2 ? 2 * 4 * 256 * 4                                                                        \
+      : (fp8)       ? 8 * 2 * 256 * 4                                                                        \
+                    : 0))
 
 /* One tile of the KV cache expanded to keys and values, [tokens, heads, nope + v_dim] and the rope part beside it. */
 typedef struct {
@@ -199,6 +217,8 @@ typedef struct {
     gpu_i64 n, pos0, from, tokens, heads, nope, rope, v_dim;
     float scale, scale2; /* scale2: scale * log2(e) */
     int first, last;
+    gpu_tensor_map expanded_map,
+        rope_map; /* mla_flash: 64 columns, tokens, blocks of 64 columns; tiles of 128 tokens */
 } gpu_prefill_args;
 
 typedef struct {

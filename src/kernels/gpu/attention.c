@@ -146,6 +146,12 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
                               .scale2 = a->scale * LOG2_E,
                               .first = from == 0,
                               .last = from + tokens == all};
+        if (is_flash(a)) {
+            const u64 sizes[3] = {64, (u64)tokens, (u64)rows / 64}, strides[2] = {(u64)rows * 2, 128},
+                      rope_sizes[3] = {64, (u64)tokens, 1}, rope_strides[2] = {128, 128};
+            gpu_tensor(b->g, &k.expanded_map, p.expanded, sizes, strides, (const u32[3]){64, 128, 2});
+            gpu_tensor(b->g, &k.rope_map, p.rope_rows, rope_sizes, rope_strides, (const u32[3]){64, 128, 1});
+        }
         gpu_launch(b->g, is_flash(a) ? b->mla_unpage : b->unpage, (u32)tokens, 1, 1, GPU_THREADS, 0, &u);
         gpu_run_linear(o, &l, 1, true); /* keys and values are rounded already */
         if (is_flash(a))

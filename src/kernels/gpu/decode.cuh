@@ -1,8 +1,10 @@
-/* kernels/gpu/decode.cuh: how the fast decode kernels share out their work, and what they leave for mla_join.
+/* kernels/gpu/decode.cuh: how the fast decode kernels share out their work, and how the pieces of a row that was cut meet.
  *
  * All rows' contexts, in pages of 64 tokens, lie behind each other in one line, which is cut into equal pieces, one a block:
  * every block reads the same number of bytes, whatever the lengths are, and the host need not know them. A row inside one
- * piece is finished by its block; a row that was cut leaves sums that are not yet divided, and mla_join adds them in order.
+ * piece is finished by its block. The blocks of a row that was cut leave their sums, not yet divided, in the workspace, wait for
+ * each other at the end of their pieces (there are no more blocks than run at once), and each adds its share of the row's
+ * latents, of all pieces in order.
  * Where a row is cut depends on the other rows of the call (not so in the generic kernel): its sums differ in rounding
  * between batches, and are the same in every run. */
 #ifndef KERNELS_GPU_DECODE_CUH
@@ -21,7 +23,7 @@ static __device__ inline int pages_of_all(const gpu_decode_args &a) {
     return sum;
 }
 
-/* Pages in each block's piece, of `all`. */
+/* Pages in each block's piece, of `all`: how rows are cut is decided here alone. */
 static __device__ inline int piece_of_all(const gpu_decode_args &a, int all) {
     int each = (all + a.blocks - 1) / a.blocks;
     return each > a.least ? each : a.least;
@@ -51,13 +53,13 @@ static __device__ inline gpu_i64 row_at(const gpu_decode_args &a, int at, int *s
 /* A walk over a block's piece: rows in turn, of each the pages [first, last). */
 typedef struct {
     int row, start, at, to; /* in the line: the row's first page, where the walk is, its end */
-    int len, first, last, pages;
+    int len, first, last, pages, each;
 } decode_walk;
 
 static __device__ inline decode_walk walk_begin(const gpu_decode_args &a) {
-    int each = piece_of_all(a, pages_of_all(a));
     decode_walk w = {};
-    w.at = (int)blockIdx.x * each, w.to = w.at + each;
+    w.each = piece_of_all(a, pages_of_all(a));
+    w.at = (int)blockIdx.x * w.each, w.to = w.at + w.each;
     w.row = (int)row_at(a, w.at, &w.start);
     return w;
 }
@@ -70,12 +72,133 @@ static __device__ inline bool walk_next(const gpu_decode_args &a, decode_walk &w
     return true;
 }
 static __device__ inline bool walk_whole(const decode_walk &w) { return w.first == 0 && w.last == w.pages; }
+/* May the kernels just before still write page `at` of a row of so many? A step writes the ends of rows, at most 8 tokens of one; tables
+ * and lengths are there before its first kernel. */
+static __device__ inline bool page_is_new(int pages, int at) { return at >= pages - 2; }
 
 /* Where a cut row's sums lie: each block has room for the end of a row that began before it, then for the begin of one. */
 static __device__ inline gpu_i64 part_slot(gpu_i64 block, bool begins) { return block * 2 + begins; }
 static __device__ inline float *part_sums(const gpu_decode_args &a, gpu_i64 slot, gpu_i64 head) { return a.part + (slot * a.heads + head) * KV_LATENT; }
 static __device__ inline float *part_state(const gpu_decode_args &a, gpu_i64 slot, gpu_i64 head) { /* maximum (base 2), sum of weights */
     return a.part + 2 * a.blocks * a.heads * KV_LATENT + (slot * a.heads + head) * 2;
+}
+
+/* ---- the pieces of a row that was cut, in order, into one: out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max m). Bytes: 2 KiB
+ * a head and piece, out of the second-level cache, where they were just written. By JOINERS threads of each of the row's blocks ---- */
+enum { JOINERS = 256, JOIN_BYTES = JOINERS * 16 + 1024 * 4 /* of shared memory */ };
+
+/* A block has at most two: the one that began before its piece or goes on behind it, at its piece's begin and at its end. */
+typedef struct {
+    int row, from, count; /* pieces [from, from + count) */
+    gpu_u32 seen;
+} cut_row;
+
+static __device__ inline gpu_u32 *meeting_of(const gpu_decode_args &a, const cut_row &c) { return a.meetings + 2 * (blockIdx.y * a.blocks + c.from); }
+
+/* This block's sums of the walk's row are stored: all JOINERS come here, `thread` of them. */
+static __device__ inline cut_row cut_leave(const gpu_decode_args &a, const decode_walk &w, int thread) {
+    int from = w.start / w.each;
+    cut_row c = {w.row, from, (w.start + w.pages - 1) / w.each - from + 1, 0};
+    threads_sync(1, JOINERS);
+    if (thread == 0) {
+        gpu_u32 *m = meeting_of(a, c);
+        c.seen = *(volatile gpu_u32 *)(m + 1);
+        blocks_arrive(m, (gpu_u32)c.count);
+    }
+    return c;
+}
+
+/* w_s of heads [head, head + heads) of the row, [heads][count], behind them the sums of weights [heads]. A warp a head. */
+static __device__ inline void join_weights(const gpu_decode_args &a, const cut_row &c, int head, int heads, float *weights, int thread) {
+    enum { AT_ONCE = 9 /* of 32 pieces */ };
+    int lane = thread % 32;
+    for (int h = thread / 32; h < heads; h += JOINERS / 32) {
+        float m[AT_ONCE], l[AT_ONCE], top = -INFINITY, sum = 0;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int k = i * 32 + lane;
+            m[i] = -INFINITY, l[i] = 0;
+            if (k < c.count) {
+                float2 state = load_fresh2(part_state(a, part_slot(c.from + k, k == 0), head + h));
+                m[i] = state.x, l[i] = state.y;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) top = larger(top, m[i]);
+        top = warp_max(top);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            float weight = i * 32 + lane < c.count ? exp2f(m[i] - top) : 0.0f;
+            sum += l[i] * weight;
+            if (i * 32 + lane < c.count) weights[h * c.count + i * 32 + lane] = weight;
+        }
+        sum = warp_sum(sum);
+        if (lane == 0) weights[heads * c.count + h] = sum;
+    }
+}
+
+static __device__ inline void add_piece(float4 &o, const float4 v, float f) {
+    o.x = fmaf(v.x, f, o.x), o.y = fmaf(v.y, f, o.y), o.z = fmaf(v.z, f, o.z), o.w = fmaf(v.w, f, o.w);
+}
+
+/* Columns [first, first + mine) of four latents each, behind each other over the heads from head0 on, by `groups` groups of threads that
+ * have every groups-th piece. COLS columns of PIECES pieces at once. */
+template <int COLS, int PIECES>
+static __device__ inline void join_columns(const gpu_decode_args &a, const cut_row &c, int head0, int first, int mine, int groups, const float *weights,
+                                           float4 *sums, int thread) {
+    int cols = JOINERS / groups, group = thread / cols, low = first / 128, heads = (first + mine - 1) / 128 - low + 1;
+    for (int j = thread % cols; j < (groups > 1 ? cols : mine); j += cols * COLS) {
+        float4 o[COLS];
+#pragma unroll
+        for (int x = 0; x < COLS; x++) o[x] = {0, 0, 0, 0};
+        for (int k = group; k < c.count; k += groups * PIECES) {
+            float4 v[COLS][PIECES];
+#pragma unroll
+            for (int x = 0; x < COLS; x++)
+#pragma unroll
+                for (int y = 0; y < PIECES; y++)
+                    if (j + x * cols < mine && k + y * groups < c.count)
+                        v[x][y] = load_fresh(part_sums(a, part_slot(c.from + k + y * groups, k + y == 0), head0) + 4 * (first + j + x * cols));
+#pragma unroll
+            for (int x = 0; x < COLS; x++)
+#pragma unroll
+                for (int y = 0; y < PIECES; y++)
+                    if (j + x * cols < mine && k + y * groups < c.count)
+                        add_piece(o[x], v[x][y], weights[((first + j + x * cols) / 128 - low) * c.count + k + y * groups]);
+        }
+        if (groups > 1) { /* then mine <= cols, and every thread is here once */
+            sums[thread] = o[0];
+            threads_sync(1, JOINERS);
+            if (group) continue;
+            for (int g = 1; g < groups; g++) add_piece(o[0], sums[g * cols + thread], 1.0f);
+        }
+#pragma unroll
+        for (int x = 0; x < COLS; x++) {
+            int col = first + j + x * cols;
+            if (j + x * cols >= mine) continue;
+            float l = weights[heads * c.count + col / 128 - low];
+            *(uint2 *)(a.out + ((gpu_i64)c.row * a.heads + head0) * KV_LATENT + 4 * col) = {pair_bf16(o[x].x / l, o[x].y / l), pair_bf16(o[x].z / l, o[x].w / l)};
+        }
+    }
+}
+
+/* This block's share of a cut row: all JOINERS come here, after all of the block's pieces. A thread loads AT_ONCE pieces at once. */
+template <int AT_ONCE> static __device__ inline void cut_join(const gpu_decode_args &a, const cut_row &c, int head0, int heads, gpu_u8 *memory, int thread) {
+    int share = (heads * 128 + c.count - 1) / c.count, first = ((int)blockIdx.x - c.from) * share, mine = heads * 128 - first, groups = 1;
+    if (mine > share) mine = share;
+    if (mine <= 0) return;
+    while (share * groups * 2 <= JOINERS) groups *= 2;
+    float4 *sums = (float4 *)memory;
+    float *weights = (float *)(sums + JOINERS);
+    if (thread == 0) blocks_wait(meeting_of(a, c), c.seen);
+    threads_sync(1, JOINERS);
+    join_weights(a, c, head0 + first / 128, (first + mine - 1) / 128 - first / 128 + 1, weights, thread);
+    threads_sync(1, JOINERS);
+    if (c.count > 4)
+        join_columns<1, AT_ONCE>(a, c, head0, first, mine, groups, weights, sums, thread);
+    else
+        join_columns<AT_ONCE / 4, 4>(a, c, head0, first, mine, groups, weights, sums, thread);
+    threads_sync(1, JOINERS); /* the next row's weights may come */
 }
 
 static __device__ inline float power2(float x) {
@@ -88,33 +211,18 @@ static __device__ inline float power2(float x) {
 #endif
 }
 
-/* Two FP8 values as bf16, exactly, but for NaN: sign, exponent and mantissa in their places, then times 2^120 for the exponents' offsets. */
-static __device__ inline gpu_u32 fp8_pair(gpu_u32 two) {
-    gpu_u32 t = (two << 8 & 0xff00u) | (two << 16 & 0xff000000u), v = (t & 0x80008000u) | (t >> 4 & 0x07f007f0u);
+/* Four FP8 values as IEEE halves, exactly, NaN too: the first two, the last two. */
+static __device__ inline void fp8_halves(gpu_u32 four, gpu_u32 &low, gpu_u32 &high) {
 #ifdef EMULATED
-    return pair_bf16(low_f32(v) * 0x1p120f, high_f32(v) * 0x1p120f);
+    low = pair_half(fp8_f32((gpu_u8)four), fp8_f32((gpu_u8)(four >> 8)));
+    high = pair_half(fp8_f32((gpu_u8)(four >> 16)), fp8_f32((gpu_u8)(four >> 24)));
 #else
-    gpu_u32 r;
-    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(v), "r"(0x7b807b80u));
-    return r;
+    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %2;\ncvt.rn.f16x2.e4m3x2 %0, l;\ncvt.rn.f16x2.e4m3x2 %1, h;\n}" : "=r"(low), "=r"(high) : "r"(four));
 #endif
 }
-/* 16 values. */
-static __device__ inline void fp8_bf16(const uint4 u, uint4 out[2]) {
-    const gpu_u32 in[4] = {u.x, u.y, u.z, u.w};
-    gpu_u32 *to = (gpu_u32 *)out, nan = 0;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        to[2 * i] = fp8_pair(in[i] & 0xffffu), to[2 * i + 1] = fp8_pair(in[i] >> 16);
-        nan |= (in[i] & 0x7f7f7f7fu) + 0x01010101u;
-    }
-    if (nan & 0x80808080u) { /* seldom */
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            gpu_u32 two = in[i / 2] >> 16 * (i % 2);
-            to[i] = pair_bf16(fp8_f32((gpu_u8)two), fp8_f32((gpu_u8)(two >> 8)));
-        }
-    }
-}
+/* Two values of a query, in bf16, as halves, for keys in halves. Of their range up to 65504 a query has 64 times more; what falls
+ * below it is less than 2^-19. */
+static const float QUERY_SCALE = 64;
+static __device__ inline gpu_u32 query_halves(gpu_u32 two) { return pair_half(low_f32(two) * (1 / 64.0f), high_f32(two) * (1 / 64.0f)); }
 
 #endif

@@ -11,38 +11,42 @@
  *   weights: the halves of the scores meet in shared memory; warp w computes those of head w (and w + 8): a running maximum
  *           (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2;
  *   sums    [512 latents, heads]: warp w takes latents 64 w.. of all 64 tokens. The weights are rounded to bf16 here.
- * FP8 is expanded to a page in bf16 first. Tokens past kv_len are not read; their rows are zeros. */
+ * FP8 becomes IEEE halves in registers, one instruction for two values, and the products are those of halves.
+ * Tokens past kv_len are not read; their rows are zeros. */
 #include "kernels/gpu/decode.cuh"
 
 enum {
     HALF = 32,          /* tokens of a stage */
-    PITCH = 1152 + 16,  /* bytes from row to row */
-    STAGES = 5,
-    RAW = HALF * KV_WIDTH, /* bytes of a stage of FP8 */
-    RAW_STAGES = 6,
     SCORE_PITCH = 72,   /* floats from head to head */
     WEIGHT_PITCH = 36,  /* pairs from head to head */
     COMPUTE = 256,      /* threads */
     STEPS = 18,         /* of 16 columns in half a row */
-    ASIDE = 2           /* of them, for 16 heads, whose query lies in shared memory: registers are scarce */
+    ASIDE16 = 2, ASIDE8 = 8 /* of them, whose query lies in shared memory: for 16 heads, and for 8 with FP8, registers are scarce */
+};
+
+/* FP8: two blocks a multiprocessor, whose waits fill each other's gaps (8 heads; 16 have not the registers). */
+template <int NH, int FP8> struct few_ring {
+    enum { PITCH = (FP8 ? KV_WIDTH : KV_WIDTH * 2) + 16 /* bytes from row to row */, STAGES = !FP8 ? 5 : NH == 1 ? 4 : 10, BYTES = STAGES * HALF * PITCH };
 };
 
 typedef struct {
-    gpu_u8 *ring, *page; /* page: FP8's expanded one */
-    gpu_u32 *aside;      /* [ASIDE][2][2][COMPUTE] */
-    float *scores;       /* [half of the columns][head][SCORE_PITCH]; at a row's end the heads' sums of weights */
-    gpu_u32 *weights;    /* [head][WEIGHT_PITCH]: pairs of tokens */
-    float *shrink;       /* [head] */
+    gpu_u8 *ring;
+    gpu_u32 *aside;   /* [steps][NH][2][COMPUTE] */
+    float *scores;    /* [half of the columns][head][SCORE_PITCH]; at a row's end the heads' sums of weights */
+    gpu_u32 *weights; /* [head][WEIGHT_PITCH]: pairs of tokens */
+    float *shrink;    /* [head] */
     gpu_u64 *full, *empty;
+    cut_row *cuts; /* [2] */
 } few_memory;
+static_assert((int)COMPUTE == (int)JOINERS && (int)JOIN_BYTES <= (int)HALF * KV_WIDTH, "pieces are joined in the ring's memory");
 
-template <int FP8> static __device__ inline few_memory few_layout(gpu_u8 *memory, int heads) {
+template <int NH, int FP8> static __device__ inline few_memory few_layout(gpu_u8 *memory) {
+    enum { heads = NH * 8 };
     few_memory m;
     m.ring = memory;
-    m.page = memory + RAW_STAGES * RAW;
-    gpu_u8 *at = FP8 ? m.page + 2 * HALF * PITCH : memory + STAGES * HALF * PITCH;
-    m.full = (gpu_u64 *)at, m.empty = m.full + RAW_STAGES;
-    m.shrink = (float *)(m.empty + RAW_STAGES);
+    m.full = (gpu_u64 *)(memory + few_ring<NH, FP8>::BYTES), m.empty = m.full + few_ring<NH, FP8>::STAGES;
+    m.cuts = (cut_row *)(m.empty + few_ring<NH, FP8>::STAGES);
+    m.shrink = (float *)(m.cuts + 2);
     m.scores = m.shrink + heads;
     m.weights = (gpu_u32 *)(m.scores + 2 * heads * SCORE_PITCH);
     m.aside = m.weights + heads * WEIGHT_PITCH;
@@ -50,72 +54,87 @@ template <int FP8> static __device__ inline few_memory few_layout(gpu_u8 *memory
 }
 
 /* One warp: the block's KV rows into the ring, half a page a stage. */
-template <int FP8> static __device__ inline void few_fetch(const gpu_decode_args &a, const few_memory &m) {
+template <int NH, int FP8> static __device__ inline void few_fetch(const gpu_decode_args &a, const few_memory &m) {
+    enum { STAGES = few_ring<NH, FP8>::STAGES, PITCH = few_ring<NH, FP8>::PITCH, VALUE = FP8 ? 1 : 2 /* bytes */ };
     int lane = threadIdx.x % 32, k = 0;
+    bool waited = false;
     decode_walk w = walk_begin(a);
     while (walk_next(a, w)) {
         int pages = 0;
         for (int t = w.first; t < w.last; t++) {
             if ((t - w.first) % 32 == 0 && t + lane < w.last) pages = a.pages[(gpu_i64)w.row * a.pages_stride + t + lane];
             gpu_i64 page = __shfl_sync(~0u, pages, (t - w.first) % 32);
+            if (!waited && page_is_new(w.pages, t)) after_previous(), waited = true;
             for (int half = 0; half < 2; half++, k++) {
-                int stage = k % (FP8 ? RAW_STAGES : STAGES), turn = k / (FP8 ? RAW_STAGES : STAGES);
+                int stage = k % STAGES, turn = k / STAGES;
                 int rows = w.len - t * GPU_PAGE - half * HALF;
                 rows = rows < 0 ? 0 : rows > HALF ? HALF : rows;
                 gpu_i64 from = (page * GPU_PAGE + half * HALF) * KV_WIDTH;
                 barrier_wait(&m.empty[stage], (gpu_u32)(turn & 1) ^ 1);
-                if (lane == 0) barrier_expect(&m.full[stage], (gpu_u32)rows * KV_WIDTH * (FP8 ? 1 : 2));
+                if (lane == 0) barrier_expect(&m.full[stage], (gpu_u32)rows * KV_WIDTH * VALUE);
                 __syncwarp();
-                if (FP8) {
-                    if (lane == 0 && rows) bulk_copy(m.ring + stage * RAW, (const gpu_u8 *)a.kv + from, (gpu_u32)rows * KV_WIDTH, &m.full[stage]);
-                } else if (lane < rows)
-                    bulk_copy(m.ring + (stage * HALF + lane) * PITCH, (const gpu_bf16 *)a.kv + from + lane * KV_WIDTH, KV_WIDTH * 2, &m.full[stage]);
+                if (lane < rows)
+                    bulk_copy(m.ring + (stage * HALF + lane) * PITCH, (const gpu_u8 *)a.kv + (from + lane * KV_WIDTH) * VALUE, KV_WIDTH * VALUE, &m.full[stage]);
             }
         }
     }
 }
 
-/* Half pages k and k + 1 of FP8 as bf16 into m.page; rows from `rows` on are zeros. */
-static __device__ inline void few_expand(const few_memory &m, int k, int rows) {
-    for (int c = threadIdx.x; c < GPU_PAGE * KV_WIDTH / 16; c += COMPUTE) {
-        int row = c / (KV_WIDTH / 16), piece = c % (KV_WIDTH / 16), stage = (k + row / HALF) % RAW_STAGES;
-        uint4 u = {0, 0, 0, 0};
-        if (row < rows) u = *(const uint4 *)(m.ring + stage * RAW + row % HALF * KV_WIDTH + piece * 16);
-        fp8_bf16(u, (uint4 *)(m.page + row * PITCH + piece * 32));
-    }
+/* The latents of rows [rows, 64) of a page in the ring become zeros: a weight of zero must not meet a NaN. */
+template <int NH, int FP8> static __device__ inline void few_blank(gpu_u8 *first, gpu_u8 *second, int rows) {
+    enum { PITCH = few_ring<NH, FP8>::PITCH };
+    for (int row = rows + threadIdx.x / 32; row < GPU_PAGE; row += COMPUTE / 32)
+        for (int c = threadIdx.x % 32; c < KV_LATENT / (FP8 ? 16 : 8); c += 32)
+            *(uint4 *)((row < HALF ? first : second) + row % HALF * PITCH + c * 16) = {0, 0, 0, 0};
+    fence_async(); /* the copy engine writes here next */
 }
 
-/* The latents of rows [rows, 64) of a page in the ring become zeros: a weight of zero must not meet a NaN. */
-static __device__ inline void few_blank(gpu_u8 *first, gpu_u8 *second, int rows) {
-    for (int row = rows + threadIdx.x / 32; row < GPU_PAGE; row += COMPUTE / 32)
-        for (int c = threadIdx.x % 32; c < KV_LATENT / 8; c += 32) *(uint4 *)((row < HALF ? first : second) + row % HALF * PITCH + c * 16) = {0, 0, 0, 0};
-    fence_async(); /* the copy engine writes here next */
+/* A head's values of 16 columns, as the tensor cores take them; with FP8 a lane has four columns behind each other. */
+template <int FP8> static __device__ inline void few_query(gpu_u32 two[2], const gpu_bf16 *from, int t4, bool valid) {
+    if (!valid)
+        two[0] = two[1] = 0;
+    else if (FP8) {
+        uint2 v = *(const uint2 *)(from + 4 * t4);
+        two[0] = query_halves(v.x), two[1] = query_halves(v.y);
+    } else
+        two[0] = *(const gpu_u32 *)(from + 2 * t4), two[1] = *(const gpu_u32 *)(from + 8 + 2 * t4);
+}
+
+template <int FP8> static __device__ inline void few_mma(float c[4], const gpu_u32 a[4], const gpu_u32 b[2]) {
+    if (FP8)
+        mma_half(c, a, b);
+    else
+        mma_bf16(c, a, b);
 }
 
 /* NH: groups of 8 heads. */
 template <int NH, int FP8> static __device__ inline void few_compute(const gpu_decode_args &a, const few_memory &m) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4, tile = warp % 4, part = warp / 4, k = 0;
     int row_of_a = lane % 16, col_of_a = lane / 16 * 8;                  /* of load_matrix4: rows 0-15, columns 0 and 8 */
-    int row_of_v = lane / 16 * 8 + lane % 8, col_of_v = lane / 8 % 2 * 8; /* of load_matrix4_t */
-    gpu_i64 head0 = (gpu_i64)blockIdx.y * NH * 8;
+    int row_of_v = FP8 ? lane % 16 : lane / 16 * 8 + lane % 8, col_of_v = FP8 ? lane / 16 * 8 : lane / 8 % 2 * 8; /* of load_matrix4_t */
+    enum { STAGES = few_ring<NH, FP8>::STAGES, PITCH = few_ring<NH, FP8>::PITCH, VALUE = FP8 ? 1 : 2 };
+    int head0 = (int)blockIdx.y * NH * 8, cuts = 0;
+    float scale2 = FP8 ? a.scale2 * QUERY_SCALE : a.scale2;
     decode_walk w = walk_begin(a);
+    after_previous();
     while (walk_next(a, w)) {
-        enum { HELD = NH == 2 ? STEPS - ASIDE : STEPS };
+        enum { HELD = STEPS - (NH == 2 ? ASIDE16 : FP8 ? ASIDE8 : 0) };
         gpu_u32 q[HELD][NH][2];
 #pragma unroll
         for (int n = 0; n < NH; n++) {
             gpu_i64 h = head0 + n * 8 + g;
-            const gpu_bf16 *from = a.q + ((gpu_i64)w.row * a.heads + h) * KV_WIDTH + part * (KV_WIDTH / 2) + 2 * t4;
+            const gpu_bf16 *from = a.q + ((gpu_i64)w.row * a.heads + h) * KV_WIDTH + part * (KV_WIDTH / 2);
 #pragma unroll
-            for (int s = 0; s < STEPS; s++)
+            for (int s = 0; s < STEPS; s++) {
+                gpu_u32 two[2];
+                few_query<FP8>(two, from + s * 16, t4, h < a.heads);
 #pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    gpu_u32 two = h < a.heads ? *(const gpu_u32 *)(from + s * 16 + i * 8) : 0;
+                for (int i = 0; i < 2; i++)
                     if (s < HELD)
-                        q[s < HELD ? s : 0][n][i] = two;
+                        q[s < HELD ? s : 0][n][i] = two[i];
                     else
-                        m.aside[(((s - HELD) * NH + n) * 2 + i) * COMPUTE + threadIdx.x] = two;
-                }
+                        m.aside[(((s - HELD) * NH + n) * 2 + i) * COMPUTE + threadIdx.x] = two[i];
+            }
         }
         float o[4][NH][4], best[NH], sum[NH];
 #pragma unroll
@@ -129,16 +148,12 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
             gpu_u8 *half[2];
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                stage[i] = (k + i) % (FP8 ? RAW_STAGES : STAGES);
-                barrier_wait(&m.full[stage[i]], (gpu_u32)((k + i) / (FP8 ? RAW_STAGES : STAGES) & 1));
-                half[i] = FP8 ? m.page + i * HALF * PITCH : m.ring + stage[i] * HALF * PITCH;
+                stage[i] = (k + i) % STAGES;
+                barrier_wait(&m.full[stage[i]], (gpu_u32)((k + i) / STAGES & 1));
+                half[i] = m.ring + stage[i] * HALF * PITCH;
             }
-            if (FP8) {
-                few_expand(m, k, rows);
-                threads_sync(1, COMPUTE);
-                if (lane == 0) barrier_arrive(&m.empty[stage[0]]), barrier_arrive(&m.empty[stage[1]]);
-            } else if (rows < GPU_PAGE) {
-                few_blank(half[0], half[1], rows);
+            if (rows < GPU_PAGE) {
+                few_blank<NH, FP8>(half[0], half[1], rows);
                 threads_sync(1, COMPUTE);
             }
 
@@ -147,17 +162,33 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
             for (int n = 0; n < NH; n++)
 #pragma unroll
                 for (int i = 0; i < 4; i++) s[n][0][i] = s[n][1][i] = 0;
-            const gpu_u8 *keys = (tile < 2 ? half[0] : half[1]) + (tile % 2 * 16 + row_of_a) * PITCH + (part * (KV_WIDTH / 2) + col_of_a) * 2;
-#pragma unroll
-            for (int step = 0; step < STEPS; step++) {
-                gpu_u32 x[4];
-                load_matrix4(x, keys + step * 32);
+            const gpu_u8 *keys = (tile < 2 ? half[0] : half[1]) + (tile % 2 * 16 + row_of_a) * PITCH + part * (KV_WIDTH / 2) * VALUE + col_of_a * 2;
+            auto multiply = [&](int step, const gpu_u32 x[4]) {
 #pragma unroll
                 for (int n = 0; n < NH; n++) {
                     gpu_u32 y[2];
 #pragma unroll
                     for (int i = 0; i < 2; i++) y[i] = step < HELD ? q[step < HELD ? step : 0][n][i] : m.aside[(((step - HELD) * NH + n) * 2 + i) * COMPUTE + threadIdx.x];
-                    mma_bf16(s[n][NH == 1 ? step % 2 : 0], x, y);
+                    few_mma<FP8>(s[n][NH == 1 ? step % 2 : 0], x, y);
+                }
+            };
+            if (FP8) { /* two steps a load */
+#pragma unroll
+                for (int step = 0; step < STEPS; step += 2) {
+                    gpu_u32 raw[4], x[4];
+                    load_matrix4(raw, keys + step * 16);
+#pragma unroll
+                    for (int i = 0; i < 2; i++) {
+                        fp8_halves(raw[2 * i], x[0], x[2]), fp8_halves(raw[2 * i + 1], x[1], x[3]);
+                        multiply(step + i, x);
+                    }
+                }
+            } else {
+#pragma unroll
+                for (int step = 0; step < STEPS; step++) {
+                    gpu_u32 x[4];
+                    load_matrix4(x, keys + step * 32);
+                    multiply(step, x);
                 }
             }
 #pragma unroll
@@ -171,7 +202,7 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
             for (int n = 0; n < NH; n++) { /* the warp's head: a lane has two tokens */
                 int h = n * 8 + warp;
                 float2 x = *(const float2 *)(m.scores + h * SCORE_PITCH + 2 * lane), y = *(const float2 *)(m.scores + (NH * 8 + h) * SCORE_PITCH + 2 * lane);
-                float even = 2 * lane < rows ? (x.x + y.x) * a.scale2 : -INFINITY, odd = 2 * lane + 1 < rows ? (x.y + y.y) * a.scale2 : -INFINITY;
+                float even = 2 * lane < rows ? (x.x + y.x) * scale2 : -INFINITY, odd = 2 * lane + 1 < rows ? (x.y + y.y) * scale2 : -INFINITY;
                 float top = fmaxf(even, odd); /* passes a NaN over; its weight is NaN all the same */
 #pragma unroll
                 for (int d = 16; d; d >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
@@ -180,7 +211,7 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
                 best[n] = top;
                 even = power2(even - top), odd = power2(odd - top);
                 sum[n] = sum[n] * shrink + even + odd;
-                m.weights[h * WEIGHT_PITCH + lane] = pair_bf16(even, odd);
+                m.weights[h * WEIGHT_PITCH + lane] = FP8 ? pair_half(even, odd) : pair_bf16(even, odd);
                 if (lane == 0) m.shrink[h] = shrink;
             }
             threads_sync(2, COMPUTE); /* the weights are there */
@@ -196,21 +227,26 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
             }
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const gpu_u8 *values = half[j / 2] + (j % 2 * 16 + row_of_v) * PITCH + (warp * 64 + col_of_v) * 2;
+                const gpu_u8 *values = half[j / 2] + (j % 2 * 16 + row_of_v) * PITCH + warp * 64 * VALUE + col_of_v * 2;
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
+                for (int i = 0; i < 4; i += FP8 ? 2 : 1) {
                     gpu_u32 x[4];
-                    load_matrix4_t(x, values + i * 32);
+                    load_matrix4_t(x, values + i * 16 * VALUE);
+                    if (FP8) {
 #pragma unroll
-                    for (int n = 0; n < NH; n++) mma_bf16(o[i][n], x, p[n][j / 2] + j % 2 * 2);
+                        for (int l = 0; l < 2; l++) {
+                            gpu_u32 y[4]; /* a load has two latents of two tokens: rows g and g + 8 are latents 2g and 2g + 1 */
+                            fp8_halves(__byte_perm(x[2 * l], 0, 0x3120), y[0], y[1]), fp8_halves(__byte_perm(x[2 * l + 1], 0, 0x3120), y[2], y[3]);
+#pragma unroll
+                            for (int n = 0; n < NH; n++) few_mma<FP8>(o[(i + l) % 4][n], y, p[n][j / 2] + j % 2 * 2);
+                        }
+                    } else
+#pragma unroll
+                        for (int n = 0; n < NH; n++) few_mma<FP8>(o[i][n], x, p[n][j / 2] + j % 2 * 2);
                 }
             }
-            if (FP8)
-                threads_sync(1, COMPUTE); /* the page is free */
-            else {
-                __syncwarp();
-                if (lane == 0) barrier_arrive(&m.empty[stage[0]]), barrier_arrive(&m.empty[stage[1]]);
-            }
+            __syncwarp();
+            if (lane == 0) barrier_arrive(&m.empty[stage[0]]), barrier_arrive(&m.empty[stage[1]]);
         }
         gpu_i64 slot = part_slot(blockIdx.x, w.first == 0);
         bool whole = walk_whole(w);
@@ -233,7 +269,7 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
                 if (h >= a.heads) continue;
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
-                    int latent = warp * 64 + i / 2 * 16 + i % 2 * 8 + g;
+                    int latent = warp * 64 + i / 2 * 16 + (FP8 ? 2 * g + i % 2 : i % 2 * 8 + g);
                     float v = o[i / 2][n][c + i % 2 * 2];
                     if (whole)
                         a.out[((gpu_i64)w.row * a.heads + h) * KV_LATENT + latent] = bf16_of(v / all);
@@ -242,24 +278,31 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
                 }
             }
         threads_sync(2, COMPUTE); /* the sums are used up */
+        if (!whole && a.meetings) {
+            cut_row c = cut_leave(a, w, threadIdx.x);
+            if (threadIdx.x == 0) m.cuts[cuts] = c;
+            cuts++;
+        }
     }
+    threads_sync(1, COMPUTE);
+    for (int i = 0; i < cuts; i++) cut_join<(NH == 1 && FP8) ? 4 : 8>(a, m.cuts[i], head0, (int)least(a.heads - head0, NH * 8), m.ring, threadIdx.x);
 }
 
 /* Grid: a.blocks pieces, groups of 8 NH heads. Threads: COMPUTE and a warp that fetches. */
 template <int NH, int FP8> static __device__ inline void few_heads(const gpu_decode_args &a) {
     SHARED_TILES(memory);
-    const few_memory m = few_layout<FP8>(memory, NH * 8);
+    const few_memory m = few_layout<NH, FP8>(memory);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < RAW_STAGES; i++) barrier_init(&m.full[i], 1), barrier_init(&m.empty[i], COMPUTE / 32);
+        for (int i = 0; i < few_ring<NH, FP8>::STAGES; i++) barrier_init(&m.full[i], 1), barrier_init(&m.empty[i], COMPUTE / 32);
         barrier_fence_init();
     }
     __syncthreads();
     if (threadIdx.x >= COMPUTE)
-        few_fetch<FP8>(a, m);
+        few_fetch<NH, FP8>(a, m);
     else
         few_compute<NH, FP8>(a, m);
 }
-KERNEL_OF(mla_few8, gpu_decode_args, COMPUTE + 32, 1) { few_heads<1, 0>(a); }
-KERNEL_OF(mla_few16, gpu_decode_args, COMPUTE + 32, 1) { few_heads<2, 0>(a); }
-KERNEL_OF(mla_few8_fp8, gpu_decode_args, COMPUTE + 32, 1) { few_heads<1, 1>(a); }
-KERNEL_OF(mla_few16_fp8, gpu_decode_args, COMPUTE + 32, 1) { few_heads<2, 1>(a); }
+KERNEL_EARLY(mla_few8, gpu_decode_args, COMPUTE + 32, 1) { few_heads<1, 0>(a); }
+KERNEL_EARLY(mla_few16, gpu_decode_args, COMPUTE + 32, 1) { few_heads<2, 0>(a); }
+KERNEL_EARLY(mla_few8_fp8, gpu_decode_args, COMPUTE + 32, 2) { few_heads<1, 1>(a); }
+KERNEL_EARLY(mla_few16_fp8, gpu_decode_args, COMPUTE + 32, 1) { few_heads<2, 1>(a); }

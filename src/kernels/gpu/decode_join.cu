@@ -1,9 +1,8 @@
-/* kernels/gpu/decode_join.cu: the pieces of rows that were cut (decode.cuh), in order, into one.
+/* kernels/gpu/decode_join.cu: the pieces of few rows that were cut (decode.cuh), in order, into one, by a launch of its own.
  *
  * out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max m). Bytes: 2 KiB a head and piece, out of the second-level cache, where the
- * pieces were just written. What matters is waiting: a load of lengths, then all loads of pieces and their maxima at once. Many rows:
- * few pieces each, a warp has 128 latents of a row and head, a lane four of them. Few rows: many pieces each, the eight warps of a block
- * take turns, and their sums meet in shared memory. */
+ * pieces were just written. For 64 heads of very few rows all multiprocessors are faster at it, even after a launch, than those that
+ * have a piece: a block has a quarter of the latents of a row and head, its eight warps take turns, and their sums meet in shared memory. */
 #include "kernels/gpu/decode.cuh"
 
 typedef struct {
@@ -26,43 +25,9 @@ static __device__ inline join_pieces pieces_of(const gpu_decode_args &a, gpu_i64
 static __device__ inline float4 piece_sums(const gpu_decode_args &a, join_pieces p, int k, gpu_i64 h, int quarter) {
     return ((const float4 *)part_sums(a, part_slot(p.from + k, k == 0), h))[quarter * 32 + threadIdx.x % 32];
 }
-static __device__ inline void add(float4 &o, const float4 v, float f) { o.x = fmaf(v.x, f, o.x), o.y = fmaf(v.y, f, o.y), o.z = fmaf(v.z, f, o.z), o.w = fmaf(v.w, f, o.w); }
 static __device__ inline void store(const gpu_decode_args &a, gpu_i64 row, gpu_i64 h, int quarter, float4 o, float l) {
     uint2 out = {pair_bf16(o.x / l, o.y / l), pair_bf16(o.z / l, o.w / l)};
     ((uint2 *)(a.out + (row * a.heads + h) * KV_LATENT))[quarter * 32 + threadIdx.x % 32] = out;
-}
-
-/* Grid: rows, groups of GPU_WARPS quarters of all heads. */
-KERNEL(mla_join, gpu_decode_args) {
-    enum { AT_ONCE = 4 };
-    int lane = threadIdx.x % 32, item = (int)blockIdx.y * GPU_WARPS + threadIdx.x / 32, quarter = item % 4;
-    gpu_i64 row = blockIdx.x, h = item / 4;
-    if (h >= a.heads) return;
-    const join_pieces p = pieces_of(a, row);
-    if (p.count == 1) return;
-    float4 v[AT_ONCE], o = {0, 0, 0, 0};
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) v[i] = i < p.count ? piece_sums(a, p, i, h, quarter) : o;
-    float top = -INFINITY, l = 0;
-    for (int k = lane; k < p.count; k += 32) top = larger(top, part_state(a, part_slot(p.from + k, k == 0), h)[0]);
-    top = warp_max(top);
-    for (int first = 0; first < p.count; first += 32) {
-        const float *state = part_state(a, part_slot(p.from + first + lane, first + lane == 0), h);
-        float weight = 0;
-        if (first + lane < p.count) weight = exp2f(state[0] - top), l += state[1] * weight;
-        for (int k = first; k < p.count && k < first + 32; k += AT_ONCE) {
-            if (k)
-#pragma unroll
-                for (int i = 0; i < AT_ONCE; i++)
-                    if (k + i < p.count) v[i] = piece_sums(a, p, k + i, h, quarter);
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; i++) {
-                float f = __shfl_sync(~0u, weight, k + i - first);
-                if (k + i < p.count) add(o, v[i], f);
-            }
-        }
-    }
-    store(a, row, h, quarter, o, warp_sum(l));
 }
 
 /* Grid: rows, quarters of all heads. At most GPU_THREADS pieces. */
@@ -91,11 +56,11 @@ KERNEL(mla_join_few, gpu_decode_args) {
     l = block_sum(thread < p.count ? l * weight[thread] : 0.0f);
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++)
-        if (warp + i * GPU_WARPS < p.count) add(o, v[i], weight[warp + i * GPU_WARPS]);
-    for (int k = warp + AT_ONCE * GPU_WARPS; k < p.count; k += GPU_WARPS) add(o, piece_sums(a, p, k, h, quarter), weight[k]);
+        if (warp + i * GPU_WARPS < p.count) add_piece(o, v[i], weight[warp + i * GPU_WARPS]);
+    for (int k = warp + AT_ONCE * GPU_WARPS; k < p.count; k += GPU_WARPS) add_piece(o, piece_sums(a, p, k, h, quarter), weight[k]);
     part[thread] = o;
     __syncthreads();
     if (warp) return;
-    for (int w = 1; w < GPU_WARPS; w++) add(o, part[w * 32 + thread], 1.0f);
+    for (int w = 1; w < GPU_WARPS; w++) add_piece(o, part[w * 32 + thread], 1.0f);
     store(a, row, h, quarter, o, l);
 }

@@ -1,16 +1,16 @@
 /* kernels/gpu/decode_many.cu: absorbed attention of up to 64 heads a block, by warpgroups.
  *
  * out[i, h, :] = softmax_j(scale * q[i, h] . kv_j) kv_j[0, 512) over the kv_len[i] first tokens of row i; KV rows of 512 + 64
- * values in bf16 or FP8. Bytes: every row of the cache once for 64 heads, 1152 (FP8: 576) a token and layer. At 64 heads a token
+ * values in bf16. Bytes: every row of the cache once for 64 heads, 1152 a token and layer. At 64 heads a token
  * costs 139 kflop, 121 flop a byte: at 4.35 TB/s 526 TFLOP/s, so wgmma only, and a page must serve as keys and as values from one
  * copy in shared memory: 9 blocks of 64 columns, 128-byte swizzle, read K-major for the scores and N-major for the sums.
  *
- * One warpgroup fetches: its warp f owns half page f of four in shared memory (two pages), 32 tokens. Two warpgroups multiply, in
- * step. Of a page of 64 tokens, group w
+ * A thread of the first warpgroup has half pages of 32 tokens fetched by the copy engine, which puts them into wgmma's order, four in
+ * shared memory. Two warpgroups multiply, in step. Of a page of 64 tokens, group w
  *   scores  [64 heads, 32 tokens]: tokens 32 w.. ; both groups' maxima meet in shared memory;
  *   weights [64 heads, 64 tokens] in bf16, half from each group, in shared memory;
  *   sums    [64 heads, 256 latents]: latents 256 w.. of all 64 tokens, 128 registers a thread.
- * Softmax is float32 with a running maximum, base 2; the weights are rounded to bf16. Tokens past kv_len are zeros. Fewer than 64
+ * Softmax is float32 with a running maximum, base 2; the weights are rounded to bf16. The latents of tokens past kv_len become zeros. Fewer than 64
  * heads leave rows of the products empty. Shared memory: query 72 KiB, two pages 144, weights 8. */
 #include "kernels/gpu/decode.cuh"
 
@@ -24,70 +24,39 @@ typedef struct {
     gpu_u8 *q, *kv, *p;
     float *tops, *sums; /* [2 in turn][group][HEADS], [group][HEADS] */
     gpu_u64 *full, *empty;
+    cut_row *cuts; /* [2] */
 } many_memory;
 
-static __device__ inline void many_copy(const gpu_bf16 *from, gpu_u8 *to, int rows) {
-    int piece = threadIdx.x % 8, first = threadIdx.x % 32 / 8;
-    for (int r = first; r < HALF; r += 4)
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++) copy16_or_zero(to + b * KV_BLOCK + swizzled(r, piece), from + r * KV_WIDTH + b * 64 + piece * 8, r < rows);
-    copies_commit();
-    copies_wait<0>();
-}
-
-/* The same out of FP8: 16 values a load, two pieces a load. The next loads are under way while the last ones are expanded. */
-static __device__ inline void many_expand(const gpu_u8 *from, gpu_u8 *to, int rows) {
-    enum { ROW_LOADS = KV_WIDTH / 16, LOADS = HALF * ROW_LOADS / 32, AT_ONCE = 3 };
-    int lane = threadIdx.x % 32;
-    uint4 u[AT_ONCE], next[AT_ONCE];
-    auto load = [&](int k, uint4 v[AT_ONCE]) {
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            int c = (k + i) * 32 + lane;
-            v[i] = {0, 0, 0, 0};
-            if (c / ROW_LOADS < rows) v[i] = *(const uint4 *)(from + c * 16);
-        }
-    };
-    load(0, u);
-#pragma unroll 1
-    for (int k = 0; k < LOADS; k += AT_ONCE) {
-        if (k + AT_ONCE < LOADS) load(k + AT_ONCE, next);
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            int c = (k + i) * 32 + lane, r = c / ROW_LOADS, piece = c % ROW_LOADS * 2;
-            gpu_u8 *block = to + piece / 8 * KV_BLOCK;
-            uint4 two[2];
-            fp8_bf16(u[i], two);
-            *(uint4 *)(block + swizzled(r, piece % 8)) = two[0];
-            *(uint4 *)(block + swizzled(r, piece % 8 + 1)) = two[1];
-            u[i] = next[i];
-        }
-    }
-}
-
-/* Warp f: half f % 2 of every other page of the block's piece. */
-template <int FP8> static __device__ inline void many_fetch(const gpu_decode_args &a, const many_memory &m, int f) {
-    int lane = threadIdx.x % 32, k = 0;
-    gpu_u8 *to = m.kv + f * HALF_BYTES;
+/* One thread: the block's half pages in turn, each in one copy. */
+static __device__ inline void many_fetch(const gpu_decode_args &a, const many_memory &m) {
+    bool waited = false;
+    int k = 0;
     decode_walk w = walk_begin(a);
+    if (threadIdx.x) return;
     while (walk_next(a, w)) {
-        int pages = 0;
-        for (int t = w.first; t < w.last; t++, k++) {
-            if ((t - w.first) % 32 == 0 && t + lane < w.last) pages = a.pages[(gpu_i64)w.row * a.pages_stride + t + lane];
-            gpu_i64 page = __shfl_sync(~0u, pages, (t - w.first) % 32);
-            if (k % 2 != f / 2) continue;
-            int rows = w.len - t * GPU_PAGE - f % 2 * HALF;
-            gpu_i64 from = (page * GPU_PAGE + f % 2 * HALF) * KV_WIDTH;
-            barrier_wait(&m.empty[f], (gpu_u32)(k / 2 & 1) ^ 1);
-            if (FP8)
-                many_expand((const gpu_u8 *)a.kv + from, to, rows);
-            else
-                many_copy((const gpu_bf16 *)a.kv + from, to, rows);
-            fence_async();
-            __syncwarp();
-            if (lane == 0) barrier_arrive(&m.full[f]);
+        const int *pages = a.pages + (gpu_i64)w.row * a.pages_stride;
+        int page = pages[w.first];
+        for (int t = w.first; t < w.last; t++) {
+            int next = t + 1 < w.last ? pages[t + 1] : 0; /* on its way while this thread waits */
+            if (!waited && page_is_new(w.pages, t)) after_previous(), waited = true;
+            for (int half = 0; half < 2; half++, k++) {
+                gpu_u64 *full = &m.full[k % 4];
+                barrier_wait(&m.empty[k % 4], (gpu_u32)(k / 4 & 1) ^ 1);
+                barrier_expect(full, HALF_BYTES);
+                tensor_copy(m.kv + k % 4 * HALF_BYTES, &a.kv_map, 0, page * GPU_PAGE + half * HALF, 0, full);
+            }
+            page = next;
         }
     }
+}
+
+/* The group's latents of tokens [rows, 64) of a page become zeros: a weight of zero must not meet a NaN. */
+static __device__ inline void many_blank(gpu_u8 *page, int rows, int group) {
+    for (int c = threadIdx.x % 128; c < (GPU_PAGE - rows) * 32; c += 128) {
+        int row = rows + c / 32;
+        *(uint4 *)(page + row / HALF * HALF_BYTES + (group * 4 + c / 8 % 4) * KV_BLOCK + row % HALF * 128 + c % 8 * 16) = {0, 0, 0, 0};
+    }
+    fence_async();
 }
 
 static __device__ inline void many_query(const gpu_decode_args &a, const many_memory &m, gpu_i64 row, gpu_i64 head0) {
@@ -132,6 +101,8 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
     gpu_u64 q = tile_desc(m.q), keys = tile_desc(m.kv + group * HALF_BYTES), weights = tile_desc(m.p),
             values = tile_desc_t(m.kv + group * (BLOCKS - 1) / 2 * KV_BLOCK, KV_BLOCK, 1024);
     decode_walk w = walk_begin(a);
+    int cuts = 0;
+    after_previous();
     while (walk_next(a, w)) {
         float o[128], s[16], best[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
 #pragma unroll
@@ -185,6 +156,7 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
                 for (int i = 0; i < 128; i++) o[i] *= shrink[i / 2 % 2];
             }
             barrier_wait(&m.full[stage + (group ^ 1)], turn);
+            if (w.len - t * GPU_PAGE < GPU_PAGE) many_blank(m.kv + stage * HALF_BYTES, w.len - t * GPU_PAGE, group);
             threads_sync(2, MULTIPLY); /* the weights are there */
             wgmma_begin();
 #pragma unroll
@@ -208,15 +180,22 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
 #pragma unroll
         for (int r = 0; r < 2; r++) sum[r] = m.sums[warp * 16 + g + r * 8] + m.sums[HEADS + warp * 16 + g + r * 8]; /* the groups in order */
         many_store(a, w, o, best, sum, head0, group);
+        if (!walk_whole(w) && a.meetings) {
+            cut_row c = cut_leave(a, w, threadIdx.x - 128);
+            if (threadIdx.x == 128) m.cuts[cuts] = c;
+            cuts++;
+        }
     }
+    threads_sync(1, MULTIPLY);
+    for (int i = 0; i < cuts; i++) cut_join<16>(a, m.cuts[i], (int)head0, (int)least(a.heads - head0, HEADS), m.kv, threadIdx.x - 128);
 }
 
 /* Grid: a.blocks pieces, groups of 64 heads. Threads: a warpgroup that fetches, two that multiply. */
-template <int FP8> static __device__ inline void many_heads(const gpu_decode_args &a) {
+KERNEL_EARLY(mla_many, gpu_decode_args, 384, 1) {
     SHARED_TILES(memory);
     many_memory m;
     m.q = memory, m.kv = m.q + BLOCKS * Q_BLOCK, m.p = m.kv + 4 * HALF_BYTES, m.tops = (float *)(m.p + P_BYTES), m.sums = m.tops + 4 * HEADS;
-    m.full = (gpu_u64 *)(m.sums + 2 * HEADS), m.empty = m.full + 4;
+    m.full = (gpu_u64 *)(m.sums + 2 * HEADS), m.empty = m.full + 4, m.cuts = (cut_row *)(m.empty + 4);
     if (threadIdx.x == 0) {
         for (int i = 0; i < 4; i++) barrier_init(&m.full[i], 1), barrier_init(&m.empty[i], MULTIPLY / 32);
         barrier_fence_init();
@@ -224,12 +203,10 @@ template <int FP8> static __device__ inline void many_heads(const gpu_decode_arg
     __syncthreads();
     int which = threadIdx.x / 128;
     if (which == 0) {
-        regs_less<72>();
-        many_fetch<FP8>(a, m, threadIdx.x / 32);
+        regs_less<40>();
+        if (threadIdx.x < 32) many_fetch(a, m);
     } else {
-        regs_more<216>();
+        regs_more<232>();
         many_compute(a, m, which - 1);
     }
 }
-KERNEL_OF(mla_many, gpu_decode_args, 384, 1) { many_heads<0>(a); }
-KERNEL_OF(mla_many_fp8, gpu_decode_args, 384, 1) { many_heads<1>(a); }

@@ -143,6 +143,14 @@ static __device__ inline void bulk_copy(void *shared, const void *global, gpu_u3
                  : "memory");
 }
 
+/* A box of a tensor (device/gpu.h: gpu_tensor), its corner at (c0, c1, c2), in one copy; shared: a multiple of 1024. b counts all of the
+ * box's bytes, also those outside of the tensor, which become zeros. map: in the kernel's arguments. */
+static __device__ inline void tensor_copy(void *shared, const gpu_tensor_map *map, int c0, int c1, int c2, gpu_u64 *b) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_at(shared)),
+                 "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(shared_at(b))
+                 : "memory");
+}
+
 /* ---- clusters: blocks of one launch (gpu_launch_cluster) that run beside each other and reach into each other's shared memory ---- */
 static __device__ inline int cluster_rank() {
     int r;
@@ -238,13 +246,14 @@ static __device__ inline void after_previous() {
     WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) WGMMA_P10(8) WGMMA_P10(9) WGMMA_P10(10)      \
         WGMMA_P10(11) "%120, %121, %122, %123, %124, %125, %126, %127"
 /* a in registers: operands R .. R+3 are a, then b's descriptor, add, is b N-major */
+#define WGMMA_TYPE "bf16"
 #define WGMMA_RA(n, list, outs, a0, a1, a2, a3, b_, p_, t_)                                                                                          \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_ ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, {%" #a0        \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_ ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." WGMMA_TYPE "." WGMMA_TYPE " {" list "}, {%" #a0        \
                  ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b_ ", p, 1, 1, %" #t_ ";\n}\n"                                                                \
                  : outs                                                                                                                              \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(T))
 #define WGMMA_SS(n, list, outs, a_, b_, p_, ta_, t_)                                                                                                 \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_ ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" list "}, %" #a_ ", %" #b_ \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_ ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." WGMMA_TYPE "." WGMMA_TYPE " {" list "}, %" #a_ ", %" #b_ \
                  ", p, 1, 1, %" #ta_ ", %" #t_ ";\n}\n"                                                                                              \
                  : outs                                                                                                                              \
                  : "l"(a), "l"(b), "r"(add), "n"(0), "n"(T))
@@ -330,6 +339,21 @@ template <int N, int U> static __device__ inline void wgmma_bytes_(int *d, const
         WGMMA_S8(192, WGMMA_P96, WGMMA_I64(0) WGMMA_COMMA WGMMA_I32(64), 96, 97, 98, 99, 100, 101)
     }
 }
+
+/* Of IEEE halves, in the widths that are used. */
+#undef WGMMA_TYPE
+#define WGMMA_TYPE "f16"
+template <int N, int T> static __device__ inline void wgmma_half_ra_(float *d, const gpu_u32 a[4], gpu_u64 b, int add) {
+    if constexpr (N == 32) WGMMA_RA(32, WGMMA_P16, WGMMA_D16(0), 16, 17, 18, 19, 20, 21, 22);
+    else {
+        static_assert(N == 256, "no such width");
+        WGMMA_RA(256, WGMMA_P128, WGMMA_D64(0) WGMMA_COMMA WGMMA_D64(64), 128, 129, 130, 131, 132, 133, 134);
+    }
+}
+template <int N, int T> static __device__ inline void wgmma_half_ss_(float *d, gpu_u64 a, gpu_u64 b, int add) {
+    static_assert(N == 32, "no such width");
+    WGMMA_SS(32, WGMMA_P16, WGMMA_D16(0), 16, 17, 18, 19, 20);
+}
 #endif /* EMULATED */
 
 #ifndef AMD_GPU
@@ -341,6 +365,10 @@ template <int N> static __device__ inline void wgmma_s8(int *d, const gpu_u32 a[
 template <int N> static __device__ inline void wgmma_u8s8(int *d, const gpu_u32 a[4], gpu_u64 b, int add) { wgmma_bytes_<N, 1>(d, a, b, add); }
 template <int N> static __device__ inline void wgmma_ss(float *d, gpu_u64 a, gpu_u64 b, int add) { wgmma_ss_<N, 0>(d, a, b, add); }
 template <int N> static __device__ inline void wgmma_ss_t(float *d, gpu_u64 a, gpu_u64 b, int add) { wgmma_ss_<N, 1>(d, a, b, add); }
+
+template <int N> static __device__ inline void wgmma_half_ra(float *d, const gpu_u32 a[4], gpu_u64 b, int add) { wgmma_half_ra_<N, 0>(d, a, b, add); }
+template <int N> static __device__ inline void wgmma_half_ra_t(float *d, const gpu_u32 a[4], gpu_u64 b, int add) { wgmma_half_ra_<N, 1>(d, a, b, add); }
+template <int N> static __device__ inline void wgmma_half_ss(float *d, gpu_u64 a, gpu_u64 b, int add) { wgmma_half_ss_<N, 0>(d, a, b, add); }
 
 /* Descriptors of wgmma's operands in shared memory (PTX ISA, "matrix descriptor"), 128-byte swizzle: in each 1024 bytes, at a multiple of
  * 1024, the 16-byte piece c of line r (128 bytes) lies at piece c ^ (r % 8).

@@ -66,8 +66,7 @@
     X(mla_few8_fp8, "decode_few")                                                                            \
     X(mla_few16_fp8, "decode_few")                                                                           \
     X(mla_many, "decode_many")                                                                               \
-    X(mla_many_fp8, "decode_many")                                                                           \
-    X(mla_join, "decode_join")                                                                               \
+    X(mla_many_fp8, "decode_many_fp8")                                                                       \
     X(mla_join_few, "decode_join")                                                                           \
     X(mla_unpage, "prefill")                                                                                 \
     X(mla_flash, "prefill")                                                                                  \
@@ -106,6 +105,7 @@ typedef struct {
     struct cublas *blas; /* NULL: there is none, for this reason: */
     err no_blas;
     f32 *halves;
+    gpu_u32 *meetings; /* decode.c */
 #define GPU_KERNEL_FIELD(name, file) gpu_kernel *name;
     GPU_KERNELS(GPU_KERNEL_FIELD)
 #undef GPU_KERNEL_FIELD
@@ -142,6 +142,7 @@ void gpu_op_route_beside(const ops *o, const route_args *a, const linear_args *l
 bool gpu_decode_is_fast(const mla_decode_args *a);
 u64 gpu_decode_workspace(const mla_decode_args *a);
 void gpu_decode_fast(const ops *o, const mla_decode_args *a);
+status gpu_decode_init(gpu_backend *b, err *e);
 void gpu_op_moe(const ops *o, const moe_args *a);
 void gpu_op_sample(const ops *o, const sample_args *a);
 u64 gpu_op_sample_workspace(const ops *o, const sample_args *a);

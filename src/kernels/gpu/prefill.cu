@@ -5,8 +5,8 @@
  * and key and head: 1.37 TFLOP for 8192 rows of 64 heads. Bytes: a block reads 640 of a key and head, from the second-level
  * cache: four heads are under way at a time.
  *
- * A block has 128 rows of one head. Two warpgroups multiply 64 rows each (wgmma), the third fetches tiles of 128 keys into two
- * stages: one warp each for a stage of keys and of values. The sums of one tile and the scores of the next are queued together;
+ * A block has 128 rows of one head. Two warpgroups multiply 64 rows each (wgmma), a warp of the third fetches tiles of 128 keys, one
+ * of values, two stages each, by the copy engine, which also puts them into wgmma's order. The sums of one tile and the scores of the next are queued together;
  * while one group computes weights the other multiplies (as FlashAttention-3 does, Shah et al. 2024, arXiv:2407.08608).
  * Softmax is float32 with a running maximum, base 2; the weights are rounded to bf16 for the second product.
  * Tiles lie at absolute multiples of 128, and a tile that a row does not see changes nothing, so the order of a row's sums
@@ -54,27 +54,16 @@ static __device__ inline int thread_again() {
 #endif
 }
 
-/* Warp `f` of the fetching warpgroup: keys (0, 1) or values (2, 3) of every other tile. */
-static __device__ inline void flash_fetch(const gpu_prefill_args &a, const flash_memory &m, gpu_i64 head, int tiles, int f) {
-    int lane = threadIdx.x % 32, stage = f % 2, values = f / 2, piece = lane % 8;
-    gpu_u8 *to = values ? m.v + stage * V_BYTES : m.k + stage * K_BYTES;
-    gpu_u64 *full = (values ? m.full_v : m.full_k) + stage, *empty = (values ? m.empty_v : m.empty_k) + stage;
-    for (int j = stage; j < tiles; j += 2) {
-        gpu_i64 t = (gpu_i64)j * KEYS;
-        const gpu_bf16 *from = a.expanded + (t * a.heads + head) * EXPANDED + values * NOPE + piece * 8, *rope = a.rope_rows + t * ROPE + piece * 8;
-        barrier_wait(empty, (gpu_u32)(j / 2 & 1) ^ 1);
-        for (int block = 0; block < 2; block++)
-#pragma unroll 4
-            for (int r = lane / 8; r < KEYS; r += 4)
-                copy16_or_zero(to + block * K_BLOCK + swizzled(r, piece), from + r * a.heads * EXPANDED + block * 64, t + r < a.tokens);
-        if (!values)
-#pragma unroll 4
-            for (int r = lane / 8; r < KEYS; r += 4) copy16_or_zero(to + 2 * K_BLOCK + swizzled(r, piece), rope + r * ROPE, t + r < a.tokens);
-        copies_commit();
-        copies_wait<0>();
-        fence_async();
-        __syncwarp();
-        if (lane == 0) barrier_arrive(full);
+/* One thread: keys or values of all tiles. */
+static __device__ inline void flash_fetch(const gpu_prefill_args &a, const flash_memory &m, int head, int tiles, bool values) {
+    for (int j = 0; j < tiles; j++) {
+        int stage = j % 2;
+        gpu_u64 *full = (values ? m.full_v : m.full_k) + stage;
+        gpu_u8 *to = values ? m.v + stage * V_BYTES : m.k + stage * K_BYTES;
+        barrier_wait((values ? m.empty_v : m.empty_k) + stage, (gpu_u32)(j / 2 & 1) ^ 1);
+        barrier_expect(full, values ? V_BYTES : K_BYTES);
+        tensor_copy(to, &a.expanded_map, 0, j * KEYS, head * (EXPANDED / 64) + values * (NOPE / 64), full);
+        if (!values) tensor_copy(to + 2 * K_BLOCK, &a.rope_map, 0, j * KEYS, 0, full);
     }
 }
 
@@ -166,8 +155,11 @@ static __device__ inline void flash_compute(const gpu_prefill_args &a, const fla
         for (int i = 0; i < 32; i++) o[i / 2 * 4 + r * 2 + i % 2] = carried ? state[i / 2 * 8 + t2 + i % 2] : 0.0f;
     }
     int top = (int)(a.pos0 - a.from) + first, position = top + row - first; /* of the group's and the lane's first row in the span */
+    if (group == 1) threads_arrive(3, 256); /* group 0 begins */
     barrier_wait(&m.full_k[0], 0);
+    threads_sync(3 + group, 256);
     flash_scores(s, q, k);
+    threads_arrive(4 - group, 256);
     wgmma_wait<0>();
     if (lane == 0) barrier_arrive(&m.empty_k[0]);
     flash_weights(s, st, shrink, a.scale2, position, KEYS - 1 > top);
@@ -176,9 +168,11 @@ static __device__ inline void flash_compute(const gpu_prefill_args &a, const fla
     for (int j = 1; j < tiles; j++) { /* values of tile j - 1, scores of tile j */
         int stage = j % 2;
         barrier_wait(&m.full_v[stage ^ 1], (gpu_u32)((j - 1) / 2 & 1));
-        flash_values(o, p, v + (stage ^ 1) * (V_BYTES >> 4));
         barrier_wait(&m.full_k[stage], (gpu_u32)(j / 2 & 1));
+        threads_sync(3 + group, 256); /* the groups' products in turn: one multiplies while the other computes weights */
+        flash_values(o, p, v + (stage ^ 1) * (V_BYTES >> 4));
         flash_scores(s, q, k + stage * (K_BYTES >> 4));
+        threads_arrive(4 - group, 256);
         wgmma_wait<0>();
         if (lane == 0) barrier_arrive(&m.empty_v[stage ^ 1]), barrier_arrive(&m.empty_k[stage]);
         int key = j * KEYS;
@@ -186,6 +180,7 @@ static __device__ inline void flash_compute(const gpu_prefill_args &a, const fla
         flash_shrink(o, shrink);
         flash_pack(p, s);
     }
+    if (group == 0) threads_sync(3, 256); /* takes the other's last turn, so that both barriers end even */
     barrier_wait(&m.full_v[(tiles - 1) % 2], (gpu_u32)((tiles - 1) / 2 & 1));
     flash_values(o, p, v + (tiles - 1) % 2 * (V_BYTES >> 4));
     wgmma_wait<0>();
@@ -230,10 +225,10 @@ KERNEL_OF(mla_flash, gpu_prefill_args, 384, 1) {
     __syncthreads();
     int which = threadIdx.x / 128;
     if (which == 0) {
-        regs_less<56>();
-        flash_fetch(a, m, head, tiles, threadIdx.x / 32);
+        regs_less<40>();
+        if (threadIdx.x % 32 == 0 && threadIdx.x < 64) flash_fetch(a, m, (int)head, tiles, threadIdx.x / 32);
     } else {
-        regs_more<224>();
+        regs_more<232>();
         flash_compute(a, m, (int)head, (int)first + (which - 1) * ROWS, tiles, seen <= a.tokens, which - 1);
     }
 }

@@ -31,6 +31,13 @@ static __device__ inline void mma_bf16(float c[4], const gpu_u32 a[4], const gpu
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+/* The same of IEEE halves. */
+static __device__ inline void mma_half(float c[4], const gpu_u32 a[4], const gpu_u32 b[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 #endif
 
 static __device__ inline gpu_i64 least(gpu_i64 a, gpu_i64 b) { return a < b ? a : b; }
