@@ -24,6 +24,7 @@ static const struct {
              {"top-k 50", 1.442695f, 50, 1, 0},
              {"top-p 0.95", 1.442695f, 0, 0.95, 0},
              {"top-k 50, top-p 0.95", 1.442695f, 50, 0.95, 0},
+             {"temperature 0.6, top-p 0.95", 2.404492f, 0, 0.95, 0},
              {"temperature 2, top-p 0.99", 0.721348f, 0, 0.99, 0},
              {"log-probabilities of 20", 0, 0, 1, 20},
              {"log-probabilities of 128", 0, 0, 1, 128}};

@@ -399,8 +399,8 @@ static __device__ inline float steps_over(float range, float scale) {
 }
 
 /* Tokens that are further below than `top_k` tiles' best ones are not among the top_k best. */
-static __device__ inline float bound_of(const gpu_sample_args &a, const cut_row &c, cut_space *s, int top_k) {
-    if (top_k > a.tiles || a.tiles > GPU_CUT_THREADS) return INFINITY;
+static __device__ inline float bound_of(const gpu_sample_args &a, const cut_row &c, cut_space *s, gpu_i64 top_k) {
+    if (top_k < 1 || top_k > a.tiles || a.tiles > GPU_CUT_THREADS) return INFINITY;
     gpu_u64 below = ~0ull;
     if ((gpu_i64)threadIdx.x < a.tiles) below = __float_as_uint(c.most - c.tops[threadIdx.x]);
     below = sort_values(below, s->order);
@@ -412,8 +412,8 @@ static __device__ inline float bound_of(const gpu_sample_args &a, const cut_row 
     return bound;
 }
 
-/* s->cut from all tokens that are in, one a thread at most. total: of top-p alone. */
-static __device__ inline void cut_sorted(const gpu_sample_args &a, const cut_row &c, const gpu_sample_row &r, cut_space *s, gpu_u64 total) {
+/* s->cut from all tokens that are in, one a thread at most. total: of top-p alone; false if those that are in do not reach its share. */
+static __device__ inline bool cut_sorted(const gpu_sample_args &a, const cut_row &c, const gpu_sample_row &r, cut_space *s, gpu_u64 total) {
     int me = threadIdx.x, stay = by_count(a, r) && r.top_k < s->n_candidates ? r.top_k : s->n_candidates;
     gpu_u64 key = ~0ull, before;
     if (me < s->n_candidates) key = (gpu_u64)s->below[me] << 32 | (gpu_u32)s->id[me];
@@ -421,14 +421,16 @@ static __device__ inline void cut_sorted(const gpu_sample_args &a, const cut_row
     key = sort_values(key, s->order);
     float below = __uint_as_float((gpu_u32)(key >> 32));
     gpu_u64 mine = me < stay ? weigh(below, c.scale) : 0, all = block_scan(mine, s->each, &before);
-    bool last = me == stay - 1 && stay < s->n_candidates;
+    bool last = me == stay - 1 && stay < s->n_candidates, reached = true;
     if (r.top_p < 1ull << 53) {
         gpu_u64 target = part_of(r.top_p, by_count(a, r) ? all : total);
         if (!target) target = 1;
         last = before < target && target <= before + mine;
+        reached = target <= all;
     }
     if (last) s->cut.below = below, s->cut.id = (int)(gpu_u32)key;
     __syncthreads();
+    return reached;
 }
 
 /* The same for any number of tokens. */
@@ -457,23 +459,31 @@ KERNEL_OF(sample_cut, gpu_sample_args, GPU_CUT_THREADS, 1) {
     gpu_sample_best best = row_best(a, row);
     if (!has_cut(a, r) || !(r.scale > 0) || !is_finite(best.most)) return;
     cut_row c = {a.logits + row * a.stride, a.tops + row * a.tiles, best.most, r.scale, 0, {INFINITY, NO_CUT}, false};
-    gpu_u64 total = 0;
+    gpu_u64 total = 0, near = 0;
+    float limit = INFINITY, bound = INFINITY;
+    bool tries = true;
     if (by_count(a, r)) {
-        c.last.below = bound_of(a, c, s, r.top_k);
+        limit = bound = bound_of(a, c, s, r.top_k);
     } else { /* what lies below 2^-(t + 1) of the best makes less than top-p leaves out, with room for rounding */
-        for (gpu_i64 i = threadIdx.x; i < a.tiles; i += GPU_CUT_THREADS) total += a.sums[row * a.tiles + i];
-        total = block_sum_u64(total, s->each);
+        if (a.vocab > GPU_CUT_THREADS) bound = bound_of(a, c, s, least(a.tiles * 5 / 8, GPU_CUT_THREADS / 2)); /* about 600 tokens lie before it */
+        for (gpu_i64 i = threadIdx.x; i < a.tiles; i += GPU_CUT_THREADS) {
+            gpu_u64 sum = a.sums[row * a.tiles + i];
+            total += sum, near += c.most - c.tops[i] <= bound ? sum : 0;
+        }
+        total = block_sum_u64(total, s->each), near = block_sum_u64(near, s->each);
         gpu_u64 least_weight = part_of((1ull << 53) - r.top_p, total) / (gpu_u64)a.vocab;
         int t = 0;
         while (t <= WEIGH_BITS && least_weight >> (WEIGH_BITS - t) == 0) t++;
-        c.last.below = ((float)t + 1.0f) / r.scale;
+        limit = ((float)t + 1.0f) / r.scale;
+        tries = near >= part_of(r.top_p, total); /* else even their tiles as a whole have too little */
     }
     float range = best.most - best.least;
-    c.per_step = steps_over(range < c.last.below ? range : c.last.below, r.scale);
-    gather_all(a, c, s);
-    if (s->n_candidates <= GPU_CUT_THREADS)
-        cut_sorted(a, c, r, s, total);
-    else
+    c.per_step = steps_over(range < limit ? range : limit, r.scale);
+    c.last.below = bound < limit ? bound : limit;
+    if (tries) gather_all(a, c, s);
+    if (!tries || s->n_candidates > GPU_CUT_THREADS || (!cut_sorted(a, c, r, s, total) && bound < limit)) {
+        c.last.below = limit;
         cut_by_steps(a, c, r, s, total);
+    }
     if (threadIdx.x == 0) a.cut[row] = s->cut;
 }
