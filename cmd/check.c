@@ -189,6 +189,7 @@ typedef struct {
     const char *only, *mask_name; /* NULL: all */
     ops ref;
     check *c;
+    bool deterministic;
     i64 passed, failed, skipped;
 } checks;
 
@@ -237,8 +238,13 @@ static status check_cuda(checks *k, err *e) {
     ops real, dev;
     status st = gpu_open(&g, 0, e);
     if (st == ST_OK) st = ops_init_gpu(&real, g, DT_BF16, e);
-    if (st == ST_OK) {
+    static const rows_form any[] = {ROWS_ANY}, both[] = {ROWS_DECODE, ROWS_PROMPT};
+    static const char *const names[] = {"", "rows that decode", "rows of prompts"};
+    for (int i = 0; st == ST_OK && i < (k->deterministic ? 2 : 1); i++) {
+        rows_form form = (k->deterministic ? both : any)[i];
         check_mirror(&dev, &real, gpu_device(g), k->c);
+        real.set_form(&real, form);
+        if (form != ROWS_ANY) printf("%s:\n", names[form]);
         run_all(k, &dev, true, true);
         st = gpu_device(g)->finish(gpu_device(g), e);
     }
@@ -259,6 +265,8 @@ int cmd_check(int argc, char **argv) {
          "one instruction set only (default: each that this processor has)", 0, 0},
         {"large", 0, OPT_FLAG, &large, NULL, "cuda: tensors of more than 2^31 elements instead (14 GB)", 0,
          0},
+        {"deterministic", 0, OPT_FLAG, &k.deterministic, NULL,
+         "cuda: the kernels of --deterministic, for rows that decode and for rows of prompts", 0, 0},
         {"threads", 't', OPT_INT, &threads, "N", "CPU threads (default: all cores)", 0, 4096},
     };
     if (argc > 1 && !strcmp(argv[1], "bits")) return cmd_check_bits(argc - 1, argv + 1);
@@ -278,6 +286,10 @@ int cmd_check(int argc, char **argv) {
     }
     if (large && (!on_gpu || k.only)) {
         fprintf(stderr, "moonlet check: --large goes with --device cuda, without --op\n");
+        return EXIT_USAGE;
+    }
+    if (k.deterministic && !on_gpu) {
+        fprintf(stderr, "moonlet check: --deterministic is for --device cuda: on the CPU it always holds\n");
         return EXIT_USAGE;
     }
     ops_set_threads((int)threads);

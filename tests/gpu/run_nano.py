@@ -53,16 +53,21 @@ expect("Kimi-K2.5 is refused before anything is allocated", large.returncode == 
 bench = run("bench", "moe", "--device", "cuda", "--shape", "4,256,64,8,2", "--runs", "1", "--json", "/dev/stdout")
 row = json.loads(bench.stdout.splitlines()[-1]) if bench.returncode == 0 else {}
 expect("bench moe agrees with ref", row.get("device") == "emulated GPU" and 0 < row.get("error", 1) < 4e-3, bench.stdout + bench.stderr)
-# With logprobs a token is drawn on the host from the logits, without them on the GPU, alone or beside one that is not.
+# With a bias a token is drawn on the host from the logits, without one on the GPU, alone or beside one that is not; log-probabilities likewise.
 server, answers = Server("--device", "cuda", "--max-running-requests", "2"), []
 ask = {"model": "nano", "prompt": list(range(300, 306)), "max_tokens": 3, "seed": 3, "return_token_ids": True, "ignore_eos": True}
 draws = ({"temperature": 0}, {"temperature": 1}, {"temperature": 1.5, "top_p": 0.8}, {"temperature": 2, "top_k": 40, "top_p": 0.9, "min_p": 0.02})
 for draw in draws:
-    there, here = ([c["token_ids"] for c in server.post("/v1/completions", {**ask, **draw, **more})["choices"]] for more in ({}, {"logprobs": 1}))
+    there, here = ([c["token_ids"] for c in server.post("/v1/completions", {**ask, **draw, **more})["choices"]] for more in ({}, {"logit_bias": {"1": 0}}))
     answers.append((there, here))
-mixed = [server.post("/v1/completions", {**ask, "temperature": 1, "n": 2, **more}) for more in ({}, {"logprobs": 1})]
+mixed = [server.post("/v1/completions", {**ask, "temperature": 1, "n": 2, **more}) for more in ({}, {"logit_bias": {"1": 0}})]
 answers.append(tuple([c["token_ids"] for c in m["choices"]] for m in mixed))
+told = [server.post("/v1/completions", {**ask, "temperature": 1, "logprobs": 3, "echo": True, **more})["choices"][0]["logprobs"] for more in
+        ({}, {"logit_bias": {"1": 0}})]
 server.stop()
+far = [abs(a - b) for a, b in zip(*(t["token_logprobs"][1:] for t in told))]
+expect("the GPU's log-probabilities are the host's", len(far) == 8 and max(far) < 1e-5 and told[0]["top_logprobs"][1:] != [] and
+       [list(t or {}) for t in told[0]["top_logprobs"]] == [list(t or {}) for t in told[1]["top_logprobs"]], told)
 expect("the GPU draws the tokens that the host draws", all(a == b and len(a[0]) == 3 for a, b in answers), answers)
 wrong = run("run", "--disable-cuda-graph", "-p", "x")
 expect("--disable-cuda-graph without a GPU is refused", wrong.returncode == 1 and "--disable-cuda-graph is for --device cuda" in wrong.stderr, wrong.stderr)
@@ -73,5 +78,5 @@ expect("profile times a prompt and a decode step and lists the experts", times.r
 times = run("profile", "--device", "cuda", "--moe-format", "w4a8", "--batch", "1", "--prompt", "200", "--context", "10", "--steps", "1")
 expect("profile of experts in W4A8 says so", times.returncode == 0 and "  W4A8 experts 64 x 64 x 256" in times.stdout and
        "  W4A8 (bf16) experts 64 x 64 x 256" in times.stdout, times.stdout + times.stderr)
-print(f"{15 - failed} passed, {failed} failed, 0 skipped")
+print(f"{16 - failed} passed, {failed} failed, 0 skipped")
 sys.exit(failed > 0)

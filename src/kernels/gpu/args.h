@@ -90,6 +90,19 @@ typedef struct {
     int blocks;            /* that multiply: the first of the grid */
 } gpu_skinny_args;
 
+/* Any number of rows of x (wide.cu); up: NULL, or y = silu(x w^T) * (x up^T). */
+enum { GPU_WIDE_STAGES_MOST = 12, GPU_WIDE_STATE = 256 /* bytes */ };
+#define GPU_WIDE_STAGES(stage)                                                                               \
+    ((227 * 1024 - GPU_WIDE_STATE) / (stage) < GPU_WIDE_STAGES_MOST                                          \
+         ? (227 * 1024 - GPU_WIDE_STATE) / (stage)                                                           \
+         : GPU_WIDE_STAGES_MOST)
+typedef struct {
+    const gpu_bf16 *w, *up, *x;
+    void *y;
+    gpu_i64 n, rows, cols, x_stride, y_stride;
+    int y_type;
+} gpu_wide_args;
+
 /* A row a block: out = silu(gate) * up. */
 typedef struct {
     const float *gate, *up; /* [n, rows] */

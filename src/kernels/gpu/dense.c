@@ -195,6 +195,7 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
         run_skinny(o, &k, heads);
         return;
     }
+    if (b->form == ROWS_PROMPT && heads == 1 && gpu_run_wide(o, a, false)) return;
     if (a->n > GPU_SKINNY && run_library(b, a, heads)) return;
     if (takes_tiles(b, a->n) && !exact && can_tile(&a->w, a->x, a->x_stride) && a->x_step % 8 == 0) {
         gpu_launch(b->g, b->linear_tile, gpu_blocks(a->rows, 128), (u32)min_i64(ceil_div(a->n, 64), GRID_Y),
@@ -298,6 +299,7 @@ void gpu_op_swiglu(const ops *o, const swiglu_args *a) {
         skinny_swiglu(o, &k);
         return;
     }
+    if (b->form == ROWS_PROMPT && gpu_run_wide(o, &k, true)) return;
     if (k.n > GPU_SKINNY && library_swiglu(b, &k)) return;
     if (takes_tiles(b, k.n) && can_tile(&k.w, k.x, k.x_stride) && can_tile(&k.up, k.x, k.x_stride)) {
         gpu_launch(b->g, b->swiglu_tile, gpu_blocks(k.rows, 64), (u32)min_i64(ceil_div(k.n, 64), GRID_Y), 1,

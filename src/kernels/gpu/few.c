@@ -64,7 +64,8 @@ bool gpu_run_few(const ops *o, const moe_args *a, u8 *space, f32 *y) {
     i64 experts = w->n_views / 3, pairs = a->n * a->k;
     int group;
     if (!fits(a) || (u64)(uintptr_t)a->x % 16) return false;
-    gpu_kernel *run = kernel_of(b, pairs, experts, &group);
+    /* In decode form the same kernel for any number of rows. */
+    gpu_kernel *run = kernel_of(b, b->form == ROWS_DECODE ? DECODE_ROWS * a->k : pairs, experts, &group);
     gpu_few_args f = {.gate = w->views[0].data,
                       .up = w->views[1].data,
                       .down = w->views[2].data,

@@ -152,6 +152,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
     if (st == ST_OK) st = gpu_dense_init(&backend, e);
     if (st == ST_OK) st = gpu_query_init(&backend, e);
     if (st == ST_OK) st = gpu_decode_init(&backend, e);
+    if (st == ST_OK) st = gpu_wide_open(&backend, e);
     if (st == ST_OK) st = gpu_shared(g, backend.sample_cut, 96 * 1024, e);
     gpu_kernel *const sorts[] = {backend.sort_few, backend.sort_more, backend.sort_count, backend.sort_place};
     for (size_t i = 0; i < COUNT_OF(sorts) && st == ST_OK; i++) st = gpu_shared(g, sorts[i], 160 * 1024, e);

@@ -57,6 +57,9 @@
     X(query_8, "query")                                                                                      \
     X(query_16, "query")                                                                                     \
     X(query_32, "query")                                                                                     \
+    X(wide_64, "wide")                                                                                       \
+    X(wide_128, "wide")                                                                                      \
+    X(wide_256, "wide")                                                                                      \
     X(absorb_tile, "absorb")                                                                                 \
     X(absorb_q, "attention")                                                                                 \
     X(mla_decode, "attention")                                                                               \
@@ -175,6 +178,9 @@ enum { TILE_FROM = 32 /* rows of x */, TILE_MEAN = 8 /* tokens an expert */ };
 status gpu_dense_init(gpu_backend *b, err *e);
 /* One linear call: n rows of x. exact: INT4 and FP8 weights may not be rounded to bf16, as tiles do. */
 void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact);
+/* wide.c: by tiles whose sums have one order for any number of rows. False if it does not take these weights. */
+bool gpu_run_wide(const ops *o, const gpu_linear_args *a, bool swiglu);
+status gpu_wide_open(gpu_backend *b, err *e);
 void gpu_op_linear(const ops *o, const linear_args *a);
 void gpu_op_swiglu(const ops *o, const swiglu_args *a);
 void gpu_op_products(const ops *o, const products_args *a);

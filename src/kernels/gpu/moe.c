@@ -48,7 +48,9 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
         return;
     }
     gpu_run_sort(o, &s.sort);
-    bool many = b->form == ROWS_ANY ? a->n * a->k >= TILE_MEAN * experts : b->form == ROWS_PROMPT;
+    /* Tiles round INT4 and FP8 weights to bf16, which is too much where a token is all that the error is measured on. */
+    bool many = b->form == ROWS_ANY ? a->n * a->k >= TILE_MEAN * experts
+                                    : b->form == ROWS_PROMPT && w->views[0].format == GPU_W_BF16;
     bool tiles = many && can_tile(&w->views[0], a->x, hidden) && inter % 8 == 0;
     gpu_launch(b->g, tiles ? b->moe_up_tile : b->moe_up, gpu_blocks(inter, tiles ? 64 : GPU_WARPS),
                (u32)experts, 1, GPU_THREADS, 0, &x);
