@@ -31,7 +31,7 @@ static void print_phase(FILE *f, const char *name, const engine_phase *p, const 
     if (!p->steps) return;
     for (int i = 0; i < p->n; i++) {
         all += p->ops[i].seconds;
-        if (p->ops[i].what && !strncmp(p->ops[i].what, "experts", 7)) experts += p->ops[i].seconds;
+        if (p->ops[i].what && strstr(p->ops[i].what, "experts ")) experts += p->ops[i].seconds;
         for (int k = 0; k < p->ops[i].n; k++) launches += p->ops[i].kernels[k].launches;
     }
     fprintf(
