@@ -128,8 +128,6 @@ struct op_weight {
         [3]; /* the first; experts have equal shapes: gate, up and down of expert 0, the others' behind them */
     bool int8;        /* WK_EXPERTS: EXPERTS_W4A8 */
     u64 expert_bytes; /* WK_EXPERTS: from a matrix of an expert to the same one of the next */
-    gpu_u32
-        *meeting; /* WK_EXPERTS: what the blocks of a launch meet at, zero between launches; inside memory */
 };
 status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
 void gpu_weight_release(op_weight *w);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum {
-    MEETING_BYTES = 256,
     FILL_BLOCKS = 132 * 16,
     AHEAD = 16 /* views that the disk reads while others are copied: 130 MB of K2.5's experts */
 };
@@ -193,8 +192,7 @@ static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w
     if (st == ST_OK && stage) st = dev->alloc(dev, &staged, most, "a matrix to be laid out anew", e);
     if (st == ST_OK && d->kind == WK_EXPERTS) {
         w->on_gpu = (gpu_matrix *)at;
-        w->meeting = (gpu_u32 *)(at + gpu_round(table));
-        at += gpu_round(table) + MEETING_BYTES;
+        at += gpu_round(table);
         for (int i = 0; i < 3; i++) w->expert_bytes += room_of(d, i, packed);
     }
     for (i64 i = 0; i < AHEAD - 1; i++) announce(d, i);
@@ -226,7 +224,7 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
                      .nope = d->nope,
                      .v_dim = d->v_dim};
     u64 bytes = d->kind == WK_VECTOR    ? (u64)d->views[0].cols * 4
-                : d->kind == WK_EXPERTS ? gpu_round((u64)d->n_views * sizeof(gpu_matrix)) + MEETING_BYTES
+                : d->kind == WK_EXPERTS ? gpu_round((u64)d->n_views * sizeof(gpu_matrix))
                                         : 0;
     bool packed = packs(d);
     for (i64 i = 0; d->kind != WK_VECTOR && i < d->n_views; i++) bytes += room_of(d, i, packed);
