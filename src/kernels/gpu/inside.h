@@ -152,6 +152,9 @@ u64 gpu_op_logprobs_workspace(const ops *o, const logprobs_args *a);
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
 /* moe_large.c: many tokens an expert, on warpgroup products. 0 bytes: this call is not for them. */
 enum { LARGE_MEAN = 8 /* tokens an expert, from which on they are many */ };
+/* Bytes for the results [n * k, hidden] of calls with `mean` and more tokens an expert, in 16 bits; not less than a call of fewer
+ * tokens needs for its float32. */
+u64 gpu_moe_results(const moe_args *a, i64 mean);
 u64 gpu_moe_large_workspace(const moe_args *a);
 void gpu_moe_large(const ops *o, const moe_args *a);
 status gpu_moe_large_open(gpu_backend *b, err *e);

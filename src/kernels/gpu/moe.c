@@ -8,6 +8,12 @@ typedef struct {
     u8 *few;
 } moe_space;
 
+u64 gpu_moe_results(const moe_args *a, i64 mean) {
+    u64 hidden = (u64)a->experts->views[0].cols, cells = (u64)(a->n * a->k) * hidden;
+    u64 few = (u64)(mean * (a->experts->n_views / 3)) * hidden * 4;
+    return cells * 2 > few ? cells * 2 : few;
+}
+
 static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
     const op_weight *w = a->experts;
     u64 pairs = (u64)(a->n * a->k), at = gpu_sort_layout(a->n * a->k, w->n_views / 3, 0, base, &s->sort);

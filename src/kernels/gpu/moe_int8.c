@@ -18,13 +18,6 @@ enum { THREADS = 384, COLUMNS = 128, WIDE_MEAN = 48 };
 /* Tokens of a tile at most. */
 static int tile_tokens(i64 pairs, i64 experts) { return pairs > WIDE_MEAN * experts ? 176 : 64; }
 
-/* Not less than a call of fewer tokens needs for its float32. */
-static u64 y_bytes(const moe_args *a) {
-    u64 hidden = (u64)a->experts->views[0].cols, cells = (u64)(a->n * a->k) * hidden;
-    u64 few = (u64)(INT8_MEAN * (a->experts->n_views / 3)) * hidden * 4;
-    return cells * 2 > few ? cells * 2 : few;
-}
-
 static u64 layout(const moe_args *a, u8 *base, int8_space *s) {
     const op_weight *w = a->experts;
     i64 pairs = a->n * a->k, experts = w->n_views / 3, most = tile_tokens(pairs, experts);
@@ -40,7 +33,7 @@ static u64 layout(const moe_args *a, u8 *base, int8_space *s) {
     s->x_scale = (f32 *)(base + at), at += gpu_round((u64)a->n * 4);
     s->h_scale = (struct float2 *)(base + at), at += gpu_round((u64)s->h_rows * 8);
     s->h = (gpu_bf16 *)(base + at), at += gpu_round((u64)(s->h_rows * inter) * 2);
-    s->y = (gpu_bf16 *)(base + at), at += gpu_round(y_bytes(a));
+    s->y = (gpu_bf16 *)(base + at), at += gpu_round(gpu_moe_results(a, INT8_MEAN));
     return at;
 }
 
