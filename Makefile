@@ -224,7 +224,7 @@ install: all
 	install -D $B/moonlet "$(DESTDIR)$(PREFIX)/bin/moonlet"
 	install -D -m644 $(LIB) "$(DESTDIR)$(PREFIX)/lib/libmoonlet.a"
 	install -D -m644 include/moonlet.h "$(DESTDIR)$(PREFIX)/include/moonlet.h"
-	mkdir -p "$(DESTDIR)$(PREFIX)/share/moonlet" && cp -r models/nano "$(DESTDIR)$(PREFIX)/share/moonlet/"
+	mkdir -p "$(DESTDIR)$(PREFIX)/share/moonlet" && cp -r models/nano tuned "$(DESTDIR)$(PREFIX)/share/moonlet/"
 
 dist: all
 	@tools/dist $B

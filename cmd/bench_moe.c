@@ -4,6 +4,7 @@
 #include "bench.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/cpu/peak.h"
+#include "model_opts.h"
 #include "synth.h"
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +13,7 @@
 
 typedef struct {
     i64 dim, inter, experts, topk, threads, seed, sets, runs;
-    const char *device, *format, *mask, *json, *routing;
+    const char *device, *format, *mask, *json, *routing, *tuned;
     const char *ids, *weights, *x, *w1, *w2, *out;
     opt_list shapes, tokens;
 } bench_opts;
@@ -537,6 +538,8 @@ int bench_moe(int argc, char **argv) {
         {"threads", 't', OPT_INT, &o->threads, "N", "CPU threads (default: all cores)", 0, 4096},
         {"cpu-mask", 0, OPT_ENUM, &o->mask, "none|avx2|avx512|vnni|bf16|all",
          "highest instruction set to use (default: all)", 0, 0},
+        {"tuned", 0, OPT_STR, &o->tuned, "FILE",
+         "cuda: table of measured choices, or none (default: the one that comes along)", 0, 0},
         {"json", 0, OPT_STR, &o->json, "FILE", "writes the same as JSON lines", 0, 0},
     };
     int done = cmd_options("bench moe", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
@@ -554,12 +557,15 @@ int bench_moe(int argc, char **argv) {
     status st = cpu_isa_parse(o->mask, &mask, &e);
     b.isa = st == ST_OK ? cpu_isa() & mask : 0;
     if (st == ST_OK) st = read_format(&b, &e);
+    if (st == ST_OK && o->tuned && strcmp(o->device, "cuda"))
+        st = err_set(&e, ST_INPUT, "--tuned is for --device cuda");
     if (st == ST_OK && !strcmp(o->device, "cpu")) st = ops_init_cpu(&dev, DT_BF16, mask, &e);
     if (st == ST_OK && !strcmp(o->device, "ref")) dev = ref;
     if (st == ST_OK && !strcmp(o->device, "cuda")) {
         st = gpu_open(&b.g, 0, &e);
         if (st == ST_OK) st = ops_init_gpu(&dev, b.g, DT_BF16, &e);
         if (st != ST_OK) err_prefix(&e, "--device cuda");
+        if (st == ST_OK) st = ops_gpu_tuned(&dev, o->tuned ? o->tuned : tuned_place(), &e);
     }
     if (st == ST_OK && o->json && !(b.json = fopen(o->json, "w")))
         st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);

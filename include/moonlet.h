@@ -51,9 +51,10 @@ typedef struct {
     int64_t tp_slice;       /* T > 1: one of T GPUs' share of dummy weights, to measure speed         */
     int deterministic; /* equal bits alone and in a batch: always so on "ref" and "cpu", slower on "cuda" */
     const char *moe_format; /* "auto" (default), "w4a8" or "w2_bf16": how routed experts are kept     */
+    const char *tuned;      /* on a GPU: a table of measured choices, or a folder of them; NULL: none */
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                    \
-    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it
  * with moon_close(), which takes NULL too. */

@@ -48,6 +48,7 @@ static status open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .chunk = o->prefill_chunk,
                                .load_format = o->load_format,
                                .moe_format = o->moe_format,
+                               .tuned = o->tuned,
                                .verify = o->verify,
                                .overrides = o->overrides,
                                .n_overrides = o->n_overrides,

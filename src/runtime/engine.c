@@ -28,12 +28,12 @@ struct seq {
     i32 *drawn; /* where its token goes; NULL: logits go to the caller */
 };
 
-static status choose_gpu(engine *g, dtype act, err *e) {
+static status choose_gpu(engine *g, dtype act, const char *tuned, err *e) {
     status st = gpu_open(&g->gpu, 0, e);
     if (st == ST_OK) st = ops_init_gpu(&g->ops, g->gpu, act, e);
     if (st != ST_OK) return err_prefix(e, "--device cuda");
     g->device = gpu_device(g->gpu);
-    return ST_OK;
+    return ops_gpu_tuned(&g->ops, tuned, e) == ST_OK ? ST_OK : err_prefix(e, "--tuned");
 }
 
 static status choose_ops(engine *g, const engine_options *o, err *e) {
@@ -45,12 +45,14 @@ static status choose_ops(engine *g, const engine_options *o, err *e) {
     g->lim.deterministic = o->deterministic;
     if (o->eager && strcmp(name, "cuda"))
         return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
+    if (o->tuned && strcmp(name, "cuda")) return err_set(e, ST_INPUT, "--tuned is for --device cuda");
     if (!strcmp(name, "ref")) return ops_init_ref(&g->ops), ST_OK;
     u32 mask = ISA_ALL;
     dtype act;
     status st = bind_activation_type(&g->config, g->ck, &act, e);
     if (st == ST_OK && !strcmp(name, "cuda"))
-        return o->cpu_mask ? err_set(e, ST_INPUT, "--cpu-mask is for --device cpu") : choose_gpu(g, act, e);
+        return o->cpu_mask ? err_set(e, ST_INPUT, "--cpu-mask is for --device cpu")
+                           : choose_gpu(g, act, o->tuned, e);
     if (st == ST_OK && strcmp(name, "cpu"))
         return err_set(e, ST_UNSUPPORTED, "--device %s is not ref, cpu or cuda", name);
     if (st == ST_OK && o->cpu_mask) st = cpu_isa_parse(o->cpu_mask, &mask, e);

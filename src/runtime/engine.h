@@ -25,6 +25,7 @@ typedef struct {
     const char
         *load_format;       /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
     const char *moe_format; /* "auto", "w4a8" or "w2_bf16": how routed experts are kept; NULL: auto */
+    const char *tuned;      /* a GPU: table of measured choices (kernels/gpu/tuned.h); NULL, "none": none */
     i64 tp_slice;           /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
     bool eager;             /* a GPU: decode steps are not recorded as graphs */
     bool deterministic; /* equal requests get equal bits, alone and among others: always so on ref and cpu */

@@ -27,12 +27,6 @@ static bool divide(gpu_few_args *f, int group) {
     return true;
 }
 
-static bool fits(const moe_args *a) {
-    const op_weight *w = a->experts;
-    return w->views[0].format == GPU_W_PACKED && w->views[2].format == GPU_W_PACKED && a->n <= FEW_TOKENS &&
-           a->n * a->k <= FEW_PAIRS && w->n_views / 3 <= FEW_EXPERTS;
-}
-
 /* The pieces of the workspace; returns its bytes. */
 static u64 layout(const moe_args *a, u8 *base, gpu_few_args *f) {
     const op_weight *w = a->experts;
@@ -49,23 +43,14 @@ static u64 layout(const moe_args *a, u8 *base, gpu_few_args *f) {
 u64 gpu_few_workspace(const moe_args *a) {
     static u8 nowhere;
     gpu_few_args f;
-    return fits(a) ? layout(a, &nowhere, &f) : 0;
+    return layout(a, &nowhere, &f);
 }
 
-/* The kernel, by the tokens of a group: as few as most experts have. */
-static gpu_kernel *kernel_of(const gpu_backend *b, i64 pairs, i64 experts, int *group) {
-    if (pairs <= 2 * experts) return *group = 4, b->few_4;
-    return *group = 8, b->few_8;
-}
-
-bool gpu_run_few(const ops *o, const moe_args *a, u8 *space, f32 *y) {
+bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *space, f32 *y) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
     i64 experts = w->n_views / 3, pairs = a->n * a->k;
-    int group;
-    if (!fits(a) || (u64)(uintptr_t)a->x % 16) return false;
-    /* In decode form the same kernel for any number of rows. */
-    gpu_kernel *run = kernel_of(b, b->form == ROWS_DECODE ? DECODE_ROWS * a->k : pairs, experts, &group);
+    if ((u64)(uintptr_t)a->x % 16) return false;
     gpu_few_args f = {.gate = w->views[0].data,
                       .up = w->views[1].data,
                       .down = w->views[2].data,
@@ -79,8 +64,9 @@ bool gpu_run_few(const ops *o, const moe_args *a, u8 *space, f32 *y) {
                       .hidden = (int)w->views[0].cols,
                       .inter = (int)w->views[0].rows};
     layout(a, space, &f);
-    if (!divide(&f, group)) return false;
+    if (!divide(&f, how->group)) return false;
     gpu_launch(b->g, b->few_rows, (u32)a->n, 1, 1, FEW_ROWS_THREADS, 0, &f);
-    gpu_launch(b->g, run, (u32)gpu_processors(b->g), 1, 1, FEW_THREADS, (u32)f.shared, &f);
+    gpu_launch(b->g, how->group == 4 ? b->few_4 : b->few_8, (u32)gpu_processors(b->g), 1, 1, FEW_THREADS,
+               (u32)f.shared, &f);
     return true;
 }

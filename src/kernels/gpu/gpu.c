@@ -1,7 +1,13 @@
 /* kernels/gpu/gpu.c: the backend's table, and the operations that are one launch. */
+#include "base/file.h"
+#include "base/log.h"
 #include "kernels/gpu/images.h"
 #include "kernels/gpu/inside.h"
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+enum { TUNED_FILE_MOST = 8 << 20 };
 
 static gpu_backend backend; /* one GPU a process for now */
 
@@ -115,6 +121,41 @@ static void op_finite(const ops *o, const finite_args *a) {
 }
 
 static void op_set_form(const ops *o, rows_form form) { gpu_of(o)->form = form; }
+
+void ops_gpu_force(ops *o, const moe_choice *how) { gpu_of(o)->forced = how; }
+
+status ops_gpu_tuned(ops *o, const char *place, err *e) {
+    static tuned_table table;
+    gpu_backend *b = gpu_of(o);
+    char file[80], path[4096];
+    struct stat is;
+    buf text = {0};
+    b->tuned = NULL;
+    tuned_free(&table);
+    if (!place || !strcmp(place, "none")) return ST_OK;
+    if (!stat(place, &is) && S_ISDIR(is.st_mode)) {
+        tuned_file_name(file, sizeof file, gpu_name(b->g));
+        status st = path_join(path, sizeof path, place, file, e);
+        if (st != ST_OK) return st;
+        if (!file_exists(path)) {
+            log_once(
+                path,
+                "%s does not exist: nothing was tuned for %s, experts run by the choices that are built in "
+                "(moonlet tune moe)",
+                path, gpu_name(b->g));
+            return ST_OK;
+        }
+        place = path;
+    }
+    status st = file_read(place, TUNED_FILE_MOST, &text, e);
+    if (st == ST_OK)
+        st = tuned_parse(&table, text.data, text.len, place, gpu_name(b->g), gpu_processors(b->g), e);
+    buf_free(&text);
+    if (st != ST_OK) return st;
+    snprintf(b->tuned_name, sizeof b->tuned_name, "%s", place);
+    b->tuned = &table;
+    return ST_OK;
+}
 
 static status find_kernels(gpu_backend *b, err *e) {
     const struct {

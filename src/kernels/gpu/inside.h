@@ -2,6 +2,7 @@
 #ifndef KERNELS_GPU_INSIDE_H
 #define KERNELS_GPU_INSIDE_H
 #include "kernels/gpu/gpu.h"
+#include "kernels/gpu/tuned.h"
 
 /* Kernel and the file that holds it. */
 #define GPU_KERNELS(X)                                                                                       \
@@ -108,7 +109,10 @@ typedef struct {
     struct cublas *blas; /* NULL: there is none, for this reason: */
     err no_blas;
     f32 *halves;
-    gpu_u32 *meetings; /* decode.c */
+    gpu_u32 *meetings;        /* decode.c */
+    const moe_choice *forced; /* moe.c: NULL, or how all calls of experts run */
+    const tuned_table *tuned; /* NULL: none */
+    char tuned_name[4096];    /* its file */
 #define GPU_KERNEL_FIELD(name, file) gpu_kernel *name;
     GPU_KERNELS(GPU_KERNEL_FIELD)
 #undef GPU_KERNEL_FIELD
@@ -150,23 +154,20 @@ u64 gpu_op_sample_workspace(const ops *o, const sample_args *a);
 void gpu_op_logprobs(const ops *o, const logprobs_args *a); /* logprobs.c */
 u64 gpu_op_logprobs_workspace(const ops *o, const logprobs_args *a);
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
-/* moe_large.c: many tokens an expert, on warpgroup products. 0 bytes: this call is not for them. */
-enum { LARGE_MEAN = 8 /* tokens an expert, from which on they are many */ };
-/* Bytes for the results [n * k, hidden] of calls with `mean` and more tokens an expert, in 16 bits; not less than a call of fewer
- * tokens needs for its float32. */
-u64 gpu_moe_results(const moe_args *a, i64 mean);
+/* moe_large.c: many tokens an expert, on warpgroup products. The workspace is for tiles of any width. */
+enum { TILE_LEAST = 16 };
 u64 gpu_moe_large_workspace(const moe_args *a);
-void gpu_moe_large(const ops *o, const moe_args *a);
+void gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how);
 status gpu_moe_large_open(gpu_backend *b, err *e);
 
 /* moe_int8.c: the same with int8 activations. */
 u64 gpu_moe_int8_workspace(const moe_args *a);
-void gpu_moe_int8(const ops *o, const moe_args *a);
+void gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how);
 status gpu_moe_int8_open(gpu_backend *b, err *e);
 
-/* few.c: the products of routed experts at few tokens, y of pairs that there are, if this call fits (else false). */
+/* few.c: the products of routed experts at few tokens, y of pairs that there are; false: shared memory or x's address does not allow it. */
 u64 gpu_few_workspace(const moe_args *a);
-bool gpu_run_few(const ops *o, const moe_args *a, u8 *space, f32 *y);
+bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *space, f32 *y);
 
 /* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */
 static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {

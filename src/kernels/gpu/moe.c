@@ -1,5 +1,8 @@
 /* kernels/gpu/moe.c: routed experts: the launches of a call and its workspace. */
+#include "base/log.h"
+#include "kernels/gpu/few.h"
 #include "kernels/gpu/inside.h"
+#include <stdio.h>
 
 typedef struct {
     gpu_sort_args sort;
@@ -7,12 +10,6 @@ typedef struct {
     f32 *y;
     u8 *few;
 } moe_space;
-
-u64 gpu_moe_results(const moe_args *a, i64 mean) {
-    u64 hidden = (u64)a->experts->views[0].cols, cells = (u64)(a->n * a->k) * hidden;
-    u64 few = (u64)(mean * (a->experts->n_views / 3)) * hidden * 4;
-    return cells * 2 > few ? cells * 2 : few;
-}
 
 static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
     const op_weight *w = a->experts;
@@ -23,18 +20,62 @@ static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
     s->y = (f32 *)(base + at);
     at += gpu_round(pairs * (u64)w->views[0].cols * 4);
     s->few = base + at;
-    return at + gpu_few_workspace(a);
+    return at + (w->views[0].format == GPU_W_PACKED ? gpu_few_workspace(a) : 0);
 }
 
+static moe_format format_of(const op_weight *w) {
+    const gpu_matrix *up = &w->views[0], *down = &w->views[2];
+    bool plain = down->format == GPU_W_BF16 && down->wide && down->rows % 64 == 0 && down->cols % 64 == 0;
+    if (up->format == GPU_W_PACKED && down->format == GPU_W_PACKED) return w->int8 ? MOE_W4A8 : MOE_W4A16;
+    if (up->format == GPU_W_PACKED && plain) return MOE_W2_BF16;
+    return up->format == GPU_W_BF16 && up->wide && plain ? MOE_BF16 : MOE_OTHER;
+}
+
+static moe_call call_of(const moe_args *a) {
+    const op_weight *w = a->experts;
+    return (moe_call){.format = format_of(w),
+                      .dim = w->views[0].cols,
+                      .inter = w->views[0].rows,
+                      .experts = w->n_views / 3,
+                      .topk = a->k,
+                      .tokens = a->n,
+                      .form = gpu_of(NULL)->form};
+}
+
+static moe_choice choose(const gpu_backend *b, const moe_args *a) {
+    moe_call c = call_of(a);
+    moe_source from;
+    char key[96];
+    if (b->forced) return *b->forced;
+    moe_choice how = moe_choose(&c, b->tuned, &from);
+    if (from != MOE_MISSED) return how;
+    snprintf(key, sizeof key, "tuned %d %lld %lld %lld %lld", (int)c.format, (long long)c.dim,
+             (long long)c.inter, (long long)c.experts, (long long)c.topk);
+    log_once(key,
+             "%s has no row for %s experts, %lld x %lld x %lld, top-%lld, on %s with %d processors%s: "
+             "the choices that are built in are used (moonlet tune moe makes rows)",
+             b->tuned_name, moe_format_text(c.format), (long long)c.experts, (long long)c.inter,
+             (long long)c.dim, (long long)c.topk, gpu_name(b->g), gpu_processors(b->g),
+             b->tuned->others ? ", others it has" : "");
+    return how;
+}
+
+moe_choice gpu_moe_choice(const moe_args *a) { return choose(gpu_of(NULL), a); }
+moe_call gpu_moe_call(const moe_args *a) { return call_of(a); }
+
+/* For every path that a call of so many tokens or fewer may take. */
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
     (void)o;
     static u8 nowhere;
     moe_space s;
-    u64 int8 = gpu_moe_int8_workspace(a), large = int8 ? int8 : gpu_moe_large_workspace(a), all;
-    moe_args few = *a; /* a call of fewer tokens fits too */
-    if (large) few.n = min_i64(a->n, ceil_div(LARGE_MEAN * (a->experts->n_views / 3), a->k));
-    all = moe_layout(&few, &nowhere, &s);
-    return large > all ? large : all;
+    moe_call c = call_of(a);
+    moe_args few = *a;
+    i64 many_from = ceil_div(MANY_MEAN * c.experts, a->k);
+    if (c.format != MOE_OTHER) few.n = min_i64(a->n, max_i64(FEW_TOKENS, many_from));
+    u64 all = moe_layout(&few, &nowhere, &s), large = c.format != MOE_OTHER ? gpu_moe_large_workspace(a) : 0,
+        int8 = c.format == MOE_W4A8 ? gpu_moe_int8_workspace(a) : 0;
+    all = all > large ? all : large;
+    return all > int8 ? all : int8;
 }
 
 void gpu_op_moe(const ops *o, const moe_args *a) {
@@ -43,12 +84,13 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
     moe_space s;
     if (!a->n) return;
-    if (gpu_moe_int8_workspace(a)) return gpu_moe_int8(o, a);
-    if (gpu_moe_large_workspace(a)) return gpu_moe_large(o, a);
+    const moe_choice how = choose(b, a);
+    if (how.path == MOE_INT8) return gpu_moe_int8(o, a, &how);
+    if (how.path == MOE_MANY) return gpu_moe_large(o, a, &how);
     moe_layout(a, a->workspace, &s);
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
     gpu_combine_args c = {a->ids, a->weights, s.y, a->shared, a->out, hidden, a->k, experts, NULL};
-    if (b->form != ROWS_PROMPT && gpu_run_few(o, a, s.few, s.y)) {
+    if (how.path == MOE_FEW && gpu_run_few(o, a, &how, s.few, s.y)) {
         gpu_launch(b->g, b->moe_combine, (u32)a->n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0,
                    &c);
         return;

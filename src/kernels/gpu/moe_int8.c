@@ -13,14 +13,12 @@ typedef struct {
     i64 h_rows, most_tiles;
 } int8_space;
 
-enum { THREADS = 384, COLUMNS = 128, WIDE_MEAN = 48 };
+enum { THREADS = 384, COLUMNS = 128 };
 
-/* Tokens of a tile at most. */
-static int tile_tokens(i64 pairs, i64 experts) { return pairs > WIDE_MEAN * experts ? 176 : 64; }
-
-static u64 layout(const moe_args *a, u8 *base, int8_space *s) {
+/* most: tokens of a tile at most. */
+static u64 layout(const moe_args *a, i64 most, u8 *base, int8_space *s) {
     const op_weight *w = a->experts;
-    i64 pairs = a->n * a->k, experts = w->n_views / 3, most = tile_tokens(pairs, experts);
+    i64 pairs = a->n * a->k, experts = w->n_views / 3;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols;
     u64 at = gpu_sort_layout(pairs, experts, 0, base, &s->sort);
     s->sort.ids = a->ids;
@@ -33,25 +31,24 @@ static u64 layout(const moe_args *a, u8 *base, int8_space *s) {
     s->x_scale = (f32 *)(base + at), at += gpu_round((u64)a->n * 4);
     s->h_scale = (struct float2 *)(base + at), at += gpu_round((u64)s->h_rows * 8);
     s->h = (gpu_bf16 *)(base + at), at += gpu_round((u64)(s->h_rows * inter) * 2);
-    s->y = (gpu_bf16 *)(base + at), at += gpu_round(gpu_moe_results(a, INT8_MEAN));
+    s->y = (gpu_bf16 *)(base + at), at += gpu_round((u64)(pairs * hidden) * 2);
     return at;
 }
 
 u64 gpu_moe_int8_workspace(const moe_args *a) {
     static u8 nowhere;
     int8_space s;
-    const op_weight *w = a->experts;
-    if (!w->int8 || !moe_is_int8(a->n * a->k, w->n_views / 3, w->views[0].cols, w->views[0].rows)) return 0;
-    return layout(a, &nowhere, &s);
+    return layout(a, TILE_LEAST, &nowhere, &s);
 }
 
-void gpu_moe_int8(const ops *o, const moe_args *a) {
+void gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
-    i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3, pairs = a->n * a->k;
-    int most = tile_tokens(pairs, experts);
+    i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
+    const int most = how->tile;
+    const bool wide = most > 64;
     int8_space s;
-    layout(a, a->workspace, &s);
+    layout(a, most, a->workspace, &s);
     gpu_run_sort(o, &s.sort);
     gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
@@ -80,12 +77,11 @@ void gpu_moe_int8(const ops *o, const moe_args *a) {
     const u32 blocks = (u32)gpu_processors(b->g),
               up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
               down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));
-    gpu_launch(b->g, most == 176 ? b->moe_int8_up_176 : b->moe_int8_up_64, up, 1, 1, THREADS, GPU_MOE_SHARED,
-               &m);
+    gpu_launch(b->g, wide ? b->moe_int8_up_176 : b->moe_int8_up_64, up, 1, 1, THREADS, GPU_MOE_SHARED, &m);
     gpu_launch(b->g, b->int8_h, gpu_blocks(s.h_rows, GPU_WARPS), 1, 1, GPU_THREADS, 0, &h);
     for (m.again = 0; m.again < 2; m.again++) {
         m.taken++;
-        gpu_launch(b->g, most == 176 ? b->moe_int8_down_176 : b->moe_int8_down_64, down, 1, 1, THREADS,
+        gpu_launch(b->g, wide ? b->moe_int8_down_176 : b->moe_int8_down_64, down, 1, 1, THREADS,
                    GPU_MOE_SHARED, &m);
     }
     gpu_launch(b->g, b->moe_sum, (u32)a->n, gpu_blocks(hidden, 8 * 128), 1, 128, 0, &c);

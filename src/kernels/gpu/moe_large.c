@@ -13,14 +13,12 @@ typedef struct {
     i64 h_rows, most_tiles;
 } large_space;
 
-enum { THREADS = 384, WIDE_MEAN = 48 };
+enum { THREADS = 384 };
 
-/* Tokens of a tile at most. */
-static int tile_tokens(i64 pairs, i64 experts) { return pairs > WIDE_MEAN * experts ? 128 : 64; }
-
-static u64 layout(const moe_args *a, u8 *base, large_space *s) {
+/* most: tokens of a tile at most. */
+static u64 layout(const moe_args *a, i64 most, u8 *base, large_space *s) {
     const op_weight *w = a->experts;
-    i64 pairs = a->n * a->k, experts = w->n_views / 3, most = tile_tokens(pairs, experts);
+    i64 pairs = a->n * a->k, experts = w->n_views / 3;
     u64 at = gpu_sort_layout(pairs, experts, 0, base, &s->sort);
     s->sort.ids = a->ids;
     s->most_tiles = pairs / most + experts;
@@ -28,26 +26,14 @@ static u64 layout(const moe_args *a, u8 *base, large_space *s) {
     s->n_tiles = (int *)(base + at), at += 256;
     s->tiles = (struct int4 *)(base + at), at += gpu_round((u64)s->most_tiles * 16);
     s->h = (gpu_bf16 *)(base + at), at += gpu_round((u64)(s->h_rows * w->views[0].rows) * 2);
-    s->y = (gpu_bf16 *)(base + at), at += gpu_round(gpu_moe_results(a, LARGE_MEAN));
+    s->y = (gpu_bf16 *)(base + at), at += gpu_round((u64)(pairs * w->views[0].cols) * 2);
     return at;
-}
-
-static bool fits(const moe_args *a) {
-    const gpu_matrix *w = a->experts->views;
-    rows_form form = gpu_of(NULL)->form;
-    if (form == ROWS_DECODE || (form == ROWS_ANY && a->n * a->k < LARGE_MEAN * (a->experts->n_views / 3)))
-        return false;
-    for (int i = 0; i < 3; i += 2)
-        if (w[i].format != GPU_W_PACKED &&
-            !(w[i].format == GPU_W_BF16 && w[i].wide && w[i].rows % 64 == 0 && w[i].cols % 64 == 0))
-            return false;
-    return true;
 }
 
 u64 gpu_moe_large_workspace(const moe_args *a) {
     static u8 nowhere;
     large_space s;
-    return fits(a) ? layout(a, &nowhere, &s) : 0;
+    return layout(a, TILE_LEAST, &nowhere, &s);
 }
 
 typedef struct {
@@ -60,14 +46,14 @@ static kernels kernels_of(const gpu_backend *b, const gpu_matrix *w, bool wide) 
     return (kernels){all[w[0].format == GPU_W_BF16][wide].up, all[w[2].format == GPU_W_BF16][wide].down};
 }
 
-void gpu_moe_large(const ops *o, const moe_args *a) {
+void gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
-    i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3, pairs = a->n * a->k;
-    int most = tile_tokens(pairs, experts);
-    const kernels run = kernels_of(b, w->views, most == 128);
+    i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
+    const int most = how->tile;
+    const kernels run = kernels_of(b, w->views, most > 64);
     large_space s;
-    layout(a, a->workspace, &s);
+    layout(a, most, a->workspace, &s);
     gpu_run_sort(o, &s.sort);
     gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);

@@ -1,0 +1,87 @@
+/* kernels/gpu/moe_choice.c: see the header. */
+#include "kernels/gpu/moe_choice.h"
+#include "kernels/gpu/few.h"
+#include "kernels/gpu/tuned.h"
+#include <string.h>
+
+enum { WIDE_MEAN = 48 /* tokens an expert, from which on tiles are wide */ };
+
+static const char *const formats[] = {
+#define MOE_TEXT(name, text) text,
+    MOE_FORMATS(MOE_TEXT)};
+static const char *const paths[] = {MOE_PATHS(MOE_TEXT)
+#undef MOE_TEXT
+};
+
+const char *moe_format_text(moe_format f) { return formats[f]; }
+const char *moe_path_text(moe_path p) { return paths[p]; }
+bool moe_format_of(const char *text, moe_format *out) {
+    for (size_t i = 0; i < COUNT_OF(formats); i++)
+        if (!strcmp(text, formats[i])) return *out = (moe_format)i, true;
+    return false;
+}
+bool moe_path_of(const char *text, moe_path *out) {
+    for (size_t i = 0; i < COUNT_OF(paths); i++)
+        if (!strcmp(text, paths[i])) return *out = (moe_path)i, true;
+    return false;
+}
+
+static bool is_int8(const moe_call *c) {
+    return c->format == MOE_W4A8 && moe_is_int8(c->tokens * c->topk, c->experts, c->dim, c->inter);
+}
+
+bool moe_can(const moe_call *c, moe_path p) {
+    if (p == MOE_INT8 || is_int8(c)) return p == MOE_INT8 && is_int8(c);
+    if (p == MOE_FEW)
+        return (c->format == MOE_W4A16 || c->format == MOE_W4A8) && c->form != ROWS_PROMPT &&
+               c->tokens <= FEW_TOKENS && c->tokens * c->topk <= FEW_PAIRS && c->experts <= FEW_EXPERTS;
+    if (p == MOE_MANY) return c->format != MOE_OTHER && c->form != ROWS_DECODE;
+    return p == MOE_PLAIN;
+}
+
+moe_choice moe_default(const moe_call *c) {
+    i64 pairs = c->tokens * c->topk;
+    bool wide = pairs > WIDE_MEAN * c->experts;
+    if (moe_can(c, MOE_INT8)) return (moe_choice){.path = MOE_INT8, .tile = wide ? 176 : 64};
+    if (moe_can(c, MOE_MANY) && (c->form == ROWS_PROMPT || pairs >= MANY_MEAN * c->experts))
+        return (moe_choice){.path = MOE_MANY, .tile = wide ? 128 : 64};
+    if (!moe_can(c, MOE_FEW)) return (moe_choice){.path = MOE_PLAIN};
+    /* As few as most experts have; rows that decode have one kernel for any number of them. */
+    i64 usual = c->form == ROWS_DECODE ? DECODE_ROWS * c->topk : pairs;
+    return (moe_choice){.path = MOE_FEW, .group = usual <= 2 * c->experts ? 4 : 8};
+}
+
+bool moe_allowed(const moe_call *c, const moe_choice *choice) {
+    const int widest = choice->path == MOE_INT8 ? 176 : 128;
+    if (!moe_can(c, choice->path) || (choice->path != MOE_FEW && choice->group) ||
+        (choice->path != MOE_MANY && choice->path != MOE_INT8 && choice->tile) || choice->tile > widest)
+        return false;
+#define MOE_KNOB_IN(name, least, most, step)                                                                 \
+    if (choice->name && (choice->name < (least) || choice->name > (most) || choice->name % (step)))          \
+        return false;
+    MOE_KNOBS(MOE_KNOB_IN)
+#undef MOE_KNOB_IN
+    return true;
+}
+
+/* What `wanted` leaves open is as in the default, or else as the built-in rule has it for that path. */
+static moe_choice completed(const moe_call *c, moe_choice wanted) {
+    moe_choice usual = moe_default(c);
+    i64 pairs = c->tokens * c->topk;
+    if (wanted.path == MOE_FEW && !wanted.group)
+        wanted.group = usual.path == MOE_FEW ? usual.group : pairs <= 2 * c->experts ? 4 : 8;
+    if ((wanted.path == MOE_MANY || wanted.path == MOE_INT8) && !wanted.tile)
+        wanted.tile = usual.path == wanted.path ? usual.tile : 64;
+    return wanted;
+}
+
+moe_choice moe_choose(const moe_call *c, const tuned_table *t, moe_source *from) {
+    *from = MOE_BUILT_IN;
+    if (!t || c->form != ROWS_ANY || c->format == MOE_OTHER) return moe_default(c);
+    const tuned_row *row = tuned_find(t, c);
+    *from = row ? MOE_TUNED : MOE_MISSED;
+    if (row && moe_allowed(c, &row->choice)) return completed(c, row->choice);
+    /* The row is of more tokens, whose path does not take so few: W4A8's two kinds of arithmetic. */
+    if (row) *from = MOE_BUILT_IN;
+    return moe_default(c);
+}

@@ -1,0 +1,199 @@
+/* How a call of routed experts runs: built-in choices, tables of measured ones, and tables that are not what they should be. */
+#include "unit.h"
+
+#include "kernels/gpu/few.h"
+#include "kernels/gpu/tuned.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define CHIP  "NVIDIA H200"
+#define HEAD  "chip,sms,format,dim,inter,experts,topk,tokens,path,group,tile,us,default_us\n"
+#define SHAPE "NVIDIA H200,132,w4a16,7168,256,384,8,"
+
+static moe_call call_of(moe_format f, i64 tokens) {
+    return (moe_call){f, 7168, 256, 384, 8, tokens, ROWS_ANY};
+}
+
+static moe_choice chosen(const tuned_table *t, moe_call c, moe_source want) {
+    moe_source from;
+    moe_choice how = moe_choose(&c, t, &from);
+    assert_int_equal(from, want);
+    assert_true(moe_allowed(&c, &how));
+    return how;
+}
+
+static tuned_table table_of(const char *text) {
+    tuned_table t;
+    err e = {0};
+    if (tuned_parse(&t, text, strlen(text), "t.csv", CHIP, 132, &e) != ST_OK) fail_msg("%s", e.text);
+    return t;
+}
+
+/* The rules that are built in, at their borders. */
+static void built_in(void **state) {
+    (void)state;
+    moe_choice c = chosen(NULL, call_of(MOE_W4A16, 1), MOE_BUILT_IN);
+    assert_true(c.path == MOE_FEW && c.group == 4 && !c.tile);
+    assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 96), MOE_BUILT_IN).group, 4);
+    assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 97), MOE_BUILT_IN).group, 8);
+    assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 383), MOE_BUILT_IN).path, MOE_FEW);
+    c = chosen(NULL, call_of(MOE_W4A16, 384), MOE_BUILT_IN);
+    assert_true(c.path == MOE_MANY && c.tile == 64 && !c.group);
+    assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 2304), MOE_BUILT_IN).tile, 64);
+    assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 2305), MOE_BUILT_IN).tile, 128);
+    assert_int_equal(chosen(NULL, call_of(MOE_W4A8, 383), MOE_BUILT_IN).path, MOE_FEW);
+    c = chosen(NULL, call_of(MOE_W4A8, 8192), MOE_BUILT_IN);
+    assert_true(c.path == MOE_INT8 && c.tile == 176);
+    assert_int_equal(chosen(NULL, call_of(MOE_W2_BF16, 384), MOE_BUILT_IN).path, MOE_MANY);
+    assert_int_equal(chosen(NULL, call_of(MOE_OTHER, 8192), MOE_BUILT_IN).path, MOE_PLAIN);
+}
+
+/* Rows that decode and rows of prompts: one path each, whatever their number. */
+static void forms(void **state) {
+    (void)state;
+    for (i64 n = 1; n <= DECODE_ROWS; n++) {
+        moe_call c = call_of(MOE_W4A16, n);
+        c.form = ROWS_DECODE;
+        moe_choice how = chosen(NULL, c, MOE_BUILT_IN);
+        assert_true(how.path == MOE_FEW && how.group == 4);
+        c.form = ROWS_PROMPT;
+        assert_int_equal(chosen(NULL, c, MOE_BUILT_IN).path, MOE_MANY);
+    }
+    tuned_table t = table_of(HEAD SHAPE "8,many,0,16,1,2\n");
+    moe_call c = call_of(MOE_W4A16, 8);
+    assert_int_equal(chosen(&t, c, MOE_TUNED).path, MOE_MANY);
+    c.form = ROWS_DECODE; /* no table: bits must not depend on how many rows there are */
+    assert_int_equal(chosen(&t, c, MOE_BUILT_IN).path, MOE_FEW);
+    tuned_free(&t);
+}
+
+static void from_table(void **state) {
+    (void)state;
+    tuned_table t = table_of("# measured\n" HEAD SHAPE "64,few,8,0,50,60.5\n" SHAPE
+                             "16,few,4,0,9,9\r\n\n" SHAPE "512,many,0,96,1,2\n"
+                             "NVIDIA H200,114,w4a16,7168,256,384,8,16,few,8,0,1,1\n"
+                             "NVIDIA H200,132,w4a8,7168,256,384,8,512,int8,0,128,1,1\n");
+    assert_int_equal(t.n, 4);
+    assert_int_equal(t.others, 1);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 1), MOE_TUNED).group, 4);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 16), MOE_TUNED).group, 4);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 17), MOE_TUNED).group, 8);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 64), MOE_TUNED).group, 8);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 65), MOE_TUNED).tile, 96);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 65536), MOE_TUNED).tile, 96); /* the last for all above */
+    assert_int_equal(chosen(&t, call_of(MOE_W4A8, 512), MOE_TUNED).tile, 128);
+    /* ops.h fixes the arithmetic of W4A8 at 8 tokens an expert: a row cannot */
+    assert_int_equal(chosen(&t, call_of(MOE_W4A8, 383), MOE_BUILT_IN).path, MOE_FEW);
+    assert_int_equal(chosen(&t, call_of(MOE_BF16, 16), MOE_MISSED).path, MOE_PLAIN);
+    moe_call other = call_of(MOE_W4A16, 16);
+    other.topk = 6;
+    assert_int_equal(chosen(&t, other, MOE_MISSED).path, MOE_FEW);
+    const tuned_row *row = tuned_find(&t, &(moe_call){MOE_W4A16, 7168, 256, 384, 8, 64, ROWS_ANY});
+    assert_true(row && row->us == 50 && row->default_us == 60.5);
+    moe_call c = call_of(MOE_W4A16, 63);
+    assert_null(tuned_exact(&t, &c));
+    tuned_free(&t);
+}
+
+/* Columns in any order, knobs left out. */
+static void columns_by_name(void **state) {
+    (void)state;
+    tuned_table t = table_of("us,default_us,path,tokens,topk,experts,inter,dim,format,sms,chip\n"
+                             "1.5,2e3,many,4096,8,384,256,7168,bf16,132,NVIDIA H200\n");
+    moe_choice how = chosen(&t, call_of(MOE_BF16, 4096), MOE_TUNED);
+    assert_true(how.path == MOE_MANY && how.tile == 128); /* what is left open is the default's */
+    assert_int_equal(chosen(&t, call_of(MOE_BF16, 8), MOE_TUNED).tile, 64);
+    tuned_free(&t);
+}
+
+static void hostile(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } all[] = {
+        {"", "t.csv: line 0: there is no line that names the columns"},
+        {"# only\n", "t.csv: line 1: there is no line that names the columns"},
+        {"chip,sms\n", "t.csv: line 1: there is no column \"format\""},
+        {"chip,chip\n", "t.csv: line 1: column \"chip\" comes twice"},
+        {"chip,speed\n", "t.csv: line 1: column \"speed\" is not known to this program"},
+        {HEAD SHAPE "8,few,4,0,1,2", "t.csv: line 2: cut off: its end is missing"},
+        {HEAD SHAPE "8,few,4,0,1\n", "t.csv: line 2: 12 fields, 13 columns"},
+        {HEAD SHAPE "8,few,4,0,1,2,3\n", "t.csv: line 2: too many fields"},
+        {HEAD "NVIDIA H100,132,w4a16,7168,256,384,8,8,few,4,0,1,2\n",
+         "t.csv: line 2: the row is for \"NVIDIA H100\", this chip is \"NVIDIA H200\""},
+        {HEAD SHAPE "0,few,4,0,1,2\n", "t.csv: line 2: tokens \"0\" is not a number in 1..1048576"},
+        {HEAD SHAPE "-8,few,4,0,1,2\n", "t.csv: line 2: tokens \"-8\" is not a number in 1..1048576"},
+        {HEAD SHAPE "99999999999999999999,few,4,0,1,2\n",
+         "t.csv: line 2: tokens \"99999999999999999999\" is not a number in 1..1048576"},
+        {HEAD SHAPE "8x,few,4,0,1,2\n", "t.csv: line 2: tokens \"8x\" is not a number in 1..1048576"},
+        {HEAD SHAPE ",few,4,0,1,2\n", "t.csv: line 2: tokens \"\" is not a number in 1..1048576"},
+        {HEAD SHAPE "8,fast,4,0,1,2\n", "t.csv: line 2: there is no path \"fast\""},
+        {HEAD "NVIDIA H200,132,int3,7168,256,384,8,8,few,4,0,1,2\n",
+         "t.csv: line 2: there is no format \"int3\""},
+        {HEAD "NVIDIA H200,132,other,7168,256,384,8,8,plain,0,0,1,2\n",
+         "t.csv: line 2: there is no format \"other\""},
+        {HEAD "NVIDIA H200,132,w4a16,7168,256,4,8,8,few,4,0,1,2\n",
+         "t.csv: line 2: topk is more than experts"},
+        {HEAD SHAPE "8,few,5,0,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "8,few,4,64,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "8,int8,0,64,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "2000,few,4,0,1,2\n",
+         "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "512,many,0,136,1,2\n",
+         "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "512,many,0,264,1,2\n", "t.csv: line 2: tile \"264\" is not a number in 0..256"},
+        {HEAD SHAPE "8,few,4,0,nan,2\n", "t.csv: line 2: us \"nan\" is not a time in microseconds"},
+        {HEAD SHAPE "8,few,4,0,1,0\n", "t.csv: line 2: default_us \"0\" is not a time in microseconds"},
+        {HEAD SHAPE "8,few,4,0,1,2\n" SHAPE "16,few,4,0,1,2\n" SHAPE "8,few,8,0,1,2\n",
+         "t.csv: line 4: the same shape and tokens as in line 2"},
+    };
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        tuned_table t;
+        err e = {0};
+        assert_int_equal(tuned_parse(&t, all[i].text, strlen(all[i].text), "t.csv", CHIP, 132, &e),
+                         ST_FORMAT);
+        assert_string_equal(e.text, all[i].want);
+        assert_null(t.rows);
+    }
+    static char longer[5000];
+    tuned_table t;
+    err e = {0};
+    memset(longer, 'a', sizeof longer - 1);
+    longer[sizeof longer - 2] = '\n';
+    assert_int_equal(tuned_parse(&t, longer, strlen(longer), "t.csv", CHIP, 132, &e), ST_FORMAT);
+    assert_string_equal(e.text, "t.csv: line 1: no line of text, or far too long");
+}
+
+/* What is written is read back. */
+static void written(void **state) {
+    (void)state;
+    buf text = {0};
+    const tuned_row rows[] = {
+        {{MOE_W4A8, 7168, 2048, 48, 1, 512, ROWS_ANY}, {MOE_INT8, 0, 96}, 12.25, 13.5, 0},
+        {{MOE_W4A16, 7168, 256, 384, 8, 2, ROWS_ANY}, {MOE_FEW, 4, 0}, 20, 21, 0}};
+    tuned_table t;
+    assert_true(tuned_header(&text));
+    for (size_t i = 0; i < COUNT_OF(rows); i++) assert_true(tuned_line(&text, CHIP, 132, &rows[i]));
+    t = table_of(text.data);
+    assert_int_equal(t.n, 2);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        const tuned_row *row = tuned_exact(&t, &rows[i].call);
+        assert_non_null(row);
+        assert_memory_equal(&row->choice, &rows[i].choice, sizeof row->choice);
+        assert_true(row->us == rows[i].us && row->default_us == rows[i].default_us);
+    }
+    tuned_free(&t);
+    buf_free(&text);
+    char file[64];
+    tuned_file_name(file, sizeof file, "NVIDIA H100 80GB HBM3");
+    assert_string_equal(file, "nvidia-h100-80gb-hbm3.csv");
+    tuned_file_name(file, sizeof file, "../(x)");
+    assert_string_equal(file, "x.csv");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(built_in),   cmocka_unit_test(forms),
+                                       cmocka_unit_test(from_table), cmocka_unit_test(columns_by_name),
+                                       cmocka_unit_test(hostile),    cmocka_unit_test(written)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
