@@ -5,6 +5,8 @@
 #include "kernels/gpu/gpu.h"
 #include "kernels/cpu/peak.h"
 #include "model_opts.h"
+#include "moe_files.h"
+#include "moe_shapes.h"
 #include "synth.h"
 #include <inttypes.h>
 #include <math.h>
@@ -25,6 +27,7 @@ typedef struct {
     const ops *dev, *ref;
     u8 *memory; /* of all weights */
     u64 memory_bytes, expert_bytes;
+    i64 distinct; /* experts in memory; ref has these alone */
     weight_view *views;
     op_weight *dev_w, *ref_w;
     gpu *g; /* NULL unless the device is one */
@@ -34,31 +37,55 @@ typedef struct {
     u32 isa;
 } bench_state;
 
-/* Reads exactly `bytes` of a raw file into out. */
-static status read_raw(const char *path, void *out, u64 bytes, const char *what, err *e) {
-    file_map m;
-    status st = file_map_open(&m, path, e);
-    if (st != ST_OK) return st;
-    if (m.size != bytes)
-        st = err_set(e, ST_INPUT, "%s: %" PRIu64 " bytes, but %s of this shape has %" PRIu64, path, m.size,
-                     what, bytes);
-    else
-        memcpy(out, m.data, bytes);
-    file_map_close(&m);
+/* Matrices of expert x from the files' bf16 values, in the bench's format. */
+static void given_expert(bench_state *b, i64 x, const bf16 *w1, const bf16 *w2, u64 up) {
+    const i64 inter = b->o.inter, dim = b->o.dim;
+    const bf16 *const from[] = {w1, w1 + inter * dim, w2};
+    u8 *at = b->memory + (u64)x * b->expert_bytes;
+    for (int i = 0; i < 3; i++, at += up) {
+        i64 rows = i == 2 ? dim : inter, cols = i == 2 ? inter : dim;
+        weight_view *v = &b->views[3 * x + i];
+        if (b->wf == WF_INT4_GROUP)
+            *v = moe_int4_of(from[i], rows, cols, at);
+        else
+            *v = (weight_view){WF_BF16, rows, cols, at, NULL}, memcpy(at, from[i], (u64)(rows * cols) * 2);
+    }
+}
+
+/* Weights of the files, expert by expert. */
+static status given_weights(bench_state *b, u64 up, err *e) {
+    bench_opts *o = &b->o;
+    if (!o->w1 || !o->w2) return err_set(e, ST_INPUT, "--w1 and --w2 belong together");
+    if (b->wf == WF_FP8_BLOCK) return err_set(e, ST_INPUT, "--w1 and --w2 are not read for --format fp8");
+    u64 half = (u64)(o->inter * o->dim) * 2;
+    file_map w1 = {0}, w2 = {0};
+    status st = file_map_open(&w1, o->w1, e);
+    if (st == ST_OK) st = file_map_open(&w2, o->w2, e);
+    if (st == ST_OK) st = moe_size_is(o->w1, w1.size, half * 2 * (u64)o->experts, "--w1", e);
+    if (st == ST_OK) st = moe_size_is(o->w2, w2.size, half * (u64)o->experts, "--w2", e);
+    for (i64 x = 0; st == ST_OK && x < o->experts; x++)
+        given_expert(b, x, (const bf16 *)w1.data + x * 2 * o->inter * o->dim,
+                     (const bf16 *)w2.data + x * o->inter * o->dim, up);
+    file_map_close(&w1);
+    file_map_close(&w2);
     return st;
 }
 
-/* Weights from the files, or synthetic. Layout of the memory: expert after expert, gate, up, down. */
+/* Weights from the files, or synthetic. Layout of the memory: expert after expert, gate, up, down. Of synthetic ones for a GPU, expert i is
+ * expert i % DISTINCT: the GPU has a copy of each. */
 static status make_weights(bench_state *b, err *e) {
+    enum { DISTINCT = 16 };
     bench_opts *o = &b->o;
     u64 up = synth_weight_bytes(b->wf, o->inter, o->dim), down = synth_weight_bytes(b->wf, o->dim, o->inter);
+    b->distinct = b->g && !o->w1 && !o->w2 ? min_i64(DISTINCT, o->experts) : o->experts;
     b->expert_bytes = 2 * up + down;
-    b->memory_bytes = b->expert_bytes * (u64)o->experts;
+    b->memory_bytes = b->expert_bytes * (u64)b->distinct;
     b->memory = aligned_alloc(64, b->memory_bytes);
     b->views = calloc((size_t)o->experts * 3, sizeof *b->views);
     if (!b->memory || !b->views) return err_nomem(e, "the weights", b->memory_bytes);
+    if (o->w1 || o->w2) return given_weights(b, up, e);
 #pragma omp parallel for schedule(static)
-    for (i64 x = 0; x < o->experts; x++) {
+    for (i64 x = 0; x < b->distinct; x++) {
         synth s = {(u64)(o->seed + 1) * 1000003u + (u64)x};
         u8 *at = b->memory + (u64)x * b->expert_bytes;
         f32 in = 1.0f / sqrtf((f32)o->dim), hidden = 1.0f / sqrtf((f32)o->inter);
@@ -67,23 +94,8 @@ static status make_weights(bench_state *b, err *e) {
         b->views[3 * x + 2] = synth_weight(&s, b->wf, o->dim, o->inter, hidden, at + 2 * up);
         for (i64 i = 0; i < 3 && b->experts == EXPERTS_W4A8; i++) synth_one_scale(&b->views[3 * x + i]);
     }
-    if (!o->w1 && !o->w2) return ST_OK;
-    if (!o->w1 || !o->w2) return err_set(e, ST_INPUT, "--w1 and --w2 belong together");
-    if (b->wf != WF_BF16) return err_set(e, ST_INPUT, "--w1 and --w2 are read for --format bf16 only");
-    u64 half = (u64)(o->inter * o->dim) * 2;
-    bf16 *w1 = malloc(half * 2 * (u64)o->experts), *w2 = malloc(half * (u64)o->experts);
-    status st = w1 && w2 ? ST_OK : err_nomem(e, "--w1 and --w2", half * 3 * (u64)o->experts);
-    if (st == ST_OK) st = read_raw(o->w1, w1, half * 2 * (u64)o->experts, "--w1", e);
-    if (st == ST_OK) st = read_raw(o->w2, w2, half * (u64)o->experts, "--w2", e);
-    for (u64 x = 0; st == ST_OK && x < (u64)o->experts; x++) {
-        u8 *at = b->memory + x * b->expert_bytes;
-        memcpy(at, (u8 *)w1 + x * 2 * half, half);
-        memcpy(at + up, (u8 *)w1 + x * 2 * half + half, half);
-        memcpy(at + 2 * up, (u8 *)w2 + x * half, half);
-    }
-    free(w1);
-    free(w2);
-    return st;
+    for (i64 i = 3 * b->distinct; i < 3 * o->experts; i++) b->views[i] = b->views[i % (3 * b->distinct)];
+    return ST_OK;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -187,8 +199,18 @@ static void make_ids(const bench_opts *o, synth *s, i32 *ids, i64 n) {
     }
 }
 
+/* A given routing for other experts: as many tokens for as many of them. */
+static void shift_ids(const bench_opts *o, const i32 *from, i32 *to, i64 n, i64 set) {
+    i64 by = set * max_i64(1, o->experts / o->sets);
+    for (i64 i = 0; i < n; i++) {
+        bool valid = from[i] >= 0 && from[i] < o->experts;
+        to[i] = valid ? (i32)((from[i] + by) % o->experts) : from[i];
+    }
+}
+
 static status shape_make(bench_state *b, i64 n, shape_data *d, err *e) {
-    const bench_opts *o = &b->o;
+    enum { ROWS = 2048 /* different inputs */ };
+    bench_opts *o = &b->o;
     *d = (shape_data){.n = n};
     u64 cells = (u64)(n * o->dim), slots = (u64)(n * o->topk);
     d->x16 = malloc(cells * 2), d->out16 = malloc(cells * 2), d->x32 = malloc(cells * 4),
@@ -197,14 +219,20 @@ static status shape_make(bench_state *b, i64 n, shape_data *d, err *e) {
     if (!d->x16 || !d->out16 || !d->x32 || !d->out32 || !d->weights || !d->ids)
         return err_nomem(e, "activations", cells * 12);
     synth s = {(u64)o->seed * 77 + (u64)n};
-    synth_fill_bf16(&s, d->x16, (i64)cells, 1.0f);
+    synth_fill_bf16(&s, d->x16, min_i64(n, ROWS) * o->dim, 1.0f);
+    for (i64 i = ROWS; i < n; i++) memcpy(d->x16 + i * o->dim, d->x16 + i % ROWS * o->dim, (u64)o->dim * 2);
     make_ids(o, &s, d->ids, n * o->sets);
     for (u64 i = 0; i < slots; i++) d->weights[i] = (1.0f + 0.5f * synth_uniform(&s)) / (f32)o->topk;
     status st = ST_OK;
-    if (o->x) st = read_raw(o->x, d->x16, cells * 2, "--x", e);
-    if (st == ST_OK && o->ids) st = read_raw(o->ids, d->ids, slots * 4, "--ids", e);
-    if (st == ST_OK && o->weights) st = read_raw(o->weights, d->weights, slots * 4, "--topk-weights", e);
+    i64 one = 1, given = o->sets;
+    if (o->x) st = moe_read_raw(o->x, d->x16, cells * 2, &one, "--x", e);
+    if (st == ST_OK && o->ids) st = moe_read_raw(o->ids, d->ids, slots * 4, &given, "--ids", e);
+    if (st == ST_OK && o->weights)
+        st = moe_read_raw(o->weights, d->weights, slots * 4, &one, "--topk-weights", e);
     if (st != ST_OK) return st;
+    for (i64 t = 1; o->ids && given == 1 && t < o->sets; t++)
+        shift_ids(o, d->ids, d->ids + t * (i64)slots, (i64)slots, t);
+#pragma omp parallel for schedule(static)
     for (u64 i = 0; i < cells; i++) d->x32[i] = bf16_to_f32(d->x16[i]);
     if (b->g) st = shape_copy(b, d, e);
     if (st != ST_OK) return st;
@@ -221,14 +249,19 @@ static status shape_make(bench_state *b, i64 n, shape_data *d, err *e) {
 static status shape_error(const bench_state *b, const shape_data *d, f64 *out, i64 *rows, err *e) {
     i64 dim = b->o.dim, want = min_i64(d->n, 4);
     f32 *ref = malloc((u64)(want * dim) * 4), *got = malloc((u64)(want * dim) * 4);
+    i32 *ids = malloc((u64)b->o.topk * 4);
     moe_args a = {.experts = b->ref_w, .n = 1, .k = b->o.topk};
     a.workspace = malloc(b->ref->moe_workspace(b->ref, &a));
     status st = ST_OK;
-    if (ref && got && a.workspace) {
+    if (ref && got && ids && a.workspace) {
         for (i64 r = 0; r < want; r++) {
             i64 i = want > 1 ? r * (d->n - 1) / (want - 1) : 0;
             a.x = d->x32 + i * dim;
-            a.ids = d->ids + i * b->o.topk;
+            for (i64 k = 0; k < b->o.topk; k++) {
+                i32 id = d->ids[i * b->o.topk + k];
+                ids[k] = id >= 0 && id < b->o.experts ? id % (i32)b->distinct : -1;
+            }
+            a.ids = ids;
             a.weights = d->weights + i * b->o.topk;
             a.out = ref + r * dim;
             b->ref->moe(b->ref, &a);
@@ -241,8 +274,14 @@ static status shape_error(const bench_state *b, const shape_data *d, f64 *out, i
         st = err_nomem(e, "the reference's rows", (u64)(want * dim) * 8);
     }
     *rows = want;
-    free(ref), free(got), free(a.workspace);
+    free(ref), free(got), free(ids), free(a.workspace);
     return st;
+}
+
+/* As JSON has it: null where it is none. */
+static const char *number(f64 v, char out[32]) {
+    snprintf(out, 32, isfinite(v) ? "%.6e" : "null", v);
+    return out;
 }
 
 static void report(const bench_state *b, const shape_data *d, f64 median, f64 best, const f64 error[2],
@@ -260,27 +299,31 @@ static void report(const bench_state *b, const shape_data *d, f64 median, f64 be
     f64 peak = b->wf == WF_INT4_GROUP && b->peaks.int8 > 0 && !as_bf16 ? b->peaks.int8
                : b->peaks.bf16 > 0                                     ? b->peaks.bf16
                                                                        : b->peaks.f32;
+    char how[MOE_CHOICE_TEXT] = "", one[32], other[32];
+    moe_args call = shape_args(b, d, 0);
+    if (b->g) moe_choice_text(gpu_moe_choice(&call), how);
     const char *kind = peak == b->peaks.int8 ? "int8" : peak == b->peaks.bf16 ? "bf16" : "fp32";
     printf(
         "%5lld tokens, %lld x %lld, top-%lld of %lld (%lld touched, %s), %s: %9.4f ms (best %.4f)  %6.2f GB/s (%.0f %% of %.1f)  "
-        "%.3f T/s (%.0f %% of %s)  error %.2e on %lld rows, %.2e with outliers\n",
+        "%.3f T/s (%.0f %% of %s)  error %.2e on %lld rows, %.2e with outliers%s%s\n",
         (long long)d->n, (long long)o->dim, (long long)o->inter, (long long)o->topk, (long long)o->experts,
         (long long)d->touched, o->ids ? "given" : o->routing, o->format, median * 1e3, best * 1e3,
         bytes / median / 1e9, b->peaks.read > 0 ? 100 * bytes / median / b->peaks.read : 0,
         b->peaks.read / 1e9, work / median / 1e12, peak > 0 ? 100 * work / median / peak : 0, kind, error[0],
-        (long long)rows, error[1]);
+        (long long)rows, error[1], how[0] ? "  " : "", how);
     fflush(stdout);
     if (b->json)
         fprintf(
             b->json,
             "{\"bench\":\"moe\",\"device\":\"%s\",\"format\":\"%s\",\"tokens\":%lld,\"dim\":%lld,\"inter\":%lld,"
             "\"experts\":%lld,\"topk\":%lld,\"routing\":\"%s\",\"touched\":%lld,\"ms_median\":%.6f,\"ms_min\":%.6f,\"gb_s\":%.3f,"
-            "\"read_gb_s\":%.3f,\"tops\":%.5f,\"peak_tops\":%.5f,\"peak_kind\":\"%s\",\"error\":%.6e,\"error_outliers\":%.6e,"
-            "\"error_rows\":%lld,\"synthetic\":%s}\n",
+            "\"read_gb_s\":%.3f,\"tops\":%.5f,\"peak_tops\":%.5f,\"peak_kind\":\"%s\",\"error\":%s,\"error_outliers\":%s,"
+            "\"error_rows\":%lld,\"synthetic\":%s,\"choice\":\"%s\"}\n",
             b->dev->name, o->format, (long long)d->n, (long long)o->dim, (long long)o->inter,
             (long long)o->experts, (long long)o->topk, o->ids ? "given" : o->routing, (long long)d->touched,
             median * 1e3, best * 1e3, bytes / median / 1e9, b->peaks.read / 1e9, work / median / 1e12,
-            peak / 1e12, kind, error[0], error[1], (long long)rows, o->w1 ? "false" : "true");
+            peak / 1e12, kind, number(error[0], one), number(error[1], other), (long long)rows,
+            o->w1 ? "false" : "true", how);
 }
 
 static status write_out(const bench_state *b, const shape_data *d, err *e) {
@@ -380,7 +423,7 @@ static status run_shape(bench_state *b, i64 n, err *e) {
         f64 seconds;
         st = time_call(b, &d, (r + 1) % b->o.sets, &seconds, e);
         if (r >= 0) times[count++] = seconds;
-        bool enough = b->o.runs ? count >= b->o.runs : count >= 5 && now_s() - start > 1.5;
+        bool enough = b->o.runs ? count >= b->o.runs : count >= 5 && now_s() - start > (b->g ? 0.5 : 1.5);
         if (r >= 0 && enough) break;
     }
     if (st == ST_OK && !b->g) {
@@ -429,13 +472,14 @@ static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e)
     weight_desc desc = {
         .kind = WK_EXPERTS, .views = b->views, .n_views = 3 * b->o.experts, .experts = b->experts};
     if (st == ST_OK) st = b->dev->weight_prepare(b->dev, &desc, &b->dev_w, e);
+    desc.n_views = 3 * b->distinct;
     if (st == ST_OK) st = b->ref->weight_prepare(b->ref, &desc, &b->ref_w, e);
     if (st == ST_OK) {
         b->peaks = b->g ? bench_gpu_peaks(gpu_name(b->g)) : bench_peaks(b->isa, b->memory, b->memory_bytes);
         if (!b->g) bench_print_peaks(&b->peaks);
         printf("device %s; %s weights, %.2f GB; activations bf16 in and out; %lld routings in turn\n",
-               b->dev->name, b->o.w1 ? "given" : "synthetic (random, zero mean)", (f64)b->memory_bytes / 1e9,
-               (long long)b->o.sets);
+               b->dev->name, b->o.w1 ? "given" : "synthetic (random, zero mean)",
+               (f64)b->expert_bytes * (f64)b->o.experts / 1e9, (long long)b->o.sets);
     }
     const char *routing = b->o.routing;
     bool both = !strcmp(routing, "both");
@@ -453,20 +497,16 @@ static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e)
     return st;
 }
 
-/* What a GPU runs unless told otherwise: large prompts' shapes, and one rank of TP8 at few tokens. */
+/* What a GPU runs unless told otherwise. */
 static status run_list(bench_state *b, err *e) {
-    static const struct {
-        i64 dim, inter, experts, topk, n, tokens[10];
-    } all[] = {{2048, 512, 64, 4, 1, {512}},
-               {4096, 512, 64, 8, 1, {2048}},
-               {7168, 512, 128, 8, 1, {4096}},
-               {7168, 512, 384, 8, 1, {16384}},
-               {7168, 256, 384, 8, 10, {1, 2, 4, 8, 16, 40, 64, 160, 512, 8192}}};
     status st = ST_OK;
-    for (size_t i = 0; st == ST_OK && i < COUNT_OF(all); i++) {
-        b->o.dim = all[i].dim, b->o.inter = all[i].inter, b->o.experts = all[i].experts,
-        b->o.topk = all[i].topk;
-        st = run_layer(b, all[i].tokens, all[i].n, e);
+    for (size_t i = 0; st == ST_OK && i < MOE_LAYERS; i++) {
+        const moe_layer *l = &moe_layers[i];
+        i64 n = 0;
+        while (n < SHAPE_TOKENS && l->bench[n]) n++;
+        b->o.dim = l->dim, b->o.inter = l->inter, b->o.experts = l->experts, b->o.topk = l->topk;
+        printf("%s:\n", l->what);
+        st = run_layer(b, l->bench, n, e);
     }
     return st;
 }
@@ -505,7 +545,6 @@ int bench_moe(int argc, char **argv) {
                            .inter = INTER,
                            .experts = EXPERTS,
                            .topk = TOPK,
-                           .routing = "uniform",
                            .device = "cpu",
                            .format = "w4a16",
                            .mask = "all"}};
@@ -525,13 +564,15 @@ int bench_moe(int argc, char **argv) {
          "weights (default: w4a16: INT4, group 32)", 0, 0},
         {"sets", 0, OPT_INT, &o->sets, "N", "different routings run in turn (default: 4; on a GPU 8)", 1, 64},
         {"routing", 0, OPT_ENUM, &o->routing, "uniform|skewed|one|both",
-         "experts of the synthetic tokens; skewed: half of them, one for all; both: uniform, then skewed (default: uniform)",
+         "experts of the synthetic tokens; skewed: half of them, one for all; both: uniform, then skewed (default: uniform; of the list of shapes both)",
          0, 0},
-        {"runs", 0, OPT_INT, &o->runs, "N", "runs timed (default: at least 5, and 1.5 s)", 1, 63},
+        {"runs", 0, OPT_INT, &o->runs, "N", "runs timed (default: at least 5, and 1.5 s, on a GPU 0.5 s)", 1,
+         63},
         {"ids", 0, OPT_STR, &o->ids, "F.i32", "expert ids [tokens, topk], raw little-endian", 0, 0},
         {"topk-weights", 0, OPT_STR, &o->weights, "F.f32", "their weights [tokens, topk]", 0, 0},
         {"x", 0, OPT_STR, &o->x, "F.bf16", "inputs [tokens, dim]", 0, 0},
-        {"w1", 0, OPT_STR, &o->w1, "F.bf16", "gate rows, then up rows [experts, 2 * inter, dim]", 0, 0},
+        {"w1", 0, OPT_STR, &o->w1, "F.bf16",
+         "gate rows, then up rows [experts, 2 * inter, dim]; becomes INT4 where the format says so", 0, 0},
         {"w2", 0, OPT_STR, &o->w2, "F.bf16", "down rows [experts, dim, inter]", 0, 0},
         {"out", 0, OPT_STR, &o->out, "F.bf16", "writes the outputs [tokens, dim]", 0, 0},
         {"seed", 0, OPT_INT, &o->seed, "N", "of the synthetic values (default: 0)", 0, 1e9},
@@ -549,9 +590,9 @@ int bench_moe(int argc, char **argv) {
     ops dev, ref;
     ops_set_threads((int)o->threads);
     if (!o->sets) o->sets = strcmp(o->device, "cuda") ? 4 : 8;
-    if (o->ids) o->sets = 1;
     b.listed = !strcmp(o->device, "cuda") && o->dim == DIM && o->inter == INTER && o->experts == EXPERTS &&
                o->topk == TOPK;
+    if (!o->routing) o->routing = b.listed && !o->shapes.n && !o->tokens.n ? "both" : "uniform";
     ops_init_ref(&ref);
     b.ref = &ref, b.dev = &dev;
     status st = cpu_isa_parse(o->mask, &mask, &e);

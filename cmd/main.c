@@ -17,6 +17,7 @@ static const struct {
     {"inspect", "what a checkpoint holds: tensors and bytes by kind, memory plan", cmd_inspect},
     {"check", "every operation of a backend against the reference", cmd_check},
     {"bench", "kernels and machine: time, share of the roofline, error", cmd_bench},
+    {"tune", "measured choices of kernels for this GPU, as a table", cmd_tune},
     {"profile", "steps of given shapes on a GPU, and where their time goes", cmd_profile},
     {"text", "tokenizer, chat templates and parsers, JSON lines in and out", cmd_text},
 };

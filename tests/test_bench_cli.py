@@ -35,6 +35,98 @@ def dot(a, b):
     return sum(x * y for x, y in zip(a, b))
 
 
+SHAPE = (3, 64, 32, 4, 2)
+
+
+def raw_files(tmp_path, n, dim, inter, experts, k, int4=False):
+    """Inputs and weights as files and as Python's numbers; int4: weights that are whole multiples of their groups' scales."""
+    rng = random.Random(5)
+
+    def weights(count):
+        if not int4:
+            return [rng.gauss(0, 0.2) for _ in range(count)]
+        values = []
+        for _ in range(count // 32):
+            scale = from_bf16(to_bf16(rng.uniform(0.02, 0.06)))
+            group = [rng.choice((-8, 7, -7))] + [rng.randint(-8, 7) for _ in range(31)]
+            values += [q * scale for q in group]
+        return values
+
+    x = write_bf16(tmp_path / "x", [rng.gauss(0, 1) for _ in range(n * dim)])
+    w1 = write_bf16(tmp_path / "w1", weights(experts * 2 * inter * dim))
+    w2 = write_bf16(tmp_path / "w2", weights(experts * dim * inter))
+    return x, w1, w2
+
+
+def expected(x, w1, w2, ids, weights, n, dim, inter, experts, k):
+    out = []
+    for i in range(n):
+        row, want = x[i * dim:(i + 1) * dim], [0.0] * dim
+        for s in range(k):
+            e, weight = ids[i * k + s], weights[i * k + s]
+            if not 0 <= e < experts:
+                continue
+            base = e * 2 * inter * dim
+            gate = [dot(row, w1[base + r * dim:base + (r + 1) * dim]) for r in range(inter)]
+            up = [dot(row, w1[base + (inter + r) * dim:base + (inter + r + 1) * dim]) for r in range(inter)]
+            h = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]
+            for c in range(dim):
+                at = (e * dim + c) * inter
+                want[c] += weight * dot(h, w2[at:at + inter])
+        out += want
+    return out
+
+
+def far(got, want):
+    return math.sqrt(sum((a - b) ** 2 for a, b in zip(got, want)) / sum(b * b for b in want))
+
+
+def bench_files(tmp_path, shape, ids, weights, *more):
+    (tmp_path / "ids").write_bytes(struct.pack(f"<{len(ids)}i", *ids))
+    (tmp_path / "tw").write_bytes(struct.pack(f"<{len(weights)}f", *weights))
+    done = run("bench", "moe", "--shape", ",".join(map(str, shape)), "--runs", 1, "--ids", tmp_path / "ids", "--topk-weights", tmp_path / "tw",
+               "--x", tmp_path / "x", "--w1", tmp_path / "w1", "--w2", tmp_path / "w2", "--out", tmp_path / "out", "--json", tmp_path / "json", *more)
+    assert done.returncode == 0, done.stderr
+    return [from_bf16(h) for h in array.array("H", (tmp_path / "out").read_bytes())]
+
+
+@pytest.mark.parametrize("device, fmt, bound", [("ref", "bf16", 4e-3), ("cpu", "w4a16", 1e-2)])
+def test_raw_files_with_odd_routings(tmp_path, device, fmt, bound):
+    """Equal ids count each time, those of no expert not at all; --sets does not change what comes out; INT4 of the files' bf16."""
+    x, w1, w2 = raw_files(tmp_path, *SHAPE, int4=fmt == "w4a16")
+    ids, weights = [2, 2, -1, 1, 4, 3], [0.5, 0.25, 1.0, 0.125, 0.75, 0.5]
+    want = expected(x, w1, w2, ids, weights, *SHAPE)
+    got = bench_files(tmp_path, SHAPE, ids, weights, "--device", device, "--format", fmt)
+    assert far(got, want) < bound
+    assert json.loads((tmp_path / "json").read_text())["error"] < bound
+    three = ids + [0, 1, 2, 3, 0, 1] + [3, 3, 3, 3, 3, 3]  # three routings in one file: the first one's results
+    (tmp_path / "ids3").write_bytes(struct.pack("<18i", *three))
+    got = bench_files(tmp_path, SHAPE, ids, weights, "--device", device, "--format", fmt, "--sets", 3, "--ids", tmp_path / "ids3")
+    assert far(got, want) < bound
+
+
+def test_a_nan_in_x_stays_in_its_row(tmp_path):
+    x, w1, w2 = raw_files(tmp_path, *SHAPE)
+    clean = bench_files(tmp_path, SHAPE, [0, 1, 2, 3, 0, 2], [0.5] * 6, "--format", "bf16")
+    halves = array.array("H", (tmp_path / "x").read_bytes())
+    halves[64 + 5] = 0x7FC0
+    (tmp_path / "x").write_bytes(halves.tobytes())
+    got = bench_files(tmp_path, SHAPE, [0, 1, 2, 3, 0, 2], [0.5] * 6, "--format", "bf16")
+    assert all(map(math.isnan, got[64:128])) and got[:64] == clean[:64] and got[128:] == clean[128:]
+    json.loads((tmp_path / "json").read_text())
+
+
+@pytest.mark.parametrize("flag, size", [("--ids", 24), ("--topk-weights", 24), ("--x", 384), ("--w1", 32768), ("--w2", 16384)])
+def test_files_of_wrong_size_or_missing(tmp_path, flag, size):
+    raw_files(tmp_path, *SHAPE)
+    args = ["bench", "moe", "--shape", ",".join(map(str, SHAPE)), "--format", "bf16", "--runs", 1, "--w1", tmp_path / "w1", "--w2", tmp_path / "w2"]
+    (tmp_path / "bad").write_bytes(b"\0" * (size - 1 if flag != "--x" else size + 2))
+    done = run(*args, flag, tmp_path / "bad")
+    assert done.returncode == 1 and f"bytes, but {flag} of this shape has {size}" in done.stderr
+    done = run(*args, flag, tmp_path / "absent")
+    assert done.returncode == 1 and "absent" in done.stderr and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("mask", ["none", "avx2", "all"])
 @pytest.mark.parametrize("device", ["cpu", "ref"])
 def test_raw_files(tmp_path, device, mask):
@@ -88,6 +180,9 @@ def test_experts_in_other_formats(tmp_path):
     (["--shape", "1,65,32,2,1"], "multiples of 32"),
     (["--shape", "1,64,32,2,3"], "impossible"),
     (["--tokens", "0"], "--tokens"),
+    (["--tokens", "1", "--w1", "/dev/null"], "belong together"),
+    (["--shape", "1,64,32,2,1", "--out", "/nonexistent/out", "--runs", "1"], "--out"),
+    (["--tuned", "none"], "--tuned is for --device cuda"),
 ])
 def test_bad_arguments(args, word):
     done = run("bench", "moe", *args)

@@ -191,9 +191,34 @@ static void written(void **state) {
     assert_string_equal(file, "x.csv");
 }
 
+/* What the tuner times: the default first, no choice twice, each allowed. */
+static void candidates(void **state) {
+    (void)state;
+    for (int f = MOE_W4A16; f < MOE_OTHER; f++)
+        for (i64 n = 1; n <= 65536; n = n * 3 / 2 + 1) {
+            moe_choice all[MOE_CANDIDATES];
+            moe_call c = call_of((moe_format)f, n);
+            int count = moe_candidates(&c, all);
+            moe_choice usual = moe_default(&c);
+            assert_in_range(count, 1, MOE_CANDIDATES);
+            assert_memory_equal(&all[0], &usual, sizeof usual);
+            for (int i = 0; i < count; i++) {
+                assert_true(moe_allowed(&c, &all[i]));
+                for (int k = 0; k < i; k++) assert_memory_not_equal(&all[i], &all[k], sizeof usual);
+            }
+        }
+    moe_choice all[MOE_CANDIDATES];
+    char text[MOE_CHOICE_TEXT];
+    moe_call c = call_of(MOE_W4A8, 8192);
+    moe_choice_text(moe_default(&c), text);
+    assert_string_equal(text, "int8 tile 176");
+    assert_int_equal(moe_candidates(&c, all), 2); /* the other kind of arithmetic is none */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(built_in),   cmocka_unit_test(forms),
                                        cmocka_unit_test(from_table), cmocka_unit_test(columns_by_name),
-                                       cmocka_unit_test(hostile),    cmocka_unit_test(written)};
+                                       cmocka_unit_test(hostile),    cmocka_unit_test(written),
+                                       cmocka_unit_test(candidates)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

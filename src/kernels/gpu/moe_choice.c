@@ -2,6 +2,7 @@
 #include "kernels/gpu/moe_choice.h"
 #include "kernels/gpu/few.h"
 #include "kernels/gpu/tuned.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { WIDE_MEAN = 48 /* tokens an expert, from which on tiles are wide */ };
@@ -24,6 +25,14 @@ bool moe_path_of(const char *text, moe_path *out) {
     for (size_t i = 0; i < COUNT_OF(paths); i++)
         if (!strcmp(text, paths[i])) return *out = (moe_path)i, true;
     return false;
+}
+
+void moe_choice_text(moe_choice how, char out[MOE_CHOICE_TEXT]) {
+    int n = snprintf(out, MOE_CHOICE_TEXT, "%s", moe_path_text(how.path));
+#define MOE_KNOB_TEXT(name, least, most, step)                                                               \
+    if (how.name) n += snprintf(out + n, (size_t)(MOE_CHOICE_TEXT - n), " " #name " %d", how.name);
+    MOE_KNOBS(MOE_KNOB_TEXT)
+#undef MOE_KNOB_TEXT
 }
 
 static bool is_int8(const moe_call *c) {
@@ -84,4 +93,34 @@ moe_choice moe_choose(const moe_call *c, const tuned_table *t, moe_source *from)
     /* The row is of more tokens, whose path does not take so few: W4A8's two kinds of arithmetic. */
     if (row) *from = MOE_BUILT_IN;
     return moe_default(c);
+}
+
+static int add_choice(const moe_call *c, moe_choice how, moe_choice *out, int n) {
+    if (!moe_allowed(c, &how)) return n;
+    how = completed(c, how);
+    for (int i = 0; i < n; i++)
+        if (out[i].path == how.path && out[i].group == how.group && out[i].tile == how.tile) return n;
+    out[n] = how;
+    return n + 1;
+}
+
+/* What never won on an H200 (2026-11-22) is left out: many below half a token an expert, few above 24, narrow tiles above 160, wide ones below 24,
+ * tiles of 96. */
+int moe_candidates(const moe_call *c, moe_choice out[MOE_CANDIDATES]) {
+    const i64 pairs = c->tokens * c->topk;
+    const bool some = 2 * pairs >= c->experts, several = pairs > 24 * c->experts,
+               lots = pairs > 160 * c->experts;
+    const struct {
+        moe_choice how;
+        bool likely;
+    } all[] = {
+        {{MOE_FEW, .group = 4}, !several},       {{MOE_FEW, .group = 8}, !several},
+        {{MOE_MANY, .tile = 64}, some && !lots}, {{MOE_MANY, .tile = 128}, several},
+        {{MOE_INT8, .tile = 64}, !lots},         {{MOE_INT8, .tile = 128}, several},
+        {{MOE_INT8, .tile = 176}, several},
+    };
+    int n = add_choice(c, moe_default(c), out, 0);
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        if (all[i].likely) n = add_choice(c, all[i].how, out, n);
+    return n;
 }

@@ -44,6 +44,9 @@ const char *moe_path_text(moe_path p);
 /* The inverse; false: there is none of that name. */
 bool moe_format_of(const char *text, moe_format *out);
 bool moe_path_of(const char *text, moe_path *out);
+/* "few group 4" */
+enum { MOE_CHOICE_TEXT = 64 };
+void moe_choice_text(moe_choice how, char out[MOE_CHOICE_TEXT]);
 
 enum { MANY_MEAN = 8 /* tokens an expert, from which on they are many unless a table says else */ };
 
@@ -53,6 +56,10 @@ bool moe_can(const moe_call *c, moe_path p);
 bool moe_allowed(const moe_call *c, const moe_choice *choice);
 /* What is built in; all knobs of its path are set. */
 moe_choice moe_default(const moe_call *c);
+
+/* What is worth timing for a call: its default, then others, all allowed and different; how many. */
+enum { MOE_CANDIDATES = 16 };
+int moe_candidates(const moe_call *c, moe_choice out[MOE_CANDIDATES]);
 
 struct tuned_table;
 typedef enum { MOE_BUILT_IN, MOE_TUNED, MOE_MISSED } moe_source;
