@@ -110,7 +110,7 @@ static status fill_x(gemm_bench *b, gemm_case *c, err *e) {
     if (st == ST_OK) {
         for (i64 i = 0; i < c->n; i++) ids[i] = (i32)(i % v.rows);
         b->dev->write(b->dev, c->ids, ids, (u64)c->n * sizeof *ids);
-        b->ops.embed(&b->ops, &(embed_args){table, c->ids, c->x, c->n});
+        b->ops.embed(&b->ops, &(embed_args){table, c->ids, NULL, c->x, c->n});
         st = b->dev->finish(b->dev, e);
     }
     free(ids);
@@ -210,7 +210,7 @@ static void read_row(gemm_bench *b, gemm_case *c, const op_weight *w, i64 row, i
     i32 id = (i32)row;
     bf16 h[32768];
     b->dev->write(b->dev, c->ids, &id, sizeof id);
-    b->ops.embed(&b->ops, &(embed_args){w, c->ids, c->row, 1});
+    b->ops.embed(&b->ops, &(embed_args){w, c->ids, NULL, c->row, 1});
     b->dev->read(b->dev, h, c->row, (u64)cols * 2);
     for (i64 i = 0; i < cols; i++) out[i] = bf16_to_f32(h[i]);
 }

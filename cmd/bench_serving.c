@@ -34,6 +34,7 @@ typedef struct {
     const char *backend, *base_url, *host, *served_name, *tokenizer_dir, *output, *extra, *rate_text, *tag,
         *sweep, *chart, *iso;
     i64 port, concurrency, warmup, num_prompts, seed, gpus, max_running, simulated_us;
+    bool no_overlap;
     f64 temperature, rate;
     workload_options w;
     /* made of these */
@@ -95,6 +96,9 @@ static status finish_options(serving *s, err *e) {
     model_opts_simulate(&s->m, s->simulated_us);
     if (!s->in_process && s->m.engine.profile)
         return err_set(e, ST_INPUT, "--profile goes with --in-process");
+    if (!s->in_process && s->no_overlap)
+        return err_set(e, ST_INPUT,
+                       "--disable-overlap-schedule goes with --in-process; a server has a flag of that name");
     if (s->in_process && s->disable_stream)
         return err_set(e, ST_INPUT, "--in-process has no --disable-stream");
     if (!s->backend) s->backend = "moonlet";
@@ -149,7 +153,11 @@ static status open_client(serving *s, i64 most, err *e) {
                         .temperature = s->temperature,
                         .extra = s->extra_json};
     if (s->in_process) {
-        client_engine_options eo = {&s->m, s->max_running ? s->max_running : most ? most : 256, o};
+        client_engine_options eo = {&s->m,
+                                    s->max_running ? s->max_running
+                                    : most         ? most
+                                                   : 256,
+                                    s->no_overlap, o};
         status st = client_engine_open(&s->c, &eo, e);
         if (st == ST_OK) s->tok = client_engine_tokenizer(s->c);
         return st;
@@ -386,6 +394,8 @@ int bench_serving(int argc, char **argv) {
         {"disable-tqdm", 0, OPT_FLAG, &s.quiet, NULL, "no progress line", 0, 0},
         {"max-running-requests", 0, OPT_INT, &s.max_running, "N",
          "in-process: most at a time (default: --max-concurrency, else 256)", 1, 65536},
+        {"disable-overlap-schedule", 0, OPT_FLAG, &s.no_overlap, NULL,
+         "in-process on a GPU: a step is not queued before the one before it has ended", 0, 0},
         SIMULATE_OPT(s.simulated_us),
         {"gpus", 0, OPT_INT, &s.gpus, "N", "GPUs of the server, for tok/s per GPU (default: 1)", 1, 1e6},
         {"sweep", 0, OPT_STR, &s.sweep, "N,N,...", "a run for each of these concurrencies", 0, 0},

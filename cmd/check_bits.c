@@ -27,6 +27,7 @@ typedef struct {
     i64 *n;   /* [requests] */
     u64 logits;
     i64 rows; /* whose logits were seen */
+    i64 steps, ahead;
 } outcome;
 
 typedef struct {
@@ -40,7 +41,11 @@ typedef struct {
 } bits;
 
 typedef enum { ONE_BY_ONE, TOGETHER, REVERSED, JOINING } order;
-enum { CACHED = 1 }; /* with the prefix cache */
+enum {
+    CACHED = 1,
+    UNCHANGED = 2,
+    IN_TURN = 4
+}; /* with the prefix cache; nobody's logits are changed; no step is queued ahead */
 
 static u64 digest_of(u64 h, const void *p, size_t bytes) {
     const u8 *at = p;
@@ -82,7 +87,7 @@ static void on_events(void *ud, const sched_event *ev, i64 n) {
 
 /* Request r: greedy or drawn, cut or not; some with their logits changed (by nothing), so that the host sees them; some with the
  * prompt's log-probabilities. */
-static status submit(bits *k, scheduler *s, i64 r, err *e) {
+static status submit(bits *k, scheduler *s, i64 r, int flags, err *e) {
     static const i32 id = 0;
     static const f32 nothing = 0;
     sched_request q = {.user = &k->prompts[r],
@@ -97,13 +102,13 @@ static status submit(bits *k, scheduler *s, i64 r, err *e) {
     q.sampling.seed = (u64)(k->seed + r);
     q.sampling.temperature = r % 3 ? 1 : 0;
     if (r % 6 == 2) q.sampling.top_p = 0.9, q.sampling.top_k = 50;
-    if (r % 2 == 0) q.bias_ids = &id, q.bias = &nothing, q.n_bias = 1;
+    if (r % 2 == 0 && !(flags & UNCHANGED)) q.bias_ids = &id, q.bias = &nothing, q.n_bias = 1;
     return scheduler_submit(s, &q, 1, NULL, NULL, e) == SCHED_ACCEPTED ? ST_OK : e->code;
 }
 
-static status run_order(bits *k, scheduler *s, order how, err *e) {
+static status run_order(bits *k, scheduler *s, order how, int flags, err *e) {
     for (i64 i = 0; i < k->requests; i++) {
-        status st = submit(k, s, how == REVERSED ? k->requests - 1 - i : i, e);
+        status st = submit(k, s, how == REVERSED ? k->requests - 1 - i : i, flags, e);
         if (st != ST_OK) return st;
         for (i64 steps = 0; (how == ONE_BY_ONE || (how == JOINING && steps < 2)) && scheduler_step(s);)
             steps++;
@@ -123,8 +128,10 @@ static status run(bits *k, engine *g, order how, int flags, outcome *out, err *e
                             .ud = k,
                             .manual = true,
                             .disable_radix_cache = !(flags & CACHED),
+                            .disable_overlap = flags & IN_TURN,
                             .cache_prompts_only = true};
     scheduler *s;
+    sched_stats stats;
     *out = (outcome){.of = calloc((size_t)(k->requests * k->each), sizeof *out->of),
                      .n = calloc((size_t)k->requests, sizeof *out->n),
                      .logits = 0xcbf29ce484222325u};
@@ -133,12 +140,14 @@ static status run(bits *k, engine *g, order how, int flags, outcome *out, err *e
     status st = scheduler_open(&s, g, &so, e);
     if (st != ST_OK) return st;
     k->to = out;
-    st = run_order(k, s, how, e);
+    st = run_order(k, s, how, flags, e);
     if (st == ST_OK && flags & CACHED) { /* the second time over what the first one left */
         memset(out->n, 0, (size_t)k->requests * sizeof *out->n);
-        st = run_order(k, s, how, e);
+        st = run_order(k, s, how, flags, e);
     }
     k->to = NULL;
+    scheduler_stats(s, &stats);
+    out->steps = stats.steps, out->ahead = stats.ahead;
     scheduler_close(s);
     return st;
 }
@@ -207,6 +216,18 @@ static status also(bits *k, engine *g, const char *what, order how, int flags, c
     return st;
 }
 
+/* Steps queued ahead of the results of the one before, and one after the other. */
+static status ahead_and_in_turn(bits *k, engine *g, err *e) {
+    outcome o;
+    char what[64];
+    status st = run(k, g, TOGETHER, UNCHANGED, &o, e);
+    snprintf(what, sizeof what, "%lld of %lld steps queued ahead, and in turn", (long long)o.ahead,
+             (long long)o.steps);
+    if (st == ST_OK) st = also(k, g, what, TOGETHER, UNCHANGED | IN_TURN, &o, STEPS, e);
+    forget(&o);
+    return st;
+}
+
 static status first_engine(bits *k, outcome *base, bool *apart, err *e) {
     engine *g;
     status st = open_engine(k, &g, false, k->m.engine.chunk, e);
@@ -216,6 +237,7 @@ static status first_engine(bits *k, outcome *base, bool *apart, err *e) {
     st = make_prompts(k, engine_config(g)->vocab, e);
     if (st == ST_OK) st = run(k, g, TOGETHER, 0, base, e);
     if (st == ST_OK) st = also(k, g, "again", TOGETHER, 0, base, STEPS, e);
+    if (st == ST_OK) st = ahead_and_in_turn(k, g, e);
     if (st == ST_OK) st = also(k, g, "one by one", ONE_BY_ONE, 0, base, *apart ? TOKENS : MAY_DIFFER, e);
     if (st == ST_OK && *apart)
         st = also(k, g, "prompts out of the prefix cache", TOGETHER, CACHED, base, TOKENS, e);

@@ -129,7 +129,9 @@ void check_embed(check *c) {
                 check_act y = check_output(c, n * dim);
                 i32 *ids = check_alloc(c, (u64)n * 4);
                 for (i64 k = 0; k < n; k++) ids[k] = (i32)(synth_bits(&c->rng) % 54) - 2; /* some outside */
-                embed_args a = {w.dev, ids, y.h, n}, b = {w.ref, ids, y.f, n};
+                i32 *drawn = f % 2 ? NULL : check_alloc(c, 2 * 4); /* or drawn, one of them outside */
+                if (drawn) drawn[0] = 7, drawn[1] = vocab;
+                embed_args a = {w.dev, ids, drawn, y.h, n}, b = {w.ref, ids, drawn, y.f, n};
                 f64 start = now_s();
                 c->dev->embed(c->dev, &a);
                 if (n == 97) check_speed(c, now_s() - start, (u64)(n * dim) * 4);

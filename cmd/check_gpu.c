@@ -67,7 +67,7 @@ static void bring_back(void) {
         bring_back();                                                                                        \
     }
 
-MIRROR(embed, embed_args, MOVE(ids), MOVE(out))
+MIRROR(embed, embed_args, MOVE(ids), MOVE(drawn), MOVE(out))
 MIRROR(norm, norm_args, MOVE(x), MOVE(add), MOVE(sum), MOVE(out), MOVE(bad))
 MIRROR(linear, linear_args, MOVE(x), MOVE(y))
 MIRROR(swiglu, swiglu_args, MOVE(x), MOVE(out))

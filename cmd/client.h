@@ -102,6 +102,7 @@ char *client_http_model_info(client *c, const char *key);
 typedef struct {
     model_opts *m;
     i64 max_running;
+    bool disable_overlap;
     client_options o;
 } client_engine_options;
 status client_engine_open(client **out, const client_engine_options *o, err *e);

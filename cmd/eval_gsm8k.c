@@ -112,7 +112,7 @@ static status open_client(gsm8k *g, client **c, err *e) {
                                   g->served_name ? g->served_name : g->m.model, o};
         return client_http_open(c, &ho, e);
     }
-    client_engine_options eo = {&g->m, g->concurrency, o};
+    client_engine_options eo = {&g->m, g->concurrency, false, o};
     return client_engine_open(c, &eo, e);
 }
 

@@ -47,6 +47,8 @@ static int parse(serve_opts *o, int argc, char **argv) {
         {"disable-radix-cache", 0, OPT_FLAG, &s->sched.disable_radix_cache, NULL, "no prefix cache", 0, 0},
         {"cache-prompts-only", 0, OPT_FLAG, &s->sched.cache_prompts_only, NULL,
          "answers never enter the prefix cache", 0, 0},
+        {"disable-overlap-schedule", 0, OPT_FLAG, &s->sched.disable_overlap, NULL,
+         "on a GPU: a step is not queued before the one before it has ended", 0, 0},
         {"tool-call-parser", 0, OPT_ENUM, &o->calls, "kimi_k2|none", "finds tool calls (default: kimi_k2)", 0,
          0},
         {"reasoning-parser", 0, OPT_ENUM, &o->reasoning, "kimi_k2|none",

@@ -7,6 +7,11 @@
 
 typedef struct device device;
 typedef struct device_recording device_recording;
+/* Results on their way to the host: memory there, into which the device copies in its own time. */
+typedef struct {
+    u8 *data;
+} device_reply;
+
 struct device {
     const char *name; /* "host", or the chip's */
     /* Zeroed memory, aligned to 64 bytes. `what` names the use in the error. */
@@ -18,6 +23,12 @@ struct device {
     u64 (*available)(device *d); /* bytes that can be allocated now; 0: cannot be told */
     /* Waits for everything queued. The first failure since the last finish; on the host there is none. */
     status (*finish)(device *d, err *e);
+    status (*reply_open)(device *d, u64 bytes, device_reply **out, err *e);
+    void (*reply_close)(device *d, device_reply *r); /* NULL is allowed */
+    /* Queues a copy to byte `at` of r->data. */
+    void (*reply_add)(device *d, device_reply *r, u64 at, const void *from, u64 bytes);
+    /* Waits for all that was added, but not for what was queued after it. Failures as finish. */
+    status (*reply_wait)(device *d, const device_reply *r, err *e);
     /* What `queue` queues is kept instead of run; each replay runs it, on the same addresses. `queue` may neither copy nor
      * allocate. The recording ends with forget(). NULL: the device has nothing to gain from it. */
     status (*record)(device *d, void (*queue)(void *ud), void *ud, device_recording **out, err *e);

@@ -1,5 +1,6 @@
 /* device/gpu_memory.c: a GPU's memory as a device. */
 #include "device/gpu_impl.h"
+#include <stdlib.h>
 #include <string.h>
 
 static CUdeviceptr addr(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
@@ -100,14 +101,67 @@ static u64 gpu_available(device *d) {
     return unused;
 }
 
+static status first_failure(gpu *g, err *e) {
+    err first = g->failed;
+    g->failed = (err){ST_OK, ""};
+    return first.code == ST_OK ? ST_OK : err_set(e, first.code, "%s", first.text);
+}
+
 static status gpu_finish(device *d, err *e) {
     gpu *g = (gpu *)d;
     if (gpu_enter(g))
         gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued (last kernel: %s)",
                g->last ? g->last->name : "none");
-    err first = g->failed;
-    g->failed = (err){ST_OK, ""};
-    return first.code == ST_OK ? ST_OK : err_set(e, first.code, "%s", first.text);
+    return first_failure(g, e);
+}
+
+/* ---- Results that are waited for later ---- */
+
+typedef struct {
+    device_reply r; /* first; data is pinned */
+    CUevent there;  /* behind the last copy */
+} gpu_reply;
+
+static void gpu_reply_close(device *d, device_reply *r) {
+    gpu *g = (gpu *)d;
+    gpu_reply *p = (gpu_reply *)r;
+    if (!p) return;
+    if (gpu_enter(g)) gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued before results ended");
+    if (p->there) gpu_ok(g, g->cu.cuEventDestroy_v2(p->there), "ending results");
+    if (p->r.data) gpu_ok(g, g->cu.cuMemFreeHost(p->r.data), "ending results");
+    free(p);
+}
+
+static status gpu_reply_open(device *d, u64 bytes, device_reply **out, err *e) {
+    gpu *g = (gpu *)d;
+    *out = NULL;
+    gpu_reply *p = calloc(1, sizeof *p);
+    if (!p) return err_nomem(e, "results", sizeof *p);
+    CUresult r = g->cu.cuCtxSetCurrent(g->context);
+    if (r == CUDA_SUCCESS) r = g->cu.cuMemHostAlloc((void **)&p->r.data, bytes, 0);
+    if (r == CUDA_SUCCESS) r = g->cu.cuEventCreate(&p->there, CU_EVENT_DISABLE_TIMING);
+    if (r != CUDA_SUCCESS) {
+        gpu_reply_close(d, &p->r);
+        return gpu_fail(g, r, e, "pinned memory for results");
+    }
+    *out = &p->r;
+    return ST_OK;
+}
+
+static void gpu_reply_add(device *d, device_reply *r, u64 at, const void *from, u64 bytes) {
+    gpu *g = (gpu *)d;
+    if (!bytes || !gpu_enter(g)) return;
+    gpu_ok(g, g->cu.cuMemcpyDtoHAsync_v2(r->data + at, addr(from), bytes, g->stream),
+           "a copy of %llu bytes from the GPU", (unsigned long long)bytes);
+    gpu_ok(g, g->cu.cuEventRecord(((gpu_reply *)r)->there, g->stream), "recording a copy from the GPU");
+}
+
+static status gpu_reply_wait(device *d, const device_reply *r, err *e) {
+    gpu *g = (gpu *)d;
+    if (gpu_enter(g))
+        gpu_ok(g, g->cu.cuEventSynchronize(((const gpu_reply *)r)->there),
+               "what was queued (last kernel: %s)", g->last ? g->last->name : "none");
+    return first_failure(g, e);
 }
 
 status gpu_memory_open(gpu *g, err *e) {
@@ -118,6 +172,10 @@ status gpu_memory_open(gpu *g, err *e) {
                       .read = gpu_read,
                       .available = gpu_available,
                       .finish = gpu_finish,
+                      .reply_open = gpu_reply_open,
+                      .reply_close = gpu_reply_close,
+                      .reply_add = gpu_reply_add,
+                      .reply_wait = gpu_reply_wait,
                       .record = gpu_record,
                       .replay = gpu_replay,
                       .forget = gpu_forget};

@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "device/device.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -70,6 +71,31 @@ static status host_finish(device *d, err *e) {
     return ST_OK;
 }
 
+static status host_reply_open(device *d, u64 bytes, device_reply **out, err *e) {
+    (void)d;
+    device_reply *r = *out = calloc(1, sizeof *r);
+    if (r && (r->data = calloc(1, bytes ? bytes : 1))) return ST_OK;
+    free(r);
+    *out = NULL;
+    return err_nomem(e, "results", bytes);
+}
+
+static void host_reply_close(device *d, device_reply *r) {
+    (void)d;
+    if (r) free(r->data);
+    free(r);
+}
+
+static void host_reply_add(device *d, device_reply *r, u64 at, const void *from, u64 bytes) {
+    (void)d;
+    memcpy(r->data + at, from, bytes);
+}
+
+static status host_reply_wait(device *d, const device_reply *r, err *e) {
+    (void)r;
+    return host_finish(d, e);
+}
+
 device *device_host(void) {
     static device host = {.name = "host",
                           .alloc = host_alloc,
@@ -77,6 +103,10 @@ device *device_host(void) {
                           .write = host_write,
                           .read = host_read,
                           .available = host_available,
-                          .finish = host_finish};
+                          .finish = host_finish,
+                          .reply_open = host_reply_open,
+                          .reply_close = host_reply_close,
+                          .reply_add = host_reply_add,
+                          .reply_wait = host_reply_wait};
     return &host;
 }

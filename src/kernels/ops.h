@@ -49,13 +49,19 @@ typedef struct {
     f32 dummy_sigma;
 } weight_desc;
 
-/* out[n, hidden] = table[ids]. An id outside the table gives a row of zeros. */
+/* out[n, hidden] = table[ids]. An id outside the table gives a row of zeros. With `drawn`, an id below 0 is ~j: that of
+ * drawn[j], which an earlier call left. */
 typedef struct {
     const op_weight *table;
-    const i32 *ids; /* [n] */
+    const i32 *ids;   /* [n] */
+    const i32 *drawn; /* NULL: none */
     void *out;
     i64 n;
 } embed_args;
+static inline i32 embed_id(const embed_args *a, i64 i) {
+    i32 id = a->ids[i];
+    return id < 0 && a->drawn ? a->drawn[~id] : id;
+}
 
 /* If add: sum = x + add, rounded, else sum = x. out = sum * rsqrt(mean(sum^2) + eps) * weight.
  * sum may be NULL (not wanted) or alias x. If bad: bad[i] = mark where bad[i] is 0 and row i of the sum holds a NaN or an

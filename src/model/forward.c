@@ -31,9 +31,10 @@ struct model {
     f32 *rope;       /* [rows, rope / 2, 2]              */
     batch_tables in; /* of this batch, on the device      */
     batch_tables up; /* the same on the host              */
-    f32 *logits;     /* [logit_rows, vocab]              */
-    f32 *logprobs;   /* [logit_rows, 1 + LOGPROBS_TOP]   */
-    i32 *top_ids;    /* [logit_rows, LOGPROBS_TOP]       */
+    device_reply *replies[2];
+    f32 *logits;   /* [logit_rows, vocab]              */
+    f32 *logprobs; /* [logit_rows, 1 + LOGPROBS_TOP]   */
+    i32 *top_ids;  /* [logit_rows, LOGPROBS_TOP]       */
     void *workspace;
     model_span *part_spans; /* of a part of a batch: limits.deterministic */
     i32 *part_outs;
@@ -160,15 +161,27 @@ static status allocate(model *m, err *e) {
     return ST_OK;
 }
 
+/* A reply: what tables.h says, log-probabilities, best tokens. */
+static u64 logprobs_at(const model *m) { return tables_results(&m->lim, m->lim.rows); }
+static u64 top_ids_at(const model *m) {
+    return logprobs_at(m) + (u64)m->lim.logit_rows * (1 + LOGPROBS_TOP) * sizeof(f32);
+}
+static u64 reply_bytes(const model *m) {
+    return top_ids_at(m) + (u64)m->lim.logit_rows * LOGPROBS_TOP * sizeof(i32);
+}
+
 static status allocate_on_host(model *m, err *e) {
     void *block = calloc(1, tables_bytes(&m->lim));
     m->up = tables_at(&m->lim, block);
     m->steps = calloc(RECORDED + 1, sizeof *m->steps);
     m->part_spans = calloc((size_t)(m->lim.decode_rows + m->lim.prefill_spans), sizeof *m->part_spans);
     m->part_outs = calloc((size_t)m->lim.logit_rows, sizeof *m->part_outs);
-    return block && m->steps && m->part_spans && m->part_outs
-               ? ST_OK
-               : err_nomem(e, "a batch's tables", tables_bytes(&m->lim));
+    if (!block || !m->steps || !m->part_spans || !m->part_outs)
+        return err_nomem(e, "a batch's tables", tables_bytes(&m->lim));
+    status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < 2; i++)
+        st = m->mem.dev->reply_open(m->mem.dev, reply_bytes(m), &m->replies[i], e);
+    return st;
 }
 
 /* Ids that a slice of the vocabulary does not hold can never be chosen. */
@@ -227,7 +240,8 @@ void model_close(model *m) {
     free(m->part_outs);
     model_weights_free(&m->w);
     device_pool_free(&m->mem);
-    free(m->up.slots);
+    for (int i = 0; i < 2; i++) m->mem.dev->reply_close(m->mem.dev, m->replies[i]);
+    free(m->up.drawn);
     free(m);
 }
 
@@ -525,7 +539,9 @@ static void queue_step(model *m, const model_batch *b, i64 n_abs) {
                                               .n = b->n,
                                               .rope = c->rope,
                                               .mscale = m->rope_mscale});
-    m->o->embed(m->o, &(embed_args){.table = m->w.embed, .ids = m->in.ids, .out = m->x, .n = b->n});
+    m->o->embed(
+        m->o,
+        &(embed_args){.table = m->w.embed, .ids = m->in.ids, .drawn = m->in.drawn, .out = m->x, .n = b->n});
     for (i64 l = 0; l < c->n_layers; l++) {
         add_norm(m, m->w.layers[l].attn_norm, l ? m->d : NULL, b->n, l ? (i32)l : BAD_EMBEDDING);
         attention(m, l, b, n_abs);
@@ -563,43 +579,56 @@ static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
 }
 
 /* The wanted logits, in as few reads as there are runs of rows. */
-static void read_logits(model *m, const model_batch *b) {
+static status read_logits(model *m, const model_batch *b, err *e) {
     const i64 vocab = m->c->vocab;
+    bool any = false;
     for (i64 from = 0, to; from < b->n_out; from = to) {
         bool wanted = !b->draws || (b->keep && b->keep[from]);
         for (to = from + 1; to < b->n_out && (!b->draws || (b->keep && b->keep[to]) == wanted);) to++;
         if (wanted)
             m->mem.dev->read(m->mem.dev, b->logits + from * vocab, m->logits + from * vocab,
                              (u64)((to - from) * vocab) * sizeof(f32));
+        any = any || wanted;
     }
+    return any ? m->mem.dev->finish(m->mem.dev, e) : ST_OK;
 }
 
 /* Waits for the results: tokens, logits, and the marks of rows with a NaN or an infinity. */
 static status collect(model *m, const model_batch *b, err *e) {
-    device *dev = m->mem.dev;
-    const i32 *marks = m->up.bad_logits;
-    dev->read(dev, m->up.bad, m->in.bad, tables_results(&m->lim));
-    read_logits(m, b);
-    if (b->tops) {
-        dev->read(dev, b->logprobs, m->logprobs, (u64)(b->n_out * (1 + b->top_most)) * sizeof(f32));
-        if (b->top_most) dev->read(dev, b->top_ids, m->top_ids, (u64)(b->n_out * b->top_most) * sizeof(i32));
-    }
-    memcpy(b->bad, m->up.bad, (size_t)b->n * sizeof(i32));
-    if (b->draws) memcpy(b->drawn, m->up.drawn, (size_t)b->n_out * sizeof(i32));
+    const device_reply *r = m->replies[b->reply];
+    status st = m->mem.dev->reply_wait(m->mem.dev, r, e);
+    if (st == ST_OK) st = read_logits(m, b, e);
+    if (st != ST_OK) return st;
+    const batch_tables t = tables_at(&m->lim, r->data);
+    memcpy(b->bad, t.bad, (size_t)b->n * sizeof(i32));
     for (i64 i = 0; i < b->n_out; i++)
-        if (marks[i] && !b->bad[b->out_rows[i]]) b->bad[b->out_rows[i]] = marks[i];
-    return dev->finish(dev, e);
+        if (t.bad_logits[i] && !b->bad[b->out_rows[i]]) b->bad[b->out_rows[i]] = t.bad_logits[i];
+    if (b->draws) memcpy(b->drawn, t.drawn, (size_t)b->n_out * sizeof(i32));
+    if (!b->tops) return ST_OK;
+    memcpy(b->logprobs, r->data + logprobs_at(m), (size_t)(b->n_out * (1 + b->top_most)) * sizeof(f32));
+    memcpy(b->top_ids, r->data + top_ids_at(m), (size_t)(b->n_out * b->top_most) * sizeof(i32));
+    return ST_OK;
 }
 
-static status forward(model *m, const model_batch *b, err *e) {
+static void send_results(model *m, const model_batch *b) {
+    device *dev = m->mem.dev;
+    device_reply *r = m->replies[b->reply];
+    dev->reply_add(dev, r, 0, m->in.drawn, tables_results(&m->lim, b->n));
+    if (!b->tops) return;
+    dev->reply_add(dev, r, logprobs_at(m), m->logprobs, (u64)(b->n_out * (1 + b->top_most)) * sizeof(f32));
+    dev->reply_add(dev, r, top_ids_at(m), m->top_ids, (u64)(b->n_out * b->top_most) * sizeof(i32));
+}
+
+static status queue(model *m, const model_batch *b, err *e) {
     i64 n_abs;
     u64 bytes = tables_fill(&m->lim, b, m->c->vocab_held, &m->up, &n_abs);
-    m->mem.dev->write(m->mem.dev, m->in.slots, m->up.slots, bytes);
+    m->mem.dev->write(m->mem.dev, m->in.bad_logits, m->up.bad_logits, bytes);
     status st = run_step(m, b, n_abs, e);
     if (st != ST_OK) return st;
     if (b->n_out) draw(m, b);
     if (b->n_out && b->tops) logprobs(m, b);
-    return collect(m, b, e);
+    send_results(m, b);
+    return ST_OK;
 }
 
 /* Rows [from, to) of b as a batch of their own. */
@@ -630,24 +659,43 @@ static model_batch part_of(model *m, const model_batch *b, i64 from, i64 to) {
     return p;
 }
 
-/* Rows in decode form, so many at a time as one set of kernels takes; then the rows of prompts. */
-static status forward_apart(model *m, const model_batch *b, err *e) {
-    i64 n_abs = 0;
+static i64 absorbed_rows(const model_batch *b) {
+    i64 n = 0;
     for (i64 s = 0; s < b->n_spans; s++)
-        if (b->spans[s].absorbed) n_abs += b->spans[s].n;
+        if (b->spans[s].absorbed) n += b->spans[s].n;
+    return n;
+}
+
+static bool in_parts(const model *m, const model_batch *b) {
+    return runs_apart(m) && (absorbed_rows(b) < b->n || b->n > DECODE_ROWS);
+}
+
+/* Rows in decode form, so many at a time as one set of kernels takes; then the rows of prompts. */
+static status run_parts(model *m, const model_batch *b, err *e) {
+    i64 n_abs = absorbed_rows(b);
     status st = ST_OK;
     for (i64 from = 0, to; st == ST_OK && from < b->n; from = to) {
         bool decode = from < n_abs;
         to = decode ? min_i64(n_abs, from + DECODE_ROWS) : b->n;
         m->o->set_form(m->o, decode ? ROWS_DECODE : ROWS_PROMPT);
         const model_batch part = part_of(m, b, from, to);
-        st = forward(m, &part, e);
+        st = queue(m, &part, e);
+        if (st == ST_OK) st = collect(m, &part, e);
     }
     return st;
 }
 
-status model_forward(model *m, const model_batch *b, err *e) {
+i64 model_ahead_rows(const model *m) { return runs_apart(m) ? DECODE_ROWS : m->lim.decode_rows; }
+
+/* What runs in parts has its results already. */
+status model_queue(model *m, const model_batch *b, err *e) {
     status st = tables_check(&m->lim, b, e);
     if (st != ST_OK) return st;
-    return runs_apart(m) ? forward_apart(m, b, e) : forward(m, b, e);
+    if (in_parts(m, b)) return run_parts(m, b, e);
+    if (runs_apart(m)) m->o->set_form(m->o, ROWS_DECODE);
+    return queue(m, b, e);
+}
+
+status model_collect(model *m, const model_batch *b, err *e) {
+    return in_parts(m, b) ? ST_OK : collect(m, b, e);
 }

@@ -46,7 +46,7 @@ enum { BAD_EMBEDDING = -1, BAD_LOGITS = -2 }; /* else: 1 + the layer whose outpu
 
 typedef struct {
     i64 n;          /* tokens                                                                  */
-    const i32 *ids; /* [n]                                                                     */
+    const i32 *ids; /* [n]; below 0: ~j is the token drawn for row j of n_out of the batch queued before */
     i64 n_spans;
     const model_span *spans;
     i64 n_out;           /* rows whose logits are wanted                                            */
@@ -63,9 +63,14 @@ typedef struct {
     f32 *logprobs; /* [n_out, 1 + top_most], host */
     i32 *top_ids;  /* [n_out, top_most], host */
     i32 *bad;      /* [n], host: 0, or the mark of the first NaN or infinity met in that row  */
+    int reply;     /* 0 or 1: which of two batches under way it is */
 } model_batch;
 
-/* Runs the batch. Only arguments out of the limits fail here; a row with NaN is reported in bad[]. */
-status model_forward(model *m, const model_batch *b, err *e);
+/* Queues the batch; its results are there after model_collect(), which waits for it but for no batch queued later. Only
+ * arguments out of the limits fail; a row with NaN is reported in bad[]. Two batches may be under way, of different `reply`, if the first is in
+ * decode form, of at most model_ahead_rows() tokens, and no logits are wanted of it. A batch that nobody collects is none. */
+status model_queue(model *m, const model_batch *b, err *e);
+status model_collect(model *m, const model_batch *b, err *e);
+i64 model_ahead_rows(const model *m);
 
 #endif

@@ -3,20 +3,24 @@
 
 static u64 round8(u64 n) { return (n + 7) & ~(u64)7; }
 
+u64 tables_results(const model_limits *l, i64 n) { return (u64)(2 * l->logit_rows + n) * sizeof(i32); }
+
 /* Bytes before the page tables. */
 static u64 fixed_bytes(const model_limits *l) {
-    return (u64)l->rows * sizeof(i64) + (u64)l->logit_rows * sizeof(sample_row) +
-           round8((u64)(3 * l->rows + l->decode_rows + 5 * l->logit_rows) * sizeof(i32));
+    return round8(tables_results(l, l->rows)) + (u64)l->rows * sizeof(i64) +
+           (u64)l->logit_rows * sizeof(sample_row) +
+           round8((u64)(2 * l->rows + l->decode_rows + 3 * l->logit_rows) * sizeof(i32));
 }
 
 u64 tables_bytes(const model_limits *l) {
     return fixed_bytes(l) + (u64)(l->decode_rows + l->prefill_spans) * (u64)l->seq_pages * sizeof(i32);
 }
 
-u64 tables_results(const model_limits *l) { return (u64)(l->rows + 2 * l->logit_rows) * sizeof(i32); }
-
 batch_tables tables_at(const model_limits *l, void *block) {
-    batch_tables t = {.slots = block};
+    batch_tables t = {.drawn = block};
+    t.bad_logits = t.drawn + l->logit_rows;
+    t.bad = t.bad_logits + l->logit_rows;
+    t.slots = (i64 *)((u8 *)block + round8(tables_results(l, l->rows)));
     t.draws = (sample_row *)(t.slots + l->rows);
     t.pos = (i32 *)(t.draws + l->logit_rows);
     t.ids = t.pos + l->rows;
@@ -24,9 +28,6 @@ batch_tables tables_at(const model_limits *l, void *block) {
     t.tops = t.kv_len + l->decode_rows;
     t.next = t.tops + l->logit_rows;
     t.out_rows = t.next + l->logit_rows;
-    t.bad = t.out_rows + l->logit_rows;
-    t.bad_logits = t.bad + l->rows;
-    t.drawn = t.bad_logits + l->logit_rows;
     t.pages = (i32 *)((u8 *)block + fixed_bytes(l));
     return t;
 }
@@ -82,12 +83,13 @@ u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids_held, batch
         put_span(l, t, p, n_abs);
         if (!p->absorbed) put_pages(l, t, *n_abs + n_expanded++, p->pages, p->pos0 + p->n);
     }
-    for (i64 i = 0; i < b->n; i++) t->ids[i] = (i32)(b->ids[i] % ids_held);
+    for (i64 i = 0; i < b->n; i++) t->ids[i] = b->ids[i] < 0 ? b->ids[i] : (i32)(b->ids[i] % ids_held);
     if (b->n_out) memcpy(t->out_rows, b->out_rows, (size_t)b->n_out * sizeof(i32));
     if (b->tops) memcpy(t->tops, b->tops, (size_t)b->n_out * sizeof(i32));
     if (b->tops) memcpy(t->next, b->next, (size_t)b->n_out * sizeof(i32));
     if (b->draws) memcpy(t->draws, b->draws, (size_t)b->n_out * sizeof *t->draws);
     memset(t->bad, 0, (size_t)b->n * sizeof(i32));
     memset(t->bad_logits, 0, (size_t)b->n_out * sizeof(i32));
-    return fixed_bytes(l) + (u64)(*n_abs + n_expanded) * (u64)l->seq_pages * sizeof(i32);
+    return fixed_bytes(l) - (u64)l->logit_rows * sizeof(i32) +
+           (u64)(*n_abs + n_expanded) * (u64)l->seq_pages * sizeof(i32);
 }

@@ -5,28 +5,29 @@
 #include "model/forward.h"
 
 typedef struct {
+    i32 *drawn;        /* [logit_rows]: tokens; never sent, so that the next batch finds them; first */
+    i32 *bad_logits;   /* [logit_rows]: sent as 0, marks come back                   */
+    i32 *bad;          /* [rows]: the same; directly behind the two, for one copy back */
     i64 *slots;        /* [rows]: page * KV_PAGE + offset of each token's KV row */
     sample_row *draws; /* [logit_rows]                                         */
     i32 *pos, *ids;    /* [rows]                                                 */
     i32 *kv_len;       /* [decode_rows]                                          */
     i32 *tops, *next;  /* [logit_rows]                                           */
     i32 *out_rows;     /* [logit_rows]                                           */
-    i32 *bad;          /* [rows]: sent as 0, marks come back                     */
-    i32 *bad_logits;   /* [logit_rows]: the same; directly behind bad            */
-    i32 *drawn;        /* [logit_rows]: tokens, come back; directly behind these */
     i32 *
         pages; /* [decode_rows + prefill_spans, seq_pages]: a row for each token in decode form, then one for each
                         expanded span; last, because seldom all of it is sent  */
 } batch_tables;
 
 u64 tables_bytes(const model_limits *l);
-u64 tables_results(const model_limits *l); /* bytes from `bad` on that come back */
+u64 tables_results(const model_limits *l,
+                   i64 n); /* bytes from `drawn` on that come back of a batch of n tokens */
 batch_tables tables_at(const model_limits *l, void *block);
 
 /* ST_LIMIT if the batch exceeds the plan or its spans do not fit together. */
 status tables_check(const model_limits *l, const model_batch *b, err *e);
-/* Fills t for a batch that was checked. Returns the bytes to send, from t->slots on; *n_abs: tokens in decode form. Ids are taken modulo ids_held:
- * a slice of a vocabulary embeds any id. */
+/* Fills t for a batch that was checked. Returns the bytes to send, from t->bad_logits on; *n_abs: tokens in decode form. Ids are taken modulo
+ * ids_held: a slice of a vocabulary embeds any id. */
 u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids_held, batch_tables *t, i64 *n_abs);
 
 #endif

@@ -83,7 +83,9 @@ void leave_running(scheduler *s, task *t, bool keep) {
     i64 i = 0;
     while (s->running[i] != t) i++;
     memmove(s->running + i, s->running + i + 1, (size_t)(--s->n_running - i) * sizeof *s->running);
+    forget_rows(s, t);
     if (keep) remember(s, t);
+    /* A batch under way may yet write to the page after t's last row. Nobody else has that page, and who gets it writes later. */
     radix_release(&s->tree, t->pages, t->n_pages);
     t->n_pages = t->n_kv = 0;
     t->running = false;

@@ -39,10 +39,10 @@ static bool shorter(const task *a, const task *b) {
 
 /* Every decoding task runs its token. Of the chunk, the task that began first gets half, the rest goes to the shortest
  * ones: a short prompt does not wait for a long one, and a long one is never slower than half speed. */
-static void plan(scheduler *s) {
+static void plan(scheduler *s, task **rest) {
     const model_limits *l = &s->g->lim;
     budget b = {0, l->decode_rows, l->prefill_spans, l->logit_rows - s->g->max_running};
-    task *first = NULL, **rest = s->span_tasks;
+    task *first = NULL;
     i64 n = 0, answers = 0;
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
@@ -65,43 +65,43 @@ static void plan(scheduler *s) {
     give(first, b.chunk, &b);
 }
 
-static void add_out(scheduler *s, task *t, i64 position, bool last) {
-    s->out_index[s->n_outs] = (i32)(t->first_row + position - t->n_kv);
-    out_row *o = &s->outs[s->n_outs++];
+static void add_out(batch *b, task *t, i64 row, i64 position, bool last) {
+    b->out_index[b->n_outs] = (i32)row;
+    out_row *o = &b->outs[b->n_outs++];
     o->t = t;
     o->position = position;
     o->last = last;
     o->n_top = 0;
 }
 
-static void add_span(scheduler *s, task *t) {
-    i64 first = t->n_kv, end = first + t->n_step;
-    t->first_row = s->n_rows;
-    s->spans[s->n_spans] = (model_span){
-        .first = s->n_rows, .n = t->n_step, .pos0 = first, .pages = t->pages, .absorbed = !in_prompt(t)};
-    s->span_tasks[s->n_spans++] = t;
-    memcpy(s->row_ids + s->n_rows, t->tokens + first, (size_t)t->n_step * sizeof *t->tokens);
-    s->n_rows += t->n_step;
+static void add_span(batch *b, task *t) {
+    i64 first = t->n_kv, end = first + t->n_step, row = b->n_rows;
+    b->spans[b->n_spans] = (model_span){
+        .first = row, .n = t->n_step, .pos0 = first, .pages = t->pages, .absorbed = !in_prompt(t)};
+    b->tasks[b->n_spans++] = t;
+    memcpy(b->ids + row, t->tokens + first, (size_t)t->n_step * sizeof *t->tokens);
+    b->n_rows += t->n_step;
     if (t->r.prompt_logprobs)
         for (i64 p = max_i64(first, t->prompt_rows_done); p < min_i64(end, t->r.n_prompt - 1); p++)
-            add_out(s, t, p, false);
-    if (end == t->n) add_out(s, t, end - 1, true);
+            add_out(b, t, row + p - first, p, false);
+    if (end == t->n) add_out(b, t, row + end - 1 - first, end - 1, true);
 }
 
 /* Spans in decode form come first. */
-static void build(scheduler *s) {
-    plan(s);
-    s->n_rows = s->n_spans = s->n_outs = 0;
+static void build(scheduler *s, batch *b) {
+    plan(s, b->tasks);
+    b->n_rows = b->n_spans = b->n_outs = 0;
     for (int form = 0; form < 2; form++)
         for (i64 i = 0; i < s->n_running; i++)
-            if (s->running[i]->n_step && in_prompt(s->running[i]) == form) add_span(s, s->running[i]);
+            if (s->running[i]->n_step && in_prompt(s->running[i]) == form) add_span(b, s->running[i]);
 }
 
 /* ---- Logits to tokens ---- */
 
-static sampling_history history_of(const task *t) {
+static sampling_history history_of(const out_row *o) {
+    const task *t = o->t;
     const sched_request *r = &t->r;
-    const i64 done = t->n - r->n_prompt;
+    const i64 done = o->position + 1 - r->n_prompt; /* output before the token to draw */
     return (sampling_history){.prompt = t->tokens,
                               .output = t->tokens + r->n_prompt,
                               .n_prompt = r->n_prompt,
@@ -116,8 +116,9 @@ static sampling_history history_of(const task *t) {
 
 /* Needs the host the row's logits, to change them before the draw? */
 static bool needs_logits(const out_row *o) {
-    const sampling_history h = history_of(o->t);
-    return o->last && sampler_changes(&o->t->r.sampling, &h);
+    if (!o->last) return false;
+    const sampling_history h = history_of(o);
+    return sampler_changes(&o->t->r.sampling, &h);
 }
 
 /* Log-probabilities wanted of the row's best tokens; -1: not even of the one that follows. */
@@ -128,19 +129,19 @@ static i32 tops_wanted(const out_row *o) {
 }
 
 /* How the device draws each row; false: the host draws all. */
-static bool plan_draws(scheduler *s) {
-    if (!s->g->gpu || s->g->step) return false;
-    s->top_most = -1;
-    for (i64 i = 0; i < s->n_outs; i++) {
-        const out_row *o = &s->outs[i];
+static bool plan_draws(const scheduler *s, batch *b) {
+    if ((!s->g->gpu && !s->o.overlap_anywhere) || s->g->step) return false;
+    b->top_most = -1;
+    for (i64 i = 0; i < b->n_outs; i++) {
+        const out_row *o = &b->outs[i];
         const task *t = o->t;
-        s->keep[i] = needs_logits(o);
-        s->tops[i] = s->keep[i] ? -1 : tops_wanted(o);
-        s->next[i] = o->last ? -1 : t->tokens[o->position + 1];
-        s->top_most = max_i64(s->top_most, s->tops[i]);
-        s->draws[i] = (sample_row){.top_p = (u64)1 << SAMPLE_BITS};
-        if (!s->keep[i] && o->last)
-            s->draws[i] = sampler_row(&t->r.sampling, t->r.choice, (u64)(t->n - t->r.n_prompt));
+        b->keep[i] = needs_logits(o);
+        b->tops[i] = b->keep[i] ? -1 : tops_wanted(o);
+        b->next[i] = o->last ? -1 : t->tokens[o->position + 1];
+        b->top_most = max_i64(b->top_most, b->tops[i]);
+        b->draws[i] = (sample_row){.top_p = (u64)1 << SAMPLE_BITS};
+        if (!b->keep[i] && o->last)
+            b->draws[i] = sampler_row(&t->r.sampling, t->r.choice, (u64)(o->position + 1 - t->r.n_prompt));
     }
     return true;
 }
@@ -157,35 +158,35 @@ static void draw(scheduler *s, sampler *sm, out_row *o, f32 *logits) {
         o->logprob = (f32)((f64)logits[o->id] - lse);
         return;
     }
-    const sampling_history h = history_of(t);
+    const sampling_history h = history_of(o);
     sampled next = sampler_next(sm, &r->sampling, logits, &h, r->choice, (u64)h.n_output);
     o->id = next.id;
     o->logprob = next.logprob;
 }
 
 /* Row i as the device drew it. */
-static void take_drawn(scheduler *s, i64 i) {
-    out_row *o = &s->outs[i];
-    const f32 *logprobs = s->logprobs + i * (1 + s->top_most);
-    o->id = o->last ? s->drawn[i] : s->next[i];
-    if (s->tops[i] < 0) return;
+static void take_drawn(batch *b, i64 i) {
+    out_row *o = &b->outs[i];
+    const f32 *logprobs = b->logprobs + i * (1 + b->top_most);
+    o->id = o->last ? b->drawn[i] : b->next[i];
+    if (b->tops[i] < 0) return;
     o->logprob = logprobs[0];
-    o->n_top = s->tops[i];
+    o->n_top = b->tops[i];
     for (i64 k = 0; k < o->n_top; k++)
-        o->top[k] = (sched_top){s->top_ids[i * s->top_most + k], logprobs[1 + k]};
+        o->top[k] = (sched_top){b->top_ids[i * b->top_most + k], logprobs[1 + k]};
 }
 
-/* there: the device has drawn all rows but those to keep. */
-static void draw_all(scheduler *s, bool there) {
+static void draw_all(scheduler *s, batch *b) {
     const i64 vocab = s->g->config.vocab;
     i64 n = 0;
     /* The largest logit of 64 rows of 2048 takes 65 us, sorting for top-p ten times as long. Not all of the team may have
      * a sampler: teams of two sizes in turn would be started and ended all the time. */
     i64 work = 0;
-    for (i64 i = 0; i < s->n_outs; i++) {
-        if (there && !s->keep[i]) take_drawn(s, i);
-        if (!s->outs[i].t || (there && !s->keep[i])) continue;
-        work += (s->outs[i].t->r.sampling.temperature > 0 ? 128 : 4) * vocab;
+    for (i64 i = 0; i < b->n_outs; i++) {
+        bool drawn = b->on_device && !b->keep[i];
+        if (drawn) take_drawn(b, i);
+        if (!b->outs[i].t || drawn) continue;
+        work += (b->outs[i].t->r.sampling.temperature > 0 ? 128 : 4) * vocab;
         s->by_host[n++] = (i32)i;
     }
     team tm = team_begin(s->n_samplers > 1 && n > 1 ? work : 0);
@@ -193,7 +194,7 @@ static void draw_all(scheduler *s, bool there) {
     {
         i64 me = omp_get_thread_num(), step = min_i64(omp_get_num_threads(), s->n_samplers);
         for (i64 k = me; me < step && k < n; k += step)
-            draw(s, s->samplers[me], &s->outs[s->by_host[k]], s->logits + s->by_host[k] * vocab);
+            draw(s, s->samplers[me], &b->outs[s->by_host[k]], s->logits + s->by_host[k] * vocab);
     }
     team_end(&tm);
 }
@@ -265,35 +266,51 @@ static void first_prompt_event(scheduler *s, task *t) {
     ev->token = t->tokens[0];
 }
 
-/* The rows of a task were run: it has them now, or ends because of a bad one. */
-static void span_result(scheduler *s, task *t) {
+/* The rows of span i were run: its task has them now, or ends because of a bad one. */
+static void span_result(scheduler *s, const batch *b, i64 i) {
+    task *t = b->tasks[i];
+    const model_span *p = &b->spans[i];
+    if (!t) return;
     bool prompt = in_prompt(t);
-    for (i64 i = 0; i < t->n_step; i++) {
-        i32 mark = s->bad[t->first_row + i];
+    for (i64 k = 0; k < p->n; k++) {
+        i32 mark = b->bad[p->first + k];
         if (!mark) continue;
-        engine_bad_row(mark, t->tokens[t->n_kv + i], t->n_kv + i, &t->error);
-        for (i64 o = 0; o < s->n_outs; o++)
-            if (s->outs[o].t == t) s->outs[o].t = NULL;
+        engine_bad_row(mark, t->tokens[t->n_kv + k], t->n_kv + k, &t->error);
         end_task(s, t, SCHED_ERROR, false);
         return;
     }
     first_prompt_event(s, t);
-    t->n_kv += t->n_step;
+    t->n_kv += p->n;
     if (prompt) remember(s, t);
 }
 
-static void count(scheduler *s, f64 seconds) {
+void forget_rows(scheduler *s, const task *t) {
+    for (size_t k = 0; k < COUNT_OF(s->batches); k++) {
+        batch *b = &s->batches[k];
+        for (i64 i = 0; i < b->n_spans; i++)
+            if (b->tasks[i] == t) b->tasks[i] = NULL;
+        for (i64 i = 0; i < b->n_outs; i++)
+            if (b->outs[i].t == t) b->outs[i].t = NULL;
+    }
+}
+
+static void count(scheduler *s, const batch *b, f64 seconds) {
     i64 prompt = 0, drawn = 0, answers = 0;
-    for (i64 i = 0; i < s->n_spans; i++)
-        if (s->spans[i].absorbed)
+    for (i64 i = 0; i < b->n_spans; i++)
+        if (b->spans[i].absorbed)
             answers++;
         else
-            prompt += s->spans[i].n;
+            prompt += b->spans[i].n;
     pace_note(&s->pace, prompt, answers, seconds);
-    for (i64 i = 0; i < s->n_outs; i++) drawn += s->outs[i].t && s->outs[i].last;
+    for (i64 i = 0; i < b->n_outs; i++) drawn += b->outs[i].t && b->outs[i].last;
     pthread_mutex_lock(&s->lock);
     s->stats.prefilled_tokens += prompt;
     s->stats.generated_tokens += drawn;
+    s->stats.steps++;
+    s->stats.ahead += b->queued_ahead;
+    s->stats.busy_s += seconds;
+    s->stats.step_s = seconds;
+    s->stats.batch = (f64)b->n_rows;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -317,40 +334,122 @@ void fail_all(scheduler *s) {
     }
 }
 
+static model_batch model_batch_of(const scheduler *s, const batch *b) {
+    return (model_batch){.n = b->n_rows,
+                         .ids = b->ids,
+                         .n_spans = b->n_spans,
+                         .spans = b->spans,
+                         .n_out = b->n_outs,
+                         .out_rows = b->out_index,
+                         .logits = s->logits,
+                         .draws = b->on_device ? b->draws : NULL,
+                         .drawn = b->drawn,
+                         .keep = b->keep,
+                         .tops = b->on_device && b->top_most >= 0 ? b->tops : NULL,
+                         .next = b->next,
+                         .top_most = b->top_most,
+                         .logprobs = b->logprobs,
+                         .top_ids = b->top_ids,
+                         .bad = b->bad,
+                         .reply = (int)(b - s->batches)};
+}
+
+static status queue_batch(scheduler *s, batch *b, err *e) {
+    const model_batch m = model_batch_of(s, b);
+    b->began_s = now_s();
+    return engine_queue(s->g, &m, e);
+}
+
+/* ---- The step after the one under way ---- */
+
+/* Did a request or an abort come since the step was planned? The next step waits for it. */
+static bool news(scheduler *s) {
+    pthread_mutex_lock(&s->lock);
+    bool any = s->inbox.n || s->any_abort;
+    pthread_mutex_unlock(&s->lock);
+    return any;
+}
+
+/* Will t go on after the token that is being drawn, as far as can be told, and is there a place for that token's KV row? */
+static bool goes_on(scheduler *s, task *t) {
+    if (t->n + 1 - t->r.n_prompt >= t->r.max_new) return false;
+    if (t->n < t->n_pages * KV_PAGE) return true;
+    i32 page = radix_take(&s->tree);
+    if (page >= 0) t->pages[t->n_pages++] = page;
+    return page >= 0;
+}
+
+/* Fills b with the step after `now`, which is under way, if that is known but for the tokens: `now` and it are all of the
+ * running answers, a row each, drawn by the device. The ids of b are those that `now` draws. */
+static bool build_ahead(scheduler *s, const batch *now, batch *b) {
+    b->n_rows = b->n_spans = b->n_outs = 0;
+    if (!s->overlap || s->g->profile || !now->on_device || now->n_outs != now->n_rows ||
+        now->n_spans != now->n_rows || now->n_rows > model_ahead_rows(s->g->model) || news(s))
+        return false;
+    for (i64 i = 0; i < now->n_spans; i++) {
+        task *t = now->tasks[i];
+        if (!t) continue;
+        if (!now->spans[i].absorbed || now->keep[i] || !goes_on(s, t)) return false;
+        b->ids[b->n_rows] = (i32)~i;
+        b->tasks[b->n_spans] = t;
+        b->spans[b->n_spans++] =
+            (model_span){.first = b->n_rows, .n = 1, .pos0 = t->n, .pages = t->pages, .absorbed = true};
+        add_out(b, t, b->n_rows++, t->n, true);
+    }
+    if (!b->n_rows || b->n_rows != s->n_running) return false;
+    b->on_device = plan_draws(s, b);
+    for (i64 i = 0; i < b->n_outs; i++)
+        if (b->keep[i]) return false;
+    return true;
+}
+
+/* The batch that was queued ahead, unless all of its tasks have left: then it runs out unseen. */
+static batch *take_ahead(scheduler *s) {
+    batch *b = s->ahead;
+    s->ahead = NULL;
+    for (i64 i = 0; b && i < b->n_spans; i++)
+        if (b->tasks[i]) return b;
+    return NULL;
+}
+
+static void take_results(scheduler *s, batch *b) {
+    for (i64 i = 0; i < b->n_spans; i++) span_result(s, b, i);
+    draw_all(s, b);
+    f64 now = now_s();
+    count(s, b, now - b->began_s);
+    if (s->ahead) s->ahead->began_s = now;
+    for (i64 i = 0; i < b->n_outs; i++) {
+        if (!b->outs[i].t) continue;
+        if (b->outs[i].last)
+            token_result(s, &b->outs[i]);
+        else
+            prompt_result(s, &b->outs[i]);
+    }
+}
+
 void run_batch(scheduler *s) {
     err e = {0};
-    build(s);
-    if (!s->n_rows) return;
-    bool there = plan_draws(s);
-    const model_batch b = {.n = s->n_rows,
-                           .ids = s->row_ids,
-                           .n_spans = s->n_spans,
-                           .spans = s->spans,
-                           .n_out = s->n_outs,
-                           .out_rows = s->out_index,
-                           .logits = s->logits,
-                           .draws = there ? s->draws : NULL,
-                           .drawn = s->drawn,
-                           .keep = s->keep,
-                           .tops = there && s->top_most >= 0 ? s->tops : NULL,
-                           .next = s->next,
-                           .top_most = s->top_most,
-                           .logprobs = s->logprobs,
-                           .top_ids = s->top_ids,
-                           .bad = s->bad};
-    f64 began = now_s();
-    if (engine_forward(s->g, &b, &e) != ST_OK) {
+    status st = ST_OK;
+    batch *b = take_ahead(s);
+    if (!b) {
+        b = &s->batches[0];
+        grow(s);
+        build(s, b);
+        if (!b->n_rows) return;
+        b->on_device = plan_draws(s, b);
+        b->queued_ahead = false;
+        st = queue_batch(s, b, &e);
+    }
+    batch *next = &s->batches[b == s->batches];
+    if (st == ST_OK && build_ahead(s, b, next)) {
+        st = queue_batch(s, next, &e);
+        next->queued_ahead = true;
+        s->ahead = next;
+    }
+    const model_batch m = model_batch_of(s, b);
+    if (st == ST_OK) st = engine_collect(s->g, &m, &e);
+    if (st == ST_OK)
+        take_results(s, b);
+    else
         break_down(s, &e);
-        return;
-    }
-    for (i64 i = 0; i < s->n_spans; i++) span_result(s, s->span_tasks[i]);
-    draw_all(s, there);
-    count(s, now_s() - began);
-    for (i64 i = 0; i < s->n_outs; i++) {
-        if (!s->outs[i].t) continue;
-        if (s->outs[i].last)
-            token_result(s, &s->outs[i]);
-        else
-            prompt_result(s, &s->outs[i]);
-    }
 }

@@ -257,14 +257,24 @@ bool engine_on_gpu(const engine *g) { return g->gpu; }
 bool engine_deterministic(const engine *g) { return g->lim.deterministic || !g->ops.set_form; }
 bool engine_simulated(const engine *g) { return g->step != NULL; }
 
-status engine_forward(engine *g, const model_batch *b, err *e) {
+status engine_queue(engine *g, const model_batch *b, err *e) {
     if (g->step) return g->step(g->step_ud, b, g->config.vocab, e);
     ops_set_threads(
         g->threads); /* it holds for the calling thread, and another engine may have set its own */
     if (g->profile) profile_before(b);
-    status st = model_forward(g->model, b, e);
+    return model_queue(g->model, b, e);
+}
+
+status engine_collect(engine *g, const model_batch *b, err *e) {
+    if (g->step) return ST_OK;
+    status st = model_collect(g->model, b, e);
     if (st == ST_OK && g->after_step) g->after_step(g->after_ud, b, g->config.vocab);
     return st == ST_OK && g->profile ? profile_step(g, b, e) : st;
+}
+
+status engine_forward(engine *g, const model_batch *b, err *e) {
+    status st = engine_queue(g, b, e);
+    return st == ST_OK ? engine_collect(g, b, e) : st;
 }
 
 status seq_open(seq **out, engine *g, err *e) {

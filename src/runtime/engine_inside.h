@@ -24,7 +24,9 @@ struct engine {
     char plan[320];
 };
 
-/* The forward pass, with this engine's threads. */
+/* The forward pass, with this engine's threads: as model_queue() and model_collect(), or both. */
+status engine_queue(engine *g, const model_batch *b, err *e);
+status engine_collect(engine *g, const model_batch *b, err *e);
 status engine_forward(engine *g, const model_batch *b, err *e);
 
 /* profile.c */

@@ -165,16 +165,7 @@ bool scheduler_step(scheduler *s) {
     publish(s);
     bool work = s->n_running > 0;
     if (work) {
-        f64 began = now_s();
-        grow(s);
         run_batch(s);
-        f64 took = now_s() - began;
-        pthread_mutex_lock(&s->lock);
-        s->stats.steps++;
-        s->stats.busy_s += took;
-        s->stats.step_s = took;
-        s->stats.batch = (f64)s->n_rows;
-        pthread_mutex_unlock(&s->lock);
         publish(s);
     }
     work = work || s->n_events;
@@ -286,30 +277,41 @@ static status open_samplers(scheduler *s, err *e) {
     return st;
 }
 
+static bool allocate_batch(batch *b, const model_limits *l, size_t run) {
+    const size_t out = (size_t)l->logit_rows, rows = (size_t)l->rows;
+    b->ids = calloc(rows, sizeof *b->ids);
+    b->bad = calloc(rows, sizeof *b->bad);
+    b->spans = calloc(run, sizeof *b->spans);
+    b->tasks = calloc(run, sizeof *b->tasks);
+    b->out_index = calloc(out, sizeof *b->out_index);
+    b->outs = calloc(out, sizeof *b->outs);
+    b->draws = calloc(out, sizeof *b->draws);
+    b->drawn = calloc(out, sizeof *b->drawn);
+    b->keep = calloc(out, sizeof *b->keep);
+    b->tops = calloc(out, sizeof *b->tops);
+    b->next = calloc(out, sizeof *b->next);
+    b->logprobs = calloc(out * (1 + SCHED_TOP_MAX), sizeof *b->logprobs);
+    b->top_ids = calloc(out * SCHED_TOP_MAX, sizeof *b->top_ids);
+    return b->ids && b->bad && b->spans && b->tasks && b->out_index && b->outs && b->draws && b->drawn &&
+           b->keep && b->tops && b->next && b->logprobs && b->top_ids;
+}
+
+static void free_batch(batch *b) {
+    void *const all[] = {b->ids,   b->bad,  b->spans, b->tasks, b->out_index, b->outs,   b->draws,
+                         b->drawn, b->keep, b->tops,  b->next,  b->logprobs,  b->top_ids};
+    for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
+}
+
 static status allocate(scheduler *s, err *e) {
     const model_limits *l = &s->g->lim;
-    const size_t run = (size_t)s->g->max_running, out = (size_t)l->logit_rows, rows = (size_t)l->rows;
+    const size_t run = (size_t)s->g->max_running, out = (size_t)l->logit_rows;
     s->running = calloc(run, sizeof *s->running);
-    s->spans = calloc(run, sizeof *s->spans);
-    s->span_tasks = calloc(run, sizeof *s->span_tasks);
     s->events = calloc(EVENTS, sizeof *s->events);
-    s->row_ids = calloc(rows, sizeof *s->row_ids);
-    s->bad = calloc(rows, sizeof *s->bad);
-    s->out_index = calloc(out, sizeof *s->out_index);
-    s->outs = calloc(out, sizeof *s->outs);
-    s->draws = calloc(out, sizeof *s->draws);
-    s->drawn = calloc(out, sizeof *s->drawn);
-    s->keep = calloc(out, sizeof *s->keep);
-    s->tops = calloc(out, sizeof *s->tops);
-    s->next = calloc(out, sizeof *s->next);
-    s->logprobs = calloc(out * (1 + SCHED_TOP_MAX), sizeof *s->logprobs);
-    s->top_ids = calloc(out * SCHED_TOP_MAX, sizeof *s->top_ids);
     s->by_host = calloc(out, sizeof *s->by_host);
     s->logits = malloc(out * (size_t)s->g->config.vocab * sizeof *s->logits);
     s->held = calloc((size_t)l->pool_pages, sizeof *s->held);
-    if (!s->running || !s->spans || !s->span_tasks || !s->events || !s->row_ids || !s->bad || !s->out_index ||
-        !s->outs || !s->draws || !s->drawn || !s->keep || !s->tops || !s->next || !s->logprobs ||
-        !s->top_ids || !s->by_host || !s->logits || !s->held)
+    bool batches = allocate_batch(&s->batches[0], l, run) && allocate_batch(&s->batches[1], l, run);
+    if (!s->running || !s->events || !s->by_host || !s->logits || !s->held || !batches)
         return err_nomem(e, "the scheduler", out * (size_t)s->g->config.vocab * sizeof *s->logits);
     return ST_OK;
 }
@@ -368,6 +370,7 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
     if (s->o.conservativeness <= 0) s->o.conservativeness = 1;
     if (!s->o.max_queued_tokens) s->o.max_queued_tokens = DEFAULT_QUEUED_TOKENS;
     pace_open(&s->pace, g->chunk, o->decode_stall_s >= 0 ? o->decode_stall_s : g->gpu ? GPU_STALL_S : 0);
+    s->overlap = (g->gpu || o->overlap_anywhere) && !o->disable_overlap;
     s->limit = min_i64(g->context, g->lim.pool_pages * KV_PAGE);
     init_locks(s);
     fill_constants(s);
@@ -395,9 +398,8 @@ void scheduler_close(scheduler *s) {
         scheduler_step(s);
     radix_close(&s->tree);
     for (int i = 0; i < s->n_samplers; i++) sampler_close(s->samplers[i]);
-    void *const all[] = {s->samplers,  s->running, s->spans,   s->span_tasks, s->events, s->row_ids, s->bad,
-                         s->out_index, s->outs,    s->draws,   s->drawn,      s->keep,   s->tops,    s->next,
-                         s->logprobs,  s->top_ids, s->by_host, s->logits,     s->held};
+    for (size_t i = 0; i < COUNT_OF(s->batches); i++) free_batch(&s->batches[i]);
+    void *const all[] = {s->samplers, s->running, s->events, s->by_host, s->logits, s->held};
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->wake);

@@ -49,6 +49,8 @@ typedef struct {
     bool no_preempt;      /* a higher priority waits for a place instead of taking one */
     bool disable_radix_cache;
     bool cache_prompts_only; /* pages that hold generated tokens never enter the prefix cache */
+    bool disable_overlap;    /* step n+1 is never queued before the results of step n are there */
+    bool overlap_anywhere;   /* for tests: also where a step runs while it is queued, and is drawn there */
     bool manual;             /* no engine thread: the caller drives scheduler_step() (tests, benches) */
 } scheduler_options;
 
@@ -147,7 +149,7 @@ typedef struct {
     i64 cached_tokens;    /* of these, found in the prefix cache */
     i64 prefilled_tokens; /* tokens run in prompt form, and again after preemption */
     i64 generated_tokens;
-    i64 steps;
+    i64 steps, ahead;    /* ahead: of these, queued before the results of the one before were there */
     f64 busy_s;          /* in steps */
     f64 step_s, batch;   /* of the last step: seconds, rows */
     f64 generated_per_s; /* over the last seconds */

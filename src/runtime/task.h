@@ -32,7 +32,6 @@ struct task {
     bool first_told; /* prompt_logprobs: the event of position 0 */
     u64 skipped;     /* the round of admission that passed it over */
     i64 n_step;      /* rows in the step being built */
-    i64 first_row;
     sched_usage usage;
     f64 last_token_s;
     err error;
@@ -58,6 +57,27 @@ typedef struct {
     sched_top top[SCHED_TOP_MAX];
 } out_row;
 
+/* The rows of a step, from its plan to its results. */
+typedef struct {
+    i32 *ids, *bad;    /* [rows] */
+    model_span *spans; /* [max_running] */
+    task **tasks;      /* [max_running]: whose they are; NULL: it left while the batch was under way */
+    i64 n_spans, n_rows;
+    i32 *out_index; /* [logit_rows] */
+    out_row *outs;  /* [logit_rows]; their tasks as above */
+    i64 n_outs;
+    bool on_device;    /* it draws all rows but those to keep */
+    sample_row *draws; /* [logit_rows]: how it draws them */
+    i32 *drawn;        /* [logit_rows]: what it drew */
+    bool *keep;        /* [logit_rows]: their logits come to the host */
+    i32 *tops, *next;  /* [logit_rows]: what the device tells of log-probabilities (model_batch) */
+    f32 *logprobs;     /* [logit_rows, 1 + SCHED_TOP_MAX] */
+    i32 *top_ids;      /* [logit_rows, SCHED_TOP_MAX] */
+    i64 top_most;      /* -1: nobody wants any */
+    bool queued_ahead; /* before the results of the one before were there */
+    f64 began_s;       /* when it was queued, or the one before it ended */
+} batch;
+
 _Static_assert((int)SCHED_TOP_MAX <= (int)LOGPROBS_TOP, "the device tells of so many");
 enum { TASK_BUCKETS = 4096, EVENTS = 512 };
 
@@ -79,20 +99,9 @@ struct scheduler {
     task_list ended;     /* their events are not delivered yet */
     sched_event *events; /* [EVENTS] */
     i64 n_events;
-    i32 *row_ids, *bad; /* [rows] */
-    model_span *spans;  /* [max_running] */
-    task **span_tasks;  /* [max_running] */
-    i64 n_spans, n_rows;
-    i32 *out_index; /* [logit_rows] */
-    out_row *outs;  /* [logit_rows] */
-    i64 n_outs;
-    sample_row *draws;  /* [logit_rows]: how a device draws them */
-    i32 *drawn;         /* [logit_rows]: what it drew */
-    bool *keep;         /* [logit_rows]: their logits come to the host */
-    i32 *tops, *next;   /* [logit_rows]: what the device tells of log-probabilities (model_batch) */
-    f32 *logprobs;      /* [logit_rows, 1 + SCHED_TOP_MAX] */
-    i32 *top_ids;       /* [logit_rows, SCHED_TOP_MAX] */
-    i64 top_most;       /* -1: nobody wants any */
+    bool overlap;       /* step n+1 is queued while step n runs, where it is known */
+    batch batches[2];   /* the step under way, and the next one */
+    batch *ahead;       /* queued behind the step that was under way; NULL: none */
     i32 *by_host;       /* [logit_rows]: rows that the host draws */
     f32 *logits;        /* [logit_rows, vocab] */
     sampler **samplers; /* [n_samplers]: one a thread */
@@ -149,5 +158,7 @@ status check_pages(scheduler *s, err *e);
 /* batch.c */
 void run_batch(scheduler *s);
 void fail_all(scheduler *s); /* ends every request with `fault` */
+/* t leaves: what batches under way compute for it is nobody's. */
+void forget_rows(scheduler *s, const task *t);
 
 #endif

@@ -499,6 +499,29 @@ enum { POISON = 7 };
 static const i32 poison[] = {POISON};
 static const f32 never[] = {-1000};
 
+static const random_model poisoned = {.name = "poisoned",
+                                      .vocab = 96,
+                                      .hidden = 64,
+                                      .layers = 2,
+                                      .dense = 1,
+                                      .heads = 2,
+                                      .q_lora = 32,
+                                      .kv_lora = 32,
+                                      .nope = 16,
+                                      .rope = 16,
+                                      .v = 16,
+                                      .inter = 64,
+                                      .expert_inter = 32,
+                                      .experts = 4,
+                                      .top_k = 2,
+                                      .shared = 1,
+                                      .context = 512,
+                                      .attn = WF_BF16,
+                                      .mlp = WF_BF16,
+                                      .expert = {WF_BF16, WF_BF16},
+                                      .embed = WF_BF16,
+                                      .router = WF_BF16};
+
 static void poison_embedding(const char *name, dtype t, u8 *data, u64 bytes) {
     (void)bytes;
     if (!strcmp(name, "model.embed_tokens.weight") && t == DT_BF16)
@@ -508,30 +531,8 @@ static void poison_embedding(const char *name, dtype t, u8 *data, u64 bytes) {
 /* A token whose embedding is NaN fails its request alone; pages with its rows harm nobody afterwards. */
 static void numeric_errors_fail_one_request(void **state) {
     (void)state;
-    const random_model m = {.name = "poisoned",
-                            .vocab = 96,
-                            .hidden = 64,
-                            .layers = 2,
-                            .dense = 1,
-                            .heads = 2,
-                            .q_lora = 32,
-                            .kv_lora = 32,
-                            .nope = 16,
-                            .rope = 16,
-                            .v = 16,
-                            .inter = 64,
-                            .expert_inter = 32,
-                            .experts = 4,
-                            .top_k = 2,
-                            .shared = 1,
-                            .context = 512,
-                            .attn = WF_BF16,
-                            .mlp = WF_BF16,
-                            .expert = {WF_BF16, WF_BF16},
-                            .embed = WF_BF16,
-                            .router = WF_BF16};
     char dir[64];
-    assert_true(random_model_write(&m, 1, dir, poison_embedding));
+    assert_true(random_model_write(&poisoned, 1, dir, poison_embedding));
     for (int d = 0; d < 2; d++) {
         engine *g = open_engine(dir, d ? "ref" : "cpu", 3, 320, 40);
         scheduler *s = open_scheduler(g, BY_HAND);
@@ -567,6 +568,54 @@ static void numeric_errors_fail_one_request(void **state) {
     random_model_remove(dir);
 }
 
+/* The same jobs, whose answers sooner or later draw the poisoned token, in turn and ahead: every answer ends where its own NaN is, with
+ * the same tokens before it, although the step behind it had been queued. */
+static void numeric_errors_ahead(void **state) {
+    (void)state;
+    char dir[64];
+    assert_true(random_model_write(&poisoned, 1, dir, poison_embedding));
+    for (int d = 0; d < 2; d++) {
+        enum { JOBS = 12 };
+        job *jobs[JOBS], *want[JOBS];
+        i64 failed = 0;
+        for (int i = 0; i < JOBS; i++) {
+            jobs[i] = make_job(70 + i, 30 + i, 200);
+            for (int t = 0; t < 30 + i; t++) jobs[i]->prompt[t] = 8 + jobs[i]->prompt[t] % 80;
+            jobs[i]->r.sampling.temperature = 1;
+            jobs[i]->r.logprobs = true;
+            want[i] = malloc(sizeof *want[i]);
+        }
+        for (int ahead = 0; ahead < 2; ahead++) {
+            sched_stats st;
+            scheduler_options o = BY_HAND;
+            o.overlap_anywhere = ahead;
+            engine *g = open_engine(dir, d ? "ref" : "cpu", 4, 1024, 40);
+            scheduler *s = open_scheduler(g, o);
+            for (int i = 0; i < JOBS; i++) must_submit(s, jobs[i]);
+            run_all(s);
+            scheduler_stats(s, &st);
+            assert_int_equal(st.ahead > 100, ahead);
+            for (int i = 0; i < JOBS; i++) {
+                if (ahead) {
+                    assert_int_equal(jobs[i]->finish, want[i]->finish);
+                    assert_int_equal(jobs[i]->n_out, want[i]->n_out);
+                    assert_string_equal(jobs[i]->error.text, want[i]->error.text);
+                    must_agree(want[i], jobs[i], "ahead");
+                }
+                failed += jobs[i]->error.code == ST_NUMERIC;
+                *want[i] = *jobs[i];
+                rewind_job(jobs[i]);
+            }
+            assert_int_equal(scheduler_flush(s, NULL), ST_OK);
+            scheduler_close(s);
+            engine_close(g);
+        }
+        assert_true(failed > 10);
+        for (int i = 0; i < JOBS; i++) free(jobs[i]), free(want[i]);
+    }
+    random_model_remove(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_requests_are_named),
@@ -586,6 +635,7 @@ int main(void) {
         cmocka_unit_test(aborts_anywhere_free_everything),
         cmocka_unit_test(flush_needs_an_idle_scheduler),
         cmocka_unit_test(numeric_errors_fail_one_request),
+        cmocka_unit_test(numeric_errors_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,11 +120,10 @@ static void *run_client(void *arg) {
     return NULL;
 }
 
-static void many_clients(void **state) {
-    (void)state;
+static void run_clients(bool ahead) {
     engine *g = open_engine(5, 1024);
     err e = {0};
-    const scheduler_options o = {.on_events = on_events, .conservativeness = 0.1};
+    const scheduler_options o = {.on_events = on_events, .conservativeness = 0.1, .overlap_anywhere = ahead};
     pthread_t threads[CLIENTS];
     client clients[CLIENTS] = {{0}};
     sched_stats st;
@@ -153,8 +152,19 @@ static void many_clients(void **state) {
     scheduler_stats(sched, &st);
     assert_true(st.idle && st.draining && st.pages_free == st.pages && st.since_step_s == 0);
     assert_int_equal(st.accepted, 2 * CLIENTS * EACH);
+    assert_int_equal(st.ahead > 0, ahead);
     scheduler_close(sched);
     engine_close(g);
+}
+
+static void many_clients(void **state) {
+    (void)state;
+    run_clients(false);
+}
+
+static void many_clients_ahead(void **state) {
+    (void)state;
+    run_clients(true);
 }
 
 static void close_ends_what_runs(void **state) {
@@ -211,6 +221,7 @@ static void the_callback_may_submit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_clients),
+        cmocka_unit_test(many_clients_ahead),
         cmocka_unit_test(close_ends_what_runs),
         cmocka_unit_test(the_callback_may_submit),
     };

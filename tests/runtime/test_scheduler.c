@@ -5,7 +5,7 @@
 static i64 vocab = 150;
 
 /* A random request; prompts share beginnings, so that the prefix cache has something to do. */
-static void random_job(job *j, const i32 families[3][MAX_TOKENS]) {
+static void random_job(job *j, const i32 families[3][MAX_TOKENS], bool plain) {
     memset(j, 0, sizeof *j);
     i64 shared = pick(0, 2) ? pick(0, 230) : 0, own = pick(1, 90);
     memcpy(j->prompt, families[pick(0, 2)], (size_t)shared * 4);
@@ -28,13 +28,18 @@ static void random_job(job *j, const i32 families[3][MAX_TOKENS]) {
     j->r.prompt_logprobs = !pick(0, 6);
     if (j->r.prompt_logprobs && pick(0, 1)) j->r.prompt_top_logprobs = TOP;
     j->r.priority = pick(0, 2);
+    if (!plain) return;
+    j->r.sampling.repetition_penalty = 1;
+    j->r.sampling.frequency_penalty = 0;
+    j->r.min_new = 0;
 }
 
-static void random_jobs(job *jobs, i64 n) {
+/* plain: whose logits need no change before the draw. */
+static void random_jobs(job *jobs, i64 n, bool plain) {
     static i32 families[3][MAX_TOKENS];
     for (int f = 0; f < 3; f++)
         for (int i = 0; i < MAX_TOKENS; i++) families[f][i] = (i32)pick(0, vocab - 1);
-    for (i64 i = 0; i < n; i++) random_job(&jobs[i], families);
+    for (i64 i = 0; i < n; i++) random_job(&jobs[i], families, plain);
 }
 
 static void run_alone(const char *dir, const char *device, job *jobs, i64 n) {
@@ -78,6 +83,7 @@ static void play(const char *dir, const char *device, const scene *c, const job 
     scheduler_stats(s, stats);
     assert_true(stats->idle && stats->running == 0 && stats->queued == 0 && stats->pages_used == 0);
     assert_int_equal(stats->pages_free + stats->pages_cached, stats->pages);
+    assert_true(stats->ahead <= stats->steps && (c->o.overlap_anywhere || !stats->ahead));
     assert_int_equal(scheduler_flush(s, NULL), ST_OK);
     must_check(s);
     scheduler_stats(s, stats);
@@ -90,7 +96,7 @@ static void random_workload(const char *dir, const char *device, u64 seed, i64 n
                             int n_scenes, i64 *preemptions, i64 *cached) {
     job *alone = calloc((size_t)n, sizeof *alone), *jobs = calloc((size_t)n, sizeof *jobs);
     rng_state = seed;
-    random_jobs(alone, n);
+    random_jobs(alone, n, scenes[0].o.overlap_anywhere && seed % 2);
     memcpy(jobs, alone, (size_t)n * sizeof *jobs);
     run_alone(dir, device, alone, n);
     for (int i = 0; i < n_scenes; i++) {
@@ -128,6 +134,37 @@ static void equal_alone_and_in_a_batch_cpu(void **state) {
     assert_true(preemptions > 20 && cached > 1000);
 }
 
+/* Step n+1 queued before the results of step n: the tokens of others, NULL rows and all. */
+static const scene ahead[] = {
+    {"ahead", 16, 16 * MAX_TOKENS, 512, false, {.manual = true, .overlap_anywhere = true}},
+    {"ahead, aborts", 6, 16 * MAX_TOKENS, 64, true, {.manual = true, .overlap_anywhere = true}},
+    {"ahead, tiny pool",
+     8,
+     448,
+     64,
+     true,
+     {.manual = true, .overlap_anywhere = true, .conservativeness = 0.01}},
+    {"ahead, no cache",
+     3,
+     600,
+     31,
+     true,
+     {.manual = true, .overlap_anywhere = true, .disable_radix_cache = true}},
+};
+
+static void equal_alone_and_ahead(void **state) {
+    (void)state;
+    i64 preemptions = 0, cached = 0;
+    random_workload("tests/golden/k2-thinking-int4", "cpu", 5, 30, ahead, COUNT_OF(ahead), &preemptions,
+                    &cached);
+    random_workload("tests/golden/k2-thinking-int4", "cpu", 6, 30, ahead, COUNT_OF(ahead), &preemptions,
+                    &cached);
+    random_workload("tests/golden/plain-bf16", "cpu", 7, 30, ahead, COUNT_OF(ahead), &preemptions, &cached);
+    random_workload("tests/golden/k2-thinking-int4", "ref", 9, 12, ahead, COUNT_OF(ahead), &preemptions,
+                    &cached);
+    assert_true(preemptions > 10 && cached > 1000);
+}
+
 static void equal_alone_and_in_a_batch_ref(void **state) {
     (void)state;
     i64 preemptions = 0, cached = 0;
@@ -146,6 +183,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_alone_and_in_a_batch_cpu),
         cmocka_unit_test(equal_alone_and_in_a_batch_ref),
+        cmocka_unit_test(equal_alone_and_ahead),
         cmocka_unit_test(equal_alone_and_in_a_batch_nano),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

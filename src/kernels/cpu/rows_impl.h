@@ -9,13 +9,14 @@ static void embed(const ops *o, const embed_args *a) {
         enum { PIECE = 2048 };
         f32 buf[PIECE];
         bf16 *out = (bf16 *)a->out + i * t->cols;
-        if (a->ids[i] < 0 || a->ids[i] >= t->rows) {
+        i32 id = embed_id(a, i);
+        if (id < 0 || id >= t->rows) {
             memset(out, 0, (size_t)t->cols * sizeof *out);
             continue;
         }
         for (i64 c = 0; c < t->cols; c += PIECE) {
             i64 n = min_i64(PIECE, t->cols - c);
-            expand_cols(t, a->ids[i], c, n, buf);
+            expand_cols(t, id, c, n, buf);
             store_act(out, DT_BF16, c, buf, n);
         }
     }

@@ -39,7 +39,7 @@ typedef struct {
 
 typedef struct {
     gpu_matrix table;
-    const int *ids;
+    const int *ids, *drawn;
     gpu_bf16 *out;
 } gpu_embed_args;
 

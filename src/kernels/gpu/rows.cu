@@ -9,6 +9,7 @@ static __device__ inline int pieces_of(const void *a, const void *b, gpu_i64 n) 
 KERNEL(embed, gpu_embed_args) {
     gpu_i64 i = blockIdx.x, cols = a.table.cols;
     int id = a.ids[i];
+    if (id < 0 && a.drawn) id = a.drawn[~id];
     bool known = id >= 0 && id < a.table.rows;
     gpu_bf16 *out = a.out + i * cols;
     const gpu_bf16 *from = (const gpu_bf16 *)a.table.data + (known ? id * cols : 0);

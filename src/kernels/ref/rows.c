@@ -9,8 +9,9 @@ void ref_embed(const ops *o, const embed_args *a) {
     const weight_view *t = &a->table->views[0];
     for (i64 i = 0; i < a->n; i++) {
         f32 *out = (f32 *)a->out + i * t->cols;
-        if (a->ids[i] >= 0 && a->ids[i] < t->rows)
-            weight_row_f32(t, a->ids[i], out);
+        i32 id = embed_id(a, i);
+        if (id >= 0 && id < t->rows)
+            weight_row_f32(t, id, out);
         else
             memset(out, 0, (size_t)t->cols * sizeof *out);
     }
