@@ -103,7 +103,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Everything of one shape. x and out have the device's type. */
+/* Everything of one shape. x32 and out32: for a device with float32 activations. */
 typedef struct {
     i64 n;
     bf16 *x16, *out16;
@@ -213,8 +213,9 @@ static status shape_make(bench_state *b, i64 n, shape_data *d, err *e) {
     bench_opts *o = &b->o;
     *d = (shape_data){.n = n};
     u64 cells = (u64)(n * o->dim), slots = (u64)(n * o->topk);
-    d->x16 = malloc(cells * 2), d->out16 = malloc(cells * 2), d->x32 = malloc(cells * 4),
-    d->out32 = malloc(cells * 4);
+    bool wide = b->dev->act == DT_F32;
+    d->x16 = malloc(cells * 2), d->out16 = malloc(cells * 2);
+    d->x32 = malloc(wide ? cells * 4 : 4), d->out32 = malloc(wide ? cells * 4 : 4);
     d->weights = malloc(slots * 4), d->ids = malloc(slots * 4 * (u64)o->sets);
     if (!d->x16 || !d->out16 || !d->x32 || !d->out32 || !d->weights || !d->ids)
         return err_nomem(e, "activations", cells * 12);
@@ -232,8 +233,7 @@ static status shape_make(bench_state *b, i64 n, shape_data *d, err *e) {
     if (st != ST_OK) return st;
     for (i64 t = 1; o->ids && given == 1 && t < o->sets; t++)
         shift_ids(o, d->ids, d->ids + t * (i64)slots, (i64)slots, t);
-#pragma omp parallel for schedule(static)
-    for (u64 i = 0; i < cells; i++) d->x32[i] = bf16_to_f32(d->x16[i]);
+    for (u64 i = 0; wide && i < cells; i++) d->x32[i] = bf16_to_f32(d->x16[i]);
     if (b->g) st = shape_copy(b, d, e);
     if (st != ST_OK) return st;
     moe_args a = shape_args(b, d, 0);
@@ -250,13 +250,15 @@ static status shape_error(const bench_state *b, const shape_data *d, f64 *out, i
     i64 dim = b->o.dim, want = min_i64(d->n, 4);
     f32 *ref = malloc((u64)(want * dim) * 4), *got = malloc((u64)(want * dim) * 4);
     i32 *ids = malloc((u64)b->o.topk * 4);
+    f32 *x = malloc((u64)dim * 4);
     moe_args a = {.experts = b->ref_w, .n = 1, .k = b->o.topk};
     a.workspace = malloc(b->ref->moe_workspace(b->ref, &a));
     status st = ST_OK;
-    if (ref && got && ids && a.workspace) {
+    if (ref && got && ids && x && a.workspace) {
         for (i64 r = 0; r < want; r++) {
             i64 i = want > 1 ? r * (d->n - 1) / (want - 1) : 0;
-            a.x = d->x32 + i * dim;
+            for (i64 c = 0; c < dim; c++) x[c] = bf16_to_f32(d->x16[i * dim + c]);
+            a.x = x;
             for (i64 k = 0; k < b->o.topk; k++) {
                 i32 id = d->ids[i * b->o.topk + k];
                 ids[k] = id >= 0 && id < b->o.experts ? id % (i32)b->distinct : -1;
@@ -274,7 +276,7 @@ static status shape_error(const bench_state *b, const shape_data *d, f64 *out, i
         st = err_nomem(e, "the reference's rows", (u64)(want * dim) * 8);
     }
     *rows = want;
-    free(ref), free(got), free(ids), free(a.workspace);
+    free(ref), free(got), free(ids), free(x), free(a.workspace);
     return st;
 }
 
@@ -399,9 +401,9 @@ static status both_errors(const bench_state *b, shape_data *d, f64 error[2], i64
     status st = ST_OK;
     for (int worst = 1; st == ST_OK && worst >= 0; worst--) {
         for (i64 i = 0; i < d->n; i++) { /* a power of two: exact, there and back */
-            f32 *x = &d->x32[i * dim + column];
-            *x = worst ? *x * OUTLIER : *x / OUTLIER;
-            d->x16[i * dim + column] = f32_to_bf16(*x);
+            bf16 *x = &d->x16[i * dim + column];
+            *x = f32_to_bf16(worst ? bf16_to_f32(*x) * OUTLIER : bf16_to_f32(*x) / OUTLIER);
+            if (b->dev->act == DT_F32) d->x32[i * dim + column] = bf16_to_f32(*x);
         }
         if (b->g) gpu_device(b->g)->write(gpu_device(b->g), d->pool.items[0], d->x16, (u64)(d->n * dim) * 2);
         st = run_once(b, d, e);
@@ -478,7 +480,10 @@ static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e)
         b->peaks = b->g ? bench_gpu_peaks(gpu_name(b->g)) : bench_peaks(b->isa, b->memory, b->memory_bytes);
         if (!b->g) bench_print_peaks(&b->peaks);
         printf("device %s; %s weights, %.2f GB; activations bf16 in and out; %lld routings in turn\n",
-               b->dev->name, b->o.w1 ? "given" : "synthetic (random, zero mean)",
+               b->dev->name,
+               !b->o.w1                 ? "synthetic (random, zero mean)"
+               : b->wf == WF_INT4_GROUP ? "given, now INT4 in groups of 32,"
+                                        : "given",
                (f64)b->expert_bytes * (f64)b->o.experts / 1e9, (long long)b->o.sets);
     }
     const char *routing = b->o.routing;

@@ -263,7 +263,7 @@ int cmd_check(int argc, char **argv) {
         {"op", 0, OPT_STR, &k.only, "NAME", "one operation only", 0, 0},
         {"cpu-mask", 0, OPT_ENUM, &k.mask_name, "none|avx2|avx512|vnni|bf16|all",
          "one instruction set only (default: each that this processor has)", 0, 0},
-        {"large", 0, OPT_FLAG, &large, NULL, "cuda: tensors of more than 2^31 elements instead (14 GB)", 0,
+        {"large", 0, OPT_FLAG, &large, NULL, "cuda: tensors of more than 2^31 elements instead (50 GB)", 0,
          0},
         {"deterministic", 0, OPT_FLAG, &k.deterministic, NULL,
          "cuda: the kernels of --deterministic, for rows that decode and for rows of prompts", 0, 0},

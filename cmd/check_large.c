@@ -3,6 +3,7 @@
 #include "check_large.h"
 #include "base/buf.h"
 #include "synth.h"
+#include "tune_moe.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -265,9 +266,43 @@ static status large_cache(large *l, err *e) {
     return st;
 }
 
+/* Experts of 5.6e9 elements a matrix, results for each token and slot of 3.8e9: every choice of kernels against ref and the others,
+ * twice with the same bits. */
+static status large_experts(large *l, err *e) {
+    static const moe_layer whole = {"TP1", 7168, 2048, 384, 8, {0}, 65536};
+    static const i64 tokens[] = {1, 100, 4096, 65536};
+    static tune_layer t; /* large */
+    tune_gpu at = {.dev = l->dev, .o = *l->o};
+    status st = ST_OK;
+    ops_init_ref(&at.ref);
+    for (int f = 0; st == ST_OK && f < MOE_OTHER; f++) {
+        st = tune_layer_open(&t, &at, (moe_format)f, &whole, whole.most, e);
+        for (size_t i = 0; st == ST_OK && i < COUNT_OF(tokens); i++) {
+            moe_choice all[MOE_CANDIDATES];
+            st = tune_layer_tokens(&t, tokens[i], e);
+            int n = moe_candidates(&t.call, all);
+            for (int k = 0; st == ST_OK && k < n; k++) {
+                char what[96], text[64], how[MOE_CHOICE_TEXT];
+                bool right = false, same = false;
+                f64 error = NAN;
+                st = tune_right(&t, &all[k], k == 0, &right, &error, e);
+                if (st == ST_OK) st = tune_repeats(&t, &all[k], &same, e);
+                if (st != ST_OK) break;
+                moe_choice_text(all[k], how);
+                snprintf(what, sizeof what, "%s experts, %lld tokens, %s", moe_format_text((moe_format)f),
+                         (long long)tokens[i], how);
+                snprintf(text, sizeof text, "error %.1e%s", error, same ? "" : ", other bits when repeated");
+                verdict(l, what, right && same, text);
+            }
+        }
+        tune_layer_close(&t);
+    }
+    return st;
+}
+
 status check_large(const ops *o, device *dev, int *passed, int *failed, err *e) {
     large l = {.o = o, .dev = dev, .rng = {99}};
-    status (*const all[])(large *, err *) = {large_weight, large_rows, large_cache};
+    status (*const all[])(large *, err *) = {large_weight, large_rows, large_cache, large_experts};
     status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(all); i++) {
         l.pool = (device_pool){.dev = dev};

@@ -65,6 +65,8 @@ static f64 moe_bound(const check *c, weight_format f) {
     return f == WF_INT4_GROUP && strstr(c->dev->name, "vnni") ? 1e-2 : 4e-3;
 }
 
+static bool hot; /* all tokens choose the first k experts, the others nobody */
+
 /* sigma: of the inputs; results grow with its square. */
 static void kept_case(check *c, const moe_shape *s, weight_format f, expert_format kept, bool shared,
                       f32 sigma) {
@@ -77,6 +79,7 @@ static void kept_case(check *c, const moe_shape *s, weight_format f, expert_form
     for (i64 j = 0; j < n * k; j++) { /* duplicates happen; some -1, some outside */
         u64 r = synth_bits(&c->rng);
         ids[j] = (i32)(r % (u64)s->experts);
+        if (hot) ids[j] = (i32)(j % k);
         if (n > 1 && r >> 60 == 0) ids[j] = -1;
         if (n > 1 && r >> 60 == 1) ids[j] = (i32)s->experts + (i32)(r >> 50 & 3);
         valid[j] = ids[j] < s->experts ? ids[j] : -1;
@@ -138,6 +141,27 @@ static void check_kept(check *c) {
             kept_case(c, &real[i], WF_INT4_GROUP, (expert_format)kept, i % 2, 1);
 }
 
+/* Every number of tokens from 1 to 64, and one expert or two for everybody. */
+static void check_each(check *c, bool emulated) {
+    for (i64 n = 1; n <= 64; n += n < 20 || !emulated ? 1 : 4) {
+        const moe_shape t = {n, 128, 64, n % 3 ? 24 / (n % 3) : 5, 3};
+        for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
+            moe_case(c, &t, (weight_format)f, n % 2, 1.0f);
+        for (int kept = EXPERTS_W4A8; c->copies && !emulated && kept <= EXPERTS_W2_BF16; kept++)
+            kept_case(c, &t, WF_INT4_GROUP, (expert_format)kept, n % 2, 1.0f);
+    }
+    static const moe_shape all[] = {
+        {5, 256, 64, 24, 1}, {33, 128, 64, 24, 2}, {100, 128, 64, 24, 1}, {200, 128, 64, 24, 1}};
+    hot = true;
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        moe_case(c, &all[i], WF_BF16, i % 2, 1.0f);
+        moe_case(c, &all[i], WF_INT4_GROUP, i % 2, 1.0f);
+        if (c->copies)
+            kept_case(c, &all[i], WF_INT4_GROUP, i % 2 ? EXPERTS_W2_BF16 : EXPERTS_W4A8, false, 1.0f);
+    }
+    hot = false;
+}
+
 void check_moe(check *c) {
     static const moe_shape s[] = {{1, 7168, 256, 2, 2}, {2, 256, 64, 8, 4},   {3, 512, 96, 4, 3},
                                   {5, 96, 32, 3, 2},    {17, 256, 192, 6, 2}, {33, 64, 64, 16, 8},
@@ -149,11 +173,7 @@ void check_moe(check *c) {
     for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_BF16, true, 1.0f);
     /* INT4 in blocks of 16 x 64 (kernels/gpu/pack.h): tokens 1..64 and around the kernels' limits; one expert for all; more
      * experts than pairs; real widths on a GPU alone: processors and the emulated GPU would take minutes */
-    for (i64 n = 1; n <= 64; n += n < 20 ? 1 : 4) {
-        const moe_shape t = {n, 128, 64, n % 3 ? 24 / (n % 3) : 5, 3};
-        for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
-            moe_case(c, &t, (weight_format)f, n % 2, 1.0f);
-    }
+    check_each(c, strstr(c->dev->name, "emulated"));
     static const moe_shape blocks[] = {{128, 128, 64, 16, 2}, {129, 192, 64, 12, 2}, {40, 576, 128, 1, 1},
                                        {9, 64, 320, 16, 8},   {300, 64, 64, 3, 3},   {513, 64, 128, 4, 2},
                                        {1, 1088, 64, 16, 16}};

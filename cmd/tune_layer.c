@@ -196,6 +196,20 @@ status tune_right(tune_layer *l, const moe_choice *how, bool first, bool *right,
     return st;
 }
 
+status tune_repeats(tune_layer *l, const moe_choice *how, bool *same, err *e) {
+    bool right;
+    f64 error;
+    const u64 bytes = (u64)(min_i64(TUNE_SPREAD, l->call.tokens) * l->call.dim) * 4;
+    status st = tune_right(l, how, true, &right, &error, e);
+    f32 *first = malloc(bytes);
+    if (!first) return err_nomem(e, "rows", bytes);
+    memcpy(first, l->usual, bytes);
+    if (st == ST_OK) st = tune_right(l, how, true, &right, &error, e);
+    *same = !memcmp(first, l->usual, bytes);
+    free(first);
+    return st;
+}
+
 typedef struct {
     tune_layer *l;
     i64 calls;

@@ -42,6 +42,8 @@ status tune_layer_tokens(tune_layer *l, i64 tokens, err *e);
 /* Runs the call as `how` says. Are its first and last rows ref's, within the bound of `moonlet check`, and others those of the choice that
  * was asked about with `first`, within twice of that? *error: against ref, relative Frobenius. */
 status tune_right(tune_layer *l, const moe_choice *how, bool first, bool *right, f64 *error, err *e);
+/* Does the call have the same bits in the rows that tune_right() looks at, run twice? */
+status tune_repeats(tune_layer *l, const moe_choice *how, bool *same, err *e);
 /* Records calls in one way, the routings in turn. */
 status tune_record(tune_layer *l, const moe_choice *how, i64 calls, device_recording **out, err *e);
 /* Microseconds a call of a recording of `calls`, replayed so often. */
