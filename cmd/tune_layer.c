@@ -42,24 +42,42 @@ static status make_weights(tune_layer *l, weight_view *v, err *e) {
     return st == ST_OK ? l->t->ref.weight_prepare(&l->t->ref, &d, &l->ref_w, e) : st;
 }
 
-/* Row r as ref computes it. int8: with so many slots, most of them empty, that moe_is_int8() holds. */
-static status ref_row(tune_layer *l, int r, bool int8, f32 *out, err *e) {
+/* What slot `slot` adds to row r, as ref computes it. int8: with so many slots, all others empty, that moe_is_int8() holds. */
+static status ref_slot(tune_layer *l, int r, i64 slot, bool int8, f32 *out, err *e) {
     const moe_call *c = &l->call;
     enum { SLOTS = INT8_MEAN * DISTINCT };
-    i32 ids[SLOTS > 64 ? SLOTS : 64];
-    f32 weights[SLOTS > 64 ? SLOTS : 64], *x = malloc((u64)c->dim * 4);
-    i64 k = int8 ? max_i64(SLOTS, c->topk) : c->topk;
-    for (i64 s = 0; s < k; s++) {
-        ids[s] = s < c->topk ? l->id_rows[r][s] % DISTINCT : -1;
-        weights[s] = s < c->topk ? l->weight_row[s] : 0;
-    }
-    moe_args a = {.experts = l->ref_w, .x = x, .ids = ids, .weights = weights, .out = out, .n = 1, .k = k};
+    i32 ids[SLOTS];
+    f32 weights[SLOTS] = {l->weight_row[slot]}, *x = malloc((u64)c->dim * 4);
+    for (int s = 0; s < SLOTS; s++) ids[s] = s ? -1 : l->id_rows[r][slot] % DISTINCT;
+    moe_args a = {.experts = l->ref_w, .x = x, .ids = ids, .weights = weights, .out = out, .n = 1};
+    a.k = int8 ? SLOTS : 1;
     a.workspace = malloc(l->t->ref.moe_workspace(&l->t->ref, &a));
     bool ok = x && a.workspace;
     for (i64 i = 0; ok && i < c->dim; i++) x[i] = bf16_to_f32(l->x_rows[r][i]);
     if (ok) l->t->ref.moe(&l->t->ref, &a);
     free(x), free(a.workspace);
     return ok ? ST_OK : err_nomem(e, "a row of ref's", (u64)c->dim * 4);
+}
+
+/* Row r: its slots side by side, added in order. */
+static status ref_row(tune_layer *l, int r, bool int8, f32 *out, err *e) {
+    const moe_call *c = &l->call;
+    f32 *parts = malloc((u64)(c->topk * c->dim) * 4);
+    status st = parts ? ST_OK : err_nomem(e, "a row of ref's", (u64)(c->topk * c->dim) * 4);
+    if (st != ST_OK) return st;
+#pragma omp parallel for schedule(dynamic)
+    for (i64 s = 0; s < c->topk; s++) {
+        err mine = {0};
+        if (ref_slot(l, r, s, int8, parts + s * c->dim, &mine) == ST_OK) continue;
+#pragma omp critical
+        st = err_set(e, mine.code, "%s", mine.text);
+    }
+    for (i64 i = 0; i < c->dim; i++) {
+        out[i] = 0;
+        for (i64 s = 0; s < c->topk; s++) out[i] += parts[s * c->dim + i];
+    }
+    free(parts);
+    return st;
 }
 
 static status make_rows(tune_layer *l, err *e) {
@@ -73,16 +91,10 @@ static status make_rows(tune_layer *l, err *e) {
     for (int k = 0; k < (c->format == MOE_W4A8 ? 2 : 1); k++)
         if (!(l->want[k] = malloc((u64)(TUNE_ROWS * c->dim) * 4)))
             return err_nomem(e, "ref's rows", (u64)(TUNE_ROWS * c->dim) * 4);
-    status all = ST_OK;
-#pragma omp parallel for
-    for (int i = 0; i < 2 * TUNE_ROWS; i++) {
-        int r = i % TUNE_ROWS, k = i / TUNE_ROWS;
-        err mine = {0};
-        if (!l->want[k] || ref_row(l, r, k == 1, l->want[k] + r * c->dim, &mine) == ST_OK) continue;
-#pragma omp critical
-        all = err_set(e, mine.code, "%s", mine.text);
-    }
-    return all;
+    status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < 2 * TUNE_ROWS; i++)
+        if (l->want[i / 2]) st = ref_row(l, i % 2, i >= 2, l->want[i / 2] + i % 2 * c->dim, e);
+    return st;
 }
 
 static status make_inputs(tune_layer *l, err *e) {
@@ -142,8 +154,11 @@ status tune_layer_tokens(tune_layer *l, i64 tokens, err *e) {
     l->call.tokens = tokens;
     i32 *ids = malloc((u64)(n * TUNE_SETS) * 4);
     if (!ids) return err_nomem(e, "routings", (u64)(n * TUNE_SETS) * 4);
-    synth s = {(u64)tokens * 77};
-    synth_ids(&s, ids, tokens * TUNE_SETS, k, l->call.experts);
+#pragma omp parallel for
+    for (i64 set = 0; set < TUNE_SETS; set++) {
+        synth s = {(u64)(tokens * TUNE_SETS + set) * 77};
+        synth_ids(&s, ids + set * n, tokens, k, l->call.experts);
+    }
     memcpy(ids + last, l->id_rows[1], (u64)k * 4);
     memcpy(ids, l->id_rows[0], (u64)k * 4);
     dev->write(dev, l->ids, ids, (u64)(n * TUNE_SETS) * 4);

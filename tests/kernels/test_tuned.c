@@ -1,8 +1,11 @@
 /* How a call of routed experts runs: built-in choices, tables of measured ones, and tables that are not what they should be. */
 #include "unit.h"
 
+#include "base/file.h"
 #include "kernels/gpu/few.h"
 #include "kernels/gpu/tuned.h"
+#include <glob.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,16 +212,40 @@ static void candidates(void **state) {
         }
     moe_choice all[MOE_CANDIDATES];
     char text[MOE_CHOICE_TEXT];
-    moe_call c = call_of(MOE_W4A8, 8192);
+    moe_call c = call_of(MOE_W4A8, 4096);
     moe_choice_text(moe_default(&c), text);
     assert_string_equal(text, "int8 tile 176");
     assert_int_equal(moe_candidates(&c, all), 2); /* the other kind of arithmetic is none */
+}
+
+/* The tables that come along are what this program reads. */
+static void shipped(void **state) {
+    (void)state;
+    glob_t found;
+    if (glob("tuned/*.csv", 0, NULL, &found)) return;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        buf text = {0};
+        tuned_table t;
+        err e = {0};
+        char chip[96] = "", file[96];
+        assert_int_equal(file_read(found.gl_pathv[i], 8 << 20, &text, &e), ST_OK);
+        const char *row = strchr(text.data, '\n');
+        assert_true(row && sscanf(row + 1, "%95[^,]", chip) == 1);
+        tuned_file_name(file, sizeof file, chip);
+        assert_string_equal(found.gl_pathv[i] + strlen("tuned/"), file);
+        if (tuned_parse(&t, text.data, text.len, found.gl_pathv[i], chip, 132, &e) != ST_OK)
+            fail_msg("%s", e.text);
+        assert_true(t.n > 0);
+        tuned_free(&t);
+        buf_free(&text);
+    }
+    globfree(&found);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(built_in),   cmocka_unit_test(forms),
                                        cmocka_unit_test(from_table), cmocka_unit_test(columns_by_name),
                                        cmocka_unit_test(hostile),    cmocka_unit_test(written),
-                                       cmocka_unit_test(candidates)};
+                                       cmocka_unit_test(candidates), cmocka_unit_test(shipped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

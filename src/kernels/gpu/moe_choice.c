@@ -105,7 +105,7 @@ static int add_choice(const moe_call *c, moe_choice how, moe_choice *out, int n)
 }
 
 /* What never won on an H200 (2026-11-22) is left out: many below half a token an expert, few above 24, narrow tiles above 160, wide ones below 24,
- * tiles of 96. */
+ * tiles of 96, of 128 with int8. */
 int moe_candidates(const moe_call *c, moe_choice out[MOE_CANDIDATES]) {
     const i64 pairs = c->tokens * c->topk;
     const bool some = 2 * pairs >= c->experts, several = pairs > 24 * c->experts,
@@ -116,8 +116,7 @@ int moe_candidates(const moe_call *c, moe_choice out[MOE_CANDIDATES]) {
     } all[] = {
         {{MOE_FEW, .group = 4}, !several},       {{MOE_FEW, .group = 8}, !several},
         {{MOE_MANY, .tile = 64}, some && !lots}, {{MOE_MANY, .tile = 128}, several},
-        {{MOE_INT8, .tile = 64}, !lots},         {{MOE_INT8, .tile = 128}, several},
-        {{MOE_INT8, .tile = 176}, several},
+        {{MOE_INT8, .tile = 64}, !lots},         {{MOE_INT8, .tile = 176}, several},
     };
     int n = add_choice(c, moe_default(c), out, 0);
     for (size_t i = 0; i < COUNT_OF(all); i++)
