@@ -259,12 +259,13 @@ void blocks_wait(const unsigned *m, unsigned seen) {
         sched_yield();
     }
 }
+void poll_again() {
+    blk->moved = true;
+    pause_fiber(READY);
+    sched_yield();
+}
 void word_wait(const unsigned *word, unsigned least) {
-    while (__atomic_load_n(word, __ATOMIC_SEQ_CST) < least) {
-        blk->moved = true;
-        pause_fiber(READY);
-        sched_yield();
-    }
+    while (__atomic_load_n(word, __ATOMIC_SEQ_CST) < least) poll_again();
 }
 static const char **give_rows(const void *p) {
     int me = blk->running, turn = (int)(blk->products[me]++ % 2);

@@ -83,6 +83,7 @@ static inline void fence_async_global() {}
 void blocks_arrive(unsigned *m, unsigned blocks);
 void blocks_wait(const unsigned *m, unsigned seen);
 void word_wait(const unsigned *word, unsigned least);
+void poll_again();
 static inline void wgmma_begin() {}
 static inline void wgmma_commit() {}
 template <int N> static inline void wgmma_wait() {}
@@ -156,6 +157,7 @@ struct alignas(16) float4 {
 static inline float4 load_fresh(const float *p) { return *(const float4 *)p; }
 static inline uint4 load_fresh16(const void *p) { return *(const uint4 *)p; }
 static inline float2 load_fresh2(const float *p) { return *(const float2 *)p; }
+static inline uint2 load_words2(const void *p) { return *(const uint2 *)p; }
 static inline float load_fresh1(const float *p) { return *p; }
 static inline int atomicAdd(int *p, int v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

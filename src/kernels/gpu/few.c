@@ -2,7 +2,7 @@
 #include "kernels/gpu/few.h"
 #include "kernels/gpu/inside.h"
 
-enum { ROOM = 227 * 1024 /* shared memory of a block */, SLOTS_LEAST = 3 };
+enum { ROOM = 227 * 1024 /* shared memory of a block */, SLOTS_LEAST = 3, ONE_SLOTS_LEAST = 7 };
 
 static int take(int *at, i64 bytes) {
     int here = *at;
@@ -68,5 +68,53 @@ bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *spa
     gpu_launch(b->g, b->few_rows, (u32)a->n, 1, 1, FEW_ROWS_THREADS, 0, &f);
     gpu_launch(b->g, how->group == 4 ? b->few_4 : b->few_8, (u32)gpu_processors(b->g), 1, 1, FEW_THREADS,
                (u32)f.shared, &f);
+    return true;
+}
+
+/* ---- few_one.cu ---- */
+
+status gpu_few_open(gpu_backend *b, err *e) {
+    device *dev = gpu_device(b->g);
+    gpu_kernel *const all[] = {b->few_4, b->few_8, b->few_one};
+    status st = ST_OK;
+    for (size_t i = 0; i < COUNT_OF(all) && st == ST_OK; i++) st = gpu_shared(b->g, all[i], ROOM, e);
+    if (st == ST_OK)
+        st = dev->alloc(dev, (void **)&b->few_h, 2 * FEW_ONE_H * sizeof(u32), "h of few tokens", e);
+    if (st != ST_OK) return st;
+    return dev->alloc(dev, (void **)&b->few_words, FEW_ONE_WORDS * sizeof(int), "experts that are taken", e);
+}
+
+bool gpu_run_few_one(const ops *o, const moe_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    const op_weight *w = a->experts;
+    i64 hidden = w->views[0].cols, inter = w->views[0].rows, pairs = a->n * a->k;
+    if (b->form != ROWS_ANY || a->n > FEW_TILE || pairs > FEW_ONE_PAIRS || pairs * inter > FEW_ONE_H ||
+        hidden > FEW_ONE_COLS || (u64)(uintptr_t)a->x % 16)
+        return false;
+    gpu_few_one_args f = {.gate = w->views[0].data,
+                          .up = w->views[1].data,
+                          .down = w->views[2].data,
+                          .expert_bytes = w->expert_bytes,
+                          .x = a->x,
+                          .shared_expert = a->shared,
+                          .ids = a->ids,
+                          .weights = a->weights,
+                          .out = a->out,
+                          .h = b->few_h,
+                          .words = b->few_words,
+                          .n = (int)a->n,
+                          .k = (int)a->k,
+                          .experts = (int)(w->n_views / 3),
+                          .hidden = (int)hidden,
+                          .inter = (int)inter,
+                          .one_across = (u64)ceil_div((i64)1 << 32, inter / PACK_COLS)};
+    int at = 0;
+    f.at_sums = take(&at, 2 * FEW_WARPS * 4 * 32 * 4);
+    f.at_digits = take(&at, 2 * max_i64(a->n * hidden, pairs * inter));
+    f.slots = (int)min_i64((ROOM - FEW_ONE_STATE - at) / FEW_WEIGHTS, FEW_SLOTS);
+    if (f.slots < ONE_SLOTS_LEAST) return false;
+    int ring = FEW_ONE_STATE + f.slots * FEW_WEIGHTS;
+    f.at_sums += ring, f.at_digits += ring;
+    gpu_launch(b->g, b->few_one, (u32)gpu_processors(b->g), 1, 1, (FEW_WARPS + 1) * 32, (u32)(ring + at), &f);
     return true;
 }

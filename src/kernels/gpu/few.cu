@@ -21,8 +21,8 @@
  * Kimi-K2.5, 3.1 MB an expert: 5.7 us at 1 token, 156 at 40 (4.35 TB/s). A block of 576 bytes takes a warp
  * 33 instructions for up to four tokens, 15 more for each four more. */
 #include "kernels/gpu/few_digits.cuh"
+#include "kernels/gpu/few_multiply.cuh"
 #include "kernels/gpu/few_plan.cuh"
-#include "kernels/gpu/pack.cuh"
 
 /* Where a warp is in the ring. */
 typedef struct {
@@ -47,7 +47,8 @@ static __device__ inline int down_chunks(const gpu_few_args &a) { return (a.hidd
 
 /* ---- the copier of weights: one lane ---- */
 
-/* Waits until the slot is free; `bytes` for the warps of `set` follow, and the rows. */
+/* Waits until the slot is free; `bytes` for the warps of `set` follow, and the rows. items[slot] is written between two barriers: its readers
+ * of the last round arrived at `empty` (the copier of rows before that at `full`), those of this one wait for `open` or `full`. */
 static __device__ inline gpu_u8 *open_slot(const gpu_few_args &a, const few_block &b, const few_place &p, int item, int set, gpu_u32 bytes) {
     barrier_wait(&b.empty[p.slot], p.parity ^ 1);
     b.items[p.slot] = item;
@@ -181,46 +182,6 @@ static __device__ inline void follow_up(const gpu_few_args &a, const few_block &
 }
 
 /* ---- the computing warps ---- */
-
-/* What a lane takes of a block of 16 x 64 weights. */
-typedef struct {
-    uint4 word;
-    uint2 scale;
-} few_weights;
-static __device__ inline few_weights weights_at(const gpu_u8 *block) {
-    int lane = threadIdx.x % 32;
-    return {*(const uint4 *)(block + 16 * lane), *(const uint2 *)(block + PACK_SCALES + lane / 4 * 8)};
-}
-
-/* The digits of 64 columns, four tokens a tile. */
-template <int TILES> struct few_digits {
-    uint4 of[TILES];
-};
-template <int TILES> static __device__ inline few_digits<TILES> digits_at(const gpu_u8 *rows, int stride, int tiles) {
-    int lane = threadIdx.x % 32;
-    few_digits<TILES> d;
-#pragma unroll
-    for (int j = 0; j < TILES; j++) d.of[j] = !j || j < tiles ? *(const uint4 *)(rows + (4 * j + lane / 8) * stride + lane % 8 * 16) : uint4{0, 0, 0, 0};
-    return d;
-}
-
-/* sums[j] += the block times the four tokens of tile j: rows g and g + 8, token t. */
-template <int TILES> static __device__ inline void multiply(const few_weights &w, const few_digits<TILES> &x, int tiles, float sums[TILES][2]) {
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        gpu_u32 first = half ? w.word.z : w.word.x, second = half ? w.word.w : w.word.y;
-        const gpu_u32 q[4] = {high_nibbles(first << 4), high_nibbles(first), high_nibbles(second << 4), high_nibbles(second)};
-        float upper = half ? high_f32(w.scale.x) : low_f32(w.scale.x), lower = half ? high_f32(w.scale.y) : low_f32(w.scale.y);
-#pragma unroll
-        for (int j = 0; j < TILES; j++) {
-            if (j && j >= tiles) continue;
-            int c[4];
-            mma_s8(c, q, half ? x.of[j].z : x.of[j].x, half ? x.of[j].w : x.of[j].y);
-            sums[j][0] = fmaf(upper, (float)(c[0] * 256 + c[1]), sums[j][0]);
-            sums[j][1] = fmaf(lower, (float)(c[2] * 256 + c[3]), sums[j][1]);
-        }
-    }
-}
 
 static __device__ inline const gpu_u8 *await_slot(const gpu_few_args &a, const few_block &b, int set, few_place *p) {
     barrier_wait(full_of(b, set, p->slot), p->phases >> p->slot & 1);

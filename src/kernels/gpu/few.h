@@ -25,6 +25,37 @@ enum {
     FEW_EXPERTS = 4096,
 };
 
+/* few_one.cu */
+enum {
+    FEW_TILE = 4, /* tokens of a product, and of a call at most */
+    FEW_ONE_PAIRS = 32,
+    FEW_ONE_H = 1 << 16,  /* values of h */
+    FEW_ONE_COLS = 8192,  /* of x */
+    FEW_ONE_BLOCKS = 32,  /* of 16 x 64 weights in a slot */
+    FEW_ONE_STATE = 2048, /* bytes */
+    /* words */
+    FEW_ONE_TURN = 0, /* 0 and 1 from call to call */
+    FEW_ONE_LEFT = 2, /* blocks that have all of h */
+    FEW_ONE_UP,       /* items that blocks took after their first */
+    FEW_ONE_DOWN,     /* [2]: by turn */
+    FEW_ONE_WORDS = FEW_ONE_DOWN + 2
+};
+typedef struct {
+    const gpu_u8 *gate, *up, *down; /* of expert 0 */
+    gpu_u64 expert_bytes;
+    const gpu_bf16 *x, *shared_expert;
+    const int *ids;
+    const float *weights;
+    gpu_bf16 *out;
+    gpu_u32 *
+        h; /* [2][FEW_ONE_H]: by turn; both, and the words, are zero before the first call, and kept from call to call */
+    int *words;
+    int n, k, experts, hidden, inter;
+    gpu_u64 one_across; /* 2^32 / (inter / 64), rounded up */
+    int slots, at_digits,
+        at_sums; /* of the ring, which begins at FEW_ONE_STATE; bytes from the begin of shared memory */
+} gpu_few_one_args;
+
 typedef struct {
     const gpu_u8 *gate, *up, *down; /* of expert 0 */
     gpu_u64 expert_bytes;

@@ -199,8 +199,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
     for (size_t i = 0; i < COUNT_OF(sorts) && st == ST_OK; i++) st = gpu_shared(g, sorts[i], 160 * 1024, e);
     if (st == ST_OK) st = gpu_moe_large_open(&backend, e);
     if (st == ST_OK) st = gpu_moe_int8_open(&backend, e);
-    gpu_kernel *const few[] = {backend.few_4, backend.few_8};
-    for (size_t i = 0; i < COUNT_OF(few) && st == ST_OK; i++) st = gpu_shared(g, few[i], SHARED_MAX, e);
+    if (st == ST_OK) st = gpu_few_open(&backend, e);
     if (st != ST_OK) return st;
     *o = (ops){.name = gpu_name(g),
                .act = act,

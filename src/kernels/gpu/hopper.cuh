@@ -48,6 +48,13 @@ static __device__ inline float2 load_fresh2(const float *p) {
     asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(p) : "memory");
     return v;
 }
+static __device__ inline uint2 load_words2(const void *p) {
+    uint2 v;
+    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
+    return v;
+}
+/* Before another look at what another block will write. */
+static __device__ inline void poll_again() {}
 static __device__ inline float load_fresh1(const float *p) {
     float v;
     asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");

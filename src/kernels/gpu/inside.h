@@ -97,6 +97,7 @@
     X(int8_h, "moe_int8_rows")                                                                               \
     X(moe_sum, "moe_tiles")                                                                                  \
     X(moe_combine, "moe")                                                                                    \
+    X(few_one, "few_one")                                                                                    \
     X(few_rows, "few")                                                                                       \
     X(few_4, "few")                                                                                          \
     X(few_8, "few")
@@ -113,6 +114,8 @@ typedef struct {
     const moe_choice *forced; /* moe.c: NULL, or how all calls of experts run */
     const tuned_table *tuned; /* NULL: none */
     char tuned_name[4096];    /* its file */
+    gpu_u32 *few_h;           /* few.c: of few_one.cu */
+    int *few_words;
 #define GPU_KERNEL_FIELD(name, file) gpu_kernel *name;
     GPU_KERNELS(GPU_KERNEL_FIELD)
 #undef GPU_KERNEL_FIELD
@@ -168,6 +171,9 @@ status gpu_moe_int8_open(gpu_backend *b, err *e);
 /* few.c: the products of routed experts at few tokens, y of pairs that there are; false: shared memory or x's address does not allow it. */
 u64 gpu_few_workspace(const moe_args *a);
 bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *space, f32 *y);
+/* All of routed experts at up to four tokens in one launch, if this call fits. */
+bool gpu_run_few_one(const ops *o, const moe_args *a);
+status gpu_few_open(gpu_backend *b, err *e);
 
 /* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */
 static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {

@@ -87,6 +87,7 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     const moe_choice how = choose(b, a);
     if (how.path == MOE_INT8) return gpu_moe_int8(o, a, &how);
     if (how.path == MOE_MANY) return gpu_moe_large(o, a, &how);
+    if (how.path == MOE_FEW && gpu_run_few_one(o, a)) return;
     moe_layout(a, a->workspace, &s);
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
     gpu_combine_args c = {a->ids, a->weights, s.y, a->shared, a->out, hidden, a->k, experts, NULL};

@@ -1,0 +1,396 @@
+/* kernels/gpu/few_one.cu: routed experts of up to four tokens in one launch, from the gate's choice to the sum with the shared expert.
+ *
+ * few.cu takes three launches and two trips through memory, which at so few tokens last longer than the weights. Here
+ *   x      becomes digits (few_digits.cuh) in every block by itself, while the first weights are on their way;
+ *   up     items (expert, 16 rows of gate and of up), a sixteenth of the columns a warp, as in few.cu; h goes through memory, where a word
+ *          that is not zero is there: no counter, no fence;
+ *   h      of all pairs becomes digits in every block, each 64 values by themselves; meanwhile the first weights of down come;
+ *   down   items of 16 rows of the result, with all experts: their blocks of 16 x 64 weights go round the warps, whose sums, each times its
+ *          pair's weight, are added in shared memory in the order of the warps. No products of pairs in memory, no sum behind.
+ *
+ * Column t of every product is token t, chosen or not: experts of several tokens are read once. Blocks wait for each other's h: the
+ * grid is at most the processors. Items are taken as there is room in the ring (few.cu tells why). How a row is summed depends on which
+ * experts the other rows have.
+ *
+ * Bytes: experts * (3 inter hidden) * 9/16: 25 MB at 1 token of a TP8 rank of Kimi-K2.5, 5.7 us at 4.35 TB/s. */
+#include "kernels/gpu/few_digits.cuh"
+#include "kernels/gpu/few_multiply.cuh"
+
+enum { MOST_SLOTS = 16, WARPS = FEW_WARPS, COPIER = FEW_WARPS, MULTIPLIERS = WARPS * 32 };
+
+typedef struct {
+    gpu_u64 full[MOST_SLOTS], empty[MOST_SLOTS];
+    int item[MOST_SLOTS]; /* -1: none any more */
+    int turn, n_groups, n_rows;
+    int expert[FEW_ONE_PAIRS];        /* of a group */
+    int row[FEW_ONE_PAIRS][FEW_TILE]; /* of h, of a group's tokens; -1: not chosen */
+    float weight[FEW_ONE_PAIRS];      /* of a row's pair */
+    gpu_u32 most[FEW_TILE][WARPS];
+    float x_scale[FEW_TILE];
+} few_one_state;
+static_assert(sizeof(few_one_state) <= FEW_ONE_STATE, "few.h");
+
+typedef struct {
+    few_one_state *s;
+    gpu_u8 *ring, *digits; /* of x, then of h */
+    float *sums;           /* up: [2][WARPS][4][32]; down: half of that */
+    float *share;          /* down: the other half: what a unit counts in the result, of each 64 values of h */
+} few_one_block;
+
+typedef struct {
+    int slot;
+    gpu_u32 parity;
+} one_place;
+static __device__ inline void next_slot(const gpu_few_one_args &a, one_place *p) {
+    if (++p->slot == a.slots) p->slot = 0, p->parity ^= 1;
+}
+static __device__ inline void multipliers_sync() { threads_sync(1, MULTIPLIERS); }
+
+/* ---- the copier: a warp ---- */
+
+/* Experts in the order of the pairs, each once; rows of h: (expert, token), each once. */
+static __device__ inline void plan_pairs(const gpu_few_one_args &a, few_one_state *s) {
+    int lane = threadIdx.x % 32, pairs = a.n * a.k, token = lane / a.k;
+    int id = lane < pairs ? a.ids[lane] : -1;
+    float weight = lane < pairs ? a.weights[lane] : 0.0f, sum = 0;
+    bool valid = id >= 0 && id < a.experts;
+#pragma unroll
+    for (int t = 0; t < FEW_TILE; t++) s->row[lane][t] = -1;
+    __syncwarp();
+    gpu_u32 same = __match_any_sync(~0u, valid ? id : -1 - lane), twins = __match_any_sync(~0u, valid ? id * FEW_TILE + token : -1 - lane);
+    int first = __popc((same & -same) - 1), twin = __popc((twins & -twins) - 1);
+    gpu_u32 groups = __ballot_sync(~0u, valid && first == lane), rows = __ballot_sync(~0u, valid && twin == lane);
+    int group = __popc(groups & ((1u << first) - 1)), row = __popc(rows & ((1u << lane) - 1));
+    if (__ballot_sync(~0u, __popc(twins) > 1)) /* an expert twice in a token */
+        for (int q = 0; q < pairs; q++) {
+            float other = __shfl_sync(~0u, weight, q);
+            if (twins >> q & 1) sum += other;
+        }
+    else
+        sum = weight;
+    if (valid && first == lane) s->expert[group] = id;
+    if (valid && twin == lane) s->row[group][token] = row, s->weight[row] = sum;
+    if (lane == 0) s->n_groups = __popc(groups), s->n_rows = __popc(rows);
+    __syncwarp();
+}
+
+/* Waits until the slot is free; `bytes` of the item follow. */
+static __device__ inline gpu_u8 *open_slot(const few_one_block &b, const one_place &p, int item, gpu_u32 bytes) {
+    barrier_wait(&b.s->empty[p.slot], p.parity ^ 1);
+    if (threadIdx.x % 32 == 0) {
+        b.s->item[p.slot] = item;
+        barrier_expect(&b.s->full[p.slot], bytes);
+    }
+    __syncwarp();
+    return b.ring + (gpu_u32)p.slot * FEW_WEIGHTS;
+}
+/* The next item is taken with the last slot of one, not sooner: who is behind shall not hold more of them. */
+static __device__ inline int take_item(int *taken) { return threadIdx.x % 32 == 0 ? atomicAdd(taken, 1) : 0; }
+static __device__ inline int item_taken(int took) { return (int)gridDim.x + __shfl_sync(~0u, took, 0); }
+
+static __device__ inline void copy_up(const gpu_few_one_args &a, const few_one_block &b, one_place *p) {
+    int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, items = b.s->n_groups * strips, took = 0, lane = threadIdx.x % 32;
+    one_place last = {-1, 0};
+    for (int item = blockIdx.x; item < items; item = item_taken(took)) {
+        gpu_u64 at = (gpu_u64)b.s->expert[item / strips] * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
+        for (int c = 0; c < across; c += FEW_ACROSS, next_slot(a, p)) {
+            gpu_u32 bytes = (gpu_u32)(across - c < FEW_ACROSS ? across - c : FEW_ACROSS) * PACK_BYTES;
+            if (c + FEW_ACROSS >= across) took = take_item(&a.words[FEW_ONE_UP]);
+            gpu_u8 *slot = open_slot(b, *p, item, 2 * bytes);
+            if (lane < 2) bulk_copy(slot + lane * (FEW_WEIGHTS / 2), (lane ? a.up : a.gate) + at + (gpu_u64)c * PACK_BYTES, bytes, &b.s->full[p->slot]);
+            last = *p;
+        }
+    }
+    open_slot(b, *p, -1, 0);
+    next_slot(a, p);
+    /* Down's weights have time while h is on its way; before, they would be in the way of other blocks' weights of up. */
+    if (last.slot >= 0) barrier_wait(&b.s->full[last.slot], last.parity);
+}
+
+/* at / across for the flat number of a block of weights. */
+static __device__ inline int group_of(const gpu_few_one_args &a, int at) { return (int)((gpu_u64)at * a.one_across >> 32); }
+
+/* Blocks of weights of an item of down: those of the first expert, then of the next. A slot has FEW_ONE_BLOCKS of them. */
+static __device__ inline void copy_down(const gpu_few_one_args &a, const few_one_block &b, one_place *p) {
+    int across = a.inter / PACK_COLS, all = b.s->n_groups * across, items = a.hidden / PACK_ROWS, took = 0, lane = threadIdx.x % 32;
+    int *taken = &a.words[FEW_ONE_DOWN + b.s->turn], before = 0;
+    bool small = all <= 2 * FEW_ONE_BLOCKS; /* items: two of them are fixed, so that nobody waits for the next one's number */
+    for (int i = 0, item = blockIdx.x; item < items; i++) {
+        for (int f = 0; f == 0 || f < all; f += FEW_ONE_BLOCKS, next_slot(a, p)) {
+            int end = all - f < FEW_ONE_BLOCKS ? all : f + FEW_ONE_BLOCKS;
+            if (f + FEW_ONE_BLOCKS >= all) before = took, took = take_item(taken);
+            gpu_u8 *slot = open_slot(b, *p, item, (gpu_u32)(end - f) * PACK_BYTES);
+            for (int g = group_of(a, f) + lane; g * across < end; g += 32) {
+                int from = g * across < f ? f : g * across, to = (g + 1) * across < end ? (g + 1) * across : end;
+                bulk_copy(slot + (from - f) * PACK_BYTES, a.down + (gpu_u64)b.s->expert[g] * a.expert_bytes + ((gpu_u64)item * across + from - g * across) * PACK_BYTES,
+                          (gpu_u32)(to - from) * PACK_BYTES, &b.s->full[p->slot]);
+            }
+        }
+        item = !small ? item_taken(took) : i ? (int)gridDim.x + item_taken(before) : item + (int)gridDim.x;
+    }
+    open_slot(b, *p, -1, 0);
+}
+
+/* ---- the warps that multiply ---- */
+
+static __device__ inline int await_item(const few_one_block &b, const one_place &p) {
+    barrier_wait(&b.s->full[p.slot], p.parity);
+    return b.s->item[p.slot];
+}
+/* Read by this warp. */
+static __device__ inline void leave_slot(const gpu_few_one_args &a, const few_one_block &b, one_place *p) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(&b.s->empty[p->slot]);
+    next_slot(a, p);
+}
+
+/* four_digits() in fewer instructions: the whole number is the low half of a float's bits. */
+static __device__ inline void quick_digits(const float v[4], float one, gpu_u32 *high, gpu_u32 *low) {
+    gpu_u32 w[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) w[i] = __float_as_uint(fmaf(v[i], one, 12582912.0f));
+    *low = __byte_perm(__byte_perm(w[0], w[1], 0x0040), __byte_perm(w[2], w[3], 0x0040), 0x5410);
+    *high = __byte_perm(__byte_perm(w[0] + 128, w[1] + 128, 0x0051), __byte_perm(w[2] + 128, w[3] + 128, 0x0051), 0x5410);
+}
+
+/* Lane 4 q + i gets word i of lanes 4 q .. 4 q + 3. */
+static __device__ inline void trade_words(gpu_u32 w[4]) {
+    bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+    gpu_u32 a = (gpu_u32)__shfl_xor_sync(~0u, (int)(odd ? w[0] : w[1]), 1), b = (gpu_u32)__shfl_xor_sync(~0u, (int)(odd ? w[2] : w[3]), 1);
+    if (odd)
+        w[0] = a, w[2] = b;
+    else
+        w[1] = a, w[3] = b;
+    a = (gpu_u32)__shfl_xor_sync(~0u, (int)(upper ? w[0] : w[2]), 2), b = (gpu_u32)__shfl_xor_sync(~0u, (int)(upper ? w[1] : w[3]), 2);
+    if (upper)
+        w[0] = a, w[1] = b;
+    else
+        w[2] = a, w[3] = b;
+}
+
+/* x as digits: pieces of 8 columns, all loads under way at once; a row has one scale. */
+static __device__ inline void digits_of_x(const gpu_few_one_args &a, const few_one_block &b) {
+    enum { PIECES = FEW_ONE_COLS / 8 / MULTIPLIERS };
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint4 raw[FEW_TILE][PIECES];
+#pragma unroll
+    for (int t = 0; t < FEW_TILE; t++)
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) {
+            int c = ((int)threadIdx.x + i * MULTIPLIERS) * 8;
+            raw[t][i] = {0, 0, 0, 0};
+            if (t < a.n && c < a.hidden) raw[t][i] = *(const uint4 *)(a.x + t * a.hidden + c);
+        }
+#pragma unroll
+    for (int t = 0; t < FEW_TILE; t++) {
+        gpu_u32 most = 0; /* of the bits: a NaN is larger than all */
+        if (t >= a.n) continue;
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) {
+            const gpu_u32 w[4] = {raw[t][i].x, raw[t][i].y, raw[t][i].z, raw[t][i].w};
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                gpu_u32 first = w[j] << 16 & 0x7fff0000u, second = w[j] & 0x7fff0000u;
+                most = first > most ? first : most, most = second > most ? second : most;
+            }
+        }
+        most = __reduce_max_sync(~0u, most);
+        if (lane == 0) b.s->most[t][warp] = most;
+    }
+    multipliers_sync();
+#pragma unroll
+    for (int t = 0; t < FEW_TILE; t++) {
+        if (t >= a.n) continue;
+        float most = __uint_as_float(__reduce_max_sync(~0u, b.s->most[t][lane % WARPS])), one = digits_of_one(most);
+        if (threadIdx.x == 0) b.s->x_scale[t] = digits_scale(most) / 16;
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) {
+            int c = ((int)threadIdx.x + i * MULTIPLIERS) * 8;
+            if (c - lane * 8 >= a.hidden) continue;
+            gpu_u32 w[4] = {raw[t][i].x, raw[t][i].y, raw[t][i].z, raw[t][i].w};
+            trade_words(w); /* now pair lane % 4 of four pieces: columns 0..7 and 8..15 of two sixteens */
+            gpu_u8 *to = b.digits + t * (2 * a.hidden) + c / 64 * 128 + lane % 4 * 16 + lane / 4 % 2 * 8;
+            gpu_u32 high[2], low[2];
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const float v[4] = {low_f32(w[2 * s]), low_f32(w[2 * s + 1]), high_f32(w[2 * s]), high_f32(w[2 * s + 1])};
+                quick_digits(v, one, &high[s], &low[s]);
+            }
+            if (c < a.hidden) *(uint2 *)to = {high[0], high[1]}, *(uint2 *)(to + 64) = {low[0], low[1]};
+        }
+    }
+}
+
+/* A value of h on its way: its bits, all inverted, never zero. */
+static __device__ inline gpu_u32 word_of(float v) { return isnan(v) ? ~0x7fc00000u : ~__float_as_uint(v); }
+
+static __device__ inline void compute_up(const gpu_few_one_args &a, const few_one_block &b, gpu_u32 *h, one_place *p) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % FEW_TILE, across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS;
+    const gpu_u8 *x = b.digits + (lane / 8 < a.n ? lane / 8 : 0) * (2 * a.hidden) + lane % 8 * 16;
+    for (int i = 0;; i++) {
+        int item = await_item(b, *p);
+        if (item < 0) break;
+        int group = item / strips;
+        float gate[1][2] = {}, up[1][2] = {};
+#pragma unroll 1
+        for (int c = warp;;) {
+            const gpu_u8 *slot = b.ring + (gpu_u32)p->slot * FEW_WEIGHTS + warp * PACK_BYTES;
+            if (c < across) {
+                const few_weights g = weights_at(slot), u = weights_at(slot + FEW_WEIGHTS / 2);
+                const few_digits<1> d = {{*(const uint4 *)(x + c * (2 * PACK_COLS))}};
+                leave_slot(a, b, p);
+                multiply<1>(g, d, 1, gate);
+                multiply<1>(u, d, 1, up);
+            } else
+                leave_slot(a, b, p);
+            c += FEW_ACROSS;
+            if (c - warp >= across) break;
+            await_item(b, *p);
+        }
+        /* The warps' sums together; two halves of the memory in turn: the other one may still be read. */
+        float *all = b.sums + i % 2 * (WARPS * 4 * 32);
+#pragma unroll
+        for (int v = 0; v < 2; v++) all[(warp * 4 + v) * 32 + lane] = gate[0][v], all[(warp * 4 + 2 + v) * 32 + lane] = up[0][v];
+        multipliers_sync();
+        if (warp >= 2) continue;
+        float of_gate = 0, of_up = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) of_gate += all[(w * 4 + warp) * 32 + lane], of_up += all[(w * 4 + 2 + warp) * 32 + lane];
+        int row = b.s->row[group][t];
+        if (row >= 0) h[row * a.inter + item % strips * PACK_ROWS + lane / 4 + warp * 8] = word_of(silu(of_gate * b.s->x_scale[t]) * (of_up * b.s->x_scale[t]));
+    }
+    leave_slot(a, b, p);
+}
+
+/* 16 values of h: waits for them. */
+static __device__ inline few_unit unit_of_h(const gpu_u32 *h, int all, int unit) {
+    few_unit d;
+    if (unit >= all) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) d.v[i] = 0;
+        return d;
+    }
+    const gpu_u32 *from = h + unit / 4 * 64 + unit % 4 * 2;
+    for (bool there = false; !there;) {
+        there = true;
+#pragma unroll
+        for (int s = 0; s < 8; s++) {
+            uint2 two = load_words2(from + 8 * s);
+            there = there && two.x && two.y;
+            d.v[s / 2 * 4 + s % 2] = __uint_as_float(~two.x), d.v[s / 2 * 4 + s % 2 + 2] = __uint_as_float(~two.y);
+        }
+        if (!there) poll_again();
+    }
+    return d;
+}
+
+/* h as digits, each 64 values by themselves: units of 16 go round. */
+static __device__ inline void digits_of_h(const gpu_few_one_args &a, const few_one_block &b, const gpu_u32 *h) {
+    enum { KEPT = 2 /* waited for together */ };
+    int all = b.s->n_rows * a.inter / 16;
+#pragma unroll 1
+    for (int u0 = threadIdx.x; u0 - (int)threadIdx.x < all; u0 += KEPT * MULTIPLIERS) {
+        few_unit d[KEPT];
+#pragma unroll
+        for (int i = 0; i < KEPT; i++) d[i] = unit_of_h(h, all, u0 + i * MULTIPLIERS);
+#pragma unroll
+        for (int i = 0; i < KEPT; i++) {
+            int u = u0 + i * MULTIPLIERS;
+            float most = most_of_unit(d[i]);
+            most = larger(most, __shfl_xor_sync(~0u, most, 1)), most = larger(most, __shfl_xor_sync(~0u, most, 2));
+            if (u >= all) continue;
+            if (u % 4 == 0) b.share[u / 4] = b.s->weight[group_of(a, u / 4)] * (digits_scale(most) / 16);
+            float one = digits_of_one(most);
+            gpu_u8 *to = b.digits + u / 4 * 128 + u % 4 * 16;
+            gpu_u32 high[4], low[4];
+#pragma unroll
+            for (int s = 0; s < 4; s++) quick_digits(d[i].v + 4 * s, one, &high[s], &low[s]);
+            *(uint4 *)to = {high[0], high[1], high[2], high[3]};
+            *(uint4 *)(to + 64) = {low[0], low[1], low[2], low[3]};
+        }
+    }
+}
+
+static __device__ inline void compute_down(const gpu_few_one_args &a, const few_one_block &b, one_place *p) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % FEW_TILE, across = a.inter / PACK_COLS, all = b.s->n_groups * across;
+    const gpu_u8 *digits = b.digits + lane % 8 * 16;
+    for (int i = 0;; i++) {
+        int item = await_item(b, *p);
+        if (item < 0) return;
+        gpu_i64 out = t * (gpu_i64)a.hidden + item * PACK_ROWS + lane / 4;
+        bool last = i % WARPS == warp && t < a.n; /* who writes this item */
+        float sums[2] = {0, 0}, total[2] = {0, 0}, shared[2] = {0, 0};
+        if (last && a.shared_expert) shared[0] = f32_of(a.shared_expert[out]), shared[1] = f32_of(a.shared_expert[out + 8]);
+#pragma unroll 1
+        for (int f = 0;;) {
+            const gpu_u8 *slot = b.ring + (gpu_u32)p->slot * FEW_WEIGHTS;
+#pragma unroll
+            for (int k = 0; k < FEW_ONE_BLOCKS; k += WARPS) {
+                int at = f + k + warp, group = group_of(a, at);
+                if (at >= all) continue;
+                float one[1][2] = {};
+                int c = at - group * across, row = b.s->row[group][lane / 8], mine = b.s->row[group][t];
+                const few_digits<1> d = {{*(const uint4 *)(digits + ((row < 0 ? 0 : row) * across + c) * (2 * PACK_COLS))}};
+                multiply<1>(weights_at(slot + (k + warp) * PACK_BYTES), d, 1, one);
+                if (mine >= 0) {
+                    float share = b.share[mine * across + c];
+                    sums[0] = fmaf(share, one[0][0], sums[0]), sums[1] = fmaf(share, one[0][1], sums[1]);
+                }
+            }
+            leave_slot(a, b, p);
+            f += FEW_ONE_BLOCKS;
+            if (f >= all) break;
+            await_item(b, *p);
+        }
+        float *halves = b.sums + i % 2 * (WARPS * 2 * 32);
+#pragma unroll
+        for (int v = 0; v < 2; v++) halves[(warp * 2 + v) * 32 + lane] = sums[v];
+        multipliers_sync();
+        if (!last) continue;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) total[0] += halves[w * 2 * 32 + lane], total[1] += halves[(w * 2 + 1) * 32 + lane];
+        a.out[out] = bf16_of(total[0] + shared[0]), a.out[out + 8] = bf16_of(total[1] + shared[1]);
+    }
+}
+
+/* What the next call counts begins at zero, once no block of this one looks at it; the other half of h's memory, where the call before
+ * had its own, too. */
+static __device__ inline void clear_other(const gpu_few_one_args &a, int turn) {
+    gpu_u32 *other = a.h + (1 - turn) * FEW_ONE_H;
+    for (int i = blockIdx.x * MULTIPLIERS + threadIdx.x; i < FEW_ONE_H; i += gridDim.x * MULTIPLIERS) other[i] = 0;
+}
+static __device__ inline void leave_call(const gpu_few_one_args &a, int turn) {
+    if (atomicAdd(&a.words[FEW_ONE_LEFT], 1) + 1 != (int)gridDim.x) return;
+    a.words[FEW_ONE_LEFT] = 0, a.words[FEW_ONE_UP] = 0, a.words[FEW_ONE_DOWN + 1 - turn] = 0;
+    a.words[FEW_ONE_TURN] = 1 - turn;
+}
+
+/* Grid: as many blocks as processors, at most. */
+KERNEL_EARLY(few_one, gpu_few_one_args, (WARPS + 1) * 32, 1) {
+    SHARED_TILES(memory);
+    few_one_block b = {(few_one_state *)memory, memory + FEW_ONE_STATE, memory + a.at_digits, (float *)(memory + a.at_sums), (float *)(memory + a.at_sums) + 2 * WARPS * 2 * 32};
+    one_place p = {0, 0};
+    if ((int)threadIdx.x < a.slots) barrier_init(&b.s->full[threadIdx.x], 1), barrier_init(&b.s->empty[threadIdx.x], WARPS);
+    barrier_fence_init();
+    __syncthreads();
+    after_previous();
+    if (threadIdx.x / 32 == COPIER) {
+        if (threadIdx.x % 32 == 0) b.s->turn = (int)load_words2(a.words).x; /* FEW_ONE_TURN */
+        plan_pairs(a, b.s);
+        threads_arrive(2, MULTIPLIERS + 32);
+        copy_up(a, b, &p);
+        copy_down(a, b, &p);
+        return;
+    }
+    digits_of_x(a, b);
+    threads_sync(2, MULTIPLIERS + 32); /* digits and plan */
+    int turn = b.s->turn;
+    gpu_u32 *h = a.h + turn * FEW_ONE_H;
+    clear_other(a, turn);
+    compute_up(a, b, h, &p);
+    multipliers_sync(); /* digits of h come where those of x were */
+    digits_of_h(a, b, h);
+    multipliers_sync();
+    if (threadIdx.x == 0) leave_call(a, turn);
+    compute_down(a, b, &p);
+}
