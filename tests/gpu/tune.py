@@ -41,7 +41,7 @@ with tempfile.TemporaryDirectory() as folder:
         done, line = bench(folder, table, "3," + SHAPE)
         expect(f"{path} where the table says so", line.get("choice") == want and line["error"] < 4e-3 and "no row" not in done.stderr, done)
     done, line = bench(folder, table, "3,256,128,8,2")
-    expect("a shape without a row is named once", done.returncode == 0 and done.stderr.count("has no row for w4a16 experts, 8 x 128 x 256, top-2") == 1, done)
+    expect("a shape without a row is named once", done.returncode == 0 and done.stderr.count("has no row for w4a16 experts, 8 x 128 x 256, top-2, of 3 tokens") == 1, done)
     open(table, "a").write(rows[1][:-3])
     done, line = bench(folder, table, "3," + SHAPE)
     expect("a table that was cut off", done.returncode == 1 and "line 3: cut off" in done.stderr and done.stderr.count("\n") == 1, done)

@@ -78,11 +78,12 @@ static void from_table(void **state) {
                              "NVIDIA H200,132,w4a8,7168,256,384,8,512,int8,0,128,1,1\n");
     assert_int_equal(t.n, 4);
     assert_int_equal(t.others, 1);
-    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 1), MOE_TUNED).group, 4);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 8), MOE_TUNED).group, 4);
+    chosen(&t, call_of(MOE_W4A16, 7), MOE_MISSED); /* 16 tokens say nothing about 7 */
     assert_int_equal(chosen(&t, call_of(MOE_W4A16, 16), MOE_TUNED).group, 4);
-    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 17), MOE_TUNED).group, 8);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 32), MOE_TUNED).group, 8);
     assert_int_equal(chosen(&t, call_of(MOE_W4A16, 64), MOE_TUNED).group, 8);
-    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 65), MOE_TUNED).tile, 96);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 256), MOE_TUNED).tile, 96);
     assert_int_equal(chosen(&t, call_of(MOE_W4A16, 65536), MOE_TUNED).tile, 96); /* the last for all above */
     assert_int_equal(chosen(&t, call_of(MOE_W4A8, 512), MOE_TUNED).tile, 128);
     /* ops.h fixes the arithmetic of W4A8 at 8 tokens an expert: a row cannot */
@@ -105,7 +106,7 @@ static void columns_by_name(void **state) {
                              "1.5,2e3,many,4096,8,384,256,7168,bf16,132,NVIDIA H200\n");
     moe_choice how = chosen(&t, call_of(MOE_BF16, 4096), MOE_TUNED);
     assert_true(how.path == MOE_MANY && how.tile == 128); /* what is left open is the default's */
-    assert_int_equal(chosen(&t, call_of(MOE_BF16, 8), MOE_TUNED).tile, 64);
+    assert_int_equal(chosen(&t, call_of(MOE_BF16, 2048), MOE_TUNED).tile, 64);
     tuned_free(&t);
 }
 

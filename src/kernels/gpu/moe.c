@@ -51,12 +51,13 @@ static moe_choice choose(const gpu_backend *b, const moe_args *a) {
     if (from != MOE_MISSED) return how;
     snprintf(key, sizeof key, "tuned %d %lld %lld %lld %lld", (int)c.format, (long long)c.dim,
              (long long)c.inter, (long long)c.experts, (long long)c.topk);
-    log_once(key,
-             "%s has no row for %s experts, %lld x %lld x %lld, top-%lld, on %s with %d processors%s: "
-             "the choices that are built in are used (moonlet tune moe makes rows)",
-             b->tuned_name, moe_format_text(c.format), (long long)c.experts, (long long)c.inter,
-             (long long)c.dim, (long long)c.topk, gpu_name(b->g), gpu_processors(b->g),
-             b->tuned->others ? ", others it has" : "");
+    log_once(
+        key,
+        "%s has no row for %s experts, %lld x %lld x %lld, top-%lld, of %lld tokens on %s with %d processors%s: "
+        "the choices that are built in are used (moonlet tune moe makes rows)",
+        b->tuned_name, moe_format_text(c.format), (long long)c.experts, (long long)c.inter, (long long)c.dim,
+        (long long)c.topk, (long long)c.tokens, gpu_name(b->g), gpu_processors(b->g),
+        b->tuned->others ? ", others it has" : "");
     return how;
 }
 

@@ -65,7 +65,7 @@ struct tuned_table;
 typedef enum { MOE_BUILT_IN, MOE_TUNED, MOE_MISSED } moe_source;
 /* The choice for c: that of the table's row (tuned.h) where there is a table that has one and rows may be together in any way
  * (ROWS_ANY); knobs that the row leaves at 0 are the default's. *from says which; MOE_MISSED: there is a table, it does not know the
- * shape, and the default is used. */
+ * shape, or none so few tokens, and the default is used. */
 moe_choice moe_choose(const moe_call *c, const struct tuned_table *t, moe_source *from);
 
 #endif

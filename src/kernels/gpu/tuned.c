@@ -253,7 +253,8 @@ const tuned_row *tuned_find(const tuned_table *t, const moe_call *c) {
         else
             high = mid;
     }
-    if (low < t->n && !by_shape(&t->rows[low].call, c)) return &t->rows[low];
+    if (low < t->n && !by_shape(&t->rows[low].call, c)) /* not one of far more tokens */
+        return t->rows[low].call.tokens <= 2 * c->tokens ? &t->rows[low] : NULL;
     return low && !by_shape(&t->rows[low - 1].call, c) ? &t->rows[low - 1] : NULL;
 }
 
