@@ -318,6 +318,7 @@ int bench_attention(int argc, char **argv) {
     bench_state b = {.scale = 0.07f};
     const char *dev = "cuda", *kv = "bf16", *json = NULL;
     opt_list decode = {0}, prefill = {0};
+    bool deterministic = false;
     const opt_spec specs[] = {
         {"device", 0, OPT_ENUM, &dev, "cuda", "backend (default: cuda)", 0, 0},
         {"shape", 0, OPT_LIST, &decode, "B,H,C",
@@ -325,6 +326,7 @@ int bench_attention(int argc, char **argv) {
         {"prefill", 0, OPT_LIST, &prefill, "N,H,P",
          "prefill: tokens,heads,tokens before them; may be repeated", 0, 0},
         {"kv", 0, OPT_ENUM, &kv, "bf16|fp8_e4m3", "KV cache (default: bf16)", 0, 0},
+        {"deterministic", 0, OPT_FLAG, &deterministic, NULL, "decode as --deterministic runs it", 0, 0},
         {"json", 0, OPT_STR, &json, "FILE", "writes the same as JSON lines", 0, 0},
     };
     int done = cmd_options("bench attention", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
@@ -339,6 +341,7 @@ int bench_attention(int argc, char **argv) {
         st = err_set(&e, ST_IO, "--json %s cannot be written", json);
     if (st == ST_OK) {
         b.mem = gpu_device(b.g);
+        if (deterministic) b.dev.set_form(&b.dev, ROWS_DECODE);
         if (strstr(gpu_name(b.g), "H200"))
             b.read = 4.35e12, b.bf16 = 722e12; /* measured 2026-11-20: read, cuBLAS */
         make_block(&b);

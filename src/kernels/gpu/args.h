@@ -195,20 +195,23 @@ typedef struct {
     int kv_type;
     /* the fast kernels (decode.cuh): */
     gpu_i64 n;
-    int blocks, least; /* pieces, and the fewest pages of one */
+    int blocks, least; /* pieces, and the fewest pages of one; alone: of a unit */
+    int alone;         /* a row's bits may not depend on the others */
+    gpu_i64 slots;     /* of sums in part */
     float scale2;      /* scale * log2(e) */
     gpu_u32 *
         meetings; /* of the blocks of cut rows: two words each, zero between launches; NULL: another launch adds them */
     gpu_tensor_map
         kv_map; /* mla_many, bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens */
 } gpu_decode_args;
+enum { GPU_ALONE_UNITS = 64 /* of a row, at most */ };
 /* Dynamic shared memory of decode_few.cu for 8 * eights heads. */
 #define GPU_FEW_SHARED(eights, fp8)                                                                          \
-    ((!(fp8) ? 5 * (32 * 1168 + 16) : ((eights) == 1 ? 4 : 10) * (32 * 592 + 16)) + 2 * 16 +                 \
+    (((fp8) ? 4 * (32 * 592 + 16) : 5 * (32 * 1168 + 16)) + 2 * 16 + 8 * 36 +                                \
      (eights)*8 * (4 + 2 * 72 * 4 + 36 * 4) +                                                                \
-     ((eights) == 2 ? 2 * 4 * 256 * 4                                                                        \
-      : (fp8)       ? 8 * 2 * 256 * 4                                                                        \
-                    : 0))
+     ((fp8)           ? (eights) == 2 ? 18 * 1024 : 8 * 512                                                  \
+      : (eights) == 2 ? 2 * 1024                                                                             \
+                      : 0))
 
 /* One tile of the KV cache expanded to keys and values, [tokens, heads, nope + v_dim] and the rope part beside it. */
 typedef struct {

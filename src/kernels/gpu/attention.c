@@ -15,16 +15,6 @@ u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a) {
            sizeof(f32);
 }
 
-static mla_decode_args row_of(const mla_decode_args *a, i64 i) {
-    mla_decode_args row = *a;
-    row.q = (const gpu_bf16 *)a->q + i * a->n_heads * (a->latent + a->rope);
-    row.out = (gpu_bf16 *)a->out + i * a->n_heads * a->latent;
-    row.pages = a->pages + i * a->pages_stride;
-    row.kv_len = a->kv_len + i;
-    row.n = 1;
-    return row;
-}
-
 void gpu_op_mla_decode(const ops *o, const mla_decode_args *a) {
     const gpu_backend *b = gpu_of(o);
     gpu_decode_args k = {.q = a->q,
@@ -43,15 +33,8 @@ void gpu_op_mla_decode(const ops *o, const mla_decode_args *a) {
     i64 width = a->latent + a->rope;
     u32 shared = (u32)(GPU_WARPS * width + DECODE_TILE * (width + 4)) * sizeof(f32);
     if (!a->n) return;
-    if (gpu_decode_is_fast(a) && b->form == ROWS_ANY) {
+    if (gpu_decode_is_fast(a)) {
         gpu_decode_fast(o, a);
-        return;
-    }
-    if (gpu_decode_is_fast(a)) { /* row by row: where a row is cut depends on its own length alone */
-        for (i64 i = 0; i < a->n; i++) {
-            mla_decode_args row = row_of(a, i);
-            gpu_decode_fast(o, &row);
-        }
         return;
     }
     gpu_launch(b->g, b->mla_decode, (u32)a->n, gpu_blocks(a->n_heads, GPU_WARPS), (u32)k.splits, GPU_THREADS,

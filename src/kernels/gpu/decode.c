@@ -6,7 +6,9 @@ enum {
     ROPE = 64,
     MANY_FROM = 17 /* heads */,
     PIECES = 288 /* that cut_join and mla_join_few take */,
-    FEW_ROWS = 4
+    FEW_ROWS = 4,
+    ALONE_FEW = 4,
+    ALONE_MANY = 8 /* --deterministic: pages of a unit, at least */
 };
 
 typedef struct {
@@ -23,7 +25,8 @@ static decode_kind kind_of(const mla_decode_args *a) {
     if (a->n_heads >= MANY_FROM)
         return (decode_kind){fp8 ? b->mla_many_fp8 : b->mla_many, 64, 384, SHARED_MAX, 1, 1};
     if (a->n_heads > 8)
-        return (decode_kind){fp8 ? b->mla_few16_fp8 : b->mla_few16, 16, 288, GPU_FEW_SHARED(2, fp8), 1, 1};
+        return (decode_kind){
+            fp8 ? b->mla_few16_fp8 : b->mla_few16, 16, 288, GPU_FEW_SHARED(2, fp8), 1, fp8 ? 2 : 1};
     return (decode_kind){fp8 ? b->mla_few8_fp8 : b->mla_few8, 8, 288, GPU_FEW_SHARED(1, fp8), 1, fp8 ? 2 : 1};
 }
 
@@ -37,9 +40,18 @@ bool gpu_decode_is_fast(const mla_decode_args *a) {
     return a->latent == LATENT && a->rope == ROPE && a->kv_type != DT_F32;
 }
 
+static bool is_alone(void) { return gpu_of(NULL)->form != ROWS_ANY; }
+static int alone_pages(const mla_decode_args *a) { return a->n_heads >= MANY_FROM ? ALONE_MANY : ALONE_FEW; }
+
+/* Room for sums in part: two of each block's, or one of each unit. */
+static i64 slots_of(const mla_decode_args *a, const decode_kind *k) {
+    if (!is_alone()) return 2 * blocks_of(a, k);
+    return a->n * min_i64(GPU_ALONE_UNITS, ceil_div(a->pages_stride, alone_pages(a)));
+}
+
 u64 gpu_decode_workspace(const mla_decode_args *a) {
     decode_kind k = kind_of(a);
-    return 2 * (u64)blocks_of(a, &k) * (u64)a->n_heads * (LATENT + 2) * sizeof(f32);
+    return (u64)slots_of(a, &k) * (u64)a->n_heads * (LATENT + 2) * sizeof(f32);
 }
 
 status gpu_decode_init(gpu_backend *b, err *e) {
@@ -51,7 +63,7 @@ status gpu_decode_init(gpu_backend *b, err *e) {
 void gpu_decode_fast(const ops *o, const mla_decode_args *a) {
     const gpu_backend *b = gpu_of(o);
     decode_kind kind = kind_of(a);
-    bool apart = a->n_heads >= MANY_FROM && a->n < FEW_ROWS;
+    bool alone = is_alone(), apart = alone || (a->n_heads >= MANY_FROM && a->n < FEW_ROWS);
     gpu_decode_args k = {.q = a->q,
                          .kv = a->kv,
                          .pages = a->pages,
@@ -62,7 +74,9 @@ void gpu_decode_fast(const ops *o, const mla_decode_args *a) {
                          .pages_stride = a->pages_stride,
                          .n = a->n,
                          .blocks = (int)blocks_of(a, &kind),
-                         .least = kind.least,
+                         .least = alone ? alone_pages(a) : kind.least,
+                         .alone = alone,
+                         .slots = slots_of(a, &kind),
                          .scale2 = a->scale * LOG2_E,
                          .meetings = apart ? NULL : b->meetings};
     if (kind.kernel ==

@@ -6,7 +6,9 @@
  * each other at the end of their pieces (there are no more blocks than run at once), and each adds its share of the row's
  * latents, of all pieces in order.
  * Where a row is cut depends on the other rows of the call (not so in the generic kernel): its sums differ in rounding
- * between batches, and are the same in every run. */
+ * between batches, and are the same in every run.
+ * --deterministic (a.alone): every row is cut by its own length into units of a few pages, the line of all rows' units into pieces of
+ * equal numbers of them, and each unit's sums are kept apart for another launch to add in order. */
 #ifndef KERNELS_GPU_DECODE_CUH
 #define KERNELS_GPU_DECODE_CUH
 #include "kernels/gpu/hopper.cuh"
@@ -15,25 +17,36 @@ enum { KV_LATENT = 512, KV_WIDTH = 576 /* values of a KV row in the fast kernels
 
 static __device__ inline int pages_of(const gpu_decode_args &a, gpu_i64 row) { return (a.kv_len[row] + GPU_PAGE - 1) / GPU_PAGE; }
 
+/* What the line of all rows consists of: pages, or (a.alone) units of so many pages, at most ALONE_UNITS of a row. */
+static __device__ inline int unit_pages(const gpu_decode_args &a, int pages) {
+    int each = (pages + GPU_ALONE_UNITS - 1) / GPU_ALONE_UNITS;
+    return !a.alone ? 1 : each > a.least ? each : a.least;
+}
+static __device__ inline int units_of(const gpu_decode_args &a, int pages) {
+    if (!a.alone) return pages;
+    int each = unit_pages(a, pages);
+    return (pages + each - 1) / each;
+}
+
 /* The same in every lane. */
-static __device__ inline int pages_of_all(const gpu_decode_args &a) {
+static __device__ inline int units_of_all(const gpu_decode_args &a) {
     int sum = 0;
-    for (gpu_i64 i = threadIdx.x % 32; i < a.n; i += 32) sum += pages_of(a, i);
+    for (gpu_i64 i = threadIdx.x % 32; i < a.n; i += 32) sum += units_of(a, pages_of(a, i));
     for (int d = 16; d; d >>= 1) sum += __shfl_xor_sync(~0u, sum, d);
     return sum;
 }
 
-/* Pages in each block's piece, of `all`: how rows are cut is decided here alone. */
+/* Units in each block's piece, of `all`: how rows are cut is decided here and in unit_pages alone. */
 static __device__ inline int piece_of_all(const gpu_decode_args &a, int all) {
     int each = (all + a.blocks - 1) / a.blocks;
-    return each > a.least ? each : a.least;
+    return each > a.least || a.alone ? each : a.least;
 }
 
-/* The row that page `at` of the line belongs to; *start: the row's own first page in the line. */
+/* The row that unit `at` of the line belongs to; *start: the row's own first unit in the line. */
 static __device__ inline gpu_i64 row_at(const gpu_decode_args &a, int at, int *start) {
     int lane = threadIdx.x % 32, before = 0;
     for (gpu_i64 base = 0; base < a.n; base += 32) {
-        int mine = base + lane < a.n ? pages_of(a, base + lane) : 0, upto = mine;
+        int mine = base + lane < a.n ? units_of(a, pages_of(a, base + lane)) : 0, upto = mine;
         for (int d = 1; d < 32; d *= 2) {
             int left = __shfl_sync(~0u, upto, (lane - d) & 31);
             if (lane >= d) upto += left;
@@ -50,37 +63,48 @@ static __device__ inline gpu_i64 row_at(const gpu_decode_args &a, int at, int *s
     return a.n; /* behind all */
 }
 
-/* A walk over a block's piece: rows in turn, of each the pages [first, last). */
+/* A walk over a block's piece: rows in turn, of each the pages [first, last); a.alone: units in turn. */
 typedef struct {
-    int row, start, at, to; /* in the line: the row's first page, where the walk is, its end */
+    int row, start, at, to; /* in the line: the row's first unit, where the walk is, its end */
     int len, first, last, pages, each;
 } decode_walk;
 
 static __device__ inline decode_walk walk_begin(const gpu_decode_args &a) {
     decode_walk w = {};
-    w.each = piece_of_all(a, pages_of_all(a));
+    w.each = piece_of_all(a, units_of_all(a));
     w.at = (int)blockIdx.x * w.each, w.to = w.at + w.each;
     w.row = (int)row_at(a, w.at, &w.start);
     return w;
 }
 /* The next row's part; false at the end. */
 static __device__ inline bool walk_next(const gpu_decode_args &a, decode_walk &w) {
-    if (w.pages) w.at = w.start + w.last, w.start += w.pages, w.row++;
+    if (w.pages && a.alone) {
+        w.at++;
+        if (w.last == w.pages) w.start = w.at, w.row++;
+    } else if (w.pages)
+        w.at = w.start + w.last, w.start += w.pages, w.row++;
     if (w.at >= w.to || w.row >= a.n) return false;
     w.len = a.kv_len[w.row], w.pages = (w.len + GPU_PAGE - 1) / GPU_PAGE;
+    if (a.alone) {
+        int each = unit_pages(a, w.pages);
+        w.first = (w.at - w.start) * each, w.last = w.pages < w.first + each ? w.pages : w.first + each;
+        return true;
+    }
     w.first = w.at - w.start, w.last = w.pages < w.to - w.start ? w.pages : w.to - w.start;
     return true;
 }
+static __device__ inline int walk_tokens(const decode_walk &w) { return (w.len < w.last * GPU_PAGE ? w.len : w.last * GPU_PAGE) - w.first * GPU_PAGE; }
 static __device__ inline bool walk_whole(const decode_walk &w) { return w.first == 0 && w.last == w.pages; }
 /* May the kernels just before still write page `at` of a row of so many? A step writes the ends of rows, at most 8 tokens of one; tables
  * and lengths are there before its first kernel. */
 static __device__ inline bool page_is_new(int pages, int at) { return at >= pages - 2; }
 
-/* Where a cut row's sums lie: each block has room for the end of a row that began before it, then for the begin of one. */
+/* Where a cut row's sums lie: each block has room for the end of a row that began before it, then for the begin of one. a.alone: each unit has. */
 static __device__ inline gpu_i64 part_slot(gpu_i64 block, bool begins) { return block * 2 + begins; }
+static __device__ inline gpu_i64 walk_slot(const gpu_decode_args &a, const decode_walk &w) { return a.alone ? w.at : part_slot(blockIdx.x, w.first == 0); }
 static __device__ inline float *part_sums(const gpu_decode_args &a, gpu_i64 slot, gpu_i64 head) { return a.part + (slot * a.heads + head) * KV_LATENT; }
 static __device__ inline float *part_state(const gpu_decode_args &a, gpu_i64 slot, gpu_i64 head) { /* maximum (base 2), sum of weights */
-    return a.part + 2 * a.blocks * a.heads * KV_LATENT + (slot * a.heads + head) * 2;
+    return a.part + a.slots * a.heads * KV_LATENT + (slot * a.heads + head) * 2;
 }
 
 /* ---- the pieces of a row that was cut, in order, into one: out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max m). Bytes: 2 KiB

@@ -21,23 +21,25 @@ enum {
     WEIGHT_PITCH = 36,  /* pairs from head to head */
     COMPUTE = 256,      /* threads */
     STEPS = 18,         /* of 16 columns in half a row */
-    ASIDE16 = 2, ASIDE8 = 8 /* of them, whose query lies in shared memory: for 16 heads, and for 8 with FP8, registers are scarce */
+    ASIDE16 = 2, ASIDE8 = 8 /* of them, whose query lies in shared memory: for 16 heads, and for 8 with FP8; all of them for 16 with FP8 */
 };
 
-/* FP8: two blocks a multiprocessor, whose waits fill each other's gaps (8 heads; 16 have not the registers). */
+/* FP8: two blocks a multiprocessor, whose waits fill each other's gaps. */
 template <int NH, int FP8> struct few_ring {
-    enum { PITCH = (FP8 ? KV_WIDTH : KV_WIDTH * 2) + 16 /* bytes from row to row */, STAGES = !FP8 ? 5 : NH == 1 ? 4 : 10, BYTES = STAGES * HALF * PITCH };
+    enum { PITCH = (FP8 ? KV_WIDTH : KV_WIDTH * 2) + 16 /* bytes from row to row */, STAGES = FP8 ? 4 : 5, BYTES = STAGES * HALF * PITCH };
 };
 
 typedef struct {
     gpu_u8 *ring;
-    gpu_u32 *aside;   /* [steps][NH][2][COMPUTE] */
+    gpu_u32 *aside;   /* [steps][NH][2][half of the columns][32]: the four warps of a half have the same query */
     float *scores;    /* [half of the columns][head][SCORE_PITCH]; at a row's end the heads' sums of weights */
     gpu_u32 *weights; /* [head][WEIGHT_PITCH]: pairs of tokens */
     float *shrink;    /* [head] */
     gpu_u64 *full, *empty;
-    cut_row *cuts; /* [2] */
+    cut_row *cuts;      /* [2] */
+    decode_walk *walks; /* of the warps: what is not needed within a row is not kept in registers */
 } few_memory;
+static_assert(sizeof(decode_walk) == 36, "args.h counts it");
 static_assert((int)COMPUTE == (int)JOINERS && (int)JOIN_BYTES <= (int)HALF * KV_WIDTH, "pieces are joined in the ring's memory");
 
 template <int NH, int FP8> static __device__ inline few_memory few_layout(gpu_u8 *memory) {
@@ -46,7 +48,8 @@ template <int NH, int FP8> static __device__ inline few_memory few_layout(gpu_u8
     m.ring = memory;
     m.full = (gpu_u64 *)(memory + few_ring<NH, FP8>::BYTES), m.empty = m.full + few_ring<NH, FP8>::STAGES;
     m.cuts = (cut_row *)(m.empty + few_ring<NH, FP8>::STAGES);
-    m.shrink = (float *)(m.cuts + 2);
+    m.walks = (decode_walk *)(m.cuts + 2);
+    m.shrink = (float *)(m.walks + COMPUTE / 32);
     m.scores = m.shrink + heads;
     m.weights = (gpu_u32 *)(m.scores + 2 * heads * SCORE_PITCH);
     m.aside = m.weights + heads * WEIGHT_PITCH;
@@ -118,8 +121,11 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
     decode_walk w = walk_begin(a);
     after_previous();
     while (walk_next(a, w)) {
-        enum { HELD = STEPS - (NH == 2 ? ASIDE16 : FP8 ? ASIDE8 : 0) };
-        gpu_u32 q[HELD][NH][2];
+        __syncwarp();
+        if (lane == 0) m.walks[warp] = w;
+        __syncwarp();
+        constexpr int ALL = STEPS, HELD = FP8 ? (NH == 1 ? ALL - ASIDE8 : 0) : NH == 2 ? ALL - ASIDE16 : ALL;
+        gpu_u32 q[HELD > 0 ? HELD : 1][NH][2];
 #pragma unroll
         for (int n = 0; n < NH; n++) {
             gpu_i64 h = head0 + n * 8 + g;
@@ -132,10 +138,11 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
                 for (int i = 0; i < 2; i++)
                     if (s < HELD)
                         q[s < HELD ? s : 0][n][i] = two[i];
-                    else
-                        m.aside[(((s - HELD) * NH + n) * 2 + i) * COMPUTE + threadIdx.x] = two[i];
+                    else if (tile == 0)
+                        m.aside[(((s - HELD) * NH + n) * 2 + i) * 64 + part * 32 + lane] = two[i];
             }
         }
+        if (HELD < ALL) threads_sync(1, COMPUTE); /* the query is there */
         float o[4][NH][4], best[NH], sum[NH];
 #pragma unroll
         for (int n = 0; n < NH; n++) {
@@ -143,14 +150,13 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
 #pragma unroll
             for (int i = 0; i < 4; i++) o[i][n][0] = o[i][n][1] = o[i][n][2] = o[i][n][3] = 0;
         }
-        for (int t = w.first; t < w.last; t++, k += 2) {
-            int rows = w.len - t * GPU_PAGE, stage[2];
+        for (int rows = walk_tokens(w); rows > 0; rows -= GPU_PAGE, k += 2) {
             gpu_u8 *half[2];
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                stage[i] = (k + i) % STAGES;
-                barrier_wait(&m.full[stage[i]], (gpu_u32)((k + i) / STAGES & 1));
-                half[i] = m.ring + stage[i] * HALF * PITCH;
+                int stage = (k + i) % STAGES;
+                barrier_wait(&m.full[stage], (gpu_u32)((k + i) / STAGES & 1));
+                half[i] = m.ring + stage * HALF * PITCH;
             }
             if (rows < GPU_PAGE) {
                 few_blank<NH, FP8>(half[0], half[1], rows);
@@ -168,7 +174,7 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
                 for (int n = 0; n < NH; n++) {
                     gpu_u32 y[2];
 #pragma unroll
-                    for (int i = 0; i < 2; i++) y[i] = step < HELD ? q[step < HELD ? step : 0][n][i] : m.aside[(((step - HELD) * NH + n) * 2 + i) * COMPUTE + threadIdx.x];
+                    for (int i = 0; i < 2; i++) y[i] = step < HELD ? q[step < HELD ? step : 0][n][i] : m.aside[(((step - HELD) * NH + n) * 2 + i) * 64 + part * 32 + lane];
                     few_mma<FP8>(s[n][NH == 1 ? step % 2 : 0], x, y);
                 }
             };
@@ -246,9 +252,10 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
                 }
             }
             __syncwarp();
-            if (lane == 0) barrier_arrive(&m.empty[stage[0]]), barrier_arrive(&m.empty[stage[1]]);
+            if (lane == 0) barrier_arrive(&m.empty[k % STAGES]), barrier_arrive(&m.empty[(k + 1) % STAGES]);
         }
-        gpu_i64 slot = part_slot(blockIdx.x, w.first == 0);
+        w = m.walks[warp];
+        gpu_i64 slot = walk_slot(a, w);
         bool whole = walk_whole(w);
 #pragma unroll
         for (int n = 0; n < NH; n++) {
@@ -285,7 +292,7 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
         }
     }
     threads_sync(1, COMPUTE);
-    for (int i = 0; i < cuts; i++) cut_join<(NH == 1 && FP8) ? 4 : 8>(a, m.cuts[i], head0, (int)least(a.heads - head0, NH * 8), m.ring, threadIdx.x);
+    for (int i = 0; i < cuts; i++) cut_join<FP8 ? 4 : 8>(a, m.cuts[i], head0, (int)least(a.heads - head0, NH * 8), m.ring, threadIdx.x);
 }
 
 /* Grid: a.blocks pieces, groups of 8 NH heads. Threads: COMPUTE and a warp that fetches. */
@@ -305,4 +312,4 @@ template <int NH, int FP8> static __device__ inline void few_heads(const gpu_dec
 KERNEL_EARLY(mla_few8, gpu_decode_args, COMPUTE + 32, 1) { few_heads<1, 0>(a); }
 KERNEL_EARLY(mla_few16, gpu_decode_args, COMPUTE + 32, 1) { few_heads<2, 0>(a); }
 KERNEL_EARLY(mla_few8_fp8, gpu_decode_args, COMPUTE + 32, 2) { few_heads<1, 1>(a); }
-KERNEL_EARLY(mla_few16_fp8, gpu_decode_args, COMPUTE + 32, 1) { few_heads<2, 1>(a); }
+KERNEL_EARLY(mla_few16_fp8, gpu_decode_args, COMPUTE + 32, 2) { few_heads<2, 1>(a); }

@@ -1,7 +1,7 @@
 /* kernels/gpu/decode_join.cu: the pieces of few rows that were cut (decode.cuh), in order, into one, by a launch of its own.
  *
  * out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max m). Bytes: 2 KiB a head and piece, out of the second-level cache, where the
- * pieces were just written. For 64 heads of very few rows all multiprocessors are faster at it, even after a launch, than those that
+ * pieces were just written. For --deterministic; and for 64 heads of very few rows all multiprocessors are faster at it, even after a launch, than those that
  * have a piece: a block has a quarter of the latents of a row and head, its eight warps take turns, and their sums meet in shared memory. */
 #include "kernels/gpu/decode.cuh"
 
@@ -12,18 +12,20 @@ typedef struct {
 static __device__ inline join_pieces pieces_of(const gpu_decode_args &a, gpu_i64 row) {
     int before = 0, all = 0;
     for (gpu_i64 i = threadIdx.x % 32; i < a.n; i += 32) {
-        int pages = pages_of(a, i);
-        all += pages;
-        if (i < row) before += pages;
+        int units = units_of(a, pages_of(a, i));
+        all += units;
+        if (i < row) before += units;
     }
     for (int d = 16; d; d >>= 1) all += __shfl_xor_sync(~0u, all, d), before += __shfl_xor_sync(~0u, before, d);
+    if (a.alone) return {before, units_of(a, pages_of(a, row))};
     int each = piece_of_all(a, all), from = before / each;
     return {from, (before + pages_of(a, row) - 1) / each - from + 1};
 }
 
+static __device__ inline gpu_i64 piece_slot(const gpu_decode_args &a, join_pieces p, int k) { return a.alone ? p.from + k : part_slot(p.from + k, k == 0); }
 /* Latents 128 quarter + 4 lane.. of piece k. */
 static __device__ inline float4 piece_sums(const gpu_decode_args &a, join_pieces p, int k, gpu_i64 h, int quarter) {
-    return ((const float4 *)part_sums(a, part_slot(p.from + k, k == 0), h))[quarter * 32 + threadIdx.x % 32];
+    return ((const float4 *)part_sums(a, piece_slot(a, p, k), h))[quarter * 32 + threadIdx.x % 32];
 }
 static __device__ inline void store(const gpu_decode_args &a, gpu_i64 row, gpu_i64 h, int quarter, float4 o, float l) {
     uint2 out = {pair_bf16(o.x / l, o.y / l), pair_bf16(o.z / l, o.w / l)};
@@ -44,7 +46,7 @@ KERNEL(mla_join_few, gpu_decode_args) {
     for (int i = 0; i < AT_ONCE; i++) v[i] = warp + i * GPU_WARPS < p.count ? piece_sums(a, p, warp + i * GPU_WARPS, h, quarter) : o;
     float m = -INFINITY, l = 0;
     if (thread < p.count) {
-        const float *state = part_state(a, part_slot(p.from + thread, thread == 0), h);
+        const float *state = part_state(a, piece_slot(a, p, thread), h);
         m = state[0], l = state[1];
     }
     float top = warp_max(m);

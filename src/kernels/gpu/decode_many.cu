@@ -76,7 +76,7 @@ static __device__ inline void many_store(const gpu_decode_args &a, const decode_
                                          gpu_i64 head0, int group) {
     int warp = threadIdx.x / 32 % 4, g = threadIdx.x % 32 / 4, t2 = threadIdx.x % 4 * 2;
     bool whole = walk_whole(w);
-    gpu_i64 slot = part_slot(blockIdx.x, w.first == 0);
+    gpu_i64 slot = walk_slot(a, w);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         gpu_i64 h = head0 + warp * 16 + g + r * 8;

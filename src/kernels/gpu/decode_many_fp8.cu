@@ -34,11 +34,9 @@ typedef struct {
 
 /* ---- fetching ---- */
 
-static __device__ inline int walk_tokens(const decode_walk &w) { return (w.len < w.last * GPU_PAGE ? w.len : w.last * GPU_PAGE) - w.first * GPU_PAGE; }
-
 /* Tiles in turn, over all rows of the block's piece. */
 typedef struct {
-    int row, first, pages, left; /* the row, its first page here, all its pages, pages of the piece that are left behind them */
+    int row, first, pages, left; /* the row, its first page here, all its pages, units of the piece that are left behind them */
     int i, tokens, k;            /* of the row's tiles; its tokens here; of all tiles */
 } tile_walk;
 
@@ -50,14 +48,19 @@ static __device__ inline void tile_step(const gpu_decode_args &a, tile_walk &t, 
         if (t.left <= 0 || ++t.row >= a.n) return;
         int len = a.kv_len[t.row];
         t.pages = (len + GPU_PAGE - 1) / GPU_PAGE;
-        t.tokens = t.pages <= t.left ? len : t.left * GPU_PAGE;
-        t.left -= t.pages;
+        int units = units_of(a, t.pages);
+        t.tokens = units <= t.left ? len : t.left * unit_pages(a, t.pages) * GPU_PAGE;
+        t.left -= units;
     }
 }
 static __device__ inline tile_walk tile_begin(const gpu_decode_args &a, int f) {
     decode_walk w = walk_begin(a);
     tile_walk t = {};
-    if (walk_next(a, w)) t = {w.row, w.first, w.pages, w.to - w.start - w.last, 0, walk_tokens(w), 0};
+    if (walk_next(a, w)) {
+        int units = units_of(a, w.pages), upto = w.to - w.start;
+        w.last = upto < units ? upto * unit_pages(a, w.pages) : w.pages;
+        t = {w.row, w.first, w.pages, upto - units, 0, walk_tokens(w), 0};
+    }
     tile_step(a, t, f);
     return t;
 }
@@ -228,7 +231,7 @@ static __device__ inline void many_shrink(float o[128], const float shrink[2]) {
 static __device__ inline void many_store(const gpu_decode_args &a, const decode_walk &w, const float o[128], const many_state &st, int head0, int group) {
     int thread = thread_anew(), warp = thread / 32 % 4, g = thread % 32 / 4, t2 = thread % 4 * 2;
     bool whole = walk_whole(w);
-    gpu_i64 slot = part_slot(blockIdx.x, w.first == 0);
+    gpu_i64 slot = walk_slot(a, w);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         gpu_i64 h = head0 + warp * 16 + g + r * 8;
