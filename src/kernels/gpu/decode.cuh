@@ -11,7 +11,7 @@
  * equal numbers of them, and each unit's sums are kept apart for another launch to add in order. */
 #ifndef KERNELS_GPU_DECODE_CUH
 #define KERNELS_GPU_DECODE_CUH
-#include "kernels/gpu/hopper.cuh"
+#include "kernels/gpu/softmax.cuh"
 
 enum { KV_LATENT = 512, KV_WIDTH = 576 /* values of a KV row in the fast kernels */ };
 
@@ -223,16 +223,6 @@ template <int AT_ONCE> static __device__ inline void cut_join(const gpu_decode_a
     else
         join_columns<AT_ONCE / 4, 4>(a, c, head0, first, mine, groups, weights, sums, thread);
     threads_sync(1, JOINERS); /* the next row's weights may come */
-}
-
-static __device__ inline float power2(float x) {
-#ifdef EMULATED
-    return exp2f(x);
-#else
-    float y;
-    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#endif
 }
 
 /* Four FP8 values as IEEE halves, exactly, NaN too: the first two, the last two. */

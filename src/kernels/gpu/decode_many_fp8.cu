@@ -159,10 +159,6 @@ static __device__ inline void many_query(const gpu_decode_args &a, gpu_u8 *share
     threads_sync(4 + group, 128);
 }
 
-typedef struct {
-    float best[2], sum[2]; /* of heads g and g + 8; sums of the lane's own columns */
-} many_state;
-
 static __device__ inline void many_scores(float s[16], const gpu_u32 q[HELD * 4], gpu_u64 q_rest, gpu_u64 keys, int group) {
     wgmma_begin();
 #pragma unroll
@@ -179,7 +175,7 @@ static __device__ inline void many_sums(float o[128], const gpu_u32 p[8], gpu_u6
 }
 
 /* The group's half of the scores becomes all of them, then weights. left: tokens of the row from the tile's first on. */
-static __device__ inline void many_weights(float scale2, const many_memory &m, float s[16], many_state &st, float shrink[2], int group, int left) {
+static __device__ inline void many_weights(float scale2, const many_memory &m, float s[16], softmax_rows &st, float shrink[2], int group, int left) {
     int thread = thread_anew() % 128;
     left -= thread % 4 * 2; /* from the lane's first on */
     float4 *mine = m.box + group * 512 + thread, *other = m.box + (group ^ 1) * 512 + thread;
@@ -193,51 +189,23 @@ static __device__ inline void many_weights(float scale2, const many_memory &m, f
         s[4 * i] += v.x, s[4 * i + 1] += v.y, s[4 * i + 2] += v.z, s[4 * i + 3] += v.w;
     }
     threads_arrive(3 - group, MULTIPLY);
-    if (left < TILE)
-#pragma unroll
-        for (int i = 0; i < 16; i++)
-            if (i / 4 * 8 + i % 2 >= left) s[i] = -INFINITY;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float top = -INFINITY;
-#pragma unroll
-        for (int i = 0; i < 8; i++) top = fmaxf(top, s[i / 2 * 4 + r * 2 + i % 2]); /* passes a NaN over; its weight is NaN all the same */
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-        top = fmaxf(st.best[r], fmaxf(top, __shfl_xor_sync(~0u, top, 2)) * scale2);
-        shrink[r] = power2(st.best[r] - top);
-        st.best[r] = top;
-        float sum = 0;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float &x = s[i * 4 + r * 2], &y = s[i * 4 + r * 2 + 1];
-            x = power2(fmaf(x, scale2, -top)), y = power2(fmaf(y, scale2, -top));
-            sum += x + y;
-        }
-        st.sum[r] = st.sum[r] * shrink[r] + sum;
-    }
+    softmax_mask<TILE>(s, left);
+    softmax_weights<TILE>(s, st, shrink, scale2);
 }
 
 static __device__ inline void many_pack(gpu_u32 p[8], const float s[16]) {
 #pragma unroll
     for (int i = 0; i < 8; i++) p[i] = pair_half(s[2 * i], s[2 * i + 1]);
 }
-static __device__ inline void many_shrink(float o[128], const float shrink[2]) {
-    if (!__ballot_sync(~0u, shrink[0] != 1.0f || shrink[1] != 1.0f)) return;
-#pragma unroll
-    for (int i = 0; i < 128; i++) o[i] *= shrink[i / 2 % 2];
-}
-
 /* Group w's sums of a row, finished or as a part. */
-static __device__ inline void many_store(const gpu_decode_args &a, const decode_walk &w, const float o[128], const many_state &st, int head0, int group) {
+static __device__ inline void many_store(const gpu_decode_args &a, const decode_walk &w, const float o[128], const softmax_rows &st, int head0, int group) {
     int thread = thread_anew(), warp = thread / 32 % 4, g = thread % 32 / 4, t2 = thread % 4 * 2;
     bool whole = walk_whole(w);
     gpu_i64 slot = walk_slot(a, w);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         gpu_i64 h = head0 + warp * 16 + g + r * 8;
-        float sum = st.sum[r];
-        sum += __shfl_xor_sync(~0u, sum, 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
+        float sum = softmax_sum(st, r);
         if (h >= a.heads) continue;
         gpu_bf16 *out = a.out + ((gpu_i64)w.row * a.heads + h) * KV_LATENT + group * 256 + t2;
         float *part = part_sums(a, slot, h) + group * 256 + t2, *state = part_state(a, slot, h);
@@ -267,7 +235,7 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
     for (;;) {
         float o[128], s[16], shrink[2];
         gpu_u32 q[HELD * 4], p[8];
-        many_state st = {{-INFINITY, -INFINITY}, {0, 0}};
+        softmax_rows st = softmax_begin();
         int left;
         {
             __syncwarp();
@@ -295,7 +263,7 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
             many_weights(a.scale2 * QUERY_SCALE, m, s, st, shrink, group, left);
             wgmma_wait<0>();
             if (thread_anew() % 32 == 0) barrier_arrive(&m.empty[last]);
-            many_shrink(o, shrink);
+            softmax_shrink<128>(o, shrink[0], shrink[1]);
             many_pack(p, s);
         }
         many_sums(o, p, values + stage * (TILE_BYTES >> 4));

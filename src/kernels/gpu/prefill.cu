@@ -67,36 +67,15 @@ static __device__ inline void flash_fetch(const gpu_prefill_args &a, const flash
     }
 }
 
-typedef struct {
-    float best[2], sum[2]; /* of rows g and g + 8; sums of the lane's own columns */
-} flash_state;
-
 /* Scores become weights, not yet divided. shrink: what earlier sums are to be multiplied with. `row`: position of the lane's first row
  * less that of the tile's first key. */
-static __device__ inline void flash_weights(float s[64], flash_state &st, float shrink[2], float scale2, int row, bool masked) {
+static __device__ inline void flash_weights(float s[64], softmax_rows &st, float shrink[2], float scale2, int row, bool masked) {
     int last = row - (int)threadIdx.x % 4 * 2; /* the last key seen, from the lane's own first column */
     if (masked)
 #pragma unroll
         for (int i = 0; i < 64; i++)
             if (i / 4 * 8 + i % 2 - i / 2 % 2 * 8 > last) s[i] = -INFINITY;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        float top = -INFINITY;
-#pragma unroll
-        for (int i = 0; i < 32; i++) top = fmaxf(top, s[i / 2 * 4 + r * 2 + i % 2]); /* passes a NaN over; its weight is NaN all the same */
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-        top = fmaxf(st.best[r], fmaxf(top, __shfl_xor_sync(~0u, top, 2)) * scale2);
-        shrink[r] = power2(st.best[r] - top);
-        st.best[r] = top;
-        float sum = 0;
-#pragma unroll
-        for (int i = 0; i < 32; i++) {
-            float *p = &s[i / 2 * 4 + r * 2 + i % 2];
-            *p = power2(fmaf(*p, scale2, -top));
-            sum += *p;
-        }
-        st.sum[r] = st.sum[r] * shrink[r] + sum;
-    }
+    softmax_weights<KEYS>(s, st, shrink, scale2);
 }
 
 /* s = q k^T */
@@ -117,11 +96,6 @@ static __device__ inline void flash_values(float o[64], const gpu_u32 p[32], gpu
     wgmma_commit();
 }
 
-static __device__ inline void flash_shrink(float o[64], const float shrink[2]) {
-    if (!__ballot_sync(~0u, shrink[0] != 1.0f || shrink[1] != 1.0f)) return;
-#pragma unroll
-    for (int i = 0; i < 64; i++) o[i] *= shrink[i / 2 % 2];
-}
 static __device__ inline void flash_pack(gpu_u32 p[32], const float s[64]) {
 #pragma unroll
     for (int i = 0; i < 32; i++) p[i] = pair_bf16(s[2 * i], s[2 * i + 1]);
@@ -144,7 +118,7 @@ static __device__ inline void flash_compute(const gpu_prefill_args &a, const fla
     gpu_u64 q = tile_desc(mine), k = tile_desc(m.k), v = tile_desc_t(m.v, K_BLOCK, 1024);
     float s[64], o[64], shrink[2];
     gpu_u32 p[32];
-    flash_state st;
+    softmax_rows st;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         bool carried = !a.first && row + r * 8 < a.n;
@@ -163,7 +137,7 @@ static __device__ inline void flash_compute(const gpu_prefill_args &a, const fla
     wgmma_wait<0>();
     if (lane == 0) barrier_arrive(&m.empty_k[0]);
     flash_weights(s, st, shrink, a.scale2, position, KEYS - 1 > top);
-    flash_shrink(o, shrink);
+    softmax_shrink<64>(o, shrink[0], shrink[1]);
     flash_pack(p, s);
     for (int j = 1; j < tiles; j++) { /* values of tile j - 1, scores of tile j */
         int stage = j % 2;
@@ -177,7 +151,7 @@ static __device__ inline void flash_compute(const gpu_prefill_args &a, const fla
         if (lane == 0) barrier_arrive(&m.empty_v[stage ^ 1]), barrier_arrive(&m.empty_k[stage]);
         int key = j * KEYS;
         flash_weights(s, st, shrink, a.scale2, position - key, key + KEYS - 1 > top);
-        flash_shrink(o, shrink);
+        softmax_shrink<64>(o, shrink[0], shrink[1]);
         flash_pack(p, s);
     }
     if (group == 0) threads_sync(3, 256); /* takes the other's last turn, so that both barriers end even */
