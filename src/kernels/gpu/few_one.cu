@@ -16,7 +16,7 @@
 #include "kernels/gpu/few_digits.cuh"
 #include "kernels/gpu/few_multiply.cuh"
 
-enum { MOST_SLOTS = 16, WARPS = FEW_WARPS, COPIER = FEW_WARPS, MULTIPLIERS = WARPS * 32 };
+enum { MOST_SLOTS = 16, WARPS = FEW_WARPS, COPIER = FEW_WARPS, MULTIPLIERS = WARPS * 32, SOON = 4 /* items of up a block */ };
 
 typedef struct {
     gpu_u64 full[MOST_SLOTS], empty[MOST_SLOTS];
@@ -103,8 +103,8 @@ static __device__ inline void copy_up(const gpu_few_one_args &a, const few_one_b
     }
     open_slot(b, *p, -1, 0);
     next_slot(a, p);
-    /* Down's weights have time while h is on its way; before, they would be in the way of other blocks' weights of up. */
-    if (last.slot >= 0) barrier_wait(&b.s->full[last.slot], last.parity);
+    /* Where up takes long, down's weights have time while h is on its way; before, they would be in the way of other blocks' weights of up. */
+    if (last.slot >= 0 && items > SOON * (int)gridDim.x) barrier_wait(&b.s->full[last.slot], last.parity);
 }
 
 /* at / across for the flat number of a block of weights. */
