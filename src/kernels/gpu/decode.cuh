@@ -218,7 +218,7 @@ template <int AT_ONCE> static __device__ inline void cut_join(const gpu_decode_a
     threads_sync(1, JOINERS);
     join_weights(a, c, head0 + first / 128, (first + mine - 1) / 128 - first / 128 + 1, weights, thread);
     threads_sync(1, JOINERS);
-    if (c.count > 4)
+    if (c.count > AT_ONCE / 2) /* else too few pieces for as many loads at once */
         join_columns<1, AT_ONCE>(a, c, head0, first, mine, groups, weights, sums, thread);
     else
         join_columns<AT_ONCE / 4, 4>(a, c, head0, first, mine, groups, weights, sums, thread);
