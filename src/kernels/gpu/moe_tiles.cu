@@ -4,17 +4,23 @@
 /* One block. An expert's tokens are cut into as few tiles of at most `most` as they need, equal but for a multiple of 8; expert by
  * expert {expert, first place in the list, tokens, first row of h}. An expert's rows of h begin at a multiple of 8. */
 KERNEL(moe_tiles, gpu_moe_tiles_args) {
-    __shared__ int2 sums[GPU_THREADS];
+    __shared__ int2 sums[GPU_WARPS];
     int each = (a.experts + GPU_THREADS - 1) / GPU_THREADS, from = threadIdx.x * each, end = from + each < a.experts ? from + each : a.experts;
     int2 own = {0, 0}; /* tiles, rows of h */
     for (int e = from; e < end; e++) {
         int n = a.start[e + 1] - a.start[e];
         own.x += (n + a.most - 1) / a.most, own.y += (n + 7) / 8 * 8;
     }
-    sums[threadIdx.x] = own;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int2 at = own;
+    for (int d = 1; d < 32; d *= 2) {
+        int2 o = {__shfl_sync(~0u, at.x, lane >= d ? lane - d : lane), __shfl_sync(~0u, at.y, lane >= d ? lane - d : lane)};
+        if (lane >= d) at.x += o.x, at.y += o.y;
+    }
+    if (lane == 31) sums[warp] = at;
     __syncthreads();
-    int2 at = {0, 0};
-    for (int t = 0; t < (int)threadIdx.x; t++) at.x += sums[t].x, at.y += sums[t].y;
+    at.x -= own.x, at.y -= own.y;
+    for (int w = 0; w < warp; w++) at.x += sums[w].x, at.y += sums[w].y;
     for (int e = from; e < end; e++) {
         int first = a.start[e], n = a.start[e + 1] - first, tiles = (n + a.most - 1) / a.most;
         int tokens = tiles ? ((n + tiles - 1) / tiles + 7) / 8 * 8 : 0;
