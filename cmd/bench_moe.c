@@ -48,7 +48,8 @@ static void given_expert(bench_state *b, i64 x, const bf16 *w1, const bf16 *w2, 
         if (b->wf == WF_INT4_GROUP)
             *v = moe_int4_of(from[i], rows, cols, at);
         else
-            *v = (weight_view){WF_BF16, rows, cols, at, NULL}, memcpy(at, from[i], (u64)(rows * cols) * 2);
+            *v = (weight_view){.format = WF_BF16, .rows = rows, .cols = cols, .data = at},
+            memcpy(at, from[i], (u64)(rows * cols) * 2);
     }
 }
 

@@ -109,7 +109,7 @@ void check_absorb_q(check *c) {
     static const i64 counts[] = {1, 3, 17};
     for (size_t s = 0; s < COUNT_OF(shapes); s++)
         for (size_t i = 0; i < COUNT_OF(counts); i++)
-            for (int f = 0; f < WF_COUNT; f++) {
+            for (int f = 0; f <= WF_INT4_GROUP; f++) {
                 i64 n = counts[i], h = shapes[s].heads, nope = shapes[s].nope, rope = shapes[s].rope,
                     latent = shapes[s].latent;
                 if (h == 64 && n > 3) continue;
@@ -186,7 +186,7 @@ void check_unabsorb_v(check *c) {
     static const i64 counts[] = {1, 3, 70};
     for (size_t s = 0; s < COUNT_OF(shapes); s++)
         for (size_t i = 0; i < COUNT_OF(counts); i++)
-            for (int f = 0; f < WF_COUNT; f++) {
+            for (int f = 0; f <= WF_INT4_GROUP; f++) {
                 i64 n = counts[i], h = shapes[s].heads, v = shapes[s].v_dim, latent = shapes[s].latent;
                 if (h == 64 && n > 3) continue;
                 check_weight w = make_kv_b(c, (weight_format)f, h, shapes[s].nope, v, latent);
@@ -316,7 +316,8 @@ void check_mla_prefill(check *c) {
     for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
         for (size_t s = 0; s < COUNT_OF(all); s++)
             for (size_t i = 0; i < COUNT_OF(spans); i++)
-                for (int f = 0; f < WF_COUNT; f++) /* formats with bf16 KV, KV types with bf16 weights */
+                for (int f = 0; f <= WF_INT4_GROUP;
+                     f++) /* formats with bf16 KV, KV types with bf16 weights */
                     if (f == WF_BF16 || (kv_types[t] == DT_BF16 && (s || spans[i].n == 70)))
                         prefill_case(c, all[s], spans[i].n, spans[i].pos0, kv_types[t], (weight_format)f);
         for (size_t i = 0; i < COUNT_OF(kimi);

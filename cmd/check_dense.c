@@ -14,7 +14,7 @@ void check_linear(check *c) {
              {64, 16, 512, 0},  {97, 130, 288, 5}, {2, 7, 33, 1},     {1, 1, 5, 0},      {70, 300, 2048, 0},
              {8, 192, 4096, 0}, {16, 72, 1048, 8}, {40, 136, 768, 0}, {64, 320, 256, 0}, {1, 2000, 48, 0}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
-        for (int f = 0; f < WF_COUNT; f++)
+        for (int f = 0; f <= WF_INT4_GROUP; f++)
             for (int wide = 0; wide < 2; wide++) {
                 i64 n = s[i].n, rows = s[i].rows, cols = s[i].cols, xs = cols + s[i].pad,
                     ys = rows + s[i].pad;
@@ -53,7 +53,7 @@ void check_swiglu(check *c) {
     } s[] = {{1, 512, 7168, 0}, {3, 40, 1536, 8},  {17, 33, 160, 1},  {97, 64, 288, 0},
              {2, 7, 33, 0},     {64, 160, 512, 0}, {8, 200, 2048, 8}, {32, 48, 80, 0}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
-        for (int f = 0; f < WF_COUNT; f++) {
+        for (int f = 0; f <= WF_INT4_GROUP; f++) {
             i64 n = s[i].n, rows = s[i].rows, cols = s[i].cols, xs = cols + s[i].pad, ys = rows + s[i].pad;
             if (i >= 5 && f != WF_BF16) continue; /* for the kernels of bf16 weights */
             if (!fits((weight_format)f, cols)) continue;
@@ -93,7 +93,7 @@ void check_products(check *c) {
              {9, 96, {130, 7}, {0}, {0, 1}},
              {70, 160, {40, 64}, {1, 0}, {0}}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
-        for (int f = 0; f < WF_COUNT; f++) {
+        for (int f = 0; f <= WF_INT4_GROUP; f++) {
             i64 n = s[i].n, cols = s[i].cols, count = 0;
             if (!fits((weight_format)f, cols)) continue;
             check_act x = check_input(c, n * cols, 1.0f), y[PRODUCTS_MOST];
@@ -123,7 +123,7 @@ void check_embed(check *c) {
     static const i64 counts[] = {1, 2, 5, 33, 97}, widths[] = {7168, 256, 96};
     for (size_t d = 0; d < COUNT_OF(widths); d++)
         for (size_t i = 0; i < COUNT_OF(counts); i++)
-            for (int f = 0; f < WF_COUNT; f++) {
+            for (int f = 0; f <= WF_INT4_GROUP; f++) {
                 i64 n = counts[i], dim = widths[d], vocab = 50;
                 check_weight w = check_matrix(c, WK_TABLE, (weight_format)f, vocab, dim, 1.0f);
                 check_act y = check_output(c, n * dim);

@@ -88,7 +88,7 @@ static status large_weight(large *l, err *e) {
     synth_fill_bf16(&l->rng, host, ENDS * DIM, 0.02f);
     synth_fill_bf16(&l->rng, host + (u64)(ROWS - ENDS) * DIM, ENDS * DIM, 0.02f);
     synth_fill_bf16(&l->rng, x, DIM, 1.0f);
-    const weight_view v = {WF_BF16, ROWS, DIM, host, NULL};
+    const weight_view v = {.format = WF_BF16, .rows = ROWS, .cols = DIM, .data = host};
     status st =
         l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_LINEAR, .views = &v, .n_views = 1}, &w, e);
     if (st == ST_OK) st = take(l, &dev_x, MANY * DIM * 2, e);
@@ -145,7 +145,8 @@ static status large_rows(large *l, err *e) {
     for (int i = 0; i < DIM; i++) ones[i] = 1;
     synth_fill_bf16(&l->rng, row, DIM, 1.0f);
     synth_fill_bf16(&l->rng, some, ENDS * DIM, 0.02f);
-    const weight_view vn = {WF_F32, 1, DIM, ones, NULL}, vw = {WF_BF16, ENDS, DIM, some, NULL};
+    const weight_view vn = {.format = WF_F32, .rows = 1, .cols = DIM, .data = ones},
+                      vw = {.format = WF_BF16, .rows = ENDS, .cols = DIM, .data = some};
     status st = marks ? ST_OK : err_nomem(e, "marks", ROWS * 4);
     if (st == ST_OK)
         st = l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_VECTOR, .views = &vn, .n_views = 1}, &norm,
@@ -222,7 +223,7 @@ static status large_cache(large *l, err *e) {
                          .rope = ROPE,
                          .pages_stride = 2,
                          .scale = 0.05f};
-    const weight_view vn = {WF_F32, 1, LATENT, ones, NULL};
+    const weight_view vn = {.format = WF_F32, .rows = 1, .cols = LATENT, .data = ones};
     status st =
         l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_VECTOR, .views = &vn, .n_views = 1}, &norm, e);
     const struct {

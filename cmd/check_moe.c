@@ -145,7 +145,7 @@ static void check_kept(check *c) {
 static void check_each(check *c, bool emulated) {
     for (i64 n = 1; n <= 64; n += n < 20 || !emulated ? 1 : 4) {
         const moe_shape t = {n, 128, 64, n % 3 ? 24 / (n % 3) : 5, 3};
-        for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
+        for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
             moe_case(c, &t, (weight_format)f, n % 2, 1.0f);
         for (int kept = EXPERTS_W4A8; c->copies && !emulated && kept <= EXPERTS_W2_BF16; kept++)
             kept_case(c, &t, WF_INT4_GROUP, (expert_format)kept, n % 2, 1.0f);
@@ -162,13 +162,28 @@ static void check_each(check *c, bool emulated) {
     hot = false;
 }
 
+/* What the checkpoint has, whatever the device keeps: bf16 and FP8 (few_plain.cu: hot experts in several groups, rings and boxes that are not
+ * filled, many launches), Quark's INT4 in shapes that are packed and that are not. */
+static void check_stored(check *c) {
+    static const moe_shape stored[] = {{3, 1152, 384, 8, 2},  {5, 128, 1280, 24, 4}, {6, 640, 128, 24, 2},
+                                       {17, 128, 128, 1, 1},  {70, 256, 128, 3, 2},  {1, 1664, 640, 8, 8},
+                                       {300, 128, 128, 8, 8}, {9, 128, 256, 24, 1}};
+    for (size_t i = 0; i < COUNT_OF(stored); i++)
+        for (int f = WF_BF16; f <= WF_FP8_BLOCK; f++) moe_case(c, &stored[i], (weight_format)f, i % 2, 1.0f);
+    static const moe_shape rows[] = {
+        {1, 256, 64, 4, 2}, {7, 128, 128, 3, 2}, {5, 96, 32, 3, 2}, {40, 128, 192, 4, 2}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        for (int kept = EXPERTS_AS_STORED; kept <= (c->copies ? EXPERTS_W2_BF16 : EXPERTS_AS_STORED); kept++)
+            kept_case(c, &rows[i], WF_INT4_ROW, (expert_format)kept, i % 2, 1.0f);
+}
+
 void check_moe(check *c) {
     static const moe_shape s[] = {{1, 7168, 256, 2, 2}, {2, 256, 64, 8, 4},   {3, 512, 96, 4, 3},
                                   {5, 96, 32, 3, 2},    {17, 256, 192, 6, 2}, {33, 64, 64, 16, 8},
                                   {64, 288, 160, 2, 1}, {97, 256, 64, 4, 4},  {150, 128, 32, 1, 1},
                                   {7, 1024, 2048, 2, 2}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
-        for (int f = 0; f < WF_COUNT; f++) moe_case(c, &s[i], (weight_format)f, i % 2, 1.0f);
+        for (int f = 0; f <= WF_INT4_GROUP; f++) moe_case(c, &s[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape many[] = {{160, 32, 32, 16, 16}, {260, 32, 32, 16, 16}}; /* of pairs */
     for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_BF16, true, 1.0f);
     /* INT4 in blocks of 16 x 64 (kernels/gpu/pack.h): tokens 1..64 and around the kernels' limits; one expert for all; more
@@ -184,7 +199,7 @@ void check_moe(check *c) {
                                      {160, 7168, 256, 16, 8}};
     for (size_t i = 0; i < COUNT_OF(blocks); i++) moe_case(c, &blocks[i], WF_INT4_GROUP, i % 2, 1.0f);
     for (size_t i = 0; c->copies && i < COUNT_OF(real) && !strstr(c->dev->name, "emulated"); i++)
-        for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
+        for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
             moe_case(c, &real[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape odd = {5, 50, 21, 3, 2}; /* no whole groups: not for INT4 */
     for (int f = 0; f < WF_INT4_GROUP; f++) moe_case(c, &odd, (weight_format)f, true, 1.0f);
@@ -197,4 +212,5 @@ void check_moe(check *c) {
         moe_case(c, &tiled[i], WF_INT4_GROUP, i % 2, sigmas[i]);
     }
     check_kept(c);
+    check_stored(c);
 }

@@ -46,13 +46,14 @@ static const char *const kind_names[K_COUNT] = {
 #undef KIND_NAME
 };
 
-/* How a tensor's bytes count: one bucket a dtype, and one each for the two formats made of several tensors.
+/* How a tensor's bytes count: one bucket a dtype, and one each for the formats made of several tensors.
  */
-enum { F_INT4 = DT_COUNT, F_FP8, F_COUNT };
+enum { F_INT4 = DT_COUNT, F_FP8, F_INT4_ROW, F_COUNT };
 
 static const char *bucket_name(int f) {
     if (f == F_INT4) return "int4_group";
     if (f == F_FP8) return "fp8_block";
+    if (f == F_INT4_ROW) return "int4_row";
     return dtype_name((dtype)f);
 }
 
@@ -94,6 +95,9 @@ static kind kind_of(const char *name, const model_config *c) {
 }
 
 static int bucket_of(const tensor_info *t) {
+    bool whole = ends(t->name, ".weight_scale") && t->type == DT_F32;
+    if (ends(t->name, ".weight_scale_2") || whole || (ends(t->name, ".weight") && t->type == DT_I32))
+        return F_INT4_ROW;
     if (ends(t->name, ".weight_packed") || ends(t->name, ".weight_scale") || ends(t->name, ".weight_shape"))
         return F_INT4;
     if (ends(t->name, ".weight_scale_inv") || t->type == DT_F8_E4M3) return F_FP8;
@@ -123,6 +127,8 @@ static void add_linear(inventory *v, kind k, weight_format f, u64 n, i64 rows, i
     u64 bytes = n * weight_bytes(&w);
     if (f == WF_INT4_GROUP)
         add(v, k, F_INT4, 3 * n, bytes + n * 2 * sizeof(i32)); /* with weight_shape */
+    else if (f == WF_INT4_ROW)
+        add(v, k, F_INT4_ROW, 3 * n, bytes + n * sizeof(f32)); /* with weight_scale */
     else if (f == WF_FP8_BLOCK)
         add(v, k, F_FP8, 2 * n, bytes);
     else

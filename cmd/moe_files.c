@@ -65,5 +65,5 @@ weight_view moe_int4_of(const bf16 *w, i64 rows, i64 cols, void *memory) {
             q[i] = (u8)(inverse != 0 ? (int)fminf(fmaxf(rintf(v[i] * inverse), -8.0f), 7.0f) + 8 : 8);
         for (int i = 0; i < INT4_GROUP; i += 2) data[(g * INT4_GROUP + i) / 2] = (u8)(q[i] | q[i + 1] << 4);
     }
-    return (weight_view){WF_INT4_GROUP, rows, cols, data, scales};
+    return (weight_view){.format = WF_INT4_GROUP, .rows = rows, .cols = cols, .data = data, .scale = scales};
 }

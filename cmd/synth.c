@@ -29,18 +29,19 @@ static u64 data_bytes(weight_format f, i64 rows, i64 cols) {
 
 static u64 scale_count(weight_format f, i64 rows, i64 cols) {
     if (f == WF_FP8_BLOCK) return (u64)ceil_div(rows, FP8_BLOCK) * (u64)ceil_div(cols, FP8_BLOCK);
+    if (f == WF_INT4_ROW) return (u64)rows;
     return f == WF_INT4_GROUP ? (u64)rows * (u64)(cols / INT4_GROUP) : 0;
 }
 
 u64 synth_weight_bytes(weight_format f, i64 rows, i64 cols) {
-    u64 scale = scale_count(f, rows, cols) * (f == WF_FP8_BLOCK ? 4 : 2);
+    u64 scale = scale_count(f, rows, cols) * (f == WF_FP8_BLOCK || f == WF_INT4_ROW ? 4 : 2);
     return data_bytes(f, rows, cols) + ((scale + 63) & ~(u64)63);
 }
 
 weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigma, void *memory) {
     u64 n = (u64)rows * (u64)cols, scales = scale_count(f, rows, cols);
     u8 *data = memory, *scale = data + data_bytes(f, rows, cols);
-    weight_view v = {f, rows, cols, data, scales ? scale : NULL};
+    weight_view v = {f, rows, cols, data, scales ? scale : NULL, 0.5f};
     if (f == WF_F32)
         for (u64 i = 0; i < n; i++) ((f32 *)memory)[i] = synth_normal(s) * sigma;
     if (f == WF_BF16) synth_fill_bf16(s, memory, (i64)n, sigma);
@@ -49,7 +50,7 @@ weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigm
         for (u64 i = 0; i < scales; i++)
             ((f32 *)scale)[i] = sigma / 64.0f * (1.0f + 0.25f * synth_uniform(s));
     }
-    if (f == WF_INT4_GROUP) {
+    if (f == WF_INT4_GROUP || f == WF_INT4_ROW) {
         for (u64 i = 0; i + 8 <= n / 2; i += 8) {
             u64 bits = synth_bits(s);
             memcpy(data + i, &bits, 8);
@@ -57,7 +58,11 @@ weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigm
         for (u64 i = n / 2 / 8 * 8; i < n / 2; i++) data[i] = (u8)synth_bits(s);
         for (u64 i = 0; i < scales; i++) { /* nibbles -8..7 have the root mean square 4.64 */
             f32 x = sigma / 4.64f * (1.0f + 0.25f * synth_uniform(s));
-            ((bf16 *)scale)[i] = f32_to_bf16(synth_bits(s) >> 63 ? x : -x);
+            bf16 b = f32_to_bf16(synth_bits(s) >> 63 ? x : -x);
+            if (f == WF_INT4_GROUP)
+                ((bf16 *)scale)[i] = b;
+            else /* a GPU, which keeps them as bf16, loses nothing */
+                ((f32 *)scale)[i] = bf16_to_f32(b) * 2;
         }
     }
     return v;

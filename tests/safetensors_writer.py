@@ -82,11 +82,21 @@ INT4 = {
 }
 
 
+QUARK = {
+    "quant_method": "quark", "exclude": ["*self_attn*"], "export": {"pack_method": "reorder", "weight_format": "real_quantized"},
+    "global_quant_config": {"input_tensors": {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": True},
+                            "weight": [{"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": False},
+                                       {"dtype": "int4", "qscheme": "per_channel", "ch_axis": 0, "is_dynamic": False}]},
+}
+
+
 def config(layout_name):
-    """The config.json of layout "plain", "fp8", "thinking" (INT4) or "k2.5" (INT4, nested)."""
+    """The config.json of layout "plain", "fp8", "thinking" (INT4), "k2.5" (INT4, nested) or "w4a8" (Quark's INT4)."""
     text = json.loads(json.dumps(TEXT))
     if layout_name == "fp8":
         text["quantization_config"] = json.loads(json.dumps(FP8))
+    if layout_name == "w4a8":
+        text["quantization_config"] = json.loads(json.dumps(QUARK))
     if layout_name in ("thinking", "k2.5"):
         text["quantization_config"] = json.loads(json.dumps(INT4))
     if layout_name != "k2.5":
@@ -110,6 +120,10 @@ def model_tensors(cfg):
             out[name + ".weight_packed"] = ("I32", [rows, cols // 8])
             out[name + ".weight_scale"] = ("BF16", [rows, cols // 32])
             out[name + ".weight_shape"] = ("I32", [2])
+        elif method == "quark" and int4:
+            out[name + ".weight"] = ("I32", [rows, cols // 8])
+            out[name + ".weight_scale"] = ("F32", [1])
+            out[name + ".weight_scale_2"] = ("F32", [rows])
         else:
             out[name + ".weight"] = ("BF16", [rows, cols])
 

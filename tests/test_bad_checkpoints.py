@@ -67,7 +67,7 @@ def command(request):
 
 # ---- good ones ----
 
-@pytest.mark.parametrize("layout", ["plain", "fp8", "thinking", "k2.5"])
+@pytest.mark.parametrize("layout", ["plain", "fp8", "thinking", "k2.5", "w4a8"])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_good(tmp_path, layout, shards):
     cfg = sw.write_checkpoint(tmp_path, layout, shards)
@@ -78,11 +78,14 @@ def test_good(tmp_path, layout, shards):
     want = sw.model_tensors(cfg)
     assert got["tensors"] == len(want) and got["bytes"] == sum(sw.n_bytes(*t) for t in want.values())
     assert got["shards"] == shards and got["unlisted"] == 0 and "other" not in got["kinds"]
-    assert got["quantization"] == {"plain": "bf16", "fp8": "fp8_block"}.get(layout, "int4_group")
+    assert got["quantization"] == {"plain": "bf16", "fp8": "fp8_block", "w4a8": "int4_row"}.get(layout, "int4_group")
     assert got["kv"]["bytes_per_token"] == {"bf16": 2 * 2 * 40, "fp8_e4m3": 2 * 40, "fp32": 4 * 2 * 40}
     assert got["plan"]["kv"]["bf16"] == 3 * 128 * 160  # 100 tokens take two pages of 64
     experts = 4 * (1 if layout == "plain" else 2 if layout == "fp8" else 3) * 3
     assert got["kinds"]["routed experts"]["tensors"] == experts
+
+    if layout == "w4a8":
+        assert set(got["kinds"]["routed experts"]["formats"]) == {"int4_row"}
 
     for f in tmp_path.glob("*.safetensors*"):  # the configuration alone must lead to the same numbers
         f.unlink()
@@ -259,6 +262,61 @@ def test_large_header(tmp_path, command):
     part = b",".join(b'"t%07d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % i for i in range(800_000))
     sw.write_raw(tmp_path / "model.safetensors", b"{" + part + b',"z.weight":{"dtype":"U9"}}')
     check_fails(command, tmp_path, "z.weight")
+
+
+# ---- Quark's W4A8 ----
+
+QUARK_EXPERT = "model.layers.1.mlp.experts.2."
+QUARK = {
+    # name: (tensor of QUARK_EXPERT, what it becomes or None, what the message must name)
+    "nibbles missing": ("down_proj.weight", None, ["down_proj.weight", "missing"]),
+    "nibbles as bytes": ("up_proj.weight", ("I8", [32, 32]), ["up_proj.weight", "[32, 64]"]),
+    "too many words": ("up_proj.weight", ("I32", [32, 9]), ["up_proj.weight", "[32, 9]", "[32, 8]"]),
+    "rows and columns exchanged": ("gate_proj.weight", ("I32", [64, 4]), ["gate_proj.weight", "[64, 4]", "[32, 8]"]),
+    "no scale of the matrix": ("gate_proj.weight_scale", None, ["gate_proj.weight_scale", "missing"]),
+    "two scales of the matrix": ("gate_proj.weight_scale", ("F32", [2]), ["gate_proj.weight_scale", "[2]"]),
+    "scale of the matrix in bf16": ("gate_proj.weight_scale", ("BF16", [1]), ["gate_proj.weight_scale", "BF16"]),
+    "no scales of rows": ("down_proj.weight_scale_2", None, ["down_proj.weight_scale_2", "missing"]),
+    "a scale too few": ("down_proj.weight_scale_2", ("F32", [63]), ["down_proj.weight_scale_2", "[63]", "[64]"]),
+    "scales in two dimensions": ("down_proj.weight_scale_2", ("F32", [64, 1]), ["down_proj.weight_scale_2", "[64, 1]"]),
+    "scales of rows in bf16": ("down_proj.weight_scale_2", ("BF16", [64]), ["down_proj.weight_scale_2", "BF16"]),
+}
+
+
+@pytest.mark.parametrize("case", QUARK)
+def test_quark(tmp_path, case):
+    part, becomes, named = QUARK[case]
+    tensors = sw.model_tensors(sw.config("w4a8"))
+    if becomes:
+        tensors[QUARK_EXPERT + part] = becomes
+    else:
+        del tensors[QUARK_EXPERT + part]
+    sw.write_checkpoint(tmp_path, "w4a8", 2, tensors)
+    check_fails("eval logprobs", tmp_path, *named)
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf")])
+def test_quark_bad_scale(tmp_path, scale):
+    name = QUARK_EXPERT + "up_proj.weight_scale"
+    sw.write_checkpoint(tmp_path, "w4a8", 2, values={name: struct.pack("<f", scale)})
+    check_fails("eval logprobs", tmp_path, name, "NaN" if scale != scale else "infinity")
+
+
+def test_quark_elsewhere(tmp_path):
+    """Only routed experts may be stored so."""
+    tensors = sw.model_tensors(sw.config("w4a8"))
+    name = "model.layers.1.mlp.shared_experts.up_proj.weight"
+    tensors[name] = ("I32", [32, 8])
+    sw.write_checkpoint(tmp_path, "w4a8", 2, tensors)
+    check_fails("eval logprobs", tmp_path, name, "routed experts")
+
+
+def test_quark_truncated(tmp_path, command):
+    sw.write_checkpoint(tmp_path, "w4a8", 1)
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    for n in [len(whole) - 1, len(whole) // 2]:
+        (tmp_path / "model.safetensors").write_bytes(whole[:n])
+        check_fails(command, tmp_path, "model.safetensors")
 
 
 # ---- the folder ----

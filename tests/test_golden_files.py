@@ -18,6 +18,7 @@ SHARDS = {
     "k2-instruct-fp8": ["model-1-of-3.safetensors", "model-2-of-3.safetensors", "model-3-of-3.safetensors"],
     "k2-thinking-int4": [f"model-{i:05d}-of-000004.safetensors" for i in range(1, 5)],
     "k2.5-int4": [f"model-{i:05d}-of-000006.safetensors" for i in range(1, 7)],
+    "k2.5-w4a8": [f"model-{i:05d}-of-000006.safetensors" for i in range(1, 7)],
     "plain-bf16": ["model.safetensors"],
     "plain-fp32": ["model.safetensors"],
 }
@@ -132,6 +133,10 @@ def test_projections(name):
             assert tensors[full + ".weight_shape"][:2] == ("I32", [2])
             assert array.array("i", tensors[full + ".weight_shape"][2]).tolist() == [n, k]
             assert full + ".weight" not in tensors
+        elif name.endswith("w4a8") and ".experts." in proj:
+            assert tensors[full + ".weight"][:2] == ("I32", [n, k // 8])
+            assert tensors[full + ".weight_scale"][:2] == ("F32", [1])
+            assert tensors[full + ".weight_scale_2"][:2] == ("F32", [n])
         elif name.endswith("fp8"):
             assert tensors[full + ".weight"][:2] == ("F8_E4M3", [n, k])
             assert tensors[full + ".weight_scale_inv"][:2] == ("F32", [-(-n // 128), -(-k // 128)])

@@ -12,6 +12,11 @@ weight_format expert_stored_as(expert_format how, weight_format f, i64 i) {
     return how == EXPERTS_W2_BF16 && i % 3 == 2 ? WF_BF16 : f;
 }
 
+weight_format expert_on_gpu(expert_format how, weight_format f, i64 i) {
+    f = expert_stored_as(how, f, i);
+    return f == WF_INT4_ROW ? WF_INT4_GROUP : f;
+}
+
 static u64 nibble_bytes(i64 rows, i64 cols) { return ((u64)rows * (u64)cols / 2 + 63) & ~(u64)63; }
 
 u64 requant_bytes(i64 rows, i64 cols) {
@@ -68,6 +73,14 @@ weight_view requant_rows(const weight_view *w, void *memory) {
             memcpy(scales + r * groups, (const bf16 *)w->scale + r * groups, (size_t)groups * 2);
             continue;
         }
+        if (w->format == WF_INT4_ROW) {
+            const u8 *q = (const u8 *)w->data + r * w->cols / 2;
+            for (i64 c = 0; c < w->cols; c += 2)
+                data[(r * w->cols + c) / 2] =
+                    (u8)((int4_row_at(q, c) + 8) | (int4_row_at(q, c + 1) + 8) << 4);
+            for (i64 g = 0; g < groups; g++) scales[r * groups + g] = f32_to_bf16(int4_row_scale(w, r));
+            continue;
+        }
         weight_row_f32(w, r, row);
         bf16 scale = best_scale(row, w->cols);
         f32 of = bf16_to_f32(scale), inverse = of > 0 ? 1.0f / of : 0.0f;
@@ -78,7 +91,8 @@ weight_view requant_rows(const weight_view *w, void *memory) {
         }
         for (i64 g = 0; g < groups; g++) scales[r * groups + g] = scale;
     }
-    return (weight_view){WF_INT4_GROUP, w->rows, w->cols, data, scales};
+    return (weight_view){
+        .format = WF_INT4_GROUP, .rows = w->rows, .cols = w->cols, .data = data, .scale = scales};
 }
 
 weight_view requant_bf16(const weight_view *w, void *memory) {
@@ -93,5 +107,5 @@ weight_view requant_bf16(const weight_view *w, void *memory) {
             for (i64 i = 0; i < n; i++) out[r * w->cols + c + i] = f32_to_bf16(piece[i]);
         }
     }
-    return (weight_view){WF_BF16, w->rows, w->cols, out, NULL};
+    return (weight_view){.format = WF_BF16, .rows = w->rows, .cols = w->cols, .data = out};
 }

@@ -15,8 +15,10 @@ const char *expert_format_name(expert_format f); /* "auto", "w4a8", "w2_bf16" */
 
 /* The format of matrix i (gate 0, up 1, down 2) of an expert that is stored as `f`. */
 weight_format expert_stored_as(expert_format how, weight_format f, i64 i);
+/* The same on a GPU, which has no INT4_ROW: there it is INT4 in groups of one bf16 scale. */
+weight_format expert_on_gpu(expert_format how, weight_format f, i64 i);
 
-/* An INT4 row whose groups have one scale already stays as it is. Else the scale is one of REQUANT_TRIES: bf16(most / 7) * (REQUANT_TRIES * 2 - t) / (REQUANT_TRIES * 2), rounded to bf16, where most is the largest
+/* An INT4 row whose groups have one scale already stays as it is, one of INT4_ROW too, but for its scale, which is rounded to bf16. Else the scale is one of REQUANT_TRIES: bf16(most / 7) * (REQUANT_TRIES * 2 - t) / (REQUANT_TRIES * 2), rounded to bf16, where most is the largest
  * |w|; the one with the smallest sum of squared differences, the first of equals. The sums are float32 in an order that 32 threads have:
  * sum l of columns 2 l, 2 l + 1, 2 l + 64, ..., then pairs of sums whose numbers differ in bit 4, 3, ... 0. q = w / scale to nearest even,
  * within -8..7; a row of zeros, or with a value that is no number, has the scale 0, or NaN. */

@@ -1,7 +1,7 @@
 #include "format/weights.h"
 
 const char *weight_format_name(weight_format f) {
-    static const char *const names[WF_COUNT] = {"f32", "bf16", "fp8_block", "int4_group"};
+    static const char *const names[WF_COUNT] = {"f32", "bf16", "fp8_block", "int4_group", "int4_row"};
     return f < WF_COUNT ? names[f] : "?";
 }
 
@@ -11,7 +11,8 @@ static u64 row_bytes(const weight_view *w) {
     case WF_F32: return cols * 4;
     case WF_BF16: return cols * 2;
     case WF_FP8_BLOCK: return cols;
-    case WF_INT4_GROUP: return cols / 2;
+    case WF_INT4_GROUP:
+    case WF_INT4_ROW: return cols / 2;
     case WF_COUNT: break;
     }
     return 0;
@@ -22,6 +23,7 @@ u64 weight_bytes(const weight_view *w) {
     if (w->format == WF_FP8_BLOCK)
         scale = (u64)ceil_div(w->rows, FP8_BLOCK) * (u64)ceil_div(w->cols, FP8_BLOCK) * 4;
     if (w->format == WF_INT4_GROUP) scale = (u64)w->rows * (u64)(w->cols / INT4_GROUP) * 2;
+    if (w->format == WF_INT4_ROW) scale = (u64)w->rows * 4;
     return row_bytes(w) * (u64)w->rows + scale;
 }
 
@@ -32,6 +34,12 @@ static void cols_int4(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
         int u = c & 1 ? q[c / 2] >> 4 : q[c / 2] & 15;
         out[c - c0] = (f32)(u - 8) * bf16_to_f32(s[c / INT4_GROUP]);
     }
+}
+
+static void cols_int4_row(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
+    const u8 *q = (const u8 *)w->data + row * (w->cols / 2);
+    f32 scale = int4_row_scale(w, row);
+    for (i64 c = c0; c < c0 + n; c++) out[c - c0] = (f32)int4_row_at(q, c) * scale;
 }
 
 static void cols_fp8(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
@@ -50,6 +58,7 @@ void weight_cols_f32(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     }
     case WF_FP8_BLOCK: cols_fp8(w, row, c0, n, out); break;
     case WF_INT4_GROUP: cols_int4(w, row, c0, n, out); break;
+    case WF_INT4_ROW: cols_int4_row(w, row, c0, n, out); break;
     case WF_COUNT: break;
     }
 }
@@ -63,5 +72,6 @@ weight_view weight_rows(const weight_view *w, i64 row, i64 n) {
     if (w->format == WF_FP8_BLOCK)
         v.scale = (const f32 *)w->scale + row / FP8_BLOCK * ceil_div(w->cols, FP8_BLOCK);
     if (w->format == WF_INT4_GROUP) v.scale = (const bf16 *)w->scale + row * (w->cols / INT4_GROUP);
+    if (w->format == WF_INT4_ROW) v.scale = (const f32 *)w->scale + row;
     return v;
 }

@@ -81,8 +81,40 @@ static status view_int4(const binder *b, const char *base, i64 rows, i64 cols, w
             return err_set(b->e, ST_FORMAT, "tensor %s says %lld in place %d, config.json asks for %lld",
                            name, (long long)have, i, (long long)(i ? cols : rows));
     }
-    *v = (weight_view){WF_INT4_GROUP, rows, cols, q->data, s->data};
+    *v =
+        (weight_view){.format = WF_INT4_GROUP, .rows = rows, .cols = cols, .data = q->data, .scale = s->data};
     return b->verify ? scan(b, s) : ST_OK;
+}
+
+/* Quark's: NAME.weight in I32 with a scale for the whole matrix and one for each row. */
+static status view_int4_row(const binder *b, const char *base, i64 rows, i64 cols, weight_view *v) {
+    char name[256];
+    snprintf(name, sizeof name, "%s.weight", base);
+    if (!strstr(base, ".mlp.experts."))
+        return err_set(b->e, ST_UNSUPPORTED,
+                       "tensor %s is I32: only routed experts may be INT4 with one scale a row", name);
+    if (cols % 8)
+        return err_set(b->e, ST_FORMAT, "tensor %s: %lld columns are no multiple of 8", name,
+                       (long long)cols);
+    const tensor_info *q = find(b, name, (const i64[]){rows, cols / 8}, 2);
+    if (!q) return ST_FORMAT;
+    snprintf(name, sizeof name, "%s.weight_scale_2", base);
+    const tensor_info *s = find(b, name, &rows, 1);
+    if (!s) return ST_FORMAT;
+    if (s->type != DT_F32) return type_error(b, s, "F32");
+    snprintf(name, sizeof name, "%s.weight_scale", base);
+    const tensor_info *whole = checkpoint_find(b->ck, name);
+    if (!whole || whole->n_dims) whole = find(b, name, (const i64[]){1}, 1); /* a scalar is as good */
+    if (!whole) return ST_FORMAT;
+    if (whole->type != DT_F32) return type_error(b, whole, "F32");
+    *v = (weight_view){.format = WF_INT4_ROW,
+                       .rows = rows,
+                       .cols = cols,
+                       .data = q->data,
+                       .scale = s->data,
+                       .factor = element(whole, 0)};
+    status st = scan(b, whole);
+    return st == ST_OK && b->verify ? scan(b, s) : st;
 }
 
 static bool ends_with(const char *s, const char *end) {
@@ -101,13 +133,15 @@ static weight_format dummy_format(const binder *b, const char *base) {
 /* How the matrix `base` lies in the checkpoint. */
 static status view_linear(const binder *b, const char *base, i64 rows, i64 cols, weight_view *v) {
     char name[256];
-    if (!b->ck) return *v = (weight_view){dummy_format(b, base), rows, cols, NULL, NULL}, ST_OK;
+    if (!b->ck) return *v = (weight_view){.format = dummy_format(b, base), .rows = rows, .cols = cols}, ST_OK;
     snprintf(name, sizeof name, "%s.weight_packed", base);
     if (checkpoint_find(b->ck, name)) return view_int4(b, base, rows, cols, v);
     snprintf(name, sizeof name, "%s.weight", base);
-    const tensor_info *t = find(b, name, (const i64[]){rows, cols}, 2);
+    const tensor_info *t = checkpoint_find(b->ck, name);
+    if (t && t->type == DT_I32) return view_int4_row(b, base, rows, cols, v);
+    t = find(b, name, (const i64[]){rows, cols}, 2);
     if (!t) return ST_FORMAT;
-    *v = (weight_view){WF_BF16, rows, cols, t->data, NULL};
+    *v = (weight_view){.format = WF_BF16, .rows = rows, .cols = cols, .data = t->data};
     if (t->type == DT_BF16) return ST_OK;
     if (t->type == DT_F32) return v->format = WF_F32, ST_OK;
     if (t->type != DT_F8_E4M3) return type_error(b, t, "BF16, F32 or F8_E4M3");
@@ -163,7 +197,7 @@ static status dummy_vector(const binder *b, op_weight **out, i64 n, const char *
     f32 *values = malloc((size_t)n * sizeof *values);
     if (!values) return err_nomem(b->e, name, (u64)n * sizeof *values);
     for (i64 i = 0; i < n; i++) values[i] = ends_with(name, "bias") ? 0.0f : 1.0f;
-    weight_view v = {WF_F32, 1, n, values, NULL};
+    weight_view v = {.format = WF_F32, .rows = 1, .cols = n, .data = values};
     status st =
         b->o->weight_prepare(b->o, &(weight_desc){.kind = WK_VECTOR, .views = &v, .n_views = 1}, out, b->e);
     free(values);
@@ -184,7 +218,7 @@ static status vector(const binder *b, op_weight **out, i64 n, const char *fmt, .
     if (t->type != DT_BF16 && t->type != DT_F32) return type_error(b, t, "BF16 or F32");
     status st = scan(b, t);
     if (st != ST_OK) return st;
-    weight_view v = {t->type == DT_F32 ? WF_F32 : WF_BF16, 1, n, t->data, NULL};
+    weight_view v = {.format = t->type == DT_F32 ? WF_F32 : WF_BF16, .rows = 1, .cols = n, .data = t->data};
     return b->o->weight_prepare(b->o, &(weight_desc){.kind = WK_VECTOR, .views = &v, .n_views = 1}, out,
                                 b->e);
 }
@@ -305,7 +339,7 @@ static status count_weight(const ops *o, const weight_desc *d, op_weight **out, 
     *out = NULL;
     for (i64 i = 0; i < d->n_views; i++) {
         weight_view v = d->views[i];
-        if (d->kind == WK_EXPERTS) v.format = expert_stored_as(d->experts, v.format, i);
+        if (d->kind == WK_EXPERTS) v.format = expert_on_gpu(d->experts, v.format, i);
         ((counter *)o)->bytes += weight_bytes(&v);
     }
     return ST_OK;
@@ -323,11 +357,12 @@ status model_dummy_bytes(u64 *out, const model_config *c, err *e) {
 
 u64 model_experts_more_bytes(const model_config *c) {
     u64 more = 0, layers = (u64)(c->n_layers - c->n_dense) * (u64)c->n_experts;
-    for (i64 i = 0; i < 3 && c->experts; i++) {
-        weight_view v = {c->quant, i < 2 ? c->inter_expert : c->hidden, i < 2 ? c->hidden : c->inter_expert,
-                         NULL, NULL};
+    for (i64 i = 0; i < 3 && (c->experts || c->quant == WF_INT4_ROW); i++) {
+        weight_view v = {.format = c->quant,
+                         .rows = i < 2 ? c->inter_expert : c->hidden,
+                         .cols = i < 2 ? c->hidden : c->inter_expert};
         u64 before = weight_bytes(&v);
-        v.format = expert_stored_as(c->experts, c->quant, i);
+        v.format = expert_on_gpu(c->experts, c->quant, i);
         more += weight_bytes(&v) > before ? (weight_bytes(&v) - before) * layers : 0;
     }
     return more;

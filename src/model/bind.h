@@ -2,7 +2,8 @@
  *
  * A tensor that is missing, has another shape or a type that its place does not allow ends the binding with
  * its name. How a linear layer is stored is decided per tensor by what exists: NAME.weight_packed is INT4,
- * NAME.weight in F8_E4M3 is block FP8 with NAME.weight_scale_inv, else BF16 or F32. */
+ * NAME.weight in F8_E4M3 is block FP8 with NAME.weight_scale_inv, in I32 INT4 with one scale a row (NAME.weight_scale_2, and
+ * NAME.weight_scale for all), else BF16 or F32. */
 #ifndef MODEL_BIND_H
 #define MODEL_BIND_H
 #include "format/checkpoint.h"

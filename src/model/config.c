@@ -67,10 +67,11 @@ static status check_dims(const model_config *c, err *e) {
     if (c->n_shared * c->inter_expert > WIDTH_MAX)
         return err_set(e, ST_FORMAT, "n_shared_experts x moe_intermediate_size is %lld, more than %d",
                        (long long)(c->n_shared * c->inter_expert), WIDTH_MAX);
-    if (c->quant == WF_INT4_GROUP && c->hidden % INT4_GROUP)
+    bool int4 = c->quant == WF_INT4_GROUP || c->quant == WF_INT4_ROW;
+    if (int4 && c->hidden % INT4_GROUP)
         return err_set(e, ST_FORMAT, "hidden_size is %lld, no multiple of the INT4 group of %d",
                        (long long)c->hidden, INT4_GROUP);
-    if (c->quant == WF_INT4_GROUP && c->inter_expert % INT4_GROUP)
+    if (int4 && c->inter_expert % INT4_GROUP)
         return err_set(e, ST_FORMAT, "moe_intermediate_size is %lld, no multiple of the INT4 group of %d",
                        (long long)c->inter_expert, INT4_GROUP);
     return ST_OK;
@@ -269,6 +270,43 @@ static status read_int4(model_config *c, const json_t *q, err *e) {
     return ST_OK;
 }
 
+/* Entry i of global_quant_config.weight. */
+static status check_quark_level(const json_t *weight, size_t i, const char *type, const char *scheme,
+                                err *e) {
+    const json_t *w = json_array_get(weight, i);
+    const char *s;
+    if (!json_is_object(w)) return err_set(e, ST_FORMAT, "weight[%zu] is not an object", i);
+    status st = json_get_str(w, "dtype", true, &s, e);
+    if (st == ST_OK) st = only_str(w, "dtype", type, e);
+    if (st == ST_OK) st = json_get_str(w, "qscheme", true, &s, e);
+    if (st == ST_OK) st = only_str(w, "qscheme", scheme, e);
+    if (st == ST_OK) st = only_bool(w, "is_dynamic", false, e);
+    if (st == ST_OK && i) st = only_int(w, "ch_axis", 0, e);
+    if (st != ST_OK) err_prefix(e, "weight[%zu]", i);
+    return st;
+}
+
+/* Quark's W4A8: weights in FP8 for a matrix, then in INT4 for a row, so that there are two scales. What is left out (`exclude`) is not
+ * needed: each tensor shows how it lies. Its inputs in 8 bits are a choice here (--moe-format w4a8). */
+static status read_quark(model_config *c, const json_t *q, err *e) {
+    const json_t *g = json_object_get(q, "global_quant_config"), *export = json_object_get(q, "export");
+    const json_t *weight = json_object_get(g, "weight");
+    if (!json_is_object(g)) return err_set(e, ST_FORMAT, "key \"global_quant_config\" is not an object");
+    if (!json_is_array(weight) || json_array_size(weight) != 2)
+        return err_set(
+            e, ST_UNSUPPORTED,
+            "global_quant_config.weight is not a list of two: of Quark's formats only W4A8 is supported");
+    status st = check_quark_level(weight, 0, "fp8_e4m3", "per_tensor", e);
+    if (st == ST_OK) st = check_quark_level(weight, 1, "int4", "per_channel", e);
+    if (st != ST_OK) return err_prefix(e, "global_quant_config"), st;
+    if (export && !json_is_object(export)) return err_set(e, ST_FORMAT, "key \"export\" is not an object");
+    if (export) st = only_str(export, "pack_method", "reorder", e);
+    if (export && st == ST_OK) st = only_str(export, "weight_format", "real_quantized", e);
+    if (st != ST_OK) return err_prefix(e, "export"), st;
+    c->quant = WF_INT4_ROW;
+    return ST_OK;
+}
+
 static status read_quant(model_config *c, const json_t *root, const json_t *text, err *e) {
     c->quant = WF_BF16;
     const json_t *q = json_object_get(text, "quantization_config");
@@ -285,10 +323,13 @@ static status read_quant(model_config *c, const json_t *root, const json_t *text
             st = read_fp8(c, q, e);
         else if (strcmp(method, "compressed-tensors") == 0)
             st = read_int4(c, q, e);
+        else if (strcmp(method, "quark") == 0)
+            st = read_quark(c, q, e);
         else
-            st = err_set(e, ST_UNSUPPORTED,
-                         "quant_method \"%.60s\" is not supported, only \"fp8\" and \"compressed-tensors\"",
-                         method);
+            st = err_set(
+                e, ST_UNSUPPORTED,
+                "quant_method \"%.60s\" is not supported, only \"fp8\", \"compressed-tensors\" and \"quark\"",
+                method);
     }
     if (st != ST_OK) err_prefix(e, "quantization_config");
     return st;

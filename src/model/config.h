@@ -29,7 +29,7 @@ typedef struct {
         i64 original;
     } rope_cfg;
     /* How linear weights may be stored, from quantization_config */
-    weight_format quant;     /* WF_FP8_BLOCK, WF_INT4_GROUP, or WF_BF16 for none                  */
+    weight_format quant;     /* WF_FP8_BLOCK, WF_INT4_GROUP, WF_INT4_ROW, or WF_BF16 for none      */
     expert_format experts;   /* how routed experts are kept: --moe-format                         */
     i64 bos, pad, media_pad; /* -1 when absent                              */
     i64 eos[MODEL_EOS_MAX];  /* config.json's and generation_config.json's  */

@@ -78,6 +78,51 @@ static void test_fp8_partial_blocks(void **state) {
     free(data);
 }
 
+/* Quark's order: q = -8..-1 packs to the word 0xfdb9eca8. */
+static void test_int4_row(void **state) {
+    (void)state;
+    enum { R = 3, C = 32 };
+    u32 data[R][C / 8] = {{0xfdb9eca8u, 0xfdb9eca8u, 0xfdb9eca8u, 0xfdb9eca8u},
+                          {0x75316420u, 0, 0xffffffffu, 0x00000009u},
+                          {0x10000000u, 0x00010000u, 0x80000000u, 0x77777777u}};
+    f32 scale[R] = {1, 0.5f, 3}, out[C];
+    weight_view w = {.format = WF_INT4_ROW, .rows = R, .cols = C, .data = data, .scale = scale, .factor = 2};
+    weight_row_f32(&w, 0, out);
+    for (int c = 0; c < C; c++) assert_true(out[c] == (f32)(c % 8 - 8) * 2);
+    weight_row_f32(&w, 1, out);
+    for (int c = 0; c < 8; c++) assert_true(out[c] == (f32)c);
+    for (int c = 8; c < 16; c++) assert_true(out[c] == 0);
+    for (int c = 16; c < 24; c++) assert_true(out[c] == -1);
+    assert_true(out[24] == -7 && out[25] == 0);
+    weight_view last = weight_rows(&w, 2, 1);
+    weight_cols_f32(&last, 0, 4, 24, out);
+    assert_true(out[3] == 6 && out[2] == 0); /* column 7: the highest nibble */
+    assert_true(out[5] == 6 && out[4] == 0); /* column 9: nibble 4 */
+    assert_true(out[19] == -48);             /* column 23 */
+    assert_int_equal(weight_bytes(&w), R * C / 2 + R * 4);
+    assert_int_equal(weight_bytes(&last), C / 2 + 4);
+    assert_string_equal(weight_format_name(WF_INT4_ROW), "int4_row");
+
+    /* in groups: the same q, the scale rounded to bf16 */
+    _Alignas(64) u8 memory[1024];
+    f32 row[C];
+    w.factor = 1.001f;
+    assert_true(requant_bytes(R, C) <= sizeof memory);
+    weight_view v = requant_rows(&w, memory);
+    assert_int_equal(v.format, WF_INT4_GROUP);
+    for (int r = 0; r < R; r++) {
+        f32 rounded = bf16_to_f32(f32_to_bf16(scale[r] * w.factor));
+        assert_true(bf16_to_f32(((const bf16 *)v.scale)[r]) == rounded);
+        weight_row_f32(&w, r, out);
+        weight_row_f32(&v, r, row);
+        for (int c = 0; c < C; c++) assert_true(row[c] == rintf(out[c] / (scale[r] * w.factor)) * rounded);
+    }
+    assert_int_equal(expert_stored_as(EXPERTS_AS_STORED, WF_INT4_ROW, 0), WF_INT4_ROW);
+    assert_int_equal(expert_on_gpu(EXPERTS_AS_STORED, WF_INT4_ROW, 0), WF_INT4_GROUP);
+    assert_int_equal(expert_on_gpu(EXPERTS_W2_BF16, WF_INT4_ROW, 2), WF_BF16);
+    assert_int_equal(expert_on_gpu(EXPERTS_AS_STORED, WF_FP8_BLOCK, 0), WF_FP8_BLOCK);
+}
+
 static void test_plain(void **state) {
     (void)state;
     f32 a[2][3] = {{1, 2, 3}, {-0.0f, INFINITY, 1e-42f}}, out[3];
@@ -135,7 +180,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_int4_vectors), cmocka_unit_test(test_int4_unrounded),
         cmocka_unit_test(test_int4_groups),  cmocka_unit_test(test_fp8_partial_blocks),
-        cmocka_unit_test(test_plain),        cmocka_unit_test(test_requant),
+        cmocka_unit_test(test_int4_row),     cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_requant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

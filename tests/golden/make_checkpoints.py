@@ -3,7 +3,7 @@
     python tests/golden/make_checkpoints.py [NAME ...] [--out DIR]
 
 Everything follows from the seeds in variants.py. Weights are drawn, then quantised to the on-disk format; the
-golden run uses exactly the dequantised values (INT4 float(q) * float(scale), FP8 float(fp8) * scale_inv, both
+golden run uses exactly the dequantised values (INT4 float(q) * float(scale), with two scales their product in float32, FP8 float(fp8) * scale_inv, both
 unrounded in float32). Gains keep the model well conditioned: embedding N(0, 1), o_proj and down_proj
 0.6 / sqrt(fan-in), the other matrices 1 / sqrt(fan-in), norms 1 + 0.1 N(0, 1). With larger gains a bf16 run goes
 wrong by routing flips alone and its distance to float32 bounds nothing.
@@ -58,12 +58,14 @@ class Checkpoint:
         self.plain(name, 1 + 0.1 * self.normal(name, [n]))
 
     def matrix(self, name, n, k, gain=1.0, kind=None):
-        """A projection [n, k]; gain: one number or one a row; kind: None = stored plain, "fp8" or "int4"."""
+        """A projection [n, k]; gain: one number or one a row; kind: None = stored plain, "fp8", "int4" or "quark"."""
         w = self.normal(name, [n, k]) * (gain / k**0.5)
         if kind == "fp8":
             self.fp8(name, w)
         elif kind == "int4":
             self.int4(name, w)
+        elif kind == "quark":
+            self.quark(name, w)
         else:
             self.plain(name + ".weight", w)
 
@@ -100,10 +102,32 @@ class Checkpoint:
         self.values[f"{name}.weight"] = (q * scale.float()[..., None]).view(n, k)
 
 
+    def quark(self, name, w):
+        """Quark's W4A8: int4 in two's complement, a row's scale times the matrix's; a word's nibbles, from the lowest, hold
+        elements 0, 2, 4, 6, 1, 3, 5, 7 of eight. The matrix's scale clips to e4m3, the row's is of what that leaves; rows differ by
+        up to a factor of four, so that a row which takes its neighbour's scale cannot pass."""
+        n, k = w.shape
+        whole = (w.abs().max() / 448).reshape(1)
+        coarse = (w / whole).to(torch.float8_e4m3fn).float()
+        spread = 1 + 3 * (self.normal(name + ".spread", [n]).abs() % 1)
+        scale = coarse.abs().amax(-1) / 7.5 * spread
+        q = (coarse / scale[:, None]).round().clamp(-8, 7)
+        q[:, 0] = torch.where(torch.arange(n) % 3 == 0, -8.0, q[:, 0])  # with these scales they are rare otherwise
+        order = torch.tensor([0, 2, 4, 6, 1, 3, 5, 7])
+        nibbles = q.view(n, k // 8, 8)[:, :, order].long() & 15
+        words = (nibbles << (4 * torch.arange(8))).sum(-1)
+        words = torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
+        prefix = self.v.prefix + name
+        self.put(f"{prefix}.weight", words)
+        self.put(f"{prefix}.weight_scale", whole)
+        self.put(f"{prefix}.weight_scale_2", scale)
+        self.values[f"{name}.weight"] = q * (scale * whole)[:, None]
+
+
 def build(v) -> Checkpoint:
     ck = Checkpoint(v)
     dense = "fp8" if v.fmt == "fp8" else None  # attention, dense and shared expert projections
-    expert = v.fmt if v.fmt in ("fp8", "int4") else None
+    expert = v.fmt if v.fmt in ("fp8", "int4", "quark") else None
 
     def mlp(name, width, kind):
         ck.matrix(f"{name}.gate_proj", width, v.hidden, kind=kind)

@@ -69,6 +69,14 @@ class Files:
             q = np.empty((n, k))
             q[:, 0::2], q[:, 1::2] = data & 15, data >> 4
             return (q - 8) * np.repeat(self.array(name + ".weight_scale"), 32, axis=1)
+        if name + ".weight_scale_2" in self.raw:  # Quark's INT4
+            _, (n, words), data = self.raw[name + ".weight"]
+            data = np.frombuffer(data, np.uint8).reshape(n, words, 4)
+            q = np.empty((n, words, 8))
+            for byte, (low, high) in enumerate([(0, 2), (4, 6), (1, 3), (5, 7)]):
+                q[:, :, low], q[:, :, high] = data[:, :, byte] & 15, data[:, :, byte] >> 4
+            q -= 16 * (q > 7)
+            return q.reshape(n, words * 8) * self.array(name + ".weight_scale_2")[:, None] * self.array(name + ".weight_scale")
         w = self.array(name + ".weight")
         if name + ".weight_scale_inv" in self.raw:
             scale = self.array(name + ".weight_scale_inv")

@@ -1,4 +1,4 @@
-"""The five test checkpoints: their dimensions, config.json and shard names.
+"""The six test checkpoints: their dimensions, config.json and shard names.
 
 Dimensions are small and on purpose not Kimi's; legal odd ones are preferred (odd head counts, widths that no tile
 divides, partial FP8 blocks). Only k2-instruct-fp8 keeps Kimi's head dimensions (128/64/128, latent 512). plain-fp32
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Variant:
     name: str
-    fmt: str  # fp8 | int4 | bf16 | fp32: how the quantisable matrices are stored
+    fmt: str  # fp8 | int4 | quark | bf16 | fp32: how the quantisable matrices are stored
     seed: int
     hidden: int
     layers: int
@@ -48,6 +48,9 @@ VARIANTS = [
     Variant("k2.5-int4", "int4", 3000, hidden=96, layers=3, heads=3, nope=24, rope=16, v=20, q_lora=56, kv_lora=72,
             dense_width=136, moe_width=32, experts=16, topk=8, vocab=163, eps=1e-5, factor=64.0, beta_fast=32.0,
             original=64, prefix="language_model.", shards="model-{:05d}-of-{:06d}.safetensors"),
+    Variant("k2.5-w4a8", "quark", 6000, hidden=128, layers=3, heads=3, nope=24, rope=16, v=20, q_lora=40, kv_lora=72,
+            dense_width=104, moe_width=64, experts=12, topk=4, vocab=151, eps=1e-5, factor=64.0, beta_fast=32.0,
+            original=64, prefix="language_model.", shards="model-{:05d}-of-{:06d}.safetensors"),
     Variant("plain-bf16", "bf16", 4000, hidden=88, layers=4, heads=3, nope=20, rope=12, v=28, q_lora=None,
             kv_lora=40, dense_width=76, moe_width=20, experts=10, topk=5, vocab=157, eps=1e-5, factor=64.0,
             beta_fast=32.0, original=128, dense_layers=2, shared=2, theta=10000.0, routed_scale=2.5),
@@ -67,6 +70,21 @@ INT4_QUANTIZATION = {
     "kv_cache_scheme": None,
     "quant_method": "compressed-tensors",
     "quantization_status": "compressed",
+}
+QUARK_QUANTIZATION = {
+    "algo_config": None,
+    "exclude": ["*self_attn*", "*mlp.gate", "*lm_head", "*mlp.gate_proj", "*mlp.up_proj", "*mlp.down_proj",
+                "*shared_experts*", "*mm_projector*", "*vision_tower*"],
+    "export": {"kv_cache_group": [], "pack_method": "reorder", "weight_format": "real_quantized"},
+    "global_quant_config": {
+        "bias": None,
+        "input_tensors": {"ch_axis": None, "dtype": "fp8_e4m3", "is_dynamic": True, "qscheme": "per_tensor"},
+        "output_tensors": None,
+        "weight": [{"ch_axis": None, "dtype": "fp8_e4m3", "is_dynamic": False, "qscheme": "per_tensor"},
+                   {"ch_axis": 0, "dtype": "int4", "is_dynamic": False, "qscheme": "per_channel",
+                    "round_method": "half_even"}]},
+    "layer_quant_config": {},
+    "quant_method": "quark",
 }
 FP8_QUANTIZATION = {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8",
                     "weight_block_size": [128, 128]}
@@ -102,6 +120,8 @@ def text_config(v: Variant) -> dict:
     }
     if v.fmt == "int4":
         c["quantization_config"] = INT4_QUANTIZATION
+    if v.fmt == "quark":
+        c["quantization_config"] = QUARK_QUANTIZATION
     if v.fmt == "fp8":
         c["quantization_config"] = FP8_QUANTIZATION
     return c

@@ -196,6 +196,34 @@ static void test_int4_divisibility(void **state) {
     }
 }
 
+/* Quark's W4A8 is told by its two weight specifications; anything else of Quark's is refused. */
+static void test_quark(void **state) {
+    (void)state;
+#define FIRST  "{\"dtype\":\"fp8_e4m3\",\"qscheme\":\"per_tensor\",\"is_dynamic\":false}"
+#define SECOND "{\"dtype\":\"int4\",\"qscheme\":\"per_channel\",\"ch_axis\":0,\"is_dynamic\":false}"
+#define QUARK(w)                                                                                             \
+    K2(",\"quantization_config\":{\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":" w "}}")
+#define EXPORT(x)                                                                                            \
+    K2(",\"quantization_config\":{\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":[" FIRST    \
+       "," SECOND "]},\"export\":{" x "}}")
+    model_config c;
+    expect_ok(&c, QUARK("[" FIRST "," SECOND "]"), NULL);
+    assert_int_equal(c.quant, WF_INT4_ROW);
+    assert_int_equal(c.experts, EXPERTS_AS_STORED);
+    expect_ok(&c, EXPORT("\"pack_method\":\"reorder\",\"weight_format\":\"real_quantized\""), NULL);
+    assert_int_equal(c.quant, WF_INT4_ROW);
+    expect_error(QUARK(FIRST), NULL, "global_quant_config.weight is not a list of two");
+    expect_error(QUARK("[" FIRST "]"), NULL, "global_quant_config.weight is not a list of two");
+    expect_error(QUARK("[" SECOND "," FIRST "]"), NULL, "weight[0]: dtype \"int4\"");
+    expect_error(QUARK("[" FIRST "," FIRST "]"), NULL, "weight[1]: dtype \"fp8_e4m3\"");
+    expect_error(QUARK("[" FIRST ",{\"dtype\":\"int4\",\"qscheme\":\"per_group\"}]"), NULL, "per_group");
+    expect_error(QUARK("[" FIRST ",{\"dtype\":\"int4\",\"qscheme\":\"per_channel\",\"ch_axis\":1}]"), NULL,
+                 "ch_axis 1");
+    expect_error(QUARK("[" FIRST ",7]"), NULL, "weight[1] is not an object");
+    expect_error(EXPORT("\"pack_method\":\"order\""), NULL, "export: pack_method \"order\"");
+    expect_error(K2(",\"quantization_config\":{\"quant_method\":\"quark\"}"), NULL, "global_quant_config");
+}
+
 static void test_override(void **state) {
     (void)state;
     model_config c;
@@ -239,6 +267,7 @@ int main(void) {
         cmocka_unit_test(test_eos),
         cmocka_unit_test(test_errors_name_the_place),
         cmocka_unit_test(test_int4_divisibility),
+        cmocka_unit_test(test_quark),
         cmocka_unit_test(test_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -155,7 +155,8 @@ static void check_variant(void **state) {
     engine_close(g);
 }
 
-#define DIRS(X) X("k2-instruct-fp8") X("k2-thinking-int4") X("k2.5-int4") X("plain-bf16") X("plain-fp32")
+#define DIRS(X)                                                                                              \
+    X("k2-instruct-fp8") X("k2-thinking-int4") X("k2.5-int4") X("k2.5-w4a8") X("plain-bf16") X("plain-fp32")
 #define VARIANTS(d)                                                                                          \
     {d, "ref", NULL, false, 0}, {d, "ref", NULL, false, 37}, {d, "ref", NULL, true, 0},                      \
         {d, "cpu", NULL, false, 0}, {d, "cpu", NULL, true, 0}, {d, "cpu", "avx2", false, 0},                 \

@@ -12,7 +12,7 @@ static status prepare(const ops *o, const weight_desc *d, op_weight **out, err *
         return err_set(e, ST_UNSUPPORTED, "experts in w4a8 run on --device cuda and ref, not on %s", o->name);
     for (i64 i = 0; i < d->n_views; i++) {
         const weight_view *v = &d->views[i];
-        if (v->cols > CPU_EXPAND_MAX && (v->format == WF_FP8_BLOCK || v->format == WF_INT4_GROUP)) {
+        if (v->cols > CPU_EXPAND_MAX && v->format != WF_F32 && v->format != WF_BF16) {
             *out = NULL;
             return err_set(e, ST_UNSUPPORTED, "a %s matrix with %lld columns; %s takes at most %d",
                            weight_format_name(v->format), (long long)v->cols, o->name, CPU_EXPAND_MAX);

@@ -66,7 +66,7 @@ static void moe_combine(const moe_args *a, const moe_plan *p, i64 col, i64 n, co
 
 static void moe(const ops *o, const moe_args *a) {
     weight_format f = a->experts->views[0].format;
-    if (f == WF_INT4_GROUP || f == WF_F32)
+    if (f == WF_INT4_GROUP || f == WF_INT4_ROW || f == WF_F32)
         log_once(weight_format_name(f),
                  "%s: experts in %s have no fast path here; each row is expanded to float32 as it is used",
                  o->name, weight_format_name(f));

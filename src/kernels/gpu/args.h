@@ -27,7 +27,14 @@ enum {
 };
 enum { GPU_F32, GPU_BF16, GPU_FP8 }; /* element types of activations and of the KV cache */
 /* weight_format's values, in its order; packed: INT4 as pack.h lays it out. */
-enum { GPU_W_F32, GPU_W_BF16, GPU_W_FP8, GPU_W_INT4, GPU_W_PACKED };
+enum {
+    GPU_W_F32,
+    GPU_W_BF16,
+    GPU_W_FP8,
+    GPU_W_INT4,
+    GPU_W_INT4_ROW /* while weights are loaded */,
+    GPU_W_PACKED
+};
 
 /* A weight matrix as the checkpoint lays it out (format/weights.h). */
 typedef struct {
@@ -389,7 +396,7 @@ typedef struct {
     gpu_i64 rows, cols;
 } gpu_pack_args;
 
-/* Experts to another format (requant.cu): data and scale as INT4 lies in a checkpoint, or data in bf16. */
+/* Experts to another format (requant.cu): data and scale as INT4 lies in a checkpoint, or data in bf16. INT4_ROW's scales times its factor. */
 typedef struct {
     gpu_matrix from;
     gpu_u8 *data;

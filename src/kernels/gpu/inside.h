@@ -35,6 +35,7 @@
     X(pack, "pack")                                                                                          \
     X(requant_rows, "requant")                                                                               \
     X(requant_bf16, "requant")                                                                               \
+    X(requant_order, "requant")                                                                              \
     X(linear_one, "linear")                                                                                  \
     X(linear_many, "linear")                                                                                 \
     X(swiglu_one, "linear")                                                                                  \

@@ -127,6 +127,10 @@ static __device__ inline float weight_at(const gpu_matrix &w, gpu_i64 row, gpu_i
     if (w.format == GPU_W_F32) return ((const float *)w.data)[at];
     if (w.format == GPU_W_FP8)
         return fp8_f32(((const gpu_u8 *)w.data)[at]) * ((const float *)w.scale)[row / 128 * ((w.cols + 127) / 128) + col / 128];
+    if (w.format == GPU_W_INT4_ROW) {
+        gpu_u32 u = ((const gpu_u32 *)w.data)[at / 8] >> (at % 8 / 2 + at % 2 * 4) * 4 & 15;
+        return (float)((int)(u ^ 8) - 8) * ((const float *)w.scale)[row];
+    }
     gpu_u8 two = ((const gpu_u8 *)w.data)[at / 2];
     int q = (int)(col & 1 ? two >> 4 : two & 15) - 8;
     return (float)q * f32_of(((const gpu_bf16 *)w.scale)[row * (w.cols / 32) + col / 32]);

@@ -63,6 +63,22 @@ KERNEL(requant_rows, gpu_requant_args) {
     }
 }
 
+/* Quark's INT4 to that of a group, a warp a row: only the order of the nibbles changes, and the scale is rounded to bf16. */
+KERNEL(requant_order, gpu_requant_args) {
+    const gpu_matrix &w = a.from;
+    int lane = threadIdx.x % 32;
+    for (gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32; row < w.rows; row += (gpu_i64)gridDim.x * GPU_WARPS) {
+        for (gpu_i64 c = lane; c < w.cols / 8; c += 32) {
+            gpu_u32 word = ((const gpu_u32 *)w.data)[row * (w.cols / 8) + c] ^ 0x88888888u, out = 0;
+#pragma unroll
+            for (int i = 0; i < 8; i++) out |= (word >> (i / 2 + i % 2 * 4) * 4 & 15) << 4 * i;
+            ((gpu_u32 *)a.data)[row * (w.cols / 8) + c] = out;
+        }
+        gpu_bf16 scale = bf16_of(((const float *)w.scale)[row]);
+        for (gpu_i64 g = lane; g < w.cols / 32; g += 32) a.scale[row * (w.cols / 32) + g] = scale;
+    }
+}
+
 KERNEL(requant_bf16, gpu_requant_args) {
     gpu_i64 n = a.from.rows * a.from.cols;
     for (gpu_i64 i = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x; i < n; i += (gpu_i64)gridDim.x * GPU_THREADS)

@@ -15,6 +15,7 @@ static const gpu_u64 LATENT_MAX = 512, V_DIM_MAX = 256; /* attention.cu: columns
 static u64 scale_bytes(const weight_view *v) {
     if (v->format == WF_FP8_BLOCK)
         return (u64)(ceil_div(v->rows, FP8_BLOCK) * ceil_div(v->cols, FP8_BLOCK)) * 4;
+    if (v->format == WF_INT4_ROW) return (u64)v->rows * 4;
     return v->format == WF_INT4_GROUP ? (u64)(v->rows * (v->cols / INT4_GROUP)) * 2 : 0;
 }
 
@@ -23,7 +24,7 @@ static u64 data_bytes(const weight_view *v) { return weight_bytes(v) - scale_byt
 /* View i in the format that it is kept in: without data. */
 static weight_view kept(const weight_desc *d, i64 i) {
     weight_view v = d->views[i];
-    if (d->kind == WK_EXPERTS) v.format = expert_stored_as(d->experts, v.format, i);
+    if (d->kind == WK_EXPERTS) v.format = expert_on_gpu(d->experts, v.format, i);
     v.data = v.scale = NULL;
     return v;
 }
@@ -39,10 +40,14 @@ static bool packs(const weight_desc *d) {
 
 static u64 plain_room(const weight_view *v) { return gpu_round(data_bytes(v)) + gpu_round(scale_bytes(v)); }
 
-/* Of view i on the GPU. */
-static u64 room_of(const weight_desc *d, i64 i, bool packed) {
+/* Of view i on the GPU; its scales lie behind the data of all views, so that experts in FP8 are one matrix. */
+static u64 data_room(const weight_desc *d, i64 i, bool packed) {
     weight_view v = kept(d, i);
-    return packed && v.format == WF_INT4_GROUP ? gpu_round(weight_bytes(&v)) : plain_room(&v);
+    return gpu_round(packed && v.format == WF_INT4_GROUP ? weight_bytes(&v) : data_bytes(&v));
+}
+static u64 scale_room(const weight_desc *d, i64 i, bool packed) {
+    weight_view v = kept(d, i);
+    return packed && v.format == WF_INT4_GROUP ? 0 : gpu_round(scale_bytes(&v));
 }
 
 static status check_shape(const weight_desc *d, err *e) {
@@ -50,6 +55,9 @@ static status check_shape(const weight_desc *d, err *e) {
     if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->rows % INT4_GROUP))
         return err_set(e, ST_UNSUPPORTED, "w4a8: experts of %lld x %lld (multiples of %d)",
                        (long long)v->rows, (long long)v->cols, INT4_GROUP);
+    if (v->format == WF_INT4_ROW && (d->kind != WK_EXPERTS || v->cols % INT4_GROUP || v->rows % INT4_GROUP))
+        return err_set(e, ST_UNSUPPORTED, "INT4 with one scale a row: a matrix of %lld x %lld",
+                       (long long)v->rows, (long long)v->cols);
     if (d->kind == WK_KV_B && ((u64)v->cols > LATENT_MAX || (u64)d->v_dim > V_DIM_MAX))
         return err_set(e, ST_UNSUPPORTED,
                        "attention with a latent of %lld and values of %lld: the GPU goes to %llu and %llu",
@@ -81,6 +89,17 @@ static bool converts(const weight_desc *d, i64 i) {
     return d->kind == WK_EXPERTS && (d->experts == EXPERTS_W4A8 || kept(d, i).format != d->views[i].format);
 }
 
+/* INT4_ROW's scales, all factors in them. */
+static void write_row_scales(device *dev, const weight_view *v, u8 *to) {
+    enum { PIECE = 1024 };
+    f32 scales[PIECE];
+    for (i64 r = 0; r < v->rows; r += PIECE) {
+        i64 n = min_i64(PIECE, v->rows - r);
+        for (i64 i = 0; i < n; i++) scales[i] = int4_row_scale(v, r + i);
+        dev->write(dev, to + r * 4, scales, (u64)n * 4);
+    }
+}
+
 /* View i in another format at data and scale; staged: room for the checkpoint's bytes. */
 static void convert_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *data, u8 *scale) {
     const weight_view *v = &d->views[i];
@@ -90,10 +109,16 @@ static void convert_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *
         {.data = staged, .scale = staged_scale, .rows = v->rows, .cols = v->cols, .format = (int)v->format},
         data,
         (gpu_bf16 *)scale};
-    bool int4 = kept(d, i).format == WF_INT4_GROUP;
+    bool int4 = kept(d, i).format == WF_INT4_GROUP, rows = v->format == WF_INT4_ROW;
     dev->write(dev, staged, v->data, data_bytes(v));
-    if (scale_bytes(v)) dev->write(dev, staged_scale, v->scale, scale_bytes(v));
-    gpu_launch(b->g, int4 ? b->requant_rows : b->requant_bf16,
+    if (rows)
+        write_row_scales(dev, v, staged_scale);
+    else if (scale_bytes(v))
+        dev->write(dev, staged_scale, v->scale, scale_bytes(v));
+    gpu_launch(b->g,
+               !int4  ? b->requant_bf16
+               : rows ? b->requant_order
+                      : b->requant_rows,
                gpu_blocks(int4 ? v->rows : v->rows * v->cols / 64, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
 }
 
@@ -103,11 +128,12 @@ static void pack_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *sta
     device *dev = gpu_device(b->g);
     i64 across = v->cols / PACK_COLS, blocks = v->rows / PACK_ROWS * across;
     if (d->dummy_seed) {
-        gpu_fill_args f = {.out = to,
-                           .n = (u64)blocks * PACK_BYTES / 4,
-                           .seed = (d->dummy_seed << 12) + (u64)i,
-                           .across = d->experts == EXPERTS_W4A8 ? (gpu_u64)across : 0,
-                           .kind = GPU_FILL_PACKED};
+        gpu_fill_args f = {
+            .out = to,
+            .n = (u64)blocks * PACK_BYTES / 4,
+            .seed = (d->dummy_seed << 12) + (u64)i,
+            .across = d->experts == EXPERTS_W4A8 || from->format == WF_INT4_ROW ? (gpu_u64)across : 0,
+            .kind = GPU_FILL_PACKED};
         gpu_launch(b->g, b->fill, (u32)min_i64((i64)((f.n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1,
                    1, GPU_THREADS, 0, &f);
         return;
@@ -142,16 +168,16 @@ static bool copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *sta
     return data_bytes(v) / (u64)v->rows % 16 == 0 && v->cols % piece == 0;
 }
 
-/* Puts view i at `at`. staged: NULL unless a view that has data is to be packed or converted. */
-static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool packed, u8 *staged,
-                           u8 *at) {
+/* Puts view i at `at` and `scales`. staged: NULL unless a view that has data is to be packed or converted. */
+static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool packed, u8 *staged, u8 *at,
+                           u8 *scales) {
     const weight_view is = kept(d, i), *v = &is;
     gpu_matrix m = {.data = at, .rows = v->rows, .cols = v->cols, .format = (int)v->format};
     if (packed && v->format == WF_INT4_GROUP) {
         m.format = GPU_W_PACKED;
         pack_view(b, d, i, staged, at);
     } else {
-        u8 *scale = scale_bytes(v) ? at + gpu_round(data_bytes(v)) : NULL;
+        u8 *scale = scale_bytes(v) ? scales : NULL;
         m.scale = scale;
         m.wide = copy_view(b, d, i, staged, at, scale);
     }
@@ -179,7 +205,8 @@ static void announce(const weight_desc *d, i64 i) {
 /* One expert's checkpoint bytes at a time go through `staged`: the copies and the kernel are in stream order. */
 static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
     device *dev = gpu_device(b->g);
-    bool packed = packs(d), stage = (packed || d->experts) && d->kind == WK_EXPERTS && !d->dummy_seed;
+    bool packed = packs(d),
+         stage = (packed || converts(d, 0) || converts(d, 2)) && d->kind == WK_EXPERTS && !d->dummy_seed;
     u64 table = (u64)d->n_views * sizeof(gpu_matrix), most = 0;
     for (i64 i = 0; i < d->n_views; i++) {
         weight_view v = kept(d, i);
@@ -193,13 +220,15 @@ static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w
     if (st == ST_OK && d->kind == WK_EXPERTS) {
         w->on_gpu = (gpu_matrix *)at;
         at += gpu_round(table);
-        for (int i = 0; i < 3; i++) w->expert_bytes += room_of(d, i, packed);
+        for (int i = 0; i < 3; i++) w->expert_bytes += data_room(d, i, packed);
     }
+    u8 *scales = at;
+    for (i64 i = 0; i < d->n_views; i++) scales += data_room(d, i, packed);
     for (i64 i = 0; i < AHEAD - 1; i++) announce(d, i);
     for (i64 i = 0; st == ST_OK && i < d->n_views; i++) {
         announce(d, i + AHEAD - 1);
-        all[i] = put_view(b, d, i, packed, staged, at);
-        at += room_of(d, i, packed);
+        all[i] = put_view(b, d, i, packed, staged, at, scales);
+        at += data_room(d, i, packed), scales += scale_room(d, i, packed);
     }
     if (st == ST_OK && w->on_gpu) dev->write(dev, w->on_gpu, all, table);
     for (i64 i = 0; st == ST_OK && i < d->n_views && i < 3; i++) w->views[i] = all[i];
@@ -227,7 +256,8 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
                 : d->kind == WK_EXPERTS ? gpu_round((u64)d->n_views * sizeof(gpu_matrix))
                                         : 0;
     bool packed = packs(d);
-    for (i64 i = 0; d->kind != WK_VECTOR && i < d->n_views; i++) bytes += room_of(d, i, packed);
+    for (i64 i = 0; d->kind != WK_VECTOR && i < d->n_views; i++)
+        bytes += data_room(d, i, packed) + scale_room(d, i, packed);
     st = dev->alloc(dev, &w->memory, bytes, "weights", e);
     if (st == ST_OK)
         st =
