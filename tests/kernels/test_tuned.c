@@ -88,7 +88,7 @@ static void from_table(void **state) {
     assert_int_equal(chosen(&t, call_of(MOE_W4A8, 512), MOE_TUNED).tile, 128);
     /* ops.h fixes the arithmetic of W4A8 at 8 tokens an expert: a row cannot */
     assert_int_equal(chosen(&t, call_of(MOE_W4A8, 383), MOE_BUILT_IN).path, MOE_FEW);
-    assert_int_equal(chosen(&t, call_of(MOE_BF16, 16), MOE_MISSED).path, MOE_PLAIN);
+    assert_int_equal(chosen(&t, call_of(MOE_BF16, 16), MOE_MISSED).path, MOE_FEW);
     moe_call other = call_of(MOE_W4A16, 16);
     other.topk = 6;
     assert_int_equal(chosen(&t, other, MOE_MISSED).path, MOE_FEW);
@@ -97,6 +97,37 @@ static void from_table(void **state) {
     moe_call c = call_of(MOE_W4A16, 63);
     assert_null(tuned_exact(&t, &c));
     tuned_free(&t);
+}
+
+/* bf16 and FP8 have a path for few tokens of their own, without knobs; FP8 no other one. */
+static void stored(void **state) {
+    (void)state;
+    moe_call c = call_of(MOE_BF16, 35);
+    assert_int_equal(moe_default(&c).path, MOE_FEW);
+    assert_int_equal(moe_default(&c).group, 0);
+    c.tokens = 36;
+    assert_int_equal(moe_default(&c).path, MOE_MANY);
+    assert_true(moe_allowed(&c, &(moe_choice){.path = MOE_FEW}));
+    assert_false(moe_allowed(&c, &(moe_choice){.path = MOE_FEW, .group = 4}));
+    c.tokens = 257; /* 2056 pairs */
+    assert_false(moe_can(&c, MOE_FEW));
+    c.form = ROWS_DECODE;
+    assert_int_equal(moe_default(&c).path, MOE_FEW); /* for any number of rows */
+    c.topk = 33;
+    assert_int_equal(moe_default(&c).path, MOE_PLAIN);
+    c = call_of(MOE_FP8, 65536);
+    for (c.form = ROWS_ANY; c.form <= ROWS_PROMPT; c.form++) {
+        assert_int_equal(moe_default(&c).path, MOE_FEW);
+        assert_false(moe_can(&c, MOE_MANY));
+    }
+    c.experts = 513; /* no room for a ring */
+    assert_int_equal(moe_default(&c).path, MOE_PLAIN);
+    c = call_of(MOE_W2_BF16, 1);
+    assert_int_equal(moe_default(&c).path, MOE_MANY);
+    c.dim = 256;
+    assert_int_equal(moe_default(&c).path, MOE_PLAIN);
+    c.tokens = 384;
+    assert_int_equal(moe_default(&c).path, MOE_MANY);
 }
 
 /* Columns in any order, knobs left out. */
@@ -244,9 +275,9 @@ static void shipped(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(built_in),   cmocka_unit_test(forms),
-                                       cmocka_unit_test(from_table), cmocka_unit_test(columns_by_name),
-                                       cmocka_unit_test(hostile),    cmocka_unit_test(written),
-                                       cmocka_unit_test(candidates), cmocka_unit_test(shipped)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(built_in), cmocka_unit_test(forms),           cmocka_unit_test(from_table),
+        cmocka_unit_test(stored),   cmocka_unit_test(columns_by_name), cmocka_unit_test(hostile),
+        cmocka_unit_test(written),  cmocka_unit_test(candidates),      cmocka_unit_test(shipped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,6 +200,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
     if (st == ST_OK) st = gpu_moe_large_open(&backend, e);
     if (st == ST_OK) st = gpu_moe_int8_open(&backend, e);
     if (st == ST_OK) st = gpu_few_open(&backend, e);
+    if (st == ST_OK) st = gpu_plain_open(&backend, e);
     if (st != ST_OK) return st;
     *o = (ops){.name = gpu_name(g),
                .act = act,

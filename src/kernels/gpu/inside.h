@@ -101,7 +101,10 @@
     X(few_one, "few_one")                                                                                    \
     X(few_rows, "few")                                                                                       \
     X(few_4, "few")                                                                                          \
-    X(few_8, "few")
+    X(few_8, "few")                                                                                          \
+    X(plain_begin, "few_plain")                                                                              \
+    X(plain_bf16, "few_plain")                                                                               \
+    X(plain_fp8, "few_plain")
 
 typedef struct {
     gpu *g;
@@ -175,6 +178,13 @@ bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *spa
 /* All of routed experts at up to four tokens in one launch, if this call fits. */
 bool gpu_run_few_one(const ops *o, const moe_args *a);
 status gpu_few_open(gpu_backend *b, err *e);
+
+/* few_plain.c: a whole call with experts in bf16 or FP8 as they are stored, y of gpu_plain_tokens() tokens at a time. */
+i64 gpu_plain_tokens(const moe_args *a);
+u64 gpu_plain_workspace(const moe_args *a);
+bool gpu_plain_is_one(const op_weight *w); /* may all experts be seen as one matrix? */
+void gpu_run_plain(const ops *o, const moe_args *a, u8 *space, f32 *y);
+status gpu_plain_open(gpu_backend *b, err *e);
 
 /* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */
 static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {

@@ -20,7 +20,7 @@ static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
     s->y = (f32 *)(base + at);
     at += gpu_round(pairs * (u64)w->views[0].cols * 4);
     s->few = base + at;
-    return at + (w->views[0].format == GPU_W_PACKED ? gpu_few_workspace(a) : 0);
+    return at + (w->views[0].format == GPU_W_PACKED ? gpu_few_workspace(a) : gpu_plain_workspace(a));
 }
 
 static moe_format format_of(const op_weight *w) {
@@ -28,7 +28,9 @@ static moe_format format_of(const op_weight *w) {
     bool plain = down->format == GPU_W_BF16 && down->wide && down->rows % 64 == 0 && down->cols % 64 == 0;
     if (up->format == GPU_W_PACKED && down->format == GPU_W_PACKED) return w->int8 ? MOE_W4A8 : MOE_W4A16;
     if (up->format == GPU_W_PACKED && plain) return MOE_W2_BF16;
-    return up->format == GPU_W_BF16 && up->wide && plain ? MOE_BF16 : MOE_OTHER;
+    if (!gpu_plain_is_one(w)) return MOE_OTHER;
+    if (up->format == GPU_W_FP8) return MOE_FP8;
+    return up->wide && plain ? MOE_BF16 : MOE_OTHER;
 }
 
 static moe_call call_of(const moe_args *a) {
@@ -73,7 +75,9 @@ u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
     moe_args few = *a;
     i64 many_from = ceil_div(MANY_MEAN * c.experts, a->k);
     if (c.format != MOE_OTHER) few.n = min_i64(a->n, max_i64(FEW_TOKENS, many_from));
-    u64 all = moe_layout(&few, &nowhere, &s), large = c.format != MOE_OTHER ? gpu_moe_large_workspace(a) : 0,
+    if (c.format == MOE_FP8 && !moe_can(&c, MOE_FEW)) few.n = a->n;
+    u64 all = moe_layout(&few, &nowhere, &s),
+        large = c.format != MOE_OTHER && c.format != MOE_FP8 ? gpu_moe_large_workspace(a) : 0,
         int8 = c.format == MOE_W4A8 ? gpu_moe_int8_workspace(a) : 0;
     all = all > large ? all : large;
     return all > int8 ? all : int8;
@@ -88,8 +92,12 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     const moe_choice how = choose(b, a);
     if (how.path == MOE_INT8) return gpu_moe_int8(o, a, &how);
     if (how.path == MOE_MANY) return gpu_moe_large(o, a, &how);
-    if (how.path == MOE_FEW && gpu_run_few_one(o, a)) return;
-    moe_layout(a, a->workspace, &s);
+    const bool stored = how.path == MOE_FEW && w->views[0].format != GPU_W_PACKED;
+    if (how.path == MOE_FEW && !stored && gpu_run_few_one(o, a)) return;
+    moe_args part = *a;
+    if (stored) part.n = gpu_plain_tokens(a);
+    moe_layout(&part, a->workspace, &s);
+    if (stored) return gpu_run_plain(o, a, s.few, s.y);
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
     gpu_combine_args c = {a->ids, a->weights, s.y, a->shared, a->out, hidden, a->k, experts, NULL};
     if (how.path == MOE_FEW && gpu_run_few(o, a, &how, s.few, s.y)) {

@@ -1,11 +1,16 @@
 /* kernels/gpu/moe_choice.c: see the header. */
 #include "kernels/gpu/moe_choice.h"
-#include "kernels/gpu/few.h"
+#include "kernels/gpu/few_plain.h"
 #include "kernels/gpu/tuned.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDE_MEAN = 48 /* tokens an expert, from which on tiles are wide */ };
+enum {
+    WIDE_MEAN = 48, /* tokens an expert, from which on tiles are wide */
+    /* INT4 is rounded to bf16 at many tokens, which only many columns average out where a token is all that the error is measured
+     * on (1 token, w2_bf16: 3.3e-3 with 7168 columns, 4.1e-3 with 256) */
+    ROUNDED_COLUMNS = 1024
+};
 
 static const char *const formats[] = {
 #define MOE_TEXT(name, text) text,
@@ -39,12 +44,25 @@ static bool is_int8(const moe_call *c) {
     return c->format == MOE_W4A8 && moe_is_int8(c->tokens * c->topk, c->experts, c->dim, c->inter);
 }
 
+static bool is_stored(const moe_call *c) { return c->format == MOE_BF16 || c->format == MOE_FP8; }
+
+/* few_plain.cu: FP8 has no kernels for many tokens, and takes them some at a time. */
+static bool can_stored(const moe_call *c) {
+    i64 tokens =
+        c->form == ROWS_DECODE ? DECODE_ROWS : c->tokens; /* the same answer for any number of rows */
+    bool fits = c->topk <= PLAIN_PAIRS && c->experts <= FEW_EXPERTS &&
+                3 * c->experts * max_i64(c->dim, c->inter) <= INT32_MAX;
+    if (c->format == MOE_FP8) return fits && c->experts <= PLAIN_EXPERTS_FP8;
+    return fits && c->form != ROWS_PROMPT && tokens * c->topk <= PLAIN_PAIRS;
+}
+
 bool moe_can(const moe_call *c, moe_path p) {
     if (p == MOE_INT8 || is_int8(c)) return p == MOE_INT8 && is_int8(c);
+    if (p == MOE_FEW && is_stored(c)) return can_stored(c);
     if (p == MOE_FEW)
         return (c->format == MOE_W4A16 || c->format == MOE_W4A8) && c->form != ROWS_PROMPT &&
                c->tokens <= FEW_TOKENS && c->tokens * c->topk <= FEW_PAIRS && c->experts <= FEW_EXPERTS;
-    if (p == MOE_MANY) return c->format != MOE_OTHER && c->form != ROWS_DECODE;
+    if (p == MOE_MANY) return c->format != MOE_OTHER && c->format != MOE_FP8 && c->form != ROWS_DECODE;
     return p == MOE_PLAIN;
 }
 
@@ -52,9 +70,14 @@ moe_choice moe_default(const moe_call *c) {
     i64 pairs = c->tokens * c->topk;
     bool wide = pairs > WIDE_MEAN * c->experts;
     if (moe_can(c, MOE_INT8)) return (moe_choice){.path = MOE_INT8, .tile = wide ? 176 : 64};
-    if (moe_can(c, MOE_MANY) && (c->form == ROWS_PROMPT || pairs >= MANY_MEAN * c->experts))
+    /* Measured on an H200: 36 tokens of a TP8 rank in bf16. */
+    bool many = c->format == MOE_BF16      ? pairs * 4 >= 3 * c->experts
+                : c->format == MOE_W2_BF16 ? pairs >= MANY_MEAN * c->experts || c->dim >= ROUNDED_COLUMNS
+                                           : pairs >= MANY_MEAN * c->experts;
+    if (moe_can(c, MOE_MANY) && (c->form == ROWS_PROMPT || many))
         return (moe_choice){.path = MOE_MANY, .tile = wide ? 128 : 64};
     if (!moe_can(c, MOE_FEW)) return (moe_choice){.path = MOE_PLAIN};
+    if (is_stored(c)) return (moe_choice){.path = MOE_FEW};
     /* As few as most experts have; rows that decode have one kernel for any number of them. */
     i64 usual = c->form == ROWS_DECODE ? DECODE_ROWS * c->topk : pairs;
     return (moe_choice){.path = MOE_FEW, .group = usual <= 2 * c->experts ? 4 : 8};
@@ -62,7 +85,7 @@ moe_choice moe_default(const moe_call *c) {
 
 bool moe_allowed(const moe_call *c, const moe_choice *choice) {
     const int widest = choice->path == MOE_INT8 ? 176 : 128;
-    if (!moe_can(c, choice->path) || (choice->path != MOE_FEW && choice->group) ||
+    if (!moe_can(c, choice->path) || ((choice->path != MOE_FEW || is_stored(c)) && choice->group) ||
         (choice->path != MOE_MANY && choice->path != MOE_INT8 && choice->tile) || choice->tile > widest)
         return false;
 #define MOE_KNOB_IN(name, least, most, step)                                                                 \
@@ -77,7 +100,7 @@ bool moe_allowed(const moe_call *c, const moe_choice *choice) {
 static moe_choice completed(const moe_call *c, moe_choice wanted) {
     moe_choice usual = moe_default(c);
     i64 pairs = c->tokens * c->topk;
-    if (wanted.path == MOE_FEW && !wanted.group)
+    if (wanted.path == MOE_FEW && !wanted.group && !is_stored(c))
         wanted.group = usual.path == MOE_FEW ? usual.group : pairs <= 2 * c->experts ? 4 : 8;
     if ((wanted.path == MOE_MANY || wanted.path == MOE_INT8) && !wanted.tile)
         wanted.tile = usual.path == wanted.path ? usual.tile : 64;
@@ -114,9 +137,13 @@ int moe_candidates(const moe_call *c, moe_choice out[MOE_CANDIDATES]) {
         moe_choice how;
         bool likely;
     } all[] = {
-        {{MOE_FEW, .group = 4}, !several},       {{MOE_FEW, .group = 8}, !several},
-        {{MOE_MANY, .tile = 64}, some && !lots}, {{MOE_MANY, .tile = 128}, several},
-        {{MOE_INT8, .tile = 64}, !lots},         {{MOE_INT8, .tile = 176}, several},
+        {{MOE_FEW, .group = 4}, !several},
+        {{MOE_FEW, .group = 8}, !several},
+        {{MOE_MANY, .tile = 64}, some && !lots},
+        {{MOE_MANY, .tile = 128}, several},
+        {{MOE_INT8, .tile = 64}, !lots},
+        {{MOE_INT8, .tile = 176}, several},
+        {{.path = MOE_FEW}, !several && is_stored(c)},
     };
     int n = add_choice(c, moe_default(c), out, 0);
     for (size_t i = 0; i < COUNT_OF(all); i++)

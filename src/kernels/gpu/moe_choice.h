@@ -6,14 +6,14 @@
 
 /* What the experts of a call are kept as, and what they are multiplied with. */
 #define MOE_FORMATS(X)                                                                                       \
-    X(W4A16, "w4a16") X(W4A8, "w4a8") X(BF16, "bf16") X(W2_BF16, "w2_bf16") X(OTHER, "other")
+    X(W4A16, "w4a16") X(W4A8, "w4a8") X(BF16, "bf16") X(W2_BF16, "w2_bf16") X(FP8, "fp8") X(OTHER, "other")
 typedef enum {
 #define MOE_FORMAT_ENUM(name, text) MOE_##name,
     MOE_FORMATS(MOE_FORMAT_ENUM)
 #undef MOE_FORMAT_ENUM
 } moe_format;
 
-/* The kernels: moe.cu, few.cu, moe_wgmma.cuh, moe_int8.cuh. */
+/* The kernels: moe.cu; few.cu, or few_plain.cu for bf16 and FP8; moe_wgmma.cuh; moe_int8.cuh. */
 #define MOE_PATHS(X) X(PLAIN, "plain") X(FEW, "few") X(MANY, "many") X(INT8, "int8")
 typedef enum {
 #define MOE_PATH_ENUM(name, text) MOE_##name,
@@ -23,7 +23,7 @@ typedef enum {
 
 /* Name, range and unit of what a path's launches can be told; 0: the default. A column of the table each. */
 #define MOE_KNOBS(X)                                                                                         \
-    X(group, 4, 8, 4)   /* few: tokens of a group of an expert's */                                          \
+    X(group, 4, 8, 4)   /* few, INT4: tokens of a group of an expert's */                                    \
     X(tile, 16, 256, 8) /* many, int8: most tokens of a tile */
 
 typedef struct {
