@@ -112,10 +112,6 @@ moe_choice moe_choose(const moe_call *c, const tuned_table *t, moe_source *from)
     if (!t || c->form != ROWS_ANY || c->format == MOE_OTHER) return moe_default(c);
     const tuned_row *row = tuned_find(t, c);
     *from = row ? MOE_TUNED : MOE_MISSED;
-    /* A row of more tokens than few_plain.cu is for says nothing of so few. */
-    if (row && is_stored(c) && row->choice.path == MOE_MANY && moe_default(c).path == MOE_FEW &&
-        row->call.tokens * c->topk * 4 >= 3 * c->experts)
-        return *from = MOE_BUILT_IN, moe_default(c);
     if (row && moe_allowed(c, &row->choice)) return completed(c, row->choice);
     /* The row is of more tokens, whose path does not take so few: W4A8's two kinds of arithmetic. */
     if (row) *from = MOE_BUILT_IN;
