@@ -34,6 +34,9 @@ static const struct {
     {"finite", check_finite},
     {"sample", check_sample},
     {"logprobs", check_logprobs},
+    {"linear_norm", check_linear_norm},
+    {"attend", check_attend},
+    {"moe_norm", check_moe_norm},
 };
 
 static const char *const levels[] = {"none", "avx2", "avx512", "vnni", "bf16", "all"};

@@ -173,7 +173,7 @@ static void queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rop
 }
 
 void check_queries(check *c) {
-    static const i64 counts[] = {1, 2, 8, 9, 17, 32, 33};
+    static const i64 counts[] = {1, 2, 8, 9, 17, 32, 33, 64, 65};
     for (size_t i = 0; i < COUNT_OF(counts); i++)
         queries_case(c, counts[i], 1536, 2, 128, 64, 512, 128, DT_BF16);
     queries_case(c, 3, 1536, 8, 128, 64, 512, 128, DT_F8_E4M3);
@@ -270,6 +270,50 @@ void check_mla_decode(check *c) {
         for (size_t i = 0; i < COUNT_OF(kimi); i++)
             decode_case(c, kimi[i].heads, 512, 64, kimi[i].n, kimi[i].stride, kimi[i].len, kv_types[t]);
     }
+}
+
+/* Pages of rows: the first has `first`, the others 1 to 6. */
+static void attend_case(check *c, i64 h, i64 n, i64 first, i64 latent, i64 v_dim, dtype t) {
+    i64 rope = 64, nope = 128, width = latent + rope, stride = max_i64(first, 6), pages = first + 6 * n;
+    void *kv = make_pool(c, t, pages, width), *wide = widen(c, kv, t, pages * KV_PAGE * width);
+    check_weight w = make_kv_b(c, WF_BF16, h, nope, v_dim, latent);
+    check_act q = check_input(c, n * h * width, 1.0f), o = check_output(c, n * h * latent),
+              y = check_output(c, n * h * v_dim), z = check_output(c, n * h * v_dim);
+    i32 *list = check_alloc(c, (u64)(n * stride) * 4), *len = check_alloc(c, (u64)n * 4);
+    for (i64 i = 0; i < n; i++) {
+        len[i] = (i32)(i ? 1 + i * 97 % (6 * KV_PAGE) : first * KV_PAGE - 3);
+        for (i64 k = 0; k < stride; k++) list[i * stride + k] = (i32)((i * 6 + k) % pages);
+    }
+    mla_decode_args a = {q.h, kv, list, len, o.h, NULL, t, n, h, latent, rope, stride, 0.07f},
+                    b = {q.f, wide, list, len, o.f, NULL, DT_F32, n, h, latent, rope, stride, 0.07f};
+    a.workspace = check_alloc(c, c->dev->mla_decode_workspace(c->dev, &a));
+    b.workspace = check_alloc(c, c->ref->mla_decode_workspace(c->ref, &b));
+    unabsorb_v_args va = {w.dev, o.h, y.h, n, h, latent, v_dim}, vb = {w.ref, o.f, y.f, n, h, latent, v_dim};
+    c->dev->attend(c->dev, &a, &va);
+    c->ref->attend(c->ref, &b, &vb);
+    /* rounded twice: the latents, the values */
+    check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, v_dim, v_dim, 1.5 * BF16_BOUND);
+    if (n > 1) {
+        q.h[(n / 2) * h * width] = CHECK_BAD;
+        va.out = z.h;
+        c->dev->attend(c->dev, &a, &va);
+        check_isolated(c, "attend", y.h, z.h, n, h * v_dim, n / 2);
+    }
+    check_case_end(c);
+}
+
+/* Rows of one piece and of many, every width of wgmma, more heads than a block of attention has, shapes that are not for it. */
+void check_attend(check *c) {
+    static const struct {
+        i64 heads, n, first;
+    } s[] = {{8, 1, 140}, {2, 1, 1},  {2, 2, 40}, {16, 3, 6},  {1, 8, 3},  {8, 13, 20},
+             {3, 20, 2},  {2, 40, 9}, {1, 64, 2}, {1, 48, 70}, {64, 1, 5}, {20, 5, 3}};
+    for (size_t t = 0; t < COUNT_OF(kv_types); t++)
+        for (size_t i = 0; i < COUNT_OF(s); i++)
+            if (kv_types[t] == DT_BF16 || s[i].n != 20)
+                attend_case(c, s[i].heads, s[i].n, s[i].first, 512, 128, kv_types[t]);
+    attend_case(c, 3, 4, 2, 512, 64, DT_BF16);
+    attend_case(c, 3, 4, 2, 128, 128, DT_BF16);
 }
 
 typedef struct {

@@ -16,6 +16,8 @@ static struct {
     check *c;
     twin used[32];
     int n;
+    rows_later *later; /* whose squares are the GPU's during the call */
+    f32 *squares;
 } mirror;
 
 static void give_up(const char *why) {
@@ -45,8 +47,17 @@ static void *there(const void *p) {
     return NULL;
 }
 
+/* At most one a call. */
+static void later_there(rows_later *l) {
+    if (!l) return;
+    mirror.later = l, mirror.squares = l->squares;
+    l->squares = there(l->squares);
+}
+
 static void bring_back(void) {
     err e;
+    if (mirror.later) mirror.later->squares = mirror.squares;
+    mirror.later = NULL;
     for (int k = 0; k < mirror.n; k++) {
         const check_block *b = mirror.used[k].host;
         mirror.dev->read(mirror.dev, b->p, mirror.used[k].there, check_block_bytes(b->bytes));
@@ -71,7 +82,10 @@ MIRROR(embed, embed_args, MOVE(ids), MOVE(drawn), MOVE(out))
 MIRROR(norm, norm_args, MOVE(x), MOVE(add), MOVE(sum), MOVE(out), MOVE(bad))
 MIRROR(linear, linear_args, MOVE(x), MOVE(y))
 MIRROR(swiglu, swiglu_args, MOVE(x), MOVE(out))
-MIRROR(products, products_args, MOVE(x); for (i64 i = 0; i < k.count; i++) k.of[i].y = there(k.of[i].y))
+MIRROR(products, products_args, MOVE(x), later_there(k.later);
+       for (i64 i = 0; i < k.count; i++) k.of[i].y = there(k.of[i].y))
+MIRROR(linear_norm, linear_norm_args, MOVE(linear.x), MOVE(linear.y), MOVE(norm.x), MOVE(norm.add),
+       MOVE(norm.sum), MOVE(norm.out), MOVE(norm.bad), later_there(k.later))
 MIRROR(rope_table, rope_table_args, MOVE(positions), MOVE(inv_freq), MOVE(table))
 MIRROR(rope_q, rope_q_args, MOVE(q), MOVE(table))
 MIRROR(kv_write, kv_write_args, MOVE(kv_a), MOVE(table), MOVE(slots), MOVE(kv))
@@ -83,6 +97,15 @@ MIRROR(queries, queries_args, MOVE(latents.q.x), MOVE(latents.q.out), MOVE(laten
        MOVE(absorb.out))
 MIRROR(mla_decode, mla_decode_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(workspace))
 MIRROR(unabsorb_v, unabsorb_v_args, MOVE(x), MOVE(out))
+static void op_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
+    (void)o;
+    mla_decode_args k = *a;
+    unabsorb_v_args m = *v;
+    MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(workspace);
+    m.x = there(v->x), m.out = there(v->out);
+    mirror.real.attend(&mirror.real, &k, &m);
+    bring_back();
+}
 MIRROR(mla_prefill, mla_prefill_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(out), MOVE(workspace))
 MIRROR(route, route_args, MOVE(logits), MOVE(ids), MOVE(weights))
 static void op_route_beside(const ops *o, const route_args *a, const linear_args *l) {
@@ -95,6 +118,9 @@ static void op_route_beside(const ops *o, const route_args *a, const linear_args
     bring_back();
 }
 MIRROR(moe, moe_args, MOVE(x), MOVE(ids), MOVE(weights), MOVE(shared), MOVE(out), MOVE(workspace))
+MIRROR(moe_norm, moe_norm_args, MOVE(moe.x), MOVE(moe.ids), MOVE(moe.weights), MOVE(moe.shared),
+       MOVE(moe.out), MOVE(moe.workspace), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum), MOVE(norm.out),
+       MOVE(norm.bad), later_there(k.later))
 MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
 MIRROR(finite, finite_args, MOVE(x), MOVE(bad))
 MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(ids), MOVE(bad), MOVE(workspace))
@@ -109,6 +135,7 @@ void check_mirror(ops *out, const ops *real, device *dev, check *c) {
     out->embed = op_embed;
     out->norm = op_norm;
     out->linear = op_linear;
+    out->linear_norm = op_linear_norm;
     out->swiglu = op_swiglu;
     out->products = op_products;
     out->rope_table = op_rope_table;
@@ -119,10 +146,12 @@ void check_mirror(ops *out, const ops *real, device *dev, check *c) {
     out->queries = op_queries;
     out->mla_decode = op_mla_decode;
     out->unabsorb_v = op_unabsorb_v;
+    out->attend = op_attend;
     out->mla_prefill = op_mla_prefill;
     out->route = op_route;
     out->route_beside = op_route_beside;
     out->moe = op_moe;
+    out->moe_norm = op_moe_norm;
     out->gather = op_gather;
     out->finite = op_finite;
     out->sample = op_sample;

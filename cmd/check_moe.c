@@ -85,8 +85,8 @@ static void kept_case(check *c, const moe_shape *s, weight_format f, expert_form
         valid[j] = ids[j] < s->experts ? ids[j] : -1;
         weights[j] = (1.0f + 0.5f * synth_uniform(&c->rng)) / (f32)k;
     }
-    moe_args a = {w.dev, x.h, ids, weights, shared ? add.h : NULL, y.h, NULL, n, k};
-    moe_args b = {w.ref, x.f, valid, weights, shared ? add.f : NULL, y.f, NULL, n, k};
+    moe_args a = {w.dev, x.h, ids, weights, shared ? add.h : NULL, y.h, NULL, n, k, NULL};
+    moe_args b = {w.ref, x.f, valid, weights, shared ? add.f : NULL, y.f, NULL, n, k, NULL};
     a.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a));
     b.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b));
     c->dev->moe(c->dev, &a);

@@ -76,6 +76,16 @@ typedef struct {
     i32 mark;
 } norm_args;
 
+/* Rows whose norm may not be finished: row i has yet to be multiplied by rsqrt(sum of squares[i, 0..parts) / dim + eps); parts 0: it is.
+ * The op that makes the rows fills this in when it is called; one that takes them multiplies, or finishes them in place and clears
+ * parts. So a product in front of a norm can add to the residual stream, and the norm needs no pass of its own. */
+enum { LATER_ROWS = 64, LATER_PARTS = 128 /* at most */ };
+typedef struct {
+    f32 *squares; /* [LATER_ROWS, LATER_PARTS] */
+    i64 parts, dim;
+    f32 eps;
+} rows_later;
+
 /* y[n, rows] = x[n, cols] W^T. y_type is ops.act or DT_F32 (router logits, logits). */
 typedef struct {
     const op_weight *w;
@@ -84,6 +94,13 @@ typedef struct {
     i64 n, x_stride, y_stride;
     dtype y_type;
 } linear_args;
+
+/* linear, and the norm behind it whose `add` is linear's y, which need not be written. later: of norm.out; NULL: it must be finished. */
+typedef struct {
+    linear_args linear;
+    norm_args norm;
+    rows_later *later;
+} linear_norm_args;
 
 /* out[n, inter] = silu(x gate^T) * (x up^T): the first half of a dense feed-forward layer. */
 typedef struct {
@@ -107,6 +124,7 @@ typedef struct {
     i64 count;
     const void *x;
     i64 n, x_stride;
+    rows_later *later; /* of x, or NULL */
 } products_args;
 
 /* table[n, rope / 2] of (cos, sin) pairs, float32, of positions[n] * inv_freq[rope / 2], the angle in double.
@@ -231,7 +249,15 @@ typedef struct {
     void *out;          /* [n, hidden], not x */
     void *workspace;
     i64 n, k;
+    rows_later *later; /* of x, or NULL */
 } moe_args;
+
+/* moe, and the norm behind it whose `add` is moe's out: as linear_norm_args. */
+typedef struct {
+    moe_args moe;
+    norm_args norm;
+    rows_later *later;
+} moe_norm_args;
 
 /* Few tokens an expert: the bytes of the weights are what counts, and activations stay as they are. */
 enum {
@@ -316,6 +342,7 @@ struct ops {
     void (*embed)(const ops *o, const embed_args *a);
     void (*norm)(const ops *o, const norm_args *a);
     void (*linear)(const ops *o, const linear_args *a);
+    void (*linear_norm)(const ops *o, const linear_norm_args *a);
     void (*swiglu)(const ops *o, const swiglu_args *a);
     void (*products)(const ops *o, const products_args *a);
     void (*rope_table)(const ops *o, const rope_table_args *a);
@@ -326,11 +353,14 @@ struct ops {
     void (*queries)(const ops *o, const queries_args *a);
     void (*mla_decode)(const ops *o, const mla_decode_args *a);
     void (*unabsorb_v)(const ops *o, const unabsorb_v_args *a);
+    /* mla_decode, and unabsorb_v of its out, which need not be written. */
+    void (*attend)(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
     void (*mla_prefill)(const ops *o, const mla_prefill_args *a);
     void (*route)(const ops *o, const route_args *a);
     /* route, and a linear that neither reads what the other writes nor may be waited for by it. */
     void (*route_beside)(const ops *o, const route_args *a, const linear_args *l);
     void (*moe)(const ops *o, const moe_args *a);
+    void (*moe_norm)(const ops *o, const moe_norm_args *a);
     void (*gather)(const ops *o, const gather_args *a);
     void (*finite)(const ops *o, const finite_args *a);
     void (*sample)(const ops *o, const sample_args *a);
@@ -350,7 +380,10 @@ struct ops {
 
 /* The slot `products` by o's own linear and swiglu, one after the other. */
 void ops_products(const ops *o, const products_args *a);
-/* The same for queries and route_beside. */
+/* The same for linear_norm, moe_norm, queries, attend and route_beside. */
+void ops_linear_norm(const ops *o, const linear_norm_args *a);
+void ops_moe_norm(const ops *o, const moe_norm_args *a);
+void ops_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
 void ops_queries(const ops *o, const queries_args *a);
 void ops_route_beside(const ops *o, const route_args *a, const linear_args *l);
 

@@ -13,24 +13,25 @@ struct model {
     u64 act_size; /* bytes of an activation element */
     f64 rope_mscale;
     f32 softmax_scale;
-    f64 *inv_freq;   /* [rope / 2] */
-    void *kv;        /* kv_type [n_layers, pool_pages, KV_PAGE, latent + rope] */
-    u64 kv_layer;    /* bytes of one layer's pool */
-    void *x, *h, *d; /* [rows, hidden]: residual stream, normed input, what a sub-layer adds */
-    void *q_a;       /* [rows, q_lora]                   */
-    void *q;         /* [rows, H, nope + rope]           */
-    void *kv_a;      /* [rows, latent + rope]            */
-    void *attn;      /* [rows, H, v]                     */
-    void *q_abs;     /* [decode_rows, H, latent + rope]  */
-    void *o_lat;     /* [decode_rows, H, latent]         */
-    void *inter;     /* [rows, widest feed-forward]      */
-    void *shared;    /* [rows, hidden]                   */
-    f32 *scores;     /* [rows, experts]                  */
-    i32 *expert_ids; /* [rows, k]                       */
-    f32 *expert_w;   /* [rows, k]                        */
-    f32 *rope;       /* [rows, rope / 2, 2]              */
-    batch_tables in; /* of this batch, on the device      */
-    batch_tables up; /* the same on the host              */
+    f64 *inv_freq;    /* [rope / 2] */
+    void *kv;         /* kv_type [n_layers, pool_pages, KV_PAGE, latent + rope] */
+    u64 kv_layer;     /* bytes of one layer's pool */
+    void *x, *h, *d;  /* [rows, hidden]: residual stream, normed input, what a sub-layer adds */
+    void *q_a;        /* [rows, q_lora]                   */
+    void *q;          /* [rows, H, nope + rope]           */
+    void *kv_a;       /* [rows, latent + rope]            */
+    void *attn;       /* [rows, H, v]                     */
+    void *q_abs;      /* [decode_rows, H, latent + rope]  */
+    void *o_lat;      /* [decode_rows, H, latent]         */
+    void *inter;      /* [rows, widest feed-forward]      */
+    void *shared;     /* [rows, hidden]                   */
+    f32 *scores;      /* [rows, experts]                  */
+    i32 *expert_ids;  /* [rows, k]                       */
+    f32 *expert_w;    /* [rows, k]                        */
+    f32 *rope;        /* [rows, rope / 2, 2]              */
+    rows_later later; /* of h                             */
+    batch_tables in;  /* of this batch, on the device      */
+    batch_tables up;  /* the same on the host              */
     device_reply *replies[2];
     f32 *logits;   /* [logit_rows, vocab]              */
     f32 *logprobs; /* [logit_rows, 1 + LOGPROBS_TOP]   */
@@ -134,6 +135,7 @@ static status allocate(model *m, err *e) {
         {&m->expert_ids, rows * (u64)max_i64(c->top_k, 1), sizeof(i32), "routing"},
         {&m->expert_w, rows * (u64)max_i64(c->top_k, 1), sizeof(f32), "routing"},
         {&m->rope, rows * (u64)c->rope, sizeof(f32), "rotary table"},
+        {&m->later.squares, (u64)LATER_ROWS * LATER_PARTS, sizeof(f32), "sums of squares"},
         {&block, tables_bytes(l), 1, "a batch's tables"},
         {&m->logits, (u64)l->logit_rows * (u64)c->vocab, sizeof(f32), "logits"},
         {&m->logprobs, (u64)l->logit_rows * (1 + LOGPROBS_TOP), sizeof(f32), "log-probabilities"},
@@ -253,21 +255,37 @@ static void linear(model *m, const op_weight *w, const void *x, i64 x_stride, vo
 }
 
 /* h = norm(x + d), x = x + d; d may be NULL. Unless mark is 0, rows of x with a NaN or an infinity get it. */
-static void add_norm(model *m, const op_weight *weight, void *d, i64 n, i32 mark) {
+static norm_args norm_of(const model *m, const op_weight *weight, void *d, i64 n, i32 mark) {
     i64 hidden = m->c->hidden;
-    m->o->norm(m->o, &(norm_args){.weight = weight,
-                                  .x = m->x,
-                                  .add = d,
-                                  .sum = d ? m->x : NULL,
-                                  .out = m->h,
-                                  .n = n,
-                                  .dim = hidden,
-                                  .x_stride = hidden,
-                                  .out_stride = hidden,
-                                  .eps = (f32)m->c->norm_eps,
-                                  .bad = mark ? m->in.bad : NULL,
-                                  .mark = mark});
+    return (norm_args){.weight = weight,
+                       .x = m->x,
+                       .add = d,
+                       .sum = d ? m->x : NULL,
+                       .out = m->h,
+                       .n = n,
+                       .dim = hidden,
+                       .x_stride = hidden,
+                       .out_stride = hidden,
+                       .eps = (f32)m->c->norm_eps,
+                       .bad = mark ? m->in.bad : NULL,
+                       .mark = mark};
 }
+
+/* d = x w^T, then norm_of. later: m->later or NULL (ops.h). */
+static void linear_norm(model *m, const op_weight *w, const void *x, i64 x_stride, const norm_args *norm,
+                        rows_later *later) {
+    m->o->linear_norm(m->o, &(linear_norm_args){.linear = {.w = w,
+                                                           .x = x,
+                                                           .y = m->d,
+                                                           .n = norm->n,
+                                                           .x_stride = x_stride,
+                                                           .y_stride = m->c->hidden,
+                                                           .y_type = m->o->act},
+                                                .norm = *norm,
+                                                .later = later});
+}
+
+static bool is_dense(const model *m, i64 layer) { return layer < m->c->n_dense; }
 
 static absorb_q_args absorb_of(model *m, const layer_weights *w, i64 n) {
     const model_config *c = m->c;
@@ -295,7 +313,8 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
             .count = 2,
             .x = m->h,
             .n = n,
-            .x_stride = c->hidden});
+            .x_stride = c->hidden,
+            .later = &m->later});
     latents_args latents = {.q = {.weight = w->q_a_norm,
                                   .x = m->q_a,
                                   .out = m->q_a,
@@ -331,26 +350,27 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
 /* attn[0..n) for the rows in decode form, from q_abs. */
 static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i64 n) {
     const model_config *c = m->c;
-    m->o->mla_decode(m->o, &(mla_decode_args){.q = m->q_abs,
-                                              .kv = kv,
-                                              .pages = m->in.pages,
-                                              .kv_len = m->in.kv_len,
-                                              .out = m->o_lat,
-                                              .workspace = m->workspace,
-                                              .kv_type = m->lim.kv_type,
-                                              .n = n,
-                                              .n_heads = c->n_heads,
-                                              .latent = c->kv_lora,
-                                              .rope = c->rope,
-                                              .pages_stride = m->lim.seq_pages,
-                                              .scale = m->softmax_scale});
-    m->o->unabsorb_v(m->o, &(unabsorb_v_args){.kv_b = w->kv_b,
-                                              .x = m->o_lat,
-                                              .out = m->attn,
-                                              .n = n,
-                                              .n_heads = c->n_heads,
-                                              .latent = c->kv_lora,
-                                              .v_dim = c->v_dim});
+    m->o->attend(m->o,
+                 &(mla_decode_args){.q = m->q_abs,
+                                    .kv = kv,
+                                    .pages = m->in.pages,
+                                    .kv_len = m->in.kv_len,
+                                    .out = m->o_lat,
+                                    .workspace = m->workspace,
+                                    .kv_type = m->lim.kv_type,
+                                    .n = n,
+                                    .n_heads = c->n_heads,
+                                    .latent = c->kv_lora,
+                                    .rope = c->rope,
+                                    .pages_stride = m->lim.seq_pages,
+                                    .scale = m->softmax_scale},
+                 &(unabsorb_v_args){.kv_b = w->kv_b,
+                                    .x = m->o_lat,
+                                    .out = m->attn,
+                                    .n = n,
+                                    .n_heads = c->n_heads,
+                                    .latent = c->kv_lora,
+                                    .v_dim = c->v_dim});
 }
 
 static void attend_expanded(model *m, const layer_weights *w, const void *kv, const model_span *s,
@@ -375,7 +395,7 @@ static void attend_expanded(model *m, const layer_weights *w, const void *kv, co
                                                 .scale = m->softmax_scale});
 }
 
-/* d = Attn(h) */
+/* x = x + Attn(h), h = its norm */
 static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
@@ -388,7 +408,8 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
         attend_expanded(m, w, kv, &b->spans[s], pages);
         pages += m->lim.seq_pages;
     }
-    linear(m, w->o, m->attn, c->n_heads * c->v_dim, m->d, c->hidden, b->n);
+    norm_args norm = norm_of(m, w->ffn_norm, m->d, b->n, 0);
+    linear_norm(m, w->o, m->attn, c->n_heads * c->v_dim, &norm, is_dense(m, layer) ? NULL : &m->later);
 }
 
 /* scores = the router's logits of h, inter = silu(gate h) * up h of the shared expert, if there is one. */
@@ -402,7 +423,8 @@ static void router_and_shared(model *m, const layer_weights *w, i64 n) {
                   .count = c->n_shared ? 2 : 1,
                   .x = m->h,
                   .n = n,
-                  .x_stride = c->hidden});
+                  .x_stride = c->hidden,
+                  .later = &m->later});
 }
 
 /* Chooses the experts; shared = the shared expert's output, if there is one. */
@@ -431,11 +453,14 @@ static void route_and_shared(model *m, const layer_weights *w, i64 n) {
         m->o->route(m->o, &r);
 }
 
-/* d = FFN(h) */
+/* x = x + FFN(h), h = its norm: the next layer's first, or the last */
 static void feed_forward(model *m, i64 layer, i64 n) {
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
-    if (layer < c->n_dense) {
+    bool last = layer + 1 == c->n_layers;
+    norm_args norm = norm_of(m, last ? m->w.norm : w[1].attn_norm, m->d, n, (i32)layer + 1);
+    rows_later *later = last ? NULL : &m->later;
+    if (is_dense(m, layer)) {
         m->o->swiglu(m->o, &(swiglu_args){.gate = w->gate,
                                           .up = w->up,
                                           .x = m->h,
@@ -443,20 +468,23 @@ static void feed_forward(model *m, i64 layer, i64 n) {
                                           .n = n,
                                           .x_stride = c->hidden,
                                           .out_stride = c->inter_dense});
-        linear(m, w->down, m->inter, c->inter_dense, m->d, c->hidden, n);
+        linear_norm(m, w->down, m->inter, c->inter_dense, &norm, later);
         return;
     }
     router_and_shared(m, w, n);
     route_and_shared(m, w, n);
-    m->o->moe(m->o, &(moe_args){.experts = w->experts,
-                                .x = m->h,
-                                .ids = m->expert_ids,
-                                .weights = m->expert_w,
-                                .shared = c->n_shared ? m->shared : NULL,
-                                .out = m->d,
-                                .workspace = m->workspace,
-                                .n = n,
-                                .k = c->top_k});
+    m->o->moe_norm(m->o, &(moe_norm_args){.moe = {.experts = w->experts,
+                                                  .x = m->h,
+                                                  .ids = m->expert_ids,
+                                                  .weights = m->expert_w,
+                                                  .shared = c->n_shared ? m->shared : NULL,
+                                                  .out = m->d,
+                                                  .workspace = m->workspace,
+                                                  .n = n,
+                                                  .k = c->top_k,
+                                                  .later = &m->later},
+                                          .norm = norm,
+                                          .later = later});
 }
 
 /* Are the wanted rows all rows, in order? */
@@ -542,13 +570,13 @@ static void queue_step(model *m, const model_batch *b, i64 n_abs) {
     m->o->embed(
         m->o,
         &(embed_args){.table = m->w.embed, .ids = m->in.ids, .drawn = m->in.drawn, .out = m->x, .n = b->n});
+    norm_args first = norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, BAD_EMBEDDING);
+    m->o->norm(m->o, &first);
+    m->later = (rows_later){.squares = m->later.squares};
     for (i64 l = 0; l < c->n_layers; l++) {
-        add_norm(m, m->w.layers[l].attn_norm, l ? m->d : NULL, b->n, l ? (i32)l : BAD_EMBEDDING);
         attention(m, l, b, n_abs);
-        add_norm(m, m->w.layers[l].ffn_norm, m->d, b->n, 0);
         feed_forward(m, l, b->n);
     }
-    add_norm(m, m->w.norm, m->d, b->n, (i32)c->n_layers);
     if (b->n_out) head(m, b);
 }
 

@@ -73,9 +73,9 @@ typedef struct {
 
 /* Products of at most 64 rows of x with up to GPU_PARTS weights in BF16, which share x and the number of columns. */
 enum { GPU_PARTS = 4, GPU_SKINNY = 64 };
-enum { SLAB_STAGES_MOST = 14, SLAB_STATE = 256 /* bytes */, SLAB_THREADS = GPU_THREADS + 128 };
+enum { SLAB_STAGES_MOST = 14, SLAB_STATE = 512 /* bytes */, SLAB_THREADS = GPU_THREADS + 128 };
 /* Stages of the ring in shared memory: what fits beside another block, or alone for more than 32 rows of x. */
-#define SLAB_ROOM(tokens, rows)   (((tokens) > 32 ? 232448 : 115712) - SLAB_STATE - (tokens)*512)
+#define SLAB_ROOM(tokens, rows)   (((tokens) > 32 && (rows) > 64 ? 232448 : 115712) - SLAB_STATE - (tokens)*512)
 #define SLAB_STAGES(tokens, rows) (SLAB_ROOM(tokens, rows) / (((rows) + (tokens)) * 128))
 typedef struct {
     const gpu_bf16 *w,
@@ -84,6 +84,20 @@ typedef struct {
     gpu_i64 rows, y_stride;
     int y_type, tiles; /* of all parts up to this one */
 } gpu_skinny_part;
+
+/* Rows whose norm is finished later (ops.h, rows_later): what their producer does with what it adds to x, and what multiplies them. */
+typedef struct {
+    gpu_bf16 *x, *out; /* [n, dim]; x NULL: none of this. x += , out = x * weight */
+    const float *weight;
+    float *squares; /* [n, GPU_LATER_PARTS] */
+    int *bad, mark;
+} gpu_after;
+typedef struct {
+    const float *squares; /* NULL: rows are finished */
+    int parts;
+    float dim, eps;
+} gpu_later;
+enum { GPU_LATER_PARTS = 128 };
 
 /* Heads of one matrix (parts 1): head h takes rows from h * w_step of w, columns of x from h * x_step, of y from h * y_step. */
 typedef struct {
@@ -95,7 +109,15 @@ typedef struct {
     int head_tiles, units; /* tiles of a head; pieces of 64 columns of a tile */
     int all, cluster;      /* units; blocks of a cluster, each of which has one part of a tile, or 1 */
     int blocks;            /* that multiply: the first of the grid */
+    gpu_later later;       /* of x */
+    gpu_after after;       /* thin, one part, one tile a cluster: y is not written */
 } gpu_skinny_args;
+
+typedef struct {
+    gpu_bf16 *x;
+    gpu_i64 dim, x_stride;
+    gpu_later later;
+} gpu_finish_args;
 
 /* Any number of rows of x (wide.cu); up: NULL, or y = silu(x w^T) * (x up^T). */
 enum { GPU_WIDE_STAGES_MOST = 12, GPU_WIDE_STATE = 256 /* bytes */ };
@@ -212,6 +234,22 @@ typedef struct {
         kv_map; /* mla_many, bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens */
 } gpu_decode_args;
 enum { GPU_ALONE_UNITS = 64 /* of a row, at most */ };
+
+/* decode_values.cu */
+enum {
+    VALUES_CLUSTER = 8,
+    VALUES_DIM = 128,
+    GPU_VALUES_PIECES = 288 + GPU_SKINNY, /* of all rows: each begins one more than there are blocks */
+    VALUES_STATE = 8192                   /* bytes of shared memory */
+};
+#define VALUES_SHARED(tokens)                                                                                \
+    (VALUES_DIM * 128 + (tokens)*128 + VALUES_STATE + (tokens) * (VALUES_DIM + 4) * 4)
+typedef struct {
+    gpu_decode_args decode;
+    const gpu_bf16 *kv_b; /* [heads * (nope + VALUES_DIM), latent] */
+    gpu_bf16 *out;        /* [n, heads, VALUES_DIM] */
+    gpu_i64 nope;
+} gpu_values_args;
 /* Dynamic shared memory of decode_few.cu for 8 * eights heads. */
 #define GPU_FEW_SHARED(eights, fp8)                                                                          \
     (((fp8) ? 4 * (32 * 592 + 16) : 5 * (32 * 1168 + 16)) + 2 * 16 + 8 * 36 +                                \
@@ -342,6 +380,7 @@ typedef struct {
     gpu_bf16 *out;
     gpu_i64 hidden, k, n_experts;
     const int *large; /* moe_sum: y is half, or bf16 if *large */
+    gpu_after after;  /* moe_combine_norm */
 } gpu_combine_args;
 
 /* ops.h's sample_row. */

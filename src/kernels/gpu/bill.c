@@ -51,6 +51,13 @@ static void bill_linear(const ops *o, const linear_args *a) {
          "linear %lld x %lld", (long long)w->rows, (long long)w->cols);
     bill.real.linear(o, a);
 }
+static void bill_linear_norm(const ops *o, const linear_norm_args *a) {
+    const gpu_matrix *w = &a->linear.w->views[0];
+    f64 n = (f64)a->linear.n;
+    note(matrix_bytes(w) + n * ((f64)w->cols * 2 + (f64)w->rows * 6), 2 * n * (f64)w->rows * (f64)w->cols,
+         "linear %lld x %lld, norm", (long long)w->rows, (long long)w->cols);
+    bill.real.linear_norm(o, a);
+}
 static void bill_swiglu(const ops *o, const swiglu_args *a) {
     const gpu_matrix *w = &a->gate->views[0];
     f64 n = (f64)a->n;
@@ -113,6 +120,14 @@ static void bill_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
     note(2 * w + 2 * n * (f64)(a->n_heads * (a->v_dim + a->latent)), 2 * n * w, "values from latent");
     bill.real.unabsorb_v(o, a);
 }
+static void bill_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
+    f64 rows = (f64)bill.kv_rows, width = (f64)(a->latent + a->rope), n = (f64)a->n;
+    f64 w = (f64)(v->n_heads * v->v_dim * v->latent);
+    note(rows * width * (f64)dtype_size(a->kv_type) + 2 * w + 2 * n * (f64)(v->n_heads * v->v_dim),
+         2 * rows * (f64)a->n_heads * (width + (f64)a->latent) + 2 * n * w, "attention, values, %lld heads",
+         (long long)a->n_heads);
+    bill.real.attend(o, a, v);
+}
 static void bill_mla_prefill(const ops *o, const mla_prefill_args *a) {
     f64 n = (f64)a->n, all = n + (f64)a->pos0, pairs = n * (f64)a->pos0 + n * (n + 1) / 2,
         h = (f64)a->n_heads;
@@ -135,7 +150,7 @@ static void bill_route_beside(const ops *o, const route_args *a, const linear_ar
          (long long)w->cols);
     bill.real.route_beside(o, a, l);
 }
-static void bill_moe(const ops *o, const moe_args *a) {
+static void note_moe(const moe_args *a) {
     const gpu_matrix *w = &a->experts->views[0];
     f64 all = (f64)a->experts->n_views / 3, n = (f64)a->n, touched = all * (1 - pow(1 - (f64)a->k / all, n));
     bool int8 = a->experts->int8 && moe_is_int8(a->n * a->k, a->experts->n_views / 3, w->cols, w->rows);
@@ -146,7 +161,14 @@ static void bill_moe(const ops *o, const moe_args *a) {
          : w[2].format != w[0].format ? "w2_bf16 "
                                       : "",
          all, (long long)w->rows, (long long)w->cols);
+}
+static void bill_moe(const ops *o, const moe_args *a) {
+    note_moe(a);
     bill.real.moe(o, a);
+}
+static void bill_moe_norm(const ops *o, const moe_norm_args *a) {
+    note_moe(&a->moe);
+    bill.real.moe_norm(o, a);
 }
 static void bill_gather(const ops *o, const gather_args *a) {
     note(4.0 * (f64)(a->n * a->dim), 0, "gather");
@@ -175,6 +197,7 @@ void ops_bill(ops *o, gpu *g) {
     BILL(embed);
     BILL(norm);
     BILL(linear);
+    BILL(linear_norm);
     BILL(swiglu);
     BILL(products);
     BILL(rope_table);
@@ -185,10 +208,12 @@ void ops_bill(ops *o, gpu *g) {
     BILL(queries);
     BILL(mla_decode);
     BILL(unabsorb_v);
+    BILL(attend);
     BILL(mla_prefill);
     BILL(route);
     BILL(route_beside);
     BILL(moe);
+    BILL(moe_norm);
     BILL(gather);
     BILL(finite);
     BILL(sample);

@@ -8,7 +8,8 @@ enum {
     PIECES = 288 /* that cut_join and mla_join_few take */,
     FEW_ROWS = 4,
     ALONE_FEW = 4,
-    ALONE_MANY = 8 /* --deterministic: pages of a unit, at least */
+    ALONE_MANY = 8,  /* --deterministic: pages of a unit, at least */
+    VALUES_ROWS = 48 /* more are joined faster by attention's own blocks (measured) */
 };
 
 typedef struct {
@@ -57,13 +58,19 @@ u64 gpu_decode_workspace(const mla_decode_args *a) {
 status gpu_decode_init(gpu_backend *b, err *e) {
     device *dev = gpu_device(b->g);
     u64 most = 2 * (u64)gpu_processors(b->g) + PIECES; /* of pieces and groups of heads */
+    gpu_kernel *const values[] = {b->values_8, b->values_16, b->values_32, b->values_64};
+    for (int i = 0; i < 4; i++) {
+        status st = gpu_shared(b->g, values[i], VALUES_SHARED(8 << i), e);
+        if (st != ST_OK) return st;
+    }
     return dev->alloc(dev, (void **)&b->meetings, 2 * most * sizeof(u32), "meetings of blocks", e);
 }
 
-void gpu_decode_fast(const ops *o, const mla_decode_args *a) {
-    const gpu_backend *b = gpu_of(o);
+/* apart: cut rows stay cut. */
+static gpu_decode_args run_pieces(const mla_decode_args *a, bool apart) {
+    const gpu_backend *b = gpu_of(NULL);
     decode_kind kind = kind_of(a);
-    bool alone = is_alone(), apart = alone || (a->n_heads >= MANY_FROM && a->n < FEW_ROWS);
+    bool alone = is_alone();
     gpu_decode_args k = {.q = a->q,
                          .kv = a->kv,
                          .pages = a->pages,
@@ -85,6 +92,43 @@ void gpu_decode_fast(const ops *o, const mla_decode_args *a) {
                    (const u64[2]){(LATENT + ROPE) * 2, 128}, (const u32[3]){64, 32, (LATENT + ROPE) / 64});
     gpu_launch(b->g, kind.kernel, (u32)k.blocks, (u32)ceil_div(a->n_heads, kind.heads), 1, kind.threads,
                kind.shared, &k);
+    return k;
+}
+
+void gpu_decode_fast(const ops *o, const mla_decode_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    bool apart = is_alone() || (a->n_heads >= MANY_FROM && a->n < FEW_ROWS);
+    gpu_decode_args k = run_pieces(a, apart);
     if (apart) /* a quarter of the latents of a head each */
         gpu_launch(b->g, b->mla_join_few, (u32)a->n, (u32)a->n_heads * 4, 1, GPU_THREADS, 0, &k);
+}
+
+/* Is it worth it to join pieces where the values are computed? */
+static bool values_fit(const mla_decode_args *a, const unabsorb_v_args *v) {
+    const gpu_backend *b = gpu_of(NULL);
+    const gpu_matrix *w = &v->kv_b->views[0];
+    decode_kind kind = kind_of(a);
+    if (b->form != ROWS_ANY || !a->n || a->n > VALUES_ROWS || !gpu_decode_is_fast(a)) return false;
+    if (a->n_heads >= MANY_FROM) return false; /* slower (measured) */
+    if (v->x != a->out || v->n != a->n || v->v_dim != VALUES_DIM || v->latent != LATENT) return false;
+    return w->format == GPU_W_BF16 && w->wide && blocks_of(a, &kind) + a->n <= GPU_VALUES_PIECES &&
+           (u64)(uintptr_t)v->out % 8 == 0;
+}
+
+void gpu_op_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
+    const gpu_backend *b = gpu_of(o);
+    if (!values_fit(a, v)) {
+        ops_attend(o, a, v);
+        return;
+    }
+    gpu_values_args k = {
+        .decode = run_pieces(a, true), .kv_b = v->kv_b->views[0].data, .out = v->out, .nope = v->kv_b->nope};
+    int tokens = a->n <= 8 ? 8 : a->n <= 16 ? 16 : a->n <= 32 ? 32 : 64;
+    gpu_launch_cluster(b->g,
+                       tokens == 8    ? b->values_8
+                       : tokens == 16 ? b->values_16
+                       : tokens == 32 ? b->values_32
+                                      : b->values_64,
+                       VALUES_CLUSTER, (u32)a->n_heads * VALUES_CLUSTER, 1, 1, GPU_THREADS,
+                       VALUES_SHARED(tokens), &k);
 }

@@ -11,8 +11,9 @@ enum {
     COUNTS = 1 << 16,   /* tiles that may be shared */
     UNITS_LEAST = 4,    /* of a piece of a tile of 128 rows: 64 KiB of weights */
     CLUSTER_MOST = 8,
-    PART = 16,        /* multiprocessors of a part of the chip, at least */
-    ABSORB_NOPE = 256 /* absorb.cu: what shared memory holds */
+    PART = 16,         /* multiprocessors of a part of the chip, at least */
+    LATER_COLS = 2048, /* of products that a norm follows: as LATER_INTER in moe.c */
+    ABSORB_NOPE = 256  /* absorb.cu: what shared memory holds */
 };
 
 /* In decode form one kernel for any number of rows: what it does and in which order does not depend on n. */
@@ -27,10 +28,11 @@ static u32 slab_shared(i64 tokens, i64 rows) {
 
 static u32 absorb_shared(i64 nope) { return (u32)(nope * 256 + ceil_div(nope, 64) * 8192); }
 
-enum { SLAB, THIN, KINDS };
+enum { SLAB, THIN, ADD, KINDS };
 static const gpu_kernel *slab_kernel(const gpu_backend *b, i64 tokens, int kind) {
     const gpu_kernel *const all[KINDS][4] = {{b->slab_8, b->slab_16, b->slab_32, b->slab_64},
-                                             {b->thin_8, b->thin_16, b->thin_32, b->thin_64}};
+                                             {b->thin_8, b->thin_16, b->thin_32, b->thin_64},
+                                             {b->add_8, b->add_16, b->add_32, b->add_64}};
     return all[kind][tokens == 8 ? 0 : tokens == 16 ? 1 : tokens == 32 ? 2 : 3];
 }
 static u32 shared_of(i64 tokens, int kind) { return slab_shared(tokens, kind == SLAB ? 2 * UNIT : UNIT); }
@@ -79,8 +81,8 @@ static bool skinny_takes(const gpu_matrix *w, const void *x, i64 x_stride, i64 n
 }
 
 /* Blocks that run at once: two a multiprocessor up to 32 rows of x, one above. */
-static i64 blocks_at_once(const gpu_backend *b, i64 tokens) {
-    return (i64)gpu_processors(b->g) * (tokens > 32 ? 1 : 2);
+static i64 blocks_at_once(const gpu_backend *b, i64 tokens, int kind) {
+    return (i64)gpu_processors(b->g) * (tokens > 32 && kind == SLAB ? 1 : 2);
 }
 
 /* With more tiles than half of the blocks these share all units equally. With fewer each tile is cut into as many pieces as there are
@@ -132,10 +134,10 @@ typedef struct {
 
 /* k has parts with .w, .up, .y, .rows, .y_stride and .y_type, and everything else but what follows from the shapes. */
 static skinny_plan plan_skinny(const gpu_backend *b, gpu_skinny_args *k, i64 heads) {
-    i64 tokens = slab_tokens(b, k->n), tiles = set_tiles(k, heads, UNIT), most = blocks_at_once(b, tokens),
-        processors = gpu_processors(b->g);
+    i64 tokens = slab_tokens(b, k->n), tiles = set_tiles(k, heads, UNIT),
+        most = blocks_at_once(b, tokens, THIN), processors = gpu_processors(b->g);
     int kind = choose_kind(tokens, most, processors, tiles, k->units);
-    if (kind == SLAB) tiles = set_tiles(k, heads, 2 * UNIT);
+    if (kind == SLAB) tiles = set_tiles(k, heads, 2 * UNIT), most = blocks_at_once(b, tokens, SLAB);
     if (kind == THIN) k->cluster = (int)cluster_of(most, processors, tiles, k->units);
     k->blocks = (int)(kind == THIN ? tiles * k->cluster : shared_blocks(most, tiles, k->units, UNITS_LEAST));
     k->sums = b->skinny_sums;
@@ -143,11 +145,15 @@ static skinny_plan plan_skinny(const gpu_backend *b, gpu_skinny_args *k, i64 hea
     return (skinny_plan){tokens, kind, (u32)k->blocks};
 }
 
+static void launch_skinny(const gpu_backend *b, const gpu_skinny_args *k, const skinny_plan *p) {
+    gpu_launch_cluster(b->g, slab_kernel(b, p->tokens, p->kind), (u32)k->cluster, p->blocks, 1, 1,
+                       SLAB_THREADS, shared_of(p->tokens, p->kind), k);
+}
+
 static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
     const gpu_backend *b = gpu_of(o);
     skinny_plan p = plan_skinny(b, k, heads);
-    gpu_launch_cluster(b->g, slab_kernel(b, p.tokens, p.kind), (u32)k->cluster, p.blocks, 1, 1, SLAB_THREADS,
-                       shared_of(p.tokens, p.kind), k);
+    launch_skinny(b, k, &p);
 }
 
 /* More rows than slab.cu takes: by cuBLASLt. False where it is not there or has no kernel for this shape. */
@@ -248,6 +254,34 @@ void gpu_op_linear(const ops *o, const linear_args *a) {
     gpu_run_linear(o, &k, 1, a->y_type == DT_F32);
 }
 
+/* By thin tiles, each of which then has some of the row's columns, all in one go. */
+static bool run_linear_norm(const ops *o, const linear_norm_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    const linear_args *l = &a->linear;
+    const gpu_matrix *w = &l->w->views[0];
+    gpu_skinny_args k = {.part = {{.w = w->data, .rows = w->rows, .y_type = GPU_BF16}},
+                         .x = l->x,
+                         .n = l->n,
+                         .x_stride = l->x_stride,
+                         .cols = w->cols,
+                         .w_stride = w->cols};
+    if (!l->n || w->cols > LATER_COLS || a->norm.bad || l->y_type != DT_BF16 || w->rows != a->norm.dim)
+        return false;
+    if (!skinny_takes(w, l->x, l->x_stride, l->n)) return false;
+    skinny_plan p = plan_skinny(b, &k, 1);
+    i64 tiles = k.blocks / k.cluster;
+    if (p.kind != THIN) return false;
+    if (!gpu_may_finish_later(&a->norm, a->later, tiles, &k.after)) return false;
+    *a->later = (rows_later){a->later->squares, tiles, a->norm.dim, a->norm.eps};
+    p.kind = ADD;
+    launch_skinny(b, &k, &p);
+    return true;
+}
+
+void gpu_op_linear_norm(const ops *o, const linear_norm_args *a) {
+    if (!run_linear_norm(o, a)) ops_linear_norm(o, a);
+}
+
 static void skinny_swiglu(const ops *o, const gpu_linear_args *a) {
     gpu_skinny_args k = {.part = {{.w = a->w.data,
                                    .up = a->up.data,
@@ -313,7 +347,7 @@ void gpu_op_swiglu(const ops *o, const swiglu_args *a) {
 
 /* One launch, if slab.cu takes every weight. */
 void gpu_op_products(const ops *o, const products_args *a) {
-    gpu_skinny_args k = {.x = a->x, .n = a->n, .x_stride = a->x_stride};
+    gpu_skinny_args k = {.x = a->x, .n = a->n, .x_stride = a->x_stride, .later = gpu_later_of(a->later)};
     bool at_once = a->count > 1 && a->n;
     for (i64 i = 0; i < a->count; i++) {
         const one_product *p = &a->of[i];
@@ -328,10 +362,12 @@ void gpu_op_products(const ops *o, const products_args *a) {
                                       .y_stride = p->y_stride,
                                       .y_type = p->up ? GPU_BF16 : gpu_type(p->y_type)};
     }
-    if (at_once)
+    if (at_once) {
         run_skinny(o, &k, 1);
-    else
-        ops_products(o, a);
+        return;
+    }
+    gpu_finish_rows(o, a->x, a->n, a->x_stride, a->later);
+    ops_products(o, a);
 }
 
 static bool library_absorb(const gpu_backend *b, const absorb_q_args *a) {

@@ -63,6 +63,7 @@ bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *spa
                       .experts = (int)experts,
                       .hidden = (int)w->views[0].cols,
                       .inter = (int)w->views[0].rows};
+    f.later = gpu_later_of(a->later);
     layout(a, space, &f);
     if (!divide(&f, how->group)) return false;
     gpu_launch(b->g, b->few_rows, (u32)a->n, 1, 1, FEW_ROWS_THREADS, 0, &f);

@@ -355,6 +355,9 @@ KERNEL_OF(few_rows, gpu_few_args, FEW_ROWS_THREADS, 1) {
         for (int w = 0; w < FEW_ROWS_THREADS / 32; w++) v = larger(v, each[w]);
         return v;
     });
-    if (thread == 0) a.x_scale[token] = digits_scale(most) / 16;
+    if (thread < 32) {
+        float later = a.later.squares ? later_scale(a.later, token) : 1.0f;
+        if (thread == 0) a.x_scale[token] = digits_scale(most) / 16 * later;
+    }
     fence_async_global(); /* digits are read by copies */
 }

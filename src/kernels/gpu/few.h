@@ -62,6 +62,7 @@ typedef struct {
     const gpu_bf16 *x;
     const int *ids;
     gpu_u8 *x_digits, *h_digits; /* few_digits.cuh: [n, 2 hidden], [pairs, 2 inter] */
+    gpu_later later;             /* of x */
     float *x_scale, *h_scale; /* [n], [pairs]: a sixteenth of a digit's unit, as the products are of 16 q */
     gpu_u32 *finished; /* [pairs]: of a group: strips of h that are written, and one more for its digits */
     int *taken;        /* [2]: items of up and of down that blocks took after their first */

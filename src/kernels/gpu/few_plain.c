@@ -89,15 +89,10 @@ void gpu_run_plain(const ops *o, const moe_args *a, u8 *space, f32 *y) {
         gpu_launch(b->g, b->plain_begin, 1, 1, 1, FEW_ROWS_THREADS, 0, &p);
         gpu_launch(b->g, fp8 ? b->plain_fp8 : b->plain_bf16, (u32)gpu_processors(b->g), 1, 1, FEW_THREADS,
                    (u32)p.f.shared, &p);
-        gpu_combine_args c = {p.f.ids,
-                              a->weights + i * a->k,
-                              y,
-                              a->shared ? (const gpu_bf16 *)a->shared + i * hidden : NULL,
-                              (gpu_bf16 *)a->out + i * hidden,
-                              hidden,
-                              a->k,
-                              experts,
-                              NULL};
+        gpu_combine_args c = gpu_combine_of(&part, y);
+        c.ids = p.f.ids, c.weights = a->weights + i * a->k;
+        c.shared = a->shared ? (const gpu_bf16 *)a->shared + i * hidden : NULL;
+        c.out = (gpu_bf16 *)a->out + i * hidden;
         gpu_launch(b->g, b->moe_combine, (u32)part.n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0,
                    &c);
     }

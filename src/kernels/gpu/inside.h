@@ -11,6 +11,7 @@
     X(norm_many, "rows")                                                                                     \
     X(norm_short, "rows")                                                                                    \
     X(norm_any, "rows")                                                                                      \
+    X(finish_rows, "rows")                                                                                   \
     X(rope_table, "rows")                                                                                    \
     X(rope_q, "rows")                                                                                        \
     X(kv_write, "rows")                                                                                      \
@@ -52,6 +53,10 @@
     X(thin_16, "slab")                                                                                       \
     X(thin_32, "slab")                                                                                       \
     X(thin_64, "slab")                                                                                       \
+    X(add_8, "slab")                                                                                         \
+    X(add_16, "slab")                                                                                        \
+    X(add_32, "slab")                                                                                        \
+    X(add_64, "slab")                                                                                        \
     X(gate_8, "slab")                                                                                        \
     X(gate_16, "slab")                                                                                       \
     X(gate_32, "slab")                                                                                       \
@@ -59,6 +64,7 @@
     X(query_8, "query")                                                                                      \
     X(query_16, "query")                                                                                     \
     X(query_32, "query")                                                                                     \
+    X(query_64, "query")                                                                                     \
     X(wide_64, "wide")                                                                                       \
     X(wide_128, "wide")                                                                                      \
     X(wide_256, "wide")                                                                                      \
@@ -73,6 +79,10 @@
     X(mla_many, "decode_many")                                                                               \
     X(mla_many_fp8, "decode_many_fp8")                                                                       \
     X(mla_join_few, "decode_join")                                                                           \
+    X(values_8, "decode_values")                                                                             \
+    X(values_16, "decode_values")                                                                            \
+    X(values_32, "decode_values")                                                                            \
+    X(values_64, "decode_values")                                                                            \
     X(mla_unpage, "prefill")                                                                                 \
     X(mla_flash, "prefill")                                                                                  \
     X(unpage, "attention")                                                                                   \
@@ -99,6 +109,7 @@
     X(moe_sum, "moe_tiles")                                                                                  \
     X(moe_combine, "moe")                                                                                    \
     X(few_one, "few_one")                                                                                    \
+    X(moe_combine_norm, "moe")                                                                               \
     X(few_rows, "few")                                                                                       \
     X(few_4, "few")                                                                                          \
     X(few_8, "few")                                                                                          \
@@ -154,8 +165,16 @@ void gpu_op_route_beside(const ops *o, const route_args *a, const linear_args *l
 bool gpu_decode_is_fast(const mla_decode_args *a);
 u64 gpu_decode_workspace(const mla_decode_args *a);
 void gpu_decode_fast(const ops *o, const mla_decode_args *a);
+void gpu_op_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
 status gpu_decode_init(gpu_backend *b, err *e);
 void gpu_op_moe(const ops *o, const moe_args *a);
+gpu_combine_args gpu_combine_of(const moe_args *a, const f32 *y);
+void gpu_op_moe_norm(const ops *o, const moe_norm_args *a);
+/* later.c: rows whose norm is finished later. */
+gpu_later gpu_later_of(const rows_later *l); /* NULL: finished */
+/* May the norm behind a sum of n rows in `parts` parts be finished later? Then fills in `after`, and says so. */
+bool gpu_may_finish_later(const norm_args *norm, rows_later *later, i64 parts, gpu_after *after);
+void gpu_finish_rows(const ops *o, const void *x, i64 n, i64 x_stride, rows_later *l); /* now, if not yet */
 void gpu_op_sample(const ops *o, const sample_args *a);
 u64 gpu_op_sample_workspace(const ops *o, const sample_args *a);
 void gpu_op_logprobs(const ops *o, const logprobs_args *a); /* logprobs.c */
@@ -201,6 +220,7 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact);
 bool gpu_run_wide(const ops *o, const gpu_linear_args *a, bool swiglu);
 status gpu_wide_open(gpu_backend *b, err *e);
 void gpu_op_linear(const ops *o, const linear_args *a);
+void gpu_op_linear_norm(const ops *o, const linear_norm_args *a);
 void gpu_op_swiglu(const ops *o, const swiglu_args *a);
 void gpu_op_products(const ops *o, const products_args *a);
 void gpu_op_absorb_q(const ops *o, const absorb_q_args *a);

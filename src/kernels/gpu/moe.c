@@ -83,28 +83,66 @@ u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
     return all > int8 ? all : int8;
 }
 
+gpu_combine_args gpu_combine_of(const moe_args *a, const f32 *y) {
+    const op_weight *w = a->experts;
+    return (gpu_combine_args){.ids = a->ids,
+                              .weights = a->weights,
+                              .y = y,
+                              .shared = a->shared,
+                              .out = a->out,
+                              .hidden = w->views[0].cols,
+                              .k = a->k,
+                              .n_experts = w->n_views / 3};
+}
+
+/* Few tokens. after: NULL, or of the norm behind it. */
+static bool run_few(const ops *o, const moe_args *a, const gpu_after *after) {
+    const gpu_backend *b = gpu_of(o);
+    moe_space s;
+    const moe_choice how = choose(b, a);
+    if (how.path != MOE_FEW || a->experts->views[0].format != GPU_W_PACKED) return false;
+    if (!after && !(a->later && a->later->parts) && gpu_run_few_one(o, a)) return true;
+    moe_layout(a, a->workspace, &s);
+    gpu_combine_args c = gpu_combine_of(a, s.y);
+    if (!gpu_run_few(o, a, &how, s.few, s.y)) return false;
+    if (after) c.after = *after;
+    gpu_launch(b->g, after ? b->moe_combine_norm : b->moe_combine, (u32)a->n,
+               gpu_blocks(c.hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0, &c);
+    return true;
+}
+
+enum {
+    LATER_INTER = 512 /* rows of an expert: where these are large a launch less did not show (measured) */
+};
+
+void gpu_op_moe_norm(const ops *o, const moe_norm_args *a) {
+    i64 hidden = a->moe.experts->views[0].cols, parts = gpu_blocks(hidden, 4 * GPU_THREADS);
+    gpu_after after;
+    bool small = a->moe.experts->views[0].rows <= LATER_INTER;
+    if (a->moe.n && small && hidden == a->norm.dim && (u64)(uintptr_t)a->moe.shared % 8 == 0 &&
+        gpu_may_finish_later(&a->norm, a->later, parts, &after) && run_few(o, &a->moe, &after))
+        *a->later = (rows_later){a->later->squares, parts, hidden, a->norm.eps};
+    else
+        ops_moe_norm(o, a);
+}
+
 void gpu_op_moe(const ops *o, const moe_args *a) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
     moe_space s;
-    if (!a->n) return;
+    if (!a->n || run_few(o, a, NULL)) return;
+    gpu_finish_rows(o, a->x, a->n, hidden, a->later);
     const moe_choice how = choose(b, a);
     if (how.path == MOE_INT8) return gpu_moe_int8(o, a, &how);
     if (how.path == MOE_MANY) return gpu_moe_large(o, a, &how);
     const bool stored = how.path == MOE_FEW && w->views[0].format != GPU_W_PACKED;
-    if (how.path == MOE_FEW && !stored && gpu_run_few_one(o, a)) return;
     moe_args part = *a;
     if (stored) part.n = gpu_plain_tokens(a);
     moe_layout(&part, a->workspace, &s);
     if (stored) return gpu_run_plain(o, a, s.few, s.y);
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
-    gpu_combine_args c = {a->ids, a->weights, s.y, a->shared, a->out, hidden, a->k, experts, NULL};
-    if (how.path == MOE_FEW && gpu_run_few(o, a, &how, s.few, s.y)) {
-        gpu_launch(b->g, b->moe_combine, (u32)a->n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0,
-                   &c);
-        return;
-    }
+    gpu_combine_args c = gpu_combine_of(a, s.y);
     gpu_run_sort(o, &s.sort);
     /* Tiles round INT4 and FP8 weights to bf16, which is too much where a token is all that the error is measured on. */
     bool many = b->form == ROWS_ANY ? a->n * a->k >= TILE_MEAN * experts

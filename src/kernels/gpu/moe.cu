@@ -5,6 +5,7 @@
  * the tensor cores take tiles (tile.cuh) and they are read once for each 64. Nothing is added atomically: products of a
  * (token, slot) pair wait in a row of their own, and a token sums its slots in order. */
 #include "kernels/gpu/dot.cuh"
+#include "kernels/gpu/hopper.cuh"
 #include "kernels/gpu/tile.cuh"
 
 static __device__ inline int is_aligned(const gpu_bf16 *x, gpu_i64 stride) { return ((gpu_u64)x | (gpu_u64)stride * 2) % 16 == 0; }
@@ -90,6 +91,31 @@ KERNEL(moe_down_tile, gpu_experts_args) {
 }
 
 /* Sums of a token's slots in order, then the shared expert; columns [c, c + 4) or column c alone. */
+static __device__ inline void sum_four(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c, float sum[4]) {
+    const float *y = a.y + i * a.k * a.hidden + c;
+    sum[0] = sum[1] = sum[2] = sum[3] = 0;
+    enum { AT_ONCE = 8 };
+    uint2 u = {0, 0};
+    if (a.shared) u = *(const uint2 *)(a.shared + i * a.hidden + c);
+    for (int first = 0; first < a.k; first += AT_ONCE) { /* no branch around a load, and none waits for another */
+        float4 v[AT_ONCE];
+        float w[AT_ONCE];
+        int id[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            int s = first + j < a.k ? first + j : (int)a.k - 1;
+            id[j] = a.ids[i * a.k + s], w[j] = a.weights[i * a.k + s];
+            v[j] = *(const float4 *)(y + s * a.hidden);
+        }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+            if (first + j < a.k && id[j] >= 0 && id[j] < a.n_experts)
+                sum[0] = fmaf(w[j], v[j].x, sum[0]), sum[1] = fmaf(w[j], v[j].y, sum[1]), sum[2] = fmaf(w[j], v[j].z, sum[2]), sum[3] = fmaf(w[j], v[j].w, sum[3]);
+    }
+    if (a.shared) {
+        sum[0] += low_f32(u.x), sum[1] += high_f32(u.x), sum[2] += low_f32(u.y), sum[3] += high_f32(u.y);
+    }
+}
 static __device__ inline void combine_four(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c) {
     const float *y = a.y + i * a.k * a.hidden + c;
     float sum[4] = {0, 0, 0, 0};
@@ -124,4 +150,34 @@ KERNEL(moe_combine, gpu_combine_args) {
         for (c *= 4; c < a.hidden; c += 4 * step) combine_four(a, i, c);
     else
         for (; c < a.hidden; c += step) combine_one(a, i, c);
+}
+
+/* The sum goes to the residual stream, and what the norm behind it needs beside its scale (args.h, gpu_after). Grid: tokens, pieces of 4
+ * GPU_THREADS columns. */
+KERNEL_EARLY(moe_combine_norm, gpu_combine_args, GPU_THREADS, 4) {
+    gpu_i64 i = blockIdx.x, c = ((gpu_i64)blockIdx.y * GPU_THREADS + threadIdx.x) * 4;
+    bool here = c < a.hidden;
+    float sum[4] = {0, 0, 0, 0}, squares = 0;
+    float4 weight = {0, 0, 0, 0};
+    if (here) weight = *(const float4 *)(a.after.weight + c);
+    after_previous();
+    if (here) {
+        uint2 u = *(const uint2 *)(a.after.x + i * a.hidden + c);
+        sum_four(a, i, c, sum);
+        const float x[4] = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            sum[k] = f32_of(bf16_of(x[k] + f32_of(bf16_of(sum[k]))));
+            squares = fmaf(sum[k], sum[k], squares);
+        }
+        *(uint2 *)(a.after.x + i * a.hidden + c) = {two_bf16(sum[0], sum[1]), two_bf16(sum[2], sum[3])};
+        *(uint2 *)(a.after.out + i * a.hidden + c) = {two_bf16(sum[0] * weight.x, sum[1] * weight.y), two_bf16(sum[2] * weight.z, sum[3] * weight.w)};
+    }
+    squares = block_sum(squares);
+    if (threadIdx.x == 0) a.after.squares[i * GPU_LATER_PARTS + blockIdx.y] = squares;
+    if (!a.after.bad || squares - squares == 0.0f) return;
+    bool bad = false; /* a sum of squares that is finite had none */
+#pragma unroll
+    for (int k = 0; k < 4; k++) bad |= sum[k] - sum[k] != 0.0f;
+    if (bad && a.after.bad[i] == 0) a.after.bad[i] = a.after.mark;
 }

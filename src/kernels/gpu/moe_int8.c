@@ -72,8 +72,8 @@ void gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how) {
                        .h_rows = s.h_rows,
                        .k = (gpu_u32)a->k,
                        .magic = 0x80808080};
-    gpu_combine_args c = {a->ids, a->weights, (const float *)s.y, a->shared, a->out, hidden,
-                          a->k,   experts,    s.n_tiles + 1};
+    gpu_combine_args c = gpu_combine_of(a, (const float *)s.y);
+    c.large = s.n_tiles + 1;
     const u32 blocks = (u32)gpu_processors(b->g),
               up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
               down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));

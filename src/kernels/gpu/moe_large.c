@@ -60,8 +60,8 @@ void gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how) {
     gpu_moe_args m = {w->on_gpu, s.tiles,  s.n_tiles,     s.sort.list,   a->x,
                       s.h,       s.y,      s.n_tiles + 1, s.n_tiles + 2, hidden,
                       inter,     s.h_rows, (gpu_u32)a->k, 0x43004300,    0};
-    gpu_combine_args c = {a->ids, a->weights, (const float *)s.y, a->shared, a->out, hidden,
-                          a->k,   experts,    s.n_tiles + 1};
+    gpu_combine_args c = gpu_combine_of(a, (const float *)s.y);
+    c.large = s.n_tiles + 1;
     const u32 blocks = (u32)gpu_processors(b->g),
               up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
               down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));

@@ -97,6 +97,20 @@ static __device__ inline float warp_sum(float v) {
     return v;
 }
 
+/* What row i has yet to be multiplied by: the same in every lane of the warp. */
+static __device__ inline float later_scale(const gpu_later &l, gpu_i64 i) {
+    float sum = 0, v[GPU_LATER_PARTS / 32];
+#pragma unroll
+    for (int k = 0; k < GPU_LATER_PARTS / 32; k++) {
+        int p = k * 32 + (int)threadIdx.x % 32;
+        v[k] = 0;
+        if (p < l.parts) v[k] = *(const volatile float *)(l.squares + i * GPU_LATER_PARTS + p);
+    }
+#pragma unroll
+    for (int k = 0; k < GPU_LATER_PARTS / 32; k++) sum += v[k];
+    return rsqrtf(warp_sum(sum) / l.dim + l.eps);
+}
+
 /* A NaN wins: it must not vanish. */
 static __device__ inline float larger(float a, float b) { return a > b || isnan(a) ? a : b; }
 static __device__ inline float warp_max(float v) {

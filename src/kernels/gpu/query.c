@@ -1,7 +1,7 @@
 /* kernels/gpu/query.c: the launch of query.cu: does it take a call. */
 #include "kernels/gpu/inside.h"
 
-enum { ROWS_MOST = 32, HEADS_MOST = 16 /* at more than 8 rows: then a multiprocessor has one block */ };
+enum { ROWS_MOST = 64, HEADS_MOST = 16 /* at more than 8 rows: then a multiprocessor has one block */ };
 
 static u32 shared_of(i64 tokens, i64 units) {
     i64 query = tokens > 8 ? 2 * 8192 : 2 * 1024, sums = (QUERY_NOPE + QUERY_ROPE + 4) * 4;
@@ -21,7 +21,9 @@ static bool fits(const queries_args *a) {
         return false;
     u64 all = (u64)(uintptr_t)q->x | (u64)q->x_stride * 2 | (u64)(uintptr_t)q->weight->vector |
               (u64)(uintptr_t)k->out;
-    return all % 16 == 0 && a->latents.kv.n == k->n && q->n == k->n && gpu_kv_in_pieces(&a->latents.kv);
+    const kv_write_args *kv = &a->latents.kv;
+    if (kv->latent != k->latent || kv->rope != k->rope) return false;
+    return all % 16 == 0 && kv->n == k->n && q->n == k->n && gpu_kv_in_pieces(kv);
 }
 
 void gpu_op_queries(const ops *o, const queries_args *a) {
@@ -29,7 +31,11 @@ void gpu_op_queries(const ops *o, const queries_args *a) {
     const norm_args *q = &a->latents.q;
     const absorb_q_args *k = &a->absorb;
     if (b->form != ROWS_ANY || !fits(a)) return ops_queries(o, a);
-    i64 tokens = k->n <= 8 ? 8 : k->n <= 16 ? 16 : 32, units = q->dim / (64 * QUERY_CLUSTER);
+    i64 tokens = k->n <= 8    ? 8
+                 : k->n <= 16 ? 16
+                 : k->n <= 32 ? 32
+                              : 64,
+        units = q->dim / (64 * QUERY_CLUSTER);
     gpu_query_args g = {.q_a = q->x,
                         .q_norm = q->weight->vector,
                         .q_b = a->q_b->views[0].data,
@@ -46,15 +52,16 @@ void gpu_op_queries(const ops *o, const queries_args *a) {
     gpu_launch_cluster(b->g,
                        tokens == 8    ? b->query_8
                        : tokens == 16 ? b->query_16
-                                      : b->query_32,
+                       : tokens == 32 ? b->query_32
+                                      : b->query_64,
                        QUERY_CLUSTER, (u32)(k->n_heads + 1) * QUERY_CLUSTER, 1, 1, QUERY_THREADS,
                        shared_of(tokens, units), &g);
 }
 
 status gpu_query_init(gpu_backend *b, err *e) {
-    gpu_kernel *const all[] = {b->query_8, b->query_16, b->query_32};
+    gpu_kernel *const all[] = {b->query_8, b->query_16, b->query_32, b->query_64};
     status st = ST_OK;
-    for (int i = 0; st == ST_OK && i < 3; i++)
+    for (int i = 0; st == ST_OK && i < 4; i++)
         st = gpu_shared(b->g, all[i], shared_of(8 << i, QUERY_UNITS), e);
     return st;
 }

@@ -1,11 +1,12 @@
 /* kernels/gpu/query.cu: from the latent rows of queries and keys to absorbed attention's queries and the KV cache's rows, in one launch, for
- * up to 32 rows: norm of the queries' latent row, product with q_b, rotation, product with the keys' part of kv_b (absorb.cu); norm and
+ * up to 64 rows: norm of the queries' latent row, product with q_b, rotation, product with the keys' part of kv_b (absorb.cu); norm and
  * rotation of the KV row (rows.cuh).
  *
  * A cluster of 8 blocks a head. A block has an eighth of the columns of the head's 192 rows of q_b, under way before the kernel in front
  * has ended, multiplies them on wgmma with the latent row times the norm's weight, and leaves its sums in shared memory. Each block adds
- * all eight, in their order, and scales them by the row's root mean square, whose squares it adds alike; so it has the whole query, and
- * multiplies it with 64 of the 512 columns of kv_b, which came at the start too. One more cluster writes the KV rows.
+ * all eight, in their order, and scales them by the row's root mean square, whose squares it adds alike: up to 8 rows every block does so
+ * for the whole query; above, each for every eighth row, and hands it to the others. Then it multiplies the query with 64 of the 512 columns
+ * of kv_b, which came at the start too. One more cluster writes the KV rows.
  *
  * Bytes: 2 * heads * (192 q_lora + 128 * 512), once: 5.8 MB of a rank of TP8 of Kimi-K2.5. */
 #include "kernels/gpu/rows.cuh"
@@ -103,13 +104,33 @@ static __device__ inline void spread_query(const gpu_query_args &a, int head, in
     }
 }
 
+/* The same for every eighth row, into the shared memory of all blocks. */
+static __device__ inline void hand_out_query(const gpu_query_args &a, int head, int rank, const float *sums, const float *squares, unsigned char *q, int half) {
+    enum { PLAIN = NOPE / 4, EACH = HEAD / 4 };
+    int rows = ((int)a.n - rank + BLOCKS - 1) / BLOCKS;
+    for (int i = threadIdx.x; i < rows * EACH; i += QUERY_THREADS) {
+        int token = i / EACH * BLOCKS + rank, j = i % EACH, c = (j - PLAIN) * 4;
+        float4 v = whole_query(a, sums, squares, token, j * 4);
+        if (j < PLAIN) {
+            unsigned char *at = q + j / 16 * half + swizzled(token, j % 16 / 2) + j % 2 * 8;
+#pragma unroll
+            for (int r = 0; r < BLOCKS; r++) *(uint2 *)in_cluster(at, r) = pack4(v.x, v.y, v.z, v.w);
+        } else {
+            float4 t = *(const float4 *)(a.kv.table + token * ROPE + c);
+            *(uint2 *)(a.out + ((gpu_i64)token * a.heads + head) * (LATENT + ROPE) + LATENT + c) =
+                pack4(v.x * t.x - v.y * t.y, v.x * t.y + v.y * t.x, v.z * t.z - v.w * t.w, v.z * t.w + v.w * t.z);
+        }
+    }
+}
+
 /* Shared memory: q_b [units][192][64], kv_b [128][64], x [units][TOKENS][64], q [2][8 or 64][64], all bf16 in the 128-byte swizzle; sums
  * [TOKENS][SUMS]; squares [TOKENS], and [TOKENS][QUERY_UNITS]. */
 template <int TOKENS> static __device__ inline void query(const gpu_query_args &a, unsigned char *memory) {
     enum { HALF = TOKENS > 8 ? 8192 : 1024 };
     int head = blockIdx.x / BLOCKS, rank = cluster_rank(), thread = threadIdx.x, lane = thread % 32;
     if (head == a.heads) {
-        for (int i = rank; i < a.n; i += BLOCKS) kv_row<WARPS>(a.kv, i, (float *)memory);
+        after_previous();
+        for (int i = thread / 32 * BLOCKS + rank; i < a.n; i += WARPS * BLOCKS) kv_row_of_warp<(LATENT + ROPE + 32 * PIECE - 1) / (32 * PIECE)>(a.kv, i);
         return;
     }
     unsigned char *of_q = memory, *of_k = of_q + a.units * TILE, *x = of_k + NOPE * 128, *q = x + a.units * (TOKENS * 128);
@@ -138,7 +159,11 @@ template <int TOKENS> static __device__ inline void query(const gpu_query_args &
         if (token < a.n) sums[token * SUMS + row] = d[i];
     }
     cluster_sync();
-    spread_query(a, head, rank, sums, squares, q, HALF);
+    if constexpr (TOKENS > 8) {
+        hand_out_query(a, head, rank, sums, squares, q, HALF);
+        cluster_sync();
+    } else
+        spread_query(a, head, rank, sums, squares, q, HALF);
     fence_async();
     __syncthreads();
     if (thread < 128) {
@@ -170,4 +195,8 @@ KERNEL_EARLY(query_16, gpu_query_args, QUERY_THREADS, 1) {
 KERNEL_EARLY(query_32, gpu_query_args, QUERY_THREADS, 1) {
     SHARED_TILES(memory);
     query<32>(a, memory);
+}
+KERNEL_EARLY(query_64, gpu_query_args, QUERY_THREADS, 1) {
+    SHARED_TILES(memory);
+    query<64>(a, memory);
 }

@@ -114,6 +114,13 @@ KERNEL_EARLY(norm_many, gpu_norm_args, GPU_NORM_THREADS, 3) { norm_rows<GPU_NORM
 KERNEL_EARLY(norm_short, gpu_norm_args, GPU_THREADS, 6) { norm_rows<GPU_THREADS, 1, false>(a, blockIdx.x, gridDim.x); }
 KERNEL(norm_any, gpu_norm_args) { norm_any_row(a, blockIdx.x); }
 
+/* One block a row. */
+KERNEL(finish_rows, gpu_finish_args) {
+    gpu_bf16 *x = a.x + blockIdx.x * a.x_stride;
+    float scale = later_scale(a.later, blockIdx.x);
+    for (gpu_i64 c = threadIdx.x; c < a.dim; c += GPU_THREADS) x[c] = bf16_of(f32_of(x[c]) * scale);
+}
+
 /* ---- rotary embedding ---- */
 
 /* cos and sin of x in [-2^31, 2^31], by Taylor's series after taking off quarter turns; errors below 1e-11 (positions reach

@@ -80,4 +80,41 @@ template <int WARPS> static __device__ inline void kv_row(const gpu_kv_write_arg
     kv_set_piece(a.kv, a.kv_type, base + c, v);
 }
 
+/* The same by one warp, which holds the whole row, MOST pieces a lane. after_previous() has been called. */
+template <int MOST> static __device__ inline void kv_row_of_warp(const gpu_kv_write_args &a, gpu_i64 i) {
+    gpu_i64 width = a.latent + a.rope, base = a.slots[i] * width;
+    int lane = threadIdx.x % 32;
+    uint4 u[MOST];
+    float squares = 0;
+#pragma unroll
+    for (int p = 0; p < MOST; p++) {
+        gpu_i64 c = (p * 32 + lane) * PIECE;
+        u[p] = {0, 0, 0, 0};
+        if (c < width) u[p] = *(const uint4 *)(a.kv_a + i * width + c);
+    }
+#pragma unroll
+    for (int p = 0; p < MOST; p++) {
+        float v[PIECE];
+        unpack(u[p], v);
+#pragma unroll
+        for (int k = 0; k < PIECE; k++)
+            if ((p * 32 + lane) * PIECE < a.latent) squares = fmaf(v[k], v[k], squares);
+    }
+    float r = rsqrtf(warp_sum(squares) / (float)a.latent + a.eps);
+#pragma unroll
+    for (int p = 0; p < MOST; p++) {
+        gpu_i64 c = (p * 32 + lane) * PIECE;
+        float v[PIECE], w[PIECE];
+        if (c >= width) break;
+        unpack(u[p], v);
+        if (c < a.latent) {
+            load_weight(a.norm, c, true, w);
+#pragma unroll
+            for (int k = 0; k < PIECE; k++) v[k] = v[k] * r * w[k];
+        } else
+            rotate(v, a.table + i * a.rope + c - a.latent);
+        kv_set_piece(a.kv, a.kv_type, base + c, v);
+    }
+}
+
 #endif

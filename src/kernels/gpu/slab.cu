@@ -11,6 +11,7 @@
  * which add their sums in shared memory, in the order of the blocks, each a part of the tile: the fastest up to 32 rows of x.
  * slab: tiles of 128 rows, half for each warpgroup (gate and up for swiglu), which reads x half as often. All units of all tiles are
  * shared out equally; blocks that share a tile leave their sums in memory, and the last to come adds them in their order.
+ * add: thin, whose sums go to the residual stream, and what the norm behind it needs beside its scale (args.h, gpu_after).
  * gate: thin, and behind its blocks others that choose the experts (route.cuh), a warp a token: neither waits for the other.
  * Which sums are added in which order depends on the shapes, and on which of 8, 16, 32, 64 rows of x n needs. */
 #include "kernels/gpu/hopper.cuh"
@@ -45,7 +46,38 @@ typedef struct {
     gpu_u64 full[SLAB_STAGES_MOST], empty[SLAB_STAGES_MOST];
     int flag[4];
 } slab_state;
-static_assert(sizeof(slab_state) <= SLAB_STATE, "args.h");
+enum { SCALES = 256 /* bytes of slab_state before float [TOKENS]: what rows of x have yet to be multiplied by */ };
+static_assert(sizeof(slab_state) <= SCALES && SCALES + GPU_SKINNY * 4 <= SLAB_STATE, "args.h");
+static __device__ inline float *scales_of(slab_state *state) { return (float *)((unsigned char *)state + SCALES); }
+
+/* By the loaders, when all of their copies are on the way: so the sums that this needs come while others multiply, who wait for
+ * it before their first results: scales_there(). AT_ONCE rows of a warp at a time. */
+static __device__ inline void row_scales(const gpu_skinny_args &a, float *scales) {
+    enum { AT_ONCE = 4, WARPS = 2 * LOADERS / 32, EACH = GPU_LATER_PARTS / 32 };
+    int lane = threadIdx.x % 32, warp = (threadIdx.x - GPU_THREADS) / 32;
+    for (int first = warp; first < a.n; first += WARPS * AT_ONCE) {
+        float v[AT_ONCE][EACH];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+#pragma unroll
+            for (int k = 0; k < EACH; k++) {
+                int token = first + j * WARPS, part = k * 32 + lane;
+                v[j][k] = 0;
+                if (token < a.n && part < a.later.parts) v[j][k] = load_fresh1(a.later.squares + token * GPU_LATER_PARTS + part);
+            }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            int token = first + j * WARPS;
+            float sum = 0;
+#pragma unroll
+            for (int k = 0; k < EACH; k++) sum += v[j][k];
+            sum = rsqrtf(warp_sum(sum) / a.later.dim + a.later.eps);
+            if (lane == 0 && token < a.n) scales[token] = sum;
+        }
+    }
+    threads_arrive(2, SLAB_THREADS);
+}
+static __device__ inline void scales_there() { threads_sync(2, SLAB_THREADS); }
 
 template <int ROWS, int STAGES, int STAGE> static __device__ inline void load_weights(const gpu_skinny_args &a, int from, int to, slab_state *state, unsigned char *ring) {
     int row = threadIdx.x % LOADERS / 8, piece = threadIdx.x % 8, tile = from / a.units, unit = from % a.units, s = 0, turn = 1;
@@ -74,7 +106,6 @@ template <int ROWS, int STAGES, int STAGE> static __device__ inline void load_we
         if (++unit == a.units) unit = 0, tile++;
     }
     copies_commit();
-    copies_wait<0>();
 }
 
 template <int TOKENS, int ROWS, int STAGES, int STAGE>
@@ -95,10 +126,10 @@ static __device__ inline void load_x(const gpu_skinny_args &a, int from, int to,
         if (++unit == a.units) unit = 0, tile++;
     }
     copies_commit();
-    copies_wait<0>();
 }
 
 static __device__ inline void all_multipliers() { threads_sync(1, GPU_THREADS); }
+
 
 /* Gives the block's part of a shared tile to the others. True for the last one to come, which then has the sum of all. Parts lie as
  * the threads hold them. */
@@ -139,7 +170,7 @@ template <int TOKENS> static __device__ inline bool share_tile(const gpu_skinny_
 }
 
 /* y from the sums; for swiglu the second warpgroup hands its sums (up) to the first. */
-template <int TOKENS> static __device__ inline void put_tile(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand) {
+template <int TOKENS> static __device__ inline void put_tile(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand, const float *scales) {
     slab_at at = find_tile<2 * HALF>(a, tile);
     const gpu_skinny_part &p = a.part[at.part];
     int thread = threadIdx.x % 128, half = threadIdx.x / 128, lane = thread % 32;
@@ -160,7 +191,8 @@ template <int TOKENS> static __device__ inline void put_tile(const gpu_skinny_ar
         for (int i = 0; i < 4; i++) {
             gpu_i64 token = q * 8 + lane % 4 * 2 + i % 2, r = row + i / 2 * 8;
             if (token >= a.n || r >= p.rows) continue;
-            float v = p.up ? silu(sums[4 * q + i]) * of_up[i] : sums[4 * q + i];
+            float scale = a.later.squares ? scales[token] : 1.0f, v = sums[4 * q + i] * scale;
+            if (p.up) v = silu(v) * (of_up[i] * scale);
             if (p.y_type == GPU_F32)
                 ((float *)p.y)[token * p.y_stride + at.head * a.y_step + r] = v;
             else
@@ -169,51 +201,109 @@ template <int TOKENS> static __device__ inline void put_tile(const gpu_skinny_ar
     }
 }
 
-/* What item i of the tile's sums is, over all blocks of the cluster: hand [TOKENS / 8][GPU_THREADS], as the threads held them. */
-static __device__ inline float4 collect(const float4 *hand, int q, int thread, int cluster) {
-    enum { PARTS = 2, AHEAD = 4 };
-    const float4 *from = hand + q * GPU_THREADS + thread;
+/* What item i of the tile's sums is, over all blocks of the cluster: hand [TOKENS / 8][128], as the threads of a warpgroup held them. */
+template <int AHEAD> static __device__ inline float4 collect(const float4 *hand, int q, int thread, int cluster) {
+    const float4 *from = hand + q * 128 + thread;
     float4 sum = {0, 0, 0, 0};
 #pragma unroll 1
     for (int first = 0; first < cluster; first += AHEAD) {
-        float4 v[AHEAD][PARTS];
-#pragma unroll
-        for (int r = 0; r < AHEAD; r++) {
-            if (first + r >= cluster) continue;
-            const float4 *there = cluster > 1 ? (const float4 *)in_cluster(from, first + r) : from;
-#pragma unroll
-            for (int part = 0; part < PARTS; part++) v[r][part] = there[part * 128];
-        }
+        float4 v[AHEAD];
 #pragma unroll
         for (int r = 0; r < AHEAD; r++)
+            if (first + r < cluster) v[r] = *(cluster > 1 ? (const float4 *)in_cluster(from, first + r) : from);
 #pragma unroll
-            for (int part = 0; part < PARTS; part++)
-                if (first + r < cluster) sum.x += v[r][part].x, sum.y += v[r][part].y, sum.z += v[r][part].z, sum.w += v[r][part].w;
+        for (int r = 0; r < AHEAD; r++)
+            if (first + r < cluster) sum.x += v[r].x, sum.y += v[r].y, sum.z += v[r].z, sum.w += v[r].w;
     }
     return sum;
 }
 
+/* x, h and the sums of squares instead of y: of an item's rows r and r + 8 for two tokens. What it reads is under way before the sums
+ * are there. */
+typedef struct {
+    float x[4], weight[2];
+} slab_after;
+static __device__ inline slab_after read_after(const gpu_skinny_args &a, int q, gpu_i64 row) {
+    slab_after s = {};
+    const gpu_skinny_part &p = a.part[0];
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+        if (row + k * 8 < p.rows) s.weight[k] = a.after.weight[row + k * 8];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        gpu_i64 token = q * 8 + lane % 4 * 2 + k % 2, r = row + k / 2 * 8;
+        if (token < a.n && r < p.rows) s.x[k] = f32_of(a.after.x[token * p.rows + r]);
+    }
+    return s;
+}
+/* By the 128 threads of a q; part: shared, [2][4][8]. */
+static __device__ inline void put_after(const gpu_skinny_args &a, int tile, int q, gpu_i64 row, const slab_after &s, const float v[4], float *part) {
+    const gpu_skinny_part &p = a.part[0];
+    int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32, group = threadIdx.x / 128;
+    float squares[2] = {0, 0};
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        gpu_i64 token = q * 8 + lane % 4 * 2 + k % 2, r = row + k / 2 * 8;
+        if (token >= a.n || r >= p.rows) continue;
+        gpu_bf16 sum = bf16_of(s.x[k] + f32_of(bf16_of(v[k])));
+        float x = f32_of(sum);
+        a.after.x[token * p.rows + r] = sum;
+        a.after.out[token * p.rows + r] = bf16_of(x * s.weight[k / 2]);
+        squares[k % 2] = fmaf(x, x, squares[k % 2]);
+    }
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        for (int d = 4; d < 32; d *= 2) squares[k] += __shfl_xor_sync(~0u, squares[k], d);
+        if (lane < 4) part[group * 32 + warp * 8 + lane * 2 + k] = squares[k];
+    }
+    threads_sync(3 + group, 128);
+    int token = threadIdx.x % 128;
+    if (token < 8 && q * 8 + token < a.n) {
+        const float *of = part + group * 32 + token;
+        a.after.squares[(q * 8 + token) * GPU_LATER_PARTS + tile] = of[0] + of[8] + of[16] + of[24];
+    }
+    threads_sync(3 + group, 128);
+}
+
 /* y from the sums of all warpgroups and blocks of the cluster, each of which does its part of the items. In ROWS 64 both warpgroups have
- * the same rows and half of the columns each. */
-template <int TOKENS> static __device__ inline void put_together(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand) {
-    enum { ROWS = HALF, THREADS = 128 }; /* that hold different rows */
+ * the same rows and half of the columns each: they add theirs first. */
+template <int TOKENS, bool AFTER>
+static __device__ inline void put_together(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand, const float *scales, float *free, slab_after after) {
+    enum { ROWS = HALF, THREADS = 128 /* that hold different rows */, AHEAD = AFTER ? (TOKENS > 32 ? 1 : 3) : TOKENS > 32 ? 2 : TOKENS > 16 ? 4 : 8 /* blocks read at a time */ };
     int rank = a.cluster > 1 ? cluster_rank() : 0;
 #pragma unroll
-    for (int q = 0; q < TOKENS / 8; q++) hand[q * GPU_THREADS + threadIdx.x] = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
+    for (int q = 0; q < TOKENS / 8 && threadIdx.x >= THREADS; q++) hand[q * THREADS + threadIdx.x % THREADS] = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
+    all_multipliers();
+#pragma unroll
+    for (int q = 0; q < TOKENS / 8 && threadIdx.x < THREADS; q++) {
+        float4 *at = hand + q * THREADS + threadIdx.x, v = *at;
+        *at = {sums[4 * q] + v.x, sums[4 * q + 1] + v.y, sums[4 * q + 2] + v.z, sums[4 * q + 3] + v.w};
+    }
+    slab_at at = find_tile<ROWS>(a, tile);
+    const gpu_skinny_part &p = a.part[at.part];
+    int rows = p.up ? THREADS / 2 : THREADS, count = ((int)a.n + 7) / 8 * rows, first = rank * GPU_THREADS + threadIdx.x;
+    gpu_i64 row = at.row + threadIdx.x % THREADS / 32 * 16 + threadIdx.x % 32 / 4; /* of after, for any i */
     if (a.cluster > 1)
         cluster_sync();
     else
         all_multipliers();
-    slab_at at = find_tile<ROWS>(a, tile);
-    const gpu_skinny_part &p = a.part[at.part];
-    int rows = p.up ? THREADS / 2 : THREADS, count = ((int)a.n + 7) / 8 * rows;
 #pragma unroll 1
-    for (int i = rank * GPU_THREADS + threadIdx.x; i < count; i += a.cluster * GPU_THREADS) {
+    for (int i = first; i < count; i += a.cluster * GPU_THREADS) {
         int q = i / rows, thread = i % rows, lane = thread % 32;
-        float4 sum = collect(hand, q, thread, a.cluster);
+        float4 sum = collect<AHEAD>(hand, q, thread, a.cluster);
         float v[4] = {sum.x, sum.y, sum.z, sum.w};
+        if constexpr (AFTER) {
+            if (TOKENS > 16 || i != first) after = read_after(a, q, row);
+            put_after(a, tile, q, row, after, v, free);
+            continue;
+        }
+        float2 scale = {1, 1};
+        if (a.later.squares) scale = *(const float2 *)(scales + q * 8 + lane % 4 * 2); /* of tokens past n: not used */
+        v[0] *= scale.x, v[1] *= scale.y, v[2] *= scale.x, v[3] *= scale.y;
         if (p.up) {
-            float4 up = collect(hand, q, thread + rows, a.cluster);
+            float4 up = collect<AHEAD>(hand, q, thread + rows, a.cluster);
+            up.x *= scale.x, up.y *= scale.y, up.z *= scale.x, up.w *= scale.y;
             v[0] = silu(v[0]) * up.x, v[1] = silu(v[1]) * up.y, v[2] = silu(v[2]) * up.z, v[3] = silu(v[3]) * up.w;
         }
 #pragma unroll
@@ -228,13 +318,19 @@ template <int TOKENS> static __device__ inline void put_together(const gpu_skinn
     }
 }
 
-template <int TOKENS, int ROWS, int STAGES, int STAGE>
+template <int TOKENS, int ROWS, int STAGES, int STAGE, bool AFTER>
 static __device__ inline void multiply_units(const gpu_skinny_args &a, int from, int to, slab_state *state, unsigned char *ring, float4 *hand) {
     enum { STEPS = ROWS == HALF ? 2 : 4 };
     float sums[TOKENS / 2];
     int s = 0, turn = 0, half = threadIdx.x / 128;
     bool lane0 = threadIdx.x % 32 == 0;
     after_previous();
+    bool later = !AFTER && a.later.squares;
+    slab_after after = {};
+    if (AFTER && TOKENS <= 16) { /* there are registers for what is read before its sums are there; a block has one tile */
+        int tile = from / a.units, i = (a.cluster > 1 ? cluster_rank() : 0) * GPU_THREADS + threadIdx.x;
+        if (i < ((int)a.n + 7) / 8 * 128) after = read_after(a, i / 128, (gpu_i64)tile * ROWS + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4);
+    }
 #pragma unroll 1
     for (int unit = from; unit < to;) {
         int tile = unit / a.units, k = unit % a.units, count = (int)least(a.units - k, to - unit), before = 0;
@@ -257,17 +353,19 @@ static __device__ inline void multiply_units(const gpu_skinny_args &a, int from,
         wgmma_wait<0>();
         if (lane0) barrier_arrive(&state->empty[before]);
         unit += count;
+        if (later) scales_there();
+        later = false;
         if constexpr (ROWS == HALF)
-            put_together<TOKENS>(a, tile, sums, hand);
+            put_together<TOKENS, AFTER>(a, tile, sums, hand, scales_of(state), (float *)ring, after);
         else if (count == a.units || share_tile<TOKENS>(a, tile, sums, state->flag))
-            put_tile<TOKENS>(a, tile, sums, hand);
+            put_tile<TOKENS>(a, tile, sums, hand, scales_of(state));
         if (ROWS > HALF || a.cluster == 1) all_multipliers();
     }
 }
 
 /* Grid: blocks that share all units, or a cluster a tile, whose blocks share its units. Shared memory: the ring, slab_state, the
  * tile's sums on their way to y [TOKENS / 8][GPU_THREADS] float4. */
-template <int TOKENS, int ROWS, int STAGES> static __device__ inline void slab(const gpu_skinny_args &a, unsigned char *memory) {
+template <int TOKENS, int ROWS, int STAGES, bool AFTER = false> static __device__ inline void slab(const gpu_skinny_args &a, unsigned char *memory) {
     enum { STAGE = (ROWS + TOKENS) * 128 };
     slab_state *state = (slab_state *)(memory + STAGES * STAGE);
     float4 *hand = (float4 *)(memory + STAGES * STAGE + SLAB_STATE);
@@ -280,12 +378,18 @@ template <int TOKENS, int ROWS, int STAGES> static __device__ inline void slab(c
         barrier_fence_init();
     }
     __syncthreads();
-    if (threadIdx.x >= GPU_THREADS + LOADERS)
-        load_x<TOKENS, ROWS, STAGES, STAGE>(a, from, to, state, memory);
-    else if (threadIdx.x >= GPU_THREADS)
-        load_weights<ROWS, STAGES, STAGE>(a, from, to, state, memory);
-    else
-        multiply_units<TOKENS, ROWS, STAGES, STAGE>(a, from, to, state, memory, hand);
+    if (threadIdx.x >= GPU_THREADS) {
+        if (threadIdx.x >= GPU_THREADS + LOADERS)
+            load_x<TOKENS, ROWS, STAGES, STAGE>(a, from, to, state, memory);
+        else
+            load_weights<ROWS, STAGES, STAGE>(a, from, to, state, memory);
+        if (!AFTER && a.later.squares) {
+            after_previous();
+            row_scales(a, scales_of(state));
+        }
+        copies_wait<0>();
+    } else
+        multiply_units<TOKENS, ROWS, STAGES, STAGE, AFTER>(a, from, to, state, memory, hand);
     if (ROWS == HALF && a.cluster > 1) {
         if (threadIdx.x >= GPU_THREADS) cluster_sync(); /* the sums are there: see put_tile */
         cluster_sync();                                 /* and read */
@@ -293,7 +397,7 @@ template <int TOKENS, int ROWS, int STAGES> static __device__ inline void slab(c
 }
 
 #define SLAB(name, tokens, rows)                                                                             \
-    KERNEL_EARLY(name##_##tokens, gpu_skinny_args, SLAB_THREADS, tokens > 32 ? 1 : 2) {       \
+    KERNEL_EARLY(name##_##tokens, gpu_skinny_args, SLAB_THREADS, tokens > 32 && rows > 64 ? 1 : 2) {       \
         SHARED_TILES(memory);                                                                                \
         slab<tokens, rows, SLAB_STAGES(tokens, rows)>(a, memory);                                            \
     }
@@ -306,8 +410,18 @@ SLAB(thin, 16, 64)
 SLAB(thin, 32, 64)
 SLAB(thin, 64, 64)
 
+#define ADD(tokens)                                                                                          \
+    KERNEL_EARLY(add_##tokens, gpu_skinny_args, SLAB_THREADS, 2) {                                           \
+        SHARED_TILES(memory);                                                                                \
+        slab<tokens, 64, SLAB_STAGES(tokens, 64), true>(a, memory);                                          \
+    }
+ADD(8)
+ADD(16)
+ADD(32)
+ADD(64)
+
 #define GATE(tokens)                                                                                         \
-    KERNEL_EARLY(gate_##tokens, gpu_gate_args, SLAB_THREADS, tokens > 32 ? 1 : 2) {                          \
+    KERNEL_EARLY(gate_##tokens, gpu_gate_args, SLAB_THREADS, 2) {                                            \
         SHARED_TILES(memory);                                                                                \
         gpu_i64 behind = (gpu_i64)blockIdx.x - a.product.blocks;                                             \
         if (behind < 0) {                                                                                    \

@@ -56,6 +56,18 @@ void ref_swiglu(const ops *o, const swiglu_args *a) {
     team_end(&tm);
 }
 
+void ops_linear_norm(const ops *o, const linear_norm_args *a) {
+    o->linear(o, &a->linear);
+    o->norm(o, &a->norm);
+    if (a->later) a->later->parts = 0;
+}
+
+void ops_moe_norm(const ops *o, const moe_norm_args *a) {
+    o->moe(o, &a->moe);
+    o->norm(o, &a->norm);
+    if (a->later) a->later->parts = 0;
+}
+
 void ops_queries(const ops *o, const queries_args *a) {
     const absorb_q_args *k = &a->absorb;
     i64 width = k->n_heads * (k->nope + k->rope);
@@ -64,6 +76,11 @@ void ops_queries(const ops *o, const queries_args *a) {
               &(linear_args){a->q_b, a->latents.q.out, a->q, k->n, a->latents.q.out_stride, width, o->act});
     o->rope_q(o, &(rope_q_args){a->q, a->latents.kv.table, k->n, k->n_heads, k->nope, k->rope});
     o->absorb_q(o, k);
+}
+
+void ops_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
+    o->mla_decode(o, a);
+    o->unabsorb_v(o, v);
 }
 
 void ops_route_beside(const ops *o, const route_args *a, const linear_args *l) {

@@ -1,0 +1,147 @@
+/* cmd/check_later.c: a product or experts, the norm behind them, and what takes its rows, finished or not. */
+#include "check.h"
+#include <math.h>
+
+static const f64 BF16_BOUND = 4e-3, F32_BOUND = 4e-3 /* the rows in between are rounded */;
+
+typedef struct {
+    check_act x, add, h;
+    rows_later later;
+    i32 *bad;
+} later_rows;
+
+static later_rows make_rows(check *c, i64 n, i64 dim) {
+    later_rows r = {.x = check_input(c, n * dim, 2.0f),
+                    .add = check_output(c, n * dim),
+                    .h = check_output(c, n * dim),
+                    .bad = check_alloc(c, (u64)n * 4)};
+    r.later.squares = check_alloc(c, (u64)LATER_ROWS * LATER_PARTS * 4);
+    r.later.parts = 77;
+    for (i64 i = 0; i < n; i++) r.bad[i] = 0;
+    return r;
+}
+
+static norm_args norm_of(const later_rows *r, const op_weight *w, bool device, i64 n, i64 dim) {
+    void *x = device ? (void *)r->x.h : r->x.f, *add = device ? (void *)r->add.h : r->add.f;
+    return (norm_args){.weight = w,
+                       .x = x,
+                       .add = add,
+                       .sum = x,
+                       .out = device ? (void *)r->h.h : r->h.f,
+                       .n = n,
+                       .dim = dim,
+                       .x_stride = dim,
+                       .out_stride = dim,
+                       .eps = 1e-6f};
+}
+
+/* Two products of the rows, one in float32, and the residual stream. */
+static void compare(check *c, later_rows *r, i64 n, i64 dim) {
+    enum { ROUTER = 40, ROWS = 72 };
+    check_weight w = check_matrix(c, WK_LINEAR, WF_BF16, ROUTER, dim, 1.0f / sqrtf((f32)dim));
+    check_weight gate = check_matrix(c, WK_LINEAR, WF_BF16, ROWS, dim, 1.0f / sqrtf((f32)dim));
+    check_weight up = check_matrix(c, WK_LINEAR, WF_BF16, ROWS, dim, 1.0f / sqrtf((f32)dim));
+    check_act y = check_output(c, n * ROWS), s = check_output(c, n * ROUTER);
+    f32 *scores = check_alloc(c, (u64)(n * ROUTER) * 4);
+    products_args a = {.of = {{.w = w.dev, .y = scores, .y_stride = ROUTER, .y_type = DT_F32},
+                              {.w = gate.dev, .up = up.dev, .y = y.h, .y_stride = ROWS}},
+                       .count = 2,
+                       .x = r->h.h,
+                       .n = n,
+                       .x_stride = dim,
+                       .later = &r->later},
+                  b = {.of = {{.w = w.ref, .y = s.f, .y_stride = ROUTER, .y_type = DT_F32},
+                              {.w = gate.ref, .up = up.ref, .y = y.f, .y_stride = ROWS}},
+                       .count = 2,
+                       .x = r->h.f,
+                       .n = n,
+                       .x_stride = dim};
+    c->dev->products(c->dev, &a);
+    c->ref->products(c->ref, &b);
+    check_compare(c, "residual stream", r->x.h, DT_BF16, r->x.f, n, dim, dim, BF16_BOUND);
+    check_compare(c, "scores of its norm", scores, DT_F32, s.f, n, ROUTER, ROUTER, F32_BOUND);
+    /* both factors of a value are products of rows that were rounded twice */
+    check_compare(c, "swiglu of its norm", y.h, DT_BF16, y.f, n, ROWS, ROWS, 2 * BF16_BOUND);
+}
+
+static void linear_case(check *c, i64 n, i64 cols, i64 dim, weight_format f) {
+    check_weight w = check_matrix(c, WK_LINEAR, f, dim, cols, 1.0f / sqrtf((f32)cols));
+    check_weight norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, dim, 1.0f);
+    check_act in = check_input(c, n * cols, 1.0f);
+    later_rows r = make_rows(c, n, dim);
+    linear_norm_args a = {.linear = {w.dev, in.h, r.add.h, n, cols, dim, DT_BF16},
+                          .norm = norm_of(&r, norm.dev, true, n, dim),
+                          .later = &r.later},
+                     b = {.linear = {w.ref, in.f, r.add.f, n, cols, dim, DT_F32},
+                          .norm = norm_of(&r, norm.ref, false, n, dim)};
+    c->dev->linear_norm(c->dev, &a);
+    c->ref->linear_norm(c->ref, &b);
+    compare(c, &r, n, dim);
+    check_case_end(c);
+}
+
+enum { EXPERTS = 5, INTER = 64, K = 3 };
+static check_weight make_experts(check *c, weight_format f, i64 hidden) {
+    weight_view v[3 * EXPERTS];
+    u64 up = synth_weight_bytes(f, INTER, hidden), down = synth_weight_bytes(f, hidden, INTER);
+    u8 *m = check_alloc(c, (2 * up + down) * EXPERTS);
+    for (i64 e = 0; e < EXPERTS; e++, m += 2 * up + down) {
+        v[3 * e] = synth_weight(&c->rng, f, INTER, hidden, 1.0f / sqrtf((f32)hidden), m);
+        v[3 * e + 1] = synth_weight(&c->rng, f, INTER, hidden, 1.0f / sqrtf((f32)hidden), m + up);
+        v[3 * e + 2] = synth_weight(&c->rng, f, hidden, INTER, 1.0f / sqrtf((f32)INTER), m + 2 * up);
+    }
+    return check_prepare(c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * EXPERTS});
+}
+
+static void moe_case(check *c, i64 n, i64 hidden, weight_format f, bool shared, bool mark) {
+    check_weight w = make_experts(c, f, hidden);
+    check_weight norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, hidden, 1.0f);
+    check_act in = check_input(c, n * hidden, 1.0f), also = check_input(c, n * hidden, 0.3f);
+    later_rows r = make_rows(c, n, hidden);
+    i32 *ids = check_alloc(c, (u64)(n * K) * 4);
+    f32 *weights = check_alloc(c, (u64)(n * K) * 4);
+    for (i64 j = 0; j < n * K; j++) ids[j] = (i32)(synth_bits(&c->rng) % EXPERTS), weights[j] = 0.4f;
+    moe_norm_args a = {.moe = {w.dev, in.h, ids, weights, shared ? also.h : NULL, r.add.h, NULL, n, K, NULL},
+                       .norm = norm_of(&r, norm.dev, true, n, hidden),
+                       .later = &r.later},
+                  b = {.moe = {w.ref, in.f, ids, weights, shared ? also.f : NULL, r.add.f, NULL, n, K, NULL},
+                       .norm = norm_of(&r, norm.ref, false, n, hidden)};
+    a.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe));
+    b.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe));
+    i64 bad = n / 2;
+    if (mark) {
+        a.norm.bad = r.bad, a.norm.mark = 9;
+        r.x.h[bad * hidden + hidden - 3] = CHECK_BAD;
+    }
+    c->dev->moe_norm(c->dev, &a);
+    for (i64 i = 0; mark && i < n; i++)
+        if (r.bad[i] != (i == bad ? 9 : 0))
+            check_fail(c, "moe_norm: mark of row %lld is %d", (long long)i, r.bad[i]);
+    if (!mark) {
+        c->ref->moe_norm(c->ref, &b);
+        compare(c, &r, n, hidden);
+    }
+    check_case_end(c);
+}
+
+/* linear: one block a tile and clusters, every width of wgmma, tiles that do not fill, too many rows and weights that it does not take. */
+void check_linear_norm(check *c) {
+    static const struct {
+        i64 n, cols, dim;
+    } s[] = {{1, 1024, 7168}, {3, 256, 512},   {8, 512, 320}, {13, 192, 1024}, {20, 2048, 136},
+             {40, 128, 640},  {64, 1024, 512}, {70, 64, 256}, {5, 48, 40}};
+    for (size_t i = 0; i < COUNT_OF(s); i++)
+        for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
+            if (f == WF_BF16 || s[i].cols % 64 == 0)
+                linear_case(c, s[i].n, s[i].cols, s[i].dim, (weight_format)f);
+}
+
+void check_moe_norm(check *c) {
+    static const struct {
+        i64 n, hidden;
+    } s[] = {{1, 7168}, {2, 1088}, {9, 256}, {33, 320}, {64, 1024}, {66, 128}};
+    for (size_t i = 0; i < COUNT_OF(s); i++)
+        for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
+            for (int mark = 0; mark < 2; mark++)
+                moe_case(c, s[i].n, s[i].hidden, (weight_format)f, i % 2, mark);
+}
