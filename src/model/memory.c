@@ -1,0 +1,195 @@
+/* model/memory.c: a model's weights, KV cache and buffers: how much they need, and where they lie. */
+#include "model/inside.h"
+#include "base/buf.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type) {
+    return (u64)pages * KV_PAGE * (u64)(c->kv_lora + c->rope) * dtype_size(kv_type) * (u64)c->n_layers;
+}
+
+u64 model_memory(const model *m) { return m->mem.bytes; }
+
+static i64 widest_ffn(const model_config *c) {
+    i64 shared = c->n_shared * c->inter_expert, dense = c->n_dense ? c->inter_dense : 0;
+    return max_i64(max_i64(shared, dense), 1);
+}
+
+/* The largest workspace that any call can ask for, in one form. Layers may differ in their formats, and so in their needs. */
+static u64 workspace_of_form(const model *m, i64 rows) {
+    const model_config *c = m->c;
+    mla_decode_args d = {.n = m->lim.decode_rows,
+                         .n_heads = c->n_heads,
+                         .latent = c->kv_lora,
+                         .rope = c->rope,
+                         .kv_type = m->lim.kv_type,
+                         .pages_stride = m->lim.seq_pages};
+    sample_args s = {.n = m->lim.logit_rows, .vocab = c->vocab};
+    logprobs_args p = {.n = m->lim.logit_rows, .vocab = c->vocab, .most = LOGPROBS_TOP};
+    u64 need = m->o->mla_decode_workspace(m->o, &d), draws = m->o->sample_workspace(m->o, &s),
+        logprobs = m->o->logprobs_workspace(m->o, &p);
+    need = draws > need ? draws : need;
+    need = logprobs > need ? logprobs : need;
+    i64 span = min_i64(rows, m->lim.seq_pages * KV_PAGE);
+    for (i64 l = 0; l < c->n_layers; l++) {
+        const layer_weights *w = &m->w.layers[l];
+        mla_prefill_args f = {.kv_b = w->kv_b,
+                              .n = span,
+                              .pos0 = m->lim.seq_pages * KV_PAGE - span,
+                              .kv_type = m->lim.kv_type,
+                              .n_heads = c->n_heads,
+                              .nope = c->nope,
+                              .rope = c->rope,
+                              .latent = c->kv_lora,
+                              .v_dim = c->v_dim};
+        moe_args e = {.experts = w->experts, .n = rows, .k = c->top_k};
+        u64 attn = m->o->mla_prefill_workspace(m->o, &f),
+            moe = w->experts ? m->o->moe_workspace(m->o, &e) : 0;
+        need = attn > need ? attn : need;
+        need = moe > need ? moe : need;
+    }
+    return need;
+}
+
+static u64 workspace_bytes(const model *m) {
+    if (!model_runs_apart(m)) return workspace_of_form(m, m->lim.rows);
+    m->o->set_form(m->o, ROWS_DECODE);
+    u64 decode = workspace_of_form(m, min_i64(m->lim.rows, DECODE_ROWS));
+    m->o->set_form(m->o, ROWS_PROMPT);
+    u64 prompt = workspace_of_form(m, m->lim.rows);
+    return decode > prompt ? decode : prompt;
+}
+
+/* One line per buffer: who owns it is the pool. */
+static status allocate(model *m, err *e) {
+    const model_config *c = m->c;
+    const model_limits *l = &m->lim;
+    u64 rows = (u64)l->rows, act = m->act_size, hidden = (u64)c->hidden, dec = (u64)l->decode_rows;
+    u64 kv_width = (u64)(c->kv_lora + c->rope), heads = (u64)c->n_heads;
+    void *block;
+    m->kv_layer = model_kv_bytes(c, l->pool_pages, l->kv_type) / (u64)c->n_layers;
+    const struct {
+        void *slot;
+        u64 count, size;
+        const char *what;
+    } plan[] = {
+        {&m->kv, m->kv_layer, (u64)c->n_layers, "KV cache"},
+        {&m->inv_freq, (u64)c->rope / 2, sizeof(f64), "rotary frequencies"},
+        {&m->x, rows * hidden, act, "activations"},
+        {&m->h, rows * hidden, act, "activations"},
+        {&m->d, rows * hidden, act, "activations"},
+        {&m->q_a, rows * (u64)max_i64(c->q_lora, 1), act, "activations"},
+        {&m->q, rows * heads * (u64)(c->nope + c->rope), act, "activations"},
+        {&m->kv_a, rows * kv_width, act, "activations"},
+        {&m->attn, rows * heads * (u64)c->v_dim, act, "activations"},
+        {&m->q_abs, dec * heads * kv_width, act, "activations"},
+        {&m->o_lat, dec * heads * (u64)c->kv_lora, act, "activations"},
+        {&m->inter, rows * (u64)widest_ffn(c), act, "activations"},
+        {&m->shared, rows * hidden, act, "activations"},
+        {&m->scores, rows * (u64)max_i64(c->n_experts, 1), sizeof(f32), "router scores"},
+        {&m->expert_ids, rows * (u64)max_i64(c->top_k, 1), sizeof(i32), "routing"},
+        {&m->expert_w, rows * (u64)max_i64(c->top_k, 1), sizeof(f32), "routing"},
+        {&m->rope, rows * (u64)c->rope, sizeof(f32), "rotary table"},
+        {&m->later.squares, (u64)LATER_ROWS * LATER_PARTS, sizeof(f32), "sums of squares"},
+        {&block, tables_bytes(l), 1, "a batch's tables"},
+        {&m->logits, (u64)l->logit_rows * (u64)c->vocab, sizeof(f32), "logits"},
+        {&m->logprobs, (u64)l->logit_rows * (1 + LOGPROBS_TOP), sizeof(f32), "log-probabilities"},
+        {&m->top_ids, (u64)l->logit_rows * LOGPROBS_TOP, sizeof(i32), "log-probabilities"},
+        {&m->workspace, workspace_bytes(m), 1, "workspace"},
+    };
+    u64 total = 0, bytes;
+    for (size_t i = 0; i < COUNT_OF(plan); i++)
+        if (!mul_size(plan[i].count, plan[i].size, &bytes) || !add_size(total, bytes, &total))
+            return err_nomem(e, plan[i].what, UINT64_MAX);
+    if (l->memory_max && total > l->memory_max)
+        return err_set(
+            e, ST_LIMIT,
+            "KV cache for %lld tokens needs %.1f GB and working memory %.1f GB, %.1f GB are available: lower "
+            "--context-length, --chunked-prefill-size or --kv-cache-dtype",
+            (long long)(l->pool_pages * KV_PAGE), (f64)(m->kv_layer * (u64)c->n_layers) * 1e-9,
+            (f64)(total - m->kv_layer * (u64)c->n_layers) * 1e-9, (f64)l->memory_max * 1e-9);
+    for (size_t i = 0; i < COUNT_OF(plan); i++) {
+        void *p;
+        status st = device_pool_add(&m->mem, &p, plan[i].count, plan[i].size, plan[i].what, e);
+        if (st != ST_OK) return st;
+        memcpy(plan[i].slot, &p, sizeof p);
+    }
+    m->in = tables_at(l, block);
+    return ST_OK;
+}
+
+static status allocate_on_host(model *m, err *e) {
+    void *block = calloc(1, tables_bytes(&m->lim));
+    m->up = tables_at(&m->lim, block);
+    m->steps = calloc(RECORDED + 1, sizeof *m->steps);
+    m->part_spans = calloc((size_t)(m->lim.decode_rows + m->lim.prefill_spans), sizeof *m->part_spans);
+    m->part_outs = calloc((size_t)m->lim.logit_rows, sizeof *m->part_outs);
+    if (!block || !m->steps || !m->part_spans || !m->part_outs)
+        return err_nomem(e, "a batch's tables", tables_bytes(&m->lim));
+    status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < 2; i++)
+        st = m->mem.dev->reply_open(m->mem.dev, model_reply_bytes(m), &m->replies[i], e);
+    return st;
+}
+
+/* Ids that a slice of the vocabulary does not hold can never be chosen. */
+static status hide_other_ids(model *m, err *e) {
+    device *dev = m->mem.dev;
+    i64 others = m->c->vocab - m->c->vocab_held;
+    if (!others) return ST_OK;
+    f32 *never = malloc((size_t)others * sizeof *never);
+    if (!never) return err_nomem(e, "a row of logits", (u64)others * sizeof *never);
+    for (i64 i = 0; i < others; i++) never[i] = -INFINITY;
+    for (i64 r = 0; r < m->lim.logit_rows; r++)
+        dev->write(dev, m->logits + r * m->c->vocab + m->c->vocab_held, never, (u64)others * sizeof *never);
+    free(never);
+    return ST_OK;
+}
+
+static status write_frequencies(model *m, err *e) {
+    u64 bytes = (u64)m->c->rope / 2 * sizeof(f64);
+    f64 *freq = malloc(bytes);
+    if (!freq) return err_nomem(e, "rotary frequencies", bytes);
+    model_inv_freq(m->c, freq);
+    m->mem.dev->write(m->mem.dev, m->inv_freq, freq, bytes);
+    free(freq);
+    return ST_OK;
+}
+
+status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev,
+                  const model_limits *lim, bool verify, err *e) {
+    *out = NULL;
+    model *m = calloc(1, sizeof *m);
+    if (!m) return err_nomem(e, "the model", sizeof *m);
+    m->c = c;
+    m->o = o;
+    m->lim = *lim;
+    m->mem.dev = dev;
+    m->act_size = dtype_size(o->act);
+    m->softmax_scale = (f32)model_softmax_scale(c);
+    m->rope_mscale = model_rope_mscale(c);
+    status st = model_weights_bind(&m->w, c, ck, o, verify, e);
+    if (st == ST_OK) st = allocate(m, e);
+    if (st == ST_OK) st = allocate_on_host(m, e);
+    if (st == ST_OK) st = write_frequencies(m, e);
+    if (st == ST_OK) st = hide_other_ids(m, e);
+    if (st == ST_OK) st = dev->finish(dev, e);
+    if (st != ST_OK) return model_close(m), st;
+    *out = m;
+    return ST_OK;
+}
+
+void model_close(model *m) {
+    if (!m) return;
+    for (i64 n = 0; m->steps && n <= RECORDED; n++)
+        if (m->steps[n]) m->mem.dev->forget(m->mem.dev, m->steps[n]);
+    free(m->steps);
+    free(m->part_spans);
+    free(m->part_outs);
+    model_weights_free(&m->w);
+    device_pool_free(&m->mem);
+    for (int i = 0; i < 2; i++) m->mem.dev->reply_close(m->mem.dev, m->replies[i]);
+    free(m->up.drawn);
+    free(m);
+}

@@ -1,0 +1,152 @@
+/* model/step.c: a batch from its tables to its results: queued, from a recording where there can be one, and collected. */
+#include "model/inside.h"
+#include <string.h>
+
+typedef struct {
+    model *m;
+    i64 n;
+} decode_step;
+
+static void queue_decode(void *ud) {
+    const decode_step *s = ud;
+    model_forward(s->m, &(model_batch){.n = s->n, .n_out = s->n}, s->n);
+}
+
+/* Runs the step, from its recording where there can be one: decode form alone, the logits of every row wanted. Its launches
+ * depend on n alone; all else is in the tables. */
+static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
+    device *dev = m->mem.dev;
+    if (!dev->record || m->lim.eager || n_abs != b->n || !model_wants_all(b) || b->n > RECORDED) {
+        model_forward(m, b, n_abs);
+        return ST_OK;
+    }
+    if (!m->steps[b->n]) {
+        status st = dev->record(dev, queue_decode, &(decode_step){m, b->n}, &m->steps[b->n], e);
+        if (st != ST_OK) return st;
+    }
+    dev->replay(dev, m->steps[b->n]);
+    return ST_OK;
+}
+
+/* The wanted logits, in as few reads as there are runs of rows. */
+static status read_logits(model *m, const model_batch *b, err *e) {
+    const i64 vocab = m->c->vocab;
+    bool any = false;
+    for (i64 from = 0, to; from < b->n_out; from = to) {
+        bool wanted = !b->draws || (b->keep && b->keep[from]);
+        for (to = from + 1; to < b->n_out && (!b->draws || (b->keep && b->keep[to]) == wanted);) to++;
+        if (wanted)
+            m->mem.dev->read(m->mem.dev, b->logits + from * vocab, m->logits + from * vocab,
+                             (u64)((to - from) * vocab) * sizeof(f32));
+        any = any || wanted;
+    }
+    return any ? m->mem.dev->finish(m->mem.dev, e) : ST_OK;
+}
+
+/* Waits for the results: tokens, logits, and the marks of rows with a NaN or an infinity. */
+static status collect(model *m, const model_batch *b, err *e) {
+    const device_reply *r = m->replies[b->reply];
+    status st = m->mem.dev->reply_wait(m->mem.dev, r, e);
+    if (st == ST_OK) st = read_logits(m, b, e);
+    if (st != ST_OK) return st;
+    const batch_tables t = tables_at(&m->lim, r->data);
+    memcpy(b->bad, t.bad, (size_t)b->n * sizeof(i32));
+    for (i64 i = 0; i < b->n_out; i++)
+        if (t.bad_logits[i] && !b->bad[b->out_rows[i]]) b->bad[b->out_rows[i]] = t.bad_logits[i];
+    if (b->draws) memcpy(b->drawn, t.drawn, (size_t)b->n_out * sizeof(i32));
+    if (!b->tops) return ST_OK;
+    memcpy(b->logprobs, r->data + model_logprobs_at(m), (size_t)(b->n_out * (1 + b->top_most)) * sizeof(f32));
+    memcpy(b->top_ids, r->data + model_top_ids_at(m), (size_t)(b->n_out * b->top_most) * sizeof(i32));
+    return ST_OK;
+}
+
+static void send_results(model *m, const model_batch *b) {
+    device *dev = m->mem.dev;
+    device_reply *r = m->replies[b->reply];
+    dev->reply_add(dev, r, 0, m->in.drawn, tables_results(&m->lim, b->n));
+    if (!b->tops) return;
+    dev->reply_add(dev, r, model_logprobs_at(m), m->logprobs,
+                   (u64)(b->n_out * (1 + b->top_most)) * sizeof(f32));
+    dev->reply_add(dev, r, model_top_ids_at(m), m->top_ids, (u64)(b->n_out * b->top_most) * sizeof(i32));
+}
+
+static status queue(model *m, const model_batch *b, err *e) {
+    i64 n_abs;
+    u64 bytes = tables_fill(&m->lim, b, m->c->vocab_held, &m->up, &n_abs);
+    m->mem.dev->write(m->mem.dev, m->in.bad_logits, m->up.bad_logits, bytes);
+    status st = run_step(m, b, n_abs, e);
+    if (st != ST_OK) return st;
+    if (b->n_out) model_draw(m, b);
+    if (b->n_out && b->tops) model_logprobs(m, b);
+    send_results(m, b);
+    return ST_OK;
+}
+
+/* Rows [from, to) of b as a batch of their own. */
+static model_batch part_of(model *m, const model_batch *b, i64 from, i64 to) {
+    model_batch p = *b;
+    i64 out = 0;
+    p.n = to - from, p.ids += from, p.bad += from;
+    p.spans = m->part_spans, p.n_spans = 0;
+    for (i64 s = 0; s < b->n_spans; s++) {
+        model_span span = b->spans[s];
+        i64 first = max_i64(span.first, from), end = min_i64(span.first + span.n, to);
+        if (first >= end) continue;
+        span.pos0 += first - span.first;
+        span.first = first - from, span.n = end - first;
+        m->part_spans[p.n_spans++] = span;
+    }
+    while (out < b->n_out && b->out_rows[out] < from) out++;
+    p.out_rows = m->part_outs, p.n_out = 0;
+    for (i64 o = out; o < b->n_out && b->out_rows[o] < to; o++)
+        m->part_outs[p.n_out++] = b->out_rows[o] - (i32)from;
+    p.logits += out * m->c->vocab;
+    if (b->draws) p.draws += out, p.drawn += out;
+    if (b->keep) p.keep += out;
+    if (b->tops) {
+        p.tops += out, p.next += out;
+        p.logprobs += out * (1 + b->top_most), p.top_ids += out * b->top_most;
+    }
+    return p;
+}
+
+static i64 absorbed_rows(const model_batch *b) {
+    i64 n = 0;
+    for (i64 s = 0; s < b->n_spans; s++)
+        if (b->spans[s].absorbed) n += b->spans[s].n;
+    return n;
+}
+
+static bool in_parts(const model *m, const model_batch *b) {
+    return model_runs_apart(m) && (absorbed_rows(b) < b->n || b->n > DECODE_ROWS);
+}
+
+/* Rows in decode form, so many at a time as one set of kernels takes; then the rows of prompts. */
+static status run_parts(model *m, const model_batch *b, err *e) {
+    i64 n_abs = absorbed_rows(b);
+    status st = ST_OK;
+    for (i64 from = 0, to; st == ST_OK && from < b->n; from = to) {
+        bool decode = from < n_abs;
+        to = decode ? min_i64(n_abs, from + DECODE_ROWS) : b->n;
+        m->o->set_form(m->o, decode ? ROWS_DECODE : ROWS_PROMPT);
+        const model_batch part = part_of(m, b, from, to);
+        st = queue(m, &part, e);
+        if (st == ST_OK) st = collect(m, &part, e);
+    }
+    return st;
+}
+
+i64 model_ahead_rows(const model *m) { return model_runs_apart(m) ? DECODE_ROWS : m->lim.decode_rows; }
+
+/* What runs in parts has its results already. */
+status model_queue(model *m, const model_batch *b, err *e) {
+    status st = tables_check(&m->lim, b, e);
+    if (st != ST_OK) return st;
+    if (in_parts(m, b)) return run_parts(m, b, e);
+    if (model_runs_apart(m)) m->o->set_form(m->o, ROWS_DECODE);
+    return queue(m, b, e);
+}
+
+status model_collect(model *m, const model_batch *b, err *e) {
+    return in_parts(m, b) ? ST_OK : collect(m, b, e);
+}
