@@ -163,8 +163,9 @@ bool cublas_multiply(cublas *c, const cublas_product *p) {
     if (!k->usable) return false;
     g->last = &library;
     if (g->trace.most) gpu_trace_mark(g, &library, true);
-    cublasStatus_t r = c->cublasLtMatmul(c->handle, k->how, &one, p->w, k->w, p->x, k->x, &zero, p->y, k->y,
-                                         p->y, k->y, &k->algo, c->workspace, WORKSPACE, g->stream);
+    cublasStatus_t r =
+        c->cublasLtMatmul(c->handle, k->how, &one, p->w, k->w, p->x, k->x, p->add ? &one : &zero, p->y, k->y,
+                          p->y, k->y, &k->algo, c->workspace, WORKSPACE, g->stream);
     if (g->trace.most) gpu_trace_mark(g, &library, false);
     if (!good(r) && g->failed.code == ST_OK)
         err_set(&g->failed, ST_DEVICE,

@@ -7,13 +7,13 @@ typedef struct cublas cublas;
 
 /* y[n, rows] = x[n, cols] W^T, with W [rows, cols], or y = x W with W [cols, rows] if across; once for each head, whose w, x
  * and y begin w_step, x_step and y_step elements behind those of the one before. w and x are bf16, sums float32, y bf16,
- * or float32 if wide. Addresses are multiples of 16. */
+ * or float32 if wide; with add y += that, rounded once. Addresses are multiples of 16. */
 typedef struct {
     const void *w, *x;
     void *y;
     i64 n, rows, cols, w_stride, x_stride, y_stride;
     i64 heads, w_step, x_step, y_step;
-    bool across, wide;
+    bool across, wide, add;
 } cublas_product;
 
 /* Opens the library: $MOONLET_CUBLASLT, else what the dynamic linker finds as libcublasLt.so.13 or .12. Allocates all memory

@@ -95,7 +95,7 @@ typedef struct {
     dtype y_type;
 } linear_args;
 
-/* linear, and the norm behind it whose `add` is linear's y, which need not be written. later: of norm.out; NULL: it must be finished. */
+/* linear, and the norm behind it whose `add` is linear's y, which need not be written, nor be rounded before it is added. later: of norm.out; NULL: it must be finished. */
 typedef struct {
     linear_args linear;
     norm_args norm;

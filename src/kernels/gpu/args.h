@@ -18,6 +18,8 @@ enum {
     GPU_GATE_EXPERTS = 384,  /* the same, beside a product */
     GPU_ROUTE_EXPERTS = 512, /* most that the gate holds in registers */
     GPU_NORM_THREADS = 512,  /* of a block that norms a long row */
+    GPU_WARP_NORM = 1536,    /* values that a warp norms, at most */
+    GPU_WARP_KV = 768,       /* and of a KV row */
     GPU_SORT_FEW = 4096,     /* pairs that one block sorts at once, with GPU_SORT_THREADS */
     GPU_SORT_THREADS = 512,
     GPU_SORT_BLOCK = 2048, /* pairs of a block where there are more */
@@ -69,6 +71,7 @@ typedef struct {
     gpu_i64 n, x_stride, y_stride;
     gpu_i64 rows, first, step, x_step, y_step;
     int y_type;
+    int add; /* y += (cuBLASLt and wide.cu, bf16) */
 } gpu_linear_args;
 
 /* Products of at most 64 rows of x with up to GPU_PARTS weights in BF16, which share x and the number of columns. */
@@ -129,14 +132,14 @@ typedef struct {
     const gpu_bf16 *w, *up, *x;
     void *y;
     gpu_i64 n, rows, cols, x_stride, y_stride;
-    int y_type;
+    int y_type, add; /* add: y += */
 } gpu_wide_args;
 
-/* A row a block: out = silu(gate) * up. */
+/* out = silu(gate) * up. */
 typedef struct {
     const float *gate, *up; /* [n, rows] */
     gpu_bf16 *out;
-    gpu_i64 out_stride, rows; /* rows a multiple of 8 */
+    gpu_i64 n, out_stride, rows; /* rows a multiple of 8 */
 } gpu_silu_args;
 
 /* `rope` elements of each of `rows` rows. */
@@ -329,6 +332,8 @@ typedef struct {
     int experts, most;
 } gpu_moe_tiles_args;
 
+/* moe_sum_norm: threads of a row, 8 columns each so many times; slots at most. */
+enum { GPU_SUM_THREADS = 224, GPU_SUM_PIECES = 4, GPU_SUM_SLOTS = 8 };
 enum { GPU_MOE_SHARED = 227 * 1024, GPU_MOE_COUNTS = 4 };
 typedef struct {
     const gpu_matrix *experts; /* [3 * n_experts] packed: gate, up, down */
@@ -379,8 +384,9 @@ typedef struct {
     const gpu_bf16 *shared;
     gpu_bf16 *out;
     gpu_i64 hidden, k, n_experts;
-    const int *large; /* moe_sum: y is half, or bf16 if *large */
-    gpu_after after;  /* moe_combine_norm */
+    const int *large;   /* moe_sum: y is half, or bf16 if *large */
+    gpu_after after;    /* moe_combine_norm */
+    gpu_norm_args norm; /* moe_sum_norm: of x and the sum */
 } gpu_combine_args;
 
 /* ops.h's sample_row. */

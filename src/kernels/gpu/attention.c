@@ -50,7 +50,8 @@ typedef struct {
 /* The tensor cores take Kimi's widths (a float32 cache keeps more than their bf16 holds), and as many tokens at a time as 256 MiB of keys and values hold; for few rows fewer. */
 enum { FEW_ROWS = 128, FEW_SPAN = 1024, SPAN = 8192, SPAN_CELLS = 1 << 19 };
 static bool is_flash(const mla_prefill_args *a) {
-    return a->nope == 128 && a->rope == 64 && a->v_dim == 128 && a->kv_type != DT_F32;
+    return a->nope == 128 && a->rope == 64 && a->v_dim == 128 && a->kv_type != DT_F32 && a->latent % 8 == 0 &&
+           a->latent + a->rope <= GPU_WARP_KV;
 }
 static i64 span_of(const mla_prefill_args *a) {
     if (!is_flash(a)) return TILE;
@@ -135,7 +136,8 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
             gpu_tensor(b->g, &k.expanded_map, p.expanded, sizes, strides, (const u32[3]){64, 128, 2});
             gpu_tensor(b->g, &k.rope_map, p.rope_rows, rope_sizes, rope_strides, (const u32[3]){64, 128, 1});
         }
-        gpu_launch(b->g, is_flash(a) ? b->mla_unpage : b->unpage, (u32)tokens, 1, 1, GPU_THREADS, 0, &u);
+        gpu_launch(b->g, is_flash(a) ? b->mla_unpage : b->unpage,
+                   is_flash(a) ? gpu_blocks(tokens, GPU_WARPS) : (u32)tokens, 1, 1, GPU_THREADS, 0, &u);
         gpu_run_linear(o, &l, 1, true); /* keys and values are rounded already */
         if (is_flash(a))
             gpu_launch(b->g, b->mla_flash, gpu_blocks(a->n, 128) * (u32)a->n_heads, 1, 1, 384, FLASH_SHARED,

@@ -173,7 +173,8 @@ static bool run_library(const gpu_backend *b, const gpu_linear_args *a, i64 head
                                                       .w_step = a->step * a->w.cols,
                                                       .x_step = a->x_step,
                                                       .y_step = a->y_step,
-                                                      .wide = a->y_type == GPU_F32});
+                                                      .wide = a->y_type == GPU_F32,
+                                                      .add = a->add});
 }
 
 static bool takes_tiles(const gpu_backend *b, i64 n) {
@@ -278,8 +279,31 @@ static bool run_linear_norm(const ops *o, const linear_norm_args *a) {
     return true;
 }
 
+/* More rows: the product adds to the residual stream itself, where one rounding is saved. */
+static bool add_rows(const ops *o, const linear_norm_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    const linear_args *l = &a->linear;
+    gpu_linear_args k = {.w = l->w->views[0],
+                         .x = l->x,
+                         .y = a->norm.sum,
+                         .n = l->n,
+                         .x_stride = l->x_stride,
+                         .y_stride = a->norm.x_stride,
+                         .rows = l->w->views[0].rows,
+                         .y_type = GPU_BF16,
+                         .add = true};
+    norm_args norm = a->norm;
+    if (norm.add != l->y || norm.sum != norm.x || l->y_type != DT_BF16 || k.rows != norm.dim) return false;
+    if (l->n <= GPU_SKINNY && b->form != ROWS_PROMPT) return false;
+    if (!l->n || !(b->form == ROWS_PROMPT ? gpu_run_wide(o, &k, false) : run_library(b, &k, 1))) return false;
+    norm.add = norm.sum = NULL;
+    o->norm(o, &norm);
+    if (a->later) a->later->parts = 0;
+    return true;
+}
+
 void gpu_op_linear_norm(const ops *o, const linear_norm_args *a) {
-    if (!run_linear_norm(o, a)) ops_linear_norm(o, a);
+    if (!run_linear_norm(o, a) && !add_rows(o, a)) ops_linear_norm(o, a);
 }
 
 static void skinny_swiglu(const ops *o, const gpu_linear_args *a) {
@@ -310,9 +334,10 @@ static bool library_swiglu(const gpu_backend *b, const gpu_linear_args *a) {
         if (!run_library(b, &gate, 1))
             return false; /* the same for every piece but the last: then it starts again */
         if (!run_library(b, &up, 1)) return false;
-        gpu_silu_args k = {b->halves, b->halves + n * a->rows, (gpu_bf16 *)a->y + from * a->y_stride,
-                           a->y_stride, a->rows};
-        gpu_launch(b->g, b->silu_product, (u32)n, 1, 1, GPU_THREADS, 0, &k);
+        gpu_silu_args k = {
+            b->halves, b->halves + n * a->rows, (gpu_bf16 *)a->y + from * a->y_stride, n, a->y_stride,
+            a->rows};
+        gpu_launch(b->g, b->silu_product, gpu_blocks(n * a->rows / 8, GPU_THREADS), 1, 1, GPU_THREADS, 0, &k);
     }
     return true;
 }

@@ -27,7 +27,7 @@ static void op_embed(const ops *o, const embed_args *a) {
     launch(o, gpu_of(o)->embed, (u32)a->n, 1, 1, &k);
 }
 
-static gpu_norm_args norm_of(const norm_args *a) {
+gpu_norm_args gpu_norm_of(const norm_args *a) {
     return (gpu_norm_args){.weight = a->weight->vector,
                            .x = a->x,
                            .add = a->add,
@@ -43,7 +43,7 @@ static gpu_norm_args norm_of(const norm_args *a) {
 }
 
 /* Can a row be taken in pieces of 8 values? */
-static bool norm_in_pieces(const norm_args *a) {
+bool gpu_norm_in_pieces(const norm_args *a) {
     u64 all = (u64)(uintptr_t)a->x | (u64)(uintptr_t)a->add | (u64)(uintptr_t)a->sum |
               (u64)(uintptr_t)a->out | (u64)(uintptr_t)a->weight->vector |
               (u64)(a->dim | a->x_stride | a->out_stride) * 2;
@@ -51,10 +51,10 @@ static bool norm_in_pieces(const norm_args *a) {
 }
 
 static void op_norm(const ops *o, const norm_args *a) {
-    gpu_norm_args k = norm_of(a);
+    gpu_norm_args k = gpu_norm_of(a);
     const gpu_backend *b = gpu_of(o);
     if (!a->n) return;
-    if (!norm_in_pieces(a) || a->dim > GPU_NORM_THREADS * 16)
+    if (!gpu_norm_in_pieces(a) || a->dim > GPU_NORM_THREADS * 16)
         launch(o, b->norm_any, (u32)a->n, 1, 1, &k);
     else if (a->dim <= GPU_THREADS * 8)
         launch(o, b->norm_short, (u32)a->n, 1, 1, &k);
@@ -99,11 +99,22 @@ static void op_kv_write(const ops *o, const kv_write_args *a) {
     launch(o, gpu_kv_in_pieces(a) ? b->kv_write : b->kv_write_any, (u32)a->n, 1, 1, &k);
 }
 
+/* A prompt's rows always, so that a row's sum does not depend on how many there are. */
+static bool latents_by_warps(const latents_args *a) {
+    const gpu_backend *b = gpu_of(NULL);
+    bool many = b->form == ROWS_PROMPT || (b->form == ROWS_ANY && a->q.n > 4 * gpu_processors(b->g));
+    return many && a->q.dim <= GPU_WARP_NORM && a->kv.latent + a->kv.rope <= GPU_WARP_KV && !a->q.add &&
+           !a->q.sum && !a->q.bad;
+}
+
 static void op_latents(const ops *o, const latents_args *a) {
-    if (a->q.n == a->kv.n && norm_in_pieces(&a->q) && a->q.dim <= GPU_THREADS * 8 &&
+    if (a->q.n == a->kv.n && gpu_norm_in_pieces(&a->q) && a->q.dim <= GPU_THREADS * 8 &&
         gpu_kv_in_pieces(&a->kv)) {
-        gpu_latents_args k = {norm_of(&a->q), gpu_kv_write_of(&a->kv)};
-        launch(o, gpu_of(o)->latents, (u32)a->q.n, 2, 1, &k);
+        gpu_latents_args k = {gpu_norm_of(&a->q), gpu_kv_write_of(&a->kv)};
+        if (latents_by_warps(a))
+            launch(o, gpu_of(o)->latents_many, gpu_blocks(a->q.n, GPU_WARPS), 2, 1, &k);
+        else
+            launch(o, gpu_of(o)->latents, (u32)a->q.n, 2, 1, &k);
         return;
     }
     if (a->q.n) op_norm(o, &a->q);

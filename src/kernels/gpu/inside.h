@@ -17,6 +17,7 @@
     X(kv_write, "rows")                                                                                      \
     X(kv_write_any, "rows")                                                                                  \
     X(latents, "rows")                                                                                       \
+    X(latents_many, "rows")                                                                                  \
     X(gather, "rows")                                                                                        \
     X(finite, "rows")                                                                                        \
     X(fill, "rows")                                                                                          \
@@ -107,6 +108,7 @@
     X(int8_x, "moe_int8_rows")                                                                               \
     X(int8_h, "moe_int8_rows")                                                                               \
     X(moe_sum, "moe_tiles")                                                                                  \
+    X(moe_sum_norm, "moe_tiles")                                                                             \
     X(moe_combine, "moe")                                                                                    \
     X(few_one, "few_one")                                                                                    \
     X(moe_combine_norm, "moe")                                                                               \
@@ -183,12 +185,14 @@ u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
 /* moe_large.c: many tokens an expert, on warpgroup products. The workspace is for tiles of any width. */
 enum { TILE_LEAST = 16 };
 u64 gpu_moe_large_workspace(const moe_args *a);
-void gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how);
+bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm);
+/* The sum of slots, of y in halves, and the norm behind it, if there is one and it fits: then true. */
+bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const int *large, const norm_args *norm);
 status gpu_moe_large_open(gpu_backend *b, err *e);
 
 /* moe_int8.c: the same with int8 activations. */
 u64 gpu_moe_int8_workspace(const moe_args *a);
-void gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how);
+bool gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm);
 status gpu_moe_int8_open(gpu_backend *b, err *e);
 
 /* few.c: the products of routed experts at few tokens, y of pairs that there are; false: shared memory or x's address does not allow it. */
@@ -231,6 +235,8 @@ bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const linear_args *l
 /* query.c */
 status gpu_query_init(gpu_backend *b, err *e);
 void gpu_op_queries(const ops *o, const queries_args *a);
+gpu_norm_args gpu_norm_of(const norm_args *a);
+bool gpu_norm_in_pieces(const norm_args *a);
 gpu_kv_write_args gpu_kv_write_of(const kv_write_args *a);
 bool gpu_kv_in_pieces(const kv_write_args *a);
 

@@ -85,15 +85,20 @@ KERNEL(swiglu_tile, gpu_linear_args) {
     }
 }
 
-/* What remains of swiglu after two products by a library. Bytes: 10 an element. Grid: rows of x. */
+/* What remains of swiglu after two products by a library. Bytes: 10 an element. A thread 8 values. */
 KERNEL(silu_product, gpu_silu_args) {
-    const float *gate = a.gate + blockIdx.x * a.rows, *up = a.up + blockIdx.x * a.rows;
-    gpu_bf16 *out = a.out + blockIdx.x * a.out_stride;
-    for (gpu_i64 i = threadIdx.x * 4; i < a.rows; i += GPU_THREADS * 4) {
-        float4 g = *(const float4 *)(gate + i), u = *(const float4 *)(up + i);
-        out[i] = bf16_of(silu(g.x) * u.x), out[i + 1] = bf16_of(silu(g.y) * u.y);
-        out[i + 2] = bf16_of(silu(g.z) * u.z), out[i + 3] = bf16_of(silu(g.w) * u.w);
-    }
+    gpu_i64 i = ((gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x) * 8;
+    if (i >= a.n * a.rows) return;
+    gpu_bf16 *out = a.out + i / a.rows * a.out_stride + i % a.rows;
+    float4 g = *(const float4 *)(a.gate + i), u = *(const float4 *)(a.up + i), g2 = *(const float4 *)(a.gate + i + 4), u2 = *(const float4 *)(a.up + i + 4);
+    const float v[8] = {silu(g.x) * u.x, silu(g.y) * u.y, silu(g.z) * u.z, silu(g.w) * u.w, silu(g2.x) * u2.x, silu(g2.y) * u2.y, silu(g2.z) * u2.z, silu(g2.w) * u2.w};
+    if (((gpu_u64)a.out | (gpu_u64)a.out_stride * 2) % 16 == 0) {
+        gpu_u32 two[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) two[k] = bf16_of(v[2 * k]) | (gpu_u32)bf16_of(v[2 * k + 1]) << 16;
+        *(uint4 *)out = {two[0], two[1], two[2], two[3]};
+    } else
+        for (int k = 0; k < 8; k++) out[k] = bf16_of(v[k]);
 }
 
 /* What remains of absorb_q after the product: the rotated columns. */

@@ -111,36 +111,25 @@ static bool run_few(const ops *o, const moe_args *a, const gpu_after *after) {
     return true;
 }
 
-enum {
-    LATER_INTER = 512 /* rows of an expert: where these are large a launch less did not show (measured) */
-};
-
-void gpu_op_moe_norm(const ops *o, const moe_norm_args *a) {
-    i64 hidden = a->moe.experts->views[0].cols, parts = gpu_blocks(hidden, 4 * GPU_THREADS);
-    gpu_after after;
-    bool small = a->moe.experts->views[0].rows <= LATER_INTER;
-    if (a->moe.n && small && hidden == a->norm.dim && (u64)(uintptr_t)a->moe.shared % 8 == 0 &&
-        gpu_may_finish_later(&a->norm, a->later, parts, &after) && run_few(o, &a->moe, &after))
-        *a->later = (rows_later){a->later->squares, parts, hidden, a->norm.eps};
-    else
-        ops_moe_norm(o, a);
-}
-
-void gpu_op_moe(const ops *o, const moe_args *a) {
+/* norm: NULL, or the one behind it, which is done where the result is true. */
+static bool run_moe(const ops *o, const moe_args *a, const norm_args *norm) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
     moe_space s;
-    if (!a->n || run_few(o, a, NULL)) return;
+    if (!a->n || run_few(o, a, NULL)) return false;
     gpu_finish_rows(o, a->x, a->n, hidden, a->later);
     const moe_choice how = choose(b, a);
-    if (how.path == MOE_INT8) return gpu_moe_int8(o, a, &how);
-    if (how.path == MOE_MANY) return gpu_moe_large(o, a, &how);
+    if (how.path == MOE_INT8) return gpu_moe_int8(o, a, &how, norm);
+    if (how.path == MOE_MANY) return gpu_moe_large(o, a, &how, norm);
     const bool stored = how.path == MOE_FEW && w->views[0].format != GPU_W_PACKED;
     moe_args part = *a;
     if (stored) part.n = gpu_plain_tokens(a);
     moe_layout(&part, a->workspace, &s);
-    if (stored) return gpu_run_plain(o, a, s.few, s.y);
+    if (stored) {
+        gpu_run_plain(o, a, s.few, s.y);
+        return false;
+    }
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
     gpu_combine_args c = gpu_combine_of(a, s.y);
     gpu_run_sort(o, &s.sort);
@@ -154,4 +143,24 @@ void gpu_op_moe(const ops *o, const moe_args *a) {
     gpu_launch(b->g, tiles ? b->moe_down_tile : b->moe_down, gpu_blocks(hidden, tiles ? 128 : GPU_WARPS),
                (u32)experts, 1, GPU_THREADS, 0, &x);
     gpu_launch(b->g, b->moe_combine, (u32)a->n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0, &c);
+    return false;
+}
+
+void gpu_op_moe(const ops *o, const moe_args *a) { run_moe(o, a, NULL); }
+
+enum {
+    LATER_INTER = 512 /* rows of an expert: where these are large a launch less did not show (measured) */
+};
+
+void gpu_op_moe_norm(const ops *o, const moe_norm_args *a) {
+    i64 hidden = a->moe.experts->views[0].cols, parts = gpu_blocks(hidden, 4 * GPU_THREADS);
+    gpu_after after;
+    bool small = a->moe.experts->views[0].rows <= LATER_INTER;
+    if (a->moe.n && small && hidden == a->norm.dim && (u64)(uintptr_t)a->moe.shared % 8 == 0 &&
+        gpu_may_finish_later(&a->norm, a->later, parts, &after) && run_few(o, &a->moe, &after)) {
+        *a->later = (rows_later){a->later->squares, parts, hidden, a->norm.eps};
+        return;
+    }
+    if (!run_moe(o, &a->moe, &a->norm)) o->norm(o, &a->norm);
+    if (a->later) a->later->parts = 0;
 }

@@ -41,7 +41,7 @@ u64 gpu_moe_int8_workspace(const moe_args *a) {
     return layout(a, TILE_LEAST, &nowhere, &s);
 }
 
-void gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how) {
+bool gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
@@ -72,8 +72,6 @@ void gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how) {
                        .h_rows = s.h_rows,
                        .k = (gpu_u32)a->k,
                        .magic = 0x80808080};
-    gpu_combine_args c = gpu_combine_of(a, (const float *)s.y);
-    c.large = s.n_tiles + 1;
     const u32 blocks = (u32)gpu_processors(b->g),
               up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
               down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));
@@ -84,7 +82,7 @@ void gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how) {
         gpu_launch(b->g, wide ? b->moe_int8_down_176 : b->moe_int8_down_64, down, 1, 1, THREADS,
                    GPU_MOE_SHARED, &m);
     }
-    gpu_launch(b->g, b->moe_sum, (u32)a->n, gpu_blocks(hidden, 8 * 128), 1, 128, 0, &c);
+    return gpu_run_sum(o, a, s.y, s.n_tiles + 1, norm);
 }
 
 status gpu_moe_int8_open(gpu_backend *b, err *e) {

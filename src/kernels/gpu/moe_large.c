@@ -46,7 +46,28 @@ static kernels kernels_of(const gpu_backend *b, const gpu_matrix *w, bool wide) 
     return (kernels){all[w[0].format == GPU_W_BF16][wide].up, all[w[2].format == GPU_W_BF16][wide].down};
 }
 
-void gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how) {
+/* Are the rows of the sum and of the norm such that a block holds one? */
+static bool sum_can_norm(const moe_args *a, const norm_args *norm) {
+    i64 hidden = a->experts->views[0].cols;
+    return norm && norm->n == a->n && norm->dim == hidden && norm->add == a->out && norm->sum &&
+           hidden <= GPU_SUM_THREADS * GPU_SUM_PIECES * 8 && a->k <= GPU_SUM_SLOTS &&
+           gpu_norm_in_pieces(norm) && (u64)(uintptr_t)a->shared % 16 == 0;
+}
+
+bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const int *large, const norm_args *norm) {
+    const gpu_backend *b = gpu_of(o);
+    gpu_combine_args c = gpu_combine_of(a, y);
+    c.large = large;
+    if (!sum_can_norm(a, norm)) {
+        gpu_launch(b->g, b->moe_sum, (u32)a->n, gpu_blocks(c.hidden, 8 * 128), 1, 128, 0, &c);
+        return false;
+    }
+    c.norm = gpu_norm_of(norm);
+    gpu_launch(b->g, b->moe_sum_norm, (u32)a->n, 1, 1, GPU_SUM_THREADS, 0, &c);
+    return true;
+}
+
+bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
@@ -60,8 +81,6 @@ void gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how) {
     gpu_moe_args m = {w->on_gpu, s.tiles,  s.n_tiles,     s.sort.list,   a->x,
                       s.h,       s.y,      s.n_tiles + 1, s.n_tiles + 2, hidden,
                       inter,     s.h_rows, (gpu_u32)a->k, 0x43004300,    0};
-    gpu_combine_args c = gpu_combine_of(a, (const float *)s.y);
-    c.large = s.n_tiles + 1;
     const u32 blocks = (u32)gpu_processors(b->g),
               up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
               down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));
@@ -70,7 +89,7 @@ void gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how) {
         m.taken++;
         gpu_launch(b->g, run.down, down, 1, 1, THREADS, GPU_MOE_SHARED, &m);
     }
-    gpu_launch(b->g, b->moe_sum, (u32)a->n, gpu_blocks(hidden, 8 * 128), 1, 128, 0, &c);
+    return gpu_run_sum(o, a, s.y, s.n_tiles + 1, norm);
 }
 
 status gpu_moe_large_open(gpu_backend *b, err *e) {

@@ -1,5 +1,6 @@
-/* kernels/gpu/moe_tiles.cu: the tiles of tokens that moe_wgmma.cu's blocks go through, and the sum over a token's slots. */
-#include "kernels/gpu/hopper.cuh"
+/* kernels/gpu/moe_tiles.cu: the tiles of tokens that moe_wgmma.cu's blocks go through, and the sum over a token's slots, with
+ * the norm behind it. */
+#include "kernels/gpu/rows.cuh"
 
 /* One block. An expert's tokens are cut into as few tiles of at most `most` as they need, equal but for a multiple of 8; expert by
  * expert {expert, first place in the list, tokens, first row of h}. An expert's rows of h begin at a multiple of 8. */
@@ -34,16 +35,16 @@ KERNEL(moe_tiles, gpu_moe_tiles_args) {
     if (threadIdx.x < GPU_MOE_COUNTS) a.n_tiles[1 + threadIdx.x] = 0;
 }
 
-/* out = the slots of y in order, weighted, then the shared expert: 8 columns a thread. Grid: tokens, hidden / 8 / SUM_THREADS. Bytes: y once,
- * 2 * k + 2 a column. */
-enum { SUM_THREADS = 128, SUM_SLOTS = 8 /* in flight */ };
-KERNEL_OF(moe_sum, gpu_combine_args, SUM_THREADS, 8) {
-    gpu_i64 i = blockIdx.x, c = ((gpu_i64)blockIdx.y * SUM_THREADS + threadIdx.x) * 8;
-    if (c >= a.hidden) return;
-    int large = *a.large;
+/* sum = the slots of y in order, weighted, then the shared expert: columns [c, c + 8) of token i. CLOSE: its ids and weights are in
+ * shared memory, and take no registers while y is on its way; at most SUM_SLOTS. */
+enum { SUM_SLOTS = GPU_SUM_SLOTS /* in flight */ };
+template <bool CLOSE> static __device__ inline void sum_slots(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c, int large, const int *ids, const float *weights, float sum[8]) {
     const uint4 *y = (const uint4 *)((const gpu_bf16 *)a.y + i * a.k * a.hidden + c);
-    float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    for (int s0 = 0; s0 < a.k; s0 += SUM_SLOTS) {
+    uint4 also = {0, 0, 0, 0};
+    if (a.shared) also = *(const uint4 *)(a.shared + i * a.hidden + c);
+#pragma unroll
+    for (int j = 0; j < 8; j++) sum[j] = 0;
+    for (int s0 = 0; s0 < (CLOSE ? (gpu_i64)SUM_SLOTS : a.k); s0 += SUM_SLOTS) {
         uint4 v[SUM_SLOTS]; /* read before it is known whether the slot counts: no load waits for another */
         int id[SUM_SLOTS];
         float w[SUM_SLOTS];
@@ -51,12 +52,13 @@ KERNEL_OF(moe_sum, gpu_combine_args, SUM_THREADS, 8) {
         for (int s = 0; s < SUM_SLOTS; s++) {
             id[s] = -1;
             if (s0 + s < a.k) {
-                v[s] = y[(s0 + s) * (a.hidden / 8)];
-                id[s] = a.ids[i * a.k + s0 + s], w[s] = a.weights[i * a.k + s0 + s];
+                v[s] = *y, y += a.hidden / 8;
+                if (!CLOSE) id[s] = ids[s0 + s], w[s] = weights[s0 + s];
             }
         }
 #pragma unroll
         for (int s = 0; s < SUM_SLOTS; s++) {
+            if (CLOSE && s0 + s < a.k) id[s] = ids[s0 + s], w[s] = weights[s0 + s];
             if (id[s] < 0 || id[s] >= a.n_experts) continue;
             const gpu_u32 two[4] = {v[s].x, v[s].y, v[s].z, v[s].w};
 #pragma unroll
@@ -67,10 +69,64 @@ KERNEL_OF(moe_sum, gpu_combine_args, SUM_THREADS, 8) {
         }
     }
     if (a.shared) {
-        uint4 v = *(const uint4 *)(a.shared + i * a.hidden + c);
-        const gpu_u32 two[4] = {v.x, v.y, v.z, v.w};
+        float v[PIECE];
+        unpack(also, v);
 #pragma unroll
-        for (int j = 0; j < 4; j++) sum[2 * j] += low_f32(two[j]), sum[2 * j + 1] += high_f32(two[j]);
+        for (int j = 0; j < 8; j++) sum[j] += v[j];
     }
+}
+
+/* out = the sum, 8 columns a thread. Grid: tokens, hidden / 8 / SUM_THREADS. Bytes: y once, 2 * k + 2 a column. */
+enum { SUM_THREADS = 128 };
+KERNEL_OF(moe_sum, gpu_combine_args, SUM_THREADS, 8) {
+    gpu_i64 i = blockIdx.x, c = ((gpu_i64)blockIdx.y * SUM_THREADS + threadIdx.x) * 8;
+    if (c >= a.hidden) return;
+    float sum[8];
+    sum_slots<false>(a, i, c, *a.large, a.ids + i * a.k, a.weights + i * a.k, sum);
     store16(a.out + i * a.hidden + c, pair_bf16(sum[0], sum[1]), pair_bf16(sum[2], sum[3]), pair_bf16(sum[4], sum[5]), pair_bf16(sum[6], sum[7]));
+}
+
+/* The residual stream += the sum, and its norm: a row a block, in registers, rounded where two launches would round. Bytes: 2 * k + 8 a
+ * column. */
+KERNEL_OF(moe_sum_norm, gpu_combine_args, GPU_SUM_THREADS, 4) {
+    const gpu_norm_args &n = a.norm;
+    gpu_i64 i = blockIdx.x;
+    gpu_bf16 *out = n.out + i * n.out_stride;
+    __shared__ uint4 row[GPU_SUM_PIECES * GPU_SUM_THREADS]; /* a thread reads what it wrote */
+    __shared__ int ids[GPU_SUM_SLOTS];
+    __shared__ float weights[GPU_SUM_SLOTS];
+    float squares = 0, v[PIECE];
+    int large = *a.large;
+    bool bad = false;
+    if (threadIdx.x < a.k) ids[threadIdx.x] = a.ids[i * a.k + threadIdx.x], weights[threadIdx.x] = a.weights[i * a.k + threadIdx.x];
+    __syncthreads();
+#pragma unroll 1
+    for (int p = threadIdx.x; p * PIECE < a.hidden; p += GPU_SUM_THREADS) {
+        gpu_i64 c = p * PIECE;
+        float sum[PIECE];
+        uint4 x = *(const uint4 *)(n.x + i * n.x_stride + c);
+        sum_slots<true>(a, i, c, large, ids, weights, sum);
+        unpack(x, v);
+#pragma unroll
+        for (int k = 0; k < PIECE; k++) v[k] += f32_of(bf16_of(sum[k]));
+        x = pack(v);
+        unpack(x, v);
+#pragma unroll
+        for (int k = 0; k < PIECE; k++) squares = fmaf(v[k], v[k], squares);
+        *(uint4 *)(n.sum + i * n.x_stride + c) = row[p] = x;
+        bad |= has_bad(x);
+    }
+    squares = block_sum_of<GPU_SUM_THREADS / 32>(squares);
+    float r = rsqrtf(squares / (float)n.dim + n.eps);
+#pragma unroll 2
+    for (int p = threadIdx.x; p * PIECE < a.hidden; p += GPU_SUM_THREADS) {
+        gpu_i64 c = p * PIECE;
+        float w[PIECE];
+        load_weight(n.weight, c, true, w);
+        unpack(row[p], v);
+#pragma unroll
+        for (int k = 0; k < PIECE; k++) v[k] = v[k] * r * w[k];
+        *(uint4 *)(out + c) = pack(v);
+    }
+    mark_row(n.bad, n.mark, i, squares, bad);
 }

@@ -15,6 +15,7 @@
  * A token with a NaN or infinity in the cache has zeros for its latents and NaN for its rope part (mla_unpage): the scores of the
  * rows that see it are NaN, and the rows before it, whose weight for it is zero, do not meet a NaN in its values. */
 #include "kernels/gpu/decode.cuh"
+#include "kernels/gpu/rows.cuh"
 
 enum {
     ROWS = 64 /* of a warpgroup */, KEYS = 128, GROUP_HEADS = 4,
@@ -27,19 +28,39 @@ typedef struct {
     gpu_u64 *full_k, *full_v, *empty_k, *empty_v; /* [2] each */
 } flash_memory;
 
-/* Rows of the cache as kv_b takes them. One block a token. */
+/* 8 values of the cache in bf16. */
+static __device__ inline uint4 kv_piece(const void *kv, int type, gpu_i64 at) {
+    if (type == GPU_BF16) return *(const uint4 *)((const gpu_bf16 *)kv + at);
+    float v[PIECE];
+    uint2 u = *(const uint2 *)((const gpu_u8 *)kv + at);
+#pragma unroll
+    for (int k = 0; k < PIECE; k++) v[k] = fp8_f32((gpu_u8)((k < 4 ? u.x : u.y) >> 8 * (k % 4)));
+    return pack(v);
+}
+
+/* Rows of the cache as kv_b takes them. One warp a token. */
 KERNEL(mla_unpage, gpu_unpage_args) {
-    gpu_i64 j = blockIdx.x, at = a.from + j, width = a.latent + a.rope;
+    enum { MOST = GPU_WARP_KV / 32 / PIECE };
+    gpu_i64 j = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32, at = a.from + j, width = a.latent + a.rope;
+    if (j >= a.tokens) return;
     gpu_i64 base = ((gpu_i64)a.pages[at / GPU_PAGE] * GPU_PAGE + at % GPU_PAGE) * width;
-    int bad = 0;
-    for (gpu_i64 c = threadIdx.x; c < width; c += GPU_THREADS) bad |= !(fabsf(kv_get(a.kv, a.kv_type, base + c)) < INFINITY);
-    bad = __syncthreads_or(bad);
-    for (gpu_i64 c = threadIdx.x; c < width; c += GPU_THREADS) {
-        gpu_bf16 v = bf16_of(kv_get(a.kv, a.kv_type, base + c));
-        if (c < a.latent)
-            a.latent_rows[j * a.latent + c] = bad ? 0 : v;
-        else
-            a.rope_rows[j * a.rope + c - a.latent] = bad ? 0x7fc0 : v;
+    int lane = threadIdx.x % 32;
+    bool bad = false;
+    uint4 u[MOST];
+#pragma unroll
+    for (int p = 0; p < MOST; p++) {
+        int c = (p * 32 + lane) * PIECE;
+        u[p] = {0, 0, 0, 0};
+        if (c < width) u[p] = kv_piece(a.kv, a.kv_type, base + c);
+        bad |= has_bad(u[p]);
+    }
+    bad = __ballot_sync(~0u, bad) != 0;
+#pragma unroll
+    for (int p = 0; p < MOST; p++) {
+        int c = (p * 32 + lane) * PIECE;
+        if (c >= width) break;
+        if (bad) u[p].x = u[p].y = u[p].z = u[p].w = c < a.latent ? 0 : 0x7fc07fc0;
+        *(uint4 *)(c < a.latent ? a.latent_rows + j * a.latent + c : a.rope_rows + j * a.rope + c - a.latent) = u[p];
     }
 }
 

@@ -26,13 +26,6 @@ KERNEL(embed, gpu_embed_args) {
 
 /* ---- RMSNorm ---- */
 
-/* bad[row] = mark if the block saw a NaN or an infinity. A sum of squares that is finite had none, so the question is rarely
- * asked (finite values have an infinite sum too). */
-static __device__ inline void mark_row(int *bad, int mark, gpu_i64 row, float squares, bool mine) {
-    if (!bad || squares - squares == 0.0f) return;
-    if (__syncthreads_or(mine) && threadIdx.x == 0 && bad[row] == 0) bad[row] = mark;
-}
-
 /* Rows of up to PER * THREADS pieces, held in registers: 2 or 4 bytes a value read, 2 or 4 written. The weight is read before
  * the kernel in front has ended and kept, or (AGAIN) found in the cache row by row, which leaves room for more threads. The
  * sum is rounded before the norm, because that is what the next layer adds to. */
@@ -207,6 +200,50 @@ KERNEL_EARLY(latents, gpu_latents_args, GPU_THREADS, 6) {
         one_kv_row(a.kv, blockIdx.x);
     else
         norm_rows<GPU_THREADS, 1, false>(a.q, blockIdx.x, gridDim.x);
+}
+
+/* Row i by one warp, which holds it: MOST pieces a lane. */
+template <int MOST> static __device__ inline void norm_row_of_warp(const gpu_norm_args &a, gpu_i64 i) {
+    const gpu_bf16 *x = a.x + i * a.x_stride;
+    gpu_bf16 *out = a.out + i * a.out_stride;
+    int lane = threadIdx.x % 32;
+    uint4 u[MOST];
+    float squares = 0;
+#pragma unroll
+    for (int p = 0; p < MOST; p++) {
+        gpu_i64 c = (p * 32 + lane) * PIECE;
+        u[p] = {0, 0, 0, 0};
+        if (c < a.dim) u[p] = *(const uint4 *)(x + c);
+    }
+#pragma unroll
+    for (int p = 0; p < MOST; p++) {
+        float v[PIECE];
+        unpack(u[p], v);
+#pragma unroll
+        for (int k = 0; k < PIECE; k++) squares = fmaf(v[k], v[k], squares);
+    }
+    float r = rsqrtf(warp_sum(squares) / (float)a.dim + a.eps);
+#pragma unroll
+    for (int p = 0; p < MOST; p++) {
+        gpu_i64 c = (p * 32 + lane) * PIECE;
+        float v[PIECE], w[PIECE];
+        if (c >= a.dim) break;
+        unpack(u[p], v);
+        load_weight(a.weight, c, true, w);
+#pragma unroll
+        for (int k = 0; k < PIECE; k++) v[k] = v[k] * r * w[k];
+        *(uint4 *)(out + c) = pack(v);
+    }
+}
+
+/* latents of many rows, a row a warp: nothing waits for another warp. Grid: rows / GPU_WARPS, 2. */
+KERNEL_OF(latents_many, gpu_latents_args, GPU_THREADS, 4) {
+    gpu_i64 i = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32;
+    if (i >= a.q.n) return;
+    if (blockIdx.y)
+        kv_row_of_warp<GPU_WARP_KV / 32 / PIECE>(a.kv, i);
+    else
+        norm_row_of_warp<GPU_WARP_NORM / 32 / PIECE>(a.q, i);
 }
 
 /* ---- */

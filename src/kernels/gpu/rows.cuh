@@ -1,4 +1,4 @@
-/* kernels/gpu/rows.cuh: values of a row in pieces of 16 bytes, and a row of the KV cache by one block, for rows.cu and query.cu. */
+/* kernels/gpu/rows.cuh: values of a row in pieces of 16 bytes, and a row of the KV cache by one block, for rows.cu, query.cu and others. */
 #ifndef KERNELS_GPU_ROWS_CUH
 #define KERNELS_GPU_ROWS_CUH
 #include "kernels/gpu/hopper.cuh"
@@ -23,6 +23,13 @@ static __device__ inline bool has_bad(const uint4 &u) {
 #pragma unroll
     for (int i = 0; i < 4; i++) bad |= is_bad((gpu_bf16)b[i]) || is_bad((gpu_bf16)(b[i] >> 16));
     return bad;
+}
+
+/* bad[row] = mark if the block saw a NaN or an infinity. A sum of squares that is finite had none, so the question is rarely
+ * asked (finite values have an infinite sum too). */
+static __device__ inline void mark_row(int *bad, int mark, gpu_i64 row, float squares, bool mine) {
+    if (!bad || squares - squares == 0.0f) return;
+    if (__syncthreads_or(mine) && threadIdx.x == 0 && bad[row] == 0) bad[row] = mark;
 }
 
 static __device__ inline void load_weight(const float *weight, gpu_i64 c, bool here, float w[PIECE]) {

@@ -28,7 +28,8 @@ bool gpu_run_wide(const ops *o, const gpu_linear_args *a, bool swiglu) {
                              .cols = a->w.cols,
                              .x_stride = a->x_stride,
                              .y_stride = a->y_stride,
-                             .y_type = a->y_type};
+                             .y_type = a->y_type,
+                             .add = a->add};
     for (size_t i = 0;; i++) { /* the largest tiles that keep the chip busy: all give the same bits */
         i64 out = swiglu ? kinds[i].weights / 2 : kinds[i].weights;
         i64 tiles = ceil_div(a->n, kinds[i].tokens) * ceil_div(a->rows, out);

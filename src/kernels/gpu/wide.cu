@@ -1,4 +1,4 @@
-/* kernels/gpu/wide.cu: y[n, rows] = x[n, cols] W^T, or silu(x gate^T) * (x up^T), for any n and weights in BF16, on wgmma: rows of prompts whose
+/* kernels/gpu/wide.cu: y[n, rows] = x[n, cols] W^T, or y += that, or silu(x gate^T) * (x up^T), for any n and weights in BF16, on wgmma: rows of prompts whose
  * bits may not depend on how many they are (ops.h: ROWS_PROMPT).
  *
  * Every output's sum is formed in the order of the columns, 16 at a time, in one accumulator, whatever the tile: three tile sizes, chosen by
@@ -65,8 +65,11 @@ static __device__ inline void put_two(const gpu_wide_args &a, gpu_i64 token, gpu
     if (token >= a.n || row >= a.rows) return;
     if (a.y_type == GPU_F32)
         *(float2 *)((float *)a.y + token * a.y_stride + row) = {first, second};
-    else
-        *(gpu_u32 *)((gpu_bf16 *)a.y + token * a.y_stride + row) = pair_bf16(first, second);
+    else {
+        gpu_u32 *y = (gpu_u32 *)((gpu_bf16 *)a.y + token * a.y_stride + row);
+        if (a.add) first += low_f32(*y), second += high_f32(*y);
+        *y = pair_bf16(first, second);
+    }
 }
 
 template <int N, int TOKENS> static __device__ inline void wide_multiply(const gpu_wide_args &a, wide_at at, wide_state *state, unsigned char *ring, int group) {
