@@ -100,7 +100,7 @@ typedef struct {
          0},                                                                                                  \
         {"tuned", 0,                                                                                          \
          OPT_STR, &(o).engine.tuned,                                                                          \
-         "FILE",  "cuda: table of measured choices for experts, or none (default: the one that comes along)", \
+         "FILE",  "cuda: table of measured choices for kernels, or none (default: the one that comes along)", \
          0,       0},                                                                                         \
         {"override",  0,                                                                                      \
          OPT_LIST,    &(o).overrides,                                                                         \

@@ -4,6 +4,7 @@
 #include "cmd.h"
 #include "kernels/gpu/tuned.h"
 #include "model_opts.h"
+#include "tune.h"
 #include "tune_moe.h"
 #include <math.h>
 #include <stdio.h>
@@ -301,8 +302,9 @@ static int tune_moe(int argc, char **argv) {
 int cmd_tune(int argc, char **argv) {
     bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
     if (argc > 1 && !strcmp(argv[1], "moe")) return tune_moe(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "gemm")) return tune_gemm(argc - 1, argv + 1);
     FILE *f = help ? stdout : stderr;
     if (argc > 1 && !help) fprintf(f, "moonlet tune: nothing to tune is called \"%s\"\n", argv[1]);
-    fprintf(f, "usage: moonlet tune moe [options]\n");
+    fprintf(f, "usage: moonlet tune moe|gemm [options]\n");
     return help ? EXIT_DONE : EXIT_USAGE;
 }

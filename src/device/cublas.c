@@ -26,6 +26,9 @@ struct cublas {
 #define CUBLAS_FIELD(name, args) cublasStatus_t(*name) args;
     CUBLAS_SYMBOLS(CUBLAS_FIELD)
 #undef CUBLAS_FIELD
+#define CUBLAS_FIELD(name, args) size_t(*name) args;
+    CUBLAS_SIZES(CUBLAS_FIELD)
+#undef CUBLAS_FIELD
     plan plans[PLANS]; /* a ring: the oldest goes first */
     i64 n_plans;
 };
@@ -35,7 +38,7 @@ static const struct {
     size_t at;
 } symbols[] = {
 #define CUBLAS_ROW(name, args) {#name, offsetof(cublas, name)},
-    CUBLAS_SYMBOLS(CUBLAS_ROW)};
+    CUBLAS_SIZES(CUBLAS_ROW) CUBLAS_SYMBOLS(CUBLAS_ROW)};
 
 static void *open_library(const char **name) {
     static const char *const usual[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
@@ -117,34 +120,66 @@ static bool layout(cublas *c, cublasLtMatrixLayout_t *out, unsigned type, i64 ro
 }
 
 /* Our rows are the library's columns: it computes y^T [rows, n] = op(w) x^T. */
-static bool make(cublas *c, plan *p) {
+static bool describe(cublas *c, plan *p) {
     const cublas_product *s = &p->shape;
-    int turned = s->across ? CUBLAS_OP_N : CUBLAS_OP_T, found = 0;
-    cublasLtMatmulHeuristicResult_t best;
+    int turned = s->across ? CUBLAS_OP_N : CUBLAS_OP_T;
     if (!good(c->cublasLtMatmulDescCreate(&p->how, CUBLAS_COMPUTE_32F, CUDA_R_32F)) ||
         !good(c->cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned)))
         return false;
-    if (!layout(c, &p->w, CUDA_R_16BF, s->across ? s->rows : s->cols, s->across ? s->cols : s->rows,
-                s->w_stride, s->heads, s->w_step) ||
-        !layout(c, &p->x, CUDA_R_16BF, s->cols, s->n, s->x_stride, s->heads, s->x_step) ||
-        !layout(c, &p->y, s->wide ? CUDA_R_32F : CUDA_R_16BF, s->rows, s->n, s->y_stride, s->heads,
-                s->y_step))
+    return layout(c, &p->w, CUDA_R_16BF, s->across ? s->rows : s->cols, s->across ? s->cols : s->rows,
+                  s->w_stride, s->heads, s->w_step) &&
+           layout(c, &p->x, CUDA_R_16BF, s->cols, s->n, s->x_stride, s->heads, s->x_step) &&
+           layout(c, &p->y, s->wide ? CUDA_R_32F : CUDA_R_16BF, s->rows, s->n, s->y_stride, s->heads,
+                  s->y_step);
+}
+
+static int ask(cublas *c, const plan *p, cublasLtMatmulHeuristicResult_t *out, int most) {
+    int found = 0;
+    bool ok = good(c->cublasLtMatmulAlgoGetHeuristic(c->handle, p->how, p->w, p->x, p->y, p->y, c->limits,
+                                                     most, out, &found));
+    return ok ? found : 0;
+}
+
+/* The configuration that was told, if the library takes it for this shape. */
+static bool obey(cublas *c, plan *p) {
+    const cublas_config *how = &p->shape.how;
+    unsigned y = p->shape.wide ? CUDA_R_32F : CUDA_R_16BF;
+    cublasLtMatmulHeuristicResult_t is;
+    if (!good(c->cublasLtMatmulAlgoInit(c->handle, CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_16BF, CUDA_R_16BF,
+                                        y, y, how->algo, &p->algo)))
         return false;
-    if (!good(c->cublasLtMatmulAlgoGetHeuristic(c->handle, p->how, p->w, p->x, p->y, p->y, c->limits, 1,
-                                                &best, &found)) ||
-        found < 1 || !good(best.state))
+#define CUBLAS_CONFIG_SET(name, attribute, bytes, most)                                                      \
+    if (attribute != CUBLASLT_ALGO_CONFIG_ID &&                                                              \
+        !good(c->cublasLtMatmulAlgoConfigSetAttribute(&p->algo, attribute, &how->name, bytes)))              \
         return false;
+    CUBLAS_CONFIG(CUBLAS_CONFIG_SET)
+#undef CUBLAS_CONFIG_SET
+    return good(c->cublasLtMatmulAlgoCheck(c->handle, p->how, p->w, p->x, p->y, p->y, &p->algo, &is)) &&
+           is.workspaceSize <= WORKSPACE;
+}
+
+static bool make(cublas *c, plan *p) {
+    cublasLtMatmulHeuristicResult_t best;
+    if (!describe(c, p)) return false;
+    if (p->shape.told) return obey(c, p);
+    if (ask(c, p, &best, 1) < 1 || !good(best.state)) return false;
     p->algo = best.algo;
     return true;
 }
 
+/* A product without its addresses, padding included, for memcmp. */
+static void key_of(cublas_product *key, const cublas_product *p) {
+    memset(key, 0, sizeof *key);
+    key->n = p->n, key->rows = p->rows, key->cols = p->cols, key->heads = p->heads;
+    key->w_stride = p->w_stride, key->x_stride = p->x_stride, key->y_stride = p->y_stride;
+    key->w_step = p->w_step, key->x_step = p->x_step, key->y_step = p->y_step;
+    key->across = p->across, key->wide = p->wide, key->told = p->told;
+    if (p->told) key->how = p->how;
+}
+
 static const plan *plan_of(cublas *c, const cublas_product *p) {
-    cublas_product key; /* padding included, for memcmp */
-    memset(&key, 0, sizeof key);
-    key.n = p->n, key.rows = p->rows, key.cols = p->cols, key.heads = p->heads;
-    key.w_stride = p->w_stride, key.x_stride = p->x_stride, key.y_stride = p->y_stride;
-    key.w_step = p->w_step, key.x_step = p->x_step, key.y_step = p->y_step;
-    key.across = p->across, key.wide = p->wide;
+    cublas_product key;
+    key_of(&key, p);
     for (i64 i = 0; i < min_i64(c->n_plans, PLANS); i++)
         if (!memcmp(&c->plans[i].shape, &key, sizeof key)) return &c->plans[i];
     plan *fresh = &c->plans[c->n_plans++ % PLANS];
@@ -152,6 +187,38 @@ static const plan *plan_of(cublas *c, const cublas_product *p) {
     memcpy(&fresh->shape, &key, sizeof key);
     fresh->usable = make(c, fresh);
     return fresh;
+}
+
+i64 cublas_version(const cublas *c) { return (i64)c->cublasLtGetVersion(); }
+
+/* Reads an algorithm's configuration; false: one that a table must not have. */
+static bool config_of(cublas *c, const cublasLtMatmulAlgo_t *algo, cublas_config *out) {
+    size_t n;
+    *out = (cublas_config){0};
+#define CUBLAS_CONFIG_GET(name, attribute, bytes, most)                                                      \
+    if (!good(c->cublasLtMatmulAlgoConfigGetAttribute(algo, attribute, &out->name, bytes, &n)) ||            \
+        out->name < 0 || out->name > (most))                                                                 \
+        return false;
+    CUBLAS_CONFIG(CUBLAS_CONFIG_GET)
+#undef CUBLAS_CONFIG_GET
+    return out->reduction == CUBLASLT_REDUCTION_SCHEME_NONE ||
+           out->reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+}
+
+int cublas_offers(cublas *c, const cublas_product *p, cublas_config out[CUBLAS_OFFERS]) {
+    cublasLtMatmulHeuristicResult_t all[CUBLAS_OFFERS];
+    plan k = {0};
+    int n = 0, found;
+    key_of(&k.shape, p);
+    found = gpu_enter(c->g) && describe(c, &k) ? ask(c, &k, all, CUBLAS_OFFERS) : 0;
+    for (int i = 0; i < found; i++) {
+        if (!good(all[i].state) || !config_of(c, &all[i].algo, &out[n])) continue;
+        bool fresh = true;
+        for (int j = 0; j < n; j++) fresh = fresh && memcmp(&out[j], &out[n], sizeof *out) != 0;
+        n += fresh;
+    }
+    drop(c, &k);
+    return n;
 }
 
 bool cublas_multiply(cublas *c, const cublas_product *p) {

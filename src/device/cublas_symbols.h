@@ -15,6 +15,7 @@
     X(cublasLtMatmulDescAttributes_t, unsigned)                                                              \
     X(cublasLtMatrixLayoutAttribute_t, unsigned)                                                             \
     X(cublasLtMatmulPreferenceAttributes_t, unsigned)                                                        \
+    X(cublasLtMatmulAlgoConfigAttributes_t, unsigned)                                                        \
     X(cudaStream_t, struct CUstream_st *)                                                                    \
     X(cublasLtHandle_t, struct cublasLtContext *)
 
@@ -35,9 +36,21 @@
     X(CUBLASLT_MATMUL_DESC_TRANSA, 3)                                                                        \
     X(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 5)                                                                 \
     X(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 6)                                                        \
-    X(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)
+    X(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                                                           \
+    X(CUBLASLT_REDUCTION_SCHEME_NONE, 0)                                                                     \
+    X(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2)                                                             \
+    X(CUBLASLT_ALGO_CONFIG_ID, 0)                                                                            \
+    X(CUBLASLT_ALGO_CONFIG_TILE_ID, 1)                                                                       \
+    X(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 2)                                                                    \
+    X(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 3)                                                              \
+    X(CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4)                                                                 \
+    X(CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 5)                                                                 \
+    X(CUBLASLT_ALGO_CONFIG_STAGES_ID, 6)                                                                     \
+    X(CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 7)                                                                \
+    X(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 8)
 
-/* X(name, arguments): without one of them the library is not used. All return cublasStatus_t. */
+/* X(name, arguments): without one of them the library is not used. All return cublasStatus_t, but for the first list's. */
+#define CUBLAS_SIZES(X) X(cublasLtGetVersion, (void))
 #define CUBLAS_SYMBOLS(X)                                                                                    \
     X(cublasLtCreate, (cublasLtHandle_t *))                                                                  \
     X(cublasLtDestroy, (cublasLtHandle_t))                                                                   \
@@ -57,6 +70,15 @@
       (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,               \
        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,                      \
        cublasLtMatmulHeuristicResult_t *, int *))                                                            \
+    X(cublasLtMatmulAlgoInit, (cublasLtHandle_t, cublasComputeType_t, cudaDataType, cudaDataType,            \
+                               cudaDataType, cudaDataType, cudaDataType, int, cublasLtMatmulAlgo_t *))       \
+    X(cublasLtMatmulAlgoCheck, (cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,              \
+                                cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,      \
+                                const cublasLtMatmulAlgo_t *, cublasLtMatmulHeuristicResult_t *))            \
+    X(cublasLtMatmulAlgoConfigGetAttribute,                                                                  \
+      (const cublasLtMatmulAlgo_t *, cublasLtMatmulAlgoConfigAttributes_t, void *, size_t, size_t *))        \
+    X(cublasLtMatmulAlgoConfigSetAttribute,                                                                  \
+      (cublasLtMatmulAlgo_t *, cublasLtMatmulAlgoConfigAttributes_t, const void *, size_t))                  \
     X(cublasLtMatmul,                                                                                        \
       (cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *, cublasLtMatrixLayout_t,           \
        const void *, cublasLtMatrixLayout_t, const void *, const void *, cublasLtMatrixLayout_t, void *,     \

@@ -12,6 +12,10 @@
     _Static_assert(__builtin_types_compatible_p(__typeof__(&name), cublasStatus_t(*) args),                  \
                    #name " is another function in cublasLt.h");
 CUBLAS_SYMBOLS(SAME)
+#define SAME_SIZE(name, args)                                                                                \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), size_t(*) args),                          \
+                   #name " is another function in cublasLt.h");
+CUBLAS_SIZES(SAME_SIZE)
 
 #define SAME_TYPE(name, type)                                                                                \
     _Static_assert(__builtin_types_compatible_p(name, type), #name " is another type in cublasLt.h");

@@ -260,6 +260,7 @@ static void shipped(void **state) {
         tuned_table t;
         err e = {0};
         char chip[96] = "", file[96];
+        if (strstr(found.gl_pathv[i], "-gemm.csv")) continue; /* test_gemm_table.c */
         assert_int_equal(file_read(found.gl_pathv[i], 8 << 20, &text, &e), ST_OK);
         const char *row = strchr(text.data, '\n');
         assert_true(row && sscanf(row + 1, "%95[^,]", chip) == 1);

@@ -157,24 +157,35 @@ static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
 }
 
 /* More rows than slab.cu takes: by cuBLASLt. False where it is not there or has no kernel for this shape. */
-static bool run_library(const gpu_backend *b, const gpu_linear_args *a, i64 heads) {
+static bool run_library(const gpu_backend *b, const gpu_linear_args *a, i64 heads, const gemm_choice *how) {
     if (a->w.format != GPU_W_BF16 || !has_library(b) || !can_tile(&a->w, a->x, a->x_stride)) return false;
     if ((u64)(uintptr_t)a->y % 16 || a->y_stride % 8 || a->x_step % 8 || a->y_step % 8) return false;
-    return cublas_multiply(b->blas, &(cublas_product){.w = (const gpu_bf16 *)a->w.data + a->first * a->w.cols,
-                                                      .x = a->x,
-                                                      .y = a->y,
-                                                      .n = a->n,
-                                                      .rows = a->rows,
-                                                      .cols = a->w.cols,
-                                                      .w_stride = a->w.cols,
-                                                      .x_stride = a->x_stride,
-                                                      .y_stride = a->y_stride,
-                                                      .heads = heads,
-                                                      .w_step = a->step * a->w.cols,
-                                                      .x_step = a->x_step,
-                                                      .y_step = a->y_step,
-                                                      .wide = a->y_type == GPU_F32,
-                                                      .add = a->add});
+    return gpu_multiply(&(cublas_product){.w = (const gpu_bf16 *)a->w.data + a->first * a->w.cols,
+                                          .x = a->x,
+                                          .y = a->y,
+                                          .n = a->n,
+                                          .rows = a->rows,
+                                          .cols = a->w.cols,
+                                          .w_stride = a->w.cols,
+                                          .x_stride = a->x_stride,
+                                          .y_stride = a->y_stride,
+                                          .heads = heads,
+                                          .w_step = a->step * a->w.cols,
+                                          .x_step = a->x_step,
+                                          .y_step = a->y_step,
+                                          .wide = a->y_type == GPU_F32,
+                                          .add = a->add},
+                        how);
+}
+
+/* The same as measured: there may be something better than what the library chooses. */
+static bool run_many(const ops *o, const gpu_linear_args *a, i64 heads) {
+    const gpu_backend *b = gpu_of(o);
+    if (b->form != ROWS_ANY || a->w.format != GPU_W_BF16 || !can_tile(&a->w, a->x, a->x_stride)) return false;
+    gemm_choice how =
+        gpu_gemm_choice(&(gemm_call){GEMM_LINEAR, a->y_type == GPU_F32, a->rows, a->w.cols, heads, a->n});
+    if (how.path == GEMM_WIDE && gpu_run_wide(o, a, false)) return true;
+    return run_library(b, a, heads, &how);
 }
 
 static bool takes_tiles(const gpu_backend *b, i64 n) {
@@ -203,7 +214,7 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
         return;
     }
     if (b->form == ROWS_PROMPT && heads == 1 && gpu_run_wide(o, a, false)) return;
-    if (a->n > GPU_SKINNY && run_library(b, a, heads)) return;
+    if (a->n > GPU_SKINNY && run_many(o, a, heads)) return;
     if (takes_tiles(b, a->n) && !exact && can_tile(&a->w, a->x, a->x_stride) && a->x_step % 8 == 0) {
         gpu_launch(b->g, b->linear_tile, gpu_blocks(a->rows, 128), (u32)min_i64(ceil_div(a->n, 64), GRID_Y),
                    (u32)heads, GPU_THREADS, 0, a);
@@ -295,7 +306,7 @@ static bool add_rows(const ops *o, const linear_norm_args *a) {
     norm_args norm = a->norm;
     if (norm.add != l->y || norm.sum != norm.x || l->y_type != DT_BF16 || k.rows != norm.dim) return false;
     if (l->n <= GPU_SKINNY && b->form != ROWS_PROMPT) return false;
-    if (!l->n || !(b->form == ROWS_PROMPT ? gpu_run_wide(o, &k, false) : run_library(b, &k, 1))) return false;
+    if (!l->n || !(b->form == ROWS_PROMPT ? gpu_run_wide(o, &k, false) : run_many(o, &k, 1))) return false;
     norm.add = norm.sum = NULL;
     o->norm(o, &norm);
     if (a->later) a->later->parts = 0;
@@ -322,7 +333,7 @@ static void skinny_swiglu(const ops *o, const gpu_linear_args *a) {
 }
 
 /* Both products in float32 for as many rows as there is room for, then one kernel for SiLU, product and rounding. */
-static bool library_swiglu(const gpu_backend *b, const gpu_linear_args *a) {
+static bool library_swiglu(const gpu_backend *b, const gpu_linear_args *a, const gemm_choice *how) {
     i64 most = (i64)(HALVES / sizeof(f32) / 2) / a->rows / 128 * 128;
     if (a->w.format != GPU_W_BF16 || !has_library(b) || most < 128 || a->rows % 8) return false;
     for (i64 from = 0; from < a->n; from += most) {
@@ -331,15 +342,23 @@ static bool library_swiglu(const gpu_backend *b, const gpu_linear_args *a) {
         gate.n = n, gate.x = a->x + from * a->x_stride;
         gate.y = b->halves, gate.y_stride = a->rows, gate.y_type = GPU_F32;
         up = gate, up.w = a->up, up.y = b->halves + n * a->rows;
-        if (!run_library(b, &gate, 1))
+        if (!run_library(b, &gate, 1, how))
             return false; /* the same for every piece but the last: then it starts again */
-        if (!run_library(b, &up, 1)) return false;
+        if (!run_library(b, &up, 1, how)) return false;
         gpu_silu_args k = {
             b->halves, b->halves + n * a->rows, (gpu_bf16 *)a->y + from * a->y_stride, n, a->y_stride,
             a->rows};
         gpu_launch(b->g, b->silu_product, gpu_blocks(n * a->rows / 8, GPU_THREADS), 1, 1, GPU_THREADS, 0, &k);
     }
     return true;
+}
+
+static bool many_swiglu(const ops *o, const gpu_linear_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    if (b->form != ROWS_ANY || a->w.format != GPU_W_BF16 || !can_tile(&a->w, a->x, a->x_stride)) return false;
+    gemm_choice how = gpu_gemm_choice(&(gemm_call){GEMM_SWIGLU, false, a->rows, a->w.cols, 1, a->n});
+    if (how.path == GEMM_WIDE && gpu_run_wide(o, a, true)) return true;
+    return library_swiglu(b, a, &how);
 }
 
 void gpu_op_swiglu(const ops *o, const swiglu_args *a) {
@@ -359,7 +378,7 @@ void gpu_op_swiglu(const ops *o, const swiglu_args *a) {
         return;
     }
     if (b->form == ROWS_PROMPT && gpu_run_wide(o, &k, true)) return;
-    if (k.n > GPU_SKINNY && library_swiglu(b, &k)) return;
+    if (k.n > GPU_SKINNY && many_swiglu(o, &k)) return;
     if (takes_tiles(b, k.n) && can_tile(&k.w, k.x, k.x_stride) && can_tile(&k.up, k.x, k.x_stride)) {
         gpu_launch(b->g, b->swiglu_tile, gpu_blocks(k.rows, 64), (u32)min_i64(ceil_div(k.n, 64), GRID_Y), 1,
                    GPU_THREADS, 0, &k);
@@ -401,20 +420,22 @@ static bool library_absorb(const gpu_backend *b, const absorb_q_args *a) {
     if (w->format != GPU_W_BF16 || !has_library(b) || !can_tile(w, a->q, head) || width % 8 || a->nope % 8)
         return false;
     if ((u64)(uintptr_t)a->out % 16) return false;
-    if (!cublas_multiply(b->blas, &(cublas_product){.w = w->data,
-                                                    .x = a->q,
-                                                    .y = a->out,
-                                                    .n = a->n,
-                                                    .rows = a->latent,
-                                                    .cols = a->nope,
-                                                    .w_stride = a->latent,
-                                                    .x_stride = a->n_heads * head,
-                                                    .y_stride = a->n_heads * width,
-                                                    .heads = a->n_heads,
-                                                    .w_step = (a->nope + a->kv_b->v_dim) * a->latent,
-                                                    .x_step = head,
-                                                    .y_step = width,
-                                                    .across = true}))
+    gemm_choice how = gpu_gemm_choice(&(gemm_call){GEMM_ACROSS, false, a->latent, a->nope, a->n_heads, a->n});
+    if (!gpu_multiply(&(cublas_product){.w = w->data,
+                                        .x = a->q,
+                                        .y = a->out,
+                                        .n = a->n,
+                                        .rows = a->latent,
+                                        .cols = a->nope,
+                                        .w_stride = a->latent,
+                                        .x_stride = a->n_heads * head,
+                                        .y_stride = a->n_heads * width,
+                                        .heads = a->n_heads,
+                                        .w_step = (a->nope + a->kv_b->v_dim) * a->latent,
+                                        .x_step = head,
+                                        .y_step = width,
+                                        .across = true},
+                      &how))
         return false;
     gpu_rope_copy_args k = {(const gpu_bf16 *)a->q + a->nope,
                             (gpu_bf16 *)a->out + a->latent,

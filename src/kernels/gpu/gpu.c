@@ -135,29 +135,35 @@ static void op_set_form(const ops *o, rows_form form) { gpu_of(o)->form = form; 
 
 void ops_gpu_force(ops *o, const moe_choice *how) { gpu_of(o)->forced = how; }
 
-status ops_gpu_tuned(ops *o, const char *place, err *e) {
-    static tuned_table table;
-    gpu_backend *b = gpu_of(o);
-    char file[80], path[4096];
-    struct stat is;
+/* The table of matrix products beside that of experts: CHIP-gemm.csv. */
+static status tuned_gemm(gpu_backend *b, const char *place, err *e) {
+    static gemm_table table;
     buf text = {0};
-    b->tuned = NULL;
-    tuned_free(&table);
-    if (!place || !strcmp(place, "none")) return ST_OK;
-    if (!stat(place, &is) && S_ISDIR(is.st_mode)) {
-        tuned_file_name(file, sizeof file, gpu_name(b->g));
-        status st = path_join(path, sizeof path, place, file, e);
-        if (st != ST_OK) return st;
-        if (!file_exists(path)) {
+    size_t n = strlen(place), end = n > 4 && !strcmp(place + n - 4, ".csv") ? n - 4 : n;
+    gemm_free(&table);
+    int length = snprintf(b->gemms_name, sizeof b->gemms_name, "%.*s-gemm.csv", (int)end, place);
+    if (length >= (int)sizeof b->gemms_name) return err_set(e, ST_INPUT, "%s: too long a name", place);
+    if (!file_exists(b->gemms_name)) {
+        if (b->blas)
             log_once(
-                path,
-                "%s does not exist: nothing was tuned for %s, experts run by the choices that are built in "
-                "(moonlet tune moe)",
-                path, gpu_name(b->g));
-            return ST_OK;
-        }
-        place = path;
+                b->gemms_name,
+                "there is no %s: nothing was tuned for %s, matrix products run by cuBLASLt's own choices "
+                "(moonlet tune gemm)",
+                b->gemms_name, gpu_name(b->g));
+        return ST_OK;
     }
+    status st = file_read(b->gemms_name, TUNED_FILE_MOST, &text, e);
+    if (st == ST_OK)
+        st = gemm_parse(&table, text.data, text.len, b->gemms_name, gpu_name(b->g), gpu_processors(b->g), e);
+    buf_free(&text);
+    if (st == ST_OK) b->gemms = &table;
+    return st;
+}
+
+static status tuned_experts(gpu_backend *b, const char *place, err *e) {
+    static tuned_table table;
+    buf text = {0};
+    tuned_free(&table);
     status st = file_read(place, TUNED_FILE_MOST, &text, e);
     if (st == ST_OK)
         st = tuned_parse(&table, text.data, text.len, place, gpu_name(b->g), gpu_processors(b->g), e);
@@ -165,6 +171,29 @@ status ops_gpu_tuned(ops *o, const char *place, err *e) {
     if (st != ST_OK) return st;
     snprintf(b->tuned_name, sizeof b->tuned_name, "%s", place);
     b->tuned = &table;
+    return ST_OK;
+}
+
+status ops_gpu_tuned(ops *o, const char *place, err *e) {
+    gpu_backend *b = gpu_of(o);
+    char file[80], path[4096];
+    struct stat is;
+    b->tuned = NULL;
+    b->gemms = NULL;
+    if (!place || !strcmp(place, "none")) return ST_OK;
+    bool folder = !stat(place, &is) && S_ISDIR(is.st_mode);
+    if (folder) {
+        tuned_file_name(file, sizeof file, gpu_name(b->g));
+        status st = path_join(path, sizeof path, place, file, e);
+        if (st != ST_OK) return st;
+        place = path;
+    }
+    status st = tuned_gemm(b, place, e);
+    if (st != ST_OK || !folder || file_exists(place)) return st == ST_OK ? tuned_experts(b, place, e) : st;
+    log_once(path,
+             "%s does not exist: nothing was tuned for %s, experts run by the choices that are built in "
+             "(moonlet tune moe)",
+             path, gpu_name(b->g));
     return ST_OK;
 }
 

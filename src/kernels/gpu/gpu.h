@@ -7,6 +7,7 @@
 #define KERNELS_GPU_GPU_H
 #include "device/gpu.h"
 #include "kernels/gpu/args.h"
+#include "kernels/gpu/gemm_choice.h"
 #include "kernels/gpu/moe_choice.h"
 #include "kernels/ops.h"
 
@@ -15,8 +16,8 @@
 status ops_init_gpu(ops *o, gpu *g, dtype act, err *e);
 
 /* Experts run as the table of measured choices at `place` says from here on (tuned.h): a file, or a folder that has a file for this
- * chip; NULL or "none": built-in choices. A folder without one, and a shape that the table does not know, are told once on stderr.
- * ST_FORMAT, ST_IO: the file, and its line. */
+ * chip; matrix products as the one beside it says, whose name ends in -gemm.csv (gemm_table.h). NULL or "none": built-in choices. A file
+ * that is not there, and a shape that a table does not know, are told once on stderr. ST_FORMAT, ST_IO: the file, and its line. */
 status ops_gpu_tuned(ops *o, const char *place, err *e);
 /* For measuring: all calls of experts run like this, which must be allowed for them (moe_choice.h); NULL: as usual again. The
  * caller keeps it. */
@@ -24,5 +25,25 @@ void ops_gpu_force(ops *o, const moe_choice *how);
 /* How a call of experts is described and run. */
 moe_call gpu_moe_call(const moe_args *a);
 moe_choice gpu_moe_choice(const moe_args *a);
+
+/* For measuring: all matrix products of more than 64 rows run like this, which must be allowed for them (gemm_choice.h); NULL: as usual
+ * again. The caller keeps it. */
+void ops_gpu_force_gemm(ops *o, const gemm_choice *how);
+/* The last of those products: what it was, how it was said to run, and as the library was asked for it. */
+typedef struct {
+    gemm_call call;
+    gemm_choice choice;
+    gemm_source from;
+    bool asked;   /* the library */
+    bool refused; /* by what was chosen; the built-in choice ran */
+    cublas_product product;
+} gemm_seen;
+/* Every such product is written to *seen from here on; NULL: no longer. */
+void ops_gpu_watch_gemm(ops *o, gemm_seen *seen);
+/* The version of cuBLASLt, 0 without; what is worth timing for a product that was seen: the built-in choice, then others, all
+ * different; how many. */
+i64 gpu_gemm_library(void);
+enum { GEMM_CANDIDATES = CUBLAS_OFFERS + 2 };
+int gpu_gemm_candidates(const gemm_seen *seen, gemm_choice out[GEMM_CANDIDATES]);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef KERNELS_GPU_INSIDE_H
 #define KERNELS_GPU_INSIDE_H
 #include "kernels/gpu/gpu.h"
+#include "kernels/gpu/gemm_table.h"
 #include "kernels/gpu/tuned.h"
 
 /* Kernel and the file that holds it. */
@@ -127,11 +128,15 @@ typedef struct {
     struct cublas *blas; /* NULL: there is none, for this reason: */
     err no_blas;
     f32 *halves;
-    gpu_u32 *meetings;        /* decode.c */
-    const moe_choice *forced; /* moe.c: NULL, or how all calls of experts run */
-    const tuned_table *tuned; /* NULL: none */
-    char tuned_name[4096];    /* its file */
-    gpu_u32 *few_h;           /* few.c: of few_one.cu */
+    gpu_u32 *meetings;              /* decode.c */
+    const moe_choice *forced;       /* moe.c: NULL, or how all calls of experts run */
+    const tuned_table *tuned;       /* NULL: none */
+    char tuned_name[4096];          /* its file */
+    const gemm_choice *forced_gemm; /* the same for matrix products: gemm.c */
+    const gemm_table *gemms;
+    char gemms_name[4096];
+    gemm_seen *seen; /* NULL: nobody looks */
+    gpu_u32 *few_h;  /* few.c: of few_one.cu */
     int *few_words;
 #define GPU_KERNEL_FIELD(name, file) gpu_kernel *name;
     GPU_KERNELS(GPU_KERNEL_FIELD)
@@ -198,9 +203,8 @@ status gpu_moe_int8_open(gpu_backend *b, err *e);
 /* few.c: the products of routed experts at few tokens, y of pairs that there are; false: shared memory or x's address does not allow it. */
 u64 gpu_few_workspace(const moe_args *a);
 bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *space, f32 *y);
-/* All of routed experts at up to four tokens in one launch, if this call fits. after: NULL, or of the norm behind it, a part for each
- * PACK_ROWS of the result. */
-bool gpu_run_few_one(const ops *o, const moe_args *a, const gpu_after *after);
+/* All of routed experts at up to four tokens in one launch, if this call fits. */
+bool gpu_run_few_one(const ops *o, const moe_args *a);
 status gpu_few_open(gpu_backend *b, err *e);
 
 /* few_plain.c: a whole call with experts in bf16 or FP8 as they are stored, y of gpu_plain_tokens() tokens at a time. */
@@ -216,6 +220,10 @@ static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {
            ((u64)(uintptr_t)x | (u64)x_stride * 2) % 16 == 0;
 }
 enum { TILE_FROM = 32 /* rows of x */, TILE_MEAN = 8 /* tokens an expert */ };
+
+/* gemm.c: how a matrix product of more than 64 rows runs; it, on the library, as chosen (false: the library has nothing for it). */
+gemm_choice gpu_gemm_choice(const gemm_call *c);
+bool gpu_multiply(cublas_product *p, const gemm_choice *how);
 
 /* dense.c */
 status gpu_dense_init(gpu_backend *b, err *e);

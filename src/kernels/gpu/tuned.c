@@ -1,7 +1,6 @@
 /* kernels/gpu/tuned.c: the table of measured choices: reading, looking up, writing. */
 #include "kernels/gpu/tuned.h"
-#include <errno.h>
-#include <math.h>
+#include "kernels/gpu/table.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +24,7 @@ typedef enum {
 } column;
 
 #define KNOB_FIRST (C_PATH + 1)
-enum { KNOBS = C_US - KNOB_FIRST, LINE_MOST = 512, ROWS_MOST = 100000 };
+enum { KNOBS = C_US - KNOB_FIRST };
 
 static const char *const columns[] = {"chip",
                                       "sms",
@@ -49,134 +48,52 @@ static const struct {
 } numbers[] = {{C_SMS, 4096},     {C_DIM, 1 << 20}, {C_INTER, 1 << 20},
                {C_EXPERTS, 4096}, {C_TOPK, 4096},   {C_TOKENS, 1 << 20}};
 
-typedef struct {
-    const char *name, *chip;
-    int sms;
-    err *e;
-    i64 line;
-    column order[C_COUNT]; /* of the fields */
-    int n_fields;
-    u64 cap;
-} reader;
-
-static status wrong(const reader *r, const char *what) {
-    return err_set(r->e, ST_FORMAT, "%s: line %lld: %s", r->name, (long long)r->line, what);
-}
-
-/* Cuts a line at its commas; -1: more than `most` fields. */
-static int cut(char *line, char **fields, int most) {
-    int n = 0;
-    for (char *at = line; at; n++) {
-        if (n == most) return -1;
-        fields[n] = at;
-        at = strchr(at, ',');
-        if (at) *at++ = 0;
-    }
-    return n;
-}
-
-static status read_header(reader *r, char *line) {
-    char *fields[C_COUNT], what[160];
-    bool seen[C_COUNT] = {false};
-    int n = cut(line, fields, C_COUNT);
-    if (n < 0) return wrong(r, "too many columns");
-    for (int i = 0; i < n; i++) {
-        int c = 0;
-        while (c < C_COUNT && strcmp(fields[i], columns[c])) c++;
-        snprintf(what, sizeof what, "column \"%.64s\" %s", fields[i],
-                 c < C_COUNT ? "comes twice" : "is not known to this program");
-        if (c == C_COUNT || seen[c]) return wrong(r, what);
-        seen[c] = true;
-        r->order[i] = (column)c;
-    }
-    r->n_fields = n;
-    for (int c = 0; c < C_COUNT; c++) {
-        bool knob = c >= KNOB_FIRST && c < C_US;
-        snprintf(what, sizeof what, "there is no column \"%s\"", columns[c]);
-        if (!seen[c] && !knob) return wrong(r, what);
-    }
-    return ST_OK;
-}
-
-static status whole(const reader *r, column c, const char *text, i64 least, i64 most, i64 *out) {
-    char what[160], *end;
-    errno = 0;
-    long long v = text[0] >= '0' && text[0] <= '9' ? strtoll(text, &end, 10) : -1;
-    snprintf(what, sizeof what, "%s \"%.40s\" is not a number in %lld..%lld", columns[c], text,
-             (long long)least, (long long)most);
-    if (v < least || v > most || errno || *end) return wrong(r, what);
-    *out = v;
-    return ST_OK;
-}
-
-static status positive(const reader *r, column c, const char *text, f64 *out) {
-    char what[160], *end;
-    f64 v = strtod(text, &end);
-    snprintf(what, sizeof what, "%s \"%.40s\" is not a time in microseconds", columns[c], text);
-    if (!text[0] || *end || !isfinite(v) || v <= 0) return wrong(r, what);
-    *out = v;
-    return ST_OK;
-}
-
-static status read_field(reader *r, column c, const char *text, tuned_row *row, i64 *sms) {
+static status read_format(const table_reader *r, const char *text, moe_format *out) {
     char what[160];
-    i64 v;
-    if (c == C_CHIP) {
-        snprintf(what, sizeof what, "the row is for \"%.60s\", this chip is \"%.60s\"", text, r->chip);
-        return strcmp(text, r->chip) ? wrong(r, what) : ST_OK;
-    }
-    if (c == C_FORMAT) {
-        snprintf(what, sizeof what, "there is no format \"%.40s\"", text);
-        bool known = moe_format_of(text, &row->call.format) && row->call.format != MOE_OTHER;
-        return known ? ST_OK : wrong(r, what);
-    }
-    if (c == C_PATH) {
-        snprintf(what, sizeof what, "there is no path \"%.40s\"", text);
-        return moe_path_of(text, &row->choice.path) ? ST_OK : wrong(r, what);
-    }
-    if (c == C_US || c == C_DEFAULT_US) return positive(r, c, text, c == C_US ? &row->us : &row->default_us);
+    snprintf(what, sizeof what, "there is no format \"%.40s\"", text);
+    return moe_format_of(text, out) && *out != MOE_OTHER ? ST_OK : table_wrong(r, what);
+}
+
+static status read_path(const table_reader *r, const char *text, moe_path *out) {
+    char what[160];
+    snprintf(what, sizeof what, "there is no path \"%.40s\"", text);
+    return moe_path_of(text, out) ? ST_OK : table_wrong(r, what);
+}
+
+static status read_numbers(const table_reader *r, char *const *fields, tuned_row *row, i64 *sms) {
+    i64 v, *const to[] = {
+               sms, &row->call.dim, &row->call.inter, &row->call.experts, &row->call.topk, &row->call.tokens};
+    status st = ST_OK;
+    for (size_t i = 0; st == ST_OK && i < COUNT_OF(numbers); i++)
+        st = table_whole(r, numbers[i].c, fields[numbers[i].c], 1, numbers[i].most, to[i]);
 #define KNOB_READ(name, least, most, step)                                                                   \
-    if (c == C_KNOB_##name) {                                                                                \
-        status st = whole(r, c, text, 0, most, &v);                                                          \
-        return st == ST_OK ? row->choice.name = (int)v, ST_OK : st;                                          \
+    if (st == ST_OK && fields[C_KNOB_##name]) {                                                              \
+        st = table_whole(r, C_KNOB_##name, fields[C_KNOB_##name], 0, most, &v);                              \
+        if (st == ST_OK) row->choice.name = (int)v;                                                          \
     }
     MOE_KNOBS(KNOB_READ)
 #undef KNOB_READ
-    i64 *const to[] = {
-        sms, &row->call.dim, &row->call.inter, &row->call.experts, &row->call.topk, &row->call.tokens};
-    for (size_t i = 0; i < COUNT_OF(numbers); i++)
-        if (c == numbers[i].c) return whole(r, c, text, 1, numbers[i].most, to[i]);
-    return wrong(r, "a column without a meaning");
+    return st;
 }
 
-static status keep(tuned_table *t, reader *r, const tuned_row *row) {
-    if ((u64)t->n == r->cap) {
-        u64 cap = r->cap ? 2 * r->cap : 256;
-        tuned_row *rows = cap <= ROWS_MOST * 2 ? realloc(t->rows, cap * sizeof *rows) : NULL;
-        if (!rows) return err_nomem(r->e, r->name, cap * sizeof *rows);
-        t->rows = rows, r->cap = cap;
-    }
-    t->rows[t->n++] = *row;
-    return ST_OK;
-}
-
-static status read_row(tuned_table *t, reader *r, char *line) {
-    char *fields[C_COUNT], what[160];
+static status read_row(void *ud, const table_reader *r, char *const *fields) {
+    tuned_table *t = ud;
     tuned_row row = {.call = {.form = ROWS_ANY}, .line = r->line};
     i64 sms = 0;
-    int n = cut(line, fields, C_COUNT);
-    snprintf(what, sizeof what, "%d fields, %d columns", n, r->n_fields);
-    if (n < 0) return wrong(r, "too many fields");
-    if (n != r->n_fields) return wrong(r, what);
-    for (int i = 0; i < n; i++) {
-        status st = read_field(r, r->order[i], fields[i], &row, &sms);
-        if (st != ST_OK) return st;
-    }
-    if (row.call.topk > row.call.experts) return wrong(r, "topk is more than experts");
+    status st = table_chip(r, fields[C_CHIP]);
+    if (st == ST_OK) st = read_format(r, fields[C_FORMAT], &row.call.format);
+    if (st == ST_OK) st = read_path(r, fields[C_PATH], &row.choice.path);
+    if (st == ST_OK) st = read_numbers(r, fields, &row, &sms);
+    if (st == ST_OK) st = table_time(r, C_US, fields[C_US], &row.us);
+    if (st == ST_OK) st = table_time(r, C_DEFAULT_US, fields[C_DEFAULT_US], &row.default_us);
+    if (st != ST_OK) return st;
+    if (row.call.topk > row.call.experts) return table_wrong(r, "topk is more than experts");
     if (!moe_allowed(&row.call, &row.choice))
-        return wrong(r, "this path and these numbers are none for this call");
+        return table_wrong(r, "this path and these numbers are none for this call");
     if (sms != r->sms) return t->others++, ST_OK;
-    return keep(t, r, &row);
+    st = table_grow(r, (void **)&t->rows, t->n, sizeof row);
+    if (st == ST_OK) t->rows[t->n++] = row;
+    return st;
 }
 
 /* By shape, then tokens. */
@@ -195,44 +112,32 @@ static int by_call(const void *p, const void *q) {
     return (a->line > b->line) - (a->line < b->line);
 }
 
-static status sort_rows(tuned_table *t, reader *r) {
+static status sort_rows(tuned_table *t, table_reader *r) {
     if (t->n) qsort(t->rows, (size_t)t->n, sizeof *t->rows, by_call);
     for (i64 i = 1; i < t->n; i++) {
         const tuned_row *a = &t->rows[i - 1], *b = &t->rows[i];
         char what[80];
         r->line = b->line;
         snprintf(what, sizeof what, "the same shape and tokens as in line %lld", (long long)a->line);
-        if (!by_shape(&a->call, &b->call) && a->call.tokens == b->call.tokens) return wrong(r, what);
+        if (!by_shape(&a->call, &b->call) && a->call.tokens == b->call.tokens) return table_wrong(r, what);
     }
     return ST_OK;
 }
 
-static status read_lines(tuned_table *t, reader *r, const char *text, u64 size) {
-    bool named = false;
-    for (u64 at = 0; at < size;) {
-        char line[LINE_MOST];
-        const char *end = memchr(text + at, '\n', size - at);
-        r->line++;
-        if (!end) return wrong(r, "cut off: its end is missing");
-        u64 n = (u64)(end - text) - at;
-        if (n >= sizeof line || memchr(text + at, 0, n)) return wrong(r, "no line of text, or far too long");
-        memcpy(line, text + at, n);
-        line[n] = 0;
-        at += n + 1;
-        if (n && line[n - 1] == '\r') line[n - 1] = 0;
-        if (!line[0] || line[0] == '#') continue;
-        status st = named ? read_row(t, r, line) : read_header(r, line);
-        if (st != ST_OK) return st;
-        named = true;
-    }
-    return named ? ST_OK : wrong(r, "there is no line that names the columns");
-}
-
 status tuned_parse(tuned_table *t, const char *text, u64 size, const char *name, const char *chip, int sms,
                    err *e) {
-    reader r = {.name = name, .chip = chip, .sms = sms, .e = e};
+    table_reader r = {.name = name,
+                      .chip = chip,
+                      .sms = sms,
+                      .e = e,
+                      .columns = columns,
+                      .n_columns = C_COUNT,
+                      .first_optional = KNOB_FIRST,
+                      .n_optional = KNOBS,
+                      .row = read_row,
+                      .ud = t};
     *t = (tuned_table){0};
-    status st = read_lines(t, &r, text, size);
+    status st = table_read(&r, text, size);
     if (st == ST_OK) st = sort_rows(t, &r);
     if (st != ST_OK) tuned_free(t);
     return st;

@@ -1,0 +1,46 @@
+/* cmd/gemm_case.h: one matrix product of the GPU's, with made-up weights and inputs: what `moonlet bench gemm` and `moonlet tune gemm` run. */
+#ifndef CMD_GEMM_CASE_H
+#define CMD_GEMM_CASE_H
+#include "kernels/gpu/gpu.h"
+
+enum { GEMM_SETS = 64, GEMM_SAMPLES = 64 };
+typedef enum { G_LINEAR, G_LOGITS /* float32 out */, G_SWIGLU, G_ABSORB, G_UNABSORB } gemm_kind;
+typedef struct {
+    const char *name;
+    gemm_kind kind;
+    i64 rows, cols; /* of the weight, of each of two for swiglu; heads for absorb_q and unabsorb_v */
+} gemm_shape;
+
+typedef struct {
+    gpu *g;
+    device *dev;
+    ops ops;
+    i64 seed;
+} gemm_gpu;
+
+/* One shape at one n. */
+typedef struct {
+    const gemm_shape *s;
+    i64 n, x_width, y_width, work; /* work: multiplications of a token */
+    u64 weight_bytes;
+    bool wide; /* y is float32 */
+    op_weight *w[GEMM_SETS], *up[GEMM_SETS];
+    i64 sets;
+    device_pool pool;
+    void *x, *y, *row; /* row: where a weight's row is put to be read */
+    i32 *ids;
+} gemm_case;
+
+/* Makes the weights of c->s, so many that they are `rotate` bytes together, and c->n rows of inputs; c->n may be less later. The caller
+ * ends *c with gemm_case_free(), after an error too. */
+status gemm_case_make(gemm_gpu *b, gemm_case *c, u64 rotate, err *e);
+void gemm_case_free(gemm_gpu *b, gemm_case *c);
+/* Queues the product, by weight set % c->sets. */
+void gemm_case_call(gemm_gpu *b, const gemm_case *c, i64 set);
+/* The last call's y of one token as float32. */
+void gemm_case_read(gemm_gpu *b, const gemm_case *c, i64 token, f32 *out);
+/* What elements at[] of some tokens' y are by weight 0, recomputed in double: out[token * count + i]. */
+status gemm_case_want(gemm_gpu *b, gemm_case *c, const i64 *tokens, i64 n_tokens, const i64 *at, i64 count,
+                      f32 *out, err *e);
+
+#endif

@@ -1,0 +1,88 @@
+/* kernels/gpu/gemm.c: matrix products of more than 64 rows: their choice where they run, and what is said of it. */
+#include "base/log.h"
+#include "kernels/gpu/inside.h"
+#include <stdio.h>
+
+void ops_gpu_force_gemm(ops *o, const gemm_choice *how) { gpu_of(o)->forced_gemm = how; }
+void ops_gpu_watch_gemm(ops *o, gemm_seen *seen) { gpu_of(o)->seen = seen; }
+
+i64 gpu_gemm_library(void) {
+    const gpu_backend *b = gpu_of(NULL);
+    return b->blas ? cublas_version(b->blas) : 0;
+}
+
+enum { CALL_TEXT = 120, VERSION_TEXT = 40 };
+static void call_text(const gemm_call *c, char out[CALL_TEXT]) {
+    int n = snprintf(out, CALL_TEXT, "%s %lld x %lld to %s", gemm_op_text(c->op), (long long)c->rows,
+                     (long long)c->cols, c->f32 ? "f32" : "bf16");
+    if (c->heads > 1) snprintf(out + n, (size_t)(CALL_TEXT - n), ", %lld heads", (long long)c->heads);
+}
+
+static void version_text(i64 v, char out[VERSION_TEXT]) {
+    if (v)
+        snprintf(out, VERSION_TEXT, "cuBLASLt %lld.%lld.%lld", (long long)(v / 10000),
+                 (long long)(v / 100 % 100), (long long)(v % 100));
+    else
+        snprintf(out, VERSION_TEXT, "no cuBLASLt");
+}
+
+/* Once a shape; once for all where the table is another library's. */
+static void tell_missed(const gpu_backend *b, const gemm_call *c, i64 library, bool foreign) {
+    char key[CALL_TEXT + 8], what[CALL_TEXT], version[VERSION_TEXT];
+    call_text(c, what);
+    version_text(library, version);
+    snprintf(key, sizeof key, "gemm %s", foreign ? "library" : what);
+    if (foreign)
+        log_once(
+            key,
+            "%s was measured with another library, here is %s: matrix products run by its own choices (moonlet "
+            "tune gemm makes rows)",
+            b->gemms_name, version);
+    else
+        log_once(key,
+                 "%s has no row for %s of %lld rows on %s with %d processors%s: the built-in choice is used "
+                 "(moonlet tune gemm makes rows)",
+                 b->gemms_name, what, (long long)c->tokens, gpu_name(b->g), gpu_processors(b->g),
+                 b->gemms->others ? ", others it has" : "");
+}
+
+gemm_choice gpu_gemm_choice(const gemm_call *c) {
+    const gpu_backend *b = gpu_of(NULL);
+    const i64 library = gpu_gemm_library();
+    gemm_source from = GEMM_BUILT_IN;
+    gemm_choice how = b->forced_gemm ? *b->forced_gemm : gemm_choose(c, b->gemms, library, &from);
+    if (from == GEMM_MISSED || from == GEMM_FOREIGN) tell_missed(b, c, library, from == GEMM_FOREIGN);
+    if (b->seen) *b->seen = (gemm_seen){.call = *c, .choice = how, .from = from};
+    return how;
+}
+
+bool gpu_multiply(cublas_product *p, const gemm_choice *how) {
+    const gpu_backend *b = gpu_of(NULL);
+    char key[96], text[GEMM_CHOICE_TEXT];
+    if (b->seen) b->seen->asked = true, b->seen->product = *p;
+    p->told = how->path == GEMM_CUBLAS;
+    if (p->told) p->how = how->how;
+    if (cublas_multiply(b->blas, p)) return true;
+    if (!p->told) return false;
+    if (b->seen) b->seen->refused = true;
+    gemm_choice_text(how, text);
+    snprintf(key, sizeof key, "refused %lld %lld %lld", (long long)p->rows, (long long)p->cols,
+             (long long)p->heads);
+    if (!b->forced_gemm)
+        log_once(key, "cuBLASLt does not take %s for %lld x %lld x %lld: it chooses for itself", text,
+                 (long long)p->n, (long long)p->rows, (long long)p->cols);
+    p->told = false;
+    return cublas_multiply(b->blas, p);
+}
+
+int gpu_gemm_candidates(const gemm_seen *seen, gemm_choice out[GEMM_CANDIDATES]) {
+    const gpu_backend *b = gpu_of(NULL);
+    const i64 library = gpu_gemm_library();
+    cublas_config offers[CUBLAS_OFFERS];
+    int n = 0, offered = seen->asked && b->blas ? cublas_offers(b->blas, &seen->product, offers) : 0;
+    out[n++] = gemm_default(library);
+    out[n] = (gemm_choice){.path = GEMM_WIDE};
+    n += gemm_allowed(&seen->call, &out[n], library);
+    for (int i = 0; i < offered; i++) out[n++] = (gemm_choice){GEMM_CUBLAS, offers[i]};
+    return n;
+}
