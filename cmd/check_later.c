@@ -124,6 +124,47 @@ static void moe_case(check *c, i64 n, i64 hidden, weight_format f, bool shared, 
     check_case_end(c);
 }
 
+/* A product's rows, unfinished, to experts, whose own go to products. */
+static void chain_case(check *c, i64 n, i64 hidden, bool bad) {
+    enum { COLS = 256 };
+    check_weight o = check_matrix(c, WK_LINEAR, WF_BF16, hidden, COLS, 1.0f / sqrtf((f32)COLS));
+    check_weight norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, hidden, 1.0f);
+    check_weight w = make_experts(c, WF_INT4_GROUP, hidden);
+    check_act in = check_input(c, n * COLS, 1.0f), d = check_output(c, n * hidden);
+    later_rows r = make_rows(c, n, hidden);
+    i32 *ids = check_alloc(c, (u64)(n * K) * 4);
+    f32 *weights = check_alloc(c, (u64)(n * K) * 4);
+    for (i64 j = 0; j < n * K; j++) ids[j] = (i32)(j * 3 % EXPERTS), weights[j] = 0.4f;
+    linear_norm_args first = {.linear = {o.dev, in.h, r.add.h, n, COLS, hidden, DT_BF16},
+                              .norm = norm_of(&r, norm.dev, true, n, hidden),
+                              .later = &r.later},
+                     first_ref = {.linear = {o.ref, in.f, r.add.f, n, COLS, hidden, DT_F32},
+                                  .norm = norm_of(&r, norm.ref, false, n, hidden)};
+    moe_norm_args a = {.moe = {w.dev, r.h.h, ids, weights, NULL, d.h, NULL, n, K, &r.later},
+                       .norm = first.norm,
+                       .later = &r.later},
+                  b = {.moe = {w.ref, r.h.f, ids, weights, NULL, d.f, NULL, n, K, NULL},
+                       .norm = first_ref.norm};
+    a.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe));
+    b.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe));
+    a.norm.add = d.h, b.norm.add = d.f;
+    if (bad) {
+        a.norm.bad = r.bad, a.norm.mark = 9;
+        r.x.h[(n / 2) * hidden] = CHECK_BAD;
+    }
+    c->dev->linear_norm(c->dev, &first);
+    c->dev->moe_norm(c->dev, &a);
+    for (i64 i = 0; bad && i < n; i++)
+        if (r.bad[i] != (i == n / 2 ? 9 : 0))
+            check_fail(c, "linear_norm and moe_norm: mark of row %lld is %d", (long long)i, r.bad[i]);
+    if (!bad) {
+        c->ref->linear_norm(c->ref, &first_ref);
+        c->ref->moe_norm(c->ref, &b);
+        compare(c, &r, n, hidden);
+    }
+    check_case_end(c);
+}
+
 /* linear: one block a tile and clusters, every width of wgmma, tiles that do not fill, too many rows and weights that it does not take. */
 void check_linear_norm(check *c) {
     static const struct {
@@ -144,4 +185,7 @@ void check_moe_norm(check *c) {
         for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
             for (int mark = 0; mark < 2; mark++)
                 moe_case(c, s[i].n, s[i].hidden, (weight_format)f, i % 2, mark);
+    for (i64 n = 1; n <= 9; n += n < 5 ? 1 : 4)
+        for (int bad = 0; bad < 2; bad++) chain_case(c, n, n == 2 ? 2112 : 448, bad);
+    chain_case(c, 4, 7168, false);
 }

@@ -79,7 +79,7 @@ typedef struct {
 /* Rows whose norm may not be finished: row i has yet to be multiplied by rsqrt(sum of squares[i, 0..parts) / dim + eps); parts 0: it is.
  * The op that makes the rows fills this in when it is called; one that takes them multiplies, or finishes them in place and clears
  * parts. So a product in front of a norm can add to the residual stream, and the norm needs no pass of its own. */
-enum { LATER_ROWS = 64, LATER_PARTS = 128 /* at most */ };
+enum { LATER_ROWS = 64, LATER_PARTS = 512 /* at most */ };
 typedef struct {
     f32 *squares; /* [LATER_ROWS, LATER_PARTS] */
     i64 parts, dim;

@@ -100,7 +100,7 @@ typedef struct {
     int parts;
     float dim, eps;
 } gpu_later;
-enum { GPU_LATER_PARTS = 128 };
+enum { GPU_LATER_PARTS = 512 };
 
 /* Heads of one matrix (parts 1): head h takes rows from h * w_step of w, columns of x from h * x_step, of y from h * y_step. */
 typedef struct {

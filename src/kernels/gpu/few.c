@@ -85,7 +85,7 @@ status gpu_few_open(gpu_backend *b, err *e) {
     return dev->alloc(dev, (void **)&b->few_words, FEW_ONE_WORDS * sizeof(int), "experts that are taken", e);
 }
 
-bool gpu_run_few_one(const ops *o, const moe_args *a) {
+bool gpu_run_few_one(const ops *o, const moe_args *a, const gpu_after *after) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
     i64 hidden = w->views[0].cols, inter = w->views[0].rows, pairs = a->n * a->k;
@@ -108,7 +108,9 @@ bool gpu_run_few_one(const ops *o, const moe_args *a) {
                           .experts = (int)(w->n_views / 3),
                           .hidden = (int)hidden,
                           .inter = (int)inter,
+                          .later = gpu_later_of(a->later),
                           .one_across = (u64)ceil_div((i64)1 << 32, inter / PACK_COLS)};
+    if (after) f.after = *after;
     int at = 0;
     f.at_sums = take(&at, 2 * FEW_WARPS * 4 * 32 * 4);
     f.at_digits = take(&at, 2 * max_i64(a->n * hidden, pairs * inter));

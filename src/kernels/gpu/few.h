@@ -47,6 +47,8 @@ typedef struct {
     const int *ids;
     const float *weights;
     gpu_bf16 *out;
+    gpu_later later; /* of x */
+    gpu_after after; /* x not NULL: out is not written */
     gpu_u32 *
         h; /* [2][FEW_ONE_H]: by turn; both, and the words, are zero before the first call, and kept from call to call */
     int *words;

@@ -26,7 +26,7 @@ typedef struct {
     int row[FEW_ONE_PAIRS][FEW_TILE]; /* of h, of a group's tokens; -1: not chosen */
     float weight[FEW_ONE_PAIRS];      /* of a row's pair */
     gpu_u32 most[FEW_TILE][WARPS];
-    float x_scale[FEW_TILE];
+    float x_scale[FEW_TILE], later[FEW_TILE]; /* what a row of x has yet to be multiplied by */
 } few_one_state;
 static_assert(sizeof(few_one_state) <= FEW_ONE_STATE, "few.h");
 
@@ -173,6 +173,7 @@ static __device__ inline void digits_of_x(const gpu_few_one_args &a, const few_o
     enum { PIECES = FEW_ONE_COLS / 8 / MULTIPLIERS };
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint4 raw[FEW_TILE][PIECES];
+    float later = 1;
 #pragma unroll
     for (int t = 0; t < FEW_TILE; t++)
 #pragma unroll
@@ -181,6 +182,8 @@ static __device__ inline void digits_of_x(const gpu_few_one_args &a, const few_o
             raw[t][i] = {0, 0, 0, 0};
             if (t < a.n && c < a.hidden) raw[t][i] = *(const uint4 *)(a.x + t * a.hidden + c);
         }
+    if (a.later.squares && warp < a.n) later = later_scale(a.later, warp);
+    if (warp < a.n && lane == 0) b.s->later[warp] = later;
 #pragma unroll
     for (int t = 0; t < FEW_TILE; t++) {
         gpu_u32 most = 0; /* of the bits: a NaN is larger than all */
@@ -202,7 +205,7 @@ static __device__ inline void digits_of_x(const gpu_few_one_args &a, const few_o
     for (int t = 0; t < FEW_TILE; t++) {
         if (t >= a.n) continue;
         float most = __uint_as_float(__reduce_max_sync(~0u, b.s->most[t][lane % WARPS])), one = digits_of_one(most);
-        if (threadIdx.x == 0) b.s->x_scale[t] = digits_scale(most) / 16;
+        if (threadIdx.x == 0) b.s->x_scale[t] = digits_scale(most) / 16 * b.s->later[t];
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
             int c = ((int)threadIdx.x + i * MULTIPLIERS) * 8;
@@ -311,6 +314,29 @@ static __device__ inline void digits_of_h(const gpu_few_one_args &a, const few_o
     }
 }
 
+/* What is added to in `after`, and the norm's weight, of rows r and r + 8. */
+typedef struct {
+    float x[2], weight[2];
+} one_after;
+static __device__ inline one_after read_after(const gpu_few_one_args &a, gpu_i64 out, int row) {
+    return {{f32_of(a.after.x[out]), f32_of(a.after.x[out + 8])}, {a.after.weight[row], a.after.weight[row + 8]}};
+}
+/* By a warp, an item's sums of its tokens. */
+static __device__ inline void put_after(const gpu_few_one_args &a, int item, int t, gpu_i64 out, const one_after &s, const float v[2]) {
+    float squares = 0;
+#pragma unroll
+    for (int k = 0; k < 2 && t < a.n; k++) {
+        gpu_bf16 sum = bf16_of(s.x[k] + f32_of(bf16_of(v[k])));
+        float x = f32_of(sum);
+        a.after.x[out + 8 * k] = sum;
+        a.after.out[out + 8 * k] = bf16_of(x * s.weight[k]);
+        squares = fmaf(x, x, squares);
+        if (a.after.bad && x - x != 0.0f && a.after.bad[t] == 0) a.after.bad[t] = a.after.mark;
+    }
+    for (int d = 4; d < 32; d *= 2) squares += __shfl_xor_sync(~0u, squares, d);
+    if ((int)threadIdx.x % 32 == t && t < a.n) a.after.squares[t * GPU_LATER_PARTS + item] = squares;
+}
+
 static __device__ inline void compute_down(const gpu_few_one_args &a, const few_one_block &b, one_place *p) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % FEW_TILE, across = a.inter / PACK_COLS, all = b.s->n_groups * across;
     const gpu_u8 *digits = b.digits + lane % 8 * 16;
@@ -318,9 +344,11 @@ static __device__ inline void compute_down(const gpu_few_one_args &a, const few_
         int item = await_item(b, *p);
         if (item < 0) return;
         gpu_i64 out = t * (gpu_i64)a.hidden + item * PACK_ROWS + lane / 4;
-        bool last = i % WARPS == warp && t < a.n; /* who writes this item */
+        bool last = i % WARPS == warp, here = last && t < a.n; /* who writes this item */
         float sums[2] = {0, 0}, total[2] = {0, 0}, shared[2] = {0, 0};
-        if (last && a.shared_expert) shared[0] = f32_of(a.shared_expert[out]), shared[1] = f32_of(a.shared_expert[out + 8]);
+        one_after after = {};
+        if (here && a.after.x) after = read_after(a, out, item * PACK_ROWS + lane / 4);
+        if (here && a.shared_expert) shared[0] = f32_of(a.shared_expert[out]), shared[1] = f32_of(a.shared_expert[out + 8]);
 #pragma unroll 1
         for (int f = 0;;) {
             const gpu_u8 *slot = b.ring + (gpu_u32)p->slot * FEW_WEIGHTS;
@@ -349,7 +377,11 @@ static __device__ inline void compute_down(const gpu_few_one_args &a, const few_
         if (!last) continue;
 #pragma unroll
         for (int w = 0; w < WARPS; w++) total[0] += halves[w * 2 * 32 + lane], total[1] += halves[(w * 2 + 1) * 32 + lane];
-        a.out[out] = bf16_of(total[0] + shared[0]), a.out[out + 8] = bf16_of(total[1] + shared[1]);
+        total[0] += shared[0], total[1] += shared[1];
+        if (a.after.x)
+            put_after(a, item, t, out, after, total);
+        else if (here)
+            a.out[out] = bf16_of(total[0]), a.out[out + 8] = bf16_of(total[1]);
     }
 }
 

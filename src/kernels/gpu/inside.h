@@ -203,8 +203,9 @@ status gpu_moe_int8_open(gpu_backend *b, err *e);
 /* few.c: the products of routed experts at few tokens, y of pairs that there are; false: shared memory or x's address does not allow it. */
 u64 gpu_few_workspace(const moe_args *a);
 bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *space, f32 *y);
-/* All of routed experts at up to four tokens in one launch, if this call fits. */
-bool gpu_run_few_one(const ops *o, const moe_args *a);
+/* All of routed experts at up to four tokens in one launch, if this call fits. after: NULL, or of the norm behind it, a part for each
+ * PACK_ROWS of the result. */
+bool gpu_run_few_one(const ops *o, const moe_args *a, const gpu_after *after);
 status gpu_few_open(gpu_backend *b, err *e);
 
 /* few_plain.c: a whole call with experts in bf16 or FP8 as they are stored, y of gpu_plain_tokens() tokens at a time. */

@@ -3,9 +3,8 @@
 
 _Static_assert((int)GPU_LATER_PARTS == (int)LATER_PARTS, "args.h is ops.h's");
 
-/* Rows: fewer have experts in one launch (few_one.cu), which neither makes nor takes such rows; of more (measured) each of a product's
- * blocks has too much to do beside it. */
-enum { LEAST = 5, MOST = 48 };
+/* Rows: of more (measured) each of a product's blocks has too much to do beside it. */
+enum { MOST = 48 };
 
 gpu_later gpu_later_of(const rows_later *l) {
     if (!l || !l->parts) return (gpu_later){.squares = NULL};
@@ -18,7 +17,7 @@ bool gpu_may_finish_later(const norm_args *norm, rows_later *later, i64 parts, g
     rows_form form = gpu_of(NULL)->form;
     /* In decode form the same for any number of rows. */
     if (!later || form == ROWS_PROMPT || norm->n > LATER_ROWS || parts > LATER_PARTS) return false;
-    if (form == ROWS_ANY && (norm->n < LEAST || norm->n > MOST)) return false;
+    if (form == ROWS_ANY && norm->n > MOST) return false;
     if (norm->sum != norm->x || norm->x_stride != norm->dim || norm->out_stride != norm->dim || all % 16)
         return false;
     *after = (gpu_after){.x = norm->sum,

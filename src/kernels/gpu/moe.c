@@ -101,7 +101,7 @@ static bool run_few(const ops *o, const moe_args *a, const gpu_after *after) {
     moe_space s;
     const moe_choice how = choose(b, a);
     if (how.path != MOE_FEW || a->experts->views[0].format != GPU_W_PACKED) return false;
-    if (!after && !(a->later && a->later->parts) && gpu_run_few_one(o, a)) return true;
+    if (!after && gpu_run_few_one(o, a, NULL)) return true;
     moe_layout(a, a->workspace, &s);
     gpu_combine_args c = gpu_combine_of(a, s.y);
     if (!gpu_run_few(o, a, &how, s.few, s.y)) return false;
@@ -152,10 +152,23 @@ enum {
     LATER_INTER = 512 /* rows of an expert: where these are large a launch less did not show (measured) */
 };
 
+/* In one launch. */
+static bool run_one_norm(const ops *o, const moe_norm_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    i64 parts = ceil_div(a->norm.dim, PACK_ROWS);
+    gpu_after after;
+    if (a->moe.experts->views[0].format != GPU_W_PACKED || choose(b, &a->moe).path != MOE_FEW) return false;
+    if (!gpu_may_finish_later(&a->norm, a->later, parts, &after)) return false;
+    if (!gpu_run_few_one(o, &a->moe, &after)) return false;
+    *a->later = (rows_later){a->later->squares, parts, a->norm.dim, a->norm.eps};
+    return true;
+}
+
 void gpu_op_moe_norm(const ops *o, const moe_norm_args *a) {
     i64 hidden = a->moe.experts->views[0].cols, parts = gpu_blocks(hidden, 4 * GPU_THREADS);
     gpu_after after;
     bool small = a->moe.experts->views[0].rows <= LATER_INTER;
+    if (a->moe.n && small && hidden == a->norm.dim && run_one_norm(o, a)) return;
     if (a->moe.n && small && hidden == a->norm.dim && (u64)(uintptr_t)a->moe.shared % 8 == 0 &&
         gpu_may_finish_later(&a->norm, a->later, parts, &after) && run_few(o, &a->moe, &after)) {
         *a->later = (rows_later){a->later->squares, parts, hidden, a->norm.eps};

@@ -104,10 +104,14 @@ static __device__ inline float later_scale(const gpu_later &l, gpu_i64 i) {
     for (int k = 0; k < GPU_LATER_PARTS / 32; k++) {
         int p = k * 32 + (int)threadIdx.x % 32;
         v[k] = 0;
+        if (k * 32 >= l.parts) break; /* few parts, few instructions */
         if (p < l.parts) v[k] = *(const volatile float *)(l.squares + i * GPU_LATER_PARTS + p);
     }
 #pragma unroll
-    for (int k = 0; k < GPU_LATER_PARTS / 32; k++) sum += v[k];
+    for (int k = 0; k < GPU_LATER_PARTS / 32; k++) {
+        if (k * 32 >= l.parts) break;
+        sum += v[k];
+    }
     return rsqrtf(warp_sum(sum) / l.dim + l.eps);
 }
 

@@ -51,30 +51,39 @@ static_assert(sizeof(slab_state) <= SCALES && SCALES + GPU_SKINNY * 4 <= SLAB_ST
 static __device__ inline float *scales_of(slab_state *state) { return (float *)((unsigned char *)state + SCALES); }
 
 /* By the loaders, when all of their copies are on the way: so the sums that this needs come while others multiply, who wait for
- * it before their first results: scales_there(). AT_ONCE rows of a warp at a time. */
-static __device__ inline void row_scales(const gpu_skinny_args &a, float *scales) {
-    enum { AT_ONCE = 4, WARPS = 2 * LOADERS / 32, EACH = GPU_LATER_PARTS / 32 };
+ * it before their first results: scales_there(). AT_ONCE rows of a warp at a time, EACH * 128 parts of each. */
+template <int AT_ONCE, int EACH> static __device__ inline void add_squares(const gpu_skinny_args &a, float *scales) {
+    enum { WARPS = 2 * LOADERS / 32 };
     int lane = threadIdx.x % 32, warp = (threadIdx.x - GPU_THREADS) / 32;
     for (int first = warp; first < a.n; first += WARPS * AT_ONCE) {
-        float v[AT_ONCE][EACH];
+        float4 v[AT_ONCE][EACH];
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++)
 #pragma unroll
             for (int k = 0; k < EACH; k++) {
-                int token = first + j * WARPS, part = k * 32 + lane;
-                v[j][k] = 0;
-                if (token < a.n && part < a.later.parts) v[j][k] = load_fresh1(a.later.squares + token * GPU_LATER_PARTS + part);
+                int token = first + j * WARPS, part = (k * 32 + lane) * 4;
+                v[j][k] = {0, 0, 0, 0};
+                if (token < a.n && part < a.later.parts) v[j][k] = load_fresh(a.later.squares + token * GPU_LATER_PARTS + part);
             }
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
             int token = first + j * WARPS;
             float sum = 0;
 #pragma unroll
-            for (int k = 0; k < EACH; k++) sum += v[j][k];
+            for (int k = 0; k < EACH; k++) {
+                int left = a.later.parts - (k * 32 + lane) * 4; /* behind the last part there may be anything */
+                sum += (v[j][k].x + (left > 1 ? v[j][k].y : 0)) + ((left > 2 ? v[j][k].z : 0) + (left > 3 ? v[j][k].w : 0));
+            }
             sum = rsqrtf(warp_sum(sum) / a.later.dim + a.later.eps);
             if (lane == 0 && token < a.n) scales[token] = sum;
         }
     }
+}
+static __device__ inline void row_scales(const gpu_skinny_args &a, float *scales) {
+    if (a.later.parts <= 128)
+        add_squares<4, 1>(a, scales);
+    else
+        add_squares<1, GPU_LATER_PARTS / 128>(a, scales);
     threads_arrive(2, SLAB_THREADS);
 }
 static __device__ inline void scales_there() { threads_sync(2, SLAB_THREADS); }
