@@ -84,6 +84,8 @@ void gemm_case_call(gemm_gpu *b, const gemm_case *c, i64 set) {
     const ops *o = &b->ops;
     if (s->kind == G_LINEAR || s->kind == G_LOGITS)
         o->linear(o, &(linear_args){w, c->x, c->y, c->n, s->cols, s->rows, c->wide ? DT_F32 : DT_BF16});
+    else if (s->kind == G_ADD)
+        gpu_add_linear(o, &(linear_args){w, c->x, c->y, c->n, s->cols, s->rows, DT_BF16});
     else if (s->kind == G_SWIGLU)
         o->swiglu(o, &(swiglu_args){w, c->up[set % c->sets], c->x, c->y, c->n, s->cols, s->rows});
     else if (s->kind == G_ABSORB)

@@ -4,7 +4,14 @@
 #include "kernels/gpu/gpu.h"
 
 enum { GEMM_SETS = 64, GEMM_SAMPLES = 64 };
-typedef enum { G_LINEAR, G_LOGITS /* float32 out */, G_SWIGLU, G_ABSORB, G_UNABSORB } gemm_kind;
+typedef enum {
+    G_LINEAR,
+    G_LOGITS /* float32 out */,
+    G_ADD /* y += */,
+    G_SWIGLU,
+    G_ABSORB,
+    G_UNABSORB
+} gemm_kind;
 typedef struct {
     const char *name;
     gemm_kind kind;

@@ -181,9 +181,11 @@ static bool run_library(const gpu_backend *b, const gpu_linear_args *a, i64 head
 /* The same as measured: there may be something better than what the library chooses. */
 static bool run_many(const ops *o, const gpu_linear_args *a, i64 heads) {
     const gpu_backend *b = gpu_of(o);
+    if (a->add && !has_library(b))
+        return false; /* none of our own kernels is told to add, so none is chosen */
     if (b->form != ROWS_ANY || a->w.format != GPU_W_BF16 || !can_tile(&a->w, a->x, a->x_stride)) return false;
-    gemm_choice how =
-        gpu_gemm_choice(&(gemm_call){GEMM_LINEAR, a->y_type == GPU_F32, a->rows, a->w.cols, heads, a->n});
+    gemm_choice how = gpu_gemm_choice(
+        &(gemm_call){a->add ? GEMM_ADD : GEMM_LINEAR, a->y_type == GPU_F32, a->rows, a->w.cols, heads, a->n});
     if (how.path == GEMM_WIDE && gpu_run_wide(o, a, false)) return true;
     return run_library(b, a, heads, &how);
 }
@@ -290,23 +292,28 @@ static bool run_linear_norm(const ops *o, const linear_norm_args *a) {
     return true;
 }
 
-/* More rows: the product adds to the residual stream itself, where one rounding is saved. */
-static bool add_rows(const ops *o, const linear_norm_args *a) {
+bool gpu_add_linear(const ops *o, const linear_args *a) {
     const gpu_backend *b = gpu_of(o);
-    const linear_args *l = &a->linear;
-    gpu_linear_args k = {.w = l->w->views[0],
-                         .x = l->x,
-                         .y = a->norm.sum,
-                         .n = l->n,
-                         .x_stride = l->x_stride,
-                         .y_stride = a->norm.x_stride,
-                         .rows = l->w->views[0].rows,
+    gpu_linear_args k = {.w = a->w->views[0],
+                         .x = a->x,
+                         .y = a->y,
+                         .n = a->n,
+                         .x_stride = a->x_stride,
+                         .y_stride = a->y_stride,
+                         .rows = a->w->views[0].rows,
                          .y_type = GPU_BF16,
                          .add = true};
+    if (!a->n || a->y_type != DT_BF16 || (a->n <= GPU_SKINNY && b->form != ROWS_PROMPT)) return false;
+    return b->form == ROWS_PROMPT ? gpu_run_wide(o, &k, false) : run_many(o, &k, 1);
+}
+
+/* More rows: the product adds to the residual stream itself, where one rounding is saved. */
+static bool add_rows(const ops *o, const linear_norm_args *a) {
+    linear_args l = a->linear;
     norm_args norm = a->norm;
-    if (norm.add != l->y || norm.sum != norm.x || l->y_type != DT_BF16 || k.rows != norm.dim) return false;
-    if (l->n <= GPU_SKINNY && b->form != ROWS_PROMPT) return false;
-    if (!l->n || !(b->form == ROWS_PROMPT ? gpu_run_wide(o, &k, false) : run_many(o, &k, 1))) return false;
+    if (norm.add != l.y || norm.sum != norm.x || l.w->views[0].rows != norm.dim) return false;
+    l.y = norm.sum, l.y_stride = norm.x_stride;
+    if (!gpu_add_linear(o, &l)) return false;
     norm.add = norm.sum = NULL;
     o->norm(o, &norm);
     if (a->later) a->later->parts = 0;

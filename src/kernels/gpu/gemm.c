@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "kernels/gpu/inside.h"
 #include <stdio.h>
+#include <string.h>
 
 void ops_gpu_force_gemm(ops *o, const gemm_choice *how) { gpu_of(o)->forced_gemm = how; }
 void ops_gpu_watch_gemm(ops *o, gemm_seen *seen) { gpu_of(o)->seen = seen; }
@@ -75,14 +76,33 @@ bool gpu_multiply(cublas_product *p, const gemm_choice *how) {
     return cublas_multiply(b->blas, p);
 }
 
-int gpu_gemm_candidates(const gemm_seen *seen, gemm_choice out[GEMM_CANDIDATES]) {
+static int add_offers(const gpu_backend *b, const cublas_product *p, bool other, gemm_choice *out, int n) {
+    cublas_config offers[CUBLAS_OFFERS];
+    int offered = cublas_offers(b->blas, p, offers);
+    for (int i = 0; i < offered && n < GEMM_CANDIDATES; i++) {
+        bool fresh = !other || offers[i].splits <= 1; /* sums in pieces are for few tiles */
+        out[n] = (gemm_choice){GEMM_CUBLAS, offers[i]};
+        for (int k = 0; k < n; k++) fresh = fresh && memcmp(&out[k], &out[n], sizeof *out) != 0;
+        n += fresh;
+    }
+    return n;
+}
+
+int gpu_gemm_candidates(const gemm_seen *seen, const i64 *also, i64 n_also,
+                        gemm_choice out[GEMM_CANDIDATES]) {
     const gpu_backend *b = gpu_of(NULL);
     const i64 library = gpu_gemm_library();
-    cublas_config offers[CUBLAS_OFFERS];
-    int n = 0, offered = seen->asked && b->blas ? cublas_offers(b->blas, &seen->product, offers) : 0;
-    out[n++] = gemm_default(library);
-    out[n] = (gemm_choice){.path = GEMM_WIDE};
+    cublas_product p = seen->product;
+    int n = 1;
+    memset(out, 0, GEMM_CANDIDATES * sizeof *out);
+    out[0] = gemm_default(library);
+    out[n].path = GEMM_WIDE;
     n += gemm_allowed(&seen->call, &out[n], library);
-    for (int i = 0; i < offered; i++) out[n++] = (gemm_choice){GEMM_CUBLAS, offers[i]};
+    if (!seen->asked || !b->blas) return n;
+    n = add_offers(b, &p, false, out, n);
+    for (i64 i = 0; i < n_also; i++) {
+        p.n = also[i];
+        n = add_offers(b, &p, true, out, n);
+    }
     return n;
 }

@@ -5,8 +5,8 @@
 #include "base/types.h"
 #include "device/cublas.h"
 
-/* linear: y = x W^T; swiglu: two of them, SiLU and a product between; across: y = x W. heads: so many side by side. */
-#define GEMM_OPS(X) X(LINEAR, "linear") X(SWIGLU, "swiglu") X(ACROSS, "across")
+/* linear: y = x W^T; add: y += that; swiglu: two of them, SiLU and a product between; across: y = x W. heads: so many side by side. */
+#define GEMM_OPS(X) X(LINEAR, "linear") X(ADD, "add") X(SWIGLU, "swiglu") X(ACROSS, "across")
 typedef enum {
 #define GEMM_OP_ENUM(name, text) GEMM_##name,
     GEMM_OPS(GEMM_OP_ENUM)

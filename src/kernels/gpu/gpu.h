@@ -40,10 +40,14 @@ typedef struct {
 } gemm_seen;
 /* Every such product is written to *seen from here on; NULL: no longer. */
 void ops_gpu_watch_gemm(ops *o, gemm_seen *seen);
-/* The version of cuBLASLt, 0 without; what is worth timing for a product that was seen: the built-in choice, then others, all
- * different; how many. */
+/* The version of cuBLASLt, 0 without. */
 i64 gpu_gemm_library(void);
-enum { GEMM_CANDIDATES = CUBLAS_OFFERS + 2 };
-int gpu_gemm_candidates(const gemm_seen *seen, gemm_choice out[GEMM_CANDIDATES]);
+/* What is worth timing for a product that was seen: the built-in choice, then others, all different: what the library offers for it, and for
+ * as many rows as `also` has numbers of; how many. */
+enum { GEMM_CANDIDATES = 128 };
+int gpu_gemm_candidates(const gemm_seen *seen, const i64 *also, i64 n_also, gemm_choice out[GEMM_CANDIDATES]);
+/* y += x W^T, y in bf16, rounded once, as linear_norm() does it with many rows before its norm. False, and nothing is done: it cannot be
+ * done in one go. */
+bool gpu_add_linear(const ops *o, const linear_args *a);
 
 #endif
