@@ -16,18 +16,18 @@ static const gemm_shape kimi[] = {
     {"kv_a", G_LINEAR, 576, 7168},
     {"router", G_LOGITS, 384, 7168},
     {"q_b", G_LINEAR, 12288, 1536},
-    {"o", G_LINEAR, 7168, 8192},
+    {"o", G_ADD, 7168, 8192},
     {"dense gate, up", G_SWIGLU, 18432, 7168},
-    {"dense down", G_LINEAR, 7168, 18432},
+    {"dense down", G_ADD, 7168, 18432},
     {"shared gate, up", G_SWIGLU, 2048, 7168},
     {"shared down", G_LINEAR, 7168, 2048},
     {"absorb_q", G_ABSORB, 64, 0},
     {"unabsorb_v", G_UNABSORB, 64, 0},
     {"head", G_LOGITS, 163840, 7168},
     {"q_b /8", G_LINEAR, 1536, 1536},
-    {"o /8", G_LINEAR, 7168, 1024},
+    {"o /8", G_ADD, 7168, 1024},
     {"dense gate, up /8", G_SWIGLU, 2304, 7168},
-    {"dense down /8", G_LINEAR, 7168, 2304},
+    {"dense down /8", G_ADD, 7168, 2304},
     {"shared gate, up /8", G_SWIGLU, 256, 7168},
     {"shared down /8", G_LINEAR, 7168, 256},
     {"absorb_q /8", G_ABSORB, 8, 0},
@@ -125,6 +125,7 @@ static void report(const gemm_bench *b, const gemm_case *c, const gemm_seen *see
     char how[GEMM_CHOICE_TEXT] = "slab";
     if (c->n > 64) gemm_choice_text(&seen->choice, how);
     f64 bytes = (f64)c->weight_bytes + (f64)c->n * (f64)(c->x_width * 2 + c->y_width * (c->wide ? 4 : 2));
+    if (c->s->kind == G_ADD && seen->call.op == GEMM_ADD) bytes += (f64)c->n * (f64)c->y_width * 2;
     f64 flops = 2.0 * (f64)c->n * (f64)c->work, floor = 0;
     if (b->read > 0) floor = fmax(bytes / b->read, flops / b->bf16);
     printf(

@@ -82,10 +82,10 @@ void gemm_case_call(gemm_gpu *b, const gemm_case *c, i64 set) {
     const gemm_shape *s = c->s;
     const op_weight *w = c->w[set % c->sets];
     const ops *o = &b->ops;
-    if (s->kind == G_LINEAR || s->kind == G_LOGITS)
+    if (s->kind == G_ADD && gpu_add_linear(o, &(linear_args){w, c->x, c->y, c->n, s->cols, s->rows, DT_BF16}))
+        return;
+    if (s->kind == G_LINEAR || s->kind == G_LOGITS || s->kind == G_ADD)
         o->linear(o, &(linear_args){w, c->x, c->y, c->n, s->cols, s->rows, c->wide ? DT_F32 : DT_BF16});
-    else if (s->kind == G_ADD)
-        gpu_add_linear(o, &(linear_args){w, c->x, c->y, c->n, s->cols, s->rows, DT_BF16});
     else if (s->kind == G_SWIGLU)
         o->swiglu(o, &(swiglu_args){w, c->up[set % c->sets], c->x, c->y, c->n, s->cols, s->rows});
     else if (s->kind == G_ABSORB)

@@ -7,7 +7,7 @@ enum { GEMM_SETS = 64, GEMM_SAMPLES = 64 };
 typedef enum {
     G_LINEAR,
     G_LOGITS /* float32 out */,
-    G_ADD /* y += */,
+    G_ADD /* y +=; y = with few rows, or without cuBLASLt */,
     G_SWIGLU,
     G_ABSORB,
     G_UNABSORB

@@ -52,6 +52,9 @@ void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads
 void gpu_launch_cluster(gpu *g, const gpu_kernel *k, u32 cluster, u32 gx, u32 gy, u32 gz, u32 threads,
                         u32 shared_bytes, const void *args);
 
+/* Seconds of the GPU's own clock from the beginning to the end of what `queue` queues; waits for it. */
+status gpu_clock(gpu *g, void (*queue)(void *ud), void *ud, f64 *seconds, err *e);
+
 /* Times every launch from here on, the first `most` until the next gpu_times(); 0 ends it. Two events a launch: a step of
  * small kernels takes longer, the kernels themselves do not. */
 status gpu_trace(gpu *g, i64 most, err *e);

@@ -64,3 +64,23 @@ status gpu_times(gpu *g, gpu_time_fn fn, void *ud, i64 *missed, err *e) {
     t->n = t->missed = 0;
     return st;
 }
+
+status gpu_clock(gpu *g, void (*queue)(void *ud), void *ud, f64 *seconds, err *e) {
+    CUevent ends[2] = {NULL, NULL};
+    float ms = 0;
+    status st = ST_OK;
+    CUresult r = g->cu.cuCtxSetCurrent(g->context);
+    if (!g->cu.cuEventElapsedTime_v2)
+        return err_set(e, ST_UNSUPPORTED,
+                       "the NVIDIA driver cannot time kernels (it lacks cuEventElapsedTime_v2)");
+    for (int i = 0; r == CUDA_SUCCESS && i < 2; i++) r = g->cu.cuEventCreate(&ends[i], 0);
+    if (r == CUDA_SUCCESS) r = g->cu.cuEventRecord(ends[0], g->stream);
+    if (r == CUDA_SUCCESS) queue(ud);
+    if (r == CUDA_SUCCESS) r = g->cu.cuEventRecord(ends[1], g->stream);
+    if (r == CUDA_SUCCESS) st = g->dev.finish(&g->dev, e);
+    if (r == CUDA_SUCCESS && st == ST_OK) r = g->cu.cuEventElapsedTime_v2(&ms, ends[0], ends[1]);
+    for (int i = 0; i < 2; i++)
+        if (ends[i]) g->cu.cuEventDestroy_v2(ends[i]);
+    *seconds = (f64)ms * 1e-3;
+    return r == CUDA_SUCCESS ? st : gpu_fail(g, r, e, "timing with events");
+}

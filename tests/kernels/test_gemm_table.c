@@ -66,7 +66,9 @@ static void from_table(void **state) {
     assert_int_equal(chosen(&t, c, LIBRARY, GEMM_TUNED).path, GEMM_CUBLAS);
     c.heads = 8;
     assert_int_equal(chosen(&t, c, LIBRARY, GEMM_MISSED).path, GEMM_FIRST);
-    c = call_of(512), c.op = GEMM_SWIGLU;
+    c = call_of(512), c.op = GEMM_ADD; /* a sum into y is no plain product */
+    assert_int_equal(chosen(&t, c, LIBRARY, GEMM_MISSED).path, GEMM_FIRST);
+    c.op = GEMM_SWIGLU;
     assert_int_equal(chosen(&t, c, LIBRARY, GEMM_TUNED).path, GEMM_WIDE);
     const gemm_row *row = gemm_find(&t, &(gemm_call){GEMM_LINEAR, false, 7168, 1024, 1, 600}, LIBRARY);
     assert_true(row && row->us == 50 && row->default_us == 60.5);
