@@ -204,9 +204,10 @@ void check_moe(check *c) {
     static const moe_shape odd = {5, 50, 21, 3, 2}; /* no whole groups: not for INT4 */
     for (int f = 0; f < WF_INT4_GROUP; f++) moe_case(c, &odd, (weight_format)f, true, 1.0f);
     /* many tokens an expert: tiles of every width, columns that do not fill one, results too large for a half */
-    static const moe_shape tiled[] = {
-        {40, 320, 192, 4, 2}, {300, 192, 128, 3, 1}, {230, 256, 320, 4, 2}, {130, 320, 64, 1, 1}};
-    static const f32 sigmas[] = {1.0f, 1.0f, 1.0f, 2000.0f};
+    static const moe_shape tiled[] = {{40, 320, 192, 4, 2},  {300, 192, 128, 3, 1}, {230, 256, 320, 4, 2},
+                                      {190, 320, 192, 1, 1}, {136, 64, 128, 1, 1},  {170, 320, 64, 1, 1},
+                                      {130, 320, 64, 1, 1},  {353, 128, 64, 1, 1}};
+    static const f32 sigmas[] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 2000.0f, 1.0f};
     for (size_t i = 0; i < COUNT_OF(tiled); i++) {
         moe_case(c, &tiled[i], WF_BF16, i % 2, sigmas[i]);
         moe_case(c, &tiled[i], WF_INT4_GROUP, i % 2, sigmas[i]);

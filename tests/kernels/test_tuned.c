@@ -44,6 +44,10 @@ static void built_in(void **state) {
     assert_true(c.path == MOE_MANY && c.tile == 64 && !c.group);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 2304), MOE_BUILT_IN).tile, 64);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 2305), MOE_BUILT_IN).tile, 128);
+    assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 5376), MOE_BUILT_IN).tile, 128);
+    assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 5377), MOE_BUILT_IN).tile, 176);
+    assert_int_equal(chosen(NULL, call_of(MOE_W2_BF16, 5377), MOE_BUILT_IN).tile, 128);
+    assert_int_equal(chosen(NULL, call_of(MOE_BF16, 65536), MOE_BUILT_IN).tile, 128);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A8, 383), MOE_BUILT_IN).path, MOE_FEW);
     c = chosen(NULL, call_of(MOE_W4A8, 8192), MOE_BUILT_IN);
     assert_true(c.path == MOE_INT8 && c.tile == 176);
@@ -174,7 +178,7 @@ static void hostile(void **state) {
         {HEAD SHAPE "8,int8,0,64,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
         {HEAD SHAPE "2000,few,4,0,1,2\n",
          "t.csv: line 2: this path and these numbers are none for this call"},
-        {HEAD SHAPE "512,many,0,136,1,2\n",
+        {HEAD SHAPE "512,many,0,184,1,2\n",
          "t.csv: line 2: this path and these numbers are none for this call"},
         {HEAD SHAPE "512,many,0,264,1,2\n", "t.csv: line 2: tile \"264\" is not a number in 0..256"},
         {HEAD SHAPE "8,few,4,0,nan,2\n", "t.csv: line 2: us \"nan\" is not a time in microseconds"},

@@ -248,6 +248,11 @@ static __device__ inline void after_previous() {
 #define WGMMA_P60    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59"
 #define WGMMA_P48    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) "%40, %41, %42, %43, %44, %45, %46, %47"
 #define WGMMA_P64    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) "%60, %61, %62, %63"
+#define WGMMA_P68    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) "%60, %61, %62, %63, %64, %65, %66, %67"
+#define WGMMA_P76    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71, %72, %73, %74, %75"
+#define WGMMA_P72    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71"
+#define WGMMA_P80    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define WGMMA_P88    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) "%80, %81, %82, %83, %84, %85, %86, %87"
 #define WGMMA_P96    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) WGMMA_P10(8) "%90, %91, %92, %93, %94, %95"
 #define WGMMA_P128                                                                                                                                   \
     WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) WGMMA_P10(8) WGMMA_P10(9) WGMMA_P10(10)      \
@@ -280,6 +285,9 @@ template <int N, int T> static __device__ inline void wgmma_ra_(float *d, const 
     else if constexpr (N == 112) WGMMA_RA(112, WGMMA_P56, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32) WGMMA_COMMA WGMMA_D4(48) WGMMA_COMMA WGMMA_D4(52), 56, 57, 58, 59, 60, 61, 62);
     else if constexpr (N == 120) WGMMA_RA(120, WGMMA_P60, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32) WGMMA_COMMA WGMMA_D4(48) WGMMA_COMMA WGMMA_D4(52) WGMMA_COMMA WGMMA_D4(56), 60, 61, 62, 63, 64, 65, 66);
     else if constexpr (N == 128) WGMMA_RA(128, WGMMA_P64, WGMMA_D64(0), 64, 65, 66, 67, 68, 69, 70);
+    else if constexpr (N == 136) WGMMA_RA(136, WGMMA_P68, WGMMA_D64(0) WGMMA_COMMA WGMMA_D4(64), 68, 69, 70, 71, 72, 73, 74);
+    else if constexpr (N == 152) WGMMA_RA(152, WGMMA_P76, WGMMA_D64(0) WGMMA_COMMA WGMMA_D4(64) WGMMA_COMMA WGMMA_D4(68) WGMMA_COMMA WGMMA_D4(72), 76, 77, 78, 79, 80, 81, 82);
+    else if constexpr (N == 176) WGMMA_RA(176, WGMMA_P88, WGMMA_D64(0) WGMMA_COMMA WGMMA_D16(64) WGMMA_COMMA WGMMA_D4(80) WGMMA_COMMA WGMMA_D4(84), 88, 89, 90, 91, 92, 93, 94);
     else if constexpr (N == 192) WGMMA_RA(192, WGMMA_P96, WGMMA_D64(0) WGMMA_COMMA WGMMA_D32(64), 96, 97, 98, 99, 100, 101, 102);
     else {
         static_assert(N == 256, "no such width");
@@ -314,9 +322,6 @@ template <int N, int T> static __device__ inline void wgmma_ss_(float *d, gpu_u6
 #define WGMMA_I16(i) WGMMA_I8(i), WGMMA_I8(i + 8)
 #define WGMMA_I32(i) WGMMA_I16(i), WGMMA_I16(i + 16)
 #define WGMMA_I64(i) WGMMA_I32(i), WGMMA_I32(i + 32)
-#define WGMMA_P72    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71"
-#define WGMMA_P80    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define WGMMA_P88    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) "%80, %81, %82, %83, %84, %85, %86, %87"
 /* U: a has unsigned bytes. */
 #define WGMMA_S8(n, list, outs, a0, a1, a2, a3, b_, p_)                                                                                              \
     {                                                                                                                                                \

@@ -6,7 +6,8 @@
 #include <string.h>
 
 enum {
-    WIDE_MEAN = 48, /* tokens an expert, from which on tiles are wide */
+    WIDE_MEAN = 48,    /* tokens an expert, from which on tiles are wide */
+    WIDEST_MEAN = 112, /* the same of INT4's widest */
     /* INT4 is rounded to bf16 at many tokens, which only many columns average out where a token is all that the error is measured
      * on (1 token, w2_bf16: 3.3e-3 with 7168 columns, 4.1e-3 with 256) */
     ROUNDED_COLUMNS = 1024
@@ -56,6 +57,10 @@ static bool can_stored(const moe_call *c) {
     return fits && c->form != ROWS_PROMPT && tokens * c->topk <= PLAIN_PAIRS;
 }
 
+static int widest_tile(const moe_call *c, moe_path p) {
+    return p == MOE_INT8 || (p == MOE_MANY && (c->format == MOE_W4A16 || c->format == MOE_W4A8)) ? 176 : 128;
+}
+
 bool moe_can(const moe_call *c, moe_path p) {
     if (p == MOE_INT8 || is_int8(c)) return p == MOE_INT8 && is_int8(c);
     if (p == MOE_FEW && is_stored(c)) return can_stored(c);
@@ -75,7 +80,10 @@ moe_choice moe_default(const moe_call *c) {
                 : c->format == MOE_W2_BF16 ? pairs >= MANY_MEAN * c->experts || c->dim >= ROUNDED_COLUMNS
                                            : pairs >= MANY_MEAN * c->experts;
     if (moe_can(c, MOE_MANY) && (c->form == ROWS_PROMPT || many))
-        return (moe_choice){.path = MOE_MANY, .tile = wide ? 128 : 64};
+        return (moe_choice){.path = MOE_MANY,
+                            .tile = pairs > WIDEST_MEAN * c->experts ? widest_tile(c, MOE_MANY)
+                                    : wide                           ? 128
+                                                                     : 64};
     if (!moe_can(c, MOE_FEW)) return (moe_choice){.path = MOE_PLAIN};
     if (is_stored(c)) return (moe_choice){.path = MOE_FEW};
     /* As few as most experts have; rows that decode have one kernel for any number of them. */
@@ -84,9 +92,9 @@ moe_choice moe_default(const moe_call *c) {
 }
 
 bool moe_allowed(const moe_call *c, const moe_choice *choice) {
-    const int widest = choice->path == MOE_INT8 ? 176 : 128;
     if (!moe_can(c, choice->path) || ((choice->path != MOE_FEW || is_stored(c)) && choice->group) ||
-        (choice->path != MOE_MANY && choice->path != MOE_INT8 && choice->tile) || choice->tile > widest)
+        (choice->path != MOE_MANY && choice->path != MOE_INT8 && choice->tile) ||
+        choice->tile > widest_tile(c, choice->path))
         return false;
 #define MOE_KNOB_IN(name, least, most, step)                                                                 \
     if (choice->name && (choice->name < (least) || choice->name > (most) || choice->name % (step)))          \
@@ -141,6 +149,7 @@ int moe_candidates(const moe_call *c, moe_choice out[MOE_CANDIDATES]) {
         {{MOE_FEW, .group = 8}, !several},
         {{MOE_MANY, .tile = 64}, some && !lots},
         {{MOE_MANY, .tile = 128}, several},
+        {{MOE_MANY, .tile = 176}, pairs > 64 * c->experts},
         {{MOE_INT8, .tile = 64}, !lots},
         {{MOE_INT8, .tile = 176}, several},
         {{.path = MOE_FEW}, !several && is_stored(c)},

@@ -39,10 +39,12 @@ u64 gpu_moe_large_workspace(const moe_args *a) {
 typedef struct {
     const gpu_kernel *up, *down;
 } kernels;
-static kernels kernels_of(const gpu_backend *b, const gpu_matrix *w, bool wide) {
-    const kernels all[2][2] = {
-        {{b->moe_up_64, b->moe_down_64}, {b->moe_up_128, b->moe_down_128}},
-        {{b->moe_bf16_up_64, b->moe_bf16_down_64}, {b->moe_bf16_up_128, b->moe_bf16_down_128}}};
+/* tile: tokens of one at most; 176 of INT4 alone. */
+static kernels kernels_of(const gpu_backend *b, const gpu_matrix *w, int tile) {
+    const kernels all[2][3] = {
+        {{b->moe_up_64, b->moe_down_64}, {b->moe_up_128, b->moe_down_128}, {b->moe_up_176, b->moe_down_176}},
+        {{b->moe_bf16_up_64, b->moe_bf16_down_64}, {b->moe_bf16_up_128, b->moe_bf16_down_128}, {0}}};
+    const int wide = (tile > 64) + (tile > 128);
     return (kernels){all[w[0].format == GPU_W_BF16][wide].up, all[w[2].format == GPU_W_BF16][wide].down};
 }
 
@@ -72,7 +74,7 @@ bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
     const int most = how->tile;
-    const kernels run = kernels_of(b, w->views, most > 64);
+    const kernels run = kernels_of(b, w->views, most);
     large_space s;
     layout(a, most, a->workspace, &s);
     gpu_run_sort(o, &s.sort);
@@ -93,9 +95,9 @@ bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const
 }
 
 status gpu_moe_large_open(gpu_backend *b, err *e) {
-    gpu_kernel *const all[] = {b->moe_up_64,        b->moe_up_128,       b->moe_down_64,
-                               b->moe_down_128,     b->moe_bf16_up_64,   b->moe_bf16_up_128,
-                               b->moe_bf16_down_64, b->moe_bf16_down_128};
+    gpu_kernel *const all[] = {
+        b->moe_up_64,    b->moe_up_128,     b->moe_up_176,      b->moe_down_64,      b->moe_down_128,
+        b->moe_down_176, b->moe_bf16_up_64, b->moe_bf16_up_128, b->moe_bf16_down_64, b->moe_bf16_down_128};
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         status st = gpu_shared(b->g, all[i], GPU_MOE_SHARED, e);
         if (st != ST_OK) return st;
