@@ -204,6 +204,7 @@ void check_norm(check *c) {
         for (size_t i = 0; i < COUNT_OF(counts); i++)
             for (int mode = 0; mode < 8; mode++) norm_case(c, counts[i], dims[d], mode);
     norm_case(c, 300, 2304, 3); /* many */
+    norm_case(c, 800, 2304, 0); /* more rows than blocks that stay, nothing added */
 }
 
 static void rope_case(check *c, i64 n, i64 heads, i64 nope, i64 rope) {

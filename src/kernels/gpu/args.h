@@ -18,6 +18,9 @@ enum {
     GPU_GATE_EXPERTS = 384,  /* the same, beside a product */
     GPU_ROUTE_EXPERTS = 512, /* most that the gate holds in registers */
     GPU_NORM_THREADS = 512,  /* of a block that norms a long row */
+    GPU_PLAIN_THREADS = 224, /* where nothing is added and rows are many: 7168 values exactly */
+    GPU_PLAIN_PIECES = 4,    /* 8 values each */
+    GPU_PLAIN_BLOCKS = 5,    /* of them at once */
     GPU_WARP_NORM = 1536,    /* values that a warp norms, at most */
     GPU_WARP_KV = 768,       /* and of a KV row */
     GPU_SORT_FEW = 4096,     /* pairs that one block sorts at once, with GPU_SORT_THREADS */

@@ -50,14 +50,23 @@ bool gpu_norm_in_pieces(const norm_args *a) {
     return all % 16 == 0;
 }
 
+/* Whether rows stream through blocks that stay: a prompt's always. */
+static bool norm_streams(const gpu_backend *b, const norm_args *a) {
+    bool many = b->form == ROWS_PROMPT || (b->form == ROWS_ANY && a->n > 4 * gpu_processors(b->g));
+    return many && !a->add && !a->sum && a->dim <= GPU_PLAIN_THREADS * GPU_PLAIN_PIECES * 8;
+}
+
 static void op_norm(const ops *o, const norm_args *a) {
     gpu_norm_args k = gpu_norm_of(a);
     const gpu_backend *b = gpu_of(o);
+    i64 at_once = (i64)gpu_processors(b->g) * GPU_PLAIN_BLOCKS;
     if (!a->n) return;
     if (!gpu_norm_in_pieces(a) || a->dim > GPU_NORM_THREADS * 16)
         launch(o, b->norm_any, (u32)a->n, 1, 1, &k);
     else if (a->dim <= GPU_THREADS * 8)
         launch(o, b->norm_short, (u32)a->n, 1, 1, &k);
+    else if (norm_streams(b, a))
+        gpu_launch(b->g, b->norm_plain, (u32)min_i64(a->n, at_once), 1, 1, GPU_PLAIN_THREADS, 0, &k);
     else
         gpu_launch(b->g, a->n > 2 * gpu_processors(b->g) ? b->norm_many : b->norm, (u32)a->n, 1, 1,
                    GPU_NORM_THREADS, 0, &k);

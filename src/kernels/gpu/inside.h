@@ -10,6 +10,7 @@
     X(embed, "rows")                                                                                         \
     X(norm, "rows")                                                                                          \
     X(norm_many, "rows")                                                                                     \
+    X(norm_plain, "rows")                                                                                    \
     X(norm_short, "rows")                                                                                    \
     X(norm_any, "rows")                                                                                      \
     X(finish_rows, "rows")                                                                                   \

@@ -81,6 +81,56 @@ template <int THREADS, int PER, bool AGAIN> static __device__ inline void norm_r
     }
 }
 
+/* The norm of many finished rows: blocks that stay, with the weight in shared memory (a thread reads what it wrote) and the next
+ * row on its way into registers. Bytes: 4 a value. */
+template <int THREADS, int PER> static __device__ inline void norm_stream(const gpu_norm_args &a) {
+    __shared__ float4 weight[PER][2][THREADS];
+    uint4 next[PER];
+#pragma unroll
+    for (int p = 0; p < PER; p++) {
+        gpu_i64 c = (gpu_i64)(p * THREADS + threadIdx.x) * PIECE;
+        float w[PIECE];
+        load_weight(a.weight, c, c < a.dim, w);
+        weight[p][0][threadIdx.x] = {w[0], w[1], w[2], w[3]}, weight[p][1][threadIdx.x] = {w[4], w[5], w[6], w[7]};
+        next[p] = {0, 0, 0, 0};
+    }
+    after_previous();
+#pragma unroll
+    for (int p = 0; p < PER; p++) {
+        gpu_i64 c = (gpu_i64)(p * THREADS + threadIdx.x) * PIECE;
+        if (c < a.dim) next[p] = *(const uint4 *)(a.x + blockIdx.x * a.x_stride + c);
+    }
+    for (gpu_i64 row = blockIdx.x; row < a.n; row += gridDim.x) {
+        uint4 u[PER];
+        float squares = 0, v[PIECE];
+        bool bad = false;
+#pragma unroll
+        for (int p = 0; p < PER; p++) {
+            gpu_i64 c = (gpu_i64)(p * THREADS + threadIdx.x) * PIECE;
+            u[p] = next[p];
+            if (c < a.dim && row + gridDim.x < a.n) next[p] = *(const uint4 *)(a.x + (row + gridDim.x) * a.x_stride + c);
+            unpack(u[p], v);
+#pragma unroll
+            for (int k = 0; k < PIECE; k++) squares = fmaf(v[k], v[k], squares);
+        }
+        squares = block_sum_of<THREADS / 32>(squares);
+        float r = rsqrtf(squares / (float)a.dim + a.eps);
+#pragma unroll
+        for (int p = 0; p < PER; p++) {
+            gpu_i64 c = (gpu_i64)(p * THREADS + threadIdx.x) * PIECE;
+            if (c >= a.dim) continue;
+            unpack(u[p], v);
+            const float4 w0 = weight[p][0][threadIdx.x], w1 = weight[p][1][threadIdx.x];
+            const float w[PIECE] = {w0.x, w0.y, w0.z, w0.w, w1.x, w1.y, w1.z, w1.w};
+#pragma unroll
+            for (int k = 0; k < PIECE; k++) v[k] = v[k] * r * w[k];
+            *(uint4 *)(a.out + row * a.out_stride + c) = pack(v);
+            bad |= has_bad(u[p]);
+        }
+        mark_row(a.bad, a.mark, row, squares, bad);
+    }
+}
+
 /* Any row, in two passes. */
 static __device__ inline void norm_any_row(const gpu_norm_args &a, gpu_i64 row) {
     const gpu_bf16 *x = a.x + row * a.x_stride, *add = a.add ? a.add + row * a.x_stride : nullptr;
@@ -101,9 +151,10 @@ static __device__ inline void norm_any_row(const gpu_norm_args &a, gpu_i64 row) 
     mark_row(a.bad, a.mark, row, squares, bad);
 }
 
-/* One block a row. norm: up to 2 pieces a thread, few rows; norm_many: many; norm_short: one piece a thread. */
+/* One block a row. norm: up to 2 pieces a thread, few rows; norm_many: many; norm_plain: many, nothing added; norm_short: one piece a thread. */
 KERNEL_EARLY(norm, gpu_norm_args, GPU_NORM_THREADS, 2) { norm_rows<GPU_NORM_THREADS, 2, false>(a, blockIdx.x, gridDim.x); }
 KERNEL_EARLY(norm_many, gpu_norm_args, GPU_NORM_THREADS, 3) { norm_rows<GPU_NORM_THREADS, 2, true>(a, blockIdx.x, gridDim.x); }
+KERNEL_EARLY(norm_plain, gpu_norm_args, GPU_PLAIN_THREADS, GPU_PLAIN_BLOCKS) { norm_stream<GPU_PLAIN_THREADS, GPU_PLAIN_PIECES>(a); }
 KERNEL_EARLY(norm_short, gpu_norm_args, GPU_THREADS, 6) { norm_rows<GPU_THREADS, 1, false>(a, blockIdx.x, gridDim.x); }
 KERNEL(norm_any, gpu_norm_args) { norm_any_row(a, blockIdx.x); }
 
