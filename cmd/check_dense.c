@@ -10,15 +10,17 @@ static bool fits(weight_format f, i64 cols) { return f != WF_INT4_GROUP || cols 
 void check_linear(check *c) {
     static const struct {
         i64 n, rows, cols, pad;
-    } s[] = {{1, 576, 7168, 0}, {3, 40, 1536, 8},  {5, 17, 96, 3},    {17, 33, 160, 0},  {33, 64, 64, 1},
-             {64, 16, 512, 0},  {97, 130, 288, 5}, {2, 7, 33, 1},     {1, 1, 5, 0},      {70, 300, 2048, 0},
-             {8, 192, 4096, 0}, {16, 72, 1048, 8}, {40, 136, 768, 0}, {64, 320, 256, 0}, {1, 2000, 48, 0}};
+    } s[] = {{1, 576, 7168, 0}, {3, 40, 1536, 8},   {5, 17, 96, 3},    {17, 33, 160, 0},  {33, 64, 64, 1},
+             {64, 16, 512, 0},  {97, 130, 288, 5},  {2, 7, 33, 1},     {1, 1, 5, 0},      {70, 300, 2048, 0},
+             {8, 192, 4096, 0}, {16, 72, 1048, 8},  {40, 136, 768, 0}, {64, 320, 256, 0}, {1, 2000, 48, 0},
+             {64, 7168, 64, 8}, {50, 2100, 512, 8}, {33, 17000, 64, 8}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = 0; f <= WF_INT4_GROUP; f++)
             for (int wide = 0; wide < 2; wide++) {
                 i64 n = s[i].n, rows = s[i].rows, cols = s[i].cols, xs = cols + s[i].pad,
                     ys = rows + s[i].pad;
-                if (i >= 10 && f != WF_BF16) continue; /* for the kernels of bf16 weights */
+                if (i >= 10 && (f != WF_BF16 || (wide && i >= 15)))
+                    continue; /* for the kernels of bf16 weights */
                 if (!fits((weight_format)f, cols)) continue;
                 check_weight w =
                     check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, 1.0f / sqrtf((f32)cols));
@@ -91,10 +93,13 @@ void check_products(check *c) {
              {4, 512, {96, 80, 40}, {0, 1, 0}, {1, 0, 0}},
              {33, 272, {64, 200, 8, 136}, {1, 0, 0, 1}, {0, 1, 0, 0}},
              {9, 96, {130, 7}, {0}, {0, 1}},
-             {70, 160, {40, 64}, {1, 0}, {0}}};
+             {70, 160, {40, 64}, {1, 0}, {0}},
+             {60, 768, {1500, 40}, {1, 0}, {0, 1}}, /* from here on for the kernels of bf16 weights */
+             {64, 1024, {70, 300}, {0, 1}, {1, 0}}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = 0; f <= WF_INT4_GROUP; f++) {
             i64 n = s[i].n, cols = s[i].cols, count = 0;
+            if (i >= 5 && f != WF_BF16) continue;
             if (!fits((weight_format)f, cols)) continue;
             check_act x = check_input(c, n * cols, 1.0f), y[PRODUCTS_MOST];
             products_args a = {.x = x.h, .n = n, .x_stride = cols}, b = {.x = x.f, .n = n, .x_stride = cols};

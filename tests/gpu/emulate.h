@@ -80,6 +80,7 @@ static inline void copies_commit() {}
 template <int N> static inline void copies_wait() {}
 static inline void fence_async() {}
 static inline void fence_async_global() {}
+static inline void tensor_ahead(const void *) {}
 void blocks_arrive(unsigned *m, unsigned blocks);
 void blocks_wait(const unsigned *m, unsigned seen);
 void word_wait(const unsigned *word, unsigned least);

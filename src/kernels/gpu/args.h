@@ -119,6 +119,36 @@ typedef struct {
     gpu_after after;       /* thin, one part, one tile a cluster: y is not written */
 } gpu_skinny_args;
 
+/* What the copy engine must know of a tensor (device/gpu.h: gpu_tensor). */
+#ifdef __cplusplus
+typedef struct alignas(128) {
+    gpu_u64 opaque[16];
+} gpu_tensor_map;
+#else
+typedef struct {
+    _Alignas(128) gpu_u64 opaque[16];
+} gpu_tensor_map;
+#endif
+
+/* broad.cu: the same products at 17 to 64 rows of x. A tile has `height` rows of a weight (half of each, where there is up); a cluster's blocks
+ * have equal parts of its columns. */
+enum {
+    BROAD_THREADS = GPU_THREADS + 128,
+    BROAD_STAGES = 28,        /* of a ring, at most */
+    BROAD_STATE = 2048,       /* bytes of shared memory */
+    BROAD_SHARED = 222 * 1024 /* of a block, at most: a little is left for those of a norm */
+};
+typedef struct {
+    gpu_tensor_map x_map, map[GPU_PARTS], up_map[GPU_PARTS]; /* 64 columns, rows, blocks of 64 columns */
+    gpu_skinny_part part[GPU_PARTS];
+    gpu_i64 n;
+    int units, height;                  /* of 64 columns; rows of a tile */
+    int cluster, blocks;                /* blocks of a tile; that multiply: the first of the grid */
+    int weight_stages, x_stages, state; /* state: where it begins in shared memory */
+    gpu_later later;
+    gpu_after after; /* one part */
+} gpu_broad_args;
+
 typedef struct {
     gpu_bf16 *x;
     gpu_i64 dim, x_stride;
@@ -208,17 +238,6 @@ typedef struct {
     gpu_i64 n, heads, nope, rope, latent, v_dim;
 } gpu_absorb_args;
 
-/* What the copy engine must know of a tensor (device/gpu.h: gpu_tensor). */
-#ifdef __cplusplus
-typedef struct alignas(128) {
-    gpu_u64 opaque[16];
-} gpu_tensor_map;
-#else
-typedef struct {
-    _Alignas(128) gpu_u64 opaque[16];
-} gpu_tensor_map;
-#endif
-
 typedef struct {
     const gpu_bf16 *q;
     const void *kv;
@@ -302,6 +321,10 @@ typedef struct {
     gpu_skinny_args product;
     gpu_route_args gate;
 } gpu_gate_args;
+typedef struct {
+    gpu_broad_args product;
+    gpu_route_args gate;
+} gpu_broad_gate_args;
 
 /* Sorting (token, slot) pairs by expert; ids of no expert are left out. */
 typedef struct {

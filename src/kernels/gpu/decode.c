@@ -8,8 +8,8 @@ enum {
     PIECES = 288 /* that cut_join and mla_join_few take */,
     FEW_ROWS = 4,
     ALONE_FEW = 4,
-    ALONE_MANY = 8,  /* --deterministic: pages of a unit, at least */
-    VALUES_ROWS = 48 /* more are joined faster by attention's own blocks (measured) */
+    ALONE_MANY = 8, /* --deterministic: pages of a unit, at least */
+    VALUES_ROWS = GPU_SKINNY
 };
 
 typedef struct {

@@ -13,6 +13,7 @@ enum {
     CLUSTER_MOST = 8,
     PART = 16,         /* multiprocessors of a part of the chip, at least */
     LATER_COLS = 2048, /* of products that a norm follows: as LATER_INTER in moe.c */
+    BROAD_FROM = 32,   /* of slab_tokens() */
     ABSORB_NOPE = 256  /* absorb.cu: what shared memory holds */
 };
 
@@ -21,6 +22,9 @@ static i64 slab_tokens(const gpu_backend *b, i64 n) {
     if (b->form == ROWS_DECODE) return GPU_SKINNY;
     return n <= 8 ? 8 : n <= 16 ? 16 : n <= 32 ? 32 : 64;
 }
+
+/* May broad.cu take n rows of x? */
+static bool is_broad(const gpu_backend *b, i64 n) { return slab_tokens(b, n) >= BROAD_FROM; }
 
 static u32 slab_shared(i64 tokens, i64 rows) {
     return (u32)(SLAB_STAGES(tokens, rows) * (rows + tokens) * 128 + SLAB_STATE + tokens * 512);
@@ -70,6 +74,7 @@ status gpu_dense_init(gpu_backend *b, err *e) {
     if (st == ST_OK) st = dev->alloc(dev, (void **)&b->skinny_sums, sums, "sums of matrix products", e);
     if (st == ST_OK)
         st = dev->alloc(dev, (void **)&b->skinny_count, COUNTS * sizeof(int), "sums of matrix products", e);
+    if (st == ST_OK) st = gpu_broad_init(b, e);
     if (st == ST_OK) st = open_library(b, e);
     return st;
 }
@@ -152,6 +157,7 @@ static void launch_skinny(const gpu_backend *b, const gpu_skinny_args *k, const 
 
 static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
     const gpu_backend *b = gpu_of(o);
+    if (is_broad(b, k->n) && heads == 1 && gpu_run_broad(b, k, NULL, NULL)) return;
     skinny_plan p = plan_skinny(b, k, heads);
     launch_skinny(b, k, &p);
 }
@@ -243,6 +249,7 @@ bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const linear_args *l
                                    .cols = w->cols,
                                    .w_stride = w->cols},
                        .gate = *gate};
+    if (is_broad(b, l->n) && gpu_run_broad(b, &k.product, gate, NULL)) return true;
     skinny_plan p = plan_skinny(b, &k.product, 1);
     if (p.kind != THIN) return false;
     const gpu_kernel *kernel = p.tokens == 8    ? b->gate_8
@@ -282,8 +289,16 @@ static bool run_linear_norm(const ops *o, const linear_norm_args *a) {
     if (!l->n || w->cols > LATER_COLS || a->norm.bad || l->y_type != DT_BF16 || w->rows != a->norm.dim)
         return false;
     if (!skinny_takes(w, l->x, l->x_stride, l->n)) return false;
+    i64 tiles;
+    if (is_broad(b, l->n) && gpu_may_finish_later(&a->norm, a->later, LATER_PARTS, &k.after)) {
+        if (gpu_run_broad(b, &k, NULL, &tiles)) {
+            *a->later = (rows_later){a->later->squares, tiles, a->norm.dim, a->norm.eps};
+            return true;
+        }
+        k.after = (gpu_after){.x = NULL};
+    }
     skinny_plan p = plan_skinny(b, &k, 1);
-    i64 tiles = k.blocks / k.cluster;
+    tiles = k.blocks / k.cluster;
     if (p.kind != THIN) return false;
     if (!gpu_may_finish_later(&a->norm, a->later, tiles, &k.after)) return false;
     *a->later = (rows_later){a->later->squares, tiles, a->norm.dim, a->norm.eps};

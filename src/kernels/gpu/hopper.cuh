@@ -158,6 +158,9 @@ static __device__ inline void tensor_copy(void *shared, const gpu_tensor_map *ma
                  : "memory");
 }
 
+/* The map's own bytes come ahead of its first copy. */
+static __device__ inline void tensor_ahead(const gpu_tensor_map *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+
 /* ---- clusters: blocks of one launch (gpu_launch_cluster) that run beside each other and reach into each other's shared memory ---- */
 static __device__ inline int cluster_rank() {
     int r;

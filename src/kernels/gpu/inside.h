@@ -64,6 +64,13 @@
     X(gate_16, "slab")                                                                                       \
     X(gate_32, "slab")                                                                                       \
     X(gate_64, "slab")                                                                                       \
+    X(broad_64, "broad")                                                                                     \
+    X(broad_144, "broad")                                                                                    \
+    X(broad_256, "broad")                                                                                    \
+    X(broad_add_64, "broad")                                                                                 \
+    X(broad_add_144, "broad")                                                                                \
+    X(broad_gate_64, "broad")                                                                                \
+    X(broad_gate_144, "broad")                                                                               \
     X(query_8, "query")                                                                                      \
     X(query_16, "query")                                                                                     \
     X(query_32, "query")                                                                                     \
@@ -245,6 +252,9 @@ void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a);
 
 /* dense.c: a product of few rows with the gate beside it. False: not for slab.cu. */
 bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const linear_args *l);
+/* broad.c: products of 17 to 64 rows of x, with the gate beside it or NULL; *parts: of the sums for rows finished later. False: not for it. */
+status gpu_broad_init(gpu_backend *b, err *e);
+bool gpu_run_broad(const gpu_backend *b, const gpu_skinny_args *k, const gpu_route_args *gate, i64 *parts);
 /* query.c */
 status gpu_query_init(gpu_backend *b, err *e);
 void gpu_op_queries(const ops *o, const queries_args *a);

@@ -3,8 +3,8 @@
 
 _Static_assert((int)GPU_LATER_PARTS == (int)LATER_PARTS, "args.h is ops.h's");
 
-/* Rows: of more (measured) each of a product's blocks has too much to do beside it. */
-enum { MOST = 48 };
+/* Rows: of more (measured) a launch of its own is as fast, since broad.cu's weights arrive meanwhile. */
+enum { MOST = 32 };
 
 gpu_later gpu_later_of(const rows_later *l) {
     if (!l || !l->parts) return (gpu_later){.squares = NULL};
