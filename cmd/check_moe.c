@@ -47,6 +47,9 @@ typedef struct {
     i64 n, hidden, inter, experts, k;
 } moe_shape;
 
+static void (*changed)(weight_view *v,
+                       i64 views); /* NULL, or what is done to the experts of the next cases */
+
 static check_weight make_experts(check *c, weight_format f, expert_format kept, const moe_shape *s) {
     weight_view v[3 * 24];
     u64 up = synth_weight_bytes(f, s->inter, s->hidden), down = synth_weight_bytes(f, s->hidden, s->inter);
@@ -56,6 +59,7 @@ static check_weight make_experts(check *c, weight_format f, expert_format kept, 
         v[3 * e + 1] = synth_weight(&c->rng, f, s->inter, s->hidden, 1.0f / sqrtf((f32)s->hidden), m + up);
         v[3 * e + 2] = synth_weight(&c->rng, f, s->hidden, s->inter, 1.0f / sqrtf((f32)s->inter), m + 2 * up);
     }
+    if (changed) changed(v, 3 * s->experts);
     return check_prepare(
         c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * s->experts, .experts = kept});
 }
@@ -177,6 +181,77 @@ static void check_stored(check *c) {
             kept_case(c, &rows[i], WF_INT4_ROW, (expert_format)kept, i % 2, 1.0f);
 }
 
+/* FP8's scales: neighbours of very different sizes, one negative, one zero; all large. */
+static void unequal_scales(weight_view *v, i64 views) {
+    static const f32 times[] = {1, 0x1p-40f, -3, 0, 1.99f, 0x1p-3f, 0.6f};
+    for (i64 i = 0, at = 0; i < views; i++)
+        for (i64 j = 0; j < ceil_div(v[i].rows, FP8_BLOCK) * ceil_div(v[i].cols, FP8_BLOCK); j++)
+            ((f32 *)v[i].scale)[j] *= times[at++ % (i64)COUNT_OF(times)];
+}
+static void large_scales(weight_view *v, i64 views) {
+    for (i64 i = 0; i < views; i++)
+        for (i64 j = 0; j < ceil_div(v[i].rows, FP8_BLOCK) * ceil_div(v[i].cols, FP8_BLOCK); j++)
+            ((f32 *)v[i].scale)[j] *= 0x1p20f;
+}
+
+/* A NaN among expert 0's weights for gate: rows that chose it are NaN from end to end, as ref's are, and no others. */
+static void nan_case(check *c, const moe_shape *s) {
+    i64 n = s->n, k = s->k, h = s->hidden;
+    check_weight w = make_experts(c, WF_FP8_BLOCK, EXPERTS_AS_STORED, s);
+    check_act x = check_input(c, n * h, 1), y = check_output(c, n * h);
+    i32 *ids = check_alloc(c, (u64)(n * k) * 4);
+    f32 *weights = check_alloc(c, (u64)(n * k) * 4);
+    for (i64 j = 0; j < n * k; j++) {
+        ids[j] = (i32)(synth_bits(&c->rng) % (u64)s->experts), weights[j] = 1;
+        if (j / k == 0) ids[j] = 0;
+        if (j / k == 1) ids[j] = 1;
+    }
+    moe_args a = {w.dev, x.h, ids, weights, NULL, y.h, NULL, n, k, NULL};
+    a.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a));
+    c->dev->moe(c->dev, &a);
+    for (i64 i = 0; i < n; i++) {
+        bool chose = false;
+        i64 nans = 0;
+        for (i64 j = 0; j < k; j++) chose = chose || ids[i * k + j] == 0;
+        for (i64 j = 0; j < h; j++) nans += isnan(bf16_to_f32(y.h[i * h + j]));
+        if (nans != (chose ? h : 0))
+            check_fail(c, "a NaN weight: row %lld has %lld of %lld values NaN", (long long)i, (long long)nans,
+                       (long long)h);
+    }
+    c->cases++;
+    check_case_end(c);
+}
+static void one_nan(weight_view *v, i64 views) {
+    (void)views;
+    ((u8 *)v[0].data)[5 * v[0].cols + 77] = 0xff;
+}
+
+/* Block FP8 in whole blocks at many tokens (moe_wgmma_fp8.cu): tiles of every width, half a tile of rows, experts without tokens, one for
+ * everybody, results too large for a half; few tokens and many with scales of all sizes and with NaN. */
+static void check_fp8(check *c) {
+    static const moe_shape many[] = {{40, 384, 256, 4, 2},  {90, 128, 128, 4, 2},  {110, 128, 384, 4, 3},
+                                     {300, 256, 128, 3, 1}, {170, 640, 128, 1, 1}, {260, 128, 256, 2, 2}};
+    for (size_t i = 0; i < COUNT_OF(many); i++)
+        moe_case(c, &many[i], WF_FP8_BLOCK, i % 2, i == 4 ? 2000.0f : 1.0f);
+    static const moe_shape one[] = {{33, 128, 128, 24, 2}, {200, 128, 128, 24, 1}};
+    hot = true;
+    for (size_t i = 0; i < COUNT_OF(one); i++) moe_case(c, &one[i], WF_FP8_BLOCK, i % 2, 1.0f);
+    hot = false;
+    static const moe_shape both[] = {{6, 384, 256, 8, 2}, {60, 384, 256, 3, 2}};
+    for (size_t i = 0; i < COUNT_OF(both); i++) {
+        changed = unequal_scales;
+        moe_case(c, &both[i], WF_FP8_BLOCK, i % 2, 1.0f);
+        changed = large_scales;
+        moe_case(c, &both[i], WF_FP8_BLOCK, false, 0x1p-20f);
+        changed = one_nan;
+        nan_case(c, &both[i]);
+        changed = NULL;
+    }
+    static const moe_shape real[] = {{40, 7168, 256, 16, 8}, {180, 7168, 256, 2, 2}, {130, 7168, 512, 1, 1}};
+    for (size_t i = 0; c->copies && i < COUNT_OF(real) && !strstr(c->dev->name, "emulated"); i++)
+        moe_case(c, &real[i], WF_FP8_BLOCK, i % 2, 1.0f);
+}
+
 void check_moe(check *c) {
     static const moe_shape s[] = {{1, 7168, 256, 2, 2}, {2, 256, 64, 8, 4},   {3, 512, 96, 4, 3},
                                   {5, 96, 32, 3, 2},    {17, 256, 192, 6, 2}, {33, 64, 64, 16, 8},
@@ -214,4 +289,5 @@ void check_moe(check *c) {
     }
     check_kept(c);
     check_stored(c);
+    check_fp8(c);
 }

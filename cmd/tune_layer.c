@@ -18,7 +18,7 @@ static const struct {
              {WF_INT4_GROUP, EXPERTS_W4A8},
              {WF_BF16, EXPERTS_AS_STORED},
              {WF_INT4_GROUP, EXPERTS_W2_BF16},
-             {WF_FP8_BLOCK, EXPERTS_AS_STORED}}; /* moe_format; the last has no kernels to choose from yet */
+             {WF_FP8_BLOCK, EXPERTS_AS_STORED}}; /* moe_format */
 
 static status make_weights(tune_layer *l, weight_view *v, err *e) {
     const moe_call *c = &l->call;

@@ -88,6 +88,8 @@ void poll_again();
 static inline void wgmma_begin() {}
 static inline void wgmma_commit() {}
 template <int N> static inline void wgmma_wait() {}
+template <int N> static inline void wgmma_hold(float *) {}
+static inline float wgmma_zero() { return 0.0f; }
 template <int N> static inline void regs_more() {}
 template <int N> static inline void regs_less() {}
 static inline void after_previous() {}

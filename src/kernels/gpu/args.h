@@ -31,14 +31,15 @@ enum {
     GPU_CUT_THREADS = 1024 /* of the block that finds where top-k and top-p cut a row */
 };
 enum { GPU_F32, GPU_BF16, GPU_FP8 }; /* element types of activations and of the KV cache */
-/* weight_format's values, in its order; packed: INT4 as pack.h lays it out. */
+/* weight_format's values, in its order; packed: INT4 as pack.h lays it out; FP8 in pairs: as fp8.cuh has it. */
 enum {
     GPU_W_F32,
     GPU_W_BF16,
     GPU_W_FP8,
     GPU_W_INT4,
     GPU_W_INT4_ROW /* while weights are loaded */,
-    GPU_W_PACKED
+    GPU_W_PACKED,
+    GPU_W_FP8_PAIRS
 };
 
 /* A weight matrix as the checkpoint lays it out (format/weights.h). */
@@ -376,6 +377,12 @@ typedef struct {
     int again;        /* stage 2: nothing to do unless *large, else bf16 */
 } gpu_moe_args;
 
+/* The same with FP8 weights, which are one tensor (moe_wgmma_fp8.cu). */
+typedef struct {
+    gpu_tensor_map in, out; /* as in few_plain.h: boxes of 64 rows by 128 columns */
+    gpu_moe_args m;
+} gpu_moe_fp8_args;
+
 /* The same with int8 activations (moe_int8.cuh). */
 struct float2;
 typedef struct {
@@ -466,6 +473,13 @@ typedef struct {
     gpu_u8 *out;
     gpu_i64 rows, cols;
 } gpu_pack_args;
+
+/* FP8 experts to pairs (fp8.cuh), in place. */
+typedef struct {
+    gpu_u8 *data; /* [rows, cols], both multiples of 128 */
+    float *scale; /* [rows / 128, cols / 128] */
+    gpu_i64 rows, cols;
+} gpu_pairs_args;
 
 /* Experts to another format (requant.cu): data and scale as INT4 lies in a checkpoint, or data in bf16. INT4_ROW's scales times its factor. */
 typedef struct {

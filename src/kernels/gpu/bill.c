@@ -31,8 +31,10 @@ __attribute__((format(printf, 3, 4))) static void note(f64 bytes, f64 flops, con
 }
 
 static f64 matrix_bytes(const gpu_matrix *m) {
-    static const f64 bits[] = {32, 16, 8, 4.5,
-                               4.5}; /* by format: GPU_W_F32, BF16, FP8, INT4 with its scales */
+    static const f64 bits[] = {[GPU_W_F32] = 32,       [GPU_W_BF16] = 16,
+                               [GPU_W_FP8] = 8,        [GPU_W_INT4] = 4.5 /* with its scales */,
+                               [GPU_W_INT4_ROW] = 4.5, [GPU_W_PACKED] = 4.5,
+                               [GPU_W_FP8_PAIRS] = 8};
     return (f64)m->rows * (f64)m->cols * bits[m->format] / 8;
 }
 

@@ -5,7 +5,7 @@
  * warp_sum. */
 #ifndef KERNELS_GPU_DOT_CUH
 #define KERNELS_GPU_DOT_CUH
-#include "kernels/gpu/pack.cuh"
+#include "kernels/gpu/fp8.cuh"
 
 /* Columns in 16 bytes of weights. */
 static __device__ inline int piece_cols(int format) {
@@ -76,7 +76,9 @@ template <int R> static __device__ inline void dot_row(const gpu_matrix &w, gpu_
     for (int r = 0; r < R; r++) sum[r] = 0;
     if (!w.wide) {
         for (gpu_i64 col = threadIdx.x % 32; col < w.cols; col += 32) {
-            float v = w.format == GPU_W_PACKED ? packed_at(w, row, col) : weight_at(w, row, col);
+            float v = w.format == GPU_W_PACKED      ? packed_at(w, row, col)
+                      : w.format == GPU_W_FP8_PAIRS ? fp8_pairs_at(w, row, col)
+                                                    : weight_at(w, row, col);
 #pragma unroll
             for (int r = 0; r < R; r++) sum[r] = fmaf(v, f32_of(x[r][col]), sum[r]);
         }

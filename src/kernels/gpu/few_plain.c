@@ -46,7 +46,7 @@ u64 gpu_plain_workspace(const moe_args *a) {
 
 bool gpu_plain_is_one(const op_weight *w) {
     const gpu_matrix *v = w->views;
-    bool fp8 = v->format == GPU_W_FP8;
+    bool fp8 = v->format == GPU_W_FP8_PAIRS;
     i64 unit = fp8 ? 128 : 64;
     return (fp8 || v->format == GPU_W_BF16) && v[2].format == v->format && v->cols % unit == 0 &&
            v->rows % unit == 0 && w->expert_bytes == (u64)(3 * v->rows * v->cols) * (fp8 ? 1 : 2);
@@ -54,7 +54,7 @@ bool gpu_plain_is_one(const op_weight *w) {
 
 /* All experts as rows of `hidden` and of `inter` columns; where FP8's scales lie. */
 static void describe(const gpu_backend *b, gpu_plain_args *p, const gpu_matrix *v) {
-    bool fp8 = v->format == GPU_W_FP8;
+    bool fp8 = v->format == GPU_W_FP8_PAIRS;
     const u64 rows = 3 * (u64)p->f.experts, size = fp8 ? 1 : 2, hidden = (u64)v->cols, inter = (u64)v->rows;
     gpu_tensor(b->g, &p->in, v->data, (const u64[3]){64, rows * inter, hidden * size / PLAIN_UNIT},
                (const u64[2]){hidden * size, PLAIN_UNIT}, (const u32[3]){64, 16, PLAIN_ACROSS});
@@ -71,7 +71,7 @@ void gpu_run_plain(const ops *o, const moe_args *a, u8 *space, f32 *y) {
     const gpu_backend *b = gpu_of(o);
     const gpu_matrix *v = a->experts->views;
     i64 hidden = v->cols, experts = a->experts->n_views / 3, step = gpu_plain_tokens(a);
-    bool fp8 = v->format == GPU_W_FP8;
+    bool fp8 = v->format == GPU_W_FP8_PAIRS;
     for (i64 i = 0; i < a->n; i += step) {
         moe_args part = *a;
         part.n = min_i64(step, a->n - i);

@@ -16,7 +16,7 @@
  * up to 8 tokens), or some 190 instructions (FP8). */
 #include "kernels/gpu/few_plain.h"
 #include "kernels/gpu/few_plan.cuh"
-#include "kernels/gpu/pack.cuh"
+#include "kernels/gpu/fp8.cuh"
 
 enum { BF16, FP8 };
 enum { ALL, TEAM }; /* sets: ALL, TEAM + 0.. */
@@ -174,16 +174,13 @@ static __device__ inline void follow_up(const gpu_few_args &a, const few_block &
 
 /* ---- the computing warps ---- */
 
-/* Bytes 0, 1 (h 0) or 2, 3 of a word, e4m3, as bf16. */
-static __device__ inline gpu_u32 two_of_fp8(gpu_u32 word, int h) {
-    gpu_u32 two = __byte_perm(word, 0, h ? 0x3424 : 0x1404);
-    return two_mul((two & 0x80008000u) | (two >> 4 & 0x07f007f0u), 0x7b807b80u); /* 2^120: the exponents' biases are 127 and 7 */
-}
+/* A pair of a word as bf16. */
+static __device__ inline gpu_u32 two_of_fp8(gpu_u32 word, int pair) { return two_mul(pair ? fp8_pair1(word) : fp8_pair0(word), 0x7b807b80u); /* 2^120 */ }
 
 /* sums += 16 rows of a unit times the rows of x or h; tile: swizzled; rows: at the unit's columns. */
 template <int F> static __device__ inline void multiply(const gpu_u8 *tile, const gpu_u8 *rows, int tiles, float sums[TILES][4]) {
     enum { STRIDE = PLAIN_STRIDE(F == FP8) };
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int lane = threadIdx.x % 32;
     if (F == BF16) {
 #pragma unroll
         for (int p = 0; p < 2; p++) {
@@ -201,18 +198,18 @@ template <int F> static __device__ inline void multiply(const gpu_u8 *tile, cons
         }
     } else {
         float odd[TILES][4] = {};
-#pragma unroll
+        const gpu_u8 *x = rows + lane / 4 * STRIDE + lane % 4 * 4;
+#pragma unroll 2
         for (int p = 0; p < 4; p++) {
             gpu_u32 w[4];
             load_matrix4(w, tile + swizzled(lane % 16, 2 * p + lane / 16));
 #pragma unroll
-            for (int h = 0; h < 2; h++) { /* columns 4t, 4t + 1 of 16 as the product's 2t, 2t + 1; 4t + 2, 4t + 3 as 2t + 8, 2t + 9 */
+            for (int h = 0; h < 2; h++) {
                 const gpu_u32 q[4] = {two_of_fp8(w[2 * h], 0), two_of_fp8(w[2 * h + 1], 0), two_of_fp8(w[2 * h], 1), two_of_fp8(w[2 * h + 1], 1)};
 #pragma unroll
                 for (int j = 0; j < TILES; j++) {
                     if (j && j >= tiles) continue;
-                    uint2 x = *(const uint2 *)(rows + (8 * j + g) * STRIDE + (2 * p + h) * 32 + t * 8);
-                    const gpu_u32 two[2] = {x.x, x.y};
+                    const gpu_u32 *from = (const gpu_u32 *)(x + 8 * j * STRIDE + (2 * p + h) * 32), two[2] = {from[0], from[4]};
                     mma_bf16(h ? odd[j] : sums[j], q, two);
                 }
             }

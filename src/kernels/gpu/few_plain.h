@@ -20,8 +20,8 @@ enum {
 /* Down: units of each strip of 16 rows in a slot, and strips of a warp. */
 #define PLAIN_DEEP(fp8)   ((fp8) ? 2 : 4)
 #define PLAIN_STRIPS(fp8) ((fp8) ? 2 : 1)
-/* Bytes between rows of x or h in a slot: eight of them meet no bank twice, 16 bytes a lane (bf16) or 8 (FP8). */
-#define PLAIN_STRIDE(fp8) ((fp8) ? PLAIN_ACROSS * 256 + 32 : PLAIN_ACROSS * 128 + 16)
+/* Bytes between rows of x or h in a slot: eight of them meet no bank twice. */
+#define PLAIN_STRIDE(fp8) (PLAIN_ACROSS * ((fp8) ? 256 : 128) + 16)
 
 typedef struct {
     gpu_few_args f;                   /* not: gate, up, down, expert_bytes, digits, scales, h */

@@ -190,6 +190,18 @@ static __device__ inline void wgmma_begin() { asm volatile("wgmma.fence.sync.ali
 static __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int N> static __device__ inline void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
 
+/* What ordinary instructions do to n sums stays on this side of products and waits. */
+template <int N> static __device__ inline void wgmma_hold(float *d) {
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
+}
+/* 0, a register of its own each time: copies of a sum that is under way make ptxas take turns. */
+static __device__ inline float wgmma_zero() {
+    float z;
+    asm volatile("mov.f32 %0, 0f00000000;" : "=f"(z));
+    return z;
+}
+
 template <int N> static __device__ inline void regs_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 template <int N> static __device__ inline void regs_less() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N)); }
 

@@ -37,6 +37,7 @@
     X(logprob_parts, "logprobs")                                                                             \
     X(logprob_pick, "logprobs")                                                                              \
     X(pack, "pack")                                                                                          \
+    X(fp8_pairs, "pack")                                                                                     \
     X(requant_rows, "requant")                                                                               \
     X(requant_bf16, "requant")                                                                               \
     X(requant_order, "requant")                                                                              \
@@ -112,6 +113,10 @@
     X(moe_bf16_down_64, "moe_wgmma_bf16")                                                                    \
     X(moe_bf16_up_128, "moe_wgmma_bf16")                                                                     \
     X(moe_bf16_down_128, "moe_wgmma_bf16")                                                                   \
+    X(moe_fp8_up_64, "moe_wgmma_fp8")                                                                        \
+    X(moe_fp8_down_64, "moe_wgmma_fp8")                                                                      \
+    X(moe_fp8_up_128, "moe_wgmma_fp8")                                                                       \
+    X(moe_fp8_down_128, "moe_wgmma_fp8")                                                                     \
     X(moe_int8_up_64, "moe_int8")                                                                            \
     X(moe_int8_down_64, "moe_int8")                                                                          \
     X(moe_int8_up_176, "moe_int8")                                                                           \

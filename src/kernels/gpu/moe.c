@@ -29,7 +29,7 @@ static moe_format format_of(const op_weight *w) {
     if (up->format == GPU_W_PACKED && down->format == GPU_W_PACKED) return w->int8 ? MOE_W4A8 : MOE_W4A16;
     if (up->format == GPU_W_PACKED && plain) return MOE_W2_BF16;
     if (!gpu_plain_is_one(w)) return MOE_OTHER;
-    if (up->format == GPU_W_FP8) return MOE_FP8;
+    if (up->format == GPU_W_FP8_PAIRS) return MOE_FP8;
     return up->wide && plain ? MOE_BF16 : MOE_OTHER;
 }
 
@@ -75,9 +75,8 @@ u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
     moe_args few = *a;
     i64 many_from = ceil_div(MANY_MEAN * c.experts, a->k);
     if (c.format != MOE_OTHER) few.n = min_i64(a->n, max_i64(FEW_TOKENS, many_from));
-    if (c.format == MOE_FP8 && !moe_can(&c, MOE_FEW)) few.n = a->n;
-    u64 all = moe_layout(&few, &nowhere, &s),
-        large = c.format != MOE_OTHER && c.format != MOE_FP8 ? gpu_moe_large_workspace(a) : 0,
+    if (c.format == MOE_FP8 && !moe_can(&c, MOE_FEW) && !moe_can(&c, MOE_MANY)) few.n = a->n;
+    u64 all = moe_layout(&few, &nowhere, &s), large = c.format != MOE_OTHER ? gpu_moe_large_workspace(a) : 0,
         int8 = c.format == MOE_W4A8 ? gpu_moe_int8_workspace(a) : 0;
     all = all > large ? all : large;
     return all > int8 ? all : int8;

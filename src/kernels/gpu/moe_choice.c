@@ -47,12 +47,14 @@ static bool is_int8(const moe_call *c) {
 
 static bool is_stored(const moe_call *c) { return c->format == MOE_BF16 || c->format == MOE_FP8; }
 
-/* few_plain.cu: FP8 has no kernels for many tokens, and takes them some at a time. */
+/* The copy engine counts rows of all experts in 32 bits. */
+static bool one_tensor(const moe_call *c) { return 3 * c->experts * max_i64(c->dim, c->inter) <= INT32_MAX; }
+
+/* few_plain.cu: FP8 in any number of tokens, some at a time. */
 static bool can_stored(const moe_call *c) {
     i64 tokens =
         c->form == ROWS_DECODE ? DECODE_ROWS : c->tokens; /* the same answer for any number of rows */
-    bool fits = c->topk <= PLAIN_PAIRS && c->experts <= FEW_EXPERTS &&
-                3 * c->experts * max_i64(c->dim, c->inter) <= INT32_MAX;
+    bool fits = c->topk <= PLAIN_PAIRS && c->experts <= FEW_EXPERTS && one_tensor(c);
     if (c->format == MOE_FP8) return fits && c->experts <= PLAIN_EXPERTS_FP8;
     return fits && c->form != ROWS_PROMPT && tokens * c->topk <= PLAIN_PAIRS;
 }
@@ -67,7 +69,8 @@ bool moe_can(const moe_call *c, moe_path p) {
     if (p == MOE_FEW)
         return (c->format == MOE_W4A16 || c->format == MOE_W4A8) && c->form != ROWS_PROMPT &&
                c->tokens <= FEW_TOKENS && c->tokens * c->topk <= FEW_PAIRS && c->experts <= FEW_EXPERTS;
-    if (p == MOE_MANY) return c->format != MOE_OTHER && c->format != MOE_FP8 && c->form != ROWS_DECODE;
+    if (p == MOE_MANY)
+        return c->format != MOE_OTHER && c->form != ROWS_DECODE && (c->format != MOE_FP8 || one_tensor(c));
     return p == MOE_PLAIN;
 }
 
@@ -75,8 +78,9 @@ moe_choice moe_default(const moe_call *c) {
     i64 pairs = c->tokens * c->topk;
     bool wide = pairs > WIDE_MEAN * c->experts;
     if (moe_can(c, MOE_INT8)) return (moe_choice){.path = MOE_INT8, .tile = wide ? 176 : 64};
-    /* Measured on an H200: 36 tokens of a TP8 rank in bf16. */
+    /* Measured on an H200: 36 tokens of a TP8 rank in bf16, 96 in FP8. */
     bool many = c->format == MOE_BF16      ? pairs * 4 >= 3 * c->experts
+                : c->format == MOE_FP8     ? pairs >= 2 * c->experts
                 : c->format == MOE_W2_BF16 ? pairs >= MANY_MEAN * c->experts || c->dim >= ROUNDED_COLUMNS
                                            : pairs >= MANY_MEAN * c->experts;
     if (moe_can(c, MOE_MANY) && (c->form == ROWS_PROMPT || many))

@@ -41,11 +41,25 @@ typedef struct {
 } kernels;
 /* tile: tokens of one at most; 176 of INT4 alone. */
 static kernels kernels_of(const gpu_backend *b, const gpu_matrix *w, int tile) {
-    const kernels all[2][3] = {
+    const kernels all[3][3] = {
         {{b->moe_up_64, b->moe_down_64}, {b->moe_up_128, b->moe_down_128}, {b->moe_up_176, b->moe_down_176}},
-        {{b->moe_bf16_up_64, b->moe_bf16_down_64}, {b->moe_bf16_up_128, b->moe_bf16_down_128}, {0}}};
-    const int wide = (tile > 64) + (tile > 128);
-    return (kernels){all[w[0].format == GPU_W_BF16][wide].up, all[w[2].format == GPU_W_BF16][wide].down};
+        {{b->moe_bf16_up_64, b->moe_bf16_down_64}, {b->moe_bf16_up_128, b->moe_bf16_down_128}, {0}},
+        {{b->moe_fp8_up_64, b->moe_fp8_down_64}, {b->moe_fp8_up_128, b->moe_fp8_down_128}, {0}}};
+    const int wide = (tile > 64) + (tile > 128),
+              up = w[0].format == GPU_W_FP8_PAIRS ? 2 : w[0].format == GPU_W_BF16,
+              down = w[2].format == GPU_W_FP8_PAIRS ? 2 : w[2].format == GPU_W_BF16;
+    return (kernels){all[up][wide].up, all[down][wide].down};
+}
+
+/* FP8 weights for the copy engine: all experts as rows of `hidden` and of `inter` columns, 64 rows by 128 columns at a time. */
+static void describe(const gpu_backend *b, const op_weight *w, gpu_moe_fp8_args *out) {
+    const gpu_matrix *v = w->views;
+    const u64 rows = (u64)w->n_views, hidden = (u64)v->cols, inter = (u64)v->rows;
+    const u32 box[3] = {64, 64, 1};
+    gpu_tensor(b->g, &out->in, v->data, (const u64[3]){64, rows * inter, hidden / 128},
+               (const u64[2]){hidden, 128}, box);
+    gpu_tensor(b->g, &out->out, v->data, (const u64[3]){64, rows * hidden, inter / 128},
+               (const u64[2]){inter, 128}, box);
 }
 
 /* Are the rows of the sum and of the norm such that a block holds one? */
@@ -80,24 +94,27 @@ bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const
     gpu_run_sort(o, &s.sort);
     gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
-    gpu_moe_args m = {w->on_gpu, s.tiles,  s.n_tiles,     s.sort.list,   a->x,
-                      s.h,       s.y,      s.n_tiles + 1, s.n_tiles + 2, hidden,
-                      inter,     s.h_rows, (gpu_u32)a->k, 0x43004300,    0};
+    gpu_moe_fp8_args all = {.m = {w->on_gpu, s.tiles, s.n_tiles, s.sort.list, a->x, s.h, s.y, s.n_tiles + 1,
+                                  s.n_tiles + 2, hidden, inter, s.h_rows, (gpu_u32)a->k, 0x43004300, 0}};
+    const bool fp8 = w->views->format == GPU_W_FP8_PAIRS;
+    const void *args = fp8 ? (const void *)&all : &all.m;
+    if (fp8) describe(b, w, &all);
     const u32 blocks = (u32)gpu_processors(b->g),
               up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
               down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));
-    gpu_launch(b->g, run.up, up, 1, 1, THREADS, GPU_MOE_SHARED, &m);
-    for (m.again = 0; m.again < 2; m.again++) {
-        m.taken++;
-        gpu_launch(b->g, run.down, down, 1, 1, THREADS, GPU_MOE_SHARED, &m);
+    gpu_launch(b->g, run.up, up, 1, 1, THREADS, GPU_MOE_SHARED, args);
+    for (all.m.again = 0; all.m.again < 2; all.m.again++) {
+        all.m.taken++;
+        gpu_launch(b->g, run.down, down, 1, 1, THREADS, GPU_MOE_SHARED, args);
     }
     return gpu_run_sum(o, a, s.y, s.n_tiles + 1, norm);
 }
 
 status gpu_moe_large_open(gpu_backend *b, err *e) {
     gpu_kernel *const all[] = {
-        b->moe_up_64,    b->moe_up_128,     b->moe_up_176,      b->moe_down_64,      b->moe_down_128,
-        b->moe_down_176, b->moe_bf16_up_64, b->moe_bf16_up_128, b->moe_bf16_down_64, b->moe_bf16_down_128};
+        b->moe_up_64,     b->moe_up_128,     b->moe_up_176,      b->moe_down_64,      b->moe_down_128,
+        b->moe_down_176,  b->moe_bf16_up_64, b->moe_bf16_up_128, b->moe_bf16_down_64, b->moe_bf16_down_128,
+        b->moe_fp8_up_64, b->moe_fp8_up_128, b->moe_fp8_down_64, b->moe_fp8_down_128};
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         status st = gpu_shared(b->g, all[i], GPU_MOE_SHARED, e);
         if (st != ST_OK) return st;

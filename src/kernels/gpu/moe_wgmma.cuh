@@ -18,15 +18,17 @@
 #include "kernels/gpu/pack.cuh"
 
 enum { THREADS = 384, CONSUMERS = 256, ROWS = 256, STRIPS = 16 };
-enum { PACKED, PLAIN }; /* INT4 as pack.h says; bf16 [rows, cols] */
+enum { PACKED, PLAIN, EIGHT }; /* INT4 as pack.h says; bf16 [rows, cols]; FP8 (fp8.cuh): stages of 128 columns, not 64 */
 
 /* Shared memory: STAGES of {tokens [NMAX, 64] swizzled, weights: 16 strips' blocks or 4 x [64, 64] swizzled}, the results of a tile, and
  * the few numbers behind it. */
 template <int NMAX, int F> struct plan {
-    static constexpr int TOKENS = NMAX * 128, WEIGHTS = F == PACKED ? STRIPS * PACK_BYTES : ROWS * 128, STAGE = TOKENS + WEIGHTS, OUT = 2 * TOKENS;
+    static constexpr int HALF_OUT = NMAX * 128, OUT = 2 * HALF_OUT, TOKENS = F == EIGHT ? NMAX * 256 : NMAX * 128;
+    static constexpr int WEIGHTS = F == PACKED ? STRIPS * PACK_BYTES : ROWS * 128, STAGE = TOKENS + WEIGHTS;
     static constexpr int STAGES = (GPU_MOE_SHARED - 2048 - OUT) / STAGE, TILES = STAGES * STAGE + OUT /* a tile a stage */,
                          KEPT = TILES + STAGES * 16 /* a tile a warp */, PAIRS = KEPT + 8 * 16 /* [2][NMAX] of the tiles being written */,
-                         NEXT = PAIRS + 2 * NMAX * 4 /* two tile numbers, in turns */, BARRIERS = NEXT + 8;
+                         NEXT = PAIRS + 2 * NMAX * 4 /* two tile numbers, in turns */, BARRIERS = NEXT + 8,
+                         SCALES = BARRIERS + STAGES * 16 /* EIGHT: four a stage */;
 };
 
 /* A place in the ring; parity: of the phase of `full` that it waits for next. */
@@ -70,9 +72,13 @@ static __device__ __forceinline__ void spread(uint2 two, gpu_u32 of[2][2]) {
     of[0][1] = __byte_perm(two.y, 0, 0x1010), of[1][1] = __byte_perm(two.y, 0, 0x3232);
 }
 
+/* moe_wgmma_fp8.cu */
+template <int NMAX, int N> static __device__ __forceinline__ void multiply_eight(ring &r, int steps, float *d0, float *d1);
+
 /* d[m] = rows of this warpgroup's block m times N tokens, `steps` stages. While a step of 16 columns is multiplied the next is
  * expanded; a stage goes back to the producer when the first step after it is under way. */
 template <int NMAX, int N, int F> static __device__ __forceinline__ void multiply(ring &r, int steps, float d0[N / 2], float d1[N / 2]) {
+    if constexpr (F == EIGHT) return multiply_eight<NMAX, N>(r, steps / 2, d0, d1);
     int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
     gpu_u32 magic = r.magic;
     const int strip = (warp / 4 * 8 + warp % 4) * PACK_BYTES + plan<NMAX, F>::TOKENS;
@@ -244,7 +250,7 @@ template <int NMAX, int N, int F> static __device__ __forceinline__ void up_tile
     multiply<NMAX, N, F>(r, (int)(a.hidden / 64), gate, up);
     int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     gpu_i64 row = (gpu_i64)t.x * 128 + group * 64;
-    unsigned char *out = r.memory + plan<NMAX, F>::STAGES * plan<NMAX, F>::STAGE + group * plan<NMAX, F>::TOKENS;
+    unsigned char *out = r.memory + plan<NMAX, F>::STAGES * plan<NMAX, F>::STAGE + group * plan<NMAX, F>::HALF_OUT;
     threads_sync(1 + group, 128); /* the last tile has been taken away */
 #pragma unroll
     for (int j = 0; j < N / 8; j += 2) {
@@ -305,7 +311,7 @@ template <int NMAX, int N, int F> static __device__ __forceinline__ void down_pu
     constexpr int PIECE = NMAX / 2;
     int all = thread_anew(), group = all / 128 - 1, thread = all % 128, warp = thread / 32, lane = thread % 32;
     gpu_i64 row = (gpu_i64)t.x * ROWS + group * 128;
-    unsigned char *out = r.memory + plan<NMAX, F>::STAGES * plan<NMAX, F>::STAGE + group * plan<NMAX, F>::TOKENS;
+    unsigned char *out = r.memory + plan<NMAX, F>::STAGES * plan<NMAX, F>::STAGE + group * plan<NMAX, F>::HALF_OUT;
     int across = (int)least((a.hidden - row) / 8, 16); /* pieces of 16 bytes of a token; none: past the end */
     int *pairs = (int *)(r.memory + plan<NMAX, F>::PAIRS) + group * NMAX;
     gpu_u32 most = 0;

@@ -1,10 +1,11 @@
 /* kernels/gpu/tile.cuh: a tile of a matrix product on the tensor cores: 128 rows of a weight times 64 rows of x.
  *
  * The weight is mma's first operand, the tokens its second, so few tokens waste little. A step takes 32 columns: 256 threads
- * load them into registers while the step before is multiplied, expand the weight to bf16 (INT4 and FP8: one rounding of
- * value times scale) and put both into the other half of the shared memory. 8 warps, 4 by 2; each has two pieces of 16 rows,
+ * load them into registers while the step before is multiplied, expand the weight to bf16 (INT4: one rounding of value times scale; FP8:
+ * exactly, the scale multiplies the products: a block has one scale for eight mantissas, whose roundings do not average out) and put both into the other half of the shared memory. 8 warps, 4 by 2; each has two pieces of 16 rows,
  * 64 apart, by 32 tokens. Rows in shared memory are 80 bytes apart: eight of them, four banks each, meet no bank twice.
- * Shared memory [2][128 + 64][40] bf16, 30 KiB. Products are exact, sums float32 in the order of the columns. */
+ * Shared memory [2][128 + 64][40] bf16, 30 KiB. Products are exact, sums float32 in the order of the columns.
+ * Behind a row's 32 columns lies what its products of the step are multiplied with. */
 #ifndef KERNELS_GPU_TILE_CUH
 #define KERNELS_GPU_TILE_CUH
 #include "kernels/gpu/pack.cuh"
@@ -63,7 +64,7 @@ static __device__ inline void put_weight(int format, const tile_load &l, gpu_bf1
     if (format == GPU_W_FP8) {
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            o[i] = two_bf16(fp8_f32((gpu_u8)(in[i / 2] >> 16 * (i % 2))) * l.scale, fp8_f32((gpu_u8)(in[i / 2] >> (16 * (i % 2) + 8))) * l.scale);
+            o[i] = two_bf16(fp8_f32((gpu_u8)(in[i / 2] >> 16 * (i % 2))), fp8_f32((gpu_u8)(in[i / 2] >> (16 * (i % 2) + 8))));
     } else if (format == GPU_W_INT4 || format == GPU_W_PACKED) {
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -75,23 +76,30 @@ static __device__ inline void put_weight(int format, const tile_load &l, gpu_bf1
     ((uint4 *)to)[1] = out[1];
 }
 
+/* Where sums[i][j][k] belongs. */
+static __device__ inline int tile_row(int i, int k) { return i * TILE_HALF + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + k / 2 * 8; }
+static __device__ inline int tile_token(int j, int k) { return threadIdx.x / 128 * 32 + j * 8 + threadIdx.x % 4 * 2 + k % 2; }
+
 /* sums = tile; x_of(j) gives token j's row. Every thread of the block calls it. */
 template <typename F> static __device__ inline void tile_product(const tile_weights &w, F x_of, tile_sums sums) {
     __shared__ __align__(16) gpu_bf16 memory[2][TILE_ROWS + TILE_TOKENS][TILE_STRIDE];
     int thread = threadIdx.x, warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
     int row = thread / 2, part = thread % 2 * 16, which = row / TILE_HALF, token = thread / 4, piece = thread % 4 * 8;
     const gpu_matrix m = *w.w[which];
+    const bool scaled = w.w[0]->format == GPU_W_FP8 || w.w[1]->format == GPU_W_FP8;
     gpu_i64 weight_row = w.first[which] + row % TILE_HALF, cols = m.cols;
     const gpu_bf16 *x = x_of(token);
+    tile_sums own; /* of a step, or of all steps if nothing is scaled */
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 4; j++)
-            for (int k = 0; k < 4; k++) sums[i][j][k] = 0;
+            for (int k = 0; k < 4; k++) sums[i][j][k] = own[i][j][k] = 0;
     tile_load next = load_weight(m, weight_row, w.end[which], part);
     uint4 next_x = {0, 0, 0, 0};
     if (x && piece < cols) next_x = *(const uint4 *)(x + piece);
     for (gpu_i64 col = 0; col < cols; col += TILE_K) {
         gpu_bf16(*now)[TILE_STRIDE] = memory[col / TILE_K % 2];
         put_weight(m.format, next, &now[row][part]);
+        if (scaled && !part) *(float *)&now[row][TILE_K] = m.format == GPU_W_FP8 ? next.scale : 1.0f;
         *(uint4 *)&now[TILE_ROWS + token][piece] = next_x;
         __syncthreads();
         gpu_i64 ahead = col + TILE_K;
@@ -113,14 +121,22 @@ template <typename F> static __device__ inline void tile_product(const tile_weig
 #pragma unroll
             for (int i = 0; i < 2; i++)
 #pragma unroll
-                for (int j = 0; j < 4; j++) mma_bf16(sums[i][j], a[i], b[j]);
+                for (int j = 0; j < 4; j++) mma_bf16(own[i][j], a[i], b[j]);
         }
+        if (scaled)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    float scale = *(const float *)&now[tile_row(i, k)][TILE_K];
+#pragma unroll
+                    for (int j = 0; j < 4; j++) sums[i][j][k] = fmaf(scale, own[i][j][k], sums[i][j][k]), own[i][j][k] = 0;
+                }
     }
+    for (int i = 0; i < 2 && !scaled; i++)
+        for (int j = 0; j < 4; j++)
+            for (int k = 0; k < 4; k++) sums[i][j][k] = own[i][j][k];
     __syncthreads(); /* the memory is free for the next tile */
 }
-
-/* Where sums[i][j][k] belongs. */
-static __device__ inline int tile_row(int i, int k) { return i * TILE_HALF + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + k / 2 * 8; }
-static __device__ inline int tile_token(int j, int k) { return threadIdx.x / 128 * 32 + j * 8 + threadIdx.x % 4 * 2 + k % 2; }
 
 #endif

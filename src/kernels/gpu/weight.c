@@ -1,4 +1,4 @@
-/* kernels/gpu/weight.c: weights copied into the GPU's memory, in the checkpoint's own layout, or INT4 experts as pack.h says. */
+/* kernels/gpu/weight.c: weights copied into the GPU's memory, in the checkpoint's own layout, or INT4 experts as pack.h says, FP8 ones as fp8.cuh does. */
 #include "base/buf.h"
 #include "base/file.h"
 #include "kernels/gpu/inside.h"
@@ -29,12 +29,18 @@ static weight_view kept(const weight_desc *d, i64 i) {
     return v;
 }
 
-/* Do all matrices of d that are kept in INT4 fit into pack.h's blocks? */
+/* Do all matrices of d that are kept in INT4 fit into pack.h's blocks, all in FP8 into whole blocks of 128 x 128? */
 static bool packs(const weight_desc *d) {
-    for (i64 i = 0; i < d->n_views; i++)
-        if (d->kind != WK_EXPERTS || (kept(d, i).format == WF_INT4_GROUP &&
-                                      (d->views[i].rows % PACK_ROWS || d->views[i].cols % PACK_COLS)))
-            return false;
+    for (i64 i = 0; i < d->n_views; i++) {
+        weight_format f = kept(d, i).format;
+        i64 rows = f == WF_INT4_GROUP  ? PACK_ROWS
+                   : f == WF_FP8_BLOCK ? FP8_BLOCK
+                                       : 1,
+            cols = f == WF_INT4_GROUP  ? PACK_COLS
+                   : f == WF_FP8_BLOCK ? FP8_BLOCK
+                                       : 1;
+        if (d->kind != WK_EXPERTS || d->views[i].rows % rows || d->views[i].cols % cols) return false;
+    }
     return true;
 }
 
@@ -168,6 +174,14 @@ static bool copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *sta
     return data_bytes(v) / (u64)v->rows % 16 == 0 && v->cols % piece == 0;
 }
 
+/* FP8 experts where they are. */
+static void pair_view(const gpu_backend *b, gpu_matrix *m) {
+    gpu_pairs_args k = {(gpu_u8 *)(uintptr_t)m->data, (float *)(uintptr_t)m->scale, m->rows, m->cols};
+    i64 blocks = ceil_div(m->rows * m->cols, 16 * GPU_THREADS);
+    gpu_launch(b->g, b->fp8_pairs, (u32)min_i64(blocks, FILL_BLOCKS), 1, 1, GPU_THREADS, 0, &k);
+    m->format = GPU_W_FP8_PAIRS, m->wide = false;
+}
+
 /* Puts view i at `at` and `scales`. staged: NULL unless a view that has data is to be packed or converted. */
 static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool packed, u8 *staged, u8 *at,
                            u8 *scales) {
@@ -180,6 +194,7 @@ static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bo
         u8 *scale = scale_bytes(v) ? scales : NULL;
         m.scale = scale;
         m.wide = copy_view(b, d, i, staged, at, scale);
+        if (packed && v->format == WF_FP8_BLOCK) pair_view(b, &m);
     }
     return m;
 }
