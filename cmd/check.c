@@ -37,6 +37,7 @@ static const struct {
     {"linear_norm", check_linear_norm},
     {"attend", check_attend},
     {"moe_norm", check_moe_norm},
+    {"feed", check_feed},
 };
 
 static const char *const levels[] = {"none", "avx2", "avx512", "vnni", "bf16", "all"};

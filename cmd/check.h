@@ -20,9 +20,9 @@ typedef struct {
     char why[240];
     check_block blocks[64]; /* memory of the current case */
     int n_blocks;
-    op_weight *weights[16]; /* of both backends, released with the case */
+    op_weight *weights[32]; /* of both backends, released with the case */
     int n_weights;
-    const ops *owner[16];
+    const ops *owner[32];
 } check;
 
 /* The same values for dev (bf16) and ref (float32). */
@@ -75,6 +75,7 @@ void check_mla_prefill(check *c);
 void check_route(check *c);
 void check_moe(check *c);
 void check_moe_norm(check *c);
+void check_feed(check *c);
 void check_gather(check *c);
 void check_finite(check *c);
 void check_sample(check *c);

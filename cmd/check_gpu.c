@@ -121,6 +121,11 @@ MIRROR(moe, moe_args, MOVE(x), MOVE(ids), MOVE(weights), MOVE(shared), MOVE(out)
 MIRROR(moe_norm, moe_norm_args, MOVE(moe.x), MOVE(moe.ids), MOVE(moe.weights), MOVE(moe.shared),
        MOVE(moe.out), MOVE(moe.workspace), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum), MOVE(norm.out),
        MOVE(norm.bad), later_there(k.later))
+MIRROR(feed, feed_args, MOVE(products.x), MOVE(products.of[0].y), MOVE(products.of[1].y), MOVE(route.logits),
+       MOVE(route.ids), MOVE(route.weights), MOVE(down.x), MOVE(down.y), MOVE(moe.moe.x), MOVE(moe.moe.ids),
+       MOVE(moe.moe.weights), MOVE(moe.moe.shared), MOVE(moe.moe.out), MOVE(moe.moe.workspace),
+       MOVE(moe.norm.x), MOVE(moe.norm.add), MOVE(moe.norm.sum), MOVE(moe.norm.out), MOVE(moe.norm.bad),
+       later_there(k.products.later))
 MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
 MIRROR(finite, finite_args, MOVE(x), MOVE(bad))
 MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(ids), MOVE(bad), MOVE(workspace))
@@ -152,6 +157,7 @@ void check_mirror(ops *out, const ops *real, device *dev, check *c) {
     out->route_beside = op_route_beside;
     out->moe = op_moe;
     out->moe_norm = op_moe_norm;
+    out->feed = op_feed;
     out->gather = op_gather;
     out->finite = op_finite;
     out->sample = op_sample;

@@ -259,6 +259,15 @@ typedef struct {
     rows_later *later;
 } moe_norm_args;
 
+/* The feed-forward part of a layer with experts: `products` of x with the router, and with a shared expert its gate and up; `route` of
+ * the former's scores; `down` of the latter's h; `moe` of x. Only what `moe` writes need be written. */
+typedef struct {
+    products_args products; /* of[0]: the router; of[1]: the shared expert's, if count is 2 */
+    route_args route;
+    linear_args down; /* not looked at if count is 1 */
+    moe_norm_args moe;
+} feed_args;
+
 /* Few tokens an expert: the bytes of the weights are what counts, and activations stay as they are. */
 enum {
     INT8_MEAN = 8, /* pairs an expert */
@@ -361,6 +370,7 @@ struct ops {
     void (*route_beside)(const ops *o, const route_args *a, const linear_args *l);
     void (*moe)(const ops *o, const moe_args *a);
     void (*moe_norm)(const ops *o, const moe_norm_args *a);
+    void (*feed)(const ops *o, const feed_args *a);
     void (*gather)(const ops *o, const gather_args *a);
     void (*finite)(const ops *o, const finite_args *a);
     void (*sample)(const ops *o, const sample_args *a);
@@ -380,9 +390,10 @@ struct ops {
 
 /* The slot `products` by o's own linear and swiglu, one after the other. */
 void ops_products(const ops *o, const products_args *a);
-/* The same for linear_norm, moe_norm, queries, attend and route_beside. */
+/* The same for linear_norm, moe_norm, feed, queries, attend and route_beside. */
 void ops_linear_norm(const ops *o, const linear_norm_args *a);
 void ops_moe_norm(const ops *o, const moe_norm_args *a);
+void ops_feed(const ops *o, const feed_args *a);
 void ops_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
 void ops_queries(const ops *o, const queries_args *a);
 void ops_route_beside(const ops *o, const route_args *a, const linear_args *l);

@@ -166,45 +166,45 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     linear_norm(m, w->o, m->attn, c->n_heads * c->v_dim, &norm, is_dense(m, layer) ? NULL : &m->later);
 }
 
-/* scores = the router's logits of h, inter = silu(gate h) * up h of the shared expert, if there is one. */
-static void router_and_shared(model *m, const layer_weights *w, i64 n) {
+/* Everything between h and d of a layer with experts. */
+static feed_args feed_of(model *m, const layer_weights *w, i64 n) {
     const model_config *c = m->c;
     i64 inter = c->inter_expert * c->n_shared;
-    m->o->products(
-        m->o, &(products_args){
-                  .of = {{.w = w->router, .y = m->scores, .y_stride = c->n_experts, .y_type = DT_F32},
-                         {.w = w->gate, .up = w->up, .y = m->inter, .y_stride = inter, .y_type = m->o->act}},
-                  .count = c->n_shared ? 2 : 1,
-                  .x = m->h,
+    dtype act = m->o->act;
+    return (feed_args){
+        .products = {.of = {{.w = w->router, .y = m->scores, .y_stride = c->n_experts, .y_type = DT_F32},
+                            {.w = w->gate, .up = w->up, .y = m->inter, .y_stride = inter, .y_type = act}},
+                     .count = c->n_shared ? 2 : 1,
+                     .x = m->h,
+                     .n = n,
+                     .x_stride = c->hidden,
+                     .later = &m->later},
+        .route = {.logits = m->scores,
+                  .bias = w->router_bias,
+                  .ids = m->expert_ids,
+                  .weights = m->expert_w,
                   .n = n,
-                  .x_stride = c->hidden,
-                  .later = &m->later});
-}
-
-/* Chooses the experts; shared = the shared expert's output, if there is one. */
-static void route_and_shared(model *m, const layer_weights *w, i64 n) {
-    const model_config *c = m->c;
-    i64 inter = c->inter_expert * c->n_shared;
-    route_args r = {.logits = m->scores,
-                    .bias = w->router_bias,
-                    .ids = m->expert_ids,
-                    .weights = m->expert_w,
-                    .n = n,
-                    .n_experts = c->n_experts,
-                    .k = c->top_k,
-                    .norm_topk = c->norm_topk,
-                    .scale = c->routed_scale};
-    linear_args down = {.w = w->down,
-                        .x = m->inter,
-                        .y = m->shared,
+                  .n_experts = c->n_experts,
+                  .k = c->top_k,
+                  .norm_topk = c->norm_topk,
+                  .scale = c->routed_scale},
+        .down = {.w = w->down,
+                 .x = m->inter,
+                 .y = m->shared,
+                 .n = n,
+                 .x_stride = inter,
+                 .y_stride = c->hidden,
+                 .y_type = act},
+        .moe = {.moe = {.experts = w->experts,
+                        .x = m->h,
+                        .ids = m->expert_ids,
+                        .weights = m->expert_w,
+                        .shared = c->n_shared ? m->shared : NULL,
+                        .out = m->d,
+                        .workspace = m->workspace,
                         .n = n,
-                        .x_stride = inter,
-                        .y_stride = c->hidden,
-                        .y_type = m->o->act};
-    if (inter)
-        m->o->route_beside(m->o, &r, &down);
-    else
-        m->o->route(m->o, &r);
+                        .k = c->top_k,
+                        .later = &m->later}}};
 }
 
 /* x = x + FFN(h), h = its norm: the next layer's first, or the last */
@@ -225,20 +225,9 @@ static void feed_forward(model *m, i64 layer, i64 n) {
         linear_norm(m, w->down, m->inter, c->inter_dense, &norm, later);
         return;
     }
-    router_and_shared(m, w, n);
-    route_and_shared(m, w, n);
-    m->o->moe_norm(m->o, &(moe_norm_args){.moe = {.experts = w->experts,
-                                                  .x = m->h,
-                                                  .ids = m->expert_ids,
-                                                  .weights = m->expert_w,
-                                                  .shared = c->n_shared ? m->shared : NULL,
-                                                  .out = m->d,
-                                                  .workspace = m->workspace,
-                                                  .n = n,
-                                                  .k = c->top_k,
-                                                  .later = &m->later},
-                                          .norm = norm,
-                                          .later = later});
+    feed_args feed = feed_of(m, w, n);
+    feed.moe.norm = norm, feed.moe.later = later;
+    m->o->feed(m->o, &feed);
 }
 
 bool model_wants_all(const model_batch *b) {

@@ -79,6 +79,7 @@ static inline void store16(void *global, unsigned a, unsigned b, unsigned c, uns
 static inline void copies_commit() {}
 template <int N> static inline void copies_wait() {}
 static inline void fence_async() {}
+static inline void prefetch_bytes(const void *, unsigned) {}
 static inline void fence_async_global() {}
 static inline void tensor_ahead(const void *) {}
 void blocks_arrive(unsigned *m, unsigned blocks);

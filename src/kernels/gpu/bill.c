@@ -67,7 +67,8 @@ static void bill_swiglu(const ops *o, const swiglu_args *a) {
          "gate and up %lld x %lld", (long long)w->rows, (long long)w->cols);
     bill.real.swiglu(o, a);
 }
-static void bill_products(const ops *o, const products_args *a) {
+/* Of all of them, with x. */
+static void count_products(const products_args *a, f64 *all_bytes, f64 *all_flops, f64 *all_rows) {
     f64 n = (f64)a->n, bytes = 0, flops = 0, cols = 0, rows = 0;
     for (i64 i = 0; i < a->count; i++) {
         const gpu_matrix *w = &a->of[i].w->views[0];
@@ -77,7 +78,13 @@ static void bill_products(const ops *o, const products_args *a) {
         bytes += times * matrix_bytes(w) + n * (f64)w->rows * (a->of[i].y_type == DT_F32 ? 4 : 2);
         flops += times * 2 * n * (f64)w->rows * cols;
     }
-    note(bytes + 2 * n * cols, flops, "%lld products %.0f x %.0f", (long long)a->count, rows, cols);
+    *all_bytes = bytes + 2 * n * cols, *all_flops = flops, *all_rows = rows;
+}
+static void bill_products(const ops *o, const products_args *a) {
+    f64 bytes, flops, rows;
+    count_products(a, &bytes, &flops, &rows);
+    note(bytes, flops, "%lld products %.0f x %lld", (long long)a->count, rows,
+         (long long)a->of[0].w->views[0].cols);
     bill.real.products(o, a);
 }
 static void bill_rope_table(const ops *o, const rope_table_args *a) {
@@ -152,12 +159,14 @@ static void bill_route_beside(const ops *o, const route_args *a, const linear_ar
          (long long)w->cols);
     bill.real.route_beside(o, a, l);
 }
-static void note_moe(const moe_args *a) {
+/* more_*: of what the same launch does beside the experts. */
+static void note_moe(const moe_args *a, f64 more_bytes, f64 more_flops, const char *front) {
     const gpu_matrix *w = &a->experts->views[0];
     f64 all = (f64)a->experts->n_views / 3, n = (f64)a->n, touched = all * (1 - pow(1 - (f64)a->k / all, n));
     bool int8 = a->experts->int8 && moe_is_int8(a->n * a->k, a->experts->n_views / 3, w->cols, w->rows);
-    note((2 * matrix_bytes(w) + matrix_bytes(w + 2)) * touched + 4 * n * (f64)w->cols,
-         6 * n * (f64)a->k * (f64)w->rows * (f64)w->cols, "%sexperts %.0f x %lld x %lld",
+    note((2 * matrix_bytes(w) + matrix_bytes(w + 2)) * touched + 4 * n * (f64)w->cols + more_bytes,
+         6 * n * (f64)a->k * (f64)w->rows * (f64)w->cols + more_flops, "%s%sexperts %.0f x %lld x %lld",
+         front,
          int8                         ? "W4A8 "
          : a->experts->int8           ? "W4A8 (bf16) "
          : w[2].format != w[0].format ? "w2_bf16 "
@@ -165,12 +174,23 @@ static void note_moe(const moe_args *a) {
          all, (long long)w->rows, (long long)w->cols);
 }
 static void bill_moe(const ops *o, const moe_args *a) {
-    note_moe(a);
+    note_moe(a, 0, 0, "");
     bill.real.moe(o, a);
 }
 static void bill_moe_norm(const ops *o, const moe_norm_args *a) {
-    note_moe(&a->moe);
+    note_moe(&a->moe, 0, 0, "");
     bill.real.moe_norm(o, a);
+}
+/* In one launch; where it takes several each op says so itself. */
+static void bill_feed(const ops *o, const feed_args *a) {
+    f64 bytes, flops, rows;
+    count_products(&a->products, &bytes, &flops, &rows);
+    if (a->products.count > 1) {
+        const gpu_matrix *down = &a->down.w->views[0];
+        bytes += matrix_bytes(down), flops += 2 * (f64)a->down.n * (f64)down->rows * (f64)down->cols;
+    }
+    note_moe(&a->moe.moe, bytes, flops, "feed-forward, ");
+    bill.real.feed(o, a);
 }
 static void bill_gather(const ops *o, const gather_args *a) {
     note(4.0 * (f64)(a->n * a->dim), 0, "gather");
@@ -216,6 +236,7 @@ void ops_bill(ops *o, gpu *g) {
     BILL(route_beside);
     BILL(moe);
     BILL(moe_norm);
+    BILL(feed);
     BILL(gather);
     BILL(finite);
     BILL(sample);

@@ -76,48 +76,121 @@ bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *spa
 
 status gpu_few_open(gpu_backend *b, err *e) {
     device *dev = gpu_device(b->g);
-    gpu_kernel *const all[] = {b->few_4, b->few_8, b->few_one};
+    gpu_kernel *const all[] = {b->few_4,  b->few_8,  b->few_one_1, b->few_one_4,
+                               b->feed_1, b->feed_2, b->feed_4};
     status st = ST_OK;
     for (size_t i = 0; i < COUNT_OF(all) && st == ST_OK; i++) st = gpu_shared(b->g, all[i], ROOM, e);
     if (st == ST_OK)
         st = dev->alloc(dev, (void **)&b->few_h, 2 * FEW_ONE_H * sizeof(u32), "h of few tokens", e);
     if (st != ST_OK) return st;
-    return dev->alloc(dev, (void **)&b->few_words, FEW_ONE_WORDS * sizeof(int), "experts that are taken", e);
+    if (st == ST_OK)
+        st = dev->alloc(dev, (void **)&b->feed_h, 2 * FEW_ONE_H * sizeof(u32), "h of few tokens", e);
+    if (st == ST_OK)
+        st =
+            dev->alloc(dev, (void **)&b->feed_first, 2 * FEED_WORDS * sizeof(u32), "scores of few tokens", e);
+    if (st == ST_OK)
+        st = dev->alloc(dev, (void **)&b->feed_words, FEW_ONE_WORDS * sizeof(int), "experts taken", e);
+    if (st != ST_OK) return st;
+    return dev->alloc(dev, (void **)&b->few_words, FEW_ONE_WORDS * sizeof(int), "experts taken", e);
 }
 
-bool gpu_run_few_one(const ops *o, const moe_args *a, const gpu_after *after) {
-    const gpu_backend *b = gpu_of(o);
+/* The arguments but for shared memory; false: not for few_one.cu. */
+static bool one_of(const gpu_backend *b, const moe_args *a, const gpu_after *after, gpu_few_one_args *f) {
     const op_weight *w = a->experts;
     i64 hidden = w->views[0].cols, inter = w->views[0].rows, pairs = a->n * a->k;
     if (b->form != ROWS_ANY || a->n > FEW_TILE || pairs > FEW_ONE_PAIRS || pairs * inter > FEW_ONE_H ||
         hidden > FEW_ONE_COLS || (u64)(uintptr_t)a->x % 16)
         return false;
-    gpu_few_one_args f = {.gate = w->views[0].data,
-                          .up = w->views[1].data,
-                          .down = w->views[2].data,
-                          .expert_bytes = w->expert_bytes,
-                          .x = a->x,
-                          .shared_expert = a->shared,
-                          .ids = a->ids,
-                          .weights = a->weights,
-                          .out = a->out,
-                          .h = b->few_h,
-                          .words = b->few_words,
-                          .n = (int)a->n,
-                          .k = (int)a->k,
-                          .experts = (int)(w->n_views / 3),
-                          .hidden = (int)hidden,
-                          .inter = (int)inter,
-                          .later = gpu_later_of(a->later),
-                          .one_across = (u64)ceil_div((i64)1 << 32, inter / PACK_COLS)};
-    if (after) f.after = *after;
+    *f = (gpu_few_one_args){.gate = w->views[0].data,
+                            .up = w->views[1].data,
+                            .down = w->views[2].data,
+                            .expert_bytes = w->expert_bytes,
+                            .x = a->x,
+                            .shared_expert = a->shared,
+                            .ids = a->ids,
+                            .weights = a->weights,
+                            .out = a->out,
+                            .n = (int)a->n,
+                            .k = (int)a->k,
+                            .experts = (int)(w->n_views / 3),
+                            .hidden = (int)hidden,
+                            .inter = (int)inter,
+                            .later = gpu_later_of(a->later),
+                            .one_across = (u64)ceil_div((i64)1 << 32, inter / PACK_COLS)};
+    if (after) f->after = *after;
+    return true;
+}
+
+/* Shared memory: `more` bytes a token for h of a shared expert and logits. Returns all bytes, 0 if they are too many. */
+static u32 divide_one(gpu_few_one_args *f, i64 more) {
     int at = 0;
-    f.at_sums = take(&at, 2 * FEW_WARPS * 4 * 32 * 4);
-    f.at_digits = take(&at, 2 * max_i64(a->n * hidden, pairs * inter));
-    f.slots = (int)min_i64((ROOM - FEW_ONE_STATE - at) / FEW_WEIGHTS, FEW_SLOTS);
-    if (f.slots < ONE_SLOTS_LEAST) return false;
-    int ring = FEW_ONE_STATE + f.slots * FEW_WEIGHTS;
-    f.at_sums += ring, f.at_digits += ring;
-    gpu_launch(b->g, b->few_one, (u32)gpu_processors(b->g), 1, 1, (FEW_WARPS + 1) * 32, (u32)(ring + at), &f);
+    f->at_sums = take(&at, 2 * FEW_WARPS * 4 * 32 * 4);
+    f->at_digits = take(&at, 2 * max_i64(f->n * (f->hidden + 8), (i64)f->n * f->k * f->inter));
+    f->at_shared_h = take(&at, f->n * more);
+    f->slots = (int)min_i64((ROOM - FEW_ONE_STATE - at) / FEW_WEIGHTS, FEW_SLOTS);
+    if (f->slots < ONE_SLOTS_LEAST) return 0;
+    int ring = FEW_ONE_STATE + f->slots * FEW_WEIGHTS;
+    f->at_sums += ring, f->at_digits += ring, f->at_shared_h += ring;
+    return (u32)(ring + at);
+}
+
+bool gpu_run_few_one(const ops *o, const moe_args *a, const gpu_after *after) {
+    const gpu_backend *b = gpu_of(o);
+    gpu_few_one_args f;
+    if (!one_of(b, a, after, &f)) return false;
+    u32 shared = divide_one(&f, 0);
+    if (!shared) return false;
+    f.h = b->few_h, f.words = b->few_words;
+    gpu_launch(b->g, a->n == 1 ? b->few_one_1 : b->few_one_4, (u32)gpu_processors(b->g), 1, 1,
+               (FEW_WARPS + 1) * 32, shared, &f);
+    return true;
+}
+
+/* ---- feed_one.cu ---- */
+
+static bool is_plain(const op_weight *w, i64 rows, i64 cols) {
+    const gpu_matrix *m = &w->views[0];
+    return m->format == GPU_W_BF16 && m->wide && m->rows == rows && m->cols == cols;
+}
+
+/* Are all products those of one x, of shapes that fit each other? */
+static bool feed_fits(const feed_args *a, i64 hidden, i64 *inter) {
+    const products_args *p = &a->products;
+    const one_product *s = &p->of[1];
+    i64 experts = a->route.n_experts;
+    *inter = p->count > 1 ? s->w->views[0].rows : 0;
+    if (!is_plain(p->of[0].w, experts, hidden) || experts > GPU_GATE_EXPERTS) return false;
+    if (a->moe.moe.experts->n_views / 3 != experts || a->route.k != a->moe.moe.k || a->route.k > experts)
+        return false;
+    if (p->count > 2 || p->x_stride != hidden || *inter > FEED_INTER || *inter % 16) return false;
+    return p->count < 2 || (s->up && is_plain(s->w, *inter, hidden) && is_plain(s->up, *inter, hidden) &&
+                            is_plain(a->down.w, hidden, *inter));
+}
+
+bool gpu_run_feed(const ops *o, const feed_args *a, const gpu_after *after) {
+    const gpu_backend *b = gpu_of(o);
+    const moe_args *m = &a->moe.moe;
+    const products_args *p = &a->products;
+    i64 blocks = gpu_processors(b->g), hidden = m->experts->views[0].cols, inter;
+    gpu_feed_args f = {.bias = a->route.bias->vector,
+                       .scale = a->route.scale,
+                       .norm = a->route.norm_topk,
+                       .one_block = (u64)ceil_div((i64)1 << 32, blocks)};
+    if (!feed_fits(a, hidden, &inter) || !one_of(b, m, after, &f.few)) return false;
+    f.few.shared_inter = (int)inter;
+    u32 shared = divide_one(&f.few, inter * 2 + 16 + GPU_GATE_EXPERTS * 4);
+    i64 rows = 2 * ceil_div(inter, blocks) + ceil_div(a->route.n_experts, blocks);
+    if (!shared || rows * (hidden * 2 + 16) > (i64)f.few.slots * FEW_WEIGHTS) return false;
+    f.router = p->of[0].w->views[0].data;
+    if (inter) {
+        f.gate = p->of[1].w->views[0].data, f.up = p->of[1].up->views[0].data;
+        f.few.shared_down = a->down.w->views[0].data;
+    }
+    f.few.h = b->feed_h, f.few.words = b->feed_words, f.words = b->feed_first;
+    gpu_launch(b->g,
+               m->n == 1   ? b->feed_1
+               : m->n == 2 ? b->feed_2
+                           : b->feed_4,
+               (u32)blocks, 1, 1, FEW_FEED_THREADS, shared, &f);
     return true;
 }

@@ -56,7 +56,28 @@ typedef struct {
     gpu_u64 one_across; /* 2^32 / (inter / 64), rounded up */
     int slots, at_digits,
         at_sums; /* of the ring, which begins at FEW_ONE_STATE; bytes from the begin of shared memory */
+    /* feed_one.cu alone: */
+    const gpu_bf16 *shared_down; /* [hidden, shared_inter] */
+    int shared_inter, at_shared_h;
 } gpu_few_one_args;
+
+/* feed_one.cu */
+enum {
+    FEED_INTER = 512, /* rows of the shared expert's gate, at most */
+    FEED_LOGITS = FEW_TILE * GPU_GATE_EXPERTS,
+    FEED_WORDS = FEED_LOGITS + FEW_TILE * FEED_INTER,
+    FEW_FEED_THREADS = (FEW_WARPS + FEW_TILE) * 32
+};
+typedef struct {
+    gpu_few_one_args few;               /* without ids, weights and shared_expert */
+    const gpu_bf16 *router, *gate, *up; /* [experts, hidden]; of the shared expert, [shared_inter, hidden] */
+    const float *bias;
+    gpu_u32
+        *words; /* [2][FEED_WORDS], as few.h: logits [FEW_TILE][GPU_GATE_EXPERTS], h of the shared expert */
+    gpu_u64 one_block; /* 2^32 / blocks, rounded up */
+    float scale;
+    int norm;
+} gpu_feed_args;
 
 typedef struct {
     const gpu_u8 *gate, *up, *down; /* of expert 0 */

@@ -11,9 +11,9 @@
 #include "kernels/gpu/few.h"
 #include "kernels/gpu/hopper.cuh"
 
-static __device__ inline float digits_scale(float most) { return most < 3.4e38f ? fmaxf(most, 1e-30f) / 32639.0f : __uint_as_float(0x7fc00000u); }
+static __device__ inline float digits_scale(float most) { return most < 3.4e38f ? fmaxf(most, 1e-30f) * (1.0f / 32639.0f) : __uint_as_float(0x7fc00000u); }
 /* Units a value of 1 has; 0 for a NaN: all digits 0. */
-static __device__ inline float digits_of_one(float most) { return most < 3.4e38f ? 32639.0f / fmaxf(most, 1e-30f) : 0; }
+static __device__ inline float digits_of_one(float most) { return most < 3.4e38f ? __fdividef(32639.0f / 4, fmaxf(most, 1e-30f) / 4) : 0; } /* by 2^126 and more: 0 */
 
 /* Four values to a word of high and one of low digits. */
 static __device__ inline void four_digits(const float v[4], float one, gpu_u32 *high, gpu_u32 *low) {

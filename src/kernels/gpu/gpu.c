@@ -275,6 +275,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                .route_beside = gpu_op_route_beside,
                .moe = gpu_op_moe,
                .moe_norm = gpu_op_moe_norm,
+               .feed = gpu_op_feed,
                .gather = op_gather,
                .finite = op_finite,
                .sample = gpu_op_sample,

@@ -160,6 +160,10 @@ static __device__ inline void tensor_copy(void *shared, const gpu_tensor_map *ma
 
 /* The map's own bytes come ahead of its first copy. */
 static __device__ inline void tensor_ahead(const gpu_tensor_map *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
+/* `bytes` (as of bulk_copy) on their way to the second-level cache. */
+static __device__ inline void prefetch_bytes(const void *global, gpu_u32 bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
+}
 
 /* ---- clusters: blocks of one launch (gpu_launch_cluster) that run beside each other and reach into each other's shared memory ---- */
 static __device__ inline int cluster_rank() {

@@ -126,7 +126,11 @@
     X(moe_sum, "moe_tiles")                                                                                  \
     X(moe_sum_norm, "moe_tiles")                                                                             \
     X(moe_combine, "moe")                                                                                    \
-    X(few_one, "few_one")                                                                                    \
+    X(few_one_1, "few_one")                                                                                  \
+    X(few_one_4, "few_one")                                                                                  \
+    X(feed_1, "feed_one")                                                                                    \
+    X(feed_2, "feed_one")                                                                                    \
+    X(feed_4, "feed_one")                                                                                    \
     X(moe_combine_norm, "moe")                                                                               \
     X(few_rows, "few")                                                                                       \
     X(few_4, "few")                                                                                          \
@@ -153,6 +157,8 @@ typedef struct {
     gemm_seen *seen; /* NULL: nobody looks */
     gpu_u32 *few_h;  /* few.c: of few_one.cu */
     int *few_words;
+    gpu_u32 *feed_h, *feed_first; /* the same, and its own words, of feed_one.cu */
+    int *feed_words;
 #define GPU_KERNEL_FIELD(name, file) gpu_kernel *name;
     GPU_KERNELS(GPU_KERNEL_FIELD)
 #undef GPU_KERNEL_FIELD
@@ -192,6 +198,7 @@ status gpu_decode_init(gpu_backend *b, err *e);
 void gpu_op_moe(const ops *o, const moe_args *a);
 gpu_combine_args gpu_combine_of(const moe_args *a, const f32 *y);
 void gpu_op_moe_norm(const ops *o, const moe_norm_args *a);
+void gpu_op_feed(const ops *o, const feed_args *a);
 /* later.c: rows whose norm is finished later. */
 gpu_later gpu_later_of(const rows_later *l); /* NULL: finished */
 /* May the norm behind a sum of n rows in `parts` parts be finished later? Then fills in `after`, and says so. */
@@ -221,6 +228,7 @@ bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *spa
 /* All of routed experts at up to four tokens in one launch, if this call fits. after: NULL, or of the norm behind it, a part for each
  * PACK_ROWS of the result. */
 bool gpu_run_few_one(const ops *o, const moe_args *a, const gpu_after *after);
+bool gpu_run_feed(const ops *o, const feed_args *a, const gpu_after *after); /* and all in front of them */
 status gpu_few_open(gpu_backend *b, err *e);
 
 /* few_plain.c: a whole call with experts in bf16 or FP8 as they are stored, y of gpu_plain_tokens() tokens at a time. */

@@ -176,3 +176,23 @@ void gpu_op_moe_norm(const ops *o, const moe_norm_args *a) {
     if (!run_moe(o, &a->moe, &a->norm)) o->norm(o, &a->norm);
     if (a->later) a->later->parts = 0;
 }
+
+void gpu_op_feed(const ops *o, const feed_args *a) {
+    const gpu_backend *b = gpu_of(o);
+    const moe_norm_args *m = &a->moe;
+    const bool takes = m->moe.n && m->moe.experts->views[0].rows <= LATER_INTER &&
+                       m->moe.experts->views[0].format == GPU_W_PACKED &&
+                       m->norm.dim == m->moe.experts->views[0].cols && choose(b, &m->moe).path == MOE_FEW;
+    i64 parts = ceil_div(m->norm.dim, PACK_ROWS);
+    gpu_after after;
+    bool later = takes && gpu_may_finish_later(&m->norm, m->later, parts, &after);
+    if (!takes || !gpu_run_feed(o, a, later ? &after : NULL)) {
+        ops_feed(o, a);
+        return;
+    }
+    if (later)
+        *m->later = (rows_later){m->later->squares, parts, m->norm.dim, m->norm.eps};
+    else
+        o->norm(o, &m->norm);
+    if (!later && m->later) m->later->parts = 0;
+}

@@ -68,6 +68,15 @@ void ops_moe_norm(const ops *o, const moe_norm_args *a) {
     if (a->later) a->later->parts = 0;
 }
 
+void ops_feed(const ops *o, const feed_args *a) {
+    o->products(o, &a->products);
+    if (a->products.count > 1)
+        o->route_beside(o, &a->route, &a->down);
+    else
+        o->route(o, &a->route);
+    o->moe_norm(o, &a->moe);
+}
+
 void ops_queries(const ops *o, const queries_args *a) {
     const absorb_q_args *k = &a->absorb;
     i64 width = k->n_heads * (k->nope + k->rope);

@@ -21,6 +21,7 @@ void ops_init_ref(ops *o) {
         .products = ops_products,
         .linear_norm = ops_linear_norm,
         .moe_norm = ops_moe_norm,
+        .feed = ops_feed,
         .queries = ops_queries,
         .attend = ops_attend,
         .route_beside = ops_route_beside,
