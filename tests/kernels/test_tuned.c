@@ -103,7 +103,7 @@ static void from_table(void **state) {
     tuned_free(&t);
 }
 
-/* bf16 and FP8 have a path for few tokens of their own, without knobs; FP8 no other one. */
+/* bf16 and FP8 have a path for few tokens of their own, without knobs; FP8's takes any number of them. */
 static void stored(void **state) {
     (void)state;
     moe_call c = call_of(MOE_BF16, 35);
@@ -119,11 +119,19 @@ static void stored(void **state) {
     assert_int_equal(moe_default(&c).path, MOE_FEW); /* for any number of rows */
     c.topk = 33;
     assert_int_equal(moe_default(&c).path, MOE_PLAIN);
-    c = call_of(MOE_FP8, 65536);
-    for (c.form = ROWS_ANY; c.form <= ROWS_PROMPT; c.form++) {
-        assert_int_equal(moe_default(&c).path, MOE_FEW);
-        assert_false(moe_can(&c, MOE_MANY));
-    }
+    c = call_of(MOE_FP8, 95); /* from two tokens an expert on many */
+    assert_int_equal(moe_default(&c).path, MOE_FEW);
+    c.tokens = 96;
+    assert_int_equal(moe_default(&c).path, MOE_MANY);
+    assert_int_equal(moe_default(&c).tile, 64);
+    c.tokens = 65536;
+    assert_true(moe_can(&c, MOE_FEW));
+    assert_int_equal(moe_default(&c).tile, 128);
+    c.form = ROWS_PROMPT;
+    assert_int_equal(moe_default(&c).path, MOE_MANY);
+    c.form = ROWS_DECODE;
+    assert_false(moe_can(&c, MOE_MANY));
+    assert_int_equal(moe_default(&c).path, MOE_FEW);
     c.experts = 513; /* no room for a ring */
     assert_int_equal(moe_default(&c).path, MOE_PLAIN);
     c = call_of(MOE_W2_BF16, 1);
