@@ -138,6 +138,7 @@ static __device__ inline void choose_experts(const gpu_feed_args &f, few_one_sta
         key[i] = here ? key_of(score) : 0;
     }
     nan = __ballot_sync(~0u, nan) != 0;
+    __syncwarp(); /* any lane reads the logits of the chosen */
     for (int r = 0; r < a.k; r++) {
         gpu_u32 best = __reduce_max_sync(~0u, largest<MINE>(key)), from[MINE];
 #pragma unroll
