@@ -51,6 +51,8 @@ void check_compare(check *c, const char *what, const void *got, dtype t, const f
                    i64 stride, f64 bound);
 /* Rows other than `bad` must be the same bytes in a and b; row `bad` of b must hold a NaN or infinity. */
 void check_isolated(check *c, const char *what, const bf16 *a, const bf16 *b, i64 n, i64 dim, i64 bad);
+/* Of a call of experts: 1e-2 where activations are quantised (INT4 experts with VNNI), else bf16's bound. */
+f64 check_moe_bound(const check *c, weight_format f);
 void check_speed(check *c, f64 seconds, u64 bytes);
 void check_case_end(check *c); /* looks at the canaries, frees the case */
 

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Results of two layers' worth of rounding to bf16: launch by launch it is 3.3e-3 to 4.7e-3. */
-static const f64 BOUND = 6e-3, PRODUCT_BOUND = 8e-3;
+/* Of the residual stream and its norm, and of a product of that, in bounds of the experts' results: two layers' worth of rounding to bf16,
+ * launch by launch 3.3e-3 to 4.7e-3. */
+static const f64 MORE = 1.5, PRODUCT_MORE = 2;
 
 typedef struct {
     i64 n, hidden, inter, experts, k, shared; /* shared: inter of the shared expert */
@@ -149,6 +150,7 @@ static void run(const ops *o, const shape *s, layer *l, bool dev, bool later) {
 static void feed_case(check *c, const shape *s, bool later, bool bad) {
     layer l = make_layer(c, s);
     i64 n = s->n, h = s->hidden, worst = n / 2;
+    f64 bound = check_moe_bound(c, s->format);
     check_act first = check_output(c, n * h), again = check_output(c, n * h);
     run(c->ref, s, &l, false, later);
     feed_args b = feed_of(s, &l, false, later);
@@ -164,8 +166,8 @@ static void feed_case(check *c, const shape *s, bool later, bool bad) {
     l.later.parts = 0;
     run(c->dev, s, &l, true, later);
     c->dev->feed(c->dev, &a);
-    check_compare(c, "residual stream", l.x.h, DT_BF16, l.x.f, n, h, h, BOUND);
-    if (!later) check_compare(c, "its norm", l.h.h, DT_BF16, l.h.f, n, h, h, BOUND);
+    check_compare(c, "residual stream", l.x.h, DT_BF16, l.x.f, n, h, h, MORE * bound);
+    if (!later) check_compare(c, "its norm", l.h.h, DT_BF16, l.h.f, n, h, h, MORE * bound);
     if (later) { /* a product that takes the rows as they are */
         check_weight w = check_matrix(c, WK_LINEAR, WF_BF16, 40, h, 1.0f / sqrtf((f32)h));
         check_act y = check_output(c, n * 80);
@@ -179,7 +181,7 @@ static void feed_case(check *c, const shape *s, bool later, bool bad) {
         p.of[0].y_type = p.of[1].y_type = DT_BF16;
         c->dev->products(c->dev, &p);
         c->ref->linear(c->ref, &(linear_args){w.ref, l.h.f, y.f, n, h, 40, DT_F32});
-        check_compare(c, "a product of its norm", y.h, DT_BF16, y.f, n, 40, 40, PRODUCT_BOUND);
+        check_compare(c, "a product of its norm", y.h, DT_BF16, y.f, n, 40, 40, PRODUCT_MORE * bound);
     }
     if (bad) { /* once more, with a NaN in a row */
         memcpy(again.h, l.x.h, (size_t)(n * h) * 2), memcpy(l.x.h, first.h, (size_t)(n * h) * 2);

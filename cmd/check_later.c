@@ -3,6 +3,8 @@
 #include <math.h>
 
 static const f64 BF16_BOUND = 4e-3, F32_BOUND = 4e-3 /* the rows in between are rounded */;
+/* Two sub-layers round twice as often: 4.7e-3 in scores of a backend that computes as ref does and rounds what it stores. */
+static const f64 TWICE = 1.5;
 
 typedef struct {
     check_act x, add, h;
@@ -35,8 +37,8 @@ static norm_args norm_of(const later_rows *r, const op_weight *w, bool device, i
                        .eps = 1e-6f};
 }
 
-/* Two products of the rows, one in float32, and the residual stream. */
-static void compare(check *c, later_rows *r, i64 n, i64 dim) {
+/* Two products of the rows, one in float32, and the residual stream. more: what their bounds are multiplied with. */
+static void compare(check *c, later_rows *r, i64 n, i64 dim, f64 more) {
     enum { ROUTER = 40, ROWS = 72 };
     check_weight w = check_matrix(c, WK_LINEAR, WF_BF16, ROUTER, dim, 1.0f / sqrtf((f32)dim));
     check_weight gate = check_matrix(c, WK_LINEAR, WF_BF16, ROWS, dim, 1.0f / sqrtf((f32)dim));
@@ -58,10 +60,10 @@ static void compare(check *c, later_rows *r, i64 n, i64 dim) {
                        .x_stride = dim};
     c->dev->products(c->dev, &a);
     c->ref->products(c->ref, &b);
-    check_compare(c, "residual stream", r->x.h, DT_BF16, r->x.f, n, dim, dim, BF16_BOUND);
-    check_compare(c, "scores of its norm", scores, DT_F32, s.f, n, ROUTER, ROUTER, F32_BOUND);
+    check_compare(c, "residual stream", r->x.h, DT_BF16, r->x.f, n, dim, dim, more * BF16_BOUND);
+    check_compare(c, "scores of its norm", scores, DT_F32, s.f, n, ROUTER, ROUTER, more * F32_BOUND);
     /* both factors of a value are products of rows that were rounded twice */
-    check_compare(c, "swiglu of its norm", y.h, DT_BF16, y.f, n, ROWS, ROWS, 2 * BF16_BOUND);
+    check_compare(c, "swiglu of its norm", y.h, DT_BF16, y.f, n, ROWS, ROWS, 2 * more * BF16_BOUND);
 }
 
 static void linear_case(check *c, i64 n, i64 cols, i64 dim, weight_format f) {
@@ -76,7 +78,7 @@ static void linear_case(check *c, i64 n, i64 cols, i64 dim, weight_format f) {
                           .norm = norm_of(&r, norm.ref, false, n, dim)};
     c->dev->linear_norm(c->dev, &a);
     c->ref->linear_norm(c->ref, &b);
-    compare(c, &r, n, dim);
+    compare(c, &r, n, dim, 1);
     check_case_end(c);
 }
 
@@ -119,7 +121,7 @@ static void moe_case(check *c, i64 n, i64 hidden, weight_format f, bool shared, 
             check_fail(c, "moe_norm: mark of row %lld is %d", (long long)i, r.bad[i]);
     if (!mark) {
         c->ref->moe_norm(c->ref, &b);
-        compare(c, &r, n, hidden);
+        compare(c, &r, n, hidden, 1);
     }
     check_case_end(c);
 }
@@ -160,7 +162,7 @@ static void chain_case(check *c, i64 n, i64 hidden, bool bad) {
     if (!bad) {
         c->ref->linear_norm(c->ref, &first_ref);
         c->ref->moe_norm(c->ref, &b);
-        compare(c, &r, n, hidden);
+        compare(c, &r, n, hidden, TWICE);
     }
     check_case_end(c);
 }

@@ -64,8 +64,7 @@ static check_weight make_experts(check *c, weight_format f, expert_format kept, 
         c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * s->experts, .experts = kept});
 }
 
-/* 1e-2 where activations are quantised (INT4 experts with VNNI), else bf16's bound. */
-static f64 moe_bound(const check *c, weight_format f) {
+f64 check_moe_bound(const check *c, weight_format f) {
     return f == WF_INT4_GROUP && strstr(c->dev->name, "vnni") ? 1e-2 : 4e-3;
 }
 
@@ -98,7 +97,7 @@ static void kept_case(check *c, const moe_shape *s, weight_format f, expert_form
     char what[96];
     snprintf(what, sizeof what, "%s%s%s, %lld tokens, %lld x %lld", weight_format_name(f), kept ? " as " : "",
              kept ? expert_format_name(kept) : "", (long long)n, (long long)h, (long long)s->inter);
-    check_compare(c, what, y.h, DT_BF16, y.f, n, h, h, moe_bound(c, f));
+    check_compare(c, what, y.h, DT_BF16, y.f, n, h, h, check_moe_bound(c, f));
     f64 start = now_s();
     c->dev->moe(c->dev, &a);
     if (h == 7168) check_speed(c, now_s() - start, w.bytes);
