@@ -216,9 +216,9 @@ static void set_bad(void *kv, dtype t, i64 at) {
     if (t == DT_F8_E4M3) ((u8 *)kv)[at] = 0x7f;
 }
 
-/* n rows with contexts of their own; behind each context its last page holds NaN. */
+/* n rows with contexts of their own, or (one) of one sequence, ascending; behind each context its last page holds NaN. */
 static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride, const i32 *lengths,
-                        dtype t) {
+                        bool one, dtype t) {
     i64 width = latent + rope, pages = n * stride, cells = pages * KV_PAGE * width;
     void *kv = make_pool(c, t, pages, width);
     check_act q = check_input(c, n * h * width, 1.0f), y = check_output(c, n * h * latent),
@@ -227,7 +227,8 @@ static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride
     for (i64 k = 0; k < pages; k++) list[k] = (i32)((k * 5 + 3) % pages);
     if (pages % 5 == 0)
         for (i64 k = 0; k < pages; k++) list[k] = (i32)(pages - 1 - k);
-    for (i64 k = 0; k < n; k++)
+    for (i64 k = stride; k < pages && one; k++) list[k] = list[k - stride];
+    for (i64 k = one ? n - 1 : 0; k < n; k++)
         for (i64 j = len[k]; j % KV_PAGE; j++)
             for (i64 d = 0; d < width; d++)
                 set_bad(kv, t, (list[k * stride + j / KV_PAGE] * KV_PAGE + j % KV_PAGE) * width + d);
@@ -250,6 +251,17 @@ static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride
     check_case_end(c);
 }
 
+/* The rows that verify a draft: 1 to 8 of one sequence, which end in its last page or begin in the page before. */
+static void check_query_rows(check *c, dtype t) {
+    static const i64 heads[] = {8, 16, 64};
+    i32 len[8];
+    for (size_t h = 0; h < COUNT_OF(heads); h++)
+        for (i64 n = t == DT_BF16 ? 1 : 8; n <= 8; n++) {
+            for (i64 k = 0; k < n; k++) len[k] = (i32)(3 * KV_PAGE + (n % 2 ? 3 : n) - n + 1 + k);
+            decode_case(c, heads[h], 512, 64, n, 4, len, true, t);
+        }
+}
+
 void check_mla_decode(check *c) {
     static const i64 counts[] = {1, 3, 9};
     static const i32 lengths[] = {1, 63, 64, 65, 129, 300, 2, 128, 200}, one[] = {300}, many[] = {2100, 5},
@@ -265,10 +277,12 @@ void check_mla_decode(check *c) {
                 bool large = shapes[s].heads == 64;
                 if (!large || counts[i] == 1)
                     decode_case(c, shapes[s].heads, shapes[s].latent, shapes[s].rope, counts[i], 6,
-                                large ? one : lengths, kv_types[t]);
+                                large ? one : lengths, false, kv_types[t]);
             }
         for (size_t i = 0; i < COUNT_OF(kimi); i++)
-            decode_case(c, kimi[i].heads, 512, 64, kimi[i].n, kimi[i].stride, kimi[i].len, kv_types[t]);
+            decode_case(c, kimi[i].heads, 512, 64, kimi[i].n, kimi[i].stride, kimi[i].len, false,
+                        kv_types[t]);
+        check_query_rows(c, kv_types[t]);
     }
 }
 
