@@ -91,6 +91,23 @@ static status fill(const profile_opts *o, measure *m, i64 chunk, err *e) {
     return st;
 }
 
+/* Were the experts chosen as evenly as the shares of the roofline assume? Made-up weights may prefer some. */
+static status report_experts(const profile_opts *o, measure *m, i64 rows, err *e) {
+    measured_experts x;
+    status st = measure_experts(m, rows, o->context, &x, e);
+    if (st != ST_OK || !x.layers) return st;
+    printf(
+        "                                    experts touched in a layer: %.1f of %lld (%lld to %lld; %.1f if chosen evenly)\n",
+        x.mean, (long long)x.experts, (long long)x.least, (long long)x.most, x.uniform);
+    fflush(stdout);
+    if (o->out)
+        fprintf(
+            o->out,
+            "{\"profile\":\"experts\",\"rows\":%lld,\"experts\":%lld,\"mean\":%.2f,\"min\":%lld,\"max\":%lld,\"uniform\":%.2f}\n",
+            (long long)rows, (long long)x.experts, x.mean, (long long)x.least, (long long)x.most, x.uniform);
+    return ST_OK;
+}
+
 static status decodes(const profile_opts *o, engine *g, measure *m, err *e) {
     f64 *seconds = calloc((size_t)o->steps, sizeof *seconds), ignored;
     status st = seconds ? ST_OK : err_nomem(e, "times", (u64)o->steps * 8);
@@ -99,7 +116,9 @@ static status decodes(const profile_opts *o, engine *g, measure *m, err *e) {
             st = measure_decode(m, o->batches[i], o->context, &ignored, e);
         for (i64 r = 0; st == ST_OK && r < o->steps; r++)
             st = measure_decode(m, o->batches[i], o->context, &seconds[r], e);
-        if (st == ST_OK) report(o, g, "decode", o->batches[i], o->context + 1, seconds, o->steps);
+        if (st != ST_OK) break;
+        report(o, g, "decode", o->batches[i], o->context + 1, seconds, o->steps);
+        if (!o->m.engine.deterministic) st = report_experts(o, m, o->batches[i], e);
     }
     free(seconds);
     return st;

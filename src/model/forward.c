@@ -207,8 +207,15 @@ static feed_args feed_of(model *m, const layer_weights *w, i64 n) {
                         .later = &m->later}}};
 }
 
+/* What `feed` does, but with the router's choice left in memory, which is read. */
+static void feed_watched(model *m, i64 layer, const feed_args *feed, i32 *routes) {
+    i64 chosen = feed->route.n * feed->route.k;
+    ops_feed(m->o, feed);
+    m->mem.dev->read(m->mem.dev, routes + layer * chosen, m->expert_ids, (u64)chosen * sizeof *routes);
+}
+
 /* x = x + FFN(h), h = its norm: the next layer's first, or the last */
-static void feed_forward(model *m, i64 layer, i64 n) {
+static void feed_forward(model *m, i64 layer, i64 n, i32 *routes) {
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
     bool last = layer + 1 == c->n_layers;
@@ -223,11 +230,15 @@ static void feed_forward(model *m, i64 layer, i64 n) {
                                           .x_stride = c->hidden,
                                           .out_stride = c->inter_dense});
         linear_norm(m, w->down, m->inter, c->inter_dense, &norm, later);
+        for (i64 i = 0; routes && i < n * c->top_k; i++) routes[layer * n * c->top_k + i] = -1;
         return;
     }
     feed_args feed = feed_of(m, w, n);
     feed.moe.norm = norm, feed.moe.later = later;
-    m->o->feed(m->o, &feed);
+    if (routes)
+        feed_watched(m, layer, &feed, routes);
+    else
+        m->o->feed(m->o, &feed);
 }
 
 bool model_wants_all(const model_batch *b) {
@@ -314,7 +325,7 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
     m->later = (rows_later){.squares = m->later.squares};
     for (i64 l = 0; l < c->n_layers; l++) {
         attention(m, l, b, n_abs);
-        feed_forward(m, l, b->n);
+        feed_forward(m, l, b->n, b->routes);
     }
     if (b->n_out) head(m, b);
 }

@@ -62,8 +62,11 @@ typedef struct {
     i64 top_most;
     f32 *logprobs; /* [n_out, 1 + top_most], host */
     i32 *top_ids;  /* [n_out, top_most], host */
-    i32 *bad;      /* [n], host: 0, or the mark of the first NaN or infinity met in that row  */
-    int reply;     /* 0 or 1: which of two batches under way it is */
+    /* [n_layers, n, experts a token], host: the router's choice, -1 in dense layers; NULL: not kept. The step then waits at every layer and
+     * is no recording: to look, not to time. Not of a batch that limits.deterministic cuts. */
+    i32 *routes;
+    i32 *bad;  /* [n], host: 0, or the mark of the first NaN or infinity met in that row  */
+    int reply; /* 0 or 1: which of two batches under way it is */
 } model_batch;
 
 /* Queues the batch; its results are there after model_collect(), which waits for it but for no batch queued later. Only

@@ -16,7 +16,8 @@ static void queue_decode(void *ud) {
  * depend on n alone; all else is in the tables. */
 static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
     device *dev = m->mem.dev;
-    if (!dev->record || m->lim.eager || n_abs != b->n || !model_wants_all(b) || b->n > RECORDED) {
+    if (!dev->record || m->lim.eager || b->routes || n_abs != b->n || !model_wants_all(b) ||
+        b->n > RECORDED) {
         model_forward(m, b, n_abs);
         return ST_OK;
     }
@@ -97,6 +98,7 @@ static model_batch part_of(model *m, const model_batch *b, i64 from, i64 to) {
         m->part_spans[p.n_spans++] = span;
     }
     while (out < b->n_out && b->out_rows[out] < from) out++;
+    p.routes = NULL;
     p.out_rows = m->part_outs, p.n_out = 0;
     for (i64 o = out; o < b->n_out && b->out_rows[o] < to; o++)
         m->part_outs[p.n_out++] = b->out_rows[o] - (i32)from;

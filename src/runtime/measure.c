@@ -3,6 +3,7 @@
 #include "runtime/engine_inside.h"
 #include "runtime/philox.h"
 #include "runtime/sampler.h"
+#include <math.h>
 #include <stdlib.h>
 
 struct measure {
@@ -15,6 +16,7 @@ struct measure {
     sample_row *draws; /* [sequences]: temperature 1; drawn on a GPU as in serving */
     i32 *next;         /* [sequences] */
     model_span *spans;
+    i32 *routes; /* where the step's routes go, or NULL */
     u64 seed;
     u32 drawn;
 };
@@ -80,6 +82,7 @@ static status step(measure *m, i64 n, i64 n_spans, i64 n_out, f64 *seconds, err 
                            .logits = m->logits,
                            .draws = m->g->gpu ? m->draws : NULL,
                            .drawn = m->next,
+                           .routes = m->routes,
                            .bad = m->bad};
     f64 began = now_s();
     status st = engine_forward(m->g, &b, e);
@@ -102,4 +105,47 @@ status measure_decode(measure *m, i64 sequences, i64 pos, f64 *seconds, err *e) 
         m->out_rows[i] = (i32)i;
     }
     return step(m, sequences, sequences, sequences, seconds, e);
+}
+
+/* Distinct ids among n, each in 0 .. experts - 1 or below 0, which counts for none. seen: [experts], all false, and again afterwards. */
+static i64 distinct(const i32 *ids, i64 n, bool *seen) {
+    i64 count = 0;
+    for (i64 i = 0; i < n; i++) {
+        if (ids[i] < 0 || seen[ids[i]]) continue;
+        seen[ids[i]] = true, count++;
+    }
+    for (i64 i = 0; i < n; i++)
+        if (ids[i] >= 0) seen[ids[i]] = false;
+    return count;
+}
+
+static void count_experts(const model_config *c, const i32 *routes, i64 chosen, bool *seen,
+                          measured_experts *out) {
+    f64 missed = pow(1 - (f64)c->top_k / (f64)c->n_experts, (f64)(chosen / c->top_k));
+    *out = (measured_experts){.layers = c->n_layers - c->n_dense,
+                              .experts = c->n_experts,
+                              .least = c->n_experts,
+                              .uniform = (f64)c->n_experts * (1 - missed)};
+    for (i64 l = c->n_dense; l < c->n_layers; l++) {
+        i64 n = distinct(routes + l * chosen, chosen, seen);
+        out->least = min_i64(out->least, n), out->most = max_i64(out->most, n);
+        out->mean += (f64)n / (f64)out->layers;
+    }
+}
+
+status measure_experts(measure *m, i64 sequences, i64 pos, measured_experts *out, err *e) {
+    const model_config *c = &m->g->config;
+    *out = (measured_experts){0};
+    if (c->n_dense >= c->n_layers) return ST_OK;
+    i64 chosen = sequences * c->top_k;
+    f64 ignored;
+    m->routes = calloc((size_t)(c->n_layers * chosen), sizeof *m->routes);
+    bool *seen = calloc((size_t)c->n_experts, sizeof *seen);
+    status st = m->routes && seen ? measure_decode(m, sequences, pos, &ignored, e)
+                                  : err_nomem(e, "the experts of a step", (u64)(c->n_layers * chosen) * 4);
+    if (st == ST_OK) count_experts(c, m->routes, chosen, seen, out);
+    free(m->routes);
+    free(seen);
+    m->routes = NULL;
+    return st;
 }

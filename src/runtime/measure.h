@@ -17,4 +17,12 @@ status measure_prompt(measure *m, i64 sequence, i64 pos0, i64 n, f64 *seconds, e
 /* One step of a token for each of the first `sequences`, at position `pos`. */
 status measure_decode(measure *m, i64 sequences, i64 pos, f64 *seconds, err *e);
 
+typedef struct {
+    i64 layers; /* with experts; 0: there are none, and nothing else is told */
+    i64 experts, least, most;
+    f64 mean, uniform; /* of the layers; what a router that prefers nobody would touch */
+} measured_experts;
+/* How many experts of a layer such a decode step touches. Not one cut by --deterministic (more than 64 rows). */
+status measure_experts(measure *m, i64 sequences, i64 pos, measured_experts *out, err *e);
+
 #endif

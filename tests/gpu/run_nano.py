@@ -73,7 +73,8 @@ wrong = run("run", "--disable-cuda-graph", "-p", "x")
 expect("--disable-cuda-graph without a GPU is refused", wrong.returncode == 1 and "--disable-cuda-graph is for --device cuda" in wrong.stderr, wrong.stderr)
 times = run("profile", "--device", "cuda", "--batch", "1", "--prompt", "8", "--context", "10", "--steps", "1", "--json", "/dev/stderr")
 rows = [json.loads(line) for line in times.stderr.splitlines() if line.startswith('{"profile"')]
-expect("profile times a prompt and a decode step and lists the experts", times.returncode == 0 and [r["profile"] for r in rows] == ["prompt", "decode"] and
+expect("profile times a prompt and a decode step and lists the experts", times.returncode == 0 and [r["profile"] for r in rows] == ["prompt", "decode", "experts"] and
+       rows[2]["min"] == rows[2]["max"] == 8 and "experts touched in a layer: 8.0 of 64" in times.stdout and
        "steps that only decode: 3 steps of 1.0 tokens" in times.stdout and times.stdout.count("  experts 64 x 64 x 256") == 1 and
        times.stdout.count("  feed-forward, experts 64 x 64 x 256") == 1, times.stdout + times.stderr)
 times = run("profile", "--device", "cuda", "--moe-format", "w4a8", "--batch", "1", "--prompt", "200", "--context", "10", "--steps", "1")
