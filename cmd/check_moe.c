@@ -251,6 +251,19 @@ static void check_fp8(check *c) {
         moe_case(c, &real[i], WF_FP8_BLOCK, i % 2, 1.0f);
 }
 
+/* Many tokens an expert, several slots a token: results too large for a half, and too small (kernels/gpu/moe_range.cuh). */
+static void check_range(check *c) {
+    static const moe_shape narrow = {60, 256, 128, 3, 2}, wide = {230, 192, 128, 2, 2};
+    static const f32 sigmas[] = {2000.0f, 1e10f, 3e-3f, 1e-6f};
+    for (size_t i = 0; i < COUNT_OF(sigmas); i++) {
+        moe_case(c, &narrow, WF_INT4_GROUP, false, sigmas[i]);
+        moe_case(c, &wide, WF_INT4_GROUP, false, sigmas[i]);
+        if (i % 2) moe_case(c, &narrow, WF_BF16, false, sigmas[i]);
+        if (i % 2) moe_case(c, &narrow, WF_FP8_BLOCK, false, sigmas[i]);
+        if (c->copies) kept_case(c, &wide, WF_INT4_GROUP, EXPERTS_W4A8, false, sigmas[i]);
+    }
+}
+
 void check_moe(check *c) {
     static const moe_shape s[] = {{1, 7168, 256, 2, 2}, {2, 256, 64, 8, 4},   {3, 512, 96, 4, 3},
                                   {5, 96, 32, 3, 2},    {17, 256, 192, 6, 2}, {33, 64, 64, 16, 8},
@@ -289,4 +302,5 @@ void check_moe(check *c) {
     check_kept(c);
     check_stored(c);
     check_fp8(c);
+    check_range(c);
 }

@@ -142,6 +142,17 @@ static void stored(void **state) {
     assert_int_equal(moe_default(&c).path, MOE_MANY);
 }
 
+/* More tokens than the kernels of few take, and still few an expert. */
+static void many_tokens_few_pairs(void **state) {
+    (void)state;
+    moe_call c = call_of(MOE_W4A16, 2048);
+    c.topk = 1;
+    assert_int_equal(moe_default(&c).path, MOE_MANY);
+    assert_int_equal(moe_default(&c).tile, 64);
+    c.tokens = 1024;
+    assert_int_equal(moe_default(&c).path, MOE_FEW);
+}
+
 /* Columns in any order, knobs left out. */
 static void columns_by_name(void **state) {
     (void)state;
@@ -288,9 +299,15 @@ static void shipped(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(built_in), cmocka_unit_test(forms),           cmocka_unit_test(from_table),
-        cmocka_unit_test(stored),   cmocka_unit_test(columns_by_name), cmocka_unit_test(hostile),
-        cmocka_unit_test(written),  cmocka_unit_test(candidates),      cmocka_unit_test(shipped)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(built_in),
+                                       cmocka_unit_test(forms),
+                                       cmocka_unit_test(from_table),
+                                       cmocka_unit_test(stored),
+                                       cmocka_unit_test(many_tokens_few_pairs),
+                                       cmocka_unit_test(columns_by_name),
+                                       cmocka_unit_test(hostile),
+                                       cmocka_unit_test(written),
+                                       cmocka_unit_test(candidates),
+                                       cmocka_unit_test(shipped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -368,13 +368,12 @@ typedef struct {
     const int *n_tiles, *list;
     const gpu_bf16 *x; /* [n, hidden]                                              */
     gpu_bf16 *h;       /* [inter / 64][h_rows][64], each 1024 bytes swizzled       */
-    void *
-        y; /* [pairs, hidden] float32, or half: then *large tells that a half was too small and y holds bf16 */
-    int *large;
+    void *y;           /* [pairs, hidden] float32, or half: times what *most tells (moe_range.cuh) */
+    gpu_u32 *most;
     int *taken; /* tiles that blocks took after their first */
     gpu_i64 hidden, inter, h_rows;
     gpu_u32 k, magic; /* 0x43004300: the compiler does not know */
-    int again;        /* stage 2: nothing to do unless *large, else bf16 */
+    int again;        /* stage 2: nothing to do unless *most says so */
 } gpu_moe_args;
 
 /* The same with FP8 weights, which are one tensor (moe_wgmma_fp8.cu). */
@@ -396,7 +395,8 @@ typedef struct {
     const struct float2 *
         h_scale; /* [h_rows]: scale; 3 * 2^22 + 8 times the sum of the q                                                       */
     void *y;     /* as above                                                       */
-    int *large, *taken;
+    gpu_u32 *most;
+    int *taken;
     gpu_i64 hidden, inter, h_rows;
     gpu_u32 k, magic; /* 0x80808080: the compiler does not know */
     int again;
@@ -417,9 +417,9 @@ typedef struct {
     const gpu_bf16 *shared;
     gpu_bf16 *out;
     gpu_i64 hidden, k, n_experts;
-    const int *large;   /* moe_sum: y is half, or bf16 if *large */
-    gpu_after after;    /* moe_combine_norm */
-    gpu_norm_args norm; /* moe_sum_norm: of x and the sum */
+    const gpu_u32 *most; /* moe_sum: as in gpu_moe_args */
+    gpu_after after;     /* moe_combine_norm */
+    gpu_norm_args norm;  /* moe_sum_norm: of x and the sum */
 } gpu_combine_args;
 
 /* ops.h's sample_row. */

@@ -214,7 +214,7 @@ enum { TILE_LEAST = 16 };
 u64 gpu_moe_large_workspace(const moe_args *a);
 bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm);
 /* The sum of slots, of y in halves, and the norm behind it, if there is one and it fits: then true. */
-bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const int *large, const norm_args *norm);
+bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *most, const norm_args *norm);
 status gpu_moe_large_open(gpu_backend *b, err *e);
 
 /* moe_int8.c: the same with int8 activations. */

@@ -88,7 +88,10 @@ moe_choice moe_default(const moe_call *c) {
                             .tile = pairs > WIDEST_MEAN * c->experts ? widest_tile(c, MOE_MANY)
                                     : wide                           ? 128
                                                                      : 64};
-    if (!moe_can(c, MOE_FEW)) return (moe_choice){.path = MOE_PLAIN};
+    if (!moe_can(c, MOE_FEW))
+        return c->format != MOE_W2_BF16 && moe_can(c, MOE_MANY) ? (moe_choice){.path = MOE_MANY, .tile = 64}
+                                                                /* too many tokens, though few an expert */
+                                                                : (moe_choice){.path = MOE_PLAIN};
     if (is_stored(c)) return (moe_choice){.path = MOE_FEW};
     /* As few as most experts have; rows that decode have one kernel for any number of them. */
     i64 usual = c->form == ROWS_DECODE ? DECODE_ROWS * c->topk : pairs;

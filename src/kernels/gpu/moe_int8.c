@@ -1,5 +1,5 @@
 /* kernels/gpu/moe_int8.c: routed experts at many tokens with int8 activations: sort, tiles, x to int8, gate and up, h to int8, down
- * (moe_int8.cuh), the weighted sum. y is kept as moe_large.c does: as halves, or as bf16 where one is too large. */
+ * (moe_int8.cuh), the weighted sum. y is kept as moe_large.c does. */
 #include "kernels/gpu/inside.h"
 
 typedef struct {
@@ -65,7 +65,7 @@ bool gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how, const 
                        .h8 = s.h8,
                        .h_scale = s.h_scale,
                        .y = s.y,
-                       .large = s.n_tiles + 1,
+                       .most = (gpu_u32 *)s.n_tiles + 1,
                        .taken = s.n_tiles + 2,
                        .hidden = hidden,
                        .inter = inter,
@@ -82,7 +82,7 @@ bool gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how, const 
         gpu_launch(b->g, wide ? b->moe_int8_down_176 : b->moe_int8_down_64, down, 1, 1, THREADS,
                    GPU_MOE_SHARED, &m);
     }
-    return gpu_run_sum(o, a, s.y, s.n_tiles + 1, norm);
+    return gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);
 }
 
 status gpu_moe_int8_open(gpu_backend *b, err *e) {

@@ -5,7 +5,7 @@
     KERNEL_OF(up_name, gpu_int8_args, THREADS, 1) { SHARED_TILES(memory); up_all<NMAX>(a, memory); }                                                 \
     KERNEL_OF(down_name, gpu_int8_args, THREADS, 1) {                                                                                                \
         SHARED_TILES(memory);                                                                                                                        \
-        if (a.again && !*a.large) return;                                                                                                            \
+        if (a.again && !y_again(*a.most)) return;                                                                                                            \
         down_all<NMAX>(a, memory);                                                                                                                   \
     }
 

@@ -12,7 +12,7 @@
  * tokens from the second-level cache: 32 bytes a clock at N = 128, which is what it delivers, 27.6 at 176; so tiles are up to 176 tokens wide. */
 #ifndef KERNELS_GPU_MOE_INT8_CUH
 #define KERNELS_GPU_MOE_INT8_CUH
-#include "kernels/gpu/hopper.cuh"
+#include "kernels/gpu/moe_range.cuh"
 #include "kernels/gpu/pack.cuh"
 
 enum { THREADS = 384, CONSUMERS = 256, ROWS = 256, COLUMNS = 128 /* of a stage */, STRIPS = 16, NIBBLES = 512 /* of a block */ };
@@ -29,7 +29,7 @@ template <int NMAX, int K> struct plan {
                          KEPT = TILES + STAGES * 16 /* a tile a warp */, SLOTS = KEPT + 8 * 16 /* of stage 2 */, SCALES = SLOTS /* [2][NMAX], of stage 1 */,
                          TABLE = SCALES + 2 * NMAX * 4 /* [NMAX], the producers' */,
                          NEXT = K == UP ? TABLE + NMAX * 4 : SLOTS + (STAGES + 1) * SLOT /* two tile numbers, in turns */,
-                         BARRIERS = NEXT + 8, END = BARRIERS + STAGES * 16;
+                         SEEN = NEXT + 8 /* a word a warp: y_note */, BARRIERS = SEEN + 32, END = BARRIERS + STAGES * 16;
     static_assert(END <= GPU_MOE_SHARED, "shared memory");
 };
 
@@ -46,6 +46,7 @@ template <int NMAX, int K> static __device__ __forceinline__ ring ring_open(unsi
     return ring{memory, barriers, barriers + plan<NMAX, K>::STAGES, 0, 0, magic};
 }
 template <int NMAX, int K> static __device__ __forceinline__ void ring_init(const ring &r, gpu_u32 fills) {
+    if (threadIdx.x < 8) ((gpu_u32 *)(r.memory + plan<NMAX, K>::SEEN))[threadIdx.x] = 0;
     if (threadIdx.x == 0) {
         for (int i = 0; i < plan<NMAX, K>::STAGES; i++) barrier_init(r.full + i, fills), barrier_init(r.empty + i, CONSUMERS / 32);
         barrier_fence_init();
@@ -275,7 +276,7 @@ template <int NMAX> static __device__ __forceinline__ void down_produce(const gp
     ring_end<NMAX, DOWN>(r, true);
 }
 
-/* Half or bf16. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each together. t: {first row of the
+/* Halves. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each together. t: {first row of the
  * block, slot, tokens}. */
 template <int NMAX, int N> static __device__ __forceinline__ void down_put(const gpu_int8_args &a, const ring &r, const int d[2][N / 2], const int4 &t) {
     typedef plan<NMAX, DOWN> p;
@@ -283,11 +284,12 @@ template <int NMAX, int N> static __device__ __forceinline__ void down_put(const
     const unsigned char *slot = r.memory + t.y;
     unsigned char *out = r.memory + p::STAGES * p::STAGE + warp * 1024;
     gpu_i64 row = (gpu_i64)t.x + warp * 32;
+    const float unit = a.again ? y_scale(*a.most) : 1.0f;
     float of[2][2];
 #pragma unroll
     for (int m = 0; m < 2; m++) {
         uint2 two = *(const uint2 *)(slot + NMAX * 12 + (2 * warp + m) * 64 + lane / 4 * 8);
-        of[m][0] = low_f32(two.x), of[m][1] = low_f32(two.y);
+        of[m][0] = low_f32(two.x) * unit, of[m][1] = low_f32(two.y) * unit;
     }
     gpu_u32 most = 0;
 #pragma unroll
@@ -299,7 +301,7 @@ template <int NMAX, int N> static __device__ __forceinline__ void down_put(const
         for (int i = 0; i < 4; i++) {
             const int *v = &d[i / 2][4 * j + i % 2 * 2];
             float scale = of[i / 2][i % 2], y0 = (__int_as_float(v[0]) - h.y) * (scale * h.x), y1 = (__int_as_float(v[1]) - h.w) * (scale * h.z);
-            two[i] = a.again ? pair_bf16(y0, y1) : pair_half(y0, y1);
+            two[i] = pair_half(y0, y1);
             most = most_half(most, two[i] & is);
         }
         /* matrices: rows 0..7, 8..15 of the warp's first block, of its second; lines are tokens */
@@ -315,7 +317,13 @@ template <int NMAX, int N> static __device__ __forceinline__ void down_put(const
         }
         __syncwarp();
     }
-    if (!a.again && ((most & 0x7fff) == 0x7c00 || most >> 16 == 0x7c00)) *a.large = 1;
+    if (a.again) return;
+    y_note(a.most, (gpu_u32 *)(r.memory + p::SEEN) + warp, most, [&] { /* rarely needed: not the largest, but no less */
+        float row = fmaxf(fmaxf(fabsf(of[0][0]), fabsf(of[0][1])), fmaxf(fabsf(of[1][0]), fabsf(of[1][1]))), token = 0;
+        for (int i = lane; i < t.z; i += 32) token = most_finite(token, *(const float *)(slot + NMAX * 4 + i * 8));
+        token = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(token)));
+        return fminf(row * token * (float)(127 * 8 * a.inter), 3.4028234e38f);
+    });
 }
 
 template <int NMAX, int N> static __device__ __forceinline__ void down_tile(const gpu_int8_args &a, ring &r, const int4 &tile, int signal) {

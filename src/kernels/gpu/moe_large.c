@@ -1,7 +1,7 @@
 /* kernels/gpu/moe_large.c: routed experts at many tokens: sort, tiles, the two products (moe_wgmma.cuh), the weighted sum.
  *
  * y, the results that wait for their sum, is kept as IEEE halves: bf16 would be one rounding too many for the bound of 4e-3. Where
- * a value is too large for a half, stage 2 runs again with bf16; its second launch finds nothing to do otherwise. */
+ * the largest is too large for a half, or very small, stage 2 runs again with another unit (moe_range.cuh); its second launch finds nothing to do otherwise. */
 #include "kernels/gpu/inside.h"
 
 typedef struct {
@@ -70,10 +70,10 @@ static bool sum_can_norm(const moe_args *a, const norm_args *norm) {
            gpu_norm_in_pieces(norm) && (u64)(uintptr_t)a->shared % 16 == 0;
 }
 
-bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const int *large, const norm_args *norm) {
+bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *most, const norm_args *norm) {
     const gpu_backend *b = gpu_of(o);
     gpu_combine_args c = gpu_combine_of(a, y);
-    c.large = large;
+    c.most = most;
     if (!sum_can_norm(a, norm)) {
         gpu_launch(b->g, b->moe_sum, (u32)a->n, gpu_blocks(c.hidden, 8 * 128), 1, 128, 0, &c);
         return false;
@@ -94,8 +94,9 @@ bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const
     gpu_run_sort(o, &s.sort);
     gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
-    gpu_moe_fp8_args all = {.m = {w->on_gpu, s.tiles, s.n_tiles, s.sort.list, a->x, s.h, s.y, s.n_tiles + 1,
-                                  s.n_tiles + 2, hidden, inter, s.h_rows, (gpu_u32)a->k, 0x43004300, 0}};
+    gpu_moe_fp8_args all = {.m = {w->on_gpu, s.tiles, s.n_tiles, s.sort.list, a->x, s.h, s.y,
+                                  (gpu_u32 *)s.n_tiles + 1, s.n_tiles + 2, hidden, inter, s.h_rows,
+                                  (gpu_u32)a->k, 0x43004300, 0}};
     const bool fp8 = w->views->format == GPU_W_FP8_PAIRS;
     const void *args = fp8 ? (const void *)&all : &all.m;
     if (fp8) describe(b, w, &all);
@@ -107,7 +108,7 @@ bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const
         all.m.taken++;
         gpu_launch(b->g, run.down, down, 1, 1, THREADS, GPU_MOE_SHARED, args);
     }
-    return gpu_run_sum(o, a, s.y, s.n_tiles + 1, norm);
+    return gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);
 }
 
 status gpu_moe_large_open(gpu_backend *b, err *e) {

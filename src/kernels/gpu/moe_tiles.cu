@@ -1,5 +1,6 @@
 /* kernels/gpu/moe_tiles.cu: the tiles of tokens that moe_wgmma.cu's blocks go through, and the sum over a token's slots, with
  * the norm behind it. */
+#include "kernels/gpu/moe_range.cuh"
 #include "kernels/gpu/rows.cuh"
 
 /* One block. An expert's tokens are cut into as few tiles of at most `most` as they need, equal but for a multiple of 8; expert by
@@ -38,7 +39,7 @@ KERNEL(moe_tiles, gpu_moe_tiles_args) {
 /* sum = the slots of y in order, weighted, then the shared expert: columns [c, c + 8) of token i. CLOSE: its ids and weights are in
  * shared memory, and take no registers while y is on its way; at most SUM_SLOTS. */
 enum { SUM_SLOTS = GPU_SUM_SLOTS /* in flight */ };
-template <bool CLOSE> static __device__ inline void sum_slots(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c, int large, const int *ids, const float *weights, float sum[8]) {
+template <bool CLOSE> static __device__ inline void sum_slots(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c, const int *ids, const float *weights, float sum[8]) {
     const uint4 *y = (const uint4 *)((const gpu_bf16 *)a.y + i * a.k * a.hidden + c);
     uint4 also = {0, 0, 0, 0};
     if (a.shared) also = *(const uint4 *)(a.shared + i * a.hidden + c);
@@ -63,11 +64,14 @@ template <bool CLOSE> static __device__ inline void sum_slots(const gpu_combine_
             const gpu_u32 two[4] = {v[s].x, v[s].y, v[s].z, v[s].w};
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                sum[2 * j] = fmaf(w[s], large ? low_f32(two[j]) : low_half(two[j]), sum[2 * j]);
-                sum[2 * j + 1] = fmaf(w[s], large ? high_f32(two[j]) : high_half(two[j]), sum[2 * j + 1]);
+                sum[2 * j] = fmaf(w[s], low_half(two[j]), sum[2 * j]);
+                sum[2 * j + 1] = fmaf(w[s], high_half(two[j]), sum[2 * j + 1]);
             }
         }
     }
+    const float unit = y_unit(*a.most);
+#pragma unroll
+    for (int j = 0; j < 8; j++) sum[j] *= unit;
     if (a.shared) {
         float v[PIECE];
         unpack(also, v);
@@ -82,7 +86,7 @@ KERNEL_OF(moe_sum, gpu_combine_args, SUM_THREADS, 8) {
     gpu_i64 i = blockIdx.x, c = ((gpu_i64)blockIdx.y * SUM_THREADS + threadIdx.x) * 8;
     if (c >= a.hidden) return;
     float sum[8];
-    sum_slots<false>(a, i, c, *a.large, a.ids + i * a.k, a.weights + i * a.k, sum);
+    sum_slots<false>(a, i, c, a.ids + i * a.k, a.weights + i * a.k, sum);
     store16(a.out + i * a.hidden + c, pair_bf16(sum[0], sum[1]), pair_bf16(sum[2], sum[3]), pair_bf16(sum[4], sum[5]), pair_bf16(sum[6], sum[7]));
 }
 
@@ -96,7 +100,6 @@ KERNEL_OF(moe_sum_norm, gpu_combine_args, GPU_SUM_THREADS, 4) {
     __shared__ int ids[GPU_SUM_SLOTS];
     __shared__ float weights[GPU_SUM_SLOTS];
     float squares = 0, v[PIECE];
-    int large = *a.large;
     bool bad = false;
     if (threadIdx.x < a.k) ids[threadIdx.x] = a.ids[i * a.k + threadIdx.x], weights[threadIdx.x] = a.weights[i * a.k + threadIdx.x];
     __syncthreads();
@@ -105,7 +108,7 @@ KERNEL_OF(moe_sum_norm, gpu_combine_args, GPU_SUM_THREADS, 4) {
         gpu_i64 c = p * PIECE;
         float sum[PIECE];
         uint4 x = *(const uint4 *)(n.x + i * n.x_stride + c);
-        sum_slots<true>(a, i, c, large, ids, weights, sum);
+        sum_slots<true>(a, i, c, ids, weights, sum);
         unpack(x, v);
 #pragma unroll
         for (int k = 0; k < PIECE; k++) v[k] += f32_of(bf16_of(sum[k]));

@@ -14,7 +14,7 @@
  * Sums are float32 in the order of the columns, products exact. */
 #ifndef KERNELS_GPU_MOE_WGMMA_CUH
 #define KERNELS_GPU_MOE_WGMMA_CUH
-#include "kernels/gpu/hopper.cuh"
+#include "kernels/gpu/moe_range.cuh"
 #include "kernels/gpu/pack.cuh"
 
 enum { THREADS = 384, CONSUMERS = 256, ROWS = 256, STRIPS = 16 };
@@ -27,7 +27,7 @@ template <int NMAX, int F> struct plan {
     static constexpr int WEIGHTS = F == PACKED ? STRIPS * PACK_BYTES : ROWS * 128, STAGE = TOKENS + WEIGHTS;
     static constexpr int STAGES = (GPU_MOE_SHARED - 2048 - OUT) / STAGE, TILES = STAGES * STAGE + OUT /* a tile a stage */,
                          KEPT = TILES + STAGES * 16 /* a tile a warp */, PAIRS = KEPT + 8 * 16 /* [2][NMAX] of the tiles being written */,
-                         NEXT = PAIRS + 2 * NMAX * 4 /* two tile numbers, in turns */, BARRIERS = NEXT + 8,
+                         NEXT = PAIRS + 2 * NMAX * 4 /* two tile numbers, in turns */, SEEN = NEXT + 8 /* a word a warp: y_note */, BARRIERS = SEEN + 32,
                          SCALES = BARRIERS + STAGES * 16 /* EIGHT: four a stage */;
 };
 
@@ -45,6 +45,7 @@ template <int NMAX, int F> static __device__ __forceinline__ ring ring_open(unsi
     return ring{memory, barriers, barriers + p::STAGES, 0, 0, magic};
 }
 template <int NMAX, int F> static __device__ __forceinline__ void ring_init(const ring &r, gpu_u32 fills) {
+    if (threadIdx.x < 8) ((gpu_u32 *)(r.memory + plan<NMAX, F>::SEEN))[threadIdx.x] = 0;
     if (threadIdx.x == 0) {
         for (int i = 0; i < plan<NMAX, F>::STAGES; i++) barrier_init(r.full + i, fills), barrier_init(r.empty + i, CONSUMERS / 32);
         barrier_fence_init();
@@ -306,7 +307,16 @@ template <int NMAX, int F> static __device__ __forceinline__ void down_produce(c
     ring_end<NMAX, F>(r, true);
 }
 
-/* Half or bf16: turned around in shared memory, `NMAX / 2` tokens at a time, written 256 bytes of a token together. */
+/* The largest finite |value| of a lane's tokens. */
+template <int N> static __device__ __forceinline__ float most_of(const float d[2][N / 2], int tokens) {
+    float most = 0;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+        if (i / 4 * 8 + (int)threadIdx.x % 4 * 2 + i % 2 < tokens) most = most_finite(most_finite(most, d[0][i]), d[1][i]);
+    return most;
+}
+
+/* Halves: turned around in shared memory, `NMAX / 2` tokens at a time, written 256 bytes of a token together. */
 template <int NMAX, int N, int F> static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2], const int4 &t, int pair) {
     constexpr int PIECE = NMAX / 2;
     int all = thread_anew(), group = all / 128 - 1, thread = all % 128, warp = thread / 32, lane = thread % 32;
@@ -315,6 +325,7 @@ template <int NMAX, int N, int F> static __device__ __forceinline__ void down_pu
     int across = (int)least((a.hidden - row) / 8, 16); /* pieces of 16 bytes of a token; none: past the end */
     int *pairs = (int *)(r.memory + plan<NMAX, F>::PAIRS) + group * NMAX;
     gpu_u32 most = 0;
+    const float scale = a.again ? y_scale(*a.most) : 1.0f;
 #pragma unroll
     for (int from = 0; from < N; from += PIECE) {
         threads_sync(1 + group, 128);
@@ -326,7 +337,7 @@ template <int NMAX, int N, int F> static __device__ __forceinline__ void down_pu
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const float *v = &d[i / 2][4 * j + i % 2 * 2];
-                two[i] = a.again ? pair_bf16(v[0], v[1]) : pair_half(v[0], v[1]);
+                two[i] = pair_half(v[0] * scale, v[1] * scale);
                 most = most_half(most, two[i] & is);
             }
             int token = 8 * j - from + lane % 8; /* matrices: rows 0..7, 8..15 of the warp's 16, the same 64 rows on */
@@ -341,7 +352,7 @@ template <int NMAX, int N, int F> static __device__ __forceinline__ void down_pu
                 *(uint4 *)((gpu_bf16 *)a.y + (gpu_i64)pairs[from + token] * a.hidden + row + c * 8) = *(const uint4 *)(out + token * 256 + ((c ^ token % 8) << 4));
         }
     }
-    if (!a.again && ((most & 0x7fff) == 0x7c00 || most >> 16 == 0x7c00)) *a.large = 1;
+    if (!a.again) y_note(a.most, (gpu_u32 *)(r.memory + plan<NMAX, F>::SEEN) + group * 4 + warp, most, [&] { return most_of<N>(d, t.z); });
 }
 
 template <int NMAX, int N, int F> static __device__ __forceinline__ void down_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
@@ -403,7 +414,7 @@ template <int NMAX, int F> static __device__ __forceinline__ void down_all(const
     KERNEL_OF(up_name, gpu_moe_args, THREADS, 1) { SHARED_TILES(memory); up_all<NMAX, FORMAT>(a, memory); }                                          \
     KERNEL_OF(down_name, gpu_moe_args, THREADS, 1) {                                                                                                 \
         SHARED_TILES(memory);                                                                                                                        \
-        if (a.again && !*a.large) return;                                                                                                            \
+        if (a.again && !y_again(*a.most)) return;                                                                                                            \
         down_all<NMAX, FORMAT>(a, memory);                                                                                                           \
     }
 

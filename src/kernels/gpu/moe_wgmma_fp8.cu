@@ -224,7 +224,7 @@ template <int NMAX> static __device__ __forceinline__ void down_eight(const gpu_
     KERNEL_OF(up_name, gpu_moe_fp8_args, THREADS, 1) { SHARED_TILES(memory); up_eight<NMAX>(a, memory); }                                            \
     KERNEL_OF(down_name, gpu_moe_fp8_args, THREADS, 1) {                                                                                             \
         SHARED_TILES(memory);                                                                                                                        \
-        if (a.m.again && !*a.m.large) return;                                                                                                        \
+        if (a.m.again && !y_again(*a.m.most)) return;                                                                                                        \
         down_eight<NMAX>(a, memory);                                                                                                                 \
     }
 EIGHT_KERNELS(64, moe_fp8_up_64, moe_fp8_down_64)

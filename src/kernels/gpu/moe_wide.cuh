@@ -8,7 +8,7 @@
  *          weights, and ask for the next tile's numbers some stages ahead. */
 #ifndef KERNELS_GPU_MOE_WIDE_CUH
 #define KERNELS_GPU_MOE_WIDE_CUH
-#include "kernels/gpu/hopper.cuh"
+#include "kernels/gpu/moe_range.cuh"
 #include "kernels/gpu/pack.cuh"
 
 enum { THREADS = 384, CONSUMERS = 256, ROWS = 256, STRIPS = 16, NMAX = 176 };
@@ -22,7 +22,7 @@ template <int K> struct plan {
                          STAGES = (GPU_MOE_SHARED - 2048 - OUT - SLOT) / (STAGE + SLOT), TILES = STAGES * STAGE + OUT /* a tile a stage */,
                          KEPT = TILES + STAGES * 16 /* a tile a warp */, SLOTS = KEPT + 8 * 16, TABLE = SLOTS + (STAGES + 1) * SLOT /* [NMAX], of stage 1 */,
                          NEXT = TABLE + (K == UP ? NMAX * 4 : 0) /* two tiles, in turns: their numbers, or all of stage 2's */,
-                         BARRIERS = NEXT + (K == UP ? 8 : 64), END = BARRIERS + STAGES * 16;
+                         SEEN = NEXT + (K == UP ? 8 : 64) /* a word a warp: y_note */, BARRIERS = SEEN + 32, END = BARRIERS + STAGES * 16;
     static_assert(END <= GPU_MOE_SHARED, "shared memory");
 };
 
@@ -39,6 +39,7 @@ template <int K> static __device__ __forceinline__ ring ring_open(unsigned char 
     return ring{memory, barriers, barriers + plan<K>::STAGES, 0, 0, magic};
 }
 template <int K> static __device__ __forceinline__ void ring_init(const ring &r, gpu_u32 fills) {
+    if (threadIdx.x < 8) ((gpu_u32 *)(r.memory + plan<K>::SEEN))[threadIdx.x] = 0;
     if (threadIdx.x == 0) {
         for (int i = 0; i < plan<K>::STAGES; i++) barrier_init(r.full + i, fills), barrier_init(r.empty + i, CONSUMERS / 32);
         barrier_fence_init();
@@ -272,7 +273,16 @@ static __device__ __forceinline__ void down_produce(const gpu_moe_args &a, ring 
     ring_end<DOWN>(r, true);
 }
 
-/* Half or bf16. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each together. t: {first row of the
+/* The largest finite |value| of a lane's tokens. */
+template <int N> static __device__ __forceinline__ float most_of(const float d[2][N / 2], int tokens) {
+    float most = 0;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+        if (i / 4 * 8 + (int)threadIdx.x % 4 * 2 + i % 2 < tokens) most = most_finite(most_finite(most, d[0][i]), d[1][i]);
+    return most;
+}
+
+/* Halves. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each together. t: {first row of the
  * block, slot, tokens}. */
 template <int N, int AGAIN> static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2], const int4 &t) {
     typedef plan<DOWN> p;
@@ -281,6 +291,7 @@ template <int N, int AGAIN> static __device__ __forceinline__ void down_put(cons
     unsigned char *out = r.memory + p::STAGES * p::STAGE + warp * 1024;
     gpu_i64 row = (gpu_i64)t.x + warp * 32;
     gpu_u32 most = 0;
+    const float scale = AGAIN ? y_scale(*a.most) : 1.0f;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
         int at = 8 * j + lane % 4 * 2;
@@ -288,7 +299,7 @@ template <int N, int AGAIN> static __device__ __forceinline__ void down_put(cons
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float *v = &d[i / 2][4 * j + i % 2 * 2];
-            two[i] = AGAIN ? pair_bf16(v[0], v[1]) : pair_half(v[0], v[1]);
+            two[i] = AGAIN ? pair_half(v[0] * scale, v[1] * scale) : pair_half(v[0], v[1]);
             if (!AGAIN) most = most_half(most, two[i] & is);
         }
         /* matrices: rows 0..7, 8..15 of the warp's first block, of its second; lines are tokens */
@@ -304,7 +315,7 @@ template <int N, int AGAIN> static __device__ __forceinline__ void down_put(cons
         }
         __syncwarp();
     }
-    if (!AGAIN && ((most & 0x7fff) == 0x7c00 || most >> 16 == 0x7c00)) *a.large = 1;
+    if (!AGAIN) y_note(a.most, (gpu_u32 *)(r.memory + p::SEEN) + warp, most, [&] { return most_of<N>(d, t.z); });
 }
 
 template <int N> static __device__ __forceinline__ void down_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
