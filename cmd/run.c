@@ -252,8 +252,8 @@ static int converse(chat_run *r) {
             continue;
         }
         if (!strcmp(line, "/help")) {
-            fprintf(stderr,
-                    "/reset  forget the conversation\n/exit   leave (or Ctrl-D)\nCtrl-C  stop the answer\n");
+            fprintf(stderr, "/reset  forget the conversation\n/exit   leave (or Ctrl-D)\n"
+                            "Ctrl-C  stop the answer, twice: end at once\n");
             continue;
         }
         if (!strcmp(line, "/exit") || !strcmp(line, "/quit")) break;

@@ -100,6 +100,7 @@ struct CUtensorMap_st; /* 128 bytes, at a multiple of 64; only the driver knows 
     NEED(cuStreamBeginCapture_v2, (CUstream, CUstreamCaptureMode))                                           \
     NEED(cuStreamEndCapture, (CUstream, CUgraph *))                                                          \
     NEED(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long))                          \
+    NEED(cuGraphUpload, (CUgraphExec, CUstream))                                                             \
     NEED(cuGraphLaunch, (CUgraphExec, CUstream))                                                             \
     NEED(cuGraphDestroy, (CUgraph))                                                                          \
     NEED(cuGraphExecDestroy, (CUgraphExec))

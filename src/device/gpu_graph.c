@@ -11,6 +11,7 @@ struct device_recording {
 status gpu_record(device *d, void (*queue)(void *ud), void *ud, device_recording **out, err *e) {
     gpu *g = (gpu *)d;
     CUgraph graph = NULL;
+    bool no_room = false;
     *out = NULL;
     status st = d->finish(d, e); /* an earlier failure is not this one's */
     if (st != ST_OK) return st;
@@ -22,10 +23,17 @@ status gpu_record(device *d, void (*queue)(void *ud), void *ud, device_recording
         queue(ud);
         gpu_ok(g, g->cu.cuStreamEndCapture(g->stream, &graph), "recording a step");
     }
-    if (graph) gpu_ok(g, g->cu.cuGraphInstantiateWithFlags(&r->exec, graph, 0), "preparing a recorded step");
-    if (graph) gpu_ok(g, g->cu.cuGraphDestroy(graph), "ending a recording");
+    if (graph) { /* all memory that it takes is asked for here: no replay fails for want of it */
+        CUresult got = g->cu.cuGraphInstantiateWithFlags(&r->exec, graph, 0);
+        if (got == CUDA_SUCCESS) got = g->cu.cuGraphUpload(r->exec, g->stream);
+        no_room = got == CUDA_ERROR_OUT_OF_MEMORY;
+        if (!no_room) gpu_ok(g, got, "preparing a recorded step");
+        gpu_ok(g, g->cu.cuGraphDestroy(graph), "ending a recording");
+    }
     r->last = g->last;
     st = d->finish(d, e);
+    if (st == ST_OK && no_room)
+        st = err_set(e, ST_NOMEM, "GPU %d (%s) has no room for a recorded step", g->ordinal, g->name);
     if (st != ST_OK) return gpu_forget(d, r), st;
     *out = r;
     return ST_OK;

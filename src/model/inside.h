@@ -40,7 +40,8 @@ struct model {
     model_span *part_spans; /* of a part of a batch: limits.deterministic */
     i32 *part_outs;
     device_recording *
-        *steps; /* [RECORDED + 1]: of n rows in decode form, each with its logits; NULL: not yet */
+        *steps;      /* [RECORDED + 1]: of n rows in decode form, each with its logits; NULL: not yet */
+    bool unrecorded; /* the device had no room for one: there are no more of them */
 };
 
 /* Batches of up to so many rows, all in decode form, are recorded when they are first met. */

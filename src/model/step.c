@@ -1,4 +1,5 @@
 /* model/step.c: a batch from its tables to its results: queued, from a recording where there can be one, and collected. */
+#include "base/log.h"
 #include "model/inside.h"
 #include <string.h>
 
@@ -12,20 +13,30 @@ static void queue_decode(void *ud) {
     model_forward(s->m, &(model_batch){.n = s->n, .n_out = s->n}, s->n);
 }
 
+/* Records the step of n rows if there is none yet and there is room for it. */
+static status record(model *m, i64 n, err *e) {
+    device *dev = m->mem.dev;
+    if (m->steps[n] || m->unrecorded) return ST_OK;
+    status st = dev->record(dev, queue_decode, &(decode_step){m, n}, &m->steps[n], e);
+    if (st != ST_NOMEM) return st;
+    m->unrecorded = true;
+    log_warn("%s (%lld sequences): this size and others not met before run launch by launch, slower", e->text,
+             (long long)n);
+    return ST_OK;
+}
+
 /* Runs the step, from its recording where there can be one: decode form alone, the logits of every row wanted. Its launches
  * depend on n alone; all else is in the tables. */
 static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
     device *dev = m->mem.dev;
-    if (!dev->record || m->lim.eager || b->routes || n_abs != b->n || !model_wants_all(b) ||
-        b->n > RECORDED) {
+    bool can =
+        dev->record && !m->lim.eager && !b->routes && n_abs == b->n && model_wants_all(b) && b->n <= RECORDED;
+    status st = can ? record(m, b->n, e) : ST_OK;
+    if (st != ST_OK) return st;
+    if (can && m->steps[b->n])
+        dev->replay(dev, m->steps[b->n]);
+    else
         model_forward(m, b, n_abs);
-        return ST_OK;
-    }
-    if (!m->steps[b->n]) {
-        status st = dev->record(dev, queue_decode, &(decode_step){m, b->n}, &m->steps[b->n], e);
-        if (st != ST_OK) return st;
-    }
-    dev->replay(dev, m->steps[b->n]);
     return ST_OK;
 }
 

@@ -29,6 +29,15 @@ static void catch_signals(void) {
     sigaction(SIGINT, &a, NULL);
 }
 
+/* What is said when the end of the server hangs: a handler cannot format. */
+static char last_words[256];
+
+static void on_alarm(int sig) {
+    (void)sig;
+    if (write(2, last_words, strlen(last_words)) < 0) _exit(1);
+    _exit(1);
+}
+
 static bool second_signal(f64 seconds) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -142,6 +151,31 @@ static void say_ready(const server *s) {
     fflush(stdout);
 }
 
+/* A GPU that hangs cannot be waited for: not by a step, and not by the thread that would close it. */
+static void end_if_hung(const server *s) {
+    sched_stats st;
+    scheduler_stats(s->sched, &st);
+    if (!engine_on_gpu(s->engine) || st.since_step_s <= s->o.watchdog_s) return;
+    log_warn(
+        "moonlet serve: %s has not finished a step for %.0f s (--watchdog-timeout): it hangs, the server ends; "
+        "%lld requests are lost",
+        engine_ops(s->engine)->name, st.since_step_s, (long long)(st.running + st.queued));
+    _exit(1);
+}
+
+/* From here on everything waits for the GPU in some place: for the step under way, then for what its memory is freed
+ * behind. It gets the watchdog's time, and no more than CLOSE_S: who asked for the end waits for it. */
+static void limit_close(const server *s) {
+    enum { CLOSE_S = 30 };
+    if (!engine_on_gpu(s->engine)) return;
+    unsigned limit = s->o.watchdog_s < CLOSE_S ? (unsigned)s->o.watchdog_s + 1 : CLOSE_S;
+    snprintf(last_words, sizeof last_words,
+             "warning: moonlet serve: %s has not let go for %u s: it hangs, the server ends\n",
+             engine_ops(s->engine)->name, limit);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
+    alarm(limit);
+}
+
 /* New requests are refused; running ones end, or a second signal or the time ends the wait. */
 static void drain(server *s) {
     atomic_store(&s->draining, true);
@@ -149,21 +183,15 @@ static void drain(server *s) {
     f64 until = now_s() + s->o.drain_s;
     bool hurry = false;
     log_note("shutting down: waiting for %lld requests", (long long)http_busy(s->http));
-    while (!hurry && now_s() < until && !scheduler_drain(s->sched, 0.05)) hurry = second_signal(0.05);
+    while (!hurry && now_s() < until && !scheduler_drain(s->sched, 0.05)) {
+        hurry = second_signal(0.05);
+        end_if_hung(s);
+    }
+    limit_close(s);
     if (hurry) log_warn("shutting down at once: running answers are cut off");
     if (!hurry && now_s() >= until) log_warn("the drain time is over: running answers are cut off");
     scheduler_abort_all(s->sched);
     for (until = now_s() + 2; http_busy(s->http) && now_s() < until;) usleep(5000);
-}
-
-/* A GPU that hangs cannot be waited for: not by a step, and not by the thread that would close it. */
-static void end_if_hung(const server *s, const sched_stats *st) {
-    if (!engine_on_gpu(s->engine) || st->since_step_s <= s->o.watchdog_s) return;
-    log_warn(
-        "moonlet serve: %s has not finished a step for %.0f s (--watchdog-timeout): it hangs, the server ends; "
-        "%lld requests are lost",
-        engine_ops(s->engine)->name, st->since_step_s, (long long)(st->running + st->queued));
-    _exit(1);
 }
 
 /* Returns when a signal came, or with the fault after which no step can run again. */
@@ -174,8 +202,8 @@ static status watch(server *s, err *e) {
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
         if (!sem_timedwait(&signalled, &until)) return ST_OK;
+        end_if_hung(s);
         scheduler_stats(s->sched, &st);
-        end_if_hung(s, &st);
         if (st.broken) return *e = st.fault, st.fault.code;
     }
 }
@@ -191,5 +219,6 @@ status server_run(const server_options *o, err *e) {
         drain(&s);
     }
     close_all(&s);
+    alarm(0);
     return st;
 }

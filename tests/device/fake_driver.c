@@ -422,6 +422,10 @@ API CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned l
     fake.graphs++;
     return CUDA_SUCCESS;
 }
+API CUresult cuGraphUpload(CUgraphExec x, CUstream s) {
+    ENTER(1);
+    return x && s == (CUstream)&the_stream && !capturing ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 API CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
     ENTER(1);
     CUgraph g = (CUgraph)x;

@@ -424,6 +424,38 @@ static void a_recording_that_fails(void **state) {
     gpu_close(r.g);
 }
 
+/* Without room for a recording nothing else has failed, and the same launches run by themselves. */
+static void a_recording_without_room(void **state) {
+    (void)state;
+    static const char *const calls[] = {"cuGraphInstantiateWithFlags", "cuGraphUpload"};
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        recorded r = {.g = opened(0)};
+        device *d = gpu_device(r.g);
+        device_recording *kept = (device_recording *)d;
+        void *p;
+        i32 x[2] = {1, 10}, back[2];
+        err e;
+        assert_int_equal(gpu_find(r.g, &image, "scale", &r.k, &e), ST_OK);
+        assert_int_equal(d->alloc(d, &p, sizeof x, "x", &e), ST_OK);
+        d->write(d, p, x, sizeof x);
+        r.args = (fake_scale_args){(u64)(uintptr_t)p, 2, 3, 1};
+        fake->fail_in = calls[i];
+        fake->fail_after = 0;
+        fake->fail_result = CUDA_ERROR_OUT_OF_MEMORY;
+        assert_int_equal(d->record(d, queue_two, &r, &kept, &e), ST_NOMEM);
+        assert_null(kept);
+        assert_string_equal(e.text, "GPU 0 (Fake H0) has no room for a recorded step");
+        assert_int_equal(d->finish(d, &e), ST_OK);
+        assert_int_equal(fake->graphs, 0);
+        queue_two(&r);
+        d->read(d, back, p, sizeof back);
+        assert_int_equal(back[0], 13);
+        assert_int_equal(back[1], 94);
+        d->release(d, p);
+        gpu_close(r.g);
+    }
+}
+
 /* The thread that opens a GPU need not be the one that computes. */
 static void *other_thread(void *ud) {
     device *d = gpu_device(ud);
@@ -555,6 +587,7 @@ int main(void) {
                                        TEST(a_crash_is_reported),
                                        TEST(recordings),
                                        TEST(a_recording_that_fails),
+                                       TEST(a_recording_without_room),
                                        TEST(another_thread),
                                        TEST(every_call_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);

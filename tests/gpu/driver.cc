@@ -493,14 +493,17 @@ struct CUgraph_st {
 };
 static CUgraph capturing;
 
-/* Once there is a file of the name in EMU_FAULT, the GPU is broken: its content is "fail" or "hang". For tests. */
-static CUresult fault() {
+/* Once there is a file of the name in EMU_FAULT, something is wrong with the GPU. Its content is "fail" or "hang": what runs;
+ * "full": there is no room for recordings. For tests. */
+static CUresult fault(bool room = false) {
     static const char *path = getenv("EMU_FAULT");
     char what[8] = "";
     FILE *f = path ? fopen(path, "r") : nullptr;
     if (!f) return 0;
     if (!fgets(what, sizeof what, f)) what[0] = 0;
     fclose(f);
+    if (!strncmp(what, "full", 4)) return room ? CUDA_ERROR_OUT_OF_MEMORY : 0;
+    if (room) return 0;
     while (!strncmp(what, "hang", 4)) sleep(1);
     return CUDA_ERROR_ILLEGAL_ADDRESS;
 }
@@ -605,7 +608,11 @@ CUresult cuModuleLoadData(CUmodule *m, const void *) { return *m = (CUmodule)&us
 CUresult cuModuleUnload(CUmodule) { return 0; }
 CUresult cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode) { return capturing = new CUgraph_st(), 0; }
 CUresult cuStreamEndCapture(CUstream, CUgraph *g) { return *g = capturing, capturing = nullptr, 0; }
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) { return *x = (CUgraphExec) new CUgraph_st(*g), 0; }
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) {
+    if (CUresult r = fault(true)) return r;
+    return *x = (CUgraphExec) new CUgraph_st(*g), 0;
+}
+CUresult cuGraphUpload(CUgraphExec, CUstream) { return 0; }
 CUresult cuGraphDestroy(CUgraph g) { return delete g, 0; }
 CUresult cuGraphExecDestroy(CUgraphExec x) { return delete (CUgraph)x, 0; }
 CUresult cuGraphLaunch(CUgraphExec x, CUstream) {
