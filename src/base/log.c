@@ -64,6 +64,25 @@ void progress_start(progress *p, const char *what, const char *unit, u64 total) 
     p->last_s = p->start_s;
 }
 
+const char *bytes_text(char out[BYTES_TEXT], u64 bytes) {
+    bool giga = bytes >= 1000000000;
+    snprintf(out, BYTES_TEXT, "%.1f %s", (f64)bytes * (giga ? 1e-9 : 1e-6), giga ? "GB" : "MB");
+    return out;
+}
+
+static void say_progress(const progress *p, u64 done, f64 rate) {
+    char a[BYTES_TEXT], b[BYTES_TEXT];
+    if (!strcmp(p->unit, "B")) {
+        fprintf(stderr, "%s: %s", p->what, bytes_text(a, done));
+        if (p->total) fprintf(stderr, " of %s", bytes_text(b, p->total));
+        fprintf(stderr, ", %s/s", bytes_text(a, (u64)rate));
+    } else {
+        fprintf(stderr, "%s %llu", p->what, (unsigned long long)done);
+        if (p->total) fprintf(stderr, "/%llu", (unsigned long long)p->total);
+        fprintf(stderr, ", %.3g %s/s", rate, p->unit);
+    }
+}
+
 void progress_step(progress *p, u64 done) {
     if (quiet_notes) return;
     bool tty = isatty(2);
@@ -71,9 +90,8 @@ void progress_step(progress *p, u64 done) {
     if (t - p->last_s < (tty ? 0.2 : 10.0)) return;
     p->last_s = t;
     f64 rate = (f64)done / (t - p->start_s);
-    fprintf(stderr, "%s%s %llu", tty ? "\r" : "", p->what, (unsigned long long)done);
-    if (p->total) fprintf(stderr, "/%llu", (unsigned long long)p->total);
-    fprintf(stderr, ", %.3g %s/s", rate, p->unit);
+    if (tty) fprintf(stderr, "\r");
+    say_progress(p, done, rate);
     if (p->total && rate > 0) fprintf(stderr, ", %.0f s left", (f64)(p->total - done) / rate);
     fprintf(stderr, "%s", tty ? "  " : "\n");
     p->shown = tty;

@@ -10,10 +10,14 @@ void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Prints the notice the first time this `key` (compared as text) is seen in the process. For fallbacks. */
 void log_once(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* "22.2 MB", from 1 GB on "95.1 GB". */
+enum { BYTES_TEXT = 24 };
+const char *bytes_text(char out[BYTES_TEXT], u64 bytes);
+
 /* A progress line with rate and time left. On a terminal it rewrites itself; elsewhere it prints a line every
  * ten seconds. `total` 0 means unknown. */
 typedef struct {
-    const char *what, *unit; /* "questions", "q" */
+    const char *what, *unit; /* "questions", "q"; unit "B": bytes, as bytes_text() */
     u64 total;
     f64 start_s, last_s;
     bool shown;

@@ -21,6 +21,7 @@ struct device {
     void (*write)(device *d, void *to, const void *from_host, u64 bytes);
     void (*read)(device *d, void *to_host, const void *from, u64 bytes);
     u64 (*available)(device *d); /* bytes that can be allocated now; 0: cannot be told */
+    u64 (*takes)(u64 bytes);     /* what an allocation of so many bytes takes of these */
     /* Waits for everything queued. The first failure since the last finish; on the host there is none. */
     status (*finish)(device *d, err *e);
     status (*reply_open)(device *d, u64 bytes, device_reply **out, err *e);

@@ -101,6 +101,15 @@ static u64 gpu_available(device *d) {
     return unused;
 }
 
+/* The driver's pages: allocations above half of one take whole pages, smaller ones share them with others of their size (H200, driver
+ * 580: measured). */
+static u64 gpu_takes(u64 bytes) {
+    enum { PAGE = 2 << 20, UNIT = 512 };
+    if (bytes > UINT64_MAX - PAGE) return bytes;
+    u64 least = (bytes + !bytes + UNIT - 1) / UNIT * UNIT;
+    return least > PAGE / 2 ? (least + PAGE - 1) / PAGE * PAGE : PAGE / (PAGE / least);
+}
+
 static status first_failure(gpu *g, err *e) {
     err first = g->failed;
     g->failed = (err){ST_OK, ""};
@@ -171,6 +180,7 @@ status gpu_memory_open(gpu *g, err *e) {
                       .write = gpu_write,
                       .read = gpu_read,
                       .available = gpu_available,
+                      .takes = gpu_takes,
                       .finish = gpu_finish,
                       .reply_open = gpu_reply_open,
                       .reply_close = gpu_reply_close,

@@ -65,6 +65,8 @@ static u64 host_available(device *d) {
     return (u64)kb * 1024;
 }
 
+static u64 host_takes(u64 bytes) { return bytes; }
+
 static status host_finish(device *d, err *e) {
     (void)d;
     (void)e;
@@ -103,6 +105,7 @@ device *device_host(void) {
                           .write = host_write,
                           .read = host_read,
                           .available = host_available,
+                          .takes = host_takes,
                           .finish = host_finish,
                           .reply_open = host_reply_open,
                           .reply_close = host_reply_close,

@@ -37,6 +37,11 @@ typedef enum {
 } weight_kind;
 
 typedef struct {
+    u64 mapped; /* bytes that stay in the checkpoint's files */
+    u64 own;    /* bytes that are allocated                  */
+} weight_room;
+
+typedef struct {
     weight_kind kind;
     const weight_view *views;
     i64 n_views;
@@ -47,6 +52,9 @@ typedef struct {
      * -1/2, which would add up over the layers until all tokens choose the same experts). ST_UNSUPPORTED where it cannot. */
     u64 dummy_seed;
     f32 dummy_sigma;
+    weight_room
+        *room; /* unless NULL, a plan: what the weight would take is added, no data is looked at, and only the
+                          functions *_workspace may be given what comes out */
 } weight_desc;
 
 /* out[n, hidden] = table[ids]. An id outside the table gives a row of zeros. With `drawn`, an id below 0 is ~j: that of

@@ -9,6 +9,18 @@ static u64 converted_bytes(const weight_desc *d, i64 i) {
     return i % 3 == 2 && v->format != WF_BF16 ? (u64)(v->rows * v->cols) * 2 : 0;
 }
 
+/* The views as they will be kept, without data. */
+static void plan_views(const weight_desc *d, op_weight *w) {
+    if (d->kind == WK_VECTOR) d->room->own += (u64)d->views[0].cols * sizeof(f32);
+    for (i64 i = 0; d->kind != WK_VECTOR && i < d->n_views; i++) {
+        u64 own = converted_bytes(d, i);
+        d->room->own += own;
+        if (!own) d->room->mapped += weight_bytes(&d->views[i]);
+        w->views[i].data = w->views[i].scale = NULL;
+        if (own) w->views[i].format = expert_stored_as(d->experts, d->views[i].format, i);
+    }
+}
+
 static status convert(const weight_desc *d, op_weight *w, err *e) {
     enum { WIDEST = 1 << 15 };
     u64 bytes = 0;
@@ -47,6 +59,7 @@ status weight_host_prepare(const ops *o, const weight_desc *d, op_weight **out, 
     w->v_dim = d->v_dim;
     for (i64 i = 0; i < d->n_views; i++) w->views[i] = d->views[i];
     w->int8 = d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8;
+    if (d->room) return plan_views(d, w), *out = w, ST_OK;
     if (d->kind == WK_EXPERTS) {
         status st = convert(d, w, e);
         if (st != ST_OK) return free(w), st;

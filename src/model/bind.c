@@ -11,6 +11,7 @@ typedef struct {
     const checkpoint *ck; /* NULL: dummy weights */
     const ops *o;
     bool verify;
+    weight_room *room; /* NULL, or a plan: names, types and shapes are checked, no data is looked at */
     err *e;
     u64 seed; /* of the last dummy weight */
     u64 done; /* bytes prepared */
@@ -50,7 +51,7 @@ static f32 element(const tensor_info *t, u64 i) {
 
 /* Scans a BF16 or F32 tensor. */
 static status scan(const binder *b, const tensor_info *t) {
-    u64 n = t->bytes / dtype_size(t->type);
+    u64 n = b->room ? 0 : t->bytes / dtype_size(t->type);
     for (u64 i = 0; i < n; i++)
         if (!isfinite(element(t, i)))
             return err_set(b->e, ST_NUMERIC, "tensor %s holds %s at element %llu", t->name,
@@ -75,7 +76,7 @@ static status view_int4(const binder *b, const char *base, i64 rows, i64 cols, w
     const tensor_info *sh = find(b, name, (const i64[]){2}, 1);
     if (!sh) return ST_FORMAT;
     if (sh->type != DT_I32 && sh->type != DT_I64) return type_error(b, sh, "I32 or I64");
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && !b->room; i++) {
         i64 have = sh->type == DT_I32 ? ((const i32 *)sh->data)[i] : ((const i64 *)sh->data)[i];
         if (have != (i ? cols : rows))
             return err_set(b->e, ST_FORMAT, "tensor %s says %lld in place %d, config.json asks for %lld",
@@ -112,7 +113,7 @@ static status view_int4_row(const binder *b, const char *base, i64 rows, i64 col
                        .cols = cols,
                        .data = q->data,
                        .scale = s->data,
-                       .factor = element(whole, 0)};
+                       .factor = b->room ? 0 : element(whole, 0)};
     status st = scan(b, whole);
     return st == ST_OK && b->verify ? scan(b, s) : st;
 }
@@ -166,9 +167,10 @@ static status prepare(binder *b, weight_desc *d, op_weight **out) {
         d->dummy_seed = ++b->seed;
         d->dummy_sigma = d->kind == WK_TABLE ? 1.0f : 0.02f;
     }
+    d->room = b->room;
     for (i64 i = 0; i < d->n_views; i++) b->done += weight_bytes(&d->views[i]);
     status st = b->o->weight_prepare(b->o, d, out, b->e);
-    progress_step(&b->shown, b->done >> 20);
+    if (!b->room) progress_step(&b->shown, b->done);
     return st;
 }
 
@@ -198,8 +200,8 @@ static status dummy_vector(const binder *b, op_weight **out, i64 n, const char *
     if (!values) return err_nomem(b->e, name, (u64)n * sizeof *values);
     for (i64 i = 0; i < n; i++) values[i] = ends_with(name, "bias") ? 0.0f : 1.0f;
     weight_view v = {.format = WF_F32, .rows = 1, .cols = n, .data = values};
-    status st =
-        b->o->weight_prepare(b->o, &(weight_desc){.kind = WK_VECTOR, .views = &v, .n_views = 1}, out, b->e);
+    weight_desc d = {.kind = WK_VECTOR, .views = &v, .n_views = 1, .room = b->room};
+    status st = b->o->weight_prepare(b->o, &d, out, b->e);
     free(values);
     return st;
 }
@@ -219,8 +221,8 @@ static status vector(const binder *b, op_weight **out, i64 n, const char *fmt, .
     status st = scan(b, t);
     if (st != ST_OK) return st;
     weight_view v = {.format = t->type == DT_F32 ? WF_F32 : WF_BF16, .rows = 1, .cols = n, .data = t->data};
-    return b->o->weight_prepare(b->o, &(weight_desc){.kind = WK_VECTOR, .views = &v, .n_views = 1}, out,
-                                b->e);
+    weight_desc d = {.kind = WK_VECTOR, .views = &v, .n_views = 1, .room = b->room};
+    return b->o->weight_prepare(b->o, &d, out, b->e);
 }
 
 #define TRY(call)                                                                                            \
@@ -305,67 +307,53 @@ status bind_activation_type(const model_config *c, const checkpoint *ck, dtype *
     return ST_OK;
 }
 
-status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o,
-                          bool verify, err *e) {
-    binder b = {.c = c, .ck = ck, .o = o, .verify = verify, .e = e};
-    progress_start(&b.shown, "weights: MiB", "MiB", ck ? checkpoint_bytes(ck) >> 20 : 0);
-    w->ops = o;
+static status bind_all(binder *b, model_weights *w) {
+    const model_config *c = b->c;
+    w->ops = b->o;
     w->layers = calloc((size_t)c->n_layers, sizeof *w->layers);
-    if (!w->layers) return err_nomem(e, "layers", (u64)c->n_layers * sizeof *w->layers);
+    if (!w->layers) return err_nomem(b->e, "layers", (u64)c->n_layers * sizeof *w->layers);
     w->n_layers = c->n_layers;
-    TRY(linear(&b, &w->embed, WK_TABLE, c->vocab_held, c->hidden, "model.embed_tokens"));
-    TRY(vector(&b, &w->norm, c->hidden, "model.norm.weight"));
-    TRY(linear(&b, &w->head, WK_LINEAR, c->vocab_held, c->hidden, "%s",
+    TRY(linear(b, &w->embed, WK_TABLE, c->vocab_held, c->hidden, "model.embed_tokens"));
+    TRY(vector(b, &w->norm, c->hidden, "model.norm.weight"));
+    TRY(linear(b, &w->head, WK_LINEAR, c->vocab_held, c->hidden, "%s",
                c->tie_embeddings ? "model.embed_tokens" : "lm_head"));
     for (int l = 0; l < c->n_layers; l++) {
-        TRY(bind_attention(&b, &w->layers[l], l));
+        TRY(bind_attention(b, &w->layers[l], l));
         if (l < c->n_dense)
-            TRY(bind_mlp(&b, &w->layers[l], c->inter_dense, l, ""));
+            TRY(bind_mlp(b, &w->layers[l], c->inter_dense, l, ""));
         else
-            TRY(bind_moe(&b, &w->layers[l], l));
-    }
-    progress_end(&b.shown);
-    return ST_OK;
-}
-
-/* A backend that only counts. */
-typedef struct {
-    ops o;
-    u64 bytes;
-} counter;
-
-static status count_weight(const ops *o, const weight_desc *d, op_weight **out, err *e) {
-    (void)e;
-    *out = NULL;
-    for (i64 i = 0; i < d->n_views; i++) {
-        weight_view v = d->views[i];
-        if (d->kind == WK_EXPERTS) v.format = expert_on_gpu(d->experts, v.format, i);
-        ((counter *)o)->bytes += weight_bytes(&v);
+            TRY(bind_moe(b, &w->layers[l], l));
     }
     return ST_OK;
 }
-static void forget_weight(op_weight *w) { (void)w; }
 
-status model_dummy_bytes(u64 *out, const model_config *c, err *e) {
-    counter all = {.o = {.weight_prepare = count_weight, .weight_release = forget_weight}};
-    model_weights w = {0};
-    status st = model_weights_bind(&w, c, NULL, &all.o, false, e);
-    model_weights_free(&w);
-    *out = all.bytes;
+status model_weights_plan(model_weights *w, weight_room *room, const model_config *c, const checkpoint *ck,
+                          const ops *o, err *e) {
+    binder b = {.c = c, .ck = ck, .o = o, .room = room, .e = e};
+    *room = (weight_room){0};
+    status st = bind_all(&b, w);
+    w->bytes = b.done;
     return st;
 }
 
-u64 model_experts_more_bytes(const model_config *c) {
-    u64 more = 0, layers = (u64)(c->n_layers - c->n_dense) * (u64)c->n_experts;
-    for (i64 i = 0; i < 3 && (c->experts || c->quant == WF_INT4_ROW); i++) {
-        weight_view v = {.format = c->quant,
-                         .rows = i < 2 ? c->inter_expert : c->hidden,
-                         .cols = i < 2 ? c->hidden : c->inter_expert};
-        u64 before = weight_bytes(&v);
-        v.format = expert_on_gpu(c->experts, c->quant, i);
-        more += weight_bytes(&v) > before ? (weight_bytes(&v) - before) * layers : 0;
-    }
-    return more;
+/* Where nothing is copied there is nothing to wait for. */
+static void say_loaded(const binder *b) {
+    char all[BYTES_TEXT], rate[BYTES_TEXT];
+    f64 took = now_s() - b->shown.start_s;
+    if (b->ck && took >= 1)
+        log_note("weights: %s in %.1f s, %s/s", bytes_text(all, b->done), took,
+                 bytes_text(rate, (u64)((f64)b->done / took)));
+}
+
+status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o,
+                          u64 bytes, bool verify, err *e) {
+    binder b = {.c = c, .ck = ck, .o = o, .verify = verify, .e = e};
+    progress_start(&b.shown, "weights", "B", bytes);
+    status st = bind_all(&b, w);
+    progress_end(&b.shown);
+    w->bytes = b.done;
+    if (st == ST_OK) say_loaded(&b);
+    return st;
 }
 
 void model_weights_free(model_weights *w) {

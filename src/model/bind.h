@@ -26,21 +26,22 @@ typedef struct {
     op_weight *embed, *norm, *head;
     layer_weights *layers; /* [n_layers] */
     i64 n_layers;
+    u64 bytes; /* of matrices in the checkpoint */
 } model_weights;
 
 /* The type that activations need for this checkpoint: DT_F32 if its embedding is float32, else DT_BF16. */
 status bind_activation_type(const model_config *c, const checkpoint *ck, dtype *out, err *e);
 
-/* Zero-initialise *w; end with model_weights_free() whatever was returned. Norms, router weights and biases
- * are scanned for NaN and infinity; with `verify`, quantization scales as well (reads them all). */
-/* ck NULL: dummy weights (weight_desc.dummy_seed), stored as quantization_config says: INT4 experts beside BF16, or all
- * linear layers but router, embedding and head in block FP8. Norms are 1, router biases 0. */
+/* Of both: zero-initialise *w; end with model_weights_free() whatever was returned. ck NULL: dummy weights
+ * (weight_desc.dummy_seed), stored as quantization_config says: INT4 experts beside BF16, or all linear layers but router,
+ * embedding and head in block FP8. Norms are 1, router biases 0. */
+/* What the weights will take, in *room; *w serves the ops' *_workspace alone. Finds all names, types and shapes that are wrong. */
+status model_weights_plan(model_weights *w, weight_room *room, const model_config *c, const checkpoint *ck,
+                          const ops *o, err *e);
+/* Norms, router weights and biases are scanned for NaN and infinity; with `verify`, quantization scales as well (reads them
+ * all). bytes: a plan's, for the progress line. */
 status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o,
-                          bool verify, err *e);
-/* Bytes that dummy weights of this model take. */
-status model_dummy_bytes(u64 *out, const model_config *c, err *e);
-/* What experts kept in another format (model_config.experts) take more than in the checkpoint; INT4 is as large either way. */
-u64 model_experts_more_bytes(const model_config *c);
+                          u64 bytes, bool verify, err *e);
 void model_weights_free(model_weights *w);
 
 #endif

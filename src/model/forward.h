@@ -19,17 +19,27 @@ typedef struct {
         deterministic; /* a row's bits do not depend on the other rows of its batch: rows in decode form and rows of
                            prompts run apart, each with kernels of their own (kernels/ops.h: rows_form) */
     u64 memory_max; /* bytes that may be allocated; 0: no limit                                 */
+    u64 reserve;    /* of these, bytes that are left to the device: recordings, what libraries load */
 } model_limits;
 
 typedef struct model model;
 
-/* Binds the weights and allocates activations, workspace and KV pool: after it, nothing can run out. The
- * config, the checkpoint, the device and the ops table must outlive the model. */
+/* What a model takes, in bytes, as the device counts. */
+typedef struct {
+    weight_room weights;
+    u64 kv, work; /* the KV pool; activations, tables, workspace */
+} model_room;
+
+/* A model comes in three steps. Open: every weight is found and its size known, none is read. Plan: the limits' KV pool and
+ * working memory; ST_LIMIT with the numbers if all does not fit. Load: weights are bound, memory is allocated; after it, nothing
+ * can run out. The config, the checkpoint, the device and the ops table must outlive the model. */
 status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev,
-                  const model_limits *lim, bool verify, err *e);
+                  err *e);
+status model_plan(model *m, const model_limits *lim, err *e);
+status model_load(model *m, bool verify, err *e);
 void model_close(model *m);
-u64 model_memory(const model *m); /* bytes allocated beside the weights */
-/* Bytes that model_open would allocate for KV alone: pages x 64 x (latent + rope) x layers. */
+const model_room *model_takes(const model *m); /* the weights' from open on, the rest from plan on */
+/* Bytes that model_load would allocate for KV alone: pages x 64 x (latent + rope) x layers. */
 u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type);
 
 /* Consecutive tokens of one sequence: rows [first, first + n) of the batch stand at positions pos0, pos0 + 1,

@@ -6,9 +6,11 @@
 
 struct model {
     const model_config *c;
+    const checkpoint *ck;
     const ops *o;
     model_limits lim;
-    model_weights w;
+    model_weights w; /* until model_load(): without data */
+    model_room room;
     device_pool mem;
     u64 act_size; /* bytes of an activation element */
     f64 rope_mscale;
@@ -33,10 +35,11 @@ struct model {
     batch_tables in;  /* of this batch, on the device      */
     batch_tables up;  /* the same on the host              */
     device_reply *replies[2];
-    f32 *logits;   /* [logit_rows, vocab]              */
-    f32 *logprobs; /* [logit_rows, 1 + LOGPROBS_TOP]   */
-    i32 *top_ids;  /* [logit_rows, LOGPROBS_TOP]       */
-    void *workspace;
+    f32 *logits;              /* [logit_rows, vocab]              */
+    f32 *logprobs;            /* [logit_rows, 1 + LOGPROBS_TOP]   */
+    i32 *top_ids;             /* [logit_rows, LOGPROBS_TOP]       */
+    void *workspace, *tables; /* tables: what `in` points into */
+    u64 workspace_bytes;
     model_span *part_spans; /* of a part of a batch: limits.deterministic */
     i32 *part_outs;
     device_recording *

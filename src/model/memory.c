@@ -1,6 +1,7 @@
 /* model/memory.c: a model's weights, KV cache and buffers: how much they need, and where they lie. */
 #include "model/inside.h"
 #include "base/buf.h"
+#include "base/log.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@ u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type) {
     return (u64)pages * KV_PAGE * (u64)(c->kv_lora + c->rope) * dtype_size(kv_type) * (u64)c->n_layers;
 }
 
-u64 model_memory(const model *m) { return m->mem.bytes; }
+const model_room *model_takes(const model *m) { return &m->room; }
 
 static i64 widest_ffn(const model_config *c) {
     i64 shared = c->n_shared * c->inter_expert, dense = c->n_dense ? c->inter_dense : 0;
@@ -61,19 +62,20 @@ static u64 workspace_bytes(const model *m) {
     return decode > prompt ? decode : prompt;
 }
 
+typedef struct {
+    void *slot;
+    u64 count, size;
+    const char *what;
+} buffer;
+enum { BUFFERS = 23 };
+
 /* One line per buffer: who owns it is the pool. */
-static status allocate(model *m, err *e) {
+static void list_buffers(model *m, buffer out[BUFFERS]) {
     const model_config *c = m->c;
     const model_limits *l = &m->lim;
     u64 rows = (u64)l->rows, act = m->act_size, hidden = (u64)c->hidden, dec = (u64)l->decode_rows;
     u64 kv_width = (u64)(c->kv_lora + c->rope), heads = (u64)c->n_heads;
-    void *block;
-    m->kv_layer = model_kv_bytes(c, l->pool_pages, l->kv_type) / (u64)c->n_layers;
-    const struct {
-        void *slot;
-        u64 count, size;
-        const char *what;
-    } plan[] = {
+    const buffer all[] = {
         {&m->kv, m->kv_layer, (u64)c->n_layers, "KV cache"},
         {&m->inv_freq, (u64)c->rope / 2, sizeof(f64), "rotary frequencies"},
         {&m->x, rows * hidden, act, "activations"},
@@ -92,30 +94,58 @@ static status allocate(model *m, err *e) {
         {&m->expert_w, rows * (u64)max_i64(c->top_k, 1), sizeof(f32), "routing"},
         {&m->rope, rows * (u64)c->rope, sizeof(f32), "rotary table"},
         {&m->later.squares, (u64)LATER_ROWS * LATER_PARTS, sizeof(f32), "sums of squares"},
-        {&block, tables_bytes(l), 1, "a batch's tables"},
+        {&m->tables, tables_bytes(l), 1, "a batch's tables"},
         {&m->logits, (u64)l->logit_rows * (u64)c->vocab, sizeof(f32), "logits"},
         {&m->logprobs, (u64)l->logit_rows * (1 + LOGPROBS_TOP), sizeof(f32), "log-probabilities"},
         {&m->top_ids, (u64)l->logit_rows * LOGPROBS_TOP, sizeof(i32), "log-probabilities"},
-        {&m->workspace, workspace_bytes(m), 1, "workspace"},
+        {&m->workspace, m->workspace_bytes, 1, "workspace"},
     };
+    _Static_assert(COUNT_OF(all) == BUFFERS, "every buffer");
+    memcpy(out, all, sizeof all);
+}
+
+static status refuse(const model *m, err *e) {
+    const model_room *r = &m->room;
+    char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], reserve[BYTES_TEXT], there[BYTES_TEXT];
+    return err_set(
+        e, ST_LIMIT,
+        "weights of %s, a KV cache of %s for %lld tokens, working memory of %s and a reserve of %s do not fit "
+        "in the %s free on %s: lower --max-total-tokens, --mem-fraction-static, --context-length or "
+        "--chunked-prefill-size, or take --kv-cache-dtype fp8_e4m3",
+        bytes_text(weights, r->weights.own), bytes_text(kv, r->kv), (long long)(m->lim.pool_pages * KV_PAGE),
+        bytes_text(work, r->work), bytes_text(reserve, m->lim.reserve), bytes_text(there, m->lim.memory_max),
+        m->mem.dev->name);
+}
+
+status model_plan(model *m, const model_limits *lim, err *e) {
+    buffer all[BUFFERS];
     u64 total = 0, bytes;
-    for (size_t i = 0; i < COUNT_OF(plan); i++)
-        if (!mul_size(plan[i].count, plan[i].size, &bytes) || !add_size(total, bytes, &total))
-            return err_nomem(e, plan[i].what, UINT64_MAX);
-    if (l->memory_max && total > l->memory_max)
-        return err_set(
-            e, ST_LIMIT,
-            "KV cache for %lld tokens needs %.1f GB and working memory %.1f GB, %.1f GB are available: lower "
-            "--context-length, --chunked-prefill-size or --kv-cache-dtype",
-            (long long)(l->pool_pages * KV_PAGE), (f64)(m->kv_layer * (u64)c->n_layers) * 1e-9,
-            (f64)(total - m->kv_layer * (u64)c->n_layers) * 1e-9, (f64)l->memory_max * 1e-9);
-    for (size_t i = 0; i < COUNT_OF(plan); i++) {
-        void *p;
-        status st = device_pool_add(&m->mem, &p, plan[i].count, plan[i].size, plan[i].what, e);
-        if (st != ST_OK) return st;
-        memcpy(plan[i].slot, &p, sizeof p);
+    m->lim = *lim;
+    m->kv_layer = model_kv_bytes(m->c, lim->pool_pages, lim->kv_type) / (u64)m->c->n_layers;
+    m->workspace_bytes = workspace_bytes(m);
+    list_buffers(m, all);
+    for (size_t i = 0; i < BUFFERS; i++) {
+        if (!mul_size(all[i].count, all[i].size, &bytes) ||
+            !add_size(total, m->mem.dev->takes(bytes), &total))
+            return err_nomem(e, all[i].what, UINT64_MAX);
+        if (i == 0) m->room.kv = total;
     }
-    m->in = tables_at(l, block);
+    m->room.work = total - m->room.kv;
+    if (!add_size(total, m->room.weights.own, &total) || !add_size(total, lim->reserve, &total))
+        return err_nomem(e, "the model", UINT64_MAX);
+    return lim->memory_max && total > lim->memory_max ? refuse(m, e) : ST_OK;
+}
+
+static status allocate(model *m, err *e) {
+    buffer all[BUFFERS];
+    list_buffers(m, all);
+    for (size_t i = 0; i < BUFFERS; i++) {
+        void *p;
+        status st = device_pool_add(&m->mem, &p, all[i].count, all[i].size, all[i].what, e);
+        if (st != ST_OK) return st;
+        memcpy(all[i].slot, &p, sizeof p);
+    }
+    m->in = tables_at(&m->lim, m->tables);
     return ST_OK;
 }
 
@@ -158,26 +188,32 @@ static status write_frequencies(model *m, err *e) {
 }
 
 status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev,
-                  const model_limits *lim, bool verify, err *e) {
+                  err *e) {
     *out = NULL;
     model *m = calloc(1, sizeof *m);
     if (!m) return err_nomem(e, "the model", sizeof *m);
     m->c = c;
+    m->ck = ck;
     m->o = o;
-    m->lim = *lim;
     m->mem.dev = dev;
     m->act_size = dtype_size(o->act);
     m->softmax_scale = (f32)model_softmax_scale(c);
     m->rope_mscale = model_rope_mscale(c);
-    status st = model_weights_bind(&m->w, c, ck, o, verify, e);
+    status st = model_weights_plan(&m->w, &m->room.weights, c, ck, o, e);
+    if (st != ST_OK) return model_close(m), st;
+    *out = m;
+    return ST_OK;
+}
+
+status model_load(model *m, bool verify, err *e) {
+    u64 bytes = m->w.bytes;
+    model_weights_free(&m->w);
+    status st = model_weights_bind(&m->w, m->c, m->ck, m->o, bytes, verify, e);
     if (st == ST_OK) st = allocate(m, e);
     if (st == ST_OK) st = allocate_on_host(m, e);
     if (st == ST_OK) st = write_frequencies(m, e);
     if (st == ST_OK) st = hide_other_ids(m, e);
-    if (st == ST_OK) st = dev->finish(dev, e);
-    if (st != ST_OK) return model_close(m), st;
-    *out = m;
-    return ST_OK;
+    return st == ST_OK ? m->mem.dev->finish(m->mem.dev, e) : st;
 }
 
 void model_close(model *m) {

@@ -15,6 +15,7 @@ enum {
 };
 
 static const f64 DEFAULT_MEM_FRACTION = 0.5, DEFAULT_GPU_FRACTION = 0.88;
+static const u64 GPU_RESERVE = 500000000; /* docs/gpu.md says what for */
 
 struct seq {
     engine *g;
@@ -92,6 +93,11 @@ static status check_options(const engine_options *o, err *e) {
     return ST_OK;
 }
 
+static u64 all_weights(const engine *g) {
+    const weight_room *w = &model_takes(g->model)->weights;
+    return w->mapped + w->own;
+}
+
 /* The pool of an engine that runs several sequences. */
 static status choose_pool(engine *g, const engine_options *o, err *e) {
     i64 most = g->lim.seq_pages * o->max_running;
@@ -100,13 +106,13 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
         return ST_OK;
     }
     f64 share = o->mem_fraction > 0 ? o->mem_fraction : g->gpu ? DEFAULT_GPU_FRACTION : DEFAULT_MEM_FRACTION;
-    f64 bytes = share * (f64)g->lim.memory_max - (f64)g->weight_bytes;
+    f64 bytes = share * (f64)g->lim.memory_max - (f64)all_weights(g);
     f64 pages = bytes / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type);
     if (pages < 1 && o->mem_fraction > 0)
         return err_set(
             e, ST_LIMIT,
             "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights", share,
-            (f64)g->lim.memory_max * 1e-9, (f64)g->weight_bytes * 1e-9);
+            (f64)g->lim.memory_max * 1e-9, (f64)all_weights(g) * 1e-9);
     g->lim.pool_pages = pages < (f64)most ? (i64)pages : most;
     if (o->mem_fraction <= 0) g->lim.pool_pages = max_i64(g->lim.pool_pages, g->lim.seq_pages);
     return ST_OK;
@@ -114,12 +120,16 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
 
 /* Weights that are copied to a GPU take their memory before anything else does. */
 static status set_memory(engine *g, err *e) {
+    char weights[BYTES_TEXT], there[BYTES_TEXT];
     g->lim.memory_max = g->device->available(g->device);
-    u64 weights = g->weight_bytes;
     if (!g->gpu) return ST_OK;
-    if (weights >= g->lim.memory_max)
-        return err_set(e, ST_LIMIT, "%.1f GB of weights do not fit in the %.1f GB that %s has free",
-                       (f64)weights * 1e-9, (f64)g->lim.memory_max * 1e-9, gpu_name(g->gpu));
+    g->lim.reserve = GPU_RESERVE;
+    if (all_weights(g) >= g->lim.memory_max)
+        return err_set(e, ST_LIMIT,
+                       "%s of weights do not fit in the %s that %s has free: --override num_hidden_layers=N "
+                       "takes the first N layers alone",
+                       bytes_text(weights, all_weights(g)), bytes_text(there, g->lim.memory_max),
+                       gpu_name(g->gpu));
     return ST_OK;
 }
 
@@ -150,7 +160,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     return choose_pool(g, o, e);
 }
 
-/* The checkpoint, or without one how much dummy weights will take. */
+/* The checkpoint, or none for dummy weights. */
 static status open_weights(engine *g, const engine_options *o, err *e) {
     const char *how = o->load_format ? o->load_format : "auto";
     bool dummy = !strcmp(how, "dummy");
@@ -159,10 +169,7 @@ static status open_weights(engine *g, const engine_options *o, err *e) {
     if (dummy && (!o->device || strcmp(o->device, "cuda")))
         return err_set(e, ST_UNSUPPORTED,
                        "--load-format dummy makes its weights on a GPU: it needs --device cuda");
-    if (dummy) return model_dummy_bytes(&g->weight_bytes, &g->config, e);
-    status st = checkpoint_open(&g->ck, o->model_dir, e);
-    if (st == ST_OK) g->weight_bytes = checkpoint_bytes(g->ck) + model_experts_more_bytes(&g->config);
-    return st;
+    return dummy ? ST_OK : checkpoint_open(&g->ck, o->model_dir, e);
 }
 
 static status slice(engine *g, const engine_options *o, err *e) {
@@ -186,6 +193,38 @@ static status choose_experts(engine *g, const char *name, bool deterministic, er
     return err_set(e, ST_INPUT, "--moe-format %s is not auto, w4a8 or w2_bf16", name);
 }
 
+static void write_plan(engine *g, f64 seconds) {
+    const model_room *r = model_takes(g->model);
+    char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[48] = "", experts[32] = "";
+    if (g->config.experts)
+        snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
+    if (g->config.slice > 1)
+        snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.slice);
+    snprintf(g->plan, sizeof g->plan,
+             "%s%s%s%s: weights %s%s%s, KV %s for %lld tokens in %s, working memory %s, ready in %.2f s",
+             g->step ? "SIMULATED, nothing is computed; "
+             : g->ck ? ""
+                     : "DUMMY WEIGHTS, the text means nothing; ",
+             share, g->lim.deterministic ? "deterministic; " : "", g->ops.name,
+             bytes_text(weights, all_weights(g)), g->gpu || g->config.experts ? "" : " (mapped)", experts,
+             bytes_text(kv, r->kv), (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
+             bytes_text(work, r->work), seconds);
+}
+
+/* Before what takes long, where something does: a GPU's memory, or experts in another format. */
+static void say_plan(const engine *g) {
+    const model_room *r = model_takes(g->model);
+    char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], all[BYTES_TEXT], there[BYTES_TEXT];
+    char reserve[48] = "", of[BYTES_TEXT];
+    if (!g->gpu && !g->config.experts) return;
+    if (g->lim.reserve) snprintf(reserve, sizeof reserve, " + reserve %s", bytes_text(of, g->lim.reserve));
+    log_note("plan: weights %s + KV %s for %lld tokens + working memory %s%s = %s of the %s free on %s",
+             bytes_text(weights, r->weights.own), bytes_text(kv, r->kv), (long long)engine_kv_tokens(g),
+             bytes_text(work, r->work), reserve,
+             bytes_text(all, r->weights.own + r->kv + r->work + g->lim.reserve),
+             bytes_text(there, g->lim.memory_max), g->device->name);
+}
+
 static status open_parts(engine *g, const engine_options *o, err *e) {
     f64 start = now_s();
     status st = check_options(o, e);
@@ -197,28 +236,16 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = open_weights(g, o, e);
     if (st == ST_OK) st = choose_ops(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
+    if (st == ST_OK) st = model_open(&g->model, &g->config, g->ck, &g->ops, g->device, e);
     if (st == ST_OK) st = set_limits(g, o, e);
-    if (st == ST_OK && g->gpu) g->lim.memory_max -= g->weight_bytes;
-    if (st == ST_OK) st = model_open(&g->model, &g->config, g->ck, &g->ops, g->device, &g->lim, o->verify, e);
+    if (st == ST_OK) st = model_plan(g->model, &g->lim, e);
+    if (st != ST_OK) return st;
+    say_plan(g);
+    st = model_load(g->model, o->verify, e);
     if (st == ST_OK && o->profile) st = profile_open(g, e);
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, e);
-    if (st != ST_OK) return st;
-    f64 kv = (f64)model_kv_bytes(&g->config, g->lim.pool_pages, g->lim.kv_type);
-    char share[48] = "", experts[32] = "";
-    if (g->config.experts)
-        snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
-    if (g->config.slice > 1)
-        snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.slice);
-    snprintf(
-        g->plan, sizeof g->plan,
-        "%s%s%s%s: weights %.1f MB%s%s, KV %.1f MB for %lld tokens in %s, working memory %.1f MB, ready in %.2f s",
-        g->step ? "SIMULATED, nothing is computed; "
-        : g->ck ? ""
-                : "DUMMY WEIGHTS, the text means nothing; ",
-        share, g->lim.deterministic ? "deterministic; " : "", g->ops.name, (f64)g->weight_bytes * 1e-6,
-        g->gpu ? "" : " (mapped)", experts, kv * 1e-6, (long long)engine_kv_tokens(g),
-        dtype_name(g->lim.kv_type), ((f64)model_memory(g->model) - kv) * 1e-6, now_s() - start);
-    return ST_OK;
+    if (st == ST_OK) write_plan(g, now_s() - start);
+    return st;
 }
 
 status engine_open(engine **out, const engine_options *o, err *e) {

@@ -68,8 +68,8 @@ typedef struct {              /* a step with any prompt rows counts as prefill *
     i64 missed;      /* launches that were not timed */
 } engine_phase;
 
-/* Maps the checkpoint, plans the memory, allocates. A plan that exceeds the machine's available memory is
- * refused with its numbers before anything is allocated. */
+/* Maps the checkpoint, plans the memory, loads. A plan that exceeds the machine's available memory is refused with its numbers
+ * before any weight is read or anything is allocated. */
 status engine_open(engine **out, const engine_options *o, err *e);
 void engine_close(engine *g);
 const model_config *engine_config(const engine *g);

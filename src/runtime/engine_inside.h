@@ -7,7 +7,6 @@
 struct engine {
     model_config config;
     checkpoint *ck; /* NULL: dummy weights */
-    u64 weight_bytes;
     ops ops;
     device *device;  /* where activations and the KV pool lie */
     struct gpu *gpu; /* NULL unless it is a GPU */

@@ -139,6 +139,9 @@ static void memory_is_zeroed_and_counted(void **state) {
     d->read(d, back, p, sizeof back);
     assert_memory_equal(back, zeros, sizeof back);
     assert_int_equal(d->available(d), (1 << 30) - 1000);
+    const u64 takes[][2] = {{0, 512},           {513, 1024},       {900000, 1 << 20}, {1 << 20, 1 << 20},
+                            {1100000, 2 << 20}, {2100000, 4 << 20}}; /* as the driver does */
+    for (size_t i = 0; i < COUNT_OF(takes); i++) assert_int_equal(d->takes(takes[i][0]), takes[i][1]);
     assert_int_equal(d->alloc(d, &none, 0, "nothing", &e), ST_OK);
     assert_non_null(none);
     d->release(d, none);

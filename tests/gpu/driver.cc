@@ -8,6 +8,7 @@ extern "C" {
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <map>
 #include <omp.h>
 #include <sched.h>
 #include <ctime>
@@ -592,13 +593,15 @@ CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) {
 }
 CUresult cuEventSynchronize(CUevent) { return 0; }
 CUresult cuMemGetInfo_v2(size_t *left, size_t *total) { return *left = MEMORY - used, *total = MEMORY, 0; }
+/* Shared mappings, so that the system counts them apart from the program's own memory (RssShmem, not RssAnon). */
+static std::map<CUdeviceptr, size_t> allocated;
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
-    void *m = aligned_alloc(256, (n + 511) / 256 * 256);
-    if (!m) return CUDA_ERROR_OUT_OF_MEMORY;
-    *p = (CUdeviceptr)m;
+    void *m = mmap(nullptr, n + 256, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (m == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    used += allocated[*p = (CUdeviceptr)m] = n + 256;
     return 0;
 }
-CUresult cuMemFree_v2(CUdeviceptr p) { return free((void *)p), 0; }
+CUresult cuMemFree_v2(CUdeviceptr p) { return munmap((void *)p, allocated[p]), used -= allocated[p], allocated.erase(p), 0; }
 CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { return *p = malloc(n), *p ? 0 : CUDA_ERROR_OUT_OF_MEMORY; }
 CUresult cuMemFreeHost(void *p) { return free(p), 0; }
 CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream) { return memset((void *)p, v, n), 0; }

@@ -48,7 +48,7 @@ expect("a slice that does not divide is refused", odd.returncode == 1 and "--tp-
 real = run("run", "--device", "cuda", "--tp-slice", "2", "-p", "hi")
 expect("a slice of real weights is refused", real.returncode == 1 and "needs --load-format dummy" in real.stderr, real.stderr)
 large = run("run", "--device", "cuda", "--load-format", "dummy", "-m", "tests/data/kimi-k2.5", "-p", "x")
-expect("Kimi-K2.5 is refused before anything is allocated", large.returncode == 1 and "594.2 GB of weights do not fit in the 8.6 GB" in large.stderr,
+expect("Kimi-K2.5 is refused before anything is allocated", large.returncode == 1 and "594.5 GB of weights do not fit in the 8.6 GB" in large.stderr,
        large.stderr)
 bench = run("bench", "moe", "--device", "cuda", "--shape", "4,256,64,8,2", "--runs", "1", "--json", "/dev/stdout")
 row = json.loads(bench.stdout.splitlines()[-1]) if bench.returncode == 0 else {}

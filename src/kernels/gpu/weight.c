@@ -155,8 +155,19 @@ static void pack_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *sta
     gpu_launch(b->g, b->pack, gpu_blocks(blocks, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
 }
 
-/* View i in the checkpoint's layout. Can 16 bytes of it be loaded at a time? */
-static bool copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to, u8 *scale) {
+/* View i as the kernels will find it, but for where it lies. */
+static gpu_matrix matrix_of(const weight_desc *d, i64 i, bool packed) {
+    const weight_view v = kept(d, i);
+    gpu_matrix m = {.rows = v.rows, .cols = v.cols, .format = (int)v.format};
+    if (packed && v.format == WF_INT4_GROUP) return m.format = GPU_W_PACKED, m;
+    if (packed && v.format == WF_FP8_BLOCK) return m.format = GPU_W_FP8_PAIRS, m;
+    i64 piece = v.format == WF_INT4_GROUP ? 32 : v.format == WF_FP8_BLOCK ? 16 : v.format == WF_BF16 ? 8 : 4;
+    m.wide = data_bytes(&v) / (u64)v.rows % 16 == 0 && v.cols % piece == 0; /* 16 bytes at a time */
+    return m;
+}
+
+/* View i in the checkpoint's layout. */
+static void copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to, u8 *scale) {
     const weight_view is = kept(d, i), *v = &is;
     device *dev = gpu_device(b->g);
     if (d->dummy_seed) {
@@ -167,34 +178,28 @@ static bool copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *sta
         dev->write(dev, to, d->views[i].data, data_bytes(v));
         if (scale) dev->write(dev, scale, d->views[i].scale, scale_bytes(v));
     }
-    i64 piece = v->format == WF_INT4_GROUP  ? 32
-                : v->format == WF_FP8_BLOCK ? 16
-                : v->format == WF_BF16      ? 8
-                                            : 4;
-    return data_bytes(v) / (u64)v->rows % 16 == 0 && v->cols % piece == 0;
 }
 
 /* FP8 experts where they are. */
-static void pair_view(const gpu_backend *b, gpu_matrix *m) {
+static void pair_view(const gpu_backend *b, const gpu_matrix *m) {
     gpu_pairs_args k = {(gpu_u8 *)(uintptr_t)m->data, (float *)(uintptr_t)m->scale, m->rows, m->cols};
     i64 blocks = ceil_div(m->rows * m->cols, 16 * GPU_THREADS);
     gpu_launch(b->g, b->fp8_pairs, (u32)min_i64(blocks, FILL_BLOCKS), 1, 1, GPU_THREADS, 0, &k);
-    m->format = GPU_W_FP8_PAIRS, m->wide = false;
 }
 
 /* Puts view i at `at` and `scales`. staged: NULL unless a view that has data is to be packed or converted. */
 static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool packed, u8 *staged, u8 *at,
                            u8 *scales) {
-    const weight_view is = kept(d, i), *v = &is;
-    gpu_matrix m = {.data = at, .rows = v->rows, .cols = v->cols, .format = (int)v->format};
-    if (packed && v->format == WF_INT4_GROUP) {
-        m.format = GPU_W_PACKED;
+    const weight_view v = kept(d, i);
+    gpu_matrix m = matrix_of(d, i, packed);
+    m.data = at;
+    if (m.format == GPU_W_PACKED) {
         pack_view(b, d, i, staged, at);
     } else {
-        u8 *scale = scale_bytes(v) ? scales : NULL;
+        u8 *scale = scale_bytes(&v) ? scales : NULL;
         m.scale = scale;
-        m.wide = copy_view(b, d, i, staged, at, scale);
-        if (packed && v->format == WF_FP8_BLOCK) pair_view(b, &m);
+        copy_view(b, d, i, staged, at, scale);
+        if (m.format == GPU_W_FP8_PAIRS) pair_view(b, &m);
     }
     return m;
 }
@@ -235,7 +240,6 @@ static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w
     if (st == ST_OK && d->kind == WK_EXPERTS) {
         w->on_gpu = (gpu_matrix *)at;
         at += gpu_round(table);
-        for (int i = 0; i < 3; i++) w->expert_bytes += data_room(d, i, packed);
     }
     u8 *scales = at;
     for (i64 i = 0; i < d->n_views; i++) scales += data_room(d, i, packed);
@@ -273,6 +277,11 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
     bool packed = packs(d);
     for (i64 i = 0; d->kind != WK_VECTOR && i < d->n_views; i++)
         bytes += data_room(d, i, packed) + scale_room(d, i, packed);
+    for (i64 i = 0; d->kind == WK_EXPERTS && i < 3; i++) {
+        w->expert_bytes += data_room(d, i, packed);
+        w->views[i] = matrix_of(d, i, packed);
+    }
+    if (d->room) return d->room->own += dev->takes(bytes), *out = w, ST_OK;
     st = dev->alloc(dev, &w->memory, bytes, "weights", e);
     if (st == ST_OK)
         st =
