@@ -169,8 +169,9 @@ $B/tests/gpu/test_hopper: $B/tests/gpu/test_hopper.o $B/tests/gpu/driver.o
 # The kernel files that need nothing of Hopper's own, for AMD's GPUs: nothing runs them yet, CI sees that they compile and link.
 AMD_CC    := clang-22
 AMD_FLAGS := -x hip --cuda-device-only -nogpulib -nogpuinc --no-gpu-bundle-output -std=c++17 -O3 -Wall -Wextra -Werror -Isrc
-AMD       := $(foreach chip,gfx942 gfx950,$(patsubst %,build/amd/$(chip)/%.co,rows route linear moe attention))
-build/amd/%.co: tests/gpu/amd.h $(wildcard src/kernels/gpu/*.cu src/kernels/gpu/*.cuh) src/kernels/gpu/args.h Makefile
+AMD_FILES := attention linear logprobs moe moe_int8_rows moe_tiles pack requant route rows sample
+AMD       := $(foreach chip,gfx942 gfx950,$(patsubst %,build/amd/$(chip)/%.co,$(AMD_FILES)))
+build/amd/%.co: tests/gpu/amd.h src/kernels/weigh.h $(wildcard src/kernels/gpu/*.cu src/kernels/gpu/*.cuh) src/kernels/gpu/args.h Makefile
 	@mkdir -p $(@D)
 	@echo "  AMD $(*F).cu for $(patsubst %/,%,$(*D))"; $(AMD_CC) $(AMD_FLAGS) --offload-arch=$(patsubst %/,%,$(*D)) \
 		-include tests/gpu/amd.h -c src/kernels/gpu/$(*F).cu -o $@

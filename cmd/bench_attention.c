@@ -275,6 +275,7 @@ static status run_prefill(bench_state *b, i64 n, i64 heads, i64 pos0, err *e) {
 static void make_block(bench_state *b) {
     i64 n = BLOCK * KV_PAGE * WIDTH;
     synth s = {3};
+    free(b->block), free(b->wide);
     b->block = malloc((u64)n * dtype_size(b->kv_type)), b->wide = malloc((u64)n * 4);
     if (!b->block || !b->wide) exit(1);
     for (i64 i = 0; i < n; i++) {
@@ -303,14 +304,18 @@ static status run_list(bench_state *b, const opt_list *list, const char *flag, c
 static status run_usual(bench_state *b, err *e) {
     static const i64 heads[] = {64, 16, 8}, decode[][2] = {{1, 1024},  {1, 8192},  {1, 131072}, {8, 8192},
                                                            {16, 8192}, {64, 8192}, {128, 1024}},
-                     prefill[][3] = {
-                         {8192, 64, 0}, {8192, 8, 0}, {2048, 64, 6144}, {8192, 64, 24576}, {512, 8, 0}};
+                     prefill[][3] = {{8192, 64, 0},     {8192, 16, 0}, {8192, 8, 0}, {2048, 64, 6144},
+                                     {8192, 64, 24576}, {512, 16, 0},  {512, 8, 0}};
     status st = ST_OK;
     for (size_t h = 0; h < COUNT_OF(heads); h++)
         for (size_t i = 0; st == ST_OK && i < COUNT_OF(decode); i++)
             st = run_decode(b, decode[i][0], heads[h], decode[i][1], e);
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(prefill); i++)
         st = run_prefill(b, prefill[i][0], prefill[i][1], prefill[i][2], e);
+    if (b->kv_type != DT_BF16) return st;
+    b->kv_type = DT_F8_E4M3; /* where it pays most */
+    make_block(b);
+    for (size_t h = 0; st == ST_OK && h < COUNT_OF(heads); h++) st = run_decode(b, 1, heads[h], 131072, e);
     return st;
 }
 

@@ -11,30 +11,6 @@
 
 static const u64 ROTATE = 512u << 20; /* bytes of weights used in turn, so that the 60 MB of L2 do not help */
 
-static const gemm_shape kimi[] = {
-    {"q_a", G_LINEAR, 1536, 7168},
-    {"kv_a", G_LINEAR, 576, 7168},
-    {"router", G_LOGITS, 384, 7168},
-    {"q_b", G_LINEAR, 12288, 1536},
-    {"o", G_ADD, 7168, 8192},
-    {"dense gate, up", G_SWIGLU, 18432, 7168},
-    {"dense down", G_ADD, 7168, 18432},
-    {"shared gate, up", G_SWIGLU, 2048, 7168},
-    {"shared down", G_LINEAR, 7168, 2048},
-    {"absorb_q", G_ABSORB, 64, 0},
-    {"unabsorb_v", G_UNABSORB, 64, 0},
-    {"head", G_LOGITS, 163840, 7168},
-    {"q_b /8", G_LINEAR, 1536, 1536},
-    {"o /8", G_ADD, 7168, 1024},
-    {"dense gate, up /8", G_SWIGLU, 2304, 7168},
-    {"dense down /8", G_ADD, 7168, 2304},
-    {"shared gate, up /8", G_SWIGLU, 256, 7168},
-    {"shared down /8", G_LINEAR, 7168, 256},
-    {"absorb_q /8", G_ABSORB, 8, 0},
-    {"unabsorb_v /8", G_UNABSORB, 8, 0},
-    {"head /8", G_LOGITS, 20480, 7168},
-};
-
 typedef struct {
     i64 runs, seed;
     const char *device, *json, *only, *tuned;
@@ -122,7 +98,8 @@ static status case_error(gemm_bench *b, gemm_case *c, gemm_seen *seen, f64 *erro
 
 static void report(const gemm_bench *b, const gemm_case *c, const gemm_seen *seen, f64 median, f64 best,
                    f64 error) {
-    char how[GEMM_CHOICE_TEXT] = "slab";
+    char how[GEMM_CHOICE_TEXT];
+    snprintf(how, sizeof how, "%s", c->s->kind == G_ABSORB ? "absorb" : seen->few ? seen->few : "linear");
     if (c->n > 64) gemm_choice_text(&seen->choice, how);
     f64 bytes = (f64)c->weight_bytes + (f64)c->n * (f64)(c->x_width * 2 + c->y_width * (c->wide ? 4 : 2));
     if (c->s->kind == G_ADD && seen->call.op == GEMM_ADD) bytes += (f64)c->n * (f64)c->y_width * 2;
@@ -172,7 +149,7 @@ static status run_given(gemm_bench *b, err *e) {
 }
 
 static status run_all(gemm_bench *b, err *e) {
-    static const i64 usual[] = {1, 4, 16, 64, 8192};
+    static const i64 usual[] = {1, 4, 16, 64, 128, 8192};
     i64 tokens[32], count = b->o.tokens.n;
     if (b->o.shapes.n) return run_given(b, e);
     for (i64 i = 0; i < count; i++) {
@@ -182,11 +159,11 @@ static status run_all(gemm_bench *b, err *e) {
     }
     if (!count) memcpy(tokens, usual, sizeof usual), count = COUNT_OF(usual);
     status st = ST_OK;
-    for (size_t s = 0; s < COUNT_OF(kimi); s++)
+    for (size_t s = 0; s < GEMM_KIMI; s++)
         for (i64 i = 0; st == ST_OK && i < count; i++) {
-            bool logits = kimi[s].rows >= 20480; /* wanted of few tokens, also in prefill */
-            if ((b->o.only && strcmp(b->o.only, kimi[s].name)) || (logits && tokens[i] > 64)) continue;
-            st = run_case(b, &kimi[s], tokens[i], e);
+            bool logits = gemm_kimi[s].rows >= 20480; /* wanted of few tokens, also in prefill */
+            if ((b->o.only && strcmp(b->o.only, gemm_kimi[s].name)) || (logits && tokens[i] > 64)) continue;
+            st = run_case(b, &gemm_kimi[s], tokens[i], e);
         }
     return st;
 }
@@ -197,7 +174,7 @@ int bench_gemm(int argc, char **argv) {
     const opt_spec specs[] = {
         {"device", 0, OPT_ENUM, &o->device, "cuda", "backend (default: cuda, the only one)", 0, 0},
         {"tokens", 'n', OPT_LIST, &o->tokens, "N",
-         "rows of x (default: 1, 4, 16, 64 and 8192); may be repeated", 0, 0},
+         "rows of x (default: 1, 4, 16, 64, 128 and 8192); may be repeated", 0, 0},
         {"only", 0, OPT_STR, &o->only, "NAME", "one of the default shapes only: \"kv_a\", \"o /8\" ...", 0,
          0},
         {"shape", 0, OPT_LIST, &o->shapes, "N,ROWS,COLS",

@@ -145,6 +145,8 @@ void check_isolated(check *c, const char *what, const bf16 *a, const bf16 *b, i6
     c->cases++;
 }
 
+bool check_on_gpu(const check *c) { return c->copies && !strstr(c->dev->name, "emulated"); }
+
 void check_speed(check *c, f64 seconds, u64 bytes) {
     f64 rate = (f64)bytes / seconds / 1e9;
     if (rate > c->gb_s && !c->copies) c->gb_s = rate;

@@ -45,12 +45,15 @@ check_act check_output(check *c, i64 n);
 check_weight check_prepare(check *c, weight_desc d);
 /* One matrix of a format, elements of deviation `sigma`. */
 check_weight check_matrix(check *c, weight_kind kind, weight_format f, i64 rows, i64 cols, f32 sigma);
+check_weight check_kv_b(check *c, weight_format f, i64 heads, i64 nope, i64 v_dim, i64 latent);
 /* Compares n rows of `dim` elements, `stride` apart, of dev's `got` (type t) with ref's; what lies between
  * the rows must be untouched. The error counts against `bound`. */
 void check_compare(check *c, const char *what, const void *got, dtype t, const f32 *want, i64 n, i64 dim,
                    i64 stride, f64 bound);
 /* Rows other than `bad` must be the same bytes in a and b; row `bad` of b must hold a NaN or infinity. */
 void check_isolated(check *c, const char *what, const bf16 *a, const bf16 *b, i64 n, i64 dim, i64 bad);
+/* dev is a GPU, not the emulated one: what takes ref seconds is for it alone. */
+bool check_on_gpu(const check *c);
 /* Of a call of experts: 1e-2 where activations are quantised (INT4 experts with VNNI), else bf16's bound. */
 f64 check_moe_bound(const check *c, weight_format f);
 void check_speed(check *c, f64 seconds, u64 bytes);

@@ -1,6 +1,6 @@
 /* cmd/check_attention.c: latent attention and the KV cache. */
 #include "base/log.h"
-#include "check.h"
+#include "check_kimi.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -25,7 +25,7 @@ static void *make_pool(check *c, dtype t, i64 pages, i64 width) {
     return kv;
 }
 
-static check_weight make_kv_b(check *c, weight_format f, i64 heads, i64 nope, i64 v_dim, i64 latent) {
+check_weight check_kv_b(check *c, weight_format f, i64 heads, i64 nope, i64 v_dim, i64 latent) {
     i64 rows = heads * (nope + v_dim);
     weight_view v = synth_weight(&c->rng, f, rows, latent, 1.0f / sqrtf((f32)latent),
                                  check_alloc(c, synth_weight_bytes(f, rows, latent)));
@@ -113,7 +113,7 @@ void check_absorb_q(check *c) {
                 i64 n = counts[i], h = shapes[s].heads, nope = shapes[s].nope, rope = shapes[s].rope,
                     latent = shapes[s].latent;
                 if (h == 64 && n > 3) continue;
-                check_weight w = make_kv_b(c, (weight_format)f, h, nope, shapes[s].v_dim, latent);
+                check_weight w = check_kv_b(c, (weight_format)f, h, nope, shapes[s].v_dim, latent);
                 check_act q = check_input(c, n * h * (nope + rope), 1.0f),
                           y = check_output(c, n * h * (latent + rope));
                 absorb_q_args a = {w.dev, q.h, y.h, n, h, nope, rope, latent},
@@ -126,6 +126,7 @@ void check_absorb_q(check *c) {
                               latent + rope, latent + rope, BF16_BOUND);
                 check_case_end(c);
             }
+    check_kimi(c, G_ABSORB);
 }
 
 static void queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rope, i64 latent, i64 v_dim,
@@ -134,7 +135,7 @@ static void queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rop
     check_weight kv_norm = check_matrix(c, WK_VECTOR, WF_F32, 1, latent, 1.0f),
                  q_norm = check_matrix(c, WK_VECTOR, WF_F32, 1, lora, 1.0f),
                  q_b = check_matrix(c, WK_LINEAR, WF_BF16, heads * head, lora, 1.0f / sqrtf((f32)lora)),
-                 kv_b = make_kv_b(c, WF_BF16, heads, nope, v_dim, latent);
+                 kv_b = check_kv_b(c, WF_BF16, heads, nope, v_dim, latent);
     check_act kv_a = check_input(c, n * width, 1.0f), q_a = check_input(c, n * lora, 1.5f),
               q = check_output(c, n * heads * head), y = check_output(c, n * heads * width);
     i64 *slots = check_alloc(c, (u64)n * 8);
@@ -189,7 +190,7 @@ void check_unabsorb_v(check *c) {
             for (int f = 0; f <= WF_INT4_GROUP; f++) {
                 i64 n = counts[i], h = shapes[s].heads, v = shapes[s].v_dim, latent = shapes[s].latent;
                 if (h == 64 && n > 3) continue;
-                check_weight w = make_kv_b(c, (weight_format)f, h, shapes[s].nope, v, latent);
+                check_weight w = check_kv_b(c, (weight_format)f, h, shapes[s].nope, v, latent);
                 check_act x = check_input(c, n * h * latent, 1.0f), y = check_output(c, n * h * v);
                 unabsorb_v_args a = {w.dev, x.h, y.h, n, h, latent, v},
                                 b = {w.ref, x.f, y.f, n, h, latent, v};
@@ -201,6 +202,7 @@ void check_unabsorb_v(check *c) {
                               BF16_BOUND);
                 check_case_end(c);
             }
+    check_kimi(c, G_UNABSORB);
 }
 
 /* The cells of a pool as float32, for ref, where dev reads type t. */
@@ -262,6 +264,17 @@ static void check_query_rows(check *c, dtype t) {
         }
 }
 
+/* Numbers of heads that do not fill a block, a group or a warp; two pages, and for two of them two of --deterministic's units. */
+static void check_head_counts(check *c, dtype t) {
+    static const i64 heads[] = {4, 9, 12, 17, 32, 33, 63, 65, 100, 127}, longer[] = {12, 65};
+    static const i32 two[] = {70, 5}, units[] = {3, 530};
+    size_t most = c->copies ? COUNT_OF(heads) : 3; /* processors: groups of four heads */
+    if (t == DT_F32 || (!c->copies && t != DT_BF16)) return;
+    for (size_t i = 0; i < most; i++) decode_case(c, heads[i], 512, 64, 2, 2, two, false, t);
+    for (size_t i = 0; i < COUNT_OF(longer) && c->copies; i++)
+        decode_case(c, longer[i], 512, 64, 2, 9, units, false, t);
+}
+
 void check_mla_decode(check *c) {
     static const i64 counts[] = {1, 3, 9};
     static const i32 lengths[] = {1, 63, 64, 65, 129, 300, 2, 128, 200}, one[] = {300}, many[] = {2100, 5},
@@ -283,6 +296,7 @@ void check_mla_decode(check *c) {
             decode_case(c, kimi[i].heads, 512, 64, kimi[i].n, kimi[i].stride, kimi[i].len, false,
                         kv_types[t]);
         check_query_rows(c, kv_types[t]);
+        check_head_counts(c, kv_types[t]);
     }
 }
 
@@ -290,7 +304,7 @@ void check_mla_decode(check *c) {
 static void attend_case(check *c, i64 h, i64 n, i64 first, i64 latent, i64 v_dim, dtype t) {
     i64 rope = 64, nope = 128, width = latent + rope, stride = max_i64(first, 6), pages = first + 6 * n;
     void *kv = make_pool(c, t, pages, width), *wide = widen(c, kv, t, pages * KV_PAGE * width);
-    check_weight w = make_kv_b(c, WF_BF16, h, nope, v_dim, latent);
+    check_weight w = check_kv_b(c, WF_BF16, h, nope, v_dim, latent);
     check_act q = check_input(c, n * h * width, 1.0f), o = check_output(c, n * h * latent),
               y = check_output(c, n * h * v_dim), z = check_output(c, n * h * v_dim);
     i32 *list = check_alloc(c, (u64)(n * stride) * 4), *len = check_alloc(c, (u64)n * 4);
@@ -339,7 +353,7 @@ static void prefill_case(check *c, prefill_shape s, i64 n, i64 pos0, dtype t, we
         pages = used + 2;
     void *kv = make_pool(c, t, pages, width);
     void *wide = widen(c, kv, t, pages * KV_PAGE * width);
-    check_weight w = make_kv_b(c, f, h, s.nope, v, s.latent);
+    check_weight w = check_kv_b(c, f, h, s.nope, v, s.latent);
     check_act q = check_input(c, n * h * (s.nope + s.rope), 1.0f), y = check_output(c, n * h * v),
               z = check_output(c, n * h * v);
     i32 *list = check_alloc(c, (u64)used * 4);
@@ -370,7 +384,8 @@ void check_mla_prefill(check *c) {
     static const prefill_shape all[] = {{2, 128, 64, 512, 128}, {3, 24, 8, 96, 40}, {5, 48, 16, 64, 24}};
     static const struct {
         i64 heads, n, pos0;
-    } kimi[] = {{8, 129, 5}, {16, 70, 62}, {1, 5, 200}, {64, 3, 62}, {2, 300, 130}, {2, 100, 1000}};
+    } kimi[] = {{8, 129, 5}, {16, 70, 62}, {1, 5, 200}, {64, 3, 62}, {2, 300, 130}, {2, 100, 1000}},
+      real[] = {{64, 300, 0}, {64, 200, 8300}}; /* on a GPU; more tokens than are expanded at a time */
     for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
         for (size_t s = 0; s < COUNT_OF(all); s++)
             for (size_t i = 0; i < COUNT_OF(spans); i++)
@@ -382,6 +397,10 @@ void check_mla_prefill(check *c) {
              i++) /* a cache of another type: two heads, of which a case takes least time */
             if (kv_types[t] == DT_BF16 || kimi[i].heads == 2)
                 prefill_case(c, (prefill_shape){kimi[i].heads, 128, 64, 512, 128}, kimi[i].n, kimi[i].pos0,
+                             kv_types[t], WF_BF16);
+        for (size_t i = 0; i < COUNT_OF(real) && check_on_gpu(c); i++)
+            if (kv_types[t] == DT_BF16 || (kv_types[t] != DT_F32 && !real[i].pos0))
+                prefill_case(c, (prefill_shape){real[i].heads, 128, 64, 512, 128}, real[i].n, real[i].pos0,
                              kv_types[t], WF_BF16);
     }
 }

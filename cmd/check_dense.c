@@ -1,6 +1,6 @@
 /* cmd/check_dense.c: matrix products and what works on rows. */
 #include "base/log.h"
-#include "check.h"
+#include "check_kimi.h"
 #include <math.h>
 
 static const f64 BF16_BOUND = 4e-3, F32_BOUND = 1e-5;
@@ -47,6 +47,8 @@ void check_linear(check *c) {
                 }
                 check_case_end(c);
             }
+    check_kimi(c, G_LINEAR);
+    check_kimi(c, G_LOGITS);
 }
 
 void check_swiglu(check *c) {
@@ -82,6 +84,7 @@ void check_swiglu(check *c) {
             }
             check_case_end(c);
         }
+    check_kimi(c, G_SWIGLU);
 }
 
 /* Two or more weights over the same x: bf16 and float32 results, swiglu among them, formats of every kind. */

@@ -1,6 +1,8 @@
 /* cmd/check_gpu.c: an ops table that the checks can call with memory of the host: every block that a call points into is
  * copied to the GPU before it and back after it, canaries included. */
 #include "check_gpu.h"
+#include "kernels/gpu/gpu.h"
+#include "model_opts.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +133,11 @@ MIRROR(finite, finite_args, MOVE(x), MOVE(bad))
 MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(ids), MOVE(bad), MOVE(workspace))
 MIRROR(logprobs, logprobs_args, MOVE(logits), MOVE(ids), MOVE(drawn), MOVE(tops), MOVE(top_ids),
        MOVE(logprobs), MOVE(workspace))
+
+void check_tuned(bool on) {
+    err e;
+    if (ops_gpu_tuned(&mirror.real, on ? tuned_place() : "none", &e) != ST_OK) give_up(e.text);
+}
 
 void check_mirror(ops *out, const ops *real, device *dev, check *c) {
     mirror.real = *real;

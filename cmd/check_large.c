@@ -18,7 +18,7 @@ enum {
     LATENT = 512,
     ROPE = 64
 };
-enum { WIDTH = LATENT + ROPE, TOKENS = 100, HEADS = 8, MARK = 7 };
+enum { WIDTH = LATENT + ROPE, TOKENS = 100, MARK = 7 };
 
 typedef struct {
     const ops *o;
@@ -198,72 +198,122 @@ static status large_rows(large *l, err *e) {
     return st;
 }
 
-/* Two sequences of equal rows, one in the first pages of the pool, one in the last. */
-static status large_cache(large *l, err *e) {
-    enum { Q = HEADS * WIDTH };
-    bf16 kv_a[2 * TOKENS * WIDTH], q[2 * Q];
-    f32 ones[LATENT], table[2 * TOKENS * ROPE];
-    i64 slots[2 * TOKENS];
-    i32 pages[4] = {0, 1, PAGES - 2, PAGES - 1}, lens[2] = {TOKENS, TOKENS};
-    struct {
-        void *kv, *kv_a, *table, *slots, *q, *pages, *lens, *out, *space;
-    } d;
-    op_weight *norm = NULL;
+/* A pool of more than 4 GB with two sequences of equal rows, one in the first pages, one in the last. */
+enum { NOPE = 128, V_DIM = 128, HEADS = 64, Q = TOKENS * HEADS * (NOPE + ROPE) };
+typedef struct {
+    dtype type;
+    i64 last; /* pages before the last two */
+    void *kv, *kv_a, *table, *slots, *q, *lens, *out, *space;
+    i32 *pages;
+    op_weight *norm, *kv_b;
+} cache;
+
+static void write_both(large *l, cache *d) {
+    char what[64];
+    kv_write_args a = {d->kv_a, d->norm, d->table, d->slots, d->kv, d->type, 2 * TOKENS, LATENT, ROPE, 1e-6f};
+    l->o->kv_write(l->o, &a);
+    snprintf(what, sizeof what, "kv_write, %s, %lld pages", dtype_name(d->type), (long long)d->last + 2);
+    i64 size = (i64)dtype_size(d->type);
+    verdict(l, what, same_rows(l, d->kv, 5, d->last * KV_PAGE + 5, WIDTH * size / 2), NULL);
+}
+
+static mla_decode_args decode_of(const cache *d, i64 heads) {
+    return (mla_decode_args){d->q, d->kv, d->pages, d->lens, d->out, d->space, d->type,
+                             2,    heads, LATENT,   ROPE,    2,      0.05f};
+}
+
+static void decode_both(large *l, cache *d, const bf16 *q, i64 heads) {
+    char what[64];
+    mla_decode_args a = decode_of(d, heads);
+    for (i64 i = 0; i < 2; i++)
+        l->dev->write(l->dev, (bf16 *)d->q + i * heads * WIDTH, q, (u64)(heads * WIDTH) * 2);
+    l->o->mla_decode(l->o, &a);
+    snprintf(what, sizeof what, "mla_decode, %s, %lld heads, the last pages", dtype_name(d->type),
+             (long long)heads);
+    verdict(l, what, same_rows(l, d->out, 0, 1, heads * LATENT), NULL);
+}
+
+static mla_prefill_args prefill_of(const cache *d, i64 which) {
+    bf16 *out = (bf16 *)d->out + which * TOKENS * HEADS * V_DIM;
+    return (mla_prefill_args){
+        d->kv_b, d->q,  d->kv, d->pages + 2 * which, out, d->space, d->type, TOKENS, 0, HEADS, NOPE, ROPE,
+        LATENT,  V_DIM, 0.05f};
+}
+
+static void prefill_both(large *l, cache *d, const bf16 *q) {
+    char what[64];
+    l->dev->write(l->dev, d->q, q, Q * 2);
+    for (i64 i = 0; i < 2; i++) {
+        mla_prefill_args a = prefill_of(d, i);
+        l->o->mla_prefill(l->o, &a);
+    }
+    snprintf(what, sizeof what, "mla_prefill, %s, %d heads, the last pages", dtype_name(d->type), HEADS);
+    verdict(l, what, same_rows(l, d->out, 0, 1, TOKENS * HEADS * V_DIM), NULL);
+}
+
+static status cache_weights(large *l, cache *d, err *e) {
+    f32 ones[LATENT];
     for (int i = 0; i < LATENT; i++) ones[i] = 1;
+    const weight_view vn = {.format = WF_F32, .rows = 1, .cols = LATENT, .data = ones},
+                      vb = {.format = WF_BF16, .rows = HEADS * (NOPE + V_DIM), .cols = LATENT};
+    const weight_desc n = {.kind = WK_VECTOR, .views = &vn, .n_views = 1};
+    weight_desc b = {
+        .kind = WK_KV_B, .views = &vb, .n_views = 1, .n_heads = HEADS, .nope = NOPE, .v_dim = V_DIM};
+    b.dummy_seed = 7, b.dummy_sigma = 0.04f;
+    status st = l->o->weight_prepare(l->o, &n, &d->norm, e);
+    return st == ST_OK ? l->o->weight_prepare(l->o, &b, &d->kv_b, e) : st;
+}
+
+static status cache_of(large *l, cache *d, err *e) {
+    static bf16 kv_a[2 * TOKENS * WIDTH], q[Q]; /* large */
+    f32 table[2 * TOKENS * ROPE];
+    i64 slots[2 * TOKENS];
+    i32 pages[4] = {0, 1, (i32)d->last, (i32)d->last + 1}, lens[2] = {TOKENS, TOKENS};
     for (int i = 0; i < 2 * TOKENS * ROPE; i++) table[i] = i % 2 ? 0 : 1;
     synth_fill_bf16(&l->rng, kv_a, TOKENS * WIDTH, 1.0f);
     memcpy(kv_a + TOKENS * WIDTH, kv_a, TOKENS * WIDTH * 2);
     synth_fill_bf16(&l->rng, q, Q, 1.0f);
-    memcpy(q + Q, q, Q * 2);
-    for (int i = 0; i < TOKENS; i++) slots[i] = i, slots[TOKENS + i] = (i64)(PAGES - 2) * KV_PAGE + i;
-    mla_decode_args a = {.kv_type = DT_BF16,
-                         .n = 2,
-                         .n_heads = HEADS,
-                         .latent = LATENT,
-                         .rope = ROPE,
-                         .pages_stride = 2,
-                         .scale = 0.05f};
-    const weight_view vn = {.format = WF_F32, .rows = 1, .cols = LATENT, .data = ones};
-    status st =
-        l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_VECTOR, .views = &vn, .n_views = 1}, &norm, e);
+    for (int i = 0; i < TOKENS; i++) slots[i] = i, slots[TOKENS + i] = d->last * KV_PAGE + i;
+    mla_decode_args few = decode_of(d, HEADS);
+    mla_prefill_args many = prefill_of(d, 0);
+    u64 space = l->o->mla_decode_workspace(l->o, &few) + l->o->mla_prefill_workspace(l->o, &many);
     const struct {
         void *slot;
         u64 bytes;
         const void *from;
-    } all[] = {{&d.kv, (u64)PAGES * KV_PAGE * WIDTH * 2, NULL},
-               {&d.kv_a, sizeof kv_a, kv_a},
-               {&d.table, sizeof table, table},
-               {&d.slots, sizeof slots, slots},
-               {&d.q, sizeof q, q},
-               {&d.pages, sizeof pages, pages},
-               {&d.lens, sizeof lens, lens},
-               {&d.out, 2 * HEADS * LATENT * 2, NULL},
-               {&d.space, l->o->mla_decode_workspace(l->o, &a), NULL}};
+    } all[] = {{&d->kv, (u64)(d->last + 2) * KV_PAGE * WIDTH * dtype_size(d->type), NULL},
+               {&d->kv_a, sizeof kv_a, kv_a},
+               {&d->table, sizeof table, table},
+               {&d->slots, sizeof slots, slots},
+               {&d->q, sizeof q, q},
+               {&d->pages, sizeof pages, pages},
+               {&d->lens, sizeof lens, lens},
+               {&d->out, 2 * TOKENS * HEADS * V_DIM * 2, NULL},
+               {&d->space, space, NULL}};
+    status st = cache_weights(l, d, e);
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(all); i++) {
         st = take(l, all[i].slot, all[i].bytes, e);
         void *p;
         memcpy(&p, all[i].slot, sizeof p);
         if (st == ST_OK && all[i].from) l->dev->write(l->dev, p, all[i].from, all[i].bytes);
     }
-    if (st == ST_OK) {
-        l->o->kv_write(l->o, &(kv_write_args){.kv_a = d.kv_a,
-                                              .norm = norm,
-                                              .table = d.table,
-                                              .slots = d.slots,
-                                              .kv = d.kv,
-                                              .kv_type = DT_BF16,
-                                              .n = 2 * TOKENS,
-                                              .latent = LATENT,
-                                              .rope = ROPE,
-                                              .eps = 1e-6f});
-        verdict(l, "kv_write, 60,032 pages", same_rows(l, d.kv, 5, (i64)(PAGES - 2) * KV_PAGE + 5, WIDTH),
-                NULL);
-        a.q = d.q, a.kv = d.kv, a.pages = d.pages, a.kv_len = d.lens, a.out = d.out, a.workspace = d.space;
-        l->o->mla_decode(l->o, &a);
-        verdict(l, "mla_decode, the first and the last pages", same_rows(l, d.out, 0, 1, HEADS * LATENT),
-                NULL);
+    if (st != ST_OK) return st;
+    write_both(l, d);
+    decode_both(l, d, q, 8);
+    decode_both(l, d, q, HEADS);
+    prefill_both(l, d, q);
+    return ST_OK;
+}
+
+static status large_cache(large *l, err *e) {
+    static const dtype types[] = {DT_BF16, DT_F8_E4M3};
+    status st = ST_OK;
+    for (size_t i = 0; st == ST_OK && i < COUNT_OF(types); i++) {
+        cache d = {.type = types[i], .last = PAGES * 2 / (i64)dtype_size(types[i]) - 2};
+        st = cache_of(l, &d, e);
+        l->o->weight_release(d.norm);
+        l->o->weight_release(d.kv_b);
     }
-    l->o->weight_release(norm);
     return st;
 }
 

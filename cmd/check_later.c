@@ -1,5 +1,5 @@
 /* cmd/check_later.c: a product or experts, the norm behind them, and what takes its rows, finished or not. */
-#include "check.h"
+#include "check_kimi.h"
 #include <math.h>
 
 static const f64 BF16_BOUND = 4e-3, F32_BOUND = 4e-3 /* the rows in between are rounded */;
@@ -177,6 +177,7 @@ void check_linear_norm(check *c) {
         for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
             if (f == WF_BF16 || s[i].cols % 64 == 0)
                 linear_case(c, s[i].n, s[i].cols, s[i].dim, (weight_format)f);
+    check_kimi(c, G_ADD);
 }
 
 void check_moe_norm(check *c) {

@@ -5,19 +5,44 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* The least distance between two neighbours among the k + 1 best scores. */
+static f32 least_distance(const f32 *logits, const f32 *bias, i64 e, i64 k) {
+    f32 best[33], least = INFINITY;
+    for (i64 j = 0; j <= k; j++) best[j] = -INFINITY;
+    for (i64 i = 0; i < e; i++) {
+        f32 v = 1.0f / (1.0f + expf(-logits[i])) + bias[i];
+        for (i64 j = 0; j <= k; j++)
+            if (v > best[j]) {
+                f32 w = best[j];
+                best[j] = v, v = w;
+            }
+    }
+    for (i64 j = 0; j < k; j++) least = fminf(least, best[j] - best[j + 1]);
+    return least;
+}
+
 void check_route(check *c) {
     static const struct {
         i64 n, experts, k;
-    } s[] = {{1, 384, 8}, {33, 384, 8}, {5, 64, 4},  {3, 7, 7},   {17, 16, 1},
-             {9, 65, 8},  {3, 512, 32}, {2, 513, 8}, {3, 100, 64}};
+    } s[] = {{1, 384, 8}, {33, 384, 8}, {5, 64, 4},  {3, 7, 7},    {17, 16, 1},
+             {9, 65, 8},  {3, 512, 32}, {2, 513, 8}, {3, 100, 64}, {8192, 384, 8}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int mode = 0; mode < 4; mode++) { /* normalised or not; with ties; with a NaN */
             i64 n = s[i].n, e = s[i].experts, k = s[i].k;
-            check_weight bias = check_matrix(c, WK_VECTOR, WF_F32, 1, e, 0.1f);
+            bool many = n > 100; /* some scores of so many rows are near: another exp() may turn them round */
+            if (many && (mode || !check_on_gpu(c))) continue;
+            weight_view v =
+                synth_weight(&c->rng, WF_F32, 1, e, 0.1f, check_alloc(c, synth_weight_bytes(WF_F32, 1, e)));
+            check_weight bias = check_prepare(c, (weight_desc){.kind = WK_VECTOR, .views = &v, .n_views = 1});
             f32 *logits = check_alloc(c, (u64)(n * e) * 4), *w = check_alloc(c, (u64)(n * k) * 4),
                 *w2 = check_alloc(c, (u64)(n * k) * 4);
             i32 *ids = check_alloc(c, (u64)(n * k) * 4), *ids2 = check_alloc(c, (u64)(n * k) * 4);
-            for (i64 j = 0; j < n * e; j++) logits[j] = synth_normal(&c->rng);
+            for (i64 r = 0; r < n; r++) {
+                f32 *row = logits + r * e;
+                do {
+                    for (i64 j = 0; j < e; j++) row[j] = synth_normal(&c->rng);
+                } while (many && least_distance(row, v.data, e, k) < 2e-6f);
+            }
             if (mode == 2)
                 for (i64 j = 0; j < n * e; j++)
                     logits[j] = 0.0f; /* bias alone decides, and where it ties, order */
@@ -97,7 +122,8 @@ static void kept_case(check *c, const moe_shape *s, weight_format f, expert_form
     char what[96];
     snprintf(what, sizeof what, "%s%s%s, %lld tokens, %lld x %lld", weight_format_name(f), kept ? " as " : "",
              kept ? expert_format_name(kept) : "", (long long)n, (long long)h, (long long)s->inter);
-    check_compare(c, what, y.h, DT_BF16, y.f, n, h, h, check_moe_bound(c, f));
+    /* Rows of prompts take INT4 rounded to bf16 at any number of tokens, which few columns do not average out (4.5e-3 with 128). */
+    check_compare(c, what, y.h, DT_BF16, y.f, n, h, h, check_moe_bound(c, f) * (kept && h < 1024 ? 1.25 : 1));
     f64 start = now_s();
     c->dev->moe(c->dev, &a);
     if (h == 7168) check_speed(c, now_s() - start, w.bytes);
@@ -139,7 +165,7 @@ static void check_kept(check *c) {
     kept_case(c, &all[2].s, WF_FP8_BLOCK, EXPERTS_W4A8, false, 1);
     static const moe_shape odd = {40, 96, 32, 3, 2}; /* fits no block: not for int8 */
     kept_case(c, &odd, WF_INT4_GROUP, EXPERTS_W4A8, true, 1);
-    for (size_t i = 0; i < COUNT_OF(real) && !strstr(c->dev->name, "emulated"); i++)
+    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
         for (int kept = EXPERTS_W4A8; kept <= EXPERTS_W2_BF16; kept++)
             kept_case(c, &real[i], WF_INT4_GROUP, (expert_format)kept, i % 2, 1);
 }
@@ -247,7 +273,7 @@ static void check_fp8(check *c) {
         changed = NULL;
     }
     static const moe_shape real[] = {{40, 7168, 256, 16, 8}, {180, 7168, 256, 2, 2}, {130, 7168, 512, 1, 1}};
-    for (size_t i = 0; c->copies && i < COUNT_OF(real) && !strstr(c->dev->name, "emulated"); i++)
+    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
         moe_case(c, &real[i], WF_FP8_BLOCK, i % 2, 1.0f);
 }
 
@@ -285,7 +311,7 @@ void check_moe(check *c) {
                                      {3, 7168, 2048, 6, 4},
                                      {160, 7168, 256, 16, 8}};
     for (size_t i = 0; i < COUNT_OF(blocks); i++) moe_case(c, &blocks[i], WF_INT4_GROUP, i % 2, 1.0f);
-    for (size_t i = 0; c->copies && i < COUNT_OF(real) && !strstr(c->dev->name, "emulated"); i++)
+    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
         for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
             moe_case(c, &real[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape odd = {5, 50, 21, 3, 2}; /* no whole groups: not for INT4 */

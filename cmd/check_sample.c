@@ -89,6 +89,7 @@ void check_sample(check *c) {
     sample_case(c, 3, 20480, 20484, FLAT, 2);
     for (int kind = 0; kind < 4; kind++)
         sample_case(c, 1, 163840, 163840, kind == EQUAL ? PEAKED : kind, kind); /* Kimi's */
+    for (int kind = 4; kind < 8 && check_on_gpu(c); kind++) sample_case(c, 5, 163840, 163844, kind % 3, kind);
 }
 
 /* Log-probabilities: the same ids, values to float32. */

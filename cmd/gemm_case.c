@@ -7,6 +7,39 @@
 
 enum { NOPE = 128, ROPE = 64, V_DIM = 128, LATENT = 512, X_ROWS = 512, COLS_MOST = 32768 };
 
+const gemm_shape gemm_kimi[GEMM_KIMI] = {
+    {"q_a", G_LINEAR, 1536, 7168},
+    {"kv_a", G_LINEAR, 576, 7168},
+    {"router", G_LOGITS, 384, 7168},
+    {"q_b", G_LINEAR, 12288, 1536},
+    {"o", G_ADD, 7168, 8192},
+    {"dense gate, up", G_SWIGLU, 18432, 7168},
+    {"dense down", G_ADD, 7168, 18432},
+    {"shared gate, up", G_SWIGLU, 2048, 7168},
+    {"shared down", G_LINEAR, 7168, 2048},
+    {"absorb_q", G_ABSORB, 64, 0},
+    {"unabsorb_v", G_UNABSORB, 64, 0},
+    {"head", G_LOGITS, 163840, 7168},
+    {"q_b /4", G_LINEAR, 3072, 1536},
+    {"o /4", G_ADD, 7168, 2048},
+    {"dense gate, up /4", G_SWIGLU, 4608, 7168},
+    {"dense down /4", G_ADD, 7168, 4608},
+    {"shared gate, up /4", G_SWIGLU, 512, 7168},
+    {"shared down /4", G_LINEAR, 7168, 512},
+    {"absorb_q /4", G_ABSORB, 16, 0},
+    {"unabsorb_v /4", G_UNABSORB, 16, 0},
+    {"head /4", G_LOGITS, 40960, 7168},
+    {"q_b /8", G_LINEAR, 1536, 1536},
+    {"o /8", G_ADD, 7168, 1024},
+    {"dense gate, up /8", G_SWIGLU, 2304, 7168},
+    {"dense down /8", G_ADD, 7168, 2304},
+    {"shared gate, up /8", G_SWIGLU, 256, 7168},
+    {"shared down /8", G_LINEAR, 7168, 256},
+    {"absorb_q /8", G_ABSORB, 8, 0},
+    {"unabsorb_v /8", G_UNABSORB, 8, 0},
+    {"head /8", G_LOGITS, 20480, 7168},
+};
+
 static status make_weight(gemm_gpu *b, const gemm_shape *s, u64 seed, op_weight **out, err *e) {
     bool heads = s->kind == G_ABSORB || s->kind == G_UNABSORB;
     weight_view v = {.format = WF_BF16,
@@ -23,7 +56,7 @@ static status make_weight(gemm_gpu *b, const gemm_shape *s, u64 seed, op_weight 
     return b->ops.weight_prepare(&b->ops, &d, out, e);
 }
 
-static void case_sizes(gemm_case *c, u64 rotate) {
+void gemm_case_sizes(gemm_case *c, u64 rotate) {
     const gemm_shape *s = c->s;
     c->wide = s->kind == G_LOGITS;
     c->x_width = s->cols, c->y_width = s->rows;
@@ -62,7 +95,7 @@ void gemm_case_free(gemm_gpu *b, gemm_case *c) {
 
 status gemm_case_make(gemm_gpu *b, gemm_case *c, u64 rotate, err *e) {
     status st = ST_OK;
-    case_sizes(c, rotate);
+    gemm_case_sizes(c, rotate);
     c->pool.dev = b->dev;
     u64 n = (u64)c->n, widest = (u64)max_i64(c->s->cols, LATENT);
     for (i64 i = 0; st == ST_OK && i < c->sets; i++) {

@@ -18,6 +18,10 @@ typedef struct {
     i64 rows, cols; /* of the weight, of each of two for swiglu; heads for absorb_q and unabsorb_v */
 } gemm_shape;
 
+/* Kimi-K2.5's, of one GPU and of a rank of TP4 and TP8. */
+enum { GEMM_KIMI = 30 };
+extern const gemm_shape gemm_kimi[GEMM_KIMI];
+
 typedef struct {
     gpu *g;
     device *dev;
@@ -38,6 +42,8 @@ typedef struct {
     i32 *ids;
 } gemm_case;
 
+/* What follows from c->s and c->n; sets: so many that the weights are `rotate` bytes together. */
+void gemm_case_sizes(gemm_case *c, u64 rotate);
 /* Makes the weights of c->s, so many that they are `rotate` bytes together, and c->n rows of inputs; c->n may be less later. The caller
  * ends *c with gemm_case_free(), after an error too. */
 status gemm_case_make(gemm_gpu *b, gemm_case *c, u64 rotate, err *e);

@@ -7,7 +7,7 @@
 #ifndef KERNELS_WEIGH_H
 #define KERNELS_WEIGH_H
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(AMD_GPU)
 #define WEIGH           static __device__ inline
 #define WEIGH_MUL(a, b) __fmul_rn(a, b)
 #define WEIGH_ADD(a, b) __fadd_rn(a, b)

@@ -35,6 +35,12 @@ struct amd_dim3 {
 struct uint2 {
     unsigned x, y;
 };
+struct alignas(8) int2 {
+    int x, y;
+};
+struct alignas(16) int4 {
+    int x, y, z, w;
+};
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
@@ -52,11 +58,26 @@ AMD_FN int __float2int_rn(float f) { return (int)__builtin_rintf(f); }
 AMD_FN float expf(float x) { return __builtin_expf(x); }
 AMD_FN float fabsf(float x) { return __builtin_fabsf(x); }
 AMD_FN float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+AMD_FN float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
+AMD_FN float fminf(float a, float b) { return __builtin_fminf(a, b); }
+AMD_FN float rintf(float x) { return __builtin_rintf(x); }
 AMD_FN double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 AMD_FN double rint(double x) { return __builtin_rint(x); }
 AMD_FN float rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
 AMD_FN float __fdividef(float a, float b) { return a / b; }
 AMD_FN int __popc(unsigned v) { return __builtin_popcount(v); }
+AMD_FN unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+    return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+/* Rounded each for itself: never one fused operation. */
+AMD_FN float __fmul_rn(float a, float b) {
+#pragma clang fp contract(off)
+    return a * b;
+}
+AMD_FN float __fadd_rn(float a, float b) {
+#pragma clang fp contract(off)
+    return a + b;
+}
 
 /* ---- a warp: half a wave ---- */
 AMD_FN unsigned amd_lane() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)); }
@@ -124,6 +145,8 @@ AMD_FN int __syncthreads_or(int p) {
     return any;
 }
 AMD_FN int atomicAdd(int *p, int v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+AMD_FN unsigned atomicAdd(unsigned *p, unsigned v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+AMD_FN unsigned atomicMax(unsigned *p, unsigned v) { return __atomic_fetch_max(p, v, __ATOMIC_RELAXED); }
 
 /* Sine and cosine in double after Cody and Waite: the angle less a multiple of pi / 2 in two parts, then Taylor's polynomials, which reach
  * 1e-14 on [-pi / 4, pi / 4]. */
@@ -151,6 +174,24 @@ AMD_FN double cos(double x) {
     double s, c;
     amd_sincos(x, &s, &c);
     return c;
+}
+
+/* e^x = 2^k e^r, |r| <= ln 2 / 2, by Taylor's polynomial to 1e-16; the logarithm by two steps of Halley's from float32's. */
+AMD_FN double exp(double x) {
+    double k = rint(x * 1.4426950408889634), r = fma(-k, 0.6931471805599453, x), sum = 1;
+    if (x < -745) return 0;
+    if (x > 709) return (double)INFINITY;
+    r = fma(-k, 2.3190468138462996e-17, r);
+    for (int i = 13; i; i--) sum = fma(sum * r, 1.0 / i, 1.0);
+    return __builtin_ldexp(sum, (int)k);
+}
+AMD_FN double log(double x) {
+    double y = (double)__builtin_logf((float)x);
+    for (int i = 0; i < 2; i++) {
+        double e = exp(y);
+        y += 2 * (x - e) / (x + e);
+    }
+    return y;
 }
 
 /* The tensor cores' product by exchanges, in prelude.cuh's layout: right, not fast; MFMA has other shapes. */
@@ -181,6 +222,11 @@ AMD_FN unsigned two_mul(unsigned a, unsigned b) {
 }
 
 /* ---- prelude.cuh's and hopper.cuh's names ---- */
+AMD_FN unsigned pair_bf16(float low, float high) { return amd_round(low) | amd_round(high) << 16; }
+AMD_FN float amd_half(unsigned b) { return (float)__builtin_bit_cast(_Float16, (unsigned short)b); }
+AMD_FN float low_half(unsigned two) { return amd_half(two & 0xffffu); }
+AMD_FN float high_half(unsigned two) { return amd_half(two >> 16); }
+AMD_FN void store16(void *to, unsigned a, unsigned b, unsigned c, unsigned d) { *(uint4 *)to = {a, b, c, d}; }
 #define SHARED_MEMORY(type, name) extern __shared__ type name[]
 #define KERNEL_EARLY(name, type, threads, min_blocks)                                                        \
     extern "C" __global__ void __launch_bounds__(threads, min_blocks) k_##name(const type a)

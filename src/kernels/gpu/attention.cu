@@ -1,4 +1,11 @@
-/* kernels/gpu/attention.cu: multi-head latent attention, absorbed (decode) and expanded (prefill).
+/* kernels/gpu/attention.cu: multi-head latent attention, absorbed (decode) and expanded (prefill), for widths, weights and caches that the
+ * tensor cores' kernels (decode_*.cu, prefill.cu, absorb.cu) do not take.
+ *
+ * absorb_q: 2 nope latent flop a row and head; bytes: the keys' part of kv_b once for every GPU_TOKENS rows.
+ * mla_decode: 2 (2 latent + rope) flop a row, head and cached token; bytes: latent + rope cells of the cache once for every GPU_WARPS
+ * heads of a row; 4 (latent + 2) a head and split, written, and read by mla_merge.
+ * mla_prefill: 2 (nope + rope + v_dim) flop a head and pair of row and key; bytes: as many a key and head, out of the second-level cache,
+ * once for every GPU_WARPS rows.
  *
  * Both keep a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867) over tiles at absolute multiples of their
  * size, so the order of a row's sums depends on its own position alone. Positions that a row may not see are not read:

@@ -157,8 +157,10 @@ static void launch_skinny(const gpu_backend *b, const gpu_skinny_args *k, const 
 
 static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
     const gpu_backend *b = gpu_of(o);
+    if (b->seen) b->seen->few = "broad";
     if (is_broad(b, k->n) && heads == 1 && gpu_run_broad(b, k, NULL, NULL)) return;
     skinny_plan p = plan_skinny(b, k, heads);
+    if (b->seen) b->seen->few = p.kind == THIN ? "thin" : "slab";
     launch_skinny(b, k, &p);
 }
 

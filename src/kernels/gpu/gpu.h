@@ -29,8 +29,9 @@ moe_choice gpu_moe_choice(const moe_args *a);
 /* For measuring: all matrix products of more than 64 rows run like this, which must be allowed for them (gemm_choice.h); NULL: as usual
  * again. The caller keeps it. */
 void ops_gpu_force_gemm(ops *o, const gemm_choice *how);
-/* The last of those products: what it was, how it was said to run, and as the library was asked for it. */
+/* The last of those products: what it was, how it was said to run, and as the library was asked for it; of fewer rows the kernel alone. */
 typedef struct {
+    const char *few; /* of up to 64 rows: the kernel's name */
     gemm_call call;
     gemm_choice choice;
     gemm_source from;
