@@ -113,7 +113,24 @@ def test_a_nan_in_x_stays_in_its_row(tmp_path):
     (tmp_path / "x").write_bytes(halves.tobytes())
     got = bench_files(tmp_path, SHAPE, [0, 1, 2, 3, 0, 2], [0.5] * 6, "--format", "bf16")
     assert all(map(math.isnan, got[64:128])) and got[:64] == clean[:64] and got[128:] == clean[128:]
-    json.loads((tmp_path / "json").read_text())
+    line = json.loads((tmp_path / "json").read_text())
+    assert (line["not_finite"], line["not_finite_alone"]) == (64, 0) and line["error"] < 4e-3
+    (tmp_path / "x").write_bytes(struct.pack("<H", 0x7FC1) * 192)  # nothing that an error could be of
+    bench_files(tmp_path, SHAPE, [0, 1, 2, 3, 0, 2], [0.5] * 6, "--format", "bf16")
+    line = json.loads((tmp_path / "json").read_text())
+    assert (line["error"], line["not_finite"], line["not_finite_alone"]) == (None, 192, 0)
+
+
+def test_given_inputs_stay_what_they_are(tmp_path):
+    """Column 7, which the line for outliers multiplies by 64: huge, tiny and negative zero."""
+    x, w1, w2 = raw_files(tmp_path, *SHAPE)
+    halves = array.array("H", (tmp_path / "x").read_bytes())
+    halves[7], halves[64 + 7], halves[128 + 7] = to_bf16(3e37), 0x0001, 0x8000
+    (tmp_path / "x").write_bytes(halves.tobytes())
+    write_bf16(tmp_path / "w1", [v * 1e-30 for v in w1])
+    got = bench_files(tmp_path, SHAPE, [0, 1, 2, 3, 0, 2], [0.5] * 6, "--format", "bf16")
+    line = json.loads((tmp_path / "json").read_text())
+    assert all(map(math.isfinite, got)) and any(got[:64]) and line["error"] < 4e-3 and line["not_finite"] == 0
 
 
 @pytest.mark.parametrize("flag, size", [("--ids", 24), ("--topk-weights", 24), ("--x", 384), ("--w1", 32768), ("--w2", 16384)])
@@ -172,7 +189,9 @@ def test_experts_in_other_formats(tmp_path):
         done = run("bench", "moe", "--device", device, "--shape", "40,128,64,4,2", "--runs", "1", "--format", name, "--json", str(tmp_path / "json"))
         line = json.loads((tmp_path / "json").read_text())
         assert done.returncode == 0 and line["format"] == name and line["error"] < bound
-        assert name != "w4a8" or line["error"] > 1e-3  # int8 activations, against float32 ones
+        # int8 activations, against float32 ones and against the same
+        assert line["error_float"] == line["error"] if name != "w4a8" else line["error_float"] > 1e-3 > line["error"]
+        assert ("from float activations" in done.stdout) == (name == "w4a8")
 
 
 @pytest.mark.parametrize("args, word", [
