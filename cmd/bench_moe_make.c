@@ -1,11 +1,18 @@
 /* cmd/bench_moe_make.c: weights, inputs and routings of `moonlet bench moe`. */
 #include "base/file.h"
+#include "base/log.h"
 #include "bench_moe.h"
 #include "moe_files.h"
 #include "synth.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static weight_view copied(const bf16 *w, i64 rows, i64 cols, u8 *to) {
+#pragma omp parallel for schedule(static)
+    for (i64 r = 0; r < rows; r++) memcpy(to + r * cols * 2, w + r * cols, (u64)cols * 2);
+    return (weight_view){.format = WF_BF16, .rows = rows, .cols = cols, .data = to};
+}
 
 /* Matrices of expert x from the files' bf16 values, in the bench's format. */
 static void given_expert(bench_state *b, i64 x, const bf16 *w1, const bf16 *w2, u64 up) {
@@ -18,8 +25,7 @@ static void given_expert(bench_state *b, i64 x, const bf16 *w1, const bf16 *w2, 
         if (b->wf == WF_INT4_GROUP)
             *v = moe_int4_of(from[i], rows, cols, at);
         else
-            *v = (weight_view){.format = WF_BF16, .rows = rows, .cols = cols, .data = at},
-            memcpy(at, from[i], (u64)(rows * cols) * 2);
+            *v = copied(from[i], rows, cols, at);
     }
 }
 
@@ -34,9 +40,14 @@ static status given_weights(bench_state *b, u64 up, err *e) {
     if (st == ST_OK) st = file_map_open(&w2, o->w2, e);
     if (st == ST_OK) st = moe_size_is(o->w1, w1.size, half * 2 * (u64)o->experts, "--w1", e);
     if (st == ST_OK) st = moe_size_is(o->w2, w2.size, half * (u64)o->experts, "--w2", e);
-    for (i64 x = 0; st == ST_OK && x < o->experts; x++)
+    progress p;
+    progress_start(&p, "weights of the files", "MB", half * 3 * (u64)o->experts / 1000000);
+    for (i64 x = 0; st == ST_OK && x < o->experts; x++) {
         given_expert(b, x, (const bf16 *)w1.data + x * 2 * o->inter * o->dim,
                      (const bf16 *)w2.data + x * o->inter * o->dim, up);
+        progress_step(&p, half * 3 * (u64)(x + 1) / 1000000);
+    }
+    progress_end(&p);
     file_map_close(&w1);
     file_map_close(&w2);
     return st;
