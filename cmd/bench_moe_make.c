@@ -192,11 +192,11 @@ status moe_make_shape(bench_state *b, i64 n, shape_data *d, err *e) {
     make_ids(o, &s, d->ids, n * o->sets);
     for (u64 i = 0; i < slots; i++) d->weights[i] = (1.0f + 0.5f * synth_uniform(&s)) / (f32)o->topk;
     status st = ST_OK;
-    i64 one = 1, given = o->sets;
-    if (o->x) st = moe_read_raw(o->x, d->x16, cells * 2, &one, "--x", e);
+    i64 given = o->sets;
+    if (o->x) st = moe_read_raw(o->x, d->x16, cells * 2, NULL, "--x", e);
     if (st == ST_OK && o->ids) st = moe_read_raw(o->ids, d->ids, slots * 4, &given, "--ids", e);
     if (st == ST_OK && o->weights)
-        st = moe_read_raw(o->weights, d->weights, slots * 4, &one, "--topk-weights", e);
+        st = moe_read_raw(o->weights, d->weights, slots * 4, NULL, "--topk-weights", e);
     if (st != ST_OK) return st;
     for (i64 t = 1; o->ids && given == 1 && t < o->sets; t++)
         shift_ids(o, d->ids, d->ids + t * (i64)slots, (i64)slots, t);

@@ -11,13 +11,18 @@ status moe_size_is(const char *path, u64 is, u64 should, const char *what, err *
 }
 
 status moe_read_raw(const char *path, void *out, u64 bytes, i64 *sets, const char *what, err *e) {
+    enum { MOST = 64 };
     file_map m;
     status st = file_map_open(&m, path, e);
     if (st != ST_OK) return st;
-    bool many = *sets > 1 && m.size == bytes * (u64)*sets;
+    u64 there = m.size % bytes ? 0 : m.size / bytes;
+    bool many = sets && *sets > 1 && there == (u64)*sets;
     if (!many) st = moe_size_is(path, m.size, bytes, what, e);
+    if (st != ST_OK && sets && there > 1 && there <= MOST)
+        st = err_set(e, ST_INPUT, "%s has %d routings of %" PRIu64 " bytes: --sets %d runs them", path,
+                     (int)there, bytes, (int)there);
     if (st == ST_OK) memcpy(out, m.data, m.size);
-    if (!many) *sets = 1;
+    if (sets && !many) *sets = 1;
     file_map_close(&m);
     return st;
 }

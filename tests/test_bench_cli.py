@@ -103,6 +103,8 @@ def test_raw_files_with_odd_routings(tmp_path, device, fmt, bound):
     (tmp_path / "ids3").write_bytes(struct.pack("<18i", *three))
     got = bench_files(tmp_path, SHAPE, ids, weights, "--device", device, "--format", fmt, "--sets", 3, "--ids", tmp_path / "ids3")
     assert far(got, want) < bound
+    done = run("bench", "moe", "--shape", ",".join(map(str, SHAPE)), "--ids", tmp_path / "ids3")
+    assert done.returncode == 1 and "3 routings of 24 bytes: --sets 3 runs them" in done.stderr
 
 
 def test_a_nan_in_x_stays_in_its_row(tmp_path):
