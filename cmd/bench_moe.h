@@ -52,15 +52,13 @@ moe_args moe_shape_args(const bench_state *b, const shape_data *d, i64 set);
 /* Is the call one of W4A8 that int8's arithmetic is for (ops.h)? */
 bool moe_in_int8(const bench_state *b, const shape_data *d);
 
-enum { MOE_ERROR_ROWS = 4 };
-/* Relative (Frobenius) over some rows' finite values; NaN: some value is finite here or in ref alone, or none is. */
+/* Relative, over the finite values of some rows; NaN: one is finite here or in ref alone, or none is. */
 typedef struct {
-    f64 contract,
-        floats; /* from the arithmetic that ops.h says; from float activations: another one for W4A8 in int8 */
-    i64 rows, odd,
-        alone; /* rows compared; values that are not finite, here or in ref; those in one of the two alone */
+    f64 contract; /* from ref in the arithmetic that ops.h says */
+    f64 floats;   /* from ref with float activations: another one for W4A8 in int8 */
+    i64 rows;
+    i64 odd, alone; /* values that are not finite; those of them here or in ref alone */
 } moe_error;
-f64 moe_compare(const f32 *got, const f32 *want, i64 n, i64 *odd, i64 *alone);
 /* out[0] with the inputs as they are, whose outputs stay; out[1] with one column of them many times as large. */
 status moe_shape_errors(const bench_state *b, shape_data *d, moe_error out[2], err *e);
 void moe_report(const bench_state *b, const shape_data *d, f64 median, f64 best, const moe_error error[2]);

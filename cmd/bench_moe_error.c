@@ -44,7 +44,7 @@ static status ref_row(const bench_state *b, const shape_data *d, i64 i, f32 *flo
 
 static bool as_bf16_finite(f32 x) { return isfinite(bf16_to_f32(f32_to_bf16(x))); }
 
-f64 moe_compare(const f32 *got, const f32 *want, i64 n, i64 *odd, i64 *alone) {
+static f64 compare(const f32 *got, const f32 *want, i64 n, i64 *odd, i64 *alone) {
     f64 diff = 0, size = 0;
     *odd = *alone = 0;
     for (i64 i = 0; i < n; i++) {
@@ -61,7 +61,7 @@ f64 moe_compare(const f32 *got, const f32 *want, i64 n, i64 *odd, i64 *alone) {
 
 /* Of the last outputs (set 0); rows that ref computes are spread over the call. */
 static status shape_error(const bench_state *b, const shape_data *d, moe_error *out, err *e) {
-    i64 dim = b->o.dim, rows = min_i64(d->n, MOE_ERROR_ROWS), odd, alone;
+    i64 dim = b->o.dim, rows = min_i64(d->n, 4), odd, alone;
     u64 bytes = (u64)(rows * dim) * 4;
     f32 *floats = malloc(bytes), *contract = malloc(bytes), *got = malloc(bytes);
     status st = floats && contract && got ? ST_OK : err_nomem(e, "the reference's rows", bytes * 3);
@@ -74,8 +74,8 @@ static status shape_error(const bench_state *b, const shape_data *d, moe_error *
     }
     if (st == ST_OK) {
         out->rows = rows;
-        out->floats = moe_compare(got, floats, rows * dim, &odd, &alone);
-        out->contract = moe_compare(got, contract, rows * dim, &out->odd, &out->alone);
+        out->floats = compare(got, floats, rows * dim, &odd, &alone);
+        out->contract = compare(got, contract, rows * dim, &out->odd, &out->alone);
     }
     free(floats), free(contract), free(got);
     return st;
