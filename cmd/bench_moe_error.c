@@ -4,41 +4,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ref's sum over one token's slots, a slot a call, so that none is one of int8's arithmetic. */
-static void row_in_floats(const bench_state *b, moe_args a, i64 slots, f32 *out) {
-    f32 *part = a.out;
-    a.k = 1;
-    memset(out, 0, (u64)b->o.dim * 4);
-    for (i64 s = 0; s < slots; s++, a.ids++, a.weights++) {
-        b->ref->moe(b->ref, &a);
-        for (i64 c = 0; c < b->o.dim; c++) out[c] += part[c];
-    }
-}
-
-/* Row i of set 0 as ref has it: in floats, and as ops.h says where that is in int8: with so many slots, all others empty, that
- * moe_is_int8() holds. */
+/* Row i of set 0 as ref has it: in floats, a slot a call; and as ops.h says, where that is in int8: with so many slots, all others empty,
+ * that moe_is_int8() holds. */
 static status ref_row(const bench_state *b, const shape_data *d, i64 i, f32 *floats, f32 *contract, err *e) {
-    i64 dim = b->o.dim, topk = b->o.topk, slots = max_i64(topk, INT8_MEAN * b->distinct);
-    f32 *x = malloc((u64)dim * 4), *weights = calloc((u64)slots, 4), *part = malloc((u64)dim * 4);
+    const i64 dim = b->o.dim, topk = b->o.topk, slots = max_i64(topk, INT8_MEAN * b->distinct);
+    f32 *x = calloc((u64)(dim + slots), 4), *weights = x + dim;
     i32 *ids = malloc((u64)slots * 4);
-    moe_args a = {
-        .experts = b->ref_w, .x = x, .ids = ids, .weights = weights, .out = part, .n = 1, .k = slots};
-    a.workspace = malloc(b->ref->moe_workspace(b->ref, &a));
-    bool ok = x && weights && part && ids && a.workspace;
-    for (i64 c = 0; ok && c < dim; c++) x[c] = bf16_to_f32(d->x16[i * dim + c]);
+    moe_args a = {.experts = b->ref_w, .x = x, .ids = ids, .weights = weights, .out = contract, .n = 1};
+    void *space = a.workspace = malloc(b->ref->moe_workspace(b->ref, &a));
+    bool ok = x && ids && space;
+    for (i64 c = 0; ok && c < dim; c++) x[c] = bf16_to_f32(d->x16[i * dim + c]), floats[c] = 0;
     for (i64 k = 0; ok && k < slots; k++) {
         i32 id = k < topk ? d->ids[i * topk + k] : -1;
         ids[k] = id >= 0 && id < b->o.experts ? id % (i32)b->distinct : -1;
         if (k < topk) weights[k] = d->weights[i * topk + k];
     }
-    if (ok) row_in_floats(b, a, topk, floats);
-    if (ok && moe_in_int8(b, d)) {
-        a.out = contract;
+    for (a.k = 1; ok && a.ids < ids + topk; a.ids++, a.weights++) {
         b->ref->moe(b->ref, &a);
-    } else if (ok) {
-        memcpy(contract, floats, (u64)dim * 4);
+        for (i64 c = 0; c < dim; c++) floats[c] += contract[c];
     }
-    free(x), free(weights), free(part), free(ids), free(a.workspace);
+    a.k = slots, a.ids = ids, a.weights = weights;
+    if (ok && moe_in_int8(b, d))
+        b->ref->moe(b->ref, &a);
+    else if (ok)
+        memcpy(contract, floats, (u64)dim * 4);
+    free(x), free(ids), free(space);
     return ok ? ST_OK : err_nomem(e, "a row of the reference's", (u64)(dim + slots) * 8);
 }
 
@@ -62,22 +52,22 @@ static f64 compare(const f32 *got, const f32 *want, i64 n, i64 *odd, i64 *alone)
 /* Of the last outputs (set 0); rows that ref computes are spread over the call. */
 static status shape_error(const bench_state *b, const shape_data *d, moe_error *out, err *e) {
     i64 dim = b->o.dim, rows = min_i64(d->n, 4), odd, alone;
-    u64 bytes = (u64)(rows * dim) * 4;
-    f32 *floats = malloc(bytes), *contract = malloc(bytes), *got = malloc(bytes);
-    status st = floats && contract && got ? ST_OK : err_nomem(e, "the reference's rows", bytes * 3);
+    const u64 cells = (u64)(rows * dim);
+    f32 *floats = malloc(cells * 12), *contract = floats + cells, *got = contract + cells;
+    status st = floats ? ST_OK : err_nomem(e, "the reference's rows", cells * 12);
     for (i64 r = 0; st == ST_OK && r < rows; r++) {
         i64 i = rows > 1 ? r * (d->n - 1) / (rows - 1) : 0;
         st = ref_row(b, d, i, floats + r * dim, contract + r * dim, e);
-        for (i64 c = 0; c < dim; c++)
-            got[r * dim + c] =
-                b->dev->act == DT_F32 ? d->out32[i * dim + c] : bf16_to_f32(d->out16[i * dim + c]);
+        for (i64 c = i * dim; c < (i + 1) * dim; c++)
+            *got++ = b->dev->act == DT_F32 ? d->out32[c] : bf16_to_f32(d->out16[c]);
     }
     if (st == ST_OK) {
+        got -= cells;
         out->rows = rows;
-        out->floats = compare(got, floats, rows * dim, &odd, &alone);
-        out->contract = compare(got, contract, rows * dim, &out->odd, &out->alone);
+        out->floats = compare(got, floats, (i64)cells, &odd, &alone);
+        out->contract = compare(got, contract, (i64)cells, &out->odd, &out->alone);
     }
-    free(floats), free(contract), free(got);
+    free(floats);
     return st;
 }
 

@@ -86,23 +86,14 @@ void moe_shape_free(shape_data *d) {
 }
 
 moe_args moe_shape_args(const bench_state *b, const shape_data *d, i64 set) {
-    bool wide = b->dev->act == DT_F32;
-    void *const *there = d->pool.items;
-    if (b->g)
-        return (moe_args){.experts = b->dev_w,
-                          .x = there[0],
-                          .ids = (i32 *)there[1] + set * d->n * b->o.topk,
-                          .weights = there[2],
-                          .out = there[3],
-                          .workspace = there[4],
-                          .n = d->n,
-                          .k = b->o.topk};
+    void *host[] = {d->x16, d->ids, d->weights, d->out16, d->space}, *const *at = b->g ? d->pool.items : host;
+    if (!b->g && b->dev->act == DT_F32) host[0] = d->x32, host[3] = d->out32;
     return (moe_args){.experts = b->dev_w,
-                      .x = wide ? (void *)d->x32 : (void *)d->x16,
-                      .ids = d->ids + set * d->n * b->o.topk,
-                      .weights = d->weights,
-                      .out = wide ? (void *)d->out32 : (void *)d->out16,
-                      .workspace = d->space,
+                      .x = at[0],
+                      .ids = (i32 *)at[1] + set * d->n * b->o.topk,
+                      .weights = at[2],
+                      .out = at[3],
+                      .workspace = at[4],
                       .n = d->n,
                       .k = b->o.topk};
 }

@@ -291,7 +291,7 @@ static void check_range(check *c) {
 
 /* Prompts on a GPU: experts with none of the tokens, one with all of them, the others with hundreds; all formats. */
 static void check_prompts(check *c) {
-    static const moe_shape all[] = {{4096, 1024, 256, 24, 2}, {4099, 512, 384, 24, 3}};
+    static const moe_shape all[] = {{4096, 512, 256, 24, 2}, {4099, 256, 128, 24, 3}};
     if (!c->copies || strstr(c->dev->name, "emulated")) return;
     skewed = true;
     for (size_t i = 0; i < COUNT_OF(all); i++) {
