@@ -1,332 +1,15 @@
 /* cmd/bench_moe.c: `moonlet bench moe`: one layer's routed experts, default K2.5's shapes. */
-#include "base/file.h"
+#include "bench_moe.h"
 #include "base/log.h"
-#include "bench.h"
-#include "kernels/gpu/gpu.h"
 #include "kernels/cpu/peak.h"
 #include "model_opts.h"
-#include "moe_files.h"
 #include "moe_shapes.h"
-#include "synth.h"
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-typedef struct {
-    i64 dim, inter, experts, topk, threads, seed, sets, runs;
-    const char *device, *format, *mask, *json, *routing, *tuned;
-    const char *ids, *weights, *x, *w1, *w2, *out;
-    opt_list shapes, tokens;
-} bench_opts;
-
-typedef struct {
-    bench_opts o;
-    weight_format wf;
-    expert_format experts;
-    const ops *dev, *ref;
-    u8 *memory; /* of all weights */
-    u64 memory_bytes, expert_bytes;
-    i64 distinct; /* experts in memory; ref has these alone */
-    weight_view *views;
-    op_weight *dev_w, *ref_w;
-    gpu *g; /* NULL unless the device is one */
-    machine_peaks peaks;
-    FILE *json;
-    bool listed; /* a GPU, and no dimension was given */
-    u32 isa;
-} bench_state;
-
-/* Matrices of expert x from the files' bf16 values, in the bench's format. */
-static void given_expert(bench_state *b, i64 x, const bf16 *w1, const bf16 *w2, u64 up) {
-    const i64 inter = b->o.inter, dim = b->o.dim;
-    const bf16 *const from[] = {w1, w1 + inter * dim, w2};
-    u8 *at = b->memory + (u64)x * b->expert_bytes;
-    for (int i = 0; i < 3; i++, at += up) {
-        i64 rows = i == 2 ? dim : inter, cols = i == 2 ? inter : dim;
-        weight_view *v = &b->views[3 * x + i];
-        if (b->wf == WF_INT4_GROUP)
-            *v = moe_int4_of(from[i], rows, cols, at);
-        else
-            *v = (weight_view){.format = WF_BF16, .rows = rows, .cols = cols, .data = at},
-            memcpy(at, from[i], (u64)(rows * cols) * 2);
-    }
-}
-
-/* Weights of the files, expert by expert. */
-static status given_weights(bench_state *b, u64 up, err *e) {
-    bench_opts *o = &b->o;
-    if (!o->w1 || !o->w2) return err_set(e, ST_INPUT, "--w1 and --w2 belong together");
-    if (b->wf == WF_FP8_BLOCK) return err_set(e, ST_INPUT, "--w1 and --w2 are not read for --format fp8");
-    u64 half = (u64)(o->inter * o->dim) * 2;
-    file_map w1 = {0}, w2 = {0};
-    status st = file_map_open(&w1, o->w1, e);
-    if (st == ST_OK) st = file_map_open(&w2, o->w2, e);
-    if (st == ST_OK) st = moe_size_is(o->w1, w1.size, half * 2 * (u64)o->experts, "--w1", e);
-    if (st == ST_OK) st = moe_size_is(o->w2, w2.size, half * (u64)o->experts, "--w2", e);
-    for (i64 x = 0; st == ST_OK && x < o->experts; x++)
-        given_expert(b, x, (const bf16 *)w1.data + x * 2 * o->inter * o->dim,
-                     (const bf16 *)w2.data + x * o->inter * o->dim, up);
-    file_map_close(&w1);
-    file_map_close(&w2);
-    return st;
-}
-
-/* Weights from the files, or synthetic. Layout of the memory: expert after expert, gate, up, down. Of synthetic ones for a GPU, expert i is
- * expert i % DISTINCT: the GPU has a copy of each. */
-static status make_weights(bench_state *b, err *e) {
-    enum { DISTINCT = 16 };
-    bench_opts *o = &b->o;
-    u64 up = synth_weight_bytes(b->wf, o->inter, o->dim), down = synth_weight_bytes(b->wf, o->dim, o->inter);
-    b->distinct = b->g && !o->w1 && !o->w2 ? min_i64(DISTINCT, o->experts) : o->experts;
-    b->expert_bytes = 2 * up + down;
-    b->memory_bytes = b->expert_bytes * (u64)b->distinct;
-    b->memory = aligned_alloc(64, b->memory_bytes);
-    b->views = calloc((size_t)o->experts * 3, sizeof *b->views);
-    if (!b->memory || !b->views) return err_nomem(e, "the weights", b->memory_bytes);
-    if (o->w1 || o->w2) return given_weights(b, up, e);
-#pragma omp parallel for schedule(static)
-    for (i64 x = 0; x < b->distinct; x++) {
-        synth s = {(u64)(o->seed + 1) * 1000003u + (u64)x};
-        u8 *at = b->memory + (u64)x * b->expert_bytes;
-        f32 in = 1.0f / sqrtf((f32)o->dim), hidden = 1.0f / sqrtf((f32)o->inter);
-        b->views[3 * x] = synth_weight(&s, b->wf, o->inter, o->dim, in, at);
-        b->views[3 * x + 1] = synth_weight(&s, b->wf, o->inter, o->dim, in, at + up);
-        b->views[3 * x + 2] = synth_weight(&s, b->wf, o->dim, o->inter, hidden, at + 2 * up);
-        for (i64 i = 0; i < 3 && b->experts == EXPERTS_W4A8; i++) synth_one_scale(&b->views[3 * x + i]);
-    }
-    for (i64 i = 3 * b->distinct; i < 3 * o->experts; i++) b->views[i] = b->views[i % (3 * b->distinct)];
-    return ST_OK;
-}
+#include <string.h>
 
 static int by_value(const void *a, const void *b) {
     f64 x = *(const f64 *)a, y = *(const f64 *)b;
     return (x > y) - (x < y);
-}
-
-/* Everything of one shape. x32 and out32: for a device with float32 activations. */
-typedef struct {
-    i64 n;
-    bf16 *x16, *out16;
-    f32 *x32, *out32, *weights;
-    i32 *ids; /* [sets, n, k] */
-    void *space;
-    i64 touched;      /* mean over the sets */
-    device_pool pool; /* on a GPU: copies of x16, ids, weights, and out16 and space, in this order */
-    device_recording *recorded; /* on a GPU: recorded_calls calls, the routings in turn */
-    i64 recorded_calls;
-} shape_data;
-
-static void shape_free(shape_data *d) {
-    if (d->recorded) d->pool.dev->forget(d->pool.dev, d->recorded);
-    device_pool_free(&d->pool);
-    free(d->x16), free(d->out16), free(d->x32), free(d->out32), free(d->weights), free(d->ids),
-        free(d->space);
-}
-
-static moe_args shape_args(const bench_state *b, const shape_data *d, i64 set) {
-    bool wide = b->dev->act == DT_F32;
-    void *const *there = d->pool.items;
-    if (b->g)
-        return (moe_args){.experts = b->dev_w,
-                          .x = there[0],
-                          .ids = (i32 *)there[1] + set * d->n * b->o.topk,
-                          .weights = there[2],
-                          .out = there[3],
-                          .workspace = there[4],
-                          .n = d->n,
-                          .k = b->o.topk};
-    return (moe_args){.experts = b->dev_w,
-                      .x = wide ? (void *)d->x32 : (void *)d->x16,
-                      .ids = d->ids + set * d->n * b->o.topk,
-                      .weights = d->weights,
-                      .out = wide ? (void *)d->out32 : (void *)d->out16,
-                      .workspace = d->space,
-                      .n = d->n,
-                      .k = b->o.topk};
-}
-
-static i64 count_touched(const bench_state *b, const i32 *ids, i64 n) {
-    bool seen[4096] = {0};
-    i64 count = 0;
-    for (i64 i = 0; i < n * b->o.topk; i++)
-        if (ids[i] >= 0 && ids[i] < b->o.experts && !seen[ids[i]]) seen[ids[i]] = true, count++;
-    return count;
-}
-
-/* The GPU's side of a shape. */
-static status shape_copy(const bench_state *b, shape_data *d, err *e) {
-    device *dev = gpu_device(b->g);
-    u64 cells = (u64)(d->n * b->o.dim) * 2, slots = (u64)(d->n * b->o.topk) * 4;
-    const moe_args a = {.experts = b->dev_w, .n = d->n, .k = b->o.topk};
-    const struct {
-        const void *from;
-        u64 bytes;
-    } all[] = {{d->x16, cells},
-               {d->ids, slots * (u64)b->o.sets},
-               {d->weights, slots},
-               {NULL, cells},
-               {NULL, b->dev->moe_workspace(b->dev, &a)}};
-    d->pool.dev = dev;
-    for (size_t i = 0; i < COUNT_OF(all); i++) {
-        void *p;
-        status st = device_pool_add(&d->pool, &p, all[i].bytes, 1, "a shape", e);
-        if (st != ST_OK) return st;
-        if (all[i].from) dev->write(dev, p, all[i].from, all[i].bytes);
-    }
-    return dev->finish(dev, e);
-}
-
-/* Expert ids of n tokens: uniform; skewed: half of the experts, the first of them for everybody; one: the same for all tokens. */
-static void make_ids(const bench_opts *o, synth *s, i32 *ids, i64 n) {
-    if (!strcmp(o->routing, "uniform")) {
-        synth_ids(s, ids, n, o->topk, o->experts);
-    } else if (!strcmp(o->routing, "skewed")) {
-        i64 few = max_i64(o->topk, o->experts / 2);
-        synth_ids(s, ids, n, o->topk, few);
-        for (i64 i = 0; i < n; i++) {
-            i32 *row = ids + i * o->topk;
-            for (i64 j = 0; j < o->topk; j++)
-                if (row[j] == 0) row[j] = row[0];
-            row[0] = 0;
-        }
-    } else {
-        i64 each = n / o->sets;
-        for (i64 set = 0; set < o->sets; set++) {
-            synth_ids(s, ids + set * each * o->topk, 1, o->topk, o->experts);
-            for (i64 j = o->topk; j < each * o->topk; j++)
-                ids[set * each * o->topk + j] = ids[set * each * o->topk + j % o->topk];
-        }
-    }
-}
-
-/* A given routing for other experts: as many tokens for as many of them. */
-static void shift_ids(const bench_opts *o, const i32 *from, i32 *to, i64 n, i64 set) {
-    i64 by = set * max_i64(1, o->experts / o->sets);
-    for (i64 i = 0; i < n; i++) {
-        bool valid = from[i] >= 0 && from[i] < o->experts;
-        to[i] = valid ? (i32)((from[i] + by) % o->experts) : from[i];
-    }
-}
-
-static status shape_make(bench_state *b, i64 n, shape_data *d, err *e) {
-    enum { ROWS = 2048 /* different inputs */ };
-    bench_opts *o = &b->o;
-    *d = (shape_data){.n = n};
-    u64 cells = (u64)(n * o->dim), slots = (u64)(n * o->topk);
-    bool wide = b->dev->act == DT_F32;
-    d->x16 = malloc(cells * 2), d->out16 = malloc(cells * 2);
-    d->x32 = malloc(wide ? cells * 4 : 4), d->out32 = malloc(wide ? cells * 4 : 4);
-    d->weights = malloc(slots * 4), d->ids = malloc(slots * 4 * (u64)o->sets);
-    if (!d->x16 || !d->out16 || !d->x32 || !d->out32 || !d->weights || !d->ids)
-        return err_nomem(e, "activations", cells * 12);
-    synth s = {(u64)o->seed * 77 + (u64)n};
-    synth_fill_bf16(&s, d->x16, min_i64(n, ROWS) * o->dim, 1.0f);
-    for (i64 i = ROWS; i < n; i++) memcpy(d->x16 + i * o->dim, d->x16 + i % ROWS * o->dim, (u64)o->dim * 2);
-    make_ids(o, &s, d->ids, n * o->sets);
-    for (u64 i = 0; i < slots; i++) d->weights[i] = (1.0f + 0.5f * synth_uniform(&s)) / (f32)o->topk;
-    status st = ST_OK;
-    i64 one = 1, given = o->sets;
-    if (o->x) st = moe_read_raw(o->x, d->x16, cells * 2, &one, "--x", e);
-    if (st == ST_OK && o->ids) st = moe_read_raw(o->ids, d->ids, slots * 4, &given, "--ids", e);
-    if (st == ST_OK && o->weights)
-        st = moe_read_raw(o->weights, d->weights, slots * 4, &one, "--topk-weights", e);
-    if (st != ST_OK) return st;
-    for (i64 t = 1; o->ids && given == 1 && t < o->sets; t++)
-        shift_ids(o, d->ids, d->ids + t * (i64)slots, (i64)slots, t);
-    for (u64 i = 0; wide && i < cells; i++) d->x32[i] = bf16_to_f32(d->x16[i]);
-    if (b->g) st = shape_copy(b, d, e);
-    if (st != ST_OK) return st;
-    moe_args a = shape_args(b, d, 0);
-    u64 bytes = b->g ? 1 : b->dev->moe_workspace(b->dev, &a);
-    d->space = aligned_alloc(64, (bytes + 63) & ~(u64)63);
-    if (!d->space) return err_nomem(e, "the workspace", bytes);
-    for (i64 t = 0; t < o->sets; t++) d->touched += count_touched(b, d->ids + t * n * o->topk, n);
-    d->touched = (d->touched + o->sets / 2) / o->sets;
-    return ST_OK;
-}
-
-/* Error of the last outputs (set 0) on up to four rows; rows that ref computes are spread over the call. */
-static status shape_error(const bench_state *b, const shape_data *d, f64 *out, i64 *rows, err *e) {
-    i64 dim = b->o.dim, want = min_i64(d->n, 4);
-    f32 *ref = malloc((u64)(want * dim) * 4), *got = malloc((u64)(want * dim) * 4);
-    i32 *ids = malloc((u64)b->o.topk * 4);
-    f32 *x = malloc((u64)dim * 4);
-    moe_args a = {.experts = b->ref_w, .n = 1, .k = b->o.topk};
-    a.workspace = malloc(b->ref->moe_workspace(b->ref, &a));
-    status st = ST_OK;
-    if (ref && got && ids && x && a.workspace) {
-        for (i64 r = 0; r < want; r++) {
-            i64 i = want > 1 ? r * (d->n - 1) / (want - 1) : 0;
-            for (i64 c = 0; c < dim; c++) x[c] = bf16_to_f32(d->x16[i * dim + c]);
-            a.x = x;
-            for (i64 k = 0; k < b->o.topk; k++) {
-                i32 id = d->ids[i * b->o.topk + k];
-                ids[k] = id >= 0 && id < b->o.experts ? id % (i32)b->distinct : -1;
-            }
-            a.ids = ids;
-            a.weights = d->weights + i * b->o.topk;
-            a.out = ref + r * dim;
-            b->ref->moe(b->ref, &a);
-            for (i64 c = 0; c < dim; c++)
-                got[r * dim + c] =
-                    b->dev->act == DT_F32 ? d->out32[i * dim + c] : bf16_to_f32(d->out16[i * dim + c]);
-        }
-        *out = relative_error(got, ref, want * dim);
-    } else {
-        st = err_nomem(e, "the reference's rows", (u64)(want * dim) * 8);
-    }
-    *rows = want;
-    free(ref), free(got), free(ids), free(x), free(a.workspace);
-    return st;
-}
-
-/* As JSON has it: null where it is none. */
-static const char *number(f64 v, char out[32]) {
-    snprintf(out, 32, isfinite(v) ? "%.6e" : "null", v);
-    return out;
-}
-
-static void report(const bench_state *b, const shape_data *d, f64 median, f64 best, const f64 error[2],
-                   i64 rows) {
-    const bench_opts *o = &b->o;
-    u64 weight = 0;
-    for (i64 i = 0; i < 3; i++) {
-        weight_view v = b->views[i];
-        v.format = expert_stored_as(b->experts, v.format, i);
-        weight += weight_bytes(&v);
-    }
-    f64 bytes = (f64)d->touched * (f64)weight, work = 6.0 * (f64)(d->n * o->topk) * (f64)(o->dim * o->inter);
-    bool as_bf16 =
-        b->g && !(b->experts == EXPERTS_W4A8 && moe_is_int8(d->n * o->topk, o->experts, o->dim, o->inter));
-    f64 peak = b->wf == WF_INT4_GROUP && b->peaks.int8 > 0 && !as_bf16 ? b->peaks.int8
-               : b->peaks.bf16 > 0                                     ? b->peaks.bf16
-                                                                       : b->peaks.f32;
-    char how[MOE_CHOICE_TEXT] = "", one[32], other[32];
-    moe_args call = shape_args(b, d, 0);
-    if (b->g) moe_choice_text(gpu_moe_choice(&call), how);
-    const char *kind = peak == b->peaks.int8 ? "int8" : peak == b->peaks.bf16 ? "bf16" : "fp32";
-    printf(
-        "%5lld tokens, %lld x %lld, top-%lld of %lld (%lld touched, %s), %s: %9.4f ms (best %.4f)  %6.2f GB/s (%.0f %% of %.1f)  "
-        "%.3f T/s (%.0f %% of %s)  error %.2e on %lld rows, %.2e with outliers%s%s\n",
-        (long long)d->n, (long long)o->dim, (long long)o->inter, (long long)o->topk, (long long)o->experts,
-        (long long)d->touched, o->ids ? "given" : o->routing, o->format, median * 1e3, best * 1e3,
-        bytes / median / 1e9, b->peaks.read > 0 ? 100 * bytes / median / b->peaks.read : 0,
-        b->peaks.read / 1e9, work / median / 1e12, peak > 0 ? 100 * work / median / peak : 0, kind, error[0],
-        (long long)rows, error[1], how[0] ? "  " : "", how);
-    fflush(stdout);
-    if (b->json)
-        fprintf(
-            b->json,
-            "{\"bench\":\"moe\",\"device\":\"%s\",\"format\":\"%s\",\"tokens\":%lld,\"dim\":%lld,\"inter\":%lld,"
-            "\"experts\":%lld,\"topk\":%lld,\"routing\":\"%s\",\"touched\":%lld,\"ms_median\":%.6f,\"ms_min\":%.6f,\"gb_s\":%.3f,"
-            "\"read_gb_s\":%.3f,\"tops\":%.5f,\"peak_tops\":%.5f,\"peak_kind\":\"%s\",\"error\":%s,\"error_outliers\":%s,"
-            "\"error_rows\":%lld,\"synthetic\":%s,\"choice\":\"%s\"}\n",
-            b->dev->name, o->format, (long long)d->n, (long long)o->dim, (long long)o->inter,
-            (long long)o->experts, (long long)o->topk, o->ids ? "given" : o->routing, (long long)d->touched,
-            median * 1e3, best * 1e3, bytes / median / 1e9, b->peaks.read / 1e9, work / median / 1e12,
-            peak / 1e12, kind, number(error[0], one), number(error[1], other), (long long)rows,
-            o->w1 ? "false" : "true", how);
 }
 
 static status write_out(const bench_state *b, const shape_data *d, err *e) {
@@ -348,7 +31,7 @@ typedef struct {
 static void queue_calls(void *ud) {
     const call_queue *q = ud;
     for (i64 i = 0; i < q->calls; i++) {
-        moe_args a = shape_args(q->b, q->d, i % q->b->o.sets);
+        moe_args a = moe_shape_args(q->b, q->d, i % q->b->o.sets);
         q->b->dev->moe(q->b->dev, &a);
     }
 }
@@ -358,7 +41,7 @@ static void queue_calls(void *ud) {
 static status time_call(const bench_state *b, const shape_data *d, i64 set, f64 *seconds, err *e) {
     if (!b->g) {
         f64 t = now_s();
-        moe_args a = shape_args(b, d, set);
+        moe_args a = moe_shape_args(b, d, set);
         b->dev->moe(b->dev, &a);
         *seconds = now_s() - t;
         return ST_OK;
@@ -385,37 +68,9 @@ static status record_calls(const bench_state *b, shape_data *d, err *e) {
     return dev->record(dev, queue_calls, &q, &d->recorded, e);
 }
 
-/* The outputs of set 0 for the comparison. */
-static status run_once(const bench_state *b, shape_data *d, err *e) {
-    moe_args a = shape_args(b, d, 0);
-    b->dev->moe(b->dev, &a);
-    if (!b->g) return ST_OK;
-    device *dev = gpu_device(b->g);
-    dev->read(dev, d->out16, a.out, (u64)(d->n * b->o.dim) * 2);
-    return dev->finish(dev, e);
-}
-
-/* error[0] with the inputs as they are, whose outputs stay; error[1] with one column of them OUTLIER times as large. */
-static status both_errors(const bench_state *b, shape_data *d, f64 error[2], i64 *rows, err *e) {
-    enum { OUTLIER = 64, COLUMN = 7 };
-    i64 dim = b->o.dim, column = COLUMN % dim;
-    status st = ST_OK;
-    for (int worst = 1; st == ST_OK && worst >= 0; worst--) {
-        for (i64 i = 0; i < d->n; i++) { /* a power of two: exact, there and back */
-            bf16 *x = &d->x16[i * dim + column];
-            *x = f32_to_bf16(worst ? bf16_to_f32(*x) * OUTLIER : bf16_to_f32(*x) / OUTLIER);
-            if (b->dev->act == DT_F32) d->x32[i * dim + column] = bf16_to_f32(*x);
-        }
-        if (b->g) gpu_device(b->g)->write(gpu_device(b->g), d->pool.items[0], d->x16, (u64)(d->n * dim) * 2);
-        st = run_once(b, d, e);
-        if (st == ST_OK) st = shape_error(b, d, &error[worst], rows, e);
-    }
-    return st;
-}
-
 static status run_shape(bench_state *b, i64 n, err *e) {
     shape_data d;
-    status st = shape_make(b, n, &d, e);
+    status st = moe_make_shape(b, n, &d, e);
     f64 times[64];
     i64 count = 0;
     if (st == ST_OK && b->g) st = record_calls(b, &d, e);
@@ -433,15 +88,14 @@ static status run_shape(bench_state *b, i64 n, err *e) {
         f64 after = cpu_peak_read(b->memory, b->memory_bytes);
         if (after > b->peaks.read) b->peaks.read = after;
     }
-    f64 error[2];
-    i64 rows;
-    if (st == ST_OK) st = both_errors(b, &d, error, &rows, e);
+    moe_error error[2];
+    if (st == ST_OK) st = moe_shape_errors(b, &d, error, e);
     if (st == ST_OK) {
         qsort(times, (size_t)count, sizeof *times, by_value);
-        report(b, &d, times[count / 2], times[0], error, rows);
+        moe_report(b, &d, times[count / 2], times[0], error);
         st = write_out(b, &d, e);
     }
-    shape_free(&d);
+    moe_shape_free(&d);
     return st;
 }
 
@@ -471,7 +125,7 @@ static status check_shape(const bench_opts *o, weight_format wf, err *e) {
 /* Prepares the weights of the shape in b->o and runs `tokens`. */
 static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e) {
     status st = check_shape(&b->o, b->wf, e);
-    if (st == ST_OK) st = make_weights(b, e);
+    if (st == ST_OK) st = moe_make_weights(b, e);
     weight_desc desc = {
         .kind = WK_EXPERTS, .views = b->views, .n_views = 3 * b->o.experts, .experts = b->experts};
     if (st == ST_OK) st = b->dev->weight_prepare(b->dev, &desc, &b->dev_w, e);

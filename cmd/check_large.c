@@ -334,16 +334,15 @@ static status large_experts(large *l, err *e) {
             int n = moe_candidates(&t.call, all);
             for (int k = 0; st == ST_OK && k < n; k++) {
                 char what[96], text[64], how[MOE_CHOICE_TEXT];
-                bool right = false, same = false;
-                f64 error = NAN;
-                st = tune_right(&t, &all[k], k == 0, &right, &error, e);
-                if (st == ST_OK) st = tune_repeats(&t, &all[k], &same, e);
+                tune_verdict v = {0};
+                st = tune_right(&t, &all[k], k == 0, &v, e);
                 if (st != ST_OK) break;
                 moe_choice_text(all[k], how);
                 snprintf(what, sizeof what, "%s experts, %lld tokens, %s", moe_format_text((moe_format)f),
                          (long long)tokens[i], how);
-                snprintf(text, sizeof text, "error %.1e%s", error, same ? "" : ", other bits when repeated");
-                verdict(l, what, right && same, text);
+                snprintf(text, sizeof text, "error %.1e%s", v.error,
+                         v.same ? "" : ", other bits when repeated");
+                verdict(l, what, v.right, text);
             }
         }
         tune_layer_close(&t);

@@ -93,7 +93,28 @@ f64 check_moe_bound(const check *c, weight_format f) {
     return f == WF_INT4_GROUP && strstr(c->dev->name, "vnni") ? 1e-2 : 4e-3;
 }
 
-static bool hot; /* all tokens choose the first k experts, the others nobody */
+static bool hot;    /* all tokens choose the first k experts, the others nobody */
+static bool skewed; /* half of the experts nobody; the first one everybody, some tokens twice */
+
+enum { PIECE = 256 };
+/* ref, PIECE tokens at a time and side by side; `b` has so many tokens that a piece is in the same arithmetic. */
+static void ref_in_pieces(check *c, const moe_args *b, i64 hidden) {
+    u64 space = c->ref->moe_workspace(c->ref, b);
+    i64 pieces = b->n / PIECE; /* the last one has what is left too */
+    u8 *all = check_alloc(c, space * (u64)pieces);
+#pragma omp parallel for schedule(dynamic)
+    for (i64 i = 0; i < pieces; i++) {
+        i64 at = i * PIECE;
+        moe_args p = *b;
+        p.n = i + 1 < pieces ? PIECE : b->n - at;
+        p.x = (const f32 *)b->x + at * hidden;
+        p.ids += at * b->k, p.weights += at * b->k;
+        if (b->shared) p.shared = (const f32 *)b->shared + at * hidden;
+        p.out = (f32 *)b->out + at * hidden;
+        p.workspace = all + (u64)i * space;
+        c->ref->moe(c->ref, &p);
+    }
+}
 
 /* sigma: of the inputs; results grow with its square. */
 static void kept_case(check *c, const moe_shape *s, weight_format f, expert_format kept, bool shared,
@@ -108,6 +129,7 @@ static void kept_case(check *c, const moe_shape *s, weight_format f, expert_form
         u64 r = synth_bits(&c->rng);
         ids[j] = (i32)(r % (u64)s->experts);
         if (hot) ids[j] = (i32)(j % k);
+        if (skewed) ids[j] = j % k && r >> 40 & 7 ? (i32)(r % (u64)s->experts / 2) : 0;
         if (n > 1 && r >> 60 == 0) ids[j] = -1;
         if (n > 1 && r >> 60 == 1) ids[j] = (i32)s->experts + (i32)(r >> 50 & 3);
         valid[j] = ids[j] < s->experts ? ids[j] : -1;
@@ -118,7 +140,10 @@ static void kept_case(check *c, const moe_shape *s, weight_format f, expert_form
     a.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a));
     b.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b));
     c->dev->moe(c->dev, &a);
-    c->ref->moe(c->ref, &b);
+    if (n >= 8 * PIECE)
+        ref_in_pieces(c, &b, h);
+    else
+        c->ref->moe(c->ref, &b);
     char what[96];
     snprintf(what, sizeof what, "%s%s%s, %lld tokens, %lld x %lld", weight_format_name(f), kept ? " as " : "",
              kept ? expert_format_name(kept) : "", (long long)n, (long long)h, (long long)s->inter);
@@ -290,6 +315,19 @@ static void check_range(check *c) {
     }
 }
 
+/* Prompts on a GPU: experts with none of the tokens, one with all of them, the others with hundreds; all formats. */
+static void check_prompts(check *c) {
+    static const moe_shape all[] = {{4096, 512, 256, 24, 2}, {4099, 256, 128, 24, 3}};
+    if (!c->copies || strstr(c->dev->name, "emulated")) return;
+    skewed = true;
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        for (int f = WF_BF16; f <= WF_FP8_BLOCK; f++) moe_case(c, &all[i], (weight_format)f, i % 2, 1.0f);
+        for (int kept = EXPERTS_AS_STORED; kept <= EXPERTS_W2_BF16; kept++)
+            kept_case(c, &all[i], WF_INT4_GROUP, (expert_format)kept, i % 2, 1.0f);
+    }
+    skewed = false;
+}
+
 void check_moe(check *c) {
     static const moe_shape s[] = {{1, 7168, 256, 2, 2}, {2, 256, 64, 8, 4},   {3, 512, 96, 4, 3},
                                   {5, 96, 32, 3, 2},    {17, 256, 192, 6, 2}, {33, 64, 64, 16, 8},
@@ -329,4 +367,5 @@ void check_moe(check *c) {
     check_stored(c);
     check_fp8(c);
     check_range(c);
+    check_prompts(c);
 }

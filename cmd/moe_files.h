@@ -6,7 +6,7 @@
 
 /* ST_INPUT, which names both, unless a file has the size that `what` of the shape has. */
 status moe_size_is(const char *path, u64 is, u64 should, const char *what, err *e);
-/* Reads a file of exactly `bytes` bytes, or of `sets` times as many if *sets > 1 allows it; *sets: how many there were. */
+/* Reads a file of exactly `bytes` bytes, or of *sets times as many (routings); *sets, which may be NULL: how many there were. */
 status moe_read_raw(const char *path, void *out, u64 bytes, i64 *sets, const char *what, err *e);
 
 /* rows x cols of bf16 as INT4 in groups of 32, at `memory`: data, then scales at a multiple of 64. A group's scale is the bf16 number that leaves

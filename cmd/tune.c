@@ -72,19 +72,22 @@ typedef struct {
 
 /* Is it right, and near enough to the best of those before? */
 static status admit(tuner *t, tune_layer *l, runner *c, bool first, f64 best, err *e) {
-    char text[160], how[MOE_CHOICE_TEXT];
-    bool right;
-    status st = tune_right(l, &c->how, first, &right, &c->error, e);
+    char text[200], how[MOE_CHOICE_TEXT];
+    tune_verdict v;
+    status st = tune_right(l, &c->how, first, &v, e);
+    c->error = v.error;
     moe_choice_text(c->how, how);
-    if (st == ST_OK && !right) {
-        snprintf(text, sizeof text, "%s is WRONG: error %.2e; left out", how, c->error);
+    if (st == ST_OK && !v.right) {
+        snprintf(text, sizeof text,
+                 "%s is WRONG: error %.2e, a row %.2e from the built-in choice's%s; left out", how, v.error,
+                 v.apart, v.same ? "" : ", other bits when repeated");
         tell(t, &l->call, text);
         if (first)
             return err_set(e, ST_NUMERIC,
-                           "the built-in choice, %s, does not match the reference (error %.2e)", how,
-                           c->error);
+                           "the built-in choice, %s, does not match the reference (error %.2e)%s", how,
+                           c->error, v.same ? "" : " or itself when repeated");
     }
-    if (st != ST_OK || !right) return st;
+    if (st != ST_OK || !v.right) return st;
     f64 us = 0;
     st = tune_record(l, &c->how, 1, &c->r, e);
     if (st == ST_OK) st = tune_time(l, c->r, 1, 1, &us, e);

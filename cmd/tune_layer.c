@@ -136,7 +136,12 @@ status tune_layer_open(tune_layer *l, tune_gpu *t, moe_format f, const moe_layer
     status st = v ? make_weights(l, v, e) : err_nomem(e, "a list of weights", n * sizeof *v);
     free(v);
     if (st == ST_OK) st = make_rows(l, e);
-    if (st == ST_OK) st = make_inputs(l, e);
+    const u64 cells = (u64)min_i64(TUNE_BYTES / 2, most * l->call.dim);
+    if (st == ST_OK && !(l->rows = malloc(3 * cells * 2))) st = err_nomem(e, "rows", 3 * cells * 2);
+    if (st == ST_OK) {
+        l->got = l->rows, l->again = l->rows + cells, l->usual = l->rows + 2 * cells;
+        st = make_inputs(l, e);
+    }
     return st == ST_OK ? t->dev->finish(t->dev, e) : st;
 }
 
@@ -146,7 +151,7 @@ void tune_layer_close(tune_layer *l) {
     device_pool_free(&l->pool);
     if (l->w) l->t->o.weight_release(l->w);
     if (l->ref_w) l->t->ref.weight_release(l->ref_w);
-    free(l->memory), free(l->usual), free(l->want[0]), free(l->want[1]);
+    free(l->memory), free(l->rows), free(l->want[0]), free(l->want[1]);
 }
 
 status tune_layer_tokens(tune_layer *l, i64 tokens, err *e) {
@@ -180,50 +185,77 @@ static moe_args args_of(const tune_layer *l, i64 set) {
                       .k = l->call.topk};
 }
 
-/* Row i of the outputs as float32. */
-static void read_row(const tune_layer *l, i64 i, bf16 *row, f32 *out) {
-    l->t->dev->read(l->t->dev, row, l->out + i * l->call.dim, (u64)l->call.dim * 2);
-    for (i64 c = 0; c < l->call.dim; c++) out[c] = bf16_to_f32(row[c]);
+/* Runs of rows of the outputs, as many as TUNE_BYTES hold: all, or TUNE_RUNS runs that are spread over the call. */
+static i64 runs_of(const tune_layer *l, i64 *rows) {
+    i64 n = l->call.tokens, most = (i64)TUNE_BYTES / (l->call.dim * 2);
+    *rows = n <= most ? n : most / TUNE_RUNS;
+    return n <= most ? 1 : TUNE_RUNS;
 }
 
-status tune_right(tune_layer *l, const moe_choice *how, bool first, bool *right, f64 *error, err *e) {
-    static const f64 BOUND = 4e-3;
-    const i64 n = l->call.tokens, dim = l->call.dim, rows = min_i64(TUNE_ROWS, n),
-              spread = min_i64(TUNE_SPREAD, n);
-    device *dev = l->t->dev;
-    bf16 *row = malloc((u64)dim * 2);
-    f32 *got = malloc((u64)(TUNE_SPREAD * dim) * 4);
-    if (!l->usual) l->usual = malloc((u64)(TUNE_SPREAD * dim) * 4);
-    status st = row && got && l->usual ? ST_OK : err_nomem(e, "rows", (u64)(TUNE_SPREAD * dim) * 4);
-    if (st == ST_OK) {
-        moe_args a = args_of(l, 0);
-        ops_gpu_force(&l->t->o, how);
-        l->t->o.moe(&l->t->o, &a);
-        ops_gpu_force(&l->t->o, NULL);
-        for (i64 r = 0; r < rows; r++) read_row(l, r * (n - 1), row, got + r * dim);
-        *error = relative_error(got, l->want[how->path == MOE_INT8], rows * dim);
-        *right = *error <= BOUND;
-        for (i64 i = 0; i < spread; i++) read_row(l, i * n / spread, row, got + i * dim);
-        if (first) memcpy(l->usual, got, (u64)(spread * dim) * 4);
-        *right = *right && relative_error(got, l->usual, spread * dim) <= 2 * BOUND;
-        st = dev->finish(dev, e);
+static u64 read_rows(const tune_layer *l, bf16 *to) {
+    i64 rows, runs = runs_of(l, &rows), dim = l->call.dim;
+    for (i64 i = 0; i < runs; i++)
+        l->t->dev->read(l->t->dev, to + i * rows * dim, l->out + i * l->call.tokens / runs * dim,
+                        (u64)(rows * dim) * 2);
+    return (u64)(runs * rows);
+}
+
+/* |a - b| / |b| of one row. */
+static f64 row_apart(const bf16 *a, const bf16 *b, i64 dim) {
+    f64 diff = 0, size = 0;
+    for (i64 c = 0; c < dim; c++) {
+        f64 off = (f64)bf16_to_f32(a[c]) - (f64)bf16_to_f32(b[c]);
+        diff += off * off;
+        size += (f64)bf16_to_f32(b[c]) * (f64)bf16_to_f32(b[c]);
     }
-    free(row), free(got);
-    return st;
+    return diff == 0 ? 0 : sqrt(diff / size);
 }
 
-status tune_repeats(tune_layer *l, const moe_choice *how, bool *same, err *e) {
-    bool right;
-    f64 error;
-    const u64 bytes = (u64)(min_i64(TUNE_SPREAD, l->call.tokens) * l->call.dim) * 4;
-    status st = tune_right(l, how, true, &right, &error, e);
-    f32 *first = malloc(bytes);
-    if (!first) return err_nomem(e, "rows", bytes);
-    memcpy(first, l->usual, bytes);
-    if (st == ST_OK) st = tune_right(l, how, true, &right, &error, e);
-    *same = !memcmp(first, l->usual, bytes);
-    free(first);
-    return st;
+/* The largest of all rows; NaN if one is. */
+static f64 rows_apart(const bf16 *a, const bf16 *b, i64 rows, i64 dim) {
+    f64 worst = 0;
+    bool nan = false;
+#pragma omp parallel for reduction(max : worst) reduction(|| : nan)
+    for (i64 r = 0; r < rows; r++) {
+        f64 one = row_apart(a + r * dim, b + r * dim, dim);
+        nan = nan || isnan(one);
+        if (one > worst) worst = one;
+    }
+    return nan ? (f64)NAN : worst;
+}
+
+static void run_as(tune_layer *l, const moe_choice *how) {
+    moe_args a = args_of(l, 0);
+    ops_gpu_force(&l->t->o, how);
+    l->t->o.moe(&l->t->o, &a);
+    ops_gpu_force(&l->t->o, NULL);
+}
+
+/* Rows 0 and n - 1 of the outputs from ref's. */
+static f64 from_ref(const tune_layer *l, const f32 *want) {
+    static bf16 row[COUNT_OF(l->x_rows[0])];
+    static f32 got[TUNE_ROWS * COUNT_OF(l->x_rows[0])];
+    i64 n = l->call.tokens, dim = l->call.dim, rows = min_i64(TUNE_ROWS, n);
+    for (i64 r = 0; r < rows; r++) {
+        l->t->dev->read(l->t->dev, row, l->out + r * (n - 1) * dim, (u64)dim * 2);
+        for (i64 c = 0; c < dim; c++) got[r * dim + c] = bf16_to_f32(row[c]);
+    }
+    return relative_error(got, want, rows * dim);
+}
+
+status tune_right(tune_layer *l, const moe_choice *how, bool first, tune_verdict *v, err *e) {
+    static const f64 BOUND = 4e-3;
+    device *dev = l->t->dev;
+    run_as(l, how);
+    i64 rows = (i64)read_rows(l, l->got);
+    v->error = from_ref(l, l->want[how->path == MOE_INT8]);
+    if (first) memcpy(l->usual, l->got, (u64)(rows * l->call.dim) * 2);
+    v->apart = rows_apart(l->got, l->usual, rows, l->call.dim);
+    run_as(l, how);
+    read_rows(l, l->again);
+    v->same = !memcmp(l->got, l->again, (u64)(rows * l->call.dim) * 2);
+    v->right = v->error <= BOUND && v->apart <= 2 * BOUND && v->same;
+    return dev->finish(dev, e);
 }
 
 typedef struct {

@@ -11,9 +11,10 @@ typedef struct {
 } tune_gpu;
 
 enum {
-    TUNE_ROWS = 2,    /* compared with ref: the first of a call and the last */
-    TUNE_SPREAD = 32, /* compared with the same rows of the first choice */
-    TUNE_SETS = 8     /* routings */
+    TUNE_ROWS = 2,         /* compared with ref: the first of a call and the last */
+    TUNE_BYTES = 32 << 20, /* of rows compared with those of the first choice: all, or */
+    TUNE_RUNS = 32,        /* so many runs of them */
+    TUNE_SETS = 8          /* routings */
 };
 typedef struct {
     tune_gpu *t;
@@ -30,20 +31,23 @@ typedef struct {
     bf16 x_rows[TUNE_ROWS][1 << 14]; /* the host's, as all below */
     i32 id_rows[TUNE_ROWS][64];
     f32 weight_row[64];
-    f32 *usual;   /* [TUNE_SPREAD, dim]: rows of the call as the first choice had them */
-    f32 *want[2]; /* [TUNE_ROWS, dim]: in bf16's arithmetic, in int8's */
+    bf16 *rows, *got, *again, *usual; /* rows of the call: this choice's, repeated, the first one's */
+    f32 *want[2];                     /* [TUNE_ROWS, dim]: in bf16's arithmetic, in int8's */
 } tune_layer;
+
+typedef struct {
+    f64 error, apart; /* relative (Frobenius): from ref; the worst row from the first choice's */
+    bool same, right; /* the same bits when repeated; that, and both figures within their bounds */
+} tune_verdict;
 
 /* Makes weights (a few different experts, many times), inputs and ref's rows. The caller ends *l with tune_layer_close(). */
 status tune_layer_open(tune_layer *l, tune_gpu *t, moe_format f, const moe_layer *shape, i64 most, err *e);
 void tune_layer_close(tune_layer *l);
 /* Inputs and routings of so many tokens, at most `most`. */
 status tune_layer_tokens(tune_layer *l, i64 tokens, err *e);
-/* Runs the call as `how` says. Are its first and last rows ref's, within the bound of `moonlet check`, and others those of the choice that
- * was asked about with `first`, within twice of that? *error: against ref, relative Frobenius. */
-status tune_right(tune_layer *l, const moe_choice *how, bool first, bool *right, f64 *error, err *e);
-/* Does the call have the same bits in the rows that tune_right() looks at, run twice? */
-status tune_repeats(tune_layer *l, const moe_choice *how, bool *same, err *e);
+/* Runs the call as `how` says, twice. Are its first and last rows ref's, within the bound of `moonlet check`, all that are read those of the
+ * choice that was asked about with `first`, within twice of that, and the bits the same? */
+status tune_right(tune_layer *l, const moe_choice *how, bool first, tune_verdict *v, err *e);
 /* Records calls in one way, the routings in turn. */
 status tune_record(tune_layer *l, const moe_choice *how, i64 calls, device_recording **out, err *e);
 /* Microseconds a call of a recording of `calls`, replayed so often. */

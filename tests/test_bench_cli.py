@@ -103,17 +103,35 @@ def test_raw_files_with_odd_routings(tmp_path, device, fmt, bound):
     (tmp_path / "ids3").write_bytes(struct.pack("<18i", *three))
     got = bench_files(tmp_path, SHAPE, ids, weights, "--device", device, "--format", fmt, "--sets", 3, "--ids", tmp_path / "ids3")
     assert far(got, want) < bound
+    done = run("bench", "moe", "--shape", ",".join(map(str, SHAPE)), "--ids", tmp_path / "ids3")
+    assert done.returncode == 1 and "3 routings of 24 bytes: --sets 3 runs them" in done.stderr
+
+
+def change_x(tmp_path, values):
+    halves = array.array("H", (tmp_path / "x").read_bytes())
+    for at, bits in values.items():
+        halves[at] = bits
+    (tmp_path / "x").write_bytes(halves.tobytes())
 
 
 def test_a_nan_in_x_stays_in_its_row(tmp_path):
     x, w1, w2 = raw_files(tmp_path, *SHAPE)
-    clean = bench_files(tmp_path, SHAPE, [0, 1, 2, 3, 0, 2], [0.5] * 6, "--format", "bf16")
-    halves = array.array("H", (tmp_path / "x").read_bytes())
-    halves[64 + 5] = 0x7FC0
-    (tmp_path / "x").write_bytes(halves.tobytes())
-    got = bench_files(tmp_path, SHAPE, [0, 1, 2, 3, 0, 2], [0.5] * 6, "--format", "bf16")
+    some = lambda: bench_files(tmp_path, SHAPE, [0, 1, 2, 3, 0, 2], [0.5] * 6, "--format", "bf16")
+    clean = some()
+    change_x(tmp_path, {64 + 5: 0x7FC0})
+    got = some()
     assert all(map(math.isnan, got[64:128])) and got[:64] == clean[:64] and got[128:] == clean[128:]
-    json.loads((tmp_path / "json").read_text())
+    line = json.loads((tmp_path / "json").read_text())
+    assert (line["not_finite"], line["not_finite_alone"]) == (64, 0) and line["error"] < 4e-3
+    change_x(tmp_path, {i: 0x7FC1 for i in range(192)})
+    some()
+    line = json.loads((tmp_path / "json").read_text())
+    assert (line["error"], line["not_finite"], line["not_finite_alone"]) == (None, 192, 0)  # nothing that an error could be of
+    write_bf16(tmp_path / "x", x)
+    change_x(tmp_path, {7: to_bf16(3e37), 64 + 7: 0x0001, 128 + 7: 0x8000})  # column 7, which the line for outliers multiplies by 64
+    write_bf16(tmp_path / "w1", [v * 1e-30 for v in w1])
+    assert all(map(math.isfinite, some()))
+    assert json.loads((tmp_path / "json").read_text())["not_finite"] == 0
 
 
 @pytest.mark.parametrize("flag, size", [("--ids", 24), ("--topk-weights", 24), ("--x", 384), ("--w1", 32768), ("--w2", 16384)])
@@ -131,37 +149,12 @@ def test_files_of_wrong_size_or_missing(tmp_path, flag, size):
 @pytest.mark.parametrize("device", ["cpu", "ref"])
 def test_raw_files(tmp_path, device, mask):
     """An independent computation in Python: gate rows first, then up rows."""
-    n, dim, inter, experts, k = 3, 40, 24, 4, 2
-    rng = random.Random(5)
-    x = write_bf16(tmp_path / "x", [rng.gauss(0, 1) for _ in range(n * dim)])
-    w1 = write_bf16(tmp_path / "w1", [rng.gauss(0, 0.2) for _ in range(experts * 2 * inter * dim)])
-    w2 = write_bf16(tmp_path / "w2", [rng.gauss(0, 0.2) for _ in range(experts * dim * inter)])
-    ids = [2, 0, 3, 1, 1, 3]
-    weights = [0.5, 0.25, 1.0, 0.125, 0.75, 0.5]
-    (tmp_path / "ids").write_bytes(struct.pack("<6i", *ids))
-    (tmp_path / "tw").write_bytes(struct.pack("<6f", *weights))
-    done = run("bench", "moe", "--device", device, "--cpu-mask", mask, "--shape", f"{n},{dim},{inter},{experts},{k}", "--format", "bf16",
-               "--runs", 1, "--ids", tmp_path / "ids", "--topk-weights", tmp_path / "tw", "--x", tmp_path / "x", "--w1", tmp_path / "w1",
-               "--w2", tmp_path / "w2", "--out", tmp_path / "out", "--json", tmp_path / "json")
-    assert done.returncode == 0, done.stderr
-    got = [from_bf16(h) for h in array.array("H", (tmp_path / "out").read_bytes())]
-    diff = size = 0.0
-    for i in range(n):
-        row, want = x[i * dim:(i + 1) * dim], [0.0] * dim
-        for s in range(k):
-            e, weight = ids[i * k + s], weights[i * k + s]
-            base = e * 2 * inter * dim
-            gate = [dot(row, w1[base + r * dim:base + (r + 1) * dim]) for r in range(inter)]
-            up = [dot(row, w1[base + (inter + r) * dim:base + (inter + r + 1) * dim]) for r in range(inter)]
-            h = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]
-            for c in range(dim):
-                at = (e * dim + c) * inter
-                want[c] += weight * dot(h, w2[at:at + inter])
-        diff += sum((a - b) ** 2 for a, b in zip(got[i * dim:(i + 1) * dim], want))
-        size += sum(b * b for b in want)
-    assert math.sqrt(diff / size) < 4e-3
+    shape, ids, weights = (3, 40, 24, 4, 2), [2, 0, 3, 1, 1, 3], [0.5, 0.25, 1.0, 0.125, 0.75, 0.5]
+    x, w1, w2 = raw_files(tmp_path, *shape)
+    got = bench_files(tmp_path, shape, ids, weights, "--device", device, "--cpu-mask", mask, "--format", "bf16")
+    assert far(got, expected(x, w1, w2, ids, weights, *shape)) < 4e-3
     line = json.loads((tmp_path / "json").read_text())
-    assert (line["tokens"], line["dim"], line["inter"], line["experts"], line["topk"]) == (n, dim, inter, experts, k)
+    assert tuple(line[k] for k in ("tokens", "dim", "inter", "experts", "topk")) == shape
     assert line["synthetic"] is False and line["error"] < 4e-3 and line["touched"] == 4
 
 
@@ -172,7 +165,9 @@ def test_experts_in_other_formats(tmp_path):
         done = run("bench", "moe", "--device", device, "--shape", "40,128,64,4,2", "--runs", "1", "--format", name, "--json", str(tmp_path / "json"))
         line = json.loads((tmp_path / "json").read_text())
         assert done.returncode == 0 and line["format"] == name and line["error"] < bound
-        assert name != "w4a8" or line["error"] > 1e-3  # int8 activations, against float32 ones
+        # int8 activations, against float32 ones and against the same
+        assert line["error_float"] == line["error"] if name != "w4a8" else line["error_float"] > 1e-3 > line["error"]
+        assert ("from float activations" in done.stdout) == (name == "w4a8")
 
 
 @pytest.mark.parametrize("args, word", [
@@ -192,12 +187,6 @@ def test_bad_arguments(args, word):
 def test_an_unknown_instruction_set_is_wrong_usage():
     done = run("bench", "moe", "--shape", "1,64,32,2,1", "--cpu-mask", "sse9")
     assert done.returncode == 2 and "sse9" in done.stderr and "avx2" in done.stderr and done.stderr.count("\n") == 1
-
-
-def test_wrong_file_size(tmp_path):
-    (tmp_path / "x").write_bytes(b"\0" * 10)
-    done = run("bench", "moe", "--shape", "1,64,32,2,1", "--runs", 1, "--x", tmp_path / "x")
-    assert done.returncode == 1 and "10 bytes" in done.stderr and "128" in done.stderr
 
 
 def test_check_one_op():

@@ -88,6 +88,11 @@ static void from_table(void **state) {
     assert_int_equal(chosen(&t, call_of(MOE_W4A16, 32), MOE_TUNED).group, 8);
     assert_int_equal(chosen(&t, call_of(MOE_W4A16, 64), MOE_TUNED).group, 8);
     assert_int_equal(chosen(&t, call_of(MOE_W4A16, 256), MOE_TUNED).tile, 96);
+    /* between 64 and 512: the row above down to its half, the one below up to twice, nothing between */
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 65), MOE_TUNED).group, 8);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 128), MOE_TUNED).group, 8);
+    chosen(&t, call_of(MOE_W4A16, 129), MOE_MISSED);
+    chosen(&t, call_of(MOE_W4A16, 255), MOE_MISSED);
     assert_int_equal(chosen(&t, call_of(MOE_W4A16, 65536), MOE_TUNED).tile, 96); /* the last for all above */
     assert_int_equal(chosen(&t, call_of(MOE_W4A8, 512), MOE_TUNED).tile, 128);
     /* ops.h fixes the arithmetic of W4A8 at 8 tokens an expert: a row cannot */

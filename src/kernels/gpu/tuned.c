@@ -158,9 +158,10 @@ const tuned_row *tuned_find(const tuned_table *t, const moe_call *c) {
         else
             high = mid;
     }
-    if (low < t->n && !by_shape(&t->rows[low].call, c)) /* not one of far more tokens */
-        return t->rows[low].call.tokens <= 2 * c->tokens ? &t->rows[low] : NULL;
-    return low && !by_shape(&t->rows[low - 1].call, c) ? &t->rows[low - 1] : NULL;
+    const tuned_row *above = low < t->n && !by_shape(&t->rows[low].call, c) ? &t->rows[low] : NULL,
+                    *below = low && !by_shape(&t->rows[low - 1].call, c) ? &t->rows[low - 1] : NULL;
+    if (above && above->call.tokens <= 2 * c->tokens) return above;
+    return below && (!above || c->tokens <= 2 * below->call.tokens) ? below : NULL;
 }
 
 const tuned_row *tuned_exact(const tuned_table *t, const moe_call *c) {
