@@ -234,8 +234,8 @@ static_assert(sizeof(tensor) <= 128, "a tensor map has 128 bytes");
 void tensor_copy(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
     tensor t;
     memcpy(&t, map, sizeof t);
-    unsigned start = shared_at(shared), bytes = t.box[0] * t.box[1] * t.box[2] * 2;
-    if (start % 1024) broken("a swizzled box does not begin at a multiple of 1024 bytes");
+    unsigned bytes = t.box[0] * t.box[1] * t.box[2] * 2;
+    if ((size_t)shared % 1024) broken("a swizzled box does not begin at a multiple of 1024 bytes");
     for (unsigned i = 0; i < bytes; i += 16) {
         unsigned long long x = (unsigned)c0 + i / 2 % t.box[0], y = (unsigned)c1 + i / 2 / t.box[0] % t.box[1], z = (unsigned)c2 + i / 2 / t.box[0] / t.box[1];
         char *to = (char *)shared + (i ^ (i >> 7 & 7) << 4);

@@ -48,6 +48,14 @@ void barrier_expect(emu_u64 *b, unsigned bytes);
 void barrier_wait(emu_u64 *b, unsigned parity);
 void bulk_copy(void *shared, const void *global, unsigned bytes, emu_u64 *b);
 void tensor_copy(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b);
+static inline void tensor_copy_both(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
+    for (int i = 0; i < 2; i++)
+        tensor_copy(in_cluster(shared, i), map, c0, c1, c2, (emu_u64 *)in_cluster(b, i));
+}
+static inline void bulk_copy_both(void *shared, const void *global, unsigned bytes, emu_u64 *b) {
+    for (int i = 0; i < 2; i++) bulk_copy(in_cluster(shared, i), global, bytes, (emu_u64 *)in_cluster(b, i));
+}
+static inline void barrier_arrive_in(emu_u64 *b, int rank) { barrier_arrive((emu_u64 *)in_cluster(b, rank)); }
 void load_matrix4(unsigned r[4], const void *shared);
 void load_matrix4_t(unsigned r[4], const void *shared);
 void store_matrix4_t(void *shared, const unsigned r[4]);

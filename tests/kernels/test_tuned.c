@@ -46,8 +46,8 @@ static void built_in(void **state) {
     assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 2305), MOE_BUILT_IN).tile, 128);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 5376), MOE_BUILT_IN).tile, 128);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 5377), MOE_BUILT_IN).tile, 176);
-    assert_int_equal(chosen(NULL, call_of(MOE_W2_BF16, 5377), MOE_BUILT_IN).tile, 128);
-    assert_int_equal(chosen(NULL, call_of(MOE_BF16, 65536), MOE_BUILT_IN).tile, 128);
+    assert_int_equal(chosen(NULL, call_of(MOE_W2_BF16, 5377), MOE_BUILT_IN).tile, 176);
+    assert_int_equal(chosen(NULL, call_of(MOE_BF16, 65536), MOE_BUILT_IN).tile, 176);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A8, 383), MOE_BUILT_IN).path, MOE_FEW);
     c = chosen(NULL, call_of(MOE_W4A8, 8192), MOE_BUILT_IN);
     assert_true(c.path == MOE_INT8 && c.tile == 176);

@@ -376,11 +376,14 @@ typedef struct {
     int again;        /* stage 2: nothing to do unless *most says so */
 } gpu_moe_args;
 
-/* The same with FP8 weights, which are one tensor (moe_wgmma_fp8.cu). */
+/* The same with weights that the copy engine brings, boxes of 64 rows by 128 bytes: FP8 (moe_wgmma_fp8.cu), all matrices as rows of `hidden` and of
+ * `inter` columns; bf16 (moe_wgmma_bf16.cu), where `out` begins with the first expert's down. */
 typedef struct {
-    gpu_tensor_map in, out; /* as in few_plain.h: boxes of 64 rows by 128 columns */
+    gpu_tensor_map in, out;
     gpu_moe_args m;
-} gpu_moe_fp8_args;
+    int out_rows; /* bf16: of `out`, to the next expert's                                            */
+    int tile;     /* bf16: tokens of a tile at most; entries of the list have up to twice as many */
+} gpu_moe_maps_args;
 
 /* The same with int8 activations (moe_int8.cuh). */
 struct float2;

@@ -158,6 +158,14 @@ static __device__ inline void tensor_copy(void *shared, const gpu_tensor_map *ma
                  : "memory");
 }
 
+/* The same to both blocks of a cluster of two, to the same place in each one's memory, whose own b counts the bytes. */
+static __device__ inline void tensor_copy_both(void *shared, const gpu_tensor_map *map, int c0, int c1, int c2, gpu_u64 *b) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(
+                     shared_at(shared)),
+                 "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(shared_at(b)), "h"((unsigned short)3)
+                 : "memory");
+}
+
 /* The map's own bytes come ahead of its first copy. */
 static __device__ inline void tensor_ahead(const gpu_tensor_map *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 /* `bytes` (as of bulk_copy) on their way to the second-level cache. */
@@ -180,6 +188,17 @@ static __device__ inline void *in_cluster(const void *shared, int rank) {
     void *p;
     asm volatile("mapa.u64 %0, %1, %2;" : "=l"(p) : "l"(shared), "r"(rank));
     return p;
+}
+/* bulk_copy to both blocks of a cluster of two, to the same place in each one's memory, whose own b counts the bytes. */
+static __device__ inline void bulk_copy_both(void *shared, const void *global, gpu_u32 bytes, gpu_u64 *b) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(shared_at(shared)), "l"(global),
+                 "r"(bytes), "r"(shared_at(b)), "h"((unsigned short)3)
+                 : "memory");
+}
+/* Arrives at the barrier at the same place of block `rank`. */
+static __device__ inline void barrier_arrive_in(gpu_u64 *b, int rank) {
+    asm volatile("{\n.reg .b32 at;\nmapa.shared::cluster.u32 at, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [at];\n}\n" ::"r"(shared_at(b)), "r"(rank)
+                 : "memory");
 }
 
 /* ---- barrier `id` (1..15) of n threads, a multiple of 32; arrive does not wait ---- */
@@ -271,6 +290,7 @@ static __device__ inline void after_previous() {
 #define WGMMA_P76    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71, %72, %73, %74, %75"
 #define WGMMA_P72    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71"
 #define WGMMA_P80    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define WGMMA_P84    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) "%80, %81, %82, %83"
 #define WGMMA_P88    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) "%80, %81, %82, %83, %84, %85, %86, %87"
 #define WGMMA_P96    WGMMA_P0 WGMMA_P10(1) WGMMA_P10(2) WGMMA_P10(3) WGMMA_P10(4) WGMMA_P10(5) WGMMA_P10(6) WGMMA_P10(7) WGMMA_P10(8) "%90, %91, %92, %93, %94, %95"
 #define WGMMA_P128                                                                                                                                   \
@@ -327,6 +347,12 @@ template <int N, int T> static __device__ inline void wgmma_ss_(float *d, gpu_u6
     else if constexpr (N == 112) WGMMA_SS(112, WGMMA_P56, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32) WGMMA_COMMA WGMMA_D4(48) WGMMA_COMMA WGMMA_D4(52), 56, 57, 58, 59, 60);
     else if constexpr (N == 120) WGMMA_SS(120, WGMMA_P60, WGMMA_D32(0) WGMMA_COMMA WGMMA_D16(32) WGMMA_COMMA WGMMA_D4(48) WGMMA_COMMA WGMMA_D4(52) WGMMA_COMMA WGMMA_D4(56), 60, 61, 62, 63, 64);
     else if constexpr (N == 128) WGMMA_SS(128, WGMMA_P64, WGMMA_D64(0), 64, 65, 66, 67, 68);
+    else if constexpr (N == 136) WGMMA_SS(136, WGMMA_P68, WGMMA_D64(0) WGMMA_COMMA WGMMA_D4(64), 68, 69, 70, 71, 72);
+    else if constexpr (N == 144) WGMMA_SS(144, WGMMA_P72, WGMMA_D64(0) WGMMA_COMMA WGMMA_D4(64) WGMMA_COMMA WGMMA_D4(68), 72, 73, 74, 75, 76);
+    else if constexpr (N == 152) WGMMA_SS(152, WGMMA_P76, WGMMA_D64(0) WGMMA_COMMA WGMMA_D4(64) WGMMA_COMMA WGMMA_D4(68) WGMMA_COMMA WGMMA_D4(72), 76, 77, 78, 79, 80);
+    else if constexpr (N == 160) WGMMA_SS(160, WGMMA_P80, WGMMA_D64(0) WGMMA_COMMA WGMMA_D16(64), 80, 81, 82, 83, 84);
+    else if constexpr (N == 168) WGMMA_SS(168, WGMMA_P84, WGMMA_D64(0) WGMMA_COMMA WGMMA_D16(64) WGMMA_COMMA WGMMA_D4(80), 84, 85, 86, 87, 88);
+    else if constexpr (N == 176) WGMMA_SS(176, WGMMA_P88, WGMMA_D64(0) WGMMA_COMMA WGMMA_D16(64) WGMMA_COMMA WGMMA_D4(80) WGMMA_COMMA WGMMA_D4(84), 88, 89, 90, 91, 92);
     else if constexpr (N == 192) WGMMA_SS(192, WGMMA_P96, WGMMA_D64(0) WGMMA_COMMA WGMMA_D32(64), 96, 97, 98, 99, 100);
     else {
         static_assert(N == 256, "no such width");

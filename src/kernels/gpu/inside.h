@@ -111,8 +111,8 @@
     X(moe_down_176, "moe_wide")                                                                              \
     X(moe_bf16_up_64, "moe_wgmma_bf16")                                                                      \
     X(moe_bf16_down_64, "moe_wgmma_bf16")                                                                    \
-    X(moe_bf16_up_128, "moe_wgmma_bf16")                                                                     \
-    X(moe_bf16_down_128, "moe_wgmma_bf16")                                                                   \
+    X(moe_bf16_up_176, "moe_wgmma_bf16")                                                                     \
+    X(moe_bf16_down_176, "moe_wgmma_bf16")                                                                   \
     X(moe_fp8_up_64, "moe_wgmma_fp8")                                                                        \
     X(moe_fp8_down_64, "moe_wgmma_fp8")                                                                      \
     X(moe_fp8_up_128, "moe_wgmma_fp8")                                                                       \

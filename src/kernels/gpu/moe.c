@@ -25,7 +25,8 @@ static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
 
 static moe_format format_of(const op_weight *w) {
     const gpu_matrix *up = &w->views[0], *down = &w->views[2];
-    bool plain = down->format == GPU_W_BF16 && down->wide && down->rows % 64 == 0 && down->cols % 64 == 0;
+    bool plain = down->format == GPU_W_BF16 && down->wide && down->rows % 64 == 0 && down->rows >= 128 &&
+                 down->cols % 64 == 0;
     if (up->format == GPU_W_PACKED && down->format == GPU_W_PACKED) return w->int8 ? MOE_W4A8 : MOE_W4A16;
     if (up->format == GPU_W_PACKED && plain) return MOE_W2_BF16;
     if (!gpu_plain_is_one(w)) return MOE_OTHER;

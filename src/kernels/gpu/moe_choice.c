@@ -7,7 +7,7 @@
 
 enum {
     WIDE_MEAN = 48,    /* tokens an expert, from which on tiles are wide */
-    WIDEST_MEAN = 112, /* the same of INT4's widest */
+    WIDEST_MEAN = 112, /* the same of the widest */
     /* INT4 is rounded to bf16 at many tokens, which only many columns average out where a token is all that the error is measured
      * on (1 token, w2_bf16: 3.3e-3 with 7168 columns, 4.1e-3 with 256) */
     ROUNDED_COLUMNS = 1024
@@ -60,7 +60,7 @@ static bool can_stored(const moe_call *c) {
 }
 
 static int widest_tile(const moe_call *c, moe_path p) {
-    return p == MOE_INT8 || (p == MOE_MANY && (c->format == MOE_W4A16 || c->format == MOE_W4A8)) ? 176 : 128;
+    return p == MOE_MANY && c->format == MOE_FP8 ? 128 : 176;
 }
 
 bool moe_can(const moe_call *c, moe_path p) {
@@ -70,7 +70,7 @@ bool moe_can(const moe_call *c, moe_path p) {
         return (c->format == MOE_W4A16 || c->format == MOE_W4A8) && c->form != ROWS_PROMPT &&
                c->tokens <= FEW_TOKENS && c->tokens * c->topk <= FEW_PAIRS && c->experts <= FEW_EXPERTS;
     if (p == MOE_MANY)
-        return c->format != MOE_OTHER && c->form != ROWS_DECODE && (c->format != MOE_FP8 || one_tensor(c));
+        return c->format != MOE_OTHER && c->form != ROWS_DECODE && (!is_stored(c) || one_tensor(c));
     return p == MOE_PLAIN;
 }
 

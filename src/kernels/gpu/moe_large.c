@@ -36,30 +36,37 @@ u64 gpu_moe_large_workspace(const moe_args *a) {
     return layout(a, TILE_LEAST, &nowhere, &s);
 }
 
-typedef struct {
-    const gpu_kernel *up, *down;
-} kernels;
-/* tile: tokens of one at most; 176 of INT4 alone. */
-static kernels kernels_of(const gpu_backend *b, const gpu_matrix *w, int tile) {
-    const kernels all[3][3] = {
+/* tile: tokens of one at most. */
+static const gpu_kernel *kernel_of(const gpu_backend *b, const gpu_matrix *w, bool down, int tile) {
+    const gpu_kernel *const all[3][3][2] = {
         {{b->moe_up_64, b->moe_down_64}, {b->moe_up_128, b->moe_down_128}, {b->moe_up_176, b->moe_down_176}},
-        {{b->moe_bf16_up_64, b->moe_bf16_down_64}, {b->moe_bf16_up_128, b->moe_bf16_down_128}, {0}},
+        {{b->moe_bf16_up_64, b->moe_bf16_down_64},
+         {b->moe_bf16_up_176, b->moe_bf16_down_176},
+         {b->moe_bf16_up_176, b->moe_bf16_down_176}},
         {{b->moe_fp8_up_64, b->moe_fp8_down_64}, {b->moe_fp8_up_128, b->moe_fp8_down_128}, {0}}};
-    const int wide = (tile > 64) + (tile > 128),
-              up = w[0].format == GPU_W_FP8_PAIRS ? 2 : w[0].format == GPU_W_BF16,
-              down = w[2].format == GPU_W_FP8_PAIRS ? 2 : w[2].format == GPU_W_BF16;
-    return (kernels){all[up][wide].up, all[down][wide].down};
+    const int format = w->format == GPU_W_FP8_PAIRS ? 2 : w->format == GPU_W_BF16;
+    return all[format][(tile > 64) + (tile > 128)][down];
 }
 
-/* FP8 weights for the copy engine: all experts as rows of `hidden` and of `inter` columns, 64 rows by 128 columns at a time. */
-static void describe(const gpu_backend *b, const op_weight *w, gpu_moe_fp8_args *out) {
+/* FP8 and bf16 weights for the copy engine: all experts as rows of `hidden` and of `inter` columns, 64 rows by 128 bytes at a time. A box of bf16's
+ * down is four times 16 rows, 32 apart, and experts whose other matrices are packed have down every so many rows. */
+static void describe(const gpu_backend *b, const op_weight *w, gpu_moe_maps_args *out) {
     const gpu_matrix *v = w->views;
-    const u64 rows = (u64)w->n_views, hidden = (u64)v->cols, inter = (u64)v->rows;
-    const u32 box[3] = {64, 64, 1};
-    gpu_tensor(b->g, &out->in, v->data, (const u64[3]){64, rows * inter, hidden / 128},
-               (const u64[2]){hidden, 128}, box);
-    gpu_tensor(b->g, &out->out, v->data, (const u64[3]){64, rows * hidden, inter / 128},
-               (const u64[2]){inter, 128}, box);
+    const bool fp8 = v->format == GPU_W_FP8_PAIRS;
+    const u64 rows = (u64)w->n_views, hidden = (u64)v->cols, inter = (u64)v->rows, size = fp8 ? 1 : 2,
+              next = w->expert_bytes / (2 * inter);
+    const u32 box[3] = {64, 64, 1}, apart[3] = {64, 16, 4};
+    if (v->format != GPU_W_PACKED)
+        gpu_tensor(b->g, &out->in, v->data, (const u64[3]){64, rows * inter, hidden * size / 128},
+                   (const u64[2]){hidden * size, 128}, box);
+    if (fp8)
+        gpu_tensor(b->g, &out->out, v->data, (const u64[3]){64, rows * hidden, inter / 128},
+                   (const u64[2]){inter, 128}, box);
+    else
+        gpu_tensor(b->g, &out->out, v[2].data,
+                   (const u64[3]){inter, (rows / 3 - 1) * next + hidden - 3 * 32, 4},
+                   (const u64[2]){2 * inter, 32 * 2 * inter}, apart);
+    out->out_rows = (int)next;
 }
 
 /* Are the rows of the sum and of the norm such that a block holds one? */
@@ -83,30 +90,35 @@ bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *
     return true;
 }
 
+/* A block a processor, or fewer where there are fewer tiles; bf16's work in twos. */
+static void run(const gpu_backend *b, const gpu_kernel *k, int format, i64 tiles, const void *args) {
+    const i64 two = format == GPU_W_BF16 ? 2 : 1, all = gpu_processors(b->g) / two;
+    gpu_launch_cluster(b->g, k, (u32)two, (u32)(min_i64(all, tiles) * two), 1, 1, THREADS, GPU_MOE_SHARED,
+                       args);
+}
+
 bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
-    const int most = how->tile;
-    const kernels run = kernels_of(b, w->views, most);
+    const int tile = how->tile, most = w->views[0].format == GPU_W_BF16 ? 2 * tile : tile;
     large_space s;
     layout(a, most, a->workspace, &s);
     gpu_run_sort(o, &s.sort);
     gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
-    gpu_moe_fp8_args all = {.m = {w->on_gpu, s.tiles, s.n_tiles, s.sort.list, a->x, s.h, s.y,
-                                  (gpu_u32 *)s.n_tiles + 1, s.n_tiles + 2, hidden, inter, s.h_rows,
-                                  (gpu_u32)a->k, 0x43004300, 0}};
-    const bool fp8 = w->views->format == GPU_W_FP8_PAIRS;
-    const void *args = fp8 ? (const void *)&all : &all.m;
-    if (fp8) describe(b, w, &all);
-    const u32 blocks = (u32)gpu_processors(b->g),
-              up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
-              down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));
-    gpu_launch(b->g, run.up, up, 1, 1, THREADS, GPU_MOE_SHARED, args);
+    gpu_moe_maps_args all = {.m = {w->on_gpu, s.tiles, s.n_tiles, s.sort.list, a->x, s.h, s.y,
+                                   (gpu_u32 *)s.n_tiles + 1, s.n_tiles + 2, hidden, inter, s.h_rows,
+                                   (gpu_u32)a->k, 0x43004300, 0}};
+    const void *in = w->views[0].format == GPU_W_PACKED ? (const void *)&all.m : &all,
+               *out = w->views[2].format == GPU_W_PACKED ? (const void *)&all.m : &all;
+    if (out == &all) describe(b, w, &all);
+    all.tile = tile;
+    run(b, kernel_of(b, w->views, false, tile), w->views[0].format, s.most_tiles * ceil_div(inter, 128), in);
     for (all.m.again = 0; all.m.again < 2; all.m.again++) {
         all.m.taken++;
-        gpu_launch(b->g, run.down, down, 1, 1, THREADS, GPU_MOE_SHARED, args);
+        run(b, kernel_of(b, w->views + 2, true, tile), w->views[2].format,
+            s.most_tiles * ceil_div(hidden, 256), out);
     }
     return gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);
 }
@@ -114,7 +126,7 @@ bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const
 status gpu_moe_large_open(gpu_backend *b, err *e) {
     gpu_kernel *const all[] = {
         b->moe_up_64,     b->moe_up_128,     b->moe_up_176,      b->moe_down_64,      b->moe_down_128,
-        b->moe_down_176,  b->moe_bf16_up_64, b->moe_bf16_up_128, b->moe_bf16_down_64, b->moe_bf16_down_128,
+        b->moe_down_176,  b->moe_bf16_up_64, b->moe_bf16_up_176, b->moe_bf16_down_64, b->moe_bf16_down_176,
         b->moe_fp8_up_64, b->moe_fp8_up_128, b->moe_fp8_down_64, b->moe_fp8_down_128};
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         status st = gpu_shared(b->g, all[i], GPU_MOE_SHARED, e);

@@ -92,37 +92,24 @@ template <int NMAX, int N, int F> static __device__ __forceinline__ void multipl
         fence_async(); /* rows of x came by ordinary copies */
         const unsigned char *stage = ring_stage<NMAX, F>(r);
         gpu_u64 tokens = tile_desc(stage);
-        if constexpr (F == PLAIN) {
-            gpu_u64 rows = tile_desc(stage + plan<NMAX, F>::TOKENS + warp / 4 * (2 * 64 * 128));
-            wgmma_begin();
+        uint4 words[2];
+        gpu_u32 scales[2][2][2];
 #pragma unroll
-            for (int s = 0; s < 4; s++) {
-                wgmma_ss<N>(d0, rows + 2 * s, tokens + 2 * s, 1);
-                wgmma_ss<N>(d1, rows + (64 * 128 >> 4) + 2 * s, tokens + 2 * s, 1);
-            }
+        for (int m = 0; m < 2; m++) {
+            const unsigned char *block = stage + strip + m * 4 * PACK_BYTES;
+            words[m] = *(const uint4 *)(block + lane * 16);
+            spread(*(const uint2 *)(block + PACK_SCALES + lane / 4 * 8), scales[m]);
+        }
+#pragma unroll
+        for (int s = 0; s < 4; s++) {
+#pragma unroll
+            for (int m = 0; m < 2; m++) expand(word_of(words[m], s), scales[m][s / 2], magic, a[s % 2][m]);
+            wgmma_begin();
+            wgmma_ra<N>(d0, a[s % 2][0], tokens + 2 * s, 1);
+            wgmma_ra<N>(d1, a[s % 2][1], tokens + 2 * s, 1);
             wgmma_commit();
             wgmma_wait<1>();
-            if (before && lane == 0) barrier_arrive(before);
-        } else {
-            uint4 words[2];
-            gpu_u32 scales[2][2][2];
-#pragma unroll
-            for (int m = 0; m < 2; m++) {
-                const unsigned char *block = stage + strip + m * 4 * PACK_BYTES;
-                words[m] = *(const uint4 *)(block + lane * 16);
-                spread(*(const uint2 *)(block + PACK_SCALES + lane / 4 * 8), scales[m]);
-            }
-#pragma unroll
-            for (int s = 0; s < 4; s++) {
-#pragma unroll
-                for (int m = 0; m < 2; m++) expand(word_of(words[m], s), scales[m][s / 2], magic, a[s % 2][m]);
-                wgmma_begin();
-                wgmma_ra<N>(d0, a[s % 2][0], tokens + 2 * s, 1);
-                wgmma_ra<N>(d1, a[s % 2][1], tokens + 2 * s, 1);
-                wgmma_commit();
-                wgmma_wait<1>();
-                if (s == 0 && before && lane == 0) barrier_arrive(before);
-            }
+            if (s == 0 && before && lane == 0) barrier_arrive(before);
         }
         before = r.empty + r.at;
         ring_next<NMAX, F>(r);
@@ -150,31 +137,6 @@ static __device__ __forceinline__ void copy_strips(strips &w, gpu_u32 to) {
     w.next += PACK_BYTES;
 }
 static __device__ __forceinline__ gpu_u32 strip_place() { return threadIdx.x / 8 * PACK_BYTES + threadIdx.x % 8 * 16; }
-
-/* The producers' part of a stage of bf16 weights: 4 times 64 rows, 16-byte copies. */
-typedef struct {
-    const gpu_bf16 *of[4]; /* this thread's first row and piece of each 64 */
-    gpu_u32 next;          /* elements to the row 16 further on */
-} plain_rows;
-static __device__ __forceinline__ plain_rows rows_of(const gpu_matrix &w, gpu_i64 row0, gpu_i64 row2, const gpu_matrix &v, gpu_i64 row1, gpu_i64 row3) {
-    gpu_i64 last = w.rows - 64, own = threadIdx.x / 8 * w.cols + threadIdx.x % 8 * 8;
-    const gpu_bf16 *p = (const gpu_bf16 *)w.data + own, *q = (const gpu_bf16 *)v.data + own;
-    return plain_rows{{p + least(row0, last) * w.cols, q + least(row1, last) * w.cols, p + least(row2, last) * w.cols, q + least(row3, last) * w.cols},
-                      (gpu_u32)w.cols * 16};
-}
-template <int I> static __device__ __forceinline__ void copy_rows_from(const plain_rows &r, gpu_u32 to, int c) {
-    const gpu_bf16 *from = r.of[I] + c * 64;
-    copy16_at<(4 * I) * 2048, 0>(to, from);
-    copy16_at<(4 * I + 1) * 2048, 0>(to, from + r.next);
-    copy16_at<(4 * I + 2) * 2048, 0>(to, from + 2 * r.next);
-    copy16_at<(4 * I + 3) * 2048, 0>(to, from + 3 * r.next);
-}
-static __device__ __forceinline__ void copy_rows(const plain_rows &r, gpu_u32 to, int c) {
-    copy_rows_from<0>(r, to, c);
-    copy_rows_from<1>(r, to, c);
-    copy_rows_from<2>(r, to, c);
-    copy_rows_from<3>(r, to, c);
-}
 
 /* Every 16th row of x. */
 template <int I, int ALL> static __device__ __forceinline__ void copy_tokens(gpu_u32 to, const gpu_bf16 *x, const gpu_u32 *row, int tokens) {
@@ -219,13 +181,7 @@ template <int NMAX, int F> static __device__ __forceinline__ void up_produce(con
             int j = i * 16 + thread / 8;
             row[i] = (gpu_u32)a.list[t.y + (j < t.z ? j : t.z - 1)] / a.k * across;
         }
-        strips w = {nullptr};
-        plain_rows rows;
-        gpu_i64 half = (gpu_i64)t.x * 128;
-        if (F == PLAIN)
-            rows = rows_of(m[0], half, half + 64, m[1], half, half + 64);
-        else
-            w = strip_of(m[strip / 4 % 2], half + strip / 8 * 64 + strip % 4 * 16);
+        strips w = strip_of(m[strip / 4 % 2], (gpu_i64)t.x * 128 + strip / 8 * 64 + strip % 4 * 16);
         const gpu_bf16 *x = a.x + thread % 8 * 8;
 #pragma unroll 1
         for (int c = 0; c < columns; c++, x += 64) {
@@ -236,8 +192,7 @@ template <int NMAX, int F> static __device__ __forceinline__ void up_produce(con
                 __threadfence_block(); /* seen by whoever sees the arrival */
             }
             gpu_u32 stage = shared_at(r.memory) + r.at * plan<NMAX, F>::STAGE;
-            if (F == PLAIN) copy_rows(rows, stage + plan<NMAX, F>::TOKENS + to, c);
-            else copy_strips(w, stage + plan<NMAX, F>::TOKENS + strip_place());
+            copy_strips(w, stage + plan<NMAX, F>::TOKENS + strip_place());
             copy_tokens<0, NMAX / 16>(stage + to, x, row, t.z);
             barrier_arrive_copies(full);
             ring_next<NMAX, F>(r);
@@ -280,13 +235,7 @@ template <int NMAX, int F> static __device__ __forceinline__ void down_produce(c
         const gpu_matrix &m = a.experts[3 * t.x + 2];
         t.x = tile % row_tiles;
         gpu_u32 bytes = (gpu_u32)(t.z + 7) / 8 * 1024;
-        gpu_i64 row = (gpu_i64)t.x * ROWS;
-        strips w = {nullptr};
-        plain_rows rows;
-        if (F == PLAIN)
-            rows = rows_of(m, row, row + 128, m, row + 64, row + 192);
-        else
-            w = strip_of(m, row + threadIdx.x / 8 * 16);
+        strips w = strip_of(m, (gpu_i64)t.x * ROWS + threadIdx.x / 8 * 16);
 #pragma unroll 1
         for (int c = 0; c < columns; c++) {
             barrier_wait(r.empty + r.at, r.parity ^ 1);
@@ -297,9 +246,7 @@ template <int NMAX, int F> static __device__ __forceinline__ void down_produce(c
                 barrier_expect(full, bytes);
                 bulk_copy(stage, a.h + (c * a.h_rows + t.w) * 64, bytes, full);
             }
-            gpu_u32 place = shared_at(stage) + plan<NMAX, F>::TOKENS;
-            if (F == PLAIN) copy_rows(rows, place + swizzled(threadIdx.x / 8, threadIdx.x % 8), c);
-            else copy_strips(w, place + strip_place());
+            copy_strips(w, shared_at(stage) + plan<NMAX, F>::TOKENS + strip_place());
             barrier_arrive_copies(full);
             ring_next<NMAX, F>(r);
         }
@@ -378,10 +325,10 @@ template <int NMAX, int F> static __device__ __forceinline__ void up_all(const g
     ring r = ring_open<NMAX, F>(memory, a.magic);
     ring_init<NMAX, F>(r, 128);
     if (threadIdx.x < 128) {
-        regs_less<F == PLAIN ? 88 : 40>();
+        regs_less<40>();
         up_produce<NMAX, F>(a, r);
     } else {
-        regs_more<F == PLAIN ? 208 : 232>();
+        regs_more<232>();
         for (;;) {
             barrier_wait(r.full + r.at, r.parity);
             const int4 t = *ring_tile<NMAX, F>(r);
@@ -396,10 +343,10 @@ template <int NMAX, int F> static __device__ __forceinline__ void down_all(const
     ring r = ring_open<NMAX, F>(memory, a.magic);
     ring_init<NMAX, F>(r, 128 + 1);
     if (threadIdx.x < 128) {
-        regs_less<F == PLAIN ? 88 : 40>();
+        regs_less<40>();
         down_produce<NMAX, F>(a, r);
     } else {
-        regs_more<F == PLAIN ? 208 : 232>();
+        regs_more<232>();
         for (;;) {
             barrier_wait(r.full + r.at, r.parity);
             const int4 t = *ring_tile<NMAX, F>(r);

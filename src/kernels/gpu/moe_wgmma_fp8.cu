@@ -105,7 +105,7 @@ template <int NMAX, int N> static __device__ __forceinline__ void multiply_eight
     for (int i = 0; i < N / 2; i++) d0[i] *= f[0], d1[i] *= f[1];
 }
 
-template <int NMAX> static __device__ __forceinline__ void up_eight_produce(const gpu_moe_fp8_args &all, ring r) {
+template <int NMAX> static __device__ __forceinline__ void up_eight_produce(const gpu_moe_maps_args &all, ring r) {
     typedef plan<NMAX, EIGHT> p;
     const gpu_moe_args &a = all.m;
     int thread = threadIdx.x, columns = (int)(a.hidden / 128), row_tiles = (int)(a.inter / 128), tiles = *a.n_tiles * row_tiles;
@@ -146,7 +146,7 @@ template <int NMAX> static __device__ __forceinline__ void up_eight_produce(cons
     ring_end<NMAX, EIGHT>(r, true);
 }
 
-template <int NMAX> static __device__ __forceinline__ void down_eight_produce(const gpu_moe_fp8_args &all, ring r) {
+template <int NMAX> static __device__ __forceinline__ void down_eight_produce(const gpu_moe_maps_args &all, ring r) {
     typedef plan<NMAX, EIGHT> p;
     const gpu_moe_args &a = all.m;
     int thread = threadIdx.x, columns = (int)(a.inter / 128), row_tiles = (int)((a.hidden + 255) / 256), tiles = *a.n_tiles * row_tiles;
@@ -180,7 +180,7 @@ template <int NMAX> static __device__ __forceinline__ void down_eight_produce(co
     ring_end<NMAX, EIGHT>(r, true);
 }
 
-template <int NMAX> static __device__ __forceinline__ void up_eight(const gpu_moe_fp8_args &all, unsigned char *memory) {
+template <int NMAX> static __device__ __forceinline__ void up_eight(const gpu_moe_maps_args &all, unsigned char *memory) {
     enum { F = EIGHT };
     const gpu_moe_args &a = all.m;
     ring r = ring_open<NMAX, F>(memory, 0);
@@ -200,7 +200,7 @@ template <int NMAX> static __device__ __forceinline__ void up_eight(const gpu_mo
     }
 }
 
-template <int NMAX> static __device__ __forceinline__ void down_eight(const gpu_moe_fp8_args &all, unsigned char *memory) {
+template <int NMAX> static __device__ __forceinline__ void down_eight(const gpu_moe_maps_args &all, unsigned char *memory) {
     enum { F = EIGHT };
     const gpu_moe_args &a = all.m;
     ring r = ring_open<NMAX, F>(memory, 0);
@@ -221,8 +221,8 @@ template <int NMAX> static __device__ __forceinline__ void down_eight(const gpu_
 }
 
 #define EIGHT_KERNELS(NMAX, up_name, down_name)                                                                                                      \
-    KERNEL_OF(up_name, gpu_moe_fp8_args, THREADS, 1) { SHARED_TILES(memory); up_eight<NMAX>(a, memory); }                                            \
-    KERNEL_OF(down_name, gpu_moe_fp8_args, THREADS, 1) {                                                                                             \
+    KERNEL_OF(up_name, gpu_moe_maps_args, THREADS, 1) { SHARED_TILES(memory); up_eight<NMAX>(a, memory); }                                            \
+    KERNEL_OF(down_name, gpu_moe_maps_args, THREADS, 1) {                                                                                             \
         SHARED_TILES(memory);                                                                                                                        \
         if (a.m.again && !y_again(*a.m.most)) return;                                                                                                        \
         down_eight<NMAX>(a, memory);                                                                                                                 \
