@@ -317,14 +317,28 @@ typedef struct {
     int norm;
 } gpu_route_args;
 
-/* A product and the gate beside it. */
+/* few_rows's job beside the gate (few_digits.cuh). */
+enum { GPU_DIGITS_COLS = 7168 /* at most */, SLAB_DIGITS = 4 /* warps of a row */, BROAD_DIGITS = 2 };
+typedef struct {
+    const gpu_bf16 *x; /* [n, hidden]; NULL: none of this */
+    gpu_u8 *digits;
+    float *scale;
+    gpu_u32 *finished;
+    int *taken;
+    gpu_later later;
+    int n, k, hidden;
+} gpu_digits_args;
+
+/* A product and the gate beside it: behind the product's blocks a warp a row, then some warps a row of digits. */
 typedef struct {
     gpu_skinny_args product;
     gpu_route_args gate;
+    gpu_digits_args digits;
 } gpu_gate_args;
 typedef struct {
     gpu_broad_args product;
     gpu_route_args gate;
+    gpu_digits_args digits;
 } gpu_broad_gate_args;
 
 /* Sorting (token, slot) pairs by expert; ids of no expert are left out. */

@@ -11,7 +11,7 @@
  * of all, in their order, for some rows of x.
  * add, gate: as in slab.cu. Which sums are added in which order depends on the shapes alone. */
 #include "kernels/gpu/hopper.cuh"
-#include "kernels/gpu/route.cuh"
+#include "kernels/gpu/gate.cuh"
 
 enum { TOKENS = GPU_SKINNY, X_UNIT = TOKENS * 128 /* bytes */, LANES = 16 /* that share a row of y */, SCALERS = 64 };
 
@@ -280,9 +280,7 @@ BROAD(broad_add_144, 72, false, true, 1)
             broad<most, split, false>(a.product, memory);                                                       \
             return;                                                                                          \
         }                                                                                                    \
-        after_previous();                                                                                    \
-        gpu_i64 row = behind * (BROAD_THREADS / 32) + threadIdx.x / 32;                                      \
-        if (row < a.gate.n) route_row<GPU_GATE_EXPERTS / 32>(a.gate, row);                                   \
+        gate_beside<BROAD_THREADS, BROAD_DIGITS>(a.gate, a.digits, (int)behind, memory);                                   \
     }
 GATE(broad_gate_64, 64, true)
 GATE(broad_gate_144, 72, false)

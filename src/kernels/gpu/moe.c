@@ -177,6 +177,24 @@ void gpu_op_moe_norm(const ops *o, const moe_norm_args *a) {
     if (a->later) a->later->parts = 0;
 }
 
+gpu_digits_args gpu_moe_digits(const moe_args *a) {
+    moe_space s;
+    moe_layout(a, a->workspace, &s);
+    return gpu_few_digits(a, s.few);
+}
+
+/* One op after the other, with x as digits beside the gate (route.c) if few.cu will have the experts. */
+static void feed_apart(const ops *o, const feed_args *a) {
+    gpu_backend *b = gpu_of(o);
+    const moe_args *m = &a->moe.moe;
+    const gpu_matrix *up = &m->experts->views[0];
+    bool fits = m->n > FEW_TILE && m->n <= GPU_SKINNY && m->k <= 32 && up->format == GPU_W_PACKED &&
+                up->cols <= GPU_DIGITS_COLS && (u64)(uintptr_t)m->x % 16 == 0 && choose(b, m).path == MOE_FEW;
+    if (fits) b->wants_digits = m;
+    ops_feed(o, a);
+    b->wants_digits = NULL, b->has_digits = false;
+}
+
 void gpu_op_feed(const ops *o, const feed_args *a) {
     const gpu_backend *b = gpu_of(o);
     const moe_norm_args *m = &a->moe;
@@ -187,7 +205,7 @@ void gpu_op_feed(const ops *o, const feed_args *a) {
     gpu_after after;
     bool later = takes && gpu_may_finish_later(&m->norm, m->later, parts, &after);
     if (!takes || !gpu_run_feed(o, a, later ? &after : NULL)) {
-        ops_feed(o, a);
+        feed_apart(o, a);
         return;
     }
     if (later)
