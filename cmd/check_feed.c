@@ -208,8 +208,8 @@ void check_feed(check *c) {
         {17, 1088, 64, 24, 3, 64, WF_INT4_GROUP}, {33, 448, 64, 24, 3, 64, WF_INT4_GROUP},
         {64, 256, 64, 40, 2, 64, WF_INT4_GROUP}};
     static const shape real[] = {
-        {1, 7168, 256, 16, 8, 256, WF_INT4_GROUP},  {4, 7168, 256, 16, 8, 256, WF_INT4_GROUP},
-        {4, 256, 64, 384, 8, 256, WF_INT4_GROUP},   {2, 512, 64, 383, 8, 512, WF_INT4_GROUP},
+        {1, 7168, 256, 16, 8, 256, WF_INT4_GROUP}, {4, 7168, 256, 16, 8, 256, WF_INT4_GROUP},
+        {4, 256, 64, 384, 8, 256, WF_INT4_GROUP},  {2, 512, 64, 383, 8, 512, WF_INT4_GROUP},
         {16, 7168, 64, 48, 3, 256, WF_INT4_GROUP}, {64, 7168, 64, 48, 3, 256, WF_INT4_GROUP}};
     for (size_t i = 0; i < COUNT_OF(all); i++)
         for (int mode = 0; mode < 4; mode++) feed_case(c, &all[i], mode & 1, mode & 2);

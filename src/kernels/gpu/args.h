@@ -375,6 +375,8 @@ typedef struct {
 
 /* moe_sum_norm: threads of a row, 8 columns each so many times; slots at most. */
 enum { GPU_SUM_THREADS = 224, GPU_SUM_PIECES = 4, GPU_SUM_SLOTS = 8 };
+/* moe_combine_row: threads of a block, 8 columns each; slots at most. */
+enum { GPU_ROW_THREADS = 896, GPU_ROW_SLOTS = 32 };
 enum { GPU_MOE_SHARED = 227 * 1024, GPU_MOE_COUNTS = 4 };
 typedef struct {
     const gpu_matrix *experts; /* [3 * n_experts] packed: gate, up, down */
@@ -433,7 +435,7 @@ typedef struct {
     gpu_i64 hidden, k, n_experts;
     const gpu_u32 *most; /* moe_sum: as in gpu_moe_args */
     gpu_after after;     /* moe_combine_norm */
-    gpu_norm_args norm;  /* moe_sum_norm: of x and the sum */
+    gpu_norm_args norm;  /* moe_sum_norm, moe_combine_row: of x and the sum */
 } gpu_combine_args;
 
 /* ops.h's sample_row. */

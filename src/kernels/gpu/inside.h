@@ -125,6 +125,7 @@
     X(int8_h, "moe_int8_rows")                                                                               \
     X(moe_sum, "moe_tiles")                                                                                  \
     X(moe_sum_norm, "moe_tiles")                                                                             \
+    X(moe_combine_row, "moe_tiles")                                                                          \
     X(moe_combine, "moe")                                                                                    \
     X(few_one_1, "few_one")                                                                                  \
     X(few_one_4, "few_one")                                                                                  \
