@@ -201,14 +201,16 @@ static void feed_case(check *c, const shape *s, bool later, bool bad) {
  * bf16. */
 void check_feed(check *c) {
     static const shape all[] = {
-        {1, 256, 64, 16, 3, 64, WF_INT4_GROUP},  {2, 320, 128, 7, 4, 48, WF_INT4_GROUP},
-        {3, 1024, 64, 24, 8, 64, WF_INT4_GROUP}, {4, 256, 64, 40, 8, 16, WF_INT4_GROUP},
-        {4, 192, 64, 9, 2, 0, WF_INT4_GROUP},    {1, 448, 192, 5, 2, 528, WF_INT4_GROUP},
-        {6, 256, 64, 8, 2, 64, WF_INT4_GROUP},   {2, 256, 64, 8, 2, 64, WF_BF16}};
-    static const shape real[] = {{1, 7168, 256, 16, 8, 256, WF_INT4_GROUP},
-                                 {4, 7168, 256, 16, 8, 256, WF_INT4_GROUP},
-                                 {4, 256, 64, 384, 8, 256, WF_INT4_GROUP},
-                                 {2, 512, 64, 383, 8, 512, WF_INT4_GROUP}};
+        {1, 256, 64, 16, 3, 64, WF_INT4_GROUP},   {2, 320, 128, 7, 4, 48, WF_INT4_GROUP},
+        {3, 1024, 64, 24, 8, 64, WF_INT4_GROUP},  {4, 256, 64, 40, 8, 16, WF_INT4_GROUP},
+        {4, 192, 64, 9, 2, 0, WF_INT4_GROUP},     {1, 448, 192, 5, 2, 528, WF_INT4_GROUP},
+        {6, 256, 64, 8, 2, 64, WF_INT4_GROUP},    {2, 256, 64, 8, 2, 64, WF_BF16},
+        {17, 1088, 64, 24, 3, 64, WF_INT4_GROUP}, {33, 448, 64, 24, 3, 64, WF_INT4_GROUP},
+        {64, 256, 64, 40, 2, 64, WF_INT4_GROUP}};
+    static const shape real[] = {
+        {1, 7168, 256, 16, 8, 256, WF_INT4_GROUP}, {4, 7168, 256, 16, 8, 256, WF_INT4_GROUP},
+        {4, 256, 64, 384, 8, 256, WF_INT4_GROUP},  {2, 512, 64, 383, 8, 512, WF_INT4_GROUP},
+        {16, 7168, 64, 48, 3, 256, WF_INT4_GROUP}, {64, 7168, 64, 48, 3, 256, WF_INT4_GROUP}};
     for (size_t i = 0; i < COUNT_OF(all); i++)
         for (int mode = 0; mode < 4; mode++) feed_case(c, &all[i], mode & 1, mode & 2);
     for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)

@@ -1,6 +1,7 @@
 /* cmd/check_later.c: a product or experts, the norm behind them, and what takes its rows, finished or not. */
 #include "check_kimi.h"
 #include <math.h>
+#include <string.h>
 
 static const f64 BF16_BOUND = 4e-3, F32_BOUND = 4e-3 /* the rows in between are rounded */;
 /* Two sub-layers round twice as often: 4.7e-3 in scores of a backend that computes as ref does and rounds what it stores. */
@@ -82,27 +83,28 @@ static void linear_case(check *c, i64 n, i64 cols, i64 dim, weight_format f) {
     check_case_end(c);
 }
 
-enum { EXPERTS = 5, INTER = 64, K = 3 };
-static check_weight make_experts(check *c, weight_format f, i64 hidden) {
-    weight_view v[3 * EXPERTS];
+enum { EXPERTS = 5, EXPERTS_MOST = 40, INTER = 64, K = 3 };
+static check_weight make_experts(check *c, weight_format f, i64 hidden, i64 experts) {
+    weight_view v[3 * EXPERTS_MOST];
     u64 up = synth_weight_bytes(f, INTER, hidden), down = synth_weight_bytes(f, hidden, INTER);
-    u8 *m = check_alloc(c, (2 * up + down) * EXPERTS);
-    for (i64 e = 0; e < EXPERTS; e++, m += 2 * up + down) {
+    u8 *m = check_alloc(c, (2 * up + down) * (u64)experts);
+    for (i64 e = 0; e < experts; e++, m += 2 * up + down) {
         v[3 * e] = synth_weight(&c->rng, f, INTER, hidden, 1.0f / sqrtf((f32)hidden), m);
         v[3 * e + 1] = synth_weight(&c->rng, f, INTER, hidden, 1.0f / sqrtf((f32)hidden), m + up);
         v[3 * e + 2] = synth_weight(&c->rng, f, hidden, INTER, 1.0f / sqrtf((f32)INTER), m + 2 * up);
     }
-    return check_prepare(c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * EXPERTS});
+    return check_prepare(c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * experts});
 }
 
-static void moe_case(check *c, i64 n, i64 hidden, weight_format f, bool shared, bool mark) {
-    check_weight w = make_experts(c, f, hidden);
+static void moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 experts, bool shared, bool mark) {
+    check_weight w = make_experts(c, f, hidden, experts);
     check_weight norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, hidden, 1.0f);
     check_act in = check_input(c, n * hidden, 1.0f), also = check_input(c, n * hidden, 0.3f);
     later_rows r = make_rows(c, n, hidden);
     i32 *ids = check_alloc(c, (u64)(n * K) * 4);
     f32 *weights = check_alloc(c, (u64)(n * K) * 4);
-    for (i64 j = 0; j < n * K; j++) ids[j] = (i32)(synth_bits(&c->rng) % EXPERTS), weights[j] = 0.4f;
+    for (i64 j = 0; j < n * K; j++) ids[j] = (i32)(synth_bits(&c->rng) % (u64)experts), weights[j] = 0.4f;
+    if (n > 8) ids[n * K / 3] = -1, ids[n * K / 2] = (i32)experts;
     moe_norm_args a = {.moe = {w.dev, in.h, ids, weights, shared ? also.h : NULL, r.add.h, NULL, n, K, NULL},
                        .norm = norm_of(&r, norm.dev, true, n, hidden),
                        .later = &r.later},
@@ -111,11 +113,21 @@ static void moe_case(check *c, i64 n, i64 hidden, weight_format f, bool shared, 
     a.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe));
     b.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe));
     i64 bad = n / 2;
-    if (mark) {
+    check_act before = check_output(c, n * hidden), sum = check_output(c, n * hidden),
+              h = check_output(c, n * hidden);
+    if (mark) { /* and once before it */
+        u64 bytes = (u64)(n * hidden) * 2;
+        memcpy(before.h, r.x.h, bytes);
+        c->dev->moe_norm(c->dev, &a);
+        memcpy(sum.h, r.x.h, bytes), memcpy(h.h, r.h.h, bytes), memcpy(r.x.h, before.h, bytes);
         a.norm.bad = r.bad, a.norm.mark = 9;
         r.x.h[bad * hidden + hidden - 3] = CHECK_BAD;
     }
     c->dev->moe_norm(c->dev, &a);
+    if (mark) {
+        check_isolated(c, "moe_norm's sum", sum.h, r.x.h, n, hidden, bad);
+        check_isolated(c, "moe_norm", h.h, r.h.h, n, hidden, bad);
+    }
     for (i64 i = 0; mark && i < n; i++)
         if (r.bad[i] != (i == bad ? 9 : 0))
             check_fail(c, "moe_norm: mark of row %lld is %d", (long long)i, r.bad[i]);
@@ -131,7 +143,7 @@ static void chain_case(check *c, i64 n, i64 hidden, bool bad) {
     enum { COLS = 256 };
     check_weight o = check_matrix(c, WK_LINEAR, WF_BF16, hidden, COLS, 1.0f / sqrtf((f32)COLS));
     check_weight norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, hidden, 1.0f);
-    check_weight w = make_experts(c, WF_INT4_GROUP, hidden);
+    check_weight w = make_experts(c, WF_INT4_GROUP, hidden, EXPERTS);
     check_act in = check_input(c, n * COLS, 1.0f), d = check_output(c, n * hidden);
     later_rows r = make_rows(c, n, hidden);
     i32 *ids = check_alloc(c, (u64)(n * K) * 4);
@@ -182,12 +194,14 @@ void check_linear_norm(check *c) {
 
 void check_moe_norm(check *c) {
     static const struct {
-        i64 n, hidden;
-    } s[] = {{1, 7168}, {2, 1088}, {9, 256}, {33, 320}, {64, 1024}, {66, 128}};
-    for (size_t i = 0; i < COUNT_OF(s); i++)
+        i64 n, hidden, experts;
+    } s[] = {{1, 7168, EXPERTS}, {2, 1088, EXPERTS},      {9, 256, EXPERTS},
+             {33, 320, EXPERTS}, {64, 1024, EXPERTS},     {66, 128, EXPERTS},
+             {33, 1088, 14},     {70, 320, EXPERTS_MOST}, {66, 7168, 30}};
+    for (size_t i = 0; i < COUNT_OF(s) - (strstr(c->dev->name, "emulated") ? 1 : 0); i++)
         for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
             for (int mark = 0; mark < 2; mark++)
-                moe_case(c, s[i].n, s[i].hidden, (weight_format)f, i % 2, mark);
+                moe_case(c, s[i].n, s[i].hidden, (weight_format)f, s[i].experts, i % 2, mark);
     for (i64 n = 1; n <= 9; n += n < 5 ? 1 : 4)
         for (int bad = 0; bad < 2; bad++) chain_case(c, n, n == 2 ? 2112 : 448, bad);
     chain_case(c, 4, 7168, false);

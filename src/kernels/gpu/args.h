@@ -317,14 +317,28 @@ typedef struct {
     int norm;
 } gpu_route_args;
 
-/* A product and the gate beside it. */
+/* few_rows's job beside the gate (few_digits.cuh). */
+enum { GPU_DIGITS_COLS = 7168 /* at most */, SLAB_DIGITS = 4 /* warps of a row */, BROAD_DIGITS = 2 };
+typedef struct {
+    const gpu_bf16 *x; /* [n, hidden]; NULL: none of this */
+    gpu_u8 *digits;
+    float *scale;
+    gpu_u32 *finished;
+    int *taken;
+    gpu_later later;
+    int n, k, hidden;
+} gpu_digits_args;
+
+/* A product and the gate beside it: behind the product's blocks a warp a row, then some warps a row of digits. */
 typedef struct {
     gpu_skinny_args product;
     gpu_route_args gate;
+    gpu_digits_args digits;
 } gpu_gate_args;
 typedef struct {
     gpu_broad_args product;
     gpu_route_args gate;
+    gpu_digits_args digits;
 } gpu_broad_gate_args;
 
 /* Sorting (token, slot) pairs by expert; ids of no expert are left out. */
@@ -361,6 +375,8 @@ typedef struct {
 
 /* moe_sum_norm: threads of a row, 8 columns each so many times; slots at most. */
 enum { GPU_SUM_THREADS = 224, GPU_SUM_PIECES = 4, GPU_SUM_SLOTS = 8 };
+/* moe_combine_row: threads of a block, 8 columns each; slots at most. */
+enum { GPU_ROW_THREADS = 896, GPU_ROW_SLOTS = 32 };
 enum { GPU_MOE_SHARED = 227 * 1024, GPU_MOE_COUNTS = 4 };
 typedef struct {
     const gpu_matrix *experts; /* [3 * n_experts] packed: gate, up, down */
@@ -422,7 +438,7 @@ typedef struct {
     gpu_i64 hidden, k, n_experts;
     const gpu_u32 *most; /* moe_sum: as in gpu_moe_args */
     gpu_after after;     /* moe_combine_norm */
-    gpu_norm_args norm;  /* moe_sum_norm: of x and the sum */
+    gpu_norm_args norm;  /* moe_sum_norm, moe_combine_row: of x and the sum */
 } gpu_combine_args;
 
 /* ops.h's sample_row. */

@@ -7,8 +7,8 @@ enum {
     HIGHEST = 256,   /* rows of a tile */
     SPLIT_UPTO = 64, /* rows of a tile, of whose units two warpgroups have half of the columns each */
     AFTER_UPTO = 144,
-    X_STAGES = 5,                                                       /* at first */
-    GATES_MOST = (GPU_SKINNY * 32 + BROAD_THREADS - 1) / BROAD_THREADS, /* blocks */
+    X_STAGES = 5,                                                           /* at first */
+    GATES_MOST = (3 * GPU_SKINNY * 32 + BROAD_THREADS - 1) / BROAD_THREADS, /* blocks */
     X_BYTES = GPU_SKINNY * UNIT * 2
 };
 
@@ -72,7 +72,7 @@ static bool is_whole(const gpu_skinny_part *p) { /* four values at once */
     return (u64)(uintptr_t)p->y % 16 == 0 && p->y_stride % 4 == 0;
 }
 
-bool gpu_run_broad(const gpu_backend *b, const gpu_skinny_args *k, const gpu_route_args *gate, i64 *parts) {
+bool gpu_run_broad(const gpu_backend *b, const gpu_skinny_args *k, const gpu_gate_args *gate, i64 *parts) {
     bool add = k->after.x != NULL;
     broad_cut c;
     gpu_broad_gate_args g = {.product = {.n = k->n, .later = k->later, .after = k->after}};
@@ -81,7 +81,7 @@ bool gpu_run_broad(const gpu_backend *b, const gpu_skinny_args *k, const gpu_rou
     p->units = (int)(k->cols / UNIT);
     for (int i = 0; i < GPU_PARTS && k->part[i].w; i++)
         if (!add && !is_whole(&k->part[i])) return false;
-    i64 gates = gate ? ceil_div(gate->n, BROAD_THREADS / 32) : 0;
+    i64 gates = gate ? gpu_gate_blocks(gate, BROAD_THREADS, BROAD_DIGITS) : 0;
     if (!cut(k, p->units, gate || add ? AFTER_UPTO : HIGHEST, gate ? GATES_MOST : 0, &c)) return false;
     if (add && (c.tiles > GPU_LATER_PARTS || k->part[0].rows % 4)) return false;
     p->height = (int)c.height, p->cluster = (int)c.cluster, p->blocks = (int)(c.tiles * c.cluster);
@@ -95,7 +95,7 @@ bool gpu_run_broad(const gpu_backend *b, const gpu_skinny_args *k, const gpu_rou
         if (t->up) map_of(b, &p->up_map[i], t->up, t->rows, k->w_stride, k->cols, height);
     }
     map_of(b, &p->x_map, k->x, k->n, k->x_stride, k->cols, GPU_SKINNY);
-    if (gate) g.gate = *gate;
+    if (gate) g.gate = gate->gate, g.digits = gate->digits;
     bool low = c.height <= SPLIT_UPTO;
     const gpu_kernel *kernel = gate                     ? low ? b->broad_gate_64 : b->broad_gate_144
                                : add                    ? low ? b->broad_add_64 : b->broad_add_144

@@ -11,7 +11,7 @@
  * of all, in their order, for some rows of x.
  * add, gate: as in slab.cu. Which sums are added in which order depends on the shapes alone. */
 #include "kernels/gpu/hopper.cuh"
-#include "kernels/gpu/route.cuh"
+#include "kernels/gpu/gate.cuh"
 
 enum { TOKENS = GPU_SKINNY, X_UNIT = TOKENS * 128 /* bytes */, LANES = 16 /* that share a row of y */, SCALERS = 64 };
 
@@ -235,8 +235,10 @@ template <int N, bool SPLIT, bool AFTER> static __device__ inline void broad(con
             after_previous();
             if (a.later.parts <= 32)
                 row_scales<16, 1>(a, state->scales);
+            else if (a.later.parts <= 128)
+                row_scales<8, 4>(a, state->scales);
             else
-                row_scales<8, GPU_LATER_PARTS / 32>(a, state->scales);
+                row_scales<2, GPU_LATER_PARTS / 32>(a, state->scales);
         }
         __syncwarp();
         if (a.cluster > 1) cluster_sync();
@@ -258,16 +260,17 @@ template <int N, bool SPLIT, bool AFTER> static __device__ inline void broad(con
     if (a.cluster > 1) cluster_sync(); /* the others have read the sums */
 }
 
-#define BROAD(name, most, split, after)                                                                        \
-    KERNEL_EARLY(name, gpu_broad_args, BROAD_THREADS, 1) {                                                   \
+/* blocks: 2 keeps registers for a block of the norm in front or behind (rows.cu), which then is there when its turn comes. */
+#define BROAD(name, most, split, after, blocks)                                                              \
+    KERNEL_EARLY(name, gpu_broad_args, BROAD_THREADS, blocks) {                                              \
         SHARED_TILES(memory);                                                                                \
-        broad<most, split, after>(a, memory);                                                                   \
+        broad<most, split, after>(a, memory);                                                                \
     }
-BROAD(broad_64, 64, true, false)
-BROAD(broad_144, 72, false, false)
-BROAD(broad_256, 128, false, false)
-BROAD(broad_add_64, 64, true, true)
-BROAD(broad_add_144, 72, false, true)
+BROAD(broad_64, 64, true, false, 2)
+BROAD(broad_144, 72, false, false, 2)
+BROAD(broad_256, 128, false, false, 1)
+BROAD(broad_add_64, 64, true, true, 1)
+BROAD(broad_add_144, 72, false, true, 1)
 
 #define GATE(name, most, split)                                                                                \
     KERNEL_EARLY(name, gpu_broad_gate_args, BROAD_THREADS, 1) {                                              \
@@ -277,9 +280,7 @@ BROAD(broad_add_144, 72, false, true)
             broad<most, split, false>(a.product, memory);                                                       \
             return;                                                                                          \
         }                                                                                                    \
-        after_previous();                                                                                    \
-        gpu_i64 row = behind * (BROAD_THREADS / 32) + threadIdx.x / 32;                                      \
-        if (row < a.gate.n) route_row<GPU_GATE_EXPERTS / 32>(a.gate, row);                                   \
+        gate_beside<BROAD_THREADS, BROAD_DIGITS>(a.gate, a.digits, (int)behind, memory);                                   \
     }
 GATE(broad_gate_64, 64, true)
 GATE(broad_gate_144, 72, false)

@@ -235,7 +235,8 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
                (u32)min_i64(groups, GRID_Y), (u32)heads, GPU_THREADS, 0, a);
 }
 
-bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const linear_args *l) {
+bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const gpu_digits_args *digits,
+                  const linear_args *l) {
     const gpu_backend *b = gpu_of(o);
     const gpu_matrix *w = &l->w->views[0];
     if (b->form != ROWS_ANY || gate->n_experts > GPU_GATE_EXPERTS || gate->k > 32) return false;
@@ -250,8 +251,9 @@ bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const linear_args *l
                                    .x_stride = l->x_stride,
                                    .cols = w->cols,
                                    .w_stride = w->cols},
-                       .gate = *gate};
-    if (is_broad(b, l->n) && gpu_run_broad(b, &k.product, gate, NULL)) return true;
+                       .gate = *gate,
+                       .digits = *digits};
+    if (is_broad(b, l->n) && gpu_run_broad(b, &k.product, &k, NULL)) return true;
     skinny_plan p = plan_skinny(b, &k.product, 1);
     if (p.kind != THIN) return false;
     const gpu_kernel *kernel = p.tokens == 8    ? b->gate_8
@@ -259,7 +261,7 @@ bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const linear_args *l
                                : p.tokens == 32 ? b->gate_32
                                                 : b->gate_64;
     i64 cluster = k.product.cluster,
-        gates = ceil_div(ceil_div(gate->n, SLAB_THREADS / 32), cluster) * cluster;
+        gates = ceil_div(gpu_gate_blocks(&k, SLAB_THREADS, SLAB_DIGITS), cluster) * cluster;
     gpu_launch_cluster(b->g, kernel, (u32)cluster, p.blocks + (u32)gates, 1, 1, SLAB_THREADS,
                        shared_of(p.tokens, THIN), &k);
     return true;

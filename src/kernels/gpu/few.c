@@ -46,6 +46,20 @@ u64 gpu_few_workspace(const moe_args *a) {
     return layout(a, &nowhere, &f);
 }
 
+gpu_digits_args gpu_few_digits(const moe_args *a, u8 *space) {
+    gpu_few_args f;
+    layout(a, space, &f);
+    return (gpu_digits_args){.x = a->x,
+                             .digits = f.x_digits,
+                             .scale = f.x_scale,
+                             .finished = f.finished,
+                             .taken = f.taken,
+                             .later = gpu_later_of(a->later),
+                             .n = (int)a->n,
+                             .k = (int)a->k,
+                             .hidden = (int)a->experts->views[0].cols};
+}
+
 bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *space, f32 *y) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
@@ -58,6 +72,7 @@ bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *spa
                       .x = a->x,
                       .ids = a->ids,
                       .y = y,
+                      .beside = b->has_digits,
                       .k = (int)a->k,
                       .pairs = (int)pairs,
                       .experts = (int)experts,
@@ -66,7 +81,7 @@ bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *spa
     f.later = gpu_later_of(a->later);
     layout(a, space, &f);
     if (!divide(&f, how->group)) return false;
-    gpu_launch(b->g, b->few_rows, (u32)a->n, 1, 1, FEW_ROWS_THREADS, 0, &f);
+    if (!b->has_digits) gpu_launch(b->g, b->few_rows, (u32)a->n, 1, 1, FEW_ROWS_THREADS, 0, &f);
     gpu_launch(b->g, how->group == 4 ? b->few_4 : b->few_8, (u32)gpu_processors(b->g), 1, 1, FEW_THREADS,
                (u32)f.shared, &f);
     return true;

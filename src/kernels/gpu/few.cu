@@ -322,8 +322,9 @@ template <int TILES> static __device__ inline void few_experts(const gpu_few_arg
         for (int i = 0; i < 2; i++) barrier_init(&b.done[i], 2 * TILES), barrier_init(&b.seen[i], 1);
     barrier_fence_init();
     __syncthreads();
-    few_plan<4 * TILES>(a, b); /* what it reads was written before few_rows, which began when that was there */
-    after_previous();
+    if (a.beside) after_previous();
+    few_plan<4 * TILES>(a, b); /* else what it reads was written before few_rows, which began when that was there */
+    if (!a.beside) after_previous();
     if (warp < FEW_WARPS) {
         compute_up<TILES>(a, b, &p);
         compute_down<TILES>(a, b, &p);
@@ -341,7 +342,8 @@ template <int TILES> static __device__ inline void few_experts(const gpu_few_arg
 KERNEL_EARLY(few_4, gpu_few_args, FEW_THREADS, 1) { few_experts<1>(a); }
 KERNEL_EARLY(few_8, gpu_few_args, FEW_THREADS, 1) { few_experts<2>(a); }
 
-/* One block a token: x as digits; what `few` counts begins at zero. */
+/* One block a token: x as digits; what `few` counts begins at zero. Where the gate stands beside a product its blocks do that
+ * (few_digits.cuh, digits_of_row). */
 KERNEL_OF(few_rows, gpu_few_args, FEW_ROWS_THREADS, 1) {
     __shared__ float each[FEW_ROWS_THREADS / 32];
     int token = blockIdx.x, thread = threadIdx.x;

@@ -76,4 +76,77 @@ template <typename T, typename F> static __device__ inline float row_to_digits(c
     return most;
 }
 
+/* four_digits() in fewer instructions: the whole number is the low half of a float's bits. */
+static __device__ inline void quick_digits(const float v[4], float one, gpu_u32 *high, gpu_u32 *low) {
+    gpu_u32 w[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) w[i] = __float_as_uint(fmaf(v[i], one, 12582912.0f));
+    *low = __byte_perm(__byte_perm(w[0], w[1], 0x0040), __byte_perm(w[2], w[3], 0x0040), 0x5410);
+    *high = __byte_perm(__byte_perm(w[0] + 128, w[1] + 128, 0x0051), __byte_perm(w[2] + 128, w[3] + 128, 0x0051), 0x5410);
+}
+
+/* Lane 4 q + i gets word i of lanes 4 q .. 4 q + 3. */
+static __device__ inline void trade_words(gpu_u32 w[4]) {
+    bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
+    gpu_u32 a = (gpu_u32)__shfl_xor_sync(~0u, (int)(odd ? w[0] : w[1]), 1), b = (gpu_u32)__shfl_xor_sync(~0u, (int)(odd ? w[2] : w[3]), 1);
+    if (odd)
+        w[0] = a, w[2] = b;
+    else
+        w[1] = a, w[3] = b;
+    a = (gpu_u32)__shfl_xor_sync(~0u, (int)(upper ? w[0] : w[2]), 2), b = (gpu_u32)__shfl_xor_sync(~0u, (int)(upper ? w[1] : w[3]), 2);
+    if (upper)
+        w[0] = a, w[1] = b;
+    else
+        w[2] = a, w[3] = b;
+}
+
+/* A row of x by the WARPS warps of `team` (0..) of a block; most: shared, a word a warp. As few_rows; x was written two launches ago or
+ * more, and what is written here was read as long ago. */
+template <int WARPS> static __device__ inline void digits_of_row(const gpu_digits_args &a, gpu_i64 row, int team, gpu_u32 *most) {
+    enum { LANES = WARPS * 32, PIECES = GPU_DIGITS_COLS / 8 / LANES };
+    int thread = threadIdx.x % LANES, lane = thread % 32;
+    uint4 raw[PIECES];
+    gpu_u32 m = 0; /* of the bits: a NaN is larger than all */
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        int c = (thread + i * LANES) * 8;
+        raw[i] = {0, 0, 0, 0};
+        if (c < a.hidden) raw[i] = *(const uint4 *)(a.x + row * a.hidden + c);
+    }
+    if (thread < a.k) a.finished[row * a.k + thread] = 0;
+    if (row == 0 && thread < 2) a.taken[thread] = 0;
+    float later = a.later.squares ? later_scale(a.later, row) : 1.0f;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        const gpu_u32 w[4] = {raw[i].x, raw[i].y, raw[i].z, raw[i].w};
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            gpu_u32 first = w[j] << 16 & 0x7fff0000u, second = w[j] & 0x7fff0000u;
+            m = first > m ? first : m, m = second > m ? second : m;
+        }
+    }
+    m = __reduce_max_sync(~0u, m);
+    if (lane == 0) most[WARPS * team + thread / 32] = m;
+    threads_sync(1 + team, LANES);
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) m = most[WARPS * team + w] > m ? most[WARPS * team + w] : m;
+    float one = digits_of_one(__uint_as_float(m));
+    if (thread == 0) a.scale[row] = digits_scale(__uint_as_float(m)) / 16 * later;
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        int c = (thread + i * LANES) * 8;
+        if (c - lane * 8 >= a.hidden) continue;
+        gpu_u32 w[4] = {raw[i].x, raw[i].y, raw[i].z, raw[i].w}, high[2], low[2];
+        trade_words(w); /* now pair lane % 4 of four pieces: columns 0..7 and 8..15 of two sixteens */
+        gpu_u8 *to = a.digits + row * (2 * a.hidden) + c / 64 * 128 + lane % 4 * 16 + lane / 4 % 2 * 8;
+#pragma unroll
+        for (int s = 0; s < 2; s++) {
+            const float v[4] = {low_f32(w[2 * s]), low_f32(w[2 * s + 1]), high_f32(w[2 * s]), high_f32(w[2 * s + 1])};
+            quick_digits(v, one, &high[s], &low[s]);
+        }
+        if (c < a.hidden) *(uint2 *)to = {high[0], high[1]}, *(uint2 *)(to + 64) = {low[0], low[1]};
+    }
+    fence_async_global(); /* digits are read by copies */
+}
+
 #endif

@@ -158,30 +158,6 @@ static __device__ inline void leave_slot(const gpu_few_one_args &a, const few_on
     next_slot(a, p);
 }
 
-/* four_digits() in fewer instructions: the whole number is the low half of a float's bits. */
-static __device__ inline void quick_digits(const float v[4], float one, gpu_u32 *high, gpu_u32 *low) {
-    gpu_u32 w[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) w[i] = __float_as_uint(fmaf(v[i], one, 12582912.0f));
-    *low = __byte_perm(__byte_perm(w[0], w[1], 0x0040), __byte_perm(w[2], w[3], 0x0040), 0x5410);
-    *high = __byte_perm(__byte_perm(w[0] + 128, w[1] + 128, 0x0051), __byte_perm(w[2] + 128, w[3] + 128, 0x0051), 0x5410);
-}
-
-/* Lane 4 q + i gets word i of lanes 4 q .. 4 q + 3. */
-static __device__ inline void trade_words(gpu_u32 w[4]) {
-    bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
-    gpu_u32 a = (gpu_u32)__shfl_xor_sync(~0u, (int)(odd ? w[0] : w[1]), 1), b = (gpu_u32)__shfl_xor_sync(~0u, (int)(odd ? w[2] : w[3]), 1);
-    if (odd)
-        w[0] = a, w[2] = b;
-    else
-        w[1] = a, w[3] = b;
-    a = (gpu_u32)__shfl_xor_sync(~0u, (int)(upper ? w[0] : w[2]), 2), b = (gpu_u32)__shfl_xor_sync(~0u, (int)(upper ? w[1] : w[3]), 2);
-    if (upper)
-        w[0] = a, w[1] = b;
-    else
-        w[2] = a, w[3] = b;
-}
-
 static __device__ inline int x_stride(const gpu_few_one_args &a) { return a.hidden * 2 + 16; }
 
 /* x as digits: pieces of 8 columns, all loads under way at once; a row has one scale. FEED: x is also put where its digits will lie, as

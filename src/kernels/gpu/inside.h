@@ -125,6 +125,7 @@
     X(int8_h, "moe_int8_rows")                                                                               \
     X(moe_sum, "moe_tiles")                                                                                  \
     X(moe_sum_norm, "moe_tiles")                                                                             \
+    X(moe_combine_row, "moe_tiles")                                                                          \
     X(moe_combine, "moe")                                                                                    \
     X(few_one_1, "few_one")                                                                                  \
     X(few_one_4, "few_one")                                                                                  \
@@ -159,6 +160,9 @@ typedef struct {
     int *few_words;
     gpu_u32 *feed_h, *feed_first; /* the same, and its own words, of feed_one.cu */
     int *feed_words;
+    const moe_args
+        *wants_digits; /* while feed runs op by op: NULL, or whose x the gate's launch makes digits of */
+    bool has_digits;   /* it has */
 #define GPU_KERNEL_FIELD(name, file) gpu_kernel *name;
     GPU_KERNELS(GPU_KERNEL_FIELD)
 #undef GPU_KERNEL_FIELD
@@ -225,6 +229,9 @@ status gpu_moe_int8_open(gpu_backend *b, err *e);
 /* few.c: the products of routed experts at few tokens, y of pairs that there are; false: shared memory or x's address does not allow it. */
 u64 gpu_few_workspace(const moe_args *a);
 bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *space, f32 *y);
+/* What its first launch does, for the gate's (gate.cuh); by moe.c of a call as it is. */
+gpu_digits_args gpu_few_digits(const moe_args *a, u8 *space);
+gpu_digits_args gpu_moe_digits(const moe_args *a);
 /* All of routed experts at up to four tokens in one launch, if this call fits. after: NULL, or of the norm behind it, a part for each
  * PACK_ROWS of the result. */
 bool gpu_run_few_one(const ops *o, const moe_args *a, const gpu_after *after);
@@ -263,11 +270,17 @@ void gpu_op_products(const ops *o, const products_args *a);
 void gpu_op_absorb_q(const ops *o, const absorb_q_args *a);
 void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a);
 
-/* dense.c: a product of few rows with the gate beside it. False: not for slab.cu. */
-bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const linear_args *l);
+/* Blocks behind those of a product (gate.cuh). */
+static inline i64 gpu_gate_blocks(const gpu_gate_args *a, i64 threads, i64 digit_warps) {
+    i64 rows = ceil_div(a->gate.n, digit_warps) + (a->digits.x ? a->digits.n : 0);
+    return a->digits.x ? ceil_div(rows * digit_warps, threads / 32) : ceil_div(a->gate.n, threads / 32);
+}
+/* dense.c: a product of few rows with the gate beside it, and x as digits if digits->x. False: not for slab.cu. */
+bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const gpu_digits_args *digits,
+                  const linear_args *l);
 /* broad.c: products of 17 to 64 rows of x, with the gate beside it or NULL; *parts: of the sums for rows finished later. False: not for it. */
 status gpu_broad_init(gpu_backend *b, err *e);
-bool gpu_run_broad(const gpu_backend *b, const gpu_skinny_args *k, const gpu_route_args *gate, i64 *parts);
+bool gpu_run_broad(const gpu_backend *b, const gpu_skinny_args *k, const gpu_gate_args *gate, i64 *parts);
 /* query.c */
 status gpu_query_init(gpu_backend *b, err *e);
 void gpu_op_queries(const ops *o, const queries_args *a);

@@ -95,8 +95,24 @@ gpu_combine_args gpu_combine_of(const moe_args *a, const f32 *y) {
                               .n_experts = w->n_views / 3};
 }
 
-/* Few tokens. after: NULL, or of the norm behind it. */
-static bool run_few(const ops *o, const moe_args *a, const gpu_after *after) {
+/* The sum of slots and the norm behind it, a row a block. Up to 64 rows two launches are as fast (measured): broad.cu's weights arrive meanwhile.
+ * False: not such rows. */
+static bool combine_rows(const gpu_backend *b, const moe_args *a, gpu_combine_args *c,
+                         const norm_args *norm) {
+    i64 threads = ceil_div(c->hidden, 8 * 32) * 32;
+    if (b->form != ROWS_ANY || a->n <= GPU_SKINNY) return false;
+    if (!norm || norm->n != a->n || norm->dim != c->hidden || norm->add != a->out || !norm->sum ||
+        a->k > GPU_ROW_SLOTS || threads > GPU_ROW_THREADS || !gpu_norm_in_pieces(norm) ||
+        (u64)(uintptr_t)a->shared % 16)
+        return false;
+    c->norm = gpu_norm_of(norm);
+    gpu_launch(b->g, b->moe_combine_row, (u32)a->n, 1, 1, (u32)threads, 0, c);
+    return true;
+}
+
+/* Few tokens. after: NULL, or of the norm behind it. norm: NULL, or that norm; *normed: it is done. */
+static bool run_few(const ops *o, const moe_args *a, const gpu_after *after, const norm_args *norm,
+                    bool *normed) {
     const gpu_backend *b = gpu_of(o);
     moe_space s;
     const moe_choice how = choose(b, a);
@@ -106,6 +122,7 @@ static bool run_few(const ops *o, const moe_args *a, const gpu_after *after) {
     gpu_combine_args c = gpu_combine_of(a, s.y);
     if (!gpu_run_few(o, a, &how, s.few, s.y)) return false;
     if (after) c.after = *after;
+    if (!after && (*normed = combine_rows(b, a, &c, norm))) return true;
     gpu_launch(b->g, after ? b->moe_combine_norm : b->moe_combine, (u32)a->n,
                gpu_blocks(c.hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0, &c);
     return true;
@@ -117,7 +134,8 @@ static bool run_moe(const ops *o, const moe_args *a, const norm_args *norm) {
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
     moe_space s;
-    if (!a->n || run_few(o, a, NULL)) return false;
+    bool normed = false;
+    if (!a->n || run_few(o, a, NULL, norm, &normed)) return normed;
     gpu_finish_rows(o, a->x, a->n, hidden, a->later);
     const moe_choice how = choose(b, a);
     if (how.path == MOE_INT8) return gpu_moe_int8(o, a, &how, norm);
@@ -170,12 +188,30 @@ void gpu_op_moe_norm(const ops *o, const moe_norm_args *a) {
     bool small = a->moe.experts->views[0].rows <= LATER_INTER;
     if (a->moe.n && small && hidden == a->norm.dim && run_one_norm(o, a)) return;
     if (a->moe.n && small && hidden == a->norm.dim && (u64)(uintptr_t)a->moe.shared % 8 == 0 &&
-        gpu_may_finish_later(&a->norm, a->later, parts, &after) && run_few(o, &a->moe, &after)) {
+        gpu_may_finish_later(&a->norm, a->later, parts, &after) && run_few(o, &a->moe, &after, NULL, NULL)) {
         *a->later = (rows_later){a->later->squares, parts, hidden, a->norm.eps};
         return;
     }
     if (!run_moe(o, &a->moe, &a->norm)) o->norm(o, &a->norm);
     if (a->later) a->later->parts = 0;
+}
+
+gpu_digits_args gpu_moe_digits(const moe_args *a) {
+    moe_space s;
+    moe_layout(a, a->workspace, &s);
+    return gpu_few_digits(a, s.few);
+}
+
+/* One op after the other, with x as digits beside the gate (route.c) if few.cu will have the experts. */
+static void feed_apart(const ops *o, const feed_args *a) {
+    gpu_backend *b = gpu_of(o);
+    const moe_args *m = &a->moe.moe;
+    const gpu_matrix *up = &m->experts->views[0];
+    bool fits = m->n > FEW_TILE && m->n <= GPU_SKINNY && m->k <= 32 && up->format == GPU_W_PACKED &&
+                up->cols <= GPU_DIGITS_COLS && (u64)(uintptr_t)m->x % 16 == 0 && choose(b, m).path == MOE_FEW;
+    if (fits) b->wants_digits = m;
+    ops_feed(o, a);
+    b->wants_digits = NULL, b->has_digits = false;
 }
 
 void gpu_op_feed(const ops *o, const feed_args *a) {
@@ -188,7 +224,7 @@ void gpu_op_feed(const ops *o, const feed_args *a) {
     gpu_after after;
     bool later = takes && gpu_may_finish_later(&m->norm, m->later, parts, &after);
     if (!takes || !gpu_run_feed(o, a, later ? &after : NULL)) {
-        ops_feed(o, a);
+        feed_apart(o, a);
         return;
     }
     if (later)

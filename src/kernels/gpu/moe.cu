@@ -117,20 +117,8 @@ static __device__ inline void sum_four(const gpu_combine_args &a, gpu_i64 i, gpu
     }
 }
 static __device__ inline void combine_four(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c) {
-    const float *y = a.y + i * a.k * a.hidden + c;
-    float sum[4] = {0, 0, 0, 0};
-#pragma unroll 8
-    for (int s = 0; s < a.k; s++) {
-        int id = a.ids[i * a.k + s];
-        if (id < 0 || id >= a.n_experts) continue;
-        float4 v = *(const float4 *)(y + s * a.hidden);
-        float w = a.weights[i * a.k + s];
-        sum[0] = fmaf(w, v.x, sum[0]), sum[1] = fmaf(w, v.y, sum[1]), sum[2] = fmaf(w, v.z, sum[2]), sum[3] = fmaf(w, v.w, sum[3]);
-    }
-    if (a.shared) {
-        uint2 u = *(const uint2 *)(a.shared + i * a.hidden + c);
-        sum[0] += low_f32(u.x), sum[1] += high_f32(u.x), sum[2] += low_f32(u.y), sum[3] += high_f32(u.y);
-    }
+    float sum[4];
+    sum_four(a, i, c, sum);
     *(uint2 *)(a.out + i * a.hidden + c) = {two_bf16(sum[0], sum[1]), two_bf16(sum[2], sum[3])};
 }
 static __device__ inline void combine_one(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c) {

@@ -137,3 +137,67 @@ KERNEL_OF(moe_sum_norm, gpu_combine_args, GPU_SUM_THREADS, 4) {
     }
     mark_row(n.bad, n.mark, i, squares, bad);
 }
+
+/* The same of y in float32 (few.cu): 8 columns a thread in two pieces. All that few.cu does not write is on its way before that has ended (it
+ * began when everything before it was there). */
+KERNEL_EARLY(moe_combine_row, gpu_combine_args, GPU_ROW_THREADS, 1) {
+    enum { FOUR = 4, PIECES = 2, AT_ONCE = 8 };
+    const gpu_norm_args &n = a.norm;
+    __shared__ int ids[GPU_ROW_SLOTS];
+    __shared__ float weights[GPU_ROW_SLOTS], each[GPU_ROW_THREADS / 32];
+    int T = blockDim.x, hidden = (int)a.hidden, slots = (int)a.k, c[PIECES];
+    gpu_i64 i = blockIdx.x;
+    __shared__ float4 weight[PIECES][GPU_ROW_THREADS]; /* a thread reads what it wrote */
+    uint2 x[PIECES], also[PIECES];
+    float v[PIECES][FOUR], squares = 0;
+    bool bad = false;
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) { /* no branch around a load */
+        c[p] = (p * T + threadIdx.x) * FOUR;
+        int at = c[p] < hidden ? c[p] : 0;
+        also[p] = {0, 0};
+        weight[p][threadIdx.x] = *(const float4 *)(n.weight + at);
+        x[p] = *(const uint2 *)(n.x + i * n.x_stride + at);
+        if (a.shared) also[p] = *(const uint2 *)(a.shared + i * a.hidden + at);
+    }
+    if ((int)threadIdx.x < slots) ids[threadIdx.x] = a.ids[i * a.k + threadIdx.x], weights[threadIdx.x] = a.weights[i * a.k + threadIdx.x];
+    __syncthreads();
+    after_previous();
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        const float *y = a.y + i * a.k * a.hidden + (c[p] < hidden ? c[p] : 0);
+        float sum[FOUR] = {0, 0, 0, 0};
+        for (int first = 0; first < slots; first += AT_ONCE) {
+            float4 of[AT_ONCE];
+#pragma unroll
+            for (int s = 0; s < AT_ONCE; s++) of[s] = *(const float4 *)(y + (first + s < slots ? first + s : slots - 1) * hidden);
+#pragma unroll
+            for (int s = 0; s < AT_ONCE; s++) {
+                if (first + s >= slots || ids[first + s] < 0 || ids[first + s] >= a.n_experts) continue;
+                float w = weights[first + s];
+                sum[0] = fmaf(w, of[s].x, sum[0]), sum[1] = fmaf(w, of[s].y, sum[1]), sum[2] = fmaf(w, of[s].z, sum[2]), sum[3] = fmaf(w, of[s].w, sum[3]);
+            }
+        }
+        const float old[FOUR] = {low_f32(x[p].x), high_f32(x[p].x), low_f32(x[p].y), high_f32(x[p].y)};
+        const float shared[FOUR] = {low_f32(also[p].x), high_f32(also[p].x), low_f32(also[p].y), high_f32(also[p].y)};
+#pragma unroll
+        for (int k = 0; k < FOUR; k++) {
+            v[p][k] = f32_of(bf16_of(old[k] + f32_of(bf16_of(a.shared ? sum[k] + shared[k] : sum[k]))));
+            if (c[p] < hidden) squares = fmaf(v[p][k], v[p][k], squares), bad |= v[p][k] - v[p][k] != 0.0f;
+        }
+    }
+    squares = warp_sum(squares);
+    if (threadIdx.x % 32 == 0) each[threadIdx.x / 32] = squares;
+    __syncthreads();
+    squares = warp_sum((int)threadIdx.x % 32 < T / 32 ? each[threadIdx.x % 32] : 0);
+    float r = rsqrtf(squares / (float)n.dim + n.eps);
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        if (c[p] >= hidden) continue;
+        const float4 u = weight[p][threadIdx.x];
+        const float w[FOUR] = {u.x, u.y, u.z, u.w};
+        *(uint2 *)(n.sum + i * n.x_stride + c[p]) = {pair_bf16(v[p][0], v[p][1]), pair_bf16(v[p][2], v[p][3])};
+        *(uint2 *)(n.out + i * n.out_stride + c[p]) = {pair_bf16(v[p][0] * r * w[0], v[p][1] * r * w[1]), pair_bf16(v[p][2] * r * w[2], v[p][3] * r * w[3])};
+    }
+    mark_row(n.bad, n.mark, i, squares, bad);
+}

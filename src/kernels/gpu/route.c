@@ -27,9 +27,13 @@ void gpu_op_route(const ops *o, const route_args *a) {
 }
 
 void gpu_op_route_beside(const ops *o, const route_args *a, const linear_args *l) {
+    gpu_backend *b = gpu_of(o);
     gpu_route_args k = route_of(a);
-    if (a->n && l->n && gpu_run_gate(o, &k, l)) return;
-    ops_route_beside(o, a, l);
+    gpu_digits_args digits = b->wants_digits ? gpu_moe_digits(b->wants_digits) : (gpu_digits_args){.x = NULL};
+    if (a->n && l->n && gpu_run_gate(o, &k, &digits, l))
+        b->has_digits = digits.x != NULL;
+    else
+        ops_route_beside(o, a, l);
 }
 
 u64 gpu_sort_layout(i64 pairs, i64 experts, i64 tile, u8 *base, gpu_sort_args *s) {

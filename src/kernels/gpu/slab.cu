@@ -15,7 +15,7 @@
  * gate: thin, and behind its blocks others that choose the experts (route.cuh), a warp a token: neither waits for the other.
  * Which sums are added in which order depends on the shapes, and on which of 8, 16, 32, 64 rows of x n needs. */
 #include "kernels/gpu/hopper.cuh"
-#include "kernels/gpu/route.cuh"
+#include "kernels/gpu/gate.cuh"
 
 enum {
     HALF = 64,             /* rows of a warpgroup, columns of a unit */
@@ -437,9 +437,7 @@ ADD(64)
             slab<tokens, 64, SLAB_STAGES(tokens, 64)>(a.product, memory);                                    \
             return;                                                                                          \
         }                                                                                                    \
-        after_previous();                                                                                    \
-        gpu_i64 row = behind * (SLAB_THREADS / 32) + threadIdx.x / 32;                                       \
-        if (row < a.gate.n) route_row<GPU_GATE_EXPERTS / 32>(a.gate, row);                                   \
+        gate_beside<SLAB_THREADS, SLAB_DIGITS>(a.gate, a.digits, (int)behind, memory);                                    \
     }
 GATE(8)
 GATE(16)
