@@ -169,7 +169,9 @@ void check_case_end(check *c) {
 
 /* Runs one op of a backend; prints its line. dev is c's when its calls copy their memory. */
 static bool run_one(check *c, const ops *ref, const ops *dev, bool copies, size_t op) {
+    const bool prompts = c->prompts;
     memset(c, 0, sizeof *c);
+    c->prompts = prompts;
     c->ref = ref;
     c->dev = dev;
     c->copies = copies;
@@ -250,6 +252,7 @@ static status check_cuda(checks *k, err *e) {
         rows_form form = (k->deterministic ? both : any)[i];
         check_mirror(&dev, &real, gpu_device(g), k->c);
         real.set_form(&real, form);
+        k->c->prompts = form == ROWS_PROMPT;
         if (form != ROWS_ANY) printf("%s:\n", names[form]);
         run_all(k, &dev, true, true);
         st = gpu_device(g)->finish(gpu_device(g), e);

@@ -16,7 +16,8 @@ typedef struct {
     f64 worst, bound, gb_s; /* largest error, what it may be, speed of the largest case */
     i64 cases;
     bool failed;
-    bool copies; /* calls copy their memory to and fro: speeds mean nothing */
+    bool copies;  /* calls copy their memory to and fro: speeds mean nothing */
+    bool prompts; /* the kernels of rows of prompts, under --deterministic */
     char why[240];
     check_block blocks[64]; /* memory of the current case */
     int n_blocks;

@@ -76,7 +76,7 @@ u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
     moe_args few = *a;
     i64 many_from = ceil_div(MANY_MEAN * c.experts, a->k);
     if (c.format != MOE_OTHER) few.n = min_i64(a->n, max_i64(FEW_TOKENS, many_from));
-    if (c.format == MOE_FP8 && !moe_can(&c, MOE_FEW) && !moe_can(&c, MOE_MANY)) few.n = a->n;
+    if (!moe_can(&c, MOE_FEW) && !moe_can(&c, MOE_MANY)) few.n = a->n;
     u64 all = moe_layout(&few, &nowhere, &s), large = c.format != MOE_OTHER ? gpu_moe_large_workspace(a) : 0,
         int8 = c.format == MOE_W4A8 ? gpu_moe_int8_workspace(a) : 0;
     all = all > large ? all : large;

@@ -101,7 +101,8 @@ bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
-    const int tile = how->tile, most = w->views[0].format == GPU_W_BF16 ? 2 * tile : tile;
+    const bool twos = w->views[0].format == GPU_W_BF16; /* above 64 one kernel: 176, whatever a table says */
+    const int tile = twos && how->tile > 64 ? 176 : how->tile, most = twos ? 2 * tile : tile;
     large_space s;
     layout(a, most, a->workspace, &s);
     gpu_run_sort(o, &s.sort);
