@@ -20,6 +20,15 @@ static __device__ __forceinline__ float most_finite(float most, float v) {
     return v <= 3.4028234e38f ? fmaxf(most, v) : most;
 }
 
+/* The largest finite |value| of a lane's tokens, of two 16-row blocks of sums as wgmma lays them out. */
+template <int N> static __device__ __forceinline__ float most_of(const float d[2][N / 2], int tokens) {
+    float most = 0;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+        if (i / 4 * 8 + (int)threadIdx.x % 4 * 2 + i % 2 < tokens) most = most_finite(most_finite(most, d[0][i]), d[1][i]);
+    return most;
+}
+
 /* A warp's largest of a tile: halves, two a lane; an infinite one was too large for a half, and exact() tells the lane's largest as float32. seen: the warp's
  * own word in shared memory, what it has told before. */
 template <class EXACT> static __device__ __forceinline__ void y_note(gpu_u32 *most, gpu_u32 *seen, gpu_u32 halves, EXACT exact) {

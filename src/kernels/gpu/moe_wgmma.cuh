@@ -254,15 +254,6 @@ template <int NMAX, int F> static __device__ __forceinline__ void down_produce(c
     ring_end<NMAX, F>(r, true);
 }
 
-/* The largest finite |value| of a lane's tokens. */
-template <int N> static __device__ __forceinline__ float most_of(const float d[2][N / 2], int tokens) {
-    float most = 0;
-#pragma unroll
-    for (int i = 0; i < N / 2; i++)
-        if (i / 4 * 8 + (int)threadIdx.x % 4 * 2 + i % 2 < tokens) most = most_finite(most_finite(most, d[0][i]), d[1][i]);
-    return most;
-}
-
 /* Halves: turned around in shared memory, `NMAX / 2` tokens at a time, written 256 bytes of a token together. */
 template <int NMAX, int N, int F> static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2], const int4 &t, int pair) {
     constexpr int PIECE = NMAX / 2;

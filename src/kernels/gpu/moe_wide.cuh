@@ -273,15 +273,6 @@ static __device__ __forceinline__ void down_produce(const gpu_moe_args &a, ring 
     ring_end<DOWN>(r, true);
 }
 
-/* The largest finite |value| of a lane's tokens. */
-template <int N> static __device__ __forceinline__ float most_of(const float d[2][N / 2], int tokens) {
-    float most = 0;
-#pragma unroll
-    for (int i = 0; i < N / 2; i++)
-        if (i / 4 * 8 + (int)threadIdx.x % 4 * 2 + i % 2 < tokens) most = most_finite(most_finite(most, d[0][i]), d[1][i]);
-    return most;
-}
-
 /* Halves. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each together. t: {first row of the
  * block, slot, tokens}. */
 template <int N, int AGAIN> static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2], const int4 &t) {
