@@ -145,7 +145,9 @@ void check_isolated(check *c, const char *what, const bf16 *a, const bf16 *b, i6
     c->cases++;
 }
 
-bool check_on_gpu(const check *c) { return c->copies && !strstr(c->dev->name, "emulated"); }
+bool check_emulated(const check *c) { return c->copies && strstr(c->dev->name, "emulated"); }
+
+bool check_on_gpu(const check *c) { return c->copies && !check_emulated(c); }
 
 void check_speed(check *c, f64 seconds, u64 bytes) {
     f64 rate = (f64)bytes / seconds / 1e9;
@@ -176,10 +178,15 @@ static bool run_one(check *c, const ops *ref, const ops *dev, bool copies, size_
     c->dev = dev;
     c->copies = copies;
     c->rng.state = 1000 + op;
-    char speed[32] = "";
+    char speed[32];
+    f64 start = now_s();
     all_ops[op].run(c);
     check_case_end(c);
-    if (!copies) snprintf(speed, sizeof speed, "%7.2f GB/s  ", c->gb_s);
+    /* memory that is copied to and fro says nothing of speed */
+    if (copies)
+        snprintf(speed, sizeof speed, "%7.1f s  ", now_s() - start);
+    else
+        snprintf(speed, sizeof speed, "%7.2f GB/s  ", c->gb_s);
     printf("%-24s %-12s %4lld cases  error %8.2e  bound %7.1e  %s%s%s%s\n", dev->name, all_ops[op].name,
            (long long)c->cases, c->worst, c->bound, speed, c->failed ? "FAIL" : "PASS", c->failed ? ": " : "",
            c->failed ? c->why : "");
@@ -213,17 +220,25 @@ static void run_all(checks *k, const ops *dev, bool copies, bool here) {
     }
 }
 
+/* Without --cpu-mask "all" is run only where it is more than the best level before it. */
 static status check_cpu(checks *k, err *e) {
+    const char *best = NULL;
     for (size_t l = 0; l < COUNT_OF(levels); l++) {
         u32 mask;
         ops dev;
-        if (k->mask_name && strcmp(k->mask_name, levels[l])) continue;
         status st = cpu_isa_parse(levels[l], &mask, e);
-        if (st == ST_OK) st = ops_init_cpu(&dev, DT_BF16, mask, e);
         if (st != ST_OK) return st;
-        bool here = !strcmp(levels[l], "all") || (cpu_isa() & mask) == mask;
+        bool all = !strcmp(levels[l], "all"), here = all || (cpu_isa() & mask) == mask;
+        if (mask == cpu_isa()) best = levels[l];
+        if (k->mask_name && strcmp(k->mask_name, levels[l])) continue;
+        if (all && best && !k->mask_name) {
+            printf("cpu all: the same as %s here\n", best);
+            continue;
+        }
+        st = ops_init_cpu(&dev, DT_BF16, mask, e);
+        if (st != ST_OK) return st;
         run_all(k, &dev, false, here);
-        if (!here) printf("cpu %s: not on this processor, skipped\n", levels[l]);
+        if (!here) printf("skipped: cpu %s is not on this processor\n", levels[l]);
     }
     return ST_OK;
 }

@@ -198,7 +198,7 @@ void check_moe_norm(check *c) {
     } s[] = {{1, 7168, EXPERTS}, {2, 1088, EXPERTS},      {9, 256, EXPERTS},
              {33, 320, EXPERTS}, {64, 1024, EXPERTS},     {66, 128, EXPERTS},
              {33, 1088, 14},     {70, 320, EXPERTS_MOST}, {66, 7168, 30}};
-    for (size_t i = 0; i < COUNT_OF(s) - (strstr(c->dev->name, "emulated") ? 1 : 0); i++)
+    for (size_t i = 0; i < COUNT_OF(s) - (check_emulated(c) ? 1 : 0); i++)
         for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
             for (int mark = 0; mark < 2; mark++)
                 moe_case(c, s[i].n, s[i].hidden, (weight_format)f, s[i].experts, i % 2, mark);

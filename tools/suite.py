@@ -1,81 +1,51 @@
-"""Runs the parts of a check, counts what passed, and prints one summary line."""
+#!/usr/bin/env python3
+"""Runs the parts of `make check` or `make check-all` as tools/parts.py lists them, as many at a time as there are processors for.
+
+    tools/suite.py check|all [--build build] [--only WORD] [--list]
+
+Prints a line a part when it ends, what was skipped and why, the ten slowest parts, and the summary. Outputs are kept in BUILD/logs.
+Exit status 1 when a part failed or could not be run because one that it needs failed."""
+import argparse
+import glob
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import threading
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import parts as table
 
-class Suite:
-    def __init__(self, log_dir):
-        self.passed = self.failed = self.skipped = 0
-        self.log_dir = log_dir
-        os.makedirs(log_dir, exist_ok=True)
-        self.start = time.time()
 
-    def _report(self, name, passed, failed, skipped, seconds, note=""):
-        self.passed += passed
-        self.failed += failed
-        self.skipped += skipped
-        word = "FAIL" if failed else "skip" if skipped and not passed else "ok"
-        counts = f"{passed} passed" + (f", {failed} failed" if failed else "") + (f", {skipped} skipped" if skipped else "")
-        print(f"  {word:4}  {name:44} {counts:24} {seconds:6.1f} s{note}", flush=True)
+# ---- What an output says: (passed, failed, skipped) ----
 
-    def run(self, name, command, count=None, env=None, timeout=1200, skip=None):
-        """Runs a command. `count(output, status)` gives (passed, failed, skipped); by default the exit status
-        alone is one test. Exit status `skip`: it could not be run here, its last line says why. The output is kept in a log and shown when something failed."""
-        t = time.time()
-        try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                  env=dict(os.environ, **(env or {})), timeout=timeout)
-            out, status = done.stdout.decode(errors="replace"), done.returncode
-        except subprocess.TimeoutExpired as e:
-            out, status = (e.stdout or b"").decode(errors="replace") + f"\nno end after {timeout} s", 124
-        except OSError as e:
-            out, status = str(e), 127
-        log = os.path.join(self.log_dir, re.sub(r"[^A-Za-z0-9_.-]+", "-", name) + ".log")
-        with open(log, "w") as f:
-            f.write(out)
-        if skip is not None and status == skip:
-            self._report(name, 0, 0, 1, time.time() - t, f"  ({out.strip().splitlines()[-1]})")
-            return False
-        passed, failed, skipped = count(out, status) if count else ((1, 0, 0) if status == 0 else (0, 1, 0))
-        if status != 0 and not failed:
-            failed = 1
-        self._report(name, passed, failed, skipped, time.time() - t)
-        for line in sorted(set(re.findall(r"^(?:SKIPPED|\[  SKIPPED \]) .*$", out, re.M))):
-            if not re.search(r"\d+ test\(s\), listed below", line):
-                print("        " + line)
-        if failed:
-            print("\n".join("        " + line for line in out.splitlines()[-40:]))
-        return failed == 0
 
-    def skip(self, name, why):
-        self._report(name, 0, 0, 1, 0.0, f"  ({why})")
-
-    def finish(self):
-        print(f"{time.time() - self.start:.0f} s")
-        print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
-        sys.exit(1 if self.failed else 0)
+def count_status(_out, status):
+    return (1, 0, 0) if status == 0 else (0, 1, 0)
 
 
 def count_cmocka(out, _status):
     def number(pattern):
         return sum(int(n) for n in re.findall(pattern, out))
-    return (number(r"\[  PASSED  \] (\d+) test"), number(r"\[  FAILED  \] [^\n]*?(\d+) test\(s\)"),
-            number(r"\[  SKIPPED \] (\d+) test"))
+
+    return number(r"\[  PASSED  \] (\d+) test"), number(r"\[  FAILED  \] [^\n]*?(\d+) test\(s\)"), number(r"\[  SKIPPED \] (\d+) test")
 
 
 def count_pytest(out, _status):
-    last = next((l for l in reversed(out.splitlines()) if re.search(r" in [0-9.]+s", l)), "")
+    last = next((line for line in reversed(out.splitlines()) if re.search(r" in [0-9.]+s", line)), "")
+
     def number(word):
         m = re.search(rf"(\d+) {word}", last)
         return int(m.group(1)) if m else 0
+
     return number("passed"), number("failed") + number("error"), number("skipped")
 
 
 def count_summary(out, _status):
-    """Counts of a command whose last line is 'N passed, N failed, N skipped'."""
+    """A command whose last line is 'N passed, N failed, N skipped'."""
     m = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", out, re.M)
     return tuple(int(n or 0) for n in m[-1]) if m else (0, 1, 0)
 
@@ -86,6 +56,149 @@ def count_kernels(out, status):
     return (int(m.group(1)), int(m.group(2)) - int(m.group(1)), 0) if m and status == 0 else (0, 1, 0)
 
 
+COUNTS = {"status": count_status, "cmocka": count_cmocka, "pytest": count_pytest, "summary": count_summary, "kernels": count_kernels}
+SKIPPED_LINES = r"^(?:SKIPPED|\[  SKIPPED \]|skipped:) .*$"
+
+
+# ---- The table, expanded ----
+
+
+class Part:
+    """One command of the table; `state` goes from waiting to running to passed, failed or skipped."""
+
+    def __init__(self, row, path=None, **names):
+        stem = os.path.splitext(path)[0] if path else ""
+        names.update(path=path, stem=stem, file=os.path.basename(stem), test=stem.partition("/")[2])
+        self.names = names
+        self.name = self.fill(row["name"])
+        self.command = [self.fill(w) for w in shlex.split(row["run"], comments=False)]
+        self.env = {k: self.fill(v) for k, v in row.get("env", {}).items()}
+        self.needs = [self.fill(n) for n in row.get("needs", ())]
+        self.tools = row.get("tools", ())
+        self.cores = row.get("cores", 1)
+        self.alone = row.get("alone", False)
+        self.count = COUNTS[row.get("count", "status")]
+        self.skip_status = row.get("skip_status")
+        self.timeout = row.get("timeout", 1200)
+        self.state, self.result, self.seconds, self.note, self.out = "waiting", (0, 0, 0), 0.0, "", ""
+
+    def fill(self, text):
+        return re.sub(r"\{(\w+)\}", lambda m: str(self.names[m[1]]), text)
+
+
+def expand(rows, **names):
+    parts = []
+    for row in rows:
+        if "each" in row:
+            parts += [Part(row, path, **names) for path in sorted(glob.glob(row["each"])) if path not in row.get("without", ())]
+        else:
+            parts.append(Part(row, **names))
+    known = {p.name for p in parts}
+    for p in parts:
+        for need in p.needs:
+            if need not in known:
+                sys.exit(f"tools/parts.py: {p.name} needs {need}, which is no part")
+    return parts
+
+
+# ---- Running ----
+
+
+class Suite:
+    def __init__(self, parts, log_dir, cores):
+        self.parts, self.log_dir, self.cores = parts, log_dir, cores
+        self.by_name = {p.name: p for p in parts}
+        self.free, self.running = cores, 0
+        self.change = threading.Condition()
+        self.start = time.time()
+        os.makedirs(log_dir, exist_ok=True)
+
+    def blocked(self, p):
+        """Why a part will not run, with the state that follows, or None."""
+        missing = [t for t in p.tools if not any(map(shutil.which, t.split("|")))]
+        if missing:
+            return "skipped", f"{', '.join(missing)} not installed: tools/setup all"
+        for need in map(self.by_name.get, p.needs):
+            if need.state == "failed":
+                return "failed", f"not run: {need.name} failed"
+            if need.state == "skipped":
+                return "skipped", need.note
+        return None
+
+    def next_part(self):
+        """The first part of the table that may start now. One that wants the machine for itself, or more processors than are free, holds
+        up nothing but what needs it: it starts when the others of its time have ended, last if need be."""
+        for p in self.parts:
+            if p.state != "waiting" or any(self.by_name[n].state in ("waiting", "running") for n in p.needs):
+                continue
+            if self.blocked(p) or (self.running == 0 if p.alone else min(p.cores, self.cores) <= self.free):
+                return p
+        return None
+
+    def run(self):
+        with self.change:
+            while any(p.state in ("waiting", "running") for p in self.parts):
+                p = self.next_part()
+                if not p:
+                    self.change.wait()
+                    continue
+                why = self.blocked(p)
+                if why:
+                    self.end(p, why[0], (0, int(why[0] == "failed"), int(why[0] == "skipped")), why[1])
+                    continue
+                p.state, p.held = "running", self.cores if p.alone else min(p.cores, self.cores)
+                self.free -= p.held
+                self.running += 1
+                threading.Thread(target=self.execute, args=(p,), daemon=True).start()
+
+    def execute(self, p):
+        begin = time.time()
+        env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **p.env)
+        try:
+            done = subprocess.Popen(p.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    stdin=subprocess.DEVNULL, env=env, start_new_session=True)
+            try:
+                out, status = done.communicate(timeout=p.timeout)[0], done.returncode
+            except subprocess.TimeoutExpired:
+                os.killpg(done.pid, 9)
+                out, status = done.communicate()[0] + f"\nno end after {p.timeout} s".encode(), 124
+        except OSError as e:
+            out, status = str(e).encode(), 127
+        p.out, p.seconds = out.decode(errors="replace"), time.time() - begin
+        with open(os.path.join(self.log_dir, re.sub(r"[^A-Za-z0-9_.-]+", "-", p.name) + ".log"), "w") as log:
+            log.write(p.out)
+        with self.change:
+            self.free += p.held
+            self.running -= 1
+            if p.skip_status is not None and status == p.skip_status:
+                self.end(p, "skipped", (0, 0, 1), (p.out.strip().splitlines() or ["no reason given"])[-1])
+            else:
+                passed, failed, skipped = p.count(p.out, status)
+                failed = failed or int(status != 0)
+                self.end(p, "failed" if failed else "passed" if passed or not skipped else "skipped", (passed, failed, skipped))
+            self.change.notify()
+
+    def end(self, p, state, result, note=""):
+        p.state, p.result, p.note = state, result, note
+        passed, failed, skipped = result
+        word = {"failed": "FAIL", "skipped": "skip", "passed": "ok"}[state]
+        counts = f"{passed} passed" + (f", {failed} failed" if failed else "") + (f", {skipped} skipped" if skipped else "")
+        print(f"  {word:4}  {p.name:48} {counts:24} {p.seconds:6.1f} s" + (f"  ({note})" if note else ""), flush=True)
+        for line in sorted(set(re.findall(SKIPPED_LINES, p.out, re.M))):
+            if not re.search(r"\d+ test\(s\), listed below", line):
+                print("        " + line)
+        if failed and p.out:
+            print("\n".join("        " + line for line in p.out.splitlines()[-40:]), flush=True)
+
+    def finish(self):
+        slow = sorted((p for p in self.parts if p.seconds), key=lambda p: -p.seconds)[:10]
+        print("the slowest: " + ", ".join(f"{p.name} {p.seconds:.0f} s" for p in slow))
+        print(f"{time.time() - self.start:.0f} s on {self.cores} processors")
+        passed, failed, skipped = (sum(p.result[i] for p in self.parts) for i in range(3))
+        print(f"{passed} passed, {failed} failed, {skipped} skipped")
+        return 1 if failed else 0
+
+
 def python_with_pytest():
     for p in (sys.executable, "python3", "/usr/bin/python3"):
         try:
@@ -93,4 +206,34 @@ def python_with_pytest():
                 return p
         except OSError:
             pass
-    return None
+    sys.exit("pytest is not installed: tools/setup check")
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    ap.add_argument("which", choices=["check", "all"])
+    ap.add_argument("--build", default="build", help="the folder of the finished build")
+    ap.add_argument("--only", metavar="WORD", action="append", help="parts whose name holds WORD, and what they need")
+    ap.add_argument("--list", action="store_true", help="name the parts and end")
+    a = ap.parse_args()
+    names = {"python": python_with_pytest(), "build": a.build, "here": os.getcwd(), "fuzz_s": os.environ.get("FUZZ_SECONDS", "25")}
+    parts = expand(table.CHECK if a.which == "check" else table.ALL, **names)
+    if a.only:
+        keep = {p.name for p in parts if any(w in p.name for w in a.only)}
+        while True:
+            more = keep | {n for p in parts if p.name in keep for n in p.needs}
+            if more == keep:
+                break
+            keep = more
+        parts = [p for p in parts if p.name in keep]
+    if a.list:
+        for p in parts:
+            print(p.name, "|", shlex.join(p.command), "|", "alone" if p.alone else f"cores {p.cores}", "|", ", ".join(p.needs))
+        return 0
+    suite = Suite(parts, os.path.join(a.build, "logs" if a.which == "check" else "logs-all"), max(2, len(os.sched_getaffinity(0))))
+    suite.run()
+    return suite.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
