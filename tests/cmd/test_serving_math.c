@@ -209,6 +209,69 @@ static void streams(void **s) {
     expect_stream("{\"choices\":[]}\n", false, "", 0, 0, -1, "not a stream");
 }
 
+/* Numbers that no honest server sends: nothing of them is passed on, the error names the field. */
+static void hostile(const char *bytes, bool whole, const char *text, i64 pieces, const char *error) {
+    got g = {0};
+    answer_stream a = {.on_piece = on_piece, .ud = &g, .keep_body = whole, .max_tokens = 8};
+    answer_stream_add(&a, bytes, strlen(bytes));
+    answer_stream_end(&a);
+    assert_string_equal(g.text.data ? g.text.data : "", text);
+    assert_int_equal(g.pieces, pieces);
+    assert_true(g.tokens <= 8 && a.output_tokens <= 8);
+    assert_non_null(strstr(a.error, error));
+    answer_stream_free(&a);
+    buf_free(&g.text);
+}
+
+static void numbers_of_a_hostile_server(void **s) {
+    (void)s;
+    static const char *const counts[] = {"9000000000000000000", "9", "-1", "1.5", "\"8\"", "[]"};
+    char line[512];
+    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+        const char *const forms[] = {
+            "{\"text\":\"ab\",\"meta_info\":{\"completion_tokens\":%s}}",
+            "{\"choices\":[],\"usage\":{\"completion_tokens\":%s}}",
+            "{\"choices\":[{\"text\":\"ab\",\"usage\":{\"completion_tokens\":%s}}]}",
+        };
+        for (size_t k = 0; k < COUNT_OF(forms); k++) {
+            size_t n = (size_t)snprintf(line, sizeof line, "data: ");
+            snprintf(line + n, sizeof line - n, forms[k], counts[i]);
+            strcat(line, "\n\ndata: {\"choices\":[{\"text\":\"more\"}]}\n\ndata: [DONE]\n\n");
+            hostile(line, false, "", 0, "the server's completion_tokens is no whole number from 0 to 8");
+        }
+        snprintf(line, sizeof line, "{\"choices\":[{\"text\":\"a\"}],\"usage\":{\"completion_tokens\":%s}}",
+                 counts[i]);
+        hostile(line, true, "a", 1, "completion_tokens");
+    }
+    hostile("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1073741825}}\n\n", false, "", 0,
+            "prompt_tokens");
+    hostile("data: {\"choices\":[],\"usage\":{\"prompt_tokens_details\":{\"cached_tokens\":1073741825}}}\n\n",
+            false, "", 0, "cached_tokens");
+    hostile("data: {\"text\":\"a\",\"meta_info\":{\"cached_tokens\":-5}}\n\n", false, "", 0, "cached_tokens");
+    hostile("data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1,2,3,4,5]}]}\n\n"
+            "data: {\"choices\":[{\"text\":\"b\",\"token_ids\":[1,2,3,4]}]}\n\ndata: [DONE]\n\n",
+            false, "a", 1, "token_ids");
+    hostile("data: {\"choices\":[{\"text\":\"b\",\"token_ids\":[4294967296]}]}\n\n", false, "", 0,
+            "token_ids");
+    hostile("data: {\"choices\":[{\"text\":\"b\",\"token_ids\":[\"x\"]}]}\n\n", false, "", 0, "token_ids");
+}
+
+/* A count that goes down and up again brings no tokens twice. */
+static void counts_that_swing(void **s) {
+    (void)s;
+    got g = {0};
+    answer_stream a = {.on_piece = on_piece, .ud = &g, .max_tokens = 8};
+    for (int i = 0; i < 100; i++) {
+        char line[128];
+        int n = snprintf(line, sizeof line,
+                         "data: {\"text\":\"a\",\"meta_info\":{\"completion_tokens\":%d}}\n", i % 2 ? 0 : 8);
+        answer_stream_add(&a, line, (size_t)n);
+    }
+    assert_int_equal(g.tokens, 8);
+    answer_stream_free(&a);
+    buf_free(&g.text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(python_sample),
@@ -219,6 +282,8 @@ int main(void) {
         cmocka_unit_test(steffen_by_hand),
         cmocka_unit_test(scores),
         cmocka_unit_test(streams),
+        cmocka_unit_test(numbers_of_a_hostile_server),
+        cmocka_unit_test(counts_that_swing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
