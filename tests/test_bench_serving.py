@@ -206,6 +206,18 @@ def test_bad_usage_is_one_line(options, status, message):
     assert done.returncode == status and message in done.stderr.splitlines()[-1], done.stderr
 
 
+def test_turns_after_one_that_failed_are_not_asked(tmp_path):
+    trace = tmp_path / "t.jsonl"
+    trace.write_text("".join(json.dumps({"turns": [{"prompt": f"{c}{i}", "output_len": 2} for i in range(4)]}) + "\n" for c in "AB"))
+    with FakeServer(fail_every=3) as server:
+        done, (r,) = on(server, tmp_path, "--dataset-name", "trace", "--dataset-path", trace, "--num-prompts", 2, "--warmup-requests", 0,
+                        "--max-concurrency", 1, "--output-details")
+    assert done.returncode == 0, done.stderr
+    assert len(server.requests) == 6 and r["completed"] == 4 and r["failed"] == 4
+    assert [bool(e) for e in r["errors"]] == [False, False, True, True] * 2
+    assert [e for e in r["errors"] if "earlier turn" in e] == ["an earlier turn failed"] * 2 and r["errors"][3] == "an earlier turn failed"
+
+
 # ---- a server that is not to be trusted ----
 
 

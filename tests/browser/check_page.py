@@ -340,6 +340,8 @@ MARKDOWN = [
     ("# T\ntext\n\n---\n### U", "<h1>T</h1><p>text</p><hr><h3>U</h3>"),
     ("- a\n- b\n  - c\n\n- d", "<ul><li><span>a</span></li><li><span>b</span><ul><li><span>c</span></li></ul></li><li><span>d</span></li></ul>"),
     ("3. a\n4. b", '<ol start="3"><li><span>a</span></li><li><span>b</span></li></ol>'),
+    ("- a\nlazy\n\nb", "<ul><li><span>a\nlazy</span></li></ul><p>b</p>"),
+    ("- a\n - b\n  - c", "<ul><li><span>a</span></li><li><span>b</span><ul><li><span>c</span></li></ul></li></ul>"),
     ("> a\n> b\n\nc", "<blockquote><p>a\nb</p></blockquote><p>c</p>"),
     ("# C# #\n# a ##\n## F#", "<h1>C#</h1><h1>a</h1><h2>F#</h2>"),
     ("- a\r\n- b\r", "<ul><li><span>a\r</span></li><li><span>b\r</span></li></ul>"),

@@ -90,6 +90,10 @@ static void percentiles(void **s) {
     assert_float_equal(m.mean, json_real_value(json_array_get(json_object_get(g, "mean_std"), 0)), 1e-14);
     assert_float_equal(m.std, json_real_value(json_array_get(json_object_get(g, "mean_std"), 1)), 1e-14);
     assert_float_equal(m.median, percentile(l.data, l.n, 50), 0);
+    assert_float_equal(m.p90, percentile(l.data, l.n, 90), 0);
+    assert_float_equal(m.p95, percentile(l.data, l.n, 95), 0);
+    assert_float_equal(m.p99, percentile(l.data, l.n, 99), 0);
+    assert_true(m.p90 < m.p95 && m.p95 < m.p99 && m.p99 < m.max && m.max == l.data[l.n - 1]);
     f64_list_free(&l);
     f64 one = 3;
     assert_float_equal(percentile(&one, 1, 99), 3, 0);
@@ -152,6 +156,27 @@ static void scores(void **s) {
     assert_true(gsm8k_match("18..", "#### 18.."));
 }
 
+static void extracts(void **s) {
+    static const struct {
+        const char *answer, *strict, *flexible;
+    } cases[] = {{"#### 7", "7", "7"},
+                 {"#### ", "[invalid]", "[invalid]"},
+                 {"It is 5 .", "[invalid]", "5"},
+                 {"$ 3, or -4 $", "[invalid]", "-4"},
+                 {"a -12.5. b", "[invalid]", "-12.5."},
+                 {"#### x #### -1,2.", "-1,2.", "-1,2."}};
+    (void)s;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        buf strict = {0}, flexible = {0};
+        gsm8k_strict(cases[i].answer, strlen(cases[i].answer), &strict);
+        gsm8k_flexible(cases[i].answer, strlen(cases[i].answer), &flexible);
+        assert_string_equal(strict.data, cases[i].strict);
+        assert_string_equal(flexible.data, cases[i].flexible);
+        buf_free(&strict);
+        buf_free(&flexible);
+    }
+}
+
 /* ---- streams ---- */
 
 typedef struct {
@@ -198,6 +223,10 @@ static void streams(void **s) {
                   "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"r\"}}]}\n\n"
                   "data: {\"choices\":[{\"delta\":{\"content\":\"c\"}}],\"usage\":null}\n\ndata: [DONE]",
                   false, "rc", 2, -2, -1, NULL);
+    expect_stream(
+        "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"r\",\"content\":\"c\"},\"token_ids\":[1,2,3]}]}\n\n"
+        "data: [DONE]",
+        false, "rc", 2, 3, -1, NULL);
     expect_stream("data: {\"text\":\"ab\",\"meta_info\":{\"completion_tokens\":1}}\n\n"
                   "data: {\"text\":\"abcd\",\"meta_info\":{\"completion_tokens\":4}}\n\ndata: [DONE]\n\n",
                   false, "abcd", 2, 4, 4, NULL);
@@ -281,6 +310,7 @@ int main(void) {
         cmocka_unit_test(frontier_drops_what_is_beaten),
         cmocka_unit_test(steffen_by_hand),
         cmocka_unit_test(scores),
+        cmocka_unit_test(extracts),
         cmocka_unit_test(streams),
         cmocka_unit_test(numbers_of_a_hostile_server),
         cmocka_unit_test(counts_that_swing),
