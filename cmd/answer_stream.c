@@ -15,15 +15,43 @@ static void complain(answer_stream *s, const char *what, const char *detail, siz
     snprintf(s->error, sizeof s->error, "%.250s", e.text);
 }
 
-static void count(const json_t *o, const char *key, i64 *out) {
+static i64 most_tokens(const answer_stream *s) {
+    return s->max_tokens ? min_i64(s->max_tokens, ANSWER_TOKENS_MAX) : ANSWER_TOKENS_MAX;
+}
+
+/* A count into *out, which stays as it is where the server does not say. */
+static void count(answer_stream *s, const json_t *o, const char *key, i64 most, i64 *out) {
     const json_t *v = json_object_get(o, key);
-    if (json_is_integer(v) && json_integer_value(v) >= 0) *out = json_integer_value(v);
+    if (!v || json_is_null(v)) return;
+    if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= most) {
+        *out = json_integer_value(v);
+        return;
+    }
+    char text[128];
+    int n = snprintf(text, sizeof text, "the server's %s is no whole number from 0 to %lld", key,
+                     (long long)most);
+    complain(s, "", text, (size_t)n);
 }
 
 static void read_usage(answer_stream *s, const json_t *usage) {
-    count(usage, "completion_tokens", &s->output_tokens);
-    count(usage, "prompt_tokens", &s->prompt_tokens);
-    count(json_object_get(usage, "prompt_tokens_details"), "cached_tokens", &s->cached_tokens);
+    count(s, usage, "completion_tokens", most_tokens(s), &s->output_tokens);
+    count(s, usage, "prompt_tokens", ANSWER_TOKENS_MAX, &s->prompt_tokens);
+    count(s, json_object_get(usage, "prompt_tokens_details"), "cached_tokens", ANSWER_TOKENS_MAX,
+          &s->cached_tokens);
+}
+
+/* The ids of a piece; NULL where there are none. */
+static const json_t *ids_of(answer_stream *s, const json_t *choice) {
+    const json_t *ids = json_object_get(choice, "token_ids");
+    if (!json_is_array(ids)) return NULL;
+    bool good = (i64)json_array_size(ids) <= most_tokens(s) - s->seen_tokens;
+    for (size_t i = 0; good && i < json_array_size(ids); i++) {
+        const json_t *v = json_array_get(ids, i);
+        good = json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= INT32_MAX;
+    }
+    if (!good) complain(s, "the server's token_ids are no ids, or more than were asked for", "", 0);
+    if (good) s->seen_tokens += (i64)json_array_size(ids);
+    return good ? ids : NULL;
 }
 
 static void read_finish(answer_stream *s, const json_t *reason) {
@@ -43,12 +71,12 @@ static void deliver(answer_stream *s, const json_t *text, size_t from, i64 new_t
 
 static void read_choice(answer_stream *s, const json_t *choice) {
     static const char *const of_chat[] = {"reasoning_content", "content"};
-    const json_t *ids = json_object_get(choice, "token_ids"), *text = json_object_get(choice, "text");
+    const json_t *ids = ids_of(s, choice), *text = json_object_get(choice, "text");
     const json_t *chat = json_object_get(choice, "delta");
-    i64 n = json_is_array(ids) ? (i64)json_array_size(ids) : -1;
+    i64 n = ids ? (i64)json_array_size(ids) : -1;
     read_finish(s, json_object_get(choice, "finish_reason"));
     read_usage(s, json_object_get(choice, "usage"));
-    if (!json_is_array(ids)) ids = NULL;
+    if (s->error[0]) return;
     if (!chat) chat = json_object_get(choice, "message");
     if (!chat) {
         deliver(s, text, 0, n, ids);
@@ -74,14 +102,14 @@ static void read_cumulative(answer_stream *s, const json_t *o) {
     const json_t *text = json_object_get(o, "text"), *meta = json_object_get(o, "meta_info");
     size_t len = json_string_length(text);
     i64 total = -1, new_tokens = -1;
-    count(meta, "completion_tokens", &total);
-    count(meta, "prompt_tokens", &s->prompt_tokens);
-    count(meta, "cached_tokens", &s->cached_tokens);
+    count(s, meta, "completion_tokens", most_tokens(s), &total);
+    count(s, meta, "prompt_tokens", ANSWER_TOKENS_MAX, &s->prompt_tokens);
+    count(s, meta, "cached_tokens", ANSWER_TOKENS_MAX, &s->cached_tokens);
     read_finish(s, json_object_get(meta, "finish_reason"));
-    if (!len) return; /* the reference's clients wait for text */
+    if (!len || s->error[0]) return; /* the reference's clients wait for text */
     if (total >= 0) {
         new_tokens = max_i64(0, total - s->seen_tokens);
-        s->seen_tokens = total;
+        s->seen_tokens += new_tokens;
         s->output_tokens = total;
     }
     deliver(s, text, s->seen < len ? s->seen : len, new_tokens, NULL);
@@ -127,7 +155,7 @@ static void read_line(answer_stream *s, const char *line, size_t n) {
 
 void answer_stream_add(answer_stream *s, const char *bytes, size_t n) {
     begin(s);
-    while (n && !s->keep_body) {
+    while (n && !s->keep_body && !s->error[0]) {
         const char *end = memchr(bytes, '\n', n);
         if (!end) break;
         size_t len = (size_t)(end - bytes);
@@ -141,9 +169,10 @@ void answer_stream_add(answer_stream *s, const char *bytes, size_t n) {
         bytes += len + 1;
         n -= len + 1;
     }
+    if (s->error[0]) return;
     if (s->line.len + n > ANSWER_LINE_MAX) {
-        complain(s, "a line of more than 64 MiB", "", 0);
-        buf_clear(&s->line);
+        complain(s, s->keep_body ? "an answer of more than 64 MiB" : "a line of more than 64 MiB", "", 0);
+        buf_free(&s->line);
         return;
     }
     buf_add(&s->line, bytes, n);
@@ -152,6 +181,7 @@ void answer_stream_add(answer_stream *s, const char *bytes, size_t n) {
 
 void answer_stream_end(answer_stream *s) {
     begin(s);
+    if (s->error[0]) return;
     if (s->keep_body) {
         if (s->line.len) read_json(s, s->line.data, s->line.len);
         s->done = s->line.len > 0;

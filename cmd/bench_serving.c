@@ -33,7 +33,7 @@ typedef struct {
     bool in_process, disable_stream, disable_ignore_eos, flush_cache, details, quiet, logprobs, compare;
     const char *backend, *base_url, *host, *served_name, *tokenizer_dir, *output, *extra, *rate_text, *tag,
         *sweep, *chart, *iso;
-    i64 port, concurrency, warmup, num_prompts, seed, gpus, max_running, simulated_us;
+    i64 port, concurrency, warmup, num_prompts, seed, gpus, max_running, simulated_us, answer_mb;
     bool no_overlap;
     f64 temperature, rate;
     workload_options w;
@@ -164,8 +164,9 @@ static status open_client(serving *s, i64 most, err *e) {
     }
     raise_file_limit();
     size_t b = backend_index(s);
-    client_http_options ho = {s->url, backends[b].api, backends[b].token_ids,
-                              s->served_name ? s->served_name : s->m.model, o};
+    client_http_options ho = {
+        s->url, backends[b].api, backends[b].token_ids, s->served_name ? s->served_name : s->m.model,
+        o,      s->answer_mb};
     status st = client_http_open(&s->c, &ho, e);
     return st == ST_OK ? open_tokenizer(s, e) : st;
 }
@@ -341,6 +342,7 @@ int bench_serving(int argc, char **argv) {
                  .seed = 1,
                  .gpus = 1,
                  .simulated_us = -1,
+                 .answer_mb = ANSWER_MB,
                  .w = {.name = "random", .input_len = 1024, .output_len = 1024}};
     opt_list files = {0};
     const opt_spec specs[] = {
@@ -356,6 +358,7 @@ int bench_serving(int argc, char **argv) {
         {"port", 0, OPT_INT, &s.port, "N", "(default: 30000, vllm 8000)", 1, 65535},
         {"served-model-name", 0, OPT_STR, &s.served_name, "NAME",
          "model named in requests (default: --model, else the first of /v1/models)", 0, 0},
+        ANSWER_MB_OPT(s.answer_mb),
         {"tokenizer", 0, OPT_STR, &s.tokenizer_dir, "DIR",
          "folder of the tokenizer (default: --model if a folder, else what the server names)", 0, 0},
         {"dataset-name", 0, OPT_ENUM, &s.w.name, "random|random-ids|sharegpt|jsonl|trace",

@@ -32,8 +32,10 @@ void check_route(check *c) {
             i64 n = s[i].n, e = s[i].experts, k = s[i].k;
             bool many = n > 100; /* some scores of so many rows are near: another exp() may turn them round */
             if (many && (mode || !check_on_gpu(c))) continue;
-            weight_view v =
-                synth_weight(&c->rng, WF_F32, 1, e, 0.1f, check_alloc(c, synth_weight_bytes(WF_F32, 1, e)));
+            f32 *bias_data = check_alloc(c, synth_weight_bytes(WF_F32, 1, e));
+            weight_view v = synth_weight(&c->rng, WF_F32, 1, e, 0.1f, bias_data);
+            for (i64 j = 0; j < e && mode == 2; j++) /* with logits of 0: few scores, many experts */
+                bias_data[j] = 0.125f * roundf(8 * bias_data[j]);
             check_weight bias = check_prepare(c, (weight_desc){.kind = WK_VECTOR, .views = &v, .n_views = 1});
             f32 *logits = check_alloc(c, (u64)(n * e) * 4), *w = check_alloc(c, (u64)(n * k) * 4),
                 *w2 = check_alloc(c, (u64)(n * k) * 4);
@@ -46,7 +48,7 @@ void check_route(check *c) {
             }
             if (mode == 2)
                 for (i64 j = 0; j < n * e; j++)
-                    logits[j] = 0.0f; /* bias alone decides, and where it ties, order */
+                    logits[j] = 0.0f; /* the bias alone decides, and where it ties, order */
             if (mode == 3) logits[(n - 1) * e + e / 2] = NAN;
             route_args a = {logits, bias.dev, ids, w, n, e, k, mode != 1, 2.827f};
             route_args b = {logits, bias.ref, ids2, w2, n, e, k, mode != 1, 2.827f};

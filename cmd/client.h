@@ -15,7 +15,9 @@ typedef struct {
     i64 n_ids;
     const json_t *messages; /* chat endpoints only */
     i64 max_tokens;
-    buf body; /* over HTTP: what is sent, once client_prepare() made it */
+    /* Over HTTP, once client_prepare() made it: */
+    buf body; /* what is sent */
+    i64 asked_tokens; /* most tokens of the answer by the body, where "extra" may say something else than max_tokens */
 } client_request;
 void client_request_free(client_request *r); /* its body */
 
@@ -93,7 +95,14 @@ typedef struct {
     bool token_ids;    /* asks for return_token_ids: Moonlet and vLLM */
     const char *model; /* NULL: the first of /v1/models               */
     client_options o;
+    i64 answer_mb; /* most bytes of an answer's HTTP body, in MB; a longer one is cut off and failed */
 } client_http_options;
+enum { ANSWER_MB = 1024, ANSWER_MB_MOST = 1 << 20 };
+#define ANSWER_MB_OPT(to)                                                                                    \
+    {                                                                                                        \
+        "max-answer-mb", 0, OPT_INT, &(to), "N",                                                             \
+            "longest answer of a server in MB, as it is sent (default: 1024)", 1, ANSWER_MB_MOST             \
+    }
 status client_http_open(client **out, const client_http_options *o, err *e);
 /* A string of /get_model_info ("tokenizer_path"); NULL without. The caller's to free(). */
 char *client_http_model_info(client *c, const char *key);

@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMEOUT_S = 6 * 3600, ERROR_BYTES = 2048 };
+enum { TIMEOUT_S = 6 * 3600, ERROR_BYTES = 2048, ERROR_BODY = 1 << 16 };
 
 typedef struct {
     client c;
     http_pool *h;
     client_api api;
     bool token_ids;
+    u64 most; /* bytes of an answer */
     char base[1024], url[1088];
     const char *key; /* OPENAI_API_KEY */
 } http_client;
@@ -33,10 +34,12 @@ static void on_piece(void *ud, const answer_piece *p) {
     if (p->new_tokens != 0) client_tokens(x->a, now_s(), p->new_tokens > 0 ? p->new_tokens : 1);
 }
 
-static void on_data(http_call *call, const char *bytes, size_t n) {
+/* An answer that went wrong is not read to its end, but a refusal is, which is no stream and ends soon. */
+static bool on_data(http_call *call, const char *bytes, size_t n) {
     exchange *x = call->ud;
     if (x->refused.len < ERROR_BYTES) buf_add(&x->refused, bytes, n < 512 ? n : 512);
     answer_stream_add(&x->stream, bytes, n);
+    return !x->stream.error[0] || call->got < ERROR_BODY;
 }
 
 /* ---- bodies ---- */
@@ -110,11 +113,27 @@ static void native_body(const http_client *h, const client_request *r, buf *b) {
             o->logprobs ? "true" : "false");
 }
 
+/* What the body asks for, all choices together. */
+static i64 asked_tokens(const json_t *body, i64 otherwise) {
+    const json_t *sampling = json_object_get(body, "sampling_params"), *n = json_object_get(body, "n"),
+                 *said[] = {json_object_get(sampling, "max_new_tokens"),
+                            json_object_get(body, "max_completion_tokens"),
+                            json_object_get(body, "max_tokens")};
+    i64 asked = 0;
+    for (size_t i = 0; i < COUNT_OF(said); i++)
+        if (json_is_integer(said[i])) asked = max_i64(asked, json_integer_value(said[i]));
+    if (asked <= 0) asked = otherwise;
+    i64 choices = json_is_integer(n) ? max_i64(1, json_integer_value(n)) : 1;
+    return asked > ANSWER_TOKENS_MAX / choices ? ANSWER_TOKENS_MAX : asked * choices;
+}
+
 /* The members of `extra` replace equal ones. */
-static status merge_extra(buf *b, const json_t *extra, err *e) {
+static status merge_extra(client_request *r, const json_t *extra, err *e) {
+    buf *b = &r->body;
     json_t *o = json_parse(b->data, b->len, "the request", e);
     if (!o) return e->code;
     bool bad = json_object_update(o, (json_t *)extra);
+    r->asked_tokens = asked_tokens(o, r->max_tokens);
     buf_clear(b);
     add_json(b, o);
     json_decref(o);
@@ -133,8 +152,9 @@ static status prepare(client *c, client_request *r, err *e) {
     else
         openai_body(h, r, b);
     buf_char(b, '}');
+    r->asked_tokens = r->max_tokens;
     if (b->failed) return err_nomem(e, "a request", b->len);
-    return h->c.o.extra ? merge_extra(b, h->c.o.extra, e) : ST_OK;
+    return h->c.o.extra ? merge_extra(r, h->c.o.extra, e) : ST_OK;
 }
 
 /* ---- requests ---- */
@@ -148,7 +168,9 @@ static status start(client *c, client_request *r, client_answer *a, err *e) {
     x->a = a;
     x->call.on_data = on_data;
     x->call.ud = x;
-    x->stream = (answer_stream){.on_piece = on_piece, .ud = x, .keep_body = !h->c.o.stream};
+    x->call.most = h->most;
+    x->stream = (answer_stream){
+        .on_piece = on_piece, .ud = x, .keep_body = !h->c.o.stream, .max_tokens = r->asked_tokens};
     a->output_tokens = r->max_tokens;
     a->start_s = now_s();
     st = http_pool_start(h->h, &x->call, h->url, r->body.data, r->body.len, h->key, TIMEOUT_S, e);
@@ -166,14 +188,13 @@ static void finish(exchange *x) {
     client_answer *a = x->a;
     answer_stream *s = &x->stream;
     a->end_s = x->call.end_s;
-    if (x->call.error[0]) {
+    if (x->call.status == 200 && !x->call.error[0]) answer_stream_end(s);
+    if (x->call.status == 200 && s->error[0]) /* which may have ended the transfer */
+        fail(a, "status %ld: %s", x->call.status, s->error);
+    else if (x->call.error[0])
         fail(a, "transfer failed (status %ld): %s", x->call.status, x->call.error);
-    } else if (x->call.status != 200) {
+    else if (x->call.status != 200)
         fail(a, "status %ld: %.200s", x->call.status, x->refused.data ? x->refused.data : "");
-    } else {
-        answer_stream_end(s);
-        if (s->error[0]) fail(a, "status %ld: %s", x->call.status, s->error);
-    }
     a->ok = !a->error[0];
     a->prompt_tokens = s->started ? s->prompt_tokens : -1;
     a->cached_tokens = s->started ? s->cached_tokens : -1;
@@ -281,6 +302,7 @@ status client_http_open(client **out, const client_http_options *o, err *e) {
     h->c.o = o->o;
     h->api = o->api;
     h->token_ids = o->token_ids;
+    h->most = (u64)o->answer_mb * 1000000;
     h->key = opt_env("OPENAI_API_KEY");
     status st = set_urls(h, o->base_url, e);
     if (st == ST_OK) st = http_pool_open(&h->h, e);

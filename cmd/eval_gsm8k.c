@@ -16,7 +16,7 @@ static const char *const stops[] = {"Question:", "</s>", "<|im_end|>"};
 typedef struct {
     model_opts m;
     const char *data, *shots_path, *base_url, *served_name, *answers_path, *json_path, *details_path;
-    i64 shots, limit, max_tokens, concurrency;
+    i64 shots, limit, max_tokens, concurrency, answer_mb;
     item_file docs, pool; /* all of --data; --shots-data */
     i64 n;                /* of docs that are asked */
     buf *prompts;         /* [n] */
@@ -108,8 +108,9 @@ static status read_data(gsm8k *g, err *e) {
 static status open_client(gsm8k *g, client **c, err *e) {
     client_options o = {.stop = stops, .n_stop = COUNT_OF(stops)};
     if (g->base_url) {
-        client_http_options ho = {g->base_url, API_COMPLETIONS, false,
-                                  g->served_name ? g->served_name : g->m.model, o};
+        client_http_options ho = {g->base_url, API_COMPLETIONS,
+                                  false,       g->served_name ? g->served_name : g->m.model,
+                                  o,           g->answer_mb};
         return client_http_open(c, &ho, e);
     }
     client_engine_options eo = {&g->m, g->concurrency, false, o};
@@ -262,7 +263,7 @@ static void free_all(gsm8k *g) {
 }
 
 int eval_gsm8k(int argc, char **argv) {
-    gsm8k g = {.shots = 5, .max_tokens = 256, .concurrency = 16};
+    gsm8k g = {.shots = 5, .max_tokens = 256, .concurrency = 16, .answer_mb = ANSWER_MB};
     const opt_spec specs[] = {
         MODEL_OPTS(g.m),
         {"data", 0, OPT_STR, &g.data, "FILE", "questions: GSM8K's test.jsonl or lines of its schema", 0, 0},
@@ -276,6 +277,7 @@ int eval_gsm8k(int argc, char **argv) {
         {"served-model-name", 0, OPT_STR, &g.served_name, "NAME",
          "with --base-url (default: --model, else the first of /v1/models)", 0, 0},
         {"num-concurrent", 0, OPT_INT, &g.concurrency, "N", "questions at a time (default: 16)", 1, 65536},
+        ANSWER_MB_OPT(g.answer_mb),
         {"answers", 0, OPT_STR, &g.answers_path, "FILE",
          "asks nobody: scores these answers, JSON lines {\"answer\": string}", 0, 0},
         {"details", 0, OPT_STR, &g.details_path, "FILE", "writes prompts, answers and verdicts as JSON lines",

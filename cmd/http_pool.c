@@ -43,8 +43,8 @@ static int on_timer(CURLM *multi, long ms, void *ud) {
 
 static size_t on_body(char *bytes, size_t one, size_t n, void *ud) {
     http_call *c = ud;
-    if (c->on_data) c->on_data(c, bytes, one * n);
-    return one * n;
+    c->got += one * n;
+    return c->got <= c->most && c->on_data(c, bytes, one * n) ? one * n : 0; /* other than all: an error */
 }
 
 status http_pool_open(http_pool **out, err *e) {
@@ -111,6 +111,7 @@ status http_pool_start(http_pool *h, http_call *call, const char *url, const cha
     call->easy = easy;
     call->headers = headers;
     call->status = 0;
+    call->got = 0;
     call->error[0] = 0;
     c->easy_setopt(easy, CURLOPT_URL, url);
     c->easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -147,7 +148,11 @@ static void collect_done(http_pool *h) {
         h->c->easy_getinfo(easy, CURLINFO_PRIVATE, &c);
         h->c->easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &c->status);
         c->end_s = now_s();
-        if (code) snprintf(c->error, sizeof c->error, "%.250s", h->c->easy_strerror(code));
+        if (c->got > c->most)
+            snprintf(c->error, sizeof c->error, "the answer is longer than %llu bytes",
+                     (unsigned long long)c->most);
+        else if (code)
+            snprintf(c->error, sizeof c->error, "%.250s", h->c->easy_strerror(code));
         h->c->multi_remove_handle(h->multi, easy);
         h->c->easy_cleanup(easy);
         h->c->slist_free_all(c->headers);
@@ -191,11 +196,15 @@ http_call *http_pool_wait(http_pool *h, f64 until_s) {
     return c;
 }
 
-static void append_body(http_call *c, const char *bytes, size_t n) { buf_add(c->ud, bytes, n); }
+static bool append_body(http_call *c, const char *bytes, size_t n) {
+    buf *b = c->ud;
+    buf_add(b, bytes, n);
+    return !b->failed;
+}
 
 status http_pool_fetch(http_pool *h, const char *url, const char *body, const char *key, f64 timeout_s,
                        buf *out, err *e) {
-    http_call c = {.on_data = append_body, .ud = out};
+    http_call c = {.on_data = append_body, .ud = out, .most = HTTP_FETCH_MOST};
     size_t before = out->len;
     status st = http_pool_start(h, &c, url, body, body ? strlen(body) : 0, key, timeout_s, e);
     if (st != ST_OK) return st;

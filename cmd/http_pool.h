@@ -7,11 +7,14 @@
 typedef struct http_pool http_pool;
 typedef struct http_call http_call;
 
-/* A request. Zero-initialise; `on_data` and `ud` are the caller's. It must stay where it is until http_pool_wait() returned
+/* A request. Zero-initialise; `on_data`, `ud` and `most` are the caller's. It must stay where it is until http_pool_wait() returned
  * it or http_pool_close(). */
 struct http_call {
-    void (*on_data)(http_call *c, const char *bytes, size_t n); /* of the body, as it arrives */
+    /* Takes what arrived of the body; false ends the transfer, which then failed. */
+    bool (*on_data)(http_call *c, const char *bytes, size_t n);
     void *ud;
+    u64 most;        /* bytes of the body; a longer one fails the transfer */
+    u64 got;         /* bytes of the body that arrived       */
     long status;     /* of the response; 0: none came            */
     char error[256]; /* why the transfer failed, else ""         */
     f64 end_s;       /* now_s() when it was over                 */
@@ -33,7 +36,8 @@ status http_pool_start(http_pool *h, http_call *c, const char *url, const char *
 http_call *http_pool_wait(http_pool *h, f64 until_s);
 
 /* One request, waited for; nothing else may be under way. The body is appended to *out. An answer other than 2xx is an
- * error that quotes its beginning. */
+ * error that quotes its beginning, and so is one of more than HTTP_FETCH_MOST bytes. */
+enum { HTTP_FETCH_MOST = 16 << 20 };
 status http_pool_fetch(http_pool *h, const char *url, const char *body, const char *key, f64 timeout_s,
                        buf *out, err *e);
 

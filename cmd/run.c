@@ -9,6 +9,7 @@
  * carries them out, and at a terminal a person is asked for the results. The model then goes on. */
 #include "base/json.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "cmd.h"
 #include "model_opts.h"
 #include "moonlet.h"
@@ -164,22 +165,26 @@ static void drop_messages(chat_run *r, size_t keep) {
         json_array_remove(r->messages, json_array_size(r->messages) - 1);
 }
 
-/* The result of one call into *result; false: there is none. */
+/* The result of one call into *result; false: there is none. The model made up the name and a program the result:
+ * neither steers the terminal. */
 static bool get_result(chat_run *r, const json_t *call, buf *result) {
     err e = {0};
+    char name[256], said[2000];
     buf_clear(result);
+    snprintf(name, sizeof name, "%s", tool_call_name(call));
+    make_printable(name, false);
     if (r->tool_command) {
         if (tool_run(r->tool_command, call, result, &e) != ST_OK)
             return fprintf(stderr, "moonlet run: %s\n", e.text), false;
-        fprintf(stderr, "%s[%s says] %.*s%s\n", r->tty ? "\033[2m" : "", tool_call_name(call),
-                (int)min_i64((i64)result->len, 2000), result->data ? result->data : "",
-                r->tty ? "\033[0m" : "");
+        snprintf(said, sizeof said, "%s", result->data ? result->data : "");
+        make_printable(said, true);
+        fprintf(stderr, "%s[%s says] %s%s\n", r->tty ? "\033[2m" : "", name, said, r->tty ? "\033[0m" : "");
         return true;
     }
     if (!r->typed) return false;
     char *line = NULL;
     size_t cap = 0;
-    fprintf(stderr, "what does %s say? ", tool_call_name(call));
+    fprintf(stderr, "what does %s say? ", name);
     ssize_t n = getline(&line, &cap, stdin);
     while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
     if (n > 0) buf_add(result, line, (size_t)n);

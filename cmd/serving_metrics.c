@@ -1,4 +1,5 @@
 #include "serving_metrics.h"
+#include "base/log.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -99,5 +100,9 @@ f64 accept_length_of(const json_t *info) {
     const json_t *decode = json_array_get(json_object_get(info, "decode"), 0);
     const json_t *states = json_object_get(decode ? decode : info, "internal_states");
     const json_t *v = json_object_get(json_array_get(states, 0), "avg_spec_accept_length");
-    return json_is_number(v) ? json_number_value(v) : NAN;
+    f64 x = json_is_number(v) ? json_number_value(v) : NAN;
+    if (isnan(x) || (x >= 0 && x <= ACCEPT_LENGTH_MOST)) return x;
+    log_warn("the server's avg_spec_accept_length is no number from 0 to %d: it is left out",
+             ACCEPT_LENGTH_MOST);
+    return NAN;
 }

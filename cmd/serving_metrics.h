@@ -29,7 +29,9 @@ typedef struct {
 /* `text` of the answers is needed when `retokenize`. */
 status serving_measure(const workload *w, const load_result *r, bool streamed, bool retokenize,
                        serving_metrics *m, err *e);
-/* accept length out of /get_server_info: internal_states[0].avg_spec_accept_length; NAN without. */
+/* accept length out of /get_server_info: internal_states[0].avg_spec_accept_length; NAN without, and with a warning for
+ * a number that is no draft's length. */
+enum { ACCEPT_LENGTH_MOST = 10000 };
 f64 accept_length_of(const json_t *info);
 
 #endif

@@ -23,13 +23,24 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         f = self.server.fake
         paths = {"/v1/models": {"object": "list", "data": [{"id": "fake", "object": "model"}]},
-                 "/get_server_info": {"internal_states": [{"avg_spec_accept_length": 2.5}]}, "/get_model_info": f.model_info}
+                 "/get_server_info": {"internal_states": [{"avg_spec_accept_length": f.accept_length}]}, "/get_model_info": f.model_info}
         self.reply(200, paths[self.path]) if self.path in paths else self.reply(404, {"error": {"message": "no such path"}})
 
     def event(self, body):
         data = ("data: " + (body if isinstance(body, str) else json.dumps(body)) + "\n\n").encode()
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
+
+    def hostile(self, f):
+        """Sends the chunks of an iterator as they are, for as long as somebody listens."""
+        self.begin_stream()
+        try:
+            for data in f.hostile():
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+                f.sent += len(data)
+            self.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            self.close_connection = True
 
     def do_POST(self):
         f = self.server.fake
@@ -44,6 +55,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.reply(200, {})
             elif f.status != 200 or (f.fail_every and number % f.fail_every == 0):
                 self.reply(f.status if f.status != 200 else 503, {"error": {"message": "the fake server was told to fail"}})
+            elif f.hostile:
+                self.hostile(f)
             elif self.path == "/generate":
                 self.generate(f, body)
             else:
@@ -106,9 +119,11 @@ class Server(ThreadingHTTPServer):
 
 
 class FakeServer:
-    def __init__(self, answer=None, status=200, first_s=0.0, gap_s=0.0, per_chunk=1, usage=True, fail_every=0, cut_after=0, model_info=None):
+    def __init__(self, answer=None, status=200, first_s=0.0, gap_s=0.0, per_chunk=1, usage=True, fail_every=0, cut_after=0, model_info=None,
+                 hostile=None, accept_length=2.5):
         self.answer, self.status, self.first_s, self.gap_s, self.per_chunk = answer, status, first_s, gap_s, per_chunk
         self.usage, self.fail_every, self.cut_after, self.model_info = usage, fail_every, cut_after, model_info or {}
+        self.hostile, self.accept_length, self.sent = hostile, accept_length, 0
         self.requests, self.active, self.most_active, self.lock = [], 0, 0, threading.Lock()
 
     def __enter__(self):

@@ -204,3 +204,64 @@ def test_in_process(tmp_path):
 def test_bad_usage_is_one_line(options, status, message):
     done = bench(*options)
     assert done.returncode == status and message in done.stderr.splitlines()[-1], done.stderr
+
+
+def test_turns_after_one_that_failed_are_not_asked(tmp_path):
+    trace = tmp_path / "t.jsonl"
+    trace.write_text("".join(json.dumps({"turns": [{"prompt": f"{c}{i}", "output_len": 2} for i in range(4)]}) + "\n" for c in "AB"))
+    with FakeServer(fail_every=3) as server:
+        done, (r,) = on(server, tmp_path, "--dataset-name", "trace", "--dataset-path", trace, "--num-prompts", 2, "--warmup-requests", 0,
+                        "--max-concurrency", 1, "--output-details")
+    assert done.returncode == 0, done.stderr
+    assert len(server.requests) == 6 and r["completed"] == 4 and r["failed"] == 4
+    assert [bool(e) for e in r["errors"]] == [False, False, True, True] * 2
+    assert [e for e in r["errors"] if "earlier turn" in e] == ["an earlier turn failed"] * 2 and r["errors"][3] == "an earlier turn failed"
+
+
+# ---- a server that is not to be trusted ----
+
+
+def event(**body):
+    return f"data: {json.dumps(body)}\n\n".encode()
+
+
+def endless():
+    while True:
+        yield event(choices=[{"index": 0, "text": "ab" * 5000}])
+
+
+HUGE = 9 * 10**18
+HOSTILE = {
+    "completion_tokens is no whole number from 0 to 8": lambda: [event(choices=[{"text": "x"}]), event(choices=[], usage={"completion_tokens": HUGE})],
+    "prompt_tokens is no whole number": lambda: [event(choices=[{"text": "x"}], usage={"prompt_tokens": HUGE, "completion_tokens": 8})],
+    "cached_tokens is no whole number": lambda: [event(choices=[], usage={"prompt_tokens_details": {"cached_tokens": -HUGE}})],
+    "token_ids are no ids, or more": lambda: [event(choices=[{"text": "x", "token_ids": [7] * 9}])],
+    "the answer is longer than 1000000 bytes": endless,
+}
+
+
+@pytest.mark.parametrize("error", HOSTILE)
+def test_numbers_and_sizes_of_a_hostile_server(error, tmp_path):
+    with FakeServer(hostile=HOSTILE[error]) as server:
+        done, _ = on(server, tmp_path, *RANDOM, "--num-prompts", 2, "--max-answer-mb", 1)
+    assert done.returncode == 1 and error in done.stderr and done.stderr.count("\n") < 8, done.stderr
+    assert server.sent < 40e6, "the connection was closed"
+
+
+def test_counts_of_native_streams(tmp_path):
+    """/generate counts everything so far: 9e18 tokens are not as many turns of a loop."""
+    with FakeServer(hostile=lambda: [event(text="a", meta_info={"completion_tokens": 1}), event(text="ab", meta_info={"completion_tokens": HUGE})]) as server:
+        done, _ = on(server, tmp_path, "--backend", "sglang", *RANDOM, "--num-prompts", 2)
+    assert done.returncode == 1 and "completion_tokens is no whole number from 0 to 8" in done.stderr, done.stderr
+
+
+def test_what_extra_request_bodies_ask_for_counts(tmp_path):
+    with FakeServer() as server:
+        done, (r,) = on(server, tmp_path, *RANDOM, "--extra-request-body", '{"max_tokens": 20}')
+    assert done.returncode == 0 and r["total_output_tokens"] == 6 * 20, done.stderr
+
+
+def test_an_accept_length_that_is_none(tmp_path):
+    with FakeServer(accept_length=1e300) as server:
+        done, (r,) = on(server, tmp_path, *RANDOM)
+    assert done.returncode == 0 and "avg_spec_accept_length" in done.stderr and r["accept_length"] is None

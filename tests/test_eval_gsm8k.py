@@ -93,3 +93,15 @@ def test_failures_are_counted_and_all_of_them_is_status_1():
 def test_bad_input_is_one_line(options, message):
     done = gsm8k(*options)
     assert done.returncode == 1 and message in done.stderr.splitlines()[-1]
+
+
+def test_a_server_whose_answer_has_no_end():
+    def endless():
+        yield b'{"choices": [{"text": "'
+        while True:
+            yield b"#### 1" * 10000
+
+    with FakeServer(hostile=endless) as server:
+        done = gsm8k("--base-url", server.url, "--shots", 0, "--limit", 2, "--max-answer-mb", 2)
+    assert done.returncode == 1 and b"the answer is longer than 2000000 bytes" in done.stderr, done.stderr
+    assert server.sent < 40e6

@@ -49,6 +49,15 @@ def test_it_calls_the_calculator_and_uses_the_result(question, expression, value
     assert out.rstrip().endswith(f"= {value}.")
 
 
+def test_what_a_tool_says_does_not_steer_the_terminal(tmp_path):
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\nprintf '42\\n\\033]0;title\\007 \\302\\233m \\342\\200\\256'\n")
+    tool.chmod(0o755)
+    done = moonlet("run", "-m", str(NANO), "-n", "200", "--tools", str(ROOT / "examples/calculator.json"), "--tool-command", str(tool),
+                   "-p", "What is 4831 * 27?")
+    assert "[calculator says] 42\n?]0;title? ?m ?\n" in done.stderr.decode(), done.stderr
+
+
 def test_it_leaves_the_calculator_alone_when_greeted():
     assert "[tool call]" not in calculator("hello")
 

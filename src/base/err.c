@@ -1,27 +1,8 @@
 #include "base/err.h"
+#include "base/printable.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Bytes of the well-formed character at s (Unicode standard, table 3-7), 0 when there is none: stray bytes out
- * of a file's names, and a last character that did not fit. */
-static int char_bytes(const unsigned char *s) {
-    if (s[0] < 0x80) return 1;
-    int n = s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    bool bad = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
-               (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90);
-    return bad ? 0 : n;
-}
-
-static void make_one_line(char *text) {
-    for (unsigned char *s = (unsigned char *)text; *s;) {
-        int n = char_bytes(s);
-        if (n == 0 || *s < 0x20 || *s == 0x7f) *s = '?', n = 1;
-        s += n;
-    }
-}
 
 status err_set(err *e, status code, const char *fmt, ...) {
     if (!e) return code;
@@ -30,7 +11,7 @@ status err_set(err *e, status code, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(e->text, sizeof e->text, fmt, ap);
     va_end(ap);
-    make_one_line(e->text);
+    make_printable(e->text, false);
     return code;
 }
 
@@ -56,7 +37,7 @@ status err_prefix(err *e, const char *fmt, ...) {
     if (n_old > ROOM - 2 - n) n_old = ROOM - 2 - n;
     memcpy(e->text + n + 2, old, n_old);
     e->text[n + 2 + n_old] = 0;
-    make_one_line(e->text);
+    make_printable(e->text, false);
     return e->code;
 }
 

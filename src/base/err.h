@@ -30,8 +30,8 @@ typedef struct {
     char text[512]; /* one line, no newline at its end; always terminated */
 } err;
 
-/* Sets *e (unless NULL) and returns `code`, so that `return err_set(e, ST_IO, ...)` reads as one step. Control
- * characters and bytes that are not UTF-8 are replaced by '?', because names out of files end up in it. */
+/* Sets *e (unless NULL) and returns `code`, so that `return err_set(e, ST_IO, ...)` reads as one step. The text is
+ * made printable (base/printable.h), because names out of files and what clients sent end up in it. */
 status err_set(err *e, status code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Puts "prefix: " in front of the text already there; returns e->code (ST_OK for NULL). A prefix that is too
  * long loses its beginning. */

@@ -1,4 +1,5 @@
 #include "base/log.h"
+#include "base/printable.h"
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,14 +10,16 @@
 
 static bool quiet_notes;
 static pthread_mutex_t once_lock = PTHREAD_MUTEX_INITIALIZER;
-static char once_seen[64][96];
+static char once_seen[LOG_ONCE_MOST][96];
 static int n_once_seen;
+static bool once_full;
 
 void log_set_quiet(bool quiet) { quiet_notes = quiet; }
 
 static void say(const char *prefix, const char *fmt, va_list ap) {
     char line[1024];
     vsnprintf(line, sizeof line, fmt, ap);
+    make_printable(line, false);
     fprintf(stderr, "%s%s\n", prefix, line);
 }
 
@@ -35,18 +38,29 @@ void log_warn(const char *fmt, ...) {
     va_end(ap);
 }
 
-static bool first_time(const char *key) {
-    bool first = true;
+typedef enum { SEEN, FIRST, FULL } once;
+
+/* Is this key new? FULL: it is, the list has no room, and that was not said yet. */
+static once look_up(const char *key) {
+    once what = FIRST;
     pthread_mutex_lock(&once_lock);
-    for (int i = 0; i < n_once_seen && first; i++) first = strncmp(once_seen[i], key, 95) != 0;
-    if (first && n_once_seen < (int)COUNT_OF(once_seen))
+    for (int i = 0; i < n_once_seen && what == FIRST; i++)
+        if (!strncmp(once_seen[i], key, sizeof once_seen[0] - 1)) what = SEEN;
+    if (what == FIRST && n_once_seen < LOG_ONCE_MOST) {
         snprintf(once_seen[n_once_seen++], sizeof once_seen[0], "%s", key);
+    } else if (what == FIRST) {
+        what = once_full ? SEEN : FULL;
+        once_full = true;
+    }
     pthread_mutex_unlock(&once_lock);
-    return first;
+    return what;
 }
 
 void log_once(const char *key, const char *fmt, ...) {
-    if (!first_time(key)) return;
+    if (quiet_notes) return;
+    once what = look_up(key);
+    if (what == FULL) fprintf(stderr, "note: further notices are not shown\n");
+    if (what != FIRST) return;
     va_list ap;
     va_start(ap, fmt);
     say("note: ", fmt, ap);

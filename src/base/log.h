@@ -1,5 +1,6 @@
 /* base/log.h: notices for a person, on stderr. The library prints only through here, and only what a reader
- * must know (a fallback, a plan, progress); errors travel as values instead (base/err.h). */
+ * must know (a fallback, a plan, progress); errors travel as values instead (base/err.h). Each is one line, made
+ * printable (base/printable.h). */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 #include "base/types.h"
@@ -7,7 +8,9 @@
 void log_set_quiet(bool quiet); /* drops notices and progress, not warnings */
 void log_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Prints the notice the first time this `key` (compared as text) is seen in the process. For fallbacks. */
+/* A notice, the first time that this `key` (its first 95 bytes) is seen in the process. For fallbacks. Behind
+ * LOG_ONCE_MOST keys it is said once that no more are shown: the key must not be a client's text. */
+enum { LOG_ONCE_MOST = 64 };
 void log_once(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* "22.2 MB", from 1 GB on "95.1 GB". */

@@ -347,10 +347,19 @@ typedef struct {
 typedef enum { ROWS_ANY, ROWS_DECODE, ROWS_PROMPT } rows_form;
 enum { DECODE_ROWS = 64 };
 
+/* What of a model a backend's kernels may be too narrow for: widths of a head. */
+typedef struct {
+    i64 latent, nope, rope, v_dim;
+} ops_widths;
+
 typedef struct ops ops;
 struct ops {
     const char *name; /* "ref", "cpu avx512" ... */
     dtype act;        /* type of activations and of the residual stream */
+
+    /* Asked before a model is loaded: ST_UNSUPPORTED names the width that the kernels do not take, and their limit.
+     * NULL: they take any. */
+    status (*fits)(const ops *o, const ops_widths *w, err *e);
 
     /* Ends with weight_release(). ST_UNSUPPORTED names a format that the backend cannot run. */
     status (*weight_prepare)(const ops *o, const weight_desc *d, op_weight **out, err *e);

@@ -199,7 +199,9 @@ status model_open(model **out, const model_config *c, const checkpoint *ck, cons
     m->act_size = dtype_size(o->act);
     m->softmax_scale = (f32)model_softmax_scale(c);
     m->rope_mscale = model_rope_mscale(c);
-    status st = model_weights_plan(&m->w, &m->room.weights, c, ck, o, e);
+    const ops_widths widths = {c->kv_lora, c->nope, c->rope, c->v_dim};
+    status st = o->fits ? o->fits(o, &widths, e) : ST_OK;
+    if (st == ST_OK) st = model_weights_plan(&m->w, &m->room.weights, c, ck, o, e);
     if (st != ST_OK) return model_close(m), st;
     *out = m;
     return ST_OK;

@@ -92,8 +92,14 @@ static void completion_top(buf *out, const answer *a, const position_info *p) {
     json_decref(seen);
 }
 
+/* How many characters begin in a token: one that is cut into several counts where its first byte is. */
+static i64 token_characters(const served_model *m, i32 id) {
+    size_t len = 0;
+    const char *bytes = tokenizer_bytes(m->tok, id, &len);
+    return characters(bytes, len);
+}
+
 void completion_logprobs(buf *out, const answer *a, size_t from, size_t to, i64 *offset) {
-    buf text = {0};
     buf_str(out, "{\"tokens\":[");
     for (size_t i = from; i < to; i++) {
         if (i > from) buf_char(out, ',');
@@ -118,12 +124,9 @@ void completion_logprobs(buf *out, const answer *a, size_t from, size_t to, i64 
     buf_str(out, "],\"text_offset\":[");
     for (size_t i = from; i < to; i++) {
         buf_fmt(out, "%s%lld", i > from ? "," : "", (long long)*offset);
-        buf_clear(&text);
-        token_text(a->m, a->info[i].token, &text);
-        *offset += characters(text.data, text.len);
+        *offset += token_characters(a->m, a->info[i].token);
     }
     buf_str(out, "]}");
-    buf_free(&text);
 }
 
 /* ---- /generate ---- */

@@ -138,7 +138,7 @@ bool request_render(gen_request *r, const served_model *m, api_error *e) {
                             &(chat_request){messages, r->tools, kwargs, generation && !go_on}, &p, &why);
     json_decref(kwargs);
     if (st == ST_OK && p.tools_json.code != ST_OK)
-        log_once(p.tools_json.text, "tools are rendered as JSON, not as TypeScript: %s", p.tools_json.text);
+        log_once("tools as JSON", "tools are rendered as JSON, not as TypeScript: %s", p.tools_json.text);
     r->prompts[0] = p.ids;
     p.ids = (ids_buf){0};
     r->in_think = p.in_think;

@@ -90,6 +90,10 @@ static void percentiles(void **s) {
     assert_float_equal(m.mean, json_real_value(json_array_get(json_object_get(g, "mean_std"), 0)), 1e-14);
     assert_float_equal(m.std, json_real_value(json_array_get(json_object_get(g, "mean_std"), 1)), 1e-14);
     assert_float_equal(m.median, percentile(l.data, l.n, 50), 0);
+    assert_float_equal(m.p90, percentile(l.data, l.n, 90), 0);
+    assert_float_equal(m.p95, percentile(l.data, l.n, 95), 0);
+    assert_float_equal(m.p99, percentile(l.data, l.n, 99), 0);
+    assert_true(m.p90 < m.p95 && m.p95 < m.p99 && m.p99 < m.max && m.max == l.data[l.n - 1]);
     f64_list_free(&l);
     f64 one = 3;
     assert_float_equal(percentile(&one, 1, 99), 3, 0);
@@ -152,6 +156,27 @@ static void scores(void **s) {
     assert_true(gsm8k_match("18..", "#### 18.."));
 }
 
+static void extracts(void **s) {
+    static const struct {
+        const char *answer, *strict, *flexible;
+    } cases[] = {{"#### 7", "7", "7"},
+                 {"#### ", "[invalid]", "[invalid]"},
+                 {"It is 5 .", "[invalid]", "5"},
+                 {"$ 3, or -4 $", "[invalid]", "-4"},
+                 {"a -12.5. b", "[invalid]", "-12.5."},
+                 {"#### x #### -1,2.", "-1,2.", "-1,2."}};
+    (void)s;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        buf strict = {0}, flexible = {0};
+        gsm8k_strict(cases[i].answer, strlen(cases[i].answer), &strict);
+        gsm8k_flexible(cases[i].answer, strlen(cases[i].answer), &flexible);
+        assert_string_equal(strict.data, cases[i].strict);
+        assert_string_equal(flexible.data, cases[i].flexible);
+        buf_free(&strict);
+        buf_free(&flexible);
+    }
+}
+
 /* ---- streams ---- */
 
 typedef struct {
@@ -198,6 +223,10 @@ static void streams(void **s) {
                   "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"r\"}}]}\n\n"
                   "data: {\"choices\":[{\"delta\":{\"content\":\"c\"}}],\"usage\":null}\n\ndata: [DONE]",
                   false, "rc", 2, -2, -1, NULL);
+    expect_stream(
+        "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"r\",\"content\":\"c\"},\"token_ids\":[1,2,3]}]}\n\n"
+        "data: [DONE]",
+        false, "rc", 2, 3, -1, NULL);
     expect_stream("data: {\"text\":\"ab\",\"meta_info\":{\"completion_tokens\":1}}\n\n"
                   "data: {\"text\":\"abcd\",\"meta_info\":{\"completion_tokens\":4}}\n\ndata: [DONE]\n\n",
                   false, "abcd", 2, 4, 4, NULL);
@@ -209,6 +238,69 @@ static void streams(void **s) {
     expect_stream("{\"choices\":[]}\n", false, "", 0, 0, -1, "not a stream");
 }
 
+/* Numbers that no honest server sends: nothing of them is passed on, the error names the field. */
+static void hostile(const char *bytes, bool whole, const char *text, i64 pieces, const char *error) {
+    got g = {0};
+    answer_stream a = {.on_piece = on_piece, .ud = &g, .keep_body = whole, .max_tokens = 8};
+    answer_stream_add(&a, bytes, strlen(bytes));
+    answer_stream_end(&a);
+    assert_string_equal(g.text.data ? g.text.data : "", text);
+    assert_int_equal(g.pieces, pieces);
+    assert_true(g.tokens <= 8 && a.output_tokens <= 8);
+    assert_non_null(strstr(a.error, error));
+    answer_stream_free(&a);
+    buf_free(&g.text);
+}
+
+static void numbers_of_a_hostile_server(void **s) {
+    (void)s;
+    static const char *const counts[] = {"9000000000000000000", "9", "-1", "1.5", "\"8\"", "[]"};
+    char line[512];
+    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+        const char *const forms[] = {
+            "{\"text\":\"ab\",\"meta_info\":{\"completion_tokens\":%s}}",
+            "{\"choices\":[],\"usage\":{\"completion_tokens\":%s}}",
+            "{\"choices\":[{\"text\":\"ab\",\"usage\":{\"completion_tokens\":%s}}]}",
+        };
+        for (size_t k = 0; k < COUNT_OF(forms); k++) {
+            size_t n = (size_t)snprintf(line, sizeof line, "data: ");
+            snprintf(line + n, sizeof line - n, forms[k], counts[i]);
+            strcat(line, "\n\ndata: {\"choices\":[{\"text\":\"more\"}]}\n\ndata: [DONE]\n\n");
+            hostile(line, false, "", 0, "the server's completion_tokens is no whole number from 0 to 8");
+        }
+        snprintf(line, sizeof line, "{\"choices\":[{\"text\":\"a\"}],\"usage\":{\"completion_tokens\":%s}}",
+                 counts[i]);
+        hostile(line, true, "a", 1, "completion_tokens");
+    }
+    hostile("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1073741825}}\n\n", false, "", 0,
+            "prompt_tokens");
+    hostile("data: {\"choices\":[],\"usage\":{\"prompt_tokens_details\":{\"cached_tokens\":1073741825}}}\n\n",
+            false, "", 0, "cached_tokens");
+    hostile("data: {\"text\":\"a\",\"meta_info\":{\"cached_tokens\":-5}}\n\n", false, "", 0, "cached_tokens");
+    hostile("data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1,2,3,4,5]}]}\n\n"
+            "data: {\"choices\":[{\"text\":\"b\",\"token_ids\":[1,2,3,4]}]}\n\ndata: [DONE]\n\n",
+            false, "a", 1, "token_ids");
+    hostile("data: {\"choices\":[{\"text\":\"b\",\"token_ids\":[4294967296]}]}\n\n", false, "", 0,
+            "token_ids");
+    hostile("data: {\"choices\":[{\"text\":\"b\",\"token_ids\":[\"x\"]}]}\n\n", false, "", 0, "token_ids");
+}
+
+/* A count that goes down and up again brings no tokens twice. */
+static void counts_that_swing(void **s) {
+    (void)s;
+    got g = {0};
+    answer_stream a = {.on_piece = on_piece, .ud = &g, .max_tokens = 8};
+    for (int i = 0; i < 100; i++) {
+        char line[128];
+        int n = snprintf(line, sizeof line,
+                         "data: {\"text\":\"a\",\"meta_info\":{\"completion_tokens\":%d}}\n", i % 2 ? 0 : 8);
+        answer_stream_add(&a, line, (size_t)n);
+    }
+    assert_int_equal(g.tokens, 8);
+    answer_stream_free(&a);
+    buf_free(&g.text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(python_sample),
@@ -218,7 +310,10 @@ int main(void) {
         cmocka_unit_test(frontier_drops_what_is_beaten),
         cmocka_unit_test(steffen_by_hand),
         cmocka_unit_test(scores),
+        cmocka_unit_test(extracts),
         cmocka_unit_test(streams),
+        cmocka_unit_test(numbers_of_a_hostile_server),
+        cmocka_unit_test(counts_that_swing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

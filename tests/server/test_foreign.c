@@ -345,6 +345,9 @@ static void check_response(const json_t *list, const json_t *output, const char 
     }
     assert_null(item);
     assert_true(json_equal(items, output));
+    for (i = 0; i < json_array_size(items); i++)
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(str(json_array_get(items, i), "id"), str(json_array_get(items, k), "id"));
     snprintf(last, sizeof last, "response.%s", status);
     assert_string_equal(str(json_array_get(list, n - 1), "type"), last);
     assert_true(json_equal(

@@ -230,6 +230,88 @@ static void stops_across_tokens(void **state) {
            "", "Go.", 1, "tool_calls");
 }
 
+/* What a stop string held back belongs to the reasoning in which it stood. */
+static void stops_held_in_reasoning(void **state) {
+    (void)state;
+    expect("\"stop\":\"abc\"", "I see ab</think>It is 5.", false, "I see ab", "It is 5.", 0, "stop");
+    expect("\"stop\":\"abc\",\"stream_reasoning\":false", "I see ab</think>cIt", false, "I see ab", "cIt", 0,
+           "stop");
+    expect("\"stop\":\"think h\",\"stream_reasoning\":false", "I think hard</think>ab", false, "I ", "", 0,
+           "stop");
+}
+
+/* A stop string that token number min_tokens completes does not end the answer, one of the next token does. */
+static void stops_and_min_tokens(void **state) {
+    static const char said[] = "</think>ab!";
+    char fields[96];
+    ids_buf ids = encode(said);
+    (void)state;
+    for (i64 less = 0; less < 2; less++) {
+        snprintf(fields, sizeof fields, "\"stop\":\"!\",\"min_tokens\":%lld", (long long)ids.len - less);
+        expect(fields, said, false, "", less ? "ab" : "ab!", 0, "stop");
+    }
+    json_t *v = both("\"stop\":\"!\"", said, false);
+    assert_string_equal(text_of(choice(v), "matched_stop"), "!");
+    json_decref(v);
+    ids_free(&ids);
+}
+
+/* The tokens of the reasoning and of the mark that ends it; none where there is no reasoning. */
+static void reasoning_tokens_are_counted(void **state) {
+    static const struct {
+        const char *fields, *said, *reasoning;
+    } cases[] = {{"", "Let me see</think>It is 5.", "Let me see</think>"},
+                 {"", "</think>It is 5.", "</think>"},
+                 {"", "Let me", "Let me"},
+                 {"\"include_reasoning\":false", "Hm</think>It", "Hm</think>"},
+                 {"\"chat_template_kwargs\":{\"thinking\":false}", "It is 5.", ""}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        ids_buf want = encode(cases[i].reasoning), all = encode(cases[i].said);
+        json_t *v = both(cases[i].fields, cases[i].said, true), *usage = json_object_get(v, "usage");
+        const json_t *details = json_object_get(usage, "completion_tokens_details");
+        assert_int_equal(json_integer_value(json_object_get(usage, "reasoning_tokens")), want.len);
+        assert_int_equal(json_integer_value(json_object_get(details, "reasoning_tokens")), want.len);
+        assert_int_equal(json_integer_value(json_object_get(usage, "completion_tokens")), all.len);
+        json_decref(v);
+        ids_free(&want);
+        ids_free(&all);
+    }
+}
+
+/* text_offset counts characters, wherever tokens cut them. */
+static void offsets_are_in_characters(void **state) {
+    static const char text[] = "a\xc3\xa9\xe2\x80\xa6x\xe6\x9c\x88"
+                               "b"; /* a, e acute, ellipsis, x, a Chinese character, b */
+    static const i64 want_a = 0, want_x = 3, want_b = 5;
+    ids_buf ids = encode(text);
+    position_info info[32] = {0};
+    const answer a = {.m = &served, .info = info};
+    i64 offset = 0, found = 0;
+    buf out = {0};
+    size_t i;
+    json_t *token;
+    (void)state;
+    assert_true(ids.len <= COUNT_OF(info));
+    for (i = 0; i < ids.len; i++) info[i].token = ids.data[i];
+    completion_logprobs(&out, &a, 0, ids.len, &offset);
+    assert_int_equal(offset, 6);
+    json_t *v = json_parse(out.data, out.len, "logprobs", NULL), *at = json_object_get(v, "text_offset");
+    assert_int_equal(json_array_size(at), ids.len);
+    json_array_foreach(json_object_get(v, "tokens"), i, token) {
+        const char c = json_string_value(token)[0];
+        if (c != 'a' && c != 'x' && c != 'b') continue;
+        found++;
+        assert_int_equal(json_integer_value(json_array_get(at, i)), c == 'a'   ? want_a
+                                                                    : c == 'x' ? want_x
+                                                                               : want_b);
+    }
+    assert_int_equal(found, 3);
+    json_decref(v);
+    buf_free(&out);
+    ids_free(&ids);
+}
+
 /* Ids go on counting over the conversation, whatever the client called its own. */
 static void ids_in_a_conversation(void **state) {
     static const char fields[] =
@@ -276,8 +358,10 @@ static int close_model(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(text_and_reasoning), cmocka_unit_test(tool_calls),
-                                       cmocka_unit_test(stops_across_tokens),
-                                       cmocka_unit_test(ids_in_a_conversation)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_and_reasoning),        cmocka_unit_test(tool_calls),
+        cmocka_unit_test(stops_across_tokens),       cmocka_unit_test(stops_held_in_reasoning),
+        cmocka_unit_test(stops_and_min_tokens),      cmocka_unit_test(reasoning_tokens_are_counted),
+        cmocka_unit_test(offsets_are_in_characters), cmocka_unit_test(ids_in_a_conversation)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

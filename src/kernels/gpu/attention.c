@@ -6,6 +6,42 @@
 enum { SPLITS = 32, SPLIT_PAGES = 8, TILE = 1024, DECODE_TILE = 32 };
 enum { FLASH_SHARED = 2 * (3 * 64 + 5 * 128) * 128 + 8 * 8 };
 
+/* attention.cu: columns of the sums that a warp holds, which are those of `latent` and of `v_dim`. */
+enum { LATENT_MOST = 512, V_DIM_MOST = 256 };
+
+/* Bytes of shared memory of a block of the kernels that take any width. */
+static i64 decode_shared(i64 width) {
+    return (GPU_WARPS * width + DECODE_TILE * (width + 4)) * (i64)sizeof(f32);
+}
+static i64 prefill_shared(i64 dim, i64 v_dim) {
+    return GPU_WARPS * (dim + KV_PAGE) * 4 + KV_PAGE * (dim + 2 + v_dim) * 2;
+}
+
+status gpu_op_fits(const ops *o, const ops_widths *w, err *e) {
+    const i64 decode = decode_shared(w->latent + w->rope),
+              prefill = prefill_shared(w->nope + w->rope, w->v_dim);
+    (void)o;
+    if (w->latent > LATENT_MOST)
+        return err_set(e, ST_UNSUPPORTED, "kv_lora_rank %lld: attention on a GPU takes at most %d",
+                       (long long)w->latent, LATENT_MOST);
+    if (w->v_dim > V_DIM_MOST)
+        return err_set(e, ST_UNSUPPORTED, "v_head_dim %lld: attention on a GPU takes at most %d",
+                       (long long)w->v_dim, V_DIM_MOST);
+    if (decode > SHARED_MAX)
+        return err_set(
+            e, ST_UNSUPPORTED,
+            "kv_lora_rank %lld with qk_rope_head_dim %lld: a block of the GPU's attention would need "
+            "%lld bytes of shared memory, there are %d",
+            (long long)w->latent, (long long)w->rope, (long long)decode, SHARED_MAX);
+    if (prefill > SHARED_MAX)
+        return err_set(e, ST_UNSUPPORTED,
+                       "qk_nope_head_dim %lld with qk_rope_head_dim %lld and v_head_dim %lld: a block of the "
+                       "GPU's attention would need %lld bytes of shared memory, there are %d",
+                       (long long)w->nope, (long long)w->rope, (long long)w->v_dim, (long long)prefill,
+                       SHARED_MAX);
+    return ST_OK;
+}
+
 static i64 splits_of(i64 pages) { return max_i64(1, min_i64(SPLITS, ceil_div(pages, SPLIT_PAGES))); }
 
 u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a) {
@@ -30,15 +66,13 @@ void gpu_op_mla_decode(const ops *o, const mla_decode_args *a) {
                          .splits = splits_of(a->pages_stride),
                          .scale = a->scale,
                          .kv_type = gpu_type(a->kv_type)};
-    i64 width = a->latent + a->rope;
-    u32 shared = (u32)(GPU_WARPS * width + DECODE_TILE * (width + 4)) * sizeof(f32);
     if (!a->n) return;
     if (gpu_decode_is_fast(a)) {
         gpu_decode_fast(o, a);
         return;
     }
     gpu_launch(b->g, b->mla_decode, (u32)a->n, gpu_blocks(a->n_heads, GPU_WARPS), (u32)k.splits, GPU_THREADS,
-               shared, &k);
+               (u32)decode_shared(a->latent + a->rope), &k);
     gpu_launch(b->g, b->mla_merge, (u32)a->n, (u32)a->n_heads, 1, GPU_THREADS, 0, &k);
 }
 
@@ -91,7 +125,6 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
     prefill_layout(a, &p);
     i64 all = a->pos0 + a->n, rows = a->n_heads * (a->nope + a->v_dim), dim = a->nope + a->rope,
         span = span_of(a);
-    u32 shared = (u32)(GPU_WARPS * (dim + KV_PAGE) * 4 + KV_PAGE * (dim + 2 + a->v_dim) * 2);
     if (!a->n) return;
     for (i64 from = 0; from < all; from += span) {
         i64 tokens = min_i64(span, all - from);
@@ -144,6 +177,6 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
                        &k);
         else
             gpu_launch(b->g, b->mla_prefill, gpu_blocks(a->n, GPU_WARPS), (u32)a->n_heads, 1, GPU_THREADS,
-                       shared, &k);
+                       (u32)prefill_shared(dim, a->v_dim), &k);
     }
 }

@@ -253,6 +253,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
     if (st != ST_OK) return st;
     *o = (ops){.name = gpu_name(g),
                .act = act,
+               .fits = gpu_op_fits,
                .weight_prepare = gpu_weight_prepare,
                .weight_release = gpu_weight_release,
                .embed = op_embed,

@@ -187,6 +187,7 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
 void gpu_weight_release(op_weight *w);
 
 /* ops.h, in attention.c, route.c, moe.c and sample.c */
+status gpu_op_fits(const ops *o, const ops_widths *w, err *e);
 void gpu_op_mla_decode(const ops *o, const mla_decode_args *a);
 void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a);
 u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a);

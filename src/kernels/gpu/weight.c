@@ -10,7 +10,6 @@ enum {
     FILL_BLOCKS = 132 * 16,
     AHEAD = 16 /* views that the disk reads while others are copied: 130 MB of K2.5's experts */
 };
-static const gpu_u64 LATENT_MAX = 512, V_DIM_MAX = 256; /* attention.cu: columns that a lane owns */
 
 static u64 scale_bytes(const weight_view *v) {
     if (v->format == WF_FP8_BLOCK)
@@ -64,10 +63,6 @@ static status check_shape(const weight_desc *d, err *e) {
     if (v->format == WF_INT4_ROW && (d->kind != WK_EXPERTS || v->cols % INT4_GROUP || v->rows % INT4_GROUP))
         return err_set(e, ST_UNSUPPORTED, "INT4 with one scale a row: a matrix of %lld x %lld",
                        (long long)v->rows, (long long)v->cols);
-    if (d->kind == WK_KV_B && ((u64)v->cols > LATENT_MAX || (u64)d->v_dim > V_DIM_MAX))
-        return err_set(e, ST_UNSUPPORTED,
-                       "attention with a latent of %lld and values of %lld: the GPU goes to %llu and %llu",
-                       (long long)v->cols, (long long)d->v_dim, LATENT_MAX, V_DIM_MAX);
     return ST_OK;
 }
 

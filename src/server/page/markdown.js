@@ -4,11 +4,13 @@
 import { el, icon } from "./dom.js";
 
 const DEPTH = 6; /* lists in lists, bold in italic: deeper is shown as it is written */
+const LABEL_MAX = 500, URL_MAX = 2000; /* of a link in brackets */
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/;
-const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/;
+/* None of these tries a place twice: no two parts of a pattern that follow each other take the same character. */
+const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/s;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*)$/s;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
-const DASHES = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
+const DASHES = /^(?:\|\s*)?:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?$/; /* of a trimmed line */
 
 /* ---- Blocks ---- */
 
@@ -71,6 +73,14 @@ const list = (lines, depth) => {
   return node;
 };
 
+/* A heading's text: without the marks that may stand behind it. */
+const title = text => {
+  const whole = text.trimEnd();
+  let end = whole.length;
+  while (end && whole[end - 1] === "#") end--;
+  return end && !isSpace(whole[end - 1]) ? whole : whole.slice(0, end).trimEnd();
+};
+
 const cells = line => line.trim().replace(/^\||\|$/g, "").split("|").map(c => c.trim());
 const table = lines => {
   const row = (line, tag) => el("tr", null, ...cells(line).map(c => inline(el(tag), c, 0)));
@@ -84,8 +94,8 @@ const build = ({ kind, lines }, depth, tight) => {
   if (kind === "rule") return el("hr");
   if (kind === "list") return list(lines, depth);
   if (kind === "heading") {
-    const [, marks, title] = HEADING.exec(text);
-    return inline(el(`h${Math.min(4, marks.length)}`), title, 0);
+    const [, marks, rest] = HEADING.exec(text);
+    return inline(el(`h${Math.min(4, marks.length)}`), title(rest), 0);
   }
   if (kind === "quote") {
     const inside = lines.map(l => l.replace(/^ {0,3}> ?/, "")).join("\n"), node = el("blockquote");
@@ -93,7 +103,7 @@ const build = ({ kind, lines }, depth, tight) => {
     else fillBlocks(node, inside, depth + 1);
     return node;
   }
-  if (lines.length > 1 && lines[0].includes("|") && DASHES.test(lines[1]) && lines[1].includes("-")) return table(lines);
+  if (lines.length > 1 && lines[0].includes("|") && DASHES.test(lines[1].trim()) && lines[1].includes("-")) return table(lines);
   return inline(el(tight ? "span" : "p"), text, 0);
 };
 
@@ -122,6 +132,9 @@ const isSpace = c => c === undefined || /\s/.test(c);
 
 const link = (url, label) => el("a", { href: url, target: "_blank", rel: "noopener noreferrer", title: url }, label);
 
+/* Code without the spaces that keep a backtick at its edge apart from the mark. */
+const unpadded = code => code.length > 2 && code[0] === " " && code.endsWith(" ") && code.trim() ? code.slice(1, -1) : code;
+
 /* A closing mark at or after `from`, or -1. What was not found once is not looked for again. */
 const closing = (text, mark, from, missing) => {
   if (missing.has(mark)) return -1;
@@ -149,7 +162,7 @@ const opens = (text, i, mark) => {
 
 const inline = (node, text, depth) => {
   const missing = new Set();
-  let plain = "", i = 0;
+  let plain = "", i = 0, middle = -1, close = -1; /* the next "](" and the ")" behind it */
   const flush = () => {
     if (plain) node.append(plain);
     plain = "";
@@ -178,7 +191,7 @@ const inline = (node, text, depth) => {
       const from = i + m.length, end = m === "~" || !opens(text, i, m) ? -1 : closing(text, m, from, missing);
       if (end > from) {
         const inside = text.slice(from, end);
-        const child = mark ? el("code", null, inside.replace(/^ (.*\S.*) $/s, "$1"))
+        const child = mark ? el("code", null, unpadded(inside))
           : inline(el(m === "~~" ? "s" : m.length === 2 ? "strong" : "em"), inside, depth + 1);
         put(child, end + m.length);
         continue;
@@ -188,12 +201,14 @@ const inline = (node, text, depth) => {
       continue;
     }
     if (c === "[" && !missing.has("](")) {
-      const middle = text.indexOf("](", i), end = middle < 0 ? -1 : text.indexOf(")", middle);
-      if (middle < 0) missing.add("](");
-      const url = end < 0 ? "" : text.slice(middle + 2, end).trim();
-      if (LINK.test(url) && !/\s/.test(url) && middle - i < 500) {
+      if (middle < i) middle = text.indexOf("](", i);
+      if (middle >= 0 && close < middle) close = text.indexOf(")", middle);
+      if (middle < 0 || close < 0) missing.add("](");
+      const near = !missing.has("](") && middle - i < LABEL_MAX && close - middle < URL_MAX;
+      const url = near ? text.slice(middle + 2, close).trim() : "";
+      if (LINK.test(url) && !/\s/.test(url)) {
         if (plain.endsWith("!")) plain = plain.slice(0, -1);
-        put(link(url, text.slice(i + 1, middle) || url), end + 1);
+        put(link(url, text.slice(i + 1, middle) || url), close + 1);
         continue;
       }
     }
