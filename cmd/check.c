@@ -194,14 +194,35 @@ static bool run_one(check *c, const ops *ref, const ops *dev, bool copies, size_
     return !c->failed;
 }
 
-static bool known_op(const char *name) {
-    for (size_t i = 0; i < COUNT_OF(all_ops); i++)
-        if (!strcmp(all_ops[i].name, name)) return true;
+/* Is `name` among the names of "a,b,c"? */
+static bool listed(const char *list, const char *name) {
+    for (size_t n = strlen(name); list; list = strchr(list, ',')) {
+        list += *list == ',';
+        if (!strncmp(list, name, n) && (!list[n] || list[n] == ',')) return true;
+    }
     return false;
 }
 
+/* Does "a,b,c" name operations only? Otherwise it is said which word is none. */
+static bool known_ops(const char *option, const char *list) {
+    for (const char *at = list; at;) {
+        size_t n = strcspn(at, ",");
+        bool known = false;
+        for (size_t i = 0; i < COUNT_OF(all_ops); i++)
+            known = known || (strlen(all_ops[i].name) == n && !strncmp(all_ops[i].name, at, n));
+        if (!known) {
+            fprintf(stderr, "moonlet check: %s \"%.*s\" is no operation; there are:", option, (int)n, at);
+            for (size_t i = 0; i < COUNT_OF(all_ops); i++) fprintf(stderr, " %s", all_ops[i].name);
+            fprintf(stderr, "\n");
+            return false;
+        }
+        at = at[n] ? at + n + 1 : NULL;
+    }
+    return true;
+}
+
 typedef struct {
-    const char *only, *mask_name; /* NULL: all */
+    const char *only, *without, *mask_name; /* NULL: all; none; all */
     ops ref;
     check *c;
     bool deterministic;
@@ -217,7 +238,8 @@ static bool is_refs_own(const ops *ref, const ops *dev, size_t op) {
 
 static void run_all(checks *k, const ops *dev, bool copies, bool here) {
     for (size_t i = 0; i < COUNT_OF(all_ops); i++) {
-        if (k->only && strcmp(k->only, all_ops[i].name)) continue;
+        if (k->only && !listed(k->only, all_ops[i].name)) continue;
+        if (listed(k->without, all_ops[i].name)) continue;
         bool own = here && is_refs_own(&k->ref, dev, i);
         if (own) printf("%-24s %-12s the reference's own function, skipped\n", dev->name, all_ops[i].name);
         if (!here || own)
@@ -293,7 +315,8 @@ int cmd_check(int argc, char **argv) {
     bool large = false;
     const opt_spec specs[] = {
         {"device", 0, OPT_ENUM, &device, "cpu|cuda", "backend held against ref (default: cpu)", 0, 0},
-        {"op", 0, OPT_STR, &k.only, "NAME", "one operation only", 0, 0},
+        {"op", 0, OPT_STR, &k.only, "NAME,...", "these operations only", 0, 0},
+        {"not-op", 0, OPT_STR, &k.without, "NAME,...", "all but these operations", 0, 0},
         {"cpu-mask", 0, OPT_ENUM, &k.mask_name, "none|avx2|avx512|vnni|bf16|all",
          "one instruction set only (default: each that this processor has)", 0, 0},
         {"large", 0, OPT_FLAG, &large, NULL, "cuda: tensors of more than 2^31 elements instead (50 GB)", 0,
@@ -306,19 +329,14 @@ int cmd_check(int argc, char **argv) {
     int done = cmd_options("check", "[bits] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (done >= 0) return done;
     err e = {0};
-    if (k.only && !known_op(k.only)) {
-        fprintf(stderr, "moonlet check: --op \"%s\" is no operation; there are:", k.only);
-        for (size_t i = 0; i < COUNT_OF(all_ops); i++) fprintf(stderr, " %s", all_ops[i].name);
-        fprintf(stderr, "\n");
-        return EXIT_USAGE;
-    }
+    if (!known_ops("--op", k.only) || !known_ops("--not-op", k.without)) return EXIT_USAGE;
     bool on_gpu = !strcmp(device, "cuda");
     if (on_gpu && k.mask_name) {
         fprintf(stderr, "moonlet check: --cpu-mask is for --device cpu\n");
         return EXIT_USAGE;
     }
-    if (large && (!on_gpu || k.only)) {
-        fprintf(stderr, "moonlet check: --large goes with --device cuda, without --op\n");
+    if (large && (!on_gpu || k.only || k.without)) {
+        fprintf(stderr, "moonlet check: --large goes with --device cuda, without --op and --not-op\n");
         return EXIT_USAGE;
     }
     if (k.deterministic && !on_gpu) {

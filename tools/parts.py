@@ -5,6 +5,7 @@ run       the command, split as a shell splits words. {build} is the build folde
 each      a pattern: the row stands for every file that matches ({path}; {stem}: without its ending, {test}: and without its first folder, {file}: the last part);
           without: those that it leaves out
 needs     parts that must have passed before; when one failed this one counts as failed, when one was skipped as skipped
+after     parts that must have ended before, whatever came of them
 tools     programs without which the part is skipped; "a|b": one of them
 count     how the output is counted: by exit status (one test), cmocka, pytest, summary (a last line "N passed, ...") or kernels
 cores     how many processors it keeps busy (1); alone: nothing else runs beside it, because it measures time
@@ -36,7 +37,8 @@ NOT_SANITIZED = ["tests/test_nano_skills.py", "tests/test_golden_files.py", "tes
 TSAN = "make --no-print-directory B=build-tsan 'CFLAGS=-O1 -g -fsanitize=thread' LDFLAGS=-fsanitize=thread "
 
 ALL = [
-    dict(name="clang-14 with sanitizers", run=SANITIZE + "all tests examples fuzzers", tools=["clang-14"]),
+    dict(name="clang-14 with sanitizers", run=SANITIZE + "all tests examples fuzzers", tools=["clang-14"],
+         after=["program with them"]),
     # the GPU's kernels: compiled, then run as C++ on this processor
     dict(name="CUDA compiler", run="sh -c 'case $(tools/find-nvcc) in -*) exec tools/setup --cuda;; esac'", skip_status=3),
     dict(name="CUDA kernels", needs=["CUDA compiler"], run="make --no-print-directory cubins", count="kernels"),
@@ -64,7 +66,7 @@ ALL = [
     dict(name="{file}, {fuzz_s} s", each="tests/fuzz/fuzz_*.c", needs=["clang-14 with sanitizers"],
          run="tools/fuzz build-san/{stem} {fuzz_s}"),
     # The tests run one thread of OpenMP or simulated steps: the compilers' runtimes are not instrumented, their barriers would be reported.
-    dict(name="ThreadSanitizer build", run=TSAN + "build-tsan/tests/runtime/test_sched_threads build-tsan/tests/server/test_server"),
+    dict(name="ThreadSanitizer build", after=["program with them"], run=TSAN + "build-tsan/tests/runtime/test_sched_threads build-tsan/tests/server/test_server"),
     dict(name="threads sanitized: scheduler", needs=["ThreadSanitizer build"], run="build-tsan/tests/runtime/test_sched_threads", count="cmocka"),
     dict(name="threads sanitized: server", needs=["ThreadSanitizer build"], run="build-tsan/tests/server/test_server", count="cmocka"),
     dict(name="operations, no vector instructions", run="build/moonlet check --cpu-mask none", count="summary"),
@@ -75,7 +77,7 @@ ALL = [
     dict(name="openai, anthropic, lm_eval", needs=["clients from PyPI"], count="pytest", env=dict(BUILD_ENV, MOONLET_CLIENTS="1"),
          run="build/venv-clients/bin/python -m pytest -q -rs -p no:cacheprovider tests/clients"),
     dict(name="every header compiles alone", run="tools/headers"),
-    dict(name="make dist", run="make --no-print-directory dist"),
+    dict(name="make dist", after=["program with them"], run="make --no-print-directory dist"),
     dict(name="the web page in Chromium", run=PYTEST + "tests/browser/check_page.py", count="pytest", env=BUILD_ENV,
          tools=["chromium|chromium-browser|google-chrome"], timeout=400),
     dict(name="load", run="{python} tests/load/load.py", count="summary", alone=True, timeout=600),

@@ -74,6 +74,7 @@ class Part:
         self.command = [self.fill(w) for w in shlex.split(row["run"], comments=False)]
         self.env = {k: self.fill(v) for k, v in row.get("env", {}).items()}
         self.needs = [self.fill(n) for n in row.get("needs", ())]
+        self.after = self.needs + [self.fill(n) for n in row.get("after", ())]
         self.tools = row.get("tools", ())
         self.cores = row.get("cores", 1)
         self.alone = row.get("alone", False)
@@ -95,7 +96,7 @@ def expand(rows, **names):
             parts.append(Part(row, **names))
     known = {p.name for p in parts}
     for p in parts:
-        for need in p.needs:
+        for need in p.after:
             if need not in known:
                 sys.exit(f"tools/parts.py: {p.name} needs {need}, which is no part")
     return parts
@@ -129,7 +130,7 @@ class Suite:
         """The first part of the table that may start now. One that wants the machine for itself, or more processors than are free, holds
         up nothing but what needs it: it starts when the others of its time have ended, last if need be."""
         for p in self.parts:
-            if p.state != "waiting" or any(self.by_name[n].state in ("waiting", "running") for n in p.needs):
+            if p.state != "waiting" or any(self.by_name[n].state in ("waiting", "running") for n in p.after):
                 continue
             if self.blocked(p) or (self.running == 0 if p.alone else min(p.cores, self.cores) <= self.free):
                 return p
@@ -221,14 +222,14 @@ def main():
     if a.only:
         keep = {p.name for p in parts if any(w in p.name for w in a.only)}
         while True:
-            more = keep | {n for p in parts if p.name in keep for n in p.needs}
+            more = keep | {n for p in parts if p.name in keep for n in p.after}
             if more == keep:
                 break
             keep = more
         parts = [p for p in parts if p.name in keep]
     if a.list:
         for p in parts:
-            print(p.name, "|", shlex.join(p.command), "|", "alone" if p.alone else f"cores {p.cores}", "|", ", ".join(p.needs))
+            print(p.name, "|", shlex.join(p.command), "|", "alone" if p.alone else f"cores {p.cores}", "|", ", ".join(p.after))
         return 0
     suite = Suite(parts, os.path.join(a.build, "logs" if a.which == "check" else "logs-all"), max(2, len(os.sched_getaffinity(0))))
     suite.run()
