@@ -364,7 +364,8 @@ static status read_eos(model_config *c, const json_t *o, err *e) {
 
 static status read_ids(model_config *c, const json_t *root, const json_t *text, err *e) {
     c->bos = c->pad = c->media_pad = -1;
-    const json_t *both[2] = {text, root}; /* the outer one wins: the inner one may hold a library's defaults */
+    const json_t *both[2] = {text,
+                             root}; /* the outer one wins: the inner one may hold a library's defaults */
     for (int i = 0; i < 2; i++) {
         const json_t *eos = json_object_get(both[i], "eos_token_id");
         if (eos && !json_is_null(eos)) c->n_eos = 0;

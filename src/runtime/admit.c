@@ -15,7 +15,6 @@
 enum { LPM_MOST = 128, PASSED_OVER_MOST = 64, LOOKUPS_MOST = 8192 };
 
 static bool before(const task *a, const task *b) {
-    if (a->r.probe != b->r.probe) return a->r.probe;
     return a->r.priority != b->r.priority ? a->r.priority > b->r.priority : a->id < b->id;
 }
 

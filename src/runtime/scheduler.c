@@ -109,10 +109,12 @@ static void check_deadlines(scheduler *s) {
     s->next_deadline = soonest;
 }
 
-/* More than one waits, and they are too many or too long together. Probes, in front, do not count. */
+/* More than one waits, and they are too many or too long together. Probes do not count, in the queue or
+ * in a place: nobody leaves because of one. */
 static bool too_full(const scheduler *s) {
     i64 n = s->queue.n;
     for (const task *t = s->queue.head; t && t->r.probe; t = t->next) n--;
+    for (i64 i = 0; i < s->n_running; i++) n -= s->running[i]->r.probe;
     return n > 1 && (n > s->o.max_queued + s->g->max_running - s->n_running ||
                      s->queue_tokens > s->o.max_queued_tokens);
 }

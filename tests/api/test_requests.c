@@ -137,10 +137,11 @@ static int64_t ask_for_weather(int64_t max_tokens, calls *got, const char *finis
     moon_request q = MOON_REQUEST_INIT;
     moon_error error;
     moon_stats stats;
-    q.chat = "{\"messages\": [{\"role\": \"user\", \"content\": \"What is the weather in Paris?\"}], \"tools\": "
-             "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": \"the weather\", "
-             "\"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}}, "
-             "\"required\": [\"city\"]}}}]}";
+    q.chat =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"What is the weather in Paris?\"}], \"tools\": "
+        "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": \"the weather\", "
+        "\"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}}, "
+        "\"required\": [\"city\"]}}}]}";
     q.max_tokens = max_tokens;
     *got = (calls){0};
     assert_int_equal(moon_run(engine, &q, collect_calls, got, &stats, &error), MOON_OK);
@@ -156,7 +157,8 @@ static void a_call_that_is_cut_is_none(void **state) {
     assert_int_equal(whole.n, 1);
     if (!strstr(whole.last, "get_weather") || !strstr(whole.last, "Paris")) fail_msg("%s", whole.last);
     for (int64_t cut = 1; cut <= 6; cut++) {
-        assert_int_equal(ask_for_weather(n - cut, &got, "length"), n - cut); /* a whole call, but not the model's own end */
+        assert_int_equal(ask_for_weather(n - cut, &got, "length"),
+                         n - cut); /* a whole call, but not the model's own end */
         assert_int_equal(got.n, cut <= 2);
         if (got.n) assert_string_equal(got.last, whole.last);
     }

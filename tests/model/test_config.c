@@ -101,14 +101,16 @@ static void test_outer_ids(void **state) {
     static const char text[] = "\"text_config\":{\"model_type\":\"kimi_k2\"," DIMS ",\"bos_token_id\":1,"
                                "\"eos_token_id\":2,\"pad_token_id\":3}}";
     char json[2048];
-    snprintf(json, sizeof json, "{\"model_type\":\"kimi_k25\",\"bos_token_id\":11,\"eos_token_id\":12,\"pad_token_id\":13,%s",
+    snprintf(json, sizeof json,
+             "{\"model_type\":\"kimi_k25\",\"bos_token_id\":11,\"eos_token_id\":12,\"pad_token_id\":13,%s",
              text);
     expect_ok(&c, json, NULL);
     assert_true(c.bos == 11 && c.pad == 13);
     assert_true(c.n_eos == 1 && c.eos[0] == 12);
     expect_ok(&c, json, "{\"eos_token_id\":[14]}"); /* the one of the generation config comes to it */
     assert_true(c.n_eos == 2 && c.eos[0] == 12 && c.eos[1] == 14);
-    snprintf(json, sizeof json, "{\"model_type\":\"kimi_k25\",\"eos_token_id\":null,\"pad_token_id\":13,%s", text);
+    snprintf(json, sizeof json, "{\"model_type\":\"kimi_k25\",\"eos_token_id\":null,\"pad_token_id\":13,%s",
+             text);
     expect_ok(&c, json, NULL);
     assert_true(c.bos == 1 && c.pad == 13 && c.n_eos == 1 && c.eos[0] == 2);
 }

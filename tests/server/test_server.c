@@ -198,12 +198,11 @@ static void one_probe_answers_all(void **state) {
     while (atomic_load(&steps) == before) usleep(1000);
     usleep(100000); /* most have come by now; who comes later finds a result that is fresh */
     atomic_store(&hang, false);
-    for (int i = 0; i < ASK; i++) {
-        pthread_join(threads[i], NULL);
-        assert_int_equal(codes[i], 200);
-    }
-    assert_true(metric("sglang:num_requests_total", &out) <= 3); /* one, unless this machine took seconds */
+    for (int i = 0; i < ASK; i++) pthread_join(threads[i], NULL);
+    f64 requests = metric("sglang:num_requests_total", &out);
     stop_server(t);
+    for (int i = 0; i < ASK; i++) assert_int_equal(codes[i], 200);
+    assert_true(requests >= 1 && requests <= 3); /* one, unless this machine took seconds */
     buf_free(&out);
 }
 
@@ -214,7 +213,7 @@ static void a_full_server_is_healthy(void **state) {
     buf out = {0};
     int fd[STREAMS];
     queued = 1;
-    atomic_store(&slow_us, 3000); /* so that no stream ends before the question */
+    atomic_store(&slow_us, 10000); /* so that no stream ends before the question */
     pthread_t t = start_server(300);
     queued = 0;
     for (int i = 0; i < STREAMS; i++) {
@@ -228,19 +227,22 @@ static void a_full_server_is_healthy(void **state) {
              w++)
             usleep(1000);
     }
-    assert_int_equal(ask("GET", "/health_generate", "", &out), 200);
-    assert_true(metric("vllm:num_requests_running", &out) == 8 &&
-                metric("vllm:num_requests_waiting", &out) >= 1);
-    assert_true(metric("vllm:num_preemptions_total", &out) == 0);
+    int code = ask("GET", "/health_generate", "", &out);
+    f64 running = metric("vllm:num_requests_running", &out),
+        waiting = metric("vllm:num_requests_waiting", &out),
+        preemptions = metric("vllm:num_preemptions_total", &out);
     atomic_store(&slow_us, 0);
+    int whole = 0;
     for (int i = 0; i < STREAMS; i++) {
         buf_clear(&out);
-        assert_int_equal(receive(fd[i], &out), 200);
-        if (strstr(out.data, "\"error\"") || !strstr(out.data, "[DONE]"))
-            fail_msg("stream %d: %s", i, out.data);
+        whole += receive(fd[i], &out) == 200 && !strstr(out.data, "\"error\"") && strstr(out.data, "[DONE]");
         close(fd[i]);
     }
     stop_server(t);
+    assert_int_equal(code, 200);
+    if (running != 8 || waiting < 1 || preemptions > 0)
+        fail_msg("%g running, %g waiting, %g preempted", running, waiting, preemptions);
+    assert_int_equal(whole, STREAMS);
     buf_free(&out);
 }
 
