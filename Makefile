@@ -137,6 +137,8 @@ $B/tests/%: tests/%.c $(LIB) Makefile $B/flags
 
 $B/tests/api/test_nomem $B/tests/runtime/test_sched_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap
 
+$B/tests/runtime/test_pool: LDFLAGS += -Wl,--wrap=fopen
+
 # A driver in host memory for test_gpu: whole, without an optional function, without a needed one.
 FAKES := $(addprefix $B/tests/device/,libcuda.so.1 libcuda_old.so libcuda_short.so)
 $B/tests/device/libcuda%: tests/device/fake_driver.c tests/device/fake_driver.h src/device/cuda_symbols.h Makefile $B/flags

@@ -588,6 +588,17 @@ def test_tensor_is_not_as_configured(tmp_path, loading, name, change):
     check_fails(loading, tmp_path, name.removesuffix("_packed") if change == "missing" else name)
 
 
+@pytest.mark.parametrize("odd", ["mlp.experts.0.up_proj.", "mlp.experts.3.down_proj."])
+def test_experts_of_a_layer_in_two_formats(tmp_path, loading, odd):
+    """A layer's experts are one format. Beside the first tensor another one is the odd one."""
+    tensors = sw.model_tensors(sw.config("k2.5"))
+    for part in ("weight_packed", "weight_scale", "weight_shape"):
+        del tensors[P + odd + part]
+    tensors[P + odd + "weight"] = ("BF16", [64, 32] if "down" in odd else [32, 64])
+    sw.write_checkpoint(tmp_path, "k2.5", 1, tensors)
+    check_fails(loading, tmp_path, P + odd[:-1], "bf16", "int4_group")
+
+
 def test_good_one_loads(tmp_path, loading):
     for layout in ("plain", "fp8", "thinking", "k2.5"):
         sw.write_checkpoint(tmp_path / layout, layout, 2)

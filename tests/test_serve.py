@@ -2,12 +2,14 @@
 import json
 import subprocess
 import threading
+import time
 
 import pytest
-from serve_client import MOONLET, NANO, Server, message_of, text_of
+from serve_client import MOONLET, NANO, SLOW, Server, message_of, text_of
 
 ASK = [{"role": "user", "content": "What is 17 + 25?"}]
 GREEDY = {"temperature": 0, "max_tokens": 48}
+SPREAD = {"temperature": 3, "max_tokens": 24, "ignore_eos": True}  # here the random numbers decide, not the model
 TOOL = {
     "type": "function",
     "function": {
@@ -171,6 +173,9 @@ def test_n_choices(server):
     one = chat(server)["usage"]["prompt_tokens"]
     assert body["usage"]["prompt_tokens"] == one, "the prompt counts once"
     assert chat(server, n=3, temperature=1, seed=3)["choices"] == body["choices"], "a seed repeats"
+    drawn = complete(server, **SPREAD, n=3, seed=3)["choices"]
+    assert len({c["text"] for c in drawn}) == 3, "each choice draws for itself"
+    assert complete(server, **SPREAD, n=3, seed=3)["choices"] == drawn != complete(server, **SPREAD, n=3, seed=4)["choices"]
 
 
 def test_chat_logprobs(server):
@@ -247,11 +252,34 @@ def test_completion_prompts(server):
     text = complete(server)["choices"][0]["text"]
     for prompt in (ids, ["What is 17"], [ids]):
         assert complete(server, prompt)["choices"][0]["text"] == text
-    batch = complete(server, [ids, "Say something", ids], n=2, temperature=0.7, seed=9)
+    other = [300, 301]
+    batch = complete(server, [ids, other, ids], n=2, **SPREAD, seed=9)
     assert [c["index"] for c in batch["choices"]] == list(range(6))
-    assert batch["choices"][0]["text"] == batch["choices"][4]["text"], "equal requests in one batch"
-    again = complete(server, [ids, "Say something", ids], n=2, temperature=0.7, seed=9)
+    texts = [c["text"] for c in batch["choices"]]
+    assert texts[:2] == texts[4:], "equal requests in one batch"
+    assert texts[2:4] == [c["text"] for c in complete(server, other, n=2, **SPREAD, seed=9)["choices"]], "as alone"
+    assert len(set(texts)) == 4, "what is drawn shows in what is said"
+    again = complete(server, [ids, other, ids], n=2, **SPREAD, seed=9)
     assert again["choices"] == batch["choices"]
+
+
+def test_without_a_seed_equal_requests_differ(server):
+    """At this temperature two answers of 24 tokens that agree by chance are not to be expected."""
+    assert len({complete(server, **SPREAD)["choices"][0]["text"] for _ in range(3)}) == 3
+    params = {"temperature": SPREAD["temperature"], "max_new_tokens": 24, "ignore_eos": True}
+    assert len({server.post("/generate", {"text": "x", "sampling_params": params})["text"] for _ in range(3)}) == 3
+
+
+def test_run_draws_what_the_server_draws(server):
+    """`moonlet run` and /generate: one seed, one answer, although one draws in a loop of its own."""
+    command = [MOONLET, "run", "-q", "--raw", "-m", str(NANO), "--prompt", "What is 17", "--temperature", "3", "--seed", "7",
+               "--max-tokens", "24", "--ignore-eos"]
+    done = subprocess.run(command, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    params = {"temperature": 3, "top_p": 1, "sampling_seed": 7, "max_new_tokens": 24, "ignore_eos": True,
+              "skip_special_tokens": False}
+    said = server.post("/generate", {"text": "What is 17", "sampling_params": params})["text"]
+    assert len(said) > 40 and done.stdout.decode(errors="replace").rstrip("\n") == said.rstrip("\n")
 
 
 def test_completion_stream_equals_whole(server):
@@ -419,9 +447,11 @@ def test_abort_request(server):
     body = {"prompt": "x", "max_tokens": 1500, "ignore_eos": True, "rid": "long one"}
     t = threading.Thread(target=lambda: got.append(server.request("POST", "/v1/completions", body)))
     t.start()
+    end = time.time() + 30 * SLOW
     while not server.post("/abort_request", {"rid": "long one"})["aborted"]:
-        pass
-    t.join(30)
-    assert got[0][0] == 503 and got[0][1]["error"]["code"] == "aborted"
+        assert t.is_alive() and time.time() < end, "it was never there to be aborted"
+        time.sleep(0.005)
+    t.join(30 * SLOW)
+    assert not t.is_alive() and got[0][0] == 503 and got[0][1]["error"]["code"] == "aborted"
     assert server.post("/abort_request", {"rid": "no such"}) == {"aborted": 0}
     assert server.post("/abort_request", {}, 400)["error"]["param"] == "rid"

@@ -308,10 +308,28 @@ def test_fifty_clients_at_once(server):
     assert answers == [want] * 50
 
 
+def test_one_request_cannot_take_the_whole_queue(server):
+    """8 places and a quarter of the queue's 64 are a request's share: more can never be taken, which is no 429."""
+    error = server.post("/v1/completions", {"prompt": ["x"] * 25, "max_tokens": 2}, 400)["error"]
+    assert "share of the queue" in error["message"] and "24 answers" in error["message"]
+    assert len(server.post("/v1/completions", {"prompt": "x", "n": 24, "max_tokens": 2})["choices"]) == 24
+
+
 def test_a_full_queue_is_429_with_retry_after(server):
-    status, body, head = server.request("POST", "/v1/completions", {"prompt": ["x"] * 100, "max_tokens": 2})
+    """Three shares fill it. Who is better than those that wait passes, and the question whether the engine works."""
+    share = {**LONG, "n": 24, "rid": "flood"}
+    flood = [threading.Thread(target=server.request, args=("POST", "/v1/completions", share)) for _ in range(3)]
+    for t in flood:
+        t.start()
+    wait_until(lambda: server.stats()["num_running_reqs"] + server.stats()["num_queue_reqs"] == 72)
+    status, body, head = server.request("POST", "/v1/completions", {"prompt": "x", "max_tokens": 2})
     assert status == 429 and body["error"]["code"] == "rate_limit_exceeded" and 1 <= int(head["retry-after"]) <= 60
-    assert idle(server)
+    assert server.get("/health_generate")[0] == 200
+    assert server.post("/v1/completions", {"prompt": "x", "max_tokens": 2, "priority": 1})["choices"]
+    server.post("/abort_request", {"rid": "flood"})
+    for t in flood:
+        t.join(30 * SLOW)
+    wait_until(lambda: idle(server))
 
 
 # ---- Keys, signals, start ----

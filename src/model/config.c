@@ -364,8 +364,11 @@ static status read_eos(model_config *c, const json_t *o, err *e) {
 
 static status read_ids(model_config *c, const json_t *root, const json_t *text, err *e) {
     c->bos = c->pad = c->media_pad = -1;
-    const json_t *both[2] = {text, root}; /* the outer one wins */
+    const json_t *both[2] = {text,
+                             root}; /* the outer one wins: the inner one may hold a library's defaults */
     for (int i = 0; i < 2; i++) {
+        const json_t *eos = json_object_get(both[i], "eos_token_id");
+        if (eos && !json_is_null(eos)) c->n_eos = 0;
         status st = json_get_i64(both[i], "bos_token_id", 0, c->vocab - 1, false, &c->bos, e);
         if (st == ST_OK) st = json_get_i64(both[i], "pad_token_id", 0, c->vocab - 1, false, &c->pad, e);
         if (st == ST_OK) st = read_eos(c, both[i], e);

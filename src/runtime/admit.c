@@ -9,7 +9,10 @@
 #include "base/log.h"
 #include <string.h>
 
-enum { LPM_MOST = 128, PASSED_OVER_MOST = 64 };
+/* A lookup takes about 0.1 us: a step spends at most a millisecond on what the cache has of those who wait. What it did not
+ * get to it finds in the next steps, because found pages are remembered (radix_path); until then a prompt counts as less
+ * known than it is, which may cost it its turn but never a wrong page. */
+enum { LPM_MOST = 128, PASSED_OVER_MOST = 64, LOOKUPS_MOST = 8192 };
 
 static bool before(const task *a, const task *b) {
     return a->r.priority != b->r.priority ? a->r.priority > b->r.priority : a->id < b->id;
@@ -23,12 +26,12 @@ void queue_insert(scheduler *s, task *t) {
     *(t->prev ? &t->prev->next : &s->queue.head) = t;
     *(t->next ? &t->next->prev : &s->queue.tail) = t;
     s->queue.n++;
-    s->queue_tokens += t->n;
+    if (t->shared && !t->shared->queued++) s->queue_tokens += t->r.n_prompt;
 }
 
 void queue_remove(scheduler *s, task *t) {
     list_remove(&s->queue, t);
-    s->queue_tokens -= t->n;
+    if (t->shared && !--t->shared->queued) s->queue_tokens -= t->r.n_prompt;
 }
 
 /* ---- The prefix cache ---- */
@@ -47,16 +50,31 @@ void remember(scheduler *s, task *t) {
     if (!s->o.disable_radix_cache) radix_insert(&s->tree, t->r.cache_space, t->tokens, t->pages, n / KV_PAGE);
 }
 
+/* Pages of t's beginning that the cache is known to have, t waiting. */
+static i64 known_pages(scheduler *s, task *t) {
+    return radix_follow(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), t->pages, &t->known,
+                        &s->match_lookups);
+}
+
+/* Whether r, which runs, begins as t does, one page further than the cache knows. */
+static bool begins_alike(scheduler *s, const task *r, const task *t, i64 known) {
+    /* One node of the tree is one beginning. Where r computed what somebody else had just put there, its page is another. */
+    i64 from = known && r->pages[known - 1] == t->pages[known - 1] ? known : 0;
+    for (i64 p = from; p <= known; p++) {
+        if (memcmp(r->tokens + p * KV_PAGE, t->tokens + p * KV_PAGE, KV_PAGE * sizeof *t->tokens))
+            return false;
+        if (p > from && s->match_lookups-- <= 0) return false;
+    }
+    return true;
+}
+
 /* Whether somebody is just computing more of t's beginning than the cache has. */
-static bool worth_waiting(const scheduler *s, const task *t) {
-    i64 limit = match_limit(s, t);
-    if (!limit) return false;
-    i64 want = radix_match(&s->tree, t->r.cache_space, t->tokens, limit, NULL) + 1;
-    for (i64 i = 0; want <= limit && i < s->n_running; i++) {
+static bool worth_waiting(scheduler *s, task *t) {
+    i64 limit = match_limit(s, t), known = limit ? known_pages(s, t) : 0;
+    for (i64 i = 0; known < limit && i < s->n_running; i++) {
         const task *r = s->running[i];
         if (r->n_kv < r->r.n_prompt && r->r.cache_space == t->r.cache_space &&
-            want * KV_PAGE <= r->r.n_prompt &&
-            !memcmp(r->tokens, t->tokens, (size_t)(want * KV_PAGE) * sizeof *t->tokens))
+            (known + 1) * KV_PAGE <= r->r.n_prompt && begins_alike(s, r, t, known))
             return true;
     }
     return false;
@@ -88,13 +106,15 @@ void leave_running(scheduler *s, task *t, bool keep) {
     /* A batch under way may yet write to the page after t's last row. Nobody else has that page, and who gets it writes later. */
     radix_release(&s->tree, t->pages, t->n_pages);
     t->n_pages = t->n_kv = 0;
+    t->known = (radix_path){0};
     t->running = false;
 }
 
+/* Who loses its place first. A probe takes nobody's, whatever happens to it. */
 static task *worst(const scheduler *s) {
     task *w = s->running[0];
-    for (i64 i = 1; i < s->n_running; i++)
-        if (before(w, s->running[i])) w = s->running[i];
+    for (i64 i = 1; i < s->n_running && !w->r.probe; i++)
+        if (s->running[i]->r.probe || before(w, s->running[i])) w = s->running[i];
     return w;
 }
 
@@ -109,8 +129,8 @@ static void preempt(scheduler *s, task *t) {
 
 /* Gives t its pages: those of the prefix cache, and new ones for the rest of its tokens. */
 static bool take_pages(scheduler *s, task *t, i64 leave) {
-    i64 total = ceil_div(t->n, KV_PAGE);
-    i64 n = radix_match(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), t->pages);
+    i64 total = ceil_div(t->n, KV_PAGE), all = INT64_MAX;
+    i64 n = radix_follow(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), t->pages, &t->known, &all);
     radix_hold(&s->tree, t->pages, n);
     t->n_kv = n * KV_PAGE;
     bool fits = radix_available(&s->tree) >= total - n + leave;
@@ -139,13 +159,16 @@ static void start(scheduler *s, task *t) {
     s->stats.cached_tokens += t->n_kv;
     pthread_mutex_unlock(&s->lock);
     push_event(s, t, SCHED_STARTED)->usage = t->usage;
+    if (task_own_tokens(t)) return;
+    err_nomem(&t->error, "token ids", (u64)t->n * 4);
+    end_task(s, t, SCHED_ERROR, false);
 }
 
 /* Admits t if there is room, or if there would be without those of lower priority. */
 static bool admit_one(scheduler *s, task *t) {
     for (;;) {
         const task *w = s->n_running ? worst(s) : NULL;
-        bool better = w && w->r.priority < t->r.priority && !s->o.no_preempt;
+        bool better = w && w->r.priority < t->r.priority && !s->o.no_preempt && !t->r.probe;
         i64 leave = better || !w ? 0 : expected_growth(s, t);
         if (s->n_running < s->g->max_running && take_pages(s, t, leave)) {
             start(s, t);
@@ -161,7 +184,7 @@ static bool admit_one(scheduler *s, task *t) {
 }
 
 /* The next of the queue that this round did not pass over. */
-static task *candidate(const scheduler *s) {
+static task *candidate(scheduler *s) {
     task *first = s->queue.head;
     while (first && first->skipped == s->round) first = first->next;
     if (!first || s->o.policy == SCHED_FCFS || s->queue.n > LPM_MOST) return first;
@@ -169,7 +192,7 @@ static task *candidate(const scheduler *s) {
     i64 most = -1;
     for (task *t = first; t && t->r.priority == first->r.priority; t = t->next) {
         if (t->skipped == s->round) continue;
-        i64 n = radix_match(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), NULL);
+        i64 n = known_pages(s, t);
         if (n > most) most = n, best = t;
     }
     return best;
@@ -197,12 +220,9 @@ static prompt_load load_before(const scheduler *s, const task *t) {
     return l;
 }
 
-static bool is_long(const scheduler *s, const task *t) {
+static bool is_long(scheduler *s, task *t) {
     i64 half = s->g->chunk / 2;
-    if (t->r.n_prompt <= half) return false;
-    return t->r.n_prompt -
-               KV_PAGE * radix_match(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), NULL) >
-           half;
+    return t->r.n_prompt > half && t->r.n_prompt - KV_PAGE * known_pages(s, t) > half;
 }
 
 /* Short prompts overtake long ones that wait for their turn, and everybody overtakes who waits for a beginning that is
@@ -210,6 +230,7 @@ static bool is_long(const scheduler *s, const task *t) {
 void admit(scheduler *s) {
     i64 passed = 0;
     s->round++;
+    s->match_lookups = LOOKUPS_MOST;
     for (task *t; passed < PASSED_OVER_MOST && (t = candidate(s));) {
         prompt_load l = load_before(s, t);
         i64 taken = l.short_rows + (l.n_long ? ceil_div(s->g->chunk, 2) : 0);
@@ -248,8 +269,10 @@ status check_pages(scheduler *s, err *e) {
                            (long long)t->n_pages);
     }
     i64 queued = 0, tokens = 0;
+    const shared_prompt *last = NULL; /* the answers to one prompt stand together */
     for (const task *t = s->queue.head; t; t = t->next, queued++) {
-        tokens += t->n;
+        if (t->shared && t->shared != last) tokens += t->r.n_prompt;
+        if (t->shared) last = t->shared;
         if (t->running || t->n_pages || (t->next && before(t->next, t)))
             return err_set(e, ST_LIMIT, "request %llu waits in the wrong state", (unsigned long long)t->id);
     }

@@ -217,7 +217,7 @@ static void prompt_result(scheduler *s, const out_row *o) {
 
 static bool append(task *t, i32 id) {
     if (t->n == t->cap) {
-        i64 cap = min_i64(t->cap + t->cap / 2 + 64, t->r.n_prompt + t->r.max_new);
+        i64 cap = min_i64(t->n + (t->n - t->r.n_prompt) / 2 + 256, t->r.n_prompt + t->r.max_new);
         i32 *grown = realloc(t->tokens, (size_t)cap * sizeof *grown);
         if (!grown) return false;
         t->tokens = grown;
@@ -295,16 +295,17 @@ void forget_rows(scheduler *s, const task *t) {
 }
 
 static void count(scheduler *s, const batch *b, f64 seconds) {
-    i64 prompt = 0, drawn = 0, answers = 0;
-    for (i64 i = 0; i < b->n_spans; i++)
+    i64 prompt = 0, good = 0, drawn = 0, answers = 0;
+    for (i64 i = 0; i < b->n_spans; i++) {
         if (b->spans[i].absorbed)
             answers++;
         else
-            prompt += b->spans[i].n;
+            prompt += b->spans[i].n, good += b->tasks[i] ? b->spans[i].n : 0; /* who left had a bad row */
+    }
     pace_note(&s->pace, prompt, answers, seconds);
     for (i64 i = 0; i < b->n_outs; i++) drawn += b->outs[i].t && b->outs[i].last;
     pthread_mutex_lock(&s->lock);
-    s->stats.prefilled_tokens += prompt;
+    s->stats.prefilled_tokens += good;
     s->stats.generated_tokens += drawn;
     s->stats.steps++;
     s->stats.ahead += b->queued_ahead;

@@ -68,14 +68,25 @@ static void idle_remove(radix *r, i32 i) {
     r->n_idle--;
 }
 
-i64 radix_match(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages) {
-    i32 at = -1;
-    for (i64 n = 0; n < max_pages; n++) {
-        at = child(r, at, space, ids + n * KV_PAGE);
-        if (at < 0) return n;
-        if (pages) pages[n] = at;
+/* A node that has been in the tree all the time since has all of its ancestors still: only leaves are dropped. */
+static bool still_there(const radix *r, i32 page, u64 since) {
+    return r->nodes[page].in_tree && r->nodes[page].added <= since;
+}
+
+i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages, radix_path *p,
+                 i64 *lookups) {
+    if (p->as_of != r->changes) {
+        while (p->n && !still_there(r, pages[p->n - 1], p->as_of)) p->n--;
+        p->as_of = r->changes;
+        p->ends = false;
     }
-    return max_pages;
+    while (!p->ends && p->n<max_pages && * lookups> 0) {
+        --*lookups;
+        i32 next = child(r, p->n ? pages[p->n - 1] : -1, space, ids + p->n * KV_PAGE);
+        p->ends = next < 0;
+        if (next >= 0) pages[p->n++] = next;
+    }
+    return min_i64(p->n, max_pages);
 }
 
 static void add_node(radix *r, u64 space, i32 parent, const i32 *tokens, i32 page) {
@@ -86,6 +97,7 @@ static void add_node(radix *r, u64 space, i32 parent, const i32 *tokens, i32 pag
                       .hash_next = r->buckets[b],
                       .lru_prev = -1,
                       .lru_next = -1,
+                      .added = ++r->changes,
                       .in_tree = true};
     memcpy(x->tokens, tokens, sizeof x->tokens);
     r->buckets[b] = page;
@@ -115,6 +127,7 @@ static void drop(radix *r, i32 page) {
     if (x->parent >= 0) r->nodes[x->parent].n_children--;
     idle_remove(r, page);
     x->in_tree = false;
+    r->changes++;
     r->n_nodes--;
     kv_pages_unref(r->pages, page);
 }

@@ -12,6 +12,7 @@
 typedef struct {
     i32 tokens[KV_PAGE];
     u64 space;  /* namespace; paths of different spaces never meet */
+    u64 added;  /* radix.changes when it came */
     i32 parent; /* page number; -1: the root */
     i32 n_children;
     i32 hash_next;          /* next node of the same bucket; -1: none */
@@ -27,13 +28,24 @@ typedef struct {
     i32 newest, oldest;  /* ends of the list of pages that only the tree owns */
     i64 n_nodes, n_idle; /* pages in the tree; of these, owned by nothing else */
     i64 n_evicted;
+    u64 changes; /* nodes that came or went since open */
 } radix;
+
+/* How much of a sequence's beginning the tree has, remembered while the tree changes. All zero: nothing is known yet. */
+typedef struct {
+    i64 n;     /* pages[0..n) are on the path */
+    u64 as_of; /* radix.changes then */
+    bool ends; /* and no further page was */
+} radix_path;
 
 status radix_open(radix *r, kv_pages *pages, err *e);
 void radix_close(radix *r); /* gives up its pages */
 
-/* The longest known beginning of ids, at most max_pages whole pages; their numbers go to pages[] unless NULL. */
-i64 radix_match(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages);
+/* The longest known beginning of ids, at most max_pages whole pages; their numbers are in pages[]. *p and pages[] come from
+ * the call before for the same ids: what was found then and is still there is not looked for again. At most *lookups
+ * pages are looked for (each is taken off): with too few the answer is a known beginning, and the next call goes on. */
+i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages, radix_path *p,
+                 i64 *lookups);
 /* Puts the first n pages of a sequence into the tree, where it does not hold an equal beginning yet; those that it
  * does stay the sequence's own. */
 void radix_insert(radix *r, u64 space, const i32 *ids, const i32 *pages, i64 n);

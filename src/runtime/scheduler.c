@@ -109,12 +109,21 @@ static void check_deadlines(scheduler *s) {
     s->next_deadline = soonest;
 }
 
-/* The queue took better requests than it has places for: the worst that have not started go. */
+/* More than one waits, and they are too many or too long together. Probes do not count, in the queue or
+ * in a place: nobody leaves because of one. */
+static bool too_full(const scheduler *s) {
+    i64 n = s->queue.n;
+    for (const task *t = s->queue.head; t && t->r.probe; t = t->next) n--;
+    for (i64 i = 0; i < s->n_running; i++) n -= s->running[i]->r.probe;
+    return n > 1 && (n > s->o.max_queued + s->g->max_running - s->n_running ||
+                     s->queue_tokens > s->o.max_queued_tokens);
+}
+
+/* The queue took better requests than it has room for: the worst that have not started go. */
 static void show_out(scheduler *s) {
-    i64 most = s->o.max_queued + s->g->max_running - s->n_running;
-    for (task *t = s->queue.tail, *prev; t && s->queue.n > most; t = prev) {
+    for (task *t = s->queue.tail, *prev; t && too_full(s); t = prev) {
         prev = t->prev;
-        if (t->started) continue;
+        if (t->started || t->r.probe) continue;
         err_set(&t->error, ST_LIMIT, "the request queue is full, and others have a higher priority");
         end_task(s, t, SCHED_DISPLACED, false);
     }

@@ -38,7 +38,8 @@ typedef struct {
     sched_callback on_events; /* required */
     void *ud;
     i64 max_queued;        /* requests that may wait, beside those for which a place is free; 0: 4096 */
-    i64 max_queued_tokens; /* prompt tokens of all that wait; 0: 16 million */
+    i64 max_queued_tokens; /* prompt tokens of all that wait, a prompt once however many answers to it are asked for;
+                              0: 16 million */
     f64 queue_timeout_s; /* a request that waited longer for its first step ends as SCHED_TIMEOUT; 0: never */
     f64 conservativeness; /* factor on the pages that running requests are expected to need yet, which admission leaves
                              free: less admits more and preempts more; 0: 1 */
@@ -54,8 +55,8 @@ typedef struct {
     bool manual;             /* no engine thread: the caller drives scheduler_step() (tests, benches) */
 } scheduler_options;
 
-/* One answer to one prompt. n answers are n requests with choice 0..n-1, submitted together: the prompt is computed
- * once. The pointers need to be valid during the call of scheduler_submit() only. */
+/* One answer to one prompt. n answers are n requests with choice 0..n-1, one behind the other in one submission, with the
+ * same `prompt` pointer: the prompt is copied, counted and computed once. The pointers need to be valid during the call of scheduler_submit() only. */
 typedef struct {
     void *user;        /* comes back in every event */
     const i32 *prompt; /* [n_prompt] */
@@ -75,7 +76,10 @@ typedef struct {
     i64 top_logprobs; /* and of the k most probable at each position, 0..SCHED_TOP_MAX (implies logprobs) */
     bool prompt_logprobs; /* the same for the prompt's tokens, in SCHED_PROMPT events; it is computed anew */
     i64 prompt_top_logprobs;
-    i64 priority;    /* higher goes first */
+    i64 priority; /* higher goes first */
+    bool
+        probe; /* asks whether the engine works: the queue's limits are not for it, it goes in front of all that wait, takes
+                   nobody's place, and gives up its own first */
     u64 cache_space; /* prefixes are shared within a space only (cache_salt, pictures); 0: the common one */
     f64 deadline_s;  /* seconds from now until it ends as SCHED_TIMEOUT; 0: none */
 } sched_request;
@@ -137,8 +141,8 @@ struct sched_event {
 
 /* Since open, except where "now" is said. */
 typedef struct {
-    i64 running, prefilling, queued;                 /* now; prefilling is part of running */
-    i64 queued_tokens;                               /* now: prompt tokens of the queue */
+    i64 running, prefilling, queued; /* now; prefilling is part of running */
+    i64 queued_tokens;               /* now: of those in the queue that did not start, prompts once */
     i64 pages, pages_used, pages_cached, pages_free; /* now: sum; held by running requests; only in the
                                                                  prefix cache (evictable); free */
     i64 page_tokens, context, max_running, max_queued, chunk; /* constants */
@@ -147,7 +151,7 @@ typedef struct {
     i64 preemptions, evicted_pages;
     i64 prompt_tokens;    /* prompt tokens of the requests that started */
     i64 cached_tokens;    /* of these, found in the prefix cache */
-    i64 prefilled_tokens; /* tokens run in prompt form, and again after preemption */
+    i64 prefilled_tokens; /* tokens run in prompt form with good results, and again after preemption */
     i64 generated_tokens;
     i64 steps, ahead;    /* ahead: of these, queued before the results of the one before were there */
     f64 busy_s;          /* in steps */
@@ -166,7 +170,8 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
 /* Ends every request (SCHED_ABORT events are delivered), joins the thread, frees. NULL is allowed. */
 void scheduler_close(scheduler *s);
 
-/* Takes all n requests or none. ids [n] get their ids (never 0, never used twice). SCHED_QUEUE_FULL:
+/* Takes all n requests or none, at most a share of the queue: as many requests as run at a time and a quarter of
+ * max_queued, and a quarter of max_queued_tokens (or one prompt as long as the context). ids [n] get their ids (never 0, never used twice). SCHED_QUEUE_FULL:
  * *retry_after_s is an estimate in whole seconds, 1..60. `ids`, `retry_after_s` and `e` may be NULL. */
 sched_verdict scheduler_submit(scheduler *s, const sched_request *r, i64 n, u64 *ids, i64 *retry_after_s,
                                err *e);

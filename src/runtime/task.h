@@ -17,15 +17,23 @@
 #include "runtime/scheduler.h"
 #include <pthread.h>
 
+/* A prompt of which several answers were asked for: one copy until they start, and it counts once in the queue. */
+typedef struct {
+    i32 *ids;          /* [n_prompt] */
+    i64 users, queued; /* tasks that have not started; of these, in the queue */
+} shared_prompt;
+
 typedef struct task task;
 struct task {
     u64 id;
     sched_request r; /* its pointers go into `lists` */
     void *lists;
-    i32 *tokens; /* [cap]: prompt, output */
+    shared_prompt *shared; /* NULL once it has started: `tokens` are its own */
+    i32 *tokens;           /* [cap]: prompt, output */
     i64 n, cap;
     i32 *pages; /* [enough for n_prompt + max_new] */
     i64 n_pages, n_kv;
+    radix_path known;     /* waiting: what the prefix cache has of it; the path's pages are in `pages` */
     i64 prompt_rows_done; /* prompt_logprobs: rows whose logits were delivered */
     f64 deadline;         /* now_s() clock; 0: none */
     bool running, started;
@@ -88,9 +96,10 @@ struct scheduler {
 
     /* Engine thread only. */
     radix tree;
-    task_list queue; /* waiting: higher priority first, then lower id */
-    i64 queue_tokens;
-    task **running; /* [max_running], in order of admission */
+    task_list queue;   /* waiting: higher priority first, then lower id */
+    i64 queue_tokens;  /* prompts of those that have not started, a shared one once */
+    i64 match_lookups; /* pages that admission may yet look for in the prefix cache in this step */
+    task **running;    /* [max_running], in order of admission */
     i64 n_running;
     u64 round;
     f64 next_deadline; /* no deadline passes before it; 0: none */
@@ -132,6 +141,8 @@ enum { CONTROL_NONE, CONTROL_FLUSH, CONTROL_CHECK, CONTROL_DONE };
 
 /* submit.c */
 void task_free(task *t);
+/* The task starts: its tokens become its own, to be appended to. False: out of memory. */
+bool task_own_tokens(task *t);
 void list_add(task_list *l, task *t);
 void list_remove(task_list *l, task *t);
 void hash_add(scheduler *s, task *t); /* both with the lock held */

@@ -189,6 +189,7 @@ static sched_request one_choice(const gen_request *r, const ids_buf *prompt, con
                            .prompt_logprobs = r->prompt_logprobs,
                            .prompt_top_logprobs = r->prompt_logprobs ? r->top : 0,
                            .priority = r->priority,
+                           .probe = r->probe,
                            .cache_space = r->cache_space,
                            .deadline_s = deadline_s};
 }

@@ -209,18 +209,26 @@ static void generate_reason(const answer *a, buf *out) {
     }
 }
 
-static void generate_meta_logprobs(const answer *a, buf *out) {
+/* The prompt's go with the first chunk of a stream, and with the last one of those that carry all so far: a long prompt's in
+ * every chunk would be more than the answer by far. */
+static bool shows_prompt(const reply *p, const answer *a) {
+    if (!a->r->prompt_logprobs) return false;
+    return !a->r->stream || !p->begun[a->index] || (a->done && !p->incremental);
+}
+
+static void generate_meta_logprobs(const reply *p, const answer *a, buf *out) {
     const gen_request *r = a->r;
+    const bool shown = shows_prompt(p, a);
     size_t prompt = a->n_prompt_info,
            from = (size_t)r->logprob_start < prompt ? (size_t)r->logprob_start : prompt;
-    if (r->prompt_logprobs) {
+    if (shown) {
         buf_str(out, ",\"input_token_logprobs\":");
         generate_logprobs(out, a, from, prompt, r->logprob_text);
     }
     buf_str(out, ",\"output_token_logprobs\":");
     generate_logprobs(out, a, prompt, a->n_info, r->logprob_text);
     if (!r->top) return;
-    if (r->prompt_logprobs) {
+    if (shown) {
         buf_str(out, ",\"input_top_logprobs\":");
         generate_top_logprobs(out, a, from, prompt, r->logprob_text);
     }
@@ -252,7 +260,7 @@ static void generate_object(const reply *p, i64 i, const char *text, size_t len,
         "\"e2e_latency\":%.6f",
         a->prompt->len, (long long)a->n_tokens, (long long)p->ends[i].usage.cached_tokens,
         now_s() - p->received_s);
-    if (p->r->logprobs) generate_meta_logprobs(a, out);
+    if (p->r->logprobs) generate_meta_logprobs(p, a, out);
     buf_str(out, "}");
     if (p->n > 1 && p->r->stream) buf_fmt(out, ",\"index\":%lld", (long long)i);
     buf_char(out, '}');
@@ -281,6 +289,7 @@ static void generate_chunk(reply *p, i64 i, buf *out) {
     generate_object(p, i, text->data, text->len, out);
     buf_str(out, "\n\n");
     out->failed |= text->failed;
+    p->begun[i] = true;
     if (p->incremental) answer_clear_positions(a);
 }
 

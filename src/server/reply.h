@@ -42,7 +42,7 @@ struct reply {
     job_end *ends;          /* [n] */
     buf *sent;              /* [n]: /generate: the text so far */
     i64 *offset;            /* [n]: characters of the tokens whose text_offset was written */
-    bool *begun, *finished; /* [n]: role chunk, finish chunk written */
+    bool *begun, *finished; /* [n]: first chunk, finish chunk written */
     reply_blocks blocks;    /* protocols with one choice */
     f64 written_s;          /* when the stream was last written to; now_s() clock */
     i64 n;

@@ -1,5 +1,7 @@
 /* server/request.c: what all endpoints' requests share. */
 #include "server/request.h"
+#include "base/siphash.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -105,19 +107,23 @@ bool request_sampling(gen_request *r, const served_model *m, const json_t *o, ap
     return st == ST_OK ? true : api_fail_status(e, st, NULL, &why);
 }
 
-/* Prefixes are shared within a salt only; the server's own random start keeps salts from being made to meet. */
-static u64 space_of(const char *salt) {
-    static u64 start;
-    static int ready;
-    if (!__atomic_load_n(&ready, __ATOMIC_ACQUIRE)) {
-        u64 x = 0, none = 0;
-        if (getrandom(&x, sizeof x, GRND_NONBLOCK) != sizeof x) x = 0x9e3779b97f4a7c15u;
-        __atomic_compare_exchange_n(&start, &none, x | 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-        __atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
-    }
-    u64 h = __atomic_load_n(&start, __ATOMIC_ACQUIRE);
-    for (; *salt; salt++) h = (h ^ (u8)*salt) * 0x100000001b3u;
-    return h ? h : 1;
+static u64 salt_key[2]; /* this process's own */
+static bool salt_key_there;
+
+static void draw_salt_key(void) {
+    salt_key_there = getrandom(salt_key, sizeof salt_key, 0) == sizeof salt_key;
+}
+
+/* Prefixes are shared within a salt only. A space is a number of 64 bits, a hash of the salt under a key that nobody outside
+ * of this process knows: a salt that meets somebody else's cannot be made, only met by chance, once in 2^64 tries (and
+ * some two of a million salts in use with a probability of 3e-8). */
+static bool space_of(const char *salt, size_t n, u64 *space, api_error *e) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, draw_salt_key);
+    if (!salt_key_there) return api_fail(e, 503, NULL, NULL, "the system has no random numbers");
+    u64 h = siphash(salt_key, salt, n);
+    *space = h ? h : 1; /* 0 is the space of those without a salt */
+    return true;
 }
 
 /* An id that may be shown in a log. */
@@ -144,10 +150,9 @@ bool request_common(gen_request *r, const json_t *o, api_error *e) {
         return false;
     if (r->rid && !printable(r->rid))
         return api_fail(e, 400, NULL, "rid", "rid: 1 to 128 bytes without control characters are allowed");
-    if (salt && strlen(salt) > 1024)
-        return api_fail(e, 400, NULL, "cache_salt", "cache_salt: longer than 1024 bytes");
-    if (salt) r->cache_space = space_of(salt);
-    return true;
+    size_t n_salt = salt ? json_string_length(json_object_get(o, "cache_salt")) : 0;
+    if (n_salt > 1024) return api_fail(e, 400, NULL, "cache_salt", "cache_salt: longer than 1024 bytes");
+    return !salt || space_of(salt, n_salt, &r->cache_space, e);
 }
 
 bool request_no_grammar(const json_t *o, api_error *e) {

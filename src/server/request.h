@@ -35,6 +35,7 @@ typedef struct {
     bool logprobs, prompt_logprobs;
     i64 top; /* alternatives a position */
     i64 priority;
+    bool probe; /* the server's own (server/probe.h) */
     u64 cache_space;
     const char *rid; /* NULL: the server makes one up */
 

@@ -136,6 +136,7 @@ static void close_all(server *s) {
     job_table_close(s->jobs);
     metrics_close(s->metrics);
     served_model_close(&s->model);
+    probe_close(&s->probe);
     engine_close(s->engine);
 }
 
@@ -211,6 +212,7 @@ static status watch(server *s, err *e) {
 status server_run(const server_options *o, err *e) {
     server s = {.o = *o};
     json_object_seed(0);
+    probe_open(&s.probe);
     status st = open_all(&s, e);
     if (st == ST_OK) {
         catch_signals();

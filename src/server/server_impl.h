@@ -5,10 +5,11 @@
 #include "server/job.h"
 #include "server/live.h"
 #include "server/metrics.h"
+#include "server/probe.h"
 #include "server/server.h"
 #include <stdatomic.h>
 
-typedef struct server {
+struct server {
     server_options o;
     engine *engine;
     scheduler *sched;
@@ -17,9 +18,10 @@ typedef struct server {
     metrics *metrics;
     live *live;
     http_server *http;
+    probe probe;
     atomic_bool draining;
     f64 started_s;
-} server;
+};
 
 typedef void (*route_handler)(server *s, http_request *q, http_reply *r);
 
@@ -35,8 +37,10 @@ void route_messages(server *s, http_request *q, http_reply *r);
 void route_responses(server *s, http_request *q, http_reply *r);
 /* 404 unless the body's "model" is the one that is served. */
 bool check_model(const server *s, const json_t *body, api_error *e);
-void route_health_generate(server *s, http_request *q, http_reply *r);
 void generation_done(void *stream); /* http_options.stream_done */
+
+/* probe.c */
+void route_health_generate(server *s, http_request *q, http_reply *r);
 
 /* tokens.c */
 void route_tokenize(server *s, http_request *q, http_reply *r);

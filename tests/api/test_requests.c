@@ -120,6 +120,50 @@ static void raw_prompts_come_back_as_tokens(void **state) {
     assert_string_equal(stats.finish, "length");
 }
 
+typedef struct {
+    int n;
+    char last[512];
+} calls;
+
+static int collect_calls(void *user, moon_event event, const char *text, size_t n) {
+    calls *c = user;
+    if (event != MOON_TOOL_CALL) return 0;
+    c->n++;
+    snprintf(c->last, sizeof c->last, "%.*s", (int)n, text);
+    return 0;
+}
+
+static int64_t ask_for_weather(int64_t max_tokens, calls *got, const char *finish) {
+    moon_request q = MOON_REQUEST_INIT;
+    moon_error error;
+    moon_stats stats;
+    q.chat =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"What is the weather in Paris?\"}], \"tools\": "
+        "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": \"the weather\", "
+        "\"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}}, "
+        "\"required\": [\"city\"]}}}]}";
+    q.max_tokens = max_tokens;
+    *got = (calls){0};
+    assert_int_equal(moon_run(engine, &q, collect_calls, got, &stats, &error), MOON_OK);
+    assert_string_equal(stats.finish, finish);
+    return stats.output_tokens;
+}
+
+/* The answer ends: last token of the call, its end, the end of the calls, the stop id. */
+static void a_call_that_is_cut_is_none(void **state) {
+    (void)state;
+    calls whole, got;
+    int64_t n = ask_for_weather(0, &whole, "tool_calls");
+    assert_int_equal(whole.n, 1);
+    if (!strstr(whole.last, "get_weather") || !strstr(whole.last, "Paris")) fail_msg("%s", whole.last);
+    for (int64_t cut = 1; cut <= 6; cut++) {
+        assert_int_equal(ask_for_weather(n - cut, &got, "length"),
+                         n - cut); /* a whole call, but not the model's own end */
+        assert_int_equal(got.n, cut <= 2);
+        if (got.n) assert_string_equal(got.last, whole.last);
+    }
+}
+
 static void two_engines_do_not_disturb_each_other(void **state) {
     (void)state;
     static const char *const masks[] = {"none", "avx2"};
@@ -145,6 +189,7 @@ int main(void) {
         cmocka_unit_test(bad_values_are_refused_by_name),
         cmocka_unit_test(a_stop_from_the_callback_leaves_the_engine_well),
         cmocka_unit_test(raw_prompts_come_back_as_tokens),
+        cmocka_unit_test(a_call_that_is_cut_is_none),
         cmocka_unit_test(two_engines_do_not_disturb_each_other),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -94,6 +94,27 @@ static void test_k25(void **state) {
     assert_true(model_rope_mscale(&c) == 1);
 }
 
+/* An outer and an inner config that disagree: the outer one wins, id by id, and the inner one fills what it leaves out. */
+static void test_outer_ids(void **state) {
+    (void)state;
+    model_config c;
+    static const char text[] = "\"text_config\":{\"model_type\":\"kimi_k2\"," DIMS ",\"bos_token_id\":1,"
+                               "\"eos_token_id\":2,\"pad_token_id\":3}}";
+    char json[2048];
+    snprintf(json, sizeof json,
+             "{\"model_type\":\"kimi_k25\",\"bos_token_id\":11,\"eos_token_id\":12,\"pad_token_id\":13,%s",
+             text);
+    expect_ok(&c, json, NULL);
+    assert_true(c.bos == 11 && c.pad == 13);
+    assert_true(c.n_eos == 1 && c.eos[0] == 12);
+    expect_ok(&c, json, "{\"eos_token_id\":[14]}"); /* the one of the generation config comes to it */
+    assert_true(c.n_eos == 2 && c.eos[0] == 12 && c.eos[1] == 14);
+    snprintf(json, sizeof json, "{\"model_type\":\"kimi_k25\",\"eos_token_id\":null,\"pad_token_id\":13,%s",
+             text);
+    expect_ok(&c, json, NULL);
+    assert_true(c.bos == 1 && c.pad == 13 && c.n_eos == 1 && c.eos[0] == 2);
+}
+
 static void test_k2_instruct(void **state) {
     (void)state;
     model_config c;
@@ -265,6 +286,7 @@ int main(void) {
         cmocka_unit_test(test_plain_rope),
         cmocka_unit_test(test_rope_spellings),
         cmocka_unit_test(test_eos),
+        cmocka_unit_test(test_outer_ids),
         cmocka_unit_test(test_errors_name_the_place),
         cmocka_unit_test(test_int4_divisibility),
         cmocka_unit_test(test_quark),

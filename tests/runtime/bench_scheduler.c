@@ -1,10 +1,13 @@
 /* Tokens a second of the scheduler at several concurrencies, and its own share of the time:
- * `make build/tests/runtime/bench_scheduler && build/tests/runtime/bench_scheduler [MODEL [TOKENS [THREADS]]]`. */
+ * `make build/tests/runtime/bench_scheduler && build/tests/runtime/bench_scheduler [MODEL [TOKENS [THREADS]]]`;
+ * `bench_scheduler queue`: what a step costs beside the model while 64 prompts of 250,000 tokens wait. */
 #include "base/log.h"
 #include "runtime/scheduler.h"
+#include "runtime/simulate.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static i64 left;
 
@@ -18,8 +21,66 @@ static int fail(const err *e) {
     return 1;
 }
 
+static f64 cpu_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (f64)t.tv_sec + (f64)t.tv_nsec * 1e-9;
+}
+
+static bool submit(scheduler *s, i32 *prompt, i64 n, i64 max_new, err *e) {
+    sched_request r = {.prompt = prompt, .n_prompt = n, .max_new = max_new, .sampling = sampling_default()};
+    left++;
+    return scheduler_submit(s, &r, 1, NULL, NULL, e) == SCHED_ACCEPTED;
+}
+
+/* Two prompts are being computed, 64 others that share 200,000 tokens with what the cache has wait for their turn. */
+static int queue_cost(void) {
+    enum { WAIT = 64, LENGTH = 250000, SHARED = 200000, STEPS = 40 };
+    static const char *const overrides[] = {"max_position_embeddings=262144"};
+    static const i64 no_time = 0;
+    static i32 prompt[LENGTH];
+    err e = {0};
+    engine *g;
+    scheduler *s;
+    engine_options eo = {.model_dir = "models/nano",
+                         .threads = 1,
+                         .context = 262144,
+                         .kv_tokens = 4 * 262144,
+                         .max_running = 4,
+                         .overrides = overrides,
+                         .n_overrides = 1,
+                         .step = simulated_step,
+                         .step_ud = (void *)&no_time};
+    scheduler_options so = {.on_events = on_events, .manual = true, .policy = SCHED_LPM};
+    if (engine_open(&g, &eo, &e) != ST_OK || scheduler_open(&s, g, &so, &e) != ST_OK) return fail(&e);
+    for (i64 k = 0; k < LENGTH; k++) prompt[k] = (i32)(k * k * 131 % 1021);
+    if (!submit(s, prompt, SHARED, 1, &e)) return fail(&e);
+    while (left) scheduler_step(s);
+    for (i64 i = 0; i < 2 + WAIT; i++) {
+        for (i64 k = i < 2 ? 0 : SHARED; k < LENGTH; k++) prompt[k] = (i32)((k * k * 131 + i + 1) % 1021);
+        for (i64 k = 0; i == 1 && k < SHARED; k++) prompt[k] = (i32)(k * k * 131 % 1021);
+        if (i == 1) prompt[0] = 3; /* of its own from the beginning */
+        if (!submit(s, prompt, LENGTH, 1, &e)) return fail(&e);
+        prompt[0] = 0;
+    }
+    f64 sum = 0, longest = 0;
+    for (int i = 0; i < STEPS; i++) {
+        f64 cpu = cpu_s();
+        scheduler_step(s);
+        cpu = cpu_s() - cpu;
+        sum += cpu;
+        if (cpu > longest) longest = cpu;
+    }
+    printf("%d prompts of %d tokens wait: %.2f ms of CPU a step, the longest %.2f\n", WAIT, LENGTH,
+           1e3 * sum / STEPS, 1e3 * longest);
+    scheduler_close(s);
+    engine_close(g);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     err e = {0};
+    if (argc > 1 && !strcmp(argv[1], "queue")) return queue_cost();
     const i64 tokens = argc > 2 ? atoll(argv[2]) : 200, prompt_tokens = 60;
     engine *g;
     scheduler *s;

@@ -113,6 +113,42 @@ static inline void must_submit(scheduler *s, job *j) {
     if (scheduler_submit(s, &j->r, 1, &j->id, NULL, &e) != SCHED_ACCEPTED) fail_msg("%s", e.text);
 }
 
+/* Forgets the results, keeps the request. */
+static inline void rewind_job(job *j) {
+    j->id = 0;
+    j->n_out = j->n_in = 0;
+    j->started = j->ended = false;
+    j->error = (err){0};
+    memset(&j->usage, 0, sizeof j->usage);
+}
+
+/* A job with a fixed pseudo-random prompt that depends on `seed`. */
+static inline job *make_job(u64 seed, i64 n_prompt, i64 max_new) {
+    job *j = calloc(1, sizeof *j);
+    rng_state = seed;
+    for (i64 i = 0; i < n_prompt; i++) j->prompt[i] = (i32)pick(0, 129);
+    j->r.n_prompt = n_prompt;
+    j->r.max_new = max_new;
+    j->r.sampling = sampling_default();
+    j->r.sampling.temperature = 1;
+    j->r.sampling.seed = seed;
+    j->r.logprobs = true;
+    return j;
+}
+
+static inline job *copy_job(const job *from) {
+    job *j = calloc(1, sizeof *j);
+    *j = *from;
+    rewind_job(j);
+    return j;
+}
+
+static inline sched_stats stats_of(scheduler *s) {
+    sched_stats st;
+    scheduler_stats(s, &st);
+    return st;
+}
+
 static inline void run_all(scheduler *s) {
     for (i64 steps = 0; scheduler_step(s); steps++) {
         must_check(s);
@@ -138,12 +174,4 @@ static inline void must_agree(const job *want, const job *got, const char *what)
             fail_msg("%s: request %d differs at prompt token %d", what, (int)got->id, (int)i);
 }
 
-/* Forgets the results, keeps the request. */
-static inline void rewind_job(job *j) {
-    j->id = 0;
-    j->n_out = j->n_in = 0;
-    j->started = j->ended = false;
-    j->error = (err){0};
-    memset(&j->usage, 0, sizeof j->usage);
-}
 #endif

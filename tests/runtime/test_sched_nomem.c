@@ -73,6 +73,8 @@ static void requests_fail_cleanly(void **state) {
                                         .sampling = sampling_default()};
             r[i] = jobs[i].r;
         }
+        r[2].n_prompt = r[1].n_prompt; /* two answers to one prompt */
+        r[2].prompt = r[1].prompt;
         failed = false;
         left = n;
         sched_verdict v = scheduler_submit(s, r, 3, NULL, NULL, &e);
@@ -96,10 +98,33 @@ static void requests_fail_cleanly(void **state) {
     engine_close(g);
 }
 
+/* A full queue refuses before anything is copied. */
+static void a_refusal_allocates_nothing(void **state) {
+    (void)state;
+    engine *g = open_engine(DIR, "cpu", 1, 0, 64);
+    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .max_queued = 1});
+    static job jobs[3];
+    for (int i = 0; i < 3; i++)
+        jobs[i].r = (sched_request){.n_prompt = 500, .max_new = 2, .sampling = sampling_default()};
+    for (int i = 0; i < 2; i++) must_submit(s, &jobs[i]);
+    sched_request r = jobs[2].r;
+    r.prompt = jobs[2].prompt;
+    failed = false;
+    left = 0;
+    sched_verdict v = scheduler_submit(s, &r, 1, NULL, NULL, NULL);
+    left = -1;
+    assert_int_equal(v, SCHED_QUEUE_FULL);
+    assert_false(failed);
+    run_all(s);
+    scheduler_close(s);
+    engine_close(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(opening_fails_cleanly),
         cmocka_unit_test(requests_fail_cleanly),
+        cmocka_unit_test(a_refusal_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

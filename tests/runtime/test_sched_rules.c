@@ -7,27 +7,6 @@
 static const char *const DIR = "tests/golden/k2-thinking-int4";
 static const scheduler_options BY_HAND = {.manual = true};
 
-/* A job with a fixed pseudo-random prompt that depends on `seed`. */
-static job *make_job(u64 seed, i64 n_prompt, i64 max_new) {
-    job *j = calloc(1, sizeof *j);
-    rng_state = seed;
-    for (i64 i = 0; i < n_prompt; i++) j->prompt[i] = (i32)pick(0, 129);
-    j->r.n_prompt = n_prompt;
-    j->r.max_new = max_new;
-    j->r.sampling = sampling_default();
-    j->r.sampling.temperature = 1;
-    j->r.sampling.seed = seed;
-    j->r.logprobs = true;
-    return j;
-}
-
-static job *copy_job(const job *from) {
-    job *j = calloc(1, sizeof *j);
-    *j = *from;
-    rewind_job(j);
-    return j;
-}
-
 static job *alone(const job *from) {
     job *j = copy_job(from);
     engine *g = open_engine(DIR, "cpu", 1, 0, 512);
@@ -37,12 +16,6 @@ static job *alone(const job *from) {
     scheduler_close(s);
     engine_close(g);
     return j;
-}
-
-static sched_stats stats_of(scheduler *s) {
-    sched_stats st;
-    scheduler_stats(s, &st);
-    return st;
 }
 
 /* ---- Limits ---- */
@@ -165,55 +138,6 @@ static void the_whole_pool_serves_one(void **state) {
     assert_int_equal(a->n_out, 156);
     assert_int_equal(b->n_out, 56); /* max_new 0: to the end */
     assert_int_equal(b->finish, SCHED_LENGTH);
-    scheduler_close(s);
-    engine_close(g);
-    free(a), free(b);
-}
-
-static void a_full_queue_refuses_and_displaces(void **state) {
-    (void)state;
-    engine *g = open_engine(DIR, "cpu", 1, 0, 64);
-    scheduler *s =
-        open_scheduler(g, (scheduler_options){.manual = true, .max_queued = 2, .no_preempt = true});
-    job *j[6];
-    for (int i = 0; i < 6; i++) j[i] = make_job((u64)i, 10, 20);
-    for (int i = 0; i < 3; i++) must_submit(s, j[i]); /* a place and two in the queue */
-    i64 retry = 0;
-    err e = {0};
-    sched_request r = j[3]->r;
-    r.user = j[3], r.prompt = j[3]->prompt;
-    assert_int_equal(scheduler_submit(s, &r, 1, NULL, &retry, &e), SCHED_QUEUE_FULL);
-    assert_true(retry >= 1 && retry <= 60 && strstr(e.text, "queue is full"));
-    scheduler_step(s);
-    assert_int_equal(scheduler_submit(s, &r, 1, NULL, &retry, &e), SCHED_QUEUE_FULL);
-    j[4]->r.priority = 5; /* better than those that wait: the newest of the worst goes */
-    must_submit(s, j[4]);
-    run_all(s);
-    assert_int_equal(j[2]->finish, SCHED_DISPLACED);
-    assert_true(!j[2]->started && j[2]->error.text[0]);
-    for (int i = 0; i < 5; i++)
-        if (i != 2 && i != 3) assert_int_equal(j[i]->finish, SCHED_LENGTH);
-    assert_true(j[4]->usage.started_s < j[1]->usage.started_s);
-    scheduler_drain(s, 1);
-    assert_int_equal(scheduler_submit(s, &r, 1, NULL, NULL, &e), SCHED_CLOSING);
-    scheduler_close(s);
-    engine_close(g);
-    for (int i = 0; i < 6; i++) free(j[i]);
-}
-
-static void the_queue_is_limited_in_tokens(void **state) {
-    (void)state;
-    engine *g = open_engine(DIR, "cpu", 1, 0, 64);
-    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .max_queued_tokens = 100});
-    job *a = make_job(1, 300, 2), *b = make_job(2, 10, 2);
-    must_submit(s, a); /* one alone may be longer */
-    sched_request r = b->r;
-    r.user = b, r.prompt = b->prompt;
-    assert_int_equal(scheduler_submit(s, &r, 1, NULL, NULL, NULL), SCHED_QUEUE_FULL);
-    scheduler_step(s);
-    must_submit(s, b);
-    run_all(s);
-    assert_int_equal(a->finish + b->finish, 2 * SCHED_LENGTH);
     scheduler_close(s);
     engine_close(g);
     free(a), free(b);
@@ -621,8 +545,6 @@ int main(void) {
         cmocka_unit_test(bad_requests_are_named),
         cmocka_unit_test(the_memory_plan_is_checked),
         cmocka_unit_test(the_whole_pool_serves_one),
-        cmocka_unit_test(a_full_queue_refuses_and_displaces),
-        cmocka_unit_test(the_queue_is_limited_in_tokens),
         cmocka_unit_test(deadlines_end_requests),
         cmocka_unit_test(agrees_with_a_single_sequence),
         cmocka_unit_test(choices_share_one_prompt),

@@ -17,17 +17,19 @@
 
 /* ---- a server on a thread of this program ---- */
 
-static atomic_bool hang; /* the step waits as long as this is set */
-static atomic_int steps;
+static atomic_bool hang;          /* the step waits as long as this is set */
+static atomic_int steps, slow_us; /* the step takes so much longer */
 
 static status fake_step(void *ud, const model_batch *b, i64 vocab, err *e) {
     atomic_fetch_add(&steps, 1);
     while (atomic_load(&hang)) usleep(1000);
+    if (atomic_load(&slow_us)) usleep((useconds_t)atomic_load(&slow_us));
     return simulated_step(ud, b, vocab, e);
 }
 
 static const i64 step_ns = 200000;
 static server_options options;
+static i64 queued; /* max_queued; 0: the default */
 static status ended;
 
 static void *serve(void *arg) {
@@ -68,6 +70,7 @@ static pthread_t start_server(f64 watchdog_s) {
                                           .threads = 1,
                                           .step = fake_step,
                                           .step_ud = (void *)&step_ns},
+                               .sched.max_queued = queued,
                                .host = "127.0.0.1",
                                .port = free_port(),
                                .parse_calls = true,
@@ -147,6 +150,9 @@ static void a_step_that_hangs_fails_health(void **state) {
     while (atomic_load(&steps) == before) usleep(1000);
     wait_for_health(503, "\"stuck\"", &out);
     assert_non_null(strstr(out.data, "\"running\":1"));
+    f64 asked = now_s();
+    assert_int_equal(ask("GET", "/health_generate", "", &out), 503); /* after the watchdog's time */
+    assert_true(now_s() - asked < 10 && strstr(out.data, "no token within 0.2 seconds"));
     assert_int_equal(ask("GET", "/metrics", "", &out), 200); /* what needs no step answers */
     assert_int_equal(ask("GET", "/server_info", "", &out), 200);
     assert_int_equal(ask("GET", "/live", "", &out), 200);
@@ -158,6 +164,85 @@ static void a_step_that_hangs_fails_health(void **state) {
     assert_non_null(strstr(out.data, "data: [DONE]"));
     close(fd);
     stop_server(t);
+    buf_free(&out);
+}
+
+/* ---- /health_generate ---- */
+
+static f64 metric(const char *name, buf *out) {
+    char line[80];
+    snprintf(line, sizeof line, "\n%s{", name);
+    assert_int_equal(ask("GET", "/metrics", "", out), 200);
+    const char *at = strstr(out->data, line);
+    assert_non_null(at);
+    return atof(strchr(at, '}') + 1);
+}
+
+static void *ask_health(void *code) {
+    buf out = {0};
+    *(int *)code = ask("GET", "/health_generate", "", &out);
+    buf_free(&out);
+    return NULL;
+}
+
+/* However many ask, the engine is asked once. */
+static void one_probe_answers_all(void **state) {
+    (void)state;
+    enum { ASK = 20 };
+    pthread_t t = start_server(300), threads[ASK];
+    int codes[ASK] = {0}, before = atomic_load(&steps);
+    buf out = {0};
+    atomic_store(&hang, true);
+    for (int i = 0; i < ASK; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_health, &codes[i]), 0);
+    while (atomic_load(&steps) == before) usleep(1000);
+    usleep(100000); /* most have come by now; who comes later finds a result that is fresh */
+    atomic_store(&hang, false);
+    for (int i = 0; i < ASK; i++) pthread_join(threads[i], NULL);
+    f64 requests = metric("sglang:num_requests_total", &out);
+    stop_server(t);
+    for (int i = 0; i < ASK; i++) assert_int_equal(codes[i], 200);
+    assert_true(requests >= 1 && requests <= 3); /* one, unless this machine took seconds */
+    buf_free(&out);
+}
+
+/* All places and the queue are taken: tokens are made, so the server is healthy, and nobody has lost anything by the question. */
+static void a_full_server_is_healthy(void **state) {
+    (void)state;
+    enum { STREAMS = 9 };
+    buf out = {0};
+    int fd[STREAMS];
+    queued = 1;
+    atomic_store(&slow_us, 10000); /* so that no stream ends before the question */
+    pthread_t t = start_server(300);
+    queued = 0;
+    for (int i = 0; i < STREAMS; i++) {
+        fd[i] = dial();
+        assert_true(
+            send_request(fd[i], "POST", "/v1/completions",
+                         "{\"prompt\":\"x\",\"max_tokens\":400,\"stream\":true,\"ignore_eos\":true}"));
+        for (int w = 0;
+             w < 1000 &&
+             metric("vllm:num_requests_running", &out) + metric("vllm:num_requests_waiting", &out) < i + 1;
+             w++)
+            usleep(1000);
+    }
+    int code = ask("GET", "/health_generate", "", &out);
+    f64 running = metric("vllm:num_requests_running", &out),
+        waiting = metric("vllm:num_requests_waiting", &out),
+        preemptions = metric("vllm:num_preemptions_total", &out);
+    atomic_store(&slow_us, 0);
+    int whole = 0;
+    for (int i = 0; i < STREAMS; i++) {
+        buf_clear(&out);
+        whole += receive(fd[i], &out) == 200 && !strstr(out.data, "\"error\"") && strstr(out.data, "[DONE]");
+        close(fd[i]);
+    }
+    stop_server(t);
+    assert_int_equal(code, 200);
+    if (running != 8 || waiting < 1 || preemptions > 0)
+        fail_msg("%g running, %g waiting, %g preempted", running, waiting, preemptions);
+    assert_int_equal(whole, STREAMS);
     buf_free(&out);
 }
 
@@ -263,6 +348,8 @@ static void many_clients(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_that_hangs_fails_health),
+        cmocka_unit_test(one_probe_answers_all),
+        cmocka_unit_test(a_full_server_is_healthy),
         cmocka_unit_test(many_clients),
     };
     signal(SIGPIPE, SIG_IGN);
