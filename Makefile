@@ -131,7 +131,18 @@ $(LIB): $(OBJ)
 $B/moonlet: $(CMD_OBJ) $(LIB)
 	@echo "  LD  $@"; $(CC) $(LDFLAGS) -o $@ $(CMD_OBJ) $(LIB) $(LDLIBS)
 
-$B/tests/%: tests/%.c $(LIB) Makefile $B/flags
+# The weights of the golden checkpoints are drawn, not stored: the same bytes from every compiler and on every processor,
+# so that all builds share build/golden. tests/golden/sha256 has their checksums.
+build/golden/draw: tests/golden/draw_checkpoints.c src/runtime/philox.h src/base/types.h Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $<"; $(CC) -std=gnu17 $(WARN) -O2 -ffp-contract=off -Isrc -D_GNU_SOURCE $(shell pkg-config --cflags jansson 2>/dev/null) \
+		-o $@ $< $(call static_or,jansson) -lm
+build/golden/drawn: build/golden/draw $(wildcard tests/golden/*/config.json)
+	@echo "  DRAW build/golden"; $< tests/golden build/golden && touch $@
+.PHONY: golden
+golden: build/golden/drawn
+
+$B/tests/%: tests/%.c $(LIB) Makefile $B/flags | build/golden/drawn
 	@mkdir -p $(@D)
 	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(ISA) -Itests -Icmd -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
 
@@ -180,7 +191,7 @@ amd: $(AMD)
 	@echo "amd: gfx942 and gfx950, $(words $(AMD)) of $(words $(AMD)) kernel files"
 
 .PHONY: emulator
-emulator: $B/tests/gpu/libcuda.so.1 $B/tests/gpu/test_hopper
+emulator: $B/tests/gpu/libcuda.so.1 $B/tests/gpu/test_hopper build/golden/drawn
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)
