@@ -55,6 +55,9 @@ GPU_VER := $(if $(GPU_CC),$(lastword $(NVCC_IS)))
 CU      := $(sort $(wildcard src/kernels/gpu/*.cu))
 CUBIN   := $(if $(GPU_CC),$(CU:src/kernels/gpu/%.cu=build/gpu/%.cubin))
 NVFLAGS := -cubin -gencode=arch=compute_90a,code=sm_90a -O3 --std=c++17 -Isrc -Xptxas -warn-spills -Werror all-warnings
+# In the program they lie compressed, in the container that the driver unpacks itself; nvcc before 13 knows one way to compress.
+FATBIN  := $(CUBIN:.cubin=.fatbin)
+PACK    := -fatbin -gencode=arch=compute_90a,code=sm_90a $(if $(filter 12.%,$(GPU_VER)),-Xfatbin=-compress-all,-compress-mode=size)
 BUILT_FOR := gpu: $(if $(GPU_CC),sm_90a$(comma) nvcc $(GPU_VER),none ($(wordlist 2,99,$(NVCC_IS))))
 
 ROOMS   := base format text media device kernels/ref kernels/cpu kernels/gpu kernels model runtime api server
@@ -103,6 +106,8 @@ build/gpu/flags:
 	@echo '$(GPU_FLAGS)' >$@
 build/gpu/%.cubin: src/kernels/gpu/%.cu Makefile build/gpu/flags
 	@echo "  NV  $<"; $(GPU_CC) $(NVFLAGS) -MMD -MP -MF $(@:.cubin=.d) -o $@ $<
+build/gpu/%.fatbin: build/gpu/%.cubin
+	@$(GPU_CC) $(PACK) -o $@ $<
 
 # The program knows its kernels by name, and which driver runs what this nvcc makes: one of the same major version.
 ifneq '$(CUBIN)' '$(file <$B/images)'
@@ -111,9 +116,9 @@ endif
 $B/images:
 	@mkdir -p $(@D)
 	@echo '$(CUBIN)' >$@
-$B/src/kernels/gpu/images.o: $(CUBIN) $B/images
-$B/src/kernels/gpu/images.o: ISA := $(if $(CUBIN),-DGPU_IMAGE_DIR='"build/gpu"' \
-	'-DGPU_IMAGES(X)=$(patsubst build/gpu/%.cubin,X(%),$(CUBIN))')
+$B/src/kernels/gpu/images.o: $(FATBIN) $B/images
+$B/src/kernels/gpu/images.o: ISA := $(if $(FATBIN),-DGPU_IMAGE_DIR='"build/gpu"' \
+	'-DGPU_IMAGES(X)=$(patsubst build/gpu/%.fatbin,X(%),$(FATBIN))')
 $B/src/device/gpu.o: build/gpu/flags
 $B/src/device/gpu.o: ISA := $(if $(GPU_CC),-DGPU_DRIVER_MIN=$(firstword $(subst ., ,$(GPU_VER)))000)
 
