@@ -13,7 +13,7 @@ ifneq ($(words $B),1)
 $(error B=$B: the output folder needs a name without spaces)
 endif
 
-PKGS    := jansson libmicrohttpd libcurl
+PKGS    := jansson libmicrohttpd libcurl zlib
 GOALS   := $(or $(MAKECMDGOALS),all)
 NEEDS   := $(filter-out setup demo check check-all clean format lint,$(GOALS))
 ifneq ($(NEEDS),)
@@ -38,7 +38,7 @@ LIBDIRS := $(shell $(CC) -print-search-dirs 2>/dev/null | sed -n 's/^libraries: 
 static_or = $(firstword $(foreach d,$(LIBDIRS),$(wildcard $(d)/lib$(1).a)) -l$(1))
 IS_CLANG := $(findstring clang,$(CC))
 OMP_LIB := $(if $(IS_CLANG),-fopenmp,$(firstword $(wildcard $(shell $(CC) -print-file-name=libgomp.a 2>/dev/null)) -fopenmp))
-LDLIBS  := $(call static_or,jansson) $(call static_or,microhttpd) $(OMP_LIB) -lm -lpthread -ldl
+LDLIBS  := $(call static_or,jansson) $(call static_or,microhttpd) $(call static_or,z) $(OMP_LIB) -lm -lpthread -ldl
 LDFLAGS += $(if $(SAN),-fsanitize=address$(comma)undefined) $(if $(IS_CLANG),,-static-libgcc)
 # The GPU's kernels: compiled where there is an nvcc and part of the program, which runs without a GPU too (docs/gpu.md).
 # They do not depend on B, CC and CFLAGS: all builds share build/gpu.
