@@ -137,11 +137,11 @@ $B/moonlet: $(CMD_OBJ) $(LIB)
 	@echo "  LD  $@"; $(CC) $(LDFLAGS) -o $@ $(CMD_OBJ) $(LIB) $(LDLIBS)
 
 # The weights of the golden checkpoints are drawn, not stored: the same bytes from every compiler and on every processor,
-# so that all builds share build/golden. tests/golden/sha256 has their checksums.
+# so that all builds share build/golden, several at once too: files appear whole. tests/golden/sha256 has their checksums.
 build/golden/draw: tests/golden/draw_checkpoints.c src/runtime/philox.h src/base/types.h Makefile
 	@mkdir -p $(@D)
 	@echo "  CC  $<"; $(CC) -std=gnu17 $(WARN) -O2 -ffp-contract=off -Isrc -D_GNU_SOURCE $(shell pkg-config --cflags jansson 2>/dev/null) \
-		-o $@ $< $(call static_or,jansson) -lm
+		-o $@.$$$$ $< $(call static_or,jansson) -lm && mv $@.$$$$ $@
 build/golden/drawn: build/golden/draw $(wildcard tests/golden/*/config.json)
 	@echo "  DRAW build/golden"; $< tests/golden build/golden && touch $@
 .PHONY: golden

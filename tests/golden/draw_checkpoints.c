@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct {
     const char *name;
@@ -377,16 +378,26 @@ static void draw_model(checkpoint *ck) {
 
 /* ---- files ---- */
 
+/* Written under another name first, so that who reads, or draws at the same time, only ever finds whole files. */
+static void path_of(char path[1024], const char *dir, const char *file, bool done) {
+    int n = done ? snprintf(path, 1024, "%s/%s", dir, file)
+                 : snprintf(path, 1024, "%s/.%s.%d", dir, file, (int)getpid());
+    if (n >= 1024) die("too long a path:", file);
+}
+
 static FILE *create(const char *dir, const char *file) {
     char path[1024];
-    snprintf(path, sizeof path, "%s/%s", dir, file);
+    path_of(path, dir, file, false);
     FILE *f = fopen(path, "wb");
     if (!f) die("cannot write", path);
     return f;
 }
 
-static void finish(FILE *f, const char *file) {
-    if (ferror(f) | fclose(f)) die("cannot write", file);
+static void finish(FILE *f, const char *dir, const char *file) {
+    char from[1024], to[1024];
+    path_of(from, dir, file, false);
+    path_of(to, dir, file, true);
+    if (ferror(f) | fclose(f) || rename(from, to)) die("cannot write", to);
 }
 
 /* Larger items first, so that all lie aligned; then by name. */
@@ -419,14 +430,14 @@ static void write_safetensors(const checkpoint *ck, int shard, const char *dir, 
         at += t->bytes;
     }
     fputc('}', head);
-    finish(head, file);
+    if (ferror(head) | fclose(head)) die("memory for", file);
     FILE *f = create(dir, file);
     u64 padded = (len + 7) / 8 * 8;
     fwrite(&padded, 1, 8, f);
     fprintf(f, "%-*s", (int)padded, text);
     for (const tensor *t = ck->t; t < ck->t + ck->n; t++)
         if (belongs(t, shard)) fwrite(t->data, 1, t->bytes, f);
-    finish(f, file);
+    finish(f, dir, file);
     free(text);
 }
 
@@ -452,7 +463,7 @@ static void write_shards(checkpoint *ck, const char *dir) {
         total += t->bytes;
     }
     fprintf(f, "},\n\"metadata\":{\"total_size\":%llu}}\n", (unsigned long long)total);
-    finish(f, "the index");
+    finish(f, dir, "model.safetensors.index.json");
 }
 
 static form form_of(const json_t *text) {
@@ -469,7 +480,7 @@ static void copy(const char *from, const char *dir, const char *file) {
     fwrite(bytes, 1, fread(bytes, 1, sizeof bytes, in), out);
     if (!feof(in)) die("too large:", from);
     fclose(in);
-    finish(out, file);
+    finish(out, dir, file);
 }
 
 static void make(const golden *g, const char *configs, const char *out, bool values) {
