@@ -13,7 +13,7 @@ ifneq ($(words $B),1)
 $(error B=$B: the output folder needs a name without spaces)
 endif
 
-PKGS    := jansson libmicrohttpd libcurl
+PKGS    := jansson libmicrohttpd libcurl zlib
 GOALS   := $(or $(MAKECMDGOALS),all)
 NEEDS   := $(filter-out setup demo check check-all clean format lint,$(GOALS))
 ifneq ($(NEEDS),)
@@ -38,7 +38,7 @@ LIBDIRS := $(shell $(CC) -print-search-dirs 2>/dev/null | sed -n 's/^libraries: 
 static_or = $(firstword $(foreach d,$(LIBDIRS),$(wildcard $(d)/lib$(1).a)) -l$(1))
 IS_CLANG := $(findstring clang,$(CC))
 OMP_LIB := $(if $(IS_CLANG),-fopenmp,$(firstword $(wildcard $(shell $(CC) -print-file-name=libgomp.a 2>/dev/null)) -fopenmp))
-LDLIBS  := $(call static_or,jansson) $(call static_or,microhttpd) $(OMP_LIB) -lm -lpthread -ldl
+LDLIBS  := $(call static_or,jansson) $(call static_or,microhttpd) $(call static_or,z) $(OMP_LIB) -lm -lpthread -ldl
 LDFLAGS += $(if $(SAN),-fsanitize=address$(comma)undefined) $(if $(IS_CLANG),,-static-libgcc)
 # The GPU's kernels: compiled where there is an nvcc and part of the program, which runs without a GPU too (docs/gpu.md).
 # They do not depend on B, CC and CFLAGS: all builds share build/gpu.
@@ -55,6 +55,9 @@ GPU_VER := $(if $(GPU_CC),$(lastword $(NVCC_IS)))
 CU      := $(sort $(wildcard src/kernels/gpu/*.cu))
 CUBIN   := $(if $(GPU_CC),$(CU:src/kernels/gpu/%.cu=build/gpu/%.cubin))
 NVFLAGS := -cubin -gencode=arch=compute_90a,code=sm_90a -O3 --std=c++17 -Isrc -Xptxas -warn-spills -Werror all-warnings
+# In the program they lie compressed, in the container that the driver unpacks itself; nvcc before 13 knows one way to compress.
+FATBIN  := $(CUBIN:.cubin=.fatbin)
+PACK    := -fatbin -gencode=arch=compute_90a,code=sm_90a $(if $(filter 12.%,$(GPU_VER)),-Xfatbin=-compress-all,-compress-mode=size)
 BUILT_FOR := gpu: $(if $(GPU_CC),sm_90a$(comma) nvcc $(GPU_VER),none ($(wordlist 2,99,$(NVCC_IS))))
 
 ROOMS   := base format text media device kernels/ref kernels/cpu kernels/gpu kernels model runtime api server
@@ -103,6 +106,8 @@ build/gpu/flags:
 	@echo '$(GPU_FLAGS)' >$@
 build/gpu/%.cubin: src/kernels/gpu/%.cu Makefile build/gpu/flags
 	@echo "  NV  $<"; $(GPU_CC) $(NVFLAGS) -MMD -MP -MF $(@:.cubin=.d) -o $@ $<
+build/gpu/%.fatbin: build/gpu/%.cubin
+	@$(GPU_CC) $(PACK) -o $@ $<
 
 # The program knows its kernels by name, and which driver runs what this nvcc makes: one of the same major version.
 ifneq '$(CUBIN)' '$(file <$B/images)'
@@ -111,9 +116,9 @@ endif
 $B/images:
 	@mkdir -p $(@D)
 	@echo '$(CUBIN)' >$@
-$B/src/kernels/gpu/images.o: $(CUBIN) $B/images
-$B/src/kernels/gpu/images.o: ISA := $(if $(CUBIN),-DGPU_IMAGE_DIR='"build/gpu"' \
-	'-DGPU_IMAGES(X)=$(patsubst build/gpu/%.cubin,X(%),$(CUBIN))')
+$B/src/kernels/gpu/images.o: $(FATBIN) $B/images
+$B/src/kernels/gpu/images.o: ISA := $(if $(FATBIN),-DGPU_IMAGE_DIR='"build/gpu"' \
+	'-DGPU_IMAGES(X)=$(patsubst build/gpu/%.fatbin,X(%),$(FATBIN))')
 $B/src/device/gpu.o: build/gpu/flags
 $B/src/device/gpu.o: ISA := $(if $(GPU_CC),-DGPU_DRIVER_MIN=$(firstword $(subst ., ,$(GPU_VER)))000)
 
@@ -131,7 +136,18 @@ $(LIB): $(OBJ)
 $B/moonlet: $(CMD_OBJ) $(LIB)
 	@echo "  LD  $@"; $(CC) $(LDFLAGS) -o $@ $(CMD_OBJ) $(LIB) $(LDLIBS)
 
-$B/tests/%: tests/%.c $(LIB) Makefile $B/flags
+# The weights of the golden checkpoints are drawn, not stored: the same bytes from every compiler and on every processor,
+# so that all builds share build/golden, several at once too: files appear whole. tests/golden/sha256 has their checksums.
+build/golden/draw: tests/golden/draw_checkpoints.c src/runtime/philox.h src/base/types.h Makefile
+	@mkdir -p $(@D)
+	@echo "  CC  $<"; $(CC) -std=gnu17 $(WARN) -O2 -ffp-contract=off -Isrc -D_GNU_SOURCE $(shell pkg-config --cflags jansson 2>/dev/null) \
+		-o $@.$$$$ $< $(call static_or,jansson) -lm && mv $@.$$$$ $@
+build/golden/drawn: build/golden/draw $(wildcard tests/golden/*/config.json)
+	@echo "  DRAW build/golden"; $< tests/golden build/golden && touch $@
+.PHONY: golden
+golden: build/golden/drawn
+
+$B/tests/%: tests/%.c $(LIB) Makefile $B/flags | build/golden/drawn
 	@mkdir -p $(@D)
 	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(ISA) -Itests -Icmd -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
 
@@ -182,7 +198,7 @@ amd: $(AMD)
 	@echo "amd: gfx942 and gfx950, $(words $(AMD)) of $(words $(AMD)) kernel files"
 
 .PHONY: emulator
-emulator: $B/tests/gpu/libcuda.so.1 $B/tests/gpu/test_hopper
+emulator: $B/tests/gpu/libcuda.so.1 $B/tests/gpu/test_hopper build/golden/drawn
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)

@@ -65,10 +65,17 @@ static void keep(item_file *f, i64 limit, bool spread) {
 status items_read(item_file *f, const char *path, i64 limit, bool spread, item_check check, void *ud,
                   err *e) {
     f->path = path;
-    FILE *in = fopen(path, "r");
-    if (!in) return err_set(e, ST_IO, "%s: %s", path, strerror(errno));
-    status st = read_lines(f, in, check, ud, e);
-    fclose(in);
+    buf unpacked = {0};
+    status st = ST_OK;
+    FILE *in = fopen(path, "r"); /* a pipe will do */
+    if (!in && errno == ENOENT) {
+        st = file_read(path, 1 << 30, &unpacked, e); /* what PATH.gz holds */
+        if (st == ST_OK) in = fmemopen(unpacked.data, unpacked.len, "r");
+    }
+    if (!in && st == ST_OK) st = err_set(e, ST_IO, "%s: %s", path, strerror(errno));
+    if (st == ST_OK) st = read_lines(f, in, check, ud, e);
+    if (in) fclose(in);
+    buf_free(&unpacked);
     if (st == ST_OK && !f->n) st = err_set(e, ST_FORMAT, "%s: no questions", path);
     if (st == ST_OK && limit && limit < f->n) keep(f, limit, spread);
     return st;

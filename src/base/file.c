@@ -1,11 +1,13 @@
 #include "base/file.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 /* Opens a regular file for reading. O_NONBLOCK keeps a named pipe from hanging the open. */
 static int open_regular(const char *path, struct stat *sb, status *st, err *e) {
@@ -55,7 +57,43 @@ void file_map_soon(const void *p, u64 n) {
     if (p && n) madvise((void *)(uintptr_t)from, (uintptr_t)p + n - from, MADV_WILLNEED);
 }
 
+/* Appends what the open gzip file holds. Takes fd. */
+static status unpack(int fd, const char *path, u64 max, buf *out, err *e) {
+    enum { PIECE = 1 << 16 };
+    size_t begin = out->len;
+    status st = ST_OK;
+    int n = 1;
+    gzFile f = gzdopen(fd, "rb");
+    if (!f) return close(fd), err_nomem(e, path, 0);
+    while (st == ST_OK && n > 0) {
+        if (!buf_reserve(out, PIECE)) {
+            st = err_nomem(e, path, PIECE);
+            break;
+        }
+        n = gzread(f, out->data + out->len, PIECE);
+        if (n > 0) out->len += (size_t)n;
+        if (out->len - begin > max)
+            st = err_set(e, ST_LIMIT, "%s: more than the %llu bytes allowed", path, (unsigned long long)max);
+        else if (n < 0 || gzdirect(f))
+            st = err_set(e, ST_FORMAT, "%s: no gzip file, or a damaged one", path);
+    }
+    if (gzclose(f) != Z_OK && st == ST_OK) st = err_set(e, ST_FORMAT, "%s: cut off", path);
+    if (out->data) out->data[out->len] = 0;
+    return st;
+}
+
+static status read_packed(const char *path, u64 max, buf *out, err *e) {
+    struct stat sb;
+    status st = ST_OK;
+    int fd = open_regular(path, &sb, &st, e);
+    return fd < 0 ? st : unpack(fd, path, max, out, e);
+}
+
 status file_read(const char *path, u64 max, buf *out, err *e) {
+    char packed[PATH_MAX];
+    if (!file_exists(path) && snprintf(packed, sizeof packed, "%s.gz", path) < (int)sizeof packed &&
+        file_exists(packed))
+        return read_packed(packed, max, out, e);
     struct stat sb;
     status st = ST_OK;
     int fd = open_regular(path, &sb, &st, e);

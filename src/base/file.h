@@ -16,7 +16,9 @@ void file_map_close(file_map *m);
 /* Of a mapping, n bytes from p will soon be read: the disk may begin. A hint, which costs speed alone where it is refused. */
 void file_map_soon(const void *p, u64 n);
 
-/* Appends the whole file to *out; more than `max` bytes is an error that says so. */
+/* Appends the whole file to *out; more than `max` bytes is an error that says so. Where there is no `path` but a
+ * `path`.gz, that is unpacked: then `max` is of what is in it, and a damaged or cut file is ST_FORMAT. On failure *out
+ * may have grown. */
 status file_read(const char *path, u64 max, buf *out, err *e);
 bool file_exists(const char *path); /* any kind of existing entry */
 

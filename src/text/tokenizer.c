@@ -15,15 +15,15 @@ struct tokenizer {
     special_set specials;
 };
 
-enum { CONFIG_BYTES_MAX = 16 << 20 };
+enum { CONFIG_BYTES_MAX = 16 << 20, RANKS_BYTES_MAX = 256 << 20 }; /* Kimi's ranks: 2.8 MB */
 
 static status read_ranks(tokenizer *t, const char *dir, err *e) {
     char path[PATH_MAX];
-    file_map m;
+    buf text = {0};
     status st = path_join(path, sizeof path, dir, "tiktoken.model", e);
-    if (st != ST_OK || (st = file_map_open(&m, path, e)) != ST_OK) return st;
-    st = vocab_read(&t->ranks, (const char *)m.data, m.size, path, e);
-    file_map_close(&m);
+    if (st == ST_OK) st = file_read(path, RANKS_BYTES_MAX, &text, e);
+    if (st == ST_OK) st = vocab_read(&t->ranks, text.data, text.len, path, e);
+    buf_free(&text);
     return st;
 }
 

@@ -2,9 +2,11 @@
 #include "unit.h"
 #include "base/file.h"
 #include "base/opt.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 static struct {
     bool flag;
@@ -150,6 +152,52 @@ static void test_plain_names(void **state) {
     assert_false(path_is_plain_name("a\0b", 3));
 }
 
+/* 200,000 bytes, whole, cut, damaged, too many, not gzip, and beside a file of the plain name. */
+static void gzip_is_read_where_only_that_is_there(const char *path) {
+    char packed[64], bytes[4096];
+    err e = {0};
+    buf b = {0};
+    snprintf(packed, sizeof packed, "%s.gz", path);
+    gzFile z = gzopen(packed, "wb9");
+    for (int i = 0; i < 50000; i++) assert_int_equal(gzprintf(z, "%03d ", i * 7 % 1000), 4);
+    assert_int_equal(gzclose(z), Z_OK);
+    buf_str(&b, "> ");
+    assert_int_equal(file_read(path, 200000, &b, &e), ST_OK);
+    assert_int_equal(b.len, 200002);
+    assert_memory_equal(b.data, "> 000 007 014", 13);
+    assert_string_equal(b.data + 200002 - 8, "986 993 ");
+    assert_int_equal(file_read(path, 199999, &b, &e), ST_LIMIT);
+    assert_non_null(strstr(e.text, packed));
+    FILE *f = fopen(packed, "r+b");
+    size_t n = fread(bytes, 1, sizeof bytes, f);
+    assert_true(n > 100 && n < sizeof bytes);
+    for (size_t cut = n - 1; cut > 0;
+         cut -= n / 10) { /* the first: a byte of the length at the end is missing */
+        assert_int_equal(truncate(packed, (off_t)cut), 0);
+        assert_int_equal(file_read(path, 1 << 20, &b, &e), ST_FORMAT);
+        if (cut <= n / 10) break;
+    }
+    bytes[n - 6] ^= 1; /* of the checksum */
+    rewind(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(file_read(path, 1 << 20, &b, &e), ST_FORMAT);
+    assert_non_null(strstr(e.text, packed));
+    f = fopen(packed, "wb");
+    fputs("not packed", f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(file_read(path, 1 << 20, &b, &e), ST_FORMAT);
+    f = fopen(path, "wb");
+    fputs("plain", f);
+    assert_int_equal(fclose(f), 0);
+    buf_clear(&b);
+    assert_int_equal(file_read(path, 1 << 20, &b, &e), ST_OK);
+    assert_string_equal(b.data, "plain");
+    buf_free(&b);
+    unlink(path);
+    unlink(packed);
+}
+
 static void test_files(void **state) {
     (void)state;
     char path[] = "/tmp/moonlet-file-XXXXXX", joined[64];
@@ -177,6 +225,7 @@ static void test_files(void **state) {
     assert_int_equal(b.len, 0);
     buf_free(&b);
     unlink(path);
+    gzip_is_read_where_only_that_is_there(path);
     assert_false(file_exists(path));
     assert_int_equal(file_map_open(&m, "/tmp", &e), ST_IO);
     assert_int_equal(file_map_open(&m, "/dev/null", &e), ST_IO);

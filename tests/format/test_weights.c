@@ -51,6 +51,12 @@ static void test_int4_groups(void **state) {
         weight_row_f32(&part, r, out);
         for (int c = 0; c < C; c++) assert_true(out[c] == (f32)((r + 2) * 8 + c / 32 + 1));
     }
+    /* from a column in a later group on */
+    const int from[] = {31, 32, 40, 63, 64, 95};
+    for (size_t i = 0; i < COUNT_OF(from); i++) {
+        weight_cols_f32(&w, 1, from[i], C - from[i], out);
+        for (int c = from[i]; c < C; c++) assert_true(out[c - from[i]] == (f32)(8 + c / 32 + 1));
+    }
     assert_int_equal(part.rows, 3);
     assert_int_equal(weight_bytes(&part), 3 * (C / 2 + C / 32 * 2));
 }

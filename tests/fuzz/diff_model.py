@@ -54,8 +54,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests/golden"))
 import hf_golden  # noqa: E402
 import numpy_model  # noqa: E402
-from make_checkpoints import Checkpoint  # noqa: E402
-from variants import FP8_QUANTIZATION, INT4_QUANTIZATION  # noqa: E402
+from torch_checkpoint import Checkpoint  # noqa: E402
 
 LAYOUTS = ["fp8", "int4", "bf16", "int4-prefix", "mixed", "fp32"]
 REF_BOUND = 1e-4
@@ -178,8 +177,9 @@ def draw_weights(r, c, layout, seed):
     norm("model.norm.weight", hidden)
     if not c["tie_word_embeddings"]:
         matrix("lm_head", c["vocab_size"], hidden, how=r.choice([torch.float32, None]) if mixed else None)
-    quantization = {"int4": INT4_QUANTIZATION, "fp8": FP8_QUANTIZATION}.get(fmt)
-    return ck, quantization
+    like = {"int4": "k2-thinking-int4", "fp8": "k2-instruct-fp8"}.get(fmt)
+    config = json.loads((ROOT / "tests/golden" / like / "config.json").read_text()) if like else {}
+    return ck, config.get("quantization_config")
 
 
 def write(ck, c, quantization, out):
@@ -189,7 +189,7 @@ def write(ck, c, quantization, out):
         config = {"model_type": "kimi_k25", "media_placeholder_token_id": 3, "text_config": text,
                   "tie_word_embeddings": c["tie_word_embeddings"]}
     (out / "config.json").write_text(json.dumps(config, indent=1))
-    save_file({k: t for shard in ck.shards.values() for k, t in shard.items()}, out / "model.safetensors")
+    save_file(ck.tensors, out / "model.safetensors")
 
 
 def draw_prompts(r, vocab, positions):
@@ -339,13 +339,13 @@ def one_model(args, seed):
     starts = np.concatenate([np.full(len(ids), n) for ids, n in zip(prompts, np.cumsum([0] + [len(p) for p in prompts]))])
     exact = np.concatenate([t["logits"] for t in exact])
     b, d_b = measure(b16, f32, b16, gap, starts)
-    pure = all(w.dtype == torch.float32 for name, w in ck.shards[1].items() if "embed_tokens" in name)
+    pure = all(w.dtype == torch.float32 for name, w in ck.tensors.items() if "embed_tokens" in name)
     result = {"seed": seed, "layout": layout, "float32": pure, "config": c, "positions": len(f32), "bf16": b,
               "control": measure(control, f32, b16, gap, starts)[0], "runs": {}, "fail": [], "note": []}
     rows = {"bf16": d_b, "gap": gap}
     ties, text = judge_exact("transformers float32 against float64", hf_golden.logprob_rows(f32, exact), gap_so_far)
     result["ties"], result["fail"] = {"float32": ties}, text
-    int4 = any("experts" in n and n.endswith("weight_packed") for n in ck.shards[1])
+    int4 = any("experts" in n and n.endswith("weight_packed") for n in ck.tensors)
     for name, (options, vnni) in RUNS.items():
         if pure and name in ("none", "avx2", "avx512"):
             continue  # float32 activations run ref's arithmetic whatever the instruction set

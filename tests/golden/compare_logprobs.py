@@ -1,6 +1,6 @@
 """Compare the output of `moonlet eval logprobs` with a golden directory. Needs only Python's standard library.
 
-    moonlet eval logprobs -m DIR --data DIR/prompts.jsonl --top 1000 > out.jsonl
+    moonlet eval logprobs -m CHECKPOINT --data DIR/prompts.jsonl --top 1000 > out.jsonl
     python tests/golden/compare_logprobs.py DIR out.jsonl --bounds ref|bf16|quantised
 
 Each input line is {"ids", "logprobs": [null, ...] (n), "top": [null, [[id, logprob], ...], ...] (n + 1)}; top[p + 1]

@@ -36,8 +36,6 @@ import torch
 import transformers
 from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 
-from variants import text_config
-
 MARGIN = 0.3  # float32 top1 - top2 above which a wrong argmax counts
 HIDDEN_PROMPT = 1  # its hidden states and chosen experts are stored
 
@@ -87,8 +85,8 @@ def hf_model(c, values, dtype):
 
 
 def stored_positions(n):
-    """Every position of a short prompt; every 7th (of a very long one every 11th) and the last 8 of a long one."""
-    step = 1 if n <= 64 else 7 if n <= 300 else 11
+    """Every position of a very short prompt; every 3rd, 9th or 19th and the last 8 of a longer one."""
+    step = 1 if n <= 8 else 3 if n <= 64 else 9 if n <= 300 else 19
     return sorted(set(range(0, n, step)) | set(range(max(n - 8, 0), n)))
 
 
@@ -132,9 +130,10 @@ def statistics(x):
     return {"median": float(np.median(x)), "p99": float(x[-(-99 * len(x) // 100) - 1]), "max": float(x[-1])}
 
 
-def run(v, values, prompts):
-    """(golden.json's content, float32 logits at the stored positions, hidden states of HIDDEN_PROMPT)."""
-    models = [hf_model(text_config(v), values, dtype) for dtype in (torch.float32, torch.bfloat16)]
+def run(c, values, prompts):
+    """(golden.json's content, float32 logits at the stored positions, hidden states of HIDDEN_PROMPT). c: the text
+    model's configuration; values: its weights in float32 under their plain names."""
+    models = [hf_model(c, values, dtype) for dtype in (torch.float32, torch.bfloat16)]
     assert models[0].model.rotary_emb.attention_scaling == 1.0
     entries, rows = [], ([], [])
     for number, ids in enumerate(prompts):

@@ -29,6 +29,8 @@ import jinja2.ext
 import jinja2.sandbox
 import tiktoken
 
+from official_tokenizer import ranks_file
+
 HERE = Path(__file__).resolve().parent
 PATTERN = "|".join([
     r"[\p{Han}]+",
@@ -59,7 +61,7 @@ def load_encoder(path):
 
 def load_vocabulary(folder):
     ranks = {}
-    for line in (folder / "tiktoken.model").read_bytes().splitlines():
+    for line in ranks_file(folder).splitlines():
         token, rank = line.split()
         ranks[base64.b64decode(token)] = int(rank)
     named = json.loads((folder / "tokenizer_config.json").read_text())["added_tokens_decoder"]

@@ -4,7 +4,7 @@ It shares no code with transformers or with the script that writes the checkpoin
 safetensors files itself, dequantises from the bytes and rotates the interleaved rope pairs in place. Attention is
 the expanded form of multi-head latent attention; matrices are stored [out, in], y = x W^T.
 
-    python tests/golden/numpy_model.py DIR      # logits of DIR/prompts.jsonl against DIR/logits.f32
+    python tests/golden/numpy_model.py CHECKPOINT GOLDEN      # logits of GOLDEN/prompts.jsonl against GOLDEN/logits.f32
 """
 
 import json
@@ -211,11 +211,11 @@ class Model:
 
 
 def main():
-    path = sys.argv[1]
+    checkpoint, path = sys.argv[1:]
     with open(f"{path}/golden.json") as f:
         golden = json.load(f)
     stored = np.fromfile(f"{path}/logits.f32", "<f4").reshape(golden["logits"]["shape"]).astype(np.float64)
-    model, worst = Model(path), 0.0
+    model, worst = Model(checkpoint), 0.0
     for p in golden["prompts"]:
         mine = model.forward(p["ids"])["logits"][p["positions"]]
         theirs = stored[p["first_row"]:p["first_row"] + len(mine)]

@@ -4,6 +4,7 @@ It is tiktoken.Encoding with Kimi's pattern and special names, fed as the publis
 (huggingface.co/moonshotai/Kimi-K2-Instruct): text in windows of 400,000 characters, cut again where a run of
 whitespace or of anything else passes 25,000."""
 import base64
+import gzip
 import json
 from pathlib import Path
 
@@ -25,10 +26,16 @@ PATTERN = "|".join([
 WINDOW, RUN = 400_000, 25_000
 
 
+def ranks_file(folder):
+    """The bytes of folder's tiktoken.model, or of its .gz where only that is there."""
+    packed = Path(folder) / "tiktoken.model.gz"
+    return gzip.decompress(packed.read_bytes()) if packed.exists() else (Path(folder) / "tiktoken.model").read_bytes()
+
+
 class Official:
     def __init__(self, folder):
         folder = Path(folder)
-        lines = (folder / "tiktoken.model").read_bytes().splitlines()
+        lines = ranks_file(folder).splitlines()
         ranks = {base64.b64decode(t): int(r) for t, r in (line.split() for line in lines if line)}
         listed = json.loads((folder / "tokenizer_config.json").read_text())["added_tokens_decoder"]
         self.n_ranks = len(ranks)

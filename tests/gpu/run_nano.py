@@ -37,7 +37,7 @@ far = [abs(a - b) for a, b in zip(*values)]
 expect("log-probabilities are ref's to bf16", len(far) == 69 and sorted(far)[34] < 0.05, [s.stderr for s in scores] + far)
 bad = run("run", "--device", "cuda", "--cpu-mask", "avx2", "-p", "x")
 expect("--cpu-mask is refused", bad.returncode == 1 and "--cpu-mask" in bad.stderr, bad.stderr)
-fp32 = run("run", "--device", "cuda", "-m", "tests/golden/plain-fp32", "-p", "x")
+fp32 = run("run", "--device", "cuda", "-m", "build/golden/plain-fp32", "-p", "x")
 expect("an FP32 checkpoint is refused", fp32.returncode == 1 and "float32" in fp32.stderr, fp32.stderr)
 dummy = run("run", "--device", "cuda", "--load-format", "dummy", "--override", "num_hidden_layers=2", "-p", "hi", "-n", "2", "--temp", "1")
 expect("dummy weights run and say what they are", dummy.returncode == 0 and "DUMMY WEIGHTS" in dummy.stderr, dummy.stderr)

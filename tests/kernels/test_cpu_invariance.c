@@ -274,11 +274,40 @@ static void attention_level(void) {
     free(q), free(x), free(kv);
 }
 
+/* Sums that lie exactly between two bf16 values, or next to there, are rounded as f32_to_bf16 does: to even. A half
+ * of x's last place added to every mantissa of x leaves a remainder of 0x8000 behind odd and even ones. */
+static void ties_level(void) {
+    enum { N = 128 * 8 };
+    const u16 halves[4] = {0x3f80 - (8 << 7), 0x3f81 - (8 << 7), 0x3f7f - (8 << 7), 0};
+    bf16 x[N], y[N], sum[N], out[N];
+    for (int i = 0; i < N; i++) {
+        bf16 sign = i / 512 ? 0x8000 : 0;
+        x[i] = sign | (bf16)(0x3f80 + i % 128);
+        y[i] = halves[i / 128 % 4] ? sign | halves[i / 128 % 4] : 0;
+    }
+    matrix w = make(WK_VECTOR, WF_BF16, 1, N, 0, 0, 0);
+    norm_args a = {.weight = w.w, .x = x, .add = y, .sum = sum, .out = out, .n = 1, .dim = N, .eps = 1e-6f};
+    a.x_stride = a.out_stride = N;
+    cpu.norm(&cpu, &a);
+    int ties = 0;
+    for (int i = 0; i < N; i++) {
+        f32 exact = bf16_to_f32(x[i]) + bf16_to_f32(y[i]);
+        u32 bits;
+        memcpy(&bits, &exact, sizeof bits);
+        ties += (bits & 0xffff) == 0x8000;
+        if (sum[i] != f32_to_bf16(exact))
+            fail_msg("%s rounds %a to %04x, not %04x", cpu.name, (f64)exact, sum[i], f32_to_bf16(exact));
+    }
+    assert_true(ties >= 256);
+    drop(w);
+}
+
 static void level(void **state) {
     u32 mask;
     assert_int_equal(cpu_isa_parse(*state, &mask, NULL), ST_OK);
     if ((cpu_isa() & mask) != mask) skip();
     assert_int_equal(ops_init_cpu(&cpu, DT_BF16, mask, NULL), ST_OK);
+    ties_level();
     dense_level();
     attention_level();
     for (int f = 0; f < WF_COUNT; f++) moe_level((weight_format)f, 160, 64);

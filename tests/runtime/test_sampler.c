@@ -1,6 +1,7 @@
 /* Sampling: every step by itself on small vocabularies, and the random numbers against published vectors. */
 #include "unit.h"
 #include "kernels/logprobs.h"
+#include "kernels/sample.h"
 
 #include "runtime/philox.h"
 #include "runtime/sampler.h"
@@ -114,6 +115,25 @@ static void min_p_drops_below_a_share_of_the_best(void **state) {
     for (int t = 3; t < V; t++) assert_true(share[t] == 0);
 }
 
+/* Exactly the share is enough, and a weight of exactly the least stays. */
+static void equal_logits_on_the_limits(void **state) {
+    (void)state;
+    const f32 two[2] = {1, 1}, best[V] = {3, 1, 3, 0, 0, 0, 0, 0};
+    u64 scratch[64];
+    sample_row r = {.scale = 1.442695f, .top_p = (u64)1 << (SAMPLE_BITS - 1)};
+    assert_true(sample_scratch(2) <= sizeof scratch);
+    for (u64 i = 0; i < 64; i++) {
+        r.u = i << (SAMPLE_BITS - 6);
+        assert_int_equal(sample_one(two, 2, &r, scratch), 0);
+    }
+    f64 share[V];
+    sampling p = sampling_default();
+    p.temperature = 1;
+    p.min_p = 1;
+    frequencies(&p, best, 1000, share);
+    assert_true(share[0] > 0.4 && share[2] > 0.4 && share[0] + share[2] > 0.999);
+}
+
 static void penalties_change_what_was_seen(void **state) {
     (void)state;
     const f32 x[V] = {2, 1.9f, -1, -1.05f, 0, 0, 0, 0};
@@ -222,6 +242,7 @@ int main(void) {
         cmocka_unit_test(top_k_keeps_k_and_breaks_ties_by_id),
         cmocka_unit_test(top_p_keeps_the_smallest_set),
         cmocka_unit_test(min_p_drops_below_a_share_of_the_best),
+        cmocka_unit_test(equal_logits_on_the_limits),
         cmocka_unit_test(penalties_change_what_was_seen),
         cmocka_unit_test(the_reported_logprob_is_the_models_own),
         cmocka_unit_test(bias_and_forbidden_tokens_come_first),

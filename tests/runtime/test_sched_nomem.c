@@ -28,7 +28,7 @@ void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
     return __real_mmap(at, n, prot, flags, fd, offset);
 }
 
-static const char *const DIR = "tests/golden/k2-thinking-int4";
+static const char *const DIR = "build/golden/k2-thinking-int4";
 
 static void opening_fails_cleanly(void **state) {
     (void)state;

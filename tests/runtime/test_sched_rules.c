@@ -4,7 +4,7 @@
 #include "runtime/sched_util.h"
 #include <unistd.h>
 
-static const char *const DIR = "tests/golden/k2-thinking-int4";
+static const char *const DIR = "build/golden/k2-thinking-int4";
 static const scheduler_options BY_HAND = {.manual = true};
 
 static job *alone(const job *from) {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum { CLIENTS = 4, EACH = 40, VOCAB = 130 };
-static const char *const DIR = "tests/golden/k2-thinking-int4";
+static const char *const DIR = "build/golden/k2-thinking-int4";
 
 /* What the callback and the clients share. */
 typedef struct {

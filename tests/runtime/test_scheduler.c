@@ -128,9 +128,9 @@ static const scene scenes[] = {
 static void equal_alone_and_in_a_batch_cpu(void **state) {
     (void)state;
     i64 preemptions = 0, cached = 0;
-    random_workload("tests/golden/k2-thinking-int4", "cpu", 1, 30, scenes, COUNT_OF(scenes), &preemptions,
+    random_workload("build/golden/k2-thinking-int4", "cpu", 1, 30, scenes, COUNT_OF(scenes), &preemptions,
                     &cached);
-    random_workload("tests/golden/plain-bf16", "cpu", 2, 30, scenes, COUNT_OF(scenes), &preemptions, &cached);
+    random_workload("build/golden/plain-bf16", "cpu", 2, 30, scenes, COUNT_OF(scenes), &preemptions, &cached);
     assert_true(preemptions > 20 && cached > 1000);
 }
 
@@ -155,12 +155,12 @@ static const scene ahead[] = {
 static void equal_alone_and_ahead(void **state) {
     (void)state;
     i64 preemptions = 0, cached = 0;
-    random_workload("tests/golden/k2-thinking-int4", "cpu", 5, 30, ahead, COUNT_OF(ahead), &preemptions,
+    random_workload("build/golden/k2-thinking-int4", "cpu", 5, 30, ahead, COUNT_OF(ahead), &preemptions,
                     &cached);
-    random_workload("tests/golden/k2-thinking-int4", "cpu", 6, 30, ahead, COUNT_OF(ahead), &preemptions,
+    random_workload("build/golden/k2-thinking-int4", "cpu", 6, 30, ahead, COUNT_OF(ahead), &preemptions,
                     &cached);
-    random_workload("tests/golden/plain-bf16", "cpu", 7, 30, ahead, COUNT_OF(ahead), &preemptions, &cached);
-    random_workload("tests/golden/k2-thinking-int4", "ref", 9, 12, ahead, COUNT_OF(ahead), &preemptions,
+    random_workload("build/golden/plain-bf16", "cpu", 7, 30, ahead, COUNT_OF(ahead), &preemptions, &cached);
+    random_workload("build/golden/k2-thinking-int4", "ref", 9, 12, ahead, COUNT_OF(ahead), &preemptions,
                     &cached);
     assert_true(preemptions > 10 && cached > 1000);
 }
@@ -168,7 +168,7 @@ static void equal_alone_and_ahead(void **state) {
 static void equal_alone_and_in_a_batch_ref(void **state) {
     (void)state;
     i64 preemptions = 0, cached = 0;
-    random_workload("tests/golden/k2-thinking-int4", "ref", 3, 12, scenes + 1, 3, &preemptions, &cached);
+    random_workload("build/golden/k2-thinking-int4", "ref", 3, 12, scenes + 1, 3, &preemptions, &cached);
     assert_true(preemptions > 0 && cached > 100);
 }
 

@@ -5,6 +5,7 @@ Every value that an engine reads is Kimi-K2.5's own key; the widths are small, t
 """
 
 import copy
+import gzip
 import json
 import os
 import pathlib
@@ -13,6 +14,12 @@ from dataclasses import dataclass
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KIMI = ROOT / "tests/data/kimi-k2.5"  # the real config.json and tokenizer_config.json (MIT, Moonshot AI)
 OUT = pathlib.Path(os.environ.get("NANO_DIR", ROOT / "models/nano"))  # the checkpoint that is made, or read
+
+
+def read_text(path):
+    """The text of a file, or of its .gz where only that is there: as the engine reads it."""
+    packed = path.with_name(path.name + ".gz")
+    return path.read_text() if path.exists() or not packed.exists() else gzip.decompress(packed.read_bytes()).decode()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import torch
 
 import config
 import dialogues
-from config import OUT
+from config import OUT, read_text
 from model import Kimi, Moe, generate
 from tokenizer import Tokenizer
 from vision import Vision, expand, insert
@@ -188,7 +188,7 @@ def tools(r, name, items, show):
 
 def needle_rows(r, name, items, show):
     import needles
-    lines = (r.folder / "eval/haystack.txt").read_text().splitlines()
+    lines = read_text(r.folder / "eval/haystack.txt").splitlines()
     d = [needles.item_dialogue(lines, it) for it in items]
     prompts = r.prompts([dialogues.request(x, -1) for x in d])
     assert max(map(len, prompts)) <= r.model.c.context
@@ -244,8 +244,7 @@ def main():
         return
     rows = {}
     for name in a.only.split(",") if a.only else SETS:
-        with open(a.model / f"eval/{name}.jsonl") as f:
-            items = [json.loads(line) for line in f][:a.limit]
+        items = [json.loads(line) for line in read_text(a.model / f"eval/{name}.jsonl").splitlines()][:a.limit]
         for row, (right, n) in SETS[name](r, name, items, [a.show]).items():
             rows[row] = [right, n]
             print(f"{row}: {right} of {n} = {100 * right / n:.1f} %", flush=True)

@@ -3,12 +3,14 @@
     python tools/nano/golden_vision.py      writes tests/data/nano/vision.safetensors and vision.jsonl
 
 vision.safetensors, for the items i = 0, 1, ...: `i.pixels` uint8 [frames, H, W, 3] as a picture file would give them,
-`i.patches` uint8 [n, 3, 14, 14] (resized, padded, cut; the tower sees (byte / 255 - 0.5) * 2), `i.tower` float32 [tokens, 4, 144] after the final layer norm, the
-mean over the frames and the 2 x 2 merge, `i.media` float32 [tokens, 256] after the projector. vision.jsonl, one object an
-item: "grid" [frames, rows, columns], and for single pictures a chat about it: "question", "ids" (prompt, the placeholder
+`i.tower` float32 [tokens / 4, 4, 144] (tokens 0, 4, 8, ...) after the final layer norm, the mean over the frames and the
+2 x 2 merge, `i.media` float32 [tokens, 256] of every token after the projector. vision.jsonl, one object an
+item: "grid" [frames, rows, columns], "patches_sha256" of the patches' bytes, uint8 [n, 3, 14, 14] (resized, padded, cut; the tower
+sees (byte / 255 - 0.5) * 2), and for single pictures a chat about it: "question", "ids" (prompt, the placeholder
 repeated), "greedy", and over both "argmax", "logprob" as in golden.jsonl.
 """
 
+import hashlib
 import json
 import random
 
@@ -57,8 +59,8 @@ def main():
         grid = (len(frames), *each[0][1][1:])
         tower = r.eyes.vision_tower((p.float() / 255 - 0.5) * 2, [grid])
         media = r.eyes.mm_projector(tower)
-        out += [(f"{i}.{n}", t) for n, t in (("patches", p), ("tower", tower), ("media", media), ("pixels", torch.from_numpy(frames.copy())))]
-        line = {"grid": grid}
+        out += [(f"{i}.{n}", t) for n, t in (("tower", tower[::4].contiguous()), ("media", media), ("pixels", torch.from_numpy(frames.copy())))]
+        line = {"grid": grid, "patches_sha256": hashlib.sha256(p.numpy().tobytes()).hexdigest()}
         if chat:
             q = ["What is in the picture?", "How many shapes are there?", "Which colours do you see?"][i % 3]
             part = {"type": "image_url", "image_url": {"url": "data:,"}}
