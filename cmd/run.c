@@ -59,7 +59,7 @@ static void show(chat_run *r, FILE *f, const char *text, size_t n) {
 /* The model's call as a client of the API would get it. */
 static void show_call(chat_run *r, const char *text, size_t n) {
     json_t *call = tool_call_of_event(text, n);
-    char *line = call ? json_dumps(call, 0) : NULL;
+    char *line = call ? json_to_text(call, &json_spaced) : NULL;
     if (line) {
         show(r, stdout, "[tool call] ", 12);
         show(r, stdout, line, strlen(line));
@@ -94,7 +94,7 @@ static char *request_json(const chat_run *r, err *e) {
     json_t *o = json_pack("{s:O}", "messages", r->messages);
     if (o && r->instant) json_object_set_new(o, "chat_template_kwargs", json_pack("{s:b}", "thinking", 0));
     if (o && r->tools) json_object_set(o, "tools", r->tools);
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? json_to_text(o, &json_compact) : NULL;
     json_decref(o);
     if (!text) err_nomem(e, "the request", 0);
     return text;

@@ -30,7 +30,7 @@ status tools_read(json_t **out, const char *path, err *e) {
 }
 
 json_t *tool_call_of_event(const char *text, size_t n) {
-    json_t *call = json_loadb(text, n, 0, NULL);
+    json_t *call = json_parse(text, n, "a tool call", NULL);
     json_t *out = json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", json_object_get(call, "id"), "type", "function",
                             "function", "name", json_object_get(call, "name"), "arguments",
                             json_object_get(call, "arguments"));

@@ -23,7 +23,7 @@ static void check_vector(const json_t *v) {
     const char *name = json_string_value(json_object_get(v, "name"));
     const char *template = json_string_value(json_object_get(v, "template"));
     const json_t *want = json_object_get(v, "text");
-    char *request = json_dumps(json_object_get(v, "request"), 0);
+    char *request = json_to_text(json_object_get(v, "request"), &json_spaced);
     chat_prompt p = {0};
     err e = {0};
     if (render(template, request, NULL, &p, &e) != ST_OK) fail_msg("%s, %s: %s", name, template, e.text);
@@ -147,7 +147,13 @@ static void bad_requests(void **s) {
         {"{\"messages\":[5]}", "messages[0]:"},
         {"{\"messages\":[null]}", "messages[0]:"},
         {"{\"messages\":[[]]}", "messages[0]:"},
-        {"{\"messages\":[{}]}", "messages[0].role: expected a string, got missing"},
+        {"{\"messages\":1e400}", "messages: expected an array, got a number"},
+        {"{\"messages\":[12345678901234567890]}", "messages[0]: expected an object, got an integer"},
+        {"{\"messages\":[{\"role\":1e400}]}", "messages[0].role: expected a string, got a number"},
+        {"{\"messages\":[],\"tools\":[12345678901234567890]}", "tools[0]: expected an object"},
+        {"{\"messages\":[],\"chat_template_kwargs\":12345678901234567890}",
+         "chat_template_kwargs: expected an object"},
+        {"{\"messages\":[{}]}", "messages[0].role: expected a string, got nothing"},
         {"{\"messages\":[{\"role\":null}]}", "messages[0].role:"},
         {"{\"messages\":[{\"role\":\"\"}]}", "messages[0].role: empty"},
         {"{\"messages\":[{\"role\":\"user\"},{\"role\":7}]}", "messages[1].role:"},

@@ -417,6 +417,7 @@ static void random_outputs(void **s) {
     }
 }
 
+#define BIG "12345678901234567890"
 static void schemas(void **s) {
     (void)s;
     static const struct {
@@ -457,6 +458,20 @@ static void schemas(void **s) {
         {"{\"$ref\":\"#\"}", "{}", false}, /* endless */
         {"{\"properties\":{\"a\":{\"anyOf\":[{\"$ref\":\"#/properties/a\"},{\"$ref\":\"#/properties/a\"}]}}}",
          "{\"a\":1}", false},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"}}}", "{\"a\":" BIG "}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"number\"}}}", "{\"a\":" BIG "}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"object\"}}}", "{\"a\":" BIG "}", false},
+        {"{\"properties\":{\"a\":{\"type\":\"number\"}}}", "{\"a\":1e400}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"}}}", "{\"a\":1e400}", false}, /* Python: infinite */
+        {"{\"properties\":{\"a\":{\"enum\":[1," BIG "]}}}", "{\"a\":" BIG "}", true},
+        {"{\"properties\":{\"a\":{\"enum\":[1," BIG "]}}}", "{\"a\":" BIG "1}", false},
+        {"{\"properties\":{\"a\":{\"const\":" BIG "}}}", "{\"a\":1}", false},
+        {"{\"properties\":{\"a\":{\"maximum\":1000}}}", "{\"a\":" BIG "}", false},
+        {"{\"properties\":{\"a\":{\"maximum\":" BIG ",\"minimum\":-1e400}}}", "{\"a\":5}", true},
+        {"{\"properties\":{\"a\":{\"exclusiveMaximum\":1e400}}}", "{\"a\":" BIG "}", true},
+        {"{\"properties\":{\"a\":" BIG "}}", "{\"a\":1}",
+         true}, /* no schema: accepts, as any other number there */
+        {"{\"properties\":{\"a\":{\"properties\":" BIG ",\"required\":1e400}}}", "{\"a\":{\"b\":1}}", true},
         {"true", "{}", true},
         {"true", "{\"a\":1}", false},
         {"false", "{}", false},
