@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MOONLET = os.environ.get("MOONLET", str(ROOT / "build/moonlet"))
 KIMI = str(ROOT / "tests/data/kimi-k2.5")
-LINES = open(ROOT / "tests/golden/chat_vectors.jsonl", encoding="utf-8").read().splitlines()
+LINES = open(ROOT / "tests/golden/chat_vectors.jsonl", encoding="utf-8").read().split("\n")[:-1]
 VECTORS = [json.loads(line) for line in LINES]
 # the requests as they stand in the file: 1e400 does not survive Python
 REQUESTS = [line[line.index('"request":') + 10:line.rindex(',"text":"')] for line in LINES]
