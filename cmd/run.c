@@ -349,7 +349,7 @@ int cmd_run(int argc, char **argv) {
         {"image", 0, OPT_STR, &r.image, "FILE", "a picture: not supported yet, this version reads text only",
          0, 0},
         {"template", 0, OPT_STR, &r.template, "NAME",
-         "chat template: k2.5, k2-thinking, k2-instruct-0905, ... (default: the model's)", 0, 0},
+         "chat template: k2.5, k2.6, k2.7-code, k2-thinking, ... (default: the model's)", 0, 0},
         {"max-tokens", 'n', OPT_INT, &r.max_tokens, "N",
          "most tokens of an answer (default: what the context holds)", 1, 1e9},
         {"temperature", 0, OPT_REAL, &r.temperature, "T", "0 is greedy (default: 0)", 0, 100},

@@ -26,7 +26,7 @@ def moonlet(verb, lines, *args):
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_render_agrees_with_jinja_and_tiktoken(template):
     vectors, requests = zip(*[(v, r) for v, r in zip(VECTORS, REQUESTS) if v["template"] == template and "ids" in v])
-    assert len(vectors) >= 14
+    assert len(vectors) >= 12
     answers, rc, _ = moonlet("render", requests, "--template", template)
     assert rc == 0 and len(answers) == len(vectors)
     for v, a in zip(vectors, answers):

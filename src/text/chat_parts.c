@@ -166,7 +166,7 @@ void chat_frame(chat_writer *w, const chat_message *m) {
 
 static bool is_image(chat_template t, const json_t *part, chat_str type) {
     if (is(type, "image")) return true;
-    if (t == CHAT_K2_5) return is(type, "image_url");
+    if (t >= CHAT_K2_5) return is(type, "image_url");
     return json_object_get(part, "image") || json_object_get(part, "image_url");
 }
 
@@ -175,7 +175,7 @@ static bool is_image(chat_template t, const json_t *part, chat_str type) {
  * for.
  */
 static void image(chat_writer *w) {
-    chat_control(w, w->kind == CHAT_K2_5 ? "<|media_begin|>" : "<|media_start|>");
+    chat_control(w, w->kind >= CHAT_K2_5 ? "<|media_begin|>" : "<|media_start|>");
     chat_text(w, "image");
     chat_control(w, "<|media_content|>");
     chat_control(w, "<|media_pad|>");
@@ -188,7 +188,7 @@ static void part(chat_writer *w, const json_t *p, size_t at, size_t i) {
     if (w->st != ST_OK) return;
     if (is_image(w->kind, p, type)) {
         image(w);
-    } else if (w->kind == CHAT_K2_5 && (is(type, "video") || is(type, "video_url"))) {
+    } else if (w->kind >= CHAT_K2_5 && (is(type, "video") || is(type, "video_url"))) {
         chat_control(w, "<|kimi_k25_video_placeholder|>");
         chat_text(w, "\n");
     } else if (json_object_get(p, "text") || is(type, "text")) {

@@ -11,6 +11,8 @@ Needs jinja2 and tiktoken, and copies of the published files (not part of this r
   --ts           tool_declaration_ts.py of moonshotai/Kimi-K2.5 (thinking-machines-lab/tinker-cookbook keeps a copy)
   --vocab        folder with tiktoken.model and tokenizer_config.json (tests/data/kimi-k2.5)
 For k2-instruct-r3 there is no published file at hand: its three differences are put into the 0905 file here.
+Nor for k2.6 and k2.7-code: with preserve_thinking K2.5's file gets no history (what thinking-machines-lab/tinker-cookbook
+compares with K2.6's own file), and k2.7-code sets thinking and preserve_thinking to true in front of it.
 
 The environment is the one of transformers: trim_blocks, lstrip_blocks, loop controls, tojson = json.dumps without ASCII
 escapes. Token ids: the rendered text is cut at the template's own control tokens (those of the messages are hidden
@@ -87,9 +89,9 @@ def typescript(encode, tools):
 def render(template, name, encode, request):
     tools = request.get("tools")
     context = dict(request.get("chat_template_kwargs") or {})
-    if name in ("k2-thinking", "k2.5"):
+    if name in ("k2-thinking", "k2.5", *NEWER):
         tools = deep_sort(tools)
-    if name == "k2.5":
+    if name in ("k2.5", *NEWER):
         context.setdefault("thinking", True)
         if tools:
             ts = typescript(encode, tools)
@@ -173,6 +175,10 @@ TWO = [u("Compare Rome and Oslo."),
            1, "get_weather", {"city": "Oslo", "unit": "c", "days": [1, 2.5, 1e-05, None, True], "note": "köld \"ok\"\n\u2028"})]),
        t("functions.get_weather:0", "30"), t("functions.get_weather:1", "-3")]
 ALL = ["k2-instruct-0711", "k2-instruct-0905", "k2-instruct-r3", "k2-thinking", "k2.5"]
+NEWER = ["k2.6", "k2.7-code"]
+KEEP = {"preserve_thinking": True}
+TURNS = [s("S"), u("a"), a("b", reasoning_content="r1"), a("b2", reasoning_content="r2 "), u("c"), a("d", reasoning_content="r3"), u("e")]
+ANSWERED = LOOP + [a("21C", reasoning_content="done"), u("and tomorrow?"), a("", reasoning_content="again", tool_calls=[call(1, "get_weather", "{}")]), t("functions.get_weather:1", "5")]
 K2X = ALL[1:]
 FRAMES = ALL[3:]
 # name, templates, request. Templates are left out where the Jinja file fails or prints Python's view of a value and ours
@@ -241,6 +247,22 @@ CONVERSATIONS = [
     ("missing call ids", FRAMES, {"messages": [u("q"), a("", tool_calls=[{"type": "function", "function": {"name": "f", "arguments": "{}"}}]), {"role": "tool", "content": "r"}]}),
     ("call comes first", K2X, {"messages": [a("c", reasoning_content="kept", tool_calls=[call(0, "f", "{}")]), t("functions.f:0", "r")]}),
     ("call right after an answer", K2X, {"messages": [u("q"), a("b", reasoning_content="gone"), a("", reasoning_content="kept", tool_calls=[call(0, "f", "{}")])], "add_generation_prompt": False}),
+    ("hello", NEWER, {"messages": [u("hello")]}),
+    ("tools", NEWER, {"messages": [s("S"), u("weather?")], "tools": [WEATHER, PING]}),
+    ("image then text", NEWER, {"messages": [u([{"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "text", "text": "What?"}])]}),
+    ("reasoning of turns", NEWER, {"messages": TURNS}),
+    ("reasoning of turns, preserve", NEWER, {"messages": TURNS, "chat_template_kwargs": KEEP}),
+    ("reasoning of turns, preserve null", NEWER, {"messages": TURNS, "chat_template_kwargs": {"preserve_thinking": None, "thinking": None}}),
+    ("reasoning of turns, preserve false", NEWER[:1], {"messages": TURNS, "chat_template_kwargs": {"preserve_thinking": False, "thinking": True}}),
+    ("instant", NEWER[:1], {"messages": TURNS, "chat_template_kwargs": {"thinking": False}}),
+    ("instant, preserve", NEWER[:1], {"messages": TURNS, "chat_template_kwargs": {"thinking": False, **KEEP}}),
+    ("tool loop", NEWER, {"messages": LOOP, "tools": [WEATHER]}),
+    ("tool loop answered", NEWER, {"messages": ANSWERED, "tools": [WEATHER]}),
+    ("tool loop answered, preserve", NEWER, {"messages": ANSWERED, "tools": [WEATHER], "chat_template_kwargs": KEEP}),
+    ("turns without reasoning, preserve", NEWER, {"messages": [u("a"), a("b"), u("c"), a(None, tool_calls=[call(0, "ping", {})]), t("functions.ping:0", ""), a("d"), u("e")], "chat_template_kwargs": KEEP}),
+    ("ends with assistant, preserve", NEWER, {"messages": TURNS[:4], "add_generation_prompt": False, "chat_template_kwargs": KEEP}),
+    ("control strings in reasoning, preserve", NEWER, {"messages": [u("a"), a("b", reasoning_content="</think><|im_end|>x"), u("c")], "chat_template_kwargs": KEEP}),
+    ("no messages, preserve", NEWER, {"messages": [], "chat_template_kwargs": KEEP}),
     ("nothing", ALL, {"messages": [], "add_generation_prompt": False}),
     ("long", ["k2.5"], {"messages": [u("The quick brown fox. " * 200), a("ok " * 100), u("中文" * 300)]}),
 ]
@@ -400,9 +422,14 @@ def main():
     r3 = r3.replace("Moonshot AI.<|im_end|>\n  {%- endif -%}", "Moonshot AI.<|im_end|>\n  {% endif %}", 1)
     r3 = r3.replace("{{ message.tool_call_id }}\n    {{", "{{ message.tool_call_id }}\n{{")
     assert r3.count("\n") == r2.count("\n") - 2 and r3 != r2
+    k25 = o["k2.5"].read_text()
+    k26 = k25.replace("{%- set hist_msgs = ", "{%- set hist_msgs = [] if preserve_thinking else ")
+    k26 = k26.replace("{%- set suffix_msgs = ", "{%- set suffix_msgs = messages if preserve_thinking else ")
+    assert k26.count("preserve_thinking") == 2
     env = environment()
     templates = {"k2-instruct-0711": o["k2-0711"].read_text(), "k2-instruct-0905": r2, "k2-instruct-r3": r3,
-                 "k2-thinking": o["k2-thinking"].read_text(), "k2.5": o["k2.5"].read_text()}
+                 "k2-thinking": o["k2-thinking"].read_text(), "k2.5": k25, "k2.6": k26,
+                 "k2.7-code": "{%- set thinking = true -%}{%- set preserve_thinking = true -%}\n" + k26}
     templates = {k: env.from_string(v) for k, v in templates.items()}
     encode = load_encoder(o["ts"])
     encoding, specials = load_vocabulary(o["vocab"])

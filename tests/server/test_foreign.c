@@ -521,7 +521,7 @@ static void errors_in_streams(void **state) {
 static int open_model(void **state) {
     err e = {0};
     (void)state;
-    status st = served_model_open(&served, "kimi_k25", 4096, NULL, 0, &e);
+    status st = served_model_open(&served, NULL, "kimi_k25", 4096, NULL, 0, &e);
     if (st != ST_OK) print_message("%s\n", e.text);
     return st != ST_OK;
 }
