@@ -146,6 +146,15 @@ static moon_status answer(chat_run *r, const char *raw_prompt, moon_error *error
     return st;
 }
 
+/* What was answered, and thought: templates that keep no earlier reasoning leave it out. */
+static void add_answer(chat_run *r) {
+    json_t *said = json_pack("{s:s, s:s%, s:s%}", "role", "assistant", "content",
+                             r->answer.data ? r->answer.data : "", r->answer.len, "reasoning_content",
+                             r->reasoning.data ? r->reasoning.data : "", r->reasoning.len);
+    if (json_array_append_new(r->messages, said))
+        fprintf(stderr, "moonlet run: the answer is not kept: out of memory\n");
+}
+
 /* False for text that is not UTF-8. */
 static bool add_message(chat_run *r, const char *role, const char *content, size_t n) {
     json_t *text = json_stringn(content, n);
@@ -173,6 +182,11 @@ static bool get_result(chat_run *r, const json_t *call, buf *result) {
     buf_clear(result);
     snprintf(name, sizeof name, "%s", tool_call_name(call));
     make_printable(name, false);
+    if (!tool_declared(r->tools, tool_call_name(call))) { /* the model's invention: no program sees it */
+        buf_fmt(result, "error: there is no tool \"%s\"", tool_call_name(call));
+        fprintf(stderr, "(the model called a tool that --tools does not declare: it is told so)\n");
+        return !result->failed;
+    }
     if (r->tool_command) {
         if (tool_run(r->tool_command, call, result, &e) != ST_OK)
             return fprintf(stderr, "moonlet run: %s\n", e.text), false;
@@ -270,7 +284,7 @@ static int converse(chat_run *r) {
         moon_error error;
         moon_status st = answer_with_tools(r, &error);
         if (st == MOON_OK || st == MOON_CANCELLED) {
-            add_message(r, "assistant", r->answer.data ? r->answer.data : "", r->answer.len);
+            add_answer(r);
         } else {
             fprintf(stderr, "moonlet run: %s\n", error.text);
             drop_messages(r, before);

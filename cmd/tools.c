@@ -43,6 +43,15 @@ static const char *call_part(const json_t *call, const char *key) {
     return s ? s : "";
 }
 
+bool tool_declared(const json_t *tools, const char *name) {
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const char *have =
+            json_string_value(json_object_get(json_object_get(json_array_get(tools, i), "function"), "name"));
+        if (have && !strcmp(have, name)) return true;
+    }
+    return false;
+}
+
 const char *tool_call_name(const json_t *call) { return call_part(call, "name"); }
 
 /* The child: the program with its input and output, and with the signals that a shell would give it. Never returns. */
