@@ -32,16 +32,17 @@ status chat_template_parse(chat_template *out, const char *name, err *e) {
 
 bool chat_template_always_thinks(chat_template t) { return t == CHAT_K2_7_CODE; }
 
-/* A file of the model's folder without its white space, as a string; empty when there is none. */
-static void read_squeezed(buf *out, const char *dir, const char *name) {
+/* A file of the model's folder without its white space, as a string; empty when it cannot be read. Is it there? */
+static bool read_squeezed(buf *out, const char *dir, const char *name) {
     char path[4096];
     buf text = {0};
-    if (dir && path_join(path, sizeof path, dir, name, NULL) == ST_OK && file_exists(path))
-        file_read(path, 4 << 20, &text, NULL);
+    bool there = dir && path_join(path, sizeof path, dir, name, NULL) == ST_OK && file_exists(path);
+    if (there) file_read(path, 4 << 20, &text, NULL);
     for (size_t i = 0; i < text.len; i++)
         if (text.data[i] && !strchr(" \t\r\n", text.data[i])) buf_char(out, text.data[i]);
-    buf_str(out, "");
+    buf_char(out, 0);
     buf_free(&text);
+    return there;
 }
 
 static bool has_one(const char *text, const char *const *words, size_t n) {
@@ -113,8 +114,8 @@ chat_template chat_template_of(const char *dir, const char *model_type, const to
     bool k25 = model_type && !strcmp(model_type, "kimi_k25");
     chat_template kind;
     buf jinja = {0};
-    read_squeezed(&jinja, dir, "chat_template.jinja");
-    bool there = jinja.len > 0, known = there && recognise(jinja.data, dir, &kind, why);
+    bool there = read_squeezed(&jinja, dir, "chat_template.jinja");
+    bool known = there && jinja.data && recognise(jinja.data, dir, &kind, why);
     buf_free(&jinja);
     if (known && (kind >= CHAT_K2_5 || !k25)) return kind;
     int i = k25 ? 0 : t && tokenizer_special(t, "<think>") >= 0 ? 1 : 2;

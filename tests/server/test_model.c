@@ -63,6 +63,7 @@ static void the_folder_tells_the_release(void **state) {
     } cases[] = {
         {NULL, NULL, CHAT_K2_5, "model_type is kimi_k25, no chat_template.jinja"},
         {"whatever", NULL, CHAT_K2_5, "none of its kind"},
+        {"", NULL, CHAT_K2_5, "none of its kind"},
         {"<think></think><|im_middle|><|media_start|>", NULL, CHAT_K2_5,
          "none of its kind"}, /* K2-Thinking's */
         {KIND, NULL, CHAT_K2_5, "no preserve_thinking"},
