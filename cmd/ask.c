@@ -45,7 +45,7 @@ static int on_event(void *user, moon_event event, const char *text, size_t n) {
 }
 
 status ask_chat(moon_engine *m, const json_t *chat, i64 max_tokens, reply *r, err *e) {
-    char *text = chat ? json_dumps(chat, JSON_COMPACT) : NULL;
+    char *text = chat ? json_to_text(chat, &json_compact) : NULL;
     if (!text) return err_nomem(e, "the request", 0);
     moon_request q = MOON_REQUEST_INIT;
     moon_stats stats = {0};

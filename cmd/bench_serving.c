@@ -209,7 +209,7 @@ static status measured_run(serving *s, workload *w, i64 concurrency, load_result
 }
 
 static status append_line(const char *path, const json_t *o, err *e) {
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? json_to_text(o, &json_compact) : NULL;
     if (!text) return err_nomem(e, "the result", 0);
     FILE *f = path ? fopen(path, "a") : NULL;
     bool bad = path && (!f || fprintf(f, "%s\n", text) < 0);

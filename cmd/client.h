@@ -5,7 +5,7 @@
 #include "model_opts.h"
 #include "stats.h"
 #include "text/tokenizer.h"
-#include <jansson.h>
+#include "base/json.h"
 
 /* What to answer: one of text, ids, messages. The caller's until the answer is there. */
 typedef struct {

@@ -54,12 +54,7 @@ static void add_prompt(buf *b, const client_request *r) {
     }
 }
 
-static void add_json(buf *b, const json_t *v) {
-    char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
-    buf_str(b, text ? text : "null");
-    if (!text) b->failed = true;
-    free(text);
-}
+static void add_json(buf *b, const json_t *v) { json_write(b, v, &json_compact); }
 
 static void add_messages(buf *b, const client_request *r) {
     if (r->messages) {

@@ -163,7 +163,7 @@ static void write_detail(const gsm8k *g, i64 i, const char *strict, bool s_ok, c
                           "question", text_at(g->docs.items[i], "question"), "prompt", g->prompts[i].data,
                           "answer", a->text.data ? a->text.data : "", a->text.len, "strict-match", strict,
                           s_ok, "flexible-extract", flexible, f_ok, "stopped", a->stopped, "error", a->error);
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? json_to_text(o, &json_compact) : NULL;
     fprintf(g->details, "%s\n", text ? text : "{\"error\": \"out of memory\"}");
     free(text);
     json_decref(o);
@@ -220,7 +220,7 @@ static status report(const gsm8k *g, const score *s, err *e) {
         "exact_match,flexible-extract", (f64)s->flexible / (f64)g->n, "exact_match_stderr,flexible-extract",
         real_or_null(gsm8k_stderr(s->flexible, g->n)), "failed", (json_int_t)s->failed, "stopped",
         (json_int_t)s->stopped, "seconds", g->seconds);
-    char *text = o ? json_dumps(o, 0) : NULL;
+    char *text = o ? json_to_text(o, &json_spaced) : NULL;
     json_decref(o);
     if (!text) return err_nomem(e, "the result", 0);
     fprintf(g->json, "%s\n", text);

@@ -305,7 +305,7 @@ static status write_json(const nano_eval *n, err *e) {
         json_pack("{s:s s:s s:s s:I s:o s:O*}", "version", moon_version(), "model", n->m.engine.model_dir,
                   "plan", moon_plan(askers_first(n->askers)), "parallel",
                   (json_int_t)askers_parallel(n->askers), "rows", json_rows(n), "pytorch", n->pytorch);
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? json_to_text(o, &json_compact) : NULL;
     json_decref(o);
     if (!text) return err_nomem(e, "the result", 0);
     fprintf(n->json_file, "%s\n", text);

@@ -348,8 +348,9 @@ static void print_json(const report *r) {
                         json_pack("{s:I s:I s:I s:o}", "context", (json_int_t)r->o->context, "seqs",
                                   (json_int_t)r->o->seqs, "weights", (json_int_t)p->weights, "kv",
                                   json_kv(p->kv)));
-    json_dumpf(j, stdout, JSON_INDENT(2));
-    printf("\n");
+    char *text = json_to_text(j, &(json_style){",", ": ", NULL, 2});
+    printf("%s\n", text ? text : "out of memory");
+    free(text);
     json_decref(j);
 }
 

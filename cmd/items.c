@@ -155,7 +155,7 @@ static bool text_equal(const char *a, const char *b) {
 
 /* Numbers by value: 3 is 3.0. */
 static bool value_equal(const json_t *a, const json_t *b, bool blanks_matter) {
-    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    if (json_is_number(a) && json_is_number(b)) return json_same_number(a, b);
     if (!blanks_matter && json_is_string(a) && json_is_string(b))
         return text_equal(json_string_value(a), json_string_value(b));
     return json_equal(a, b);

@@ -83,7 +83,7 @@ static status ask_tools(const haystack *h, const json_t *item, bool instant, moo
         out->prompt_tokens = r.prompt_tokens;
         out->output_tokens = r.output_tokens;
     }
-    if (st == ST_OK && json_array_size(r.calls)) out->answer = json_dumps(r.calls, JSON_COMPACT);
+    if (st == ST_OK && json_array_size(r.calls)) out->answer = json_to_text(r.calls, &json_compact);
     if (st == ST_OK) {
         after = with_results(item);
         st = ask_chat(m, after, ANSWER_TOKENS, &r, e);

@@ -59,7 +59,7 @@ static void show(chat_run *r, FILE *f, const char *text, size_t n) {
 /* The model's call as a client of the API would get it. */
 static void show_call(chat_run *r, const char *text, size_t n) {
     json_t *call = tool_call_of_event(text, n);
-    char *line = call ? json_dumps(call, 0) : NULL;
+    char *line = call ? json_to_text(call, &json_spaced) : NULL;
     if (line) {
         show(r, stdout, "[tool call] ", 12);
         show(r, stdout, line, strlen(line));
@@ -94,7 +94,7 @@ static char *request_json(const chat_run *r, err *e) {
     json_t *o = json_pack("{s:O}", "messages", r->messages);
     if (o && r->instant) json_object_set_new(o, "chat_template_kwargs", json_pack("{s:b}", "thinking", 0));
     if (o && r->tools) json_object_set(o, "tools", r->tools);
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? json_to_text(o, &json_compact) : NULL;
     json_decref(o);
     if (!text) err_nomem(e, "the request", 0);
     return text;
@@ -146,6 +146,15 @@ static moon_status answer(chat_run *r, const char *raw_prompt, moon_error *error
     return st;
 }
 
+/* What was answered, and thought: templates that keep no earlier reasoning leave it out. */
+static void add_answer(chat_run *r) {
+    json_t *said = json_pack("{s:s, s:s%, s:s%}", "role", "assistant", "content",
+                             r->answer.data ? r->answer.data : "", r->answer.len, "reasoning_content",
+                             r->reasoning.data ? r->reasoning.data : "", r->reasoning.len);
+    if (json_array_append_new(r->messages, said))
+        fprintf(stderr, "moonlet run: the answer is not kept: out of memory\n");
+}
+
 /* False for text that is not UTF-8. */
 static bool add_message(chat_run *r, const char *role, const char *content, size_t n) {
     json_t *text = json_stringn(content, n);
@@ -173,6 +182,11 @@ static bool get_result(chat_run *r, const json_t *call, buf *result) {
     buf_clear(result);
     snprintf(name, sizeof name, "%s", tool_call_name(call));
     make_printable(name, false);
+    if (!tool_declared(r->tools, tool_call_name(call))) { /* the model's invention: no program sees it */
+        buf_fmt(result, "error: there is no tool \"%s\"", tool_call_name(call));
+        fprintf(stderr, "(the model called a tool that --tools does not declare: it is told so)\n");
+        return !result->failed;
+    }
     if (r->tool_command) {
         if (tool_run(r->tool_command, call, result, &e) != ST_OK)
             return fprintf(stderr, "moonlet run: %s\n", e.text), false;
@@ -270,7 +284,7 @@ static int converse(chat_run *r) {
         moon_error error;
         moon_status st = answer_with_tools(r, &error);
         if (st == MOON_OK || st == MOON_CANCELLED) {
-            add_message(r, "assistant", r->answer.data ? r->answer.data : "", r->answer.len);
+            add_answer(r);
         } else {
             fprintf(stderr, "moonlet run: %s\n", error.text);
             drop_messages(r, before);
@@ -349,7 +363,7 @@ int cmd_run(int argc, char **argv) {
         {"image", 0, OPT_STR, &r.image, "FILE", "a picture: not supported yet, this version reads text only",
          0, 0},
         {"template", 0, OPT_STR, &r.template, "NAME",
-         "chat template: k2.5, k2-thinking, k2-instruct-0905, ... (default: the model's)", 0, 0},
+         "chat template: k2.5, k2.6, k2.7-code, k2-thinking, ... (default: the model's)", 0, 0},
         {"max-tokens", 'n', OPT_INT, &r.max_tokens, "N",
          "most tokens of an answer (default: what the context holds)", 1, 1e9},
         {"temperature", 0, OPT_REAL, &r.temperature, "T", "0 is greedy (default: 0)", 0, 100},

@@ -76,7 +76,7 @@ int cmd_text_render(int argc, char **argv) {
     const opt_spec specs[] = {
         {"model", 'm', OPT_STR, &dir, "DIR", "folder with tokenizer and config.json (default: nano)", 0, 0},
         {"template", 't', OPT_ENUM, &name,
-         "k2-instruct-0711|k2-instruct-0905|k2-instruct-r3|k2-thinking|k2.5",
+         "k2-instruct-0711|k2-instruct-0905|k2-instruct-r3|k2-thinking|k2.5|k2.6|k2.7-code",
          "chat template (default: the one the model's folder asks for)", 0, 0},
     };
     int rc = cmd_options("text render",

@@ -30,7 +30,7 @@ status tools_read(json_t **out, const char *path, err *e) {
 }
 
 json_t *tool_call_of_event(const char *text, size_t n) {
-    json_t *call = json_loadb(text, n, 0, NULL);
+    json_t *call = json_parse(text, n, "a tool call", NULL);
     json_t *out = json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", json_object_get(call, "id"), "type", "function",
                             "function", "name", json_object_get(call, "name"), "arguments",
                             json_object_get(call, "arguments"));
@@ -41,6 +41,15 @@ json_t *tool_call_of_event(const char *text, size_t n) {
 static const char *call_part(const json_t *call, const char *key) {
     const char *s = json_string_value(json_object_get(json_object_get(call, "function"), key));
     return s ? s : "";
+}
+
+bool tool_declared(const json_t *tools, const char *name) {
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const char *have =
+            json_string_value(json_object_get(json_object_get(json_array_get(tools, i), "function"), "name"));
+        if (have && !strcmp(have, name)) return true;
+    }
+    return false;
 }
 
 const char *tool_call_name(const json_t *call) { return call_part(call, "name"); }

@@ -20,6 +20,7 @@ status tool_run(const char *program, const json_t *call, buf *result, err *e);
 /* Adds a tool result to an array of messages. `name` and `id` come from the call. */
 status tool_add_result(json_t *messages, const json_t *call, const buf *result, err *e);
 
+bool tool_declared(const json_t *tools, const char *name);
 const char *tool_call_name(const json_t *call);
 
 #endif

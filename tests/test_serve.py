@@ -241,7 +241,22 @@ def test_continue_final_message(server):
     messages = ASK + [{"role": "assistant", "content": "The answer"}]
     body = chat(server, messages, continue_final_message=True)
     assert body["choices"][0]["message"]["reasoning_content"] is None
-    assert body["usage"]["prompt_tokens"] > chat(server)["usage"]["prompt_tokens"] - 4
+    closed = server.post("/tokenize", {"messages": messages, "add_generation_prompt": False})["tokens"]
+    assert body["usage"]["prompt_tokens"] == len(closed) - 1  # all but the message's end marker
+
+
+def test_numbers_of_any_size_reach_the_model(server):
+    call = {"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": {"id": 10**22, "x": 1e-7}}}
+    verbatim = {**call, "function": {"name": "f", "arguments": '{"id":12345678901234567890,"x":1e400}'}}
+    parameters = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 12345678901234567890}}}
+    body = {"messages": ASK + [{"role": "assistant", "tool_calls": [call, verbatim]}] +
+            [{"role": "tool", "tool_call_id": "functions.f:0", "content": "ok"}] * 2,
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}]}
+    ids = server.post("/tokenize", body)["tokens"]
+    text = server.post("/detokenize", {"tokens": ids})["text"]
+    assert '{"id": 10000000000000000000000, "x": 1e-07}' in text and "// maximum: 12345678901234567890\n" in text
+    assert verbatim["function"]["arguments"] in text
+    assert server.post("/v1/chat/completions", {**body, **GREEDY})["usage"]["prompt_tokens"] == len(ids)
 
 
 # ---- Completions ----

@@ -54,6 +54,17 @@ def check_words(path, text):
             problems.append(f"{rel}: {found.group()} is named outside device/ and kernels/gpu/")
 
 
+def check_json(path, text):
+    """jansson's view of a number beyond its types is an object (base/json.h): nobody else may go by it."""
+    rel = path.relative_to(ROOT).as_posix()
+    if not rel.startswith(("src/", "cmd/")) or rel.startswith("src/base/json"):
+        return
+    for word in set(re.findall(r"\b(json_(?:typeof|dump\w*|load\w*))\(", text)):
+        problems.append(f"{rel}: {word}() outside base/json*.c")
+    if "<jansson.h>" in text:
+        problems.append(f"{rel}: <jansson.h> is included by base/json.h alone")
+
+
 def check_tour(files):
     tour = (ROOT / "src/README.md").read_text()
     for f in files:
@@ -81,6 +92,7 @@ def main():
         check_includes(p, p.read_text())
     for p in src + rest:
         check_words(p, p.read_text())
+        check_json(p, p.read_text())
     check_tour(src)
     check_format([p for p in src + rest if p.suffix in (".c", ".h")])
     for p in problems:

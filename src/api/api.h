@@ -14,7 +14,7 @@ struct moon_engine {
     sampler *sampler;
     chat_template template;
     ids_buf stops; /* ids that end an answer */
-    char template_line[128];
+    char template_line[192];
     f32 *logits; /* [vocab]: of the last token */
 };
 

@@ -3,12 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *json_type_text(const json_t *v) {
-    static const char *const names[] = {"an object", "an array", "a string", "an integer",
-                                        "a number",  "true",     "false",    "null"};
-    return v ? names[json_typeof(v)] : "nothing";
-}
-
 bool field_given(const json_t *o, const char *key) {
     const json_t *v = json_object_get(o, key);
     return v && !json_is_null(v);
@@ -27,6 +21,9 @@ bool field_i64(const json_t *o, const char *key, i64 lo, i64 hi, i64 *out, api_e
     else if (json_is_real(v) && json_real_value(v) == floor(json_real_value(v)) &&
              fabs(json_real_value(v)) < 9e15)
         x = (i64)json_real_value(v);
+    else if (json_big_number(v))
+        return api_fail(e, 400, NULL, key, "%s: %.40s is outside %lld..%lld", key, json_big_number(v),
+                        (long long)lo, (long long)hi);
     else
         return wrong_type(e, key, "an integer", v);
     if (x < lo || x > hi)
@@ -89,6 +86,9 @@ bool field_ids(const json_t *array, const char *key, i64 vocab, ids_buf *out, ap
     size_t i;
     json_t *v;
     json_array_foreach(array, i, v) {
+        if (json_is_big_integer(v))
+            return api_fail(e, 400, NULL, key, "%s[%zu]: token id %.40s is outside the vocabulary of %lld",
+                            key, i, json_big_number(v), (long long)vocab);
         if (!json_is_integer(v))
             return api_fail(e, 400, NULL, key, "%s[%zu]: expected a token id, got %s", key, i,
                             json_type_text(v));

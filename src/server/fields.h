@@ -19,6 +19,5 @@ bool field_object(const json_t *o, const char *key, const json_t **out, api_erro
 bool field_ids(const json_t *array, const char *key, i64 vocab, ids_buf *out, api_error *e);
 /* True for a key that is there and not null. */
 bool field_given(const json_t *o, const char *key);
-const char *json_type_text(const json_t *v); /* "a string", ... for messages */
 
 #endif

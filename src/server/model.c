@@ -32,15 +32,19 @@ static status generation_config(served_model *m, err *e) {
     return st;
 }
 
-status served_model_open(served_model *m, const char *model_type, i64 vocab, const i64 *eos, int n_eos,
-                         err *e) {
+status served_model_open(served_model *m, const char *template, const char *model_type, i64 vocab,
+                         const i64 *eos, int n_eos, err *e) {
     m->vocab = vocab;
     status st = tokenizer_open(&m->tok, m->dir, e);
     if (st != ST_OK) return st;
     if (tokenizer_vocab_size(m->tok) > vocab)
         return err_set(e, ST_FORMAT, "%s: the tokenizer has %d ids, config.json's vocab_size is %lld", m->dir,
                        tokenizer_vocab_size(m->tok), (long long)vocab);
-    m->template = chat_template_of(m->dir, model_type, m->tok, &m->template_why);
+    m->template_why = "asked for";
+    if (!template)
+        m->template = chat_template_of(m->dir, model_type, m->tok, &m->template_why);
+    else if ((st = chat_template_parse(&m->template, template, e)) != ST_OK)
+        return st;
     st = stops_of(eos, n_eos, m->tok, &m->stops, e);
     return st == ST_OK ? generation_config(m, e) : st;
 }

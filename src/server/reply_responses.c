@@ -6,7 +6,6 @@
  * cut it, with the whole response. */
 #include "server/reply.h"
 #include "base/json.h"
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- The response ---- */
@@ -14,10 +13,11 @@
 /* A field of the request as it was sent. */
 static void echo(const reply *p, const char *key, const char *otherwise, buf *out) {
     const json_t *v = json_object_get(p->r->original, key);
-    char *text = v && !json_is_null(v) ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
     buf_fmt(out, ",\"%s\":", key);
-    buf_str(out, text ? text : otherwise);
-    free(text);
+    if (v && !json_is_null(v))
+        json_write(out, v, &json_compact);
+    else
+        buf_str(out, otherwise);
 }
 
 static void usage(const reply *p, buf *out) {

@@ -202,7 +202,7 @@ bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v
                           api_error *e) {
     r->prompt_field = key;
     const json_t *first = json_array_get(v, 0);
-    bool many = json_is_array(v) && !json_is_integer(first);
+    bool many = json_is_array(v) && !json_is_integer(first) && !json_is_big_integer(first);
     if (!json_is_string(v) && !json_is_array(v))
         return api_fail(e, 400, NULL, key, "%s: expected text, token ids, or an array of these, got %s", key,
                         json_type_text(v));

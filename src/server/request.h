@@ -85,7 +85,7 @@ bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v
  * place. *calls: tool calls in the history. Pictures are refused. */
 bool messages_normalise(json_t *messages, i64 *calls, api_error *e);
 /* What the request says about thinking, reduced to chat_template_kwargs; the caller's reference. NULL: *e. */
-json_t *request_thinking(const json_t *body, bool *thinking, api_error *e);
+json_t *request_thinking(const json_t *body, chat_template t, bool *thinking, api_error *e);
 /* Renders "messages" with "tools" into r->prompts[0]; sets the parser's options. */
 bool request_render(gen_request *r, const served_model *m, api_error *e);
 

@@ -12,12 +12,24 @@ static bool effort_thinks(const json_t *v, bool *out, api_error *e, const char *
     return true;
 }
 
-static bool from_fields(const json_t *body, bool *out, api_error *e) {
+/* thinking.keep, as Moonshot's own API spells preserve_thinking. */
+static bool read_keep(const json_t *thinking, bool *preserve, api_error *e) {
+    const char *keep = NULL;
+    if (!thinking || !field_given(thinking, "keep")) return true;
+    if (!field_str(thinking, "keep", &keep, e)) return false;
+    if (strcmp(keep, "all"))
+        return api_fail(e, 400, NULL, "thinking", "thinking.keep: \"%.40s\" is not known, only \"all\"",
+                        keep);
+    return *preserve = true;
+}
+
+static bool from_fields(const json_t *body, bool *out, bool *preserve, api_error *e) {
     const json_t *thinking, *reasoning;
     const char *type = NULL;
     if (!field_object(body, "thinking", &thinking, e) || !field_object(body, "reasoning", &reasoning, e))
         return false;
     if (thinking && !field_str(thinking, "type", &type, e)) return false;
+    if (!read_keep(thinking, preserve, e)) return false;
     if (type && strcmp(type, "enabled") && strcmp(type, "disabled"))
         return api_fail(e, 400, NULL, "thinking", "thinking.type: \"%.40s\" is neither enabled nor disabled",
                         type);
@@ -30,15 +42,23 @@ static bool from_fields(const json_t *body, bool *out, api_error *e) {
     return true;
 }
 
-json_t *request_thinking(const json_t *body, bool *thinking, api_error *e) {
+json_t *request_thinking(const json_t *body, chat_template t, bool *thinking, api_error *e) {
     const json_t *kwargs;
+    bool always = chat_template_always_thinks(t), preserve = always;
     *thinking = true;
-    if (!field_object(body, "chat_template_kwargs", &kwargs, e) || !from_fields(body, thinking, e))
+    if (!field_object(body, "chat_template_kwargs", &kwargs, e) || !from_fields(body, thinking, &preserve, e))
         return NULL;
-    if (kwargs &&
-        (!field_bool(kwargs, "enable_thinking", thinking, e) || !field_bool(kwargs, "thinking", thinking, e)))
+    if (kwargs && (!field_bool(kwargs, "enable_thinking", thinking, e) ||
+                   !field_bool(kwargs, "thinking", thinking, e) ||
+                   !field_bool(kwargs, "preserve_thinking", &preserve, e)))
         return NULL;
-    json_t *out = json_pack("{s:b}", "thinking", *thinking);
+    if (always && (!*thinking || !preserve)) {
+        api_fail(e, 400, "unsupported", *thinking ? "preserve_thinking" : "thinking",
+                 "%s: this model (template %s) has it always on",
+                 *thinking ? "preserve_thinking" : "thinking", chat_template_name(t));
+        return NULL;
+    }
+    json_t *out = json_pack("{s:b, s:b}", "thinking", *thinking, "preserve_thinking", preserve);
     if (!out) api_fail(e, 503, NULL, NULL, "out of memory");
     return out;
 }
@@ -130,7 +150,7 @@ bool request_render(gen_request *r, const served_model *m, api_error *e) {
               field_bool(r->body, "include_reasoning", &include, e) &&
               field_bool(r->body, "stream_reasoning", &piecewise, e) &&
               field_bool(r->body, "parallel_tool_calls", &parallel, e) && request_prompts(r, 1, e);
-    json_t *kwargs = ok ? request_thinking(r->body, &thinking, e) : NULL;
+    json_t *kwargs = ok ? request_thinking(r->body, m->template, &thinking, e) : NULL;
     if (!kwargs) return false;
     chat_prompt p = {0};
     err why = {0};

@@ -70,7 +70,7 @@ static status open_model(server *s, err *e) {
     m->parse_calls = s->o.parse_calls;
     m->parse_reasoning = s->o.parse_reasoning;
     m->created = (i64)time(NULL);
-    st = served_model_open(m, c->model_type, c->vocab, c->eos, c->n_eos, e);
+    st = served_model_open(m, s->o.template, c->model_type, c->vocab, c->eos, c->n_eos, e);
     if (st != ST_OK) return st;
     log_note("%s", engine_plan(s->engine));
     log_note("chat template %s (%s)", chat_template_name(m->template), m->template_why);

@@ -7,6 +7,7 @@
 typedef struct {
     engine_options engine;   /* max_running >= 1 */
     scheduler_options sched; /* its callback is the server's */
+    const char *template;    /* chat template; NULL: the one the model's folder asks for */
     const char *host, *name,
         *api_key; /* name NULL: the folder's last part; api_key NULL: none is asked for */
     i64 port;     /* 0: any free one */

@@ -1,10 +1,12 @@
-/* K2-Thinking and K2.5.
+/* K2-Thinking, K2.5, K2.6 and K2.7-Code.
  *
  * Everything up to the last assistant message without tool calls is history: its reasoning is dropped. What
  * follows is the tool loop in progress, whose reasoning the model gets back. K2.5 declares tools in
  * TypeScript, has no default system message, and opens (or, with thinking off, closes) the think block
- * itself. Sources: the K2.5 template as kept in lightseekorg/smg's test fixtures, and ggml-org/llama.cpp's
- * copy of K2-Thinking's, whose tools the official file prints compactly. */
+ * itself. With preserve_thinking (K2.6; always in K2.7-Code) nothing is history. Sources: the K2.5 template as kept in
+ * lightseekorg/smg's test fixtures, and ggml-org/llama.cpp's copy of K2-Thinking's, whose tools the official file prints
+ * compactly; for K2.6 the tests of thinking-machines-lab/tinker-cookbook, which compare K2.5's rendering with and without
+ * history with the published file. */
 #include "text/chat_parts.h"
 #include "text/pyjson.h"
 #include "text/ts_tools.h"
@@ -19,7 +21,7 @@ static void tools_block(chat_writer *w, const json_t *tools, chat_prompt *out) {
     chat_declare_tools(w, "");
     size_t before = w->text->len;
     status st =
-        w->kind == CHAT_K2_5 && w->st == ST_OK ? ts_tools_encode(w->text, sorted, &out->tools_json) : ST_OK;
+        w->kind >= CHAT_K2_5 && w->st == ST_OK ? ts_tools_encode(w->text, sorted, &out->tools_json) : ST_OK;
     if (st == ST_NOMEM) w->st = err_nomem(w->e, "tools", 0);
     if (w->text->len == before) chat_json(w, sorted, ",", ":");
     chat_control(w, "<|im_end|>");
@@ -51,9 +53,9 @@ static void message(chat_writer *w, const chat_message *m, size_t at, bool keep_
 }
 
 void chat_render_k25(chat_writer *w, const chat_input *in, chat_prompt *out) {
-    bool k25 = w->kind == CHAT_K2_5;
+    bool k25 = w->kind >= CHAT_K2_5;
     bool thinking = in->thinking || !k25; /* K2-Thinking has no switch */
-    size_t history = history_end(in);
+    size_t history = in->preserve_thinking ? 0 : history_end(in);
     if (in->tools) tools_block(w, in->tools, out);
     if (!k25 && (!in->n || !in->messages[0].system))
         chat_default_system(w, "You are Kimi, an AI assistant created by Moonshot AI.");

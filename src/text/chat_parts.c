@@ -7,12 +7,6 @@ static chat_str str_of(const json_t *v) {
     return (chat_str){json_is_string(v) ? json_string_value(v) : "", json_string_length(v)};
 }
 
-static const char *type_name(const json_t *v) {
-    static const char *const names[] = {"an object", "an array", "a string", "an integer",
-                                        "a number",  "true",     "false",    "null"};
-    return v ? names[json_typeof(v)] : "missing";
-}
-
 static bool is(chat_str s, const char *word) { return s.len == strlen(word) && !memcmp(s.s, word, s.len); }
 
 /* The string under key; missing and null give "". */
@@ -20,7 +14,7 @@ static status get_str(const json_t *o, const char *key, size_t at, chat_str *out
     const json_t *v = json_object_get(o, key);
     *out = str_of(v);
     if (!v || json_is_null(v) || json_is_string(v)) return ST_OK;
-    return err_set(e, ST_INPUT, "messages[%zu].%s: expected a string, got %s", at, key, type_name(v));
+    return err_set(e, ST_INPUT, "messages[%zu].%s: expected a string, got %s", at, key, json_type_text(v));
 }
 
 static status read_content(const json_t *message, size_t at, chat_message *m, err *e) {
@@ -32,18 +26,18 @@ static status read_content(const json_t *message, size_t at, chat_message *m, er
     if (!json_is_string(v) && !json_is_array(v))
         return err_set(e, ST_INPUT,
                        "messages[%zu].content: expected a string, null or an array of parts, got %s", at,
-                       type_name(v));
+                       json_type_text(v));
     json_array_foreach(v, i, part) {
         const json_t *type = json_object_get(part, "type"), *text = json_object_get(part, "text");
         if (!json_is_object(part))
             return err_set(e, ST_INPUT, "messages[%zu].content[%zu]: expected an object, got %s", at, i,
-                           type_name(part));
+                           json_type_text(part));
         if (type && !json_is_string(type))
             return err_set(e, ST_INPUT, "messages[%zu].content[%zu].type: expected a string, got %s", at, i,
-                           type_name(type));
+                           json_type_text(type));
         if (text && !json_is_string(text) && !json_is_null(text))
             return err_set(e, ST_INPUT, "messages[%zu].content[%zu].text: expected a string, got %s", at, i,
-                           type_name(text));
+                           json_type_text(text));
     }
     m->content = v;
     return ST_OK;
@@ -54,16 +48,16 @@ static status read_call(const json_t *call, size_t at, size_t i, err *e) {
     const json_t *name = json_object_get(function, "name");
     if (!json_is_object(call))
         return err_set(e, ST_INPUT, "messages[%zu].tool_calls[%zu]: expected an object, got %s", at, i,
-                       type_name(call));
+                       json_type_text(call));
     if (id && !json_is_string(id) && !json_is_null(id))
         return err_set(e, ST_INPUT, "messages[%zu].tool_calls[%zu].id: expected a string, got %s", at, i,
-                       type_name(id));
+                       json_type_text(id));
     if (!json_is_object(function))
         return err_set(e, ST_INPUT, "messages[%zu].tool_calls[%zu].function: expected an object, got %s", at,
-                       i, type_name(function));
+                       i, json_type_text(function));
     if (name && !json_is_string(name))
         return err_set(e, ST_INPUT, "messages[%zu].tool_calls[%zu].function.name: expected a string, got %s",
-                       at, i, type_name(name));
+                       at, i, json_type_text(name));
     if (!json_object_get(function, "arguments"))
         return err_set(e, ST_INPUT, "messages[%zu].tool_calls[%zu].function.arguments: missing", at, i);
     return ST_OK;
@@ -76,7 +70,8 @@ static status read_calls(const json_t *message, size_t at, chat_message *m, err 
     m->calls = NULL;
     if (!v || json_is_null(v)) return ST_OK;
     if (!json_is_array(v))
-        return err_set(e, ST_INPUT, "messages[%zu].tool_calls: expected an array, got %s", at, type_name(v));
+        return err_set(e, ST_INPUT, "messages[%zu].tool_calls: expected an array, got %s", at,
+                       json_type_text(v));
     json_array_foreach(v, i, call) {
         status st = read_call(call, at, i, e);
         if (st != ST_OK) return st;
@@ -88,11 +83,12 @@ static status read_calls(const json_t *message, size_t at, chat_message *m, err 
 static status read_message(const json_t *v, size_t at, chat_message *m, err *e) {
     status st;
     if (!json_is_object(v))
-        return err_set(e, ST_INPUT, "messages[%zu]: expected an object, got %s", at, type_name(v));
+        return err_set(e, ST_INPUT, "messages[%zu]: expected an object, got %s", at, json_type_text(v));
     const json_t *role = json_object_get(v, "role");
     m->role = str_of(role);
     if (!json_is_string(role))
-        return err_set(e, ST_INPUT, "messages[%zu].role: expected a string, got %s", at, type_name(role));
+        return err_set(e, ST_INPUT, "messages[%zu].role: expected a string, got %s", at,
+                       json_type_text(role));
     if (!m->role.len) return err_set(e, ST_INPUT, "messages[%zu].role: empty", at);
     m->user = is(m->role, "user");
     m->assistant = is(m->role, "assistant");
@@ -110,7 +106,7 @@ status chat_messages_read(const json_t *messages, chat_message **out, size_t *n,
     *out = NULL;
     *n = json_array_size(messages);
     if (!json_is_array(messages))
-        return err_set(e, ST_INPUT, "messages: expected an array, got %s", type_name(messages));
+        return err_set(e, ST_INPUT, "messages: expected an array, got %s", json_type_text(messages));
     chat_message *list = calloc(*n ? *n : 1, sizeof *list);
     if (!list) return err_nomem(e, "messages", *n * sizeof *list);
     for (size_t i = 0; i < *n; i++) {
@@ -170,7 +166,7 @@ void chat_frame(chat_writer *w, const chat_message *m) {
 
 static bool is_image(chat_template t, const json_t *part, chat_str type) {
     if (is(type, "image")) return true;
-    if (t == CHAT_K2_5) return is(type, "image_url");
+    if (t >= CHAT_K2_5) return is(type, "image_url");
     return json_object_get(part, "image") || json_object_get(part, "image_url");
 }
 
@@ -179,7 +175,7 @@ static bool is_image(chat_template t, const json_t *part, chat_str type) {
  * for.
  */
 static void image(chat_writer *w) {
-    chat_control(w, w->kind == CHAT_K2_5 ? "<|media_begin|>" : "<|media_start|>");
+    chat_control(w, w->kind >= CHAT_K2_5 ? "<|media_begin|>" : "<|media_start|>");
     chat_text(w, "image");
     chat_control(w, "<|media_content|>");
     chat_control(w, "<|media_pad|>");
@@ -192,7 +188,7 @@ static void part(chat_writer *w, const json_t *p, size_t at, size_t i) {
     if (w->st != ST_OK) return;
     if (is_image(w->kind, p, type)) {
         image(w);
-    } else if (w->kind == CHAT_K2_5 && (is(type, "video") || is(type, "video_url"))) {
+    } else if (w->kind >= CHAT_K2_5 && (is(type, "video") || is(type, "video_url"))) {
         chat_control(w, "<|kimi_k25_video_placeholder|>");
         chat_text(w, "\n");
     } else if (json_object_get(p, "text") || is(type, "text")) {

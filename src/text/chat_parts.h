@@ -50,11 +50,11 @@ typedef struct {
     const chat_message *messages;
     size_t n;
     const json_t *tools; /* non-empty array, or NULL */
-    bool thinking, add_generation_prompt;
+    bool thinking, preserve_thinking, add_generation_prompt;
 } chat_input;
 
 /* One function a family of templates. */
 void chat_render_k2(chat_writer *w, const chat_input *in);                    /* K2-Instruct    */
-void chat_render_k25(chat_writer *w, const chat_input *in, chat_prompt *out); /* Thinking, K2.5 */
+void chat_render_k25(chat_writer *w, const chat_input *in, chat_prompt *out); /* Thinking and later */
 
 #endif

@@ -1,86 +1,9 @@
 #include "text/pyjson.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* float.__repr__: the fewest digits that read back as the same double; an exponent below 1e-4 and from 1e16.
- */
-static void py_float(buf *b, f64 v) {
-    char text[40];
-    for (int digits = 0; digits < 17; digits++) {
-        snprintf(text, sizeof text, "%.*e", digits, v);
-        if (strtod(text, NULL) == v) break;
-    }
-    char *mark = strchr(text, 'e');
-    int exp10 = atoi(mark + 1);
-    *mark = 0;
-    char *p = text;
-    if (*p == '-') buf_char(b, *p++);
-    char digits[24];
-    int n = 0;
-    for (; *p; p++)
-        if (*p != '.') digits[n++] = *p;
-    while (n > 1 && digits[n - 1] == '0') n--;
-    if (exp10 < -4 || exp10 >= 16) {
-        buf_char(b, digits[0]);
-        if (n > 1) {
-            buf_char(b, '.');
-            buf_add(b, digits + 1, (size_t)n - 1);
-        }
-        buf_fmt(b, "e%c%02d", exp10 < 0 ? '-' : '+', abs(exp10));
-    } else if (exp10 < 0) {
-        buf_str(b, "0.");
-        for (int i = exp10 + 1; i < 0; i++) buf_char(b, '0');
-        buf_add(b, digits, (size_t)n);
-    } else {
-        for (int i = 0; i <= exp10; i++) buf_char(b, i < n ? digits[i] : '0');
-        buf_char(b, '.');
-        if (n > exp10 + 1)
-            buf_add(b, digits + exp10 + 1, (size_t)(n - exp10 - 1));
-        else
-            buf_char(b, '0');
-    }
-}
-
-static void py_number(buf *b, const json_t *v) {
-    if (json_is_integer(v))
-        buf_fmt(b, "%lld", (long long)json_integer_value(v));
-    else
-        py_float(b, json_real_value(v));
-}
-
 void py_dumps(buf *b, const json_t *v, const char *comma, const char *colon) {
-    const char *key;
-    json_t *item;
-    size_t i;
-    bool first = true;
-    switch (json_typeof(v)) {
-    case JSON_OBJECT:
-        buf_char(b, '{');
-        json_object_foreach((json_t *)v, key, item) {
-            if (!first) buf_str(b, comma);
-            first = false;
-            buf_json_str(b, key, strlen(key));
-            buf_str(b, colon);
-            py_dumps(b, item, comma, colon);
-        }
-        buf_char(b, '}');
-        break;
-    case JSON_ARRAY:
-        buf_char(b, '[');
-        json_array_foreach(v, i, item) {
-            if (i) buf_str(b, comma);
-            py_dumps(b, item, comma, colon);
-        }
-        buf_char(b, ']');
-        break;
-    case JSON_STRING: buf_json_str(b, json_string_value(v), json_string_length(v)); break;
-    case JSON_INTEGER:
-    case JSON_REAL: py_number(b, v); break;
-    case JSON_TRUE: buf_str(b, "true"); break;
-    case JSON_FALSE: buf_str(b, "false"); break;
-    case JSON_NULL: buf_str(b, "null"); break;
-    }
+    json_write(b, v, &(json_style){comma, colon, "Infinity", 0});
 }
 
 /* One character of well-formed UTF-8 (jansson checked it); *n is its length. */
@@ -131,38 +54,43 @@ static void py_repr_str(buf *b, const char *s, size_t len) {
     buf_char(b, quote);
 }
 
-void py_repr(buf *b, const json_t *v) {
+static void repr_object(buf *b, const json_t *v) {
     const char *key;
     json_t *item;
-    size_t i;
     bool first = true;
-    switch (json_typeof(v)) {
-    case JSON_OBJECT:
-        buf_char(b, '{');
-        json_object_foreach((json_t *)v, key, item) {
-            if (!first) buf_str(b, ", ");
-            first = false;
-            py_repr_str(b, key, strlen(key));
-            buf_str(b, ": ");
-            py_repr(b, item);
-        }
-        buf_char(b, '}');
-        break;
-    case JSON_ARRAY:
-        buf_char(b, '[');
-        json_array_foreach(v, i, item) {
-            if (i) buf_str(b, ", ");
-            py_repr(b, item);
-        }
-        buf_char(b, ']');
-        break;
-    case JSON_STRING: py_repr_str(b, json_string_value(v), json_string_length(v)); break;
-    case JSON_INTEGER:
-    case JSON_REAL: py_number(b, v); break;
-    case JSON_TRUE: buf_str(b, "True"); break;
-    case JSON_FALSE: buf_str(b, "False"); break;
-    case JSON_NULL: buf_str(b, "None"); break;
+    buf_char(b, '{');
+    json_object_foreach((json_t *)v, key, item) {
+        if (!first) buf_str(b, ", ");
+        first = false;
+        py_repr_str(b, key, strlen(key));
+        buf_str(b, ": ");
+        py_repr(b, item);
     }
+    buf_char(b, '}');
+}
+
+static void repr_array(buf *b, const json_t *v) {
+    json_t *item;
+    size_t i;
+    buf_char(b, '[');
+    json_array_foreach(v, i, item) {
+        if (i) buf_str(b, ", ");
+        py_repr(b, item);
+    }
+    buf_char(b, ']');
+}
+
+void py_repr(buf *b, const json_t *v) {
+    if (json_is_number(v))
+        json_write(b, v, &(json_style){.infinity = "inf"});
+    else if (json_is_object(v))
+        repr_object(b, v);
+    else if (json_is_array(v))
+        repr_array(b, v);
+    else if (json_is_string(v))
+        py_repr_str(b, json_string_value(v), json_string_length(v));
+    else
+        buf_str(b, json_is_true(v) ? "True" : json_is_false(v) ? "False" : "None");
 }
 
 void py_str(buf *b, const json_t *v) {
@@ -173,16 +101,8 @@ void py_str(buf *b, const json_t *v) {
 }
 
 bool py_truthy(const json_t *v) {
-    if (!v) return false;
-    switch (json_typeof(v)) {
-    case JSON_OBJECT: return json_object_size(v) > 0;
-    case JSON_ARRAY: return json_array_size(v) > 0;
-    case JSON_STRING: return json_string_length(v) > 0;
-    case JSON_INTEGER: return json_integer_value(v) != 0;
-    case JSON_REAL: return json_real_value(v) != 0;
-    case JSON_TRUE: return true;
-    default: return false;
-    }
+    if (json_is_number(v)) return json_number_value(v) != 0;
+    return json_object_size(v) || json_array_size(v) || json_string_length(v) || json_is_true(v);
 }
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }

@@ -2,7 +2,8 @@
  *
  * Kimi's prompts were rendered by Python in training: json.dumps inside the Jinja templates, str() and repr()
  * in the TypeScript declaration of tools. These functions give the same bytes. Source: CPython's
- * json.encoder, float.__repr__ (shortest digits that round-trip) and str/list/dict repr. */
+ * json.encoder, float.__repr__ (shortest digits that round-trip) and str/list/dict repr. Integers have any size, and a
+ * number beyond a double is infinite: json.dumps says Infinity, repr inf. */
 #ifndef TEXT_PYJSON_H
 #define TEXT_PYJSON_H
 #include "base/json.h"

@@ -45,7 +45,8 @@ static bool has_type(const json_t *v, const char *type) {
     if (!strcmp(type, "string")) return json_is_string(v);
     if (!strcmp(type, "number")) return json_is_number(v);
     if (!strcmp(type, "integer"))
-        return json_is_integer(v) || (json_is_real(v) && json_real_value(v) == floor(json_real_value(v)));
+        return json_is_integer(v) || json_is_big_integer(v) ||
+               (json_is_real(v) && json_real_value(v) == floor(json_real_value(v)));
     if (!strcmp(type, "boolean")) return json_is_boolean(v);
     if (!strcmp(type, "null")) return json_is_null(v);
     return false;
@@ -59,9 +60,8 @@ static bool type_ok(const json_t *type, const json_t *v) {
     return !json_is_array(type);
 }
 
-/* JSON Schema's equality: 1 and 1.0 are one value. */
 static bool same(const json_t *a, const json_t *b) {
-    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    if (json_is_number(a) && json_is_number(b)) return json_same_number(a, b);
     return json_equal(a, b);
 }
 

@@ -90,7 +90,7 @@ static status read_config(special_set *s, const json_t *config, err *e) {
 
 status special_read(special_set *s, i32 first_id, const char *text, size_t len, const char *what, err *e) {
     if (first_id > INT32_MAX - SPECIAL_SLOTS) return err_set(e, ST_LIMIT, "%s: ids beyond 2^31", what);
-    json_t *config = json_parse_reals(text, len, what, e);
+    json_t *config = json_parse(text, len, what, e);
     if (!config) return e ? e->code : ST_FORMAT;
     s->first = first_id;
     status st = read_config(s, config, e);

@@ -199,7 +199,7 @@ static bool fits(const json_t *v, const char *type) {
     bool boolean = json_is_boolean(v); /* Python's bool is an int */
     if (!strcmp(type, "string")) return json_is_string(v);
     if (!strcmp(type, "number")) return json_is_number(v) || boolean;
-    if (!strcmp(type, "integer")) return json_is_integer(v) || boolean;
+    if (!strcmp(type, "integer")) return json_is_integer(v) || json_is_big_integer(v) || boolean;
     if (!strcmp(type, "boolean")) return boolean;
     return true;
 }

@@ -63,7 +63,7 @@ static moon_status ask(moon_engine *m, collected *c, moon_error *e) {
     q.chat =
         "{\"messages\": [{\"role\": \"user\", \"content\": \"What is 2 + 3?\"}], \"tools\": [{\"type\": "
         "\"function\", \"function\": {\"name\": \"add\", \"parameters\": {\"type\": \"object\", \"properties\": "
-        "{\"a\": {\"type\": \"integer\"}}}}}]}";
+        "{\"a\": {\"type\": \"integer\", \"maximum\": 12345678901234567890}}}}}]}";
     q.max_tokens = 24;
     q.temperature = 1;
     return moon_run(m, &q, collect, c, NULL, e);

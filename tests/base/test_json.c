@@ -1,6 +1,7 @@
 /* One strictness for all JSON, and the typed look-ups. */
 #include "unit.h"
 #include "base/json.h"
+#include <math.h>
 #include <string.h>
 
 static json_t *parse(const char *text, err *e) { return json_parse(text, strlen(text), "what.json", e); }
@@ -20,13 +21,114 @@ static void test_strictness(void **state) {
     expect_error("{\n \"a\": 1,\n \"a\": 2}", "line 3");
     expect_error("{} x", "end of file");
     expect_error("[1,]", "line 1");
-    expect_error("{\"a\": 99999999999999999999}", "too big integer");
-    expect_error("[1e999]", "line 1");
+    expect_error("[1,\n 99999999999999999999, 1x]", "line 2 column 25"); /* columns as in the text */
+    expect_error("[099999999999999999999]", "line 1");
+    expect_error("[99999999999999999999.]", "line 1");
+    expect_error("[99999999999999999999 1]", "line 1");
+    expect_error("[-]", "line 1");
+    expect_error("[1e999e]", "line 1");
+    expect_error("[+99999999999999999999]", "line 1");
+    expect_error("[--99999999999999999999]", "line 1");
+    expect_error("{99999999999999999999: 1}", "line 1");
     expect_error("[NaN]", "line 1");
     expect_error("\"\xff\"", "line 1");
     expect_error("\"\xed\xa0\x80\"", "line 1"); /* a surrogate written as UTF-8 */
     expect_error("\"\n\"", "line 1");
     expect_error("{\"a\\u0000\": 1}", "line 1");
+}
+
+/* Text to tree to text: what comes back is the same. */
+static void expect_round(const char *text) {
+    err e = {0};
+    json_t *v = parse(text, &e);
+    if (!v) fail_msg("%s: %s", text, e.text);
+    char *back = json_to_text(v, &json_compact);
+    assert_string_equal(back, text);
+    free(back);
+    json_decref(v);
+}
+
+#define I20 "12345678901234567890"
+static void test_numbers_of_any_size(void **state) {
+    (void)state;
+    expect_round(I20);
+    expect_round("-1e400");
+    expect_round("[0,-9223372036854775808,-9223372036854775809,9223372036854775807,9223372036854775808]");
+    expect_round("{\"a\":{\"b\":[1," I20 ",2,[" I20 "1,3]],\"c\":1e999},\"" I20 "\":\"" I20
+                 "\",\"d\":[4,-" I20 "]}");
+    expect_round("[[],{},\"\\\" " I20 "\"," I20 "]");
+    json_t *v = parse("[" I20 ", 1e400, -1E+400, 5, 5.0, {}, {\"a\": 1}, 1e22, 10000000000000000000000, " I20
+                      ", " I20 "0]",
+                      NULL);
+    const json_t *at[11];
+    for (size_t i = 0; i < 11; i++) at[i] = json_array_get(v, i);
+    assert_string_equal(json_big_number(at[0]), I20);
+    assert_string_equal(json_big_number(at[2]), "-1E+400");
+    for (size_t i = 3; i < 8; i++) assert_null(json_big_number(at[i]));
+    assert_null(json_big_number(NULL));
+    for (size_t i = 0; i < 11; i++) {
+        bool map = i == 5 || i == 6;
+        assert_int_equal(json_is_object(at[i]), map);
+        assert_int_equal(json_is_number(at[i]), !map);
+    }
+    assert_true(json_is_big_integer(at[0]) && !json_is_big_integer(at[1]) && !json_is_big_integer(at[3]));
+    assert_true(json_number_value(at[0]) == 12345678901234567890.0 && json_number_value(at[2]) == -INFINITY);
+    assert_true(json_number_value(at[3]) == 5 && json_number_value(at[5]) == 0);
+    assert_true(json_same_number(at[3], at[4]) && json_same_number(at[7], at[8]) &&
+                json_same_number(at[0], at[9]));
+    assert_true(!json_same_number(at[0], at[10]) && !json_same_number(at[1], at[2]) &&
+                !json_same_number(at[3], at[0]));
+    assert_true(!json_same_number(at[5], at[5]));
+    assert_string_equal(json_type_text(at[0]), "an integer");
+    assert_string_equal(json_type_text(at[1]), "a number");
+    assert_string_equal(json_type_text(at[6]), "an object");
+    assert_string_equal(json_type_text(NULL), "nothing");
+    i64 i = -1;
+    f64 f = -1;
+    err e = {0};
+    json_t *o = parse("{\"i\": " I20 ", \"f\": 1e400}", NULL);
+    assert_int_equal(json_get_i64(o, "i", 0, INT64_MAX, true, &i, &e), ST_FORMAT);
+    assert_non_null(strstr(e.text, "\"i\" is " I20 ", outside 0.."));
+    assert_int_equal(json_get_f64(o, "f", 0, 1e300, true, &f, &e), ST_FORMAT);
+    assert_non_null(strstr(e.text, "\"f\" is inf, outside 0.."));
+    assert_int_equal(json_get_f64(o, "i", 0, 1e300, true, &f, &e), ST_OK);
+    assert_true(i == -1 && f == 12345678901234567890.0);
+    json_decref(o);
+    json_decref(v);
+}
+
+/* Python reads integers of up to 4300 digits; nothing is left out of a long one. */
+static void test_digits(void **state) {
+    (void)state;
+    buf b = {0};
+    for (int n = 4299; n <= 4302; n++) {
+        buf_clear(&b);
+        buf_str(&b, "[1,\n -");
+        for (int i = 0; i < n; i++) buf_char(&b, "1234567890"[i % 10]);
+        buf_char(&b, ']');
+        err e = {0};
+        json_t *v = parse(b.data, &e);
+        assert_int_equal(v != NULL, n <= 4300);
+        if (v) assert_int_equal(strlen(json_big_number(json_array_get(v, 1))), n + 1);
+        if (!v) assert_non_null(strstr(e.text, "line 2 column 2: an integer of more than 4300 digits"));
+        json_decref(v);
+    }
+    buf_free(&b);
+}
+
+static void test_styles(void **state) {
+    (void)state;
+    json_t *v = parse("{\"a\":[1,0.1,1e2,-1e400],\"b\":{},\"c\":[],\"d\":\"x\"}", NULL);
+    buf b = {0};
+    json_write(&b, v, &json_spaced);
+    assert_string_equal(b.data, "{\"a\": [1, 0.1, 100.0, -1e400], \"b\": {}, \"c\": [], \"d\": \"x\"}");
+    buf_clear(&b);
+    json_write(&b, v, &(json_style){",", ": ", "big", 1});
+    assert_string_equal(
+        b.data,
+        "{\n \"a\": [\n  1,\n  0.1,\n  100.0,\n  -big\n ],\n \"b\": {},\n \"c\": [],\n \"d\": \"x\"\n}");
+    buf_free(&b);
+    json_decref(v);
 }
 
 static void test_depth(void **state) {
@@ -148,8 +250,15 @@ static void test_write(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strictness),    cmocka_unit_test(test_depth), cmocka_unit_test(test_surrogates),
-        cmocka_unit_test(test_order_is_kept), cmocka_unit_test(test_get),   cmocka_unit_test(test_write),
+        cmocka_unit_test(test_strictness),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_surrogates),
+        cmocka_unit_test(test_order_is_kept),
+        cmocka_unit_test(test_get),
+        cmocka_unit_test(test_write),
+        cmocka_unit_test(test_numbers_of_any_size),
+        cmocka_unit_test(test_digits),
+        cmocka_unit_test(test_styles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

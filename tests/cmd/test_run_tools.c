@@ -15,7 +15,18 @@ int cmd_options(const char *name, const char *usage, const opt_spec *specs, size
 
 static char *chats[TOOL_ROUNDS + 2];
 static int n_chats, calls_wanted;
-#define CALL "{\"id\": \"functions.calc:0\", \"name\": \"calc\", \"arguments\": \"{\\\"e\\\": \\\"2+3\\\"}\"}"
+static const char *called; /* the tool that the model wants */
+#define CALL  "{\"id\": \"functions.calc:0\", \"name\": \"calc\", \"arguments\": \"{}\"}"
+#define TOOLS "[{\"type\": \"function\", \"function\": {\"name\": \"calc\"}}]"
+
+static void want_tool(moon_callback callback, void *user) {
+    char call[200];
+    int n = snprintf(
+        call, sizeof call,
+        "{\"id\": \"functions.%s:0\", \"name\": \"%s\", \"arguments\": \"{\\\"e\\\": \\\"2+3\\\"}\"}", called,
+        called);
+    callback(user, MOON_TOOL_CALL, call, (size_t)n);
+}
 
 /* Calls the tool `calls_wanted` times, then answers. */
 moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callback, void *user,
@@ -26,7 +37,7 @@ moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callba
     chats[n_chats++] = strdup(q->chat);
     callback(user, MOON_REASONING, "hm", 2);
     if (call)
-        callback(user, MOON_TOOL_CALL, CALL, strlen(CALL));
+        want_tool(callback, user);
     else
         callback(user, MOON_CONTENT, "It is 5.", 8);
     *stats = (moon_stats){.finish = call ? "tool_calls" : "stop"};
@@ -59,7 +70,9 @@ static int teardown(void **s) {
 }
 
 static chat_run begin(int calls) {
-    chat_run r = {.quiet = true, .messages = json_array(), .calls = json_array(), .tools = json_array()};
+    chat_run r = {
+        .quiet = true, .messages = json_array(), .calls = json_array(), .tools = json_loads(TOOLS, 0, NULL)};
+    called = "calc";
     for (int i = 0; i < n_chats; i++) free(chats[i]);
     n_chats = 0;
     calls_wanted = calls;
@@ -126,6 +139,44 @@ static void a_person_is_asked_for_the_result(void **s) {
                                 "5");
         end(&r);
     }
+}
+
+/* Names that nobody declared reach no program, and the model hears of it. */
+static void an_undeclared_tool_is_not_run(void **s) {
+    static const char *const names[] = {"--help", "../../bin/sh", "cal", "calc2", ""};
+    (void)s;
+    for (size_t i = 0; i < 2 * COUNT_OF(names); i++) {
+        chat_run r = begin(1);
+        moon_error error;
+        char said[100];
+        called = names[i / 2];
+        write_file(program, "#!/bin/sh\necho ran \"$1\"\n", 0700);
+        r.tool_command = i % 2 ? program : NULL;
+        r.typed = !r.tool_command; /* a person is not asked either */
+        assert_int_equal(answer_with_tools(&r, &error), MOON_OK);
+        assert_int_equal(n_chats, 2);
+        snprintf(said, sizeof said, "error: there is no tool \"%s\"", called);
+        assert_string_equal(json_string_value(json_object_get(json_array_get(r.messages, 2), "content")),
+                            said);
+        end(&r);
+    }
+}
+
+/* The next question brings along what was thought: K2.6 and K2.7-Code may read it. */
+static void reasoning_stays_in_the_conversation(void **s) {
+    (void)s;
+    chat_run r = begin(0);
+    moon_error error;
+    assert_int_equal(answer_with_tools(&r, &error), MOON_OK);
+    add_answer(&r);
+    assert_true(add_message(&r, "user", "and 3+3?", 8));
+    assert_int_equal(answer_with_tools(&r, &error), MOON_OK);
+    json_t *second = json_loads(chats[1], 0, NULL);
+    const json_t *said = json_array_get(json_object_get(second, "messages"), 1);
+    assert_string_equal(json_string_value(json_object_get(said, "content")), "It is 5.");
+    assert_string_equal(json_string_value(json_object_get(said, "reasoning_content")), "hm");
+    json_decref(second);
+    end(&r);
 }
 
 static void endless_calls_end(void **s) {
@@ -210,6 +261,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_call_is_carried_out),
                                        cmocka_unit_test(without_a_program_the_call_is_the_answer),
                                        cmocka_unit_test(a_person_is_asked_for_the_result),
+                                       cmocka_unit_test(an_undeclared_tool_is_not_run),
+                                       cmocka_unit_test(reasoning_stays_in_the_conversation),
                                        cmocka_unit_test(endless_calls_end),
                                        cmocka_unit_test(a_program_that_is_not_there),
                                        cmocka_unit_test(results),

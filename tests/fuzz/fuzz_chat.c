@@ -4,6 +4,7 @@
 #include "text/chat.h"
 #include "text/parse.h"
 #include <stdlib.h>
+#include <string.h>
 
 static status ignore(void *ud, const parse_event *ev, err *e) {
     (void)e;
@@ -43,10 +44,20 @@ static void parse_both(const json_t *v, bool in_think) {
     if (out[0] != out[1] || out[0] > n) abort();
 }
 
+/* What is printed reads back as the same value, numbers of any size included. */
+static void print_and_read(const json_t *v) {
+    char *text = json_to_text(v, &json_spaced);
+    json_t *again = text ? json_parse(text, strlen(text), "printed", NULL) : NULL;
+    if (!again || !json_equal(v, again)) abort();
+    json_decref(again);
+    free(text);
+}
+
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
     json_t *v = json_parse((const char *)data, size, "request", NULL);
     if (!v) return 0;
+    print_and_read(v);
     render_all(v);
     parse_both(v, false);
     parse_both(v, true);

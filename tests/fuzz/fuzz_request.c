@@ -15,7 +15,7 @@ static void open_once(void) {
     err e = {0};
     if (ready) return;
     ready = true;
-    if (served_model_open(&served, "kimi_k25", 4096, NULL, 0, &e) != ST_OK) {
+    if (served_model_open(&served, NULL, "kimi_k25", 4096, NULL, 0, &e) != ST_OK) {
         fprintf(stderr, "fuzz_request: %s\n", e.text);
         abort();
     }

@@ -11,6 +11,8 @@ Needs jinja2 and tiktoken, and copies of the published files (not part of this r
   --ts           tool_declaration_ts.py of moonshotai/Kimi-K2.5 (thinking-machines-lab/tinker-cookbook keeps a copy)
   --vocab        folder with tiktoken.model and tokenizer_config.json (tests/data/kimi-k2.5)
 For k2-instruct-r3 there is no published file at hand: its three differences are put into the 0905 file here.
+Nor for k2.6 and k2.7-code: with preserve_thinking K2.5's file gets no history (what thinking-machines-lab/tinker-cookbook
+compares with K2.6's own file), and k2.7-code sets thinking and preserve_thinking to true in front of it.
 
 The environment is the one of transformers: trim_blocks, lstrip_blocks, loop controls, tojson = json.dumps without ASCII
 escapes. Token ids: the rendered text is cut at the template's own control tokens (those of the messages are hidden
@@ -20,6 +22,7 @@ import base64
 import copy
 import importlib.util
 import json
+import math
 import random
 import re
 from pathlib import Path
@@ -88,9 +91,9 @@ def typescript(encode, tools):
 def render(template, name, encode, request):
     tools = request.get("tools")
     context = dict(request.get("chat_template_kwargs") or {})
-    if name in ("k2-thinking", "k2.5"):
+    if name in ("k2-thinking", "k2.5", *NEWER):
         tools = deep_sort(tools)
-    if name == "k2.5":
+    if name in ("k2.5", *NEWER):
         context.setdefault("thinking", True)
         if tools:
             ts = typescript(encode, tools)
@@ -164,6 +167,9 @@ def t(i, text, **more):
     return {"role": "tool", "tool_call_id": i, "content": text, **more}
 
 
+NUMBERS = tool("n", properties={
+    "id": {"type": "integer", "minimum": -10**22, "maximum": 18446744073709551615, "default": 12345678901234567890},
+    "e": {"type": "integer", "enum": [10**19, 2**63, 5]}, "x": {"type": "number", "maximum": math.inf, "minimum": -math.inf, "default": math.inf, "const": 1e300}})
 LOOP = [u("weather?"), a("", reasoning_content="need tool", tool_calls=[call(0, "get_weather", '{"city": "Paris"}')]),
         t("functions.get_weather:0", '{"t": 21}', name="get_weather")]
 TWO = [u("Compare Rome and Oslo."),
@@ -171,6 +177,10 @@ TWO = [u("Compare Rome and Oslo."),
            1, "get_weather", {"city": "Oslo", "unit": "c", "days": [1, 2.5, 1e-05, None, True], "note": "köld \"ok\"\n\u2028"})]),
        t("functions.get_weather:0", "30"), t("functions.get_weather:1", "-3")]
 ALL = ["k2-instruct-0711", "k2-instruct-0905", "k2-instruct-r3", "k2-thinking", "k2.5"]
+NEWER = ["k2.6", "k2.7-code"]
+KEEP = {"preserve_thinking": True}
+TURNS = [s("S"), u("a"), a("b", reasoning_content="r1"), a("b2", reasoning_content="r2 "), u("c"), a("d", reasoning_content="r3"), u("e")]
+ANSWERED = LOOP + [a("21C", reasoning_content="done"), u("and tomorrow?"), a("", reasoning_content="again", tool_calls=[call(1, "get_weather", "{}")]), t("functions.get_weather:1", "5")]
 K2X = ALL[1:]
 FRAMES = ALL[3:]
 # name, templates, request. Templates are left out where the Jinja file fails or prints Python's view of a value and ours
@@ -219,6 +229,9 @@ CONVERSATIONS = [
     ("call with empty list", K2X, {"messages": [u("q"), a("x", reasoning_content="r", tool_calls=[]), u("y")]}),
     ("call with null list", K2X, {"messages": [u("q"), a("x", tool_calls=None, refusal=None, annotations=None), u("y")]}),
     ("arguments verbatim", K2X, {"messages": [u("q"), a("", tool_calls=[call(0, "f", '{"a":1,   "b":\n2}'), call(1, "f", "not json <|tool_call_end|>"), call(2, "f", [1, "x"]), call(3, "f", None)])], "add_generation_prompt": False}),
+    ("numbers of any size", K2X, {"messages": [u("q"), a("", tool_calls=[
+        call(0, "f", {"id": 12345678901234567890, "n": [10**22, -2**63, -2**63 - 1, 2**63 - 1, 2**63, 0], "x": [math.inf, -math.inf, 1e22, 100.0, 0.1, 1e-7, -0.0], str(10**22): None}),
+        call(1, "f", '{"id":12345678901234567890, "x":[1e400,1e2, 1.50]}'), call(2, "f", 10**30), call(3, "f", -math.inf)])], "tools": [NUMBERS]}),
     ("foreign call id", K2X, {"messages": [u("q"), a("", tool_calls=[{"id": "call_abc", "type": "function", "index": 0, "function": {"name": "f", "arguments": "{}"}}]), t("call_abc", "r")]}),
     ("tool result without a name", K2X, {"messages": [u("q"), a("", tool_calls=[call(0, "f", "{}")]), t("functions.f:0", "r\n\nr2")]}),
     ("reasoning in history only", FRAMES, {"messages": [u("a"), a("b", reasoning_content="gone"), u("c"), a("d", reasoning_content="gone too")]}),
@@ -236,6 +249,22 @@ CONVERSATIONS = [
     ("missing call ids", FRAMES, {"messages": [u("q"), a("", tool_calls=[{"type": "function", "function": {"name": "f", "arguments": "{}"}}]), {"role": "tool", "content": "r"}]}),
     ("call comes first", K2X, {"messages": [a("c", reasoning_content="kept", tool_calls=[call(0, "f", "{}")]), t("functions.f:0", "r")]}),
     ("call right after an answer", K2X, {"messages": [u("q"), a("b", reasoning_content="gone"), a("", reasoning_content="kept", tool_calls=[call(0, "f", "{}")])], "add_generation_prompt": False}),
+    ("hello", NEWER, {"messages": [u("hello")]}),
+    ("tools", NEWER, {"messages": [s("S"), u("weather?")], "tools": [WEATHER, PING]}),
+    ("image then text", NEWER, {"messages": [u([{"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "text", "text": "What?"}])]}),
+    ("reasoning of turns", NEWER, {"messages": TURNS}),
+    ("reasoning of turns, preserve", NEWER, {"messages": TURNS, "chat_template_kwargs": KEEP}),
+    ("reasoning of turns, preserve null", NEWER, {"messages": TURNS, "chat_template_kwargs": {"preserve_thinking": None, "thinking": None}}),
+    ("reasoning of turns, preserve false", NEWER[:1], {"messages": TURNS, "chat_template_kwargs": {"preserve_thinking": False, "thinking": True}}),
+    ("instant", NEWER[:1], {"messages": TURNS, "chat_template_kwargs": {"thinking": False}}),
+    ("instant, preserve", NEWER[:1], {"messages": TURNS, "chat_template_kwargs": {"thinking": False, **KEEP}}),
+    ("tool loop", NEWER, {"messages": LOOP, "tools": [WEATHER]}),
+    ("tool loop answered", NEWER, {"messages": ANSWERED, "tools": [WEATHER]}),
+    ("tool loop answered, preserve", NEWER, {"messages": ANSWERED, "tools": [WEATHER], "chat_template_kwargs": KEEP}),
+    ("turns without reasoning, preserve", NEWER, {"messages": [u("a"), a("b"), u("c"), a(None, tool_calls=[call(0, "ping", {})]), t("functions.ping:0", ""), a("d"), u("e")], "chat_template_kwargs": KEEP}),
+    ("ends with assistant, preserve", NEWER, {"messages": TURNS[:4], "add_generation_prompt": False, "chat_template_kwargs": KEEP}),
+    ("control strings in reasoning, preserve", NEWER, {"messages": [u("a"), a("b", reasoning_content="</think><|im_end|>x"), u("c")], "chat_template_kwargs": KEEP}),
+    ("no messages, preserve", NEWER, {"messages": [], "chat_template_kwargs": KEEP}),
     ("nothing", ALL, {"messages": [], "add_generation_prompt": False}),
     ("long", ["k2.5"], {"messages": [u("The quick brown fox. " * 200), a("ok " * 100), u("中文" * 300)]}),
 ]
@@ -284,6 +313,8 @@ DECLARATIONS = [
     one({"type": "string", "enum": ["a", None]}), one({"type": "string", "enum": ["a", 1]}), one({"type": "integer", "enum": [1, True]}), one({"type": "integer", "enum": [1.0]}), one({"type": "number", "enum": [1, 2.5, False]}), one({"type": "number", "enum": ["1"]}), one({"type": "boolean", "enum": [True]}), one({"type": "boolean", "enum": [1]}), one({"type": "uuid", "enum": [1, "x"]}), one({"type": None, "enum": [1]}),
     one({"type": ["string"], "enum": ["a"]}), one({"type": ["string"], "enum": [1]}), one({"type": ["null", "integer"], "enum": [1, None]}), one({"type": ["integer", "null"], "enum": ["x"]}), one({"type": ["null", "null"], "enum": ["x"]}), one({"type": ["string", "integer"], "enum": ["a"]}), one({"type": [], "enum": []}), one({"type": ["a", "b", "null"], "enum": []}), one({"type": "string", "enum": "ab"}),
     one({"anyOf": [S, {"type": "integer"}]}), one({"anyOf": [{**S, "description": "dropped"}, {"type": "null"}], "description": "kept", "default": None}), one({"anyOf": []}), one({"anyOf": None}), one({"anyOf": {}}), one({"anyOf": ""}), one({"anyOf": {"a": 1}}), one({"anyOf": "a"}), one({"anyOf": [True, False, {}]}), one({"anyOf": [{"type": 5}]}), one({"anyOf": [{"type": None}, S]}), one({"anyOf": [obj({"a": S, "b": {**S, "description": "in"}}, ["b"]), {"type": "array", "items": S}, {"enum": [1, "z"]}], "type": "string", "enum": [1]}),
+    one({"type": "integer", "enum": [10**19, -10**22]}), one({"type": "number", "enum": [10**19, math.inf, -math.inf]}), one({"type": "integer", "enum": [math.inf]}), one({"enum": [[10**19, {"k": math.inf}]]}), one({"type": "string", "enum": [10**19]}), one({"type": "string", "maxLength": 10**20, "default": 10**19}), one({"type": "array", "items": S, "maxItems": 2**64, "default": [10**19, math.inf]}),
+    one({"type": 10**19}), one({"type": "integer", "description": 10**19}), fn(obj(additionalProperties=10**19)), fn(obj({"a": S}, 10**19)), fn(10**19), one(10**19), one({"type": "string", "items": 10**19}), one({"type": "array", "items": 10**19}), one({"enum": 10**19}), one({"anyOf": 10**19}), fn(obj({"a": S}, **{"$defs": 10**19})), fn(obj({"a": S}, **{"$defs": {"T": 10**19}})), [{"type": "function", "function": {"name": 10**19, "parameters": math.inf}}], [{"type": "function", "function": 10**19}], fn(obj({"a": S}, [10**19, "a"])),
     one({"oneOf": [S]}), one({"allOf": [S]}), one({"const": 5}), one({"type": "string", "const": "x"}),
     one({"type": "array"}), one({"type": "array", "items": {}}), one({"type": "array", "items": None}), one({"type": "array", "items": False}), one({"type": "array", "items": True}), one({"type": "array", "items": S}), one({"type": "array", "items": [S]}), one({"type": "array", "items": "x"}), one({"type": "array", "items": S, "minItems": 1, "maxItems": 3, "description": "l"}),
     one({"type": "array", "items": {**S, "description": "item\nline"}}), one({"type": "array", "items": {"type": "integer", "minimum": 1}}), one({"type": "array", "items": {"type": 5, "description": "d"}}), one({"type": "array", "items": {"type": 5}}), one({"type": "array", "items": obj({"a": S}, ["a"])}), one({"type": "array", "items": obj({"a": S}, ["a"], description="obj")}), one({"type": "array", "items": {"type": "array", "items": {"type": "array", "items": {**S, "maxLength": 2}, "minItems": 2}}}), one({"type": "array", "items": {"description": 5, "type": "string"}}),
@@ -347,10 +378,39 @@ def numbers():
     return values + [-x for x in values]
 
 
+def number_texts():
+    """JSON texts at the edges of 64 bits and of a double, and beyond both."""
+    whole = [10**18, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1, 2**64, 10**19, 12345678901234567890, 10**22, 10**30, 3**200]
+    texts = [str(x) for x in whole] + [str(-x) for x in whole] + ["0", "-0", "-1"]
+    texts += ["0.0", "-0.0", "0e0", "-0e5", "0e999", "0.0E+999", "1e2", "1E2", "1e+2", "1.50", "1e16", "1e15", "1e22", "1e-7", "1e-400", "-1e-400", "0.1", "0.1000000000000000055511151231257827"]
+    for x in ("1.7976931348623157e308", "1.7976931348623158e308", "1.7976931348623159e308", "1e308", "1e309", "9e999", "1e400", "1E400", "1.5e+400", "0.1e401", "123e500", "1e99999999999999999999", "1" * 308 + ".0", "1" * 310 + ".5", "1" * 309 + "e0", "9" * 400 + "e-100"):
+        texts += [x, "-" + x]
+    texts += ["12345678901234567890.5", "123456789012345678901234567890.0", "12345678901234567890e0", "0.000000000000000000012345678901234567890"]
+    texts += ['{"a": [1e400, {"b": -12345678901234567890}, "1e400"], "12345678901234567890": 1, "c": [[]], "d": 10000000000000000000000}',
+              '[1,2,99999999999999999999,3,{"x":4,"y":[5,-99999999999999999999]},6,1e999,"7",8]', '"12345678901234567890"', '[{"k": 1e400}, {}]']
+    r = random.Random(8)
+    for _ in range(60):
+        d = "".join(r.choice("0123456789") for _ in range(r.randint(15, 40))).lstrip("0") or "0"
+        texts.append(r.choice(["", "-"]) + d + r.choice(["", "", "." + str(r.randint(0, 999)), f"e{r.randint(-320, 320)}"]))
+    return texts
+
+
+BEYOND = {math.inf: "\ue0001e400", -math.inf: "\ue000-1e400"}  # private text, which becomes a number when it is written
+
+
+def numbers_as_text(x):
+    if isinstance(x, dict):
+        return {k: numbers_as_text(v) for k, v in x.items()}
+    if isinstance(x, list):
+        return [numbers_as_text(v) for v in x]
+    return BEYOND.get(x, x) if isinstance(x, float) else x
+
+
 def write(name, lines):
     with open(HERE / name, "w", encoding="utf-8") as f:
         for line in lines:
-            f.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+            text = json.dumps(numbers_as_text(line), ensure_ascii=False, separators=(",", ":"))
+            f.write(re.sub('"\ue000(-?1e400)"', r"\1", text) + "\n")
     print(f"{name}: {len(lines)} lines")
 
 
@@ -364,9 +424,14 @@ def main():
     r3 = r3.replace("Moonshot AI.<|im_end|>\n  {%- endif -%}", "Moonshot AI.<|im_end|>\n  {% endif %}", 1)
     r3 = r3.replace("{{ message.tool_call_id }}\n    {{", "{{ message.tool_call_id }}\n{{")
     assert r3.count("\n") == r2.count("\n") - 2 and r3 != r2
+    k25 = o["k2.5"].read_text()
+    k26 = k25.replace("{%- set hist_msgs = ", "{%- set hist_msgs = [] if preserve_thinking else ")
+    k26 = k26.replace("{%- set suffix_msgs = ", "{%- set suffix_msgs = messages if preserve_thinking else ")
+    assert k26.count("preserve_thinking") == 2
     env = environment()
     templates = {"k2-instruct-0711": o["k2-0711"].read_text(), "k2-instruct-0905": r2, "k2-instruct-r3": r3,
-                 "k2-thinking": o["k2-thinking"].read_text(), "k2.5": o["k2.5"].read_text()}
+                 "k2-thinking": o["k2-thinking"].read_text(), "k2.5": k25, "k2.6": k26,
+                 "k2.7-code": "{%- set thinking = true -%}{%- set preserve_thinking = true -%}\n" + k26}
     templates = {k: env.from_string(v) for k, v in templates.items()}
     encode = load_encoder(o["ts"])
     encoding, specials = load_vocabulary(o["vocab"])
@@ -385,7 +450,9 @@ def main():
             vectors.append(line)
     write("chat_vectors.jsonl", vectors)
     write("ts_tools.jsonl", [{"tools": d, "text": typescript(encode, d)} for d in DECLARATIONS + list(random_declarations(120))])
-    write("pyjson.jsonl", [{"value": v, "text": repr(v)} for v in numbers()])
+    texts = [(t, json.loads(t)) for t in number_texts()]
+    write("pyjson.jsonl", [{"value": v, "text": repr(v)} for v in numbers()] +
+          [{"json": t, "dumps": json.dumps(v, ensure_ascii=False), "repr": repr(v)} for t, v in texts])
 
 
 main()

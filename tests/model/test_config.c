@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "unit.h"
 #include "base/buf.h"
+#include "base/file.h"
 #include "model/config.h"
 
 static bool near(f64 a, f64 b) { return fabs(a - b) <= 1e-9 * fabs(b); }
@@ -113,6 +114,30 @@ static void test_outer_ids(void **state) {
              text);
     expect_ok(&c, json, NULL);
     assert_true(c.bos == 1 && c.pad == 13 && c.n_eos == 1 && c.eos[0] == 2);
+}
+
+/* K2.6's file is K2.5's with three more entries of what is not quantized (their names here are made up): the same model,
+ * whatever they are. Its generation_config.json has sampling defaults, which are no business of the configuration. */
+static void test_k26(void **state) {
+    static const char at[] = "\"lm_head\",",
+                      more[] = "\"re:.*vision_tower.*\", 12345678901234567890, \"re:.*mm_projector.*\",";
+    static const char generation[] =
+        "{\"eos_token_id\":163586,\"max_length\":262144,\"temperature\":1.0,\"top_p\":1.0}";
+    (void)state;
+    buf text = {0}, k26 = {0};
+    err e = {0};
+    model_config want = {0}, got = {0};
+    assert_int_equal(file_read("tests/data/kimi-k2.5/config.json", 1 << 20, &text, &e), ST_OK);
+    const char *list = strstr(text.data, at);
+    assert_non_null(list);
+    buf_add(&k26, text.data, (size_t)(list - text.data));
+    buf_str(&k26, more);
+    buf_str(&k26, list);
+    expect_ok(&want, text.data, NULL);
+    expect_ok(&got, k26.data, generation);
+    assert_memory_equal(&got, &want, sizeof got);
+    buf_free(&text);
+    buf_free(&k26);
 }
 
 static void test_k2_instruct(void **state) {
@@ -282,6 +307,7 @@ static void test_override(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_k25),
+        cmocka_unit_test(test_k26),
         cmocka_unit_test(test_k2_instruct),
         cmocka_unit_test(test_plain_rope),
         cmocka_unit_test(test_rope_spellings),

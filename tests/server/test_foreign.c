@@ -49,7 +49,7 @@ static void becomes(reader read, const char *text, const char *want) {
     json_object_foreach(w, key, v) {
         json_t *got = json_object_get(r.body, key);
         if (!json_equal(got, v)) {
-            char *s = got ? json_dumps(got, JSON_ENCODE_ANY) : NULL;
+            char *s = got ? json_to_text(got, &json_spaced) : NULL;
             print_message("%s: %s\n", key, s ? s : "missing");
             free(s);
         }
@@ -118,6 +118,76 @@ static void messages_refused(void **state) {
             "{'type':'image'}]}]}",
             "messages[0].content[1]");
     refused(request_count_tokens, "{'messages':[{'role':'tool','content':'q'}]}", "messages[0]");
+}
+
+/* Numbers beyond 64 bits or a double in places that have a type and a range: 400, which names both. */
+static void big_numbers_in_typed_fields(void **state) {
+    static const struct {
+        const char *field, *value, *param, *says;
+    } bad[] = {
+        {"max_tokens", "12345678901234567890", "max_tokens", "12345678901234567890 is outside 1..2147483647"},
+        {"max_tokens", "1e400", "max_tokens", "1e400 is outside 1..2147483647"},
+        {"seed", "12345678901234567890", "seed", "is outside -9223372036854775808..9223372036854775807"},
+        {"temperature", "1e400", "temperature", "inf is outside 0..100"},
+        {"temperature", "-12345678901234567890", "temperature", "is outside 0..100"},
+        {"n", "12345678901234567890", "n", "is outside 1.."},
+        {"stream", "12345678901234567890", "stream", "expected true or false, got an integer"},
+        {"stop", "1e400", "stop", "expected a string or an array of strings, got a number"},
+        {"stop", "[1e400]", "stop", "got a number"},
+        {"stop_token_ids", "[12345678901234567890]", "stop_token_ids",
+         "token id 12345678901234567890 is outside"},
+        {"stop_token_ids", "[1e400]", "stop_token_ids", "expected a token id, got a number"},
+        {"logit_bias", "12345678901234567890", "logit_bias", "expected an object, got an integer"},
+        {"logit_bias", "{\"5\":1e400}", "logit_bias", "is not a number in -100..100"},
+        {"stream_options", "1e400", "stream_options", "expected an object, got a number"},
+        {"chat_template_kwargs", "12345678901234567890", "chat_template_kwargs", "got an integer"},
+        {"chat_template_kwargs", "{\"thinking\":12345678901234567890}", "thinking", "true or false"},
+        {"tool_choice", "12345678901234567890", "tool_choice", "expected \"auto\""},
+        {"tools", "[12345678901234567890]", "tools", "tools[0]: expected"},
+        {"tools", "12345678901234567890", "tools", "expected an array, got an integer"},
+        {"tools", "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":1e400}}]", "tools",
+         "parameters: expected an object, got a number"},
+        {"messages", "[{\"role\":\"user\",\"content\":12345678901234567890}]", "messages", "got an integer"},
+        {"messages", "[1e400]", "messages", "messages[0]: expected an object, got a number"},
+        {"response_format", "1e400", "response_format", "expected an object, got a number"}};
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        gen_request r = {0};
+        api_error e = {0};
+        json_t *body = parse("{'messages':[{'role':'user','content':'q'}]}");
+        json_object_set_new(body, bad[i].field, parse(bad[i].value));
+        assert_false(request_chat(&r, &served, body, &e));
+        if (e.http != 400 || strcmp(e.param, bad[i].param) || !strstr(e.text.text, bad[i].says))
+            fail_msg("%s %s: %d %s: %s", bad[i].field, bad[i].value, e.http, e.param, e.text.text);
+        gen_request_free(&r);
+    }
+    refused(request_messages, "{" A_ASK ",'system':1e400}", "system");
+    refused(request_messages, "{'max_tokens':1e400,'messages':[{'role':'user','content':'hi'}]}",
+            "max_tokens");
+    refused(request_responses, "{'input':12345678901234567890}", "input");
+    refused(request_completion, "{'prompt':[12345678901234567890]}", "prompt");
+    refused(request_completion, "{'prompt':[[12345678901234567890]]}", "prompt");
+}
+
+/* In a tool's input they keep their digits: to the model as Python prints them, in a text exactly as it was. */
+static void big_numbers_reach_the_model(void **state) {
+    static const char call[] =
+        "{'type':'tool_use','id':'x','name':'f','input':{'id':12345678901234567890,'x':[1e400,1e2,-10000000000000000000000]}}";
+    static const char want[] =
+        "{\"id\": 12345678901234567890, \"x\": [Infinity, 100.0, -10000000000000000000000]}";
+    gen_request r;
+    buf text = {0}, out = {0};
+    (void)state;
+    buf_fmt(
+        &text,
+        "{'max_tokens':9,'messages':[{'role':'assistant','content':[%s]},{'role':'user','content':[{'type':'tool_result','tool_use_id':'x','content':'r'}]}]}",
+        call);
+    must_read(request_messages, &r, text.data);
+    for (size_t i = 0; i < r.prompts[0].len; i++) token_text(&served, r.prompts[0].data[i], &out);
+    if (!strstr(out.data, want)) fail_msg("%s", out.data);
+    gen_request_free(&r);
+    buf_free(&text);
+    buf_free(&out);
 }
 
 static void responses_become_chat(void **state) {
@@ -313,6 +383,10 @@ static void message_answers(void **state) {
                    "[" THINK("x") "," TEXT("Wait.") "," USE("functions.f:0", "f", "{'a':1}") "," USE(
                        "functions.g:1", "g", "{}") "]",
                    "{\"a\": 1}", "max_tokens");
+    expect_message(A_TOOLS,
+                   "</think>" SECTION(CALL("functions.f:0", "{\"id\": 12345678901234567890, \"x\": -1e400}")),
+                   false, "[" USE("functions.f:0", "f", "{'id':12345678901234567890,'x':-1e400}") "]",
+                   "{\"id\": 12345678901234567890, \"x\": -1e400}", "tool_use");
     expect_message(A_TOOLS, "</think>" SECTION(CALL("functions.f:0", "[1]")) "more", false,
                    "[" USE("functions.f:0", "f", "{'_raw':'[1]'}") "," TEXT("more") "]", "[1]", "tool_use");
 }
@@ -392,6 +466,21 @@ static void response_answers(void **state) {
 }
 
 /* An error in the middle: the events end with it, also when nothing was sent before. */
+static void responses_echo_big_numbers(void **state) {
+    gen_request r;
+    ids_buf none = {0};
+    (void)state;
+    must_read(
+        request_responses, &r,
+        "{'input':'q','metadata':{'k':1e400},'tools':[{'type':'function','name':'f','parameters':{'type':"
+        "'object','properties':{'x':{'type':'integer','maximum':12345678901234567890}}}}]}");
+    json_t *v = whole(&r, &none, false);
+    assert_true(json_equal(json_object_get(v, "tools"), json_object_get(r.original, "tools")));
+    assert_string_equal(json_big_number(json_object_get(json_object_get(v, "metadata"), "k")), "1e400");
+    json_decref(v);
+    gen_request_free(&r);
+}
+
 static void errors_in_streams(void **state) {
     static const struct {
         reader read;
@@ -432,7 +521,7 @@ static void errors_in_streams(void **state) {
 static int open_model(void **state) {
     err e = {0};
     (void)state;
-    status st = served_model_open(&served, "kimi_k25", 4096, NULL, 0, &e);
+    status st = served_model_open(&served, NULL, "kimi_k25", 4096, NULL, 0, &e);
     if (st != ST_OK) print_message("%s\n", e.text);
     return st != ST_OK;
 }
@@ -444,9 +533,14 @@ static int close_model(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_become_chat),  cmocka_unit_test(messages_refused),
-        cmocka_unit_test(responses_become_chat), cmocka_unit_test(message_answers),
-        cmocka_unit_test(response_answers),      cmocka_unit_test(errors_in_streams)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(big_numbers_in_typed_fields),
+                                       cmocka_unit_test(big_numbers_reach_the_model),
+                                       cmocka_unit_test(messages_become_chat),
+                                       cmocka_unit_test(messages_refused),
+                                       cmocka_unit_test(responses_become_chat),
+                                       cmocka_unit_test(message_answers),
+                                       cmocka_unit_test(response_answers),
+                                       cmocka_unit_test(responses_echo_big_numbers),
+                                       cmocka_unit_test(errors_in_streams)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

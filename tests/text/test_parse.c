@@ -1,6 +1,7 @@
 /* The parser of the model's output. Every case runs as one text, as text cut after every character, cut at
  * random, and as token ids; all must give the same result. The cases follow the public tests of SGLang's and
  * vLLM's kimi_k2 parsers, where the two agree or where text/parse.h decides. */
+#include <malloc.h>
 #include "vectors.h"
 #include "stub_tokenizer.h"
 #include "text/parse.h"
@@ -356,6 +357,32 @@ static void nothing_is_held_without_need(void **s) {
     free_result(&r);
 }
 
+/* An id without an end, as a model gone astray writes it: no more of it is kept than an id may have. Under ASan, whose
+ * allocator does not count, only the result is looked at. */
+static void an_endless_id_is_not_kept(void **s) {
+    (void)s;
+    enum { PIECE = 4096, PIECES = 2560 }; /* 10 MB */
+    parse_options o = {0};
+    parser *p;
+    result r = {0};
+    err e = {0};
+    char text[PIECE];
+    memset(text, 'x', sizeof text);
+    assert_int_equal(parser_open(&p, NULL, &o, collect, &r, &e), ST_OK);
+    assert_int_equal(parse_add_text(p, SB CB, strlen(SB CB), &e), ST_OK);
+    struct mallinfo2 before = mallinfo2();
+    for (int i = 0; i < PIECES; i++) assert_int_equal(parse_add_text(p, text, sizeof text, &e), ST_OK);
+    struct mallinfo2 after = mallinfo2();
+    assert_true(after.uordblks + after.hblkhd < before.uordblks + before.hblkhd + 32 * PIECE);
+    assert_int_equal(parse_add_text(p, AB "{}" CE SE "more", strlen(AB "{}" CE SE "more"), &e), ST_OK);
+    assert_int_equal(parse_end(p, &e), ST_OK);
+    assert_int_equal(parse_dropped(p), 1);
+    assert_int_equal(r.n_calls, 0);
+    assert_string_equal(r.content.data, "more");
+    parser_close(p);
+    free_result(&r);
+}
+
 /* Random sequences of markers and text: cut in two ways, the results agree and no marker shows. */
 static void random_outputs(void **s) {
     (void)s;
@@ -417,6 +444,7 @@ static void random_outputs(void **s) {
     }
 }
 
+#define BIG "12345678901234567890"
 static void schemas(void **s) {
     (void)s;
     static const struct {
@@ -457,6 +485,20 @@ static void schemas(void **s) {
         {"{\"$ref\":\"#\"}", "{}", false}, /* endless */
         {"{\"properties\":{\"a\":{\"anyOf\":[{\"$ref\":\"#/properties/a\"},{\"$ref\":\"#/properties/a\"}]}}}",
          "{\"a\":1}", false},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"}}}", "{\"a\":" BIG "}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"number\"}}}", "{\"a\":" BIG "}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"object\"}}}", "{\"a\":" BIG "}", false},
+        {"{\"properties\":{\"a\":{\"type\":\"number\"}}}", "{\"a\":1e400}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"}}}", "{\"a\":1e400}", false}, /* Python: infinite */
+        {"{\"properties\":{\"a\":{\"enum\":[1," BIG "]}}}", "{\"a\":" BIG "}", true},
+        {"{\"properties\":{\"a\":{\"enum\":[1," BIG "]}}}", "{\"a\":" BIG "1}", false},
+        {"{\"properties\":{\"a\":{\"const\":" BIG "}}}", "{\"a\":1}", false},
+        {"{\"properties\":{\"a\":{\"maximum\":1000}}}", "{\"a\":" BIG "}", false},
+        {"{\"properties\":{\"a\":{\"maximum\":" BIG ",\"minimum\":-1e400}}}", "{\"a\":5}", true},
+        {"{\"properties\":{\"a\":{\"exclusiveMaximum\":1e400}}}", "{\"a\":" BIG "}", true},
+        {"{\"properties\":{\"a\":" BIG "}}", "{\"a\":1}",
+         true}, /* no schema: accepts, as any other number there */
+        {"{\"properties\":{\"a\":{\"properties\":" BIG ",\"required\":1e400}}}", "{\"a\":{\"b\":1}}", true},
         {"true", "{}", true},
         {"true", "{\"a\":1}", false},
         {"false", "{}", false},
@@ -473,8 +515,11 @@ static void schemas(void **s) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_cases),      cmocka_unit_test(spelled_markers_are_text_to_ids),
-        cmocka_unit_test(random_outputs), cmocka_unit_test(nothing_is_held_without_need),
+        cmocka_unit_test(all_cases),
+        cmocka_unit_test(spelled_markers_are_text_to_ids),
+        cmocka_unit_test(random_outputs),
+        cmocka_unit_test(nothing_is_held_without_need),
+        cmocka_unit_test(an_endless_id_is_not_kept),
         cmocka_unit_test(schemas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
