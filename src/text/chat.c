@@ -106,6 +106,8 @@ status chat_render(chat_template t, const tokenizer *tok, const chat_request *r,
     in.thinking = !json_is_false(json_object_get(r->kwargs, "thinking"));
     if (st == ST_OK) {
         chat_writer w = {.kind = t, .tok = tok, .text = &out->text, .ids = &out->ids, .e = e};
+        out->text.max = r->max_text;
+        out->ids.max = r->max_ids;
         if (t == CHAT_K2_THINKING || t == CHAT_K2_5)
             chat_render_k25(&w, &in, out);
         else
