@@ -114,6 +114,7 @@ static bool pull(void *ud, buf *out) {
     while (g->left) {
         api_error e = {0};
         i64 n;
+        if (client_gone(g)) return false;
         if (!take(g, LOOK_S, &n, &e)) {
             reply_stream_error(&g->p, &e, out);
             return false;
@@ -123,7 +124,6 @@ static bool pull(void *ud, buf *out) {
         else
             reply_silence(&g->p, out);
         if (out->len) break;
-        if (client_gone(g)) return false;
     }
     return g->left > 0;
 }
