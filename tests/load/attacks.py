@@ -24,7 +24,7 @@ from load import ROOT, Server, answer, bytes_of, dial, hang_up, head, need, sett
 KEY = "Authorization: Bearer secret"
 FLAGS = ["--api-key", "secret", "--header-timeout", "2", "--body-rate-min", "4096", "--max-body-size", "8", "--max-body-memory",
          "192", "--max-connections", "1000", "--max-running-requests", "16", "--max-total-tokens", "65536"]
-GROWTH_MB = 512  # the budget of bodies, what is rendered beside it, threads, KV pages that are touched for the first time
+GROWTH_MB = 768  # bodies (192, and half as much again while a buffer grows), texts, threads and their arenas, KV pages first touched
 GONE = (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, asyncio.TimeoutError)
 
 
