@@ -9,7 +9,7 @@ typedef struct {
     server_options s;
     const char *calls, *reasoning, *policy;
     opt_list origins, hosts;
-    i64 max_body_mib, simulated_us;
+    i64 max_body_mib, body_memory_mib, simulated_us;
 } serve_opts;
 
 static int parse(serve_opts *o, int argc, char **argv) {
@@ -70,6 +70,18 @@ static int parse(serve_opts *o, int argc, char **argv) {
         {"max-body-size", 0, OPT_INT, &o->max_body_mib, "MIB", "largest request in MiB (default: 64)", 1,
          4096},
         {"max-connections", 0, OPT_INT, &s->connections, "N", "open connections (default: 1024)", 1, 30000},
+        {"max-connection-requests", 0, OPT_INT, &s->requests_max, "N",
+         "requests after which a connection is closed (default: 1000)", 1, 1e9},
+        {"max-body-memory", 0, OPT_INT, &o->body_memory_mib, "MIB",
+         "memory for all requests' bodies while they are read (default: 512, or 4 times the largest)", 1,
+         1 << 20},
+        {"idle-timeout", 0, OPT_REAL, &s->limits.idle_s, "S",
+         "seconds after which a connection without progress is closed (default: 60)", 1, 1e6},
+        {"header-timeout", 0, OPT_REAL, &s->limits.header_s, "S",
+         "seconds a request's headers may take to arrive (default: 10)", 0.1, 1e6},
+        {"body-rate-min", 0, OPT_INT, &s->limits.body_rate, "N",
+         "bytes a second of a body in every --header-timeout seconds, or it is dropped (default: 1024)", 1,
+         1e9},
         SIMULATE_OPT(o->simulated_us),
         {"log-requests", 0, OPT_FLAG, &s->log_requests, NULL, "a line a request on stderr, without its text",
          0, 0},
@@ -110,5 +122,6 @@ int cmd_serve(int argc, char **argv) {
     o.s.parse_calls = !strcmp(o.calls, "kimi_k2");
     o.s.parse_reasoning = !strcmp(o.reasoning, "kimi_k2");
     o.s.body_max = o.max_body_mib << 20;
+    o.s.limits.memory_max = o.body_memory_mib << 20;
     return server_run(&o.s, &e) == ST_OK ? EXIT_DONE : cmd_fail("serve", &e);
 }

@@ -194,12 +194,9 @@ def test_large_bodies_are_413(server):
     assert r.status == 413 and json.loads(r.read())["error"]["code"] == 413
     c.close()
     c = server.connect()
-    chunks = (b"x" * 65536 for _ in range(40))
-    try:
-        c.request("POST", "/v1/completions", chunks, JSON, encode_chunked=True)
-        assert c.getresponse().status == 413
-    except (BrokenPipeError, ConnectionResetError):
-        pass
+    c.request("POST", "/v1/completions", (b"x" * 65536 for _ in range(20)), JSON, encode_chunked=True)
+    r = c.getresponse()  # not a reset: the answer arrives, however much was sent
+    assert r.status == 413 and json.loads(r.read())["error"]["code"] == 413
     c.close()
 
 

@@ -81,4 +81,5 @@ ALL = [
     dict(name="the web page in Chromium", run=PYTEST + "tests/browser/check_page.py", count="pytest", env=BUILD_ENV,
          tools=["chromium|chromium-browser|google-chrome"], timeout=400),
     dict(name="load", run="{python} tests/load/load.py", count="summary", alone=True, timeout=600),
+    dict(name="attacks", run="{python} tests/load/attacks.py", count="summary", alone=True, timeout=300),
 ]

@@ -71,8 +71,10 @@ static status prepare_chat(job *j, err *e) {
                            "the chat has a key \"%s\": messages, tools, chat_template_kwargs are known", key);
     }
     const json_t *kwargs = json_object_get(j->chat, "chat_template_kwargs");
-    const chat_request r = {json_object_get(j->chat, "messages"), json_object_get(j->chat, "tools"), kwargs,
-                            true};
+    const chat_request r = {.messages = json_object_get(j->chat, "messages"),
+                            .tools = json_object_get(j->chat, "tools"),
+                            .kwargs = kwargs,
+                            .add_generation_prompt = true};
     status st = chat_render(j->m->template, j->m->tok, &r, &j->prompt, e);
     if (st != ST_OK) return st;
     const i32 picture = tokenizer_special(j->m->tok, "<|media_pad|>");

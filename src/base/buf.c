@@ -11,9 +11,14 @@ bool buf_reserve(buf *b, size_t more) {
         b->failed = true;
         return false;
     }
+    if (b->max && need - 1 > b->max) {
+        b->failed = b->full = true;
+        return false;
+    }
     if (need <= b->cap) return true;
     size_t cap = b->cap ? b->cap : 64;
     while (cap < need) cap += cap / 2 + 64;
+    if (b->max && cap > b->max + 1) cap = b->max + 1;
     char *p = realloc(b->data, cap);
     if (!p) {
         b->failed = true;
@@ -51,7 +56,7 @@ void buf_fmt(buf *b, const char *fmt, ...) {
 
 void buf_clear(buf *b) {
     b->len = 0;
-    b->failed = false;
+    b->failed = b->full = false;
     if (b->data) b->data[0] = 0;
 }
 
@@ -79,8 +84,13 @@ void ids_append(ids_buf *b, const i32 *ids, size_t n) {
         b->failed = true;
         return;
     }
+    if (b->max && need > b->max) {
+        b->failed = b->full = true;
+        return;
+    }
     if (need > b->cap) {
         size_t cap = need + need / 2 + 32;
+        if (b->max && cap > b->max) cap = b->max;
         i32 *p = realloc(b->data, cap * sizeof *p);
         if (!p) {
             b->failed = true;

@@ -8,7 +8,9 @@
 typedef struct {
     char *data; /* NUL-terminated when not NULL; the NUL does not count in len */
     size_t len, cap;
+    size_t max; /* the most that len may become; 0: no limit. Set by who owns the buffer, while it is empty */
     bool failed;
+    bool full; /* it failed because of max */
 } buf;
 
 void buf_add(buf *b, const void *bytes, size_t n);
@@ -20,11 +22,11 @@ void buf_clear(buf *b);                /* empties it and forgets a failure, keep
 void buf_free(buf *b);
 char *buf_take(buf *b); /* the bytes, now the caller's to free(); NULL after a failure. *b is empty after */
 
-/* A growable run of token ids. */
+/* A growable run of token ids; max, failed and full as above. */
 typedef struct {
     i32 *data;
-    size_t len, cap;
-    bool failed;
+    size_t len, cap, max;
+    bool failed, full;
 } ids_buf;
 
 void ids_add(ids_buf *b, i32 id);

@@ -114,6 +114,7 @@ static bool pull(void *ud, buf *out) {
     while (g->left) {
         api_error e = {0};
         i64 n;
+        if (client_gone(g)) return false;
         if (!take(g, LOOK_S, &n, &e)) {
             reply_stream_error(&g->p, &e, out);
             return false;
@@ -123,7 +124,6 @@ static bool pull(void *ud, buf *out) {
         else
             reply_silence(&g->p, out);
         if (out->len) break;
-        if (client_gone(g)) return false;
     }
     return g->left > 0;
 }
@@ -138,7 +138,7 @@ bool check_model(const server *s, const json_t *body, api_error *e) {
                     "the model \"%.200s\" does not exist; this server has \"%s\"", name, s->model.name);
 }
 
-static json_t *read_body(generation *g, const http_request *q, api_error *e) {
+static json_t *read_body(generation *g, http_request *q, api_error *e) {
     json_t *body = body_object(q, e);
     if (!body) return NULL;
     json_t *extra = json_object_get(body, "extra_body"); /* a client's literal spelling of "more fields" */
@@ -148,13 +148,17 @@ static json_t *read_body(generation *g, const http_request *q, api_error *e) {
     return NULL;
 }
 
-static bool start(generation *g, const http_request *q, api_kind kind, api_error *e) {
+static bool start(generation *g, http_request *q, api_kind kind, api_error *e) {
     char id[160];
     err why = {0};
     json_t *body = read_body(g, q, e);
     if (!body) return false;
     const served_model *m = &g->s->model;
+    g->r.hold = hold_for;
+    g->r.hold_ud = q;
     if (!endpoints[kind].read(&g->r, m, body, e)) return false;
+    http_release(q, gen_request_drop_read(&g->r));
+    if (client_gone(g)) return false; /* nobody waits: the engine need not know */
     make_id(endpoints[kind].id_prefix, id, sizeof id);
     const char *rid = g->r.rid ? g->r.rid : id;
     status st = reply_open(&g->p, &g->r, m, kind == API_GENERATE ? rid : id, &why);

@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,37 +17,25 @@
 
 enum { STACK_BYTES = 1 << 20, BLOCK_BYTES = 16 << 10, BACKLOG = 1024 };
 
-typedef enum { RECEIVING, HANDLING, BETWEEN } phase;
-
-/* One connection, for the limits in time. */
-typedef struct client {
-    struct client *next, *prev;
-    int fd;
-    phase phase;
-    f64 since;
-} client;
-
 struct http_server {
     http_options o;
     struct MHD_Daemon *daemon;
     int listen_fd, port;
     bool loopback;
-    pthread_t sweeper;
+    http_limits *limits;
     pthread_mutex_t lock;
-    pthread_cond_t stop_cond;
-    bool stop, sweeping;
-    client *clients;
-    i64 n_clients, busy;
+    i64 busy;
 };
 
 /* One request and its answer. */
 typedef struct {
     http_server *h;
     struct MHD_Connection *c;
-    client *who;
+    http_client *who;
     http_request q;
     buf body;
-    bool too_large, answered, counted;
+    bool answered, counted;
+    bool unread;      /* it was answered before its body was read */
     http_reply reply; /* a stream's */
     buf pending;      /* of a stream: what has been pulled and not been sent, from `sent` on */
     size_t sent;
@@ -54,64 +43,44 @@ typedef struct {
 } exchange;
 
 bool http_peer_gone(int fd) {
-    char c;
-    ssize_t n = recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+    return poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL);
 }
 
-/* ---- Connections and their limits in time ---- */
+bool http_hold(http_request *q, u64 more) { return http_limits_hold(q->server->limits, &q->held, more); }
+void http_release(http_request *q, u64 left) { http_limits_release(q->server->limits, &q->held, left); }
+i64 http_memory_max(const http_request *q) { return q->server->o.limits.memory_max / 2; }
 
-static void set_phase(http_server *h, client *c, phase p) {
-    if (!c) return;
-    pthread_mutex_lock(&h->lock);
-    c->phase = p;
-    c->since = now_s();
-    pthread_mutex_unlock(&h->lock);
+void http_drop_body(http_request *q) {
+    buf_free(q->text);
+    q->body = "";
+    q->body_len = 0;
 }
 
 static void on_connection(void *ud, struct MHD_Connection *c, void **socket_context,
                           enum MHD_ConnectionNotificationCode code) {
     http_server *h = ud;
-    client *who = *socket_context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *socket_context = who = calloc(1, sizeof *who);
-        if (!who) return;
         const union MHD_ConnectionInfo *i = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-        who->fd = i ? i->connect_fd : -1;
-        who->since = now_s();
-        pthread_mutex_lock(&h->lock);
-        who->next = h->clients;
-        if (h->clients) h->clients->prev = who;
-        h->clients = who;
-        h->n_clients++;
-        pthread_mutex_unlock(&h->lock);
-    } else if (who) {
-        pthread_mutex_lock(&h->lock);
-        if (who->next) who->next->prev = who->prev;
-        *(who->prev ? &who->prev->next : &h->clients) = who->next;
-        h->n_clients--;
-        pthread_mutex_unlock(&h->lock);
-        free(who);
+        *socket_context = http_client_new(h->limits, i ? i->connect_fd : -1);
+    } else {
+        http_client_free(h->limits, *socket_context);
         *socket_context = NULL;
     }
 }
 
-/* libmicrohttpd closes connections that are idle. A client that sends a byte now and then is not idle: its request, the
- * first and every further one, has to be complete in time. */
-static void *sweep(void *ud) {
-    http_server *h = ud;
-    pthread_mutex_lock(&h->lock);
-    while (!h->stop) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec++;
-        pthread_cond_timedwait(&h->stop_cond, &h->lock, &until);
-        f64 now = now_s();
-        for (client *c = h->clients; c; c = c->next)
-            if (c->phase != HANDLING && now - c->since > h->o.receive_s) shutdown(c->fd, SHUT_RDWR);
+/* A connection that is closed while its client still sends is reset, and the reset may overtake the answer on the
+ * client's side. So the client gets a moment to read it; what it sends meanwhile is thrown away. */
+static void linger(int fd) {
+    static const f64 LINGER_S = 1;
+    char waste[4096];
+    shutdown(fd, SHUT_WR);
+    for (f64 until = now_s() + LINGER_S, now; (now = now_s()) < until;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, (int)((until - now) * 1000) + 1) <= 0) return;
+        ssize_t n = recv(fd, waste, sizeof waste, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return;
     }
-    pthread_mutex_unlock(&h->lock);
-    return NULL;
 }
 
 /* ---- Answers ---- */
@@ -128,7 +97,7 @@ static ssize_t pull(void *ud, uint64_t pos, char *to, size_t max) {
         x->over = !x->reply.pull(x->reply.ud, &x->pending);
         if (x->pending.failed) return MHD_CONTENT_READER_END_WITH_ERROR;
     }
-    MHD_set_connection_option(x->c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)x->h->o.idle_s);
+    MHD_set_connection_option(x->c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)x->h->o.limits.idle_s);
     size_t n = x->pending.len - x->sent;
     if (n > max) n = max;
     memcpy(to, x->pending.data + x->sent, n);
@@ -159,6 +128,7 @@ static void headers(struct MHD_Response *m, const http_reply *r) {
 static enum MHD_Result send_reply(exchange *x, http_reply *r) {
     struct MHD_Response *m;
     x->answered = true;
+    if (http_client_requests(x->h->limits, x->who) >= x->h->o.requests_max) r->close = true;
     if (r->body.failed) {
         buf_free(&r->body);
         if (r->pull) x->h->o.stream_done(r->ud);
@@ -183,15 +153,6 @@ static enum MHD_Result send_reply(exchange *x, http_reply *r) {
 }
 
 /* ---- Requests ---- */
-
-static enum MHD_Result count_header(void *ud, enum MHD_ValueKind kind, const char *key, const char *value) {
-    int *n = ud; /* Content-Length, Transfer-Encoding */
-    (void)kind;
-    (void)value;
-    if (!strcasecmp(key, "Content-Length")) n[0]++;
-    if (!strcasecmp(key, "Transfer-Encoding")) n[1]++;
-    return MHD_YES;
-}
 
 static const char *header(struct MHD_Connection *c, const char *name) {
     return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
@@ -221,7 +182,8 @@ static void step_back(void) {
     setpriority(PRIO_PROCESS, me, getpriority(PRIO_PROCESS, me) + NICER);
 }
 
-static exchange *begin(http_server *h, struct MHD_Connection *c, const char *url, const char *method) {
+static exchange *begin(http_server *h, struct MHD_Connection *c, const char *url, const char *method,
+                       const char *version) {
     exchange *x = calloc(1, sizeof *x);
     if (!x) return NULL;
     step_back();
@@ -230,8 +192,6 @@ static exchange *begin(http_server *h, struct MHD_Connection *c, const char *url
     x->c = c;
     x->who = i ? i->socket_context : NULL;
     i = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-    int n[2] = {0};
-    MHD_get_connection_values(c, MHD_HEADER_KIND, count_header, n);
     x->q = (http_request){.method = method,
                           .path = url,
                           .body = "",
@@ -239,11 +199,13 @@ static exchange *begin(http_server *h, struct MHD_Connection *c, const char *url
                           .authorization = header(c, "Authorization"),
                           .api_key = header(c, "x-api-key"),
                           .timeout = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "timeout"),
-                          .bad_framing = n[0] > 1 || n[1] > 1 || (n[0] && n[1]),
+                          .framing = http_head_check(c, version),
                           .loopback = h->loopback,
                           .connection = c,
-                          .fd = i ? i->connect_fd : -1};
-    if (!x->who || x->who->phase == BETWEEN) set_phase(h, x->who, RECEIVING);
+                          .fd = i ? i->connect_fd : -1,
+                          .server = h,
+                          .text = &x->body};
+    http_client_phase(h->limits, x->who, CLIENT_BODY);
     return x;
 }
 
@@ -252,17 +214,36 @@ static void start_busy(exchange *x) {
     x->h->busy++;
     pthread_mutex_unlock(&x->h->lock);
     x->counted = true;
-    set_phase(x->h, x->who, HANDLING);
+    http_client_phase(x->h->limits, x->who, CLIENT_HANDLING);
+}
+
+/* Answers in the middle of a body, where libmicrohttpd takes no response: the bytes are written to the socket, whose
+ * buffer is empty, and the connection ends. */
+static enum MHD_Result refuse_now(exchange *x, int status, const char *reason, const char *type,
+                                  const char *message) {
+    buf body = {0}, all = {0};
+    x->answered = x->unread = true;
+    buf_fmt(&body, /* OpenAI's form and Anthropic's at once */
+            "{\"type\":\"error\",\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":%d}}",
+            message, type, status);
+    buf_fmt(
+        &all,
+        "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n",
+        status, reason, status == 503 ? "Retry-After: 1\r\n" : "", body.len);
+    buf_add(&all, body.data, body.len);
+    start_busy(x); /* from here on it is no slow client */
+    if (!all.failed && !body.failed && send(x->q.fd, all.data, all.len, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+        x->h->o.refused(x->h->o.ud, status);
+    buf_free(&body);
+    buf_free(&all);
+    buf_free(&x->body);
+    return MHD_NO;
 }
 
 static enum MHD_Result too_large(exchange *x) {
-    http_reply r = {.status = 413, .close = true};
-    buf_fmt(
-        &r.body, /* OpenAI's form and Anthropic's at once */
-        "{\"type\":\"error\",\"error\":{\"message\":\"the request's body is larger than %lld bytes\",\"type\":"
-        "\"invalid_request_error\",\"param\":null,\"code\":413}}",
-        (long long)x->h->o.body_max);
-    return send_reply(x, &r);
+    char text[80];
+    snprintf(text, sizeof text, "the request's body is larger than %lld bytes", (long long)x->h->o.body_max);
+    return refuse_now(x, 413, "Content Too Large", "invalid_request_error", text);
 }
 
 /* Headers are complete: refuse what can be refused before the body is read. */
@@ -270,7 +251,8 @@ static enum MHD_Result at_headers(exchange *x) {
     http_reply r = {0};
     const char *length = header(x->c, "Content-Length");
     if (x->h->o.check(x->h->o.ud, &x->q, &r)) {
-        r.close = r.close || length || header(x->c, "Transfer-Encoding");
+        x->unread = length || header(x->c, "Transfer-Encoding");
+        r.close = r.close || x->unread;
         start_busy(x);
         return send_reply(x, &r);
     }
@@ -279,11 +261,12 @@ static enum MHD_Result at_headers(exchange *x) {
 }
 
 static enum MHD_Result at_body(exchange *x, const char *data, size_t *size) {
-    if (x->body.len + *size > (u64)x->h->o.body_max) x->too_large = true;
-    if (x->too_large)
-        buf_free(&x->body);
-    else
-        buf_add(&x->body, data, *size);
+    http_client_received(x->h->limits, x->who, *size);
+    if (x->body.len + *size > (u64)x->h->o.body_max) return too_large(x);
+    if (!http_hold(&x->q, *size))
+        return refuse_now(x, 503, "Service Unavailable", "overloaded_error",
+                          "the memory for requests is used up (--max-body-memory)");
+    buf_add(&x->body, data, *size);
     *size = 0;
     return x->body.failed ? MHD_NO : MHD_YES;
 }
@@ -291,23 +274,21 @@ static enum MHD_Result at_body(exchange *x, const char *data, size_t *size) {
 static enum MHD_Result at_end(exchange *x) {
     http_reply r = {0};
     start_busy(x);
-    if (x->too_large) return too_large(x);
     x->q.body = x->body.data ? x->body.data : "";
     x->q.body_len = x->body.len;
     /* The handler waits for the engine; then the client has its whole time to read. */
     MHD_set_connection_option(x->c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     x->h->o.handle(x->h->o.ud, &x->q, &r);
-    MHD_set_connection_option(x->c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)x->h->o.idle_s);
-    buf_free(&x->body);
+    MHD_set_connection_option(x->c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)x->h->o.limits.idle_s);
+    http_drop_body(&x->q);
     return send_reply(x, &r);
 }
 
 static enum MHD_Result on_request(void *ud, struct MHD_Connection *c, const char *url, const char *method,
                                   const char *version, const char *data, size_t *size, void **context) {
     exchange *x = *context;
-    (void)version;
     if (!x) {
-        *context = x = begin(ud, c, url, method);
+        *context = x = begin(ud, c, url, method, version);
         return x ? at_headers(x) : MHD_NO;
     }
     if (x->answered) {
@@ -327,13 +308,12 @@ static void on_completed(void *ud, struct MHD_Connection *c, void **context,
     if (x->reply.pull) h->o.stream_done(x->reply.ud);
     buf_free(&x->body);
     buf_free(&x->pending);
+    http_release(&x->q, 0);
     pthread_mutex_lock(&h->lock);
     if (x->counted) h->busy--;
-    if (x->who) {
-        x->who->phase = BETWEEN;
-        x->who->since = now_s();
-    }
     pthread_mutex_unlock(&h->lock);
+    if (x->unread && x->answered) linger(x->q.fd);
+    http_client_phase(h->limits, x->who, CLIENT_BETWEEN);
     free(x);
     *context = NULL;
 }
@@ -377,19 +357,26 @@ static status open_socket(http_server *h, err *e) {
     return ST_OK;
 }
 
+static size_t unescape(void *ud, struct MHD_Connection *c, char *s) {
+    (void)ud;
+    (void)c;
+    return http_unescape(s);
+}
+
 static status start(http_server *h, err *e) {
+    status st = http_limits_open(&h->limits, &h->o.limits, e);
+    if (st != ST_OK) return st;
     no_tls();
     h->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL,
         NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)h->o.connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->o.idle_s,
+        (unsigned)h->o.connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->o.limits.idle_s,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)h->o.header_max, MHD_OPTION_THREAD_STACK_SIZE,
         (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, h, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+        on_connection, h, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
+        MHD_OPTION_END);
     if (!h->daemon) return err_set(e, ST_IO, "libmicrohttpd did not start");
     h->listen_fd = -1; /* the daemon's now */
-    if (pthread_create(&h->sweeper, NULL, sweep, h)) return err_set(e, ST_NOMEM, "no thread for the limits");
-    h->sweeping = true;
     return ST_OK;
 }
 
@@ -401,7 +388,6 @@ status http_open(http_server **out, const http_options *o, err *e) {
     *out = h; /* handlers may ask for it before this function has returned */
     h->listen_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
-    pthread_cond_init(&h->stop_cond, NULL);
     status st = open_socket(h, e);
     if (st == ST_OK) st = start(h, e);
     if (st != ST_OK) {
@@ -425,25 +411,14 @@ i64 http_busy(http_server *h) {
     return n;
 }
 
-i64 http_connections(http_server *h) {
-    pthread_mutex_lock(&h->lock);
-    i64 n = h->n_clients;
-    pthread_mutex_unlock(&h->lock);
-    return n;
-}
+i64 http_connections(http_server *h) { return http_client_count(h->limits); }
+u64 http_memory(http_server *h) { return http_limits_memory(h->limits); }
 
 void http_close(http_server *h) {
     if (!h) return;
     if (h->daemon) MHD_stop_daemon(h->daemon);
-    if (h->sweeping) {
-        pthread_mutex_lock(&h->lock);
-        h->stop = true;
-        pthread_cond_signal(&h->stop_cond);
-        pthread_mutex_unlock(&h->lock);
-        pthread_join(h->sweeper, NULL);
-    }
+    http_limits_close(h->limits);
     if (h->listen_fd >= 0) close(h->listen_fd);
-    pthread_cond_destroy(&h->stop_cond);
     pthread_mutex_destroy(&h->lock);
     free(h);
 }

@@ -5,15 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The calls of the history that results look for, by the client's id. Under an id stand the calls of the latest turn
+ * that has it, first to last. */
 typedef struct {
-    json_t *was, *now; /* the client's id and ours: strings */
-    bool answered;
     i64 turn;
+    size_t first, last; /* the first without a result (NONE: all have one), the last */
+} id_calls;
+
+typedef struct {
+    json_t *now; /* our id: a string */
+    size_t next; /* the next call of its turn that has the same id; NONE */
 } old_call;
+
+#define NONE SIZE_MAX
 
 typedef struct {
     old_call *calls;
-    size_t n, cap;
+    id_calls *ids;
+    size_t n, n_ids, cap, cap_ids;
+    json_t *by_id; /* the client's id -> its place in ids; jansson's hashes are seeded */
     i64 turn;
 } call_ids;
 
@@ -24,62 +34,104 @@ static bool set_str(json_t *o, const char *key, const char *s, api_error *e) {
 }
 
 static bool role(json_t *m, size_t at, api_error *e) {
-    const char *s = json_string_value(json_object_get(m, "role"));
-    char low[32];
-    size_t n = s ? strlen(s) : 0;
-    if (!n || n >= sizeof low) return true; /* the renderer says what is wrong */
-    for (size_t i = 0; i <= n; i++) low[i] = (char)tolower((u8)s[i]);
+    const json_t *v = json_object_get(m, "role");
+    const char *s = json_string_value(v);
+    char low[16] = "";
+    size_t n = json_string_length(v);
+    if (!n) return true; /* the renderer says what is wrong */
+    for (size_t i = 0; i < n && n < sizeof low; i++) low[i] = (char)tolower((u8)s[i]);
     static const char *const known[] = {"system", "developer", "user", "assistant", "tool", "function"};
     bool found = false;
-    for (size_t i = 0; i < COUNT_OF(known); i++) found = found || !strcmp(low, known[i]);
+    for (size_t i = 0; i < COUNT_OF(known); i++)
+        found = found || (n == strlen(known[i]) && !memcmp(low, known[i], n));
     if (!found)
         return api_fail(e, 400, NULL, "messages",
-                        "messages[%zu].role: \"%s\" is none of system, developer, user, assistant, tool", at,
-                        low);
+                        "messages[%zu].role: \"%.40s\"%s is none of system, developer, user, assistant, tool",
+                        at, s, strlen(s) == n ? "" : " and what follows a NUL in it");
     if (!strcmp(low, "developer")) return set_str(m, "role", "system", e);
     if (!strcmp(low, "function")) return set_str(m, "role", "tool", e);
     return strcmp(low, s) ? set_str(m, "role", low, e) : true;
 }
 
-/* Parts: other names of text, pieces of reasoning, and what cannot be read. */
+/* One part: other names of text, and what cannot be read. *reasoning: the text of a piece of reasoning, which is no part
+ * of the content. */
+static bool part(json_t *p, const char *field, const json_t **reasoning, api_error *e) {
+    const json_t *v = json_object_get(p, "type");
+    const char *type = json_string_value(v);
+    *reasoning = NULL;
+    if (!json_is_object(p)) return true; /* the renderer says what is wrong */
+    if (!type)
+        return api_fail(e, 400, NULL, field, "%s.type: expected a string, got %s", field, json_type_text(v));
+    if (strstr(type, "image") || strstr(type, "video") || strstr(type, "audio") || !strcmp(type, "file"))
+        return api_fail(e, 400, "unsupported", field,
+                        "%s: \"%.40s\" is not supported yet: this version reads text only", field, type);
+    if (!strcmp(type, "input_text") || !strcmp(type, "output_text")) return set_str(p, "type", "text", e);
+    if (strcmp(type, "thinking") && strcmp(type, "reasoning")) return true;
+    *reasoning = json_object_get(p, type);
+    if (!*reasoning) *reasoning = json_object_get(p, "text");
+    if (!*reasoning) *reasoning = p; /* without text: only taken out */
+    return true;
+}
+
+/* The parts that stay move to the front, and the rest is cut off behind them: linear in the number of parts. */
 static bool parts(json_t *m, size_t at, api_error *e) {
     json_t *list = json_object_get(m, "content"), *p;
+    const json_t *reasoning;
+    size_t i, kept = 0;
     char field[64];
     if (!json_is_array(list)) return true;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        p = json_array_get(list, i);
-        const char *type = json_string_value(json_object_get(p, "type"));
-        if (!type) continue;
+    json_array_foreach(list, i, p) {
         snprintf(field, sizeof field, "messages[%zu].content[%zu]", at, i);
-        if (strstr(type, "image") || strstr(type, "video") || strstr(type, "audio") || !strcmp(type, "file"))
-            return api_fail(e, 400, "unsupported", field,
-                            "%s: \"%.40s\" is not supported yet: this version reads text only", field, type);
-        if (!strcmp(type, "input_text") || !strcmp(type, "output_text")) {
-            if (!set_str(p, "type", "text", e)) return false;
-        } else if (!strcmp(type, "thinking") || !strcmp(type, "reasoning")) {
-            json_t *text = json_object_get(p, type);
-            if (!text) text = json_object_get(p, "text");
-            if (json_is_string(text) && !field_given(m, "reasoning_content") &&
-                json_object_set(m, "reasoning_content", text))
-                return nomem(e);
-            json_array_remove(list, i--);
-        }
+        if (!part(p, field, &reasoning, e)) return false;
+        if (json_is_string(reasoning) && !field_given(m, "reasoning_content") &&
+            json_object_set(m, "reasoning_content", (json_t *)reasoning))
+            return nomem(e);
+        if (!reasoning && kept++ < i && json_array_set(list, kept - 1, p)) return nomem(e);
     }
+    while (json_array_size(list) > kept) json_array_remove(list, json_array_size(list) - 1);
+    return true;
+}
+
+/* Room for one more element behind n. */
+static bool grow(void **p, size_t n, size_t *cap, size_t size) {
+    if (n < *cap) return true;
+    size_t more = *cap ? 2 * *cap : 16;
+    void *q = realloc(*p, more * size);
+    if (!q) return false;
+    *p = q;
+    *cap = more;
+    return true;
+}
+
+/* Notes call number `at` under the client's id. */
+static bool note_id(call_ids *c, const char *id, size_t at) {
+    const json_t *known = json_object_get(c->by_id, id);
+    if (!known) {
+        if (!c->by_id) c->by_id = json_object();
+        if (!grow((void **)&c->ids, c->n_ids, &c->cap_ids, sizeof *c->ids) ||
+            json_object_set_new_nocheck(c->by_id, id, json_integer((json_int_t)c->n_ids)))
+            return false;
+        c->ids[c->n_ids++] = (id_calls){c->turn, at, at};
+        return true;
+    }
+    id_calls *k = &c->ids[json_integer_value(known)];
+    if (k->turn != c->turn) {
+        *k = (id_calls){c->turn, at, at};
+        return true;
+    }
+    c->calls[k->last].next = at;
+    k->last = at;
+    if (k->first == NONE) k->first = at;
     return true;
 }
 
 /* Notes the call `id` of the tool `name` and gives it our id. */
 static bool rename_call(json_t *call, json_t *id, const char *name, call_ids *c, api_error *e) {
-    if (c->n == c->cap) {
-        size_t cap = c->cap ? 2 * c->cap : 16;
-        old_call *grown = realloc(c->calls, cap * sizeof *grown);
-        if (!grown) return nomem(e);
-        c->calls = grown;
-        c->cap = cap;
-    }
+    if (!grow((void **)&c->calls, c->n, &c->cap, sizeof *c->calls)) return nomem(e);
     json_t *now = json_sprintf("functions.%s:%zu", name, c->n);
     if (!now) return nomem(e);
-    c->calls[c->n++] = (old_call){json_is_string(id) ? json_incref(id) : NULL, now, false, c->turn};
+    c->calls[c->n++] = (old_call){now, NONE};
+    if (json_is_string(id) && !note_id(c, json_string_value(id), c->n - 1)) return nomem(e);
     return json_object_set(call, "id", now) == 0 ? true : nomem(e);
 }
 
@@ -96,16 +148,16 @@ static bool rename_calls(json_t *m, call_ids *c, api_error *e) {
     return true;
 }
 
-/* The call that a result belongs to: in the latest turn that has its id, the first without a result. */
+/* The call that a result belongs to: in the latest turn that has its id, the first without a result; where all have one,
+ * the last. NULL: there is no such call. */
 static old_call *find_call(call_ids *c, const char *id) {
-    old_call *best = NULL;
-    for (size_t i = c->n; i-- > 0;) {
-        old_call *k = &c->calls[i];
-        if (!k->was || strcmp(json_string_value(k->was), id)) continue;
-        if (best && k->turn != best->turn) break;
-        if (!best || !k->answered) best = k;
-    }
-    return best;
+    const json_t *known = json_object_get(c->by_id, id);
+    if (!known) return NULL;
+    id_calls *k = &c->ids[json_integer_value(known)];
+    if (k->first == NONE) return &c->calls[k->last];
+    old_call *found = &c->calls[k->first];
+    k->first = found->next;
+    return found;
 }
 
 static bool rename_result(json_t *m, size_t at, call_ids *c, api_error *e) {
@@ -115,7 +167,6 @@ static bool rename_result(json_t *m, size_t at, call_ids *c, api_error *e) {
                         at);
     old_call *k = find_call(c, id);
     if (!k) return true; /* the call is not in this conversation: nothing to be consistent with */
-    k->answered = true;
     return json_object_set(m, "tool_call_id", k->now) == 0 ? true : nomem(e);
 }
 
@@ -135,10 +186,9 @@ bool messages_normalise(json_t *messages, i64 *calls, api_error *e) {
         if (!ok) break;
     }
     *calls = (i64)c.n;
-    for (size_t k = 0; k < c.n; k++) {
-        json_decref(c.calls[k].was);
-        json_decref(c.calls[k].now);
-    }
+    for (size_t k = 0; k < c.n; k++) json_decref(c.calls[k].now);
     free(c.calls);
+    free(c.ids);
+    json_decref(c.by_id);
     return ok;
 }

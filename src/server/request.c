@@ -1,6 +1,7 @@
 /* server/request.c: what all endpoints' requests share. */
 #include "server/request.h"
 #include "base/siphash.h"
+#include "server/json_size.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,28 @@ void gen_request_free(gen_request *r) {
     json_decref(r->body);
     json_decref(r->original);
     *r = (gen_request){0};
+}
+
+u64 gen_request_drop_read(gen_request *r) {
+    static const char *const needed[] = {"tools", "rid", "request_id"};
+    static const char *const shown[] = {
+        "instructions", "max_output_tokens", "metadata", "parallel_tool_calls",
+        "reasoning",    "tool_choice",       "tools",    "user"};
+    json_t *body = json_object(), *original = r->kind == API_RESPONSES ? json_object() : NULL;
+    bool ok = body && (original || r->kind != API_RESPONSES);
+    for (size_t i = 0; ok && i < COUNT_OF(needed); i++)
+        if (json_object_get(r->body, needed[i]))
+            ok = json_object_set(body, needed[i], json_object_get(r->body, needed[i])) == 0;
+    for (size_t i = 0; ok && original && i < COUNT_OF(shown); i++)
+        if (json_object_get(r->original, shown[i]))
+            ok = json_object_set(original, shown[i], json_object_get(r->original, shown[i])) == 0;
+    json_decref(ok ? r->body : body); /* without memory for it everything is kept */
+    json_decref(ok ? r->original : original);
+    if (ok) {
+        r->body = body;
+        r->original = original;
+    }
+    return json_memory(r->body) + json_memory(r->original);
 }
 
 static bool add_stop(gen_request *r, const json_t *v, api_error *e) {
@@ -184,17 +207,35 @@ bool request_prompts(gen_request *r, size_t n, api_error *e) {
     return true;
 }
 
+size_t request_max_ids(const gen_request *r, const served_model *m) {
+    return (size_t)(r->max_ids ? r->max_ids : m->context);
+}
+
+bool request_too_long(const gen_request *r, const served_model *m, const char *key, api_error *e) {
+    return api_fail(e, 400, "context_length_exceeded", key,
+                    r->max_ids ? "%s: more than %zu tokens are not counted"
+                               : "%s: the maximum context length is %zu tokens; the prompt has more",
+                    key, request_max_ids(r, m));
+}
+
+bool request_encode(const gen_request *r, const served_model *m, const json_t *text, const char *key,
+                    ids_buf *out, api_error *e) {
+    err why = {0};
+    out->max = request_max_ids(r, m);
+    status st = tokenizer_encode(m->tok, json_string_value(text), json_string_length(text), true, out, &why);
+    if (st == ST_LIMIT) return request_too_long(r, m, key, e);
+    return st == ST_OK ? true : api_fail_status(e, st, key, &why);
+}
+
 static bool read_prompt(gen_request *r, const served_model *m, const json_t *v, const char *key, ids_buf *out,
                         api_error *e) {
     if (json_is_array(v)) {
+        if (json_array_size(v) > request_max_ids(r, m)) return request_too_long(r, m, key, e);
         if (!field_ids(v, key, m->vocab, out, e)) return false;
-    } else {
-        err why = {0};
-        status st = tokenizer_encode(m->tok, json_string_value(v), json_string_length(v), true, out, &why);
-        if (st != ST_OK) return api_fail_status(e, st, key, &why);
+    } else if (!request_encode(r, m, v, key, out, e)) {
+        return false;
     }
     if (out->len) return true;
-    (void)r;
     return api_fail(e, 400, NULL, key, "%s: the prompt cannot be empty", key);
 }
 

@@ -52,6 +52,11 @@ typedef struct {
     bool one_call;               /* parallel_tool_calls: false */
     bool hide_reasoning, whole_reasoning;
     i64 history_calls; /* tool calls in the messages: ids go on counting from there */
+
+    /* Limits of reading it, set by the caller. */
+    i64 max_ids;                      /* a prompt's; 0: the context */
+    bool (*hold)(void *ud, u64 more); /* may so many bytes more be used for a while? NULL: yes */
+    void *hold_ud;
 } gen_request;
 
 /* Takes over `body` (a JSON object) also when it fails. End with gen_request_free() also after a failure;
@@ -64,6 +69,9 @@ bool request_messages(gen_request *r, const served_model *m, json_t *body, api_e
 bool request_count_tokens(gen_request *r, const served_model *m, json_t *body, api_error *e);
 bool request_responses(gen_request *r, const served_model *m, json_t *body, api_error *e);
 void gen_request_free(gen_request *r);
+/* The request has been read: of its JSON only what the answer needs is kept (tools, its name, fields that are shown
+ * again). The bytes that this takes. */
+u64 gen_request_drop_read(gen_request *r);
 
 /* ---- What these share ---- */
 
@@ -86,6 +94,13 @@ bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v
 bool messages_normalise(json_t *messages, i64 *calls, api_error *e);
 /* What the request says about thinking, reduced to chat_template_kwargs; the caller's reference. NULL: *e. */
 json_t *request_thinking(const json_t *body, chat_template t, bool *thinking, api_error *e);
+/* 400: more ids than fit. */
+bool request_too_long(const gen_request *r, const served_model *m, const char *key, api_error *e);
+/* The most ids that a prompt of r may have. */
+size_t request_max_ids(const gen_request *r, const served_model *m);
+/* Text with control tokens to ids; *out is empty. */
+bool request_encode(const gen_request *r, const served_model *m, const json_t *text, const char *key,
+                    ids_buf *out, api_error *e);
 /* Renders "messages" with "tools" into r->prompts[0]; sets the parser's options. */
 bool request_render(gen_request *r, const served_model *m, api_error *e);
 

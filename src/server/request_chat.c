@@ -1,6 +1,7 @@
 /* server/request_chat.c: /v1/chat/completions: messages, tools and thinking to one prompt. */
 #include "server/request.h"
 #include "base/log.h"
+#include "server/json_size.h"
 #include <string.h>
 
 /* ---- Thinking: many spellings, one boolean; the first that is given wins. ---- */
@@ -135,6 +136,35 @@ static bool open_last(ids_buf *ids, const served_model *m, const json_t *message
     return true;
 }
 
+static bool hold(gen_request *r, u64 more, api_error *e) {
+    if (!r->hold || r->hold(r->hold_ud, more)) return true;
+    api_fail(e, 503, NULL, NULL, "the memory for requests is used up (--max-body-memory)");
+    e->retry_after = 1;
+    return false;
+}
+
+/* A token stands for so many bytes of text at most that a longer text cannot fit, however it is cut. Up to RENDER_FREE
+ * bytes of text are written as they are; beyond, memory for the longest possible prompt is asked for first. Tools are
+ * copied to be sorted. */
+static bool render(gen_request *r, const served_model *m, chat_request *q, chat_prompt *p, api_error *e) {
+    enum { RENDER_FREE = 1 << 20 };
+    u64 most;
+    err why = {0};
+    if (!hold(r, json_memory(q->tools), e)) return false;
+    q->max_ids = request_max_ids(r, m);
+    if (!mul_size(q->max_ids, tokenizer_longest(m->tok), &most)) most = INT64_MAX;
+    q->max_text = most < RENDER_FREE ? most : RENDER_FREE;
+    status st = chat_render(m->template, m->tok, q, p, &why);
+    if (st == ST_LIMIT && p->text.full && q->max_text < most) {
+        chat_prompt_free(p);
+        if (!hold(r, most, e)) return false;
+        q->max_text = most;
+        st = chat_render(m->template, m->tok, q, p, &why);
+    }
+    if (st == ST_LIMIT) return request_too_long(r, m, "messages", e);
+    return st == ST_OK ? true : api_fail_status(e, st, "messages", &why);
+}
+
 bool request_render(gen_request *r, const served_model *m, api_error *e) {
     const json_t *messages = json_object_get(r->body, "messages");
     bool thinking, generation = true, go_on = false, none, separate = true, include = true, piecewise = true,
@@ -153,17 +183,19 @@ bool request_render(gen_request *r, const served_model *m, api_error *e) {
     json_t *kwargs = ok ? request_thinking(r->body, m->template, &thinking, e) : NULL;
     if (!kwargs) return false;
     chat_prompt p = {0};
-    err why = {0};
-    status st = chat_render(m->template, m->tok,
-                            &(chat_request){messages, r->tools, kwargs, generation && !go_on}, &p, &why);
+    chat_request q = {.messages = messages,
+                      .tools = r->tools,
+                      .kwargs = kwargs,
+                      .add_generation_prompt = generation && !go_on};
+    ok = render(r, m, &q, &p, e);
     json_decref(kwargs);
-    if (st == ST_OK && p.tools_json.code != ST_OK)
+    if (ok && p.tools_json.code != ST_OK)
         log_once("tools as JSON", "tools are rendered as JSON, not as TypeScript: %s", p.tools_json.text);
     r->prompts[0] = p.ids;
     p.ids = (ids_buf){0};
     r->in_think = p.in_think;
     chat_prompt_free(&p);
-    if (st != ST_OK) return api_fail_status(e, st, "messages", &why);
+    if (!ok) return false;
     if (go_on && !open_last(&r->prompts[0], m, messages, e)) return false;
     r->plain = !thinking || !separate || !m->parse_reasoning;
     r->calls = r->tools && !none && m->parse_calls;

@@ -1,4 +1,5 @@
 /* server/routes.c: which path is answered by whom, and what a request must bring along. */
+#include "server/json_size.h"
 #include "server/server_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,39 +83,34 @@ void reply_error_at(server *s, const http_request *q, http_reply *r, const api_e
     api_error_json_anthropic(&r->body, e);
 }
 
-/* Arrays and objects inside each other, and how many values there are: a parsed value takes many times the memory of
- * its two bytes of text. Quotes are honoured. */
-static int depth_of(const char *s, size_t len, i64 *values) {
-    int depth = 0, deepest = 0;
-    *values = 1;
-    bool quoted = false;
-    for (size_t i = 0; i < len; i++) {
-        char c = s[i];
-        if (quoted) {
-            if (c == '\\') i++;
-            quoted = quoted && c != '"';
-        } else if (c == '"') {
-            quoted = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > deepest) deepest = depth;
-            ++*values;
-        } else if (c == ']' || c == '}') {
-            depth--;
-        } else if (c == ',') {
-            ++*values;
-        }
-    }
-    return deepest;
+/* The text is copied to be parsed, so for a while there are text, copy and values. */
+static bool hold_json(http_request *q, u64 bytes, api_error *e) {
+    u64 need = q->body_len + bytes;
+    if (http_hold(q, need)) return true;
+    if (need + q->held > (u64)http_memory_max(q))
+        return api_fail(
+            e, 413, NULL, NULL,
+            "the request's JSON takes up to %llu MiB of memory, more than one request may have (half of "
+            "--max-body-memory)",
+            (unsigned long long)((need + q->held) >> 20) + 1);
+    api_fail(e, 503, NULL, NULL, "the memory for requests is used up (--max-body-memory)");
+    e->retry_after = 1;
+    return false;
 }
 
-json_t *body_object(const http_request *q, api_error *e) {
+bool hold_for(void *ud, u64 more) { return http_hold(ud, more); }
+
+json_t *body_object(http_request *q, api_error *e) {
     err why = {0};
-    i64 values;
-    if (depth_of(q->body, q->body_len, &values) > DEPTH_MAX)
+    json_shape shape = json_shape_of(q->body, q->body_len);
+    if (shape.depth > DEPTH_MAX)
         return api_fail(e, 400, NULL, NULL, "the request's JSON is nested deeper than %d", DEPTH_MAX), NULL;
-    if (values > VALUES_MAX)
+    if (shape.values > VALUES_MAX)
         return api_fail(e, 400, NULL, NULL, "the request's JSON has more than %d values", VALUES_MAX), NULL;
+    if (!hold_json(q, shape.bytes, e)) return NULL;
     json_t *v = json_parse(q->body, q->body_len, "request body", &why);
+    http_drop_body(q);
+    http_release(q, v ? shape.bytes : 0);
     if (!v) return api_fail_status(e, why.code, NULL, &why), NULL;
     if (json_is_object(v)) return v;
     api_fail(e, 400, NULL, NULL, "the request's body is %s, not a JSON object", json_type_text(v));
@@ -174,8 +170,8 @@ static bool refuse(server *s, http_request *q, http_reply *r, api_error *e) {
     const route *at = find_route(q->path);
     const char *m = q->method;
     bool get = !strcmp(m, "GET") || !strcmp(m, "HEAD"), post = !strcmp(m, "POST");
-    if (q->bad_framing)
-        return api_fail(e, 400, NULL, NULL, "the request's length is given more than once"), r->close = true;
+    if (q->framing.status)
+        return api_fail(e, q->framing.status, NULL, NULL, "%s", q->framing.text), r->close = true;
     if (!from_allowed_place(s, q, at && at->handle == route_page, e)) return true;
     if (!strcmp(m, "OPTIONS")) {
         r->status = 204;

@@ -101,9 +101,26 @@ static status allow_connections(server *s, err *e) {
     return ST_OK;
 }
 
+static void on_refused(void *ud, int http) { metrics_response(((server *)ud)->metrics, http); }
+
+static void default_limits(server *s) {
+    server_options *o = &s->o;
+    http_limit_options *l = &o->limits;
+    u64 prompt; /* the longest one's text */
+    if (!mul_size((u64)s->model.context, tokenizer_longest(s->model.tok), &prompt)) prompt = INT64_MAX / 4;
+    if (!l->idle_s) l->idle_s = 60;
+    if (!l->header_s) l->header_s = 10;
+    if (!l->body_rate) l->body_rate = 1024;
+    if (!l->memory_max)
+        l->memory_max =
+            max_i64((i64)512 << 20, 4 * max_i64(o->body_max, min_i64((i64)prompt, INT64_MAX / 4)));
+    if (!o->requests_max) o->requests_max = 1000;
+}
+
 static status open_all(server *s, err *e) {
     status st = allow_connections(s, e);
     if (st == ST_OK) st = open_model(s, e);
+    if (st == ST_OK) default_limits(s);
     if (st == ST_OK) st = metrics_open(&s->metrics, e);
     if (st == ST_OK) st = job_table_open(&s->jobs, e);
     if (st != ST_OK) return st;
@@ -117,14 +134,15 @@ static status open_all(server *s, err *e) {
     const http_options h = {.check = routes_check,
                             .handle = routes_handle,
                             .stream_done = generation_done,
+                            .refused = on_refused,
                             .ud = s,
                             .host = s->o.host,
                             .port = s->o.port,
                             .connections = s->o.connections,
                             .body_max = s->o.body_max,
                             .header_max = 64 << 10,
-                            .idle_s = 60,
-                            .receive_s = 120};
+                            .requests_max = s->o.requests_max,
+                            .limits = s->o.limits};
     return http_open(&s->http, &h, e);
 }
 
@@ -165,14 +183,16 @@ static void end_if_hung(const server *s) {
 }
 
 /* From here on everything waits for the GPU in some place: for the step under way, then for what its memory is freed
- * behind. It gets the watchdog's time, and no more than CLOSE_S: who asked for the end waits for it. */
-static void limit_close(const server *s) {
+ * behind. It gets the watchdog's time, and no more than CLOSE_S: who asked for the end waits for it. Without a GPU, who asked
+ * twice waits no longer than that either, whatever a handler is busy with. */
+static void limit_close(const server *s, bool hurry) {
     enum { CLOSE_S = 30 };
-    if (!engine_on_gpu(s->engine)) return;
-    unsigned limit = s->o.watchdog_s < CLOSE_S ? (unsigned)s->o.watchdog_s + 1 : CLOSE_S;
+    bool gpu = engine_on_gpu(s->engine);
+    if (!gpu && !hurry) return;
+    unsigned limit = gpu && s->o.watchdog_s < CLOSE_S ? (unsigned)s->o.watchdog_s + 1 : CLOSE_S;
     snprintf(last_words, sizeof last_words,
              "warning: moonlet serve: %s has not let go for %u s: it hangs, the server ends\n",
-             engine_ops(s->engine)->name, limit);
+             gpu ? engine_ops(s->engine)->name : "a step or a request that is being read", limit);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
     alarm(limit);
 }
@@ -188,7 +208,7 @@ static void drain(server *s) {
         hurry = second_signal(0.05);
         end_if_hung(s);
     }
-    limit_close(s);
+    limit_close(s, hurry);
     if (hurry) log_warn("shutting down at once: running answers are cut off");
     if (!hurry && now_s() >= until) log_warn("the drain time is over: running answers are cut off");
     scheduler_abort_all(s->sched);

@@ -2,6 +2,7 @@
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 #include "runtime/scheduler.h"
+#include "server/http_limits.h"
 #include "server/origin.h"
 
 typedef struct {
@@ -16,8 +17,10 @@ typedef struct {
     f64 watchdog_s;        /* /health fails when requests run and no step has ended for so long */
     f64 drain_s;           /* after SIGTERM running answers have this long to end */
     i64 body_max;
-    i64 connections;     /* most that are open; 0: 1024, or fewer where ulimit -n says so */
-    origin_rules origin; /* which pages a browser may let in */
+    i64 connections;           /* most that are open; 0: 1024, or fewer where ulimit -n says so */
+    http_limit_options limits; /* 0: 60 s, 10 s, 1 KiB/s; 512 MiB or four times the longest body or prompt */
+    i64 requests_max;          /* on a connection; 0: 1000 */
+    origin_rules origin;       /* which pages a browser may let in */
 } server_options;
 
 /* Loads the model, serves until SIGTERM or SIGINT, drains, frees. Prints the memory plan on stderr and, when requests

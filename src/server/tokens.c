@@ -17,24 +17,33 @@ static void write_strings(const served_model *m, const ids_buf *ids, buf *out) {
     buf_free(&text);
 }
 
-static bool encode(const served_model *m, const json_t *v, ids_buf *out, api_error *e) {
-    err why = {0};
-    if (!json_is_string(v))
-        return api_fail(e, 400, NULL, "prompt", "prompt: expected text, got %s", json_type_text(v));
-    status st = tokenizer_encode(m->tok, json_string_value(v), json_string_length(v), true, out, &why);
-    return st == ST_OK ? true : api_fail_status(e, st, "prompt", &why);
+/* More than a context, so that a client can cut its text by ids; few enough to be written into an answer. */
+enum { COUNTED_MAX = 1 << 20 };
+
+static void limit(server *s, gen_request *g, http_request *q) {
+    g->max_ids = max_i64(COUNTED_MAX, s->model.context);
+    g->hold = hold_for;
+    g->hold_ud = q;
+}
+
+static bool encode(const gen_request *g, const served_model *m, const json_t *v, ids_buf *out, api_error *e) {
+    if (json_is_string(v)) return request_encode(g, m, v, "prompt", out, e);
+    return api_fail(e, 400, NULL, "prompt", "prompt: expected text, got %s", json_type_text(v));
 }
 
 /* "prompt" as an array: lists of lists. */
-static bool many(const served_model *m, const json_t *list, buf *out, api_error *e) {
+static bool many(gen_request *g, const served_model *m, const json_t *list, buf *out, api_error *e) {
     buf counts = {0};
+    i64 left = g->max_ids; /* of all together */
     size_t i;
     json_t *v;
     bool ok = true;
     buf_str(out, "{\"tokens\":[");
     json_array_foreach(list, i, v) {
         ids_buf ids = {0};
-        ok = ok && encode(m, v, &ids, e);
+        ok = encode(g, m, v, &ids, e);
+        left -= (i64)ids.len;
+        if (ok && left < 0) ok = request_too_long(g, m, "prompt", e);
         if (i) buf_char(out, ',');
         json_ids(out, ids.data, ids.len);
         buf_fmt(&counts, "%s%zu", i ? "," : "", ids.len);
@@ -55,9 +64,10 @@ static bool tokenize(server *s, json_t *body, gen_request *g, buf *out, api_erro
     if (chat == field_given(body, "prompt"))
         return api_fail(e, 400, NULL, "prompt", "give either prompt or messages");
     if (!field_bool(body, "return_token_strs", &strings, e)) return false;
-    if (json_is_array(prompt)) return many(m, prompt, out, e);
+    if (json_is_array(prompt)) return many(g, m, prompt, out, e);
     g->n = 1;
-    if (chat ? !request_render(g, m, e) : !request_prompts(g, 1, e) || !encode(m, prompt, &g->prompts[0], e))
+    if (chat ? !request_render(g, m, e)
+             : !request_prompts(g, 1, e) || !encode(g, m, prompt, &g->prompts[0], e))
         return false;
     const ids_buf *ids = &g->prompts[0];
     buf_fmt(out, "{\"count\":%zu,\"max_model_len\":%lld,\"tokens\":", ids->len, (long long)m->context);
@@ -74,6 +84,7 @@ static bool tokenize(server *s, json_t *body, gen_request *g, buf *out, api_erro
 void route_tokenize(server *s, http_request *q, http_reply *r) {
     api_error e = {0};
     gen_request g = {.kind = API_CHAT, .prompt_field = "prompt"};
+    limit(s, &g, q);
     g.body = body_object(q, &e);
     bool ok = g.body && tokenize(s, g.body, &g, &r->body, &e);
     gen_request_free(&g);
@@ -85,6 +96,7 @@ void route_tokenize(server *s, http_request *q, http_reply *r) {
 void route_count_tokens(server *s, http_request *q, http_reply *r) {
     api_error e = {0};
     gen_request g = {0};
+    limit(s, &g, q);
     json_t *body = body_object(q, &e);
     bool ok = body && check_model(s, body, &e);
     if (!ok)

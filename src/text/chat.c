@@ -171,6 +171,8 @@ status chat_render(chat_template t, const tokenizer *tok, const chat_request *r,
     if (st == ST_OK) st = read_kwargs(t, r->kwargs, &in, e);
     if (st == ST_OK) {
         chat_writer w = {.kind = t, .tok = tok, .text = &out->text, .ids = &out->ids, .e = e};
+        out->text.max = r->max_text;
+        out->ids.max = r->max_ids;
         if (t >= CHAT_K2_THINKING)
             chat_render_k25(&w, &in, out);
         else

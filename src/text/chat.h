@@ -51,12 +51,14 @@ typedef struct {
                              boolean false turns it off), k2.6 "preserve_thinking" (true: earlier assistant turns keep
                              their reasoning); k2.7-code refuses false for either. Other keys mean nothing */
     bool add_generation_prompt;
+    size_t max_text, max_ids; /* of the prompt, in bytes and ids; 0: no limit */
 } chat_request;
 
 /* Renders and tokenises: ordinary text between two control tokens is encoded as one run with specials off.
  * tok NULL: text only, no ids. Zero-initialise *out and end it with chat_prompt_free() also after a failure.
  * ST_INPUT names the message and key that is wrong ("messages[3].tool_calls[0].function.name: ...").
- * ST_UNSUPPORTED names a control token that the template needs and the tokenizer lacks. */
+ * ST_UNSUPPORTED names a control token that the template needs and the tokenizer lacks. ST_LIMIT: longer than
+ * max_text or max_ids; nothing was written beyond them. */
 status chat_render(chat_template t, const tokenizer *tok, const chat_request *r, chat_prompt *out, err *e);
 
 #endif

@@ -23,7 +23,7 @@ static void tools_block(chat_writer *w, const json_t *tools, chat_prompt *out) {
     status st =
         w->kind >= CHAT_K2_5 && w->st == ST_OK ? ts_tools_encode(w->text, sorted, &out->tools_json) : ST_OK;
     if (st == ST_NOMEM) w->st = err_nomem(w->e, "tools", 0);
-    if (w->text->len == before) chat_json(w, sorted, ",", ":");
+    if (w->text->len == before && !w->text->failed) chat_json(w, sorted, ",", ":");
     chat_control(w, "<|im_end|>");
     json_decref(sorted);
 }

@@ -120,9 +120,20 @@ status chat_messages_read(const json_t *messages, chat_message **out, size_t *n,
     return ST_OK;
 }
 
+/* Text and ids have a limit: whoever writes on finds it out at the next control token. */
+static bool stopped(chat_writer *w) {
+    if (w->st != ST_OK || (!w->text->failed && !w->ids->failed)) return w->st != ST_OK;
+    if (w->text->full || w->ids->full)
+        w->st = err_set(w->e, ST_LIMIT, "the prompt has more than %zu %s",
+                        w->text->full ? w->text->max : w->ids->max, w->text->full ? "bytes" : "tokens");
+    else
+        w->st = err_nomem(w->e, "prompt", w->text->len);
+    return true;
+}
+
 static void encode_run(chat_writer *w) {
     size_t n = w->text->len - w->encoded;
-    if (w->st != ST_OK || !w->tok || !n) return;
+    if (stopped(w) || !w->tok || !n) return;
     w->st = tokenizer_encode(w->tok, w->text->data + w->encoded, n, false, w->ids, w->e);
     w->encoded = w->text->len;
 }
@@ -153,8 +164,7 @@ void chat_json(chat_writer *w, const json_t *v, const char *comma, const char *c
 
 status chat_finish(chat_writer *w) {
     encode_run(w);
-    if (w->st == ST_OK && (w->text->failed || w->ids->failed))
-        w->st = err_nomem(w->e, "prompt", w->text->len);
+    stopped(w);
     return w->st;
 }
 

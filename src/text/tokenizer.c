@@ -70,6 +70,13 @@ bool tokenizer_is_special(const tokenizer *t, i32 id) {
     return id >= t->ranks.n && id < tokenizer_vocab_size(t);
 }
 
+size_t tokenizer_longest(const tokenizer *t) {
+    size_t longest = t->ranks.n_longest;
+    for (int i = 0; i < SPECIAL_SLOTS; i++)
+        if (t->specials.slot[i].len > longest) longest = t->specials.slot[i].len;
+    return longest;
+}
+
 const char *tokenizer_bytes(const tokenizer *t, i32 id, size_t *len) {
     *len = 0;
     if (id < 0 || id >= tokenizer_vocab_size(t)) return NULL;
@@ -97,6 +104,7 @@ static bool encode_slice(const tokenizer *t, const u8 *p, size_t len, bool speci
     while (specials && (slot = special_search(&t->specials, p, len, &at)) >= 0) {
         if (!encode_ordinary(t, p, at, space, out)) return false;
         ids_add(out, t->specials.first + slot);
+        if (out->failed) return false;
         p += at + t->specials.slot[slot].len;
         len -= at + t->specials.slot[slot].len;
     }
@@ -127,6 +135,7 @@ status tokenizer_encode(const tokenizer *t, const char *text, size_t len, bool s
     buf_free(&repaired);
     if (ok) return ST_OK;
     out->len = n_before;
+    if (out->full) return err_set(e, ST_LIMIT, "the text has more than %zu tokens", out->max);
     return err_nomem(e, "token ids", len);
 }
 

@@ -24,6 +24,8 @@ i32 tokenizer_special(const tokenizer *t, const char *name);
 /* True for ids in the special slots. `skip_special` of decoding drops those that carry special = true in
  * added_tokens_decoder and keeps the rest (reserved names included), as the official decoder does. */
 bool tokenizer_is_special(const tokenizer *t, i32 id);
+/* Bytes of the longest id, names of specials included: n ids stand for at most n times as many bytes of text. */
+size_t tokenizer_longest(const tokenizer *t);
 /* The bytes of one id (of a special: its name); *len bytes, owned by the tokenizer. NULL for an id outside
  * the vocabulary. */
 const char *tokenizer_bytes(const tokenizer *t, i32 id, size_t *len);
@@ -31,7 +33,8 @@ const char *tokenizer_bytes(const tokenizer *t, i32 id, size_t *len);
 /* Appends the ids of text[len] to *out (nothing on failure). Malformed UTF-8: each maximal bad run counts as
  * one U+FFFD, as in Python's bytes.decode("utf-8", "replace"). With `specials` the strings of special tokens
  * become their ids wherever they occur (the longest of names that begin at one place); without, they are
- * ordinary text. n log n at worst, on any input. ST_NOMEM is the only failure. */
+ * ordinary text. n log n at worst, on any input. With out->max it ends at the first id too many: ST_LIMIT.
+ * ST_NOMEM is the only other failure. */
 status tokenizer_encode(const tokenizer *t, const char *text, size_t len, bool specials, ids_buf *out,
                         err *e);
 

@@ -6,6 +6,17 @@
 #include "text/pyjson.h"
 #include <string.h>
 
+/* Text that goes to *b in the end: it may not become longer than what *b still takes. */
+static buf part_of(const buf *b) { return (buf){.max = b->max ? b->max - b->len + 1 : 0}; }
+
+/* Takes the part over; a part that was cut is a *b that is cut. */
+static void add_part(buf *b, buf *part) {
+    buf_add(b, part->data, part->len);
+    b->failed |= part->failed;
+    b->full |= part->full;
+    buf_free(part);
+}
+
 static void indent_by(buf *b, int depth) {
     for (int i = 0; i < depth; i++) buf_str(b, "  ");
 }
@@ -24,7 +35,7 @@ static bool print_description(ts_parser *p, buf *b, const json_t *description, i
             buf_str(b, "// ");
             buf_add(b, s, n);
         }
-        if (!stop) break;
+        if (!stop || b->failed) break;
         buf_char(b, '\n');
         s = stop + 1;
     }
@@ -87,7 +98,7 @@ static bool print_fields(ts_parser *p, buf *b, const ts_type *t, int depth, int 
         if (which >= 0 && t->fields[i].optional != (which == 1)) continue;
         buf_str(b, *any ? ",\n" : "\n");
         *any = true;
-        if (!print_field(p, b, &t->fields[i], depth)) return false;
+        if (b->failed || !print_field(p, b, &t->fields[i], depth)) return false;
     }
     return true;
 }
@@ -120,12 +131,12 @@ static bool print_object(ts_parser *p, buf *b, const ts_type *t, int depth) {
 
 static bool print_array(ts_parser *p, buf *b, const ts_type *t, int depth) {
     const ts_type *item = t->members[0];
-    buf comments = {0};
-    bool ok = print_comments(p, &comments, item, depth + 1);
+    buf comments = part_of(b);
+    bool ok = print_comments(p, &comments, item, depth + 1), any = comments.len || comments.failed;
     buf_str(b, "Array<");
-    if (ok && comments.len) {
-        buf_char(b, '\n');
-        buf_add(b, comments.data, comments.len);
+    if (any) buf_char(b, '\n');
+    add_part(b, &comments);
+    if (ok && any) {
         indent_by(b, depth + 1);
         ok = print_type(p, b, item, depth + 1, true);
         buf_char(b, '\n');
@@ -134,8 +145,6 @@ static bool print_array(ts_parser *p, buf *b, const ts_type *t, int depth) {
         ok = print_type(p, b, item, depth, false);
     }
     buf_char(b, '>');
-    if (comments.failed) b->failed = true;
-    buf_free(&comments);
     return ok;
 }
 
@@ -221,7 +230,7 @@ static bool print_function(ts_parser *p, buf *b, const json_t *function) {
         buf_str(b, any ? "\n}\n" : "}\n");
     }
     if (!print_definitions(p, b)) return false;
-    buf type = {0};
+    buf type = part_of(b);
     buf_str(&type, "type ");
     if (name)
         py_str(&type, name);
@@ -235,9 +244,7 @@ static bool print_function(ts_parser *p, buf *b, const json_t *function) {
         ok = print_type(p, &type, root, 0, false);
     buf_str(&type, ") => any;\n");
     ok = ok && print_description(p, b, json_object_get(function, "description"), 0, true);
-    buf_add(b, type.data, type.len);
-    if (type.failed) b->failed = true;
-    buf_free(&type);
+    add_part(b, &type);
     return ok;
 }
 
@@ -260,19 +267,22 @@ static bool print_tools(ts_parser *p, buf *b, const json_t *tools, size_t *n_fun
 
 status ts_tools_encode(buf *out, const json_t *tools, err *e) {
     ts_parser p = {0};
-    buf text = {0};
+    buf text = part_of(out);
     size_t n_functions = 0;
     buf_str(&text, "# Tools\n\n## functions\nnamespace functions {\n");
     bool ok = print_tools(&p, &text, tools, &n_functions);
     buf_str(&text, "}\n");
+    out->failed |= text.failed;
+    out->full |= text.full;
+    if (ok && n_functions) buf_add(out, text.data, text.len);
     status st = ST_OK;
-    if (text.failed || p.nomem)
+    if (out->full)
+        st =
+            err_set(e, ST_LIMIT, "the tools' declaration is longer than the %zu bytes left for it", text.max);
+    else if (out->failed || p.nomem)
         st = err_nomem(e, "tool declaration", text.len);
     else if (!ok)
         st = err_set(e, ST_UNSUPPORTED, "tools[%zu]: %s", p.tool, p.why);
-    else if (n_functions)
-        buf_add(out, text.data, text.len);
-    if (st == ST_OK && out->failed) st = err_nomem(e, "tool declaration", text.len);
     ts_parser_clear(&p);
     buf_free(&text);
     return st;

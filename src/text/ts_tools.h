@@ -21,7 +21,8 @@
 /* Appends the declaration of `tools` (array of {"type", "function"}) to *out; keys must already be in sorted
  * order at every depth (py_sorted), as Kimi's tokenizer hands them over. Nothing is appended when no entry is
  * a function. ST_UNSUPPORTED, *out unchanged: a schema has no TypeScript form, *e says which and why; the
- * template then prints the tools as JSON. ST_NOMEM. */
+ * template then prints the tools as JSON. ST_NOMEM. Where *out has a max, the work ends there: ST_LIMIT, and *out is
+ * full. */
 status ts_tools_encode(buf *out, const json_t *tools, err *e);
 
 #endif

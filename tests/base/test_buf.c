@@ -92,11 +92,36 @@ static void test_sizes(void **state) {
     assert_false(add_size(UINT64_MAX, UINT64_MAX, &r));
 }
 
+static void test_max(void **state) {
+    (void)state;
+    buf b = {.max = 10};
+    buf_str(&b, "0123456789");
+    assert_false(b.failed);
+    assert_true(b.cap <= 11); /* no more memory than the limit needs */
+    buf_char(&b, 'x');
+    assert_true(b.failed && b.full);
+    assert_string_equal(b.data, "0123456789");
+    buf_clear(&b);
+    assert_false(b.failed || b.full);
+    buf_fmt(&b, "%011d", 1);
+    assert_true(b.full);
+    assert_int_equal(b.len, 0);
+    buf_free(&b);
+    ids_buf ids = {.max = 3};
+    for (i32 i = 0; i < 3; i++) ids_add(&ids, i);
+    assert_false(ids.failed);
+    assert_int_equal(ids.cap, 3);
+    ids_add(&ids, 3);
+    assert_true(ids.failed && ids.full);
+    assert_int_equal(ids.len, 3);
+    ids_free(&ids);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_grow),           cmocka_unit_test(test_format_and_take),
         cmocka_unit_test(test_failure_sticks), cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_sizes),          cmocka_unit_test(test_max),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

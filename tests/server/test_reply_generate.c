@@ -82,7 +82,7 @@ static int open_model(void **state) {
     const i64 eos = 770;
     err e = {0};
     (void)state;
-    status st = served_model_open(&served, "kimi_k25", 4096, &eos, 0, &e);
+    status st = served_model_open(&served, NULL, "kimi_k25", 4096, &eos, 0, &e);
     if (st != ST_OK) print_message("%s\n", e.text);
     return st != ST_OK;
 }

@@ -306,6 +306,51 @@ static void which_template(void **s) {
     remove(dir);
 }
 
+/* A request for K2.5: tools nested 50 deep around a description of `lines` lines, which the declaration indents. */
+static void limited(size_t lines, size_t max_text, size_t max_ids, status want, chat_prompt *p) {
+    buf text = {0};
+    err e = {0};
+    buf_str(&text, "{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":");
+    for (int i = 0; i < 50; i++) buf_str(&text, "{\"type\":\"object\",\"properties\":{\"a\":");
+    buf_str(&text, "{\"type\":\"string\",\"description\":\"");
+    for (size_t i = 0; i < lines; i++) buf_str(&text, "x\\n");
+    buf_str(&text, "\"}");
+    for (int i = 0; i < 50; i++) buf_str(&text, "}}");
+    buf_str(&text, "}}],\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}");
+    json_t *v = parse_json(text.data);
+    chat_request r = {.messages = json_object_get(v, "messages"),
+                      .tools = json_object_get(v, "tools"),
+                      .add_generation_prompt = true,
+                      .max_text = max_text,
+                      .max_ids = max_ids};
+    *p = (chat_prompt){0};
+    assert_int_equal(chat_render(CHAT_K2_5, &k25_tokenizer, &r, p, &e), want);
+    json_decref(v);
+    buf_free(&text);
+}
+
+static void limits(void **s) {
+    (void)s;
+    chat_prompt p;
+    limited(10000, 0, 0, ST_OK, &p); /* 40 KB become 1 MB */
+    size_t whole = p.text.len, ids = p.ids.len;
+    assert_true(whole > 1000000);
+    chat_prompt_free(&p);
+    limited(10000, whole, ids, ST_OK, &p); /* exactly what is needed is enough */
+    assert_int_equal(p.text.len, whole);
+    chat_prompt_free(&p);
+    limited(10000, whole - 1, 0, ST_LIMIT, &p);
+    chat_prompt_free(&p);
+    limited(10000, 0, ids - 1, ST_LIMIT, &p);
+    chat_prompt_free(&p);
+    limited(10000, 5000, 0, ST_LIMIT, &p);
+    assert_true(p.text.full && p.text.len <= 5000 && p.text.cap <= 5001);
+    chat_prompt_free(&p);
+    limited(10000, 0, 100, ST_LIMIT, &p);
+    assert_true(p.ids.full && p.ids.len <= 100 && p.ids.cap <= 100);
+    chat_prompt_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden),          cmocka_unit_test(ids_come_from_the_template_alone),
@@ -313,6 +358,7 @@ int main(void) {
         cmocka_unit_test(nulls_are_empty), cmocka_unit_test(bad_requests),
         cmocka_unit_test(deep_nesting),    cmocka_unit_test(names),
         cmocka_unit_test(which_template),  cmocka_unit_test(refused_arguments),
+        cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

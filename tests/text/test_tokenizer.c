@@ -407,6 +407,35 @@ static void no_quadratic_time(void **state) {
     }
 }
 
+/* The work ends at the limit: neither ids nor time for what is behind it. */
+static void no_more_ids_than_asked_for(void **state) {
+    (void)state;
+    enum { N = 8 << 20, MOST = 1000 };
+    char *text = malloc(N);
+    for (size_t i = 0; i < N; i++) text[i] = i % 3 ? 'q' : ' ';
+    ids_buf ids = {.max = MOST};
+    err e = {0};
+    assert_int_equal(tokenizer_encode(kimi, text, N, true, &ids, &e), ST_LIMIT);
+    assert_int_equal(ids.len, 0);
+    assert_true(ids.cap <= MOST);
+    assert_non_null(strstr(e.text, "1000 tokens"));
+    ids_free(&ids);
+    ids.max = 2;
+    assert_int_equal(tokenizer_encode(kimi, "<|im_end|><|im_end|>", 20, true, &ids, &e), ST_OK);
+    assert_int_equal(ids.len, 2);
+    ids_free(&ids);
+    ids.max = 2;
+    assert_int_equal(tokenizer_encode(kimi, "<|im_end|><|im_end|><|im_end|>", 30, true, &ids, &e), ST_LIMIT);
+    ids_free(&ids);
+    free(text);
+    size_t longest = tokenizer_longest(kimi), seen = 0, len;
+    for (i32 i = 0; i < tokenizer_vocab_size(kimi); i++) {
+        tokenizer_bytes(kimi, i, &len);
+        if (len > seen) seen = len;
+    }
+    assert_int_equal(longest, seen);
+}
+
 static void streaming(void **state) {
     (void)state;
     i32 ids[8];
@@ -448,6 +477,7 @@ int main(void) {
         cmocka_unit_test(missing_byte_and_empty),
         cmocka_unit_test(hostile_config),
         cmocka_unit_test(no_quadratic_time),
+        cmocka_unit_test(no_more_ids_than_asked_for),
         cmocka_unit_test(streaming),
     };
     if (!mkdtemp(folder)) return 1;
