@@ -181,7 +181,8 @@ def test_experts_in_other_formats(tmp_path):
 ])
 def test_bad_arguments(args, word):
     done = run("bench", "moe", *args)
-    assert done.returncode == 1 and word in done.stderr and done.stderr.count("\n") == 1
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]  # a processor without a fast path says so
+    assert done.returncode == 1 and len(errors) == 1 and word in errors[0]
 
 
 def test_an_unknown_instruction_set_is_wrong_usage():

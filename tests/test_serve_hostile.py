@@ -140,8 +140,7 @@ def test_too_long_for_the_context(server):
 
 
 @pytest.mark.parametrize("raw", [
-    b"", b"{", b"[]", b"null", b'"x"', b"{} {}", b'{"prompt": NaN}', b'{"prompt": 1e999}', b'{"prompt": "\xff"}',
-    b'{"prompt": "x", "seed": 123456789012345678901234567890}', b"[" * 100000, b'{"a":' * 300 + b"1" + b"}" * 300,
+    b"", b"{", b"[]", b"null", b'"x"', b"{} {}", b'{"prompt": NaN}', b'{"prompt": "\xff"}', b"[" * 100000, b'{"a":' * 300 + b"1" + b"}" * 300,
     b"\x00" * 50, b'{"prompt": "a\tb"}'])
 def test_malformed_json(server, raw):
     for path in ("/v1/completions", "/v1/chat/completions", "/generate", "/tokenize", "/detokenize", "/abort_request"):

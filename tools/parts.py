@@ -27,6 +27,8 @@ CHECK = [
     dict(name="{file}.py", each="tests/test_*.py", run=PYTEST + "{path}", count="pytest", env=BUILD_ENV),
 ]
 
+EMULATED_OPS = "build/moonlet check --device cuda "
+ATTENTION = "mla_decode,mla_prefill,attend,queries"
 EMULATED = {"LD_LIBRARY_PATH": "{here}/build/tests/gpu"}
 BITS_CUDA = "build/moonlet check bits --device cuda --override num_hidden_layers=2 --requests 4 --tokens 2 --prompt 24"
 # clang's objects serve three ends: they compile without warnings, they are watched by ASan and UBSan, and fuzzers link them.
@@ -46,11 +48,11 @@ ALL = [
     dict(name="prototypes against cuda.h", needs=["program with them"], run="build/tests/device/test_cuda_h", count="cmocka"),
     dict(name="emulated GPU", needs=["program with them"], run="make --no-print-directory emulator"),
     dict(name="Hopper's instructions, emulated", needs=["emulated GPU"], run="build/tests/gpu/test_hopper", count="summary"),
-    dict(name="operations, emulated", needs=["emulated GPU"], run="build/moonlet check --device cuda", count="summary", env=EMULATED),
-    dict(name="products emulated, --deterministic", needs=["emulated GPU"], count="summary", env=EMULATED,
-         run="build/moonlet check --device cuda --deterministic --op products"),
-    dict(name="attend emulated, --deterministic", needs=["emulated GPU"], count="summary", env=EMULATED,
-         run="build/moonlet check --device cuda --deterministic --op attend"),
+    dict(name="experts, emulated", needs=["emulated GPU"], run=EMULATED_OPS + "--op moe", count="summary", env=EMULATED),
+    dict(name="attention, emulated", needs=["emulated GPU"], run=EMULATED_OPS + "--op " + ATTENTION, count="summary", env=EMULATED),
+    dict(name="other operations, emulated", needs=["emulated GPU"], run=EMULATED_OPS + "--not-op moe," + ATTENTION, count="summary", env=EMULATED),
+    dict(name="products and attend emulated, --deterministic", needs=["emulated GPU"], count="summary", env=EMULATED,
+         run=EMULATED_OPS + "--deterministic --op products,attend"),
     dict(name="nano, emulated", needs=["emulated GPU"], run="{python} tests/gpu/run_nano.py", count="summary", env=EMULATED),
     dict(name="plan and loading, emulated", needs=["emulated GPU"], run="{python} tests/gpu/plan.py", count="summary", env=EMULATED),
     dict(name="bits, emulated", needs=["emulated GPU"], run=BITS_CUDA, count="summary", env=EMULATED),

@@ -2,7 +2,7 @@
 #include "runtime/sched_util.h"
 #include "runtime/task.h"
 
-static const char *const DIR = "tests/golden/k2-thinking-int4";
+static const char *const DIR = "build/golden/k2-thinking-int4";
 static const scheduler_options BY_HAND = {.manual = true};
 
 static sched_verdict try_submit(scheduler *s, job *const *j, i64 n, err *e) {
