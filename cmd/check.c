@@ -260,7 +260,7 @@ static status check_cpu(checks *k, err *e) {
         status st = cpu_isa_parse(levels[l], &mask, e);
         if (st != ST_OK) return st;
         bool all = !strcmp(levels[l], "all"), here = all || (cpu_isa() & mask) == mask;
-        if (mask == cpu_isa()) best = levels[l];
+        if (!all && mask == cpu_isa()) best = levels[l];
         if (k->mask_name && strcmp(k->mask_name, levels[l])) continue;
         if (all && best && !k->mask_name) {
             printf("cpu all: the same as %s here\n", best);

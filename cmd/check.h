@@ -53,7 +53,7 @@ void check_compare(check *c, const char *what, const void *got, dtype t, const f
                    i64 stride, f64 bound);
 /* Rows other than `bad` must be the same bytes in a and b; row `bad` of b must hold a NaN or infinity. */
 void check_isolated(check *c, const char *what, const bf16 *a, const bf16 *b, i64 n, i64 dim, i64 bad);
-/* dev is the emulated GPU, whose kernels run as C++ on this processor, a thousand times slower. */
+/* dev is the emulated GPU, whose kernels run as C++ on this processor. */
 bool check_emulated(const check *c);
 /* dev is a GPU, not the emulated one: what takes ref seconds is for it alone. */
 bool check_on_gpu(const check *c);

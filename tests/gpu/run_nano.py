@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -11,6 +12,7 @@ from serve_client import Server
 
 MOONLET = os.environ.get("MOONLET", "build/moonlet")
 failed = 0
+begin = time.time()
 
 
 def run(*args, stdin=None):
@@ -18,9 +20,10 @@ def run(*args, stdin=None):
 
 
 def expect(what, ok, shown):
-    global failed
+    global failed, begin
     failed += not ok
-    print(f"{'ok' if ok else 'FAIL'}: {what}" + ("" if ok else f"\n{shown}"))
+    print(f"{'ok' if ok else 'FAIL'}: {what}, {time.time() - begin:.1f} s" + ("" if ok else f"\n{shown}"))
+    begin = time.time()
 
 
 text = [run("run", "--device", d, "-p", "What is 2 + 3?", "-n", "12", "--temp", "0") for d in ("cpu", "cuda")]
