@@ -119,7 +119,7 @@ static void ref_in_pieces(check *c, const moe_args *b, i64 hidden) {
     }
 }
 
-/* The emulated GPU runs each kernel at each kind of shape twice and no more, a large call once: what decides which kernels run, and how they
+/* The emulated GPU runs each kernel at each kind of shape twice and no more, large calls and calls of more than 64 tokens once: what decides which kernels run, and how they
  * divide the call, is the same in the others, which real GPUs and processors take all. */
 static bool emulated_before(check *c, const moe_shape *s, const moe_args *a, weight_format f,
                             expert_format kept, f32 sigma) {
@@ -140,7 +140,7 @@ static bool emulated_before(check *c, const moe_shape *s, const moe_args *a, wei
         times[n] = 0;
         memcpy(seen[n++], key, sizeof key);
     }
-    bool large = s->n * s->k * s->hidden * s->inter > 1 << 23;
+    bool large = s->n > 64 || s->n * s->k * s->hidden * s->inter > 1 << 22;
     return times[at]++ >= (large ? 1 : 2);
 }
 

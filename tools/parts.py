@@ -30,7 +30,7 @@ CHECK = [
 EMULATED_OPS = "build/moonlet check --device cuda "
 ATTENTION = "mla_decode,mla_prefill,attend,queries"
 EMULATED = {"LD_LIBRARY_PATH": "{here}/build/tests/gpu"}
-BITS_CUDA = "build/moonlet check bits --device cuda --override num_hidden_layers=2 --requests 4 --tokens 2 --prompt 24"
+BITS_CUDA = "build/moonlet check bits --device cuda --override num_hidden_layers=2 --requests 3 --tokens 2 --prompt 24"
 # clang's objects serve three ends: they compile without warnings, they are watched by ASan and UBSan, and fuzzers link them.
 SANITIZE = "make --no-print-directory CC=clang-14 SAN=1 'CFLAGS=-O1 -g' "
 SAN_ENV = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1", "OMP_NUM_THREADS": "2"}

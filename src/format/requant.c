@@ -53,8 +53,8 @@ static bf16 best_scale(const f32 *w, i64 n) {
 }
 
 static bool has_one_scale(const weight_view *w, i64 r) {
-    const bf16 *s = (const bf16 *)w->scale + r * (w->cols / INT4_GROUP);
     if (w->format != WF_INT4_GROUP) return false;
+    const bf16 *s = (const bf16 *)w->scale + r * (w->cols / INT4_GROUP);
     for (i64 g = 1; g < w->cols / INT4_GROUP; g++)
         if (s[g] != s[0]) return false;
     return true;

@@ -151,7 +151,7 @@ static status allocate(model *m, err *e) {
 
 static status allocate_on_host(model *m, err *e) {
     void *block = calloc(1, tables_bytes(&m->lim));
-    m->up = tables_at(&m->lim, block);
+    if (block) m->up = tables_at(&m->lim, block);
     m->steps = calloc(RECORDED + 1, sizeof *m->steps);
     m->part_spans = calloc((size_t)(m->lim.decode_rows + m->lim.prefill_spans), sizeof *m->part_spans);
     m->part_outs = calloc((size_t)m->lim.logit_rows, sizeof *m->part_outs);

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from serve_client import Server
 
 MOONLET = os.environ.get("MOONLET", "build/moonlet")
+TWO_LAYERS = ("--override", "num_hidden_layers=2")  # where what is said does not matter: one dense layer, one with experts
 failed = 0
 begin = time.time()
 
@@ -57,7 +58,7 @@ bench = run("bench", "moe", "--device", "cuda", "--shape", "4,256,64,8,2", "--ru
 row = json.loads(bench.stdout.splitlines()[-1]) if bench.returncode == 0 else {}
 expect("bench moe agrees with ref", row.get("device") == "emulated GPU" and 0 < row.get("error", 1) < 4e-3, bench.stdout + bench.stderr)
 # With a bias a token is drawn on the host from the logits, without one on the GPU, alone or beside one that is not; log-probabilities likewise.
-server, answers = Server("--device", "cuda", "--max-running-requests", "2"), []
+server, answers = Server("--device", "cuda", "--max-running-requests", "2", *TWO_LAYERS), []
 ask = {"model": "nano", "prompt": list(range(300, 306)), "max_tokens": 3, "seed": 3, "return_token_ids": True, "ignore_eos": True}
 draws = ({"temperature": 0}, {"temperature": 1}, {"temperature": 1.5, "top_p": 0.8}, {"temperature": 2, "top_k": 40, "top_p": 0.9, "min_p": 0.02})
 for draw in draws:
@@ -74,13 +75,13 @@ expect("the GPU's log-probabilities are the host's", len(far) == 8 and max(far) 
 expect("the GPU draws the tokens that the host draws", all(a == b and len(a[0]) == 3 for a, b in answers), answers)
 wrong = run("run", "--disable-cuda-graph", "-p", "x")
 expect("--disable-cuda-graph without a GPU is refused", wrong.returncode == 1 and "--disable-cuda-graph is for --device cuda" in wrong.stderr, wrong.stderr)
-times = run("profile", "--device", "cuda", "--batch", "1", "--prompt", "8", "--context", "10", "--steps", "1", "--json", "/dev/stderr")
+times = run("profile", "--device", "cuda", "--batch", "1", "--prompt", "8", "--context", "10", "--steps", "1", *TWO_LAYERS, "--json", "/dev/stderr")
 rows = [json.loads(line) for line in times.stderr.splitlines() if line.startswith('{"profile"')]
 expect("profile times a prompt and a decode step and lists the experts", times.returncode == 0 and [r["profile"] for r in rows] == ["prompt", "decode", "experts"] and
        rows[2]["min"] == rows[2]["max"] == 8 and "experts touched in a layer: 8.0 of 64" in times.stdout and
        "steps that only decode: 3 steps of 1.0 tokens" in times.stdout and times.stdout.count("  experts 64 x 64 x 256") == 1 and
        times.stdout.count("  feed-forward, experts 64 x 64 x 256") == 1, times.stdout + times.stderr)
-times = run("profile", "--device", "cuda", "--moe-format", "w4a8", "--batch", "1", "--prompt", "200", "--context", "10", "--steps", "1")
+times = run("profile", "--device", "cuda", "--moe-format", "w4a8", "--batch", "1", "--prompt", "200", "--context", "10", "--steps", "1", *TWO_LAYERS)
 expect("profile of experts in W4A8 says so", times.returncode == 0 and "  W4A8 experts 64 x 64 x 256" in times.stdout and
        "  feed-forward, W4A8 (bf16) experts 64 x 64 x 256" in times.stdout, times.stdout + times.stderr)
 print(f"{16 - failed} passed, {failed} failed, 0 skipped")

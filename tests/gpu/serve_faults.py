@@ -136,7 +136,7 @@ with tempfile.TemporaryDirectory() as d:
 with tempfile.TemporaryDirectory() as d:
     # an expert of a middle layer, which 309 is sent to as a prompt, 301 in the second token of its answer, the others never
     prompts = [[309], [303], [301], [307]]
-    server = Server("--device", "cpu", "--context-length", "256")
+    server = Server(*FLAGS)  # the same device: nano's answers to such prompts are near ties, which a CPU may round otherwise
     healthy = ask_all(server, prompts, 4)
     server.stop()
     nan_model(Path(d), "layers.3.mlp.experts.5.up_proj.weight_scale", 7)
