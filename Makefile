@@ -78,7 +78,9 @@ $B/src/kernels/cpu/avx2%.o: ISA := -mavx2 -mfma -mf16c
 $B/src/kernels/cpu/avx512%.o: ISA := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
 $B/src/kernels/cpu/avx512vnni%.o: ISA += -mavx512vnni
 $B/src/kernels/cpu/avx512bf16%.o: ISA += -mavx512bf16
-$B/src/kernels/ref/%.o $B/src/kernels/cpu/%.o: OPT := $(if $(SAN),,-O3)
+$B/src/kernels/ref/%.o $B/src/kernels/cpu/%.o: OPT := -O3
+# clang takes minutes to watch this unrolled file at -O3
+$B/src/kernels/cpu/avx512vnni_moe.o: OPT := $(if $(COVER),-O1,-O3)
 # fuzzers look for paths through parsers; unrolled arithmetic would take minutes to compile with their counters
 $B/src/kernels/%.o: COVER :=
 

@@ -1,7 +1,9 @@
 """Clients from PyPI against `moonlet serve`. They need packages that `make check` does without, so they are collected only
-when tools/check-all runs them in their own environment (tools/clients)."""
+when `make check-all` runs them in their own environment (tools/clients)."""
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -23,9 +25,25 @@ def server():
 
 @pytest.fixture(scope="session")
 def strict_server():
-    """One that wants a key and gives a request half a second."""
+    """One that wants a key and gives a request two seconds."""
     from serve_client import Server
 
-    s = Server("--api-key", "secret", "--request-timeout", "0.5", "--max-running-requests", "2", "--max-queued-requests", "4")
+    s = Server("--api-key", "secret", "--request-timeout", "2", "--max-running-requests", "2", "--max-queued-requests", "4")
     yield s
     assert s.stop() == 0
+
+
+@pytest.fixture
+def full_queue(strict_server):
+    """Every place of the strict server and its whole queue are taken until the requests' time is over. A request's share is three answers."""
+    key = {"x-api-key": "secret"}
+    body = {"prompt": ["x"] * 3, "max_tokens": 3000, "ignore_eos": True, "stream": True}
+    threads = [threading.Thread(target=strict_server.request, args=("POST", "/v1/completions", body, {"Content-Type": "application/json", **key}))
+               for _ in range(2)]
+    [t.start() for t in threads]
+    until = time.monotonic() + 30
+    while strict_server.get("/server_info", **key)[1]["internal_states"][0]["num_queue_reqs"] < 4:
+        assert time.monotonic() < until, "the queue does not fill"
+        time.sleep(0.005)
+    yield
+    [t.join() for t in threads]

@@ -1,7 +1,6 @@
 """The `anthropic` package against `moonlet serve`'s /v1/messages, with the small model.
 
 Its methods have no temperature, top_p and top_k; they go into extra_body."""
-import json
 
 import anthropic
 import pytest
@@ -140,16 +139,10 @@ def test_exceptions(client, strict):
     assert e.value.type == "overloaded_error"
 
 
-def test_rate_limit(strict, strict_server):
+def test_rate_limit(strict, full_queue):
     """A queue that is full is a 429; the package's own retries get through."""
-    c = strict_server.connect()
-    c.request("POST", "/v1/completions", json.dumps({"prompt": ["x"] * 6, "max_tokens": 300, "ignore_eos": True, "stream": True}),
-              {"Content-Type": "application/json", "x-api-key": "secret"})
-    hold = c.getresponse()
     ask = {"messages": ASK, "model": "nano", "max_tokens": 1}
     with pytest.raises(anthropic.RateLimitError) as e:
         strict.messages.create(**ask)
     assert e.value.type == "rate_limit_error" and int(e.value.response.headers["retry-after"]) >= 1
     assert strict.with_options(max_retries=5).messages.create(**ask).stop_reason == "max_tokens"
-    hold.read()
-    c.close()
