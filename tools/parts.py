@@ -28,6 +28,7 @@ CHECK = [
 ]
 
 EMULATED_OPS = "build/moonlet check --device cuda "
+EXPERTS = "moe,moe_norm,feed"
 ATTENTION = "mla_decode,mla_prefill,attend,queries"
 EMULATED = {"LD_LIBRARY_PATH": "{here}/build/tests/gpu"}
 BITS_CUDA = "build/moonlet check bits --device cuda --override num_hidden_layers=2 --requests 3 --tokens 2 --prompt 24"
@@ -61,7 +62,10 @@ ALL = [
     dict(name="faults of a GPU under a server, emulated", needs=["emulated GPU"], run="{python} tests/gpu/serve_faults.py", count="summary", env=EMULATED),
     dict(name="generic kernels for AMD's GPUs", run="make --no-print-directory amd", tools=["clang-22", "ld.lld-22"], count="kernels"),
     # the sanitized program
-    dict(name="sanitized operations", needs=["clang-14 with sanitizers"], run="build-san/moonlet check --device cpu", count="summary", env=SAN_ENV),
+    dict(name="sanitized experts", needs=["clang-14 with sanitizers"], count="summary", env=SAN_ENV, timeout=2400,
+         run="build-san/moonlet check --device cpu --op " + EXPERTS),
+    dict(name="sanitized other operations", needs=["clang-14 with sanitizers"], count="summary", env=SAN_ENV, timeout=2400,
+         run="build-san/moonlet check --device cpu --not-op " + EXPERTS),
     dict(name="sanitized {test}", each="tests/*/test_*.c", needs=["clang-14 with sanitizers"], run="build-san/{stem}", count="cmocka", env=SAN_ENV),
     dict(name="sanitized {file}.py", each="tests/test_*.py", without=NOT_SANITIZED, needs=["clang-14 with sanitizers"], run=PYTEST + "{path}",
          count="pytest", env=dict(SAN_ENV, MOONLET="{here}/build-san/moonlet", MOONLET_SLOW="1")),
