@@ -17,7 +17,7 @@ extern "C" {
 #include <unistd.h>
 #include <vector>
 
-enum { THREADS = 1024 /* at most */, LANES = 32, WARPS = THREADS / LANES, STACK = 128 << 10, SHARED = 232448, BARRIERS = 16, PROCESSORS = 2, AT_ONCE = 2 * PROCESSORS /* blocks */, SPINS = 100000 };
+enum { THREADS = 1024 /* at most */, LANES = 32, WARPS = THREADS / LANES, STACK = (128 << 10) + 576 /* tops that share no set of a cache */, SHARED = 232448, BARRIERS = 16, PROCESSORS = 2, AT_ONCE = 2 * PROCESSORS /* blocks */, SPINS = 100000 };
 enum state { READY, WAITING, DONE };
 
 struct fiber {
@@ -36,6 +36,14 @@ struct mailbox {
     int given[2][THREADS], turn[THREADS];
 };
 
+/* The operands of a warp's product as numbers: what its first lane has decoded the others use. */
+struct tile_values {
+    unsigned product; /* which one of the warp: products[] of its lanes */
+    float a[16][16];  /* [k, row] */
+    float b[16][256]; /* [k, column]; of wgmma with the columns of a lane side by side, as by_lane() has them */
+    int bytes_a[32][16], bytes_b[32][256];
+};
+
 struct block {
     fiber fibers[THREADS];
     int threads; /* of them */
@@ -43,8 +51,9 @@ struct block {
     int named[BARRIERS]; /* how many have come */
     bool moved;          /* somebody did more than look at a barrier, in this pass */
     mailbox of_warps, of_all;
-    unsigned operands[2][THREADS][6], products[THREADS]; /* of mma_bf16, in turns */
-    const char *rows[2][THREADS];                        /* of load_matrix4, in turns, as wgmma's a */
+    unsigned operands[2][THREADS][6], products[THREADS]; /* of mma and wgmma, in turns */
+    const char *rows[2][THREADS];                        /* of load_matrix4, in turns */
+    tile_values values[WARPS];
     unsigned shared_bytes;
     void *scheduler; /* its stack pointer */
     int running;
@@ -52,10 +61,10 @@ struct block {
     const void *args;
     char *stacks, *shared;
 };
-thread_local emu_thread emu;
+__thread emu_thread emu;
 enum { CLUSTER = 8, OF_CLUSTER = BARRIERS /* in fiber.barrier */ };
-static thread_local block *blk, *members[CLUSTER]; /* the running one, all of its cluster */
-static thread_local struct {
+static __thread block *blk, *members[CLUSTER]; /* the running one, all of its cluster */
+static __thread struct {
     int n, alive, come;
 } cluster;
 
@@ -133,34 +142,72 @@ unsigned emu_largest(unsigned word) {
 }
 static float low(unsigned two) { return __uint_as_float(two << 16); }
 static float high(unsigned two) { return __uint_as_float(two & 0xffff0000u); }
-template <float (*LOW)(unsigned), float (*HIGH)(unsigned)> static void mma(float c[4], const unsigned a[4], const unsigned b[2]) {
-    int me = blk->running, first = me / LANES * LANES, g = me % LANES / 4, t = me % 4, turn = (int)(blk->products[me]++ % 2);
-    memcpy(blk->operands[turn][me], a, 16);
-    memcpy(blk->operands[turn][me] + 4, b, 8);
+/* Lanes give their operands (a[4] and b[2], those that are registers) of product number `*now`; true for the first one that comes back: it decodes them. */
+static bool give_operands(const unsigned *a, const unsigned *b, unsigned *now, tile_values **values) {
+    int me = blk->running;
+    *now = ++blk->products[me];
+    unsigned *mine = blk->operands[*now % 2][me];
+    if (a) memcpy(mine, a, 16);
+    if (b) memcpy(mine + 4, b, 8);
     emu_warp_barrier();
-    for (int i = 0; i < 4; i++) /* c[i]: row g + 8 (i / 2), column 2t + i % 2 */
-        for (int k = 0; k < 16; k++) {
-            const unsigned *row = blk->operands[turn][first + 4 * g + k % 8 / 2], *col = blk->operands[turn][first + 4 * (2 * t + i % 2) + k % 8 / 2];
-            unsigned x = row[i / 2 + k / 8 * 2], y = col[4 + k / 8];
-            c[i] += k % 2 ? HIGH(x) * HIGH(y) : LOW(x) * LOW(y);
-        }
+    *values = &blk->values[me / LANES];
+    bool first = (*values)->product != *now;
+    (*values)->product = *now;
+    return first;
+}
+/* v[k][row] of the 16 x 16 operand in registers a[0..3] of the lanes. */
+static void decode_a(const unsigned (*lanes)[6], bool half, float v[16][16]) {
+    for (int g = 0; g < 8; g++)
+        for (int i = 0; i < 2; i++)
+            for (int k = 0; k < 16; k += 2) {
+                unsigned two = lanes[4 * g + k % 8 / 2][i + k / 8 * 2];
+                v[k][g + 8 * i] = half ? low_half(two) : low(two);
+                v[k + 1][g + 8 * i] = half ? high_half(two) : high(two);
+            }
+}
+static void mma(float c[4], const unsigned a[4], const unsigned b[2], bool half) {
+    int lane = blk->running % LANES, g = lane / 4, t = lane % 4;
+    unsigned now;
+    tile_values *v;
+    if (give_operands(a, b, &now, &v)) {
+        const unsigned (*lanes)[6] = blk->operands[now % 2] + blk->running / LANES * LANES;
+        decode_a(lanes, half, v->a);
+        for (int col = 0; col < 8; col++)
+            for (int k = 0; k < 16; k += 2) {
+                unsigned two = lanes[4 * col + k % 8 / 2][4 + k / 8];
+                v->b[k][col] = half ? low_half(two) : low(two);
+                v->b[k + 1][col] = half ? high_half(two) : high(two);
+            }
+    }
+    for (int k = 0; k < 16; k++) /* c[i]: row g + 8 (i / 2), column 2t + i % 2 */
+        for (int i = 0; i < 4; i++) c[i] += v->a[k][g + i / 2 * 8] * v->b[k][2 * t + i % 2];
+}
+/* v[k][row] of the 16 x 32 operand of bytes in registers a[0..3] of the lanes; u: unsigned ones. */
+static void decode_bytes_a(const unsigned (*lanes)[6], bool u, int v[32][16]) {
+    for (int g = 0; g < 8; g++)
+        for (int i = 0; i < 2; i++)
+            for (int k = 0; k < 32; k++) {
+                unsigned byte = lanes[4 * g + k % 16 / 4][i + k / 16 * 2] >> k % 4 * 8 & 255;
+                v[k][g + 8 * i] = u ? (int)byte : (signed char)byte;
+            }
 }
 void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1) {
-    int me = blk->running, first = me / LANES * LANES, g = me % LANES / 4, t = me % 4, turn = (int)(blk->products[me]++ % 2);
-    unsigned *mine = blk->operands[turn][me];
-    memcpy(mine, a, 16);
-    mine[4] = b0, mine[5] = b1;
-    emu_warp_barrier();
-    for (int i = 0; i < 4; i++) { /* c[i]: row g + 8 (i / 2), column 2t + i % 2 */
-        c[i] = 0;
-        for (int k = 0; k < 32; k++) {
-            const unsigned *row = blk->operands[turn][first + 4 * g + k % 16 / 4], *col = blk->operands[turn][first + 4 * (2 * t + i % 2) + k % 16 / 4];
-            c[i] += (signed char)(row[i / 2 + k / 16 * 2] >> k % 4 * 8) * (signed char)(col[4 + k / 16] >> k % 4 * 8);
-        }
+    int lane = blk->running % LANES, g = lane / 4, t = lane % 4;
+    const unsigned b[2] = {b0, b1};
+    unsigned now;
+    tile_values *v;
+    if (give_operands(a, b, &now, &v)) {
+        const unsigned (*lanes)[6] = blk->operands[now % 2] + blk->running / LANES * LANES;
+        decode_bytes_a(lanes, false, v->bytes_a);
+        for (int col = 0; col < 8; col++)
+            for (int k = 0; k < 32; k++) v->bytes_b[k][col] = (signed char)(lanes[4 * col + k % 16 / 4][4 + k / 16] >> k % 4 * 8);
     }
+    for (int i = 0; i < 4; i++) c[i] = 0;
+    for (int k = 0; k < 32; k++) /* c[i]: row g + 8 (i / 2), column 2t + i % 2 */
+        for (int i = 0; i < 4; i++) c[i] += v->bytes_a[k][g + i / 2 * 8] * v->bytes_b[k][2 * t + i % 2];
 }
-void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) { mma<low, high>(c, a, b); }
-void mma_half(float c[4], const unsigned a[4], const unsigned b[2]) { mma<low_half, high_half>(c, a, b); }
+void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) { mma(c, a, b, false); }
+void mma_half(float c[4], const unsigned a[4], const unsigned b[2]) { mma(c, a, b, true); }
 int emu_or(int value) {
     int turn = exchange(&blk->of_all, &blk->all, 0, blk->threads, value != 0), any = 0;
     for (int t = 0; t < blk->threads; t++) any |= (int)given(&blk->of_all, turn, t);
@@ -313,23 +360,30 @@ static float operand(emu_u64 desc, int t, int row, int k, bool half) {
     return t ? swizzled_value(start + row / 64 * lead + k / 8 * stride + k % 8 * 128 + row % 64 * 2, half)
              : swizzled_value(start + row / 8 * stride + row % 8 * 128 + k * 2, half);
 }
+/* Where column `col` of n lies in a row of tile_values.b: lane % 4 = c owns columns 8j + 2c and 8j + 2c + 1, in order of j. */
+static int by_lane(int n, int col) { return col % 8 / 2 * (n / 4) + col / 8 * 2 + col % 2; }
 void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add, bool half) {
-    int me = blk->running, first = me / LANES * LANES, g = me % LANES / 4, c = me % 4, turn = (int)(blk->products[me]++ % 2);
-    if (a) memcpy(blk->operands[turn][me], a, 16);
-    emu_warp_barrier();
-    float of_a[2][16];
-    for (int i = 0; i < 2; i++)
+    int warp = blk->running / LANES, g = blk->running % LANES / 4, cols = n / 4;
+    unsigned now;
+    tile_values *v;
+    if (give_operands(a, nullptr, &now, &v)) {
+        if (a)
+            decode_a(blk->operands[now % 2] + warp * LANES, half, v->a);
+        else
+            for (int row = 0; row < 16; row++)
+                for (int k = 0; k < 16; k++) v->a[k][row] = operand(a_desc, 0, warp % 4 * 16 + row, k, half);
+        for (int col = 0; col < n; col++)
+            for (int k = 0; k < 16; k++) v->b[k][by_lane(n, col)] = operand(b_desc, t, col, k, half);
+    }
+    for (int i = 0; i < 2; i++) { /* d[4 j + 2 i + e]: row g + 8 i, column 8 j + 2 c + e */
+        float sum[64];
+        for (int j = 0; j < cols; j++) sum[j] = add ? d[j / 2 * 4 + 2 * i + j % 2] : 0.0f;
         for (int k = 0; k < 16; k++) {
-            unsigned two = blk->operands[turn][first + 4 * g + k % 8 / 2][i + k / 8 * 2];
-            float mine = k % 2 ? (half ? high_half(two) : high(two)) : half ? low_half(two) : low(two);
-            of_a[i][k] = a ? mine : operand(a_desc, 0, me / LANES % 4 * 16 + g + 8 * i, k, half);
+            const float x = v->a[k][g + 8 * i], *y = v->b[k] + blk->running % 4 * cols;
+            for (int j = 0; j < cols; j++) sum[j] += x * y[j];
         }
-    for (int j = 0; j < n / 8; j++)
-        for (int i = 0; i < 4; i++) {
-            float sum = add ? d[4 * j + i] : 0.0f;
-            for (int k = 0; k < 16; k++) sum += of_a[i / 2][k] * operand(b_desc, t, 8 * j + 2 * c + i % 2, k, half);
-            d[4 * j + i] = sum;
-        }
+        for (int j = 0; j < cols; j++) d[j / 2 * 4 + 2 * i + j % 2] = sum[j];
+    }
     emu_warp_barrier(); /* shared memory may be overwritten only after all have read it */
 }
 
@@ -342,28 +396,27 @@ static unsigned operand_bytes(emu_u64 desc, int row, int k) {
     return two;
 }
 void emu_wgmma_bytes(int n, int u, int *d, const unsigned *a, emu_u64 b_desc, int add) {
-    int me = blk->running, first = me / LANES * LANES, g = me % LANES / 4, c = me % 4, turn = (int)(blk->products[me]++ % 2);
-    memcpy(blk->operands[turn][me], a, 16);
-    emu_warp_barrier();
-    int of_a[2][32];
-    for (int i = 0; i < 2; i++)
-        for (int k = 0; k < 32; k++) {
-            unsigned byte = blk->operands[turn][first + 4 * g + k % 16 / 4][i + k / 16 * 2] >> k % 4 * 8 & 255;
-            of_a[i][k] = u ? (int)byte : (signed char)byte;
-        }
-    for (int j = 0; j < n / 8; j++)
-        for (int i = 0; i < 2; i++) {
-            signed char of_b[32];
+    int warp = blk->running / LANES, g = blk->running % LANES / 4, cols = n / 4;
+    unsigned now;
+    tile_values *v;
+    if (give_operands(a, nullptr, &now, &v)) {
+        decode_bytes_a(blk->operands[now % 2] + warp * LANES, u, v->bytes_a);
+        for (int col = 0; col < n; col++)
             for (int k = 0; k < 32; k += 2) { /* two bytes of a row, swizzled as a bf16 is */
-                unsigned two = operand_bytes(b_desc, 8 * j + 2 * c + i, k / 2);
-                of_b[k] = (signed char)two, of_b[k + 1] = (signed char)(two >> 8);
+                unsigned two = operand_bytes(b_desc, col, k / 2);
+                v->bytes_b[k][by_lane(n, col)] = (signed char)two;
+                v->bytes_b[k + 1][by_lane(n, col)] = (signed char)(two >> 8);
             }
-            for (int h = 0; h < 2; h++) {
-                int sum = add ? d[4 * j + 2 * h + i] : 0;
-                for (int k = 0; k < 32; k++) sum += of_a[h][k] * of_b[k];
-                d[4 * j + 2 * h + i] = sum;
-            }
+    }
+    for (int i = 0; i < 2; i++) {
+        int sum[64];
+        for (int j = 0; j < cols; j++) sum[j] = add ? d[j / 2 * 4 + 2 * i + j % 2] : 0;
+        for (int k = 0; k < 32; k++) {
+            const int x = v->bytes_a[k][g + 8 * i], *y = v->bytes_b[k] + blk->running % 4 * cols;
+            for (int j = 0; j < cols; j++) sum[j] += x * y[j];
         }
+        for (int j = 0; j < cols; j++) d[j / 2 * 4 + 2 * i + j % 2] = sum[j];
+    }
     emu_warp_barrier();
 }
 
@@ -425,6 +478,7 @@ static void start_block(void) {
     memset(&blk->of_warps, 0, sizeof blk->of_warps);
     memset(&blk->of_all, 0, sizeof blk->of_all);
     memset(blk->products, 0, sizeof blk->products);
+    for (int w = 0; w < threads / LANES; w++) blk->values[w].product = 0;
     memset(blk->named, 0, sizeof blk->named);
     memset(blk->shared, 0xff, blk->shared_bytes); /* NaN: nobody may count on what was there */
     for (int t = 0; t < threads; t++) start_fiber(t);
@@ -434,13 +488,14 @@ static void start_block(void) {
 static int pass_block(int pass, int rank, emu_dim3 at, emu_dim3 grid, int *left) {
     int threads = blk->threads, ran = 0;
     blk->moved = false;
+    emu = {{0, 0, 0}, at, grid, {(unsigned)threads, 1, 1}, blk->shared, rank};
     for (int k = 0; k < threads; k++) {
         int t = pass % 2 ? threads - 1 - k : k;
         *left += blk->fibers[t].is != DONE;
         if (blk->fibers[t].is != READY) continue;
         ran++;
         blk->running = t;
-        emu = {{(unsigned)t, 0, 0}, at, grid, {(unsigned)threads, 1, 1}, blk->shared, rank};
+        emu.thread.x = (unsigned)t;
         emu_switch(&blk->scheduler, blk->fibers[t].sp);
     }
     return ran;

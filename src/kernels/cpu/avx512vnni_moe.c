@@ -16,8 +16,6 @@
 #include "kernels/cpu/vec_avx512.h"
 #include <pthread.h>
 
-#define INLINE static inline __attribute__((always_inline))
-
 enum {
     GROUPS = 8, /* groups of 32 columns in a step: 256 columns */
     PANEL = 16, /* weight rows side by side in a vector        */

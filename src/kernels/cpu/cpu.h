@@ -10,6 +10,14 @@
 #include "kernels/team.h"
 #include "kernels/weight_host.h"
 
+/* A body that is copied into its callers, where its counts are constants. Not where sanitizers watch: such copies with a
+ * check an access take minutes to compile. */
+#ifdef SANITIZED
+#define INLINE static inline
+#else
+#define INLINE static inline __attribute__((always_inline))
+#endif
+
 /* Longest row of a weight that must be expanded (FP8, INT4): a thread's stack holds this many floats. */
 enum { CPU_EXPAND_MAX = 65536 };
 

@@ -5,8 +5,6 @@
  * Both give a row the same bits whatever other rows share its tile. */
 #include "kernels/cpu/cpu.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 /* `n` < VL floats, the rest of the lanes zero. */
 INLINE vf vf_load_n(const f32 *p, i64 n) {
     f32 b[VL] = {0};
