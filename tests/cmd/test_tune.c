@@ -1,6 +1,6 @@
 /* `moonlet tune moe` with a device whose fastest kernels are wrong: the table that is written does without them. */
 #define ops_gpu_force forced
-#define now_s clock_s /* the test's own clock: a busy machine must not decide which choice is the fastest */
+#define now_s         clock_s /* the test's own clock: a busy machine must not decide which choice is the fastest */
 #include "../../cmd/model_opts.c"
 #include "../../cmd/moe_shapes.c"
 #include "../../cmd/synth.c"
