@@ -35,9 +35,9 @@ check_weight check_kv_b(check *c, weight_format f, i64 heads, i64 nope, i64 v_di
 }
 
 /* The norm beside it as in `latents`, in place. */
-static void latents_case(check *c, kv_write_args *a, kv_write_args *b, i64 dim) {
+static void latents_case(check *c, kv_write_args *a, kv_write_args *b, i64 dim, f32 sigma) {
     check_weight w = check_matrix(c, WK_VECTOR, WF_F32, 1, dim, 1.0f);
-    check_act x = check_input(c, a->n * dim, 1.5f);
+    check_act x = check_input(c, a->n * dim, 1.5f * sigma);
     latents_args p = {.q = {.weight = w.dev,
                             .x = x.h,
                             .out = x.h,
@@ -54,11 +54,11 @@ static void latents_case(check *c, kv_write_args *a, kv_write_args *b, i64 dim) 
     check_compare(c, "latents of queries", x.h, DT_BF16, x.f, a->n, dim, dim, BF16_BOUND);
 }
 
-/* queries: width of their latent rows, 0: kv_write alone. */
-static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 queries) {
+/* queries: width of their latent rows, 0: kv_write alone. sigma: of the inputs; at 1e-3 the norm's eps counts. */
+static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 queries, f32 sigma) {
     i64 width = latent + rope, pages = 3;
     check_weight w = check_matrix(c, WK_VECTOR, WF_BF16, 1, latent, 1.0f);
-    check_act x = check_input(c, n * width, 1.0f);
+    check_act x = check_input(c, n * width, sigma);
     i64 *slots = check_alloc(c, (u64)n * 8);
     f32 *table = check_alloc(c, (u64)(n * rope) * 4), *got = check_alloc(c, (u64)(n * width) * 4),
         *want = check_alloc(c, (u64)(n * width) * 4);
@@ -68,7 +68,7 @@ static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 queri
     kv_write_args a = {x.h, w.dev, table, slots, kv, type, n, latent, rope, 1e-6f};
     kv_write_args b = {x.f, w.ref, table, slots, ref, DT_F32, n, latent, rope, 1e-6f};
     if (queries) {
-        latents_case(c, &a, &b, queries);
+        latents_case(c, &a, &b, queries, sigma);
     } else {
         c->dev->kv_write(c->dev, &a);
         c->ref->kv_write(c->ref, &b);
@@ -85,19 +85,23 @@ static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 queri
 
 void check_kv_write(check *c) {
     static const i64 counts[] = {1, 5, 64};
-    for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
-        for (size_t i = 0; i < COUNT_OF(counts); i++) kv_case(c, kv_types[t], counts[i], 512, 64, 0);
-        kv_case(c, kv_types[t], 7, 44, 10, 0);   /* no pieces of 16 bytes */
-        kv_case(c, kv_types[t], 2, 2048, 64, 0); /* more than one piece a thread */
+    for (size_t t = 0; t < 2 * COUNT_OF(kv_types); t++) {
+        dtype type = kv_types[t / 2];
+        f32 sigma = t % 2 ? 1e-3f : 1.0f;
+        for (size_t i = 0; i < COUNT_OF(counts); i++) kv_case(c, type, counts[i], 512, 64, 0, sigma);
+        kv_case(c, type, 7, 44, 10, 0, sigma);   /* no pieces of 16 bytes */
+        kv_case(c, type, 2, 2048, 64, 0, sigma); /* more than one piece a thread */
     }
 }
 
 void check_latents(check *c) {
-    for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
-        kv_case(c, kv_types[t], 1, 512, 64, 1536);
-        kv_case(c, kv_types[t], 33, 512, 64, 1536);
-        kv_case(c, kv_types[t], 9, 40, 8, 2056);
-        kv_case(c, kv_types[t], 3, 36, 6, 129);
+    for (size_t t = 0; t < 2 * COUNT_OF(kv_types); t++) {
+        dtype type = kv_types[t / 2];
+        f32 sigma = t % 2 ? 1e-3f : 1.0f;
+        kv_case(c, type, 1, 512, 64, 1536, sigma);
+        kv_case(c, type, 33, 512, 64, 1536, sigma);
+        kv_case(c, type, 9, 40, 8, 2056, sigma);
+        kv_case(c, type, 3, 36, 6, 129, sigma);
     }
 }
 

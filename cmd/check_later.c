@@ -121,6 +121,7 @@ static void moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 experts, 
         c->dev->moe_norm(c->dev, &a);
         memcpy(sum.h, r.x.h, bytes), memcpy(h.h, r.h.h, bytes), memcpy(r.x.h, before.h, bytes);
         a.norm.bad = r.bad, a.norm.mark = 9;
+        if (shared) r.bad[bad] = 4; /* an earlier mark stays */
         r.x.h[bad * hidden + hidden - 3] = CHECK_BAD;
     }
     c->dev->moe_norm(c->dev, &a);
@@ -129,7 +130,7 @@ static void moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 experts, 
         check_isolated(c, "moe_norm", h.h, r.h.h, n, hidden, bad);
     }
     for (i64 i = 0; mark && i < n; i++)
-        if (r.bad[i] != (i == bad ? 9 : 0))
+        if (r.bad[i] != (i != bad ? 0 : shared ? 4 : 9))
             check_fail(c, "moe_norm: mark of row %lld is %d", (long long)i, r.bad[i]);
     if (!mark) {
         c->ref->moe_norm(c->ref, &b);
@@ -139,16 +140,16 @@ static void moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 experts, 
 }
 
 /* A product's rows, unfinished, to experts, whose own go to products. */
-static void chain_case(check *c, i64 n, i64 hidden, bool bad) {
+static void chain_case(check *c, i64 n, i64 hidden, i64 experts, bool bad) {
     enum { COLS = 256 };
     check_weight o = check_matrix(c, WK_LINEAR, WF_BF16, hidden, COLS, 1.0f / sqrtf((f32)COLS));
     check_weight norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, hidden, 1.0f);
-    check_weight w = make_experts(c, WF_INT4_GROUP, hidden, EXPERTS);
+    check_weight w = make_experts(c, WF_INT4_GROUP, hidden, experts);
     check_act in = check_input(c, n * COLS, 1.0f), d = check_output(c, n * hidden);
     later_rows r = make_rows(c, n, hidden);
     i32 *ids = check_alloc(c, (u64)(n * K) * 4);
     f32 *weights = check_alloc(c, (u64)(n * K) * 4);
-    for (i64 j = 0; j < n * K; j++) ids[j] = (i32)(j * 3 % EXPERTS), weights[j] = 0.4f;
+    for (i64 j = 0; j < n * K; j++) ids[j] = (i32)(j * 3 % experts), weights[j] = 0.4f;
     linear_norm_args first = {.linear = {o.dev, in.h, r.add.h, n, COLS, hidden, DT_BF16},
                               .norm = norm_of(&r, norm.dev, true, n, hidden),
                               .later = &r.later},
@@ -203,6 +204,8 @@ void check_moe_norm(check *c) {
             for (int mark = 0; mark < 2; mark++)
                 moe_case(c, s[i].n, s[i].hidden, (weight_format)f, s[i].experts, i % 2, mark);
     for (i64 n = 1; n <= 9; n += n < 5 ? 1 : 4)
-        for (int bad = 0; bad < 2; bad++) chain_case(c, n, n == 2 ? 2112 : 448, bad);
-    chain_case(c, 4, 7168, false);
+        for (int bad = 0; bad < 2; bad++) chain_case(c, n, n == 2 ? 2112 : 448, EXPERTS, bad);
+    for (int bad = 0; bad < 2; bad++)
+        chain_case(c, 20, 448, EXPERTS_MOST, bad); /* more than one launch takes */
+    chain_case(c, 4, 7168, EXPERTS, false);
 }

@@ -1,6 +1,7 @@
 /* cmd/check_moe.c: the gate and the routed experts. */
 #include "base/log.h"
 #include "check.h"
+#include "format/requant.h"
 #include "kernels/gpu/gpu.h"
 #include <math.h>
 #include <stdio.h>
@@ -202,6 +203,52 @@ static void moe_case(check *c, const moe_shape *s, weight_format f, bool shared,
     kept_case(c, s, f, EXPERTS_AS_STORED, shared, sigma);
 }
 
+/* A NaN among expert 0's weights for gate: rows that chose it are NaN from end to end, as ref's are, and no others. */
+static void nan_case(check *c, const moe_shape *s, weight_format f, expert_format kept) {
+    i64 n = s->n, k = s->k, h = s->hidden;
+    check_weight w = make_experts(c, f, kept, s);
+    check_act x = check_input(c, n * h, 1), y = check_output(c, n * h);
+    i32 *ids = check_alloc(c, (u64)(n * k) * 4);
+    f32 *weights = check_alloc(c, (u64)(n * k) * 4);
+    for (i64 j = 0; j < n * k; j++) {
+        ids[j] = (i32)(synth_bits(&c->rng) % (u64)s->experts), weights[j] = 1;
+        if (j / k == 0) ids[j] = 0;
+        if (j / k == 1) ids[j] = 1;
+    }
+    moe_args a = {w.dev, x.h, ids, weights, NULL, y.h, NULL, n, k, NULL};
+    a.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a));
+    c->dev->moe(c->dev, &a);
+    for (i64 i = 0; i < n; i++) {
+        bool chose = false;
+        i64 nans = 0;
+        for (i64 j = 0; j < k; j++) chose = chose || ids[i * k + j] == 0;
+        for (i64 j = 0; j < h; j++) nans += isnan(bf16_to_f32(y.h[i * h + j]));
+        if (nans != (chose ? h : 0))
+            check_fail(c, "a NaN weight: row %lld has %lld of %lld values NaN", (long long)i, (long long)nans,
+                       (long long)h);
+    }
+    c->cases++;
+    check_case_end(c);
+}
+static void one_nan(weight_view *v, i64 views) {
+    (void)views;
+    i64 at = 5 * v[0].cols + 77;
+    if (v[0].format == WF_BF16) ((bf16 *)v[0].data)[at] = CHECK_BAD;
+    if (v[0].format == WF_FP8_BLOCK) ((u8 *)v[0].data)[at] = 0xff;
+}
+
+/* Rows in bf16 that one scale for all columns fits best when it is the smallest that is tried (format/requant.h): whole multiples of that,
+ * and one value that is cut off. */
+static void smallest_scale(weight_view *v, i64 views) {
+    const f32 largest = 0x1p-5f, scale = largest * (REQUANT_TRIES + 1) / (2 * REQUANT_TRIES);
+    for (i64 i = 0; i < views; i++)
+        for (i64 j = 0; j < v[i].rows * v[i].cols; j++) {
+            bf16 *x = &((bf16 *)v[i].data)[j];
+            f32 step = 1 + (f32)(j * 5 / 3 % 7);
+            *x = f32_to_bf16(j % v[i].cols == 9 ? 7 * largest : *x >> 15 ? -step * scale : step * scale);
+        }
+}
+
 /* Experts in another format than they are stored in: on a GPU. Few tokens, tiles of every width, half a stage of columns, results too large
  * for a half, other formats to begin with. */
 static void check_kept(check *c) {
@@ -221,6 +268,12 @@ static void check_kept(check *c) {
     }
     kept_case(c, &all[2].s, WF_BF16, EXPERTS_W4A8, true, 1);
     kept_case(c, &all[2].s, WF_FP8_BLOCK, EXPERTS_W4A8, false, 1);
+    static const moe_shape square = {30, 256, 256, 3, 2};
+    changed = smallest_scale;
+    kept_case(c, &square, WF_BF16, EXPERTS_W4A8, true, 1);
+    changed = one_nan;
+    nan_case(c, &square, WF_BF16, EXPERTS_W4A8);
+    changed = NULL;
     static const moe_shape odd = {40, 96, 32, 3, 2}; /* fits no block: not for int8 */
     kept_case(c, &odd, WF_INT4_GROUP, EXPERTS_W4A8, true, 1);
     for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
@@ -277,38 +330,6 @@ static void large_scales(weight_view *v, i64 views) {
             ((f32 *)v[i].scale)[j] *= 0x1p20f;
 }
 
-/* A NaN among expert 0's weights for gate: rows that chose it are NaN from end to end, as ref's are, and no others. */
-static void nan_case(check *c, const moe_shape *s) {
-    i64 n = s->n, k = s->k, h = s->hidden;
-    check_weight w = make_experts(c, WF_FP8_BLOCK, EXPERTS_AS_STORED, s);
-    check_act x = check_input(c, n * h, 1), y = check_output(c, n * h);
-    i32 *ids = check_alloc(c, (u64)(n * k) * 4);
-    f32 *weights = check_alloc(c, (u64)(n * k) * 4);
-    for (i64 j = 0; j < n * k; j++) {
-        ids[j] = (i32)(synth_bits(&c->rng) % (u64)s->experts), weights[j] = 1;
-        if (j / k == 0) ids[j] = 0;
-        if (j / k == 1) ids[j] = 1;
-    }
-    moe_args a = {w.dev, x.h, ids, weights, NULL, y.h, NULL, n, k, NULL};
-    a.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a));
-    c->dev->moe(c->dev, &a);
-    for (i64 i = 0; i < n; i++) {
-        bool chose = false;
-        i64 nans = 0;
-        for (i64 j = 0; j < k; j++) chose = chose || ids[i * k + j] == 0;
-        for (i64 j = 0; j < h; j++) nans += isnan(bf16_to_f32(y.h[i * h + j]));
-        if (nans != (chose ? h : 0))
-            check_fail(c, "a NaN weight: row %lld has %lld of %lld values NaN", (long long)i, (long long)nans,
-                       (long long)h);
-    }
-    c->cases++;
-    check_case_end(c);
-}
-static void one_nan(weight_view *v, i64 views) {
-    (void)views;
-    ((u8 *)v[0].data)[5 * v[0].cols + 77] = 0xff;
-}
-
 /* Block FP8 in whole blocks at many tokens (moe_wgmma_fp8.cu): tiles of every width, half a tile of rows, experts without tokens, one for
  * everybody, results too large for a half; few tokens and many with scales of all sizes and with NaN. */
 static void check_fp8(check *c) {
@@ -327,7 +348,7 @@ static void check_fp8(check *c) {
         changed = large_scales;
         moe_case(c, &both[i], WF_FP8_BLOCK, false, 0x1p-20f);
         changed = one_nan;
-        nan_case(c, &both[i]);
+        nan_case(c, &both[i], WF_FP8_BLOCK, EXPERTS_AS_STORED);
         changed = NULL;
     }
     static const moe_shape real[] = {{40, 7168, 256, 16, 8}, {180, 7168, 256, 2, 2}, {130, 7168, 512, 1, 1}};

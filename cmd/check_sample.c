@@ -12,6 +12,7 @@ static void fill_logits(check *c, f32 *x, i64 n, int shape) {
         if (shape == PEAKED) v = 3 * v + (v > 3.0f ? 4 * v : 0);
         if (shape == FLAT) v *= 0.01f;
         if (shape == EQUAL) v = floorf(v);
+        if (v == 0 && i % 2) v = -0.0f; /* equal to 0 */
         if (shape == RULED_OUT && synth_bits(&c->rng) % 8) v = -INFINITY;
         x[i] = v;
         most = v > most ? v : most;
@@ -21,13 +22,13 @@ static void fill_logits(check *c, f32 *x, i64 n, int shape) {
 
 static sample_row random_row(check *c, i64 vocab, int kind) {
     static const f32 scales[] = {0, 1.442695f, 1.442695f / 0.3f, 1.442695f / 20, 1e30f, 5.0f};
-    static const f64 shares[] = {0.9, 0.5, 0.999, 1e-9, 0.95};
+    static const f64 shares[] = {0.9, 0.5, 0.999, 1e-9, 0.95}, least[] = {0.3, 0.02, 1, 0.02};
     u64 r = synth_bits(&c->rng);
     sample_row s = {.scale = scales[r % 6], .top_p = (u64)1 << SAMPLE_BITS, .u = synth_bits(&c->rng) >> 11};
     if (kind & 1)
         s.top_k = r >> 8 & 1 ? 1 + (i32)(r >> 16 & 63) : (i32)((r >> 16 & 0xffffff) % (u64)(vocab + 3));
     if (kind & 2) s.top_p = (u64)(shares[(r >> 9) % 5] * 0x1p53);
-    if (kind & 4) s.min_weight = (u64)ceil((r >> 12 & 1 ? 0.02 : 0.3) * 0x1p39);
+    if (kind & 4) s.min_weight = (u64)ceil(least[r >> 12 & 3] * 0x1p39);
     if (r >> 60 == 0) s.u = 0;
     if (r >> 60 == 1) s.u = ((u64)1 << SAMPLE_BITS) - 1;
     return s;
@@ -87,6 +88,8 @@ void check_sample(check *c) {
     sample_case(c, 64, 300, 300, PEAKED, 3);
     sample_case(c, 2, 20480, 20480, EQUAL, 1); /* more equal ones than a block has room for */
     sample_case(c, 3, 20480, 20484, FLAT, 2);
+    for (int kind = 1; kind < 4; kind++)
+        sample_case(c, 5, 8548, 8552, FLAT, kind); /* the last tile is short */
     for (int kind = 0; kind < 4; kind++)
         sample_case(c, 1, 163840, 163840, kind == EQUAL ? PEAKED : kind, kind); /* Kimi's */
     for (int kind = 4; kind < 8 && check_on_gpu(c); kind++) sample_case(c, 5, 163840, 163844, kind % 3, kind);
@@ -145,7 +148,8 @@ static void logprobs_case(check *c, i64 n, i64 vocab, i64 stride, int shape, i64
 void check_logprobs(check *c) {
     static const struct {
         i64 n, vocab, stride, most;
-    } s[] = {{1, 8, 8, 8}, {5, 33, 37, 5}, {17, 700, 700, 128}, {4, 4097, 4099, 20}, {2, 270000, 270000, 2}};
+    } s[] = {{1, 8, 8, 8},        {5, 33, 37, 5},      {17, 700, 700, 128},
+             {3, 3000, 3004, 20}, {4, 4097, 4099, 20}, {2, 270000, 270000, 2}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int shape = 0; shape < SHAPES; shape++)
             logprobs_case(c, s[i].n, s[i].vocab, s[i].stride, shape, s[i].most);

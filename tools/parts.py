@@ -33,7 +33,7 @@ ATTENTION = "mla_decode,mla_prefill,attend,queries"
 EMULATED = {"LD_LIBRARY_PATH": "{here}/build/tests/gpu"}
 BITS_CUDA = "build/moonlet check bits --device cuda --override num_hidden_layers=2 --requests 3 --tokens 2 --prompt 24"
 # clang's objects serve three ends: they compile without warnings, they are watched by ASan and UBSan, and fuzzers link them.
-SANITIZE = "make --no-print-directory CC=clang-14 SAN=1 'CFLAGS=-O1 -g' "
+SANITIZE = "make --no-print-directory CC=clang-14 SAN=1 'CFLAGS=-O1 -g1' "
 SAN_ENV = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1", "OMP_NUM_THREADS": "2"}
 # What asks how good the small model's answers are asks it of the same arithmetic again.
 NOT_SANITIZED = ["tests/test_nano_skills.py", "tests/test_golden_files.py", "tests/test_vision_files.py"]

@@ -217,7 +217,7 @@ def main():
     ap.add_argument("--only", metavar="WORD", action="append", help="parts whose name holds WORD, and what they need")
     ap.add_argument("--list", action="store_true", help="name the parts and end")
     a = ap.parse_args()
-    names = {"python": python_with_pytest(), "build": a.build, "here": os.getcwd(), "fuzz_s": os.environ.get("FUZZ_SECONDS", "25")}
+    names = {"python": python_with_pytest(), "build": a.build, "here": os.getcwd(), "fuzz_s": os.environ.get("FUZZ_SECONDS", "15")}
     parts = expand(table.CHECK if a.which == "check" else table.ALL, **names)
     if a.only:
         keep = {p.name for p in parts if any(w in p.name for w in a.only)}
