@@ -107,7 +107,7 @@ void check_products(check *c) {
             check_act x = check_input(c, n * cols, 1.0f), y[PRODUCTS_MOST];
             products_args a = {.x = x.h, .n = n, .x_stride = cols}, b = {.x = x.f, .n = n, .x_stride = cols};
             for (; count < PRODUCTS_MOST && s[i].rows[count]; count++) {
-                i64 rows = s[i].rows[count], stride = rows + 8 * count;
+                i64 rows = s[i].rows[count], stride = ceil_div(rows, 8) * 8 + 8 * count;
                 f32 sigma = 1.0f / sqrtf((f32)cols);
                 check_weight w = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, sigma), up = {0};
                 if (s[i].up[count]) up = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, sigma);

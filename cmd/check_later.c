@@ -196,7 +196,7 @@ void check_linear_norm(check *c) {
 void check_moe_norm(check *c) {
     static const struct {
         i64 n, hidden, experts;
-    } s[] = {{1, 7168, EXPERTS}, {2, 1088, EXPERTS},      {9, 256, EXPERTS},
+    } s[] = {{1, 7168, EXPERTS}, {2, 1088, EXPERTS},      {9, 2880, EXPERTS}, /* squares in three parts */
              {33, 320, EXPERTS}, {64, 1024, EXPERTS},     {66, 128, EXPERTS},
              {33, 1088, 14},     {70, 320, EXPERTS_MOST}, {66, 7168, 30}};
     for (size_t i = 0; i < COUNT_OF(s) - (check_emulated(c) ? 1 : 0); i++)

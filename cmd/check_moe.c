@@ -230,9 +230,10 @@ static void nan_case(check *c, const moe_shape *s, weight_format f, expert_forma
     c->cases++;
     check_case_end(c);
 }
+static i64 nan_column = 77;
 static void one_nan(weight_view *v, i64 views) {
     (void)views;
-    i64 at = 5 * v[0].cols + 77;
+    i64 at = 5 * v[0].cols + nan_column;
     if (v[0].format == WF_BF16) ((bf16 *)v[0].data)[at] = CHECK_BAD;
     if (v[0].format == WF_FP8_BLOCK) ((u8 *)v[0].data)[at] = 0xff;
 }
@@ -348,7 +349,8 @@ static void check_fp8(check *c) {
         changed = large_scales;
         moe_case(c, &both[i], WF_FP8_BLOCK, false, 0x1p-20f);
         changed = one_nan;
-        nan_case(c, &both[i], WF_FP8_BLOCK, EXPERTS_AS_STORED);
+        for (nan_column = 76; nan_column < 80; nan_column++) /* each byte of a word */
+            nan_case(c, &both[i], WF_FP8_BLOCK, EXPERTS_AS_STORED);
         changed = NULL;
     }
     static const moe_shape real[] = {{40, 7168, 256, 16, 8}, {180, 7168, 256, 2, 2}, {130, 7168, 512, 1, 1}};

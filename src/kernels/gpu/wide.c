@@ -33,7 +33,7 @@ bool gpu_run_wide(const ops *o, const gpu_linear_args *a, bool swiglu) {
     for (size_t i = 0;; i++) { /* the largest tiles that keep the chip busy: all give the same bits */
         i64 out = swiglu ? kinds[i].weights / 2 : kinds[i].weights;
         i64 tiles = ceil_div(a->n, kinds[i].tokens) * ceil_div(a->rows, out);
-        if (tiles < gpu_processors(b->g) * 3 / 4 && i + 1 < COUNT_OF(kinds)) continue;
+        if (tiles * 4 < (i64)gpu_processors(b->g) * 3 && i + 1 < COUNT_OF(kinds)) continue;
         gpu_launch(b->g, kinds[i].kernel, (u32)tiles, 1, 1, WIDE_THREADS,
                    shared_of(kinds[i].tokens, kinds[i].weights), &k);
         return true;
