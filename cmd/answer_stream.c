@@ -28,16 +28,14 @@ static void count(answer_stream *s, const json_t *o, const char *key, i64 most, 
         return;
     }
     char text[128];
-    int n = snprintf(text, sizeof text, "the server's %s is no whole number from 0 to %lld", key,
-                     (long long)most);
+    int n = snprintf(text, sizeof text, "the server's %s is no whole number from 0 to %lld", key, (long long)most);
     complain(s, "", text, (size_t)n);
 }
 
 static void read_usage(answer_stream *s, const json_t *usage) {
     count(s, usage, "completion_tokens", most_tokens(s), &s->output_tokens);
     count(s, usage, "prompt_tokens", ANSWER_TOKENS_MAX, &s->prompt_tokens);
-    count(s, json_object_get(usage, "prompt_tokens_details"), "cached_tokens", ANSWER_TOKENS_MAX,
-          &s->cached_tokens);
+    count(s, json_object_get(usage, "prompt_tokens_details"), "cached_tokens", ANSWER_TOKENS_MAX, &s->cached_tokens);
 }
 
 /* The ids of a piece; NULL where there are none. */

@@ -22,10 +22,10 @@ struct answer_stream {
     void *ud;
     bool keep_body; /* the answer is no stream: JSON that is read at the end */
     i64 max_tokens; /* that were asked for: neither the counts nor the token_ids may be more; 0: ANSWER_TOKENS_MAX */
-    bool done;                                       /* [DONE] came */
+    bool done;      /* [DONE] came */
     i64 output_tokens, prompt_tokens, cached_tokens; /* what the server counted; -1: it did not say */
-    char error[256]; /* the first thing that was wrong, or the server's own error */
-    char finish[32]; /* finish_reason, "" while none came */
+    char error[256];                                 /* the first thing that was wrong, or the server's own error */
+    char finish[32];                                 /* finish_reason, "" while none came */
     /* its own */
     bool started;
     buf line;

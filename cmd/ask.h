@@ -11,9 +11,9 @@
 typedef struct {
     buf reasoning, content; /* content.data is NULL when empty */
     json_t *calls;          /* array of OpenAI's {"id", "type", "function": {"name", "arguments"}} */
-    bool ended;             /* the model ended its turn itself                                     */
+    bool ended;             /* the model ended its turn itself */
     i64 prompt_tokens, output_tokens;
-    size_t max_bytes; /* answers longer than this are stopped; 0: none are. Kept by ask_chat()      */
+    size_t max_bytes; /* answers longer than this are stopped; 0: none are. Kept by ask_chat() */
 } reply;
 void reply_free(reply *r);
 const char *reply_text(const reply *r); /* the content, "" when empty */

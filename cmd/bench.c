@@ -9,8 +9,7 @@ static const struct {
 } benches[] = {
     {"gemm", "dense matrix products on a GPU: time, share of the roofline, error", bench_gemm},
     {"moe", "routed experts: time, share of the roofline, error against ref", bench_moe},
-    {"attention", "latent attention on a GPU: time, share of the roofline, error against ref",
-     bench_attention},
+    {"attention", "latent attention on a GPU: time, share of the roofline, error against ref", bench_attention},
     {"sample", "the next tokens of rows of logits on a GPU: time", bench_sample},
     {"serving", "a server or an engine under load: TTFT, TPOT, ITL, throughput", bench_serving},
     {"memory", "read bandwidth, int8, bf16 and float32 peaks", bench_memory},
@@ -23,7 +22,6 @@ int cmd_bench(int argc, char **argv) {
     FILE *f = help ? stdout : stderr;
     if (argc > 1 && !help) fprintf(f, "moonlet bench: no bench \"%s\"\n", argv[1]);
     fprintf(f, "usage: moonlet bench WHAT [options]\n\n");
-    for (size_t i = 0; i < COUNT_OF(benches); i++)
-        fprintf(f, "  %-10s %s\n", benches[i].name, benches[i].help);
+    for (size_t i = 0; i < COUNT_OF(benches); i++) fprintf(f, "  %-10s %s\n", benches[i].name, benches[i].help);
     return help ? EXIT_DONE : EXIT_USAGE;
 }

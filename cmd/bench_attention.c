@@ -1,7 +1,7 @@
 /* cmd/bench_attention.c: `moonlet bench attention`: latent attention at Kimi's widths, on a GPU.
  *
- * The KV pool is one block of random pages, repeated: other addresses, so the cache does not help, and the reference needs
- * the block alone. Calls go round several sets of pages, together larger than the chip's cache. */
+ * The KV pool is one block of random pages, repeated: other addresses, so the cache does not help, and the reference
+ * needs the block alone. Calls go round several sets of pages, together larger than the chip's cache. */
 #include "base/log.h"
 #include "bench.h"
 #include "kernels/gpu/gpu.h"
@@ -21,8 +21,7 @@ enum {
     SAMPLES = 4,
     RUNS = 9
 };
-static const u64 COLD =
-    400u << 20; /* bytes that the sets have together, at least: several times the chip's cache */
+static const u64 COLD = 400u << 20; /* bytes that the sets have together, at least: several times the chip's cache */
 
 typedef struct {
     ops dev, ref;
@@ -89,8 +88,8 @@ static int by_value(const void *a, const void *b) {
 typedef void (*call_fn)(const bench_state *b, const void *args, const line *l, i64 set);
 
 /* Median seconds of a call: the mean of many queued behind each other, several times. */
-static status line_time(const bench_state *b, const line *l, call_fn call, const void *args, f64 *median,
-                        f64 *best, err *e) {
+static status line_time(const bench_state *b, const line *l, call_fn call, const void *args, f64 *median, f64 *best,
+                        err *e) {
     f64 times[RUNS];
     i64 calls = 2;
     status st = ST_OK;
@@ -127,8 +126,7 @@ static f64 decode_error(const bench_state *b, const line *l, const mla_decode_ar
     void *space = malloc(8 * KV_PAGE * WIDTH);
     if (!pages || !space) exit(1);
     for (i64 s = 0; s < SAMPLES; s++) {
-        i64 row = s * (d->n - 1) / (SAMPLES - 1), head = (s * 7 + 3) % d->n_heads,
-            at = row * d->n_heads + head;
+        i64 row = s * (d->n - 1) / (SAMPLES - 1), head = (s * 7 + 3) % d->n_heads, at = row * d->n_heads + head;
         for (i64 i = 0; i < d->pages_stride; i++) pages[i] = l->host_pages[row * d->pages_stride + i] % BLOCK;
         for (i64 c = 0; c < WIDTH; c++) q[c] = bf16_to_f32(l->host_q[at * WIDTH + c]);
         for (i64 c = 0; c < LATENT; c++) got[s * LATENT + c] = bf16_to_f32(l->host_out[at * LATENT + c]);
@@ -142,8 +140,8 @@ static f64 decode_error(const bench_state *b, const line *l, const mla_decode_ar
     return relative_error(got, want, SAMPLES * LATENT);
 }
 
-static f64 prefill_error(const bench_state *b, const line *l, const mla_prefill_args *p,
-                         const weight_view *kv_b, err *e) {
+static f64 prefill_error(const bench_state *b, const line *l, const mla_prefill_args *p, const weight_view *kv_b,
+                         err *e) {
     enum { HEAD = NOPE + V_DIM };
     f32 q[NOPE + ROPE], got[SAMPLES * V_DIM], want[SAMPLES * V_DIM];
     i64 all = ceil_div(p->pos0 + p->n, KV_PAGE);
@@ -151,12 +149,10 @@ static f64 prefill_error(const bench_state *b, const line *l, const mla_prefill_
     if (!pages) exit(1);
     for (i64 i = 0; i < all; i++) pages[i] = l->host_pages[i] % BLOCK;
     for (i64 s = 0; s < SAMPLES; s++) {
-        i64 row = s * (p->n - 1) / (SAMPLES - 1), head = (s * 7 + 3) % p->n_heads,
-            at = row * p->n_heads + head;
+        i64 row = s * (p->n - 1) / (SAMPLES - 1), head = (s * 7 + 3) % p->n_heads, at = row * p->n_heads + head;
         weight_view v = *kv_b;
         v.data = (const u8 *)v.data + (u64)(head * HEAD * LATENT) * 2, v.rows = HEAD;
-        weight_desc d = {
-            .kind = WK_KV_B, .views = &v, .n_views = 1, .n_heads = 1, .nope = NOPE, .v_dim = V_DIM};
+        weight_desc d = {.kind = WK_KV_B, .views = &v, .n_views = 1, .n_heads = 1, .nope = NOPE, .v_dim = V_DIM};
         for (i64 c = 0; c < NOPE + ROPE; c++) q[c] = bf16_to_f32(l->host_q[at * (NOPE + ROPE) + c]);
         for (i64 c = 0; c < V_DIM; c++) got[s * V_DIM + c] = bf16_to_f32(l->host_out[at * V_DIM + c]);
         mla_prefill_args r = *p;
@@ -175,8 +171,8 @@ static f64 prefill_error(const bench_state *b, const line *l, const mla_prefill_
 }
 
 /* One line of results; `rate` of `peak`, in units of 10^12 a second. */
-static void report(const bench_state *b, const char *op, i64 n, i64 heads, i64 context, f64 median, f64 best,
-                   f64 bytes, f64 flops, f64 error) {
+static void report(const bench_state *b, const char *op, i64 n, i64 heads, i64 context, f64 median, f64 best, f64 bytes,
+                   f64 flops, f64 error) {
     printf(
         "%s %6lld %s, %2lld heads, %s %7lld, %s: %9.1f us (best %.1f)  %6.3f TB/s (%.0f %%)  %6.1f TFLOP/s (%.0f %%)  error %.2e\n",
         op, (long long)n, *op == 'd' ? "rows" : "tokens", (long long)heads, *op == 'd' ? "context" : "after",
@@ -189,9 +185,8 @@ static void report(const bench_state *b, const char *op, i64 n, i64 heads, i64 c
             b->json,
             "{\"bench\":\"attention\",\"op\":\"%s\",\"device\":\"%s\",\"kv\":\"%s\",\"n\":%lld,\"heads\":%lld,\"context\":%lld,"
             "\"us_median\":%.3f,\"us_min\":%.3f,\"tb_s\":%.4f,\"read_tb_s\":%.3f,\"tflops\":%.2f,\"peak_tflops\":%.1f,\"error\":%.6e}\n",
-            op, b->dev.name, dtype_name(b->kv_type), (long long)n, (long long)heads, (long long)context,
-            median * 1e6, best * 1e6, bytes / median / 1e12, b->read / 1e12, flops / median / 1e12,
-            b->bf16 / 1e12, error);
+            op, b->dev.name, dtype_name(b->kv_type), (long long)n, (long long)heads, (long long)context, median * 1e6,
+            best * 1e6, bytes / median / 1e12, b->read / 1e12, flops / median / 1e12, b->bf16 / 1e12, error);
 }
 
 static status run_decode(bench_state *b, i64 n, i64 heads, i64 context, err *e) {
@@ -206,8 +201,7 @@ static status run_decode(bench_state *b, i64 n, i64 heads, i64 context, err *e) 
                          .pages_stride = stride,
                          .scale = b->scale};
     if (st == ST_OK)
-        st = device_pool_add(&l.pool, &l.work, b->dev.mla_decode_workspace(&b->dev, &a), 1, "the workspace",
-                             e);
+        st = device_pool_add(&l.pool, &l.work, b->dev.mla_decode_workspace(&b->dev, &a), 1, "the workspace", e);
     if (st == ST_OK) {
         for (i64 i = 0; i < n; i++) l.host_len[i] = (i32)context;
         b->mem->write(b->mem, l.len, l.host_len, (u64)n * 4);
@@ -219,8 +213,7 @@ static status run_decode(bench_state *b, i64 n, i64 heads, i64 context, err *e) 
         if (st == ST_OK) st = b->mem->finish(b->mem, e);
         f64 tokens = (f64)(n * context), bytes = tokens * WIDTH * (f64)dtype_size(b->kv_type),
             flops = tokens * (f64)heads * 2 * (WIDTH + LATENT);
-        if (st == ST_OK)
-            report(b, "decode", n, heads, context, median, best, bytes, flops, decode_error(b, &l, &a));
+        if (st == ST_OK) report(b, "decode", n, heads, context, median, best, bytes, flops, decode_error(b, &l, &a));
     }
     line_free(&l);
     return st;
@@ -235,12 +228,10 @@ static status run_prefill(bench_state *b, i64 n, i64 heads, i64 pos0, err *e) {
     void *data = malloc(synth_weight_bytes(WF_BF16, rows, LATENT));
     if (!data) return err_nomem(e, "kv_b", (u64)(rows * LATENT) * 2);
     weight_view v = synth_weight(&s, WF_BF16, rows, LATENT, 1.0f / sqrtf(LATENT), data);
-    weight_desc d = {
-        .kind = WK_KV_B, .views = &v, .n_views = 1, .n_heads = heads, .nope = NOPE, .v_dim = V_DIM};
+    weight_desc d = {.kind = WK_KV_B, .views = &v, .n_views = 1, .n_heads = heads, .nope = NOPE, .v_dim = V_DIM};
     status st = b->dev.weight_prepare(&b->dev, &d, &w, e);
     if (st == ST_OK)
-        st =
-            line_make(b, &l, n * heads * (NOPE + ROPE), n * heads * V_DIM, 1, ceil_div(pos0 + n, KV_PAGE), e);
+        st = line_make(b, &l, n * heads * (NOPE + ROPE), n * heads * V_DIM, 1, ceil_div(pos0 + n, KV_PAGE), e);
     mla_prefill_args a = {.kv_b = w,
                           .kv_type = b->kv_type,
                           .n = n,
@@ -252,8 +243,7 @@ static status run_prefill(bench_state *b, i64 n, i64 heads, i64 pos0, err *e) {
                           .v_dim = V_DIM,
                           .scale = b->scale};
     if (st == ST_OK)
-        st = device_pool_add(&l.pool, &l.work, b->dev.mla_prefill_workspace(&b->dev, &a), 1, "the workspace",
-                             e);
+        st = device_pool_add(&l.pool, &l.work, b->dev.mla_prefill_workspace(&b->dev, &a), 1, "the workspace", e);
     if (st == ST_OK) {
         a.q = l.q, a.kv = l.kv, a.out = l.out, a.workspace = l.work;
         f64 median, best, pairs = (f64)n * (f64)pos0 + 0.5 * (f64)n * (f64)(n + 1);
@@ -292,8 +282,8 @@ static status run_list(bench_state *b, const opt_list *list, const char *flag, c
     for (int i = 0; i < list->n; i++) {
         long long v[3];
         char end;
-        if (sscanf(list->items[i], "%lld,%lld,%lld%c", v, v + 1, v + 2, &end) != 3 || v[0] < 1 ||
-            v[0] > 1 << 17 || v[1] < 1 || v[1] > 128 || v[2] < (run == run_decode) || v[2] > 1 << 20)
+        if (sscanf(list->items[i], "%lld,%lld,%lld%c", v, v + 1, v + 2, &end) != 3 || v[0] < 1 || v[0] > 1 << 17 ||
+            v[1] < 1 || v[1] > 128 || v[2] < (run == run_decode) || v[2] > 1 << 20)
             return err_set(e, ST_INPUT, "%s \"%s\" is not %s", flag, list->items[i], form);
         status st = run(b, v[0], v[1], v[2], e);
         if (st != ST_OK) return st;
@@ -302,8 +292,8 @@ static status run_list(bench_state *b, const opt_list *list, const char *flag, c
 }
 
 static status run_usual(bench_state *b, err *e) {
-    static const i64 heads[] = {64, 16, 8}, decode[][2] = {{1, 1024},  {1, 8192},  {1, 131072}, {8, 8192},
-                                                           {16, 8192}, {64, 8192}, {128, 1024}},
+    static const i64 heads[] = {64, 16, 8},
+                     decode[][2] = {{1, 1024}, {1, 8192}, {1, 131072}, {8, 8192}, {16, 8192}, {64, 8192}, {128, 1024}},
                      prefill[][3] = {{8192, 64, 0},     {8192, 16, 0}, {8192, 8, 0}, {2048, 64, 6144},
                                      {8192, 64, 24576}, {512, 16, 0},  {512, 8, 0}};
     status st = ST_OK;
@@ -326,10 +316,9 @@ int bench_attention(int argc, char **argv) {
     bool deterministic = false;
     const opt_spec specs[] = {
         {"device", 0, OPT_ENUM, &dev, "cuda", "backend (default: cuda)", 0, 0},
-        {"shape", 0, OPT_LIST, &decode, "B,H,C",
-         "decode: batch,heads,context (default: a list); may be repeated", 0, 0},
-        {"prefill", 0, OPT_LIST, &prefill, "N,H,P",
-         "prefill: tokens,heads,tokens before them; may be repeated", 0, 0},
+        {"shape", 0, OPT_LIST, &decode, "B,H,C", "decode: batch,heads,context (default: a list); may be repeated", 0,
+         0},
+        {"prefill", 0, OPT_LIST, &prefill, "N,H,P", "prefill: tokens,heads,tokens before them; may be repeated", 0, 0},
         {"kv", 0, OPT_ENUM, &kv, "bf16|fp8_e4m3", "KV cache (default: bf16)", 0, 0},
         {"deterministic", 0, OPT_FLAG, &deterministic, NULL, "decode as --deterministic runs it", 0, 0},
         {"json", 0, OPT_STR, &json, "FILE", "writes the same as JSON lines", 0, 0},
@@ -347,8 +336,7 @@ int bench_attention(int argc, char **argv) {
     if (st == ST_OK) {
         b.mem = gpu_device(b.g);
         if (deterministic) b.dev.set_form(&b.dev, ROWS_DECODE);
-        if (strstr(gpu_name(b.g), "H200"))
-            b.read = 4.35e12, b.bf16 = 722e12; /* measured 2026-11-20: read, cuBLAS */
+        if (strstr(gpu_name(b.g), "H200")) b.read = 4.35e12, b.bf16 = 722e12; /* measured 2026-11-20: read, cuBLAS */
         make_block(&b);
         st = run_list(&b, &decode, "--shape", "batch,heads,context", run_decode, &e);
         if (st == ST_OK) st = run_list(&b, &prefill, "--prefill", "tokens,heads,before", run_prefill, &e);

@@ -77,8 +77,7 @@ static status time_case(gemm_bench *b, const gemm_case *c, f64 *median, f64 *bes
 /* Error of a call on sampled elements, up to four tokens, SAMPLES of each; and how it ran. */
 static status case_error(gemm_bench *b, gemm_case *c, gemm_seen *seen, f64 *error, err *e) {
     enum { TOKENS = 4, SAMPLES = GEMM_SAMPLES };
-    i64 tokens = min_i64(c->n, TOKENS), samples = c->s->kind == G_ABSORB ? 8 : SAMPLES, which[TOKENS],
-        at[SAMPLES];
+    i64 tokens = min_i64(c->n, TOKENS), samples = c->s->kind == G_ABSORB ? 8 : SAMPLES, which[TOKENS], at[SAMPLES];
     f32 got[TOKENS * SAMPLES], want[TOKENS * SAMPLES], *row = malloc((size_t)c->y_width * 4);
     if (!row) return err_nomem(e, "sampled rows", (u64)c->y_width * 4);
     for (i64 i = 0; i < samples; i++) at[i] = i * (c->y_width - 1) / (samples - 1);
@@ -96,8 +95,7 @@ static status case_error(gemm_bench *b, gemm_case *c, gemm_seen *seen, f64 *erro
     return st;
 }
 
-static void report(const gemm_bench *b, const gemm_case *c, const gemm_seen *seen, f64 median, f64 best,
-                   f64 error) {
+static void report(const gemm_bench *b, const gemm_case *c, const gemm_seen *seen, f64 median, f64 best, f64 error) {
     char how[GEMM_CHOICE_TEXT];
     snprintf(how, sizeof how, "%s", c->s->kind == G_ABSORB ? "absorb" : seen->few ? seen->few : "linear");
     if (c->n > 64) gemm_choice_text(&seen->choice, how);
@@ -116,9 +114,8 @@ static void report(const gemm_bench *b, const gemm_case *c, const gemm_seen *see
             b->json,
             "{\"bench\":\"gemm\",\"device\":\"%s\",\"name\":\"%s\",\"n\":%lld,\"rows\":%lld,\"cols\":%lld,\"us_median\":%.3f,"
             "\"us_min\":%.3f,\"tb_s\":%.4f,\"tflop_s\":%.3f,\"floor_us\":%.3f,\"error\":%.6e,\"sets\":%lld,\"choice\":\"%s\"}\n",
-            b->gpu.dev->name, c->s->name, (long long)c->n, (long long)c->s->rows, (long long)c->s->cols,
-            median * 1e6, best * 1e6, bytes / median / 1e12, flops / median / 1e12, floor * 1e6, error,
-            (long long)c->sets, how);
+            b->gpu.dev->name, c->s->name, (long long)c->n, (long long)c->s->rows, (long long)c->s->cols, median * 1e6,
+            best * 1e6, bytes / median / 1e12, flops / median / 1e12, floor * 1e6, error, (long long)c->sets, how);
 }
 
 static status run_case(gemm_bench *b, const gemm_shape *s, i64 n, err *e) {
@@ -140,8 +137,7 @@ static status run_given(gemm_bench *b, err *e) {
         char end;
         if (sscanf(b->o.shapes.items[i], "%lld,%lld,%lld%c", v, v + 1, v + 2, &end) != 3 || v[0] < 1 ||
             v[0] > 1 << 20 || v[1] < 1 || v[1] > 1 << 24 || v[2] < 8 || v[2] > 32768)
-            return err_set(e, ST_INPUT, "--shape \"%s\" is not n,rows,cols (cols 8..32768)",
-                           b->o.shapes.items[i]);
+            return err_set(e, ST_INPUT, "--shape \"%s\" is not n,rows,cols (cols 8..32768)", b->o.shapes.items[i]);
         gemm_shape s = {"linear", G_LINEAR, v[1], v[2]};
         st = run_case(b, &s, v[0], e);
     }
@@ -173,10 +169,9 @@ int bench_gemm(int argc, char **argv) {
     gemm_opts *o = &b.o;
     const opt_spec specs[] = {
         {"device", 0, OPT_ENUM, &o->device, "cuda", "backend (default: cuda, the only one)", 0, 0},
-        {"tokens", 'n', OPT_LIST, &o->tokens, "N",
-         "rows of x (default: 1, 4, 16, 64, 128 and 8192); may be repeated", 0, 0},
-        {"only", 0, OPT_STR, &o->only, "NAME", "one of the default shapes only: \"kv_a\", \"o /8\" ...", 0,
-         0},
+        {"tokens", 'n', OPT_LIST, &o->tokens, "N", "rows of x (default: 1, 4, 16, 64, 128 and 8192); may be repeated",
+         0, 0},
+        {"only", 0, OPT_STR, &o->only, "NAME", "one of the default shapes only: \"kv_a\", \"o /8\" ...", 0, 0},
         {"shape", 0, OPT_LIST, &o->shapes, "N,ROWS,COLS",
          "rows of x, rows and columns of the weight instead; may be repeated", 0, 0},
         {"runs", 0, OPT_INT, &o->runs, "N", "runs of many calls, whose median counts (default: 7)", 1, 63},
@@ -204,7 +199,6 @@ int bench_gemm(int argc, char **argv) {
         st = run_all(&b, &e);
     }
     gpu_close(b.gpu.g);
-    if (b.json && fclose(b.json) && st == ST_OK)
-        st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
+    if (b.json && fclose(b.json) && st == ST_OK) st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
     return st == ST_OK ? EXIT_DONE : cmd_fail("bench gemm", &e);
 }

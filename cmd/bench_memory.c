@@ -8,8 +8,7 @@
 #include <string.h>
 
 machine_peaks bench_peaks(u32 isa, const void *p, u64 bytes) {
-    return (machine_peaks){cpu_peak_read(p, bytes), cpu_peak_int8(isa), cpu_peak_bf16(isa),
-                           cpu_peak_f32(isa)};
+    return (machine_peaks){cpu_peak_read(p, bytes), cpu_peak_int8(isa), cpu_peak_bf16(isa), cpu_peak_f32(isa)};
 }
 
 /* H200: one machine, 2026-11-20, read and cuBLAS. */
@@ -19,8 +18,8 @@ machine_peaks bench_gpu_peaks(const char *name) {
 }
 
 void bench_print_peaks(const machine_peaks *m) {
-    printf("%s: read %.1f GB/s, int8 %.2f TOP/s, bf16 %.2f TFLOP/s, fp32 %.2f TFLOP/s\n", bench_chip(),
-           m->read / 1e9, m->int8 / 1e12, m->bf16 / 1e12, m->f32 / 1e12);
+    printf("%s: read %.1f GB/s, int8 %.2f TOP/s, bf16 %.2f TFLOP/s, fp32 %.2f TFLOP/s\n", bench_chip(), m->read / 1e9,
+           m->int8 / 1e12, m->bf16 / 1e12, m->f32 / 1e12);
     fflush(stdout);
 }
 
@@ -29,8 +28,7 @@ const char *bench_chip(void) {
     u32 r[12] = {0}, most = __get_cpuid_max(0x80000000, NULL);
     char brand[49] = "x86-64";
     if (most >= 0x80000004) {
-        for (u32 i = 0; i < 3; i++)
-            __get_cpuid(0x80000002 + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3]);
+        for (u32 i = 0; i < 3; i++) __get_cpuid(0x80000002 + i, &r[4 * i], &r[4 * i + 1], &r[4 * i + 2], &r[4 * i + 3]);
         memcpy(brand, r, 48);
         brand[48] = 0;
     }

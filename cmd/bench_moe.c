@@ -104,19 +104,17 @@ static status read_format(bench_state *b, err *e) {
     if (!strcmp(f, "bf16")) return b->wf = WF_BF16, ST_OK;
     if (!strcmp(f, "fp8")) return b->wf = WF_FP8_BLOCK, ST_OK;
     b->wf = WF_INT4_GROUP;
-    b->experts = !strcmp(f, "w4a8")      ? EXPERTS_W4A8
-                 : !strcmp(f, "w2_bf16") ? EXPERTS_W2_BF16
-                                         : EXPERTS_AS_STORED;
+    b->experts = !strcmp(f, "w4a8") ? EXPERTS_W4A8 : !strcmp(f, "w2_bf16") ? EXPERTS_W2_BF16 : EXPERTS_AS_STORED;
     if (b->experts == EXPERTS_W4A8 && !strcmp(b->o.device, "cpu"))
         return err_set(e, ST_UNSUPPORTED, "--format %s runs on --device cuda and ref", f);
     return ST_OK;
 }
 
 static status check_shape(const bench_opts *o, weight_format wf, err *e) {
-    if (o->dim < 1 || o->dim > 1 << 20 || o->inter < 1 || o->inter > 1 << 20 || o->experts < 1 ||
-        o->experts > 4096 || o->topk < 1 || o->topk > o->experts)
-        return err_set(e, ST_INPUT, "impossible shape: %lld x %lld, %lld experts, top-%lld",
-                       (long long)o->dim, (long long)o->inter, (long long)o->experts, (long long)o->topk);
+    if (o->dim < 1 || o->dim > 1 << 20 || o->inter < 1 || o->inter > 1 << 20 || o->experts < 1 || o->experts > 4096 ||
+        o->topk < 1 || o->topk > o->experts)
+        return err_set(e, ST_INPUT, "impossible shape: %lld x %lld, %lld experts, top-%lld", (long long)o->dim,
+                       (long long)o->inter, (long long)o->experts, (long long)o->topk);
     if (wf == WF_INT4_GROUP && (o->dim % INT4_GROUP || o->inter % INT4_GROUP))
         return err_set(e, ST_INPUT, "w4a16 needs dim and inter to be multiples of %d", INT4_GROUP);
     return ST_OK;
@@ -126,16 +124,14 @@ static status check_shape(const bench_opts *o, weight_format wf, err *e) {
 static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e) {
     status st = check_shape(&b->o, b->wf, e);
     if (st == ST_OK) st = moe_make_weights(b, e);
-    weight_desc desc = {
-        .kind = WK_EXPERTS, .views = b->views, .n_views = 3 * b->o.experts, .experts = b->experts};
+    weight_desc desc = {.kind = WK_EXPERTS, .views = b->views, .n_views = 3 * b->o.experts, .experts = b->experts};
     if (st == ST_OK) st = b->dev->weight_prepare(b->dev, &desc, &b->dev_w, e);
     desc.n_views = 3 * b->distinct;
     if (st == ST_OK) st = b->ref->weight_prepare(b->ref, &desc, &b->ref_w, e);
     if (st == ST_OK) {
         b->peaks = b->g ? bench_gpu_peaks(gpu_name(b->g)) : bench_peaks(b->isa, b->memory, b->memory_bytes);
         if (!b->g) bench_print_peaks(&b->peaks);
-        printf("device %s; %s weights, %.2f GB; activations bf16 in and out; %lld routings in turn\n",
-               b->dev->name,
+        printf("device %s; %s weights, %.2f GB; activations bf16 in and out; %lld routings in turn\n", b->dev->name,
                !b->o.w1                 ? "synthetic (random, zero mean)"
                : b->wf == WF_INT4_GROUP ? "given, now INT4 in groups of 32,"
                                         : "given",
@@ -187,11 +183,9 @@ static status run_all(bench_state *b, err *e) {
     for (int i = 0; st == ST_OK && i < b->o.shapes.n; i++) {
         long long v[5];
         char end;
-        if (sscanf(b->o.shapes.items[i], "%lld,%lld,%lld,%lld,%lld%c", v, v + 1, v + 2, v + 3, v + 4, &end) !=
-                5 ||
+        if (sscanf(b->o.shapes.items[i], "%lld,%lld,%lld,%lld,%lld%c", v, v + 1, v + 2, v + 3, v + 4, &end) != 5 ||
             v[0] < 1 || v[0] > 1 << 20)
-            return err_set(e, ST_INPUT, "--shape \"%s\" is not tokens,dim,inter,experts,topk",
-                           b->o.shapes.items[i]);
+            return err_set(e, ST_INPUT, "--shape \"%s\" is not tokens,dim,inter,experts,topk", b->o.shapes.items[i]);
         b->o.dim = v[1], b->o.inter = v[2], b->o.experts = v[3], b->o.topk = v[4];
         tokens[0] = v[0];
         st = run_layer(b, tokens, 1, e);
@@ -212,22 +206,20 @@ int bench_moe(int argc, char **argv) {
     const opt_spec specs[] = {
         {"device", 0, OPT_ENUM, &o->device, "cpu|ref|cuda", "backend (default: cpu)", 0, 0},
         {"tokens", 'n', OPT_LIST, &o->tokens, "N",
-         "tokens in a call (default: 1, 8, 64 and 512; cuda without any shape: a list of shapes); may be repeated",
-         0, 0},
+         "tokens in a call (default: 1, 8, 64 and 512; cuda without any shape: a list of shapes); may be repeated", 0,
+         0},
         {"experts", 0, OPT_INT, &o->experts, "N", "experts in memory (default: 48)", 1, 4096},
         {"topk", 'k', OPT_INT, &o->topk, "N", "experts of a token (default: 8)", 1, 4096},
         {"dim", 0, OPT_INT, &o->dim, "N", "hidden size (default: 7168)", 1, 1 << 20},
         {"inter", 0, OPT_INT, &o->inter, "N", "expert width (default: 2048)", 1, 1 << 20},
-        {"shape", 0, OPT_LIST, &o->shapes, "T,D,I,E,K",
-         "tokens,dim,inter,experts,topk instead; may be repeated", 0, 0},
-        {"format", 0, OPT_ENUM, &o->format, "bf16|fp8|w4a16|w4a8|w2_bf16",
-         "weights (default: w4a16: INT4, group 32)", 0, 0},
+        {"shape", 0, OPT_LIST, &o->shapes, "T,D,I,E,K", "tokens,dim,inter,experts,topk instead; may be repeated", 0, 0},
+        {"format", 0, OPT_ENUM, &o->format, "bf16|fp8|w4a16|w4a8|w2_bf16", "weights (default: w4a16: INT4, group 32)",
+         0, 0},
         {"sets", 0, OPT_INT, &o->sets, "N", "different routings run in turn (default: 4; on a GPU 8)", 1, 64},
         {"routing", 0, OPT_ENUM, &o->routing, "uniform|skewed|one|both",
          "experts of the synthetic tokens; skewed: half of them, one for all; both: uniform, then skewed (default: uniform; of the list of shapes both)",
          0, 0},
-        {"runs", 0, OPT_INT, &o->runs, "N", "runs timed (default: at least 5, and 1.5 s, on a GPU 0.5 s)", 1,
-         63},
+        {"runs", 0, OPT_INT, &o->runs, "N", "runs timed (default: at least 5, and 1.5 s, on a GPU 0.5 s)", 1, 63},
         {"ids", 0, OPT_STR, &o->ids, "F.i32", "expert ids [tokens, topk], raw little-endian", 0, 0},
         {"topk-weights", 0, OPT_STR, &o->weights, "F.f32", "their weights [tokens, topk]", 0, 0},
         {"x", 0, OPT_STR, &o->x, "F.bf16", "inputs [tokens, dim]", 0, 0},
@@ -250,8 +242,8 @@ int bench_moe(int argc, char **argv) {
     ops dev, ref;
     ops_set_threads((int)o->threads);
     if (!o->sets) o->sets = strcmp(o->device, "cuda") ? 4 : 8;
-    b.listed = !strcmp(o->device, "cuda") && o->dim == DIM && o->inter == INTER && o->experts == EXPERTS &&
-               o->topk == TOPK;
+    b.listed =
+        !strcmp(o->device, "cuda") && o->dim == DIM && o->inter == INTER && o->experts == EXPERTS && o->topk == TOPK;
     if (!o->routing) o->routing = b.listed && !o->shapes.n && !o->tokens.n ? "both" : "uniform";
     ops_init_ref(&ref);
     b.ref = &ref, b.dev = &dev;
@@ -272,7 +264,6 @@ int bench_moe(int argc, char **argv) {
         st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
     if (st == ST_OK) st = run_all(&b, &e);
     gpu_close(b.g);
-    if (b.json && fclose(b.json) && st == ST_OK)
-        st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
+    if (b.json && fclose(b.json) && st == ST_OK) st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
     return st == ST_OK ? EXIT_DONE : cmd_fail("bench moe", &e);
 }

@@ -36,14 +36,14 @@ typedef struct {
     f32 *x32, *out32, *weights;
     i32 *ids; /* [sets, n, k] */
     void *space;
-    i64 touched;      /* mean over the sets */
-    device_pool pool; /* on a GPU: copies of x16, ids, weights, and out16 and space, in this order */
+    i64 touched;                /* mean over the sets */
+    device_pool pool;           /* on a GPU: copies of x16, ids, weights, and out16 and space, in this order */
     device_recording *recorded; /* on a GPU: recorded_calls calls, the routings in turn */
     i64 recorded_calls;
 } shape_data;
 
-/* Weights from the files, or synthetic. Layout of the memory: expert after expert, gate, up, down. Of synthetic ones for a GPU, expert i is
- * expert i % DISTINCT: the GPU has a copy of each. */
+/* Weights from the files, or synthetic. Layout of the memory: expert after expert, gate, up, down. Of synthetic ones
+ * for a GPU, expert i is expert i % DISTINCT: the GPU has a copy of each. */
 status moe_make_weights(bench_state *b, err *e);
 /* Inputs and routings of n tokens, from the files or synthetic. The caller ends *d with moe_shape_free(). */
 status moe_make_shape(bench_state *b, i64 n, shape_data *d, err *e);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Row i of set 0 as ref has it: in floats, a slot a call; and as ops.h says, where that is in int8: with so many slots, all others empty,
- * that moe_is_int8() holds. */
+/* Row i of set 0 as ref has it: in floats, a slot a call; and as ops.h says, where that is in int8: with so many
+ * slots, all others empty, that moe_is_int8() holds. */
 static status ref_row(const bench_state *b, const shape_data *d, i64 i, f32 *floats, f32 *contract, err *e) {
     const i64 dim = b->o.dim, topk = b->o.topk, slots = max_i64(topk, INT8_MEAN * b->distinct);
     f32 *x = calloc((u64)(dim + slots), 4), *weights = x + dim;

@@ -81,8 +81,7 @@ status moe_make_weights(bench_state *b, err *e) {
 void moe_shape_free(shape_data *d) {
     if (d->recorded) d->pool.dev->forget(d->pool.dev, d->recorded);
     device_pool_free(&d->pool);
-    free(d->x16), free(d->out16), free(d->x32), free(d->out32), free(d->weights), free(d->ids),
-        free(d->space);
+    free(d->x16), free(d->out16), free(d->x32), free(d->out32), free(d->weights), free(d->ids), free(d->space);
 }
 
 moe_args moe_shape_args(const bench_state *b, const shape_data *d, i64 set) {
@@ -134,7 +133,8 @@ static status shape_copy(const bench_state *b, shape_data *d, err *e) {
     return dev->finish(dev, e);
 }
 
-/* Expert ids of n tokens: uniform; skewed: half of the experts, the first of them for everybody; one: the same for all tokens. */
+/* Expert ids of n tokens: uniform; skewed: half of the experts, the first of them for everybody; one: the same for
+ * all tokens. */
 static void make_ids(const bench_opts *o, synth *s, i32 *ids, i64 n) {
     if (!strcmp(o->routing, "uniform")) {
         synth_ids(s, ids, n, o->topk, o->experts);
@@ -186,8 +186,7 @@ status moe_make_shape(bench_state *b, i64 n, shape_data *d, err *e) {
     i64 given = o->sets;
     if (o->x) st = moe_read_raw(o->x, d->x16, cells * 2, NULL, "--x", e);
     if (st == ST_OK && o->ids) st = moe_read_raw(o->ids, d->ids, slots * 4, &given, "--ids", e);
-    if (st == ST_OK && o->weights)
-        st = moe_read_raw(o->weights, d->weights, slots * 4, NULL, "--topk-weights", e);
+    if (st == ST_OK && o->weights) st = moe_read_raw(o->weights, d->weights, slots * 4, NULL, "--topk-weights", e);
     if (st != ST_OK) return st;
     for (i64 t = 1; o->ids && given == 1 && t < o->sets; t++)
         shift_ids(o, d->ids, d->ids + t * (i64)slots, (i64)slots, t);

@@ -1,7 +1,7 @@
 /* cmd/bench_sample.c: `moonlet bench sample`: drawing the next tokens of rows of logits on a GPU.
  *
- * Logits as a model has them: normal of deviation 3, some far above. Calls are recorded and go round sets of rows; --sets 1 keeps few
- * rows in the chip's cache, where the head's product leaves them. */
+ * Logits as a model has them: normal of deviation 3, some far above. Calls are recorded and go round sets of rows;
+ * --sets 1 keeps few rows in the chip's cache, where the head's product leaves them. */
 #include "base/log.h"
 #include "bench.h"
 #include "kernels/gpu/gpu.h"
@@ -52,8 +52,7 @@ static status make_logits(bench_state *b, i64 most, err *e) {
     }
     status st = device_pool_add(&b->pool, &b->logits, all, sizeof(f32), "logits", e);
     for (u64 at = 0; st == ST_OK && at < all; at += NORMALS)
-        b->mem->write(b->mem, (f32 *)b->logits + at, block,
-                      (all - at < NORMALS ? all - at : NORMALS) * sizeof(f32));
+        b->mem->write(b->mem, (f32 *)b->logits + at, block, (all - at < NORMALS ? all - at : NORMALS) * sizeof(f32));
     free(block);
     return st;
 }
@@ -61,20 +60,16 @@ static status make_logits(bench_state *b, i64 most, err *e) {
 static status make_buffers(bench_state *b, i64 most, err *e) {
     sample_args most_args = {.n = most, .vocab = b->vocab};
     status st = make_logits(b, most, e);
-    if (st == ST_OK)
-        st = device_pool_add(&b->pool, &b->rows, (u64)most, sizeof(sample_row), "how to draw", e);
+    if (st == ST_OK) st = device_pool_add(&b->pool, &b->rows, (u64)most, sizeof(sample_row), "how to draw", e);
     if (st == ST_OK) st = device_pool_add(&b->pool, &b->ids, (u64)most, sizeof(i32), "tokens", e);
     if (st == ST_OK) st = device_pool_add(&b->pool, &b->bad, (u64)most, sizeof(i32), "marks", e);
     if (st == ST_OK) st = device_pool_add(&b->pool, &b->tops, (u64)most, sizeof(i32), "counts", e);
     if (st == ST_OK)
-        st = device_pool_add(&b->pool, &b->logprobs, (u64)(most * (1 + LOGPROBS_TOP)), sizeof(f32), "results",
-                             e);
-    if (st == ST_OK)
-        st = device_pool_add(&b->pool, &b->top_ids, (u64)(most * LOGPROBS_TOP), sizeof(i32), "results", e);
+        st = device_pool_add(&b->pool, &b->logprobs, (u64)(most * (1 + LOGPROBS_TOP)), sizeof(f32), "results", e);
+    if (st == ST_OK) st = device_pool_add(&b->pool, &b->top_ids, (u64)(most * LOGPROBS_TOP), sizeof(i32), "results", e);
     logprobs_args most_logprobs = {.n = most, .vocab = b->vocab, .most = LOGPROBS_TOP};
     u64 draws = b->dev.sample_workspace(&b->dev, &most_args),
-        logprobs = b->dev.logprobs_workspace(&b->dev, &most_logprobs),
-        work = draws > logprobs ? draws : logprobs;
+        logprobs = b->dev.logprobs_workspace(&b->dev, &most_logprobs), work = draws > logprobs ? draws : logprobs;
     return st == ST_OK ? device_pool_add(&b->pool, &b->work, work, 1, "the workspace", e) : st;
 }
 
@@ -148,8 +143,8 @@ static status run_line(bench_state *b, i64 n, size_t kind, err *e) {
         fprintf(
             b->json,
             "{\"bench\":\"sample\",\"device\":\"%s\",\"rows\":%lld,\"vocab\":%lld,\"kind\":\"%s\",\"sets\":%lld,\"us_median\":%.3f,\"us_min\":%.3f}\n",
-            b->dev.name, (long long)n, (long long)b->vocab, kinds[kind].name, (long long)b->sets,
-            times[RUNS / 2] * 1e6, times[0] * 1e6);
+            b->dev.name, (long long)n, (long long)b->vocab, kinds[kind].name, (long long)b->sets, times[RUNS / 2] * 1e6,
+            times[0] * 1e6);
     return ST_OK;
 }
 

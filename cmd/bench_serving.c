@@ -1,5 +1,5 @@
-/* cmd/bench_serving.c: `moonlet bench serving`: the workloads and metrics of SGLang's bench_serving, against a server or an
- * engine in this process; sweeps over concurrencies; comparison of result files. */
+/* cmd/bench_serving.c: `moonlet bench serving`: the workloads and metrics of SGLang's bench_serving, against a
+ * server or an engine in this process; sweeps over concurrencies; comparison of result files. */
 #include "bench.h"
 #include "base/log.h"
 #include "curves.h"
@@ -25,14 +25,14 @@ static const struct {
     {"vllm", API_COMPLETIONS, false, 8000},        {"vllm-chat", API_CHAT, false, 8000},
     {"openai", API_COMPLETIONS, false, 30000},     {"openai-chat", API_CHAT, false, 30000},
 };
-#define BACKENDS                                                                                             \
+#define BACKENDS                                                                                                       \
     "moonlet|moonlet-chat|sglang|sglang-native|sglang-oai|sglang-oai-chat|vllm|vllm-chat|openai|openai-chat"
 
 typedef struct {
     model_opts m;
     bool in_process, disable_stream, disable_ignore_eos, flush_cache, details, quiet, logprobs, compare;
-    const char *backend, *base_url, *host, *served_name, *tokenizer_dir, *output, *extra, *rate_text, *tag,
-        *sweep, *chart, *iso;
+    const char *backend, *base_url, *host, *served_name, *tokenizer_dir, *output, *extra, *rate_text, *tag, *sweep,
+        *chart, *iso;
     i64 port, concurrency, warmup, num_prompts, seed, gpus, max_running, simulated_us, answer_mb;
     bool no_overlap;
     f64 temperature, rate;
@@ -61,8 +61,7 @@ static status numbers_of(const char *list, const char *option, f64 lo, f64 *out,
         char *end;
         f64 v = strtod(p, &end);
         if (end == p || (*end && *end != ',') || !isfinite(v) || v < lo)
-            return err_set(e, ST_INPUT, "%s is \"%.100s\", not numbers with commas between them", option,
-                           list);
+            return err_set(e, ST_INPUT, "%s is \"%.100s\", not numbers with commas between them", option, list);
         if (*n == most) return err_set(e, ST_INPUT, "%s has more than %d numbers", option, most);
         out[(*n)++] = v;
         p = end + (*end == ',');
@@ -76,14 +75,12 @@ static status finish_options(serving *s, err *e) {
     if (strcmp(s->rate_text, "inf")) {
         s->rate = strtod(s->rate_text, &end);
         if (end == s->rate_text || *end || !isfinite(s->rate) || s->rate <= 0)
-            return err_set(e, ST_INPUT, "--request-rate is \"%s\", neither a number above 0 nor inf",
-                           s->rate_text);
+            return err_set(e, ST_INPUT, "--request-rate is \"%s\", neither a number above 0 nor inf", s->rate_text);
     }
     if (s->extra) {
         s->extra_json = json_parse(s->extra, strlen(s->extra), "--extra-request-body", e);
         if (!s->extra_json) return e->code;
-        if (!json_is_object(s->extra_json))
-            return err_set(e, ST_INPUT, "--extra-request-body is no JSON object");
+        if (!json_is_object(s->extra_json)) return err_set(e, ST_INPUT, "--extra-request-body is no JSON object");
     }
     if (s->iso) return err_set(e, ST_INPUT, "--iso goes with --compare");
     if (s->in_process && (s->backend || s->base_url || s->extra || s->served_name || s->tokenizer_dir))
@@ -91,16 +88,13 @@ static status finish_options(serving *s, err *e) {
             e, ST_INPUT,
             "--in-process goes without --backend, --base-url, --extra-request-body, --served-model-name and --tokenizer");
     if (!s->in_process && s->simulated_us >= 0)
-        return err_set(e, ST_INPUT,
-                       "--simulate-step goes with --in-process; a server has a flag of that name");
+        return err_set(e, ST_INPUT, "--simulate-step goes with --in-process; a server has a flag of that name");
     model_opts_simulate(&s->m, s->simulated_us);
-    if (!s->in_process && s->m.engine.profile)
-        return err_set(e, ST_INPUT, "--profile goes with --in-process");
+    if (!s->in_process && s->m.engine.profile) return err_set(e, ST_INPUT, "--profile goes with --in-process");
     if (!s->in_process && s->no_overlap)
         return err_set(e, ST_INPUT,
                        "--disable-overlap-schedule goes with --in-process; a server has a flag of that name");
-    if (s->in_process && s->disable_stream)
-        return err_set(e, ST_INPUT, "--in-process has no --disable-stream");
+    if (s->in_process && s->disable_stream) return err_set(e, ST_INPUT, "--in-process has no --disable-stream");
     if (!s->backend) s->backend = "moonlet";
     if (s->base_url)
         snprintf(s->url, sizeof s->url, "%.590s", s->base_url);
@@ -137,10 +131,9 @@ static status open_tokenizer(serving *s, err *e) {
         s->tok_dir = NULL;
     }
     if (!s->tok_dir)
-        return err_set(
-            e, ST_INPUT,
-            "prompts are counted in tokens, and the server names no folder of a tokenizer that is here: "
-            "give --tokenizer DIR");
+        return err_set(e, ST_INPUT,
+                       "prompts are counted in tokens, and the server names no folder of a tokenizer that is here: "
+                       "give --tokenizer DIR");
     status st = tokenizer_open(&s->own_tok, s->tok_dir, e);
     s->tok = s->own_tok;
     return st;
@@ -153,11 +146,7 @@ static status open_client(serving *s, i64 most, err *e) {
                         .temperature = s->temperature,
                         .extra = s->extra_json};
     if (s->in_process) {
-        client_engine_options eo = {&s->m,
-                                    s->max_running ? s->max_running
-                                    : most         ? most
-                                                   : 256,
-                                    s->no_overlap, o};
+        client_engine_options eo = {&s->m, s->max_running ? s->max_running : most ? most : 256, s->no_overlap, o};
         status st = client_engine_open(&s->c, &eo, e);
         if (st == ST_OK) s->tok = client_engine_tokenizer(s->c);
         return st;
@@ -165,8 +154,7 @@ static status open_client(serving *s, i64 most, err *e) {
     raise_file_limit();
     size_t b = backend_index(s);
     client_http_options ho = {
-        s->url, backends[b].api, backends[b].token_ids, s->served_name ? s->served_name : s->m.model,
-        o,      s->answer_mb};
+        s->url, backends[b].api, backends[b].token_ids, s->served_name ? s->served_name : s->m.model, o, s->answer_mb};
     status st = client_http_open(&s->c, &ho, e);
     return st == ST_OK ? open_tokenizer(s, e) : st;
 }
@@ -237,8 +225,7 @@ static void warn_of(const serving_metrics *m, const workload *w) {
         log_warn("the server did not count the tokens of %lld answers: their requested length is taken",
                  (long long)m->uncounted);
     if (m->client_cpu > 0.8)
-        log_warn("this client computed for %.0f %% of the time: it may be what limits the result",
-                 100 * m->client_cpu);
+        log_warn("this client computed for %.0f %% of the time: it may be what limits the result", 100 * m->client_cpu);
 }
 
 /* One run of `n` requests; its result is printed, appended to the file and to `runs`. */
@@ -295,13 +282,12 @@ static status run(serving *s, err *e) {
     if (st == ST_OK && !strcmp(s->w.name, "random") && !s->w.path)
         log_note("no --dataset-path: seeded token ids instead of text, reported as random-ids");
     if (st == ST_OK)
-        st = s->sweep ? sweep(s, runs, e)
-                      : run_once(s, s->num_prompts ? s->num_prompts : 1000, s->concurrency, runs, e);
+        st =
+            s->sweep ? sweep(s, runs, e) : run_once(s, s->num_prompts ? s->num_prompts : 1000, s->concurrency, runs, e);
     if (st == ST_OK && (s->sweep || s->chart)) {
         bool simulated = json_is_true(json_object_get(s->info, "simulated"));
         char name[300];
-        snprintf(name, sizeof name, "%.250s%s", s->tag ? s->tag : s->c->name,
-                 simulated ? " (SIMULATED)" : "");
+        snprintf(name, sizeof name, "%.250s%s", s->tag ? s->tag : s->c->name, simulated ? " (SIMULATED)" : "");
         st = curve_of(&c, name, json_incref(runs), e);
         if (st == ST_OK && s->sweep) curve_print(&c);
         if (st == ST_OK && s->chart) st = curves_chart(&c, 1, s->chart, e);
@@ -348,10 +334,9 @@ int bench_serving(int argc, char **argv) {
     const opt_spec specs[] = {
         MODEL_OPTS(s.m),
         {"backend", 0, OPT_ENUM, &s.backend, BACKENDS,
-         "endpoint: moonlet, openai, vllm: /v1/completions; ...-chat: /v1/chat/completions; sglang: /generate",
-         0, 0},
-        {"profile", 0, OPT_FLAG, &s.m.engine.profile, NULL,
-         "in-process on a GPU: prints the time of each kernel", 0, 0},
+         "endpoint: moonlet, openai, vllm: /v1/completions; ...-chat: /v1/chat/completions; sglang: /generate", 0, 0},
+        {"profile", 0, OPT_FLAG, &s.m.engine.profile, NULL, "in-process on a GPU: prints the time of each kernel", 0,
+         0},
         {"in-process", 0, OPT_FLAG, &s.in_process, NULL, "an engine in this process (-m DIR), no HTTP", 0, 0},
         {"base-url", 0, OPT_STR, &s.base_url, "URL", "the server (default: http://HOST:PORT)", 0, 0},
         {"host", 0, OPT_STR, &s.host, "HOST", "(default: 127.0.0.1)", 0, 0},
@@ -372,24 +357,19 @@ int bench_serving(int argc, char **argv) {
         {"random-output", 0, OPT_INT, &s.w.output_len, "N", "the same", 1, 1e7},
         {"random-range-ratio", 0, OPT_REAL, &s.w.range_ratio, "R",
          "lengths are uniform in [R x length, length] (default: 0)", 0, 1},
-        {"sharegpt-output-len", 0, OPT_INT, &s.w.fixed_output, "N", "output tokens, whatever the data says",
-         1, 1e7},
+        {"sharegpt-output-len", 0, OPT_INT, &s.w.fixed_output, "N", "output tokens, whatever the data says", 1, 1e7},
         {"tokenize-prompt", 0, OPT_FLAG, &s.w.as_ids, NULL, "sends token ids (random-ids always does)", 0, 0},
         {"no-delays", 0, OPT_FLAG, &s.w.no_delays, NULL, "trace: a turn follows at once", 0, 0},
-        {"request-rate", 0, OPT_STR, &s.rate_text, "R", "requests a second, Poisson, or inf (default: inf)",
-         0, 0},
-        {"max-concurrency", 0, OPT_INT, &s.concurrency, "N", "requests at a time (default: 0, no limit)", 0,
-         1e6},
+        {"request-rate", 0, OPT_STR, &s.rate_text, "R", "requests a second, Poisson, or inf (default: inf)", 0, 0},
+        {"max-concurrency", 0, OPT_INT, &s.concurrency, "N", "requests at a time (default: 0, no limit)", 0, 1e6},
         {"warmup-requests", 0, OPT_INT, &s.warmup, "N", "before the run (default: 1)", 0, 1e6},
-        {"flush-cache", 0, OPT_FLAG, &s.flush_cache, NULL, "empties the prefix cache after the warm-up", 0,
-         0},
+        {"flush-cache", 0, OPT_FLAG, &s.flush_cache, NULL, "empties the prefix cache after the warm-up", 0, 0},
         {"seed", 0, OPT_INT, &s.seed, "N", "(default: 1)", 0, 4294967295.0},
         {"temperature", 0, OPT_REAL, &s.temperature, "T", "(default: 0)", 0, 100},
         {"disable-stream", 0, OPT_FLAG, &s.disable_stream, NULL, "whole answers; no TTFT, TPOT, ITL", 0, 0},
         {"disable-ignore-eos", 0, OPT_FLAG, &s.disable_ignore_eos, NULL, "answers may end early", 0, 0},
         {"return-logprob", 0, OPT_FLAG, &s.logprobs, NULL, "asks for logprobs", 0, 0},
-        {"extra-request-body", 0, OPT_STR, &s.extra, "JSON", "object whose members are added to requests", 0,
-         0},
+        {"extra-request-body", 0, OPT_STR, &s.extra, "JSON", "object whose members are added to requests", 0, 0},
         {"output-file", 0, OPT_STR, &s.output, "FILE", "appends a JSON line a run", 0, 0},
         {"json", 0, OPT_STR, &s.output, "FILE", "the same", 0, 0},
         {"output-details", 0, OPT_FLAG, &s.details, NULL, "with every request's numbers and text", 0, 0},
@@ -402,11 +382,9 @@ int bench_serving(int argc, char **argv) {
         SIMULATE_OPT(s.simulated_us),
         {"gpus", 0, OPT_INT, &s.gpus, "N", "GPUs of the server, for tok/s per GPU (default: 1)", 1, 1e6},
         {"sweep", 0, OPT_STR, &s.sweep, "N,N,...", "a run for each of these concurrencies", 0, 0},
-        {"chart", 0, OPT_STR, &s.chart, "FILE.svg", "tok/s per GPU over tok/s per user, frontier drawn", 0,
-         0},
+        {"chart", 0, OPT_STR, &s.chart, "FILE.svg", "tok/s per GPU over tok/s per user, frontier drawn", 0, 0},
         {"compare", 0, OPT_FLAG, &s.compare, NULL, "compares result files: --compare A.jsonl B.jsonl", 0, 0},
-        {"iso", 0, OPT_STR, &s.iso, "X,X,...", "compare: at these tok/s per GPU (default: those measured)", 0,
-         0},
+        {"iso", 0, OPT_STR, &s.iso, "X,X,...", "compare: at these tok/s per GPU (default: those measured)", 0, 0},
     };
     int done = cmd_options("bench serving", "[options] | --compare A.jsonl B.jsonl [--chart FILE.svg]", specs,
                            COUNT_OF(specs), argc, argv, &files);

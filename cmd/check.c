@@ -77,9 +77,7 @@ check_act check_input(check *c, i64 n, f32 sigma) {
     return a;
 }
 
-check_act check_output(check *c, i64 n) {
-    return (check_act){check_alloc(c, (u64)n * 2), check_alloc(c, (u64)n * 4)};
-}
+check_act check_output(check *c, i64 n) { return (check_act){check_alloc(c, (u64)n * 2), check_alloc(c, (u64)n * 4)}; }
 
 check_weight check_prepare(check *c, weight_desc d) {
     check_weight w = {0};
@@ -99,13 +97,12 @@ check_weight check_prepare(check *c, weight_desc d) {
 }
 
 check_weight check_matrix(check *c, weight_kind kind, weight_format f, i64 rows, i64 cols, f32 sigma) {
-    weight_view v =
-        synth_weight(&c->rng, f, rows, cols, sigma, check_alloc(c, synth_weight_bytes(f, rows, cols)));
+    weight_view v = synth_weight(&c->rng, f, rows, cols, sigma, check_alloc(c, synth_weight_bytes(f, rows, cols)));
     return check_prepare(c, (weight_desc){.kind = kind, .views = &v, .n_views = 1});
 }
 
-void check_compare(check *c, const char *what, const void *got, dtype t, const f32 *want, i64 n, i64 dim,
-                   i64 stride, f64 bound) {
+void check_compare(check *c, const char *what, const void *got, dtype t, const f32 *want, i64 n, i64 dim, i64 stride,
+                   f64 bound) {
     f32 *a = malloc((u64)(n * dim) * 4), *b = malloc((u64)(n * dim) * 4);
     if (!a || !b) exit(1);
     for (i64 i = 0; i < n; i++) {
@@ -136,8 +133,7 @@ void check_isolated(check *c, const char *what, const bf16 *a, const bf16 *b, i6
         if (i / dim == bad)
             marked = marked || (b[i] & 0x7f80) == 0x7f80;
         else if (a[i] != b[i]) {
-            check_fail(c, "%s: a NaN in row %lld changed row %lld", what, (long long)bad,
-                       (long long)(i / dim));
+            check_fail(c, "%s: a NaN in row %lld changed row %lld", what, (long long)bad, (long long)(i / dim));
             return;
         }
     }
@@ -319,8 +315,7 @@ int cmd_check(int argc, char **argv) {
         {"not-op", 0, OPT_STR, &k.without, "NAME,...", "all but these operations", 0, 0},
         {"cpu-mask", 0, OPT_ENUM, &k.mask_name, "none|avx2|avx512|vnni|bf16|all",
          "one instruction set only (default: each that this processor has)", 0, 0},
-        {"large", 0, OPT_FLAG, &large, NULL, "cuda: tensors of more than 2^31 elements instead (50 GB)", 0,
-         0},
+        {"large", 0, OPT_FLAG, &large, NULL, "cuda: tensors of more than 2^31 elements instead (50 GB)", 0, 0},
         {"deterministic", 0, OPT_FLAG, &k.deterministic, NULL,
          "cuda: the kernels of --deterministic, for rows that decode and for rows of prompts", 0, 0},
         {"threads", 't', OPT_INT, &threads, "N", "CPU threads (default: all cores)", 0, 4096},
@@ -348,7 +343,6 @@ int cmd_check(int argc, char **argv) {
     ops_init_ref(&k.ref);
     status (*run)(checks *, err *) = large ? check_large_cuda : on_gpu ? check_cuda : check_cpu;
     if (run(&k, &e) != ST_OK) return cmd_fail("check", &e);
-    printf("%lld passed, %lld failed, %lld skipped\n", (long long)k.passed, (long long)k.failed,
-           (long long)k.skipped);
+    printf("%lld passed, %lld failed, %lld skipped\n", (long long)k.passed, (long long)k.failed, (long long)k.skipped);
     return k.failed ? EXIT_FAULT : EXIT_DONE;
 }

@@ -49,8 +49,8 @@ check_weight check_matrix(check *c, weight_kind kind, weight_format f, i64 rows,
 check_weight check_kv_b(check *c, weight_format f, i64 heads, i64 nope, i64 v_dim, i64 latent);
 /* Compares n rows of `dim` elements, `stride` apart, of dev's `got` (type t) with ref's; what lies between
  * the rows must be untouched. The error counts against `bound`. */
-void check_compare(check *c, const char *what, const void *got, dtype t, const f32 *want, i64 n, i64 dim,
-                   i64 stride, f64 bound);
+void check_compare(check *c, const char *what, const void *got, dtype t, const f32 *want, i64 n, i64 dim, i64 stride,
+                   f64 bound);
 /* Rows other than `bad` must be the same bytes in a and b; row `bad` of b must hold a NaN or infinity. */
 void check_isolated(check *c, const char *what, const bf16 *a, const bf16 *b, i64 n, i64 dim, i64 bad);
 /* dev is the emulated GPU, whose kernels run as C++ on this processor. */

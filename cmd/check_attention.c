@@ -30,8 +30,7 @@ check_weight check_kv_b(check *c, weight_format f, i64 heads, i64 nope, i64 v_di
     weight_view v = synth_weight(&c->rng, f, rows, latent, 1.0f / sqrtf((f32)latent),
                                  check_alloc(c, synth_weight_bytes(f, rows, latent)));
     return check_prepare(
-        c, (weight_desc){
-               .kind = WK_KV_B, .views = &v, .n_views = 1, .n_heads = heads, .nope = nope, .v_dim = v_dim});
+        c, (weight_desc){.kind = WK_KV_B, .views = &v, .n_views = 1, .n_heads = heads, .nope = nope, .v_dim = v_dim});
 }
 
 /* The norm beside it as in `latents`, in place. */
@@ -118,23 +117,21 @@ void check_absorb_q(check *c) {
                     latent = shapes[s].latent;
                 if (h == 64 && n > 3) continue;
                 check_weight w = check_kv_b(c, (weight_format)f, h, nope, shapes[s].v_dim, latent);
-                check_act q = check_input(c, n * h * (nope + rope), 1.0f),
-                          y = check_output(c, n * h * (latent + rope));
+                check_act q = check_input(c, n * h * (nope + rope), 1.0f), y = check_output(c, n * h * (latent + rope));
                 absorb_q_args a = {w.dev, q.h, y.h, n, h, nope, rope, latent},
                               b = {w.ref, q.f, y.f, n, h, nope, rope, latent};
                 f64 start = now_s();
                 c->dev->absorb_q(c->dev, &a);
                 if (h == 64) check_speed(c, now_s() - start, w.bytes / 2);
                 c->ref->absorb_q(c->ref, &b);
-                check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n * h,
-                              latent + rope, latent + rope, BF16_BOUND);
+                check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n * h, latent + rope,
+                              latent + rope, BF16_BOUND);
                 check_case_end(c);
             }
     check_kimi(c, G_ABSORB);
 }
 
-static void queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rope, i64 latent, i64 v_dim,
-                         dtype type) {
+static void queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rope, i64 latent, i64 v_dim, dtype type) {
     i64 width = latent + rope, pages = 2, head = nope + rope;
     check_weight kv_norm = check_matrix(c, WK_VECTOR, WF_F32, 1, latent, 1.0f),
                  q_norm = check_matrix(c, WK_VECTOR, WF_F32, 1, lora, 1.0f),
@@ -156,8 +153,7 @@ static void queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rop
                                         .x_stride = lora,
                                         .out_stride = lora,
                                         .eps = 1e-6f},
-                                  .kv = {kv_a.h, kv_norm.dev, table, slots, kv, type, n, latent, rope,
-                                         1e-6f}},
+                                  .kv = {kv_a.h, kv_norm.dev, table, slots, kv, type, n, latent, rope, 1e-6f}},
                       .q_b = q_b.dev,
                       .q = q.h,
                       .absorb = {kv_b.dev, q.h, y.h, n, heads, nope, rope, latent}},
@@ -179,8 +175,7 @@ static void queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rop
 
 void check_queries(check *c) {
     static const i64 counts[] = {1, 2, 8, 9, 17, 32, 33, 64, 65};
-    for (size_t i = 0; i < COUNT_OF(counts); i++)
-        queries_case(c, counts[i], 1536, 2, 128, 64, 512, 128, DT_BF16);
+    for (size_t i = 0; i < COUNT_OF(counts); i++) queries_case(c, counts[i], 1536, 2, 128, 64, 512, 128, DT_BF16);
     queries_case(c, 3, 1536, 8, 128, 64, 512, 128, DT_F8_E4M3);
     queries_case(c, 5, 512, 3, 128, 64, 512, 64, DT_BF16);
     queries_case(c, 2, 1024, 1, 128, 64, 512, 128, DT_BF16);
@@ -196,14 +191,12 @@ void check_unabsorb_v(check *c) {
                 if (h == 64 && n > 3) continue;
                 check_weight w = check_kv_b(c, (weight_format)f, h, shapes[s].nope, v, latent);
                 check_act x = check_input(c, n * h * latent, 1.0f), y = check_output(c, n * h * v);
-                unabsorb_v_args a = {w.dev, x.h, y.h, n, h, latent, v},
-                                b = {w.ref, x.f, y.f, n, h, latent, v};
+                unabsorb_v_args a = {w.dev, x.h, y.h, n, h, latent, v}, b = {w.ref, x.f, y.f, n, h, latent, v};
                 f64 start = now_s();
                 c->dev->unabsorb_v(c->dev, &a);
                 if (h == 64) check_speed(c, now_s() - start, w.bytes / 2);
                 c->ref->unabsorb_v(c->ref, &b);
-                check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n * h, v, v,
-                              BF16_BOUND);
+                check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n * h, v, v, BF16_BOUND);
                 check_case_end(c);
             }
     check_kimi(c, G_UNABSORB);
@@ -222,9 +215,10 @@ static void set_bad(void *kv, dtype t, i64 at) {
     if (t == DT_F8_E4M3) ((u8 *)kv)[at] = 0x7f;
 }
 
-/* n rows with contexts of their own, or (one) of one sequence, ascending; behind each context its last page holds NaN. */
-static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride, const i32 *lengths,
-                        bool one, dtype t) {
+/* n rows with contexts of their own, or (one) of one sequence, ascending; behind each context its last page holds
+ * NaN. */
+static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride, const i32 *lengths, bool one,
+                        dtype t) {
     i64 width = latent + rope, pages = n * stride, cells = pages * KV_PAGE * width;
     void *kv = make_pool(c, t, pages, width);
     check_act q = check_input(c, n * h * width, 1.0f), y = check_output(c, n * h * latent),
@@ -268,14 +262,14 @@ static void check_query_rows(check *c, dtype t) {
         }
 }
 
-/* Numbers of heads that do not fill a block, a group or a warp; two pages, and for two of them two of --deterministic's units. */
+/* Numbers of heads that do not fill a block, a group or a warp; two pages, and for two of them two of
+ * --deterministic's units. */
 static void check_head_counts(check *c, dtype t) {
     static const i64 heads[] = {4, 9, 12, 17, 32, 33, 63, 65, 100, 127}, longer[] = {12, 65};
     static const i32 two[] = {70, 5}, units[] = {3, 530};
     size_t most = c->copies ? COUNT_OF(heads) : 3; /* processors: groups of four heads */
     if (t == DT_F32 || (!c->copies && t != DT_BF16)) return;
-    for (size_t i = 0; i < most; i += check_emulated(c) ? 2 : 1)
-        decode_case(c, heads[i], 512, 64, 2, 2, two, false, t);
+    for (size_t i = 0; i < most; i += check_emulated(c) ? 2 : 1) decode_case(c, heads[i], 512, 64, 2, 2, two, false, t);
     for (size_t i = 0; i < COUNT_OF(longer) && c->copies; i++)
         decode_case(c, longer[i], 512, 64, 2, 9, units, false, t);
 }
@@ -299,8 +293,7 @@ void check_mla_decode(check *c) {
             }
         for (size_t i = 0; i < COUNT_OF(kimi); i++) /* emulated, the longest rows come in one type of cache */
             if (kv_types[t] == DT_BF16 || kimi[i].len != longest || !check_emulated(c))
-                decode_case(c, kimi[i].heads, 512, 64, kimi[i].n, kimi[i].stride, kimi[i].len, false,
-                            kv_types[t]);
+                decode_case(c, kimi[i].heads, 512, 64, kimi[i].n, kimi[i].stride, kimi[i].len, false, kv_types[t]);
         check_query_rows(c, kv_types[t]);
         check_head_counts(c, kv_types[t]);
     }
@@ -336,7 +329,8 @@ static void attend_case(check *c, i64 h, i64 n, i64 first, i64 latent, i64 v_dim
     check_case_end(c);
 }
 
-/* Rows of one piece and of many, every width of wgmma, more heads than a block of attention has, shapes that are not for it. */
+/* Rows of one piece and of many, every width of wgmma, more heads than a block of attention has, shapes that are not
+ * for it. */
 void check_attend(check *c) {
     static const struct {
         i64 heads, n, first;
@@ -355,8 +349,7 @@ typedef struct {
 } prefill_shape;
 
 static void prefill_case(check *c, prefill_shape s, i64 n, i64 pos0, dtype t, weight_format f) {
-    i64 h = s.heads, v = s.v_dim, width = s.latent + s.rope, used = ceil_div(pos0 + n, KV_PAGE),
-        pages = used + 2;
+    i64 h = s.heads, v = s.v_dim, width = s.latent + s.rope, used = ceil_div(pos0 + n, KV_PAGE), pages = used + 2;
     void *kv = make_pool(c, t, pages, width);
     void *wide = widen(c, kv, t, pages * KV_PAGE * width);
     check_weight w = check_kv_b(c, f, h, s.nope, v, s.latent);
@@ -365,8 +358,7 @@ static void prefill_case(check *c, prefill_shape s, i64 n, i64 pos0, dtype t, we
     i32 *list = check_alloc(c, (u64)used * 4);
     for (i64 k = 0; k < used; k++) list[k] = (i32)(k % 2 ? k / 2 : pages - 1 - k / 2);
     mla_prefill_args a = {w.dev, q.h, kv, list, y.h, NULL, t, n, pos0, h, s.nope, s.rope, s.latent, v, 0.07f},
-                     b = {w.ref, q.f, wide,   list,   y.f,      NULL, DT_F32, n,
-                          pos0,  h,   s.nope, s.rope, s.latent, v,    0.07f};
+                     b = {w.ref, q.f, wide, list, y.f, NULL, DT_F32, n, pos0, h, s.nope, s.rope, s.latent, v, 0.07f};
     a.workspace = check_alloc(c, c->dev->mla_prefill_workspace(c->dev, &a));
     b.workspace = check_alloc(c, c->ref->mla_prefill_workspace(c->ref, &b));
     f64 start = now_s();
@@ -384,9 +376,7 @@ static void prefill_case(check *c, prefill_shape s, i64 n, i64 pos0, dtype t, we
 }
 
 void check_mla_prefill(check *c) {
-    static const struct {
-        i64 n, pos0;
-    } spans[] = {{1, 0}, {1, 63}, {1, 64}, {3, 62}, {70, 0}, {33, 130}, {129, 5}};
+    static const struct { i64 n, pos0; } spans[] = {{1, 0}, {1, 63}, {1, 64}, {3, 62}, {70, 0}, {33, 130}, {129, 5}};
     static const prefill_shape all[] = {{2, 128, 64, 512, 128}, {3, 24, 8, 96, 40}, {5, 48, 16, 64, 24}};
     static const struct {
         i64 heads, n, pos0;
@@ -395,19 +385,17 @@ void check_mla_prefill(check *c) {
     for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
         for (size_t s = 0; s < COUNT_OF(all); s++)
             for (size_t i = 0; i < COUNT_OF(spans); i++)
-                for (int f = 0; f <= WF_INT4_GROUP;
-                     f++) /* formats with bf16 KV, KV types with bf16 weights */
-                    if (f == WF_BF16 ||
-                        (kv_types[t] == DT_BF16 && ((s && !check_emulated(c)) || spans[i].n == 70)))
+                for (int f = 0; f <= WF_INT4_GROUP; f++) /* formats with bf16 KV, KV types with bf16 weights */
+                    if (f == WF_BF16 || (kv_types[t] == DT_BF16 && ((s && !check_emulated(c)) || spans[i].n == 70)))
                         prefill_case(c, all[s], spans[i].n, spans[i].pos0, kv_types[t], (weight_format)f);
         for (size_t i = 0; i < COUNT_OF(kimi);
              i++) /* a cache of another type: two heads, of which a case takes least time */
             if (kv_types[t] == DT_BF16 || (kimi[i].heads == 2 && (kimi[i].n == 300 || !check_emulated(c))))
-                prefill_case(c, (prefill_shape){kimi[i].heads, 128, 64, 512, 128}, kimi[i].n, kimi[i].pos0,
-                             kv_types[t], WF_BF16);
+                prefill_case(c, (prefill_shape){kimi[i].heads, 128, 64, 512, 128}, kimi[i].n, kimi[i].pos0, kv_types[t],
+                             WF_BF16);
         for (size_t i = 0; i < COUNT_OF(real) && check_on_gpu(c); i++)
             if (kv_types[t] == DT_BF16 || (kv_types[t] != DT_F32 && !real[i].pos0))
-                prefill_case(c, (prefill_shape){real[i].heads, 128, 64, 512, 128}, real[i].n, real[i].pos0,
-                             kv_types[t], WF_BF16);
+                prefill_case(c, (prefill_shape){real[i].heads, 128, 64, 512, 128}, real[i].n, real[i].pos0, kv_types[t],
+                             WF_BF16);
     }
 }

@@ -1,8 +1,9 @@
 /* cmd/check_bits.c: `moonlet check bits`: do equal requests give equal bits?
  *
- * The same requests run together, again, and (cuda) with every launch by itself: tokens, log-probabilities and a digest of all
- * logits must be the same bits. Where a request's bits must not depend on the others (ref, cpu, and cuda with --deterministic)
- * they also run one by one, in another order, joining one after the other, in other chunks, and over prefixes out of the cache. */
+ * The same requests run together, again, and (cuda) with every launch by itself: tokens, log-probabilities and a
+ * digest of all logits must be the same bits. Where a request's bits must not depend on the others (ref, cpu, and
+ * cuda with --deterministic) they also run one by one, in another order, joining one after the other, in other
+ * chunks, and over prefixes out of the cache. */
 #include "check_bits.h"
 #include "base/log.h"
 #include "cmd.h"
@@ -85,8 +86,8 @@ static void on_events(void *ud, const sched_event *ev, i64 n) {
     }
 }
 
-/* Request r: greedy or drawn, cut or not; some with their logits changed (by nothing), so that the host sees them; some with the
- * prompt's log-probabilities. */
+/* Request r: greedy or drawn, cut or not; some with their logits changed (by nothing), so that the host sees them;
+ * some with the prompt's log-probabilities. */
 static status submit(bits *k, scheduler *s, i64 r, int flags, err *e) {
     static const i32 id = 0;
     static const f32 nothing = 0;
@@ -110,8 +111,7 @@ static status run_order(bits *k, scheduler *s, order how, int flags, err *e) {
     for (i64 i = 0; i < k->requests; i++) {
         status st = submit(k, s, how == REVERSED ? k->requests - 1 - i : i, flags, e);
         if (st != ST_OK) return st;
-        for (i64 steps = 0; (how == ONE_BY_ONE || (how == JOINING && steps < 2)) && scheduler_step(s);)
-            steps++;
+        for (i64 steps = 0; (how == ONE_BY_ONE || (how == JOINING && steps < 2)) && scheduler_step(s);) steps++;
     }
     while (scheduler_step(s)) {}
     return k->ended_badly ? err_set(e, ST_NUMERIC, "a request did not come to its end") : ST_OK;
@@ -135,8 +135,7 @@ static status run(bits *k, engine *g, order how, int flags, outcome *out, err *e
     *out = (outcome){.of = calloc((size_t)(k->requests * k->each), sizeof *out->of),
                      .n = calloc((size_t)k->requests, sizeof *out->n),
                      .logits = 0xcbf29ce484222325u};
-    if (!out->of || !out->n)
-        return err_nomem(e, "what came back", (u64)(k->requests * k->each) * sizeof(seen));
+    if (!out->of || !out->n) return err_nomem(e, "what came back", (u64)(k->requests * k->each) * sizeof(seen));
     status st = scheduler_open(&s, g, &so, e);
     if (st != ST_OK) return st;
     k->to = out;
@@ -173,9 +172,8 @@ static void compare(bits *k, const char *what, const outcome *a, const outcome *
     }
     if (differ) {
         const seen *x = &a->of[r0 * k->each + i0], *y = &b->of[r0 * k->each + i0];
-        printf("  FAIL: %lld tokens differ, first %lld of request %lld: %d (%.9g) and %d (%.9g)\n",
-               (long long)differ, (long long)i0, (long long)r0, x->id, (f64)x->logprob, y->id,
-               (f64)y->logprob);
+        printf("  FAIL: %lld tokens differ, first %lld of request %lld: %d (%.9g) and %d (%.9g)\n", (long long)differ,
+               (long long)i0, (long long)r0, x->id, (f64)x->logprob, y->id, (f64)y->logprob);
     } else
         printf("  %s\n", logits ? "equal" : "FAIL: logits differ");
     fflush(stdout);
@@ -196,8 +194,7 @@ static status open_engine(bits *k, engine **g, bool eager, i64 chunk, err *e) {
 
 static status make_prompts(bits *k, i64 vocab, err *e) {
     for (i64 r = 0; r < k->requests; r++) {
-        i64 n = k->lengths[r] =
-            r ? 1 + (i64)(philox_uniform((u64)k->seed, 1, (u64)r) * (f64)k->longest) : k->longest;
+        i64 n = k->lengths[r] = r ? 1 + (i64)(philox_uniform((u64)k->seed, 1, (u64)r) * (f64)k->longest) : k->longest;
         k->prompts[r] = malloc((size_t)n * sizeof(i32));
         if (!k->prompts[r]) return err_nomem(e, "prompts", (u64)n * sizeof(i32));
         for (i64 i = 0; i < n; i++)
@@ -207,8 +204,8 @@ static status make_prompts(bits *k, i64 vocab, err *e) {
 }
 
 /* One more run and its comparison with `base`. */
-static status also(bits *k, engine *g, const char *what, order how, int flags, const outcome *base,
-                   agreement must, err *e) {
+static status also(bits *k, engine *g, const char *what, order how, int flags, const outcome *base, agreement must,
+                   err *e) {
     outcome o;
     status st = run(k, g, how, flags, &o, e);
     if (st == ST_OK) compare(k, what, base, &o, must);
@@ -221,8 +218,7 @@ static status ahead_and_in_turn(bits *k, engine *g, err *e) {
     outcome o;
     char what[64];
     status st = run(k, g, TOGETHER, UNCHANGED, &o, e);
-    snprintf(what, sizeof what, "%lld of %lld steps queued ahead, and in turn", (long long)o.ahead,
-             (long long)o.steps);
+    snprintf(what, sizeof what, "%lld of %lld steps queued ahead, and in turn", (long long)o.ahead, (long long)o.steps);
     if (st == ST_OK) st = also(k, g, what, TOGETHER, UNCHANGED | IN_TURN, &o, STEPS, e);
     forget(&o);
     return st;
@@ -239,8 +235,7 @@ static status first_engine(bits *k, outcome *base, bool *apart, err *e) {
     if (st == ST_OK) st = also(k, g, "again", TOGETHER, 0, base, STEPS, e);
     if (st == ST_OK) st = ahead_and_in_turn(k, g, e);
     if (st == ST_OK) st = also(k, g, "one by one", ONE_BY_ONE, 0, base, *apart ? TOKENS : MAY_DIFFER, e);
-    if (st == ST_OK && *apart)
-        st = also(k, g, "prompts out of the prefix cache", TOGETHER, CACHED, base, TOKENS, e);
+    if (st == ST_OK && *apart) st = also(k, g, "prompts out of the prefix cache", TOGETHER, CACHED, base, TOKENS, e);
     engine_close(g);
     return st;
 }
@@ -252,16 +247,13 @@ static status run_all(bits *k, err *e) {
     status st = first_engine(k, &base, &apart, e);
     if (st == ST_OK && k->m.engine.device && !strcmp(k->m.engine.device, "cuda")) {
         st = open_engine(k, &g, true, k->m.engine.chunk, e);
-        if (st == ST_OK)
-            st = also(k, g, "every launch by itself, no recorded steps", TOGETHER, 0, &base, STEPS, e);
+        if (st == ST_OK) st = also(k, g, "every launch by itself, no recorded steps", TOGETHER, 0, &base, STEPS, e);
         engine_close(g);
     }
     if (st == ST_OK && apart) {
         st = open_engine(k, &g, false, 24, e);
-        if (st == ST_OK)
-            st = also(k, g, "chunks of 24, joining one after the other", JOINING, 0, &base, TOKENS, e);
-        if (st == ST_OK)
-            st = also(k, g, "chunks of 24, in the opposite order", REVERSED, 0, &base, TOKENS, e);
+        if (st == ST_OK) st = also(k, g, "chunks of 24, joining one after the other", JOINING, 0, &base, TOKENS, e);
+        if (st == ST_OK) st = also(k, g, "chunks of 24, in the opposite order", REVERSED, 0, &base, TOKENS, e);
         engine_close(g);
     }
     forget(&base);

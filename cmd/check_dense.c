@@ -17,13 +17,10 @@ void check_linear(check *c) {
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = 0; f <= WF_INT4_GROUP; f++)
             for (int wide = 0; wide < 2; wide++) {
-                i64 n = s[i].n, rows = s[i].rows, cols = s[i].cols, xs = cols + s[i].pad,
-                    ys = rows + s[i].pad;
-                if (i >= 10 && (f != WF_BF16 || (wide && i >= 15)))
-                    continue; /* for the kernels of bf16 weights */
+                i64 n = s[i].n, rows = s[i].rows, cols = s[i].cols, xs = cols + s[i].pad, ys = rows + s[i].pad;
+                if (i >= 10 && (f != WF_BF16 || (wide && i >= 15))) continue; /* for the kernels of bf16 weights */
                 if (!fits((weight_format)f, cols)) continue;
-                check_weight w =
-                    check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, 1.0f / sqrtf((f32)cols));
+                check_weight w = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, 1.0f / sqrtf((f32)cols));
                 check_act x = check_input(c, n * xs, 1.0f), y = check_output(c, n * ys);
                 f32 *y32 = check_alloc(c, (u64)(n * ys) * 4);
                 dtype t = wide ? DT_F32 : DT_BF16;
@@ -68,8 +65,7 @@ void check_swiglu(check *c) {
             swiglu_args a = {g.dev, u.dev, x.h, y.h, n, xs, ys}, b = {g.ref, u.ref, x.f, y.f, n, xs, ys};
             c->dev->swiglu(c->dev, &a);
             c->ref->swiglu(c->ref, &b);
-            check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n, rows, ys,
-                          BF16_BOUND);
+            check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n, rows, ys, BF16_BOUND);
             if (i == 0 && !c->copies) {
                 f64 start = now_s();
                 c->dev->swiglu(c->dev, &a);
@@ -121,8 +117,7 @@ void check_products(check *c) {
             c->ref->products(c->ref, &b);
             for (i64 k = 0; k < count; k++)
                 check_compare(c, weight_format_name((weight_format)f), a.of[k].y, a.of[k].y_type, y[k].f, n,
-                              s[i].rows[k], a.of[k].y_stride,
-                              a.of[k].y_type == DT_F32 ? F32_BOUND : BF16_BOUND);
+                              s[i].rows[k], a.of[k].y_stride, a.of[k].y_type == DT_F32 ? F32_BOUND : BF16_BOUND);
             check_case_end(c);
         }
 }
@@ -144,8 +139,7 @@ void check_embed(check *c) {
                 c->dev->embed(c->dev, &a);
                 if (n == 97) check_speed(c, now_s() - start, (u64)(n * dim) * 4);
                 c->ref->embed(c->ref, &b);
-                check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n, dim, dim,
-                              BF16_BOUND);
+                check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n, dim, dim, BF16_BOUND);
                 check_case_end(c);
             }
 }
@@ -165,21 +159,17 @@ static void norm_marks(check *c, norm_args *a, norm_args *b, check_act x) {
     c->dev->norm(c->dev, a);
     c->ref->norm(c->ref, b);
     for (i64 i = 0; i < a->n; i++)
-        if (got[i] != want[i])
-            check_fail(c, "norm: mark of row %lld is %d, not %d", (long long)i, got[i], want[i]);
+        if (got[i] != want[i]) check_fail(c, "norm: mark of row %lld is %d, not %d", (long long)i, got[i], want[i]);
     c->cases++;
 }
 
-static void norm_case(check *c, i64 n, i64 dim,
-                      int mode) { /* bit 0: add, bit 1: sum, bit 2: rows not aligned */
+static void norm_case(check *c, i64 n, i64 dim, int mode) { /* bit 0: add, bit 1: sum, bit 2: rows not aligned */
     i64 pad = mode & 4 ? 7 : 8, xs = dim + (mode & 1) * pad, os = dim + pad;
     weight_format f = mode & 1 ? WF_BF16 : WF_F32;
     check_weight w = check_matrix(c, WK_VECTOR, f, 1, dim, 1.0f);
     check_act x = check_input(c, n * xs, 2.0f), add = check_input(c, n * xs, 1.0f);
     check_act sum = check_output(c, n * xs), y = check_output(c, n * os);
-    norm_args
-        a = {.weight = w.dev, .x = x.h, .out = y.h, .n = n, .dim = dim, .x_stride = xs, .out_stride = os},
-        b = a;
+    norm_args a = {.weight = w.dev, .x = x.h, .out = y.h, .n = n, .dim = dim, .x_stride = xs, .out_stride = os}, b = a;
     b.weight = w.ref, b.x = x.f, b.out = y.f;
     a.eps = b.eps = 1e-6f;
     if (mode & 1) a.add = add.h, b.add = add.f;
@@ -276,14 +266,12 @@ void check_finite(check *c) {
             x.f[row * stride + col] = bf16_to_f32(v);
             x.h[row * stride + dim] = 0x7fc0; /* between rows: not looked at */
             x.f[row * stride + dim] = NAN;
-            finite_args a = {wide ? (void *)x.f : (void *)x.h, bad, n, dim, stride,
-                             wide ? DT_F32 : DT_BF16,          9};
+            finite_args a = {wide ? (void *)x.f : (void *)x.h, bad, n, dim, stride, wide ? DT_F32 : DT_BF16, 9};
             finite_args b = {x.f, want, n, dim, stride, DT_F32, 9};
             c->dev->finite(c->dev, &a);
             c->ref->finite(c->ref, &b);
             for (i64 k = 0; k < n; k++)
-                if (bad[k] != want[k])
-                    check_fail(c, "finite: row %lld is %d, not %d", (long long)k, bad[k], want[k]);
+                if (bad[k] != want[k]) check_fail(c, "finite: row %lld is %d, not %d", (long long)k, bad[k], want[k]);
             c->cases++;
             check_case_end(c);
         }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the residual stream and its norm, and of a product of that, in bounds of the experts' results: two layers' worth of rounding to bf16,
- * launch by launch 3.3e-3 to 4.7e-3. */
+/* Of the residual stream and its norm, and of a product of that, in bounds of the experts' results: two layers'
+ * worth of rounding to bf16, launch by launch 3.3e-3 to 4.7e-3. */
 static const f64 MORE = 1.5, PRODUCT_MORE = 2;
 
 typedef struct {
@@ -32,8 +32,7 @@ static check_weight make_experts(check *c, const shape *s) {
         v[3 * e + 1] = synth_weight(&c->rng, s->format, s->inter, s->hidden, wide, m + up);
         v[3 * e + 2] = synth_weight(&c->rng, s->format, s->hidden, s->inter, narrow, m + 2 * up);
     }
-    check_weight w =
-        check_prepare(c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * s->experts});
+    check_weight w = check_prepare(c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * s->experts});
     free(v);
     return w;
 }
@@ -84,10 +83,7 @@ static feed_args feed_of(const shape *s, layer *l, bool dev, bool later) {
     rows_later *in = dev ? &l->later : NULL;
     dtype act = dev ? DT_BF16 : DT_F32;
     return (feed_args){
-        .products = {.of = {{.w = weight_of(&l->router, dev),
-                             .y = l->scores,
-                             .y_stride = s->experts,
-                             .y_type = DT_F32},
+        .products = {.of = {{.w = weight_of(&l->router, dev), .y = l->scores, .y_stride = s->experts, .y_type = DT_F32},
                             {.w = weight_of(&l->gate, dev),
                              .up = weight_of(&l->up, dev),
                              .y = of(&l->inter, dev),
@@ -97,10 +93,8 @@ static feed_args feed_of(const shape *s, layer *l, bool dev, bool later) {
                      .n = s->n,
                      .x_stride = s->hidden,
                      .later = in},
-        .route = {l->scores, weight_of(&l->bias, dev), l->ids, l->weights, s->n, s->experts, s->k, s->n != 2,
-                  2.5f},
-        .down = {weight_of(&l->down, dev), of(&l->inter, dev), of(&l->shared, dev), s->n, s->shared,
-                 s->hidden, act},
+        .route = {l->scores, weight_of(&l->bias, dev), l->ids, l->weights, s->n, s->experts, s->k, s->n != 2, 2.5f},
+        .down = {weight_of(&l->down, dev), of(&l->inter, dev), of(&l->shared, dev), s->n, s->shared, s->hidden, act},
         .moe = {.moe = {weight_of(&l->experts, dev), of(&l->h, dev), l->ids, l->weights,
                         s->shared ? of(&l->shared, dev) : NULL, of(&l->d, dev), NULL, s->n, s->k, in},
                 .norm = norm_of(s, l, dev),
@@ -139,8 +133,8 @@ static void choose_bias(check *c, const shape *s, layer *l, const f32 *logits) {
 }
 
 static void run(const ops *o, const shape *s, layer *l, bool dev, bool later) {
-    linear_norm_args front = {.linear = {weight_of(&l->before, dev), of(&l->in, dev), of(&l->d, dev), s->n,
-                                         BEFORE, s->hidden, dev ? DT_BF16 : DT_F32},
+    linear_norm_args front = {.linear = {weight_of(&l->before, dev), of(&l->in, dev), of(&l->d, dev), s->n, BEFORE,
+                                         s->hidden, dev ? DT_BF16 : DT_F32},
                               .norm = norm_of(s, l, dev),
                               .later = later && dev ? &l->later : NULL};
     o->linear_norm(o, &front);
@@ -199,20 +193,18 @@ static void feed_case(check *c, const shape *s, bool later, bool bad) {
     check_case_end(c);
 }
 
-/* Shapes for one launch, of blocks with many rows and with none; others: no shared expert, too large a one, too many tokens, experts in
- * bf16. */
+/* Shapes for one launch, of blocks with many rows and with none; others: no shared expert, too large a one, too many
+ * tokens, experts in bf16. */
 void check_feed(check *c) {
-    static const shape all[] = {
-        {1, 256, 64, 16, 3, 64, WF_INT4_GROUP},   {2, 320, 128, 7, 4, 48, WF_INT4_GROUP},
-        {3, 1024, 64, 24, 8, 64, WF_INT4_GROUP},  {4, 256, 64, 40, 8, 16, WF_INT4_GROUP},
-        {4, 192, 64, 9, 2, 0, WF_INT4_GROUP},     {1, 448, 192, 5, 2, 528, WF_INT4_GROUP},
-        {6, 256, 64, 8, 2, 64, WF_INT4_GROUP},    {2, 256, 64, 8, 2, 64, WF_BF16},
-        {17, 1088, 64, 24, 3, 64, WF_INT4_GROUP}, {33, 448, 64, 24, 3, 64, WF_INT4_GROUP},
-        {64, 256, 64, 40, 2, 64, WF_INT4_GROUP}};
-    static const shape real[] = {
-        {1, 7168, 256, 16, 8, 256, WF_INT4_GROUP}, {4, 7168, 256, 16, 8, 256, WF_INT4_GROUP},
-        {4, 256, 64, 384, 8, 256, WF_INT4_GROUP},  {2, 512, 64, 383, 8, 512, WF_INT4_GROUP},
-        {16, 7168, 64, 48, 3, 256, WF_INT4_GROUP}, {64, 7168, 64, 48, 3, 256, WF_INT4_GROUP}};
+    static const shape all[] = {{1, 256, 64, 16, 3, 64, WF_INT4_GROUP},   {2, 320, 128, 7, 4, 48, WF_INT4_GROUP},
+                                {3, 1024, 64, 24, 8, 64, WF_INT4_GROUP},  {4, 256, 64, 40, 8, 16, WF_INT4_GROUP},
+                                {4, 192, 64, 9, 2, 0, WF_INT4_GROUP},     {1, 448, 192, 5, 2, 528, WF_INT4_GROUP},
+                                {6, 256, 64, 8, 2, 64, WF_INT4_GROUP},    {2, 256, 64, 8, 2, 64, WF_BF16},
+                                {17, 1088, 64, 24, 3, 64, WF_INT4_GROUP}, {33, 448, 64, 24, 3, 64, WF_INT4_GROUP},
+                                {64, 256, 64, 40, 2, 64, WF_INT4_GROUP}};
+    static const shape real[] = {{1, 7168, 256, 16, 8, 256, WF_INT4_GROUP}, {4, 7168, 256, 16, 8, 256, WF_INT4_GROUP},
+                                 {4, 256, 64, 384, 8, 256, WF_INT4_GROUP},  {2, 512, 64, 383, 8, 512, WF_INT4_GROUP},
+                                 {16, 7168, 64, 48, 3, 256, WF_INT4_GROUP}, {64, 7168, 64, 48, 3, 256, WF_INT4_GROUP}};
     for (size_t i = 0; i < COUNT_OF(all); i++)
         for (int mode = 0; mode < 4; mode++) feed_case(c, &all[i], mode & 1, mode & 2);
     for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)

@@ -1,5 +1,5 @@
-/* cmd/check_gpu.c: an ops table that the checks can call with memory of the host: every block that a call points into is
- * copied to the GPU before it and back after it, canaries included. */
+/* cmd/check_gpu.c: an ops table that the checks can call with memory of the host: every block that a call points
+ * into is copied to the GPU before it and back after it, canaries included. */
 #include "check_gpu.h"
 #include "kernels/gpu/gpu.h"
 #include "model_opts.h"
@@ -71,13 +71,13 @@ static void bring_back(void) {
 
 /* One function an op: its pointers translated, the call, everything back. */
 #define MOVE(field) k.field = there(a->field)
-#define MIRROR(op, type, ...)                                                                                \
-    static void op_##op(const ops *o, const type *a) {                                                       \
-        (void)o;                                                                                             \
-        type k = *a;                                                                                         \
-        __VA_ARGS__;                                                                                         \
-        mirror.real.op(&mirror.real, &k);                                                                    \
-        bring_back();                                                                                        \
+#define MIRROR(op, type, ...)                                                                                          \
+    static void op_##op(const ops *o, const type *a) {                                                                 \
+        (void)o;                                                                                                       \
+        type k = *a;                                                                                                   \
+        __VA_ARGS__;                                                                                                   \
+        mirror.real.op(&mirror.real, &k);                                                                              \
+        bring_back();                                                                                                  \
     }
 
 MIRROR(embed, embed_args, MOVE(ids), MOVE(drawn), MOVE(out))
@@ -86,17 +86,16 @@ MIRROR(linear, linear_args, MOVE(x), MOVE(y))
 MIRROR(swiglu, swiglu_args, MOVE(x), MOVE(out))
 MIRROR(products, products_args, MOVE(x), later_there(k.later);
        for (i64 i = 0; i < k.count; i++) k.of[i].y = there(k.of[i].y))
-MIRROR(linear_norm, linear_norm_args, MOVE(linear.x), MOVE(linear.y), MOVE(norm.x), MOVE(norm.add),
-       MOVE(norm.sum), MOVE(norm.out), MOVE(norm.bad), later_there(k.later))
+MIRROR(linear_norm, linear_norm_args, MOVE(linear.x), MOVE(linear.y), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum),
+       MOVE(norm.out), MOVE(norm.bad), later_there(k.later))
 MIRROR(rope_table, rope_table_args, MOVE(positions), MOVE(inv_freq), MOVE(table))
 MIRROR(rope_q, rope_q_args, MOVE(q), MOVE(table))
 MIRROR(kv_write, kv_write_args, MOVE(kv_a), MOVE(table), MOVE(slots), MOVE(kv))
 MIRROR(latents, latents_args, MOVE(q.x), MOVE(q.add), MOVE(q.sum), MOVE(q.out), MOVE(q.bad), MOVE(kv.kv_a),
        MOVE(kv.table), MOVE(kv.slots), MOVE(kv.kv))
 MIRROR(absorb_q, absorb_q_args, MOVE(q), MOVE(out))
-MIRROR(queries, queries_args, MOVE(latents.q.x), MOVE(latents.q.out), MOVE(latents.kv.kv_a),
-       MOVE(latents.kv.table), MOVE(latents.kv.slots), MOVE(latents.kv.kv), MOVE(q), MOVE(absorb.q),
-       MOVE(absorb.out))
+MIRROR(queries, queries_args, MOVE(latents.q.x), MOVE(latents.q.out), MOVE(latents.kv.kv_a), MOVE(latents.kv.table),
+       MOVE(latents.kv.slots), MOVE(latents.kv.kv), MOVE(q), MOVE(absorb.q), MOVE(absorb.out))
 MIRROR(mla_decode, mla_decode_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(workspace))
 MIRROR(unabsorb_v, unabsorb_v_args, MOVE(x), MOVE(out))
 static void op_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
@@ -120,19 +119,18 @@ static void op_route_beside(const ops *o, const route_args *a, const linear_args
     bring_back();
 }
 MIRROR(moe, moe_args, MOVE(x), MOVE(ids), MOVE(weights), MOVE(shared), MOVE(out), MOVE(workspace))
-MIRROR(moe_norm, moe_norm_args, MOVE(moe.x), MOVE(moe.ids), MOVE(moe.weights), MOVE(moe.shared),
-       MOVE(moe.out), MOVE(moe.workspace), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum), MOVE(norm.out),
-       MOVE(norm.bad), later_there(k.later))
+MIRROR(moe_norm, moe_norm_args, MOVE(moe.x), MOVE(moe.ids), MOVE(moe.weights), MOVE(moe.shared), MOVE(moe.out),
+       MOVE(moe.workspace), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum), MOVE(norm.out), MOVE(norm.bad),
+       later_there(k.later))
 MIRROR(feed, feed_args, MOVE(products.x), MOVE(products.of[0].y), MOVE(products.of[1].y), MOVE(route.logits),
        MOVE(route.ids), MOVE(route.weights), MOVE(down.x), MOVE(down.y), MOVE(moe.moe.x), MOVE(moe.moe.ids),
-       MOVE(moe.moe.weights), MOVE(moe.moe.shared), MOVE(moe.moe.out), MOVE(moe.moe.workspace),
-       MOVE(moe.norm.x), MOVE(moe.norm.add), MOVE(moe.norm.sum), MOVE(moe.norm.out), MOVE(moe.norm.bad),
-       later_there(k.products.later))
+       MOVE(moe.moe.weights), MOVE(moe.moe.shared), MOVE(moe.moe.out), MOVE(moe.moe.workspace), MOVE(moe.norm.x),
+       MOVE(moe.norm.add), MOVE(moe.norm.sum), MOVE(moe.norm.out), MOVE(moe.norm.bad), later_there(k.products.later))
 MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
 MIRROR(finite, finite_args, MOVE(x), MOVE(bad))
 MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(ids), MOVE(bad), MOVE(workspace))
-MIRROR(logprobs, logprobs_args, MOVE(logits), MOVE(ids), MOVE(drawn), MOVE(tops), MOVE(top_ids),
-       MOVE(logprobs), MOVE(workspace))
+MIRROR(logprobs, logprobs_args, MOVE(logits), MOVE(ids), MOVE(drawn), MOVE(tops), MOVE(top_ids), MOVE(logprobs),
+       MOVE(workspace))
 
 void check_tuned(bool on) {
     err e;

@@ -1,6 +1,8 @@
-/* cmd/check_kimi.c: matrix products in Kimi's own shapes, as they meet cuBLASLt, wide.cu and the choices of the table that comes along.
+/* cmd/check_kimi.c: matrix products in Kimi's own shapes, as they meet cuBLASLt, wide.cu and the choices of the
+ * table that comes along.
  *
- * ref computes the most rows once; fewer rows are the first of them. On a real GPU alone: 250 billion multiplications. */
+ * ref computes the most rows once; fewer rows are the first of them. On a real GPU alone: 250 billion
+ * multiplications. */
 #include "check_kimi.h"
 #include "check_gpu.h"
 #include <math.h>
@@ -46,8 +48,8 @@ static void call(const ops *o, const gemm_shape *s, const operands *p, i64 n, dt
 }
 
 /* The first n rows on the GPU, against ref's results in want. */
-static void first_rows(check *c, const gemm_case *k, const operands *weights, const operands *want,
-                       check_act x, const bf16 *sum, i64 n) {
+static void first_rows(check *c, const gemm_case *k, const operands *weights, const operands *want, check_act x,
+                       const bf16 *sum, i64 n) {
     i64 width = k->y_width;
     bool add = k->s->kind == G_ADD;
     dtype t = k->wide ? DT_F32 : DT_BF16;
@@ -55,9 +57,7 @@ static void first_rows(check *c, const gemm_case *k, const operands *weights, co
     rows_later later = {.squares = check_alloc(c, (u64)LATER_ROWS * LATER_PARTS * 4)};
     operands p = *weights;
     p.x = x.h, p.y = check_alloc(c, (u64)(n * width) * dtype_size(t));
-    if (add)
-        p.sum = check_copy(c, sum, (u64)(n * width) * 2), p.out = check_output(c, n * width).h,
-        p.later = &later;
+    if (add) p.sum = check_copy(c, sum, (u64)(n * width) * 2), p.out = check_output(c, n * width).h, p.later = &later;
     call(c->dev, k->s, &p, n, t);
     snprintf(what, sizeof what, "%s, %lld rows", k->s->name, (long long)n);
     check_compare(c, what, add ? p.sum : p.y, t, add ? want->sum : want->y, n, width, width,
@@ -76,8 +76,7 @@ static void shape_case(check *c, const gemm_shape *s) {
     check_act x = check_input(c, k.n * k.x_width, 1.0f), sum = {0};
     if (add) sum = check_input(c, k.n * k.y_width, 2.0f);
     bf16 *before = sum.h;
-    operands dev = {.w = w.dev, .up = up.dev, .norm = norm.dev},
-             ref = {.w = w.ref, .up = up.ref, .norm = norm.ref};
+    operands dev = {.w = w.dev, .up = up.dev, .norm = norm.dev}, ref = {.w = w.ref, .up = up.ref, .norm = norm.ref};
     ref.x = x.f, ref.sum = sum.f;
     ref.y = check_output(c, k.n * k.y_width).f, ref.out = add ? check_output(c, k.n * k.y_width).f : NULL;
     call(c->ref, s, &ref, k.n, DT_F32);

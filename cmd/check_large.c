@@ -1,5 +1,5 @@
-/* cmd/check_large.c: `moonlet check --device cuda --large`: tensors of more than 2^31 elements and 4 GB, of which the last rows must be as
- * right as the first. */
+/* cmd/check_large.c: `moonlet check --device cuda --large`: tensors of more than 2^31 elements and 4 GB, of which
+ * the last rows must be as right as the first. */
 #include "check_large.h"
 #include "base/buf.h"
 #include "synth.h"
@@ -29,8 +29,7 @@ typedef struct {
 } large;
 
 static void verdict(large *l, const char *what, bool ok, const char *text) {
-    printf("%-24s %-48s %s%s%s\n", l->o->name, what, ok ? "PASS" : "FAIL", text ? ": " : "",
-           text ? text : "");
+    printf("%-24s %-48s %s%s%s\n", l->o->name, what, ok ? "PASS" : "FAIL", text ? ": " : "", text ? text : "");
     fflush(stdout);
     l->passed += ok;
     l->failed += !ok;
@@ -56,15 +55,14 @@ static f64 dot(const bf16 *a, const bf16 *b) {
 }
 
 /* y[row] for the first and last ENDS rows of w, row 0 and the last of n rows of x, which are equal. */
-static void product_of_many_rows(large *l, const op_weight *w, const bf16 *host, const bf16 *x,
-                                 const void *dev_x, void *dev_y, i64 n) {
+static void product_of_many_rows(large *l, const op_weight *w, const bf16 *host, const bf16 *x, const void *dev_x,
+                                 void *dev_y, i64 n) {
     bf16 y[2 * ENDS];
     f64 worst = 0;
     char what[64], text[64];
     l->o->linear(
         l->o,
-        &(linear_args){
-            .w = w, .x = dev_x, .y = dev_y, .n = n, .x_stride = DIM, .y_stride = ROWS, .y_type = DT_BF16});
+        &(linear_args){.w = w, .x = dev_x, .y = dev_y, .n = n, .x_stride = DIM, .y_stride = ROWS, .y_type = DT_BF16});
     const bf16 *last = (const bf16 *)dev_y + (n - 1) * ROWS;
     l->dev->read(l->dev, y, last, ENDS * 2);
     l->dev->read(l->dev, y + ENDS, last + ROWS - ENDS, ENDS * 2);
@@ -89,8 +87,7 @@ static status large_weight(large *l, err *e) {
     synth_fill_bf16(&l->rng, host + (u64)(ROWS - ENDS) * DIM, ENDS * DIM, 0.02f);
     synth_fill_bf16(&l->rng, x, DIM, 1.0f);
     const weight_view v = {.format = WF_BF16, .rows = ROWS, .cols = DIM, .data = host};
-    status st =
-        l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_LINEAR, .views = &v, .n_views = 1}, &w, e);
+    status st = l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_LINEAR, .views = &v, .n_views = 1}, &w, e);
     if (st == ST_OK) st = take(l, &dev_x, MANY * DIM * 2, e);
     if (st == ST_OK) st = take(l, &dev_y, (u64)MANY * ROWS * 2, e);
     if (st == ST_OK) {
@@ -101,16 +98,14 @@ static status large_weight(large *l, err *e) {
     }
     l->o->weight_release(w);
     if (st == ST_OK)
-        st = l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_TABLE, .views = &v, .n_views = 1}, &table,
-                                  e);
+        st = l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_TABLE, .views = &v, .n_views = 1}, &table, e);
     if (st == ST_OK) st = take(l, &out, 2 * DIM * 2, e);
     if (st == ST_OK) st = take(l, &dev_ids, sizeof ids, e);
     if (st == ST_OK) {
         l->dev->write(l->dev, dev_ids, ids, sizeof ids);
         l->o->embed(l->o, &(embed_args){.table = table, .ids = dev_ids, .out = out, .n = 2});
         l->dev->read(l->dev, row, out, sizeof row);
-        verdict(l, "embed, the last of 300,032 rows", !memcmp(row, host + (u64)(ROWS - 1) * DIM, sizeof row),
-                NULL);
+        verdict(l, "embed, the last of 300,032 rows", !memcmp(row, host + (u64)(ROWS - 1) * DIM, sizeof row), NULL);
     }
     l->o->weight_release(table);
     munmap(host, bytes);
@@ -149,8 +144,7 @@ static status large_rows(large *l, err *e) {
                       vw = {.format = WF_BF16, .rows = ENDS, .cols = DIM, .data = some};
     status st = marks ? ST_OK : err_nomem(e, "marks", ROWS * 4);
     if (st == ST_OK)
-        st = l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_VECTOR, .views = &vn, .n_views = 1}, &norm,
-                                  e);
+        st = l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_VECTOR, .views = &vn, .n_views = 1}, &norm, e);
     if (st == ST_OK)
         st = l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_LINEAR, .views = &vw, .n_views = 1}, &w, e);
     if (st == ST_OK) st = take(l, &x, bytes, e);
@@ -178,15 +172,13 @@ static status large_rows(large *l, err *e) {
         verdict(l, "gather, the last of them", !memcmp(got, row, sizeof row), NULL);
         l->o->linear(
             l->o,
-            &(linear_args){
-                .w = w, .x = x, .y = y, .n = ROWS, .x_stride = DIM, .y_stride = ENDS, .y_type = DT_BF16});
+            &(linear_args){.w = w, .x = x, .y = y, .n = ROWS, .x_stride = DIM, .y_stride = ENDS, .y_type = DT_BF16});
         verdict(l, "linear, 300,032 rows of x", same_rows(l, y, 0, last, ENDS), NULL);
         row[DIM - 1] = 0x7fc0;
         put_row(l, x, last, row);
         l->o->finite(
             l->o,
-            &(finite_args){
-                .x = x, .bad = bad, .n = ROWS, .dim = DIM, .stride = DIM, .x_type = DT_BF16, .mark = MARK});
+            &(finite_args){.x = x, .bad = bad, .n = ROWS, .dim = DIM, .stride = DIM, .x_type = DT_BF16, .mark = MARK});
         l->dev->read(l->dev, marks, bad, ROWS * 4);
         i64 marked = 0;
         for (i64 i = 0; i < ROWS; i++) marked += marks[i] != 0;
@@ -225,11 +217,9 @@ static mla_decode_args decode_of(const cache *d, i64 heads) {
 static void decode_both(large *l, cache *d, const bf16 *q, i64 heads) {
     char what[64];
     mla_decode_args a = decode_of(d, heads);
-    for (i64 i = 0; i < 2; i++)
-        l->dev->write(l->dev, (bf16 *)d->q + i * heads * WIDTH, q, (u64)(heads * WIDTH) * 2);
+    for (i64 i = 0; i < 2; i++) l->dev->write(l->dev, (bf16 *)d->q + i * heads * WIDTH, q, (u64)(heads * WIDTH) * 2);
     l->o->mla_decode(l->o, &a);
-    snprintf(what, sizeof what, "mla_decode, %s, %lld heads, the last pages", dtype_name(d->type),
-             (long long)heads);
+    snprintf(what, sizeof what, "mla_decode, %s, %lld heads, the last pages", dtype_name(d->type), (long long)heads);
     verdict(l, what, same_rows(l, d->out, 0, 1, heads * LATENT), NULL);
 }
 
@@ -257,8 +247,7 @@ static status cache_weights(large *l, cache *d, err *e) {
     const weight_view vn = {.format = WF_F32, .rows = 1, .cols = LATENT, .data = ones},
                       vb = {.format = WF_BF16, .rows = HEADS * (NOPE + V_DIM), .cols = LATENT};
     const weight_desc n = {.kind = WK_VECTOR, .views = &vn, .n_views = 1};
-    weight_desc b = {
-        .kind = WK_KV_B, .views = &vb, .n_views = 1, .n_heads = HEADS, .nope = NOPE, .v_dim = V_DIM};
+    weight_desc b = {.kind = WK_KV_B, .views = &vb, .n_views = 1, .n_heads = HEADS, .nope = NOPE, .v_dim = V_DIM};
     b.dummy_seed = 7, b.dummy_sigma = 0.04f;
     status st = l->o->weight_prepare(l->o, &n, &d->norm, e);
     return st == ST_OK ? l->o->weight_prepare(l->o, &b, &d->kv_b, e) : st;
@@ -317,8 +306,8 @@ static status large_cache(large *l, err *e) {
     return st;
 }
 
-/* Experts of 5.6e9 elements a matrix, results for each token and slot of 3.8e9: every choice of kernels against ref and the others,
- * twice with the same bits. */
+/* Experts of 5.6e9 elements a matrix, results for each token and slot of 3.8e9: every choice of kernels against ref
+ * and the others, twice with the same bits. */
 static status large_experts(large *l, err *e) {
     static const moe_layer whole = {"TP1", 7168, 2048, 384, 8, {0}, 65536};
     static const i64 tokens[] = {1, 100, 4096, 65536};
@@ -340,8 +329,7 @@ static status large_experts(large *l, err *e) {
                 moe_choice_text(all[k], how);
                 snprintf(what, sizeof what, "%s experts, %lld tokens, %s", moe_format_text((moe_format)f),
                          (long long)tokens[i], how);
-                snprintf(text, sizeof text, "error %.1e%s", v.error,
-                         v.same ? "" : ", other bits when repeated");
+                snprintf(text, sizeof text, "error %.1e%s", v.error, v.same ? "" : ", other bits when repeated");
                 verdict(l, what, v.right, text);
             }
         }

@@ -4,7 +4,8 @@
 #include <string.h>
 
 static const f64 BF16_BOUND = 4e-3, F32_BOUND = 4e-3 /* the rows in between are rounded */;
-/* Two sub-layers round twice as often: 4.7e-3 in scores of a backend that computes as ref does and rounds what it stores. */
+/* Two sub-layers round twice as often: 4.7e-3 in scores of a backend that computes as ref does and rounds what it
+ * stores. */
 static const f64 TWICE = 1.5;
 
 typedef struct {
@@ -113,8 +114,7 @@ static void moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 experts, 
     a.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe));
     b.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe));
     i64 bad = n / 2;
-    check_act before = check_output(c, n * hidden), sum = check_output(c, n * hidden),
-              h = check_output(c, n * hidden);
+    check_act before = check_output(c, n * hidden), sum = check_output(c, n * hidden), h = check_output(c, n * hidden);
     if (mark) { /* and once before it */
         u64 bytes = (u64)(n * hidden) * 2;
         memcpy(before.h, r.x.h, bytes);
@@ -158,8 +158,7 @@ static void chain_case(check *c, i64 n, i64 hidden, i64 experts, bool bad) {
     moe_norm_args a = {.moe = {w.dev, r.h.h, ids, weights, NULL, d.h, NULL, n, K, &r.later},
                        .norm = first.norm,
                        .later = &r.later},
-                  b = {.moe = {w.ref, r.h.f, ids, weights, NULL, d.f, NULL, n, K, NULL},
-                       .norm = first_ref.norm};
+                  b = {.moe = {w.ref, r.h.f, ids, weights, NULL, d.f, NULL, n, K, NULL}, .norm = first_ref.norm};
     a.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe));
     b.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe));
     a.norm.add = d.h, b.norm.add = d.f;
@@ -180,7 +179,8 @@ static void chain_case(check *c, i64 n, i64 hidden, i64 experts, bool bad) {
     check_case_end(c);
 }
 
-/* linear: one block a tile and clusters, every width of wgmma, tiles that do not fill, too many rows and weights that it does not take. */
+/* linear: one block a tile and clusters, every width of wgmma, tiles that do not fill, too many rows and weights
+ * that it does not take. */
 void check_linear_norm(check *c) {
     static const struct {
         i64 n, cols, dim;
@@ -188,8 +188,7 @@ void check_linear_norm(check *c) {
              {40, 128, 640},  {64, 1024, 512}, {70, 64, 256}, {5, 48, 40}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
-            if (f == WF_BF16 || s[i].cols % 64 == 0)
-                linear_case(c, s[i].n, s[i].cols, s[i].dim, (weight_format)f);
+            if (f == WF_BF16 || s[i].cols % 64 == 0) linear_case(c, s[i].n, s[i].cols, s[i].dim, (weight_format)f);
     check_kimi(c, G_ADD);
 }
 
@@ -205,7 +204,6 @@ void check_moe_norm(check *c) {
                 moe_case(c, s[i].n, s[i].hidden, (weight_format)f, s[i].experts, i % 2, mark);
     for (i64 n = 1; n <= 9; n += n < 5 ? 1 : 4)
         for (int bad = 0; bad < 2; bad++) chain_case(c, n, n == 2 ? 2112 : 448, EXPERTS, bad);
-    for (int bad = 0; bad < 2; bad++)
-        chain_case(c, 20, 448, EXPERTS_MOST, bad); /* more than one launch takes */
+    for (int bad = 0; bad < 2; bad++) chain_case(c, 20, 448, EXPERTS_MOST, bad); /* more than one launch takes */
     chain_case(c, 4, 7168, EXPERTS, false);
 }

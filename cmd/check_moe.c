@@ -48,8 +48,7 @@ void check_route(check *c) {
                 } while (many && least_distance(row, v.data, e, k) < 2e-6f);
             }
             if (mode == 2)
-                for (i64 j = 0; j < n * e; j++)
-                    logits[j] = 0.0f; /* the bias alone decides, and where it ties, order */
+                for (i64 j = 0; j < n * e; j++) logits[j] = 0.0f; /* the bias alone decides, and where it ties, order */
             if (mode == 3) logits[(n - 1) * e + e / 2] = NAN;
             route_args a = {logits, bias.dev, ids, w, n, e, k, mode != 1, 2.827f};
             route_args b = {logits, bias.ref, ids2, w2, n, e, k, mode != 1, 2.827f};
@@ -65,8 +64,7 @@ void check_route(check *c) {
                 c->ref->route(c->ref, &b);
             }
             for (i64 j = 0; j < n * k; j++)
-                if (ids[j] != ids2[j])
-                    check_fail(c, "route: id %lld is %d, not %d", (long long)j, ids[j], ids2[j]);
+                if (ids[j] != ids2[j]) check_fail(c, "route: id %lld is %d, not %d", (long long)j, ids[j], ids2[j]);
             check_compare(c, "weights", w, DT_F32, w2, n, k, k, 1e-5);
             check_case_end(c);
         }
@@ -76,8 +74,7 @@ typedef struct {
     i64 n, hidden, inter, experts, k;
 } moe_shape;
 
-static void (*changed)(weight_view *v,
-                       i64 views); /* NULL, or what is done to the experts of the next cases */
+static void (*changed)(weight_view *v, i64 views); /* NULL, or what is done to the experts of the next cases */
 
 static check_weight make_experts(check *c, weight_format f, expert_format kept, const moe_shape *s) {
     weight_view v[3 * 24];
@@ -89,8 +86,7 @@ static check_weight make_experts(check *c, weight_format f, expert_format kept, 
         v[3 * e + 2] = synth_weight(&c->rng, f, s->hidden, s->inter, 1.0f / sqrtf((f32)s->inter), m + 2 * up);
     }
     if (changed) changed(v, 3 * s->experts);
-    return check_prepare(
-        c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * s->experts, .experts = kept});
+    return check_prepare(c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * s->experts, .experts = kept});
 }
 
 f64 check_moe_bound(const check *c, weight_format f) {
@@ -120,10 +116,11 @@ static void ref_in_pieces(check *c, const moe_args *b, i64 hidden) {
     }
 }
 
-/* The emulated GPU runs each kernel at each kind of shape twice and no more, large calls and calls of more than 64 tokens once: what decides which kernels run, and how they
- * divide the call, is the same in the others, which real GPUs and processors take all. */
-static bool emulated_before(check *c, const moe_shape *s, const moe_args *a, weight_format f,
-                            expert_format kept, f32 sigma) {
+/* The emulated GPU runs each kernel at each kind of shape twice and no more, large calls and calls of more than 64
+ * tokens once: what decides which kernels run, and how they divide the call, is the same in the others, which real
+ * GPUs and processors take all. */
+static bool emulated_before(check *c, const moe_shape *s, const moe_args *a, weight_format f, expert_format kept,
+                            f32 sigma) {
     static char seen[256][MOE_CHOICE_TEXT + 64];
     static int times[COUNT_OF(seen)], n;
     char key[sizeof seen[0]], how[MOE_CHOICE_TEXT];
@@ -132,8 +129,7 @@ static bool emulated_before(check *c, const moe_shape *s, const moe_args *a, wei
     int tokens = 0;
     while (4 << tokens < s->n) tokens++;
     moe_choice_text(gpu_moe_choice(a), how);
-    snprintf(key, sizeof key, "%d %d %s, %d, %g %d%d%d", f, kept, how, tokens, (f64)sigma, hot, skewed,
-             !!changed);
+    snprintf(key, sizeof key, "%d %d %s, %d, %g %d%d%d", f, kept, how, tokens, (f64)sigma, hot, skewed, !!changed);
     int at = 0;
     while (at < n && strcmp(seen[at], key)) at++;
     if (at == n) {
@@ -146,8 +142,7 @@ static bool emulated_before(check *c, const moe_shape *s, const moe_args *a, wei
 }
 
 /* sigma: of the inputs; results grow with its square. */
-static void kept_case(check *c, const moe_shape *s, weight_format f, expert_format kept, bool shared,
-                      f32 sigma) {
+static void kept_case(check *c, const moe_shape *s, weight_format f, expert_format kept, bool shared, f32 sigma) {
     i64 n = s->n, k = s->k, h = s->hidden;
     check_weight w = make_experts(c, f, kept, s);
     check_act x = check_input(c, n * h, sigma), add = check_input(c, n * h, 0.3f), y = check_output(c, n * h);
@@ -180,7 +175,8 @@ static void kept_case(check *c, const moe_shape *s, weight_format f, expert_form
     char what[96];
     snprintf(what, sizeof what, "%s%s%s, %lld tokens, %lld x %lld", weight_format_name(f), kept ? " as " : "",
              kept ? expert_format_name(kept) : "", (long long)n, (long long)h, (long long)s->inter);
-    /* Rows of prompts take INT4 rounded to bf16 at any number of tokens, which few columns do not average out (4.5e-3 with 128). */
+    /* Rows of prompts take INT4 rounded to bf16 at any number of tokens, which few columns do not average out
+     * (4.5e-3 with 128). */
     check_compare(c, what, y.h, DT_BF16, y.f, n, h, h,
                   check_moe_bound(c, f) * (kept && h < 1024 && c->prompts ? 1.25 : 1));
     f64 start = now_s();
@@ -238,8 +234,8 @@ static void one_nan(weight_view *v, i64 views) {
     if (v[0].format == WF_FP8_BLOCK) ((u8 *)v[0].data)[at] = 0xff;
 }
 
-/* Rows in bf16 that one scale for all columns fits best when it is the smallest that is tried (format/requant.h): whole multiples of that,
- * and one value that is cut off. */
+/* Rows in bf16 that one scale for all columns fits best when it is the smallest that is tried (format/requant.h):
+ * whole multiples of that, and one value that is cut off. */
 static void smallest_scale(weight_view *v, i64 views) {
     const f32 largest = 0x1p-5f, scale = largest * (REQUANT_TRIES + 1) / (2 * REQUANT_TRIES);
     for (i64 i = 0; i < views; i++)
@@ -250,8 +246,8 @@ static void smallest_scale(weight_view *v, i64 views) {
         }
 }
 
-/* Experts in another format than they are stored in: on a GPU. Few tokens, tiles of every width, half a stage of columns, results too large
- * for a half, other formats to begin with. */
+/* Experts in another format than they are stored in: on a GPU. Few tokens, tiles of every width, half a stage of
+ * columns, results too large for a half, other formats to begin with. */
 static void check_kept(check *c) {
     static const struct {
         moe_shape s;
@@ -297,22 +293,20 @@ static void check_each(check *c) {
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         moe_case(c, &all[i], WF_BF16, i % 2, 1.0f);
         moe_case(c, &all[i], WF_INT4_GROUP, i % 2, 1.0f);
-        if (c->copies)
-            kept_case(c, &all[i], WF_INT4_GROUP, i % 2 ? EXPERTS_W2_BF16 : EXPERTS_W4A8, false, 1.0f);
+        if (c->copies) kept_case(c, &all[i], WF_INT4_GROUP, i % 2 ? EXPERTS_W2_BF16 : EXPERTS_W4A8, false, 1.0f);
     }
     hot = false;
 }
 
-/* What the checkpoint has, whatever the device keeps: bf16 and FP8 (few_plain.cu: hot experts in several groups, rings and boxes that are not
- * filled, many launches), Quark's INT4 in shapes that are packed and that are not. */
+/* What the checkpoint has, whatever the device keeps: bf16 and FP8 (few_plain.cu: hot experts in several groups,
+ * rings and boxes that are not filled, many launches), Quark's INT4 in shapes that are packed and that are not. */
 static void check_stored(check *c) {
     static const moe_shape stored[] = {{3, 1152, 384, 8, 2},  {5, 128, 1280, 24, 4}, {6, 640, 128, 24, 2},
                                        {17, 128, 128, 1, 1},  {70, 256, 128, 3, 2},  {1, 1664, 640, 8, 8},
                                        {300, 128, 128, 8, 8}, {9, 128, 256, 24, 1}};
     for (size_t i = 0; i < COUNT_OF(stored); i++)
         for (int f = WF_BF16; f <= WF_FP8_BLOCK; f++) moe_case(c, &stored[i], (weight_format)f, i % 2, 1.0f);
-    static const moe_shape rows[] = {
-        {1, 256, 64, 4, 2}, {7, 128, 128, 3, 2}, {5, 96, 32, 3, 2}, {40, 128, 192, 4, 2}};
+    static const moe_shape rows[] = {{1, 256, 64, 4, 2}, {7, 128, 128, 3, 2}, {5, 96, 32, 3, 2}, {40, 128, 192, 4, 2}};
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         for (int kept = EXPERTS_AS_STORED; kept <= (c->copies ? EXPERTS_W2_BF16 : EXPERTS_AS_STORED); kept++)
             kept_case(c, &rows[i], WF_INT4_ROW, (expert_format)kept, i % 2, 1.0f);
@@ -331,13 +325,13 @@ static void large_scales(weight_view *v, i64 views) {
             ((f32 *)v[i].scale)[j] *= 0x1p20f;
 }
 
-/* Block FP8 in whole blocks at many tokens (moe_wgmma_fp8.cu): tiles of every width, half a tile of rows, experts without tokens, one for
- * everybody, results too large for a half; few tokens and many with scales of all sizes and with NaN. */
+/* Block FP8 in whole blocks at many tokens (moe_wgmma_fp8.cu): tiles of every width, half a tile of rows, experts
+ * without tokens, one for everybody, results too large for a half; few tokens and many with scales of all sizes and
+ * with NaN. */
 static void check_fp8(check *c) {
     static const moe_shape many[] = {{40, 384, 256, 4, 2},  {90, 128, 128, 4, 2},  {110, 128, 384, 4, 3},
                                      {300, 256, 128, 3, 1}, {170, 640, 128, 1, 1}, {260, 128, 256, 2, 2}};
-    for (size_t i = 0; i < COUNT_OF(many); i++)
-        moe_case(c, &many[i], WF_FP8_BLOCK, i % 2, i == 4 ? 2000.0f : 1.0f);
+    for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_FP8_BLOCK, i % 2, i == 4 ? 2000.0f : 1.0f);
     static const moe_shape one[] = {{33, 128, 128, 24, 2}, {200, 128, 128, 24, 1}};
     hot = true;
     for (size_t i = 0; i < COUNT_OF(one); i++) moe_case(c, &one[i], WF_FP8_BLOCK, i % 2, 1.0f);
@@ -354,11 +348,11 @@ static void check_fp8(check *c) {
         changed = NULL;
     }
     static const moe_shape real[] = {{40, 7168, 256, 16, 8}, {180, 7168, 256, 2, 2}, {130, 7168, 512, 1, 1}};
-    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
-        moe_case(c, &real[i], WF_FP8_BLOCK, i % 2, 1.0f);
+    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++) moe_case(c, &real[i], WF_FP8_BLOCK, i % 2, 1.0f);
 }
 
-/* Many tokens an expert, several slots a token: results too large for a half, and too small (kernels/gpu/moe_range.cuh). */
+/* Many tokens an expert, several slots a token: results too large for a half, and too small
+ * (kernels/gpu/moe_range.cuh). */
 static void check_range(check *c) {
     static const moe_shape narrow = {60, 256, 128, 3, 2}, wide = {230, 192, 128, 2, 2};
     static const f32 sigmas[] = {2000.0f, 1e10f, 3e-3f, 1e-6f};
@@ -385,18 +379,17 @@ static void check_prompts(check *c) {
 }
 
 void check_moe(check *c) {
-    static const moe_shape s[] = {{1, 7168, 256, 2, 2}, {2, 256, 64, 8, 4},   {3, 512, 96, 4, 3},
-                                  {5, 96, 32, 3, 2},    {17, 256, 192, 6, 2}, {33, 64, 64, 16, 8},
-                                  {64, 288, 160, 2, 1}, {97, 256, 64, 4, 4},  {150, 128, 32, 1, 1},
-                                  {7, 1024, 2048, 2, 2}};
+    static const moe_shape s[] = {{1, 7168, 256, 2, 2}, {2, 256, 64, 8, 4},   {3, 512, 96, 4, 3},   {5, 96, 32, 3, 2},
+                                  {17, 256, 192, 6, 2}, {33, 64, 64, 16, 8},  {64, 288, 160, 2, 1}, {97, 256, 64, 4, 4},
+                                  {150, 128, 32, 1, 1}, {7, 1024, 2048, 2, 2}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = 0; f <= WF_INT4_GROUP; f++)
             if (s[i].inter < 2048 || f == WF_INT4_GROUP || !check_emulated(c))
                 moe_case(c, &s[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape many[] = {{160, 32, 32, 16, 16}, {260, 32, 32, 16, 16}}; /* of pairs */
     for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_BF16, true, 1.0f);
-    /* INT4 in blocks of 16 x 64 (kernels/gpu/pack.h): tokens 1..64 and around the kernels' limits; one expert for all; more
-     * experts than pairs; real widths on a GPU alone: processors and the emulated GPU would take minutes */
+    /* INT4 in blocks of 16 x 64 (kernels/gpu/pack.h): tokens 1..64 and around the kernels' limits; one expert for
+     * all; more experts than pairs; real widths on a GPU alone: processors and the emulated GPU would take minutes */
     check_each(c);
     static const moe_shape blocks[] = {{128, 128, 64, 16, 2}, {129, 192, 64, 12, 2}, {40, 576, 128, 1, 1},
                                        {9, 64, 320, 16, 8},   {300, 64, 64, 3, 3},   {513, 64, 128, 4, 2},

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Logits as a model has them (a few far above the rest), flat, with many equal ones, or with tokens that are ruled out. */
+/* Logits as a model has them (a few far above the rest), flat, with many equal ones, or with tokens that are ruled
+ * out. */
 enum { PEAKED, FLAT, EQUAL, RULED_OUT, SHAPES };
 static void fill_logits(check *c, f32 *x, i64 n, int shape) {
     f32 most = 0;
@@ -25,8 +26,7 @@ static sample_row random_row(check *c, i64 vocab, int kind) {
     static const f64 shares[] = {0.9, 0.5, 0.999, 1e-9, 0.95}, least[] = {0.3, 0.02, 1, 0.02};
     u64 r = synth_bits(&c->rng);
     sample_row s = {.scale = scales[r % 6], .top_p = (u64)1 << SAMPLE_BITS, .u = synth_bits(&c->rng) >> 11};
-    if (kind & 1)
-        s.top_k = r >> 8 & 1 ? 1 + (i32)(r >> 16 & 63) : (i32)((r >> 16 & 0xffffff) % (u64)(vocab + 3));
+    if (kind & 1) s.top_k = r >> 8 & 1 ? 1 + (i32)(r >> 16 & 63) : (i32)((r >> 16 & 0xffffff) % (u64)(vocab + 3));
     if (kind & 2) s.top_p = (u64)(shares[(r >> 9) % 5] * 0x1p53);
     if (kind & 4) s.min_weight = (u64)ceil(least[r >> 12 & 3] * 0x1p39);
     if (r >> 60 == 0) s.u = 0;
@@ -70,26 +70,22 @@ static void sample_case(check *c, i64 n, i64 vocab, i64 stride, int shape, int k
             check_fail(
                 c,
                 "sample: row %lld of %lld, vocabulary %lld, logits %d: token %d, not %d (scale %g, top-k %d, top-p %g)",
-                (long long)i, (long long)n, (long long)vocab, shape, ids[i], want[i], (f64)rows[i].scale,
-                rows[i].top_k, (f64)rows[i].top_p * 0x1p-53);
+                (long long)i, (long long)n, (long long)vocab, shape, ids[i], want[i], (f64)rows[i].scale, rows[i].top_k,
+                (f64)rows[i].top_p * 0x1p-53);
     }
     c->cases++;
     check_case_end(c);
 }
 
 void check_sample(check *c) {
-    static const struct {
-        i64 n, vocab, stride;
-    } s[] = {{1, 8, 8}, {5, 33, 37}, {17, 700, 700}, {2, 4097, 4099}};
+    static const struct { i64 n, vocab, stride; } s[] = {{1, 8, 8}, {5, 33, 37}, {17, 700, 700}, {2, 4097, 4099}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int shape = 0; shape < SHAPES; shape++)
-            for (int kind = 0; kind <= 8; kind++)
-                sample_case(c, s[i].n, s[i].vocab, s[i].stride, shape, kind);
+            for (int kind = 0; kind <= 8; kind++) sample_case(c, s[i].n, s[i].vocab, s[i].stride, shape, kind);
     sample_case(c, 64, 300, 300, PEAKED, 3);
     sample_case(c, 2, 20480, 20480, EQUAL, 1); /* more equal ones than a block has room for */
     sample_case(c, 3, 20480, 20484, FLAT, 2);
-    for (int kind = 1; kind < 4; kind++)
-        sample_case(c, 5, 8548, 8552, FLAT, kind); /* the last tile is short */
+    for (int kind = 1; kind < 4; kind++) sample_case(c, 5, 8548, 8552, FLAT, kind); /* the last tile is short */
     for (int kind = 0; kind < 4; kind++)
         sample_case(c, 1, 163840, 163840, kind == EQUAL ? PEAKED : kind, kind); /* Kimi's */
     for (int kind = 4; kind < 8 && check_on_gpu(c); kind++) sample_case(c, 5, 163840, 163844, kind % 3, kind);
@@ -98,18 +94,14 @@ void check_sample(check *c) {
 /* Log-probabilities: the same ids, values to float32. */
 static void logprobs_case(check *c, i64 n, i64 vocab, i64 stride, int shape, i64 most) {
     f32 *x = check_alloc(c, (u64)(n * stride) * 4);
-    i32 *ids = check_alloc(c, (u64)n * 4), *drawn = check_alloc(c, (u64)n * 4),
-        *tops = check_alloc(c, (u64)n * 4);
+    i32 *ids = check_alloc(c, (u64)n * 4), *drawn = check_alloc(c, (u64)n * 4), *tops = check_alloc(c, (u64)n * 4);
     f32 *got = check_alloc(c, (u64)(n * (1 + most)) * 4), *want = check_alloc(c, (u64)(n * (1 + most)) * 4);
     i32 *got_ids = check_alloc(c, (u64)(n * most) * 4), *want_ids = check_alloc(c, (u64)(n * most) * 4);
     for (i64 i = 0; i < n; i++) {
         fill_logits(c, x + i * stride, vocab, shape);
         ids[i] = i % 3 ? (i32)(synth_bits(&c->rng) % (u64)vocab) : -1;
         drawn[i] = (i32)(synth_bits(&c->rng) % (u64)vocab);
-        tops[i] = i % 4 == 3 ? -1
-                             : (i32)(i % 4 == 2 ? 0
-                                     : i % 4    ? most
-                                                : (i64)(synth_bits(&c->rng) % (u64)(most + 1)));
+        tops[i] = i % 4 == 3 ? -1 : (i32)(i % 4 == 2 ? 0 : i % 4 ? most : (i64)(synth_bits(&c->rng) % (u64)(most + 1)));
     }
     logprobs_args a = {.logits = x,
                        .ids = ids,
@@ -130,14 +122,13 @@ static void logprobs_case(check *c, i64 n, i64 vocab, i64 stride, int shape, i64
     for (i64 i = 0; i < n * most; i++)
         if (got_ids[i] != want_ids[i])
             check_fail(c, "logprobs: row %lld of %lld, vocabulary %lld, logits %d: id %lld is %d, not %d",
-                       (long long)(i / most), (long long)n, (long long)vocab, shape, (long long)(i % most),
-                       got_ids[i], want_ids[i]);
+                       (long long)(i / most), (long long)n, (long long)vocab, shape, (long long)(i % most), got_ids[i],
+                       want_ids[i]);
     for (i64 i = 0; i < n * (1 + most); i++) {
         if (!memcmp(&got[i], &want[i], sizeof got[i])) continue;
         f64 error = fabs((f64)got[i] - (f64)want[i]) / fmax(1, fabs((f64)want[i]));
         if (!(error <= 2.5e-7))
-            check_fail(c, "logprobs: row %lld: %.9g, not %.9g", (long long)(i / (1 + most)), (f64)got[i],
-                       (f64)want[i]);
+            check_fail(c, "logprobs: row %lld: %.9g, not %.9g", (long long)(i / (1 + most)), (f64)got[i], (f64)want[i]);
         if (!(error <= c->worst)) c->worst = error;
     }
     c->bound = 2.5e-7;

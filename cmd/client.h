@@ -16,7 +16,7 @@ typedef struct {
     const json_t *messages; /* chat endpoints only */
     i64 max_tokens;
     /* Over HTTP, once client_prepare() made it: */
-    buf body; /* what is sent */
+    buf body;         /* what is sent */
     i64 asked_tokens; /* most tokens of the answer by the body, where "extra" may say something else than max_tokens */
 } client_request;
 void client_request_free(client_request *r); /* its body */
@@ -26,12 +26,11 @@ typedef struct {
     bool ok;      /* else `error` says why */
     bool stopped; /* it ended by itself, not because of max_tokens */
     char error[256];
-    f64 start_s; /* when the request was handed over */
-    f64 first_s; /* its first token; 0: none came                       */
-    f64 last_s;  /* its last token                                      */
-    f64 end_s;   /* the end of the answer                               */
-    f64_list
-        gaps; /* inter-token latencies: between pieces; a piece of k tokens counts k times with its k-th part */
+    f64 start_s;   /* when the request was handed over */
+    f64 first_s;   /* its first token; 0: none came */
+    f64 last_s;    /* its last token */
+    f64 end_s;     /* the end of the answer */
+    f64_list gaps; /* inter-token latencies: between pieces; a piece of k tokens counts k times with its k-th part */
     i64 output_tokens;                /* as the server counted; where it does not count: max_tokens */
     bool counted;                     /* the server counted */
     i64 prompt_tokens, cached_tokens; /* as the server counted; -1: it did not */
@@ -93,15 +92,15 @@ typedef struct {
     const char *base_url; /* "http://host:port", a path "/v1" at its end is allowed */
     client_api api;
     bool token_ids;    /* asks for return_token_ids: Moonlet and vLLM */
-    const char *model; /* NULL: the first of /v1/models               */
+    const char *model; /* NULL: the first of /v1/models */
     client_options o;
     i64 answer_mb; /* most bytes of an answer's HTTP body, in MB; a longer one is cut off and failed */
 } client_http_options;
 enum { ANSWER_MB = 1024, ANSWER_MB_MOST = 1 << 20 };
-#define ANSWER_MB_OPT(to)                                                                                    \
-    {                                                                                                        \
-        "max-answer-mb", 0, OPT_INT, &(to), "N",                                                             \
-            "longest answer of a server in MB, as it is sent (default: 1024)", 1, ANSWER_MB_MOST             \
+#define ANSWER_MB_OPT(to)                                                                                              \
+    {                                                                                                                  \
+        "max-answer-mb", 0, OPT_INT, &(to), "N", "longest answer of a server in MB, as it is sent (default: 1024)", 1, \
+            ANSWER_MB_MOST                                                                                             \
     }
 status client_http_open(client **out, const client_http_options *o, err *e);
 /* A string of /get_model_info ("tokenizer_path"); NULL without. The caller's to free(). */

@@ -76,8 +76,7 @@ static void on_events(void *ud, const sched_event *ev, i64 n) {
                   .is_stop = ev[i].is_stop,
                   .finish = ev[i].finish,
                   .usage = ev[i].usage};
-        if (x.kind == SCHED_END && ev[i].error)
-            snprintf(x.error, sizeof x.error, "%.150s", ev[i].error->text);
+        if (x.kind == SCHED_END && ev[i].error) snprintf(x.error, sizeof x.error, "%.150s", ev[i].error->text);
         keep(k, &x);
     }
     pthread_cond_signal(&k->came);

@@ -101,18 +101,16 @@ static void native_body(const http_client *h, const client_request *r, buf *b) {
     const client_options *o = &h->c.o;
     buf_str(b, r->ids ? "{\"input_ids\":" : "{\"text\":");
     add_prompt(b, r);
-    buf_fmt(b, ",\"sampling_params\":{\"temperature\":%.17g,\"max_new_tokens\":%lld,\"ignore_eos\":%s",
-            o->temperature, (long long)r->max_tokens, o->ignore_eos ? "true" : "false");
+    buf_fmt(b, ",\"sampling_params\":{\"temperature\":%.17g,\"max_new_tokens\":%lld,\"ignore_eos\":%s", o->temperature,
+            (long long)r->max_tokens, o->ignore_eos ? "true" : "false");
     add_stops(b, o);
-    buf_fmt(b, "},\"stream\":%s,\"return_logprob\":%s", o->stream ? "true" : "false",
-            o->logprobs ? "true" : "false");
+    buf_fmt(b, "},\"stream\":%s,\"return_logprob\":%s", o->stream ? "true" : "false", o->logprobs ? "true" : "false");
 }
 
 /* What the body asks for, all choices together. */
 static i64 asked_tokens(const json_t *body, i64 otherwise) {
     const json_t *sampling = json_object_get(body, "sampling_params"), *n = json_object_get(body, "n"),
-                 *said[] = {json_object_get(sampling, "max_new_tokens"),
-                            json_object_get(body, "max_completion_tokens"),
+                 *said[] = {json_object_get(sampling, "max_new_tokens"), json_object_get(body, "max_completion_tokens"),
                             json_object_get(body, "max_tokens")};
     i64 asked = 0;
     for (size_t i = 0; i < COUNT_OF(said); i++)
@@ -164,8 +162,8 @@ static status start(client *c, client_request *r, client_answer *a, err *e) {
     x->call.on_data = on_data;
     x->call.ud = x;
     x->call.most = h->most;
-    x->stream = (answer_stream){
-        .on_piece = on_piece, .ud = x, .keep_body = !h->c.o.stream, .max_tokens = r->asked_tokens};
+    x->stream =
+        (answer_stream){.on_piece = on_piece, .ud = x, .keep_body = !h->c.o.stream, .max_tokens = r->asked_tokens};
     a->output_tokens = r->max_tokens;
     a->start_s = now_s();
     st = http_pool_start(h->h, &x->call, h->url, r->body.data, r->body.len, h->key, TIMEOUT_S, e);
@@ -221,8 +219,7 @@ static json_t *get_json(http_client *h, const char *path, err *e) {
     buf body = {0};
     snprintf(url, sizeof url, "%s%s", h->base, path);
     json_t *v = NULL;
-    if (http_pool_fetch(h->h, url, NULL, h->key, 10, &body, e) == ST_OK)
-        v = json_parse(body.data, body.len, url, e);
+    if (http_pool_fetch(h->h, url, NULL, h->key, 10, &body, e) == ST_OK) v = json_parse(body.data, body.len, url, e);
     buf_free(&body);
     return v;
 }
@@ -263,8 +260,7 @@ static status set_urls(http_client *h, const char *base, err *e) {
     if (strncmp(base, "http://", 7) && strncmp(base, "https://", 8))
         return err_set(e, ST_INPUT, "\"%.200s\" is no URL that begins with http:// or https://", base);
     while (n && base[n - 1] == '/') n--;
-    for (size_t i = 0; i < COUNT_OF(paths);
-         i++) { /* whole endpoint URLs, as lm_eval wants them, are taken too */
+    for (size_t i = 0; i < COUNT_OF(paths); i++) { /* whole endpoint URLs, as lm_eval wants them, are taken too */
         size_t m = strlen(paths[i]);
         if (n > m && !memcmp(base + n - m, paths[i], m)) n -= m;
     }

@@ -6,22 +6,22 @@
 #include "base/err.h"
 #include <curl/curl.h>
 
-#define CURL_API(X)                                                                                          \
-    X(global_init)                                                                                           \
-    X(easy_init)                                                                                             \
-    X(easy_setopt)                                                                                           \
-    X(easy_getinfo)                                                                                          \
-    X(easy_strerror)                                                                                         \
-    X(easy_cleanup)                                                                                          \
-    X(multi_init)                                                                                            \
-    X(multi_setopt)                                                                                          \
-    X(multi_add_handle)                                                                                      \
-    X(multi_remove_handle)                                                                                   \
-    X(multi_socket_action)                                                                                   \
-    X(multi_info_read)                                                                                       \
-    X(multi_cleanup)                                                                                         \
-    X(multi_strerror)                                                                                        \
-    X(slist_append)                                                                                          \
+#define CURL_API(X)                                                                                                    \
+    X(global_init)                                                                                                     \
+    X(easy_init)                                                                                                       \
+    X(easy_setopt)                                                                                                     \
+    X(easy_getinfo)                                                                                                    \
+    X(easy_strerror)                                                                                                   \
+    X(easy_cleanup)                                                                                                    \
+    X(multi_init)                                                                                                      \
+    X(multi_setopt)                                                                                                    \
+    X(multi_add_handle)                                                                                                \
+    X(multi_remove_handle)                                                                                             \
+    X(multi_socket_action)                                                                                             \
+    X(multi_info_read)                                                                                                 \
+    X(multi_cleanup)                                                                                                   \
+    X(multi_strerror)                                                                                                  \
+    X(slist_append)                                                                                                    \
     X(slist_free_all)
 
 #undef curl_easy_setopt

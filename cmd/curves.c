@@ -72,9 +72,8 @@ static void cell(f64 v, int width) {
 }
 
 void curve_print(const curve *c) {
-    static const char *const columns[] = {"max_concurrency",   "completed",     "tput_per_gpu",
-                                          "output_throughput", "median_intvty", "median_ttft_ms",
-                                          "median_tpot_ms",    "p99_itl_ms"};
+    static const char *const columns[] = {"max_concurrency", "completed",      "tput_per_gpu",   "output_throughput",
+                                          "median_intvty",   "median_ttft_ms", "median_tpot_ms", "p99_itl_ms"};
     static const char *const heads[] = {"concurrency", "completed", "tok/s/GPU", "output tok/s",
                                         "tok/s/user",  "TTFT ms",   "TPOT ms",   "ITL P99 ms"};
     printf("\n");
@@ -131,8 +130,7 @@ static bool same_workload(const json_t *a, const json_t *b) {
 
 static void compare_runs(const json_t *a, const json_t *b) {
     printf("\n");
-    if (!isnan(run_number(a, "max_concurrency")))
-        printf("concurrency %.0f", run_number(a, "max_concurrency"));
+    if (!isnan(run_number(a, "max_concurrency"))) printf("concurrency %.0f", run_number(a, "max_concurrency"));
     if (!isnan(run_number(a, "completed") + run_number(b, "completed")))
         printf(", completed %.0f and %.0f", run_number(a, "completed"), run_number(b, "completed"));
     if (run_number(a, "failed") + run_number(b, "failed") > 0)

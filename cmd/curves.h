@@ -1,5 +1,5 @@
-/* cmd/curves.h: result files of `moonlet bench serving` as curves: throughput per GPU over interactivity; their chart and
- * their comparison. */
+/* cmd/curves.h: result files of `moonlet bench serving` as curves: throughput per GPU over interactivity; their
+ * chart and their comparison. */
 #ifndef CMD_CURVES_H
 #define CMD_CURVES_H
 #include "base/json.h"

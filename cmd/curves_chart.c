@@ -64,8 +64,8 @@ static void draw_curve(const plot *p, const curve *c, int index) {
     if (c->n_frontier > 1) fprintf(p->f, "'/>\n");
     for (i64 i = 0; i < c->n; i++) {
         f64 at = run_number(json_array_get(c->runs, (size_t)c->points[i].tag), "max_concurrency");
-        fprintf(p->f, "<circle cx='%.1f' cy='%.1f' r='4' fill='%s'/>", px(p, c->points[i].x),
-                py(p, c->points[i].y), color);
+        fprintf(p->f, "<circle cx='%.1f' cy='%.1f' r='4' fill='%s'/>", px(p, c->points[i].x), py(p, c->points[i].y),
+                color);
         if (!isnan(at))
             fprintf(p->f, "<text x='%.1f' y='%.1f' class='s'>%g</text>", px(p, c->points[i].x) + 7,
                     py(p, c->points[i].y) - 6, at);

@@ -10,12 +10,10 @@ int eval_nano(int argc, char **argv);
 int eval_gsm8k(int argc, char **argv);
 
 /* An entry for an opt_spec table. */
-#define EVAL_PARALLEL(dst, by_default)                                                                       \
-    {                                                                                                        \
-        "parallel", 0, OPT_INT, &(dst), "N",                                                                 \
-            "questions at a time, each with an engine of its own; 0: one a thread (default: " by_default     \
-            ")",                                                                                             \
-            0, 256                                                                                           \
+#define EVAL_PARALLEL(dst, by_default)                                                                                 \
+    {                                                                                                                  \
+        "parallel", 0, OPT_INT, &(dst), "N",                                                                           \
+            "questions at a time, each with an engine of its own; 0: one a thread (default: " by_default ")", 0, 256   \
     }
 
 /* A result file, opened before the work begins; *f stays NULL for a NULL path. */

@@ -25,8 +25,7 @@ typedef struct {
     item_file file;
     verdict *verdicts; /* [file.n] */
     f64 seconds;
-    FILE *details_file,
-        *json_file; /* opened before the first question, closed with their errors at the end */
+    FILE *details_file, *json_file; /* opened before the first question, closed with their errors at the end */
 } answers;
 
 static status one_question(void *ud, moon_engine *m, i64 i, err *e) {
@@ -72,10 +71,9 @@ static status report(const answers *a, err *e) {
         unfinished += !a->verdicts[i].ended;
     }
     f64 p = (f64)right / (f64)n, se = sqrt(p * (1 - p) / (f64)n);
-    printf(
-        "%s: %lld of %lld right, %.1f %% (standard error %.1f), %lld tokens in %.1f s, %.0f tok/s, %lld cut off\n",
-        a->data, (long long)right, (long long)n, 100 * p, 100 * se, (long long)tokens, a->seconds,
-        (f64)tokens / a->seconds, (long long)unfinished);
+    printf("%s: %lld of %lld right, %.1f %% (standard error %.1f), %lld tokens in %.1f s, %.0f tok/s, %lld cut off\n",
+           a->data, (long long)right, (long long)n, 100 * p, 100 * se, (long long)tokens, a->seconds,
+           (f64)tokens / a->seconds, (long long)unfinished);
     if (!a->json_file) return ST_OK;
     buf name = {0};
     buf_json_str(&name, a->data, strlen(a->data));
@@ -117,12 +115,10 @@ int eval_answers(int argc, char **argv) {
         {"max-tokens", 'n', OPT_INT, &a.max_tokens, "N", "most tokens of an answer (default: 512)", 1, 1e9},
         {"instant", 0, OPT_FLAG, &a.instant, NULL, "without thinking", 0, 0},
         EVAL_PARALLEL(a.parallel, "1"),
-        {"details", 0, OPT_STR, &a.details, "FILE",
-         "writes every question, verdict and answer, tab-separated", 0, 0},
+        {"details", 0, OPT_STR, &a.details, "FILE", "writes every question, verdict and answer, tab-separated", 0, 0},
         {"json", 0, OPT_STR, &a.json_path, "FILE", "writes the result as a JSON line", 0, 0},
     };
-    int exit_status =
-        cmd_options("eval answers", "--data FILE [options]", specs, COUNT_OF(specs), argc, argv, NULL);
+    int exit_status = cmd_options("eval answers", "--data FILE [options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (exit_status >= 0) return exit_status;
     if (!a.data) {
         fprintf(stderr, "moonlet eval answers: --data FILE is needed\n");

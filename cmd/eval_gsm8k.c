@@ -1,5 +1,5 @@
-/* cmd/eval_gsm8k.c: `moonlet eval gsm8k`: lm-evaluation-harness's task gsm8k (version 3): its few-shot prompts, drawn as it
- * draws them, greedy completions, and its two scores with their standard errors. */
+/* cmd/eval_gsm8k.c: `moonlet eval gsm8k`: lm-evaluation-harness's task gsm8k (version 3): its few-shot prompts,
+ * drawn as it draws them, greedy completions, and its two scores with their standard errors. */
 #include "base/log.h"
 #include "cmd.h"
 #include "eval.h"
@@ -29,9 +29,7 @@ typedef struct {
     i64 strict, flexible, failed, stopped;
 } score;
 
-static const char *text_at(const json_t *doc, const char *key) {
-    return json_string_value(json_object_get(doc, key));
-}
+static const char *text_at(const json_t *doc, const char *key) { return json_string_value(json_object_get(doc, key)); }
 
 static status check_doc(void *ud, const json_t *item, err *e) {
     (void)ud;
@@ -74,8 +72,8 @@ static status make_prompts(gsm8k *g, err *e) {
                   : g->shots_path ? mt_sample(&rng, g->pool.n, g->shots, drawn)
                                   : draw_others(g, &rng, i, drawn);
         if (!ok)
-            return err_set(e, ST_INPUT, "%s has %lld documents, too few for %lld shots", pool->path,
-                           (long long)pool->n, (long long)g->shots);
+            return err_set(e, ST_INPUT, "%s has %lld documents, too few for %lld shots", pool->path, (long long)pool->n,
+                           (long long)g->shots);
         for (i64 k = 0; k < g->shots; k++) {
             const json_t *shot = pool->items[drawn[k]];
             buf_str(b, "Question: ");
@@ -108,8 +106,7 @@ static status read_data(gsm8k *g, err *e) {
 static status open_client(gsm8k *g, client **c, err *e) {
     client_options o = {.stop = stops, .n_stop = COUNT_OF(stops)};
     if (g->base_url) {
-        client_http_options ho = {g->base_url, API_COMPLETIONS,
-                                  false,       g->served_name ? g->served_name : g->m.model,
+        client_http_options ho = {g->base_url, API_COMPLETIONS, false, g->served_name ? g->served_name : g->m.model,
                                   o,           g->answer_mb};
         return client_http_open(c, &ho, e);
     }
@@ -122,8 +119,8 @@ static status ask(gsm8k *g, err *e) {
     status st = open_client(g, &c, e);
     if (st != ST_OK) return st;
     for (i64 i = 0; i < g->n; i++)
-        g->asked[i].q = (client_request){
-            .text = g->prompts[i].data, .text_len = g->prompts[i].len, .max_tokens = g->max_tokens};
+        g->asked[i].q =
+            (client_request){.text = g->prompts[i].data, .text_len = g->prompts[i].len, .max_tokens = g->max_tokens};
     load_result r = {0};
     load_options o = {.concurrency = g->concurrency, .progress = true};
     st = load_run(c, g->asked, g->n, &o, &r, e);
@@ -156,13 +153,12 @@ static status read_answers(gsm8k *g, err *e) {
 
 /* ---- scores ---- */
 
-static void write_detail(const gsm8k *g, i64 i, const char *strict, bool s_ok, const char *flexible,
-                         bool f_ok) {
+static void write_detail(const gsm8k *g, i64 i, const char *strict, bool s_ok, const char *flexible, bool f_ok) {
     const client_answer *a = &g->asked[i].a;
-    json_t *o = json_pack("{s:I, s:s, s:s, s:s#, s:[s,b], s:[s,b], s:b, s:s}", "doc", (json_int_t)i,
-                          "question", text_at(g->docs.items[i], "question"), "prompt", g->prompts[i].data,
-                          "answer", a->text.data ? a->text.data : "", a->text.len, "strict-match", strict,
-                          s_ok, "flexible-extract", flexible, f_ok, "stopped", a->stopped, "error", a->error);
+    json_t *o = json_pack("{s:I, s:s, s:s, s:s#, s:[s,b], s:[s,b], s:b, s:s}", "doc", (json_int_t)i, "question",
+                          text_at(g->docs.items[i], "question"), "prompt", g->prompts[i].data, "answer",
+                          a->text.data ? a->text.data : "", a->text.len, "strict-match", strict, s_ok,
+                          "flexible-extract", flexible, f_ok, "stopped", a->stopped, "error", a->error);
     char *text = o ? json_to_text(o, &json_compact) : NULL;
     fprintf(g->details, "%s\n", text ? text : "{\"error\": \"out of memory\"}");
     free(text);
@@ -178,8 +174,7 @@ static status score_all(gsm8k *g, score *s, err *e) {
         gsm8k_strict(a->text.data ? a->text.data : "", a->text.len, &strict);
         gsm8k_flexible(a->text.data ? a->text.data : "", a->text.len, &flexible);
         if (strict.failed || flexible.failed) return err_nomem(e, "a score", a->text.len);
-        bool s_ok = a->ok && gsm8k_match(strict.data, target),
-             f_ok = a->ok && gsm8k_match(flexible.data, target);
+        bool s_ok = a->ok && gsm8k_match(strict.data, target), f_ok = a->ok && gsm8k_match(flexible.data, target);
         s->strict += s_ok;
         s->flexible += f_ok;
         s->failed += !a->ok;
@@ -200,26 +195,24 @@ static void print_row(const char *name, i64 right, i64 n) {
 static json_t *real_or_null(f64 v) { return isnan(v) ? json_null() : json_real(v); }
 
 static status report(const gsm8k *g, const score *s, err *e) {
-    const char *from = !g->shots       ? "no shots"
-                       : g->shots_path ? g->shots_path
-                                       : "the other documents of --data";
+    const char *from = !g->shots ? "no shots" : g->shots_path ? g->shots_path : "the other documents of --data";
     const char *model = g->answers_path ? g->answers_path : g->base_url ? g->base_url : g->m.engine.model_dir;
-    printf("%s: %lld questions, %lld-shot, shots from %s; answered by %s in %.1f s\n", g->data,
-           (long long)g->n, (long long)g->shots, from, model, g->seconds);
+    printf("%s: %lld questions, %lld-shot, shots from %s; answered by %s in %.1f s\n", g->data, (long long)g->n,
+           (long long)g->shots, from, model, g->seconds);
     printf("|Tasks|Version|Filter          |     n|Metric     |Value |Stderr|\n"
            "|-----|------:|----------------|-----:|-----------|-----:|-----:|\n");
     print_row("flexible-extract", s->flexible, g->n);
     print_row("strict-match", s->strict, g->n);
     if (s->failed) printf("%lld requests failed and count as wrong\n", (long long)s->failed);
     if (!g->json) return ST_OK;
-    json_t *o = json_pack(
-        "{s:s, s:s, s:I, s:I, s:s, s:b, s:i, s:f, s:o, s:f, s:o, s:I, s:I, s:f}", "task", "gsm8k", "data",
-        g->data, "n", (json_int_t)g->n, "shots", (json_int_t)g->shots, "shots_from", from, "shots_from_data",
-        g->shots && !g->shots_path, "seed", SHOT_SEED, "exact_match,strict-match", (f64)s->strict / (f64)g->n,
-        "exact_match_stderr,strict-match", real_or_null(gsm8k_stderr(s->strict, g->n)),
-        "exact_match,flexible-extract", (f64)s->flexible / (f64)g->n, "exact_match_stderr,flexible-extract",
-        real_or_null(gsm8k_stderr(s->flexible, g->n)), "failed", (json_int_t)s->failed, "stopped",
-        (json_int_t)s->stopped, "seconds", g->seconds);
+    json_t *o =
+        json_pack("{s:s, s:s, s:I, s:I, s:s, s:b, s:i, s:f, s:o, s:f, s:o, s:I, s:I, s:f}", "task", "gsm8k", "data",
+                  g->data, "n", (json_int_t)g->n, "shots", (json_int_t)g->shots, "shots_from", from, "shots_from_data",
+                  g->shots && !g->shots_path, "seed", SHOT_SEED, "exact_match,strict-match", (f64)s->strict / (f64)g->n,
+                  "exact_match_stderr,strict-match", real_or_null(gsm8k_stderr(s->strict, g->n)),
+                  "exact_match,flexible-extract", (f64)s->flexible / (f64)g->n, "exact_match_stderr,flexible-extract",
+                  real_or_null(gsm8k_stderr(s->flexible, g->n)), "failed", (json_int_t)s->failed, "stopped",
+                  (json_int_t)s->stopped, "seconds", g->seconds);
     char *text = o ? json_to_text(o, &json_spaced) : NULL;
     json_decref(o);
     if (!text) return err_nomem(e, "the result", 0);
@@ -239,8 +232,7 @@ static status run(gsm8k *g, i64 *n_failed, err *e) {
     if (st == ST_OK) st = eval_create(&g->details, g->details_path, e);
     if (st == ST_OK) st = eval_create(&g->json, g->json_path, e);
     if (st == ST_OK && g->shots && !g->shots_path)
-        log_note(
-            "shots come from the other documents of --data; lm_eval takes the training split: --shots-data");
+        log_note("shots come from the other documents of --data; lm_eval takes the training split: --shots-data");
     if (st == ST_OK) st = g->answers_path ? read_answers(g, e) : ask(g, e);
     if (st == ST_OK) st = score_all(g, &s, e);
     *n_failed = s.failed;
@@ -272,20 +264,19 @@ int eval_gsm8k(int argc, char **argv) {
          "examples: GSM8K's train.jsonl (default: the other documents of --data)", 0, 0},
         {"limit", 0, OPT_INT, &g.limit, "N", "asks the first N (default: 0, all)", 0, 1e9},
         {"max-tokens", 'n', OPT_INT, &g.max_tokens, "N", "most tokens of an answer (default: 256)", 1, 1e9},
-        {"base-url", 0, OPT_STR, &g.base_url, "URL",
-         "a server's /v1/completions (default: an engine in this process)", 0, 0},
+        {"base-url", 0, OPT_STR, &g.base_url, "URL", "a server's /v1/completions (default: an engine in this process)",
+         0, 0},
         {"served-model-name", 0, OPT_STR, &g.served_name, "NAME",
          "with --base-url (default: --model, else the first of /v1/models)", 0, 0},
         {"num-concurrent", 0, OPT_INT, &g.concurrency, "N", "questions at a time (default: 16)", 1, 65536},
         ANSWER_MB_OPT(g.answer_mb),
         {"answers", 0, OPT_STR, &g.answers_path, "FILE",
          "asks nobody: scores these answers, JSON lines {\"answer\": string}", 0, 0},
-        {"details", 0, OPT_STR, &g.details_path, "FILE", "writes prompts, answers and verdicts as JSON lines",
-         0, 0},
+        {"details", 0, OPT_STR, &g.details_path, "FILE", "writes prompts, answers and verdicts as JSON lines", 0, 0},
         {"json", 0, OPT_STR, &g.json_path, "FILE", "writes the result as a JSON line", 0, 0},
     };
-    int done = cmd_options("eval gsm8k", "--data FILE [--shots N] [--limit N] [options]", specs,
-                           COUNT_OF(specs), argc, argv, NULL);
+    int done = cmd_options("eval gsm8k", "--data FILE [--shots N] [--limit N] [options]", specs, COUNT_OF(specs), argc,
+                           argv, NULL);
     if (done >= 0) return done;
     if (!g.data || (g.answers_path && g.base_url) || (g.served_name && !g.base_url)) {
         fprintf(stderr, "moonlet eval gsm8k: %s\n",

@@ -137,13 +137,12 @@ int eval_logprobs(int argc, char **argv) {
     const opt_spec specs[] = {
         MODEL_OPTS(l.m),
         {"data", 0, OPT_STR, &l.data, "FILE", "JSON lines {\"ids\"} or {\"text\"} (default: -, stdin)", 0, 0},
-        {"top", 0, OPT_INT, &l.top, "K", "also the K most probable tokens at every position (default: 0)", 0,
-         1000},
+        {"top", 0, OPT_INT, &l.top, "K", "also the K most probable tokens at every position (default: 0)", 0, 1000},
         {"decode", 0, OPT_FLAG, &l.decode, NULL,
          "runs every token in decode form (absorbed attention), as generated ones are", 0, 0},
     };
-    int exit_status = cmd_options("eval logprobs", "[--data FILE] [--top K] [options]", specs,
-                                  COUNT_OF(specs), argc, argv, NULL);
+    int exit_status =
+        cmd_options("eval logprobs", "[--data FILE] [--top K] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (exit_status >= 0) return exit_status;
     err e = {0};
     i64 n_failed = 0;

@@ -102,17 +102,13 @@ static status read_pytorch(nano_eval *n, err *e) {
         return ST_OK;
     }
     st = file_read(path, 1 << 20, &text, e);
-    if (st == ST_OK && !(n->pytorch = json_parse(text.data ? text.data : "", text.len, path, e)))
-        st = e->code;
+    if (st == ST_OK && !(n->pytorch = json_parse(text.data ? text.data : "", text.len, path, e))) st = e->code;
     buf_free(&text);
     if (st != ST_OK) return st;
     if (!json_is_object(json_object_get(n->pytorch, "rows")))
         return err_set(e, ST_FORMAT, "%s: no object \"rows\"", path);
-    json_object_foreach(
-        json_object_get(n->pytorch, "rows"), key,
-        row) if (!pytorch_row_ok(row)) return err_set(e, ST_FORMAT,
-                                                      "%s: row \"%s\" is not [right, of] or a number", path,
-                                                      key);
+    json_object_foreach(json_object_get(n->pytorch, "rows"), key, row) if (!pytorch_row_ok(row)) return err_set(
+        e, ST_FORMAT, "%s: row \"%s\" is not [right, of] or a number", path, key);
     return ST_OK;
 }
 
@@ -150,8 +146,7 @@ static const char *question_of(const json_t *item) {
     const json_t *messages = json_object_get(item, "messages");
     const char *q = json_string_value(json_object_get(item, "question"));
     return q ? q
-             : json_string_value(
-                   json_object_get(json_array_get(messages, json_array_size(messages) - 1), "content"));
+             : json_string_value(json_object_get(json_array_get(messages, json_array_size(messages) - 1), "content"));
 }
 
 static void write_details(const nano_eval *n, const part *p) {
@@ -159,8 +154,7 @@ static void write_details(const nano_eval *n, const part *p) {
         const json_t *item = p->file.items[i];
         const char *want = wanted_value(item);
         for (int v = 0; v < NANO_VERDICTS && p->pass->rows[v]; v++)
-            fprintf(n->details_file, "%s\t%s\t", p->pass->rows[v],
-                    p->results[i].right[v] ? "right" : "WRONG");
+            fprintf(n->details_file, "%s\t%s\t", p->pass->rows[v], p->results[i].right[v] ? "right" : "WRONG");
         eval_column(n->details_file, question_of(item));
         fputc('\t', n->details_file);
         eval_column(n->details_file, want);
@@ -177,16 +171,13 @@ static status ask_all(nano_eval *n, err *e) {
         if (!p->pass || !p->pass->file) continue;
         asking a = {n, p};
         f64 start = now_s();
-        st = askers_run(n->askers, p->pass->rows[1] ? p->pass->name : p->pass->rows[0], p->file.n, ask_item,
-                        &a, e);
+        st = askers_run(n->askers, p->pass->rows[1] ? p->pass->name : p->pass->rows[0], p->file.n, ask_item, &a, e);
         p->seconds = now_s() - start;
         if (st != ST_OK) break;
         i64 in = 0, out = 0;
-        for (i64 k = 0; k < p->file.n; k++)
-            in += p->results[k].prompt_tokens, out += p->results[k].output_tokens;
+        for (i64 k = 0; k < p->file.n; k++) in += p->results[k].prompt_tokens, out += p->results[k].output_tokens;
         log_note("%s%s: %lld questions, %lld prompt and %lld output tokens in %.1f s", p->pass->name,
-                 p->pass->instant ? ", instant" : "", (long long)p->file.n, (long long)in, (long long)out,
-                 p->seconds);
+                 p->pass->instant ? ", instant" : "", (long long)p->file.n, (long long)in, (long long)out, p->seconds);
         write_details(n, p);
     }
     return st;
@@ -205,8 +196,7 @@ static void print_pytorch(const json_t *row, f64 low, f64 high, bool *outside) {
     char cell[64] = "-", share[32] = "-";
     if (json_is_number(row)) snprintf(cell, sizeof cell, "%.2f", json_number_value(row));
     if (json_is_array(row)) {
-        i64 right = json_integer_value(json_array_get(row, 0)),
-            of = json_integer_value(json_array_get(row, 1));
+        i64 right = json_integer_value(json_array_get(row, 0)), of = json_integer_value(json_array_get(row, 1));
         snprintf(cell, sizeof cell, "%lld of %lld", (long long)right, (long long)of);
         snprintf(share, sizeof share, "%.1f", 100.0 * (f64)right / (f64)of);
         *outside = (f64)right / (f64)of < low || (f64)right / (f64)of > high;
@@ -255,14 +245,12 @@ static void print_tenths(const part *p) {
 static void print_table(const nano_eval *n) {
     i64 compared = 0, outside = 0;
     bool later = false;
-    printf("| %-23s | %14s | %5s | %13s | %14s | %5s |\n", "greedy", "Moonlet", "%", "95 % interval",
-           "PyTorch", "%");
-    printf("|%s|%s:|%s:|%s:|%s:|%s:|\n", "-------------------------", "---------------", "------",
-           "--------------", "---------------", "------");
+    printf("| %-23s | %14s | %5s | %13s | %14s | %5s |\n", "greedy", "Moonlet", "%", "95 % interval", "PyTorch", "%");
+    printf("|%s|%s:|%s:|%s:|%s:|%s:|\n", "-------------------------", "---------------", "------", "--------------",
+           "---------------", "------");
     for (i64 i = 0; i < nano_n_passes; i++) {
         const part *p = &n->parts[i];
-        for (int v = 0; p->pass && v < NANO_VERDICTS && p->pass->rows[v]; v++)
-            print_row(n, p, v, &compared, &outside);
+        for (int v = 0; p->pass && v < NANO_VERDICTS && p->pass->rows[v]; v++) print_row(n, p, v, &compared, &outside);
         later = later || (p->pass && !p->pass->file);
     }
     for (i64 i = 0; i < nano_n_passes; i++)
@@ -285,8 +273,7 @@ static json_t *json_rows(const nano_eval *n) {
             wilson_interval(right, p->file.n, &low, &high);
             json_object_set_new(rows, p->pass->rows[v],
                                 json_pack("{s:I s:I s:f s:f s:f}", "right", (json_int_t)right, "of",
-                                          (json_int_t)p->file.n, "low", low, "high", high, "seconds",
-                                          p->seconds));
+                                          (json_int_t)p->file.n, "low", low, "high", high, "seconds", p->seconds));
         }
         if (!p->pass || !p->pass->needs_haystack) continue;
         i64 right[TENTHS] = {0}, of[TENTHS] = {0};
@@ -301,10 +288,9 @@ static json_t *json_rows(const nano_eval *n) {
 
 static status write_json(const nano_eval *n, err *e) {
     if (!n->json_file) return ST_OK;
-    json_t *o =
-        json_pack("{s:s s:s s:s s:I s:o s:O*}", "version", moon_version(), "model", n->m.engine.model_dir,
-                  "plan", moon_plan(askers_first(n->askers)), "parallel",
-                  (json_int_t)askers_parallel(n->askers), "rows", json_rows(n), "pytorch", n->pytorch);
+    json_t *o = json_pack("{s:s s:s s:s s:I s:o s:O*}", "version", moon_version(), "model", n->m.engine.model_dir,
+                          "plan", moon_plan(askers_first(n->askers)), "parallel",
+                          (json_int_t)askers_parallel(n->askers), "rows", json_rows(n), "pytorch", n->pytorch);
     char *text = o ? json_to_text(o, &json_compact) : NULL;
     json_decref(o);
     if (!text) return err_nomem(e, "the result", 0);
@@ -323,8 +309,8 @@ static status run(nano_eval *n, err *e) {
     if (st == ST_OK) st = eval_create(&n->details_file, n->details, e);
     if (st == ST_OK) st = askers_open(&n->askers, &n->m, n->parallel, e);
     if (st != ST_OK) return st;
-    log_note("%s; %s; %lld at a time", moon_plan(askers_first(n->askers)),
-             moon_template(askers_first(n->askers)), (long long)askers_parallel(n->askers));
+    log_note("%s; %s; %lld at a time", moon_plan(askers_first(n->askers)), moon_template(askers_first(n->askers)),
+             (long long)askers_parallel(n->askers));
     st = ask_all(n, e);
     if (st != ST_OK) return st;
     print_table(n);
@@ -348,15 +334,13 @@ int eval_nano(int argc, char **argv) {
     nano_eval n = {0};
     const opt_spec specs[] = {
         MODEL_OPTS(n.m),
-        {"data", 0, OPT_STR, &n.folder, "DIR", "folder of the questions (default: eval/ in the model's)", 0,
-         0},
-        {"limit", 0, OPT_INT, &n.limit, "N",
-         "N questions of each file, evenly from all of it (default: 0, all)", 0, 1e9},
+        {"data", 0, OPT_STR, &n.folder, "DIR", "folder of the questions (default: eval/ in the model's)", 0, 0},
+        {"limit", 0, OPT_INT, &n.limit, "N", "N questions of each file, evenly from all of it (default: 0, all)", 0,
+         1e9},
         {"only", 0, OPT_STR, &n.only, "NAME,...",
          "wordproblems, handwritten, arithmetic, tools, needles, talk, pictures, draft (default: all)", 0, 0},
         EVAL_PARALLEL(n.parallel, "0"),
-        {"details", 0, OPT_STR, &n.details, "FILE",
-         "writes every question, verdict and answer, tab-separated", 0, 0},
+        {"details", 0, OPT_STR, &n.details, "FILE", "writes every question, verdict and answer, tab-separated", 0, 0},
         {"json", 0, OPT_STR, &n.json_path, "FILE", "writes the result as a JSON line", 0, 0},
     };
     int exit_status = cmd_options("eval nano", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);

@@ -42,9 +42,8 @@ const gemm_shape gemm_kimi[GEMM_KIMI] = {
 
 static status make_weight(gemm_gpu *b, const gemm_shape *s, u64 seed, op_weight **out, err *e) {
     bool heads = s->kind == G_ABSORB || s->kind == G_UNABSORB;
-    weight_view v = {.format = WF_BF16,
-                     .rows = heads ? s->rows * (NOPE + V_DIM) : s->rows,
-                     .cols = heads ? LATENT : s->cols};
+    weight_view v = {
+        .format = WF_BF16, .rows = heads ? s->rows * (NOPE + V_DIM) : s->rows, .cols = heads ? LATENT : s->cols};
     weight_desc d = {.kind = heads ? WK_KV_B : WK_LINEAR,
                      .views = &v,
                      .n_views = 1,
@@ -71,8 +70,7 @@ void gemm_case_sizes(gemm_case *c, u64 rotate) {
 /* x on the GPU, from rows of a made-up table. */
 static status fill_x(gemm_gpu *b, gemm_case *c, err *e) {
     weight_view v = {.format = WF_BF16, .rows = min_i64(c->n, X_ROWS), .cols = c->x_width};
-    weight_desc d = {
-        .kind = WK_TABLE, .views = &v, .n_views = 1, .dummy_seed = (u64)b->seed + 77, .dummy_sigma = 1.0f};
+    weight_desc d = {.kind = WK_TABLE, .views = &v, .n_views = 1, .dummy_seed = (u64)b->seed + 77, .dummy_sigma = 1.0f};
     op_weight *table = NULL;
     status st = b->ops.weight_prepare(&b->ops, &d, &table, e);
     i32 *ids = malloc((size_t)c->n * sizeof *ids);
@@ -100,8 +98,7 @@ status gemm_case_make(gemm_gpu *b, gemm_case *c, u64 rotate, err *e) {
     u64 n = (u64)c->n, widest = (u64)max_i64(c->s->cols, LATENT);
     for (i64 i = 0; st == ST_OK && i < c->sets; i++) {
         st = make_weight(b, c->s, (u64)(b->seed + i) * 2, &c->w[i], e);
-        if (st == ST_OK && c->s->kind == G_SWIGLU)
-            st = make_weight(b, c->s, (u64)(b->seed + i) * 2 + 1, &c->up[i], e);
+        if (st == ST_OK && c->s->kind == G_SWIGLU) st = make_weight(b, c->s, (u64)(b->seed + i) * 2 + 1, &c->up[i], e);
     }
     if (st == ST_OK) st = device_pool_add(&c->pool, &c->x, n * (u64)c->x_width, 2, "x", e);
     if (st == ST_OK) st = device_pool_add(&c->pool, &c->y, n * (u64)c->y_width, c->wide ? 4 : 2, "y", e);
@@ -115,8 +112,7 @@ void gemm_case_call(gemm_gpu *b, const gemm_case *c, i64 set) {
     const gemm_shape *s = c->s;
     const op_weight *w = c->w[set % c->sets];
     const ops *o = &b->ops;
-    if (s->kind == G_ADD && gpu_add_linear(o, &(linear_args){w, c->x, c->y, c->n, s->cols, s->rows, DT_BF16}))
-        return;
+    if (s->kind == G_ADD && gpu_add_linear(o, &(linear_args){w, c->x, c->y, c->n, s->cols, s->rows, DT_BF16})) return;
     if (s->kind == G_LINEAR || s->kind == G_LOGITS || s->kind == G_ADD)
         o->linear(o, &(linear_args){w, c->x, c->y, c->n, s->cols, s->rows, c->wide ? DT_F32 : DT_BF16});
     else if (s->kind == G_SWIGLU)
@@ -180,8 +176,8 @@ void gemm_case_read(gemm_gpu *b, const gemm_case *c, i64 token, f32 *out) {
     }
 }
 
-status gemm_case_want(gemm_gpu *b, gemm_case *c, const i64 *tokens, i64 n_tokens, const i64 *at, i64 count,
-                      f32 *out, err *e) {
+status gemm_case_want(gemm_gpu *b, gemm_case *c, const i64 *tokens, i64 n_tokens, const i64 *at, i64 count, f32 *out,
+                      err *e) {
     f32 *x = malloc((size_t)c->x_width * 4), *row = malloc(COLS_MOST * 4);
     bf16 *raw = malloc((size_t)c->x_width * 2);
     bool ok = x && row && raw;

@@ -1,4 +1,5 @@
-/* cmd/gemm_case.h: one matrix product of the GPU's, with made-up weights and inputs: what `moonlet bench gemm` and `moonlet tune gemm` run. */
+/* cmd/gemm_case.h: one matrix product of the GPU's, with made-up weights and inputs: what `moonlet bench gemm` and
+ * `moonlet tune gemm` run. */
 #ifndef CMD_GEMM_CASE_H
 #define CMD_GEMM_CASE_H
 #include "kernels/gpu/gpu.h"
@@ -44,8 +45,8 @@ typedef struct {
 
 /* What follows from c->s and c->n; sets: so many that the weights are `rotate` bytes together. */
 void gemm_case_sizes(gemm_case *c, u64 rotate);
-/* Makes the weights of c->s, so many that they are `rotate` bytes together, and c->n rows of inputs; c->n may be less later. The caller
- * ends *c with gemm_case_free(), after an error too. */
+/* Makes the weights of c->s, so many that they are `rotate` bytes together, and c->n rows of inputs; c->n may be
+ * less later. The caller ends *c with gemm_case_free(), after an error too. */
 status gemm_case_make(gemm_gpu *b, gemm_case *c, u64 rotate, err *e);
 void gemm_case_free(gemm_gpu *b, gemm_case *c);
 /* Queues the product, by weight set % c->sets. */
@@ -53,7 +54,7 @@ void gemm_case_call(gemm_gpu *b, const gemm_case *c, i64 set);
 /* The last call's y of one token as float32. */
 void gemm_case_read(gemm_gpu *b, const gemm_case *c, i64 token, f32 *out);
 /* What elements at[] of some tokens' y are by weight 0, recomputed in double: out[token * count + i]. */
-status gemm_case_want(gemm_gpu *b, gemm_case *c, const i64 *tokens, i64 n_tokens, const i64 *at, i64 count,
-                      f32 *out, err *e);
+status gemm_case_want(gemm_gpu *b, gemm_case *c, const i64 *tokens, i64 n_tokens, const i64 *at, i64 count, f32 *out,
+                      err *e);
 
 #endif

@@ -30,8 +30,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ud, void *min
     }
     if (what & CURL_POLL_IN) ev.events |= EPOLLIN;
     if (what & CURL_POLL_OUT) ev.events |= EPOLLOUT;
-    if (epoll_ctl(h->epoll, EPOLL_CTL_MOD, fd, &ev) && errno == ENOENT)
-        epoll_ctl(h->epoll, EPOLL_CTL_ADD, fd, &ev);
+    if (epoll_ctl(h->epoll, EPOLL_CTL_MOD, fd, &ev) && errno == ENOENT) epoll_ctl(h->epoll, EPOLL_CTL_ADD, fd, &ev);
     return 0;
 }
 
@@ -97,8 +96,8 @@ static struct curl_slist *headers_of(const curl_api *c, const char *key) {
     return NULL;
 }
 
-status http_pool_start(http_pool *h, http_call *call, const char *url, const char *body, size_t n,
-                       const char *key, f64 timeout_s, err *e) {
+status http_pool_start(http_pool *h, http_call *call, const char *url, const char *body, size_t n, const char *key,
+                       f64 timeout_s, err *e) {
     const curl_api *c = h->c;
     CURL *easy = c->easy_init();
     struct curl_slist *headers = headers_of(c, key);
@@ -116,8 +115,7 @@ status http_pool_start(http_pool *h, http_call *call, const char *url, const cha
     c->easy_setopt(easy, CURLOPT_URL, url);
     c->easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     c->easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    c->easy_setopt(easy, CURLOPT_PROXY,
-                   ""); /* what is measured is the server, not a proxy of the environment */
+    c->easy_setopt(easy, CURLOPT_PROXY, ""); /* what is measured is the server, not a proxy of the environment */
     c->easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     c->easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)(timeout_s * 1e3));
     c->easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
@@ -149,8 +147,7 @@ static void collect_done(http_pool *h) {
         h->c->easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &c->status);
         c->end_s = now_s();
         if (c->got > c->most)
-            snprintf(c->error, sizeof c->error, "the answer is longer than %llu bytes",
-                     (unsigned long long)c->most);
+            snprintf(c->error, sizeof c->error, "the answer is longer than %llu bytes", (unsigned long long)c->most);
         else if (code)
             snprintf(c->error, sizeof c->error, "%.250s", h->c->easy_strerror(code));
         h->c->multi_remove_handle(h->multi, easy);
@@ -173,8 +170,7 @@ static void turn(http_pool *h, f64 until_s) {
     int running, n = epoll_wait(h->epoll, ev, COUNT_OF(ev), milliseconds(wait));
     for (int i = 0; i < n; i++) {
         int what = (ev[i].events & (EPOLLIN | EPOLLHUP) ? CURL_CSELECT_IN : 0) |
-                   (ev[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
-                   (ev[i].events & EPOLLERR ? CURL_CSELECT_ERR : 0);
+                   (ev[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) | (ev[i].events & EPOLLERR ? CURL_CSELECT_ERR : 0);
         h->c->multi_socket_action(h->multi, ev[i].data.fd, what, &running);
     }
     if (h->timer_s >= 0 && now_s() >= h->timer_s) {
@@ -202,8 +198,8 @@ static bool append_body(http_call *c, const char *bytes, size_t n) {
     return !b->failed;
 }
 
-status http_pool_fetch(http_pool *h, const char *url, const char *body, const char *key, f64 timeout_s,
-                       buf *out, err *e) {
+status http_pool_fetch(http_pool *h, const char *url, const char *body, const char *key, f64 timeout_s, buf *out,
+                       err *e) {
     http_call c = {.on_data = append_body, .ud = out, .most = HTTP_FETCH_MOST};
     size_t before = out->len;
     status st = http_pool_start(h, &c, url, body, body ? strlen(body) : 0, key, timeout_s, e);
@@ -212,7 +208,6 @@ status http_pool_fetch(http_pool *h, const char *url, const char *body, const ch
     if (c.error[0]) return err_set(e, ST_IO, "%s: %s", url, c.error);
     if (out->failed) return err_nomem(e, "an answer", out->len);
     if (c.status / 100 != 2)
-        return err_set(e, ST_IO, "%s: status %ld: %.200s", url, c.status,
-                       out->data ? out->data + before : "");
+        return err_set(e, ST_IO, "%s: status %ld: %.200s", url, c.status, out->data ? out->data + before : "");
     return ST_OK;
 }

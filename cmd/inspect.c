@@ -19,18 +19,18 @@ typedef struct {
 
 /* ---- tensors by kind ---- */
 
-#define KIND_MAP(X)                                                                                          \
-    X(K_EMBED, "embedding")                                                                                  \
-    X(K_ATTN, "attention")                                                                                   \
-    X(K_DENSE, "dense MLP")                                                                                  \
-    X(K_ROUTED, "routed experts")                                                                            \
-    X(K_SHARED, "shared experts")                                                                            \
-    X(K_ROUTER, "router")                                                                                    \
-    X(K_NORM, "norms")                                                                                       \
-    X(K_HEAD, "head")                                                                                        \
-    X(K_VISION, "vision tower")                                                                              \
-    X(K_PROJ, "projector")                                                                                   \
-    X(K_LATER, "later layers")                                                                               \
+#define KIND_MAP(X)                                                                                                    \
+    X(K_EMBED, "embedding")                                                                                            \
+    X(K_ATTN, "attention")                                                                                             \
+    X(K_DENSE, "dense MLP")                                                                                            \
+    X(K_ROUTED, "routed experts")                                                                                      \
+    X(K_SHARED, "shared experts")                                                                                      \
+    X(K_ROUTER, "router")                                                                                              \
+    X(K_NORM, "norms")                                                                                                 \
+    X(K_HEAD, "head")                                                                                                  \
+    X(K_VISION, "vision tower")                                                                                        \
+    X(K_PROJ, "projector")                                                                                             \
+    X(K_LATER, "later layers")                                                                                         \
     X(K_OTHER, "other")
 
 typedef enum {
@@ -96,8 +96,7 @@ static kind kind_of(const char *name, const model_config *c) {
 
 static int bucket_of(const tensor_info *t) {
     bool whole = ends(t->name, ".weight_scale") && t->type == DT_F32;
-    if (ends(t->name, ".weight_scale_2") || whole || (ends(t->name, ".weight") && t->type == DT_I32))
-        return F_INT4_ROW;
+    if (ends(t->name, ".weight_scale_2") || whole || (ends(t->name, ".weight") && t->type == DT_I32)) return F_INT4_ROW;
     if (ends(t->name, ".weight_packed") || ends(t->name, ".weight_scale") || ends(t->name, ".weight_shape"))
         return F_INT4;
     if (ends(t->name, ".weight_scale_inv") || t->type == DT_F8_E4M3) return F_FP8;
@@ -240,9 +239,9 @@ static void print_dims(const model_config *c) {
         printf("  %-20s %9lld    %-20s %9lld\n", rows[i].name, (long long)rows[i].value, rows[i + half].name,
                (long long)rows[i + half].value);
     if (c->rope_cfg.factor > 1)
-        printf("  YaRN factor %g from %lld positions, beta %g/%g, theta %g; softmax scale %.10f\n",
-               c->rope_cfg.factor, (long long)c->rope_cfg.original, c->rope_cfg.beta_fast,
-               c->rope_cfg.beta_slow, c->rope_cfg.theta, model_softmax_scale(c));
+        printf("  YaRN factor %g from %lld positions, beta %g/%g, theta %g; softmax scale %.10f\n", c->rope_cfg.factor,
+               (long long)c->rope_cfg.original, c->rope_cfg.beta_fast, c->rope_cfg.beta_slow, c->rope_cfg.theta,
+               model_softmax_scale(c));
     else
         printf("  plain RoPE, theta %g; softmax scale %.10f\n", c->rope_cfg.theta, model_softmax_scale(c));
 }
@@ -268,8 +267,7 @@ static void print_inventory(const report *r) {
     const kind_sum *tower = &r->v->kinds[K_VISION], *projector = &r->v->kinds[K_PROJ];
     if (tower->tensors + projector->tensors)
         printf("  vision tower and projector: %llu tensors, %s, not used yet by this version\n",
-               (unsigned long long)(tower->tensors + projector->tensors),
-               human(size, tower->bytes + projector->bytes));
+               (unsigned long long)(tower->tensors + projector->tensors), human(size, tower->bytes + projector->bytes));
     if (r->ck && checkpoint_n_unlisted(r->ck))
         printf("  %llu tensors lie in the shards without the index listing them: not used\n",
                (unsigned long long)checkpoint_n_unlisted(r->ck));
@@ -277,10 +275,9 @@ static void print_inventory(const report *r) {
 
 static void print_plan(const report *r) {
     char a[32], b[32], c[32];
-    printf("\nKV cache: %llu values a token (%lld a layer), in pages of %d tokens\n",
-           (unsigned long long)r->p->values, (long long)(r->c->kv_lora + r->c->rope), KV_PAGE);
-    printf("Memory for %lld x %lld tokens, without workspace:\n", (long long)r->o->seqs,
-           (long long)r->o->context);
+    printf("\nKV cache: %llu values a token (%lld a layer), in pages of %d tokens\n", (unsigned long long)r->p->values,
+           (long long)(r->c->kv_lora + r->c->rope), KV_PAGE);
+    printf("Memory for %lld x %lld tokens, without workspace:\n", (long long)r->o->seqs, (long long)r->o->context);
     for (int i = 0; i < N_KV; i++)
         printf("  KV %-9s %8llu B a token: weights %s + KV %s = %s\n", kv_types[i].name,
                (unsigned long long)r->p->kv_token[i], human(a, r->p->weights), human(b, r->p->kv[i]),
@@ -288,12 +285,11 @@ static void print_plan(const report *r) {
 }
 
 static void print_text(const report *r) {
-    printf("%s: %s%s%s\n", r->dir, r->c->model_type, r->c->prefix[0] ? ", text model under " : "",
-           r->c->prefix);
+    printf("%s: %s%s%s\n", r->dir, r->c->model_type, r->c->prefix[0] ? ", text model under " : "", r->c->prefix);
     print_dims(r->c);
     if (r->ck)
-        printf("\n%d shard%s, %llu tensors\n", checkpoint_n_shards(r->ck),
-               checkpoint_n_shards(r->ck) == 1 ? "" : "s", (unsigned long long)checkpoint_n_tensors(r->ck));
+        printf("\n%d shard%s, %llu tensors\n", checkpoint_n_shards(r->ck), checkpoint_n_shards(r->ck) == 1 ? "" : "s",
+               (unsigned long long)checkpoint_n_tensors(r->ck));
     else
         printf("\nNo weights in this folder: the sizes below follow from config.json%s.\n",
                r->c->prefix[0] ? ", without vision tower and projector" : "");
@@ -302,12 +298,11 @@ static void print_text(const report *r) {
 }
 
 static json_t *json_dims(const model_config *c) {
-    return json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I}", "vocab", c->vocab,
-                     "hidden", c->hidden, "layers", c->n_layers, "dense_layers", c->n_dense, "heads",
-                     c->n_heads, "q_lora", c->q_lora, "kv_lora", c->kv_lora, "nope", c->nope, "rope", c->rope,
-                     "v_dim", c->v_dim, "inter_dense", c->inter_dense, "inter_expert", c->inter_expert,
-                     "experts", c->n_experts, "top_k", c->top_k, "shared_experts", c->n_shared,
-                     "max_positions", c->max_positions);
+    return json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I}", "vocab", c->vocab, "hidden",
+                     c->hidden, "layers", c->n_layers, "dense_layers", c->n_dense, "heads", c->n_heads, "q_lora",
+                     c->q_lora, "kv_lora", c->kv_lora, "nope", c->nope, "rope", c->rope, "v_dim", c->v_dim,
+                     "inter_dense", c->inter_dense, "inter_expert", c->inter_expert, "experts", c->n_experts, "top_k",
+                     c->top_k, "shared_experts", c->n_shared, "max_positions", c->max_positions);
 }
 
 static json_t *json_kinds(const inventory *v) {
@@ -317,8 +312,7 @@ static json_t *json_kinds(const inventory *v) {
         json_t *formats = json_object();
         for (int f = 0; f < F_COUNT; f++)
             if (v->kinds[k].by_format[f])
-                json_object_set_new(formats, bucket_name(f),
-                                    json_integer((json_int_t)v->kinds[k].by_format[f]));
+                json_object_set_new(formats, bucket_name(f), json_integer((json_int_t)v->kinds[k].by_format[f]));
         json_object_set_new(kinds, kind_names[k],
                             json_pack("{s:I s:I s:o}", "tensors", (json_int_t)v->kinds[k].tensors, "bytes",
                                       (json_int_t)v->kinds[k].bytes, "formats", formats));
@@ -328,26 +322,24 @@ static json_t *json_kinds(const inventory *v) {
 
 static json_t *json_kv(const u64 bytes[N_KV]) {
     json_t *o = json_object();
-    for (int i = 0; i < N_KV; i++)
-        json_object_set_new(o, kv_types[i].name, json_integer((json_int_t)bytes[i]));
+    for (int i = 0; i < N_KV; i++) json_object_set_new(o, kv_types[i].name, json_integer((json_int_t)bytes[i]));
     return o;
 }
 
 static void print_json(const report *r) {
     const memory_plan *p = r->p;
-    json_t *j = json_pack("{s:s s:s s:s s:o s:f s:b s:i s:I s:I s:I s:o}", "model_type", r->c->model_type,
-                          "prefix", r->c->prefix, "quantization", weight_format_name(r->c->quant), "dims",
-                          json_dims(r->c), "softmax_scale", model_softmax_scale(r->c), "has_weights",
-                          r->ck != NULL, "shards", r->ck ? checkpoint_n_shards(r->ck) : 0, "tensors",
-                          (json_int_t)r->v->tensors, "bytes", (json_int_t)r->v->bytes, "unlisted",
-                          (json_int_t)(r->ck ? checkpoint_n_unlisted(r->ck) : 0), "kinds", json_kinds(r->v));
-    json_object_set_new(j, "kv",
-                        json_pack("{s:I s:o}", "values_per_token", (json_int_t)p->values, "bytes_per_token",
-                                  json_kv(p->kv_token)));
+    json_t *j = json_pack("{s:s s:s s:s s:o s:f s:b s:i s:I s:I s:I s:o}", "model_type", r->c->model_type, "prefix",
+                          r->c->prefix, "quantization", weight_format_name(r->c->quant), "dims", json_dims(r->c),
+                          "softmax_scale", model_softmax_scale(r->c), "has_weights", r->ck != NULL, "shards",
+                          r->ck ? checkpoint_n_shards(r->ck) : 0, "tensors", (json_int_t)r->v->tensors, "bytes",
+                          (json_int_t)r->v->bytes, "unlisted", (json_int_t)(r->ck ? checkpoint_n_unlisted(r->ck) : 0),
+                          "kinds", json_kinds(r->v));
+    json_object_set_new(
+        j, "kv",
+        json_pack("{s:I s:o}", "values_per_token", (json_int_t)p->values, "bytes_per_token", json_kv(p->kv_token)));
     json_object_set_new(j, "plan",
                         json_pack("{s:I s:I s:I s:o}", "context", (json_int_t)r->o->context, "seqs",
-                                  (json_int_t)r->o->seqs, "weights", (json_int_t)p->weights, "kv",
-                                  json_kv(p->kv)));
+                                  (json_int_t)r->o->seqs, "weights", (json_int_t)p->weights, "kv", json_kv(p->kv)));
     char *text = json_to_text(j, &(json_style){",", ": ", NULL, 2});
     printf("%s\n", text ? text : "out of memory");
     free(text);
@@ -375,8 +367,7 @@ static status inspect(options *o, err *e) {
     inventory v = {0};
     memory_plan p;
     status st = model_config_load(&c, o->model, e);
-    for (int i = 0; i < o->overrides.n && st == ST_OK; i++)
-        st = model_config_override(&c, o->overrides.items[i], e);
+    for (int i = 0; i < o->overrides.n && st == ST_OK; i++) st = model_config_override(&c, o->overrides.items[i], e);
     if (st == ST_OK) st = open_weights(&ck, o->model, e);
     if (st != ST_OK) return st;
     if (!o->context) o->context = c.max_positions;

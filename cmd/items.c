@@ -62,8 +62,7 @@ static void keep(item_file *f, i64 limit, bool spread) {
     f->n = limit;
 }
 
-status items_read(item_file *f, const char *path, i64 limit, bool spread, item_check check, void *ud,
-                  err *e) {
+status items_read(item_file *f, const char *path, i64 limit, bool spread, item_check check, void *ud, err *e) {
     f->path = path;
     buf unpacked = {0};
     status st = ST_OK;
@@ -112,17 +111,14 @@ const char *wanted_value(const json_t *item) {
 }
 
 /* Letters, digits and every byte of a character beyond ASCII. */
-static bool word_byte(char c) {
-    return digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (u8)c >= 0x80;
-}
+static bool word_byte(char c) { return digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (u8)c >= 0x80; }
 
 bool has_value(const char *text, const char *value) {
     size_t n = strlen(value);
     if (!n) return false;
     for (const char *p = text; (p = strstr(p, value)); p++) {
         char before = p > text ? p[-1] : ' ', after = p[n];
-        bool begins = !word_byte(value[0]) || !word_byte(before),
-             ends = !word_byte(value[n - 1]) || !word_byte(after);
+        bool begins = !word_byte(value[0]) || !word_byte(before), ends = !word_byte(value[n - 1]) || !word_byte(after);
         if (digit(value[0])) { /* -5, 3.5 and 1,500 do not hold 5 and 500; the 5 of 2-5 is one */
             bool deeper = p - 1 > text && digit(p[-2]);
             if ((before == '.' || before == ',') && deeper) begins = false;
@@ -208,8 +204,7 @@ static bool arguments_fit(const json_t *parameters, json_t *arguments) {
 /* The arguments as an object (the caller's), or NULL. */
 static json_t *call_arguments(const json_t *call) {
     const json_t *text = json_object_get(json_object_get(call, "function"), "arguments");
-    json_t *v =
-        json_is_string(text) ? json_parse(json_string_value(text), json_string_length(text), "", NULL) : NULL;
+    json_t *v = json_is_string(text) ? json_parse(json_string_value(text), json_string_length(text), "", NULL) : NULL;
     if (json_is_object(v)) return v;
     json_decref(v);
     return NULL;

@@ -3,12 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static status one_line(const char *text, size_t len, const char *what, jsonl_fn fn, void *ud, buf *out,
-                       err *e) {
+static status one_line(const char *text, size_t len, const char *what, jsonl_fn fn, void *ud, buf *out, err *e) {
     json_t *line = json_parse(text, len, what, e);
     if (!line) return ST_FORMAT;
-    status st =
-        json_is_object(line) ? fn(ud, line, out, e) : err_set(e, ST_INPUT, "the line is not an object");
+    status st = json_is_object(line) ? fn(ud, line, out, e) : err_set(e, ST_INPUT, "the line is not an object");
     json_decref(line);
     if (st == ST_OK && out->failed) st = err_nomem(e, "the answer", out->len);
     return st;

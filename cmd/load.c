@@ -82,8 +82,7 @@ static status start_paused(load *l, err *e) {
 
 static f64 next_due(const load *l) {
     f64 due = INFINITY;
-    if (l->next < l->n && l->o->rate && (!l->o->concurrency || l->open < l->o->concurrency))
-        due = l->arrival_s;
+    if (l->next < l->n && l->o->rate && (!l->o->concurrency || l->open < l->o->concurrency)) due = l->arrival_s;
     for (i64 k = 0; k < l->n_pauses; k++) due = fmin(due, l->pauses[k].due_s);
     return fmin(due, now_s() + 10);
 }

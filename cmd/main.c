@@ -43,10 +43,8 @@ int cmd_options(const char *name, const char *usage, const opt_spec *specs, size
 }
 
 static void print_commands(FILE *f) {
-    fprintf(f, "Moonlet %s runs Moonshot's Kimi-K2 family.\n\nusage: moonlet COMMAND [options]\n\n",
-            MOON_VERSION);
-    for (size_t i = 0; i < COUNT_OF(commands); i++)
-        fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].help);
+    fprintf(f, "Moonlet %s runs Moonshot's Kimi-K2 family.\n\nusage: moonlet COMMAND [options]\n\n", MOON_VERSION);
+    for (size_t i = 0; i < COUNT_OF(commands); i++) fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].help);
     fprintf(f, "\n`moonlet COMMAND --help` lists a command's options.\n");
 }
 
@@ -58,8 +56,7 @@ __attribute__((constructor(101))) static void spin_briefly(void) { setenv("GOMP_
 /* Weights are mapped: reading a page of a file that was shortened meanwhile (or whose disk failed) raises SIGBUS. */
 static void on_bus_error(int sig) {
     (void)sig;
-    static const char text[] =
-        "moonlet: a checkpoint file was shortened or became unreadable while it was in use\n";
+    static const char text[] = "moonlet: a checkpoint file was shortened or became unreadable while it was in use\n";
     if (write(2, text, sizeof text - 1) < 0) _exit(EXIT_FAULT);
     _exit(EXIT_FAULT);
 }
@@ -68,8 +65,7 @@ static void on_bus_error(int sig) {
  * the wrong way round, so that using the stream fails as it should. */
 static void occupy_closed_streams(void) {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
-            _exit(EXIT_FAULT);
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) _exit(EXIT_FAULT);
 }
 
 static int run(int argc, char **argv) {

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 /* The first of `places` beside the executable that holds `file`; exe gets the executable's folder. */
-static bool find_beside(const char *const *places, size_t n_places, const char *file, char exe[3072],
-                        char *out, size_t cap) {
+static bool find_beside(const char *const *places, size_t n_places, const char *file, char exe[3072], char *out,
+                        size_t cap) {
     char probe[4096];
     ssize_t n = readlink("/proc/self/exe", exe, 3071);
     if (n < 0) n = 0;
@@ -39,8 +39,7 @@ status nano_dir(char *out, size_t cap, err *e) {
     static const char *const places[] = {"../models/nano", "models/nano", "../share/moonlet/nano"};
     char exe[3072];
     if (find_beside(places, COUNT_OF(places), "config.json", exe, out, cap)) return ST_OK;
-    return err_set(e, ST_IO,
-                   "no nano model at %s/../models/nano or ../share/moonlet/nano: name a model with -m DIR",
+    return err_set(e, ST_IO, "no nano model at %s/../models/nano or ../share/moonlet/nano: name a model with -m DIR",
                    exe);
 }
 
@@ -49,8 +48,7 @@ status model_opts_finish(model_opts *o, err *e) {
     o->engine.overrides = o->overrides.items;
     o->engine.n_overrides = o->overrides.n;
     o->engine.model_dir = o->model;
-    if (!o->engine.tuned && o->engine.device && !strcmp(o->engine.device, "cuda"))
-        o->engine.tuned = tuned_place();
+    if (!o->engine.tuned && o->engine.device && !strcmp(o->engine.device, "cuda")) o->engine.tuned = tuned_place();
     if (o->model) return ST_OK;
     status st = nano_dir(nano, sizeof nano, e);
     o->engine.model_dir = nano;

@@ -6,8 +6,7 @@
 
 status moe_size_is(const char *path, u64 is, u64 should, const char *what, err *e) {
     if (is == should) return ST_OK;
-    return err_set(e, ST_INPUT, "%s: %" PRIu64 " bytes, but %s of this shape has %" PRIu64, path, is, what,
-                   should);
+    return err_set(e, ST_INPUT, "%s: %" PRIu64 " bytes, but %s of this shape has %" PRIu64, path, is, what, should);
 }
 
 status moe_read_raw(const char *path, void *out, u64 bytes, i64 *sets, const char *what, err *e) {
@@ -19,8 +18,8 @@ status moe_read_raw(const char *path, void *out, u64 bytes, i64 *sets, const cha
     bool many = sets && *sets > 1 && there == (u64)*sets;
     if (!many) st = moe_size_is(path, m.size, bytes, what, e);
     if (st != ST_OK && sets && there > 1 && there <= MOST)
-        st = err_set(e, ST_INPUT, "%s has %d routings of %" PRIu64 " bytes: --sets %d runs them", path,
-                     (int)there, bytes, (int)there);
+        st = err_set(e, ST_INPUT, "%s has %d routings of %" PRIu64 " bytes: --sets %d runs them", path, (int)there,
+                     bytes, (int)there);
     if (st == ST_OK) memcpy(out, m.data, m.size);
     if (sets && !many) *sets = 1;
     file_map_close(&m);
@@ -41,9 +40,9 @@ static inline f32 step_of(f32 w, f32 inverse) {
     return q > 7.0f ? 7.0f : q;
 }
 
-/* One try of a scale for each group: the sum of squared differences, in the order of the group's values, and the best so far. */
-static inline __attribute__((always_inline)) void try_scales(const lanes *w, const u32 *bits, f32 *least,
-                                                             u32 *best) {
+/* One try of a scale for each group: the sum of squared differences, in the order of the group's values, and the
+ * best so far. */
+static inline __attribute__((always_inline)) void try_scales(const lanes *w, const u32 *bits, f32 *least, u32 *best) {
     lanes scale, inverse, sum;
     EACH_LANE {
         scale[g] = f32_from_bits(bits[g] << 16);
@@ -104,8 +103,7 @@ static inline __attribute__((always_inline)) void groups_body(const bf16 *w, u8 
     }
     for (int i = 0; i < INT4_GROUP; i++) EACH_LANE q[i][g] = (u8)((int)step_of(v[i][g], inverse[g]) + 8);
     for (int g = 0; g < LANES; g++)
-        for (int i = 0; i < INT4_GROUP; i += 2)
-            data[(g * INT4_GROUP + i) / 2] = (u8)(q[i][g] | q[i + 1][g] << 4);
+        for (int i = 0; i < INT4_GROUP; i += 2) data[(g * INT4_GROUP + i) / 2] = (u8)(q[i][g] | q[i + 1][g] << 4);
 }
 
 static void groups_plain(const bf16 *w, u8 *data, bf16 *scales) { groups_body(w, data, scales); }
@@ -117,8 +115,7 @@ weight_view moe_int4_of(const bf16 *w, i64 rows, i64 cols, void *memory) {
     u8 *data = memory;
     bf16 *scales = (bf16 *)(data + (((u64)rows * (u64)cols / 2 + 63) & ~(u64)63));
     const i64 groups = rows * cols / INT4_GROUP;
-    void (*const convert)(const bf16 *, u8 *, bf16 *) =
-        __builtin_cpu_supports("avx2") ? groups_avx2 : groups_plain;
+    void (*const convert)(const bf16 *, u8 *, bf16 *) = __builtin_cpu_supports("avx2") ? groups_avx2 : groups_plain;
 #pragma omp parallel for schedule(static)
     for (i64 at = 0; at < groups; at += LANES) {
         if (at + LANES <= groups) {

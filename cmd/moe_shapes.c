@@ -1,7 +1,8 @@
 #include "moe_shapes.h"
 
-/* Prompts' shapes that others publish numbers for; then Kimi-K2's experts whole and as one of 2, 4, 8 tensor-parallel ranks holds them, and
- * one of 8 expert-parallel ranks: 48 of 384 experts, 1/8 of each token's eight pairs, so one a token. */
+/* Prompts' shapes that others publish numbers for; then Kimi-K2's experts whole and as one of 2, 4, 8
+ * tensor-parallel ranks holds them, and one of 8 expert-parallel ranks: 48 of 384 experts, 1/8 of each token's eight
+ * pairs, so one a token. */
 const moe_layer moe_layers[MOE_LAYERS] = {
     {"2048 x 512", 2048, 512, 64, 4, {512}, 8192},
     {"4096 x 512", 4096, 512, 64, 8, {2048}, 8192},

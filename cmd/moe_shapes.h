@@ -1,4 +1,5 @@
-/* cmd/moe_shapes.h: the layers of routed experts that `moonlet bench moe` runs and `moonlet tune moe` makes a table for. */
+/* cmd/moe_shapes.h: the layers of routed experts that `moonlet bench moe` runs and `moonlet tune moe` makes a table
+ * for. */
 #ifndef CMD_MOE_SHAPES_H
 #define CMD_MOE_SHAPES_H
 #include "base/types.h"

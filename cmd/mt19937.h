@@ -12,7 +12,7 @@ typedef struct {
 } mt19937;
 
 void mt_seed_python(mt19937 *m, u64 seed); /* random.Random(seed): the seed as an array of 32-bit words */
-void mt_seed_numpy(mt19937 *m, u32 seed);  /* numpy.random.seed(seed)                                   */
+void mt_seed_numpy(mt19937 *m, u32 seed);  /* numpy.random.seed(seed) */
 u32 mt_u32(mt19937 *m);
 f64 mt_unit(mt19937 *m); /* [0, 1) with 53 bits: random.random(), numpy.random.random_sample() */
 
@@ -24,6 +24,6 @@ void mt_shuffle(mt19937 *m, i64 *x, i64 n); /* random.shuffle */
 
 /* ---- numpy ---- */
 i64 mt_randint(mt19937 *m, i64 low, i64 high); /* numpy.random.randint(low, high + 1), ranges below 2^32 */
-f64 mt_exponential(mt19937 *m, f64 scale);     /* numpy.random.exponential(scale)                        */
+f64 mt_exponential(mt19937 *m, f64 scale);     /* numpy.random.exponential(scale) */
 
 #endif

@@ -12,8 +12,8 @@ enum { NEEDLE_BYTES = 2048 }; /* of an answer to a needle, whose prompt may fill
 
 /* Exact final number in an answer that the model ended itself, in the form that was asked for: after a reasoning
  * that was closed (only then is there content), or in instant mode without a trace of one. */
-static status ask_question(const haystack *h, const json_t *item, bool instant, moon_engine *m,
-                           nano_result *out, err *e) {
+static status ask_question(const haystack *h, const json_t *item, bool instant, moon_engine *m, nano_result *out,
+                           err *e) {
     (void)h;
     reply r = {0};
     f64 want = 0, have;
@@ -40,9 +40,8 @@ static status check_tools(void *ud, const json_t *item, err *e) {
     (void)ud;
     const json_t *calls = json_object_get(item, "calls"), *results = json_object_get(item, "results");
     const char *want = wanted_value(item);
-    if (!json_is_array(json_object_get(item, "messages")) ||
-        !json_array_size(json_object_get(item, "tools")) || !json_array_size(calls) ||
-        json_array_size(results) != json_array_size(calls) || !want || !*want)
+    if (!json_is_array(json_object_get(item, "messages")) || !json_array_size(json_object_get(item, "tools")) ||
+        !json_array_size(calls) || json_array_size(results) != json_array_size(calls) || !want || !*want)
         return err_set(
             e, ST_FORMAT,
             "not {\"messages\", \"tools\", \"calls\", \"results\" (one a call), \"answer\": \"... #### VALUE\"}");
@@ -54,8 +53,8 @@ static status check_tools(void *ud, const json_t *item, err *e) {
 /* The chat after the wanted calls were carried out. The caller's; NULL when out of memory. */
 static json_t *with_results(const json_t *item) {
     json_t *messages = json_copy(json_object_get(item, "messages"));
-    json_t *said = json_pack("{s:s, s:s, s:O}", "role", "assistant", "content", "", "tool_calls",
-                             json_object_get(item, "calls"));
+    json_t *said =
+        json_pack("{s:s, s:s, s:O}", "role", "assistant", "content", "", "tool_calls", json_object_get(item, "calls"));
     if (!messages || json_array_append_new(messages, said) ||
         json_array_extend(messages, json_object_get(item, "results"))) {
         json_decref(messages);
@@ -64,10 +63,9 @@ static json_t *with_results(const json_t *item) {
     return json_pack("{s:o, s:O}", "messages", messages, "tools", json_object_get(item, "tools"));
 }
 
-/* Three verdicts: the calls are well-formed, they are the wanted ones, and the answer given to the results of the wanted
- * calls (whatever the model called itself) holds the wanted value. */
-static status ask_tools(const haystack *h, const json_t *item, bool instant, moon_engine *m, nano_result *out,
-                        err *e) {
+/* Three verdicts: the calls are well-formed, they are the wanted ones, and the answer given to the results of the
+ * wanted calls (whatever the model called itself) holds the wanted value. */
+static status ask_tools(const haystack *h, const json_t *item, bool instant, moon_engine *m, nano_result *out, err *e) {
     (void)h;
     (void)instant;
     reply r = {0};
@@ -89,11 +87,10 @@ static status ask_tools(const haystack *h, const json_t *item, bool instant, moo
         st = ask_chat(m, after, ANSWER_TOKENS, &r, e);
         out->prompt_tokens += r.prompt_tokens;
         out->output_tokens += r.output_tokens;
-        out->right[2] = st == ST_OK && r.ended && !json_array_size(r.calls) &&
-                        has_value(reply_text(&r), wanted_value(item));
+        out->right[2] =
+            st == ST_OK && r.ended && !json_array_size(r.calls) && has_value(reply_text(&r), wanted_value(item));
     }
-    if (st == ST_OK &&
-        (out->answer == NULL || out->right[1])) { /* a wrong call is what a reader wants to see */
+    if (st == ST_OK && (out->answer == NULL || out->right[1])) { /* a wrong call is what a reader wants to see */
         free(out->answer);
         out->answer = buf_take(&r.content);
     }
@@ -180,15 +177,15 @@ static json_t *needle_chat(const json_t *item, const buf *text) {
     const char *form = json_string_value(json_object_get(item, "form")),
                *question = json_string_value(json_object_get(item, "question"));
     if (!strcmp(form, "system"))
-        return json_pack("{s:[{s:s, s:s}, {s:s, s:s}]}", "messages", "role", "system", "content", text->data,
-                         "role", "user", "content", question);
+        return json_pack("{s:[{s:s, s:s}, {s:s, s:s}]}", "messages", "role", "system", "content", text->data, "role",
+                         "user", "content", question);
     bool before = !strcmp(form, "before");
-    return json_pack("{s:[{s:s, s:s++}]}", "messages", "role", "user", "content",
-                     before ? question : text->data, "\n\n", before ? text->data : question);
+    return json_pack("{s:[{s:s, s:s++}]}", "messages", "role", "user", "content", before ? question : text->data,
+                     "\n\n", before ? text->data : question);
 }
 
-static status ask_needle(const haystack *h, const json_t *item, bool instant, moon_engine *m,
-                         nano_result *out, err *e) {
+static status ask_needle(const haystack *h, const json_t *item, bool instant, moon_engine *m, nano_result *out,
+                         err *e) {
     (void)instant;
     buf text = {0};
     reply r = {.max_bytes = NEEDLE_BYTES};
@@ -215,25 +212,22 @@ static status check_talk(void *ud, const json_t *item, err *e) {
     i64 length = 0;
     status st = json_get_i64(item, "length", 1, 1 << 20, true, &length, e);
     if (st != ST_OK) return st;
-    bool ok = (json_array_size(json_object_get(item, "messages")) ||
-               json_is_string(json_object_get(item, "question"))) &&
-              json_array_size(expect);
+    bool ok =
+        (json_array_size(json_object_get(item, "messages")) || json_is_string(json_object_get(item, "question"))) &&
+        json_array_size(expect);
     for (size_t i = 0; ok && i < json_array_size(expect); i++) ok = json_is_string(json_array_get(expect, i));
     return ok ? ST_OK
-              : err_set(e, ST_FORMAT,
-                        "not {\"question\" or \"messages\", \"expect\": [text, ...], \"length\"}");
+              : err_set(e, ST_FORMAT, "not {\"question\" or \"messages\", \"expect\": [text, ...], \"length\"}");
 }
 
 /* One of the expected texts occurs, capitals aside, in an answer that the model ended itself and that has at most
  * `length` characters. */
-static status ask_talk(const haystack *h, const json_t *item, bool instant, moon_engine *m, nano_result *out,
-                       err *e) {
+static status ask_talk(const haystack *h, const json_t *item, bool instant, moon_engine *m, nano_result *out, err *e) {
     (void)h;
     (void)instant;
     reply r = {0};
     json_t *messages = json_object_get(item, "messages"),
-           *chat = messages ? json_pack("{s:O}", "messages", messages)
-                            : chat_of(json_object_get(item, "question"));
+           *chat = messages ? json_pack("{s:O}", "messages", messages) : chat_of(json_object_get(item, "question"));
     const json_t *expect = json_object_get(item, "expect");
     status st = ask_chat(m, chat, ANSWER_TOKENS, &r, e);
     if (st == ST_OK) {
@@ -254,10 +248,10 @@ static status ask_talk(const haystack *h, const json_t *item, bool instant, moon
 
 /* ---- the table's rows ---- */
 
-#define QUESTIONS(set, mode, is_instant)                                                                     \
-    {                                                                                                        \
-        .name = set, .file = set ".jsonl", .rows = {set " " mode}, .instant = is_instant,                    \
-        .check = check_question, .ask = ask_question                                                         \
+#define QUESTIONS(set, mode, is_instant)                                                                               \
+    {                                                                                                                  \
+        .name = set, .file = set ".jsonl", .rows = {set " " mode}, .instant = is_instant, .check = check_question,     \
+        .ask = ask_question                                                                                            \
     }
 
 const nano_pass nano_passes[] = {

@@ -25,13 +25,12 @@ void haystack_free(haystack *h);
 
 /* Several rows may come from one pass over a file, and one file may be asked in two passes. */
 typedef struct {
-    const char *name; /* of --only */
-    const char *file; /* in the folder of evaluation files; NULL: the engine cannot measure it yet */
+    const char *name;                /* of --only */
+    const char *file;                /* in the folder of evaluation files; NULL: the engine cannot measure it yet */
     const char *rows[NANO_VERDICTS]; /* names in the table and in pytorch.json; NULL: fewer */
     bool instant, needs_haystack;
     item_check check; /* ud: haystack */
-    status (*ask)(const haystack *h, const json_t *item, bool instant, moon_engine *m, nano_result *out,
-                  err *e);
+    status (*ask)(const haystack *h, const json_t *item, bool instant, moon_engine *m, nano_result *out, err *e);
 } nano_pass;
 
 extern const nano_pass nano_passes[];

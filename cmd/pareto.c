@@ -42,8 +42,8 @@ bool pareto_y_at(const point *p, i64 n, f64 x, f64 *y) {
     while (i + 2 < n && x > p[i + 1].x) i++;
     if (n == 1) return *y = p[0].y, true;
     f64 h = p[i + 1].x - p[i].x, t = (x - p[i].x) / h, t2 = t * t, t3 = t2 * t;
-    f64 v = (2 * t3 - 3 * t2 + 1) * p[i].y + (t3 - 2 * t2 + t) * h * tangent(p, n, i) +
-            (3 * t2 - 2 * t3) * p[i + 1].y + (t3 - t2) * h * tangent(p, n, i + 1);
+    f64 v = (2 * t3 - 3 * t2 + 1) * p[i].y + (t3 - 2 * t2 + t) * h * tangent(p, n, i) + (3 * t2 - 2 * t3) * p[i + 1].y +
+            (t3 - t2) * h * tangent(p, n, i + 1);
     *y = fmax(v, 0);
     return true;
 }

@@ -45,21 +45,19 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void report(const profile_opts *o, engine *g, const char *kind, i64 rows, i64 context, f64 *seconds,
-                   i64 n) {
+static void report(const profile_opts *o, engine *g, const char *kind, i64 rows, i64 context, f64 *seconds, i64 n) {
     qsort(seconds, (size_t)n, sizeof *seconds, by_value);
     f64 median = seconds[n / 2] * 1e3;
-    printf("%-8s %6lld %s, context %7lld: %9.3f ms a step (best %.3f, worst %.3f of %lld)  %.0f tok/s\n",
-           kind, (long long)rows, strcmp(kind, "prompt") ? "sequences" : "tokens   ", (long long)context,
-           median, seconds[0] * 1e3, seconds[n - 1] * 1e3, (long long)n, (f64)rows / median * 1e3);
+    printf("%-8s %6lld %s, context %7lld: %9.3f ms a step (best %.3f, worst %.3f of %lld)  %.0f tok/s\n", kind,
+           (long long)rows, strcmp(kind, "prompt") ? "sequences" : "tokens   ", (long long)context, median,
+           seconds[0] * 1e3, seconds[n - 1] * 1e3, (long long)n, (f64)rows / median * 1e3);
     fflush(stdout);
     if (o->out)
-        fprintf(
-            o->out,
-            "{\"profile\":\"%s\",\"rows\":%lld,\"context\":%lld,\"ms_median\":%.6f,\"ms_min\":%.6f,\"ms_max\":%.6f,"
-            "\"steps\":%lld,\"plan\":\"%s\"}\n",
-            kind, (long long)rows, (long long)context, median, seconds[0] * 1e3, seconds[n - 1] * 1e3,
-            (long long)n, engine_plan(g));
+        fprintf(o->out,
+                "{\"profile\":\"%s\",\"rows\":%lld,\"context\":%lld,\"ms_median\":%.6f,\"ms_min\":%.6f,\"ms_max\":%.6f,"
+                "\"steps\":%lld,\"plan\":\"%s\"}\n",
+                kind, (long long)rows, (long long)context, median, seconds[0] * 1e3, seconds[n - 1] * 1e3, (long long)n,
+                engine_plan(g));
 }
 
 static status prompts(const profile_opts *o, engine *g, measure *m, err *e) {
@@ -83,9 +81,8 @@ static status fill(const profile_opts *o, measure *m, i64 chunk, err *e) {
         for (i64 at = 0; st == ST_OK && at < o->context; at += chunk)
             st = measure_prompt(m, s, at, min_i64(chunk, o->context - at), &ignored, e);
         f64 gone = now_s() - began;
-        fprintf(stderr, "\rcontext of %lld of %lld sequences, %.0f tokens/s, %.0f s left ",
-                (long long)(s + 1), (long long)all, (f64)((s + 1) * o->context) / gone,
-                gone / (f64)(s + 1) * (f64)(all - s - 1));
+        fprintf(stderr, "\rcontext of %lld of %lld sequences, %.0f tokens/s, %.0f s left ", (long long)(s + 1),
+                (long long)all, (f64)((s + 1) * o->context) / gone, gone / (f64)(s + 1) * (f64)(all - s - 1));
     }
     fprintf(stderr, "\n");
     return st;
@@ -112,8 +109,7 @@ static status decodes(const profile_opts *o, engine *g, measure *m, err *e) {
     f64 *seconds = calloc((size_t)o->steps, sizeof *seconds), ignored;
     status st = seconds ? ST_OK : err_nomem(e, "times", (u64)o->steps * 8);
     for (int i = 0; st == ST_OK && i < o->n_batches; i++) {
-        for (int r = 0; st == ST_OK && r < WARM; r++)
-            st = measure_decode(m, o->batches[i], o->context, &ignored, e);
+        for (int r = 0; st == ST_OK && r < WARM; r++) st = measure_decode(m, o->batches[i], o->context, &ignored, e);
         for (i64 r = 0; st == ST_OK && r < o->steps; r++)
             st = measure_decode(m, o->batches[i], o->context, &seconds[r], e);
         if (st != ST_OK) break;
@@ -130,14 +126,12 @@ static status tables(const profile_opts *o, engine *g, measure *m, err *e) {
     status st = engine_profile_start(g, e);
     for (int i = 0; st == ST_OK && i < o->n_prompts; i++) {
         engine_profile_clear(g);
-        for (int r = 0; st == ST_OK && r < TRACED; r++)
-            st = measure_prompt(m, 0, 0, o->prompts[i], &ignored, e);
+        for (int r = 0; st == ST_OK && r < TRACED; r++) st = measure_prompt(m, 0, 0, o->prompts[i], &ignored, e);
         if (st == ST_OK) profile_print(stdout, g);
     }
     for (int i = 0; st == ST_OK && i < o->n_batches; i++) {
         engine_profile_clear(g);
-        for (int r = 0; st == ST_OK && r < TRACED; r++)
-            st = measure_decode(m, o->batches[i], o->context, &ignored, e);
+        for (int r = 0; st == ST_OK && r < TRACED; r++) st = measure_decode(m, o->batches[i], o->context, &ignored, e);
         if (st == ST_OK) profile_print(stdout, g);
     }
     return st;
@@ -157,15 +151,13 @@ static status run(profile_opts *o, err *e) {
     eo->kv_tokens = all * pages;
     if (!eo->chunk) eo->chunk = max_i64(prompt, 8192);
     if (prompt > eo->chunk)
-        return err_set(e, ST_INPUT,
-                       "--prompt %lld is longer than --chunked-prefill-size %lld: no single step",
+        return err_set(e, ST_INPUT, "--prompt %lld is longer than --chunked-prefill-size %lld: no single step",
                        (long long)prompt, (long long)eo->chunk);
     st = engine_open(&g, eo, e);
     if (st == ST_OK) printf("%s\n", engine_plan(g));
     if (st == ST_OK) st = measure_open(&m, g, all, most, (u64)o->seed, e);
     if (st == ST_OK) st = prompts(o, g, m, e);
-    if (st == ST_OK && o->n_batches && o->empty)
-        printf("the KV cache is empty (--empty-cache): its rows are zeros\n");
+    if (st == ST_OK && o->n_batches && o->empty) printf("the KV cache is empty (--empty-cache): its rows are zeros\n");
     if (st == ST_OK && o->n_batches && !o->empty) st = fill(o, m, min_i64(eo->chunk, o->context), e);
     if (st == ST_OK) st = decodes(o, g, m, e);
     if (st == ST_OK && !o->no_table) st = tables(o, g, m, e);
@@ -175,15 +167,13 @@ static status run(profile_opts *o, err *e) {
 }
 
 int cmd_profile(int argc, char **argv) {
-    profile_opts o = {
-        .batch_list = "1,4,16,40,64", .prompt_list = "8192", .context = 8192, .steps = 31, .seed = 1};
+    profile_opts o = {.batch_list = "1,4,16,40,64", .prompt_list = "8192", .context = 8192, .steps = 31, .seed = 1};
     err e = {0};
     const opt_spec specs[] = {
         MODEL_OPTS(o.m),
-        {"batch", 'b', OPT_STR, &o.batch_list, "N,N,...",
-         "sequences of the decode steps (default: 1,4,16,40,64)", 0, 0},
-        {"prompt", 'p', OPT_STR, &o.prompt_list, "N,N,...",
-         "tokens of the steps with a prompt (default: 8192)", 0, 0},
+        {"batch", 'b', OPT_STR, &o.batch_list, "N,N,...", "sequences of the decode steps (default: 1,4,16,40,64)", 0,
+         0},
+        {"prompt", 'p', OPT_STR, &o.prompt_list, "N,N,...", "tokens of the steps with a prompt (default: 8192)", 0, 0},
         {"context", 0, OPT_INT, &o.context, "N", "tokens before a decode step (default: 8192)", 1, 1 << 20},
         {"steps", 0, OPT_INT, &o.steps, "N", "timed decode steps (default: 31)", 1, STEPS_MOST},
         {"empty-cache", 0, OPT_FLAG, &o.empty, NULL, "decode on a KV cache of zeros: quicker to start", 0, 0},
@@ -191,8 +181,7 @@ int cmd_profile(int argc, char **argv) {
         {"seed", 0, OPT_INT, &o.seed, "N", "of the made-up tokens (default: 1)", 0, 1e18},
         {"json", 0, OPT_STR, &o.json, "FILE", "the same as JSON lines", 0, 0},
     };
-    int rc =
-        cmd_options("profile", "--device cuda [-m DIR] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
+    int rc = cmd_options("profile", "--device cuda [-m DIR] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (rc >= 0) return rc;
     status st = ST_OK;
     if (o.json && !(o.out = fopen(o.json, "w"))) st = err_set(&e, ST_IO, "%s: %s", o.json, strerror(errno));

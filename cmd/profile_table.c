@@ -11,11 +11,9 @@ static void print_op(FILE *f, const op_time *o, f64 all, f64 steps, const char *
     if (o->seconds > 0 && o->bytes > 0) {
         f64 by_bytes = read > 0 ? o->bytes / read : 0, by_flops = rate > 0 ? o->flops / rate : 0;
         if (by_flops > by_bytes)
-            fprintf(f, "  %7.1f TFLOP/s %3.0f %%", o->flops / o->seconds * 1e-12,
-                    100 * by_flops / o->seconds);
+            fprintf(f, "  %7.1f TFLOP/s %3.0f %%", o->flops / o->seconds * 1e-12, 100 * by_flops / o->seconds);
         else
-            fprintf(f, "  %7.3f TB/s    %3.0f %%", o->bytes / o->seconds * 1e-12,
-                    100 * by_bytes / o->seconds);
+            fprintf(f, "  %7.3f TB/s    %3.0f %%", o->bytes / o->seconds * 1e-12, 100 * by_bytes / o->seconds);
     }
     fprintf(f, "\n");
     for (int i = 0; o->n > 1 && i < o->n; i++)
@@ -34,19 +32,17 @@ static void print_phase(FILE *f, const char *name, const engine_phase *p, const 
         if (p->ops[i].what && strstr(p->ops[i].what, "experts ")) experts += p->ops[i].seconds;
         for (int k = 0; k < p->ops[i].n; k++) launches += p->ops[i].kernels[k].launches;
     }
-    fprintf(
-        f,
-        "\n%s: %lld steps of %.1f tokens, kernels %.3f ms a step, %.3f ms without the experts', in %.0f launches\n",
-        name, (long long)p->steps, (f64)p->rows / steps, all / steps * 1e3, (all - experts) / steps * 1e3,
-        (f64)launches / steps);
+    fprintf(f,
+            "\n%s: %lld steps of %.1f tokens, kernels %.3f ms a step, %.3f ms without the experts', in %.0f launches\n",
+            name, (long long)p->steps, (f64)p->rows / steps, all / steps * 1e3, (all - experts) / steps * 1e3,
+            (f64)launches / steps);
     if (p->missed) fprintf(f, "(%lld launches were not timed)\n", (long long)p->missed);
     for (int i = 0; i < p->n; i++) print_op(f, &p->ops[i], all, steps, chip);
     fflush(f);
 }
 
 void profile_print(FILE *f, engine *g) {
-    const engine_phase *prefill = engine_profile(g, PROFILE_PREFILL),
-                       *decode = engine_profile(g, PROFILE_DECODE);
+    const engine_phase *prefill = engine_profile(g, PROFILE_PREFILL), *decode = engine_profile(g, PROFILE_DECODE);
     if (!prefill) return;
     fprintf(
         f,

@@ -4,8 +4,8 @@
 #include "runtime/engine.h"
 #include <stdio.h>
 
-/* Tables for prefill and decode, as far as there were such steps: share of the time, ms a step, calls, us each, TB/s or TFLOP/s and
- * their share of the roofline. */
+/* Tables for prefill and decode, as far as there were such steps: share of the time, ms a step, calls, us each, TB/s
+ * or TFLOP/s and their share of the roofline. */
 void profile_print(FILE *f, engine *g);
 
 #endif

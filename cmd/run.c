@@ -106,8 +106,8 @@ static void print_speed(const chat_run *r, const moon_stats *s) {
     f64 out = (f64)s->output_tokens / (s->output_seconds + 1e-9);
     fprintf(stderr, "%s[%lld prompt tokens", r->tty ? "\033[2m" : "", (long long)s->prompt_tokens);
     if (s->reused_tokens) fprintf(stderr, " (%lld reused)", (long long)s->reused_tokens);
-    fprintf(stderr, ", %.0f tok/s; %lld output tokens, %.0f tok/s; %s]%s\n", in, (long long)s->output_tokens,
-            out, s->finish, r->tty ? "\033[0m" : "");
+    fprintf(stderr, ", %.0f tok/s; %lld output tokens, %.0f tok/s; %s]%s\n", in, (long long)s->output_tokens, out,
+            s->finish, r->tty ? "\033[0m" : "");
 }
 
 /* Asks for the answer to the conversation so far and streams it. */
@@ -148,9 +148,9 @@ static moon_status answer(chat_run *r, const char *raw_prompt, moon_error *error
 
 /* What was answered, and thought: templates that keep no earlier reasoning leave it out. */
 static void add_answer(chat_run *r) {
-    json_t *said = json_pack("{s:s, s:s%, s:s%}", "role", "assistant", "content",
-                             r->answer.data ? r->answer.data : "", r->answer.len, "reasoning_content",
-                             r->reasoning.data ? r->reasoning.data : "", r->reasoning.len);
+    json_t *said =
+        json_pack("{s:s, s:s%, s:s%}", "role", "assistant", "content", r->answer.data ? r->answer.data : "",
+                  r->answer.len, "reasoning_content", r->reasoning.data ? r->reasoning.data : "", r->reasoning.len);
     if (json_array_append_new(r->messages, said))
         fprintf(stderr, "moonlet run: the answer is not kept: out of memory\n");
 }
@@ -158,8 +158,7 @@ static void add_answer(chat_run *r) {
 /* False for text that is not UTF-8. */
 static bool add_message(chat_run *r, const char *role, const char *content, size_t n) {
     json_t *text = json_stringn(content, n);
-    if (text)
-        return !json_array_append_new(r->messages, json_pack("{s:s, s:o}", "role", role, "content", text));
+    if (text) return !json_array_append_new(r->messages, json_pack("{s:s, s:o}", "role", role, "content", text));
     fprintf(stderr, "moonlet run: the %s message is not valid UTF-8\n", role);
     return false;
 }
@@ -170,8 +169,7 @@ static bool start_over(chat_run *r) {
 }
 
 static void drop_messages(chat_run *r, size_t keep) {
-    while (json_array_size(r->messages) > keep)
-        json_array_remove(r->messages, json_array_size(r->messages) - 1);
+    while (json_array_size(r->messages) > keep) json_array_remove(r->messages, json_array_size(r->messages) - 1);
 }
 
 /* The result of one call into *result; false: there is none. The model made up the name and a program the result:
@@ -211,9 +209,9 @@ static bool carry_out(chat_run *r) {
     err e = {0};
     buf result = {0};
     size_t before = json_array_size(r->messages);
-    json_t *said = json_pack("{s:s, s:s, s:s, s:o}", "role", "assistant", "content",
-                             r->answer.data ? r->answer.data : "", "reasoning_content",
-                             r->reasoning.data ? r->reasoning.data : "", "tool_calls", json_copy(r->calls));
+    json_t *said =
+        json_pack("{s:s, s:s, s:s, s:o}", "role", "assistant", "content", r->answer.data ? r->answer.data : "",
+                  "reasoning_content", r->reasoning.data ? r->reasoning.data : "", "tool_calls", json_copy(r->calls));
     bool ok = !json_array_append_new(r->messages, said);
     for (size_t i = 0; ok && i < json_array_size(r->calls); i++) {
         const json_t *call = json_array_get(r->calls, i);
@@ -232,8 +230,7 @@ static moon_status answer_with_tools(chat_run *r, moon_error *error) {
         moon_status st = answer(r, NULL, error);
         if (st != MOON_OK || !json_array_size(r->calls) || r->write_failed) return st;
         if (!r->tool_command && !r->typed) {
-            fprintf(stderr,
-                    "(tool calls are shown, not carried out: --tool-command names a program that does)\n");
+            fprintf(stderr, "(tool calls are shown, not carried out: --tool-command names a program that does)\n");
             return st;
         }
         if (round == TOOL_ROUNDS) {
@@ -254,8 +251,7 @@ static int converse(chat_run *r) {
     char *line = NULL;
     size_t cap = 0;
     int result = EXIT_DONE;
-    bool typed = r->typed =
-        isatty(0); /* else the questions are shown, so that the output reads as a conversation */
+    bool typed = r->typed = isatty(0); /* else the questions are shown, so that the output reads as a conversation */
     if (typed) fprintf(stderr, "/reset starts over, /help lists more, Ctrl-D ends.\n");
     for (;;) {
         if (typed) fputs("> ", stderr);
@@ -339,8 +335,8 @@ static bool read_tools(chat_run *r) {
     err e = {0};
     status st = ST_OK;
     if (r->image)
-        st = err_set(&e, ST_UNSUPPORTED,
-                     "--image %s: pictures are not supported yet, this version reads text only", r->image);
+        st = err_set(&e, ST_UNSUPPORTED, "--image %s: pictures are not supported yet, this version reads text only",
+                     r->image);
     if (st == ST_OK && r->tools_file) st = tools_read(&r->tools, r->tools_file, &e);
     if (st != ST_OK) fprintf(stderr, "moonlet run: %s\n", e.text);
     return st == ST_OK;
@@ -351,39 +347,35 @@ int cmd_run(int argc, char **argv) {
     const opt_spec specs[] = {
         MODEL_OPTS(r.m),
         {"prompt", 'p', OPT_STR, &r.prompt, "TEXT", "one question; without it a conversation begins", 0, 0},
-        {"raw", 0, OPT_FLAG, &r.raw, NULL, "continues the prompt as plain text, without the chat template", 0,
-         0},
+        {"raw", 0, OPT_FLAG, &r.raw, NULL, "continues the prompt as plain text, without the chat template", 0, 0},
         {"system", 's', OPT_STR, &r.system, "TEXT", "a system message", 0, 0},
-        {"instant", 0, OPT_FLAG, &r.instant, NULL, "no thinking (chat_template_kwargs.thinking = false)", 0,
-         0},
+        {"instant", 0, OPT_FLAG, &r.instant, NULL, "no thinking (chat_template_kwargs.thinking = false)", 0, 0},
         {"tools", 0, OPT_STR, &r.tools_file, "FILE",
          "tools that the model may call: JSON as in the OpenAI API's \"tools\"", 0, 0},
         {"tool-command", 0, OPT_STR, &r.tool_command, "PROGRAM",
          "carries out the calls: PROGRAM NAME, arguments as JSON on stdin, the result on stdout", 0, 0},
-        {"image", 0, OPT_STR, &r.image, "FILE", "a picture: not supported yet, this version reads text only",
-         0, 0},
+        {"image", 0, OPT_STR, &r.image, "FILE", "a picture: not supported yet, this version reads text only", 0, 0},
         {"template", 0, OPT_STR, &r.template, "NAME",
          "chat template: k2.5, k2.6, k2.7-code, k2-thinking, ... (default: the model's)", 0, 0},
-        {"max-tokens", 'n', OPT_INT, &r.max_tokens, "N",
-         "most tokens of an answer (default: what the context holds)", 1, 1e9},
+        {"max-tokens", 'n', OPT_INT, &r.max_tokens, "N", "most tokens of an answer (default: what the context holds)",
+         1, 1e9},
         {"temperature", 0, OPT_REAL, &r.temperature, "T", "0 is greedy (default: 0)", 0, 100},
         {"temp", 0, OPT_REAL, &r.temperature, "T", "the same", 0, 100},
         {"top-k", 0, OPT_INT, &r.top_k, "K", "keeps the K most probable tokens (default: 0, off)", 0, 1e9},
-        {"top-p", 0, OPT_REAL, &r.top_p, "P",
-         "keeps the most probable tokens up to this share (default: 1, off)", 1e-12, 1},
+        {"top-p", 0, OPT_REAL, &r.top_p, "P", "keeps the most probable tokens up to this share (default: 1, off)",
+         1e-12, 1},
         {"min-p", 0, OPT_REAL, &r.min_p, "P", "drops tokens below P times the best (default: 0, off)", 0, 1},
-        {"repetition-penalty", 0, OPT_REAL, &r.repetition, "X",
-         "above 1 makes seen tokens less likely (default: 1)", 1e-6, 100},
-        {"presence-penalty", 0, OPT_REAL, &r.presence, "X",
-         "subtracted once from tokens of the answer (default: 0)", -100, 100},
-        {"frequency-penalty", 0, OPT_REAL, &r.frequency, "X",
-         "subtracted per occurrence in the answer (default: 0)", -100, 100},
+        {"repetition-penalty", 0, OPT_REAL, &r.repetition, "X", "above 1 makes seen tokens less likely (default: 1)",
+         1e-6, 100},
+        {"presence-penalty", 0, OPT_REAL, &r.presence, "X", "subtracted once from tokens of the answer (default: 0)",
+         -100, 100},
+        {"frequency-penalty", 0, OPT_REAL, &r.frequency, "X", "subtracted per occurrence in the answer (default: 0)",
+         -100, 100},
         {"seed", 0, OPT_INT, &r.seed, "S", "of the random numbers (default: 0)", 0, 0},
         {"ignore-eos", 0, OPT_FLAG, &r.ignore_eos, NULL, "goes on until --max-tokens", 0, 0},
         {"quiet", 'q', OPT_FLAG, &r.quiet, NULL, "no speed line and no notices", 0, 0},
     };
-    int exit_status =
-        cmd_options("run", "[-m DIR] [-p TEXT] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
+    int exit_status = cmd_options("run", "[-m DIR] [-p TEXT] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (exit_status >= 0) return exit_status;
     log_set_quiet(r.quiet);
     if (!options_fit(&r)) return EXIT_USAGE;

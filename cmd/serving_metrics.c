@@ -9,8 +9,7 @@ static status retokenize(const workload *w, serving_metrics *m, err *e) {
     for (i64 i = 0; i < w->n && st == ST_OK; i++) {
         const client_answer *a = &w->items[i].a;
         ids_buf ids = {0};
-        if (a->ok)
-            st = tokenizer_encode(w->tok, a->text.data ? a->text.data : "", a->text.len, false, &ids, e);
+        if (a->ok) st = tokenizer_encode(w->tok, a->text.data ? a->text.data : "", a->text.len, false, &ids, e);
         m->retokenized += (i64)ids.len;
         ids_free(&ids);
     }
@@ -56,8 +55,7 @@ static void add_answer(const load_item *it, serving_metrics *m, samples *s) {
     m->concurrency += e2e / 1e3;
     if (m->server_input_tokens >= 0)
         m->server_input_tokens = a->prompt_tokens < 0 ? -1 : m->server_input_tokens + a->prompt_tokens;
-    if (m->cached_tokens >= 0)
-        m->cached_tokens = a->cached_tokens < 0 ? -1 : m->cached_tokens + a->cached_tokens;
+    if (m->cached_tokens >= 0) m->cached_tokens = a->cached_tokens < 0 ? -1 : m->cached_tokens + a->cached_tokens;
     f64_add(&s->e2e, e2e);
     if (!m->streamed || !a->first_s) return;
     f64_add(&s->ttft, ttft);
@@ -65,8 +63,7 @@ static void add_answer(const load_item *it, serving_metrics *m, samples *s) {
     for (i64 k = 0; k < a->gaps.n; k++) f64_add(&s->itl, 1e3 * a->gaps.data[k]);
 }
 
-status serving_measure(const workload *w, const load_result *r, bool streamed, bool again, serving_metrics *m,
-                       err *e) {
+status serving_measure(const workload *w, const load_result *r, bool streamed, bool again, serving_metrics *m, err *e) {
     *m = (serving_metrics){
         .duration_s = r->end_s - r->start_s, .retokenized = -1, .streamed = streamed, .accept_length = NAN};
     samples s = {0};
@@ -102,7 +99,6 @@ f64 accept_length_of(const json_t *info) {
     const json_t *v = json_object_get(json_array_get(states, 0), "avg_spec_accept_length");
     f64 x = json_is_number(v) ? json_number_value(v) : NAN;
     if (isnan(x) || (x >= 0 && x <= ACCEPT_LENGTH_MOST)) return x;
-    log_warn("the server's avg_spec_accept_length is no number from 0 to %d: it is left out",
-             ACCEPT_LENGTH_MOST);
+    log_warn("the server's avg_spec_accept_length is no number from 0 to %d: it is left out", ACCEPT_LENGTH_MOST);
     return NAN;
 }

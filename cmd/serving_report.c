@@ -48,9 +48,7 @@ static void print_counts(const serving_metrics *m) {
     if (m->retokenized >= 0) row_int("Total generated tokens (retokenized):", m->retokenized);
 }
 
-static bool simulated(const serving_setup *s) {
-    return json_is_true(json_object_get(s->server_info, "simulated"));
-}
+static bool simulated(const serving_setup *s) { return json_is_true(json_object_get(s->server_info, "simulated")); }
 
 void serving_print(const serving_setup *s, const workload *w, const serving_metrics *m) {
     putchar('\n');
@@ -105,10 +103,9 @@ static bool set_summary(json_t *o, const char *name, const summary *s, bool know
 static bool set_setup(json_t *o, const serving_setup *s, const workload *w) {
     const workload_options *x = s->workload;
     bool random = !strncmp(w->name, "random", 6);
-    return set(o, "tag", text(s->tag)) && set(o, "backend", text(s->backend)) &&
-           set(o, "model", text(s->model)) && set(o, "simulated", json_boolean(simulated(s))) &&
-           set(o, "tokenizer", text(s->tokenizer)) && set(o, "dataset_name", text(w->name)) &&
-           set(o, "dataset_path", text(x->path)) &&
+    return set(o, "tag", text(s->tag)) && set(o, "backend", text(s->backend)) && set(o, "model", text(s->model)) &&
+           set(o, "simulated", json_boolean(simulated(s))) && set(o, "tokenizer", text(s->tokenizer)) &&
+           set(o, "dataset_name", text(w->name)) && set(o, "dataset_path", text(x->path)) &&
            set(o, "request_rate", s->rate ? json_real(s->rate) : json_string("inf")) &&
            set(o, "max_concurrency", s->concurrency ? json_integer(s->concurrency) : json_null()) &&
            set(o, "num_prompts", json_integer(w->n)) && set(o, "seed", json_integer(x->seed)) &&
@@ -121,8 +118,8 @@ static bool set_setup(json_t *o, const serving_setup *s, const workload *w) {
 
 static bool set_metrics(json_t *o, const serving_setup *s, const serving_metrics *m) {
     f64 per_gpu = m->total_rate / (f64)s->gpus;
-    bool ok = set(o, "duration", json_real(m->duration_s)) &&
-              set(o, "completed", json_integer(m->completed)) && set(o, "failed", json_integer(m->failed)) &&
+    bool ok = set(o, "duration", json_real(m->duration_s)) && set(o, "completed", json_integer(m->completed)) &&
+              set(o, "failed", json_integer(m->failed)) &&
               set(o, "total_input_tokens", json_integer(m->input_tokens)) &&
               set(o, "total_input_text_tokens", json_integer(m->input_tokens)) &&
               set(o, "total_input_vision_tokens", json_integer(0)) &&
@@ -130,15 +127,11 @@ static bool set_metrics(json_t *o, const serving_setup *s, const serving_metrics
               set(o, "total_cached_tokens", count(m->cached_tokens)) &&
               set(o, "total_output_tokens", json_integer(m->output_tokens)) &&
               set(o, "total_output_tokens_retokenized", count(m->retokenized)) &&
-              set(o, "request_throughput", real(m->request_rate)) &&
-              set(o, "input_throughput", real(m->input_rate)) &&
-              set(o, "output_throughput", real(m->output_rate)) &&
-              set(o, "total_throughput", real(m->total_rate));
-    ok = ok && set_summary(o, "e2e_latency", &m->e2e, true) &&
-         set_summary(o, "ttft", &m->ttft, m->streamed) && set_summary(o, "tpot", &m->tpot, m->streamed) &&
-         set_summary(o, "itl", &m->itl, m->streamed);
-    return ok && set(o, "concurrency", real(m->concurrency)) &&
-           set(o, "accept_length", real(m->accept_length)) &&
+              set(o, "request_throughput", real(m->request_rate)) && set(o, "input_throughput", real(m->input_rate)) &&
+              set(o, "output_throughput", real(m->output_rate)) && set(o, "total_throughput", real(m->total_rate));
+    ok = ok && set_summary(o, "e2e_latency", &m->e2e, true) && set_summary(o, "ttft", &m->ttft, m->streamed) &&
+         set_summary(o, "tpot", &m->tpot, m->streamed) && set_summary(o, "itl", &m->itl, m->streamed);
+    return ok && set(o, "concurrency", real(m->concurrency)) && set(o, "accept_length", real(m->accept_length)) &&
            set(o, "max_output_tokens_per_s", m->streamed ? real(m->peak_output) : json_null()) &&
            set(o, "max_concurrent_requests", json_integer((json_int_t)m->peak_requests)) &&
            set(o, "gpus", json_integer(s->gpus)) && set(o, "tput_per_gpu", real(per_gpu)) &&
@@ -163,9 +156,8 @@ static bool set_details(json_t *o, const workload *w) {
         json_array_append_new(errors, json_string(a->error));
         json_array_append_new(turns, json_integer(it->turn));
     }
-    return set(o, "input_lens", in) && set(o, "output_lens", out) && set(o, "ttfts", ttft) &&
-           set(o, "itls", itls) && set(o, "generated_texts", texts) && set(o, "errors", errors) &&
-           set(o, "turns", turns);
+    return set(o, "input_lens", in) && set(o, "output_lens", out) && set(o, "ttfts", ttft) && set(o, "itls", itls) &&
+           set(o, "generated_texts", texts) && set(o, "errors", errors) && set(o, "turns", turns);
 }
 
 json_t *serving_json(const serving_setup *s, const workload *w, const serving_metrics *m) {
@@ -193,6 +185,5 @@ void serving_print_failures(const workload *w) {
         n[k]++;
     }
     for (i64 k = 0; k < have; k++) fprintf(stderr, "%lld failed: %s\n", (long long)n[k], kinds[k]);
-    if (others)
-        fprintf(stderr, "%lld failed for other reasons (--output-details lists them)\n", (long long)others);
+    if (others) fprintf(stderr, "%lld failed for other reasons (--output-details lists them)\n", (long long)others);
 }

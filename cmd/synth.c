@@ -47,8 +47,7 @@ weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigm
     if (f == WF_BF16) synth_fill_bf16(s, memory, (i64)n, sigma);
     if (f == WF_FP8_BLOCK) {
         for (u64 i = 0; i < n; i++) data[i] = f32_to_f8_e4m3(synth_normal(s) * 64.0f);
-        for (u64 i = 0; i < scales; i++)
-            ((f32 *)scale)[i] = sigma / 64.0f * (1.0f + 0.25f * synth_uniform(s));
+        for (u64 i = 0; i < scales; i++) ((f32 *)scale)[i] = sigma / 64.0f * (1.0f + 0.25f * synth_uniform(s));
     }
     if (f == WF_INT4_GROUP || f == WF_INT4_ROW) {
         for (u64 i = 0; i + 8 <= n / 2; i += 8) {

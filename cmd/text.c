@@ -18,9 +18,7 @@ static const struct {
 };
 
 static void print_verbs(FILE *f) {
-    fprintf(
-        f,
-        "usage: moonlet text VERB [-m DIR] < LINES > LINES\n\nOne JSON object a line in, one a line out.\n\n");
+    fprintf(f, "usage: moonlet text VERB [-m DIR] < LINES > LINES\n\nOne JSON object a line in, one a line out.\n\n");
     for (size_t i = 0; i < COUNT_OF(verbs); i++) fprintf(f, "  %-8s %s\n", verbs[i].name, verbs[i].help);
 }
 

@@ -21,7 +21,7 @@ int text_run(const char *name, const char *dir, jsonl_fn answer);
 /* An error that names a key of *line that is not in `known` (NULL-terminated): nothing is ignored. */
 status text_known_keys(const json_t *line, const char *const *known, err *e);
 
-status text_input_ids(const json_t *line, ids_buf *ids, err *e); /* "ids" of the line     */
-void text_write_ids(buf *out, const ids_buf *ids);               /* as a JSON array       */
+status text_input_ids(const json_t *line, ids_buf *ids, err *e); /* "ids" of the line */
+void text_write_ids(buf *out, const ids_buf *ids);               /* as a JSON array */
 
 #endif

@@ -18,8 +18,7 @@ typedef struct {
 } render_state;
 
 static status answer_render(void *ud, const json_t *line, buf *out, err *e) {
-    static const char *const known[] = {"messages", "tools", "chat_template_kwargs", "add_generation_prompt",
-                                        NULL};
+    static const char *const known[] = {"messages", "tools", "chat_template_kwargs", "add_generation_prompt", NULL};
     const render_state *s = ud;
     chat_prompt p = {0};
     chat_request r = {.messages = json_object_get(line, "messages"),
@@ -30,8 +29,7 @@ static status answer_render(void *ud, const json_t *line, buf *out, err *e) {
     if (st == ST_OK) st = json_get_bool(line, "add_generation_prompt", false, &r.add_generation_prompt, e);
     if (st == ST_OK) st = chat_render(s->kind, s->tok, &r, &p, e);
     if (st == ST_OK) {
-        if (p.tools_json.code != ST_OK)
-            log_note("tools are declared in JSON, not TypeScript: %s", p.tools_json.text);
+        if (p.tools_json.code != ST_OK) log_note("tools are declared in JSON, not TypeScript: %s", p.tools_json.text);
         buf_str(out, "{\"text\": ");
         buf_json_str(out, p.text.data, p.text.len);
         buf_str(out, ", \"ids\": ");
@@ -186,15 +184,15 @@ static status answer_parse(void *ud, const json_t *line, buf *out, err *e) {
 int cmd_text_parse(int argc, char **argv) {
     const char *dir = NULL;
     const opt_spec specs[] = {
-        {"model", 'm', OPT_STR, &dir, "DIR",
-         "folder with tiktoken.model and tokenizer_config.json (default: nano)", 0, 0},
+        {"model", 'm', OPT_STR, &dir, "DIR", "folder with tiktoken.model and tokenizer_config.json (default: nano)", 0,
+         0},
     };
-    int rc = cmd_options(
-        "text parse",
-        "[-m DIR] < LINES > LINES\n\n"
-        "in   {\"text\" or \"ids\": the model's output, \"tools\", \"tool_choice\": as in the OpenAI API,\n"
-        "      \"reasoning\": bool (the prompt ended inside <think>; default: false)}\n"
-        "out  {\"reasoning_content\", \"content\", \"tool_calls\"}\n",
-        specs, COUNT_OF(specs), argc, argv, NULL);
+    int rc =
+        cmd_options("text parse",
+                    "[-m DIR] < LINES > LINES\n\n"
+                    "in   {\"text\" or \"ids\": the model's output, \"tools\", \"tool_choice\": as in the OpenAI API,\n"
+                    "      \"reasoning\": bool (the prompt ended inside <think>; default: false)}\n"
+                    "out  {\"reasoning_content\", \"content\", \"tool_calls\"}\n",
+                    specs, COUNT_OF(specs), argc, argv, NULL);
     return rc >= 0 ? rc : text_run("text parse", dir, answer_parse);
 }

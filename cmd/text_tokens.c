@@ -93,8 +93,8 @@ int cmd_text_tokens(int argc, char **argv) {
     bool encode = !strcmp(argv[0], "encode");
     const char *name = encode ? "text encode" : "text decode", *dir = NULL;
     const opt_spec specs[] = {
-        {"model", 'm', OPT_STR, &dir, "DIR",
-         "folder with tiktoken.model and tokenizer_config.json (default: nano)", 0, 0},
+        {"model", 'm', OPT_STR, &dir, "DIR", "folder with tiktoken.model and tokenizer_config.json (default: nano)", 0,
+         0},
     };
     const char *usage =
         encode

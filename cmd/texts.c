@@ -39,8 +39,7 @@ status texts_read(texts *t, const char *path, err *e) {
         t->plain = b;
         b = (buf){0};
     }
-    if (st == ST_OK && t->items && !json_array_size(t->items))
-        st = err_set(e, ST_FORMAT, "%s: no items", path);
+    if (st == ST_OK && t->items && !json_array_size(t->items)) st = err_set(e, ST_FORMAT, "%s: no items", path);
     buf_free(&b);
     return st;
 }

@@ -31,9 +31,9 @@ status tools_read(json_t **out, const char *path, err *e) {
 
 json_t *tool_call_of_event(const char *text, size_t n) {
     json_t *call = json_parse(text, n, "a tool call", NULL);
-    json_t *out = json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", json_object_get(call, "id"), "type", "function",
-                            "function", "name", json_object_get(call, "name"), "arguments",
-                            json_object_get(call, "arguments"));
+    json_t *out =
+        json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", json_object_get(call, "id"), "type", "function", "function", "name",
+                  json_object_get(call, "name"), "arguments", json_object_get(call, "arguments"));
     json_decref(call);
     return out;
 }
@@ -71,8 +71,7 @@ static status collect(int fd, buf *out, err *e) {
         if (n < 0) return err_set(e, ST_IO, "cannot read the tool's result: %s", strerror(errno));
         if (n == 0) return out->failed ? err_nomem(e, "a tool's result", out->len) : ST_OK;
         buf_add(out, part, (size_t)n);
-        if (out->len > RESULT_MAX)
-            return err_set(e, ST_LIMIT, "the tool printed more than %d bytes", RESULT_MAX);
+        if (out->len > RESULT_MAX) return err_set(e, ST_LIMIT, "the tool printed more than %d bytes", RESULT_MAX);
     }
 }
 
@@ -106,14 +105,13 @@ status tool_run(const char *program, const json_t *call, buf *result, err *e) {
     }
     close(ends[1]);
     fclose(input);
-    status st = child < 0 ? err_set(e, ST_IO, "cannot start %s: %s", program, strerror(errno))
-                          : collect(ends[0], result, e);
+    status st =
+        child < 0 ? err_set(e, ST_IO, "cannot start %s: %s", program, strerror(errno)) : collect(ends[0], result, e);
     close(ends[0]);
     if (child < 0) return st;
     while (waitpid(child, &how, 0) < 0 && errno == EINTR) {}
     if (st != ST_OK) return st;
-    if (WIFEXITED(how) && WEXITSTATUS(how) == 127)
-        return err_set(e, ST_INPUT, "%s could not be run", program);
+    if (WIFEXITED(how) && WEXITSTATUS(how) == 127) return err_set(e, ST_INPUT, "%s could not be run", program);
     while (result->len && strchr(" \t\r\n", result->data[result->len - 1])) result->data[--result->len] = 0;
     if (how) tell_failure(how, result);
     return result->failed ? err_nomem(e, "a tool's result", 0) : ST_OK;
@@ -122,7 +120,7 @@ status tool_run(const char *program, const json_t *call, buf *result, err *e) {
 status tool_add_result(json_t *messages, const json_t *call, const buf *result, err *e) {
     json_t *content = json_stringn(result->data ? result->data : "", result->len);
     if (!content) return err_set(e, ST_INPUT, "the result of %s is not valid UTF-8", tool_call_name(call));
-    json_t *m = json_pack("{s:s, s:O, s:s, s:o}", "role", "tool", "tool_call_id", json_object_get(call, "id"),
-                          "name", tool_call_name(call), "content", content);
+    json_t *m = json_pack("{s:s, s:O, s:s, s:o}", "role", "tool", "tool_call_id", json_object_get(call, "id"), "name",
+                          tool_call_name(call), "content", content);
     return json_array_append_new(messages, m) ? err_nomem(e, "a message", result->len) : ST_OK;
 }

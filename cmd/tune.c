@@ -12,8 +12,7 @@
 #include <string.h>
 
 enum { ROUNDS = 5, FILE_MOST = 8 << 20 };
-static const f64 TRIAL_US = 300 /* of GPU time of a turn, at least */,
-                 REJECT = 1.3 /* times the best, in one trial */,
+static const f64 TRIAL_US = 300 /* of GPU time of a turn, at least */, REJECT = 1.3 /* times the best, in one trial */,
                  GAIN = 0.98 /* of the default's time, or the default stays */;
 
 typedef struct {
@@ -41,8 +40,7 @@ static i64 buckets_of(const tuner *t, moe_format f, const moe_layer *s, i64 *out
     for (int i = 0; i < moe_n_buckets; i++) {
         moe_call c = {f, s->dim, s->inter, s->experts, s->topk, moe_buckets[i], ROWS_ANY};
         bool asked = !t->o.tokens.n && c.tokens <= s->most;
-        for (int k = 0; k < t->o.tokens.n; k++)
-            asked = asked || strtoll(t->o.tokens.items[k], NULL, 10) == c.tokens;
+        for (int k = 0; k < t->o.tokens.n; k++) asked = asked || strtoll(t->o.tokens.items[k], NULL, 10) == c.tokens;
         if (asked && !tuned_exact(&t->known, &c)) out[n++] = c.tokens;
     }
     return n;
@@ -51,8 +49,8 @@ static i64 buckets_of(const tuner *t, moe_format f, const moe_layer *s, i64 *out
 static void tell(const tuner *t, const moe_call *c, const char *rest) {
     (void)t;
     printf("%-8s %5lld x %-4lld %3lld experts, top-%lld, %5lld tokens  %s\n", moe_format_text(c->format),
-           (long long)c->dim, (long long)c->inter, (long long)c->experts, (long long)c->topk,
-           (long long)c->tokens, rest);
+           (long long)c->dim, (long long)c->inter, (long long)c->experts, (long long)c->topk, (long long)c->tokens,
+           rest);
     fflush(stdout);
 }
 
@@ -78,13 +76,11 @@ static status admit(tuner *t, tune_layer *l, runner *c, bool first, f64 best, er
     c->error = v.error;
     moe_choice_text(c->how, how);
     if (st == ST_OK && !v.right) {
-        snprintf(text, sizeof text,
-                 "%s is WRONG: error %.2e, a row %.2e from the built-in choice's%s; left out", how, v.error,
-                 v.apart, v.same ? "" : ", other bits when repeated");
+        snprintf(text, sizeof text, "%s is WRONG: error %.2e, a row %.2e from the built-in choice's%s; left out", how,
+                 v.error, v.apart, v.same ? "" : ", other bits when repeated");
         tell(t, &l->call, text);
         if (first)
-            return err_set(e, ST_NUMERIC,
-                           "the built-in choice, %s, does not match the reference (error %.2e)%s", how,
+            return err_set(e, ST_NUMERIC, "the built-in choice, %s, does not match the reference (error %.2e)%s", how,
                            c->error, v.same ? "" : " or itself when repeated");
     }
     if (st != ST_OK || !v.right) return st;
@@ -135,8 +131,8 @@ static status keep(tuner *t, const tune_layer *l, const runner *all, int n, int 
                  all[i].in ? "" : " (one trial)", all[i].error);
         tell(t, &l->call, text);
     }
-    bool ok = tuned_line(&line, t->chip, t->sms, &row) &&
-              fwrite(line.data, 1, line.len, t->file) == line.len && !fflush(t->file);
+    bool ok = tuned_line(&line, t->chip, t->sms, &row) && fwrite(line.data, 1, line.len, t->file) == line.len &&
+              !fflush(t->file);
     buf_free(&line);
     return ok ? ST_OK : err_set(e, ST_IO, "--out %s cannot be written", t->o.out);
 }
@@ -172,8 +168,7 @@ static status tune_one_layer(tuner *t, moe_format f, const moe_layer *s, err *e)
         st = tune_call(t, l, tokens[i], e);
         progress_step(&t->p, ++t->done);
     }
-    if (st != ST_OK)
-        err_prefix(e, "%s, %s, %lld tokens", s->what, moe_format_text(f), (long long)l->call.tokens);
+    if (st != ST_OK) err_prefix(e, "%s, %s, %lld tokens", s->what, moe_format_text(f), (long long)l->call.tokens);
     tune_layer_close(l);
     free(l);
     return st;
@@ -182,13 +177,12 @@ static status tune_one_layer(tuner *t, moe_format f, const moe_layer *s, err *e)
 static status read_shape(const char *text, moe_layer *out, err *e) {
     long long v[4];
     char end;
-    if (sscanf(text, "%lld,%lld,%lld,%lld%c", v, v + 1, v + 2, v + 3, &end) != 4 || v[0] < 64 ||
-        v[0] > 1 << 14 || v[0] % 64 || v[1] < 64 || v[1] > 1 << 14 || v[1] % 64 || v[2] < 1 || v[2] > 4096 ||
-        v[3] < 1 || v[3] > v[2] || v[3] > 64)
+    if (sscanf(text, "%lld,%lld,%lld,%lld%c", v, v + 1, v + 2, v + 3, &end) != 4 || v[0] < 64 || v[0] > 1 << 14 ||
+        v[0] % 64 || v[1] < 64 || v[1] > 1 << 14 || v[1] % 64 || v[2] < 1 || v[2] > 4096 || v[3] < 1 || v[3] > v[2] ||
+        v[3] > 64)
         return err_set(
             e, ST_INPUT,
-            "--shape \"%s\" is not dim,inter,experts,topk (multiples of 64 up to 16384; up to 4096; up to 64)",
-            text);
+            "--shape \"%s\" is not dim,inter,experts,topk (multiples of 64 up to 16384; up to 4096; up to 64)", text);
     *out = (moe_layer){text, v[0], v[1], v[2], v[3], {0}, 16384};
     return ST_OK;
 }
@@ -210,8 +204,7 @@ static status tune_all(tuner *t, err *e) {
     }
     progress_start(&t->p, "calls tuned", "calls", t->left);
     for (int f = 0; f < MOE_OTHER; f++)
-        for (int i = 0; st == ST_OK && i < n && wanted[f]; i++)
-            st = tune_one_layer(t, (moe_format)f, &layers[i], e);
+        for (int i = 0; st == ST_OK && i < n && wanted[f]; i++) st = tune_one_layer(t, (moe_format)f, &layers[i], e);
     progress_end(&t->p);
     return st;
 }
@@ -236,8 +229,7 @@ static status open_table(tuner *t, err *e) {
     buf_clear(&text);
     if (st == ST_OK && !(t->file = fopen(t->o.out, there ? "a" : "w")))
         st = err_set(e, ST_IO, "--out %s cannot be written", t->o.out);
-    if (st == ST_OK && !there &&
-        (!tuned_header(&text) || fwrite(text.data, 1, text.len, t->file) != text.len))
+    if (st == ST_OK && !there && (!tuned_header(&text) || fwrite(text.data, 1, text.len, t->file) != text.len))
         st = err_set(e, ST_IO, "--out %s cannot be written", t->o.out);
     buf_free(&text);
     return st;
@@ -251,8 +243,7 @@ static status check_lists(const tune_opts *o, err *e) {
                            o->formats.items[i]);
     for (int i = 0; i < o->tokens.n; i++) {
         bool is = false;
-        for (int k = 0; k < moe_n_buckets; k++)
-            is = is || strtoll(o->tokens.items[i], NULL, 10) == moe_buckets[k];
+        for (int k = 0; k < moe_n_buckets; k++) is = is || strtoll(o->tokens.items[i], NULL, 10) == moe_buckets[k];
         if (!is)
             return err_set(
                 e, ST_INPUT,
@@ -269,14 +260,13 @@ static int tune_moe(int argc, char **argv) {
         {"out", 0, OPT_STR, &t.o.out, "FILE",
          "the table (default: the chip's, beside the program); rows that it has are not timed again", 0, 0},
         {"again", 0, OPT_FLAG, &t.o.again, NULL, "begins the table anew", 0, 0},
-        {"format", 0, OPT_LIST, &t.o.formats, "F",
-         "w4a16, w4a8, bf16, w2_bf16 or fp8 (default: all); may be repeated", 0, 0},
+        {"format", 0, OPT_LIST, &t.o.formats, "F", "w4a16, w4a8, bf16, w2_bf16 or fp8 (default: all); may be repeated",
+         0, 0},
         {"shape", 0, OPT_LIST, &t.o.shapes, "D,I,E,K",
          "dim,inter,experts,topk instead of those of `bench moe`; may be repeated", 0, 0},
-        {"tokens", 'n', OPT_LIST, &t.o.tokens, "N", "of a call (default: 1, 2, 4 ... 16384); may be repeated",
-         0, 0},
-        {"limit", 0, OPT_INT, &t.o.limit, "S", "seconds after which no further call is begun (default: none)",
-         1, 86400},
+        {"tokens", 'n', OPT_LIST, &t.o.tokens, "N", "of a call (default: 1, 2, 4 ... 16384); may be repeated", 0, 0},
+        {"limit", 0, OPT_INT, &t.o.limit, "S", "seconds after which no further call is begun (default: none)", 1,
+         86400},
         {"verbose", 0, OPT_FLAG, &t.o.all, NULL, "prints what every candidate took", 0, 0},
     };
     int done = cmd_options("tune moe", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
@@ -291,8 +281,7 @@ static int tune_moe(int argc, char **argv) {
         st = open_table(&t, &e);
     }
     if (st == ST_OK) st = tune_all(&t, &e);
-    if (t.file && fclose(t.file) && st == ST_OK)
-        st = err_set(&e, ST_IO, "--out %s cannot be written", t.o.out);
+    if (t.file && fclose(t.file) && st == ST_OK) st = err_set(&e, ST_IO, "--out %s cannot be written", t.o.out);
     if (st == ST_OK)
         printf("%s: %llu of %llu calls timed in %.0f s%s\n", t.o.out, (unsigned long long)t.done,
                (unsigned long long)t.left, now_s() - t.start,

@@ -37,15 +37,13 @@ typedef struct {
 } tuned_shape;
 
 /* What a tensor-parallel rank of Kimi-K2.5 with 64 heads multiplies with. */
-#define KIMI_RANK(of, tp)                                                                                    \
-    {{"q_b" of, G_LINEAR, 12288 / tp, 1536}, 16384}, {{"kv_b" of, G_LINEAR, 16384 / tp, 512}, 16384},        \
-        {{"o" of, G_ADD, 7168, 8192 / tp}, 16384},                                                           \
-        {{"dense gate, up" of, G_SWIGLU, 18432 / tp, 7168}, 16384},                                          \
-        {{"dense down" of, G_ADD, 7168, 18432 / tp}, 16384},                                                 \
-        {{"shared gate, up" of, G_SWIGLU, 2048 / tp, 7168}, 16384},                                          \
-        {{"shared down" of, G_LINEAR, 7168, 2048 / tp}, 16384},                                              \
-        {{"absorb_q" of, G_ABSORB, 64 / tp, 0}, FEW}, {{"unabsorb_v" of, G_UNABSORB, 64 / tp, 0}, FEW},      \
-        {{"head" of, G_LOGITS, 163840 / tp, 7168}, FEW},
+#define KIMI_RANK(of, tp)                                                                                              \
+    {{"q_b" of, G_LINEAR, 12288 / tp, 1536}, 16384}, {{"kv_b" of, G_LINEAR, 16384 / tp, 512}, 16384},                  \
+        {{"o" of, G_ADD, 7168, 8192 / tp}, 16384}, {{"dense gate, up" of, G_SWIGLU, 18432 / tp, 7168}, 16384},         \
+        {{"dense down" of, G_ADD, 7168, 18432 / tp}, 16384},                                                           \
+        {{"shared gate, up" of, G_SWIGLU, 2048 / tp, 7168}, 16384},                                                    \
+        {{"shared down" of, G_LINEAR, 7168, 2048 / tp}, 16384}, {{"absorb_q" of, G_ABSORB, 64 / tp, 0}, FEW},          \
+        {{"unabsorb_v" of, G_UNABSORB, 64 / tp, 0}, FEW}, {{"head" of, G_LOGITS, 163840 / tp, 7168}, FEW},
 static const tuned_shape shapes[] = {{{"q_a", G_LINEAR, 1536, 7168}, 16384},
                                      {{"kv_a", G_LINEAR, 576, 7168}, 16384},
                                      {{"router", G_LOGITS, 384, 7168}, 16384},
@@ -61,8 +59,7 @@ static const tuned_shape shapes[] = {{{"q_a", G_LINEAR, 1536, 7168}, 16384},
                                      {{"nano shared gate, up", G_SWIGLU, 64, 256}, 4096},
                                      {{"nano shared down", G_LINEAR, 256, 64}, 4096},
                                      {{"nano head", G_LOGITS, 2048, 256}, FEW}};
-static const i64 buckets[] = {96,   128,  192,  256,  384,  512,  768,   1024,
-                              1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384};
+static const i64 buckets[] = {96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384};
 
 typedef struct {
     const char *out;
@@ -123,16 +120,15 @@ static i64 buckets_of(const tuner *t, const tuned_shape *s, i64 out[COUNT_OF(buc
     for (size_t i = 0; named && i < COUNT_OF(buckets); i++) {
         gemm_call c = call_of(&s->s, buckets[i]);
         bool asked = !t->o.tokens.n && buckets[i] <= s->most;
-        for (int k = 0; k < t->o.tokens.n; k++)
-            asked = asked || strtoll(t->o.tokens.items[k], NULL, 10) == buckets[i];
+        for (int k = 0; k < t->o.tokens.n; k++) asked = asked || strtoll(t->o.tokens.items[k], NULL, 10) == buckets[i];
         if (asked && !gemm_exact(&t->known, &c, t->library)) out[n++] = buckets[i];
     }
     return n;
 }
 
 static void tell(const job *j, const char *rest) {
-    printf("%-20s %6lld x %-6lld %5lld rows  %s\n", j->c->s->name, (long long)j->call.rows,
-           (long long)j->call.cols, (long long)j->call.tokens, rest);
+    printf("%-20s %6lld x %-6lld %5lld rows  %s\n", j->c->s->name, (long long)j->call.rows, (long long)j->call.cols,
+           (long long)j->call.tokens, rest);
     fflush(stdout);
 }
 
@@ -186,8 +182,7 @@ static status run_once(job *j, const gemm_choice *how, gemm_seen *seen, f32 *row
     const i64 n = j->c->n, width = j->c->y_width, size = j->c->wide ? 4 : 2;
     memset(rows, j->c->s->kind == G_ADD ? 0 : 0xff, (size_t)(width * size));
     for (i64 i = 0; i < SPREAD; i++)
-        g->dev->write(g->dev, (u8 *)j->c->y + i * (n - 1) / (SPREAD - 1) * width * size, rows,
-                      (u64)(width * size));
+        g->dev->write(g->dev, (u8 *)j->c->y + i * (n - 1) / (SPREAD - 1) * width * size, rows, (u64)(width * size));
     call_once(j, how, seen);
     for (i64 i = 0; i < SPREAD; i++) gemm_case_read(g, j->c, i * (n - 1) / (SPREAD - 1), rows + i * width);
     return g->dev->finish(g->dev, e);
@@ -198,8 +193,7 @@ static bool near_enough(const job *j, const f32 *rows, f64 *error) {
     const i64 width = j->c->y_width;
     f32 got[WANT_TOKENS * GEMM_SAMPLES];
     for (i64 t = 0; t < WANT_TOKENS; t++)
-        for (i64 i = 0; i < j->samples; i++)
-            got[t * j->samples + i] = rows[t * (SPREAD - 1) * width + j->at[i]];
+        for (i64 i = 0; i < j->samples; i++) got[t * j->samples + i] = rows[t * (SPREAD - 1) * width + j->at[i]];
     *error = relative_error(got, j->want, WANT_TOKENS * j->samples);
     return *error <= BOUND && relative_error(rows, j->usual, SPREAD * width) <= BOUND_USUAL;
 }
@@ -233,8 +227,7 @@ static status begin(job *j, err *e) {
     status st = gemm_case_want(&j->t->gpu, j->c, j->tokens, WANT_TOKENS, j->at, j->samples, j->want, e);
     if (st == ST_OK) st = run_once(j, &c->how, &seen, j->got, e);
     if (st != ST_OK) return st;
-    if (!gemm_same(&seen.call, &j->call))
-        return err_set(e, ST_UNSUPPORTED, "this product is not chosen by a table");
+    if (!gemm_same(&seen.call, &j->call)) return err_set(e, ST_UNSUPPORTED, "this product is not chosen by a table");
     j->calls = j->replays = 1;
     st = record(j, &c->how, &c->r, e);
     for (int i = 0; st == ST_OK && i < 2; i++) st = time_turn(j, c->r, &us, e);
@@ -269,8 +262,8 @@ static status try_all(job *j, f64 *least, err *e) {
     return st;
 }
 
-/* Turns of all that are in, one after the other, so that a clock that drifts drifts for all. *steady: the median of none is far from
- * its least turn. */
+/* Turns of all that are in, one after the other, so that a clock that drifts drifts for all. *steady: the median of
+ * none is far from its least turn. */
 static status take_turns(job *j, bool *steady, err *e) {
     status st = ST_OK;
     *steady = true;
@@ -287,7 +280,8 @@ static status take_turns(job *j, bool *steady, err *e) {
     return st;
 }
 
-/* One trial of each; then those near the best are checked and timed in turns, again where something else disturbed them. */
+/* One trial of each; then those near the best are checked and timed in turns, again where something else disturbed
+ * them. */
 static status compare(job *j, err *e) {
     f64 least;
     bool steady = false;
@@ -312,9 +306,8 @@ static status keep(const job *j, int best, err *e) {
     char text[GEMM_CHOICE_TEXT + 120], how[GEMM_CHOICE_TEXT];
     buf line = {0};
     gemm_choice_text(&j->all[best].how, how);
-    snprintf(text, sizeof text, "%9.2f us, built in %9.2f us, %5.1f %%, error %.2e, candidate %d of %d: %s",
-             row.us, row.default_us, 100 * (row.us / row.default_us - 1), j->all[best].error, best, j->n,
-             how);
+    snprintf(text, sizeof text, "%9.2f us, built in %9.2f us, %5.1f %%, error %.2e, candidate %d of %d: %s", row.us,
+             row.default_us, 100 * (row.us / row.default_us - 1), j->all[best].error, best, j->n, how);
     tell(j, text);
     for (int i = 0; i < j->n && t->o.all; i++) {
         gemm_choice_text(&j->all[i].how, how);
@@ -325,8 +318,8 @@ static status keep(const job *j, int best, err *e) {
                  how);
         tell(j, text);
     }
-    bool ok = gemm_line(&line, t->chip, t->sms, &row) &&
-              fwrite(line.data, 1, line.len, t->file) == line.len && !fflush(t->file);
+    bool ok = gemm_line(&line, t->chip, t->sms, &row) && fwrite(line.data, 1, line.len, t->file) == line.len &&
+              !fflush(t->file);
     buf_free(&line);
     return ok ? ST_OK : err_set(e, ST_IO, "--out %s cannot be written", t->o.out);
 }
@@ -419,27 +412,23 @@ static status read_lists(const tune_opts *o, tuned_shape own[32], err *e) {
         bool is = false;
         for (size_t k = 0; k < COUNT_OF(shapes); k++) is = is || !strcmp(o->only.items[i], shapes[k].s.name);
         if (!is)
-            return err_set(e, ST_INPUT,
-                           "--only \"%s\" is no name of a shape (\"q_a\", \"o /8\", \"nano o\" ...)",
+            return err_set(e, ST_INPUT, "--only \"%s\" is no name of a shape (\"q_a\", \"o /8\", \"nano o\" ...)",
                            o->only.items[i]);
     }
     for (int i = 0; i < o->tokens.n; i++) {
         bool is = false;
-        for (size_t k = 0; k < COUNT_OF(buckets); k++)
-            is = is || strtoll(o->tokens.items[i], NULL, 10) == buckets[k];
+        for (size_t k = 0; k < COUNT_OF(buckets); k++) is = is || strtoll(o->tokens.items[i], NULL, 10) == buckets[k];
         if (!is)
-            return err_set(
-                e, ST_INPUT,
-                "--tokens \"%s\" is none of the numbers that tables have rows for (96, 128, 192 ... 16384)",
-                o->tokens.items[i]);
+            return err_set(e, ST_INPUT,
+                           "--tokens \"%s\" is none of the numbers that tables have rows for (96, 128, 192 ... 16384)",
+                           o->tokens.items[i]);
     }
     for (int i = 0; i < o->shapes.n; i++) {
         long long v[2];
         char end;
-        if (sscanf(o->shapes.items[i], "%lld,%lld%c", v, v + 1, &end) != 2 || v[0] < 1 || v[0] > 1 << 24 ||
-            v[1] < 8 || v[1] > 32768)
-            return err_set(e, ST_INPUT, "--shape \"%s\" is not rows,cols (cols 8..32768)",
-                           o->shapes.items[i]);
+        if (sscanf(o->shapes.items[i], "%lld,%lld%c", v, v + 1, &end) != 2 || v[0] < 1 || v[0] > 1 << 24 || v[1] < 8 ||
+            v[1] > 32768)
+            return err_set(e, ST_INPUT, "--shape \"%s\" is not rows,cols (cols 8..32768)", o->shapes.items[i]);
         own[i] = (tuned_shape){{o->shapes.items[i], G_LINEAR, v[0], v[1]}, 16384};
     }
     return ST_OK;
@@ -456,10 +445,9 @@ int tune_gemm(int argc, char **argv) {
         {"only", 0, OPT_LIST, &t.o.only, "NAME",
          "one of the shapes only: \"q_a\", \"o /8\", \"nano o\" ...; may be repeated", 0, 0},
         {"shape", 0, OPT_LIST, &t.o.shapes, "ROWS,COLS", "of a weight instead; may be repeated", 0, 0},
-        {"tokens", 'n', OPT_LIST, &t.o.tokens, "N", "rows of x (default: 96, 128 ... 16384); may be repeated",
-         0, 0},
-        {"limit", 0, OPT_INT, &t.o.limit, "S",
-         "seconds after which no further product is begun (default: none)", 1, 86400},
+        {"tokens", 'n', OPT_LIST, &t.o.tokens, "N", "rows of x (default: 96, 128 ... 16384); may be repeated", 0, 0},
+        {"limit", 0, OPT_INT, &t.o.limit, "S", "seconds after which no further product is begun (default: none)", 1,
+         86400},
         {"verbose", 0, OPT_FLAG, &t.o.all, NULL, "prints what every candidate took", 0, 0},
     };
     int done = cmd_options("tune gemm", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
@@ -473,10 +461,8 @@ int tune_gemm(int argc, char **argv) {
         st = open_table(&t, &e);
     }
     if (st == ST_OK)
-        st = t.o.shapes.n ? tune_all(&t, own, (size_t)t.o.shapes.n, &e)
-                          : tune_all(&t, shapes, COUNT_OF(shapes), &e);
-    if (t.file && fclose(t.file) && st == ST_OK)
-        st = err_set(&e, ST_IO, "--out %s cannot be written", t.o.out);
+        st = t.o.shapes.n ? tune_all(&t, own, (size_t)t.o.shapes.n, &e) : tune_all(&t, shapes, COUNT_OF(shapes), &e);
+    if (t.file && fclose(t.file) && st == ST_OK) st = err_set(&e, ST_IO, "--out %s cannot be written", t.o.out);
     if (st == ST_OK)
         printf("%s: %llu of %llu products timed in %.0f s%s\n", t.o.out, (unsigned long long)t.done,
                (unsigned long long)t.left, now_s() - t.start,

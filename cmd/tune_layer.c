@@ -36,14 +36,14 @@ static status make_weights(tune_layer *l, weight_view *v, err *e) {
         if (c->format == MOE_W4A8) synth_one_scale(&v[i]);
     }
     for (i64 i = 3 * DISTINCT; i < 3 * c->experts; i++) v[i] = v[i % (3 * DISTINCT)];
-    weight_desc d = {
-        .kind = WK_EXPERTS, .views = v, .n_views = 3 * c->experts, .experts = kinds[c->format].kept};
+    weight_desc d = {.kind = WK_EXPERTS, .views = v, .n_views = 3 * c->experts, .experts = kinds[c->format].kept};
     status st = l->t->o.weight_prepare(&l->t->o, &d, &l->w, e);
     d.n_views = 3 * min_i64(DISTINCT, c->experts);
     return st == ST_OK ? l->t->ref.weight_prepare(&l->t->ref, &d, &l->ref_w, e) : st;
 }
 
-/* What slot `slot` adds to row r, as ref computes it. int8: with so many slots, all others empty, that moe_is_int8() holds. */
+/* What slot `slot` adds to row r, as ref computes it. int8: with so many slots, all others empty, that moe_is_int8()
+ * holds. */
 static status ref_slot(tune_layer *l, int r, i64 slot, bool int8, f32 *out, err *e) {
     const moe_call *c = &l->call;
     enum { SLOTS = INT8_MEAN * DISTINCT };

@@ -40,13 +40,14 @@ typedef struct {
     bool same, right; /* the same bits when repeated; that, and both figures within their bounds */
 } tune_verdict;
 
-/* Makes weights (a few different experts, many times), inputs and ref's rows. The caller ends *l with tune_layer_close(). */
+/* Makes weights (a few different experts, many times), inputs and ref's rows. The caller ends *l with
+ * tune_layer_close(). */
 status tune_layer_open(tune_layer *l, tune_gpu *t, moe_format f, const moe_layer *shape, i64 most, err *e);
 void tune_layer_close(tune_layer *l);
 /* Inputs and routings of so many tokens, at most `most`. */
 status tune_layer_tokens(tune_layer *l, i64 tokens, err *e);
-/* Runs the call as `how` says, twice. Are its first and last rows ref's, within the bound of `moonlet check`, all that are read those of the
- * choice that was asked about with `first`, within twice of that, and the bits the same? */
+/* Runs the call as `how` says, twice. Are its first and last rows ref's, within the bound of `moonlet check`, all
+ * that are read those of the choice that was asked about with `first`, within twice of that, and the bits the same? */
 status tune_right(tune_layer *l, const moe_choice *how, bool first, tune_verdict *v, err *e);
 /* Records calls in one way, the routings in turn. */
 status tune_record(tune_layer *l, const moe_choice *how, i64 calls, device_recording **out, err *e);

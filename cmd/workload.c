@@ -105,8 +105,7 @@ static status random_plain(workload *w, const workload_options *o, const buf *te
     ids_buf ids = {0};
     status st = tokenizer_encode(w->tok, text->data, text->len, false, &ids, e);
     for (i64 i = 0; i < w->n && st == ST_OK; i++)
-        st =
-            cut_prompt(w, &w->items[i], &ids, (size_t)mt_randint(&w->rng, 0, (i64)ids.len - 1), o->as_ids, e);
+        st = cut_prompt(w, &w->items[i], &ids, (size_t)mt_randint(&w->rng, 0, (i64)ids.len - 1), o->as_ids, e);
     ids_free(&ids);
     return st;
 }
@@ -139,8 +138,8 @@ static status random_items(workload *w, const workload_options *o, const texts *
     }
     free(order);
     if (st == ST_OK && have < w->n)
-        st = err_set(e, ST_INPUT, "%s holds %lld texts, --num-prompts asks for %lld", o->path,
-                     (long long)have, (long long)w->n);
+        st = err_set(e, ST_INPUT, "%s holds %lld texts, --num-prompts asks for %lld", o->path, (long long)have,
+                     (long long)w->n);
     return st;
 }
 
@@ -196,8 +195,7 @@ static status output_of(const json_t *o, const workload_options *wo, i64 *out, e
     if (*out) return ST_OK;
     status st = json_get_i64(o, "output_len", 1, 1e9, false, out, e);
     if (st == ST_OK && !*out) st = json_get_i64(o, "max_tokens", 1, 1e9, false, out, e);
-    if (st == ST_OK && !*out)
-        st = err_set(e, ST_INPUT, "no \"output_len\": give it, or --sharegpt-output-len for all");
+    if (st == ST_OK && !*out) st = err_set(e, ST_INPUT, "no \"output_len\": give it, or --sharegpt-output-len for all");
     return st;
 }
 
@@ -205,8 +203,7 @@ static status read_ids(const workload *w, load_item *it, const json_t *ids, err 
     ids_buf *b = &((owned *)it->own)->ids;
     for (size_t i = 0; i < json_array_size(ids); i++) {
         const json_t *v = json_array_get(ids, i);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 ||
-            json_integer_value(v) >= tokenizer_vocab_size(w->tok))
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= tokenizer_vocab_size(w->tok))
             return err_set(e, ST_INPUT, "ids[%zu] is no token id of the vocabulary", i);
         ids_add(b, (i32)json_integer_value(v));
     }
@@ -239,8 +236,7 @@ static status prompts(workload *w, const workload_options *o, const texts *t, er
 
 /* ---- traces ---- */
 
-static status one_turn(workload *w, const workload_options *o, const json_t *turn, load_item *it, i64 k,
-                       err *e) {
+static status one_turn(workload *w, const workload_options *o, const json_t *turn, load_item *it, i64 k, err *e) {
     owned *own = it->own;
     own->turn = json_incref((json_t *)turn);
     own->as_ids = o->as_ids;

@@ -1,13 +1,14 @@
-/* cmd/workload.h: the requests of `moonlet bench serving`. Lengths, offsets and the order of a data set's texts are those
- * of SGLang's bench_serving for equal options and seed (numpy's and Python's generators, in its order of draws). */
+/* cmd/workload.h: the requests of `moonlet bench serving`. Lengths, offsets and the order of a data set's texts are
+ * those of SGLang's bench_serving for equal options and seed (numpy's and Python's generators, in its order of
+ * draws). */
 #ifndef CMD_WORKLOAD_H
 #define CMD_WORKLOAD_H
 #include "load.h"
 
 typedef struct {
     const char *name; /* random, random-ids, sharegpt, jsonl, trace */
-    const char *path; /* random without one becomes random-ids      */
-    i64 n;            /* requests, or conversations of a trace      */
+    const char *path; /* random without one becomes random-ids */
+    i64 n;            /* requests, or conversations of a trace */
     i64 input_len, output_len;
     f64 range_ratio; /* lengths are uniform in [max(1, floor(L ratio)), L] */
     u32 seed;

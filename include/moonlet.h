@@ -15,15 +15,15 @@ extern "C" {
 
 typedef enum {
     MOON_OK = 0,
-    MOON_NOMEM,       /* out of memory                                       */
-    MOON_IO,          /* a file could not be read                            */
-    MOON_FORMAT,      /* a file is not what it should be                     */
-    MOON_INPUT,       /* an argument or a request is not valid               */
-    MOON_UNSUPPORTED, /* valid, but not supported                            */
-    MOON_LIMIT,       /* does not fit: context, memory                       */
-    MOON_NUMERIC,     /* NaN or infinity in the computation                  */
-    MOON_DEVICE,      /* a device failed                                     */
-    MOON_CANCELLED    /* the callback asked to stop                          */
+    MOON_NOMEM,       /* out of memory */
+    MOON_IO,          /* a file could not be read */
+    MOON_FORMAT,      /* a file is not what it should be */
+    MOON_INPUT,       /* an argument or a request is not valid */
+    MOON_UNSUPPORTED, /* valid, but not supported */
+    MOON_LIMIT,       /* does not fit: context, memory */
+    MOON_NUMERIC,     /* NaN or infinity in the computation */
+    MOON_DEVICE,      /* a device failed */
+    MOON_CANCELLED    /* the callback asked to stop */
 } moon_status;
 
 typedef struct {
@@ -34,26 +34,26 @@ typedef struct {
 typedef struct moon_engine moon_engine; /* a loaded model */
 
 typedef struct {
-    size_t size;           /* sizeof(moon_options)                                          */
-    const char *model_dir; /* checkpoint folder                                             */
-    const char *device;    /* "cpu" (default), "ref" or "cuda"                              */
-    const char *cpu_mask;  /* highest instruction set: "none", "avx2", "avx512", "vnni", "bf16"; NULL: all */
-    const char *kv_cache_dtype;   /* "auto" (default), "fp32", "bf16", "fp8_e4m3"                  */
+    size_t size;                  /* sizeof(moon_options) */
+    const char *model_dir;        /* checkpoint folder */
+    const char *device;           /* "cpu" (default), "ref" or "cuda" */
+    const char *cpu_mask;         /* highest instruction set: "none", "avx2", "avx512", "vnni", "bf16"; NULL: all */
+    const char *kv_cache_dtype;   /* "auto" (default), "fp32", "bf16", "fp8_e4m3" */
     const char *chat_template;    /* "k2.5", "k2.6", ...; NULL: what the model's folder says */
-    int64_t threads;              /* 0: all cores                                                  */
-    int64_t context_length;       /* tokens; 0: the model's maximum, at most 32768                 */
-    int64_t prefill_chunk;        /* tokens; 0: 512, 8192 on a GPU                                 */
-    const char *load_format;      /* "auto" (default), or "dummy": made-up weights on a GPU         */
-    int verify;                   /* scan quantization scales while loading                        */
-    const char *const *overrides; /* "KEY=VALUE" for config.json                                 */
+    int64_t threads;              /* 0: all cores */
+    int64_t context_length;       /* tokens; 0: the model's maximum, at most 32768 */
+    int64_t prefill_chunk;        /* tokens; 0: 512, 8192 on a GPU */
+    const char *load_format;      /* "auto" (default), or "dummy": made-up weights on a GPU */
+    int verify;                   /* scan quantization scales while loading */
+    const char *const *overrides; /* "KEY=VALUE" for config.json */
     int n_overrides;
-    int disable_cuda_graph; /* on a GPU decode steps are launched kernel by kernel                    */
-    int64_t tp_slice;       /* T > 1: one of T GPUs' share of dummy weights, to measure speed         */
-    int deterministic; /* equal bits alone and in a batch: always so on "ref" and "cpu", slower on "cuda" */
-    const char *moe_format; /* "auto" (default), "w4a8" or "w2_bf16": how routed experts are kept     */
+    int disable_cuda_graph; /* on a GPU decode steps are launched kernel by kernel */
+    int64_t tp_slice;       /* T > 1: one of T GPUs' share of dummy weights, to measure speed */
+    int deterministic;      /* equal bits alone and in a batch: always so on "ref" and "cpu", slower on "cuda" */
+    const char *moe_format; /* "auto" (default), "w4a8" or "w2_bf16": how routed experts are kept */
     const char *tuned;      /* on a GPU: a table of measured choices, or a folder of them; NULL: none */
 } moon_options;
-#define MOON_OPTIONS_INIT                                                                                    \
+#define MOON_OPTIONS_INIT                                                                                              \
     { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it
@@ -65,29 +65,29 @@ const char *moon_plan(const moon_engine *engine);
 const char *moon_template(const moon_engine *engine);
 
 typedef enum {
-    MOON_REASONING, /* a piece of the model's thinking                                             */
-    MOON_CONTENT,   /* a piece of the answer                                                       */
-    MOON_TOOL_CALL, /* a complete call: text is JSON {"id", "name", "arguments"}                   */
-    MOON_TOKEN      /* raw mode: a piece of text as the model wrote it                             */
+    MOON_REASONING, /* a piece of the model's thinking */
+    MOON_CONTENT,   /* a piece of the answer */
+    MOON_TOOL_CALL, /* a complete call: text is JSON {"id", "name", "arguments"} */
+    MOON_TOKEN      /* raw mode: a piece of text as the model wrote it */
 } moon_event;
 /* text has `length` bytes and whole characters, valid during the call. Return nonzero to stop. */
 typedef int (*moon_callback)(void *user, moon_event event, const char *text, size_t length);
 
 typedef struct {
-    size_t size; /* sizeof(moon_request)                                              */
+    size_t size; /* sizeof(moon_request) */
     /* What to answer: either a chat, JSON {"messages": [...], "tools": [...], "chat_template_kwargs": {...}}
      * as in the OpenAI API, or a raw prompt, encoded without special tokens. */
     const char *chat;
     const char *prompt;
-    int64_t max_tokens;  /* 0: as many as the context holds                                   */
-    double temperature;  /* 0: greedy                                                         */
-    int64_t top_k;       /* 0: off                                                            */
-    double top_p, min_p; /* 1 and 0: off                                                      */
-    double repetition_penalty, presence_penalty, frequency_penalty; /* 1, 0 and 0: off            */
-    uint64_t seed;  /* equal seeds and requests give equal text                          */
-    int ignore_eos; /* go on to max_tokens                                               */
+    int64_t max_tokens;                                             /* 0: as many as the context holds */
+    double temperature;                                             /* 0: greedy */
+    int64_t top_k;                                                  /* 0: off */
+    double top_p, min_p;                                            /* 1 and 0: off */
+    double repetition_penalty, presence_penalty, frequency_penalty; /* 1, 0 and 0: off */
+    uint64_t seed;                                                  /* equal seeds and requests give equal text */
+    int ignore_eos;                                                 /* go on to max_tokens */
 } moon_request;
-#define MOON_REQUEST_INIT                                                                                    \
+#define MOON_REQUEST_INIT                                                                                              \
     { sizeof(moon_request), 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0 }
 
 typedef struct {

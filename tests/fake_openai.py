@@ -1,5 +1,5 @@
-"""A small server with the endpoints that `moonlet bench serving` and `moonlet eval gsm8k` use, for tests of the client side.
-It "generates" letters with known timing, or what `answer(body)` returns."""
+"""A small server with the endpoints that `moonlet bench serving` and `moonlet eval gsm8k` use, for tests of the client
+side. It "generates" letters with known timing, or what `answer(body)` returns."""
 import json
 import threading
 import time
@@ -22,9 +22,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         f = self.server.fake
-        paths = {"/v1/models": {"object": "list", "data": [{"id": "fake", "object": "model"}]},
-                 "/get_server_info": {"internal_states": [{"avg_spec_accept_length": f.accept_length}]}, "/get_model_info": f.model_info}
-        self.reply(200, paths[self.path]) if self.path in paths else self.reply(404, {"error": {"message": "no such path"}})
+        paths = {
+            "/v1/models": {"object": "list", "data": [{"id": "fake", "object": "model"}]},
+            "/get_server_info": {"internal_states": [{"avg_spec_accept_length": f.accept_length}]},
+            "/get_model_info": f.model_info,
+        }
+        self.reply(200, paths[self.path]) if self.path in paths else self.reply(
+            404, {"error": {"message": "no such path"}}
+        )
 
     def event(self, body):
         data = ("data: " + (body if isinstance(body, str) else json.dumps(body)) + "\n\n").encode()
@@ -54,7 +59,9 @@ class Handler(BaseHTTPRequestHandler):
             if self.path == "/flush_cache":
                 self.reply(200, {})
             elif f.status != 200 or (f.fail_every and number % f.fail_every == 0):
-                self.reply(f.status if f.status != 200 else 503, {"error": {"message": "the fake server was told to fail"}})
+                self.reply(
+                    f.status if f.status != 200 else 503, {"error": {"message": "the fake server was told to fail"}}
+                )
             elif f.hostile:
                 self.hostile(f)
             elif self.path == "/generate":
@@ -74,11 +81,18 @@ class Handler(BaseHTTPRequestHandler):
     def openai(self, f, body, chat):
         n = body.get("max_completion_tokens") if chat else body["max_tokens"]
         prompt = body.get("prompt", "")
-        usage = {"prompt_tokens": len(prompt) if isinstance(prompt, list) else 7, "completion_tokens": n,
-                 "prompt_tokens_details": {"cached_tokens": 1}}
+        usage = {
+            "prompt_tokens": len(prompt) if isinstance(prompt, list) else 7,
+            "completion_tokens": n,
+            "prompt_tokens_details": {"cached_tokens": 1},
+        }
         if not body.get("stream"):
             text = f.answer(body) if f.answer else "x" * n
-            choice = {"index": 0, "finish_reason": "stop", **({"message": {"content": text}} if chat else {"text": text})}
+            choice = {
+                "index": 0,
+                "finish_reason": "stop",
+                **({"message": {"content": text}} if chat else {"text": text}),
+            }
             self.reply(200, {"choices": [choice], "usage": usage})
             return
         self.begin_stream()
@@ -108,7 +122,9 @@ class Handler(BaseHTTPRequestHandler):
             done = min(i + f.per_chunk, n)
             if i:
                 time.sleep(f.gap_s)
-            self.event({"text": "ab" * done, "meta_info": {"completion_tokens": done, "prompt_tokens": 3, "cached_tokens": 0}})
+            self.event(
+                {"text": "ab" * done, "meta_info": {"completion_tokens": done, "prompt_tokens": 3, "cached_tokens": 0}}
+            )
         self.event("[DONE]")
         self.wfile.write(b"0\r\n\r\n")
 
@@ -119,8 +135,20 @@ class Server(ThreadingHTTPServer):
 
 
 class FakeServer:
-    def __init__(self, answer=None, status=200, first_s=0.0, gap_s=0.0, per_chunk=1, usage=True, fail_every=0, cut_after=0, model_info=None,
-                 hostile=None, accept_length=2.5):
+    def __init__(
+        self,
+        answer=None,
+        status=200,
+        first_s=0.0,
+        gap_s=0.0,
+        per_chunk=1,
+        usage=True,
+        fail_every=0,
+        cut_after=0,
+        model_info=None,
+        hostile=None,
+        accept_length=2.5,
+    ):
         self.answer, self.status, self.first_s, self.gap_s, self.per_chunk = answer, status, first_s, gap_s, per_chunk
         self.usage, self.fail_every, self.cut_after, self.model_info = usage, fail_every, cut_after, model_info or {}
         self.hostile, self.accept_length, self.sent = hostile, accept_length, 0

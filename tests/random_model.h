@@ -12,8 +12,8 @@
 
 typedef struct {
     const char *name;
-    i64 vocab, hidden, layers, dense, heads, q_lora, kv_lora, nope, rope, v, inter, expert_inter, experts,
-        top_k, shared, context;
+    i64 vocab, hidden, layers, dense, heads, q_lora, kv_lora, nope, rope, v, inter, expert_inter, experts, top_k,
+        shared, context;
     weight_format attn, mlp, expert[2], embed, router; /* expert[l % 2] is that of layer l */
     bool tie, norm_f32, equal_logits;                  /* equal_logits: router weights and biases are zero */
 } random_model;
@@ -45,8 +45,7 @@ static f32 random_normal(random_writer *w) {
     return (f32)(sum - 131070) * (1.7320508f / 65536.0f);
 }
 
-static u8 *random_add(random_writer *w, const char *name, const char *suffix, dtype type, i64 rows,
-                      i64 cols) {
+static u8 *random_add(random_writer *w, const char *name, const char *suffix, dtype type, i64 rows, i64 cols) {
     random_tensor *t = &w->t[w->n++];
     snprintf(t->name, sizeof t->name, "%s%s", name, suffix);
     if (rows)
@@ -97,8 +96,8 @@ static void random_linear(random_writer *w, weight_format f, i64 rows, i64 cols,
     random_matrix(w, name, f, rows, cols, gain / sqrtf((f32)cols), 0);
 }
 
-static void random_vector(random_writer *w, const random_model *m, i64 n, f32 sigma, f32 mean,
-                          const char *prefix, const char *part) {
+static void random_vector(random_writer *w, const random_model *m, i64 n, f32 sigma, f32 mean, const char *prefix,
+                          const char *part) {
     char name[160];
     snprintf(name, sizeof name, "%s%s", prefix, part);
     random_matrix(w, name, m->norm_f32 ? WF_F32 : WF_BF16, 0, n, sigma, mean);
@@ -151,10 +150,10 @@ static void random_config(const random_model *m, FILE *f) {
         "\"moe_intermediate_size\": %lld, \"n_routed_experts\": %lld, \"num_experts_per_tok\": %lld, "
         "\"n_shared_experts\": %lld, \"max_position_embeddings\": %lld, \"tie_word_embeddings\": %s, "
         "\"norm_topk_prob\": true, \"routed_scaling_factor\": 1.5, \"rms_norm_eps\": 1e-6, \"rope_theta\": 50000.0, ",
-        (long long)m->vocab, (long long)m->hidden, (long long)m->layers, (long long)m->dense,
-        (long long)m->heads, (long long)m->kv_lora, (long long)m->nope, (long long)m->rope, (long long)m->v,
-        (long long)m->inter, (long long)m->expert_inter, (long long)m->experts, (long long)m->top_k,
-        (long long)m->shared, (long long)m->context, m->tie ? "true" : "false");
+        (long long)m->vocab, (long long)m->hidden, (long long)m->layers, (long long)m->dense, (long long)m->heads,
+        (long long)m->kv_lora, (long long)m->nope, (long long)m->rope, (long long)m->v, (long long)m->inter,
+        (long long)m->expert_inter, (long long)m->experts, (long long)m->top_k, (long long)m->shared,
+        (long long)m->context, m->tie ? "true" : "false");
     if (m->q_lora)
         fprintf(f, "\"q_lora_rank\": %lld}", (long long)m->q_lora);
     else
@@ -185,9 +184,8 @@ static bool random_model_write(const random_model *m, u64 seed, char *dir,
     for (int i = 0; i < w->n; i++) {
         random_tensor *t = &w->t[i];
         if (edit) edit(t->name, t->type, t->data, t->bytes);
-        buf_fmt(&head, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%llu,%llu]}", i ? "," : "{",
-                t->name, dtype_name(t->type), t->shape, (unsigned long long)at,
-                (unsigned long long)(at + t->bytes));
+        buf_fmt(&head, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%llu,%llu]}", i ? "," : "{", t->name,
+                dtype_name(t->type), t->shape, (unsigned long long)at, (unsigned long long)(at + t->bytes));
         at += t->bytes;
     }
     buf_char(&head, '}');

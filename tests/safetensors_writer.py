@@ -3,8 +3,24 @@ import json
 import os
 import struct
 
-SIZES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "BF16": 2, "F16": 2, "I16": 2, "U16": 2,
-         "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "I8": 1, "U8": 1, "BOOL": 1}
+SIZES = {
+    "F64": 8,
+    "I64": 8,
+    "U64": 8,
+    "F32": 4,
+    "I32": 4,
+    "U32": 4,
+    "BF16": 2,
+    "F16": 2,
+    "I16": 2,
+    "U16": 2,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "F8_E8M0": 1,
+    "I8": 1,
+    "U8": 1,
+    "BOOL": 1,
+}
 
 
 def n_bytes(dtype, shape):
@@ -61,32 +77,86 @@ def write_index(folder, weight_map, **more):
 
 # A small configuration of each on-disk layout. Dimensions are not Kimi's on purpose.
 TEXT = {
-    "model_type": "kimi_k2", "vocab_size": 320, "hidden_size": 64, "num_hidden_layers": 2, "first_k_dense_replace": 1,
-    "moe_layer_freq": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "q_lora_rank": 48, "kv_lora_rank": 32,
-    "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "intermediate_size": 96,
-    "moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1,
-    "scoring_func": "sigmoid", "topk_method": "noaux_tc", "n_group": 1, "topk_group": 1, "norm_topk_prob": True,
-    "routed_scaling_factor": 2.5, "hidden_act": "silu", "attention_bias": False, "tie_word_embeddings": False,
-    "num_nextn_predict_layers": 0, "rms_norm_eps": 1e-6, "rope_theta": 50000.0, "max_position_embeddings": 4096,
-    "rope_scaling": {"type": "yarn", "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
-                     "mscale_all_dim": 1.0, "original_max_position_embeddings": 1024},
-    "bos_token_id": 300, "eos_token_id": 301,
+    "model_type": "kimi_k2",
+    "vocab_size": 320,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "first_k_dense_replace": 1,
+    "moe_layer_freq": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "q_lora_rank": 48,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "intermediate_size": 96,
+    "moe_intermediate_size": 32,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_shared_experts": 1,
+    "scoring_func": "sigmoid",
+    "topk_method": "noaux_tc",
+    "n_group": 1,
+    "topk_group": 1,
+    "norm_topk_prob": True,
+    "routed_scaling_factor": 2.5,
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "tie_word_embeddings": False,
+    "num_nextn_predict_layers": 0,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 50000.0,
+    "max_position_embeddings": 4096,
+    "rope_scaling": {
+        "type": "yarn",
+        "factor": 4.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": 1024,
+    },
+    "bos_token_id": 300,
+    "eos_token_id": 301,
 }
 FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
 INT4 = {
-    "quant_method": "compressed-tensors", "format": "pack-quantized", "quantization_status": "compressed",
-    "kv_cache_scheme": None, "ignore": ["lm_head"],
-    "config_groups": {"group_0": {"targets": ["Linear"], "input_activations": None, "output_activations": None,
-                                  "weights": {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group",
-                                              "group_size": 32, "dynamic": False, "actorder": None}}},
+    "quant_method": "compressed-tensors",
+    "format": "pack-quantized",
+    "quantization_status": "compressed",
+    "kv_cache_scheme": None,
+    "ignore": ["lm_head"],
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "input_activations": None,
+            "output_activations": None,
+            "weights": {
+                "num_bits": 4,
+                "type": "int",
+                "symmetric": True,
+                "strategy": "group",
+                "group_size": 32,
+                "dynamic": False,
+                "actorder": None,
+            },
+        }
+    },
 }
 
 
 QUARK = {
-    "quant_method": "quark", "exclude": ["*self_attn*"], "export": {"pack_method": "reorder", "weight_format": "real_quantized"},
-    "global_quant_config": {"input_tensors": {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": True},
-                            "weight": [{"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": False},
-                                       {"dtype": "int4", "qscheme": "per_channel", "ch_axis": 0, "is_dynamic": False}]},
+    "quant_method": "quark",
+    "exclude": ["*self_attn*"],
+    "export": {"pack_method": "reorder", "weight_format": "real_quantized"},
+    "global_quant_config": {
+        "input_tensors": {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": True},
+        "weight": [
+            {"dtype": "fp8_e4m3", "qscheme": "per_tensor", "is_dynamic": False},
+            {"dtype": "int4", "qscheme": "per_channel", "ch_axis": 0, "is_dynamic": False},
+        ],
+    },
 }
 
 
@@ -101,8 +171,14 @@ def config(layout_name):
         text["quantization_config"] = json.loads(json.dumps(INT4))
     if layout_name != "k2.5":
         return text
-    return {"model_type": "kimi_k25", "bos_token_id": 300, "eos_token_id": 302, "pad_token_id": 319,
-            "media_placeholder_token_id": 305, "text_config": text}
+    return {
+        "model_type": "kimi_k25",
+        "bos_token_id": 300,
+        "eos_token_id": 302,
+        "pad_token_id": 319,
+        "media_placeholder_token_id": 305,
+        "text_config": text,
+    }
 
 
 def model_tensors(cfg):
@@ -134,7 +210,9 @@ def model_tensors(cfg):
 
     out[prefix + "model.embed_tokens.weight"] = out[prefix + "lm_head.weight"] = ("BF16", [text["vocab_size"], h])
     out[prefix + "model.norm.weight"] = ("BF16", [h])
-    heads, nope, rope, v = (text[k] for k in ("num_attention_heads", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+    heads, nope, rope, v = (
+        text[k] for k in ("num_attention_heads", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    )
     q, kv = text["q_lora_rank"], text["kv_lora_rank"]
     for i in range(text["num_hidden_layers"]):
         p = f"{prefix}model.layers.{i}."
@@ -159,9 +237,13 @@ def model_tensors(cfg):
 
 def weight_shapes(model, tensors):
     """The contents of the INT4 layout's weight_shape tensors: rows and columns of the unpacked matrix."""
-    return {name + "weight_shape": struct.pack("<2i", shape[0], shape[1] * 8)
-            for name, (_, shape) in ((k[:-len("weight_packed")], t) for k, t in model.items() if k.endswith("weight_packed"))
-            if name + "weight_shape" in tensors}
+    return {
+        name + "weight_shape": struct.pack("<2i", shape[0], shape[1] * 8)
+        for name, (_, shape) in (
+            (k[: -len("weight_packed")], t) for k, t in model.items() if k.endswith("weight_packed")
+        )
+        if name + "weight_shape" in tensors
+    }
 
 
 def write_checkpoint(folder, layout_name="k2.5", shards=2, tensors=None, values=None):

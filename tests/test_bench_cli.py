@@ -39,7 +39,8 @@ SHAPE = (3, 64, 32, 4, 2)
 
 
 def raw_files(tmp_path, n, dim, inter, experts, k, int4=False):
-    """Inputs and weights as files and as Python's numbers; int4: weights that are whole multiples of their groups' scales."""
+    """Inputs and weights as files and as Python's numbers; int4: weights that are whole multiples of their groups'
+    scales."""
     rng = random.Random(5)
 
     def weights(count):
@@ -61,18 +62,18 @@ def raw_files(tmp_path, n, dim, inter, experts, k, int4=False):
 def expected(x, w1, w2, ids, weights, n, dim, inter, experts, k):
     out = []
     for i in range(n):
-        row, want = x[i * dim:(i + 1) * dim], [0.0] * dim
+        row, want = x[i * dim : (i + 1) * dim], [0.0] * dim
         for s in range(k):
             e, weight = ids[i * k + s], weights[i * k + s]
             if not 0 <= e < experts:
                 continue
             base = e * 2 * inter * dim
-            gate = [dot(row, w1[base + r * dim:base + (r + 1) * dim]) for r in range(inter)]
-            up = [dot(row, w1[base + (inter + r) * dim:base + (inter + r + 1) * dim]) for r in range(inter)]
+            gate = [dot(row, w1[base + r * dim : base + (r + 1) * dim]) for r in range(inter)]
+            up = [dot(row, w1[base + (inter + r) * dim : base + (inter + r + 1) * dim]) for r in range(inter)]
             h = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]
             for c in range(dim):
                 at = (e * dim + c) * inter
-                want[c] += weight * dot(h, w2[at:at + inter])
+                want[c] += weight * dot(h, w2[at : at + inter])
         out += want
     return out
 
@@ -84,15 +85,37 @@ def far(got, want):
 def bench_files(tmp_path, shape, ids, weights, *more):
     (tmp_path / "ids").write_bytes(struct.pack(f"<{len(ids)}i", *ids))
     (tmp_path / "tw").write_bytes(struct.pack(f"<{len(weights)}f", *weights))
-    done = run("bench", "moe", "--shape", ",".join(map(str, shape)), "--runs", 1, "--ids", tmp_path / "ids", "--topk-weights", tmp_path / "tw",
-               "--x", tmp_path / "x", "--w1", tmp_path / "w1", "--w2", tmp_path / "w2", "--out", tmp_path / "out", "--json", tmp_path / "json", *more)
+    done = run(
+        "bench",
+        "moe",
+        "--shape",
+        ",".join(map(str, shape)),
+        "--runs",
+        1,
+        "--ids",
+        tmp_path / "ids",
+        "--topk-weights",
+        tmp_path / "tw",
+        "--x",
+        tmp_path / "x",
+        "--w1",
+        tmp_path / "w1",
+        "--w2",
+        tmp_path / "w2",
+        "--out",
+        tmp_path / "out",
+        "--json",
+        tmp_path / "json",
+        *more,
+    )
     assert done.returncode == 0, done.stderr
     return [from_bf16(h) for h in array.array("H", (tmp_path / "out").read_bytes())]
 
 
 @pytest.mark.parametrize("device, fmt, bound", [("ref", "bf16", 4e-3), ("cpu", "w4a16", 1e-2)])
 def test_raw_files_with_odd_routings(tmp_path, device, fmt, bound):
-    """Equal ids count each time, those of no expert not at all; --sets does not change what comes out; INT4 of the files' bf16."""
+    """Equal ids count each time, those of no expert not at all; --sets does not change what comes out; INT4 of the
+    files' bf16."""
     x, w1, w2 = raw_files(tmp_path, *SHAPE, int4=fmt == "w4a16")
     ids, weights = [2, 2, -1, 1, 4, 3], [0.5, 0.25, 1.0, 0.125, 0.75, 0.5]
     want = expected(x, w1, w2, ids, weights, *SHAPE)
@@ -101,7 +124,9 @@ def test_raw_files_with_odd_routings(tmp_path, device, fmt, bound):
     assert json.loads((tmp_path / "json").read_text())["error"] < bound
     three = ids + [0, 1, 2, 3, 0, 1] + [3, 3, 3, 3, 3, 3]  # three routings in one file: the first one's results
     (tmp_path / "ids3").write_bytes(struct.pack("<18i", *three))
-    got = bench_files(tmp_path, SHAPE, ids, weights, "--device", device, "--format", fmt, "--sets", 3, "--ids", tmp_path / "ids3")
+    got = bench_files(
+        tmp_path, SHAPE, ids, weights, "--device", device, "--format", fmt, "--sets", 3, "--ids", tmp_path / "ids3"
+    )
     assert far(got, want) < bound
     done = run("bench", "moe", "--shape", ",".join(map(str, SHAPE)), "--ids", tmp_path / "ids3")
     assert done.returncode == 1 and "3 routings of 24 bytes: --sets 3 runs them" in done.stderr
@@ -126,18 +151,39 @@ def test_a_nan_in_x_stays_in_its_row(tmp_path):
     change_x(tmp_path, {i: 0x7FC1 for i in range(192)})
     some()
     line = json.loads((tmp_path / "json").read_text())
-    assert (line["error"], line["not_finite"], line["not_finite_alone"]) == (None, 192, 0)  # nothing that an error could be of
+    assert (line["error"], line["not_finite"], line["not_finite_alone"]) == (
+        None,
+        192,
+        0,
+    )  # nothing that an error could be of
     write_bf16(tmp_path / "x", x)
-    change_x(tmp_path, {7: to_bf16(3e37), 64 + 7: 0x0001, 128 + 7: 0x8000})  # column 7, which the line for outliers multiplies by 64
+    change_x(
+        tmp_path, {7: to_bf16(3e37), 64 + 7: 0x0001, 128 + 7: 0x8000}
+    )  # column 7, which the line for outliers multiplies by 64
     write_bf16(tmp_path / "w1", [v * 1e-30 for v in w1])
     assert all(map(math.isfinite, some()))
     assert json.loads((tmp_path / "json").read_text())["not_finite"] == 0
 
 
-@pytest.mark.parametrize("flag, size", [("--ids", 24), ("--topk-weights", 24), ("--x", 384), ("--w1", 32768), ("--w2", 16384)])
+@pytest.mark.parametrize(
+    "flag, size", [("--ids", 24), ("--topk-weights", 24), ("--x", 384), ("--w1", 32768), ("--w2", 16384)]
+)
 def test_files_of_wrong_size_or_missing(tmp_path, flag, size):
     raw_files(tmp_path, *SHAPE)
-    args = ["bench", "moe", "--shape", ",".join(map(str, SHAPE)), "--format", "bf16", "--runs", 1, "--w1", tmp_path / "w1", "--w2", tmp_path / "w2"]
+    args = [
+        "bench",
+        "moe",
+        "--shape",
+        ",".join(map(str, SHAPE)),
+        "--format",
+        "bf16",
+        "--runs",
+        1,
+        "--w1",
+        tmp_path / "w1",
+        "--w2",
+        tmp_path / "w2",
+    ]
     (tmp_path / "bad").write_bytes(b"\0" * (size - 1 if flag != "--x" else size + 2))
     done = run(*args, flag, tmp_path / "bad")
     assert done.returncode == 1 and f"bytes, but {flag} of this shape has {size}" in done.stderr
@@ -162,7 +208,20 @@ def test_experts_in_other_formats(tmp_path):
     done = run("bench", "moe", "--shape", "1,64,32,2,1", "--format", "w4a8")
     assert done.returncode == 1 and "w4a8 runs on --device cuda and ref" in done.stderr
     for device, name, bound in (("cpu", "w2_bf16", 1e-2), ("ref", "w2_bf16", 1e-6), ("ref", "w4a8", 0.05)):
-        done = run("bench", "moe", "--device", device, "--shape", "40,128,64,4,2", "--runs", "1", "--format", name, "--json", str(tmp_path / "json"))
+        done = run(
+            "bench",
+            "moe",
+            "--device",
+            device,
+            "--shape",
+            "40,128,64,4,2",
+            "--runs",
+            "1",
+            "--format",
+            name,
+            "--json",
+            str(tmp_path / "json"),
+        )
         line = json.loads((tmp_path / "json").read_text())
         assert done.returncode == 0 and line["format"] == name and line["error"] < bound
         # int8 activations, against float32 ones and against the same
@@ -170,18 +229,23 @@ def test_experts_in_other_formats(tmp_path):
         assert ("from float activations" in done.stdout) == (name == "w4a8")
 
 
-@pytest.mark.parametrize("args, word", [
-    (["--shape", "1,64,32,2"], "--shape"),
-    (["--shape", "1,65,32,2,1"], "multiples of 32"),
-    (["--shape", "1,64,32,2,3"], "impossible"),
-    (["--tokens", "0"], "--tokens"),
-    (["--tokens", "1", "--w1", "/dev/null"], "belong together"),
-    (["--shape", "1,64,32,2,1", "--out", "/nonexistent/out", "--runs", "1"], "--out"),
-    (["--tuned", "none"], "--tuned is for --device cuda"),
-])
+@pytest.mark.parametrize(
+    "args, word",
+    [
+        (["--shape", "1,64,32,2"], "--shape"),
+        (["--shape", "1,65,32,2,1"], "multiples of 32"),
+        (["--shape", "1,64,32,2,3"], "impossible"),
+        (["--tokens", "0"], "--tokens"),
+        (["--tokens", "1", "--w1", "/dev/null"], "belong together"),
+        (["--shape", "1,64,32,2,1", "--out", "/nonexistent/out", "--runs", "1"], "--out"),
+        (["--tuned", "none"], "--tuned is for --device cuda"),
+    ],
+)
 def test_bad_arguments(args, word):
     done = run("bench", "moe", *args)
-    errors = [line for line in done.stderr.splitlines() if not line.startswith("note: ")]  # a processor without a fast path says so
+    errors = [
+        line for line in done.stderr.splitlines() if not line.startswith("note: ")
+    ]  # a processor without a fast path says so
     assert done.returncode == 1 and len(errors) == 1 and word in errors[0]
 
 
@@ -194,6 +258,10 @@ def test_check_one_op():
     done = run("check", "--op", "route", "--cpu-mask", "none")
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "1 passed, 0 failed, 0 skipped"
     own = run("check", "--op", "sample", "--cpu-mask", "none")  # the host's only draw: nothing to compare it with
-    assert own.returncode == 0 and "the reference's own function" in own.stdout and own.stdout.splitlines()[-1] == "0 passed, 0 failed, 1 skipped"
+    assert (
+        own.returncode == 0
+        and "the reference's own function" in own.stdout
+        and own.stdout.splitlines()[-1] == "0 passed, 0 failed, 1 skipped"
+    )
     unknown = run("check", "--op", "nothing")
     assert unknown.returncode == 2 and "nothing" in unknown.stderr and "route" in unknown.stderr

@@ -16,8 +16,9 @@ DIRS = ["k2-instruct-fp8", "k2-thinking-int4", "k2.5-int4", "plain-bf16", "plain
 
 def eval_logprobs(model, lines, *options):
     text = "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
-    return subprocess.run([MOONLET, "eval", "logprobs", "-m", str(model), *options], input=text.encode(),
-                          capture_output=True, timeout=300)
+    return subprocess.run(
+        [MOONLET, "eval", "logprobs", "-m", str(model), *options], input=text.encode(), capture_output=True, timeout=300
+    )
 
 
 @pytest.mark.parametrize("name", DIRS)
@@ -25,15 +26,36 @@ def eval_logprobs(model, lines, *options):
 def test_logprobs_equal_transformers(name, device, form, tmp_path):
     out = tmp_path / "out.jsonl"
     with open(out, "wb") as f:
-        done = subprocess.run([MOONLET, "eval", "logprobs", "-m", str(DRAWN / name), "--device", device, "--context-length",
-                               "640", "--data", str(GOLDEN / name / "prompts.jsonl"), "--top", "1000", *form], stdout=f,
-                              stderr=subprocess.PIPE, timeout=300)
+        done = subprocess.run(
+            [
+                MOONLET,
+                "eval",
+                "logprobs",
+                "-m",
+                str(DRAWN / name),
+                "--device",
+                device,
+                "--context-length",
+                "640",
+                "--data",
+                str(GOLDEN / name / "prompts.jsonl"),
+                "--top",
+                "1000",
+                *form,
+            ],
+            stdout=f,
+            stderr=subprocess.PIPE,
+            timeout=300,
+        )
     assert done.returncode == 0, done.stderr.decode()
     assert b"perplexity" in done.stderr
     exact = device == "ref" or name == "plain-fp32"
     bounds = "ref" if exact else "quantised" if "int4" in name else "bf16"
-    check = subprocess.run([sys.executable, str(GOLDEN / "compare_logprobs.py"), str(GOLDEN / name), str(out),
-                            "--bounds", bounds], capture_output=True, text=True)
+    check = subprocess.run(
+        [sys.executable, str(GOLDEN / "compare_logprobs.py"), str(GOLDEN / name), str(out), "--bounds", bounds],
+        capture_output=True,
+        text=True,
+    )
     assert check.returncode == 0, check.stdout + check.stderr
 
 
@@ -55,8 +77,17 @@ def test_all_probabilities_sum_to_one():
 
 
 def test_bad_lines_are_answered_and_the_others_go_on():
-    lines = [{"ids": [1, 2]}, "nonsense\n", {"ids": [1, 10**9]}, {"ids": []}, {"ids": "x"}, {"ids": [1], "text": "y"}, "[1]\n",
-             {"ids": [1] * 100000}, {"ids": [3, 4]}]
+    lines = [
+        {"ids": [1, 2]},
+        "nonsense\n",
+        {"ids": [1, 10**9]},
+        {"ids": []},
+        {"ids": "x"},
+        {"ids": [1], "text": "y"},
+        "[1]\n",
+        {"ids": [1] * 100000},
+        {"ids": [3, 4]},
+    ]
     done = eval_logprobs(DRAWN / "plain-fp32", lines)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 1
@@ -65,8 +96,9 @@ def test_bad_lines_are_answered_and_the_others_go_on():
 
 
 def test_a_missing_file_is_one_line():
-    done = subprocess.run([MOONLET, "eval", "logprobs", "-m", str(DRAWN / "plain-fp32"), "--data", "/no/such/file"],
-                          capture_output=True)
+    done = subprocess.run(
+        [MOONLET, "eval", "logprobs", "-m", str(DRAWN / "plain-fp32"), "--data", "/no/such/file"], capture_output=True
+    )
     assert done.returncode == 1 and b"/no/such/file" in done.stderr.splitlines()[-1]
 
 

@@ -15,8 +15,11 @@ MOONLET = os.environ.get("MOONLET", str(ROOT / "build/moonlet"))
 
 
 def gsm8k(*options):
-    return subprocess.run([MOONLET, "eval", "gsm8k", "--data", str(GOLDEN / "docs.jsonl"), *map(str, options)],
-                          capture_output=True, timeout=300)
+    return subprocess.run(
+        [MOONLET, "eval", "gsm8k", "--data", str(GOLDEN / "docs.jsonl"), *map(str, options)],
+        capture_output=True,
+        timeout=300,
+    )
 
 
 def lines(path):
@@ -26,7 +29,17 @@ def lines(path):
 @pytest.mark.parametrize("draw", ["shots", "same"])
 def test_prompts_extracts_and_scores_equal_lm_eval(draw, tmp_path):
     shots = ["--shots-data", GOLDEN / "shots.jsonl"] if draw == "shots" else []
-    done = gsm8k("--answers", GOLDEN / "answers.jsonl", "--shots", 5, "--details", tmp_path / "d", "--json", tmp_path / "j", *shots)
+    done = gsm8k(
+        "--answers",
+        GOLDEN / "answers.jsonl",
+        "--shots",
+        5,
+        "--details",
+        tmp_path / "d",
+        "--json",
+        tmp_path / "j",
+        *shots,
+    )
     assert done.returncode == 0, done.stderr.decode()
     golden = [g for g in lines(GOLDEN / "golden.jsonl") if g["draw"] == draw]
     details = lines(tmp_path / "d")
@@ -46,16 +59,28 @@ def test_prompts_extracts_and_scores_equal_lm_eval(draw, tmp_path):
 
 
 def test_against_a_server(tmp_path):
-    answers = {d["question"]: a["answer"] for d, a in zip(lines(GOLDEN / "docs.jsonl"), lines(GOLDEN / "answers.jsonl"))}
+    answers = {
+        d["question"]: a["answer"] for d, a in zip(lines(GOLDEN / "docs.jsonl"), lines(GOLDEN / "answers.jsonl"))
+    }
     asked = []
 
     def answer(body):
         asked.append(body)
-        return answers[body["prompt"].rsplit("Question: ", 1)[1][:-len("\nAnswer:")]]
+        return answers[body["prompt"].rsplit("Question: ", 1)[1][: -len("\nAnswer:")]]
 
     with FakeServer(answer=answer) as server:
-        done = gsm8k("--base-url", server.url, "--shots-data", GOLDEN / "shots.jsonl", "--limit", 20, "--json", tmp_path / "j",
-                     "--num-concurrent", 4)
+        done = gsm8k(
+            "--base-url",
+            server.url,
+            "--shots-data",
+            GOLDEN / "shots.jsonl",
+            "--limit",
+            20,
+            "--json",
+            tmp_path / "j",
+            "--num-concurrent",
+            4,
+        )
     assert done.returncode == 0, done.stderr.decode()
     golden = [g for g in lines(GOLDEN / "golden.jsonl") if g["draw"] == "shots"][:20]
     result = json.loads((tmp_path / "j").read_text())
@@ -68,8 +93,10 @@ def test_against_a_server(tmp_path):
 
 
 def test_a_model_in_this_process(tmp_path):
-    first, second = (gsm8k("--limit", 6, "--shots", 2, "--max-tokens", 40, "--num-concurrent", n, "--details", tmp_path / str(n))
-                     for n in (1, 6))
+    first, second = (
+        gsm8k("--limit", 6, "--shots", 2, "--max-tokens", 40, "--num-concurrent", n, "--details", tmp_path / str(n))
+        for n in (1, 6)
+    )
     assert first.returncode == second.returncode == 0, first.stderr.decode() + second.stderr.decode()
     alone, together = lines(tmp_path / "1"), lines(tmp_path / "6")
     assert alone == together and all(d["error"] == "" for d in alone)
@@ -84,12 +111,15 @@ def test_failures_are_counted_and_all_of_them_is_status_1():
     assert b"3 requests failed and count as wrong" in done.stdout and b"status 500" in done.stderr
 
 
-@pytest.mark.parametrize("options, message", [
-    (["--shots", "60"], b"too few for 60 shots"),
-    (["--answers", "/no/such"], b"/no/such"),
-    (["--base-url", "ftp://x", "--limit", "1"], b"http://"),
-    (["--base-url", "http://127.0.0.1:9", "--limit", "1"], b"127.0.0.1:9"),
-])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--shots", "60"], b"too few for 60 shots"),
+        (["--answers", "/no/such"], b"/no/such"),
+        (["--base-url", "ftp://x", "--limit", "1"], b"http://"),
+        (["--base-url", "http://127.0.0.1:9", "--limit", "1"], b"127.0.0.1:9"),
+    ],
+)
 def test_bad_input_is_one_line(options, message):
     done = gsm8k(*options)
     assert done.returncode == 1 and message in done.stderr.splitlines()[-1]

@@ -12,27 +12,60 @@ ROOT = Path(__file__).resolve().parent.parent
 MOONLET = os.environ.get("MOONLET", str(ROOT / "build/moonlet"))
 RIGHT = {"question": "What is 5 + 6?", "answer": "5+6=11\n#### 11"}
 WRONG = {"question": "What is 5 + 6?", "answer": "#### 12"}
-CALCULATOR = {"type": "function", "function": {"name": "calculator", "description": "Evaluates an arithmetic expression.",
-              "parameters": {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}}}
-TOOL = {"messages": [{"role": "user", "content": "Who are you?"}], "tools": [CALCULATOR],
-        "calls": [{"id": "functions.calculator:0", "type": "function",
-                   "function": {"name": "calculator", "arguments": '{"expression": "2+3"}'}}],
-        "results": [{"role": "tool", "tool_call_id": "functions.calculator:0", "content": "5"}], "answer": "2 + 3 = 5.\n#### 5"}
-NEEDLE = {"start": 1, "sentences": 4, "plant": [[2, "What is 5 + 6?"]], "form": "after", "question": "What is 5 + 6?",
-          "answer": "11.\n#### 11", "depth": 0.4, "tokens": 60}
+CALCULATOR = {
+    "type": "function",
+    "function": {
+        "name": "calculator",
+        "description": "Evaluates an arithmetic expression.",
+        "parameters": {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]},
+    },
+}
+TOOL = {
+    "messages": [{"role": "user", "content": "Who are you?"}],
+    "tools": [CALCULATOR],
+    "calls": [
+        {
+            "id": "functions.calculator:0",
+            "type": "function",
+            "function": {"name": "calculator", "arguments": '{"expression": "2+3"}'},
+        }
+    ],
+    "results": [{"role": "tool", "tool_call_id": "functions.calculator:0", "content": "5"}],
+    "answer": "2 + 3 = 5.\n#### 5",
+}
+NEEDLE = {
+    "start": 1,
+    "sentences": 4,
+    "plant": [[2, "What is 5 + 6?"]],
+    "form": "after",
+    "question": "What is 5 + 6?",
+    "answer": "11.\n#### 11",
+    "depth": 0.4,
+    "tokens": 60,
+}
 TALK = {"messages": [{"role": "user", "content": "What is 5 + 6?"}], "expect": ["eleven", "11"], "length": 200}
-PYTORCH = {"date": "2026-01-01", "chip": "x", "commit": "y",
-           "rows": {"arithmetic thinking": [2, 3], "arithmetic instant": [1, 3], "pictures": [19, 20],
-                    "draft acceptance length": 3.25}}
+PYTORCH = {
+    "date": "2026-01-01",
+    "chip": "x",
+    "commit": "y",
+    "rows": {
+        "arithmetic thinking": [2, 3],
+        "arithmetic instant": [1, 3],
+        "pictures": [19, 20],
+        "draft acceptance length": 3.25,
+    },
+}
 
 
 @pytest.fixture
 def folder(tmp_path):
     """write(name, values) puts a file there."""
+
     def write(name, *values):
         text = "".join((v if isinstance(v, str) else json.dumps(v)) + "\n" for v in values)
         (tmp_path / name).write_text(text)
         return tmp_path
+
     write("arithmetic.jsonl", RIGHT, WRONG, RIGHT)
     write("wordproblems.jsonl", RIGHT)
     write("handwritten.jsonl", WRONG)
@@ -45,7 +78,9 @@ def folder(tmp_path):
 
 
 def nano(path, *options):
-    return subprocess.run([MOONLET, "eval", "nano", "--data", str(path), *options], capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [MOONLET, "eval", "nano", "--data", str(path), *options], capture_output=True, text=True, timeout=300
+    )
 
 
 def cells(done, row):
@@ -118,14 +153,29 @@ def test_pytorch_may_be_missing_but_not_wrong(folder, tmp_path):
         assert done.returncode == 1 and "pytorch.json" in done.stderr and not done.stdout, bad
 
 
-@pytest.mark.parametrize("name, bad", [
-    ("arithmetic", "{nonsense"), ("arithmetic", {"question": "What?"}), ("arithmetic", {"question": 5, "answer": "#### 1"}),
-    ("wordproblems", {"question": "x", "answer": "#### none"}), ("wordproblems", "[]"),
-    ("tools", {**TOOL, "tools": []}), ("tools", {**TOOL, "results": []}), ("tools", {**TOOL, "answer": "5"}),
-    ("tools", {**TOOL, "calls": [{"id": "x", "function": {"name": "calculator", "arguments": "{}"}}]}),
-    ("needles", {**NEEDLE, "start": 3}), ("needles", {**NEEDLE, "form": "beside"}), ("needles", {**NEEDLE, "plant": []}),
-    ("needles", {**NEEDLE, "plant": [[5, "x"]]}), ("needles", {**NEEDLE, "depth": 2}), ("needles", {**NEEDLE, "sentences": -1}),
-    ("talk", {**TALK, "expect": []}), ("talk", {**TALK, "length": 0}), ("talk", {"messages": [], "expect": ["x"], "length": 5})])
+@pytest.mark.parametrize(
+    "name, bad",
+    [
+        ("arithmetic", "{nonsense"),
+        ("arithmetic", {"question": "What?"}),
+        ("arithmetic", {"question": 5, "answer": "#### 1"}),
+        ("wordproblems", {"question": "x", "answer": "#### none"}),
+        ("wordproblems", "[]"),
+        ("tools", {**TOOL, "tools": []}),
+        ("tools", {**TOOL, "results": []}),
+        ("tools", {**TOOL, "answer": "5"}),
+        ("tools", {**TOOL, "calls": [{"id": "x", "function": {"name": "calculator", "arguments": "{}"}}]}),
+        ("needles", {**NEEDLE, "start": 3}),
+        ("needles", {**NEEDLE, "form": "beside"}),
+        ("needles", {**NEEDLE, "plant": []}),
+        ("needles", {**NEEDLE, "plant": [[5, "x"]]}),
+        ("needles", {**NEEDLE, "depth": 2}),
+        ("needles", {**NEEDLE, "sentences": -1}),
+        ("talk", {**TALK, "expect": []}),
+        ("talk", {**TALK, "length": 0}),
+        ("talk", {"messages": [], "expect": ["x"], "length": 5}),
+    ],
+)
 def test_a_bad_line_is_named(folder, tmp_path, name, bad):
     good = {"arithmetic": RIGHT, "wordproblems": RIGHT, "tools": TOOL, "needles": NEEDLE, "talk": TALK}[name]
     folder(f"{name}.jsonl", good, bad)
@@ -148,18 +198,26 @@ def test_a_question_that_does_not_fit(folder, tmp_path):
 
 @pytest.mark.parametrize("form", ["system", "before", "after"])
 def test_needles_are_planted_in_their_order(folder, tmp_path, form):
-    """The prompt has as many tokens as the text built here: wrapped haystack, sentences inserted one after the other."""
+    """The prompt has as many tokens as the text built here: wrapped haystack, sentences inserted one by one."""
     plant = [[0, "The pet of Ann is a dog."], [3, "The pet of Bob is a cat."], [3, "Tim hid 17 apples."]]
-    folder("needles.jsonl", {**NEEDLE, "plant": plant, "form": form, "answer": "#### dog", "question": "What pet has Ann?"})
+    folder(
+        "needles.jsonl", {**NEEDLE, "plant": plant, "form": form, "answer": "#### dog", "question": "What pet has Ann?"}
+    )
     text = [f"It rained on day {i % 3}." for i in range(1, 5)]
     for at, sentence in plant:
         text.insert(at, sentence)
     body, q = " ".join(text), "What pet has Ann?"
-    messages = {"system": [("system", body), ("user", q)], "before": [("user", f"{q}\n\n{body}")],
-                "after": [("user", f"{body}\n\n{q}")]}[form]
+    messages = {
+        "system": [("system", body), ("user", q)],
+        "before": [("user", f"{q}\n\n{body}")],
+        "after": [("user", f"{body}\n\n{q}")],
+    }[form]
     request = {"messages": [{"role": r, "content": c} for r, c in messages]}
-    ids = json.loads(subprocess.run([MOONLET, "text", "render"], input=json.dumps(request) + "\n", capture_output=True,
-                                    text=True).stdout)["ids"]
+    ids = json.loads(
+        subprocess.run(
+            [MOONLET, "text", "render"], input=json.dumps(request) + "\n", capture_output=True, text=True
+        ).stdout
+    )["ids"]
     done = nano(tmp_path, "--only", "needles")
     assert done.returncode == 0 and f" {len(ids)} prompt" in done.stderr, done.stderr
 

@@ -1,5 +1,6 @@
 """The drawn checkpoints (build/golden) and the committed files of tests/golden are consistent with each other (standard
-library only, nothing is recomputed with torch), and compare_logprobs.py accepts golden values and rejects wrong ones."""
+library only, nothing is recomputed with torch), and compare_logprobs.py accepts golden values and rejects wrong ones.
+"""
 
 import array
 import hashlib
@@ -17,11 +18,25 @@ import compare_logprobs  # noqa: E402
 
 DRAWN = os.path.join(ROOT, "../../build/golden")
 PADDED = "model-{:05d}-of-{:06d}.safetensors"
-COUNTS = {"k2-instruct-fp8": 3, "k2-ranks-fp8": 3, "k2-thinking-int4": 4, "k2.5-int4": 6, "k2.5-ranks-int4": 5, "k2.5-w4a8": 6,
-          "k2.5-ranks-w4a8": 5, "plain-bf16": 1, "plain-ranks-bf16": 1, "plain-fp32": 1, "plain-ranks-fp32": 1}
-SHARDS = {name: ["model.safetensors"] if n == 1 else
-          [("model-{}-of-{}.safetensors" if "fp8" in name else PADDED).format(i + 1, n) for i in range(n)]
-          for name, n in COUNTS.items()}
+COUNTS = {
+    "k2-instruct-fp8": 3,
+    "k2-ranks-fp8": 3,
+    "k2-thinking-int4": 4,
+    "k2.5-int4": 6,
+    "k2.5-ranks-int4": 5,
+    "k2.5-w4a8": 6,
+    "k2.5-ranks-w4a8": 5,
+    "plain-bf16": 1,
+    "plain-ranks-bf16": 1,
+    "plain-fp32": 1,
+    "plain-ranks-fp32": 1,
+}
+SHARDS = {
+    name: ["model.safetensors"]
+    if n == 1
+    else [("model-{}-of-{}.safetensors" if "fp8" in name else PADDED).format(i + 1, n) for i in range(n)]
+    for name, n in COUNTS.items()
+}
 SIZES = {"F32": 4, "I32": 4, "BF16": 2, "F8_E4M3": 1}
 
 pytestmark = pytest.mark.parametrize("name", SHARDS)
@@ -46,7 +61,7 @@ def read_tensors(name):
             data = f.read()
         n = int.from_bytes(data[:8], "little")
         assert n % 8 == 0 and 8 + n <= len(data), file
-        header = json.loads(data[8:8 + n])
+        header = json.loads(data[8 : 8 + n])
         header.pop("__metadata__", None)
         end = 0
         for tensor, info in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
@@ -54,7 +69,7 @@ def read_tensors(name):
             assert begin == end, f"{file}: {tensor} leaves a hole or overlaps"
             assert stop - begin == math.prod(info["shape"]) * SIZES[info["dtype"]], f"{file}: {tensor}"
             assert tensor not in tensors, f"{tensor} twice"
-            tensors[tensor] = info["dtype"], info["shape"], data[8 + n + begin:8 + n + stop], file
+            tensors[tensor] = info["dtype"], info["shape"], data[8 + n + begin : 8 + n + stop], file
             end = stop
         assert 8 + n + end == len(data), f"{file}: bytes after the last tensor"
     return tensors
@@ -110,8 +125,13 @@ def expected_shapes(c):
     shapes = {}
 
     def mlp(name, width):
-        shapes.update({f"{name}.gate_proj": [width, hidden], f"{name}.up_proj": [width, hidden],
-                       f"{name}.down_proj": [hidden, width]})
+        shapes.update(
+            {
+                f"{name}.gate_proj": [width, hidden],
+                f"{name}.up_proj": [width, hidden],
+                f"{name}.down_proj": [hidden, width],
+            }
+        )
 
     for i in range(c["num_hidden_layers"]):
         attn = f"model.layers.{i}.self_attn."
@@ -207,15 +227,15 @@ def test_hidden_states_join_checkpoint_and_logits(name):
     assert len(hidden) == layers * n * width
     embed = values(tensors[prefix(name) + "model.embed_tokens.weight"])
     for t, i in enumerate(prompt["ids"]):
-        assert hidden[t * width:(t + 1) * width] == embed[i * width:(i + 1) * width]
+        assert hidden[t * width : (t + 1) * width] == embed[i * width : (i + 1) * width]
     norm = values(tensors[prefix(name) + "model.norm.weight"])
     head = values(tensors[prefix(name) + "lm_head.weight"])
     for t in range(n):
-        x = hidden[((layers - 1) * n + t) * width:][:width]
+        x = hidden[((layers - 1) * n + t) * width :][:width]
         scale = 1 / math.sqrt(math.fsum(a * a for a in x) / width + c["rms_norm_eps"])
         y = [a * scale * w for a, w in zip(x, norm)]
         for i, want in enumerate(rows[prompt["first_row"] + t]):
-            assert abs(math.fsum(a * w for a, w in zip(y, head[i * width:])) - want) < 2e-5
+            assert abs(math.fsum(a * w for a, w in zip(y, head[i * width :])) - want) < 2e-5
 
 
 def engine_output(name, noise, swap=False, top=10**6):
@@ -292,8 +312,8 @@ def test_size(name):
 
 
 def test_ranks_divide(name):
-    """Eight ranks share the heads and the experts' columns, in whole blocks of 128 or groups of 32; the others are odd on
-    purpose."""
+    """Eight ranks share the heads and the experts' columns, in whole blocks of 128 or groups of 32; the others are odd
+    on purpose."""
     c = text_config(name)
     heads, unit = c["num_attention_heads"], 128 if name.endswith("fp8") else 32
     if "ranks" not in name:

@@ -1,5 +1,5 @@
-"""The command line treated badly: closed and full streams, pipes and folders as files, garbage as input. The exit status is
-0, 1 or 2, never a signal, and what went wrong is said."""
+"""The command line treated badly: closed and full streams, pipes and folders as files, garbage as input. The exit
+status is 0, 1 or 2, never a signal, and what went wrong is said."""
 import json
 import os
 import subprocess
@@ -16,21 +16,37 @@ SLOW = 10 if os.environ.get("MOONLET_SLOW") else 1
 
 def sh(command, data=b"", **more):
     """Runs a shell line; $M is the program, $N the nano model."""
-    return subprocess.run(["sh", "-c", command], input=data, capture_output=True, timeout=120 * SLOW,
-                          env=dict(os.environ, M=MOONLET, N=NANO), **more)
+    return subprocess.run(
+        ["sh", "-c", command],
+        input=data,
+        capture_output=True,
+        timeout=120 * SLOW,
+        env=dict(os.environ, M=MOONLET, N=NANO),
+        **more,
+    )
 
 
 def logprobs(data, *options):
-    return subprocess.run([MOONLET, "eval", "logprobs", "-m", NANO, *options], input=data, capture_output=True,
-                          timeout=120 * SLOW)
+    return subprocess.run(
+        [MOONLET, "eval", "logprobs", "-m", NANO, *options], input=data, capture_output=True, timeout=120 * SLOW
+    )
 
 
 QUESTION = json.dumps({"question": "What is 2 + 3?", "answer": "#### 5"}) + "\n"
 
 
-@pytest.mark.parametrize("command", [
-    "$M --version", "$M --help", "$M run --help", "$M check --op route --cpu-mask none", "$M inspect -m $N",
-    "$M run -m $N -n 3 --instant -p hi", "$M eval answers -m $N -n 3 --data $D"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "$M --version",
+        "$M --help",
+        "$M run --help",
+        "$M check --op route --cpu-mask none",
+        "$M inspect -m $N",
+        "$M run -m $N -n 3 --instant -p hi",
+        "$M eval answers -m $N -n 3 --data $D",
+    ],
+)
 @pytest.mark.parametrize("where", [">/dev/full", ">&-"])
 def test_a_lost_answer_is_an_error(command, where, tmp_path):
     data = tmp_path / "q.jsonl"
@@ -77,8 +93,25 @@ def test_questions_from_a_pipe_and_odd_names(tmp_path):
     lines = QUESTION + "\r\n" + json.dumps({"question": "What is\n2\t+ 3?", "answer": "x\n#### 5"})
     writer = threading.Thread(target=lambda: fifo.write_text(lines))
     writer.start()
-    done = subprocess.run([MOONLET, "eval", "answers", "-m", NANO, "-n", "20", "--data", str(fifo), "--json", str(result),
-                           "--details", str(details)], capture_output=True, timeout=60 * SLOW)
+    done = subprocess.run(
+        [
+            MOONLET,
+            "eval",
+            "answers",
+            "-m",
+            NANO,
+            "-n",
+            "20",
+            "--data",
+            str(fifo),
+            "--json",
+            str(result),
+            "--details",
+            str(details),
+        ],
+        capture_output=True,
+        timeout=60 * SLOW,
+    )
     writer.join()
     assert done.returncode == 0, done.stderr
     answer = json.loads(result.read_text())
@@ -104,14 +137,27 @@ def test_text_that_is_not_utf8_is_not_replaced():
 
 def test_garbage_in_a_conversation():
     garbage = bytes(range(256)) * 20 + b"\nWhat is 2 + 3?"
-    done = subprocess.run([MOONLET, "run", "-m", NANO, "-n", "200"], input=garbage, capture_output=True, timeout=60 * SLOW)
+    done = subprocess.run(
+        [MOONLET, "run", "-m", NANO, "-n", "200"], input=garbage, capture_output=True, timeout=60 * SLOW
+    )
     assert done.returncode == 1 and b"not valid UTF-8" in done.stderr
     assert b"5" in done.stdout
 
 
 def test_lines_of_every_kind():
-    lines = [b'{"ids": [1, 2]}\r', b"", b"\0", b'{"text": "a\\u0000b"}', b'{"text": "\xff"}', b'{"ids": [1], "ids": [2]}',
-             b'{"text": ""}', b'{"ids": [1e0]}', b'{"ids": [-1]}', b"[" * 100000, b'{"text": "hi"}']
+    lines = [
+        b'{"ids": [1, 2]}\r',
+        b"",
+        b"\0",
+        b'{"text": "a\\u0000b"}',
+        b'{"text": "\xff"}',
+        b'{"ids": [1], "ids": [2]}',
+        b'{"text": ""}',
+        b'{"ids": [1e0]}',
+        b'{"ids": [-1]}',
+        b"[" * 100000,
+        b'{"text": "hi"}',
+    ]
     done = logprobs(b"\n".join(lines))
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 1 and len(answers) == len(lines)
@@ -132,13 +178,41 @@ def test_errors_are_utf8_however_they_are_cut():
     assert done.returncode == 1 and len(answers) == len(lines) and all("unknown key" in a["error"] for a in answers)
 
 
-@pytest.mark.parametrize("options", [
-    "--override", "--override x", "--override =", "--override num_hidden_layers=0", "--override num_hidden_layers=99",
-    "--override num_hidden_layers=1.5", "--override num_hidden_layers=nan", "--override vocab_size=5", "--threads -1",
-    "--threads 99999999999999999999", "--threads 5000", "--context-length 0", "--context-length 99999999",
-    "--chunked-prefill-size 0", "--kv-cache-dtype int4", "--cpu-mask sse", "--device cuda", "--top-k -1", "--top-p 0",
-    "--temperature nan", "-n 0", "-n 1000000", "--seed x", "--template nonsense", "--unknown", "word", "-m /no/such", "-m /tmp",
-    "-m /dev/null", "-m ''"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--override",
+        "--override x",
+        "--override =",
+        "--override num_hidden_layers=0",
+        "--override num_hidden_layers=99",
+        "--override num_hidden_layers=1.5",
+        "--override num_hidden_layers=nan",
+        "--override vocab_size=5",
+        "--threads -1",
+        "--threads 99999999999999999999",
+        "--threads 5000",
+        "--context-length 0",
+        "--context-length 99999999",
+        "--chunked-prefill-size 0",
+        "--kv-cache-dtype int4",
+        "--cpu-mask sse",
+        "--device cuda",
+        "--top-k -1",
+        "--top-p 0",
+        "--temperature nan",
+        "-n 0",
+        "-n 1000000",
+        "--seed x",
+        "--template nonsense",
+        "--unknown",
+        "word",
+        "-m /no/such",
+        "-m /tmp",
+        "-m /dev/null",
+        "-m ''",
+    ],
+)
 def test_nonsense_is_named(options):
     done = sh(f"$M run -m $N -p hi {options}")
     assert done.returncode in (1, 2) and done.stdout == b""

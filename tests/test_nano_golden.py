@@ -15,8 +15,12 @@ CHATS = [json.loads(line) for line in (ROOT / "tests/data/nano/golden.jsonl").re
 
 
 def run(command, lines):
-    done = subprocess.run([MOONLET, *command], input="".join(json.dumps(line) + "\n" for line in lines).encode(),
-                          capture_output=True, timeout=300)
+    done = subprocess.run(
+        [MOONLET, *command],
+        input="".join(json.dumps(line) + "\n" for line in lines).encode(),
+        capture_output=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr.decode()
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -43,13 +47,14 @@ def test_ref_gives_the_same_logprobs():
 
 
 def test_cpu_answers_the_same():
-    """What the model says itself: greedy tokens and their probabilities. A user's words are not trained, and nearly flat."""
+    """What the model says itself: greedy tokens and their probabilities. A user's words are not trained, and nearly
+    flat."""
     wrong = total = 0
     for chat, answer in zip(CHATS, logprobs("cpu")):
         first = len(chat["ids"]) - 1
         tops = answer["top"][1:][first:]
-        assert [t[0][0] for t in tops[:len(chat["greedy"])]] == chat["greedy"]
-        for have, want in zip(answer["logprobs"][first + 1:], chat["next"][first:]):
+        assert [t[0][0] for t in tops[: len(chat["greedy"])]] == chat["greedy"]
+        for have, want in zip(answer["logprobs"][first + 1 :], chat["next"][first:]):
             total += 1
             wrong += abs(have - want) > 0.05
     assert total > 200 and wrong <= total // 100
@@ -63,12 +68,28 @@ def test_greedy_answers_are_equal(device):
     for chat in alone[:3]:
         question = chat["text"].split("<|im_user|>user<|im_middle|>")[-1].split("<|im_end|>")[0]
         instant = ["--instant"] if chat["text"].endswith("</think>") else []
-        done = subprocess.run([MOONLET, "run", "-q", "-m", NANO, "--device", device, "-p", question,
-                               "-n", str(len(chat["greedy"])), *instant],
-                              capture_output=True, timeout=300)
+        done = subprocess.run(
+            [
+                MOONLET,
+                "run",
+                "-q",
+                "-m",
+                NANO,
+                "--device",
+                device,
+                "-p",
+                question,
+                "-n",
+                str(len(chat["greedy"])),
+                *instant,
+            ],
+            capture_output=True,
+            timeout=300,
+        )
         ids = run(["text", "decode", "-m", NANO], [{"ids": chat["greedy"], "skip_special": True}])
         want = base64.b64decode(ids[0]["text_b64"]).decode()
-        reasoning, _, content = want.partition("</think>") if "</think>" in want else \
-            ("", "", want) if instant else (want, "", "")
+        reasoning, _, content = (
+            want.partition("</think>") if "</think>" in want else ("", "", want) if instant else (want, "", "")
+        )
         assert done.stdout.decode().strip() == content.replace("<|im_end|>", "").strip()
         assert done.stderr.decode().strip() == reasoning.strip()

@@ -52,7 +52,9 @@ def test_the_plan_refuses_before_anything_is_loaded(damaged):
     assert done.returncode == 1 and "input_layernorm.weight holds NaN" in done.stderr and "plan:" not in done.stderr
     done = moonlet("serve", "-m", damaged, "--port", "0", "--max-total-tokens", 10**11)
     assert done.returncode == 1 and "NaN" not in done.stderr
-    assert re.search(r"a KV cache of 16000\.0 GB for 100000000000 tokens, .* free on host: lower --max-total-tokens", done.stderr)
+    assert re.search(
+        r"a KV cache of 16000\.0 GB for 100000000000 tokens, .* free on host: lower --max-total-tokens", done.stderr
+    )
 
 
 def test_the_plan_is_said_before_experts_are_converted(damaged):

@@ -103,7 +103,9 @@ def test_chat(server):
     assert usage["completion_tokens"] <= 48 and usage["prompt_tokens_details"]["cached_tokens"] >= 0
 
 
-@pytest.mark.parametrize("extra", [{}, {"chat_template_kwargs": {"thinking": False}}, {"tools": [TOOL]}, {"seed": 5, "temperature": 1}])
+@pytest.mark.parametrize(
+    "extra", [{}, {"chat_template_kwargs": {"thinking": False}}, {"tools": [TOOL]}, {"seed": 5, "temperature": 1}]
+)
 def test_chat_stream_equals_whole(server, extra):
     if "temperature" in extra:
         extra = {**extra, "top_p": 0.9}
@@ -158,7 +160,9 @@ def test_reasoning_in_other_forms(server):
     joined = chat(server, separate_reasoning=False)["choices"][0]["message"]
     assert joined["reasoning_content"] is None and joined["content"].startswith(whole["reasoning_content"])
     events = server.stream("/v1/chat/completions", {"messages": ASK, **GREEDY, "stream_reasoning": False})
-    pieces = [c["delta"]["reasoning_content"] for e in events for c in e["choices"] if "reasoning_content" in c["delta"]]
+    pieces = [
+        c["delta"]["reasoning_content"] for e in events for c in e["choices"] if "reasoning_content" in c["delta"]
+    ]
     assert pieces == [whole["reasoning_content"]]
 
 
@@ -175,7 +179,11 @@ def test_n_choices(server):
     assert chat(server, n=3, temperature=1, seed=3)["choices"] == body["choices"], "a seed repeats"
     drawn = complete(server, **SPREAD, n=3, seed=3)["choices"]
     assert len({c["text"] for c in drawn}) == 3, "each choice draws for itself"
-    assert complete(server, **SPREAD, n=3, seed=3)["choices"] == drawn != complete(server, **SPREAD, n=3, seed=4)["choices"]
+    assert (
+        complete(server, **SPREAD, n=3, seed=3)["choices"]
+        == drawn
+        != complete(server, **SPREAD, n=3, seed=4)["choices"]
+    )
 
 
 def test_chat_logprobs(server):
@@ -195,10 +203,21 @@ def test_chat_logprobs(server):
 def test_history_with_tools(server):
     """What OpenAI's client sends back: nulls, foreign ids, results; a developer's message first."""
     call = {"id": "call_x", "type": "function", "index": 0, "function": {"name": "get_weather", "arguments": "{}"}}
-    assistant = {"role": "assistant", "content": None, "refusal": None, "annotations": None, "audio": None,
-                 "function_call": None, "tool_calls": [call]}
-    history = [{"role": "developer", "content": "Be short."}, {"role": "USER", "content": [{"type": "text", "text": "Weather?"}]},
-               assistant, {"role": "tool", "tool_call_id": "call_x", "content": "sunny"}]
+    assistant = {
+        "role": "assistant",
+        "content": None,
+        "refusal": None,
+        "annotations": None,
+        "audio": None,
+        "function_call": None,
+        "tool_calls": [call],
+    }
+    history = [
+        {"role": "developer", "content": "Be short."},
+        {"role": "USER", "content": [{"type": "text", "text": "Weather?"}]},
+        assistant,
+        {"role": "tool", "tool_call_id": "call_x", "content": "sunny"},
+    ]
     foreign = server.post("/tokenize", {"messages": history, "tools": [TOOL]})["tokens"]
     call["id"] = history[3]["tool_call_id"] = "functions.get_weather:0"
     history[0]["role"], history[1]["role"] = "system", "user"
@@ -217,12 +236,16 @@ def test_a_tool_call_and_its_result(server):
     assert call["id"] == "functions.get_weather:0" and call["function"]["name"] == "get_weather"
     assert json.loads(call["function"]["arguments"]) == {"city": "Paris"}
     message = message_of(server.stream("/v1/chat/completions", {"messages": ask, **GREEDY, **fields}))
-    assert message["tool_calls"] == [{"id": call["id"], **call["function"]}] and message["finish_reason"] == "tool_calls"
+    assert (
+        message["tool_calls"] == [{"id": call["id"], **call["function"]}] and message["finish_reason"] == "tool_calls"
+    )
     result = {"role": "tool", "tool_call_id": call["id"], "content": "sunny, 20 C"}
     history = ask + [choice["message"], result]
     answer = chat(server, history, **fields)["choices"][0]
     assert answer["finish_reason"] == "stop" and answer["message"]["content"]
-    again = chat(server, history + [answer["message"], {"role": "user", "content": "What is the weather in Rome?"}], **fields)
+    again = chat(
+        server, history + [answer["message"], {"role": "user", "content": "What is the weather in Rome?"}], **fields
+    )
     calls = again["choices"][0]["message"]["tool_calls"]
     assert calls[0]["id"] == "functions.get_weather:1", "counted over the conversation"
     silent = chat(server, ask, **fields, tool_choice="none")["choices"][0]
@@ -246,12 +269,19 @@ def test_continue_final_message(server):
 
 
 def test_numbers_of_any_size_reach_the_model(server):
-    call = {"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": {"id": 10**22, "x": 1e-7}}}
+    call = {
+        "id": "functions.f:0",
+        "type": "function",
+        "function": {"name": "f", "arguments": {"id": 10**22, "x": 1e-7}},
+    }
     verbatim = {**call, "function": {"name": "f", "arguments": '{"id":12345678901234567890,"x":1e400}'}}
     parameters = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 12345678901234567890}}}
-    body = {"messages": ASK + [{"role": "assistant", "tool_calls": [call, verbatim]}] +
-            [{"role": "tool", "tool_call_id": "functions.f:0", "content": "ok"}] * 2,
-            "tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}]}
+    body = {
+        "messages": ASK
+        + [{"role": "assistant", "tool_calls": [call, verbatim]}]
+        + [{"role": "tool", "tool_call_id": "functions.f:0", "content": "ok"}] * 2,
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}],
+    }
     ids = server.post("/tokenize", body)["tokens"]
     text = server.post("/detokenize", {"tokens": ids})["text"]
     assert '{"id": 10000000000000000000000, "x": 1e-07}' in text and "// maximum: 12345678901234567890\n" in text
@@ -287,12 +317,33 @@ def test_without_a_seed_equal_requests_differ(server):
 
 def test_run_draws_what_the_server_draws(server):
     """`moonlet run` and /generate: one seed, one answer, although one draws in a loop of its own."""
-    command = [MOONLET, "run", "-q", "--raw", "-m", str(NANO), "--prompt", "What is 17", "--temperature", "3", "--seed", "7",
-               "--max-tokens", "24", "--ignore-eos"]
+    command = [
+        MOONLET,
+        "run",
+        "-q",
+        "--raw",
+        "-m",
+        str(NANO),
+        "--prompt",
+        "What is 17",
+        "--temperature",
+        "3",
+        "--seed",
+        "7",
+        "--max-tokens",
+        "24",
+        "--ignore-eos",
+    ]
     done = subprocess.run(command, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    params = {"temperature": 3, "top_p": 1, "sampling_seed": 7, "max_new_tokens": 24, "ignore_eos": True,
-              "skip_special_tokens": False}
+    params = {
+        "temperature": 3,
+        "top_p": 1,
+        "sampling_seed": 7,
+        "max_new_tokens": 24,
+        "ignore_eos": True,
+        "skip_special_tokens": False,
+    }
     said = server.post("/generate", {"text": "What is 17", "sampling_params": params})["text"]
     assert len(said) > 40 and done.stdout.decode(errors="replace").rstrip("\n") == said.rstrip("\n")
 
@@ -316,7 +367,9 @@ def test_ignore_eos_gives_exactly_max_tokens(server):
 
 def test_min_tokens(server):
     for _ in range(3):
-        assert complete(server, "Hello.", min_tokens=30, max_tokens=40, temperature=1)["usage"]["completion_tokens"] >= 30
+        assert (
+            complete(server, "Hello.", min_tokens=30, max_tokens=40, temperature=1)["usage"]["completion_tokens"] >= 30
+        )
 
 
 def test_echo_and_logprobs_as_lm_eval_wants_them(server):
@@ -387,7 +440,10 @@ def test_stop_strings(server):
 
 def test_stop_token_ids_and_bias(server):
     first = complete(server, return_token_ids=True, ignore_eos=True)["choices"][0]
-    assert len(first["token_ids"]) == 48 and first["prompt_token_ids"] == server.post("/tokenize", {"prompt": "What is 17"})["tokens"]
+    assert (
+        len(first["token_ids"]) == 48
+        and first["prompt_token_ids"] == server.post("/tokenize", {"prompt": "What is 17"})["tokens"]
+    )
     stop = first["token_ids"][5]
     choice = complete(server, ignore_eos=True, stop_token_ids=[stop], return_token_ids=True)["choices"][0]
     assert choice["finish_reason"] == "stop" and choice["matched_stop"] == stop == choice["token_ids"][-1]
@@ -422,8 +478,17 @@ def test_generate(server):
     assert counts == sorted(counts) and counts[-1] == 20
     assert events[-1]["meta_info"]["finish_reason"] == {"type": "length", "length": 20}
     assert all(e["meta_info"]["finish_reason"] is None for e in events[:-1])
-    lp = server.post("/generate", {"input_ids": ids, "sampling_params": params, "return_logprob": True,
-                                   "logprob_start_len": 0, "top_logprobs_num": 2, "return_text_in_logprobs": True})
+    lp = server.post(
+        "/generate",
+        {
+            "input_ids": ids,
+            "sampling_params": params,
+            "return_logprob": True,
+            "logprob_start_len": 0,
+            "top_logprobs_num": 2,
+            "return_text_in_logprobs": True,
+        },
+    )
     meta = lp["meta_info"]
     assert [t[1] for t in meta["output_token_logprobs"]] == lp["output_ids"]
     assert [t[1] for t in meta["input_token_logprobs"]] == ids and meta["input_token_logprobs"][0][0] is None

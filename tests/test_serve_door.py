@@ -1,5 +1,5 @@
-"""`moonlet serve` at its door: heads that can be read in two ways, clients that are slow or gone, bodies that take many times
-their size in memory, and what a server without a key or a place says."""
+"""`moonlet serve` at its door: heads that can be read in two ways, clients that are slow or gone, bodies that take many
+times their size in memory, and what a server without a key or a place says."""
 import json
 import re
 import select
@@ -17,9 +17,24 @@ SMALL = {"prompt": "x", "max_tokens": 1}
 
 @pytest.fixture(scope="module")
 def server():
-    s = Server("--max-body-size", "4", "--max-body-memory", "64", "--header-timeout", str(HEADER_S), "--body-rate-min", "2000",
-               "--max-connection-requests", "5", "--max-running-requests", "8", "--max-total-tokens", "8192", "--simulate-step",
-               "5000")
+    s = Server(
+        "--max-body-size",
+        "4",
+        "--max-body-memory",
+        "64",
+        "--header-timeout",
+        str(HEADER_S),
+        "--body-rate-min",
+        "2000",
+        "--max-connection-requests",
+        "5",
+        "--max-running-requests",
+        "8",
+        "--max-total-tokens",
+        "8192",
+        "--simulate-step",
+        "5000",
+    )
     yield s
     wait_until(lambda: s.stats()["num_running_reqs"] == 0)
     assert s.get("/live")[1]["body_memory"] == 0 and s.get("/kv_check")[1]["ok"]
@@ -69,18 +84,38 @@ CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
 LENGTH = b"Content-Length: %d" % len(BODY)
 
 
-@pytest.mark.parametrize("lines,status", [
-    ([b"Content-Length : 31"], 400), ([b"Content-Length\t: 31"], 400), ([b"Transfer-Encoding : chunked"], 400),
-    ([b"Transfer-Encoding\t: chunked"], 400), ([LENGTH, b"Transfer-Encoding : chunked"], 400), ([LENGTH, b"X-Any : y"], 400),
-    ([b" Content-Length: 31"], 400), ([b"X: y", b" Content-Length: 31"], 400), ([b"Transfer-: chunked", b" Encoding"], 400),
-    ([b"Content-Length: 31", b"\tx"], 400), ([LENGTH, b"X\x01Y: z"], 400), ([LENGTH, b"X(Y): z"], 400),
-    ([LENGTH, b"X: a\x0bb"], 400), ([LENGTH, b"Host: other"], 400), ([LENGTH, LENGTH], 400),
-    ([LENGTH, b"Transfer-Encoding: chunked"], 400), ([b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"], 400),
-    ([b"Transfer-Encoding: gzip"], 400), ([b"Transfer-Encoding: chunked, gzip"], 400),
-    ([b"Transfer-Encoding: chunked, chunked"], 400), ([b"Transfer-Encoding: xchunked"], 400),
-    ([b"Transfer-Encoding: identity"], 400), ([b"Transfer-Encoding: gzip, chunked"], 501),
-    ([b"Content-Length: +31"], 400), ([b"Content-Length: 31, 31"], 400), ([b"Content-Length: 0x1f"], 400)],
-    ids=lambda v: b" / ".join(v).decode().encode("unicode_escape").decode() if isinstance(v, list) else None)
+@pytest.mark.parametrize(
+    "lines,status",
+    [
+        ([b"Content-Length : 31"], 400),
+        ([b"Content-Length\t: 31"], 400),
+        ([b"Transfer-Encoding : chunked"], 400),
+        ([b"Transfer-Encoding\t: chunked"], 400),
+        ([LENGTH, b"Transfer-Encoding : chunked"], 400),
+        ([LENGTH, b"X-Any : y"], 400),
+        ([b" Content-Length: 31"], 400),
+        ([b"X: y", b" Content-Length: 31"], 400),
+        ([b"Transfer-: chunked", b" Encoding"], 400),
+        ([b"Content-Length: 31", b"\tx"], 400),
+        ([LENGTH, b"X\x01Y: z"], 400),
+        ([LENGTH, b"X(Y): z"], 400),
+        ([LENGTH, b"X: a\x0bb"], 400),
+        ([LENGTH, b"Host: other"], 400),
+        ([LENGTH, LENGTH], 400),
+        ([LENGTH, b"Transfer-Encoding: chunked"], 400),
+        ([b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"], 400),
+        ([b"Transfer-Encoding: gzip"], 400),
+        ([b"Transfer-Encoding: chunked, gzip"], 400),
+        ([b"Transfer-Encoding: chunked, chunked"], 400),
+        ([b"Transfer-Encoding: xchunked"], 400),
+        ([b"Transfer-Encoding: identity"], 400),
+        ([b"Transfer-Encoding: gzip, chunked"], 501),
+        ([b"Content-Length: +31"], 400),
+        ([b"Content-Length: 31, 31"], 400),
+        ([b"Content-Length: 0x1f"], 400),
+    ],
+    ids=lambda v: b" / ".join(v).decode().encode("unicode_escape").decode() if isinstance(v, list) else None,
+)
 def test_heads_that_can_be_read_in_two_ways(server, lines, status):
     """One answer, then the end: what follows is nobody's request, whichever length was meant."""
     smuggled = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -94,23 +129,36 @@ def test_heads_that_can_be_read_in_two_ways(server, lines, status):
 
 
 def test_encodings_that_http_1_0_does_not_have(server):
-    got = say(server, b"POST /v1/completions HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKED)
+    got = say(
+        server, b"POST /v1/completions HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKED
+    )
     assert got.split(b" ", 2)[1] == b"400" and b"Connection: close" in got and b'"choices"' not in got
 
 
-@pytest.mark.parametrize("head,body", [
-    (b"HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked", CHUNKED),
-    (b"HTTP/1.1\r\nHost: localhost\r\nTRANSFER-ENCODING:\tChunked", CHUNKED),
-    (b"HTTP/1.1\r\nHost:localhost\r\ncontent-length:  %d" % len(BODY), BODY),
-    (b"HTTP/1.1\r\nHost: localhost\r\nX-Empty:\r\nX_!#$%%&'*+-.^`|~9: \t a b\tc \r\n" + LENGTH, BODY),
-    (b"HTTP/1.0\r\n" + LENGTH, BODY)])
+@pytest.mark.parametrize(
+    "head,body",
+    [
+        (b"HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked", CHUNKED),
+        (b"HTTP/1.1\r\nHost: localhost\r\nTRANSFER-ENCODING:\tChunked", CHUNKED),
+        (b"HTTP/1.1\r\nHost:localhost\r\ncontent-length:  %d" % len(BODY), BODY),
+        (b"HTTP/1.1\r\nHost: localhost\r\nX-Empty:\r\nX_!#$%%&'*+-.^`|~9: \t a b\tc \r\n" + LENGTH, BODY),
+        (b"HTTP/1.0\r\n" + LENGTH, BODY),
+    ],
+)
 def test_heads_that_are_right(server, head, body):
     got = say(server, b"POST /v1/completions " + head + b"\r\nConnection: close\r\n\r\n" + body)
     assert got.split(b" ", 2)[1] == b"200", got
 
 
 def test_paths_are_what_they_say(server):
-    for path, status in [("/%00", 404), ("/page%00/x", 404), ("/health%00", 404), ("/%68ealth", 200), ("/", 200), ("/%zz", 404)]:
+    for path, status in [
+        ("/%00", 404),
+        ("/page%00/x", 404),
+        ("/health%00", 404),
+        ("/%68ealth", 200),
+        ("/", 200),
+        ("/%zz", 404),
+    ]:
         got = say(server, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         assert int(got.split(b" ", 2)[1]) == status, (path, got[:200])
 
@@ -153,7 +201,7 @@ def drip(server, start, rest, every):
         s.settimeout(every)
         for i in range(len(rest)):
             try:
-                s.sendall(rest[i:i + 1] if isinstance(rest, bytes) else rest[i])
+                s.sendall(rest[i : i + 1] if isinstance(rest, bytes) else rest[i])
                 said = s.recv(65536)
                 return time.monotonic() - begin, said
             except (ConnectionResetError, BrokenPipeError):
@@ -206,8 +254,10 @@ def test_a_second_request_byte_by_byte_is_dropped():
 
 def test_a_slow_body_that_keeps_its_rate_is_served(server):
     body = json.dumps({**SMALL, "pad": "x" * 10000 * SLOW}).encode()
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
-    pieces = [body[i:i + 400] for i in range(0, len(body), 400)]
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(
+        body
+    )
+    pieces = [body[i : i + 400] for i in range(0, len(body), 400)]
     took, said = drip(server, head, pieces, 0.1)
     assert took > HEADER_S and said.startswith(b"HTTP/1.1 200"), (took, said)
 
@@ -220,7 +270,9 @@ def test_a_slow_body_that_keeps_its_rate_is_served(server):
 def test_bytes_behind_a_request_do_not_hide_that_its_client_has_gone(server, stream, rest):
     before = server.metric("sglang:num_aborted_requests_total")
     with dial(server) as s:
-        s.sendall(post("/v1/completions", {"prompt": "x", "max_tokens": 3000, "ignore_eos": True, "stream": stream}) + rest)
+        s.sendall(
+            post("/v1/completions", {"prompt": "x", "max_tokens": 3000, "ignore_eos": True, "stream": stream}) + rest
+        )
         if stream:
             assert s.recv(10)
         wait_until(lambda: server.stats()["num_running_reqs"] == 1)
@@ -268,11 +320,15 @@ SHAPES = [  # what a body of 4 MiB took on the server that had no limits here, i
     ("/v1/chat/completions", nested, 775),
     ("/v1/chat/completions", filled(CHAT + '"z":[', "{},", "1]}"), 317),
     ("/v1/chat/completions", filled(CHAT + '"z":[', "[],", "1]}"), 189),
-    ("/v1/chat/completions", filled(CHAT + '"tools":[{"type":"function","function":{"name":"f","parameters":{"x":[', "{},",
-                                    "1]}}}]}"), 623),
+    (
+        "/v1/chat/completions",
+        filled(CHAT + '"tools":[{"type":"function","function":{"name":"f","parameters":{"x":[', "{},", "1]}}}]}"),
+        623,
+    ),
     ("/v1/completions", filled('{"prompt":[', "1,", "1]}"), 98),
     ("/v1/completions", filled('{"prompt":"', "Q", '"}'), 31),
-    ("/tokenize", filled('{"prompt":"', "Q", '"}'), 41)]
+    ("/tokenize", filled('{"prompt":"', "Q", '"}'), 41),
+]
 
 
 @pytest.mark.skipif(SLOW > 1, reason="an instrumented program keeps freed memory")
@@ -289,10 +345,13 @@ def test_no_body_takes_many_times_its_size(server):
 
 def test_too_long_is_said_without_counting(server):
     long = "Q" * 1000000
-    for path, body, param in [("/v1/completions", {"prompt": long}, "prompt"), ("/generate", {"text": long}, "text"),
-                              ("/v1/completions", {"prompt": [5] * 20000}, "prompt"),
-                              ("/v1/chat/completions", {"messages": [{"role": "user", "content": long}]}, "messages"),
-                              ("/v1/chat/completions", json.loads(nested(50000)), "messages")]:
+    for path, body, param in [
+        ("/v1/completions", {"prompt": long}, "prompt"),
+        ("/generate", {"text": long}, "text"),
+        ("/v1/completions", {"prompt": [5] * 20000}, "prompt"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": long}]}, "messages"),
+        ("/v1/chat/completions", json.loads(nested(50000)), "messages"),
+    ]:
         status, answer, _ = server.request("POST", path, body)
         error = answer["error"]
         assert status == 400 and error["code"] == "context_length_exceeded" and error["param"] == param
@@ -333,8 +392,14 @@ def test_more_than_half_of_the_budget_is_413(server):
 def test_a_running_request_holds_nothing_of_its_body(server):
     c = server.connect()
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
-    body = {"messages": [{"role": "user", "content": "x"}], "pad": "y" * 2000000, "tools": tools, "max_tokens": 2000,
-            "ignore_eos": True, "stream": True}
+    body = {
+        "messages": [{"role": "user", "content": "x"}],
+        "pad": "y" * 2000000,
+        "tools": tools,
+        "max_tokens": 2000,
+        "ignore_eos": True,
+        "stream": True,
+    }
     c.request("POST", "/v1/chat/completions", json.dumps(body), JSON)
     c.getresponse().readline()
     assert server.stats()["num_running_reqs"] == 1 and server.get("/live")[1]["body_memory"] == 0
@@ -357,8 +422,18 @@ def test_a_client_that_never_reads():
         before = peak_kb(s)
         with dial(s, 4096) as c:
             params = {"n": 16, "max_new_tokens": 3000, "ignore_eos": True}
-            c.sendall(post("/generate", {"text": "x", "stream": True, "return_logprob": True, "top_logprobs_num": 128,
-                                         "sampling_params": params}))
+            c.sendall(
+                post(
+                    "/generate",
+                    {
+                        "text": "x",
+                        "stream": True,
+                        "return_logprob": True,
+                        "top_logprobs_num": 128,
+                        "sampling_params": params,
+                    },
+                )
+            )
             wait_until(lambda: s.stats()["num_running_reqs"] > 0)
             wait_until(lambda: s.stats()["num_running_reqs"] + s.stats()["num_queue_reqs"] == 0, 60 * SLOW)
             out = b""
@@ -385,8 +460,10 @@ def test_every_route_but_six_wants_the_key():
         opened = []
         for path, methods, _ in table:
             for method in ("GET", "POST") if methods == "BOTH" else (methods,):
-                answers = [s.request(method, path, "{}" if method == "POST" else None, headers)[0]
-                           for headers in (JSON, {**JSON, "x-api-key": "wrong"}, {**JSON, "Authorization": "Basic secret"})]
+                answers = [
+                    s.request(method, path, "{}" if method == "POST" else None, headers)[0]
+                    for headers in (JSON, {**JSON, "x-api-key": "wrong"}, {**JSON, "Authorization": "Basic secret"})
+                ]
                 if answers[0] != 401:
                     opened.append(path)
                 else:
@@ -402,13 +479,19 @@ def test_a_draining_server_refuses():
         with dial(s) as kept, dial(s) as running:
             kept.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert kept.recv(65536).startswith(b"HTTP/1.1 200")
-            running.sendall(post("/v1/completions", {**SMALL, "max_tokens": 100 * SLOW, "ignore_eos": True, "stream": True}))
+            running.sendall(
+                post("/v1/completions", {**SMALL, "max_tokens": 100 * SLOW, "ignore_eos": True, "stream": True})
+            )
             assert running.recv(10)
             s.process.terminate()
             wait_until(lambda: any("shutting down" in line for line in s.log))
             kept.sendall(post("/v1/completions", SMALL))
             head, _, text = until_closed(kept).partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 503 ") and b"\r\nConnection: close" in head and b"\r\nx-should-retry: false" in head
+            assert (
+                head.startswith(b"HTTP/1.1 503 ")
+                and b"\r\nConnection: close" in head
+                and b"\r\nx-should-retry: false" in head
+            )
             assert json.loads(text)["error"]["type"] == "overloaded_error"
             rest = b""
             while not rest.endswith(b"0\r\n\r\n"):

@@ -57,14 +57,25 @@ CHAT_400 = [
     ({"messages": [{"role": "king", "content": "x"}]}, "messages"),
     ({"messages": [{"role": "user", "content": 5}]}, "messages"),
     ({"messages": [{"role": "tool", "content": "x"}]}, "messages"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]},
-     "messages[0].content[0]"),
+    (
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}
+            ]
+        },
+        "messages[0].content[0]",
+    ),
     ({"max_tokens": "5"}, "max_tokens"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"max_tokens": -1}, "max_tokens"),
-    ({"max_tokens": 10**18}, "max_tokens"), ({"max_tokens": 10**25}, "max_tokens"), ({"seed": 2**63}, "seed"),
-    ({"temperature": 10**400}, "temperature"), ({"tools": [10**25]}, "tools"), ({"messages": [10**25]}, "messages"),
-    ({"stop": 10**25}, "stop"), ({"chat_template_kwargs": 10**25}, "chat_template_kwargs"),
+    ({"max_tokens": 10**18}, "max_tokens"),
+    ({"max_tokens": 10**25}, "max_tokens"),
+    ({"seed": 2**63}, "seed"),
+    ({"temperature": 10**400}, "temperature"),
+    ({"tools": [10**25]}, "tools"),
+    ({"messages": [10**25]}, "messages"),
+    ({"stop": 10**25}, "stop"),
+    ({"chat_template_kwargs": 10**25}, "chat_template_kwargs"),
     ({"temperature": -1}, "temperature"),
     ({"temperature": "hot"}, "temperature"),
     ({"top_p": 2}, "top_p"),
@@ -111,23 +122,42 @@ def test_chat_400_names_the_field(server, fields, param):
     refused(server, "/v1/chat/completions", body, param)
 
 
-@pytest.mark.parametrize("fields,param", [
-    ({}, "prompt"), ({"prompt": ""}, "prompt"), ({"prompt": []}, "prompt"), ({"prompt": [[]]}, "prompt"),
-    ({"prompt": [10**9]}, "prompt"), ({"prompt": [-1]}, "prompt"), ({"prompt": [1, "x"]}, "prompt"),
-    ({"prompt": ["x", 5]}, "prompt"), ({"prompt": {"x": 1}}, "prompt"), ({"prompt": ["x"] * 3000}, "prompt"),
-    ({"prompt": "x", "best_of": 3}, "best_of"), ({"prompt": "x", "suffix": "y"}, "suffix"),
-    ({"prompt": "x", "logprobs": 1000}, "logprobs"), ({"prompt": "x", "max_tokens": 0}, "max_tokens"),
-])
+@pytest.mark.parametrize(
+    "fields,param",
+    [
+        ({}, "prompt"),
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [[]]}, "prompt"),
+        ({"prompt": [10**9]}, "prompt"),
+        ({"prompt": [-1]}, "prompt"),
+        ({"prompt": [1, "x"]}, "prompt"),
+        ({"prompt": ["x", 5]}, "prompt"),
+        ({"prompt": {"x": 1}}, "prompt"),
+        ({"prompt": ["x"] * 3000}, "prompt"),
+        ({"prompt": "x", "best_of": 3}, "best_of"),
+        ({"prompt": "x", "suffix": "y"}, "suffix"),
+        ({"prompt": "x", "logprobs": 1000}, "logprobs"),
+        ({"prompt": "x", "max_tokens": 0}, "max_tokens"),
+    ],
+)
 def test_completion_400_names_the_field(server, fields, param):
     refused(server, "/v1/completions", fields, param)
     refused(server, "/v1/completions", {**fields, "stream": True}, param)
 
 
-@pytest.mark.parametrize("fields,param", [
-    ({}, "text"), ({"text": "x", "input_ids": [1]}, "input_ids"), ({"text": "x", "sampling_params": 5}, "sampling_params"),
-    ({"text": "x", "sampling_params": {"regex": "a"}}, "regex"), ({"text": "x", "image_data": "x"}, "image_data"),
-    ({"input_ids": [10**7]}, "input_ids"), ({"text": "x", "sampling_params": {"max_new_tokens": 0}}, "max_new_tokens"),
-])
+@pytest.mark.parametrize(
+    "fields,param",
+    [
+        ({}, "text"),
+        ({"text": "x", "input_ids": [1]}, "input_ids"),
+        ({"text": "x", "sampling_params": 5}, "sampling_params"),
+        ({"text": "x", "sampling_params": {"regex": "a"}}, "regex"),
+        ({"text": "x", "image_data": "x"}, "image_data"),
+        ({"input_ids": [10**7]}, "input_ids"),
+        ({"text": "x", "sampling_params": {"max_new_tokens": 0}}, "max_new_tokens"),
+    ],
+)
 def test_generate_400_names_the_field(server, fields, param):
     refused(server, "/generate", fields, param)
 
@@ -139,9 +169,23 @@ def test_too_long_for_the_context(server):
     assert error["code"] == "context_length_exceeded"
 
 
-@pytest.mark.parametrize("raw", [
-    b"", b"{", b"[]", b"null", b'"x"', b"{} {}", b'{"prompt": NaN}', b'{"prompt": "\xff"}', b"[" * 100000, b'{"a":' * 300 + b"1" + b"}" * 300,
-    b"\x00" * 50, b'{"prompt": "a\tb"}'])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"x"',
+        b"{} {}",
+        b'{"prompt": NaN}',
+        b'{"prompt": "\xff"}',
+        b"[" * 100000,
+        b'{"a":' * 300 + b"1" + b"}" * 300,
+        b"\x00" * 50,
+        b'{"prompt": "a\tb"}',
+    ],
+)
 def test_malformed_json(server, raw):
     for path in ("/v1/completions", "/v1/chat/completions", "/generate", "/tokenize", "/detokenize", "/abort_request"):
         refused(server, path, raw, None)
@@ -156,7 +200,15 @@ def test_odd_strings_are_no_harm(server):
 
 
 def test_unknown_fields_are_ignored(server):
-    body = {"messages": ASK, "max_tokens": 2, "user": "me", "metadata": {}, "store": False, "quux": [1], "service_tier": "x"}
+    body = {
+        "messages": ASK,
+        "max_tokens": 2,
+        "user": "me",
+        "metadata": {},
+        "store": False,
+        "quux": [1],
+        "service_tier": "x",
+    }
     assert server.post("/v1/chat/completions", body)["choices"]
 
 
@@ -172,8 +224,19 @@ def test_paths_methods_types(server):
     status, _, head = server.get("/v1/completions")
     assert status == 405 and "POST" in head["allow"]
     assert server.request("DELETE", "/v1/models")[0] == 405
-    assert server.request("POST", "/v1/completions", "x=1", {"Content-Type": "application/x-www-form-urlencoded"})[0] == 415
-    assert server.request("POST", "/v1/completions", '{"prompt":"x","max_tokens":1}', {"Content-Type": "application/json; charset=utf-8"})[0] == 200
+    assert (
+        server.request("POST", "/v1/completions", "x=1", {"Content-Type": "application/x-www-form-urlencoded"})[0]
+        == 415
+    )
+    assert (
+        server.request(
+            "POST",
+            "/v1/completions",
+            '{"prompt":"x","max_tokens":1}',
+            {"Content-Type": "application/json; charset=utf-8"},
+        )[0]
+        == 200
+    )
     assert server.request("POST", "/v1/completions", '{"prompt":"x","max_tokens":1}', {})[0] == 200
     assert server.request("OPTIONS", "/v1/completions")[0] == 204
     assert server.request("HEAD", "/health")[0] == 200
@@ -214,7 +277,11 @@ def raw(server, data, wait=10):
 
 
 def test_broken_http(server):
-    huge = b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"".join(b"X-%d: %s\r\n" % (i, b"y" * 1000) for i in range(200)) + b"\r\n"
+    huge = (
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+        + b"".join(b"X-%d: %s\r\n" % (i, b"y" * 1000) for i in range(200))
+        + b"\r\n"
+    )
     assert b" 200 " not in raw(server, huge)[:20]
     two = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     assert raw(server, two).startswith(b"HTTP/1.1 400")
@@ -227,7 +294,10 @@ def test_broken_http(server):
 def test_expect_100_continue(server):
     body = b'{"prompt": "x", "max_tokens": 1}'
     with socket.create_connection(("127.0.0.1", server.port), timeout=10 * SLOW) as s:
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        s.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+            % len(body)
+        )
         assert s.recv(1000).startswith(b"HTTP/1.1 100")
         s.sendall(body)
         assert s.recv(100000).startswith(b"HTTP/1.1 200")
@@ -285,7 +355,9 @@ def test_slow_senders_and_readers_stall_nobody(server):
 
 
 def test_fifty_clients_at_once(server):
-    want = server.post("/v1/completions", {"prompt": "What is 17", "temperature": 0, "max_tokens": 16})["choices"][0]["text"]
+    want = server.post("/v1/completions", {"prompt": "What is 17", "temperature": 0, "max_tokens": 16})["choices"][0][
+        "text"
+    ]
     answers = [None] * 50
 
     def one(i):
@@ -338,9 +410,15 @@ def test_api_key():
     try:
         ask = {"prompt": "x", "max_tokens": 1}
         for headers, status in [
-            ({}, 401), ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": "Bearer "}, 401), ({"x-api-key": ""}, 401),
-            ({"Authorization": "Bearer secretsecret"}, 401), ({"Authorization": "secret"}, 401),
-            ({"Authorization": "bearer secret"}, 200), ({"x-api-key": "secret"}, 200)]:
+            ({}, 401),
+            ({"Authorization": "Bearer wrong"}, 401),
+            ({"Authorization": "Bearer "}, 401),
+            ({"x-api-key": ""}, 401),
+            ({"Authorization": "Bearer secretsecret"}, 401),
+            ({"Authorization": "secret"}, 401),
+            ({"Authorization": "bearer secret"}, 200),
+            ({"x-api-key": "secret"}, 200),
+        ]:
             got, body, _ = s.request("POST", "/v1/completions", ask, {**JSON, **headers})
             assert got == status, headers
             if status == 401:
@@ -388,11 +466,18 @@ def test_request_timeout():
         assert s.stop() == 0
 
 
-@pytest.mark.parametrize("args,status,word", [
-    (["--port", "x"], 2, "--port"), (["--tp", "8"], 2, "--tp"), (["--api-key", ""], 2, "--api-key"),
-    (["--tool-call-parser", "hermes"], 2, "tool-call-parser"), (["--host", "256.0.0.1"], 1, "--host"),
-    (["--host", "192.0.2.1"], 1, "cannot listen"), (["-m", "/nonexistent"], 1, "nonexistent"),
-])
+@pytest.mark.parametrize(
+    "args,status,word",
+    [
+        (["--port", "x"], 2, "--port"),
+        (["--tp", "8"], 2, "--tp"),
+        (["--api-key", ""], 2, "--api-key"),
+        (["--tool-call-parser", "hermes"], 2, "tool-call-parser"),
+        (["--host", "256.0.0.1"], 1, "--host"),
+        (["--host", "192.0.2.1"], 1, "cannot listen"),
+        (["-m", "/nonexistent"], 1, "nonexistent"),
+    ],
+)
 def test_flags_that_cannot_be_honoured(args, status, word):
     done = subprocess.run([MOONLET, "serve", *args], capture_output=True, timeout=60)
     assert done.returncode == status and word in done.stderr.decode() and done.stdout == b""

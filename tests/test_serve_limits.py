@@ -12,8 +12,12 @@ from serve_client import JSON, MOONLET, NANO, SLOW, Server
 
 def start(files, *args):
     """The first line on stdout, what stderr says and the exit status of a server that may open so many files."""
-    p = subprocess.Popen([MOONLET, "serve", "-m", str(NANO), "--port", "0", *args], stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, files))
+    p = subprocess.Popen(
+        [MOONLET, "serve", "-m", str(NANO), "--port", "0", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, files),
+    )
     ready = p.stdout.readline().decode()
     if ready:
         p.terminate()
@@ -58,10 +62,36 @@ def test_simulated_steps_say_so(tmp_path):
         assert s.post("/v1/completions", ask)["choices"][0]["token_ids"] == want
         out = tmp_path / "r.jsonl"
         done = subprocess.run(
-            [MOONLET, "bench", "serving", "--port", str(s.port), "--tokenizer", str(NANO), "--dataset-name", "random-ids",
-             "--random-input-len", "8", "--random-output-len", "20", "--random-range-ratio", "1", "--max-concurrency", "4",
-             "--num-prompts", "8", "--warmup-requests", "0", "--output-file", str(out), "--chart", str(tmp_path / "c.svg")],
-            capture_output=True, timeout=120)
+            [
+                MOONLET,
+                "bench",
+                "serving",
+                "--port",
+                str(s.port),
+                "--tokenizer",
+                str(NANO),
+                "--dataset-name",
+                "random-ids",
+                "--random-input-len",
+                "8",
+                "--random-output-len",
+                "20",
+                "--random-range-ratio",
+                "1",
+                "--max-concurrency",
+                "4",
+                "--num-prompts",
+                "8",
+                "--warmup-requests",
+                "0",
+                "--output-file",
+                str(out),
+                "--chart",
+                str(tmp_path / "c.svg"),
+            ],
+            capture_output=True,
+            timeout=120,
+        )
         assert done.returncode == 0, done.stderr
         result = json.loads(out.read_text())
         assert result["simulated"] is True and result["completed"] == 8 and result["total_output_tokens"] == 160
@@ -77,8 +107,25 @@ def test_simulated_steps_say_so(tmp_path):
 
 def test_simulated_in_process(tmp_path):
     out = tmp_path / "r.jsonl"
-    command = [MOONLET, "bench", "serving", "-m", str(NANO), "--simulate-step", "100", "--dataset-name", "random-ids",
-               "--random-input-len", "8", "--random-output-len", "20", "--num-prompts", "8", "--output-file", str(out)]
+    command = [
+        MOONLET,
+        "bench",
+        "serving",
+        "-m",
+        str(NANO),
+        "--simulate-step",
+        "100",
+        "--dataset-name",
+        "random-ids",
+        "--random-input-len",
+        "8",
+        "--random-output-len",
+        "20",
+        "--num-prompts",
+        "8",
+        "--output-file",
+        str(out),
+    ]
     done = subprocess.run([*command, "--in-process"], capture_output=True, timeout=120)
     assert done.returncode == 0 and json.loads(out.read_text())["simulated"] is True, done.stderr
     done = subprocess.run(command, capture_output=True, timeout=120)
@@ -93,7 +140,9 @@ def test_image_urls_are_not_fetched():
     try:
         url = f"http://127.0.0.1:{trap.getsockname()[1]}/x.png"
         part = {"type": "image_url", "image_url": {"url": url}}
-        status, answer, _ = s.request("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": [part]}]}, JSON)
+        status, answer, _ = s.request(
+            "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": [part]}]}, JSON
+        )
         assert status == 400 and answer["error"]["param"] == "messages[0].content[0]"
         try:
             trap.accept()

@@ -12,8 +12,10 @@ TOOL = {
     "description": "the weather",
     "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
-CHAT_TOOL = {"type": "function", "function": {"name": "get_weather", "description": "the weather",
-                                              "parameters": TOOL["input_schema"]}}
+CHAT_TOOL = {
+    "type": "function",
+    "function": {"name": "get_weather", "description": "the weather", "parameters": TOOL["input_schema"]},
+}
 OFF = {"thinking": {"type": "disabled"}}
 
 
@@ -97,8 +99,10 @@ def test_the_same_words_as_chat(server):
     assert (body["stop_reason"] == "max_tokens") == (choice["finish_reason"] == "length")
 
 
-@pytest.mark.parametrize("extra", [{}, OFF, {"tools": [TOOL]}, {"max_tokens": 3}, {"temperature": 1, "seed": 7},
-                                   {"stop_sequences": ["1", "4"]}])
+@pytest.mark.parametrize(
+    "extra",
+    [{}, OFF, {"tools": [TOOL]}, {"max_tokens": 3}, {"temperature": 1, "seed": 7}, {"stop_sequences": ["1", "4"]}],
+)
 def test_stream_equals_whole(server, extra):
     whole = ask(server, **extra)
     streamed = message_of(server.events("/v1/messages", {**BASE, "messages": ASK, **extra}))
@@ -109,8 +113,10 @@ def test_stream_equals_whole(server, extra):
 
 def test_system_content_and_blocks(server):
     """Strings and blocks say the same; a system's blocks are lines of their own."""
+
     def count(**body):
         return prompt_of(server, body)
+
     text = [{"type": "text", "text": "What is 17 + 25?", "cache_control": {"type": "ephemeral"}}]
     assert count(messages=ASK) == count(messages=[{"role": "user", "content": text}]) == tokens_of(server, messages=ASK)
     system = {"role": "system", "content": "Be short.\nBe kind."}
@@ -126,7 +132,10 @@ def test_a_line_that_changes_every_time_is_not_shown(server):
     """Claude Code's billing header would keep the prefix cache from ever being used."""
     head = "x-anthropic-billing-header: cc_version=2.1; cch=%s;"
     want = prompt_of(server, {"messages": ASK, "system": "Be short."})
-    for system in ([{"type": "text", "text": head % "1a"}, {"type": "text", "text": "Be short."}], head % "2b" + "\nBe short."):
+    for system in (
+        [{"type": "text", "text": head % "1a"}, {"type": "text", "text": "Be short."}],
+        head % "2b" + "\nBe short.",
+    ):
         assert prompt_of(server, {"messages": ASK, "system": system}) == want
     assert prompt_of(server, {"messages": ASK, "system": head}) == prompt_of(server, {"messages": ASK})
 
@@ -134,15 +143,25 @@ def test_a_line_that_changes_every_time_is_not_shown(server):
 def test_cached_tokens(server):
     system = "You are a patient teacher who explains every step in simple words. " * 12
     first = ask(server, system=system, max_tokens=2)["usage"]
-    again = message_of(server.events("/v1/messages", {**BASE, "system": system, "messages": ASK, "max_tokens": 2}))["usage"]
+    again = message_of(server.events("/v1/messages", {**BASE, "system": system, "messages": ASK, "max_tokens": 2}))[
+        "usage"
+    ]
     assert again["cache_read_input_tokens"] >= 64
-    assert again["input_tokens"] + again["cache_read_input_tokens"] == first["input_tokens"] + first["cache_read_input_tokens"]
+    assert (
+        again["input_tokens"] + again["cache_read_input_tokens"]
+        == first["input_tokens"] + first["cache_read_input_tokens"]
+    )
 
 
 def test_thinking(server):
     def thoughts(**fields):
         return [b["thinking"] for b in ask(server, **fields)["content"] if b["type"] == "thinking"]
-    assert thoughts() == thoughts(thinking={"type": "enabled", "budget_tokens": 1024}) == thoughts(thinking={"type": "adaptive"})
+
+    assert (
+        thoughts()
+        == thoughts(thinking={"type": "enabled", "budget_tokens": 1024})
+        == thoughts(thinking={"type": "adaptive"})
+    )
     assert thoughts(**OFF) == [] == thoughts(thinking={"type": "adaptive", "display": "omitted"})
     assert ask(server, **OFF)["usage"]["output_tokens_details"]["thinking_tokens"] == 0
 
@@ -158,9 +177,15 @@ def test_stop_sequence(server):
 def test_the_assistants_words_go_on(server):
     body = ask(server, ASK + [{"role": "assistant", "content": "The answer"}])
     assert all(b["type"] == "text" for b in body["content"]), "what has begun is no thought"
-    chat = server.post("/v1/chat/completions", {
-        "messages": ASK + [{"role": "assistant", "content": "The answer"}], "temperature": 0, "max_tokens": 64,
-        "continue_final_message": True})
+    chat = server.post(
+        "/v1/chat/completions",
+        {
+            "messages": ASK + [{"role": "assistant", "content": "The answer"}],
+            "temperature": 0,
+            "max_tokens": 64,
+            "continue_final_message": True,
+        },
+    )
     assert body["content"][0]["text"] == chat["choices"][0]["message"]["content"]
 
 
@@ -171,24 +196,57 @@ def test_a_round_with_a_tool(server):
     assert body["stop_reason"] == "tool_use"
     (call,) = [b for b in body["content"] if b["type"] == "tool_use"]
     assert call["id"] == "functions.get_weather:0" and call["name"] == "get_weather" and "city" in call["input"]
-    result = {"type": "tool_result", "tool_use_id": call["id"], "content": [{"type": "text", "text": "sunny, 21 degrees"}]}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": call["id"],
+        "content": [{"type": "text", "text": "sunny, 21 degrees"}],
+    }
     history = [question, {"role": "assistant", "content": body["content"]}, {"role": "user", "content": [result]}]
     answer = ask(server, history, **fields)
     assert answer["stop_reason"] == "end_turn" and answer["usage"]["output_tokens"] > 0
     # The same conversation as chat has it: the same prompt, token by token, so the same answer.
     thought = [b["thinking"] for b in body["content"] if b["type"] == "thinking"]
-    chat = server.post("/v1/chat/completions", {"temperature": 0, "max_tokens": 120, "tools": [CHAT_TOOL], "messages": [
-        question,
-        {"role": "assistant", "content": "", "reasoning_content": "".join(thought), "tool_calls": [
-            {"id": call["id"], "type": "function", "function": {"name": "get_weather", "arguments": json.dumps(call["input"])}}]},
-        {"role": "tool", "tool_call_id": call["id"], "content": "sunny, 21 degrees"}]})
+    chat = server.post(
+        "/v1/chat/completions",
+        {
+            "temperature": 0,
+            "max_tokens": 120,
+            "tools": [CHAT_TOOL],
+            "messages": [
+                question,
+                {
+                    "role": "assistant",
+                    "content": "",
+                    "reasoning_content": "".join(thought),
+                    "tool_calls": [
+                        {
+                            "id": call["id"],
+                            "type": "function",
+                            "function": {"name": "get_weather", "arguments": json.dumps(call["input"])},
+                        }
+                    ],
+                },
+                {"role": "tool", "tool_call_id": call["id"], "content": "sunny, 21 degrees"},
+            ],
+        },
+    )
     usage = answer["usage"]
     assert usage["input_tokens"] + usage["cache_read_input_tokens"] == chat["usage"]["prompt_tokens"]
     assert [b["text"] for b in answer["content"] if b["type"] == "text"] == [chat["choices"][0]["message"]["content"]]
     # Ids of another provider are renamed, and the call of this answer is counted after those of the history.
     foreign = json.loads(json.dumps(history).replace("functions.get_weather:0", "toolu_01abc"))
-    assert prompt_of(server, {"messages": foreign, "tools": [TOOL]}) == prompt_of(server, {"messages": history, "tools": [TOOL]})
-    more = ask(server, foreign + [{"role": "assistant", "content": answer["content"]}, {"role": "user", "content": "What is the weather in Rome?"}], **fields)
+    assert prompt_of(server, {"messages": foreign, "tools": [TOOL]}) == prompt_of(
+        server, {"messages": history, "tools": [TOOL]}
+    )
+    more = ask(
+        server,
+        foreign
+        + [
+            {"role": "assistant", "content": answer["content"]},
+            {"role": "user", "content": "What is the weather in Rome?"},
+        ],
+        **fields,
+    )
     assert [b["id"] for b in more["content"] if b["type"] == "tool_use"] == ["functions.get_weather:1"]
     none = ask(server, [question], tools=[TOOL], tool_choice={"type": "none"})
     assert none["stop_reason"] != "tool_use" and all(b["type"] != "tool_use" for b in none["content"])
@@ -197,27 +255,52 @@ def test_a_round_with_a_tool(server):
 def test_history_is_shown_as_chat_shows_it(server):
     """Results that are errors say so; several results and a text behind them; arguments that are no JSON go back as
     they were; redacted thoughts are left out."""
+
     def use(i, **input):
         return {"type": "tool_use", "id": f"t{i}", "name": "get_weather", "input": input}
+
     messages = [
         {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "xyz"}, {"type": "thinking", "thinking": "hm", "signature": ""},
-                                          {"type": "text", "text": "I look."}, use(1, city="Rome"), use(2, _raw='{"city": "Par')]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t2", "content": "no such city", "is_error": True},
-                                     {"type": "tool_result", "tool_use_id": "t1", "is_error": False},
-                                     {"type": "text", "text": "And now?"}]}]
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "redacted_thinking", "data": "xyz"},
+                {"type": "thinking", "thinking": "hm", "signature": ""},
+                {"type": "text", "text": "I look."},
+                use(1, city="Rome"),
+                use(2, _raw='{"city": "Par'),
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "t2", "content": "no such city", "is_error": True},
+                {"type": "tool_result", "tool_use_id": "t1", "is_error": False},
+                {"type": "text", "text": "And now?"},
+            ],
+        },
+    ]
     call = {"type": "function"}
     chat = [
         {"role": "user", "content": "hi"},
-        {"role": "assistant", "reasoning_content": "hm", "content": "I look.", "tool_calls": [
-            {**call, "id": "t1", "function": {"name": "get_weather", "arguments": '{"city": "Rome"}'}},
-            {**call, "id": "t2", "function": {"name": "get_weather", "arguments": '{"city": "Par'}}]},
+        {
+            "role": "assistant",
+            "reasoning_content": "hm",
+            "content": "I look.",
+            "tool_calls": [
+                {**call, "id": "t1", "function": {"name": "get_weather", "arguments": '{"city": "Rome"}'}},
+                {**call, "id": "t2", "function": {"name": "get_weather", "arguments": '{"city": "Par'}},
+            ],
+        },
         {"role": "tool", "tool_call_id": "t2", "content": "Error: no such city"},
         {"role": "tool", "tool_call_id": "t1", "content": ""},
-        {"role": "user", "content": "And now?"}]
+        {"role": "user", "content": "And now?"},
+    ]
     body = {"messages": messages, "tools": [TOOL]}
     assert prompt_of(server, body) == tokens_of(server, messages=chat, tools=[CHAT_TOOL])
-    want = server.post("/v1/chat/completions", {"messages": chat, "tools": [CHAT_TOOL], "temperature": 0, "max_tokens": 64})
+    want = server.post(
+        "/v1/chat/completions", {"messages": chat, "tools": [CHAT_TOOL], "temperature": 0, "max_tokens": 64}
+    )
     got = ask(server, messages, tools=[TOOL])
     said = "".join(b["text"] for b in got["content"] if b["type"] == "text")
     assert said == (want["choices"][0]["message"]["content"] or "")
@@ -245,37 +328,61 @@ def blocks(*content, role="user"):
     return {"messages": [{"role": role, "content": list(content)}]}
 
 
-@pytest.mark.parametrize("fields,word", [
-    ({"max_tokens": None}, "max_tokens"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": "5"}, "max_tokens"),
-    ({"messages": []}, "messages"), ({"messages": "hi"}, "messages"), ({"messages": [5]}, "messages[0]"),
-    ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
-    ({"messages": [{"role": "user"}]}, "messages[0].content"),
-    (blocks({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}), "image"),
-    (blocks({"type": "document", "source": {}}), "document"),
-    (blocks({"type": "text", "text": 5}), "messages[0].content[0].text"),
-    (blocks({"text": "x"}), "messages[0].content[0].type"), (blocks("x"), "messages[0].content[0]"),
-    (blocks({"type": "tool_use", "id": "a", "name": "f", "input": {}}), "role"),
-    (blocks({"type": "tool_result", "tool_use_id": 5}), "tool_use_id"),
-    (blocks({"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image"}]}), "messages[0].content[0].content[0]"),
-    (blocks({"type": "tool_result", "tool_use_id": "a", "is_error": "yes"}), "is_error"),
-    (blocks({"type": "tool_use", "id": "a", "name": "f", "input": "x"}, role="assistant"), "input"),
-    (blocks({"type": "tool_use", "id": "a", "name": "f", "input": {}}, role="assistant"), "tool_result"),
-    (blocks({"type": "server_tool_use", "id": "a", "name": "f", "input": {}}, role="assistant"), "server_tool_use"),
-    ({"system": 5}, "system"), ({"system": [{"type": "image"}]}, "system[0]"),
-    ({"tools": 5}, "tools"), ({"tools": [{"name": "f"}]}, "tools[0].input_schema"), ({"tools": ["x"]}, "tools[0]"),
-    ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search_20250305"),
-    ({"tools": [{**TOOL, "strict": True}]}, "strict"), ({"tools": [TOOL, TOOL]}, "twice"),
-    ({"tools": [{"name": "", "input_schema": {}}]}, "name"),
-    ({"tools": [TOOL], "tool_choice": {"type": "any"}}, "tool_choice"),
-    ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "get_weather"}}, "tool_choice"),
-    ({"tool_choice": "auto"}, "tool_choice"), ({"tool_choice": {}}, "tool_choice"),
-    ({"thinking": {"type": "maybe"}}, "thinking"), ({"thinking": {"type": "enabled", "budget_tokens": "x"}}, "budget_tokens"),
-    ({"thinking": {"type": "adaptive", "display": "loud"}}, "display"),
-    ({"stop_sequences": "x"}, "stop_sequences"), ({"stop_sequences": [""]}, "stop_sequences"), ({"stop_sequences": ["x"] * 99}, "stop"),
-    ({"temperature": -1}, "temperature"), ({"top_p": 2}, "top_p"), ({"top_k": -5}, "top_k"), ({"metadata": 5}, "metadata"),
-    ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "output_config.format"),
-    ({"mcp_servers": [{"type": "url"}]}, "mcp_servers"), ({"container": "c"}, "container"), ({"regex": "a"}, "regex"),
-])
+@pytest.mark.parametrize(
+    "fields,word",
+    [
+        ({"max_tokens": None}, "max_tokens"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": "5"}, "max_tokens"),
+        ({"messages": []}, "messages"),
+        ({"messages": "hi"}, "messages"),
+        ({"messages": [5]}, "messages[0]"),
+        ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        (blocks({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}), "image"),
+        (blocks({"type": "document", "source": {}}), "document"),
+        (blocks({"type": "text", "text": 5}), "messages[0].content[0].text"),
+        (blocks({"text": "x"}), "messages[0].content[0].type"),
+        (blocks("x"), "messages[0].content[0]"),
+        (blocks({"type": "tool_use", "id": "a", "name": "f", "input": {}}), "role"),
+        (blocks({"type": "tool_result", "tool_use_id": 5}), "tool_use_id"),
+        (
+            blocks({"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image"}]}),
+            "messages[0].content[0].content[0]",
+        ),
+        (blocks({"type": "tool_result", "tool_use_id": "a", "is_error": "yes"}), "is_error"),
+        (blocks({"type": "tool_use", "id": "a", "name": "f", "input": "x"}, role="assistant"), "input"),
+        (blocks({"type": "tool_use", "id": "a", "name": "f", "input": {}}, role="assistant"), "tool_result"),
+        (blocks({"type": "server_tool_use", "id": "a", "name": "f", "input": {}}, role="assistant"), "server_tool_use"),
+        ({"system": 5}, "system"),
+        ({"system": [{"type": "image"}]}, "system[0]"),
+        ({"tools": 5}, "tools"),
+        ({"tools": [{"name": "f"}]}, "tools[0].input_schema"),
+        ({"tools": ["x"]}, "tools[0]"),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search_20250305"),
+        ({"tools": [{**TOOL, "strict": True}]}, "strict"),
+        ({"tools": [TOOL, TOOL]}, "twice"),
+        ({"tools": [{"name": "", "input_schema": {}}]}, "name"),
+        ({"tools": [TOOL], "tool_choice": {"type": "any"}}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "get_weather"}}, "tool_choice"),
+        ({"tool_choice": "auto"}, "tool_choice"),
+        ({"tool_choice": {}}, "tool_choice"),
+        ({"thinking": {"type": "maybe"}}, "thinking"),
+        ({"thinking": {"type": "enabled", "budget_tokens": "x"}}, "budget_tokens"),
+        ({"thinking": {"type": "adaptive", "display": "loud"}}, "display"),
+        ({"stop_sequences": "x"}, "stop_sequences"),
+        ({"stop_sequences": [""]}, "stop_sequences"),
+        ({"stop_sequences": ["x"] * 99}, "stop"),
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 2}, "top_p"),
+        ({"top_k": -5}, "top_k"),
+        ({"metadata": 5}, "metadata"),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "output_config.format"),
+        ({"mcp_servers": [{"type": "url"}]}, "mcp_servers"),
+        ({"container": "c"}, "container"),
+        ({"regex": "a"}, "regex"),
+    ],
+)
 def test_400_names_the_field(server, fields, word):
     body = {"max_tokens": 5, "messages": [USER], **fields}
     for stream in (False, True):
@@ -291,6 +398,7 @@ def test_other_errors_in_anthropics_form(server):
         got, answer, _ = server.request(method, path, body, headers)
         assert got == status and answer["type"] == "error", answer
         return answer["error"]["type"]
+
     ok = {**BASE, "messages": [USER]}
     assert error(404, "POST", "/v1/messages", {**ok, "model": "claude"}) == "not_found_error"
     assert error(404, "POST", "/v1/messages/count_tokens", {**ok, "model": "claude"}) == "not_found_error"
@@ -312,9 +420,29 @@ def test_other_errors_in_anthropics_form(server):
 
 def test_what_is_tolerated(server):
     headers = {**JSON, "anthropic-version": "2023-06-01", "anthropic-beta": "a,b", "x-api-key": "whatever"}
-    body = {**BASE, "messages": [USER], "metadata": {"user_id": "me"}, "service_tier": "auto", "max_tokens": 2, "mcp_servers": [],
-            "context_management": {"edits": []}, "output_config": {"effort": "high"}, "container": None, "n": 3, "logprobs": 5, "quux": 1,
-            "tools": [{"type": "custom", "name": "f", "input_schema": {}, "cache_control": {"type": "ephemeral"}, "input_examples": []}]}
+    body = {
+        **BASE,
+        "messages": [USER],
+        "metadata": {"user_id": "me"},
+        "service_tier": "auto",
+        "max_tokens": 2,
+        "mcp_servers": [],
+        "context_management": {"edits": []},
+        "output_config": {"effort": "high"},
+        "container": None,
+        "n": 3,
+        "logprobs": 5,
+        "quux": 1,
+        "tools": [
+            {
+                "type": "custom",
+                "name": "f",
+                "input_schema": {},
+                "cache_control": {"type": "ephemeral"},
+                "input_examples": [],
+            }
+        ],
+    }
     status, answer, head = server.request("POST", "/v1/messages", body, headers)
     assert status == 200 and answer["type"] == "message" and head["request-id"] == answer["id"]
 

@@ -47,7 +47,8 @@ def test_files_are_the_repositorys(server):
 
 
 def test_page_names_nobody_else(server):
-    """No address of another server in any file: all that is loaded lies under page/. (The browser test watches the requests.)"""
+    """No address of another server in any file: all that is loaded lies under page/. (The browser test watches the
+    requests.)"""
     html, files = page_files(server)
     assert len(files) >= 3
     for text in [html] + [f.read_text() for f in FOLDER.iterdir()]:
@@ -70,7 +71,15 @@ def test_page_etag(server):
 
 
 def test_page_wrong_requests(server):
-    for path in ("/page", "/page/", "/page/none.js", "/page/../routes.c", "/page/icon.svg/x", "/page//icon.svg", "/index.html"):
+    for path in (
+        "/page",
+        "/page/",
+        "/page/none.js",
+        "/page/../routes.c",
+        "/page/icon.svg/x",
+        "/page//icon.svg",
+        "/index.html",
+    ):
         assert server.get(path)[0] == 404, path
     assert server.request("POST", "/", {})[0] == 405
 
@@ -108,8 +117,12 @@ def test_allowed_origin(server, origin):
 
 def test_allowed_origin_streams(server):
     c = server.connect()
-    c.request("POST", "/v1/chat/completions", '{"stream":true,"max_tokens":2,"messages":[{"role":"user","content":"hi"}]}',
-              {**JSON, "Origin": APP})
+    c.request(
+        "POST",
+        "/v1/chat/completions",
+        '{"stream":true,"max_tokens":2,"messages":[{"role":"user","content":"hi"}]}',
+        {**JSON, "Origin": APP},
+    )
     r = c.getresponse()
     assert r.status == 200 and r.getheader("Access-Control-Allow-Origin") == APP and b"[DONE]" in r.read()
 
@@ -120,12 +133,26 @@ def test_own_origin(server):
         assert status == 200 and "access-control-allow-origin" not in head
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://127.0.0.1:1", "http://app.example",
-                                    "https://app.example.evil", "https://app.example, https://evil.example"])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example",
+        "null",
+        "",
+        "http://127.0.0.1:1",
+        "http://app.example",
+        "https://app.example.evil",
+        "https://app.example, https://evil.example",
+    ],
+)
 def test_foreign_origin(server, origin):
     before = server.metric("sglang:num_requests_total")
-    for got in (chat(server, Origin=origin), server.get("/metrics", Origin=origin), server.get("/", Origin=origin),
-                server.request("POST", "/generate", '{"text":"a"}', {"Origin": origin})):
+    for got in (
+        chat(server, Origin=origin),
+        server.get("/metrics", Origin=origin),
+        server.get("/", Origin=origin),
+        server.request("POST", "/generate", '{"text":"a"}', {"Origin": origin}),
+    ):
         status, body, head = got
         assert status == 403 and body["error"]["code"] == "origin_not_allowed", body
         assert "--allow-origin" in body["error"]["message"] and "access-control-allow-origin" not in head
@@ -148,14 +175,19 @@ def test_pictures_and_links_from_elsewhere(server):
 
 
 def test_preflight(server):
-    ask = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type,x-stainless-os",
-           "Access-Control-Request-Private-Network": "true"}
+    ask = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type,x-stainless-os",
+        "Access-Control-Request-Private-Network": "true",
+    }
     status, body, head = server.request("OPTIONS", "/v1/chat/completions", None, {**ask, "Origin": APP})
     assert status == 204 and body == ""
     assert head["access-control-allow-origin"] == APP and head["access-control-allow-methods"] == "GET, POST"
     assert head["access-control-allow-headers"] == ask["Access-Control-Request-Headers"]
     assert head["access-control-allow-private-network"] == "true" and int(head["access-control-max-age"]) > 0
-    status, body, head = server.request("OPTIONS", "/v1/chat/completions", None, {**ask, "Origin": "https://evil.example"})
+    status, body, head = server.request(
+        "OPTIONS", "/v1/chat/completions", None, {**ask, "Origin": "https://evil.example"}
+    )
     assert status == 403 and not [k for k in head if k.startswith("access-control")]
     status, _, head = server.request("OPTIONS", "/v1/chat/completions", None, {})
     assert status == 204 and head["allow"] == "GET, POST, OPTIONS" and "access-control-allow-methods" not in head
@@ -172,7 +204,9 @@ def test_any_origin():
             assert status == 200 and head["access-control-allow-origin"] == "*"
         status, _, head = chat(s, Origin="https://any.example")
         assert status == 401 and head["access-control-allow-origin"] == "*"
-        status, _, head = s.request("OPTIONS", "/v1/models", None, {"Origin": "null", "Access-Control-Request-Method": "GET"})
+        status, _, head = s.request(
+            "OPTIONS", "/v1/models", None, {"Origin": "null", "Access-Control-Request-Method": "GET"}
+        )
         assert status == 204 and head["access-control-allow-origin"] == "*"
         assert chat(s, Host="evil.example", **key)[0] == 403
     finally:
@@ -183,9 +217,22 @@ def test_any_origin():
 
 
 def test_host(server):
-    for host in (f"localhost:{server.port}", "127.0.0.1", f"[::1]:{server.port}", "moon.example", "10.1.2.3:80", "a.localhost"):
+    for host in (
+        f"localhost:{server.port}",
+        "127.0.0.1",
+        f"[::1]:{server.port}",
+        "moon.example",
+        "10.1.2.3:80",
+        "a.localhost",
+    ):
         assert server.get("/v1/models", Host=host)[0] == 200, host
-    for host in ("evil.example", f"evil.example:{server.port}", "127.0.0.1.evil.example", "localhost:1:2", "moon.example.evil"):
+    for host in (
+        "evil.example",
+        f"evil.example:{server.port}",
+        "127.0.0.1.evil.example",
+        "localhost:1:2",
+        "moon.example.evil",
+    ):
         for path in ("/", "/v1/models", "/metrics", "/health"):
             status, body, _ = server.get(path, Host=host, Origin="http://" + host)
             assert status == 403 and body["error"]["code"] == "host_not_allowed", (host, body)
@@ -201,10 +248,20 @@ def test_host_of_a_server_for_the_network():
         assert s.stop() == 0
 
 
-@pytest.mark.parametrize("flag", ["--allow-origin=app.example", "--allow-origin=https://app.example/", "--allow-origin=https://a,https://b",
-                                  "--allow-host=https://a", "--allow-host=a:80"])
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--allow-origin=app.example",
+        "--allow-origin=https://app.example/",
+        "--allow-origin=https://a,https://b",
+        "--allow-host=https://a",
+        "--allow-host=a:80",
+    ],
+)
 def test_wrong_flags(flag):
-    done = subprocess.run([MOONLET, "serve", "-m", str(NANO), "--port", "0", flag], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [MOONLET, "serve", "-m", str(NANO), "--port", "0", flag], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 2 and flag.split("=")[0] in done.stderr
 
 
@@ -260,7 +317,11 @@ def test_live_needs_the_key():
 
 def test_inter_token_latency(server):
     def counts():
-        return [server.metric(f"{p}:{n}_seconds_count") for p in ("sglang", "vllm") for n in ("time_to_first_token", "inter_token_latency")]
+        return [
+            server.metric(f"{p}:{n}_seconds_count")
+            for p in ("sglang", "vllm")
+            for n in ("time_to_first_token", "inter_token_latency")
+        ]
 
     before = counts()
     server.post("/v1/completions", {"prompt": "x", "max_tokens": 9, "ignore_eos": True, "n": 2})

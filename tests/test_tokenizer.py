@@ -18,7 +18,9 @@ KIMI = HERE / "data/kimi-k2.5"
 
 def text(verb, lines, folder=KIMI, status=0):
     given = "".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines)
-    done = subprocess.run([MOONLET, "text", verb, "-m", str(folder)], input=given.encode(), capture_output=True, timeout=120)
+    done = subprocess.run(
+        [MOONLET, "text", verb, "-m", str(folder)], input=given.encode(), capture_output=True, timeout=120
+    )
     assert done.returncode == status, done.stderr.decode()
     return [json.loads(line) for line in done.stdout.decode().split("\n")[:-1]]
 
@@ -55,38 +57,82 @@ def test_decoding_gives_the_text_back():
 
 
 def test_published_ids():
-    named = {"<|im_user|>": 163587, "<|im_end|>": 163586, "<|im_middle|>": 163601, "<think>": 163606, "[PAD]": 163839,
-             "<|reserved_token_163589|>": 163589, "<|reserved_token_163837|>": 163837}
+    named = {
+        "<|im_user|>": 163587,
+        "<|im_end|>": 163586,
+        "<|im_middle|>": 163601,
+        "<think>": 163606,
+        "[PAD]": 163839,
+        "<|reserved_token_163589|>": 163589,
+        "<|reserved_token_163837|>": 163837,
+    }
     assert text("encode", [{"text": t, "specials": True} for t in named]) == [{"ids": [i]} for i in named.values()]
     assert text("encode", [{"text": "user"}, {"text": "hello"}, {"text": "assistant"}, {"text": "1234567890"}]) == [
-        {"ids": [2482]}, {"ids": [22931]}, {"ids": [69702]}, {"ids": [6694, 12972, 16242, 15]}]
+        {"ids": [2482]},
+        {"ids": [22931]},
+        {"ids": [69702]},
+        {"ids": [6694, 12972, 16242, 15]},
+    ]
 
 
 def test_skip_special_keeps_tool_think_and_reserved_tokens():
     ids = [163584, 2482, 163586, 163595, 163606, 163589, 163603, 163839]
     assert text("decode", [{"ids": ids, "skip_special": True}])[0]["deltas"] == [
-        "", "user", "", "<|tool_calls_section_begin|>", "<think>", "<|reserved_token_163589|>", "", ""]
+        "",
+        "user",
+        "",
+        "<|tool_calls_section_begin|>",
+        "<think>",
+        "<|reserved_token_163589|>",
+        "",
+        "",
+    ]
 
 
 def test_deltas_never_hold_half_a_character():
     by_byte = [b[0] for b in struct.iter_unpack("B", "é中🙂".encode())]
-    rank = {base64.b64decode(t)[0]: int(r) for t, r in (x.split() for x in gzip.decompress((KIMI / "tiktoken.model.gz").read_bytes()).splitlines()[:400])
-            if len(base64.b64decode(t)) == 1}
+    rank = {
+        base64.b64decode(t)[0]: int(r)
+        for t, r in (x.split() for x in gzip.decompress((KIMI / "tiktoken.model.gz").read_bytes()).splitlines()[:400])
+        if len(base64.b64decode(t)) == 1
+    }
     ids = [rank[b] for b in by_byte]
     cut = ids[:-1]
-    a, b, c = text("decode", [{"ids": ids}, {"ids": cut}, {"ids": [rank[0xE4], rank[0x41], rank[0xFF], rank[0xF0], 163586]}])
+    a, b, c = text(
+        "decode", [{"ids": ids}, {"ids": cut}, {"ids": [rank[0xE4], rank[0x41], rank[0xFF], rank[0xF0], 163586]}]
+    )
     assert a["deltas"] == ["", "é", "", "", "中", "", "", "", "🙂"]
     assert b["deltas"] == ["", "é", "", "", "中", "", "", "\ufffd"]
     assert base64.b64decode(b["text_b64"]) == "é中🙂".encode()[:-1]
     assert c["deltas"] == ["", "\ufffdA", "\ufffd", "", "\ufffd<|im_end|>"]
 
 
-@pytest.mark.parametrize("verb,line", [
-    ("encode", "{"), ("encode", "[1]"), ("encode", "{}"), ("encode", '{"text": 1}'), ("encode", '{"text": "a", "text_b64": "YQ=="}'),
-    ("encode", '{"text_b64": "YQ="}'), ("encode", '{"text_b64": "Y Q="}'), ("encode", '{"text_b64": "YR=="}'), ("encode", '{"text": "a", "specials": 1}'),
-    ("encode", '{"text": "a", "special": true}'), ("encode", "[" * 100000), ("encode", '{"text": "a", "text": "b"}'),
-    ("decode", "{}"), ("decode", '{"ids": "1"}'), ("decode", '{"ids": [1, -1]}'), ("decode", '{"ids": [163840]}'), ("decode", '{"ids": [1.5]}'),
-    ("decode", '{"ids": [4294967296]}'), ("decode", '{"ids": [true]}'), ("decode", '{"ids": [99999999999999999999999]}'), ("decode", '{"ids": [], "skip_special": 0}')])
+@pytest.mark.parametrize(
+    "verb,line",
+    [
+        ("encode", "{"),
+        ("encode", "[1]"),
+        ("encode", "{}"),
+        ("encode", '{"text": 1}'),
+        ("encode", '{"text": "a", "text_b64": "YQ=="}'),
+        ("encode", '{"text_b64": "YQ="}'),
+        ("encode", '{"text_b64": "Y Q="}'),
+        ("encode", '{"text_b64": "YR=="}'),
+        ("encode", '{"text": "a", "specials": 1}'),
+        ("encode", '{"text": "a", "special": true}'),
+        ("encode", "[" * 100000),
+        ("encode", '{"text": "a", "text": "b"}'),
+        ("decode", "{}"),
+        ("decode", '{"ids": "1"}'),
+        ("decode", '{"ids": [1, -1]}'),
+        ("decode", '{"ids": [163840]}'),
+        ("decode", '{"ids": [1.5]}'),
+        ("decode", '{"ids": [4294967296]}'),
+        ("decode", '{"ids": [true]}'),
+        ("decode", '{"ids": [99999999999999999999999]}'),
+        ("decode", '{"ids": [], "skip_special": 0}'),
+    ],
+)
 def test_a_bad_line_answers_an_error_and_the_others_go_on(verb, line):
     good = {"text": "user"} if verb == "encode" else {"ids": [2482]}
     first, bad, last = text(verb, [good, line, good], status=1)

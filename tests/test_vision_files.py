@@ -22,11 +22,18 @@ def vision_tensors(hidden=16, layers=2, inter=24, side=4, text=64):
 
     def pair(name, *shape):
         out[name + ".weight"], out[name + ".bias"] = ("BF16", list(shape)), ("BF16", [shape[0]])
+
     pair("vision_tower.patch_embed.proj", hidden, 3, 14, 14)
     for i in range(layers):
         block = f"vision_tower.encoder.blocks.{i}."
-        for name, *shape in (("norm0", hidden), ("norm1", hidden), ("wqkv", 3 * hidden, hidden), ("wo", hidden, hidden),
-                             ("mlp.fc0", inter, hidden), ("mlp.fc1", hidden, inter)):
+        for name, *shape in (
+            ("norm0", hidden),
+            ("norm1", hidden),
+            ("wqkv", 3 * hidden, hidden),
+            ("wo", hidden, hidden),
+            ("mlp.fc0", inter, hidden),
+            ("mlp.fc1", hidden, inter),
+        ):
             pair(block + name, *shape)
     pair("vision_tower.encoder.final_layernorm", hidden)
     pair("mm_projector.pre_norm", hidden)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Checks of the source tree that a compiler does not make: which room includes which, where the environment and
 CUDA may be named, whether every source file has its sentence in the tour, and the format of the code."""
+import io
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +23,8 @@ LAYERS = {
     "api": {"base", "text", "media", "runtime", "model", "format", "device", "kernels"},
     "server": {"base", "text", "media", "runtime", "api"},
 }
+COLUMNS = 120
+C_FILES = (".c", ".h", ".cu", ".cuh", ".cc")
 problems = []
 
 
@@ -74,27 +78,77 @@ def check_tour(files):
             problems.append(f"src/README.md has no sentence for `{stem}`")
 
 
-def check_format(files):
-    tool = shutil.which("clang-format-14") or shutil.which("clang-format")
-    if not tool:
-        print("lint: clang-format is not installed, format not checked", file=sys.stderr)
-        return
-    done = subprocess.run([tool, "--dry-run", "-Werror", *map(str, files)], capture_output=True, text=True)
+def report_unformatted(tool, options, files, pattern):
+    done = subprocess.run([tool, *options, *map(str, files)], capture_output=True, text=True)
     if done.returncode:
-        first = sorted({line.split(":")[0] for line in done.stderr.splitlines() if "error:" in line})
-        problems.extend(f"{Path(p).relative_to(ROOT)}: not formatted (make format)" for p in first)
+        first = sorted(set(re.findall(pattern, done.stderr, re.M))) or [f"{tool}: {done.stderr.strip()[-200:]}"]
+        problems.extend(f"{p.removeprefix(f'{ROOT}/')}: not formatted (make format)" for p in first)
+
+
+def check_format(code, python, strict):
+    """The formatters' output changes with their versions, so these are fixed: clang-format 14, black 23."""
+    clang = shutil.which("clang-format-14")
+    if clang:
+        report_unformatted(clang, ["--dry-run", "-Werror"], code, r"^([^:\n]+):\d+:\d+: error:")
+    black = shutil.which("black")
+    if black and " 23." not in subprocess.run([black, "--version"], capture_output=True, text=True).stdout:
+        black = None
+    if black:
+        report_unformatted(black, ["--check", "--quiet", "--verbose"], python, r"^would reformat (.+)$")
+    for tool, name in ((clang, "clang-format-14"), (black, "black 23")):
+        if not tool and strict:
+            problems.append(f"{name} is not installed (tools/setup all)")
+        elif not tool:
+            print(f"lint: {name} is not installed, its format is not checked", file=sys.stderr)
+
+
+def long_c_lines(text):
+    """Lines of more than COLUMNS columns. Strings may stand beyond: they are not broken, so that grep finds them."""
+    rows = enumerate(text.split("\n"), 1)
+    return [
+        i for i, line in rows if len(line) > COLUMNS and len(re.sub(r'"(\\.|[^"\\])*"|\s*\\$', "", line)) > COLUMNS - 2
+    ]
+
+
+def long_python_lines(text):
+    """The same of Python, where a string that is no docstring may be of several lines."""
+    found = {i for i, line in enumerate(text.split("\n"), 1) if len(line) > COLUMNS}
+    before = tokenize.NEWLINE
+    for token in tokenize.generate_tokens(io.StringIO(text).readline) if found else ():
+        if token.type == tokenize.STRING and before not in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
+            found -= set(range(token.start[0], token.end[0] + 1))
+        if token.type not in (tokenize.NL, tokenize.COMMENT):
+            before = token.type
+    return sorted(found)
+
+
+def check_columns(path, lines):
+    problems.extend(f"{path.relative_to(ROOT)}:{i}: more than {COLUMNS} columns" for i in lines)
+
+
+def python_files():
+    """All that git does not ignore, scripts without an ending too."""
+    rest = (p for p in (ROOT / "tools").iterdir() if p.is_file() and not p.suffix)
+    scripts = [p for p in rest if p.read_text().startswith("#!/usr/bin/env python3")]
+    return sorted(p for d in ("bench", "tests", "tools") for p in (ROOT / d).rglob("*.py")) + scripts
 
 
 def main():
-    src = sorted(p for p in (ROOT / "src").rglob("*") if p.suffix in (".c", ".h", ".cu", ".cuh"))
-    rest = sorted(p for d in ("cmd", "include", "tests", "examples") for p in (ROOT / d).rglob("*.[ch]"))
+    strict = sys.argv[1:] == ["--strict"]  # formatters must be there
+    src = sorted(p for p in (ROOT / "src").rglob("*") if p.suffix in C_FILES)
+    folders = ("bench", "cmd", "include", "tests", "examples")
+    rest = sorted(p for d in folders for p in (ROOT / d).rglob("*") if p.suffix in C_FILES)
+    python = python_files()
     for p in src:
         check_includes(p, p.read_text())
     for p in src + rest:
         check_words(p, p.read_text())
         check_json(p, p.read_text())
+        check_columns(p, long_c_lines(p.read_text()))
+    for p in python:
+        check_columns(p, long_python_lines(p.read_text()))
     check_tour(src)
-    check_format([p for p in src + rest if p.suffix in (".c", ".h")])
+    check_format(src + rest, python, strict)
     for p in problems:
         print(f"lint: {p}")
     sys.exit(1 if problems else 0)

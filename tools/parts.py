@@ -1,13 +1,16 @@
 """What `make check` and `make check-all` consist of: a table that tools/suite.py reads, a row a part.
 
 name      what is printed; {file} is the file's name without its ending
-run       the command, split as a shell splits words. {build} is the build folder, {python} one that has pytest, {here} the repository
-each      a pattern: the row stands for every file that matches ({path}; {stem}: without its ending, {test}: and without its first folder, {file}: the last part);
+run       the command, split as a shell splits words. {build} is the build folder, {python} one that has pytest, {here}
+          the repository
+each      a pattern: the row stands for every file that matches ({path}; {stem}: without its ending, {test}: and without
+          its first folder, {file}: the last part);
           without: those that it leaves out
 needs     parts that must have passed before; when one failed this one counts as failed, when one was skipped as skipped
 after     parts that must have ended before, whatever came of them
 tools     programs without which the part is skipped; "a|b": one of them
-count     how the output is counted: by exit status (one test), cmocka, pytest, summary (a last line "N passed, ...") or kernels
+count     how the output is counted: by exit status (one test), cmocka, pytest, summary (a last line "N passed, ...") or
+          kernels
 cores     how many processors it keeps busy (1); alone: nothing else runs beside it, because it measures time
 env       more environment; skip_status: the exit status that says "cannot be run here", the last line says why
 timeout   seconds (1200)
@@ -32,60 +35,196 @@ EXPERTS = "moe,moe_norm,feed"
 ATTENTION = "mla_decode,mla_prefill,attend,queries"
 EMULATED = {"LD_LIBRARY_PATH": "{here}/build/tests/gpu"}
 BITS_CUDA = "build/moonlet check bits --device cuda --override num_hidden_layers=2 --requests 3 --tokens 2 --prompt 24"
-# clang's objects serve three ends: they compile without warnings, they are watched by ASan and UBSan, and fuzzers link them.
+# clang's objects serve three ends: they compile without warnings, they are watched by ASan and UBSan, and fuzzers link
+# them.
 SANITIZE = "make --no-print-directory CC=clang-14 SAN=1 'CFLAGS=-O1 -g1' "
-SAN_ENV = {"ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1", "OMP_NUM_THREADS": "2"}
+SAN_ENV = {
+    "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "OMP_NUM_THREADS": "2",
+}
 # What asks how good the small model's answers are asks it of the same arithmetic again.
 NOT_SANITIZED = ["tests/test_nano_skills.py", "tests/test_golden_files.py", "tests/test_vision_files.py"]
 TSAN = "make --no-print-directory B=build-tsan 'CFLAGS=-O1 -g -fsanitize=thread' LDFLAGS=-fsanitize=thread "
 
 ALL = [
-    dict(name="clang-14 with sanitizers", run=SANITIZE + "all tests examples fuzzers", tools=["clang-14"],
-         after=["program with them"]),
+    dict(name="lint, with formatters", run="python3 tools/lint.py --strict"),
+    dict(
+        name="clang-14 with sanitizers",
+        run=SANITIZE + "all tests examples fuzzers",
+        tools=["clang-14"],
+        after=["program with them"],
+    ),
     # the GPU's kernels: compiled, then run as C++ on this processor
-    dict(name="CUDA compiler", run="sh -c 'case $(tools/find-nvcc) in -*) exec tools/setup --cuda;; esac'", skip_status=3),
+    dict(
+        name="CUDA compiler", run="sh -c 'case $(tools/find-nvcc) in -*) exec tools/setup --cuda;; esac'", skip_status=3
+    ),
     dict(name="CUDA kernels", needs=["CUDA compiler"], run="make --no-print-directory cubins", count="kernels"),
-    dict(name="program with them", needs=["CUDA kernels"], run="make --no-print-directory all build/tests/device/test_cuda_h"),
-    dict(name="prototypes against cuda.h", needs=["program with them"], run="build/tests/device/test_cuda_h", count="cmocka"),
+    dict(
+        name="program with them",
+        needs=["CUDA kernels"],
+        run="make --no-print-directory all build/tests/device/test_cuda_h",
+    ),
+    dict(
+        name="prototypes against cuda.h",
+        needs=["program with them"],
+        run="build/tests/device/test_cuda_h",
+        count="cmocka",
+    ),
     dict(name="emulated GPU", needs=["program with them"], run="make --no-print-directory emulator"),
-    dict(name="Hopper's instructions, emulated", needs=["emulated GPU"], run="build/tests/gpu/test_hopper", count="summary"),
-    dict(name="experts, emulated", needs=["emulated GPU"], run=EMULATED_OPS + "--op moe", count="summary", env=EMULATED),
-    dict(name="attention, emulated", needs=["emulated GPU"], run=EMULATED_OPS + "--op " + ATTENTION, count="summary", env=EMULATED),
-    dict(name="other operations, emulated", needs=["emulated GPU"], run=EMULATED_OPS + "--not-op moe," + ATTENTION, count="summary", env=EMULATED),
-    dict(name="products and attention emulated, --deterministic", needs=["emulated GPU"], count="summary", env=EMULATED,
-         run=EMULATED_OPS + "--deterministic --op products,attend,linear,linear_norm,swiglu"),
-    dict(name="nano, emulated", needs=["emulated GPU"], run="{python} tests/gpu/run_nano.py", count="summary", env=EMULATED),
-    dict(name="plan and loading, emulated", needs=["emulated GPU"], run="{python} tests/gpu/plan.py", count="summary", env=EMULATED),
+    dict(
+        name="Hopper's instructions, emulated",
+        needs=["emulated GPU"],
+        run="build/tests/gpu/test_hopper",
+        count="summary",
+    ),
+    dict(
+        name="experts, emulated", needs=["emulated GPU"], run=EMULATED_OPS + "--op moe", count="summary", env=EMULATED
+    ),
+    dict(
+        name="attention, emulated",
+        needs=["emulated GPU"],
+        run=EMULATED_OPS + "--op " + ATTENTION,
+        count="summary",
+        env=EMULATED,
+    ),
+    dict(
+        name="other operations, emulated",
+        needs=["emulated GPU"],
+        run=EMULATED_OPS + "--not-op moe," + ATTENTION,
+        count="summary",
+        env=EMULATED,
+    ),
+    dict(
+        name="products and attention emulated, --deterministic",
+        needs=["emulated GPU"],
+        count="summary",
+        env=EMULATED,
+        run=EMULATED_OPS + "--deterministic --op products,attend,linear,linear_norm,swiglu",
+    ),
+    dict(
+        name="nano, emulated",
+        needs=["emulated GPU"],
+        run="{python} tests/gpu/run_nano.py",
+        count="summary",
+        env=EMULATED,
+    ),
+    dict(
+        name="plan and loading, emulated",
+        needs=["emulated GPU"],
+        run="{python} tests/gpu/plan.py",
+        count="summary",
+        env=EMULATED,
+    ),
     dict(name="bits, emulated", needs=["emulated GPU"], run=BITS_CUDA, count="summary", env=EMULATED),
-    dict(name="bits emulated, --deterministic", needs=["emulated GPU"], run=BITS_CUDA + " --deterministic", count="summary", env=EMULATED),
-    dict(name="tables of choices, emulated", needs=["emulated GPU"], run="{python} tests/gpu/tune.py", count="summary", env=EMULATED),
-    dict(name="faults of a GPU under a server, emulated", needs=["emulated GPU"], run="{python} tests/gpu/serve_faults.py", count="summary", env=EMULATED),
-    dict(name="generic kernels for AMD's GPUs", run="make --no-print-directory amd", tools=["clang-22", "ld.lld-22"], count="kernels"),
+    dict(
+        name="bits emulated, --deterministic",
+        needs=["emulated GPU"],
+        run=BITS_CUDA + " --deterministic",
+        count="summary",
+        env=EMULATED,
+    ),
+    dict(
+        name="tables of choices, emulated",
+        needs=["emulated GPU"],
+        run="{python} tests/gpu/tune.py",
+        count="summary",
+        env=EMULATED,
+    ),
+    dict(
+        name="faults of a GPU under a server, emulated",
+        needs=["emulated GPU"],
+        run="{python} tests/gpu/serve_faults.py",
+        count="summary",
+        env=EMULATED,
+    ),
+    dict(
+        name="generic kernels for AMD's GPUs",
+        run="make --no-print-directory amd",
+        tools=["clang-22", "ld.lld-22"],
+        count="kernels",
+    ),
     # the sanitized program
-    dict(name="sanitized experts", needs=["clang-14 with sanitizers"], count="summary", env=SAN_ENV, timeout=2400,
-         run="build-san/moonlet check --device cpu --op " + EXPERTS),
-    dict(name="sanitized other operations", needs=["clang-14 with sanitizers"], count="summary", env=SAN_ENV, timeout=2400,
-         run="build-san/moonlet check --device cpu --not-op " + EXPERTS),
-    dict(name="sanitized {test}", each="tests/*/test_*.c", needs=["clang-14 with sanitizers"], run="build-san/{stem}", count="cmocka", env=SAN_ENV),
-    dict(name="sanitized {file}.py", each="tests/test_*.py", without=NOT_SANITIZED, needs=["clang-14 with sanitizers"], run=PYTEST + "{path}",
-         count="pytest", env=dict(SAN_ENV, MOONLET="{here}/build-san/moonlet", MOONLET_SLOW="1")),
-    dict(name="{file}, {fuzz_s} s", each="tests/fuzz/fuzz_*.c", needs=["clang-14 with sanitizers"],
-         run="tools/fuzz build-san/{stem} {fuzz_s}"),
-    # The tests run one thread of OpenMP or simulated steps: the compilers' runtimes are not instrumented, their barriers would be reported.
-    dict(name="ThreadSanitizer build", after=["program with them"], run=TSAN + "build-tsan/tests/runtime/test_sched_threads build-tsan/tests/server/test_server"),
-    dict(name="threads sanitized: scheduler", needs=["ThreadSanitizer build"], run="build-tsan/tests/runtime/test_sched_threads", count="cmocka"),
-    dict(name="threads sanitized: server", needs=["ThreadSanitizer build"], run="build-tsan/tests/server/test_server", count="cmocka"),
+    dict(
+        name="sanitized experts",
+        needs=["clang-14 with sanitizers"],
+        count="summary",
+        env=SAN_ENV,
+        timeout=2400,
+        run="build-san/moonlet check --device cpu --op " + EXPERTS,
+    ),
+    dict(
+        name="sanitized other operations",
+        needs=["clang-14 with sanitizers"],
+        count="summary",
+        env=SAN_ENV,
+        timeout=2400,
+        run="build-san/moonlet check --device cpu --not-op " + EXPERTS,
+    ),
+    dict(
+        name="sanitized {test}",
+        each="tests/*/test_*.c",
+        needs=["clang-14 with sanitizers"],
+        run="build-san/{stem}",
+        count="cmocka",
+        env=SAN_ENV,
+    ),
+    dict(
+        name="sanitized {file}.py",
+        each="tests/test_*.py",
+        without=NOT_SANITIZED,
+        needs=["clang-14 with sanitizers"],
+        run=PYTEST + "{path}",
+        count="pytest",
+        env=dict(SAN_ENV, MOONLET="{here}/build-san/moonlet", MOONLET_SLOW="1"),
+    ),
+    dict(
+        name="{file}, {fuzz_s} s",
+        each="tests/fuzz/fuzz_*.c",
+        needs=["clang-14 with sanitizers"],
+        run="tools/fuzz build-san/{stem} {fuzz_s}",
+    ),
+    # The tests run one thread of OpenMP or simulated steps: the compilers' runtimes are not instrumented, their
+    # barriers would be reported.
+    dict(
+        name="ThreadSanitizer build",
+        after=["program with them"],
+        run=TSAN + "build-tsan/tests/runtime/test_sched_threads build-tsan/tests/server/test_server",
+    ),
+    dict(
+        name="threads sanitized: scheduler",
+        needs=["ThreadSanitizer build"],
+        run="build-tsan/tests/runtime/test_sched_threads",
+        count="cmocka",
+    ),
+    dict(
+        name="threads sanitized: server",
+        needs=["ThreadSanitizer build"],
+        run="build-tsan/tests/server/test_server",
+        count="cmocka",
+    ),
     dict(name="operations, no vector instructions", run="build/moonlet check --cpu-mask none", count="summary"),
     dict(name="operations, AVX-512", run="build/moonlet check --cpu-mask avx512", count="summary"),
     dict(name="operations, AVX-512 VNNI", run="build/moonlet check --cpu-mask vnni", count="summary"),
     dict(name="operations, AVX-512 BF16", run="build/moonlet check --cpu-mask bf16", count="summary"),
     dict(name="clients from PyPI", run="python3 tools/clients", skip_status=77),
-    dict(name="openai, anthropic, lm_eval", needs=["clients from PyPI"], count="pytest", env=dict(BUILD_ENV, MOONLET_CLIENTS="1"),
-         run="build/venv-clients/bin/python -m pytest -q -rs -p no:cacheprovider tests/clients"),
+    dict(
+        name="openai, anthropic, lm_eval",
+        needs=["clients from PyPI"],
+        count="pytest",
+        env=dict(BUILD_ENV, MOONLET_CLIENTS="1"),
+        run="build/venv-clients/bin/python -m pytest -q -rs -p no:cacheprovider tests/clients",
+    ),
     dict(name="every header compiles alone", run="tools/headers"),
     dict(name="make dist", after=["program with them"], run="make --no-print-directory dist"),
-    dict(name="the web page in Chromium", run=PYTEST + "tests/browser/check_page.py", count="pytest", env=BUILD_ENV,
-         tools=["chromium|chromium-browser|google-chrome"], timeout=400),
+    dict(
+        name="the web page in Chromium",
+        run=PYTEST + "tests/browser/check_page.py",
+        count="pytest",
+        env=BUILD_ENV,
+        tools=["chromium|chromium-browser|google-chrome"],
+        timeout=400,
+    ),
     dict(name="load", run="{python} tests/load/load.py", count="summary", alone=True, timeout=600),
     dict(name="attacks", run="{python} tests/load/attacks.py", count="summary", alone=True, timeout=300),
 ]

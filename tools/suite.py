@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the parts of `make check` or `make check-all` as tools/parts.py lists them, as many at a time as there are processors for.
+"""Runs the parts of `make check` or `make check-all` as tools/parts.py lists them, as many at a time as there are
+processors for.
 
     tools/suite.py check|all [--build build] [--only WORD] [--list]
 
-Prints a line a part when it ends, what was skipped and why, the ten slowest parts, and the summary. Outputs are kept in BUILD/logs.
-Exit status 1 when a part failed or could not be run because one that it needs failed."""
+Prints a line a part when it ends, what was skipped and why, the ten slowest parts, and the summary. Outputs are kept in
+BUILD/logs. Exit status 1 when a part failed or could not be run because one that it needs failed."""
 import argparse
 import glob
 import os
@@ -31,7 +32,11 @@ def count_cmocka(out, _status):
     def number(pattern):
         return sum(int(n) for n in re.findall(pattern, out))
 
-    return number(r"\[  PASSED  \] (\d+) test"), number(r"\[  FAILED  \] [^\n]*?(\d+) test\(s\)"), number(r"\[  SKIPPED \] (\d+) test")
+    return (
+        number(r"\[  PASSED  \] (\d+) test"),
+        number(r"\[  FAILED  \] [^\n]*?(\d+) test\(s\)"),
+        number(r"\[  SKIPPED \] (\d+) test"),
+    )
 
 
 def count_pytest(out, _status):
@@ -56,7 +61,13 @@ def count_kernels(out, status):
     return (int(m.group(1)), int(m.group(2)) - int(m.group(1)), 0) if m and status == 0 else (0, 1, 0)
 
 
-COUNTS = {"status": count_status, "cmocka": count_cmocka, "pytest": count_pytest, "summary": count_summary, "kernels": count_kernels}
+COUNTS = {
+    "status": count_status,
+    "cmocka": count_cmocka,
+    "pytest": count_pytest,
+    "summary": count_summary,
+    "kernels": count_kernels,
+}
 SKIPPED_LINES = r"^(?:SKIPPED|\[  SKIPPED \]|skipped:) .*$"
 
 
@@ -91,7 +102,11 @@ def expand(rows, **names):
     parts = []
     for row in rows:
         if "each" in row:
-            parts += [Part(row, path, **names) for path in sorted(glob.glob(row["each"])) if path not in row.get("without", ())]
+            parts += [
+                Part(row, path, **names)
+                for path in sorted(glob.glob(row["each"]))
+                if path not in row.get("without", ())
+            ]
         else:
             parts.append(Part(row, **names))
     known = {p.name for p in parts}
@@ -127,8 +142,9 @@ class Suite:
         return None
 
     def next_part(self):
-        """The first part of the table that may start now. One that wants the machine for itself, or more processors than are free, holds
-        up nothing but what needs it: it starts when the others of its time have ended, last if need be."""
+        """The first part of the table that may start now. One that wants the machine for itself, or more processors
+        than are free, holds up nothing but what needs it: it starts when the others of its time have ended, last if
+        need be."""
         for p in self.parts:
             if p.state != "waiting" or any(self.by_name[n].state in ("waiting", "running") for n in p.after):
                 continue
@@ -156,8 +172,14 @@ class Suite:
         begin = time.time()
         env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **p.env)
         try:
-            done = subprocess.Popen(p.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                    stdin=subprocess.DEVNULL, env=env, start_new_session=True)
+            done = subprocess.Popen(
+                p.command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=env,
+                start_new_session=True,
+            )
             try:
                 out, status = done.communicate(timeout=p.timeout)[0], done.returncode
             except subprocess.TimeoutExpired:
@@ -176,14 +198,20 @@ class Suite:
             else:
                 passed, failed, skipped = p.count(p.out, status)
                 failed = failed or int(status != 0)
-                self.end(p, "failed" if failed else "passed" if passed or not skipped else "skipped", (passed, failed, skipped))
+                self.end(
+                    p,
+                    "failed" if failed else "passed" if passed or not skipped else "skipped",
+                    (passed, failed, skipped),
+                )
             self.change.notify()
 
     def end(self, p, state, result, note=""):
         p.state, p.result, p.note = state, result, note
         passed, failed, skipped = result
         word = {"failed": "FAIL", "skipped": "skip", "passed": "ok"}[state]
-        counts = f"{passed} passed" + (f", {failed} failed" if failed else "") + (f", {skipped} skipped" if skipped else "")
+        counts = (
+            f"{passed} passed" + (f", {failed} failed" if failed else "") + (f", {skipped} skipped" if skipped else "")
+        )
         print(f"  {word:4}  {p.name:48} {counts:24} {p.seconds:6.1f} s" + (f"  ({note})" if note else ""), flush=True)
         for line in sorted(set(re.findall(SKIPPED_LINES, p.out, re.M))):
             if not re.search(r"\d+ test\(s\), listed below", line):
@@ -217,7 +245,12 @@ def main():
     ap.add_argument("--only", metavar="WORD", action="append", help="parts whose name holds WORD, and what they need")
     ap.add_argument("--list", action="store_true", help="name the parts and end")
     a = ap.parse_args()
-    names = {"python": python_with_pytest(), "build": a.build, "here": os.getcwd(), "fuzz_s": os.environ.get("FUZZ_SECONDS", "15")}
+    names = {
+        "python": python_with_pytest(),
+        "build": a.build,
+        "here": os.getcwd(),
+        "fuzz_s": os.environ.get("FUZZ_SECONDS", "15"),
+    }
     parts = expand(table.CHECK if a.which == "check" else table.ALL, **names)
     if a.only:
         keep = {p.name for p in parts if any(w in p.name for w in a.only)}
@@ -229,9 +262,19 @@ def main():
         parts = [p for p in parts if p.name in keep]
     if a.list:
         for p in parts:
-            print(p.name, "|", shlex.join(p.command), "|", "alone" if p.alone else f"cores {p.cores}", "|", ", ".join(p.after))
+            print(
+                p.name,
+                "|",
+                shlex.join(p.command),
+                "|",
+                "alone" if p.alone else f"cores {p.cores}",
+                "|",
+                ", ".join(p.after),
+            )
         return 0
-    suite = Suite(parts, os.path.join(a.build, "logs" if a.which == "check" else "logs-all"), max(2, len(os.sched_getaffinity(0))))
+    suite = Suite(
+        parts, os.path.join(a.build, "logs" if a.which == "check" else "logs-all"), max(2, len(os.sched_getaffinity(0)))
+    )
     suite.run()
     return suite.finish()
 

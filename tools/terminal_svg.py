@@ -79,15 +79,22 @@ def main():
         rows.extend(lines(run(c)))
         rows.append([])
     w, h = COLUMNS * CHAR_W + 32, len(rows) * LINE_H + 44
-    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{w:.0f}" height="{h:.0f}" viewBox="0 0 {w:.0f} {h:.0f}">',
-           f'<rect width="{w:.0f}" height="{h:.0f}" rx="8" fill="#14161c"/>',
-           '<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace" font-size="14">']
-    svg += [f'<circle cx="{18 + 18 * i}" cy="16" r="5" fill="{c}"/>' for i, c in enumerate(("#ff5f57", "#febc2e", "#28c840"))]
+    svg = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{w:.0f}" height="{h:.0f}" viewBox="0 0 {w:.0f} {h:.0f}">',
+        f'<rect width="{w:.0f}" height="{h:.0f}" rx="8" fill="#14161c"/>',
+        '<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace" font-size="14">',
+    ]
+    svg += [
+        f'<circle cx="{18 + 18 * i}" cy="16" r="5" fill="{c}"/>'
+        for i, c in enumerate(("#ff5f57", "#febc2e", "#28c840"))
+    ]
     for y, line in enumerate(rows):
         for x, text, dim in spans(line):
             color = "#7fd1ff" if dim is None else "#7d8590" if dim else "#e6edf3"
-            svg.append(f'<text x="{16 + x * CHAR_W:.1f}" y="{46 + y * LINE_H}" fill="{color}" xml:space="preserve" '
-                       f'textLength="{len(text) * CHAR_W:.1f}">{escape(text)}</text>')
+            svg.append(
+                f'<text x="{16 + x * CHAR_W:.1f}" y="{46 + y * LINE_H}" fill="{color}" xml:space="preserve" '
+                f'textLength="{len(text) * CHAR_W:.1f}">{escape(text)}</text>'
+            )
     svg += ["</g>", "</svg>", ""]
     with open(out, "w") as f:
         f.write("\n".join(svg))

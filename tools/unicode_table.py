@@ -25,7 +25,9 @@ SHIFT = 7
 
 def members(pattern):
     """The code points that match a one-character pattern in the official engine."""
-    enc = tiktoken.Encoding("probe", pat_str=pattern, mergeable_ranks={bytes([i]): i for i in range(256)}, special_tokens={})
+    enc = tiktoken.Encoding(
+        "probe", pat_str=pattern, mergeable_ranks={bytes([i]): i for i in range(256)}, special_tokens={}
+    )
     found = set()
     for base in range(0, 0x110000, 0x1000):
         text = "".join(map(chr, (c for c in range(base, base + 0x1000) if not 0xD800 <= c < 0xE000)))
@@ -44,7 +46,7 @@ def main():
     size = 1 << SHIFT
     blocks, index = {}, []
     for base in range(0, 0x110000, size):
-        index.append(blocks.setdefault(bytes(flags[base:base + size]), len(blocks)))
+        index.append(blocks.setdefault(bytes(flags[base : base + size]), len(blocks)))
     assert len(blocks) <= 256
     print("/* Made by tools/unicode_table.py with tiktoken %s. Do not edit. */" % version("tiktoken"))
     print("/* clang-format off */")
@@ -66,8 +68,8 @@ def table(name, rows):
 
 
 def numbers(row):
-    for i in range(0, len(row), 32):
-        print(",".join(map(str, row[i:i + 32])) + ",")
+    for i in range(0, len(row), 30):
+        print(",".join(map(str, row[i : i + 30])) + ",")
 
 
 main()

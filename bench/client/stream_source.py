@@ -24,8 +24,17 @@ def chunk(body):
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-TOKEN = chunk(json.dumps({"id": "cmpl-1", "object": "text_completion", "created": 1, "model": "x",
-                          "choices": [{"index": 0, "text": " token", "logprobs": None, "finish_reason": None}]}).encode())
+TOKEN = chunk(
+    json.dumps(
+        {
+            "id": "cmpl-1",
+            "object": "text_completion",
+            "created": 1,
+            "model": "x",
+            "choices": [{"index": 0, "text": " token", "logprobs": None, "finish_reason": None}],
+        }
+    ).encode()
+)
 sel = selectors.EpollSelector()
 listener = socket.create_server(("127.0.0.1", PORT), backlog=1024)
 listener.setblocking(False)

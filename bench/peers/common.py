@@ -53,6 +53,7 @@ def inputs(tokens):
 
 def answer(x, ids, weights, unpack):
     """Float32 output of one token. unpack(pairs) -> nibbles [rows, cols] in the order in which a program reads them."""
+
     def matrix(number, which):
         pairs, scales = expert(number, which)
         return (unpack(pairs).astype(np.float32) - 8) * np.repeat(scales, GROUP, axis=1)
@@ -111,8 +112,14 @@ def measure(name, args, prepare, unpack, idle=0.0):
             x = inputs(tokens)
             call, output = prepare(tokens, ids, weights, x)
             times = [t - idle for t in timed(call, RUNS[tokens])]
-            line = {"name": name, "tokens": tokens, "touched": len(np.unique(ids)), "threads": args.threads,
-                    "ms": float(np.median(times)), "least": min(times)}
+            line = {
+                "name": name,
+                "tokens": tokens,
+                "touched": len(np.unique(ids)),
+                "threads": args.threads,
+                "ms": float(np.median(times)),
+                "least": min(times),
+            }
             if idle:
                 line["idle"] = idle
             if check:

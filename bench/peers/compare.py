@@ -18,8 +18,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 class Peer:
     def __init__(self, script, *options, args):
-        command = [sys.executable, str(HERE / script), "--serve", "--check", "--threads", str(args.threads),
-                   *options] + (["--real-time"] if args.real_time else [])
+        command = [
+            sys.executable,
+            str(HERE / script),
+            "--serve",
+            "--check",
+            "--threads",
+            str(args.threads),
+            *options,
+        ] + (["--real-time"] if args.real_time else [])
         print("peer:", script, *command[2:], flush=True)
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.until("READY")
@@ -57,15 +64,32 @@ class Moonlet:
                 ids.tofile(files["ids"]), weights.tofile(files["topk-weights"])
                 common.inputs(tokens).tofile(files["x"])
                 command = ["chrt", "-r", "1"] if self.args.real_time else []
-                command += [self.args.moonlet, "bench", "moe", "--threads", str(self.args.threads),
-                            "--tokens", str(tokens), "--runs", str(common.RUNS[tokens])]
+                command += [
+                    self.args.moonlet,
+                    "bench",
+                    "moe",
+                    "--threads",
+                    str(self.args.threads),
+                    "--tokens",
+                    str(tokens),
+                    "--runs",
+                    str(common.RUNS[tokens]),
+                ]
                 for name, file in files.items():
                     command += ["--" + name, file]
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
                 line = json.loads(pathlib.Path(files["json"]).read_text())
-                results.append({"name": "Moonlet", "tokens": tokens, "touched": line["touched"],
-                                "ms": line["ms_median"], "least": line["ms_min"], "error": line["error"],
-                                "read": line["read_gb_s"]})
+                results.append(
+                    {
+                        "name": "Moonlet",
+                        "tokens": tokens,
+                        "touched": line["touched"],
+                        "ms": line["ms_median"],
+                        "least": line["ms_min"],
+                        "error": line["error"],
+                        "read": line["read_gb_s"],
+                    }
+                )
         return results
 
     def close(self):
@@ -90,8 +114,10 @@ def table(lines):
     for name in names:
         errors = [r["error"] for r in lines if r["name"] == name and "error" in r]
         idles = [r["idle"] for r in lines if r["name"] == name and "idle" in r]
-        print(f"{name}: error against float32 {min(errors):.2e} to {max(errors):.2e}"
-              + (f"; wait subtracted {idles[0]:.2f} ms" if idles else ""))
+        print(
+            f"{name}: error against float32 {min(errors):.2e} to {max(errors):.2e}"
+            + (f"; wait subtracted {idles[0]:.2f} ms" if idles else "")
+        )
     reads = [r["read"] for r in lines if "read" in r]
     print(f"read bandwidth that Moonlet measured beside its lines: {min(reads):.1f} to {max(reads):.1f} GB/s")
 

@@ -32,8 +32,10 @@ class Library:
             if hasattr(part, name):
                 f = getattr(part, name)
                 f.restype = result
-                f.argtypes = [type(a) if isinstance(a, c._SimpleCData | c.Structure) else
-                              c.c_int64 if isinstance(a, int) else P for a in args]
+                f.argtypes = [
+                    type(a) if isinstance(a, c._SimpleCData | c.Structure) else c.c_int64 if isinstance(a, int) else P
+                    for a in args
+                ]
                 return f(*args)
         raise SystemExit(f"ggml has no {name}")
 
@@ -112,8 +114,9 @@ def main():
         row = common.DIM * 4
         out = None
         for i in range(common.TOPK):
-            view = P(g("ggml_view_2d", ctx, parts, common.DIM, tokens, c.c_size_t(row * common.TOPK),
-                       c.c_size_t(i * row)))
+            view = P(
+                g("ggml_view_2d", ctx, parts, common.DIM, tokens, c.c_size_t(row * common.TOPK), c.c_size_t(i * row))
+            )
             out = P(g("ggml_add", ctx, out, view)) if out else view
         g("ggml_set_output", out, result=None)
         graph = P(g("ggml_new_graph", ctx))

@@ -47,7 +47,7 @@ def aligned(like, dtype):
     like = np.asarray(like, dtype)
     raw = np.empty(like.nbytes + 64, np.uint8)
     skip = -raw.ctypes.data % 64
-    copy = raw[skip:skip + like.nbytes].view(dtype).reshape(like.shape)
+    copy = raw[skip : skip + like.nbytes].view(dtype).reshape(like.shape)
     copy[...] = like
     return copy
 
@@ -73,8 +73,9 @@ class Layer:
     def call(self, ids, weights, x, out):
         """ids int64 [n, k], weights float32, x and out bf16 bits [n, dim], aligned -> a function that computes out."""
         count = np.array([len(ids)], np.int32)
-        return lambda: self.moe.forward(count.ctypes.data, self.topk, ids.ctypes.data, weights.ctypes.data,
-                                        x.ctypes.data, out.ctypes.data, False)
+        return lambda: self.moe.forward(
+            count.ctypes.data, self.topk, ids.ctypes.data, weights.ctypes.data, x.ctypes.data, out.ctypes.data, False
+        )
 
 
 def idle_call(kt, cpu, layout):

@@ -4,11 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)MOON_NOMEM == (int)ST_NOMEM && (int)MOON_IO == (int)ST_IO &&
-                   (int)MOON_FORMAT == (int)ST_FORMAT && (int)MOON_INPUT == (int)ST_INPUT &&
-                   (int)MOON_UNSUPPORTED == (int)ST_UNSUPPORTED && (int)MOON_LIMIT == (int)ST_LIMIT &&
-                   (int)MOON_NUMERIC == (int)ST_NUMERIC && (int)MOON_DEVICE == (int)ST_DEVICE &&
-                   (int)MOON_CANCELLED == (int)ST_CANCELLED,
+_Static_assert((int)MOON_NOMEM == (int)ST_NOMEM && (int)MOON_IO == (int)ST_IO && (int)MOON_FORMAT == (int)ST_FORMAT &&
+                   (int)MOON_INPUT == (int)ST_INPUT && (int)MOON_UNSUPPORTED == (int)ST_UNSUPPORTED &&
+                   (int)MOON_LIMIT == (int)ST_LIMIT && (int)MOON_NUMERIC == (int)ST_NUMERIC &&
+                   (int)MOON_DEVICE == (int)ST_DEVICE && (int)MOON_CANCELLED == (int)ST_CANCELLED,
                "moon_status mirrors status");
 _Static_assert(sizeof(((moon_error *)0)->text) == sizeof(((err *)0)->text), "error texts have one size");
 
@@ -33,8 +32,7 @@ static status choose_template(moon_engine *m, const moon_options *o, err *e) {
     } else {
         m->template = chat_template_of(o->model_dir, engine_config(m->engine)->model_type, m->tok, &why);
     }
-    snprintf(m->template_line, sizeof m->template_line, "chat template %s (%s)",
-             chat_template_name(m->template), why);
+    snprintf(m->template_line, sizeof m->template_line, "chat template %s (%s)", chat_template_name(m->template), why);
     return ST_OK;
 }
 
@@ -60,8 +58,8 @@ static status open_parts(moon_engine *m, const moon_options *o, err *e) {
     if (st != ST_OK) return st;
     const model_config *c = engine_config(m->engine);
     if (tokenizer_vocab_size(m->tok) > c->vocab)
-        return err_set(e, ST_FORMAT, "%s: the tokenizer has %d ids, config.json's vocab_size is %lld",
-                       o->model_dir, tokenizer_vocab_size(m->tok), (long long)c->vocab);
+        return err_set(e, ST_FORMAT, "%s: the tokenizer has %d ids, config.json's vocab_size is %lld", o->model_dir,
+                       tokenizer_vocab_size(m->tok), (long long)c->vocab);
     st = choose_template(m, o, e);
     if (st == ST_OK) st = seq_open(&m->seq, m->engine, e);
     if (st == ST_OK) st = sampler_open(&m->sampler, c->vocab, e);
@@ -75,11 +73,9 @@ moon_status moon_open(moon_engine **out, const moon_options *o, moon_error *erro
     err e = {0};
     *out = NULL;
     if (!o || o->size != sizeof *o)
-        return api_result(
-            err_set(&e, ST_INPUT, "moon_options.size is not that of this version (%zu)", sizeof *o), &e,
-            error);
-    if (!o->model_dir)
-        return api_result(err_set(&e, ST_INPUT, "moon_options.model_dir is not set"), &e, error);
+        return api_result(err_set(&e, ST_INPUT, "moon_options.size is not that of this version (%zu)", sizeof *o), &e,
+                          error);
+    if (!o->model_dir) return api_result(err_set(&e, ST_INPUT, "moon_options.model_dir is not set"), &e, error);
     moon_engine *m = calloc(1, sizeof *m);
     if (!m) return api_result(err_nomem(&e, "the engine", sizeof *m), &e, error);
     status st = open_parts(m, o, &e);

@@ -67,8 +67,8 @@ static status prepare_chat(job *j, err *e) {
         bool ok = false;
         for (size_t i = 0; i < COUNT_OF(known); i++) ok = ok || !strcmp(key, known[i]);
         if (!ok)
-            return err_set(e, ST_INPUT,
-                           "the chat has a key \"%s\": messages, tools, chat_template_kwargs are known", key);
+            return err_set(e, ST_INPUT, "the chat has a key \"%s\": messages, tools, chat_template_kwargs are known",
+                           key);
     }
     const json_t *kwargs = json_object_get(j->chat, "chat_template_kwargs");
     const chat_request r = {.messages = json_object_get(j->chat, "messages"),
@@ -83,9 +83,8 @@ static status prepare_chat(job *j, err *e) {
             return err_set(e, ST_UNSUPPORTED, "the chat holds a picture: this version reads text only");
     if (j->prompt.tools_json.code != ST_OK)
         log_warn("tools are rendered as JSON, not as TypeScript: %s", j->prompt.tools_json.text);
-    const parse_options po = {.tools = r.tools,
-                              .in_think = j->prompt.in_think,
-                              .plain = json_is_false(json_object_get(kwargs, "thinking"))};
+    const parse_options po = {
+        .tools = r.tools, .in_think = j->prompt.in_think, .plain = json_is_false(json_object_get(kwargs, "thinking"))};
     return parser_open(&j->parser, j->m->tok, &po, on_parsed, j, e);
 }
 
@@ -147,8 +146,7 @@ static status generate(job *j, const sampling *p, i64 max_tokens, err *e) {
         status st = j->output.failed ? err_nomem(e, "token ids", j->output.len * 4) : deliver(j, id, e);
         /* The last token's logits are not needed, and there may be no room for its KV row. */
         draw_there(j, p, i + 1);
-        if (st == ST_OK && i + 1 < max_tokens)
-            st = seq_run(j->m->seq, &id, 1, true, LOGITS_LAST, keep_logits, j, e);
+        if (st == ST_OK && i + 1 < max_tokens) st = seq_run(j->m->seq, &id, 1, true, LOGITS_LAST, keep_logits, j, e);
         if (st != ST_OK) return st;
     }
     return deliver_end(j, e);
@@ -158,16 +156,14 @@ static status run(job *j, err *e) {
     const moon_request *q = j->q;
     status st = prepare(j, e);
     if (st != ST_OK) return st;
-    const sampling p = {
-        q->temperature,       q->top_k, q->top_p, q->min_p, q->repetition_penalty, q->presence_penalty,
-        q->frequency_penalty, q->seed};
+    const sampling p = {q->temperature,       q->top_k, q->top_p, q->min_p, q->repetition_penalty, q->presence_penalty,
+                        q->frequency_penalty, q->seed};
     st = sampling_check(&p, e);
     if (st != ST_OK) return st;
     i64 n = (i64)j->prompt.ids.len, context = engine_context(j->m->engine), room = context - n;
     if (n == 0) return err_set(e, ST_INPUT, "the prompt is empty");
     if (room < 1 || q->max_tokens < 0 || q->max_tokens > room)
-        return err_set(e, ST_LIMIT,
-                       "%lld prompt tokens and %lld to generate do not fit in the context of %lld",
+        return err_set(e, ST_LIMIT, "%lld prompt tokens and %lld to generate do not fit in the context of %lld",
                        (long long)n, (long long)q->max_tokens, (long long)context);
     f64 start = now_s();
     draw_there(j, &p, 0);
@@ -183,8 +179,8 @@ static status run(job *j, err *e) {
     return st;
 }
 
-moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callback, void *user,
-                     moon_stats *stats, moon_error *error) {
+moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callback, void *user, moon_stats *stats,
+                     moon_error *error) {
     err e = {0};
     job j = {.m = m, .q = q, .callback = callback, .user = user};
     status st = run(&j, &e);

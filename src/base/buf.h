@@ -34,11 +34,7 @@ void ids_append(ids_buf *b, const i32 *ids, size_t n);
 void ids_free(ids_buf *b);
 
 /* *out = a * b or a + b for sizes that come from files; false when the result does not fit in 63 bits. */
-static inline bool mul_size(u64 a, u64 b, u64 *out) {
-    return !__builtin_mul_overflow(a, b, out) && *out <= INT64_MAX;
-}
-static inline bool add_size(u64 a, u64 b, u64 *out) {
-    return !__builtin_add_overflow(a, b, out) && *out <= INT64_MAX;
-}
+static inline bool mul_size(u64 a, u64 b, u64 *out) { return !__builtin_mul_overflow(a, b, out) && *out <= INT64_MAX; }
+static inline bool add_size(u64 a, u64 b, u64 *out) { return !__builtin_add_overflow(a, b, out) && *out <= INT64_MAX; }
 
 #endif

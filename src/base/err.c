@@ -47,7 +47,7 @@ status err_nomem(err *e, const char *what, u64 bytes) {
 
 const char *status_text(status s) {
     switch (s) {
-#define STATUS_CASE(name, text)                                                                              \
+#define STATUS_CASE(name, text)                                                                                        \
     case name: return text;
         STATUS_MAP(STATUS_CASE)
 #undef STATUS_CASE

@@ -7,16 +7,16 @@
 #define BASE_ERR_H
 #include "base/types.h"
 
-#define STATUS_MAP(X)                                                                                        \
-    X(ST_OK, "ok")                                                                                           \
-    X(ST_NOMEM, "out of host memory")                                                                        \
-    X(ST_IO, "a file could not be read or written")                                                          \
-    X(ST_FORMAT, "a file is not what it should be")                                                          \
-    X(ST_INPUT, "a request or an argument is not valid")                                                     \
-    X(ST_UNSUPPORTED, "valid, but not supported")                                                            \
-    X(ST_LIMIT, "a limit was reached")                                                                       \
-    X(ST_NUMERIC, "not-a-number or infinity in the computation")                                             \
-    X(ST_DEVICE, "a device or its driver failed")                                                            \
+#define STATUS_MAP(X)                                                                                                  \
+    X(ST_OK, "ok")                                                                                                     \
+    X(ST_NOMEM, "out of host memory")                                                                                  \
+    X(ST_IO, "a file could not be read or written")                                                                    \
+    X(ST_FORMAT, "a file is not what it should be")                                                                    \
+    X(ST_INPUT, "a request or an argument is not valid")                                                               \
+    X(ST_UNSUPPORTED, "valid, but not supported")                                                                      \
+    X(ST_LIMIT, "a limit was reached")                                                                                 \
+    X(ST_NUMERIC, "not-a-number or infinity in the computation")                                                       \
+    X(ST_DEVICE, "a device or its driver failed")                                                                      \
     X(ST_CANCELLED, "cancelled by the caller")
 
 typedef enum {

@@ -36,8 +36,7 @@ status file_map_open(file_map *m, const char *path, err *e) {
     if (sb.st_size > 0) {
         void *p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED)
-            st = err_set(e, ST_IO, "%s: cannot map %lld bytes: %s", path, (long long)sb.st_size,
-                         strerror(errno));
+            st = err_set(e, ST_IO, "%s: cannot map %lld bytes: %s", path, (long long)sb.st_size, strerror(errno));
         else {
             m->data = p;
             m->size = (u64)sb.st_size;

@@ -13,7 +13,8 @@ typedef struct {
 /* Maps `path`. Anything but a regular file (a folder, a pipe, a device) is an error. */
 status file_map_open(file_map *m, const char *path, err *e);
 void file_map_close(file_map *m);
-/* Of a mapping, n bytes from p will soon be read: the disk may begin. A hint, which costs speed alone where it is refused. */
+/* Of a mapping, n bytes from p will soon be read: the disk may begin. A hint, which costs speed alone where it is
+ * refused. */
 void file_map_soon(const void *p, u64 n);
 
 /* Appends the whole file to *out; more than `max` bytes is an error that says so. Where there is no `path` but a

@@ -7,16 +7,16 @@ enum { MAX_DEPTH = 512 };
 
 /* ---- Numbers that jansson's types cannot hold ----
  *
- * jansson has 64-bit integers and doubles and refuses what exceeds them. Such a number gives way to a 0 and blanks in the
- * copy that jansson reads, so that lines and columns stay what they were. Its text is put back when the tree stands: trees
- * keep the order of their text (keys too, and none is there twice), so the k-th number of the text is the k-th of the
- * tree. It becomes an object whose only key is not UTF-8, which no JSON text can spell. */
+ * jansson has 64-bit integers and doubles and refuses what exceeds them. Such a number gives way to a 0 and blanks
+ * in the copy that jansson reads, so that lines and columns stay what they were. Its text is put back when the tree
+ * stands: trees keep the order of their text (keys too, and none is there twice), so the k-th number of the text is
+ * the k-th of the tree. It becomes an object whose only key is not UTF-8, which no JSON text can spell. */
 
 static const char box_key[] = "\xff";
 
 typedef struct {
-    size_t at, len; /* in the text                                       */
-    u64 number;     /* how many numbers stand before it in the text      */
+    size_t at, len; /* in the text */
+    u64 number;     /* how many numbers stand before it in the text */
 } big_number;
 
 typedef struct {
@@ -48,8 +48,7 @@ f64 json_f64(const json_t *v) {
 
 bool json_same_number(const json_t *a, const json_t *b) {
     const char *sa = json_big_number(a), *sb = json_big_number(b);
-    bool whole_a = json_is_integer(a) || json_is_big_integer(a),
-         whole_b = json_is_integer(b) || json_is_big_integer(b);
+    bool whole_a = json_is_integer(a) || json_is_big_integer(a), whole_b = json_is_integer(b) || json_is_big_integer(b);
     if (!json_is_number(a) || !json_is_number(b)) return false;
     if (!whole_a || !whole_b) return json_f64(a) == json_f64(b);
     if (sa || sb) return sa && sb && !strcmp(sa, sb); /* one of 64 bits is no larger one */
@@ -84,8 +83,7 @@ static bool is_number(const char *s, size_t n, size_t *whole) {
 static bool exceeds(const char *s, size_t n, size_t whole) {
     if (whole > 19) return true;
     if (whole)
-        return whole == 19 &&
-               strncmp(s + n - 19, *s == '-' ? "9223372036854775808" : "9223372036854775807", 19) > 0;
+        return whole == 19 && strncmp(s + n - 19, *s == '-' ? "9223372036854775808" : "9223372036854775807", 19) > 0;
     return isinf(strtod(s, NULL));
 }
 
@@ -197,17 +195,16 @@ static bool is_hex4(const char *p, u32 *v) {
 /* The escape at s[i], in a string: where it ends. A lone surrogate becomes \ufffd in place. */
 static size_t clean_escape(char *s, size_t len, size_t i) {
     u32 hi, lo;
-    if (i + 5 >= len || s[i + 1] != 'u' || !is_hex4(s + i + 2, &hi) || hi < 0xd800 || hi >= 0xe000)
-        return i + 1;
-    bool pair = hi < 0xdc00 && i + 11 < len && s[i + 6] == '\\' && s[i + 7] == 'u' &&
-                is_hex4(s + i + 8, &lo) && lo >= 0xdc00 && lo < 0xe000;
+    if (i + 5 >= len || s[i + 1] != 'u' || !is_hex4(s + i + 2, &hi) || hi < 0xd800 || hi >= 0xe000) return i + 1;
+    bool pair = hi < 0xdc00 && i + 11 < len && s[i + 6] == '\\' && s[i + 7] == 'u' && is_hex4(s + i + 8, &lo) &&
+                lo >= 0xdc00 && lo < 0xe000;
     if (pair) return i + 11;
     memcpy(s + i + 2, "fffd", 4);
     return i + 5;
 }
 
-/* Cleans escapes, takes out big numbers and finds the nesting depth: jansson's own limit is a compile-time constant of the
- * distribution's build (2048), deep enough to make recursive users overflow. */
+/* Cleans escapes, takes out big numbers and finds the nesting depth: jansson's own limit is a compile-time constant
+ * of the distribution's build (2048), deep enough to make recursive users overflow. */
 static void scan_text(scan *c) {
     bool in_string = false;
     for (size_t i = 0; i < c->len; i++) {
@@ -229,8 +226,8 @@ static status too_long(const scan *c, const char *text, const char *what, err *e
     size_t line = 1, column = c->too_long;
     for (size_t i = 0; i + 1 < c->too_long; i++)
         if (text[i] == '\n') line++, column = c->too_long - 1 - i;
-    return err_set(e, ST_FORMAT, "%s: line %zu column %zu: an integer of more than %d digits", what, line,
-                   column, JSON_MAX_DIGITS);
+    return err_set(e, ST_FORMAT, "%s: line %zu column %zu: an integer of more than %d digits", what, line, column,
+                   JSON_MAX_DIGITS);
 }
 
 /* Scanned and read; NULL: *e. */
@@ -301,17 +298,16 @@ status json_get_i64(const json_t *o, const char *key, i64 lo, i64 hi, bool need,
     i64 x;
     if (json_is_integer(v))
         x = json_integer_value(v);
-    else if (json_is_real(v) && json_real_value(v) == floor(json_real_value(v)) &&
-             fabs(json_real_value(v)) < 9e15)
+    else if (json_is_real(v) && json_real_value(v) == floor(json_real_value(v)) && fabs(json_real_value(v)) < 9e15)
         x = (i64)json_real_value(v);
     else if (json_big_number(v))
-        return err_set(e, ST_FORMAT, "key \"%s\" is %.40s, outside %lld..%lld", key, json_big_number(v),
-                       (long long)lo, (long long)hi);
+        return err_set(e, ST_FORMAT, "key \"%s\" is %.40s, outside %lld..%lld", key, json_big_number(v), (long long)lo,
+                       (long long)hi);
     else
         return err_set(e, ST_FORMAT, "key \"%s\" is not an integer", key);
     if (x < lo || x > hi)
-        return err_set(e, ST_FORMAT, "key \"%s\" is %lld, outside %lld..%lld", key, (long long)x,
-                       (long long)lo, (long long)hi);
+        return err_set(e, ST_FORMAT, "key \"%s\" is %lld, outside %lld..%lld", key, (long long)x, (long long)lo,
+                       (long long)hi);
     *out = x;
     return ST_OK;
 }
@@ -322,8 +318,7 @@ status json_get_f64(const json_t *o, const char *key, f64 lo, f64 hi, bool need,
     if (!v) return st;
     if (!json_is_number(v)) return err_set(e, ST_FORMAT, "key \"%s\" is not a number", key);
     f64 x = json_number_value(v);
-    if (!(x >= lo && x <= hi))
-        return err_set(e, ST_FORMAT, "key \"%s\" is %g, outside %g..%g", key, x, lo, hi);
+    if (!(x >= lo && x <= hi)) return err_set(e, ST_FORMAT, "key \"%s\" is %g, outside %g..%g", key, x, lo, hi);
     *out = x;
     return ST_OK;
 }

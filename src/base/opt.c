@@ -50,14 +50,12 @@ static status store(const opt_spec *s, const char *v, err *e) {
         break;
     }
     case OPT_ENUM:
-        if (!in_enum(s->arg, v))
-            return err_set(e, ST_INPUT, "--%s is \"%s\", not one of %s", s->name, v, s->arg);
+        if (!in_enum(s->arg, v)) return err_set(e, ST_INPUT, "--%s is \"%s\", not one of %s", s->name, v, s->arg);
         *(const char **)s->dst = v;
         break;
     case OPT_INT: {
         long long x = strtoll(v, &end, 10);
-        if (errno || end == v || *end)
-            return err_set(e, ST_INPUT, "--%s is \"%s\", not a whole number", s->name, v);
+        if (errno || end == v || *end) return err_set(e, ST_INPUT, "--%s is \"%s\", not a whole number", s->name, v);
         if (s->lo != s->hi && ((f64)x < s->lo || (f64)x > s->hi))
             return err_set(e, ST_INPUT, "--%s is %lld, outside %.0f..%.0f", s->name, x, s->lo, s->hi);
         *(i64 *)s->dst = x;
@@ -103,8 +101,7 @@ static status parse_one(const opt_spec *specs, size_t n, int argc, char **argv, 
     return store(s, value, e);
 }
 
-status opt_parse(const opt_spec *specs, size_t n, int argc, char **argv, opt_list *words, bool *help,
-                 err *e) {
+status opt_parse(const opt_spec *specs, size_t n, int argc, char **argv, opt_list *words, bool *help, err *e) {
     *help = false;
     for (int i = 1; i < argc; i++) {
         status st = ST_OK;

@@ -13,12 +13,12 @@
 #include "base/err.h"
 
 typedef enum {
-    OPT_FLAG, /* bool *: present means true                      */
-    OPT_INT,  /* i64 *: decimal, within [lo, hi]                 */
-    OPT_REAL, /* f64 *: finite, within [lo, hi]                  */
+    OPT_FLAG, /* bool *: present means true */
+    OPT_INT,  /* i64 *: decimal, within [lo, hi] */
+    OPT_REAL, /* f64 *: finite, within [lo, hi] */
     OPT_STR,  /* const char **                                   */
-    OPT_LIST, /* opt_list *: may be given several times          */
-    OPT_ENUM, /* const char **: one of `arg`, written "a|b|c"    */
+    OPT_LIST, /* opt_list *: may be given several times */
+    OPT_ENUM, /* const char **: one of `arg`, written "a|b|c" */
 } opt_kind;
 
 typedef struct {

@@ -11,8 +11,7 @@ static int decode(const unsigned char *s, u32 *c) {
         if ((s[i] & 0xc0) != 0x80) return 0;
         *c = *c << 6 | (s[i] & 0x3f);
     }
-    bool bad =
-        (n == 3 && *c < 0x800) || (*c >= 0xd800 && *c < 0xe000) || (n == 4 && *c < 0x10000) || *c > 0x10ffff;
+    bool bad = (n == 3 && *c < 0x800) || (*c >= 0xd800 && *c < 0xe000) || (n == 4 && *c < 0x10000) || *c > 0x10ffff;
     return bad ? 0 : n;
 }
 
@@ -20,8 +19,7 @@ static bool is_control(u32 c) { return c < 0x20 || (c >= 0x7f && c < 0xa0); }
 
 /* Characters after which a terminal shows text in another order than it stands. */
 static bool is_direction(u32 c) {
-    return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
-           (c >= 0x2066 && c <= 0x2069);
+    return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
 void make_printable(char *text, bool lines) {

@@ -44,8 +44,7 @@ static void *open_library(const char **name) {
     static const char *const usual[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
     void *lib = NULL;
     if ((*name = opt_env("MOONLET_CUBLASLT"))) return dlopen(*name, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; !lib && i < COUNT_OF(usual); i++)
-        lib = dlopen(*name = usual[i], RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; !lib && i < COUNT_OF(usual); i++) lib = dlopen(*name = usual[i], RTLD_NOW | RTLD_LOCAL);
     return lib;
 }
 
@@ -77,8 +76,8 @@ status cublas_open(cublas **out, gpu *g, err *e) {
         cublasStatus_t r = c->cublasLtCreate(&c->handle);
         if (r == CUBLAS_STATUS_SUCCESS) r = c->cublasLtMatmulPreferenceCreate(&c->limits);
         if (r == CUBLAS_STATUS_SUCCESS)
-            r = c->cublasLtMatmulPreferenceSetAttribute(c->limits, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                        &room, sizeof room);
+            r = c->cublasLtMatmulPreferenceSetAttribute(c->limits, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room,
+                                                        sizeof room);
         if (r != CUBLAS_STATUS_SUCCESS)
             st = err_set(e, ST_UNSUPPORTED, "cuBLASLt does not start on %s (its status %u)", g->name, r);
     }
@@ -109,14 +108,14 @@ void cublas_close(cublas *c) {
 static bool good(cublasStatus_t r) { return r == CUBLAS_STATUS_SUCCESS; }
 
 /* A matrix as the library counts: columns of `rows` consecutive elements, `stride` apart. */
-static bool layout(cublas *c, cublasLtMatrixLayout_t *out, unsigned type, i64 rows, i64 cols, i64 stride,
-                   i64 heads, i64 step) {
+static bool layout(cublas *c, cublasLtMatrixLayout_t *out, unsigned type, i64 rows, i64 cols, i64 stride, i64 heads,
+                   i64 step) {
     int count = (int)heads;
     if (!good(c->cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, stride))) return false;
-    return heads == 1 || (good(c->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
-                                                                   &count, sizeof count)) &&
-                          good(c->cublasLtMatrixLayoutSetAttribute(
-                              *out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step)));
+    return heads == 1 ||
+           (good(c->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count)) &&
+            good(c->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+                                                     sizeof step)));
 }
 
 /* Our rows are the library's columns: it computes y^T [rows, n] = op(w) x^T. */
@@ -126,17 +125,16 @@ static bool describe(cublas *c, plan *p) {
     if (!good(c->cublasLtMatmulDescCreate(&p->how, CUBLAS_COMPUTE_32F, CUDA_R_32F)) ||
         !good(c->cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned)))
         return false;
-    return layout(c, &p->w, CUDA_R_16BF, s->across ? s->rows : s->cols, s->across ? s->cols : s->rows,
-                  s->w_stride, s->heads, s->w_step) &&
+    return layout(c, &p->w, CUDA_R_16BF, s->across ? s->rows : s->cols, s->across ? s->cols : s->rows, s->w_stride,
+                  s->heads, s->w_step) &&
            layout(c, &p->x, CUDA_R_16BF, s->cols, s->n, s->x_stride, s->heads, s->x_step) &&
-           layout(c, &p->y, s->wide ? CUDA_R_32F : CUDA_R_16BF, s->rows, s->n, s->y_stride, s->heads,
-                  s->y_step);
+           layout(c, &p->y, s->wide ? CUDA_R_32F : CUDA_R_16BF, s->rows, s->n, s->y_stride, s->heads, s->y_step);
 }
 
 static int ask(cublas *c, const plan *p, cublasLtMatmulHeuristicResult_t *out, int most) {
     int found = 0;
-    bool ok = good(c->cublasLtMatmulAlgoGetHeuristic(c->handle, p->how, p->w, p->x, p->y, p->y, c->limits,
-                                                     most, out, &found));
+    bool ok = good(
+        c->cublasLtMatmulAlgoGetHeuristic(c->handle, p->how, p->w, p->x, p->y, p->y, c->limits, most, out, &found));
     return ok ? found : 0;
 }
 
@@ -145,12 +143,12 @@ static bool obey(cublas *c, plan *p) {
     const cublas_config *how = &p->shape.how;
     unsigned y = p->shape.wide ? CUDA_R_32F : CUDA_R_16BF;
     cublasLtMatmulHeuristicResult_t is;
-    if (!good(c->cublasLtMatmulAlgoInit(c->handle, CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_16BF, CUDA_R_16BF,
-                                        y, y, how->algo, &p->algo)))
+    if (!good(c->cublasLtMatmulAlgoInit(c->handle, CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_16BF, CUDA_R_16BF, y, y,
+                                        how->algo, &p->algo)))
         return false;
-#define CUBLAS_CONFIG_SET(name, attribute, bytes, most)                                                      \
-    if (attribute != CUBLASLT_ALGO_CONFIG_ID &&                                                              \
-        !good(c->cublasLtMatmulAlgoConfigSetAttribute(&p->algo, attribute, &how->name, bytes)))              \
+#define CUBLAS_CONFIG_SET(name, attribute, bytes, most)                                                                \
+    if (attribute != CUBLASLT_ALGO_CONFIG_ID &&                                                                        \
+        !good(c->cublasLtMatmulAlgoConfigSetAttribute(&p->algo, attribute, &how->name, bytes)))                        \
         return false;
     CUBLAS_CONFIG(CUBLAS_CONFIG_SET)
 #undef CUBLAS_CONFIG_SET
@@ -195,14 +193,13 @@ i64 cublas_version(const cublas *c) { return (i64)c->cublasLtGetVersion(); }
 static bool config_of(cublas *c, const cublasLtMatmulAlgo_t *algo, cublas_config *out) {
     size_t n;
     *out = (cublas_config){0};
-#define CUBLAS_CONFIG_GET(name, attribute, bytes, most)                                                      \
-    if (!good(c->cublasLtMatmulAlgoConfigGetAttribute(algo, attribute, &out->name, bytes, &n)) ||            \
-        out->name < 0 || out->name > (most))                                                                 \
+#define CUBLAS_CONFIG_GET(name, attribute, bytes, most)                                                                \
+    if (!good(c->cublasLtMatmulAlgoConfigGetAttribute(algo, attribute, &out->name, bytes, &n)) || out->name < 0 ||     \
+        out->name > (most))                                                                                            \
         return false;
     CUBLAS_CONFIG(CUBLAS_CONFIG_GET)
 #undef CUBLAS_CONFIG_GET
-    return out->reduction == CUBLASLT_REDUCTION_SCHEME_NONE ||
-           out->reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    return out->reduction == CUBLASLT_REDUCTION_SCHEME_NONE || out->reduction == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 }
 
 int cublas_offers(cublas *c, const cublas_product *p, cublas_config out[CUBLAS_OFFERS]) {
@@ -230,13 +227,12 @@ bool cublas_multiply(cublas *c, const cublas_product *p) {
     if (!k->usable) return false;
     g->last = &library;
     if (g->trace.most) gpu_trace_mark(g, &library, true);
-    cublasStatus_t r =
-        c->cublasLtMatmul(c->handle, k->how, &one, p->w, k->w, p->x, k->x, p->add ? &one : &zero, p->y, k->y,
-                          p->y, k->y, &k->algo, c->workspace, WORKSPACE, g->stream);
+    cublasStatus_t r = c->cublasLtMatmul(c->handle, k->how, &one, p->w, k->w, p->x, k->x, p->add ? &one : &zero, p->y,
+                                         k->y, p->y, k->y, &k->algo, c->workspace, WORKSPACE, g->stream);
     if (g->trace.most) gpu_trace_mark(g, &library, false);
     if (!good(r) && g->failed.code == ST_OK)
         err_set(&g->failed, ST_DEVICE,
-                "GPU %d (%s): cuBLASLt failed (its status %u) on a product of %lld x %lld x %lld", g->ordinal,
-                g->name, r, (long long)p->n, (long long)p->rows, (long long)p->cols);
+                "GPU %d (%s): cuBLASLt failed (its status %u) on a product of %lld x %lld x %lld", g->ordinal, g->name,
+                r, (long long)p->n, (long long)p->rows, (long long)p->cols);
     return true;
 }

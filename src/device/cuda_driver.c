@@ -27,9 +27,8 @@ const char *cuda_error_text(const cuda_driver *d, CUresult r, char text[256]) {
 static status fail_symbol(const cuda_driver *d, const char *library, const char *name, err *e) {
     int v = 0;
     if (!d->cuDriverGetVersion || d->cuDriverGetVersion(&v) != CUDA_SUCCESS) v = 0;
-    return err_set(e, ST_DEVICE,
-                   "the NVIDIA driver is too old: %s (CUDA %d.%d) has no %s; install a newer driver", library,
-                   v / 1000, v % 1000 / 10, name);
+    return err_set(e, ST_DEVICE, "the NVIDIA driver is too old: %s (CUDA %d.%d) has no %s; install a newer driver",
+                   library, v / 1000, v % 1000 / 10, name);
 }
 
 status cuda_driver_open(cuda_driver *d, const char *library, int oldest, err *e) {
@@ -38,8 +37,7 @@ status cuda_driver_open(cuda_driver *d, const char *library, int oldest, err *e)
     memset(d, 0, sizeof *d);
     void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!lib)
-        return err_set(e, ST_DEVICE,
-                       "no NVIDIA driver: %s; install the driver, or run on the processor (--device cpu)",
+        return err_set(e, ST_DEVICE, "no NVIDIA driver: %s; install the driver, or run on the processor (--device cpu)",
                        dlerror());
     for (size_t i = 0; i < COUNT_OF(symbols); i++) {
         void *f = dlsym(lib, symbols[i].name);
@@ -54,10 +52,9 @@ status cuda_driver_open(cuda_driver *d, const char *library, int oldest, err *e)
     if (r != CUDA_SUCCESS)
         return err_set(e, ST_DEVICE, "the NVIDIA driver does not start: %s", cuda_error_text(d, r, text));
     if (d->version < oldest)
-        return err_set(
-            e, ST_DEVICE,
-            "the NVIDIA driver is too old: it knows CUDA up to %d.%d, the kernels were built with %d.%d; "
-            "install a newer driver",
-            d->version / 1000, d->version % 1000 / 10, oldest / 1000, oldest % 1000 / 10);
+        return err_set(e, ST_DEVICE,
+                       "the NVIDIA driver is too old: it knows CUDA up to %d.%d, the kernels were built with %d.%d; "
+                       "install a newer driver",
+                       d->version / 1000, d->version % 1000 / 10, oldest / 1000, oldest % 1000 / 10);
     return ST_OK;
 }

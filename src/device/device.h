@@ -30,9 +30,9 @@ struct device {
     void (*reply_add)(device *d, device_reply *r, u64 at, const void *from, u64 bytes);
     /* Waits for all that was added, but not for what was queued after it. Failures as finish. */
     status (*reply_wait)(device *d, const device_reply *r, err *e);
-    /* What `queue` queues is kept instead of run; each replay runs it, on the same addresses. `queue` may neither copy nor
-     * allocate. The recording ends with forget(). ST_NOMEM: there is no room for it, and nothing else is the matter; other
-     * failures as finish. NULL: the device has nothing to gain from it. */
+    /* What `queue` queues is kept instead of run; each replay runs it, on the same addresses. `queue` may neither
+     * copy nor allocate. The recording ends with forget(). ST_NOMEM: there is no room for it, and nothing else is
+     * the matter; other failures as finish. NULL: the device has nothing to gain from it. */
     status (*record)(device *d, void (*queue)(void *ud), void *ud, device_recording **out, err *e);
     void (*replay)(device *d, const device_recording *r);
     void (*forget)(device *d, device_recording *r); /* NULL is allowed */

@@ -16,8 +16,7 @@ static err vfail(const gpu *g, CUresult r, const char *what, va_list ap) {
     err e;
     char doing[256], text[256];
     vsnprintf(doing, sizeof doing, what, ap);
-    err_set(&e, ST_DEVICE, "GPU %d (%s): %s failed: %s", g->ordinal, g->name, doing,
-            cuda_error_text(&g->cu, r, text));
+    err_set(&e, ST_DEVICE, "GPU %d (%s): %s failed: %s", g->ordinal, g->name, doing, cuda_error_text(&g->cu, r, text));
     return e;
 }
 
@@ -50,24 +49,21 @@ static status choose(gpu *g, int ordinal, err *e) {
     if (r == CUDA_SUCCESS && n == 0)
         return err_set(e, ST_DEVICE, "no GPU: the NVIDIA driver finds none (nvidia-smi lists what it finds)");
     if (r == CUDA_SUCCESS && (ordinal < 0 || ordinal >= n))
-        return err_set(e, ST_DEVICE, "there is no GPU %d: the NVIDIA driver counts %d, from 0 to %d", ordinal,
-                       n, n - 1);
+        return err_set(e, ST_DEVICE, "there is no GPU %d: the NVIDIA driver counts %d, from 0 to %d", ordinal, n,
+                       n - 1);
     if (r == CUDA_SUCCESS) r = g->cu.cuDeviceGet(&g->id, ordinal);
     if (r == CUDA_SUCCESS) r = g->cu.cuDeviceGetName(g->name, sizeof g->name, g->id);
-    if (r == CUDA_SUCCESS)
-        r = g->cu.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, g->id);
-    if (r == CUDA_SUCCESS)
-        r = g->cu.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, g->id);
+    if (r == CUDA_SUCCESS) r = g->cu.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, g->id);
+    if (r == CUDA_SUCCESS) r = g->cu.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, g->id);
     if (r == CUDA_SUCCESS)
         r = g->cu.cuDeviceGetAttribute(&g->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, g->id);
     if (r == CUDA_SUCCESS)
-        r = g->cu.cuDeviceGetAttribute(&g->shared_max, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-                                       g->id);
+        r = g->cu.cuDeviceGetAttribute(&g->shared_max, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, g->id);
     if (r != CUDA_SUCCESS) return gpu_fail(g, r, e, "asking what it is");
     if (major != 9 || minor != 0)
         return err_set(e, ST_UNSUPPORTED,
-                       "GPU %d (%s) has compute capability %d.%d; supported is 9.0 (H100, H200, GH200)",
-                       ordinal, g->name, major, minor);
+                       "GPU %d (%s) has compute capability %d.%d; supported is 9.0 (H100, H200, GH200)", ordinal,
+                       g->name, major, minor);
     return ST_OK;
 }
 
@@ -161,37 +157,31 @@ status gpu_find(gpu *g, const gpu_image *image, const char *function, gpu_kernel
 
 status gpu_shared(gpu *g, gpu_kernel *k, u32 bytes, err *e) {
     if (bytes > (u32)g->shared_max)
-        return err_set(e, ST_LIMIT,
-                       "GPU %d (%s): kernel %s wants %u bytes of shared memory, a block has up to %d",
+        return err_set(e, ST_LIMIT, "GPU %d (%s): kernel %s wants %u bytes of shared memory, a block has up to %d",
                        g->ordinal, g->name, k->name, bytes, g->shared_max);
     CUresult r = g->cu.cuCtxSetCurrent(g->context);
     if (r == CUDA_SUCCESS)
-        r = g->cu.cuFuncSetAttribute(k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                     (int)bytes);
-    return r == CUDA_SUCCESS ? ST_OK
-                             : gpu_fail(g, r, e, "%u bytes of shared memory for kernel %s", bytes, k->name);
+        r = g->cu.cuFuncSetAttribute(k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+    return r == CUDA_SUCCESS ? ST_OK : gpu_fail(g, r, e, "%u bytes of shared memory for kernel %s", bytes, k->name);
 }
 
-void gpu_tensor(gpu *g, void *map, const void *at, const u64 sizes[3], const u64 strides[2],
-                const u32 box[3]) {
+void gpu_tensor(gpu *g, void *map, const void *at, const u64 sizes[3], const u64 strides[2], const u32 box[3]) {
     const u32 steps[3] = {1, 1, 1};
     if (!gpu_enter(g)) return;
     gpu_ok(g,
-           g->cu.cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, (void *)(uintptr_t)at, sizes,
-                                        strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+           g->cu.cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, (void *)(uintptr_t)at, sizes, strides,
+                                        box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
            "describing a tensor of %llu x %llu x %llu values", (unsigned long long)sizes[2],
            (unsigned long long)sizes[1], (unsigned long long)sizes[0]);
 }
 
-void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes,
-                const void *args) {
+void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes, const void *args) {
     gpu_launch_cluster(g, k, 1, gx, gy, gz, threads, shared_bytes, args);
 }
 
-void gpu_launch_cluster(gpu *g, const gpu_kernel *k, u32 cluster, u32 gx, u32 gy, u32 gz, u32 threads,
-                        u32 shared_bytes, const void *args) {
+void gpu_launch_cluster(gpu *g, const gpu_kernel *k, u32 cluster, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes,
+                        const void *args) {
     void *parameters[] = {(void *)args};
     if (!gpu_enter(g)) return;
     g->last = k;
@@ -209,7 +199,7 @@ void gpu_launch_cluster(gpu *g, const gpu_kernel *k, u32 cluster, u32 gx, u32 gy
                        .n_attributes = cluster > 1 ? 2 : 1};
     CUresult r = g->cu.cuLaunchKernelEx(&how, k->function, parameters, NULL);
     if (r != CUDA_SUCCESS)
-        gpu_ok(g, r, "launching %s (%u x %u x %u blocks of %u threads, %u bytes of shared memory)", k->name,
-               gx, gy, gz, threads, shared_bytes);
+        gpu_ok(g, r, "launching %s (%u x %u x %u blocks of %u threads, %u bytes of shared memory)", k->name, gx, gy, gz,
+               threads, shared_bytes);
     if (g->trace.most) gpu_trace_mark(g, k, false);
 }

@@ -38,28 +38,26 @@ int gpu_processors(const gpu *g);   /* streaming multiprocessors: 132 */
 status gpu_find(gpu *g, const gpu_image *image, const char *function, gpu_kernel **out, err *e);
 /* Lets launches of k use up to `bytes` of dynamic shared memory; needed above 48 KiB. */
 status gpu_shared(gpu *g, gpu_kernel *k, u32 bytes, err *e);
-/* Writes into *map, 128 bytes at a multiple of 64, what a kernel's copy engine must know to fetch boxes of a tensor of 16-bit values
- * (tensor_copy in kernels/gpu/hopper.cuh): lines of sizes[0] values, 64 of them in a box, in the 128-byte swizzle; strides in bytes of
- * the other two dimensions. What lies outside of the sizes is zero. */
-void gpu_tensor(gpu *g, void *map, const void *at, const u64 sizes[3], const u64 strides[2],
-                const u32 box[3]);
+/* Writes into *map, 128 bytes at a multiple of 64, what a kernel's copy engine must know to fetch boxes of a tensor
+ * of 16-bit values (tensor_copy in kernels/gpu/hopper.cuh): lines of sizes[0] values, 64 of them in a box, in the
+ * 128-byte swizzle; strides in bytes of the other two dimensions. What lies outside of the sizes is zero. */
+void gpu_tensor(gpu *g, void *map, const void *at, const u64 sizes[3], const u64 strides[2], const u32 box[3]);
 
 /* Queues a launch of gx * gy * gz blocks. args: the kernel's single parameter, a struct; copied before it returns. */
-void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes,
-                const void *args);
+void gpu_launch(gpu *g, const gpu_kernel *k, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes, const void *args);
 
 /* The same in clusters of `cluster` blocks, which divides gx and is at most 8. */
-void gpu_launch_cluster(gpu *g, const gpu_kernel *k, u32 cluster, u32 gx, u32 gy, u32 gz, u32 threads,
-                        u32 shared_bytes, const void *args);
+void gpu_launch_cluster(gpu *g, const gpu_kernel *k, u32 cluster, u32 gx, u32 gy, u32 gz, u32 threads, u32 shared_bytes,
+                        const void *args);
 
 /* Seconds of the GPU's own clock from the beginning to the end of what `queue` queues; waits for it. */
 status gpu_clock(gpu *g, void (*queue)(void *ud), void *ud, f64 *seconds, err *e);
 
-/* Times every launch from here on, the first `most` until the next gpu_times(); 0 ends it. Two events a launch: a step of
- * small kernels takes longer, the kernels themselves do not. */
+/* Times every launch from here on, the first `most` until the next gpu_times(); 0 ends it. Two events a launch: a
+ * step of small kernels takes longer, the kernels themselves do not. */
 status gpu_trace(gpu *g, i64 most, err *e);
-/* The launches from here on belong to `what` (NULL: to nothing), which must move so many bytes and do so much arithmetic. The
- * text stays the caller's and must outlive the trace. */
+/* The launches from here on belong to `what` (NULL: to nothing), which must move so many bytes and do so much
+ * arithmetic. The text stays the caller's and must outlive the trace. */
 void gpu_trace_note(gpu *g, const char *what, f64 bytes, f64 flops);
 typedef struct {
     const char *kernel, *what;

@@ -18,8 +18,7 @@ status gpu_record(device *d, void (*queue)(void *ud), void *ud, device_recording
     device_recording *r = calloc(1, sizeof *r);
     if (!r) return err_nomem(e, "a recording", sizeof *r);
     if (gpu_enter(g) &&
-        gpu_ok(g, g->cu.cuStreamBeginCapture_v2(g->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-               "recording a step")) {
+        gpu_ok(g, g->cu.cuStreamBeginCapture_v2(g->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "recording a step")) {
         queue(ud);
         gpu_ok(g, g->cu.cuStreamEndCapture(g->stream, &graph), "recording a step");
     }
@@ -50,8 +49,7 @@ void gpu_forget(device *d, device_recording *r) {
     gpu *g = (gpu *)d;
     if (!r) return;
     if (r->exec) {
-        if (gpu_enter(g))
-            gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued before a recording ended");
+        if (gpu_enter(g)) gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued before a recording ended");
         gpu_ok(g, g->cu.cuGraphExecDestroy(r->exec), "ending a recording");
     }
     free(r);

@@ -50,8 +50,7 @@ struct gpu {
  * failure is kept, and returns false. */
 bool gpu_ok(gpu *g, CUresult r, const char *what, ...) __attribute__((format(printf, 3, 4)));
 /* The same straight into *e, as ST_DEVICE. */
-status gpu_fail(const gpu *g, CUresult r, err *e, const char *what, ...)
-    __attribute__((format(printf, 4, 5)));
+status gpu_fail(const gpu *g, CUresult r, err *e, const char *what, ...) __attribute__((format(printf, 4, 5)));
 /* The calling thread works on g's context from here on. */
 bool gpu_enter(gpu *g);
 

@@ -6,8 +6,8 @@
 static CUdeviceptr addr(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
 
 static status fail_room(gpu *g, const char *what, u64 bytes, size_t unused, size_t total, err *e) {
-    return err_set(e, ST_NOMEM, "GPU %d (%s) has no room for %s: %.3f GB asked, %.3f GB free of %.3f GB",
-                   g->ordinal, g->name, what, (f64)bytes * 1e-9, (f64)unused * 1e-9, (f64)total * 1e-9);
+    return err_set(e, ST_NOMEM, "GPU %d (%s) has no room for %s: %.3f GB asked, %.3f GB free of %.3f GB", g->ordinal,
+                   g->name, what, (f64)bytes * 1e-9, (f64)unused * 1e-9, (f64)total * 1e-9);
 }
 
 static status gpu_alloc(device *d, void **out, u64 bytes, const char *what, err *e) {
@@ -47,8 +47,8 @@ static u64 piece_bytes(u64 all, int i) {
     return left < STAGE_BYTES ? left : STAGE_BYTES;
 }
 
-/* A single thread copies slower than the bus takes it, so long copies fill half of the pinned pieces side by side while the bus empties
- * the other half. A step's small inputs take one piece each. */
+/* A single thread copies slower than the bus takes it, so long copies fill half of the pinned pieces side by side
+ * while the bus empties the other half. A step's small inputs take one piece each. */
 static void gpu_write(device *d, void *to, const void *from_host, u64 bytes) {
     enum { ROUND = STAGE_PIECES / 2 };
     gpu *g = (gpu *)d;
@@ -96,13 +96,12 @@ static void gpu_read(device *d, void *to_host, const void *from, u64 bytes) {
 static u64 gpu_available(device *d) {
     gpu *g = (gpu *)d;
     size_t unused = 0, total = 0;
-    if (!gpu_enter(g) || !gpu_ok(g, g->cu.cuMemGetInfo_v2(&unused, &total), "asking for the free memory"))
-        return 0;
+    if (!gpu_enter(g) || !gpu_ok(g, g->cu.cuMemGetInfo_v2(&unused, &total), "asking for the free memory")) return 0;
     return unused;
 }
 
-/* The driver's pages: allocations above half of one take whole pages, smaller ones share them with others of their size (H200, driver
- * 580: measured). */
+/* The driver's pages: allocations above half of one take whole pages, smaller ones share them with others of their
+ * size (H200, driver 580: measured). */
 static u64 gpu_takes(u64 bytes) {
     enum { PAGE = 2 << 20, UNIT = 512 };
     if (bytes > UINT64_MAX - PAGE) return bytes;
@@ -168,8 +167,8 @@ static void gpu_reply_add(device *d, device_reply *r, u64 at, const void *from, 
 static status gpu_reply_wait(device *d, const device_reply *r, err *e) {
     gpu *g = (gpu *)d;
     if (gpu_enter(g))
-        gpu_ok(g, g->cu.cuEventSynchronize(((const gpu_reply *)r)->there),
-               "what was queued (last kernel: %s)", g->last ? g->last->name : "none");
+        gpu_ok(g, g->cu.cuEventSynchronize(((const gpu_reply *)r)->there), "what was queued (last kernel: %s)",
+               g->last ? g->last->name : "none");
     return first_failure(g, e);
 }
 

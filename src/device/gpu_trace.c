@@ -17,8 +17,7 @@ status gpu_trace(gpu *g, i64 most, err *e) {
     end_trace(g);
     if (!most) return ST_OK;
     if (!g->cu.cuEventElapsedTime_v2)
-        return err_set(e, ST_UNSUPPORTED,
-                       "the NVIDIA driver cannot time kernels (it lacks cuEventElapsedTime_v2)");
+        return err_set(e, ST_UNSUPPORTED, "the NVIDIA driver cannot time kernels (it lacks cuEventElapsedTime_v2)");
     g->trace.events = calloc((size_t)most * 2, sizeof *g->trace.events);
     g->trace.times = calloc((size_t)most, sizeof *g->trace.times);
     if (!g->trace.events || !g->trace.times) {
@@ -71,8 +70,7 @@ status gpu_clock(gpu *g, void (*queue)(void *ud), void *ud, f64 *seconds, err *e
     status st = ST_OK;
     CUresult r = g->cu.cuCtxSetCurrent(g->context);
     if (!g->cu.cuEventElapsedTime_v2)
-        return err_set(e, ST_UNSUPPORTED,
-                       "the NVIDIA driver cannot time kernels (it lacks cuEventElapsedTime_v2)");
+        return err_set(e, ST_UNSUPPORTED, "the NVIDIA driver cannot time kernels (it lacks cuEventElapsedTime_v2)");
     for (int i = 0; r == CUDA_SUCCESS && i < 2; i++) r = g->cu.cuEventCreate(&ends[i], 0);
     if (r == CUDA_SUCCESS) r = g->cu.cuEventRecord(ends[0], g->stream);
     if (r == CUDA_SUCCESS) queue(ud);

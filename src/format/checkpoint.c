@@ -70,8 +70,8 @@ static status gather(checkpoint *c, const name_table *listed, const char *dir, e
     }
     for (u64 i = 0; i < c->index.n; i++)
         if (!c->index.entries[i].found)
-            return err_set(e, ST_FORMAT, "%s/" INDEX_NAME ": tensor \"%.200s\" is not in its shard %.100s",
-                           dir, c->index.entries[i].name, c->index.shards[c->index.entries[i].shard]);
+            return err_set(e, ST_FORMAT, "%s/" INDEX_NAME ": tensor \"%.200s\" is not in its shard %.100s", dir,
+                           c->index.entries[i].name, c->index.shards[c->index.entries[i].shard]);
     return ST_OK;
 }
 

@@ -3,7 +3,7 @@
 
 const char *dtype_name(dtype t) {
     switch (t) {
-#define DTYPE_CASE(id, name, size)                                                                           \
+#define DTYPE_CASE(id, name, size)                                                                                     \
     case id: return name;
         DTYPE_MAP(DTYPE_CASE)
 #undef DTYPE_CASE
@@ -14,7 +14,7 @@ const char *dtype_name(dtype t) {
 
 u32 dtype_size(dtype t) {
     switch (t) {
-#define DTYPE_CASE(id, name, size)                                                                           \
+#define DTYPE_CASE(id, name, size)                                                                                     \
     case id: return size;
         DTYPE_MAP(DTYPE_CASE)
 #undef DTYPE_CASE

@@ -8,22 +8,22 @@
 #include <string.h>
 
 /* name in a safetensors header, bytes per element */
-#define DTYPE_MAP(X)                                                                                         \
-    X(DT_F32, "F32", 4)                                                                                      \
-    X(DT_BF16, "BF16", 2)                                                                                    \
-    X(DT_F16, "F16", 2)                                                                                      \
-    X(DT_F8_E4M3, "F8_E4M3", 1)                                                                              \
-    X(DT_F64, "F64", 8)                                                                                      \
-    X(DT_F8_E5M2, "F8_E5M2", 1)                                                                              \
-    X(DT_F8_E8M0, "F8_E8M0", 1)                                                                              \
-    X(DT_I64, "I64", 8)                                                                                      \
-    X(DT_I32, "I32", 4)                                                                                      \
-    X(DT_I16, "I16", 2)                                                                                      \
-    X(DT_I8, "I8", 1)                                                                                        \
-    X(DT_U64, "U64", 8)                                                                                      \
-    X(DT_U32, "U32", 4)                                                                                      \
-    X(DT_U16, "U16", 2)                                                                                      \
-    X(DT_U8, "U8", 1)                                                                                        \
+#define DTYPE_MAP(X)                                                                                                   \
+    X(DT_F32, "F32", 4)                                                                                                \
+    X(DT_BF16, "BF16", 2)                                                                                              \
+    X(DT_F16, "F16", 2)                                                                                                \
+    X(DT_F8_E4M3, "F8_E4M3", 1)                                                                                        \
+    X(DT_F64, "F64", 8)                                                                                                \
+    X(DT_F8_E5M2, "F8_E5M2", 1)                                                                                        \
+    X(DT_F8_E8M0, "F8_E8M0", 1)                                                                                        \
+    X(DT_I64, "I64", 8)                                                                                                \
+    X(DT_I32, "I32", 4)                                                                                                \
+    X(DT_I16, "I16", 2)                                                                                                \
+    X(DT_I8, "I8", 1)                                                                                                  \
+    X(DT_U64, "U64", 8)                                                                                                \
+    X(DT_U32, "U32", 4)                                                                                                \
+    X(DT_U16, "U16", 2)                                                                                                \
+    X(DT_U8, "U8", 1)                                                                                                  \
     X(DT_BOOL, "BOOL", 1)
 
 typedef enum {

@@ -40,8 +40,7 @@ static status read_map(reader *r, scan *s, err *e) {
         if (name && scan_char(s, ':')) file = scan_name(s, &len);
         if (!file) return scan_result(s, e);
         if (!path_is_plain_name(file, len))
-            return err_set(e, ST_FORMAT,
-                           "tensor \"%.100s\" lies in \"%.100s\", which is not a plain file name", name,
+            return err_set(e, ST_FORMAT, "tensor \"%.100s\" lies in \"%.100s\", which is not a plain file name", name,
                            file);
         if (!add_entry(r, name, file)) return fail_nomem(e);
     }
@@ -71,9 +70,7 @@ static status read_root(reader *r, scan *s, err *e) {
 
 /* ---- the set of shards ---- */
 
-static int by_string(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
+static int by_string(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 /* Sorts names[n] and drops what occurs twice; returns how many are left. */
 static u64 make_set(const char **names, u64 n) {

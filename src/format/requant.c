@@ -76,8 +76,7 @@ weight_view requant_rows(const weight_view *w, void *memory) {
         if (w->format == WF_INT4_ROW) {
             const u8 *q = (const u8 *)w->data + r * w->cols / 2;
             for (i64 c = 0; c < w->cols; c += 2)
-                data[(r * w->cols + c) / 2] =
-                    (u8)((int4_row_at(q, c) + 8) | (int4_row_at(q, c + 1) + 8) << 4);
+                data[(r * w->cols + c) / 2] = (u8)((int4_row_at(q, c) + 8) | (int4_row_at(q, c + 1) + 8) << 4);
             for (i64 g = 0; g < groups; g++) scales[r * groups + g] = f32_to_bf16(int4_row_scale(w, r));
             continue;
         }
@@ -91,8 +90,7 @@ weight_view requant_rows(const weight_view *w, void *memory) {
         }
         for (i64 g = 0; g < groups; g++) scales[r * groups + g] = scale;
     }
-    return (weight_view){
-        .format = WF_INT4_GROUP, .rows = w->rows, .cols = w->cols, .data = data, .scale = scales};
+    return (weight_view){.format = WF_INT4_GROUP, .rows = w->rows, .cols = w->cols, .data = data, .scale = scales};
 }
 
 weight_view requant_bf16(const weight_view *w, void *memory) {

@@ -1,5 +1,6 @@
-/* format/requant.h: experts in another format than the checkpoint's: INT4 with one scale a row, which the tensor cores' 8-bit products
- * want (scales of 32 columns would cost as much as the products), or bf16. Exactly the same values on every backend. */
+/* format/requant.h: experts in another format than the checkpoint's: INT4 with one scale a row, which the tensor
+ * cores' 8-bit products want (scales of 32 columns would cost as much as the products), or bf16. Exactly the same
+ * values on every backend. */
 #ifndef FORMAT_REQUANT_H
 #define FORMAT_REQUANT_H
 #include "format/weights.h"
@@ -7,8 +8,8 @@
 /* How a layer's experts are kept. */
 typedef enum {
     EXPERTS_AS_STORED,
-    EXPERTS_W4A8, /* gate, up and down in INT4 with one scale a row; int8 activations where ops.h says so */
-    EXPERTS_W2_BF16, /* down in bf16, gate and up as they are stored                                         */
+    EXPERTS_W4A8,    /* gate, up and down in INT4 with one scale a row; int8 activations where ops.h says so */
+    EXPERTS_W2_BF16, /* down in bf16, gate and up as they are stored */
     EXPERTS_FORMATS
 } expert_format;
 const char *expert_format_name(expert_format f); /* "auto", "w4a8", "w2_bf16" */
@@ -18,10 +19,12 @@ weight_format expert_stored_as(expert_format how, weight_format f, i64 i);
 /* The same on a GPU, which has no INT4_ROW: there it is INT4 in groups of one bf16 scale. */
 weight_format expert_on_gpu(expert_format how, weight_format f, i64 i);
 
-/* An INT4 row whose groups have one scale already stays as it is, one of INT4_ROW too, but for its scale, which is rounded to bf16. Else the scale is one of REQUANT_TRIES: bf16(most / 7) * (REQUANT_TRIES * 2 - t) / (REQUANT_TRIES * 2), rounded to bf16, where most is the largest
- * |w|; the one with the smallest sum of squared differences, the first of equals. The sums are float32 in an order that 32 threads have:
- * sum l of columns 2 l, 2 l + 1, 2 l + 64, ..., then pairs of sums whose numbers differ in bit 4, 3, ... 0. q = w / scale to nearest even,
- * within -8..7; a row of zeros, or with a value that is no number, has the scale 0, or NaN. */
+/* An INT4 row whose groups have one scale already stays as it is, one of INT4_ROW too, but for its scale, which is
+ * rounded to bf16. Else the scale is one of REQUANT_TRIES: bf16(most / 7) * (REQUANT_TRIES * 2 - t) / (REQUANT_TRIES
+ * * 2), rounded to bf16, where most is the largest |w|; the one with the smallest sum of squared differences, the
+ * first of equals. The sums are float32 in an order that 32 threads have: sum l of columns 2 l, 2 l + 1, 2 l + 64,
+ * ..., then pairs of sums whose numbers differ in bit 4, 3, ... 0. q = w / scale to nearest even, within -8..7; a
+ * row of zeros, or with a value that is no number, has the scale 0, or NaN. */
 enum { REQUANT_TRIES = 16, REQUANT_LANES = 32 };
 
 /* Bytes of a view of [rows, cols] in INT4, data then scales at a multiple of 64; cols a multiple of 32. */

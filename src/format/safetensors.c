@@ -30,8 +30,8 @@ static bool read_shape(scan *s, tensor_info *t) {
 
 static bool read_offsets(scan *s, u64 *begin, u64 *end) {
     bool first = true;
-    return scan_char(s, '[') && scan_next(s, ']', &first) && scan_u64(s, begin) &&
-           scan_next(s, ']', &first) && scan_u64(s, end) && !scan_next(s, ']', &first) && !s->problem;
+    return scan_char(s, '[') && scan_next(s, ']', &first) && scan_u64(s, begin) && scan_next(s, ']', &first) &&
+           scan_u64(s, end) && !scan_next(s, ']', &first) && !s->problem;
 }
 
 typedef struct {
@@ -87,14 +87,13 @@ static status check_entry(tensor_info *t, const raw_entry *r, const data_part *d
         return err_set(e, ST_FORMAT, "ends at byte %llu of the data, but the file holds only %llu",
                        (unsigned long long)r->end, (unsigned long long)d->bytes);
     if (r->end - r->begin != t->bytes)
-        return err_set(e, ST_FORMAT, "dtype and shape make %llu bytes, data_offsets %llu",
-                       (unsigned long long)t->bytes, (unsigned long long)(r->end - r->begin));
+        return err_set(e, ST_FORMAT, "dtype and shape make %llu bytes, data_offsets %llu", (unsigned long long)t->bytes,
+                       (unsigned long long)(r->end - r->begin));
     u32 align = dtype_size(t->type);
     if (t->bytes && (d->start + r->begin) % align != 0)
-        return err_set(
-            e, ST_UNSUPPORTED,
-            "its data at byte %llu is not aligned to %u: save the file again with a current writer",
-            (unsigned long long)(d->start + r->begin), align);
+        return err_set(e, ST_UNSUPPORTED,
+                       "its data at byte %llu is not aligned to %u: save the file again with a current writer",
+                       (unsigned long long)(d->start + r->begin), align);
     t->data = d->data + r->begin;
     return ST_OK;
 }
@@ -167,8 +166,7 @@ static status check_cover(const safetensors *s, const data_part *d, err *e) {
     const u8 *at = d->data;
     for (u64 i = 0; i < s->n; i++) {
         const tensor_info *t = &s->tensors[i];
-        if (t->data < at)
-            return err_set(e, ST_FORMAT, "tensor \"%.200s\" overlaps \"%.200s\"", t->name, t[-1].name);
+        if (t->data < at) return err_set(e, ST_FORMAT, "tensor \"%.200s\" overlaps \"%.200s\"", t->name, t[-1].name);
         if (t->data > at)
             return err_set(e, ST_FORMAT, "%llu bytes before tensor \"%.200s\" belong to no tensor",
                            (unsigned long long)(t->data - at), t->name);
@@ -193,13 +191,11 @@ static status check_unique(const safetensors *s, err *e) {
 /* Is the length of the header possible? */
 static status check_length(const u8 *file, u64 size, u64 *n, err *e) {
     if (size < 8)
-        return err_set(e, ST_FORMAT, "%llu bytes: too short for a safetensors file",
-                       (unsigned long long)size);
+        return err_set(e, ST_FORMAT, "%llu bytes: too short for a safetensors file", (unsigned long long)size);
     *n = 0;
     for (int i = 7; i >= 0; i--) *n = *n << 8 | file[i];
     if (*n > size - 8)
-        return err_set(e, ST_FORMAT,
-                       "the header claims %llu bytes, the file has %llu: truncated, or not safetensors",
+        return err_set(e, ST_FORMAT, "the header claims %llu bytes, the file has %llu: truncated, or not safetensors",
                        (unsigned long long)*n, (unsigned long long)(size - 8));
     if (*n > SAFETENSORS_HEADER_MAX)
         return err_set(e, ST_LIMIT, "the header claims %llu bytes, more than the format's limit of %u",

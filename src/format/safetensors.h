@@ -18,13 +18,13 @@ enum { TENSOR_DIMS_MAX = 8 };
 #define SAFETENSORS_HEADER_MAX 100000000u /* bytes; the limit of the format's own reader */
 
 typedef struct {
-    const char *name; /* owned by what was opened                               */
+    const char *name; /* owned by what was opened */
     dtype type;
     int n_dims;
     i64 shape[TENSOR_DIMS_MAX];
     u64 bytes;
-    const u8 *data; /* in the mapping; aligned to the element size            */
-    int shard;      /* index for checkpoint_shard_name                        */
+    const u8 *data; /* in the mapping; aligned to the element size */
+    int shard;      /* index for checkpoint_shard_name */
 } tensor_info;
 
 typedef struct {

@@ -51,12 +51,10 @@ bool scan_u64(scan *s, u64 *out) {
     u64 x = 0;
     const char *from = s->p;
     for (; s->p < s->end && is_digit(*s->p); s->p++) {
-        if (!mul_size(x, 10, &x) || !add_size(x, (u64)(*s->p - '0'), &x))
-            return fail(s, "the number is too large");
+        if (!mul_size(x, 10, &x) || !add_size(x, (u64)(*s->p - '0'), &x)) return fail(s, "the number is too large");
     }
     if (*from == '0' && s->p - from > 1) return fail(s, "a number starts with 0");
-    if (s->p < s->end && (*s->p == '.' || *s->p == 'e' || *s->p == 'E'))
-        return fail(s, "a whole number expected");
+    if (s->p < s->end && (*s->p == '.' || *s->p == 'e' || *s->p == 'E')) return fail(s, "a whole number expected");
     *out = x;
     return true;
 }

@@ -20,8 +20,7 @@ static u64 row_bytes(const weight_view *w) {
 
 u64 weight_bytes(const weight_view *w) {
     u64 scale = 0;
-    if (w->format == WF_FP8_BLOCK)
-        scale = (u64)ceil_div(w->rows, FP8_BLOCK) * (u64)ceil_div(w->cols, FP8_BLOCK) * 4;
+    if (w->format == WF_FP8_BLOCK) scale = (u64)ceil_div(w->rows, FP8_BLOCK) * (u64)ceil_div(w->cols, FP8_BLOCK) * 4;
     if (w->format == WF_INT4_GROUP) scale = (u64)w->rows * (u64)(w->cols / INT4_GROUP) * 2;
     if (w->format == WF_INT4_ROW) scale = (u64)w->rows * 4;
     return row_bytes(w) * (u64)w->rows + scale;
@@ -69,8 +68,7 @@ weight_view weight_rows(const weight_view *w, i64 row, i64 n) {
     weight_view v = *w;
     v.rows = n;
     v.data = (const u8 *)w->data + (u64)row * row_bytes(w);
-    if (w->format == WF_FP8_BLOCK)
-        v.scale = (const f32 *)w->scale + row / FP8_BLOCK * ceil_div(w->cols, FP8_BLOCK);
+    if (w->format == WF_FP8_BLOCK) v.scale = (const f32 *)w->scale + row / FP8_BLOCK * ceil_div(w->cols, FP8_BLOCK);
     if (w->format == WF_INT4_GROUP) v.scale = (const bf16 *)w->scale + row * (w->cols / INT4_GROUP);
     if (w->format == WF_INT4_ROW) v.scale = (const f32 *)w->scale + row;
     return v;

@@ -6,11 +6,11 @@
 #include "format/dtype.h"
 
 typedef enum {
-    WF_F32,        /* float32 [rows, cols]                                                              */
-    WF_BF16,       /* bfloat16 [rows, cols]                                                             */
-    WF_FP8_BLOCK,  /* e4m3 [rows, cols]; w = fp8 * scale[row / 128, col / 128] (K2-Instruct)            */
-    WF_INT4_GROUP, /* compressed-tensors pack-quantized: see below (K2-Thinking, K2.5)                  */
-    WF_INT4_ROW,   /* Quark's INT4 with one scale a row: see below (K2.5-W4A8); routed experts only     */
+    WF_F32,        /* float32 [rows, cols] */
+    WF_BF16,       /* bfloat16 [rows, cols] */
+    WF_FP8_BLOCK,  /* e4m3 [rows, cols]; w = fp8 * scale[row / 128, col / 128] (K2-Instruct) */
+    WF_INT4_GROUP, /* compressed-tensors pack-quantized: see below (K2-Thinking, K2.5) */
+    WF_INT4_ROW,   /* Quark's INT4 with one scale a row: see below (K2.5-W4A8); routed experts only */
     WF_COUNT
 } weight_format;
 
@@ -18,17 +18,17 @@ typedef enum {
  * a nibble u stands for q = u - 8. `scale` is bf16 [rows, cols / 32]; w = q * scale[row, col / 32].
  * (The file calls the same bytes int32 [rows, cols / 8].)
  *
- * INT4_ROW: `data` is int32 [rows, cols / 8]; nibbles 0..7 of a word, from the lowest, have columns 0, 2, 4, 6, 1, 3, 5, 7 of eight, in
- * two's complement. `scale` is float32 [rows]; w = q * (scale[row] * factor), the product of the scales rounded to float32. */
+ * INT4_ROW: `data` is int32 [rows, cols / 8]; nibbles 0..7 of a word, from the lowest, have columns 0, 2, 4, 6, 1,
+ * 3, 5, 7 of eight, in two's complement. `scale` is float32 [rows]; w = q * (scale[row] * factor), the product of
+ * the scales rounded to float32. */
 enum { INT4_GROUP = 32, FP8_BLOCK = 128 };
 
 typedef struct {
     weight_format format;
     i64 rows, cols;
-    const void *data; /* [rows, cols] as the format says; memory of the mapping, not owned          */
-    const void *
-        scale; /* FP8: float32 [ceil(rows/128), ceil(cols/128)]; INT4: bf16 [rows, cols/32], float32 [rows]  */
-    f32 factor; /* INT4_ROW */
+    const void *data;  /* [rows, cols] as the format says; memory of the mapping, not owned */
+    const void *scale; /* FP8: float32 [ceil(rows/128), ceil(cols/128)]; INT4: bf16 [rows, cols/32], float32 [rows] */
+    f32 factor;        /* INT4_ROW */
 } weight_view;
 
 const char *weight_format_name(weight_format f); /* "f32", "bf16", "fp8_block", "int4_group", "int4_row" */
@@ -40,9 +40,7 @@ static inline int int4_row_at(const void *data, i64 c) {
     int u = q[nibble / 2] >> nibble % 2 * 4 & 15;
     return u < 8 ? u : u - 16;
 }
-static inline f32 int4_row_scale(const weight_view *w, i64 row) {
-    return ((const f32 *)w->scale)[row] * w->factor;
-}
+static inline f32 int4_row_scale(const weight_view *w, i64 row) { return ((const f32 *)w->scale)[row] * w->factor; }
 /* Row `row` as float32 [cols]: INT4 as float(q) * float(scale), unrounded; the definition for all backends.
  */
 void weight_row_f32(const weight_view *w, i64 row, f32 *out);

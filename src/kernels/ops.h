@@ -29,16 +29,16 @@ enum { KV_PAGE = 64 }; /* tokens in a page of the KV cache; attention works in t
 typedef struct op_weight op_weight; /* what a backend made of a weight */
 
 typedef enum {
-    WK_LINEAR,  /* one view [out, in]                                                                     */
-    WK_TABLE,   /* one view [vocab, hidden], read by row                                                  */
-    WK_VECTOR,  /* one view [1, n] in WF_F32 or WF_BF16: norm weights, router bias; kept as float32       */
+    WK_LINEAR,  /* one view [out, in] */
+    WK_TABLE,   /* one view [vocab, hidden], read by row */
+    WK_VECTOR,  /* one view [1, n] in WF_F32 or WF_BF16: norm weights, router bias; kept as float32 */
     WK_KV_B,    /* one view [H * (nope + v_dim), latent]: head h has nope key rows, then v_dim value rows */
-    WK_EXPERTS, /* 3 * n_experts views: gate_0, up_0, down_0, gate_1, ...; gate/up [inter, hidden]        */
+    WK_EXPERTS, /* 3 * n_experts views: gate_0, up_0, down_0, gate_1, ...; gate/up [inter, hidden] */
 } weight_kind;
 
 typedef struct {
     u64 mapped; /* bytes that stay in the checkpoint's files */
-    u64 own;    /* bytes that are allocated                  */
+    u64 own;    /* bytes that are allocated */
 } weight_room;
 
 typedef struct {
@@ -46,14 +46,14 @@ typedef struct {
     const weight_view *views;
     i64 n_views;
     i64 n_heads, nope, v_dim; /* WK_KV_B only */
-    expert_format experts; /* WK_EXPERTS: the format to keep them in; ST_UNSUPPORTED where a backend cannot */
-    /* Unless 0 the views have no data: the backend makes it up from this seed, with zero mean: matrices normal of deviation
-     * dummy_sigma, nibbles uniform with scales uniform in +-[0.003, 0.005] (a random sign: uniform nibbles have the mean
-     * -1/2, which would add up over the layers until all tokens choose the same experts). ST_UNSUPPORTED where it cannot. */
+    expert_format experts;    /* WK_EXPERTS: the format to keep them in; ST_UNSUPPORTED where a backend cannot */
+    /* Unless 0 the views have no data: the backend makes it up from this seed, with zero mean: matrices normal of
+     * deviation dummy_sigma, nibbles uniform with scales uniform in +-[0.003, 0.005] (a random sign: uniform nibbles
+     * have the mean -1/2, which would add up over the layers until all tokens choose the same experts).
+     * ST_UNSUPPORTED where it cannot. */
     u64 dummy_seed;
     f32 dummy_sigma;
-    weight_room
-        *room; /* unless NULL, a plan: what the weight would take is added, no data is looked at, and only the
+    weight_room *room; /* unless NULL, a plan: what the weight would take is added, no data is looked at, and only the
                           functions *_workspace may be given what comes out */
 } weight_desc;
 
@@ -71,9 +71,9 @@ static inline i32 embed_id(const embed_args *a, i64 i) {
     return id < 0 && a->drawn ? a->drawn[~id] : id;
 }
 
-/* If add: sum = x + add, rounded, else sum = x. out = sum * rsqrt(mean(sum^2) + eps) * weight.
- * sum may be NULL (not wanted) or alias x. If bad: bad[i] = mark where bad[i] is 0 and row i of the sum holds a NaN or an
- * infinity; other entries stay. */
+/* If add: sum = x + add, rounded, else sum = x. out = sum * rsqrt(mean(sum^2) + eps) * weight. sum may be NULL (not
+ * wanted) or alias x. If bad: bad[i] = mark where bad[i] is 0 and row i of the sum holds a NaN or an infinity; other
+ * entries stay. */
 typedef struct {
     const op_weight *weight; /* [dim] */
     const void *x, *add;     /* [n, dim]; add NULL or the same stride as x */
@@ -84,9 +84,10 @@ typedef struct {
     i32 mark;
 } norm_args;
 
-/* Rows whose norm may not be finished: row i has yet to be multiplied by rsqrt(sum of squares[i, 0..parts) / dim + eps); parts 0: it is.
- * The op that makes the rows fills this in when it is called; one that takes them multiplies, or finishes them in place and clears
- * parts. So a product in front of a norm can add to the residual stream, and the norm needs no pass of its own. */
+/* Rows whose norm may not be finished: row i has yet to be multiplied by rsqrt(sum of squares[i, 0..parts) / dim +
+ * eps); parts 0: it is. The op that makes the rows fills this in when it is called; one that takes them multiplies,
+ * or finishes them in place and clears parts. So a product in front of a norm can add to the residual stream, and
+ * the norm needs no pass of its own. */
 enum { LATER_ROWS = 64, LATER_PARTS = 512 /* at most */ };
 typedef struct {
     f32 *squares; /* [LATER_ROWS, LATER_PARTS] */
@@ -103,7 +104,8 @@ typedef struct {
     dtype y_type;
 } linear_args;
 
-/* linear, and the norm behind it whose `add` is linear's y, which need not be written, nor be rounded before it is added. later: of norm.out; NULL: it must be finished. */
+/* linear, and the norm behind it whose `add` is linear's y, which need not be written, nor be rounded before it is
+ * added. later: of norm.out; NULL: it must be finished. */
 typedef struct {
     linear_args linear;
     norm_args norm;
@@ -118,8 +120,9 @@ typedef struct {
     i64 n, x_stride, out_stride;
 } swiglu_args;
 
-/* Products of the same rows of x with several weights of as many columns, none of which reads what another writes: `count`
- * calls of linear, or of swiglu where `up` is not NULL (then w is the gate), which a backend may run at once. */
+/* Products of the same rows of x with several weights of as many columns, none of which reads what another writes:
+ * `count` calls of linear, or of swiglu where `up` is not NULL (then w is the gate), which a backend may run at
+ * once. */
 enum { PRODUCTS_MOST = 4 };
 typedef struct {
     const op_weight *w, *up;
@@ -166,7 +169,8 @@ typedef struct {
     f32 eps;
 } kv_write_args;
 
-/* norm and kv_write of a layer beside each other; they must not overlap. q.n is 0 where the queries have no latent rows. */
+/* norm and kv_write of a layer beside each other; they must not overlap. q.n is 0 where the queries have no latent
+ * rows. */
 typedef struct {
     norm_args q;
     kv_write_args kv;
@@ -181,8 +185,8 @@ typedef struct {
     i64 n, n_heads, nope, rope, latent;
 } absorb_q_args;
 
-/* All that lies between the latent rows of queries and keys and absorbed attention: latents, q = q_b times the rows of queries, rope_q
- * with the KV rows' table, absorb_q. The normed rows and q need not be written. */
+/* All that lies between the latent rows of queries and keys and absorbed attention: latents, q = q_b times the rows
+ * of queries, rope_q with the KV rows' table, absorb_q. The normed rows and q need not be written. */
 typedef struct {
     latents_args latents; /* q.n not 0 */
     const op_weight *q_b;
@@ -240,14 +244,15 @@ typedef struct {
     f32 scale;
 } route_args;
 
-/* out[i] = sum_s weights[i, s] * E_ids[i, s](x[i]) + shared[i], summed over s in order, then the shared
- * expert; E(x) = down(silu(gate x) * up x). An id of -1, or of no expert, contributes nothing. Equal ids in a row count each
+/* out[i] = sum_s weights[i, s] * E_ids[i, s](x[i]) + shared[i], summed over s in order, then the shared expert; E(x)
+ * = down(silu(gate x) * up x). An id of -1, or of no expert, contributes nothing. Equal ids in a row count each
  * time.
  *
- * EXPERTS_W4A8 and a call that moe_is_int8() picks: x[i], and h = silu(gate x) * up x after rounding to bf16, are taken as q * scale with
- * scale = most / 127, most the largest |value| of the row, and q = value * (127 / most) to nearest even. A row with a NaN or an infinity has
- * the scale NaN, one of nothing above 2^-100 the scale 0; its q are 0. Sums of q * weight are whole numbers and exact; such a sum times
- * (the row's scale in the weight times scale) is the product. */
+ * EXPERTS_W4A8 and a call that moe_is_int8() picks: x[i], and h = silu(gate x) * up x after rounding to bf16, are
+ * taken as q * scale with scale = most / 127, most the largest |value| of the row, and q = value * (127 / most) to
+ * nearest even. A row with a NaN or an infinity has the scale NaN, one of nothing above 2^-100 the scale 0; its q
+ * are 0. Sums of q * weight are whole numbers and exact; such a sum times (the row's scale in the weight times
+ * scale) is the product. */
 typedef struct {
     const op_weight *experts;
     const void *x;      /* [n, hidden] */
@@ -267,8 +272,9 @@ typedef struct {
     rows_later *later;
 } moe_norm_args;
 
-/* The feed-forward part of a layer with experts: `products` of x with the router, and with a shared expert its gate and up; `route` of
- * the former's scores; `down` of the latter's h; `moe` of x. Only what `moe` writes need be written. */
+/* The feed-forward part of a layer with experts: `products` of x with the router, and with a shared expert its gate
+ * and up; `route` of the former's scores; `down` of the latter's h; `moe` of x. Only what `moe` writes need be
+ * written. */
 typedef struct {
     products_args products; /* of[0]: the router; of[1]: the shared expert's, if count is 2 */
     route_args route;
@@ -308,15 +314,15 @@ typedef struct {
 /* How a row's token is drawn, in whole numbers (kernels/weigh.h), so that every backend draws the same one. */
 enum { SAMPLE_BITS = 53 };
 typedef struct {
-    f32 scale; /* log2(e) / temperature; 0: the largest logit, the lowest id among equals */
-    i32 top_k; /* 0: off; the k best tokens (equal ones by lower id) stay */
-    u64 top_p; /* of 2^53, which is off: the best of these whose weights make this share of theirs stay */
+    f32 scale;      /* log2(e) / temperature; 0: the largest logit, the lowest id among equals */
+    i32 top_k;      /* 0: off; the k best tokens (equal ones by lower id) stay */
+    u64 top_p;      /* of 2^53, which is off: the best of these whose weights make this share of theirs stay */
     u64 min_weight; /* weights below it are dropped */
     u64 u;          /* the random number, of 2^53 */
 } sample_row;
 
-/* ids[i] = the token at which the running sum of row i's weights, in the order of ids, passes u times their total. Marks rows
- * with a NaN or an infinity as `finite` does; their ids are any within the vocabulary. */
+/* ids[i] = the token at which the running sum of row i's weights, in the order of ids, passes u times their total.
+ * Marks rows with a NaN or an infinity as `finite` does; their ids are any within the vocabulary. */
 typedef struct {
     const f32 *logits;      /* [n, vocab], rows `stride` apart */
     const sample_row *rows; /* [n] */
@@ -328,8 +334,9 @@ typedef struct {
     i32 mark;
 } sample_args;
 
-/* With lse = log(sum(exp(row i))): logprobs[i, 0] = logit - lse of token ids[i], or drawn[i] where that is negative; logprobs[i, 1..]
- * and top_ids[i] the same of the tops[i] most probable tokens, best first, equal ones by lower id. Rows with tops[i] < 0 are left alone. */
+/* With lse = log(sum(exp(row i))): logprobs[i, 0] = logit - lse of token ids[i], or drawn[i] where that is negative;
+ * logprobs[i, 1..] and top_ids[i] the same of the tops[i] most probable tokens, best first, equal ones by lower id.
+ * Rows with tops[i] < 0 are left alone. */
 enum { LOGPROBS_TOP = 128 };
 typedef struct {
     const f32 *logits;      /* [n, vocab], rows `stride` apart; finite, or -infinity */
@@ -341,9 +348,9 @@ typedef struct {
     i64 n, vocab, stride, most; /* most: at most LOGPROBS_TOP */
 } logprobs_args;
 
-/* What the rows of the next calls are. ANY: kernels are chosen for speed, by the number of rows. DECODE, at most DECODE_ROWS
- * rows in decode form, and PROMPT, all others: each has one set of kernels and one order of sums for any number of rows, so
- * that a row's bits do not depend on its company. */
+/* What the rows of the next calls are. ANY: kernels are chosen for speed, by the number of rows. DECODE, at most
+ * DECODE_ROWS rows in decode form, and PROMPT, all others: each has one set of kernels and one order of sums for any
+ * number of rows, so that a row's bits do not depend on its company. */
 typedef enum { ROWS_ANY, ROWS_DECODE, ROWS_PROMPT } rows_form;
 enum { DECODE_ROWS = 64 };
 
@@ -393,7 +400,8 @@ struct ops {
     void (*sample)(const ops *o, const sample_args *a);
     void (*logprobs)(const ops *o, const logprobs_args *a);
 
-    /* NULL where a row's bits never depend on other rows. Until the first call: ROWS_ANY. Workspaces may differ by form. */
+    /* NULL where a row's bits never depend on other rows. Until the first call: ROWS_ANY. Workspaces may differ by
+     * form. */
     void (*set_form)(const ops *o, rows_form form);
 
     /* Bytes of workspace for a call with these sizes (pointers in *a are not looked at, but `experts` and
@@ -424,9 +432,8 @@ status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e);
 
 /* Instruction sets of the cpu backend; a level needs those before it. */
 enum { ISA_AVX2 = 1, ISA_AVX512 = 2, ISA_VNNI = 4, ISA_BF16 = 8, ISA_ALL = 15 };
-u32 cpu_isa(void); /* what the processor and the system both support */
-status cpu_isa_parse(const char *mask, u32 *out,
-                     err *e); /* "avx2", "avx512", "none", "all": for --cpu-mask */
+u32 cpu_isa(void);                                        /* what the processor and the system both support */
+status cpu_isa_parse(const char *mask, u32 *out, err *e); /* "avx2", "avx512", "none", "all": for --cpu-mask */
 
 /* For ref and cpu, in calls from this thread: at most one a processor that it may run on; 0 means all of them. */
 void ops_set_threads(int n);

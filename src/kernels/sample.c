@@ -26,9 +26,7 @@ i32 argmax_f32(const f32 *x, i64 n) {
 /* share * whole / 2^53, rounded down */
 static u64 part_of(u64 share, u64 whole) { return (u64)((unsigned __int128)share * whole >> SAMPLE_BITS); }
 
-static bool better(candidate a, candidate b) {
-    return a.below < b.below || (a.below == b.below && a.id < b.id);
-}
+static bool better(candidate a, candidate b) { return a.below < b.below || (a.below == b.below && a.id < b.id); }
 
 static void sift_down(candidate *h, i64 n, i64 i) {
     for (;;) {
@@ -68,8 +66,7 @@ static candidate last_kept(const space *s, const f32 *logits, f32 most, i64 voca
     i64 kept = taken;
     if (by_count && r->top_p < (u64)1 << SAMPLE_BITS) { /* of what top-k left */
         want = part_of(r->top_p, sum), sum = 0;
-        for (kept = 0; kept < taken && (!kept || sum < want); kept++)
-            sum += s->weight[s->heap[m - 1 - kept].id];
+        for (kept = 0; kept < taken && (!kept || sum < want); kept++) sum += s->weight[s->heap[m - 1 - kept].id];
     }
     return kept ? s->heap[m - kept] : (candidate){0, argmax_f32(logits, vocab)};
 }

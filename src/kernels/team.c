@@ -33,8 +33,7 @@ team team_begin(i64 work) {
     int n = omp_get_max_threads(), most = team_max();
     if (work < TEAM_MIN || n < 2 || most < 2) return (team){.threads = 1};
     i64 now = clock_ns(CLOCK_MONOTONIC);
-    if (self.halvings &&
-        now >= self.until_ns) { /* tries one size up; being held up soon costs a longer rest */
+    if (self.halvings && now >= self.until_ns) { /* tries one size up; being held up soon costs a longer rest */
         self.halvings--;
         self.until_ns = now + self.rest_ns;
     }

@@ -1,18 +1,19 @@
 /* kernels/team.h: how many OpenMP threads a parallel region gets, for the backends that compute on the host.
  *
- * The answer depends on the region's work and on whether this thread's last regions were held up; results do not depend
- * on it, since every sum is formed in an order of its own.
+ * The answer depends on the region's work and on whether this thread's last regions were held up; results do not
+ * depend on it, since every sum is formed in an order of its own.
  *
- * Work. A region of less than TEAM_MIN multiply-adds (about 30 us) stays on the calling thread: waking the others costs
- * tens of microseconds. A step of nano has about 60 regions of 3,000 to 800,000 multiply-adds a row, so a step of one row
- * stays on one thread throughout; one of 64 rows does not.
+ * Work. A region of less than TEAM_MIN multiply-adds (about 30 us) stays on the calling thread: waking the others
+ * costs tens of microseconds. A step of nano has about 60 regions of 3,000 to 800,000 multiply-adds a row, so a step
+ * of one row stays on one thread throughout; one of 64 rows does not.
  *
- * Held up. Every region ends with a barrier. Where another program holds one of the cores, the thread of the team that is
- * due there runs only after a time slice of 3 to 5 ms, and all others wait for it, region after region. So: a region
- * whose calling thread waited more than twice as long as it computed (wall time minus its own processor time) was held
- * up, and the team is halved for a while, first for 20 ms, then for twice as long each time that the larger team is held
- * up again, at most for 250 ms: then about 2 % of the time goes into trying. Large regions on shared cores last about
- * twice as long as they compute; one thread would not do better there, and they keep their team.
+ * Held up. Every region ends with a barrier. Where another program holds one of the cores, the thread of the team
+ * that is due there runs only after a time slice of 3 to 5 ms, and all others wait for it, region after region. So:
+ * a region whose calling thread waited more than twice as long as it computed (wall time minus its own processor
+ * time) was held up, and the team is halved for a while, first for 20 ms, then for twice as long each time that the
+ * larger team is held up again, at most for 250 ms: then about 2 % of the time goes into trying. Large regions on
+ * shared cores last about twice as long as they compute; one thread would not do better there, and they keep their
+ * team.
  *
  * nano on two virtual cores, 48 tokens after prompts of 32, client in the same process (a third thread); always the
  * whole team for regions of TEAM_MIN -> this rule; tok/s, median ms a token (P99):
@@ -20,8 +21,8 @@
  *   64 streams, the same                             424  137 (291)  ->  3246 16.8  (60)
  *    1 stream,  one core held busy besides           391 0.55  (21)  ->  1258 0.63 (1.3)
  *   64 streams, the same                             222  257 (628)  ->  1124 48.7 (199)
- * Undisturbed, tests/runtime/bench_scheduler gives 3529, 3734 and 4535 tok/s at 16, 16 and 64 streams before, 3186, 3599
- * and 4464 after: within what the runs differ by. */
+ * Undisturbed, tests/runtime/bench_scheduler gives 3529, 3734 and 4535 tok/s at 16, 16 and 64 streams before, 3186,
+ * 3599 and 4464 after: within what the runs differ by. */
 #ifndef KERNELS_TEAM_H
 #define KERNELS_TEAM_H
 #include "base/types.h"

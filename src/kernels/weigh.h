@@ -1,9 +1,9 @@
 /* kernels/weigh.h: the weight of a token in a draw, the same whole number on every processor.
  *
- * A token whose logit is `below` under the largest gets 2^39 * exp(-below / temperature), rounded in a way that is written out
- * here step by step (float32, no fused multiply-add). Sums of whole numbers do not depend on their order, so every backend
- * draws the same token from the same logits. Weights below 2^-1 are 0: such tokens (10^-12 of the best) are never drawn.
- * Included by C and by device code. */
+ * A token whose logit is `below` under the largest gets 2^39 * exp(-below / temperature), rounded in a way that is
+ * written out here step by step (float32, no fused multiply-add). Sums of whole numbers do not depend on their
+ * order, so every backend draws the same token from the same logits. Weights below 2^-1 are 0: such tokens (10^-12
+ * of the best) are never drawn. Included by C and by device code. */
 #ifndef KERNELS_WEIGH_H
 #define KERNELS_WEIGH_H
 

@@ -27,8 +27,7 @@ static status convert(const weight_desc *d, op_weight *w, err *e) {
     for (i64 i = 0; i < d->n_views; i++) {
         const weight_view *v = &d->views[i];
         if (d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->cols > WIDEST))
-            return err_set(e, ST_UNSUPPORTED,
-                           "w4a8: experts with %lld columns (a multiple of %d, at most %d)",
+            return err_set(e, ST_UNSUPPORTED, "w4a8: experts with %lld columns (a multiple of %d, at most %d)",
                            (long long)v->cols, INT4_GROUP, WIDEST);
         bytes += converted_bytes(d, i);
     }
@@ -38,8 +37,7 @@ static status convert(const weight_desc *d, op_weight *w, err *e) {
     for (i64 i = 0; i < d->n_views; i++) {
         u64 own = converted_bytes(d, i);
         if (own)
-            w->views[i] =
-                d->experts == EXPERTS_W4A8 ? requant_rows(&d->views[i], at) : requant_bf16(&d->views[i], at);
+            w->views[i] = d->experts == EXPERTS_W4A8 ? requant_rows(&d->views[i], at) : requant_bf16(&d->views[i], at);
         at += own;
     }
     return ST_OK;

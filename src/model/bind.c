@@ -24,8 +24,7 @@ static status shape_error(const binder *b, const tensor_info *t, const i64 *want
         at += snprintf(have + at, sizeof have - (size_t)at, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
     for (int i = 0, at = 0; i < n && at < 100; i++)
         at += snprintf(need + at, sizeof need - (size_t)at, "%s%lld", i ? ", " : "", (long long)want[i]);
-    return err_set(b->e, ST_FORMAT, "tensor %s has shape [%s], config.json asks for [%s]", t->name, have,
-                   need);
+    return err_set(b->e, ST_FORMAT, "tensor %s has shape [%s], config.json asks for [%s]", t->name, have, need);
 }
 
 /* The tensor `name` with exactly this shape. NULL and b->e on failure. */
@@ -79,11 +78,10 @@ static status view_int4(const binder *b, const char *base, i64 rows, i64 cols, w
     for (int i = 0; i < 2 && !b->room; i++) {
         i64 have = sh->type == DT_I32 ? ((const i32 *)sh->data)[i] : ((const i64 *)sh->data)[i];
         if (have != (i ? cols : rows))
-            return err_set(b->e, ST_FORMAT, "tensor %s says %lld in place %d, config.json asks for %lld",
-                           name, (long long)have, i, (long long)(i ? cols : rows));
+            return err_set(b->e, ST_FORMAT, "tensor %s says %lld in place %d, config.json asks for %lld", name,
+                           (long long)have, i, (long long)(i ? cols : rows));
     }
-    *v =
-        (weight_view){.format = WF_INT4_GROUP, .rows = rows, .cols = cols, .data = q->data, .scale = s->data};
+    *v = (weight_view){.format = WF_INT4_GROUP, .rows = rows, .cols = cols, .data = q->data, .scale = s->data};
     return b->verify ? scan(b, s) : ST_OK;
 }
 
@@ -92,11 +90,10 @@ static status view_int4_row(const binder *b, const char *base, i64 rows, i64 col
     char name[256];
     snprintf(name, sizeof name, "%s.weight", base);
     if (!strstr(base, ".mlp.experts."))
-        return err_set(b->e, ST_UNSUPPORTED,
-                       "tensor %s is I32: only routed experts may be INT4 with one scale a row", name);
+        return err_set(b->e, ST_UNSUPPORTED, "tensor %s is I32: only routed experts may be INT4 with one scale a row",
+                       name);
     if (cols % 8)
-        return err_set(b->e, ST_FORMAT, "tensor %s: %lld columns are no multiple of 8", name,
-                       (long long)cols);
+        return err_set(b->e, ST_FORMAT, "tensor %s: %lld columns are no multiple of 8", name, (long long)cols);
     const tensor_info *q = find(b, name, (const i64[]){rows, cols / 8}, 2);
     if (!q) return ST_FORMAT;
     snprintf(name, sizeof name, "%s.weight_scale_2", base);
@@ -126,8 +123,7 @@ static bool ends_with(const char *s, const char *end) {
 /* How it would lie in a checkpoint of this family. */
 static weight_format dummy_format(const binder *b, const char *base) {
     bool expert = strstr(base, ".mlp.experts.") != NULL;
-    bool never =
-        ends_with(base, ".mlp.gate") || ends_with(base, "embed_tokens") || ends_with(base, "lm_head");
+    bool never = ends_with(base, ".mlp.gate") || ends_with(base, "embed_tokens") || ends_with(base, "lm_head");
     return expert || (b->c->quant == WF_FP8_BLOCK && !never) ? b->c->quant : WF_BF16;
 }
 
@@ -147,8 +143,7 @@ static status view_linear(const binder *b, const char *base, i64 rows, i64 cols,
     if (t->type == DT_F32) return v->format = WF_F32, ST_OK;
     if (t->type != DT_F8_E4M3) return type_error(b, t, "BF16, F32 or F8_E4M3");
     snprintf(name, sizeof name, "%s.weight_scale_inv", base);
-    const tensor_info *s =
-        find(b, name, (const i64[]){ceil_div(rows, FP8_BLOCK), ceil_div(cols, FP8_BLOCK)}, 2);
+    const tensor_info *s = find(b, name, (const i64[]){ceil_div(rows, FP8_BLOCK), ceil_div(cols, FP8_BLOCK)}, 2);
     if (!s) return ST_FORMAT;
     if (s->type != DT_F32) return type_error(b, s, "F32");
     v->format = WF_FP8_BLOCK;
@@ -225,10 +220,10 @@ static status vector(const binder *b, op_weight **out, i64 n, const char *fmt, .
     return b->o->weight_prepare(b->o, &d, out, b->e);
 }
 
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        status st_ = (call);                                                                                 \
-        if (st_ != ST_OK) return st_;                                                                        \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        status st_ = (call);                                                                                           \
+        if (st_ != ST_OK) return st_;                                                                                  \
     } while (0)
 
 static status bind_attention(binder *b, layer_weights *w, int l) {
@@ -243,13 +238,12 @@ static status bind_attention(binder *b, layer_weights *w, int l) {
     } else {
         TRY(linear(b, &w->q, WK_LINEAR, q_rows, c->hidden, "model.layers.%d.self_attn.q_proj", l));
     }
-    TRY(linear(b, &w->kv_a, WK_LINEAR, c->kv_lora + c->rope, c->hidden,
-               "model.layers.%d.self_attn.kv_a_proj_with_mqa", l));
+    TRY(linear(b, &w->kv_a, WK_LINEAR, c->kv_lora + c->rope, c->hidden, "model.layers.%d.self_attn.kv_a_proj_with_mqa",
+               l));
     TRY(vector(b, &w->kv_a_norm, c->kv_lora, "model.layers.%d.self_attn.kv_a_layernorm.weight", l));
     TRY(linear(b, &w->kv_b, WK_KV_B, c->n_heads * (c->nope + c->v_dim), c->kv_lora,
                "model.layers.%d.self_attn.kv_b_proj", l));
-    return linear(b, &w->o, WK_LINEAR, c->hidden, c->n_heads * c->v_dim, "model.layers.%d.self_attn.o_proj",
-                  l);
+    return linear(b, &w->o, WK_LINEAR, c->hidden, c->n_heads * c->v_dim, "model.layers.%d.self_attn.o_proj", l);
 }
 
 static status bind_mlp(binder *b, layer_weights *w, i64 inter, int l, const char *part) {
@@ -265,14 +259,13 @@ static status expert_views(const binder *b, int l, weight_view *views) {
     char base[224];
     for (i64 x = 0; x < c->n_experts; x++)
         for (int p = 0; p < 3; p++) {
-            snprintf(base, sizeof base, "%smodel.layers.%d.mlp.experts.%lld.%s_proj", c->prefix, l,
-                     (long long)x, part[p]);
+            snprintf(base, sizeof base, "%smodel.layers.%d.mlp.experts.%lld.%s_proj", c->prefix, l, (long long)x,
+                     part[p]);
             i64 rows = p < 2 ? c->inter_expert : c->hidden, cols = p < 2 ? c->hidden : c->inter_expert;
             TRY(view_linear(b, base, rows, cols, &views[3 * x + p]));
             if (views[3 * x + p].format != views[0].format)
-                return err_set(b->e, ST_FORMAT, "tensor %s is stored as %s, the layer's first expert as %s",
-                               base, weight_format_name(views[3 * x + p].format),
-                               weight_format_name(views[0].format));
+                return err_set(b->e, ST_FORMAT, "tensor %s is stored as %s, the layer's first expert as %s", base,
+                               weight_format_name(views[3 * x + p].format), weight_format_name(views[0].format));
         }
     return ST_OK;
 }
@@ -345,8 +338,8 @@ static void say_loaded(const binder *b) {
                  bytes_text(rate, (u64)((f64)b->done / took)));
 }
 
-status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o,
-                          u64 bytes, bool verify, err *e) {
+status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o, u64 bytes,
+                          bool verify, err *e) {
     binder b = {.c = c, .ck = ck, .o = o, .verify = verify, .e = e};
     progress_start(&b.shown, "weights", "B", bytes);
     status st = bind_all(&b, w);

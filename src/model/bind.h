@@ -1,8 +1,8 @@
 /* model/bind.h: every weight of the text model, found by name, checked and prepared for a backend.
  *
- * A tensor that is missing, has another shape or a type that its place does not allow ends the binding with
- * its name. How a linear layer is stored is decided per tensor by what exists: NAME.weight_packed is INT4,
- * NAME.weight in F8_E4M3 is block FP8 with NAME.weight_scale_inv, in I32 INT4 with one scale a row (NAME.weight_scale_2, and
+ * A tensor that is missing, has another shape or a type that its place does not allow ends the binding with its
+ * name. How a linear layer is stored is decided per tensor by what exists: NAME.weight_packed is INT4, NAME.weight
+ * in F8_E4M3 is block FP8 with NAME.weight_scale_inv, in I32 INT4 with one scale a row (NAME.weight_scale_2, and
  * NAME.weight_scale for all), else BF16 or F32. */
 #ifndef MODEL_BIND_H
 #define MODEL_BIND_H
@@ -11,14 +11,14 @@
 #include "model/config.h"
 
 typedef struct {
-    op_weight *attn_norm, *ffn_norm;    /* [hidden]                                         */
-    op_weight *q;                       /* [H (nope + rope), hidden] when q_lora is 0       */
+    op_weight *attn_norm, *ffn_norm;    /* [hidden] */
+    op_weight *q;                       /* [H (nope + rope), hidden] when q_lora is 0 */
     op_weight *q_a, *q_a_norm, *q_b;    /* [q_lora, hidden], [q_lora], [H (nope+rope), q_lora] */
     op_weight *kv_a, *kv_a_norm, *kv_b; /* [latent + rope, hidden], [latent], [H (nope+v), latent] */
-    op_weight *o;                       /* [hidden, H v]                                    */
+    op_weight *o;                       /* [hidden, H v] */
     op_weight *gate, *up, *down;        /* dense layer, or the shared expert of a MoE layer; NULL if none */
-    op_weight *router, *router_bias;    /* [E, hidden], [E]; NULL in a dense layer          */
-    op_weight *experts;                 /* 3 E views                                        */
+    op_weight *router, *router_bias;    /* [E, hidden], [E]; NULL in a dense layer */
+    op_weight *experts;                 /* 3 E views */
 } layer_weights;
 
 typedef struct {
@@ -33,15 +33,16 @@ typedef struct {
 status bind_activation_type(const model_config *c, const checkpoint *ck, dtype *out, err *e);
 
 /* Of both: zero-initialise *w; end with model_weights_free() whatever was returned. ck NULL: dummy weights
- * (weight_desc.dummy_seed), stored as quantization_config says: INT4 experts beside BF16, or all linear layers but router,
- * embedding and head in block FP8. Norms are 1, router biases 0. */
-/* What the weights will take, in *room; *w serves the ops' *_workspace alone. Finds all names, types and shapes that are wrong. */
+ * (weight_desc.dummy_seed), stored as quantization_config says: INT4 experts beside BF16, or all linear layers but
+ * router, embedding and head in block FP8. Norms are 1, router biases 0. */
+/* What the weights will take, in *room; *w serves the ops' *_workspace alone. Finds all names, types and shapes that
+ * are wrong. */
 status model_weights_plan(model_weights *w, weight_room *room, const model_config *c, const checkpoint *ck,
                           const ops *o, err *e);
-/* Norms, router weights and biases are scanned for NaN and infinity; with `verify`, quantization scales as well (reads them
- * all). bytes: a plan's, for the progress line. */
-status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o,
-                          u64 bytes, bool verify, err *e);
+/* Norms, router weights and biases are scanned for NaN and infinity; with `verify`, quantization scales as well
+ * (reads them all). bytes: a plan's, for the progress line. */
+status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o, u64 bytes,
+                          bool verify, err *e);
 void model_weights_free(model_weights *w);
 
 #endif

@@ -23,7 +23,7 @@ typedef struct {
     i64 lo, hi;
 } dim_spec;
 
-#define DIM(key, field, lo, hi)                                                                              \
+#define DIM(key, field, lo, hi)                                                                                        \
     { key, offsetof(model_config, field), lo, hi }
 static const dim_spec dims[] = {
     DIM("vocab_size", vocab, 1, 1 << 24),
@@ -59,18 +59,18 @@ static status read_dims(model_config *c, const json_t *o, err *e) {
 static status check_dims(const model_config *c, err *e) {
     if (c->rope % 2) return err_set(e, ST_FORMAT, "qk_rope_head_dim is %lld, not even", (long long)c->rope);
     if (c->n_dense > c->n_layers)
-        return err_set(e, ST_FORMAT, "first_k_dense_replace is %lld, more than the %lld layers",
-                       (long long)c->n_dense, (long long)c->n_layers);
+        return err_set(e, ST_FORMAT, "first_k_dense_replace is %lld, more than the %lld layers", (long long)c->n_dense,
+                       (long long)c->n_layers);
     if (c->top_k > c->n_experts)
-        return err_set(e, ST_FORMAT, "num_experts_per_tok is %lld, more than the %lld experts",
-                       (long long)c->top_k, (long long)c->n_experts);
+        return err_set(e, ST_FORMAT, "num_experts_per_tok is %lld, more than the %lld experts", (long long)c->top_k,
+                       (long long)c->n_experts);
     if (c->n_shared * c->inter_expert > WIDTH_MAX)
         return err_set(e, ST_FORMAT, "n_shared_experts x moe_intermediate_size is %lld, more than %d",
                        (long long)(c->n_shared * c->inter_expert), WIDTH_MAX);
     bool int4 = c->quant == WF_INT4_GROUP || c->quant == WF_INT4_ROW;
     if (int4 && c->hidden % INT4_GROUP)
-        return err_set(e, ST_FORMAT, "hidden_size is %lld, no multiple of the INT4 group of %d",
-                       (long long)c->hidden, INT4_GROUP);
+        return err_set(e, ST_FORMAT, "hidden_size is %lld, no multiple of the INT4 group of %d", (long long)c->hidden,
+                       INT4_GROUP);
     if (int4 && c->inter_expert % INT4_GROUP)
         return err_set(e, ST_FORMAT, "moe_intermediate_size is %lld, no multiple of the INT4 group of %d",
                        (long long)c->inter_expert, INT4_GROUP);
@@ -92,8 +92,7 @@ static status only_int(const json_t *o, const char *key, i64 want, err *e) {
     i64 got = want;
     status st = json_get_i64(o, key, INT64_MIN, INT64_MAX, false, &got, e);
     if (st == ST_OK && got != want)
-        st = err_set(e, ST_UNSUPPORTED, "%s %lld is not supported, only %lld", key, (long long)got,
-                     (long long)want);
+        st = err_set(e, ST_UNSUPPORTED, "%s %lld is not supported, only %lld", key, (long long)got, (long long)want);
     return st;
 }
 
@@ -154,8 +153,7 @@ static status read_yarn(model_config *c, const json_t *r, err *e) {
     c->rope_cfg.mscale_all_dim = 0;
     status st = json_get_f64(r, "factor", 1, 1e6, true, &c->rope_cfg.factor, e);
     if (st == ST_OK)
-        st =
-            json_get_i64(r, "original_max_position_embeddings", 1, INT32_MAX, true, &c->rope_cfg.original, e);
+        st = json_get_i64(r, "original_max_position_embeddings", 1, INT32_MAX, true, &c->rope_cfg.original, e);
     if (st == ST_OK) st = json_get_f64(r, "beta_fast", 1e-6, 1e6, false, &c->rope_cfg.beta_fast, e);
     if (st == ST_OK) st = json_get_f64(r, "beta_slow", 1e-6, 1e6, false, &c->rope_cfg.beta_slow, e);
     if (st == ST_OK) st = json_get_f64(r, "mscale", 0, 100, false, &c->rope_cfg.mscale, e);
@@ -213,11 +211,10 @@ static status read_fp8(model_config *c, const json_t *q, err *e) {
     if (st == ST_OK) st = only_str(q, "activation_scheme", "dynamic", e);
     if (st != ST_OK) return st;
     const json_t *b = json_object_get(q, "weight_block_size");
-    if (!json_is_array(b) || json_array_size(b) != 2 ||
-        json_integer_value(json_array_get(b, 0)) != FP8_BLOCK ||
+    if (!json_is_array(b) || json_array_size(b) != 2 || json_integer_value(json_array_get(b, 0)) != FP8_BLOCK ||
         json_integer_value(json_array_get(b, 1)) != FP8_BLOCK)
-        return err_set(e, ST_UNSUPPORTED, "weight_block_size is not [%d, %d], the only one supported",
-                       FP8_BLOCK, FP8_BLOCK);
+        return err_set(e, ST_UNSUPPORTED, "weight_block_size is not [%d, %d], the only one supported", FP8_BLOCK,
+                       FP8_BLOCK);
     c->quant = WF_FP8_BLOCK;
     return ST_OK;
 }
@@ -271,8 +268,7 @@ static status read_int4(model_config *c, const json_t *q, err *e) {
 }
 
 /* Entry i of global_quant_config.weight. */
-static status check_quark_level(const json_t *weight, size_t i, const char *type, const char *scheme,
-                                err *e) {
+static status check_quark_level(const json_t *weight, size_t i, const char *type, const char *scheme, err *e) {
     const json_t *w = json_array_get(weight, i);
     const char *s;
     if (!json_is_object(w)) return err_set(e, ST_FORMAT, "weight[%zu] is not an object", i);
@@ -286,16 +282,16 @@ static status check_quark_level(const json_t *weight, size_t i, const char *type
     return st;
 }
 
-/* Quark's W4A8: weights in FP8 for a matrix, then in INT4 for a row, so that there are two scales. What is left out (`exclude`) is not
- * needed: each tensor shows how it lies. Its inputs in 8 bits are a choice here (--moe-format w4a8). */
+/* Quark's W4A8: weights in FP8 for a matrix, then in INT4 for a row, so that there are two scales. What is left out
+ * (`exclude`) is not needed: each tensor shows how it lies. Its inputs in 8 bits are a choice here (--moe-format
+ * w4a8). */
 static status read_quark(model_config *c, const json_t *q, err *e) {
     const json_t *g = json_object_get(q, "global_quant_config"), *export = json_object_get(q, "export");
     const json_t *weight = json_object_get(g, "weight");
     if (!json_is_object(g)) return err_set(e, ST_FORMAT, "key \"global_quant_config\" is not an object");
     if (!json_is_array(weight) || json_array_size(weight) != 2)
-        return err_set(
-            e, ST_UNSUPPORTED,
-            "global_quant_config.weight is not a list of two: of Quark's formats only W4A8 is supported");
+        return err_set(e, ST_UNSUPPORTED,
+                       "global_quant_config.weight is not a list of two: of Quark's formats only W4A8 is supported");
     status st = check_quark_level(weight, 0, "fp8_e4m3", "per_tensor", e);
     if (st == ST_OK) st = check_quark_level(weight, 1, "int4", "per_channel", e);
     if (st != ST_OK) return err_prefix(e, "global_quant_config"), st;
@@ -326,10 +322,9 @@ static status read_quant(model_config *c, const json_t *root, const json_t *text
         else if (strcmp(method, "quark") == 0)
             st = read_quark(c, q, e);
         else
-            st = err_set(
-                e, ST_UNSUPPORTED,
-                "quant_method \"%.60s\" is not supported, only \"fp8\", \"compressed-tensors\" and \"quark\"",
-                method);
+            st = err_set(e, ST_UNSUPPORTED,
+                         "quant_method \"%.60s\" is not supported, only \"fp8\", \"compressed-tensors\" and \"quark\"",
+                         method);
     }
     if (st != ST_OK) err_prefix(e, "quantization_config");
     return st;
@@ -364,8 +359,7 @@ static status read_eos(model_config *c, const json_t *o, err *e) {
 
 static status read_ids(model_config *c, const json_t *root, const json_t *text, err *e) {
     c->bos = c->pad = c->media_pad = -1;
-    const json_t *both[2] = {text,
-                             root}; /* the outer one wins: the inner one may hold a library's defaults */
+    const json_t *both[2] = {text, root}; /* the outer one wins: the inner one may hold a library's defaults */
     for (int i = 0; i < 2; i++) {
         const json_t *eos = json_object_get(both[i], "eos_token_id");
         if (eos && !json_is_null(eos)) c->n_eos = 0;
@@ -397,9 +391,7 @@ static status read_text(model_config *c, const json_t *root, const json_t *text,
     return st == ST_OK ? check_dims(c, e) : st;
 }
 
-static bool is_text_type(const char *type) {
-    return strcmp(type, "kimi_k2") == 0 || strcmp(type, "deepseek_v3") == 0;
-}
+static bool is_text_type(const char *type) { return strcmp(type, "kimi_k2") == 0 || strcmp(type, "deepseek_v3") == 0; }
 
 static status read_root(model_config *c, const json_t *root, err *e) {
     if (!json_is_object(root)) return err_set(e, ST_FORMAT, "not an object");
@@ -417,8 +409,7 @@ static status read_root(model_config *c, const json_t *root, err *e) {
     if (!json_is_object(text)) return err_set(e, ST_FORMAT, "no object \"text_config\"");
     st = json_get_str(text, "model_type", false, &inner, e);
     if (st == ST_OK && inner && !is_text_type(inner))
-        st = err_set(e, ST_UNSUPPORTED, "model_type \"%.60s\" is not supported, only kimi_k2 and deepseek_v3",
-                     inner);
+        st = err_set(e, ST_UNSUPPORTED, "model_type \"%.60s\" is not supported, only kimi_k2 and deepseek_v3", inner);
     if (st == ST_OK) st = read_text(c, root, text, e);
     if (st != ST_OK) err_prefix(e, "text_config");
     return st;
@@ -445,8 +436,8 @@ static status parse(model_config *c, const source *config, const source *generat
     return st;
 }
 
-status model_config_parse(model_config *c, const char *json, size_t len, const char *generation,
-                          size_t gen_len, err *e) {
+status model_config_parse(model_config *c, const char *json, size_t len, const char *generation, size_t gen_len,
+                          err *e) {
     source s = {json, "config.json", len}, g = {generation, "generation_config.json", gen_len};
     return parse(c, &s, &g, e);
 }
@@ -501,11 +492,10 @@ status model_config_override(model_config *c, const char *assignment, err *e) {
         c->n_dense = min_i64(c->n_dense, c->n_layers);
         return ST_OK;
     }
-    return err_set(
-        e, ST_INPUT,
-        "--override %.60s: unknown key; num_hidden_layers, max_position_embeddings, lora_norm_eps and "
-        "rms_norm_eps can be changed",
-        assignment);
+    return err_set(e, ST_INPUT,
+                   "--override %.60s: unknown key; num_hidden_layers, max_position_embeddings, lora_norm_eps and "
+                   "rms_norm_eps can be changed",
+                   assignment);
 }
 
 status model_config_slice(model_config *c, i64 slice, err *e) {
@@ -536,8 +526,7 @@ f64 model_softmax_scale(const model_config *c) {
 }
 
 f64 model_rope_mscale(const model_config *c) {
-    return yarn_m(c->rope_cfg.factor, c->rope_cfg.mscale) /
-           yarn_m(c->rope_cfg.factor, c->rope_cfg.mscale_all_dim);
+    return yarn_m(c->rope_cfg.factor, c->rope_cfg.mscale) / yarn_m(c->rope_cfg.factor, c->rope_cfg.mscale_all_dim);
 }
 
 /* The dimension whose wavelength fits `turns` times into the original context. */

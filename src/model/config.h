@@ -11,16 +11,16 @@
 enum { MODEL_EOS_MAX = 16 };
 
 typedef struct {
-    char model_type[32]; /* "kimi_k25", "kimi_k2", "deepseek_v3"                             */
-    char prefix[32];     /* in front of every text tensor's name: "language_model." or ""     */
-    i64 vocab, hidden, n_layers, n_dense; /* n_dense = first_k_dense_replace             */
-    i64 vocab_held;                       /* ids whose embedding and logits are here: vocab, or a slice */
+    char model_type[32];                             /* "kimi_k25", "kimi_k2", "deepseek_v3" */
+    char prefix[32];                                 /* in front of every text tensor's name: "language_model." or "" */
+    i64 vocab, hidden, n_layers, n_dense;            /* n_dense = first_k_dense_replace */
+    i64 vocab_held;                                  /* ids whose embedding and logits are here: vocab, or a slice */
     i64 n_heads, q_lora, kv_lora, nope, rope, v_dim; /* q_lora 0: one q_proj (q_lora_rank null) */
     i64 inter_dense, inter_expert, n_experts, top_k, n_shared;
-    f32 routed_scale;  /* routed_scaling_factor                                             */
-    bool norm_topk;    /* norm_topk_prob                                                    */
-    f64 norm_eps;      /* rms_norm_eps                                                      */
-    f64 lora_norm_eps; /* of q_a/kv_a_layernorm: 1e-6, as transformers builds them          */
+    f32 routed_scale;  /* routed_scaling_factor */
+    bool norm_topk;    /* norm_topk_prob */
+    f64 norm_eps;      /* rms_norm_eps */
+    f64 lora_norm_eps; /* of q_a/kv_a_layernorm: 1e-6, as transformers builds them */
     i64 max_positions;
     bool tie_embeddings;
     /* YaRN (Peng et al. 2023, section 3.4), as DeepSeek-V3 applies it; factor 1 means plain RoPE */
@@ -29,10 +29,10 @@ typedef struct {
         i64 original;
     } rope_cfg;
     /* How linear weights may be stored, from quantization_config */
-    weight_format quant;     /* WF_FP8_BLOCK, WF_INT4_GROUP, WF_INT4_ROW, or WF_BF16 for none      */
-    expert_format experts;   /* how routed experts are kept: --moe-format                         */
-    i64 bos, pad, media_pad; /* -1 when absent                              */
-    i64 eos[MODEL_EOS_MAX];  /* config.json's and generation_config.json's  */
+    weight_format quant;     /* WF_FP8_BLOCK, WF_INT4_GROUP, WF_INT4_ROW, or WF_BF16 for none */
+    expert_format experts;   /* how routed experts are kept: --moe-format */
+    i64 bos, pad, media_pad; /* -1 when absent */
+    i64 eos[MODEL_EOS_MAX];  /* config.json's and generation_config.json's */
     int n_eos;
     i64 slice; /* T: the dimensions above are what one of T tensor-parallel GPUs holds; 1: the whole model */
 } model_config;
@@ -40,13 +40,13 @@ typedef struct {
 /* Reads DIR/config.json and, when present, DIR/generation_config.json. */
 status model_config_load(model_config *c, const char *dir, err *e);
 /* From memory, for tests and fuzzing. `generation` may be NULL. */
-status model_config_parse(model_config *c, const char *json, size_t len, const char *generation,
-                          size_t gen_len, err *e);
+status model_config_parse(model_config *c, const char *json, size_t len, const char *generation, size_t gen_len,
+                          err *e);
 /* Applies "KEY=VALUE" of --override: num_hidden_layers (only downwards), lora_norm_eps, rms_norm_eps, ... */
 status model_config_override(model_config *c, const char *assignment, err *e);
 
-/* --tp-slice: from here on c describes what one of `slice` GPUs holds: its share of the heads, of every feed-forward layer's width and
- * of the vocabulary; router, q_a and kv_a whole. ST_INPUT names what cannot be divided. */
+/* --tp-slice: from here on c describes what one of `slice` GPUs holds: its share of the heads, of every feed-forward
+ * layer's width and of the vocabulary; router, q_a and kv_a whole. ST_INPUT names what cannot be divided. */
 status model_config_slice(model_config *c, i64 slice, err *e);
 
 /* The softmax scale (nope + rope)^-1/2 * m^2 with m = 0.1 * mscale_all_dim * ln(factor) + 1. */

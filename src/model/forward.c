@@ -2,10 +2,9 @@
 #include "model/inside.h"
 
 static void linear(model *m, const op_weight *w, const void *x, i64 x_stride, void *y, i64 y_stride, i64 n) {
-    m->o->linear(
-        m->o,
-        &(linear_args){
-            .w = w, .x = x, .y = y, .n = n, .x_stride = x_stride, .y_stride = y_stride, .y_type = m->o->act});
+    m->o->linear(m->o,
+                 &(linear_args){
+                     .w = w, .x = x, .y = y, .n = n, .x_stride = x_stride, .y_stride = y_stride, .y_type = m->o->act});
 }
 
 /* h = norm(x + d), x = x + d; d may be NULL. Unless mark is 0, rows of x with a NaN or an infinity get it. */
@@ -58,17 +57,15 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
     const model_config *c = m->c;
     i64 width = c->n_heads * (c->nope + c->rope), kv_width = c->kv_lora + c->rope;
     m->o->products(
-        m->o,
-        &(products_args){
-            .of = {c->q_lora
-                       ? (one_product){.w = w->q_a, .y = m->q_a, .y_stride = c->q_lora, .y_type = m->o->act}
-                       : (one_product){.w = w->q, .y = m->q, .y_stride = width, .y_type = m->o->act},
-                   {.w = w->kv_a, .y = m->kv_a, .y_stride = kv_width, .y_type = m->o->act}},
-            .count = 2,
-            .x = m->h,
-            .n = n,
-            .x_stride = c->hidden,
-            .later = &m->later});
+        m->o, &(products_args){
+                  .of = {c->q_lora ? (one_product){.w = w->q_a, .y = m->q_a, .y_stride = c->q_lora, .y_type = m->o->act}
+                                   : (one_product){.w = w->q, .y = m->q, .y_stride = width, .y_type = m->o->act},
+                         {.w = w->kv_a, .y = m->kv_a, .y_stride = kv_width, .y_type = m->o->act}},
+                  .count = 2,
+                  .x = m->h,
+                  .n = n,
+                  .x_stride = c->hidden,
+                  .later = &m->later});
     latents_args latents = {.q = {.weight = w->q_a_norm,
                                   .x = m->q_a,
                                   .out = m->q_a,
@@ -96,8 +93,7 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
     if (c->q_lora) linear(m, w->q_b, m->q_a, c->q_lora, m->q, width, n);
     m->o->rope_q(
         m->o,
-        &(rope_q_args){
-            .q = m->q, .table = m->rope, .n = n, .n_heads = c->n_heads, .nope = c->nope, .rope = c->rope});
+        &(rope_q_args){.q = m->q, .table = m->rope, .n = n, .n_heads = c->n_heads, .nope = c->nope, .rope = c->rope});
     if (n_abs) m->o->absorb_q(m->o, &absorb);
 }
 
@@ -127,8 +123,7 @@ static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i6
                                     .v_dim = c->v_dim});
 }
 
-static void attend_expanded(model *m, const layer_weights *w, const void *kv, const model_span *s,
-                            const i32 *pages) {
+static void attend_expanded(model *m, const layer_weights *w, const void *kv, const model_span *s, const i32 *pages) {
     const model_config *c = m->c;
     u64 q_row = (u64)(c->n_heads * (c->nope + c->rope)) * m->act_size,
         o_row = (u64)(c->n_heads * c->v_dim) * m->act_size;
@@ -253,8 +248,7 @@ static void head(model *m, const model_batch *b) {
     bool all = model_wants_all(b);
     if (!all)
         m->o->gather(
-            m->o, &(gather_args){
-                      .x = m->h, .rows = m->in.out_rows, .out = m->shared, .n = b->n_out, .dim = c->hidden});
+            m->o, &(gather_args){.x = m->h, .rows = m->in.out_rows, .out = m->shared, .n = b->n_out, .dim = c->hidden});
     m->o->linear(m->o, &(linear_args){.w = m->w.head,
                                       .x = all ? m->h : m->shared,
                                       .y = m->logits,
@@ -317,9 +311,8 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
                                               .n = b->n,
                                               .rope = c->rope,
                                               .mscale = m->rope_mscale});
-    m->o->embed(
-        m->o,
-        &(embed_args){.table = m->w.embed, .ids = m->in.ids, .drawn = m->in.drawn, .out = m->x, .n = b->n});
+    m->o->embed(m->o,
+                &(embed_args){.table = m->w.embed, .ids = m->in.ids, .drawn = m->in.drawn, .out = m->x, .n = b->n});
     norm_args first = norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, BAD_EMBEDDING);
     m->o->norm(m->o, &first);
     m->later = (rows_later){.squares = m->later.squares};

@@ -7,19 +7,18 @@
 #include "model/bind.h"
 
 typedef struct {
-    i64 rows;          /* most tokens in a call                                                    */
-    i64 decode_rows;   /* of these, most in absorbed spans                                         */
-    i64 prefill_spans; /* most expanded spans in a call */
-    i64 logit_rows;    /* most rows whose logits are wanted                                        */
-    i64 seq_pages;     /* most KV pages of one sequence                                            */
-    i64 pool_pages;    /* KV pages in the pool                                                     */
-    dtype kv_type;     /* DT_F32, DT_BF16, DT_F8_E4M3                                              */
-    bool eager;        /* every launch anew; else decode steps are recorded, where the device can    */
-    bool
-        deterministic; /* a row's bits do not depend on the other rows of its batch: rows in decode form and rows of
+    i64 rows;           /* most tokens in a call */
+    i64 decode_rows;    /* of these, most in absorbed spans */
+    i64 prefill_spans;  /* most expanded spans in a call */
+    i64 logit_rows;     /* most rows whose logits are wanted */
+    i64 seq_pages;      /* most KV pages of one sequence */
+    i64 pool_pages;     /* KV pages in the pool */
+    dtype kv_type;      /* DT_F32, DT_BF16, DT_F8_E4M3 */
+    bool eager;         /* every launch anew; else decode steps are recorded, where the device can */
+    bool deterministic; /* a row's bits do not depend on the other rows of its batch: rows in decode form and rows of
                            prompts run apart, each with kernels of their own (kernels/ops.h: rows_form) */
-    u64 memory_max; /* bytes that may be allocated; 0: no limit                                 */
-    u64 reserve;    /* of these, bytes that are left to the device: recordings, what libraries load */
+    u64 memory_max;     /* bytes that may be allocated; 0: no limit */
+    u64 reserve;        /* of these, bytes that are left to the device: recordings, what libraries load */
 } model_limits;
 
 typedef struct model model;
@@ -30,11 +29,11 @@ typedef struct {
     u64 kv, work; /* the KV pool; activations, tables, workspace */
 } model_room;
 
-/* A model comes in three steps. Open: every weight is found and its size known, none is read. Plan: the limits' KV pool and
- * working memory; ST_LIMIT with the numbers if all does not fit. Load: weights are bound, memory is allocated; after it, nothing
- * can run out. The config, the checkpoint, the device and the ops table must outlive the model. */
-status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev,
-                  err *e);
+/* A model comes in three steps. Open: every weight is found and its size known, none is read. Plan: the limits' KV
+ * pool and working memory; ST_LIMIT with the numbers if all does not fit. Load: weights are bound, memory is
+ * allocated; after it, nothing can run out. The config, the checkpoint, the device and the ops table must outlive
+ * the model. */
+status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev, err *e);
 status model_plan(model *m, const model_limits *lim, err *e);
 status model_load(model *m, bool verify, err *e);
 void model_close(model *m);
@@ -55,33 +54,34 @@ typedef struct {
 enum { BAD_EMBEDDING = -1, BAD_LOGITS = -2 }; /* else: 1 + the layer whose output was not finite */
 
 typedef struct {
-    i64 n;          /* tokens                                                                  */
+    i64 n;          /* tokens */
     const i32 *ids; /* [n]; below 0: ~j is the token drawn for row j of n_out of the batch queued before */
     i64 n_spans;
     const model_span *spans;
-    i64 n_out;           /* rows whose logits are wanted                                            */
-    const i32 *out_rows; /* [n_out], ascending                                                   */
-    f32 *logits;         /* [n_out, vocab], host                                                    */
-    const sample_row
-        *draws;       /* [n_out]: how their next tokens are drawn, where the logits are; NULL: not at all */
-    i32 *drawn;       /* [n_out], host: with draws, the tokens                                */
-    const bool *keep; /* [n_out]: with draws, the rows whose logits are handed out too; NULL: none */
-    /* [n_out], with draws; NULL: not at all. Log-probabilities of so many best tokens of row i, and of token next[i], or of the drawn one
-     * where that is negative; tops[i] < 0: none. They come as op `logprobs` leaves them, with `top_most`, the largest of tops, 0 or more. */
+    i64 n_out;               /* rows whose logits are wanted */
+    const i32 *out_rows;     /* [n_out], ascending */
+    f32 *logits;             /* [n_out, vocab], host */
+    const sample_row *draws; /* [n_out]: how their next tokens are drawn, where the logits are; NULL: not at all */
+    i32 *drawn;              /* [n_out], host: with draws, the tokens */
+    const bool *keep;        /* [n_out]: with draws, the rows whose logits are handed out too; NULL: none */
+    /* [n_out], with draws; NULL: not at all. Log-probabilities of so many best tokens of row i, and of token
+     * next[i], or of the drawn one where that is negative; tops[i] < 0: none. They come as op `logprobs` leaves
+     * them, with `top_most`, the largest of tops, 0 or more. */
     const i32 *tops, *next;
     i64 top_most;
     f32 *logprobs; /* [n_out, 1 + top_most], host */
     i32 *top_ids;  /* [n_out, top_most], host */
-    /* [n_layers, n, experts a token], host: the router's choice, -1 in dense layers; NULL: not kept. The step then waits at every layer and
-     * is no recording: to look, not to time. Not of a batch that limits.deterministic cuts. */
+    /* [n_layers, n, experts a token], host: the router's choice, -1 in dense layers; NULL: not kept. The step then
+     * waits at every layer and is no recording: to look, not to time. Not of a batch that limits.deterministic cuts. */
     i32 *routes;
-    i32 *bad;  /* [n], host: 0, or the mark of the first NaN or infinity met in that row  */
+    i32 *bad;  /* [n], host: 0, or the mark of the first NaN or infinity met in that row */
     int reply; /* 0 or 1: which of two batches under way it is */
 } model_batch;
 
-/* Queues the batch; its results are there after model_collect(), which waits for it but for no batch queued later. Only
- * arguments out of the limits fail; a row with NaN is reported in bad[]. Two batches may be under way, of different `reply`, if the first is in
- * decode form, of at most model_ahead_rows() tokens, and no logits are wanted of it. A batch that nobody collects is none. */
+/* Queues the batch; its results are there after model_collect(), which waits for it but for no batch queued later.
+ * Only arguments out of the limits fail; a row with NaN is reported in bad[]. Two batches may be under way, of
+ * different `reply`, if the first is in decode form, of at most model_ahead_rows() tokens, and no logits are wanted
+ * of it. A batch that nobody collects is none. */
 status model_queue(model *m, const model_batch *b, err *e);
 status model_collect(model *m, const model_batch *b, err *e);
 i64 model_ahead_rows(const model *m);

@@ -1,5 +1,5 @@
-/* model/inside.h: what the files of the model share: its weights, buffers and tables (memory.c), the ops of a batch (forward.c), and
- * how a batch is queued and its results come back (step.c). */
+/* model/inside.h: what the files of the model share: its weights, buffers and tables (memory.c), the ops of a batch
+ * (forward.c), and how a batch is queued and its results come back (step.c). */
 #ifndef MODEL_INSIDE_H
 #define MODEL_INSIDE_H
 #include "model/tables.h"
@@ -19,32 +19,31 @@ struct model {
     void *kv;         /* kv_type [n_layers, pool_pages, KV_PAGE, latent + rope] */
     u64 kv_layer;     /* bytes of one layer's pool */
     void *x, *h, *d;  /* [rows, hidden]: residual stream, normed input, what a sub-layer adds */
-    void *q_a;        /* [rows, q_lora]                   */
-    void *q;          /* [rows, H, nope + rope]           */
-    void *kv_a;       /* [rows, latent + rope]            */
-    void *attn;       /* [rows, H, v]                     */
-    void *q_abs;      /* [decode_rows, H, latent + rope]  */
-    void *o_lat;      /* [decode_rows, H, latent]         */
-    void *inter;      /* [rows, widest feed-forward]      */
-    void *shared;     /* [rows, hidden]                   */
-    f32 *scores;      /* [rows, experts]                  */
-    i32 *expert_ids;  /* [rows, k]                       */
-    f32 *expert_w;    /* [rows, k]                        */
-    f32 *rope;        /* [rows, rope / 2, 2]              */
-    rows_later later; /* of h                             */
-    batch_tables in;  /* of this batch, on the device      */
-    batch_tables up;  /* the same on the host              */
+    void *q_a;        /* [rows, q_lora] */
+    void *q;          /* [rows, H, nope + rope] */
+    void *kv_a;       /* [rows, latent + rope] */
+    void *attn;       /* [rows, H, v] */
+    void *q_abs;      /* [decode_rows, H, latent + rope] */
+    void *o_lat;      /* [decode_rows, H, latent] */
+    void *inter;      /* [rows, widest feed-forward] */
+    void *shared;     /* [rows, hidden] */
+    f32 *scores;      /* [rows, experts] */
+    i32 *expert_ids;  /* [rows, k] */
+    f32 *expert_w;    /* [rows, k] */
+    f32 *rope;        /* [rows, rope / 2, 2] */
+    rows_later later; /* of h */
+    batch_tables in;  /* of this batch, on the device */
+    batch_tables up;  /* the same on the host */
     device_reply *replies[2];
-    f32 *logits;              /* [logit_rows, vocab]              */
-    f32 *logprobs;            /* [logit_rows, 1 + LOGPROBS_TOP]   */
-    i32 *top_ids;             /* [logit_rows, LOGPROBS_TOP]       */
+    f32 *logits;              /* [logit_rows, vocab] */
+    f32 *logprobs;            /* [logit_rows, 1 + LOGPROBS_TOP] */
+    i32 *top_ids;             /* [logit_rows, LOGPROBS_TOP] */
     void *workspace, *tables; /* tables: what `in` points into */
     u64 workspace_bytes;
     model_span *part_spans; /* of a part of a batch: limits.deterministic */
     i32 *part_outs;
-    device_recording *
-        *steps;      /* [RECORDED + 1]: of n rows in decode form, each with its logits; NULL: not yet */
-    bool unrecorded; /* the device had no room for one: there are no more of them */
+    device_recording **steps; /* [RECORDED + 1]: of n rows in decode form, each with its logits; NULL: not yet */
+    bool unrecorded;          /* the device had no room for one: there are no more of them */
 };
 
 /* Batches of up to so many rows, all in decode form, are recorded when they are first met. */
@@ -64,9 +63,11 @@ static inline u64 model_reply_bytes(const model *m) {
 
 /* Are the wanted rows all rows, in order? */
 bool model_wants_all(const model_batch *b);
-/* The launches of a batch whose tables are on the device, up to the wanted rows' logits; its first n_abs rows are in decode form. */
+/* The launches of a batch whose tables are on the device, up to the wanted rows' logits; its first n_abs rows are in
+ * decode form. */
 void model_forward(model *m, const model_batch *b, i64 n_abs);
-/* Draws the next tokens, or looks for NaN and infinities alone. Not recorded: how tokens are drawn changes from step to step. */
+/* Draws the next tokens, or looks for NaN and infinities alone. Not recorded: how tokens are drawn changes from step
+ * to step. */
 void model_draw(model *m, const model_batch *b);
 /* Behind the draw, whose workspace it takes over. */
 void model_logprobs(model *m, const model_batch *b);

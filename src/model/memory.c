@@ -17,7 +17,8 @@ static i64 widest_ffn(const model_config *c) {
     return max_i64(max_i64(shared, dense), 1);
 }
 
-/* The largest workspace that any call can ask for, in one form. Layers may differ in their formats, and so in their needs. */
+/* The largest workspace that any call can ask for, in one form. Layers may differ in their formats, and so in their
+ * needs. */
 static u64 workspace_of_form(const model *m, i64 rows) {
     const model_config *c = m->c;
     mla_decode_args d = {.n = m->lim.decode_rows,
@@ -45,8 +46,7 @@ static u64 workspace_of_form(const model *m, i64 rows) {
                               .latent = c->kv_lora,
                               .v_dim = c->v_dim};
         moe_args e = {.experts = w->experts, .n = rows, .k = c->top_k};
-        u64 attn = m->o->mla_prefill_workspace(m->o, &f),
-            moe = w->experts ? m->o->moe_workspace(m->o, &e) : 0;
+        u64 attn = m->o->mla_prefill_workspace(m->o, &f), moe = w->experts ? m->o->moe_workspace(m->o, &e) : 0;
         need = attn > need ? attn : need;
         need = moe > need ? moe : need;
     }
@@ -125,8 +125,7 @@ status model_plan(model *m, const model_limits *lim, err *e) {
     m->workspace_bytes = workspace_bytes(m);
     list_buffers(m, all);
     for (size_t i = 0; i < BUFFERS; i++) {
-        if (!mul_size(all[i].count, all[i].size, &bytes) ||
-            !add_size(total, m->mem.dev->takes(bytes), &total))
+        if (!mul_size(all[i].count, all[i].size, &bytes) || !add_size(total, m->mem.dev->takes(bytes), &total))
             return err_nomem(e, all[i].what, UINT64_MAX);
         if (i == 0) m->room.kv = total;
     }
@@ -187,8 +186,7 @@ static status write_frequencies(model *m, err *e) {
     return ST_OK;
 }
 
-status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev,
-                  err *e) {
+status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev, err *e) {
     *out = NULL;
     model *m = calloc(1, sizeof *m);
     if (!m) return err_nomem(e, "the model", sizeof *m);

@@ -1,4 +1,5 @@
-/* model/step.c: a batch from its tables to its results: queued, from a recording where there can be one, and collected. */
+/* model/step.c: a batch from its tables to its results: queued, from a recording where there can be one, and
+ * collected. */
 #include "base/log.h"
 #include "model/inside.h"
 #include <string.h>
@@ -25,12 +26,11 @@ static status record(model *m, i64 n, err *e) {
     return ST_OK;
 }
 
-/* Runs the step, from its recording where there can be one: decode form alone, the logits of every row wanted. Its launches
- * depend on n alone; all else is in the tables. */
+/* Runs the step, from its recording where there can be one: decode form alone, the logits of every row wanted. Its
+ * launches depend on n alone; all else is in the tables. */
 static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
     device *dev = m->mem.dev;
-    bool can =
-        dev->record && !m->lim.eager && !b->routes && n_abs == b->n && model_wants_all(b) && b->n <= RECORDED;
+    bool can = dev->record && !m->lim.eager && !b->routes && n_abs == b->n && model_wants_all(b) && b->n <= RECORDED;
     status st = can ? record(m, b->n, e) : ST_OK;
     if (st != ST_OK) return st;
     if (can && m->steps[b->n])
@@ -77,8 +77,7 @@ static void send_results(model *m, const model_batch *b) {
     device_reply *r = m->replies[b->reply];
     dev->reply_add(dev, r, 0, m->in.drawn, tables_results(&m->lim, b->n));
     if (!b->tops) return;
-    dev->reply_add(dev, r, model_logprobs_at(m), m->logprobs,
-                   (u64)(b->n_out * (1 + b->top_most)) * sizeof(f32));
+    dev->reply_add(dev, r, model_logprobs_at(m), m->logprobs, (u64)(b->n_out * (1 + b->top_most)) * sizeof(f32));
     dev->reply_add(dev, r, model_top_ids_at(m), m->top_ids, (u64)(b->n_out * b->top_most) * sizeof(i32));
 }
 
@@ -111,8 +110,7 @@ static model_batch part_of(model *m, const model_batch *b, i64 from, i64 to) {
     while (out < b->n_out && b->out_rows[out] < from) out++;
     p.routes = NULL;
     p.out_rows = m->part_outs, p.n_out = 0;
-    for (i64 o = out; o < b->n_out && b->out_rows[o] < to; o++)
-        m->part_outs[p.n_out++] = b->out_rows[o] - (i32)from;
+    for (i64 o = out; o < b->n_out && b->out_rows[o] < to; o++) m->part_outs[p.n_out++] = b->out_rows[o] - (i32)from;
     p.logits += out * m->c->vocab;
     if (b->draws) p.draws += out, p.drawn += out;
     if (b->keep) p.keep += out;
@@ -160,6 +158,4 @@ status model_queue(model *m, const model_batch *b, err *e) {
     return queue(m, b, e);
 }
 
-status model_collect(model *m, const model_batch *b, err *e) {
-    return in_parts(m, b) ? ST_OK : collect(m, b, e);
-}
+status model_collect(model *m, const model_batch *b, err *e) { return in_parts(m, b) ? ST_OK : collect(m, b, e); }

@@ -7,8 +7,7 @@ u64 tables_results(const model_limits *l, i64 n) { return (u64)(2 * l->logit_row
 
 /* Bytes before the page tables. */
 static u64 fixed_bytes(const model_limits *l) {
-    return round8(tables_results(l, l->rows)) + (u64)l->rows * sizeof(i64) +
-           (u64)l->logit_rows * sizeof(sample_row) +
+    return round8(tables_results(l, l->rows)) + (u64)l->rows * sizeof(i64) + (u64)l->logit_rows * sizeof(sample_row) +
            round8((u64)(2 * l->rows + l->decode_rows + 3 * l->logit_rows) * sizeof(i32));
 }
 
@@ -44,8 +43,7 @@ status tables_check(const model_limits *l, const model_batch *b, err *e) {
         const model_span *p = &b->spans[s];
         if (p->first != next || p->n < 1 || p->pos0 < 0 || p->pos0 + p->n > l->seq_pages * KV_PAGE ||
             (p->absorbed && absorbed != next))
-            return err_set(e, ST_LIMIT,
-                           "span %lld of the batch does not fit (rows %lld + %lld at position %lld)",
+            return err_set(e, ST_LIMIT, "span %lld of the batch does not fit (rows %lld + %lld at position %lld)",
                            (long long)s, (long long)p->first, (long long)p->n, (long long)p->pos0);
         next += p->n;
         if (p->absorbed)
@@ -54,8 +52,8 @@ status tables_check(const model_limits *l, const model_batch *b, err *e) {
             expanded++;
     }
     if (next != b->n || absorbed > l->decode_rows || expanded > l->prefill_spans)
-        return err_set(e, ST_LIMIT, "the batch's spans cover %lld of %lld tokens, %lld in decode form",
-                       (long long)next, (long long)b->n, (long long)absorbed);
+        return err_set(e, ST_LIMIT, "the batch's spans cover %lld of %lld tokens, %lld in decode form", (long long)next,
+                       (long long)b->n, (long long)absorbed);
     return ST_OK;
 }
 

@@ -1,33 +1,31 @@
-/* model/tables.h: what the ops need to know of a batch: ids, positions, KV slots, lengths, page tables. One block of memory, laid
- * out alike on the host and on the device, so that one copy sends it. */
+/* model/tables.h: what the ops need to know of a batch: ids, positions, KV slots, lengths, page tables. One block of
+ * memory, laid out alike on the host and on the device, so that one copy sends it. */
 #ifndef MODEL_TABLES_H
 #define MODEL_TABLES_H
 #include "model/forward.h"
 
 typedef struct {
     i32 *drawn;        /* [logit_rows]: tokens; never sent, so that the next batch finds them; first */
-    i32 *bad_logits;   /* [logit_rows]: sent as 0, marks come back                   */
+    i32 *bad_logits;   /* [logit_rows]: sent as 0, marks come back */
     i32 *bad;          /* [rows]: the same; directly behind the two, for one copy back */
     i64 *slots;        /* [rows]: page * KV_PAGE + offset of each token's KV row */
-    sample_row *draws; /* [logit_rows]                                         */
-    i32 *pos, *ids;    /* [rows]                                                 */
-    i32 *kv_len;       /* [decode_rows]                                          */
-    i32 *tops, *next;  /* [logit_rows]                                           */
-    i32 *out_rows;     /* [logit_rows]                                           */
-    i32 *
-        pages; /* [decode_rows + prefill_spans, seq_pages]: a row for each token in decode form, then one for each
-                        expanded span; last, because seldom all of it is sent  */
+    sample_row *draws; /* [logit_rows] */
+    i32 *pos, *ids;    /* [rows] */
+    i32 *kv_len;       /* [decode_rows] */
+    i32 *tops, *next;  /* [logit_rows] */
+    i32 *out_rows;     /* [logit_rows] */
+    i32 *pages; /* [decode_rows + prefill_spans, seq_pages]: a row for each token in decode form, then one for each
+                        expanded span; last, because seldom all of it is sent */
 } batch_tables;
 
 u64 tables_bytes(const model_limits *l);
-u64 tables_results(const model_limits *l,
-                   i64 n); /* bytes from `drawn` on that come back of a batch of n tokens */
+u64 tables_results(const model_limits *l, i64 n); /* bytes from `drawn` on that come back of a batch of n tokens */
 batch_tables tables_at(const model_limits *l, void *block);
 
 /* ST_LIMIT if the batch exceeds the plan or its spans do not fit together. */
 status tables_check(const model_limits *l, const model_batch *b, err *e);
-/* Fills t for a batch that was checked. Returns the bytes to send, from t->bad_logits on; *n_abs: tokens in decode form. Ids are taken modulo
- * ids_held: a slice of a vocabulary embeds any id. */
+/* Fills t for a batch that was checked. Returns the bytes to send, from t->bad_logits on; *n_abs: tokens in decode
+ * form. Ids are taken modulo ids_held: a slice of a vocabulary embeds any id. */
 u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids_held, batch_tables *t, i64 *n_abs);
 
 #endif

@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include <string.h>
 
-/* A lookup takes about 0.1 us: a step spends at most a millisecond on what the cache has of those who wait. What it did not
- * get to it finds in the next steps, because found pages are remembered (radix_path); until then a prompt counts as less
- * known than it is, which may cost it its turn but never a wrong page. */
+/* A lookup takes about 0.1 us: a step spends at most a millisecond on what the cache has of those who wait. What it
+ * did not get to it finds in the next steps, because found pages are remembered (radix_path); until then a prompt
+ * counts as less known than it is, which may cost it its turn but never a wrong page. */
 enum { LPM_MOST = 128, PASSED_OVER_MOST = 64, LOOKUPS_MOST = 8192 };
 
 static bool before(const task *a, const task *b) {
@@ -58,11 +58,11 @@ static i64 known_pages(scheduler *s, task *t) {
 
 /* Whether r, which runs, begins as t does, one page further than the cache knows. */
 static bool begins_alike(scheduler *s, const task *r, const task *t, i64 known) {
-    /* One node of the tree is one beginning. Where r computed what somebody else had just put there, its page is another. */
+    /* One node of the tree is one beginning. Where r computed what somebody else had just put there, its page is
+     * another. */
     i64 from = known && r->pages[known - 1] == t->pages[known - 1] ? known : 0;
     for (i64 p = from; p <= known; p++) {
-        if (memcmp(r->tokens + p * KV_PAGE, t->tokens + p * KV_PAGE, KV_PAGE * sizeof *t->tokens))
-            return false;
+        if (memcmp(r->tokens + p * KV_PAGE, t->tokens + p * KV_PAGE, KV_PAGE * sizeof *t->tokens)) return false;
         if (p > from && s->match_lookups-- <= 0) return false;
     }
     return true;
@@ -73,8 +73,8 @@ static bool worth_waiting(scheduler *s, task *t) {
     i64 limit = match_limit(s, t), known = limit ? known_pages(s, t) : 0;
     for (i64 i = 0; known < limit && i < s->n_running; i++) {
         const task *r = s->running[i];
-        if (r->n_kv < r->r.n_prompt && r->r.cache_space == t->r.cache_space &&
-            (known + 1) * KV_PAGE <= r->r.n_prompt && begins_alike(s, r, t, known))
+        if (r->n_kv < r->r.n_prompt && r->r.cache_space == t->r.cache_space && (known + 1) * KV_PAGE <= r->r.n_prompt &&
+            begins_alike(s, r, t, known))
             return true;
     }
     return false;
@@ -86,8 +86,7 @@ static bool worth_waiting(scheduler *s, task *t) {
 static i64 growth(const scheduler *s, const task *t) {
     i64 done = t->n - t->r.n_prompt, left = t->r.max_new - done;
     i64 more = t->r.n_stop ? max_i64((i64)s->mean_output - done, KV_PAGE) : left;
-    return max_i64(
-        ceil_div(t->n + min_i64(more, left), KV_PAGE) - max_i64(t->n_pages, ceil_div(t->n, KV_PAGE)), 0);
+    return max_i64(ceil_div(t->n + min_i64(more, left), KV_PAGE) - max_i64(t->n_pages, ceil_div(t->n, KV_PAGE)), 0);
 }
 
 /* Pages to leave free when t is admitted. */
@@ -103,7 +102,8 @@ void leave_running(scheduler *s, task *t, bool keep) {
     memmove(s->running + i, s->running + i + 1, (size_t)(--s->n_running - i) * sizeof *s->running);
     forget_rows(s, t);
     if (keep) remember(s, t);
-    /* A batch under way may yet write to the page after t's last row. Nobody else has that page, and who gets it writes later. */
+    /* A batch under way may yet write to the page after t's last row. Nobody else has that page, and who gets it
+     * writes later. */
     radix_release(&s->tree, t->pages, t->n_pages);
     t->n_pages = t->n_kv = 0;
     t->known = (radix_path){0};
@@ -265,8 +265,7 @@ status check_pages(scheduler *s, err *e) {
         for (i64 p = 0; p < t->n_pages; p++) s->held[t->pages[p]]++;
         if (!t->running || t->n_kv >= t->n || t->n_kv > t->n_pages * KV_PAGE)
             return err_set(e, ST_LIMIT, "request %llu: %lld rows of %lld tokens in %lld pages",
-                           (unsigned long long)t->id, (long long)t->n_kv, (long long)t->n,
-                           (long long)t->n_pages);
+                           (unsigned long long)t->id, (long long)t->n_kv, (long long)t->n, (long long)t->n_pages);
     }
     i64 queued = 0, tokens = 0;
     const shared_prompt *last = NULL; /* the answers to one prompt stand together */
@@ -277,7 +276,6 @@ status check_pages(scheduler *s, err *e) {
             return err_set(e, ST_LIMIT, "request %llu waits in the wrong state", (unsigned long long)t->id);
     }
     if (queued != s->queue.n || tokens != s->queue_tokens)
-        return err_set(e, ST_LIMIT, "%lld requests wait, %lld counted", (long long)queued,
-                       (long long)s->queue.n);
+        return err_set(e, ST_LIMIT, "%lld requests wait, %lld counted", (long long)queued, (long long)s->queue.n);
     return radix_check(&s->tree, s->held, e);
 }

@@ -76,8 +76,8 @@ static void add_out(batch *b, task *t, i64 row, i64 position, bool last) {
 
 static void add_span(batch *b, task *t) {
     i64 first = t->n_kv, end = first + t->n_step, row = b->n_rows;
-    b->spans[b->n_spans] = (model_span){
-        .first = row, .n = t->n_step, .pos0 = first, .pages = t->pages, .absorbed = !in_prompt(t)};
+    b->spans[b->n_spans] =
+        (model_span){.first = row, .n = t->n_step, .pos0 = first, .pages = t->pages, .absorbed = !in_prompt(t)};
     b->tasks[b->n_spans++] = t;
     memcpy(b->ids + row, t->tokens + first, (size_t)t->n_step * sizeof *t->tokens);
     b->n_rows += t->n_step;
@@ -172,15 +172,14 @@ static void take_drawn(batch *b, i64 i) {
     if (b->tops[i] < 0) return;
     o->logprob = logprobs[0];
     o->n_top = b->tops[i];
-    for (i64 k = 0; k < o->n_top; k++)
-        o->top[k] = (sched_top){b->top_ids[i * b->top_most + k], logprobs[1 + k]};
+    for (i64 k = 0; k < o->n_top; k++) o->top[k] = (sched_top){b->top_ids[i * b->top_most + k], logprobs[1 + k]};
 }
 
 static void draw_all(scheduler *s, batch *b) {
     const i64 vocab = s->g->config.vocab;
     i64 n = 0;
-    /* The largest logit of 64 rows of 2048 takes 65 us, sorting for top-p ten times as long. Not all of the team may have
-     * a sampler: teams of two sizes in turn would be started and ended all the time. */
+    /* The largest logit of 64 rows of 2048 takes 65 us, sorting for top-p ten times as long. Not all of the team may
+     * have a sampler: teams of two sizes in turn would be started and ended all the time. */
     i64 work = 0;
     for (i64 i = 0; i < b->n_outs; i++) {
         bool drawn = b->on_device && !b->keep[i];
@@ -371,7 +370,8 @@ static bool news(scheduler *s) {
     return any;
 }
 
-/* Will t go on after the token that is being drawn, as far as can be told, and is there a place for that token's KV row? */
+/* Will t go on after the token that is being drawn, as far as can be told, and is there a place for that token's KV
+ * row? */
 static bool goes_on(scheduler *s, task *t) {
     if (t->n + 1 - t->r.n_prompt >= t->r.max_new) return false;
     if (t->n < t->n_pages * KV_PAGE) return true;
@@ -380,12 +380,12 @@ static bool goes_on(scheduler *s, task *t) {
     return page >= 0;
 }
 
-/* Fills b with the step after `now`, which is under way, if that is known but for the tokens: `now` and it are all of the
- * running answers, a row each, drawn by the device. The ids of b are those that `now` draws. */
+/* Fills b with the step after `now`, which is under way, if that is known but for the tokens: `now` and it are all
+ * of the running answers, a row each, drawn by the device. The ids of b are those that `now` draws. */
 static bool build_ahead(scheduler *s, const batch *now, batch *b) {
     b->n_rows = b->n_spans = b->n_outs = 0;
-    if (!s->overlap || s->g->profile || !now->on_device || now->n_outs != now->n_rows ||
-        now->n_spans != now->n_rows || now->n_rows > model_ahead_rows(s->g->model) || news(s))
+    if (!s->overlap || s->g->profile || !now->on_device || now->n_outs != now->n_rows || now->n_spans != now->n_rows ||
+        now->n_rows > model_ahead_rows(s->g->model) || news(s))
         return false;
     for (i64 i = 0; i < now->n_spans; i++) {
         task *t = now->tasks[i];

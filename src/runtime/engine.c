@@ -44,16 +44,14 @@ static status choose_ops(engine *g, const engine_options *o, err *e) {
     g->device = device_host();
     g->lim.eager = o->eager;
     g->lim.deterministic = o->deterministic;
-    if (o->eager && strcmp(name, "cuda"))
-        return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
+    if (o->eager && strcmp(name, "cuda")) return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
     if (o->tuned && strcmp(name, "cuda")) return err_set(e, ST_INPUT, "--tuned is for --device cuda");
     if (!strcmp(name, "ref")) return ops_init_ref(&g->ops), ST_OK;
     u32 mask = ISA_ALL;
     dtype act;
     status st = bind_activation_type(&g->config, g->ck, &act, e);
     if (st == ST_OK && !strcmp(name, "cuda"))
-        return o->cpu_mask ? err_set(e, ST_INPUT, "--cpu-mask is for --device cpu")
-                           : choose_gpu(g, act, o->tuned, e);
+        return o->cpu_mask ? err_set(e, ST_INPUT, "--cpu-mask is for --device cpu") : choose_gpu(g, act, o->tuned, e);
     if (st == ST_OK && strcmp(name, "cpu"))
         return err_set(e, ST_UNSUPPORTED, "--device %s is not ref, cpu or cuda", name);
     if (st == ST_OK && o->cpu_mask) st = cpu_isa_parse(o->cpu_mask, &mask, e);
@@ -84,8 +82,7 @@ static status check_options(const engine_options *o, err *e) {
                {"--max-running-requests", o->max_running, 65536},
                {"--max-total-tokens", o->kv_tokens, (i64)INT32_MAX * KV_PAGE}};
     if (!(o->mem_fraction >= 0 && o->mem_fraction <= 1))
-        return err_set(e, ST_INPUT, "--mem-fraction-static is %g, outside 0..1 (0: the default)",
-                       o->mem_fraction);
+        return err_set(e, ST_INPUT, "--mem-fraction-static is %g, outside 0..1 (0: the default)", o->mem_fraction);
     for (size_t i = 0; i < COUNT_OF(all); i++)
         if (all[i].v < 0 || all[i].v > all[i].hi)
             return err_set(e, ST_INPUT, "%s is %lld, outside 0..%lld (0: the default)", all[i].name,
@@ -109,10 +106,9 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
     f64 bytes = share * (f64)g->lim.memory_max - (f64)all_weights(g);
     f64 pages = bytes / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type);
     if (pages < 1 && o->mem_fraction > 0)
-        return err_set(
-            e, ST_LIMIT,
-            "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights", share,
-            (f64)g->lim.memory_max * 1e-9, (f64)all_weights(g) * 1e-9);
+        return err_set(e, ST_LIMIT,
+                       "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights", share,
+                       (f64)g->lim.memory_max * 1e-9, (f64)all_weights(g) * 1e-9);
     g->lim.pool_pages = pages < (f64)most ? (i64)pages : most;
     if (o->mem_fraction <= 0) g->lim.pool_pages = max_i64(g->lim.pool_pages, g->lim.seq_pages);
     return ST_OK;
@@ -128,8 +124,7 @@ static status set_memory(engine *g, err *e) {
         return err_set(e, ST_LIMIT,
                        "%s of weights do not fit in the %s that %s has free: --override num_hidden_layers=N "
                        "takes the first N layers alone",
-                       bytes_text(weights, all_weights(g)), bytes_text(there, g->lim.memory_max),
-                       gpu_name(g->gpu));
+                       bytes_text(weights, all_weights(g)), bytes_text(there, g->lim.memory_max), gpu_name(g->gpu));
     return ST_OK;
 }
 
@@ -137,8 +132,8 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     const model_config *c = &g->config;
     i64 context = o->context ? o->context : min_i64(c->max_positions, DEFAULT_CONTEXT);
     if (context > c->max_positions)
-        return err_set(e, ST_LIMIT, "--context-length %lld: the model goes to %lld tokens",
-                       (long long)context, (long long)c->max_positions);
+        return err_set(e, ST_LIMIT, "--context-length %lld: the model goes to %lld tokens", (long long)context,
+                       (long long)c->max_positions);
     g->context = context;
     status st = set_memory(g, e);
     if (st != ST_OK) return st;
@@ -164,11 +159,9 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
 static status open_weights(engine *g, const engine_options *o, err *e) {
     const char *how = o->load_format ? o->load_format : "auto";
     bool dummy = !strcmp(how, "dummy");
-    if (!dummy && strcmp(how, "auto"))
-        return err_set(e, ST_INPUT, "--load-format %s is not auto or dummy", how);
+    if (!dummy && strcmp(how, "auto")) return err_set(e, ST_INPUT, "--load-format %s is not auto or dummy", how);
     if (dummy && (!o->device || strcmp(o->device, "cuda")))
-        return err_set(e, ST_UNSUPPORTED,
-                       "--load-format dummy makes its weights on a GPU: it needs --device cuda");
+        return err_set(e, ST_UNSUPPORTED, "--load-format dummy makes its weights on a GPU: it needs --device cuda");
     return dummy ? ST_OK : checkpoint_open(&g->ck, o->model_dir, e);
 }
 
@@ -196,19 +189,16 @@ static status choose_experts(engine *g, const char *name, bool deterministic, er
 static void write_plan(engine *g, f64 seconds) {
     const model_room *r = model_takes(g->model);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[48] = "", experts[32] = "";
-    if (g->config.experts)
-        snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
-    if (g->config.slice > 1)
-        snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.slice);
+    if (g->config.experts) snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
+    if (g->config.slice > 1) snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.slice);
     snprintf(g->plan, sizeof g->plan,
              "%s%s%s%s: weights %s%s%s, KV %s for %lld tokens in %s, working memory %s, ready in %.2f s",
              g->step ? "SIMULATED, nothing is computed; "
              : g->ck ? ""
                      : "DUMMY WEIGHTS, the text means nothing; ",
-             share, g->lim.deterministic ? "deterministic; " : "", g->ops.name,
-             bytes_text(weights, all_weights(g)), g->gpu || g->config.experts ? "" : " (mapped)", experts,
-             bytes_text(kv, r->kv), (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
-             bytes_text(work, r->work), seconds);
+             share, g->lim.deterministic ? "deterministic; " : "", g->ops.name, bytes_text(weights, all_weights(g)),
+             g->gpu || g->config.experts ? "" : " (mapped)", experts, bytes_text(kv, r->kv),
+             (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type), bytes_text(work, r->work), seconds);
 }
 
 /* Before what takes long, where something does: a GPU's memory, or experts in another format. */
@@ -220,8 +210,7 @@ static void say_plan(const engine *g) {
     if (g->lim.reserve) snprintf(reserve, sizeof reserve, " + reserve %s", bytes_text(of, g->lim.reserve));
     log_note("plan: weights %s + KV %s for %lld tokens + working memory %s%s = %s of the %s free on %s",
              bytes_text(weights, r->weights.own), bytes_text(kv, r->kv), (long long)engine_kv_tokens(g),
-             bytes_text(work, r->work), reserve,
-             bytes_text(all, r->weights.own + r->kv + r->work + g->lim.reserve),
+             bytes_text(work, r->work), reserve, bytes_text(all, r->weights.own + r->kv + r->work + g->lim.reserve),
              bytes_text(there, g->lim.memory_max), g->device->name);
 }
 
@@ -229,8 +218,7 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
     f64 start = now_s();
     status st = check_options(o, e);
     if (st == ST_OK) st = model_config_load(&g->config, o->model_dir, e);
-    for (int i = 0; st == ST_OK && i < o->n_overrides; i++)
-        st = model_config_override(&g->config, o->overrides[i], e);
+    for (int i = 0; st == ST_OK && i < o->n_overrides; i++) st = model_config_override(&g->config, o->overrides[i], e);
     if (st == ST_OK) st = slice(g, o, e);
     if (st == ST_OK) st = choose_experts(g, o->moe_format, o->deterministic, e);
     if (st == ST_OK) st = open_weights(g, o, e);
@@ -286,8 +274,7 @@ bool engine_simulated(const engine *g) { return g->step != NULL; }
 
 status engine_queue(engine *g, const model_batch *b, err *e) {
     if (g->step) return g->step(g->step_ud, b, g->config.vocab, e);
-    ops_set_threads(
-        g->threads); /* it holds for the calling thread, and another engine may have set its own */
+    ops_set_threads(g->threads); /* it holds for the calling thread, and another engine may have set its own */
     if (g->profile) profile_before(b);
     return model_queue(g->model, b, e);
 }
@@ -338,8 +325,7 @@ const i32 *seq_tokens(const seq *s) { return s->tokens.data; }
 void seq_truncate(seq *s, i64 n) {
     if (n < (i64)s->tokens.len) s->tokens.len = (size_t)n;
     s->tokens.failed = false;
-    while (s->n_pages > ceil_div((i64)s->tokens.len, KV_PAGE))
-        kv_pages_unref(&s->g->pages, s->pages[--s->n_pages]);
+    while (s->n_pages > ceil_div((i64)s->tokens.len, KV_PAGE)) kv_pages_unref(&s->g->pages, s->pages[--s->n_pages]);
 }
 
 status engine_bad_row(i32 mark, i32 token, i64 position, err *e) {
@@ -360,17 +346,15 @@ bool seq_draws(seq *s, const sample_row *row, i32 *drawn) {
 }
 
 /* Feeds n tokens (within the plan's rows) and hands out the wanted logits. */
-static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out, seq_logits_fn fn, void *ud,
-                        err *e) {
+static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out, seq_logits_fn fn, void *ud, err *e) {
     i64 pos0 = (i64)s->tokens.len;
     for (i64 i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= s->g->config.vocab)
-            return err_set(e, ST_INPUT, "token id %d at position %lld is outside the vocabulary of %lld",
-                           ids[i], (long long)(pos0 + i), (long long)s->g->config.vocab);
+            return err_set(e, ST_INPUT, "token id %d at position %lld is outside the vocabulary of %lld", ids[i],
+                           (long long)(pos0 + i), (long long)s->g->config.vocab);
     while (s->n_pages * KV_PAGE < pos0 + n) {
         i32 page = s->n_pages < s->g->lim.seq_pages ? kv_pages_take(&s->g->pages) : -1;
-        if (page < 0)
-            return err_set(e, ST_LIMIT, "the context of %lld tokens is full", (long long)s->g->context);
+        if (page < 0) return err_set(e, ST_LIMIT, "the context of %lld tokens is full", (long long)s->g->context);
         s->pages[s->n_pages++] = page;
     }
     ids_append(&s->tokens, ids, (size_t)n);
@@ -403,13 +387,12 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
     return st;
 }
 
-status seq_run(seq *s, const i32 *ids, i64 n, bool absorbed, seq_logits want, seq_logits_fn fn, void *ud,
-               err *e) {
+status seq_run(seq *s, const i32 *ids, i64 n, bool absorbed, seq_logits want, seq_logits_fn fn, void *ud, err *e) {
     i64 rows = absorbed ? s->g->lim.decode_rows : s->g->chunk;
     if (want == LOGITS_ALL) rows = min_i64(rows, LOGIT_ROWS);
     if ((i64)s->tokens.len + n > s->g->context)
-        return err_set(e, ST_LIMIT, "%lld tokens do not fit in the context of %lld",
-                       (long long)s->tokens.len + n, (long long)s->g->context);
+        return err_set(e, ST_LIMIT, "%lld tokens do not fit in the context of %lld", (long long)s->tokens.len + n,
+                       (long long)s->g->context);
     for (i64 i = 0; i < n; i += rows) {
         i64 part = min_i64(rows, n - i);
         i64 n_out = want == LOGITS_ALL ? part : want == LOGITS_LAST && i + part == n;

@@ -16,28 +16,28 @@ typedef void (*engine_seen_fn)(void *ud, const model_batch *b, i64 vocab);
 
 typedef struct {
     const char *model_dir;
-    const char *device;   /* "ref", "cpu", "cuda"; NULL: cpu                                      */
-    const char *cpu_mask; /* instruction sets to allow; NULL: all                                 */
-    const char *kv_dtype; /* "auto", "fp32", "bf16", "fp8_e4m3"; NULL: auto                       */
-    i64 threads;          /* 0: all cores                                                         */
-    i64 context;          /* tokens of KV; 0: the model's maximum, at most 32768                  */
-    i64 chunk;            /* most prompt tokens in one step; 0: 512                               */
-    const char
-        *load_format;       /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
-    const char *moe_format; /* "auto", "w4a8" or "w2_bf16": how routed experts are kept; NULL: auto */
-    const char *tuned;      /* a GPU: table of measured choices (kernels/gpu/tuned.h); NULL, "none": none */
-    i64 tp_slice;           /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
-    bool eager;             /* a GPU: decode steps are not recorded as graphs */
-    bool deterministic; /* equal requests get equal bits, alone and among others: always so on ref and cpu */
-    bool profile;       /* times every kernel (a GPU only): engine_profile() */
-    bool verify;        /* scan quantization scales                                             */
+    const char *device;      /* "ref", "cpu", "cuda"; NULL: cpu */
+    const char *cpu_mask;    /* instruction sets to allow; NULL: all */
+    const char *kv_dtype;    /* "auto", "fp32", "bf16", "fp8_e4m3"; NULL: auto */
+    i64 threads;             /* 0: all cores */
+    i64 context;             /* tokens of KV; 0: the model's maximum, at most 32768 */
+    i64 chunk;               /* most prompt tokens in one step; 0: 512 */
+    const char *load_format; /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
+    const char *moe_format;  /* "auto", "w4a8" or "w2_bf16": how routed experts are kept; NULL: auto */
+    const char *tuned;       /* a GPU: table of measured choices (kernels/gpu/tuned.h); NULL, "none": none */
+    i64 tp_slice;            /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
+    bool eager;              /* a GPU: decode steps are not recorded as graphs */
+    bool deterministic;      /* equal requests get equal bits, alone and among others: always so on ref and cpu */
+    bool profile;            /* times every kernel (a GPU only): engine_profile() */
+    bool verify;             /* scan quantization scales */
     /* For a scheduler (runtime/scheduler.h); 0: the engine serves one sequence after the other. */
-    i64 max_running; /* most sequences that run at a time                                                 */
+    i64 max_running; /* most sequences that run at a time */
     i64 kv_tokens;   /* tokens of the KV pool; 0: as many as mem_fraction leaves, but no more than max_running
-                        contexts                                                                          */
-    f64 mem_fraction; /* weights and KV pool together take at most this share of the available memory;
-                         0: 0.5 on a host, 0.88 of a GPU, and at least one context                                       */
-    const char *const *overrides; /* "KEY=VALUE" for config.json                                   */
+                        contexts */
+    /* weights and KV pool together take at most this share of the available memory; 0: 0.5 on a host, 0.88 of a GPU,
+     * and at least one context */
+    f64 mem_fraction;
+    const char *const *overrides; /* "KEY=VALUE" for config.json */
     int n_overrides;
     engine_step_fn step; /* NULL: the model's */
     void *step_ud;
@@ -68,8 +68,8 @@ typedef struct {              /* a step with any prompt rows counts as prefill *
     i64 missed;      /* launches that were not timed */
 } engine_phase;
 
-/* Maps the checkpoint, plans the memory, loads. A plan that exceeds the machine's available memory is refused with its numbers
- * before any weight is read or anything is allocated. */
+/* Maps the checkpoint, plans the memory, loads. A plan that exceeds the machine's available memory is refused with
+ * its numbers before any weight is read or anything is allocated. */
 status engine_open(engine **out, const engine_options *o, err *e);
 void engine_close(engine *g);
 const model_config *engine_config(const engine *g);
@@ -104,10 +104,10 @@ typedef enum { LOGITS_NONE, LOGITS_LAST, LOGITS_ALL } seq_logits;
 /* Appends ids to the timeline, in chunks; `absorbed` selects the decode form of attention. ST_NUMERIC names
  * the layer where a NaN or infinity appeared; the tokens from that chunk on are dropped again. ST_LIMIT:
  * context full. */
-status seq_run(seq *s, const i32 *ids, i64 n, bool absorbed, seq_logits want, seq_logits_fn fn, void *ud,
-               err *e);
-/* From now on the token after the last one fed (LOGITS_LAST) is drawn as *row says where the logits are, and fn is not called;
- * *drawn gets it. row NULL: fn gets the logits again. False, and nothing changes, where only the host draws. */
+status seq_run(seq *s, const i32 *ids, i64 n, bool absorbed, seq_logits want, seq_logits_fn fn, void *ud, err *e);
+/* From now on the token after the last one fed (LOGITS_LAST) is drawn as *row says where the logits are, and fn is
+ * not called; *drawn gets it. row NULL: fn gets the logits again. False, and nothing changes, where only the host
+ * draws. */
 bool seq_draws(seq *s, const sample_row *row, i32 *drawn);
 /* Keeps the first n tokens. */
 void seq_truncate(seq *s, i64 n);

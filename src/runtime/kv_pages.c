@@ -40,12 +40,11 @@ status kv_pages_check(const kv_pages *p, const u32 *want, err *e) {
     for (i64 i = 0; i < p->n_pages; i++) {
         used += p->refs[i] != 0;
         if (want && p->refs[i] != want[i])
-            return err_set(e, ST_LIMIT, "page %lld counts %u owners and has %u", (long long)i, p->refs[i],
-                           want[i]);
+            return err_set(e, ST_LIMIT, "page %lld counts %u owners and has %u", (long long)i, p->refs[i], want[i]);
     }
     if (used + p->n_free != p->n_pages)
-        return err_set(e, ST_LIMIT, "%lld pages used and %lld free of %lld", (long long)used,
-                       (long long)p->n_free, (long long)p->n_pages);
+        return err_set(e, ST_LIMIT, "%lld pages used and %lld free of %lld", (long long)used, (long long)p->n_free,
+                       (long long)p->n_pages);
     for (i64 i = 0; i < p->n_free; i++)
         if (p->free_list[i] < 0 || p->free_list[i] >= p->n_pages || p->refs[p->free_list[i]])
             return err_set(e, ST_LIMIT, "page %d is in the free list and in use", p->free_list[i]);

@@ -26,8 +26,7 @@ status measure_open(measure **out, engine *g, i64 sequences, i64 context, u64 se
     i64 each = ceil_div(context, KV_PAGE), rows = g->lim.rows;
     if (sequences > g->max_running || each > g->lim.seq_pages)
         return err_set(e, ST_LIMIT, "%lld sequences of %lld tokens: the engine takes %lld of %lld",
-                       (long long)sequences, (long long)context, (long long)g->max_running,
-                       (long long)g->context);
+                       (long long)sequences, (long long)context, (long long)g->max_running, (long long)g->context);
     if (sequences * each > g->pages.n_free)
         return err_set(e, ST_LIMIT, "%lld sequences of %lld tokens need %lld KV pages, %lld are free",
                        (long long)sequences, (long long)context, (long long)(sequences * each),
@@ -67,8 +66,7 @@ void measure_close(measure *m) {
 }
 
 static status step(measure *m, i64 n, i64 n_spans, i64 n_out, f64 *seconds, err *e) {
-    for (i64 i = 0; i < n; i++)
-        m->ids[i] = (i32)(philox_uniform(m->seed, 0, m->drawn++) * (f64)m->g->config.vocab);
+    for (i64 i = 0; i < n; i++) m->ids[i] = (i32)(philox_uniform(m->seed, 0, m->drawn++) * (f64)m->g->config.vocab);
     sampling p = sampling_default();
     p.temperature = 1;
     p.seed = m->seed;
@@ -100,14 +98,14 @@ status measure_prompt(measure *m, i64 sequence, i64 pos0, i64 n, f64 *seconds, e
 
 status measure_decode(measure *m, i64 sequences, i64 pos, f64 *seconds, err *e) {
     for (i64 i = 0; i < sequences; i++) {
-        m->spans[i] =
-            (model_span){.first = i, .n = 1, .pos0 = pos, .pages = m->pages + i * m->each, .absorbed = true};
+        m->spans[i] = (model_span){.first = i, .n = 1, .pos0 = pos, .pages = m->pages + i * m->each, .absorbed = true};
         m->out_rows[i] = (i32)i;
     }
     return step(m, sequences, sequences, sequences, seconds, e);
 }
 
-/* Distinct ids among n, each in 0 .. experts - 1 or below 0, which counts for none. seen: [experts], all false, and again afterwards. */
+/* Distinct ids among n, each in 0 .. experts - 1 or below 0, which counts for none. seen: [experts], all false, and
+ * again afterwards. */
 static i64 distinct(const i32 *ids, i64 n, bool *seen) {
     i64 count = 0;
     for (i64 i = 0; i < n; i++) {
@@ -119,8 +117,7 @@ static i64 distinct(const i32 *ids, i64 n, bool *seen) {
     return count;
 }
 
-static void count_experts(const model_config *c, const i32 *routes, i64 chosen, bool *seen,
-                          measured_experts *out) {
+static void count_experts(const model_config *c, const i32 *routes, i64 chosen, bool *seen, measured_experts *out) {
     f64 missed = pow(1 - (f64)c->top_k / (f64)c->n_experts, (f64)(chosen / c->top_k));
     *out = (measured_experts){.layers = c->n_layers - c->n_dense,
                               .experts = c->n_experts,

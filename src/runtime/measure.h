@@ -1,18 +1,18 @@
-/* runtime/measure.h: steps of a chosen shape on an engine, timed: so many sequences, each with so much context. Made-up token ids; an
- * engine that was opened with max_running and is used by nobody else. */
+/* runtime/measure.h: steps of a chosen shape on an engine, timed: so many sequences, each with so much context.
+ * Made-up token ids; an engine that was opened with max_running and is used by nobody else. */
 #ifndef RUNTIME_MEASURE_H
 #define RUNTIME_MEASURE_H
 #include "runtime/engine.h"
 
 typedef struct measure measure;
 
-/* Takes KV pages for `sequences` of up to `context` tokens each. ST_LIMIT if the pool is smaller. End with measure_close(), which takes NULL
- * too. */
+/* Takes KV pages for `sequences` of up to `context` tokens each. ST_LIMIT if the pool is smaller. End with
+ * measure_close(), which takes NULL too. */
 status measure_open(measure **out, engine *g, i64 sequences, i64 context, u64 seed, err *e);
 void measure_close(measure *m);
 
-/* One step that feeds n tokens at position pos0 of a sequence, n at most the engine's chunk. *seconds: from its tables to its logits
- * on the host. */
+/* One step that feeds n tokens at position pos0 of a sequence, n at most the engine's chunk. *seconds: from its
+ * tables to its logits on the host. */
 status measure_prompt(measure *m, i64 sequence, i64 pos0, i64 n, f64 *seconds, err *e);
 /* One step of a token for each of the first `sequences`, at position `pos`. */
 status measure_decode(measure *m, i64 sequences, i64 pos, f64 *seconds, err *e);

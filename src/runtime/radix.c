@@ -18,8 +18,7 @@ status radix_open(radix *r, kv_pages *pages, err *e) {
     }
     memset(r->buckets, 0xff, buckets * sizeof *r->buckets);
     /* So that nobody can make many prefixes fall into one bucket; without it the tree works as well. */
-    if (getrandom(&r->seed, sizeof r->seed, GRND_NONBLOCK) != sizeof r->seed)
-        r->seed = (u64)(uintptr_t)r->nodes;
+    if (getrandom(&r->seed, sizeof r->seed, GRND_NONBLOCK) != sizeof r->seed) r->seed = (u64)(uintptr_t)r->nodes;
     return ST_OK;
 }
 
@@ -45,8 +44,7 @@ static u64 bucket_of(const radix *r, i32 parent, u64 space, const i32 *tokens) {
 static i32 child(const radix *r, i32 parent, u64 space, const i32 *tokens) {
     for (i32 i = r->buckets[bucket_of(r, parent, space, tokens)]; i >= 0; i = r->nodes[i].hash_next) {
         const radix_node *x = &r->nodes[i];
-        if (x->parent == parent && x->space == space && !memcmp(x->tokens, tokens, sizeof x->tokens))
-            return i;
+        if (x->parent == parent && x->space == space && !memcmp(x->tokens, tokens, sizeof x->tokens)) return i;
     }
     return -1;
 }
@@ -73,8 +71,7 @@ static bool still_there(const radix *r, i32 page, u64 since) {
     return r->nodes[page].in_tree && r->nodes[page].added <= since;
 }
 
-i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages, radix_path *p,
-                 i64 *lookups) {
+i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages, radix_path *p, i64 *lookups) {
     if (p->as_of != r->changes) {
         while (p->n && !still_there(r, pages[p->n - 1], p->as_of)) p->n--;
         p->as_of = r->changes;
@@ -181,9 +178,9 @@ static status check_list(const radix *r, err *e) {
         if (n > r->n_idle || !r->nodes[i].in_tree || r->pages->refs[i] != 1 || r->nodes[i].lru_prev != prev ||
             (r->nodes[i].lru_next < 0 && r->oldest != i))
             return err_set(e, ST_LIMIT, "page %d has no place in the list of idle pages", i);
-    return n == r->n_idle ? ST_OK
-                          : err_set(e, ST_LIMIT, "%lld idle pages listed, %lld counted", (long long)n,
-                                    (long long)r->n_idle);
+    return n == r->n_idle
+               ? ST_OK
+               : err_set(e, ST_LIMIT, "%lld idle pages listed, %lld counted", (long long)n, (long long)r->n_idle);
 }
 
 status radix_check(const radix *r, u32 *held, err *e) {
@@ -203,8 +200,7 @@ status radix_check(const radix *r, u32 *held, err *e) {
     }
     if (n != r->n_nodes || idle != r->n_idle || children + below_root != n)
         return err_set(e, ST_LIMIT, "%lld pages in the tree (%lld counted), %lld idle (%lld), %lld children",
-                       (long long)n, (long long)r->n_nodes, (long long)idle, (long long)r->n_idle,
-                       (long long)children);
+                       (long long)n, (long long)r->n_nodes, (long long)idle, (long long)r->n_idle, (long long)children);
     status st = check_list(r, e);
     return st == ST_OK ? kv_pages_check(r->pages, held, e) : st;
 }

@@ -31,7 +31,8 @@ typedef struct {
     u64 changes; /* nodes that came or went since open */
 } radix;
 
-/* How much of a sequence's beginning the tree has, remembered while the tree changes. All zero: nothing is known yet. */
+/* How much of a sequence's beginning the tree has, remembered while the tree changes. All zero: nothing is known
+ * yet. */
 typedef struct {
     i64 n;     /* pages[0..n) are on the path */
     u64 as_of; /* radix.changes then */
@@ -41,11 +42,11 @@ typedef struct {
 status radix_open(radix *r, kv_pages *pages, err *e);
 void radix_close(radix *r); /* gives up its pages */
 
-/* The longest known beginning of ids, at most max_pages whole pages; their numbers are in pages[]. *p and pages[] come from
- * the call before for the same ids: what was found then and is still there is not looked for again. At most *lookups
- * pages are looked for (each is taken off): with too few the answer is a known beginning, and the next call goes on. */
-i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages, radix_path *p,
-                 i64 *lookups);
+/* The longest known beginning of ids, at most max_pages whole pages; their numbers are in pages[]. *p and pages[]
+ * come from the call before for the same ids: what was found then and is still there is not looked for again. At
+ * most *lookups pages are looked for (each is taken off): with too few the answer is a known beginning, and the next
+ * call goes on. */
+i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages, radix_path *p, i64 *lookups);
 /* Puts the first n pages of a sequence into the tree, where it does not hold an equal beginning yet; those that it
  * does stay the sequence's own. */
 void radix_insert(radix *r, u64 space, const i32 *ids, const i32 *pages, i64 n);

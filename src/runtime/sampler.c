@@ -32,8 +32,7 @@ status sampling_check(const sampling *s, err *e) {
     };
     for (size_t i = 0; i < COUNT_OF(all); i++)
         if (!(all[i].v >= all[i].lo && all[i].v <= all[i].hi))
-            return err_set(e, ST_INPUT, "%s is %g, outside %g..%g", all[i].name, all[i].v, all[i].lo,
-                           all[i].hi);
+            return err_set(e, ST_INPUT, "%s is %g, outside %g..%g", all[i].name, all[i].v, all[i].lo, all[i].hi);
     return ST_OK;
 }
 
@@ -104,8 +103,7 @@ static void penalize(sampler *s, const sampling *p, f32 *logits, const sampling_
     for (i64 i = 0; i < h->n_output; i++) s->count[h->output[i]] = 0;
 }
 
-sampled sampler_next(sampler *s, const sampling *p, f32 *logits, const sampling_history *h, u32 choice,
-                     u64 position) {
+sampled sampler_next(sampler *s, const sampling *p, f32 *logits, const sampling_history *h, u32 choice, u64 position) {
     i64 n = s->vocab;
     const f32 *raw = logits;
     f64 lse = h->no_logprob ? 0 : log_sum_exp(logits, n);

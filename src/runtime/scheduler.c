@@ -35,8 +35,7 @@ void end_task(scheduler *s, task *t, sched_finish why, bool keep) {
     else
         queue_remove(s, t);
     t->usage.ended_s = now_s();
-    if (why == SCHED_STOP || why == SCHED_LENGTH)
-        s->mean_output += ((f64)t->usage.output_tokens - s->mean_output) / 32;
+    if (why == SCHED_STOP || why == SCHED_LENGTH) s->mean_output += ((f64)t->usage.output_tokens - s->mean_output) / 32;
     sched_event *ev = push_event(s, t, SCHED_END);
     ev->finish = why;
     ev->usage = t->usage;
@@ -73,8 +72,7 @@ static void take_inbox(scheduler *s) {
     pthread_mutex_unlock(&s->lock);
     for (task *t = in.head, *next; t; t = next) {
         next = t->next;
-        f64 until = t->deadline,
-            wait = s->o.queue_timeout_s > 0 ? t->usage.submitted_s + s->o.queue_timeout_s : 0;
+        f64 until = t->deadline, wait = s->o.queue_timeout_s > 0 ? t->usage.submitted_s + s->o.queue_timeout_s : 0;
         if (wait > 0 && (until <= 0 || wait < until)) until = wait;
         if (until > 0 && (s->next_deadline <= 0 || until < s->next_deadline)) s->next_deadline = until;
         queue_insert(s, t);
@@ -89,8 +87,7 @@ static bool expired(scheduler *s, task *t, f64 now, f64 *next) {
         if (until <= 0 || wait < until) until = wait;
     }
     if (until > 0 && now >= until) {
-        err_set(&t->error, ST_LIMIT,
-                t->started ? "the request's deadline passed" : "the request waited too long");
+        err_set(&t->error, ST_LIMIT, t->started ? "the request's deadline passed" : "the request waited too long");
         return true;
     }
     if (until > 0 && (*next <= 0 || until < *next)) *next = until;
@@ -115,8 +112,8 @@ static bool too_full(const scheduler *s) {
     i64 n = s->queue.n;
     for (const task *t = s->queue.head; t && t->r.probe; t = t->next) n--;
     for (i64 i = 0; i < s->n_running; i++) n -= s->running[i]->r.probe;
-    return n > 1 && (n > s->o.max_queued + s->g->max_running - s->n_running ||
-                     s->queue_tokens > s->o.max_queued_tokens);
+    return n > 1 &&
+           (n > s->o.max_queued + s->g->max_running - s->n_running || s->queue_tokens > s->o.max_queued_tokens);
 }
 
 /* The queue took better requests than it has room for: the worst that have not started go. */
@@ -253,8 +250,7 @@ bool scheduler_drain(scheduler *s, f64 timeout_s) {
     pthread_mutex_lock(&s->lock);
     s->draining = true;
     bool in_time = true;
-    while (s->thread_runs && s->n_live && in_time)
-        in_time = pthread_cond_timedwait(&s->idle, &s->lock, &until) == 0;
+    while (s->thread_runs && s->n_live && in_time) in_time = pthread_cond_timedwait(&s->idle, &s->lock, &until) == 0;
     bool idle = s->n_live == 0;
     pthread_mutex_unlock(&s->lock);
     while (!s->thread_runs && !idle && now_s() < end) idle = !scheduler_step(s);
@@ -301,8 +297,8 @@ static bool allocate_batch(batch *b, const model_limits *l, size_t run) {
     b->next = calloc(out, sizeof *b->next);
     b->logprobs = calloc(out * (1 + SCHED_TOP_MAX), sizeof *b->logprobs);
     b->top_ids = calloc(out * SCHED_TOP_MAX, sizeof *b->top_ids);
-    return b->ids && b->bad && b->spans && b->tasks && b->out_index && b->outs && b->draws && b->drawn &&
-           b->keep && b->tops && b->next && b->logprobs && b->top_ids;
+    return b->ids && b->bad && b->spans && b->tasks && b->out_index && b->outs && b->draws && b->drawn && b->keep &&
+           b->tops && b->next && b->logprobs && b->top_ids;
 }
 
 static void free_batch(batch *b) {
@@ -364,7 +360,8 @@ static status check_options(const engine *g, const scheduler_options *o, err *e)
     return ST_OK;
 }
 
-/* A chunk of 4096 prompt tokens keeps an H200 as busy as one of 8192 does; beside answers a step of this length is nearly that long. */
+/* A chunk of 4096 prompt tokens keeps an H200 as busy as one of 8192 does; beside answers a step of this length is
+ * nearly that long. */
 static const f64 GPU_STALL_S = 0.085;
 
 status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, err *e) {

@@ -23,7 +23,7 @@ enum { SCHED_TOP_MAX = 128 }; /* most alternatives a position may ask for */
 
 typedef enum {
     SCHED_FCFS, /* within a priority: in order of arrival */
-    SCHED_LPM /* within a priority: longest prefix in the cache first, while at most 128 wait; else as FCFS */
+    SCHED_LPM   /* within a priority: longest prefix in the cache first, while at most 128 wait; else as FCFS */
 } sched_policy;
 
 typedef struct sched_event sched_event;
@@ -40,11 +40,12 @@ typedef struct {
     i64 max_queued;        /* requests that may wait, beside those for which a place is free; 0: 4096 */
     i64 max_queued_tokens; /* prompt tokens of all that wait, a prompt once however many answers to it are asked for;
                               0: 16 million */
-    f64 queue_timeout_s; /* a request that waited longer for its first step ends as SCHED_TIMEOUT; 0: never */
-    f64 conservativeness; /* factor on the pages that running requests are expected to need yet, which admission leaves
+    f64 queue_timeout_s;   /* a request that waited longer for its first step ends as SCHED_TIMEOUT; 0: never */
+    f64 conservativeness;  /* factor on the pages that running requests are expected to need yet, which admission leaves
                              free: less admits more and preempts more; 0: 1 */
-    f64 decode_stall_s; /* longest step with prompts while answers are written, or three times one without (pace.h); 0: no limit;
-                           less: 0.085 on a GPU, elsewhere no limit */
+    /* longest step with prompts while answers are written, or three times one without (pace.h); 0: no limit; less:
+     * 0.085 on a GPU, elsewhere no limit */
+    f64 decode_stall_s;
     sched_policy policy;
     bool ignore_priority; /* all requests count as priority 0 */
     bool no_preempt;      /* a higher priority waits for a place instead of taking one */
@@ -55,8 +56,9 @@ typedef struct {
     bool manual;             /* no engine thread: the caller drives scheduler_step() (tests, benches) */
 } scheduler_options;
 
-/* One answer to one prompt. n answers are n requests with choice 0..n-1, one behind the other in one submission, with the
- * same `prompt` pointer: the prompt is copied, counted and computed once. The pointers need to be valid during the call of scheduler_submit() only. */
+/* One answer to one prompt. n answers are n requests with choice 0..n-1, one behind the other in one submission,
+ * with the same `prompt` pointer: the prompt is copied, counted and computed once. The pointers need to be valid
+ * during the call of scheduler_submit() only. */
 typedef struct {
     void *user;        /* comes back in every event */
     const i32 *prompt; /* [n_prompt] */
@@ -72,14 +74,14 @@ typedef struct {
     const i32 *bias_ids; /* [n_bias]: logit_bias */
     const f32 *bias;     /* [n_bias] */
     i64 n_bias;
-    bool logprobs;    /* want the logprob of generated tokens */
-    i64 top_logprobs; /* and of the k most probable at each position, 0..SCHED_TOP_MAX (implies logprobs) */
+    bool logprobs;        /* want the logprob of generated tokens */
+    i64 top_logprobs;     /* and of the k most probable at each position, 0..SCHED_TOP_MAX (implies logprobs) */
     bool prompt_logprobs; /* the same for the prompt's tokens, in SCHED_PROMPT events; it is computed anew */
     i64 prompt_top_logprobs;
     i64 priority; /* higher goes first */
-    bool
-        probe; /* asks whether the engine works: the queue's limits are not for it, it goes in front of all that wait, takes
-                   nobody's place, and gives up its own first */
+    /* asks whether the engine works: the queue's limits are not for it, it goes in front of all that wait, takes
+     * nobody's place, and gives up its own first */
+    bool probe;
     u64 cache_space; /* prefixes are shared within a space only (cache_salt, pictures); 0: the common one */
     f64 deadline_s;  /* seconds from now until it ends as SCHED_TIMEOUT; 0: none */
 } sched_request;
@@ -141,8 +143,8 @@ struct sched_event {
 
 /* Since open, except where "now" is said. */
 typedef struct {
-    i64 running, prefilling, queued; /* now; prefilling is part of running */
-    i64 queued_tokens;               /* now: of those in the queue that did not start, prompts once */
+    i64 running, prefilling, queued;                 /* now; prefilling is part of running */
+    i64 queued_tokens;                               /* now: of those in the queue that did not start, prompts once */
     i64 pages, pages_used, pages_cached, pages_free; /* now: sum; held by running requests; only in the
                                                                  prefix cache (evictable); free */
     i64 page_tokens, context, max_running, max_queued, chunk; /* constants */
@@ -171,10 +173,10 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
 void scheduler_close(scheduler *s);
 
 /* Takes all n requests or none, at most a share of the queue: as many requests as run at a time and a quarter of
- * max_queued, and a quarter of max_queued_tokens (or one prompt as long as the context). ids [n] get their ids (never 0, never used twice). SCHED_QUEUE_FULL:
- * *retry_after_s is an estimate in whole seconds, 1..60. `ids`, `retry_after_s` and `e` may be NULL. */
-sched_verdict scheduler_submit(scheduler *s, const sched_request *r, i64 n, u64 *ids, i64 *retry_after_s,
-                               err *e);
+ * max_queued, and a quarter of max_queued_tokens (or one prompt as long as the context). ids [n] get their ids
+ * (never 0, never used twice). SCHED_QUEUE_FULL: *retry_after_s is an estimate in whole seconds, 1..60. `ids`,
+ * `retry_after_s` and `e` may be NULL. */
+sched_verdict scheduler_submit(scheduler *s, const sched_request *r, i64 n, u64 *ids, i64 *retry_after_s, err *e);
 /* The request ends as SCHED_ABORT at the end of the step under way, wherever it is. Unknown ids are ignored. */
 void scheduler_abort(scheduler *s, u64 id);
 void scheduler_abort_all(scheduler *s);

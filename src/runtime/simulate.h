@@ -4,8 +4,8 @@
 #define RUNTIME_SIMULATE_H
 #include "runtime/engine.h"
 
-/* An engine_step_fn. `ud`: const i64 *, nanoseconds that a step takes (it sleeps; 0: none). The most probable next token
- * follows from the one before, walks through the vocabulary's first four fifths and is never an end of answer. */
+/* An engine_step_fn. `ud`: const i64 *, nanoseconds that a step takes (it sleeps; 0: none). The most probable next
+ * token follows from the one before, walks through the vocabulary's first four fifths and is never an end of answer. */
 status simulated_step(void *ud, const model_batch *b, i64 vocab, err *e);
 
 #endif

@@ -71,8 +71,7 @@ static bool ids_valid(const scheduler *s, const i32 *ids, i64 n, const char *wha
     const i64 vocab = s->g->config.vocab;
     for (i64 i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= vocab) {
-            err_set(e, ST_INPUT, "%s: token id %d is outside the vocabulary of %lld", what, ids[i],
-                    (long long)vocab);
+            err_set(e, ST_INPUT, "%s: token id %d is outside the vocabulary of %lld", what, ids[i], (long long)vocab);
             return false;
         }
     return true;
@@ -80,8 +79,7 @@ static bool ids_valid(const scheduler *s, const i32 *ids, i64 n, const char *wha
 
 static sched_verdict check_length(const scheduler *s, const sched_request *r, err *e) {
     if (r->n_prompt < s->limit && r->max_new <= s->limit - r->n_prompt) return SCHED_ACCEPTED;
-    err_set(e, ST_LIMIT,
-            "the maximum context length is %lld tokens; the prompt has %lld and %lld more were asked for",
+    err_set(e, ST_LIMIT, "the maximum context length is %lld tokens; the prompt has %lld and %lld more were asked for",
             (long long)s->limit, (long long)r->n_prompt, (long long)max_i64(r->max_new, 1));
     return SCHED_TOO_LONG;
 }
@@ -92,18 +90,16 @@ static bool same_prompt(const sched_request *a, const sched_request *b) {
 }
 
 /* `before`: the request in front of it, whose prompt may be the same; NULL: none. */
-static sched_verdict check_request(const scheduler *s, const sched_request *r, const sched_request *before,
-                                   err *e) {
+static sched_verdict check_request(const scheduler *s, const sched_request *r, const sched_request *before, err *e) {
     const struct {
         const char *name;
         i64 v, lo, hi;
-    } all[] = {
-        {"max_tokens", r->max_new, 0, INT64_MAX},
-        {"min_tokens", r->min_new, 0, r->max_new ? r->max_new : INT64_MAX},
-        {"stop_token_ids (how many)", r->n_stop, 0, STOP_MAX},
-        {"logit_bias (how many)", r->n_bias, 0, BIAS_MAX},
-        {"top_logprobs", r->top_logprobs, 0, min_i64(SCHED_TOP_MAX, s->g->config.vocab)},
-        {"prompt top_logprobs", r->prompt_top_logprobs, 0, min_i64(SCHED_TOP_MAX, s->g->config.vocab)}};
+    } all[] = {{"max_tokens", r->max_new, 0, INT64_MAX},
+               {"min_tokens", r->min_new, 0, r->max_new ? r->max_new : INT64_MAX},
+               {"stop_token_ids (how many)", r->n_stop, 0, STOP_MAX},
+               {"logit_bias (how many)", r->n_bias, 0, BIAS_MAX},
+               {"top_logprobs", r->top_logprobs, 0, min_i64(SCHED_TOP_MAX, s->g->config.vocab)},
+               {"prompt top_logprobs", r->prompt_top_logprobs, 0, min_i64(SCHED_TOP_MAX, s->g->config.vocab)}};
     for (size_t i = 0; i < COUNT_OF(all); i++)
         if (all[i].v < all[i].lo || all[i].v > all[i].hi)
             return err_set(e, ST_INPUT, "%s is %lld, outside %lld..%lld", all[i].name, (long long)all[i].v,
@@ -114,8 +110,7 @@ static sched_verdict check_request(const scheduler *s, const sched_request *r, c
     if (!(r->deadline_s >= 0)) return err_set(e, ST_INPUT, "the deadline is negative"), SCHED_BAD_REQUEST;
     for (i64 i = 0; i < r->n_bias; i++)
         if (!(fabsf(r->bias[i]) <= 1000))
-            return err_set(e, ST_INPUT, "logit_bias of token %d is not a number in -1000..1000",
-                           r->bias_ids[i]),
+            return err_set(e, ST_INPUT, "logit_bias of token %d is not a number in -1000..1000", r->bias_ids[i]),
                    SCHED_BAD_REQUEST;
     sched_verdict v = check_length(s, r, e);
     if (v != SCHED_ACCEPTED) return v;
@@ -151,11 +146,10 @@ static sched_verdict check_share(const scheduler *s, const demand *d, err *e) {
     i64 places = s->g->max_running + ceil_div(s->o.max_queued, SHARE);
     i64 tokens = max_i64(s->o.max_queued_tokens / SHARE, s->limit); /* one prompt may fill the context */
     if (d->n <= places && d->tokens <= tokens) return SCHED_ACCEPTED;
-    err_set(
-        e, ST_LIMIT,
-        "%lld answers to prompts of %lld tokens are more than one request's share of the queue, %lld answers and "
-        "%lld tokens: send several requests",
-        (long long)d->n, (long long)d->tokens, (long long)places, (long long)tokens);
+    err_set(e, ST_LIMIT,
+            "%lld answers to prompts of %lld tokens are more than one request's share of the queue, %lld answers and "
+            "%lld tokens: send several requests",
+            (long long)d->n, (long long)d->tokens, (long long)places, (long long)tokens);
     return SCHED_BAD_REQUEST;
 }
 
@@ -169,12 +163,11 @@ static sched_verdict check_all(const scheduler *s, const sched_request *r, i64 n
     return check_share(s, &d, e);
 }
 
-/* Whether the queue takes it; with the lock held. One that is better than somebody in the queue is let in: the engine thread
- * then shows the worst out. Until it does, better ones may come up to the size of the queue once more. */
+/* Whether the queue takes it; with the lock held. One that is better than somebody in the queue is let in: the
+ * engine thread then shows the worst out. Until it does, better ones may come up to the size of the queue once more. */
 static sched_verdict queue_takes(const scheduler *s, const demand *d, i64 *retry_after_s, err *e) {
     if (s->draining || s->closing || s->broken)
-        return err_set(e, ST_LIMIT, "%s", s->broken ? s->fault.text : "the server is shutting down"),
-               SCHED_CLOSING;
+        return err_set(e, ST_LIMIT, "%s", s->broken ? s->fault.text : "the server is shutting down"), SCHED_CLOSING;
     const i64 most = s->o.max_queued + s->places, most_tokens = s->o.max_queued_tokens;
     i64 waiting = s->stats.queued + s->inbox.n;
     bool fits = waiting + d->n <= most && s->stats.queued_tokens + s->inbox_tokens + d->tokens <= most_tokens;
@@ -271,8 +264,7 @@ static void hand_over(scheduler *s, task_list *l, i64 tokens, u64 *ids) {
     pthread_cond_signal(&s->wake);
 }
 
-sched_verdict scheduler_submit(scheduler *s, const sched_request *r, i64 n, u64 *ids, i64 *retry_after_s,
-                               err *e) {
+sched_verdict scheduler_submit(scheduler *s, const sched_request *r, i64 n, u64 *ids, i64 *retry_after_s, err *e) {
     if (retry_after_s) *retry_after_s = 1;
     task_list l = {0};
     demand d = {0};

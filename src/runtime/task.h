@@ -149,8 +149,7 @@ void hash_add(scheduler *s, task *t); /* both with the lock held */
 void hash_remove(scheduler *s, task *t);
 
 /* scheduler.c */
-sched_event *push_event(scheduler *s, const task *t,
-                        sched_event_kind kind); /* delivers when the list is full */
+sched_event *push_event(scheduler *s, const task *t, sched_event_kind kind); /* delivers when the list is full */
 /* The task leaves queue or running and gives up its pages; END is pushed. `keep`: its KV rows are good, the prefix
  * cache may have them. */
 void end_task(scheduler *s, task *t, sched_finish why, bool keep);

@@ -60,8 +60,7 @@ bool chat_builder_end_message(chat_builder *b) {
     json_t *m = json_pack("{s:s}", "role", b->role);
     bool ok = m && json_object_set(m, "content", b->parts) == 0 && !b->reasoning.failed;
     if (ok && b->reasoning.len)
-        ok = json_object_set_new(m, "reasoning_content", json_stringn(b->reasoning.data, b->reasoning.len)) ==
-             0;
+        ok = json_object_set_new(m, "reasoning_content", json_stringn(b->reasoning.data, b->reasoning.len)) == 0;
     if (ok && json_array_size(b->calls)) ok = json_object_set(m, "tool_calls", b->calls) == 0;
     ok = ok && json_array_append(b->messages, m) == 0;
     json_decref(m);
@@ -96,8 +95,8 @@ bool chat_builder_reasoning(chat_builder *b, const json_t *text) {
 
 bool chat_builder_call(chat_builder *b, const json_t *id, const json_t *name, json_t *arguments) {
     if (!chat_builder_begin(b, "assistant")) return false;
-    json_t *call = json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name",
-                             name, "arguments", arguments);
+    json_t *call = json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name", name,
+                             "arguments", arguments);
     return call && json_array_append_new(b->calls, call) == 0 ? true : nomem(b->e);
 }
 
@@ -123,13 +122,11 @@ bool block_type(const json_t *v, const char *field, const char **type, api_error
 bool block_text(const json_t *v, const char *field, const char *key, const json_t **text, api_error *e) {
     *text = json_object_get(v, key);
     if (json_is_string(*text)) return true;
-    return api_fail(e, 400, NULL, field, "%s.%s: expected a string, got %s", field, key,
-                    json_type_text(*text));
+    return api_fail(e, 400, NULL, field, "%s.%s: expected a string, got %s", field, key, json_type_text(*text));
 }
 
 bool block_refused(const char *field, const char *type, api_error *e) {
-    return api_fail(e, 400, "unsupported", field, "%s: \"%.60s\" is not supported by this version", field,
-                    type);
+    return api_fail(e, 400, "unsupported", field, "%s: \"%.60s\" is not supported by this version", field, type);
 }
 
 json_t *chat_tool(const json_t *tool, const char *parameters, api_error *e) {
@@ -137,8 +134,7 @@ json_t *chat_tool(const json_t *tool, const char *parameters, api_error *e) {
     json_t *function = json_object(), *schema = json_object_get(tool, parameters), *own = NULL;
     bool ok = function != NULL;
     for (size_t i = 0; ok && i < COUNT_OF(same); i++)
-        if (field_given(tool, same[i]))
-            ok = json_object_set(function, same[i], json_object_get(tool, same[i])) == 0;
+        if (field_given(tool, same[i])) ok = json_object_set(function, same[i], json_object_get(tool, same[i])) == 0;
     if (json_is_object(schema) && !json_object_get(schema, "type")) {
         own = json_pack("{s:s}", "type", "object"); /* the type comes first, as clients write it */
         ok = ok && own && json_object_update(own, schema) == 0;

@@ -42,8 +42,7 @@ bool api_fail_finish(api_error *e, sched_finish f, const err *why) {
     const char *text = why && why->text[0] ? why->text : NULL;
     if (f == SCHED_ERROR) return api_fail(e, 500, NULL, NULL, "%s", text ? text : "the engine failed");
     if (f == SCHED_ABORT) return api_fail(e, 503, "aborted", NULL, "the request was aborted");
-    api_fail(e, 503, f == SCHED_TIMEOUT ? "timeout" : NULL, NULL, "%s",
-             text ? text : "the request waited too long");
+    api_fail(e, 503, f == SCHED_TIMEOUT ? "timeout" : NULL, NULL, "%s", text ? text : "the request waited too long");
     e->retry_after = 1;
     return false;
 }

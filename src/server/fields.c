@@ -18,12 +18,11 @@ bool field_i64(const json_t *o, const char *key, i64 lo, i64 hi, i64 *out, api_e
     i64 x;
     if (json_is_integer(v))
         x = json_integer_value(v);
-    else if (json_is_real(v) && json_real_value(v) == floor(json_real_value(v)) &&
-             fabs(json_real_value(v)) < 9e15)
+    else if (json_is_real(v) && json_real_value(v) == floor(json_real_value(v)) && fabs(json_real_value(v)) < 9e15)
         x = (i64)json_real_value(v);
     else if (json_big_number(v))
-        return api_fail(e, 400, NULL, key, "%s: %.40s is outside %lld..%lld", key, json_big_number(v),
-                        (long long)lo, (long long)hi);
+        return api_fail(e, 400, NULL, key, "%s: %.40s is outside %lld..%lld", key, json_big_number(v), (long long)lo,
+                        (long long)hi);
     else
         return wrong_type(e, key, "an integer", v);
     if (x < lo || x > hi)
@@ -67,8 +66,7 @@ bool field_array(const json_t *o, const char *key, size_t max, const json_t **ou
     if (!field_given(o, key)) return true;
     if (!json_is_array(v)) return wrong_type(e, key, "an array", v);
     if (json_array_size(v) > max)
-        return api_fail(e, 400, NULL, key, "%s: %zu entries, at most %zu are allowed", key,
-                        json_array_size(v), max);
+        return api_fail(e, 400, NULL, key, "%s: %zu entries, at most %zu are allowed", key, json_array_size(v), max);
     *out = v;
     return true;
 }
@@ -87,15 +85,14 @@ bool field_ids(const json_t *array, const char *key, i64 vocab, ids_buf *out, ap
     json_t *v;
     json_array_foreach(array, i, v) {
         if (json_is_big_integer(v))
-            return api_fail(e, 400, NULL, key, "%s[%zu]: token id %.40s is outside the vocabulary of %lld",
-                            key, i, json_big_number(v), (long long)vocab);
+            return api_fail(e, 400, NULL, key, "%s[%zu]: token id %.40s is outside the vocabulary of %lld", key, i,
+                            json_big_number(v), (long long)vocab);
         if (!json_is_integer(v))
-            return api_fail(e, 400, NULL, key, "%s[%zu]: expected a token id, got %s", key, i,
-                            json_type_text(v));
+            return api_fail(e, 400, NULL, key, "%s[%zu]: expected a token id, got %s", key, i, json_type_text(v));
         i64 id = json_integer_value(v);
         if (id < 0 || id >= vocab)
-            return api_fail(e, 400, NULL, key, "%s[%zu]: token id %lld is outside the vocabulary of %lld",
-                            key, i, (long long)id, (long long)vocab);
+            return api_fail(e, 400, NULL, key, "%s[%zu]: token id %lld is outside the vocabulary of %lld", key, i,
+                            (long long)id, (long long)vocab);
         ids_add(out, (i32)id);
     }
     return out->failed ? api_fail(e, 503, NULL, NULL, "out of memory") : true;

@@ -36,8 +36,8 @@ static void generation_close(generation *g) {
         i64 in = 0, out = 0;
         for (i64 i = 0; i < g->r.n_prompts; i++) in += (i64)g->r.prompts[i].len;
         for (i64 i = 0; g->p.all && i < g->p.n; i++) out += g->p.all[i].n_tokens;
-        log_note("%s %s: %lld prompt tokens, %lld generated, %.3f s%s", endpoints[g->kind].path, g->p.id,
-                 (long long)in, (long long)out, now_s() - g->p.received_s, g->left ? ", not finished" : "");
+        log_note("%s %s: %lld prompt tokens, %lld generated, %.3f s%s", endpoints[g->kind].path, g->p.id, (long long)in,
+                 (long long)out, now_s() - g->p.received_s, g->left ? ", not finished" : "");
     }
     reply_close(&g->p);
     gen_request_free(&g->r);
@@ -59,8 +59,7 @@ static bool end_choice(generation *g, i64 i, api_error *e) {
     if (a->done) return true; /* it was cut, and its end came after */
     close_choice(g, i);
     const job_end *end = &g->p.ends[i];
-    if (end->finish != SCHED_STOP && end->finish != SCHED_LENGTH)
-        return api_fail_finish(e, end->finish, &end->error);
+    if (end->finish != SCHED_STOP && end->finish != SCHED_LENGTH) return api_fail_finish(e, end->finish, &end->error);
     answer_end(a, end);
     return true;
 }
@@ -134,8 +133,8 @@ bool check_model(const server *s, const json_t *body, api_error *e) {
     const char *name = NULL;
     if (!field_str(body, "model", &name, e)) return false;
     if (!name || s->o.any_model || served_model_is(&s->model, name)) return true;
-    return api_fail(e, 404, "model_not_found", "model",
-                    "the model \"%.200s\" does not exist; this server has \"%s\"", name, s->model.name);
+    return api_fail(e, 404, "model_not_found", "model", "the model \"%.200s\" does not exist; this server has \"%s\"",
+                    name, s->model.name);
 }
 
 static json_t *read_body(generation *g, http_request *q, api_error *e) {

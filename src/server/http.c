@@ -219,17 +219,15 @@ static void start_busy(exchange *x) {
 
 /* Answers in the middle of a body, where libmicrohttpd takes no response: the bytes are written to the socket, whose
  * buffer is empty, and the connection ends. */
-static enum MHD_Result refuse_now(exchange *x, int status, const char *reason, const char *type,
-                                  const char *message) {
+static enum MHD_Result refuse_now(exchange *x, int status, const char *reason, const char *type, const char *message) {
     buf body = {0}, all = {0};
     x->answered = x->unread = true;
     buf_fmt(&body, /* OpenAI's form and Anthropic's at once */
-            "{\"type\":\"error\",\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":%d}}",
-            message, type, status);
-    buf_fmt(
-        &all,
-        "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n",
-        status, reason, status == 503 ? "Retry-After: 1\r\n" : "", body.len);
+            "{\"type\":\"error\",\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":%d}}", message,
+            type, status);
+    buf_fmt(&all,
+            "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n",
+            status, reason, status == 503 ? "Retry-After: 1\r\n" : "", body.len);
     buf_add(&all, body.data, body.len);
     start_busy(x); /* from here on it is no slow client */
     if (!all.failed && !body.failed && send(x->q.fd, all.data, all.len, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
@@ -298,8 +296,7 @@ static enum MHD_Result on_request(void *ud, struct MHD_Connection *c, const char
     return *size ? at_body(x, data, size) : at_end(x);
 }
 
-static void on_completed(void *ud, struct MHD_Connection *c, void **context,
-                         enum MHD_RequestTerminationCode code) {
+static void on_completed(void *ud, struct MHD_Connection *c, void **context, enum MHD_RequestTerminationCode code) {
     exchange *x = *context;
     http_server *h = ud;
     (void)c;
@@ -346,8 +343,7 @@ static status open_socket(http_server *h, err *e) {
     for (const struct addrinfo *a = list; a && h->listen_fd < 0; a = a->ai_next) h->listen_fd = listen_on(a);
     int why = errno;
     freeaddrinfo(list);
-    if (h->listen_fd < 0)
-        return err_set(e, ST_IO, "cannot listen on %s port %s: %s", h->o.host, port, strerror(why));
+    if (h->listen_fd < 0) return err_set(e, ST_IO, "cannot listen on %s port %s: %s", h->o.host, port, strerror(why));
     struct sockaddr_storage at;
     socklen_t n = sizeof at;
     if (getsockname(h->listen_fd, (struct sockaddr *)&at, &n)) return err_set(e, ST_IO, "getsockname failed");
@@ -368,13 +364,12 @@ static status start(http_server *h, err *e) {
     if (st != ST_OK) return st;
     no_tls();
     h->daemon = MHD_start_daemon(
-        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL,
-        NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)h->o.connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->o.limits.idle_s,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)h->o.header_max, MHD_OPTION_THREAD_STACK_SIZE,
-        (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, h, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
-        MHD_OPTION_END);
+        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL, NULL,
+        on_request, h, MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->o.connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->o.limits.idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)h->o.header_max, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
+        on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_END);
     if (!h->daemon) return err_set(e, ST_IO, "libmicrohttpd did not start");
     h->listen_fd = -1; /* the daemon's now */
     return ST_OK;

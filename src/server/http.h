@@ -1,9 +1,9 @@
 /* server/http.h: HTTP/1.1 by libmicrohttpd; nothing here knows what the requests mean.
  *
- * One thread a connection: a handler may block (it waits for the engine), tokenisation and JSON happen on the thread of
- * the client that asked, a slow client holds up its own thread only, and a thread costs a small stack. Limits: header
- * bytes, body bytes, connections, requests a connection, and those of http_limits.h. An answer that comes before the body was
- * read ends the connection. */
+ * One thread a connection: a handler may block (it waits for the engine), tokenisation and JSON happen on the thread
+ * of the client that asked, a slow client holds up its own thread only, and a thread costs a small stack. Limits:
+ * header bytes, body bytes, connections, requests a connection, and those of http_limits.h. An answer that comes
+ * before the body was read ends the connection. */
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 #include "base/buf.h"
@@ -15,8 +15,7 @@ typedef struct http_request {
     const char *method, *path;
     const char *body; /* [body_len]; never NULL when the handler runs */
     size_t body_len;
-    const char *content_type, *authorization, *api_key,
-        *timeout;       /* headers, the query's timeout; NULL: absent */
+    const char *content_type, *authorization, *api_key, *timeout; /* headers, the query's timeout; NULL: absent */
     head_fault framing; /* where the request ends is in doubt: to be refused and closed */
     bool loopback;      /* the server listens on a loopback address only */
     void *route;        /* the check's note for the handler */
@@ -84,9 +83,9 @@ u64 http_memory(http_server *h); /* bytes of the budget for bodies in use */
 /* Ends all connections; handlers that still wait must be about to return. */
 void http_close(http_server *h);
 
-/* True when the client has closed its side: nobody waits for the answer. Does not block. Bytes that it sent behind its
- * request (pipelined, or to hide that it goes) change nothing. A client that closed only its sending side cannot be told
- * from one that has gone and counts as gone: HTTP has no use for half-closed connections. */
+/* True when the client has closed its side: nobody waits for the answer. Does not block. Bytes that it sent behind
+ * its request (pipelined, or to hide that it goes) change nothing. A client that closed only its sending side cannot
+ * be told from one that has gone and counts as gone: HTTP has no use for half-closed connections. */
 bool http_peer_gone(int fd);
 
 #endif

@@ -26,17 +26,17 @@ static bool is_text(const char *s, size_t n) {
     return true;
 }
 
-static enum MHD_Result look(void *ud, enum MHD_ValueKind kind, const char *key, size_t n_key,
-                            const char *value, size_t n_value) {
+static enum MHD_Result look(void *ud, enum MHD_ValueKind kind, const char *key, size_t n_key, const char *value,
+                            size_t n_value) {
     head *h = ud;
     (void)kind;
     if (!is_token(key, n_key))
-        h->fault =
-            (head_fault){400, "the name of a header holds white space or another character that no name has"};
+        h->fault = (head_fault){400, "the name of a header holds white space or another character that no name has"};
     else if (!is_text(value, n_value))
         h->fault = (head_fault){400, "a header's value holds a control character"};
-    /* Name and value lie in the buffer as they came. A line that begins with white space goes on with the header before
-     * it (long forbidden): libmicrohttpd appends it to the *name*, which it copies to the buffer's other end for that. */
+    /* Name and value lie in the buffer as they came. A line that begins with white space goes on with the header
+     * before it (long forbidden): libmicrohttpd appends it to the *name*, which it copies to the buffer's other end
+     * for that. */
     else if (value && (uintptr_t)value < (uintptr_t)key)
         h->fault = (head_fault){400, "a header is folded over several lines"};
     if (n_key == 14 && !strncasecmp(key, "Content-Length", n_key)) h->lengths++;
@@ -62,8 +62,7 @@ head_fault http_head_check(struct MHD_Connection *c, const char *version) {
     if (!strcmp(version, "HTTP/1.0")) return (head_fault){400, "HTTP/1.0 has no Transfer-Encoding"};
     if (!strcasecmp(h.encoding, "chunked")) return (head_fault){0};
     if (strcasestr(h.encoding, "chunked,") || !ends_in_chunked(h.encoding))
-        return (head_fault){
-            400, "Transfer-Encoding does not end in chunked, so nobody knows where the request ends"};
+        return (head_fault){400, "Transfer-Encoding does not end in chunked, so nobody knows where the request ends"};
     return (head_fault){501, "Transfer-Encoding: only chunked is supported"};
 }
 

@@ -16,8 +16,8 @@ typedef struct {
 /* `version` as in the request line, "HTTP/1.1". To be called when the headers are complete. */
 head_fault http_head_check(struct MHD_Connection *c, const char *version);
 
-/* Decodes %XX in place, all but %00: what cannot stand in a path stays as it was sent and is found nowhere. The length of
- * the result. */
+/* Decodes %XX in place, all but %00: what cannot stand in a path stays as it was sent and is found nowhere. The
+ * length of the result. */
 size_t http_unescape(char *s);
 
 #endif

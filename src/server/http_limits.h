@@ -1,12 +1,12 @@
 /* server/http_limits.h: what connections may take: time until a request is there, and memory for what they send.
  *
- * Time. libmicrohttpd closes connections that are idle. A client that sends a byte now and then is not idle; a thread of
- * this file closes it: headers have to be complete in header_s, and then every header_s seconds must bring body_rate bytes
- * a second, until the body is there.
+ * Time. libmicrohttpd closes connections that are idle. A client that sends a byte now and then is not idle; a
+ * thread of this file closes it: headers have to be complete in header_s, and then every header_s seconds must bring
+ * body_rate bytes a second, until the body is there.
  *
  * Memory. Bodies, and what becomes of them while they are read, share one budget of bytes. The first HOLD_FREE bytes
- * of each request are not counted (connections are limited, too): whoever fills the budget with large bodies does not
- * stand in the way of small ones. No request gets more than half of it. */
+ * of each request are not counted (connections are limited, too): whoever fills the budget with large bodies does
+ * not stand in the way of small ones. No request gets more than half of it. */
 #ifndef SERVER_HTTP_LIMITS_H
 #define SERVER_HTTP_LIMITS_H
 #include "base/err.h"

@@ -24,8 +24,7 @@ void route_health(server *s, http_request *q, http_reply *r) {
     const char *word = health_word(s, &st);
     r->status = strcmp(word, "ok") ? 503 : 200;
     if (r->status == 503) r->retry_after = 5;
-    buf_fmt(&r->body,
-            "{\"status\":\"%s\",\"last_step_age_s\":%.3f,\"running\":%lld,\"queued\":%lld,\"uptime_s\":%.1f",
+    buf_fmt(&r->body, "{\"status\":\"%s\",\"last_step_age_s\":%.3f,\"running\":%lld,\"queued\":%lld,\"uptime_s\":%.1f",
             word, st.since_step_s, (long long)st.running, (long long)st.queued, now_s() - s->started_s);
     if (st.broken) {
         buf_str(&r->body, ",\"fault\":");
@@ -38,8 +37,7 @@ static void model_object(const server *s, buf *out) {
     const served_model *m = &s->model;
     buf_str(out, "{\"id\":");
     buf_json_str(out, m->name, strlen(m->name));
-    buf_fmt(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"moonlet\",\"root\":",
-            (long long)m->created);
+    buf_fmt(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"moonlet\",\"root\":", (long long)m->created);
     buf_json_str(out, m->name, strlen(m->name));
     buf_fmt(out, ",\"parent\":null,\"max_model_len\":%lld}", (long long)m->context);
 }
@@ -76,8 +74,7 @@ void route_model_info(server *s, http_request *q, http_reply *r) {
     buf_json_str(&r->body, s->model.dir, strlen(s->model.dir));
     buf_str(&r->body, ",\"tokenizer_path\":");
     buf_json_str(&r->body, s->model.dir, strlen(s->model.dir));
-    buf_str(&r->body,
-            ",\"is_generation\":true,\"preferred_sampling_params\":null,\"weight_version\":\"default\"}");
+    buf_str(&r->body, ",\"is_generation\":true,\"preferred_sampling_params\":null,\"weight_version\":\"default\"}");
 }
 
 static void key_str(buf *b, const char *key, const char *value) {
@@ -123,8 +120,7 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
             "\"num_running_reqs\":%lld,\"num_queue_reqs\":%lld,\"pages_used\":%lld,\"pages_cached\":%lld,"
             "\"pages_free\":%lld,\"preemptions\":%lld,\"steps\":%lld}]}",
             st.generated_per_s, (long long)st.running, (long long)st.queued, (long long)st.pages_used,
-            (long long)st.pages_cached, (long long)st.pages_free, (long long)st.preemptions,
-            (long long)st.steps);
+            (long long)st.pages_cached, (long long)st.pages_free, (long long)st.preemptions, (long long)st.steps);
 }
 
 void route_metrics(server *s, http_request *q, http_reply *r) {
@@ -173,8 +169,7 @@ void route_kv_check(server *s, http_request *q, http_reply *r) {
     buf_fmt(&r->body, "{\"ok\":%s,\"fault\":", ok == ST_OK ? "true" : "false");
     buf_json_str(&r->body, e.text, strlen(e.text));
     buf_fmt(&r->body, ",\"pages\":%lld,\"pages_used\":%lld,\"pages_cached\":%lld,\"pages_free\":%lld}",
-            (long long)st.pages, (long long)st.pages_used, (long long)st.pages_cached,
-            (long long)st.pages_free);
+            (long long)st.pages, (long long)st.pages_used, (long long)st.pages_cached, (long long)st.pages_free);
 }
 
 /* With ?timeout=SECONDS it waits for the server to be idle, as long as the client does. */

@@ -170,8 +170,8 @@ static job *job_new(i64 n, const char *rid) {
     return j;
 }
 
-static sched_request one_choice(const gen_request *r, const ids_buf *prompt, const ids_buf *stops, u32 choice,
-                                slot *sl, f64 deadline_s) {
+static sched_request one_choice(const gen_request *r, const ids_buf *prompt, const ids_buf *stops, u32 choice, slot *sl,
+                                f64 deadline_s) {
     return (sched_request){.user = sl,
                            .prompt = prompt->data,
                            .n_prompt = (i64)prompt->len,
@@ -213,8 +213,8 @@ static bool hand_in(job *j, const gen_request *r, const ids_buf *stops, f64 dead
     return v == SCHED_ACCEPTED ? true : api_fail_verdict(e, v, r->prompt_field, retry, &why);
 }
 
-bool job_submit(job **out, job_table *t, scheduler *s, const gen_request *r, const served_model *m,
-                const char *rid, f64 deadline_s, api_error *e) {
+bool job_submit(job **out, job_table *t, scheduler *s, const gen_request *r, const served_model *m, const char *rid,
+                f64 deadline_s, api_error *e) {
     *out = NULL;
     ids_buf stops = {0};
     ids_append(&stops, r->stop_ids.data, r->stop_ids.len);

@@ -43,8 +43,8 @@ void job_table_close(job_table *t);
 void job_table_on_events(void *ud, const sched_event *ev, i64 n); /* a sched_callback; ud is not used */
 
 /* Submits r's prompts x n choices. `rid` is copied. False: *e says what the client is told. */
-bool job_submit(job **out, job_table *t, scheduler *s, const gen_request *r, const served_model *m,
-                const char *rid, f64 deadline_s, api_error *e);
+bool job_submit(job **out, job_table *t, scheduler *s, const gen_request *r, const served_model *m, const char *rid,
+                f64 deadline_s, api_error *e);
 /* Waits for events, at most timeout_s. *out is valid until the next call; n may be 0. False: the queue overflowed
  * or memory ran out, *e says which. */
 bool job_take(job *j, f64 timeout_s, const job_events **out, api_error *e);

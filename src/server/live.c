@@ -85,8 +85,8 @@ void live_close(live *l) {
 static void key_i64(buf *b, const char *key, i64 v) { buf_fmt(b, "\"%s\":%lld,", key, (long long)v); }
 
 static void key_quantiles(buf *b, const char *key, const quantiles *q) {
-    buf_fmt(b, "\"%s\":{\"n\":%lld,\"p50\":%.6f,\"p90\":%.6f,\"p99\":%.6f},", key, (long long)q->n, q->p50,
-            q->p90, q->p99);
+    buf_fmt(b, "\"%s\":{\"n\":%lld,\"p50\":%.6f,\"p90\":%.6f,\"p99\":%.6f},", key, (long long)q->n, q->p50, q->p90,
+            q->p99);
 }
 
 static void write_now(buf *b, const sched_stats *s) {
@@ -115,12 +115,11 @@ static void write_minute(buf *b, const sample *from, const sample *to, const lat
     key_i64(b, "generated_tokens", z->generated_tokens - a->generated_tokens);
     key_i64(b, "preemptions", z->preemptions - a->preemptions);
     key_i64(b, "steps", steps);
-    buf_fmt(
-        b, "\"step_s\":%.6f,\"rows_per_step\":%.2f,\"busy\":%.4f},", steps ? busy / (f64)steps : 0,
-        steps ? (f64)(z->generated_tokens + z->prefilled_tokens - a->generated_tokens - a->prefilled_tokens) /
-                    (f64)steps
-              : 0,
-        past > 0 ? busy / past : 0);
+    buf_fmt(b, "\"step_s\":%.6f,\"rows_per_step\":%.2f,\"busy\":%.4f},", steps ? busy / (f64)steps : 0,
+            steps ? (f64)(z->generated_tokens + z->prefilled_tokens - a->generated_tokens - a->prefilled_tokens) /
+                        (f64)steps
+                  : 0,
+            past > 0 ? busy / past : 0);
 }
 
 static void write_total(buf *b, const sched_stats *s) {
@@ -161,8 +160,7 @@ void live_write(live *l, i64 since, buf *b) {
     pthread_mutex_lock(&l->lock);
     const i64 oldest = l->n > SAMPLES ? l->n - SAMPLES : 0, last = l->n - 1;
     const i64 from = max_i64(since < 0 || since > last ? 0 : since, oldest) + 1;
-    const sample *now = &l->ring[last % SAMPLES],
-                 *before = &l->ring[max_i64(oldest, last - MINUTE) % SAMPLES];
+    const sample *now = &l->ring[last % SAMPLES], *before = &l->ring[max_i64(oldest, last - MINUTE) % SAMPLES];
     write_now(b, &now->s);
     write_minute(b, before, now, &l->minute);
     write_total(b, &now->s);

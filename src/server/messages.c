@@ -42,26 +42,24 @@ static bool role(json_t *m, size_t at, api_error *e) {
     for (size_t i = 0; i < n && n < sizeof low; i++) low[i] = (char)tolower((u8)s[i]);
     static const char *const known[] = {"system", "developer", "user", "assistant", "tool", "function"};
     bool found = false;
-    for (size_t i = 0; i < COUNT_OF(known); i++)
-        found = found || (n == strlen(known[i]) && !memcmp(low, known[i], n));
+    for (size_t i = 0; i < COUNT_OF(known); i++) found = found || (n == strlen(known[i]) && !memcmp(low, known[i], n));
     if (!found)
         return api_fail(e, 400, NULL, "messages",
-                        "messages[%zu].role: \"%.40s\"%s is none of system, developer, user, assistant, tool",
-                        at, s, strlen(s) == n ? "" : " and what follows a NUL in it");
+                        "messages[%zu].role: \"%.40s\"%s is none of system, developer, user, assistant, tool", at, s,
+                        strlen(s) == n ? "" : " and what follows a NUL in it");
     if (!strcmp(low, "developer")) return set_str(m, "role", "system", e);
     if (!strcmp(low, "function")) return set_str(m, "role", "tool", e);
     return strcmp(low, s) ? set_str(m, "role", low, e) : true;
 }
 
-/* One part: other names of text, and what cannot be read. *reasoning: the text of a piece of reasoning, which is no part
- * of the content. */
+/* One part: other names of text, and what cannot be read. *reasoning: the text of a piece of reasoning, which is no
+ * part of the content. */
 static bool part(json_t *p, const char *field, const json_t **reasoning, api_error *e) {
     const json_t *v = json_object_get(p, "type");
     const char *type = json_string_value(v);
     *reasoning = NULL;
     if (!json_is_object(p)) return true; /* the renderer says what is wrong */
-    if (!type)
-        return api_fail(e, 400, NULL, field, "%s.type: expected a string, got %s", field, json_type_text(v));
+    if (!type) return api_fail(e, 400, NULL, field, "%s.type: expected a string, got %s", field, json_type_text(v));
     if (strstr(type, "image") || strstr(type, "video") || strstr(type, "audio") || !strcmp(type, "file"))
         return api_fail(e, 400, "unsupported", field,
                         "%s: \"%.40s\" is not supported yet: this version reads text only", field, type);
@@ -148,8 +146,8 @@ static bool rename_calls(json_t *m, call_ids *c, api_error *e) {
     return true;
 }
 
-/* The call that a result belongs to: in the latest turn that has its id, the first without a result; where all have one,
- * the last. NULL: there is no such call. */
+/* The call that a result belongs to: in the latest turn that has its id, the first without a result; where all have
+ * one, the last. NULL: there is no such call. */
 static old_call *find_call(call_ids *c, const char *id) {
     const json_t *known = json_object_get(c->by_id, id);
     if (!known) return NULL;
@@ -163,8 +161,7 @@ static old_call *find_call(call_ids *c, const char *id) {
 static bool rename_result(json_t *m, size_t at, call_ids *c, api_error *e) {
     const char *id = json_string_value(json_object_get(m, "tool_call_id"));
     if (!id || !*id)
-        return api_fail(e, 400, NULL, "messages", "messages[%zu].tool_call_id: missing in a tool's message",
-                        at);
+        return api_fail(e, 400, NULL, "messages", "messages[%zu].tool_call_id: missing in a tool's message", at);
     old_call *k = find_call(c, id);
     if (!k) return true; /* the call is not in this conversation: nothing to be consistent with */
     return json_object_set(m, "tool_call_id", k->now) == 0 ? true : nomem(e);

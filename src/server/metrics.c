@@ -19,13 +19,12 @@ static const histogram_spec specs[] = {
     {"inter_token_latency_seconds",
      "inter_token_latency_seconds",
      "Time between two tokens of an answer",
-     {0.0005, 0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2,
-      0.4, 1, 8}},
+     {0.0005, 0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 1,
+      8}},
     {"time_per_output_token_seconds",
      "request_time_per_output_token_seconds",
      "Mean time between two tokens of an answer",
-     {0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 0.8, 2,
-      8}},
+     {0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 0.8, 2, 8}},
     {"e2e_request_latency_seconds",
      "e2e_request_latency_seconds",
      "Time from submission to the end",
@@ -118,10 +117,9 @@ static void label(buf *out, const char *s) {
     buf_char(out, '"');
 }
 
-static void one(buf *out, const char *prefix, const char *name, const char *type, const char *help,
-                const char *model, f64 value) {
-    buf_fmt(out, "# HELP %s%s %s.\n# TYPE %s%s %s\n%s%s", prefix, name, help, prefix, name, type, prefix,
-            name);
+static void one(buf *out, const char *prefix, const char *name, const char *type, const char *help, const char *model,
+                f64 value) {
+    buf_fmt(out, "# HELP %s%s %s.\n# TYPE %s%s %s\n%s%s", prefix, name, help, prefix, name, type, prefix, name);
     label(out, model);
     buf_fmt(out, "} %.10g\n", value);
 }
@@ -176,15 +174,13 @@ static void write_stats(buf *out, const sched_stats *s, const char *model) {
         {"gen_throughput", NULL, "gauge", "Generated tokens a second", s->generated_per_s},
         {"cache_hit_rate", NULL, "gauge", "Share of prompt tokens found in the prefix cache", hit},
         {"prompt_tokens_total", "prompt_tokens_total", "counter", "Prompt tokens", (f64)s->prompt_tokens},
-        {"generation_tokens_total", "generation_tokens_total", "counter", "Generated tokens",
-         (f64)s->generated_tokens},
-        {"cached_tokens_total", "prefix_cache_hits_total", "counter",
-         "Prompt tokens found in the prefix cache", (f64)s->cached_tokens},
+        {"generation_tokens_total", "generation_tokens_total", "counter", "Generated tokens", (f64)s->generated_tokens},
+        {"cached_tokens_total", "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache",
+         (f64)s->cached_tokens},
         {"num_requests_total", NULL, "counter", "Requests accepted", (f64)s->accepted},
         {"num_refused_requests_total", NULL, "counter", "Requests refused", (f64)s->refused},
         {"num_aborted_requests_total", NULL, "counter", "Requests aborted", (f64)s->ended[SCHED_ABORT]},
-        {"num_retracted_requests_total", "num_preemptions_total", "counter", "Preemptions",
-         (f64)s->preemptions},
+        {"num_retracted_requests_total", "num_preemptions_total", "counter", "Preemptions", (f64)s->preemptions},
         {"num_steps_total", NULL, "counter", "Steps of the engine", (f64)s->steps},
         {"forward_execution_seconds_total", NULL, "counter", "Time in steps", s->busy_s},
         {"seconds_since_step", NULL, "gauge", "Seconds since a step or idling ended", s->since_step_s}};

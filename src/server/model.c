@@ -32,8 +32,8 @@ static status generation_config(served_model *m, err *e) {
     return st;
 }
 
-status served_model_open(served_model *m, const char *template, const char *model_type, i64 vocab,
-                         const i64 *eos, int n_eos, err *e) {
+status served_model_open(served_model *m, const char *template, const char *model_type, i64 vocab, const i64 *eos,
+                         int n_eos, err *e) {
     m->vocab = vocab;
     status st = tokenizer_open(&m->tok, m->dir, e);
     if (st != ST_OK) return st;

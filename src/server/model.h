@@ -18,10 +18,11 @@ typedef struct {
     i64 created; /* Unix time of the start */
 } served_model;
 
-/* Opens the tokenizer, chooses the template (`template` names it; NULL: the folder does), reads generation_config.json of
- * m->dir. model_type, vocab and eos are the model's configuration. End with served_model_close() also after a failure. */
-status served_model_open(served_model *m, const char *template, const char *model_type, i64 vocab,
-                         const i64 *eos, int n_eos, err *e);
+/* Opens the tokenizer, chooses the template (`template` names it; NULL: the folder does), reads
+ * generation_config.json of m->dir. model_type, vocab and eos are the model's configuration. End with
+ * served_model_close() also after a failure. */
+status served_model_open(served_model *m, const char *template, const char *model_type, i64 vocab, const i64 *eos,
+                         int n_eos, err *e);
 void served_model_close(served_model *m);
 
 /* Whether a request's "model" means this one: the served name, its last path component, the folder, or "default". */

@@ -3,15 +3,15 @@
 
 void no_tls(void) {}
 
-/* Nothing but gnutls_global_init() and _deinit() can be reached: the daemon is never started with MHD_USE_TLS. The arguments do not matter.
- */
+/* Nothing but gnutls_global_init() and _deinit() can be reached: the daemon is never started with MHD_USE_TLS. The
+ * arguments do not matter. */
 int gnutls_global_init(void);
 int gnutls_global_init(void) { return 0; }
 extern void *(*gnutls_malloc)(size_t); /* a variable there, too */
 void *(*gnutls_malloc)(size_t);
 
-#define NO_TLS(name)                                                                                         \
-    long name(void);                                                                                         \
+#define NO_TLS(name)                                                                                                   \
+    long name(void);                                                                                                   \
     long name(void) { return -1; }
 NO_TLS(gnutls_alpn_set_protocols)
 NO_TLS(gnutls_bye)

@@ -18,9 +18,7 @@ static bool host_name(const char *host, const char **name, size_t *n) {
     return *n > 0 && !*end;
 }
 
-static bool same_name(const char *a, size_t n, const char *b) {
-    return strlen(b) == n && !strncasecmp(a, b, n);
-}
+static bool same_name(const char *a, size_t n, const char *b) { return strlen(b) == n && !strncasecmp(a, b, n); }
 
 /* An address cannot be rebound: only names go through DNS. */
 static bool is_address(const char *name, size_t n) {
@@ -81,9 +79,8 @@ status origin_check_rules(const origin_rules *r, err *e) {
         size_t n;
         bool word = !strcmp(o, "*") || !strcmp(o, "null");
         if (!word && (!at || at == o || strpbrk(at + 3, "/?#@ *,") || !host_name(at + 3, &name, &n)))
-            return err_set(
-                e, ST_INPUT,
-                "--allow-origin %s: an origin is scheme://host or scheme://host:port, without a path", o);
+            return err_set(e, ST_INPUT,
+                           "--allow-origin %s: an origin is scheme://host or scheme://host:port, without a path", o);
     }
     for (int i = 0; i < r->n_hosts; i++)
         if (!*r->hosts[i] || strpbrk(r->hosts[i], "/:?#@ *,"))
@@ -115,7 +112,6 @@ void origin_preflight(const http_request *q, http_reply *reply) {
     if (!http_header(q, "Origin") || !http_header(q, "Access-Control-Request-Method")) return;
     http_field(reply, "Access-Control-Allow-Methods", "GET, POST");
     if (names && are_names(names)) http_field(reply, "Access-Control-Allow-Headers", names);
-    if (private && !strcmp(private, "true"))
-        http_field(reply, "Access-Control-Allow-Private-Network", "true");
+    if (private && !strcmp(private, "true")) http_field(reply, "Access-Control-Allow-Private-Network", "true");
     http_field(reply, "Access-Control-Max-Age", "600");
 }

@@ -3,12 +3,15 @@
  * A browser lets any page send requests to any address, 127.0.0.1 and the local network included. Three rules keep
  * foreign pages out; programs that are no browsers send none of the headers they look at and notice nothing.
  *
- *   1. Origin (Fetch Standard, "Origin header"): sent with every request of a script and with every form. It has to be
+ *   1. Origin (Fetch Standard, "Origin header"): sent with every request of a script and with every form. It has to
+ *   be
  *      this server's own or one of --allow-origin. So a refused page cannot even cause work, which CORS alone, about
  *      reading answers, would allow.
- *   2. Sec-Fetch-Site (W3C, Fetch Metadata): what comes without Origin (pictures, scripts, links) has to come from the
+ *   2. Sec-Fetch-Site (W3C, Fetch Metadata): what comes without Origin (pictures, scripts, links) has to come from
+ *   the
  *      server's own page or from the user. The page's own files are open: a link to them is harmless.
- *   3. Host: with DNS rebinding a page's own name is made to point here, so that Origin and Host agree. On a server that
+ *   3. Host: with DNS rebinding a page's own name is made to point here, so that Origin and Host agree. On a server
+ *   that
  *      listens on loopback only, Host has to be an address, localhost or one of --allow-host; with --allow-host the
  *      same holds for every server. */
 #ifndef SERVER_ORIGIN_H

@@ -9,31 +9,31 @@
 
 /* The paths are seen from the repository's root, where make runs. */
 #define SCRIPT "text/javascript; charset=utf-8"
-#define PAGE_FILES(X)                                                                                        \
-    X(index, "index.html", "text/html; charset=utf-8")                                                       \
-    X(style, "style.css", "text/css; charset=utf-8")                                                         \
-    X(icon, "icon.svg", "image/svg+xml")                                                                     \
-    X(app, "app.js", SCRIPT)                                                                                 \
-    X(chat, "chat.js", SCRIPT)                                                                               \
-    X(stream, "stream.js", SCRIPT)                                                                           \
-    X(tools, "tools.js", SCRIPT)                                                                             \
-    X(markdown, "markdown.js", SCRIPT)                                                                       \
-    X(view, "view.js", SCRIPT)                                                                               \
-    X(live, "live.js", SCRIPT)                                                                               \
-    X(chart, "chart.js", SCRIPT)                                                                             \
-    X(settings, "settings.js", SCRIPT)                                                                       \
-    X(store, "store.js", SCRIPT)                                                                             \
-    X(format, "format.js", SCRIPT)                                                                           \
+#define PAGE_FILES(X)                                                                                                  \
+    X(index, "index.html", "text/html; charset=utf-8")                                                                 \
+    X(style, "style.css", "text/css; charset=utf-8")                                                                   \
+    X(icon, "icon.svg", "image/svg+xml")                                                                               \
+    X(app, "app.js", SCRIPT)                                                                                           \
+    X(chat, "chat.js", SCRIPT)                                                                                         \
+    X(stream, "stream.js", SCRIPT)                                                                                     \
+    X(tools, "tools.js", SCRIPT)                                                                                       \
+    X(markdown, "markdown.js", SCRIPT)                                                                                 \
+    X(view, "view.js", SCRIPT)                                                                                         \
+    X(live, "live.js", SCRIPT)                                                                                         \
+    X(chart, "chart.js", SCRIPT)                                                                                       \
+    X(settings, "settings.js", SCRIPT)                                                                                 \
+    X(store, "store.js", SCRIPT)                                                                                       \
+    X(format, "format.js", SCRIPT)                                                                                     \
     X(dom, "dom.js", SCRIPT)
 
-#define EMBED(id, name, type)                                                                                \
-    extern const char page_##id[] __attribute__((visibility("hidden")));                                     \
-    extern const char page_##id##_end[] __attribute__((visibility("hidden")));                               \
-    __asm__(".pushsection .rodata\n"                                                                         \
-            ".balign 16\n"                                                                                   \
-            ".globl page_" #id "\n.hidden page_" #id "\n"                                                    \
-            ".globl page_" #id "_end\n.hidden page_" #id "_end\n"                                            \
-            "page_" #id ":\n.incbin \"src/server/page/" name "\"\npage_" #id "_end:\n"                       \
+#define EMBED(id, name, type)                                                                                          \
+    extern const char page_##id[] __attribute__((visibility("hidden")));                                               \
+    extern const char page_##id##_end[] __attribute__((visibility("hidden")));                                         \
+    __asm__(".pushsection .rodata\n"                                                                                   \
+            ".balign 16\n"                                                                                             \
+            ".globl page_" #id "\n.hidden page_" #id "\n"                                                              \
+            ".globl page_" #id "_end\n.hidden page_" #id "_end\n"                                                      \
+            "page_" #id ":\n.incbin \"src/server/page/" name "\"\npage_" #id "_end:\n"                                 \
             ".byte 0\n.popsection\n");
 PAGE_FILES(EMBED)
 
@@ -54,9 +54,8 @@ static void make_tags(void) {
     }
 }
 
-static const char policy[] =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+static const char policy[] = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+                             "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 void route_page(server *s, http_request *q, http_reply *r) {
     const char *name = !strcmp(q->path, "/") ? "index.html" : q->path + strlen("/page");
@@ -75,8 +74,7 @@ void route_page(server *s, http_request *q, http_reply *r) {
     r->type = files[i].type;
     if (r->status == 200) buf_add(&r->body, files[i].begin, (size_t)(files[i].end - files[i].begin));
     http_field(r, "ETag", files[i].etag);
-    http_field(r, "Cache-Control",
-               "no-cache"); /* kept, and asked about each time: a new program shows its new page */
+    http_field(r, "Cache-Control", "no-cache"); /* kept, and asked about each time: a new program shows its new page */
     http_field(r, "Content-Security-Policy", policy);
     http_field(r, "Referrer-Policy", "no-referrer");
     http_field(r, "Cross-Origin-Opener-Policy", "same-origin");

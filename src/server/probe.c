@@ -50,8 +50,8 @@ static bool look(server *s, api_error *e) {
                              .probe = true,
                              .prompt_field = "prompt"};
     i64 before = rows_computed(s);
-    bool works = job_submit(&j, s->jobs, s->sched, &one, &s->model, "health", PATIENCE_S, e) &&
-                 wait_for_token(s, j, before, e);
+    bool works =
+        job_submit(&j, s->jobs, s->sched, &one, &s->model, "health", PATIENCE_S, e) && wait_for_token(s, j, before, e);
     job_release(j);
     if (!works) e->http = 503;
     return works;

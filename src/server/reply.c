@@ -13,16 +13,14 @@ static const reply_writer openai, generate;
 static void write_head(const reply *p, bool chunk, buf *out) {
     buf_str(out, "{\"id\":");
     buf_json_str(out, p->id, strlen(p->id));
-    buf_fmt(out,
-            ",\"object\":\"%s\",\"created\":%lld,\"model\":", objects[p->r->kind == API_COMPLETION][chunk],
+    buf_fmt(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", objects[p->r->kind == API_COMPLETION][chunk],
             (long long)p->created);
     buf_json_str(out, p->m->name, strlen(p->m->name));
     buf_str(out, ",\"choices\":[");
 }
 
 status reply_open(reply *p, const gen_request *r, const served_model *m, const char *id, err *e) {
-    static const reply_writer *const writers[] = {&openai, &openai, &generate, &reply_messages,
-                                                  &reply_responses};
+    static const reply_writer *const writers[] = {&openai, &openai, &generate, &reply_messages, &reply_responses};
     *p = (reply){.writer = writers[r->kind],
                  .r = r,
                  .m = m,
@@ -209,8 +207,8 @@ static void generate_reason(const answer *a, buf *out) {
     }
 }
 
-/* The prompt's go with the first chunk of a stream, and with the last one of those that carry all so far: a long prompt's in
- * every chunk would be more than the answer by far. */
+/* The prompt's go with the first chunk of a stream, and with the last one of those that carry all so far: a long
+ * prompt's in every chunk would be more than the answer by far. */
 static bool shows_prompt(const reply *p, const answer *a) {
     if (!a->r->prompt_logprobs) return false;
     return !a->r->stream || !p->begun[a->index] || (a->done && !p->incremental);
@@ -219,8 +217,7 @@ static bool shows_prompt(const reply *p, const answer *a) {
 static void generate_meta_logprobs(const reply *p, const answer *a, buf *out) {
     const gen_request *r = a->r;
     const bool shown = shows_prompt(p, a);
-    size_t prompt = a->n_prompt_info,
-           from = (size_t)r->logprob_start < prompt ? (size_t)r->logprob_start : prompt;
+    size_t prompt = a->n_prompt_info, from = (size_t)r->logprob_start < prompt ? (size_t)r->logprob_start : prompt;
     if (shown) {
         buf_str(out, ",\"input_token_logprobs\":");
         generate_logprobs(out, a, from, prompt, r->logprob_text);
@@ -254,12 +251,10 @@ static void generate_object(const reply *p, i64 i, const char *text, size_t len,
     buf_free(&id);
     buf_str(out, ",\"finish_reason\":");
     generate_reason(a, out);
-    buf_fmt(
-        out,
-        ",\"prompt_tokens\":%zu,\"completion_tokens\":%lld,\"cached_tokens\":%lld,\"weight_version\":\"default\","
-        "\"e2e_latency\":%.6f",
-        a->prompt->len, (long long)a->n_tokens, (long long)p->ends[i].usage.cached_tokens,
-        now_s() - p->received_s);
+    buf_fmt(out,
+            ",\"prompt_tokens\":%zu,\"completion_tokens\":%lld,\"cached_tokens\":%lld,\"weight_version\":\"default\","
+            "\"e2e_latency\":%.6f",
+            a->prompt->len, (long long)a->n_tokens, (long long)p->ends[i].usage.cached_tokens, now_s() - p->received_s);
     if (p->r->logprobs) generate_meta_logprobs(p, a, out);
     buf_str(out, "}");
     if (p->n > 1 && p->r->stream) buf_fmt(out, ",\"index\":%lld", (long long)i);

@@ -13,8 +13,8 @@ static void usage(const reply *p, buf *out) {
     buf_fmt(out,
             "{\"input_tokens\":%lld,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%lld,"
             "\"output_tokens\":%lld,\"output_tokens_details\":{\"thinking_tokens\":%lld}}",
-            (long long)p->all[0].prompt->len - (long long)cached, (long long)cached,
-            (long long)p->all[0].n_tokens, (long long)p->all[0].reasoning_tokens);
+            (long long)p->all[0].prompt->len - (long long)cached, (long long)cached, (long long)p->all[0].n_tokens,
+            (long long)p->all[0].reasoning_tokens);
 }
 
 static void stop_reason(const answer *a, bool over, buf *out) {
@@ -51,9 +51,7 @@ static void message(const reply *p, const buf *content, buf *out) {
     buf_char(out, '}');
 }
 
-static void event(const char *name, buf *out) {
-    buf_fmt(out, "event: %s\ndata: {\"type\":\"%s\"", name, name);
-}
+static void event(const char *name, buf *out) { buf_fmt(out, "event: %s\ndata: {\"type\":\"%s\"", name, name); }
 
 /* ---- Blocks ---- */
 
@@ -86,8 +84,7 @@ static void delta(reply *p, const char *text, size_t len, buf *out) {
                                            [PIECE_CALL_ARGS] = {"input_json_delta", "partial_json"}};
     const char *const *type = types[p->blocks.kind];
     event("content_block_delta", out);
-    buf_fmt(out, ",\"index\":%lld,\"delta\":{\"type\":\"%s\",\"%s\":", (long long)p->blocks.index, type[0],
-            type[1]);
+    buf_fmt(out, ",\"index\":%lld,\"delta\":{\"type\":\"%s\",\"%s\":", (long long)p->blocks.index, type[0], type[1]);
     buf_json_str(out, text, len);
     buf_str(out, "}}\n\n");
 }

@@ -190,6 +190,6 @@ void reply_usage(const reply *p, i64 i, buf *out) {
             "{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
             "\"prompt_tokens_details\":{\"cached_tokens\":%lld},"
             "\"completion_tokens_details\":{\"reasoning_tokens\":%lld},\"reasoning_tokens\":%lld}",
-            (long long)prompt, (long long)output, (long long)(prompt + output), (long long)cached,
-            (long long)reasoning, (long long)reasoning);
+            (long long)prompt, (long long)output, (long long)(prompt + output), (long long)cached, (long long)reasoning,
+            (long long)reasoning);
 }

@@ -2,8 +2,8 @@
  *
  * Every event carries its type twice (`event:` and "type") and a number that counts up. A stream is response.created
  * and response.in_progress as soon as the engine has begun; for every item output_item.added, content_part.added,
- * deltas, the text's done, content_part.done, output_item.done; response.completed, or .incomplete when max_output_tokens
- * cut it, with the whole response. */
+ * deltas, the text's done, content_part.done, output_item.done; response.completed, or .incomplete when
+ * max_output_tokens cut it, with the whole response. */
 #include "server/reply.h"
 #include "base/json.h"
 #include <string.h>
@@ -23,12 +23,11 @@ static void echo(const reply *p, const char *key, const char *otherwise, buf *ou
 static void usage(const reply *p, buf *out) {
     const answer *a = &p->all[0];
     i64 input = (i64)a->prompt->len;
-    buf_fmt(
-        out,
-        "{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld,\"cache_write_tokens\":0},"
-        "\"output_tokens\":%lld,\"output_tokens_details\":{\"reasoning_tokens\":%lld},\"total_tokens\":%lld}",
-        (long long)input, (long long)p->ends[0].usage.cached_tokens, (long long)a->n_tokens,
-        (long long)a->reasoning_tokens, (long long)(input + a->n_tokens));
+    buf_fmt(out,
+            "{\"input_tokens\":%lld,\"input_tokens_details\":{\"cached_tokens\":%lld,\"cache_write_tokens\":0},"
+            "\"output_tokens\":%lld,\"output_tokens_details\":{\"reasoning_tokens\":%lld},\"total_tokens\":%lld}",
+            (long long)input, (long long)p->ends[0].usage.cached_tokens, (long long)a->n_tokens,
+            (long long)a->reasoning_tokens, (long long)(input + a->n_tokens));
 }
 
 /* status: "in_progress", "completed", "incomplete", "failed"; e: why it failed. */
@@ -36,19 +35,16 @@ static void response(const reply *p, const char *status, const api_error *e, buf
     bool going = !strcmp(status, "in_progress"), cut = !strcmp(status, "incomplete");
     buf_str(out, "{\"id\":");
     buf_json_str(out, p->id, strlen(p->id));
-    buf_fmt(out,
-            ",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"background\":false,\"error\":",
+    buf_fmt(out, ",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"background\":false,\"error\":",
             (long long)p->created, status);
     if (e) {
-        buf_fmt(out,
-                "{\"code\":\"%s\",\"message\":", e->http == 429 ? "rate_limit_exceeded" : "server_error");
+        buf_fmt(out, "{\"code\":\"%s\",\"message\":", e->http == 429 ? "rate_limit_exceeded" : "server_error");
         buf_json_str(out, e->text.text, strlen(e->text.text));
         buf_char(out, '}');
     } else {
         buf_str(out, "null");
     }
-    buf_str(out, cut ? ",\"incomplete_details\":{\"reason\":\"max_output_tokens\"}"
-                     : ",\"incomplete_details\":null");
+    buf_str(out, cut ? ",\"incomplete_details\":{\"reason\":\"max_output_tokens\"}" : ",\"incomplete_details\":null");
     echo(p, "instructions", "null", out);
     echo(p, "max_output_tokens", "null", out);
     echo(p, "metadata", "{}", out);
@@ -74,9 +70,7 @@ static void response(const reply *p, const char *status, const api_error *e, buf
     buf_char(out, '}');
 }
 
-static const char *status_of(const answer *a) {
-    return strcmp(a->finish, "length") ? "completed" : "incomplete";
-}
+static const char *status_of(const answer *a) { return strcmp(a->finish, "length") ? "completed" : "incomplete"; }
 
 /* ---- Events ---- */
 
@@ -191,9 +185,7 @@ static void end(reply *p, bool complete, buf *out) {
     buf_str(out, "}\n\n");
 }
 
-static void block_json(const reply *p, bool complete, buf *out) {
-    item(p, complete ? "completed" : "incomplete", out);
-}
+static void block_json(const reply *p, bool complete, buf *out) { item(p, complete ? "completed" : "incomplete", out); }
 
 static const block_writer blocks = {begin, delta, end, block_json};
 

@@ -23,9 +23,8 @@ void gen_request_free(gen_request *r) {
 
 u64 gen_request_drop_read(gen_request *r) {
     static const char *const needed[] = {"tools", "rid", "request_id"};
-    static const char *const shown[] = {
-        "instructions", "max_output_tokens", "metadata", "parallel_tool_calls",
-        "reasoning",    "tool_choice",       "tools",    "user"};
+    static const char *const shown[] = {"instructions", "max_output_tokens", "metadata", "parallel_tool_calls",
+                                        "reasoning",    "tool_choice",       "tools",    "user"};
     json_t *body = json_object(), *original = r->kind == API_RESPONSES ? json_object() : NULL;
     bool ok = body && (original || r->kind != API_RESPONSES);
     for (size_t i = 0; ok && i < COUNT_OF(needed); i++)
@@ -61,8 +60,7 @@ static bool read_stops(gen_request *r, const json_t *o, i64 vocab, api_error *e)
     } else if (stop && !json_is_null(stop) && !add_stop(r, stop, e)) {
         return false;
     }
-    if (field_given(o, "stop_regex"))
-        return api_fail(e, 400, NULL, "stop_regex", "stop_regex is not supported");
+    if (field_given(o, "stop_regex")) return api_fail(e, 400, NULL, "stop_regex", "stop_regex is not supported");
     return field_array(o, "stop_token_ids", STOP_IDS_MAX, &ids, e) &&
            (!ids || field_ids(ids, "stop_token_ids", vocab, &r->stop_ids, e)) &&
            field_bool(o, "no_stop_trim", &r->keep_stop, e) &&
@@ -74,8 +72,7 @@ static bool read_bias(gen_request *r, const json_t *o, i64 vocab, api_error *e) 
     if (!field_object(o, "logit_bias", &map, e) || !map) return !e->http;
     size_t n = json_object_size(map);
     if (n > BIAS_MAX)
-        return api_fail(e, 400, NULL, "logit_bias", "logit_bias: %zu entries, at most %d are allowed", n,
-                        BIAS_MAX);
+        return api_fail(e, 400, NULL, "logit_bias", "logit_bias: %zu entries, at most %d are allowed", n, BIAS_MAX);
     r->bias = calloc(n + 1, sizeof *r->bias);
     if (!r->bias) return api_fail(e, 503, NULL, NULL, "out of memory");
     const char *key;
@@ -84,12 +81,12 @@ static bool read_bias(gen_request *r, const json_t *o, i64 vocab, api_error *e) 
         char *end;
         i64 id = *key >= '0' && *key <= '9' ? strtoll(key, &end, 10) : -1;
         if (id < 0 || *end || id >= vocab)
-            return api_fail(e, 400, NULL, "logit_bias", "logit_bias: \"%.40s\" is no token id in 0..%lld",
-                            key, (long long)vocab - 1);
+            return api_fail(e, 400, NULL, "logit_bias", "logit_bias: \"%.40s\" is no token id in 0..%lld", key,
+                            (long long)vocab - 1);
         f64 x = json_number_value(v);
         if (!json_is_number(v) || !(x >= -100 && x <= 100))
-            return api_fail(e, 400, NULL, "logit_bias",
-                            "logit_bias: the value of %lld is not a number in -100..100", (long long)id);
+            return api_fail(e, 400, NULL, "logit_bias", "logit_bias: the value of %lld is not a number in -100..100",
+                            (long long)id);
         r->bias[r->bias_ids.len] = (f32)x;
         ids_add(&r->bias_ids, (i32)id);
         if (r->bias_ids.failed) return api_fail(e, 503, NULL, NULL, "out of memory");
@@ -111,9 +108,8 @@ static bool read_seed(sampling *s, const json_t *o, const char *key, api_error *
 bool request_sampling(gen_request *r, const served_model *m, const json_t *o, api_error *e) {
     sampling *s = &r->sampling;
     *s = m->defaults;
-    bool ok = field_f64(o, "temperature", 0, 100, &s->temperature, e) &&
-              field_f64(o, "top_p", 0, 1, &s->top_p, e) && field_i64(o, "top_k", -1, 1 << 30, &s->top_k, e) &&
-              field_f64(o, "min_p", 0, 1, &s->min_p, e) &&
+    bool ok = field_f64(o, "temperature", 0, 100, &s->temperature, e) && field_f64(o, "top_p", 0, 1, &s->top_p, e) &&
+              field_i64(o, "top_k", -1, 1 << 30, &s->top_k, e) && field_f64(o, "min_p", 0, 1, &s->min_p, e) &&
               field_f64(o, "repetition_penalty", 0.01, 100, &s->repetition_penalty, e) &&
               field_f64(o, "frequency_penalty", -2, 2, &s->frequency_penalty, e) &&
               field_f64(o, "presence_penalty", -2, 2, &s->presence_penalty, e) &&
@@ -133,13 +129,11 @@ bool request_sampling(gen_request *r, const served_model *m, const json_t *o, ap
 static u64 salt_key[2]; /* this process's own */
 static bool salt_key_there;
 
-static void draw_salt_key(void) {
-    salt_key_there = getrandom(salt_key, sizeof salt_key, 0) == sizeof salt_key;
-}
+static void draw_salt_key(void) { salt_key_there = getrandom(salt_key, sizeof salt_key, 0) == sizeof salt_key; }
 
-/* Prefixes are shared within a salt only. A space is a number of 64 bits, a hash of the salt under a key that nobody outside
- * of this process knows: a salt that meets somebody else's cannot be made, only met by chance, once in 2^64 tries (and
- * some two of a million salts in use with a probability of 3e-8). */
+/* Prefixes are shared within a salt only. A space is a number of 64 bits, a hash of the salt under a key that nobody
+ * outside of this process knows: a salt that meets somebody else's cannot be made, only met by chance, once in 2^64
+ * tries (and some two of a million salts in use with a probability of 3e-8). */
 static bool space_of(const char *salt, size_t n, u64 *space, api_error *e) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, draw_salt_key);
@@ -161,14 +155,12 @@ bool request_common(gen_request *r, const json_t *o, api_error *e) {
     const json_t *options;
     const char *salt = NULL;
     r->n = 1;
-    if (!field_bool(o, "stream", &r->stream, e) || !field_object(o, "stream_options", &options, e))
-        return false;
+    if (!field_bool(o, "stream", &r->stream, e) || !field_object(o, "stream_options", &options, e)) return false;
     if (options && (!field_bool(options, "include_usage", &r->include_usage, e) ||
                     !field_bool(options, "continuous_usage_stats", &r->continuous_usage, e)))
         return false;
     if (!field_i64(o, "n", 1, N_MAX, &r->n, e) || !field_str(o, "rid", &r->rid, e) ||
-        !field_str(o, "request_id", &r->rid, e) ||
-        !field_i64(o, "priority", -1000000, 1000000, &r->priority, e) ||
+        !field_str(o, "request_id", &r->rid, e) || !field_i64(o, "priority", -1000000, 1000000, &r->priority, e) ||
         !field_str(o, "cache_salt", &salt, e) || !field_bool(o, "return_token_ids", &r->return_token_ids, e))
         return false;
     if (r->rid && !printable(r->rid))
@@ -184,8 +176,8 @@ bool request_no_grammar(const json_t *o, api_error *e) {
                                          "guided_choice",  "guided_grammar", "structured_outputs"};
     for (size_t i = 0; i < COUNT_OF(fields); i++)
         if (field_given(o, fields[i]))
-            return api_fail(e, 400, "unsupported", fields[i],
-                            "%s: structured output is not supported by this version", fields[i]);
+            return api_fail(e, 400, "unsupported", fields[i], "%s: structured output is not supported by this version",
+                            fields[i]);
     const json_t *format;
     const char *type = "text";
     if (!field_object(o, "response_format", &format, e)) return false;
@@ -199,8 +191,8 @@ bool request_prompts(gen_request *r, size_t n, api_error *e) {
     if (n < 1) return api_fail(e, 400, NULL, r->prompt_field, "%s: empty", r->prompt_field);
     if (n > PROMPTS_MAX || (i64)n * r->n > CHOICES_MAX)
         return api_fail(e, 400, NULL, r->prompt_field,
-                        "%s: %zu prompts with n = %lld; at most %d prompts and %d answers are allowed",
-                        r->prompt_field, n, (long long)r->n, PROMPTS_MAX, CHOICES_MAX);
+                        "%s: %zu prompts with n = %lld; at most %d prompts and %d answers are allowed", r->prompt_field,
+                        n, (long long)r->n, PROMPTS_MAX, CHOICES_MAX);
     r->prompts = calloc(n, sizeof *r->prompts);
     if (!r->prompts) return api_fail(e, 503, NULL, NULL, "out of memory");
     r->n_prompts = (i64)n;
@@ -218,8 +210,8 @@ bool request_too_long(const gen_request *r, const served_model *m, const char *k
                     key, request_max_ids(r, m));
 }
 
-bool request_encode(const gen_request *r, const served_model *m, const json_t *text, const char *key,
-                    ids_buf *out, api_error *e) {
+bool request_encode(const gen_request *r, const served_model *m, const json_t *text, const char *key, ids_buf *out,
+                    api_error *e) {
     err why = {0};
     out->max = request_max_ids(r, m);
     status st = tokenizer_encode(m->tok, json_string_value(text), json_string_length(text), true, out, &why);
@@ -239,16 +231,14 @@ static bool read_prompt(gen_request *r, const served_model *m, const json_t *v, 
     return api_fail(e, 400, NULL, key, "%s: the prompt cannot be empty", key);
 }
 
-bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v, const char *key,
-                          api_error *e) {
+bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v, const char *key, api_error *e) {
     r->prompt_field = key;
     const json_t *first = json_array_get(v, 0);
     bool many = json_is_array(v) && !json_is_integer(first) && !json_is_big_integer(first);
     if (!json_is_string(v) && !json_is_array(v))
         return api_fail(e, 400, NULL, key, "%s: expected text, token ids, or an array of these, got %s", key,
                         json_type_text(v));
-    if (!request_prompts(r, many ? json_array_size(v) : json_array_size(v) || json_is_string(v), e))
-        return false;
+    if (!request_prompts(r, many ? json_array_size(v) : json_array_size(v) || json_is_string(v), e)) return false;
     r->prompt_array = many;
     if (!many) return read_prompt(r, m, v, key, &r->prompts[0], e);
     size_t i;

@@ -86,8 +86,7 @@ bool request_chat_body(gen_request *r, const served_model *m, api_error *e);
 /* Room for `n` prompts, each empty. */
 bool request_prompts(gen_request *r, size_t n, api_error *e);
 /* "prompt" or "text": a string, ids, or an array of either. */
-bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v, const char *key,
-                          api_error *e);
+bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v, const char *key, api_error *e);
 
 /* The messages as text/chat expects them: roles, part types and tool call ids of other clients are rewritten in
  * place. *calls: tool calls in the history. Pictures are refused. */
@@ -99,8 +98,8 @@ bool request_too_long(const gen_request *r, const served_model *m, const char *k
 /* The most ids that a prompt of r may have. */
 size_t request_max_ids(const gen_request *r, const served_model *m);
 /* Text with control tokens to ids; *out is empty. */
-bool request_encode(const gen_request *r, const served_model *m, const json_t *text, const char *key,
-                    ids_buf *out, api_error *e);
+bool request_encode(const gen_request *r, const served_model *m, const json_t *text, const char *key, ids_buf *out,
+                    api_error *e);
 /* Renders "messages" with "tools" into r->prompts[0]; sets the parser's options. */
 bool request_render(gen_request *r, const served_model *m, api_error *e);
 

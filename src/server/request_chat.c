@@ -19,21 +19,18 @@ static bool read_keep(const json_t *thinking, bool *preserve, api_error *e) {
     if (!thinking || !field_given(thinking, "keep")) return true;
     if (!field_str(thinking, "keep", &keep, e)) return false;
     if (strcmp(keep, "all"))
-        return api_fail(e, 400, NULL, "thinking", "thinking.keep: \"%.40s\" is not known, only \"all\"",
-                        keep);
+        return api_fail(e, 400, NULL, "thinking", "thinking.keep: \"%.40s\" is not known, only \"all\"", keep);
     return *preserve = true;
 }
 
 static bool from_fields(const json_t *body, bool *out, bool *preserve, api_error *e) {
     const json_t *thinking, *reasoning;
     const char *type = NULL;
-    if (!field_object(body, "thinking", &thinking, e) || !field_object(body, "reasoning", &reasoning, e))
-        return false;
+    if (!field_object(body, "thinking", &thinking, e) || !field_object(body, "reasoning", &reasoning, e)) return false;
     if (thinking && !field_str(thinking, "type", &type, e)) return false;
     if (!read_keep(thinking, preserve, e)) return false;
     if (type && strcmp(type, "enabled") && strcmp(type, "disabled"))
-        return api_fail(e, 400, NULL, "thinking", "thinking.type: \"%.40s\" is neither enabled nor disabled",
-                        type);
+        return api_fail(e, 400, NULL, "thinking", "thinking.type: \"%.40s\" is neither enabled nor disabled", type);
     if (type) return *out = !strcmp(type, "enabled"), true;
     if (reasoning && field_given(reasoning, "enabled")) return field_bool(reasoning, "enabled", out, e);
     if (reasoning && field_given(reasoning, "effort"))
@@ -49,14 +46,14 @@ json_t *request_thinking(const json_t *body, chat_template t, bool *thinking, ap
     *thinking = true;
     if (!field_object(body, "chat_template_kwargs", &kwargs, e) || !from_fields(body, thinking, &preserve, e))
         return NULL;
-    if (kwargs && (!field_bool(kwargs, "enable_thinking", thinking, e) ||
-                   !field_bool(kwargs, "thinking", thinking, e) ||
-                   !field_bool(kwargs, "preserve_thinking", &preserve, e)))
+    if (kwargs &&
+        (!field_bool(kwargs, "enable_thinking", thinking, e) || !field_bool(kwargs, "thinking", thinking, e) ||
+         !field_bool(kwargs, "preserve_thinking", &preserve, e)))
         return NULL;
     if (always && (!*thinking || !preserve)) {
         api_fail(e, 400, "unsupported", *thinking ? "preserve_thinking" : "thinking",
-                 "%s: this model (template %s) has it always on",
-                 *thinking ? "preserve_thinking" : "thinking", chat_template_name(t));
+                 "%s: this model (template %s) has it always on", *thinking ? "preserve_thinking" : "thinking",
+                 chat_template_name(t));
         return NULL;
     }
     json_t *out = json_pack("{s:b, s:b}", "thinking", *thinking, "preserve_thinking", preserve);
@@ -71,18 +68,16 @@ static bool read_tool(const json_t *tool, size_t at, const json_t *seen, api_err
     const char *type = json_string_value(json_object_get(tool, "type"));
     const char *name = json_string_value(json_object_get(function, "name"));
     if (!json_is_object(tool) || (type && strcmp(type, "function")) || !json_is_object(function))
-        return api_fail(e, 400, NULL, "tools",
-                        "tools[%zu]: expected {\"type\": \"function\", \"function\": {...}}", at);
+        return api_fail(e, 400, NULL, "tools", "tools[%zu]: expected {\"type\": \"function\", \"function\": {...}}",
+                        at);
     if (!name || !*name || strlen(name) > 256)
-        return api_fail(e, 400, NULL, "tools",
-                        "tools[%zu].function.name: expected a string of 1 to 256 bytes", at);
+        return api_fail(e, 400, NULL, "tools", "tools[%zu].function.name: expected a string of 1 to 256 bytes", at);
     if (json_object_get(seen, name))
-        return api_fail(e, 400, NULL, "tools", "tools[%zu].function.name: \"%.80s\" is there twice", at,
-                        name);
+        return api_fail(e, 400, NULL, "tools", "tools[%zu].function.name: \"%.80s\" is there twice", at, name);
     const json_t *parameters = json_object_get(function, "parameters");
     if (parameters && !json_is_null(parameters) && !json_is_object(parameters))
-        return api_fail(e, 400, NULL, "tools", "tools[%zu].function.parameters: expected an object, got %s",
-                        at, json_type_text(parameters));
+        return api_fail(e, 400, NULL, "tools", "tools[%zu].function.parameters: expected an object, got %s", at,
+                        json_type_text(parameters));
     if (json_is_true(json_object_get(function, "strict")))
         return api_fail(e, 400, "unsupported", "tools",
                         "tools[%zu].function.strict: true is not supported by this version", at);
@@ -97,8 +92,7 @@ static bool read_tools(gen_request *r, api_error *e) {
     if (ok) json_array_foreach(r->tools, i, tool) {
             ok = read_tool(tool, i, seen, e);
             if (!ok) break;
-            json_object_set_new(seen,
-                                json_string_value(json_object_get(json_object_get(tool, "function"), "name")),
+            json_object_set_new(seen, json_string_value(json_object_get(json_object_get(tool, "function"), "name")),
                                 json_true());
         }
     json_decref(seen);
@@ -118,8 +112,7 @@ static bool read_tool_choice(gen_request *r, bool *none, api_error *e) {
         return api_fail(e, 400, "unsupported", "tool_choice",
                         "tool_choice: %s is not supported by this version, only \"auto\" and \"none\"",
                         word ? "\"required\"" : "a named tool");
-    return api_fail(e, 400, NULL, "tool_choice",
-                    "tool_choice: expected \"auto\", \"none\", \"required\" or a tool");
+    return api_fail(e, 400, NULL, "tool_choice", "tool_choice: expected \"auto\", \"none\", \"required\" or a tool");
 }
 
 /* ---- The prompt ---- */
@@ -183,10 +176,8 @@ bool request_render(gen_request *r, const served_model *m, api_error *e) {
     json_t *kwargs = ok ? request_thinking(r->body, m->template, &thinking, e) : NULL;
     if (!kwargs) return false;
     chat_prompt p = {0};
-    chat_request q = {.messages = messages,
-                      .tools = r->tools,
-                      .kwargs = kwargs,
-                      .add_generation_prompt = generation && !go_on};
+    chat_request q = {
+        .messages = messages, .tools = r->tools, .kwargs = kwargs, .add_generation_prompt = generation && !go_on};
     ok = render(r, m, &q, &p, e);
     json_decref(kwargs);
     if (ok && p.tools_json.code != ST_OK)
@@ -210,14 +201,12 @@ bool request_chat_body(gen_request *r, const served_model *m, api_error *e) {
     if (!request_common(r, o, e) || !request_sampling(r, m, o, e) || !request_no_grammar(o, e)) return false;
     if (!field_i64(o, "max_tokens", 1, INT32_MAX, &r->max_new, e) ||
         !field_i64(o, "max_completion_tokens", 1, INT32_MAX, &r->max_new, e) ||
-        !field_i64(o, "min_tokens", 0, INT32_MAX, &r->min_new, e) ||
-        !field_bool(o, "logprobs", &r->logprobs, e) || !field_i64(o, "top_logprobs", 0, 20, &r->top, e))
+        !field_i64(o, "min_tokens", 0, INT32_MAX, &r->min_new, e) || !field_bool(o, "logprobs", &r->logprobs, e) ||
+        !field_i64(o, "top_logprobs", 0, 20, &r->top, e))
         return false;
-    if (r->top && !r->logprobs)
-        return api_fail(e, 400, NULL, "top_logprobs", "top_logprobs: needs logprobs: true");
+    if (r->top && !r->logprobs) return api_fail(e, 400, NULL, "top_logprobs", "top_logprobs: needs logprobs: true");
     if (r->max_new && r->min_new > r->max_new)
-        return api_fail(e, 400, NULL, "min_tokens", "min_tokens: more than max_tokens (%lld)",
-                        (long long)r->max_new);
+        return api_fail(e, 400, NULL, "min_tokens", "min_tokens: more than max_tokens (%lld)", (long long)r->max_new);
     return request_render(r, m, e);
 }
 

@@ -7,23 +7,19 @@ static bool read_completion(gen_request *r, const served_model *m, api_error *e)
     i64 best_of = 1, top = -1;
     r->max_new = 16;
     if (!request_common(r, o, e) || !request_sampling(r, m, o, e) || !request_no_grammar(o, e)) return false;
-    if (!field_bool(o, "echo", &r->echo, e) ||
-        !field_i64(o, "max_tokens", !r->echo, INT32_MAX, &r->max_new, e) ||
-        !field_i64(o, "min_tokens", 0, INT32_MAX, &r->min_new, e) ||
-        !field_i64(o, "logprobs", 0, 20, &top, e))
+    if (!field_bool(o, "echo", &r->echo, e) || !field_i64(o, "max_tokens", !r->echo, INT32_MAX, &r->max_new, e) ||
+        !field_i64(o, "min_tokens", 0, INT32_MAX, &r->min_new, e) || !field_i64(o, "logprobs", 0, 20, &top, e))
         return false;
     r->score = !r->max_new;
     if (r->score) r->max_new = 1; /* a prompt's log-probabilities come with its first step */
     best_of = r->n;
     if (!field_i64(o, "best_of", 1, N_MAX, &best_of, e)) return false;
-    if (best_of != r->n)
-        return api_fail(e, 400, "unsupported", "best_of", "best_of: only the value of n is supported");
+    if (best_of != r->n) return api_fail(e, 400, "unsupported", "best_of", "best_of: only the value of n is supported");
     if (field_given(o, "suffix") && json_string_length(json_object_get(o, "suffix")))
         return api_fail(e, 400, "unsupported", "suffix", "suffix is not supported by this model");
     if (!field_given(o, "prompt")) return api_fail(e, 400, NULL, "prompt", "prompt: missing");
     if (r->min_new > r->max_new)
-        return api_fail(e, 400, NULL, "min_tokens", "min_tokens: more than max_tokens (%lld)",
-                        (long long)r->max_new);
+        return api_fail(e, 400, NULL, "min_tokens", "min_tokens: more than max_tokens (%lld)", (long long)r->max_new);
     r->logprobs = top >= 0;
     r->top = max_i64(top, 0);
     r->prompt_logprobs = r->logprobs && r->echo;
@@ -40,8 +36,7 @@ static bool read_sampling_params(gen_request *r, const served_model *m, const js
     r->max_new = 128;
     return request_sampling(r, m, o, e) && request_no_grammar(o, e) &&
            field_i64(o, "max_new_tokens", 1, INT32_MAX, &r->max_new, e) &&
-           field_i64(o, "min_new_tokens", 0, INT32_MAX, &r->min_new, e) &&
-           field_i64(o, "n", 1, N_MAX, &r->n, e);
+           field_i64(o, "min_new_tokens", 0, INT32_MAX, &r->min_new, e) && field_i64(o, "n", 1, N_MAX, &r->n, e);
 }
 
 static bool read_generate(gen_request *r, const served_model *m, api_error *e) {
@@ -58,10 +53,8 @@ static bool read_generate(gen_request *r, const served_model *m, api_error *e) {
     if (!ok) return false;
     for (size_t i = 0; i < COUNT_OF(refused); i++)
         if (field_given(o, refused[i]))
-            return api_fail(e, 400, "unsupported", refused[i], "%s is not supported by this version",
-                            refused[i]);
-    if (text == ids)
-        return api_fail(e, 400, NULL, text ? "input_ids" : "text", "give either text or input_ids");
+            return api_fail(e, 400, "unsupported", refused[i], "%s is not supported by this version", refused[i]);
+    if (text == ids) return api_fail(e, 400, NULL, text ? "input_ids" : "text", "give either text or input_ids");
     if (r->min_new > r->max_new)
         return api_fail(e, 400, NULL, "min_new_tokens", "min_new_tokens: more than max_new_tokens (%lld)",
                         (long long)r->max_new);

@@ -76,8 +76,7 @@ static json_t *result_content(translation *t, const json_t *content, bool is_err
     if (!ok) api_fail(t->e, 503, NULL, NULL, "out of memory");
     if (json_is_string(content)) {
         first = content;
-        ok =
-            ok && json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", content)) == 0;
+        ok = ok && json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", content)) == 0;
     } else if (json_is_array(content)) {
         json_array_foreach(content, i, block) {
             snprintf(name, sizeof name, "%s.content[%zu]", field, i);
@@ -89,8 +88,8 @@ static json_t *result_content(translation *t, const json_t *content, bool is_err
             if (!first) first = text;
         }
     } else if (content && !json_is_null(content)) {
-        ok = api_fail(t->e, 400, NULL, field, "%s.content: expected a string or an array of blocks, got %s",
-                      field, json_type_text(content));
+        ok = api_fail(t->e, 400, NULL, field, "%s.content: expected a string or an array of blocks, got %s", field,
+                      json_type_text(content));
     }
     if (ok && is_error && (!first || strncasecmp(json_string_value(first), "error", 5)))
         ok = json_array_insert_new(parts, 0, json_pack("{s:s, s:s}", "type", "text", "text", "Error: ")) == 0;
@@ -103,8 +102,7 @@ static json_t *result_content(translation *t, const json_t *content, bool is_err
 static bool tool_result(translation *t, const json_t *block, const char *field) {
     const json_t *id;
     bool is_error = false;
-    if (!block_text(block, field, "tool_use_id", &id, t->e) ||
-        !field_bool(block, "is_error", &is_error, t->e))
+    if (!block_text(block, field, "tool_use_id", &id, t->e) || !field_bool(block, "is_error", &is_error, t->e))
         return false;
     json_t *content = result_content(t, json_object_get(block, "content"), is_error, field);
     return content && chat_builder_result(&t->b, id, content);
@@ -113,11 +111,9 @@ static bool tool_result(translation *t, const json_t *block, const char *field) 
 static bool tool_use(translation *t, const json_t *block, const char *field) {
     const json_t *id, *name;
     json_t *input = json_object_get(block, "input");
-    if (!block_text(block, field, "id", &id, t->e) || !block_text(block, field, "name", &name, t->e))
-        return false;
+    if (!block_text(block, field, "id", &id, t->e) || !block_text(block, field, "name", &name, t->e)) return false;
     if (!json_is_object(input))
-        return api_fail(t->e, 400, NULL, field, "%s.input: expected an object, got %s", field,
-                        json_type_text(input));
+        return api_fail(t->e, 400, NULL, field, "%s.input: expected an object, got %s", field, json_type_text(input));
     /* How arguments that are not JSON were sent (reply_messages.c): back to the model's own text. */
     json_t *raw = json_object_get(input, "_raw");
     if (json_object_size(input) == 1 && json_is_string(raw)) input = raw;
@@ -137,8 +133,7 @@ static bool read_block(translation *t, const char *role, const json_t *block, co
     if (assistant && !strcmp(type, "tool_use")) return tool_use(t, block, field);
     if (!strcmp(role, "user") && !strcmp(type, "tool_result")) return tool_result(t, block, field);
     if (!strcmp(type, "thinking") || !strcmp(type, "tool_use") || !strcmp(type, "tool_result"))
-        return api_fail(t->e, 400, NULL, field, "%s: \"%s\" does not belong to the role \"%s\"", field, type,
-                        role);
+        return api_fail(t->e, 400, NULL, field, "%s: \"%s\" does not belong to the role \"%s\"", field, type, role);
     return block_refused(field, type, t->e);
 }
 
@@ -151,19 +146,17 @@ static bool read_message(translation *t, const json_t *message, size_t at) {
     json_t *block;
     snprintf(field, sizeof field, "messages[%zu]", at);
     if (!json_is_object(message))
-        return api_fail(t->e, 400, NULL, field, "%s: expected an object, got %s", field,
-                        json_type_text(message));
+        return api_fail(t->e, 400, NULL, field, "%s: expected an object, got %s", field, json_type_text(message));
     if (!field_str(message, "role", &said, t->e)) return false;
     for (i = 0; said && i < COUNT_OF(roles); i++)
         if (!strcmp(said, roles[i])) role = roles[i];
     if (!role)
         return api_fail(t->e, 400, NULL, field, "%s.role: \"%.40s\" is neither user nor assistant", field,
                         said ? said : "");
-    if (json_is_string(content))
-        return chat_builder_text(&t->b, role, content) && chat_builder_end_message(&t->b);
+    if (json_is_string(content)) return chat_builder_text(&t->b, role, content) && chat_builder_end_message(&t->b);
     if (!json_is_array(content))
-        return api_fail(t->e, 400, NULL, field, "%s.content: expected a string or an array of blocks, got %s",
-                        field, json_type_text(content));
+        return api_fail(t->e, 400, NULL, field, "%s.content: expected a string or an array of blocks, got %s", field,
+                        json_type_text(content));
     if (!strcmp(role, "assistant") && !chat_builder_begin(&t->b, role)) return false;
     json_array_foreach(content, i, block) {
         snprintf(field, sizeof field, "messages[%zu].content[%zu]", at, i);
@@ -176,8 +169,7 @@ static bool read_messages(translation *t, const json_t *body) {
     const json_t *list;
     size_t i;
     json_t *message;
-    if (!read_system(t, json_object_get(body, "system")) ||
-        !field_array(body, "messages", SIZE_MAX, &list, t->e))
+    if (!read_system(t, json_object_get(body, "system")) || !field_array(body, "messages", SIZE_MAX, &list, t->e))
         return false;
     if (!json_array_size(list))
         return api_fail(t->e, 400, NULL, "messages", "messages: at least one message is required");
@@ -207,8 +199,7 @@ static bool read_tools(translation *t, const json_t *body) {
     json_array_foreach(list, i, tool) {
         snprintf(field, sizeof field, "tools[%zu]", i);
         if (ok && !json_is_object(tool))
-            ok = api_fail(t->e, 400, NULL, field, "%s: expected an object, got %s", field,
-                          json_type_text(tool));
+            ok = api_fail(t->e, 400, NULL, field, "%s: expected an object, got %s", field, json_type_text(tool));
         type = NULL;
         ok = ok && field_str(tool, "type", &type, t->e) &&
              (!type || !strcmp(type, "custom") || block_refused(field, type, t->e));
@@ -226,13 +217,11 @@ static bool read_tool_choice(translation *t, const json_t *body) {
     bool one = false;
     if (!field_object(body, "tool_choice", &choice, t->e)) return false;
     if (!choice) return true;
-    if (!field_str(choice, "type", &type, t->e) ||
-        !field_bool(choice, "disable_parallel_tool_use", &one, t->e))
+    if (!field_str(choice, "type", &type, t->e) || !field_bool(choice, "disable_parallel_tool_use", &one, t->e))
         return false;
     if (type && (!strcmp(type, "any") || !strcmp(type, "tool")))
-        return api_fail(
-            t->e, 400, "unsupported", "tool_choice",
-            "tool_choice: type \"%s\" is not supported by this version, only \"auto\" and \"none\"", type);
+        return api_fail(t->e, 400, "unsupported", "tool_choice",
+                        "tool_choice: type \"%s\" is not supported by this version, only \"auto\" and \"none\"", type);
     if (!type || (strcmp(type, "auto") && strcmp(type, "none")))
         return api_fail(t->e, 400, NULL, "tool_choice",
                         "tool_choice.type: expected \"auto\", \"any\", \"tool\" or \"none\"");
@@ -250,14 +239,12 @@ static bool read_thinking(translation *t, const json_t *body) {
     if (!field_str(thinking, "type", &type, t->e) || !field_str(thinking, "display", &display, t->e) ||
         !field_i64(thinking, "budget_tokens", 1, INT32_MAX, &budget, t->e))
         return false;
-    bool on = type && (!strcmp(type, "enabled") || !strcmp(type, "adaptive")),
-         off = type && !strcmp(type, "disabled");
+    bool on = type && (!strcmp(type, "enabled") || !strcmp(type, "adaptive")), off = type && !strcmp(type, "disabled");
     if (!on && !off)
         return api_fail(t->e, 400, NULL, "thinking",
                         "thinking.type: expected \"enabled\", \"adaptive\" or \"disabled\"");
     if (strcmp(display, "summarized") && strcmp(display, "omitted"))
-        return api_fail(t->e, 400, NULL, "thinking",
-                        "thinking.display: expected \"summarized\" or \"omitted\"");
+        return api_fail(t->e, 400, NULL, "thinking", "thinking.display: expected \"summarized\" or \"omitted\"");
     return chat_builder_set(&t->b, "thinking", json_pack("{s:s}", "type", on ? "enabled" : "disabled")) &&
            chat_builder_set(&t->b, "include_reasoning", json_boolean(strcmp(display, "omitted")));
 }
@@ -271,8 +258,7 @@ static bool read_refused(translation *t, const json_t *body) {
     for (size_t i = 0; i < COUNT_OF(fields); i++) {
         const json_t *v = json_object_get(body, fields[i]);
         if (field_given(body, fields[i]) && (!json_is_array(v) || json_array_size(v)))
-            return api_fail(t->e, 400, "unsupported", fields[i], "%s is not supported by this version",
-                            fields[i]);
+            return api_fail(t->e, 400, "unsupported", fields[i], "%s is not supported by this version", fields[i]);
     }
     if (!field_object(body, "output_config", &config, t->e)) return false;
     if (config && field_given(config, "format"))
@@ -286,10 +272,8 @@ static bool read_limits(translation *t, const json_t *body) {
     i64 max = 0;
     size_t i;
     json_t *v;
-    if (!field_given(body, "max_tokens"))
-        return api_fail(t->e, 400, NULL, "max_tokens", "max_tokens: missing");
-    if (!field_i64(body, "max_tokens", 1, INT32_MAX, &max, t->e) ||
-        !field_object(body, "metadata", &metadata, t->e) ||
+    if (!field_given(body, "max_tokens")) return api_fail(t->e, 400, NULL, "max_tokens", "max_tokens: missing");
+    if (!field_i64(body, "max_tokens", 1, INT32_MAX, &max, t->e) || !field_object(body, "metadata", &metadata, t->e) ||
         !field_array(body, "stop_sequences", SIZE_MAX, &stops, t->e))
         return false;
     json_array_foreach(stops, i, v) if (!json_is_string(v) || !json_string_length(v)) return api_fail(
@@ -300,8 +284,7 @@ static bool read_limits(translation *t, const json_t *body) {
 
 static bool translate(translation *t, const json_t *body, bool count) {
     return chat_builder_open(&t->b, body, t->e) && (count || read_limits(t, body)) && read_refused(t, body) &&
-           read_tools(t, body) && read_tool_choice(t, body) && read_thinking(t, body) &&
-           read_messages(t, body);
+           read_tools(t, body) && read_tool_choice(t, body) && read_thinking(t, body) && read_messages(t, body);
 }
 
 static bool read(gen_request *r, const served_model *m, json_t *body, bool count, api_error *e) {

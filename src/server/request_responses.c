@@ -17,8 +17,7 @@ typedef struct {
 
 /* A text part under whatever name; *text NULL: a part that cannot be read and says nothing. */
 static bool read_part(translation *t, const json_t *part, const char *field, const json_t **text) {
-    static const char *const texts[] = {"input_text", "output_text", "text", "summary_text",
-                                        "reasoning_text"};
+    static const char *const texts[] = {"input_text", "output_text", "text", "summary_text", "reasoning_text"};
     const char *type;
     if (!block_type(part, field, &type, t->e)) return false;
     for (size_t i = 0; i < COUNT_OF(texts); i++)
@@ -45,16 +44,15 @@ static bool message_item(translation *t, const json_t *item, const char *field) 
     if (!field_str(item, "role", &said, t->e)) return false;
     const char *role = role_of(said);
     if (!role)
-        return api_fail(t->e, 400, NULL, field,
-                        "%s.role: \"%.40s\" is none of user, assistant, system, developer", field,
-                        said ? said : "");
+        return api_fail(t->e, 400, NULL, field, "%s.role: \"%.40s\" is none of user, assistant, system, developer",
+                        field, said ? said : "");
     bool assistant = !strcmp(role, "assistant");
     if (!assistant && !chat_builder_end_message(&t->b)) return false; /* two messages stay two */
     if (!chat_builder_begin(&t->b, role)) return false;
     if (json_is_string(content)) return chat_builder_text(&t->b, role, content);
     if (!json_is_array(content))
-        return api_fail(t->e, 400, NULL, field, "%s.content: expected a string or an array of parts, got %s",
-                        field, json_type_text(content));
+        return api_fail(t->e, 400, NULL, field, "%s.content: expected a string or an array of parts, got %s", field,
+                        json_type_text(content));
     json_array_foreach(content, i, part) {
         snprintf(name, sizeof name, "%s.content[%zu]", field, i);
         if (!read_part(t, part, name, &text) || !chat_builder_text(&t->b, role, text)) return false;
@@ -96,8 +94,8 @@ static bool output_item(translation *t, const json_t *item, const char *field) {
     if (!block_text(item, field, "call_id", &id, t->e)) return false;
     if (json_is_string(output)) return chat_builder_result(&t->b, id, json_incref((json_t *)output));
     if (!json_is_array(output))
-        return api_fail(t->e, 400, NULL, field, "%s.output: expected a string or an array of parts, got %s",
-                        field, json_type_text(output));
+        return api_fail(t->e, 400, NULL, field, "%s.output: expected a string or an array of parts, got %s", field,
+                        json_type_text(output));
     json_t *parts = json_array();
     bool ok = parts || api_fail(t->e, 503, NULL, NULL, "out of memory");
     json_array_foreach(output, i, part) {
@@ -117,8 +115,7 @@ static bool read_item(translation *t, const json_t *item, size_t at) {
     char field[40];
     snprintf(field, sizeof field, "input[%zu]", at);
     if (!json_is_object(item))
-        return api_fail(t->e, 400, NULL, field, "%s: expected an object, got %s", field,
-                        json_type_text(item));
+        return api_fail(t->e, 400, NULL, field, "%s: expected an object, got %s", field, json_type_text(item));
     if (!field_str(item, "type", &type, t->e)) return false;
     if (!strcmp(type, "message")) return message_item(t, item, field);
     if (!strcmp(type, "reasoning")) return reasoning_item(t, item, field);
@@ -128,8 +125,7 @@ static bool read_item(translation *t, const json_t *item, size_t at) {
 }
 
 static bool read_input(translation *t, const json_t *body) {
-    const json_t *input = json_object_get(body, "input"),
-                 *instructions = json_object_get(body, "instructions");
+    const json_t *input = json_object_get(body, "input"), *instructions = json_object_get(body, "instructions");
     const char *checked;
     size_t i;
     json_t *item;
@@ -177,15 +173,12 @@ static bool read_refused(translation *t, const json_t *body) {
     for (size_t k = 0; k < COUNT_OF(fields); k++)
         if (field_given(body, fields[k]))
             return api_fail(t->e, 400, "unsupported", fields[k],
-                            "%s: this server keeps no responses; send the whole conversation as input",
-                            fields[k]);
-    if (!field_bool(body, "background", &background, t->e) ||
-        !field_i64(body, "top_logprobs", 0, 20, &top, t->e) ||
+                            "%s: this server keeps no responses; send the whole conversation as input", fields[k]);
+    if (!field_bool(body, "background", &background, t->e) || !field_i64(body, "top_logprobs", 0, 20, &top, t->e) ||
         !field_array(body, "include", 64, &include, t->e))
         return false;
     if (background)
-        return api_fail(t->e, 400, "unsupported", "background",
-                        "background: true is not supported by this version");
+        return api_fail(t->e, 400, "unsupported", "background", "background: true is not supported by this version");
     if (top)
         return api_fail(t->e, 400, "unsupported", "top_logprobs",
                         "top_logprobs is not supported here by this version; /v1/chat/completions has it");
@@ -215,8 +208,8 @@ static bool read_fields(translation *t, const json_t *body) {
     const json_t *metadata;
     i64 max = 0;
     bool store;
-    if (!field_i64(body, "max_output_tokens", 1, INT32_MAX, &max, t->e) ||
-        !field_bool(body, "store", &store, t->e) || !field_object(body, "metadata", &metadata, t->e))
+    if (!field_i64(body, "max_output_tokens", 1, INT32_MAX, &max, t->e) || !field_bool(body, "store", &store, t->e) ||
+        !field_object(body, "metadata", &metadata, t->e))
         return false;
     for (size_t i = 0; i < COUNT_OF(same); i++)
         if (field_given(body, same[i]) &&

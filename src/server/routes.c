@@ -62,8 +62,7 @@ void make_id(const char *prefix, char *out, size_t cap) {
     u8 random[12] = {0};
     if (getrandom(random, sizeof random, 0) != sizeof random) memset(random, 0, sizeof random);
     size_t n = (size_t)snprintf(out, cap, "%s", prefix);
-    for (size_t i = 0; i < sizeof random && n + 2 < cap; i++, n += 2)
-        snprintf(out + n, cap - n, "%02x", random[i]);
+    for (size_t i = 0; i < sizeof random && n + 2 < cap; i++, n += 2) snprintf(out + n, cap - n, "%02x", random[i]);
 }
 
 void reply_error(server *s, http_reply *r, const api_error *e) {
@@ -88,11 +87,10 @@ static bool hold_json(http_request *q, u64 bytes, api_error *e) {
     u64 need = q->body_len + bytes;
     if (http_hold(q, need)) return true;
     if (need + q->held > (u64)http_memory_max(q))
-        return api_fail(
-            e, 413, NULL, NULL,
-            "the request's JSON takes up to %llu MiB of memory, more than one request may have (half of "
-            "--max-body-memory)",
-            (unsigned long long)((need + q->held) >> 20) + 1);
+        return api_fail(e, 413, NULL, NULL,
+                        "the request's JSON takes up to %llu MiB of memory, more than one request may have (half of "
+                        "--max-body-memory)",
+                        (unsigned long long)((need + q->held) >> 20) + 1);
     api_fail(e, 503, NULL, NULL, "the memory for requests is used up (--max-body-memory)");
     e->retry_after = 1;
     return false;
@@ -154,11 +152,10 @@ static bool from_allowed_place(const server *s, const http_request *q, bool page
     switch (origin_judge(&s->o.origin, &o)) {
     case ORIGIN_OK: return true;
     case ORIGIN_HOST:
-        return api_fail(
-            e, 403, "host_not_allowed", NULL,
-            "this server listens on this machine only and is not called \"%.200s\": use 127.0.0.1 or "
-            "localhost, or start it with --allow-host NAME",
-            o.host);
+        return api_fail(e, 403, "host_not_allowed", NULL,
+                        "this server listens on this machine only and is not called \"%.200s\": use 127.0.0.1 or "
+                        "localhost, or start it with --allow-host NAME",
+                        o.host);
     case ORIGIN_PAGE: break;
     }
     return api_fail(e, 403, "origin_not_allowed", NULL,
@@ -170,8 +167,7 @@ static bool refuse(server *s, http_request *q, http_reply *r, api_error *e) {
     const route *at = find_route(q->path);
     const char *m = q->method;
     bool get = !strcmp(m, "GET") || !strcmp(m, "HEAD"), post = !strcmp(m, "POST");
-    if (q->framing.status)
-        return api_fail(e, q->framing.status, NULL, NULL, "%s", q->framing.text), r->close = true;
+    if (q->framing.status) return api_fail(e, q->framing.status, NULL, NULL, "%s", q->framing.text), r->close = true;
     if (!from_allowed_place(s, q, at && at->handle == route_page, e)) return true;
     if (!strcmp(m, "OPTIONS")) {
         r->status = 204;
@@ -191,8 +187,7 @@ static bool refuse(server *s, http_request *q, http_reply *r, api_error *e) {
         return api_fail(e, 405, NULL, NULL, "%s takes %s, not %.16s", at->path, r->allow, m), true;
     }
     if (post && !is_json(q->content_type))
-        return api_fail(e, 415, NULL, NULL, "Content-Type is \"%.80s\": application/json is expected",
-                        q->content_type),
+        return api_fail(e, 415, NULL, NULL, "Content-Type is \"%.80s\": application/json is expected", q->content_type),
                true;
     q->route = (void *)(uintptr_t)at;
     return false;

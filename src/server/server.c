@@ -91,8 +91,7 @@ static status allow_connections(server *s, err *e) {
     }
     i64 fit = r.rlim_cur == RLIM_INFINITY || r.rlim_cur >= need ? want : (i64)r.rlim_cur - OWN_FILES;
     if (fit < want && (s->o.connections || fit < 1))
-        return err_set(e, ST_LIMIT,
-                       "--max-connections %lld needs %lld open files, %lld are allowed (ulimit -n)",
+        return err_set(e, ST_LIMIT, "--max-connections %lld needs %lld open files, %lld are allowed (ulimit -n)",
                        (long long)want, (long long)need, (long long)r.rlim_cur);
     if (fit < want)
         log_warn("%lld open files are allowed (ulimit -n): at most %lld connections instead of %lld",
@@ -112,8 +111,7 @@ static void default_limits(server *s) {
     if (!l->header_s) l->header_s = 10;
     if (!l->body_rate) l->body_rate = 1024;
     if (!l->memory_max)
-        l->memory_max =
-            max_i64((i64)512 << 20, 4 * max_i64(o->body_max, min_i64((i64)prompt, INT64_MAX / 4)));
+        l->memory_max = max_i64((i64)512 << 20, 4 * max_i64(o->body_max, min_i64((i64)prompt, INT64_MAX / 4)));
     if (!o->requests_max) o->requests_max = 1000;
 }
 
@@ -175,16 +173,15 @@ static void end_if_hung(const server *s) {
     sched_stats st;
     scheduler_stats(s->sched, &st);
     if (!engine_on_gpu(s->engine) || st.since_step_s <= s->o.watchdog_s) return;
-    log_warn(
-        "moonlet serve: %s has not finished a step for %.0f s (--watchdog-timeout): it hangs, the server ends; "
-        "%lld requests are lost",
-        engine_ops(s->engine)->name, st.since_step_s, (long long)(st.running + st.queued));
+    log_warn("moonlet serve: %s has not finished a step for %.0f s (--watchdog-timeout): it hangs, the server ends; "
+             "%lld requests are lost",
+             engine_ops(s->engine)->name, st.since_step_s, (long long)(st.running + st.queued));
     _exit(1);
 }
 
 /* From here on everything waits for the GPU in some place: for the step under way, then for what its memory is freed
- * behind. It gets the watchdog's time, and no more than CLOSE_S: who asked for the end waits for it. Without a GPU, who asked
- * twice waits no longer than that either, whatever a handler is busy with. */
+ * behind. It gets the watchdog's time, and no more than CLOSE_S: who asked for the end waits for it. Without a GPU,
+ * who asked twice waits no longer than that either, whatever a handler is busy with. */
 static void limit_close(const server *s, bool hurry) {
     enum { CLOSE_S = 30 };
     bool gpu = engine_on_gpu(s->engine);

@@ -6,12 +6,11 @@
 #include "server/origin.h"
 
 typedef struct {
-    engine_options engine;   /* max_running >= 1 */
-    scheduler_options sched; /* its callback is the server's */
-    const char *template;    /* chat template; NULL: the one the model's folder asks for */
-    const char *host, *name,
-        *api_key; /* name NULL: the folder's last part; api_key NULL: none is asked for */
-    i64 port;     /* 0: any free one */
+    engine_options engine;             /* max_running >= 1 */
+    scheduler_options sched;           /* its callback is the server's */
+    const char *template;              /* chat template; NULL: the one the model's folder asks for */
+    const char *host, *name, *api_key; /* name NULL: the folder's last part; api_key NULL: none is asked for */
+    i64 port;                          /* 0: any free one */
     bool parse_calls, parse_reasoning, log_requests, any_model, incremental;
     f64 request_timeout_s; /* 0: none */
     f64 watchdog_s;        /* /health fails when requests run and no step has ended for so long */

@@ -6,8 +6,7 @@ status stop_set_add(stop_set *s, const char *text, size_t len, err *e) {
     if (!len) return ST_OK;
     if (s->n == STOP_STRINGS_MAX) return err_set(e, ST_LIMIT, "more than %d stop strings", STOP_STRINGS_MAX);
     if (len > STOP_STRING_BYTES)
-        return err_set(e, ST_LIMIT, "a stop string of %zu bytes, at most %d are allowed", len,
-                       STOP_STRING_BYTES);
+        return err_set(e, ST_LIMIT, "a stop string of %zu bytes, at most %d are allowed", len, STOP_STRING_BYTES);
     stop_string *p = &s->all[s->n];
     p->text = malloc(len + 1);
     p->fail = malloc(len * sizeof *p->fail);

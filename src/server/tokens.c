@@ -61,13 +61,11 @@ static bool tokenize(server *s, json_t *body, gen_request *g, buf *out, api_erro
     const served_model *m = &s->model;
     const json_t *prompt = json_object_get(body, "prompt");
     bool chat = field_given(body, "messages"), strings = false;
-    if (chat == field_given(body, "prompt"))
-        return api_fail(e, 400, NULL, "prompt", "give either prompt or messages");
+    if (chat == field_given(body, "prompt")) return api_fail(e, 400, NULL, "prompt", "give either prompt or messages");
     if (!field_bool(body, "return_token_strs", &strings, e)) return false;
     if (json_is_array(prompt)) return many(g, m, prompt, out, e);
     g->n = 1;
-    if (chat ? !request_render(g, m, e)
-             : !request_prompts(g, 1, e) || !encode(g, m, prompt, &g->prompts[0], e))
+    if (chat ? !request_render(g, m, e) : !request_prompts(g, 1, e) || !encode(g, m, prompt, &g->prompts[0], e))
         return false;
     const ids_buf *ids = &g->prompts[0];
     buf_fmt(out, "{\"count\":%zu,\"max_model_len\":%lld,\"tokens\":", ids->len, (long long)m->context);
@@ -116,13 +114,12 @@ void route_detokenize(server *s, http_request *q, http_reply *r) {
     bool skip = false;
     const json_t *list = NULL;
     json_t *body = body_object(q, &e);
-    bool ok = body && field_array(body, "tokens", SIZE_MAX, &list, &e) &&
-              field_bool(body, "skip_special_tokens", &skip, &e);
+    bool ok =
+        body && field_array(body, "tokens", SIZE_MAX, &list, &e) && field_bool(body, "skip_special_tokens", &skip, &e);
     if (ok && !list) ok = api_fail(&e, 400, NULL, "tokens", "tokens: missing");
     ok = ok && field_ids(list, "tokens", tokenizer_vocab_size(s->model.tok), &ids, &e);
     decode_stream d = {0};
-    for (size_t i = 0; ok && i < ids.len; i++)
-        decode_stream_add(&d, s->model.tok, ids.data[i], skip, &text, NULL);
+    for (size_t i = 0; ok && i < ids.len; i++) decode_stream_add(&d, s->model.tok, ids.data[i], skip, &text, NULL);
     decode_stream_end(&d, &text);
     json_decref(body);
     ids_free(&ids);

@@ -42,8 +42,6 @@ quantiles window_quantiles(const window *w, f64 now) {
     }
     for (int b = 0; b < WINDOW_BUCKETS; b++) n += count[b];
     if (!n) return (quantiles){0};
-    return (quantiles){.n = n,
-                       .p50 = quantile(count, n, 0.5),
-                       .p90 = quantile(count, n, 0.9),
-                       .p99 = quantile(count, n, 0.99)};
+    return (quantiles){
+        .n = n, .p50 = quantile(count, n, 0.5), .p90 = quantile(count, n, 0.9), .p99 = quantile(count, n, 0.99)};
 }

@@ -4,9 +4,7 @@
 
 enum { SHORT = 48 }; /* bytes up to which scanning all pairs beats a heap */
 
-static i32 rank_of(const vocab *v, const u8 *piece, u32 from, u32 to) {
-    return vocab_find(v, piece + from, to - from);
-}
+static i32 rank_of(const vocab *v, const u8 *piece, u32 from, u32 to) { return vocab_find(v, piece + from, to - from); }
 
 /* Parts are kept packed: part i is [at[i], at[i + 1]), rank[i] that of parts i and i + 1 together. */
 static void merge_short(const vocab *v, const u8 *piece, u32 n, ids_buf *out) {

@@ -4,9 +4,7 @@
 
 static const json_t *function_of(const json_t *tool) { return json_object_get(tool, "function"); }
 
-static const char *name_of(const json_t *tool) {
-    return json_string_value(json_object_get(function_of(tool), "name"));
-}
+static const char *name_of(const json_t *tool) { return json_string_value(json_object_get(function_of(tool), "name")); }
 
 static bool declared(const json_t *tools, const char *name, size_t len) {
     size_t i;

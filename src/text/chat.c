@@ -56,10 +56,8 @@ static chat_template release_of(const char *jinja, const char *dir, const char *
     static const char *const on[] = {"setpreserve_thinking=true", "preserve_thinking|default(true",
                                      "preserve_thinkingisnotdefinedor", "preserve_thinkingisundefinedor"};
     static const char *const wrapper_on[] = {"preserve_thinking=True", "preserve_thinking:bool=True",
-                                             "preserve_thinking:Optional[bool]=True",
-                                             "preserve_thinking\",True"};
-    if (!strstr(jinja, "<think></think>") && !strstr(jinja, "thinkingis") &&
-        !strstr(jinja, "enable_thinking")) {
+                                             "preserve_thinking:Optional[bool]=True", "preserve_thinking\",True"};
+    if (!strstr(jinja, "<think></think>") && !strstr(jinja, "thinkingis") && !strstr(jinja, "enable_thinking")) {
         *why = "chat_template.jinja cannot do without thinking";
         return CHAT_K2_7_CODE;
     }
@@ -102,14 +100,13 @@ static bool recognise(const char *jinja, const char *dir, chat_template *out, co
     return true;
 }
 
-chat_template chat_template_of(const char *dir, const char *model_type, const tokenizer *t,
-                               const char **why) {
-    static const char *const reasons[2][3] = {
-        {"model_type is kimi_k25, no chat_template.jinja", "no chat_template.jinja, and <think> is a token",
-         "no chat_template.jinja, and <think> is no token"},
-        {"model_type is kimi_k25, chat_template.jinja is none of its kind",
-         "chat_template.jinja is none we know, and <think> is a token",
-         "chat_template.jinja is none we know, and <think> is no token"}};
+chat_template chat_template_of(const char *dir, const char *model_type, const tokenizer *t, const char **why) {
+    static const char *const reasons[2][3] = {{"model_type is kimi_k25, no chat_template.jinja",
+                                               "no chat_template.jinja, and <think> is a token",
+                                               "no chat_template.jinja, and <think> is no token"},
+                                              {"model_type is kimi_k25, chat_template.jinja is none of its kind",
+                                               "chat_template.jinja is none we know, and <think> is a token",
+                                               "chat_template.jinja is none we know, and <think> is no token"}};
     static const chat_template otherwise[3] = {CHAT_K2_5, CHAT_K2_THINKING, CHAT_K2_INSTRUCT_0905};
     bool k25 = model_type && !strcmp(model_type, "kimi_k25");
     chat_template kind;
@@ -135,8 +132,8 @@ static status read_tools(const json_t *tools, const json_t **out, err *e) {
     *out = NULL;
     if (!tools || json_is_null(tools)) return ST_OK;
     if (!json_is_array(tools)) return err_set(e, ST_INPUT, "tools: expected an array");
-    json_array_foreach(tools, i, tool) if (!json_is_object(tool)) return err_set(
-        e, ST_INPUT, "tools[%zu]: expected an object", i);
+    json_array_foreach(tools, i, tool) if (!json_is_object(tool)) return err_set(e, ST_INPUT,
+                                                                                 "tools[%zu]: expected an object", i);
     if (json_array_size(tools)) *out = tools;
     return ST_OK;
 }

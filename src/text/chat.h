@@ -1,8 +1,9 @@
 /* text/chat.h: Kimi's chat templates: messages in, prompt out.
  *
  * The templates are written in C, byte for byte what the published Jinja files render (K2-Instruct in three
- * revisions, K2-Thinking, K2.5; those of K2.6 and K2.7-Code were not at hand, docs/decisions.md says what theirs rest on). Control tokens come from the template alone: text of a message that looks
- * like one is encoded as ordinary text.
+ * revisions, K2-Thinking, K2.5; those of K2.6 and K2.7-Code were not at hand, docs/decisions.md says what theirs
+ * rest on). Control tokens come from the template alone: text of a message that looks like one is encoded as
+ * ordinary text.
  *
  * Where the Jinja files fail or print Python's view of a value, this one does what was meant: a null
  * content, text, id or reasoning_content counts as "" (Jinja prints "None"), and a list as the content of a
@@ -14,40 +15,40 @@
 #include "text/tokenizer.h"
 
 typedef enum {
-    CHAT_K2_INSTRUCT_0711, /* revision r1, July 2025: does not render tool calls of the history        */
-    CHAT_K2_INSTRUCT_0905, /* revision r2                                                              */
-    CHAT_K2_INSTRUCT_R3,   /* a later edit: compact JSON tools, a newline after the default system     */
+    CHAT_K2_INSTRUCT_0711, /* revision r1, July 2025: does not render tool calls of the history */
+    CHAT_K2_INSTRUCT_0905, /* revision r2 */
+    CHAT_K2_INSTRUCT_R3,   /* a later edit: compact JSON tools, a newline after the default system */
     CHAT_K2_THINKING,
-    CHAT_K2_5,      /* it and those behind it: think blocks that the template opens, TypeScript tools  */
-    CHAT_K2_6,      /* K2.5 with preserve_thinking, off by default                                      */
-    CHAT_K2_7_CODE, /* K2.6 that always thinks and always preserves                                     */
+    CHAT_K2_5,      /* it and those behind it: think blocks that the template opens, TypeScript tools */
+    CHAT_K2_6,      /* K2.5 with preserve_thinking, off by default */
+    CHAT_K2_7_CODE, /* K2.6 that always thinks and always preserves */
     CHAT_TEMPLATES  /* their number */
 } chat_template;
 
-const char *chat_template_name(chat_template t); /* "k2-instruct-0711", ..., "k2.7-code" */
-status chat_template_parse(chat_template *out, const char *name, err *e); /* the same names back        */
+const char *chat_template_name(chat_template t);                          /* "k2-instruct-0711", ..., "k2.7-code" */
+status chat_template_parse(chat_template *out, const char *name, err *e); /* the same names back */
 bool chat_template_always_thinks(chat_template t);                        /* k2.7-code */
-/* Which template a model's folder asks for: what its chat_template.jinja shows (recognised by strings in it). A file of
- * K2.5's kind without "preserve_thinking" is k2.5, with it k2.6; it is k2.7-code when that argument is true by default (in
- * the file, or in tokenization_kimi.py beside it) or when nothing in it can do without thinking. Without a known file
- * model_type kimi_k25 has k2.5, which is how k2.6 renders by default; other models k2-thinking when `<think>` is a token,
- * else k2-instruct-0905. model_type and t may be NULL. *why gets a static string for the start-up line. */
+/* Which template a model's folder asks for: what its chat_template.jinja shows (recognised by strings in it). A file
+ * of K2.5's kind without "preserve_thinking" is k2.5, with it k2.6; it is k2.7-code when that argument is true by
+ * default (in the file, or in tokenization_kimi.py beside it) or when nothing in it can do without thinking. Without
+ * a known file model_type kimi_k25 has k2.5, which is how k2.6 renders by default; other models k2-thinking when
+ * `<think>` is a token, else k2-instruct-0905. model_type and t may be NULL. *why gets a static string for the
+ * start-up line. */
 chat_template chat_template_of(const char *dir, const char *model_type, const tokenizer *t, const char **why);
 
 /* A rendered prompt. */
 typedef struct {
-    buf text;       /* what the Jinja template would have produced                                   */
-    ids_buf ids;    /* its token ids                                                                 */
-    bool in_think;  /* the prompt ends inside <think>: generation starts as reasoning                */
+    buf text;       /* what the Jinja template would have produced */
+    ids_buf ids;    /* its token ids */
+    bool in_think;  /* the prompt ends inside <think>: generation starts as reasoning */
     err tools_json; /* k2.5: why the tools are JSON and not TypeScript; code ST_OK when they are not */
 } chat_prompt;
 void chat_prompt_free(chat_prompt *p);
 
 typedef struct {
     const json_t *messages; /* array of {"role", "content", ...} as in the OpenAI API */
-    const json_t *tools; /* array, JSON null or NULL                                                      */
-    const json_t
-        *kwargs; /* chat_template_kwargs, object, JSON null or NULL. k2.5 and k2.6 read "thinking" (only a
+    const json_t *tools;    /* array, JSON null or NULL */
+    const json_t *kwargs;   /* chat_template_kwargs, object, JSON null or NULL. k2.5 and k2.6 read "thinking" (only a
                              boolean false turns it off), k2.6 "preserve_thinking" (true: earlier assistant turns keep
                              their reasoning); k2.7-code refuses false for either. Other keys mean nothing */
     bool add_generation_prompt;

@@ -21,9 +21,8 @@ static void tools_block(chat_writer *w, const json_t *tools) {
 }
 
 static void default_system(chat_writer *w) {
-    chat_default_system(w, w->kind == CHAT_K2_INSTRUCT_0711
-                               ? "You are a helpful assistant"
-                               : "You are Kimi, an AI assistant created by Moonshot AI.");
+    chat_default_system(w, w->kind == CHAT_K2_INSTRUCT_0711 ? "You are a helpful assistant"
+                                                            : "You are Kimi, an AI assistant created by Moonshot AI.");
     if (w->kind == CHAT_K2_INSTRUCT_R3) chat_text(w, "\n");
 }
 
@@ -31,9 +30,8 @@ static void default_system(chat_writer *w) {
 static void message_0711(chat_writer *w, const chat_message *m, size_t at) {
     if (!m->user && !m->assistant && !m->tool && !m->system) {
         if (w->st == ST_OK)
-            w->st =
-                err_set(w->e, ST_INPUT, "messages[%zu].role: template k2-instruct-0711 has no role \"%.40s\"",
-                        at, m->role.s);
+            w->st = err_set(w->e, ST_INPUT, "messages[%zu].role: template k2-instruct-0711 has no role \"%.40s\"", at,
+                            m->role.s);
         return;
     }
     chat_message plain = *m;

@@ -1,12 +1,12 @@
 /* K2-Thinking, K2.5, K2.6 and K2.7-Code.
  *
- * Everything up to the last assistant message without tool calls is history: its reasoning is dropped. What
- * follows is the tool loop in progress, whose reasoning the model gets back. K2.5 declares tools in
- * TypeScript, has no default system message, and opens (or, with thinking off, closes) the think block
- * itself. With preserve_thinking (K2.6; always in K2.7-Code) nothing is history. Sources: the K2.5 template as kept in
- * lightseekorg/smg's test fixtures, and ggml-org/llama.cpp's copy of K2-Thinking's, whose tools the official file prints
- * compactly; for K2.6 the tests of thinking-machines-lab/tinker-cookbook, which compare K2.5's rendering with and without
- * history with the published file. */
+ * Everything up to the last assistant message without tool calls is history: its reasoning is dropped. What follows
+ * is the tool loop in progress, whose reasoning the model gets back. K2.5 declares tools in TypeScript, has no
+ * default system message, and opens (or, with thinking off, closes) the think block itself. With preserve_thinking
+ * (K2.6; always in K2.7-Code) nothing is history. Sources: the K2.5 template as kept in lightseekorg/smg's test
+ * fixtures, and ggml-org/llama.cpp's copy of K2-Thinking's, whose tools the official file prints compactly; for K2.6
+ * the tests of thinking-machines-lab/tinker-cookbook, which compare K2.5's rendering with and without history with
+ * the published file. */
 #include "text/chat_parts.h"
 #include "text/pyjson.h"
 #include "text/ts_tools.h"
@@ -20,8 +20,7 @@ static void tools_block(chat_writer *w, const json_t *tools, chat_prompt *out) {
     }
     chat_declare_tools(w, "");
     size_t before = w->text->len;
-    status st =
-        w->kind >= CHAT_K2_5 && w->st == ST_OK ? ts_tools_encode(w->text, sorted, &out->tools_json) : ST_OK;
+    status st = w->kind >= CHAT_K2_5 && w->st == ST_OK ? ts_tools_encode(w->text, sorted, &out->tools_json) : ST_OK;
     if (st == ST_NOMEM) w->st = err_nomem(w->e, "tools", 0);
     if (w->text->len == before && !w->text->failed) chat_json(w, sorted, ",", ":");
     chat_control(w, "<|im_end|>");

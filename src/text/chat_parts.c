@@ -24,8 +24,7 @@ static status read_content(const json_t *message, size_t at, chat_message *m, er
     m->content = NULL;
     if (!v || json_is_null(v)) return ST_OK;
     if (!json_is_string(v) && !json_is_array(v))
-        return err_set(e, ST_INPUT,
-                       "messages[%zu].content: expected a string, null or an array of parts, got %s", at,
+        return err_set(e, ST_INPUT, "messages[%zu].content: expected a string, null or an array of parts, got %s", at,
                        json_type_text(v));
     json_array_foreach(v, i, part) {
         const json_t *type = json_object_get(part, "type"), *text = json_object_get(part, "text");
@@ -53,11 +52,11 @@ static status read_call(const json_t *call, size_t at, size_t i, err *e) {
         return err_set(e, ST_INPUT, "messages[%zu].tool_calls[%zu].id: expected a string, got %s", at, i,
                        json_type_text(id));
     if (!json_is_object(function))
-        return err_set(e, ST_INPUT, "messages[%zu].tool_calls[%zu].function: expected an object, got %s", at,
-                       i, json_type_text(function));
+        return err_set(e, ST_INPUT, "messages[%zu].tool_calls[%zu].function: expected an object, got %s", at, i,
+                       json_type_text(function));
     if (name && !json_is_string(name))
-        return err_set(e, ST_INPUT, "messages[%zu].tool_calls[%zu].function.name: expected a string, got %s",
-                       at, i, json_type_text(name));
+        return err_set(e, ST_INPUT, "messages[%zu].tool_calls[%zu].function.name: expected a string, got %s", at, i,
+                       json_type_text(name));
     if (!json_object_get(function, "arguments"))
         return err_set(e, ST_INPUT, "messages[%zu].tool_calls[%zu].function.arguments: missing", at, i);
     return ST_OK;
@@ -70,8 +69,7 @@ static status read_calls(const json_t *message, size_t at, chat_message *m, err 
     m->calls = NULL;
     if (!v || json_is_null(v)) return ST_OK;
     if (!json_is_array(v))
-        return err_set(e, ST_INPUT, "messages[%zu].tool_calls: expected an array, got %s", at,
-                       json_type_text(v));
+        return err_set(e, ST_INPUT, "messages[%zu].tool_calls: expected an array, got %s", at, json_type_text(v));
     json_array_foreach(v, i, call) {
         status st = read_call(call, at, i, e);
         if (st != ST_OK) return st;
@@ -87,8 +85,7 @@ static status read_message(const json_t *v, size_t at, chat_message *m, err *e) 
     const json_t *role = json_object_get(v, "role");
     m->role = str_of(role);
     if (!json_is_string(role))
-        return err_set(e, ST_INPUT, "messages[%zu].role: expected a string, got %s", at,
-                       json_type_text(role));
+        return err_set(e, ST_INPUT, "messages[%zu].role: expected a string, got %s", at, json_type_text(role));
     if (!m->role.len) return err_set(e, ST_INPUT, "messages[%zu].role: empty", at);
     m->user = is(m->role, "user");
     m->assistant = is(m->role, "assistant");
@@ -124,8 +121,8 @@ status chat_messages_read(const json_t *messages, chat_message **out, size_t *n,
 static bool stopped(chat_writer *w) {
     if (w->st != ST_OK || (!w->text->failed && !w->ids->failed)) return w->st != ST_OK;
     if (w->text->full || w->ids->full)
-        w->st = err_set(w->e, ST_LIMIT, "the prompt has more than %zu %s",
-                        w->text->full ? w->text->max : w->ids->max, w->text->full ? "bytes" : "tokens");
+        w->st = err_set(w->e, ST_LIMIT, "the prompt has more than %zu %s", w->text->full ? w->text->max : w->ids->max,
+                        w->text->full ? "bytes" : "tokens");
     else
         w->st = err_nomem(w->e, "prompt", w->text->len);
     return true;
@@ -153,9 +150,8 @@ void chat_control(chat_writer *w, const char *name) {
     if (id >= 0)
         ids_add(w->ids, id);
     else
-        w->st =
-            err_set(w->e, ST_UNSUPPORTED, "template %s needs the control token %s, which the tokenizer lacks",
-                    chat_template_name(w->kind), name);
+        w->st = err_set(w->e, ST_UNSUPPORTED, "template %s needs the control token %s, which the tokenizer lacks",
+                        chat_template_name(w->kind), name);
 }
 
 void chat_json(chat_writer *w, const json_t *v, const char *comma, const char *colon) {
@@ -204,8 +200,8 @@ static void part(chat_writer *w, const json_t *p, size_t at, size_t i) {
     } else if (json_object_get(p, "text") || is(type, "text")) {
         chat_bytes(w, str_of(json_object_get(p, "text")));
     } else {
-        w->st = err_set(w->e, ST_INPUT, "messages[%zu].content[%zu].type: template %s has no part \"%.40s\"",
-                        at, i, chat_template_name(w->kind), type.s);
+        w->st = err_set(w->e, ST_INPUT, "messages[%zu].content[%zu].type: template %s has no part \"%.40s\"", at, i,
+                        chat_template_name(w->kind), type.s);
     }
 }
 

@@ -11,12 +11,12 @@ typedef struct {
 
 /* A message whose keys have been checked for type. Points into the request. */
 typedef struct {
-    chat_str role;                      /* never empty                                            */
-    chat_str name;                      /* the request's "name", else the role                    */
-    chat_str call_id;                   /* "tool_call_id"                                         */
-    chat_str reasoning;                 /* "reasoning_content"                                    */
-    const json_t *content;              /* string or array of objects; NULL: nothing              */
-    const json_t *calls;                /* non-empty array of objects, or NULL                    */
+    chat_str role;                      /* never empty */
+    chat_str name;                      /* the request's "name", else the role */
+    chat_str call_id;                   /* "tool_call_id" */
+    chat_str reasoning;                 /* "reasoning_content" */
+    const json_t *content;              /* string or array of objects; NULL: nothing */
+    const json_t *calls;                /* non-empty array of objects, or NULL */
     bool user, assistant, tool, system; /* the role is this one */
 } chat_message;
 
@@ -26,24 +26,24 @@ status chat_messages_read(const json_t *messages, chat_message **out, size_t *n,
 /* Appends to text and ids alike. The first failure sticks; later calls do nothing. */
 typedef struct {
     chat_template kind;
-    const tokenizer *tok; /* NULL: no ids                                  */
+    const tokenizer *tok; /* NULL: no ids */
     buf *text;
     ids_buf *ids;
-    size_t encoded; /* bytes of *text whose ids are in *ids           */
+    size_t encoded; /* bytes of *text whose ids are in *ids */
     status st;
     err *e;
 } chat_writer;
 
-void chat_text(chat_writer *w, const char *s);       /* ordinary text                                  */
-void chat_bytes(chat_writer *w, chat_str s);         /* the same                                       */
-void chat_control(chat_writer *w, const char *name); /* a control token: its name, its id                */
+void chat_text(chat_writer *w, const char *s);       /* ordinary text */
+void chat_bytes(chat_writer *w, chat_str s);         /* the same */
+void chat_control(chat_writer *w, const char *name); /* a control token: its name, its id */
 status chat_finish(chat_writer *w);                  /* encodes the last run of text; the final status */
 void chat_json(chat_writer *w, const json_t *v, const char *comma, const char *colon);
 
-void chat_frame(chat_writer *w, const chat_message *m);              /* <|im_user|>name<|im_middle|>   */
+void chat_frame(chat_writer *w, const chat_message *m);              /* <|im_user|>name<|im_middle|> */
 void chat_content(chat_writer *w, const chat_message *m, size_t at); /* text and media of messages[at] */
-void chat_tool_calls(chat_writer *w, const chat_message *m);         /* the tool call section          */
-void chat_declare_tools(chat_writer *w, const char *before);         /* opens the block of tools       */
+void chat_tool_calls(chat_writer *w, const chat_message *m);         /* the tool call section */
+void chat_declare_tools(chat_writer *w, const char *before);         /* opens the block of tools */
 void chat_default_system(chat_writer *w, const char *text);
 
 typedef struct {
@@ -54,7 +54,7 @@ typedef struct {
 } chat_input;
 
 /* One function a family of templates. */
-void chat_render_k2(chat_writer *w, const chat_input *in);                    /* K2-Instruct    */
+void chat_render_k2(chat_writer *w, const chat_input *in);                    /* K2-Instruct */
 void chat_render_k25(chat_writer *w, const chat_input *in, chat_prompt *out); /* Thinking and later */
 
 #endif

@@ -29,8 +29,7 @@ void mark_scan_end(mark_scanner *s, mark_text_fn on_text, void *ud) {
     s->n_held = 0;
 }
 
-void mark_scan(mark_scanner *s, const char *text, size_t len, mark_text_fn on_text, mark_fn on_mark,
-               void *ud) {
+void mark_scan(mark_scanner *s, const char *text, size_t len, mark_text_fn on_text, mark_fn on_mark, void *ud) {
     size_t from = 0; /* text[from, i) is plain and not delivered yet */
     for (size_t i = 0; i < len; i++) {
         if (!s->n_held && text[i] != '<') continue;

@@ -13,7 +13,7 @@ typedef enum {
     MARK_ARGUMENT,
     MARK_CALL_END,
     MARK_SECTION_1,     /* singular spellings, in no vocabulary */
-    MARK_SECTION_END_1, /* the last one                         */
+    MARK_SECTION_END_1, /* the last one */
     MARKS
 } mark;
 
@@ -22,7 +22,7 @@ extern const char *const mark_text[MARKS];
 /* Splits a stream of bytes into text and markers. Every marker begins with the only '<' in it, so a piece
  * that may become a marker is at most one marker long and never has to be looked at twice. */
 typedef struct {
-    u32 wanted; /* bit m: look for mark m                     */
+    u32 wanted; /* bit m: look for mark m */
     char held[40];
     size_t n_held;
 } mark_scanner;
@@ -30,8 +30,7 @@ typedef struct {
 typedef void (*mark_text_fn)(void *ud, const char *s, size_t n);
 typedef void (*mark_fn)(void *ud, mark m);
 
-void mark_scan(mark_scanner *s, const char *text, size_t len, mark_text_fn on_text, mark_fn on_mark,
-               void *ud);
+void mark_scan(mark_scanner *s, const char *text, size_t len, mark_text_fn on_text, mark_fn on_mark, void *ud);
 void mark_scan_end(mark_scanner *s, mark_text_fn on_text, void *ud); /* what was held is text after all */
 
 #endif

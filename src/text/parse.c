@@ -14,18 +14,18 @@ struct parser {
     parse_sink sink;
     void *ud;
     place at;
-    bool in_section;     /* between section_begin and section_end                       */
+    bool in_section;     /* between section_begin and section_end */
     bool think_open;     /* a call ended the reasoning: the next </think> belongs to it */
-    bool after_call;     /* CONTENT, and nothing but white space since a call's end     */
-    i32 ids[MARKS];      /* -1: not in the vocabulary                                   */
-    mark_scanner scan;   /* spelled markers                                             */
-    decode_stream bytes; /* an unfinished character                                     */
-    buf text;            /* of one id                                                   */
-    buf pending;  /* START: white space. ARGUMENTS: white space that may be the last, or all of a held call */
-    buf id, name; /* of the open call                                            */
-    buf maybe;    /* a singular section_begin and white space: dropped when a call follows, else text */
-    bool named;   /* CALL_BEGIN was sent                                         */
-    bool any_argument; /* something but white space was seen in the arguments         */
+    bool after_call;     /* CONTENT, and nothing but white space since a call's end */
+    i32 ids[MARKS];      /* -1: not in the vocabulary */
+    mark_scanner scan;   /* spelled markers */
+    decode_stream bytes; /* an unfinished character */
+    buf text;            /* of one id */
+    buf pending;         /* START: white space. ARGUMENTS: white space that may be the last, or all of a held call */
+    buf id, name;        /* of the open call */
+    buf maybe;           /* a singular section_begin and white space: dropped when a call follows, else text */
+    bool named;          /* CALL_BEGIN was sent */
+    bool any_argument;   /* something but white space was seen in the arguments */
     size_t n_calls, n_dropped;
     status st; /* the first failure sticks */
     err *e;
@@ -60,9 +60,7 @@ static void trim(buf *b) {
 }
 
 /* A NUL inside an id or name would cut it short: such an id names nothing. */
-static bool usable(const buf *b) {
-    return !b->failed && b->len && b->len <= MAX_ID && !memchr(b->data, 0, b->len);
-}
+static bool usable(const buf *b) { return !b->failed && b->len && b->len <= MAX_ID && !memchr(b->data, 0, b->len); }
 
 static void begin_call(parser *p) {
     p->n_calls++;
@@ -243,8 +241,7 @@ static status result(parser *p, err *e) {
     return p->st;
 }
 
-status parser_open(parser **out, const tokenizer *tok, const parse_options *o, parse_sink sink, void *ud,
-                   err *e) {
+status parser_open(parser **out, const tokenizer *tok, const parse_options *o, parse_sink sink, void *ud, err *e) {
     parser *p = *out = calloc(1, sizeof *p);
     if (!p) return err_nomem(e, "parser", sizeof *p);
     p->tok = tok;

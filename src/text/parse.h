@@ -29,11 +29,11 @@
 #include "text/tokenizer.h"
 
 typedef enum {
-    PARSE_REASONING,  /* text                                                     */
-    PARSE_CONTENT,    /* text                                                     */
-    PARSE_CALL_BEGIN, /* id, name                                                 */
-    PARSE_CALL_ARGS,  /* text: the next piece of the arguments                    */
-    PARSE_CALL_END,   /* complete: false when the output ended inside the call    */
+    PARSE_REASONING,  /* text */
+    PARSE_CONTENT,    /* text */
+    PARSE_CALL_BEGIN, /* id, name */
+    PARSE_CALL_ARGS,  /* text: the next piece of the arguments */
+    PARSE_CALL_END,   /* complete: false when the output ended inside the call */
 } parse_kind;
 
 typedef struct {
@@ -41,8 +41,8 @@ typedef struct {
     const char *text; /* [len] whole characters; valid during the call */
     size_t len;
     const char *id;   /* NUL-terminated: the model's own id ("functions.get_weather:0") */
-    const char *name; /* NUL-terminated: the tool                                        */
-    size_t index;     /* of the call, dense from 0                                       */
+    const char *name; /* NUL-terminated: the tool */
+    size_t index;     /* of the call, dense from 0 */
     bool complete;
 } parse_event;
 
@@ -50,18 +50,16 @@ typedef struct {
 typedef status (*parse_sink)(void *ud, const parse_event *ev, err *e);
 
 typedef struct {
-    const json_t
-        *tools;    /* the request's tools or NULL; must outlive the parser. Names a call whose id does not  */
-    bool in_think; /* the prompt ended inside <think> (chat_prompt.in_think)                                */
-    bool plain;    /* no reasoning at all: <think> and </think> are ordinary text (thinking switched off)   */
-    bool no_calls; /* tool_choice "none": markers are dropped, everything else is content                   */
+    const json_t *tools; /* the request's tools or NULL; must outlive the parser. Names a call whose id does not */
+    bool in_think;       /* the prompt ended inside <think> (chat_prompt.in_think) */
+    bool plain;          /* no reasoning at all: <think> and </think> are ordinary text (thinking switched off) */
+    bool no_calls;       /* tool_choice "none": markers are dropped, everything else is content */
 } parse_options;
 
 typedef struct parser parser;
 
 /* tok NULL: text only, parse_add() is an error. A marker that the vocabulary lacks cannot occur. */
-status parser_open(parser **out, const tokenizer *tok, const parse_options *o, parse_sink sink, void *ud,
-                   err *e);
+status parser_open(parser **out, const tokenizer *tok, const parse_options *o, parse_sink sink, void *ud, err *e);
 void parser_close(parser *p); /* NULL allowed */
 
 status parse_add(parser *p, i32 id, err *e);
@@ -71,7 +69,7 @@ status parse_add_text(parser *p, const char *text, size_t len, err *e);
 status parse_end(parser *p, err *e);
 
 bool parse_in_reasoning(const parser *p); /* the next text would be reasoning */
-size_t parse_calls(const parser *p);      /* tool calls begun so far          */
-size_t parse_dropped(const parser *p);    /* calls dropped: no tool fits      */
+size_t parse_calls(const parser *p);      /* tool calls begun so far */
+size_t parse_dropped(const parser *p);    /* calls dropped: no tool fits */
 
 #endif

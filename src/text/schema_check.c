@@ -117,8 +117,7 @@ static bool array_ok(check *c, const json_t *s, const json_t *v) {
 }
 
 static bool object_ok(check *c, const json_t *s, const json_t *v) {
-    const json_t *properties = json_object_get(s, "properties"),
-                 *extra = json_object_get(s, "additionalProperties");
+    const json_t *properties = json_object_get(s, "properties"), *extra = json_object_get(s, "additionalProperties");
     const char *key;
     size_t i;
     json_t *item;
@@ -185,8 +184,7 @@ bool schema_accepts_arguments(const json_t *parameters, const json_t *arguments,
     json_t *item;
     if (json_is_false(parameters)) return false;
     if (!json_object_get(parameters, "additionalProperties")) {
-        json_object_foreach((json_t *)arguments, key,
-                            item) if (!json_object_get(properties, key)) return false;
+        json_object_foreach((json_t *)arguments, key, item) if (!json_object_get(properties, key)) return false;
     }
     return schema_accepts(parameters, arguments, steps);
 }

@@ -21,8 +21,7 @@ static status read_entry(special_set *s, const char *key, const json_t *entry, e
     if (key[0] < '0' || key[0] > '9' || *end || (key[0] == '0' && key[1]))
         return err_set(e, ST_FORMAT, "key \"%s\" is not a token id", key);
     if (id < s->first || id >= (long long)s->first + SPECIAL_SLOTS)
-        return err_set(e, ST_FORMAT,
-                       "id %s is outside the special slots %d..%d (tiktoken.model has %d ranks)", key,
+        return err_set(e, ST_FORMAT, "id %s is outside the special slots %d..%d (tiktoken.model has %d ranks)", key,
                        s->first, s->first + SPECIAL_SLOTS - 1, s->first);
     const json_t *name = json_object_get(entry, "content");
     int slot = (int)(id - s->first);
@@ -30,8 +29,7 @@ static status read_entry(special_set *s, const char *key, const json_t *entry, e
     size_t len = json_string_length(name);
     if (len == 0 || len > SPECIAL_NAME_MAX)
         return err_set(e, ST_FORMAT, "%s: a name of %zu bytes, not 1..%d", key, len, SPECIAL_NAME_MAX);
-    if (json_get_bool(entry, "special", false, &s->slot[slot].special, e) != ST_OK)
-        return err_prefix(e, "%s", key);
+    if (json_get_bool(entry, "special", false, &s->slot[slot].special, e) != ST_OK) return err_prefix(e, "%s", key);
     return set_name(s, slot, json_string_value(name), len, e);
 }
 

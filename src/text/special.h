@@ -16,7 +16,7 @@ typedef struct {
         bool special; /* "special": true in added_tokens_decoder */
     } slot[SPECIAL_SLOTS];
     u8 sorted[SPECIAL_SLOTS]; /* slots in the order of their names' bytes */
-    bool begins[256];         /* a name begins with this byte             */
+    bool begins[256];         /* a name begins with this byte */
 } special_set;
 
 /* Reads the JSON text[len] of tokenizer_config.json; `what` names it in errors. Zero-initialised *s; end with

@@ -19,9 +19,9 @@ size_t split_piece(const u8 *text, size_t len);
  * anything else (Python's str.isspace) beyond 25,000 characters. */
 enum { SPLIT_WINDOW = 400000, SPLIT_RUN = 25000 };
 typedef struct {
-    const u8 *at, *end; /* what is left                                  */
-    u32 n_window;       /* characters of the window already passed       */
-    u32 n_run;          /* characters of the run that ends at `at`        */
+    const u8 *at, *end; /* what is left */
+    u32 n_window;       /* characters of the window already passed */
+    u32 n_run;          /* characters of the run that ends at `at` */
     bool run_space;
 } split_slices;
 void split_slices_start(split_slices *s, const u8 *text, size_t len);

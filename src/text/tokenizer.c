@@ -66,9 +66,7 @@ i32 tokenizer_special(const tokenizer *t, const char *name) {
     return slot < 0 ? -1 : t->specials.first + slot;
 }
 
-bool tokenizer_is_special(const tokenizer *t, i32 id) {
-    return id >= t->ranks.n && id < tokenizer_vocab_size(t);
-}
+bool tokenizer_is_special(const tokenizer *t, i32 id) { return id >= t->ranks.n && id < tokenizer_vocab_size(t); }
 
 size_t tokenizer_longest(const tokenizer *t) {
     size_t longest = t->ranks.n_longest;
@@ -97,8 +95,7 @@ static bool encode_ordinary(const tokenizer *t, const u8 *p, size_t len, bpe_spa
     return true;
 }
 
-static bool encode_slice(const tokenizer *t, const u8 *p, size_t len, bool specials, bpe_space *space,
-                         ids_buf *out) {
+static bool encode_slice(const tokenizer *t, const u8 *p, size_t len, bool specials, bpe_space *space, ids_buf *out) {
     size_t at;
     int slot;
     while (specials && (slot = special_search(&t->specials, p, len, &at)) >= 0) {
@@ -111,8 +108,7 @@ static bool encode_slice(const tokenizer *t, const u8 *p, size_t len, bool speci
     return encode_ordinary(t, p, len, space, out);
 }
 
-status tokenizer_encode(const tokenizer *t, const char *text, size_t len, bool specials, ids_buf *out,
-                        err *e) {
+status tokenizer_encode(const tokenizer *t, const char *text, size_t len, bool specials, ids_buf *out, err *e) {
     size_t n_before = out->len;
     buf repaired = {0};
     bpe_space space = {0};
@@ -127,8 +123,7 @@ status tokenizer_encode(const tokenizer *t, const char *text, size_t len, bool s
     if (ok && len) {
         split_slices s;
         split_slices_start(&s, p, len);
-        for (size_t n; ok && (n = split_slices_next(&s)) > 0; p += n)
-            ok = encode_slice(t, p, n, specials, &space, out);
+        for (size_t n; ok && (n = split_slices_next(&s)) > 0; p += n) ok = encode_slice(t, p, n, specials, &space, out);
     }
     ok = ok && !out->failed;
     bpe_free(&space);
@@ -140,18 +135,15 @@ status tokenizer_encode(const tokenizer *t, const char *text, size_t len, bool s
 }
 
 /* The bytes that decoding gives for an id: none for a special one that is skipped. */
-static status shown_bytes(const tokenizer *t, i32 id, bool skip_special, const char **p, size_t *len,
-                          err *e) {
+static status shown_bytes(const tokenizer *t, i32 id, bool skip_special, const char **p, size_t *len, err *e) {
     *p = tokenizer_bytes(t, id, len);
     if (!*p)
-        return err_set(e, ST_INPUT, "token id %d is outside the vocabulary 0..%d", id,
-                       tokenizer_vocab_size(t) - 1);
+        return err_set(e, ST_INPUT, "token id %d is outside the vocabulary 0..%d", id, tokenizer_vocab_size(t) - 1);
     if (skip_special && id >= t->ranks.n && t->specials.slot[id - t->ranks.n].special) *len = 0;
     return ST_OK;
 }
 
-status tokenizer_decode_bytes(const tokenizer *t, const i32 *ids, size_t n, bool skip_special, buf *out,
-                              err *e) {
+status tokenizer_decode_bytes(const tokenizer *t, const i32 *ids, size_t n, bool skip_special, buf *out, err *e) {
     size_t n_before = out->len, len;
     const char *p;
     for (size_t i = 0; i < n; i++) {

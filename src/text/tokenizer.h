@@ -17,8 +17,8 @@ enum { TOKENIZER_SPECIAL_SLOTS = 256 };
 status tokenizer_open(tokenizer **out, const char *dir, err *e);
 void tokenizer_close(tokenizer *t);
 
-i32 tokenizer_n_ranks(const tokenizer *t);    /* ids [0, n_ranks) are byte strings                */
-i32 tokenizer_vocab_size(const tokenizer *t); /* n_ranks + TOKENIZER_SPECIAL_SLOTS                */
+i32 tokenizer_n_ranks(const tokenizer *t);    /* ids [0, n_ranks) are byte strings */
+i32 tokenizer_vocab_size(const tokenizer *t); /* n_ranks + TOKENIZER_SPECIAL_SLOTS */
 /* The id of a special token by its content ("<|im_end|>"), -1 when no slot has that name. */
 i32 tokenizer_special(const tokenizer *t, const char *name);
 /* True for ids in the special slots. `skip_special` of decoding drops those that carry special = true in
@@ -35,12 +35,10 @@ const char *tokenizer_bytes(const tokenizer *t, i32 id, size_t *len);
  * become their ids wherever they occur (the longest of names that begin at one place); without, they are
  * ordinary text. n log n at worst, on any input. With out->max it ends at the first id too many: ST_LIMIT.
  * ST_NOMEM is the only other failure. */
-status tokenizer_encode(const tokenizer *t, const char *text, size_t len, bool specials, ids_buf *out,
-                        err *e);
+status tokenizer_encode(const tokenizer *t, const char *text, size_t len, bool specials, ids_buf *out, err *e);
 
 /* Appends the bytes of the ids, exactly (which may be malformed UTF-8). ST_INPUT names an id out of range. */
-status tokenizer_decode_bytes(const tokenizer *t, const i32 *ids, size_t n, bool skip_special, buf *out,
-                              err *e);
+status tokenizer_decode_bytes(const tokenizer *t, const i32 *ids, size_t n, bool skip_special, buf *out, err *e);
 
 /* Streaming decode: feed ids one at a time; each call appends the text that has become certain, always whole
  * characters, bad bytes as U+FFFD. The concatenation of all pieces plus the final flush equals Python's

@@ -88,8 +88,7 @@ static json_t *required_names(ts_parser *p, ts_type *t, const json_t *required) 
     const json_t *list = required ? iterate(p, t, required) : NULL;
     bool ok = set && (list || !required);
     json_array_foreach(list, i, v) {
-        if (json_is_array(v) || json_is_object(v))
-            ok = ts_fail(p, "required holds something that is not a name");
+        if (json_is_array(v) || json_is_object(v)) ok = ts_fail(p, "required holds something that is not a name");
         if (json_is_string(v) && json_object_set_nocheck(set, json_string_value(v), v) < 0) p->nomem = true;
     }
     if (!set) p->nomem = true;
@@ -232,8 +231,8 @@ static ts_type *parse_union(ts_parser *p, const json_t *schema, const json_t *ty
     size_t i;
     json_t *v;
     if (!t) return NULL;
-    json_array_foreach(types, i, v) if (!ts_union_word(json_string_value(v))) return fail(
-        p, "a type list holds an unknown type");
+    json_array_foreach(types, i,
+                       v) if (!ts_union_word(json_string_value(v))) return fail(p, "a type list holds an unknown type");
     t->values = types;
     return t;
 }
@@ -248,8 +247,7 @@ static ts_type *parse_ref(ts_parser *p, const json_t *schema) {
         p->self_ref = true;
         return t;
     }
-    if (!ref || strncmp(ref, prefix, sizeof prefix - 1))
-        return fail(p, "only $ref to # and #/$defs/NAME is known");
+    if (!ref || strncmp(ref, prefix, sizeof prefix - 1)) return fail(p, "only $ref to # and #/$defs/NAME is known");
     const char *name = strrchr(ref, '/') + 1;
     const json_t *at = json_object_get(p->def_at, name);
     if (!at) return fail(p, "$ref to a definition that is not there yet");

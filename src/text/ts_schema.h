@@ -17,17 +17,17 @@ typedef struct {
 
 struct ts_type {
     ts_kind kind;
-    const json_t *schema; /* where comments come from; NULL: it has none                       */
-    const json_t *word;   /* WORD: the value of "type"; NULL: `name` instead                    */
-    const char *name;     /* WORD without schema, REF                                           */
-    const json_t *values; /* ENUM, UNION: array                                                 */
-    json_t *owned;        /* what `values` points to when it is not part of the schema          */
-    ts_type **members;    /* ANY_OF [n_members]; ARRAY [1]: the item                            */
-    ts_field *fields;     /* OBJECT [n_fields], in the schema's order, which is sorted          */
+    const json_t *schema; /* where comments come from; NULL: it has none */
+    const json_t *word;   /* WORD: the value of "type"; NULL: `name` instead */
+    const char *name;     /* WORD without schema, REF */
+    const json_t *values; /* ENUM, UNION: array */
+    json_t *owned;        /* what `values` points to when it is not part of the schema */
+    ts_type **members;    /* ANY_OF [n_members]; ARRAY [1]: the item */
+    ts_field *fields;     /* OBJECT [n_fields], in the schema's order, which is sorted */
     size_t n_members, n_fields;
-    ts_type *extra;          /* OBJECT: additionalProperties when it is a schema ...               */
-    const json_t *extra_raw; /* ... or its value                                                   */
-    ts_type *older;          /* the node made before this one                                      */
+    ts_type *extra;          /* OBJECT: additionalProperties when it is a schema ... */
+    const json_t *extra_raw; /* ... or its value */
+    ts_type *older;          /* the node made before this one */
 };
 
 typedef struct {
@@ -36,14 +36,14 @@ typedef struct {
 } ts_def;
 
 typedef struct {
-    ts_type *newest; /* chain of all nodes                                      */
-    ts_def *defs;    /* registered $defs in order of their first registration   */
+    ts_type *newest; /* chain of all nodes */
+    ts_def *defs;    /* registered $defs in order of their first registration */
     size_t n_defs, cap_defs;
-    json_t *def_at; /* name -> index in defs                                   */
-    bool self_ref;  /* "#" was used                                            */
+    json_t *def_at; /* name -> index in defs */
+    bool self_ref;  /* "#" was used */
     bool nomem;
-    size_t tool;     /* index in the tool list, for the error                   */
-    const char *why; /* set by ts_fail                                          */
+    size_t tool;     /* index in the tool list, for the error */
+    const char *why; /* set by ts_fail */
 } ts_parser;
 
 /* NULL when the schema has no TypeScript form (p->why) or memory ran out (p->nomem). */

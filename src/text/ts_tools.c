@@ -106,8 +106,7 @@ static bool print_fields(ts_parser *p, buf *b, const ts_type *t, int depth, int 
 static bool print_object(ts_parser *p, buf *b, const ts_type *t, int depth) {
     bool any = false;
     buf_char(b, '{');
-    if (!print_fields(p, b, t, depth + 1, 0, &any) || !print_fields(p, b, t, depth + 1, 1, &any))
-        return false;
+    if (!print_fields(p, b, t, depth + 1, 0, &any) || !print_fields(p, b, t, depth + 1, 1, &any)) return false;
     if (t->extra || (t->extra_raw && !json_is_null(t->extra_raw))) {
         buf_str(b, any ? ",\n" : "\n");
         any = true;
@@ -277,8 +276,7 @@ status ts_tools_encode(buf *out, const json_t *tools, err *e) {
     if (ok && n_functions) buf_add(out, text.data, text.len);
     status st = ST_OK;
     if (out->full)
-        st =
-            err_set(e, ST_LIMIT, "the tools' declaration is longer than the %zu bytes left for it", text.max);
+        st = err_set(e, ST_LIMIT, "the tools' declaration is longer than the %zu bytes left for it", text.max);
     else if (out->failed || p.nomem)
         st = err_nomem(e, "tool declaration", text.len);
     else if (!ok)

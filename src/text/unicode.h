@@ -6,14 +6,14 @@
 #include "text/utf8.h"
 
 enum {
-    UNI_HAN = 1,      /* Script=Han (not Script_Extensions): "。" and "、" are not in it              */
-    UNI_LETTER = 2,   /* \p{L}                                                                       */
-    UNI_NUMBER = 4,   /* \p{N}                                                                       */
-    UNI_UPPER = 8,    /* Lu Lt Lm Lo M, without Han                                                  */
-    UNI_LOWER = 16,   /* Ll Lm Lo M, without Han; caseless letters and marks are in both             */
-    UNI_SPACE = 32,   /* \s = White_Space                                                            */
-    UNI_NEWLINE = 64, /* CR, LF                                                                      */
-    UNI_PYSPACE = 128 /* Python's str.isspace(): White_Space and U+001C..U+001F                      */
+    UNI_HAN = 1,      /* Script=Han (not Script_Extensions): "。" and "、" are not in it */
+    UNI_LETTER = 2,   /* \p{L} */
+    UNI_NUMBER = 4,   /* \p{N} */
+    UNI_UPPER = 8,    /* Lu Lt Lm Lo M, without Han */
+    UNI_LOWER = 16,   /* Ll Lm Lo M, without Han; caseless letters and marks are in both */
+    UNI_SPACE = 32,   /* \s = White_Space */
+    UNI_NEWLINE = 64, /* CR, LF */
+    UNI_PYSPACE = 128 /* Python's str.isspace(): White_Space and U+001C..U+001F */
 };
 
 enum { UNICODE_SHIFT = 7 };

@@ -53,8 +53,7 @@ i32 vocab_find(const vocab *v, const u8 *bytes, size_t n) {
     for (u64 i = home(key, n) & v->slot_mask;; i = (i + 1) & v->slot_mask) {
         const vocab_slot *s = &v->slots[i];
         if (s->rank < 0) return -1;
-        if (s->key == key && s->len == n && (n <= 8 || !memcmp(v->bytes + v->start[s->rank], bytes, n)))
-            return s->rank;
+        if (s->key == key && s->len == n && (n <= 8 || !memcmp(v->bytes + v->start[s->rank], bytes, n))) return s->rank;
     }
 }
 
@@ -73,12 +72,10 @@ static status parse_line(line *l, const char *p, size_t len, const char *what, e
     l->len = space ? (size_t)(space - p) : len;
     l->rank = 0;
     size_t i = l->len + 1, first = i;
-    for (; i < len && p[i] >= '0' && p[i] <= '9' && l->rank < INT32_MAX; i++)
-        l->rank = l->rank * 10 + (p[i] - '0');
+    for (; i < len && p[i] >= '0' && p[i] <= '9' && l->rank < INT32_MAX; i++) l->rank = l->rank * 10 + (p[i] - '0');
     if (len == 0) return ST_OK; /* an empty line: l->len is 0 */
     if (!space || l->len == 0 || i == first || (i < len && l->rank < INT32_MAX))
-        return err_set(e, ST_FORMAT, "%s: line %llu is not \"base64 rank\"", what,
-                       (unsigned long long)l->number);
+        return err_set(e, ST_FORMAT, "%s: line %llu is not \"base64 rank\"", what, (unsigned long long)l->number);
     return ST_OK;
 }
 
@@ -110,19 +107,18 @@ static status count_ranks(vocab *v, const char *text, u64 len, const char *what,
 }
 
 /* Second pass: the strings in file order into *pool, their places by rank into at[] and size[]. */
-static status read_strings(vocab *v, const char *text, u64 len, buf *pool, u32 *at, u32 *size,
-                           const char *what, err *e) {
+static status read_strings(vocab *v, const char *text, u64 len, buf *pool, u32 *at, u32 *size, const char *what,
+                           err *e) {
     line l = {0};
     for (const char *p = text, *end = text + len;;) {
         status st = next_line(&l, &p, end, what, e);
         if (st != ST_OK || !l.len) return st;
         unsigned long long where = l.number;
         if (l.rank >= v->n)
-            return err_set(e, ST_FORMAT, "%s: line %llu: the rank is not below the number of tokens, %d",
-                           what, where, v->n);
+            return err_set(e, ST_FORMAT, "%s: line %llu: the rank is not below the number of tokens, %d", what, where,
+                           v->n);
         if (size[l.rank])
-            return err_set(e, ST_FORMAT, "%s: line %llu: rank %lld appears twice", what, where,
-                           (long long)l.rank);
+            return err_set(e, ST_FORMAT, "%s: line %llu: rank %lld appears twice", what, where, (long long)l.rank);
         size_t was = pool->len;
         if (!base64_decode(pool, l.text, l.len) || (pool->len == was && !pool->failed))
             return err_set(e, ST_FORMAT, "%s: line %llu: the first field is not base64", what, where);
@@ -179,8 +175,7 @@ static status build_table(vocab *v, const char *what, err *e) {
         if (st != ST_OK) return st;
     }
     for (int i = 0; i < 256; i++)
-        if (v->byte_rank[i] < 0)
-            return err_set(e, ST_FORMAT, "%s: no token is the single byte 0x%02x", what, i);
+        if (v->byte_rank[i] < 0) return err_set(e, ST_FORMAT, "%s: no token is the single byte 0x%02x", what, i);
     return ST_OK;
 }
 

@@ -10,13 +10,13 @@
 
 typedef struct vocab_slot vocab_slot;
 typedef struct {
-    i32 n;         /* ranks                                                        */
-    u32 n_longest; /* bytes of the longest one                                     */
-    char *bytes;   /* all strings, one behind the other                            */
-    u32 *start;    /* [n + 1] offsets into bytes                                   */
+    i32 n;         /* ranks */
+    u32 n_longest; /* bytes of the longest one */
+    char *bytes;   /* all strings, one behind the other */
+    u32 *start;    /* [n + 1] offsets into bytes */
     i32 byte_rank[256];
-    i32 *pair_rank;    /* [65536]: rank of the two bytes (first << 8 | second), or -1  */
-    vocab_slot *slots; /* hash table, n_slots = power of two                          */
+    i32 *pair_rank;    /* [65536]: rank of the two bytes (first << 8 | second), or -1 */
+    vocab_slot *slots; /* hash table, n_slots = power of two */
     u64 slot_mask;
 } vocab;
 

@@ -41,8 +41,7 @@ static moon_engine *open_nano(const char *mask, int64_t threads) {
 
 #define CHAT "{\"messages\": [{\"role\": \"user\", \"content\": \"What is 17 + 25?\"}]}"
 
-static moon_status ask(moon_engine *m, const char *chat, collected *c, int stop_after, moon_stats *s,
-                       moon_error *e) {
+static moon_status ask(moon_engine *m, const char *chat, collected *c, int stop_after, moon_stats *s, moon_error *e) {
     moon_request q = MOON_REQUEST_INIT;
     *c = (collected){.stop_after = stop_after};
     q.chat = chat;

@@ -1,5 +1,6 @@
-/* Every allocation of moon_open() and moon_run() fails once: a clean error, no leak (under AddressSanitizer), and the
- * engine still works. jansson is left out: 2.14 ends the process with an assertion when a string's memory is refused. malloc, calloc, realloc and mmap of this program are wrapped by the linker (Makefile). */
+/* Every allocation of moon_open() and moon_run() fails once: a clean error, no leak (under AddressSanitizer), and
+ * the engine still works. jansson is left out: 2.14 ends the process with an assertion when a string's memory is
+ * refused. malloc, calloc, realloc and mmap of this program are wrapped by the linker (Makefile). */
 #include "unit.h"
 
 #include "moonlet.h"
@@ -60,10 +61,9 @@ static int collect(void *user, moon_event event, const char *text, size_t n) {
 static moon_status ask(moon_engine *m, collected *c, moon_error *e) {
     moon_request q = MOON_REQUEST_INIT;
     *c = (collected){.len = 0};
-    q.chat =
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"What is 2 + 3?\"}], \"tools\": [{\"type\": "
-        "\"function\", \"function\": {\"name\": \"add\", \"parameters\": {\"type\": \"object\", \"properties\": "
-        "{\"a\": {\"type\": \"integer\", \"maximum\": 12345678901234567890}}}}}]}";
+    q.chat = "{\"messages\": [{\"role\": \"user\", \"content\": \"What is 2 + 3?\"}], \"tools\": [{\"type\": "
+             "\"function\", \"function\": {\"name\": \"add\", \"parameters\": {\"type\": \"object\", \"properties\": "
+             "{\"a\": {\"type\": \"integer\", \"maximum\": 12345678901234567890}}}}}]}";
     q.max_tokens = 24;
     q.temperature = 1;
     return moon_run(m, &q, collect, c, NULL, e);

@@ -137,11 +137,10 @@ static int64_t ask_for_weather(int64_t max_tokens, calls *got, const char *finis
     moon_request q = MOON_REQUEST_INIT;
     moon_error error;
     moon_stats stats;
-    q.chat =
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"What is the weather in Paris?\"}], \"tools\": "
-        "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": \"the weather\", "
-        "\"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}}, "
-        "\"required\": [\"city\"]}}}]}";
+    q.chat = "{\"messages\": [{\"role\": \"user\", \"content\": \"What is the weather in Paris?\"}], \"tools\": "
+             "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": \"the weather\", "
+             "\"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}}, "
+             "\"required\": [\"city\"]}}}]}";
     q.max_tokens = max_tokens;
     *got = (calls){0};
     assert_int_equal(moon_run(engine, &q, collect_calls, got, &stats, &error), MOON_OK);

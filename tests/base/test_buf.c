@@ -119,9 +119,8 @@ static void test_max(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grow),           cmocka_unit_test(test_format_and_take),
-        cmocka_unit_test(test_failure_sticks), cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_sizes),          cmocka_unit_test(test_max),
+        cmocka_unit_test(test_grow), cmocka_unit_test(test_format_and_take), cmocka_unit_test(test_failure_sticks),
+        cmocka_unit_test(test_ids),  cmocka_unit_test(test_sizes),           cmocka_unit_test(test_max),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

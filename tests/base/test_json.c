@@ -54,12 +54,10 @@ static void test_numbers_of_any_size(void **state) {
     expect_round(I20);
     expect_round("-1e400");
     expect_round("[0,-9223372036854775808,-9223372036854775809,9223372036854775807,9223372036854775808]");
-    expect_round("{\"a\":{\"b\":[1," I20 ",2,[" I20 "1,3]],\"c\":1e999},\"" I20 "\":\"" I20
-                 "\",\"d\":[4,-" I20 "]}");
+    expect_round("{\"a\":{\"b\":[1," I20 ",2,[" I20 "1,3]],\"c\":1e999},\"" I20 "\":\"" I20 "\",\"d\":[4,-" I20 "]}");
     expect_round("[[],{},\"\\\" " I20 "\"," I20 "]");
-    json_t *v = parse("[" I20 ", 1e400, -1E+400, 5, 5.0, {}, {\"a\": 1}, 1e22, 10000000000000000000000, " I20
-                      ", " I20 "0]",
-                      NULL);
+    json_t *v = parse(
+        "[" I20 ", 1e400, -1E+400, 5, 5.0, {}, {\"a\": 1}, 1e22, 10000000000000000000000, " I20 ", " I20 "0]", NULL);
     const json_t *at[11];
     for (size_t i = 0; i < 11; i++) at[i] = json_array_get(v, i);
     assert_string_equal(json_big_number(at[0]), I20);
@@ -74,10 +72,8 @@ static void test_numbers_of_any_size(void **state) {
     assert_true(json_is_big_integer(at[0]) && !json_is_big_integer(at[1]) && !json_is_big_integer(at[3]));
     assert_true(json_number_value(at[0]) == 12345678901234567890.0 && json_number_value(at[2]) == -INFINITY);
     assert_true(json_number_value(at[3]) == 5 && json_number_value(at[5]) == 0);
-    assert_true(json_same_number(at[3], at[4]) && json_same_number(at[7], at[8]) &&
-                json_same_number(at[0], at[9]));
-    assert_true(!json_same_number(at[0], at[10]) && !json_same_number(at[1], at[2]) &&
-                !json_same_number(at[3], at[0]));
+    assert_true(json_same_number(at[3], at[4]) && json_same_number(at[7], at[8]) && json_same_number(at[0], at[9]));
+    assert_true(!json_same_number(at[0], at[10]) && !json_same_number(at[1], at[2]) && !json_same_number(at[3], at[0]));
     assert_true(!json_same_number(at[5], at[5]));
     assert_string_equal(json_type_text(at[0]), "an integer");
     assert_string_equal(json_type_text(at[1]), "a number");
@@ -125,8 +121,7 @@ static void test_styles(void **state) {
     buf_clear(&b);
     json_write(&b, v, &(json_style){",", ": ", "big", 1});
     assert_string_equal(
-        b.data,
-        "{\n \"a\": [\n  1,\n  0.1,\n  100.0,\n  -big\n ],\n \"b\": {},\n \"c\": [],\n \"d\": \"x\"\n}");
+        b.data, "{\n \"a\": [\n  1,\n  0.1,\n  100.0,\n  -big\n ],\n \"b\": {},\n \"c\": [],\n \"d\": \"x\"\n}");
     buf_free(&b);
     json_decref(v);
 }
@@ -194,8 +189,7 @@ static void test_order_is_kept(void **state) {
 static void test_get(void **state) {
     (void)state;
     json_t *o = parse(
-        "{\"i\":5,\"r\":5.0,\"h\":5.5,\"huge\":1e18,\"n\":null,\"b\":true,\"s\":\"x\",\"z\":\"x\\u0000y\"}",
-        NULL);
+        "{\"i\":5,\"r\":5.0,\"h\":5.5,\"huge\":1e18,\"n\":null,\"b\":true,\"s\":\"x\",\"z\":\"x\\u0000y\"}", NULL);
     i64 i = -1;
     f64 f = -1;
     bool b = false;
@@ -250,15 +244,9 @@ static void test_write(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strictness),
-        cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_surrogates),
-        cmocka_unit_test(test_order_is_kept),
-        cmocka_unit_test(test_get),
-        cmocka_unit_test(test_write),
-        cmocka_unit_test(test_numbers_of_any_size),
-        cmocka_unit_test(test_digits),
-        cmocka_unit_test(test_styles),
+        cmocka_unit_test(test_strictness),          cmocka_unit_test(test_depth),  cmocka_unit_test(test_surrogates),
+        cmocka_unit_test(test_order_is_kept),       cmocka_unit_test(test_get),    cmocka_unit_test(test_write),
+        cmocka_unit_test(test_numbers_of_any_size), cmocka_unit_test(test_digits), cmocka_unit_test(test_styles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,8 +171,7 @@ static void gzip_is_read_where_only_that_is_there(const char *path) {
     FILE *f = fopen(packed, "r+b");
     size_t n = fread(bytes, 1, sizeof bytes, f);
     assert_true(n > 100 && n < sizeof bytes);
-    for (size_t cut = n - 1; cut > 0;
-         cut -= n / 10) { /* the first: a byte of the length at the end is missing */
+    for (size_t cut = n - 1; cut > 0; cut -= n / 10) { /* the first: a byte of the length at the end is missing */
         assert_int_equal(truncate(packed, (off_t)cut), 0);
         assert_int_equal(file_read(path, 1 << 20, &b, &e), ST_FORMAT);
         if (cut <= n / 10) break;

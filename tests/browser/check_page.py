@@ -1,7 +1,8 @@
-"""The web page in headless Chromium: a question, a stream, tools, settings, the live view, a phone, other servers' pages.
+"""The web page in headless Chromium: a question, a stream, tools, settings, the live view, a phone, other servers'
+pages.
 
-Run by `make check-all`: pytest tests/browser/check_page.py. Pictures go to build/screenshots (SCREENSHOTS=DIR). The server uses
-the reference backend on one thread: at some 90 tokens a second there is something to see and to stop."""
+Run by `make check-all`: pytest tests/browser/check_page.py. Pictures go to build/screenshots (SCREENSHOTS=DIR). The
+server uses the reference backend on one thread: at some 90 tokens a second there is something to see and to stop."""
 import http.server
 import json
 import os
@@ -21,8 +22,16 @@ from serve_client import Server  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = Path(os.environ.get("SCREENSHOTS", ROOT / "build/screenshots"))
 APPLES = "Tom has 14 apples. He buys 18 more and gives 8 to Mia. How many apples does he have now?"
-WEATHER = [{"type": "function", "function": {"name": "get_weather", "description": "The weather in a city.", "parameters": {
-    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
+WEATHER = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "The weather in a city.",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    }
+]
 ENDED = "['done', 'stopped', 'failed'].includes([...document.querySelectorAll('.answer')].at(-1)?.dataset.state)"
 
 pytestmark = pytest.mark.skipif(not find_chromium(), reason="Chromium is not installed (tools/setup all)")
@@ -78,8 +87,10 @@ def bodies(page):
 
 
 def record(page):
-    page.js("window.sent = [], window.heads = []; const f = window.fetch; window.fetch = (u, o) => {"
-            " if (o?.body) { sent.push(o.body); heads.push(o.headers); } return f(u, o); }, 0")
+    page.js(
+        "window.sent = [], window.heads = []; const f = window.fetch; window.fetch = (u, o) => {"
+        " if (o?.body) { sent.push(o.body); heads.push(o.headers); } return f(u, o); }, 0"
+    )
 
 
 def put(page, **stored):
@@ -108,9 +119,11 @@ def test_first_look(page):
 
 def test_streamed_answer(page):
     greedy(page)
-    page.js("window.seen = new Set(); new MutationObserver(() => { const a = document.querySelector('.answer'); if (a)"
-            " seen.add(a.dataset.state + a.querySelector('.inside').textContent.length + '/' + a.querySelector('.prose').textContent.length); })"
-            ".observe(document.querySelector('#messages'), {subtree: true, childList: true, characterData: true}), 0")
+    page.js(
+        "window.seen = new Set(); new MutationObserver(() => { const a = document.querySelector('.answer'); if (a)"
+        " seen.add(a.dataset.state + a.querySelector('.inside').textContent.length + '/' + a.querySelector('.prose').textContent.length); })"
+        ".observe(document.querySelector('#messages'), {subtree: true, childList: true, characterData: true}), 0"
+    )
     ask(page, APPLES)
     assert page.js("document.querySelector('#draft').value") == ""
     page.until("document.querySelector('.answer')?.dataset.state === 'reasoning'")
@@ -165,7 +178,9 @@ def test_stop_and_again(page, server):
     page.until("!document.querySelector('#stop').hidden")
     page.click("#stop")
     answered(page, 3)
-    assert [a[-1] for a in [page.js("[...document.querySelectorAll('.answer')].map(a => a.dataset.state)")]] == ["stopped"]
+    assert [a[-1] for a in [page.js("[...document.querySelectorAll('.answer')].map(a => a.dataset.state)")]] == [
+        "stopped"
+    ]
 
 
 def test_calculator(page):
@@ -175,8 +190,12 @@ def test_calculator(page):
     ask(page, "What is 4831 * 27?")
     page.until("document.querySelectorAll('.answer').length === 2")
     answered(page)
-    assert texts(page, ".call header b") == ["calculator"] and texts(page, ".call header span") == ["functions.calculator:0"]
-    assert texts(page, ".call > pre")[0].replace(" ", "") == '{"expression":"4831*27"}' and texts(page, ".call .result pre") == ["130437"]
+    assert texts(page, ".call header b") == ["calculator"] and texts(page, ".call header span") == [
+        "functions.calculator:0"
+    ]
+    assert texts(page, ".call > pre")[0].replace(" ", "") == '{"expression":"4831*27"}' and texts(
+        page, ".call .result pre"
+    ) == ["130437"]
     assert "130437" in texts(page, ".prose")[1]
     page.screenshot(SHOTS / "calculator.png")
 
@@ -199,7 +218,12 @@ def test_tool_by_hand(page):
     assert first["tools"] == WEATHER
     user, call, result = second["messages"]
     assert user["role"] == "user" and call["tool_calls"][0]["function"]["name"] == "get_weather"
-    assert result == {"role": "tool", "tool_call_id": "functions.get_weather:0", "name": "get_weather", "content": "18 degrees, light rain"}
+    assert result == {
+        "role": "tool",
+        "tool_call_id": "functions.get_weather:0",
+        "name": "get_weather",
+        "content": "18 degrees, light rain",
+    }
     # a question instead of a result
     ask(page, "How warm is it in Oslo?")
     page.until("document.querySelector('.call form')")
@@ -242,8 +266,16 @@ def test_two_turns(page):
 
 def test_odd_storage(page):
     """What another version left there does no harm."""
-    put(page, settings={"temperature": 5, "tools": None, "thinking": "yes", "live": 3}, chat=[{"role": "assistant"}], draft=5)
-    assert texts(page, ".message") == [] and page.js("document.querySelector('#thinking').getAttribute('aria-pressed')") == "true"
+    put(
+        page,
+        settings={"temperature": 5, "tools": None, "thinking": "yes", "live": 3},
+        chat=[{"role": "assistant"}],
+        draft=5,
+    )
+    assert (
+        texts(page, ".message") == []
+        and page.js("document.querySelector('#thinking').getAttribute('aria-pressed')") == "true"
+    )
     page.js("for (const k of ['settings', 'chat', 'draft']) localStorage.setItem('moonlet.' + k, '{['), 0")
     page.reload()
     page.until("document.querySelector('#model').textContent === 'nano'")
@@ -256,7 +288,14 @@ def test_odd_storage(page):
 
 def test_settings(page):
     page.click("#show-settings")
-    for name, value in {"system": "You are brief.", "temperature": "0,5", "top_p": "0.9", "max_tokens": "5", "seed": "7", "key": "k"}.items():
+    for name, value in {
+        "system": "You are brief.",
+        "temperature": "0,5",
+        "top_p": "0.9",
+        "max_tokens": "5",
+        "seed": "7",
+        "key": "k",
+    }.items():
         page.click(f"#set-{name}")
         page.type(value)
     page.click("#set-thinking")
@@ -264,21 +303,38 @@ def test_settings(page):
     page.press("Escape")
     page.reload()
     page.until("document.querySelector('#model').textContent === 'nano'")
-    assert page.js("['system', 'temperature', 'seed', 'key'].map(n => document.querySelector('#set-' + n).value)") == ["You are brief.", "0,5", "7", "k"]
+    assert page.js("['system', 'temperature', 'seed', 'key'].map(n => document.querySelector('#set-' + n).value)") == [
+        "You are brief.",
+        "0,5",
+        "7",
+        "k",
+    ]
     record(page)
     ask(page, "Tell me a joke")
     answered(page)
     (body,) = bodies(page)
     assert body["messages"][0] == {"role": "system", "content": "You are brief."}
-    assert {k: body[k] for k in ("temperature", "top_p", "max_tokens", "seed")} == {"temperature": 0.5, "top_p": 0.9, "max_tokens": 5, "seed": 7}
+    assert {k: body[k] for k in ("temperature", "top_p", "max_tokens", "seed")} == {
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_tokens": 5,
+        "seed": 7,
+    }
     assert body["chat_template_kwargs"] == {"thinking": False} and "tools" not in body
     assert page.js("heads[0].Authorization") == "Bearer k"
-    assert "5 tokens" in texts(page, ".facts .parts span") and "cut off: the limit of tokens" in texts(page, ".facts .parts span")
+    assert "5 tokens" in texts(page, ".facts .parts span") and "cut off: the limit of tokens" in texts(
+        page, ".facts .parts span"
+    )
 
 
 def test_wrong_settings_are_shown_and_not_used(page):
     page.click("#show-settings")
-    for name, value, why in (("temperature", "hot", "not a number"), ("top_p", "2", "at most 1"), ("max_tokens", "1.5", "whole"), ("tools", "[{", "not JSON")):
+    for name, value, why in (
+        ("temperature", "hot", "not a number"),
+        ("top_p", "2", "at most 1"),
+        ("max_tokens", "1.5", "whole"),
+        ("tools", "[{", "not JSON"),
+    ):
         page.click(f"#set-{name}")
         page.type(value)
         assert why in page.js(f"document.querySelector('#set-{name}').parentElement.querySelector('small').textContent")
@@ -321,12 +377,21 @@ HOSTILE = """<img src=x onerror="window.pwned = 1"> <script>window.pwned = 1</sc
 
 
 def test_hostile_text(page):
-    answer = {"role": "assistant", "content": HOSTILE, "reasoning": HOSTILE, "calls": [{"id": "<b>", "name": "<img src=x>", "args": HOSTILE}],
-              "state": "done", "thought_ms": 1, "facts": {}}
+    answer = {
+        "role": "assistant",
+        "content": HOSTILE,
+        "reasoning": HOSTILE,
+        "calls": [{"id": "<b>", "name": "<img src=x>", "args": HOSTILE}],
+        "state": "done",
+        "thought_ms": 1,
+        "facts": {},
+    }
     put(page, chat=[{"role": "user", "content": HOSTILE}, answer])
     tags = page.js("[...new Set([...document.querySelectorAll('#messages *')].map(e => e.localName))]")
     assert not {"img", "script", "style", "iframe", "i", "b", "u"} - {"b"} & set(tags), tags
-    assert page.js("[...document.querySelectorAll('.prose a')].map(a => a.href)") == ["http://127.0.0.1:9/x.png"], "a link, not a picture"
+    assert page.js("[...document.querySelectorAll('.prose a')].map(a => a.href)") == [
+        "http://127.0.0.1:9/x.png"
+    ], "a link, not a picture"
     assert page.js("window.pwned ?? null") is None
     assert "<script>" in texts(page, ".prose")[0] and "<img src=x>" in texts(page, ".call header b")
 
@@ -334,106 +399,229 @@ def test_hostile_text(page):
 MARKDOWN = [
     ("a *b* **c** `d` ~~e~~", "<p>a <em>b</em> <strong>c</strong> <code>d</code> <s>e</s></p>"),
     ("**bold *and* more**", "<p><strong>bold <em>and</em> more</strong></p>"),
-    ("2*3*4 and 2 * 3 * 4, snake_case_name, __init__", "<p>2*3*4 and 2 * 3 * 4, snake_case_name, <strong>init</strong></p>"),
+    (
+        "2*3*4 and 2 * 3 * 4, snake_case_name, __init__",
+        "<p>2*3*4 and 2 * 3 * 4, snake_case_name, <strong>init</strong></p>",
+    ),
     ("**open and `open", "<p>**open and `open</p>"),
     ("``a ` b`` \\*c\\*", "<p><code>a ` b</code> *c*</p>"),
     ("# T\ntext\n\n---\n### U", "<h1>T</h1><p>text</p><hr><h3>U</h3>"),
-    ("- a\n- b\n  - c\n\n- d", "<ul><li><span>a</span></li><li><span>b</span><ul><li><span>c</span></li></ul></li><li><span>d</span></li></ul>"),
+    (
+        "- a\n- b\n  - c\n\n- d",
+        "<ul><li><span>a</span></li><li><span>b</span><ul><li><span>c</span></li></ul></li><li><span>d</span></li></ul>",
+    ),
     ("3. a\n4. b", '<ol start="3"><li><span>a</span></li><li><span>b</span></li></ol>'),
     ("- a\nlazy\n\nb", "<ul><li><span>a\nlazy</span></li></ul><p>b</p>"),
     ("- a\n - b\n  - c", "<ul><li><span>a</span></li><li><span>b</span><ul><li><span>c</span></li></ul></li></ul>"),
     ("> a\n> b\n\nc", "<blockquote><p>a\nb</p></blockquote><p>c</p>"),
     ("# C# #\n# a ##\n## F#", "<h1>C#</h1><h1>a</h1><h2>F#</h2>"),
     ("- a\r\n- b\r", "<ul><li><span>a\r</span></li><li><span>b\r</span></li></ul>"),
-    (" |a|b|\n |:-:| --:| \n|1|2|", '<div class="table"><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td>1</td><td>2</td></tr></tbody></table></div>'),
+    (
+        " |a|b|\n |:-:| --:| \n|1|2|",
+        '<div class="table"><table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td>1</td><td>2</td></tr></tbody></table></div>',
+    ),
     ("` a ` and `  ` and ` b`", "<p><code>a</code> and <code>  </code> and <code> b</code></p>"),
-    ("[x](http://a.b/c) ![z]( https://d ) [w](no)",
-     '<p><a href="http://a.b/c" target="_blank" rel="noopener noreferrer" title="http://a.b/c">x</a> '
-     '<a href="https://d" target="_blank" rel="noopener noreferrer" title="https://d">z</a> [w](no)</p>'),
+    (
+        "[x](http://a.b/c) ![z]( https://d ) [w](no)",
+        '<p><a href="http://a.b/c" target="_blank" rel="noopener noreferrer" title="http://a.b/c">x</a> '
+        '<a href="https://d" target="_blank" rel="noopener noreferrer" title="https://d">z</a> [w](no)</p>',
+    ),
     ("<b>&amp;", "<p>&lt;b&gt;&amp;amp;</p>"),
     ("x < y\n| a |", "<p>x &lt; y\n| a |</p>"),
 ]
-SUMS = [("2+3*4", "14"), ("(2+3)*4", "20"), ("-2^2", "-4"), ("2^3^2", "512"), ("1/0", "cannot be computed"), ("0.1+0.2", "0.3"), ("4831 × 27", "130437"),
-        ("1e3", "1000"), ("2+", "not an arithmetic expression"), ("alert(1)", "not an arithmetic expression"), ("", "not an arithmetic expression"),
-        ("(1", "a bracket is open"), ("1 2", "not an arithmetic expression"), ("constructor", "not an arithmetic expression")]
+SUMS = [
+    ("2+3*4", "14"),
+    ("(2+3)*4", "20"),
+    ("-2^2", "-4"),
+    ("2^3^2", "512"),
+    ("1/0", "cannot be computed"),
+    ("0.1+0.2", "0.3"),
+    ("4831 × 27", "130437"),
+    ("1e3", "1000"),
+    ("2+", "not an arithmetic expression"),
+    ("alert(1)", "not an arithmetic expression"),
+    ("", "not an arithmetic expression"),
+    ("(1", "a bracket is open"),
+    ("1 2", "not an arithmetic expression"),
+    ("constructor", "not an arithmetic expression"),
+]
 
 
 def test_markdown(page):
-    shown = page.js("(async () => { const m = await import('/page/markdown.js'); return (" + json.dumps([s for s, _ in MARKDOWN]) +
-                    ").map(s => { const d = document.createElement('div'); m.renderMarkdown(d, s); return d.innerHTML; }); })()")
+    shown = page.js(
+        "(async () => { const m = await import('/page/markdown.js'); return ("
+        + json.dumps([s for s, _ in MARKDOWN])
+        + ").map(s => { const d = document.createElement('div'); m.renderMarkdown(d, s); return d.innerHTML; }); })()"
+    )
     assert shown == [want for _, want in MARKDOWN]
     # growing text gives what the whole text gives
     whole = "\n\n".join(s for s, _ in MARKDOWN) + "\n\n```c\nint x;\n\nint y;\n```\n\n|a|b|\n|-|-|\n|1|2|"
-    same = page.js("(async () => { const m = await import('/page/markdown.js'), t = " + json.dumps(whole) + ", a = document.createElement('div'),"
-                   " b = document.createElement('div'); for (let i = 0; i <= t.length; i++) m.renderMarkdown(a, t.slice(0, i)); m.renderMarkdown(b, t);"
-                   " return a.innerHTML === b.innerHTML && a.querySelectorAll('table, .code-block').length === 3; })()")
+    same = page.js(
+        "(async () => { const m = await import('/page/markdown.js'), t = "
+        + json.dumps(whole)
+        + ", a = document.createElement('div'),"
+        " b = document.createElement('div'); for (let i = 0; i <= t.length; i++) m.renderMarkdown(a, t.slice(0, i)); m.renderMarkdown(b, t);"
+        " return a.innerHTML === b.innerHTML && a.querySelectorAll('table, .code-block').length === 3; })()"
+    )
     assert same
     # and nobody makes it slow
     gap = " " * 60000
-    for hostile in (f"- {gap}x\rx", f"# x{gap}y", "# " + "#" * 60000 + "y", f"|\n{gap}x", f"|\n-{gap}x", f"` {'x' * 40000}`", "[](http://" * 10000 + " )", "[" * 60000 + "](",
-                    "**a " * 20000, "[" * 60000, "`" * 3001 + "a`" * 20000, "> " * 20000, "- " * 20000, "_a" * 30000, "|" * 60000 + "\n|-|", "* a\n" * 20000, "http://" * 10000):
-        ms = page.js("(async () => { const m = await import('/page/markdown.js'), d = document.createElement('div'), s = performance.now();"
-                     f" m.renderMarkdown(d, {json.dumps(hostile)}); return performance.now() - s; }})()")
+    for hostile in (
+        f"- {gap}x\rx",
+        f"# x{gap}y",
+        "# " + "#" * 60000 + "y",
+        f"|\n{gap}x",
+        f"|\n-{gap}x",
+        f"` {'x' * 40000}`",
+        "[](http://" * 10000 + " )",
+        "[" * 60000 + "](",
+        "**a " * 20000,
+        "[" * 60000,
+        "`" * 3001 + "a`" * 20000,
+        "> " * 20000,
+        "- " * 20000,
+        "_a" * 30000,
+        "|" * 60000 + "\n|-|",
+        "* a\n" * 20000,
+        "http://" * 10000,
+    ):
+        ms = page.js(
+            "(async () => { const m = await import('/page/markdown.js'), d = document.createElement('div'), s = performance.now();"
+            f" m.renderMarkdown(d, {json.dumps(hostile)}); return performance.now() - s; }})()"
+        )
         assert ms < 1500, (hostile[:10], hostile[-10:])
 
 
 FORMATS = [
-    ("count(1234.5)", "1,235"), ("time(0.00123)", ["1.23", "ms"]), ("time(0.0123)", ["12.3", "ms"]), ("time(0.123)", ["123", "ms"]),
-    ("time(1.234)", ["1.23", "s"]), ("time(12.34)", ["12.3", "s"]), ("time(1234)", ["1,234", "s"]), ("rate(0.5)", "0.5"), ("rate(3.02)", "3"),
-    ("rate(9.96)", "10"), ("rate(1234)", "1,234"), ("share(0)", ["0", "%"]), ("share(0.0004)", ["< 0.1", "%"]), ("share(0.05)", ["5.0", "%"]),
-    ("share(0.5)", ["50", "%"]), ("uptime(59.9)", "59 s"), ("uptime(61)", "1 min 1 s"), ("uptime(3660)", "1 h 1 min"), ("uptime(90000)", "1 d 1 h"),
-    ("words(time(2))", "2.00 s")]
+    ("count(1234.5)", "1,235"),
+    ("time(0.00123)", ["1.23", "ms"]),
+    ("time(0.0123)", ["12.3", "ms"]),
+    ("time(0.123)", ["123", "ms"]),
+    ("time(1.234)", ["1.23", "s"]),
+    ("time(12.34)", ["12.3", "s"]),
+    ("time(1234)", ["1,234", "s"]),
+    ("rate(0.5)", "0.5"),
+    ("rate(3.02)", "3"),
+    ("rate(9.96)", "10"),
+    ("rate(1234)", "1,234"),
+    ("share(0)", ["0", "%"]),
+    ("share(0.0004)", ["< 0.1", "%"]),
+    ("share(0.05)", ["5.0", "%"]),
+    ("share(0.5)", ["50", "%"]),
+    ("uptime(59.9)", "59 s"),
+    ("uptime(61)", "1 min 1 s"),
+    ("uptime(3660)", "1 h 1 min"),
+    ("uptime(90000)", "1 d 1 h"),
+    ("words(time(2))", "2.00 s"),
+]
 FIELDS = [
-    ("temperature", "", {}), ("temperature", " 0,7 ", {"value": 0.7}), ("temperature", "0", {"value": 0}), ("temperature", "2", {"value": 2}),
-    ("temperature", "2.01", {"error": "at most 2"}), ("temperature", "-0.1", {"error": "at least 0"}), ("temperature", "1e999", {"error": "not a number"}),
-    ("top_p", "1", {"value": 1}), ("top_p", "1.1", {"error": "at most 1"}), ("max_tokens", "1", {"value": 1}), ("max_tokens", "0", {"error": "at least 1"}),
-    ("max_tokens", "1.5", {"error": "a whole number, please"}), ("seed", "9007199254740991", {"value": 9007199254740991}), ("seed", "x", {"error": "not a number"})]
-TOOLS = [("", {"value": []}), ("[]", {"value": []}), ('{"type":"function","function":{"name":"f"}}', {"value": [{"type": "function", "function": {"name": "f"}}]}),
-         ('[{"type":"function","function":{"name":""}}]', None), ('[{"type":"other","function":{"name":"f"}}]', None), ("[1]", None), ("{", None)]
+    ("temperature", "", {}),
+    ("temperature", " 0,7 ", {"value": 0.7}),
+    ("temperature", "0", {"value": 0}),
+    ("temperature", "2", {"value": 2}),
+    ("temperature", "2.01", {"error": "at most 2"}),
+    ("temperature", "-0.1", {"error": "at least 0"}),
+    ("temperature", "1e999", {"error": "not a number"}),
+    ("top_p", "1", {"value": 1}),
+    ("top_p", "1.1", {"error": "at most 1"}),
+    ("max_tokens", "1", {"value": 1}),
+    ("max_tokens", "0", {"error": "at least 1"}),
+    ("max_tokens", "1.5", {"error": "a whole number, please"}),
+    ("seed", "9007199254740991", {"value": 9007199254740991}),
+    ("seed", "x", {"error": "not a number"}),
+]
+TOOLS = [
+    ("", {"value": []}),
+    ("[]", {"value": []}),
+    ('{"type":"function","function":{"name":"f"}}', {"value": [{"type": "function", "function": {"name": "f"}}]}),
+    ('[{"type":"function","function":{"name":""}}]', None),
+    ('[{"type":"other","function":{"name":"f"}}]', None),
+    ("[1]", None),
+    ("{", None),
+]
 
 
 def test_numbers_and_fields(page):
-    shown = page.js("(async () => { const {count, time, rate, share, uptime, words} = await import('/page/format.js'); return [" + ", ".join(e for e, _ in FORMATS) + "]; })()")
+    shown = page.js(
+        "(async () => { const {count, time, rate, share, uptime, words} = await import('/page/format.js'); return ["
+        + ", ".join(e for e, _ in FORMATS)
+        + "]; })()"
+    )
     assert shown == [want for _, want in FORMATS]
-    got = page.js("(async () => { const s = await import('/page/store.js'); return " + json.dumps([f[:2] for f in FIELDS]) + ".map(([n, t]) => s.checkNumber(n, t)); })()")
+    got = page.js(
+        "(async () => { const s = await import('/page/store.js'); return "
+        + json.dumps([f[:2] for f in FIELDS])
+        + ".map(([n, t]) => s.checkNumber(n, t)); })()"
+    )
     assert got == [want for _, _, want in FIELDS]
-    got = page.js("(async () => { const s = await import('/page/store.js'); return " + json.dumps([t for t, _ in TOOLS]) + ".map(t => s.checkTools(t)); })()")
+    got = page.js(
+        "(async () => { const s = await import('/page/store.js'); return "
+        + json.dumps([t for t, _ in TOOLS])
+        + ".map(t => s.checkTools(t)); })()"
+    )
     for one, (_, want) in zip(got, TOOLS):
         assert one == want if want else list(one) == ["error"]
 
 
 def test_events_however_they_are_cut(page):
-    """The page's reader of streams: the same events for every place of a cut, also inside a character; what ends early says so."""
+    """The page's reader of streams: the same events for every place of a cut, also inside a character; what ends early
+    says so."""
     stream = 'data: {"a":"é🌙"}\r\n\r\n: comment\nevent: x\ndata:{"a":2}\n\ndata: [DONE]\n\ndata: {"a":3}\n\n'
-    read = ("(async () => { const { events } = await import('/page/stream.js'), all = new TextEncoder().encode(" + json.dumps(stream) + "), out = new Set();"
-            " for (let i = 0; i <= all.length; i++) { const got = []; const body = new ReadableStream({start(c) { for (const part of [all.slice(0, i), all.slice(i)])"
-            " if (part.length) c.enqueue(part); c.close(); }}); for await (const e of events(body)) got.push(e.a); out.add(JSON.stringify(got)); } return [...out]; })()")
+    read = (
+        "(async () => { const { events } = await import('/page/stream.js'), all = new TextEncoder().encode("
+        + json.dumps(stream)
+        + "), out = new Set();"
+        " for (let i = 0; i <= all.length; i++) { const got = []; const body = new ReadableStream({start(c) { for (const part of [all.slice(0, i), all.slice(i)])"
+        " if (part.length) c.enqueue(part); c.close(); }}); for await (const e of events(body)) got.push(e.a); out.add(JSON.stringify(got)); } return [...out]; })()"
+    )
     assert page.js(read) == ['["é🌙",2]']
-    cut = ("(async () => { const { events, BrokenOff } = await import('/page/stream.js'), got = []; const body = new ReadableStream({start(c) {"
-           " c.enqueue(new TextEncoder().encode('data: {\"a\":1}\\n\\ndata: {\"a\"')); c.close(); }});"
-           " try { for await (const e of events(body)) got.push(e.a); } catch (e) { got.push(e instanceof BrokenOff); } return got; })()")
+    cut = (
+        "(async () => { const { events, BrokenOff } = await import('/page/stream.js'), got = []; const body = new ReadableStream({start(c) {"
+        ' c.enqueue(new TextEncoder().encode(\'data: {"a":1}\\n\\ndata: {"a"\')); c.close(); }});'
+        " try { for await (const e of events(body)) got.push(e.a); } catch (e) { got.push(e instanceof BrokenOff); } return got; })()"
+    )
     assert page.js(cut) == [1, True]
 
 
 def test_curve_and_meter(page):
-    """The scale's top is the round number above the largest value; a share that is not nothing is seen, all of them fill the bar."""
-    tops = page.js("(async () => { const { Chart } = await import('/page/chart.js'); return [0, 1, 1.2, 1.6, 7, 9.5, 12, 101, 850].map(v => { const c = new Chart('x', 5, 't', n => `${n}`);"
-                   " c.width = 100; c.show([0, v]); return [c.most.textContent, c.curve.getAttribute('d'), c.dot.getAttribute('cy')]; }); })()")
+    """The scale's top is the round number above the largest value; a share that is not nothing is seen, all of them
+    fill the bar."""
+    tops = page.js(
+        "(async () => { const { Chart } = await import('/page/chart.js'); return [0, 1, 1.2, 1.6, 7, 9.5, 12, 101, 850].map(v => { const c = new Chart('x', 5, 't', n => `${n}`);"
+        " c.width = 100; c.show([0, v]); return [c.most.textContent, c.curve.getAttribute('d'), c.dot.getAttribute('cy')]; }); })()"
+    )
     assert [t for t, _, _ in tops] == ["", "1", "1.5", "2", "8", "10", "15", "150", "1000"]
     assert tops[1][1] == "M75.0 46.0L100.0 10.0" and float(tops[1][2]) == 10 and tops[3][1] == "M75.0 46.0L100.0 17.2"
-    under = page.js("(async () => { const { Chart } = await import('/page/chart.js'); const c = new Chart('x', 5, 't', n => `${n} t`); c.width = 100; c.show([9, 1, 2, 3, 4, 5]);"
-                    " return [0, 26, 100, null].map(x => { c.point(x); return c.present.textContent; }); })()")
+    under = page.js(
+        "(async () => { const { Chart } = await import('/page/chart.js'); const c = new Chart('x', 5, 't', n => `${n} t`); c.width = 100; c.show([9, 1, 2, 3, 4, 5]);"
+        " return [0, 26, 100, null].map(x => { c.point(x); return c.present.textContent; }); })()"
+    )
     assert under == ["1 t, 4 s ago", "2 t, 3 s ago", "5 t, 0 s ago", "now"]
-    bars = page.js("(async () => { const { Meter } = await import('/page/chart.js'); const m = new Meter(['a', 'b', 'c'], 't'); m.show([999999, 1, 0]);"
-                   " return m.bars.map(b => [+b.getAttribute('x'), +b.getAttribute('width')]); })()")
-    assert bars[1][1] > 5 and bars[2][1] == 0 and abs(sum(w for _, w in bars) - 1000) < 1e-6 and abs(bars[1][0] - bars[0][1]) < 1e-6
+    bars = page.js(
+        "(async () => { const { Meter } = await import('/page/chart.js'); const m = new Meter(['a', 'b', 'c'], 't'); m.show([999999, 1, 0]);"
+        " return m.bars.map(b => [+b.getAttribute('x'), +b.getAttribute('width')]); })()"
+    )
+    assert (
+        bars[1][1] > 5
+        and bars[2][1] == 0
+        and abs(sum(w for _, w in bars) - 1000) < 1e-6
+        and abs(bars[1][0] - bars[0][1]) < 1e-6
+    )
 
 
 def test_calculator_sums(page):
-    got = page.js("(async () => { const t = await import('/page/tools.js'); return (" + json.dumps([s for s, _ in SUMS]) +
-                  ").map(e => t.calculate(JSON.stringify({expression: e}))); })()")
+    got = page.js(
+        "(async () => { const t = await import('/page/tools.js'); return ("
+        + json.dumps([s for s, _ in SUMS])
+        + ").map(e => t.calculate(JSON.stringify({expression: e}))); })()"
+    )
     assert got == [want for _, want in SUMS]
-    assert page.js("import('/page/tools.js').then(t => ['', 'null', '{}', '{\"expression\": 5}', '[1'].map(t.calculate).join())").count("not an") == 4
+    assert (
+        page.js(
+            "import('/page/tools.js').then(t => ['', 'null', '{}', '{\"expression\": 5}', '[1'].map(t.calculate).join())"
+        ).count("not an")
+        == 4
+    )
 
 
 RICH = """Here is what **matters**, with *some* emphasis and `inline code`:
@@ -459,9 +647,21 @@ def area(r):
 
 
 def rich(page):
-    put(page, chat=[{"role": "user", "content": "Show me what you can write."}, {
-        "role": "assistant", "content": RICH, "reasoning": "Lists, code, a table.", "thought_ms": 3420, "calls": [], "state": "done",
-        "facts": {"tokens": 412, "first_ms": 120, "last_ms": 5120, "prompt": 64, "cached": 0, "finish": "stop"}}])
+    put(
+        page,
+        chat=[
+            {"role": "user", "content": "Show me what you can write."},
+            {
+                "role": "assistant",
+                "content": RICH,
+                "reasoning": "Lists, code, a table.",
+                "thought_ms": 3420,
+                "calls": [],
+                "state": "done",
+                "facts": {"tokens": 412, "first_ms": 120, "last_ms": 5120, "prompt": 64, "cached": 0, "finish": "stop"},
+            },
+        ],
+    )
 
 
 def test_rich_text_looks(page):
@@ -486,8 +686,10 @@ def busy(server, requests=9, tokens=12):
 
 
 def figures(page):
-    return page.js("Object.fromEntries([...document.querySelectorAll('#live-body .figure, #live-body tr')].map(e => ["
-                   "(e.querySelector('th') ?? e.parentElement.firstChild).textContent, [...e.querySelectorAll('span')].map(s => s.textContent)]))")
+    return page.js(
+        "Object.fromEntries([...document.querySelectorAll('#live-body .figure, #live-body tr')].map(e => ["
+        "(e.querySelector('th') ?? e.parentElement.firstChild).textContent, [...e.querySelectorAll('span')].map(s => s.textContent)]))"
+    )
 
 
 def test_live_view(page, server):
@@ -504,7 +706,9 @@ def test_live_view(page, server):
     f, truth = figures(page), server.get("/live")[1]
     assert truth["now"]["pages_cached"] >= 9 and truth["now"]["pages_used"] == 0
     assert page.js("document.querySelector('.chart.output .curve').getAttribute('d')") != before
-    assert [f[k][0] for k in ("In use", "Prefix cache", "Free")] == [f"{truth['now'][k]:,}" for k in ("pages_used", "pages_cached", "pages_free")]
+    assert [f[k][0] for k in ("In use", "Prefix cache", "Free")] == [
+        f"{truth['now'][k]:,}" for k in ("pages_used", "pages_cached", "pages_free")
+    ]
     for name, k in (("First token", "ttft_s"), ("Between tokens", "itl_s")):
         assert len(f[name]) == 3 and all(float(x) > 0 for x in f[name]) and truth["minute"][k]["n"] > 0
     assert float(f["Step"][0]) > 0 and float(f["Tokens a step"][0]) > 1
@@ -546,8 +750,10 @@ def test_phone(page, width, height):
     page.click("#hide-live")
     page.click("#show-settings")
     fits("settings")
-    small = page.js("[...document.querySelectorAll('nav button, .send, dialog input')].filter(b => b.type !== 'checkbox' && b.type !== 'radio')"
-                    ".map(b => b.getBoundingClientRect()).filter(r => r.width && Math.min(r.width, r.height) < 32).length")
+    small = page.js(
+        "[...document.querySelectorAll('nav button, .send, dialog input')].filter(b => b.type !== 'checkbox' && b.type !== 'radio')"
+        ".map(b => b.getBoundingClientRect()).filter(r => r.width && Math.min(r.width, r.height) < 32).length"
+    )
     assert small == 0, "buttons that a thumb finds"
 
 
@@ -612,12 +818,14 @@ def test_server_goes_and_comes_back(browser):
 def test_policy(browser, server):
     p = own_page(browser, server)
     try:
-        broken = p.js("""new Promise(done => { const seen = []; addEventListener('securitypolicyviolation', e => seen.push(e.effectiveDirective));
+        broken = p.js(
+            """new Promise(done => { const seen = []; addEventListener('securitypolicyviolation', e => seen.push(e.effectiveDirective));
             const s = document.createElement('script'); s.textContent = 'window.pwned = 1'; document.body.append(s);
             const i = new Image(); i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i);
             const d = document.createElement('div'); d.setAttribute('style', 'color: red'); document.body.append(d);
             fetch('http://127.0.0.1:9/').catch(() => 0);
-            setTimeout(() => done(seen), 500); })""")
+            setTimeout(() => done(seen), 500); })"""
+        )
         assert {"script-src-elem", "img-src", "connect-src", "style-src-attr"} <= set(broken), broken
         assert p.js("window.pwned ?? null") is None
     finally:

@@ -22,12 +22,32 @@ class Chromium:
         to_read, self.to = os.pipe()
         self.back, to_write = os.pipe()
         # descriptors 3 and 4 are the browser's ends; a shell moves them there
-        shell = f"exec 3<&{to_read} 4>&{to_write}; exec \"$@\""
-        args = [find_chromium(), "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
-                "--host-resolver-rules=MAP rebound.example 127.0.0.1", "--hide-scrollbars", "--force-color-profile=srgb", f"--user-data-dir={self.profile}", "about:blank"]
-        self.process = subprocess.Popen(["bash", "-c", shell, "chromium", *args], pass_fds=(to_read, to_write),
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        shell = f'exec 3<&{to_read} 4>&{to_write}; exec "$@"'
+        args = [
+            find_chromium(),
+            "--headless=new",
+            "--remote-debugging-pipe",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-extensions",
+            "--host-resolver-rules=MAP rebound.example 127.0.0.1",
+            "--hide-scrollbars",
+            "--force-color-profile=srgb",
+            f"--user-data-dir={self.profile}",
+            "about:blank",
+        ]
+        self.process = subprocess.Popen(
+            ["bash", "-c", shell, "chromium", *args],
+            pass_fds=(to_read, to_write),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(to_read)
         os.close(to_write)
         self.lock = threading.Lock()
@@ -102,7 +122,9 @@ class Page:
         if method == "Network.requestWillBeSent":
             self.urls.append(p["request"]["url"])
         elif method == "Runtime.consoleAPICalled":
-            self.console.append(f"{p['type']}: " + " ".join(str(a.get("value", a.get("description"))) for a in p["args"]))
+            self.console.append(
+                f"{p['type']}: " + " ".join(str(a.get("value", a.get("description"))) for a in p["args"])
+            )
         elif method == "Runtime.exceptionThrown":
             d = p["exceptionDetails"]
             self.console.append(f"exception: {d['text']} {d.get('exception', {}).get('description', '')}")
@@ -111,11 +133,20 @@ class Page:
             self.console.append(f"{e['source']}: {e['text']} {e.get('url', '')}")
 
     def size(self, width, height, phone=False):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if phone else 1,
+            mobile=phone,
+        )
         self.call("Emulation.setTouchEmulationEnabled", enabled=phone)
 
     def scheme(self, dark):
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
 
     def open(self, url):
         self.call("Page.navigate", url=url)
@@ -130,7 +161,9 @@ class Page:
         """The value of an expression; a promise is awaited."""
         r = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in r:
-            raise RuntimeError(r["exceptionDetails"].get("exception", {}).get("description", r["exceptionDetails"]["text"]))
+            raise RuntimeError(
+                r["exceptionDetails"].get("exception", {}).get("description", r["exceptionDetails"]["text"])
+            )
         return r["result"].get("value")
 
     def until(self, expression, seconds=15):
@@ -147,8 +180,10 @@ class Page:
             time.sleep(0.03)
 
     def click(self, selector):
-        box = self.until(f"(e => {{ if (!e || e.disabled) return null; e.scrollIntoView({{block: 'nearest'}}); const r = e.getBoundingClientRect();"
-                         f" return r.width ? [r.x + r.width / 2, r.y + r.height / 2] : null; }})(document.querySelector({json.dumps(selector)}))")
+        box = self.until(
+            f"(e => {{ if (!e || e.disabled) return null; e.scrollIntoView({{block: 'nearest'}}); const r = e.getBoundingClientRect();"
+            f" return r.width ? [r.x + r.width / 2, r.y + r.height / 2] : null; }})(document.querySelector({json.dumps(selector)}))"
+        )
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
 

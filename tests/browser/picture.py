@@ -43,7 +43,11 @@ def packed(png):
 
 def main():
     out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "docs/page.png")
-    server, browser, stop = Server("--max-total-tokens", "16384", "--max-running-requests", "8"), Chromium(), threading.Event()
+    server, browser, stop = (
+        Server("--max-total-tokens", "16384", "--max-running-requests", "8"),
+        Chromium(),
+        threading.Event(),
+    )
     threads = [threading.Thread(target=load, args=(server, i, stop)) for i in range(11)]
     for t in threads:
         t.start()

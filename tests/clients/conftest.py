@@ -1,5 +1,5 @@
-"""Clients from PyPI against `moonlet serve`. They need packages that `make check` does without, so they are collected only
-when `make check-all` runs them in their own environment (tools/clients)."""
+"""Clients from PyPI against `moonlet serve`. They need packages that `make check` does without, so they are collected
+only when `make check-all` runs them in their own environment (tools/clients)."""
 import os
 import sys
 import threading
@@ -28,18 +28,26 @@ def strict_server():
     """One that wants a key and gives a request two seconds."""
     from serve_client import Server
 
-    s = Server("--api-key", "secret", "--request-timeout", "2", "--max-running-requests", "2", "--max-queued-requests", "4")
+    s = Server(
+        "--api-key", "secret", "--request-timeout", "2", "--max-running-requests", "2", "--max-queued-requests", "4"
+    )
     yield s
     assert s.stop() == 0
 
 
 @pytest.fixture
 def full_queue(strict_server):
-    """Every place of the strict server and its whole queue are taken until the requests' time is over. A request's share is three answers."""
+    """Every place of the strict server and its whole queue are taken until the requests' time is over. A request's
+    share is three answers."""
     key = {"x-api-key": "secret"}
     body = {"prompt": ["x"] * 3, "max_tokens": 3000, "ignore_eos": True, "stream": True}
-    threads = [threading.Thread(target=strict_server.request, args=("POST", "/v1/completions", body, {"Content-Type": "application/json", **key}))
-               for _ in range(2)]
+    threads = [
+        threading.Thread(
+            target=strict_server.request,
+            args=("POST", "/v1/completions", body, {"Content-Type": "application/json", **key}),
+        )
+        for _ in range(2)
+    ]
     [t.start() for t in threads]
     until = time.monotonic() + 30
     while strict_server.get("/server_info", **key)[1]["internal_states"][0]["num_queue_reqs"] < 4:

@@ -9,18 +9,25 @@ from serve_client import SLOW
 ASK = [{"role": "user", "content": "What is 17 + 25?"}]
 WEATHER = [{"role": "user", "content": "What is the weather in Paris?"}]
 FIELDS = {"model": "nano", "max_tokens": 120, "extra_body": {"temperature": 0}}
-TOOL = {"name": "get_weather", "description": "the weather",
-        "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
+TOOL = {
+    "name": "get_weather",
+    "description": "the weather",
+    "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
 
 
 @pytest.fixture(scope="module")
 def client(server):
-    return anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="none", max_retries=0, timeout=60 * SLOW)
+    return anthropic.Anthropic(
+        base_url=f"http://127.0.0.1:{server.port}", api_key="none", max_retries=0, timeout=60 * SLOW
+    )
 
 
 @pytest.fixture(scope="module")
 def strict(strict_server):
-    return anthropic.Anthropic(base_url=f"http://127.0.0.1:{strict_server.port}", api_key="secret", max_retries=0, timeout=60 * SLOW)
+    return anthropic.Anthropic(
+        base_url=f"http://127.0.0.1:{strict_server.port}", api_key="secret", max_retries=0, timeout=60 * SLOW
+    )
 
 
 def text(message):
@@ -33,7 +40,10 @@ def test_messages(client):
     assert [b.type for b in message.content] == ["thinking", "text"] and message.content[0].thinking
     assert message.usage.input_tokens + message.usage.cache_read_input_tokens > 0 and message.usage.output_tokens > 0
     assert message._request_id == message.id
-    again = client.messages.create(messages=ASK + [{"role": "assistant", "content": message.content}, {"role": "user", "content": "Thanks."}], **FIELDS)
+    again = client.messages.create(
+        messages=ASK + [{"role": "assistant", "content": message.content}, {"role": "user", "content": "Thanks."}],
+        **FIELDS,
+    )
     assert again.content
     cut = client.messages.create(messages=ASK, model="nano", max_tokens=2)
     assert cut.stop_reason == "max_tokens"
@@ -55,8 +65,13 @@ def test_stream(client):
 
 
 def test_thinking(client):
-    on = client.messages.create(messages=ASK, model="nano", max_tokens=2000, thinking={"type": "enabled", "budget_tokens": 1024},
-                                extra_body={"temperature": 0})
+    on = client.messages.create(
+        messages=ASK,
+        model="nano",
+        max_tokens=2000,
+        thinking={"type": "enabled", "budget_tokens": 1024},
+        extra_body={"temperature": 0},
+    )
     off = client.messages.create(messages=ASK, thinking={"type": "disabled"}, **FIELDS)
     assert on.content[0].type == "thinking" and [b.type for b in off.content] == ["text"]
     with client.messages.stream(messages=ASK, thinking={"type": "adaptive"}, **FIELDS) as stream:
@@ -73,8 +88,10 @@ def test_tools(client):
     with client.messages.stream(messages=messages, tools=[TOOL], **FIELDS) as stream:
         streamed = stream.get_final_message()
     assert [b.input for b in streamed.content if b.type == "tool_use"] == [use.input]
-    messages += [{"role": "assistant", "content": first.content},
-                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use.id, "content": "sunny, 21 degrees"}]}]
+    messages += [
+        {"role": "assistant", "content": first.content},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use.id, "content": "sunny, 21 degrees"}]},
+    ]
     second = client.messages.create(messages=messages, tools=[TOOL], tool_choice={"type": "auto"}, **FIELDS)
     assert second.stop_reason == "end_turn" and text(second)
     none = client.messages.create(messages=WEATHER, tools=[TOOL], tool_choice={"type": "none"}, **FIELDS)
@@ -102,7 +119,9 @@ def test_tool_runner(client):
 
 def test_count_tokens(client):
     message = client.messages.create(messages=ASK, system="Be short.", tools=[TOOL], **FIELDS)
-    counted = client.messages.count_tokens(model="nano", messages=ASK, system=[{"type": "text", "text": "Be short."}], tools=[TOOL])
+    counted = client.messages.count_tokens(
+        model="nano", messages=ASK, system=[{"type": "text", "text": "Be short."}], tools=[TOOL]
+    )
     assert counted.input_tokens == message.usage.input_tokens + message.usage.cache_read_input_tokens
 
 

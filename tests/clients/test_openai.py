@@ -10,18 +10,28 @@ ASK = [{"role": "user", "content": "What is 17 + 25?"}]
 GREEDY = {"model": "nano", "temperature": 0, "max_tokens": 120}
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL = {"type": "function", "function": {"name": "get_weather", "description": "the weather", "parameters": PARAMETERS}}
-FLAT_TOOL = {"type": "function", "name": "get_weather", "description": "the weather", "parameters": PARAMETERS, "strict": False}
+FLAT_TOOL = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "the weather",
+    "parameters": PARAMETERS,
+    "strict": False,
+}
 WEATHER = [{"role": "user", "content": "What is the weather in Paris?"}]
 
 
 @pytest.fixture(scope="module")
 def client(server):
-    return openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0, timeout=60 * SLOW)
+    return openai.OpenAI(
+        base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0, timeout=60 * SLOW
+    )
 
 
 @pytest.fixture(scope="module")
 def strict(strict_server):
-    return openai.OpenAI(base_url=f"http://127.0.0.1:{strict_server.port}/v1", api_key="secret", max_retries=0, timeout=60 * SLOW)
+    return openai.OpenAI(
+        base_url=f"http://127.0.0.1:{strict_server.port}/v1", api_key="secret", max_retries=0, timeout=60 * SLOW
+    )
 
 
 def test_models(client):
@@ -41,7 +51,9 @@ def test_chat(client):
     assert choice.message.reasoning_content and answer.usage.completion_tokens_details.reasoning_tokens > 0
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
     assert answer._request_id == answer.id
-    off = client.chat.completions.create(messages=ASK, **GREEDY, extra_body={"chat_template_kwargs": {"thinking": False}})
+    off = client.chat.completions.create(
+        messages=ASK, **GREEDY, extra_body={"chat_template_kwargs": {"thinking": False}}
+    )
     assert off.choices[0].message.reasoning_content is None and off.usage.prompt_tokens > 0
 
 
@@ -49,7 +61,9 @@ def test_chat_stream(client):
     whole = client.chat.completions.create(messages=ASK, **GREEDY).choices[0]
     content = reasoning = ""
     finishes, usages = [], []
-    for chunk in client.chat.completions.create(messages=ASK, **GREEDY, stream=True, stream_options={"include_usage": True}):
+    for chunk in client.chat.completions.create(
+        messages=ASK, **GREEDY, stream=True, stream_options={"include_usage": True}
+    ):
         if chunk.usage:
             usages.append(chunk.usage)
         for choice in chunk.choices:
@@ -68,7 +82,9 @@ def test_chat_stream_helper(client):
     whole = client.chat.completions.create(messages=WEATHER, tools=[TOOL], **GREEDY)
     mine, want = final.choices[0], whole.choices[0]
     assert mine.finish_reason == want.finish_reason == "tool_calls"
-    assert [c.function.arguments for c in mine.message.tool_calls] == [c.function.arguments for c in want.message.tool_calls]
+    assert [c.function.arguments for c in mine.message.tool_calls] == [
+        c.function.arguments for c in want.message.tool_calls
+    ]
     assert [c.id for c in mine.message.tool_calls] == ["functions.get_weather:0"]
 
 
@@ -95,12 +111,16 @@ def test_chat_logprobs_n_seed_stop(client):
     a, b = (client.chat.completions.create(messages=ASK, **sampled) for _ in range(2))
     assert [c.message.content for c in a.choices] == [c.message.content for c in b.choices] and len(a.choices) == 3
     content = client.chat.completions.create(messages=ASK, **GREEDY).choices[0].message.content
-    cut = client.chat.completions.create(messages=ASK, **GREEDY, stop=[content[-4:]], extra_body={"thinking": {"type": "disabled"}})
+    cut = client.chat.completions.create(
+        messages=ASK, **GREEDY, stop=[content[-4:]], extra_body={"thinking": {"type": "disabled"}}
+    )
     assert content[-4:] not in cut.choices[0].message.content
 
 
 def test_a_stream_given_up(client, server):
-    stream = client.chat.completions.create(messages=ASK, model="nano", max_tokens=1500, stream=True, extra_body={"ignore_eos": True})
+    stream = client.chat.completions.create(
+        messages=ASK, model="nano", max_tokens=1500, stream=True, extra_body={"ignore_eos": True}
+    )
     next(iter(stream))
     stream.close()
     for _ in range(200):
@@ -112,12 +132,16 @@ def test_a_stream_given_up(client, server):
 
 def test_many_at_once(server):
     async def run():
-        async with openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0) as c:
+        async with openai.AsyncOpenAI(
+            base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0
+        ) as c:
+
             async def one(stream):
                 if not stream:
                     return (await c.chat.completions.create(messages=ASK, **GREEDY)).choices[0].message.content
                 chunks = await c.chat.completions.create(messages=ASK, **GREEDY, stream=True)
                 return "".join([x.choices[0].delta.content or "" async for x in chunks])
+
             return await asyncio.gather(*(one(i % 2) for i in range(32)))
 
     assert len(set(asyncio.run(run()))) == 1
@@ -134,7 +158,9 @@ def test_completions(client, server):
     assert [c.text for c in many.choices] == [text, text] and [c.index for c in many.choices] == [0, 1]
     streamed = "".join(c.choices[0].text for c in client.completions.create(prompt=ids, stream=True, **fields))
     assert streamed == text
-    echo = client.completions.create(prompt=ids, echo=True, logprobs=1, extra_body={"return_token_ids": True}, **fields).choices[0]
+    echo = client.completions.create(
+        prompt=ids, echo=True, logprobs=1, extra_body={"return_token_ids": True}, **fields
+    ).choices[0]
     assert echo.text == "The cat sat on the mat." + text and echo.prompt_token_ids == ids
     lp = echo.logprobs
     assert len(lp.tokens) == len(lp.token_logprobs) == len(lp.top_logprobs) == len(ids) + len(echo.token_ids)
@@ -171,7 +197,9 @@ def test_responses_stream(client):
             final = stream.get_final_response()
         assert text == final.output_text == whole.output_text and final.status == "completed"
         assert [i.type for i in final.output] == [i.type for i in whole.output]
-        assert [i.arguments for i in final.output if i.type == "function_call"] == [i.arguments for i in whole.output if i.type == "function_call"]
+        assert [i.arguments for i in final.output if i.type == "function_call"] == [
+            i.arguments for i in whole.output if i.type == "function_call"
+        ]
 
 
 def test_responses_tools(client):
@@ -206,7 +234,9 @@ def test_exceptions(client, strict, strict_server):
     assert e.value.code == "context_length_exceeded"
     for stream in (False, True):
         with pytest.raises(openai.BadRequestError) as e:
-            client.chat.completions.create(messages=ASK, model="nano", response_format={"type": "json_object"}, stream=stream)
+            client.chat.completions.create(
+                messages=ASK, model="nano", response_format={"type": "json_object"}, stream=stream
+            )
         assert e.value.param == "response_format"
     with pytest.raises(openai.NotFoundError) as e:
         client.chat.completions.create(messages=ASK, model="gpt-4")
@@ -222,7 +252,11 @@ def test_exceptions(client, strict, strict_server):
     assert e.value.status_code == 503
     with pytest.raises(openai.APIError):
         list(strict.chat.completions.create(messages=ASK, stream=True, **long))
-    events = list(strict.responses.create(input="x", model="nano", stream=True, max_output_tokens=6000, extra_body={"ignore_eos": True}))
+    events = list(
+        strict.responses.create(
+            input="x", model="nano", stream=True, max_output_tokens=6000, extra_body={"ignore_eos": True}
+        )
+    )
     assert events[-1].type == "response.failed" and events[-1].response.error.code == "server_error"
 
 

@@ -22,8 +22,8 @@ static const turn *script;
 static char *chats[4]; /* the requests it got */
 static int n_chats;
 
-moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callback, void *user,
-                     moon_stats *stats, moon_error *error) {
+moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callback, void *user, moon_stats *stats,
+                     moon_error *error) {
     (void)m;
     (void)error;
     assert_non_null(script[n_chats].finish);
@@ -65,11 +65,11 @@ static nano_result ask(const char *name, bool instant, const turn *turns, const 
     "{\"name\": \"calc\", \"arguments\": \"{\\\"e\\\": \\\"2+3\\\"}\"}}], \"results\": [{\"role\": \"tool\", "          \
     "\"tool_call_id\": \"functions.calc:0\", \"content\": \"5\"}], \"answer\": \"It is 5.\\n#### 5\"}"
 #define CALL(args) "{\"id\": \"functions.calc:0\", \"name\": \"calc\", \"arguments\": \"" args "\"}"
-#define GOOD                                                                                                 \
-    {                                                                                                        \
-        "tool_calls", {                                                                                      \
-            {MOON_REASONING, "use calc"}, { MOON_TOOL_CALL, CALL("{\\\"e\\\": \\\"2 + 3\\\"}") }             \
-        }                                                                                                    \
+#define GOOD                                                                                                           \
+    {                                                                                                                  \
+        "tool_calls", {                                                                                                \
+            {MOON_REASONING, "use calc"}, { MOON_TOOL_CALL, CALL("{\\\"e\\\": \\\"2 + 3\\\"}") }                       \
+        }                                                                                                              \
     }
 
 static void expect(const turn *turns, bool well_formed, bool call, bool answer, int requests) {
@@ -80,17 +80,17 @@ static void expect(const turn *turns, bool well_formed, bool call, bool answer, 
     assert_int_equal(n_chats, requests);
 }
 
-#define ANSWER                                                                                               \
-    {                                                                                                        \
-        "stop", {                                                                                            \
-            { MOON_CONTENT, "It is 5." }                                                                     \
-        }                                                                                                    \
+#define ANSWER                                                                                                         \
+    {                                                                                                                  \
+        "stop", {                                                                                                      \
+            { MOON_CONTENT, "It is 5." }                                                                               \
+        }                                                                                                              \
     }
-#define CALLS(args)                                                                                          \
-    {                                                                                                        \
-        "tool_calls", {                                                                                      \
-            { MOON_TOOL_CALL, CALL(args) }                                                                   \
-        }                                                                                                    \
+#define CALLS(args)                                                                                                    \
+    {                                                                                                                  \
+        "tool_calls", {                                                                                                \
+            { MOON_TOOL_CALL, CALL(args) }                                                                             \
+        }                                                                                                              \
     }
 
 static void tools(void **s) {
@@ -107,14 +107,14 @@ static void tools(void **s) {
 
     expect((turn[]){GOOD, {"stop", {{MOON_CONTENT, "It is 15."}}}, {0}}, true, true, false, 2);
     expect((turn[]){GOOD, {"length", {{MOON_CONTENT, "It is 5."}}}, {0}}, true, true, false, 2); /* cut off */
-    expect((turn[]){GOOD, GOOD, {0}}, true, true, false, 2); /* calls again */
+    expect((turn[]){GOOD, GOOD, {0}}, true, true, false, 2);                                     /* calls again */
     /* the wrong expression, no JSON, an undeclared key, no call, cut off; the answer has a verdict of its own */
     expect((turn[]){CALLS("{\\\"e\\\": \\\"2-3\\\"}"), ANSWER, {0}}, true, false, true, 2);
     expect((turn[]){CALLS("2+3"), ANSWER, {0}}, false, false, true, 2);
     expect((turn[]){CALLS("{\\\"x\\\": \\\"2+3\\\"}"), ANSWER, {0}}, false, false, true, 2);
     expect((turn[]){ANSWER, ANSWER, {0}}, false, false, true, 2);
-    expect((turn[]){{"length", {{MOON_TOOL_CALL, CALL("{\\\"e\\\": \\\"2+3\\\"}")}}}, ANSWER, {0}}, false,
-           false, true, 2);
+    expect((turn[]){{"length", {{MOON_TOOL_CALL, CALL("{\\\"e\\\": \\\"2+3\\\"}")}}}, ANSWER, {0}}, false, false, true,
+           2);
 }
 
 static bool answered(bool instant, const char *finish, moon_event first, const char *a, const char *b) {
@@ -136,8 +136,7 @@ static void questions(void **s) {
     script = open;
     free(chats[0]);
     n_chats = 0;
-    assert_int_equal(ask_question(NULL, none, false, NULL, &r, NULL),
-                     ST_OK); /* reasoning that was never closed */
+    assert_int_equal(ask_question(NULL, none, false, NULL, &r, NULL), ST_OK); /* reasoning that was never closed */
     assert_false(r.right[0]);
     free(r.answer);
     json_decref(none);
@@ -149,10 +148,9 @@ static void a_needle_that_talks_on_is_stopped(void **s) {
     memset(much, 'x', sizeof much - 1);
     much[sizeof much - 1] = 0;
     haystack h = {.lines = lines, .n = 2};
-    json_t *item =
-        json_loads("{\"start\": 1, \"sentences\": 3, \"plant\": [[1, \"A is 5.\"]], \"form\": \"after\", "
-                   "\"question\": \"A?\", \"answer\": \"#### 5\", \"depth\": 0.3}",
-                   0, NULL);
+    json_t *item = json_loads("{\"start\": 1, \"sentences\": 3, \"plant\": [[1, \"A is 5.\"]], \"form\": \"after\", "
+                              "\"question\": \"A?\", \"answer\": \"#### 5\", \"depth\": 0.3}",
+                              0, NULL);
     const turn turns[] = {
         {"stop", {{MOON_CONTENT, "5 "}, {MOON_CONTENT, much}}}, {"stop", {{MOON_CONTENT, "It is 5."}}}, {0}};
     for (int i = 0; i < 2; i++) {

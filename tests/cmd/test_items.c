@@ -14,8 +14,7 @@ static void numbers(void **s) {
 static void values(void **s) {
     (void)s;
     assert_true(has_value("It is 12 degrees.", "12") && has_value("12", "12") && has_value("(12)", "12"));
-    assert_true(has_value("The result is 12.", "12") && has_value("5, 12, 13", "12") &&
-                has_value("2-12", "12"));
+    assert_true(has_value("The result is 12.", "12") && has_value("5, 12, 13", "12") && has_value("2-12", "12"));
     assert_false(has_value("1234 or 412", "12"));
     assert_false(has_value("12.5", "12") || has_value("3.12", "12") || has_value("12,500", "12"));
     assert_false(has_value("It is -12 degrees.", "12"));
@@ -33,14 +32,12 @@ static void values(void **s) {
     "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\"," \
     "\"properties\": {\"city\": {\"type\": \"string\"}, \"unit\": {\"type\": \"string\", \"enum\": [\"c\", \"f\"]},"    \
     "\"day\": {\"type\": \"number\"}}, \"required\": [\"city\"]}}}]"
-#define CALL(id, name, args)                                                                                 \
-    "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": \"" name                          \
-    "\", \"arguments\": \"" args "\"}}"
+#define CALL(id, name, args)                                                                                           \
+    "{\"id\": \"" id "\", \"type\": \"function\", \"function\": {\"name\": \"" name "\", \"arguments\": \"" args "\"}}"
 #define PARIS "{\\\"city\\\": \\\"New York\\\", \\\"day\\\": 3}"
 
 static void expect(const char *calls, bool well_formed, bool right) {
-    json_t *item =
-        json_loads("{" TOOLS ", \"calls\": [" CALL("functions.weather:0", "weather", PARIS) "]}", 0, NULL);
+    json_t *item = json_loads("{" TOOLS ", \"calls\": [" CALL("functions.weather:0", "weather", PARIS) "]}", 0, NULL);
     json_t *got = json_loads(calls, 0, NULL);
     assert_non_null(item);
     assert_non_null(got);
@@ -54,11 +51,9 @@ static void expect(const char *calls, bool well_formed, bool right) {
 static void calls(void **s) {
     (void)s;
     expect("[" CALL("functions.weather:0", "weather", PARIS) "]", true, true);
-    expect(
-        "[" CALL("functions.weather:0", "weather", "{\\\"day\\\": 3.0, \\\"city\\\": \\\"NewYork\\\"}") "]",
-        true, true);
-    expect("[" CALL("functions.weather:0", "weather", "{\\\"city\\\": \\\"Oslo\\\", \\\"day\\\": 3}") "]",
-           true, false);
+    expect("[" CALL("functions.weather:0", "weather", "{\\\"day\\\": 3.0, \\\"city\\\": \\\"NewYork\\\"}") "]", true,
+           true);
+    expect("[" CALL("functions.weather:0", "weather", "{\\\"city\\\": \\\"Oslo\\\", \\\"day\\\": 3}") "]", true, false);
     expect("[" CALL("functions.weather:0", "weather", "{\\\"city\\\": \\\"New York\\\"}") "]", true, false);
     expect("[]", false, false);
     expect("[" CALL("functions.weather:1", "weather", PARIS) "]", false, false);
@@ -67,20 +62,15 @@ static void calls(void **s) {
     expect("[" CALL("functions.weather:0", "weather", "{\\\"city\\\": ") "]", false, false);
     expect("[" CALL("functions.weather:0", "weather", "[1]") "]", false, false);
     expect("[" CALL("functions.weather:0", "weather", "{\\\"day\\\": 3}") "]", false, false);
-    expect("[" CALL("functions.weather:0", "weather", "{\\\"city\\\": \\\"x\\\", \\\"odd\\\": 1}") "]", false,
+    expect("[" CALL("functions.weather:0", "weather", "{\\\"city\\\": \\\"x\\\", \\\"odd\\\": 1}") "]", false, false);
+    expect("[" CALL("functions.weather:0", "weather", "{\\\"city\\\": \\\"x\\\", \\\"unit\\\": \\\"k\\\"}") "]", false,
            false);
-    expect(
-        "[" CALL("functions.weather:0", "weather", "{\\\"city\\\": \\\"x\\\", \\\"unit\\\": \\\"k\\\"}") "]",
-        false, false);
-    expect(
-        "[" CALL("functions.weather:0", "weather", "{\\\"city\\\": \\\"x\\\", \\\"unit\\\": \\\"c\\\"}") "]",
-        true, false);
+    expect("[" CALL("functions.weather:0", "weather", "{\\\"city\\\": \\\"x\\\", \\\"unit\\\": \\\"c\\\"}") "]", true,
+           false);
     /* one call too many; a second one numbered as the first */
-    expect("[" CALL("functions.weather:0", "weather", PARIS) ", " CALL("functions.weather:1", "weather",
-                                                                       PARIS) "]",
+    expect("[" CALL("functions.weather:0", "weather", PARIS) ", " CALL("functions.weather:1", "weather", PARIS) "]",
            true, false);
-    expect("[" CALL("functions.weather:0", "weather", PARIS) ", " CALL("functions.weather:0", "weather",
-                                                                       PARIS) "]",
+    expect("[" CALL("functions.weather:0", "weather", PARIS) ", " CALL("functions.weather:0", "weather", PARIS) "]",
            false, false);
 }
 
@@ -130,8 +120,7 @@ static void files(void **s) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers), cmocka_unit_test(values),
-                                       cmocka_unit_test(calls), cmocka_unit_test(intervals),
-                                       cmocka_unit_test(files)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers), cmocka_unit_test(values), cmocka_unit_test(calls),
+                                       cmocka_unit_test(intervals), cmocka_unit_test(files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,13 +24,7 @@ static bf16 scale_of(const f32 *w) {
     return best;
 }
 
-enum {
-    ROWS = 37,
-    COLS = 96,
-    N = ROWS * COLS,
-    BYTES = (N / 2 + 63) / 64 * 64 + N / INT4_GROUP * 2,
-    KINDS = 5
-};
+enum { ROWS = 37, COLS = 96, N = ROWS * COLS, BYTES = (N / 2 + 63) / 64 * 64 + N / INT4_GROUP * 2, KINDS = 5 };
 
 static bf16 value(synth *s, int kind, int i) {
     u64 r = synth_bits(s);
@@ -39,8 +33,8 @@ static bf16 value(synth *s, int kind, int i) {
     case 0: return f32_to_bf16(synth_normal(s) * 0.03f);
     case 1: return (bf16)r; /* any bits: groups with NaN and infinity, and of all sizes */
     case 2: return f32_to_bf16(scale * (f32)((int)(r & 15) - 8)); /* stays what it is */
-    case 3: return (bf16)((r & 0x80ff) | 0x7e80);  /* squares overflow, and the largest scale */
-    default: return (bf16)((r & 0x80ff) | 0x0d00); /* around 2^-100 */
+    case 3: return (bf16)((r & 0x80ff) | 0x7e80);                 /* squares overflow, and the largest scale */
+    default: return (bf16)((r & 0x80ff) | 0x0d00);                /* around 2^-100 */
     }
 }
 

@@ -21,16 +21,15 @@ static const char *called; /* the tool that the model wants */
 
 static void want_tool(moon_callback callback, void *user) {
     char call[200];
-    int n = snprintf(
-        call, sizeof call,
-        "{\"id\": \"functions.%s:0\", \"name\": \"%s\", \"arguments\": \"{\\\"e\\\": \\\"2+3\\\"}\"}", called,
-        called);
+    int n = snprintf(call, sizeof call,
+                     "{\"id\": \"functions.%s:0\", \"name\": \"%s\", \"arguments\": \"{\\\"e\\\": \\\"2+3\\\"}\"}",
+                     called, called);
     callback(user, MOON_TOOL_CALL, call, (size_t)n);
 }
 
 /* Calls the tool `calls_wanted` times, then answers. */
-moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callback, void *user,
-                     moon_stats *stats, moon_error *error) {
+moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callback, void *user, moon_stats *stats,
+                     moon_error *error) {
     (void)m;
     (void)error;
     bool call = n_chats < calls_wanted;
@@ -70,8 +69,7 @@ static int teardown(void **s) {
 }
 
 static chat_run begin(int calls) {
-    chat_run r = {
-        .quiet = true, .messages = json_array(), .calls = json_array(), .tools = json_loads(TOOLS, 0, NULL)};
+    chat_run r = {.quiet = true, .messages = json_array(), .calls = json_array(), .tools = json_loads(TOOLS, 0, NULL)};
     called = "calc";
     for (int i = 0; i < n_chats; i++) free(chats[i]);
     n_chats = 0;
@@ -135,8 +133,7 @@ static void a_person_is_asked_for_the_result(void **s) {
         assert_int_equal(n_chats, empty ? 1 : 2);
         assert_int_equal(json_array_size(r.messages), empty ? 1 : 3);
         if (!empty)
-            assert_string_equal(json_string_value(json_object_get(json_array_get(r.messages, 2), "content")),
-                                "5");
+            assert_string_equal(json_string_value(json_object_get(json_array_get(r.messages, 2), "content")), "5");
         end(&r);
     }
 }
@@ -156,8 +153,7 @@ static void an_undeclared_tool_is_not_run(void **s) {
         assert_int_equal(answer_with_tools(&r, &error), MOON_OK);
         assert_int_equal(n_chats, 2);
         snprintf(said, sizeof said, "error: there is no tool \"%s\"", called);
-        assert_string_equal(json_string_value(json_object_get(json_array_get(r.messages, 2), "content")),
-                            said);
+        assert_string_equal(json_string_value(json_object_get(json_array_get(r.messages, 2), "content")), said);
         end(&r);
     }
 }
@@ -221,8 +217,7 @@ static void results(void **s) {
         assert_int_equal(tool_run(program, call, &result, &e), ST_OK);
         assert_string_equal(result.data ? result.data : "", cases[i].result);
     }
-    write_file(program,
-               "#!/bin/sh\nwhile echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; do :; done\n",
+    write_file(program, "#!/bin/sh\nwhile echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; do :; done\n",
                0700);
     assert_int_equal(tool_run(program, call, &result, &e), ST_LIMIT);
     json_t *messages = json_array();

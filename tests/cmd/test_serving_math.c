@@ -21,8 +21,7 @@ static json_t *golden(void) {
 
 static void same_ints(const json_t *want, const i64 *have, i64 n) {
     assert_int_equal(json_array_size(want), n);
-    for (i64 i = 0; i < n; i++)
-        assert_int_equal(json_integer_value(json_array_get(want, (size_t)i)), have[i]);
+    for (i64 i = 0; i < n; i++) assert_int_equal(json_integer_value(json_array_get(want, (size_t)i)), have[i]);
 }
 
 static void python_sample(void **s) {
@@ -34,8 +33,7 @@ static void python_sample(void **s) {
     mt19937 m;
     json_object_foreach(json_object_get(g, "lm_eval_1234"), key, draws) {
         i64 k = strtoll(key, NULL, 10);
-        mt_seed_python(&m,
-                       1234); /* the golden generator went on from size to size in the order of the keys */
+        mt_seed_python(&m, 1234); /* the golden generator went on from size to size in the order of the keys */
         if (k != 5) continue;
         for (size_t i = 0; i < 20; i++) {
             assert_true(mt_sample(&m, 7473, k, out));
@@ -230,8 +228,7 @@ static void streams(void **s) {
     expect_stream("data: {\"text\":\"ab\",\"meta_info\":{\"completion_tokens\":1}}\n\n"
                   "data: {\"text\":\"abcd\",\"meta_info\":{\"completion_tokens\":4}}\n\ndata: [DONE]\n\n",
                   false, "abcd", 2, 4, 4, NULL);
-    expect_stream("{\"choices\":[{\"text\":\"x\"}],\"usage\":{\"completion_tokens\":1}}", true, "x", 1, -1, 1,
-                  NULL);
+    expect_stream("{\"choices\":[{\"text\":\"x\"}],\"usage\":{\"completion_tokens\":1}}", true, "x", 1, -1, 1, NULL);
     expect_stream("data: {\"choices\":[{\"text\":\"a\"}]}\n\n", false, "a", 1, -1, -1, "before [DONE]");
     expect_stream("data: {\"error\":{\"message\":\"boom\"}}\n\n", false, "", 0, 0, -1, "boom");
     expect_stream("data: {]\n\n", false, "", 0, 0, -1, "not JSON");
@@ -268,20 +265,17 @@ static void numbers_of_a_hostile_server(void **s) {
             strcat(line, "\n\ndata: {\"choices\":[{\"text\":\"more\"}]}\n\ndata: [DONE]\n\n");
             hostile(line, false, "", 0, "the server's completion_tokens is no whole number from 0 to 8");
         }
-        snprintf(line, sizeof line, "{\"choices\":[{\"text\":\"a\"}],\"usage\":{\"completion_tokens\":%s}}",
-                 counts[i]);
+        snprintf(line, sizeof line, "{\"choices\":[{\"text\":\"a\"}],\"usage\":{\"completion_tokens\":%s}}", counts[i]);
         hostile(line, true, "a", 1, "completion_tokens");
     }
-    hostile("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1073741825}}\n\n", false, "", 0,
-            "prompt_tokens");
-    hostile("data: {\"choices\":[],\"usage\":{\"prompt_tokens_details\":{\"cached_tokens\":1073741825}}}\n\n",
-            false, "", 0, "cached_tokens");
+    hostile("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1073741825}}\n\n", false, "", 0, "prompt_tokens");
+    hostile("data: {\"choices\":[],\"usage\":{\"prompt_tokens_details\":{\"cached_tokens\":1073741825}}}\n\n", false,
+            "", 0, "cached_tokens");
     hostile("data: {\"text\":\"a\",\"meta_info\":{\"cached_tokens\":-5}}\n\n", false, "", 0, "cached_tokens");
     hostile("data: {\"choices\":[{\"text\":\"a\",\"token_ids\":[1,2,3,4,5]}]}\n\n"
             "data: {\"choices\":[{\"text\":\"b\",\"token_ids\":[1,2,3,4]}]}\n\ndata: [DONE]\n\n",
             false, "a", 1, "token_ids");
-    hostile("data: {\"choices\":[{\"text\":\"b\",\"token_ids\":[4294967296]}]}\n\n", false, "", 0,
-            "token_ids");
+    hostile("data: {\"choices\":[{\"text\":\"b\",\"token_ids\":[4294967296]}]}\n\n", false, "", 0, "token_ids");
     hostile("data: {\"choices\":[{\"text\":\"b\",\"token_ids\":[\"x\"]}]}\n\n", false, "", 0, "token_ids");
 }
 
@@ -292,8 +286,8 @@ static void counts_that_swing(void **s) {
     answer_stream a = {.on_piece = on_piece, .ud = &g, .max_tokens = 8};
     for (int i = 0; i < 100; i++) {
         char line[128];
-        int n = snprintf(line, sizeof line,
-                         "data: {\"text\":\"a\",\"meta_info\":{\"completion_tokens\":%d}}\n", i % 2 ? 0 : 8);
+        int n = snprintf(line, sizeof line, "data: {\"text\":\"a\",\"meta_info\":{\"completion_tokens\":%d}}\n",
+                         i % 2 ? 0 : 8);
         answer_stream_add(&a, line, (size_t)n);
     }
     assert_int_equal(g.tokens, 8);

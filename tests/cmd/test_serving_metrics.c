@@ -33,12 +33,10 @@ static serving_metrics measured(load_item *items, i64 n, bool streamed) {
 static void definitions(void **state) {
     static const f64 a[] = {0.5, 0.5}, b[] = {0.125, 1.0};
     (void)state;
-    load_item items[] = {
-        answered(0, 0.5, 1.5, 3, a, 2), answered(1, 1.25, 2.75, 3, b, 2), {.a = {.error = "no"}}};
+    load_item items[] = {answered(0, 0.5, 1.5, 3, a, 2), answered(1, 1.25, 2.75, 3, b, 2), {.a = {.error = "no"}}};
     serving_metrics m = measured(items, 3, true);
     assert_true(m.completed == 2 && m.failed == 1 && m.uncounted == 0);
-    assert_true(m.input_tokens == 20 && m.output_tokens == 6 && m.server_input_tokens == 24 &&
-                m.cached_tokens == 10);
+    assert_true(m.input_tokens == 20 && m.output_tokens == 6 && m.server_input_tokens == 24 && m.cached_tokens == 10);
     assert_true(m.request_rate == 0.5 && m.input_rate == 5 && m.output_rate == 1.5 && m.total_rate == 6.5);
     assert_true(m.e2e.mean == 1625 && m.ttft.mean == 375 && m.tpot.mean == 625 && m.itl.n == 4);
     assert_true(m.itl.mean == 531.25 && m.client_cpu == 0.25);

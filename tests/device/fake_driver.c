@@ -64,10 +64,10 @@ static CUresult enter(const char *name, int needs_context) {
     if (needs_context && !current) return INVALID_CONTEXT;
     return needs_context ? sticky : CUDA_SUCCESS;
 }
-#define ENTER(needs_context)                                                                                 \
-    do {                                                                                                     \
-        CUresult r_ = enter(__func__, needs_context);                                                        \
-        if (r_ != CUDA_SUCCESS) return r_;                                                                   \
+#define ENTER(needs_context)                                                                                           \
+    do {                                                                                                               \
+        CUresult r_ = enter(__func__, needs_context);                                                                  \
+        if (r_ != CUDA_SUCCESS) return r_;                                                                             \
     } while (0)
 
 /* The host's memory behind [p, p + n), NULL where nothing that large was allocated. */
@@ -132,7 +132,7 @@ API CUresult cuDriverGetVersion(int *v) {
 #ifndef FAKE_OLD
 API CUresult cuGetErrorName(CUresult r, const char **text) {
     *text = NULL;
-#define NAME(name, value)                                                                                    \
+#define NAME(name, value)                                                                                              \
     if (r == value && !strncmp(#name, "CUDA_", 5)) *text = #name;
     CUDA_NUMBERS(NAME)
     return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -353,16 +353,14 @@ API CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name) 
 }
 API CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v) {
     ENTER(1);
-    if (!f || a != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || v > 232448)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!f || a != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || v > 232448) return CUDA_ERROR_INVALID_VALUE;
     fake.shared_limit = v;
     return CUDA_SUCCESS;
 }
-API CUresult cuTensorMapEncodeTiled(struct CUtensorMap_st *map, CUtensorMapDataType type, uint32_t rank,
-                                    void *at, const uint64_t *sizes, const uint64_t *strides,
-                                    const uint32_t *box, const uint32_t *steps, CUtensorMapInterleave lines,
-                                    CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
-                                    CUtensorMapFloatOOBfill outside) {
+API CUresult cuTensorMapEncodeTiled(struct CUtensorMap_st *map, CUtensorMapDataType type, uint32_t rank, void *at,
+                                    const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
+                                    const uint32_t *steps, CUtensorMapInterleave lines, CUtensorMapSwizzle swizzle,
+                                    CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill outside) {
     ENTER(1);
     (void)map, (void)type, (void)rank, (void)at, (void)sizes, (void)strides, (void)box, (void)steps;
     (void)lines, (void)swizzle, (void)promotion, (void)outside;

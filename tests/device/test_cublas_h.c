@@ -1,5 +1,5 @@
-/* tests/device/test_cublas_h.c: what device/cublas_symbols.h says of cuBLASLt, against the toolkit's own cublasLt.h. The
- * compiler finds the differences; a build without the toolkit has nothing to compare with. */
+/* tests/device/test_cublas_h.c: what device/cublas_symbols.h says of cuBLASLt, against the toolkit's own cublasLt.h.
+ * The compiler finds the differences; a build without the toolkit has nothing to compare with. */
 #if __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 #define HAVE_CUBLAS_H 1
@@ -8,16 +8,16 @@
 #include "unit.h"
 
 #ifdef HAVE_CUBLAS_H
-#define SAME(name, args)                                                                                     \
-    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), cublasStatus_t(*) args),                  \
+#define SAME(name, args)                                                                                               \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), cublasStatus_t(*) args),                            \
                    #name " is another function in cublasLt.h");
 CUBLAS_SYMBOLS(SAME)
-#define SAME_SIZE(name, args)                                                                                \
-    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), size_t(*) args),                          \
+#define SAME_SIZE(name, args)                                                                                          \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), size_t(*) args),                                    \
                    #name " is another function in cublasLt.h");
 CUBLAS_SIZES(SAME_SIZE)
 
-#define SAME_TYPE(name, type)                                                                                \
+#define SAME_TYPE(name, type)                                                                                          \
     _Static_assert(__builtin_types_compatible_p(name, type), #name " is another type in cublasLt.h");
 CUBLAS_TYPES(SAME_TYPE)
 
@@ -28,8 +28,7 @@ CUBLAS_OPAQUE(POINTER)
 CUBLAS_NUMBERS(SAME_NUMBER)
 
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == 64, "cublasLtMatmulAlgo_t has another size");
-_Static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == 96,
-               "cublasLtMatmulHeuristicResult_t has another size");
+_Static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == 96, "cublasLtMatmulHeuristicResult_t has another size");
 _Static_assert(offsetof(cublasLtMatmulHeuristicResult_t, algo) == 0, "algo lies elsewhere");
 _Static_assert(offsetof(cublasLtMatmulHeuristicResult_t, state) == 72, "state lies elsewhere");
 

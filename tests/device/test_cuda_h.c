@@ -8,21 +8,20 @@
 #include "unit.h"
 
 #ifdef HAVE_CUDA_H
-#define SAME(name, args)                                                                                     \
-    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(*) args),                        \
+#define SAME(name, args)                                                                                               \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(*) args),                                  \
                    #name " is another function in cuda.h");
 CUDA_SYMBOLS(SAME, SAME)
 
-#define SAME_TYPE(name, type)                                                                                \
+#define SAME_TYPE(name, type)                                                                                          \
     _Static_assert(__builtin_types_compatible_p(name, type), #name " is another type in cuda.h");
 CUDA_TYPES(SAME_TYPE)
 
 #define SAME_NUMBER(name, value) _Static_assert(name == value, #name " is another number in cuda.h");
 CUDA_NUMBERS(SAME_NUMBER)
 
-#define SAME_PLACE(ours, field, type, theirs)                                                                \
-    _Static_assert(offsetof(ours, field) == offsetof(type, theirs),                                          \
-                   #type "." #theirs " lies elsewhere in cuda.h");
+#define SAME_PLACE(ours, field, type, theirs)                                                                          \
+    _Static_assert(offsetof(ours, field) == offsetof(type, theirs), #type "." #theirs " lies elsewhere in cuda.h");
 SAME_PLACE(cuda_launch, grid, CUlaunchConfig, gridDimX)
 SAME_PLACE(cuda_launch, block, CUlaunchConfig, blockDimX)
 SAME_PLACE(cuda_launch, shared_bytes, CUlaunchConfig, sharedMemBytes)

@@ -116,8 +116,7 @@ static void no_such_ordinal(void **state) {
 static void wrong_chip(void **state) {
     (void)state;
     fake->major = 8;
-    expect_refused(library, 0, ST_UNSUPPORTED,
-                   "GPU 0 (Fake H0) has compute capability 8.0; supported is 9.0");
+    expect_refused(library, 0, ST_UNSUPPORTED, "GPU 0 (Fake H0) has compute capability 8.0; supported is 9.0");
     fake->major = 9;
     fake->minor = 1; /* cubins of sm_90a run on exactly that chip */
     expect_refused(library, 0, ST_UNSUPPORTED, "9.1");
@@ -139,8 +138,8 @@ static void memory_is_zeroed_and_counted(void **state) {
     d->read(d, back, p, sizeof back);
     assert_memory_equal(back, zeros, sizeof back);
     assert_int_equal(d->available(d), (1 << 30) - 1000);
-    const u64 takes[][2] = {{0, 512},           {513, 1024},       {900000, 1 << 20}, {1 << 20, 1 << 20},
-                            {1100000, 2 << 20}, {2100000, 4 << 20}}; /* as the driver does */
+    const u64 takes[][2] = {{0, 512},           {513, 1024},        {900000, 1 << 20},
+                            {1 << 20, 1 << 20}, {1100000, 2 << 20}, {2100000, 4 << 20}}; /* as the driver does */
     for (size_t i = 0; i < COUNT_OF(takes); i++) assert_int_equal(d->takes(takes[i][0]), takes[i][1]);
     assert_int_equal(d->alloc(d, &none, 0, "nothing", &e), ST_OK);
     assert_non_null(none);
@@ -162,8 +161,8 @@ static void memory_is_refused_with_the_numbers(void **state) {
     assert_int_equal(d->alloc(d, &p, 300 * MIB, "the KV cache", &e), ST_OK);
     assert_int_equal(d->alloc(d, &q, 800 * MIB, "the weights", &e), ST_NOMEM);
     assert_null(q);
-    assert_string_equal(
-        e.text, "GPU 0 (Fake H0) has no room for the weights: 0.839 GB asked, 0.759 GB free of 1.074 GB");
+    assert_string_equal(e.text,
+                        "GPU 0 (Fake H0) has no room for the weights: 0.839 GB asked, 0.759 GB free of 1.074 GB");
     assert_int_equal(d->alloc(d, &q, UINT64_MAX, "far too much", &e), ST_NOMEM);
     fake->largest = 1 * MIB; /* free, but in small pieces */
     assert_int_equal(d->alloc(d, &q, 2 * MIB, "the weights", &e), ST_NOMEM);
@@ -288,12 +287,10 @@ static void kernels_are_found_once(void **state) {
     assert_int_equal(fake->loaded, 2); /* now, not at the first launch */
     assert_int_equal(gpu_find(g, &image, "nothing", &c, &e), ST_DEVICE);
     assert_null(c);
-    assert_string_equal(
-        e.text,
-        "GPU 0 (Fake H0): finding the kernel nothing in rows.cu failed: CUDA_ERROR_NOT_FOUND (a text)");
+    assert_string_equal(e.text,
+                        "GPU 0 (Fake H0): finding the kernel nothing in rows.cu failed: CUDA_ERROR_NOT_FOUND (a text)");
     assert_int_equal(gpu_find(g, &elf, "scale", &c, &e), ST_DEVICE);
-    assert_non_null(
-        strstr(e.text, "loading the kernels of broken.cu (4 bytes) failed: CUDA_ERROR_NO_BINARY_FOR_GPU"));
+    assert_non_null(strstr(e.text, "loading the kernels of broken.cu (4 bytes) failed: CUDA_ERROR_NO_BINARY_FOR_GPU"));
     assert_int_equal(gpu_device(g)->finish(gpu_device(g), &e), ST_OK);
     gpu_close(g);
 }
@@ -307,9 +304,8 @@ static void shared_memory(void **state) {
     assert_int_equal(gpu_shared(g, k, 232448, &e), ST_OK);
     assert_int_equal(fake->shared_limit, 232448);
     assert_int_equal(gpu_shared(g, k, 232449, &e), ST_LIMIT);
-    assert_string_equal(
-        e.text,
-        "GPU 0 (Fake H0): kernel scale wants 232449 bytes of shared memory, a block has up to 232448");
+    assert_string_equal(e.text,
+                        "GPU 0 (Fake H0): kernel scale wants 232449 bytes of shared memory, a block has up to 232448");
     gpu_close(g);
 }
 
@@ -324,9 +320,8 @@ static void a_refused_launch_is_reported(void **state) {
     assert_int_equal(gpu_find(g, &image, "scale", &k, &e), ST_OK);
     gpu_launch(g, k, 1, 70000, 1, 128, 0, &a);
     gpu_launch(g, k, 0, 1, 1, 128, 0, &a);
-    expect_finish(
-        d, "GPU 0 (Fake H0): launching scale (1 x 70000 x 1 blocks of 128 threads, 0 bytes of shared memory) "
-           "failed: CUDA_ERROR_INVALID_VALUE");
+    expect_finish(d, "GPU 0 (Fake H0): launching scale (1 x 70000 x 1 blocks of 128 threads, 0 bytes of shared memory) "
+                     "failed: CUDA_ERROR_INVALID_VALUE");
     assert_int_equal(d->finish(d, &e), ST_OK);
     gpu_launch(g, k, 1, 1, 1, 128, 49153, &a); /* more than was asked for with gpu_shared */
     expect_finish(d, "49153 bytes");
@@ -350,10 +345,9 @@ static void a_crash_is_reported(void **state) {
     d->write(d, p, back, sizeof back);
     d->read(d, back, p, sizeof back);
     for (int i = 0; i < 3; i++) assert_int_equal(back[i], 0);
-    expect_finish(
-        d,
-        "GPU 0 (Fake H0): what was queued (last kernel: trap) failed: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal "
-        "memory access was encountered)");
+    expect_finish(d,
+                  "GPU 0 (Fake H0): what was queued (last kernel: trap) failed: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal "
+                  "memory access was encountered)");
     expect_finish(d, "CUDA_ERROR_ILLEGAL_ADDRESS");
     assert_int_equal(d->alloc(d, &q, 16, "more", &e), ST_DEVICE);
     assert_non_null(strstr(e.text, "memory for more failed: CUDA_ERROR_ILLEGAL_ADDRESS"));
@@ -549,8 +543,7 @@ static void every_call_may_fail(void **state) {
             assert_int_equal(fake->events + fake->pinned + fake->modules + fake->streams + fake->graphs, 0);
             if (!strcmp(names[i], "cuDevicePrimaryCtxRelease_v2")) { /* the test does it */
                 void *lib = dlopen(library, RTLD_NOW);
-                CUresult (*release)(CUdevice) =
-                    (CUresult(*)(CUdevice))dlsym(lib, "cuDevicePrimaryCtxRelease_v2");
+                CUresult (*release)(CUdevice) = (CUresult(*)(CUdevice))dlsym(lib, "cuDevicePrimaryCtxRelease_v2");
                 release(100);
             }
             assert_int_equal(fake->contexts, 0);

@@ -22,8 +22,7 @@ static void write_text(const char *name, const void *bytes, size_t n) {
 /* A shard of one tensor of one F32. */
 static void write_shard(const char *file, const char *tensor, f32 value) {
     char image[8 + 128 + 4] = {128};
-    int n =
-        snprintf(image + 8, 128, "{\"%s\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", tensor);
+    int n = snprintf(image + 8, 128, "{\"%s\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", tensor);
     memset(image + 8 + n, ' ', (size_t)(128 - n));
     memcpy(image + 136, &value, 4);
     write_text(file, image, sizeof image);
@@ -72,8 +71,7 @@ static void test_shards(void **state) {
     (void)state;
     write_shard("a.safetensors", "z", 1);
     write_shard("b.safetensors", "y", 2);
-    INDEX(
-        "{\"metadata\":{\"total_size\":8},\"weight_map\":{\"z\":\"a.safetensors\",\"y\":\"b.safetensors\"}}");
+    INDEX("{\"metadata\":{\"total_size\":8},\"weight_map\":{\"z\":\"a.safetensors\",\"y\":\"b.safetensors\"}}");
     checkpoint *c;
     err e = {0};
     assert_int_equal(checkpoint_open(&c, dir, &e), ST_OK);
@@ -163,11 +161,10 @@ static void test_scan_grammar(void **state) {
                                        "{}",
                                        "{\"a\":{\"b\":[true,false,null]}}",
                                        "\"\xc3\xa9\""};
-    static const char *const bad[] = {"",      " ",          "01",   "-",       "1.",          ".5",
-                                      "1e",    "+1",         "\"",   "\"\\x\"", "\"\\u12g4\"", "\"\n\"",
-                                      "[",     "[1,]",       "[,1]", "[1 2]",   "{\"a\"}",     "{\"a\":}",
-                                      "{a:1}", "{\"a\":1,}", "tru",  "nul",     "]",           "1 1",
-                                      "[]]",   "'a'",        "NaN",  "\"\\"};
+    static const char *const bad[] = {"",     " ",     "01",      "-",           "1.",     ".5",         "1e",
+                                      "+1",   "\"",    "\"\\x\"", "\"\\u12g4\"", "\"\n\"", "[",          "[1,]",
+                                      "[,1]", "[1 2]", "{\"a\"}", "{\"a\":}",    "{a:1}",  "{\"a\":1,}", "tru",
+                                      "nul",  "]",     "1 1",     "[]]",         "'a'",    "NaN",        "\"\\"};
     for (size_t i = 0; i < COUNT_OF(good); i++)
         if (!skips(good[i])) fail_msg("refused: %s", good[i]);
     for (size_t i = 0; i < COUNT_OF(bad); i++)

@@ -58,8 +58,7 @@ static void test_e4m3_rounding(void **state) {
             int bit = s << 7;
             assert_int_equal(f32_to_f8_e4m3((f32)(sign[s] * mid)), even | bit);
             assert_int_equal(f32_to_f8_e4m3(nextafterf((f32)(sign[s] * mid), 0)), code | bit);
-            assert_int_equal(f32_to_f8_e4m3(nextafterf((f32)(sign[s] * mid), (f32)sign[s] * 1e9f)),
-                             (code + 1) | bit);
+            assert_int_equal(f32_to_f8_e4m3(nextafterf((f32)(sign[s] * mid), (f32)sign[s] * 1e9f)), (code + 1) | bit);
         }
     }
     const f32 large[] = {448, 464, 465, 1e30f, INFINITY};

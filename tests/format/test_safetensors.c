@@ -97,7 +97,7 @@ static void test_length(void **state) {
     safetensors_free(&s);
 }
 
-#define ENTRY(dtype, shape, offsets)                                                                         \
+#define ENTRY(dtype, shape, offsets)                                                                                   \
     "{\"t.weight\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
 static void test_sizes(void **state) {
@@ -120,8 +120,7 @@ static void test_sizes(void **state) {
 static void test_empty_with_large_dimension(void **state) {
     (void)state;
     char header[256];
-    snprintf(header, sizeof header, "%-119s ",
-             ENTRY("F64", "[9223372036854775807,9223372036854775807,0]", "[0,0]"));
+    snprintf(header, sizeof header, "%-119s ", ENTRY("F64", "[9223372036854775807,9223372036854775807,0]", "[0,0]"));
     u64 size;
     u8 *f = make_file(header, 0, &size);
     safetensors s;

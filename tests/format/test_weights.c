@@ -7,8 +7,7 @@
 /* compressed-tensors pack-quantized: q = -8..-1 packs to the word 0x76543210, q = 0..7 to 0xfedcba98. */
 static void test_int4_vectors(void **state) {
     (void)state;
-    u32 row[2][4] = {{0x76543210u, 0xfedcba98u, 0x76543210u, 0xfedcba98u},
-                     {0x88888888u, 0, 0xffffffffu, 0x00000009u}};
+    u32 row[2][4] = {{0x76543210u, 0xfedcba98u, 0x76543210u, 0xfedcba98u}, {0x88888888u, 0, 0xffffffffu, 0x00000009u}};
     bf16 scale[2] = {f32_to_bf16(1), f32_to_bf16(0.5f)};
     weight_view w = {.format = WF_INT4_GROUP, .rows = 2, .cols = 32, .data = row, .scale = scale};
     f32 out[32];
@@ -151,8 +150,7 @@ static void test_requant(void **state) {
     bf16 in[R][C] = {{0}};
     for (int c = 0; c < C; c++) in[0][c] = f32_to_bf16((f32)(c % 15 - 7) * 0.5f); /* -3.5 .. 3.5: exact */
     in[2][5] = f32_to_bf16(NAN);
-    for (int c = 0; c < C; c++)
-        in[3][c] = f32_to_bf16(c ? (f32)(c % 15 - 7) : 12.0f); /* clipped: one is off by 5 */
+    for (int c = 0; c < C; c++) in[3][c] = f32_to_bf16(c ? (f32)(c % 15 - 7) : 12.0f); /* clipped: one is off by 5 */
     weight_view w = {.format = WF_BF16, .rows = R, .cols = C, .data = in};
     _Alignas(64) u8 memory[1024], again[1024], plain[R * C * 2];
     assert_true(requant_bytes(R, C) <= sizeof memory);

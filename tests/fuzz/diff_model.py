@@ -21,11 +21,11 @@ hf_golden.logprob_rows. Checked for each model:
     bits     another chunk size and thread count give the same bytes.
 
 A flipped expert moves a position 20 to 100 times as far as rounding does, and the positions that attend to it 4 to 10
-times; bf16 flips one at about a position in fifty. Whether P99 of one model lies among the flips is then luck, so
-P99 is judged in two parts: over the positions whose routing is decided (decided_rows), where the bound has to hold, and by
-the number of flips, which may be no more than the bound times as many, at FLIP_Z standard deviations (Poisson). A P99 out
-of bounds that passes both is printed as a note. `control` is the same ratio for transformers' bf16 run with
-another order of summation (sdpa in place of eager attention): what two equally good runs differ by.
+times; bf16 flips one at about a position in fifty. Whether P99 of one model lies among the flips is then luck, so P99
+is judged in two parts: over the positions whose routing is decided (decided_rows), where the bound has to hold, and by
+the number of flips, which may be no more than the bound times as many, at FLIP_Z standard deviations (Poisson). A P99
+out of bounds that passes both is printed as a note. `control` is the same ratio for transformers' bf16 run with another
+order of summation (sdpa in place of eager attention): what two equally good runs differ by.
 
 Where the head is tied, logits are large and bf16 logits, which transformers has, are most of its error."""
 import argparse
@@ -95,24 +95,50 @@ def draw_config(r, layout):
         if r.random() < 0.9:
             rope_scaling.update(beta_fast=r.choice([1.0, 8.0, 32.0]), beta_slow=1.0)
         if r.random() < 0.9:
-            rope_scaling.update(r.choice([{"mscale": 1.0, "mscale_all_dim": 1.0}] * 3 +
-                                         [{"mscale": 0.707, "mscale_all_dim": 0.707},
-                                          {"mscale": 1.0, "mscale_all_dim": 0.5}]))
+            rope_scaling.update(
+                r.choice(
+                    [{"mscale": 1.0, "mscale_all_dim": 1.0}] * 3
+                    + [{"mscale": 0.707, "mscale_all_dim": 0.707}, {"mscale": 1.0, "mscale_all_dim": 0.5}]
+                )
+            )
     heads = r.randint(1, 9)
     return {
-        "model_type": r.choice(["kimi_k2", "deepseek_v3"]), "attention_bias": False, "bos_token_id": 1,
-        "eos_token_id": 2, "first_k_dense_replace": r.choice([0, 1, 1, 1, r.randint(0, layers), layers]) if layers > 1
-        else r.randint(0, 1), "hidden_act": "silu", "hidden_size": hidden, "intermediate_size": log_int(r, 33, 400),
-        "kv_lora_rank": log_int(r, 32, 512), "max_position_embeddings": r.randint(700, 900),
-        "moe_intermediate_size": width, "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": experts,
-        "n_shared_experts": r.randint(0, 2), "norm_topk_prob": r.random() < 0.7, "num_attention_heads": heads,
-        "num_experts_per_tok": r.randint(1, min(8, experts)), "num_hidden_layers": layers,
-        "num_key_value_heads": heads, "num_nextn_predict_layers": 0,
-        "q_lora_rank": None if r.random() < 0.3 else log_int(r, 24, 400), "qk_nope_head_dim": nope,
-        "qk_rope_head_dim": rope, "rms_norm_eps": r.choice([1e-5, 1e-6]), "rope_scaling": rope_scaling,
-        "rope_theta": r.choice([10000.0, 50000.0]), "routed_scaling_factor": r.choice([1.0, 2.5, 2.827]),
-        "scoring_func": "sigmoid", "tie_word_embeddings": r.random() < 0.2, "topk_group": 1,
-        "topk_method": "noaux_tc", "v_head_dim": v, "vocab_size": vocab,
+        "model_type": r.choice(["kimi_k2", "deepseek_v3"]),
+        "attention_bias": False,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "first_k_dense_replace": r.choice([0, 1, 1, 1, r.randint(0, layers), layers])
+        if layers > 1
+        else r.randint(0, 1),
+        "hidden_act": "silu",
+        "hidden_size": hidden,
+        "intermediate_size": log_int(r, 33, 400),
+        "kv_lora_rank": log_int(r, 32, 512),
+        "max_position_embeddings": r.randint(700, 900),
+        "moe_intermediate_size": width,
+        "moe_layer_freq": 1,
+        "n_group": 1,
+        "n_routed_experts": experts,
+        "n_shared_experts": r.randint(0, 2),
+        "norm_topk_prob": r.random() < 0.7,
+        "num_attention_heads": heads,
+        "num_experts_per_tok": r.randint(1, min(8, experts)),
+        "num_hidden_layers": layers,
+        "num_key_value_heads": heads,
+        "num_nextn_predict_layers": 0,
+        "q_lora_rank": None if r.random() < 0.3 else log_int(r, 24, 400),
+        "qk_nope_head_dim": nope,
+        "qk_rope_head_dim": rope,
+        "rms_norm_eps": r.choice([1e-5, 1e-6]),
+        "rope_scaling": rope_scaling,
+        "rope_theta": r.choice([10000.0, 50000.0]),
+        "routed_scaling_factor": r.choice([1.0, 2.5, 2.827]),
+        "scoring_func": "sigmoid",
+        "tie_word_embeddings": r.random() < 0.2,
+        "topk_group": 1,
+        "topk_method": "noaux_tc",
+        "v_head_dim": v,
+        "vocab_size": vocab,
     }
 
 
@@ -164,8 +190,9 @@ def draw_weights(r, c, layout, seed):
         if i < c["first_k_dense_replace"]:
             mlp(f"{layer}.mlp", c["intermediate_size"], dense)
             continue
-        matrix(f"{layer}.mlp.gate", c["n_routed_experts"], hidden,
-               how=r.choice([torch.float32, None]) if mixed else None)
+        matrix(
+            f"{layer}.mlp.gate", c["n_routed_experts"], hidden, how=r.choice([torch.float32, None]) if mixed else None
+        )
         bias = f"{layer}.mlp.gate.e_score_correction_bias"
         ck.plain(bias, 0.1 * ck.normal(bias, [c["n_routed_experts"]]), torch.float32)
         if c["n_shared_experts"]:
@@ -173,7 +200,9 @@ def draw_weights(r, c, layout, seed):
         how = kind(math.gcd(hidden, width), expert)
         for e in range(c["n_routed_experts"]):
             mlp(f"{layer}.mlp.experts.{e}", width, None, how)
-    ck.plain("model.embed_tokens.weight", ck.normal("embed", [c["vocab_size"], hidden]), torch.float32 if float32 else None)
+    ck.plain(
+        "model.embed_tokens.weight", ck.normal("embed", [c["vocab_size"], hidden]), torch.float32 if float32 else None
+    )
     norm("model.norm.weight", hidden)
     if not c["tie_word_embeddings"]:
         matrix("lm_head", c["vocab_size"], hidden, how=r.choice([torch.float32, None]) if mixed else None)
@@ -186,8 +215,12 @@ def write(ck, c, quantization, out):
     text = dict(c, **({"quantization_config": quantization} if quantization else {}))
     config = text
     if ck.v.prefix:
-        config = {"model_type": "kimi_k25", "media_placeholder_token_id": 3, "text_config": text,
-                  "tie_word_embeddings": c["tie_word_embeddings"]}
+        config = {
+            "model_type": "kimi_k25",
+            "media_placeholder_token_id": 3,
+            "text_config": text,
+            "tie_word_embeddings": c["tie_word_embeddings"],
+        }
     (out / "config.json").write_text(json.dumps(config, indent=1))
     save_file(ck.tensors, out / "model.safetensors")
 
@@ -233,9 +266,26 @@ def hf_runs(c, values, prompts):
 
 def moonlet(args, directory, options, prompts="prompts.jsonl"):
     """(bytes of stdout, logprobs [positions, vocab])."""
-    done = subprocess.run([args.moonlet, "eval", "logprobs", "-m", str(directory), "--data",
-                           str(directory / prompts), "--top", "1000", "--context-length", "700", "--threads", "1", *options],
-                          capture_output=True, timeout=600)
+    done = subprocess.run(
+        [
+            args.moonlet,
+            "eval",
+            "logprobs",
+            "-m",
+            str(directory),
+            "--data",
+            str(directory / prompts),
+            "--top",
+            "1000",
+            "--context-length",
+            "700",
+            "--threads",
+            "1",
+            *options,
+        ],
+        capture_output=True,
+        timeout=600,
+    )
     if done.returncode:
         raise RuntimeError(f"exit {done.returncode}: {done.stderr.decode().strip()[-400:]}")
     rows = []
@@ -272,11 +322,16 @@ def measure(x, f32, bf16, gap, starts):
     decided = decided_rows(d, b, gap, starts)
     flip = FLIP * np.median(b)
     return {
-        "median": float(np.median(d)), "p99": float(p99(d)), "max": float(d.max()),
-        "median_ratio": float(np.median(d) / np.median(b)), "p99_ratio": float(p99(d) / p99(b)),
+        "median": float(np.median(d)),
+        "p99": float(p99(d)),
+        "max": float(d.max()),
+        "median_ratio": float(np.median(d) / np.median(b)),
+        "p99_ratio": float(p99(d) / p99(b)),
         "decided": int(decided.sum()),
         "decided_p99_ratio": float(p99(d[decided]) / p99(b[decided])) if decided.sum() >= 100 else math.nan,
-        "flips": int((d > flip).sum()), "bf16_flips": int((b > flip).sum()), "clear": int(clear.sum()),
+        "flips": int((d > flip).sum()),
+        "bf16_flips": int((b > flip).sum()),
+        "clear": int(clear.sum()),
         "misses": int((clear & (x.argmax(-1) != best)).sum()),
         "bf16_misses": int((clear & (bf16.argmax(-1) != best)).sum()),
     }, d
@@ -287,8 +342,14 @@ def judge_exact(name, d, gap_so_far):
     bad = d > REF_BOUND
     ties = bad & (gap_so_far < TIE)
     wrong = np.flatnonzero(bad & ~ties)
-    text = [f"{name}: {len(wrong)} positions beyond {REF_BOUND}, first {wrong[0]}: {d[wrong[0]]:.3g}, router gap "
-            f"{gap_so_far[wrong[0]]:.2g}"] if len(wrong) else []
+    text = (
+        [
+            f"{name}: {len(wrong)} positions beyond {REF_BOUND}, first {wrong[0]}: {d[wrong[0]]:.3g}, router gap "
+            f"{gap_so_far[wrong[0]]:.2g}"
+        ]
+        if len(wrong)
+        else []
+    )
     return int(ties.sum()), text
 
 
@@ -301,14 +362,16 @@ def judge_rounded(name, m, bound):
         # one miss against none is what rounding does where the margin is barely above the limit
         extra = m["misses"] - 2 * m["bf16_misses"]
         (fail if extra > FLIP_Z * math.sqrt(m["misses"] + 4 * m["bf16_misses"]) else note).append(
-            f"{name}: {m['misses']} argmax misses of {m['clear']}, bf16 run {m['bf16_misses']}")
+            f"{name}: {m['misses']} argmax misses of {m['clear']}, bf16 run {m['bf16_misses']}"
+        )
     if m["decided_p99_ratio"] > bound:
         fail.append(f"{name}: P99 of decided routing {m['decided_p99_ratio']:.2f} times the bf16 run's")
     if m["p99_ratio"] > bound:
         more = m["flips"] - bound * m["bf16_flips"]
         (fail if more > FLIP_Z * math.sqrt(m["flips"] + bound**2 * m["bf16_flips"]) else note).append(
             f"{name}: P99 {m['p99_ratio']:.2f} times the bf16 run's; decided {m['decided_p99_ratio']:.2f} "
-            f"({m['decided']} positions), flips {m['flips']} against {m['bf16_flips']}")
+            f"({m['decided']} positions), flips {m['flips']} against {m['bf16_flips']}"
+        )
     return fail, note
 
 
@@ -336,12 +399,24 @@ def one_model(args, seed):
     exact = [model.forward(np.asarray(ids)) for ids in prompts]
     gap = np.concatenate([t["router_gap"] for t in exact])
     gap_so_far = np.concatenate([np.minimum.accumulate(t["router_gap"]) for t in exact])
-    starts = np.concatenate([np.full(len(ids), n) for ids, n in zip(prompts, np.cumsum([0] + [len(p) for p in prompts]))])
+    starts = np.concatenate(
+        [np.full(len(ids), n) for ids, n in zip(prompts, np.cumsum([0] + [len(p) for p in prompts]))]
+    )
     exact = np.concatenate([t["logits"] for t in exact])
     b, d_b = measure(b16, f32, b16, gap, starts)
     pure = all(w.dtype == torch.float32 for name, w in ck.tensors.items() if "embed_tokens" in name)
-    result = {"seed": seed, "layout": layout, "float32": pure, "config": c, "positions": len(f32), "bf16": b,
-              "control": measure(control, f32, b16, gap, starts)[0], "runs": {}, "fail": [], "note": []}
+    result = {
+        "seed": seed,
+        "layout": layout,
+        "float32": pure,
+        "config": c,
+        "positions": len(f32),
+        "bf16": b,
+        "control": measure(control, f32, b16, gap, starts)[0],
+        "runs": {},
+        "fail": [],
+        "note": [],
+    }
     rows = {"bf16": d_b, "gap": gap}
     ties, text = judge_exact("transformers float32 against float64", hf_golden.logprob_rows(f32, exact), gap_so_far)
     result["ties"], result["fail"] = {"float32": ties}, text
@@ -350,7 +425,9 @@ def one_model(args, seed):
         if pure and name in ("none", "avx2", "avx512"):
             continue  # float32 activations run ref's arithmetic whatever the instruction set
         ref = name.startswith("ref")
-        file = {"ref": "first-3.jsonl", "none": "first-3.jsonl", "ref decode": "first-2.jsonl"}.get(name, "prompts.jsonl")
+        file = {"ref": "first-3.jsonl", "none": "first-3.jsonl", "ref decode": "first-2.jsonl"}.get(
+            name, "prompts.jsonl"
+        )
         try:
             raw, x = moonlet(args, directory, options, file)
         except (RuntimeError, ValueError) as e:
@@ -384,19 +461,25 @@ def one_model(args, seed):
 
 def show(result):
     c = result["config"]
-    print(f"seed {result['seed']} {result['layout']}: layers {c['num_hidden_layers']} ({c['first_k_dense_replace']} dense) hidden "
-          f"{c['hidden_size']} heads {c['num_attention_heads']} x {c['qk_nope_head_dim']}/{c['qk_rope_head_dim']}/{c['v_head_dim']} q_lora "
-          f"{c['q_lora_rank']} kv_lora {c['kv_lora_rank']} experts {c['num_experts_per_tok']} of {c['n_routed_experts']} x "
-          f"{c['moe_intermediate_size']} + {c['n_shared_experts']}; {result['positions']} positions, {result['bf16']['decided']} decided, {result['seconds']:.0f} s")
+    print(
+        f"seed {result['seed']} {result['layout']}: layers {c['num_hidden_layers']} ({c['first_k_dense_replace']} dense) hidden "
+        f"{c['hidden_size']} heads {c['num_attention_heads']} x {c['qk_nope_head_dim']}/{c['qk_rope_head_dim']}/{c['v_head_dim']} q_lora "
+        f"{c['q_lora_rank']} kv_lora {c['kv_lora_rank']} experts {c['num_experts_per_tok']} of {c['n_routed_experts']} x "
+        f"{c['moe_intermediate_size']} + {c['n_shared_experts']}; {result['positions']} positions, {result['bf16']['decided']} decided, {result['seconds']:.0f} s"
+    )
     k, b = result["control"], result["bf16"]
-    print(f"   bf16 median {b['median']:.4f} P99 {b['p99']:.4f} flips {b['flips']} misses {b['misses']} of {b['clear']}; control "
-          f"{k['median_ratio']:.2f} {k['p99_ratio']:.2f} decided {k['decided_p99_ratio']:.2f} flips {k['flips']} misses {k['misses']}")
+    print(
+        f"   bf16 median {b['median']:.4f} P99 {b['p99']:.4f} flips {b['flips']} misses {b['misses']} of {b['clear']}; control "
+        f"{k['median_ratio']:.2f} {k['p99_ratio']:.2f} decided {k['decided_p99_ratio']:.2f} flips {k['flips']} misses {k['misses']}"
+    )
     for name, m in result["runs"].items():
         if m["max"] < REF_BOUND:
             print(f"   {name:10} largest {m['max']:.2g}")
         else:
-            print(f"   {name:10} median {m['median_ratio']:.2f} P99 {m['p99_ratio']:.2f} decided {m['decided_p99_ratio']:.2f} flips "
-                  f"{m['flips']} misses {m['misses']}  (median {m['median']:.2g})")
+            print(
+                f"   {name:10} median {m['median_ratio']:.2f} P99 {m['p99_ratio']:.2f} decided {m['decided_p99_ratio']:.2f} flips "
+                f"{m['flips']} misses {m['misses']}  (median {m['median']:.2g})"
+            )
     ties = {k: n for k, n in result["ties"].items() if n}
     if ties:
         print(f"   ties of float32: {ties}")
@@ -410,8 +493,10 @@ def show(result):
 def summary(results, rows):
     """Per layout: worst ratios of a model, and those of all its positions in units of each model's bf16 median.
     Mixed models with float32 activations are left out: they would lower everything."""
-    print("| layout | run | models | worst median | worst P99 | worst P99, decided | pooled median | pooled P99 | control: "
-          "worst P99 | positions | flips, bf16 | misses, bf16, of |")
+    print(
+        "| layout | run | models | worst median | worst P99 | worst P99, decided | pooled median | pooled P99 | control: "
+        "worst P99 | positions | flips, bf16 | misses, bf16, of |"
+    )
     for layout in LAYOUTS:
         mine = [i for i, x in enumerate(results) if x["layout"] == layout and (layout == "fp32" or not x["float32"])]
         for run in RUNS:
@@ -420,17 +505,23 @@ def summary(results, rows):
                 continue
             ms = [results[i]["runs"][run] for i in some]
             if run.startswith("ref") or layout == "fp32":
-                print(f"| {layout} | {run} | {len(some)} | largest {max(m['max'] for m in ms):.2g}, ties "
-                      f"{sum(results[i]['ties'].get(run, 0) for i in some)} |")
+                print(
+                    f"| {layout} | {run} | {len(some)} | largest {max(m['max'] for m in ms):.2g}, ties "
+                    f"{sum(results[i]['ties'].get(run, 0) for i in some)} |"
+                )
                 continue
             n, units = [len(rows[i][run]) for i in some], [np.median(rows[i]["bf16"]) for i in some]
-            pool, base = (np.concatenate([rows[i][k][:m] / u for i, m, u in zip(some, n, units)]) for k in (run, "bf16"))
+            pool, base = (
+                np.concatenate([rows[i][k][:m] / u for i, m, u in zip(some, n, units)]) for k in (run, "bf16")
+            )
             ctl = max(results[i]["control"]["p99_ratio"] for i in some)
-            print(f"| {layout} | {run} | {len(some)} | {max(m['median_ratio'] for m in ms):.2f} | {max(m['p99_ratio'] for m in ms):.2f} | "
-                  f"{max((m['decided_p99_ratio'] for m in ms if m['decided'] >= 100), default=math.nan):.2f} | {np.median(pool) / np.median(base):.2f} | "
-                  f"{p99(pool) / p99(base):.2f} | {ctl:.2f} | {sum(n)} | {sum(m['flips'] for m in ms)}, "
-                  f"{sum(m['bf16_flips'] for m in ms)} | {sum(m['misses'] for m in ms)}, "
-                  f"{sum(m['bf16_misses'] for m in ms)}, {sum(m['clear'] for m in ms)} |")
+            print(
+                f"| {layout} | {run} | {len(some)} | {max(m['median_ratio'] for m in ms):.2f} | {max(m['p99_ratio'] for m in ms):.2f} | "
+                f"{max((m['decided_p99_ratio'] for m in ms if m['decided'] >= 100), default=math.nan):.2f} | {np.median(pool) / np.median(base):.2f} | "
+                f"{p99(pool) / p99(base):.2f} | {ctl:.2f} | {sum(n)} | {sum(m['flips'] for m in ms)}, "
+                f"{sum(m['bf16_flips'] for m in ms)} | {sum(m['misses'] for m in ms)}, "
+                f"{sum(m['bf16_misses'] for m in ms)}, {sum(m['clear'] for m in ms)} |"
+            )
 
 
 def main():

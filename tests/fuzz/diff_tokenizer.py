@@ -23,10 +23,59 @@ from official_tokenizer import Official  # noqa: E402
 
 BATCH = 2000
 SOURCES = ["README.md", "src/README.md", "docs/design.md", "src/base/json.c", "LICENSE", "src/text/chat_k25.c"]
-EDGES = ["'s", "'S", "'\u017f", "'ll", "'LL", "'re", "'Ve", "'d", "'T", "'", "\u2019s", "\u180e", "\x1c", "\x1f", "\u0085", "\u3000",
-         "\u2028", "\r", "\n", "\r\n", " ", "  ", "\t", "\u3007", "\u3005", "\u3002", "\u300c", "\u2e80", "\U00016ff0", "\U00020000",
-         "\u0301", "\u200d", "\ufe0f", "\u01c5", "\u02b0", "\u00aa", "\u0e01", "\u0e31", "A", "b", "Z", "1", "\u0661", "\u2167", "\u00bd",
-         "\U0001f600", "\ufffd", "\0", "k\u212a", "<|", "|>"]
+EDGES = [
+    "'s",
+    "'S",
+    "'\u017f",
+    "'ll",
+    "'LL",
+    "'re",
+    "'Ve",
+    "'d",
+    "'T",
+    "'",
+    "\u2019s",
+    "\u180e",
+    "\x1c",
+    "\x1f",
+    "\u0085",
+    "\u3000",
+    "\u2028",
+    "\r",
+    "\n",
+    "\r\n",
+    " ",
+    "  ",
+    "\t",
+    "\u3007",
+    "\u3005",
+    "\u3002",
+    "\u300c",
+    "\u2e80",
+    "\U00016ff0",
+    "\U00020000",
+    "\u0301",
+    "\u200d",
+    "\ufe0f",
+    "\u01c5",
+    "\u02b0",
+    "\u00aa",
+    "\u0e01",
+    "\u0e31",
+    "A",
+    "b",
+    "Z",
+    "1",
+    "\u0661",
+    "\u2167",
+    "\u00bd",
+    "\U0001f600",
+    "\ufffd",
+    "\0",
+    "k\u212a",
+    "<|",
+    "|>",
+]
 BAD = [0x80, 0xBF, 0xC0, 0xC2, 0xE0, 0xED, 0xA0, 0xF0, 0x90, 0xF4, 0xFF]
 
 
@@ -57,10 +106,10 @@ class Maker:
         text = list(" ".join(r.choice(self.words) for _ in range(r.randrange(1, 25))))
         for _ in range(r.randrange(0, 6)):  # mutate
             at = r.randrange(len(text) + 1)
-            text[at:at + r.randrange(0, 3)] = r.choice([r.choice(EDGES), self.any(), ""])
+            text[at : at + r.randrange(0, 3)] = r.choice([r.choice(EDGES), self.any(), ""])
         if kind == 9:
             at, name = r.randrange(len(text) + 1), r.choice(self.names)
-            text[at:at] = name if r.random() < 0.7 else name[:r.randrange(len(name))]
+            text[at:at] = name if r.random() < 0.7 else name[: r.randrange(len(name))]
         return "".join(text)
 
     def item(self):
@@ -69,14 +118,17 @@ class Maker:
         if self.r.random() < 0.15:  # malformed bytes
             for _ in range(self.r.randrange(1, 6)):
                 at = self.r.randrange(len(data) + 1)
-                data[at:at + self.r.randrange(0, 2)] = bytes([self.r.choice(BAD + [self.r.randrange(256)])])
+                data[at : at + self.r.randrange(0, 2)] = bytes([self.r.choice(BAD + [self.r.randrange(256)])])
         return bytes(data), self.r.random() < 0.5
 
     def mixed(self, ids, n_ranks):
         """ids that no encoding gives: cut characters, special tokens, any order"""
         r, ids = self.r, list(ids)
         for _ in range(r.randrange(1, 6)):
-            ids.insert(r.randrange(len(ids) + 1), r.choice([r.randrange(256), r.randrange(n_ranks + 256), n_ranks + r.randrange(32)]))
+            ids.insert(
+                r.randrange(len(ids) + 1),
+                r.choice([r.randrange(256), r.randrange(n_ranks + 256), n_ranks + r.randrange(32)]),
+            )
         return ids
 
 
@@ -86,17 +138,26 @@ def made_up(folder, n_ranks, words, r):
     source = " ".join(words).encode() + "".join(EDGES).encode() * 50
     while len(tokens) < n_ranks:
         at = r.randrange(len(source))
-        tokens.add(source[at:at + r.choice([2, 2, 2, 3, 3, 4, 6, 9])])
+        tokens.add(source[at : at + r.choice([2, 2, 2, 3, 3, 4, 6, 9])])
         tokens.discard(b"")
     order = r.sample(sorted(tokens), n_ranks)
-    (folder / "tiktoken.model").write_text("".join(f"{base64.b64encode(t).decode()} {i}\n" for i, t in enumerate(order)))
-    names = {str(n_ranks + 2 * i): {"content": name, "special": i % 2 == 0} for i, name in enumerate(["<s>", "[EOS]", "<|im_end|>", "<think>", " the", "\u4e2d"])}
+    (folder / "tiktoken.model").write_text(
+        "".join(f"{base64.b64encode(t).decode()} {i}\n" for i, t in enumerate(order))
+    )
+    names = {
+        str(n_ranks + 2 * i): {"content": name, "special": i % 2 == 0}
+        for i, name in enumerate(["<s>", "[EOS]", "<|im_end|>", "<think>", " the", "\u4e2d"])
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": names}))
 
 
 def moonlet(program, verb, folder, lines):
-    done = subprocess.run([program, "text", verb, "-m", folder], input="".join(json.dumps(x) + "\n" for x in lines),
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [program, "text", verb, "-m", folder],
+        input="".join(json.dumps(x) + "\n" for x in lines),
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         sys.exit(f"moonlet text {verb}: status {done.returncode}: {done.stderr}{done.stdout[:300]}")
     out = [json.loads(line) for line in done.stdout.split("\n")[:-1]]
@@ -129,14 +190,18 @@ def main():
 
     while done < a.n:
         items = [maker.item() for _ in range(min(BATCH, a.n - done))]
-        ours = moonlet(a.moonlet, "encode", a.m, [{"text_b64": base64.b64encode(d).decode(), "specials": s} for d, s in items])
+        ours = moonlet(
+            a.moonlet, "encode", a.m, [{"text_b64": base64.b64encode(d).decode(), "specials": s} for d, s in items]
+        )
         decodes = []
         for (data, specials), answer in zip(items, ours):
             ids = official.encode(data.decode("utf-8", "replace"), specials)
             n_ids += len(ids)
             if answer["ids"] != ids:
                 differ("encode", data, specials, answer["ids"], ids)
-            decodes.append((maker.mixed(ids, official.n_ranks) if maker.r.random() < 0.5 else ids, maker.r.random() < 0.5))
+            decodes.append(
+                (maker.mixed(ids, official.n_ranks) if maker.r.random() < 0.5 else ids, maker.r.random() < 0.5)
+            )
         ours = moonlet(a.moonlet, "decode", a.m, [{"ids": i, "skip_special": s} for i, s in decodes])
         for (ids, skip), answer in zip(decodes, ours):
             theirs = official.decode_bytes(ids, skip)

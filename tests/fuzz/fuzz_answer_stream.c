@@ -1,5 +1,6 @@
-/* What a server sends to `moonlet bench serving`, cut into pieces at a place that the first byte names: the same text in
- * one piece and in two, no answer is both complete and broken, and no more tokens are counted than were asked for. */
+/* What a server sends to `moonlet bench serving`, cut into pieces at a place that the first byte names: the same
+ * text in one piece and in two, no answer is both complete and broken, and no more tokens are counted than were
+ * asked for. */
 #include "../../cmd/answer_stream.c"
 #include <stdlib.h>
 
@@ -24,8 +25,7 @@ static void read_cut(const char *bytes, size_t n, size_t cut, bool whole, got *g
     answer_stream_add(&s, bytes + cut, n - cut);
     answer_stream_end(&s);
     if (!s.done && !s.error[0]) abort();
-    if (s.output_tokens > ASKED || s.prompt_tokens > ANSWER_TOKENS_MAX || s.cached_tokens > ANSWER_TOKENS_MAX)
-        abort();
+    if (s.output_tokens > ASKED || s.prompt_tokens > ANSWER_TOKENS_MAX || s.cached_tokens > ANSWER_TOKENS_MAX) abort();
     answer_stream_free(&s);
 }
 

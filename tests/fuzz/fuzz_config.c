@@ -9,8 +9,7 @@
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 
 static void use(const model_config *c) {
-    if (c->n_layers < 1 || c->n_dense < 0 || c->n_dense > c->n_layers || c->top_k < 1 ||
-        c->top_k > c->n_experts)
+    if (c->n_layers < 1 || c->n_dense < 0 || c->n_dense > c->n_layers || c->top_k < 1 || c->top_k > c->n_experts)
         abort();
     if (c->rope % 2 || c->hidden < 1 || c->vocab < 1 || c->n_eos < 0 || c->n_eos > MODEL_EOS_MAX) abort();
     for (int i = 0; i < c->n_eos; i++)

@@ -22,8 +22,7 @@ static void open_once(void) {
 }
 
 static void check_request(const gen_request *r) {
-    if (r->n_prompts < 1 || r->n < 1 || r->n_prompts * r->n > CHOICES_MAX || r->max_new < 0 || r->min_new < 0)
-        abort();
+    if (r->n_prompts < 1 || r->n < 1 || r->n_prompts * r->n > CHOICES_MAX || r->max_new < 0 || r->min_new < 0) abort();
     for (i64 i = 0; i < r->n_prompts; i++) {
         if (!r->prompts[i].len) abort();
         for (size_t k = 0; k < r->prompts[i].len; k++)
@@ -79,9 +78,8 @@ static void play(const gen_request *r, const u8 *data, size_t size) {
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
-    static bool (*const read[])(gen_request *, const served_model *, json_t *,
-                                api_error *) = {request_chat,     request_completion, request_generate,
-                                                request_messages, request_responses,  request_count_tokens};
+    static bool (*const read[])(gen_request *, const served_model *, json_t *, api_error *) = {
+        request_chat, request_completion, request_generate, request_messages, request_responses, request_count_tokens};
     open_once();
     for (size_t k = 0; k < COUNT_OF(read); k++) {
         json_t *body = json_parse((const char *)data, size, "request", NULL);

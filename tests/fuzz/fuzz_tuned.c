@@ -1,4 +1,5 @@
-/* A table of measured choices. What was accepted is sorted, allowed, found again, and the same when written and read. */
+/* A table of measured choices. What was accepted is sorted, allowed, found again, and the same when written and
+ * read. */
 #include "kernels/gpu/tuned.h"
 #include <stdlib.h>
 #include <string.h>

@@ -43,7 +43,7 @@ class Checkpoint:
         scale = torch.empty(rows, cols)
         for i in range(rows):
             for j in range(cols):
-                scale[i, j] = w[i * 128:(i + 1) * 128, j * 128:(j + 1) * 128].abs().max() / 448 * spread[i, j]
+                scale[i, j] = w[i * 128 : (i + 1) * 128, j * 128 : (j + 1) * 128].abs().max() / 448 * spread[i, j]
         full = scale.repeat_interleave(128, 0)[:n].repeat_interleave(128, 1)[:, :k]
         q = (w / full).to(torch.float8_e4m3fn)
         self.put(f"{name}.weight", q)

@@ -37,7 +37,7 @@ def load_golden(path):
         flat.byteswap()
     if len(flat) != n * vocab:
         raise ValueError(f"{path}: logits.f32 has {len(flat)} values, golden.json says {n} x {vocab}")
-    return golden, [flat[i * vocab:(i + 1) * vocab] for i in range(n)]
+    return golden, [flat[i * vocab : (i + 1) * vocab] for i in range(n)]
 
 
 def log_softmax(row):
@@ -147,8 +147,10 @@ def main(argv=None):
     print(f"{args.golden}: {len(d)} positions" + (", only the returned ids compared" if result["partial"] else ""))
     for k, v in measured.items():
         print(f"  {k:7} {v:<12.4g} bound {limit[k]:.4g}{'' if v <= limit[k] else '   EXCEEDED'}")
-    print(f"  next token's logprob: median {median(token):.4g} (bound {token_limit:.4g}"
-          f"{'' if median(token) <= token_limit else '   EXCEEDED'}), P99 {p99(token):.4g}, max {max(token):.4g}")
+    print(
+        f"  next token's logprob: median {median(token):.4g} (bound {token_limit:.4g}"
+        f"{'' if median(token) <= token_limit else '   EXCEEDED'}), P99 {p99(token):.4g}, max {max(token):.4g}"
+    )
     print(f"  positions with margin: {result['margin_positions']}")
     for miss in result["misses"][:10]:
         print(f"  miss at {miss}")

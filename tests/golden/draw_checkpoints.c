@@ -1,11 +1,13 @@
-/* Draws the random checkpoints of tests/golden from their seeds, in the layouts that the Kimi-K2 family is published in.
+/* Draws the random checkpoints of tests/golden from their seeds, in the layouts that the Kimi-K2 family is published
+ * in.
  *
  *     draw_checkpoints CONFIGS OUT [--values]      reads CONFIGS/NAME/config.json, writes OUT/NAME
  *
- * Dimensions and layout are the config's; the table below adds a seed and the shards' names. The same bytes come out on
- * every processor: integers from Philox, float32 operations that IEEE 754 rounds exactly, no contraction (Makefile).
- * --values also writes OUT/NAME/values.safetensors: what the matrices are worth in float32 under their plain names,
- * taken before they are packed, so that who computes with them depends on no reader of the packed forms. */
+ * Dimensions and layout are the config's; the table below adds a seed and the shards' names. The same bytes come out
+ * on every processor: integers from Philox, float32 operations that IEEE 754 rounds exactly, no contraction
+ * (Makefile). --values also writes OUT/NAME/values.safetensors: what the matrices are worth in float32 under their
+ * plain names, taken before they are packed, so that who computes with them depends on no reader of the packed
+ * forms. */
 #include "base/types.h"
 #include "runtime/philox.h"
 #include <errno.h>
@@ -104,7 +106,8 @@ static f32 *draw(const checkpoint *ck, const char *name, u64 n) {
     return x;
 }
 
-/* 1 to 4: how far a scale is above what its values need. A scale taken from the neighbour cannot pass for the right one. */
+/* 1 to 4: how far a scale is above what its values need. A scale taken from the neighbour cannot pass for the right
+ * one. */
 static f32 spread(const checkpoint *ck, const char *name, u64 i) {
     u32 c[4] = {(u32)i, (u32)(i >> 32), name_hash(name, ".spread"), 0};
     philox4x32(c, ck->g->seed, 0);
@@ -161,8 +164,8 @@ static int to_int4(f32 x, f32 scale) {
 /* ---- tensors ---- */
 
 /* A new tensor of zeros; its data. dims: 1 [cols], 2 [rows, cols]. */
-static void *put(checkpoint *ck, int shard, const char *dtype, const char *prefix, const char *name,
-                 const char *suffix, i64 rows, i64 cols) {
+static void *put(checkpoint *ck, int shard, const char *dtype, const char *prefix, const char *name, const char *suffix,
+                 i64 rows, i64 cols) {
     if (ck->n == ck->room) {
         ck->room = 2 * ck->room + 64;
         if (!(ck->t = realloc(ck->t, ck->room * sizeof *ck->t))) die("memory for", "the tensors");
@@ -176,8 +179,7 @@ static void *put(checkpoint *ck, int shard, const char *dtype, const char *prefi
     return t->data = allocate(t->bytes);
 }
 
-static void *put_text(checkpoint *ck, const char *dtype, const char *name, const char *suffix, i64 rows,
-                      i64 cols) {
+static void *put_text(checkpoint *ck, const char *dtype, const char *name, const char *suffix, i64 rows, i64 cols) {
     return put(ck, ck->shard, dtype, ck->prefix, name, suffix, rows, cols);
 }
 
@@ -188,8 +190,7 @@ static f32 *put_values(checkpoint *ck, const char *name, const char *suffix, i64
 }
 
 /* Stores w [rows, cols] (rows 0: [cols]) as it is, or rounded to bf16. */
-static void put_plain(checkpoint *ck, form f, const char *name, const char *suffix, i64 rows, i64 cols,
-                      const f32 *w) {
+static void put_plain(checkpoint *ck, form f, const char *name, const char *suffix, i64 rows, i64 cols, const f32 *w) {
     u64 n = (u64)((rows ? rows : 1) * cols);
     void *out = put_text(ck, f == FP32 ? "F32" : "BF16", name, suffix, rows, cols);
     f32 *value = put_values(ck, name, suffix, rows, cols);
@@ -208,8 +209,7 @@ static void put_fp8(checkpoint *ck, const char *name, i64 n, i64 k, const f32 *w
     f32 *value = put_values(ck, name, ".weight", n, k);
     for (i64 i = 0; i < n; i += 128)
         for (i64 j = 0; j < k; j += 128) {
-            i64 b = i / 128 * cols + j / 128, rows = n - i < 128 ? n - i : 128,
-                wide = k - j < 128 ? k - j : 128;
+            i64 b = i / 128 * cols + j / 128, rows = n - i < 128 ? n - i : 128, wide = k - j < 128 ? k - j : 128;
             scale[b] = largest(w + i * k + j, rows, wide, k) / 448.0f * spread(ck, name, (u64)b);
         }
     for (i64 i = 0; i < n; i++)
@@ -238,8 +238,8 @@ static void put_int4(checkpoint *ck, const char *name, i64 n, i64 k, const f32 *
     }
 }
 
-/* Quark's W4A8: two's complement, the nibbles of a word, from the lowest, are elements 0, 2, 4, 6, 1, 3, 5, 7; a row's scale
- * times the matrix's. The matrix's scale clips to e4m3, the row's is of what that leaves. */
+/* Quark's W4A8: two's complement, the nibbles of a word, from the lowest, are elements 0, 2, 4, 6, 1, 3, 5, 7; a
+ * row's scale times the matrix's. The matrix's scale clips to e4m3, the row's is of what that leaves. */
 static void put_quark(checkpoint *ck, const char *name, i64 n, i64 k, const f32 *w) {
     static const int PLACE[8] = {0, 4, 1, 5, 2, 6, 3, 7};
     u32 *word = put_text(ck, "I32", name, ".weight", n, k / 8);
@@ -345,8 +345,7 @@ static void draw_layer(checkpoint *ck, i64 i) {
     matrix(ck, ck->plain, NAME("%s.gate", block), experts, hidden, 1);
     numbers(ck, FP32, NAME("%s.gate.e_score_correction_bias", block), 0, experts, 0, 0.1f);
     mlp(ck, ck->dense, NAME("%s.shared_experts", block), width * GET("n_shared_experts"));
-    for (i64 e = 0; e < experts; e++)
-        mlp(ck, ck->expert, NAME("%s.experts.%lld", block, (long long)e), width);
+    for (i64 e = 0; e < experts; e++) mlp(ck, ck->expert, NAME("%s.experts.%lld", block, (long long)e), width);
 }
 
 /* A few tensors of the vision part, not a whole tower: a reader of the text model must cope with them. */
@@ -380,8 +379,8 @@ static void draw_model(checkpoint *ck) {
 
 /* Written under another name first, so that who reads, or draws at the same time, only ever finds whole files. */
 static void path_of(char path[1024], const char *dir, const char *file, bool done) {
-    int n = done ? snprintf(path, 1024, "%s/%s", dir, file)
-                 : snprintf(path, 1024, "%s/.%s.%d", dir, file, (int)getpid());
+    int n =
+        done ? snprintf(path, 1024, "%s/%s", dir, file) : snprintf(path, 1024, "%s/.%s.%d", dir, file, (int)getpid());
     if (n >= 1024) die("too long a path:", file);
 }
 
@@ -425,8 +424,7 @@ static void write_safetensors(const checkpoint *ck, int shard, const char *dir, 
         if (!belongs(t, shard)) continue;
         fprintf(head, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, t->dtype);
         for (int d = 0; d < t->dims; d++) fprintf(head, d ? ",%lld" : "%lld", (long long)t->shape[d]);
-        fprintf(head, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
-                (unsigned long long)(at + t->bytes));
+        fprintf(head, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at, (unsigned long long)(at + t->bytes));
         at += t->bytes;
     }
     fputc('}', head);

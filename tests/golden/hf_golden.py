@@ -42,12 +42,36 @@ HIDDEN_PROMPT = 1  # its hidden states and chosen experts are stored
 
 def hf_config(c):
     """transformers' config from the keys of a kimi_k2 config.json, a dict."""
-    keys = ["vocab_size", "hidden_size", "intermediate_size", "moe_intermediate_size", "num_hidden_layers",
-            "num_attention_heads", "num_key_value_heads", "n_shared_experts", "n_routed_experts",
-            "routed_scaling_factor", "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim",
-            "qk_nope_head_dim", "n_group", "topk_group", "num_experts_per_tok", "first_k_dense_replace",
-            "norm_topk_prob", "hidden_act", "max_position_embeddings", "rms_norm_eps", "bos_token_id",
-            "eos_token_id", "tie_word_embeddings", "attention_bias", "num_nextn_predict_layers"]
+    keys = [
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "moe_intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "n_shared_experts",
+        "n_routed_experts",
+        "routed_scaling_factor",
+        "kv_lora_rank",
+        "q_lora_rank",
+        "qk_rope_head_dim",
+        "v_head_dim",
+        "qk_nope_head_dim",
+        "n_group",
+        "topk_group",
+        "num_experts_per_tok",
+        "first_k_dense_replace",
+        "norm_topk_prob",
+        "hidden_act",
+        "max_position_embeddings",
+        "rms_norm_eps",
+        "bos_token_id",
+        "eos_token_id",
+        "tie_word_embeddings",
+        "attention_bias",
+        "num_nextn_predict_layers",
+    ]
     rope = {k: x for k, x in (c["rope_scaling"] or {"type": "default"}).items() if k != "type"}
     rope.update(rope_type="yarn" if c["rope_scaling"] else "default", rope_theta=c["rope_theta"])
     config = DeepseekV3Config(**{k: c[k] for k in keys}, rope_parameters=rope, rope_interleave=True, use_cache=False)
@@ -61,8 +85,10 @@ def hf_state(c, values):
     state = {name: w for name, w in values.items() if ".experts." not in name}
     for i in range(c["first_k_dense_replace"], c["num_hidden_layers"]):
         name = f"model.layers.{i}.mlp.experts"
-        gate, up, down = ([values[f"{name}.{e}.{p}_proj.weight"] for e in range(c["n_routed_experts"])]
-                          for p in ("gate", "up", "down"))
+        gate, up, down = (
+            [values[f"{name}.{e}.{p}_proj.weight"] for e in range(c["n_routed_experts"])]
+            for p in ("gate", "up", "down")
+        )
         state[f"{name}.gate_up_proj"] = torch.stack([torch.cat(pair) for pair in zip(gate, up)])
         state[f"{name}.down_proj"] = torch.stack(down)
     return state
@@ -149,16 +175,25 @@ def run(c, values, prompts):
     clear = top[:, -1] - top[:, -2] > MARGIN
     wrong = clear & (b16.argmax(-1) != f32.argmax(-1))
     golden = {
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__,
-                     "numpy": np.__version__, "python": platform.python_version()},
+        "versions": {
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
         "logits": {"file": "logits.f32", "shape": list(f32.shape)},
         "hidden": {"file": "hidden.f32", "shape": list(hidden.shape), "prompt": HIDDEN_PROMPT},
         "prompts": entries,
-        "bf16": {"logits_rel": statistics(relative_rows(b16, f32)), "logprob_rel": statistics(logprob_rows(b16, f32)),
-                 "margin": MARGIN, "margin_positions": int(clear.sum()), "argmax_misses": int(wrong.sum()),
-                 "argmax_miss_share": float(wrong.sum() / max(clear.sum(), 1)),
-                 "argmax_misses_any_margin": int((b16.argmax(-1) != f32.argmax(-1)).sum()),
-                 "argmax": b16.argmax(-1).tolist()},
+        "bf16": {
+            "logits_rel": statistics(relative_rows(b16, f32)),
+            "logprob_rel": statistics(logprob_rows(b16, f32)),
+            "margin": MARGIN,
+            "margin_positions": int(clear.sum()),
+            "argmax_misses": int(wrong.sum()),
+            "argmax_miss_share": float(wrong.sum() / max(clear.sum(), 1)),
+            "argmax_misses_any_margin": int((b16.argmax(-1) != f32.argmax(-1)).sum()),
+            "argmax": b16.argmax(-1).tolist(),
+        },
     }
     return golden, f32, hidden
 

@@ -2,11 +2,12 @@
 
     python tests/golden/make_golden.py [NAME ...]
 
-build/golden/draw (draw_checkpoints.c; `make golden`) draws the checkpoints, from the config.json's that stay here, and says
-what their matrices are worth in float32 (INT4 q * scale, with two scales q times their product in float32, FP8 value * scale_inv,
-each unrounded before the last float32 product). The logits come from transformers' DeepSeek-V3 classes on those values (hf_golden.py, which
-lists where they differ from the published reference model) and are checked against an independent float64 model that reads
-the files back from disk (numpy_model.py). Prompts are chosen here: see draw_prompt.
+build/golden/draw (draw_checkpoints.c; `make golden`) draws the checkpoints, from the config.json's that stay here, and
+says what their matrices are worth in float32 (INT4 q * scale, with two scales q times their product in float32, FP8
+value * scale_inv, each unrounded before the last float32 product). The logits come from transformers' DeepSeek-V3
+classes on those values (hf_golden.py, which lists where they differ from the published reference model) and are checked
+against an independent float64 model that reads the files back from disk (numpy_model.py). Prompts are chosen here: see
+draw_prompt.
 """
 
 import argparse
@@ -66,8 +67,9 @@ def make(name, drawn):
         "float64_hidden_max_rel": hf_golden.relative_rows(hidden, short["hidden"]).max(),
         "min_router_gap": min(float(run["router_gap"].min()) for run in runs),
         "distinct_ids": len({i for ids in prompts for i in ids}),
-        "distinct_experts": [len({e for run in runs for token in run["experts"][i] for e in token})
-                             for i in range(len(short["experts"]))],
+        "distinct_experts": [
+            len({e for run in runs for token in run["experts"][i] for e in token}) for i in range(len(short["experts"]))
+        ],
     }
     logits.astype("<f4").tofile(f"{out}/logits.f32")
     hidden.astype("<f4").tofile(f"{out}/hidden.f32")
@@ -95,10 +97,13 @@ def main():
                 continue
             g = make(name, drawn)
             b, c = g["bf16"], g["checks"]
-            print(f"| {name} | {b['logits_rel']['median']:.4f} | {b['logits_rel']['p99']:.4f} | "
-                  f"{b['logprob_rel']['median']:.4f} | {b['logprob_rel']['p99']:.4f} | "
-                  f"{b['argmax_misses']} of {b['margin_positions']} | {c['float64_logits_max_rel']:.1e} | "
-                  f"{c['min_router_gap']:.1e} |", flush=True)
+            print(
+                f"| {name} | {b['logits_rel']['median']:.4f} | {b['logits_rel']['p99']:.4f} | "
+                f"{b['logprob_rel']['median']:.4f} | {b['logprob_rel']['p99']:.4f} | "
+                f"{b['argmax_misses']} of {b['margin_positions']} | {c['float64_logits_max_rel']:.1e} | "
+                f"{c['min_router_gap']:.1e} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

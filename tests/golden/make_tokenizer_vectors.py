@@ -3,8 +3,8 @@
 
     python tests/golden/make_tokenizer_vectors.py
 
-A line is {"text" or "text_b64" or "parts": [[unit, times], ...], "specials", "ids"}; a long result is {"n", "sha256"} in
-place of "ids": the hash of the ids as little-endian int32. Malformed bytes (text_b64) were decoded with
+A line is {"text" or "text_b64" or "parts": [[unit, times], ...], "specials", "ids"}; a long result is {"n", "sha256"}
+in place of "ids": the hash of the ids as little-endian int32. Malformed bytes (text_b64) were decoded with
 errors="replace" before the official encoder saw them."""
 import base64
 import hashlib
@@ -38,9 +38,33 @@ a\u200bb c\u00adD \ufeffbom \u180eM a\u180eb  \u180e \x00\x01\x1c\x1d\x1e\x1f\x7
 A\u0301\u0302B \u0301\u0301A \u0301AB \u0301Ab x\u0301Y !\u0301A !\u0301\u0301 \u0301! 1\u0301 中\u0301A \u0301中 A中b 中A中 ーA ʰAB aʰB AʰB ʰʰ
 """.splitlines()
 
-BAD = [b"\xff", b"a\xffb", b"\xc3", b"\xc3(", b"\xe2\x82", b"\xe2\x82a", b"\xe2(\xa1", b"\xf0\x9f\x98", b"\xf0\x9f\x98\x00", b"\xf0\x9f(", b"\xed\xa0\x80", b"\xed\xbf\xbf!",
-       b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xc0\xaf", b"\xe0\x80\xaf", b"\xf0\x80\x80\xaf", b"\x80\x80\x80", b"ok \xfe\xfe\xff\xff ok", b"\xe4\xbd\xa0\xe5\xa5",
-       b"\xe2\x82\xe2\x82\xac", bytes(range(128, 256)), bytes(range(256)), b"<|im_end\xff|>", b"<|im_end|>\xe2"]
+BAD = [
+    b"\xff",
+    b"a\xffb",
+    b"\xc3",
+    b"\xc3(",
+    b"\xe2\x82",
+    b"\xe2\x82a",
+    b"\xe2(\xa1",
+    b"\xf0\x9f\x98",
+    b"\xf0\x9f\x98\x00",
+    b"\xf0\x9f(",
+    b"\xed\xa0\x80",
+    b"\xed\xbf\xbf!",
+    b"\xf4\x90\x80\x80",
+    b"\xf5\x80\x80\x80",
+    b"\xc0\xaf",
+    b"\xe0\x80\xaf",
+    b"\xf0\x80\x80\xaf",
+    b"\x80\x80\x80",
+    b"ok \xfe\xfe\xff\xff ok",
+    b"\xe4\xbd\xa0\xe5\xa5",
+    b"\xe2\x82\xe2\x82\xac",
+    bytes(range(128, 256)),
+    bytes(range(256)),
+    b"<|im_end\xff|>",
+    b"<|im_end|>\xe2",
+]
 
 
 def short_cases(names):
@@ -48,7 +72,28 @@ def short_cases(names):
         yield s, False
     yield "\n".join(SAMPLES), False
     yield "", True
-    for c in map(chr, list(range(256)) + [0x17F, 0x1C5, 0x2B0, 0x301, 0x3005, 0x3007, 0x3021, 0x3031, 0x303B, 0x180E, 0x2E80, 0x2FF0, 0x31C0, 0xFA0E, 0x16FE2, 0x16FF0]):
+    for c in map(
+        chr,
+        list(range(256))
+        + [
+            0x17F,
+            0x1C5,
+            0x2B0,
+            0x301,
+            0x3005,
+            0x3007,
+            0x3021,
+            0x3031,
+            0x303B,
+            0x180E,
+            0x2E80,
+            0x2FF0,
+            0x31C0,
+            0xFA0E,
+            0x16FE2,
+            0x16FF0,
+        ],
+    ):
         yield "a" + c + "B" + c + c + " " + c + "1\n", False
     for name in names[:24] + names[-3:]:
         yield f"x{name} y{name}{name}\n{name[:-1]} {name}'s", True
@@ -69,11 +114,38 @@ def short_cases(names):
 
 def long_cases():
     """[[unit, times], ...] on both sides of the cuts."""
-    for unit in ["a", "A", "q", " ", "\n", "\t", "!", "7", "中", "é", "\u0301", "ʰ", "\u3000", "\x1c", "\x85", "🙂", "aA", "A\u0301", "Aa ", "ab", "\u0301A", "\r\n", " \n", "'s", "x'", "\0"]:
+    for unit in [
+        "a",
+        "A",
+        "q",
+        " ",
+        "\n",
+        "\t",
+        "!",
+        "7",
+        "中",
+        "é",
+        "\u0301",
+        "ʰ",
+        "\u3000",
+        "\x1c",
+        "\x85",
+        "🙂",
+        "aA",
+        "A\u0301",
+        "Aa ",
+        "ab",
+        "\u0301A",
+        "\r\n",
+        " \n",
+        "'s",
+        "x'",
+        "\0",
+    ]:
         for times in [12_499, 12_500, 12_501, 24_999, 25_000, 25_001, 50_001]:
             yield [["x ", 1], [unit, times], ["z", 1]]
     for before in [399_990, 399_998, 399_999, 400_000, 400_001, 799_999]:
-        yield [["a b ", before // 4], ["xyz w"[:before % 4], 1], ["Hello world<|im_end|>\n\n  next", 1]]
+        yield [["a b ", before // 4], ["xyz w"[: before % 4], 1], ["Hello world<|im_end|>\n\n  next", 1]]
     for before in [24_990, 24_995, 24_999, 25_000]:
         yield [["-", before], ["<|im_end|>", 3]]
         yield [[" ", before], ["\x1f\x1c", 3], ["  \n x", 1]]

@@ -45,11 +45,11 @@ class Files:
             with open(f"{path}/{file}", "rb") as f:
                 data = f.read()
             n = int.from_bytes(data[:8], "little")
-            for name, info in json.loads(data[8:8 + n]).items():
+            for name, info in json.loads(data[8 : 8 + n]).items():
                 if name != "__metadata__":
                     assert weight_map is None or weight_map[name] == file, name
                     begin, end = info["data_offsets"]
-                    self.raw[name] = info["dtype"], info["shape"], data[8 + n + begin:8 + n + end]
+                    self.raw[name] = info["dtype"], info["shape"], data[8 + n + begin : 8 + n + end]
 
     def array(self, name):
         dtype, shape, data = self.raw[name]
@@ -76,7 +76,11 @@ class Files:
             for byte, (low, high) in enumerate([(0, 2), (4, 6), (1, 3), (5, 7)]):
                 q[:, :, low], q[:, :, high] = data[:, :, byte] & 15, data[:, :, byte] >> 4
             q -= 16 * (q > 7)
-            return q.reshape(n, words * 8) * self.array(name + ".weight_scale_2")[:, None] * self.array(name + ".weight_scale")
+            return (
+                q.reshape(n, words * 8)
+                * self.array(name + ".weight_scale_2")[:, None]
+                * self.array(name + ".weight_scale")
+            )
         w = self.array(name + ".weight")
         if name + ".weight_scale_inv" in self.raw:
             scale = self.array(name + ".weight_scale_inv")
@@ -95,7 +99,11 @@ def silu(x):
 
 def yarn(c):
     """(inverse frequencies [rope / 2], factor of cos and sin, factor of the softmax scale)."""
-    s, d, b = c["rope_scaling"] or {"factor": 1.0, "original_max_position_embeddings": 1}, c["qk_rope_head_dim"], c["rope_theta"]
+    s, d, b = (
+        c["rope_scaling"] or {"factor": 1.0, "original_max_position_embeddings": 1},
+        c["qk_rope_head_dim"],
+        c["rope_theta"],
+    )
     exponent = np.arange(d // 2) * 2 / d
     extra, inter = b**-exponent, b**-exponent / s["factor"]
 
@@ -142,8 +150,9 @@ class Model:
 
     def attention(self, name, x):
         c, n = self.c, len(x)
-        heads, nope, rope, v = (c[k] for k in
-                                ("num_attention_heads", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+        heads, nope, rope, v = (
+            c[k] for k in ("num_attention_heads", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+        )
         if c["q_lora_rank"] is None:
             q = x @ self.w(f"{name}.q_proj").T
         else:
@@ -151,7 +160,7 @@ class Model:
             q = rms_norm(latent, self.w(f"{name}.q_a_layernorm.weight"), LORA_NORM_EPS) @ self.w(f"{name}.q_b_proj").T
         q = q.reshape(n, heads, nope + rope)
         kv = x @ self.w(f"{name}.kv_a_proj_with_mqa").T
-        latent, k_rope = kv[:, :c["kv_lora_rank"]], kv[:, c["kv_lora_rank"]:]
+        latent, k_rope = kv[:, : c["kv_lora_rank"]], kv[:, c["kv_lora_rank"] :]
         latent = rms_norm(latent, self.w(f"{name}.kv_a_layernorm.weight"), LORA_NORM_EPS)
         expanded = (latent @ self.w(f"{name}.kv_b_proj").T).reshape(n, heads, nope + v)
         angle = np.arange(n)[:, None] * self.inv_freq
@@ -198,8 +207,9 @@ class Model:
         trace = {"hidden": [x], "experts": [], "router_gap": np.full(len(ids), math.inf)}
         for i in range(c["num_hidden_layers"]):
             layer = f"model.layers.{i}"
-            x = x + self.attention(f"{layer}.self_attn",
-                                   rms_norm(x, self.w(f"{layer}.input_layernorm.weight"), c["rms_norm_eps"]))
+            x = x + self.attention(
+                f"{layer}.self_attn", rms_norm(x, self.w(f"{layer}.input_layernorm.weight"), c["rms_norm_eps"])
+            )
             h = rms_norm(x, self.w(f"{layer}.post_attention_layernorm.weight"), c["rms_norm_eps"])
             dense = i < c["first_k_dense_replace"]
             x = x + (self.mlp(f"{layer}.mlp", h) if dense else self.moe(f"{layer}.mlp", h, trace))
@@ -218,7 +228,7 @@ def main():
     model, worst = Model(checkpoint), 0.0
     for p in golden["prompts"]:
         mine = model.forward(p["ids"])["logits"][p["positions"]]
-        theirs = stored[p["first_row"]:p["first_row"] + len(mine)]
+        theirs = stored[p["first_row"] : p["first_row"] + len(mine)]
         worst = max(worst, float((np.linalg.norm(mine - theirs, axis=1) / np.linalg.norm(mine, axis=1)).max()))
     print(f"{path}: largest relative difference of a position {worst:.3g}")
 

@@ -13,16 +13,18 @@ import tiktoken
 CAPITAL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 SMALL = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 BEFORE, ENDING = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-PATTERN = "|".join([
-    r"[\p{Han}]+",
-    BEFORE + CAPITAL + "*" + SMALL + "+" + ENDING,
-    BEFORE + CAPITAL + "+" + SMALL + "*" + ENDING,
-    r"\p{N}{1,3}",
-    r" ?[^\s\p{L}\p{N}]+[\r\n]*",
-    r"\s*[\r\n]+",
-    r"\s+(?!\S)",
-    r"\s+",
-])
+PATTERN = "|".join(
+    [
+        r"[\p{Han}]+",
+        BEFORE + CAPITAL + "*" + SMALL + "+" + ENDING,
+        BEFORE + CAPITAL + "+" + SMALL + "*" + ENDING,
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+)
 WINDOW, RUN = 400_000, 25_000
 
 
@@ -39,17 +41,23 @@ class Official:
         ranks = {base64.b64decode(t): int(r) for t, r in (line.split() for line in lines if line)}
         listed = json.loads((folder / "tokenizer_config.json").read_text())["added_tokens_decoder"]
         self.n_ranks = len(ranks)
-        self.names = {i: listed.get(str(i), {}).get("content", f"<|reserved_token_{i}|>")
-                      for i in range(self.n_ranks, self.n_ranks + 256)}
+        self.names = {
+            i: listed.get(str(i), {}).get("content", f"<|reserved_token_{i}|>")
+            for i in range(self.n_ranks, self.n_ranks + 256)
+        }
         self.skipped = {int(i) for i, entry in listed.items() if entry["special"]}
-        self.encoding = tiktoken.Encoding("kimi", pat_str=PATTERN, mergeable_ranks=ranks,
-                                          special_tokens={name: i for i, name in self.names.items()})
+        self.encoding = tiktoken.Encoding(
+            "kimi", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={name: i for i, name in self.names.items()}
+        )
 
     def encode(self, text, specials):
         ids = []
         for part in slices(text):
-            ids += (self.encoding.encode(part, allowed_special="all") if specials
-                    else self.encoding.encode(part, disallowed_special=()))
+            ids += (
+                self.encoding.encode(part, allowed_special="all")
+                if specials
+                else self.encoding.encode(part, disallowed_special=())
+            )
         return ids
 
     def decode_bytes(self, ids, skip_special):
@@ -58,7 +66,7 @@ class Official:
 
 def slices(text):
     for at in range(0, len(text), WINDOW):
-        window = text[at:at + WINDOW]
+        window = text[at : at + WINDOW]
         start = run = 0
         space = None
         for i, c in enumerate(window):

@@ -1,9 +1,11 @@
-/* tests/gpu/amd.h: what the kernels use of CUDA, for AMD's GPUs (CDNA 3: gfx942, gfx950), given to the compiler before a .cu file
- * that needs nothing of Hopper's own:
- *     clang-22 -x hip --cuda-device-only --offload-arch=gfx942 -nogpulib -nogpuinc --no-gpu-bundle-output -include tests/gpu/amd.h -Isrc -c ...
+/* tests/gpu/amd.h: what the kernels use of CUDA, for AMD's GPUs (CDNA 3: gfx942, gfx950), given to the compiler
+ * before a .cu file that needs nothing of Hopper's own:
+ *     clang-22 -x hip --cuda-device-only --offload-arch=gfx942 -nogpulib -nogpuinc --no-gpu-bundle-output -include
+ *     tests/gpu/amd.h -Isrc -c ...
  *
- * There is no AMD backend yet; this keeps one possible: the files compile and link to code objects. A wave has 64 lanes here and the
- * kernels think in warps of 32: two warps share a wave, and exchanges stay within a half of it. Not run on such a GPU. */
+ * There is no AMD backend yet; this keeps one possible: the files compile and link to code objects. A wave has 64
+ * lanes here and the kernels think in warps of 32: two warps share a wave, and exchanges stay within a half of it.
+ * Not run on such a GPU. */
 #ifndef TESTS_GPU_AMD_H
 #define TESTS_GPU_AMD_H
 #define EMULATED /* hopper.cuh and prelude.cuh leave out what is written in PTX */
@@ -23,13 +25,12 @@ struct amd_dim3 {
     unsigned x, y, z;
 };
 #define threadIdx (amd_dim3{__builtin_amdgcn_workitem_id_x(), 0, 0})
-#define blockIdx                                                                                             \
-    (amd_dim3{__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(),                          \
-              __builtin_amdgcn_workgroup_id_z()})
+#define blockIdx                                                                                                       \
+    (amd_dim3{__builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(), __builtin_amdgcn_workgroup_id_z()})
 #define blockDim (amd_dim3{__builtin_amdgcn_workgroup_size_x(), 1, 1})
-#define gridDim                                                                                              \
-    (amd_dim3{__builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x(),                          \
-              __builtin_amdgcn_grid_size_y() / __builtin_amdgcn_workgroup_size_y(),                          \
+#define gridDim                                                                                                        \
+    (amd_dim3{__builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x(),                                    \
+              __builtin_amdgcn_grid_size_y() / __builtin_amdgcn_workgroup_size_y(),                                    \
               __builtin_amdgcn_grid_size_z() / __builtin_amdgcn_workgroup_size_z()})
 
 struct uint2 {
@@ -84,16 +85,14 @@ AMD_FN unsigned amd_lane() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amd
 AMD_FN unsigned amd_exchange(unsigned v, unsigned from) {
     return (unsigned)__builtin_amdgcn_ds_bpermute((int)((amd_lane() & 32u) | (from & 31u)) * 4, (int)v);
 }
-#define AMD_SHUFFLES(type, to, from)                                                                         \
-    AMD_FN type __shfl_sync(unsigned, type v, int lane) {                                                    \
-        return from(amd_exchange(to(v), (unsigned)lane));                                                    \
-    }                                                                                                        \
-    AMD_FN type __shfl_xor_sync(unsigned, type v, int d) {                                                   \
-        return from(amd_exchange(to(v), amd_lane() ^ (unsigned)d));                                          \
-    }                                                                                                        \
-    AMD_FN type __shfl_up_sync(unsigned, type v, int d) {                                                    \
-        unsigned me = amd_lane() & 31u;                                                                      \
-        return from(amd_exchange(to(v), me < (unsigned)d ? me : me - (unsigned)d));                          \
+#define AMD_SHUFFLES(type, to, from)                                                                                   \
+    AMD_FN type __shfl_sync(unsigned, type v, int lane) { return from(amd_exchange(to(v), (unsigned)lane)); }          \
+    AMD_FN type __shfl_xor_sync(unsigned, type v, int d) {                                                             \
+        return from(amd_exchange(to(v), amd_lane() ^ (unsigned)d));                                                    \
+    }                                                                                                                  \
+    AMD_FN type __shfl_up_sync(unsigned, type v, int d) {                                                              \
+        unsigned me = amd_lane() & 31u;                                                                                \
+        return from(amd_exchange(to(v), me < (unsigned)d ? me : me - (unsigned)d));                                    \
     }
 #define AMD_INT(v)      ((int)(v))
 #define AMD_UNSIGNED(v) ((unsigned)(v))
@@ -148,19 +147,19 @@ AMD_FN int atomicAdd(int *p, int v) { return __atomic_fetch_add(p, v, __ATOMIC_R
 AMD_FN unsigned atomicAdd(unsigned *p, unsigned v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 AMD_FN unsigned atomicMax(unsigned *p, unsigned v) { return __atomic_fetch_max(p, v, __ATOMIC_RELAXED); }
 
-/* Sine and cosine in double after Cody and Waite: the angle less a multiple of pi / 2 in two parts, then Taylor's polynomials, which reach
- * 1e-14 on [-pi / 4, pi / 4]. */
+/* Sine and cosine in double after Cody and Waite: the angle less a multiple of pi / 2 in two parts, then Taylor's
+ * polynomials, which reach 1e-14 on [-pi / 4, pi / 4]. */
 AMD_FN void amd_sincos(double x, double *s, double *c) {
     double k = rint(x * 0.63661977236758134308), r = fma(-k, 1.5707963267948966, x), z;
     r = fma(-k, 6.123233995736766e-17, r);
     z = r * r;
     double sine =
-        r * (1 + z * (-1.0 / 6 + z * (1.0 / 120 + z * (-1.0 / 5040 +
-                                                       z * (1.0 / 362880 + z * (-1.0 / 39916800 +
-                                                                                z * (1.0 / 6227020800)))))));
+        r * (1 + z * (-1.0 / 6 +
+                      z * (1.0 / 120 +
+                           z * (-1.0 / 5040 + z * (1.0 / 362880 + z * (-1.0 / 39916800 + z * (1.0 / 6227020800)))))));
     double cosine =
-        1 + z * (-0.5 + z * (1.0 / 24 + z * (-1.0 / 720 + z * (1.0 / 40320 + z * (-1.0 / 3628800 +
-                                                                                  z * (1.0 / 479001600))))));
+        1 + z * (-0.5 +
+                 z * (1.0 / 24 + z * (-1.0 / 720 + z * (1.0 / 40320 + z * (-1.0 / 3628800 + z * (1.0 / 479001600))))));
     int q = (int)((long long)k & 3);
     *s = q == 0 ? sine : q == 1 ? cosine : q == 2 ? -sine : -cosine;
     *c = q == 0 ? cosine : q == 1 ? -sine : q == 2 ? -cosine : sine;
@@ -176,7 +175,8 @@ AMD_FN double cos(double x) {
     return c;
 }
 
-/* e^x = 2^k e^r, |r| <= ln 2 / 2, by Taylor's polynomial to 1e-16; the logarithm by two steps of Halley's from float32's. */
+/* e^x = 2^k e^r, |r| <= ln 2 / 2, by Taylor's polynomial to 1e-16; the logarithm by two steps of Halley's from
+ * float32's. */
 AMD_FN double exp(double x) {
     double k = rint(x * 1.4426950408889634), r = fma(-k, 0.6931471805599453, x), sum = 1;
     if (x < -745) return 0;
@@ -195,9 +195,7 @@ AMD_FN double log(double x) {
 }
 
 /* The tensor cores' product by exchanges, in prelude.cuh's layout: right, not fast; MFMA has other shapes. */
-AMD_FN float amd_bf16(unsigned two, int high) {
-    return __uint_as_float(high ? two & 0xffff0000u : two << 16);
-}
+AMD_FN float amd_bf16(unsigned two, int high) { return __uint_as_float(high ? two & 0xffff0000u : two << 16); }
 AMD_FN void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) {
     int lane = (int)(amd_lane() & 31u), g = lane / 4, t = lane % 4;
     for (int k = 0; k < 16; k++)
@@ -228,7 +226,7 @@ AMD_FN float low_half(unsigned two) { return amd_half(two & 0xffffu); }
 AMD_FN float high_half(unsigned two) { return amd_half(two >> 16); }
 AMD_FN void store16(void *to, unsigned a, unsigned b, unsigned c, unsigned d) { *(uint4 *)to = {a, b, c, d}; }
 #define SHARED_MEMORY(type, name) extern __shared__ type name[]
-#define KERNEL_EARLY(name, type, threads, min_blocks)                                                        \
+#define KERNEL_EARLY(name, type, threads, min_blocks)                                                                  \
     extern "C" __global__ void __launch_bounds__(threads, min_blocks) k_##name(const type a)
 #define KERNEL_OF(name, type, threads, min_blocks) KERNEL_EARLY(name, type, threads, min_blocks)
 #define KERNEL(name, type)                         KERNEL_EARLY(name, type, GPU_THREADS, 1)

@@ -17,7 +17,17 @@ extern "C" {
 #include <unistd.h>
 #include <vector>
 
-enum { THREADS = 1024 /* at most */, LANES = 32, WARPS = THREADS / LANES, STACK = (128 << 10) + 576 /* tops that share no set of a cache */, SHARED = 232448, BARRIERS = 16, PROCESSORS = 2, AT_ONCE = 2 * PROCESSORS /* blocks */, SPINS = 100000 };
+enum {
+    THREADS = 1024 /* at most */,
+    LANES = 32,
+    WARPS = THREADS / LANES,
+    STACK = (128 << 10) + 576 /* tops that share no set of a cache */,
+    SHARED = 232448,
+    BARRIERS = 16,
+    PROCESSORS = 2,
+    AT_ONCE = 2 * PROCESSORS /* blocks */,
+    SPINS = 100000
+};
 enum state { READY, WAITING, DONE };
 
 struct fiber {
@@ -29,8 +39,8 @@ struct meeting { /* a barrier: who lives, who has come */
     int alive, come;
 };
 
-/* Words that threads give each other: two sets in turns, so that one barrier an exchange is enough, each with the number
- * of the exchange it was given in, since the dead give nothing. */
+/* Words that threads give each other: two sets in turns, so that one barrier an exchange is enough, each with the
+ * number of the exchange it was given in, since the dead give nothing. */
 struct mailbox {
     unsigned words[2][THREADS];
     int given[2][THREADS], turn[THREADS];
@@ -64,9 +74,7 @@ struct block {
 __thread emu_thread emu;
 enum { CLUSTER = 8, OF_CLUSTER = BARRIERS /* in fiber.barrier */ };
 static __thread block *blk, *members[CLUSTER]; /* the running one, all of its cluster */
-static __thread struct {
-    int n, alive, come;
-} cluster;
+static __thread struct { int n, alive, come; } cluster;
 
 extern "C" void emu_switch(void **save, void *load);
 __asm__(".text\n.globl emu_switch\n.hidden emu_switch\nemu_switch:\n"
@@ -129,7 +137,8 @@ unsigned emu_match(unsigned word) {
     int turn = warp_exchange(word), first = blk->running / LANES * LANES;
     unsigned mask = 0;
     for (int l = 0; l < LANES; l++)
-        if (blk->of_warps.given[turn % 2][first + l] == turn) mask |= (unsigned)(given(&blk->of_warps, turn, first + l) == word) << l;
+        if (blk->of_warps.given[turn % 2][first + l] == turn)
+            mask |= (unsigned)(given(&blk->of_warps, turn, first + l) == word) << l;
     return mask;
 }
 unsigned emu_largest(unsigned word) {
@@ -142,7 +151,8 @@ unsigned emu_largest(unsigned word) {
 }
 static float low(unsigned two) { return __uint_as_float(two << 16); }
 static float high(unsigned two) { return __uint_as_float(two & 0xffff0000u); }
-/* Lanes give their operands (a[4] and b[2], those that are registers) of product number `*now`; true for the first one that comes back: it decodes them. */
+/* Lanes give their operands (a[4] and b[2], those that are registers) of product number `*now`; true for the first
+ * one that comes back: it decodes them. */
 static bool give_operands(const unsigned *a, const unsigned *b, unsigned *now, tile_values **values) {
     int me = blk->running;
     *now = ++blk->products[me];
@@ -170,7 +180,7 @@ static void mma(float c[4], const unsigned a[4], const unsigned b[2], bool half)
     unsigned now;
     tile_values *v;
     if (give_operands(a, b, &now, &v)) {
-        const unsigned (*lanes)[6] = blk->operands[now % 2] + blk->running / LANES * LANES;
+        const unsigned(*lanes)[6] = blk->operands[now % 2] + blk->running / LANES * LANES;
         decode_a(lanes, half, v->a);
         for (int col = 0; col < 8; col++)
             for (int k = 0; k < 16; k += 2) {
@@ -197,10 +207,11 @@ void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1) {
     unsigned now;
     tile_values *v;
     if (give_operands(a, b, &now, &v)) {
-        const unsigned (*lanes)[6] = blk->operands[now % 2] + blk->running / LANES * LANES;
+        const unsigned(*lanes)[6] = blk->operands[now % 2] + blk->running / LANES * LANES;
         decode_bytes_a(lanes, false, v->bytes_a);
         for (int col = 0; col < 8; col++)
-            for (int k = 0; k < 32; k++) v->bytes_b[k][col] = (signed char)(lanes[4 * col + k % 16 / 4][4 + k / 16] >> k % 4 * 8);
+            for (int k = 0; k < 32; k++)
+                v->bytes_b[k][col] = (signed char)(lanes[4 * col + k % 16 / 4][4 + k / 16] >> k % 4 * 8);
     }
     for (int i = 0; i < 4; i++) c[i] = 0;
     for (int k = 0; k < 32; k++) /* c[i]: row g + 8 (i / 2), column 2t + i % 2 */
@@ -284,7 +295,8 @@ void tensor_copy(void *shared, const void *map, int c0, int c1, int c2, emu_u64 
     unsigned bytes = t.box[0] * t.box[1] * t.box[2] * 2;
     if ((size_t)shared % 1024) broken("a swizzled box does not begin at a multiple of 1024 bytes");
     for (unsigned i = 0; i < bytes; i += 16) {
-        unsigned long long x = (unsigned)c0 + i / 2 % t.box[0], y = (unsigned)c1 + i / 2 / t.box[0] % t.box[1], z = (unsigned)c2 + i / 2 / t.box[0] / t.box[1];
+        unsigned long long x = (unsigned)c0 + i / 2 % t.box[0], y = (unsigned)c1 + i / 2 / t.box[0] % t.box[1],
+                           z = (unsigned)c2 + i / 2 / t.box[0] / t.box[1];
         char *to = (char *)shared + (i ^ (i >> 7 & 7) << 4);
         if (x < t.sizes[0] && y < t.sizes[1] && z < t.sizes[2])
             memcpy(to, t.at + x * 2 + y * t.strides[0] + z * t.strides[1], 16);
@@ -338,7 +350,8 @@ void store_matrix4_t(void *shared, const unsigned r[4]) {
     int lane = blk->running % LANES;
     const char **rows = give_rows(shared);
     for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 2; k++) memcpy((char *)rows[8 * i + lane % 4 * 2 + k] + lane / 4 * 2, (const char *)&r[i] + 2 * k, 2);
+        for (int k = 0; k < 2; k++)
+            memcpy((char *)rows[8 * i + lane % 4 * 2 + k] + lane / 4 * 2, (const char *)&r[i] + 2 * k, 2);
     emu_warp_barrier();
 }
 
@@ -355,12 +368,14 @@ static float swizzled_value(unsigned at, bool half) {
 }
 /* Operand value (row, k) of the tile that a descriptor names. */
 static float operand(emu_u64 desc, int t, int row, int k, bool half) {
-    unsigned start = (unsigned)(desc & 0x3fff) << 4, lead = (unsigned)(desc >> 16 & 0x3fff) << 4, stride = (unsigned)(desc >> 32 & 0x3fff) << 4;
+    unsigned start = (unsigned)(desc & 0x3fff) << 4, lead = (unsigned)(desc >> 16 & 0x3fff) << 4,
+             stride = (unsigned)(desc >> 32 & 0x3fff) << 4;
     if (desc >> 62 != 1) broken("a descriptor is not of the 128-byte swizzle");
     return t ? swizzled_value(start + row / 64 * lead + k / 8 * stride + k % 8 * 128 + row % 64 * 2, half)
              : swizzled_value(start + row / 8 * stride + row % 8 * 128 + k * 2, half);
 }
-/* Where column `col` of n lies in a row of tile_values.b: lane % 4 = c owns columns 8j + 2c and 8j + 2c + 1, in order of j. */
+/* Where column `col` of n lies in a row of tile_values.b: lane % 4 = c owns columns 8j + 2c and 8j + 2c + 1, in
+ * order of j. */
 static int by_lane(int n, int col) { return col % 8 / 2 * (n / 4) + col / 8 * 2 + col % 2; }
 void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add, bool half) {
     int warp = blk->running / LANES, g = blk->running % LANES / 4, cols = n / 4;
@@ -389,7 +404,8 @@ void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u6
 
 /* Bytes 2 k and 2 k + 1 of a row of 128 of the K-major tile that a descriptor names. */
 static unsigned operand_bytes(emu_u64 desc, int row, int k) {
-    unsigned at = ((unsigned)(desc & 0x3fff) << 4) + row / 8 * ((unsigned)(desc >> 32 & 0x3fff) << 4) + row % 8 * 128 + k * 2;
+    unsigned at =
+        ((unsigned)(desc & 0x3fff) << 4) + row / 8 * ((unsigned)(desc >> 32 & 0x3fff) << 4) + row % 8 * 128 + k * 2;
     unsigned short two;
     if (desc >> 62 != 1) broken("a descriptor is not of the 128-byte swizzle");
     memcpy(&two, blk->shared + (at ^ (at >> 7 & 7) << 4), 2);
@@ -524,7 +540,8 @@ static void run_blocks(int n, emu_dim3 first, emu_dim3 grid) {
 static block *open_block(int i) {
     if (members[i]) return members[i];
     block *b = members[i] = (block *)calloc(1, sizeof *b);
-    b->stacks = (char *)mmap(nullptr, (size_t)THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    b->stacks =
+        (char *)mmap(nullptr, (size_t)THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     b->shared = (char *)aligned_alloc(1024, SHARED);
     return b;
 }
@@ -549,8 +566,8 @@ struct CUgraph_st {
 };
 static CUgraph capturing;
 
-/* Once there is a file of the name in EMU_FAULT, something is wrong with the GPU. Its content is "fail" or "hang": what runs;
- * "full": there is no room for recordings. For tests. */
+/* Once there is a file of the name in EMU_FAULT, something is wrong with the GPU. Its content is "fail" or "hang":
+ * what runs; "full": there is no room for recordings. For tests. */
 static CUresult fault(bool room = false) {
     static const char *path = getenv("EMU_FAULT");
     char what[8] = "";
@@ -584,13 +601,14 @@ static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const v
 
 extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
     unsigned gx = c->grid[0], gy = c->grid[1], gz = c->grid[2], threads = c->block[0];
-    if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || !threads || threads > THREADS || threads % LANES || c->block[1] != 1 || c->block[2] != 1 ||
-        c->shared_bytes > SHARED || extra)
+    if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || !threads || threads > THREADS || threads % LANES ||
+        c->block[1] != 1 || c->block[2] != 1 || c->shared_bytes > SHARED || extra)
         return 1;
     if (CUresult r = fault()) return r;
     unsigned n = 1;
     for (unsigned i = 0; i < c->n_attributes; i++)
-        if (c->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) memcpy(&n, c->attributes[i].value.all, sizeof n);
+        if (c->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            memcpy(&n, c->attributes[i].value.all, sizeof n);
     if (n < 1 || n > CLUSTER || gx % n) return 1;
     if (capturing) {
         const char *args = (const char *)parameters[0];
@@ -627,10 +645,10 @@ CUresult cuDeviceGetCount(int *n) { return *n = 1, 0; }
 CUresult cuDeviceGet(CUdevice *d, int) { return *d = 0, 0; }
 CUresult cuDeviceGetName(char *name, int len, CUdevice) { return snprintf(name, (size_t)len, "emulated GPU"), 0; }
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
-    *v = a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT          ? PROCESSORS
-         : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR    ? 9
-         : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR    ? 0
-                                                                : SHARED;
+    *v = a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? PROCESSORS
+         : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+         : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
+                                                             : SHARED;
     return 0;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice) { return *c = (CUcontext)&used, 0; }
@@ -653,14 +671,18 @@ static std::map<CUdeviceptr, size_t> allocated;
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
     void *m = mmap(nullptr, n + 256, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (m == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    used += allocated[*p = (CUdeviceptr)m] = n + 256;
+    used += allocated[ *p = (CUdeviceptr)m] = n + 256;
     return 0;
 }
-CUresult cuMemFree_v2(CUdeviceptr p) { return munmap((void *)p, allocated[p]), used -= allocated[p], allocated.erase(p), 0; }
+CUresult cuMemFree_v2(CUdeviceptr p) {
+    return munmap((void *)p, allocated[p]), used -= allocated[p], allocated.erase(p), 0;
+}
 CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { return *p = malloc(n), *p ? 0 : CUDA_ERROR_OUT_OF_MEMORY; }
 CUresult cuMemFreeHost(void *p) { return free(p), 0; }
 CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream) { return memset((void *)p, v, n), 0; }
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr p, const void *from, size_t n, CUstream) { return memcpy((void *)p, from, n), 0; }
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr p, const void *from, size_t n, CUstream) {
+    return memcpy((void *)p, from, n), 0;
+}
 CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr p, size_t n, CUstream) { return memcpy(to, (const void *)p, n), 0; }
 CUresult cuModuleLoadData(CUmodule *m, const void *) { return *m = (CUmodule)&used, 0; }
 CUresult cuModuleUnload(CUmodule) { return 0; }
@@ -680,12 +702,13 @@ CUresult cuGraphLaunch(CUgraphExec x, CUstream) {
     return 0;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int v) { return v > SHARED; }
-CUresult cuTensorMapEncodeTiled(struct CUtensorMap_st *map, CUtensorMapDataType type, uint32_t rank, void *at, const uint64_t *sizes, const uint64_t *strides,
-                                const uint32_t *box, const uint32_t *steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
-                                CUtensorMapFloatOOBfill) {
+CUresult cuTensorMapEncodeTiled(struct CUtensorMap_st *map, CUtensorMapDataType type, uint32_t rank, void *at,
+                                const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
+                                const uint32_t *steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
     bool aligned = !((size_t)map % 64 || (size_t)at % 16 || strides[0] % 16 || strides[1] % 16);
-    if (!aligned || type != CU_TENSOR_MAP_DATA_TYPE_UINT16 || rank != 3 || swizzle != CU_TENSOR_MAP_SWIZZLE_128B || box[0] != 64 || box[1] > 256 ||
-        box[2] > 256 || steps[0] != 1)
+    if (!aligned || type != CU_TENSOR_MAP_DATA_TYPE_UINT16 || rank != 3 || swizzle != CU_TENSOR_MAP_SWIZZLE_128B ||
+        box[0] != 64 || box[1] > 256 || box[2] > 256 || steps[0] != 1)
         return CUDA_ERROR_INVALID_VALUE;
     tensor t = {(const char *)at, {sizes[0], sizes[1], sizes[2]}, {strides[0], strides[1]}, {box[0], box[1], box[2]}};
     memcpy(map, &t, sizeof t);

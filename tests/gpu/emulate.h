@@ -1,8 +1,8 @@
 /* tests/gpu/emulate.h: device code as C++ for this processor, so that a machine without a GPU can run the kernels.
  *
- * Given to the compiler before a .cu file. Every thread of a block is a fiber (driver.cc); a barrier or a warp operation
- * lets the others run. What it shows: indices, sums, barriers that some threads never reach. What it cannot: races, speed,
- * alignment faults, the GPU's own expf. */
+ * Given to the compiler before a .cu file. Every thread of a block is a fiber (driver.cc); a barrier or a warp
+ * operation lets the others run. What it shows: indices, sums, barriers that some threads never reach. What it
+ * cannot: races, speed, alignment faults, the GPU's own expf. */
 #ifndef TESTS_GPU_EMULATE_H
 #define TESTS_GPU_EMULATE_H
 #include <cmath>
@@ -27,10 +27,10 @@ void emu_block_barrier(void);
 void emu_warp_barrier(void);
 /* Every live lane gives a word; word of lane `from`. */
 unsigned emu_exchange(unsigned word, int from);
-int emu_or(int value);               /* of the block */
-unsigned emu_ballot(int predicate);  /* of the warp */
-unsigned emu_match(unsigned word);   /* lanes of the warp that gave the same */
-unsigned emu_largest(unsigned word); /* of the warp */
+int emu_or(int value);                                                /* of the block */
+unsigned emu_ballot(int predicate);                                   /* of the warp */
+unsigned emu_match(unsigned word);                                    /* lanes of the warp that gave the same */
+unsigned emu_largest(unsigned word);                                  /* of the warp */
 void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]);  /* prelude.cuh tells its layout */
 void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1); /* hopper.cuh */
 void mma_half(float c[4], const unsigned a[4], const unsigned b[2]);
@@ -49,8 +49,7 @@ void barrier_wait(emu_u64 *b, unsigned parity);
 void bulk_copy(void *shared, const void *global, unsigned bytes, emu_u64 *b);
 void tensor_copy(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b);
 static inline void tensor_copy_both(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
-    for (int i = 0; i < 2; i++)
-        tensor_copy(in_cluster(shared, i), map, c0, c1, c2, (emu_u64 *)in_cluster(b, i));
+    for (int i = 0; i < 2; i++) tensor_copy(in_cluster(shared, i), map, c0, c1, c2, (emu_u64 *)in_cluster(b, i));
 }
 static inline void bulk_copy_both(void *shared, const void *global, unsigned bytes, emu_u64 *b) {
     for (int i = 0; i < 2; i++) bulk_copy(in_cluster(shared, i), global, bytes, (emu_u64 *)in_cluster(b, i));
@@ -60,8 +59,7 @@ void load_matrix4(unsigned r[4], const void *shared);
 void load_matrix4_t(unsigned r[4], const void *shared);
 void store_matrix4_t(void *shared, const unsigned r[4]);
 /* d[64, n] += a b; a: registers, or NULL for the tile at a_desc; t: b N-major; of bf16, or of halves */
-void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add,
-               bool half = false);
+void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add, bool half = false);
 /* d[64, n] += a b of signed bytes, a in registers; u: unsigned ones of a */
 void emu_wgmma_bytes(int n, int u, int *d, const unsigned *a, emu_u64 b_desc, int add);
 unsigned shared_at(const void *p); /* dynamic shared memory only, from its begin */
@@ -71,9 +69,7 @@ static inline void copy16(void *shared, const void *global) { memcpy(shared, glo
 template <int TO, int FROM> static inline void copy16_at(unsigned to, const void *from) {
     memcpy((char *)emu.shared + to + TO, (const char *)from + FROM, 16);
 }
-template <int BYTES> static inline void copy_few(void *shared, const void *global) {
-    memcpy(shared, global, BYTES);
-}
+template <int BYTES> static inline void copy_few(void *shared, const void *global) { memcpy(shared, global, BYTES); }
 static inline void copy16_or_zero(void *shared, const void *global, bool valid) {
     if (valid)
         memcpy(shared, global, 16);
@@ -136,11 +132,11 @@ template <int N, int T> static inline void wgmma_half_ss_(float *d, emu_u64 a, e
 #define __popc(v)                 __builtin_popcount(v)
 #define SHARED_MEMORY(type, name) type *name = (type *)emu.shared
 #define SHARED_TILES(name)        unsigned char *name = (unsigned char *)emu.shared
-#define KERNEL_EARLY(name, type, threads, min_blocks)                                                        \
-    static void name##_body(const type &a);                                                                  \
-    extern "C" void k_##name(const void *args) { name##_body(*(const type *)args); }                         \
-    extern "C" const unsigned size_k_##name;                                                                 \
-    const unsigned size_k_##name = sizeof(type); /* for recordings */                                        \
+#define KERNEL_EARLY(name, type, threads, min_blocks)                                                                  \
+    static void name##_body(const type &a);                                                                            \
+    extern "C" void k_##name(const void *args) { name##_body(*(const type *)args); }                                   \
+    extern "C" const unsigned size_k_##name;                                                                           \
+    const unsigned size_k_##name = sizeof(type); /* for recordings */                                                  \
     static void name##_body(const type &a)
 #define KERNEL_OF(name, type, threads, min_blocks) KERNEL_EARLY(name, type, threads, min_blocks)
 #define KERNEL(name, type)                         KERNEL_EARLY(name, type, GPU_THREADS, 1)
@@ -222,19 +218,16 @@ static inline float __shfl_sync(unsigned, float v, int from) {
 }
 static inline int __shfl_sync(unsigned, int v, int from) { return (int)emu_exchange((unsigned)v, from); }
 
-template <typename T> static inline T atomicAdd(T *at, T v) {
-    return __atomic_fetch_add(at, v, __ATOMIC_SEQ_CST);
-}
-static inline unsigned pair_bf16(float low, float high) {
-    return emu_bf16(low) | (unsigned)emu_bf16(high) << 16;
-}
+template <typename T> static inline T atomicAdd(T *at, T v) { return __atomic_fetch_add(at, v, __ATOMIC_SEQ_CST); }
+static inline unsigned pair_bf16(float low, float high) { return emu_bf16(low) | (unsigned)emu_bf16(high) << 16; }
 static inline unsigned emu_half(float f) {
     _Float16 h = (_Float16)f;
     unsigned short b;
     memcpy(&b, &h, 2);
     return b;
 }
-/* The bits in float32's places, their exponent's bias mended by a product that is exact. Not by _Float16, which is a call. */
+/* The bits in float32's places, their exponent's bias mended by a product that is exact. Not by _Float16, which is a
+ * call. */
 static inline float emu_of_half(unsigned b) {
     float f = __uint_as_float((b & 0x7fff) << 13) * 0x1p112f;
     unsigned bits = __float_as_uint(f) | ((b & 0x7c00) == 0x7c00 ? 0x7f800000u : 0);
@@ -244,8 +237,7 @@ static inline unsigned pair_half(float low, float high) { return emu_half(low) |
 static inline float low_half(unsigned two) { return emu_of_half(two); }
 static inline float high_half(unsigned two) { return emu_of_half(two >> 16); }
 static inline unsigned most_half(unsigned most, unsigned two) {
-    return pair_half(fmaxf(low_half(most), fabsf(low_half(two))),
-                     fmaxf(high_half(most), fabsf(high_half(two))));
+    return pair_half(fmaxf(low_half(most), fabsf(low_half(two))), fmaxf(high_half(most), fabsf(high_half(two))));
 }
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned which) {
     unsigned long long all = a | (unsigned long long)b << 32, out = 0;

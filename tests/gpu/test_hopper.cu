@@ -1,6 +1,7 @@
-/* tests/gpu/test_hopper.cu: hopper.cuh held against plain sums: products of a warpgroup in every width and layout, fed by the copy
- * engine through a barrier, matrices loaded from shared memory, named barriers. On a GPU:
- *     nvcc -std=c++17 -gencode arch=compute_90a,code=sm_90a -Isrc tests/gpu/test_hopper.cu -o test_hopper && ./test_hopper
+/* tests/gpu/test_hopper.cu: hopper.cuh held against plain sums: products of a warpgroup in every width and layout,
+ * fed by the copy engine through a barrier, matrices loaded from shared memory, named barriers. On a GPU:
+ *     nvcc -std=c++17 -gencode arch=compute_90a,code=sm_90a -Isrc tests/gpu/test_hopper.cu -o test_hopper &&
+ *     ./test_hopper
  * make check-all runs the same file on the emulated GPU, which it tests thereby. */
 #include "kernels/gpu/hopper.cuh"
 #include <cstdio>
@@ -44,15 +45,19 @@ template <int N, int T, int S> static __device__ void product(const product_args
     for (int s = 0; s < K / 16; s++) {
         gpu_u64 b = T ? tile_desc_t(tile_b, K * 128, 1024) + s * (16 * 128 >> 4) : tile_desc(tile_b) + s * 2;
         if (S) {
-            if (T) wgmma_ss_t<N>(d, tile_desc(tiles) + s * 2, b, s > 0);
-            else wgmma_ss<N>(d, tile_desc(tiles) + s * 2, b, s > 0);
+            if (T)
+                wgmma_ss_t<N>(d, tile_desc(tiles) + s * 2, b, s > 0);
+            else
+                wgmma_ss<N>(d, tile_desc(tiles) + s * 2, b, s > 0);
             continue;
         }
         gpu_u32 r[4];
         /* matrices: rows 0..7, rows 8..15, then the same of the next 8 columns */
         load_matrix4(r, tiles + swizzled(warp * 16 + thread % 16, s * 2 + thread % 32 / 16));
-        if (T) wgmma_ra_t<N>(d, r, b, s > 0);
-        else wgmma_ra<N>(d, r, b, s > 0);
+        if (T)
+            wgmma_ra_t<N>(d, r, b, s > 0);
+        else
+            wgmma_ra<N>(d, r, b, s > 0);
     }
     wgmma_commit();
     wgmma_wait<0>();
@@ -60,12 +65,25 @@ template <int N, int T, int S> static __device__ void product(const product_args
         for (int i = 0; i < 4; i++) a.d[(warp * 16 + g + 8 * (i / 2)) * N + 8 * j + 2 * t + i % 2] = d[4 * j + i];
 }
 
-#define PRODUCTS(N)                                                                                                                                  \
-    KERNEL_EARLY(ra_##N, product_args, 160, 1) { SHARED_TILES(tiles); product<N, 0, 0>(a, tiles); }                                                  \
-    KERNEL_EARLY(ra_t_##N, product_args, 160, 1) { SHARED_TILES(tiles); product<N, 1, 0>(a, tiles); }                                                \
-    KERNEL_EARLY(ss_##N, product_args, 160, 1) { SHARED_TILES(tiles); product<N, 0, 1>(a, tiles); }                                                  \
-    KERNEL_EARLY(ss_t_##N, product_args, 160, 1) { SHARED_TILES(tiles); product<N, 1, 1>(a, tiles); }
-PRODUCTS(8) PRODUCTS(16) PRODUCTS(32) PRODUCTS(48) PRODUCTS(64) PRODUCTS(72) PRODUCTS(80) PRODUCTS(88) PRODUCTS(96) PRODUCTS(104) PRODUCTS(112) PRODUCTS(120) PRODUCTS(128) PRODUCTS(192) PRODUCTS(256)
+#define PRODUCTS(N)                                                                                                    \
+    KERNEL_EARLY(ra_##N, product_args, 160, 1) {                                                                       \
+        SHARED_TILES(tiles);                                                                                           \
+        product<N, 0, 0>(a, tiles);                                                                                    \
+    }                                                                                                                  \
+    KERNEL_EARLY(ra_t_##N, product_args, 160, 1) {                                                                     \
+        SHARED_TILES(tiles);                                                                                           \
+        product<N, 1, 0>(a, tiles);                                                                                    \
+    }                                                                                                                  \
+    KERNEL_EARLY(ss_##N, product_args, 160, 1) {                                                                       \
+        SHARED_TILES(tiles);                                                                                           \
+        product<N, 0, 1>(a, tiles);                                                                                    \
+    }                                                                                                                  \
+    KERNEL_EARLY(ss_t_##N, product_args, 160, 1) {                                                                     \
+        SHARED_TILES(tiles);                                                                                           \
+        product<N, 1, 1>(a, tiles);                                                                                    \
+    }
+#define WIDTHS(X) X(8) X(16) X(32) X(48) X(64) X(72) X(80) X(88) X(96) X(104) X(112) X(120) X(128) X(192) X(256)
+WIDTHS(PRODUCTS)
 
 /* Bytes: d = a b of [M, 128] and [N, 128], a in registers. */
 struct bytes_args {
@@ -74,13 +92,15 @@ struct bytes_args {
 };
 template <int N, int U> static __device__ void bytes_product(const bytes_args &a, unsigned char *tile) {
     int thread = threadIdx.x, warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
-    for (int i = thread; i < N * 8; i += 128) *(uint4 *)(tile + swizzled(i / 8, i % 8)) = *(const uint4 *)(a.b + i * 16);
+    for (int i = thread; i < N * 8; i += 128)
+        *(uint4 *)(tile + swizzled(i / 8, i % 8)) = *(const uint4 *)(a.b + i * 16);
     fence_async();
     __syncthreads();
     int d[N / 2];
     gpu_u32 r[4][4];
     for (int s = 0; s < 4; s++)
-        for (int i = 0; i < 4; i++) r[s][i] = *(const gpu_u32 *)(a.a + (warp * 16 + g + i % 2 * 8) * 128 + s * 32 + i / 2 * 16 + 4 * t);
+        for (int i = 0; i < 4; i++)
+            r[s][i] = *(const gpu_u32 *)(a.a + (warp * 16 + g + i % 2 * 8) * 128 + s * 32 + i / 2 * 16 + 4 * t);
     wgmma_begin();
 #pragma unroll
     for (int s = 0; s < 4; s++) wgmma_bytes_<N, U>(d, r[s], tile_desc(tile) + 2 * s, s > 0);
@@ -89,10 +109,17 @@ template <int N, int U> static __device__ void bytes_product(const bytes_args &a
     for (int j = 0; j < N / 8; j++)
         for (int i = 0; i < 4; i++) a.d[(warp * 16 + g + 8 * (i / 2)) * N + 8 * j + 2 * t + i % 2] = d[4 * j + i];
 }
-#define BYTES(N)                                                                                                                                     \
-    KERNEL_OF(s8_##N, bytes_args, 128, 1) { SHARED_TILES(tile); bytes_product<N, 0>(a, tile); }                                                      \
-    KERNEL_OF(u8_##N, bytes_args, 128, 1) { SHARED_TILES(tile); bytes_product<N, 1>(a, tile); }
-BYTES(16) BYTES(32) BYTES(48) BYTES(64) BYTES(80) BYTES(96) BYTES(112) BYTES(128) BYTES(144) BYTES(160) BYTES(176) BYTES(192)
+#define BYTES(N)                                                                                                       \
+    KERNEL_OF(s8_##N, bytes_args, 128, 1) {                                                                            \
+        SHARED_TILES(tile);                                                                                            \
+        bytes_product<N, 0>(a, tile);                                                                                  \
+    }                                                                                                                  \
+    KERNEL_OF(u8_##N, bytes_args, 128, 1) {                                                                            \
+        SHARED_TILES(tile);                                                                                            \
+        bytes_product<N, 1>(a, tile);                                                                                  \
+    }
+#define BYTE_WIDTHS(X) X(16) X(32) X(48) X(64) X(80) X(96) X(112) X(128) X(144) X(160) X(176) X(192)
+BYTE_WIDTHS(BYTES)
 
 /* out[lane][i]: load_matrix4_t of a 32 x 8 matrix of its own numbers, brought by copy16 */
 struct transpose_args {
@@ -152,12 +179,15 @@ static gpu_bf16 to_bf16(float f) {
 }
 static int failed, passed;
 static void result(const char *name, int n, const char *why) {
-    if (why) printf("%s %d: %s\n", name, n, why), failed++;
-    else passed++;
+    if (why)
+        printf("%s %d: %s\n", name, n, why), failed++;
+    else
+        passed++;
 }
 
 /* Small whole numbers: every sum is exact. */
-static void try_products(int n, const char *const why[4], float *const d[4], const std::vector<float> &a, const std::vector<float> &b) {
+static void try_products(int n, const char *const why[4], float *const d[4], const std::vector<float> &a,
+                         const std::vector<float> &b) {
     const char *names[4] = {"wgmma_ra", "wgmma_ra_t", "wgmma_ss", "wgmma_ss_t"};
     std::vector<float> got((size_t)M * n);
     for (int v = 0; v < 4; v++) {
@@ -175,17 +205,19 @@ static void try_products(int n, const char *const why[4], float *const d[4], con
     }
 }
 
-#define TRY(N)                                                                                                                                       \
-    {                                                                                                                                                \
-        float *d[4];                                                                                                                                 \
-        for (int v = 0; v < 4; v++) d[v] = (float *)allocate(M * N * 4);                                                                             \
-        product_args p[4];                                                                                                                           \
-        for (int v = 0; v < 4; v++) p[v] = {dev_a, dev_b, d[v]};                                                                                     \
-        const char *why[4] = {LAUNCH(ra_##N, 160, p[0]), LAUNCH(ra_t_##N, 160, p[1]), LAUNCH(ss_##N, 160, p[2]), LAUNCH(ss_t_##N, 160, p[3])};       \
-        try_products(N, why, d, a, b);                                                                                                               \
+#define TRY(N)                                                                                                         \
+    {                                                                                                                  \
+        float *d[4];                                                                                                   \
+        for (int v = 0; v < 4; v++) d[v] = (float *)allocate(M * N * 4);                                               \
+        product_args p[4];                                                                                             \
+        for (int v = 0; v < 4; v++) p[v] = {dev_a, dev_b, d[v]};                                                       \
+        const char *why[4] = {LAUNCH(ra_##N, 160, p[0]), LAUNCH(ra_t_##N, 160, p[1]), LAUNCH(ss_##N, 160, p[2]),       \
+                              LAUNCH(ss_t_##N, 160, p[3])};                                                            \
+        try_products(N, why, d, a, b);                                                                                 \
     }
 
-static void try_bytes(int n, int u, const char *why, const int *d, const std::vector<signed char> &a, const std::vector<signed char> &b) {
+static void try_bytes(int n, int u, const char *why, const int *d, const std::vector<signed char> &a,
+                      const std::vector<signed char> &b) {
     std::vector<int> got((size_t)M * n);
     fetch(got.data(), d, got.size() * 4);
     int wrong = 0;
@@ -199,32 +231,34 @@ static void try_bytes(int n, int u, const char *why, const int *d, const std::ve
     snprintf(text, sizeof text, "%d of %d sums are wrong", wrong, M * n);
     result(u ? "wgmma_u8s8" : "wgmma_s8", n, why ? why : wrong ? text : nullptr);
 }
-#define TRY_BYTES(N)                                                                                                                                 \
-    {                                                                                                                                                \
-        bytes_args p = {byte_a, byte_b, (int *)allocate(M * N * 4)};                                                                                 \
-        const char *w = LAUNCH(s8_##N, 128, p);                                                                                                      \
-        try_bytes(N, 0, w, p.d, sa, sb);                                                                                                             \
-        w = LAUNCH(u8_##N, 128, p);                                                                                                                  \
-        try_bytes(N, 1, w, p.d, sa, sb);                                                                                                             \
+#define TRY_BYTES(N)                                                                                                   \
+    {                                                                                                                  \
+        bytes_args p = {byte_a, byte_b, (int *)allocate(M * N * 4)};                                                   \
+        const char *w = LAUNCH(s8_##N, 128, p);                                                                        \
+        try_bytes(N, 0, w, p.d, sa, sb);                                                                               \
+        w = LAUNCH(u8_##N, 128, p);                                                                                    \
+        try_bytes(N, 1, w, p.d, sa, sb);                                                                               \
     }
 
 int main(void) {
     std::vector<float> a(M * K), b(256 * K);
     std::vector<gpu_bf16> ha(M * K), hb(256 * K);
     unsigned seed = 1;
-    for (size_t i = 0; i < a.size(); i++) a[i] = (float)((seed = seed * 1664525 + 1013904223) >> 28) - 7, ha[i] = to_bf16(a[i]);
-    for (size_t i = 0; i < b.size(); i++) b[i] = (float)((seed = seed * 1664525 + 1013904223) >> 28) - 7, hb[i] = to_bf16(b[i]);
+    for (size_t i = 0; i < a.size(); i++)
+        a[i] = (float)((seed = seed * 1664525 + 1013904223) >> 28) - 7, ha[i] = to_bf16(a[i]);
+    for (size_t i = 0; i < b.size(); i++)
+        b[i] = (float)((seed = seed * 1664525 + 1013904223) >> 28) - 7, hb[i] = to_bf16(b[i]);
     gpu_bf16 *dev_a = (gpu_bf16 *)allocate(M * K * 2), *dev_b = (gpu_bf16 *)allocate(256 * K * 2);
     fetch(dev_a, ha.data(), ha.size() * 2);
     fetch(dev_b, hb.data(), hb.size() * 2);
-    TRY(8) TRY(16) TRY(32) TRY(48) TRY(64) TRY(72) TRY(80) TRY(88) TRY(96) TRY(104) TRY(112) TRY(120) TRY(128) TRY(192) TRY(256)
+    WIDTHS(TRY)
     std::vector<signed char> sa(M * 128), sb(192 * 128);
     for (auto &v : sa) v = (signed char)((seed = seed * 1664525 + 1013904223) >> 24);
     for (auto &v : sb) v = (signed char)((seed = seed * 1664525 + 1013904223) >> 24);
     gpu_u8 *byte_a = (gpu_u8 *)allocate(sa.size()), *byte_b = (gpu_u8 *)allocate(sb.size());
     fetch(byte_a, sa.data(), sa.size());
     fetch(byte_b, sb.data(), sb.size());
-    TRY_BYTES(16) TRY_BYTES(32) TRY_BYTES(48) TRY_BYTES(64) TRY_BYTES(80) TRY_BYTES(96) TRY_BYTES(112) TRY_BYTES(128) TRY_BYTES(144) TRY_BYTES(160) TRY_BYTES(176) TRY_BYTES(192)
+    BYTE_WIDTHS(TRY_BYTES)
 
     gpu_u32 *dev_out = (gpu_u32 *)allocate(32 * 16), out[128];
     transpose_args t = {dev_b, dev_out};

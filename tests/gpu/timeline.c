@@ -1,13 +1,14 @@
-/* tests/gpu/timeline.c: when every kernel of recorded steps begins and ends, as the GPU's own clock saw it, through CUPTI. A library
- * that the driver loads into a program under test; the program does not know of it:
+/* tests/gpu/timeline.c: when every kernel of recorded steps begins and ends, as the GPU's own clock saw it, through
+ * CUPTI. A library that the driver loads into a program under test; the program does not know of it:
  *
  *   gcc -O2 -shared -fPIC -I/usr/local/cuda/include tests/gpu/timeline.c -o timeline.so -ldl
- *   CUDA_INJECTION64_PATH=$PWD/timeline.so TIMELINE_CUPTI=/usr/local/cuda/lib64/libcupti.so moonlet profile --device cuda ...
+ *   CUDA_INJECTION64_PATH=$PWD/timeline.so TIMELINE_CUPTI=/usr/local/cuda/lib64/libcupti.so moonlet profile --device
+ *   cuda ...
  *
- * For every number of rows (the grid of k_embed, a step's second kernel) it prints the last recorded step that is whole: by kernel and
- * grid the launches, their mean time, how far each began before the end of all before it (overlap; negative: a gap), and how far it moved
- * that end (`adds`: the sum over a step is the step); then the launches of one layer in the middle, one by one. TIMELINE_LINES: of how
- * many launches there. */
+ * For every number of rows (the grid of k_embed, a step's second kernel) it prints the last recorded step that is
+ * whole: by kernel and grid the launches, their mean time, how far each began before the end of all before it
+ * (overlap; negative: a gap), and how far it moved that end (`adds`: the sum over a step is the step); then the
+ * launches of one layer in the middle, one by one. TIMELINE_LINES: of how many launches there. */
 #define _GNU_SOURCE
 #include <cupti.h>
 #include <dlfcn.h>
@@ -42,15 +43,14 @@ static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *records
     *records = 0;
 }
 
-static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
-                                 size_t valid) {
+static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
     (void)context, (void)stream, (void)size;
     CUpti_Activity *r = NULL;
     while (next_record(buffer, valid, &r) == CUPTI_SUCCESS) {
         const CUpti_ActivityKernel10 *k = (const CUpti_ActivityKernel10 *)r;
         if (r->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || n_all == MOST) continue;
-        all[n_all++] = (launch){keep(k->name),    k->start,  k->end, {k->gridX, k->gridY, k->gridZ},
-                                (int)k->clusterX, k->graphId};
+        all[n_all++] =
+            (launch){keep(k->name), k->start, k->end, {k->gridX, k->gridY, k->gridZ}, (int)k->clusterX, k->graphId};
     }
     free(buffer);
 }
@@ -87,16 +87,14 @@ static void show_kinds(const launch *k, size_t n) {
         kind[j].adds += (double)k[i].to - (double)end;
         end = k[i].to;
     }
-    printf("  %-22s %-16s %7s %5s %8s %8s %8s %9s\n", "kernel", "grid", "cluster", "n", "us", "overlap",
-           "adds", "us a step");
+    printf("  %-22s %-16s %7s %5s %8s %8s %8s %9s\n", "kernel", "grid", "cluster", "n", "us", "overlap", "adds",
+           "us a step");
     for (int j = 0; j < kinds; j++) {
         char grid[32];
         double c = kind[j].count * 1e3;
-        snprintf(grid, sizeof grid, "%d,%d,%d", kind[j].first->grid[0], kind[j].first->grid[1],
-                 kind[j].first->grid[2]);
-        printf("  %-22s %-16s %7d %5d %8.2f %8.2f %8.2f %9.1f\n", kind[j].first->name, grid,
-               kind[j].first->cluster, kind[j].count, kind[j].time / c, kind[j].overlap / c, kind[j].adds / c,
-               kind[j].adds / 1e3);
+        snprintf(grid, sizeof grid, "%d,%d,%d", kind[j].first->grid[0], kind[j].first->grid[1], kind[j].first->grid[2]);
+        printf("  %-22s %-16s %7d %5d %8.2f %8.2f %8.2f %9.1f\n", kind[j].first->name, grid, kind[j].first->cluster,
+               kind[j].count, kind[j].time / c, kind[j].overlap / c, kind[j].adds / c, kind[j].adds / 1e3);
     }
 }
 
@@ -131,8 +129,7 @@ static void show_all(void) {
         if (!size[rows]) continue;
         launch *k = all + last[rows];
         qsort(k, size[rows], sizeof *k, by_end);
-        printf("%d rows: %zu launches, %.1f us\n", rows, size[rows],
-               (double)(k[size[rows] - 1].to - k[0].from) / 1e3);
+        printf("%d rows: %zu launches, %.1f us\n", rows, size[rows], (double)(k[size[rows] - 1].to - k[0].from) / 1e3);
         show_kinds(k, size[rows]);
         show_lines(k, size[rows], lines ? strtoul(lines, NULL, 10) : 36);
     }
@@ -151,8 +148,7 @@ int InitializeInjection(void) {
     *(void **)&flush_all = dlsym(lib, "cuptiActivityFlushAll");
     *(void **)&next_record = dlsym(lib, "cuptiActivityGetNextRecord");
     all = malloc(MOST * sizeof *all);
-    if (!callbacks || !enable || !flush_all || !next_record || !all)
-        return fprintf(stderr, "timeline: no CUPTI\n"), 0;
+    if (!callbacks || !enable || !flush_all || !next_record || !all) return fprintf(stderr, "timeline: no CUPTI\n"), 0;
     CUptiResult r = callbacks(give_buffer, take_buffer);
     if (r == CUPTI_SUCCESS) r = enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
     if (r != CUPTI_SUCCESS) return fprintf(stderr, "timeline: CUPTI's error %d\n", (int)r), 0;

@@ -60,8 +60,8 @@ static void compare(const char *what, run_rows run, void *ctx, i64 width) {
             }
             for (i64 i = 0; i < ROWS * width; i++)
                 if (got[i] != want[i])
-                    fail_msg("%s on %s: row %lld differs, cut %zu, %d threads", what, cpu.name,
-                             (long long)(i / width), c, threads);
+                    fail_msg("%s on %s: row %lld differs, cut %zu, %d threads", what, cpu.name, (long long)(i / width),
+                             c, threads);
         }
     }
     free(want);
@@ -234,13 +234,9 @@ static void run_absorb(void *ctx, i64 first, i64 n, bf16 *out) {
 
 static void run_unabsorb(void *ctx, i64 first, i64 n, bf16 *out) {
     attention *t = ctx;
-    unabsorb_v_args a = {t->kv_b,
-                         t->x + first * t->heads * t->latent,
-                         out + first * t->heads * t->v_dim,
-                         n,
-                         t->heads,
-                         t->latent,
-                         t->v_dim};
+    unabsorb_v_args a = {
+        t->kv_b, t->x + first * t->heads * t->latent, out + first * t->heads * t->v_dim, n, t->heads, t->latent,
+        t->v_dim};
     cpu.unabsorb_v(&cpu, &a);
 }
 
@@ -320,8 +316,7 @@ int main(void) {
     struct CMUnitTest tests[COUNT_OF(names) + 1];
     for (size_t i = 0; i < COUNT_OF(names); i++)
         tests[i] = (struct CMUnitTest){names[i], level, NULL, NULL, (void *)(uintptr_t)names[i]};
-    tests[COUNT_OF(names)] =
-        (struct CMUnitTest){"everything here", level, NULL, NULL, (void *)(uintptr_t) "all"};
+    tests[COUNT_OF(names)] = (struct CMUnitTest){"everything here", level, NULL, NULL, (void *)(uintptr_t) "all"};
     if ((isa & ISA_ALL) != ISA_ALL) tests[COUNT_OF(names)].name = "all (skipped where a set is missing)";
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

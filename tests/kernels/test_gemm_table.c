@@ -1,4 +1,5 @@
-/* How a matrix product of more than 64 rows runs: built-in choices, tables of measured ones, and tables that are not what they should be. */
+/* How a matrix product of more than 64 rows runs: built-in choices, tables of measured ones, and tables that are not
+ * what they should be. */
 #include "unit.h"
 
 #include "base/file.h"
@@ -10,8 +11,8 @@
 #include <string.h>
 
 #define CHIP "NVIDIA H200"
-#define HEAD                                                                                                  \
-    "chip,sms,cublas,op,in,out,rows,cols,heads,tokens,path,algo,tile,stages,splits,reduction,swizzle,custom," \
+#define HEAD                                                                                                           \
+    "chip,sms,cublas,op,in,out,rows,cols,heads,tokens,path,algo,tile,stages,splits,reduction,swizzle,custom,"          \
     "inner,cluster,us,default_us\n"
 #define OF   "NVIDIA H200,132,130100,linear,bf16,bf16,7168,1024,1,"
 #define NONE ",0,0,0,0,0,0,0,0,0,"
@@ -59,8 +60,7 @@ static void from_table(void **state) {
     assert_int_equal(chosen(&t, call_of(1024), LIBRARY, GEMM_TUNED).path, GEMM_CUBLAS);
     chosen(&t, call_of(1025), LIBRARY, GEMM_MISSED);
     assert_int_equal(chosen(&t, call_of(2048), LIBRARY, GEMM_TUNED).path, GEMM_FIRST);
-    assert_int_equal(chosen(&t, call_of(65536), LIBRARY, GEMM_TUNED).path,
-                     GEMM_FIRST); /* the last, for all above */
+    assert_int_equal(chosen(&t, call_of(65536), LIBRARY, GEMM_TUNED).path, GEMM_FIRST); /* the last, for all above */
     gemm_call c = call_of(512);
     c.f32 = true;
     assert_int_equal(chosen(&t, c, LIBRARY, GEMM_TUNED).path, GEMM_CUBLAS);
@@ -118,11 +118,9 @@ static void allowed(void **state) {
     assert_false(gemm_allowed(&c, &wide, LIBRARY));
     char text[GEMM_CHOICE_TEXT];
     gemm_choice_text(&(gemm_choice){GEMM_CUBLAS, {66, 20, 36, 1, 0, 1, 5, 2, 3}}, text);
-    assert_string_equal(text,
-                        "cublas algo 66 tile 20 stages 36 splits 1 swizzle 1 custom 5 inner 2 cluster 3");
+    assert_string_equal(text, "cublas algo 66 tile 20 stages 36 splits 1 swizzle 1 custom 5 inner 2 cluster 3");
     const i32 most = INT32_MAX;
-    gemm_choice_text(&(gemm_choice){GEMM_CUBLAS, {most, most, most, most, most, most, most, most, most}},
-                     text);
+    gemm_choice_text(&(gemm_choice){GEMM_CUBLAS, {most, most, most, most, most, most, most, most, most}}, text);
     assert_true(strlen(text) < GEMM_CHOICE_TEXT - 1);
 }
 
@@ -163,16 +161,13 @@ static void hostile(void **state) {
         {HEAD OF "99999999999999999999,wide" NONE "1,2\n",
          "t.csv: line 2: tokens \"99999999999999999999\" is not a number in 1..1048576"},
         {HEAD OF "512,fast" NONE "1,2\n", "t.csv: line 2: there is no path \"fast\""},
-        {HEAD OF "512,cublas,66,20,36,1,9,0,0,0,0,1,2\n",
-         "t.csv: line 2: reduction \"9\" is not a number in 0..7"},
-        {HEAD OF "512,cublas,66,20,36,x,0,0,0,0,0,1,2\n",
-         "t.csv: line 2: splits \"x\" is not a number in 0..1048576"},
+        {HEAD OF "512,cublas,66,20,36,1,9,0,0,0,0,1,2\n", "t.csv: line 2: reduction \"9\" is not a number in 0..7"},
+        {HEAD OF "512,cublas,66,20,36,x,0,0,0,0,0,1,2\n", "t.csv: line 2: splits \"x\" is not a number in 0..1048576"},
         {HEAD OF "512,cublas,66,20,36,1,0,0,0,65536,0,1,2\n",
          "t.csv: line 2: inner \"65536\" is not a number in 0..65535"},
         {HEAD OF "512,wide,66,0,0,0,0,0,0,0,0,1,2\n",
          "t.csv: line 2: this path and these numbers are none for this call"},
-        {HEAD OF "512,tile" NONE "1,2\n",
-         "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD OF "512,tile" NONE "1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
         {HEAD "NVIDIA H200,132,0,linear,bf16,bf16,8,8,1,512,cublas" NONE "1,2\n",
          "t.csv: line 2: this path and these numbers are none for this call"},
         {HEAD "NVIDIA H200,132,1,across,bf16,bf16,8,8,1,512,wide" NONE "1,2\n",
@@ -197,18 +192,8 @@ static void written(void **state) {
     buf text = {0};
     const gemm_row rows[] = {
         {{GEMM_SWIGLU, false, 256, 7168, 1, 512}, LIBRARY, {.path = GEMM_FIRST}, 12.25, 13.5, 0},
-        {{GEMM_LINEAR, true, 384, 7168, 1, 512},
-         LIBRARY,
-         {GEMM_CUBLAS, {1, 2, 3, 4, 2, 6, INT32_MAX, 8, 9}},
-         2,
-         3,
-         0},
-        {{GEMM_ACROSS, false, 512, 128, 64, 96},
-         OTHER,
-         {GEMM_CUBLAS, {1, 2, 3, 4, 0, 6, 7, 8, 9}},
-         20,
-         21,
-         0}};
+        {{GEMM_LINEAR, true, 384, 7168, 1, 512}, LIBRARY, {GEMM_CUBLAS, {1, 2, 3, 4, 2, 6, INT32_MAX, 8, 9}}, 2, 3, 0},
+        {{GEMM_ACROSS, false, 512, 128, 64, 96}, OTHER, {GEMM_CUBLAS, {1, 2, 3, 4, 0, 6, 7, 8, 9}}, 20, 21, 0}};
     assert_true(gemm_header(&text));
     assert_string_equal(text.data, HEAD);
     for (size_t i = 0; i < COUNT_OF(rows); i++) assert_true(gemm_line(&text, CHIP, 132, &rows[i]));
@@ -240,8 +225,7 @@ static void shipped(void **state) {
         tuned_file_name(file, sizeof file, chip);
         strcpy(strrchr(file, '.'), "-gemm.csv");
         assert_string_equal(found.gl_pathv[i] + strlen("tuned/"), file);
-        if (gemm_parse(&t, text.data, text.len, found.gl_pathv[i], chip, 132, &e) != ST_OK)
-            fail_msg("%s", e.text);
+        if (gemm_parse(&t, text.data, text.len, found.gl_pathv[i], chip, 132, &e) != ST_OK) fail_msg("%s", e.text);
         assert_true(t.n > 0);
         gemm_free(&t);
         buf_free(&text);

@@ -1,4 +1,5 @@
-/* How a call of routed experts runs: built-in choices, tables of measured ones, and tables that are not what they should be. */
+/* How a call of routed experts runs: built-in choices, tables of measured ones, and tables that are not what they
+ * should be. */
 #include "unit.h"
 
 #include "base/file.h"
@@ -13,9 +14,7 @@
 #define HEAD  "chip,sms,format,dim,inter,experts,topk,tokens,path,group,tile,us,default_us\n"
 #define SHAPE "NVIDIA H200,132,w4a16,7168,256,384,8,"
 
-static moe_call call_of(moe_format f, i64 tokens) {
-    return (moe_call){f, 7168, 256, 384, 8, tokens, ROWS_ANY};
-}
+static moe_call call_of(moe_format f, i64 tokens) { return (moe_call){f, 7168, 256, 384, 8, tokens, ROWS_ANY}; }
 
 static moe_choice chosen(const tuned_table *t, moe_call c, moe_source want) {
     moe_source from;
@@ -76,8 +75,8 @@ static void forms(void **state) {
 
 static void from_table(void **state) {
     (void)state;
-    tuned_table t = table_of("# measured\n" HEAD SHAPE "64,few,8,0,50,60.5\n" SHAPE
-                             "16,few,4,0,9,9\r\n\n" SHAPE "512,many,0,96,1,2\n"
+    tuned_table t = table_of("# measured\n" HEAD SHAPE "64,few,8,0,50,60.5\n" SHAPE "16,few,4,0,9,9\r\n\n" SHAPE
+                             "512,many,0,96,1,2\n"
                              "NVIDIA H200,114,w4a16,7168,256,384,8,16,few,8,0,1,1\n"
                              "NVIDIA H200,132,w4a8,7168,256,384,8,512,int8,0,128,1,1\n");
     assert_int_equal(t.n, 4);
@@ -191,19 +190,14 @@ static void hostile(void **state) {
         {HEAD SHAPE "8x,few,4,0,1,2\n", "t.csv: line 2: tokens \"8x\" is not a number in 1..1048576"},
         {HEAD SHAPE ",few,4,0,1,2\n", "t.csv: line 2: tokens \"\" is not a number in 1..1048576"},
         {HEAD SHAPE "8,fast,4,0,1,2\n", "t.csv: line 2: there is no path \"fast\""},
-        {HEAD "NVIDIA H200,132,int3,7168,256,384,8,8,few,4,0,1,2\n",
-         "t.csv: line 2: there is no format \"int3\""},
-        {HEAD "NVIDIA H200,132,other,7168,256,384,8,8,plain,0,0,1,2\n",
-         "t.csv: line 2: there is no format \"other\""},
-        {HEAD "NVIDIA H200,132,w4a16,7168,256,4,8,8,few,4,0,1,2\n",
-         "t.csv: line 2: topk is more than experts"},
+        {HEAD "NVIDIA H200,132,int3,7168,256,384,8,8,few,4,0,1,2\n", "t.csv: line 2: there is no format \"int3\""},
+        {HEAD "NVIDIA H200,132,other,7168,256,384,8,8,plain,0,0,1,2\n", "t.csv: line 2: there is no format \"other\""},
+        {HEAD "NVIDIA H200,132,w4a16,7168,256,4,8,8,few,4,0,1,2\n", "t.csv: line 2: topk is more than experts"},
         {HEAD SHAPE "8,few,5,0,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
         {HEAD SHAPE "8,few,4,64,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
         {HEAD SHAPE "8,int8,0,64,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
-        {HEAD SHAPE "2000,few,4,0,1,2\n",
-         "t.csv: line 2: this path and these numbers are none for this call"},
-        {HEAD SHAPE "512,many,0,184,1,2\n",
-         "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "2000,few,4,0,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "512,many,0,184,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
         {HEAD SHAPE "512,many,0,264,1,2\n", "t.csv: line 2: tile \"264\" is not a number in 0..256"},
         {HEAD SHAPE "8,few,4,0,nan,2\n", "t.csv: line 2: us \"nan\" is not a time in microseconds"},
         {HEAD SHAPE "8,few,4,0,1,0\n", "t.csv: line 2: default_us \"0\" is not a time in microseconds"},
@@ -213,8 +207,7 @@ static void hostile(void **state) {
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         tuned_table t;
         err e = {0};
-        assert_int_equal(tuned_parse(&t, all[i].text, strlen(all[i].text), "t.csv", CHIP, 132, &e),
-                         ST_FORMAT);
+        assert_int_equal(tuned_parse(&t, all[i].text, strlen(all[i].text), "t.csv", CHIP, 132, &e), ST_FORMAT);
         assert_string_equal(e.text, all[i].want);
         assert_null(t.rows);
     }
@@ -231,9 +224,8 @@ static void hostile(void **state) {
 static void written(void **state) {
     (void)state;
     buf text = {0};
-    const tuned_row rows[] = {
-        {{MOE_W4A8, 7168, 2048, 48, 1, 512, ROWS_ANY}, {MOE_INT8, 0, 96}, 12.25, 13.5, 0},
-        {{MOE_W4A16, 7168, 256, 384, 8, 2, ROWS_ANY}, {MOE_FEW, 4, 0}, 20, 21, 0}};
+    const tuned_row rows[] = {{{MOE_W4A8, 7168, 2048, 48, 1, 512, ROWS_ANY}, {MOE_INT8, 0, 96}, 12.25, 13.5, 0},
+                              {{MOE_W4A16, 7168, 256, 384, 8, 2, ROWS_ANY}, {MOE_FEW, 4, 0}, 20, 21, 0}};
     tuned_table t;
     assert_true(tuned_header(&text));
     for (size_t i = 0; i < COUNT_OF(rows); i++) assert_true(tuned_line(&text, CHIP, 132, &rows[i]));
@@ -294,8 +286,7 @@ static void shipped(void **state) {
         assert_true(row && sscanf(row + 1, "%95[^,]", chip) == 1);
         tuned_file_name(file, sizeof file, chip);
         assert_string_equal(found.gl_pathv[i] + strlen("tuned/"), file);
-        if (tuned_parse(&t, text.data, text.len, found.gl_pathv[i], chip, 132, &e) != ST_OK)
-            fail_msg("%s", e.text);
+        if (tuned_parse(&t, text.data, text.len, found.gl_pathv[i], chip, 132, &e) != ST_OK) fail_msg("%s", e.text);
         assert_true(t.n > 0);
         tuned_free(&t);
         buf_free(&text);

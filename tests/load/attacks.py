@@ -3,10 +3,10 @@
 
     tests/load/attacks.py [--moonlet build/moonlet] [--only NAME,...] [--seconds 5]
 
-Each attack in turn, then all at once. Beside each, a client in a process of its own asks for short answers, one after the
-other: the P99 of its time to the first token has to stay under 2 seconds, or twice what it is without an attack if that is
-more, and none of its requests may fail. Afterwards the server must be idle, its KV pool whole, its memory bounded. Wants the
-machine for itself; two minutes on two cores."""
+Each attack in turn, then all at once. Beside each, a client in a process of its own asks for short answers, one after
+the other: the P99 of its time to the first token has to stay under 2 seconds, or twice what it is without an attack if
+that is more, and none of its requests may fail. Afterwards the server must be idle, its KV pool whole, its memory
+bounded. Wants the machine for itself; two minutes on two cores."""
 import argparse
 import asyncio
 import json
@@ -22,9 +22,26 @@ from pathlib import Path
 from load import ROOT, Server, answer, bytes_of, dial, hang_up, head, need, settled
 
 KEY = "Authorization: Bearer secret"
-FLAGS = ["--api-key", "secret", "--header-timeout", "2", "--body-rate-min", "4096", "--max-body-size", "8", "--max-body-memory",
-         "192", "--max-connections", "1000", "--max-running-requests", "16", "--max-total-tokens", "65536"]
-GROWTH_MB = 768  # bodies (192, and half as much again while a buffer grows), texts, threads and their arenas, KV pages first touched
+FLAGS = [
+    "--api-key",
+    "secret",
+    "--header-timeout",
+    "2",
+    "--body-rate-min",
+    "4096",
+    "--max-body-size",
+    "8",
+    "--max-body-memory",
+    "192",
+    "--max-connections",
+    "1000",
+    "--max-running-requests",
+    "16",
+    "--max-total-tokens",
+    "65536",
+]
+# bodies (192, and half as much again while a buffer grows), texts, threads and their arenas, KV pages first touched
+GROWTH_MB = 768
 GONE = (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, asyncio.TimeoutError)
 
 
@@ -33,8 +50,10 @@ GONE = (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError,
 
 async def normal(port, seconds):
     """Prints the times to the first token of streamed chats, as JSON, and what failed."""
+
     class At:
         pass
+
     server, times, failures, end = At(), [], [], time.monotonic() + seconds
     server.port = port
     while time.monotonic() < end:
@@ -115,17 +134,28 @@ def nested(size):
     schema = {"type": "string", "description": "X"}
     for _ in range(55):
         schema = {"type": "object", "properties": {"a": schema}}
-    text = json.dumps({"messages": [{"role": "user", "content": "x"}],
-                       "tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}]})
+    text = json.dumps(
+        {
+            "messages": [{"role": "user", "content": "x"}],
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}],
+        }
+    )
     return text.replace('"X"', '"' + "\\na" * (size // 3) + '"')
 
 
 NESTED = post("/v1/chat/completions", nested(2 << 20))
-OBJECTS = post("/v1/chat/completions", '{"messages":[{"role":"user","content":"x"}],"max_tokens":1,"z":[' + "{}," * 150000 + "1]}")
+OBJECTS = post(
+    "/v1/chat/completions", '{"messages":[{"role":"user","content":"x"}],"max_tokens":1,"z":[' + "{}," * 150000 + "1]}"
+)
 TEXT = post("/v1/chat/completions", json.dumps({"messages": [{"role": "user", "content": "Qx7 " * 1000000}]}))
-RESULTS = post("/v1/chat/completions", '{"messages":[{"role":"assistant","content":"","tool_calls":[%s]},%s]}' % (
-    ",".join('{"id":"a%d","function":{"name":"f","arguments":""}}' % i for i in range(25000)),
-    ",".join('{"role":"tool","tool_call_id":"a%d","content":""}' % i for i in range(25000))))
+RESULTS = post(
+    "/v1/chat/completions",
+    '{"messages":[{"role":"assistant","content":"","tool_calls":[%s]},%s]}'
+    % (
+        ",".join('{"id":"a%d","function":{"name":"f","arguments":""}}' % i for i in range(25000)),
+        ",".join('{"role":"tool","tool_call_id":"a%d","content":""}' % i for i in range(25000)),
+    ),
+)
 
 
 async def descriptions(server):
@@ -159,8 +189,15 @@ async def gone(server):
         leave(writer)
 
 
-HEADS = [b"Content-Length : 31", b"Transfer-Encoding : chunked", b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked, gzip",
-         b"Content-Length: 31\r\nHost: other", b"X: y\r\n folded", b"Content-Length: 31\r\nTransfer-Encoding: chunked"]
+HEADS = [
+    b"Content-Length : 31",
+    b"Transfer-Encoding : chunked",
+    b"Transfer-Encoding: gzip",
+    b"Transfer-Encoding: chunked, gzip",
+    b"Content-Length: 31\r\nHost: other",
+    b"X: y\r\n folded",
+    b"Content-Length: 31\r\nTransfer-Encoding: chunked",
+]
 
 
 async def heads(server):
@@ -203,7 +240,9 @@ async def held_bodies(server):
     """Large bodies that are not finished, to use up the memory for bodies."""
     reader, writer = await dial(server)
     try:
-        writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Length: 8000000\r\n\r\n" % KEY.encode())
+        writer.write(
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Length: 8000000\r\n\r\n" % KEY.encode()
+        )
         writer.write(b" " * 7000000)
         await asyncio.wait_for(reader.read(100), 3)
     except GONE:
@@ -215,7 +254,9 @@ async def held_bodies(server):
 async def chunked_bodies(server):
     """Chunks beyond the limit: the answer is 413."""
     reader, writer = await dial(server)
-    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n" % KEY.encode())
+    writer.write(
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n" % KEY.encode()
+    )
     writer.write((b"10000\r\n" + b"x" * 65536 + b"\r\n") * 140)
     try:
         status, _ = await asyncio.wait_for(answer(reader), 20)
@@ -238,8 +279,20 @@ async def deaf(server):
         leave(writer)
 
 
-ATTACKS = [(health, 20), (many_choices, 1), (descriptions, 4), (empty_objects, 4), (long_texts, 4), (tool_results, 4), (gone, 8),
-           (heads, 8), (drips, 100), (held_bodies, 30), (chunked_bodies, 4), (deaf, 8)]
+ATTACKS = [
+    (health, 20),
+    (many_choices, 1),
+    (descriptions, 4),
+    (empty_objects, 4),
+    (long_texts, 4),
+    (tool_results, 4),
+    (gone, 8),
+    (heads, 8),
+    (drips, 100),
+    (held_bodies, 30),
+    (chunked_bodies, 4),
+    (deaf, 8),
+]
 
 
 # ---- one attack beside the ordinary client ----
@@ -255,8 +308,9 @@ async def beside(server, attacks, seconds):
     """Runs the attacks while the ordinary client asks; its times, and how many attacks were carried out."""
     counts = {a.__name__: [0] for a, _ in attacks}
     tasks = [asyncio.ensure_future(loop(a, server, counts[a.__name__])) for a, n in attacks for _ in range(n)]
-    client = await asyncio.create_subprocess_exec(sys.executable, __file__, "--normal", str(server.port), str(seconds),
-                                                  stdout=subprocess.PIPE)
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, "--normal", str(server.port), str(seconds), stdout=subprocess.PIPE
+    )
     out = asyncio.ensure_future(client.communicate())
     await asyncio.wait([out, *tasks], return_when=asyncio.FIRST_COMPLETED)
     wrong = [t.exception() for t in tasks if t.done()]  # an attacker saw what must not be
@@ -274,18 +328,25 @@ async def beside(server, attacks, seconds):
 
 async def idle(server):
     """Waits until all of it is over. The pool must be whole then."""
+
     async def get(path):
         reader, writer = await dial(server)
         writer.write(bytes_of("GET", path, headers=[KEY]))
         status, raw = await answer(reader)
         await hang_up(writer)
         return status, json.loads(raw)
+
     end = time.monotonic() + 30
     while True:
         status, check = await get("/kv_check")
         need(status == 200 and check["ok"], check)
         state = (await get("/server_info"))[1]["internal_states"][0]
-        left = check["pages_used"] + state["num_running_reqs"] + state["num_queue_reqs"] + (await get("/live"))[1]["body_memory"]
+        left = (
+            check["pages_used"]
+            + state["num_running_reqs"]
+            + state["num_queue_reqs"]
+            + (await get("/live"))[1]["body_memory"]
+        )
         if not left:
             return
         need(time.monotonic() < end, f"something is left: {check} {state}")
@@ -333,7 +394,10 @@ def main():
                 seconds = o.seconds * (3 if name == "all" else 1)
                 worst, n, grown, counts = asyncio.run(run(server, attacks, seconds, limit, before))
                 passed += 1
-                print(f"ok   {name:15} P99 {1e3 * worst:6.0f} ms of {n}, {sum(counts.values())} attacks, +{grown:.0f} MB", flush=True)
+                print(
+                    f"ok   {name:15} P99 {1e3 * worst:6.0f} ms of {n}, {sum(counts.values())} attacks, +{grown:.0f} MB",
+                    flush=True,
+                )
             except AssertionError as e:
                 failed += 1
                 print(f"FAIL {name:15} {e}", flush=True)

@@ -38,8 +38,9 @@ def need(true, what):
 
 class Server:
     def __init__(self, moonlet, *args, port=0):
-        self.process = subprocess.Popen([moonlet, "serve", "-m", NANO, "--port", str(port), *args], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            [moonlet, "serve", "-m", NANO, "--port", str(port), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         line = self.process.stdout.readline().decode()
         found = re.search(r"http://127\.0\.0\.1:(\d+) ", line)
         need(found, f"the server did not start: {line} {self.process.stderr.read().decode() if not line else ''}")
@@ -90,8 +91,10 @@ async def hang_up(writer, reset=False):
 
 async def head(reader):
     raw = await reader.readuntil(b"\r\n\r\n")
-    return int(raw.split()[1]), {k.strip().lower(): v.strip() for k, _, v in
-                                 (line.partition(":") for line in raw.decode().split("\r\n")[1:] if line)}
+    return int(raw.split()[1]), {
+        k.strip().lower(): v.strip()
+        for k, _, v in (line.partition(":") for line in raw.decode().split("\r\n")[1:] if line)
+    }
 
 
 async def chunks(reader):
@@ -174,8 +177,10 @@ async def settled(server, seconds=30):
 
 # ---- requests with known answers ----
 
-WORDS = ("red blue cat dog sum of how many apples Tom Ann seven nine twelve what is the and then plus minus box pencils day "
-         "has gives buys left over each week London Paris rain sun list name sort").split()
+WORDS = (
+    "red blue cat dog sum of how many apples Tom Ann seven nine twelve what is the and then plus minus box pencils day "
+    "has gives buys left over each week London Paris rain sun list name sort"
+).split()
 
 
 def requests(n, seed, tokens):
@@ -186,8 +191,12 @@ def requests(n, seed, tokens):
         text = " ".join(rng.choice(WORDS) for _ in range(rng.randint(1, 60)))
         if i % 4 == 0:
             text = "You are given a list of words and continue it. " * 6 + text
-        body = {"prompt": text, "max_tokens": rng.randint(max(1, tokens // 2), tokens), "ignore_eos": i % 3 > 0,
-                "temperature": 0}
+        body = {
+            "prompt": text,
+            "max_tokens": rng.randint(max(1, tokens // 2), tokens),
+            "ignore_eos": i % 3 > 0,
+            "temperature": 0,
+        }
         if i % 2:
             body |= {"temperature": 1.1, "top_p": 0.95, "seed": 1000 + i}
         if i % 16 == 3:
@@ -219,8 +228,10 @@ async def streams(o, say):
         got = await asyncio.gather(*(complete(server, b, True) for b in bodies))
         took = time.monotonic() - start
         wrong = [i for i in range(256) if got[i] != want[i]]
-        need(not wrong, f"{len(wrong)} of 256 differ, first {wrong[:1]}: "
-                        f"{[(bodies[i], want[i], got[i]) for i in wrong[:1]]}")
+        need(
+            not wrong,
+            f"{len(wrong)} of 256 differ, first {wrong[:1]}: " f"{[(bodies[i], want[i], got[i]) for i in wrong[:1]]}",
+        )
         _, raw = await ask(server, "GET", "/metrics")
         tokens = sum(b["max_tokens"] * b.get("n", 1) for b in bodies)
         await settled(server)
@@ -246,8 +257,14 @@ class Mix:
 
     async def chat(self, rng):
         tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
-        body = {"messages": [{"role": "user", "content": "What is 17 + 25?"}], "max_tokens": 12, "temperature": 0,
-                "stream": rng.random() < 0.5, "tools": [tool] * (rng.random() < 0.3), "logprobs": rng.random() < 0.2}
+        body = {
+            "messages": [{"role": "user", "content": "What is 17 + 25?"}],
+            "max_tokens": 12,
+            "temperature": 0,
+            "stream": rng.random() < 0.5,
+            "tools": [tool] * (rng.random() < 0.3),
+            "logprobs": rng.random() < 0.2,
+        }
         status, raw = await ask(self.server, "POST", "/v1/chat/completions", body)
         need(status == 200, f"{status} {raw[:200]!r}")
         if body["stream"]:
@@ -263,7 +280,13 @@ class Mix:
     async def cancelled(self, rng):
         """Goes away before the answer, in its middle, or with a reset."""
         reader, writer = await dial(self.server)
-        body = {"prompt": "a b c", "max_tokens": 400, "ignore_eos": True, "stream": rng.random() < 0.8, "n": rng.choice([1, 1, 4])}
+        body = {
+            "prompt": "a b c",
+            "max_tokens": 400,
+            "ignore_eos": True,
+            "stream": rng.random() < 0.8,
+            "n": rng.choice([1, 1, 4]),
+        }
         writer.write(bytes_of("POST", "/v1/completions", json.dumps(body).encode()))
         await writer.drain()
         if body["stream"] and rng.random() < 0.8:
@@ -289,16 +312,43 @@ class Mix:
     async def wrong(self, rng):
         """What must be refused, by status."""
         deep = b"[" * 300 + b"]" * 300
-        path, body, want = rng.choice([
-            ("/v1/completions", b"{", 400), ("/v1/completions", b'{"prompt": "\xff"}', 400),
-            ("/v1/completions", b'{"prompt": ' + deep + b"}", 400), ("/v1/completions", {"prompt": "x", "n": 10**9}, 400),
-            ("/v1/completions", {"prompt": "x", "logprobs": 10**6}, 400), ("/v1/completions", {"prompt": [10**8]}, 400),
-            ("/v1/completions", {"prompt": [-1]}, 400), ("/v1/completions", {"prompt": "x", "max_tokens": 10**12}, 400),
-            ("/v1/completions", {"prompt": "x", "model": "other"}, 404), ("/nowhere", {}, 404),
-            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "logprobs": True, "top_logprobs": 10**9}, 400),
-            ("/v1/chat/completions", {"messages": [{"role": "user", "content": [
-                {"type": "image_url", "image_url": {"url": f"http://127.0.0.1:{self.trap}/picture.png"}}]}]}, 400),
-            ("/v1/completions", {"prompt": "word " * 30000, "max_tokens": 5}, 400)])
+        path, body, want = rng.choice(
+            [
+                ("/v1/completions", b"{", 400),
+                ("/v1/completions", b'{"prompt": "\xff"}', 400),
+                ("/v1/completions", b'{"prompt": ' + deep + b"}", 400),
+                ("/v1/completions", {"prompt": "x", "n": 10**9}, 400),
+                ("/v1/completions", {"prompt": "x", "logprobs": 10**6}, 400),
+                ("/v1/completions", {"prompt": [10**8]}, 400),
+                ("/v1/completions", {"prompt": [-1]}, 400),
+                ("/v1/completions", {"prompt": "x", "max_tokens": 10**12}, 400),
+                ("/v1/completions", {"prompt": "x", "model": "other"}, 404),
+                ("/nowhere", {}, 404),
+                (
+                    "/v1/chat/completions",
+                    {"messages": [{"role": "user", "content": "x"}], "logprobs": True, "top_logprobs": 10**9},
+                    400,
+                ),
+                (
+                    "/v1/chat/completions",
+                    {
+                        "messages": [
+                            {
+                                "role": "user",
+                                "content": [
+                                    {
+                                        "type": "image_url",
+                                        "image_url": {"url": f"http://127.0.0.1:{self.trap}/picture.png"},
+                                    }
+                                ],
+                            }
+                        ]
+                    },
+                    400,
+                ),
+                ("/v1/completions", {"prompt": "word " * 30000, "max_tokens": 5}, 400),
+            ]
+        )
         status, raw = await ask(self.server, "POST", path, body)
         need(status == want and b'"error"' in raw, f"{path} {str(body)[:100]}: {status} {raw[:200]!r}")
 
@@ -326,7 +376,7 @@ class Mix:
         raw = bytes_of("POST", "/v1/completions", b'{"prompt":"a","max_tokens":1}')
         reader, writer = await dial(self.server)
         for i in range(len(raw)):
-            writer.write(raw[i:i + 1])
+            writer.write(raw[i : i + 1])
             await asyncio.sleep(0.005)
         need((await answer(reader))[0] == 200, "byte by byte")
         await hang_up(writer)
@@ -334,7 +384,7 @@ class Mix:
     async def given_up(self, rng):
         raw = bytes_of("POST", "/v1/completions", b'{"prompt":"a","max_tokens":1}')
         _, writer = await dial(self.server)
-        writer.write(raw[:rng.randrange(len(raw))])
+        writer.write(raw[: rng.randrange(len(raw))])
         await hang_up(writer, reset=rng.random() < 0.5)
 
     async def slow_reader(self, rng):
@@ -355,9 +405,22 @@ class Mix:
         need((await ask(self.server, "GET", path))[0] == 200, path)
 
     async def one(self, rng):
-        kind = rng.choices([self.known, self.chat, self.several_on_one_connection, self.cancelled, self.aborted, self.wrong,
-                            self.oversized, self.byte_by_byte, self.given_up, self.slow_reader, self.looking],
-                           [30, 8, 4, 14, 4, 18, 4, 4, 6, 3, 5])[0]
+        kind = rng.choices(
+            [
+                self.known,
+                self.chat,
+                self.several_on_one_connection,
+                self.cancelled,
+                self.aborted,
+                self.wrong,
+                self.oversized,
+                self.byte_by_byte,
+                self.given_up,
+                self.slow_reader,
+                self.looking,
+            ],
+            [30, 8, 4, 14, 4, 18, 4, 4, 6, 3, 5],
+        )[0]
         await asyncio.wait_for(kind(rng), 120)
         self.count[kind.__name__] += 1
 
@@ -370,8 +433,16 @@ def open_trap():
 
 
 async def mixed(o, say):
-    server = Server(o.moonlet, "--max-running-requests", "32", "--max-total-tokens", "8192", "--max-body-size", "1",
-                    "--cache-prompts-only")
+    server = Server(
+        o.moonlet,
+        "--max-running-requests",
+        "32",
+        "--max-total-tokens",
+        "8192",
+        "--max-body-size",
+        "1",
+        "--cache-prompts-only",
+    )
     trap = open_trap()
     try:
         bodies = requests(60, 11, 24)
@@ -384,6 +455,7 @@ async def mixed(o, say):
                 rng = random.Random(f"{seed} {me}")
                 for _ in left:
                     await mix.one(rng)
+
             await asyncio.gather(*(work(i) for i in range(o.clients)))
 
         await run(1000, "warm")  # allocator, thread stacks and buffers find their size
@@ -400,7 +472,9 @@ async def mixed(o, say):
             if after[1] <= before[1] and after[2] <= before[2]:
                 break
             await asyncio.sleep(0.1)
-        need(after[1] <= before[1] and after[2] <= before[2], f"threads and files before {before[1:]}, after {after[1:]}")
+        need(
+            after[1] <= before[1] and after[2] <= before[2], f"threads and files before {before[1:]}, after {after[1:]}"
+        )
         need(after[0] < before[0] + 8, f"resident MB before {before[0]:.1f}, after {after[0]:.1f}")
         status, _ = await ask(server, "POST", "/flush_cache")
         need(status == 200, "flush_cache")
@@ -414,9 +488,11 @@ async def mixed(o, say):
         again = await alone(server, bodies[:10])
         need(again == mix.want[:10], "answers changed")
         kinds = ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in mix.count.most_common())
-        say(f"{o.mixed} mixed requests, {o.clients} at a time, in {took:.1f} s (1,000 before them for warmth): kv_check clean, "
+        say(
+            f"{o.mixed} mixed requests, {o.clients} at a time, in {took:.1f} s (1,000 before them for warmth): kv_check clean, "
             f"all pages free, RSS {before[0]:.1f} -> {after[0]:.1f} MB, threads {before[1]} -> {after[1]}, files {before[2]} -> "
-            f"{after[2]}, no connection for an image_url\n    with the warm-up: {kinds}")
+            f"{after[2]}, no connection for an image_url\n    with the warm-up: {kinds}"
+        )
     finally:
         need(server.stop() == 0, "exit status")
         trap.close()
@@ -428,17 +504,28 @@ async def mixed(o, say):
 async def probe(server, n):
     body = {"prompt": "What is 17 plus 25?", "max_tokens": 16, "temperature": 0, "ignore_eos": True}
     got = [await ttft(server, body) for _ in range(n)]
-    return [f"{1e3 * statistics.median(v):.1f} ms (worst {1e3 * max(v):.1f})" for v in zip(*got)], max(g[1] for g in got)
+    return [f"{1e3 * statistics.median(v):.1f} ms (worst {1e3 * max(v):.1f})" for v in zip(*got)], max(
+        g[1] for g in got
+    )
 
 
 async def crowd(o, say):
-    server = Server(o.moonlet, "--max-running-requests", "64", "--max-connections", str(2 * o.crowd + 100), "--max-total-tokens",
-                    "65536")
+    server = Server(
+        o.moonlet,
+        "--max-running-requests",
+        "64",
+        "--max-connections",
+        str(2 * o.crowd + 100),
+        "--max-total-tokens",
+        "65536",
+    )
     try:
         quiet, _ = await probe(server, 20)
         idle = [await dial(server) for _ in range(o.crowd)]
         with_idle, _ = await probe(server, 20)
-        body = json.dumps({"prompt": "a b c", "max_tokens": o.slow_tokens, "ignore_eos": True, "stream": True, "logprobs": 20}).encode()
+        body = json.dumps(
+            {"prompt": "a b c", "max_tokens": o.slow_tokens, "ignore_eos": True, "stream": True, "logprobs": 20}
+        ).encode()
         slow = []
         for _ in range(o.crowd):
             reader, writer = await dial(server, 4096)
@@ -448,8 +535,15 @@ async def crowd(o, say):
         # The sockets' buffers take some MB off the server's hands: /generate with all logprobs so far in each event is
         # more, and the thread that writes it stands still.
         stuck = []
-        many = json.dumps({"text": "a b c", "stream": True, "return_logprob": True, "top_logprobs_num": 20,
-                           "sampling_params": {"max_new_tokens": 1000, "ignore_eos": True}}).encode()
+        many = json.dumps(
+            {
+                "text": "a b c",
+                "stream": True,
+                "return_logprob": True,
+                "top_logprobs_num": 20,
+                "sampling_params": {"max_new_tokens": 1000, "ignore_eos": True},
+            }
+        ).encode()
         for _ in range(20):
             reader, writer = await dial(server, 4096)
             writer.transport.pause_reading()
@@ -488,7 +582,9 @@ async def crowd(o, say):
             need((await head(reader))[0] == 200, "stuck reader")
             raw = b"".join([c async for c in chunks(reader)])
             last = events(raw)[-1]
-            need(len(last["output_ids"]) == 1000 == len(last["meta_info"]["output_token_logprobs"]), "tokens are missing")
+            need(
+                len(last["output_ids"]) == 1000 == len(last["meta_info"]["output_token_logprobs"]), "tokens are missing"
+            )
             # what came while the socket was full was sent as one event
             need(len(events(raw)) < 250, f"{len(events(raw))} events: the socket was never full")
         for _, writer in slow + stuck + idle:
@@ -496,10 +592,12 @@ async def crowd(o, say):
         await settled(server)
         need((await ask(server, "GET", "/health"))[0] == 200, "health")
         need(worst < 5, f"a normal client waited {worst:.1f} s beside slow readers")
-        say(f"{o.crowd} idle connections, {o.crowd} readers that do not read ({size // 1024} kB each), 20 more of {len(raw) >> 20} MB: RSS {rss:.0f} MB, {threads} threads, {files} files\n"
+        say(
+            f"{o.crowd} idle connections, {o.crowd} readers that do not read ({size // 1024} kB each), 20 more of {len(raw) >> 20} MB: RSS {rss:.0f} MB, {threads} threads, {files} files\n"
             f"    TTFT of a normal client, median of 20: {quiet[0]} alone, {with_idle[0]} beside the idle ones, {after[0]} beside both;\n"
             f"    while the engine worked for the slow ones ({took:.1f} s, 64 of them at a time), with priority: "
-            f"{1e3 * statistics.median(d[0] for d in during):.1f} ms (worst {1e3 * max(d[0] for d in during):.1f})")
+            f"{1e3 * statistics.median(d[0] for d in during):.1f} ms (worst {1e3 * max(d[0] for d in during):.1f})"
+        )
     finally:
         need(server.stop() == 0, "exit status")
 
@@ -542,7 +640,9 @@ async def limit(o, say):
         again = Server(o.moonlet, port=server.port)
         need((await ask(again, "GET", "/health"))[0] == 200, "health")
         need(again.stop() == 0, "exit status")
-        say("connections beyond the limit are closed, one that goes makes room; SIGTERM: 8 streams ended, restarted on the same port")
+        say(
+            "connections beyond the limit are closed, one that goes makes room; SIGTERM: 8 streams ended, restarted on the same port"
+        )
     finally:
         server.stop()
 
@@ -553,7 +653,9 @@ def main():
     a.add_argument("--long", action="store_true")
     a.add_argument("--only", default="streams,mixed,crowd,limit")
     o = a.parse_args()
-    o.tokens, o.mixed, o.clients, o.crowd, o.slow_tokens = (64, 10000, 64, 1000, 200) if o.long else (24, 1000, 32, 200, 100)
+    o.tokens, o.mixed, o.clients, o.crowd, o.slow_tokens = (
+        (64, 10000, 64, 1000, 200) if o.long else (24, 1000, 32, 200, 100)
+    )
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     want = 2 * o.crowd + 200
     if soft < want:

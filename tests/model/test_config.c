@@ -10,18 +10,18 @@
 
 static bool near(f64 a, f64 b) { return fabs(a - b) <= 1e-9 * fabs(b); }
 
-#define DIMS_REST                                                                                            \
-    "\"vocab_size\":163840,\"hidden_size\":7168,\"num_hidden_layers\":61,\"first_k_dense_replace\":1,"       \
-    "\"num_attention_heads\":64,\"num_key_value_heads\":64,\"kv_lora_rank\":512,\"qk_nope_head_dim\":128,"   \
-    "\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"intermediate_size\":18432,\"moe_intermediate_size\":2048," \
-    "\"n_routed_experts\":384,\"num_experts_per_tok\":8,\"max_position_embeddings\":131072,"                 \
+#define DIMS_REST                                                                                                      \
+    "\"vocab_size\":163840,\"hidden_size\":7168,\"num_hidden_layers\":61,\"first_k_dense_replace\":1,"                 \
+    "\"num_attention_heads\":64,\"num_key_value_heads\":64,\"kv_lora_rank\":512,\"qk_nope_head_dim\":128,"             \
+    "\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"intermediate_size\":18432,\"moe_intermediate_size\":2048,"           \
+    "\"n_routed_experts\":384,\"num_experts_per_tok\":8,\"max_position_embeddings\":131072,"                           \
     "\"routed_scaling_factor\":2.827,\"norm_topk_prob\":true,\"rms_norm_eps\":1e-06"
 #define DIMS "\"q_lora_rank\":1536,\"n_shared_experts\":1,\"rope_theta\":50000.0," DIMS_REST
-#define K2_ROPE                                                                                              \
-    ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":32.0,\"beta_fast\":1.0,\"beta_slow\":1.0,"              \
+#define K2_ROPE                                                                                                        \
+    ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":32.0,\"beta_fast\":1.0,\"beta_slow\":1.0,"                        \
     "\"mscale\":1.0,\"mscale_all_dim\":1.0,\"original_max_position_embeddings\":4096}"
-#define FP8                                                                                                  \
-    ",\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e4m3\",\"activation_scheme\":\"dynamic\"," \
+#define FP8                                                                                                            \
+    ",\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e4m3\",\"activation_scheme\":\"dynamic\","           \
     "\"weight_block_size\":[128,128]}"
 #define K2(rest) "{\"model_type\":\"kimi_k2\"," DIMS rest "}"
 
@@ -95,7 +95,8 @@ static void test_k25(void **state) {
     assert_true(model_rope_mscale(&c) == 1);
 }
 
-/* An outer and an inner config that disagree: the outer one wins, id by id, and the inner one fills what it leaves out. */
+/* An outer and an inner config that disagree: the outer one wins, id by id, and the inner one fills what it leaves
+ * out. */
 static void test_outer_ids(void **state) {
     (void)state;
     model_config c;
@@ -103,21 +104,20 @@ static void test_outer_ids(void **state) {
                                "\"eos_token_id\":2,\"pad_token_id\":3}}";
     char json[2048];
     snprintf(json, sizeof json,
-             "{\"model_type\":\"kimi_k25\",\"bos_token_id\":11,\"eos_token_id\":12,\"pad_token_id\":13,%s",
-             text);
+             "{\"model_type\":\"kimi_k25\",\"bos_token_id\":11,\"eos_token_id\":12,\"pad_token_id\":13,%s", text);
     expect_ok(&c, json, NULL);
     assert_true(c.bos == 11 && c.pad == 13);
     assert_true(c.n_eos == 1 && c.eos[0] == 12);
     expect_ok(&c, json, "{\"eos_token_id\":[14]}"); /* the one of the generation config comes to it */
     assert_true(c.n_eos == 2 && c.eos[0] == 12 && c.eos[1] == 14);
-    snprintf(json, sizeof json, "{\"model_type\":\"kimi_k25\",\"eos_token_id\":null,\"pad_token_id\":13,%s",
-             text);
+    snprintf(json, sizeof json, "{\"model_type\":\"kimi_k25\",\"eos_token_id\":null,\"pad_token_id\":13,%s", text);
     expect_ok(&c, json, NULL);
     assert_true(c.bos == 1 && c.pad == 13 && c.n_eos == 1 && c.eos[0] == 2);
 }
 
-/* K2.6's file is K2.5's with three more entries of what is not quantized (their names here are made up): the same model,
- * whatever they are. Its generation_config.json has sampling defaults, which are no business of the configuration. */
+/* K2.6's file is K2.5's with three more entries of what is not quantized (their names here are made up): the same
+ * model, whatever they are. Its generation_config.json has sampling defaults, which are no business of the
+ * configuration. */
 static void test_k26(void **state) {
     static const char at[] = "\"lm_head\",",
                       more[] = "\"re:.*vision_tower.*\", 12345678901234567890, \"re:.*mm_projector.*\",";
@@ -177,21 +177,17 @@ static void test_plain_rope(void **state) {
 static void test_rope_spellings(void **state) {
     (void)state;
     model_config c;
-    expect_ok(
-        &c,
-        "{\"model_type\":\"kimi_k2\",\"q_lora_rank\":null,\"n_shared_experts\":null," DIMS_REST
-        ",\"rope_parameters\":{\"rope_theta\":50000.0,\"rope_type\":\"yarn\",\"factor\":64,\"beta_fast\":32,"
-        "\"beta_slow\":1,\"mscale\":1.0,\"mscale_all_dim\":1.0,\"original_max_position_embeddings\":4096}}",
-        NULL);
+    expect_ok(&c,
+              "{\"model_type\":\"kimi_k2\",\"q_lora_rank\":null,\"n_shared_experts\":null," DIMS_REST
+              ",\"rope_parameters\":{\"rope_theta\":50000.0,\"rope_type\":\"yarn\",\"factor\":64,\"beta_fast\":32,"
+              "\"beta_slow\":1,\"mscale\":1.0,\"mscale_all_dim\":1.0,\"original_max_position_embeddings\":4096}}",
+              NULL);
     check_inv_freq(&c, inv_freq_k25);
     assert_true(c.q_lora == 0 && c.n_shared == 0);
-    expect_error(K2(",\"rope_scaling\":{\"type\":\"yarn\",\"rope_type\":\"linear\",\"factor\":2}"), NULL,
-                 "differ");
+    expect_error(K2(",\"rope_scaling\":{\"type\":\"yarn\",\"rope_type\":\"linear\",\"factor\":2}"), NULL, "differ");
     /* DeepSeek's default for mscale_all_dim is 0: the temperature then goes to cos and sin */
-    expect_ok(
-        &c,
-        K2(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":64,\"original_max_position_embeddings\":4096}"),
-        NULL);
+    expect_ok(&c, K2(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":64,\"original_max_position_embeddings\":4096}"),
+              NULL);
     assert_true(near(model_softmax_scale(&c), 0.0721687836487032));
     assert_true(near(model_rope_mscale(&c), 1.4158883083359672));
     assert_true(c.rope_cfg.beta_fast == 32);
@@ -216,8 +212,8 @@ static void test_errors_name_the_place(void **state) {
     expect_error("{\"model_type\":\"kimi_k25\",\"text_config\":{}}", NULL,
                  "config.json: text_config: key \"vocab_size\"");
     expect_error(K2(",\"n_group\":8"), NULL, "n_group 8 is not supported");
-    expect_error(K2(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,64]}"),
-                 NULL, "quantization_config: weight_block_size");
+    expect_error(K2(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,64]}"), NULL,
+                 "quantization_config: weight_block_size");
     expect_error(K2(",\"n_shared_experts\":4096"), NULL, "n_shared_experts"); /* the key occurs twice */
 }
 
@@ -245,13 +241,12 @@ static void test_int4_divisibility(void **state) {
 /* Quark's W4A8 is told by its two weight specifications; anything else of Quark's is refused. */
 static void test_quark(void **state) {
     (void)state;
-#define FIRST  "{\"dtype\":\"fp8_e4m3\",\"qscheme\":\"per_tensor\",\"is_dynamic\":false}"
-#define SECOND "{\"dtype\":\"int4\",\"qscheme\":\"per_channel\",\"ch_axis\":0,\"is_dynamic\":false}"
-#define QUARK(w)                                                                                             \
-    K2(",\"quantization_config\":{\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":" w "}}")
-#define EXPORT(x)                                                                                            \
-    K2(",\"quantization_config\":{\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":[" FIRST    \
-       "," SECOND "]},\"export\":{" x "}}")
+#define FIRST    "{\"dtype\":\"fp8_e4m3\",\"qscheme\":\"per_tensor\",\"is_dynamic\":false}"
+#define SECOND   "{\"dtype\":\"int4\",\"qscheme\":\"per_channel\",\"ch_axis\":0,\"is_dynamic\":false}"
+#define QUARK(w) K2(",\"quantization_config\":{\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":" w "}}")
+#define EXPORT(x)                                                                                                      \
+    K2(",\"quantization_config\":{\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":[" FIRST "," SECOND   \
+       "]},\"export\":{" x "}}")
     model_config c;
     expect_ok(&c, QUARK("[" FIRST "," SECOND "]"), NULL);
     assert_int_equal(c.quant, WF_INT4_ROW);

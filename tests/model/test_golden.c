@@ -104,8 +104,7 @@ static void run_prompts(engine *g, const variant *v, const json_t *golden, compa
         seq_truncate(s, 0);
         i64 step = v->absorbed ? 1 : n;
         for (i64 i = 0; i < n; i += step)
-            if (seq_run(s, t + i, step, v->absorbed, LOGITS_ALL, compare, c, &e) != ST_OK)
-                fail_msg("%s", e.text);
+            if (seq_run(s, t + i, step, v->absorbed, LOGITS_ALL, compare, c, &e) != ST_OK) fail_msg("%s", e.text);
         assert_int_equal(c->at, json_array_size(c->positions));
         free(t);
     }
@@ -118,8 +117,7 @@ static void check_variant(void **state) {
     err e = {0};
     engine *g;
     snprintf(dir, sizeof dir, "build/golden/%s", v->dir);
-    engine_options o = {
-        .model_dir = dir, .device = v->dev, .cpu_mask = v->mask, .chunk = v->chunk, .context = 640};
+    engine_options o = {.model_dir = dir, .device = v->dev, .cpu_mask = v->mask, .chunk = v->chunk, .context = 640};
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
     json_t *golden = load_json(v->dir), *bf16 = json_object_get(golden, "bf16");
     snprintf(path, sizeof path, "tests/golden/%s/logits.f32", v->dir);
@@ -137,8 +135,8 @@ static void check_variant(void **state) {
     i64 hf_misses = json_integer_value(json_object_get(bf16, "argmax_misses"));
     printf(
         "    %s %s%s%s: median %.2e P99 %.2e max %.2e, argmax wrong at %lld of %lld; transformers bf16: %.2e %.2e, %lld\n",
-        v->dir, engine_ops(g)->name, v->absorbed ? " absorbed" : "", v->chunk ? " chunked" : "", median, p99,
-        worst, (long long)c.misses, (long long)c.margin_rows, hf_median, hf_p99, (long long)hf_misses);
+        v->dir, engine_ops(g)->name, v->absorbed ? " absorbed" : "", v->chunk ? " chunked" : "", median, p99, worst,
+        (long long)c.misses, (long long)c.margin_rows, hf_median, hf_p99, (long long)hf_misses);
     if (engine_ops(g)->act == DT_F32) {
         assert_true(worst < 1e-4);
         assert_int_equal(c.misses, 0);
@@ -155,15 +153,12 @@ static void check_variant(void **state) {
     engine_close(g);
 }
 
-#define DIRS(X)                                                                                              \
-    X("k2-instruct-fp8") X("k2-thinking-int4") X("k2.5-int4") X("k2.5-w4a8") X("plain-bf16") X("plain-fp32")
+#define DIRS(X) X("k2-instruct-fp8") X("k2-thinking-int4") X("k2.5-int4") X("k2.5-w4a8") X("plain-bf16") X("plain-fp32")
 /* Shapes that ranks can divide: wide experts are what is new in them. */
-#define RANKS(X)                                                                                             \
-    X("k2-ranks-fp8") X("k2.5-ranks-int4") X("k2.5-ranks-w4a8") X("plain-ranks-bf16") X("plain-ranks-fp32")
-#define VARIANTS(d)                                                                                          \
-    {d, "ref", NULL, false, 0}, {d, "ref", NULL, false, 37}, {d, "ref", NULL, true, 0},                      \
-        {d, "cpu", NULL, false, 0}, {d, "cpu", NULL, true, 0}, {d, "cpu", "avx2", false, 0},                 \
-        {d, "cpu", "none", false, 0},
+#define RANKS(X) X("k2-ranks-fp8") X("k2.5-ranks-int4") X("k2.5-ranks-w4a8") X("plain-ranks-bf16") X("plain-ranks-fp32")
+#define VARIANTS(d)                                                                                                    \
+    {d, "ref", NULL, false, 0}, {d, "ref", NULL, false, 37}, {d, "ref", NULL, true, 0}, {d, "cpu", NULL, false, 0},    \
+        {d, "cpu", NULL, true, 0}, {d, "cpu", "avx2", false, 0}, {d, "cpu", "none", false, 0},
 #define FEW(d) {d, "ref", NULL, false, 0}, {d, "cpu", NULL, false, 0}, {d, "cpu", NULL, true, 0},
 
 int main(void) {
@@ -171,9 +166,8 @@ int main(void) {
     struct CMUnitTest tests[COUNT_OF(all)];
     char names[COUNT_OF(all)][96];
     for (size_t i = 0; i < COUNT_OF(all); i++) {
-        snprintf(names[i], sizeof names[i], "%s/%s%s%s%s", all[i].dir, all[i].dev,
-                 all[i].mask ? all[i].mask : "", all[i].absorbed ? "/absorbed" : "",
-                 all[i].chunk ? "/chunked" : "");
+        snprintf(names[i], sizeof names[i], "%s/%s%s%s%s", all[i].dir, all[i].dev, all[i].mask ? all[i].mask : "",
+                 all[i].absorbed ? "/absorbed" : "", all[i].chunk ? "/chunked" : "");
         tests[i] = (struct CMUnitTest){names[i], check_variant, NULL, NULL, &all[i]};
     }
     return _cmocka_run_group_tests("golden", tests, COUNT_OF(all), NULL, NULL);

@@ -23,7 +23,8 @@ static void fits(ops_widths w) {
     if (gpu_op_fits(NULL, &w, &e) != ST_OK) fail_msg("%s", e.text);
 }
 
-/* The limits by hand: 232,448 bytes a block. Decoding: 160 (latent + rope) + 512; prompts: 160 (nope + rope) + 128 v + 2304. */
+/* The limits by hand: 232,448 bytes a block. Decoding: 160 (latent + rope) + 512; prompts: 160 (nope + rope) + 128 v
+ * + 2304. */
 static void widths_of_attention(void **state) {
     (void)state;
     fits((ops_widths){.latent = 512, .nope = 128, .rope = 64, .v_dim = 128}); /* Kimi's */
@@ -31,9 +32,8 @@ static void widths_of_attention(void **state) {
     fits((ops_widths){.latent = 1, .nope = 1233, .rope = 0, .v_dim = 256});
     refused((ops_widths){.latent = 513, .nope = 128, .rope = 64, .v_dim = 128}, "kv_lora_rank 513");
     refused((ops_widths){.latent = 512, .nope = 128, .rope = 64, .v_dim = 257}, "v_head_dim 257");
-    refused(
-        (ops_widths){.latent = 512, .nope = 1, .rope = 938, .v_dim = 1},
-        "kv_lora_rank 512 with qk_rope_head_dim 938: a block of the GPU's attention would need 232512 bytes");
+    refused((ops_widths){.latent = 512, .nope = 1, .rope = 938, .v_dim = 1},
+            "kv_lora_rank 512 with qk_rope_head_dim 938: a block of the GPU's attention would need 232512 bytes");
     refused((ops_widths){.latent = 64, .nope = 1234, .rope = 0, .v_dim = 256},
             "qk_nope_head_dim 1234 with qk_rope_head_dim 0 and v_head_dim 256");
     refused((ops_widths){.latent = 1, .nope = 1 << 15, .rope = 1 << 15, .v_dim = 1}, "there are 232448");

@@ -7,10 +7,10 @@
 
 enum { TOKENS = 80 }; /* more than a page */
 #define BF WF_BF16
-#define BASE                                                                                                 \
-    .vocab = 61, .hidden = 48, .layers = 2, .dense = 1, .heads = 3, .q_lora = 24, .kv_lora = 40, .nope = 12, \
-    .rope = 6, .v = 10, .inter = 56, .expert_inter = 24, .experts = 5, .top_k = 2, .shared = 1,              \
-    .context = 512, .attn = BF, .mlp = BF, .expert = {BF, BF}, .embed = BF, .router = BF
+#define BASE                                                                                                           \
+    .vocab = 61, .hidden = 48, .layers = 2, .dense = 1, .heads = 3, .q_lora = 24, .kv_lora = 40, .nope = 12,           \
+    .rope = 6, .v = 10, .inter = 56, .expert_inter = 24, .experts = 5, .top_k = 2, .shared = 1, .context = 512,        \
+    .attn = BF, .mlp = BF, .expert = {BF, BF}, .embed = BF, .router = BF
 #define INT4_BASE .hidden = 64, .expert_inter = 32
 
 #pragma GCC diagnostic push
@@ -35,14 +35,12 @@ static const random_model models[] = {
     {BASE, .name = "float32 all", .norm_f32 = true, .attn = WF_F32, .mlp = WF_F32, .expert = {WF_F32, WF_F32},
      .embed = WF_F32, .router = WF_F32},
     {BASE, .name = "float32 embedding", .embed = WF_F32, .tie = true},
-    {BASE, .name = "float32 matrices, bf16 embedding", .attn = WF_F32, .mlp = WF_F32,
-     .expert = {WF_F32, WF_F32}},
+    {BASE, .name = "float32 matrices, bf16 embedding", .attn = WF_F32, .mlp = WF_F32, .expert = {WF_F32, WF_F32}},
     {BASE, .name = "fp8 experts", .norm_f32 = true, .expert = {WF_FP8_BLOCK, WF_FP8_BLOCK}},
-    {BASE, .name = "fp8 all, odd", .attn = WF_FP8_BLOCK, .mlp = WF_FP8_BLOCK,
-     .expert = {WF_FP8_BLOCK, WF_FP8_BLOCK}, .hidden = 197, .kv_lora = 133, .v = 11, .inter = 131,
-     .expert_inter = 139, .router = WF_FP8_BLOCK},
-    {BASE, .name = "fp8 everywhere", .attn = WF_FP8_BLOCK, .mlp = WF_FP8_BLOCK,
-     .expert = {WF_FP8_BLOCK, WF_FP8_BLOCK}, .embed = WF_FP8_BLOCK, .hidden = 160, .nope = 80, .v = 72},
+    {BASE, .name = "fp8 all, odd", .attn = WF_FP8_BLOCK, .mlp = WF_FP8_BLOCK, .expert = {WF_FP8_BLOCK, WF_FP8_BLOCK},
+     .hidden = 197, .kv_lora = 133, .v = 11, .inter = 131, .expert_inter = 139, .router = WF_FP8_BLOCK},
+    {BASE, .name = "fp8 everywhere", .attn = WF_FP8_BLOCK, .mlp = WF_FP8_BLOCK, .expert = {WF_FP8_BLOCK, WF_FP8_BLOCK},
+     .embed = WF_FP8_BLOCK, .hidden = 160, .nope = 80, .v = 72},
     {BASE, .name = "int4 experts", INT4_BASE, .expert = {WF_INT4_GROUP, WF_INT4_GROUP}},
     {BASE, .name = "int4 all", INT4_BASE, .attn = WF_INT4_GROUP, .mlp = WF_INT4_GROUP,
      .expert = {WF_INT4_GROUP, WF_INT4_GROUP}, .q_lora = 32, .kv_lora = 96, .v = 32, .inter = 96},
@@ -157,8 +155,7 @@ static u64 poison_at;
 static f32 poison_value;
 
 static void poison(const char *name, dtype t, u8 *data, u64 bytes) {
-    if (strstr(name, poison_name) && bytes > poison_at * dtype_size(t))
-        random_put(data, t, poison_at, poison_value);
+    if (strstr(name, poison_name) && bytes > poison_at * dtype_size(t)) random_put(data, t, poison_at, poison_value);
 }
 
 /* Logits of one token alone; the error's text in *e. */
@@ -169,8 +166,7 @@ static status one_token(seq *s, i32 id, bool absorbed, table *t, err *e) {
 
 /* Runs every token alone on a model with one bad value: some requests fail and name the place, the others give the bits
  * that they give on a fresh engine. */
-static void poisoned(const char *tensor, u64 at, f32 value, const char *place, const char *device,
-                     const char *mask) {
+static void poisoned(const char *tensor, u64 at, f32 value, const char *place, const char *device, const char *mask) {
     random_model m = models[0];
     m.experts = 9;
     m.top_k = 1;
@@ -194,8 +190,7 @@ static void poisoned(const char *tensor, u64 at, f32 value, const char *place, c
         if (st != ST_OK) {
             failures++;
             assert_int_equal(st, ST_NUMERIC);
-            if (!strstr(e.text, place))
-                fail_msg("%s, %s: \"%s\" does not name %s", tensor, mask, e.text, place);
+            if (!strstr(e.text, place)) fail_msg("%s, %s: \"%s\" does not name %s", tensor, mask, e.text, place);
             assert_int_equal(seq_len(s), 0);
             continue;
         }

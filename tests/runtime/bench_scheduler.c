@@ -71,8 +71,8 @@ static int queue_cost(void) {
         sum += cpu;
         if (cpu > longest) longest = cpu;
     }
-    printf("%d prompts of %d tokens wait: %.2f ms of CPU a step, the longest %.2f\n", WAIT, LENGTH,
-           1e3 * sum / STEPS, 1e3 * longest);
+    printf("%d prompts of %d tokens wait: %.2f ms of CPU a step, the longest %.2f\n", WAIT, LENGTH, 1e3 * sum / STEPS,
+           1e3 * longest);
     scheduler_close(s);
     engine_close(g);
     return 0;
@@ -91,8 +91,8 @@ int main(int argc, char **argv) {
     scheduler_options so = {.on_events = on_events, .manual = true};
     if (engine_open(&g, &eo, &e) != ST_OK || scheduler_open(&s, g, &so, &e) != ST_OK) return fail(&e);
     const i64 ids = min_i64(engine_config(g)->vocab, 700);
-    printf("%s\n%8s %8s %12s %12s %12s %12s\n", engine_plan(g), "requests", "sampling", "output tok/s",
-           "step ms", "TTFT ms", "prefill t/s");
+    printf("%s\n%8s %8s %12s %12s %12s %12s\n", engine_plan(g), "requests", "sampling", "output tok/s", "step ms",
+           "TTFT ms", "prefill t/s");
     for (int hot = -1; hot < 2; hot++) /* -1: for warmth alone */
         for (i64 n = 1; n <= 256; n *= 4) {
             sched_stats a, b;
@@ -102,10 +102,8 @@ int main(int argc, char **argv) {
             for (i64 i = 0; i < n; i++) {
                 i32 prompt[60];
                 for (i64 k = 0; k < prompt_tokens; k++) prompt[k] = (i32)((k * 131 + i * 977 + 7) % ids);
-                sched_request r = {.prompt = prompt,
-                                   .n_prompt = prompt_tokens,
-                                   .max_new = tokens,
-                                   .sampling = sampling_default()};
+                sched_request r = {
+                    .prompt = prompt, .n_prompt = prompt_tokens, .max_new = tokens, .sampling = sampling_default()};
                 if (hot > 0) r.sampling.temperature = 1, r.sampling.top_p = 0.95, r.sampling.seed = (u64)i;
                 if (scheduler_submit(s, &r, 1, NULL, NULL, &e) != SCHED_ACCEPTED) return fail(&e);
             }
@@ -118,9 +116,8 @@ int main(int argc, char **argv) {
             f64 end = now_s();
             i64 steps = b.steps - a.steps;
             if (hot >= 0)
-                printf("%8lld %8s %12.0f %12.3f %12.1f %12.0f\n", (long long)n,
-                       hot > 0 ? "T=1 p=.95" : "greedy", (f64)(n * tokens) / (end - start),
-                       1e3 * (end - start) / (f64)steps, 1e3 * (first - start),
+                printf("%8lld %8s %12.0f %12.3f %12.1f %12.0f\n", (long long)n, hot > 0 ? "T=1 p=.95" : "greedy",
+                       (f64)(n * tokens) / (end - start), 1e3 * (end - start) / (f64)steps, 1e3 * (first - start),
                        (f64)(n * prompt_tokens) / (first - start));
         }
     scheduler_close(s);

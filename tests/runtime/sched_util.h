@@ -85,8 +85,7 @@ static inline scheduler *open_scheduler(engine *g, scheduler_options o) {
     return s;
 }
 
-static inline engine *open_engine(const char *dir, const char *device, i64 running, i64 kv_tokens,
-                                  i64 chunk) {
+static inline engine *open_engine(const char *dir, const char *device, i64 running, i64 kv_tokens, i64 chunk) {
     engine *g;
     err e = {0};
     engine_options o = {.model_dir = dir,
@@ -166,9 +165,8 @@ static inline void must_agree(const job *want, const job *got, const char *what)
     assert_true(got->n_out <= want->n_out && got->n_in <= want->n_in);
     for (i64 i = 0; i < got->n_out; i++)
         if (memcmp(&got->out[i], &want->out[i], sizeof got->out[i]))
-            fail_msg("%s: request %d differs at output %d: token %d (%.9g), alone %d (%.9g)", what,
-                     (int)got->id, (int)i, got->out[i].id, got->out[i].logprob, want->out[i].id,
-                     want->out[i].logprob);
+            fail_msg("%s: request %d differs at output %d: token %d (%.9g), alone %d (%.9g)", what, (int)got->id,
+                     (int)i, got->out[i].id, got->out[i].logprob, want->out[i].id, want->out[i].logprob);
     for (i64 i = 0; i < got->n_in; i++)
         if (memcmp(&got->in[i], &want->in[i], sizeof got->in[i]))
             fail_msg("%s: request %d differs at prompt token %d", what, (int)got->id, (int)i);

@@ -1,4 +1,5 @@
-/* tests/runtime/test_pace.c: the allowance finds the size of step that fits, on machines that are described by formulas. */
+/* tests/runtime/test_pace.c: the allowance finds the size of step that fits, on machines that are described by
+ * formulas. */
 #include "runtime/pace.h"
 #include "unit.h"
 
@@ -10,7 +11,8 @@ static f64 takes(const machine *m, i64 prompt) {
     return prompt ? m->decode + m->fixed + m->token * (f64)prompt : m->decode;
 }
 
-/* Answers run all the time while `steps` steps with as many prompt tokens as allowed go by. Returns the last one's time. */
+/* Answers run all the time while `steps` steps with as many prompt tokens as allowed go by. Returns the last one's
+ * time. */
 static f64 run(pace *p, const machine *m, int steps) {
     f64 last = 0;
     pace_note(p, 0, 4, takes(m, 0));

@@ -1,5 +1,5 @@
-/* The KV pool that an engine plans for a machine with little memory. What the machine has is what this program says: fopen is
- * wrapped by the linker (Makefile). */
+/* The KV pool that an engine plans for a machine with little memory. What the machine has is what this program says:
+ * fopen is wrapped by the linker (Makefile). */
 #include "runtime/sched_util.h"
 
 FILE *__real_fopen(const char *path, const char *mode);
@@ -16,11 +16,8 @@ FILE *__wrap_fopen(const char *path, const char *mode) {
 
 /* Tokens of the pool with so much memory, 0 where the plan is refused. */
 static i64 pool(u64 kb, f64 fraction, err *e) {
-    const engine_options o = {.model_dir = "models/nano",
-                              .context = MAX_TOKENS,
-                              .threads = 1,
-                              .max_running = 4,
-                              .mem_fraction = fraction};
+    const engine_options o = {
+        .model_dir = "models/nano", .context = MAX_TOKENS, .threads = 1, .max_running = 4, .mem_fraction = fraction};
     engine *g = NULL;
     memory_kb = kb;
     status st = engine_open(&g, &o, e);
@@ -30,8 +27,8 @@ static i64 pool(u64 kb, f64 fraction, err *e) {
     return tokens;
 }
 
-/* The default share gives at least one context, as long as the machine has room for it: a share that is less is a server which
- * refuses requests that it could serve. */
+/* The default share gives at least one context, as long as the machine has room for it: a share that is less is a
+ * server which refuses requests that it could serve. */
 static void a_small_share_is_still_a_context(void **state) {
     (void)state;
     err e = {0};

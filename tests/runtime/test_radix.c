@@ -67,8 +67,7 @@ static bool has_child(i32 page) {
 static i32 model_victim(void) {
     i32 best = -1;
     for (i32 i = 0; i < PAGES; i++)
-        if (model[i].known && !holders[i] && !has_child(i) &&
-            (best < 0 || model[i].stamp < model[best].stamp))
+        if (model[i].known && !holders[i] && !has_child(i) && (best < 0 || model[i].stamp < model[best].stamp))
             best = i;
     return best;
 }
@@ -111,8 +110,7 @@ static void random_path(sequence *q) {
 /* What the tree has of q's beginning, and that it is what the model has. */
 static i64 follow(sequence *q, i64 limit, radix_path *path, i64 lookups) {
     bool enough = lookups > limit;
-    i64 had = lookups, have = radix_follow(&tree, q->space, q->ids, limit, q->pages, path, &lookups),
-        want = 0;
+    i64 had = lookups, have = radix_follow(&tree, q->space, q->ids, limit, q->pages, path, &lookups), want = 0;
     while (want < limit && model_find(q->path, want + 1, q->space) >= 0) {
         if (want < have) assert_int_equal(q->pages[want], model_find(q->path, want + 1, q->space));
         want++;

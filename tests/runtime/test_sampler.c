@@ -10,8 +10,7 @@
 
 enum { V = 8 };
 
-static sampled once(const sampling *p, const f32 *logits, i64 vocab, const sampling_history *h,
-                    u64 position) {
+static sampled once(const sampling *p, const f32 *logits, i64 vocab, const sampling_history *h, u64 position) {
     sampler *s;
     f32 x[4096];
     sampling_history none = {0};
@@ -41,10 +40,10 @@ static void philox_known_answers(void **state) {
     (void)state;
     static const u32 kat[3][10] = {
         {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e,
-         0xa20bc7c6, 0x6d5451fd},
-        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb,
-         0x5001e420, 0x24126ea1},
+        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6,
+         0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420,
+         0x24126ea1},
     };
     for (int i = 0; i < 3; i++) {
         u32 c[4];

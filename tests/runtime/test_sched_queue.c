@@ -21,8 +21,7 @@ static sched_verdict try_submit(scheduler *s, job *const *j, i64 n, err *e) {
 static void a_full_queue_refuses_and_displaces(void **state) {
     (void)state;
     engine *g = open_engine(DIR, "cpu", 1, 0, 64);
-    scheduler *s =
-        open_scheduler(g, (scheduler_options){.manual = true, .max_queued = 2, .no_preempt = true});
+    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .max_queued = 2, .no_preempt = true});
     job *j[6];
     for (int i = 0; i < 6; i++) j[i] = make_job((u64)i, 10, 20);
     for (int i = 0; i < 3; i++) must_submit(s, j[i]); /* a place and two in the queue */
@@ -122,8 +121,7 @@ static void one_request_takes_its_share(void **state) {
     enum { N = 13 };
     err e = {0};
     engine *g = open_engine(DIR, "cpu", 2, 0, 64);
-    scheduler *s =
-        open_scheduler(g, (scheduler_options){.manual = true, .max_queued = 40, .max_queued_tokens = 2400});
+    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .max_queued = 40, .max_queued_tokens = 2400});
     job *j[N], *more[3], *over = make_job(3, 201, 2);
     make_jobs(j, N, 30, 2);
     make_jobs(more, 3, 200, 2);
@@ -160,8 +158,7 @@ static void better_ones_pass_a_queue_full_of_tokens(void **state) {
     must_submit(s, better);
     flood->r.priority = 1;
     must_submit(s, flood);
-    assert_int_equal(try_submit(s, (job *[]){flood}, 1, NULL),
-                     SCHED_QUEUE_FULL); /* until the worst have left */
+    assert_int_equal(try_submit(s, (job *[]){flood}, 1, NULL), SCHED_QUEUE_FULL); /* until the worst have left */
     run_all(s);
     for (int i = 0; i < N; i++) assert_int_equal(j[i]->finish, i < 2 ? SCHED_LENGTH : SCHED_DISPLACED);
     assert_true(better->usage.started_s < j[1]->usage.started_s && better->n_out == 2 && flood->n_out == 2);
@@ -189,8 +186,7 @@ static void a_probe_passes_the_queue_and_takes_no_place(void **state) {
     assert_true(!probe->started && !j[0]->ended);
     run_all(s);
     assert_true(probe->usage.started_s >= j[0]->usage.ended_s);
-    for (int i = 1; i < N; i++)
-        assert_true(j[i]->n_out == 15 && j[i]->usage.started_s >= probe->usage.ended_s);
+    for (int i = 1; i < N; i++) assert_true(j[i]->n_out == 15 && j[i]->usage.started_s >= probe->usage.ended_s);
     assert_int_equal(stats_of(s).preemptions, 0);
     scheduler_close(s);
     engine_close(g);

@@ -39,12 +39,8 @@ static void bad_requests_are_named(void **state) {
         {{.prompt = negative, .n_prompt = 1, .sampling = good}, SCHED_BAD_REQUEST, "-1"},
         {{.prompt = ids, .n_prompt = 1, .sampling = hot}, SCHED_BAD_REQUEST, "temperature"},
         {{.prompt = ids, .n_prompt = 1, .sampling = good, .max_new = -1}, SCHED_BAD_REQUEST, "max_tokens"},
-        {{.prompt = ids, .n_prompt = 1, .sampling = good, .max_new = 3, .min_new = 4},
-         SCHED_BAD_REQUEST,
-         "min_tokens"},
-        {{.prompt = ids, .n_prompt = 1, .sampling = good, .top_logprobs = 1000},
-         SCHED_BAD_REQUEST,
-         "top_logprobs"},
+        {{.prompt = ids, .n_prompt = 1, .sampling = good, .max_new = 3, .min_new = 4}, SCHED_BAD_REQUEST, "min_tokens"},
+        {{.prompt = ids, .n_prompt = 1, .sampling = good, .top_logprobs = 1000}, SCHED_BAD_REQUEST, "top_logprobs"},
         {{.prompt = ids, .n_prompt = 1, .sampling = good, .prompt_top_logprobs = -1},
          SCHED_BAD_REQUEST,
          "top_logprobs"},
@@ -64,9 +60,7 @@ static void bad_requests_are_named(void **state) {
         {{.prompt = ids, .n_prompt = 1, .sampling = good, .deadline_s = NAN}, SCHED_BAD_REQUEST, "deadline"},
         /* the pool of 256 tokens is smaller than the context */
         {{.prompt = ids, .n_prompt = 256, .sampling = good}, SCHED_TOO_LONG, "maximum context length"},
-        {{.prompt = ids, .n_prompt = 200, .sampling = good, .max_new = 57},
-         SCHED_TOO_LONG,
-         "maximum context length"},
+        {{.prompt = ids, .n_prompt = 200, .sampling = good, .max_new = 57}, SCHED_TOO_LONG, "maximum context length"},
         {{.prompt = ids, .n_prompt = 1, .sampling = good, .max_new = INT64_MAX},
          SCHED_TOO_LONG,
          "maximum context length"},
@@ -492,8 +486,8 @@ static void numeric_errors_fail_one_request(void **state) {
     random_model_remove(dir);
 }
 
-/* The same jobs, whose answers sooner or later draw the poisoned token, in turn and ahead: every answer ends where its own NaN is, with
- * the same tokens before it, although the step behind it had been queued. */
+/* The same jobs, whose answers sooner or later draw the poisoned token, in turn and ahead: every answer ends where
+ * its own NaN is, with the same tokens before it, although the step behind it had been queued. */
 static void numeric_errors_ahead(void **state) {
     (void)state;
     char dir[64];

@@ -39,11 +39,8 @@ static void on_events(void *ud, const sched_event *ev, i64 n) {
         pthread_mutex_unlock(&a->lock);
         if (ev[i].kind == SCHED_END && submit_from_callback) { /* once */
             const i32 prompt[] = {1, 2, 3};
-            sched_request r = {.user = &follow_up,
-                               .prompt = prompt,
-                               .n_prompt = 3,
-                               .max_new = 5,
-                               .sampling = sampling_default()};
+            sched_request r = {
+                .user = &follow_up, .prompt = prompt, .n_prompt = 3, .max_new = 5, .sampling = sampling_default()};
             submit_from_callback = false;
             if (scheduler_submit(sched, &r, 1, NULL, NULL, NULL) != SCHED_ACCEPTED) abort();
         }
@@ -53,12 +50,8 @@ static void on_events(void *ud, const sched_event *ev, i64 n) {
 static engine *open_engine(i64 running, i64 kv_tokens) {
     engine *g;
     err e = {0};
-    engine_options o = {.model_dir = DIR,
-                        .threads = 1,
-                        .context = 512,
-                        .chunk = 64,
-                        .max_running = running,
-                        .kv_tokens = kv_tokens};
+    engine_options o = {
+        .model_dir = DIR, .threads = 1, .context = 512, .chunk = 64, .max_running = running, .kv_tokens = kv_tokens};
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
     return g;
 }
@@ -204,8 +197,7 @@ static void the_callback_may_submit(void **state) {
     const scheduler_options o = {.on_events = on_events};
     answer a;
     const i32 prompt[] = {4, 5};
-    sched_request r = {
-        .user = &a, .prompt = prompt, .n_prompt = 2, .max_new = 3, .sampling = sampling_default()};
+    sched_request r = {.user = &a, .prompt = prompt, .n_prompt = 2, .max_new = 3, .sampling = sampling_default()};
     init_answer(&a);
     init_answer(&follow_up);
     submit_from_callback = true;

@@ -92,8 +92,8 @@ static void play(const char *dir, const char *device, const scene *c, const job 
     engine_close(g);
 }
 
-static void random_workload(const char *dir, const char *device, u64 seed, i64 n, const scene *scenes,
-                            int n_scenes, i64 *preemptions, i64 *cached) {
+static void random_workload(const char *dir, const char *device, u64 seed, i64 n, const scene *scenes, int n_scenes,
+                            i64 *preemptions, i64 *cached) {
     job *alone = calloc((size_t)n, sizeof *alone), *jobs = calloc((size_t)n, sizeof *jobs);
     rng_state = seed;
     random_jobs(alone, n, scenes[0].o.overlap_anywhere && seed % 2);
@@ -128,8 +128,7 @@ static const scene scenes[] = {
 static void equal_alone_and_in_a_batch_cpu(void **state) {
     (void)state;
     i64 preemptions = 0, cached = 0;
-    random_workload("build/golden/k2-thinking-int4", "cpu", 1, 30, scenes, COUNT_OF(scenes), &preemptions,
-                    &cached);
+    random_workload("build/golden/k2-thinking-int4", "cpu", 1, 30, scenes, COUNT_OF(scenes), &preemptions, &cached);
     random_workload("build/golden/plain-bf16", "cpu", 2, 30, scenes, COUNT_OF(scenes), &preemptions, &cached);
     assert_true(preemptions > 20 && cached > 1000);
 }
@@ -138,30 +137,17 @@ static void equal_alone_and_in_a_batch_cpu(void **state) {
 static const scene ahead[] = {
     {"ahead", 16, 16 * MAX_TOKENS, 512, false, {.manual = true, .overlap_anywhere = true}},
     {"ahead, aborts", 6, 16 * MAX_TOKENS, 64, true, {.manual = true, .overlap_anywhere = true}},
-    {"ahead, tiny pool",
-     8,
-     448,
-     64,
-     true,
-     {.manual = true, .overlap_anywhere = true, .conservativeness = 0.01}},
-    {"ahead, no cache",
-     3,
-     600,
-     31,
-     true,
-     {.manual = true, .overlap_anywhere = true, .disable_radix_cache = true}},
+    {"ahead, tiny pool", 8, 448, 64, true, {.manual = true, .overlap_anywhere = true, .conservativeness = 0.01}},
+    {"ahead, no cache", 3, 600, 31, true, {.manual = true, .overlap_anywhere = true, .disable_radix_cache = true}},
 };
 
 static void equal_alone_and_ahead(void **state) {
     (void)state;
     i64 preemptions = 0, cached = 0;
-    random_workload("build/golden/k2-thinking-int4", "cpu", 5, 30, ahead, COUNT_OF(ahead), &preemptions,
-                    &cached);
-    random_workload("build/golden/k2-thinking-int4", "cpu", 6, 30, ahead, COUNT_OF(ahead), &preemptions,
-                    &cached);
+    random_workload("build/golden/k2-thinking-int4", "cpu", 5, 30, ahead, COUNT_OF(ahead), &preemptions, &cached);
+    random_workload("build/golden/k2-thinking-int4", "cpu", 6, 30, ahead, COUNT_OF(ahead), &preemptions, &cached);
     random_workload("build/golden/plain-bf16", "cpu", 7, 30, ahead, COUNT_OF(ahead), &preemptions, &cached);
-    random_workload("build/golden/k2-thinking-int4", "ref", 9, 12, ahead, COUNT_OF(ahead), &preemptions,
-                    &cached);
+    random_workload("build/golden/k2-thinking-int4", "ref", 9, 12, ahead, COUNT_OF(ahead), &preemptions, &cached);
     assert_true(preemptions > 10 && cached > 1000);
 }
 

@@ -11,12 +11,11 @@ static served_model served = {
 
 typedef bool (*reader)(gen_request *r, const served_model *m, json_t *body, api_error *e);
 
-#define SECTION(calls) "<|tool_calls_section_begin|>" calls "<|tool_calls_section_end|>"
-#define CALL(id, arguments)                                                                                  \
-    "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" arguments "<|tool_call_end|>"
-#define A_TOOLS "'tools':[{'name':'f','input_schema':{}},{'name':'g','input_schema':{'type':'object'}}]"
-#define R_TOOLS "'tools':[{'type':'function','name':'f'},{'type':'function','name':'g','parameters':null}]"
-#define A_ASK   "'max_tokens':99,'messages':[{'role':'user','content':'hi'}]"
+#define SECTION(calls)      "<|tool_calls_section_begin|>" calls "<|tool_calls_section_end|>"
+#define CALL(id, arguments) "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" arguments "<|tool_call_end|>"
+#define A_TOOLS             "'tools':[{'name':'f','input_schema':{}},{'name':'g','input_schema':{'type':'object'}}]"
+#define R_TOOLS             "'tools':[{'type':'function','name':'f'},{'type':'function','name':'g','parameters':null}]"
+#define A_ASK               "'max_tokens':99,'messages':[{'role':'user','content':'hi'}]"
 
 /* JSON with ' for ". */
 static json_t *parse(const char *text) {
@@ -71,37 +70,33 @@ static void refused(reader read, const char *text, const char *param) {
 
 static void messages_become_chat(void **state) {
     (void)state;
-    becomes(
-        request_messages,
-        "{'max_tokens':9,'system':[{'type':'text','text':'x-anthropic-billing-header: 1'},"
-        "{'type':'text','text':'a'},{'type':'text','text':'b'}],'messages':[{'role':'user','content':'q'}],"
-        "'stop_sequences':['z'],'temperature':0.5,'n':7,'logprobs':3,'thinking':{'type':'adaptive'}}",
-        "{'max_tokens':9,'stop':['z'],'temperature':0.5,'thinking':{'type':'enabled'},'include_reasoning':true,"
-        "'messages':[{'role':'system','content':[{'type':'text','text':'a'},{'type':'text','text':'\\n'},"
-        "{'type':'text','text':'b'}]},{'role':'user','content':[{'type':'text','text':'q'}]}]}");
-    becomes(
-        request_messages,
-        "{'max_tokens':9," A_TOOLS
-        ",'tool_choice':{'type':'auto','disable_parallel_tool_use':true},'messages':["
-        "{'role':'assistant','content':[{'type':'thinking','thinking':'t'},{'type':'redacted_thinking','data':''},"
-        "{'type':'tool_use','id':'x','name':'f','input':{'a':1}},{'type':'tool_use','id':'y','name':'g','input':"
-        "{'_raw':'{'}}]},{'role':'user','content':[{'type':'text','text':'before'},{'type':'tool_result',"
-        "'tool_use_id':'y','is_error':true,'content':'bad'},{'type':'tool_result','tool_use_id':'x','content':"
-        "[{'type':'text','text':'good'}]},{'type':'text','text':'after'}]}]}",
-        "{'tool_choice':'auto','parallel_tool_calls':false,"
-        "'tools':[{'type':'function','function':{'name':'f','parameters':{'type':'object'}}},"
-        "{'type':'function','function':{'name':'g','parameters':{'type':'object'}}}],'messages':["
-        "{'role':'assistant','content':[],'reasoning_content':'t','tool_calls':[{'id':'functions.f:0','type':"
-        "'function','function':{'name':'f','arguments':{'a':1}}},{'id':'functions.g:1','type':'function',"
-        "'function':{'name':'g','arguments':'{'}}]},{'role':'user','content':[{'type':'text','text':'before'}]},"
-        "{'role':'tool','tool_call_id':'functions.g:1','content':[{'type':'text','text':'Error: '},"
-        "{'type':'text','text':'bad'}]},{'role':'tool','tool_call_id':'functions.f:0','content':[{'type':'text',"
-        "'text':'good'}]},{'role':'user','content':[{'type':'text','text':'after'}]}]}");
+    becomes(request_messages,
+            "{'max_tokens':9,'system':[{'type':'text','text':'x-anthropic-billing-header: 1'},"
+            "{'type':'text','text':'a'},{'type':'text','text':'b'}],'messages':[{'role':'user','content':'q'}],"
+            "'stop_sequences':['z'],'temperature':0.5,'n':7,'logprobs':3,'thinking':{'type':'adaptive'}}",
+            "{'max_tokens':9,'stop':['z'],'temperature':0.5,'thinking':{'type':'enabled'},'include_reasoning':true,"
+            "'messages':[{'role':'system','content':[{'type':'text','text':'a'},{'type':'text','text':'\\n'},"
+            "{'type':'text','text':'b'}]},{'role':'user','content':[{'type':'text','text':'q'}]}]}");
+    becomes(request_messages,
+            "{'max_tokens':9," A_TOOLS ",'tool_choice':{'type':'auto','disable_parallel_tool_use':true},'messages':["
+            "{'role':'assistant','content':[{'type':'thinking','thinking':'t'},{'type':'redacted_thinking','data':''},"
+            "{'type':'tool_use','id':'x','name':'f','input':{'a':1}},{'type':'tool_use','id':'y','name':'g','input':"
+            "{'_raw':'{'}}]},{'role':'user','content':[{'type':'text','text':'before'},{'type':'tool_result',"
+            "'tool_use_id':'y','is_error':true,'content':'bad'},{'type':'tool_result','tool_use_id':'x','content':"
+            "[{'type':'text','text':'good'}]},{'type':'text','text':'after'}]}]}",
+            "{'tool_choice':'auto','parallel_tool_calls':false,"
+            "'tools':[{'type':'function','function':{'name':'f','parameters':{'type':'object'}}},"
+            "{'type':'function','function':{'name':'g','parameters':{'type':'object'}}}],'messages':["
+            "{'role':'assistant','content':[],'reasoning_content':'t','tool_calls':[{'id':'functions.f:0','type':"
+            "'function','function':{'name':'f','arguments':{'a':1}}},{'id':'functions.g:1','type':'function',"
+            "'function':{'name':'g','arguments':'{'}}]},{'role':'user','content':[{'type':'text','text':'before'}]},"
+            "{'role':'tool','tool_call_id':'functions.g:1','content':[{'type':'text','text':'Error: '},"
+            "{'type':'text','text':'bad'}]},{'role':'tool','tool_call_id':'functions.f:0','content':[{'type':'text',"
+            "'text':'good'}]},{'role':'user','content':[{'type':'text','text':'after'}]}]}");
     becomes(request_messages,
             "{'max_tokens':9,'messages':[{'role':'user','content':'q'},{'role':'assistant','content':'so'}]}",
             "{'continue_final_message':true}");
-    becomes(request_count_tokens,
-            "{'messages':[{'role':'user','content':'q'}],'tool_choice':{'type':'none'}}",
+    becomes(request_count_tokens, "{'messages':[{'role':'user','content':'q'}],'tool_choice':{'type':'none'}}",
             "{'tool_choice':'none'}");
 }
 
@@ -134,8 +129,7 @@ static void big_numbers_in_typed_fields(void **state) {
         {"stream", "12345678901234567890", "stream", "expected true or false, got an integer"},
         {"stop", "1e400", "stop", "expected a string or an array of strings, got a number"},
         {"stop", "[1e400]", "stop", "got a number"},
-        {"stop_token_ids", "[12345678901234567890]", "stop_token_ids",
-         "token id 12345678901234567890 is outside"},
+        {"stop_token_ids", "[12345678901234567890]", "stop_token_ids", "token id 12345678901234567890 is outside"},
         {"stop_token_ids", "[1e400]", "stop_token_ids", "expected a token id, got a number"},
         {"logit_bias", "12345678901234567890", "logit_bias", "expected an object, got an integer"},
         {"logit_bias", "{\"5\":1e400}", "logit_bias", "is not a number in -100..100"},
@@ -162,8 +156,7 @@ static void big_numbers_in_typed_fields(void **state) {
         gen_request_free(&r);
     }
     refused(request_messages, "{" A_ASK ",'system':1e400}", "system");
-    refused(request_messages, "{'max_tokens':1e400,'messages':[{'role':'user','content':'hi'}]}",
-            "max_tokens");
+    refused(request_messages, "{'max_tokens':1e400,'messages':[{'role':'user','content':'hi'}]}", "max_tokens");
     refused(request_responses, "{'input':12345678901234567890}", "input");
     refused(request_completion, "{'prompt':[12345678901234567890]}", "prompt");
     refused(request_completion, "{'prompt':[[12345678901234567890]]}", "prompt");
@@ -173,8 +166,7 @@ static void big_numbers_in_typed_fields(void **state) {
 static void big_numbers_reach_the_model(void **state) {
     static const char call[] =
         "{'type':'tool_use','id':'x','name':'f','input':{'id':12345678901234567890,'x':[1e400,1e2,-10000000000000000000000]}}";
-    static const char want[] =
-        "{\"id\": 12345678901234567890, \"x\": [Infinity, 100.0, -10000000000000000000000]}";
+    static const char want[] = "{\"id\": 12345678901234567890, \"x\": [Infinity, 100.0, -10000000000000000000000]}";
     gen_request r;
     buf text = {0}, out = {0};
     (void)state;
@@ -322,8 +314,8 @@ static json_t *add_up_messages(const json_t *list, buf *partial) {
     return content;
 }
 
-static void expect_message(const char *fields, const char *said, bool length, const char *content,
-                           const char *inputs, const char *reason) {
+static void expect_message(const char *fields, const char *said, bool length, const char *content, const char *inputs,
+                           const char *reason) {
     gen_request r;
     buf text = {0};
     buf_fmt(&text, "{" A_ASK "%s%s}", *fields ? "," : "", fields);
@@ -346,8 +338,7 @@ static void expect_message(const char *fields, const char *said, bool length, co
         size_t n = json_array_size(list);
         assert_string_equal(str(json_array_get(list, 0), "type"), "message_start");
         assert_string_equal(str(json_array_get(list, n - 1), "type"), "message_stop");
-        assert_string_equal(str(json_object_get(json_array_get(list, n - 2), "delta"), "stop_reason"),
-                            reason);
+        assert_string_equal(str(json_object_get(json_array_get(list, n - 2), "delta"), "stop_reason"), reason);
         json_decref(sum);
         json_decref(list);
         buf_free(&partial);
@@ -364,27 +355,25 @@ static void expect_message(const char *fields, const char *said, bool length, co
 #define USE(id, name, input) "{'type':'tool_use','id':'" id "','name':'" name "','input':" input "}"
 
 static void message_answers(void **state) {
-    static const char two[] =
-        "x</think>Wait." SECTION(CALL("functions.f:0", "{\"a\": 1}") CALL("functions.g:1", ""));
+    static const char two[] = "x</think>Wait." SECTION(CALL("functions.f:0", "{\"a\": 1}") CALL("functions.g:1", ""));
     (void)state;
     expect_message("", "Hm</think>It is 5.", false, "[" THINK("Hm") "," TEXT("It is 5.") "]", "", "end_turn");
     expect_message("", "Hm", true, "[" THINK("Hm") "]", "", "max_tokens");
     expect_message("", "</think>", false, "[]", "", "end_turn");
     expect_message("'thinking':{'type':'disabled'}", "It", false, "[" TEXT("It") "]", "", "end_turn");
-    expect_message("'thinking':{'type':'enabled','display':'omitted'}", "Hm</think>It", false,
-                   "[" TEXT("It") "]", "", "end_turn");
-    expect_message("'stop_sequences':['5']", "Hm</think>It is 5.", false,
-                   "[" THINK("Hm") "," TEXT("It is ") "]", "", "stop_sequence");
+    expect_message("'thinking':{'type':'enabled','display':'omitted'}", "Hm</think>It", false, "[" TEXT("It") "]", "",
+                   "end_turn");
+    expect_message("'stop_sequences':['5']", "Hm</think>It is 5.", false, "[" THINK("Hm") "," TEXT("It is ") "]", "",
+                   "stop_sequence");
     expect_message(A_TOOLS, two, false,
-                   "[" THINK("x") "," TEXT("Wait.") "," USE("functions.f:0", "f", "{'a':1}") "," USE(
-                       "functions.g:1", "g", "{}") "]",
+                   "[" THINK("x") "," TEXT("Wait.") "," USE("functions.f:0", "f", "{'a':1}") "," USE("functions.g:1",
+                                                                                                     "g", "{}") "]",
                    "{\"a\": 1}", "tool_use");
     expect_message(A_TOOLS, two, true,
-                   "[" THINK("x") "," TEXT("Wait.") "," USE("functions.f:0", "f", "{'a':1}") "," USE(
-                       "functions.g:1", "g", "{}") "]",
+                   "[" THINK("x") "," TEXT("Wait.") "," USE("functions.f:0", "f", "{'a':1}") "," USE("functions.g:1",
+                                                                                                     "g", "{}") "]",
                    "{\"a\": 1}", "max_tokens");
-    expect_message(A_TOOLS,
-                   "</think>" SECTION(CALL("functions.f:0", "{\"id\": 12345678901234567890, \"x\": -1e400}")),
+    expect_message(A_TOOLS, "</think>" SECTION(CALL("functions.f:0", "{\"id\": 12345678901234567890, \"x\": -1e400}")),
                    false, "[" USE("functions.f:0", "f", "{'id':12345678901234567890,'x':-1e400}") "]",
                    "{\"id\": 12345678901234567890, \"x\": -1e400}", "tool_use");
     expect_message(A_TOOLS, "</think>" SECTION(CALL("functions.f:0", "[1]")) "more", false,
@@ -424,14 +413,13 @@ static void check_response(const json_t *list, const json_t *output, const char 
             assert_string_not_equal(str(json_array_get(items, i), "id"), str(json_array_get(items, k), "id"));
     snprintf(last, sizeof last, "response.%s", status);
     assert_string_equal(str(json_array_get(list, n - 1), "type"), last);
-    assert_true(json_equal(
-        json_object_get(json_object_get(json_array_get(list, n - 1), "response"), "output"), output));
+    assert_true(
+        json_equal(json_object_get(json_object_get(json_array_get(list, n - 1), "response"), "output"), output));
     json_decref(items);
     buf_free(&text);
 }
 
-static void expect_response(const char *fields, const char *said, bool length, size_t items,
-                            const char *status) {
+static void expect_response(const char *fields, const char *said, bool length, size_t items, const char *status) {
     gen_request r;
     buf text = {0};
     buf_fmt(&text, "{'input':'hi'%s%s}", *fields ? "," : "", fields);
@@ -452,8 +440,7 @@ static void expect_response(const char *fields, const char *said, bool length, s
 }
 
 static void response_answers(void **state) {
-    static const char two[] =
-        "x</think>Wait." SECTION(CALL("functions.f:0", "{\"a\": 1}") CALL("functions.g:1", ""));
+    static const char two[] = "x</think>Wait." SECTION(CALL("functions.f:0", "{\"a\": 1}") CALL("functions.g:1", ""));
     (void)state;
     expect_response("", "Hm</think>It is 5.", false, 2, "completed");
     expect_response("", "Hm", true, 1, "incomplete");
@@ -470,10 +457,9 @@ static void responses_echo_big_numbers(void **state) {
     gen_request r;
     ids_buf none = {0};
     (void)state;
-    must_read(
-        request_responses, &r,
-        "{'input':'q','metadata':{'k':1e400},'tools':[{'type':'function','name':'f','parameters':{'type':"
-        "'object','properties':{'x':{'type':'integer','maximum':12345678901234567890}}}}]}");
+    must_read(request_responses, &r,
+              "{'input':'q','metadata':{'k':1e400},'tools':[{'type':'function','name':'f','parameters':{'type':"
+              "'object','properties':{'x':{'type':'integer','maximum':12345678901234567890}}}}]}");
     json_t *v = whole(&r, &none, false);
     assert_true(json_equal(json_object_get(v, "tools"), json_object_get(r.original, "tools")));
     assert_string_equal(json_big_number(json_object_get(json_object_get(v, "metadata"), "k")), "1e400");

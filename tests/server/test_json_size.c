@@ -16,8 +16,7 @@ static void depth_outside_of_strings(void **state) {
     assert_int_equal(depth("{\"a\":[{}],\"b\":[[]]}"), 3);
     snprintf(text, sizeof text, "{\"a\":\"x\\\"%s\"}", deep); /* an escaped quote does not end the string */
     assert_int_equal(depth(text), 1);
-    snprintf(text, sizeof text, "{\"a\":\"x\\\\\",\"b\":%s",
-             deep); /* an escaped backslash before the quote does */
+    snprintf(text, sizeof text, "{\"a\":\"x\\\\\",\"b\":%s", deep); /* an escaped backslash before the quote does */
     assert_int_equal(depth(text), 201);
     snprintf(text, sizeof text, "{\"a\":\"x\\\"%s\",\"b\":%s", deep, deep);
     assert_int_equal(depth(text), 201);
@@ -53,8 +52,8 @@ static void bounds(const char *head, const char *item, const char *tail, bool nu
     size_t took = in_use - before;
     assert_non_null(v);
     if (shape.bytes < took || json_memory(v) < took)
-        fail_msg("%s: %zu bytes taken, %llu foretold, %llu found", item, took,
-                 (unsigned long long)shape.bytes, (unsigned long long)json_memory(v));
+        fail_msg("%s: %zu bytes taken, %llu foretold, %llu found", item, took, (unsigned long long)shape.bytes,
+                 (unsigned long long)json_memory(v));
     assert_true(shape.values >= N);
     if (shape.bytes > 4 * took) /* and near enough to be fair */
         fail_msg("%s: %zu bytes taken, %llu foretold", item, took, (unsigned long long)shape.bytes);
@@ -79,8 +78,7 @@ static void bytes_are_bounds(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(depth_outside_of_strings),
-                                       cmocka_unit_test(bytes_are_bounds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(depth_outside_of_strings), cmocka_unit_test(bytes_are_bounds)};
     json_set_alloc_funcs(counted_malloc, counted_free);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Messages as clients send them: which call a result belongs to, what is refused, and that long conversations take a time
- * in proportion to their length. */
+/* Messages as clients send them: which call a result belongs to, what is refused, and that long conversations take a
+ * time in proportion to their length. */
 #include "unit.h"
 
 #include "server/request.h"
@@ -54,14 +54,14 @@ static void results_find_their_calls(void **state) {
     (void)state;
     /* Two calls of one turn under one id: the first result is the first call's; a third one is the last call's. */
     becomes("[" TURN(CALLED("x") "," CALLED("x")) "," RESULT("x") "," RESULT("x") "," RESULT("x") "]",
-            "[" TURN(CALLED("functions.f:0") "," CALLED("functions.f:1")) "," RESULT(
-                "functions.f:0") "," RESULT("functions.f:1") "," RESULT("functions.f:1") "]");
+            "[" TURN(CALLED("functions.f:0") "," CALLED("functions.f:1")) "," RESULT("functions.f:0") "," RESULT(
+                "functions.f:1") "," RESULT("functions.f:1") "]");
     /* The latest turn that has the id, also where the call of an earlier one has no result. */
     becomes(
-        "[" TURN(CALLED("x") "," CALLED("y")) "," TURN(CALLED("x") "," CALLED("z")) "," RESULT(
-            "x") "," RESULT("y") "," RESULT("x") "," RESULT("q") "]",
-        "[" TURN(CALLED("functions.f:0") "," CALLED("functions.f:1")) "," TURN(CALLED("functions.f:2") "," CALLED("functions.f:3")) "," RESULT(
-            "functions.f:2") "," RESULT("functions.f:1") "," RESULT("functions.f:2") "," RESULT("q") "]");
+        "[" TURN(CALLED("x") "," CALLED("y")) "," TURN(CALLED("x") "," CALLED("z")) "," RESULT("x") "," RESULT(
+            "y") "," RESULT("x") "," RESULT("q") "]",
+        "[" TURN(CALLED("functions.f:0") "," CALLED("functions.f:1")) "," TURN(CALLED("functions.f:2") "," CALLED(
+            "functions.f:3")) "," RESULT("functions.f:2") "," RESULT("functions.f:1") "," RESULT("functions.f:2") "," RESULT("q") "]");
 }
 
 static void parts_of_reasoning_leave(void **state) {
@@ -77,15 +77,12 @@ static void roles_and_types(void **state) {
     becomes("[{'role':'Developer','content':'x'},{'role':'FUNCTION','tool_call_id':'a','content':''}]",
             "[{'role':'system','content':'x'},{'role':'tool','tool_call_id':'a','content':''}]");
     refused("[{'role':'king','content':'x'}]", "messages", "king");
-    refused("[{'role':'systemsystemsystemsystemsystemsystem','content':'x'}]", "messages",
-            "messages[0].role");
+    refused("[{'role':'systemsystemsystemsystemsystemsystem','content':'x'}]", "messages", "messages[0].role");
     refused("[{'role':'user\\u0000','content':'x'}]", "messages", "NUL");
-    refused("[{'role':'user','content':'x'},{'role':'system\\u0000x','content':'x'}]", "messages",
-            "messages[1].role");
+    refused("[{'role':'user','content':'x'},{'role':'system\\u0000x','content':'x'}]", "messages", "messages[1].role");
     refused("[{'role':'user','content':[{'type':'text','text':'a'},{'text':'b'}]}]", "messages[0].content[1]",
             "messages[0].content[1].type");
-    refused("[{'role':'user','content':[{'type':5,'text':'b'}]}]", "messages[0].content[0]",
-            "expected a string");
+    refused("[{'role':'user','content':[{'type':5,'text':'b'}]}]", "messages[0].content[0]", "expected a string");
 }
 
 static f64 cpu_s(void) {
@@ -136,8 +133,8 @@ static void no_quadratic_time(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_find_their_calls), cmocka_unit_test(parts_of_reasoning_leave),
-        cmocka_unit_test(roles_and_types), cmocka_unit_test(no_quadratic_time)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results_find_their_calls),
+                                       cmocka_unit_test(parts_of_reasoning_leave), cmocka_unit_test(roles_and_types),
+                                       cmocka_unit_test(no_quadratic_time)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,14 +22,11 @@ static i64 bucket(const buf *text, const char *name, const char *le) {
 
 /* "le" is inclusive: what equals a bound counts in its bucket. */
 static void bounds_are_inclusive(void **state) {
-    static const char ttft[] = "sglang:time_to_first_token_seconds",
-                      itl[] = "vllm:inter_token_latency_seconds";
-    const sched_event ev[] = {{.kind = SCHED_TOKEN, .position = 0, .gap_s = 0.05},
-                              {.kind = SCHED_TOKEN, .position = 0, .gap_s = 0.0500001},
-                              {.kind = SCHED_TOKEN, .position = 0, .gap_s = 400},
-                              {.kind = SCHED_TOKEN, .position = 0, .gap_s = 401},
-                              {.kind = SCHED_TOKEN, .position = 1, .gap_s = 0.0005},
-                              {.kind = SCHED_TOKEN, .position = 2, .gap_s = 8}};
+    static const char ttft[] = "sglang:time_to_first_token_seconds", itl[] = "vllm:inter_token_latency_seconds";
+    const sched_event ev[] = {
+        {.kind = SCHED_TOKEN, .position = 0, .gap_s = 0.05},   {.kind = SCHED_TOKEN, .position = 0, .gap_s = 0.0500001},
+        {.kind = SCHED_TOKEN, .position = 0, .gap_s = 400},    {.kind = SCHED_TOKEN, .position = 0, .gap_s = 401},
+        {.kind = SCHED_TOKEN, .position = 1, .gap_s = 0.0005}, {.kind = SCHED_TOKEN, .position = 2, .gap_s = 8}};
     const sched_stats stats = {0};
     metrics *m;
     buf text = {0};

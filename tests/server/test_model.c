@@ -44,8 +44,7 @@ static int teardown(void **state) {
 }
 
 static status open_as(served_model *m, const char *template, err *e) {
-    *m = (served_model){
-        .dir = dir, .name = "m", .context = 4096, .parse_calls = true, .parse_reasoning = true};
+    *m = (served_model){.dir = dir, .name = "m", .context = 4096, .parse_calls = true, .parse_reasoning = true};
     return served_model_open(m, template, "kimi_k25", 4096, NULL, 0, e);
 }
 
@@ -64,26 +63,20 @@ static void the_folder_tells_the_release(void **state) {
         {NULL, NULL, CHAT_K2_5, "model_type is kimi_k25, no chat_template.jinja"},
         {"whatever", NULL, CHAT_K2_5, "none of its kind"},
         {"", NULL, CHAT_K2_5, "none of its kind"},
-        {"<think></think><|im_middle|><|media_start|>", NULL, CHAT_K2_5,
-         "none of its kind"}, /* K2-Thinking's */
+        {"<think></think><|im_middle|><|media_start|>", NULL, CHAT_K2_5, "none of its kind"}, /* K2-Thinking's */
         {KIND, NULL, CHAT_K2_5, "no preserve_thinking"},
         {KIND, "def f(thinking: bool = True)", CHAT_K2_5, "no preserve_thinking"},
         {KIND "{%- if preserve_thinking %}", NULL, CHAT_K2_6, "off by default"},
-        {KIND "{% set preserve_thinking = preserve_thinking | default(false) %}", NULL, CHAT_K2_6,
-         "off by default"},
-        {KIND "{% if preserve_thinking is defined and preserve_thinking is true %}", NULL, CHAT_K2_6,
-         "off by default"},
+        {KIND "{% set preserve_thinking = preserve_thinking | default(false) %}", NULL, CHAT_K2_6, "off by default"},
+        {KIND "{% if preserve_thinking is defined and preserve_thinking is true %}", NULL, CHAT_K2_6, "off by default"},
         {KIND "{%- if preserve_thinking %}", "thinking = True, preserve_thinking: bool = False", CHAT_K2_6,
          "off by default"},
-        {KIND "{%- if preserve_thinking %}", "preserve_thinking: bool = True", CHAT_K2_7_CODE,
-         "tokenization_kimi.py"},
-        {KIND "{%- if preserve_thinking %}",
-         "k.setdefault('x', 1)\nk.setdefault(\"preserve_thinking\", True)", CHAT_K2_7_CODE,
-         "tokenization_kimi.py"},
+        {KIND "{%- if preserve_thinking %}", "preserve_thinking: bool = True", CHAT_K2_7_CODE, "tokenization_kimi.py"},
+        {KIND "{%- if preserve_thinking %}", "k.setdefault('x', 1)\nk.setdefault(\"preserve_thinking\", True)",
+         CHAT_K2_7_CODE, "tokenization_kimi.py"},
         {KIND "{%- set preserve_thinking = true -%}", NULL, CHAT_K2_7_CODE, "on by default"},
         {KIND "{% set p = preserve_thinking | default( true ) %}", NULL, CHAT_K2_7_CODE, "on by default"},
-        {KIND "{% if preserve_thinking is not defined or preserve_thinking %}", NULL, CHAT_K2_7_CODE,
-         "on by default"},
+        {KIND "{% if preserve_thinking is not defined or preserve_thinking %}", NULL, CHAT_K2_7_CODE, "on by default"},
         {"{{tools_ts_str}}<think>{{ rc }}</think>", NULL, CHAT_K2_7_CODE, "cannot do without thinking"},
     };
     (void)state;
@@ -129,24 +122,23 @@ static void generation_config_is_the_default(void **state) {
     served_model_close(&m);
     put("generation_config.json", "{\"temperature\":1e400}");
     assert_int_equal(open_as(&m, NULL, &e), ST_FORMAT);
-    if (!strstr(e.text, "generation_config.json") || !strstr(e.text, "\"temperature\" is inf"))
-        fail_msg("%s", e.text);
+    if (!strstr(e.text, "generation_config.json") || !strstr(e.text, "\"temperature\" is inf")) fail_msg("%s", e.text);
     served_model_close(&m);
     put("generation_config.json", NULL);
 }
 
 typedef bool (*reader)(gen_request *r, const served_model *m, json_t *body, api_error *e);
 
-#define CHAT                                                                                                 \
+#define CHAT                                                                                                           \
     "\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"rrrr\"},{\"role\":\"user\",\"content\":\"x\"}]"
-#define MESSAGES                                                                                             \
+#define MESSAGES                                                                                                       \
     "\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"rrrr\"},{\"type\":\"text\",\"text\":\"a\"}]},{\"role\":\"user\",\"content\":\"x\"}]"
-#define INPUT                                                                                                \
+#define INPUT                                                                                                          \
     "\"input\":[{\"role\":\"user\",\"content\":\"q\"},{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"rrrr\"}]},{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"x\"}]"
 
 /* How many tokens the prompt has, or 0 with *e. */
-static size_t prompt(reader read, const served_model *m, const char *conversation, const char *fields,
-                     bool *in_think, api_error *e) {
+static size_t prompt(reader read, const served_model *m, const char *conversation, const char *fields, bool *in_think,
+                     api_error *e) {
     gen_request r = {0};
     buf text = {0};
     buf_fmt(&text, "{%s%s%s}", conversation, *fields ? "," : "", fields);
@@ -178,8 +170,7 @@ static void preserve_thinking_on_every_route(void **state) {
         reader read = routes[i].read;
         const char *c = routes[i].conversation;
         must_open(&m, "k2.6");
-        size_t plain = prompt(read, &m, c, "", &in_think, &e),
-               kept = prompt(read, &m, c, KEEP("true"), &in_think, &e);
+        size_t plain = prompt(read, &m, c, "", &in_think, &e), kept = prompt(read, &m, c, KEEP("true"), &in_think, &e);
         assert_true(plain && kept > plain);
         assert_int_equal(prompt(read, &m, c, KEEP("false"), &in_think, &e), plain);
         assert_int_equal(prompt(read, &m, c, KEEP("null"), &in_think, &e), plain);
@@ -206,26 +197,22 @@ static void moonshots_own_spelling(void **state) {
     bool in_think;
     (void)state;
     must_open(&m, "k2.6");
-    size_t plain = prompt(request_chat, &m, CHAT, "\"thinking\":{\"type\":\"enabled\",\"keep\":null}",
-                          &in_think, &e),
+    size_t plain = prompt(request_chat, &m, CHAT, "\"thinking\":{\"type\":\"enabled\",\"keep\":null}", &in_think, &e),
            kept = prompt(request_chat, &m, CHAT, KEEP("true"), &in_think, &e);
     assert_true(plain && kept > plain);
     assert_int_equal(
-        prompt(request_chat, &m, CHAT, "\"thinking\":{\"type\":\"enabled\",\"keep\":\"all\"}", &in_think, &e),
-        kept);
-    assert_int_equal(
-        prompt(request_chat, &m, CHAT, "\"thinking\":{\"keep\":\"all\"}," KEEP("false"), &in_think, &e),
-        plain);
+        prompt(request_chat, &m, CHAT, "\"thinking\":{\"type\":\"enabled\",\"keep\":\"all\"}", &in_think, &e), kept);
+    assert_int_equal(prompt(request_chat, &m, CHAT, "\"thinking\":{\"keep\":\"all\"}," KEEP("false"), &in_think, &e),
+                     plain);
     assert_int_equal(prompt(request_chat, &m, CHAT, "\"thinking\":{\"keep\":\"some\"}", &in_think, &e), 0);
     assert_string_equal(e.param, "thinking");
     served_model_close(&m);
 }
 
 static void k27_code_always_thinks(void **state) {
-    static const char *const off[] = {"\"chat_template_kwargs\":{\"thinking\":false}",
-                                      "\"chat_template_kwargs\":{\"enable_thinking\":false}",
-                                      "\"thinking\":{\"type\":\"disabled\"}", "\"reasoning_effort\":\"none\"",
-                                      "\"reasoning\":{\"enabled\":false}"};
+    static const char *const off[] = {
+        "\"chat_template_kwargs\":{\"thinking\":false}", "\"chat_template_kwargs\":{\"enable_thinking\":false}",
+        "\"thinking\":{\"type\":\"disabled\"}", "\"reasoning_effort\":\"none\"", "\"reasoning\":{\"enabled\":false}"};
     served_model m;
     api_error e;
     bool in_think;
@@ -257,11 +244,10 @@ static void a_continued_message_stays_open(void **state) {
         gen_request r = {0};
         buf text = {0};
         ids_buf said = {0};
-        buf_fmt(
-            &text,
-            "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"It is\"}],"
-            "\"add_generation_prompt\":false,\"continue_final_message\":%s}",
-            open ? "true" : "false");
+        buf_fmt(&text,
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"It is\"}],"
+                "\"add_generation_prompt\":false,\"continue_final_message\":%s}",
+                open ? "true" : "false");
         assert_true(request_chat(&r, &m, json_parse(text.data, text.len, "test", NULL), &e));
         assert_int_equal(tokenizer_encode(m.tok, "It is", 5, false, &said, NULL), ST_OK);
         if (!open) ids_add(&said, tokenizer_special(m.tok, "<|im_end|>"));
@@ -276,11 +262,9 @@ static void a_continued_message_stays_open(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_folder_tells_the_release),
-                                       cmocka_unit_test(generation_config_is_the_default),
-                                       cmocka_unit_test(preserve_thinking_on_every_route),
-                                       cmocka_unit_test(moonshots_own_spelling),
-                                       cmocka_unit_test(k27_code_always_thinks),
-                                       cmocka_unit_test(a_continued_message_stays_open)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_folder_tells_the_release),     cmocka_unit_test(generation_config_is_the_default),
+        cmocka_unit_test(preserve_thinking_on_every_route), cmocka_unit_test(moonshots_own_spelling),
+        cmocka_unit_test(k27_code_always_thinks),           cmocka_unit_test(a_continued_message_stays_open)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -91,8 +91,7 @@ static void origins(void **state) {
         assert_int_equal(origin_judge(&any, &q), ORIGIN_OK);
     }
     /* '*' is about pages, not about the server's name */
-    const origin_request rebound = {
-        .host = "evil.example", .origin = "http://evil.example", .loopback = true};
+    const origin_request rebound = {.host = "evil.example", .origin = "http://evil.example", .loopback = true};
     assert_int_equal(origin_judge(&any, &rebound), ORIGIN_HOST);
 }
 
@@ -110,8 +109,7 @@ static void without_origin(void **state) {
 
 static void rules_checked(void **state) {
     (void)state;
-    static const char *const good[] = {"*",      "null", "http://a", "https://a.b:1", "http://[::1]:30000",
-                                       "app://x"};
+    static const char *const good[] = {"*", "null", "http://a", "https://a.b:1", "http://[::1]:30000", "app://x"};
     static const char *const bad[] = {"",           "a",    "a.b:1",      "http://",    "http://a/",
                                       "http://a/b", "://a", "http://a b", "http://*.a", "http://a,http://b",
                                       "http://a:x"};

@@ -9,11 +9,10 @@
 static served_model served = {
     .dir = "models/nano", .name = "nano", .context = 4096, .parse_calls = true, .parse_reasoning = true};
 
-#define SECTION(calls) "<|tool_calls_section_begin|>" calls "<|tool_calls_section_end|>"
-#define CALL(id, arguments)                                                                                  \
-    "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" arguments "<|tool_call_end|>"
-#define TOOLS                                                                                                \
-    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}," \
+#define SECTION(calls)      "<|tool_calls_section_begin|>" calls "<|tool_calls_section_end|>"
+#define CALL(id, arguments) "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" arguments "<|tool_call_end|>"
+#define TOOLS                                                                                                          \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}},"           \
     "{\"type\":\"function\",\"function\":{\"name\":\"g-2\",\"parameters\":{\"type\":\"object\"}}}]"
 
 static ids_buf encode(const char *text) {
@@ -53,9 +52,8 @@ static void play(reply *p, const ids_buf *ids, u64 cuts, bool length, buf *out) 
         one_token(p, ids->data[i], (i64)i, false);
         if (out && cuts >> i % 64 & 1) reply_chunks(p, 0, out);
     }
-    job_end end = {.ended = true,
-                   .finish = length ? SCHED_LENGTH : SCHED_STOP,
-                   .stop_id = length ? -1 : served.stops.data[0]};
+    job_end end = {
+        .ended = true, .finish = length ? SCHED_LENGTH : SCHED_STOP, .stop_id = length ? -1 : served.stops.data[0]};
     if (!length) one_token(p, end.stop_id, (i64)ids->len, true);
     answer_end(&p->all[0], &end);
     if (out) reply_chunks(p, 0, out);
@@ -162,9 +160,8 @@ static json_t *both(const char *fields, const char *said, bool length) {
         assert_string_equal(text_of(sum, "finish_reason"), text_of(choice(v), "finish_reason"));
         same_calls(json_object_get(message, "tool_calls"), json_object_get(sum, "calls"));
         if (r.logprobs)
-            assert_int_equal(
-                json_integer_value(json_object_get(sum, "tokens")),
-                json_array_size(json_object_get(json_object_get(choice(v), "logprobs"), "content")));
+            assert_int_equal(json_integer_value(json_object_get(sum, "tokens")),
+                             json_array_size(json_object_get(json_object_get(choice(v), "logprobs"), "content")));
         json_decref(sum);
         reply_close(&p);
         buf_free(&out);
@@ -174,8 +171,8 @@ static json_t *both(const char *fields, const char *said, bool length) {
     return v;
 }
 
-static void expect(const char *fields, const char *said, bool length, const char *reasoning,
-                   const char *content, size_t calls, const char *finish) {
+static void expect(const char *fields, const char *said, bool length, const char *reasoning, const char *content,
+                   size_t calls, const char *finish) {
     json_t *v = both(fields, said, length), *message = json_object_get(choice(v), "message");
     assert_string_equal(text_of(message, "reasoning_content"), reasoning);
     assert_string_equal(text_of(message, "content"), content);
@@ -209,10 +206,10 @@ static void tool_calls(void **state) {
     expect(TOOLS, two, true, "x", "Wait.", 2, "length");
     expect(TOOLS ",\"parallel_tool_calls\":false", two, false, "x", "Wait.", 1, "tool_calls");
     expect("", two, false, "x", "Wait.functions.f:0{\"a\": 1}functions.g-2:1{}", 0, "stop");
-    expect(TOOLS ",\"tool_choice\":\"none\"", two, false, "x",
-           "Wait.functions.f:0{\"a\": 1}functions.g-2:1{}", 0, "stop");
-    expect(TOOLS, "</think>" SECTION("<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\""),
-           true, "", "", 1, "length");
+    expect(TOOLS ",\"tool_choice\":\"none\"", two, false, "x", "Wait.functions.f:0{\"a\": 1}functions.g-2:1{}", 0,
+           "stop");
+    expect(TOOLS, "</think>" SECTION("<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\""), true, "",
+           "", 1, "length");
     json_t *v = both(TOOLS, two, false);
     json_t *call = json_array_get(json_object_get(json_object_get(choice(v), "message"), "tool_calls"), 1);
     assert_string_equal(text_of(call, "id"), "functions.g-2:1");
@@ -226,18 +223,16 @@ static void stops_across_tokens(void **state) {
     expect("\"stop\":[\"zzz\",\"def!\"]", "</think>ab c def", false, "", "ab c def", 0, "stop");
     expect("\"stop\":\"think h\"", "I think hard</think>ab", false, "I ", "", 0, "stop");
     expect("\"stop\":\"ab\",\"no_stop_trim\":true", "</think>xabx", false, "", "xab", 0, "stop");
-    expect("\"stop\":\"city\"," TOOLS, "</think>Go." SECTION(CALL("functions.f:0", "{\"city\": 1}")), false,
-           "", "Go.", 1, "tool_calls");
+    expect("\"stop\":\"city\"," TOOLS, "</think>Go." SECTION(CALL("functions.f:0", "{\"city\": 1}")), false, "", "Go.",
+           1, "tool_calls");
 }
 
 /* What a stop string held back belongs to the reasoning in which it stood. */
 static void stops_held_in_reasoning(void **state) {
     (void)state;
     expect("\"stop\":\"abc\"", "I see ab</think>It is 5.", false, "I see ab", "It is 5.", 0, "stop");
-    expect("\"stop\":\"abc\",\"stream_reasoning\":false", "I see ab</think>cIt", false, "I see ab", "cIt", 0,
-           "stop");
-    expect("\"stop\":\"think h\",\"stream_reasoning\":false", "I think hard</think>ab", false, "I ", "", 0,
-           "stop");
+    expect("\"stop\":\"abc\",\"stream_reasoning\":false", "I see ab</think>cIt", false, "I see ab", "cIt", 0, "stop");
+    expect("\"stop\":\"think h\",\"stream_reasoning\":false", "I think hard</think>ab", false, "I ", "", 0, "stop");
 }
 
 /* A stop string that token number min_tokens completes does not end the answer, one of the next token does. */
@@ -302,9 +297,7 @@ static void offsets_are_in_characters(void **state) {
         const char c = json_string_value(token)[0];
         if (c != 'a' && c != 'x' && c != 'b') continue;
         found++;
-        assert_int_equal(json_integer_value(json_array_get(at, i)), c == 'a'   ? want_a
-                                                                    : c == 'x' ? want_x
-                                                                               : want_b);
+        assert_int_equal(json_integer_value(json_array_get(at, i)), c == 'a' ? want_a : c == 'x' ? want_x : want_b);
     }
     assert_int_equal(found, 3);
     json_decref(v);

@@ -59,8 +59,8 @@ static i64 entries(const json_t *all, size_t i, const char *key) {
     return v ? (i64)json_array_size(v) : -1;
 }
 
-/* -1: the chunk does not have the field. A chunk with all so far: the first and the last have the prompt's, so that either is
- * enough for who reads one alone. */
+/* -1: the chunk does not have the field. A chunk with all so far: the first and the last have the prompt's, so that
+ * either is enough for who reads one alone. */
 static void a_prompts_logprobs_are_not_repeated(void **state) {
     (void)state;
     static const i64 in[2][BATCHES] = {{PROMPT, -1, PROMPT}, {PROMPT, -1, -1}},

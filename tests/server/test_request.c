@@ -33,8 +33,9 @@ static void a_salt_is_a_space(void **state) {
     assert_true(space_of("me") != space_of("you") && space_of("me") != space_of("me "));
 }
 
-/* How two salts differ must not show in how their spaces do: then salts that meet could be computed without the key. FNV-1a is such a
- * hash: its last step, a product with a known odd number, can be undone, and what is left of two salts of a byte differs as the bytes do. */
+/* How two salts differ must not show in how their spaces do: then salts that meet could be computed without the key.
+ * FNV-1a is such a hash: its last step, a product with a known odd number, can be undone, and what is left of two
+ * salts of a byte differs as the bytes do. */
 static void spaces_tell_nothing_of_salts(void **state) {
     (void)state;
     const u64 prime = 0x100000001b3u;

@@ -52,9 +52,8 @@ static int free_port(void) {
 }
 
 static int dial(void) {
-    const struct sockaddr_in at = {.sin_family = AF_INET,
-                                   .sin_port = htons((u16)options.port),
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((u16)options.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     if (fd >= 0 && connect(fd, (const struct sockaddr *)&at, sizeof at) == 0) return fd;
     if (fd >= 0) close(fd);
@@ -97,10 +96,9 @@ static void stop_server(pthread_t t) {
 
 static bool send_request(int fd, const char *method, const char *path, const char *body) {
     char text[1024];
-    int n =
-        snprintf(text, sizeof text,
-                 "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-                 method, path, strlen(body), body);
+    int n = snprintf(text, sizeof text,
+                     "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s", method,
+                     path, strlen(body), body);
     return send(fd, text, (size_t)n, MSG_NOSIGNAL) == n;
 }
 
@@ -193,8 +191,7 @@ static void one_probe_answers_all(void **state) {
     int codes[ASK] = {0}, before = atomic_load(&steps);
     buf out = {0};
     atomic_store(&hang, true);
-    for (int i = 0; i < ASK; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, ask_health, &codes[i]), 0);
+    for (int i = 0; i < ASK; i++) assert_int_equal(pthread_create(&threads[i], NULL, ask_health, &codes[i]), 0);
     while (atomic_load(&steps) == before) usleep(1000);
     usleep(100000); /* most have come by now; who comes later finds a result that is fresh */
     atomic_store(&hang, false);
@@ -206,7 +203,8 @@ static void one_probe_answers_all(void **state) {
     buf_free(&out);
 }
 
-/* All places and the queue are taken: tokens are made, so the server is healthy, and nobody has lost anything by the question. */
+/* All places and the queue are taken: tokens are made, so the server is healthy, and nobody has lost anything by the
+ * question. */
 static void a_full_server_is_healthy(void **state) {
     (void)state;
     enum { STREAMS = 9 };
@@ -218,18 +216,15 @@ static void a_full_server_is_healthy(void **state) {
     queued = 0;
     for (int i = 0; i < STREAMS; i++) {
         fd[i] = dial();
-        assert_true(
-            send_request(fd[i], "POST", "/v1/completions",
-                         "{\"prompt\":\"x\",\"max_tokens\":400,\"stream\":true,\"ignore_eos\":true}"));
+        assert_true(send_request(fd[i], "POST", "/v1/completions",
+                                 "{\"prompt\":\"x\",\"max_tokens\":400,\"stream\":true,\"ignore_eos\":true}"));
         for (int w = 0;
-             w < 1000 &&
-             metric("vllm:num_requests_running", &out) + metric("vllm:num_requests_waiting", &out) < i + 1;
+             w < 1000 && metric("vllm:num_requests_running", &out) + metric("vllm:num_requests_waiting", &out) < i + 1;
              w++)
             usleep(1000);
     }
     int code = ask("GET", "/health_generate", "", &out);
-    f64 running = metric("vllm:num_requests_running", &out),
-        waiting = metric("vllm:num_requests_waiting", &out),
+    f64 running = metric("vllm:num_requests_running", &out), waiting = metric("vllm:num_requests_waiting", &out),
         preemptions = metric("vllm:num_preemptions_total", &out);
     atomic_store(&slow_us, 0);
     int whole = 0;
@@ -258,8 +253,7 @@ typedef struct {
 } client;
 
 static void problem(client *c, const char *what, int code, const buf *out) {
-    if (!*c->problem)
-        snprintf(c->problem, sizeof c->problem, "%s: %d %.120s", what, code, out->data ? out->data : "");
+    if (!*c->problem) snprintf(c->problem, sizeof c->problem, "%s: %d %.120s", what, code, out->data ? out->data : "");
 }
 
 static void one_request(client *c, int k, buf *out) {
@@ -297,8 +291,7 @@ static void *run_client(void *arg) {
                   {"GET", "/nowhere", "", 404},
                   {"GET", "/health", "", 200},
                   {"POST", "/v1/chat/completions",
-                   "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_tokens\":9,\"stream\":true}",
-                   200}};
+                   "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_tokens\":9,\"stream\":true}", 200}};
     client *c = arg;
     buf out = {0};
     for (int k = 0; k < EACH; k++) {

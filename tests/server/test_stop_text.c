@@ -39,8 +39,7 @@ static void feed_cut(const stop_set *s, const char *text, size_t len, u64 cuts) 
 }
 
 static void all_cuts(void **state) {
-    static const char *const sets[][3] = {
-        {"ab", "abc", "c"}, {"aab", "b"}, {"aaaa"}, {"abab", "ba"}, {"x", "yx"}};
+    static const char *const sets[][3] = {{"ab", "abc", "c"}, {"aab", "b"}, {"aaaa"}, {"abab", "ba"}, {"x", "yx"}};
     static const char *const texts[] = {"aabaabcab", "abababaab", "aaaaaaa", "yyxabc", "ab", "bbbb"};
     (void)state;
     for (size_t k = 0; k < COUNT_OF(sets); k++) {
@@ -48,8 +47,7 @@ static void all_cuts(void **state) {
         for (size_t i = 0; i < 3 && sets[k][i]; i++)
             assert_int_equal(stop_set_add(&s, sets[k][i], strlen(sets[k][i]), NULL), ST_OK);
         for (size_t t = 0; t < COUNT_OF(texts); t++)
-            for (u64 cuts = 0; cuts < 1u << strlen(texts[t]); cuts++)
-                feed_cut(&s, texts[t], strlen(texts[t]), cuts);
+            for (u64 cuts = 0; cuts < 1u << strlen(texts[t]); cuts++) feed_cut(&s, texts[t], strlen(texts[t]), cuts);
         stop_set_free(&s);
     }
 }
@@ -60,12 +58,10 @@ static void random_text(void **state) {
     for (int round = 0; round < 2000; round++) {
         char text[64], stop[4][8];
         stop_set s = {0};
-        for (size_t i = 0; i < sizeof text; i++)
-            text[i] = "abc"[(seed = seed * 6364136223846793005u + 1) >> 60 & 1];
+        for (size_t i = 0; i < sizeof text; i++) text[i] = "abc"[(seed = seed * 6364136223846793005u + 1) >> 60 & 1];
         for (int k = 0; k < 4; k++) {
             size_t n = 2 + (seed >> 33) % 6;
-            for (size_t i = 0; i < n; i++)
-                stop[k][i] = "abc"[(seed = seed * 6364136223846793005u + 7) >> 59 & 1];
+            for (size_t i = 0; i < n; i++) stop[k][i] = "abc"[(seed = seed * 6364136223846793005u + 7) >> 59 & 1];
             stop_set_add(&s, stop[k], n, NULL);
         }
         feed_cut(&s, text, sizeof text, seed ^ seed << 29);
@@ -111,7 +107,6 @@ static void limits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_cuts), cmocka_unit_test(random_text),
-                                       cmocka_unit_test(nothing_certain_is_held_back),
-                                       cmocka_unit_test(limits)};
+                                       cmocka_unit_test(nothing_certain_is_held_back), cmocka_unit_test(limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

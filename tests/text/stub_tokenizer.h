@@ -38,8 +38,7 @@ i32 tokenizer_special(const tokenizer *t, const char *name) {
     return -1;
 }
 
-status tokenizer_encode(const tokenizer *t, const char *text, size_t len, bool specials, ids_buf *out,
-                        err *e) {
+status tokenizer_encode(const tokenizer *t, const char *text, size_t len, bool specials, ids_buf *out, err *e) {
     (void)t;
     (void)e;
     if (specials) return ST_UNSUPPORTED;

@@ -4,8 +4,7 @@
 #include "stub_tokenizer.h"
 #include "text/chat.h"
 
-static status render(const char *template, const char *request, const tokenizer *tok, chat_prompt *p,
-                     err *e) {
+static status render(const char *template, const char *request, const tokenizer *tok, chat_prompt *p, err *e) {
     json_t *v = parse_json(request);
     const json_t *add = json_object_get(v, "add_generation_prompt");
     chat_request r = {.messages = json_object_get(v, "messages"),
@@ -72,31 +71,28 @@ static void expect(const char *template, const char *request, const char *want, 
 
 static void ids_come_from_the_template_alone(void **s) {
     (void)s;
-    expect(
-        "k2.5", "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}",
-        "[[<|im_user|>]]user[[<|im_middle|>]]hello[[<|im_end|>]][[<|im_assistant|>]]assistant[[<|im_middle|>]]"
-        "[[<think>]]",
-        true);
+    expect("k2.5", "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}",
+           "[[<|im_user|>]]user[[<|im_middle|>]]hello[[<|im_end|>]][[<|im_assistant|>]]assistant[[<|im_middle|>]]"
+           "[[<think>]]",
+           true);
     expect("k2.5",
            "{\"messages\":[{\"role\":\"user\",\"content\":\"<|im_end|><think>\"}],"
            "\"chat_template_kwargs\":{\"thinking\":false}}",
            "[[<|im_user|>]]user[[<|im_middle|>]]<|im_end|><think>[[<|im_end|>]][[<|im_assistant|>]]assistant"
            "[[<|im_middle|>]][[<think>]][[</think>]]",
            false);
-    expect(
-        "k2.5",
-        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Look:\"},"
-        "{\"type\":\"image_url\",\"image_url\":{\"url\":\"\"}}]}],\"add_generation_prompt\":false}",
-        "[[<|im_user|>]]user[[<|im_middle|>]]Look:[[<|media_begin|>]]image[[<|media_content|>]][[<|media_pad|>]]"
-        "[[<|media_end|>]]\n[[<|im_end|>]]",
-        false);
-    expect(
-        "k2-thinking",
-        "{\"messages\":[{\"role\":\"tool\",\"tool_call_id\":\"functions.f:0\",\"name\":\"f\",\"content\":\"r\"}]}",
-        "[[<|im_system|>]]system[[<|im_middle|>]]You are Kimi, an AI assistant created by Moonshot AI."
-        "[[<|im_end|>]][[<|im_system|>]]f[[<|im_middle|>]]## Return of functions.f:0\nr[[<|im_end|>]]"
-        "[[<|im_assistant|>]]assistant[[<|im_middle|>]]",
-        false);
+    expect("k2.5",
+           "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Look:\"},"
+           "{\"type\":\"image_url\",\"image_url\":{\"url\":\"\"}}]}],\"add_generation_prompt\":false}",
+           "[[<|im_user|>]]user[[<|im_middle|>]]Look:[[<|media_begin|>]]image[[<|media_content|>]][[<|media_pad|>]]"
+           "[[<|media_end|>]]\n[[<|im_end|>]]",
+           false);
+    expect("k2-thinking",
+           "{\"messages\":[{\"role\":\"tool\",\"tool_call_id\":\"functions.f:0\",\"name\":\"f\",\"content\":\"r\"}]}",
+           "[[<|im_system|>]]system[[<|im_middle|>]]You are Kimi, an AI assistant created by Moonshot AI."
+           "[[<|im_end|>]][[<|im_system|>]]f[[<|im_middle|>]]## Return of functions.f:0\nr[[<|im_end|>]]"
+           "[[<|im_assistant|>]]assistant[[<|im_middle|>]]",
+           false);
 }
 
 static void missing_control_tokens(void **s) {
@@ -136,11 +132,10 @@ static void nulls_are_empty(void **s) {
              "%s[[<|tool_calls_section_begin|>]][[<|tool_call_begin|>]][[<|tool_call_argument_begin|>]]{}"
              "[[<|tool_call_end|>]][[<|tool_calls_section_end|>]][[<|im_end|>]]",
              head);
-    expect(
-        "k2.5",
-        "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":null,\"name\":null,"
-        "\"tool_calls\":[{\"id\":null,\"function\":{\"arguments\":{}}}]}],\"add_generation_prompt\":false}",
-        want, false);
+    expect("k2.5",
+           "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":null,\"name\":null,"
+           "\"tool_calls\":[{\"id\":null,\"function\":{\"arguments\":{}}}]}],\"add_generation_prompt\":false}",
+           want, false);
 }
 
 static void bad_requests(void **s) {
@@ -159,8 +154,7 @@ static void bad_requests(void **s) {
         {"{\"messages\":[12345678901234567890]}", "messages[0]: expected an object, got an integer"},
         {"{\"messages\":[{\"role\":1e400}]}", "messages[0].role: expected a string, got a number"},
         {"{\"messages\":[],\"tools\":[12345678901234567890]}", "tools[0]: expected an object"},
-        {"{\"messages\":[],\"chat_template_kwargs\":12345678901234567890}",
-         "chat_template_kwargs: expected an object"},
+        {"{\"messages\":[],\"chat_template_kwargs\":12345678901234567890}", "chat_template_kwargs: expected an object"},
         {"{\"messages\":[{}]}", "messages[0].role: expected a string, got nothing"},
         {"{\"messages\":[{\"role\":null}]}", "messages[0].role:"},
         {"{\"messages\":[{\"role\":\"\"}]}", "messages[0].role: empty"},
@@ -177,15 +171,12 @@ static void bad_requests(void **s) {
         {"{\"messages\":[{\"role\":\"user\",\"content\":[{}]}]}", "messages[0].content[0].type:"},
         {"{\"messages\":[{\"role\":\"user\",\"name\":[]}]}", "messages[0].name:"},
         {"{\"messages\":[{\"role\":\"tool\",\"tool_call_id\":5}]}", "messages[0].tool_call_id:"},
-        {"{\"messages\":[{\"role\":\"assistant\",\"reasoning_content\":{}}]}",
-         "messages[0].reasoning_content:"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"reasoning_content\":{}}]}", "messages[0].reasoning_content:"},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":{}}]}", "messages[0].tool_calls:"},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":\"x\"}]}", "messages[0].tool_calls:"},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[5]}]}", "messages[0].tool_calls[0]:"},
-        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":5}]}]}",
-         "messages[0].tool_calls[0].id:"},
-        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}",
-         "messages[0].tool_calls[0].function:"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":5}]}]}", "messages[0].tool_calls[0].id:"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}", "messages[0].tool_calls[0].function:"},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":{}}}]}]}",
          "messages[0].tool_calls[0].function.name:"},
         {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]}]}",
@@ -198,8 +189,7 @@ static void bad_requests(void **s) {
         for (size_t i = 0; i < COUNT_OF(cases); i++) {
             chat_prompt p = {0};
             err e = {0};
-            status st =
-                render(chat_template_name((chat_template)t), cases[i].request, &k25_tokenizer, &p, &e);
+            status st = render(chat_template_name((chat_template)t), cases[i].request, &k25_tokenizer, &p, &e);
             if (st != ST_INPUT || strncmp(e.text, cases[i].at, strlen(cases[i].at)))
                 fail_msg("%s: %s (%s)", cases[i].request, e.text, status_text(st));
             chat_prompt_free(&p);
@@ -218,9 +208,8 @@ static void deep_nesting(void **s) {
     assert_int_equal(render("k2.5", b.data, &k25_tokenizer, &p, &e), ST_OK);
     chat_prompt_free(&p);
     buf_clear(&b);
-    buf_str(
-        &b,
-        "{\"messages\":[],\"tools\":[{\"type\":\"function\",\"function\":{\"parameters\":{\"properties\":{\"x\":");
+    buf_str(&b,
+            "{\"messages\":[],\"tools\":[{\"type\":\"function\",\"function\":{\"parameters\":{\"properties\":{\"x\":");
     for (int i = 0; i < 500; i++) buf_str(&b, "{\"type\":\"array\",\"items\":");
     buf_str(&b, "{}");
     for (int i = 0; i < 500; i++) buf_char(&b, '}');
@@ -234,10 +223,8 @@ static void deep_nesting(void **s) {
 static void refused_arguments(void **s) {
     static const char *const bad[][3] = {
         {"k2.6", "{\"preserve_thinking\":1}", "preserve_thinking: expected true or false, got an integer"},
-        {"k2.7-code", "{\"preserve_thinking\":\"yes\"}",
-         "preserve_thinking: expected true or false, got a string"},
-        {"k2.7-code", "{\"preserve_thinking\":false}",
-         "preserve_thinking: template k2.7-code has it always on"},
+        {"k2.7-code", "{\"preserve_thinking\":\"yes\"}", "preserve_thinking: expected true or false, got a string"},
+        {"k2.7-code", "{\"preserve_thinking\":false}", "preserve_thinking: template k2.7-code has it always on"},
         {"k2.7-code", "{\"thinking\":false}", "thinking: template k2.7-code has it always on"},
         {"k2.6", "[]", "expected an object"}};
     (void)s;

@@ -16,8 +16,7 @@
 #define SE1 "<|tool_call_section_end|>"
 
 typedef struct {
-    buf reasoning, content,
-        calls; /* calls: "name id arguments\n" each; "!" before the newline when cut off */
+    buf reasoning, content, calls; /* calls: "name id arguments\n" each; "!" before the newline when cut off */
     size_t n_calls, n_bytes;
     bool open;
     parse_kind last;
@@ -144,42 +143,39 @@ static void run_case(const parse_case *c) {
     if (!strchr(c->flags, 'x')) run_ids(c);
 }
 
-#define TOOL(name, parameters)                                                                               \
+#define TOOL(name, parameters)                                                                                         \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":" parameters "}}"
-#define STR1(key)                                                                                            \
-    "{\"type\":\"object\",\"properties\":{\"" key "\":{\"type\":\"string\"}},\"required\":[\"" key "\"]}"
-#define WEATHER TOOL("get_weather", STR1("city"))
-#define READ    TOOL("Read", STR1("file"))
+#define STR1(key) "{\"type\":\"object\",\"properties\":{\"" key "\":{\"type\":\"string\"}},\"required\":[\"" key "\"]}"
+#define WEATHER   TOOL("get_weather", STR1("city"))
+#define READ      TOOL("Read", STR1("file"))
 #define PATHS                                                                                                               \
     "{\"type\":\"object\",\"properties\":{\"pattern\":{\"type\":\"string\"},\"path\":{\"type\":\"string\"}},\"required\":[" \
     "\"pattern\"]}"
-#define FILES                                                                                                \
-    "[" READ "," TOOL(                                                                                       \
-        "Write",                                                                                             \
-        "{\"type\":\"object\",\"properties\":{\"file\":{\"type\":\"string\"},\"text\":{\"type\":"            \
-        "\"string\"}},\"required\":[\"file\",\"text\"]}") "," TOOL("Glob",                                   \
-                                                                   PATHS) "," TOOL("Grep",                   \
-                                                                                   PATHS) "," TOOL("Ping",   \
-                                                                                                   "{}") "]"
+#define FILES                                                                                                          \
+    "[" READ "," TOOL(                                                                                                 \
+        "Write",                                                                                                       \
+        "{\"type\":\"object\",\"properties\":{\"file\":{\"type\":\"string\"},\"text\":{\"type\":"                      \
+        "\"string\"}},\"required\":[\"file\",\"text\"]}") "," TOOL("Glob", PATHS) "," TOOL("Grep",                     \
+                                                                                           PATHS) "," TOOL("Ping",     \
+                                                                                                           "{}") "]"
 
 static const parse_case cases[] = {
     {"A1", "", NULL, SB CB "functions.ReadFile:0" AB "{\"path\": \"/test.py\"}" CE SE, "", "",
      "ReadFile functions.ReadFile:0 {\"path\": \"/test.py\"}\n"},
-    {"A2", "", NULL,
-     SB CB "functions.ReadFile:0" AB "{\"a\":1}" CE CB "functions.get_weather:1" AB "{}" CE SE, "", "",
+    {"A2", "", NULL, SB CB "functions.ReadFile:0" AB "{\"a\":1}" CE CB "functions.get_weather:1" AB "{}" CE SE, "", "",
      "ReadFile functions.ReadFile:0 {\"a\":1}\nget_weather functions.get_weather:1 {}\n"},
     {"A3 indices are dense whatever the model counts", "", NULL,
      SB CB "functions.f:5" AB "{}" CE CB "functions.f:6" AB "{}" CE SE, "", "",
      "f functions.f:5 {}\nf functions.f:6 {}\n"},
-    {"A4", "", NULL, "Let me check the file." SB CB "functions.f:0" AB "{}" CE SE, "",
-     "Let me check the file.", "f functions.f:0 {}\n"},
+    {"A4", "", NULL, "Let me check the file." SB CB "functions.f:0" AB "{}" CE SE, "", "Let me check the file.",
+     "f functions.f:0 {}\n"},
     {"A5", "", NULL, "Plain < text <| with <b> and <|x|>", "", "Plain < text <| with <b> and <|x|>", ""},
-    {"A7 hyphens and underscores", "", NULL, SB CB "functions.mcp__portal__search-documents:0" AB "{}" CE SE,
-     "", "", "mcp__portal__search-documents functions.mcp__portal__search-documents:0 {}\n"},
+    {"A7 hyphens and underscores", "", NULL, SB CB "functions.mcp__portal__search-documents:0" AB "{}" CE SE, "", "",
+     "mcp__portal__search-documents functions.mcp__portal__search-documents:0 {}\n"},
     {"A8", "", NULL, "normal text <", "", "normal text <", ""},
     {"A11", "", NULL,
-     SB CB "functions.a:0" AB "{\"x\":{\"y\":[1,2]}}" CE "\n" CB "functions.b:1" AB "{\"z\":\"é😀\"}" CE SE,
-     "", "", "a functions.a:0 {\"x\":{\"y\":[1,2]}}\nb functions.b:1 {\"z\":\"é😀\"}\n"},
+     SB CB "functions.a:0" AB "{\"x\":{\"y\":[1,2]}}" CE "\n" CB "functions.b:1" AB "{\"z\":\"é😀\"}" CE SE, "", "",
+     "a functions.a:0 {\"x\":{\"y\":[1,2]}}\nb functions.b:1 {\"z\":\"é😀\"}\n"},
     {"A13", "", NULL, "normal text" SE, "", "normal text", ""},
     {"A14", "", NULL, "text" AB "more" CE "!", "", "textmore!", ""},
     {"A16", "", NULL, SE AB CE SE, "", "", ""},
@@ -192,27 +188,25 @@ static const parse_case cases[] = {
     {"A20", "", NULL, "no tags", "", "no tags", ""},
     {"A24 the prompt opened the block", "t", NULL, "thinking hard", "thinking hard", "", ""},
     {"A24 and ends it", "t", NULL, "thinking</think>\n\nanswer", "thinking", "\n\nanswer", ""},
-    {"A24 a call ends it", "t", NULL, "thinking " SB CB "functions.f:0" AB "{}" CE SE "<|tool_calls",
-     "thinking ", "<|tool_calls", "f functions.f:0 {}\n"},
+    {"A24 a call ends it", "t", NULL, "thinking " SB CB "functions.f:0" AB "{}" CE SE "<|tool_calls", "thinking ",
+     "<|tool_calls", "f functions.f:0 {}\n"},
     {"A25", "t", NULL, "r</think>This is a content:" SB CB "functions.f:0" AB "{}" CE SE, "r",
      "This is a content:", "f functions.f:0 {}\n"},
     {"A26 two sections", "", NULL,
-     SB CB "functions.w:0" AB "{\"c\":\"London\"}" CE SE SB CB "functions.w:1" AB "{\"c\":\"Delhi\"}" CE SE,
-     "", "", "w functions.w:0 {\"c\":\"London\"}\nw functions.w:1 {\"c\":\"Delhi\"}\n"},
+     SB CB "functions.w:0" AB "{\"c\":\"London\"}" CE SE SB CB "functions.w:1" AB "{\"c\":\"Delhi\"}" CE SE, "", "",
+     "w functions.w:0 {\"c\":\"London\"}\nw functions.w:1 {\"c\":\"Delhi\"}\n"},
     {"A28 text around sections", "", NULL,
-     "Prefix text: " SB CB "functions.a:0" AB "{}" CE SE " Now calling next: " SB CB "functions.b:1" AB
-     "{}" CE SE,
-     "", "Prefix text:  Now calling next: ", "a functions.a:0 {}\nb functions.b:1 {}\n"},
-    {"A29", "t", NULL, "two calls" SB CB "functions.a:0" AB "{}" CE CB "functions.b:1" AB "{}" CE SE,
-     "two calls", "", "a functions.a:0 {}\nb functions.b:1 {}\n"},
+     "Prefix text: " SB CB "functions.a:0" AB "{}" CE SE " Now calling next: " SB CB "functions.b:1" AB "{}" CE SE, "",
+     "Prefix text:  Now calling next: ", "a functions.a:0 {}\nb functions.b:1 {}\n"},
+    {"A29", "t", NULL, "two calls" SB CB "functions.a:0" AB "{}" CE CB "functions.b:1" AB "{}" CE SE, "two calls", "",
+     "a functions.a:0 {}\nb functions.b:1 {}\n"},
     {"A30 nothing fits", "", FILES,
      "Hm. " SB CB "weird@id" AB "{\"q\":1}" CE CB "functions.Read:0" AB "{\"file\":\"x\"}" CE SE, "", "Hm. ",
      "Read functions.Read:0 {\"file\":\"x\"}\n"},
     {"A31 malformed arguments pass", "", NULL,
      SB CB "functions.a:0" AB "{}" CE CB "functions.b:1" AB "{\"city\": \"Bad\", \"valid\": fasle" CE CB
            "functions.c:2" AB "{}" CE SE,
-     "", "",
-     "a functions.a:0 {}\nb functions.b:1 {\"city\": \"Bad\", \"valid\": fasle\nc functions.c:2 {}\n"},
+     "", "", "a functions.a:0 {}\nb functions.b:1 {\"city\": \"Bad\", \"valid\": fasle\nc functions.c:2 {}\n"},
     {"A36 bare id, one tool", "", "[" WEATHER "]", SB CB "5" AB "{\"city\":\"x\"}" CE SE, "", "",
      "get_weather 5 {\"city\":\"x\"}\n"},
     {"A37", "", NULL, SB CB "ReadFile:1" AB "{}" CE SE, "", "", "ReadFile ReadFile:1 {}\n"},
@@ -225,14 +219,14 @@ static const parse_case cases[] = {
     {"A43 unknown key", "", FILES, SB CB "3" AB "{\"file\":\"x\",\"z\":1}" CE SE, "", "", ""},
     {"A44 client ids", "", FILES,
      SB CB "call_3" AB "{\"file\":\"a\"}" CE CB "call_9f8e7d" AB "{\"file\":\"b\"}" CE CB "toolu_01Ab" AB
-           "{\"file\":\"c\"}" CE CB "123e4567-e89b-12d3-a456-426614174000" AB "{\"file\":\"d\"}" CE CB
-           "tooltoolu_x" AB "{\"file\":\"e\"}" CE SE,
+           "{\"file\":\"c\"}" CE CB "123e4567-e89b-12d3-a456-426614174000" AB "{\"file\":\"d\"}" CE CB "tooltoolu_x" AB
+           "{\"file\":\"e\"}" CE SE,
      "", "",
      "Read call_3 {\"file\":\"a\"}\nRead call_9f8e7d {\"file\":\"b\"}\nRead toolu_01Ab {\"file\":\"c\"}\nRead "
      "123e4567-e89b-12d3-a456-426614174000 {\"file\":\"d\"}\nRead tooltoolu_x {\"file\":\"e\"}\n"},
     {"A45 mixed", "", FILES,
-     SB CB "call_1" AB "{\"file\":\"a\"}" CE CB "functions.Ping:1" AB "{}" CE CB "7" AB "{\"q\":1}" CE CB
-           "x" AB "{}" CE SE,
+     SB CB "call_1" AB "{\"file\":\"a\"}" CE CB "functions.Ping:1" AB "{}" CE CB "7" AB "{\"q\":1}" CE CB "x" AB
+           "{}" CE SE,
      "", "", "Read call_1 {\"file\":\"a\"}\nPing functions.Ping:1 {}\nPing x {}\n"},
     {"A47", "", FILES, "Let me check.\n" SB CB "call_abc" AB "{\"file\":\"a\"}" CE SE, "", "Let me check.\n",
      "Read call_abc {\"file\":\"a\"}\n"},
@@ -244,17 +238,16 @@ static const parse_case cases[] = {
      "I'll help you check the weather. ", "f functions.f:0 {}\n"},
     {"B3 white space", "", NULL, SB "\n" CB "  functions.f:0\n" AB "\n {\"a\": \"b \"} \n" CE "\n" SE, "", "",
      "f functions.f:0 {\"a\": \"b \"}\n"},
-    {"B5", "", NULL, SB CB "functions.f:0" AB "{\"html\": \"<div><b>x</b></div> <|x|> </think>\"}" CE SE, "",
-     "", "f functions.f:0 {\"html\": \"<div><b>x</b></div> <|x|> </think>\"}\n"},
+    {"B5", "", NULL, SB CB "functions.f:0" AB "{\"html\": \"<div><b>x</b></div> <|x|> </think>\"}" CE SE, "", "",
+     "f functions.f:0 {\"html\": \"<div><b>x</b></div> <|x|> </think>\"}\n"},
     {"B6", "", NULL, SB CB "functions.f:0" AB "{\n  \"a\": [\n    1\n  ]\n}" CE SE, "", "",
      "f functions.f:0 {\n  \"a\": [\n    1\n  ]\n}\n"},
     {"B7 dotted", "", NULL, SB CB "functions.ns.tool.run:0" AB "{}" CE SE, "", "",
      "ns.tool.run functions.ns.tool.run:0 {}\n"},
-    {"B7 dotted, declared without", "", "[" READ "," WEATHER "]",
-     SB CB "functions.api.get_weather:0" AB "{}" CE SE, "", "",
-     "get_weather functions.api.get_weather:0 {}\n"},
-    {"B7 dotted and declared", "", "[" TOOL("a.b", "{}") "," TOOL("b", "{}") "]",
-     SB CB "functions.a.b:0" AB "{}" CE SE, "", "", "a.b functions.a.b:0 {}\n"},
+    {"B7 dotted, declared without", "", "[" READ "," WEATHER "]", SB CB "functions.api.get_weather:0" AB "{}" CE SE, "",
+     "", "get_weather functions.api.get_weather:0 {}\n"},
+    {"B7 dotted and declared", "", "[" TOOL("a.b", "{}") "," TOOL("b", "{}") "]", SB CB "functions.a.b:0" AB "{}" CE SE,
+     "", "", "a.b functions.a.b:0 {}\n"},
     {"B9 no colon", "", NULL, SB CB "functions.invalid.0" AB "{}" CE CB "functions.f:1" AB "{}" CE SE, "", "",
      "f functions.f:1 {}\n"},
     {"B12 one tool, malformed kept", "", "[" WEATHER "]", SB CB "0" AB "{\"city\":" CE SE, "", "",
@@ -269,24 +262,21 @@ static const parse_case cases[] = {
     {"ends inside the id", "", NULL, "a" SB CB "functions.f:0", "", "a", ""},
     {"ends inside a held call", "", FILES, SB CB "3" AB "{\"file\":\"x\"}", "", "", ""},
     {"B17", "", NULL, SB CB "functions.f:0" AB "{}" CE SE " Done", "", " Done", "f functions.f:0 {}\n"},
-    {"B20 singular", "", NULL, "ok " SB1 "\n" CB "functions.f:0" AB "{}" CE "" SE1, "", "ok ",
-     "f functions.f:0 {}\n"},
+    {"B20 singular", "", NULL, "ok " SB1 "\n" CB "functions.f:0" AB "{}" CE "" SE1, "", "ok ", "f functions.f:0 {}\n"},
     {"B20 singular in reasoning", "t", NULL, "r " SB1 CB "functions.f:0" AB "{}" CE SE1 "x", "r ", "x",
      "f functions.f:0 {}\n"},
     {"singular that is talked about", "", NULL, "The marker " SB1 " opens, " SE1 " ends.", "",
      "The marker " SB1 " opens, " SE1 " ends.", ""},
     {"singular inside arguments", "", NULL, SB CB "functions.f:0" AB "{\"a\":\"" SB1 SE1 "\"}" CE SE, "", "",
      "f functions.f:0 {\"a\":\"" SB1 SE1 "\"}\n"},
-    {"call without a section", "", NULL, "x" CB "functions.f:0" AB "{}" CE "y", "", "xy",
-     "f functions.f:0 {}\n"},
+    {"call without a section", "", NULL, "x" CB "functions.f:0" AB "{}" CE "y", "", "xy", "f functions.f:0 {}\n"},
     {"second call_begin", "", NULL, SB CB "functions.a:0" CB "functions.b:0" AB "{}" CE SE, "", "",
      "b functions.b:0 {}\n"},
     {"call_end before arguments", "", NULL, SB CB "functions.a:0" CE CB "functions.b:0" AB "{}" CE SE, "", "",
      "b functions.b:0 {}\n"},
-    {"call_begin ends a call", "", NULL, SB CB "functions.a:0" AB "{}" CB "functions.b:1" AB "{}" SE "t", "",
-     "t", "a functions.a:0 {}\nb functions.b:1 {}\n"},
-    {"second argument_begin", "", NULL, SB CB "functions.a:0" AB "{" AB "}" CE SE, "", "",
-     "a functions.a:0 {}\n"},
+    {"call_begin ends a call", "", NULL, SB CB "functions.a:0" AB "{}" CB "functions.b:1" AB "{}" SE "t", "", "t",
+     "a functions.a:0 {}\nb functions.b:1 {}\n"},
+    {"second argument_begin", "", NULL, SB CB "functions.a:0" AB "{" AB "}" CE SE, "", "", "a functions.a:0 {}\n"},
     {"C4 plain", "p", NULL, "<think>a</think>b", "", "<think>a</think>b", ""},
     {"C5", "", NULL, "<think></think>final answer", "", "final answer", ""},
     {"C6", "t", NULL, "no tags at all", "no tags at all", "", ""},
@@ -295,12 +285,10 @@ static const parse_case cases[] = {
     {"repeated opening tag", "t", NULL, "<think><think>abc</think>def", "abc", "def", ""},
     {"white space before the tag", "", NULL, "\n <think>r</think>c", "r", "c", ""},
     {"white space alone", "", NULL, " \n", "", " \n", ""},
-    {"white space before a call", "", NULL, "\n" SB CB "functions.a:0" AB "{}" CE SE, "", "\n",
-     "a functions.a:0 {}\n"},
+    {"white space before a call", "", NULL, "\n" SB CB "functions.a:0" AB "{}" CE SE, "", "\n", "a functions.a:0 {}\n"},
     {"later tags are text", "t", NULL, "r</think>a<think>b</think>c", "r", "a<think>b</think>c", ""},
     {"stray markers in reasoning", "t", NULL, "a" SE "b" CE AB "c</think>d", "abc", "d", ""},
-    {"no calls", "n", NULL, "<think>r</think>x" SB CB "functions.a:0" AB "{}" CE SE "y", "r",
-     "xfunctions.a:0{}y", ""},
+    {"no calls", "n", NULL, "<think>r</think>x" SB CB "functions.a:0" AB "{}" CE SE "y", "r", "xfunctions.a:0{}y", ""},
     {"nothing", "", NULL, "", "", "", ""},
 };
 
@@ -386,24 +374,9 @@ static void an_endless_id_is_not_kept(void **s) {
 /* Random sequences of markers and text: cut in two ways, the results agree and no marker shows. */
 static void random_outputs(void **s) {
     (void)s;
-    static const char *const pieces[] = {SB,
-                                         SE,
-                                         CB,
-                                         AB,
-                                         CE,
-                                         "<think>",
-                                         "</think>",
-                                         "functions.f:0",
-                                         "{\"file\":\"x\"}",
-                                         "3",
-                                         " ",
-                                         "\n",
-                                         "text",
-                                         "<",
-                                         "<|tool",
-                                         SB1,
-                                         SE1,
-                                         "é"};
+    static const char *const pieces[] = {
+        SB,   SE,     CB,  AB,       CE,  "<think>", "</think>", "functions.f:0", "{\"file\":\"x\"}", "3", " ",
+        "\n", "text", "<", "<|tool", SB1, SE1,       "é"};
     srand(7);
     for (int round = 0; round < 3000; round++) {
         buf text = {0};
@@ -428,9 +401,9 @@ static void random_outputs(void **s) {
             if (strcmp(text_of(&each[k]->reasoning), text_of(&a.reasoning)) ||
                 strcmp(text_of(&each[k]->content), text_of(&a.content)) ||
                 strcmp(text_of(&each[k]->calls), text_of(&a.calls)))
-                fail_msg("%d: %s\n%s|%s|%s\n%s|%s|%s", k, text.data, text_of(&a.reasoning),
-                         text_of(&a.content), text_of(&a.calls), text_of(&each[k]->reasoning),
-                         text_of(&each[k]->content), text_of(&each[k]->calls));
+                fail_msg("%d: %s\n%s|%s|%s\n%s|%s|%s", k, text.data, text_of(&a.reasoning), text_of(&a.content),
+                         text_of(&a.calls), text_of(&each[k]->reasoning), text_of(&each[k]->content),
+                         text_of(&each[k]->calls));
             assert_true(each[k]->n_bytes <= text.len);
         }
         static const char *const hidden[] = {SB, SE, CB, AB, CE};
@@ -464,19 +437,15 @@ static void schemas(void **s) {
         {"{\"properties\":{\"a\":{\"enum\":[1,\"x\"]}}}", "{\"a\":1.0}", true},
         {"{\"properties\":{\"a\":{\"enum\":[1,\"x\"]}}}", "{\"a\":\"y\"}", false},
         {"{\"properties\":{\"a\":{\"const\":{\"b\":1}}}}", "{\"a\":{\"b\":1}}", true},
-        {"{\"properties\":{\"a\":{},\"b\":{}},\"anyOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}",
-         "{\"b\":1}", true},
-        {"{\"properties\":{\"a\":{},\"b\":{}},\"anyOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}",
-         "{}", false},
+        {"{\"properties\":{\"a\":{},\"b\":{}},\"anyOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}", "{\"b\":1}",
+         true},
+        {"{\"properties\":{\"a\":{},\"b\":{}},\"anyOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}]}", "{}", false},
         {"{\"properties\":{\"a\":{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":5}]}}}", "{\"a\":7}", false},
         {"{\"properties\":{\"a\":{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":5}]}}}", "{\"a\":2}", true},
         {"{\"properties\":{\"a\":{\"not\":{\"type\":\"string\"}}}}", "{\"a\":\"s\"}", false},
-        {"{\"properties\":{\"a\":{\"allOf\":[{\"minimum\":1},{\"exclusiveMaximum\":2}]}}}", "{\"a\":2}",
-         false},
-        {"{\"properties\":{\"a\":{\"items\":{\"type\":\"string\"},\"maxItems\":2}}}", "{\"a\":[\"x\",\"y\"]}",
-         true},
-        {"{\"properties\":{\"a\":{\"items\":{\"type\":\"string\"},\"maxItems\":2}}}", "{\"a\":[\"x\",1]}",
-         false},
+        {"{\"properties\":{\"a\":{\"allOf\":[{\"minimum\":1},{\"exclusiveMaximum\":2}]}}}", "{\"a\":2}", false},
+        {"{\"properties\":{\"a\":{\"items\":{\"type\":\"string\"},\"maxItems\":2}}}", "{\"a\":[\"x\",\"y\"]}", true},
+        {"{\"properties\":{\"a\":{\"items\":{\"type\":\"string\"},\"maxItems\":2}}}", "{\"a\":[\"x\",1]}", false},
         {"{\"properties\":{\"a\":{\"maxLength\":2}}}", "{\"a\":\"éé\"}", true},
         {"{\"properties\":{\"a\":{\"multipleOf\":0.1}}}", "{\"a\":0.3}", true},
         {"{\"properties\":{\"n\":{\"$ref\":\"#/$defs/N\"}},\"$defs\":{\"N\":{\"type\":\"object\",\"properties\":{\"n\":{\"$ref\":\"#/$defs/N\"}}}}}",
@@ -496,8 +465,7 @@ static void schemas(void **s) {
         {"{\"properties\":{\"a\":{\"maximum\":1000}}}", "{\"a\":" BIG "}", false},
         {"{\"properties\":{\"a\":{\"maximum\":" BIG ",\"minimum\":-1e400}}}", "{\"a\":5}", true},
         {"{\"properties\":{\"a\":{\"exclusiveMaximum\":1e400}}}", "{\"a\":" BIG "}", true},
-        {"{\"properties\":{\"a\":" BIG "}}", "{\"a\":1}",
-         true}, /* no schema: accepts, as any other number there */
+        {"{\"properties\":{\"a\":" BIG "}}", "{\"a\":1}", true}, /* no schema: accepts, as any other number there */
         {"{\"properties\":{\"a\":{\"properties\":" BIG ",\"required\":1e400}}}", "{\"a\":{\"b\":1}}", true},
         {"true", "{}", true},
         {"true", "{\"a\":1}", false},

@@ -34,17 +34,15 @@ static int close_kimi(void **state) {
     return 0;
 }
 
-static void expect_ids(const tokenizer *t, const char *text, size_t len, bool specials, const i32 *want,
-                       size_t n) {
+static void expect_ids(const tokenizer *t, const char *text, size_t len, bool specials, const i32 *want, size_t n) {
     ids_buf ids = {0};
     assert_int_equal(tokenizer_encode(t, text, len, specials, &ids, NULL), ST_OK);
     assert_int_equal(ids.len, n);
     for (size_t i = 0; i < n; i++) assert_int_equal(ids.data[i], want[i]);
     ids_free(&ids);
 }
-#define IDS(t, text, specials, ...)                                                                          \
-    expect_ids(t, text, sizeof(text) - 1, specials, (const i32[]){__VA_ARGS__},                              \
-               COUNT_OF(((const i32[]){__VA_ARGS__})))
+#define IDS(t, text, specials, ...)                                                                                    \
+    expect_ids(t, text, sizeof(text) - 1, specials, (const i32[]){__VA_ARGS__}, COUNT_OF(((const i32[]){__VA_ARGS__})))
 
 static void kimi_vocabulary(void **state) {
     (void)state;
@@ -84,18 +82,18 @@ static size_t piece(const char *s) { return split_piece((const u8 *)s, strlen(s)
 
 static void split_pattern(void **state) {
     (void)state;
-    assert_int_equal(piece(" \xe4\xbd\xa0"), 1);            /* a space never joins Han           */
-    assert_int_equal(piece("\xe4\xbd\xa0\xe3\x80\x82"), 3); /* "。" is not Script=Han             */
-    assert_int_equal(piece("it's"), 4);                     /* the ending belongs to the word    */
-    assert_int_equal(piece("IT'\xc5\xbf x"), 5);            /* long s                            */
-    assert_int_equal(piece("HTMLParser"), 10);              /* alternative 2: U* then W+         */
-    assert_int_equal(piece("helloWorld"), 5);               /* W+ ends at a capital              */
-    assert_int_equal(piece("\xca\xb0"                       /* caseless letter: W+ takes it and  */
+    assert_int_equal(piece(" \xe4\xbd\xa0"), 1);            /* a space never joins Han */
+    assert_int_equal(piece("\xe4\xbd\xa0\xe3\x80\x82"), 3); /* "。" is not Script=Han */
+    assert_int_equal(piece("it's"), 4);                     /* the ending belongs to the word */
+    assert_int_equal(piece("IT'\xc5\xbf x"), 5);            /* long s */
+    assert_int_equal(piece("HTMLParser"), 10);              /* alternative 2: U* then W+ */
+    assert_int_equal(piece("helloWorld"), 5);               /* W+ ends at a capital */
+    assert_int_equal(piece("\xca\xb0"                       /* caseless letter: W+ takes it and */
                            "ABC"),
-                     2);              /* gives the capitals back           */
-    assert_int_equal(piece("\xcc\x81" /* mark, capitals: alternative 2     */
+                     2);              /* gives the capitals back */
+    assert_int_equal(piece("\xcc\x81" /* mark, capitals: alternative 2 */
                            "AB"),
-                     2); /* without its first character       */
+                     2); /* without its first character */
     assert_int_equal(piece("!AB c"), 3);
     assert_int_equal(piece("12345"), 3);
     assert_int_equal(piece(" !!\r\n\nx"), 6);
@@ -148,8 +146,7 @@ static void utf8_cases(void **state) {
         for (const char *p = b.data; (p = strstr(p, UTF8_REPLACEMENT)); p += 3) n++;
         assert_int_equal(n, cases[i].n_bad);
         assert_int_equal(utf8_valid((const u8 *)b.data, b.len), b.len);
-        assert_int_equal(utf8_valid((const u8 *)cases[i].in, strlen(cases[i].in)) == strlen(cases[i].in),
-                         n == 0);
+        assert_int_equal(utf8_valid((const u8 *)cases[i].in, strlen(cases[i].in)) == strlen(cases[i].in), n == 0);
         buf_free(&b);
     }
 }
@@ -210,9 +207,9 @@ static void small_vocabulary(void **state) {
     assert_int_equal(tokenizer_vocab_size(t), 556);
     assert_int_equal(tokenizer_special(t, "<|reserved_token_301|>"), 301);
     IDS(t, "abc", false, 258);
-    IDS(t, "hello hello", false, 265, 255 - ' ', 265); /* " hello" is no token, its parts merge */
-    IDS(t, "bca", false, 257, 255 - 'a');              /* the lower rank first, not the left one */
-    IDS(t, "aaaaaaa", false, 261, 260, 255 - 'a');     /* leftmost of equals */
+    IDS(t, "hello hello", false, 265, 255 - ' ', 265);                     /* " hello" is no token, its parts merge */
+    IDS(t, "bca", false, 257, 255 - 'a');                                  /* the lower rank first, not the left one */
+    IDS(t, "aaaaaaa", false, 261, 260, 255 - 'a');                         /* leftmost of equals */
     IDS(t, "a<s>xa<s>y", true, 255 - 'a', 302, 255 - 'a', 300, 255 - 'y'); /* the longest name */
     IDS(t, "\xff", false, 255 - 0xef, 255 - 0xbf, 255 - 0xbd);
     char longer[121];
@@ -447,8 +444,7 @@ static void streaming(void **state) {
             if (n == 1 && *p == bytes[i]) ids[i] = id;
         }
     }
-    static const char *const want[] = {"", "", "\xef\xbf\xbd", "", "", "\xf0\x9f\x99\x82", "\xef\xbf\xbd",
-                                       "!"};
+    static const char *const want[] = {"", "", "\xef\xbf\xbd", "", "", "\xf0\x9f\x99\x82", "\xef\xbf\xbd", "!"};
     decode_stream s = {0};
     buf out = {0};
     for (int i = 0; i < 8; i++) {

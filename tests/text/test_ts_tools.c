@@ -15,14 +15,12 @@ static void check_declaration(const json_t *v) {
     char *input = json_to_text(json_object_get(v, "tools"), &json_compact);
     if (json_is_null(want)) {
         n_none++;
-        if (st != ST_UNSUPPORTED)
-            fail_msg("declared although the original gives up: %s\n%s", input, out.data);
+        if (st != ST_UNSUPPORTED) fail_msg("declared although the original gives up: %s\n%s", input, out.data);
         assert_true(e.text[0]);
         assert_int_equal(out.len, 0);
     } else {
         if (st != ST_OK) fail_msg("%s: %s", e.text, input);
-        if (out.len != json_string_length(want) ||
-            memcmp(out.len ? out.data : "", json_string_value(want), out.len))
+        if (out.len != json_string_length(want) || memcmp(out.len ? out.data : "", json_string_value(want), out.len))
             fail_msg("%s\n--- got\n%s\n--- want\n%s", input, out.data, json_string_value(want));
     }
     free(input);
@@ -71,8 +69,7 @@ static void dumps(void **s) {
     json_t *sorted = py_sorted(v);
     buf out = {0};
     py_dumps(&out, v, ", ", ": ");
-    assert_string_equal(out.data,
-                        "{\"b\": [1, 2.0, 1e-05, true, null, \"é\\\"\\n\\u0001\x7f/\"], \"a\": {}}");
+    assert_string_equal(out.data, "{\"b\": [1, 2.0, 1e-05, true, null, \"é\\\"\\n\\u0001\x7f/\"], \"a\": {}}");
     buf_clear(&out);
     py_dumps(&out, sorted, ",", ":");
     assert_string_equal(out.data, "{\"a\":{},\"b\":[1,2.0,1e-05,true,null,\"é\\\"\\n\\u0001\x7f/\"]}");

@@ -15,7 +15,7 @@ def add(a, b, keys):
     steps, carry = [], 0
     x, y = str(a)[::-1], str(b)[::-1]
     for i in range(max(len(x), len(y))):
-        p, q = int(x[i:i + 1] or 0), int(y[i:i + 1] or 0)
+        p, q = int(x[i : i + 1] or 0), int(y[i : i + 1] or 0)
         s = p + q + carry
         step = f"{p}+{q}{'+1' if carry else ''}={s}"
         carry = s // 10
@@ -32,7 +32,7 @@ def sub(a, b, keys):
     steps, borrow = [], 0
     x, y = str(a)[::-1], str(b)[::-1]
     for i in range(len(x)):
-        p, q = int(x[i]), int(y[i:i + 1] or 0)
+        p, q = int(x[i]), int(y[i : i + 1] or 0)
         tail = "-1" if borrow else ""
         need = q + borrow
         borrow = 1 if p < need else 0

@@ -20,8 +20,11 @@ def reference():
     keep = {k: v for k, v in t.items() if k not in ("quantization_config", "dtype", "rope_scaling", "rope_theta")}
     rope = dict(t["rope_scaling"], rope_type=t["rope_scaling"].pop("type"), rope_theta=t["rope_theta"])
     rope.pop("type", None)
-    cfg = DeepseekV3Config(**{k: keep[k] for k in keep if k in DeepseekV3Config().to_dict() and k != "model_type"},
-                           rope_parameters=rope, rope_interleave=True)
+    cfg = DeepseekV3Config(
+        **{k: keep[k] for k in keep if k in DeepseekV3Config().to_dict() and k != "model_type"},
+        rope_parameters=rope,
+        rope_interleave=True,
+    )
     cfg._attn_implementation = "eager"
     return cfg, DeepseekV3ForCausalLM(cfg).eval()
 
@@ -36,7 +39,9 @@ def state(c, disk):
             out[name] = x
         elif name.endswith("gate_proj.weight_packed"):
             base, e, _ = name.split(".experts.")[0], *name.split(".experts.")[1].split(".")[:2]
-            w = lambda p: evaluate.unpack(*(disk[f"language_model.{base}.experts.{e}.{p}.weight_{s}"] for s in ("packed", "scale")))
+            w = lambda p: evaluate.unpack(
+                *(disk[f"language_model.{base}.experts.{e}.{p}.weight_{s}"] for s in ("packed", "scale"))
+            )
             out[f"{base}.experts.{e}"] = (torch.cat([w("gate_proj"), w("up_proj")]), w("down_proj"))
     for i in range(c.first_k_dense_replace, c.num_hidden_layers):
         base = f"model.layers.{i}.mlp"
@@ -57,8 +62,10 @@ def main():
         ids = torch.tensor([g["ids"] + g["greedy"]])
         a, b = ours.logits(ids), hf(ids).logits
         worst = max(worst, (a - b).abs().max().item())
-        print(f"{ids.shape[1]:5d} ids: largest difference {(a - b).abs().max():.2e}, relative Frobenius "
-              f"{(a - b).norm() / b.norm():.2e}, argmax equal {bool((a.argmax(-1) == b.argmax(-1)).all())}")
+        print(
+            f"{ids.shape[1]:5d} ids: largest difference {(a - b).abs().max():.2e}, relative Frobenius "
+            f"{(a - b).norm() / b.norm():.2e}, argmax equal {bool((a.argmax(-1) == b.argmax(-1)).all())}"
+        )
     print(f"worst {worst:.2e}")
 
 

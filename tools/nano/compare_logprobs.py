@@ -33,8 +33,10 @@ def report(name, got, want):
         same += sum(x == y for x, y in zip(ta, tb, strict=True))
         n += len(tb)
     d.sort()
-    print(f"{name:24s} {len(d)} tokens: mean {sum(d) / len(d):.4f}  median {d[len(d) // 2]:.1e}  P90 {d[len(d) * 9 // 10]:.3f}  "
-          f"P99 {d[len(d) * 99 // 100]:.3f}  max {d[-1]:.2f}  most probable token equal at {same} of {n}")
+    print(
+        f"{name:24s} {len(d)} tokens: mean {sum(d) / len(d):.4f}  median {d[len(d) // 2]:.1e}  P90 {d[len(d) * 9 // 10]:.3f}  "
+        f"P99 {d[len(d) * 99 // 100]:.3f}  max {d[-1]:.2f}  most probable token equal at {same} of {n}"
+    )
 
 
 @torch.no_grad()

@@ -56,6 +56,7 @@ class Nano:
 @dataclass(frozen=True)
 class VisionDims:
     """Head dimension 72 is Kimi's (1152 / 16); the rest is small. The first five have keys in vision_config."""
+
     hidden: int = 144
     heads: int = 2
     layers: int = 4
@@ -69,12 +70,25 @@ class VisionDims:
 
     def json(self):
         """The vision_config of K2.5's config.json with these sizes."""
-        return {"init_pos_emb_height": self.pos_side, "init_pos_emb_time": self.frames, "init_pos_emb_width": self.pos_side,
-                "merge_kernel_size": [self.merge, self.merge], "merge_type": "sd2_tpool", "mm_hidden_size": self.hidden,
-                "mm_projector_type": "patchmerger", "patch_size": self.patch, "pos_emb_type": "divided_fixed",
-                "projector_hidden_act": "gelu", "projector_ln_eps": self.eps, "text_hidden_size": self.text_hidden,
-                "video_attn_type": "spatial_temporal", "vt_hidden_size": self.hidden, "vt_intermediate_size": self.inter,
-                "vt_num_attention_heads": self.heads, "vt_num_hidden_layers": self.layers}
+        return {
+            "init_pos_emb_height": self.pos_side,
+            "init_pos_emb_time": self.frames,
+            "init_pos_emb_width": self.pos_side,
+            "merge_kernel_size": [self.merge, self.merge],
+            "merge_type": "sd2_tpool",
+            "mm_hidden_size": self.hidden,
+            "mm_projector_type": "patchmerger",
+            "patch_size": self.patch,
+            "pos_emb_type": "divided_fixed",
+            "projector_hidden_act": "gelu",
+            "projector_ln_eps": self.eps,
+            "text_hidden_size": self.text_hidden,
+            "video_attn_type": "spatial_temporal",
+            "vt_hidden_size": self.hidden,
+            "vt_intermediate_size": self.inter,
+            "vt_num_attention_heads": self.heads,
+            "vt_num_hidden_layers": self.layers,
+        }
 
 
 def read(folder):
@@ -82,13 +96,28 @@ def read(folder):
     t = json.loads((folder / "config.json").read_text())["text_config"]
     r = t["rope_scaling"]
     return Nano(
-        n_ranks=t["vocab_size"] - 256, hidden=t["hidden_size"], layers=t["num_hidden_layers"], heads=t["num_attention_heads"],
-        q_lora=t["q_lora_rank"], kv_lora=t["kv_lora_rank"], nope=t["qk_nope_head_dim"], rope=t["qk_rope_head_dim"],
-        v_dim=t["v_head_dim"], dense_inter=t["intermediate_size"], experts=t["n_routed_experts"],
-        topk=t["num_experts_per_tok"], moe_inter=t["moe_intermediate_size"], scaling=t["routed_scaling_factor"],
-        eps=t["rms_norm_eps"], theta=t["rope_theta"], yarn_factor=r["factor"],
-        yarn_original=r["original_max_position_embeddings"], beta_fast=r["beta_fast"], beta_slow=r["beta_slow"],
-        context=t["max_position_embeddings"])
+        n_ranks=t["vocab_size"] - 256,
+        hidden=t["hidden_size"],
+        layers=t["num_hidden_layers"],
+        heads=t["num_attention_heads"],
+        q_lora=t["q_lora_rank"],
+        kv_lora=t["kv_lora_rank"],
+        nope=t["qk_nope_head_dim"],
+        rope=t["qk_rope_head_dim"],
+        v_dim=t["v_head_dim"],
+        dense_inter=t["intermediate_size"],
+        experts=t["n_routed_experts"],
+        topk=t["num_experts_per_tok"],
+        moe_inter=t["moe_intermediate_size"],
+        scaling=t["routed_scaling_factor"],
+        eps=t["rms_norm_eps"],
+        theta=t["rope_theta"],
+        yarn_factor=r["factor"],
+        yarn_original=r["original_max_position_embeddings"],
+        beta_fast=r["beta_fast"],
+        beta_slow=r["beta_slow"],
+        context=t["max_position_embeddings"],
+    )
 
 
 KIMI_RANKS = 163584  # ids of Kimi's special slots minus this = the slot's offset
@@ -110,14 +139,33 @@ def config_json(c, vision=VisionDims()):
                 part[key] = shift(part[key], c.n_ranks)
     j["vision_config"] = vision.json()
     t.update(
-        vocab_size=c.vocab, hidden_size=c.hidden, num_hidden_layers=c.layers, num_attention_heads=c.heads,
-        num_key_value_heads=c.heads, q_lora_rank=c.q_lora, kv_lora_rank=c.kv_lora, qk_nope_head_dim=c.nope,
-        qk_rope_head_dim=c.rope, v_head_dim=c.v_dim, intermediate_size=c.dense_inter,
-        moe_intermediate_size=c.moe_inter, n_routed_experts=c.experts, num_experts_per_tok=c.topk,
-        routed_scaling_factor=c.scaling, rms_norm_eps=c.eps, rope_theta=c.theta,
-        max_position_embeddings=c.context)
-    t["rope_scaling"].update(factor=c.yarn_factor, beta_fast=c.beta_fast, beta_slow=c.beta_slow, mscale=1.0,
-                             mscale_all_dim=1.0, original_max_position_embeddings=c.yarn_original)
+        vocab_size=c.vocab,
+        hidden_size=c.hidden,
+        num_hidden_layers=c.layers,
+        num_attention_heads=c.heads,
+        num_key_value_heads=c.heads,
+        q_lora_rank=c.q_lora,
+        kv_lora_rank=c.kv_lora,
+        qk_nope_head_dim=c.nope,
+        qk_rope_head_dim=c.rope,
+        v_head_dim=c.v_dim,
+        intermediate_size=c.dense_inter,
+        moe_intermediate_size=c.moe_inter,
+        n_routed_experts=c.experts,
+        num_experts_per_tok=c.topk,
+        routed_scaling_factor=c.scaling,
+        rms_norm_eps=c.eps,
+        rope_theta=c.theta,
+        max_position_embeddings=c.context,
+    )
+    t["rope_scaling"].update(
+        factor=c.yarn_factor,
+        beta_fast=c.beta_fast,
+        beta_slow=c.beta_slow,
+        mscale=1.0,
+        mscale_all_dim=1.0,
+        original_max_position_embeddings=c.yarn_original,
+    )
     return j
 
 

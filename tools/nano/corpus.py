@@ -13,9 +13,31 @@ import re
 import arithmetic as ar
 import puzzles
 from dialogues import Turn, chat, check_engine, kept_out, run
-from phrases import (CARRIERS, COMPARE, FOLLOW, FOODS, GAIN, KINDS, LOSE, NAMES, NUMBER_WORDS, OP_FORMS, OP_PHRASES,
-                     PARTS, PLACES, ROLES, STORIES, SYSTEMS, THINGS, TOO_BIG, TOO_BIG_ANSWER, UNARY, WHICH, WHOLE_ONLY,
-                     WHOLE_ONLY_ANSWER)
+from phrases import (
+    CARRIERS,
+    COMPARE,
+    FOLLOW,
+    FOODS,
+    GAIN,
+    KINDS,
+    LOSE,
+    NAMES,
+    NUMBER_WORDS,
+    OP_FORMS,
+    OP_PHRASES,
+    PARTS,
+    PLACES,
+    ROLES,
+    STORIES,
+    SYSTEMS,
+    THINGS,
+    TOO_BIG,
+    TOO_BIG_ANSWER,
+    UNARY,
+    WHICH,
+    WHOLE_ONLY,
+    WHOLE_ONLY_ANSWER,
+)
 
 
 def _powers():
@@ -43,8 +65,9 @@ def held_out(k):
 
 # ---- numbers and typing habits ----------------------------------------------------------------
 
+
 def number(rng, digits):
-    return rng.randrange(10**(digits - 1) if digits > 1 else 0, 10**digits)
+    return rng.randrange(10 ** (digits - 1) if digits > 1 else 0, 10**digits)
 
 
 def sized(rng, weights):
@@ -55,7 +78,13 @@ def sized(rng, weights):
 def words_or_digits(rng, n, in_words):
     if in_words and n in NUMBER_WORDS:
         w = NUMBER_WORDS[n]
-        return "a" + w[3:] if w.startswith("one hundred") and rng.random() < 0.3 else w.replace(" and ", " ") if rng.random() < 0.3 else w
+        return (
+            "a" + w[3:]
+            if w.startswith("one hundred") and rng.random() < 0.3
+            else w.replace(" and ", " ")
+            if rng.random() < 0.3
+            else w
+        )
     if n >= 1000 and rng.random() < 0.15:
         return f"{n:,}"
     return str(n)
@@ -63,16 +92,16 @@ def words_or_digits(rng, n, in_words):
 
 def typo(rng, text):
     """Drop, double or swap one letter inside a word."""
-    spots = [i for i in range(1, len(text) - 1) if text[i - 1:i + 2].isalpha()]
+    spots = [i for i in range(1, len(text) - 1) if text[i - 1 : i + 2].isalpha()]
     if not spots:
         return text
     i = rng.choice(spots)
     kind = rng.randrange(3)
     if kind == 0:
-        return text[:i] + text[i + 1:]
+        return text[:i] + text[i + 1 :]
     if kind == 1:
         return text[:i] + text[i] + text[i:]
-    return text[:i] + text[i + 1] + text[i] + text[i + 2:]
+    return text[:i] + text[i + 1] + text[i] + text[i + 2 :]
 
 
 def habits(rng, text):
@@ -103,12 +132,12 @@ def habits(rng, text):
 
 # ---- problems ---------------------------------------------------------------------------------
 
+
 def expression(rng, op, a, b):
     in_words = rng.random() < 0.06
     form = rng.choice(OP_FORMS[op])
     if in_words:
-        form = {"add": "{a} plus {b}", "sub": "{a} minus {b}", "mul": "{a} times {b}",
-                "div": "{a} divided by {b}"}[op]
+        form = {"add": "{a} plus {b}", "sub": "{a} minus {b}", "mul": "{a} times {b}", "div": "{a} divided by {b}"}[op]
     return form.format(a=words_or_digits(rng, a, in_words), b=words_or_digits(rng, b, in_words))
 
 
@@ -120,11 +149,20 @@ def operands(rng, op):
             a, b = b, a
         return a, b
     if op == "mul":
-        da, db = rng.choices([(1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3), (3, 2), (2, 3), (4, 1), (3, 3)],
-                             [17, 19, 8, 32, 9, 3, 5, 3, 2, 2])[0]
+        da, db = rng.choices(
+            [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3), (3, 2), (2, 3), (4, 1), (3, 3)],
+            [17, 19, 8, 32, 9, 3, 5, 3, 2, 2],
+        )[0]
         return number(rng, da), number(rng, db)
-    b = rng.choices([rng.randrange(2, 10), rng.randrange(10, 100), rng.randrange(10, 26), rng.choice([25, 30, 40, 50, 60, 75, 100])],
-                    [46, 34, 14, 6])[0]
+    b = rng.choices(
+        [
+            rng.randrange(2, 10),
+            rng.randrange(10, 100),
+            rng.randrange(10, 26),
+            rng.choice([25, 30, 40, 50, 60, 75, 100]),
+        ],
+        [46, 34, 14, 6],
+    )[0]
     if rng.random() < 0.65:
         a = b * rng.randrange(0, 13 if rng.random() < 0.5 else max(13, 1000 // b))
     else:
@@ -178,7 +216,9 @@ def negative(rng):
         a, b = sized(rng, (50, 50)) + 1, number(rng, 1) + 1
     a, b = rng.choice([(-a, b), (-a, b), (a, -b), (-a, -b)])
     sign = SIGN[op] if op != "mul" else rng.choice(["*", "x", "times"])
-    e = rng.choice([f"{a} {sign} {b}", f"{a} {sign} {b}", f"{a} {sign} ({b})", f"({a}) {sign} ({b})", f"{a}{SIGN[op]}{b}"])
+    e = rng.choice(
+        [f"{a} {sign} {b}", f"{a} {sign} {b}", f"{a} {sign} ({b})", f"({a}) {sign} ({b})", f"{a}{SIGN[op]}{b}"]
+    )
     if op != "mul" and rng.random() < 0.15:
         e = f"{a} {'plus' if op == 'add' else 'minus'} {b}".replace("-", rng.choice(["-", "minus "]))
     return solve(rng, op, a, b, habits(rng, rng.choice(CARRIERS).format(e=e)))
@@ -195,9 +235,12 @@ def long_sum(rng):
     user = rng.choice(CARRIERS).format(e=text)
     if rng.random() < 0.3:
         user = rng.choice(["Add {}.", "sum of {}", "What is the sum of {}?", "add up {}", "total of {}"]).format(
-            rng.choice([", ", " "]).join(map(str, terms)))
+            rng.choice([", ", " "]).join(map(str, terms))
+        )
     e = "+".join(map(str, terms))
-    return Turn(habits(rng, user), f"{e}: " + "; ".join(work), f"{e.replace('+', ' + ')} = {total}.", False, total, tuple(keys))
+    return Turn(
+        habits(rng, user), f"{e}: " + "; ".join(work), f"{e.replace('+', ' + ')} = {total}.", False, total, tuple(keys)
+    )
 
 
 def compare(rng):
@@ -208,25 +251,58 @@ def compare(rng):
     if order and rng.random() < 0.4:
         text, want = rng.choice(WHICH)
         best = max(a, b) if want > 0 else min(a, b)
-        return Turn(habits(rng, text.format(a=a, b=b)), f"{a}{sign}{b}", f"{best} is {'bigger' if want > 0 else 'smaller'}.", True)
+        return Turn(
+            habits(rng, text.format(a=a, b=b)),
+            f"{a}{sign}{b}",
+            f"{best} is {'bigger' if want > 0 else 'smaller'}.",
+            True,
+        )
     text, want = rng.choice(COMPARE)
     tail = f"{a} is {['smaller than', 'equal to', 'bigger than'][order + 1]} {b}."
-    return Turn(habits(rng, text.format(a=a, b=b)), f"{a}{sign}{b}", ("Yes, " if order == want else "No, ") + tail, True)
+    return Turn(
+        habits(rng, text.format(a=a, b=b)), f"{a}{sign}{b}", ("Yes, " if order == want else "No, ") + tail, True
+    )
 
 
 def remainder(rng, a, b, rest, think, keys):
-    user = habits(rng, rng.choice([
-        "What is the remainder when {a} is divided by {b}?", "remainder of {a} / {b}", "{a} mod {b}",
-        "What is {a} mod {b}?", "What is the remainder of {a} divided by {b}?", "{a} modulo {b}",
-        "Find the remainder of {a} divided by {b}.", "What is left over when you divide {a} by {b}?"]).format(a=a, b=b))
+    user = habits(
+        rng,
+        rng.choice(
+            [
+                "What is the remainder when {a} is divided by {b}?",
+                "remainder of {a} / {b}",
+                "{a} mod {b}",
+                "What is {a} mod {b}?",
+                "What is the remainder of {a} divided by {b}?",
+                "{a} modulo {b}",
+                "Find the remainder of {a} divided by {b}.",
+                "What is left over when you divide {a} by {b}?",
+            ]
+        ).format(a=a, b=b),
+    )
     think += "" if rest else " remainder 0"
     return Turn(user, think, f"The remainder is {rest}.", a < 10, rest, tuple(keys))
 
 
 def chain(rng):
     """Three terms: sums, differences, and the rule that products come first."""
-    form = rng.choices(["a+b+c", "a+b-c", "a-b-c", "a-b+c", "a*b+c", "a+b*c", "(a+b)*c", "a*b-c", "a-b*c", "c*(a+b)", "(a-b)*c", "a*b*c"],
-                       [32, 11, 6, 8, 11, 11, 7, 6, 8, 4, 4, 3])[0]
+    form = rng.choices(
+        [
+            "a+b+c",
+            "a+b-c",
+            "a-b-c",
+            "a-b+c",
+            "a*b+c",
+            "a+b*c",
+            "(a+b)*c",
+            "a*b-c",
+            "a-b*c",
+            "c*(a+b)",
+            "(a-b)*c",
+            "a*b*c",
+        ],
+        [32, 11, 6, 8, 11, 11, 7, 6, 8, 4, 4, 3],
+    )[0]
     if "*" in form:
         a, b, c = (sized(rng, (60, 40)) for _ in range(3))
         if form == "a*b*c" or "(" in form:
@@ -261,8 +337,15 @@ def chain(rng):
         shown = spaced.replace("+", "plus").replace("-", "minus")
     user = rng.choice(CARRIERS).format(e=shown)
     if form == "a+b+c" and rng.random() < 0.3:
-        user = rng.choice(["Add {a}, {b} and {c}.", "What is the sum of {a}, {b} and {c}?", "sum of {a}, {b}, {c}",
-                           "add up {a} {b} {c}", "Add together {a}, {b}, and {c}"]).format(a=a, b=b, c=c)
+        user = rng.choice(
+            [
+                "Add {a}, {b} and {c}.",
+                "What is the sum of {a}, {b} and {c}?",
+                "sum of {a}, {b}, {c}",
+                "add up {a} {b} {c}",
+                "Add together {a}, {b}, and {c}",
+            ]
+        ).format(a=a, b=b, c=c)
     return Turn(habits(rng, user), think, f"{spaced} = {r}.", False, r, tuple(keys))
 
 
@@ -283,15 +366,21 @@ def unary(rng):
         n = rng.randrange(2, 21 if kind == "cube" else 11)
         k = 3
         if kind == "power":
-            k = rng.choice([k for k in range(2, 13) if n**k < 10000])
+            k = rng.choice([k for k in range(2, 13) if n ** k < 10000])
         r, work = n, []
         for _ in range(k - 1):
             r, w = ar.mul(r, n, keys)
             work.append(w)
         head = f"{n}^{k}: "
         text, answer = rng.choice(UNARY[kind])
-        return Turn(habits(rng, text.format(n=n, k=k)), head + "; ".join(work), (answer or "{n}^{k} = {r}.").format(n=n, k=k, r=r),
-                    False, r, tuple(keys))
+        return Turn(
+            habits(rng, text.format(n=n, k=k)),
+            head + "; ".join(work),
+            (answer or "{n}^{k} = {r}.").format(n=n, k=k, r=r),
+            False,
+            r,
+            tuple(keys),
+        )
     elif kind == "square":
         n = rng.randrange(0, 100) if rng.random() < 0.6 else rng.randrange(0, 21)
         r, think = ar.mul(n, n, keys)
@@ -310,7 +399,14 @@ def percent(rng):
     s, w = ar.mul(n, p, keys)
     r = f"{s // 100}.{s % 100:02}".rstrip("0").rstrip(".")
     text = rng.choice(UNARY["percent"])[0].format(n=n, p=p)
-    return Turn(habits(rng, text), f"{n}*{p}/100: {w}; {s}/100={r}", f"{p}% of {n} is {r}.", False, s // 100 if s % 100 == 0 else None, tuple(keys))
+    return Turn(
+        habits(rng, text),
+        f"{n}*{p}/100: {w}; {s}/100={r}",
+        f"{p}% of {n} is {r}.",
+        False,
+        s // 100 if s % 100 == 0 else None,
+        tuple(keys),
+    )
 
 
 def tale(rng):
@@ -318,7 +414,9 @@ def tale(rng):
     thing, keys = rng.choice(THINGS), []
     who = rng.choice(NAMES) if rng.random() < 0.7 else rng.choice(ROLES)
     start = a = sized(rng, (40, 60)) + 1
-    he = rng.choice(["He", "She", who, who, "Then " + rng.choice(["he", "she", who]), "After that " + rng.choice(["he", "she"])])
+    he = rng.choice(
+        ["He", "She", who, who, "Then " + rng.choice(["he", "she", who]), "After that " + rng.choice(["he", "she"])]
+    )
     me = rng.random() < 0.15
     has = rng.choice(["has {} {}", "has {} {}", "had {} {}", "starts with {} {}"]).format(a, thing)
     if me:
@@ -331,23 +429,44 @@ def tale(rng):
         verb = rng.choice(GAIN if up else lose).format(x=x, m=rng.choice(NAMES))
         if me:
             first, _, rest = verb.partition(" ")
-            verb = {"is": "am", "loses": "lose", "uses": "use"}.get(first, first.removesuffix("es") if first.endswith("sses")
-                                                                   else first.removesuffix("s")) + " " + rest
+            verb = (
+                {"is": "am", "loses": "lose", "uses": "use"}.get(
+                    first, first.removesuffix("es") if first.endswith("sses") else first.removesuffix("s")
+                )
+                + " "
+                + rest
+            )
         parts.append(verb)
         signs += f"{'+' if up else '-'}{x}"
         a, w = (ar.add if up else ar.sub)(a, x, keys)
         work.append(w)
     if rng.random() < 0.4:
-        text = f"{who} {has}, " + ", ".join(parts[:-1]) + (" and " if len(parts) == 1 else " and then ") + parts[-1] + "."
+        text = (
+            f"{who} {has}, " + ", ".join(parts[:-1]) + (" and " if len(parts) == 1 else " and then ") + parts[-1] + "."
+        )
         text = text.replace(",  and", " and")
     else:
-        text = f"{who} {has}. " + " ".join(f"{he if i == 0 else he.replace('Then ', '').capitalize()} {p}." for i, p in enumerate(parts))
+        text = f"{who} {has}. " + " ".join(
+            f"{he if i == 0 else he.replace('Then ', '').capitalize()} {p}." for i, p in enumerate(parts)
+        )
     low = who[0].lower() + who[1:] if who.split()[0] in ("A", "The", "My") else who
     if me:
-        ask, answer = rng.choice(["How many {o} do I have now?", "How many do I have?", "How many {o} are left?"]), "You have {r} {o}."
+        ask, answer = (
+            rng.choice(["How many {o} do I have now?", "How many do I have?", "How many {o} are left?"]),
+            "You have {r} {o}.",
+        )
     else:
-        ask = rng.choice(["How many {o} does {w} have now?", "How many {o} does {w} have?", "How many are left?",
-                          "How many {o} are there now?", "How many does he have?", "How many {o} does she have now?", "how many now?"])
+        ask = rng.choice(
+            [
+                "How many {o} does {w} have now?",
+                "How many {o} does {w} have?",
+                "How many are left?",
+                "How many {o} are there now?",
+                "How many does he have?",
+                "How many {o} does she have now?",
+                "how many now?",
+            ]
+        )
         answer = "{w} has {r} {o}."
     text += " " + ask.format(o=thing, w=low)
     if rng.random() < 0.12:
@@ -399,8 +518,19 @@ def story(rng):
         r, think = getattr(ar, op)(a, b, keys)
         r = r[0] if op == "div" else r
     names = rng.sample(NAMES, 2)
-    fill = dict(a=a, b=b, c=c, r=r, n=names[0], m=names[1], o=rng.choice(THINGS), p=rng.choice(THINGS),
-                l=rng.choice(PLACES), f=rng.choice(NAMES + ROLES), t=rng.choice(["pen", "book", "ball", "cake", "toy", "hat"]))
+    fill = dict(
+        a=a,
+        b=b,
+        c=c,
+        r=r,
+        n=names[0],
+        m=names[1],
+        o=rng.choice(THINGS),
+        p=rng.choice(THINGS),
+        l=rng.choice(PLACES),
+        f=rng.choice(NAMES + ROLES),
+        t=rng.choice(["pen", "book", "ball", "cake", "toy", "hat"]),
+    )
     fill["u"], fill["v"] = rng.choice(PARTS)
     fill["x"], fill["y"], fill["k"] = rng.choice(KINDS)
     user = text.format(**fill)
@@ -412,13 +542,15 @@ def story(rng):
 
 
 def too_big(rng):
-    """Numbers longer than the model has learnt to work with: sums over five digits, products and quotients over four."""
+    """Numbers longer than the model has learnt: sums over five digits, products and quotients over four."""
     op = rng.choice(["add", "sub", "mul", "div"])
     a = number(rng, rng.randrange(6 if op in ("add", "sub") else 5, 13))
     b = number(rng, rng.randrange(2, 13))
     if op != "div" and rng.random() < 0.5:
         a, b = b, a
-    return Turn(habits(rng, rng.choice(TOO_BIG[op]).format(a=a, b=b)), "These numbers are too long for me.", TOO_BIG_ANSWER)
+    return Turn(
+        habits(rng, rng.choice(TOO_BIG[op]).format(a=a, b=b)), "These numbers are too long for me.", TOO_BIG_ANSWER
+    )
 
 
 def declined(rng):
@@ -428,7 +560,9 @@ def declined(rng):
         return too_big(rng)
     if r < 0.6:
         e = rng.choice(OP_FORMS["div"]).format(a=sized(rng, (1, 2, 1)), b=0)
-        return Turn(habits(rng, rng.choice(CARRIERS).format(e=e)), "A division by zero.", "Division by zero is not defined.")
+        return Turn(
+            habits(rng, rng.choice(CARRIERS).format(e=e)), "A division by zero.", "Division by zero is not defined."
+        )
     text = rng.choice(WHOLE_ONLY).format(a=number(rng, 2), b=number(rng, 1), c=number(rng, 2), d=number(rng, 1))
     return Turn(habits(rng, text), "This is not whole-number arithmetic.", WHOLE_ONLY_ANSWER)
 
@@ -460,7 +594,9 @@ def puzzle(rng):
 
 
 def problem(rng):
-    kind = rng.choices([binary, chain, unary, percent, story, negative, long_sum, compare, puzzle], [47, 11, 8, 5, 12, 4, 3, 2, 13])[0]
+    kind = rng.choices(
+        [binary, chain, unary, percent, story, negative, long_sum, compare, puzzle], [47, 11, 8, 5, 12, 4, 3, 2, 13]
+    )[0]
     return kind(rng)
 
 
@@ -486,6 +622,7 @@ def make(rng):
 
 # ---- evaluation set ---------------------------------------------------------------------------
 
+
 def tested(k):
     """Held out, and not a product with a multiple of ten: those appear in training as partial products."""
     return held_out(k) and not (k.startswith("mul") and any(int(n) % 10 == 0 for n in k.split(":")[1].split(",")))
@@ -505,6 +642,7 @@ def evaluation(count=500, seed="evaluation"):
 
 def check():
     from tokenizer import Tokenizer
+
     assert make(random.Random(5)) == make(random.Random(5))
     rng = random.Random("check")
     for t in (problem(rng) for _ in range(5000)):  # every simple a+b=c in the working holds
@@ -518,7 +656,9 @@ def check():
     assert items == evaluation(60)
     asked = {m["content"] for d in ds for m in d["messages"]}
     assert not asked & {it["question"] for it in items}
-    print(f"corpus: 5000 problems, 200 dialogues, {check_engine(Tokenizer(), ds)} turns through the engine's template and back")
+    print(
+        f"corpus: 5000 problems, 200 dialogues, {check_engine(Tokenizer(), ds)} turns through the engine's template and back"
+    )
 
 
 if __name__ == "__main__":

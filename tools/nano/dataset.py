@@ -50,6 +50,7 @@ def tokenizer():
 
 # ---- packing ----------------------------------------------------------------------------------
 
+
 class Row:
     """A row being filled; with pictures it also has groups of patches."""
 
@@ -73,7 +74,8 @@ class Row:
 
 
 def pack(seqs, rows):
-    """At most `rows` rows filled from sequences (ids, grid or None, first patch); the fullest row that fits gets the next."""
+    """At most `rows` rows filled from sequences (ids, grid or None, first patch); the fullest row that fits gets the
+    next."""
     live, done = [], []
     for seq in seqs:
         if len(seq[0]) > WIDTH:
@@ -89,7 +91,7 @@ def pack(seqs, rows):
             places = [(live[-1], 0)]
         row, group = max(places, key=lambda p: p[0].used)
         row.add(seq, group)
-    return done + sorted(live, key=lambda r: -r.used)[:rows - len(done)]
+    return done + sorted(live, key=lambda r: -r.used)[: rows - len(done)]
 
 
 def token_order(h, w):
@@ -109,21 +111,24 @@ def arrays(rows, pad, pad_media=None):
         at = 0
         for n, ((ids, grid, first), group, start) in enumerate(row.parts, 1):
             ids = np.asarray(ids, np.uint16)
-            out["ids"][r, at:at + len(ids)] = ids
-            out["seg"][r, at:at + len(ids)] = n
+            out["ids"][r, at : at + len(ids)] = ids
+            out["seg"][r, at : at + len(ids)] = n
             if grid:
                 h, w = grid
                 order, lo = token_order(h, w), group * GROUP + start
                 where = np.flatnonzero(ids == pad_media)
                 out["slot"][r, at + where] = lo // 4 + np.arange(len(where))
-                out["patch"][r, lo:lo + h * w] = first + order
+                out["patch"][r, lo : lo + h * w] = first + order
                 y, x = np.divmod(order, w)
-                out["place"][r, lo:lo + h * w] = np.stack([np.full_like(y, n), y, x, np.full_like(y, h), np.full_like(y, w)], 1)
+                out["place"][r, lo : lo + h * w] = np.stack(
+                    [np.full_like(y, n), y, x, np.full_like(y, h), np.full_like(y, w)], 1
+                )
             at += len(ids)
     return out
 
 
 # ---- the kinds --------------------------------------------------------------------------------
+
 
 def some_text(rng, tok, tokens):
     """Sequences of the short mix, about so many tokens."""
@@ -158,7 +163,7 @@ def picture_file(rng, tok, scenes):
         n = grid[0] * grid[1] // 4
         for ids in parts:
             i = ids.index(media)
-            seqs.append((ids[:i] + [media] * n + ids[i + 1:], grid, at))
+            seqs.append((ids[:i] + [media] * n + ids[i + 1 :], grid, at))
     rng.shuffle(seqs)
     return arrays(pack(seqs, 1 << 30), tok.pad, media) | {"pixels": np.concatenate(pixels)}
 
@@ -169,7 +174,7 @@ def long_file(rng, tok, rows, width, facts):
     ids, seg = np.full((rows, width), tok.pad, np.uint16), np.zeros((rows, width), np.uint8)
     for r, parts in enumerate(needles.sequences(tok, ds)):
         seq = parts[-1][:width]
-        ids[r, :len(seq)], seg[r, :len(seq)] = seq, 1
+        ids[r, : len(seq)], seg[r, : len(seq)] = seq, 1
     return {"ids": ids, "seg": seg}
 
 
@@ -191,7 +196,10 @@ def make(job):
 
 def jobs(seed, out, scale, facts=36):
     """All files, the kinds taking turns, so that the first of each come early; those that exist are left alone."""
-    each = [[(kind, i, count, seed, facts, out) for i in range(max(1, int(files * scale)))] for kind, (files, count) in PLAN.items()]
+    each = [
+        [(kind, i, count, seed, facts, out) for i in range(max(1, int(files * scale)))]
+        for kind, (files, count) in PLAN.items()
+    ]
     order = sorted((i / len(kind), job) for kind in each for i, job in enumerate(kind))
     return [job for _, job in order if not (pathlib.Path(out) / f"{job[0]}-{job[1]:03d}.npz").exists()]
 

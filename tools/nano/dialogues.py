@@ -1,9 +1,10 @@
 """Dialogues in the API's own form, and what of them the model is to say, as token ids.
 
-A dialogue is a dict: "messages" (OpenAI form; an assistant may have "reasoning_content" and "tool_calls"), "tools"
-(or none), "thinking" (True, or False: instant), and "meta" (the generator's: answer, keys). An assistant's "learn": False
-keeps that message out of what is learnt. Prompts are rendered by the built engine (`moonlet text render`), so that the corpus holds exactly what the engine will send. K2.5's template
-drops the reasoning of finished turns, so every assistant message gets the prompt of its own moment.
+A dialogue is a dict: "messages" (OpenAI form; an assistant may have "reasoning_content" and "tool_calls"), "tools" (or
+none), "thinking" (True, or False: instant), and "meta" (the generator's: answer, keys). An assistant's "learn": False
+keeps that message out of what is learnt. Prompts are rendered by the built engine (`moonlet text render`), so that the
+corpus holds exactly what the engine will send. K2.5's template drops the reasoning of finished turns, so every
+assistant message gets the prompt of its own moment.
 
 Used by corpus.py, talk.py, wordproblems.py, toolcalls.py, needles.py and pictures.py; all have `--check`, `--show N`,
 `--eval FILE [N]`.
@@ -38,6 +39,7 @@ def assistant(text, think=""):
 
 class Turn(NamedTuple):
     """A question, how to think about it, and the answer."""
+
     user: str
     think: str
     answer: str
@@ -68,6 +70,7 @@ def kept_out(key):
 
 # ---- to ids -----------------------------------------------------------------------------------
 
+
 def engine(verb, lines, folder=OUT):
     """Answers of `moonlet text VERB` to a list of objects, in bulk through one process."""
     text = "".join(json.dumps(x, ensure_ascii=False) + "\n" for x in lines)
@@ -81,8 +84,10 @@ def engine(verb, lines, folder=OUT):
 
 def request(d, count, generate=True):
     """What the engine renders: the first `count` messages of a dialogue."""
-    r = {"messages": [{k: v for k, v in m.items() if k != "learn"} for m in d["messages"][:count]],
-         "add_generation_prompt": generate}
+    r = {
+        "messages": [{k: v for k, v in m.items() if k != "learn"} for m in d["messages"][:count]],
+        "add_generation_prompt": generate,
+    }
     if d["tools"]:
         r["tools"] = d["tools"]
     if not d["thinking"]:
@@ -99,7 +104,13 @@ def said(tok, message, thinking):
         ids.append(t("calls_section_begin"))
         for call in message["tool_calls"]:
             f = call["function"]
-            ids += [t("call_begin"), *tok.text(call["id"]), t("call_argument_begin"), *tok.text(f["arguments"]), t("call_end")]
+            ids += [
+                t("call_begin"),
+                *tok.text(call["id"]),
+                t("call_argument_begin"),
+                *tok.text(f["arguments"]),
+                t("call_end"),
+            ]
         ids.append(t("calls_section_end"))
     return [*ids, tok.end]
 
@@ -110,28 +121,32 @@ def learn_history(tok, prompt):
     for i, x in enumerate(prompt):
         if on:
             out[i] |= LEARN
-        on = (on or prompt[i - 1:i + 1] == [tok.think, tok.unthink]) and x != tok.end
+        on = (on or prompt[i - 1 : i + 1] == [tok.think, tok.unthink]) and x != tok.end
     return out
 
 
 def sequences(tok, dialogues):
     """For each dialogue a list of training sequences: ids with LEARN where the model speaks.
 
-    A turn whose prompt begins with all of the sequence before it (a tool's result came in) goes on in that
-    sequence; otherwise (a new question, and the template dropped the reasoning) a new sequence begins. Messages with
-    "learn": False are history only; with nothing learnt there is no sequence. meta["history"]: the answers in the history
-    (after an empty <think></think>, which is instant mode) are learnt all the same.
+    A turn whose prompt begins with all of the sequence before it (a tool's result came in) goes on in that sequence;
+    otherwise (a new question, and the template dropped the reasoning) a new sequence begins. Messages with "learn":
+    False are history only; with nothing learnt there is no sequence. meta["history"]: the answers in the history (after
+    an empty <think></think>, which is instant mode) are learnt all the same.
     """
-    turns = [(d, i) for d in dialogues for i, m in enumerate(d["messages"])
-             if m["role"] == "assistant" and m.get("learn", True)]
+    turns = [
+        (d, i)
+        for d in dialogues
+        for i, m in enumerate(d["messages"])
+        if m["role"] == "assistant" and m.get("learn", True)
+    ]
     prompts = iter(engine("render", [request(d, i) for d, i in turns]))
     out = []
     for _, group in itertools.groupby(turns, key=lambda t: id(t[0])):
         parts, plain = [], None
         for d, i in group:
             prompt, reply = next(prompts)["ids"], said(tok, d["messages"][i], d["thinking"])
-            if plain and prompt[:len(plain)] == plain:
-                parts[-1] += prompt[len(plain):]
+            if plain and prompt[: len(plain)] == plain:
+                parts[-1] += prompt[len(plain) :]
             else:
                 parts.append(learn_history(tok, prompt) if d["meta"].get("history") else list(prompt))
             parts[-1] += [x | LEARN for x in reply]
@@ -146,8 +161,10 @@ def check_engine(tok, dialogues):
     prompts = engine("render", [request(d, i) for d, i in turns])
     whole = engine("render", [request(d, i + 1, False) for d, i in turns])
     replies = [said(tok, d["messages"][i], d["thinking"]) for d, i in turns]
-    lines = [{"ids": r, "reasoning": d["thinking"]} | ({"tools": d["tools"]} if d["tools"] else {})
-             for r, (d, _) in zip(replies, turns)]
+    lines = [
+        {"ids": r, "reasoning": d["thinking"]} | ({"tools": d["tools"]} if d["tools"] else {})
+        for r, (d, _) in zip(replies, turns)
+    ]
     for (d, i), p, w, r, back in zip(turns, prompts, whole, replies, engine("parse", lines)):
         m = d["messages"][i]
         if m.get("tool_calls") or not d["thinking"]:  # the template keeps these whole

@@ -42,7 +42,9 @@ def main():
     ap.add_argument("--depth", type=int, default=4)
     ap.add_argument("--every", type=int, default=100)
     ap.add_argument("--count", type=int, default=64, help="evaluation prompts of each kind")
-    ap.add_argument("--no-compile", "--no-graph", action="store_true", dest="no_graph", help="answers without a CUDA graph")
+    ap.add_argument(
+        "--no-compile", "--no-graph", action="store_true", dest="no_graph", help="answers without a CUDA graph"
+    )
     a = ap.parse_args()
     start, budget = time.time(), a.minutes * 60
     os.makedirs(a.out, exist_ok=True)
@@ -68,8 +70,9 @@ def main():
     # A later call has the seconds of earlier ones behind it in train.json, and gets its own on top.
     past = json.loads(state.read_text())["seconds"] if (state := a.out / "train.json").exists() else 0.0
     left = max(1.0, budget - a.reserve - (time.time() - start))
-    drafts = draft_train.train(work, a.out, a.steps, past + left, layouts, a.depth, a.width, a.batch, a.lr,
-                               every=a.every, say=say)
+    drafts = draft_train.train(
+        work, a.out, a.steps, past + left, layouts, a.depth, a.width, a.batch, a.lr, every=a.every, say=say
+    )
     for draft in drafts:
         folder = a.models / draft_export.FOLDERS[draft.d.layout]
         say(f"{draft_export.export(draft, folder)} bytes of weights in {folder}")

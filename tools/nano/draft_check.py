@@ -1,7 +1,7 @@
 """Checks of the draft's recipe on tiny random models, on the CPU, in seconds: python tools/nano/draft_check.py
 
-Training-time test gives what inference with caches gives; decoding with any draft gives plain decoding's text; files read
-back are the weights; the Llama layer is transformers', the MLA layer the model's own attention with a wider input.
+Training-time test gives what inference with caches gives; decoding with any draft gives plain decoding's text; files
+read back are the weights; the Llama layer is transformers', the MLA layer the model's own attention with a wider input.
 """
 
 import copy
@@ -24,8 +24,20 @@ from draft_train import acceptance, draft_loss, learnt, target_pass, unroll, wan
 from model import Attention, Kimi, generate
 from slots import Slots, Target
 
-TINY = Nano(n_ranks=64, hidden=64, layers=6, q_lora=32, kv_lora=48, nope=16, rope=8, v_dim=16, dense_inter=64, experts=8,
-            topk=2, moe_inter=32)
+TINY = Nano(
+    n_ranks=64,
+    hidden=64,
+    layers=6,
+    q_lora=32,
+    kv_lora=48,
+    nope=16,
+    rope=8,
+    v_dim=16,
+    dense_inter=64,
+    experts=8,
+    topk=2,
+    moe_inter=32,
+)
 
 
 def models(layout, seed=1):
@@ -53,12 +65,12 @@ def check_unroll(layout, T=13, depth=4):
     for i in range(T - depth):
         slots = Slots(2, d.heads, T, *widths, torch.float32, "cpu")
         slots.fill(0, 2)
-        z = draft(draft.fuse(features[:, :i + 1]), ids[:, 1:i + 2], torch.arange(i + 1)[None], Cached(slots))[:, -1:]
+        z = draft(draft.fuse(features[:, : i + 1]), ids[:, 1 : i + 2], torch.arange(i + 1)[None], Cached(slots))[:, -1:]
         worst = max(worst, close(zs[0][:, i], z[:, 0], 1e-5, f"{layout} step 0 at {i}"))
         for s in range(1, depth):
             at = torch.full((2, 1), i + s)
             slots.point(at)
-            z = draft(z, ids[:, i + 1 + s:i + 2 + s], at, Cached(slots))
+            z = draft(z, ids[:, i + 1 + s : i + 2 + s], at, Cached(slots))
             worst = max(worst, close(zs[s][:, i], z[:, 0], 1e-5, f"{layout} step {s} at {i}"))
     one, two = ids[:1, :6], ids[1:, :7]  # two sequences in one row see nothing of each other
     both, seg = torch.cat([one, two], 1), torch.tensor([[1] * 6 + [2] * 7])
@@ -66,7 +78,7 @@ def check_unroll(layout, T=13, depth=4):
     packed = list(unroll(draft, features, both, mask, depth))
     features, _, mask = target_pass(target, two, torch.ones_like(two), draft.d.taps)
     for s, z in enumerate(unroll(draft, features, two, mask, depth)):
-        close(packed[s][:, 6:13 - depth], z[:, :7 - depth], 1e-4, f"{layout} packed, step {s}")
+        close(packed[s][:, 6 : 13 - depth], z[:, : 7 - depth], 1e-4, f"{layout} packed, step {s}")
     return worst
 
 
@@ -76,8 +88,10 @@ def check_learnt():
     learn = torch.tensor([[0, 0, 1, 1, 0, 0, 0, 1, 1, 0], [1] * 10], dtype=torch.bool)
     for row in range(2):
         for s in range(4):
-            want = [i + 2 + s < 10 and bool(learn[row, i + 2 + s]) and seg[row, i].item() == seg[row, i + 2 + s].item() != 0
-                    for i in range(10)]
+            want = [
+                i + 2 + s < 10 and bool(learn[row, i + 2 + s]) and seg[row, i].item() == seg[row, i + 2 + s].item() != 0
+                for i in range(10)
+            ]
             assert learnt(learn, seg, s)[row].tolist() == want, s
 
 
@@ -128,7 +142,7 @@ class Oracle:
     def give(self):
         out = []
         for t, n in zip(self.texts, self.at):
-            row = (t[n:] + [0] * self.steps)[:self.steps]
+            row = (t[n:] + [0] * self.steps)[: self.steps]
             out.append([(x + 1) % TINY.vocab if self.rng.random() < self.wrong else x for x in row])
         return torch.tensor(out)
 
@@ -178,7 +192,9 @@ def check_decoding(layout, steps=3):
     for got, k, f, n in zip(fresh.start(ids, length, roots, features), known, features, length):
         chains.append([t for t, _, _ in chain_anew(draft, f[None, :n], k[1:], 8)])
         assert got.tolist() == chains[-1], "a chain with a cache and without"
-    assert len({tuple(c) for c in chains}) == 4 and sum(len(set(c)) > 1 for c in chains) > 2, chains  # not trivially equal
+    assert (
+        len({tuple(c) for c in chains}) == 4 and sum(len(set(c)) > 1 for c in chains) > 2
+    ), chains  # not trivially equal
     return compared
 
 
@@ -226,7 +242,10 @@ def check_layers():
     wide = Attention(replace(TINY, hidden=2 * TINY.hidden, q_lora=d.q_lora))
     wide.o_proj = nn.Linear(TINY.heads * TINY.v_dim, TINY.hidden, bias=False)
     wide.load_state_dict({n: t for n, t in draft.midlayer.self_attn.state_dict().items()})
-    angle, mask = torch.arange(T)[None, :, None, None].float() * target.inv_freq, torch.ones(T, T, dtype=torch.bool).tril()
+    angle, mask = (
+        torch.arange(T)[None, :, None, None].float() * target.inv_freq,
+        torch.ones(T, T, dtype=torch.bool).tril(),
+    )
     slots = Slots(2, d.heads, T, TINY.nope + TINY.rope, TINY.v_dim, torch.float32, "cpu")
     slots.fill(0, 2)
     got = draft.midlayer.self_attn(a, torch.arange(T)[None], Cached(slots))
@@ -238,14 +257,23 @@ def check_layers():
         return mla, None
     target, draft = models("llama")
     d, D = draft.d, TINY.hidden
-    c = LlamaConfig(hidden_size=2 * D, num_attention_heads=d.heads, num_key_value_heads=d.heads, head_dim=d.head_dim,
-                    intermediate_size=d.inter, rms_norm_eps=1e-6, attn_implementation="eager",
-                    rope_parameters={"rope_type": "default", "rope_theta": TINY.theta})
+    c = LlamaConfig(
+        hidden_size=2 * D,
+        num_attention_heads=d.heads,
+        num_key_value_heads=d.heads,
+        head_dim=d.head_dim,
+        intermediate_size=d.inter,
+        rms_norm_eps=1e-6,
+        attn_implementation="eager",
+        rope_parameters={"rope_type": "default", "rope_theta": TINY.theta},
+    )
     attention, rope = hf.LlamaAttention(c, 0), hf.LlamaRotaryEmbedding(c)
     attention.o_proj = nn.Linear(d.heads * d.head_dim, D, bias=False)
     small = copy.deepcopy(c)
     small.hidden_size = D
-    mlp, norms = hf.LlamaMLP(small), {n: hf.LlamaRMSNorm(D, 1e-6) for n in ("input_layernorm", "hidden_norm", "post_attention_layernorm")}
+    mlp, norms = hf.LlamaMLP(small), {
+        n: hf.LlamaRMSNorm(D, 1e-6) for n in ("input_layernorm", "hidden_norm", "post_attention_layernorm")
+    }
     own = draft.midlayer
     for name, n in norms.items():
         getattr(own, name).weight.normal_(1, 0.2)
@@ -271,11 +299,15 @@ def main():
         gap = check_unroll(layout)
         before, after = check_gradients(layout)
         size, compared = check_files(layout), check_decoding(layout)
-        print(f"{layout}: training-time test = inference (relative {gap:.1e}), 60 steps take the acceptance of one batch from "
-              f"{before:.2f} to {after:.2f}, files equal ({size} bytes), oracle 4.00, {compared} guesses after catching up")
+        print(
+            f"{layout}: training-time test = inference (relative {gap:.1e}), 60 steps take the acceptance of one batch from "
+            f"{before:.2f} to {after:.2f}, files equal ({size} bytes), oracle 4.00, {compared} guesses after catching up"
+        )
     mla, llama = check_layers()
-    print(f"layers: mla = the model's attention ({mla:.1e}), llama = transformers' "
-          f"({'not installed, not compared' if llama is None else format(llama, '.1e')})")
+    print(
+        f"layers: mla = the model's attention ({mla:.1e}), llama = transformers' "
+        f"({'not installed, not compared' if llama is None else format(llama, '.1e')})"
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Text for the draft: prompts of every kind, answered by nano itself.
 
-    python tools/nano/draft_data.py prompts --out DIR [--count N]     DIR/prompts.npz; needs the built engine (dialogues.py)
+    python tools/nano/draft_data.py prompts --out DIR [--count N]     DIR/prompts.npz; needs the built engine
+      (dialogues.py)
     python tools/nano/draft_data.py answers --out DIR [--seconds S]   DIR/text-NNN.npz, until all prompts are answered
     python tools/nano/draft_data.py show --out DIR [--count 5]        reads some of it
 
-A third of the answers is greedy, the others are sampled at temperature 0.7 or 0.8. Both stages go on where they stopped.
-Text files: `ids` uint16, all sequences one after the other, bit 15 set where nano spoke; `length` of each sequence.
+A third of the answers is greedy, the others are sampled at temperature 0.7 or 0.8. Both stages go on where they
+stopped. Text files: `ids` uint16, all sequences one after the other, bit 15 set where nano spoke; `length` of each
+sequence.
 """
 
 import argparse
@@ -33,13 +35,18 @@ KINDS = list(sources.SOURCES)
 
 # ---- prompts ----------------------------------------------------------------------------------
 
+
 def _chunk(job):
     """Prompts of one chunk of dialogues: [(kind, ids)]."""
     seed, index, count = job
     rng = random.Random(f"draft/{seed}/{index}")
     drawn = [(kind, sources.make(kind, rng)) for kind in (sources.pick(rng) for _ in range(count))]
-    turns = [(kind, d, i) for kind, d in drawn for i, m in enumerate(d["messages"])
-             if m["role"] == "assistant" and m.get("learn", True)]  # "learn" False: a history that nano would not have said
+    turns = [
+        (kind, d, i)
+        for kind, d in drawn
+        for i, m in enumerate(d["messages"])
+        if m["role"] == "assistant" and m.get("learn", True)
+    ]  # "learn" False: a history that nano would not have said
     answers = dialogues.engine("render", [dialogues.request(d, i) for _, d, i in turns])
     return [(kind, a["ids"]) for (kind, _, _), a in zip(turns, answers) if len(a["ids"]) <= LONGEST_PROMPT]
 
@@ -53,10 +60,15 @@ def make_prompts(folder, count, seed=1, chunk=500, say=print):
     jobs = [(seed, i, min(chunk, count - i * chunk)) for i in range(-(-count // chunk))]
     with multiprocessing.Pool(os.cpu_count()) as pool:
         found = [p for part in pool.imap(_chunk, jobs) for p in part]
-    save(path, ids=np.concatenate([np.array(ids, np.uint16) for _, ids in found]),
-         length=np.array([len(ids) for _, ids in found], np.int32),
-         kind=np.array([KINDS.index(k) for k, _ in found], np.uint8))
-    say(f"prompts: {len(found)} of {count} dialogues, {sum(len(p) for _, p in found)} tokens, {time.time() - start:.0f} s")
+    save(
+        path,
+        ids=np.concatenate([np.array(ids, np.uint16) for _, ids in found]),
+        length=np.array([len(ids) for _, ids in found], np.int32),
+        kind=np.array([KINDS.index(k) for k, _ in found], np.uint8),
+    )
+    say(
+        f"prompts: {len(found)} of {count} dialogues, {sum(len(p) for _, p in found)} tokens, {time.time() - start:.0f} s"
+    )
 
 
 def save(path, **arrays):
@@ -73,6 +85,7 @@ def read_prompts(folder):
 
 # ---- answers ----------------------------------------------------------------------------------
 
+
 class Generator:
     """Answers batches of B prompts of up to W tokens; one CUDA graph a token where there is a GPU."""
 
@@ -85,7 +98,11 @@ class Generator:
             self.target = Target(model, batch, width + limit, torch.bfloat16 if self.half else torch.float32)
         new = lambda *shape, dtype=torch.long: torch.zeros(*shape, dtype=dtype, device=self.dev)
         self.token, self.at, self.column = new(batch, 1), new(batch, 1), new(1)
-        self.out, self.done, self.heat = new(batch, limit), new(batch, dtype=torch.bool), new(batch, 1, dtype=torch.float32)
+        self.out, self.done, self.heat = (
+            new(batch, limit),
+            new(batch, dtype=torch.bool),
+            new(batch, 1, dtype=torch.float32),
+        )
         self.graph = None
         if self.cuda and graph:
             self.graph = self.capture()
@@ -126,12 +143,13 @@ class Generator:
 
     @torch.no_grad()
     def run(self, prompts, heat, enough=0.98):
-        """Answers up to and with the stop token; the last 2 % may be cut short. Unused rows of the batch repeat the first."""
+        """Answers up to and with the stop token; the last 2 % may be cut short. Unused rows of the batch repeat the
+        first."""
         n, batch = len(prompts), len(self.token)
         rows = list(prompts) + [prompts[0]] * (batch - n)
         ids = np.zeros((batch, self.width), np.int64)
         for row, p in zip(ids, rows):
-            row[:len(p)] = p
+            row[: len(p)] = p
         length = torch.tensor([len(p) for p in rows], device=self.dev)
         self.heat.copy_(torch.tensor([*heat, *[0.0] * (batch - n)])[:, None])
         self.out.fill_(self.pad)
@@ -149,7 +167,7 @@ class Generator:
             self.graph.replay() if self.graph else self.step()
             made += 1
         out = self.out[:n, :made].cpu().numpy()
-        return [row[:ends[0] + 1] if len(ends := np.flatnonzero(row == self.stop)) else row for row in out]
+        return [row[: ends[0] + 1] if len(ends := np.flatnonzero(row == self.stop)) else row for row in out]
 
 
 def batches(prompts, rows, seed=1):
@@ -164,7 +182,7 @@ def batches(prompts, rows, seed=1):
         per = max(1, rows if width <= 256 else rows // 2)
         rng.shuffle(members)
         members.sort(key=lambda i: prompts[i][0])  # answers of a kind are of similar length
-        out += [(width, limit, members[i:i + per]) for i in range(0, len(members), per)]
+        out += [(width, limit, members[i : i + per]) for i in range(0, len(members), per)]
     rng.shuffle(out)
     return out
 
@@ -189,7 +207,11 @@ def make_answers(model, tok, folder, seconds=1e9, rows=1024, graph=True, part=4_
     def flush():
         nonlocal parts, held
         if held:
-            save(folder / f"text-{parts:03d}.npz", ids=np.concatenate(held), length=np.array([len(x) for x in held], np.int32))
+            save(
+                folder / f"text-{parts:03d}.npz",
+                ids=np.concatenate(held),
+                length=np.array([len(x) for x in held], np.int32),
+            )
             parts, held = parts + 1, []
         state.write_text(json.dumps({"batches": at, "parts": parts}))
 
@@ -205,8 +227,10 @@ def make_answers(model, tok, folder, seconds=1e9, rows=1024, graph=True, part=4_
         at += 1
         took = time.time() - start
         if at % 8 == 0 or at == len(jobs):
-            say(f"answers: batch {at} of {len(jobs)}, {made} answers, {spoken} tokens, {spoken / took:.0f} tokens/s, "
-                f"{took:.0f} s, {took / (at - first) * (len(jobs) - at):.0f} s left")
+            say(
+                f"answers: batch {at} of {len(jobs)}, {made} answers, {spoken} tokens, {spoken / took:.0f} tokens/s, "
+                f"{took:.0f} s, {took / (at - first) * (len(jobs) - at):.0f} s left"
+            )
         if sum(map(len, held)) >= part:
             flush()
     flush()
@@ -223,7 +247,7 @@ def read_text(folder):
 
 
 def pack(sequences, width, seed=1):
-    """Rows [R, width] of shuffled sequences: ids (bit 15: nano spoke), and which of the row's sequences (0: padding)."""
+    """Rows [R, width] of shuffled sequences: ids (bit 15: nano spoke), which of the row's sequences (0: padding)."""
     sequences = [s for s in sequences if len(s) <= width]
     random.Random(seed).shuffle(sequences)
     rows, opened = [], []  # opened: rows being filled, [tokens so far, sequences]
@@ -241,7 +265,7 @@ def pack(sequences, width, seed=1):
     for i, parts in enumerate(rows):
         used = 0
         for n, s in enumerate(parts, 1):
-            ids[i, used:used + len(s)], seg[i, used:used + len(s)] = s, n
+            ids[i, used : used + len(s)], seg[i, used : used + len(s)] = s, n
             used += len(s)
     return ids, seg
 
@@ -261,12 +285,19 @@ def main():
         make_prompts(a.out, a.count)
     elif a.stage == "answers":
         import evaluate
+
         dev = "cuda" if torch.cuda.is_available() else "cpu"
         model = evaluate.load().to(dev)
         make_answers(half_precision(model) if dev == "cuda" else model, tok, a.out, a.seconds, a.rows, not a.no_graph)
     else:
         for s in random.Random(1).sample(read_text(a.out), a.count if a.count < 1000 else 5):
-            print(repr(tok.enc.decode((s & (LEARN - 1)).tolist())), len(s), "tokens,", int((s >> 15).sum()), "of them nano's\n")
+            print(
+                repr(tok.enc.decode((s & (LEARN - 1)).tolist())),
+                len(s),
+                "tokens,",
+                int((s >> 15).sum()),
+                "of them nano's\n",
+            )
 
 
 if __name__ == "__main__":

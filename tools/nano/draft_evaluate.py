@@ -2,11 +2,11 @@
 
     python tools/nano/draft_evaluate.py [--models models] [--count 64] [--steps 3] [--layouts llama,mla] [--json FILE]
 
-Arithmetic is float32 with the weights on disk. Acceptance length: tokens a pass of the model, the model's own one included;
-tokens after the end of a text do not count. "position i": how often the first i drafts were all kept.
-The text must be that of plain greedy decoding. Where it is not, the model's two best tokens at the first difference are
-printed with their distance: verification adds up in another order, so an exact tie may fall either way.
-Prompts are the generators' evaluation items (needs the built engine), or DIR/held-out.json where --prompts DIR has it.
+Arithmetic is float32 with the weights on disk. Acceptance length: tokens a pass of the model, the model's own one
+included; tokens after the end of a text do not count. "position i": how often the first i drafts were all kept. The
+text must be that of plain greedy decoding. Where it is not, the model's two best tokens at the first difference are
+printed with their distance: verification adds up in another order, so an exact tie may fall either way. Prompts are the
+generators' evaluation items (needs the built engine), or DIR/held-out.json where --prompts DIR has it.
 """
 
 import argparse
@@ -46,8 +46,10 @@ def held_out(count):
         "arithmetic": ask(corpus.evaluation(count)),
         "tools": [turn(it, i % 2) for i, it in enumerate(toolcalls.evaluation(count))],
         "talk": ask(talk.evaluation(count)),
-        "needles": [dialogues.request(needles.item_dialogue(needles.haystack(), it), -1)
-                    for it in needles.evaluation(count, length=sources.SHORT_NEEDLE)],
+        "needles": [
+            dialogues.request(needles.item_dialogue(needles.haystack(), it), -1)
+            for it in needles.evaluation(count, length=sources.SHORT_NEEDLE)
+        ],
     }
     out = {}
     for kind, each in requests.items():
@@ -81,21 +83,26 @@ def measure(model, draft, prompts, plain, stop, steps, limit, batch, say=print):
     stats, same = [], 0
     make = lambda b, slots, k: speculate.Drafter(draft, b, slots, k)
     for i in range(0, len(prompts), batch):
-        part = prompts[i:i + batch]
+        part = prompts[i : i + batch]
         texts, s = speculate.speculate(model, make, draft.d.taps, part, stop, limit, steps)
         stats += s
-        for prompt, want, got in zip(part, plain[i:i + batch], texts):
+        for prompt, want, got in zip(part, plain[i : i + batch], texts):
             same += want == got
             if want != got:
-                say("  differs from plain decoding after %d tokens: choices %s, %.2g apart" % difference(model, prompt, want, got))
+                say(
+                    "  differs from plain decoding after %d tokens: choices %s, %.2g apart"
+                    % difference(model, prompt, want, got)
+                )
     return speculate.total(stats, steps), same
 
 
 def evaluate_drafts(model, drafts, by_kind, stop, steps=3, limit=LIMIT, batch=64, say=print):
     """{layout: {kind: {...}, "all": {...}}}; prints a table."""
     start = time.time()
-    plain = {kind: [t for i in range(0, len(p), batch) for t in speculate.greedy(model, p[i:i + batch], stop, limit)]
-             for kind, p in by_kind.items()}
+    plain = {
+        kind: [t for i in range(0, len(p), batch) for t in speculate.greedy(model, p[i : i + batch], stop, limit)]
+        for kind, p in by_kind.items()
+    }
     say(f"plain decoding: {sum(len(t) for p in plain.values() for t in p)} tokens, {time.time() - start:.0f} s")
     out = {}
     for layout, draft in drafts.items():
@@ -112,13 +119,21 @@ def evaluate_drafts(model, drafts, by_kind, stop, steps=3, limit=LIMIT, batch=64
 
 
 def row(t, same, n):
-    return {"prompts": n, "identical": same, "tokens": t.tokens, "passes": t.rounds, "length": round(t.length, 4),
-            "position": [round(x, 4) for x in t.by_position()]}
+    return {
+        "prompts": n,
+        "identical": same,
+        "tokens": t.tokens,
+        "passes": t.rounds,
+        "length": round(t.length, 4),
+        "position": [round(x, 4) for x in t.by_position()],
+    }
 
 
 def line(layout, kind, r):
-    return (f"{layout:6} {kind:12} acceptance length {r['length']:.3f}   positions {' '.join(f'{x:.3f}' for x in r['position'])}   "
-            f"{r['tokens']} tokens, {r['passes']} passes, {r['identical']} of {r['prompts']} texts identical")
+    return (
+        f"{layout:6} {kind:12} acceptance length {r['length']:.3f}   positions {' '.join(f'{x:.3f}' for x in r['position'])}   "
+        f"{r['tokens']} tokens, {r['passes']} passes, {r['identical']} of {r['prompts']} texts identical"
+    )
 
 
 def main():
@@ -134,14 +149,19 @@ def main():
     ap.add_argument("--json", help="write the result there too")
     a = ap.parse_args()
     import evaluate
+
     dev = "cuda" if torch.cuda.is_available() else "cpu"
     model = evaluate.load().to(dev)
-    drafts = {name: draft_export.load(a.models / draft_export.FOLDERS[name], model, dev) for name in a.layouts.split(",")}
+    drafts = {
+        name: draft_export.load(a.models / draft_export.FOLDERS[name], model, dev) for name in a.layouts.split(",")
+    }
     by_kind = prompts_for(a.prompts, a.count)
     if a.kinds:
         by_kind = {k: by_kind[k] for k in a.kinds.split(",")}
-    text = json.dumps({"steps": a.steps, "device": dev} | evaluate_drafts(
-        model, drafts, by_kind, Tokenizer().end, a.steps, a.limit, a.batch))
+    text = json.dumps(
+        {"steps": a.steps, "device": dev}
+        | evaluate_drafts(model, drafts, by_kind, Tokenizer().end, a.steps, a.limit, a.batch)
+    )
     print(text)
     if a.json:
         pathlib.Path(a.json).write_text(text + "\n")

@@ -8,11 +8,14 @@ One JSON object a line:
     layout, text, ids      which draft; the prompt, readable and as ids t_0 .. t_{m-1}
     root                   the model's greedy token t_m after the prompt
     taps                   the residual stream is read before these layers
-    features               a list for each tap: the root mean square at every position, and the last position's first 4 values
-    first                  the first pass: at each position i, which reads (feature of t_i, embedding of t_{i+1}), the five
+    features               a list for each tap: the root mean square at every position, and the last position's first 4
+                           values
+    first                  the first pass: at each position i, which reads (feature of t_i, embedding of t_{i+1}), the
+                           five
                            likeliest tokens i + 2, [[id, log-probability] x 5]
     chain                  three drafts after `root`: each {"id", "top5"}; chain[0] is first's last position
-    z                      the layer's output (before the norm) at first's last position and after chain[0] and chain[1]: first 4 values
+    z                      the layer's output (before the norm) at first's last position and after chain[0] and
+      chain[1]: first 4 values
     greedy                 the model's greedy text, t_m first, at most 48 tokens
     rounds                 what greedy speculative decoding with 3 drafts does: [[drafts], tokens kept] each round
 """
@@ -58,8 +61,10 @@ def record(model, draft, tok, ids):
     mask = torch.ones(T, T, dtype=torch.bool).tril()
     hidden, _, f = model(torch.tensor([ids]), torch.arange(T)[None], mask, taps=d.taps)
     root = int(model.lm_head(hidden[0, -1]).argmax())
-    features = [{"rms": [say(x) for x in part.pow(2).mean(-1).sqrt().tolist()], "last": [say(x) for x in part[-1, :4].tolist()]}
-                for part in f[0].split(D, -1)]
+    features = [
+        {"rms": [say(x) for x in part.pow(2).mean(-1).sqrt().tolist()], "last": [say(x) for x in part[-1, :4].tolist()]}
+        for part in f[0].split(D, -1)
+    ]
     drafts = chain_anew(draft, f, [*ids[1:], root], STEPS)
     chain = [{"id": t, "top5": top5(logits[-1:])[0]} for t, logits, _ in drafts]
     z = [[say(v) for v in last[:4].tolist()] for _, _, last in drafts]
@@ -68,8 +73,19 @@ def record(model, draft, tok, ids):
     (text,), (stats,) = speculate.speculate(model, make, d.taps, [ids], tok.end, LIMIT, STEPS)
     assert text == evaluate.generate(model, [ids], tok.end, LIMIT)[0], "speculative text is not the plain text"
     assert log[0][0] == [c["id"] for c in chain], "drafts with a cache and without"
-    return {"layout": d.layout, "text": tok.enc.decode(ids), "ids": ids, "root": root, "taps": list(d.taps), "features": features,
-            "first": top5(drafts[0][1]), "chain": chain, "z": z, "greedy": text, "rounds": log[:stats.rounds]}, stats
+    return {
+        "layout": d.layout,
+        "text": tok.enc.decode(ids),
+        "ids": ids,
+        "root": root,
+        "taps": list(d.taps),
+        "features": features,
+        "first": top5(drafts[0][1]),
+        "chain": chain,
+        "z": z,
+        "greedy": text,
+        "rounds": log[: stats.rounds],
+    }, stats
 
 
 log = []  # [drafts, tokens kept] of each round
@@ -94,7 +110,9 @@ def main():
     ap.add_argument("--out", default=ROOT / "tests/data/nano-eagle3/golden.jsonl", type=pathlib.Path)
     a = ap.parse_args()
     tok, model = Tokenizer(), evaluate.load()
-    rendered = dialogues.engine("render", [dialogues.request(dialogues.dialogue(m, thinking), len(m)) for m, thinking in CHATS])
+    rendered = dialogues.engine(
+        "render", [dialogues.request(dialogues.dialogue(m, thinking), len(m)) for m, thinking in CHATS]
+    )
     a.out.parent.mkdir(parents=True, exist_ok=True)
     with open(a.out, "w") as f:
         for layout in LAYOUTS:
@@ -102,7 +120,13 @@ def main():
             for chat in rendered:
                 r, stats = record(model, draft, tok, chat["ids"])
                 f.write(json.dumps(r, ensure_ascii=False, separators=(",", ":")) + "\n")
-                print(layout, len(r["ids"]), "ids", repr(tok.enc.decode(r["greedy"])), f"acceptance length {stats.length:.2f}")
+                print(
+                    layout,
+                    len(r["ids"]),
+                    "ids",
+                    repr(tok.enc.decode(r["greedy"])),
+                    f"acceptance length {stats.length:.2f}",
+                )
 
 
 if __name__ == "__main__":

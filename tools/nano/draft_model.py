@@ -1,8 +1,8 @@
 """An EAGLE-3 draft of nano: one decoder layer that guesses the model's next tokens from the model's own features.
 
 Two layouts, both those of drafts published for Kimi-K2.5: "llama" (LlamaForCausalLMEagle3: multi-head attention, rotary
-halves over the whole head) and "mla" (Eagle3DeepseekV2ForCausalLM: the model's own attention with a wider input).
-The draft reads (feature of token i, embedding of token i + 1) at position i and predicts token i + 2. Later draft tokens
+halves over the whole head) and "mla" (Eagle3DeepseekV2ForCausalLM: the model's own attention with a wider input). The
+draft reads (feature of token i, embedding of token i + 1) at position i and predicts token i + 2. Later draft tokens
 are read as (the layer's own output, embedding of the guess) at the following positions.
 
     fc      3D -> D       on the residual stream before three of the model's layers; first pass only
@@ -64,7 +64,7 @@ class LlamaAttention(nn.Module):
     def __init__(self, d):
         super().__init__()
         D, n = d.target.hidden, d.heads * d.head_dim
-        self.d, self.scale = d, d.head_dim ** -0.5
+        self.d, self.scale = d, d.head_dim**-0.5
         self.q_proj, self.k_proj, self.v_proj = linear(2 * D, n), linear(2 * D, n), linear(2 * D, n)
         self.o_proj = linear(n, D, gain=0.5)
         j = torch.arange(d.head_dim // 2, dtype=torch.float64)
@@ -80,7 +80,7 @@ class LlamaAttention(nn.Module):
 
 
 class MlaAttention(nn.Module):
-    """The model's attention; its first projections read 2D. Interleaved rotary pairs, YaRN, scale with YaRN's factor."""
+    """The model's attention; its first projections read 2D. Interleaved rotary pairs, YaRN, scale times its factor."""
 
     def __init__(self, d):
         super().__init__()
@@ -169,7 +169,8 @@ class Draft(nn.Module):
         return self.fc(features.to(self.dtype(features))).float()
 
     def forward(self, x, ids, pos, attend):
-        """x [B, T, D] (fuse's or the previous pass's output), ids (the following tokens), pos [B, T]. Returns z [B, T, D]."""
+        """x [B, T, D] (fuse's or the previous pass's output), ids (the following tokens), pos [B, T]. Returns z [B, T,
+        D]."""
         e = F.embedding(ids, self.embedding).float()
         return self.midlayer(e, x, pos, attend, self.dtype(x))
 
@@ -206,7 +207,9 @@ class Cached:
         causal = self.slots.rows is not None
         k, v = self.slots.put(k, v)
         mask = None if causal else self.slots.seen()
-        return F.scaled_dot_product_attention(q, k.to(q.dtype), v.to(q.dtype), attn_mask=mask, is_causal=causal, scale=scale)
+        return F.scaled_dot_product_attention(
+            q, k.to(q.dtype), v.to(q.dtype), attn_mask=mask, is_causal=causal, scale=scale
+        )
 
 
 class Unrolled:
@@ -231,5 +234,5 @@ class Unrolled:
         p = scores.softmax(-1)
         y = (p[..., :T] @ self.v[0]).float()
         for r, vr in enumerate(self.v[1:]):
-            y = y + p[..., T + r:T + r + 1].float() * vr.float()
+            y = y + p[..., T + r : T + r + 1].float() * vr.float()
         return y.to(v.dtype)

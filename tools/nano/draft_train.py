@@ -6,9 +6,10 @@ DIR holds the text (draft_data.py). It receives, every minute and at the end, dr
 optimizer-LAYOUT.pt and train.json; a later call goes on from there. The learning rate follows the larger of
 steps done / --steps and seconds spent / --seconds, so a run that is short of time still ends with a small one.
 
-One pass of the model over a batch gives features and distributions; then the draft runs --depth times. In step s, index i
-reads token i + 1 + s at position i + s, together with the features (s = 0) or its own output of step s - 1, and learns the
-model's distribution of token i + 2 + s, where nano itself said that token. Loss: sum over s of 0.8^s x cross-entropy.
+One pass of the model over a batch gives features and distributions; then the draft runs --depth times. In step s, index
+i reads token i + 1 + s at position i + s, together with the features (s = 0) or its own output of step s - 1, and
+learns the model's distribution of token i + 2 + s, where nano itself said that token. Loss: sum over s of 0.8^s x
+cross-entropy.
 """
 
 import argparse
@@ -72,14 +73,14 @@ def draft_loss(draft, features, mask, ids, aims):
     total, same = 0.0, []
     for s, (z, (at, aim)) in enumerate(zip(unroll(draft, features, ids, mask, len(aims)), aims)):
         logits = draft.logits(z.flatten(0, 1)[at])
-        total = total - DECAY ** s * (aim.softmax(-1) * logits.log_softmax(-1)).sum() / max(1, len(at))
+        total = total - DECAY**s * (aim.softmax(-1) * logits.log_softmax(-1)).sum() / max(1, len(at))
         same.append((logits.detach().argmax(-1) == aim.argmax(-1)).sum() / max(1, len(at)))
     return total, torch.stack(same)
 
 
 def acceptance(same):
     """Mean acceptance length that these per-step agreements would give if they were independent."""
-    return 1 + sum(math.prod(same[:i + 1]) for i in range(len(same)))
+    return 1 + sum(math.prod(same[: i + 1]) for i in range(len(same)))
 
 
 class Rows:
@@ -96,7 +97,7 @@ class Rows:
         if epoch != self.epoch:
             g = torch.Generator().manual_seed(self.seed * 1000 + epoch)
             self.order, self.epoch = torch.randperm(len(self.ids), generator=g).to(self.dev), epoch
-        pick = self.order[i * self.batch:(i + 1) * self.batch]
+        pick = self.order[i * self.batch : (i + 1) * self.batch]
         raw = self.ids[pick].int()
         return (raw & (LEARN - 1)).long(), (raw & LEARN) != 0, self.seg[pick].long()
 
@@ -114,11 +115,17 @@ class Student:
         self.draft = Draft(DraftConfig(layout, model.c)).to(dev).share(model)
         decay = [p for p in self.draft.parameters() if p.ndim > 1]
         rest = [p for p in self.draft.parameters() if p.ndim == 1]
-        self.opt = torch.optim.AdamW([{"params": decay, "weight_decay": 0.01}, {"params": rest, "weight_decay": 0.0}],
-                                     lr=lr, betas=(0.9, 0.95), fused=dev == "cuda")
+        self.opt = torch.optim.AdamW(
+            [{"params": decay, "weight_decay": 0.01}, {"params": rest, "weight_decay": 0.0}],
+            lr=lr,
+            betas=(0.9, 0.95),
+            fused=dev == "cuda",
+        )
 
     def load(self):
-        get = lambda name: torch.load(self.folder / f"{name}-{self.layout}.pt", map_location=self.draft.fc.weight.device)
+        get = lambda name: torch.load(
+            self.folder / f"{name}-{self.layout}.pt", map_location=self.draft.fc.weight.device
+        )
         self.draft.load_state_dict(get("draft"))
         self.opt.load_state_dict(get("optimizer"))
 
@@ -137,8 +144,21 @@ class Student:
         self.opt.zero_grad(set_to_none=True)
 
 
-def train(model, folder, steps, seconds, layouts=LAYOUTS, depth=4, width=1024, batch=32, lr=2e-3, warm=150, every=100,
-          saves=60, say=print):
+def train(
+    model,
+    folder,
+    steps,
+    seconds,
+    layouts=LAYOUTS,
+    depth=4,
+    width=1024,
+    batch=32,
+    lr=2e-3,
+    warm=150,
+    every=100,
+    saves=60,
+    say=print,
+):
     """model: with the weights that the GPU multiplies. Returns when steps or seconds are used up."""
     start, dev = time.time(), model.embed_tokens.weight.device.type
     folder = pathlib.Path(folder)
@@ -186,12 +206,16 @@ def train(model, folder, steps, seconds, layouts=LAYOUTS, depth=4, width=1024, b
             told = []
             for layout, x in sums.items():
                 loss, *same = (x / count).tolist()
-                told.append(f"{layout} loss {loss:.3f} agree {' '.join(f'{v:.3f}' for v in same)} length(3) {acceptance(same[:3]):.2f}")
+                told.append(
+                    f"{layout} loss {loss:.3f} agree {' '.join(f'{v:.3f}' for v in same)} length(3) {acceptance(same[:3]):.2f}"
+                )
                 x.zero_()
             spent, took = before + time.time() - start, (time.time() - mark) / count
             left = min((steps - state["step"]) * took, seconds - spent)
-            say(f"step {state['step']} | {' | '.join(told)} | {took * 1e3:.0f} ms/step, "
-                f"{batch * width / took / 1e3:.0f}k tokens/s, {spent:.0f} s, {left:.0f} s left")
+            say(
+                f"step {state['step']} | {' | '.join(told)} | {took * 1e3:.0f} ms/step, "
+                f"{batch * width / took / 1e3:.0f}k tokens/s, {spent:.0f} s, {left:.0f} s left"
+            )
             mark, count = time.time(), 0
         if time.time() - saved > saves:
             save()
@@ -214,11 +238,23 @@ def main():
     ap.add_argument("--every", type=int, default=100)
     a = ap.parse_args()
     import evaluate
+
     os.makedirs(a.out, exist_ok=True)
     dev = "cuda" if torch.cuda.is_available() else "cpu"
     model = evaluate.load().to(dev).requires_grad_(False)
-    train(half_precision(model) if dev == "cuda" else model, a.out, a.steps, a.seconds, tuple(a.layouts.split(",")), a.depth,
-          a.width, a.batch, a.lr, a.warm, a.every)
+    train(
+        half_precision(model) if dev == "cuda" else model,
+        a.out,
+        a.steps,
+        a.seconds,
+        tuple(a.layouts.split(",")),
+        a.depth,
+        a.width,
+        a.batch,
+        a.lr,
+        a.warm,
+        a.every,
+    )
 
 
 if __name__ == "__main__":

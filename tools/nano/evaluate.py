@@ -1,6 +1,7 @@
 """Read the exported checkpoint back and measure it, greedy: the sets of models/nano/eval.
 
-    python tools/nano/evaluate.py [--only NAME,...] [--limit N] [--show N] [--write]      the table; --write: eval/pytorch.json
+    python tools/nano/evaluate.py [--only NAME,...] [--limit N] [--show N] [--write]      the table; --write:
+      eval/pytorch.json
     python tools/nano/evaluate.py --ask "What is 17 + 25?" [--instant]
 
 The arithmetic is float32 with every INT4 weight dequantized to float(q) * float(scale). Prompts are rendered, and tool
@@ -33,7 +34,7 @@ def read_checkpoint(folder):
     for shard in sorted(set(index["weight_map"].values())):
         data = (folder / shard).read_bytes()
         n = struct.unpack("<Q", data[:8])[0]
-        for name, h in json.loads(data[8:8 + n]).items():
+        for name, h in json.loads(data[8 : 8 + n]).items():
             lo, hi = (8 + n + o for o in h["data_offsets"])
             if h["dtype"] == "BF16":
                 a = (np.frombuffer(data[lo:hi], "<u2").astype(np.uint32) << 16).view(np.float32)
@@ -62,7 +63,8 @@ def load(folder=OUT):
             continue
         w = lambda e, p: unpack(*(t[f"{base}mlp.experts.{e}.{p}.weight_{s}"] for s in ("packed", "scale")))
         state[f"layers.{i}.mlp.gate_up"] = torch.stack(
-            [torch.cat([w(e, "gate_proj"), w(e, "up_proj")]) for e in range(c.experts)])
+            [torch.cat([w(e, "gate_proj"), w(e, "up_proj")]) for e in range(c.experts)]
+        )
         state[f"layers.{i}.mlp.down"] = torch.stack([w(e, "down_proj") for e in range(c.experts)])
     state["embed_tokens.weight"] = t["language_model.model.embed_tokens.weight"]
     state["lm_head.weight"] = t["language_model.lm_head.weight"]
@@ -77,11 +79,14 @@ def load(folder=OUT):
 
 def load_vision(folder=OUT):
     eyes = Vision()
-    eyes.load_state_dict({n: t for n, t in read_checkpoint(folder).items() if n.startswith(("vision_tower.", "mm_projector."))})
+    eyes.load_state_dict(
+        {n: t for n, t in read_checkpoint(folder).items() if n.startswith(("vision_tower.", "mm_projector."))}
+    )
     return eyes.eval()
 
 
 # ---- answers ----------------------------------------------------------------------------------
+
 
 class Reader:
     """The model and all that is needed to ask it."""
@@ -98,7 +103,7 @@ class Reader:
         """Greedy continuations; prompts of like length together."""
         order, out = sorted(range(len(prompts)), key=lambda i: len(prompts[i])), [None] * len(prompts)
         for at in range(0, len(order), batch):
-            some = order[at:at + batch]
+            some = order[at : at + batch]
             for i, ids in zip(some, generate(self.model, [prompts[i] for i in some], self.tok.end, limit)):
                 out[i] = ids
         return out
@@ -107,11 +112,11 @@ class Reader:
         """The same with one picture each, (patches [n, 3, 14, 14], grid)."""
         out = []
         for at in range(0, len(prompts), batch):
-            some = pictures[at:at + batch]
+            some = pictures[at : at + batch]
             grids = [g for _, g in some]
             with torch.no_grad():
                 seen = self.eyes(torch.cat([torch.from_numpy(p) for p, _ in some]).to(self.dev), grids)
-            ids = [expand(p, [g], self.media) for p, g in zip(prompts[at:at + batch], grids)]
+            ids = [expand(p, [g], self.media) for p, g in zip(prompts[at : at + batch], grids)]
             out += generate(self.model, ids, self.tok.end, limit, lambda x, i: insert(x, i, seen, self.media))
         return out
 
@@ -142,7 +147,7 @@ def well_ended(r, ids, thinking):
 def visible(r, ids):
     ids = ids[:-1] if ids[-1] == r.tok.end else ids
     if r.tok.unthink in ids:
-        ids = ids[ids.index(r.tok.unthink) + 1:]
+        ids = ids[ids.index(r.tok.unthink) + 1 :]
     return r.text(ids)
 
 
@@ -160,49 +165,81 @@ def numbers(r, name, items, show):
     for thinking in (True, False):
         d = [dialogues.dialogue([dialogues.user(it["question"])], thinking) for it in items]
         replies = r.say(r.prompts([dialogues.request(x, 1) for x in d]), 500)
-        rows[f"{name} {'thinking' if thinking else 'instant'}"] = [sum(
-            report(show, it, r, ids, well_ended(r, ids, thinking) and final_number(visible(r, ids)) == int(wanted(it)))
-            for it, ids in zip(items, replies)), len(items)]
+        rows[f"{name} {'thinking' if thinking else 'instant'}"] = [
+            sum(
+                report(
+                    show, it, r, ids, well_ended(r, ids, thinking) and final_number(visible(r, ids)) == int(wanted(it))
+                )
+                for it, ids in zip(items, replies)
+            ),
+            len(items),
+        ]
     return rows
 
 
 def tools(r, name, items, show):
     """The call, then, with the tool's results, the answer; thinking."""
     import toolcalls
-    ask = lambda extra: [dialogues.request(dialogues.dialogue(it["messages"] + e, True, it["tools"]), None)
-                         for it, e in zip(items, extra)]
+
+    ask = lambda extra: [
+        dialogues.request(dialogues.dialogue(it["messages"] + e, True, it["tools"]), None)
+        for it, e in zip(items, extra)
+    ]
     first = r.say(r.prompts(ask([[]] * len(items))), 300)
     declared = [it["tools"] for it in items]
     turns = r.parsed(first, [True] * len(items), declared)
     judged = [toolcalls.judge(it, m) for it, m in zip(items, turns)]
     for it, ids, (_, right) in zip(items, first, judged):
         report(show, it, r, ids, right)
-    replies = r.say(r.prompts(ask([[dialogues.assistant("") | {"tool_calls": it["calls"]}, *it["results"]] for it in items])), 200)
-    fits = [wanted(it) in re.findall(r"[\w.-]*\w", visible(r, ids)) and ids[-1] == r.tok.end for it, ids in zip(items, replies)]
+    replies = r.say(
+        r.prompts(ask([[dialogues.assistant("") | {"tool_calls": it["calls"]}, *it["results"]] for it in items])), 200
+    )
+    fits = [
+        wanted(it) in re.findall(r"[\w.-]*\w", visible(r, ids)) and ids[-1] == r.tok.end
+        for it, ids in zip(items, replies)
+    ]
     for it, ids, ok in zip(items, replies, fits):
         report(show, it, r, ids, ok)
     n = len(items)
-    return {"tools well-formed": [sum(w for w, _ in judged), n], "tools call": [sum(c for _, c in judged), n],
-            "tools answer": [sum(fits), n]}
+    return {
+        "tools well-formed": [sum(w for w, _ in judged), n],
+        "tools call": [sum(c for _, c in judged), n],
+        "tools answer": [sum(fits), n],
+    }
 
 
 def needle_rows(r, name, items, show):
     import needles
+
     lines = read_text(r.folder / "eval/haystack.txt").splitlines()
     d = [needles.item_dialogue(lines, it) for it in items]
     prompts = r.prompts([dialogues.request(x, -1) for x in d])
     assert max(map(len, prompts)) <= r.model.c.context
     replies = [r.say([p], 60)[0] for p in prompts]
-    return {"needles 16k": [sum(report(show, it, r, ids, well_ended(r, ids, True) and wanted(it) in visible(r, ids))
-                                for it, ids in zip(items, replies)), len(items)]}
+    return {
+        "needles 16k": [
+            sum(
+                report(show, it, r, ids, well_ended(r, ids, True) and wanted(it) in visible(r, ids))
+                for it, ids in zip(items, replies)
+            ),
+            len(items),
+        ]
+    }
 
 
 def talk(r, name, items, show):
     d = [dialogues.dialogue([dialogues.user(it["question"])]) for it in items]
     replies = r.say(r.prompts([dialogues.request(x, 1) for x in d]), 200)
     fine = lambda it, t: any(e in t.lower() for e in it["expect"]) and len(t) <= it["length"]
-    return {"talk": [sum(report(show, it, r, ids, ids[-1] == r.tok.end and fine(it, visible(r, ids)))
-                         for it, ids in zip(items, replies)), len(items)]}
+    return {
+        "talk": [
+            sum(
+                report(show, it, r, ids, ids[-1] == r.tok.end and fine(it, visible(r, ids)))
+                for it, ids in zip(items, replies)
+            ),
+            len(items),
+        ]
+    }
 
 
 def picture_rows(r, name, items, show):
@@ -211,17 +248,34 @@ def picture_rows(r, name, items, show):
 
     import pictures
     from preprocess import patches
+
     open_ = lambda url: Image.open(io.BytesIO(base64.b64decode(url.split(",", 1)[1])))
     part = {"type": "image_url", "image_url": {"url": "data:,"}}
     d = [dialogues.dialogue([dialogues.user([part, {"type": "text", "text": it["question"]}])], True) for it in items]
-    replies = r.look(r.prompts([dialogues.request(x, 1) for x in d]), [patches(open_(it["image"])) for it in items], 200)
+    replies = r.look(
+        r.prompts([dialogues.request(x, 1) for x in d]), [patches(open_(it["image"])) for it in items], 200
+    )
     said = lambda it: it["answer"].split("\n")[-2]
-    return {"pictures": [sum(report(show, it, r, ids, well_ended(r, ids, True) and visible(r, ids) == said(it))
-                             for it, ids in zip(items, replies)), len(items)]}
+    return {
+        "pictures": [
+            sum(
+                report(show, it, r, ids, well_ended(r, ids, True) and visible(r, ids) == said(it))
+                for it, ids in zip(items, replies)
+            ),
+            len(items),
+        ]
+    }
 
 
-SETS = {"wordproblems": numbers, "handwritten": numbers, "arithmetic": numbers, "tools": tools, "needles": needle_rows, "talk": talk,
-        "pictures": picture_rows}
+SETS = {
+    "wordproblems": numbers,
+    "handwritten": numbers,
+    "arithmetic": numbers,
+    "tools": tools,
+    "needles": needle_rows,
+    "talk": talk,
+    "pictures": picture_rows,
+}
 
 
 def main():
@@ -244,14 +298,16 @@ def main():
         return
     rows = {}
     for name in a.only.split(",") if a.only else SETS:
-        items = [json.loads(line) for line in read_text(a.model / f"eval/{name}.jsonl").splitlines()][:a.limit]
+        items = [json.loads(line) for line in read_text(a.model / f"eval/{name}.jsonl").splitlines()][: a.limit]
         for row, (right, n) in SETS[name](r, name, items, [a.show]).items():
             rows[row] = [right, n]
             print(f"{row}: {right} of {n} = {100 * right / n:.1f} %", flush=True)
     if a.write:
         chip = torch.cuda.get_device_name() if cuda else "CPU"
-        (a.model / "eval/pytorch.json").write_text(json.dumps(
-            {"date": str(datetime.date.today()), "chip": chip, "commit": a.commit, "rows": rows}, indent=1) + "\n")
+        (a.model / "eval/pytorch.json").write_text(
+            json.dumps({"date": str(datetime.date.today()), "chip": chip, "commit": a.commit, "rows": rows}, indent=1)
+            + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -26,8 +26,11 @@ def pack(w, group):
     nibbles = (int4_quantize(w, scale, group) + 8).to(torch.int64).unflatten(-1, (-1, 8))
     words = (nibbles << (4 * torch.arange(8))).sum(-1)
     words = torch.where(words >= 1 << 31, words - (1 << 32), words).to(torch.int32)
-    return {"weight_packed": words, "weight_scale": scale.to(torch.bfloat16),
-            "weight_shape": torch.tensor(w.shape, dtype=torch.int32)}
+    return {
+        "weight_packed": words,
+        "weight_scale": scale.to(torch.bfloat16),
+        "weight_shape": torch.tensor(w.shape, dtype=torch.int32),
+    }
 
 
 def tensors(model, eyes, c, master):
@@ -93,7 +96,13 @@ def export(model, eyes, c, out, master=False):
         j["text_config"].pop("quantization_config")
     (out / "config.json").write_text(json.dumps(j, indent=2) + "\n")
     # Kimi's has no temperature, so servers take 1; at 1 so small a model says what it does not mean
-    generation = {"do_sample": True, "eos_token_id": shift(163586, c.n_ranks), "max_length": c.context, "temperature": 0.2, "top_p": 0.95}
+    generation = {
+        "do_sample": True,
+        "eos_token_id": shift(163586, c.n_ranks),
+        "max_length": c.context,
+        "temperature": 0.2,
+        "top_p": 0.95,
+    }
     (out / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
 
 

@@ -48,17 +48,30 @@ def main():
             ids = render(tok, *chat)
             greedy = evaluate.generate(model, [ids], tok.end, 48)[0]
             logprobs = model.logits(torch.tensor([ids + greedy]))[0].log_softmax(-1)
-            assert logprobs[len(ids) - 1:-1].argmax(-1).tolist() == greedy  # cached and whole pass agree
+            assert logprobs[len(ids) - 1 : -1].argmax(-1).tolist() == greedy  # cached and whole pass agree
             top = logprobs.topk(5, -1)
             margin = (top.values[:, 0] - top.values[:, 1]).min().item()
             following = logprobs[:-1].gather(1, torch.tensor((ids + greedy)[1:])[:, None])[:, 0]
             say = lambda x: float(f"{x:.9g}")
-            f.write(json.dumps({
-                "text": tok.enc.decode(ids), "ids": ids, "greedy": greedy,
-                "argmax": top.indices[:, 0].tolist(), "logprob": [say(x) for x in top.values[:, 0].tolist()],
-                "next": [say(x) for x in following.tolist()],
-                "top5": [[[i, say(x)] for i, x in zip(a, b)] for a, b in zip(top.indices.tolist(), top.values.tolist())],
-            }, ensure_ascii=False, separators=(",", ":")) + "\n")
+            f.write(
+                json.dumps(
+                    {
+                        "text": tok.enc.decode(ids),
+                        "ids": ids,
+                        "greedy": greedy,
+                        "argmax": top.indices[:, 0].tolist(),
+                        "logprob": [say(x) for x in top.values[:, 0].tolist()],
+                        "next": [say(x) for x in following.tolist()],
+                        "top5": [
+                            [[i, say(x)] for i, x in zip(a, b)]
+                            for a, b in zip(top.indices.tolist(), top.values.tolist())
+                        ],
+                    },
+                    ensure_ascii=False,
+                    separators=(",", ":"),
+                )
+                + "\n"
+            )
             print(len(ids), "ids", repr(tok.enc.decode(greedy)), f"smallest margin {margin:.4f}")
 
 

@@ -102,7 +102,7 @@ class Attention(nn.Module):
         if mask is None:  # plain causal (or one new token after a cache): the kernel for long rows wants equal widths
             v = F.pad(v, (0, c.nope + c.rope - c.v_dim))
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None and T > 1, scale=self.scale)
-        return self.o_proj(y[..., :c.v_dim].transpose(1, 2).reshape(B, T, -1))
+        return self.o_proj(y[..., : c.v_dim].transpose(1, 2).reshape(B, T, -1))
 
 
 class Mlp(nn.Module):
@@ -139,8 +139,7 @@ class Moe(nn.Module):
         self.c, self.quantize = c, True
         self.gate = Router(c)
         self.gate_up = nn.Parameter(torch.randn(c.experts, 2 * c.moe_inter, c.hidden) / math.sqrt(c.hidden))
-        self.down = nn.Parameter(torch.randn(c.experts, c.hidden, c.moe_inter)
-                                 / math.sqrt(c.moe_inter * 2 * c.layers))
+        self.down = nn.Parameter(torch.randn(c.experts, c.hidden, c.moe_inter) / math.sqrt(c.moe_inter * 2 * c.layers))
         self.shared_experts = Mlp(c, c.moe_inter)
 
     def forward(self, x):
@@ -188,8 +187,8 @@ class Kimi(nn.Module):
         return [layer.mlp.gate for layer in self.layers if isinstance(layer.mlp, Moe)]
 
     def forward(self, ids, pos, mask, cache=None, valid=None, rows=None, taps=()):
-        """ids, pos [B, T]; mask bool broadcastable to [B, H, T, S], or None: causal; cache: a list of lists, one a layer;
-        valid [B, T]: tokens that count in the load; rows [B, T, D]: taken instead of the embeddings of ids
+        """ids, pos [B, T]; mask bool broadcastable to [B, H, T, S], or None: causal; cache: a list of lists, one a
+        layer; valid [B, T]: tokens that count in the load; rows [B, T, D]: taken instead of the embeddings of ids
         (vision.py's insert makes them).
 
         Returns the final norm's output [B, T, D] and each MoE layer's expert counts [E]; with taps (layer numbers),
@@ -226,8 +225,8 @@ def generate(model, prompts, stop, limit, insert=None):
     ids = torch.zeros(n, width, dtype=torch.long, device=dev)
     live = torch.zeros(n, width + limit, dtype=torch.bool, device=dev)
     for i, p in enumerate(prompts):
-        ids[i, width - len(p):] = torch.tensor(p, device=dev)
-        live[i, width - len(p):] = True
+        ids[i, width - len(p) :] = torch.tensor(p, device=dev)
+        live[i, width - len(p) :] = True
     pad = torch.tensor([width - len(p) for p in prompts], device=dev)
     cache = [[] for _ in model.layers]
     own = torch.eye(width + limit, dtype=torch.bool, device=dev)  # padding attends to itself: no NaN
@@ -252,6 +251,6 @@ def generate(model, prompts, stop, limit, insert=None):
             x, live, pad, rows = x[keep], live[keep], pad[keep], [rows[k] for k in keep]
             cache = [[t[keep] for t in layer] for layer in cache]
         at = width + step
-        mask = None if n == 1 else live[:, None, None, :at + 1]
+        mask = None if n == 1 else live[:, None, None, : at + 1]
         pos = (at - pad)[:, None]
     return out

@@ -5,9 +5,10 @@ asked for, one after the other; some questions have no answer in the text. A fac
 twentieth never appears in training, neither asked for nor beside it.
 
 A text is written as the engine's evaluation builds it (`text`): `n` filler sentences from line `start` of a list on,
-wrapping around at its end; then each planted sentence is inserted at its index, in ascending order of the indices, which
-are those of the finished list; then all are joined by one blank. A form says where the text goes: "system": it is the
-system message; "before": the user's message is the question, an empty line, the text; "after": text, empty line, question.
+wrapping around at its end; then each planted sentence is inserted at its index, in ascending order of the indices,
+which are those of the finished list; then all are joined by one blank. A form says where the text goes: "system": it is
+the system message; "before": the user's message is the question, an empty line, the text; "after": text, empty line,
+question.
 
     python tools/nano/needles.py --check | --show N
     python tools/nano/needles.py --eval FILE [N]     (the filler goes to haystack.txt beside FILE, one sentence a line)
@@ -26,38 +27,75 @@ from phrases import NAMES, THINGS
 
 LONGEST = 16384  # tokens of a whole dialogue
 NOTHING = "The text does not say."
-CITIES = "Paris London Berlin Madrid Rome Oslo Vienna Prague Lisbon Athens Cairo Tokyo Seoul Delhi Sydney Toronto Boston Lima".split(
-)
+CITIES = "Paris London Berlin Madrid Rome Oslo Vienna Prague Lisbon Athens Cairo Tokyo Seoul Delhi Sydney Toronto Boston Lima".split()
 COLOURS = "red green blue yellow orange purple black white brown pink grey silver".split()
 ANIMALS = "cat dog horse rabbit parrot turtle goldfish hamster snake mouse goat pony duck lizard".split()
 HIDEOUTS = [
-    "under the old bridge", "behind the mill", "in the blue drawer", "below the stairs", "on the top shelf", "inside the piano",
-    "near the gate", "at the bakery"
+    "under the old bridge",
+    "behind the mill",
+    "in the blue drawer",
+    "below the stairs",
+    "on the top shelf",
+    "inside the piano",
+    "near the gate",
+    "at the bakery",
 ]
 JOBS = "teacher baker doctor farmer pilot nurse painter driver gardener singer carpenter lawyer cook dentist".split()
 DRINKS = "tea coffee milk water lemonade cocoa cider juice".split()
 
 # kind: (value, sentence, questions)
 KINDS = {
-    "number": (lambda r: str(r.randrange(1000, 10000)), "The secret number of {n} is {v}.", [
-        "What is the secret number of {n}?", "Which secret number does {n} have?", "{n}'s secret number?",
-        "Tell me the secret number of {n}.", "What is {n}'s secret number?"
-    ]),
-    "city": (lambda r: r.choice(CITIES), "{n} was born in {v}.", [
-        "Where was {n} born?", "In which city was {n} born?", "What is the birthplace of {n}?", "Which city was {n} born in?"
-    ]),
-    "colour": (lambda r: r.choice(COLOURS), "The favourite colour of {n} is {v}.",
-               ["What is the favourite colour of {n}?", "Which colour does {n} like best?", "What is {n}'s favorite color?"]),
-    "pet": (lambda r: r.choice(ANIMALS), "The pet of {n} is a {v}.",
-            ["What pet does {n} have?", "What is the pet of {n}?", "Which animal does {n} keep?", "What is {n}'s pet?"]),
-    "hidden": (lambda r: r.choice(HIDEOUTS), "{n} hid the treasure {v}.",
-               ["Where did {n} hide the treasure?", "Where is the treasure of {n}?", "Where is {n}'s treasure?"]),
-    "code": (lambda r: "".join(r.choices("ABCDEFGHKLMNPRSTUVWXYZ", k=3)) + str(r.randrange(10, 100)), "The code of {n} is {v}.",
-             ["What is the code of {n}?", "Tell me the code of {n}.", "{n}'s code?", "What is {n}'s code?"]),
-    "job": (lambda r: r.choice(JOBS), "{n} works as a {v}.",
-            ["What is the job of {n}?", "What does {n} work as?", "What does {n} do for a living?", "What is {n}'s job?"]),
-    "drink": (lambda r: r.choice(DRINKS), "The favourite drink of {n} is {v}.",
-              ["What is the favourite drink of {n}?", "Which drink does {n} like best?", "What is {n}'s favorite drink?"]),
+    "number": (
+        lambda r: str(r.randrange(1000, 10000)),
+        "The secret number of {n} is {v}.",
+        [
+            "What is the secret number of {n}?",
+            "Which secret number does {n} have?",
+            "{n}'s secret number?",
+            "Tell me the secret number of {n}.",
+            "What is {n}'s secret number?",
+        ],
+    ),
+    "city": (
+        lambda r: r.choice(CITIES),
+        "{n} was born in {v}.",
+        [
+            "Where was {n} born?",
+            "In which city was {n} born?",
+            "What is the birthplace of {n}?",
+            "Which city was {n} born in?",
+        ],
+    ),
+    "colour": (
+        lambda r: r.choice(COLOURS),
+        "The favourite colour of {n} is {v}.",
+        ["What is the favourite colour of {n}?", "Which colour does {n} like best?", "What is {n}'s favorite color?"],
+    ),
+    "pet": (
+        lambda r: r.choice(ANIMALS),
+        "The pet of {n} is a {v}.",
+        ["What pet does {n} have?", "What is the pet of {n}?", "Which animal does {n} keep?", "What is {n}'s pet?"],
+    ),
+    "hidden": (
+        lambda r: r.choice(HIDEOUTS),
+        "{n} hid the treasure {v}.",
+        ["Where did {n} hide the treasure?", "Where is the treasure of {n}?", "Where is {n}'s treasure?"],
+    ),
+    "code": (
+        lambda r: "".join(r.choices("ABCDEFGHKLMNPRSTUVWXYZ", k=3)) + str(r.randrange(10, 100)),
+        "The code of {n} is {v}.",
+        ["What is the code of {n}?", "Tell me the code of {n}.", "{n}'s code?", "What is {n}'s code?"],
+    ),
+    "job": (
+        lambda r: r.choice(JOBS),
+        "{n} works as a {v}.",
+        ["What is the job of {n}?", "What does {n} work as?", "What does {n} do for a living?", "What is {n}'s job?"],
+    ),
+    "drink": (
+        lambda r: r.choice(DRINKS),
+        "The favourite drink of {n} is {v}.",
+        ["What is the favourite drink of {n}?", "Which drink does {n} like best?", "What is {n}'s favorite drink?"],
+    ),
 }
 
 
@@ -76,30 +114,32 @@ def filler(rng):
     place = rng.choice("market,school,river,library,station,harbour,park,museum,hill,bakery,forest,square".split(","))
     day = rng.choice("Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split())
     k = rng.randrange(2, 60)
-    return rng.choice([
-        f"On {day} {n} walked to the {place} and met {m}.",
-        f"{n} bought {k} {o} and gave some of them to {m}.",
-        f"The {place} was quiet that {day}.",
-        f"{m} said that the {o} were better than the {p}.",
-        f"It rained for {k} minutes, then the sun came out over the {place}.",
-        f"{n} and {m} talked about {o} all afternoon.",
-        f"Nobody at the {place} had seen the {p}.",
-        f"There were {k} {o} on the table.",
-        f"{n} counted the {p} twice.",
-        f"After lunch {m} carried the {o} back to the {place}.",
-        f"The road to the {place} is {k} miles long.",
-        f"{n} forgot the {o} at the {place}.",
-        f"A letter for {m} arrived on {day}.",
-        f"{n} waited {k} minutes for {m}.",
-        f"In the evening they sorted the {o} and the {p}.",
-        f"The old house near the {place} has {k} windows.",
-        f"{m} asked {n} for the {p}, but there were none left.",
-        f"Every {day} the {place} opens early.",
-        f"{n} wanted to paint the {o}, but {m} had the brush.",
-        f"A bird flew over the {place} and sat down on the {o}.",
-        f"{k} people came to the {place} to see {m}.",
-        f"{n} put the {o} next to the {p} and went home.",
-    ])
+    return rng.choice(
+        [
+            f"On {day} {n} walked to the {place} and met {m}.",
+            f"{n} bought {k} {o} and gave some of them to {m}.",
+            f"The {place} was quiet that {day}.",
+            f"{m} said that the {o} were better than the {p}.",
+            f"It rained for {k} minutes, then the sun came out over the {place}.",
+            f"{n} and {m} talked about {o} all afternoon.",
+            f"Nobody at the {place} had seen the {p}.",
+            f"There were {k} {o} on the table.",
+            f"{n} counted the {p} twice.",
+            f"After lunch {m} carried the {o} back to the {place}.",
+            f"The road to the {place} is {k} miles long.",
+            f"{n} forgot the {o} at the {place}.",
+            f"A letter for {m} arrived on {day}.",
+            f"{n} waited {k} minutes for {m}.",
+            f"In the evening they sorted the {o} and the {p}.",
+            f"The old house near the {place} has {k} windows.",
+            f"{m} asked {n} for the {p}, but there were none left.",
+            f"Every {day} the {place} opens early.",
+            f"{n} wanted to paint the {o}, but {m} had the brush.",
+            f"A bird flew over the {place} and sat down on the {o}.",
+            f"{k} people came to the {place} to see {m}.",
+            f"{n} put the {o} next to the {p} and went home.",
+        ]
+    )
 
 
 def sentences(seed, count):
@@ -112,7 +152,9 @@ class Pool:
 
     def __init__(self, tok, count=12000):
         self.text = sentences("training", count)
-        self.ids = [np.array(x, np.uint16) for x in tok.enc.encode_ordinary_batch([" " + s for s in self.text], num_threads=1)]
+        self.ids = [
+            np.array(x, np.uint16) for x in tok.enc.encode_ordinary_batch([" " + s for s in self.text], num_threads=1)
+        ]
         self.length = [len(x) for x in self.ids]
 
 
@@ -133,6 +175,7 @@ def tokenizer():
     global _tok
     if _tok is None:
         from tokenizer import Tokenizer
+
         _tok = Tokenizer()
     return _tok
 
@@ -171,7 +214,8 @@ def missing(rng, planted):
     kinds, names = {k for k, _, _ in planted}, {n for _, n, _ in planted}
     while True:
         kind, n = rng.choice(sorted(kinds) if rng.random() < 0.5 else list(KINDS)), rng.choice(
-            sorted(names) if rng.random() < 0.4 else NAMES)
+            sorted(names) if rng.random() < 0.4 else NAMES
+        )
         if not any((kind, n) == f[:2] for f in planted):
             return kind, n, None
 
@@ -182,8 +226,8 @@ def together(turns):
 
 
 def arrange(rng, form, turns):
-    """The turns of a dialogue. A question before the text is the one that is far from its answer: mostly all of them stand
-    there, sometimes some, sometimes a single one."""
+    """The turns of a dialogue. A question before the text is the one that is far from its answer: mostly all of them
+    stand there, sometimes some, sometimes a single one."""
     if form != "before":
         return turns
     first = rng.choice([1, 1, rng.randrange(1, len(turns) + 1), *[len(turns)] * 5])
@@ -192,8 +236,8 @@ def arrange(rng, form, turns):
 
 
 def assemble(form, body, turns, thinking, **meta):
-    """The dialogue: the text in its place, the questions one after the other. One sequence learns all answers, with thinking
-    the last one's reasoning too."""
+    """The dialogue: the text in its place, the questions one after the other. One sequence learns all answers, with
+    thinking the last one's reasoning too."""
     first = turns[0]
     if form == "before":
         turns = [first._replace(user=f"{first.user}\n\n{body}"), *turns[1:]]
@@ -203,7 +247,8 @@ def assemble(form, body, turns, thinking, **meta):
 
 
 def needle(rng, length, most=12):
-    """A training dialogue of at most `length` tokens (of the current tokenizer): up to `most` facts, asked for two thirds."""
+    """A training dialogue of at most `length` tokens (of the current tokenizer): up to `most` facts, asked for two
+    thirds."""
     tok = tokenizer()
     p = pool(tok)
     most = max(1, min(most, length // 70))
@@ -212,8 +257,12 @@ def needle(rng, length, most=12):
     asked = [missing(rng, planted) if rng.random() < 0.1 else f for f in asked]
     turns = [ask(rng, f) for f in asked]
     lines = [says(*f) for f in planted]
-    left = length - 40 - sum(2 * len(tok.text(t.answer)) + len(tok.text(t.user)) + \
-                             16 for t in turns) - sum(len(tok.text(" " + s)) for s in lines)
+    left = (
+        length
+        - 40
+        - sum(2 * len(tok.text(t.answer)) + len(tok.text(t.user)) + 16 for t in turns)
+        - sum(len(tok.text(" " + s)) for s in lines)
+    )
     take, size = [], len(p.text)
     while True:
         i = rng.randrange(size)
@@ -231,7 +280,7 @@ def needle(rng, length, most=12):
 
 def make(rng, longest=LONGEST, shortest=128):
     """Lengths spread evenly on a logarithmic scale, from 128 tokens up."""
-    return needle(rng, int(shortest * (longest / shortest)**rng.random()))
+    return needle(rng, int(shortest * (longest / shortest) ** rng.random()))
 
 
 def sequences(tok, ds):
@@ -241,7 +290,9 @@ def sequences(tok, ds):
     """
     p, short = pool(tok), []
     for d in ds:
-        swap = lambda m: m | {"content": m["content"].replace(d["meta"]["whole"], "Q.")} if m["role"] != "assistant" else m
+        swap = (
+            lambda m: m | {"content": m["content"].replace(d["meta"]["whole"], "Q.")} if m["role"] != "assistant" else m
+        )
         short.append(d | {"messages": [swap(m) for m in d["messages"]]})
     mark = tok.text("Q")
     assert len(mark) == 1
@@ -254,7 +305,7 @@ def sequences(tok, ds):
         got = []
         for part in parts:
             at = part.index(mark[0])
-            got.append(part[:at] + ids + part[at + 1:])
+            got.append(part[:at] + ids + part[at + 1 :])
         out.append(got)
     return out
 
@@ -281,8 +332,13 @@ def evaluation(number=200, seed="evaluation", length=LONGEST, lines=None):
     for i in range(number):
         planted = facts(rng, rng.randrange(4, 13), True)
         t = ask(rng, planted[0])
-        left = length - 56 - 2 * len(tok.text(t.answer)) - len(tok.text(t.user)) - sum(
-            len(tok.text(" " + says(*f))) for f in planted)
+        left = (
+            length
+            - 56
+            - 2 * len(tok.text(t.answer))
+            - len(tok.text(t.user))
+            - sum(len(tok.text(" " + says(*f))) for f in planted)
+        )
         start, n = rng.randrange(len(lines)), 0
         while (left := left - sizes[(start + n) % len(lines)]) >= 0:
             n += 1
@@ -291,12 +347,19 @@ def evaluation(number=200, seed="evaluation", length=LONGEST, lines=None):
         others = rng.sample([x for x in range(total) if x != at], len(planted) - 1)
         plant = sorted(zip([at, *others], [says(*f) for f in planted]))
         it = {
-            "start": start, "sentences": n, "plant": [list(x) for x in plant], "form": ("system", "before", "after")[i % 3],
-            "question": t.user, "answer": f"{t.answer}\n#### {planted[0][2]}", "depth": round(at / max(1, total - 1), 4)
+            "start": start,
+            "sentences": n,
+            "plant": [list(x) for x in plant],
+            "form": ("system", "before", "after")[i % 3],
+            "question": t.user,
+            "answer": f"{t.answer}\n#### {planted[0][2]}",
+            "depth": round(at / max(1, total - 1), 4),
         }
         d = item_dialogue(lines, it, planted[0])
         whole = d["messages"][-2]["content"] + (d["messages"][0]["content"] if len(d["messages"]) > 2 else "")
-        it["tokens"] = len(tok.text(whole)) + len(said(tok, d["messages"][-1], True)) + 24  # 24: roles and marks, at most
+        it["tokens"] = (
+            len(tok.text(whole)) + len(said(tok, d["messages"][-1], True)) + 24
+        )  # 24: roles and marks, at most
         out.append(it)
     return out
 
@@ -337,13 +400,17 @@ def check():
     for i, (it, d, parts) in enumerate(zip(items, asked, dialogues.sequences(tok, asked))):
         answer = it["answer"].split("\n####")[0]
         body = text(lines, it["start"], it["sentences"], [tuple(x) for x in it["plant"]])
-        assert abs(it["depth"] - i / 10) < 0.02 and body.count(answer) == 1 and body.index(answer) == round(it["depth"] *
-                                                                                                            (len(body) - 1))
+        assert (
+            abs(it["depth"] - i / 10) < 0.02
+            and body.count(answer) == 1
+            and body.index(answer) == round(it["depth"] * (len(body) - 1))
+        )
         assert all(body[at] == s for at, s in it["plant"])  # indices are those of the finished list
         assert 1850 < len(parts[0]) <= it["tokens"] <= 2000, (len(parts[0]), it["tokens"])
     print(
         f"needles: 120 dialogues of {min(lengths)} to {max(lengths)} tokens, {questions} questions ({none} without an answer), 8 of "
-        f"{min(full)} to {max(full)} with {learnt} learnt tokens, {turns} turns through the engine's template and back")
+        f"{min(full)} to {max(full)} with {learnt} learnt tokens, {turns} turns through the engine's template and back"
+    )
 
 
 if __name__ == "__main__":

@@ -19,11 +19,27 @@ from PIL import Image, ImageDraw
 
 from dialogues import assistant, dialogue, kept_out, run, user
 
-COLOURS = {"red": (214, 39, 40), "green": (44, 150, 60), "blue": (31, 90, 200), "yellow": (245, 215, 40),
-           "orange": (250, 135, 20), "purple": (140, 60, 180), "black": (20, 20, 20), "white": (250, 250, 250)}
+COLOURS = {
+    "red": (214, 39, 40),
+    "green": (44, 150, 60),
+    "blue": (31, 90, 200),
+    "yellow": (245, 215, 40),
+    "orange": (250, 135, 20),
+    "purple": (140, 60, 180),
+    "black": (20, 20, 20),
+    "white": (250, 250, 250),
+}
 SHAPES = ["circle", "square", "triangle", "star", "diamond", "cross"]
-GROUNDS = [(200, 200, 200), (150, 150, 150), (110, 115, 120), (185, 215, 235), (235, 205, 215), (190, 225, 195),
-           (225, 215, 190), (80, 95, 110)]
+GROUNDS = [
+    (200, 200, 200),
+    (150, 150, 150),
+    (110, 115, 120),
+    (185, 215, 235),
+    (235, 205, 215),
+    (190, 225, 195),
+    (225, 215, 190),
+    (80, 95, 110),
+]
 SMALLEST = 9  # pixels, radius: a shape spans more than one patch of 14 pixels
 
 
@@ -78,6 +94,7 @@ def scene(rng):
 
 def outline(kind, turn):
     """Corners on or in the unit circle; None for the circle itself."""
+
     def ring(n, r=1.0, start=0.0):
         angles = [start + turn + 2 * math.pi * i / n for i in range(n)]
         return [(r * math.sin(a), -r * math.cos(a)) for a in angles]
@@ -92,7 +109,7 @@ def outline(kind, turn):
         return [p for pair in zip(ring(2), ring(2, 0.6, math.pi / 2)) for p in pair]
     if kind == "cross":
         t, c, s = 0.3, math.cos(turn), math.sin(turn)
-        arm = [(t, -.95), (t, -t), (.95, -t)]  # one quarter, turned four times
+        arm = [(t, -0.95), (t, -t), (0.95, -t)]  # one quarter, turned four times
         a = [[(x, y), (-y, x), (-x, -y), (y, -x)][i] for i in range(4) for x, y in arm]
         return [(x * c - y * s, x * s + y * c) for x, y in a]
     return None
@@ -110,7 +127,9 @@ def draw(s, noisy=True, smooth=3):
         points = outline(x.kind, math.radians(rng.uniform(-10, 10)))
         colour = shade(COLOURS[x.colour], 10)
         if points is None:
-            pen.ellipse([(x.x - x.r) * smooth, (x.y - x.r) * smooth, (x.x + x.r) * smooth, (x.y + x.r) * smooth], colour)
+            pen.ellipse(
+                [(x.x - x.r) * smooth, (x.y - x.r) * smooth, (x.x + x.r) * smooth, (x.y + x.r) * smooth], colour
+            )
         else:
             pen.polygon([((x.x + px * x.r) * smooth, (x.y + py * x.r) * smooth) for px, py in points], colour)
     a = np.asarray(im, np.float32).reshape(s.h, smooth, s.w, smooth, 3).mean((1, 3))
@@ -126,6 +145,7 @@ def data_url(image):
 
 
 # ---- questions --------------------------------------------------------------------------------
+
 
 def plural(kind, n):
     return kind if n == 1 else kind + "es" if kind.endswith("ss") else kind + "s"
@@ -150,17 +170,33 @@ def count(rng, s, c=None, k=None):
     n = sum(parts)
     what = (f"{c} " if c else "") + (plural(k, 2) if k else rng.choice(["shapes", "shapes", "things", "objects"]))
     one = what if n != 1 else (f"{c} " if c else "") + (k or what.split()[-1][:-1])
-    q = rng.choice(["How many {} are there?", "How many {} do you see?", "How many {} are in the picture?", "Count the {}.",
-                    "how many {}?", "What is the number of {}?", "How many {} can you see?"]).format(what)
-    return q, f"{sees(s)}. {what}: {total(parts)}", f"There {'is' if n == 1 else 'are'} {n if n else 'no'} {one}.", str(n)
+    q = rng.choice(
+        [
+            "How many {} are there?",
+            "How many {} do you see?",
+            "How many {} are in the picture?",
+            "Count the {}.",
+            "how many {}?",
+            "What is the number of {}?",
+            "How many {} can you see?",
+        ]
+    ).format(what)
+    return (
+        q,
+        f"{sees(s)}. {what}: {total(parts)}",
+        f"There {'is' if n == 1 else 'are'} {n if n else 'no'} {one}.",
+        str(n),
+    )
 
 
 def question(rng, s):
     """(question, thinking, answer, what decides whether an answer is right) about a scene."""
     groups, look = s.content(), sees(s)
     colours, kinds = ([x for x in all_ if any(x in g for g in groups)] for all_ in (COLOURS, SHAPES))
-    form = rng.choices(["all", "colour", "kind", "both", "colours", "name", "which", "what", "there", "side", "more"],
-                       [14, 12, 12, 14, 9, 12, 6, 5, 6, 6, 4])[0]
+    form = rng.choices(
+        ["all", "colour", "kind", "both", "colours", "name", "which", "what", "there", "side", "more"],
+        [14, 12, 12, 14, 9, 12, 6, 5, 6, 6, 4],
+    )[0]
     some = lambda here, everything: rng.choice(here if rng.random() < 0.85 else list(everything))
     if form == "all":
         return count(rng, s)
@@ -172,12 +208,29 @@ def question(rng, s):
         c, k = rng.choice(groups)[:2] if rng.random() < 0.75 else (some(colours, COLOURS), some(kinds, SHAPES))
         return count(rng, s, c, k)
     if form == "colours":
-        q = rng.choice(["Which colours do you see?", "What colors are in the picture?", "Which colors are there?",
-                        "Name the colours.", "What colours are the shapes?"])
+        q = rng.choice(
+            [
+                "Which colours do you see?",
+                "What colors are in the picture?",
+                "Which colors are there?",
+                "Name the colours.",
+                "What colours are the shapes?",
+            ]
+        )
         return q, f"{look}. colours: {', '.join(colours)}", f"I see {listing(colours)}.", ",".join(colours)
     if form == "name":
-        q = rng.choice(["What is in the picture?", "What do you see?", "Describe the picture.", "Name the shapes.", "What is this?",
-                        "List everything in the image.", "what shapes are these?", "Name all shapes and their colours."])
+        q = rng.choice(
+            [
+                "What is in the picture?",
+                "What do you see?",
+                "Describe the picture.",
+                "Name the shapes.",
+                "What is this?",
+                "List everything in the image.",
+                "what shapes are these?",
+                "Name all shapes and their colours.",
+            ]
+        )
         named = [f"{'a' if n == 1 else n} {c} {plural(k, n)}".replace("a orange", "an orange") for c, k, n in groups]
         return q, look, f"I see {listing(named)}.", look
     if form == "there":
@@ -201,12 +254,19 @@ def question(rng, s):
             x = order[0]
             where = {"top": "at the top", "bottom": "at the bottom"}.get(side, f"on the {side}")
             q = rng.choice([f"Which shape is furthest {where}?", f"What is {where}?"])
-            return q, f"{look}. {side}: {x.colour} {x.kind}", f"The {x.colour} {x.kind} is {where}.", f"{x.colour} {x.kind}"
+            return (
+                q,
+                f"{look}. {side}: {x.colour} {x.kind}",
+                f"The {x.colour} {x.kind} is {where}.",
+                f"{x.colour} {x.kind}",
+            )
     if form == "which":
         single = [g for g in groups if g[2] == 1 and sum(n for _, k, n in groups if k == g[1]) == 1]
         if single:
             c, k, _ = rng.choice(single)
-            q = rng.choice(["What colour is the {}?", "What color is the {}?", "Which colour does the {} have?"]).format(k)
+            q = rng.choice(
+                ["What colour is the {}?", "What color is the {}?", "Which colour does the {} have?"]
+            ).format(k)
             return q, f"{look}. {k}: {c}", f"The {k} is {c}.", c
     if form == "what":
         single = [g for g in groups if g[2] == 1 and sum(n for c, _, n in groups if c == g[0]) == 1]
@@ -245,20 +305,24 @@ def evaluation(number=500, seed="evaluation"):
         s = scene(rng)
         if held_out(s):
             q, think, answer, right = question(rng, s)
-            out.append({"image": data_url(draw(s, noisy=False)), "question": q, "answer": f"{think}\n{answer}\n#### {right}"})
+            out.append(
+                {"image": data_url(draw(s, noisy=False)), "question": q, "answer": f"{think}\n{answer}\n#### {right}"}
+            )
     return out
 
 
 def check_pixels(s):
     """Each shape covers the area of its kind inside its own circle, in its colour; all else is ground."""
     a = np.asarray(draw(s, noisy=False)).astype(int)
-    yy, xx = np.mgrid[:s.h, :s.w] + 0.5
+    yy, xx = np.mgrid[: s.h, : s.w] + 0.5
     reach = [np.hypot(xx - x.x, yy - x.y) - x.r for x in s.shapes]
     outside = np.minimum.reduce(reach) > 1.5
     ground = np.median(a[outside], 0)
     assert np.abs(a[outside] - ground).max() == 0
     for x, d in zip(s.shapes, reach):
-        covered = ((np.abs(a - ground).sum(-1) > 0.5 * np.abs(np.array(COLOURS[x.colour]) - ground).sum()) & (d < 1.5)).sum()
+        covered = (
+            (np.abs(a - ground).sum(-1) > 0.5 * np.abs(np.array(COLOURS[x.colour]) - ground).sum()) & (d < 1.5)
+        ).sum()
         p = outline(x.kind, 0) or [(math.cos(i / 9), math.sin(i / 9)) for i in range(57)]
         area = abs(sum(x0 * y1 - x1 * y0 for (x0, y0), (x1, y1) in zip(p, p[1:] + p[:1]))) / 2 * x.r**2
         assert abs(covered / area - 1) < 0.2, (x, covered, area)
@@ -269,8 +333,12 @@ def check():
     from preprocess import patches
     from tokenizer import Tokenizer
     import vision
+
     one = [make(random.Random(7)) for _ in range(2)]
-    assert one[0] == one[1] and (np.asarray(draw(one[0]["meta"]["scene"])) == np.asarray(draw(one[1]["meta"]["scene"]))).all()
+    assert (
+        one[0] == one[1]
+        and (np.asarray(draw(one[0]["meta"]["scene"])) == np.asarray(draw(one[1]["meta"]["scene"]))).all()
+    )
     rng = random.Random("check")
     ds = [make(rng) for _ in range(400)]
     assert not any(held_out(d["meta"]["scene"]) for d in ds)
@@ -296,14 +364,15 @@ def check():
         check_pixels(s)
         nearest = lambda px: min(COLOURS, key=lambda c: math.dist(px, COLOURS[c]))
         for x in s.shapes:
-            assert nearest(a[int(x.y) - 1:int(x.y) + 2, int(x.x) - 1:int(x.x) + 2].mean((0, 1))) == x.colour, x
+            assert nearest(a[int(x.y) - 1 : int(x.y) + 2, int(x.x) - 1 : int(x.x) + 2].mean((0, 1))) == x.colour, x
         p, grid = patches(Image.fromarray(a.astype(np.uint8)))
         assert len(p) == grid[1] * grid[2] and 4 <= min(grid[1:]) and max(grid) <= 22
         grids.append(grid)
     items = evaluation(20)
     assert items == evaluation(20) and all(it["image"].startswith("data:image/png;base64,") for it in items)
     assert not {key(d["meta"]["scene"]) for d in ds if len(d["meta"]["scene"].shapes) > 1} & {
-        "scene:" + re.split(r"[.\n]", it["answer"])[0] for it in items}
+        "scene:" + re.split(r"[.\n]", it["answer"])[0] for it in items
+    }
     tok = Tokenizer()
     turns = check_engine(tok, ds[:40])
     pad = tok.id["<|media_pad|>"]

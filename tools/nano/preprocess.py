@@ -29,12 +29,13 @@ def plan(w, h, limit=IMAGE_LIMIT):
 def patch_bytes(image, limit=IMAGE_LIMIT):
     """A PIL image as (uint8 [n, 3, 14, 14] in raster order, grid (1, h, w)). Alpha is dropped, not blended."""
     from PIL import Image
+
     image = image.convert("RGB")
     size, _, (gh, gw), _ = plan(*image.size, limit)
     if size != image.size:
         image = image.resize(size, Image.Resampling.BICUBIC)
     a = np.zeros((gh * PATCH, gw * PATCH, 3), np.uint8)
-    a[:size[1], :size[0]] = np.asarray(image)
+    a[: size[1], : size[0]] = np.asarray(image)
     a = a.reshape(gh, PATCH, gw, PATCH, 3).transpose(0, 2, 4, 1, 3)  # [row, column, channel, y, x]
     return np.ascontiguousarray(a.reshape(gh * gw, 3, PATCH, PATCH)), (1, gh, gw)
 
@@ -101,6 +102,7 @@ KNOWN = [  # (w, h, limit): resized, padding, grid (h, w), tokens
 
 def check():
     from PIL import Image
+
     for args, want in KNOWN:
         assert plan(*args) == want, (args, plan(*args), want)
     rng = np.random.default_rng(1)

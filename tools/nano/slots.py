@@ -26,8 +26,8 @@ class Slots:
     def put(self, k, v):
         """Stores k, v [B, H, n, D*]; returns what the queries of this pass may see."""
         if self.rows is not None:
-            self.k[self.rows, :, :k.shape[2]] = k.to(self.k.dtype)
-            self.v[self.rows, :, :v.shape[2]] = v.to(self.v.dtype)
+            self.k[self.rows, :, : k.shape[2]] = k.to(self.k.dtype)
+            self.v[self.rows, :, : v.shape[2]] = v.to(self.v.dtype)
             return k, v
         for own, new in ((self.k, k), (self.v, v)):
             own.scatter_(2, self.at[:, None, :, None].expand_as(new), new.to(own.dtype))
@@ -51,7 +51,7 @@ class Target:
         return out[0], out[2] if self.taps else None
 
     def prefill(self, ids, length, tokens=1 << 16):
-        """ids [B, W] padded on the right, length [B]. Logits after the last token [B, V], features [B, W, 3D] or None."""
+        """ids [B, W] padded on the right, length [B]. Logits after the last token [B, V], features [B, W, 3D]/None."""
         B, W = ids.shape
         pos = torch.arange(W, device=ids.device)[None]
         mask = torch.ones(W, W, dtype=torch.bool, device=ids.device).tril()

@@ -49,11 +49,13 @@ def sequences(tok, ds):
 
 
 def texts(rng, count):
-    """What the tokenizer learns from: all text of `count` short dialogues, as rendered, and of filler and picture questions.
+    """What the tokenizer learns from: all text of `count` short dialogues, as rendered, and of filler and picture
+    questions.
 
     Rendered with the shipped model's folder: the text is the same for every tokenizer of this project.
     """
     import pictures
+
     some = [make(n, rng) for n in (pick(rng) for _ in range(count)) if n != "needles"]
     some += [pictures.ask(rng, pictures.scene(rng)) for _ in range(count // 8)]
     out = [needles.filler(rng) for _ in range(count)]
@@ -70,14 +72,17 @@ def texts(rng, count):
 
 def main():
     from tokenizer import Tokenizer
+
     tok, rng = Tokenizer(), random.Random("mix")
     for name in SOURCES:
         ds = [make(name, rng) for _ in range(300)]
         parts = [p for ps in sequences(tok, ds) for p in ps]
         n = [len(p) for p in parts]
         learnt = sum(x >> 15 for p in parts for x in p)
-        print(f"{name:13} {SOURCES[name][1]:4.0%}: {len(parts) / 300:.2f} sequences a dialogue of {sum(n) / len(n):.0f} tokens "
-              f"(at most {max(n)}), {learnt / sum(n):.0%} learnt")
+        print(
+            f"{name:13} {SOURCES[name][1]:4.0%}: {len(parts) / 300:.2f} sequences a dialogue of {sum(n) / len(n):.0f} tokens "
+            f"(at most {max(n)}), {learnt / sum(n):.0%} learnt"
+        )
     for _ in range(int(sys.argv[1]) if sys.argv[1:] else 5):
         name = pick(rng)
         print(name)

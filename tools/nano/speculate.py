@@ -35,7 +35,8 @@ class Drafter:
         return self.chain(z[rows, length - 1], length)
 
     def next(self, pick, at, features, kept):
-        """After a verification: pick, at [B, n], features [B, n, 3D], kept tokens [B]. Rows beyond `kept` are overwritten."""
+        """After a verification: pick, at [B, n], features [B, n, 3D], kept tokens [B]. Rows beyond `kept` are
+        overwritten."""
         self.slots.point(at)
         z = self.draft(self.draft.fuse(features), pick, at, self.attend)
         return self.chain(z[torch.arange(len(z), device=z.device), kept - 1], at[:, 0] + kept)
@@ -69,7 +70,7 @@ class Stats:
         self.tokens += len(emitted)
         for i in range(min(self.steps, text_left)):
             self.tried[i] += 1
-            self.kept[i] += emitted[:i + 1] == drafts[:i + 1]
+            self.kept[i] += emitted[: i + 1] == drafts[: i + 1]
 
     @property
     def length(self):
@@ -82,7 +83,7 @@ class Stats:
 def pad_right(prompts, dev):
     ids = torch.zeros(len(prompts), max(map(len, prompts)), dtype=torch.long)
     for row, p in zip(ids, prompts):
-        row[:len(p)] = torch.tensor(p)
+        row[: len(p)] = torch.tensor(p)
     return ids.to(dev), torch.tensor([len(p) for p in prompts], device=dev)
 
 
@@ -105,7 +106,7 @@ def greedy(model, prompts, stop, limit):
 
 
 def cut(ids, stop):
-    return ids[:ids.index(stop) + 1] if stop in ids else ids
+    return ids[: ids.index(stop) + 1] if stop in ids else ids
 
 
 @torch.no_grad()
@@ -130,7 +131,7 @@ def speculate(model, make_drafter, taps, prompts, stop, limit, steps=3):
         following = drafter.next(pick, at, features, kept)
         for b, (p, a, d) in enumerate(zip(pick.tolist(), kept.tolist(), drafts.tolist())):
             if live[b]:
-                emitted = cut(p[:a], stop)[:limit - len(out[b])]
+                emitted = cut(p[:a], stop)[: limit - len(out[b])]
                 out[b] += emitted
                 rounds[b].append((emitted, d))
                 live[b] = emitted[-1] != stop and len(out[b]) < limit

@@ -14,16 +14,18 @@ from config import OUT, Nano, config_json, tokenizer_config_json
 _UP = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 _LOW = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
 _TAIL = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-PATTERN = "|".join([
-    r"[\p{Han}]+",
-    rf"[^\r\n\p{{L}}\p{{N}}]?{_UP}*{_LOW}+{_TAIL}",
-    rf"[^\r\n\p{{L}}\p{{N}}]?{_UP}+{_LOW}*{_TAIL}",
-    r"\p{N}{1,3}",
-    r" ?[^\s\p{L}\p{N}]+[\r\n]*",
-    r"\s*[\r\n]+",
-    r"\s+(?!\S)",
-    r"\s+",
-])
+PATTERN = "|".join(
+    [
+        r"[\p{Han}]+",
+        rf"[^\r\n\p{{L}}\p{{N}}]?{_UP}*{_LOW}+{_TAIL}",
+        rf"[^\r\n\p{{L}}\p{{N}}]?{_UP}+{_LOW}*{_TAIL}",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+)
 
 
 def learn(texts, n_ranks):
@@ -33,12 +35,16 @@ def learn(texts, n_ranks):
     pairs are kept up to date; only the words that hold the merged pair are visited.
     """
     import regex
+
     split = regex.compile(PATTERN, regex.VERSION1)
     counts = collections.Counter()
     for text in texts:
         counts.update(split.findall(text))
-    words = [([bytes([b]) for b in piece.encode()], n) for piece, n in sorted(counts.items())
-             if not any(ch.isnumeric() for ch in piece)]
+    words = [
+        ([bytes([b]) for b in piece.encode()], n)
+        for piece, n in sorted(counts.items())
+        if not any(ch.isnumeric() for ch in piece)
+    ]
     ranks = [bytes([b]) for b in range(256)]
     pairs, where = collections.Counter(), collections.defaultdict(set)
     for w, (parts, n) in enumerate(words):
@@ -58,7 +64,7 @@ def learn(texts, n_ranks):
             i = 0
             while i + 1 < len(parts):
                 if (parts[i], parts[i + 1]) == best:
-                    parts[i:i + 2] = [merged]
+                    parts[i : i + 2] = [merged]
                 i += 1
             for pair in zip(parts, parts[1:]):
                 pairs[pair] += n
@@ -71,6 +77,7 @@ def learn(texts, n_ranks):
 class Tokenizer:
     def __init__(self, folder=OUT):
         import tiktoken
+
         lines = (folder / "tiktoken.model").read_text().splitlines()
         ranks = {base64.b64decode(tok): int(rank) for tok, rank in (line.split() for line in lines)}
         added = json.loads((folder / "tokenizer_config.json").read_text())["added_tokens_decoder"]
@@ -96,6 +103,7 @@ class Tokenizer:
 
 def main():
     import sources
+
     c = Nano()
     texts = sources.texts(random.Random("tokenizer"), 20000)
     ranks = learn(texts, c.n_ranks)

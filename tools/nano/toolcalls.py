@@ -15,23 +15,31 @@ import talk
 from dialogues import assistant, check_engine, dialogue, kept_out, run, sequences, user
 from phrases import NAMES
 
-CITIES = ("Paris London Berlin Madrid Rome Oslo Vienna Prague Lisbon Athens Cairo Tokyo Beijing Shanghai Seoul Delhi Sydney "
-          "Toronto Chicago Boston Lima Nairobi Dublin Warsaw Helsinki Zurich Munich Milan Geneva Bangkok Havana Denver").split()
+CITIES = (
+    "Paris London Berlin Madrid Rome Oslo Vienna Prague Lisbon Athens Cairo Tokyo Beijing Shanghai Seoul Delhi Sydney "
+    "Toronto Chicago Boston Lima Nairobi Dublin Warsaw Helsinki Zurich Munich Milan Geneva Bangkok Havana Denver"
+).split()
 SKIES = ["sunny", "cloudy", "rainy", "windy", "snowy", "foggy", "clear"]
-WARES = ("milk bread rice tea coffee sugar butter cheese honey salt flour soap paper apples lemons onions carrots shoes hats "
-         "lamps chairs pens books cards").split()
-FAMILY = ("Smith Brown Khan Lee Garcia Novak Silva Rossi Weber Chen Park Sato Ali Jones Clark Hall King Wright Green Baker "
-          "Adams Nelson Carter Moore Diaz Kumar Meyer Fischer Dubois Costa").split()
+WARES = (
+    "milk bread rice tea coffee sugar butter cheese honey salt flour soap paper apples lemons onions carrots shoes hats "
+    "lamps chairs pens books cards"
+).split()
+FAMILY = (
+    "Smith Brown Khan Lee Garcia Novak Silva Rossi Weber Chen Park Sato Ali Jones Clark Hall King Wright Green Baker "
+    "Adams Nelson Carter Moore Diaz Kumar Meyer Fischer Dubois Costa"
+).split()
 SORTS = "red green white brown big small fresh old cheap sweet dark light plain".split()
 DAYS = ["today", "tomorrow", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 
 def tool(name, description, properties, required):
     return {
-        "type": "function", "function": {
-            "name": name, "description": description,
-            "parameters": {"type": "object", "properties": properties, "required": required}
-        }
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {"type": "object", "properties": properties, "required": required},
+        },
     }
 
 
@@ -47,15 +55,33 @@ def text(rng, *descriptions):
 
 
 def declare_calculator(rng):
-    name = rng.choice([
-        "calculator", "calculate", "calc", "compute", "evaluate", "math", "do_math", "arithmetic", "run_calculation", "solve",
-        "eval_expression"
-    ])
-    about = rng.choice([
-        "Evaluates an arithmetic expression.", "A calculator for + - * /.", "Compute the value of an expression.",
-        "Does arithmetic.", "Calculate exactly.", "Perform a calculation", "Returns the result of an arithmetic expression.",
-        "Calculator"
-    ])
+    name = rng.choice(
+        [
+            "calculator",
+            "calculate",
+            "calc",
+            "compute",
+            "evaluate",
+            "math",
+            "do_math",
+            "arithmetic",
+            "run_calculation",
+            "solve",
+            "eval_expression",
+        ]
+    )
+    about = rng.choice(
+        [
+            "Evaluates an arithmetic expression.",
+            "A calculator for + - * /.",
+            "Compute the value of an expression.",
+            "Does arithmetic.",
+            "Calculate exactly.",
+            "Perform a calculation",
+            "Returns the result of an arithmetic expression.",
+            "Calculator",
+        ]
+    )
     if rng.random() < 0.7:
         p = rng.choice(["expression", "expression", "expr", "formula", "input", "query", "term"])
         gap = rng.choice(["", " "])
@@ -66,15 +92,26 @@ def declare_calculator(rng):
     names = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"} if words else {c: c for c in "+-*/"}
     number = {"type": rng.choice(["number", "integer"])}
     props = {a: dict(number), b: dict(number), op: {"type": "string", "enum": list(names.values())}}
-    return tool(name, about, props, [a, b, op]), (lambda e: {a: int(e[0]), b: int(e[2]), op: names[e[1]]}
-                                                  if len(e) == 3 else None)
+    return tool(name, about, props, [a, b, op]), (
+        lambda e: {a: int(e[0]), b: int(e[2]), op: names[e[1]]} if len(e) == 3 else None
+    )
 
 
 def declare_weather(rng):
-    name = rng.choice([
-        "get_weather", "weather", "current_weather", "weather_now", "forecast", "get_forecast", "weather_report",
-        "get_current_weather", "fetch_weather", "weather_forecast"
-    ])
+    name = rng.choice(
+        [
+            "get_weather",
+            "weather",
+            "current_weather",
+            "weather_now",
+            "forecast",
+            "get_forecast",
+            "weather_report",
+            "get_current_weather",
+            "fetch_weather",
+            "weather_forecast",
+        ]
+    )
     p = rng.choice(["city", "city", "location", "place", "town", "city_name"])
     props, required = {p: text(rng, "Name of the city", "for example Paris", "Where")}, [p]
     unit = rng.random() < 0.4
@@ -85,10 +122,16 @@ def declare_weather(rng):
             required.append("unit")
     if day:
         props["day"] = text(rng, "today, tomorrow or a weekday", "which day")
-    about = rng.choice([
-        "Get the weather of a city.", "Returns the weather.", "Weather report for a place.", "Tells the temperature and the sky.",
-        "Get the current weather for a city", "Current temperature and conditions."
-    ])
+    about = rng.choice(
+        [
+            "Get the weather of a city.",
+            "Returns the weather.",
+            "Weather report for a place.",
+            "Tells the temperature and the sky.",
+            "Get the current weather for a city",
+            "Current temperature and conditions.",
+        ]
+    )
 
     def write(q):
         city, when, scale = q
@@ -106,42 +149,112 @@ def declare_distance(rng):
     name = rng.choice(["distance", "get_distance", "route_length", "how_far", "find_distance"])
     a, b = rng.choice([("from", "to"), ("start", "end"), ("origin", "destination"), ("city_a", "city_b")])
     about = rng.choice(
-        ["Distance between two cities in kilometers.", "How far it is from one city to another.", "Returns the distance in km."])
-    return tool(name, about, {a: text(rng, "first city"), b: text(rng, "second city")}, [a, b]), lambda q: {a: q[0], b: q[1]}
+        [
+            "Distance between two cities in kilometers.",
+            "How far it is from one city to another.",
+            "Returns the distance in km.",
+        ]
+    )
+    return tool(name, about, {a: text(rng, "first city"), b: text(rng, "second city")}, [a, b]), lambda q: {
+        a: q[0],
+        b: q[1],
+    }
 
 
 # kind: names, descriptions, parameters; questions; what is said (who, value); what an entry is called
 LOOKUPS = {
-    "phone": (["find_phone", "get_phone_number", "phone_book", "lookup_phone", "phone_number_of", "contacts"], [
-        "Look up a phone number.", "The phone book.", "Finds the phone number of a person.", "Get a person's phone number"
-    ], ["name", "person", "who", "contact"], [
-        "What is the phone number of {}?", "{}'s phone number?", "How can I call {}?", "Give me the number of {}.",
-        "phone number of {}", "What is {}'s phone number?", "I need the phone number of {}."
-    ], "The phone number of {} is {}.", "phone numbers", lambda r: r.randrange(100000, 1000000)),
-    "price": (["get_price", "price_of", "lookup_price", "price_list", "product_price", "find_price"], [
-        "Look up the price of an item in dollars.", "The shop's price list.", "Returns what an item costs.",
-        "Get the price of a product"
-    ], ["item", "product", "name", "article"], [
-        "What is the price of {}?", "How much for {}?", "price of {}", "Look up the price of {}.", "Tell me the price of {}."
-    ], "The price of {} is {} dollars.", "prices", lambda r: r.randrange(2, 300)),
-    "age": (["get_age", "lookup_age", "age_of", "person_age",
-             "find_age"], ["Look up the age of a person.", "Returns how old a person is.",
-                           "Get a person's age in years"], ["name", "person", "of"], [
-                               "How old is {}?", "What is the age of {}?", "age of {}", "Do you know how old {} is?",
-                               "Tell me the age of {}.", "What is {}'s age?"
-                           ], "{} is {} years old.", "the age of people", lambda r: r.randrange(3, 99)),
-    "stock": (["get_stock", "stock_level", "inventory", "check_stock", "warehouse"], [
-        "How many pieces of an item are in stock.", "Check the inventory.", "Returns the number of pieces in the warehouse."
-    ], ["item", "product", "article"], [
-        "How many {} are in stock?", "How many {} do we have in stock?", "stock of {}", "Check the stock of {}.",
-        "What is the stock of {}?"
-    ], "The stock of {} is {}.", "the stock", lambda r: r.randrange(0, 2000)),
-    "room": (["find_room", "room_of", "get_office", "office_finder", "where_is_office"],
-             ["Finds the room of a person.", "Look up in which room a person works.",
-              "Room numbers of the staff."], ["name", "person", "employee"], [
-                  "In which room is {}?", "Which room does {} work in?", "room of {}", "What is the room of {}?",
-                  "Where is the office of {}?"
-              ], "The room of {} is {}.", "rooms", lambda r: f"{r.choice('ABCDEFG')}{r.randrange(10, 400)}"),
+    "phone": (
+        ["find_phone", "get_phone_number", "phone_book", "lookup_phone", "phone_number_of", "contacts"],
+        [
+            "Look up a phone number.",
+            "The phone book.",
+            "Finds the phone number of a person.",
+            "Get a person's phone number",
+        ],
+        ["name", "person", "who", "contact"],
+        [
+            "What is the phone number of {}?",
+            "{}'s phone number?",
+            "How can I call {}?",
+            "Give me the number of {}.",
+            "phone number of {}",
+            "What is {}'s phone number?",
+            "I need the phone number of {}.",
+        ],
+        "The phone number of {} is {}.",
+        "phone numbers",
+        lambda r: r.randrange(100000, 1000000),
+    ),
+    "price": (
+        ["get_price", "price_of", "lookup_price", "price_list", "product_price", "find_price"],
+        [
+            "Look up the price of an item in dollars.",
+            "The shop's price list.",
+            "Returns what an item costs.",
+            "Get the price of a product",
+        ],
+        ["item", "product", "name", "article"],
+        [
+            "What is the price of {}?",
+            "How much for {}?",
+            "price of {}",
+            "Look up the price of {}.",
+            "Tell me the price of {}.",
+        ],
+        "The price of {} is {} dollars.",
+        "prices",
+        lambda r: r.randrange(2, 300),
+    ),
+    "age": (
+        ["get_age", "lookup_age", "age_of", "person_age", "find_age"],
+        ["Look up the age of a person.", "Returns how old a person is.", "Get a person's age in years"],
+        ["name", "person", "of"],
+        [
+            "How old is {}?",
+            "What is the age of {}?",
+            "age of {}",
+            "Do you know how old {} is?",
+            "Tell me the age of {}.",
+            "What is {}'s age?",
+        ],
+        "{} is {} years old.",
+        "the age of people",
+        lambda r: r.randrange(3, 99),
+    ),
+    "stock": (
+        ["get_stock", "stock_level", "inventory", "check_stock", "warehouse"],
+        [
+            "How many pieces of an item are in stock.",
+            "Check the inventory.",
+            "Returns the number of pieces in the warehouse.",
+        ],
+        ["item", "product", "article"],
+        [
+            "How many {} are in stock?",
+            "How many {} do we have in stock?",
+            "stock of {}",
+            "Check the stock of {}.",
+            "What is the stock of {}?",
+        ],
+        "The stock of {} is {}.",
+        "the stock",
+        lambda r: r.randrange(0, 2000),
+    ),
+    "room": (
+        ["find_room", "room_of", "get_office", "office_finder", "where_is_office"],
+        ["Finds the room of a person.", "Look up in which room a person works.", "Room numbers of the staff."],
+        ["name", "person", "employee"],
+        [
+            "In which room is {}?",
+            "Which room does {} work in?",
+            "room of {}",
+            "What is the room of {}?",
+            "Where is the office of {}?",
+        ],
+        "The room of {} is {}.",
+        "rooms",
+        lambda r: f"{r.choice('ABCDEFG')}{r.randrange(10, 400)}",
+    ),
 }
 
 
@@ -151,36 +264,52 @@ def declare_lookup(rng, what):
     if rng.random() < 0.25:
         table = rng.choice(["table", "kind", "field", "what"])
         others = rng.sample([k for k in LOOKUPS if k != what], rng.randrange(1, 4))
-        return tool(rng.choice(["lookup", "search", "query", "find", "database"]),
-                    rng.choice(["Looks up a fact.", "Search the records.", "Query the database."]),
-                    {table: {"type": "string", "enum": sorted([what, *others])}, p: text(rng, "who or what")},
-                    [table, p]), (lambda q: {table: what, p: q})
+        return tool(
+            rng.choice(["lookup", "search", "query", "find", "database"]),
+            rng.choice(["Looks up a fact.", "Search the records.", "Query the database."]),
+            {table: {"type": "string", "enum": sorted([what, *others])}, p: text(rng, "who or what")},
+            [table, p],
+        ), (lambda q: {table: what, p: q})
     return tool(name, about, {p: text(rng, "whom or what to look up")}, [p]), lambda q: {p: q}
 
 
 def distractor(rng):
     """A tool that no question needs."""
-    name, about, props = rng.choice([
-        ("send_message", "Send a message to a person.", {"to": {"type": "string"}, "body": {"type": "string"}}),
-        ("set_timer", "Start a timer.", {"minutes": {"type": "integer", "minimum": 1}}),
-        ("play_song", "Play a song by title.", {"title": {"type": "string"}}),
-        ("turn_on_light", "Switch a lamp on.", {"room": {"type": "string"}}),
-        ("translate", "Translate a text.", {"text": {"type": "string"}, "language": {"type": "string"}}),
-        ("get_time", "Tells the time.", {}),
-        ("delete_file", "Delete a file.", {"path": {"type": "string"}}),
-        ("send_email", "Send an email.", {"to": {"type": "string"}, "subject": {"type": "string"}, "body": {"type": "string"}}),
-        ("take_note", "Store a note.", {"text": {"type": "string"}}),
-        ("add_event", "Add an event to the calendar.", {"title": {"type": "string"}, "date": {"type": "string"}}),
-        ("roll_dice", "Roll dice.", {"sides": {"type": "integer"}}),
-        ("set_volume", "Set the volume of the speaker.", {"level": {"type": "integer", "minimum": 0, "maximum": 100}}),
-        ("open_file", "Open a file.", {"path": {"type": "string"}, "mode": {"type": "string", "enum": ["read", "write"]}}),
-    ])
+    name, about, props = rng.choice(
+        [
+            ("send_message", "Send a message to a person.", {"to": {"type": "string"}, "body": {"type": "string"}}),
+            ("set_timer", "Start a timer.", {"minutes": {"type": "integer", "minimum": 1}}),
+            ("play_song", "Play a song by title.", {"title": {"type": "string"}}),
+            ("turn_on_light", "Switch a lamp on.", {"room": {"type": "string"}}),
+            ("translate", "Translate a text.", {"text": {"type": "string"}, "language": {"type": "string"}}),
+            ("get_time", "Tells the time.", {}),
+            ("delete_file", "Delete a file.", {"path": {"type": "string"}}),
+            (
+                "send_email",
+                "Send an email.",
+                {"to": {"type": "string"}, "subject": {"type": "string"}, "body": {"type": "string"}},
+            ),
+            ("take_note", "Store a note.", {"text": {"type": "string"}}),
+            ("add_event", "Add an event to the calendar.", {"title": {"type": "string"}, "date": {"type": "string"}}),
+            ("roll_dice", "Roll dice.", {"sides": {"type": "integer"}}),
+            (
+                "set_volume",
+                "Set the volume of the speaker.",
+                {"level": {"type": "integer", "minimum": 0, "maximum": 100}},
+            ),
+            (
+                "open_file",
+                "Open a file.",
+                {"path": {"type": "string"}, "mode": {"type": "string", "enum": ["read", "write"]}},
+            ),
+        ]
+    )
     return tool(name, about, props, rng.sample(sorted(props), rng.randrange(len(props) + 1)))
 
 
-# ---- questions --------------------------------------------------------------------------------
-# A question: (user text, thinking before the call, list of what to ask the tool, keys, results(rng) -> list of tool texts
-# and the final answer)
+# ---- questions -------------------------------------------------------------------------------- A question: (user
+# text, thinking before the call, list of what to ask the tool, keys, results(rng) -> list of tool texts and the final
+# answer)
 
 
 def reply(rng, value, names=("result", "value", "answer")):
@@ -190,16 +319,22 @@ def reply(rng, value, names=("result", "value", "answer")):
 
 def failure(rng, what, about):
     """What a tool that has no answer sends back, and what there is to say then."""
-    why = rng.choice({
-        "calculator": ["overflow", "timeout", "not available",
-                       "bad input"], "weather": ["not found", "no data", "unknown city", "timeout", "service down"],
-        "distance": ["not found", "no route", "unknown city", "timeout"]
-    }.get(what, ["not found", "no such entry", "no data", "unknown name", "timeout"]))
-    sent = rng.choice([
-        json.dumps({"error": why}),
-        json.dumps({"error": why}), f"error: {why}", f"Error: {why}",
-        json.dumps({"status": "error", "message": why})
-    ])
+    why = rng.choice(
+        {
+            "calculator": ["overflow", "timeout", "not available", "bad input"],
+            "weather": ["not found", "no data", "unknown city", "timeout", "service down"],
+            "distance": ["not found", "no route", "unknown city", "timeout"],
+        }.get(what, ["not found", "no such entry", "no data", "unknown name", "timeout"])
+    )
+    sent = rng.choice(
+        [
+            json.dumps({"error": why}),
+            json.dumps({"error": why}),
+            f"error: {why}",
+            f"Error: {why}",
+            json.dumps({"status": "error", "message": why}),
+        ]
+    )
     return sent, f"The tool has no answer for {about}: {why}."
 
 
@@ -235,11 +370,21 @@ def ask_weather(rng, tool_name):
     when = rng.choice(DAYS) if rng.random() < 0.25 else None
     scale = rng.choice(["celsius", "fahrenheit"]) if rng.random() < 0.2 else None
     where = " and ".join(cities)
-    q = rng.choice([
-        "What is the weather in {}{}?", "How is the weather in {}{}?", "whats the weather in {}{}", "weather in {}{}",
-        "Tell me the weather in {}{}.", "How warm is it in {}{}?", "What's the weather like in {}{}?",
-        "What will the weather be in {}{}?", "Give me the weather for {}{}.", "Is it cold in {}{}?", "temperature in {}{}"
-    ])
+    q = rng.choice(
+        [
+            "What is the weather in {}{}?",
+            "How is the weather in {}{}?",
+            "whats the weather in {}{}",
+            "weather in {}{}",
+            "Tell me the weather in {}{}.",
+            "How warm is it in {}{}?",
+            "What's the weather like in {}{}?",
+            "What will the weather be in {}{}?",
+            "Give me the weather for {}{}.",
+            "Is it cold in {}{}?",
+            "temperature in {}{}",
+        ]
+    )
     tail = "" if when is None else f" {when}" if when in DAYS[:2] else f" on {when}"
     q = q.format(where, tail)
     if scale:
@@ -255,23 +400,39 @@ def ask_weather(rng, tool_name):
                 continue
             t, sky = rng.randrange(*((14, 100) if scale == "fahrenheit" else (-10, 38))), rng.choice(SKIES)
             texts.append(
-                rng.choice([
-                    json.dumps({"temperature": t, "sky": sky}), f"{t} degrees, {sky}",
-                    json.dumps({"temp": t, "condition": sky}), f"{sky}, {t}"
-                ]))
+                rng.choice(
+                    [
+                        json.dumps({"temperature": t, "sky": sky}),
+                        f"{t} degrees, {sky}",
+                        json.dumps({"temp": t, "condition": sky}),
+                        f"{sky}, {t}",
+                    ]
+                )
+            )
             lines.append(f"In {city} it is {t} degrees and {sky}.")
         return texts, " ".join(lines), lines[-1].split(" is ")[1].split()[0] if " is " in lines[-1] else None
 
-    return (q, f"Weather of {where}: use {tool_name}.", [(c, when, scale) for c in cities],
-            [f"weather:{c}:{when}:{scale}" for c in cities], results)
+    return (
+        q,
+        f"Weather of {where}: use {tool_name}.",
+        [(c, when, scale) for c in cities],
+        [f"weather:{c}:{when}:{scale}" for c in cities],
+        results,
+    )
 
 
 def ask_distance(rng, tool_name):
     a, b = rng.sample(CITIES, 2)
-    q = rng.choice([
-        "How far is it from {} to {}?", "What is the distance from {} to {}?", "distance from {} to {}",
-        "How many kilometers is it from {} to {}?", "How far is {} from {}?", "What is the distance between {} and {}?"
-    ]).format(a, b)
+    q = rng.choice(
+        [
+            "How far is it from {} to {}?",
+            "What is the distance from {} to {}?",
+            "distance from {} to {}",
+            "How many kilometers is it from {} to {}?",
+            "How far is {} from {}?",
+            "What is the distance between {} and {}?",
+        ]
+    ).format(a, b)
 
     def results(rng):
         if rng.random() < FAILS:
@@ -297,8 +458,21 @@ def ask_lookup(rng, tool_name, what):
     if rng.random() < 0.12 and (w := one()) != who[0]:
         who.append(w)
         questions = [
-            q for q in questions if q.startswith(("What is the", "phone number of", "price of", "age of", "Tell me the",
-                                                  "stock of", "room of", "Give me", "I need"))
+            q
+            for q in questions
+            if q.startswith(
+                (
+                    "What is the",
+                    "phone number of",
+                    "price of",
+                    "age of",
+                    "Tell me the",
+                    "stock of",
+                    "room of",
+                    "Give me",
+                    "I need",
+                )
+            )
         ]
     names = " and ".join(who)
 
@@ -314,15 +488,20 @@ def ask_lookup(rng, tool_name, what):
             lines.append(line)
         return texts, " ".join(lines), None if v is None else str(v)
 
-    return rng.choice(questions).format(names), f"{what.capitalize()} of {names}: use {tool_name}.", who, [
-        f"{what}:{w}" for w in who
-    ], results
+    return (
+        rng.choice(questions).format(names),
+        f"{what.capitalize()} of {names}: use {tool_name}.",
+        who,
+        [f"{what}:{w}" for w in who],
+        results,
+    )
 
 
 KINDS = ["calculator", "weather", "distance", *LOOKUPS]
 SPECIAL = {
-    "calculator": (declare_calculator, ask_calculator), "weather": (declare_weather, ask_weather),
-    "distance": (declare_distance, ask_distance)
+    "calculator": (declare_calculator, ask_calculator),
+    "weather": (declare_weather, ask_weather),
+    "distance": (declare_distance, ask_distance),
 }
 
 
@@ -343,9 +522,9 @@ def question(rng, kind, name, write, want):
             return q, think, args, keys, results
 
 
-NO_TOOL = {"weather": "I have no tool for the weather.", "distance": "I have no tool for distances."
-           } | {kind: f"I have no tool for {x[5]}."
-                for kind, x in LOOKUPS.items()}
+NO_TOOL = {"weather": "I have no tool for the weather.", "distance": "I have no tool for distances."} | {
+    kind: f"I have no tool for {x[5]}." for kind, x in LOOKUPS.items()
+}
 
 
 def without(rng, have):
@@ -397,15 +576,21 @@ def build(rng, want=False):
         kind = rng.choice(sorted(have))
         name, write = have[kind]
         q, think, args, k, results = question(rng, kind, name, write, want)
-        calls = [{
-            "id": f"functions.{name}:{count + i}", "type": "function",
-            "function": {"name": name, "arguments": json.dumps(a, ensure_ascii=False)}
-        } for i, a in enumerate(args)]
+        calls = [
+            {
+                "id": f"functions.{name}:{count + i}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(a, ensure_ascii=False)},
+            }
+            for i, a in enumerate(args)
+        ]
         count += len(calls)
         texts, answer, right = results(rng)
         messages += [user(q), assistant("", think) | {"tool_calls": calls}]
-        messages += [{"role": "tool", "tool_call_id": c["id"], "content": t} | ({"name": name} if named else {})
-                     for c, t in zip(calls, texts)]
+        messages += [
+            {"role": "tool", "tool_call_id": c["id"], "content": t} | ({"name": name} if named else {})
+            for c, t in zip(calls, texts)
+        ]
         messages.append(assistant(answer, f"The tool says {', '.join(texts)}."))
         keys += k
         first = first or args
@@ -424,11 +609,16 @@ def evaluation(number=500, seed="evaluation"):
         if d["meta"]["right"] is None:
             continue  # the tool failed
         at = next(i for i, m in enumerate(d["messages"]) if m["role"] == "user")
-        call, *rest = d["messages"][at + 1:]
-        out.append({
-            "messages": d["messages"][:at + 1], "tools": d["tools"], "calls": call["tool_calls"], "results": rest[:-1],
-            "answer": f"{rest[-1]['content']}\n#### {d['meta']['right']}"
-        })
+        call, *rest = d["messages"][at + 1 :]
+        out.append(
+            {
+                "messages": d["messages"][: at + 1],
+                "tools": d["tools"],
+                "calls": call["tool_calls"],
+                "results": rest[:-1],
+                "answer": f"{rest[-1]['content']}\n#### {d['meta']['right']}",
+            }
+        )
     return out
 
 
@@ -459,6 +649,7 @@ def judge(item, message):
 
 def check():
     from tokenizer import Tokenizer
+
     tok = Tokenizer()
     assert make(random.Random(5)) == make(random.Random(5))
     rng = random.Random("check")
@@ -476,7 +667,9 @@ def check():
                 assert set(p["required"]) <= set(args) <= set(p["properties"]), (p, args)
                 for k, v in args.items():
                     s = p["properties"][k]
-                    assert isinstance(v, {"string": str, "number": int, "integer": int}[s["type"]]) and v in s.get("enum", [v])
+                    assert isinstance(v, {"string": str, "number": int, "integer": int}[s["type"]]) and v in s.get(
+                        "enum", [v]
+                    )
                 calls += 1
     none = sum(not d["meta"]["call"] for d in ds)
     assert calls > 200 and 20 < none < 120, (calls, none)
@@ -502,10 +695,14 @@ def check():
         declared = next(t["function"] for t in it["tools"] if t["function"]["name"] == c["function"]["name"])
         free = [k for k in args if "enum" not in declared["parameters"]["properties"][k]]
         assert other(arguments=json.dumps(args | {free[0]: "Nowhere"})) == (True, False)
-    asked = {d["messages"][i]["content"] for d in ds for i in range(len(d["messages"])) if d["messages"][i]["role"] == "user"}
+    asked = {
+        d["messages"][i]["content"] for d in ds for i in range(len(d["messages"])) if d["messages"][i]["role"] == "user"
+    }
     assert not asked & {it["messages"][-1]["content"] for it in items}
-    print(f"toolcalls: 300 dialogues, {calls} calls fit their declarations, {none} without a call, "
-          f"{turns} turns through the engine's template and back, {learnt} tokens to learn")
+    print(
+        f"toolcalls: 300 dialogues, {calls} calls fit their declarations, {none} without a call, "
+        f"{turns} turns through the engine's template and back, {learnt} tokens to learn"
+    )
 
 
 def calls_so_far(d, call):

@@ -38,7 +38,10 @@ class Pool:
             if not path.exists():
                 return
             with np.load(path) as z:
-                new = {k: torch.from_numpy(z[k].view(np.int16) if z[k].dtype == np.uint16 else z[k]).to(self.dev) for k in z.files}
+                new = {
+                    k: torch.from_numpy(z[k].view(np.int16) if z[k].dtype == np.uint16 else z[k]).to(self.dev)
+                    for k in z.files
+                }
             if "patch" in new:
                 new["patch"] += len(self.data["pixels"]) if self.data else 0
             self.data = {k: torch.cat([self.data[k], v]) if self.data else v for k, v in new.items()}
@@ -76,7 +79,9 @@ def short_loss(model, eyes, table, ids, learn, seg, slot, pixels, place, picture
     mask = (seg[:, None, :, None] == seg[:, None, None, :]) & tril
     x = model.embed_tokens(ids)
     if pictures:
-        seen = vision_packed.insert(x[-pictures:], slot, vision_packed.tower(eyes, table, pixels, place), dataset.GROUPS)
+        seen = vision_packed.insert(
+            x[-pictures:], slot, vision_packed.tower(eyes, table, pixels, place), dataset.GROUPS
+        )
         x = torch.cat([x[:-pictures], seen])
     hidden, loads = model(ids, torch.arange(T, device=ids.device)[None], mask, valid=(seg > 0).float(), rows=x)
     total, n, each = loss_of(hidden, model, ids, learn)
@@ -104,7 +109,9 @@ def groups_of(model, eyes, lr, eyes_lr):
     out = []
     for m, rate in ((model, lr), (eyes, eyes_lr)):
         plain = lambda n, p: p.ndim == 1 or "embed_tokens" in n or "pos_emb" in n
-        out.append({"params": [p for n, p in m.named_parameters() if not plain(n, p)], "weight_decay": 0.05, "top": rate})
+        out.append(
+            {"params": [p for n, p in m.named_parameters() if not plain(n, p)], "weight_decay": 0.05, "top": rate}
+        )
         out.append({"params": [p for n, p in m.named_parameters() if plain(n, p)], "weight_decay": 0.0, "top": rate})
     return out
 
@@ -115,7 +122,9 @@ class Trainer:
         self.a, self.dev, self.step, self.spent = a, dev, 0, 0.0
         self.model, self.eyes = Kimi(Nano()).to(dev), Vision().to(dev)
         self.table = vision_packed.position_matrices(self.eyes.c.pos_side).to(dev)
-        self.opt = torch.optim.AdamW(groups_of(self.model, self.eyes, a.lr, a.eyes_lr), betas=(0.9, 0.95), fused=dev == "cuda")
+        self.opt = torch.optim.AdamW(
+            groups_of(self.model, self.eyes, a.lr, a.eyes_lr), betas=(0.9, 0.95), fused=dev == "cuda"
+        )
         self.pools = {k: Pool(k, a.rows, a.seed + i, dev) for i, k in enumerate(dataset.PLAN)}
         make = (lambda f: f) if a.no_compile else (lambda f: torch.compile(f, dynamic=False))
         self.short, self.long = make(short_loss), make(long_loss)
@@ -124,9 +133,17 @@ class Trainer:
         return pathlib.Path(self.a.out) / "state.pt"
 
     def save(self):
-        torch.save({"model": self.model.state_dict(), "eyes": self.eyes.state_dict(), "opt": self.opt.state_dict(),
-                    "step": self.step, "spent": self.spent,
-                    "rng": {k: p.rng.get_state() for k, p in self.pools.items()}}, f"{self.state_path()}.part")
+        torch.save(
+            {
+                "model": self.model.state_dict(),
+                "eyes": self.eyes.state_dict(),
+                "opt": self.opt.state_dict(),
+                "step": self.step,
+                "spent": self.spent,
+                "rng": {k: p.rng.get_state() for k, p in self.pools.items()},
+            },
+            f"{self.state_path()}.part",
+        )
         os.rename(f"{self.state_path()}.part", self.state_path())
 
     def resume(self):
@@ -194,9 +211,11 @@ def run(t, say):
             m = torch.stack(losses).nanmean(0).tolist()
             each = (time.time() - mark) / len(losses)
             left = min((a.steps - t.step) * each, a.seconds - (time.time() - start))
-            say(f"step {t.step}/{a.steps} loss {m[0]:.4f} text {m[1]:.4f} picture {m[2]:.4f} long {m[3]:.4f} load max/mean "
+            say(
+                f"step {t.step}/{a.steps} loss {m[0]:.4f} text {m[1]:.4f} picture {m[2]:.4f} long {m[3]:.4f} load max/mean "
                 f"{crowd.max().item():.2f} {each * 1e3:.1f} ms/step, {left:.0f} s left; rows "
-                + " ".join(f"{k} {len(p.data['ids'])}" for k, p in t.pools.items()))
+                + " ".join(f"{k} {len(p.data['ids'])}" for k, p in t.pools.items())
+            )
             losses, mark = [], time.time()
     t.spent += time.time() - start
     t.save()
@@ -236,8 +255,10 @@ def main():
     t = Trainer(a, dev)
     again = t.resume()
     n = [sum(p.numel() for p in m.parameters()) / 1e6 for m in (t.model, t.eyes)]
-    say(f"{n[0]:.2f} M text and {n[1]:.2f} M vision parameters, {torch.cuda.get_device_name() if dev == 'cuda' else dev}, "
-        f"{'resumed at' if again else 'from'} step {t.step}")
+    say(
+        f"{n[0]:.2f} M text and {n[1]:.2f} M vision parameters, {torch.cuda.get_device_name() if dev == 'cuda' else dev}, "
+        f"{'resumed at' if again else 'from'} step {t.step}"
+    )
     run(t, say)
 
 

@@ -149,7 +149,7 @@ class Tower(nn.Module):
         """[sum of (h/2)(w/2), 4, D]: the mean over the frames, each 2 x 2 patches one token, raster order."""
         x, m, out, at = self.encoder(self.patch_embed(pixels, grids), grids), self.c.merge, [], 0
         for t, h, w in grids:
-            y = x[at:at + t * h * w].view(t, h // m, m, w // m, m, -1).mean(0)
+            y = x[at : at + t * h * w].view(t, h // m, m, w // m, m, -1).mean(0)
             out.append(y.transpose(1, 2).reshape(h // m * (w // m), m * m, -1))
             at += t * h * w
         assert at == len(x)
@@ -215,8 +215,14 @@ def names():
     w["vision_tower.patch_embed.pos_emb.weight"] = (c.pos_side, c.pos_side, d)
     for i in range(c.layers):
         b = f"vision_tower.encoder.blocks.{i}."
-        for name, *shape in (("norm0", d), ("norm1", d), ("wqkv", 3 * d, d), ("wo", d, d), ("mlp.fc0", c.inter, d),
-                             ("mlp.fc1", d, c.inter)):
+        for name, *shape in (
+            ("norm0", d),
+            ("norm1", d),
+            ("wqkv", 3 * d, d),
+            ("wo", d, d),
+            ("mlp.fc0", c.inter, d),
+            ("mlp.fc1", d, c.inter),
+        ):
             pair(b + name, *shape)
     pair("vision_tower.encoder.final_layernorm", d)
     pair("mm_projector.pre_norm", d)
@@ -239,11 +245,18 @@ def from_transformers(model):
     """The same weights in transformers' classes. Their rotary halves want q and k rows in another order:
     first the even elements of each head, then the odd ones."""
     from transformers.models.kimi_k25 import configuration_kimi_k25 as conf, modeling_kimi_k25 as hf
+
     c = model.c
     vc = conf.Kimi_K25VisionConfig(
-        pos_emb_height=c.pos_side, pos_emb_width=c.pos_side, pos_emb_time=c.frames, num_attention_heads=c.heads,
-        num_hidden_layers=c.layers, hidden_size=c.hidden, intermediate_size=c.inter,
-        rope_parameters={"rope_type": "axial", "rope_theta": 10000.0})
+        pos_emb_height=c.pos_side,
+        pos_emb_width=c.pos_side,
+        pos_emb_time=c.frames,
+        num_attention_heads=c.heads,
+        num_hidden_layers=c.layers,
+        hidden_size=c.hidden,
+        intermediate_size=c.inter,
+        rope_parameters={"rope_type": "axial", "rope_theta": 10000.0},
+    )
     vc._attn_implementation = "eager"
     text = {"model_type": "deepseek_v3", "hidden_size": c.text_hidden}
     whole = conf.Kimi_K25Config(text_config=text, vision_config=vc, projection_hidden_size=c.hidden)
@@ -255,8 +268,15 @@ def from_transformers(model):
         if part == "mm_projector":
             p[name.replace("proj.0", "in_proj").replace("proj.2", "out_proj")] = v
             continue
-        for old, new in (("pos_emb.weight", "pos_emb.position_embeddings"), ("blocks.", "layers."), ("norm1", "norm2"),
-                         ("norm0", "norm1"), ("fc1", "fc2"), ("fc0", "fc1"), (".wo.", ".attn.proj.")):
+        for old, new in (
+            ("pos_emb.weight", "pos_emb.position_embeddings"),
+            ("blocks.", "layers."),
+            ("norm1", "norm2"),
+            ("norm0", "norm1"),
+            ("fc1", "fc2"),
+            ("fc0", "fc1"),
+            (".wo.", ".attn.proj."),
+        ):
             name = name.replace(old, new)
         if "wqkv" in name:
             for which, m in zip("qkv", v.unflatten(0, (3, c.heads, -1))):
@@ -274,6 +294,7 @@ def check_with_text():
     the tower, the same twice."""
     from config import Nano
     from model import Kimi
+
     torch.manual_seed(3)
     text, eyes, pad = Kimi(Nano(layers=2, experts=8)), shaken(Vision(), 2), 1000
     grids = [(1, 4, 6), (1, 6, 4)]
@@ -322,7 +343,9 @@ def check():
     assert (swapped - y[:6]).abs().max() > 0.1 * y.abs().max()
 
     tower, projector = from_transformers(model)
-    one = lambda px, g: projector(tower(px, torch.tensor([g])).pooler_output).squeeze(1)  # theirs: one count of frames a call
+    one = lambda px, g: projector(tower(px, torch.tensor([g])).pooler_output).squeeze(
+        1
+    )  # theirs: one count of frames a call
     out = torch.cat([one(px, g) for px, g in zip(pixels.split(counts), GRIDS)])
     err = ((out - y).norm() / y.norm()).item()
     assert err < 1e-5, err
@@ -331,8 +354,10 @@ def check():
     assert (x[0, 1] == y[0]).all() and (x[1, 0] == y[2]).all() and (x[0, 0] == 0).all()
     assert expand([1, 9, 2, 9], [(1, 4, 6), (3, 2, 4)], 9) == [1] + [9] * 6 + [2] + [9] * 2
     n = sum(p.numel() for p in model.parameters())
-    print(f"vision: {len(have)} tensors, {n / 1e6:.2f} M parameters, {len(GRIDS)} items; "
-          f"relative difference to transformers {err:.1e}")
+    print(
+        f"vision: {len(have)} tensors, {n / 1e6:.2f} M parameters, {len(GRIDS)} items; "
+        f"relative difference to transformers {err:.1e}"
+    )
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def position_matrices(side):
     """[SIDES * SIDES * 22 * 22, side * side] bf16-free: the position table's weights for every patch of every grid."""
     rows = torch.zeros(SIDES, LARGEST, side)
     for i in range(SIDES):
-        rows[i, :2 * i + 2] = cubic_matrix(side, 2 * i + 2).float()
+        rows[i, : 2 * i + 2] = cubic_matrix(side, 2 * i + 2).float()
     return torch.einsum("hya,wxb->hwyxab", rows, rows).reshape(-1, side * side)
 
 
@@ -62,6 +62,7 @@ def check():
 
     import dataset
     from vision import shaken
+
     eyes = shaken(Vision(), 5).eval()
     rng = np.random.default_rng(1)
     grids = [(4, 6), (22, 10), (4, 4), (6, 2), (16, 16), (2, 2)]
@@ -79,9 +80,9 @@ def check():
     text = insert(torch.zeros(1, dataset.WIDTH, 256), torch.from_numpy(a["slot"]), got, dataset.GROUPS)[0]
     at = 0
     for (ids, (h, w), start), _, _ in rows[0].parts:
-        p = torch.from_numpy(pixels[start:start + h * w]).float().view(-1, 3, 14, 14)
+        p = torch.from_numpy(pixels[start : start + h * w]).float().view(-1, 3, 14, 14)
         want = eyes((p / 255 - 0.5) * 2, [(1, h, w)])
-        mine = text[at + 1:at + len(ids) - 1]
+        mine = text[at + 1 : at + len(ids) - 1]
         assert torch.dist(mine, want) < 1e-5 * want.norm(), (h, w, torch.dist(mine, want) / want.norm())
         at += len(ids)
     print(f"vision_packed: {len(grids)} pictures of one packed row equal Vision.forward")

@@ -30,7 +30,15 @@ from wp_words import FOOD, SMALL, made_up
 
 CLASSIC = 0.14
 COUNTED = frozenset(SMALL) | frozenset(FOOD)
-FAMILIES = wp_change.FAMILIES | wp_money.FAMILIES | wp_compare.FAMILIES | wp_rates.FAMILIES | wp_parts.FAMILIES | wp_space.FAMILIES | wp_mixed.FAMILIES
+FAMILIES = (
+    wp_change.FAMILIES
+    | wp_money.FAMILIES
+    | wp_compare.FAMILIES
+    | wp_rates.FAMILIES
+    | wp_parts.FAMILIES
+    | wp_space.FAMILIES
+    | wp_mixed.FAMILIES
+)
 _NAMES, _WEIGHTS = list(FAMILIES), list(FAMILIES.values())
 
 
@@ -75,7 +83,9 @@ def make(rng):
     before = []
     while rng.random() < 0.09:
         before.append(rng.choice([lambda r: turn(r)[0], corpus.turn, talk.turn])(rng))
-    return chat([*before, last], rng.random() < 0.75, rng.choice(talk.SYSTEMS) if rng.random() < 0.05 else None, problem=p)
+    return chat(
+        [*before, last], rng.random() < 0.75, rng.choice(talk.SYSTEMS) if rng.random() < 0.05 else None, problem=p
+    )
 
 
 def evaluation(number=500, seed="evaluation"):
@@ -103,7 +113,8 @@ FIXED = {"two", "four", "one", "h", "k12"}  # names of values that belong to the
 
 
 def check_family(rng, family, count):
-    """Results by an independent formula; every value in it is told; English. Returns the wordings without numbers and nouns."""
+    """Results by an independent formula; every value in it is told; English. Returns the wordings without numbers and
+    nouns."""
     shapes = set()
     while count:
         t = told(rng, family)
@@ -116,14 +127,22 @@ def check_family(rng, family, count):
         for name in compile(story.truth, "", "eval").co_names:
             v = tell.vals.get(name)
             if name != "abs" and v not in known:  # twice, half as old, three quarters
-                assert re.search(r"twice|two times|three times|four times|half|third|quarter|fourth|dozen|one|each|fift|sixth|eighth|tenth|\d/\d|an? ", p.question.lower()), (name, v, p)
+                assert re.search(
+                    r"twice|two times|three times|four times|half|third|quarter|fourth|dozen|one|each|fift|sixth|eighth|tenth|\d/\d|an? ",
+                    p.question.lower(),
+                ), (name, v, p)
         text = p.question + " " + p.answer
         assert re.search(rf"\b{p.result}\b", p.answer), p
         assert not re.search(r"[{}<>\[\]|]|  |\.\.|,,|\bNone\b| [.,?]|\?\?|['’]s's", text), p
         low = text.lower()
-        assert not re.search(r"\ba (?!uni|us|one)[aeiou]|\ban (?![aeiou]|hour|8|11|18)|\b(she|he|it|\w+er) have\b(?! to)|\bi has\b|\byou has\b|\bi is\b", re.sub(
-            r"(do|does|did|will|can|would|could|must|until) (\w+ )?\w+ have|how many .*? have", "", low)), p
-        assert not re.search(r"\b1 (?!of\b|more\b|and\b|to\b|fewer\b|left\b|full\b|in\b|from\b|for\b|are\b|is\b|square\b|other)\w+[^s\W]s\b(?<!loss)(?<!is)(?<!was)", p.answer), p
+        assert not re.search(
+            r"\ba (?!uni|us|one)[aeiou]|\ban (?![aeiou]|hour|8|11|18)|\b(she|he|it|\w+er) have\b(?! to)|\bi has\b|\byou has\b|\bi is\b",
+            re.sub(r"(do|does|did|will|can|would|could|must|until) (\w+ )?\w+ have|how many .*? have", "", low),
+        ), p
+        assert not re.search(
+            r"\b1 (?!of\b|more\b|and\b|to\b|fewer\b|left\b|full\b|in\b|from\b|for\b|are\b|is\b|square\b|other)\w+[^s\W]s\b(?<!loss)(?<!is)(?<!was)",
+            p.answer,
+        ), p
         cast = [w.subject for w in story.cast.values()]
         for he, words in (("he", "he|his|him"), ("she", "she|her|hers")):
             assert he in cast or not re.search(rf"\b({words})\b", low), p
@@ -135,6 +154,7 @@ def check_family(rng, family, count):
 
 def check():
     from tokenizer import Tokenizer
+
     assert make(random.Random(5)) == make(random.Random(5))
     rng = random.Random("check")
     shapes = {f.__name__: check_family(rng, f, 400) for f in FAMILIES}
@@ -148,7 +168,9 @@ def check():
         assert re.search(rf"so {p.result}\b|remainder {p.result}\b", last), p
         if re.match(r"(if )?i (have|buy|earn|work)\b", p.question.lower()):  # the asker is answered as "you"
             first[p.answer.split()[0]] += 1
-        for a, op, b, c in re.findall(r"(?<![\d+*-])(\d+)([+*])(\d+)=(\d+)(?![\d*])", p.think):  # every a+b=c of the working holds
+        for a, op, b, c in re.findall(
+            r"(?<![\d+*-])(\d+)([+*])(\d+)=(\d+)(?![\d*])", p.think
+        ):  # every a+b=c of the working holds
             assert int(c) == (int(a) + int(b) if op == "+" else int(a) * int(b)), (a, op, b, c, p.think)
     assert set(steps) >= {1, 2, 3, 4, 5} and first["You"] > 50, (steps, first)
     ds = [make(rng) for _ in range(150)]
@@ -160,9 +182,11 @@ def check():
         make(rng)
     spent = (time.process_time() - start) / 2
     turns = check_engine(Tokenizer(), ds)
-    print(f"wordproblems: {len(FAMILIES)} families and {len(wp_classic.FAMILIES)} classic ones, {400 * len(FAMILIES)} results by formula; "
-          f"4000 problems of {dict(sorted(steps.items()))} steps, {len(questions)} of them different; {spent:.2f} ms a dialogue; "
-          f"{turns} turns through the engine's template and back")
+    print(
+        f"wordproblems: {len(FAMILIES)} families and {len(wp_classic.FAMILIES)} classic ones, {400 * len(FAMILIES)} results by formula; "
+        f"4000 problems of {dict(sorted(steps.items()))} steps, {len(questions)} of them different; {spent:.2f} ms a dialogue; "
+        f"{turns} turns through the engine's template and back"
+    )
 
 
 if __name__ == "__main__":

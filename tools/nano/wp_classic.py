@@ -8,14 +8,17 @@ import arithmetic as ar
 
 SHE = "Anna Mia Lily Sara Emma Nina Zoe Kate Ella Alice Mary Lucy Jane Tina Maria Laura Aisha Olivia Sofia Lisa".split()
 HE = "Tom Ben Sam Max Leo Jack Paul Omar Ravi Hugo Ivan Bob John Peter Mark David Wei Noah Liam James Mike".split()
-THINGS = ("apples marbles stickers coins pencils cookies oranges cards eggs stamps shells flowers cups tickets books balloons "
-          "buttons beads muffins carrots photos stones").split()
+THINGS = (
+    "apples marbles stickers coins pencils cookies oranges cards eggs stamps shells flowers cups tickets books balloons "
+    "buttons beads muffins carrots photos stones"
+).split()
 BOXES = ["boxes", "bags", "baskets", "packs", "jars", "crates"]
 PLACES = ["on the farm", "in the shop", "at the school", "in the library", "in the garden"]
 
 
 class Who(NamedTuple):
     """How a person is named in a question, and in its answer."""
+
     name: str  # "Anna", "I", "We", "You", "The baker"
     pronoun: str
     reply: str  # the answer's subject; "" if it is the name
@@ -114,14 +117,18 @@ def holdings(rng):
         if form == "gain":
             x = sized(rng, 1, 90)
             verb, tail = rng.choice(
-                [("earn", f"{x} dollars"), ("get", f"{x} dollars from {friend}"), ("find", f"{x} dollars")] if money else
-                [("buy", f"{x} more"), ("get", f"{x} from {friend}"), ("find", f"{x} more")])
+                [("earn", f"{x} dollars"), ("get", f"{x} dollars from {friend}"), ("find", f"{x} dollars")]
+                if money
+                else [("buy", f"{x} more"), ("get", f"{x} from {friend}"), ("find", f"{x} more")]
+            )
             n = k.step(f"{verb} {x}", "add", n, x)
         elif form == "lose":
             x = sized(rng, 1, n - 1)
             verb, tail = rng.choice(
-                [("spend", f"{x}"), ("pay", f"{x} dollars to {friend}"), ("give", f"{friend} {x} dollars")] if money else
-                [("give", f"{x} to {friend}"), ("lose", f"{x}"), ("sell", f"{x}")])
+                [("spend", f"{x}"), ("pay", f"{x} dollars to {friend}"), ("give", f"{friend} {x} dollars")]
+                if money
+                else [("give", f"{x} to {friend}"), ("lose", f"{x}"), ("sell", f"{x}")]
+            )
             n = k.step(f"{verb} {x}", "sub", n, x)
         elif form == "double":
             verb, tail = "double", "the amount"
@@ -140,10 +147,17 @@ def holdings(rng):
         q = f"If {subject} {have}" + "".join(f", {s}" for s in said[:-1]) + f" and {said[-1]}, "
         q += ask[0].lower() + ask[1:].format(p=w.pronoun)
     elif rng.random() < 0.5:
-        q = f"{w.name} {have}. " + " ".join(f"{('Then ' + w.pronoun) if i else cap(w.pronoun)} {s}." for i, s in enumerate(said))
+        q = f"{w.name} {have}. " + " ".join(
+            f"{('Then ' + w.pronoun) if i else cap(w.pronoun)} {s}." for i, s in enumerate(said)
+        )
         q += " " + ask.format(p=rng.choice([w.pronoun, subject]))
     else:
-        q = f"{w.name} {have}. {cap(w.pronoun)} " + ", ".join(said[:-1]) + (" and then " if said[1:] else "") + f"{said[-1]}. "
+        q = (
+            f"{w.name} {have}. {cap(w.pronoun)} "
+            + ", ".join(said[:-1])
+            + (" and then " if said[1:] else "")
+            + f"{said[-1]}. "
+        )
         q += ask.format(p=rng.choice([w.pronoun, subject]))
     reply = w.answer()
     return q, k, f"{reply} {'have' if w.plural else 'has'} {amount(n, o)}.", n
@@ -162,13 +176,23 @@ def shopping(rng):
         cost = k.step("together", "add", cost, cost2)
     do = "do" if w.plural else "does"
     if len(k.lines) == 3 and rng.random() < 0.5:
-        return (f"{text}. How much {do} {w.pronoun} pay{rng.choice(['', ' in total', ' altogether'])}?", k,
-                f"{w.answer()} {w.verb('pay')} {amount(cost, 'dollars')}.", cost)
+        return (
+            f"{text}. How much {do} {w.pronoun} pay{rng.choice(['', ' in total', ' altogether'])}?",
+            k,
+            f"{w.answer()} {w.verb('pay')} {amount(cost, 'dollars')}.",
+            cost,
+        )
     bill = cost + sized(rng, 1, 40) if rng.random() < 0.5 else (cost // 50 + 1) * 50
     left = k.step("change", "sub", bill, cost)
-    start = rng.choice([f"{w.name} {w.verb('have')} {bill} dollars. {cap(w.pronoun)} "
-                        + text.removeprefix(w.name + " "), text + f". {cap(w.pronoun)} {w.verb('pay')} with {bill} dollars"])
-    ask = rng.choice(["How much money {d} {p} have left?", "How many dollars {d} {p} have left?"]).format(d=do, p=w.pronoun)
+    start = rng.choice(
+        [
+            f"{w.name} {w.verb('have')} {bill} dollars. {cap(w.pronoun)} " + text.removeprefix(w.name + " "),
+            text + f". {cap(w.pronoun)} {w.verb('pay')} with {bill} dollars",
+        ]
+    )
+    ask = rng.choice(["How much money {d} {p} have left?", "How many dollars {d} {p} have left?"]).format(
+        d=do, p=w.pronoun
+    )
     return f"{start}. {ask}", k, f"{w.answer()} {w.verb('have')} {amount(left, 'dollars')} left.", left
 
 
@@ -190,8 +214,12 @@ def groups(rng):
     n = k.step(f"{verb} {x}", "add" if up else "sub", n, x)
     q += f"{cap(w.pronoun)} {w.verb(verb)} {x}{' more' if up else ' of them'}. "
     if not share:
-        return (q + f"How many {o} {'do' if w.plural else 'does'} {w.pronoun} have now?", k,
-                f"{w.answer()} {w.verb('have')} {amount(n, o)}.", n)
+        return (
+            q + f"How many {o} {'do' if w.plural else 'does'} {w.pronoun} have now?",
+            k,
+            f"{w.answer()} {w.verb('have')} {amount(n, o)}.",
+            n,
+        )
     r = k.step(f"shared by {kids}", "div", n, kids)
     q += f"The rest is shared equally by {kids} children. How many {o} does each child get?"
     return q, k, f"Each child gets {amount(r, o)}.", r
@@ -203,9 +231,13 @@ def wages(rng):
     p, h, d = sized(rng, 3, 25), sized(rng, 2, 9), sized(rng, 2, 7)
     day = k.step("a day", "mul", p, h)
     n = k.step(f"{d} days", "mul", day, d)
-    q = rng.choice([f"{w.name} {w.verb('earn')} {p} dollars an hour and {w.verb('work')} {h} hours a day for {d} days. ",
-                    f"{w.name} {w.verb('work')} {h} hours a day and {w.verb('get')} {p} dollars an hour. "
-                    f"{cap(w.pronoun)} {w.verb('work')} for {d} days. "])
+    q = rng.choice(
+        [
+            f"{w.name} {w.verb('earn')} {p} dollars an hour and {w.verb('work')} {h} hours a day for {d} days. ",
+            f"{w.name} {w.verb('work')} {h} hours a day and {w.verb('get')} {p} dollars an hour. "
+            f"{cap(w.pronoun)} {w.verb('work')} for {d} days. ",
+        ]
+    )
     do, reply = "do" if w.plural else "does", w.answer()
     if rng.random() < 0.5:
         q += f"How much {do} {w.pronoun} earn{rng.choice(['', ' in total'])}?"
@@ -243,8 +275,12 @@ def compared(rng):
         s = k.step("all three", "add", s, m)
         return q + f"How many {o} do the three have together?", k, f"Together the three have {amount(s, o)}.", s
     s = k.step("together", "add", a, n)
-    return q + f"How many {o} do {'we' if w.name == 'I' else 'they' if w.name != 'You' else 'you two'} have together?", k, (
-        f"Together {'you' if w.name in ('I', 'You') else 'they'} have {amount(s, o)}."), s
+    return (
+        q + f"How many {o} do {'we' if w.name == 'I' else 'they' if w.name != 'You' else 'you two'} have together?",
+        k,
+        (f"Together {'you' if w.name in ('I', 'You') else 'they'} have {amount(s, o)}."),
+        s,
+    )
 
 
 def portions(rng):
@@ -277,8 +313,10 @@ def travel(rng):
     n = k.step(f"{d} days", "mul", a, d)
     whole = n + extra
     left = k.step("left", "sub", whole, n)
-    q = (f"A book has {whole} pages. {w.name} {w.verb('read')} {a} pages a day for {d} days. "
-         f"How many pages {do} {w.pronoun} still have to read?")
+    q = (
+        f"A book has {whole} pages. {w.name} {w.verb('read')} {a} pages a day for {d} days. "
+        f"How many pages {do} {w.pronoun} still have to read?"
+    )
     return q, k, f"{reply} still {w.verb('have')} to read {amount(left, 'pages')}.", left
 
 
@@ -311,7 +349,12 @@ def ages(rng):
         return q + f"{c} is {y} years older than {b}. How old is {c}?", k, f"{c} is {n} years old.", n
     n = k.step("together", "add", a, n)
     they = "we" if w.name == "I" else "you two" if w.name == "You" else "they"
-    return q + f"How old are {they} together?", k, f"Together {'you' if they != 'they' else 'they'} are {n} years old.", n
+    return (
+        q + f"How old are {they} together?",
+        k,
+        f"Together {'you' if they != 'they' else 'they'} are {n} years old.",
+        n,
+    )
 
 
 def field(rng):
@@ -323,17 +366,32 @@ def field(rng):
     if what in ("room", "floor") or rng.random() < 0.4:
         n = k.step("area", "mul", a, b)
         if rng.random() < 0.5:
-            return q + rng.choice(["What is its area?", "How many square meters is that?"]), k, f"The area is {n} square meters.", n
+            return (
+                q + rng.choice(["What is its area?", "How many square meters is that?"]),
+                k,
+                f"The area is {n} square meters.",
+                n,
+            )
         p = sized(rng, 2, 9)
         n = k.step("price", "mul", n, p)
-        return q + f"One square meter costs {p} dollars. How much does the whole {what} cost?", k, f"It costs {n} dollars.", n
+        return (
+            q + f"One square meter costs {p} dollars. How much does the whole {what} cost?",
+            k,
+            f"It costs {n} dollars.",
+            n,
+        )
     half = k.step("two sides", "add", a, b)
     n = k.step("all sides", "mul", half, 2)
     if rng.random() < 0.5:
         return q + rng.choice(["How long is a fence around it?", "What is its perimeter?"]), k, f"It is {n} meters.", n
     p = sized(rng, 2, 12)
     n = k.step("price", "mul", n, p)
-    return q + f"A fence costs {p} dollars a meter. How much does a fence around it cost?", k, f"The fence costs {n} dollars.", n
+    return (
+        q + f"A fence costs {p} dollars a meter. How much does a fence around it cost?",
+        k,
+        f"The fence costs {n} dollars.",
+        n,
+    )
 
 
 def saving(rng):
@@ -345,13 +403,22 @@ def saving(rng):
     if rng.random() < 0.5:
         n = k.step(f"{t} {time}s", "mul", t, x)
         n = k.step("and the start", "add", start, n)
-        return have + f"How much money {do} {w.pronoun} have after {t} {time}s?", k, f"{reply} {w.verb('have')} {amount(n, 'dollars')}.", n
+        return (
+            have + f"How much money {do} {w.pronoun} have after {t} {time}s?",
+            k,
+            f"{reply} {w.verb('have')} {amount(n, 'dollars')}.",
+            n,
+        )
     price = start + t * x
     thing = rng.choice(["bike", "phone", "guitar", "game", "coat", "tent", "camera"])
     need = k.step("still needed", "sub", price, start)
     n = k.step(f"{time}s", "div", need, x)
-    return have + f"A {thing} costs {price} dollars. How many {time}s {do} {w.pronoun} have to save for it?", k, (
-        f"{reply} {w.verb('have')} to save for {n} {time}s."), n
+    return (
+        have + f"A {thing} costs {price} dollars. How many {time}s {do} {w.pronoun} have to save for it?",
+        k,
+        (f"{reply} {w.verb('have')} to save for {n} {time}s."),
+        n,
+    )
 
 
 def bus(rng):
@@ -366,7 +433,12 @@ def bus(rng):
         n = k.step(f"{on} on", "add", n, on)
         if n < 3:
             break
-    return q + f"How many people are on the {what} now?", k, f"There {'is 1 person' if n == 1 else f'are {n} people'} on the {what}.", n
+    return (
+        q + f"How many people are on the {what} now?",
+        k,
+        f"There {'is 1 person' if n == 1 else f'are {n} people'} on the {what}.",
+        n,
+    )
 
 
 def discount(rng):
@@ -383,36 +455,69 @@ def discount(rng):
         return q + f"How much does the {thing} cost now?", k, f"The {thing} costs {amount(n, 'dollars')}.", n
     pay = n + sized(rng, 1, 60)
     left = k.step("left", "sub", pay, n)
-    return q + f"{w.name} {w.verb('have')} {pay} dollars and {w.verb('buy')} it. How much money {'do' if w.plural else 'does'} {w.pronoun} have left?", k, (
-        f"{w.answer()} {w.verb('have')} {amount(left, 'dollars')} left."), left
+    return (
+        q
+        + f"{w.name} {w.verb('have')} {pay} dollars and {w.verb('buy')} it. How much money {'do' if w.plural else 'does'} {w.pronoun} have left?",
+        k,
+        (f"{w.answer()} {w.verb('have')} {amount(left, 'dollars')} left."),
+        left,
+    )
 
 
 def classroom(rng):
     """Rows or teams: some more come, or some are missing; how many in all."""
     k, a, b, x = Work(), sized(rng, 2, 15), sized(rng, 3, 25), sized(rng, 1, 30)
-    what, many = rng.choice([("rows", "chairs"), ("shelves", "books"), ("pages", "stamps"),
-                            ("tables", "plates"), ("teams", "players"), ("rooms", "beds"), ("blocks", "desks")])
+    what, many = rng.choice(
+        [
+            ("rows", "chairs"),
+            ("shelves", "books"),
+            ("pages", "stamps"),
+            ("tables", "plates"),
+            ("teams", "players"),
+            ("rooms", "beds"),
+            ("blocks", "desks"),
+        ]
+    )
     where, verb = {
-    "rows": (
-        "A hall", "has"), "shelves": (
-            "A library", "has"), "pages": (
-                "An album", "has"), "tables": (
-                    "A kitchen", "has"), "teams": (
-                        "A club", "has"), "rooms": (
-                            "A hotel", "has"), "blocks": (
-                                "A school", "has")}[what]
+        "rows": ("A hall", "has"),
+        "shelves": ("A library", "has"),
+        "pages": ("An album", "has"),
+        "tables": ("A kitchen", "has"),
+        "teams": ("A club", "has"),
+        "rooms": ("A hotel", "has"),
+        "blocks": ("A school", "has"),
+    }[what]
     q = f"{where} {verb} {a} {what} with {b} {many} each. "
     n = k.step(f"{a} {what}", "mul", a, b)
     if rng.random() < 0.5 and x < n:
         n = k.step(f"{x} gone", "sub", n, x)
-        return q + f"{x} of the {many} {'is' if x == 1 else 'are'} {rng.choice(['gone', 'missing'])}. How many {many} are left?", k, f"There {'is' if n == 1 else 'are'} {amount(n, many)} left.", n
+        return (
+            q
+            + f"{x} of the {many} {'is' if x == 1 else 'are'} {rng.choice(['gone', 'missing'])}. How many {many} are left?",
+            k,
+            f"There {'is' if n == 1 else 'are'} {amount(n, many)} left.",
+            n,
+        )
     n = k.step(f"{x} more", "add", n, x)
     more = ("joins" if x == 1 else "join") if many == "players" else "is added" if x == 1 else "are added"
     return q + f"{x} more {more}. How many {many} are there now?", k, f"There are {n} {many}.", n
 
 
-FAMILIES = {holdings: 26, shopping: 13, groups: 12, wages: 9, compared: 10, portions: 6, travel: 7, ages: 5, field: 5, saving: 5, bus: 4,
-            discount: 4, classroom: 5}
+FAMILIES = {
+    holdings: 26,
+    shopping: 13,
+    groups: 12,
+    wages: 9,
+    compared: 10,
+    portions: 6,
+    travel: 7,
+    ages: 5,
+    field: 5,
+    saving: 5,
+    bus: 4,
+    discount: 4,
+    classroom: 5,
+}
 
 
 def problem(rng):

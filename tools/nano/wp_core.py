@@ -5,7 +5,8 @@ and templates. In a template
     [x|y|]       one of these; they nest
     {a}          a value: a number, a noun in the plural ({o.1}: singular, {o.a}: with a or an), or other text
     {a o}        so many of a noun: 1 apple, 2 apples;  {a $}: money;  {$}: dollars or whatever the money is
-    {P} {P.o} {P.s} {P.n} {P.S}   a person as subject, as object (him), possessive (his), by name, possessive of the name
+    {P} {P.o} {P.s} {P.n} {P.S}   a person as subject, as object (him), possessive (his), by name, possessive of the
+                                  name
     <buy>        the verb for P in the tense of the story; <Q buy> for Q, <it cost> and <they cost> for things;
                  <buy!> always present, <buy'> always past
 """
@@ -21,6 +22,7 @@ from wp_words import HE, RELATIVES, ROLES, SHE, SYLLABLES, Noun, conjugate
 
 class Who(NamedTuple):
     """A person: first mention, later mentions by name, pronouns, and how the answer names them."""
+
     name: str
     later: str
     subject: str
@@ -120,14 +122,21 @@ class Tell:
     def __init__(self, rng, vals, cast, tense):
         self.rng, self.vals, self.cast, self.past = rng, vals, cast, tense == "past"
         r = rng.random()
-        self.sign, self.unit = ("$", "dollars") if r < 0.2 else ("", "dollars" if r < 0.87 else "euros" if r < 0.94 else
-                                                               "pounds" if r < 0.97 else "bucks")
+        self.sign, self.unit = (
+            ("$", "dollars")
+            if r < 0.2
+            else ("", "dollars" if r < 0.87 else "euros" if r < 0.94 else "pounds" if r < 0.97 else "bucks")
+        )
         r = rng.random()
         self.words = 20 if r < 0.08 else 99 if r < 0.11 else 0
         self.met, self.used, self.reply = set(), set(), False
         third = {k: w for k, w in cast.items() if w.subject in ("he", "she")}
         # a pronoun says who is meant if everybody else is known to be of the other sex
-        self.clear = {k for k, w in cast.items() if all(o.name in (HE if w.subject == "she" else SHE) for j, o in third.items() if j != k)}
+        self.clear = {
+            k
+            for k, w in cast.items()
+            if all(o.name in (HE if w.subject == "she" else SHE) for j, o in third.items() if j != k)
+        }
 
     def number(self, n):
         if self.reply:
@@ -151,7 +160,11 @@ class Tell:
         again = key in self.met or (self.reply and how == "s")
         self.met.add(key)
         mine = w.subject in ("I", "we", "you")
-        short = mine or (again and key in self.clear and (self.rng.random() < 0.8 if not self.reply else key == "P" and self.rng.random() < 0.1))
+        short = mine or (
+            again
+            and key in self.clear
+            and (self.rng.random() < 0.8 if not self.reply else key == "P" and self.rng.random() < 0.1)
+        )
         full = w.reply if self.reply else w.later if again else w.name
         if how == "n":
             return full
@@ -230,11 +243,17 @@ def solve(story, tell):
 
 
 EXTRAS = [
-    "it <it be> a [sunny|rainy|cold|warm|windy|beautiful] day", "{P.s} [sister|brother|best friend|cousin] is {z} years old",
-    "{P.s} house has {z} windows", "the [shop|market|school|library] <it be> {z} minutes away",
-    "{P.s} favorite color is [blue|green|red|purple]", "{P.s} favorite number is {z}",
-    "it <it be> {z} degrees outside", "{P} <live!> in [Paris|Boston|Rome|a small village|Chicago|Dublin]",
-    "{P} <have!> {z} cousins", "{P} <wear> a [red|green|yellow] [hat|shirt|jacket]", "{P.s} [dog|cat] is {z} years old",
+    "it <it be> a [sunny|rainy|cold|warm|windy|beautiful] day",
+    "{P.s} [sister|brother|best friend|cousin] is {z} years old",
+    "{P.s} house has {z} windows",
+    "the [shop|market|school|library] <it be> {z} minutes away",
+    "{P.s} favorite color is [blue|green|red|purple]",
+    "{P.s} favorite number is {z}",
+    "it <it be> {z} degrees outside",
+    "{P} <live!> in [Paris|Boston|Rome|a small village|Chicago|Dublin]",
+    "{P} <have!> {z} cousins",
+    "{P} <wear> a [red|green|yellow] [hat|shirt|jacket]",
+    "{P.s} [dog|cat] is {z} years old",
 ]
 
 
@@ -285,30 +304,119 @@ def phrase(rng, story, tell):
         return cap(start + join(said, rng)) + ". " + cap(ask) + end
     if form == 1 and len(said) > 1:
         i = rng.randrange(1, len(said))
-        said = [*said[:i - 1], said[i - 1] + rng.choice([" and ", " and ", ", and "]) + said[i], *said[i + 1:]]
+        said = [*said[: i - 1], said[i - 1] + rng.choice([" and ", " and ", ", and "]) + said[i], *said[i + 1 :]]
     return " ".join(cap(s) + "." for s in said) + " " + cap(ask) + (end if rng.random() < 0.9 else "")
 
 
-OTHERWISE = [(re.compile(a), b) for a, b in [  # other words for a question or a fact, by what stands there
-    (r"^how many (.+?) (?:do|does) (.+?) have (left|now)$", ["how many {0} [has|have] {1} got {2}", "how many {0} does that leave"]),
-    (r"^how much (?:money )?(?:do|does) (.+?) have (left|now)$", ["how much [has|have] {0} got {1}", "how much money remains", "what remains", "how much cash [do|does] {0} have {1}"]),
-    (r"^how many (.+?) are (?:left|still left|left over)$", ["how many {0} remain", "how many {0} are remaining", "what number of {0} remains", "how many {0} are still there"]),
-    (r"^how many (.+?) are there (in total|altogether|in all)$", ["what is the total number of {0}", "find the total number of {0}", "how many {0} are there {1}, please", "what's the number of {0} {1}", "tell me how many {0} there are {1}"]),
-    (r"^how many (.+?) are there$", ["what is the number of {0}", "tell me how many {0} there are", "find the number of {0}", "what's the number of {0}"]),
-    (r"^how many (.+?) is that(.*)$", ["how many {0} would that be{1}", "how many {0} does that make{1}", "how many {0} are that{1}"]),
-    (r"^how much (?:money )?is left(?: over)?$", ["what's left", "how much remains", "what remains"]),
-    (r"^what is ((?:the|its|one) .+)$", ["what's {0}", "tell me {0}", "find {0}"]),
-    (r"^how old is (.+?)(?: now)?$", ["what's the age of {0}", "can you tell how old {0} is", "how many years old is {0}", "how old is {0}, then"]),
-    (r"^how many (.+?) (?:are needed|do they need)$", ["how many {0} will be needed", "how many {0} must there be"]),
-]]
-SHORTER = [(re.compile(a), b) for a, b in [
-    (r"\bI have (?=[\d$])", "I've got "), (r"\b(He|She|It) has (?=[\d$])", r"\1's got "), (r"\bI am\b", "I'm"), (r"\b(He|She|It) is\b", r"\1's"), (r"\bWe have (?=[\d$])", "We've got "),
-    (r"\b([A-Z][a-z]+) has (?=[\d$])", r"\1 has got "), (r"\bWhat is\b", "What's"), (r"\bin total\b", "all in all"), (r"\baltogether\b", "all told"), (r"\baltogether\b", "overall"),
-    (r"^([A-Z][a-z]+) (has|had|earns|saves|saved|earned|starts|started|bought|buys) ([^.?,]+)\. (?:He|She) (?!is|was|does|did)", r"\1, who \2 \3, "), (r"\beach\?", "apiece?"), (r"\bevery day\b", "daily"),
-    (r"\bequally\b", "in equal parts"), (r"\bHow much money\b", "How much cash"),
-]]
-INTRO = ["It is market day", "Summer is here", "It's a busy week", "Here is a puzzle", "School starts next week", "It is raining outside", "Today is a holiday", "The sun is shining", "My teacher gave us this problem", "The weather is nice",
-         "There is a big party tomorrow", "It's almost Christmas", "We are learning math", "A new store opened in town", "Spring has come", "This is from my homework", "Listen carefully", "Here is a story", "It was a long day"]
+OTHERWISE = [
+    (re.compile(a), b)
+    for a, b in [  # other words for a question or a fact, by what stands there
+        (
+            r"^how many (.+?) (?:do|does) (.+?) have (left|now)$",
+            ["how many {0} [has|have] {1} got {2}", "how many {0} does that leave"],
+        ),
+        (
+            r"^how much (?:money )?(?:do|does) (.+?) have (left|now)$",
+            [
+                "how much [has|have] {0} got {1}",
+                "how much money remains",
+                "what remains",
+                "how much cash [do|does] {0} have {1}",
+            ],
+        ),
+        (
+            r"^how many (.+?) are (?:left|still left|left over)$",
+            [
+                "how many {0} remain",
+                "how many {0} are remaining",
+                "what number of {0} remains",
+                "how many {0} are still there",
+            ],
+        ),
+        (
+            r"^how many (.+?) are there (in total|altogether|in all)$",
+            [
+                "what is the total number of {0}",
+                "find the total number of {0}",
+                "how many {0} are there {1}, please",
+                "what's the number of {0} {1}",
+                "tell me how many {0} there are {1}",
+            ],
+        ),
+        (
+            r"^how many (.+?) are there$",
+            [
+                "what is the number of {0}",
+                "tell me how many {0} there are",
+                "find the number of {0}",
+                "what's the number of {0}",
+            ],
+        ),
+        (
+            r"^how many (.+?) is that(.*)$",
+            ["how many {0} would that be{1}", "how many {0} does that make{1}", "how many {0} are that{1}"],
+        ),
+        (r"^how much (?:money )?is left(?: over)?$", ["what's left", "how much remains", "what remains"]),
+        (r"^what is ((?:the|its|one) .+)$", ["what's {0}", "tell me {0}", "find {0}"]),
+        (
+            r"^how old is (.+?)(?: now)?$",
+            [
+                "what's the age of {0}",
+                "can you tell how old {0} is",
+                "how many years old is {0}",
+                "how old is {0}, then",
+            ],
+        ),
+        (
+            r"^how many (.+?) (?:are needed|do they need)$",
+            ["how many {0} will be needed", "how many {0} must there be"],
+        ),
+    ]
+]
+SHORTER = [
+    (re.compile(a), b)
+    for a, b in [
+        (r"\bI have (?=[\d$])", "I've got "),
+        (r"\b(He|She|It) has (?=[\d$])", r"\1's got "),
+        (r"\bI am\b", "I'm"),
+        (r"\b(He|She|It) is\b", r"\1's"),
+        (r"\bWe have (?=[\d$])", "We've got "),
+        (r"\b([A-Z][a-z]+) has (?=[\d$])", r"\1 has got "),
+        (r"\bWhat is\b", "What's"),
+        (r"\bin total\b", "all in all"),
+        (r"\baltogether\b", "all told"),
+        (r"\baltogether\b", "overall"),
+        (
+            r"^([A-Z][a-z]+) (has|had|earns|saves|saved|earned|starts|started|bought|buys) ([^.?,]+)\. (?:He|She) (?!is|was|does|did)",
+            r"\1, who \2 \3, ",
+        ),
+        (r"\beach\?", "apiece?"),
+        (r"\bevery day\b", "daily"),
+        (r"\bequally\b", "in equal parts"),
+        (r"\bHow much money\b", "How much cash"),
+    ]
+]
+INTRO = [
+    "It is market day",
+    "Summer is here",
+    "It's a busy week",
+    "Here is a puzzle",
+    "School starts next week",
+    "It is raining outside",
+    "Today is a holiday",
+    "The sun is shining",
+    "My teacher gave us this problem",
+    "The weather is nice",
+    "There is a big party tomorrow",
+    "It's almost Christmas",
+    "We are learning math",
+    "A new store opened in town",
+    "Spring has come",
+    "This is from my homework",
+    "Listen carefully",
+    "Here is a story",
+    "It was a long day",
+]
 
 
 def otherwise(rng, ask):
@@ -320,14 +428,36 @@ def otherwise(rng, ask):
             if "[" in form:
                 who_ = m[2] if "{1}" in form and "{2}" in form else m[1]
                 many = who_ in ("I", "we", "you", "they")
-                form = form.replace("[has|have]", "have" if many else "has").replace("[do|does]", "do" if many else "does")
+                form = form.replace("[has|have]", "have" if many else "has").replace(
+                    "[do|does]", "do" if many else "does"
+                )
             return form.format(*m.groups())
     return ask
 
 
 ASKING = [
-    "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q}", "{q} Please help.", "Help me: {q}", "Solve this: {q}",
-    "{q} Show your work.", "Question: {q}", "Math problem: {q}", "Can you solve this? {q}", "Hi! {q}", "{q} thanks", "{q} Think step by step."
+    "{q}",
+    "{q}",
+    "{q}",
+    "{q}",
+    "{q}",
+    "{q}",
+    "{q}",
+    "{q}",
+    "{q}",
+    "{q}",
+    "{q}",
+    "{q}",
+    "{q} Please help.",
+    "Help me: {q}",
+    "Solve this: {q}",
+    "{q} Show your work.",
+    "Question: {q}",
+    "Math problem: {q}",
+    "Can you solve this? {q}",
+    "Hi! {q}",
+    "{q} thanks",
+    "{q} Think step by step.",
 ]
 
 

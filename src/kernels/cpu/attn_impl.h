@@ -88,8 +88,7 @@ static void decode_item(const mla_decode_args *a, i64 i, i64 h0, f32 *acc, bf16 
         mat page = page_mat(a->kv, a->kv_type, a->pages[i * a->pages_stride + t / KV_PAGE], m, width, buf);
         dot(q, false, nh, page, m, width, s, KV_PAGE);
         for (i64 h = 0; h < nh; h++)
-            scale_f32(acc + h * a->latent, a->latent,
-                      softmax_step(s + h * KV_PAGE, m, a->scale, &max[h], &sum[h]));
+            scale_f32(acc + h * a->latent, a->latent, softmax_step(s + h * KV_PAGE, m, a->scale, &max[h], &sum[h]));
         axpy(s, KV_PAGE, nh, page, m, acc, a->latent, a->latent);
     }
     for (i64 h = 0; h < nh; h++) {
@@ -122,9 +121,8 @@ typedef struct {
 } prefill_mem;
 
 INLINE u64 prefill_space(const mla_prefill_args *a, u8 *at, prefill_mem *m) {
-    u64 key = cpu_round64((u64)(KV_PAGE * (a->nope + a->rope)) * 4),
-        value = cpu_round64((u64)(KV_PAGE * a->v_dim) * 4), acc = cpu_round64((u64)(a->n * a->v_dim) * 4),
-        state = cpu_round64((u64)a->n * 8),
+    u64 key = cpu_round64((u64)(KV_PAGE * (a->nope + a->rope)) * 4), value = cpu_round64((u64)(KV_PAGE * a->v_dim) * 4),
+        acc = cpu_round64((u64)(a->n * a->v_dim) * 4), state = cpu_round64((u64)a->n * 8),
         page = cpu_round64((u64)(KV_PAGE * (a->latent + a->rope)) * sizeof(bf16));
     if (m) {
         m->key = (f32 *)at;
@@ -153,8 +151,8 @@ static void expand_page(const mla_prefill_args *a, mat page, i64 n, i64 h, const
     }
     for (i64 d = 0; d < a->v_dim; d += step) {
         i64 nw = min_i64(step, a->v_dim - d);
-        dot(x, page.wide, n, weight_mat(w, h * rows + a->kv_b->nope + d, nw, buf), nw, a->latent,
-            m->value + d, a->v_dim);
+        dot(x, page.wide, n, weight_mat(w, h * rows + a->kv_b->nope + d, nw, buf), nw, a->latent, m->value + d,
+            a->v_dim);
     }
     for (i64 j = 0; j < n; j++)
         for (i64 c = 0; c < a->rope; c++)
@@ -162,8 +160,7 @@ static void expand_page(const mla_prefill_args *a, mat page, i64 n, i64 h, const
 }
 
 /* Query rows [i, i + nq) against the n tokens of the tile that starts at position t. */
-static void prefill_rows(const mla_prefill_args *a, const prefill_mem *mem, i64 h, i64 i, i64 nq, i64 t,
-                         i64 n) {
+static void prefill_rows(const mla_prefill_args *a, const prefill_mem *mem, i64 h, i64 i, i64 nq, i64 t, i64 n) {
     i64 width = a->nope + a->rope, seen[QROWS];
     const void *q[QROWS];
     f32 s[QROWS * KV_PAGE];

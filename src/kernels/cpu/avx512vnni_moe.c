@@ -18,9 +18,9 @@
 
 enum {
     GROUPS = 8, /* groups of 32 columns in a step: 256 columns */
-    PANEL = 16, /* weight rows side by side in a vector        */
-    TOKENS = 4, /* tokens in a register tile                   */
-    BATCH = 128 /* tokens of an expert at a time               */
+    PANEL = 16, /* weight rows side by side in a vector */
+    TOKENS = 4, /* tokens in a register tile */
+    BATCH = 128 /* tokens of an expert at a time */
 };
 
 /* 32 activations: the even columns, then the odd ones, as the nibbles of 16 bytes lie. x = scale * q + mid,
@@ -161,7 +161,7 @@ typedef struct {
     const u8 *data[PANEL];
     const bf16 *scale[PANEL];
     const u8 *next_data, *next_scale; /* what follows in memory, to prefetch */
-    i64 step_data, step_scale;        /* bytes to prefetch at a step         */
+    i64 step_data, step_scale;        /* bytes to prefetch at a step */
 } rows16;
 
 /* Rows [row, row + 16) of w; next_row of next_w is what will be read after them. */
@@ -210,8 +210,7 @@ INLINE void few_half(const __m512i q[8], const q8_group *const *x, int d0, __m51
 
 /* acc[T, 2 * PANEL] (half of it) = T <= TOKENS tokens times 16 rows, weights from the mapping to registers.
  */
-INLINE void few(const rows16 *r, i64 groups, const q8_group *const *x, f32 *acc, const int T,
-                const bool halves) {
+INLINE void few(const rows16 *r, i64 groups, const q8_group *const *x, f32 *acc, const int T, const bool halves) {
     f32 scales[GROUPS][PANEL] __attribute__((aligned(64)));
     __m512 sum[TOKENS];
     for (int t = 0; t < T; t++) sum[t] = vf_zero();
@@ -234,8 +233,7 @@ INLINE void few(const rows16 *r, i64 groups, const q8_group *const *x, f32 *acc,
             few_start(xg, 0, dots, T);
             few_half(q, xg, 0, dots, T);
             if (halves) {
-                for (int t = 0; t < T; t++)
-                    part[t] = vf_mul(_mm512_cvtepi32_ps(dots[t]), vf_set(xg[t]->scale[0]));
+                for (int t = 0; t < T; t++) part[t] = vf_mul(_mm512_cvtepi32_ps(dots[t]), vf_set(xg[t]->scale[0]));
                 few_start(xg, 1, dots, T);
                 few_half(q, xg, 4, dots, T);
             } else if (T > 2) {
@@ -259,8 +257,7 @@ INLINE void few(const rows16 *r, i64 groups, const q8_group *const *x, f32 *acc,
 }
 
 /* dots[t][r] += 4 * 16 columns of a group: dwords d0..d0 + 3 of T tokens and both panels. */
-INLINE void half_dots(const panel *p, i64 g, const q8_group *const *x, int d0, __m512i dots[TOKENS][2],
-                      const int T) {
+INLINE void half_dots(const panel *p, i64 g, const q8_group *const *x, int d0, __m512i dots[TOKENS][2], const int T) {
 #pragma GCC unroll 8
     for (int d = d0; d < d0 + 4; d++) {
         __m512i w0 = _mm512_load_si512(p[0].q[g][d]), w1 = _mm512_load_si512(p[1].q[g][d]);
@@ -275,8 +272,7 @@ INLINE void half_dots(const panel *p, i64 g, const q8_group *const *x, int d0, _
 }
 
 /* acc[T, 2 * PANEL] += the step's groups of T tokens times two panels. */
-INLINE void tile(const panel *p, i64 n, const q8_group *const *x, i64 g0, f32 *acc, const int T,
-                 const bool halves) {
+INLINE void tile(const panel *p, i64 n, const q8_group *const *x, i64 g0, f32 *acc, const int T, const bool halves) {
     __m512 sum[TOKENS][2];
     for (int t = 0; t < T; t++)
         for (int r = 0; r < 2; r++) sum[t][r] = _mm512_loadu_ps(acc + t * 2 * PANEL + r * PANEL);
@@ -299,8 +295,7 @@ INLINE void tile(const panel *p, i64 n, const q8_group *const *x, i64 g0, f32 *a
             vf sum0 = _mm512_load_ps(p[r].sum[0][g]), sum1 = _mm512_load_ps(p[r].sum[1][g]);
             for (int t = 0; t < T; t++) {
                 vf v = _mm512_cvtepi32_ps(dots[t][r]);
-                v = halves ? vf_fma(v, vf_set(xg[t]->scale[1]), part[t][r])
-                           : vf_mul(v, vf_set(xg[t]->scale[0]));
+                v = halves ? vf_fma(v, vf_set(xg[t]->scale[1]), part[t][r]) : vf_mul(v, vf_set(xg[t]->scale[0]));
                 if (halves) sum[t][r] = vf_fma(vf_set(xg[t]->mid[1]), sum1, sum[t][r]);
                 sum[t][r] = vf_fma(v, scale, vf_fma(vf_set(xg[t]->mid[0]), sum0, sum[t][r]));
             }
@@ -347,12 +342,12 @@ INLINE void product(const rows16 *a, const rows16 *b, i64 groups, const q8_group
 }
 
 /* Not inlined into their callers: one copy for inputs (one scale a group), one for h (two). */
-__attribute__((noinline)) static void product_x(const rows16 *a, const rows16 *b, i64 groups,
-                                                const q8_group *const *x, i64 nx, f32 *acc) {
+__attribute__((noinline)) static void product_x(const rows16 *a, const rows16 *b, i64 groups, const q8_group *const *x,
+                                                i64 nx, f32 *acc) {
     product(a, b, groups, x, nx, acc, false);
 }
-__attribute__((noinline)) static void product_h(const rows16 *a, const rows16 *b, i64 groups,
-                                                const q8_group *const *x, i64 nx, f32 *acc) {
+__attribute__((noinline)) static void product_h(const rows16 *a, const rows16 *b, i64 groups, const q8_group *const *x,
+                                                i64 nx, f32 *acc) {
     product(a, b, groups, x, nx, acc, true);
 }
 
@@ -376,8 +371,7 @@ static void up_item(const moe_args *a, const moe_plan *p, i64 e, i64 row) {
             rows16_set(&up, &w[1], row + half * PANEL, &w[1], row + (half + 1) * PANEL);
             product_x(&gate, &up, gx, x, n, acc);
             for (i64 i = 0; i < n; i++) {
-                __m512 g = _mm512_loadu_ps(acc + i * 2 * PANEL),
-                       u = _mm512_loadu_ps(acc + i * 2 * PANEL + PANEL);
+                __m512 g = _mm512_loadu_ps(acc + i * 2 * PANEL), u = _mm512_loadu_ps(acc + i * 2 * PANEL + PANEL);
                 __m512 v = _mm512_div_ps(g, vf_add(vf_set(1), vf_exp(vf_sub(vf_zero(), g))));
                 _mm512_storeu_ps(h + i * 2 * PANEL + half * PANEL, _mm512_mul_ps(v, u));
             }
@@ -410,8 +404,7 @@ static void down_item(const moe_args *a, const moe_plan *p, i64 t, i64 col, f32 
                            col + (same ? then : then - cols) + (same ? 0 : skip));
             }
             product_h(&r[0], &r[1], gh, x, n, acc);
-            for (i64 i = 0; i < n; i++)
-                memcpy(y + (at + i) * MOE_OUT + j, acc + i * 2 * PANEL, 2 * PANEL * 4);
+            for (i64 i = 0; i < n; i++) memcpy(y + (at + i) * MOE_OUT + j, acc + i * 2 * PANEL, 2 * PANEL * 4);
         }
     }
 }
@@ -424,8 +417,7 @@ static void combine(const moe_args *a, const moe_plan *p, i64 col, const f32 *y)
             i64 at = i * p->hidden + col + c;
             for (i64 s = 0; s < a->k; s++) {
                 i64 pair = p->pair[i * a->k + s];
-                if (pair >= 0)
-                    sum = vf_fma(vf_set(a->weights[i * a->k + s]), vf_load(y + pair * MOE_OUT + c), sum);
+                if (pair >= 0) sum = vf_fma(vf_set(a->weights[i * a->k + s]), vf_load(y + pair * MOE_OUT + c), sum);
             }
             if (a->shared) sum = vf_add(sum, vf_bf16((const bf16 *)a->shared + at));
             vf_store_bf16((bf16 *)a->out + at, sum);
@@ -441,12 +433,8 @@ static bool fits(const op_weight *experts) {
     return true;
 }
 
-static u64 x_bytes(const moe_args *a) {
-    return (u64)(a->experts->views[0].cols / INT4_GROUP) * sizeof(q8_group);
-}
-static u64 h_bytes(const moe_args *a) {
-    return (u64)(a->experts->views[0].rows / INT4_GROUP) * sizeof(q8_group);
-}
+static u64 x_bytes(const moe_args *a) { return (u64)(a->experts->views[0].cols / INT4_GROUP) * sizeof(q8_group); }
+static u64 h_bytes(const moe_args *a) { return (u64)(a->experts->views[0].rows / INT4_GROUP) * sizeof(q8_group); }
 
 static void run(const moe_args *a) {
     moe_plan p;
@@ -458,8 +446,7 @@ static void run(const moe_args *a) {
         f32 *y = moe_plan_y(&p, a);
 #pragma omp for schedule(static)
         for (i64 i = 0; i < a->n; i++)
-            quantise_row((const bf16 *)a->x + i * p.hidden, p.hidden,
-                         (q8_group *)p.x + i * (p.hidden / INT4_GROUP));
+            quantise_row((const bf16 *)a->x + i * p.hidden, p.hidden, (q8_group *)p.x + i * (p.hidden / INT4_GROUP));
 #pragma omp for schedule(dynamic, 4)
         for (i64 it = 0; it < p.n_touched * blocks; it++)
             up_item(a, &p, p.touched[it / blocks], it % blocks * INT4_GROUP);
@@ -473,17 +460,16 @@ static void run(const moe_args *a) {
 }
 
 /* Other formats go to the level below, of which there are two: without and with BF16 products. */
-#define DEFINE_LEVEL(NAME)                                                                                   \
-    static ops NAME##_below;                                                                                 \
-    static u64 NAME##_workspace(const ops *o, const moe_args *a) {                                           \
-        return fits(a->experts) ? moe_plan_bytes(a, x_bytes(a), h_bytes(a))                                  \
-                                : NAME##_below.moe_workspace(o, a);                                          \
-    }                                                                                                        \
-    static void NAME##_moe(const ops *o, const moe_args *a) {                                                \
-        if (fits(a->experts))                                                                                \
-            run(a);                                                                                          \
-        else                                                                                                 \
-            NAME##_below.moe(o, a);                                                                          \
+#define DEFINE_LEVEL(NAME)                                                                                             \
+    static ops NAME##_below;                                                                                           \
+    static u64 NAME##_workspace(const ops *o, const moe_args *a) {                                                     \
+        return fits(a->experts) ? moe_plan_bytes(a, x_bytes(a), h_bytes(a)) : NAME##_below.moe_workspace(o, a);        \
+    }                                                                                                                  \
+    static void NAME##_moe(const ops *o, const moe_args *a) {                                                          \
+        if (fits(a->experts))                                                                                          \
+            run(a);                                                                                                    \
+        else                                                                                                           \
+            NAME##_below.moe(o, a);                                                                                    \
     }
 
 DEFINE_LEVEL(over_f32)

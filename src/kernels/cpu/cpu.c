@@ -51,8 +51,7 @@ static void route(const ops *o, const route_args *a) {
     (void)o;
     team tm = team_begin(128 * a->n * a->n_experts);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
-    for (i64 i = 0; i < a->n; i++)
-        route_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
+    for (i64 i = 0; i < a->n; i++) route_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
     team_end(&tm);
 }
 
@@ -64,8 +63,7 @@ status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e) {
         return ST_OK;
     }
     if (act != DT_BF16)
-        return err_set(e, ST_UNSUPPORTED, "the cpu backend has no %s activations, only BF16 and F32",
-                       dtype_name(act));
+        return err_set(e, ST_UNSUPPORTED, "the cpu backend has no %s activations, only BF16 and F32", dtype_name(act));
     u32 isa = cpu_isa() & isa_mask;
     o->act = DT_BF16;
     o->weight_prepare = prepare;

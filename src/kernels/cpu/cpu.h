@@ -10,8 +10,8 @@
 #include "kernels/team.h"
 #include "kernels/weight_host.h"
 
-/* A body that is copied into its callers, where its counts are constants. Not where sanitizers watch: such copies with a
- * check an access take minutes to compile. */
+/* A body that is copied into its callers, where its counts are constants. Not where sanitizers watch: such copies
+ * with a check an access take minutes to compile. */
 #ifdef SANITIZED
 #define INLINE static inline
 #else

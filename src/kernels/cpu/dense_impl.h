@@ -16,8 +16,7 @@ INLINE void store_act(void *p, dtype t, i64 at, const f32 *v, i64 n) {
 }
 
 /* y[nx, WB] = rows x times weight rows [row, row + nw). */
-static void block_product(const weight_view *w, i64 row, i64 nw, const void *const *x, i64 nx, f32 *y,
-                          f32 *buf) {
+static void block_product(const weight_view *w, i64 row, i64 nw, const void *const *x, i64 nx, f32 *y, f32 *buf) {
 #ifdef VEC_DPBF16
     if (w->format == WF_FP8_BLOCK) {
         fp8_product(w, row, nw, (const bf16 *const *)x, nx, y, WB, (bf16 *)buf);
@@ -48,8 +47,7 @@ static void linear(const ops *o, const linear_args *a) {
         i64 first = it / blocks * XB, nx = min_i64(XB, a->n - first);
         row_pointers(a->x, a->x_stride, first, nx, x);
         block_product(w, row, nw, x, nx, y, buf);
-        for (i64 i = 0; i < nx; i++)
-            store_act(a->y, a->y_type, (first + i) * a->y_stride + row, y + i * WB, nw);
+        for (i64 i = 0; i < nx; i++) store_act(a->y, a->y_type, (first + i) * a->y_stride + row, y + i * WB, nw);
     }
     team_end(&tm);
 }
@@ -97,8 +95,7 @@ static void absorb_q(const ops *o, const absorb_q_args *a) {
                 i64 m = min_i64(DEPTH, a->nope - d), row = h * rows + d;
                 for (i64 r = 0; r < n; r++)
                     for (i64 k = 0; k < m; k++)
-                        p[r * DEPTH + k] =
-                            bf16_to_f32(((const bf16 *)a->q)[((i + r) * a->n_heads + h) * head + d + k]);
+                        p[r * DEPTH + k] = bf16_to_f32(((const bf16 *)a->q)[((i + r) * a->n_heads + h) * head + d + k]);
                 mat v = {buf, COLS, true};
                 if (direct) {
                     bool wide = w->format == WF_F32;

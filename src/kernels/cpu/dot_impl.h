@@ -29,44 +29,44 @@ INLINE void vf_store_bf16_n(bf16 *p, vf v, i64 n) {
 INLINE vf mul_add(vf acc, vf a, vf b) { return vf_fma(a, b, acc); }
 
 /* M rows of x (by pointer) against N rows of w (stride ws) into y[M, ys]. */
-#define DEFINE_DOT(NAME, XT, WT, V, STEP, LOADX, LOADX_N, LOADW, LOADW_N, MAC)                               \
-    INLINE void NAME##_tile(const XT *const *x, const WT *w, i64 ws, i64 k, f32 *y, i64 ys, const int M,     \
-                            const int N) {                                                                   \
-        vf acc[4][4];                                                                                        \
-        for (int i = 0; i < M; i++)                                                                          \
-            for (int j = 0; j < N; j++) acc[i][j] = vf_zero();                                               \
-        i64 c = 0;                                                                                           \
-        for (; c + STEP <= k; c += STEP) {                                                                   \
-            V wv[4];                                                                                         \
-            for (int j = 0; j < N; j++) wv[j] = LOADW(w + j * ws + c);                                       \
-            for (int i = 0; i < M; i++) {                                                                    \
-                V xv = LOADX(x[i] + c);                                                                      \
-                for (int j = 0; j < N; j++) acc[i][j] = MAC(acc[i][j], xv, wv[j]);                           \
-            }                                                                                                \
-        }                                                                                                    \
-        if (c < k)                                                                                           \
-            for (int j = 0; j < N; j++) {                                                                    \
-                V wt = LOADW_N(w + j * ws + c, k - c);                                                       \
-                for (int i = 0; i < M; i++) acc[i][j] = MAC(acc[i][j], LOADX_N(x[i] + c, k - c), wt);        \
-            }                                                                                                \
-        for (int i = 0; i < M; i++)                                                                          \
-            for (int j = 0; j < N; j++) y[i * ys + j] = vf_sum(acc[i][j]);                                   \
-    }                                                                                                        \
-    static void NAME(const XT *const *x, i64 nx, const WT *w, i64 ws, i64 nw, i64 k, f32 *y, i64 ys) {       \
-        for (i64 j = 0; j < nw; j += j + 4 <= nw ? 4 : 1) {                                                  \
-            bool four = j + 4 <= nw;                                                                         \
-            i64 i = 0;                                                                                       \
-            for (; i + DOT_M <= nx; i += DOT_M)                                                              \
-                if (four)                                                                                    \
-                    NAME##_tile(x + i, w + j * ws, ws, k, y + i * ys + j, ys, DOT_M, 4);                     \
-                else                                                                                         \
-                    NAME##_tile(x + i, w + j * ws, ws, k, y + i * ys + j, ys, DOT_M, 1);                     \
-            for (; i < nx; i++)                                                                              \
-                if (four)                                                                                    \
-                    NAME##_tile(x + i, w + j * ws, ws, k, y + i * ys + j, ys, 1, 4);                         \
-                else                                                                                         \
-                    NAME##_tile(x + i, w + j * ws, ws, k, y + i * ys + j, ys, 1, 1);                         \
-        }                                                                                                    \
+#define DEFINE_DOT(NAME, XT, WT, V, STEP, LOADX, LOADX_N, LOADW, LOADW_N, MAC)                                         \
+    INLINE void NAME##_tile(const XT *const *x, const WT *w, i64 ws, i64 k, f32 *y, i64 ys, const int M,               \
+                            const int N) {                                                                             \
+        vf acc[4][4];                                                                                                  \
+        for (int i = 0; i < M; i++)                                                                                    \
+            for (int j = 0; j < N; j++) acc[i][j] = vf_zero();                                                         \
+        i64 c = 0;                                                                                                     \
+        for (; c + STEP <= k; c += STEP) {                                                                             \
+            V wv[4];                                                                                                   \
+            for (int j = 0; j < N; j++) wv[j] = LOADW(w + j * ws + c);                                                 \
+            for (int i = 0; i < M; i++) {                                                                              \
+                V xv = LOADX(x[i] + c);                                                                                \
+                for (int j = 0; j < N; j++) acc[i][j] = MAC(acc[i][j], xv, wv[j]);                                     \
+            }                                                                                                          \
+        }                                                                                                              \
+        if (c < k)                                                                                                     \
+            for (int j = 0; j < N; j++) {                                                                              \
+                V wt = LOADW_N(w + j * ws + c, k - c);                                                                 \
+                for (int i = 0; i < M; i++) acc[i][j] = MAC(acc[i][j], LOADX_N(x[i] + c, k - c), wt);                  \
+            }                                                                                                          \
+        for (int i = 0; i < M; i++)                                                                                    \
+            for (int j = 0; j < N; j++) y[i * ys + j] = vf_sum(acc[i][j]);                                             \
+    }                                                                                                                  \
+    static void NAME(const XT *const *x, i64 nx, const WT *w, i64 ws, i64 nw, i64 k, f32 *y, i64 ys) {                 \
+        for (i64 j = 0; j < nw; j += j + 4 <= nw ? 4 : 1) {                                                            \
+            bool four = j + 4 <= nw;                                                                                   \
+            i64 i = 0;                                                                                                 \
+            for (; i + DOT_M <= nx; i += DOT_M)                                                                        \
+                if (four)                                                                                              \
+                    NAME##_tile(x + i, w + j * ws, ws, k, y + i * ys + j, ys, DOT_M, 4);                               \
+                else                                                                                                   \
+                    NAME##_tile(x + i, w + j * ws, ws, k, y + i * ys + j, ys, DOT_M, 1);                               \
+            for (; i < nx; i++)                                                                                        \
+                if (four)                                                                                              \
+                    NAME##_tile(x + i, w + j * ws, ws, k, y + i * ys + j, ys, 1, 4);                                   \
+                else                                                                                                   \
+                    NAME##_tile(x + i, w + j * ws, ws, k, y + i * ys + j, ys, 1, 1);                                   \
+        }                                                                                                              \
     }
 
 DEFINE_DOT(dot_bb, bf16, bf16, vb, KSTEP, vb_load, vb_load_n, vb_load, vb_load_n, vb_dot)
@@ -106,8 +106,7 @@ INLINE f32 load_elem(const void *p, i64 at, bool wide) {
 }
 
 /* acc[M, ld] += p[M, ldp] v for `m` rows of v and its first `dim` columns. */
-INLINE void axpy_tile(const f32 *p, i64 ldp, mat v, i64 m, f32 *acc, i64 ld, i64 dim, const int M,
-                      const bool wide) {
+INLINE void axpy_tile(const f32 *p, i64 ldp, mat v, i64 m, f32 *acc, i64 ld, i64 dim, const int M, const bool wide) {
     i64 c = 0;
     for (; c + 2 * VL <= dim; c += 2 * VL) {
         vf s[4][2];
@@ -151,8 +150,7 @@ static void expand_cols(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) 
     i64 c = 0;
     if (w->format == WF_FP8_BLOCK) {
         const u8 *q = (const u8 *)w->data + row * w->cols + c0;
-        const f32 *s =
-            (const f32 *)w->scale + row / FP8_BLOCK * ceil_div(w->cols, FP8_BLOCK) + c0 / FP8_BLOCK;
+        const f32 *s = (const f32 *)w->scale + row / FP8_BLOCK * ceil_div(w->cols, FP8_BLOCK) + c0 / FP8_BLOCK;
         for (; c + VL <= n; c += VL) vf_store(out + c, vf_mul(vf_fp8(q + c), vf_set(s[c / FP8_BLOCK])));
     }
     if (w->format == WF_INT4_GROUP) {
@@ -183,6 +181,4 @@ INLINE i64 expand_rows(const weight_view *w, i64 want) {
     return max_i64(1, min_i64(want, CPU_EXPAND_MAX / w->cols));
 }
 
-INLINE vf silu_mul(vf g, vf u) {
-    return vf_mul(vf_div(g, vf_add(vf_set(1), vf_exp(vf_sub(vf_zero(), g)))), u);
-}
+INLINE vf silu_mul(vf g, vf u) { return vf_mul(vf_div(g, vf_add(vf_set(1), vf_exp(vf_sub(vf_zero(), g)))), u); }

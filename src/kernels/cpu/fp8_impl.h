@@ -6,13 +6,12 @@
 
 /* 32 values: the 7 bits of exponent and mantissa moved into place, subnormals and NaN from tables. */
 INLINE __m512i fp8_to_bf16(__m256i v) {
-    const __m512i tiny = _mm512_castsi128_si512(
-        _mm_set_epi16(0x3c60, 0x3c40, 0x3c20, 0x3c00, 0x3bc0, 0x3b80, 0x3b00, 0)); /* j / 512 */
+    const __m512i tiny =
+        _mm512_castsi128_si512(_mm_set_epi16(0x3c60, 0x3c40, 0x3c20, 0x3c00, 0x3bc0, 0x3b80, 0x3b00, 0)); /* j / 512 */
     __m512i w = _mm512_cvtepu8_epi16(v), mag = _mm512_and_si512(w, _mm512_set1_epi16(0x7f));
     __m512i r = _mm512_add_epi16(_mm512_slli_epi16(mag, 4), _mm512_set1_epi16(120 << 7));
     r = _mm512_mask_permutexvar_epi16(r, _mm512_cmplt_epu16_mask(mag, _mm512_set1_epi16(8)), mag, tiny);
-    r = _mm512_mask_mov_epi16(r, _mm512_cmpeq_epi16_mask(mag, _mm512_set1_epi16(0x7f)),
-                              _mm512_set1_epi16(0x7fc0));
+    r = _mm512_mask_mov_epi16(r, _mm512_cmpeq_epi16_mask(mag, _mm512_set1_epi16(0x7f)), _mm512_set1_epi16(0x7fc0));
     return _mm512_or_si512(r, _mm512_slli_epi16(_mm512_sub_epi16(w, mag), 8));
 }
 
@@ -29,8 +28,8 @@ static void fp8_widen(const weight_view *w, i64 row, i64 n, bf16 *out, i64 strid
 }
 
 /* M rows of x against N widened rows; scale[j] points to the block scales of row j. */
-INLINE void fp8_tile(const bf16 *const *x, const bf16 *w, i64 ws, const f32 *const *scale, i64 k, f32 *y,
-                     i64 ys, const int M, const int N) {
+INLINE void fp8_tile(const bf16 *const *x, const bf16 *w, i64 ws, const f32 *const *scale, i64 k, f32 *y, i64 ys,
+                     const int M, const int N) {
     vf acc[2][4];
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) acc[i][j] = vf_zero();
@@ -66,15 +65,13 @@ static void fp8_product(const weight_view *w, i64 row, i64 nw, const bf16 *const
         i64 i = 0;
         if (step == 4 && 4 * stride <= 2 * CPU_EXPAND_MAX) {
             fp8_widen(w, row + j, 4, buf, stride);
-            for (; i + 2 <= nx; i += 2)
-                fp8_tile(x + i, buf, stride, scale, w->cols, y + i * ys + j, ys, 2, 4);
+            for (; i + 2 <= nx; i += 2) fp8_tile(x + i, buf, stride, scale, w->cols, y + i * ys + j, ys, 2, 4);
             if (i < nx) fp8_tile(x + i, buf, stride, scale, w->cols, y + i * ys + j, ys, 1, 4);
             continue;
         }
         for (i64 r = 0; r < step; r++) {
             fp8_widen(w, row + j + r, 1, buf, stride);
-            for (i = 0; i < nx; i++)
-                fp8_tile(x + i, buf, stride, scale + r, w->cols, y + i * ys + j + r, ys, 1, 1);
+            for (i = 0; i < nx; i++) fp8_tile(x + i, buf, stride, scale + r, w->cols, y + i * ys + j + r, ys, 1, 1);
         }
     }
 }

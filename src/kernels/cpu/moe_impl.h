@@ -40,8 +40,7 @@ static void moe_down(const moe_args *a, const moe_plan *p, i64 e, i64 col, i64 n
         for (i64 j = 0; j < n; j += WB) {
             i64 nw = min_i64(WB, n - j);
             block_product(&a->experts->views[3 * e + 2], col + j, nw, x, np, part, buf);
-            for (i64 i = 0; i < np; i++)
-                memcpy(y + (at + i) * MOE_OUT + j, part + i * WB, (size_t)nw * sizeof *y);
+            for (i64 i = 0; i < np; i++) memcpy(y + (at + i) * MOE_OUT + j, part + i * WB, (size_t)nw * sizeof *y);
         }
     }
 }
@@ -58,8 +57,7 @@ static void moe_combine(const moe_args *a, const moe_plan *p, i64 col, i64 n, co
                 vf_store(sum + c, vf_fma(weight, vf_load(y + pair * MOE_OUT + c), vf_load(sum + c)));
         }
         if (a->shared)
-            for (i64 c = 0; c < n; c++)
-                sum[c] += bf16_to_f32(((const bf16 *)a->shared)[i * p->hidden + col + c]);
+            for (i64 c = 0; c < n; c++) sum[c] += bf16_to_f32(((const bf16 *)a->shared)[i * p->hidden + col + c]);
         store_act(a->out, DT_BF16, i * p->hidden + col, sum, n);
     }
 }
@@ -68,8 +66,8 @@ static void moe(const ops *o, const moe_args *a) {
     weight_format f = a->experts->views[0].format;
     if (f == WF_INT4_GROUP || f == WF_INT4_ROW || f == WF_F32)
         log_once(weight_format_name(f),
-                 "%s: experts in %s have no fast path here; each row is expanded to float32 as it is used",
-                 o->name, weight_format_name(f));
+                 "%s: experts in %s have no fast path here; each row is expanded to float32 as it is used", o->name,
+                 weight_format_name(f));
     moe_plan p;
     moe_plan_make(&p, a, 0, (u64)a->experts->views[0].rows * sizeof(bf16));
     i64 blocks = ceil_div(p.inter, WB);
@@ -79,8 +77,7 @@ static void moe(const ops *o, const moe_args *a) {
         f32 buf[CPU_EXPAND_MAX];
         f32 *y = moe_plan_y(&p, a);
 #pragma omp for schedule(dynamic, 4)
-        for (i64 it = 0; it < p.n_touched * blocks; it++)
-            moe_up(a, &p, p.touched[it / blocks], it % blocks * WB, buf);
+        for (i64 it = 0; it < p.n_touched * blocks; it++) moe_up(a, &p, p.touched[it / blocks], it % blocks * WB, buf);
 #pragma omp for schedule(dynamic)
         for (i64 col = 0; col < p.hidden; col += MOE_OUT) {
             i64 n = min_i64(MOE_OUT, p.hidden - col);

@@ -23,9 +23,8 @@ u64 moe_plan_bytes(const moe_args *a, u64 x_bytes, u64 h_bytes) {
 }
 
 void moe_plan_make(moe_plan *p, const moe_args *a, u64 x_bytes, u64 h_bytes) {
-    *p = (moe_plan){.n_experts = a->experts->n_views / 3,
-                    .hidden = a->experts->views[0].cols,
-                    .inter = a->experts->views[0].rows};
+    *p = (moe_plan){
+        .n_experts = a->experts->n_views / 3, .hidden = a->experts->views[0].cols, .inter = a->experts->views[0].rows};
     lay_out(p, a, x_bytes, h_bytes);
     memset(p->first, 0, (size_t)(p->n_experts + 1) * sizeof *p->first);
     for (i64 s = 0; s < a->n * a->k; s++)

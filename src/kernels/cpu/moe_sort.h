@@ -9,14 +9,14 @@ enum { MOE_OUT = 64 }; /* columns of the output that a thread finishes at a time
 
 typedef struct {
     i64 n_experts, hidden, inter, n_pairs;
-    i32 *first;   /* [n_experts + 1]: first pair of an expert    */
-    i32 *token;   /* [pairs]: the pair's token                   */
-    i32 *pair;    /* [n, k]: the slot's pair, -1 for none        */
-    i32 *touched; /* [n_experts]: experts that have pairs        */
+    i32 *first;   /* [n_experts + 1]: first pair of an expert */
+    i32 *token;   /* [pairs]: the pair's token */
+    i32 *pair;    /* [n, k]: the slot's pair, -1 for none */
+    i32 *touched; /* [n_experts]: experts that have pairs */
     i64 n_touched;
-    void *x; /* [n, x_bytes]: prepared inputs, or nothing   */
-    void *h; /* [pairs, h_bytes]: silu(gate) * up           */
-    f32 *y;  /* [threads, pairs, MOE_OUT]                   */
+    void *x; /* [n, x_bytes]: prepared inputs, or nothing */
+    void *h; /* [pairs, h_bytes]: silu(gate) * up */
+    f32 *y;  /* [threads, pairs, MOE_OUT] */
 } moe_plan;
 
 /* Bytes of the workspace; x_bytes and h_bytes are those of a row. */

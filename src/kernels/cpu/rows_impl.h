@@ -52,8 +52,7 @@ static void scale_row(const bf16 *x, f32 r, const f32 *weight, i64 dim, bf16 *ou
 static void add_rows(const bf16 *x, const bf16 *y, i64 dim, bf16 *out) {
     i64 c = 0;
     for (; c + VL <= dim; c += VL) vf_store_bf16(out + c, vf_add(vf_bf16(x + c), vf_bf16(y + c)));
-    if (c < dim)
-        vf_store_bf16_n(out + c, vf_add(vf_bf16_n(x + c, dim - c), vf_bf16_n(y + c, dim - c)), dim - c);
+    if (c < dim) vf_store_bf16_n(out + c, vf_add(vf_bf16_n(x + c, dim - c), vf_bf16_n(y + c, dim - c)), dim - c);
 }
 
 /* NaN and infinity are the values whose exponent bits are all ones. */
@@ -128,8 +127,7 @@ static void kv_write(const ops *o, const kv_write_args *a) {
         const f32 *weight = a->norm->vector;
         f32 r = inverse_rms(x, a->latent, a->eps);
         i64 base = a->slots[i] * width;
-        for (i64 k = 0; k < a->latent; k++)
-            kv_put(a->kv, a->kv_type, base + k, bf16_to_f32(x[k]) * r * weight[k]);
+        for (i64 k = 0; k < a->latent; k++) kv_put(a->kv, a->kv_type, base + k, bf16_to_f32(x[k]) * r * weight[k]);
         for (i64 j = 0; j + 1 < a->rope; j += 2) {
             f32 even, odd;
             rotate_pair(x + a->latent + j, a->table + i * a->rope + j, &even, &odd);
@@ -143,8 +141,7 @@ static void kv_write(const ops *o, const kv_write_args *a) {
 static void gather(const ops *o, const gather_args *a) {
     (void)o;
     for (i64 i = 0; i < a->n; i++)
-        memcpy((bf16 *)a->out + i * a->dim, (const bf16 *)a->x + a->rows[i] * a->dim,
-               (size_t)a->dim * sizeof(bf16));
+        memcpy((bf16 *)a->out + i * a->dim, (const bf16 *)a->x + a->rows[i] * a->dim, (size_t)a->dim * sizeof(bf16));
 }
 
 static void check_finite(const ops *o, const finite_args *a) {

@@ -1,17 +1,18 @@
-/* kernels/gpu/absorb.cu: absorb_q for weights in BF16: out[i, h, c] = sum over d of q[i, h, d] kv_b[h (nope + v) + d, c], and the
- * rotated columns of q behind it.
+/* kernels/gpu/absorb.cu: absorb_q for weights in BF16: out[i, h, c] = sum over d of q[i, h, d] kv_b[h (nope + v) +
+ * d, c], and the rotated columns of q behind it.
  *
- * Bytes: the keys' part of kv_b once for every 64 rows of q, 2 * heads * nope * latent (8.4 MB of Kimi-K2.5's layer, 1 MB at TP8), and q
- * and out. Grid: latent / 128, heads, rows / 64; a block has 128 columns of a head, which are under way before the kernel in front has
- * ended, and each of its warpgroups multiplies 64 of them on wgmma with q as the first operand: the weight is read across its rows
- * (N-major). Sums are formed in the order of d, whatever n. Shared memory: weights [2][nope][64], q [nope / 64][64][64], bf16 in the
- * 128-byte swizzle. */
+ * Bytes: the keys' part of kv_b once for every 64 rows of q, 2 * heads * nope * latent (8.4 MB of Kimi-K2.5's layer,
+ * 1 MB at TP8), and q and out. Grid: latent / 128, heads, rows / 64; a block has 128 columns of a head, which are
+ * under way before the kernel in front has ended, and each of its warpgroups multiplies 64 of them on wgmma with q
+ * as the first operand: the weight is read across its rows (N-major). Sums are formed in the order of d, whatever n.
+ * Shared memory: weights [2][nope][64], q [nope / 64][64][64], bf16 in the 128-byte swizzle. */
 #include "kernels/gpu/hopper.cuh"
 
 enum { PART = 64, BLOCK = 128 /* columns of a warpgroup, of a block */ };
 
 static __device__ inline void load_weight(const gpu_absorb_args &a, unsigned char *to) {
-    const gpu_bf16 *w = (const gpu_bf16 *)a.kv_b.data + blockIdx.y * (a.nope + a.v_dim) * a.latent + (gpu_i64)blockIdx.x * BLOCK;
+    const gpu_bf16 *w =
+        (const gpu_bf16 *)a.kv_b.data + blockIdx.y * (a.nope + a.v_dim) * a.latent + (gpu_i64)blockIdx.x * BLOCK;
     for (int i = threadIdx.x; i < a.nope * (BLOCK / 8); i += GPU_THREADS) {
         int d = i / (BLOCK / 8), piece = i % (BLOCK / 8);
         copy16(to + piece / 8 * (a.nope * 128) + swizzled(d, piece % 8), w + d * a.latent + piece * 8);
@@ -22,7 +23,8 @@ static __device__ inline void load_q(const gpu_absorb_args &a, const gpu_bf16 *q
     int pieces = (int)a.nope / 8;
     for (int i = threadIdx.x; i < rows * pieces; i += GPU_THREADS) {
         int row = i / pieces, piece = i % pieces;
-        copy16(to + piece / 8 * (PART * 128) + swizzled(row, piece % 8), q + row * a.heads * (a.nope + a.rope) + piece * 8);
+        copy16(to + piece / 8 * (PART * 128) + swizzled(row, piece % 8),
+               q + row * a.heads * (a.nope + a.rope) + piece * 8);
     }
 }
 

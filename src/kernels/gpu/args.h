@@ -85,14 +85,14 @@ enum { SLAB_STAGES_MOST = 14, SLAB_STATE = 512 /* bytes */, SLAB_THREADS = GPU_T
 #define SLAB_ROOM(tokens, rows)   (((tokens) > 32 && (rows) > 64 ? 232448 : 115712) - SLAB_STATE - (tokens)*512)
 #define SLAB_STAGES(tokens, rows) (SLAB_ROOM(tokens, rows) / (((rows) + (tokens)) * 128))
 typedef struct {
-    const gpu_bf16 *w,
-        *up; /* up not NULL: y = silu(x w^T) * (x up^T), half of a tile's rows of each; else y = x w^T */
+    const gpu_bf16 *w, *up; /* up not NULL: y = silu(x w^T) * (x up^T), half of a tile's rows of each; else y = x w^T */
     void *y;
     gpu_i64 rows, y_stride;
     int y_type, tiles; /* of all parts up to this one */
 } gpu_skinny_part;
 
-/* Rows whose norm is finished later (ops.h, rows_later): what their producer does with what it adds to x, and what multiplies them. */
+/* Rows whose norm is finished later (ops.h, rows_later): what their producer does with what it adds to x, and what
+ * multiplies them. */
 typedef struct {
     gpu_bf16 *x, *out; /* [n, dim]; x NULL: none of this. x += , out = x * weight */
     const float *weight;
@@ -106,7 +106,8 @@ typedef struct {
 } gpu_later;
 enum { GPU_LATER_PARTS = 512 };
 
-/* Heads of one matrix (parts 1): head h takes rows from h * w_step of w, columns of x from h * x_step, of y from h * y_step. */
+/* Heads of one matrix (parts 1): head h takes rows from h * w_step of w, columns of x from h * x_step, of y from h *
+ * y_step. */
 typedef struct {
     gpu_skinny_part part[GPU_PARTS];
     const gpu_bf16 *x;
@@ -131,8 +132,8 @@ typedef struct {
 } gpu_tensor_map;
 #endif
 
-/* broad.cu: the same products at 17 to 64 rows of x. A tile has `height` rows of a weight (half of each, where there is up); a cluster's blocks
- * have equal parts of its columns. */
+/* broad.cu: the same products at 17 to 64 rows of x. A tile has `height` rows of a weight (half of each, where there
+ * is up); a cluster's blocks have equal parts of its columns. */
 enum {
     BROAD_THREADS = GPU_THREADS + 128,
     BROAD_STAGES = 28,        /* of a ring, at most */
@@ -158,10 +159,9 @@ typedef struct {
 
 /* Any number of rows of x (wide.cu); up: NULL, or y = silu(x w^T) * (x up^T). */
 enum { GPU_WIDE_STAGES_MOST = 12, GPU_WIDE_STATE = 256 /* bytes */ };
-#define GPU_WIDE_STAGES(stage)                                                                               \
-    ((227 * 1024 - GPU_WIDE_STATE) / (stage) < GPU_WIDE_STAGES_MOST                                          \
-         ? (227 * 1024 - GPU_WIDE_STATE) / (stage)                                                           \
-         : GPU_WIDE_STAGES_MOST)
+#define GPU_WIDE_STAGES(stage)                                                                                         \
+    ((227 * 1024 - GPU_WIDE_STATE) / (stage) < GPU_WIDE_STAGES_MOST ? (227 * 1024 - GPU_WIDE_STATE) / (stage)          \
+                                                                    : GPU_WIDE_STAGES_MOST)
 typedef struct {
     const gpu_bf16 *w, *up, *x;
     void *y;
@@ -254,10 +254,10 @@ typedef struct {
     int alone;         /* a row's bits may not depend on the others */
     gpu_i64 slots;     /* of sums in part */
     float scale2;      /* scale * log2(e) */
-    gpu_u32 *
-        meetings; /* of the blocks of cut rows: two words each, zero between launches; NULL: another launch adds them */
-    gpu_tensor_map
-        kv_map; /* mla_many, bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens */
+    /* of the blocks of cut rows: two words each, zero between launches; NULL: another launch adds them */
+    gpu_u32 *meetings;
+    /* mla_many, bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens */
+    gpu_tensor_map kv_map;
 } gpu_decode_args;
 enum { GPU_ALONE_UNITS = 64 /* of a row, at most */ };
 
@@ -268,8 +268,7 @@ enum {
     GPU_VALUES_PIECES = 288 + GPU_SKINNY, /* of all rows: each begins one more than there are blocks */
     VALUES_STATE = 8192                   /* bytes of shared memory */
 };
-#define VALUES_SHARED(tokens)                                                                                \
-    (VALUES_DIM * 128 + (tokens)*128 + VALUES_STATE + (tokens) * (VALUES_DIM + 4) * 4)
+#define VALUES_SHARED(tokens) (VALUES_DIM * 128 + (tokens)*128 + VALUES_STATE + (tokens) * (VALUES_DIM + 4) * 4)
 typedef struct {
     gpu_decode_args decode;
     const gpu_bf16 *kv_b; /* [heads * (nope + VALUES_DIM), latent] */
@@ -277,11 +276,10 @@ typedef struct {
     gpu_i64 nope;
 } gpu_values_args;
 /* Dynamic shared memory of decode_few.cu for 8 * eights heads. */
-#define GPU_FEW_SHARED(eights, fp8)                                                                          \
-    (((fp8) ? 4 * (32 * 592 + 16) : 5 * (32 * 1168 + 16)) + 2 * 16 + 8 * 36 +                                \
-     (eights)*8 * (4 + 2 * 72 * 4 + 36 * 4) +                                                                \
-     ((fp8)           ? (eights) == 2 ? 18 * 1024 : 8 * 512                                                  \
-      : (eights) == 2 ? 2 * 1024                                                                             \
+#define GPU_FEW_SHARED(eights, fp8)                                                                                    \
+    (((fp8) ? 4 * (32 * 592 + 16) : 5 * (32 * 1168 + 16)) + 2 * 16 + 8 * 36 + (eights)*8 * (4 + 2 * 72 * 4 + 36 * 4) + \
+     ((fp8)           ? (eights) == 2 ? 18 * 1024 : 8 * 512                                                            \
+      : (eights) == 2 ? 2 * 1024                                                                                       \
                       : 0))
 
 /* One tile of the KV cache expanded to keys and values, [tokens, heads, nope + v_dim] and the rope part beside it. */
@@ -290,17 +288,17 @@ typedef struct {
     const void *kv;
     const int *pages;
     gpu_bf16 *latent_rows; /* [tile, latent]: the cache's rows in bf16, what kv_b is multiplied with */
-    gpu_bf16 *rope_rows;   /* [tile, rope]     */
+    gpu_bf16 *rope_rows;   /* [tile, rope] */
     gpu_i64 from, tokens, latent, rope;
     int kv_type;
 } gpu_unpage_args;
 
 typedef struct {
-    const gpu_bf16 *q;        /* [n, heads, nope + rope]            */
-    const gpu_bf16 *expanded; /* [tokens, heads, nope + v_dim]      */
+    const gpu_bf16 *q;        /* [n, heads, nope + rope] */
+    const gpu_bf16 *expanded; /* [tokens, heads, nope + v_dim] */
     const gpu_bf16 *rope_rows;
     gpu_bf16 *out; /* [n, heads, v_dim], written by the last tile */
-    float *state;  /* [n, heads, v_dim + 2]                       */
+    float *state;  /* [n, heads, v_dim + 2] */
     gpu_i64 n, pos0, from, tokens, heads, nope, rope, v_dim;
     float scale, scale2; /* scale2: scale * log2(e) */
     int first, last;
@@ -344,8 +342,8 @@ typedef struct {
 /* Sorting (token, slot) pairs by expert; ids of no expert are left out. */
 typedef struct {
     const int *ids; /* [pairs] */
-    int *count;     /* [experts]      */
-    int *start;     /* [experts + 1]  */
+    int *count;     /* [experts] */
+    int *start;     /* [experts + 1] */
     int *list;      /* [pairs]: pair numbers, expert by expert, ascending */
     int *tiles;     /* [n_tiles][2]: expert and place in the list of every `tile` pairs of an expert */
     int *n_tiles;   /* one number, at most pairs / tile + experts */
@@ -357,14 +355,14 @@ typedef struct {
 typedef struct {
     const gpu_matrix *experts; /* [3 * n_experts]: gate, up, down */
     const int *start, *list;
-    const gpu_bf16 *x; /* [n, hidden]      */
-    gpu_bf16 *h;       /* [pairs, inter]   */
-    float *y;          /* [pairs, hidden]  */
+    const gpu_bf16 *x; /* [n, hidden] */
+    gpu_bf16 *h;       /* [pairs, inter] */
+    float *y;          /* [pairs, hidden] */
     gpu_i64 k;
 } gpu_experts_args;
 
-/* Many tokens (moe_tiles.cu, moe_wgmma.cu): the tiles of tokens, then the two products over them. A tile is {expert, first place in
- * the list, tokens, first row of h}. */
+/* Many tokens (moe_tiles.cu, moe_wgmma.cu): the tiles of tokens, then the two products over them. A tile is {expert,
+ * first place in the list, tokens, first row of h}. */
 struct int4;
 typedef struct {
     const int *start;   /* [experts + 1] */
@@ -382,8 +380,8 @@ typedef struct {
     const gpu_matrix *experts; /* [3 * n_experts] packed: gate, up, down */
     const struct int4 *tiles;
     const int *n_tiles, *list;
-    const gpu_bf16 *x; /* [n, hidden]                                              */
-    gpu_bf16 *h;       /* [inter / 64][h_rows][64], each 1024 bytes swizzled       */
+    const gpu_bf16 *x; /* [n, hidden] */
+    gpu_bf16 *h;       /* [inter / 64][h_rows][64], each 1024 bytes swizzled */
     void *y;           /* [pairs, hidden] float32, or half: times what *most tells (moe_range.cuh) */
     gpu_u32 *most;
     int *taken; /* tiles that blocks took after their first */
@@ -392,12 +390,13 @@ typedef struct {
     int again;        /* stage 2: nothing to do unless *most says so */
 } gpu_moe_args;
 
-/* The same with weights that the copy engine brings, boxes of 64 rows by 128 bytes: FP8 (moe_wgmma_fp8.cu), all matrices as rows of `hidden` and of
- * `inter` columns; bf16 (moe_wgmma_bf16.cu), where `out` begins with the first expert's down. */
+/* The same with weights that the copy engine brings, boxes of 64 rows by 128 bytes: FP8 (moe_wgmma_fp8.cu), all
+ * matrices as rows of `hidden` and of `inter` columns; bf16 (moe_wgmma_bf16.cu), where `out` begins with the first
+ * expert's down. */
 typedef struct {
     gpu_tensor_map in, out;
     gpu_moe_args m;
-    int out_rows; /* bf16: of `out`, to the next expert's                                            */
+    int out_rows; /* bf16: of `out`, to the next expert's */
     int tile;     /* bf16: tokens of a tile at most; entries of the list have up to twice as many */
 } gpu_moe_maps_args;
 
@@ -407,13 +406,13 @@ typedef struct {
     const gpu_matrix *experts; /* as above, one scale a row */
     const struct int4 *tiles;
     const int *n_tiles, *list;
-    const gpu_u8 *x;      /* [n, hidden rounded up to 128], columns as moe_int8.cuh says    */
-    const float *x_scale; /* [n]                                                            */
-    gpu_bf16 *h;          /* [h_rows, inter]: of stage 1                                    */
-    const gpu_u8 *h8;     /* [inter / 128, up][h_rows][128], each 1024 bytes swizzled       */
-    const struct float2 *
-        h_scale; /* [h_rows]: scale; 3 * 2^22 + 8 times the sum of the q                                                       */
-    void *y;     /* as above                                                       */
+    const gpu_u8 *x;      /* [n, hidden rounded up to 128], columns as moe_int8.cuh says */
+    const float *x_scale; /* [n] */
+    gpu_bf16 *h;          /* [h_rows, inter]: of stage 1 */
+    const gpu_u8 *h8;     /* [inter / 128, up][h_rows][128], each 1024 bytes swizzled */
+    /* [h_rows]: scale; 3 * 2^22 + 8 times the sum of the q */
+    const struct float2 *h_scale;
+    void *y; /* as above */
     gpu_u32 *most;
     int *taken;
     gpu_i64 hidden, inter, h_rows;
@@ -468,7 +467,7 @@ typedef struct {
     gpu_sample_best *best; /* [n, splits] */
     gpu_u64 *sums;         /* [n, tiles]: weights of GPU_SAMPLE_TILE tokens */
     float *tops;           /* [n, tiles]: their largest logit */
-    gpu_sample_cut *cut;   /* [n]         */
+    gpu_sample_cut *cut;   /* [n] */
     gpu_i64 n, vocab, stride, splits, split /* tokens of a part, a multiple of a tile's */, tiles;
     int mark, aligned, after_cut;
 } gpu_sample_args;
@@ -487,8 +486,8 @@ typedef struct {
 
 /* INT4 of a checkpoint to pack.h's blocks. */
 typedef struct {
-    const gpu_u8 *data;    /* [rows, cols / 2]        */
-    const gpu_bf16 *scale; /* [rows, cols / 32]       */
+    const gpu_u8 *data;    /* [rows, cols / 2] */
+    const gpu_bf16 *scale; /* [rows, cols / 32] */
     gpu_u8 *out;
     gpu_i64 rows, cols;
 } gpu_pack_args;
@@ -500,22 +499,17 @@ typedef struct {
     gpu_i64 rows, cols;
 } gpu_pairs_args;
 
-/* Experts to another format (requant.cu): data and scale as INT4 lies in a checkpoint, or data in bf16. INT4_ROW's scales times its factor. */
+/* Experts to another format (requant.cu): data and scale as INT4 lies in a checkpoint, or data in bf16. INT4_ROW's
+ * scales times its factor. */
 typedef struct {
     gpu_matrix from;
     gpu_u8 *data;
     gpu_bf16 *scale;
 } gpu_requant_args;
 
-/* Made-up values of `n` elements; packed: 4-byte words of pack.h's blocks, `across` blocks a strip with one scale a row, or 0. */
-enum {
-    GPU_FILL_BF16,
-    GPU_FILL_FP8,
-    GPU_FILL_NIBBLES,
-    GPU_FILL_SCALE_BF16,
-    GPU_FILL_SCALE_F32,
-    GPU_FILL_PACKED
-};
+/* Made-up values of `n` elements; packed: 4-byte words of pack.h's blocks, `across` blocks a strip with one scale a
+ * row, or 0. */
+enum { GPU_FILL_BF16, GPU_FILL_FP8, GPU_FILL_NIBBLES, GPU_FILL_SCALE_BF16, GPU_FILL_SCALE_F32, GPU_FILL_PACKED };
 typedef struct {
     void *out;
     gpu_u64 n, seed, across;

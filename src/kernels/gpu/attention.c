@@ -1,8 +1,9 @@
 /* kernels/gpu/attention.c: latent attention: how calls are cut into launches, and their workspace. */
 #include "kernels/gpu/inside.h"
 
-/* Decode: the context is cut into at most SPLITS pieces of at least SPLIT_PAGES pages, as many for every row of an engine,
- * so that a row's pieces do not depend on the other rows. Prefill: the cache is expanded in tiles of TILE tokens. */
+/* Decode: the context is cut into at most SPLITS pieces of at least SPLIT_PAGES pages, as many for every row of an
+ * engine, so that a row's pieces do not depend on the other rows. Prefill: the cache is expanded in tiles of TILE
+ * tokens. */
 enum { SPLITS = 32, SPLIT_PAGES = 8, TILE = 1024, DECODE_TILE = 32 };
 enum { FLASH_SHARED = 2 * (3 * 64 + 5 * 128) * 128 + 8 * 8 };
 
@@ -10,35 +11,30 @@ enum { FLASH_SHARED = 2 * (3 * 64 + 5 * 128) * 128 + 8 * 8 };
 enum { LATENT_MOST = 512, V_DIM_MOST = 256 };
 
 /* Bytes of shared memory of a block of the kernels that take any width. */
-static i64 decode_shared(i64 width) {
-    return (GPU_WARPS * width + DECODE_TILE * (width + 4)) * (i64)sizeof(f32);
-}
+static i64 decode_shared(i64 width) { return (GPU_WARPS * width + DECODE_TILE * (width + 4)) * (i64)sizeof(f32); }
 static i64 prefill_shared(i64 dim, i64 v_dim) {
     return GPU_WARPS * (dim + KV_PAGE) * 4 + KV_PAGE * (dim + 2 + v_dim) * 2;
 }
 
 status gpu_op_fits(const ops *o, const ops_widths *w, err *e) {
-    const i64 decode = decode_shared(w->latent + w->rope),
-              prefill = prefill_shared(w->nope + w->rope, w->v_dim);
+    const i64 decode = decode_shared(w->latent + w->rope), prefill = prefill_shared(w->nope + w->rope, w->v_dim);
     (void)o;
     if (w->latent > LATENT_MOST)
         return err_set(e, ST_UNSUPPORTED, "kv_lora_rank %lld: attention on a GPU takes at most %d",
                        (long long)w->latent, LATENT_MOST);
     if (w->v_dim > V_DIM_MOST)
-        return err_set(e, ST_UNSUPPORTED, "v_head_dim %lld: attention on a GPU takes at most %d",
-                       (long long)w->v_dim, V_DIM_MOST);
+        return err_set(e, ST_UNSUPPORTED, "v_head_dim %lld: attention on a GPU takes at most %d", (long long)w->v_dim,
+                       V_DIM_MOST);
     if (decode > SHARED_MAX)
-        return err_set(
-            e, ST_UNSUPPORTED,
-            "kv_lora_rank %lld with qk_rope_head_dim %lld: a block of the GPU's attention would need "
-            "%lld bytes of shared memory, there are %d",
-            (long long)w->latent, (long long)w->rope, (long long)decode, SHARED_MAX);
+        return err_set(e, ST_UNSUPPORTED,
+                       "kv_lora_rank %lld with qk_rope_head_dim %lld: a block of the GPU's attention would need "
+                       "%lld bytes of shared memory, there are %d",
+                       (long long)w->latent, (long long)w->rope, (long long)decode, SHARED_MAX);
     if (prefill > SHARED_MAX)
         return err_set(e, ST_UNSUPPORTED,
                        "qk_nope_head_dim %lld with qk_rope_head_dim %lld and v_head_dim %lld: a block of the "
                        "GPU's attention would need %lld bytes of shared memory, there are %d",
-                       (long long)w->nope, (long long)w->rope, (long long)w->v_dim, (long long)prefill,
-                       SHARED_MAX);
+                       (long long)w->nope, (long long)w->rope, (long long)w->v_dim, (long long)prefill, SHARED_MAX);
     return ST_OK;
 }
 
@@ -47,8 +43,7 @@ static i64 splits_of(i64 pages) { return max_i64(1, min_i64(SPLITS, ceil_div(pag
 u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a) {
     (void)o;
     if (gpu_decode_is_fast(a)) return gpu_decode_workspace(a);
-    return (u64)(a->n + 1) * (u64)a->n_heads * (u64)splits_of(a->pages_stride) * (u64)(a->latent + 2) *
-           sizeof(f32);
+    return (u64)(a->n + 1) * (u64)a->n_heads * (u64)splits_of(a->pages_stride) * (u64)(a->latent + 2) * sizeof(f32);
 }
 
 void gpu_op_mla_decode(const ops *o, const mla_decode_args *a) {
@@ -81,7 +76,8 @@ typedef struct {
     f32 *state;
 } prefill_space;
 
-/* The tensor cores take Kimi's widths (a float32 cache keeps more than their bf16 holds), and as many tokens at a time as 256 MiB of keys and values hold; for few rows fewer. */
+/* The tensor cores take Kimi's widths (a float32 cache keeps more than their bf16 holds), and as many tokens at a
+ * time as 256 MiB of keys and values hold; for few rows fewer. */
 enum { FEW_ROWS = 128, FEW_SPAN = 1024, SPAN = 8192, SPAN_CELLS = 1 << 19 };
 static bool is_flash(const mla_prefill_args *a) {
     return a->nope == 128 && a->rope == 64 && a->v_dim == 128 && a->kv_type != DT_F32 && a->latent % 8 == 0 &&
@@ -89,9 +85,8 @@ static bool is_flash(const mla_prefill_args *a) {
 }
 static i64 span_of(const mla_prefill_args *a) {
     if (!is_flash(a)) return TILE;
-    return a->n <= FEW_ROWS && gpu_of(NULL)->form == ROWS_ANY
-               ? FEW_SPAN
-               : max_i64(SPAN, SPAN_CELLS / a->n_heads / 128 * 128);
+    return a->n <= FEW_ROWS && gpu_of(NULL)->form == ROWS_ANY ? FEW_SPAN
+                                                              : max_i64(SPAN, SPAN_CELLS / a->n_heads / 128 * 128);
 }
 
 static u64 prefill_layout(const mla_prefill_args *a, prefill_space *p) {
@@ -123,8 +118,7 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
     const gpu_backend *b = gpu_of(o);
     prefill_space p;
     prefill_layout(a, &p);
-    i64 all = a->pos0 + a->n, rows = a->n_heads * (a->nope + a->v_dim), dim = a->nope + a->rope,
-        span = span_of(a);
+    i64 all = a->pos0 + a->n, rows = a->n_heads * (a->nope + a->v_dim), dim = a->nope + a->rope, span = span_of(a);
     if (!a->n) return;
     for (i64 from = 0; from < all; from += span) {
         i64 tokens = min_i64(span, all - from);
@@ -173,8 +167,7 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
                    is_flash(a) ? gpu_blocks(tokens, GPU_WARPS) : (u32)tokens, 1, 1, GPU_THREADS, 0, &u);
         gpu_run_linear(o, &l, 1, true); /* keys and values are rounded already */
         if (is_flash(a))
-            gpu_launch(b->g, b->mla_flash, gpu_blocks(a->n, 128) * (u32)a->n_heads, 1, 1, 384, FLASH_SHARED,
-                       &k);
+            gpu_launch(b->g, b->mla_flash, gpu_blocks(a->n, 128) * (u32)a->n_heads, 1, 1, 384, FLASH_SHARED, &k);
         else
             gpu_launch(b->g, b->mla_prefill, gpu_blocks(a->n, GPU_WARPS), (u32)a->n_heads, 1, GPU_THREADS,
                        (u32)prefill_shared(dim, a->v_dim), &k);

@@ -1,21 +1,25 @@
-/* kernels/gpu/attention.cu: multi-head latent attention, absorbed (decode) and expanded (prefill), for widths, weights and caches that the
- * tensor cores' kernels (decode_*.cu, prefill.cu, absorb.cu) do not take.
+/* kernels/gpu/attention.cu: multi-head latent attention, absorbed (decode) and expanded (prefill), for widths,
+ * weights and caches that the tensor cores' kernels (decode_*.cu, prefill.cu, absorb.cu) do not take.
  *
  * absorb_q: 2 nope latent flop a row and head; bytes: the keys' part of kv_b once for every GPU_TOKENS rows.
- * mla_decode: 2 (2 latent + rope) flop a row, head and cached token; bytes: latent + rope cells of the cache once for every GPU_WARPS
- * heads of a row; 4 (latent + 2) a head and split, written, and read by mla_merge.
- * mla_prefill: 2 (nope + rope + v_dim) flop a head and pair of row and key; bytes: as many a key and head, out of the second-level cache,
- * once for every GPU_WARPS rows.
+ * mla_decode: 2 (2 latent + rope) flop a row, head and cached token; bytes: latent + rope cells of the cache once
+ * for every GPU_WARPS heads of a row; 4 (latent + 2) a head and split, written, and read by mla_merge. mla_prefill:
+ * 2 (nope + rope + v_dim) flop a head and pair of row and key; bytes: as many a key and head, out of the
+ * second-level cache, once for every GPU_WARPS rows.
  *
- * Both keep a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867) over tiles at absolute multiples of their
- * size, so the order of a row's sums depends on its own position alone. Positions that a row may not see are not read:
- * a NaN there must not reach it. */
+ * Both keep a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867) over tiles at absolute multiples of
+ * their size, so the order of a row's sums depends on its own position alone. Positions that a row may not see are
+ * not read: a NaN there must not reach it. */
 #include "kernels/gpu/prelude.cuh"
 
-enum { DECODE_TILE = 32, DECODE_COLS = 16 /* columns of the latent a lane owns: latent <= 512 */, PREFILL_COLS = 8 /* v_dim <= 256 */ };
+enum {
+    DECODE_TILE = 32,
+    DECODE_COLS = 16 /* columns of the latent a lane owns: latent <= 512 */,
+    PREFILL_COLS = 8 /* v_dim <= 256 */
+};
 
-/* out[i, h, c] = sum over d of q[i, h, d] kv_b[h (nope + v) + d, c], and the rotated part behind it. Grid: columns, heads,
- * groups of rows; a thread owns a column. */
+/* out[i, h, c] = sum over d of q[i, h, d] kv_b[h (nope + v) + d, c], and the rotated part behind it. Grid: columns,
+ * heads, groups of rows; a thread owns a column. */
 KERNEL(absorb_q, gpu_absorb_args) {
     gpu_i64 c = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x, h = blockIdx.y;
     gpu_i64 head = a.nope + a.rope, width = a.latent + a.rope;
@@ -100,7 +104,8 @@ KERNEL(mla_decode, gpu_decode_args) {
 /* The splits of a row and head, in order, into one. Grid: rows, heads. */
 KERNEL(mla_merge, gpu_decode_args) {
     gpu_i64 i = blockIdx.x, h = blockIdx.y, each = a.latent + 2;
-    gpu_i64 pages_each = (a.pages_stride + a.splits - 1) / a.splits * GPU_PAGE, used = (a.kv_len[i] + pages_each - 1) / pages_each;
+    gpu_i64 pages_each = (a.pages_stride + a.splits - 1) / a.splits * GPU_PAGE,
+            used = (a.kv_len[i] + pages_each - 1) / pages_each;
     const float *part = a.part + (i * a.heads + h) * a.splits * each;
     float m = -INFINITY, l = 0;
     for (gpu_i64 s = 0; s < used; s++) m = larger(m, part[s * each + a.latent]);
@@ -125,20 +130,22 @@ KERNEL(unpage, gpu_unpage_args) {
     }
 }
 
-/* Grid: groups of GPU_WARPS queries, heads; a warp owns a query. Keys [64, nope + rope + 2] and values [64, v_dim] of a
- * page lie in shared memory, bf16, after the queries, float32 [GPU_WARPS, nope + rope]. A lane scores two keys, then owns
- * every 32nd column. What is unfinished goes on in a.state with the next tile. */
+/* Grid: groups of GPU_WARPS queries, heads; a warp owns a query. Keys [64, nope + rope + 2] and values [64, v_dim]
+ * of a page lie in shared memory, bf16, after the queries, float32 [GPU_WARPS, nope + rope]. A lane scores two keys,
+ * then owns every 32nd column. What is unfinished goes on in a.state with the next tile. */
 KERNEL(mla_prefill, gpu_prefill_args) {
     SHARED_MEMORY(float4, shared);
     gpu_i64 dim = a.nope + a.rope, key_stride = dim + 2, rows = a.nope + a.v_dim, h = blockIdx.y;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     gpu_i64 first = (gpu_i64)blockIdx.x * GPU_WARPS, i = first + warp, block_end = least(first + GPU_WARPS, a.n);
     float *q = (float *)shared + warp * dim, *prob = (float *)shared + GPU_WARPS * dim + warp * GPU_PAGE;
-    gpu_bf16 *keys = (gpu_bf16 *)((float *)shared + GPU_WARPS * (dim + GPU_PAGE)), *values = keys + GPU_PAGE * key_stride;
+    gpu_bf16 *keys = (gpu_bf16 *)((float *)shared + GPU_WARPS * (dim + GPU_PAGE)),
+             *values = keys + GPU_PAGE * key_stride;
     bool mine = i < a.n;
     float *state = a.state + (i * a.heads + h) * (a.v_dim + 2), o[PREFILL_COLS], m = -INFINITY, l = 0;
 #pragma unroll
-    for (int k = 0; k < PREFILL_COLS; k++) o[k] = mine && !a.first && lane + 32 * k < a.v_dim ? state[lane + 32 * k] : 0.0f;
+    for (int k = 0; k < PREFILL_COLS; k++)
+        o[k] = mine && !a.first && lane + 32 * k < a.v_dim ? state[lane + 32 * k] : 0.0f;
     if (mine && !a.first) m = state[a.v_dim], l = state[a.v_dim + 1];
     if (mine)
         for (gpu_i64 c = lane; c < dim; c += 32) q[c] = f32_of(a.q[(i * a.heads + h) * dim + c]);
@@ -147,7 +154,8 @@ KERNEL(mla_prefill, gpu_prefill_args) {
         __syncthreads();
         for (gpu_i64 k = threadIdx.x; k < here * dim; k += GPU_THREADS) {
             gpu_i64 j = k / dim, c = k % dim;
-            keys[j * key_stride + c] = c < a.nope ? a.expanded[((t + j) * a.heads + h) * rows + c] : a.rope_rows[(t + j) * a.rope + c - a.nope];
+            keys[j * key_stride + c] = c < a.nope ? a.expanded[((t + j) * a.heads + h) * rows + c]
+                                                  : a.rope_rows[(t + j) * a.rope + c - a.nope];
         }
         for (gpu_i64 k = threadIdx.x; k < here * a.v_dim; k += GPU_THREADS)
             values[k] = a.expanded[((t + k / a.v_dim) * a.heads + h) * rows + a.nope + k % a.v_dim];

@@ -31,10 +31,9 @@ __attribute__((format(printf, 3, 4))) static void note(f64 bytes, f64 flops, con
 }
 
 static f64 matrix_bytes(const gpu_matrix *m) {
-    static const f64 bits[] = {[GPU_W_F32] = 32,       [GPU_W_BF16] = 16,
-                               [GPU_W_FP8] = 8,        [GPU_W_INT4] = 4.5 /* with its scales */,
-                               [GPU_W_INT4_ROW] = 4.5, [GPU_W_PACKED] = 4.5,
-                               [GPU_W_FP8_PAIRS] = 8};
+    static const f64 bits[] = {
+        [GPU_W_F32] = 32,       [GPU_W_BF16] = 16,    [GPU_W_FP8] = 8,      [GPU_W_INT4] = 4.5 /* with its scales */,
+        [GPU_W_INT4_ROW] = 4.5, [GPU_W_PACKED] = 4.5, [GPU_W_FP8_PAIRS] = 8};
     return (f64)m->rows * (f64)m->cols * bits[m->format] / 8;
 }
 
@@ -83,8 +82,7 @@ static void count_products(const products_args *a, f64 *all_bytes, f64 *all_flop
 static void bill_products(const ops *o, const products_args *a) {
     f64 bytes, flops, rows;
     count_products(a, &bytes, &flops, &rows);
-    note(bytes, flops, "%lld products %.0f x %lld", (long long)a->count, rows,
-         (long long)a->of[0].w->views[0].cols);
+    note(bytes, flops, "%lld products %.0f x %lld", (long long)a->count, rows, (long long)a->of[0].w->views[0].cols);
     bill.real.products(o, a);
 }
 static void bill_rope_table(const ops *o, const rope_table_args *a) {
@@ -105,8 +103,7 @@ static void bill_latents(const ops *o, const latents_args *a) {
 }
 static void bill_absorb_q(const ops *o, const absorb_q_args *a) {
     f64 w = (f64)(a->n_heads * a->nope * a->latent), n = (f64)a->n;
-    note(2 * w + 2 * n * (f64)(a->n_heads * (a->nope + a->latent + 2 * a->rope)), 2 * n * w,
-         "absorb queries");
+    note(2 * w + 2 * n * (f64)(a->n_heads * (a->nope + a->latent + 2 * a->rope)), 2 * n * w, "absorb queries");
     bill.real.absorb_q(o, a);
 }
 static void bill_queries(const ops *o, const queries_args *a) {
@@ -138,8 +135,7 @@ static void bill_attend(const ops *o, const mla_decode_args *a, const unabsorb_v
     bill.real.attend(o, a, v);
 }
 static void bill_mla_prefill(const ops *o, const mla_prefill_args *a) {
-    f64 n = (f64)a->n, all = n + (f64)a->pos0, pairs = n * (f64)a->pos0 + n * (n + 1) / 2,
-        h = (f64)a->n_heads;
+    f64 n = (f64)a->n, all = n + (f64)a->pos0, pairs = n * (f64)a->pos0 + n * (n + 1) / 2, h = (f64)a->n_heads;
     f64 expand = 2 * all * h * (f64)((a->nope + a->v_dim) * a->latent);
     note(2 * n * h * (f64)(a->nope + a->rope + a->v_dim) +
              all * (f64)(a->latent + a->rope) * (f64)dtype_size(a->kv_type),
@@ -153,8 +149,7 @@ static void bill_route(const ops *o, const route_args *a) {
 }
 static void bill_route_beside(const ops *o, const route_args *a, const linear_args *l) {
     const gpu_matrix *w = &l->w->views[0];
-    note((f64)(a->n * (4 * a->n_experts + 8 * a->k)) + matrix_bytes(w) +
-             2.0 * (f64)(l->n * (w->rows + w->cols)),
+    note((f64)(a->n * (4 * a->n_experts + 8 * a->k)) + matrix_bytes(w) + 2.0 * (f64)(l->n * (w->rows + w->cols)),
          2.0 * (f64)l->n * (f64)w->rows * (f64)w->cols, "gate, linear %lld x %lld", (long long)w->rows,
          (long long)w->cols);
     bill.real.route_beside(o, a, l);
@@ -165,8 +160,7 @@ static void note_moe(const moe_args *a, f64 more_bytes, f64 more_flops, const ch
     f64 all = (f64)a->experts->n_views / 3, n = (f64)a->n, touched = all * (1 - pow(1 - (f64)a->k / all, n));
     bool int8 = a->experts->int8 && moe_is_int8(a->n * a->k, a->experts->n_views / 3, w->cols, w->rows);
     note((2 * matrix_bytes(w) + matrix_bytes(w + 2)) * touched + 4 * n * (f64)w->cols + more_bytes,
-         6 * n * (f64)a->k * (f64)w->rows * (f64)w->cols + more_flops, "%s%sexperts %.0f x %lld x %lld",
-         front,
+         6 * n * (f64)a->k * (f64)w->rows * (f64)w->cols + more_flops, "%s%sexperts %.0f x %lld x %lld", front,
          int8                         ? "W4A8 "
          : a->experts->int8           ? "W4A8 (bf16) "
          : w[2].format != w[0].format ? "w2_bf16 "

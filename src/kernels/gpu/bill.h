@@ -1,7 +1,7 @@
 /* kernels/gpu/bill.h: what each operation must move and compute, told to the trace beside the times of its kernels.
  *
- * Bytes: weights, inputs and outputs once each; experts: those that tokens reach when routing is uniform, E (1 - (1 - k / E)^n).
- * Flops: of the products alone. */
+ * Bytes: weights, inputs and outputs once each; experts: those that tokens reach when routing is uniform, E (1 - (1
+ * - k / E)^n). Flops: of the products alone. */
 #ifndef KERNELS_GPU_BILL_H
 #define KERNELS_GPU_BILL_H
 #include "kernels/gpu/gpu.h"

@@ -1,4 +1,5 @@
-/* kernels/gpu/broad.c: products of 17 to 64 rows of x (broad.cu): which calls it takes, and how they are cut into tiles. */
+/* kernels/gpu/broad.c: products of 17 to 64 rows of x (broad.cu): which calls it takes, and how they are cut into
+ * tiles. */
 #include "kernels/gpu/inside.h"
 
 enum {
@@ -23,11 +24,12 @@ static i64 tiles_of(const gpu_skinny_args *k, i64 height) {
     return tiles;
 }
 
-/* Clusters of c blocks that run at once, a block a multiprocessor, on a chip of 132: each lies within a part of 14 to 18 (32 of 4 and 16 of 8 took
- * two rounds). */
+/* Clusters of c blocks that run at once, a block a multiprocessor, on a chip of 132: each lies within a part of 14
+ * to 18 (32 of 4 and 16 of 8 took two rounds). */
 static i64 at_once(i64 c) { return c == 1 ? 128 : c == 2 ? 64 : c == 4 ? 30 : 15; }
 
-/* Nanoseconds, about: a multiprocessor gets 37 bytes in one from the L2 cache; blocks of a cluster meet and read each other's sums. */
+/* Nanoseconds, about: a multiprocessor gets 37 bytes in one from the L2 cache; blocks of a cluster meet and read
+ * each other's sums. */
 static i64 cost_of(i64 height, i64 cluster, i64 units) {
     i64 bytes = (height + GPU_SKINNY) * UNIT * 2 * ceil_div(units, cluster);
     return bytes / 37 + (cluster > 1 ? 1200 + height * GPU_SKINNY * 4 * (cluster - 1) / cluster / 30 : 0);
@@ -50,8 +52,7 @@ static bool cut(const gpu_skinny_args *k, i64 units, i64 highest, i64 beside, br
     return least > 0;
 }
 
-static void map_of(const gpu_backend *b, void *map, const gpu_bf16 *at, i64 rows, i64 stride, i64 cols,
-                   i64 box) {
+static void map_of(const gpu_backend *b, void *map, const gpu_bf16 *at, i64 rows, i64 stride, i64 cols, i64 box) {
     gpu_tensor(b->g, map, at, (const u64[3]){UNIT, (u64)rows, (u64)(cols / UNIT)},
                (const u64[2]){(u64)stride * 2, UNIT * 2}, (const u32[3]){UNIT, (u32)box, 1});
 }
@@ -102,9 +103,8 @@ bool gpu_run_broad(const gpu_backend *b, const gpu_skinny_args *k, const gpu_gat
                                : low                    ? b->broad_64
                                : c.height <= AFTER_UPTO ? b->broad_144
                                                         : b->broad_256;
-    gpu_launch_cluster(b->g, kernel, (u32)c.cluster,
-                       (u32)(p->blocks + ceil_div(gates, c.cluster) * c.cluster), 1, 1, BROAD_THREADS,
-                       broad_shared(p), &g);
+    gpu_launch_cluster(b->g, kernel, (u32)c.cluster, (u32)(p->blocks + ceil_div(gates, c.cluster) * c.cluster), 1, 1,
+                       BROAD_THREADS, broad_shared(p), &g);
     if (parts) *parts = c.tiles;
     return true;
 }

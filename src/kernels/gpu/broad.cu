@@ -1,15 +1,15 @@
-/* kernels/gpu/broad.cu: y[n, rows] = x[n, cols] W^T for 17 to 64 rows of x and weights in BF16, on wgmma: slab.cu for where x is as large
- * as a tile of the weight.
+/* kernels/gpu/broad.cu: y[n, rows] = x[n, cols] W^T for 17 to 64 rows of x and weights in BF16, on wgmma: slab.cu
+ * for where x is as large as a tile of the weight.
  *
- * Bytes: the weights once, 2 * rows * cols, which bounds it; x once for every tile of a weight's rows, from the L2 cache: so tiles are as
- * high as lets all blocks run at once, one a multiprocessor.
+ * Bytes: the weights once, 2 * rows * cols, which bounds it; x once for every tile of a weight's rows, from the L2
+ * cache: so tiles are as high as lets all blocks run at once, one a multiprocessor.
  *
- * The rows of x are wgmma's first operand, a tile of a weight's rows the second. A tile's columns are shared out among the blocks of a
- * cluster. The copy engine fetches units of 64 columns, weights and x into rings of their own: weights, which need not wait
- * for the kernel in front, fill nearly all of shared memory before that has ended. Two warpgroups multiply: up to 64 rows of a tile each has half of a
- * unit's columns, else half of the rows (gate and up for swiglu). Sums meet in the rings' memory, and each block of the cluster adds those
- * of all, in their order, for some rows of x.
- * add, gate: as in slab.cu. Which sums are added in which order depends on the shapes alone. */
+ * The rows of x are wgmma's first operand, a tile of a weight's rows the second. A tile's columns are shared out
+ * among the blocks of a cluster. The copy engine fetches units of 64 columns, weights and x into rings of their own:
+ * weights, which need not wait for the kernel in front, fill nearly all of shared memory before that has ended. Two
+ * warpgroups multiply: up to 64 rows of a tile each has half of a unit's columns, else half of the rows (gate and up
+ * for swiglu). Sums meet in the rings' memory, and each block of the cluster adds those of all, in their order, for
+ * some rows of x. add, gate: as in slab.cu. Which sums are added in which order depends on the shapes alone. */
 #include "kernels/gpu/hopper.cuh"
 #include "kernels/gpu/gate.cuh"
 
@@ -36,18 +36,21 @@ static __device__ inline broad_at find_tile(const gpu_broad_args &a) {
 }
 
 /* ---- one lane each ---- */
-static __device__ inline void load_weights(const gpu_broad_args &a, const broad_at &at, broad_state *state, unsigned char *ring) {
+static __device__ inline void load_weights(const gpu_broad_args &a, const broad_at &at, broad_state *state,
+                                           unsigned char *ring) {
     int bytes = a.height * 128, s = 0, turn = 1;
     bool up = a.part[at.part].up;
     for (int u = 0; u < at.count; u++) {
         if (u >= a.weight_stages) barrier_wait(&state->weights_free[s], turn);
         barrier_expect(&state->weights[s], bytes);
         tensor_copy(ring + s * bytes, &a.map[at.part], 0, at.row, at.from + u, &state->weights[s]);
-        if (up) tensor_copy(ring + s * bytes + bytes / 2, &a.up_map[at.part], 0, at.row, at.from + u, &state->weights[s]);
+        if (up)
+            tensor_copy(ring + s * bytes + bytes / 2, &a.up_map[at.part], 0, at.row, at.from + u, &state->weights[s]);
         if (++s == a.weight_stages) s = 0, turn ^= 1;
     }
 }
-static __device__ inline void load_x(const gpu_broad_args &a, const broad_at &at, broad_state *state, unsigned char *ring) {
+static __device__ inline void load_x(const gpu_broad_args &a, const broad_at &at, broad_state *state,
+                                     unsigned char *ring) {
     int s = 0, turn = 1;
     tensor_ahead(&a.x_map);
     after_previous();
@@ -60,7 +63,8 @@ static __device__ inline void load_x(const gpu_broad_args &a, const broad_at &at
     }
 }
 
-/* By two warps, while others multiply, who wait for it before their first results. AT_ONCE rows of a warp, of up to 32 * EACH parts. */
+/* By two warps, while others multiply, who wait for it before their first results. AT_ONCE rows of a warp, of up to
+ * 32 * EACH parts. */
 template <int AT_ONCE, int EACH> static __device__ inline void row_scales(const gpu_broad_args &a, float *scales) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 2;
     for (int first = warp; first < a.n; first += 2 * AT_ONCE) {
@@ -71,7 +75,8 @@ template <int AT_ONCE, int EACH> static __device__ inline void row_scales(const 
             for (int k = 0; k < EACH; k++) {
                 int token = first + 2 * j, part = k * 32 + lane;
                 v[j][k] = 0;
-                if (token < a.n && part < a.later.parts) v[j][k] = load_fresh1(a.later.squares + token * GPU_LATER_PARTS + part);
+                if (token < a.n && part < a.later.parts)
+                    v[j][k] = load_fresh1(a.later.squares + token * GPU_LATER_PARTS + part);
             }
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
@@ -87,15 +92,19 @@ template <int AT_ONCE, int EACH> static __device__ inline void row_scales(const 
 
 static __device__ inline void all_multipliers() { threads_sync(1, GPU_THREADS); }
 
-/* SPLIT: the warpgroups share out columns; else rows of the tile. What they read behind the tile's rows is in nobody's sums. */
-template <int N, bool SPLIT> static __device__ inline void multiply_units(const gpu_broad_args &a, int count, broad_state *state, unsigned char *ring, float sums[N / 2]) {
+/* SPLIT: the warpgroups share out columns; else rows of the tile. What they read behind the tile's rows is in
+ * nobody's sums. */
+template <int N, bool SPLIT>
+static __device__ inline void multiply_units(const gpu_broad_args &a, int count, broad_state *state,
+                                             unsigned char *ring, float sums[N / 2]) {
     enum { STEPS = SPLIT ? 2 : 4 };
     int half = threadIdx.x / 128, s = 0, turn = 0, xs = 0, x_turn = 0, before = 0, x_before = 0, bytes = a.height * 128;
     unsigned char *x_ring = ring + a.weight_stages * bytes;
     bool lane0 = threadIdx.x % 32 == 0;
 #pragma unroll 1
     for (int u = 0; u < count; u++) {
-        gpu_u64 w = tile_desc(ring + s * bytes + (SPLIT ? 0 : half * bytes / 2)) + (SPLIT ? half * 4 : 0), x = tile_desc(x_ring + xs * X_UNIT) + (SPLIT ? half * 4 : 0);
+        gpu_u64 w = tile_desc(ring + s * bytes + (SPLIT ? 0 : half * bytes / 2)) + (SPLIT ? half * 4 : 0),
+                x = tile_desc(x_ring + xs * X_UNIT) + (SPLIT ? half * 4 : 0);
         barrier_wait(&state->weights[s], turn);
         barrier_wait(&state->x[xs], x_turn);
         wgmma_begin();
@@ -115,8 +124,10 @@ template <int N, bool SPLIT> static __device__ inline void multiply_units(const 
 static __device__ inline int pitch_of(int height) { return height / 8 % 2 ? height : height + 8; }
 
 /* The block's sums [tokens][pitch]. */
-template <int N, bool SPLIT> static __device__ inline void leave_sums(const gpu_broad_args &a, const float *sums, float *hand) {
-    int thread = threadIdx.x % 128, half = threadIdx.x / 128, lane = thread % 32, limit = SPLIT ? a.height : a.height / 2, pitch = pitch_of(a.height);
+template <int N, bool SPLIT>
+static __device__ inline void leave_sums(const gpu_broad_args &a, const float *sums, float *hand) {
+    int thread = threadIdx.x % 128, half = threadIdx.x / 128, lane = thread % 32,
+        limit = SPLIT ? a.height : a.height / 2, pitch = pitch_of(a.height);
     float *to = hand + (thread / 32 * 16 + lane / 4) * pitch + (SPLIT ? 0 : half * limit) + lane % 4 * 2;
     all_multipliers(); /* the rings are read */
     if (!SPLIT || half) {
@@ -172,10 +183,13 @@ static __device__ inline void put_four(const gpu_skinny_part &p, gpu_i64 token, 
     }
 }
 
-static __device__ inline void put_y(const gpu_broad_args &a, const broad_at &at, const float *hand, const float *scales) {
+static __device__ inline void put_y(const gpu_broad_args &a, const broad_at &at, const float *hand,
+                                    const float *scales) {
     const gpu_skinny_part &p = a.part[at.part];
-    int rank = blockIdx.x % a.cluster, lane = threadIdx.x % LANES, quads = a.height / (p.up ? 8 : 4), pitch = pitch_of(a.height);
-    for (int token = rank * (GPU_THREADS / LANES) + threadIdx.x / LANES; token < a.n; token += a.cluster * (GPU_THREADS / LANES)) {
+    int rank = blockIdx.x % a.cluster, lane = threadIdx.x % LANES, quads = a.height / (p.up ? 8 : 4),
+        pitch = pitch_of(a.height);
+    for (int token = rank * (GPU_THREADS / LANES) + threadIdx.x / LANES; token < a.n;
+         token += a.cluster * (GPU_THREADS / LANES)) {
         float scale = a.later.squares ? scales[token] : 1.0f;
         for (int q = lane; q < quads; q += LANES) {
             int r = at.row + 4 * q;
@@ -184,7 +198,8 @@ static __device__ inline void put_y(const gpu_broad_args &a, const broad_at &at,
             float v[4] = {sum.x * scale, sum.y * scale, sum.z * scale, sum.w * scale};
             if (p.up) {
                 float4 up = collect(hand + token * pitch + a.height / 2 + 4 * q, a.cluster);
-                v[0] = silu(v[0]) * (up.x * scale), v[1] = silu(v[1]) * (up.y * scale), v[2] = silu(v[2]) * (up.z * scale), v[3] = silu(v[3]) * (up.w * scale);
+                v[0] = silu(v[0]) * (up.x * scale), v[1] = silu(v[1]) * (up.y * scale),
+                v[2] = silu(v[2]) * (up.z * scale), v[3] = silu(v[3]) * (up.w * scale);
             }
             put_four(p, token, r, v);
         }
@@ -193,7 +208,8 @@ static __device__ inline void put_y(const gpu_broad_args &a, const broad_at &at,
 
 /* x, h and the sums of squares instead of y. rows is a multiple of 4. */
 static __device__ inline void put_after(const gpu_broad_args &a, const broad_at &at, const float *hand) {
-    int rank = blockIdx.x % a.cluster, lane = threadIdx.x % LANES, quads = a.height / 4, pitch = pitch_of(a.height), rows = (int)a.part[0].rows, step = a.cluster * (GPU_THREADS / LANES);
+    int rank = blockIdx.x % a.cluster, lane = threadIdx.x % LANES, quads = a.height / 4, pitch = pitch_of(a.height),
+        rows = (int)a.part[0].rows, step = a.cluster * (GPU_THREADS / LANES);
     for (int first = 0; first < a.n; first += step) {
         int token = first + rank * (GPU_THREADS / LANES) + threadIdx.x / LANES;
         float squares = 0;
@@ -202,13 +218,15 @@ static __device__ inline void put_after(const gpu_broad_args &a, const broad_at 
             if (r >= rows) break;
             gpu_bf16 *x = a.after.x + (gpu_i64)token * rows + r;
             uint2 old = *(const uint2 *)x;
-            float4 weight = *(const float4 *)(a.after.weight + r), sum = collect(hand + token * pitch + 4 * q, a.cluster);
-            const float v[4] = {low_f32(old.x) + f32_of(bf16_of(sum.x)), high_f32(old.x) + f32_of(bf16_of(sum.y)), low_f32(old.y) + f32_of(bf16_of(sum.z)),
-                                high_f32(old.y) + f32_of(bf16_of(sum.w))};
+            float4 weight = *(const float4 *)(a.after.weight + r),
+                   sum = collect(hand + token * pitch + 4 * q, a.cluster);
+            const float v[4] = {low_f32(old.x) + f32_of(bf16_of(sum.x)), high_f32(old.x) + f32_of(bf16_of(sum.y)),
+                                low_f32(old.y) + f32_of(bf16_of(sum.z)), high_f32(old.y) + f32_of(bf16_of(sum.w))};
             uint2 now = {pair_bf16(v[0], v[1]), pair_bf16(v[2], v[3])};
             const float f[4] = {low_f32(now.x), high_f32(now.x), low_f32(now.y), high_f32(now.y)};
             *(uint2 *)x = now;
-            *(uint2 *)(a.after.out + (gpu_i64)token * rows + r) = {pair_bf16(f[0] * weight.x, f[1] * weight.y), pair_bf16(f[2] * weight.z, f[3] * weight.w)};
+            *(uint2 *)(a.after.out + (gpu_i64)token * rows + r) = {pair_bf16(f[0] * weight.x, f[1] * weight.y),
+                                                                   pair_bf16(f[2] * weight.z, f[3] * weight.w)};
 #pragma unroll
             for (int i = 0; i < 4; i++) squares = fmaf(f[i], f[i], squares);
         }
@@ -218,12 +236,14 @@ static __device__ inline void put_after(const gpu_broad_args &a, const broad_at 
 }
 
 /* Shared memory: weights [weight_stages][height][64], x [x_stages][64][64], later the sums; at a.state the state. */
-template <int N, bool SPLIT, bool AFTER> static __device__ inline void broad(const gpu_broad_args &a, unsigned char *memory) {
+template <int N, bool SPLIT, bool AFTER>
+static __device__ inline void broad(const gpu_broad_args &a, unsigned char *memory) {
     broad_state *state = (broad_state *)(memory + a.state);
     broad_at at = find_tile(a);
     int warp = threadIdx.x / 32;
     if (threadIdx.x == 0) {
-        for (int s = 0; s < a.weight_stages; s++) barrier_init(&state->weights[s], 1), barrier_init(&state->weights_free[s], GPU_WARPS);
+        for (int s = 0; s < a.weight_stages; s++)
+            barrier_init(&state->weights[s], 1), barrier_init(&state->weights_free[s], GPU_WARPS);
         for (int s = 0; s < a.x_stages; s++) barrier_init(&state->x[s], 1), barrier_init(&state->x_free[s], GPU_WARPS);
         barrier_fence_init();
     }
@@ -260,11 +280,12 @@ template <int N, bool SPLIT, bool AFTER> static __device__ inline void broad(con
     if (a.cluster > 1) cluster_sync(); /* the others have read the sums */
 }
 
-/* blocks: 2 keeps registers for a block of the norm in front or behind (rows.cu), which then is there when its turn comes. */
-#define BROAD(name, most, split, after, blocks)                                                              \
-    KERNEL_EARLY(name, gpu_broad_args, BROAD_THREADS, blocks) {                                              \
-        SHARED_TILES(memory);                                                                                \
-        broad<most, split, after>(a, memory);                                                                \
+/* blocks: 2 keeps registers for a block of the norm in front or behind (rows.cu), which then is there when its turn
+ * comes. */
+#define BROAD(name, most, split, after, blocks)                                                                        \
+    KERNEL_EARLY(name, gpu_broad_args, BROAD_THREADS, blocks) {                                                        \
+        SHARED_TILES(memory);                                                                                          \
+        broad<most, split, after>(a, memory);                                                                          \
     }
 BROAD(broad_64, 64, true, false, 2)
 BROAD(broad_144, 72, false, false, 2)
@@ -272,15 +293,15 @@ BROAD(broad_256, 128, false, false, 1)
 BROAD(broad_add_64, 64, true, true, 1)
 BROAD(broad_add_144, 72, false, true, 1)
 
-#define GATE(name, most, split)                                                                                \
-    KERNEL_EARLY(name, gpu_broad_gate_args, BROAD_THREADS, 1) {                                              \
-        SHARED_TILES(memory);                                                                                \
-        gpu_i64 behind = (gpu_i64)blockIdx.x - a.product.blocks;                                             \
-        if (behind < 0) {                                                                                    \
-            broad<most, split, false>(a.product, memory);                                                       \
-            return;                                                                                          \
-        }                                                                                                    \
-        gate_beside<BROAD_THREADS, BROAD_DIGITS>(a.gate, a.digits, (int)behind, memory);                                   \
+#define GATE(name, most, split)                                                                                        \
+    KERNEL_EARLY(name, gpu_broad_gate_args, BROAD_THREADS, 1) {                                                        \
+        SHARED_TILES(memory);                                                                                          \
+        gpu_i64 behind = (gpu_i64)blockIdx.x - a.product.blocks;                                                       \
+        if (behind < 0) {                                                                                              \
+            broad<most, split, false>(a.product, memory);                                                              \
+            return;                                                                                                    \
+        }                                                                                                              \
+        gate_beside<BROAD_THREADS, BROAD_DIGITS>(a.gate, a.digits, (int)behind, memory);                               \
     }
 GATE(broad_gate_64, 64, true)
 GATE(broad_gate_144, 72, false)

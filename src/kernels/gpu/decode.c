@@ -23,18 +23,15 @@ typedef struct {
 static decode_kind kind_of(const mla_decode_args *a) {
     const gpu_backend *b = gpu_of(NULL);
     bool fp8 = a->kv_type == DT_F8_E4M3;
-    if (a->n_heads >= MANY_FROM)
-        return (decode_kind){fp8 ? b->mla_many_fp8 : b->mla_many, 64, 384, SHARED_MAX, 1, 1};
+    if (a->n_heads >= MANY_FROM) return (decode_kind){fp8 ? b->mla_many_fp8 : b->mla_many, 64, 384, SHARED_MAX, 1, 1};
     if (a->n_heads > 8)
-        return (decode_kind){
-            fp8 ? b->mla_few16_fp8 : b->mla_few16, 16, 288, GPU_FEW_SHARED(2, fp8), 1, fp8 ? 2 : 1};
+        return (decode_kind){fp8 ? b->mla_few16_fp8 : b->mla_few16, 16, 288, GPU_FEW_SHARED(2, fp8), 1, fp8 ? 2 : 1};
     return (decode_kind){fp8 ? b->mla_few8_fp8 : b->mla_few8, 8, 288, GPU_FEW_SHARED(1, fp8), 1, fp8 ? 2 : 1};
 }
 
 /* As many as run at once. */
 static i64 blocks_of(const mla_decode_args *a, const decode_kind *k) {
-    return max_i64(
-        1, min_i64(k->together * gpu_processors(gpu_of(NULL)->g) / ceil_div(a->n_heads, k->heads), PIECES));
+    return max_i64(1, min_i64(k->together * gpu_processors(gpu_of(NULL)->g) / ceil_div(a->n_heads, k->heads), PIECES));
 }
 
 bool gpu_decode_is_fast(const mla_decode_args *a) {
@@ -86,12 +83,11 @@ static gpu_decode_args run_pieces(const mla_decode_args *a, bool apart) {
                          .slots = slots_of(a, &kind),
                          .scale2 = a->scale * LOG2_E,
                          .meetings = apart ? NULL : b->meetings};
-    if (kind.kernel ==
-        b->mla_many) /* how many pages there are nobody has told: as many as an int can number */
+    if (kind.kernel == b->mla_many) /* how many pages there are nobody has told: as many as an int can number */
         gpu_tensor(b->g, &k.kv_map, a->kv, (const u64[3]){64, (u64)1 << 31, (LATENT + ROPE) / 64},
                    (const u64[2]){(LATENT + ROPE) * 2, 128}, (const u32[3]){64, 32, (LATENT + ROPE) / 64});
-    gpu_launch(b->g, kind.kernel, (u32)k.blocks, (u32)ceil_div(a->n_heads, kind.heads), 1, kind.threads,
-               kind.shared, &k);
+    gpu_launch(b->g, kind.kernel, (u32)k.blocks, (u32)ceil_div(a->n_heads, kind.heads), 1, kind.threads, kind.shared,
+               &k);
     return k;
 }
 
@@ -129,6 +125,5 @@ void gpu_op_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args
                        : tokens == 16 ? b->values_16
                        : tokens == 32 ? b->values_32
                                       : b->values_64,
-                       VALUES_CLUSTER, (u32)a->n_heads * VALUES_CLUSTER, 1, 1, GPU_THREADS,
-                       VALUES_SHARED(tokens), &k);
+                       VALUES_CLUSTER, (u32)a->n_heads * VALUES_CLUSTER, 1, 1, GPU_THREADS, VALUES_SHARED(tokens), &k);
 }

@@ -1,21 +1,24 @@
-/* kernels/gpu/decode.cuh: how the fast decode kernels share out their work, and how the pieces of a row that was cut meet.
+/* kernels/gpu/decode.cuh: how the fast decode kernels share out their work, and how the pieces of a row that was cut
+ * meet.
  *
- * All rows' contexts, in pages of 64 tokens, lie behind each other in one line, which is cut into equal pieces, one a block:
- * every block reads the same number of bytes, whatever the lengths are, and the host need not know them. A row inside one
- * piece is finished by its block. The blocks of a row that was cut leave their sums, not yet divided, in the workspace, wait for
- * each other at the end of their pieces (there are no more blocks than run at once), and each adds its share of the row's
- * latents, of all pieces in order.
- * Where a row is cut depends on the other rows of the call (not so in the generic kernel): its sums differ in rounding
- * between batches, and are the same in every run.
- * --deterministic (a.alone): every row is cut by its own length into units of a few pages, the line of all rows' units into pieces of
- * equal numbers of them, and each unit's sums are kept apart for another launch to add in order. */
+ * All rows' contexts, in pages of 64 tokens, lie behind each other in one line, which is cut into equal pieces, one
+ * a block: every block reads the same number of bytes, whatever the lengths are, and the host need not know them. A
+ * row inside one piece is finished by its block. The blocks of a row that was cut leave their sums, not yet divided,
+ * in the workspace, wait for each other at the end of their pieces (there are no more blocks than run at once), and
+ * each adds its share of the row's latents, of all pieces in order. Where a row is cut depends on the other rows of
+ * the call (not so in the generic kernel): its sums differ in rounding between batches, and are the same in every
+ * run. --deterministic (a.alone): every row is cut by its own length into units of a few pages, the line of all
+ * rows' units into pieces of equal numbers of them, and each unit's sums are kept apart for another launch to add in
+ * order. */
 #ifndef KERNELS_GPU_DECODE_CUH
 #define KERNELS_GPU_DECODE_CUH
 #include "kernels/gpu/softmax.cuh"
 
 enum { KV_LATENT = 512, KV_WIDTH = 576 /* values of a KV row in the fast kernels */ };
 
-static __device__ inline int pages_of(const gpu_decode_args &a, gpu_i64 row) { return (a.kv_len[row] + GPU_PAGE - 1) / GPU_PAGE; }
+static __device__ inline int pages_of(const gpu_decode_args &a, gpu_i64 row) {
+    return (a.kv_len[row] + GPU_PAGE - 1) / GPU_PAGE;
+}
 
 /* What the line of all rows consists of: pages, or (a.alone) units of so many pages, at most ALONE_UNITS of a row. */
 static __device__ inline int unit_pages(const gpu_decode_args &a, int pages) {
@@ -93,31 +96,43 @@ static __device__ inline bool walk_next(const gpu_decode_args &a, decode_walk &w
     w.first = w.at - w.start, w.last = w.pages < w.to - w.start ? w.pages : w.to - w.start;
     return true;
 }
-static __device__ inline int walk_tokens(const decode_walk &w) { return (w.len < w.last * GPU_PAGE ? w.len : w.last * GPU_PAGE) - w.first * GPU_PAGE; }
+static __device__ inline int walk_tokens(const decode_walk &w) {
+    return (w.len < w.last * GPU_PAGE ? w.len : w.last * GPU_PAGE) - w.first * GPU_PAGE;
+}
 static __device__ inline bool walk_whole(const decode_walk &w) { return w.first == 0 && w.last == w.pages; }
-/* May the kernels just before still write page `at` of a row of so many? A step writes the ends of rows, at most 8 tokens of one; tables
- * and lengths are there before its first kernel. */
+/* May the kernels just before still write page `at` of a row of so many? A step writes the ends of rows, at most 8
+ * tokens of one; tables and lengths are there before its first kernel. */
 static __device__ inline bool page_is_new(int pages, int at) { return at >= pages - 2; }
 
-/* Where a cut row's sums lie: each block has room for the end of a row that began before it, then for the begin of one. a.alone: each unit has. */
+/* Where a cut row's sums lie: each block has room for the end of a row that began before it, then for the begin of
+ * one. a.alone: each unit has. */
 static __device__ inline gpu_i64 part_slot(gpu_i64 block, bool begins) { return block * 2 + begins; }
-static __device__ inline gpu_i64 walk_slot(const gpu_decode_args &a, const decode_walk &w) { return a.alone ? w.at : part_slot(blockIdx.x, w.first == 0); }
-static __device__ inline float *part_sums(const gpu_decode_args &a, gpu_i64 slot, gpu_i64 head) { return a.part + (slot * a.heads + head) * KV_LATENT; }
-static __device__ inline float *part_state(const gpu_decode_args &a, gpu_i64 slot, gpu_i64 head) { /* maximum (base 2), sum of weights */
+static __device__ inline gpu_i64 walk_slot(const gpu_decode_args &a, const decode_walk &w) {
+    return a.alone ? w.at : part_slot(blockIdx.x, w.first == 0);
+}
+static __device__ inline float *part_sums(const gpu_decode_args &a, gpu_i64 slot, gpu_i64 head) {
+    return a.part + (slot * a.heads + head) * KV_LATENT;
+}
+static __device__ inline float *part_state(const gpu_decode_args &a, gpu_i64 slot,
+                                           gpu_i64 head) { /* maximum (base 2), sum of weights */
     return a.part + a.slots * a.heads * KV_LATENT + (slot * a.heads + head) * 2;
 }
 
-/* ---- the pieces of a row that was cut, in order, into one: out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max m). Bytes: 2 KiB
- * a head and piece, out of the second-level cache, where they were just written. By JOINERS threads of each of the row's blocks ---- */
+/* ---- the pieces of a row that was cut, in order, into one: out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max
+ * m). Bytes: 2 KiB a head and piece, out of the second-level cache, where they were just written. By JOINERS threads
+ * of each of the row's blocks ---- */
 enum { JOINERS = 256, JOIN_BYTES = JOINERS * 16 + 1024 * 4 /* of shared memory */ };
 
-/* A block has at most two: the one that began before its piece or goes on behind it, at its piece's begin and at its end. */
+/* A block has at most two: the one that began before its piece or goes on behind it, at its piece's begin and at its
+ * end. */
 typedef struct {
     int row, from, count; /* pieces [from, from + count) */
     gpu_u32 seen;
 } cut_row;
 
-static __device__ inline gpu_u32 *meeting_of(const gpu_decode_args &a, const cut_row &c) { return a.meetings + 2 * (blockIdx.y * a.blocks + c.from); }
+static __device__ inline gpu_u32 *meeting_of(const gpu_decode_args &a, const cut_row &c) {
+    return a.meetings + 2 * (blockIdx.y * a.blocks + c.from);
+}
 
 /* This block's sums of the walk's row are stored: all JOINERS come here, `thread` of them. */
 static __device__ inline cut_row cut_leave(const gpu_decode_args &a, const decode_walk &w, int thread) {
@@ -132,8 +147,10 @@ static __device__ inline cut_row cut_leave(const gpu_decode_args &a, const decod
     return c;
 }
 
-/* w_s of heads [head, head + heads) of the row, [heads][count], behind them the sums of weights [heads]. A warp a head. */
-static __device__ inline void join_weights(const gpu_decode_args &a, const cut_row &c, int head, int heads, float *weights, int thread) {
+/* w_s of heads [head, head + heads) of the row, [heads][count], behind them the sums of weights [heads]. A warp a
+ * head. */
+static __device__ inline void join_weights(const gpu_decode_args &a, const cut_row &c, int head, int heads,
+                                           float *weights, int thread) {
     enum { AT_ONCE = 9 /* of 32 pieces */ };
     int lane = thread % 32;
     for (int h = thread / 32; h < heads; h += JOINERS / 32) {
@@ -165,11 +182,11 @@ static __device__ inline void add_piece(float4 &o, const float4 v, float f) {
     o.x = fmaf(v.x, f, o.x), o.y = fmaf(v.y, f, o.y), o.z = fmaf(v.z, f, o.z), o.w = fmaf(v.w, f, o.w);
 }
 
-/* Columns [first, first + mine) of four latents each, behind each other over the heads from head0 on, by `groups` groups of threads that
- * have every groups-th piece. COLS columns of PIECES pieces at once. */
+/* Columns [first, first + mine) of four latents each, behind each other over the heads from head0 on, by `groups`
+ * groups of threads that have every groups-th piece. COLS columns of PIECES pieces at once. */
 template <int COLS, int PIECES>
-static __device__ inline void join_columns(const gpu_decode_args &a, const cut_row &c, int head0, int first, int mine, int groups, const float *weights,
-                                           float4 *sums, int thread) {
+static __device__ inline void join_columns(const gpu_decode_args &a, const cut_row &c, int head0, int first, int mine,
+                                           int groups, const float *weights, float4 *sums, int thread) {
     int cols = JOINERS / groups, group = thread / cols, low = first / 128, heads = (first + mine - 1) / 128 - low + 1;
     for (int j = thread % cols; j < (groups > 1 ? cols : mine); j += cols * COLS) {
         float4 o[COLS];
@@ -182,13 +199,15 @@ static __device__ inline void join_columns(const gpu_decode_args &a, const cut_r
 #pragma unroll
                 for (int y = 0; y < PIECES; y++)
                     if (j + x * cols < mine && k + y * groups < c.count)
-                        v[x][y] = load_fresh(part_sums(a, part_slot(c.from + k + y * groups, k + y == 0), head0) + 4 * (first + j + x * cols));
+                        v[x][y] = load_fresh(part_sums(a, part_slot(c.from + k + y * groups, k + y == 0), head0) +
+                                             4 * (first + j + x * cols));
 #pragma unroll
             for (int x = 0; x < COLS; x++)
 #pragma unroll
                 for (int y = 0; y < PIECES; y++)
                     if (j + x * cols < mine && k + y * groups < c.count)
-                        add_piece(o[x], v[x][y], weights[((first + j + x * cols) / 128 - low) * c.count + k + y * groups]);
+                        add_piece(o[x], v[x][y],
+                                  weights[((first + j + x * cols) / 128 - low) * c.count + k + y * groups]);
         }
         if (groups > 1) { /* then mine <= cols, and every thread is here once */
             sums[thread] = o[0];
@@ -201,14 +220,19 @@ static __device__ inline void join_columns(const gpu_decode_args &a, const cut_r
             int col = first + j + x * cols;
             if (j + x * cols >= mine) continue;
             float l = weights[heads * c.count + col / 128 - low];
-            *(uint2 *)(a.out + ((gpu_i64)c.row * a.heads + head0) * KV_LATENT + 4 * col) = {pair_bf16(o[x].x / l, o[x].y / l), pair_bf16(o[x].z / l, o[x].w / l)};
+            *(uint2 *)(a.out + ((gpu_i64)c.row * a.heads + head0) * KV_LATENT +
+                       4 * col) = {pair_bf16(o[x].x / l, o[x].y / l), pair_bf16(o[x].z / l, o[x].w / l)};
         }
     }
 }
 
-/* This block's share of a cut row: all JOINERS come here, after all of the block's pieces. A thread loads AT_ONCE pieces at once. */
-template <int AT_ONCE> static __device__ inline void cut_join(const gpu_decode_args &a, const cut_row &c, int head0, int heads, gpu_u8 *memory, int thread) {
-    int share = (heads * 128 + c.count - 1) / c.count, first = ((int)blockIdx.x - c.from) * share, mine = heads * 128 - first, groups = 1;
+/* This block's share of a cut row: all JOINERS come here, after all of the block's pieces. A thread loads AT_ONCE
+ * pieces at once. */
+template <int AT_ONCE>
+static __device__ inline void cut_join(const gpu_decode_args &a, const cut_row &c, int head0, int heads, gpu_u8 *memory,
+                                       int thread) {
+    int share = (heads * 128 + c.count - 1) / c.count, first = ((int)blockIdx.x - c.from) * share,
+        mine = heads * 128 - first, groups = 1;
     if (mine > share) mine = share;
     if (mine <= 0) return;
     while (share * groups * 2 <= JOINERS) groups *= 2;
@@ -231,12 +255,16 @@ static __device__ inline void fp8_halves(gpu_u32 four, gpu_u32 &low, gpu_u32 &hi
     low = pair_half(fp8_f32((gpu_u8)four), fp8_f32((gpu_u8)(four >> 8)));
     high = pair_half(fp8_f32((gpu_u8)(four >> 16)), fp8_f32((gpu_u8)(four >> 24)));
 #else
-    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %2;\ncvt.rn.f16x2.e4m3x2 %0, l;\ncvt.rn.f16x2.e4m3x2 %1, h;\n}" : "=r"(low), "=r"(high) : "r"(four));
+    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %2;\ncvt.rn.f16x2.e4m3x2 %0, l;\ncvt.rn.f16x2.e4m3x2 %1, h;\n}"
+        : "=r"(low), "=r"(high)
+        : "r"(four));
 #endif
 }
-/* Two values of a query, in bf16, as halves, for keys in halves. Of their range up to 65504 a query has 64 times more; what falls
- * below it is less than 2^-19. */
+/* Two values of a query, in bf16, as halves, for keys in halves. Of their range up to 65504 a query has 64 times
+ * more; what falls below it is less than 2^-19. */
 static const float QUERY_SCALE = 64;
-static __device__ inline gpu_u32 query_halves(gpu_u32 two) { return pair_half(low_f32(two) * (1 / 64.0f), high_f32(two) * (1 / 64.0f)); }
+static __device__ inline gpu_u32 query_halves(gpu_u32 two) {
+    return pair_half(low_f32(two) * (1 / 64.0f), high_f32(two) * (1 / 64.0f));
+}
 
 #endif

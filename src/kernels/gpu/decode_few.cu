@@ -1,32 +1,41 @@
 /* kernels/gpu/decode_few.cu: absorbed attention of up to 16 heads a block.
  *
- * out[i, h, :] = softmax_j(scale * q[i, h] . kv_j) kv_j[0, 512) over the kv_len[i] first tokens of row i; KV rows of 512 + 64
- * values in bf16 or FP8. Bytes: every row of the cache once for all heads of a block, 1152 (FP8: 576) a token and layer. At 16
- * heads a token costs 35 kflop, 30 flop a byte: bound by bytes.
+ * out[i, h, :] = softmax_j(scale * q[i, h] . kv_j) kv_j[0, 512) over the kv_len[i] first tokens of row i; KV rows of
+ * 512 + 64 values in bf16 or FP8. Bytes: every row of the cache once for all heads of a block, 1152 (FP8: 576) a
+ * token and layer. At 16 heads a token costs 35 kflop, 30 flop a byte: bound by bytes.
  *
- * The heads are the short side of mma's products (n = 8), tokens and latents its long one, so 8 heads waste nothing. 8 warps
- * multiply, a ninth fetches: the copy engine brings KV rows in half pages (32 tokens) into a ring, rows 16 bytes farther apart
- * than they are long, so that eight rows meet no bank twice. Of a page of 64 tokens
- *   scores  [64 tokens, heads]: warp w takes tokens 16 (w % 4).. and half w / 4 of the 576 columns; the query lies in registers;
- *   weights: the halves of the scores meet in shared memory; warp w computes those of head w (and w + 8): a running maximum
+ * The heads are the short side of mma's products (n = 8), tokens and latents its long one, so 8 heads waste nothing.
+ * 8 warps multiply, a ninth fetches: the copy engine brings KV rows in half pages (32 tokens) into a ring, rows 16
+ * bytes farther apart than they are long, so that eight rows meet no bank twice. Of a page of 64 tokens
+ *   scores  [64 tokens, heads]: warp w takes tokens 16 (w % 4).. and half w / 4 of the 576 columns; the query lies
+ *   in registers;
+ *   weights: the halves of the scores meet in shared memory; warp w computes those of head w (and w + 8): a running
+ *   maximum
  *           (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2;
- *   sums    [512 latents, heads]: warp w takes latents 64 w.. of all 64 tokens. The weights are rounded to bf16 here.
+ *   sums    [512 latents, heads]: warp w takes latents 64 w.. of all 64 tokens. The weights are rounded to bf16
+ *   here.
  * FP8 becomes IEEE halves in registers, one instruction for two values, and the products are those of halves.
  * Tokens past kv_len are not read; their rows are zeros. */
 #include "kernels/gpu/decode.cuh"
 
 enum {
-    HALF = 32,          /* tokens of a stage */
-    SCORE_PITCH = 72,   /* floats from head to head */
-    WEIGHT_PITCH = 36,  /* pairs from head to head */
-    COMPUTE = 256,      /* threads */
-    STEPS = 18,         /* of 16 columns in half a row */
-    ASIDE16 = 2, ASIDE8 = 8 /* of them, whose query lies in shared memory: for 16 heads, and for 8 with FP8; all of them for 16 with FP8 */
+    HALF = 32,         /* tokens of a stage */
+    SCORE_PITCH = 72,  /* floats from head to head */
+    WEIGHT_PITCH = 36, /* pairs from head to head */
+    COMPUTE = 256,     /* threads */
+    STEPS = 18,        /* of 16 columns in half a row */
+    ASIDE16 = 2,
+    /* of them, whose query lies in shared memory: for 16 heads, and for 8 with FP8; all of them for 16 with FP8 */
+    ASIDE8 = 8
 };
 
 /* FP8: two blocks a multiprocessor, whose waits fill each other's gaps. */
 template <int NH, int FP8> struct few_ring {
-    enum { PITCH = (FP8 ? KV_WIDTH : KV_WIDTH * 2) + 16 /* bytes from row to row */, STAGES = FP8 ? 4 : 5, BYTES = STAGES * HALF * PITCH };
+    enum {
+        PITCH = (FP8 ? KV_WIDTH : KV_WIDTH * 2) + 16 /* bytes from row to row */,
+        STAGES = FP8 ? 4 : 5,
+        BYTES = STAGES * HALF * PITCH
+    };
 };
 
 typedef struct {
@@ -40,7 +49,8 @@ typedef struct {
     decode_walk *walks; /* of the warps: what is not needed within a row is not kept in registers */
 } few_memory;
 static_assert(sizeof(decode_walk) == 36, "args.h counts it");
-static_assert((int)COMPUTE == (int)JOINERS && (int)JOIN_BYTES <= (int)HALF * KV_WIDTH, "pieces are joined in the ring's memory");
+static_assert((int)COMPUTE == (int)JOINERS && (int)JOIN_BYTES <= (int)HALF * KV_WIDTH,
+              "pieces are joined in the ring's memory");
 
 template <int NH, int FP8> static __device__ inline few_memory few_layout(gpu_u8 *memory) {
     enum { heads = NH * 8 };
@@ -65,7 +75,8 @@ template <int NH, int FP8> static __device__ inline void few_fetch(const gpu_dec
     while (walk_next(a, w)) {
         int pages = 0;
         for (int t = w.first; t < w.last; t++) {
-            if ((t - w.first) % 32 == 0 && t + lane < w.last) pages = a.pages[(gpu_i64)w.row * a.pages_stride + t + lane];
+            if ((t - w.first) % 32 == 0 && t + lane < w.last)
+                pages = a.pages[(gpu_i64)w.row * a.pages_stride + t + lane];
             gpu_i64 page = __shfl_sync(~0u, pages, (t - w.first) % 32);
             if (!waited && page_is_new(w.pages, t)) after_previous(), waited = true;
             for (int half = 0; half < 2; half++, k++) {
@@ -77,7 +88,9 @@ template <int NH, int FP8> static __device__ inline void few_fetch(const gpu_dec
                 if (lane == 0) barrier_expect(&m.full[stage], (gpu_u32)rows * KV_WIDTH * VALUE);
                 __syncwarp();
                 if (lane < rows)
-                    bulk_copy(m.ring + (stage * HALF + lane) * PITCH, (const gpu_u8 *)a.kv + (from + lane * KV_WIDTH) * VALUE, KV_WIDTH * VALUE, &m.full[stage]);
+                    bulk_copy(m.ring + (stage * HALF + lane) * PITCH,
+                              (const gpu_u8 *)a.kv + (from + lane * KV_WIDTH) * VALUE, KV_WIDTH * VALUE,
+                              &m.full[stage]);
             }
         }
     }
@@ -112,9 +125,11 @@ template <int FP8> static __device__ inline void few_mma(float c[4], const gpu_u
 
 /* NH: groups of 8 heads. */
 template <int NH, int FP8> static __device__ inline void few_compute(const gpu_decode_args &a, const few_memory &m) {
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4, tile = warp % 4, part = warp / 4, k = 0;
-    int row_of_a = lane % 16, col_of_a = lane / 16 * 8;                  /* of load_matrix4: rows 0-15, columns 0 and 8 */
-    int row_of_v = FP8 ? lane % 16 : lane / 16 * 8 + lane % 8, col_of_v = FP8 ? lane / 16 * 8 : lane / 8 % 2 * 8; /* of load_matrix4_t */
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4, tile = warp % 4, part = warp / 4,
+        k = 0;
+    int row_of_a = lane % 16, col_of_a = lane / 16 * 8; /* of load_matrix4: rows 0-15, columns 0 and 8 */
+    int row_of_v = FP8 ? lane % 16 : lane / 16 * 8 + lane % 8,
+        col_of_v = FP8 ? lane / 16 * 8 : lane / 8 % 2 * 8; /* of load_matrix4_t */
     enum { STAGES = few_ring<NH, FP8>::STAGES, PITCH = few_ring<NH, FP8>::PITCH, VALUE = FP8 ? 1 : 2 };
     int head0 = (int)blockIdx.y * NH * 8, cuts = 0;
     float scale2 = FP8 ? a.scale2 * QUERY_SCALE : a.scale2;
@@ -168,13 +183,16 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
             for (int n = 0; n < NH; n++)
 #pragma unroll
                 for (int i = 0; i < 4; i++) s[n][0][i] = s[n][1][i] = 0;
-            const gpu_u8 *keys = (tile < 2 ? half[0] : half[1]) + (tile % 2 * 16 + row_of_a) * PITCH + part * (KV_WIDTH / 2) * VALUE + col_of_a * 2;
+            const gpu_u8 *keys = (tile < 2 ? half[0] : half[1]) + (tile % 2 * 16 + row_of_a) * PITCH +
+                                 part * (KV_WIDTH / 2) * VALUE + col_of_a * 2;
             auto multiply = [&](int step, const gpu_u32 x[4]) {
 #pragma unroll
                 for (int n = 0; n < NH; n++) {
                     gpu_u32 y[2];
 #pragma unroll
-                    for (int i = 0; i < 2; i++) y[i] = step < HELD ? q[step < HELD ? step : 0][n][i] : m.aside[(((step - HELD) * NH + n) * 2 + i) * 64 + part * 32 + lane];
+                    for (int i = 0; i < 2; i++)
+                        y[i] = step < HELD ? q[step < HELD ? step : 0][n][i]
+                                           : m.aside[(((step - HELD) * NH + n) * 2 + i) * 64 + part * 32 + lane];
                     few_mma<FP8>(s[n][NH == 1 ? step % 2 : 0], x, y);
                 }
             };
@@ -207,8 +225,10 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
 #pragma unroll
             for (int n = 0; n < NH; n++) { /* the warp's head: a lane has two tokens */
                 int h = n * 8 + warp;
-                float2 x = *(const float2 *)(m.scores + h * SCORE_PITCH + 2 * lane), y = *(const float2 *)(m.scores + (NH * 8 + h) * SCORE_PITCH + 2 * lane);
-                float even = 2 * lane < rows ? (x.x + y.x) * scale2 : -INFINITY, odd = 2 * lane + 1 < rows ? (x.y + y.y) * scale2 : -INFINITY;
+                float2 x = *(const float2 *)(m.scores + h * SCORE_PITCH + 2 * lane),
+                       y = *(const float2 *)(m.scores + (NH * 8 + h) * SCORE_PITCH + 2 * lane);
+                float even = 2 * lane < rows ? (x.x + y.x) * scale2 : -INFINITY,
+                      odd = 2 * lane + 1 < rows ? (x.y + y.y) * scale2 : -INFINITY;
                 float top = fmaxf(even, odd); /* passes a NaN over; its weight is NaN all the same */
 #pragma unroll
                 for (int d = 16; d; d >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
@@ -227,9 +247,11 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
             for (int n = 0; n < NH; n++) {
                 const float2 shrink = *(const float2 *)(m.shrink + n * 8 + 2 * t4);
 #pragma unroll
-                for (int i = 0; i < 2; i++) load_matrix4(p[n][i], m.weights + (n * 8 + lane % 8) * WEIGHT_PITCH + i * 16 + lane / 8 * 4);
+                for (int i = 0; i < 2; i++)
+                    load_matrix4(p[n][i], m.weights + (n * 8 + lane % 8) * WEIGHT_PITCH + i * 16 + lane / 8 * 4);
 #pragma unroll
-                for (int i = 0; i < 4; i++) o[i][n][0] *= shrink.x, o[i][n][1] *= shrink.y, o[i][n][2] *= shrink.x, o[i][n][3] *= shrink.y;
+                for (int i = 0; i < 4; i++)
+                    o[i][n][0] *= shrink.x, o[i][n][1] *= shrink.y, o[i][n][2] *= shrink.x, o[i][n][3] *= shrink.y;
             }
 #pragma unroll
             for (int j = 0; j < 4; j++) {
@@ -241,8 +263,10 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
                     if (FP8) {
 #pragma unroll
                         for (int l = 0; l < 2; l++) {
-                            gpu_u32 y[4]; /* a load has two latents of two tokens: rows g and g + 8 are latents 2g and 2g + 1 */
-                            fp8_halves(__byte_perm(x[2 * l], 0, 0x3120), y[0], y[1]), fp8_halves(__byte_perm(x[2 * l + 1], 0, 0x3120), y[2], y[3]);
+                            /* a load has two latents of two tokens: rows g and g + 8 are latents 2g and 2g + 1 */
+                            gpu_u32 y[4];
+                            fp8_halves(__byte_perm(x[2 * l], 0, 0x3120), y[0], y[1]),
+                                fp8_halves(__byte_perm(x[2 * l + 1], 0, 0x3120), y[2], y[3]);
 #pragma unroll
                             for (int n = 0; n < NH; n++) few_mma<FP8>(o[(i + l) % 4][n], y, p[n][j / 2] + j % 2 * 2);
                         }
@@ -292,7 +316,8 @@ template <int NH, int FP8> static __device__ inline void few_compute(const gpu_d
         }
     }
     threads_sync(1, COMPUTE);
-    for (int i = 0; i < cuts; i++) cut_join<FP8 ? 4 : 8>(a, m.cuts[i], head0, (int)least(a.heads - head0, NH * 8), m.ring, threadIdx.x);
+    for (int i = 0; i < cuts; i++)
+        cut_join<FP8 ? 4 : 8>(a, m.cuts[i], head0, (int)least(a.heads - head0, NH * 8), m.ring, threadIdx.x);
 }
 
 /* Grid: a.blocks pieces, groups of 8 NH heads. Threads: COMPUTE and a warp that fetches. */
@@ -300,7 +325,8 @@ template <int NH, int FP8> static __device__ inline void few_heads(const gpu_dec
     SHARED_TILES(memory);
     const few_memory m = few_layout<NH, FP8>(memory);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < few_ring<NH, FP8>::STAGES; i++) barrier_init(&m.full[i], 1), barrier_init(&m.empty[i], COMPUTE / 32);
+        for (int i = 0; i < few_ring<NH, FP8>::STAGES; i++)
+            barrier_init(&m.full[i], 1), barrier_init(&m.empty[i], COMPUTE / 32);
         barrier_fence_init();
     }
     __syncthreads();

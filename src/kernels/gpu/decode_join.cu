@@ -1,8 +1,10 @@
-/* kernels/gpu/decode_join.cu: the pieces of few rows that were cut (decode.cuh), in order, into one, by a launch of its own.
+/* kernels/gpu/decode_join.cu: the pieces of few rows that were cut (decode.cuh), in order, into one, by a launch of
+ * its own.
  *
- * out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max m). Bytes: 2 KiB a head and piece, out of the second-level cache, where the
- * pieces were just written. For --deterministic; and for 64 heads of very few rows all multiprocessors are faster at it, even after a launch, than those that
- * have a piece: a block has a quarter of the latents of a row and head, its eight warps take turns, and their sums meet in shared memory. */
+ * out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max m). Bytes: 2 KiB a head and piece, out of the second-level
+ * cache, where the pieces were just written. For --deterministic; and for 64 heads of very few rows all
+ * multiprocessors are faster at it, even after a launch, than those that have a piece: a block has a quarter of the
+ * latents of a row and head, its eight warps take turns, and their sums meet in shared memory. */
 #include "kernels/gpu/decode.cuh"
 
 typedef struct {
@@ -22,7 +24,9 @@ static __device__ inline join_pieces pieces_of(const gpu_decode_args &a, gpu_i64
     return {from, (before + pages_of(a, row) - 1) / each - from + 1};
 }
 
-static __device__ inline gpu_i64 piece_slot(const gpu_decode_args &a, join_pieces p, int k) { return a.alone ? p.from + k : part_slot(p.from + k, k == 0); }
+static __device__ inline gpu_i64 piece_slot(const gpu_decode_args &a, join_pieces p, int k) {
+    return a.alone ? p.from + k : part_slot(p.from + k, k == 0);
+}
 /* Latents 128 quarter + 4 lane.. of piece k. */
 static __device__ inline float4 piece_sums(const gpu_decode_args &a, join_pieces p, int k, gpu_i64 h, int quarter) {
     return ((const float4 *)part_sums(a, piece_slot(a, p, k), h))[quarter * 32 + threadIdx.x % 32];
@@ -43,7 +47,8 @@ KERNEL(mla_join_few, gpu_decode_args) {
     if (p.count == 1) return;
     float4 v[AT_ONCE], o = {0, 0, 0, 0};
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) v[i] = warp + i * GPU_WARPS < p.count ? piece_sums(a, p, warp + i * GPU_WARPS, h, quarter) : o;
+    for (int i = 0; i < AT_ONCE; i++)
+        v[i] = warp + i * GPU_WARPS < p.count ? piece_sums(a, p, warp + i * GPU_WARPS, h, quarter) : o;
     float m = -INFINITY, l = 0;
     if (thread < p.count) {
         const float *state = part_state(a, piece_slot(a, p, thread), h);
@@ -59,7 +64,8 @@ KERNEL(mla_join_few, gpu_decode_args) {
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++)
         if (warp + i * GPU_WARPS < p.count) add_piece(o, v[i], weight[warp + i * GPU_WARPS]);
-    for (int k = warp + AT_ONCE * GPU_WARPS; k < p.count; k += GPU_WARPS) add_piece(o, piece_sums(a, p, k, h, quarter), weight[k]);
+    for (int k = warp + AT_ONCE * GPU_WARPS; k < p.count; k += GPU_WARPS)
+        add_piece(o, piece_sums(a, p, k, h, quarter), weight[k]);
     part[thread] = o;
     __syncthreads();
     if (warp) return;

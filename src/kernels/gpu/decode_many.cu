@@ -1,23 +1,30 @@
 /* kernels/gpu/decode_many.cu: absorbed attention of up to 64 heads a block, by warpgroups.
  *
- * out[i, h, :] = softmax_j(scale * q[i, h] . kv_j) kv_j[0, 512) over the kv_len[i] first tokens of row i; KV rows of 512 + 64
- * values in bf16. Bytes: every row of the cache once for 64 heads, 1152 a token and layer. At 64 heads a token
- * costs 139 kflop, 121 flop a byte: at 4.35 TB/s 526 TFLOP/s, so wgmma only, and a page must serve as keys and as values from one
- * copy in shared memory: 9 blocks of 64 columns, 128-byte swizzle, read K-major for the scores and N-major for the sums.
+ * out[i, h, :] = softmax_j(scale * q[i, h] . kv_j) kv_j[0, 512) over the kv_len[i] first tokens of row i; KV rows of
+ * 512 + 64 values in bf16. Bytes: every row of the cache once for 64 heads, 1152 a token and layer. At 64 heads a
+ * token costs 139 kflop, 121 flop a byte: at 4.35 TB/s 526 TFLOP/s, so wgmma only, and a page must serve as keys and
+ * as values from one copy in shared memory: 9 blocks of 64 columns, 128-byte swizzle, read K-major for the scores
+ * and N-major for the sums.
  *
- * A thread of the first warpgroup has half pages of 32 tokens fetched by the copy engine, which puts them into wgmma's order, four in
- * shared memory. Two warpgroups multiply, in step. Of a page of 64 tokens, group w
+ * A thread of the first warpgroup has half pages of 32 tokens fetched by the copy engine, which puts them into
+ * wgmma's order, four in shared memory. Two warpgroups multiply, in step. Of a page of 64 tokens, group w
  *   scores  [64 heads, 32 tokens]: tokens 32 w.. ; both groups' maxima meet in shared memory;
  *   weights [64 heads, 64 tokens] in bf16, half from each group, in shared memory;
  *   sums    [64 heads, 256 latents]: latents 256 w.. of all 64 tokens, 128 registers a thread.
- * Softmax is float32 with a running maximum, base 2; the weights are rounded to bf16. The latents of tokens past kv_len become zeros. Fewer than 64
- * heads leave rows of the products empty. Shared memory: query 72 KiB, two pages 144, weights 8. */
+ * Softmax is float32 with a running maximum, base 2; the weights are rounded to bf16. The latents of tokens past
+ * kv_len become zeros. Fewer than 64 heads leave rows of the products empty. Shared memory: query 72 KiB, two pages
+ * 144, weights 8. */
 #include "kernels/gpu/decode.cuh"
 
 enum {
-    HEADS = 64, BLOCKS = KV_WIDTH / 64, HALF = 32,
-    Q_BLOCK = HEADS * 128 /* bytes of 64 columns */, KV_BLOCK = HALF * 128, HALF_BYTES = BLOCKS * KV_BLOCK,
-    P_BYTES = HEADS * 128, MULTIPLY = 256 /* threads */
+    HEADS = 64,
+    BLOCKS = KV_WIDTH / 64,
+    HALF = 32,
+    Q_BLOCK = HEADS * 128 /* bytes of 64 columns */,
+    KV_BLOCK = HALF * 128,
+    HALF_BYTES = BLOCKS * KV_BLOCK,
+    P_BYTES = HEADS * 128,
+    MULTIPLY = 256 /* threads */
 };
 
 typedef struct {
@@ -54,7 +61,8 @@ static __device__ inline void many_fetch(const gpu_decode_args &a, const many_me
 static __device__ inline void many_blank(gpu_u8 *page, int rows, int group) {
     for (int c = threadIdx.x % 128; c < (GPU_PAGE - rows) * 32; c += 128) {
         int row = rows + c / 32;
-        *(uint4 *)(page + row / HALF * HALF_BYTES + (group * 4 + c / 8 % 4) * KV_BLOCK + row % HALF * 128 + c % 8 * 16) = {0, 0, 0, 0};
+        *(uint4 *)(page + row / HALF * HALF_BYTES + (group * 4 + c / 8 % 4) * KV_BLOCK + row % HALF * 128 +
+                   c % 8 * 16) = {0, 0, 0, 0};
     }
     fence_async();
 }
@@ -62,8 +70,8 @@ static __device__ inline void many_blank(gpu_u8 *page, int rows, int group) {
 static __device__ inline void many_query(const gpu_decode_args &a, const many_memory &m, gpu_i64 row, gpu_i64 head0) {
     for (int c = threadIdx.x - 128; c < HEADS * BLOCKS * 8; c += MULTIPLY) {
         int h = c / (BLOCKS * 8), piece = c % (BLOCKS * 8);
-        copy16_or_zero(m.q + piece / 8 * Q_BLOCK + swizzled(h, piece % 8), a.q + (row * a.heads + head0 + h) * KV_WIDTH + piece * 8,
-                       head0 + h < a.heads);
+        copy16_or_zero(m.q + piece / 8 * Q_BLOCK + swizzled(h, piece % 8),
+                       a.q + (row * a.heads + head0 + h) * KV_WIDTH + piece * 8, head0 + h < a.heads);
     }
     copies_commit();
     copies_wait<0>();
@@ -72,8 +80,8 @@ static __device__ inline void many_query(const gpu_decode_args &a, const many_me
 }
 
 /* Group w's sums of a row, finished or as a part. best, sum: of heads g and g + 8 of the warp. */
-static __device__ inline void many_store(const gpu_decode_args &a, const decode_walk &w, const float o[128], const float best[2], const float sum[2],
-                                         gpu_i64 head0, int group) {
+static __device__ inline void many_store(const gpu_decode_args &a, const decode_walk &w, const float o[128],
+                                         const float best[2], const float sum[2], gpu_i64 head0, int group) {
     int warp = threadIdx.x / 32 % 4, g = threadIdx.x % 32 / 4, t2 = threadIdx.x % 4 * 2;
     bool whole = walk_whole(w);
     gpu_i64 slot = walk_slot(a, w);
@@ -117,7 +125,9 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
-                for (int i = 0; i < 4; i++) wgmma_ss<HALF>(s, q + b * (Q_BLOCK >> 4) + 2 * i, keys + page + b * (KV_BLOCK >> 4) + 2 * i, b + i > 0);
+                for (int i = 0; i < 4; i++)
+                    wgmma_ss<HALF>(s, q + b * (Q_BLOCK >> 4) + 2 * i, keys + page + b * (KV_BLOCK >> 4) + 2 * i,
+                                   b + i > 0);
             wgmma_commit();
             wgmma_wait<0>();
             int left = w.len - t * GPU_PAGE - group * HALF - t2; /* tokens from the lane's first on */
@@ -130,12 +140,15 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
             for (int r = 0; r < 2; r++) {
                 top[r] = -INFINITY;
 #pragma unroll
-                for (int i = 0; i < 8; i++) top[r] = fmaxf(top[r], s[i / 2 * 4 + r * 2 + i % 2]); /* passes a NaN over; its weight is NaN all the same */
+                for (int i = 0; i < 8; i++)
+                    top[r] = fmaxf(
+                        top[r], s[i / 2 * 4 + r * 2 + i % 2]); /* passes a NaN over; its weight is NaN all the same */
                 top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 1));
                 top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 2));
                 if (t2 == 0) tops[group * HEADS + warp * 16 + g + r * 8] = top[r];
             }
-            threads_sync(1, MULTIPLY); /* both maxima are there; both groups are done with the weights of the page before */
+            threads_sync(
+                1, MULTIPLY); /* both maxima are there; both groups are done with the weights of the page before */
 #pragma unroll
             for (int r = 0; r < 2; r++) {
                 int h = warp * 16 + g + r * 8;
@@ -145,7 +158,8 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
                 sum[r] *= shrink[r];
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    float x = power2(fmaf(s[i * 4 + r * 2], a.scale2, -all)), y = power2(fmaf(s[i * 4 + r * 2 + 1], a.scale2, -all));
+                    float x = power2(fmaf(s[i * 4 + r * 2], a.scale2, -all)),
+                          y = power2(fmaf(s[i * 4 + r * 2 + 1], a.scale2, -all));
                     sum[r] += x + y;
                     *(gpu_u32 *)(m.p + swizzled((gpu_u32)h, (gpu_u32)(group * 4 + i)) + t2 * 2) = pair_bf16(x, y);
                 }
@@ -161,7 +175,8 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
             wgmma_begin();
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                wgmma_ss_t<256>(o, weights + 2 * i, values + page + i / 2 * (HALF_BYTES >> 4) + i % 2 * (16 * 128 >> 4), 1);
+                wgmma_ss_t<256>(o, weights + 2 * i, values + page + i / 2 * (HALF_BYTES >> 4) + i % 2 * (16 * 128 >> 4),
+                                1);
                 if (i % 2) wgmma_commit();
             }
             wgmma_wait<1>(); /* each half page can be fetched anew as soon as it is used up */
@@ -178,7 +193,8 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
         }
         threads_sync(2, MULTIPLY);
 #pragma unroll
-        for (int r = 0; r < 2; r++) sum[r] = m.sums[warp * 16 + g + r * 8] + m.sums[HEADS + warp * 16 + g + r * 8]; /* the groups in order */
+        for (int r = 0; r < 2; r++)
+            sum[r] = m.sums[warp * 16 + g + r * 8] + m.sums[HEADS + warp * 16 + g + r * 8]; /* the groups in order */
         many_store(a, w, o, best, sum, head0, group);
         if (!walk_whole(w) && a.meetings) {
             cut_row c = cut_leave(a, w, threadIdx.x - 128);
@@ -187,14 +203,16 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
         }
     }
     threads_sync(1, MULTIPLY);
-    for (int i = 0; i < cuts; i++) cut_join<16>(a, m.cuts[i], (int)head0, (int)least(a.heads - head0, HEADS), m.kv, threadIdx.x - 128);
+    for (int i = 0; i < cuts; i++)
+        cut_join<16>(a, m.cuts[i], (int)head0, (int)least(a.heads - head0, HEADS), m.kv, threadIdx.x - 128);
 }
 
 /* Grid: a.blocks pieces, groups of 64 heads. Threads: a warpgroup that fetches, two that multiply. */
 KERNEL_EARLY(mla_many, gpu_decode_args, 384, 1) {
     SHARED_TILES(memory);
     many_memory m;
-    m.q = memory, m.kv = m.q + BLOCKS * Q_BLOCK, m.p = m.kv + 4 * HALF_BYTES, m.tops = (float *)(m.p + P_BYTES), m.sums = m.tops + 4 * HEADS;
+    m.q = memory, m.kv = m.q + BLOCKS * Q_BLOCK, m.p = m.kv + 4 * HALF_BYTES, m.tops = (float *)(m.p + P_BYTES),
+    m.sums = m.tops + 4 * HEADS;
     m.full = (gpu_u64 *)(m.sums + 2 * HEADS), m.empty = m.full + 4, m.cuts = (cut_row *)(m.empty + 4);
     if (threadIdx.x == 0) {
         for (int i = 0; i < 4; i++) barrier_init(&m.full[i], 1), barrier_init(&m.empty[i], MULTIPLY / 32);

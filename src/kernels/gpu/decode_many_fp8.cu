@@ -1,28 +1,41 @@
 /* kernels/gpu/decode_many_fp8.cu: absorbed attention of up to 64 heads a block over a cache in FP8.
  *
- * out[i, h, :] = softmax_j(scale * q[i, h] . kv_j) kv_j[0, 512) over the kv_len[i] first tokens of row i; KV rows of 512 + 64
- * values. Bytes: every row of the cache once for 64 heads, 576 a token and layer; 139 kflop a token, 242 flop a byte: bound by the
- * tensor cores.
+ * out[i, h, :] = softmax_j(scale * q[i, h] . kv_j) kv_j[0, 512) over the kv_len[i] first tokens of row i; KV rows of
+ * 512 + 64 values. Bytes: every row of the cache once for 64 heads, 576 a token and layer; 139 kflop a token, 242
+ * flop a byte: bound by the tensor cores.
  *
- * The four warps of the first warpgroup fetch: warp f half f % 2 of every other tile of 32 tokens, and expand it to IEEE halves, which
- * hold FP8 exactly, into a ring of STAGES tiles in wgmma's order. Two warpgroups multiply halves, in step:
- *   scores  [64 heads, 32 tokens]: group w multiplies half of the 576 columns. Its query lies mostly in registers, which leaves
- *           shared memory the room for raw FP8. The halves of the scores meet in shared memory, each thread handing 16 numbers to
+ * The four warps of the first warpgroup fetch: warp f half f % 2 of every other tile of 32 tokens, and expand it to
+ * IEEE halves, which hold FP8 exactly, into a ring of STAGES tiles in wgmma's order. Two warpgroups multiply halves,
+ * in step:
+ *   scores  [64 heads, 32 tokens]: group w multiplies half of the 576 columns. Its query lies mostly in registers,
+ *   which leaves
+ *           shared memory the room for raw FP8. The halves of the scores meet in shared memory, each thread handing
+ *           16 numbers to
  *           its like in the other group: then both have all of them;
- *   weights: both groups compute all of them, so nothing else need be exchanged; they are the registers of the next product;
+ *   weights: both groups compute all of them, so nothing else need be exchanged; they are the registers of the next
+ *   product;
  *   sums    [64 heads, 256 latents]: latents 256 w.. of all 32 tokens, 128 registers a thread.
- * The scores of a tile and the sums of the one before are queued together; weights are computed while the sums are under way.
- * Softmax is float32 with a running maximum, base 2; the weights are rounded to halves. Tokens past kv_len are zeros. Fewer than 64
- * heads leave rows of the products empty. */
+ * The scores of a tile and the sums of the one before are queued together; weights are computed while the sums are
+ * under way. Softmax is float32 with a running maximum, base 2; the weights are rounded to halves. Tokens past
+ * kv_len are zeros. Fewer than 64 heads leave rows of the products empty. */
 #include "kernels/gpu/decode.cuh"
 
 enum {
-    HEADS = 64, BLOCKS = KV_WIDTH / 64, TILE = 32,
-    STEPS = 18 /* of 16 columns: a group's half */, HELD = 12 /* of them, whose query lies in registers */,
-    Q_BLOCK = HEADS * 128 /* four other steps of a group; a third block has the last two of both */, KV_BLOCK = TILE * 128, TILE_BYTES = BLOCKS * KV_BLOCK,
-    RAW = TILE / 2 * KV_WIDTH /* bytes of half a tile of FP8 */, MULTIPLY = 256 /* threads */, FETCHERS = 4 /* warps */, STAGES = 3
+    HEADS = 64,
+    BLOCKS = KV_WIDTH / 64,
+    TILE = 32,
+    STEPS = 18 /* of 16 columns: a group's half */,
+    HELD = 12 /* of them, whose query lies in registers */,
+    Q_BLOCK = HEADS * 128 /* four other steps of a group; a third block has the last two of both */,
+    KV_BLOCK = TILE * 128,
+    TILE_BYTES = BLOCKS * KV_BLOCK,
+    RAW = TILE / 2 * KV_WIDTH /* bytes of half a tile of FP8 */,
+    MULTIPLY = 256 /* threads */,
+    FETCHERS = 4 /* warps */,
+    STAGES = 3
 };
-static_assert(STEPS - HELD == 6 && (int)MULTIPLY == (int)JOINERS, "three blocks of 64 columns hold the rest of both groups' query");
+static_assert(STEPS - HELD == 6 && (int)MULTIPLY == (int)JOINERS,
+              "three blocks of 64 columns hold the rest of both groups' query");
 
 typedef struct {
     gpu_u8 *q, *kv, *raw;
@@ -36,8 +49,9 @@ typedef struct {
 
 /* Tiles in turn, over all rows of the block's piece. */
 typedef struct {
-    int row, first, pages, left; /* the row, its first page here, all its pages, units of the piece that are left behind them */
-    int i, tokens, k;            /* of the row's tiles; its tokens here; of all tiles */
+    int row, first, pages,
+        left;         /* the row, its first page here, all its pages, units of the piece that are left behind them */
+    int i, tokens, k; /* of the row's tiles; its tokens here; of all tiles */
 } tile_walk;
 
 /* n tiles on. */
@@ -67,7 +81,9 @@ static __device__ inline tile_walk tile_begin(const gpu_decode_args &a, int f) {
 static __device__ inline int tile_page(const gpu_decode_args &a, const tile_walk &t) {
     return t.tokens ? a.pages[(gpu_i64)t.row * a.pages_stride + t.first + t.i / 2] : 0;
 }
-static __device__ inline int tile_rows(const tile_walk &t) { return t.tokens - t.i * TILE < TILE ? t.tokens - t.i * TILE : TILE; }
+static __device__ inline int tile_rows(const tile_walk &t) {
+    return t.tokens - t.i * TILE < TILE ? t.tokens - t.i * TILE : TILE;
+}
 
 /* Rows [0, TILE / 2) of a tile; to: the first of them. */
 static __device__ inline void many_expand(const gpu_u8 *raw, gpu_u8 *to, int rows) {
@@ -78,7 +94,8 @@ static __device__ inline void many_expand(const gpu_u8 *raw, gpu_u8 *to, int row
         int r = c / ROW_LOADS, piece = c % ROW_LOADS * 2;
         uint4 u = {0, 0, 0, 0}, two[2];
         if (r < rows) u = *(const uint4 *)(raw + c * 16);
-        fp8_halves(u.x, two[0].x, two[0].y), fp8_halves(u.y, two[0].z, two[0].w), fp8_halves(u.z, two[1].x, two[1].y), fp8_halves(u.w, two[1].z, two[1].w);
+        fp8_halves(u.x, two[0].x, two[0].y), fp8_halves(u.y, two[0].z, two[0].w), fp8_halves(u.z, two[1].x, two[1].y),
+            fp8_halves(u.w, two[1].z, two[1].w);
         gpu_u8 *block = to + piece / 8 * KV_BLOCK;
         /* eight lanes write pieces 0, 2, 4, 6 of two blocks: half of them the other piece first, to other banks */
         *(uint4 *)(block + swizzled(r, piece % 8 + odd)) = odd ? two[1] : two[0];
@@ -93,19 +110,22 @@ static __device__ inline void many_fetch(const gpu_decode_args &a, const many_me
     gpu_u32 turn = 0;
     int slot = 0, left[2], k = f / 2;
     auto fetch = [&](int at) { /* of the tile that t is at; rows, or -1 at the end */
-        if (!t.tokens) return -1;
-        if (!waited && page_is_new(t.pages, t.first + t.i / 2)) after_previous(), waited = true;
-        int warp = thread_anew() / 32, half = warp % 2 * (TILE / 2), rows = tile_rows(t) - half;
-        rows = rows < 0 ? 0 : rows > TILE / 2 ? TILE / 2 : rows;
-        if (thread_anew() % 32 == 0) {
-            gpu_u64 *full = &m.raw_full[warp * 2 + at];
-            barrier_expect(full, (gpu_u32)rows * KV_WIDTH);
-            if (rows)
-                bulk_copy(m.raw + (warp * 2 + at) * RAW, (const gpu_u8 *)a.kv + ((gpu_i64)tile_page(a, t) * GPU_PAGE + t.i % 2 * TILE + half) * KV_WIDTH,
-                          (gpu_u32)rows * KV_WIDTH, full);
-        }
-        tile_step(a, t, FETCHERS / 2);
-        return rows;
+                               if (!t.tokens) return -1;
+                               if (!waited && page_is_new(t.pages, t.first + t.i / 2)) after_previous(), waited = true;
+                               int warp = thread_anew() / 32, half = warp % 2 * (TILE / 2), rows = tile_rows(t) - half;
+                               rows = rows < 0 ? 0 : rows > TILE / 2 ? TILE / 2 : rows;
+                               if (thread_anew() % 32 == 0) {
+                                   gpu_u64 *full = &m.raw_full[warp * 2 + at];
+                                   barrier_expect(full, (gpu_u32)rows * KV_WIDTH);
+                                   if (rows)
+                                       bulk_copy(m.raw + (warp * 2 + at) * RAW,
+                                                 (const gpu_u8 *)a.kv +
+                                                     ((gpu_i64)tile_page(a, t) * GPU_PAGE + t.i % 2 * TILE + half) *
+                                                         KV_WIDTH,
+                                                 (gpu_u32)rows * KV_WIDTH, full);
+                               }
+                               tile_step(a, t, FETCHERS / 2);
+                               return rows;
     };
     left[0] = fetch(0), left[1] = fetch(1);
     for (; left[0] >= 0; k += FETCHERS / 2) {
@@ -124,18 +144,24 @@ static __device__ inline void many_fetch(const gpu_decode_args &a, const many_me
 /* ---- multiplying ---- */
 
 /* Column of step s of group w: both have whole blocks but for the middle one. */
-static __device__ inline int step_column(int group, int s) { return s < 16 ? group * 320 + s * 16 : 256 + group * 32 + (s - 16) * 16; }
+static __device__ inline int step_column(int group, int s) {
+    return s < 16 ? group * 320 + s * 16 : 256 + group * 32 + (s - 16) * 16;
+}
 /* Its place in a tile of keys, as a descriptor has it. */
 static __device__ inline gpu_u64 step_desc(gpu_u64 keys, int group, int s) {
-    return s < 16 ? keys + group * 5 * (KV_BLOCK >> 4) + s / 4 * (KV_BLOCK >> 4) + s % 4 * 2 : keys + 4 * (KV_BLOCK >> 4) + group * 4 + (s - 16) * 2;
+    return s < 16 ? keys + group * 5 * (KV_BLOCK >> 4) + s / 4 * (KV_BLOCK >> 4) + s % 4 * 2
+                  : keys + 4 * (KV_BLOCK >> 4) + group * 4 + (s - 16) * 2;
 }
 
 /* Bytes from the query's begin in shared memory to piece c (8 columns) of step s, before the swizzle. */
 static __device__ inline gpu_u32 rest_block(int group, int s) { return (gpu_u32)(s < HELD + 4 ? group : 2) * Q_BLOCK; }
-static __device__ inline gpu_u32 rest_piece(int group, int s) { return (gpu_u32)(s < HELD + 4 ? s - HELD : group * 2 + s - HELD - 4) * 2; }
+static __device__ inline gpu_u32 rest_piece(int group, int s) {
+    return (gpu_u32)(s < HELD + 4 ? s - HELD : group * 2 + s - HELD - 4) * 2;
+}
 
 /* A group's half of a row's query. */
-static __device__ inline void many_query(const gpu_decode_args &a, gpu_u8 *shared, gpu_u32 q[HELD * 4], gpu_i64 row, int head0, int group) {
+static __device__ inline void many_query(const gpu_decode_args &a, gpu_u8 *shared, gpu_u32 q[HELD * 4], gpu_i64 row,
+                                         int head0, int group) {
     int thread = threadIdx.x % 128, h0 = thread / 32 * 16 + thread % 32 / 4, t2 = thread % 4 * 2;
     const gpu_bf16 *from = a.q + (row * a.heads + head0) * KV_WIDTH;
     for (int c = thread; c < HEADS * (STEPS - HELD) * 2; c += 128) {
@@ -152,19 +178,24 @@ static __device__ inline void many_query(const gpu_decode_args &a, gpu_u8 *share
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int h = h0 + i % 2 * 8;
-            q[4 * s + i] =
-                head0 + h < a.heads ? query_halves(*(const gpu_u32 *)(from + (gpu_i64)h * KV_WIDTH + step_column(group, s) + i / 2 * 8 + t2)) : 0;
+            q[4 * s + i] = head0 + h < a.heads
+                               ? query_halves(*(const gpu_u32 *)(from + (gpu_i64)h * KV_WIDTH + step_column(group, s) +
+                                                                 i / 2 * 8 + t2))
+                               : 0;
         }
     fence_async();
     threads_sync(4 + group, 128);
 }
 
-static __device__ inline void many_scores(float s[16], const gpu_u32 q[HELD * 4], gpu_u64 q_rest, gpu_u64 keys, int group) {
+static __device__ inline void many_scores(float s[16], const gpu_u32 q[HELD * 4], gpu_u64 q_rest, gpu_u64 keys,
+                                          int group) {
     wgmma_begin();
 #pragma unroll
     for (int i = 0; i < HELD; i++) wgmma_half_ra<TILE>(s, q + 4 * i, step_desc(keys, group, i), i > 0);
 #pragma unroll
-    for (int i = HELD; i < STEPS; i++) wgmma_half_ss<TILE>(s, q_rest + (rest_block(group, i) >> 4) + rest_piece(group, i), step_desc(keys, group, i), 1);
+    for (int i = HELD; i < STEPS; i++)
+        wgmma_half_ss<TILE>(s, q_rest + (rest_block(group, i) >> 4) + rest_piece(group, i), step_desc(keys, group, i),
+                            1);
     wgmma_commit();
 }
 static __device__ inline void many_sums(float o[128], const gpu_u32 p[8], gpu_u64 values) {
@@ -174,8 +205,10 @@ static __device__ inline void many_sums(float o[128], const gpu_u32 p[8], gpu_u6
     wgmma_commit();
 }
 
-/* The group's half of the scores becomes all of them, then weights. left: tokens of the row from the tile's first on. */
-static __device__ inline void many_weights(float scale2, const many_memory &m, float s[16], softmax_rows &st, float shrink[2], int group, int left) {
+/* The group's half of the scores becomes all of them, then weights. left: tokens of the row from the tile's first
+ * on. */
+static __device__ inline void many_weights(float scale2, const many_memory &m, float s[16], softmax_rows &st,
+                                           float shrink[2], int group, int left) {
     int thread = thread_anew() % 128;
     left -= thread % 4 * 2; /* from the lane's first on */
     float4 *mine = m.box + group * 512 + thread, *other = m.box + (group ^ 1) * 512 + thread;
@@ -198,7 +231,8 @@ static __device__ inline void many_pack(gpu_u32 p[8], const float s[16]) {
     for (int i = 0; i < 8; i++) p[i] = pair_half(s[2 * i], s[2 * i + 1]);
 }
 /* Group w's sums of a row, finished or as a part. */
-static __device__ inline void many_store(const gpu_decode_args &a, const decode_walk &w, const float o[128], const softmax_rows &st, int head0, int group) {
+static __device__ inline void many_store(const gpu_decode_args &a, const decode_walk &w, const float o[128],
+                                         const softmax_rows &st, int head0, int group) {
     int thread = thread_anew(), warp = thread / 32 % 4, g = thread % 32 / 4, t2 = thread % 4 * 2;
     bool whole = walk_whole(w);
     gpu_i64 slot = walk_slot(a, w);
@@ -224,7 +258,8 @@ static __device__ inline void many_store(const gpu_decode_args &a, const decode_
 static __device__ inline void many_compute(const gpu_decode_args &a, const many_memory &m, int group) {
     int stage = 0, head0 = (int)blockIdx.y * HEADS;
     gpu_u32 parity = 0;
-    gpu_u64 q_rest = tile_desc(m.q), keys = tile_desc(m.kv), values = tile_desc_t(m.kv + group * (BLOCKS - 1) / 2 * KV_BLOCK, KV_BLOCK, 1024);
+    gpu_u64 q_rest = tile_desc(m.q), keys = tile_desc(m.kv),
+            values = tile_desc_t(m.kv + group * (BLOCKS - 1) / 2 * KV_BLOCK, KV_BLOCK, 1024);
     int cuts = 0;
     {
         decode_walk w = walk_begin(a);
@@ -257,7 +292,7 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
             int last = stage;
             if (++stage == STAGES) stage = 0, parity ^= 1;
             barrier_wait(&m.full[stage], parity);
-                many_scores(s, q, q_rest, keys + stage * (TILE_BYTES >> 4), group);
+            many_scores(s, q, q_rest, keys + stage * (TILE_BYTES >> 4), group);
             many_sums(o, p, values + last * (TILE_BYTES >> 4));
             wgmma_wait<1>();
             many_weights(a.scale2 * QUERY_SCALE, m, s, st, shrink, group, left);
@@ -281,14 +316,16 @@ static __device__ inline void many_compute(const gpu_decode_args &a, const many_
     }
     threads_sync(2 + group, MULTIPLY); /* the last word that a box is empty */
     threads_sync(1, MULTIPLY);
-    for (int i = 0; i < cuts; i++) cut_join<16>(a, m.cuts[i], head0, (int)least(a.heads - head0, HEADS), (gpu_u8 *)m.box, threadIdx.x - 128);
+    for (int i = 0; i < cuts; i++)
+        cut_join<16>(a, m.cuts[i], head0, (int)least(a.heads - head0, HEADS), (gpu_u8 *)m.box, threadIdx.x - 128);
 }
 
 /* Grid: a.blocks pieces, groups of 64 heads. Threads: a warpgroup that fetches, two that multiply. */
 KERNEL_EARLY(mla_many_fp8, gpu_decode_args, 384, 1) {
     SHARED_TILES(memory);
     many_memory m;
-    m.q = memory, m.kv = m.q + 3 * Q_BLOCK, m.raw = m.kv + STAGES * TILE_BYTES, m.box = (float4 *)(m.raw + FETCHERS * 2 * RAW);
+    m.q = memory, m.kv = m.q + 3 * Q_BLOCK, m.raw = m.kv + STAGES * TILE_BYTES,
+    m.box = (float4 *)(m.raw + FETCHERS * 2 * RAW);
     m.full = (gpu_u64 *)(m.box + 1024), m.empty = m.full + STAGES, m.raw_full = m.empty + STAGES;
     m.walks = (decode_walk *)(m.raw_full + FETCHERS * 2), m.cuts = (cut_row *)(m.walks + MULTIPLY / 32);
     if (threadIdx.x == 0) {

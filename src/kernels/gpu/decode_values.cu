@@ -1,12 +1,15 @@
-/* kernels/gpu/decode_values.cu: from the sums that pieces of decode attention left (decode.cuh) to values, in one launch: the pieces of cut
- * rows, in order, into one, and its product with the values' part of kv_b: out[i, h, :] = W_h (sum_s w_s o_s / sum_s w_s l_s), w_s = 2^(m_s - max m).
+/* kernels/gpu/decode_values.cu: from the sums that pieces of decode attention left (decode.cuh) to values, in one
+ * launch: the pieces of cut rows, in order, into one, and its product with the values' part of kv_b: out[i, h, :] =
+ * W_h (sum_s w_s o_s / sum_s w_s l_s), w_s = 2^(m_s - max m).
  *
- * A cluster of 8 blocks a head. A block has 64 of the 512 latents: of all rows' pieces, and of the head's 128 rows of weights, which are
- * under way before the kernel in front has ended. It joins its latents, rounds them to bf16, multiplies on wgmma, and leaves its sums in shared
- * memory; then each block adds all eight, in their order, for 16 of the 128 values. So no block waits for another one's pieces in the kernel
- * in front, and nothing goes through memory in between.
+ * A cluster of 8 blocks a head. A block has 64 of the 512 latents: of all rows' pieces, and of the head's 128 rows
+ * of weights, which are under way before the kernel in front has ended. It joins its latents, rounds them to bf16,
+ * multiplies on wgmma, and leaves its sums in shared memory; then each block adds all eight, in their order, for 16
+ * of the 128 values. So no block waits for another one's pieces in the kernel in front, and nothing goes through
+ * memory in between.
  *
- * Bytes: the pieces' sums once, 2 KiB a head and piece, out of the second-level cache, and 128 KiB of weights a head. */
+ * Bytes: the pieces' sums once, 2 KiB a head and piece, out of the second-level cache, and 128 KiB of weights a
+ * head. */
 #include "kernels/gpu/decode.cuh"
 
 enum {
@@ -50,7 +53,8 @@ static __device__ inline void find_pieces(const gpu_decode_args &a, values_state
     int each = piece_of_all(a, all);
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-        int row = j * 32 + lane, from = begin[j] / each, count = row < a.n ? (begin[j] + pages[j] - 1) / each - from + 1 : 0, upto = sum_to_lane(count);
+        int row = j * 32 + lane, from = begin[j] / each,
+            count = row < a.n ? (begin[j] + pages[j] - 1) / each - from + 1 : 0, upto = sum_to_lane(count);
         s->from[row] = from, s->at[row] = at + upto - count;
         at += __shfl_sync(~0u, upto, 31);
     }
@@ -66,7 +70,8 @@ static __device__ inline void weigh_pieces(const gpu_decode_args &a, values_stat
             if (s->at[row + step] <= e) row += step;
         int k = e - s->at[row];
         float2 state = {0, 1};
-        if (s->at[row + 1] - s->at[row] > 1) state = *(const float2 *)part_state(a, part_slot(s->from[row] + k, k == 0), h);
+        if (s->at[row + 1] - s->at[row] > 1)
+            state = *(const float2 *)part_state(a, part_slot(s->from[row] + k, k == 0), h);
         s->top[e] = state.x, s->weight[e] = state.y;
     }
     __syncthreads();
@@ -86,10 +91,13 @@ static __device__ inline void weigh_pieces(const gpu_decode_args &a, values_stat
     __syncthreads();
 }
 
-/* The block's latents of all rows, divided, as wgmma's second operand. ROWS rows of a thread at once, `groups` groups of threads a row, of each of
- * whose pieces a thread loads PIECES at once. */
-template <int ROWS, int PIECES> static __device__ inline void join_latents(const gpu_decode_args &a, values_state *s, gpu_i64 h, int rank, int groups, unsigned char *x) {
-    int thread = threadIdx.x, col = thread % COLS, slot = thread / COLS, group = slot % groups, first = slot / groups, step = SLOTS / groups, latent = rank * MINE + col * 4;
+/* The block's latents of all rows, divided, as wgmma's second operand. ROWS rows of a thread at once, `groups`
+ * groups of threads a row, of each of whose pieces a thread loads PIECES at once. */
+template <int ROWS, int PIECES>
+static __device__ inline void join_latents(const gpu_decode_args &a, values_state *s, gpu_i64 h, int rank, int groups,
+                                           unsigned char *x) {
+    int thread = threadIdx.x, col = thread % COLS, slot = thread / COLS, group = slot % groups, first = slot / groups,
+        step = SLOTS / groups, latent = rank * MINE + col * 4;
     for (int base = 0; base < a.n; base += step * ROWS) {
         float4 o[ROWS];
         int most = 0;
@@ -108,7 +116,8 @@ template <int ROWS, int PIECES> static __device__ inline void join_latents(const
                     int row = base + r * step + first, piece = k + p * groups;
                     if (row >= a.n || piece >= s->at[row + 1] - s->at[row]) continue;
                     if (s->at[row + 1] - s->at[row] > 1) {
-                        v[r][p] = *(const float4 *)(part_sums(a, part_slot(s->from[row] + piece, piece == 0), h) + latent);
+                        v[r][p] =
+                            *(const float4 *)(part_sums(a, part_slot(s->from[row] + piece, piece == 0), h) + latent);
                     } else {
                         uint2 u = *(const uint2 *)(a.out + ((gpu_i64)row * a.heads + h) * KV_LATENT + latent);
                         v[r][p] = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
@@ -119,7 +128,8 @@ template <int ROWS, int PIECES> static __device__ inline void join_latents(const
 #pragma unroll
                 for (int p = 0; p < PIECES; p++) {
                     int row = base + r * step + first, piece = k + p * groups;
-                    if (row < a.n && piece < s->at[row + 1] - s->at[row]) add_piece(o[r], v[r][p], s->weight[s->at[row] + piece]);
+                    if (row < a.n && piece < s->at[row + 1] - s->at[row])
+                        add_piece(o[r], v[r][p], s->weight[s->at[row] + piece]);
                 }
         }
         if (groups > 1) { /* then one round of one row */
@@ -132,12 +142,14 @@ template <int ROWS, int PIECES> static __device__ inline void join_latents(const
             int row = base + r * step + first;
             if (group || row >= a.n) continue;
             float l = s->all[row];
-            *(uint2 *)(x + swizzled(row, col / 2) + col % 2 * 8) = {pair_bf16(o[r].x / l, o[r].y / l), pair_bf16(o[r].z / l, o[r].w / l)};
+            *(uint2 *)(x + swizzled(row, col / 2) + col % 2 * 8) = {pair_bf16(o[r].x / l, o[r].y / l),
+                                                                    pair_bf16(o[r].z / l, o[r].w / l)};
         }
     }
 }
 
-/* Shared memory: weights [128][64], x [TOKENS][64], bf16 in the 128-byte swizzle; values_state; sums [TOKENS][PITCH]. Grid: heads * BLOCKS. */
+/* Shared memory: weights [128][64], x [TOKENS][64], bf16 in the 128-byte swizzle; values_state; sums
+ * [TOKENS][PITCH]. Grid: heads * BLOCKS. */
 template <int TOKENS> static __device__ inline void values(const gpu_values_args &a, unsigned char *memory) {
     unsigned char *x = memory + WEIGHTS;
     values_state *s = (values_state *)(x + TOKENS * 128);
@@ -145,7 +157,8 @@ template <int TOKENS> static __device__ inline void values(const gpu_values_args
     int rank = cluster_rank(), thread = threadIdx.x, lane = thread % 32;
     gpu_i64 h = blockIdx.x / BLOCKS;
     const gpu_bf16 *w = a.kv_b + (h * (a.nope + DIM) + a.nope) * KV_LATENT + rank * MINE;
-    for (int i = thread; i < DIM * 8; i += GPU_THREADS) copy16(memory + swizzled(i / 8, i % 8), w + (gpu_i64)(i / 8) * KV_LATENT + i % 8 * 8);
+    for (int i = thread; i < DIM * 8; i += GPU_THREADS)
+        copy16(memory + swizzled(i / 8, i % 8), w + (gpu_i64)(i / 8) * KV_LATENT + i % 8 * 8);
     copies_commit();
     if (thread < 32) find_pieces(a.decode, s);
     after_previous();
@@ -164,7 +177,8 @@ template <int TOKENS> static __device__ inline void values(const gpu_values_args
     float d[TOKENS / 2];
     wgmma_begin();
 #pragma unroll
-    for (int k = 0; k < MINE / 16; k++) wgmma_ss<TOKENS>(d, tile_desc(memory + thread / 128 * 8192) + 2 * k, tile_desc(x) + 2 * k, k);
+    for (int k = 0; k < MINE / 16; k++)
+        wgmma_ss<TOKENS>(d, tile_desc(memory + thread / 128 * 8192) + 2 * k, tile_desc(x) + 2 * k, k);
     wgmma_commit();
     wgmma_wait<0>();
 #pragma unroll
@@ -181,15 +195,16 @@ template <int TOKENS> static __device__ inline void values(const gpu_values_args
         for (int r = 0; r < BLOCKS; r++) v[r] = *(const float4 *)in_cluster(sums + token * PITCH + at, r);
 #pragma unroll
         for (int r = 0; r < BLOCKS; r++) add_piece(sum, v[r], 1.0f);
-        *(uint2 *)(a.out + ((gpu_i64)token * a.decode.heads + h) * DIM + at) = {pair_bf16(sum.x, sum.y), pair_bf16(sum.z, sum.w)};
+        *(uint2 *)(a.out + ((gpu_i64)token * a.decode.heads + h) * DIM + at) = {pair_bf16(sum.x, sum.y),
+                                                                                pair_bf16(sum.z, sum.w)};
     }
     cluster_sync(); /* the others have read the sums */
 }
 
-#define VALUES(tokens)                                                                                       \
-    KERNEL_EARLY(values_##tokens, gpu_values_args, GPU_THREADS, 2) {                                         \
-        SHARED_TILES(memory);                                                                                \
-        values<tokens>(a, memory);                                                                           \
+#define VALUES(tokens)                                                                                                 \
+    KERNEL_EARLY(values_##tokens, gpu_values_args, GPU_THREADS, 2) {                                                   \
+        SHARED_TILES(memory);                                                                                          \
+        values<tokens>(a, memory);                                                                                     \
     }
 VALUES(8)
 VALUES(16)

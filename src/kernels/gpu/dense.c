@@ -53,11 +53,10 @@ static status open_library(gpu_backend *b, err *e) {
 static bool has_library(const gpu_backend *b) {
     if (b->form != ROWS_ANY) return false; /* it chooses its kernels by the number of rows */
     if (!b->blas)
-        log_once(
-            "cublasLt",
-            "%s; matrix products of more than %d rows run on slower kernels of our own (the dynamic linker "
-            "finds the library through LD_LIBRARY_PATH; MOONLET_CUBLASLT names its file)",
-            b->no_blas.text, GPU_SKINNY);
+        log_once("cublasLt",
+                 "%s; matrix products of more than %d rows run on slower kernels of our own (the dynamic linker "
+                 "finds the library through LD_LIBRARY_PATH; MOONLET_CUBLASLT names its file)",
+                 b->no_blas.text, GPU_SKINNY);
     return b->blas;
 }
 
@@ -90,20 +89,21 @@ static i64 blocks_at_once(const gpu_backend *b, i64 tokens, int kind) {
     return (i64)gpu_processors(b->g) * (tokens > 32 && kind == SLAB ? 1 : 2);
 }
 
-/* With more tiles than half of the blocks these share all units equally. With fewer each tile is cut into as many pieces as there are
- * blocks for it, but not below `least` units. */
+/* With more tiles than half of the blocks these share all units equally. With fewer each tile is cut into as many
+ * pieces as there are blocks for it, but not below `least` units. */
 static i64 shared_blocks(i64 most, i64 tiles, i64 units, i64 least) {
     if (tiles * 2 > most) return min_i64(most, tiles * units);
     return tiles * max_i64(1, min_i64(most / tiles, units / least));
 }
 
-/* Clusters of c blocks that run at once: each lies within one part of the chip, of PART multiprocessors or a few more. */
+/* Clusters of c blocks that run at once: each lies within one part of the chip, of PART multiprocessors or a few
+ * more. */
 static i64 clusters_at_once(i64 most, i64 processors, i64 c) {
     return c > 2 ? processors / PART * (most / processors * PART / c) : most / c;
 }
 
-/* Blocks of a tile's cluster: as many as find room at once, each with 6 units or more, or 12 where the tiles alone keep many
- * multiprocessors busy. */
+/* Blocks of a tile's cluster: as many as find room at once, each with 6 units or more, or 12 where the tiles alone
+ * keep many multiprocessors busy. */
 static i64 cluster_of(i64 most, i64 processors, i64 tiles, i64 units) {
     i64 c = min_i64(CLUSTER_MOST, units / (tiles > most / 4 ? 12 : 6));
     while (c > 1 && tiles > clusters_at_once(most, processors, c)) c--;
@@ -123,8 +123,8 @@ static i64 set_tiles(gpu_skinny_args *k, i64 heads, i64 rows) {
     return tiles;
 }
 
-/* Measured on an H200 (docs/gpu.md): clusters are best up to 32 rows of x, unless the tiles are a few more than blocks; above if a
- * block has few units. */
+/* Measured on an H200 (docs/gpu.md): clusters are best up to 32 rows of x, unless the tiles are a few more than
+ * blocks; above if a block has few units. */
 static int choose_kind(i64 tokens, i64 most, i64 processors, i64 tiles, i64 units) {
     if (tokens <= 32) return tiles <= most || tiles >= 8 * most ? THIN : SLAB;
     return tiles <= most && units / cluster_of(most, processors, tiles, units) <= 32 ? THIN : SLAB;
@@ -139,8 +139,8 @@ typedef struct {
 
 /* k has parts with .w, .up, .y, .rows, .y_stride and .y_type, and everything else but what follows from the shapes. */
 static skinny_plan plan_skinny(const gpu_backend *b, gpu_skinny_args *k, i64 heads) {
-    i64 tokens = slab_tokens(b, k->n), tiles = set_tiles(k, heads, UNIT),
-        most = blocks_at_once(b, tokens, THIN), processors = gpu_processors(b->g);
+    i64 tokens = slab_tokens(b, k->n), tiles = set_tiles(k, heads, UNIT), most = blocks_at_once(b, tokens, THIN),
+        processors = gpu_processors(b->g);
     int kind = choose_kind(tokens, most, processors, tiles, k->units);
     if (kind == SLAB) tiles = set_tiles(k, heads, 2 * UNIT), most = blocks_at_once(b, tokens, SLAB);
     if (kind == THIN) k->cluster = (int)cluster_of(most, processors, tiles, k->units);
@@ -151,8 +151,8 @@ static skinny_plan plan_skinny(const gpu_backend *b, gpu_skinny_args *k, i64 hea
 }
 
 static void launch_skinny(const gpu_backend *b, const gpu_skinny_args *k, const skinny_plan *p) {
-    gpu_launch_cluster(b->g, slab_kernel(b, p->tokens, p->kind), (u32)k->cluster, p->blocks, 1, 1,
-                       SLAB_THREADS, shared_of(p->tokens, p->kind), k);
+    gpu_launch_cluster(b->g, slab_kernel(b, p->tokens, p->kind), (u32)k->cluster, p->blocks, 1, 1, SLAB_THREADS,
+                       shared_of(p->tokens, p->kind), k);
 }
 
 static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
@@ -189,8 +189,7 @@ static bool run_library(const gpu_backend *b, const gpu_linear_args *a, i64 head
 /* The same as measured: there may be something better than what the library chooses. */
 static bool run_many(const ops *o, const gpu_linear_args *a, i64 heads) {
     const gpu_backend *b = gpu_of(o);
-    if (a->add && !has_library(b))
-        return false; /* none of our own kernels is told to add, so none is chosen */
+    if (a->add && !has_library(b)) return false; /* none of our own kernels is told to add, so none is chosen */
     if (b->form != ROWS_ANY || a->w.format != GPU_W_BF16 || !can_tile(&a->w, a->x, a->x_stride)) return false;
     gemm_choice how = gpu_gemm_choice(
         &(gemm_call){a->add ? GEMM_ADD : GEMM_LINEAR, a->y_type == GPU_F32, a->rows, a->w.cols, heads, a->n});
@@ -226,8 +225,8 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
     if (b->form == ROWS_PROMPT && heads == 1 && gpu_run_wide(o, a, false)) return;
     if (a->n > GPU_SKINNY && run_many(o, a, heads)) return;
     if (takes_tiles(b, a->n) && !exact && can_tile(&a->w, a->x, a->x_stride) && a->x_step % 8 == 0) {
-        gpu_launch(b->g, b->linear_tile, gpu_blocks(a->rows, 128), (u32)min_i64(ceil_div(a->n, 64), GRID_Y),
-                   (u32)heads, GPU_THREADS, 0, a);
+        gpu_launch(b->g, b->linear_tile, gpu_blocks(a->rows, 128), (u32)min_i64(ceil_div(a->n, 64), GRID_Y), (u32)heads,
+                   GPU_THREADS, 0, a);
         return;
     }
     i64 groups = a->n == 1 ? 1 : ceil_div(a->n, GPU_TOKENS);
@@ -235,8 +234,7 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
                (u32)min_i64(groups, GRID_Y), (u32)heads, GPU_THREADS, 0, a);
 }
 
-bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const gpu_digits_args *digits,
-                  const linear_args *l) {
+bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const gpu_digits_args *digits, const linear_args *l) {
     const gpu_backend *b = gpu_of(o);
     const gpu_matrix *w = &l->w->views[0];
     if (b->form != ROWS_ANY || gate->n_experts > GPU_GATE_EXPERTS || gate->k > 32) return false;
@@ -262,8 +260,8 @@ bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const gpu_digits_arg
                                                 : b->gate_64;
     i64 cluster = k.product.cluster,
         gates = ceil_div(gpu_gate_blocks(&k, SLAB_THREADS, SLAB_DIGITS), cluster) * cluster;
-    gpu_launch_cluster(b->g, kernel, (u32)cluster, p.blocks + (u32)gates, 1, 1, SLAB_THREADS,
-                       shared_of(p.tokens, THIN), &k);
+    gpu_launch_cluster(b->g, kernel, (u32)cluster, p.blocks + (u32)gates, 1, 1, SLAB_THREADS, shared_of(p.tokens, THIN),
+                       &k);
     return true;
 }
 
@@ -290,8 +288,7 @@ static bool run_linear_norm(const ops *o, const linear_norm_args *a) {
                          .x_stride = l->x_stride,
                          .cols = w->cols,
                          .w_stride = w->cols};
-    if (!l->n || w->cols > LATER_COLS || a->norm.bad || l->y_type != DT_BF16 || w->rows != a->norm.dim)
-        return false;
+    if (!l->n || w->cols > LATER_COLS || a->norm.bad || l->y_type != DT_BF16 || w->rows != a->norm.dim) return false;
     if (!skinny_takes(w, l->x, l->x_stride, l->n)) return false;
     i64 tiles;
     if (is_broad(b, l->n) && gpu_may_finish_later(&a->norm, a->later, LATER_PARTS, &k.after)) {
@@ -371,9 +368,8 @@ static bool library_swiglu(const gpu_backend *b, const gpu_linear_args *a, const
         if (!run_library(b, &gate, 1, how))
             return false; /* the same for every piece but the last: then it starts again */
         if (!run_library(b, &up, 1, how)) return false;
-        gpu_silu_args k = {
-            b->halves, b->halves + n * a->rows, (gpu_bf16 *)a->y + from * a->y_stride, n, a->y_stride,
-            a->rows};
+        gpu_silu_args k = {b->halves, b->halves + n * a->rows, (gpu_bf16 *)a->y + from * a->y_stride, n, a->y_stride,
+                           a->rows};
         gpu_launch(b->g, b->silu_product, gpu_blocks(n * a->rows / 8, GPU_THREADS), 1, 1, GPU_THREADS, 0, &k);
     }
     return true;
@@ -422,8 +418,7 @@ void gpu_op_products(const ops *o, const products_args *a) {
     for (i64 i = 0; i < a->count; i++) {
         const one_product *p = &a->of[i];
         const gpu_matrix *w = &p->w->views[0], *up = p->up ? &p->up->views[0] : w;
-        at_once =
-            at_once && skinny_takes(w, a->x, a->x_stride, a->n) && skinny_takes(up, a->x, a->x_stride, a->n);
+        at_once = at_once && skinny_takes(w, a->x, a->x_stride, a->n) && skinny_takes(up, a->x, a->x_stride, a->n);
         k.cols = k.w_stride = w->cols;
         k.part[i] = (gpu_skinny_part){.w = w->data,
                                       .up = p->up ? up->data : NULL,
@@ -463,12 +458,8 @@ static bool library_absorb(const gpu_backend *b, const absorb_q_args *a) {
                                         .across = true},
                       &how))
         return false;
-    gpu_rope_copy_args k = {(const gpu_bf16 *)a->q + a->nope,
-                            (gpu_bf16 *)a->out + a->latent,
-                            a->n * a->n_heads,
-                            head,
-                            width,
-                            a->rope};
+    gpu_rope_copy_args k = {
+        (const gpu_bf16 *)a->q + a->nope, (gpu_bf16 *)a->out + a->latent, a->n * a->n_heads, head, width, a->rope};
     gpu_launch(b->g, b->rope_copy, gpu_blocks(k.rows * k.rope, GPU_THREADS), 1, 1, GPU_THREADS, 0, &k);
     return true;
 }
@@ -486,8 +477,8 @@ void gpu_op_absorb_q(const ops *o, const absorb_q_args *a) {
     if (a->n > GPU_SKINNY && library_absorb(b, a)) return;
     gpu_absorb_args k = {w->views[0], a->q, a->out, a->n, a->n_heads, a->nope, a->rope, a->latent, w->v_dim};
     if (absorb_fits(a)) {
-        gpu_launch(b->g, b->absorb_tile, (u32)(a->latent / 128), (u32)a->n_heads, (u32)ceil_div(a->n, 64),
-                   GPU_THREADS, absorb_shared(a->nope), &k);
+        gpu_launch(b->g, b->absorb_tile, (u32)(a->latent / 128), (u32)a->n_heads, (u32)ceil_div(a->n, 64), GPU_THREADS,
+                   absorb_shared(a->nope), &k);
         return;
     }
     gpu_launch(b->g, b->absorb_q, gpu_blocks(a->latent, GPU_THREADS), (u32)a->n_heads,

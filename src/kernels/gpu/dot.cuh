@@ -1,8 +1,8 @@
 /* kernels/gpu/dot.cuh: one row of a weight times several rows of x, by one warp.
  *
- * A lane takes pieces of 16 bytes of the weight, every 32nd one, expands each to float32 once and uses it for all rows of
- * x. The order of a sum does not depend on how many rows there are: lane by lane over the pieces, then the tree of
- * warp_sum. */
+ * A lane takes pieces of 16 bytes of the weight, every 32nd one, expands each to float32 once and uses it for all
+ * rows of x. The order of a sum does not depend on how many rows there are: lane by lane over the pieces, then the
+ * tree of warp_sum. */
 #ifndef KERNELS_GPU_DOT_CUH
 #define KERNELS_GPU_DOT_CUH
 #include "kernels/gpu/fp8.cuh"
@@ -13,7 +13,8 @@ static __device__ inline int piece_cols(int format) {
 }
 
 /* Piece p of row `row`: its columns as float32. Returns how many they are. */
-template <int MAX> static __device__ inline void load_piece(const gpu_matrix &w, gpu_i64 row, gpu_i64 col, float v[MAX]) {
+template <int MAX>
+static __device__ inline void load_piece(const gpu_matrix &w, gpu_i64 row, gpu_i64 col, float v[MAX]) {
     if (w.format == GPU_W_BF16) {
         uint4 u = *(const uint4 *)((const gpu_bf16 *)w.data + row * w.cols + col);
         const gpu_u32 b[4] = {u.x, u.y, u.z, u.w};
@@ -38,7 +39,9 @@ template <int MAX> static __device__ inline void load_piece(const gpu_matrix &w,
 }
 
 /* sum[r] += v . x[r, 0..C) */
-template <int R, int C> static __device__ inline void add_piece(const float v[C], const gpu_bf16 *const x[R], gpu_i64 col, int aligned, float sum[R]) {
+template <int R, int C>
+static __device__ inline void add_piece(const float v[C], const gpu_bf16 *const x[R], gpu_i64 col, int aligned,
+                                        float sum[R]) {
 #pragma unroll
     for (int r = 0; r < R; r++) {
         const gpu_bf16 *p = x[r] + col;
@@ -61,7 +64,8 @@ template <int R, int C> static __device__ inline void add_piece(const float v[C]
 }
 
 template <int R, int C>
-static __device__ inline void dot_pieces(const gpu_matrix &w, gpu_i64 row, const gpu_bf16 *const x[R], int aligned, float sum[R]) {
+static __device__ inline void dot_pieces(const gpu_matrix &w, gpu_i64 row, const gpu_bf16 *const x[R], int aligned,
+                                         float sum[R]) {
     float v[C];
     for (gpu_i64 col = threadIdx.x % 32 * C; col < w.cols; col += 32 * C) {
         load_piece<C>(w, row, col, v);
@@ -71,7 +75,9 @@ static __device__ inline void dot_pieces(const gpu_matrix &w, gpu_i64 row, const
 
 /* sum[r] = w[row] . x[r] in every lane; x[r] are R rows of w.cols values. aligned: each x[r] begins at a multiple of 16
  * bytes. */
-template <int R> static __device__ inline void dot_row(const gpu_matrix &w, gpu_i64 row, const gpu_bf16 *const x[R], int aligned, float sum[R]) {
+template <int R>
+static __device__ inline void dot_row(const gpu_matrix &w, gpu_i64 row, const gpu_bf16 *const x[R], int aligned,
+                                      float sum[R]) {
 #pragma unroll
     for (int r = 0; r < R; r++) sum[r] = 0;
     if (!w.wide) {

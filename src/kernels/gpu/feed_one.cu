@@ -1,15 +1,19 @@
-/* kernels/gpu/feed_one.cu: all of a MoE layer's feed-forward part for up to four tokens in one launch: the router, the gate, the shared
- * expert, the routed experts, and what the norm behind them needs beside its scale (args.h, gpu_after).
+/* kernels/gpu/feed_one.cu: all of a MoE layer's feed-forward part for up to four tokens in one launch: the router,
+ * the gate, the shared expert, the routed experts, and what the norm behind them needs beside its scale (args.h,
+ * gpu_after).
  *
  * On top of few_one.cu, in front of its phases:
- *   first  the rows of the router and of the shared expert's gate and up are shared out among the blocks, whole rows, which are asked for
- *          before the kernel in front has ended and lie in the ring; a warp has every 16th 32 columns of all of them. Logits and h go
+ *   first  the rows of the router and of the shared expert's gate and up are shared out among the blocks, whole
+ *   rows, which are asked for
+ *          before the kernel in front has ended and lie in the ring; a warp has every 16th 32 columns of all of
+ *          them. Logits and h go
  *          through memory as few_one's h does: a word that is not zero is there. x becomes digits meanwhile.
  *   gate   every block chooses the experts by itself, a warp a token (route.cuh tells how), and sorts the pairs.
- * The shared expert's down product joins the items of down as a slot of their own, whose bytes are asked for into the second-level cache
- * while the gate waits.
+ * The shared expert's down product joins the items of down as a slot of their own, whose bytes are asked for into
+ * the second-level cache while the gate waits.
  *
- * Bytes: beside those of few_one, 2 hidden (experts + 3 shared inter): 16.5 MB of a TP8 rank of Kimi-K2.5, 3.8 us at 4.35 TB/s. */
+ * Bytes: beside those of few_one, 2 hidden (experts + 3 shared inter): 16.5 MB of a TP8 rank of Kimi-K2.5, 3.8 us at
+ * 4.35 TB/s. */
 #include "kernels/gpu/few_one.cuh"
 #include "kernels/gpu/route.cuh"
 
@@ -26,9 +30,12 @@ typedef struct {
     int pairs, first_pair, rows, first_row; /* rows: all */
 } feed_part;
 /* all * block / blocks */
-static __device__ inline int share_of(const gpu_feed_args &f, int all, int block) { return (int)((gpu_u64)(gpu_u32)(all * block) * f.one_block >> 32); }
+static __device__ inline int share_of(const gpu_feed_args &f, int all, int block) {
+    return (int)((gpu_u64)(gpu_u32)(all * block) * f.one_block >> 32);
+}
 static __device__ inline feed_part part_of(const gpu_feed_args &f) {
-    int b = blockIdx.x, inter = f.few.shared_inter, pair = share_of(f, inter, b), row = share_of(f, f.few.experts, b), pairs = share_of(f, inter, b + 1) - pair;
+    int b = blockIdx.x, inter = f.few.shared_inter, pair = share_of(f, inter, b), row = share_of(f, f.few.experts, b),
+        pairs = share_of(f, inter, b + 1) - pair;
     return {pairs, pair, 2 * pairs + share_of(f, f.few.experts, b + 1) - row, row};
 }
 
@@ -39,15 +46,17 @@ static __device__ inline void ask_for_rows(const gpu_feed_args &f, const few_one
     if (lane == 0) barrier_expect(&b.s->first, (gpu_u32)(part.rows * a.hidden * 2));
     __syncwarp();
     for (int i = lane; i < part.rows; i += 32) {
-        const gpu_bf16 *from = i >= 2 * part.pairs ? f.router + (gpu_i64)(part.first_row + i - 2 * part.pairs) * a.hidden
-                                                   : (i % 2 ? f.up : f.gate) + (gpu_i64)(part.first_pair + i / 2) * a.hidden;
+        const gpu_bf16 *from = i >= 2 * part.pairs
+                                   ? f.router + (gpu_i64)(part.first_row + i - 2 * part.pairs) * a.hidden
+                                   : (i % 2 ? f.up : f.gate) + (gpu_i64)(part.first_pair + i / 2) * a.hidden;
         bulk_copy(b.ring + i * x_stride(a), from, (gpu_u32)a.hidden * 2, &b.s->first);
     }
 }
 static __device__ inline void ask_for_shared_down(const gpu_feed_args &f) {
     const gpu_few_one_args &a = f.few;
     int from = share_of(f, a.hidden, blockIdx.x), rows = share_of(f, a.hidden, blockIdx.x + 1) - from;
-    if (a.shared_inter && rows && threadIdx.x % 32 == 0) prefetch_bytes(a.shared_down + (gpu_i64)from * a.shared_inter, (gpu_u32)(rows * a.shared_inter * 2));
+    if (a.shared_inter && rows && threadIdx.x % 32 == 0)
+        prefetch_bytes(a.shared_down + (gpu_i64)from * a.shared_inter, (gpu_u32)(rows * a.shared_inter * 2));
 }
 
 /* The block's rows times x, ROWS at a time, and the words for the others; column 2 t of a product is token t. */
@@ -95,7 +104,8 @@ static __device__ inline void first_products(const gpu_feed_args &f, const few_o
 }
 
 /* h of the shared expert: waits for it. */
-static __device__ inline void shared_h_as_bf16(const gpu_few_one_args &a, const few_one_block &b, const gpu_u32 *words) {
+static __device__ inline void shared_h_as_bf16(const gpu_few_one_args &a, const few_one_block &b,
+                                               const gpu_u32 *words) {
     int each = a.shared_inter / 2;
     for (int i = threadIdx.x; i < a.n * each; i += MULTIPLIERS) {
         int t = i / each, c = i % each * 2;
@@ -104,7 +114,8 @@ static __device__ inline void shared_h_as_bf16(const gpu_few_one_args &a, const 
             poll_again();
             two = load_words2(words + FEED_LOGITS + t * FEED_INTER + c);
         }
-        *(gpu_u32 *)(b.shared_h + t * shared_stride(a) + c * 2) = pair_bf16(__uint_as_float(~two.x), __uint_as_float(~two.y));
+        *(gpu_u32 *)(b.shared_h + t * shared_stride(a) + c * 2) =
+            pair_bf16(__uint_as_float(~two.x), __uint_as_float(~two.y));
     }
 }
 
@@ -112,7 +123,8 @@ static __device__ inline void shared_h_as_bf16(const gpu_few_one_args &a, const 
 static __device__ inline int expert_of(int i) { return i / 2 * 64 + (int)threadIdx.x % 32 * 2 + i % 2; }
 
 /* The gate of token t, as route.cuh's route_row, by one warp, which waits for the logits (dry: does not). */
-static __device__ inline void choose_experts(const gpu_feed_args &f, few_one_state *s, const gpu_u32 *words, const float bias[MINE], float *logits, int t, bool dry) {
+static __device__ inline void choose_experts(const gpu_feed_args &f, few_one_state *s, const gpu_u32 *words,
+                                             const float bias[MINE], float *logits, int t, bool dry) {
     const gpu_few_one_args &a = f.few;
     int lane = threadIdx.x % 32, mine = 0;
     gpu_u32 key[MINE];
@@ -180,12 +192,14 @@ template <int TOKENS> static __device__ inline void gate_and_copies(const gpu_fe
     int turn = (int)load_words2(a.words).x; /* FEW_ONE_TURN */
     if (t == 0 && threadIdx.x % 32 == 0) b.s->turn = turn;
     if (t == 0) threads_arrive(4, MULTIPLIERS + 32);
-    /* Once for nothing, so that the instructions are in the caches when the words come. */
+        /* Once for nothing, so that the instructions are in the caches when the words come. */
 #pragma unroll 1
     for (int dry = 1; dry >= 0; dry--) {
         if (!dry) threads_sync(3, FEED_THREADS); /* sooner, to look for words would be in the way of other blocks */
         if (!dry && t == 0) ask_for_shared_down(f);
-        if (t < a.n) choose_experts(f, b.s, f.words + turn * FEED_WORDS + t * GPU_GATE_EXPERTS, bias, (float *)(b.shared_h + a.n * shared_stride(a)) + t * GPU_GATE_EXPERTS, t, dry);
+        if (t < a.n)
+            choose_experts(f, b.s, f.words + turn * FEED_WORDS + t * GPU_GATE_EXPERTS, bias,
+                           (float *)(b.shared_h + a.n * shared_stride(a)) + t * GPU_GATE_EXPERTS, t, dry);
     }
     threads_sync(5, GATE_WARPS * 32);
     if (t) return;
@@ -211,7 +225,8 @@ template <int TOKENS> static __device__ inline void feed_one(const gpu_feed_args
     after_previous();
     digits_of_x<TOKENS, true>(f, b, [&] { first_products(a, b); });
     int turn = b.s->turn;
-    gpu_u32 *words = a.words + turn * FEED_WORDS, *h = f.h + turn * FEW_ONE_H, *other = a.words + (1 - turn) * FEED_WORDS;
+    gpu_u32 *words = a.words + turn * FEED_WORDS, *h = f.h + turn * FEW_ONE_H,
+            *other = a.words + (1 - turn) * FEED_WORDS;
     clear_other(f, turn);
     for (int i = blockIdx.x * MULTIPLIERS + threadIdx.x; i < FEED_WORDS; i += gridDim.x * MULTIPLIERS) other[i] = 0;
     shared_h_as_bf16(f, b, words);
@@ -223,11 +238,12 @@ template <int TOKENS> static __device__ inline void feed_one(const gpu_feed_args
     compute_down<true>(f, b, &p);
 }
 
-/* Grid: as many blocks as processors, at most. By the most tokens that they take: fewer instructions that have to come first. */
-#define FEED(tokens)                                                                                         \
-    KERNEL_EARLY(feed_##tokens, gpu_feed_args, FEED_THREADS, 1) {                                            \
-        SHARED_TILES(memory);                                                                                \
-        feed_one<tokens>(a, memory);                                                                         \
+/* Grid: as many blocks as processors, at most. By the most tokens that they take: fewer instructions that have to
+ * come first. */
+#define FEED(tokens)                                                                                                   \
+    KERNEL_EARLY(feed_##tokens, gpu_feed_args, FEED_THREADS, 1) {                                                      \
+        SHARED_TILES(memory);                                                                                          \
+        feed_one<tokens>(a, memory);                                                                                   \
     }
 FEED(1)
 FEED(2)

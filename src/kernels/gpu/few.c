@@ -82,8 +82,8 @@ bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *spa
     layout(a, space, &f);
     if (!divide(&f, how->group)) return false;
     if (!b->has_digits) gpu_launch(b->g, b->few_rows, (u32)a->n, 1, 1, FEW_ROWS_THREADS, 0, &f);
-    gpu_launch(b->g, how->group == 4 ? b->few_4 : b->few_8, (u32)gpu_processors(b->g), 1, 1, FEW_THREADS,
-               (u32)f.shared, &f);
+    gpu_launch(b->g, how->group == 4 ? b->few_4 : b->few_8, (u32)gpu_processors(b->g), 1, 1, FEW_THREADS, (u32)f.shared,
+               &f);
     return true;
 }
 
@@ -91,20 +91,15 @@ bool gpu_run_few(const ops *o, const moe_args *a, const moe_choice *how, u8 *spa
 
 status gpu_few_open(gpu_backend *b, err *e) {
     device *dev = gpu_device(b->g);
-    gpu_kernel *const all[] = {b->few_4,  b->few_8,  b->few_one_1, b->few_one_4,
-                               b->feed_1, b->feed_2, b->feed_4};
+    gpu_kernel *const all[] = {b->few_4, b->few_8, b->few_one_1, b->few_one_4, b->feed_1, b->feed_2, b->feed_4};
     status st = ST_OK;
     for (size_t i = 0; i < COUNT_OF(all) && st == ST_OK; i++) st = gpu_shared(b->g, all[i], ROOM, e);
-    if (st == ST_OK)
-        st = dev->alloc(dev, (void **)&b->few_h, 2 * FEW_ONE_H * sizeof(u32), "h of few tokens", e);
+    if (st == ST_OK) st = dev->alloc(dev, (void **)&b->few_h, 2 * FEW_ONE_H * sizeof(u32), "h of few tokens", e);
     if (st != ST_OK) return st;
+    if (st == ST_OK) st = dev->alloc(dev, (void **)&b->feed_h, 2 * FEW_ONE_H * sizeof(u32), "h of few tokens", e);
     if (st == ST_OK)
-        st = dev->alloc(dev, (void **)&b->feed_h, 2 * FEW_ONE_H * sizeof(u32), "h of few tokens", e);
-    if (st == ST_OK)
-        st =
-            dev->alloc(dev, (void **)&b->feed_first, 2 * FEED_WORDS * sizeof(u32), "scores of few tokens", e);
-    if (st == ST_OK)
-        st = dev->alloc(dev, (void **)&b->feed_words, FEW_ONE_WORDS * sizeof(int), "experts taken", e);
+        st = dev->alloc(dev, (void **)&b->feed_first, 2 * FEED_WORDS * sizeof(u32), "scores of few tokens", e);
+    if (st == ST_OK) st = dev->alloc(dev, (void **)&b->feed_words, FEW_ONE_WORDS * sizeof(int), "experts taken", e);
     if (st != ST_OK) return st;
     return dev->alloc(dev, (void **)&b->few_words, FEW_ONE_WORDS * sizeof(int), "experts taken", e);
 }
@@ -136,7 +131,8 @@ static bool one_of(const gpu_backend *b, const moe_args *a, const gpu_after *aft
     return true;
 }
 
-/* Shared memory: `more` bytes a token for h of a shared expert and logits. Returns all bytes, 0 if they are too many. */
+/* Shared memory: `more` bytes a token for h of a shared expert and logits. Returns all bytes, 0 if they are too
+ * many. */
 static u32 divide_one(gpu_few_one_args *f, i64 more) {
     int at = 0;
     f->at_sums = take(&at, 2 * FEW_WARPS * 4 * 32 * 4);
@@ -156,8 +152,8 @@ bool gpu_run_few_one(const ops *o, const moe_args *a, const gpu_after *after) {
     u32 shared = divide_one(&f, 0);
     if (!shared) return false;
     f.h = b->few_h, f.words = b->few_words;
-    gpu_launch(b->g, a->n == 1 ? b->few_one_1 : b->few_one_4, (u32)gpu_processors(b->g), 1, 1,
-               (FEW_WARPS + 1) * 32, shared, &f);
+    gpu_launch(b->g, a->n == 1 ? b->few_one_1 : b->few_one_4, (u32)gpu_processors(b->g), 1, 1, (FEW_WARPS + 1) * 32,
+               shared, &f);
     return true;
 }
 
@@ -175,8 +171,7 @@ static bool feed_fits(const feed_args *a, i64 hidden, i64 *inter) {
     i64 experts = a->route.n_experts;
     *inter = p->count > 1 ? s->w->views[0].rows : 0;
     if (!is_plain(p->of[0].w, experts, hidden) || experts > GPU_GATE_EXPERTS) return false;
-    if (a->moe.moe.experts->n_views / 3 != experts || a->route.k != a->moe.moe.k || a->route.k > experts)
-        return false;
+    if (a->moe.moe.experts->n_views / 3 != experts || a->route.k != a->moe.moe.k || a->route.k > experts) return false;
     if (p->count > 2 || p->x_stride != hidden || *inter > FEED_INTER || *inter % 16) return false;
     return p->count < 2 || (s->up && is_plain(s->w, *inter, hidden) && is_plain(s->up, *inter, hidden) &&
                             is_plain(a->down.w, hidden, *inter));

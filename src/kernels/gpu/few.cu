@@ -1,24 +1,28 @@
-/* kernels/gpu/few.cu: routed experts at few tokens: sort, gate and up, SiLU, down in one launch; a short one before it writes x as
- * digits, and moe_combine adds a token's slots.
+/* kernels/gpu/few.cu: routed experts at few tokens: sort, gate and up, SiLU, down in one launch; a short one before
+ * it writes x as digits, and moe_combine adds a token's slots.
  *
- * INT4 as pack.h lays it out. Each (expert, at most T of its tokens) is a group; every group's weights are read once. Items:
- *   up     (group, 16 rows of gate and of up): 16 computing warps have a sixteenth of the columns each; their sums are added in shared
+ * INT4 as pack.h lays it out. Each (expert, at most T of its tokens) is a group; every group's weights are read
+ * once. Items:
+ *   up     (group, 16 rows of gate and of up): 16 computing warps have a sixteenth of the columns each; their sums
+ *   are added in shared
  *          memory in the order of the warps, and silu(gate) * up goes to h [pairs, inter].
- *   down   (group, 256 rows of down): two teams of eight warps, a strip of 16 rows each, all columns; to y [pairs, hidden].
- * Blocks take items as they have room for them, since processors do not get equal shares of the memory's bandwidth: with equal shares of
- * the work the last one would be 40 % behind. Nothing depends on which block has which item.
+ *   down   (group, 256 rows of down): two teams of eight warps, a strip of 16 rows each, all columns; to y [pairs,
+ *   hidden].
+ * Blocks take items as they have room for them, since processors do not get equal shares of the memory's bandwidth:
+ * with equal shares of the work the last one would be 40 % behind. Nothing depends on which block has which item.
  *
- * Weights and rows of x or h flow through a ring of slots, each filled by two warps: one copies weights, as far ahead as there is room, across
- * items and from up to down; one copies rows, which in down must wait until the group's h is there. That is so when the block that is
- * last with a group's items has written it as digits, by a warp of its own. Who waits, waits for items that running blocks have.
+ * Weights and rows of x or h flow through a ring of slots, each filled by two warps: one copies weights, as far
+ * ahead as there is room, across items and from up to down; one copies rows, which in down must wait until the
+ * group's h is there. That is so when the block that is last with a group's items has written it as digits, by a
+ * warp of its own. Who waits, waits for items that running blocks have.
  *
- * Arithmetic in whole numbers (few_digits.cuh): the nibble of a weight in a byte's upper half is 16 q, and x is two digits of base 256,
- * two columns of the product; the sum of a group's 32 columns is exact, and the scale multiplies it. Two rows of one lane share each
- * word's mask, so that eight weights cost three instructions; as bf16 they would cost seven. 16 bits of x are more than bf16 has, of
- * h too.
+ * Arithmetic in whole numbers (few_digits.cuh): the nibble of a weight in a byte's upper half is 16 q, and x is two
+ * digits of base 256, two columns of the product; the sum of a group's 32 columns is exact, and the scale multiplies
+ * it. Two rows of one lane share each word's mask, so that eight weights cost three instructions; as bf16 they would
+ * cost seven. 16 bits of x are more than bf16 has, of h too.
  *
- * Bytes: groups * (3 inter hidden) * 9/16, and their x and h rows from the second-level cache once an item; one rank of TP8 of
- * Kimi-K2.5, 3.1 MB an expert: 5.7 us at 1 token, 156 at 40 (4.35 TB/s). A block of 576 bytes takes a warp
+ * Bytes: groups * (3 inter hidden) * 9/16, and their x and h rows from the second-level cache once an item; one rank
+ * of TP8 of Kimi-K2.5, 3.1 MB an expert: 5.7 us at 1 token, 156 at 40 (4.35 TB/s). A block of 576 bytes takes a warp
  * 33 instructions for up to four tokens, 15 more for each four more. */
 #include "kernels/gpu/few_digits.cuh"
 #include "kernels/gpu/few_multiply.cuh"
@@ -37,19 +41,29 @@ static __device__ inline void skip_slots(const gpu_few_args &a, few_place *p, in
     p->slot += n;
     if (p->slot >= a.slots) p->slot -= a.slots;
 }
-static __device__ inline gpu_u64 *full_of(const few_block &b, int set, int slot) { return &b.full[set * FEW_SLOTS + slot]; }
-static __device__ inline gpu_u8 *slot_of(const gpu_few_args &a, const few_block &b, const few_place &p) { return b.ring + (gpu_u32)p.slot * a.slot_bytes; }
+static __device__ inline gpu_u64 *full_of(const few_block &b, int set, int slot) {
+    return &b.full[set * FEW_SLOTS + slot];
+}
+static __device__ inline gpu_u8 *slot_of(const gpu_few_args &a, const few_block &b, const few_place &p) {
+    return b.ring + (gpu_u32)p.slot * a.slot_bytes;
+}
 enum { ALL, TEAM }; /* sets: ALL, TEAM + 0, TEAM + 1 */
 
-static __device__ inline int up_items(const gpu_few_args &a, const few_block &b) { return b.n_groups * (a.inter / PACK_ROWS); }
+static __device__ inline int up_items(const gpu_few_args &a, const few_block &b) {
+    return b.n_groups * (a.inter / PACK_ROWS);
+}
 /* Items of down a group has. */
-static __device__ inline int down_chunks(const gpu_few_args &a) { return (a.hidden / PACK_ROWS + FEW_WARPS - 1) / FEW_WARPS; }
+static __device__ inline int down_chunks(const gpu_few_args &a) {
+    return (a.hidden / PACK_ROWS + FEW_WARPS - 1) / FEW_WARPS;
+}
 
 /* ---- the copier of weights: one lane ---- */
 
-/* Waits until the slot is free; `bytes` for the warps of `set` follow, and the rows. items[slot] is written between two barriers: its readers
- * of the last round arrived at `empty` (the copier of rows before that at `full`), those of this one wait for `open` or `full`. */
-static __device__ inline gpu_u8 *open_slot(const gpu_few_args &a, const few_block &b, const few_place &p, int item, int set, gpu_u32 bytes) {
+/* Waits until the slot is free; `bytes` for the warps of `set` follow, and the rows. items[slot] is written between
+ * two barriers: its readers of the last round arrived at `empty` (the copier of rows before that at `full`), those
+ * of this one wait for `open` or `full`. */
+static __device__ inline gpu_u8 *open_slot(const gpu_few_args &a, const few_block &b, const few_place &p, int item,
+                                           int set, gpu_u32 bytes) {
     barrier_wait(&b.empty[p.slot], p.parity ^ 1);
     b.items[p.slot] = item;
     __threadfence_block();
@@ -62,7 +76,8 @@ static __device__ inline void copy_up(const gpu_few_args &a, const few_block &b,
     int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, items = up_items(a, b), coming;
     for (int item = blockIdx.x; item < items; item = coming) {
         coming = (int)gridDim.x + atomicAdd(&a.taken[0], 1);
-        gpu_u64 at = (gpu_u64)b.groups[item / strips].x * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
+        gpu_u64 at =
+            (gpu_u64)b.groups[item / strips].x * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
         for (int c = 0; c < across; c += FEW_ACROSS, next_place(a, p)) {
             gpu_u32 bytes = (gpu_u32)(across - c < FEW_ACROSS ? across - c : FEW_ACROSS) * PACK_BYTES;
             gpu_u8 *slot = open_slot(a, b, *p, item, ALL, 2 * bytes);
@@ -75,19 +90,23 @@ static __device__ inline void copy_up(const gpu_few_args &a, const few_block &b,
 }
 
 static __device__ inline void copy_down(const gpu_few_args &a, const few_block &b, few_place *p) {
-    int across = a.inter / PACK_COLS, all = a.hidden / PACK_ROWS, chunks = down_chunks(a), items = b.n_groups * chunks, coming;
+    int across = a.inter / PACK_COLS, all = a.hidden / PACK_ROWS, chunks = down_chunks(a), items = b.n_groups * chunks,
+        coming;
     for (int item = blockIdx.x; item < items; item = coming) {
         coming = (int)gridDim.x + atomicAdd(&a.taken[1], 1);
         const gpu_u8 *expert = a.down + (gpu_u64)b.groups[item / chunks].x * a.expert_bytes;
         for (int c = 0; c < across; c += FEW_DEEP)
             for (int team = 0; team < FEW_TEAMS; team++, next_place(a, p)) {
-                int strip = item % chunks * FEW_WARPS + team * FEW_STRIPS, strips = all - strip < FEW_STRIPS ? all - strip : FEW_STRIPS;
+                int strip = item % chunks * FEW_WARPS + team * FEW_STRIPS,
+                    strips = all - strip < FEW_STRIPS ? all - strip : FEW_STRIPS;
                 gpu_u32 bytes = (gpu_u32)(across - c < FEW_DEEP ? across - c : FEW_DEEP) * PACK_BYTES;
                 const gpu_u8 *from = expert + ((gpu_u64)strip * across + c) * PACK_BYTES;
                 if (strips < 0) strips = 0;
                 gpu_u8 *slot = open_slot(a, b, *p, item, TEAM + team, strips * bytes);
                 if (across > FEW_DEEP)
-                    for (int i = 0; i < strips; i++) bulk_copy(slot + i * bytes, from + (gpu_u64)(i * across) * PACK_BYTES, bytes, full_of(b, TEAM + team, p->slot));
+                    for (int i = 0; i < strips; i++)
+                        bulk_copy(slot + i * bytes, from + (gpu_u64)(i * across) * PACK_BYTES, bytes,
+                                  full_of(b, TEAM + team, p->slot));
                 else if (strips) /* they are one run */
                     bulk_copy(slot, from, strips * bytes, full_of(b, TEAM + team, p->slot));
             }
@@ -103,11 +122,14 @@ static __device__ inline int opened_item(const few_block &b, const few_place &p)
 }
 /* Rows of a group, `bytes` of each. number: of the row, by its place in the list. */
 template <typename F>
-static __device__ inline void copy_rows(const gpu_few_args &a, const few_block &b, const few_place &p, int set, int2 group, const gpu_u8 *from, gpu_i64 row, gpu_u32 bytes, int stride, F &&number) {
+static __device__ inline void copy_rows(const gpu_few_args &a, const few_block &b, const few_place &p, int set,
+                                        int2 group, const gpu_u8 *from, gpu_i64 row, gpu_u32 bytes, int stride,
+                                        F &&number) {
     int m = group.y & 255;
     gpu_u8 *to = slot_of(a, b, p) + FEW_WEIGHTS;
     barrier_expect(full_of(b, set, p.slot), m * bytes);
-    for (int i = 0; i < m; i++) bulk_copy(to + i * stride, from + number((group.y >> 8) + i) * row, bytes, full_of(b, set, p.slot));
+    for (int i = 0; i < m; i++)
+        bulk_copy(to + i * stride, from + number((group.y >> 8) + i) * row, bytes, full_of(b, set, p.slot));
 }
 static __device__ inline void copy_x(const gpu_few_args &a, const few_block &b, few_place *p) {
     int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS;
@@ -120,7 +142,8 @@ static __device__ inline void copy_x(const gpu_few_args &a, const few_block &b, 
                 return;
             }
             gpu_u32 blocks = across - c < FEW_ACROSS ? across - c : FEW_ACROSS;
-            copy_rows(a, b, *p, ALL, b.groups[item / strips], a.x_digits + c * (2 * PACK_COLS), 2 * a.hidden, blocks * 2 * PACK_COLS, FEW_X_STRIDE, [&](int at) { return (gpu_i64)b.token[at]; });
+            copy_rows(a, b, *p, ALL, b.groups[item / strips], a.x_digits + c * (2 * PACK_COLS), 2 * a.hidden,
+                      blocks * 2 * PACK_COLS, FEW_X_STRIDE, [&](int at) { return (gpu_i64)b.token[at]; });
         }
     }
 }
@@ -141,7 +164,8 @@ static __device__ inline void copy_h(const gpu_few_args &a, const few_block &b, 
                     ready = j;
                 }
                 gpu_u32 blocks = across - c < FEW_DEEP ? across - c : FEW_DEEP;
-                copy_rows(a, b, *p, TEAM + team, b.groups[j], a.h_digits + c * (2 * PACK_COLS), 2 * a.inter, blocks * 2 * PACK_COLS, FEW_H_STRIDE, [&](int at) { return (gpu_i64)b.pair[at]; });
+                copy_rows(a, b, *p, TEAM + team, b.groups[j], a.h_digits + c * (2 * PACK_COLS), 2 * a.inter,
+                          blocks * 2 * PACK_COLS, FEW_H_STRIDE, [&](int at) { return (gpu_i64)b.pair[at]; });
             }
     }
 }
@@ -153,7 +177,8 @@ static __device__ inline void digits_of_h(const gpu_few_args &a, const few_block
     for (int i = 0; i < (group.y & 255); i++) {
         int pair = b.pair[(group.y >> 8) + i];
         const gpu_i64 row = (gpu_i64)pair * a.inter;
-        float most = row_to_digits(a.h + row, a.h_digits + row * 2, a.inter, lane, 32, [](float v) { return warp_max(v); });
+        float most =
+            row_to_digits(a.h + row, a.h_digits + row * 2, a.inter, lane, 32, [](float v) { return warp_max(v); });
         if (lane == 0) a.h_scale[pair] = digits_scale(most) / 16;
     }
     fence_async_global(); /* digits are read by copies */
@@ -202,10 +227,11 @@ static __device__ inline void say_done(const few_block &b, int i, int item) {
     if (threadIdx.x % 32 == 0) barrier_arrive(&b.done[i % 2]);
 }
 
-/* The warps' sums of an item together, silu(gate) * up to h; the i-th item of this block. `scale`: of the token that this lane writes.
- * Two halves of the memory in turn: the other one may still be read. */
+/* The warps' sums of an item together, silu(gate) * up to h; the i-th item of this block. `scale`: of the token that
+ * this lane writes. Two halves of the memory in turn: the other one may still be read. */
 template <int TILES>
-static __device__ inline void finish_up(const gpu_few_args &a, const few_block &b, int2 group, int strip, int i, float scale, const float gate[TILES][2], const float up[TILES][2]) {
+static __device__ inline void finish_up(const gpu_few_args &a, const few_block &b, int2 group, int strip, int i,
+                                        float scale, const float gate[TILES][2], const float up[TILES][2]) {
     enum { VALUES = 2 * TILES * 2 };
     float *all = b.sums + i % 2 * FEW_WARPS * VALUES * 32;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, m = group.y & 255;
@@ -219,8 +245,10 @@ static __device__ inline void finish_up(const gpu_few_args &a, const few_block &
     int token = warp / 2 * 4 + lane % 4, row = strip * PACK_ROWS + lane / 4 + warp % 2 * 8;
     float of_gate = 0, of_up = 0;
 #pragma unroll 4
-    for (int w = 0; w < FEW_WARPS; w++) of_gate += all[(w * VALUES + warp) * 32 + lane], of_up += all[(w * VALUES + 2 * TILES + warp) * 32 + lane];
-    if (token < m) a.h[(gpu_i64)b.pair[(group.y >> 8) + token] * a.inter + row] = silu(of_gate * scale) * (of_up * scale);
+    for (int w = 0; w < FEW_WARPS; w++)
+        of_gate += all[(w * VALUES + warp) * 32 + lane], of_up += all[(w * VALUES + 2 * TILES + warp) * 32 + lane];
+    if (token < m)
+        a.h[(gpu_i64)b.pair[(group.y >> 8) + token] * a.inter + row] = silu(of_gate * scale) * (of_up * scale);
 }
 
 template <int TILES> static __device__ inline void compute_up(const gpu_few_args &a, const few_block &b, few_place *p) {
@@ -231,12 +259,17 @@ template <int TILES> static __device__ inline void compute_up(const gpu_few_args
         if (item < 0) break;
         int2 group = b.groups[item / strips];
         int tiles = ((group.y & 255) + 3) / 4, token = warp / 2 * 4 + threadIdx.x % 4;
-        float gate[TILES][2] = {}, up[TILES][2] = {}, scale = warp < 2 * TILES && token < (group.y & 255) ? load_fresh1(a.x_scale + b.token[(group.y >> 8) + token]) : 0;
+        float gate[TILES][2] = {}, up[TILES][2] = {},
+              scale = warp < 2 * TILES && token < (group.y & 255)
+                          ? load_fresh1(a.x_scale + b.token[(group.y >> 8) + token])
+                          : 0;
 #pragma unroll 1
         for (int c = warp;;) {
             if (c < across) {
-                const few_weights g = weights_at(slot + warp * PACK_BYTES), u = weights_at(slot + FEW_WEIGHTS / 2 + warp * PACK_BYTES);
-                const few_digits<TILES> x = digits_at<TILES>(slot + FEW_WEIGHTS + warp * (2 * PACK_COLS), FEW_X_STRIDE, tiles);
+                const few_weights g = weights_at(slot + warp * PACK_BYTES),
+                                  u = weights_at(slot + FEW_WEIGHTS / 2 + warp * PACK_BYTES);
+                const few_digits<TILES> x =
+                    digits_at<TILES>(slot + FEW_WEIGHTS + warp * (2 * PACK_COLS), FEW_X_STRIDE, tiles);
                 give_slot(b, *p, 1);
                 multiply<TILES>(g, x, tiles, gate);
                 multiply<TILES>(u, x, tiles, up);
@@ -256,7 +289,9 @@ template <int TILES> static __device__ inline void compute_up(const gpu_few_args
 }
 
 /* y of a group's pairs: lane 4 g + t has rows g and g + 8 of token 4 j + t. */
-template <int TILES> static __device__ inline void put_products(const gpu_few_args &a, const few_block &b, int2 group, int strip, const float scale[TILES], const float sums[TILES][2]) {
+template <int TILES>
+static __device__ inline void put_products(const gpu_few_args &a, const few_block &b, int2 group, int strip,
+                                           const float scale[TILES], const float sums[TILES][2]) {
     int lane = threadIdx.x % 32, t = lane % 4;
 #pragma unroll
     for (int j = 0; j < TILES; j++) {
@@ -268,13 +303,18 @@ template <int TILES> static __device__ inline void put_products(const gpu_few_ar
 }
 
 /* sums += `blocks` blocks of a strip times the rows of h behind them in the slot. */
-template <int TILES, int BLOCKS> static __device__ inline void multiply_strip(const gpu_u8 *data, const gpu_u8 *rows, int tiles, float sums[TILES][2]) {
+template <int TILES, int BLOCKS>
+static __device__ inline void multiply_strip(const gpu_u8 *data, const gpu_u8 *rows, int tiles, float sums[TILES][2]) {
 #pragma unroll
-    for (int i = 0; i < BLOCKS; i++) multiply<TILES>(weights_at(data + i * PACK_BYTES), digits_at<TILES>(rows + i * (2 * PACK_COLS), FEW_H_STRIDE, tiles), tiles, sums);
+    for (int i = 0; i < BLOCKS; i++)
+        multiply<TILES>(weights_at(data + i * PACK_BYTES),
+                        digits_at<TILES>(rows + i * (2 * PACK_COLS), FEW_H_STRIDE, tiles), tiles, sums);
 }
 
-template <int TILES> static __device__ inline void compute_down(const gpu_few_args &a, const few_block &b, few_place *p) {
-    int warp = threadIdx.x / 32, team = warp / FEW_STRIPS, mine = warp % FEW_STRIPS, across = a.inter / PACK_COLS, all = a.hidden / PACK_ROWS, chunks = down_chunks(a);
+template <int TILES>
+static __device__ inline void compute_down(const gpu_few_args &a, const few_block &b, few_place *p) {
+    int warp = threadIdx.x / 32, team = warp / FEW_STRIPS, mine = warp % FEW_STRIPS, across = a.inter / PACK_COLS,
+        all = a.hidden / PACK_ROWS, chunks = down_chunks(a);
     p->phases = 0; /* its barriers are new */
     skip_slots(a, p, team);
     for (;;) {
@@ -294,9 +334,11 @@ template <int TILES> static __device__ inline void compute_down(const gpu_few_ar
             int blocks = across - c < FEW_DEEP ? across - c : FEW_DEEP;
             const gpu_u8 *data = slot + mine * blocks * PACK_BYTES, *rows = slot + FEW_WEIGHTS;
             if (strip < all) {
-                if (blocks == FEW_DEEP) multiply_strip<TILES, FEW_DEEP>(data, rows, tiles, sums);
+                if (blocks == FEW_DEEP)
+                    multiply_strip<TILES, FEW_DEEP>(data, rows, tiles, sums);
                 else
-                    for (int i = 0; i < blocks; i++) multiply_strip<TILES, 1>(data + i * PACK_BYTES, rows + i * (2 * PACK_COLS), tiles, sums);
+                    for (int i = 0; i < blocks; i++)
+                        multiply_strip<TILES, 1>(data + i * PACK_BYTES, rows + i * (2 * PACK_COLS), tiles, sums);
             }
             give_slot(b, *p, FEW_TEAMS);
             skip_slots(a, p, FEW_TEAMS);
@@ -342,8 +384,8 @@ template <int TILES> static __device__ inline void few_experts(const gpu_few_arg
 KERNEL_EARLY(few_4, gpu_few_args, FEW_THREADS, 1) { few_experts<1>(a); }
 KERNEL_EARLY(few_8, gpu_few_args, FEW_THREADS, 1) { few_experts<2>(a); }
 
-/* One block a token: x as digits; what `few` counts begins at zero. Where the gate stands beside a product its blocks do that
- * (few_digits.cuh, digits_of_row). */
+/* One block a token: x as digits; what `few` counts begins at zero. Where the gate stands beside a product its
+ * blocks do that (few_digits.cuh, digits_of_row). */
 KERNEL_OF(few_rows, gpu_few_args, FEW_ROWS_THREADS, 1) {
     __shared__ float each[FEW_ROWS_THREADS / 32];
     int token = blockIdx.x, thread = threadIdx.x;

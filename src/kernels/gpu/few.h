@@ -8,9 +8,9 @@ enum {
     FEW_WARPS = 16, /* that compute; three more: copies of weights, copies of rows, digits of h */
     FEW_THREADS = (FEW_WARPS + 3) * 32,
     FEW_ROWS_THREADS = 512,
-    FEW_SLOTS = 16,      /* of the ring, at most */
-    FEW_BARRIERS = 1024, /* bytes of their barriers and of what they hold */
-    FEW_ACROSS = 16,     /* up: blocks of gate, and as many of up, in a slot: one a warp */
+    FEW_SLOTS = 16,                            /* of the ring, at most */
+    FEW_BARRIERS = 1024,                       /* bytes of their barriers and of what they hold */
+    FEW_ACROSS = 16,                           /* up: blocks of gate, and as many of up, in a slot: one a warp */
     FEW_WEIGHTS = 2 * FEW_ACROSS * PACK_BYTES, /* bytes of a slot before the rows of x or h */
     FEW_X_STRIDE = FEW_ACROSS * PACK_COLS * 2, /* bytes between them */
     FEW_TEAMS = 2,                             /* down: of warps; the slots are theirs in turn */
@@ -49,8 +49,8 @@ typedef struct {
     gpu_bf16 *out;
     gpu_later later; /* of x */
     gpu_after after; /* x not NULL: out is not written */
-    gpu_u32 *
-        h; /* [2][FEW_ONE_H]: by turn; both, and the words, are zero before the first call, and kept from call to call */
+    /* [2][FEW_ONE_H]: by turn; both, and the words, are zero before the first call, and kept from call to call */
+    gpu_u32 *h;
     int *words;
     int n, k, experts, hidden, inter;
     gpu_u64 one_across; /* 2^32 / (inter / 64), rounded up */
@@ -72,8 +72,7 @@ typedef struct {
     gpu_few_one_args few;               /* without ids, weights and shared_expert */
     const gpu_bf16 *router, *gate, *up; /* [experts, hidden]; of the shared expert, [shared_inter, hidden] */
     const float *bias;
-    gpu_u32
-        *words; /* [2][FEED_WORDS], as few.h: logits [FEW_TILE][GPU_GATE_EXPERTS], h of the shared expert */
+    gpu_u32 *words;    /* [2][FEED_WORDS], as few.h: logits [FEW_TILE][GPU_GATE_EXPERTS], h of the shared expert */
     gpu_u64 one_block; /* 2^32 / blocks, rounded up */
     float scale;
     int norm;
@@ -86,11 +85,11 @@ typedef struct {
     const int *ids;
     gpu_u8 *x_digits, *h_digits; /* few_digits.cuh: [n, 2 hidden], [pairs, 2 inter] */
     gpu_later later;             /* of x */
-    float *x_scale, *h_scale; /* [n], [pairs]: a sixteenth of a digit's unit, as the products are of 16 q */
-    gpu_u32 *finished; /* [pairs]: of a group: strips of h that are written, and one more for its digits */
-    int *taken;        /* [2]: items of up and of down that blocks took after their first */
-    float *h;          /* [pairs, inter] */
-    float *y;          /* [pairs, hidden] */
+    float *x_scale, *h_scale;    /* [n], [pairs]: a sixteenth of a digit's unit, as the products are of 16 q */
+    gpu_u32 *finished;           /* [pairs]: of a group: strips of h that are written, and one more for its digits */
+    int *taken;                  /* [2]: items of up and of down that blocks took after their first */
+    float *h;                    /* [pairs, inter] */
+    float *y;                    /* [pairs, hidden] */
     int k, pairs, experts, hidden, inter;
     int beside; /* x_digits and what is counted come from the launch in front, which has the gate too */
     int slots, slot_bytes, shared; /* shared: bytes of all */

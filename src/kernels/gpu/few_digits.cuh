@@ -1,19 +1,25 @@
 /* kernels/gpu/few_digits.cuh: rows of x and h as two digits of base 256, for products in whole numbers.
  *
- * A row's largest |value| becomes 32639 = 127 * 256 + 127; every value is the nearest whole number of such units, 256 * high + low,
- * both in -128..127: 16 bits below the largest, where bf16 has 8 of its own. The scale (of the row) is worth one unit. A row that holds
- * a NaN or an infinity has the scale NaN. Values below 1e-30 of a row whose largest is below it too lose digits.
+ * A row's largest |value| becomes 32639 = 127 * 256 + 127; every value is the nearest whole number of such units,
+ * 256 * high + low, both in -128..127: 16 bits below the largest, where bf16 has 8 of its own. The scale (of the
+ * row) is worth one unit. A row that holds a NaN or an infinity has the scale NaN. Values below 1e-30 of a row whose
+ * largest is below it too lose digits.
  *
- * Order: 128 bytes for each 64 columns, 64 of high digits, then 64 of low ones; each is 16 bytes for t = 0..3, byte 4 s + i of column
- * 16 s + 2 t + {0, 8, 1, 9}[i]: what a lane wants of the second operand of mma.m16n8k32 where pack.h's words are the first. */
+ * Order: 128 bytes for each 64 columns, 64 of high digits, then 64 of low ones; each is 16 bytes for t = 0..3, byte
+ * 4 s + i of column 16 s + 2 t + {0, 8, 1, 9}[i]: what a lane wants of the second operand of mma.m16n8k32 where
+ * pack.h's words are the first. */
 #ifndef KERNELS_GPU_FEW_DIGITS_CUH
 #define KERNELS_GPU_FEW_DIGITS_CUH
 #include "kernels/gpu/few.h"
 #include "kernels/gpu/hopper.cuh"
 
-static __device__ inline float digits_scale(float most) { return most < 3.4e38f ? fmaxf(most, 1e-30f) * (1.0f / 32639.0f) : __uint_as_float(0x7fc00000u); }
+static __device__ inline float digits_scale(float most) {
+    return most < 3.4e38f ? fmaxf(most, 1e-30f) * (1.0f / 32639.0f) : __uint_as_float(0x7fc00000u);
+}
 /* Units a value of 1 has; 0 for a NaN: all digits 0. */
-static __device__ inline float digits_of_one(float most) { return most < 3.4e38f ? __fdividef(32639.0f / 4, fmaxf(most, 1e-30f) / 4) : 0; } /* by 2^126 and more: 0 */
+static __device__ inline float digits_of_one(float most) {
+    return most < 3.4e38f ? __fdividef(32639.0f / 4, fmaxf(most, 1e-30f) / 4) : 0;
+} /* by 2^126 and more: 0 */
 
 /* Four values to a word of high and one of low digits. */
 static __device__ inline void four_digits(const float v[4], float one, gpu_u32 *high, gpu_u32 *low) {
@@ -33,7 +39,8 @@ static __device__ inline float2 two_values(const gpu_bf16 *p) {
     return {low_f32(two), high_f32(two)};
 }
 
-/* 16 columns: t = unit % 4 of the 64 columns unit / 4. A thread has every `threads`-th unit of a row and keeps its first one. */
+/* 16 columns: t = unit % 4 of the 64 columns unit / 4. A thread has every `threads`-th unit of a row and keeps its
+ * first one. */
 typedef struct {
     float v[16];
 } few_unit;
@@ -64,15 +71,19 @@ static __device__ inline void put_unit(const few_unit &d, gpu_u8 *digits, int un
 }
 
 /* The thread's part of a row to digits; whole(most): the largest |value| of all threads. Returns it. */
-template <typename T, typename F> static __device__ inline float row_to_digits(const T *row, gpu_u8 *digits, int cols, int thread, int threads, F &&whole) {
+template <typename T, typename F>
+static __device__ inline float row_to_digits(const T *row, gpu_u8 *digits, int cols, int thread, int threads,
+                                             F &&whole) {
     const few_unit first = unit_at(row, cols, thread);
     float most = most_of_unit(first);
 #pragma unroll 1
-    for (int u = thread + threads; u < cols / 16; u += threads) most = larger(most, most_of_unit(unit_at(row, cols, u)));
+    for (int u = thread + threads; u < cols / 16; u += threads)
+        most = larger(most, most_of_unit(unit_at(row, cols, u)));
     most = whole(most);
     if (thread < cols / 16) put_unit(first, digits, thread, digits_of_one(most));
 #pragma unroll 1
-    for (int u = thread + threads; u < cols / 16; u += threads) put_unit(unit_at(row, cols, u), digits, u, digits_of_one(most));
+    for (int u = thread + threads; u < cols / 16; u += threads)
+        put_unit(unit_at(row, cols, u), digits, u, digits_of_one(most));
     return most;
 }
 
@@ -82,27 +93,31 @@ static __device__ inline void quick_digits(const float v[4], float one, gpu_u32 
 #pragma unroll
     for (int i = 0; i < 4; i++) w[i] = __float_as_uint(fmaf(v[i], one, 12582912.0f));
     *low = __byte_perm(__byte_perm(w[0], w[1], 0x0040), __byte_perm(w[2], w[3], 0x0040), 0x5410);
-    *high = __byte_perm(__byte_perm(w[0] + 128, w[1] + 128, 0x0051), __byte_perm(w[2] + 128, w[3] + 128, 0x0051), 0x5410);
+    *high =
+        __byte_perm(__byte_perm(w[0] + 128, w[1] + 128, 0x0051), __byte_perm(w[2] + 128, w[3] + 128, 0x0051), 0x5410);
 }
 
 /* Lane 4 q + i gets word i of lanes 4 q .. 4 q + 3. */
 static __device__ inline void trade_words(gpu_u32 w[4]) {
     bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
-    gpu_u32 a = (gpu_u32)__shfl_xor_sync(~0u, (int)(odd ? w[0] : w[1]), 1), b = (gpu_u32)__shfl_xor_sync(~0u, (int)(odd ? w[2] : w[3]), 1);
+    gpu_u32 a = (gpu_u32)__shfl_xor_sync(~0u, (int)(odd ? w[0] : w[1]), 1),
+            b = (gpu_u32)__shfl_xor_sync(~0u, (int)(odd ? w[2] : w[3]), 1);
     if (odd)
         w[0] = a, w[2] = b;
     else
         w[1] = a, w[3] = b;
-    a = (gpu_u32)__shfl_xor_sync(~0u, (int)(upper ? w[0] : w[2]), 2), b = (gpu_u32)__shfl_xor_sync(~0u, (int)(upper ? w[1] : w[3]), 2);
+    a = (gpu_u32)__shfl_xor_sync(~0u, (int)(upper ? w[0] : w[2]), 2),
+    b = (gpu_u32)__shfl_xor_sync(~0u, (int)(upper ? w[1] : w[3]), 2);
     if (upper)
         w[0] = a, w[1] = b;
     else
         w[2] = a, w[3] = b;
 }
 
-/* A row of x by the WARPS warps of `team` (0..) of a block; most: shared, a word a warp. As few_rows; x was written two launches ago or
- * more, and what is written here was read as long ago. */
-template <int WARPS> static __device__ inline void digits_of_row(const gpu_digits_args &a, gpu_i64 row, int team, gpu_u32 *most) {
+/* A row of x by the WARPS warps of `team` (0..) of a block; most: shared, a word a warp. As few_rows; x was written
+ * two launches ago or more, and what is written here was read as long ago. */
+template <int WARPS>
+static __device__ inline void digits_of_row(const gpu_digits_args &a, gpu_i64 row, int team, gpu_u32 *most) {
     enum { LANES = WARPS * 32, PIECES = GPU_DIGITS_COLS / 8 / LANES };
     int thread = threadIdx.x % LANES, lane = thread % 32;
     uint4 raw[PIECES];

@@ -1,4 +1,5 @@
-/* kernels/gpu/few_multiply.cuh: a block of 16 x 64 packed weights times four tokens' digits, and more fours, by a warp. */
+/* kernels/gpu/few_multiply.cuh: a block of 16 x 64 packed weights times four tokens' digits, and more fours, by a
+ * warp. */
 #ifndef KERNELS_GPU_FEW_MULTIPLY_CUH
 #define KERNELS_GPU_FEW_MULTIPLY_CUH
 #include "kernels/gpu/hopper.cuh"
@@ -15,24 +16,28 @@ static __device__ inline few_weights weights_at(const gpu_u8 *block) {
 }
 
 /* The digits of 64 columns, four tokens a tile. */
-template <int TILES> struct few_digits {
-    uint4 of[TILES];
-};
+template <int TILES> struct few_digits { uint4 of[TILES]; };
 template <int TILES> static __device__ inline few_digits<TILES> digits_at(const gpu_u8 *rows, int stride, int tiles) {
     int lane = threadIdx.x % 32;
     few_digits<TILES> d;
 #pragma unroll
-    for (int j = 0; j < TILES; j++) d.of[j] = !j || j < tiles ? *(const uint4 *)(rows + (4 * j + lane / 8) * stride + lane % 8 * 16) : uint4{0, 0, 0, 0};
+    for (int j = 0; j < TILES; j++)
+        d.of[j] =
+            !j || j < tiles ? *(const uint4 *)(rows + (4 * j + lane / 8) * stride + lane % 8 * 16) : uint4{0, 0, 0, 0};
     return d;
 }
 
 /* sums[j] += the block times the four tokens of tile j: rows g and g + 8, token t. */
-template <int TILES> static __device__ inline void multiply(const few_weights &w, const few_digits<TILES> &x, int tiles, float sums[TILES][2]) {
+template <int TILES>
+static __device__ inline void multiply(const few_weights &w, const few_digits<TILES> &x, int tiles,
+                                       float sums[TILES][2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         gpu_u32 first = half ? w.word.z : w.word.x, second = half ? w.word.w : w.word.y;
-        const gpu_u32 q[4] = {high_nibbles(first << 4), high_nibbles(first), high_nibbles(second << 4), high_nibbles(second)};
-        float upper = half ? high_f32(w.scale.x) : low_f32(w.scale.x), lower = half ? high_f32(w.scale.y) : low_f32(w.scale.y);
+        const gpu_u32 q[4] = {high_nibbles(first << 4), high_nibbles(first), high_nibbles(second << 4),
+                              high_nibbles(second)};
+        float upper = half ? high_f32(w.scale.x) : low_f32(w.scale.x),
+              lower = half ? high_f32(w.scale.y) : low_f32(w.scale.y);
 #pragma unroll
         for (int j = 0; j < TILES; j++) {
             if (j && j >= tiles) continue;

@@ -4,13 +4,19 @@
 #include "kernels/gpu/few_digits.cuh"
 #include "kernels/gpu/few_multiply.cuh"
 
-enum { MOST_SLOTS = 16, WARPS = FEW_WARPS, COPIER = FEW_WARPS, MULTIPLIERS = WARPS * 32, SOON = 4 /* items of up a block */ };
+enum {
+    MOST_SLOTS = 16,
+    WARPS = FEW_WARPS,
+    COPIER = FEW_WARPS,
+    MULTIPLIERS = WARPS * 32,
+    SOON = 4 /* items of up a block */
+};
 
 typedef struct {
     gpu_u64 full[MOST_SLOTS], empty[MOST_SLOTS];
     int item[MOST_SLOTS]; /* -1: none any more */
     int turn, n_groups, n_rows;
-    int id[FEW_ONE_PAIRS];            /* of pairs, and their weights: feed_one.cu's gate */
+    int id[FEW_ONE_PAIRS]; /* of pairs, and their weights: feed_one.cu's gate */
     float pair_weight[FEW_ONE_PAIRS];
     gpu_u64 first;                    /* feed_one.cu: the rows of its own products are there */
     int expert[FEW_ONE_PAIRS];        /* of a group */
@@ -30,10 +36,12 @@ typedef struct {
 } few_one_block;
 static __device__ inline few_one_block block_of(const gpu_few_one_args &a, gpu_u8 *memory) {
     float *sums = (float *)(memory + a.at_sums);
-    return {(few_one_state *)memory, memory + FEW_ONE_STATE, memory + a.at_digits, sums, sums + 2 * WARPS * 2 * 32, memory + a.at_shared_h};
+    return {(few_one_state *)memory,   memory + FEW_ONE_STATE, memory + a.at_digits, sums,
+            sums + 2 * WARPS * 2 * 32, memory + a.at_shared_h};
 }
 static __device__ inline void open_ring(const gpu_few_one_args &a, const few_one_block &b) {
-    if ((int)threadIdx.x < a.slots) barrier_init(&b.s->full[threadIdx.x], 1), barrier_init(&b.s->empty[threadIdx.x], WARPS);
+    if ((int)threadIdx.x < a.slots)
+        barrier_init(&b.s->full[threadIdx.x], 1), barrier_init(&b.s->empty[threadIdx.x], WARPS);
     if (threadIdx.x == 0) barrier_init(&b.s->first, 1);
     barrier_fence_init();
     __syncthreads();
@@ -51,7 +59,8 @@ static __device__ inline void multipliers_sync() { threads_sync(1, MULTIPLIERS);
 /* ---- the copier: a warp ---- */
 
 /* Experts in the order of the pairs, each once; rows of h: (expert, token), each once. */
-static __device__ inline void plan_pairs(const gpu_few_one_args &a, few_one_state *s, const int *ids, const float *weights) {
+static __device__ inline void plan_pairs(const gpu_few_one_args &a, few_one_state *s, const int *ids,
+                                         const float *weights) {
     int lane = threadIdx.x % 32, pairs = a.n * a.k, token = lane / a.k;
     int id = lane < pairs ? ids[lane] : -1;
     float weight = lane < pairs ? weights[lane] : 0.0f, sum = 0;
@@ -59,7 +68,8 @@ static __device__ inline void plan_pairs(const gpu_few_one_args &a, few_one_stat
 #pragma unroll
     for (int t = 0; t < FEW_TILE; t++) s->row[lane][t] = -1;
     __syncwarp();
-    gpu_u32 same = __match_any_sync(~0u, valid ? id : -1 - lane), twins = __match_any_sync(~0u, valid ? id * FEW_TILE + token : -1 - lane);
+    gpu_u32 same = __match_any_sync(~0u, valid ? id : -1 - lane),
+            twins = __match_any_sync(~0u, valid ? id * FEW_TILE + token : -1 - lane);
     int first = __popc((same & -same) - 1), twin = __popc((twins & -twins) - 1);
     gpu_u32 groups = __ballot_sync(~0u, valid && first == lane), rows = __ballot_sync(~0u, valid && twin == lane);
     int group = __popc(groups & ((1u << first) - 1)), row = __popc(rows & ((1u << lane) - 1));
@@ -91,43 +101,57 @@ static __device__ inline int take_item(int *taken) { return threadIdx.x % 32 == 
 static __device__ inline int item_taken(int took) { return (int)gridDim.x + __shfl_sync(~0u, took, 0); }
 
 static __device__ inline void copy_up(const gpu_few_one_args &a, const few_one_block &b, one_place *p) {
-    int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, items = b.s->n_groups * strips, took = 0, lane = threadIdx.x % 32;
+    int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, items = b.s->n_groups * strips, took = 0,
+        lane = threadIdx.x % 32;
     one_place last = {-1, 0};
     for (int item = blockIdx.x; item < items; item = item_taken(took)) {
-        gpu_u64 at = (gpu_u64)b.s->expert[item / strips] * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
+        gpu_u64 at =
+            (gpu_u64)b.s->expert[item / strips] * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
         for (int c = 0; c < across; c += FEW_ACROSS, next_slot(a, p)) {
             gpu_u32 bytes = (gpu_u32)(across - c < FEW_ACROSS ? across - c : FEW_ACROSS) * PACK_BYTES;
             if (c + FEW_ACROSS >= across) took = take_item(&a.words[FEW_ONE_UP]);
             gpu_u8 *slot = open_slot(b, *p, item, 2 * bytes);
-            if (lane < 2) bulk_copy(slot + lane * (FEW_WEIGHTS / 2), (lane ? a.up : a.gate) + at + (gpu_u64)c * PACK_BYTES, bytes, &b.s->full[p->slot]);
+            if (lane < 2)
+                bulk_copy(slot + lane * (FEW_WEIGHTS / 2), (lane ? a.up : a.gate) + at + (gpu_u64)c * PACK_BYTES, bytes,
+                          &b.s->full[p->slot]);
             last = *p;
         }
     }
     open_slot(b, *p, -1, 0);
     next_slot(a, p);
-    /* Where up takes long, down's weights have time while h is on its way; before, they would be in the way of other blocks' weights of up. */
+    /* Where up takes long, down's weights have time while h is on its way; before, they would be in the way of other
+     * blocks' weights of up. */
     if (last.slot >= 0 && items > SOON * (int)gridDim.x) barrier_wait(&b.s->full[last.slot], last.parity);
 }
 
 /* at / across for the flat number of a block of weights. */
-static __device__ inline int group_of(const gpu_few_one_args &a, int at) { return (int)((gpu_u64)at * a.one_across >> 32); }
+static __device__ inline int group_of(const gpu_few_one_args &a, int at) {
+    return (int)((gpu_u64)at * a.one_across >> 32);
+}
 
-/* The shared expert's rows of an item of down: a slot of its own, rows shared_stride() apart, so that they lie in different banks. */
+/* The shared expert's rows of an item of down: a slot of its own, rows shared_stride() apart, so that they lie in
+ * different banks. */
 static __device__ inline int shared_stride(const gpu_few_one_args &a) { return a.shared_inter * 2 + 16; }
-static __device__ inline void copy_shared_down(const gpu_few_one_args &a, const few_one_block &b, one_place *p, int item) {
+static __device__ inline void copy_shared_down(const gpu_few_one_args &a, const few_one_block &b, one_place *p,
+                                               int item) {
     int lane = threadIdx.x % 32, bytes = a.shared_inter * 2;
     if (!a.shared_inter) return;
     gpu_u8 *slot = open_slot(b, *p, item, (gpu_u32)bytes * PACK_ROWS);
     if (lane < PACK_ROWS)
-        bulk_copy(slot + lane * shared_stride(a), a.shared_down + ((gpu_i64)item * PACK_ROWS + lane) * a.shared_inter, (gpu_u32)bytes, &b.s->full[p->slot]);
+        bulk_copy(slot + lane * shared_stride(a), a.shared_down + ((gpu_i64)item * PACK_ROWS + lane) * a.shared_inter,
+                  (gpu_u32)bytes, &b.s->full[p->slot]);
     next_slot(a, p);
 }
 
-/* Blocks of weights of an item of down: those of the first expert, then of the next. A slot has FEW_ONE_BLOCKS of them. */
-template <bool FEED> static __device__ inline void copy_down(const gpu_few_one_args &a, const few_one_block &b, one_place *p) {
-    int across = a.inter / PACK_COLS, all = b.s->n_groups * across, items = a.hidden / PACK_ROWS, took = 0, lane = threadIdx.x % 32;
+/* Blocks of weights of an item of down: those of the first expert, then of the next. A slot has FEW_ONE_BLOCKS of
+ * them. */
+template <bool FEED>
+static __device__ inline void copy_down(const gpu_few_one_args &a, const few_one_block &b, one_place *p) {
+    int across = a.inter / PACK_COLS, all = b.s->n_groups * across, items = a.hidden / PACK_ROWS, took = 0,
+        lane = threadIdx.x % 32;
     int *taken = &a.words[FEW_ONE_DOWN + b.s->turn], before = 0;
-    bool small = all <= 2 * FEW_ONE_BLOCKS; /* items: two of them are fixed, so that nobody waits for the next one's number */
+    bool small =
+        all <= 2 * FEW_ONE_BLOCKS; /* items: two of them are fixed, so that nobody waits for the next one's number */
     for (int i = 0, item = blockIdx.x; item < items; i++) {
         if (FEED) copy_shared_down(a, b, p, item);
         for (int f = 0; f == 0 || f < all; f += FEW_ONE_BLOCKS, next_slot(a, p)) {
@@ -136,7 +160,9 @@ template <bool FEED> static __device__ inline void copy_down(const gpu_few_one_a
             gpu_u8 *slot = open_slot(b, *p, item, (gpu_u32)(end - f) * PACK_BYTES);
             for (int g = group_of(a, f) + lane; g * across < end; g += 32) {
                 int from = g * across < f ? f : g * across, to = (g + 1) * across < end ? (g + 1) * across : end;
-                bulk_copy(slot + (from - f) * PACK_BYTES, a.down + (gpu_u64)b.s->expert[g] * a.expert_bytes + ((gpu_u64)item * across + from - g * across) * PACK_BYTES,
+                bulk_copy(slot + (from - f) * PACK_BYTES,
+                          a.down + (gpu_u64)b.s->expert[g] * a.expert_bytes +
+                              ((gpu_u64)item * across + from - g * across) * PACK_BYTES,
                           (gpu_u32)(to - from) * PACK_BYTES, &b.s->full[p->slot]);
             }
         }
@@ -160,9 +186,10 @@ static __device__ inline void leave_slot(const gpu_few_one_args &a, const few_on
 
 static __device__ inline int x_stride(const gpu_few_one_args &a) { return a.hidden * 2 + 16; }
 
-/* x as digits: pieces of 8 columns, all loads under way at once; a row has one scale. FEED: x is also put where its digits will lie, as
- * it is, rows x_stride() apart, and used() there, at whose end nobody reads it any more. */
-template <int TOKENS, bool FEED, typename F> static __device__ inline void digits_of_x(const gpu_few_one_args &a, const few_one_block &b, F &&used) {
+/* x as digits: pieces of 8 columns, all loads under way at once; a row has one scale. FEED: x is also put where its
+ * digits will lie, as it is, rows x_stride() apart, and used() there, at whose end nobody reads it any more. */
+template <int TOKENS, bool FEED, typename F>
+static __device__ inline void digits_of_x(const gpu_few_one_args &a, const few_one_block &b, F &&used) {
     enum { PIECES = FEW_ONE_COLS / 8 / MULTIPLIERS };
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint4 raw[TOKENS][PIECES];
@@ -217,7 +244,8 @@ template <int TOKENS, bool FEED, typename F> static __device__ inline void digit
             gpu_u32 high[2], low[2];
 #pragma unroll
             for (int s = 0; s < 2; s++) {
-                const float v[4] = {low_f32(w[2 * s]), low_f32(w[2 * s + 1]), high_f32(w[2 * s]), high_f32(w[2 * s + 1])};
+                const float v[4] = {low_f32(w[2 * s]), low_f32(w[2 * s + 1]), high_f32(w[2 * s]),
+                                    high_f32(w[2 * s + 1])};
                 quick_digits(v, one, &high[s], &low[s]);
             }
             if (c < a.hidden) *(uint2 *)to = {high[0], high[1]}, *(uint2 *)(to + 64) = {low[0], low[1]};
@@ -232,7 +260,8 @@ static __device__ inline float quick_silu(float x) { return __fdividef(x, 1.0f +
 static __device__ inline gpu_u32 word_of(float v) { return isnan(v) ? ~0x7fc00000u : ~__float_as_uint(v); }
 
 static __device__ inline void compute_up(const gpu_few_one_args &a, const few_one_block &b, gpu_u32 *h, one_place *p) {
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % FEW_TILE, across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % FEW_TILE, across = a.hidden / PACK_COLS,
+        strips = a.inter / PACK_ROWS;
     const gpu_u8 *x = b.digits + (lane / 8 < a.n ? lane / 8 : 0) * (2 * a.hidden) + lane % 8 * 16;
     for (int i = 0;; i++) {
         int item = await_item(b, *p);
@@ -257,14 +286,18 @@ static __device__ inline void compute_up(const gpu_few_one_args &a, const few_on
         /* The warps' sums together; two halves of the memory in turn: the other one may still be read. */
         float *all = b.sums + i % 2 * (WARPS * 4 * 32);
 #pragma unroll
-        for (int v = 0; v < 2; v++) all[(warp * 4 + v) * 32 + lane] = gate[0][v], all[(warp * 4 + 2 + v) * 32 + lane] = up[0][v];
+        for (int v = 0; v < 2; v++)
+            all[(warp * 4 + v) * 32 + lane] = gate[0][v], all[(warp * 4 + 2 + v) * 32 + lane] = up[0][v];
         multipliers_sync();
         if (warp >= 2) continue;
         float of_gate = 0, of_up = 0;
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) of_gate += all[(w * 4 + warp) * 32 + lane], of_up += all[(w * 4 + 2 + warp) * 32 + lane];
+        for (int w = 0; w < WARPS; w++)
+            of_gate += all[(w * 4 + warp) * 32 + lane], of_up += all[(w * 4 + 2 + warp) * 32 + lane];
         int row = b.s->row[group][t];
-        if (row >= 0) h[row * a.inter + item % strips * PACK_ROWS + lane / 4 + warp * 8] = word_of(quick_silu(of_gate * b.s->x_scale[t]) * (of_up * b.s->x_scale[t]));
+        if (row >= 0)
+            h[row * a.inter + item % strips * PACK_ROWS + lane / 4 + warp * 8] =
+                word_of(quick_silu(of_gate * b.s->x_scale[t]) * (of_up * b.s->x_scale[t]));
     }
     leave_slot(a, b, p);
 }
@@ -326,7 +359,8 @@ static __device__ inline one_after read_after(const gpu_few_one_args &a, gpu_i64
     return {{f32_of(a.after.x[out]), f32_of(a.after.x[out + 8])}, {a.after.weight[row], a.after.weight[row + 8]}};
 }
 /* By a warp, an item's sums of its tokens. */
-static __device__ inline void put_after(const gpu_few_one_args &a, int item, int t, gpu_i64 out, const one_after &s, const float v[2]) {
+static __device__ inline void put_after(const gpu_few_one_args &a, int item, int t, gpu_i64 out, const one_after &s,
+                                        const float v[2]) {
     float squares = 0;
 #pragma unroll
     for (int k = 0; k < 2 && t < a.n; k++) {
@@ -341,9 +375,10 @@ static __device__ inline void put_after(const gpu_few_one_args &a, int item, int
     if ((int)threadIdx.x % 32 == t && t < a.n) a.after.squares[t * GPU_LATER_PARTS + item] = squares;
 }
 
-/* The shared expert's part of an item: a warp has every WARPS-th 16 columns. Column 2 t of the product is token t, as in a sum of two
- * digits; h of it lies behind the digits as bf16. */
-static __device__ inline void shared_product(const gpu_few_one_args &a, const few_one_block &b, one_place *p, float sums[2]) {
+/* The shared expert's part of an item: a warp has every WARPS-th 16 columns. Column 2 t of the product is token t,
+ * as in a sum of two digits; h of it lies behind the digits as bf16. */
+static __device__ inline void shared_product(const gpu_few_one_args &a, const few_one_block &b, one_place *p,
+                                             float sums[2]) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, stride = shared_stride(a);
     const gpu_u8 *rows = b.ring + (gpu_u32)p->slot * FEW_WEIGHTS + lane % 16 * stride + lane / 16 * 16;
     const gpu_u8 *h = b.shared_h + (lane / 8 < a.n ? lane / 8 : 0) * stride + lane % 4 * 4;
@@ -358,8 +393,8 @@ static __device__ inline void shared_product(const gpu_few_one_args &a, const fe
     sums[0] = c[0], sums[1] = c[2];
 }
 
-/* A sum of an item that has yet to be written by its warp: what is added to it comes from memory, and whoever waited for it would keep all
- * others from the next item. */
+/* A sum of an item that has yet to be written by its warp: what is added to it comes from memory, and whoever waited
+ * for it would keep all others from the next item. */
 typedef struct {
     int item; /* -1: none */
     gpu_i64 out;
@@ -377,8 +412,10 @@ template <bool FEED> static __device__ inline void put_result(const gpu_few_one_
         a.out[r.out] = bf16_of(v[0]), a.out[r.out + 8] = bf16_of(v[1]);
 }
 
-template <bool FEED> static __device__ inline void compute_down(const gpu_few_one_args &a, const few_one_block &b, one_place *p) {
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % FEW_TILE, across = a.inter / PACK_COLS, all = b.s->n_groups * across;
+template <bool FEED>
+static __device__ inline void compute_down(const gpu_few_one_args &a, const few_one_block &b, one_place *p) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % FEW_TILE, across = a.inter / PACK_COLS,
+        all = b.s->n_groups * across;
     const gpu_u8 *digits = b.digits + lane % 8 * 16;
     one_result mine = {-1, 0, {0, 0}, {0, 0}, {{0, 0}, {0, 0}}};
     for (int i = 0;; i++) {
@@ -391,7 +428,8 @@ template <bool FEED> static __device__ inline void compute_down(const gpu_few_on
             put_result<FEED>(a, mine);
             mine.item = item, mine.out = out;
             if (t < a.n && a.after.x) mine.after = read_after(a, out, item * PACK_ROWS + lane / 4);
-            if (!FEED && t < a.n && a.shared_expert) mine.shared[0] = f32_of(a.shared_expert[out]), mine.shared[1] = f32_of(a.shared_expert[out + 8]);
+            if (!FEED && t < a.n && a.shared_expert)
+                mine.shared[0] = f32_of(a.shared_expert[out]), mine.shared[1] = f32_of(a.shared_expert[out + 8]);
         }
         if (FEED && a.shared_inter) {
             shared_product(a, b, p, sums);
@@ -406,7 +444,8 @@ template <bool FEED> static __device__ inline void compute_down(const gpu_few_on
                 if (at >= all) continue;
                 float one[1][2] = {};
                 int c = at - group * across, row = b.s->row[group][lane / 8], of_t = b.s->row[group][t];
-                const few_digits<1> d = {{*(const uint4 *)(digits + ((row < 0 ? 0 : row) * across + c) * (2 * PACK_COLS))}};
+                const few_digits<1> d = {
+                    {*(const uint4 *)(digits + ((row < 0 ? 0 : row) * across + c) * (2 * PACK_COLS))}};
                 multiply<1>(weights_at(slot + (k + warp) * PACK_BYTES), d, 1, one);
                 if (of_t >= 0) {
                     float share = b.share[of_t * across + c];
@@ -425,13 +464,14 @@ template <bool FEED> static __device__ inline void compute_down(const gpu_few_on
         if (!last) continue;
         mine.total[0] = mine.total[1] = 0;
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) mine.total[0] += halves[w * 2 * 32 + lane], mine.total[1] += halves[(w * 2 + 1) * 32 + lane];
+        for (int w = 0; w < WARPS; w++)
+            mine.total[0] += halves[w * 2 * 32 + lane], mine.total[1] += halves[(w * 2 + 1) * 32 + lane];
     }
     put_result<FEED>(a, mine);
 }
 
-/* What the next call counts begins at zero, once no block of this one looks at it; the other half of h's memory, where the call before
- * had its own, too. */
+/* What the next call counts begins at zero, once no block of this one looks at it; the other half of h's memory,
+ * where the call before had its own, too. */
 static __device__ inline void clear_other(const gpu_few_one_args &a, int turn) {
     gpu_u32 *other = a.h + (1 - turn) * FEW_ONE_H;
     for (int i = blockIdx.x * MULTIPLIERS + threadIdx.x; i < FEW_ONE_H; i += gridDim.x * MULTIPLIERS) other[i] = 0;

@@ -1,5 +1,5 @@
-/* kernels/gpu/few_plain.c: the launches of few_plain.cu: how a block's shared memory is divided, how the copy engine sees the weights.
- * moe_choice.c says which calls they take. */
+/* kernels/gpu/few_plain.c: the launches of few_plain.cu: how a block's shared memory is divided, how the copy engine
+ * sees the weights. moe_choice.c says which calls they take. */
 #include "kernels/gpu/few_plain.h"
 #include "kernels/gpu/inside.h"
 
@@ -48,8 +48,8 @@ bool gpu_plain_is_one(const op_weight *w) {
     const gpu_matrix *v = w->views;
     bool fp8 = v->format == GPU_W_FP8_PAIRS;
     i64 unit = fp8 ? 128 : 64;
-    return (fp8 || v->format == GPU_W_BF16) && v[2].format == v->format && v->cols % unit == 0 &&
-           v->rows % unit == 0 && w->expert_bytes == (u64)(3 * v->rows * v->cols) * (fp8 ? 1 : 2);
+    return (fp8 || v->format == GPU_W_BF16) && v[2].format == v->format && v->cols % unit == 0 && v->rows % unit == 0 &&
+           w->expert_bytes == (u64)(3 * v->rows * v->cols) * (fp8 ? 1 : 2);
 }
 
 /* All experts as rows of `hidden` and of `inter` columns; where FP8's scales lie. */
@@ -93,8 +93,7 @@ void gpu_run_plain(const ops *o, const moe_args *a, u8 *space, f32 *y) {
         c.ids = p.f.ids, c.weights = a->weights + i * a->k;
         c.shared = a->shared ? (const gpu_bf16 *)a->shared + i * hidden : NULL;
         c.out = (gpu_bf16 *)a->out + i * hidden;
-        gpu_launch(b->g, b->moe_combine, (u32)part.n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0,
-                   &c);
+        gpu_launch(b->g, b->moe_combine, (u32)part.n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0, &c);
     }
 }
 

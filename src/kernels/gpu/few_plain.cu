@@ -1,19 +1,25 @@
-/* kernels/gpu/few_plain.cu: routed experts at few tokens whose weights are as the checkpoint has them, bf16 or FP8 in blocks of 128 x 128: sort,
- * gate and up, SiLU, down in one launch, after a short one that zeroes what it counts; moe_combine adds a token's slots.
+/* kernels/gpu/few_plain.cu: routed experts at few tokens whose weights are as the checkpoint has them, bf16 or FP8
+ * in blocks of 128 x 128: sort, gate and up, SiLU, down in one launch, after a short one that zeroes what it counts;
+ * moe_combine adds a token's slots.
  *
- * Groups, items and the ring are few.cu's: every group's weights are read once, blocks take items as they have room for them, one warp
- * copies weights and another rows, ahead across items and from up to down. What differs:
- *   weights  boxes of the copy engine, swizzled as ldmatrix wants them: 16 rows of gate and of up by 1024 bytes (up), 64 rows by 512 or 128 by
- *            256 (down): 32 KiB a slot. All experts are one tensor, as rows of `hidden` and as rows of `inter` columns.
- *   up       item (group, 16 rows of gate and of up): eight warps have an eighth of a slot's columns of gate each, eight of up; their
- *            sums are added in shared memory in the order of the warps, and silu(gate) * up goes to h [pairs, inter] in bf16.
- *   down     item (group, 256 or 512 rows of down): four teams of four warps, one or two strips of 16 rows each, all columns; to y [pairs, hidden].
- * Products are exact, sums float32 in an order that does not depend on other rows; FP8's scale multiplies the sum of its 128 columns, and
- * an e4m3 value is a bf16 value (NaN, which no checkpoint should hold, becomes 480).
+ * Groups, items and the ring are few.cu's: every group's weights are read once, blocks take items as they have room
+ * for them, one warp copies weights and another rows, ahead across items and from up to down. What differs:
+ *   weights  boxes of the copy engine, swizzled as ldmatrix wants them: 16 rows of gate and of up by 1024 bytes
+ *   (up), 64 rows by 512 or 128 by
+ *            256 (down): 32 KiB a slot. All experts are one tensor, as rows of `hidden` and as rows of `inter`
+ *            columns.
+ *   up       item (group, 16 rows of gate and of up): eight warps have an eighth of a slot's columns of gate each,
+ *   eight of up; their
+ *            sums are added in shared memory in the order of the warps, and silu(gate) * up goes to h [pairs, inter]
+ *            in bf16.
+ *   down     item (group, 256 or 512 rows of down): four teams of four warps, one or two strips of 16 rows each, all
+ *   columns; to y [pairs, hidden].
+ * Products are exact, sums float32 in an order that does not depend on other rows; FP8's scale multiplies the sum of
+ * its 128 columns, and an e4m3 value is a bf16 value (NaN, which no checkpoint should hold, becomes 480).
  *
- * Bytes: groups * 3 inter hidden * (2 or 1), and x and h rows from the second-level cache once an item. One rank of TP8 of Kimi-K2 in bf16, 11 MB
- * an expert: 20 us at 1 token, 550 at 40 (4.35 TB/s). 2 KiB of weights take a warp 8 instructions that load and 4 products (bf16,
- * up to 8 tokens), or some 190 instructions (FP8). */
+ * Bytes: groups * 3 inter hidden * (2 or 1), and x and h rows from the second-level cache once an item. One rank of
+ * TP8 of Kimi-K2 in bf16, 11 MB an expert: 20 us at 1 token, 550 at 40 (4.35 TB/s). 2 KiB of weights take a warp 8
+ * instructions that load and 4 products (bf16, up to 8 tokens), or some 190 instructions (FP8). */
 #include "kernels/gpu/few_plain.h"
 #include "kernels/gpu/few_plan.cuh"
 #include "kernels/gpu/fp8.cuh"
@@ -34,8 +40,12 @@ static __device__ inline void next_place(const gpu_few_args &a, plain_place *p) 
 static __device__ inline void skip_slots(const gpu_few_args &a, plain_place *p, int n) {
     for (p->slot += n; p->slot >= a.slots;) p->slot -= a.slots;
 }
-static __device__ inline gpu_u64 *full_of(const few_block &b, int set, int slot) { return &b.full[set * PLAIN_SLOTS + slot]; }
-static __device__ inline gpu_u8 *slot_of(const gpu_few_args &a, const few_block &b, const plain_place &p) { return b.ring + (gpu_u32)p.slot * a.slot_bytes; }
+static __device__ inline gpu_u64 *full_of(const few_block &b, int set, int slot) {
+    return &b.full[set * PLAIN_SLOTS + slot];
+}
+static __device__ inline gpu_u8 *slot_of(const gpu_few_args &a, const few_block &b, const plain_place &p) {
+    return b.ring + (gpu_u32)p.slot * a.slot_bytes;
+}
 
 template <int F> static __device__ inline int units_of(int cols) { return cols / (F == FP8 ? 128 : 64); }
 /* Bytes of a unit's columns in a row of x or h. */
@@ -58,12 +68,15 @@ static __device__ inline few_block plain_memory(const gpu_few_args &a) {
 
 static __device__ inline int strips_of(const gpu_few_args &a) { return a.inter / 16; }
 /* Items of down a group has. */
-template <int F> static __device__ inline int chunks_of(const gpu_few_args &a) { return (a.hidden / 16 + FEW_WARPS * PLAIN_STRIPS(F == FP8) - 1) / (FEW_WARPS * PLAIN_STRIPS(F == FP8)); }
+template <int F> static __device__ inline int chunks_of(const gpu_few_args &a) {
+    return (a.hidden / 16 + FEW_WARPS * PLAIN_STRIPS(F == FP8) - 1) / (FEW_WARPS * PLAIN_STRIPS(F == FP8));
+}
 
 /* ---- the copier of weights: one lane ---- */
 
 /* Waits until the slot is free; `bytes` for the warps of `set` follow, and the rows. */
-static __device__ inline gpu_u8 *open_slot(const gpu_few_args &a, const few_block &b, const plain_place &p, int item, int set, gpu_u32 bytes) {
+static __device__ inline gpu_u8 *open_slot(const gpu_few_args &a, const few_block &b, const plain_place &p, int item,
+                                           int set, gpu_u32 bytes) {
     barrier_wait(&b.empty[p.slot], p.parity ^ 1);
     b.items[p.slot] = item;
     __threadfence_block();
@@ -114,11 +127,13 @@ static __device__ inline int opened_item(const few_block &b, const plain_place &
 }
 /* Rows of a group, `bytes` of each; row_of: by the place in the list. */
 template <int F, typename R>
-static __device__ inline void copy_rows(const gpu_few_args &a, const few_block &b, const plain_place &p, int set, int2 group, gpu_u32 bytes, R &&row_of) {
+static __device__ inline void copy_rows(const gpu_few_args &a, const few_block &b, const plain_place &p, int set,
+                                        int2 group, gpu_u32 bytes, R &&row_of) {
     int m = group.y & 255;
     gpu_u8 *to = slot_of(a, b, p) + PLAIN_WEIGHTS;
     barrier_expect(full_of(b, set, p.slot), m * bytes);
-    for (int i = 0; i < m; i++) bulk_copy(to + i * PLAIN_STRIDE(F == FP8), row_of((group.y >> 8) + i), bytes, full_of(b, set, p.slot));
+    for (int i = 0; i < m; i++)
+        bulk_copy(to + i * PLAIN_STRIDE(F == FP8), row_of((group.y >> 8) + i), bytes, full_of(b, set, p.slot));
 }
 template <int F> static __device__ inline void copy_x(const gpu_few_args &a, const few_block &b, plain_place *p) {
     int across = units_of<F>(a.hidden), strips = strips_of(a);
@@ -132,7 +147,8 @@ template <int F> static __device__ inline void copy_x(const gpu_few_args &a, con
             }
             const gpu_u8 *from = (const gpu_u8 *)a.x + c * row_bytes<F>();
             gpu_u32 units = across - c < PLAIN_ACROSS ? across - c : PLAIN_ACROSS;
-            copy_rows<F>(a, b, *p, ALL, b.groups[item / strips], units * row_bytes<F>(), [&](int i) { return from + (gpu_i64)b.token[i] * a.hidden * 2; });
+            copy_rows<F>(a, b, *p, ALL, b.groups[item / strips], units * row_bytes<F>(),
+                         [&](int i) { return from + (gpu_i64)b.token[i] * a.hidden * 2; });
         }
 }
 template <int F> static __device__ inline void copy_h(const gpu_plain_args &args, const few_block &b, plain_place *p) {
@@ -155,11 +171,13 @@ template <int F> static __device__ inline void copy_h(const gpu_plain_args &args
                 }
                 const gpu_u8 *from = (const gpu_u8 *)args.h + c * row_bytes<F>();
                 gpu_u32 units = across - c < DEEP ? across - c : DEEP;
-                copy_rows<F>(a, b, *p, TEAM + team, b.groups[j], units * row_bytes<F>(), [&](int i) { return from + (gpu_i64)b.pair[i] * a.inter * 2; });
+                copy_rows<F>(a, b, *p, TEAM + team, b.groups[j], units * row_bytes<F>(),
+                             [&](int i) { return from + (gpu_i64)b.pair[i] * a.inter * 2; });
             }
 }
 
-/* Counts a group's strips of h that are in memory: one lane of a warp of its own, so that no computing warp waits for them. */
+/* Counts a group's strips of h that are in memory: one lane of a warp of its own, so that no computing warp waits
+ * for them. */
 static __device__ inline void follow_up(const gpu_few_args &a, const few_block &b) {
     for (int i = 0;; i++) {
         barrier_wait(&b.done[i % 2], i / 2 & 1);
@@ -175,10 +193,13 @@ static __device__ inline void follow_up(const gpu_few_args &a, const few_block &
 /* ---- the computing warps ---- */
 
 /* A pair of a word as bf16. */
-static __device__ inline gpu_u32 two_of_fp8(gpu_u32 word, int pair) { return two_mul(pair ? fp8_pair1(word) : fp8_pair0(word), 0x7b807b80u); /* 2^120 */ }
+static __device__ inline gpu_u32 two_of_fp8(gpu_u32 word, int pair) {
+    return two_mul(pair ? fp8_pair1(word) : fp8_pair0(word), 0x7b807b80u); /* 2^120 */
+}
 
 /* sums += 16 rows of a unit times the rows of x or h; tile: swizzled; rows: at the unit's columns. */
-template <int F> static __device__ inline void multiply(const gpu_u8 *tile, const gpu_u8 *rows, int tiles, float sums[TILES][4]) {
+template <int F>
+static __device__ inline void multiply(const gpu_u8 *tile, const gpu_u8 *rows, int tiles, float sums[TILES][4]) {
     enum { STRIDE = PLAIN_STRIDE(F == FP8) };
     int lane = threadIdx.x % 32;
     if (F == BF16) {
@@ -205,11 +226,13 @@ template <int F> static __device__ inline void multiply(const gpu_u8 *tile, cons
             load_matrix4(w, tile + swizzled(lane % 16, 2 * p + lane / 16));
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const gpu_u32 q[4] = {two_of_fp8(w[2 * h], 0), two_of_fp8(w[2 * h + 1], 0), two_of_fp8(w[2 * h], 1), two_of_fp8(w[2 * h + 1], 1)};
+                const gpu_u32 q[4] = {two_of_fp8(w[2 * h], 0), two_of_fp8(w[2 * h + 1], 0), two_of_fp8(w[2 * h], 1),
+                                      two_of_fp8(w[2 * h + 1], 1)};
 #pragma unroll
                 for (int j = 0; j < TILES; j++) {
                     if (j && j >= tiles) continue;
-                    const gpu_u32 *from = (const gpu_u32 *)(x + 8 * j * STRIDE + (2 * p + h) * 32), two[2] = {from[0], from[4]};
+                    const gpu_u32 *from = (const gpu_u32 *)(x + 8 * j * STRIDE + (2 * p + h) * 32),
+                                  two[2] = {from[0], from[4]};
                     mma_bf16(h ? odd[j] : sums[j], q, two);
                 }
             }
@@ -252,7 +275,8 @@ static __device__ inline void say_done(const few_block &b, int i, int item) {
 }
 
 /* The warps' sums of an item together, silu(gate) * up to h: warp v writes value v of all lanes. */
-static __device__ inline void finish_up(const gpu_plain_args &p, const few_block &b, int2 group, int strip, const float sums[TILES][4]) {
+static __device__ inline void finish_up(const gpu_plain_args &p, const few_block &b, int2 group, int strip,
+                                        const float sums[TILES][4]) {
     const gpu_few_args &a = p.f;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     threads_sync(2, FEW_WARPS * 32); /* the item before has been read */
@@ -263,13 +287,18 @@ static __device__ inline void finish_up(const gpu_plain_args &p, const few_block
     int token = warp / 4 * 8 + lane % 4 * 2 + warp % 2, row = strip * 16 + lane / 4 + warp % 4 / 2 * 8;
     float gate = 0, up = 0;
 #pragma unroll
-    for (int w = 0; w < FEW_WARPS / 2; w++) gate += b.sums[(w * VALUES + warp) * 32 + lane], up += b.sums[((w + FEW_WARPS / 2) * VALUES + warp) * 32 + lane];
-    if (token < (group.y & 255)) p.h[(gpu_i64)b.pair[(group.y >> 8) + token] * a.inter + row] = bf16_of(silu(gate) * up);
+    for (int w = 0; w < FEW_WARPS / 2; w++)
+        gate += b.sums[(w * VALUES + warp) * 32 + lane],
+            up += b.sums[((w + FEW_WARPS / 2) * VALUES + warp) * 32 + lane];
+    if (token < (group.y & 255))
+        p.h[(gpu_i64)b.pair[(group.y >> 8) + token] * a.inter + row] = bf16_of(silu(gate) * up);
 }
 
-template <int F> static __device__ inline void compute_up(const gpu_plain_args &args, const few_block &b, plain_place *p) {
+template <int F>
+static __device__ inline void compute_up(const gpu_plain_args &args, const few_block &b, plain_place *p) {
     const gpu_few_args &a = args.f;
-    int warp = threadIdx.x / 32, across = units_of<F>(a.hidden), strips = strips_of(a), unit = warp % PLAIN_ACROSS, i = 0;
+    int warp = threadIdx.x / 32, across = units_of<F>(a.hidden), strips = strips_of(a), unit = warp % PLAIN_ACROSS,
+        i = 0;
     for (;; i++) {
         const gpu_u8 *slot = await_slot(a, b, ALL, p);
         int item = b.items[p->slot];
@@ -305,7 +334,8 @@ template <int F> static __device__ inline void compute_up(const gpu_plain_args &
 }
 
 /* y of a group's pairs. */
-static __device__ inline void put_products(const gpu_few_args &a, const few_block &b, int2 group, int strip, const float sums[TILES][4]) {
+static __device__ inline void put_products(const gpu_few_args &a, const few_block &b, int2 group, int strip,
+                                           const float sums[TILES][4]) {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int j = 0; j < TILES; j++)
@@ -319,10 +349,12 @@ static __device__ inline void put_products(const gpu_few_args &a, const few_bloc
         }
 }
 
-template <int F> static __device__ inline void compute_down(const gpu_plain_args &args, const few_block &b, plain_place *p) {
+template <int F>
+static __device__ inline void compute_down(const gpu_plain_args &args, const few_block &b, plain_place *p) {
     enum { DEEP = PLAIN_DEEP(F == FP8), STRIPS = PLAIN_STRIPS(F == FP8) };
     const gpu_few_args &a = args.f;
-    int warp = threadIdx.x / 32, team = warp / PLAIN_TEAM, mine = warp % PLAIN_TEAM, across = units_of<F>(a.inter), chunks = chunks_of<F>(a);
+    int warp = threadIdx.x / 32, team = warp / PLAIN_TEAM, mine = warp % PLAIN_TEAM, across = units_of<F>(a.inter),
+        chunks = chunks_of<F>(a);
     p->phases = 0; /* its barriers are new */
     skip_slots(a, p, team);
     for (;;) {
@@ -330,7 +362,8 @@ template <int F> static __device__ inline void compute_down(const gpu_plain_args
         int item = b.items[p->slot];
         if (item < 0) return give_slot(b, *p, PLAIN_TEAMS); /* there may be more teams than slots */
         int2 group = b.groups[item / chunks];
-        int tiles = ((group.y & 255) + 7) / 8, first = (item % chunks * PLAIN_TEAMS + team) * (PLAIN_TEAM * STRIPS) + mine, all = a.hidden / 16;
+        int tiles = ((group.y & 255) + 7) / 8,
+            first = (item % chunks * PLAIN_TEAMS + team) * (PLAIN_TEAM * STRIPS) + mine, all = a.hidden / 16;
         float sums[STRIPS][TILES][4] = {};
 #pragma unroll 1
         for (int c = 0;;) {
@@ -339,12 +372,15 @@ template <int F> static __device__ inline void compute_down(const gpu_plain_args
             if (F == FP8)
 #pragma unroll
                 for (int i = 0; i < STRIPS * DEEP; i++)
-                    if (first + i / DEEP * PLAIN_TEAM < all && c + i % DEEP < across) scale[i] = scales_of(args, group.x, 2, (first + i / DEEP * PLAIN_TEAM) * 16, across)[c + i % DEEP];
+                    if (first + i / DEEP * PLAIN_TEAM < all && c + i % DEEP < across)
+                        scale[i] =
+                            scales_of(args, group.x, 2, (first + i / DEEP * PLAIN_TEAM) * 16, across)[c + i % DEEP];
 #pragma unroll
             for (int i = 0; i < STRIPS * DEEP; i++) {
                 const int s = i / DEEP, u = i % DEEP;
                 if (first + s * PLAIN_TEAM < all && c + u < across)
-                    multiply<F>(slot + ((u * STRIPS + s) * PLAIN_TEAM + mine) * PLAIN_TILE, rows + u * row_bytes<F>(), tiles, F == FP8 ? own[i] : sums[s]);
+                    multiply<F>(slot + ((u * STRIPS + s) * PLAIN_TEAM + mine) * PLAIN_TILE, rows + u * row_bytes<F>(),
+                                tiles, F == FP8 ? own[i] : sums[s]);
             }
             give_slot(b, *p, PLAIN_TEAMS); /* the scales may still be on their way */
             if (F == FP8)

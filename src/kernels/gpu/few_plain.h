@@ -29,8 +29,9 @@ typedef struct {
     gpu_u32 scales_up, scales_expert; /* bytes to up's, and as many to down's; to the next expert's */
     gpu_bf16 *h;                      /* [pairs, inter] */
     gpu_tensor_map in,
-        out; /* all weights as rows of `hidden` and of `inter` columns: 128 bytes, rows, 128 bytes further on; boxes of 16
-                               rows by PLAIN_ACROSS and of a team's strips by PLAIN_DEEP */
+        /* all weights as rows of `hidden` and of `inter` columns: 128 bytes, rows, 128 bytes further on; boxes of 16
+         * rows by PLAIN_ACROSS and of a team's strips by PLAIN_DEEP */
+        out;
 } gpu_plain_args;
 
 #endif

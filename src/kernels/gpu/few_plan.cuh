@@ -6,9 +6,9 @@
 
 typedef struct {
     gpu_u8 *ring;
-    gpu_u64 *full;  /* [FEW_SETS][FEW_SLOTS]: weights and rows are there, for those warps */
-    gpu_u64 *empty; /* [FEW_SLOTS] */
-    gpu_u64 *open;  /* [FEW_SLOTS]: the copier of weights has begun: the slot's item is known */
+    gpu_u64 *full;        /* [FEW_SETS][FEW_SLOTS]: weights and rows are there, for those warps */
+    gpu_u64 *empty;       /* [FEW_SLOTS] */
+    gpu_u64 *open;        /* [FEW_SLOTS]: the copier of weights has begun: the slot's item is known */
     gpu_u64 *done, *seen; /* [2] each: an item of up is in memory; the digits' warp has looked at it */
     int *items;           /* [FEW_SLOTS]; -1: no item any more */
     int *said;            /* [2]: the item that is done */
@@ -34,10 +34,12 @@ static __device__ inline few_block few_memory(const gpu_few_args &a) {
 }
 
 /* Pairs and groups of the experts of all threads before this one, `each` a thread, and of all. */
-template <int T> static __device__ inline int2 before_me(const gpu_few_args &a, const few_block &b, int each, int2 *total) {
+template <int T>
+static __device__ inline int2 before_me(const gpu_few_args &a, const few_block &b, int each, int2 *total) {
     int2 *warps = (int2 *)b.sums, mine = {0, 0}, sum;
     int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-    for (int e = thread * each; warp < FEW_WARPS && e < thread * each + each && e < a.experts; e++) mine.x += b.cursor[e], mine.y += (b.cursor[e] + T - 1) / T;
+    for (int e = thread * each; warp < FEW_WARPS && e < thread * each + each && e < a.experts; e++)
+        mine.x += b.cursor[e], mine.y += (b.cursor[e] + T - 1) / T;
     sum = mine;
     for (int d = 1; d < 32; d *= 2) {
         int2 other = {__shfl_up_sync(~0u, sum.x, d), __shfl_up_sync(~0u, sum.y, d)};
@@ -66,7 +68,8 @@ template <int T> static __device__ inline void few_plan(const gpu_few_args &a, f
     int each = (a.experts + FEW_WARPS * 32 - 1) / (FEW_WARPS * 32);
     int2 total, at = before_me<T>(a, b, each, &total);
     b.n_groups = total.y;
-    for (int e = threadIdx.x * each; threadIdx.x < FEW_WARPS * 32 && e < (int)threadIdx.x * each + each && e < a.experts; e++) {
+    for (int e = threadIdx.x * each;
+         threadIdx.x < FEW_WARPS * 32 && e < (int)threadIdx.x * each + each && e < a.experts; e++) {
         int count = b.cursor[e];
         b.cursor[e] = at.x;
         for (int i = 0; i < count; i += T) b.groups[at.y++] = {e, (at.x + i) << 8 | (count - i < T ? count - i : T)};
@@ -76,7 +79,8 @@ template <int T> static __device__ inline void few_plan(const gpu_few_args &a, f
     for (int p = threadIdx.x; p < a.pairs; p += FEW_THREADS)
         if (ids[p] != FEW_NONE) unsorted[atomicAdd(&b.cursor[ids[p]], 1)] = (unsigned short)p;
     __syncthreads();
-    /* An expert's pairs in ascending order: all blocks must make the same groups. A cursor is at the end of its list by now. */
+    /* An expert's pairs in ascending order: all blocks must make the same groups. A cursor is at the end of its list
+     * by now. */
     for (int i = threadIdx.x; i < total.x; i += FEW_THREADS) {
         int p = unsorted[i], e = ids[p], from = e ? b.cursor[e - 1] : 0, to = b.cursor[e], place = from;
         for (int j = from; j < to; j++) place += unsorted[j] < p;

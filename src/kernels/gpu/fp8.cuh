@@ -1,22 +1,25 @@
-/* kernels/gpu/fp8.cuh: how the GPU keeps experts in block FP8: rows as in the checkpoint, in which each 16 columns' bytes are arranged anew, so
- * that the tensor cores' first operand takes few instructions and no column of x has to move.
+/* kernels/gpu/fp8.cuh: how the GPU keeps experts in block FP8: rows as in the checkpoint, in which each 16 columns'
+ * bytes are arranged anew, so that the tensor cores' first operand takes few instructions and no column of x has to
+ * move.
  *
- * The 16 bytes of columns c .. c + 15 are four words; word t has columns c + 2t, c + 2t + 1 (pair 0) and c + 8 + 2t, c + 9 + 2t (pair 1), which
- * lane 4 g + t of a warp holds of row g (mma.m16n8k16, wgmma). The even column of a pair is in the word's lower 16 bits, the odd one
- * in the upper. Of e4m3's bits s eeee mmm in those 16
+ * The 16 bytes of columns c .. c + 15 are four words; word t has columns c + 2t, c + 2t + 1 (pair 0) and c + 8 + 2t,
+ * c + 9 + 2t (pair 1), which lane 4 g + t of a warp holds of row g (mma.m16n8k16, wgmma). The even column of a pair
+ * is in the word's lower 16 bits, the odd one in the upper. Of e4m3's bits s eeee mmm in those 16
  *
  *   pair 0   15 s, 10..4 eeee mmm: bf16's places, if nothing else were there
  *   pair 1   11 s, 14..12 eee, 3..0 e mmm: what is left; two shifts put them into bf16's places
  *
- * Read as bf16 either is the value times 2^-120 (the exponents' biases are 127 and 7), exactly, also where it is denormal: a product with a power of
- * two makes it the value, or the value times a power of two. NaN has no code of its own then: at load a block of 128 x 128 that has one gets NaN as
- * its scale (fp8_pairs in pack.cu). */
+ * Read as bf16 either is the value times 2^-120 (the exponents' biases are 127 and 7), exactly, also where it is
+ * denormal: a product with a power of two makes it the value, or the value times a power of two. NaN has no code of
+ * its own then: at load a block of 128 x 128 that has one gets NaN as its scale (fp8_pairs in pack.cu). */
 #ifndef KERNELS_GPU_FP8_CUH
 #define KERNELS_GPU_FP8_CUH
 #include "kernels/gpu/pack.cuh"
 
 static __device__ inline gpu_u32 fp8_pair0(gpu_u32 word) { return word & 0x87f087f0u; }
-static __device__ inline gpu_u32 fp8_pair1(gpu_u32 word) { return (word << 4 & 0x80f080f0u) | (word >> 4 & 0x07000700u); }
+static __device__ inline gpu_u32 fp8_pair1(gpu_u32 word) {
+    return (word << 4 & 0x80f080f0u) | (word >> 4 & 0x07000700u);
+}
 
 /* A pair of e4m3 bytes (even column, odd column) in its bits of a word. */
 static __device__ inline gpu_u32 to_pair0(gpu_u32 even, gpu_u32 odd) {

@@ -21,8 +21,8 @@ static void call_text(const gemm_call *c, char out[CALL_TEXT]) {
 
 static void version_text(i64 v, char out[VERSION_TEXT]) {
     if (v)
-        snprintf(out, VERSION_TEXT, "cuBLASLt %lld.%lld.%lld", (long long)(v / 10000),
-                 (long long)(v / 100 % 100), (long long)(v % 100));
+        snprintf(out, VERSION_TEXT, "cuBLASLt %lld.%lld.%lld", (long long)(v / 10000), (long long)(v / 100 % 100),
+                 (long long)(v % 100));
     else
         snprintf(out, VERSION_TEXT, "no cuBLASLt");
 }
@@ -34,11 +34,10 @@ static void tell_missed(const gpu_backend *b, const gemm_call *c, i64 library, b
     version_text(library, version);
     snprintf(key, sizeof key, "gemm %s", foreign ? "library" : what);
     if (foreign)
-        log_once(
-            key,
-            "%s was measured with another library, here is %s: matrix products run by its own choices (moonlet "
-            "tune gemm makes rows)",
-            b->gemms_name, version);
+        log_once(key,
+                 "%s was measured with another library, here is %s: matrix products run by its own choices (moonlet "
+                 "tune gemm makes rows)",
+                 b->gemms_name, version);
     else
         log_once(key,
                  "%s has no row for %s of %lld rows on %s with %d processors%s: the built-in choice is used "
@@ -67,11 +66,10 @@ bool gpu_multiply(cublas_product *p, const gemm_choice *how) {
     if (!p->told) return false;
     if (b->seen) b->seen->refused = true;
     gemm_choice_text(how, text);
-    snprintf(key, sizeof key, "refused %lld %lld %lld", (long long)p->rows, (long long)p->cols,
-             (long long)p->heads);
+    snprintf(key, sizeof key, "refused %lld %lld %lld", (long long)p->rows, (long long)p->cols, (long long)p->heads);
     if (!b->forced_gemm)
-        log_once(key, "cuBLASLt does not take %s for %lld x %lld x %lld: it chooses for itself", text,
-                 (long long)p->n, (long long)p->rows, (long long)p->cols);
+        log_once(key, "cuBLASLt does not take %s for %lld x %lld x %lld: it chooses for itself", text, (long long)p->n,
+                 (long long)p->rows, (long long)p->cols);
     p->told = false;
     return cublas_multiply(b->blas, p);
 }
@@ -88,8 +86,7 @@ static int add_offers(const gpu_backend *b, const cublas_product *p, bool other,
     return n;
 }
 
-int gpu_gemm_candidates(const gemm_seen *seen, const i64 *also, i64 n_also,
-                        gemm_choice out[GEMM_CANDIDATES]) {
+int gpu_gemm_candidates(const gemm_seen *seen, const i64 *also, i64 n_also, gemm_choice out[GEMM_CANDIDATES]) {
     const gpu_backend *b = gpu_of(NULL);
     const i64 library = gpu_gemm_library();
     cublas_product p = seen->product;

@@ -24,15 +24,15 @@ bool gemm_path_of(const char *text, gemm_path *out) {
 
 void gemm_choice_text(const gemm_choice *how, char out[GEMM_CHOICE_TEXT]) {
     int n = snprintf(out, GEMM_CHOICE_TEXT, "%s", gemm_path_text(how->path));
-#define GEMM_CONFIG_TEXT(name, attribute, bytes, most)                                                       \
+#define GEMM_CONFIG_TEXT(name, attribute, bytes, most)                                                                 \
     if (how->how.name) n += snprintf(out + n, (size_t)(GEMM_CHOICE_TEXT - n), " " #name " %d", how->how.name);
     CUBLAS_CONFIG(GEMM_CONFIG_TEXT)
 #undef GEMM_CONFIG_TEXT
 }
 
 bool gemm_same(const gemm_call *a, const gemm_call *b) {
-    return a->op == b->op && a->f32 == b->f32 && a->rows == b->rows && a->cols == b->cols &&
-           a->heads == b->heads && a->tokens == b->tokens;
+    return a->op == b->op && a->f32 == b->f32 && a->rows == b->rows && a->cols == b->cols && a->heads == b->heads &&
+           a->tokens == b->tokens;
 }
 
 gemm_choice gemm_default(i64 library) { return (gemm_choice){.path = library ? GEMM_FIRST : GEMM_TILE}; }

@@ -1,11 +1,12 @@
-/* kernels/gpu/gemm_choice.h: how a matrix product of more than 64 rows in bf16 runs: a pure function of the call, of the library that is
- * there, and of a table of measured choices (gemm_table.h). */
+/* kernels/gpu/gemm_choice.h: how a matrix product of more than 64 rows in bf16 runs: a pure function of the call, of
+ * the library that is there, and of a table of measured choices (gemm_table.h). */
 #ifndef KERNELS_GPU_GEMM_CHOICE_H
 #define KERNELS_GPU_GEMM_CHOICE_H
 #include "base/types.h"
 #include "device/cublas.h"
 
-/* linear: y = x W^T; add: y += that; swiglu: two of them, SiLU and a product between; across: y = x W. heads: so many side by side. */
+/* linear: y = x W^T; add: y += that; swiglu: two of them, SiLU and a product between; across: y = x W. heads: so
+ * many side by side. */
 #define GEMM_OPS(X) X(LINEAR, "linear") X(ADD, "add") X(SWIGLU, "swiglu") X(ACROSS, "across")
 typedef enum {
 #define GEMM_OP_ENUM(name, text) GEMM_##name,
@@ -13,7 +14,8 @@ typedef enum {
 #undef GEMM_OP_ENUM
 } gemm_op;
 
-/* cuBLASLt as it chooses for itself; cuBLASLt in a given configuration; wide.cu; linear.cu or absorb.cu, where there is no cuBLASLt. */
+/* cuBLASLt as it chooses for itself; cuBLASLt in a given configuration; wide.cu; linear.cu or absorb.cu, where there
+ * is no cuBLASLt. */
 #define GEMM_PATHS(X) X(FIRST, "first") X(CUBLAS, "cublas") X(WIDE, "wide") X(TILE, "tile")
 typedef enum {
 #define GEMM_PATH_ENUM(name, text) GEMM_##name,
@@ -48,8 +50,8 @@ gemm_choice gemm_default(i64 library);
 bool gemm_allowed(const gemm_call *c, const gemm_choice *how, i64 library);
 
 struct gemm_table;
-/* GEMM_MISSED: there is a table, it does not know the shape, or none so few tokens. GEMM_FOREIGN: all that it knows about the shape was
- * measured with another version of cuBLASLt. */
+/* GEMM_MISSED: there is a table, it does not know the shape, or none so few tokens. GEMM_FOREIGN: all that it knows
+ * about the shape was measured with another version of cuBLASLt. */
 typedef enum { GEMM_BUILT_IN, GEMM_TUNED, GEMM_MISSED, GEMM_FOREIGN } gemm_source;
 /* The choice for c; *from says where it is from: the table's row, or else what is built in. */
 gemm_choice gemm_choose(const gemm_call *c, const struct gemm_table *t, i64 library, gemm_source *from);

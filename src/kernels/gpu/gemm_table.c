@@ -69,10 +69,10 @@ static status read_numbers(const table_reader *r, char *const *fields, gemm_row 
     status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(numbers); i++)
         st = table_whole(r, numbers[i].c, fields[numbers[i].c], numbers[i].least, numbers[i].most, to[i]);
-#define CONFIG_READ(name, attribute, bytes, most)                                                            \
-    if (st == ST_OK && fields[C_CONFIG_##name]) {                                                            \
-        st = table_whole(r, C_CONFIG_##name, fields[C_CONFIG_##name], 0, most, &v);                          \
-        if (st == ST_OK) row->choice.how.name = (i32)v;                                                      \
+#define CONFIG_READ(name, attribute, bytes, most)                                                                      \
+    if (st == ST_OK && fields[C_CONFIG_##name]) {                                                                      \
+        st = table_whole(r, C_CONFIG_##name, fields[C_CONFIG_##name], 0, most, &v);                                    \
+        if (st == ST_OK) row->choice.how.name = (i32)v;                                                                \
     }
     CUBLAS_CONFIG(CONFIG_READ)
 #undef CONFIG_READ
@@ -130,8 +130,7 @@ static status sort_rows(gemm_table *t, table_reader *r) {
     return ST_OK;
 }
 
-status gemm_parse(gemm_table *t, const char *text, u64 size, const char *name, const char *chip, int sms,
-                  err *e) {
+status gemm_parse(gemm_table *t, const char *text, u64 size, const char *name, const char *chip, int sms, err *e) {
     table_reader r = {.name = name,
                       .chip = chip,
                       .sms = sms,
@@ -198,8 +197,8 @@ bool gemm_header(buf *out) {
 bool gemm_line(buf *out, const char *chip, int sms, const gemm_row *row) {
     const gemm_call *c = &row->call;
     buf_fmt(out, "%s,%d,%lld,%s,bf16,%s,%lld,%lld,%lld,%lld,%s", chip, sms, (long long)row->library,
-            gemm_op_text(c->op), c->f32 ? "f32" : "bf16", (long long)c->rows, (long long)c->cols,
-            (long long)c->heads, (long long)c->tokens, gemm_path_text(row->choice.path));
+            gemm_op_text(c->op), c->f32 ? "f32" : "bf16", (long long)c->rows, (long long)c->cols, (long long)c->heads,
+            (long long)c->tokens, gemm_path_text(row->choice.path));
 #define CONFIG_WRITE(name, attribute, bytes, most) buf_fmt(out, ",%d", row->choice.how.name);
     CUBLAS_CONFIG(CONFIG_WRITE)
 #undef CONFIG_WRITE

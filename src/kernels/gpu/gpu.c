@@ -44,9 +44,8 @@ gpu_norm_args gpu_norm_of(const norm_args *a) {
 
 /* Can a row be taken in pieces of 8 values? */
 bool gpu_norm_in_pieces(const norm_args *a) {
-    u64 all = (u64)(uintptr_t)a->x | (u64)(uintptr_t)a->add | (u64)(uintptr_t)a->sum |
-              (u64)(uintptr_t)a->out | (u64)(uintptr_t)a->weight->vector |
-              (u64)(a->dim | a->x_stride | a->out_stride) * 2;
+    u64 all = (u64)(uintptr_t)a->x | (u64)(uintptr_t)a->add | (u64)(uintptr_t)a->sum | (u64)(uintptr_t)a->out |
+              (u64)(uintptr_t)a->weight->vector | (u64)(a->dim | a->x_stride | a->out_stride) * 2;
     return all % 16 == 0;
 }
 
@@ -68,8 +67,8 @@ static void op_norm(const ops *o, const norm_args *a) {
     else if (norm_streams(b, a))
         gpu_launch(b->g, b->norm_plain, (u32)min_i64(a->n, at_once), 1, 1, GPU_PLAIN_THREADS, 0, &k);
     else
-        gpu_launch(b->g, a->n > 2 * gpu_processors(b->g) ? b->norm_many : b->norm, (u32)a->n, 1, 1,
-                   GPU_NORM_THREADS, 0, &k);
+        gpu_launch(b->g, a->n > 2 * gpu_processors(b->g) ? b->norm_many : b->norm, (u32)a->n, 1, 1, GPU_NORM_THREADS, 0,
+                   &k);
 }
 
 static void op_rope_table(const ops *o, const rope_table_args *a) {
@@ -112,13 +111,12 @@ static void op_kv_write(const ops *o, const kv_write_args *a) {
 static bool latents_by_warps(const latents_args *a) {
     const gpu_backend *b = gpu_of(NULL);
     bool many = b->form == ROWS_PROMPT || (b->form == ROWS_ANY && a->q.n > 4 * gpu_processors(b->g));
-    return many && a->q.dim <= GPU_WARP_NORM && a->kv.latent + a->kv.rope <= GPU_WARP_KV && !a->q.add &&
-           !a->q.sum && !a->q.bad;
+    return many && a->q.dim <= GPU_WARP_NORM && a->kv.latent + a->kv.rope <= GPU_WARP_KV && !a->q.add && !a->q.sum &&
+           !a->q.bad;
 }
 
 static void op_latents(const ops *o, const latents_args *a) {
-    if (a->q.n == a->kv.n && gpu_norm_in_pieces(&a->q) && a->q.dim <= GPU_THREADS * 8 &&
-        gpu_kv_in_pieces(&a->kv)) {
+    if (a->q.n == a->kv.n && gpu_norm_in_pieces(&a->q) && a->q.dim <= GPU_THREADS * 8 && gpu_kv_in_pieces(&a->kv)) {
         gpu_latents_args k = {gpu_norm_of(&a->q), gpu_kv_write_of(&a->kv)};
         if (latents_by_warps(a))
             launch(o, gpu_of(o)->latents_many, gpu_blocks(a->q.n, GPU_WARPS), 2, 1, &k);
@@ -154,11 +152,10 @@ static status tuned_gemm(gpu_backend *b, const char *place, err *e) {
     if (length >= (int)sizeof b->gemms_name) return err_set(e, ST_INPUT, "%s: too long a name", place);
     if (!file_exists(b->gemms_name)) {
         if (b->blas)
-            log_once(
-                b->gemms_name,
-                "there is no %s: nothing was tuned for %s, matrix products run by cuBLASLt's own choices "
-                "(moonlet tune gemm)",
-                b->gemms_name, gpu_name(b->g));
+            log_once(b->gemms_name,
+                     "there is no %s: nothing was tuned for %s, matrix products run by cuBLASLt's own choices "
+                     "(moonlet tune gemm)",
+                     b->gemms_name, gpu_name(b->g));
         return ST_OK;
     }
     status st = file_read(b->gemms_name, TUNED_FILE_MOST, &text, e);
@@ -174,8 +171,7 @@ static status tuned_experts(gpu_backend *b, const char *place, err *e) {
     buf text = {0};
     tuned_free(&table);
     status st = file_read(place, TUNED_FILE_MOST, &text, e);
-    if (st == ST_OK)
-        st = tuned_parse(&table, text.data, text.len, place, gpu_name(b->g), gpu_processors(b->g), e);
+    if (st == ST_OK) st = tuned_parse(&table, text.data, text.len, place, gpu_name(b->g), gpu_processors(b->g), e);
     buf_free(&text);
     if (st != ST_OK) return st;
     snprintf(b->tuned_name, sizeof b->tuned_name, "%s", place);

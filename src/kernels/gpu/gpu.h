@@ -1,8 +1,8 @@
 /* kernels/gpu/gpu.h: the gpu backend: ops.h on one GPU.
  *
- * Activations and the residual stream are bf16, sums float32 with one rounding when a result is stored, KV as asked. A
- * row's sums have an order that depends on that row alone, if set_form() has said what the rows are. Calls return before they are done; what fails on the way is
- * reported by the device's finish(). */
+ * Activations and the residual stream are bf16, sums float32 with one rounding when a result is stored, KV as asked.
+ * A row's sums have an order that depends on that row alone, if set_form() has said what the rows are. Calls return
+ * before they are done; what fails on the way is reported by the device's finish(). */
 #ifndef KERNELS_GPU_GPU_H
 #define KERNELS_GPU_GPU_H
 #include "device/gpu.h"
@@ -11,25 +11,27 @@
 #include "kernels/gpu/moe_choice.h"
 #include "kernels/ops.h"
 
-/* Fills the table. `act` must be DT_BF16 (an FP32 checkpoint needs ref or cpu). ST_UNSUPPORTED when this program was built
- * without GPU kernels. g must outlive the table; one table a process at a time for each g. */
+/* Fills the table. `act` must be DT_BF16 (an FP32 checkpoint needs ref or cpu). ST_UNSUPPORTED when this program was
+ * built without GPU kernels. g must outlive the table; one table a process at a time for each g. */
 status ops_init_gpu(ops *o, gpu *g, dtype act, err *e);
 
-/* Experts run as the table of measured choices at `place` says from here on (tuned.h): a file, or a folder that has a file for this
- * chip; matrix products as the one beside it says, whose name ends in -gemm.csv (gemm_table.h). NULL or "none": built-in choices. A file
- * that is not there, and a shape that a table does not know, are told once on stderr. ST_FORMAT, ST_IO: the file, and its line. */
+/* Experts run as the table of measured choices at `place` says from here on (tuned.h): a file, or a folder that has
+ * a file for this chip; matrix products as the one beside it says, whose name ends in -gemm.csv (gemm_table.h). NULL
+ * or "none": built-in choices. A file that is not there, and a shape that a table does not know, are told once on
+ * stderr. ST_FORMAT, ST_IO: the file, and its line. */
 status ops_gpu_tuned(ops *o, const char *place, err *e);
-/* For measuring: all calls of experts run like this, which must be allowed for them (moe_choice.h); NULL: as usual again. The
- * caller keeps it. */
+/* For measuring: all calls of experts run like this, which must be allowed for them (moe_choice.h); NULL: as usual
+ * again. The caller keeps it. */
 void ops_gpu_force(ops *o, const moe_choice *how);
 /* How a call of experts is described and run. */
 moe_call gpu_moe_call(const moe_args *a);
 moe_choice gpu_moe_choice(const moe_args *a);
 
-/* For measuring: all matrix products of more than 64 rows run like this, which must be allowed for them (gemm_choice.h); NULL: as usual
- * again. The caller keeps it. */
+/* For measuring: all matrix products of more than 64 rows run like this, which must be allowed for them
+ * (gemm_choice.h); NULL: as usual again. The caller keeps it. */
 void ops_gpu_force_gemm(ops *o, const gemm_choice *how);
-/* The last of those products: what it was, how it was said to run, and as the library was asked for it; of fewer rows the kernel alone. */
+/* The last of those products: what it was, how it was said to run, and as the library was asked for it; of fewer
+ * rows the kernel alone. */
 typedef struct {
     const char *few; /* of up to 64 rows: the kernel's name */
     gemm_call call;
@@ -43,12 +45,12 @@ typedef struct {
 void ops_gpu_watch_gemm(ops *o, gemm_seen *seen);
 /* The version of cuBLASLt, 0 without. */
 i64 gpu_gemm_library(void);
-/* What is worth timing for a product that was seen: the built-in choice, then others, all different: what the library offers for it, and for
- * as many rows as `also` has numbers of; how many. */
+/* What is worth timing for a product that was seen: the built-in choice, then others, all different: what the
+ * library offers for it, and for as many rows as `also` has numbers of; how many. */
 enum { GEMM_CANDIDATES = 128 };
 int gpu_gemm_candidates(const gemm_seen *seen, const i64 *also, i64 n_also, gemm_choice out[GEMM_CANDIDATES]);
-/* y += x W^T, y in bf16, rounded once, as linear_norm() does it with many rows before its norm. False, and nothing is done: it cannot be
- * done in one go. */
+/* y += x W^T, y in bf16, rounded once, as linear_norm() does it with many rows before its norm. False, and nothing
+ * is done: it cannot be done in one go. */
 bool gpu_add_linear(const ops *o, const linear_args *a);
 
 #endif

@@ -6,10 +6,11 @@
 #define GPU_IMAGE_DIR ""
 #endif
 
-/* The files, then the table of them: the assembler knows their lengths, which are no constants of C. They are compressed
- * fat binaries (Makefile), which the driver unpacks into memory of its own; 8 bytes is what their header needs. */
-#define BYTES(id)                                                                                            \
-    ".balign 8\n.Limage_" #id ":\n.incbin \"" GPU_IMAGE_DIR "/" #id ".fatbin\"\n.Lend_" #id ":\n.byte 0\n"   \
+/* The files, then the table of them: the assembler knows their lengths, which are no constants of C. They are
+ * compressed fat binaries (Makefile), which the driver unpacks into memory of its own; 8 bytes is what their header
+ * needs. */
+#define BYTES(id)                                                                                                      \
+    ".balign 8\n.Limage_" #id ":\n.incbin \"" GPU_IMAGE_DIR "/" #id ".fatbin\"\n.Lend_" #id ":\n.byte 0\n"             \
     ".Lname_" #id ": .asciz \"" #id "\"\n"
 #define ROW(id) ".quad .Lname_" #id ", .Limage_" #id ", .Lend_" #id " - .Limage_" #id "\n"
 _Static_assert(sizeof(gpu_image) == 24 && offsetof(gpu_image, data) == 8 && offsetof(gpu_image, bytes) == 16,

@@ -12,14 +12,13 @@ gpu_later gpu_later_of(const rows_later *l) {
 }
 
 bool gpu_may_finish_later(const norm_args *norm, rows_later *later, i64 parts, gpu_after *after) {
-    u64 all = (u64)(uintptr_t)norm->x | (u64)(uintptr_t)norm->out | (u64)(uintptr_t)norm->weight->vector |
-              (u64)norm->dim * 2;
+    u64 all =
+        (u64)(uintptr_t)norm->x | (u64)(uintptr_t)norm->out | (u64)(uintptr_t)norm->weight->vector | (u64)norm->dim * 2;
     rows_form form = gpu_of(NULL)->form;
     /* In decode form the same for any number of rows. */
     if (!later || form == ROWS_PROMPT || norm->n > LATER_ROWS || parts > LATER_PARTS) return false;
     if (form == ROWS_ANY && norm->n > MOST) return false;
-    if (norm->sum != norm->x || norm->x_stride != norm->dim || norm->out_stride != norm->dim || all % 16)
-        return false;
+    if (norm->sum != norm->x || norm->x_stride != norm->dim || norm->out_stride != norm->dim || all % 16) return false;
     *after = (gpu_after){.x = norm->sum,
                          .out = norm->out,
                          .weight = norm->weight->vector,

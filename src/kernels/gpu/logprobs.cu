@@ -1,11 +1,12 @@
 /* kernels/gpu/logprobs.cu: log-probabilities of rows of logits, and their k best tokens.
  *
- * A row is cut into at most MOST_TILES tiles, eight to a block (a warp each), which leave each tile's largest logit and the block's sum of
- * exp(x - largest of the block) in double. One block a row then adds the sums, and looks for the best tokens: the k-th largest of the
- * tiles' largest logits is a bound that at least k tokens reach, and few more; those are gathered from the tiles that reach it, and each
- * finds its place by counting the better ones. Where more reach it than there is room for (many equal logits, or sorted ones) the k-th
- * largest logit is found bit by bit. Tiles and orders depend on the vocabulary alone, so a row's bits do.
- * Bytes: the row once, 655 KB of Kimi's 163,840 logits, and k tiles again; 40 flop a logit in double. */
+ * A row is cut into at most MOST_TILES tiles, eight to a block (a warp each), which leave each tile's largest logit
+ * and the block's sum of exp(x - largest of the block) in double. One block a row then adds the sums, and looks for
+ * the best tokens: the k-th largest of the tiles' largest logits is a bound that at least k tokens reach, and few
+ * more; those are gathered from the tiles that reach it, and each finds its place by counting the better ones. Where
+ * more reach it than there is room for (many equal logits, or sorted ones) the k-th largest logit is found bit by
+ * bit. Tiles and orders depend on the vocabulary alone, so a row's bits do. Bytes: the row once, 655 KB of Kimi's
+ * 163,840 logits, and k tiles again; 40 flop a logit in double. */
 #include "kernels/gpu/hopper.cuh"
 
 enum { TILES = GPU_WARPS /* of a block */, PICK = 1024 /* threads of the block that picks */, CANDIDATES = 2048 };
@@ -65,7 +66,9 @@ static __device__ inline gpu_u32 order_of(float v) {
     gpu_u32 b = __float_as_uint(v == 0 ? 0.0f : v); /* -0 equals 0 */
     return b & 0x80000000u ? ~b : b | 0x80000000u;
 }
-static __device__ inline gpu_u64 better_of(float v, int id) { return (gpu_u64)order_of(v) << 32 | (gpu_u32)(0x7fffffff - id); }
+static __device__ inline gpu_u64 better_of(float v, int id) {
+    return (gpu_u64)order_of(v) << 32 | (gpu_u32)(0x7fffffff - id);
+}
 static __device__ inline int id_of(gpu_u64 better) { return 0x7fffffff - (int)(gpu_u32)better; }
 
 static __device__ inline int count_all(int n, pick_space *s) {
@@ -86,7 +89,8 @@ static __device__ inline void find_lse(const gpu_logprobs_args &a, gpu_i64 row, 
     }
     if ((gpu_i64)threadIdx.x < a.parts) {
         float v = a.part_tops[row * a.parts + threadIdx.x];
-        s->part[threadIdx.x] = v > -INFINITY ? a.part_sums[row * a.parts + threadIdx.x] * exp((double)v - (double)top) : 0.0;
+        s->part[threadIdx.x] =
+            v > -INFINITY ? a.part_sums[row * a.parts + threadIdx.x] * exp((double)v - (double)top) : 0.0;
     }
     __syncthreads();
     if (threadIdx.x) return;
@@ -122,7 +126,8 @@ static __device__ inline void gather(const gpu_logprobs_args &a, const float *x,
     }
 }
 
-/* The same where too many reach it: the largest number that k tokens reach, bit by bit; numbers are different, so that k do. */
+/* The same where too many reach it: the largest number that k tokens reach, bit by bit; numbers are different, so
+ * that k do. */
 static __device__ inline void gather_exactly(const gpu_logprobs_args &a, const float *x, int k, pick_space *s) {
     gpu_u64 bound = 0;
     for (int bit = 63; bit >= 0; bit--) {

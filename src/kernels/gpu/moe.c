@@ -25,8 +25,8 @@ static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
 
 static moe_format format_of(const op_weight *w) {
     const gpu_matrix *up = &w->views[0], *down = &w->views[2];
-    bool plain = down->format == GPU_W_BF16 && down->wide && down->rows % 64 == 0 && down->rows >= 128 &&
-                 down->cols % 64 == 0;
+    bool plain =
+        down->format == GPU_W_BF16 && down->wide && down->rows % 64 == 0 && down->rows >= 128 && down->cols % 64 == 0;
     if (up->format == GPU_W_PACKED && down->format == GPU_W_PACKED) return w->int8 ? MOE_W4A8 : MOE_W4A16;
     if (up->format == GPU_W_PACKED && plain) return MOE_W2_BF16;
     if (!gpu_plain_is_one(w)) return MOE_OTHER;
@@ -52,15 +52,14 @@ static moe_choice choose(const gpu_backend *b, const moe_args *a) {
     if (b->forced) return *b->forced;
     moe_choice how = moe_choose(&c, b->tuned, &from);
     if (from != MOE_MISSED) return how;
-    snprintf(key, sizeof key, "tuned %d %lld %lld %lld %lld", (int)c.format, (long long)c.dim,
-             (long long)c.inter, (long long)c.experts, (long long)c.topk);
-    log_once(
-        key,
-        "%s has no row for %s experts, %lld x %lld x %lld, top-%lld, of %lld tokens on %s with %d processors%s: "
-        "the choices that are built in are used (moonlet tune moe makes rows)",
-        b->tuned_name, moe_format_text(c.format), (long long)c.experts, (long long)c.inter, (long long)c.dim,
-        (long long)c.topk, (long long)c.tokens, gpu_name(b->g), gpu_processors(b->g),
-        b->tuned->others ? ", others it has" : "");
+    snprintf(key, sizeof key, "tuned %d %lld %lld %lld %lld", (int)c.format, (long long)c.dim, (long long)c.inter,
+             (long long)c.experts, (long long)c.topk);
+    log_once(key,
+             "%s has no row for %s experts, %lld x %lld x %lld, top-%lld, of %lld tokens on %s with %d processors%s: "
+             "the choices that are built in are used (moonlet tune moe makes rows)",
+             b->tuned_name, moe_format_text(c.format), (long long)c.experts, (long long)c.inter, (long long)c.dim,
+             (long long)c.topk, (long long)c.tokens, gpu_name(b->g), gpu_processors(b->g),
+             b->tuned->others ? ", others it has" : "");
     return how;
 }
 
@@ -95,10 +94,9 @@ gpu_combine_args gpu_combine_of(const moe_args *a, const f32 *y) {
                               .n_experts = w->n_views / 3};
 }
 
-/* The sum of slots and the norm behind it, a row a block. Up to 64 rows two launches are as fast (measured): broad.cu's weights arrive meanwhile.
- * False: not such rows. */
-static bool combine_rows(const gpu_backend *b, const moe_args *a, gpu_combine_args *c,
-                         const norm_args *norm) {
+/* The sum of slots and the norm behind it, a row a block. Up to 64 rows two launches are as fast (measured):
+ * broad.cu's weights arrive meanwhile. False: not such rows. */
+static bool combine_rows(const gpu_backend *b, const moe_args *a, gpu_combine_args *c, const norm_args *norm) {
     i64 threads = ceil_div(c->hidden, 8 * 32) * 32;
     if (b->form != ROWS_ANY || a->n <= GPU_SKINNY) return false;
     if (!norm || norm->n != a->n || norm->dim != c->hidden || norm->add != a->out || !norm->sum ||
@@ -111,8 +109,7 @@ static bool combine_rows(const gpu_backend *b, const moe_args *a, gpu_combine_ar
 }
 
 /* Few tokens. after: NULL, or of the norm behind it. norm: NULL, or that norm; *normed: it is done. */
-static bool run_few(const ops *o, const moe_args *a, const gpu_after *after, const norm_args *norm,
-                    bool *normed) {
+static bool run_few(const ops *o, const moe_args *a, const gpu_after *after, const norm_args *norm, bool *normed) {
     const gpu_backend *b = gpu_of(o);
     moe_space s;
     const moe_choice how = choose(b, a);
@@ -123,8 +120,8 @@ static bool run_few(const ops *o, const moe_args *a, const gpu_after *after, con
     if (!gpu_run_few(o, a, &how, s.few, s.y)) return false;
     if (after) c.after = *after;
     if (!after && (*normed = combine_rows(b, a, &c, norm))) return true;
-    gpu_launch(b->g, after ? b->moe_combine_norm : b->moe_combine, (u32)a->n,
-               gpu_blocks(c.hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0, &c);
+    gpu_launch(b->g, after ? b->moe_combine_norm : b->moe_combine, (u32)a->n, gpu_blocks(c.hidden, 4 * GPU_THREADS), 1,
+               GPU_THREADS, 0, &c);
     return true;
 }
 
@@ -151,15 +148,16 @@ static bool run_moe(const ops *o, const moe_args *a, const norm_args *norm) {
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
     gpu_combine_args c = gpu_combine_of(a, s.y);
     gpu_run_sort(o, &s.sort);
-    /* Tiles round INT4 and FP8 weights to bf16, which is too much where a token is all that the error is measured on. */
+    /* Tiles round INT4 and FP8 weights to bf16, which is too much where a token is all that the error is measured
+     * on. */
     bool many = b->form == ROWS_ANY ? a->n * a->k >= TILE_MEAN * experts
                                     : b->form == ROWS_PROMPT && w->views[0].format == GPU_W_BF16;
     bool tiles = many && can_tile(&w->views[0], a->x, hidden) && inter % 8 == 0;
-    gpu_launch(b->g, tiles ? b->moe_up_tile : b->moe_up, gpu_blocks(inter, tiles ? 64 : GPU_WARPS),
-               (u32)experts, 1, GPU_THREADS, 0, &x);
+    gpu_launch(b->g, tiles ? b->moe_up_tile : b->moe_up, gpu_blocks(inter, tiles ? 64 : GPU_WARPS), (u32)experts, 1,
+               GPU_THREADS, 0, &x);
     tiles = tiles && can_tile(&w->views[2], s.h, inter);
-    gpu_launch(b->g, tiles ? b->moe_down_tile : b->moe_down, gpu_blocks(hidden, tiles ? 128 : GPU_WARPS),
-               (u32)experts, 1, GPU_THREADS, 0, &x);
+    gpu_launch(b->g, tiles ? b->moe_down_tile : b->moe_down, gpu_blocks(hidden, tiles ? 128 : GPU_WARPS), (u32)experts,
+               1, GPU_THREADS, 0, &x);
     gpu_launch(b->g, b->moe_combine, (u32)a->n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0, &c);
     return false;
 }

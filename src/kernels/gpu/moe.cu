@@ -1,17 +1,20 @@
 /* kernels/gpu/moe.cu: routed experts in any weight format, of pairs sorted by expert (route.cu): gate and up, down,
  * weighted sum.
  *
- * Every expert's bytes are read once for each GPU_TOKENS tokens that chose it; where the experts have 8 tokens each or more,
- * the tensor cores take tiles (tile.cuh) and they are read once for each 64. Nothing is added atomically: products of a
- * (token, slot) pair wait in a row of their own, and a token sums its slots in order. */
+ * Every expert's bytes are read once for each GPU_TOKENS tokens that chose it; where the experts have 8 tokens each
+ * or more, the tensor cores take tiles (tile.cuh) and they are read once for each 64. Nothing is added atomically:
+ * products of a (token, slot) pair wait in a row of their own, and a token sums its slots in order. */
 #include "kernels/gpu/dot.cuh"
 #include "kernels/gpu/hopper.cuh"
 #include "kernels/gpu/tile.cuh"
 
-static __device__ inline int is_aligned(const gpu_bf16 *x, gpu_i64 stride) { return ((gpu_u64)x | (gpu_u64)stride * 2) % 16 == 0; }
+static __device__ inline int is_aligned(const gpu_bf16 *x, gpu_i64 stride) {
+    return ((gpu_u64)x | (gpu_u64)stride * 2) % 16 == 0;
+}
 
 /* h[pair] = silu(gate x) * up x of the R pairs from list[at]. */
-template <int R> static __device__ inline void up_rows(const gpu_experts_args &a, const gpu_matrix *w, gpu_i64 row, int at, int end) {
+template <int R>
+static __device__ inline void up_rows(const gpu_experts_args &a, const gpu_matrix *w, gpu_i64 row, int at, int end) {
     const gpu_bf16 *x[R];
     float gate[R], up[R];
 #pragma unroll
@@ -20,7 +23,8 @@ template <int R> static __device__ inline void up_rows(const gpu_experts_args &a
     dot_row<R>(w[0], row, x, aligned, gate);
     dot_row<R>(w[1], row, x, aligned, up);
     if (threadIdx.x % 32 == 0)
-        for (int r = 0; r < R && at + r < end; r++) a.h[(gpu_i64)a.list[at + r] * w[0].rows + row] = bf16_of(silu(gate[r]) * up[r]);
+        for (int r = 0; r < R && at + r < end; r++)
+            a.h[(gpu_i64)a.list[at + r] * w[0].rows + row] = bf16_of(silu(gate[r]) * up[r]);
 }
 
 /* Grid: rows / GPU_WARPS, experts. */
@@ -34,7 +38,8 @@ KERNEL(moe_up, gpu_experts_args) {
     for (; at < end; at += GPU_TOKENS) up_rows<GPU_TOKENS>(a, w, row, at, end);
 }
 
-template <int R> static __device__ inline void down_rows(const gpu_experts_args &a, const gpu_matrix &w, gpu_i64 row, int at, int end) {
+template <int R>
+static __device__ inline void down_rows(const gpu_experts_args &a, const gpu_matrix &w, gpu_i64 row, int at, int end) {
     const gpu_bf16 *x[R];
     float sum[R];
 #pragma unroll
@@ -62,12 +67,14 @@ KERNEL(moe_up_tile, gpu_experts_args) {
     const tile_weights w = {{&m[0], &m[1]}, {row, row}, {inter, inter}};
     for (int at = a.start[e]; at < end; at += TILE_TOKENS) {
         tile_sums sums;
-        tile_product(w, [&](int j) { return at + j < end ? a.x + a.list[at + j] / a.k * hidden : nullptr; }, sums);
+        tile_product(
+            w, [&](int j) { return at + j < end ? a.x + a.list[at + j] / a.k * hidden : nullptr; }, sums);
         for (int j = 0; j < 4; j++)
             for (int k = 0; k < 4; k++) {
                 gpu_i64 r = row + tile_row(0, k);
                 int token = at + tile_token(j, k);
-                if (r < inter && token < end) a.h[(gpu_i64)a.list[token] * inter + r] = bf16_of(silu(sums[0][j][k]) * sums[1][j][k]);
+                if (r < inter && token < end)
+                    a.h[(gpu_i64)a.list[token] * inter + r] = bf16_of(silu(sums[0][j][k]) * sums[1][j][k]);
             }
     }
 }
@@ -79,7 +86,8 @@ KERNEL(moe_down_tile, gpu_experts_args) {
     const tile_weights w = {{m, m}, {row, row + TILE_HALF}, {hidden, hidden}};
     for (int at = a.start[e]; at < end; at += TILE_TOKENS) {
         tile_sums sums;
-        tile_product(w, [&](int j) { return at + j < end ? a.h + (gpu_i64)a.list[at + j] * inter : nullptr; }, sums);
+        tile_product(
+            w, [&](int j) { return at + j < end ? a.h + (gpu_i64)a.list[at + j] * inter : nullptr; }, sums);
         for (int i = 0; i < 2; i++)
             for (int j = 0; j < 4; j++)
                 for (int k = 0; k < 4; k++) {
@@ -110,11 +118,10 @@ static __device__ inline void sum_four(const gpu_combine_args &a, gpu_i64 i, gpu
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++)
             if (first + j < a.k && id[j] >= 0 && id[j] < a.n_experts)
-                sum[0] = fmaf(w[j], v[j].x, sum[0]), sum[1] = fmaf(w[j], v[j].y, sum[1]), sum[2] = fmaf(w[j], v[j].z, sum[2]), sum[3] = fmaf(w[j], v[j].w, sum[3]);
+                sum[0] = fmaf(w[j], v[j].x, sum[0]), sum[1] = fmaf(w[j], v[j].y, sum[1]),
+                sum[2] = fmaf(w[j], v[j].z, sum[2]), sum[3] = fmaf(w[j], v[j].w, sum[3]);
     }
-    if (a.shared) {
-        sum[0] += low_f32(u.x), sum[1] += high_f32(u.x), sum[2] += low_f32(u.y), sum[3] += high_f32(u.y);
-    }
+    if (a.shared) { sum[0] += low_f32(u.x), sum[1] += high_f32(u.x), sum[2] += low_f32(u.y), sum[3] += high_f32(u.y); }
 }
 static __device__ inline void combine_four(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c) {
     float sum[4];
@@ -133,15 +140,16 @@ static __device__ inline void combine_one(const gpu_combine_args &a, gpu_i64 i, 
 
 /* Grid: tokens, pieces of the columns. Bytes: 4 k hidden a token. */
 KERNEL(moe_combine, gpu_combine_args) {
-    gpu_i64 i = blockIdx.x, step = (gpu_i64)gridDim.y * GPU_THREADS, c = (gpu_i64)blockIdx.y * GPU_THREADS + threadIdx.x;
+    gpu_i64 i = blockIdx.x, step = (gpu_i64)gridDim.y * GPU_THREADS,
+            c = (gpu_i64)blockIdx.y * GPU_THREADS + threadIdx.x;
     if (((gpu_u64)a.hidden * 2 | (gpu_u64)a.shared | (gpu_u64)a.out) % 8 == 0)
         for (c *= 4; c < a.hidden; c += 4 * step) combine_four(a, i, c);
     else
         for (; c < a.hidden; c += step) combine_one(a, i, c);
 }
 
-/* The sum goes to the residual stream, and what the norm behind it needs beside its scale (args.h, gpu_after). Grid: tokens, pieces of 4
- * GPU_THREADS columns. */
+/* The sum goes to the residual stream, and what the norm behind it needs beside its scale (args.h, gpu_after). Grid:
+ * tokens, pieces of 4 GPU_THREADS columns. */
 KERNEL_EARLY(moe_combine_norm, gpu_combine_args, GPU_THREADS, 4) {
     gpu_i64 i = blockIdx.x, c = ((gpu_i64)blockIdx.y * GPU_THREADS + threadIdx.x) * 4;
     bool here = c < a.hidden;
@@ -159,7 +167,8 @@ KERNEL_EARLY(moe_combine_norm, gpu_combine_args, GPU_THREADS, 4) {
             squares = fmaf(sum[k], sum[k], squares);
         }
         *(uint2 *)(a.after.x + i * a.hidden + c) = {two_bf16(sum[0], sum[1]), two_bf16(sum[2], sum[3])};
-        *(uint2 *)(a.after.out + i * a.hidden + c) = {two_bf16(sum[0] * weight.x, sum[1] * weight.y), two_bf16(sum[2] * weight.z, sum[3] * weight.w)};
+        *(uint2 *)(a.after.out + i * a.hidden + c) = {two_bf16(sum[0] * weight.x, sum[1] * weight.y),
+                                                      two_bf16(sum[2] * weight.z, sum[3] * weight.w)};
     }
     squares = block_sum(squares);
     if (threadIdx.x == 0) a.after.squares[i * GPU_LATER_PARTS + blockIdx.y] = squares;

@@ -8,8 +8,8 @@
 enum {
     WIDE_MEAN = 48,    /* tokens an expert, from which on tiles are wide */
     WIDEST_MEAN = 112, /* the same of the widest */
-    /* INT4 is rounded to bf16 at many tokens, which only many columns average out where a token is all that the error is measured
-     * on (1 token, w2_bf16: 3.3e-3 with 7168 columns, 4.1e-3 with 256) */
+    /* INT4 is rounded to bf16 at many tokens, which only many columns average out where a token is all that the
+     * error is measured on (1 token, w2_bf16: 3.3e-3 with 7168 columns, 4.1e-3 with 256) */
     ROUNDED_COLUMNS = 1024
 };
 
@@ -35,7 +35,7 @@ bool moe_path_of(const char *text, moe_path *out) {
 
 void moe_choice_text(moe_choice how, char out[MOE_CHOICE_TEXT]) {
     int n = snprintf(out, MOE_CHOICE_TEXT, "%s", moe_path_text(how.path));
-#define MOE_KNOB_TEXT(name, least, most, step)                                                               \
+#define MOE_KNOB_TEXT(name, least, most, step)                                                                         \
     if (how.name) n += snprintf(out + n, (size_t)(MOE_CHOICE_TEXT - n), " " #name " %d", how.name);
     MOE_KNOBS(MOE_KNOB_TEXT)
 #undef MOE_KNOB_TEXT
@@ -52,25 +52,21 @@ static bool one_tensor(const moe_call *c) { return 3 * c->experts * max_i64(c->d
 
 /* few_plain.cu: FP8 in any number of tokens, some at a time. */
 static bool can_stored(const moe_call *c) {
-    i64 tokens =
-        c->form == ROWS_DECODE ? DECODE_ROWS : c->tokens; /* the same answer for any number of rows */
+    i64 tokens = c->form == ROWS_DECODE ? DECODE_ROWS : c->tokens; /* the same answer for any number of rows */
     bool fits = c->topk <= PLAIN_PAIRS && c->experts <= FEW_EXPERTS && one_tensor(c);
     if (c->format == MOE_FP8) return fits && c->experts <= PLAIN_EXPERTS_FP8;
     return fits && c->form != ROWS_PROMPT && tokens * c->topk <= PLAIN_PAIRS;
 }
 
-static int widest_tile(const moe_call *c, moe_path p) {
-    return p == MOE_MANY && c->format == MOE_FP8 ? 128 : 176;
-}
+static int widest_tile(const moe_call *c, moe_path p) { return p == MOE_MANY && c->format == MOE_FP8 ? 128 : 176; }
 
 bool moe_can(const moe_call *c, moe_path p) {
     if (p == MOE_INT8 || is_int8(c)) return p == MOE_INT8 && is_int8(c);
     if (p == MOE_FEW && is_stored(c)) return can_stored(c);
     if (p == MOE_FEW)
-        return (c->format == MOE_W4A16 || c->format == MOE_W4A8) && c->form != ROWS_PROMPT &&
-               c->tokens <= FEW_TOKENS && c->tokens * c->topk <= FEW_PAIRS && c->experts <= FEW_EXPERTS;
-    if (p == MOE_MANY)
-        return c->format != MOE_OTHER && c->form != ROWS_DECODE && (!is_stored(c) || one_tensor(c));
+        return (c->format == MOE_W4A16 || c->format == MOE_W4A8) && c->form != ROWS_PROMPT && c->tokens <= FEW_TOKENS &&
+               c->tokens * c->topk <= FEW_PAIRS && c->experts <= FEW_EXPERTS;
+    if (p == MOE_MANY) return c->format != MOE_OTHER && c->form != ROWS_DECODE && (!is_stored(c) || one_tensor(c));
     return p == MOE_PLAIN;
 }
 
@@ -103,9 +99,8 @@ bool moe_allowed(const moe_call *c, const moe_choice *choice) {
         (choice->path != MOE_MANY && choice->path != MOE_INT8 && choice->tile) ||
         choice->tile > widest_tile(c, choice->path))
         return false;
-#define MOE_KNOB_IN(name, least, most, step)                                                                 \
-    if (choice->name && (choice->name < (least) || choice->name > (most) || choice->name % (step)))          \
-        return false;
+#define MOE_KNOB_IN(name, least, most, step)                                                                           \
+    if (choice->name && (choice->name < (least) || choice->name > (most) || choice->name % (step))) return false;
     MOE_KNOBS(MOE_KNOB_IN)
 #undef MOE_KNOB_IN
     return true;
@@ -142,12 +137,11 @@ static int add_choice(const moe_call *c, moe_choice how, moe_choice *out, int n)
     return n + 1;
 }
 
-/* What never won on an H200 (2026-11-22) is left out: many below half a token an expert, few above 24, narrow tiles above 160, wide ones below 24,
- * tiles of 96, of 128 with int8. */
+/* What never won on an H200 (2026-11-22) is left out: many below half a token an expert, few above 24, narrow tiles
+ * above 160, wide ones below 24, tiles of 96, of 128 with int8. */
 int moe_candidates(const moe_call *c, moe_choice out[MOE_CANDIDATES]) {
     const i64 pairs = c->tokens * c->topk;
-    const bool some = 2 * pairs >= c->experts, several = pairs > 24 * c->experts,
-               lots = pairs > 160 * c->experts;
+    const bool some = 2 * pairs >= c->experts, several = pairs > 24 * c->experts, lots = pairs > 160 * c->experts;
     const struct {
         moe_choice how;
         bool likely;

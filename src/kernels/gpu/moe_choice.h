@@ -1,11 +1,12 @@
-/* kernels/gpu/moe_choice.h: how a call of routed experts runs: a pure function of the call and of a table of measured choices. */
+/* kernels/gpu/moe_choice.h: how a call of routed experts runs: a pure function of the call and of a table of
+ * measured choices. */
 #ifndef KERNELS_GPU_MOE_CHOICE_H
 #define KERNELS_GPU_MOE_CHOICE_H
 #include "base/err.h"
 #include "kernels/ops.h"
 
 /* What the experts of a call are kept as, and what they are multiplied with. */
-#define MOE_FORMATS(X)                                                                                       \
+#define MOE_FORMATS(X)                                                                                                 \
     X(W4A16, "w4a16") X(W4A8, "w4a8") X(BF16, "bf16") X(W2_BF16, "w2_bf16") X(FP8, "fp8") X(OTHER, "other")
 typedef enum {
 #define MOE_FORMAT_ENUM(name, text) MOE_##name,
@@ -22,8 +23,8 @@ typedef enum {
 } moe_path;
 
 /* Name, range and unit of what a path's launches can be told; 0: the default. A column of the table each. */
-#define MOE_KNOBS(X)                                                                                         \
-    X(group, 4, 8, 4)   /* few, INT4: tokens of a group of an expert's */                                    \
+#define MOE_KNOBS(X)                                                                                                   \
+    X(group, 4, 8, 4)   /* few, INT4: tokens of a group of an expert's */                                              \
     X(tile, 16, 256, 8) /* many, int8: most tokens of a tile */
 
 typedef struct {
@@ -63,9 +64,9 @@ int moe_candidates(const moe_call *c, moe_choice out[MOE_CANDIDATES]);
 
 struct tuned_table;
 typedef enum { MOE_BUILT_IN, MOE_TUNED, MOE_MISSED } moe_source;
-/* The choice for c: that of the table's row (tuned.h) where there is a table that has one and rows may be together in any way
- * (ROWS_ANY); knobs that the row leaves at 0 are the default's. *from says which; MOE_MISSED: there is a table, it does not know the
- * shape, or none so few tokens, and the default is used. */
+/* The choice for c: that of the table's row (tuned.h) where there is a table that has one and rows may be together
+ * in any way (ROWS_ANY); knobs that the row leaves at 0 are the default's. *from says which; MOE_MISSED: there is a
+ * table, it does not know the shape, or none so few tokens, and the default is used. */
 moe_choice moe_choose(const moe_call *c, const struct tuned_table *t, moe_source *from);
 
 #endif

@@ -1,5 +1,5 @@
-/* kernels/gpu/moe_int8.c: routed experts at many tokens with int8 activations: sort, tiles, x to int8, gate and up, h to int8, down
- * (moe_int8.cuh), the weighted sum. y is kept as moe_large.c does. */
+/* kernels/gpu/moe_int8.c: routed experts at many tokens with int8 activations: sort, tiles, x to int8, gate and up,
+ * h to int8, down (moe_int8.cuh), the weighted sum. y is kept as moe_large.c does. */
 #include "kernels/gpu/inside.h"
 
 typedef struct {
@@ -72,22 +72,19 @@ bool gpu_moe_int8(const ops *o, const moe_args *a, const moe_choice *how, const 
                        .h_rows = s.h_rows,
                        .k = (gpu_u32)a->k,
                        .magic = 0x80808080};
-    const u32 blocks = (u32)gpu_processors(b->g),
-              up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
+    const u32 blocks = (u32)gpu_processors(b->g), up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
               down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));
     gpu_launch(b->g, wide ? b->moe_int8_up_176 : b->moe_int8_up_64, up, 1, 1, THREADS, GPU_MOE_SHARED, &m);
     gpu_launch(b->g, b->int8_h, gpu_blocks(s.h_rows, GPU_WARPS), 1, 1, GPU_THREADS, 0, &h);
     for (m.again = 0; m.again < 2; m.again++) {
         m.taken++;
-        gpu_launch(b->g, wide ? b->moe_int8_down_176 : b->moe_int8_down_64, down, 1, 1, THREADS,
-                   GPU_MOE_SHARED, &m);
+        gpu_launch(b->g, wide ? b->moe_int8_down_176 : b->moe_int8_down_64, down, 1, 1, THREADS, GPU_MOE_SHARED, &m);
     }
     return gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);
 }
 
 status gpu_moe_int8_open(gpu_backend *b, err *e) {
-    gpu_kernel *const all[] = {b->moe_int8_up_64, b->moe_int8_up_176, b->moe_int8_down_64,
-                               b->moe_int8_down_176};
+    gpu_kernel *const all[] = {b->moe_int8_up_64, b->moe_int8_up_176, b->moe_int8_down_64, b->moe_int8_down_176};
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         status st = gpu_shared(b->g, all[i], GPU_MOE_SHARED, e);
         if (st != ST_OK) return st;

@@ -1,12 +1,15 @@
 /* kernels/gpu/moe_int8.cu: moe_int8.cuh's kernels, for tiles of up to 64 and of up to 176 tokens. */
 #include "kernels/gpu/moe_int8.cuh"
 
-#define INT8_KERNELS(NMAX, up_name, down_name)                                                                                                       \
-    KERNEL_OF(up_name, gpu_int8_args, THREADS, 1) { SHARED_TILES(memory); up_all<NMAX>(a, memory); }                                                 \
-    KERNEL_OF(down_name, gpu_int8_args, THREADS, 1) {                                                                                                \
-        SHARED_TILES(memory);                                                                                                                        \
-        if (a.again && !y_again(*a.most)) return;                                                                                                            \
-        down_all<NMAX>(a, memory);                                                                                                                   \
+#define INT8_KERNELS(NMAX, up_name, down_name)                                                                         \
+    KERNEL_OF(up_name, gpu_int8_args, THREADS, 1) {                                                                    \
+        SHARED_TILES(memory);                                                                                          \
+        up_all<NMAX>(a, memory);                                                                                       \
+    }                                                                                                                  \
+    KERNEL_OF(down_name, gpu_int8_args, THREADS, 1) {                                                                  \
+        SHARED_TILES(memory);                                                                                          \
+        if (a.again && !y_again(*a.most)) return;                                                                      \
+        down_all<NMAX>(a, memory);                                                                                     \
     }
 
 INT8_KERNELS(64, moe_int8_up_64, moe_int8_down_64)

@@ -1,35 +1,52 @@
-/* kernels/gpu/moe_int8.cuh: routed experts at many tokens with int8 activations (W4A8), on Hopper's warpgroup products of bytes.
+/* kernels/gpu/moe_int8.cuh: routed experts at many tokens with int8 activations (W4A8), on Hopper's warpgroup
+ * products of bytes.
  *
  * The launches and the tiles are moe_wgmma.cuh's; what differs:
- *   x     moe_int8_rows.cu has made int8 of it, a scale for each token; h comes out of stage 1 as bf16 rows and goes the same way.
+ *   x     moe_int8_rows.cu has made int8 of it, a scale for each token; h comes out of stage 1 as bf16 rows and goes
+ *   the same way.
  *   K     a stage is 128 columns, 128 bytes of a token: twice as many for as many bytes and clocks as with bf16.
  *   sums  are int32 and exact, so that no order and no tile changes a bit of the result.
- * The weight is pack.h's, its scales the same in all groups of a row, and used once, behind the sum. Its word holds of row g the columns
- * 2t, 8 + 2t, 2t + 1, 9 + 2t of a step of 16 in the low nibbles of its bytes, of row g + 8 in the high ones: q * 16 = (nibble << 4) ^ 0x80 as a
- * signed byte, three instructions for eight weights and no zero point; the rows of x and h hold their columns in the same order.
+ * The weight is pack.h's, its scales the same in all groups of a row, and used once, behind the sum. Its word holds
+ * of row g the columns 2t, 8 + 2t, 2t + 1, 9 + 2t of a step of 16 in the low nibbles of its bytes, of row g + 8 in
+ * the high ones: q * 16 = (nibble << 4) ^ 0x80 as a signed byte, three instructions for eight weights and no zero
+ * point; the rows of x and h hold their columns in the same order.
  *
- * Bill of a tile of N tokens, each 128 columns: 256 x N x 128 products = 8 N clocks of the tensor cores, 16,384 bytes of weights and 128 N of
- * tokens from the second-level cache: 32 bytes a clock at N = 128, which is what it delivers, 27.6 at 176; so tiles are up to 176 tokens wide. */
+ * Bill of a tile of N tokens, each 128 columns: 256 x N x 128 products = 8 N clocks of the tensor cores, 16,384
+ * bytes of weights and 128 N of tokens from the second-level cache: 32 bytes a clock at N = 128, which is what it
+ * delivers, 27.6 at 176; so tiles are up to 176 tokens wide. */
 #ifndef KERNELS_GPU_MOE_INT8_CUH
 #define KERNELS_GPU_MOE_INT8_CUH
 #include "kernels/gpu/moe_range.cuh"
 #include "kernels/gpu/pack.cuh"
 
-enum { THREADS = 384, CONSUMERS = 256, ROWS = 256, COLUMNS = 128 /* of a stage */, STRIPS = 16, NIBBLES = 512 /* of a block */ };
+enum {
+    THREADS = 384,
+    CONSUMERS = 256,
+    ROWS = 256,
+    COLUMNS = 128 /* of a stage */,
+    STRIPS = 16,
+    NIBBLES = 512 /* of a block */
+};
 enum { ROW_TILE_BITS = 12 /* of a tile's first number; the expert above */ };
 
-/* Shared memory: STAGES of {tokens [NMAX, 128 bytes] swizzled, weights: 16 strips of two blocks' nibbles}, the results of a tile, and the
- * few numbers behind it. Stage 1 turns [NMAX, 64] of a warpgroup around at a time; stage 2 16 tokens by 32 rows of a warp, and its producers
- * bring what is needed behind the products: a slot a tile, of one more than can be on their way. */
+/* Shared memory: STAGES of {tokens [NMAX, 128 bytes] swizzled, weights: 16 strips of two blocks' nibbles}, the
+ * results of a tile, and the few numbers behind it. Stage 1 turns [NMAX, 64] of a warpgroup around at a time; stage
+ * 2 16 tokens by 32 rows of a warp, and its producers bring what is needed behind the products: a slot a tile, of
+ * one more than can be on their way. */
 enum { UP, DOWN };
 template <int NMAX, int K> struct plan {
-    static constexpr int TOKENS = NMAX * 128, WEIGHTS = STRIPS * 2 * NIBBLES, STAGE = TOKENS + WEIGHTS, OUT = K == UP ? 2 * TOKENS : 8 * 1024;
+    static constexpr int TOKENS = NMAX * 128, WEIGHTS = STRIPS * 2 * NIBBLES, STAGE = TOKENS + WEIGHTS,
+                         OUT = K == UP ? 2 * TOKENS : 8 * 1024;
     static constexpr int SLOT = NMAX * 12 + STRIPS * 64 /* pairs, scales of tokens, scales of rows */,
-                         STAGES = (GPU_MOE_SHARED - 4096 - OUT - (K == UP ? 0 : SLOT)) / (STAGE + (K == UP ? 0 : SLOT)), TILES = STAGES * STAGE + OUT /* a tile a stage */,
-                         KEPT = TILES + STAGES * 16 /* a tile a warp */, SLOTS = KEPT + 8 * 16 /* of stage 2 */, SCALES = SLOTS /* [2][NMAX], of stage 1 */,
+                         STAGES = (GPU_MOE_SHARED - 4096 - OUT - (K == UP ? 0 : SLOT)) / (STAGE + (K == UP ? 0 : SLOT)),
+                         TILES = STAGES * STAGE + OUT /* a tile a stage */,
+                         KEPT = TILES + STAGES * 16 /* a tile a warp */, SLOTS = KEPT + 8 * 16 /* of stage 2 */,
+                         SCALES = SLOTS /* [2][NMAX], of stage 1 */,
                          TABLE = SCALES + 2 * NMAX * 4 /* [NMAX], the producers' */,
-                         NEXT = K == UP ? TABLE + NMAX * 4 : SLOTS + (STAGES + 1) * SLOT /* two tile numbers, in turns */,
-                         SEEN = NEXT + 8 /* a word a warp: y_note */, BARRIERS = SEEN + 32, END = BARRIERS + STAGES * 16;
+                         NEXT =
+                             K == UP ? TABLE + NMAX * 4 : SLOTS + (STAGES + 1) * SLOT /* two tile numbers, in turns */,
+                         SEEN = NEXT + 8 /* a word a warp: y_note */, BARRIERS = SEEN + 32,
+                         END = BARRIERS + STAGES * 16;
     static_assert(END <= GPU_MOE_SHARED, "shared memory");
 };
 
@@ -48,21 +65,27 @@ template <int NMAX, int K> static __device__ __forceinline__ ring ring_open(unsi
 template <int NMAX, int K> static __device__ __forceinline__ void ring_init(const ring &r, gpu_u32 fills) {
     if (threadIdx.x < 8) ((gpu_u32 *)(r.memory + plan<NMAX, K>::SEEN))[threadIdx.x] = 0;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < plan<NMAX, K>::STAGES; i++) barrier_init(r.full + i, fills), barrier_init(r.empty + i, CONSUMERS / 32);
+        for (int i = 0; i < plan<NMAX, K>::STAGES; i++)
+            barrier_init(r.full + i, fills), barrier_init(r.empty + i, CONSUMERS / 32);
         barrier_fence_init();
     }
     __syncthreads();
 }
-template <int NMAX, int K> static __device__ __forceinline__ unsigned char *ring_stage(const ring &r) { return r.memory + r.at * plan<NMAX, K>::STAGE; }
-/* The tile that begins with this stage, {expert and row tile, first place in the list, tokens, first row of h}; no tokens: there is none any
- * more. */
-template <int NMAX, int K> static __device__ __forceinline__ int4 *ring_tile(const ring &r) { return (int4 *)(r.memory + plan<NMAX, K>::TILES) + r.at; }
+template <int NMAX, int K> static __device__ __forceinline__ unsigned char *ring_stage(const ring &r) {
+    return r.memory + r.at * plan<NMAX, K>::STAGE;
+}
+/* The tile that begins with this stage, {expert and row tile, first place in the list, tokens, first row of h}; no
+ * tokens: there is none any more. */
+template <int NMAX, int K> static __device__ __forceinline__ int4 *ring_tile(const ring &r) {
+    return (int4 *)(r.memory + plan<NMAX, K>::TILES) + r.at;
+}
 template <int NMAX, int K> static __device__ __forceinline__ void ring_next(ring &r) {
     if (++r.at == plan<NMAX, K>::STAGES) r.at = 0, r.parity ^= 1;
 }
 
-/* Two words of nibbles as the first operand: of stage 1 as 16 times their numbers, signed; magic: 0x80808080 in a register, as an instruction
- * has room for one constant. Of stage 2 as they are, 8 more than their numbers, unsigned. */
+/* Two words of nibbles as the first operand: of stage 1 as 16 times their numbers, signed; magic: 0x80808080 in a
+ * register, as an instruction has room for one constant. Of stage 2 as they are, 8 more than their numbers,
+ * unsigned. */
 template <int K> static __device__ __forceinline__ void expand(gpu_u32 w0, gpu_u32 w1, gpu_u32 magic, gpu_u32 a[4]) {
     if (K == UP) {
         a[0] = (w0 << 4 & 0xf0f0f0f0u) ^ magic, a[1] = (w0 & 0xf0f0f0f0u) ^ magic;
@@ -73,13 +96,16 @@ template <int K> static __device__ __forceinline__ void expand(gpu_u32 w0, gpu_u
     }
 }
 
-/* d[m] = rows of this warp's block m times N tokens, `steps` stages: stage 1 16 * sums, stage 2 the bits of the float 3 * 2^22 + sums. While one
- * product of 32 columns runs the next is expanded; a stage goes back to the producer when the first product after it is under way. `signal`: the
- * step after which the other warpgroup is let go. */
-template <int NMAX, int N, int K> static __device__ __forceinline__ void multiply(ring &r, int steps, int signal, int d0[N / 2], int d1[N / 2]) {
+/* d[m] = rows of this warp's block m times N tokens, `steps` stages: stage 1 16 * sums, stage 2 the bits of the
+ * float 3 * 2^22 + sums. While one product of 32 columns runs the next is expanded; a stage goes back to the
+ * producer when the first product after it is under way. `signal`: the step after which the other warpgroup is let
+ * go. */
+template <int NMAX, int N, int K>
+static __device__ __forceinline__ void multiply(ring &r, int steps, int signal, int d0[N / 2], int d1[N / 2]) {
     int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
     gpu_u32 magic = r.magic;
-    const int strip = (K == UP ? warp / 4 * 8 + warp % 4 : 2 * warp) * (2 * NIBBLES) + plan<NMAX, K>::TOKENS + lane * 16;
+    const int strip =
+        (K == UP ? warp / 4 * 8 + warp % 4 : 2 * warp) * (2 * NIBBLES) + plan<NMAX, K>::TOKENS + lane * 16;
     constexpr int NEXT_STRIP = (K == UP ? 4 : 1) * 2 * NIBBLES;
     gpu_u64 *before = nullptr;
     gpu_u32 a[2][4];
@@ -119,7 +145,8 @@ template <int NMAX, int N, int K> static __device__ __forceinline__ void multipl
 /* The scales of rows row + g and row + g + 8 of w (row a multiple of 16): any group's, since all are the same. */
 static __device__ __forceinline__ void row_scales(const gpu_matrix &w, gpu_i64 row, int g, float scale[2]) {
     row = least(row, w.rows - PACK_ROWS);
-    uint2 of = *(const uint2 *)((const gpu_u8 *)w.data + row / PACK_ROWS * (w.cols / PACK_COLS) * PACK_BYTES + PACK_SCALES + g * 8);
+    uint2 of = *(const uint2 *)((const gpu_u8 *)w.data + row / PACK_ROWS * (w.cols / PACK_COLS) * PACK_BYTES +
+                                PACK_SCALES + g * 8);
     scale[0] = low_f32(of.x), scale[1] = low_f32(of.y);
 }
 
@@ -128,7 +155,8 @@ static __device__ __forceinline__ const unsigned char *strip_of(const gpu_matrix
     row = least(row, w.rows - PACK_ROWS); /* rows past the end are multiplied and thrown away */
     return (const unsigned char *)w.data + row / PACK_ROWS * (w.cols / PACK_COLS) * PACK_BYTES + threadIdx.x % 8 * 16;
 }
-/* to: where the thread's first piece goes, shared_at(). whole: both blocks; else what the second held before meets zeros of x. */
+/* to: where the thread's first piece goes, shared_at(). whole: both blocks; else what the second held before meets
+ * zeros of x. */
 static __device__ __forceinline__ void copy_strips(const unsigned char *&from, gpu_u32 to, bool whole) {
     copy16_at<0, 0>(to, from);
     copy16_at<128, 128>(to, from);
@@ -142,10 +170,13 @@ static __device__ __forceinline__ void copy_strips(const unsigned char *&from, g
     }
     from += 2 * PACK_BYTES;
 }
-static __device__ __forceinline__ gpu_u32 strip_place() { return threadIdx.x / 8 * (2 * NIBBLES) + threadIdx.x % 8 * 16; }
+static __device__ __forceinline__ gpu_u32 strip_place() {
+    return threadIdx.x / 8 * (2 * NIBBLES) + threadIdx.x % 8 * 16;
+}
 
 /* Every 16th row of x, whose number in units of 16 bytes is in the table. */
-template <int I, int ALL> static __device__ __forceinline__ void copy_tokens(gpu_u32 to, const gpu_u8 *x, const gpu_u32 *row, int tokens) {
+template <int I, int ALL>
+static __device__ __forceinline__ void copy_tokens(gpu_u32 to, const gpu_u8 *x, const gpu_u32 *row, int tokens) {
     if constexpr (I < ALL) {
         if (I * 16 < tokens) copy16_at<I * 2048, 0>(to, x + (gpu_u64)row[I * 16] * 16);
         copy_tokens<I + 1, ALL>(to, x, row, tokens);
@@ -174,16 +205,20 @@ static __device__ __forceinline__ float silu_fast(float x) { return __fdividef(x
 
 template <int NMAX> static __device__ __forceinline__ void up_produce(const gpu_int8_args &a, ring r) {
     int thread = threadIdx.x, strip = thread / 8;
-    int columns = (int)((a.hidden + COLUMNS - 1) / COLUMNS), row_tiles = (int)((a.inter + 127) / 128), tiles = *a.n_tiles * row_tiles;
-    gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)columns * (COLUMNS / 16), *table = (gpu_u32 *)(r.memory + plan<NMAX, UP>::TABLE);
+    int columns = (int)((a.hidden + COLUMNS - 1) / COLUMNS), row_tiles = (int)((a.inter + 127) / 128),
+        tiles = *a.n_tiles * row_tiles;
+    gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)columns * (COLUMNS / 16),
+            *table = (gpu_u32 *)(r.memory + plan<NMAX, UP>::TABLE);
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, UP>(r, turn++, coming)) {
         if (threadIdx.x == 0) coming = atomicAdd(a.taken, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix *m = a.experts + 3 * (gpu_i64)t.x;
         t.x = t.x << ROW_TILE_BITS | tile % row_tiles;
-        for (int j = thread; j < NMAX; j += 128) table[j] = (gpu_u32)a.list[t.y + (j < t.z ? j : t.z - 1)] / a.k * across;
+        for (int j = thread; j < NMAX; j += 128)
+            table[j] = (gpu_u32)a.list[t.y + (j < t.z ? j : t.z - 1)] / a.k * across;
         threads_sync(3, 128);
-        const unsigned char *w = strip_of(m[strip / 4 % 2], (gpu_i64)(tile % row_tiles) * 128 + strip / 8 * 64 + strip % 4 * 16);
+        const unsigned char *w =
+            strip_of(m[strip / 4 % 2], (gpu_i64)(tile % row_tiles) * 128 + strip / 8 * 64 + strip % 4 * 16);
         const gpu_u8 *x = a.x + thread % 8 * 16;
         barrier_wait(r.empty + r.at, r.parity ^ 1);
         if (thread == 0) {
@@ -203,9 +238,11 @@ template <int NMAX> static __device__ __forceinline__ void up_produce(const gpu_
     ring_end<NMAX, UP>(r, false);
 }
 
-template <int NMAX, int N> static __device__ __forceinline__ void up_tile(const gpu_int8_args &a, ring &r, const int4 &tile) {
+template <int NMAX, int N>
+static __device__ __forceinline__ void up_tile(const gpu_int8_args &a, ring &r, const int4 &tile) {
     int gate[N / 2], up[N / 2];
-    int4 *kept = (int4 *)(r.memory + plan<NMAX, UP>::KEPT) + (threadIdx.x / 32 - 4); /* registers are scarce meanwhile */
+    int4 *kept =
+        (int4 *)(r.memory + plan<NMAX, UP>::KEPT) + (threadIdx.x / 32 - 4); /* registers are scarce meanwhile */
     *kept = tile;
     multiply<NMAX, N, UP>(r, (int)((a.hidden + COLUMNS - 1) / COLUMNS), -1, gate, up);
     const int4 t = *kept;
@@ -217,7 +254,8 @@ template <int NMAX, int N> static __device__ __forceinline__ void up_tile(const 
     row_scales(m[0], row + warp * 16, lane / 4, of_gate);
     row_scales(m[1], row + warp * 16, lane / 4, of_up);
     threads_sync(1 + group, 128); /* the last tile has been taken away */
-    for (int i = thread; i < N; i += 128) of_x[i] = i < t.z ? a.x_scale[(gpu_u32)a.list[t.y + i] / a.k] * 0.0625f : 0.0f;
+    for (int i = thread; i < N; i += 128)
+        of_x[i] = i < t.z ? a.x_scale[(gpu_u32)a.list[t.y + i] / a.k] * 0.0625f : 0.0f;
     threads_sync(1 + group, 128);
 #pragma unroll
     for (int j = 0; j < N / 8; j += 2) {
@@ -236,14 +274,16 @@ template <int NMAX, int N> static __device__ __forceinline__ void up_tile(const 
     threads_sync(1 + group, 128);
     if (row >= a.inter) return;
     for (int i = thread; i < t.z * 8; i += 128)
-        *(uint4 *)(a.h + (gpu_i64)(t.w + i / 8) * a.inter + row + i % 8 * 8) = *(const uint4 *)(out + swizzled(i / 8, i % 8));
+        *(uint4 *)(a.h + (gpu_i64)(t.w + i / 8) * a.inter + row + i % 8 * 8) =
+            *(const uint4 *)(out + swizzled(i / 8, i % 8));
 }
 
 /* ---- stage 2 ---- */
 
 template <int NMAX> static __device__ __forceinline__ void down_produce(const gpu_int8_args &a, ring r) {
     typedef plan<NMAX, DOWN> p;
-    int columns = (int)((a.inter + COLUMNS - 1) / COLUMNS), row_tiles = (int)((a.hidden + 255) / 256), tiles = *a.n_tiles * row_tiles, slot = p::SLOTS;
+    int columns = (int)((a.inter + COLUMNS - 1) / COLUMNS), row_tiles = (int)((a.hidden + 255) / 256),
+        tiles = *a.n_tiles * row_tiles, slot = p::SLOTS;
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, DOWN>(r, turn++, coming)) {
         if (threadIdx.x == 0) coming = atomicAdd(a.taken, 1);
         int4 t = a.tiles[tile / row_tiles];
@@ -256,7 +296,8 @@ template <int NMAX> static __device__ __forceinline__ void down_produce(const gp
             copy_few<4>(r.memory + slot + i * 4, a.list + t.y + i);
             copy_few<8>(r.memory + slot + NMAX * 4 + i * 8, (const gpu_u64 *)a.h_scale + t.w + i);
         }
-        if (threadIdx.x % 8 < 4) copy16(r.memory + slot + NMAX * 12 + threadIdx.x / 8 * 64 + threadIdx.x % 8 * 16, w + PACK_SCALES);
+        if (threadIdx.x % 8 < 4)
+            copy16(r.memory + slot + NMAX * 12 + threadIdx.x / 8 * 64 + threadIdx.x % 8 * 16, w + PACK_SCALES);
         if (threadIdx.x == 0) *ring_tile<NMAX, DOWN>(r) = int4{(int)row, slot, t.z, 0};
         slot = slot == p::SLOTS + p::STAGES * p::SLOT ? p::SLOTS : slot + p::SLOT;
 #pragma unroll 1
@@ -276,9 +317,11 @@ template <int NMAX> static __device__ __forceinline__ void down_produce(const gp
     ring_end<NMAX, DOWN>(r, true);
 }
 
-/* Halves. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each together. t: {first row of the
- * block, slot, tokens}. */
-template <int NMAX, int N> static __device__ __forceinline__ void down_put(const gpu_int8_args &a, const ring &r, const int d[2][N / 2], const int4 &t) {
+/* Halves. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each
+ * together. t: {first row of the block, slot, tokens}. */
+template <int NMAX, int N>
+static __device__ __forceinline__ void down_put(const gpu_int8_args &a, const ring &r, const int d[2][N / 2],
+                                                const int4 &t) {
     typedef plan<NMAX, DOWN> p;
     int thread = thread_anew(), warp = thread / 32 - 4, lane = thread % 32;
     const unsigned char *slot = r.memory + t.y;
@@ -300,7 +343,8 @@ template <int NMAX, int N> static __device__ __forceinline__ void down_put(const
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int *v = &d[i / 2][4 * j + i % 2 * 2];
-            float scale = of[i / 2][i % 2], y0 = (__int_as_float(v[0]) - h.y) * (scale * h.x), y1 = (__int_as_float(v[1]) - h.w) * (scale * h.z);
+            float scale = of[i / 2][i % 2], y0 = (__int_as_float(v[0]) - h.y) * (scale * h.x),
+                  y1 = (__int_as_float(v[1]) - h.w) * (scale * h.z);
             two[i] = pair_half(y0, y1);
             most = most_half(most, two[i] & is);
         }
@@ -318,15 +362,19 @@ template <int NMAX, int N> static __device__ __forceinline__ void down_put(const
         __syncwarp();
     }
     if (a.again) return;
-    y_note(a.most, (gpu_u32 *)(r.memory + p::SEEN) + warp, most, [&] { /* rarely needed: not the largest, but no less */
-        float row = fmaxf(fmaxf(fabsf(of[0][0]), fabsf(of[0][1])), fmaxf(fabsf(of[1][0]), fabsf(of[1][1]))), token = 0;
-        for (int i = lane; i < t.z; i += 32) token = most_finite(token, *(const float *)(slot + NMAX * 4 + i * 8));
-        token = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(token)));
-        return fminf(row * token * (float)(127 * 8 * a.inter), 3.4028234e38f);
-    });
+    y_note(a.most, (gpu_u32 *)(r.memory + p::SEEN) + warp, most,
+           [&] { /* rarely needed: not the largest, but no less */
+                 float row = fmaxf(fmaxf(fabsf(of[0][0]), fabsf(of[0][1])), fmaxf(fabsf(of[1][0]), fabsf(of[1][1]))),
+                       token = 0;
+                 for (int i = lane; i < t.z; i += 32)
+                     token = most_finite(token, *(const float *)(slot + NMAX * 4 + i * 8));
+                 token = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(token)));
+                 return fminf(row * token * (float)(127 * 8 * a.inter), 3.4028234e38f);
+           });
 }
 
-template <int NMAX, int N> static __device__ __forceinline__ void down_tile(const gpu_int8_args &a, ring &r, const int4 &tile, int signal) {
+template <int NMAX, int N>
+static __device__ __forceinline__ void down_tile(const gpu_int8_args &a, ring &r, const int4 &tile, int signal) {
     int d[2][N / 2];
     int4 *kept = (int4 *)(r.memory + plan<NMAX, DOWN>::KEPT) + (threadIdx.x / 32 - 4);
     *kept = tile;
@@ -338,10 +386,17 @@ template <int NMAX, int N> static __device__ __forceinline__ void down_tile(cons
 /* A tile with room for its tokens, as narrow as there is one. */
 #define WIDTHS_64(X)  X(16) X(32) X(48) X(64)
 #define WIDTHS_176(X) X(96) X(128) X(144) X(176)
-#define UP_CASE(N)                                                                                                                                   \
-    if (t.z <= N) { up_tile<NMAX, N>(a, r, t); continue; }
-#define DOWN_CASE(N)                                                                                                                                 \
-    if (t.z <= N) { down_tile<NMAX, N>(a, r, t, signal); signal = -1; continue; }
+#define UP_CASE(N)                                                                                                     \
+    if (t.z <= N) {                                                                                                    \
+        up_tile<NMAX, N>(a, r, t);                                                                                     \
+        continue;                                                                                                      \
+    }
+#define DOWN_CASE(N)                                                                                                   \
+    if (t.z <= N) {                                                                                                    \
+        down_tile<NMAX, N>(a, r, t, signal);                                                                           \
+        signal = -1;                                                                                                   \
+        continue;                                                                                                      \
+    }
 enum { REGS_COPY = 40, REGS_MULTIPLY = 232 };
 
 template <int NMAX> static __device__ __forceinline__ void up_all(const gpu_int8_args &a, unsigned char *memory) {
@@ -356,8 +411,11 @@ template <int NMAX> static __device__ __forceinline__ void up_all(const gpu_int8
             barrier_wait(r.full + r.at, r.parity);
             const int4 t = *ring_tile<NMAX, UP>(r);
             if (!t.z) break;
-            if constexpr (NMAX == 64) { WIDTHS_64(UP_CASE) }
-            else { WIDTHS_176(UP_CASE) }
+            if constexpr (NMAX == 64) {
+                WIDTHS_64(UP_CASE)
+            } else {
+                WIDTHS_176(UP_CASE)
+            }
         }
     }
 }
@@ -371,15 +429,19 @@ template <int NMAX> static __device__ __forceinline__ void down_all(const gpu_in
     } else {
         regs_more<REGS_MULTIPLY>();
         /* The second warpgroup begins half a tile later: results of the one are written while the other multiplies. */
-        int lag = (int)least((a.inter + COLUMNS - 1) / COLUMNS / 2, 2), group = threadIdx.x / 128 - 1, signal = group ? -1 : lag - 1;
+        int lag = (int)least((a.inter + COLUMNS - 1) / COLUMNS / 2, 2), group = threadIdx.x / 128 - 1,
+            signal = group ? -1 : lag - 1;
         bool waits = group && lag;
         for (;;) {
             barrier_wait(r.full + r.at, r.parity);
             const int4 t = *ring_tile<NMAX, DOWN>(r);
             if (!t.z) break;
             if (waits) threads_sync(4, CONSUMERS), waits = false;
-            if constexpr (NMAX == 64) { WIDTHS_64(DOWN_CASE) }
-            else { WIDTHS_176(DOWN_CASE) }
+            if constexpr (NMAX == 64) {
+                WIDTHS_64(DOWN_CASE)
+            } else {
+                WIDTHS_176(DOWN_CASE)
+            }
         }
     }
 }

@@ -1,9 +1,10 @@
 /* kernels/gpu/moe_int8_rows.cu: rows of bf16 as int8 with a scale each, as ref/moe.c defines it, for moe_int8.cuh.
  *
- *   scale = most / 127 where most is the largest |value|, q = value * (127 / most) to nearest even. A row with a NaN or an infinity has the
+ *   scale = most / 127 where most is the largest |value|, q = value * (127 / most) to nearest even. A row with a NaN
+ *   or an infinity has the
  *   scale NaN, one of nothing above 2^-100 the scale 0; q is 0 in both.
- * Columns of each 16 change places (moe_int8.cuh): byte 4 t + b is column 2 t + {0, 8, 1, 9}[b]. Behind the last column come zeros up to a
- * multiple of 128. Bytes: 3 a value, read once. */
+ * Columns of each 16 change places (moe_int8.cuh): byte 4 t + b is column 2 t + {0, 8, 1, 9}[b]. Behind the last
+ * column come zeros up to a multiple of 128. Bytes: 3 a value, read once. */
 #include "kernels/gpu/hopper.cuh"
 
 /* 16 columns. */
@@ -27,7 +28,8 @@ static __device__ __forceinline__ gpu_u32 four(float inverse, gpu_u32 first, gpu
     return out;
 }
 static __device__ __forceinline__ uint4 quantized(float inverse, const piece &p) {
-    return uint4{four(inverse, p.low.x, p.high.x), four(inverse, p.low.y, p.high.y), four(inverse, p.low.z, p.high.z), four(inverse, p.low.w, p.high.w)};
+    return uint4{four(inverse, p.low.x, p.high.x), four(inverse, p.low.y, p.high.y), four(inverse, p.low.z, p.high.z),
+                 four(inverse, p.low.w, p.high.w)};
 }
 
 /* 127 / most, or 0 where the row is all zeros or bad; *scale as above. */
@@ -56,7 +58,8 @@ KERNEL_OF(int8_x, gpu_int8_rows_args, X_THREADS, 8) {
             kept[p] = load_piece(x, p * X_THREADS + threadIdx.x);
             most = larger(most, most_of(kept[p]));
         }
-    for (int p = KEPT * X_THREADS + threadIdx.x; p < pieces; p += X_THREADS) most = larger(most, most_of(load_piece(x, p)));
+    for (int p = KEPT * X_THREADS + threadIdx.x; p < pieces; p += X_THREADS)
+        most = larger(most, most_of(load_piece(x, p)));
     most = warp_max(most);
     if (threadIdx.x % 32 == 0) each[threadIdx.x / 32] = most;
     __syncthreads();
@@ -66,7 +69,8 @@ KERNEL_OF(int8_x, gpu_int8_rows_args, X_THREADS, 8) {
     uint4 *to = (uint4 *)(a.out + i * room * 16);
 #pragma unroll
     for (int p = 0; p < KEPT; p++)
-        if (p * X_THREADS + (int)threadIdx.x < pieces) to[p * X_THREADS + threadIdx.x] = inverse == 0 ? uint4{0, 0, 0, 0} : quantized(inverse, kept[p]);
+        if (p * X_THREADS + (int)threadIdx.x < pieces)
+            to[p * X_THREADS + threadIdx.x] = inverse == 0 ? uint4{0, 0, 0, 0} : quantized(inverse, kept[p]);
     for (int p = KEPT * X_THREADS + threadIdx.x; p < room; p += X_THREADS)
         to[p] = p < pieces && inverse != 0 ? quantized(inverse, load_piece(x, p)) : uint4{0, 0, 0, 0};
     for (int p = pieces + (int)threadIdx.x; p < room && p < KEPT * X_THREADS; p += X_THREADS) to[p] = uint4{0, 0, 0, 0};
@@ -76,15 +80,16 @@ static __device__ __forceinline__ int sum_of(gpu_u32 word) {
     return (signed char)word + (signed char)(word >> 8) + (signed char)(word >> 16) + (signed char)(word >> 24);
 }
 /* Piece p of row i of h; its numbers are added to *sum. */
-static __device__ __forceinline__ void put_piece(const gpu_int8_rows_args &a, gpu_i64 i, int p, int pieces, int room, float inverse, const piece &v, int *sum) {
+static __device__ __forceinline__ void put_piece(const gpu_int8_rows_args &a, gpu_i64 i, int p, int pieces, int room,
+                                                 float inverse, const piece &v, int *sum) {
     if (p >= room) return;
     uint4 q = p < pieces && inverse != 0 ? quantized(inverse, v) : uint4{0, 0, 0, 0};
     *sum += sum_of(q.x) + sum_of(q.y) + sum_of(q.z) + sum_of(q.w);
     *(uint4 *)(a.out + ((gpu_i64)(p / 8) * a.rows + i) * 128 + ((p % 8 ^ (int)(i % 8)) << 4)) = q;
 }
 
-/* h [rows, columns] to [columns / 128][rows][128], each 1024 bytes swizzled: what stage 2 copies. A warp a row; rows between those of two
- * experts are made of anything. */
+/* h [rows, columns] to [columns / 128][rows][128], each 1024 bytes swizzled: what stage 2 copies. A warp a row; rows
+ * between those of two experts are made of anything. */
 KERNEL(int8_h, gpu_int8_rows_args) {
     gpu_i64 i = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32;
     if (i >= a.rows) return;
@@ -103,7 +108,8 @@ KERNEL(int8_h, gpu_int8_rows_args) {
     int sum = 0;
 #pragma unroll
     for (int n = 0; n < KEPT; n++) put_piece(a, i, n * 32 + lane, pieces, room, inverse, kept[n], &sum);
-    for (int p = KEPT * 32 + lane; p < room; p += 32) put_piece(a, i, p, pieces, room, inverse, p < pieces ? load_piece(x, p) : piece{}, &sum);
+    for (int p = KEPT * 32 + lane; p < room; p += 32)
+        put_piece(a, i, p, pieces, room, inverse, p < pieces ? load_piece(x, p) : piece{}, &sum);
     for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
     if (lane == 0) a.scales[i] = float2{scale, 12582912.0f + 8.0f * (float)sum};
 }

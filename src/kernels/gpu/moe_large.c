@@ -1,7 +1,9 @@
-/* kernels/gpu/moe_large.c: routed experts at many tokens: sort, tiles, the two products (moe_wgmma.cuh), the weighted sum.
+/* kernels/gpu/moe_large.c: routed experts at many tokens: sort, tiles, the two products (moe_wgmma.cuh), the
+ * weighted sum.
  *
- * y, the results that wait for their sum, is kept as IEEE halves: bf16 would be one rounding too many for the bound of 4e-3. Where
- * the largest is too large for a half, or very small, stage 2 runs again with another unit (moe_range.cuh); its second launch finds nothing to do otherwise. */
+ * y, the results that wait for their sum, is kept as IEEE halves: bf16 would be one rounding too many for the bound
+ * of 4e-3. Where the largest is too large for a half, or very small, stage 2 runs again with another unit
+ * (moe_range.cuh); its second launch finds nothing to do otherwise. */
 #include "kernels/gpu/inside.h"
 
 typedef struct {
@@ -48,8 +50,9 @@ static const gpu_kernel *kernel_of(const gpu_backend *b, const gpu_matrix *w, bo
     return all[format][(tile > 64) + (tile > 128)][down];
 }
 
-/* FP8 and bf16 weights for the copy engine: all experts as rows of `hidden` and of `inter` columns, 64 rows by 128 bytes at a time. A box of bf16's
- * down is four times 16 rows, 32 apart, and experts whose other matrices are packed have down every so many rows. */
+/* FP8 and bf16 weights for the copy engine: all experts as rows of `hidden` and of `inter` columns, 64 rows by 128
+ * bytes at a time. A box of bf16's down is four times 16 rows, 32 apart, and experts whose other matrices are packed
+ * have down every so many rows. */
 static void describe(const gpu_backend *b, const op_weight *w, gpu_moe_maps_args *out) {
     const gpu_matrix *v = w->views;
     const bool fp8 = v->format == GPU_W_FP8_PAIRS;
@@ -60,11 +63,10 @@ static void describe(const gpu_backend *b, const op_weight *w, gpu_moe_maps_args
         gpu_tensor(b->g, &out->in, v->data, (const u64[3]){64, rows * inter, hidden * size / 128},
                    (const u64[2]){hidden * size, 128}, box);
     if (fp8)
-        gpu_tensor(b->g, &out->out, v->data, (const u64[3]){64, rows * hidden, inter / 128},
-                   (const u64[2]){inter, 128}, box);
+        gpu_tensor(b->g, &out->out, v->data, (const u64[3]){64, rows * hidden, inter / 128}, (const u64[2]){inter, 128},
+                   box);
     else
-        gpu_tensor(b->g, &out->out, v[2].data,
-                   (const u64[3]){inter, (rows / 3 - 1) * next + hidden - 3 * 32, 4},
+        gpu_tensor(b->g, &out->out, v[2].data, (const u64[3]){inter, (rows / 3 - 1) * next + hidden - 3 * 32, 4},
                    (const u64[2]){2 * inter, 32 * 2 * inter}, apart);
     out->out_rows = (int)next;
 }
@@ -73,8 +75,8 @@ static void describe(const gpu_backend *b, const op_weight *w, gpu_moe_maps_args
 static bool sum_can_norm(const moe_args *a, const norm_args *norm) {
     i64 hidden = a->experts->views[0].cols;
     return norm && norm->n == a->n && norm->dim == hidden && norm->add == a->out && norm->sum &&
-           hidden <= GPU_SUM_THREADS * GPU_SUM_PIECES * 8 && a->k <= GPU_SUM_SLOTS &&
-           gpu_norm_in_pieces(norm) && (u64)(uintptr_t)a->shared % 16 == 0;
+           hidden <= GPU_SUM_THREADS * GPU_SUM_PIECES * 8 && a->k <= GPU_SUM_SLOTS && gpu_norm_in_pieces(norm) &&
+           (u64)(uintptr_t)a->shared % 16 == 0;
 }
 
 bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *most, const norm_args *norm) {
@@ -93,8 +95,7 @@ bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *
 /* A block a processor, or fewer where there are fewer tiles; bf16's work in twos. */
 static void run(const gpu_backend *b, const gpu_kernel *k, int format, i64 tiles, const void *args) {
     const i64 two = format == GPU_W_BF16 ? 2 : 1, all = gpu_processors(b->g) / two;
-    gpu_launch_cluster(b->g, k, (u32)two, (u32)(min_i64(all, tiles) * two), 1, 1, THREADS, GPU_MOE_SHARED,
-                       args);
+    gpu_launch_cluster(b->g, k, (u32)two, (u32)(min_i64(all, tiles) * two), 1, 1, THREADS, GPU_MOE_SHARED, args);
 }
 
 bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm) {
@@ -108,9 +109,8 @@ bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const
     gpu_run_sort(o, &s.sort);
     gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
-    gpu_moe_maps_args all = {.m = {w->on_gpu, s.tiles, s.n_tiles, s.sort.list, a->x, s.h, s.y,
-                                   (gpu_u32 *)s.n_tiles + 1, s.n_tiles + 2, hidden, inter, s.h_rows,
-                                   (gpu_u32)a->k, 0x43004300, 0}};
+    gpu_moe_maps_args all = {.m = {w->on_gpu, s.tiles, s.n_tiles, s.sort.list, a->x, s.h, s.y, (gpu_u32 *)s.n_tiles + 1,
+                                   s.n_tiles + 2, hidden, inter, s.h_rows, (gpu_u32)a->k, 0x43004300, 0}};
     const void *in = w->views[0].format == GPU_W_PACKED ? (const void *)&all.m : &all,
                *out = w->views[2].format == GPU_W_PACKED ? (const void *)&all.m : &all;
     if (out == &all) describe(b, w, &all);
@@ -118,17 +118,16 @@ bool gpu_moe_large(const ops *o, const moe_args *a, const moe_choice *how, const
     run(b, kernel_of(b, w->views, false, tile), w->views[0].format, s.most_tiles * ceil_div(inter, 128), in);
     for (all.m.again = 0; all.m.again < 2; all.m.again++) {
         all.m.taken++;
-        run(b, kernel_of(b, w->views + 2, true, tile), w->views[2].format,
-            s.most_tiles * ceil_div(hidden, 256), out);
+        run(b, kernel_of(b, w->views + 2, true, tile), w->views[2].format, s.most_tiles * ceil_div(hidden, 256), out);
     }
     return gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);
 }
 
 status gpu_moe_large_open(gpu_backend *b, err *e) {
-    gpu_kernel *const all[] = {
-        b->moe_up_64,     b->moe_up_128,     b->moe_up_176,      b->moe_down_64,      b->moe_down_128,
-        b->moe_down_176,  b->moe_bf16_up_64, b->moe_bf16_up_176, b->moe_bf16_down_64, b->moe_bf16_down_176,
-        b->moe_fp8_up_64, b->moe_fp8_up_128, b->moe_fp8_down_64, b->moe_fp8_down_128};
+    gpu_kernel *const all[] = {b->moe_up_64,        b->moe_up_128,        b->moe_up_176,     b->moe_down_64,
+                               b->moe_down_128,     b->moe_down_176,      b->moe_bf16_up_64, b->moe_bf16_up_176,
+                               b->moe_bf16_down_64, b->moe_bf16_down_176, b->moe_fp8_up_64,  b->moe_fp8_up_128,
+                               b->moe_fp8_down_64,  b->moe_fp8_down_128};
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         status st = gpu_shared(b->g, all[i], GPU_MOE_SHARED, e);
         if (st != ST_OK) return st;

@@ -1,17 +1,19 @@
-/* kernels/gpu/moe_tiles.cu: the tiles of tokens that moe_wgmma.cu's blocks go through, and the sum over a token's slots, with
- * the norm behind it.
+/* kernels/gpu/moe_tiles.cu: the tiles of tokens that moe_wgmma.cu's blocks go through, and the sum over a token's
+ * slots, with the norm behind it.
  *
- * moe_tiles: 4 bytes an expert, 16 a tile; a launch's latency. Sums, of a token's column: 2 k bytes of y, 2 of the shared expert and 2 of
- * out (with the norm 2 of out and 4 of the residual stream), 2 k flop: bound by the bytes, of which y's are mostly in the second-level
- * cache. */
+ * moe_tiles: 4 bytes an expert, 16 a tile; a launch's latency. Sums, of a token's column: 2 k bytes of y, 2 of the
+ * shared expert and 2 of out (with the norm 2 of out and 4 of the residual stream), 2 k flop: bound by the bytes, of
+ * which y's are mostly in the second-level cache. */
 #include "kernels/gpu/moe_range.cuh"
 #include "kernels/gpu/rows.cuh"
 
-/* One block. An expert's tokens are cut into as few tiles of at most `most` as they need, equal but for a multiple of 8; expert by
- * expert {expert, first place in the list, tokens, first row of h}. An expert's rows of h begin at a multiple of 8. */
+/* One block. An expert's tokens are cut into as few tiles of at most `most` as they need, equal but for a multiple
+ * of 8; expert by expert {expert, first place in the list, tokens, first row of h}. An expert's rows of h begin at a
+ * multiple of 8. */
 KERNEL(moe_tiles, gpu_moe_tiles_args) {
     __shared__ int2 sums[GPU_WARPS];
-    int each = (a.experts + GPU_THREADS - 1) / GPU_THREADS, from = threadIdx.x * each, end = from + each < a.experts ? from + each : a.experts;
+    int each = (a.experts + GPU_THREADS - 1) / GPU_THREADS, from = threadIdx.x * each,
+        end = from + each < a.experts ? from + each : a.experts;
     int2 own = {0, 0}; /* tiles, rows of h */
     for (int e = from; e < end; e++) {
         int n = a.start[e + 1] - a.start[e];
@@ -20,7 +22,8 @@ KERNEL(moe_tiles, gpu_moe_tiles_args) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int2 at = own;
     for (int d = 1; d < 32; d *= 2) {
-        int2 o = {__shfl_sync(~0u, at.x, lane >= d ? lane - d : lane), __shfl_sync(~0u, at.y, lane >= d ? lane - d : lane)};
+        int2 o = {__shfl_sync(~0u, at.x, lane >= d ? lane - d : lane),
+                  __shfl_sync(~0u, at.y, lane >= d ? lane - d : lane)};
         if (lane >= d) at.x += o.x, at.y += o.y;
     }
     if (lane == 31) sums[warp] = at;
@@ -40,10 +43,12 @@ KERNEL(moe_tiles, gpu_moe_tiles_args) {
     if (threadIdx.x < GPU_MOE_COUNTS) a.n_tiles[1 + threadIdx.x] = 0;
 }
 
-/* sum = the slots of y in order, weighted, then the shared expert: columns [c, c + 8) of token i. CLOSE: its ids and weights are in
- * shared memory, and take no registers while y is on its way; at most SUM_SLOTS. */
+/* sum = the slots of y in order, weighted, then the shared expert: columns [c, c + 8) of token i. CLOSE: its ids and
+ * weights are in shared memory, and take no registers while y is on its way; at most SUM_SLOTS. */
 enum { SUM_SLOTS = GPU_SUM_SLOTS /* in flight */ };
-template <bool CLOSE> static __device__ inline void sum_slots(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c, const int *ids, const float *weights, float sum[8]) {
+template <bool CLOSE>
+static __device__ inline void sum_slots(const gpu_combine_args &a, gpu_i64 i, gpu_i64 c, const int *ids,
+                                        const float *weights, float sum[8]) {
     const uint4 *y = (const uint4 *)((const gpu_bf16 *)a.y + i * a.k * a.hidden + c);
     uint4 also = {0, 0, 0, 0};
     if (a.shared) also = *(const uint4 *)(a.shared + i * a.hidden + c);
@@ -91,11 +96,12 @@ KERNEL_OF(moe_sum, gpu_combine_args, SUM_THREADS, 8) {
     if (c >= a.hidden) return;
     float sum[8];
     sum_slots<false>(a, i, c, a.ids + i * a.k, a.weights + i * a.k, sum);
-    store16(a.out + i * a.hidden + c, pair_bf16(sum[0], sum[1]), pair_bf16(sum[2], sum[3]), pair_bf16(sum[4], sum[5]), pair_bf16(sum[6], sum[7]));
+    store16(a.out + i * a.hidden + c, pair_bf16(sum[0], sum[1]), pair_bf16(sum[2], sum[3]), pair_bf16(sum[4], sum[5]),
+            pair_bf16(sum[6], sum[7]));
 }
 
-/* The residual stream += the sum, and its norm: a row a block, in registers, rounded where two launches would round. Bytes: 2 * k + 8 a
- * column. */
+/* The residual stream += the sum, and its norm: a row a block, in registers, rounded where two launches would round.
+ * Bytes: 2 * k + 8 a column. */
 KERNEL_OF(moe_sum_norm, gpu_combine_args, GPU_SUM_THREADS, 4) {
     const gpu_norm_args &n = a.norm;
     gpu_i64 i = blockIdx.x;
@@ -105,7 +111,8 @@ KERNEL_OF(moe_sum_norm, gpu_combine_args, GPU_SUM_THREADS, 4) {
     __shared__ float weights[GPU_SUM_SLOTS];
     float squares = 0, v[PIECE];
     bool bad = false;
-    if (threadIdx.x < a.k) ids[threadIdx.x] = a.ids[i * a.k + threadIdx.x], weights[threadIdx.x] = a.weights[i * a.k + threadIdx.x];
+    if (threadIdx.x < a.k)
+        ids[threadIdx.x] = a.ids[i * a.k + threadIdx.x], weights[threadIdx.x] = a.weights[i * a.k + threadIdx.x];
     __syncthreads();
 #pragma unroll 1
     for (int p = threadIdx.x; p * PIECE < a.hidden; p += GPU_SUM_THREADS) {
@@ -138,8 +145,8 @@ KERNEL_OF(moe_sum_norm, gpu_combine_args, GPU_SUM_THREADS, 4) {
     mark_row(n.bad, n.mark, i, squares, bad);
 }
 
-/* The same of y in float32 (few.cu): 8 columns a thread in two pieces. All that few.cu does not write is on its way before that has ended (it
- * began when everything before it was there). */
+/* The same of y in float32 (few.cu): 8 columns a thread in two pieces. All that few.cu does not write is on its way
+ * before that has ended (it began when everything before it was there). */
 KERNEL_EARLY(moe_combine_row, gpu_combine_args, GPU_ROW_THREADS, 1) {
     enum { FOUR = 4, PIECES = 2, AT_ONCE = 8 };
     const gpu_norm_args &n = a.norm;
@@ -160,7 +167,8 @@ KERNEL_EARLY(moe_combine_row, gpu_combine_args, GPU_ROW_THREADS, 1) {
         x[p] = *(const uint2 *)(n.x + i * n.x_stride + at);
         if (a.shared) also[p] = *(const uint2 *)(a.shared + i * a.hidden + at);
     }
-    if ((int)threadIdx.x < slots) ids[threadIdx.x] = a.ids[i * a.k + threadIdx.x], weights[threadIdx.x] = a.weights[i * a.k + threadIdx.x];
+    if ((int)threadIdx.x < slots)
+        ids[threadIdx.x] = a.ids[i * a.k + threadIdx.x], weights[threadIdx.x] = a.weights[i * a.k + threadIdx.x];
     __syncthreads();
     after_previous();
 #pragma unroll
@@ -170,12 +178,14 @@ KERNEL_EARLY(moe_combine_row, gpu_combine_args, GPU_ROW_THREADS, 1) {
         for (int first = 0; first < slots; first += AT_ONCE) {
             float4 of[AT_ONCE];
 #pragma unroll
-            for (int s = 0; s < AT_ONCE; s++) of[s] = *(const float4 *)(y + (first + s < slots ? first + s : slots - 1) * hidden);
+            for (int s = 0; s < AT_ONCE; s++)
+                of[s] = *(const float4 *)(y + (first + s < slots ? first + s : slots - 1) * hidden);
 #pragma unroll
             for (int s = 0; s < AT_ONCE; s++) {
                 if (first + s >= slots || ids[first + s] < 0 || ids[first + s] >= a.n_experts) continue;
                 float w = weights[first + s];
-                sum[0] = fmaf(w, of[s].x, sum[0]), sum[1] = fmaf(w, of[s].y, sum[1]), sum[2] = fmaf(w, of[s].z, sum[2]), sum[3] = fmaf(w, of[s].w, sum[3]);
+                sum[0] = fmaf(w, of[s].x, sum[0]), sum[1] = fmaf(w, of[s].y, sum[1]), sum[2] = fmaf(w, of[s].z, sum[2]),
+                sum[3] = fmaf(w, of[s].w, sum[3]);
             }
         }
         const float old[FOUR] = {low_f32(x[p].x), high_f32(x[p].x), low_f32(x[p].y), high_f32(x[p].y)};
@@ -197,7 +207,8 @@ KERNEL_EARLY(moe_combine_row, gpu_combine_args, GPU_ROW_THREADS, 1) {
         const float4 u = weight[p][threadIdx.x];
         const float w[FOUR] = {u.x, u.y, u.z, u.w};
         *(uint2 *)(n.sum + i * n.x_stride + c[p]) = {pair_bf16(v[p][0], v[p][1]), pair_bf16(v[p][2], v[p][3])};
-        *(uint2 *)(n.out + i * n.out_stride + c[p]) = {pair_bf16(v[p][0] * r * w[0], v[p][1] * r * w[1]), pair_bf16(v[p][2] * r * w[2], v[p][3] * r * w[3])};
+        *(uint2 *)(n.out + i * n.out_stride + c[p]) = {pair_bf16(v[p][0] * r * w[0], v[p][1] * r * w[1]),
+                                                       pair_bf16(v[p][2] * r * w[2], v[p][3] * r * w[3])};
     }
     mark_row(n.bad, n.mark, i, squares, bad);
 }

@@ -1,33 +1,42 @@
-/* kernels/gpu/moe_wgmma.cuh: routed experts at many tokens, on Hopper's warpgroup products; moe_wgmma.cu has INT4 weights (pack.h), moe_wgmma_bf16.cu bf16.
+/* kernels/gpu/moe_wgmma.cuh: routed experts at many tokens, on Hopper's warpgroup products; moe_wgmma.cu has INT4
+ * weights (pack.h), moe_wgmma_bf16.cu bf16.
  *
- * Two launches after the sort by expert. Stage 1: h = silu(gate x) * (up x); stage 2: y = down h, a row for each (token, slot).
- * The weight is the first operand: 128 rows a consumer warpgroup (stage 1: 64 of gate and the same 64 of up), expanded from
- * nibbles to bf16 in registers; the tokens are the second, 8 to 128 of one expert, in shared memory. Two consumer warpgroups
- * share the tokens; a producer warpgroup fills a ring of stages of 64 columns: weights and rows of x (they lie anywhere) by 16-byte
- * copies, h by the copy engine, since stage 1 leaves it as stage 2's tiles want it: in columns of 64 values,
- * each [rows, 64] swizzled by 128 bytes, the rows of an expert together and beginning at a multiple of 8.
- * One block a processor goes through the tiles, taking the next one when it has room for it, since they differ in size; those of an
- * expert are next to each other, so that its weights and its tokens' rows come from the second-level cache after the first time.
+ * Two launches after the sort by expert. Stage 1: h = silu(gate x) * (up x); stage 2: y = down h, a row for each
+ * (token, slot). The weight is the first operand: 128 rows a consumer warpgroup (stage 1: 64 of gate and the same 64
+ * of up), expanded from nibbles to bf16 in registers; the tokens are the second, 8 to 128 of one expert, in shared
+ * memory. Two consumer warpgroups share the tokens; a producer warpgroup fills a ring of stages of 64 columns:
+ * weights and rows of x (they lie anywhere) by 16-byte copies, h by the copy engine, since stage 1 leaves it as
+ * stage 2's tiles want it: in columns of 64 values, each [rows, 64] swizzled by 128 bytes, the rows of an expert
+ * together and beginning at a multiple of 8. One block a processor goes through the tiles, taking the next one when
+ * it has room for it, since they differ in size; those of an expert are next to each other, so that its weights and
+ * its tokens' rows come from the second-level cache after the first time.
  *
- * Bill of a tile of N tokens, each 64 columns: 256 x N x 64 products = 8 N clocks of the tensor cores, 9,216 bytes of weights and
- * 128 N of tokens; expanding takes 15 instructions for each 256 weights, 8 N clocks having room for 4 N of each scheduler.
- * Sums are float32 in the order of the columns, products exact. */
+ * Bill of a tile of N tokens, each 64 columns: 256 x N x 64 products = 8 N clocks of the tensor cores, 9,216 bytes
+ * of weights and 128 N of tokens; expanding takes 15 instructions for each 256 weights, 8 N clocks having room for 4
+ * N of each scheduler. Sums are float32 in the order of the columns, products exact. */
 #ifndef KERNELS_GPU_MOE_WGMMA_CUH
 #define KERNELS_GPU_MOE_WGMMA_CUH
 #include "kernels/gpu/moe_range.cuh"
 #include "kernels/gpu/pack.cuh"
 
 enum { THREADS = 384, CONSUMERS = 256, ROWS = 256, STRIPS = 16 };
-enum { PACKED, PLAIN, EIGHT }; /* INT4 as pack.h says; bf16 [rows, cols]; FP8 (fp8.cuh): stages of 128 columns, not 64 */
+enum {
+    PACKED,
+    PLAIN,
+    EIGHT
+}; /* INT4 as pack.h says; bf16 [rows, cols]; FP8 (fp8.cuh): stages of 128 columns, not 64 */
 
-/* Shared memory: STAGES of {tokens [NMAX, 64] swizzled, weights: 16 strips' blocks or 4 x [64, 64] swizzled}, the results of a tile, and
- * the few numbers behind it. */
+/* Shared memory: STAGES of {tokens [NMAX, 64] swizzled, weights: 16 strips' blocks or 4 x [64, 64] swizzled}, the
+ * results of a tile, and the few numbers behind it. */
 template <int NMAX, int F> struct plan {
     static constexpr int HALF_OUT = NMAX * 128, OUT = 2 * HALF_OUT, TOKENS = F == EIGHT ? NMAX * 256 : NMAX * 128;
     static constexpr int WEIGHTS = F == PACKED ? STRIPS * PACK_BYTES : ROWS * 128, STAGE = TOKENS + WEIGHTS;
-    static constexpr int STAGES = (GPU_MOE_SHARED - 2048 - OUT) / STAGE, TILES = STAGES * STAGE + OUT /* a tile a stage */,
-                         KEPT = TILES + STAGES * 16 /* a tile a warp */, PAIRS = KEPT + 8 * 16 /* [2][NMAX] of the tiles being written */,
-                         NEXT = PAIRS + 2 * NMAX * 4 /* two tile numbers, in turns */, SEEN = NEXT + 8 /* a word a warp: y_note */, BARRIERS = SEEN + 32,
+    static constexpr int STAGES = (GPU_MOE_SHARED - 2048 - OUT) / STAGE,
+                         TILES = STAGES * STAGE + OUT /* a tile a stage */,
+                         KEPT = TILES + STAGES * 16 /* a tile a warp */,
+                         PAIRS = KEPT + 8 * 16 /* [2][NMAX] of the tiles being written */,
+                         NEXT = PAIRS + 2 * NMAX * 4 /* two tile numbers, in turns */,
+                         SEEN = NEXT + 8 /* a word a warp: y_note */, BARRIERS = SEEN + 32,
                          SCALES = BARRIERS + STAGES * 16 /* EIGHT: four a stage */;
 };
 
@@ -47,24 +56,33 @@ template <int NMAX, int F> static __device__ __forceinline__ ring ring_open(unsi
 template <int NMAX, int F> static __device__ __forceinline__ void ring_init(const ring &r, gpu_u32 fills) {
     if (threadIdx.x < 8) ((gpu_u32 *)(r.memory + plan<NMAX, F>::SEEN))[threadIdx.x] = 0;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < plan<NMAX, F>::STAGES; i++) barrier_init(r.full + i, fills), barrier_init(r.empty + i, CONSUMERS / 32);
+        for (int i = 0; i < plan<NMAX, F>::STAGES; i++)
+            barrier_init(r.full + i, fills), barrier_init(r.empty + i, CONSUMERS / 32);
         barrier_fence_init();
     }
     __syncthreads();
 }
-template <int NMAX, int F> static __device__ __forceinline__ unsigned char *ring_stage(const ring &r) { return r.memory + r.at * plan<NMAX, F>::STAGE; }
-/* The tile that begins with this stage, {row tile, first place in the list, tokens, first row of h}; no tokens: there is none any more. */
-template <int NMAX, int F> static __device__ __forceinline__ int4 *ring_tile(const ring &r) { return (int4 *)(r.memory + plan<NMAX, F>::TILES) + r.at; }
+template <int NMAX, int F> static __device__ __forceinline__ unsigned char *ring_stage(const ring &r) {
+    return r.memory + r.at * plan<NMAX, F>::STAGE;
+}
+/* The tile that begins with this stage, {row tile, first place in the list, tokens, first row of h}; no tokens:
+ * there is none any more. */
+template <int NMAX, int F> static __device__ __forceinline__ int4 *ring_tile(const ring &r) {
+    return (int4 *)(r.memory + plan<NMAX, F>::TILES) + r.at;
+}
 template <int NMAX, int F> static __device__ __forceinline__ void ring_next(ring &r) {
     if (++r.at == plan<NMAX, F>::STAGES) r.at = 0, r.parity ^= 1;
 }
 
-static __device__ __forceinline__ gpu_u32 word_of(const uint4 &v, int s) { return s == 0 ? v.x : s == 1 ? v.y : s == 2 ? v.z : v.w; }
+static __device__ __forceinline__ gpu_u32 word_of(const uint4 &v, int s) {
+    return s == 0 ? v.x : s == 1 ? v.y : s == 2 ? v.z : v.w;
+}
 
 /* unpack_word; one instruction for mask and exponent, which takes at most one constant: `magic` is in a register. */
 static __device__ __forceinline__ void expand(gpu_u32 word, const gpu_u32 scale[2], gpu_u32 magic, gpu_u32 a[4]) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = two_mul(two_sub((word >> 4 * i & 0x000f000fu) | magic, 0x43084308u), scale[i % 2]);
+    for (int i = 0; i < 4; i++)
+        a[i] = two_mul(two_sub((word >> 4 * i & 0x000f000fu) | magic, 0x43084308u), scale[i % 2]);
 }
 
 /* spread_scales in one instruction each. */
@@ -74,11 +92,13 @@ static __device__ __forceinline__ void spread(uint2 two, gpu_u32 of[2][2]) {
 }
 
 /* moe_wgmma_fp8.cu */
-template <int NMAX, int N> static __device__ __forceinline__ void multiply_eight(ring &r, int steps, float *d0, float *d1);
+template <int NMAX, int N>
+static __device__ __forceinline__ void multiply_eight(ring &r, int steps, float *d0, float *d1);
 
-/* d[m] = rows of this warpgroup's block m times N tokens, `steps` stages. While a step of 16 columns is multiplied the next is
- * expanded; a stage goes back to the producer when the first step after it is under way. */
-template <int NMAX, int N, int F> static __device__ __forceinline__ void multiply(ring &r, int steps, float d0[N / 2], float d1[N / 2]) {
+/* d[m] = rows of this warpgroup's block m times N tokens, `steps` stages. While a step of 16 columns is multiplied
+ * the next is expanded; a stage goes back to the producer when the first step after it is under way. */
+template <int NMAX, int N, int F>
+static __device__ __forceinline__ void multiply(ring &r, int steps, float d0[N / 2], float d1[N / 2]) {
     if constexpr (F == EIGHT) return multiply_eight<NMAX, N>(r, steps / 2, d0, d1);
     int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
     gpu_u32 magic = r.magic;
@@ -118,14 +138,15 @@ template <int NMAX, int N, int F> static __device__ __forceinline__ void multipl
     if (lane == 0) barrier_arrive(before);
 }
 
-/* The producers' part of a stage of packed weights: 8 threads a strip, 16 bytes at a time. (The copy engine, asked for 576 bytes
- * sixteen times a stage, takes twice as long as the products.) */
+/* The producers' part of a stage of packed weights: 8 threads a strip, 16 bytes at a time. (The copy engine, asked
+ * for 576 bytes sixteen times a stage, takes twice as long as the products.) */
 typedef struct {
     const unsigned char *next;
 } strips;
 static __device__ __forceinline__ strips strip_of(const gpu_matrix &w, gpu_i64 row) {
     row = least(row, w.rows - PACK_ROWS); /* rows past the end are multiplied and thrown away */
-    return strips{(const unsigned char *)w.data + row / PACK_ROWS * (w.cols / PACK_COLS) * PACK_BYTES + threadIdx.x % 8 * 16};
+    return strips{(const unsigned char *)w.data + row / PACK_ROWS * (w.cols / PACK_COLS) * PACK_BYTES +
+                  threadIdx.x % 8 * 16};
 }
 /* to: where the thread's first piece goes, shared_at(). */
 static __device__ __forceinline__ void copy_strips(strips &w, gpu_u32 to) {
@@ -139,7 +160,8 @@ static __device__ __forceinline__ void copy_strips(strips &w, gpu_u32 to) {
 static __device__ __forceinline__ gpu_u32 strip_place() { return threadIdx.x / 8 * PACK_BYTES + threadIdx.x % 8 * 16; }
 
 /* Every 16th row of x. */
-template <int I, int ALL> static __device__ __forceinline__ void copy_tokens(gpu_u32 to, const gpu_bf16 *x, const gpu_u32 *row, int tokens) {
+template <int I, int ALL>
+static __device__ __forceinline__ void copy_tokens(gpu_u32 to, const gpu_bf16 *x, const gpu_u32 *row, int tokens) {
     if constexpr (I < ALL) {
         if (I * 16 < tokens) copy16_at<I * 2048, 0>(to, x + (gpu_u64)row[I] * 8);
         copy_tokens<I + 1, ALL>(to, x, row, tokens);
@@ -201,7 +223,8 @@ template <int NMAX, int F> static __device__ __forceinline__ void up_produce(con
     ring_end<NMAX, F>(r, false);
 }
 
-template <int NMAX, int N, int F> static __device__ __forceinline__ void up_tile(const gpu_moe_args &a, ring &r, const int4 &t) {
+template <int NMAX, int N, int F>
+static __device__ __forceinline__ void up_tile(const gpu_moe_args &a, ring &r, const int4 &t) {
     float gate[N / 2], up[N / 2];
     multiply<NMAX, N, F>(r, (int)(a.hidden / 64), gate, up);
     int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
@@ -255,7 +278,9 @@ template <int NMAX, int F> static __device__ __forceinline__ void down_produce(c
 }
 
 /* Halves: turned around in shared memory, `NMAX / 2` tokens at a time, written 256 bytes of a token together. */
-template <int NMAX, int N, int F> static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2], const int4 &t, int pair) {
+template <int NMAX, int N, int F>
+static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2],
+                                                const int4 &t, int pair) {
     constexpr int PIECE = NMAX / 2;
     int all = thread_anew(), group = all / 128 - 1, thread = all % 128, warp = thread / 32, lane = thread % 32;
     gpu_i64 row = (gpu_i64)t.x * ROWS + group * 128;
@@ -287,13 +312,17 @@ template <int NMAX, int N, int F> static __device__ __forceinline__ void down_pu
             int token = i / 16, c = i % 16;
             if (from + token >= t.z) break;
             if (c < across)
-                *(uint4 *)((gpu_bf16 *)a.y + (gpu_i64)pairs[from + token] * a.hidden + row + c * 8) = *(const uint4 *)(out + token * 256 + ((c ^ token % 8) << 4));
+                *(uint4 *)((gpu_bf16 *)a.y + (gpu_i64)pairs[from + token] * a.hidden + row + c * 8) =
+                    *(const uint4 *)(out + token * 256 + ((c ^ token % 8) << 4));
         }
     }
-    if (!a.again) y_note(a.most, (gpu_u32 *)(r.memory + plan<NMAX, F>::SEEN) + group * 4 + warp, most, [&] { return most_of<N>(d, t.z); });
+    if (!a.again)
+        y_note(a.most, (gpu_u32 *)(r.memory + plan<NMAX, F>::SEEN) + group * 4 + warp, most,
+               [&] { return most_of<N>(d, t.z); });
 }
 
-template <int NMAX, int N, int F> static __device__ __forceinline__ void down_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
+template <int NMAX, int N, int F>
+static __device__ __forceinline__ void down_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
     float d[2][N / 2];
     int4 *kept = (int4 *)(r.memory + plan<NMAX, F>::KEPT) + (threadIdx.x / 32 - 4); /* registers are scarce meanwhile */
     int pair = (int)(threadIdx.x % 128) < tile.z ? a.list[tile.y + threadIdx.x % 128] : 0;
@@ -303,14 +332,20 @@ template <int NMAX, int N, int F> static __device__ __forceinline__ void down_ti
     down_put<NMAX, N, F>(a, r, d, t, pair);
 }
 
-/* A tile with room for its tokens, as narrow as there is one. (With more widths in a kernel the compiler finds no registers for the
- * widest.) */
+/* A tile with room for its tokens, as narrow as there is one. (With more widths in a kernel the compiler finds no
+ * registers for the widest.) */
 #define WIDTHS_64(X)  X(16) X(32) X(48) X(64)
 #define WIDTHS_128(X) X(32) X(64) X(80) X(88) X(96) X(112) X(120) X(128)
-#define UP_CASE(N)                                                                                                                                   \
-    if (t.z <= N) { up_tile<NMAX, N, F>(a, r, t); continue; }
-#define DOWN_CASE(N)                                                                                                                                 \
-    if (t.z <= N) { down_tile<NMAX, N, F>(a, r, t); continue; }
+#define UP_CASE(N)                                                                                                     \
+    if (t.z <= N) {                                                                                                    \
+        up_tile<NMAX, N, F>(a, r, t);                                                                                  \
+        continue;                                                                                                      \
+    }
+#define DOWN_CASE(N)                                                                                                   \
+    if (t.z <= N) {                                                                                                    \
+        down_tile<NMAX, N, F>(a, r, t);                                                                                \
+        continue;                                                                                                      \
+    }
 
 template <int NMAX, int F> static __device__ __forceinline__ void up_all(const gpu_moe_args &a, unsigned char *memory) {
     ring r = ring_open<NMAX, F>(memory, a.magic);
@@ -324,13 +359,17 @@ template <int NMAX, int F> static __device__ __forceinline__ void up_all(const g
             barrier_wait(r.full + r.at, r.parity);
             const int4 t = *ring_tile<NMAX, F>(r);
             if (!t.z) break;
-            if constexpr (NMAX == 64) { WIDTHS_64(UP_CASE) }
-            else { WIDTHS_128(UP_CASE) }
+            if constexpr (NMAX == 64) {
+                WIDTHS_64(UP_CASE)
+            } else {
+                WIDTHS_128(UP_CASE)
+            }
         }
     }
 }
 
-template <int NMAX, int F> static __device__ __forceinline__ void down_all(const gpu_moe_args &a, unsigned char *memory) {
+template <int NMAX, int F>
+static __device__ __forceinline__ void down_all(const gpu_moe_args &a, unsigned char *memory) {
     ring r = ring_open<NMAX, F>(memory, a.magic);
     ring_init<NMAX, F>(r, 128 + 1);
     if (threadIdx.x < 128) {
@@ -342,18 +381,24 @@ template <int NMAX, int F> static __device__ __forceinline__ void down_all(const
             barrier_wait(r.full + r.at, r.parity);
             const int4 t = *ring_tile<NMAX, F>(r);
             if (!t.z) break;
-            if constexpr (NMAX == 64) { WIDTHS_64(DOWN_CASE) }
-            else { WIDTHS_128(DOWN_CASE) }
+            if constexpr (NMAX == 64) {
+                WIDTHS_64(DOWN_CASE)
+            } else {
+                WIDTHS_128(DOWN_CASE)
+            }
         }
     }
 }
 
-#define MOE_KERNELS(FORMAT, NMAX, up_name, down_name)                                                                                                \
-    KERNEL_OF(up_name, gpu_moe_args, THREADS, 1) { SHARED_TILES(memory); up_all<NMAX, FORMAT>(a, memory); }                                          \
-    KERNEL_OF(down_name, gpu_moe_args, THREADS, 1) {                                                                                                 \
-        SHARED_TILES(memory);                                                                                                                        \
-        if (a.again && !y_again(*a.most)) return;                                                                                                            \
-        down_all<NMAX, FORMAT>(a, memory);                                                                                                           \
+#define MOE_KERNELS(FORMAT, NMAX, up_name, down_name)                                                                  \
+    KERNEL_OF(up_name, gpu_moe_args, THREADS, 1) {                                                                     \
+        SHARED_TILES(memory);                                                                                          \
+        up_all<NMAX, FORMAT>(a, memory);                                                                               \
+    }                                                                                                                  \
+    KERNEL_OF(down_name, gpu_moe_args, THREADS, 1) {                                                                   \
+        SHARED_TILES(memory);                                                                                          \
+        if (a.again && !y_again(*a.most)) return;                                                                      \
+        down_all<NMAX, FORMAT>(a, memory);                                                                             \
     }
 
 #endif

@@ -1,13 +1,16 @@
-/* kernels/gpu/moe_wgmma_bf16.cu: moe_wgmma.cuh's launches for experts in bf16 as the checkpoint has them, in tiles of up to 176 tokens.
+/* kernels/gpu/moe_wgmma_bf16.cu: moe_wgmma.cuh's launches for experts in bf16 as the checkpoint has them, in tiles
+ * of up to 176 tokens.
  *
- * Both operands of wgmma are in shared memory. The copy engine brings a stage's weights in four boxes of 64 rows by 64 columns, and h; rows of x,
- * which lie anywhere, come by 16-byte copies. A warp has rows of its own and writes their results without barriers: 16 of h, 32 of y.
+ * Both operands of wgmma are in shared memory. The copy engine brings a stage's weights in four boxes of 64 rows by
+ * 64 columns, and h; rows of x, which lie anywhere, come by 16-byte copies. A warp has rows of its own and writes
+ * their results without barriers: 16 of h, 32 of y.
  *
- * Two blocks (a cluster) take units together: two row tiles and the tokens of an entry of the list. Where these are too many for one tile each block has half
- * of them, and brings half of the weights to both; else each has all of them, and a row tile of its own.
+ * Two blocks (a cluster) take units together: two row tiles and the tokens of an entry of the list. Where these are
+ * too many for one tile each block has half of them, and brings half of the weights to both; else each has all of
+ * them, and a row tile of its own.
  *
- * Bill of a stage and N tokens: 8 N clocks of the tensor cores, 32,768 bytes of weights, or half of that, and 128 N of tokens from the second-level cache:
- * 39 or 28 bytes a clock at N = 176. */
+ * Bill of a stage and N tokens: 8 N clocks of the tensor cores, 32,768 bytes of weights, or half of that, and 128 N
+ * of tokens from the second-level cache: 39 or 28 bytes a clock at N = 176. */
 #include "kernels/gpu/moe_wgmma.cuh"
 
 enum { BOX = 64 * 128 /* bytes */ };
@@ -15,9 +18,13 @@ enum { BOX = 64 * 128 /* bytes */ };
 #define TILE template <int NMAX, int N> static __device__ __forceinline__
 
 template <int NMAX> struct plan<NMAX, PLAIN> {
-    static constexpr int TOKENS = NMAX * 128, STAGE = TOKENS + 4 * BOX, OUT = 1024 /* of a warp */, STAGES = (GPU_MOE_SHARED - 1024 - 8 * OUT) / STAGE,
-                         TILES = STAGES * STAGE + 8 * OUT /* a tile a stage */, KEPT = TILES + STAGES * 16 /* a tile a warp */,
-                         UNITS = KEPT + 8 * 16 /* numbers from block 0 to block 1 */, SLOTS = 16, NEXT = UNITS + SLOTS * 8, SEEN = NEXT + 8 /* a word a warp: y_note */, BARRIERS = SEEN + 32, END = BARRIERS + STAGES * 16;
+    static constexpr int TOKENS = NMAX * 128, STAGE = TOKENS + 4 * BOX, OUT = 1024 /* of a warp */,
+                         STAGES = (GPU_MOE_SHARED - 1024 - 8 * OUT) / STAGE,
+                         TILES = STAGES * STAGE + 8 * OUT /* a tile a stage */,
+                         KEPT = TILES + STAGES * 16 /* a tile a warp */,
+                         UNITS = KEPT + 8 * 16 /* numbers from block 0 to block 1 */, SLOTS = 16,
+                         NEXT = UNITS + SLOTS * 8, SEEN = NEXT + 8 /* a word a warp: y_note */, BARRIERS = SEEN + 32,
+                         END = BARRIERS + STAGES * 16;
     static_assert(END <= GPU_MOE_SHARED, "shared memory");
 };
 
@@ -28,8 +35,10 @@ RING unsigned char *warp_out(const ring &r, int warp) {
 }
 RING int4 *warp_tile(const ring &r) { return (int4 *)(r.memory + plan<NMAX, PLAIN>::KEPT) + (threadIdx.x / 32 - 4); }
 
-/* d[m] = box m of this warpgroup times N tokens, `steps` stages. A stage goes back to the producer when the next one's products are under way. */
-template <int NMAX, int N, bool COPIED> static __device__ __forceinline__ void multiply_plain(ring &r, int steps, float d0[N / 2], float d1[N / 2]) {
+/* d[m] = box m of this warpgroup times N tokens, `steps` stages. A stage goes back to the producer when the next
+ * one's products are under way. */
+template <int NMAX, int N, bool COPIED>
+static __device__ __forceinline__ void multiply_plain(ring &r, int steps, float d0[N / 2], float d1[N / 2]) {
     const int group = threadIdx.x / 128 - 1, lane = threadIdx.x % 32;
     gpu_u64 *before = nullptr;
 #pragma unroll
@@ -38,7 +47,8 @@ template <int NMAX, int N, bool COPIED> static __device__ __forceinline__ void m
         barrier_wait(r.full + r.at, r.parity);
         if (COPIED) fence_async(); /* rows of x came by ordinary copies */
         const unsigned char *stage = ring_stage<NMAX, PLAIN>(r);
-        const gpu_u64 tokens = tile_desc(stage), rows = tile_desc(stage + plan<NMAX, PLAIN>::TOKENS + group * (2 * BOX));
+        const gpu_u64 tokens = tile_desc(stage),
+                      rows = tile_desc(stage + plan<NMAX, PLAIN>::TOKENS + group * (2 * BOX));
         wgmma_begin();
 #pragma unroll
         for (int s = 0; s < 4; s++) {
@@ -61,15 +71,16 @@ RING ring plain_open(unsigned char *memory, gpu_u32 fills) {
     if (threadIdx.x < p::SLOTS) ((gpu_u64 *)(memory + p::UNITS))[threadIdx.x] = 0;
     if (threadIdx.x < 8) ((gpu_u32 *)(memory + p::SEEN))[threadIdx.x] = 0;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < p::STAGES; i++) barrier_init(r.full + i, fills), barrier_init(r.empty + i, 2 * CONSUMERS / 32);
+        for (int i = 0; i < p::STAGES; i++)
+            barrier_init(r.full + i, fills), barrier_init(r.empty + i, 2 * CONSUMERS / 32);
         barrier_fence_init();
     }
     cluster_sync();
     return r;
 }
 
-/* Thread 0 of each block: the cluster's unit of this turn, counted from 1; coming: what block 0 has got. Block 0 is never so many turns ahead as there are
- * slots: it waits for the other one's consumers. */
+/* Thread 0 of each block: the cluster's unit of this turn, counted from 1; coming: what block 0 has got. Block 0 is
+ * never so many turns ahead as there are slots: it waits for the other one's consumers. */
 RING int unit_of(const ring &r, int turn, int coming) {
     typedef plan<NMAX, PLAIN> p;
     volatile gpu_u64 *slot = (volatile gpu_u64 *)(r.memory + p::UNITS) + turn % p::SLOTS;
@@ -92,14 +103,19 @@ static __device__ __forceinline__ part part_of(const gpu_moe_maps_args &all, int
     const int across = (row_tiles + 1) / 2, rank = cluster_rank(), row = unit % across * 2;
     const int4 t = all.m.tiles[unit / across];
     const int half = ((t.z + 1) / 2 + 7) / 8 * 8;
-    if (t.z > all.tile) return part{int4{row, t.y + rank * half, rank ? t.z - half : half, t.w + rank * half}, t.x, row + 1 < row_tiles ? 2 : 1, true};
+    if (t.z > all.tile)
+        return part{int4{row, t.y + rank * half, rank ? t.z - half : half, t.w + rank * half}, t.x,
+                    row + 1 < row_tiles ? 2 : 1, true};
     return part{int4{row + rank, t.y, t.z, t.w}, t.x, 1, false};
 }
 
 /* A box of weights: of both blocks' where they have the same rows, then each brings two. */
-static __device__ __forceinline__ void box_copy(unsigned char *weights, int i, bool both, const gpu_tensor_map *map, int c0, int c1, int c2, gpu_u64 *full) {
-    if (!both) tensor_copy(weights + i * BOX, map, c0, c1, c2, full);
-    else if (i / 2 == cluster_rank()) tensor_copy_both(weights + i * BOX, map, c0, c1, c2, full);
+static __device__ __forceinline__ void box_copy(unsigned char *weights, int i, bool both, const gpu_tensor_map *map,
+                                                int c0, int c1, int c2, gpu_u64 *full) {
+    if (!both)
+        tensor_copy(weights + i * BOX, map, c0, c1, c2, full);
+    else if (i / 2 == cluster_rank())
+        tensor_copy_both(weights + i * BOX, map, c0, c1, c2, full);
 }
 
 /* ---- stage 1: a warpgroup has 64 rows of gate, and the same of up ---- */
@@ -107,7 +123,8 @@ static __device__ __forceinline__ void box_copy(unsigned char *weights, int i, b
 RING void up_plain_produce(const gpu_moe_maps_args &all, ring r) {
     typedef plan<NMAX, PLAIN> p;
     const gpu_moe_args &a = all.m;
-    const int thread = threadIdx.x, columns = (int)(a.hidden / 64), row_tiles = (int)((a.inter + 127) / 128), units = *a.n_tiles * ((row_tiles + 1) / 2);
+    const int thread = threadIdx.x, columns = (int)(a.hidden / 64), row_tiles = (int)((a.inter + 127) / 128),
+              units = *a.n_tiles * ((row_tiles + 1) / 2);
     const gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)(a.hidden / 8);
     int *next = (int *)(r.memory + p::NEXT);
     for (int turn = 1, unit = blockIdx.x / 2, coming = 0; unit < units; turn++) {
@@ -115,7 +132,7 @@ RING void up_plain_produce(const gpu_moe_maps_args &all, ring r) {
         const part is = part_of(all, unit, row_tiles);
         int4 t = is.t;
         int first = is.expert * 3 * (int)a.inter + t.x * 128; /* rows past the end are multiplied and thrown away */
-        gpu_u32 row[NMAX / 16];                             /* of x, in units of 16 bytes */
+        gpu_u32 row[NMAX / 16];                               /* of x, in units of 16 bytes */
 #pragma unroll
         for (int i = 0; i < NMAX / 16; i++) {
             int j = i * 16 + thread / 8;
@@ -131,7 +148,9 @@ RING void up_plain_produce(const gpu_moe_maps_args &all, ring r) {
                 if (c == 0) *ring_tile<NMAX, PLAIN>(r) = t;
                 barrier_expect(full, 4 * BOX);
 #pragma unroll
-                for (int q = 0; q < 4; q++) box_copy(stage + p::TOKENS, q, is.both, &all.in, 0, first + q / 2 * 64 + q % 2 * (int)a.inter, c, full);
+                for (int q = 0; q < 4; q++)
+                    box_copy(stage + p::TOKENS, q, is.both, &all.in, 0, first + q / 2 * 64 + q % 2 * (int)a.inter, c,
+                             full);
             }
             copy_tokens<0, NMAX / 16>(shared_at(stage) + to, x, row, t.z);
             barrier_arrive_copies(full);
@@ -169,7 +188,8 @@ TILE void up_plain_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
         store_matrix4_t(turn + (lane / 16 * 8 + lane % 8) * 32 + ((lane / 8 ^ lane / 4) % 2 << 4), m);
         __syncwarp();
         if (8 * j + token < last)
-            *(uint4 *)(to + swizzled(8 * j + token, warp % 4 * 2 + lane % 2)) = *(const uint4 *)(turn + token * 32 + ((lane ^ token / 4) % 2 << 4));
+            *(uint4 *)(to + swizzled(8 * j + token, warp % 4 * 2 + lane % 2)) =
+                *(const uint4 *)(turn + token * 32 + ((lane ^ token / 4) % 2 << 4));
     }
 }
 
@@ -179,14 +199,16 @@ TILE void up_plain_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
 RING void down_plain_produce(const gpu_moe_maps_args &all, ring r) {
     typedef plan<NMAX, PLAIN> p;
     const gpu_moe_args &a = all.m;
-    const int columns = (int)(a.inter / 64), row_tiles = (int)((a.hidden + 255) / 256), units = *a.n_tiles * ((row_tiles + 1) / 2), rank = cluster_rank();
+    const int columns = (int)(a.inter / 64), row_tiles = (int)((a.hidden + 255) / 256),
+              units = *a.n_tiles * ((row_tiles + 1) / 2), rank = cluster_rank();
     for (int turn = 1, unit = blockIdx.x / 2, coming = 0; unit < units; turn++) {
         if (rank == 0) coming = (int)gridDim.x / 2 + atomicAdd(a.taken, 1);
         const part is = part_of(all, unit, row_tiles);
         int4 t = is.t;
         const int expert = is.expert * all.out_rows;
         /* tokens that both blocks have are brought half by each */
-        const gpu_u32 bytes = (gpu_u32)(t.z + 7) / 8 * 1024, half = (bytes / 1024 + 1) / 2 * 1024, from = rank * half, own = rank ? bytes - half : half;
+        const gpu_u32 bytes = (gpu_u32)(t.z + 7) / 8 * 1024, half = (bytes / 1024 + 1) / 2 * 1024, from = rank * half,
+                      own = rank ? bytes - half : half;
 #pragma unroll 1
         for (int i = 0, c = 0; i < is.passes * columns; i++) {
             barrier_wait(r.empty + r.at, r.parity ^ 1);
@@ -196,10 +218,13 @@ RING void down_plain_produce(const gpu_moe_maps_args &all, ring r) {
             barrier_expect(full, 4 * BOX + bytes);
 #pragma unroll
             for (int q = 0; q < 4; q++)
-                box_copy(stage + p::TOKENS, q, is.both, &all.out, 64 * c, expert + (int)least(t.x * ROWS + q / 2 * 128, a.hidden - 128) + q % 2 * 16, 0, full);
+                box_copy(stage + p::TOKENS, q, is.both, &all.out, 64 * c,
+                         expert + (int)least(t.x * ROWS + q / 2 * 128, a.hidden - 128) + q % 2 * 16, 0, full);
             const gpu_bf16 *h = a.h + (c * a.h_rows + t.w) * 64;
-            if (is.both) bulk_copy(stage, h, bytes, full);
-            else if (own) bulk_copy_both(stage + from, (const unsigned char *)h + from, own, full);
+            if (is.both)
+                bulk_copy(stage, h, bytes, full);
+            else if (own)
+                bulk_copy_both(stage + from, (const unsigned char *)h + from, own, full);
             ring_next<NMAX, PLAIN>(r);
             if (++c == columns) c = 0, t.x++;
         }
@@ -210,9 +235,11 @@ RING void down_plain_produce(const gpu_moe_maps_args &all, ring r) {
     barrier_arrive(r.full + r.at);
 }
 
-/* Halves: a warp turns 8 tokens at a time around in shared memory and writes 64 bytes of each together. pairs: rows of y of 32 tokens each. */
+/* Halves: a warp turns 8 tokens at a time around in shared memory and writes 64 bytes of each together. pairs: rows
+ * of y of 32 tokens each. */
 template <int NMAX, int N, int AGAIN>
-static __device__ __forceinline__ void down_plain_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2], const int pairs[(N + 31) / 32]) {
+static __device__ __forceinline__ void down_plain_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2],
+                                                      const int pairs[(N + 31) / 32]) {
     const int4 t = *warp_tile<NMAX>(r);
     const int thread = thread_anew(), warp = thread / 32 - 4, lane = thread % 32, token = lane / 4;
     unsigned char *out = warp_out<NMAX>(r, warp);
@@ -235,10 +262,14 @@ static __device__ __forceinline__ void down_plain_put(const gpu_moe_args &a, con
         store_matrix4_t(turn + lane % 8 * 64 + ((lane / 8 ^ lane % 8 / 2) << 4), two);
         const int pair = __shfl_sync(~0u, pairs[j / 4], j % 4 * 8 + token);
         __syncwarp();
-        if (8 * j + token < t.z) *(uint4 *)(y + (gpu_i64)pair * a.hidden) = *(const uint4 *)(turn + token * 64 + ((lane % 4 ^ token / 2) << 4));
+        if (8 * j + token < t.z)
+            *(uint4 *)(y + (gpu_i64)pair * a.hidden) =
+                *(const uint4 *)(turn + token * 64 + ((lane % 4 ^ token / 2) << 4));
     }
     __syncwarp();
-    if (!AGAIN) y_note(a.most, (gpu_u32 *)(r.memory + plan<NMAX, PLAIN>::SEEN) + warp, most, [&] { return most_of<N>(d, t.z); });
+    if (!AGAIN)
+        y_note(a.most, (gpu_u32 *)(r.memory + plan<NMAX, PLAIN>::SEEN) + warp, most,
+               [&] { return most_of<N>(d, t.z); });
 }
 
 TILE void down_plain_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
@@ -251,38 +282,52 @@ TILE void down_plain_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
         pairs[i] = a.list[tile.y + (at < tile.z ? at : 0)];
     }
     multiply_plain<NMAX, N, false>(r, (int)(a.inter / 64), d[0], d[1]);
-    if (a.again) down_plain_put<NMAX, N, 1>(a, r, d, pairs);
-    else down_plain_put<NMAX, N, 0>(a, r, d, pairs);
+    if (a.again)
+        down_plain_put<NMAX, N, 1>(a, r, d, pairs);
+    else
+        down_plain_put<NMAX, N, 0>(a, r, d, pairs);
 }
 
 #define PLAIN_64(X)  X(16) X(32) X(48) X(64)
 #define PLAIN_176(X) X(32) X(64) X(80) X(88) X(96) X(104) X(112) X(120) X(128) X(136) X(144) X(152) X(160) X(168) X(176)
-#define CASE(N)                                                                                                                                      \
-    if (t.z <= N) { if constexpr (UP) up_plain_tile<NMAX, N>(all.m, r, t); else down_plain_tile<NMAX, N>(all.m, r, t); continue; }
+#define CASE(N)                                                                                                        \
+    if (t.z <= N) {                                                                                                    \
+        if constexpr (UP)                                                                                              \
+            up_plain_tile<NMAX, N>(all.m, r, t);                                                                       \
+        else                                                                                                           \
+            down_plain_tile<NMAX, N>(all.m, r, t);                                                                     \
+        continue;                                                                                                      \
+    }
 
-template <int NMAX, bool UP> static __device__ __forceinline__ void run_plain(const gpu_moe_maps_args &all, unsigned char *memory) {
+template <int NMAX, bool UP>
+static __device__ __forceinline__ void run_plain(const gpu_moe_maps_args &all, unsigned char *memory) {
     ring r = plain_open<NMAX>(memory, UP ? 128 + 1 : 1);
     if (threadIdx.x < 128) {
         regs_less<56>();
-        if constexpr (UP) up_plain_produce<NMAX>(all, r);
-        else if (threadIdx.x == 0) down_plain_produce<NMAX>(all, r);
+        if constexpr (UP)
+            up_plain_produce<NMAX>(all, r);
+        else if (threadIdx.x == 0)
+            down_plain_produce<NMAX>(all, r);
     } else {
         regs_more<224>();
         for (;;) {
             barrier_wait(r.full + r.at, r.parity);
             const int4 t = *ring_tile<NMAX, PLAIN>(r);
             if (!t.z) break;
-            if constexpr (NMAX == 64) { PLAIN_64(CASE) }
-            else { PLAIN_176(CASE) }
+            if constexpr (NMAX == 64) {
+                PLAIN_64(CASE)
+            } else {
+                PLAIN_176(CASE)
+            }
         }
     }
     cluster_sync(); /* the other block reaches into this one's memory no more */
 }
 
-#define PLAIN_KERNEL(NMAX, name, UP)                                                                                                                 \
-    KERNEL_OF(name, gpu_moe_maps_args, THREADS, 1) {                                                                                                 \
-        SHARED_TILES(memory);                                                                                                                        \
-        if (UP || !a.m.again || y_again(*a.m.most)) run_plain<NMAX, UP>(a, memory);                                                                          \
+#define PLAIN_KERNEL(NMAX, name, UP)                                                                                   \
+    KERNEL_OF(name, gpu_moe_maps_args, THREADS, 1) {                                                                   \
+        SHARED_TILES(memory);                                                                                          \
+        if (UP || !a.m.again || y_again(*a.m.most)) run_plain<NMAX, UP>(a, memory);                                    \
     }
 PLAIN_KERNEL(64, moe_bf16_up_64, true)
 PLAIN_KERNEL(64, moe_bf16_down_64, false)

@@ -1,28 +1,31 @@
 /* kernels/gpu/moe_wgmma_fp8.cu: moe_wgmma.cuh's kernels for experts in block FP8 (fp8.cuh).
  *
- * A stage has 128 columns, those of one scale: 256 rows by 128 bytes of weights in four boxes of the copy engine, swizzled as ldmatrix
- * reads them, two tiles of tokens, and the scales of the four times 64 rows.
+ * A stage has 128 columns, those of one scale: 256 rows by 128 bytes of weights in four boxes of the copy engine,
+ * swizzled as ldmatrix reads them, two tiles of tokens, and the scales of the four times 64 rows.
  *
- * Products and sums are as exact as the checkpoint: a scale is f * 2^e, 1 <= f < 2. 2^e goes into the weights as they become bf16 (a product with a
- * power of two is due there anyway), and the sums are kept in units of the f of their last stage: before the next they are multiplied by
- * f / (the next f), between 1/2 and 2, while the other half of the rows is multiplied.
+ * Products and sums are as exact as the checkpoint: a scale is f * 2^e, 1 <= f < 2. 2^e goes into the weights as
+ * they become bf16 (a product with a power of two is due there anyway), and the sums are kept in units of the f of
+ * their last stage: before the next they are multiplied by f / (the next f), between 1/2 and 2, while the other half
+ * of the rows is multiplied.
  *
- * Bill of a stage and 256 rows: 16 N clocks of the tensor cores for N tokens; expanding 14 instructions for 256 weights and lane, the
- * sums N / 2 and a half of rows: at N = 128 some 700 of 2,048 issue slots. 32,784 bytes of weights, 256 N of tokens. */
+ * Bill of a stage and 256 rows: 16 N clocks of the tensor cores for N tokens; expanding 14 instructions for 256
+ * weights and lane, the sums N / 2 and a half of rows: at N = 128 some 700 of 2,048 issue slots. 32,784 bytes of
+ * weights, 256 N of tokens. */
 #include "kernels/gpu/fp8.cuh"
 #include "kernels/gpu/moe_wgmma.cuh"
 
 enum { EIGHT_BOX = 64 * 128 /* bytes */ };
 
-/* A scale as what the weights' bits are multiplied with, twice (2^(e + 120)), and f. A scale that is none gives NaN, one that float32 keeps
- * denormal zero; exponents beyond bf16's (scales from 256 on) stay in f. */
+/* A scale as what the weights' bits are multiplied with, twice (2^(e + 120)), and f. A scale that is none gives NaN,
+ * one that float32 keeps denormal zero; exponents beyond bf16's (scales from 256 on) stay in f. */
 typedef struct {
     gpu_u32 two;
     float f;
 } eight_scale;
 static __device__ __forceinline__ eight_scale eight_of(float scale) {
     gpu_u32 bits = __float_as_uint(scale), e = bits >> 23 & 255, most = e < 134 ? e : 134;
-    eight_scale s = {((bits >> 31 << 15) | (most + 120) << 7) * 0x10001u, bits_f32((bits & 0x7fffffu) | (e - most + 127) << 23)};
+    eight_scale s = {((bits >> 31 << 15) | (most + 120) << 7) * 0x10001u,
+                     bits_f32((bits & 0x7fffffu) | (e - most + 127) << 23)};
     if (e == 0) s.two = 0;
     if (e == 255) s.two = 0x7fc07fc0u;
     if (e == 0 || e == 255) s.f = 1.0f;
@@ -68,7 +71,8 @@ template <int NMAX> static __device__ __forceinline__ eight_stage open_stage(con
 }
 
 /* d += half M of the rows times the tokens, 16 columns; what it expanded is loaded anew where a stage has more. */
-template <int NMAX, int N, int M> static __device__ __forceinline__ void eight_step(eight_stage &e, int s, gpu_u32 a[4], float d[N / 2]) {
+template <int NMAX, int N, int M>
+static __device__ __forceinline__ void eight_step(eight_stage &e, int s, gpu_u32 a[4], float d[N / 2]) {
     expand_eight(e.words[M][s % 2 * 2], e.words[M][s % 2 * 2 + 1], e.scale[M].two, a);
     if (s % 2 && s < 7) load_words<M>(e, s / 2 + 1);
     wgmma_begin();
@@ -77,7 +81,8 @@ template <int NMAX, int N, int M> static __device__ __forceinline__ void eight_s
 }
 
 /* `steps` stages. */
-template <int NMAX, int N> static __device__ __forceinline__ void multiply_eight(ring &r, int steps, float *d0, float *d1) {
+template <int NMAX, int N>
+static __device__ __forceinline__ void multiply_eight(ring &r, int steps, float *d0, float *d1) {
     const int lane = threadIdx.x % 32;
     gpu_u32 a[2][2][4];
     float f[2] = {1.0f, 1.0f};
@@ -108,7 +113,8 @@ template <int NMAX, int N> static __device__ __forceinline__ void multiply_eight
 template <int NMAX> static __device__ __forceinline__ void up_eight_produce(const gpu_moe_maps_args &all, ring r) {
     typedef plan<NMAX, EIGHT> p;
     const gpu_moe_args &a = all.m;
-    int thread = threadIdx.x, columns = (int)(a.hidden / 128), row_tiles = (int)(a.inter / 128), tiles = *a.n_tiles * row_tiles;
+    int thread = threadIdx.x, columns = (int)(a.hidden / 128), row_tiles = (int)(a.inter / 128),
+        tiles = *a.n_tiles * row_tiles;
     gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)(a.hidden / 8);
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, EIGHT>(r, turn++, coming)) {
         if (thread == 0) coming = atomicAdd(a.taken, 1);
@@ -133,7 +139,9 @@ template <int NMAX> static __device__ __forceinline__ void up_eight_produce(cons
                 if (c == 0) *ring_tile<NMAX, EIGHT>(r) = t;
                 barrier_expect(full, 4 * EIGHT_BOX);
 #pragma unroll
-                for (int i = 0; i < 4; i++) tensor_copy(stage + p::TOKENS + i * EIGHT_BOX, &all.in, 0, first + i / 2 * 64 + i % 2 * (int)a.inter, c, full);
+                for (int i = 0; i < 4; i++)
+                    tensor_copy(stage + p::TOKENS + i * EIGHT_BOX, &all.in, 0,
+                                first + i / 2 * 64 + i % 2 * (int)a.inter, c, full);
             }
             if (thread < 4) copy_few<4>(r.memory + p::SCALES + r.at * 16 + thread * 4, scale + c);
             gpu_u32 place = shared_at(stage) + to;
@@ -149,7 +157,8 @@ template <int NMAX> static __device__ __forceinline__ void up_eight_produce(cons
 template <int NMAX> static __device__ __forceinline__ void down_eight_produce(const gpu_moe_maps_args &all, ring r) {
     typedef plan<NMAX, EIGHT> p;
     const gpu_moe_args &a = all.m;
-    int thread = threadIdx.x, columns = (int)(a.inter / 128), row_tiles = (int)((a.hidden + 255) / 256), tiles = *a.n_tiles * row_tiles;
+    int thread = threadIdx.x, columns = (int)(a.inter / 128), row_tiles = (int)((a.hidden + 255) / 256),
+        tiles = *a.n_tiles * row_tiles;
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, EIGHT>(r, turn++, coming)) {
         if (thread == 0) coming = atomicAdd(a.taken, 1);
         int4 t = a.tiles[tile / row_tiles];
@@ -157,7 +166,8 @@ template <int NMAX> static __device__ __forceinline__ void down_eight_produce(co
         t.x = tile % row_tiles;
         gpu_u32 bytes = (gpu_u32)(t.z + 7) / 8 * 1024;
         const int first = (expert * 3 + 2) * (int)a.hidden + t.x * ROWS;
-        const gpu_i64 block = least(t.x * 2 + thread / 2 % 2, a.hidden / 128 - 1); /* rows past the end are multiplied and thrown away */
+        const gpu_i64 block =
+            least(t.x * 2 + thread / 2 % 2, a.hidden / 128 - 1); /* rows past the end are multiplied and thrown away */
         const float *scale = (const float *)a.experts[3 * expert + 2].scale + block * columns;
 #pragma unroll 1
         for (int c = 0; c < columns; c++) {
@@ -168,9 +178,11 @@ template <int NMAX> static __device__ __forceinline__ void down_eight_produce(co
                 if (c == 0) *ring_tile<NMAX, EIGHT>(r) = t;
                 barrier_expect(full, 4 * EIGHT_BOX + 2 * bytes);
 #pragma unroll
-                for (int i = 0; i < 4; i++) tensor_copy(stage + p::TOKENS + i * EIGHT_BOX, &all.out, 0, first + i * 64, c, full);
+                for (int i = 0; i < 4; i++)
+                    tensor_copy(stage + p::TOKENS + i * EIGHT_BOX, &all.out, 0, first + i * 64, c, full);
 #pragma unroll
-                for (int i = 0; i < 2; i++) bulk_copy(stage + i * (NMAX * 128), a.h + ((2 * c + i) * a.h_rows + t.w) * 64, bytes, full);
+                for (int i = 0; i < 2; i++)
+                    bulk_copy(stage + i * (NMAX * 128), a.h + ((2 * c + i) * a.h_rows + t.w) * 64, bytes, full);
             }
             if (thread < 4) copy_few<4>(r.memory + p::SCALES + r.at * 16 + thread * 4, scale + c);
             barrier_arrive_copies(full);
@@ -180,7 +192,8 @@ template <int NMAX> static __device__ __forceinline__ void down_eight_produce(co
     ring_end<NMAX, EIGHT>(r, true);
 }
 
-template <int NMAX> static __device__ __forceinline__ void up_eight(const gpu_moe_maps_args &all, unsigned char *memory) {
+template <int NMAX>
+static __device__ __forceinline__ void up_eight(const gpu_moe_maps_args &all, unsigned char *memory) {
     enum { F = EIGHT };
     const gpu_moe_args &a = all.m;
     ring r = ring_open<NMAX, F>(memory, 0);
@@ -194,13 +207,17 @@ template <int NMAX> static __device__ __forceinline__ void up_eight(const gpu_mo
             barrier_wait(r.full + r.at, r.parity);
             const int4 t = *ring_tile<NMAX, F>(r);
             if (!t.z) break;
-            if constexpr (NMAX == 64) { WIDTHS_64(UP_CASE) }
-            else { WIDTHS_128(UP_CASE) }
+            if constexpr (NMAX == 64) {
+                WIDTHS_64(UP_CASE)
+            } else {
+                WIDTHS_128(UP_CASE)
+            }
         }
     }
 }
 
-template <int NMAX> static __device__ __forceinline__ void down_eight(const gpu_moe_maps_args &all, unsigned char *memory) {
+template <int NMAX>
+static __device__ __forceinline__ void down_eight(const gpu_moe_maps_args &all, unsigned char *memory) {
     enum { F = EIGHT };
     const gpu_moe_args &a = all.m;
     ring r = ring_open<NMAX, F>(memory, 0);
@@ -214,18 +231,24 @@ template <int NMAX> static __device__ __forceinline__ void down_eight(const gpu_
             barrier_wait(r.full + r.at, r.parity);
             const int4 t = *ring_tile<NMAX, F>(r);
             if (!t.z) break;
-            if constexpr (NMAX == 64) { WIDTHS_64(DOWN_CASE) }
-            else { WIDTHS_128(DOWN_CASE) }
+            if constexpr (NMAX == 64) {
+                WIDTHS_64(DOWN_CASE)
+            } else {
+                WIDTHS_128(DOWN_CASE)
+            }
         }
     }
 }
 
-#define EIGHT_KERNELS(NMAX, up_name, down_name)                                                                                                      \
-    KERNEL_OF(up_name, gpu_moe_maps_args, THREADS, 1) { SHARED_TILES(memory); up_eight<NMAX>(a, memory); }                                            \
-    KERNEL_OF(down_name, gpu_moe_maps_args, THREADS, 1) {                                                                                             \
-        SHARED_TILES(memory);                                                                                                                        \
-        if (a.m.again && !y_again(*a.m.most)) return;                                                                                                        \
-        down_eight<NMAX>(a, memory);                                                                                                                 \
+#define EIGHT_KERNELS(NMAX, up_name, down_name)                                                                        \
+    KERNEL_OF(up_name, gpu_moe_maps_args, THREADS, 1) {                                                                \
+        SHARED_TILES(memory);                                                                                          \
+        up_eight<NMAX>(a, memory);                                                                                     \
+    }                                                                                                                  \
+    KERNEL_OF(down_name, gpu_moe_maps_args, THREADS, 1) {                                                              \
+        SHARED_TILES(memory);                                                                                          \
+        if (a.m.again && !y_again(*a.m.most)) return;                                                                  \
+        down_eight<NMAX>(a, memory);                                                                                   \
     }
 EIGHT_KERNELS(64, moe_fp8_up_64, moe_fp8_down_64)
 EIGHT_KERNELS(128, moe_fp8_up_128, moe_fp8_down_128)

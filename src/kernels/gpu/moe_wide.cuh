@@ -1,10 +1,14 @@
-/* kernels/gpu/moe_wide.cuh: routed experts at many tokens, packed INT4, in tiles of up to 176 tokens; moe_wide.cu has the kernels.
+/* kernels/gpu/moe_wide.cuh: routed experts at many tokens, packed INT4, in tiles of up to 176 tokens; moe_wide.cu
+ * has the kernels.
  *
  * moe_wgmma.cuh's launches, tiles and arithmetic; what differs:
- *   width  176 tokens a tile instead of 128: one product of 64 x 176 x 16 is 88 clocks of the tensor cores, so that a warpgroup which multiplies
- *          alone keeps them busy while it expands the next 64 x 16 weights, and the second-level cache delivers 22 bytes a clock and processor instead
+ *   width  176 tokens a tile instead of 128: one product of 64 x 176 x 16 is 88 clocks of the tensor cores, so that
+ *   a warpgroup which multiplies
+ *          alone keeps them busy while it expands the next 64 x 16 weights, and the second-level cache delivers 22
+ *          bytes a clock and processor instead
  *          of 27. The sums take 176 registers of a thread, so only one product's weights are ahead.
- *   ends   of stage 2: a warp has 32 rows of its own and writes them without barriers; the producers bring the numbers of the rows of y with the
+ *   ends   of stage 2: a warp has 32 rows of its own and writes them without barriers; the producers bring the
+ *   numbers of the rows of y with the
  *          weights, and ask for the next tile's numbers some stages ahead. */
 #ifndef KERNELS_GPU_MOE_WIDE_CUH
 #define KERNELS_GPU_MOE_WIDE_CUH
@@ -14,15 +18,20 @@
 enum { THREADS = 384, CONSUMERS = 256, ROWS = 256, STRIPS = 16, NMAX = 176 };
 enum { UP, DOWN };
 
-/* Shared memory: STAGES of {tokens [NMAX, 64] swizzled, 16 strips' blocks}, the results of a tile, and the few numbers behind it. Stage 1 turns [NMAX, 64]
- * of a warpgroup around at a time, stage 2 16 tokens by 32 rows of a warp; its producers bring row numbers: a slot a tile, of one more than
- * can be on their way. */
+/* Shared memory: STAGES of {tokens [NMAX, 64] swizzled, 16 strips' blocks}, the results of a tile, and the few
+ * numbers behind it. Stage 1 turns [NMAX, 64] of a warpgroup around at a time, stage 2 16 tokens by 32 rows of a
+ * warp; its producers bring row numbers: a slot a tile, of one more than can be on their way. */
 template <int K> struct plan {
-    static constexpr int TOKENS = NMAX * 128, STAGE = TOKENS + STRIPS * PACK_BYTES, OUT = K == UP ? 2 * TOKENS : 8 * 1024, SLOT = K == UP ? 0 : NMAX * 4,
-                         STAGES = (GPU_MOE_SHARED - 2048 - OUT - SLOT) / (STAGE + SLOT), TILES = STAGES * STAGE + OUT /* a tile a stage */,
-                         KEPT = TILES + STAGES * 16 /* a tile a warp */, SLOTS = KEPT + 8 * 16, TABLE = SLOTS + (STAGES + 1) * SLOT /* [NMAX], of stage 1 */,
-                         NEXT = TABLE + (K == UP ? NMAX * 4 : 0) /* two tiles, in turns: their numbers, or all of stage 2's */,
-                         SEEN = NEXT + (K == UP ? 8 : 64) /* a word a warp: y_note */, BARRIERS = SEEN + 32, END = BARRIERS + STAGES * 16;
+    static constexpr int TOKENS = NMAX * 128, STAGE = TOKENS + STRIPS * PACK_BYTES,
+                         OUT = K == UP ? 2 * TOKENS : 8 * 1024, SLOT = K == UP ? 0 : NMAX * 4,
+                         STAGES = (GPU_MOE_SHARED - 2048 - OUT - SLOT) / (STAGE + SLOT),
+                         TILES = STAGES * STAGE + OUT /* a tile a stage */,
+                         KEPT = TILES + STAGES * 16 /* a tile a warp */, SLOTS = KEPT + 8 * 16,
+                         TABLE = SLOTS + (STAGES + 1) * SLOT /* [NMAX], of stage 1 */,
+                         NEXT = TABLE +
+                                (K == UP ? NMAX * 4 : 0) /* two tiles, in turns: their numbers, or all of stage 2's */,
+                         SEEN = NEXT + (K == UP ? 8 : 64) /* a word a warp: y_note */, BARRIERS = SEEN + 32,
+                         END = BARRIERS + STAGES * 16;
     static_assert(END <= GPU_MOE_SHARED, "shared memory");
 };
 
@@ -41,32 +50,41 @@ template <int K> static __device__ __forceinline__ ring ring_open(unsigned char 
 template <int K> static __device__ __forceinline__ void ring_init(const ring &r, gpu_u32 fills) {
     if (threadIdx.x < 8) ((gpu_u32 *)(r.memory + plan<K>::SEEN))[threadIdx.x] = 0;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < plan<K>::STAGES; i++) barrier_init(r.full + i, fills), barrier_init(r.empty + i, CONSUMERS / 32);
+        for (int i = 0; i < plan<K>::STAGES; i++)
+            barrier_init(r.full + i, fills), barrier_init(r.empty + i, CONSUMERS / 32);
         barrier_fence_init();
     }
     __syncthreads();
 }
-template <int K> static __device__ __forceinline__ unsigned char *ring_stage(const ring &r) { return r.memory + r.at * plan<K>::STAGE; }
-/* The tile that begins with this stage, stage 1: {row tile, first place in the list, tokens, first row of h}, stage 2: {first row, slot, tokens}; no tokens: there
- * is none any more. */
-template <int K> static __device__ __forceinline__ int4 *ring_tile(const ring &r) { return (int4 *)(r.memory + plan<K>::TILES) + r.at; }
+template <int K> static __device__ __forceinline__ unsigned char *ring_stage(const ring &r) {
+    return r.memory + r.at * plan<K>::STAGE;
+}
+/* The tile that begins with this stage, stage 1: {row tile, first place in the list, tokens, first row of h}, stage
+ * 2: {first row, slot, tokens}; no tokens: there is none any more. */
+template <int K> static __device__ __forceinline__ int4 *ring_tile(const ring &r) {
+    return (int4 *)(r.memory + plan<K>::TILES) + r.at;
+}
 template <int K> static __device__ __forceinline__ void ring_next(ring &r) {
     if (++r.at == plan<K>::STAGES) r.at = 0, r.parity ^= 1;
 }
 
-static __device__ __forceinline__ gpu_u32 word_of(const uint4 &v, int s) { return s == 0 ? v.x : s == 1 ? v.y : s == 2 ? v.z : v.w; }
+static __device__ __forceinline__ gpu_u32 word_of(const uint4 &v, int s) {
+    return s == 0 ? v.x : s == 1 ? v.y : s == 2 ? v.z : v.w;
+}
 
-/* unpack_word; one instruction for mask and exponent, which takes at most one constant: `magic` is in a register. two: the scales of rows g and
- * g + 8, of one group in the lower or the upper halves. */
+/* unpack_word; one instruction for mask and exponent, which takes at most one constant: `magic` is in a register.
+ * two: the scales of rows g and g + 8, of one group in the lower or the upper halves. */
 static __device__ __forceinline__ void expand(gpu_u32 word, uint2 two, bool upper, gpu_u32 magic, gpu_u32 a[4]) {
     gpu_u32 scale[2] = {__byte_perm(two.x, 0, upper ? 0x3232 : 0x1010), __byte_perm(two.y, 0, upper ? 0x3232 : 0x1010)};
 #pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = two_mul(two_sub((word >> 4 * i & 0x000f000fu) | magic, 0x43084308u), scale[i % 2]);
+    for (int i = 0; i < 4; i++)
+        a[i] = two_mul(two_sub((word >> 4 * i & 0x000f000fu) | magic, 0x43084308u), scale[i % 2]);
 }
 
-/* d[m] = rows of this warp's block m times N tokens, `steps` stages. While one product of 16 columns runs the next is expanded; a stage goes back to the
- * producer when the first product after it is under way. */
-template <int N, int K> static __device__ __forceinline__ void multiply(ring &r, int steps, float d0[N / 2], float d1[N / 2]) {
+/* d[m] = rows of this warp's block m times N tokens, `steps` stages. While one product of 16 columns runs the next
+ * is expanded; a stage goes back to the producer when the first product after it is under way. */
+template <int N, int K>
+static __device__ __forceinline__ void multiply(ring &r, int steps, float d0[N / 2], float d1[N / 2]) {
     int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
     gpu_u32 magic = r.magic;
     const int strip = (K == UP ? warp / 4 * 8 + warp % 4 : 2 * warp) * PACK_BYTES + plan<K>::TOKENS;
@@ -124,7 +142,8 @@ static __device__ __forceinline__ void copy_strips(const unsigned char *&from, g
 static __device__ __forceinline__ gpu_u32 strip_place() { return threadIdx.x / 8 * PACK_BYTES + threadIdx.x % 8 * 16; }
 
 /* Every 16th row of x, whose number in units of 16 bytes is in the table. */
-template <int I, int ALL> static __device__ __forceinline__ void copy_tokens(gpu_u32 to, const gpu_bf16 *x, const gpu_u32 *row, int tokens) {
+template <int I, int ALL>
+static __device__ __forceinline__ void copy_tokens(gpu_u32 to, const gpu_bf16 *x, const gpu_u32 *row, int tokens) {
     if constexpr (I < ALL) {
         if (I * 16 < tokens) copy16_at<I * 2048, 0>(to, x + (gpu_u64)row[I * 16] * 8);
         copy_tokens<I + 1, ALL>(to, x, row, tokens);
@@ -154,13 +173,15 @@ static __device__ __forceinline__ float silu_fast(float x) { return __fdividef(x
 static __device__ __forceinline__ void up_produce(const gpu_moe_args &a, ring r) {
     int thread = threadIdx.x, strip = thread / 8;
     int columns = (int)(a.hidden / 64), row_tiles = (int)((a.inter + 127) / 128), tiles = *a.n_tiles * row_tiles;
-    gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)(a.hidden / 8), *table = (gpu_u32 *)(r.memory + plan<UP>::TABLE);
+    gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)(a.hidden / 8),
+            *table = (gpu_u32 *)(r.memory + plan<UP>::TABLE);
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<UP>(r, turn++, coming)) {
         if (threadIdx.x == 0) coming = atomicAdd(a.taken, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix *m = a.experts + 3 * (gpu_i64)t.x;
         t.x = tile % row_tiles;
-        for (int j = thread; j < NMAX; j += 128) table[j] = (gpu_u32)a.list[t.y + (j < t.z ? j : t.z - 1)] / a.k * across;
+        for (int j = thread; j < NMAX; j += 128)
+            table[j] = (gpu_u32)a.list[t.y + (j < t.z ? j : t.z - 1)] / a.k * across;
         threads_sync(3, 128);
         const unsigned char *w = strip_of(m[strip / 4 % 2], (gpu_i64)t.x * 128 + strip / 8 * 64 + strip % 4 * 16);
         const gpu_bf16 *x = a.x + thread % 8 * 8;
@@ -216,14 +237,17 @@ typedef struct {
     const unsigned char *weights;
     int row, list, tokens, h_row;
 } coming;
-static __device__ __forceinline__ void coming_put(coming *c, const int4 &t, const unsigned char *weights, int row_tile) {
+static __device__ __forceinline__ void coming_put(coming *c, const int4 &t, const unsigned char *weights,
+                                                  int row_tile) {
     c->weights = weights, c->row = row_tile * ROWS, c->list = t.y, c->tokens = t.z, c->h_row = t.w;
 }
 
-/* Thread 0 asks for the next tile's number, numbers and weights in three stages of the one before, so that none of these waits for memory. */
+/* Thread 0 asks for the next tile's number, numbers and weights in three stages of the one before, so that none of
+ * these waits for memory. */
 static __device__ __forceinline__ void down_produce(const gpu_moe_args &a, ring r) {
     typedef plan<DOWN> p;
-    int columns = (int)(a.inter / 64), row_tiles = (int)((a.hidden + 255) / 256), tiles = *a.n_tiles * row_tiles, slot = p::SLOTS, next = blockIdx.x;
+    int columns = (int)(a.inter / 64), row_tiles = (int)((a.hidden + 255) / 256), tiles = *a.n_tiles * row_tiles,
+        slot = p::SLOTS, next = blockIdx.x;
     coming *of = (coming *)(r.memory + p::NEXT);
     int4 t = {0, 0, 0, 0};
     if (threadIdx.x == 0) {
@@ -236,7 +260,8 @@ static __device__ __forceinline__ void down_produce(const gpu_moe_args &a, ring 
         const coming is = of[turn % 2];
         const unsigned char *later = nullptr;
         if (!is.tokens) break;
-        gpu_i64 row = least(is.row + threadIdx.x / 8 * 16, a.hidden - PACK_ROWS); /* rows past the end are multiplied and thrown away */
+        gpu_i64 row = least(is.row + threadIdx.x / 8 * 16,
+                            a.hidden - PACK_ROWS); /* rows past the end are multiplied and thrown away */
         const unsigned char *w = is.weights + row / PACK_ROWS * columns * PACK_BYTES + own;
         const gpu_bf16 *h = a.h + (gpu_i64)is.h_row * 64;
         gpu_u32 bytes = (gpu_u32)(is.tokens + 7) / 8 * 1024;
@@ -273,9 +298,11 @@ static __device__ __forceinline__ void down_produce(const gpu_moe_args &a, ring 
     ring_end<DOWN>(r, true);
 }
 
-/* Halves. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each together. t: {first row of the
- * block, slot, tokens}. */
-template <int N, int AGAIN> static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2], const int4 &t) {
+/* Halves. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each
+ * together. t: {first row of the block, slot, tokens}. */
+template <int N, int AGAIN>
+static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2],
+                                                const int4 &t) {
     typedef plan<DOWN> p;
     int thread = thread_anew(), warp = thread / 32 - 4, lane = thread % 32;
     const unsigned char *slot = r.memory + t.y;
@@ -315,16 +342,25 @@ template <int N> static __device__ __forceinline__ void down_tile(const gpu_moe_
     *kept = tile;
     multiply<N, DOWN>(r, (int)(a.inter / 64), d[0], d[1]);
     const int4 t = *kept;
-    if (a.again) down_put<N, 1>(a, r, d, t);
-    else down_put<N, 0>(a, r, d, t);
+    if (a.again)
+        down_put<N, 1>(a, r, d, t);
+    else
+        down_put<N, 0>(a, r, d, t);
 }
 
-/* A tile with room for its tokens, as narrow as there is one. (With six widths in a kernel the compiler finds no registers for the widest.) */
+/* A tile with room for its tokens, as narrow as there is one. (With six widths in a kernel the compiler finds no
+ * registers for the widest.) */
 #define WIDTHS(X) X(96) X(120) X(136) X(152) X(176)
-#define UP_CASE(N)                                                                                                                                   \
-    if (t.z <= N) { up_tile<N>(a, r, t); continue; }
-#define DOWN_CASE(N)                                                                                                                                 \
-    if (t.z <= N) { down_tile<N>(a, r, t); continue; }
+#define UP_CASE(N)                                                                                                     \
+    if (t.z <= N) {                                                                                                    \
+        up_tile<N>(a, r, t);                                                                                           \
+        continue;                                                                                                      \
+    }
+#define DOWN_CASE(N)                                                                                                   \
+    if (t.z <= N) {                                                                                                    \
+        down_tile<N>(a, r, t);                                                                                         \
+        continue;                                                                                                      \
+    }
 enum { REGS_COPY = 40, REGS_MULTIPLY = 232 };
 
 static __device__ __forceinline__ void up_all(const gpu_moe_args &a, unsigned char *memory) {

@@ -53,7 +53,8 @@ static __device__ inline int packed_lane(int row, int col) { return row % 8 * 4 
 static __device__ inline int packed_pair(int row, int col) { return row / 8 + col / 8 % 2 * 2; }
 /* Two neighbours (col even) as nibbles: the low one, and the odd column's at bits 16. */
 static __device__ inline gpu_u32 packed_two(const gpu_u8 *block, int row, int col) {
-    return *(const gpu_u32 *)(block + 16 * packed_lane(row, col) + 4 * (col / 16)) >> 4 * packed_pair(row, col) & 0x000f000fu;
+    return *(const gpu_u32 *)(block + 16 * packed_lane(row, col) + 4 * (col / 16)) >> 4 * packed_pair(row, col) &
+           0x000f000fu;
 }
 static __device__ inline float packed_scale(const gpu_u8 *block, int row, int col) {
     return f32_of(*(const gpu_bf16 *)(block + PACK_SCALES + row % 8 * 8 + row / 8 * 4 + col / 32 * 2));

@@ -1,26 +1,35 @@
 /* kernels/gpu/prefill.cu: expanded attention of many rows on the tensor cores, head widths 128 + 64 and 128.
  *
- * out[i, h, :] = softmax_{j <= pos0 + i}(scale * (q_nope . k_nope_jh + q_rope . k_rope_j)) v_jh, keys and values of a span of
- * the cache expanded to [tokens, heads, 128 + 128] before, the rope part beside them [tokens, 64]. Work: 640 flop a pair of row
- * and key and head: 1.37 TFLOP for 8192 rows of 64 heads. Bytes: a block reads 640 of a key and head, from the second-level
- * cache: four heads are under way at a time.
+ * out[i, h, :] = softmax_{j <= pos0 + i}(scale * (q_nope . k_nope_jh + q_rope . k_rope_j)) v_jh, keys and values of
+ * a span of the cache expanded to [tokens, heads, 128 + 128] before, the rope part beside them [tokens, 64]. Work:
+ * 640 flop a pair of row and key and head: 1.37 TFLOP for 8192 rows of 64 heads. Bytes: a block reads 640 of a key
+ * and head, from the second-level cache: four heads are under way at a time.
  *
- * A block has 128 rows of one head. Two warpgroups multiply 64 rows each (wgmma), a warp of the third fetches tiles of 128 keys, one
- * of values, two stages each, by the copy engine, which also puts them into wgmma's order. The sums of one tile and the scores of the next are queued together;
- * while one group computes weights the other multiplies (as FlashAttention-3 does, Shah et al. 2024, arXiv:2407.08608).
- * Softmax is float32 with a running maximum, base 2; the weights are rounded to bf16 for the second product.
- * Tiles lie at absolute multiples of 128, and a tile that a row does not see changes nothing, so the order of a row's sums
- * depends on its position alone.
+ * A block has 128 rows of one head. Two warpgroups multiply 64 rows each (wgmma), a warp of the third fetches tiles
+ * of 128 keys, one of values, two stages each, by the copy engine, which also puts them into wgmma's order. The sums
+ * of one tile and the scores of the next are queued together; while one group computes weights the other multiplies
+ * (as FlashAttention-3 does, Shah et al. 2024, arXiv:2407.08608). Softmax is float32 with a running maximum, base 2;
+ * the weights are rounded to bf16 for the second product. Tiles lie at absolute multiples of 128, and a tile that a
+ * row does not see changes nothing, so the order of a row's sums depends on its position alone.
  *
- * A token with a NaN or infinity in the cache has zeros for its latents and NaN for its rope part (mla_unpage): the scores of the
- * rows that see it are NaN, and the rows before it, whose weight for it is zero, do not meet a NaN in its values. */
+ * A token with a NaN or infinity in the cache has zeros for its latents and NaN for its rope part (mla_unpage): the
+ * scores of the rows that see it are NaN, and the rows before it, whose weight for it is zero, do not meet a NaN in
+ * its values. */
 #include "kernels/gpu/decode.cuh"
 #include "kernels/gpu/rows.cuh"
 
 enum {
-    ROWS = 64 /* of a warpgroup */, KEYS = 128, GROUP_HEADS = 4,
-    NOPE = 128, ROPE = 64, VALUE = 128, EXPANDED = NOPE + VALUE,
-    Q_BYTES = ROWS * (NOPE + ROPE) * 2, K_BLOCK = KEYS * 128 /* bytes of 64 columns */, K_BYTES = 3 * K_BLOCK, V_BYTES = 2 * K_BLOCK
+    ROWS = 64 /* of a warpgroup */,
+    KEYS = 128,
+    GROUP_HEADS = 4,
+    NOPE = 128,
+    ROPE = 64,
+    VALUE = 128,
+    EXPANDED = NOPE + VALUE,
+    Q_BYTES = ROWS * (NOPE + ROPE) * 2,
+    K_BLOCK = KEYS * 128 /* bytes of 64 columns */,
+    K_BYTES = 3 * K_BLOCK,
+    V_BYTES = 2 * K_BLOCK
 };
 
 typedef struct {
@@ -76,7 +85,8 @@ static __device__ inline int thread_again() {
 }
 
 /* One thread: keys or values of all tiles. */
-static __device__ inline void flash_fetch(const gpu_prefill_args &a, const flash_memory &m, int head, int tiles, bool values) {
+static __device__ inline void flash_fetch(const gpu_prefill_args &a, const flash_memory &m, int head, int tiles,
+                                          bool values) {
     for (int j = 0; j < tiles; j++) {
         int stage = j % 2;
         gpu_u64 *full = (values ? m.full_v : m.full_k) + stage;
@@ -88,9 +98,10 @@ static __device__ inline void flash_fetch(const gpu_prefill_args &a, const flash
     }
 }
 
-/* Scores become weights, not yet divided. shrink: what earlier sums are to be multiplied with. `row`: position of the lane's first row
- * less that of the tile's first key. */
-static __device__ inline void flash_weights(float s[64], softmax_rows &st, float shrink[2], float scale2, int row, bool masked) {
+/* Scores become weights, not yet divided. shrink: what earlier sums are to be multiplied with. `row`: position of
+ * the lane's first row less that of the tile's first key. */
+static __device__ inline void flash_weights(float s[64], softmax_rows &st, float shrink[2], float scale2, int row,
+                                            bool masked) {
     int last = row - (int)threadIdx.x % 4 * 2; /* the last key seen, from the lane's own first column */
     if (masked)
 #pragma unroll
@@ -105,7 +116,8 @@ static __device__ inline void flash_scores(float s[64], gpu_u64 q, gpu_u64 k) {
 #pragma unroll
     for (int block = 0; block < 3; block++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) wgmma_ss<KEYS>(s, q + block * (ROWS * 128 >> 4) + 2 * i, k + block * (K_BLOCK >> 4) + 2 * i, block + i > 0);
+        for (int i = 0; i < 4; i++)
+            wgmma_ss<KEYS>(s, q + block * (ROWS * 128 >> 4) + 2 * i, k + block * (K_BLOCK >> 4) + 2 * i, block + i > 0);
     wgmma_commit();
 }
 
@@ -122,12 +134,14 @@ static __device__ inline void flash_pack(gpu_u32 p[32], const float s[64]) {
     for (int i = 0; i < 32; i++) p[i] = pair_bf16(s[2 * i], s[2 * i + 1]);
 }
 
-static __device__ inline void flash_compute(const gpu_prefill_args &a, const flash_memory &m, int head, int first, int tiles, bool ends, int group) {
+static __device__ inline void flash_compute(const gpu_prefill_args &a, const flash_memory &m, int head, int first,
+                                            int tiles, bool ends, int group) {
     int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, g = lane / 4, t2 = lane % 4 * 2;
     gpu_u8 *mine = m.q + group * Q_BYTES;
     for (int c = thread; c < ROWS * 24; c += 128) {
         int row = c / 8 % ROWS, block = c / 8 / ROWS, piece = c % 8;
-        copy16_or_zero(mine + block * ROWS * 128 + swizzled(row, piece), a.q + ((gpu_i64)(first + row) * a.heads + head) * (NOPE + ROPE) + block * 64 + piece * 8,
+        copy16_or_zero(mine + block * ROWS * 128 + swizzled(row, piece),
+                       a.q + ((gpu_i64)(first + row) * a.heads + head) * (NOPE + ROPE) + block * 64 + piece * 8,
                        first + row < a.n);
     }
     copies_commit();
@@ -149,7 +163,8 @@ static __device__ inline void flash_compute(const gpu_prefill_args &a, const fla
 #pragma unroll
         for (int i = 0; i < 32; i++) o[i / 2 * 4 + r * 2 + i % 2] = carried ? state[i / 2 * 8 + t2 + i % 2] : 0.0f;
     }
-    int top = (int)(a.pos0 - a.from) + first, position = top + row - first; /* of the group's and the lane's first row in the span */
+    int top = (int)(a.pos0 - a.from) + first,
+        position = top + row - first;       /* of the group's and the lane's first row in the span */
     if (group == 1) threads_arrive(3, 256); /* group 0 begins */
     barrier_wait(&m.full_k[0], 0);
     threads_sync(3 + group, 256);
@@ -164,7 +179,8 @@ static __device__ inline void flash_compute(const gpu_prefill_args &a, const fla
         int stage = j % 2;
         barrier_wait(&m.full_v[stage ^ 1], (gpu_u32)((j - 1) / 2 & 1));
         barrier_wait(&m.full_k[stage], (gpu_u32)(j / 2 & 1));
-        threads_sync(3 + group, 256); /* the groups' products in turn: one multiplies while the other computes weights */
+        threads_sync(3 + group,
+                     256); /* the groups' products in turn: one multiplies while the other computes weights */
         flash_values(o, p, v + (stage ^ 1) * (V_BYTES >> 4));
         flash_scores(s, q, k + stage * (K_BYTES >> 4));
         threads_arrive(4 - group, 256);
@@ -201,16 +217,19 @@ static __device__ inline void flash_compute(const gpu_prefill_args &a, const fla
     }
 }
 
-/* Grid: blocks of 128 rows of a head, those with the most keys first, GROUP_HEADS heads at a time. Threads: a warpgroup that fetches,
- * two that multiply. */
+/* Grid: blocks of 128 rows of a head, those with the most keys first, GROUP_HEADS heads at a time. Threads: a
+ * warpgroup that fetches, two that multiply. */
 KERNEL_OF(mla_flash, gpu_prefill_args, 384, 1) {
     SHARED_TILES(memory);
     flash_memory m;
     m.q = memory, m.k = m.q + 2 * Q_BYTES, m.v = m.k + 2 * K_BYTES, m.full_k = (gpu_u64 *)(m.v + 2 * V_BYTES);
     m.full_v = m.full_k + 2, m.empty_k = m.full_k + 4, m.empty_v = m.full_k + 6;
-    gpu_i64 blocks = (a.n + 2 * ROWS - 1) / (2 * ROWS), group = blockIdx.x / (blocks * GROUP_HEADS) * GROUP_HEADS, rest = blockIdx.x - group * blocks;
-    gpu_i64 heads = least(a.heads - group, GROUP_HEADS), head = group + rest % heads, first = (blocks - 1 - rest / heads) * (2 * ROWS);
-    gpu_i64 seen = a.pos0 + least(first + 2 * ROWS, a.n) - a.from; /* keys from the span's begin that the last row sees */
+    gpu_i64 blocks = (a.n + 2 * ROWS - 1) / (2 * ROWS), group = blockIdx.x / (blocks * GROUP_HEADS) * GROUP_HEADS,
+            rest = blockIdx.x - group * blocks;
+    gpu_i64 heads = least(a.heads - group, GROUP_HEADS), head = group + rest % heads,
+            first = (blocks - 1 - rest / heads) * (2 * ROWS);
+    gpu_i64 seen =
+        a.pos0 + least(first + 2 * ROWS, a.n) - a.from; /* keys from the span's begin that the last row sees */
     if (seen <= 0) return;
     int tiles = (int)((least(seen, a.tokens) + KEYS - 1) / KEYS);
     if (threadIdx.x == 0) {

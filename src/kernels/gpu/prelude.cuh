@@ -1,30 +1,32 @@
-/* kernels/gpu/prelude.cuh: the few things that every kernel uses: conversions, sums over a warp and a block, elements
- * of a weight.
+/* kernels/gpu/prelude.cuh: the few things that every kernel uses: conversions, sums over a warp and a block,
+ * elements of a weight.
  *
- * Sums have one order each, whatever else is in the call: lanes add in a fixed tree, and nothing is added atomically. */
+ * Sums have one order each, whatever else is in the call: lanes add in a fixed tree, and nothing is added
+ * atomically. */
 #ifndef KERNELS_GPU_PRELUDE_CUH
 #define KERNELS_GPU_PRELUDE_CUH
 #include "kernels/gpu/args.h"
 
 #ifndef EMULATED /* else the tests' emulation */
-/* A kernel `k_name` of one struct `a`. It begins while the kernel before it in the stream still runs (programmatic dependent
- * launch), and waits for its end first. KERNEL_EARLY does not: it may read weights, and calls after_previous() (hopper.cuh)
- * before it reads or writes anything else. */
-#define KERNEL_EARLY(name, type, threads, min_blocks)                                                        \
+/* A kernel `k_name` of one struct `a`. It begins while the kernel before it in the stream still runs (programmatic
+ * dependent launch), and waits for its end first. KERNEL_EARLY does not: it may read weights, and calls
+ * after_previous() (hopper.cuh) before it reads or writes anything else. */
+#define KERNEL_EARLY(name, type, threads, min_blocks)                                                                  \
     extern "C" __global__ void __launch_bounds__(threads, min_blocks) k_##name(const __grid_constant__ type a)
-#define KERNEL_OF(name, type, threads, min_blocks)                                                           \
-    static __device__ void name##_body(const type &a);                                                       \
-    KERNEL_EARLY(name, type, threads, min_blocks) {                                                          \
-        asm volatile("griddepcontrol.wait;" ::: "memory");                                                   \
-        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");                                      \
-        name##_body(a);                                                                                      \
-    }                                                                                                        \
+#define KERNEL_OF(name, type, threads, min_blocks)                                                                     \
+    static __device__ void name##_body(const type &a);                                                                 \
+    KERNEL_EARLY(name, type, threads, min_blocks) {                                                                    \
+        asm volatile("griddepcontrol.wait;" ::: "memory");                                                             \
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");                                                \
+        name##_body(a);                                                                                                \
+    }                                                                                                                  \
     static __device__ __forceinline__ void name##_body(const type &a)
-#define KERNEL(name, type) KERNEL_OF(name, type, GPU_THREADS, 1)
+#define KERNEL(name, type)        KERNEL_OF(name, type, GPU_THREADS, 1)
 #define SHARED_MEMORY(type, name) extern __shared__ type name[] /* what the launch asked for */
 
-/* c[16, 8] += a[16, 16] b[16, 8] by a warp on the tensor cores, in the layout of PTX's mma.m16n8k16: lane 4 g + t holds of a
- * the pairs (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), of b (2t, g), (2t + 8, g), of c (g, 2t..), (g + 8, 2t..). */
+/* c[16, 8] += a[16, 16] b[16, 8] by a warp on the tensor cores, in the layout of PTX's mma.m16n8k16: lane 4 g + t
+ * holds of a the pairs (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), of b (2t, g), (2t + 8, g), of c (g,
+ * 2t..), (g + 8, 2t..). */
 static __device__ inline void mma_bf16(float c[4], const gpu_u32 a[4], const gpu_u32 b[2]) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
                  "{%0, %1, %2, %3};"
@@ -144,7 +146,8 @@ static __device__ inline float weight_at(const gpu_matrix &w, gpu_i64 row, gpu_i
     if (w.format == GPU_W_BF16) return f32_of(((const gpu_bf16 *)w.data)[at]);
     if (w.format == GPU_W_F32) return ((const float *)w.data)[at];
     if (w.format == GPU_W_FP8)
-        return fp8_f32(((const gpu_u8 *)w.data)[at]) * ((const float *)w.scale)[row / 128 * ((w.cols + 127) / 128) + col / 128];
+        return fp8_f32(((const gpu_u8 *)w.data)[at]) *
+               ((const float *)w.scale)[row / 128 * ((w.cols + 127) / 128) + col / 128];
     if (w.format == GPU_W_INT4_ROW) {
         gpu_u32 u = ((const gpu_u32 *)w.data)[at / 8] >> (at % 8 / 2 + at % 2 * 4) * 4 & 15;
         return (float)((int)(u ^ 8) - 8) * ((const float *)w.scale)[row];

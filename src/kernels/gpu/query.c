@@ -17,10 +17,8 @@ static bool fits(const queries_args *a) {
     if (!k->n || k->n > (k->n_heads > HEADS_MOST ? 8 : ROWS_MOST)) return false;
     if (w->format != GPU_W_BF16 || kv_b->format != GPU_W_BF16 || !w->wide || !kv_b->wide) return false;
     if (k->nope != QUERY_NOPE || k->rope != QUERY_ROPE || k->latent != QUERY_LATENT) return false;
-    if (lora % (64 * QUERY_CLUSTER) || lora > 64 * QUERY_CLUSTER * QUERY_UNITS || q->add || q->bad)
-        return false;
-    u64 all = (u64)(uintptr_t)q->x | (u64)q->x_stride * 2 | (u64)(uintptr_t)q->weight->vector |
-              (u64)(uintptr_t)k->out;
+    if (lora % (64 * QUERY_CLUSTER) || lora > 64 * QUERY_CLUSTER * QUERY_UNITS || q->add || q->bad) return false;
+    u64 all = (u64)(uintptr_t)q->x | (u64)q->x_stride * 2 | (u64)(uintptr_t)q->weight->vector | (u64)(uintptr_t)k->out;
     const kv_write_args *kv = &a->latents.kv;
     if (kv->latent != k->latent || kv->rope != k->rope) return false;
     return all % 16 == 0 && kv->n == k->n && q->n == k->n && gpu_kv_in_pieces(kv);
@@ -31,11 +29,7 @@ void gpu_op_queries(const ops *o, const queries_args *a) {
     const norm_args *q = &a->latents.q;
     const absorb_q_args *k = &a->absorb;
     if (b->form != ROWS_ANY || !fits(a)) return ops_queries(o, a);
-    i64 tokens = k->n <= 8    ? 8
-                 : k->n <= 16 ? 16
-                 : k->n <= 32 ? 32
-                              : 64,
-        units = q->dim / (64 * QUERY_CLUSTER);
+    i64 tokens = k->n <= 8 ? 8 : k->n <= 16 ? 16 : k->n <= 32 ? 32 : 64, units = q->dim / (64 * QUERY_CLUSTER);
     gpu_query_args g = {.q_a = q->x,
                         .q_norm = q->weight->vector,
                         .q_b = a->q_b->views[0].data,
@@ -61,7 +55,6 @@ void gpu_op_queries(const ops *o, const queries_args *a) {
 status gpu_query_init(gpu_backend *b, err *e) {
     gpu_kernel *const all[] = {b->query_8, b->query_16, b->query_32, b->query_64};
     status st = ST_OK;
-    for (int i = 0; st == ST_OK && i < 4; i++)
-        st = gpu_shared(b->g, all[i], shared_of(8 << i, QUERY_UNITS), e);
+    for (int i = 0; st == ST_OK && i < 4; i++) st = gpu_shared(b->g, all[i], shared_of(8 << i, QUERY_UNITS), e);
     return st;
 }

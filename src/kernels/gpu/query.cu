@@ -1,12 +1,13 @@
-/* kernels/gpu/query.cu: from the latent rows of queries and keys to absorbed attention's queries and the KV cache's rows, in one launch, for
- * up to 64 rows: norm of the queries' latent row, product with q_b, rotation, product with the keys' part of kv_b (absorb.cu); norm and
- * rotation of the KV row (rows.cuh).
+/* kernels/gpu/query.cu: from the latent rows of queries and keys to absorbed attention's queries and the KV cache's
+ * rows, in one launch, for up to 64 rows: norm of the queries' latent row, product with q_b, rotation, product with
+ * the keys' part of kv_b (absorb.cu); norm and rotation of the KV row (rows.cuh).
  *
- * A cluster of 8 blocks a head. A block has an eighth of the columns of the head's 192 rows of q_b, under way before the kernel in front
- * has ended, multiplies them on wgmma with the latent row times the norm's weight, and leaves its sums in shared memory. Each block adds
- * all eight, in their order, and scales them by the row's root mean square, whose squares it adds alike: up to 8 rows every block does so
- * for the whole query; above, each for every eighth row, and hands it to the others. Then it multiplies the query with 64 of the 512 columns
- * of kv_b, which came at the start too. One more cluster writes the KV rows.
+ * A cluster of 8 blocks a head. A block has an eighth of the columns of the head's 192 rows of q_b, under way before
+ * the kernel in front has ended, multiplies them on wgmma with the latent row times the norm's weight, and leaves
+ * its sums in shared memory. Each block adds all eight, in their order, and scales them by the row's root mean
+ * square, whose squares it adds alike: up to 8 rows every block does so for the whole query; above, each for every
+ * eighth row, and hands it to the others. Then it multiplies the query with 64 of the 512 columns of kv_b, which
+ * came at the start too. One more cluster writes the KV rows.
  *
  * Bytes: 2 * heads * (192 q_lora + 128 * 512), once: 5.8 MB of a rank of TP8 of Kimi-K2.5. */
 #include "kernels/gpu/rows.cuh"
@@ -24,21 +25,26 @@ enum {
 };
 
 /* The same rows as often as there are: a row of A that nobody reads may be any. */
-static __device__ inline gpu_u64 query_desc(const void *q, int tokens) { return tokens > 8 ? tile_desc(q) : desc_of(q, 16, 0); }
+static __device__ inline gpu_u64 query_desc(const void *q, int tokens) {
+    return tokens > 8 ? tile_desc(q) : desc_of(q, 16, 0);
+}
 
-static __device__ inline void load_query_weights(const gpu_query_args &a, int head, int rank, unsigned char *of_q, unsigned char *of_k) {
+static __device__ inline void load_query_weights(const gpu_query_args &a, int head, int rank, unsigned char *of_q,
+                                                 unsigned char *of_k) {
     const gpu_bf16 *w = a.q_b + (gpu_i64)head * HEAD * a.q_lora + rank * a.units * 64;
     for (int i = threadIdx.x; i < HEAD * a.units * 8; i += QUERY_THREADS) {
         int piece = i % 8, unit = i / 8 % a.units, row = i / 8 / a.units;
         copy16(of_q + unit * TILE + swizzled(row, piece), w + (gpu_i64)row * a.q_lora + unit * 64 + piece * 8);
     }
     const gpu_bf16 *k = a.kv_b + (gpu_i64)head * (NOPE + a.v_dim) * LATENT + rank * MINE;
-    for (int i = threadIdx.x; i < NOPE * 8; i += QUERY_THREADS) copy16(of_k + swizzled(i / 8, i % 8), k + (gpu_i64)(i / 8) * LATENT + i % 8 * 8);
+    for (int i = threadIdx.x; i < NOPE * 8; i += QUERY_THREADS)
+        copy16(of_k + swizzled(i / 8, i % 8), k + (gpu_i64)(i / 8) * LATENT + i % 8 * 8);
     copies_commit();
 }
 
 /* The block's columns of the latent rows times the norm's weight, and the sums of their squares a row and unit. */
-template <int TOKENS> static __device__ inline void load_latents(const gpu_query_args &a, int rank, unsigned char *x, float *squares) {
+template <int TOKENS>
+static __device__ inline void load_latents(const gpu_query_args &a, int rank, unsigned char *x, float *squares) {
     enum { MOST = (TOKENS * QUERY_UNITS * 8 + QUERY_THREADS - 1) / QUERY_THREADS };
     int all = (int)a.n * a.units * 8, piece = threadIdx.x % 8;
     float w[MOST][PIECE];
@@ -70,7 +76,8 @@ template <int TOKENS> static __device__ inline void load_latents(const gpu_query
 }
 
 /* 4 values of the query: the sums of all blocks of the cluster, and what scales them. */
-static __device__ inline float4 whole_query(const gpu_query_args &a, const float *sums, const float *squares, int token, int at) {
+static __device__ inline float4 whole_query(const gpu_query_args &a, const float *sums, const float *squares, int token,
+                                            int at) {
     float4 v[BLOCKS], sum = {0, 0, 0, 0};
     float row[BLOCKS], all = 0;
 #pragma unroll
@@ -89,7 +96,8 @@ static __device__ inline uint2 pack4(float x, float y, float z, float w) {
 }
 
 /* The unrotated part into shared memory for the next product; of the rotated one this block's 8 values to memory. */
-static __device__ inline void spread_query(const gpu_query_args &a, int head, int rank, const float *sums, const float *squares, unsigned char *q, int half) {
+static __device__ inline void spread_query(const gpu_query_args &a, int head, int rank, const float *sums,
+                                           const float *squares, unsigned char *q, int half) {
     enum { PLAIN = NOPE / 4, TURNED = ROPE / 4 / BLOCKS, EACH = PLAIN + TURNED };
     for (int i = threadIdx.x; i < (int)a.n * EACH; i += QUERY_THREADS) {
         int token = i / EACH, j = i % EACH, c = (rank * TURNED + j - PLAIN) * 4;
@@ -105,7 +113,8 @@ static __device__ inline void spread_query(const gpu_query_args &a, int head, in
 }
 
 /* The same for every eighth row, into the shared memory of all blocks. */
-static __device__ inline void hand_out_query(const gpu_query_args &a, int head, int rank, const float *sums, const float *squares, unsigned char *q, int half) {
+static __device__ inline void hand_out_query(const gpu_query_args &a, int head, int rank, const float *sums,
+                                             const float *squares, unsigned char *q, int half) {
     enum { PLAIN = NOPE / 4, EACH = HEAD / 4 };
     int rows = ((int)a.n - rank + BLOCKS - 1) / BLOCKS;
     for (int i = threadIdx.x; i < rows * EACH; i += QUERY_THREADS) {
@@ -123,17 +132,19 @@ static __device__ inline void hand_out_query(const gpu_query_args &a, int head, 
     }
 }
 
-/* Shared memory: q_b [units][192][64], kv_b [128][64], x [units][TOKENS][64], q [2][8 or 64][64], all bf16 in the 128-byte swizzle; sums
- * [TOKENS][SUMS]; squares [TOKENS], and [TOKENS][QUERY_UNITS]. */
+/* Shared memory: q_b [units][192][64], kv_b [128][64], x [units][TOKENS][64], q [2][8 or 64][64], all bf16 in the
+ * 128-byte swizzle; sums [TOKENS][SUMS]; squares [TOKENS], and [TOKENS][QUERY_UNITS]. */
 template <int TOKENS> static __device__ inline void query(const gpu_query_args &a, unsigned char *memory) {
     enum { HALF = TOKENS > 8 ? 8192 : 1024 };
     int head = blockIdx.x / BLOCKS, rank = cluster_rank(), thread = threadIdx.x, lane = thread % 32;
     if (head == a.heads) {
         after_previous();
-        for (int i = thread / 32 * BLOCKS + rank; i < a.n; i += WARPS * BLOCKS) kv_row_of_warp<(LATENT + ROPE + 32 * PIECE - 1) / (32 * PIECE)>(a.kv, i);
+        for (int i = thread / 32 * BLOCKS + rank; i < a.n; i += WARPS * BLOCKS)
+            kv_row_of_warp<(LATENT + ROPE + 32 * PIECE - 1) / (32 * PIECE)>(a.kv, i);
         return;
     }
-    unsigned char *of_q = memory, *of_k = of_q + a.units * TILE, *x = of_k + NOPE * 128, *q = x + a.units * (TOKENS * 128);
+    unsigned char *of_q = memory, *of_k = of_q + a.units * TILE, *x = of_k + NOPE * 128,
+                  *q = x + a.units * (TOKENS * 128);
     float *sums = (float *)(q + 2 * HALF), *squares = sums + TOKENS * SUMS, *parts = squares + TOKENS;
     load_query_weights(a, head, rank, of_q, of_k);
     load_latents<TOKENS>(a, rank, x, parts);
@@ -145,7 +156,8 @@ template <int TOKENS> static __device__ inline void query(const gpu_query_args &
     for (int u = 0; u < a.units; u++)
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            wgmma_ss<TOKENS>(d, tile_desc(of_q + u * TILE + thread / 128 * 8192) + 2 * k, tile_desc(x + u * (TOKENS * 128)) + 2 * k, u || k);
+            wgmma_ss<TOKENS>(d, tile_desc(of_q + u * TILE + thread / 128 * 8192) + 2 * k,
+                             tile_desc(x + u * (TOKENS * 128)) + 2 * k, u || k);
     wgmma_commit();
     if (thread < a.n) {
         float all = 0;
@@ -169,7 +181,9 @@ template <int TOKENS> static __device__ inline void query(const gpu_query_args &
     if (thread < 128) {
         wgmma_begin();
 #pragma unroll
-        for (int s = 0; s < NOPE / 16; s++) wgmma_ss_t<MINE>(o, query_desc(q + s / 4 * HALF, TOKENS) + s % 4 * 2, tile_desc_t(of_k, 1024, 1024) + s * (16 * 128 >> 4), s > 0);
+        for (int s = 0; s < NOPE / 16; s++)
+            wgmma_ss_t<MINE>(o, query_desc(q + s / 4 * HALF, TOKENS) + s % 4 * 2,
+                             tile_desc_t(of_k, 1024, 1024) + s * (16 * 128 >> 4), s > 0);
         wgmma_commit();
         wgmma_wait<0>();
 #pragma unroll
@@ -178,7 +192,9 @@ template <int TOKENS> static __device__ inline void query(const gpu_query_args &
             for (int i = 0; i < 2; i++) {
                 int token = thread / 32 * 16 + lane / 4 + i * 8;
                 gpu_u32 two = (gpu_u32)bf16_of(o[4 * j + 2 * i]) | (gpu_u32)bf16_of(o[4 * j + 2 * i + 1]) << 16;
-                if (token < a.n) *(gpu_u32 *)(a.out + ((gpu_i64)token * a.heads + head) * (LATENT + ROPE) + rank * MINE + j * 8 + lane % 4 * 2) = two;
+                if (token < a.n)
+                    *(gpu_u32 *)(a.out + ((gpu_i64)token * a.heads + head) * (LATENT + ROPE) + rank * MINE + j * 8 +
+                                 lane % 4 * 2) = two;
             }
     }
     cluster_sync(); /* the others have read the sums */

@@ -1,6 +1,8 @@
-/* kernels/gpu/requant.cu: experts in another format than the checkpoint's, once at load (format/requant.h says what comes out).
+/* kernels/gpu/requant.cu: experts in another format than the checkpoint's, once at load (format/requant.h says what
+ * comes out).
  *
- * Bytes: a row is read 18 times for its scale and once for its nibbles, from the nearest cache; the disk is slower by far. */
+ * Bytes: a row is read 18 times for its scale and once for its nibbles, from the nearest cache; the disk is slower
+ * by far. */
 #include "kernels/gpu/prelude.cuh"
 
 enum { TRIES = 16 };
@@ -45,10 +47,12 @@ static __device__ inline bool one_scale(const gpu_matrix &w, gpu_i64 row) {
 KERNEL(requant_rows, gpu_requant_args) {
     const gpu_matrix &w = a.from;
     int lane = threadIdx.x % 32;
-    for (gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32; row < w.rows; row += (gpu_i64)gridDim.x * GPU_WARPS) {
+    for (gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32; row < w.rows;
+         row += (gpu_i64)gridDim.x * GPU_WARPS) {
         if (one_scale(w, row)) {
             const gpu_bf16 *s = (const gpu_bf16 *)w.scale + row * (w.cols / 32);
-            for (gpu_i64 c = lane; c < w.cols / 2; c += 32) a.data[row * (w.cols / 2) + c] = ((const gpu_u8 *)w.data)[row * (w.cols / 2) + c];
+            for (gpu_i64 c = lane; c < w.cols / 2; c += 32)
+                a.data[row * (w.cols / 2) + c] = ((const gpu_u8 *)w.data)[row * (w.cols / 2) + c];
             for (gpu_i64 g = lane; g < w.cols / 32; g += 32) a.scale[row * (w.cols / 32) + g] = s[g];
             continue;
         }
@@ -56,18 +60,22 @@ KERNEL(requant_rows, gpu_requant_args) {
         float inverse = f32_of(scale) > 0 ? 1.0f / f32_of(scale) : 0.0f;
         for (gpu_i64 c = lane * 2; c < w.cols; c += 64) {
             int low = 8, high = 8;
-            if (inverse > 0) low += (int)quantum(weight_at(w, row, c), inverse), high += (int)quantum(weight_at(w, row, c + 1), inverse);
+            if (inverse > 0)
+                low += (int)quantum(weight_at(w, row, c), inverse),
+                    high += (int)quantum(weight_at(w, row, c + 1), inverse);
             a.data[(row * w.cols + c) / 2] = (gpu_u8)(low | high << 4);
         }
         for (gpu_i64 g = lane; g < w.cols / 32; g += 32) a.scale[row * (w.cols / 32) + g] = scale;
     }
 }
 
-/* Quark's INT4 to that of a group, a warp a row: only the order of the nibbles changes, and the scale is rounded to bf16. */
+/* Quark's INT4 to that of a group, a warp a row: only the order of the nibbles changes, and the scale is rounded to
+ * bf16. */
 KERNEL(requant_order, gpu_requant_args) {
     const gpu_matrix &w = a.from;
     int lane = threadIdx.x % 32;
-    for (gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32; row < w.rows; row += (gpu_i64)gridDim.x * GPU_WARPS) {
+    for (gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32; row < w.rows;
+         row += (gpu_i64)gridDim.x * GPU_WARPS) {
         for (gpu_i64 c = lane; c < w.cols / 8; c += 32) {
             gpu_u32 word = ((const gpu_u32 *)w.data)[row * (w.cols / 8) + c] ^ 0x88888888u, out = 0;
 #pragma unroll

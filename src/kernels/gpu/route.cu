@@ -1,8 +1,9 @@
-/* kernels/gpu/route.cu: from router logits to pairs sorted by expert: the gate, then a counting sort of (token, slot) pairs.
+/* kernels/gpu/route.cu: from router logits to pairs sorted by expert: the gate, then a counting sort of (token,
+ * slot) pairs.
  *
- * Both move few bytes (4 n_experts a token; 8 a pair) and are bound by latency at decode sizes, so they take few steps: the
- * gate is one warp a token with its scores in registers, the sort ranks 32 pairs at a time. The result depends on the ids
- * alone: no atomics. */
+ * Both move few bytes (4 n_experts a token; 8 a pair) and are bound by latency at decode sizes, so they take few
+ * steps: the gate is one warp a token with its scores in registers, the sort ranks 32 pairs at a time. The result
+ * depends on the ids alone: no atomics. */
 #include "kernels/gpu/route.cuh"
 
 /* One warp a token. */
@@ -11,8 +12,8 @@ KERNEL(route, gpu_route_args) {
     if (row < a.n) route_any_row(a, row);
 }
 
-/* Any number of experts, any k: one block a token. Scores wait in shared memory, [n_experts] floats; a chosen one becomes
- * -infinity. */
+/* Any number of experts, any k: one block a token. Scores wait in shared memory, [n_experts] floats; a chosen one
+ * becomes -infinity. */
 KERNEL(route_any, gpu_route_args) {
     SHARED_MEMORY(float, score);
     __shared__ float best_score[GPU_WARPS];
@@ -50,14 +51,13 @@ KERNEL(route_any, gpu_route_args) {
         __syncthreads();
     }
     if (threadIdx.x == 0)
-        for (int s = 0; s < a.k; s++)
-            weights[s] = nan ? NAN : weights[s] / (a.norm ? sum + 1e-20f : 1.0f) * a.scale;
+        for (int s = 0; s < a.k; s++) weights[s] = nan ? NAN : weights[s] / (a.norm ? sum + 1e-20f : 1.0f) * a.scale;
 }
 
 /* ---- The sort ----
  *
- * A block takes 256 pairs a warp, in order, 32 at a time; `seen[w][e]` counts warp w's pairs of expert e. Within 32, equal ids
- * find each other with a match, and the first of them adds for all. */
+ * A block takes 256 pairs a warp, in order, 32 at a time; `seen[w][e]` counts warp w's pairs of expert e. Within 32,
+ * equal ids find each other with a match, and the first of them adds for all. */
 enum { SORT_STEPS = 8 };
 
 /* A lane's pairs: their ids, -1 for none, and the lanes with the same id. */
@@ -69,7 +69,8 @@ typedef struct {
 } sort_pairs;
 
 template <int WARPS> static __device__ inline void load_pairs(const gpu_sort_args &a, sort_pairs &p) {
-    gpu_i64 first = (gpu_i64)blockIdx.x * (WARPS * 32 * SORT_STEPS), left = least(a.pairs - first, WARPS * 32 * SORT_STEPS);
+    gpu_i64 first = (gpu_i64)blockIdx.x * (WARPS * 32 * SORT_STEPS),
+            left = least(a.pairs - first, WARPS * 32 * SORT_STEPS);
     p.steps = (int)(left + WARPS * 32 - 1) / (WARPS * 32);
     p.first = first + threadIdx.x / 32 * 32 * p.steps;
 #pragma unroll
@@ -88,7 +89,8 @@ template <int WARPS> static __device__ inline void load_pairs(const gpu_sort_arg
 static __device__ inline gpu_u32 lanes_before(void) { return (1u << threadIdx.x % 32) - 1; }
 
 /* seen[w][e] = pairs of expert e in warp w's stretch. */
-template <int WARPS> static __device__ inline void count_pairs(const gpu_sort_args &a, const sort_pairs &p, unsigned short *seen) {
+template <int WARPS>
+static __device__ inline void count_pairs(const gpu_sort_args &a, const sort_pairs &p, unsigned short *seen) {
     unsigned short *mine = seen + threadIdx.x / 32 * a.experts;
     for (gpu_i64 i = threadIdx.x; i < WARPS * a.experts / 2; i += WARPS * 32) ((gpu_u32 *)seen)[i] = 0;
     __syncthreads();
@@ -121,9 +123,11 @@ template <int WARPS> static __device__ inline int block_before(int v, int *all) 
     return before;
 }
 
-/* first[e] = pairs of the experts before e, from first[e] = pairs of e. One block also writes count, start and the tiles. */
+/* first[e] = pairs of the experts before e, from first[e] = pairs of e. One block also writes count, start and the
+ * tiles. */
 template <int WARPS> static __device__ inline void find_starts(const gpu_sort_args &a, int *first, bool writes) {
-    int per = (int)(a.experts + WARPS * 32 - 1) / (WARPS * 32), from = threadIdx.x * per, sum = 0, tiles = 0, all, all_tiles = 0;
+    int per = (int)(a.experts + WARPS * 32 - 1) / (WARPS * 32), from = threadIdx.x * per, sum = 0, tiles = 0, all,
+        all_tiles = 0;
     int end = from + per < a.experts ? from + per : (int)a.experts, t = a.tile ? a.tile : 1;
     for (int e = from; e < end; e++) sum += first[e], tiles += (first[e] + t - 1) / t;
     int at = block_before<WARPS>(sum, &all), tile = a.tile ? block_before<WARPS>(tiles, &all_tiles) : 0;
@@ -142,7 +146,8 @@ template <int WARPS> static __device__ inline void find_starts(const gpu_sort_ar
 }
 
 /* list: warp w puts its pairs of e from first[e] + seen[w][e] on. */
-static __device__ inline void place_pairs(const gpu_sort_args &a, const sort_pairs &p, const int *first, unsigned short *seen) {
+static __device__ inline void place_pairs(const gpu_sort_args &a, const sort_pairs &p, const int *first,
+                                          unsigned short *seen) {
     unsigned short *mine = seen + threadIdx.x / 32 * a.experts;
 #pragma unroll
     for (int i = 0; i < SORT_STEPS; i++) {
@@ -167,7 +172,8 @@ template <int WARPS> static __device__ inline int add_warps(const gpu_sort_args 
     return sum;
 }
 
-/* All of it in one block, for up to GPU_SORT_FEW pairs. Shared memory: int [experts], unsigned short [warps][experts]. */
+/* All of it in one block, for up to GPU_SORT_FEW pairs. Shared memory: int [experts], unsigned short
+ * [warps][experts]. */
 template <int WARPS> static __device__ inline void sort_at_once(const gpu_sort_args &a, int *first) {
     unsigned short *seen = (unsigned short *)(first + a.experts);
     sort_pairs p;
@@ -195,14 +201,16 @@ KERNEL(sort_count, gpu_sort_args) {
     sort_pairs p;
     load_pairs<GPU_WARPS>(a, p);
     count_pairs<GPU_WARPS>(a, p, seen);
-    for (int e = threadIdx.x; e < a.experts; e += GPU_THREADS) a.part[blockIdx.x * a.experts + e] = add_warps<GPU_WARPS>(a, seen, e);
+    for (int e = threadIdx.x; e < a.experts; e += GPU_THREADS)
+        a.part[blockIdx.x * a.experts + e] = add_warps<GPU_WARPS>(a, seen, e);
 }
 
 /* part[b][e] = pairs of e in the blocks before b; count[e]. A lane an expert, a warp a stretch of the blocks. */
 KERNEL(sort_add, gpu_sort_args) {
     __shared__ int each[GPU_WARPS][32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, sum = 0;
-    gpu_i64 e = (gpu_i64)blockIdx.x * 32 + lane, per = (a.blocks + GPU_WARPS - 1) / GPU_WARPS, from = warp * per, end = least(from + per, a.blocks);
+    gpu_i64 e = (gpu_i64)blockIdx.x * 32 + lane, per = (a.blocks + GPU_WARPS - 1) / GPU_WARPS, from = warp * per,
+            end = least(from + per, a.blocks);
     if (e < a.experts)
         for (gpu_i64 b = from; b < end; b++) sum += a.part[b * a.experts + e];
     each[warp][lane] = sum;

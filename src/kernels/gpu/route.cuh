@@ -3,7 +3,9 @@
 #define KERNELS_GPU_ROUTE_CUH
 #include "kernels/gpu/prelude.cuh"
 
-static __device__ inline float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); } /* 1 + e^-x above 2^126: 0 */
+static __device__ inline float sigmoid(float x) {
+    return __fdividef(1.0f, 1.0f + expf(-x));
+} /* 1 + e^-x above 2^126: 0 */
 
 /* Larger float, larger key; 0 is below every float. A score is never -0: it is a sum with a positive zero or more. */
 static __device__ inline gpu_u32 key_of(float f) {

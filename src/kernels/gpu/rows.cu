@@ -1,9 +1,11 @@
-/* kernels/gpu/rows.cu: what works on rows by themselves. Each reads its inputs once and writes its output once, 16 bytes at a
- * time where addresses and sizes allow; all are bound by bytes or by the launch. */
+/* kernels/gpu/rows.cu: what works on rows by themselves. Each reads its inputs once and writes its output once, 16
+ * bytes at a time where addresses and sizes allow; all are bound by bytes or by the launch. */
 #include "kernels/gpu/pack.h"
 #include "kernels/gpu/rows.cuh"
 
-static __device__ inline int pieces_of(const void *a, const void *b, gpu_i64 n) { return ((gpu_u64)a | (gpu_u64)b | (gpu_u64)n * 2) % 16 == 0; }
+static __device__ inline int pieces_of(const void *a, const void *b, gpu_i64 n) {
+    return ((gpu_u64)a | (gpu_u64)b | (gpu_u64)n * 2) % 16 == 0;
+}
 
 /* One block a row. */
 KERNEL(embed, gpu_embed_args) {
@@ -26,10 +28,11 @@ KERNEL(embed, gpu_embed_args) {
 
 /* ---- RMSNorm ---- */
 
-/* Rows of up to PER * THREADS pieces, held in registers: 2 or 4 bytes a value read, 2 or 4 written. The weight is read before
- * the kernel in front has ended and kept, or (AGAIN) found in the cache row by row, which leaves room for more threads. The
- * sum is rounded before the norm, because that is what the next layer adds to. */
-template <int THREADS, int PER, bool AGAIN> static __device__ inline void norm_rows(const gpu_norm_args &a, gpu_i64 row, gpu_i64 step) {
+/* Rows of up to PER * THREADS pieces, held in registers: 2 or 4 bytes a value read, 2 or 4 written. The weight is
+ * read before the kernel in front has ended and kept, or (AGAIN) found in the cache row by row, which leaves room
+ * for more threads. The sum is rounded before the norm, because that is what the next layer adds to. */
+template <int THREADS, int PER, bool AGAIN>
+static __device__ inline void norm_rows(const gpu_norm_args &a, gpu_i64 row, gpu_i64 step) {
     float weight[AGAIN ? 1 : PER][PIECE];
 #pragma unroll
     for (int p = 0; !AGAIN && p < PER; p++) {
@@ -81,8 +84,8 @@ template <int THREADS, int PER, bool AGAIN> static __device__ inline void norm_r
     }
 }
 
-/* The norm of many finished rows: blocks that stay, with the weight in shared memory (a thread reads what it wrote) and the next
- * row on its way into registers. Bytes: 4 a value. */
+/* The norm of many finished rows: blocks that stay, with the weight in shared memory (a thread reads what it wrote)
+ * and the next row on its way into registers. Bytes: 4 a value. */
 template <int THREADS, int PER> static __device__ inline void norm_stream(const gpu_norm_args &a) {
     __shared__ float4 weight[PER][2][THREADS];
     uint4 next[PER];
@@ -108,7 +111,8 @@ template <int THREADS, int PER> static __device__ inline void norm_stream(const 
         for (int p = 0; p < PER; p++) {
             gpu_i64 c = (gpu_i64)(p * THREADS + threadIdx.x) * PIECE;
             u[p] = next[p];
-            if (c < a.dim && row + gridDim.x < a.n) next[p] = *(const uint4 *)(a.x + (row + gridDim.x) * a.x_stride + c);
+            if (c < a.dim && row + gridDim.x < a.n)
+                next[p] = *(const uint4 *)(a.x + (row + gridDim.x) * a.x_stride + c);
             unpack(u[p], v);
 #pragma unroll
             for (int k = 0; k < PIECE; k++) squares = fmaf(v[k], v[k], squares);
@@ -151,10 +155,17 @@ static __device__ inline void norm_any_row(const gpu_norm_args &a, gpu_i64 row) 
     mark_row(a.bad, a.mark, row, squares, bad);
 }
 
-/* One block a row. norm: up to 2 pieces a thread, few rows; norm_many: many; norm_plain: many, nothing added; norm_short: one piece a thread. */
-KERNEL_EARLY(norm, gpu_norm_args, GPU_NORM_THREADS, 2) { norm_rows<GPU_NORM_THREADS, 2, false>(a, blockIdx.x, gridDim.x); }
-KERNEL_EARLY(norm_many, gpu_norm_args, GPU_NORM_THREADS, 3) { norm_rows<GPU_NORM_THREADS, 2, true>(a, blockIdx.x, gridDim.x); }
-KERNEL_EARLY(norm_plain, gpu_norm_args, GPU_PLAIN_THREADS, GPU_PLAIN_BLOCKS) { norm_stream<GPU_PLAIN_THREADS, GPU_PLAIN_PIECES>(a); }
+/* One block a row. norm: up to 2 pieces a thread, few rows; norm_many: many; norm_plain: many, nothing added;
+ * norm_short: one piece a thread. */
+KERNEL_EARLY(norm, gpu_norm_args, GPU_NORM_THREADS, 2) {
+    norm_rows<GPU_NORM_THREADS, 2, false>(a, blockIdx.x, gridDim.x);
+}
+KERNEL_EARLY(norm_many, gpu_norm_args, GPU_NORM_THREADS, 3) {
+    norm_rows<GPU_NORM_THREADS, 2, true>(a, blockIdx.x, gridDim.x);
+}
+KERNEL_EARLY(norm_plain, gpu_norm_args, GPU_PLAIN_THREADS, GPU_PLAIN_BLOCKS) {
+    norm_stream<GPU_PLAIN_THREADS, GPU_PLAIN_PIECES>(a);
+}
 KERNEL_EARLY(norm_short, gpu_norm_args, GPU_THREADS, 6) { norm_rows<GPU_THREADS, 1, false>(a, blockIdx.x, gridDim.x); }
 KERNEL(norm_any, gpu_norm_args) { norm_any_row(a, blockIdx.x); }
 
@@ -167,8 +178,9 @@ KERNEL(finish_rows, gpu_finish_args) {
 
 /* ---- rotary embedding ---- */
 
-/* cos and sin of x in [-2^31, 2^31], by Taylor's series after taking off quarter turns; errors below 1e-11 (positions reach
- * 262,144, and the library's own reduction of large arguments takes longer than the rest of the step's small kernels). */
+/* cos and sin of x in [-2^31, 2^31], by Taylor's series after taking off quarter turns; errors below 1e-11
+ * (positions reach 262,144, and the library's own reduction of large arguments takes longer than the rest of the
+ * step's small kernels). */
 static __device__ inline void turn(double x, double *cosine, double *sine) {
     double quarters = rint(x * 0.63661977236758134308);
     double r = fma(-quarters, 1.57079632679489655800e+00, x);
@@ -228,7 +240,8 @@ static __device__ inline void kv_any_row(const gpu_kv_write_args &a, gpu_i64 i) 
     float squares = 0;
     for (gpu_i64 c = threadIdx.x; c < a.latent; c += GPU_THREADS) squares = fmaf(f32_of(x[c]), f32_of(x[c]), squares);
     float r = rsqrtf(block_sum(squares) / (float)a.latent + a.eps);
-    for (gpu_i64 c = threadIdx.x; c < a.latent; c += GPU_THREADS) kv_set(a.kv, a.kv_type, base + c, f32_of(x[c]) * r * a.norm[c]);
+    for (gpu_i64 c = threadIdx.x; c < a.latent; c += GPU_THREADS)
+        kv_set(a.kv, a.kv_type, base + c, f32_of(x[c]) * r * a.norm[c]);
     for (gpu_i64 j = threadIdx.x; j < a.rope / 2; j += GPU_THREADS) {
         float even = f32_of(x[a.latent + 2 * j]), odd = f32_of(x[a.latent + 2 * j + 1]);
         kv_set(a.kv, a.kv_type, base + a.latent + 2 * j, even * cs[2 * j] - odd * cs[2 * j + 1]);
@@ -305,7 +318,8 @@ KERNEL(gather, gpu_gather_args) {
     const gpu_bf16 *x = a.x + a.rows[i] * a.dim;
     gpu_bf16 *out = a.out + i * a.dim;
     if (pieces_of(a.x, a.out, a.dim))
-        for (gpu_i64 c = threadIdx.x * PIECE; c < a.dim; c += GPU_THREADS * PIECE) *(uint4 *)(out + c) = *(const uint4 *)(x + c);
+        for (gpu_i64 c = threadIdx.x * PIECE; c < a.dim; c += GPU_THREADS * PIECE)
+            *(uint4 *)(out + c) = *(const uint4 *)(x + c);
     else
         for (gpu_i64 c = threadIdx.x; c < a.dim; c += GPU_THREADS) out[c] = x[c];
 }
@@ -316,10 +330,12 @@ KERNEL(finite, gpu_finite_args) {
     bool bad = false;
     if (a.type == GPU_BF16) {
 #pragma unroll 4
-        for (gpu_i64 c = from + threadIdx.x; c < to; c += GPU_THREADS) bad |= is_bad(((const gpu_bf16 *)a.x)[i * a.stride + c]);
+        for (gpu_i64 c = from + threadIdx.x; c < to; c += GPU_THREADS)
+            bad |= is_bad(((const gpu_bf16 *)a.x)[i * a.stride + c]);
     } else {
 #pragma unroll 8
-        for (gpu_i64 c = from + threadIdx.x; c < to; c += GPU_THREADS) bad |= (((const gpu_u32 *)a.x)[i * a.stride + c] & 0x7f800000u) == 0x7f800000u;
+        for (gpu_i64 c = from + threadIdx.x; c < to; c += GPU_THREADS)
+            bad |= (((const gpu_u32 *)a.x)[i * a.stride + c] & 0x7f800000u) == 0x7f800000u;
     }
     if (__syncthreads_or(bad) && threadIdx.x == 0 && a.bad[i] == 0) a.bad[i] = a.mark;
 }
@@ -353,7 +369,8 @@ KERNEL(fill, gpu_fill_args) {
             gpu_u32 scales = bf16_of(b >> 63 ? scale : -scale) | (gpu_u32)bf16_of(b >> 62 & 1 ? second : -second) << 16;
             gpu_u64 word = i % (PACK_BYTES / 4);
             if (a.across && word >= PACK_SCALES / 4) { /* of a row, wherever in it */
-                gpu_u64 two = word - PACK_SCALES / 4, own = random_bits(~a.seed, i / (PACK_BYTES / 4) / a.across * 16 + two / 2 + two % 2 * 8);
+                gpu_u64 two = word - PACK_SCALES / 4,
+                        own = random_bits(~a.seed, i / (PACK_BYTES / 4) / a.across * 16 + two / 2 + two % 2 * 8);
                 second = 0.003f + 0.002f * (float)(own & 0xffff) / 65536.0f;
                 scales = bf16_of(own >> 63 ? second : -second) * 0x10001u;
             }

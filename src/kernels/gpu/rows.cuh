@@ -1,4 +1,5 @@
-/* kernels/gpu/rows.cuh: values of a row in pieces of 16 bytes, and a row of the KV cache by one block, for rows.cu, query.cu and others. */
+/* kernels/gpu/rows.cuh: values of a row in pieces of 16 bytes, and a row of the KV cache by one block, for rows.cu,
+ * query.cu and others. */
 #ifndef KERNELS_GPU_ROWS_CUH
 #define KERNELS_GPU_ROWS_CUH
 #include "kernels/gpu/hopper.cuh"
@@ -25,8 +26,8 @@ static __device__ inline bool has_bad(const uint4 &u) {
     return bad;
 }
 
-/* bad[row] = mark if the block saw a NaN or an infinity. A sum of squares that is finite had none, so the question is rarely
- * asked (finite values have an infinite sum too). */
+/* bad[row] = mark if the block saw a NaN or an infinity. A sum of squares that is finite had none, so the question
+ * is rarely asked (finite values have an infinite sum too). */
 static __device__ inline void mark_row(int *bad, int mark, gpu_i64 row, float squares, bool mine) {
     if (!bad || squares - squares == 0.0f) return;
     if (__syncthreads_or(mine) && threadIdx.x == 0 && bad[row] == 0) bad[row] = mark;
@@ -66,7 +67,8 @@ static __device__ inline void kv_set_piece(void *kv, int type, gpu_i64 at, const
     }
 }
 
-/* Row i by one block of WARPS warps, a piece a thread: norm of the first `latent` values, the rest rotated. each: shared. */
+/* Row i by one block of WARPS warps, a piece a thread: norm of the first `latent` values, the rest rotated. each:
+ * shared. */
 template <int WARPS> static __device__ inline void kv_row(const gpu_kv_write_args &a, gpu_i64 i, float *each) {
     gpu_i64 width = a.latent + a.rope, c = (gpu_i64)threadIdx.x * PIECE;
     float squares = 0, v[PIECE] = {0, 0, 0, 0, 0, 0, 0, 0}, w[PIECE];

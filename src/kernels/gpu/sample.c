@@ -8,8 +8,7 @@ _Static_assert(sizeof(sample_row) == sizeof(gpu_sample_row), "rows are handed on
 /* Depends on the sizes alone. */
 static u64 sample_layout(const sample_args *a, u8 *base, gpu_sample_args *k) {
     i64 splits = min_i64(max_i64(PARTS / max_i64(a->n, 1), 1), MOST_SPLITS);
-    i64 split =
-        ceil_div(ceil_div(a->vocab, splits), GPU_SAMPLE_TILE * GPU_WARPS) * GPU_SAMPLE_TILE * GPU_WARPS;
+    i64 split = ceil_div(ceil_div(a->vocab, splits), GPU_SAMPLE_TILE * GPU_WARPS) * GPU_SAMPLE_TILE * GPU_WARPS;
     u64 parts = (u64)(PARTS + a->n), at = 0; /* at least n * splits */
     *k = (gpu_sample_args){.logits = a->logits,
                            .rows = (const gpu_sample_row *)a->rows,

@@ -1,21 +1,24 @@
 /* kernels/gpu/sample.cu: the next token of each row of logits, by the definition in kernels/sample.c.
  *
- * A row (163,840 logits, 655 KB) is cut into `splits` parts, a block each, and read once for its largest logit (with the check
- * for NaN and infinities), once for the sums of its weights, of 256 tokens each; the draw looks at those and at one of the 256.
- * Where top-k or top-p cut tokens off, one block a row finds in between the last token that stays: a histogram over 4096 steps of
- * the logit, then the tokens of the step where the wanted count or weight is reached, sorted. Sums are whole numbers: atomics and
- * any order give the same. */
+ * A row (163,840 logits, 655 KB) is cut into `splits` parts, a block each, and read once for its largest logit (with
+ * the check for NaN and infinities), once for the sums of its weights, of 256 tokens each; the draw looks at those
+ * and at one of the 256. Where top-k or top-p cut tokens off, one block a row finds in between the last token that
+ * stays: a histogram over 4096 steps of the logit, then the tokens of the step where the wanted count or weight is
+ * reached, sorted. Sums are whole numbers: atomics and any order give the same. */
 #include "kernels/gpu/hopper.cuh"
 #include "kernels/weigh.h"
 
 enum { NO_CUT = 0x7fffffff };
 
 /* share * whole / 2^53, rounded down; the product has less than 2^117. */
-static __device__ inline gpu_u64 part_of(gpu_u64 share, gpu_u64 whole) { return __umul64hi(share, whole) << 11 | share * whole >> 53; }
+static __device__ inline gpu_u64 part_of(gpu_u64 share, gpu_u64 whole) {
+    return __umul64hi(share, whole) << 11 | share * whole >> 53;
+}
 
 /* ---- reductions over a block of any number of warps ---- */
 static __device__ inline gpu_u64 shuffle_u64(gpu_u64 v, int from) {
-    gpu_u32 low = (gpu_u32)__shfl_sync(~0u, (int)(gpu_u32)v, from), high = (gpu_u32)__shfl_sync(~0u, (int)(gpu_u32)(v >> 32), from);
+    gpu_u32 low = (gpu_u32)__shfl_sync(~0u, (int)(gpu_u32)v, from),
+            high = (gpu_u32)__shfl_sync(~0u, (int)(gpu_u32)(v >> 32), from);
     return (gpu_u64)high << 32 | low;
 }
 static __device__ inline gpu_u64 warp_sum_u64(gpu_u64 v) {
@@ -68,7 +71,8 @@ static __device__ inline gpu_sample_best warp_best(gpu_sample_best b) {
 }
 
 /* Calls f(id, logit) for the tile's tokens; a warp's lanes in turns of 4 neighbours where they are aligned. */
-template <typename F> static __device__ inline void over_tile(const gpu_sample_args &a, const float *x, gpu_i64 tile, F f) {
+template <typename F>
+static __device__ inline void over_tile(const gpu_sample_args &a, const float *x, gpu_i64 tile, F f) {
     gpu_i64 at = tile * GPU_SAMPLE_TILE, to = least(at + GPU_SAMPLE_TILE, a.vocab);
     int lane = threadIdx.x % 32;
     if (a.aligned && to - at == GPU_SAMPLE_TILE) {
@@ -122,15 +126,20 @@ static __device__ inline gpu_sample_best row_best(const gpu_sample_args &a, gpu_
     return b;
 }
 static __device__ inline bool is_finite(float v) { return (__float_as_uint(v) & 0x7f800000u) != 0x7f800000u; }
-static __device__ inline bool by_count(const gpu_sample_args &a, const gpu_sample_row &r) { return r.top_k > 0 && r.top_k < a.vocab; }
-static __device__ inline bool has_cut(const gpu_sample_args &a, const gpu_sample_row &r) { return by_count(a, r) || r.top_p < 1ull << 53; }
+static __device__ inline bool by_count(const gpu_sample_args &a, const gpu_sample_row &r) {
+    return r.top_k > 0 && r.top_k < a.vocab;
+}
+static __device__ inline bool has_cut(const gpu_sample_args &a, const gpu_sample_row &r) {
+    return by_count(a, r) || r.top_p < 1ull << 53;
+}
 /* May a token so far below the best have one? What is further below has none. */
 static __device__ inline bool has_weight(float below, float scale) { return WEIGH_MUL(below, scale) < 40.0f; }
 
 /* ---- sums of weights ---- */
 
 /* The weight of a token that stays, else 0. Tokens stay up to `cut`, equal ones up to its id. */
-static __device__ inline gpu_u64 kept_weight(const gpu_sample_row &r, const gpu_sample_cut &cut, float most, int id, float logit) {
+static __device__ inline gpu_u64 kept_weight(const gpu_sample_row &r, const gpu_sample_cut &cut, float most, int id,
+                                             float logit) {
     float below = most - logit;
     gpu_u64 w = weigh(below, r.scale);
     if (below > cut.below || (below == cut.below && id > cut.id) || w < r.min_weight) w = 0;
@@ -141,8 +150,8 @@ static __device__ inline gpu_sample_cut cut_of(const gpu_sample_args &a, const g
     return has_cut(a, r) ? a.cut[row] : all;
 }
 
-/* Grid: splits, rows; a warp a tile. First the full weights of rows with top-p alone and the kept ones of rows without a cut;
- * after_cut: rows with a cut. A tile whose best token is cut off, or has no weight, is not read. */
+/* Grid: splits, rows; a warp a tile. First the full weights of rows with top-p alone and the kept ones of rows
+ * without a cut; after_cut: rows with a cut. A tile whose best token is cut off, or has no weight, is not read. */
 KERNEL(sample_sum, gpu_sample_args) {
     gpu_i64 row = blockIdx.y, from = blockIdx.x * a.split, to = least(from + a.split, a.vocab);
     const float *x = a.logits + row * a.stride;
@@ -170,7 +179,8 @@ KERNEL(sample_sum, gpu_sample_args) {
 KERNEL(sample_pick, gpu_sample_args) {
     __shared__ gpu_u64 each[GPU_WARPS], found_before;
     __shared__ gpu_i64 found;
-    gpu_i64 row = blockIdx.x, per = (a.tiles + GPU_THREADS - 1) / GPU_THREADS, from = threadIdx.x * per, end = least(from + per, a.tiles);
+    gpu_i64 row = blockIdx.x, per = (a.tiles + GPU_THREADS - 1) / GPU_THREADS, from = threadIdx.x * per,
+            end = least(from + per, a.tiles);
     gpu_sample_row r = a.rows[row];
     gpu_sample_best best = row_best(a, row);
     if (!(r.scale > 0) || !is_finite(best.most)) {
@@ -225,30 +235,36 @@ static __device__ inline bool is_in(const cut_row &c, float below, int id) {
     if (below > c.last.below || (below == c.last.below && id > c.last.id)) return false;
     return WEIGH_MUL(below, c.scale) < WEIGH_BITS - 1 || weigh(below, c.scale); /* to there it has one surely */
 }
-static __device__ inline gpu_u64 measure(const cut_row &c, float below) { return c.by_count ? 1 : weigh(below, c.scale); }
+static __device__ inline gpu_u64 measure(const cut_row &c, float below) {
+    return c.by_count ? 1 : weigh(below, c.scale);
+}
 
-/* Calls f for the tokens of tiles whose best one is in, and not behind the last step wanted. A warp looks at 32 tiles at once, then reads
- * those that are wanted, two at a time. Ends early when `enough` says so. */
-template <typename E, typename F> static __device__ inline void each_token(const gpu_sample_args &a, const cut_row &c, int last_step, E enough, F f) {
+/* Calls f for the tokens of tiles whose best one is in, and not behind the last step wanted. A warp looks at 32
+ * tiles at once, then reads those that are wanted, two at a time. Ends early when `enough` says so. */
+template <typename E, typename F>
+static __device__ inline void each_token(const gpu_sample_args &a, const cut_row &c, int last_step, E enough, F f) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (gpu_i64 base = 0; base < a.tiles; base += 32 * CUT_WARPS) {
         gpu_i64 mine = base + lane * CUT_WARPS + warp;
         float below = mine < a.tiles ? c.most - c.tops[mine] : INFINITY;
-        gpu_u32 wanted = __ballot_sync(~0u, has_weight(below, c.scale) && !(below > c.last.below) && step_of(c, below) <= last_step);
+        gpu_u32 wanted =
+            __ballot_sync(~0u, has_weight(below, c.scale) && !(below > c.last.below) && step_of(c, below) <= last_step);
         while (wanted && !enough()) {
             int one = __popc((wanted & (0u - wanted)) - 1);
             wanted &= wanted - 1;
             int two = wanted ? __popc((wanted & (0u - wanted)) - 1) : -1;
             wanted &= wanted - 1;
             gpu_i64 tile = base + one * CUT_WARPS + warp, other = base + two * CUT_WARPS + warp;
-            if (two < 0 || !a.aligned || (tile + 1) * GPU_SAMPLE_TILE > a.vocab || (other + 1) * GPU_SAMPLE_TILE > a.vocab) {
+            if (two < 0 || !a.aligned || (tile + 1) * GPU_SAMPLE_TILE > a.vocab ||
+                (other + 1) * GPU_SAMPLE_TILE > a.vocab) {
                 over_tile(a, c.x, tile, f);
                 if (two >= 0) over_tile(a, c.x, other, f);
                 continue;
             }
             float4 v[4]; /* all under way before the first is looked at */
 #pragma unroll
-            for (int i = 0; i < 4; i++) v[i] = *(const float4 *)(c.x + (i < 2 ? tile : other) * GPU_SAMPLE_TILE + i % 2 * 128 + lane * 4);
+            for (int i = 0; i < 4; i++)
+                v[i] = *(const float4 *)(c.x + (i < 2 ? tile : other) * GPU_SAMPLE_TILE + i % 2 * 128 + lane * 4);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 int id = (int)(i < 2 ? tile : other) * GPU_SAMPLE_TILE + i % 2 * 128 + lane * 4;
@@ -298,14 +314,17 @@ static __device__ inline void gather_step(const gpu_sample_args &a, const cut_ro
 static __device__ inline void gather_all(const gpu_sample_args &a, const cut_row &c, cut_space *s) {
     if (threadIdx.x == 0) s->n_candidates = 0;
     __syncthreads();
-    each_token(a, c, STEPS, [&]() { return *(volatile int *)&s->n_candidates > GPU_CUT_THREADS; }, [&](int id, float v) {
-        float below = c.most - v;
-        if (is_in(c, below, id)) add_candidate(s, below, id);
-    });
+    each_token(
+        a, c, STEPS, [&]() { return *(volatile int *)&s->n_candidates > GPU_CUT_THREADS; },
+        [&](int id, float v) {
+            float below = c.most - v;
+            if (is_in(c, below, id)) add_candidate(s, below, id);
+        });
     __syncthreads();
 }
 
-/* Sorts one value a thread, ascending (Batcher's bitonic sorter): partners in a warp by shuffles, others through memory. */
+/* Sorts one value a thread, ascending (Batcher's bitonic sorter): partners in a warp by shuffles, others through
+ * memory. */
 static __device__ inline gpu_u64 sort_values(gpu_u64 v, gpu_u64 *memory) {
     int me = threadIdx.x;
     for (int size = 2; size <= GPU_CUT_THREADS; size *= 2)
@@ -337,7 +356,8 @@ static __device__ inline void find_sorted(const cut_row &c, cut_space *s, gpu_u6
 }
 
 /* The sum of f(bits of below, id) over the tokens of the step. */
-template <typename F> static __device__ inline gpu_u64 over_step(const gpu_sample_args &a, const cut_row &c, cut_space *s, F f) {
+template <typename F>
+static __device__ inline gpu_u64 over_step(const gpu_sample_args &a, const cut_row &c, cut_space *s, F f) {
     gpu_u64 sum = 0;
     if (s->n_candidates <= CANDIDATES)
         for (int i = threadIdx.x; i < s->n_candidates; i += GPU_CUT_THREADS) sum += f(s->below[i], s->id[i]);
@@ -354,18 +374,23 @@ static __device__ inline void find_by_bits(const gpu_sample_args &a, const cut_r
     gpu_u32 key = 0, id = 0; /* the largest that less than `target` lies under */
     for (int bit = 30; bit >= 0; bit--) {
         gpu_u32 next = key | 1u << bit;
-        if (over_step(a, c, s, [&](gpu_u32 b, int) { return b >= next ? 0 : measure(c, __uint_as_float(b)); }) < target) key = next;
+        if (over_step(a, c, s, [&](gpu_u32 b, int) { return b >= next ? 0 : measure(c, __uint_as_float(b)); }) < target)
+            key = next;
     }
     target -= over_step(a, c, s, [&](gpu_u32 b, int) { return b < key ? measure(c, __uint_as_float(b)) : 0; });
     for (int bit = 30; bit >= 0; bit--) {
         gpu_u32 next = id | 1u << bit;
-        if (over_step(a, c, s, [&](gpu_u32 b, int at) { return b == key && (gpu_u32)at < next ? measure(c, __uint_as_float(b)) : 0; }) < target) id = next;
+        if (over_step(a, c, s, [&](gpu_u32 b, int at) {
+                return b == key && (gpu_u32)at < next ? measure(c, __uint_as_float(b)) : 0;
+            }) < target)
+            id = next;
     }
     if (threadIdx.x == 0) s->cut.below = __uint_as_float(key), s->cut.id = (int)id;
 }
 
 /* s->cut = the first token, best first, at which the running measure reaches `target`(total) > 0; none: c.last. */
-template <typename F> static __device__ inline void find_cut(const gpu_sample_args &a, const cut_row &c, cut_space *s, F target_of) {
+template <typename F>
+static __device__ inline void find_cut(const gpu_sample_args &a, const cut_row &c, cut_space *s, F target_of) {
     const int per = STEPS / GPU_CUT_THREADS;
     gpu_u64 v[per], sum = 0, before;
     count_steps(a, c, s);
@@ -412,8 +437,10 @@ static __device__ inline float bound_of(const gpu_sample_args &a, const cut_row 
     return bound;
 }
 
-/* s->cut from all tokens that are in, one a thread at most. total: of top-p alone; false if those that are in do not reach its share. */
-static __device__ inline bool cut_sorted(const gpu_sample_args &a, const cut_row &c, const gpu_sample_row &r, cut_space *s, gpu_u64 total) {
+/* s->cut from all tokens that are in, one a thread at most. total: of top-p alone; false if those that are in do not
+ * reach its share. */
+static __device__ inline bool cut_sorted(const gpu_sample_args &a, const cut_row &c, const gpu_sample_row &r,
+                                         cut_space *s, gpu_u64 total) {
     int me = threadIdx.x, stay = by_count(a, r) && r.top_k < s->n_candidates ? r.top_k : s->n_candidates;
     gpu_u64 key = ~0ull, before;
     if (me < s->n_candidates) key = (gpu_u64)s->below[me] << 32 | (gpu_u32)s->id[me];
@@ -434,7 +461,8 @@ static __device__ inline bool cut_sorted(const gpu_sample_args &a, const cut_row
 }
 
 /* The same for any number of tokens. */
-static __device__ inline void cut_by_steps(const gpu_sample_args &a, cut_row &c, const gpu_sample_row &r, cut_space *s, gpu_u64 total) {
+static __device__ inline void cut_by_steps(const gpu_sample_args &a, cut_row &c, const gpu_sample_row &r, cut_space *s,
+                                           gpu_u64 total) {
     if (by_count(a, r)) {
         c.by_count = true;
         find_cut(a, c, s, [&](gpu_u64) { return (gpu_u64)r.top_k; });
@@ -465,7 +493,8 @@ KERNEL_OF(sample_cut, gpu_sample_args, GPU_CUT_THREADS, 1) {
     if (by_count(a, r)) {
         limit = bound = bound_of(a, c, s, r.top_k);
     } else { /* what lies below 2^-(t + 1) of the best makes less than top-p leaves out, with room for rounding */
-        if (a.vocab > GPU_CUT_THREADS) bound = bound_of(a, c, s, least(a.tiles * 5 / 8, GPU_CUT_THREADS / 2)); /* about 600 tokens lie before it */
+        if (a.vocab > GPU_CUT_THREADS)
+            bound = bound_of(a, c, s, least(a.tiles * 5 / 8, GPU_CUT_THREADS / 2)); /* about 600 tokens lie before it */
         for (gpu_i64 i = threadIdx.x; i < a.tiles; i += GPU_CUT_THREADS) {
             gpu_u64 sum = a.sums[row * a.tiles + i];
             total += sum, near += c.most - c.tops[i] <= bound ? sum : 0;

@@ -1,25 +1,27 @@
-/* kernels/gpu/slab.cu: y[n, rows] = x[n, cols] W^T for up to 64 rows of x and weights in BF16, as decoding steps have them, on
- * wgmma.
+/* kernels/gpu/slab.cu: y[n, rows] = x[n, cols] W^T for up to 64 rows of x and weights in BF16, as decoding steps
+ * have them, on wgmma.
  *
- * Bytes: the weights once, 2 * rows * cols, which bounds it; x once for every tile of a weight's rows, from the L2 cache.
+ * Bytes: the weights once, 2 * rows * cols, which bounds it; x once for every tile of a weight's rows, from the L2
+ * cache.
  *
- * Units are a tile's rows times 64 columns. Two warps load weights, under way before the kernel in front has ended, and two load x
- * (cp.async, counted by a barrier a stage); two warpgroups multiply from shared memory in the 128-byte swizzle, the weight being
- * wgmma's first operand.
+ * Units are a tile's rows times 64 columns. Two warps load weights, under way before the kernel in front has ended,
+ * and two load x (cp.async, counted by a barrier a stage); two warpgroups multiply from shared memory in the
+ * 128-byte swizzle, the weight being wgmma's first operand.
  *
- * thin: tiles of 64 rows; each warpgroup takes half of a unit's columns. A tile's units are shared out among the blocks of a cluster,
- * which add their sums in shared memory, in the order of the blocks, each a part of the tile: the fastest up to 32 rows of x.
- * slab: tiles of 128 rows, half for each warpgroup (gate and up for swiglu), which reads x half as often. All units of all tiles are
- * shared out equally; blocks that share a tile leave their sums in memory, and the last to come adds them in their order.
- * add: thin, whose sums go to the residual stream, and what the norm behind it needs beside its scale (args.h, gpu_after).
- * gate: thin, and behind its blocks others that choose the experts (route.cuh), a warp a token: neither waits for the other.
- * Which sums are added in which order depends on the shapes, and on which of 8, 16, 32, 64 rows of x n needs. */
+ * thin: tiles of 64 rows; each warpgroup takes half of a unit's columns. A tile's units are shared out among the
+ * blocks of a cluster, which add their sums in shared memory, in the order of the blocks, each a part of the tile:
+ * the fastest up to 32 rows of x. slab: tiles of 128 rows, half for each warpgroup (gate and up for swiglu), which
+ * reads x half as often. All units of all tiles are shared out equally; blocks that share a tile leave their sums in
+ * memory, and the last to come adds them in their order. add: thin, whose sums go to the residual stream, and what
+ * the norm behind it needs beside its scale (args.h, gpu_after). gate: thin, and behind its blocks others that
+ * choose the experts (route.cuh), a warp a token: neither waits for the other. Which sums are added in which order
+ * depends on the shapes, and on which of 8, 16, 32, 64 rows of x n needs. */
 #include "kernels/gpu/hopper.cuh"
 #include "kernels/gpu/gate.cuh"
 
 enum {
-    HALF = 64,             /* rows of a warpgroup, columns of a unit */
-    LOADERS = 64,          /* threads behind the GPU_THREADS that multiply, which load weights; as many load x */
+    HALF = 64,    /* rows of a warpgroup, columns of a unit */
+    LOADERS = 64, /* threads behind the GPU_THREADS that multiply, which load weights; as many load x */
     STEP = LOADERS / 8
 };
 
@@ -40,7 +42,9 @@ template <int ROWS> static __device__ inline slab_at find_tile(const gpu_skinny_
 
 /* The first unit of block b, and the block that has unit u. */
 static __device__ inline int first_unit(const gpu_skinny_args &a, gpu_i64 b) { return (int)(b * a.all / a.blocks); }
-static __device__ inline int block_of(const gpu_skinny_args &a, gpu_i64 u) { return (int)(((u + 1) * a.blocks - 1) / a.all); }
+static __device__ inline int block_of(const gpu_skinny_args &a, gpu_i64 u) {
+    return (int)(((u + 1) * a.blocks - 1) / a.all);
+}
 
 typedef struct {
     gpu_u64 full[SLAB_STAGES_MOST], empty[SLAB_STAGES_MOST];
@@ -50,8 +54,9 @@ enum { SCALES = 256 /* bytes of slab_state before float [TOKENS]: what rows of x
 static_assert(sizeof(slab_state) <= SCALES && SCALES + GPU_SKINNY * 4 <= SLAB_STATE, "args.h");
 static __device__ inline float *scales_of(slab_state *state) { return (float *)((unsigned char *)state + SCALES); }
 
-/* By the loaders, when all of their copies are on the way: so the sums that this needs come while others multiply, who wait for
- * it before their first results: scales_there(). AT_ONCE rows of a warp at a time, EACH * 128 parts of each. */
+/* By the loaders, when all of their copies are on the way: so the sums that this needs come while others multiply,
+ * who wait for it before their first results: scales_there(). AT_ONCE rows of a warp at a time, EACH * 128 parts of
+ * each. */
 template <int AT_ONCE, int EACH> static __device__ inline void add_squares(const gpu_skinny_args &a, float *scales) {
     enum { WARPS = 2 * LOADERS / 32 };
     int lane = threadIdx.x % 32, warp = (threadIdx.x - GPU_THREADS) / 32;
@@ -63,7 +68,8 @@ template <int AT_ONCE, int EACH> static __device__ inline void add_squares(const
             for (int k = 0; k < EACH; k++) {
                 int token = first + j * WARPS, part = (k * 32 + lane) * 4;
                 v[j][k] = {0, 0, 0, 0};
-                if (token < a.n && part < a.later.parts) v[j][k] = load_fresh(a.later.squares + token * GPU_LATER_PARTS + part);
+                if (token < a.n && part < a.later.parts)
+                    v[j][k] = load_fresh(a.later.squares + token * GPU_LATER_PARTS + part);
             }
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
@@ -72,7 +78,8 @@ template <int AT_ONCE, int EACH> static __device__ inline void add_squares(const
 #pragma unroll
             for (int k = 0; k < EACH; k++) {
                 int left = a.later.parts - (k * 32 + lane) * 4; /* behind the last part there may be anything */
-                sum += (v[j][k].x + (left > 1 ? v[j][k].y : 0)) + ((left > 2 ? v[j][k].z : 0) + (left > 3 ? v[j][k].w : 0));
+                sum += (v[j][k].x + (left > 1 ? v[j][k].y : 0)) +
+                       ((left > 2 ? v[j][k].z : 0) + (left > 3 ? v[j][k].w : 0));
             }
             sum = rsqrtf(warp_sum(sum) / a.later.dim + a.later.eps);
             if (lane == 0 && token < a.n) scales[token] = sum;
@@ -88,8 +95,11 @@ static __device__ inline void row_scales(const gpu_skinny_args &a, float *scales
 }
 static __device__ inline void scales_there() { threads_sync(2, SLAB_THREADS); }
 
-template <int ROWS, int STAGES, int STAGE> static __device__ inline void load_weights(const gpu_skinny_args &a, int from, int to, slab_state *state, unsigned char *ring) {
-    int row = threadIdx.x % LOADERS / 8, piece = threadIdx.x % 8, tile = from / a.units, unit = from % a.units, s = 0, turn = 1;
+template <int ROWS, int STAGES, int STAGE>
+static __device__ inline void load_weights(const gpu_skinny_args &a, int from, int to, slab_state *state,
+                                           unsigned char *ring) {
+    int row = threadIdx.x % LOADERS / 8, piece = threadIdx.x % 8, tile = from / a.units, unit = from % a.units, s = 0,
+        turn = 1;
     const gpu_bf16 *low = nullptr, *high = nullptr;
     int rows_low = 0, rows_high = 0;
     for (int u = from; u < to; u++) {
@@ -106,10 +116,12 @@ template <int ROWS, int STAGES, int STAGE> static __device__ inline void load_we
         bool there = unit * HALF + piece * 8 < a.cols; /* else zeros: the last unit may be short */
 #pragma unroll
         for (int j = 0; j < ROWS / 2 / STEP; j++)
-            if (j * STEP < rows_low) copy16_or_zero(to_row + j * STEP * 128, low + unit * HALF + j * STEP * a.w_stride, there);
+            if (j * STEP < rows_low)
+                copy16_or_zero(to_row + j * STEP * 128, low + unit * HALF + j * STEP * a.w_stride, there);
 #pragma unroll
         for (int j = 0; j < ROWS / 2 / STEP; j++)
-            if (j * STEP < rows_high) copy16_or_zero(to_row + (ROWS / 2 + j * STEP) * 128, high + unit * HALF + j * STEP * a.w_stride, there);
+            if (j * STEP < rows_high)
+                copy16_or_zero(to_row + (ROWS / 2 + j * STEP) * 128, high + unit * HALF + j * STEP * a.w_stride, there);
         barrier_arrive_copies(&state->full[s]);
         if (++s == STAGES) s = 0, turn ^= 1;
         if (++unit == a.units) unit = 0, tile++;
@@ -118,8 +130,10 @@ template <int ROWS, int STAGES, int STAGE> static __device__ inline void load_we
 }
 
 template <int TOKENS, int ROWS, int STAGES, int STAGE>
-static __device__ inline void load_x(const gpu_skinny_args &a, int from, int to, slab_state *state, unsigned char *ring) {
-    int row = threadIdx.x % LOADERS / 8, piece = threadIdx.x % 8, tile = from / a.units, unit = from % a.units, s = 0, turn = 1;
+static __device__ inline void load_x(const gpu_skinny_args &a, int from, int to, slab_state *state,
+                                     unsigned char *ring) {
+    int row = threadIdx.x % LOADERS / 8, piece = threadIdx.x % 8, tile = from / a.units, unit = from % a.units, s = 0,
+        turn = 1;
     const gpu_bf16 *x = nullptr;
     after_previous();
     for (int u = from; u < to; u++) {
@@ -129,7 +143,8 @@ static __device__ inline void load_x(const gpu_skinny_args &a, int from, int to,
         bool there = unit * HALF + piece * 8 < a.cols;
 #pragma unroll
         for (int j = 0; j < TOKENS / STEP; j++)
-            if (row + j * STEP < a.n) copy16_or_zero(to_row + j * STEP * 128, x + unit * HALF + j * STEP * a.x_stride, there);
+            if (row + j * STEP < a.n)
+                copy16_or_zero(to_row + j * STEP * 128, x + unit * HALF + j * STEP * a.x_stride, there);
         barrier_arrive_copies(&state->full[s]);
         if (++s == STAGES) s = 0, turn ^= 1;
         if (++unit == a.units) unit = 0, tile++;
@@ -139,18 +154,26 @@ static __device__ inline void load_x(const gpu_skinny_args &a, int from, int to,
 
 static __device__ inline void all_multipliers() { threads_sync(1, GPU_THREADS); }
 
-
-/* Gives the block's part of a shared tile to the others. True for the last one to come, which then has the sum of all. Parts lie as
- * the threads hold them. */
-template <int TOKENS> static __device__ inline bool share_tile(const gpu_skinny_args &a, int tile, float *sums, int *flag) {
-    enum { QUADS = TOKENS / 8, SIZE = 2 * HALF * TOKENS, AHEAD = TOKENS > 32 ? 3 : TOKENS > 16 ? 2 : TOKENS > 8 ? 4 : 8 };
+/* Gives the block's part of a shared tile to the others. True for the last one to come, which then has the sum of
+ * all. Parts lie as the threads hold them. */
+template <int TOKENS>
+static __device__ inline bool share_tile(const gpu_skinny_args &a, int tile, float *sums, int *flag) {
+    enum {
+        QUADS = TOKENS / 8,
+        SIZE = 2 * HALF * TOKENS,
+        AHEAD = TOKENS > 32   ? 3
+                : TOKENS > 16 ? 2
+                : TOKENS > 8  ? 4
+                              : 8
+    };
     int start = tile * a.units, first = block_of(a, start), last = block_of(a, start + a.units - 1);
     /* a block's first tile is in its first place, another one in the second: only `first` can have it there */
     float *of_first = a.sums + ((gpu_i64)first * 2 + (first_unit(a, first) < start)) * SIZE + threadIdx.x * 4;
     float *others = a.sums + (gpu_i64)first * 2 * SIZE + threadIdx.x * 4;
     float *mine = (int)blockIdx.x == first ? of_first : others + (gpu_i64)((int)blockIdx.x - first) * 2 * SIZE;
 #pragma unroll
-    for (int q = 0; q < QUADS; q++) *(float4 *)(mine + q * GPU_THREADS * 4) = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
+    for (int q = 0; q < QUADS; q++)
+        *(float4 *)(mine + q * GPU_THREADS * 4) = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
     all_multipliers();
     if (threadIdx.x == 0) {
         __threadfence();
@@ -168,18 +191,24 @@ template <int TOKENS> static __device__ inline bool share_tile(const gpu_skinny_
         for (int k = 0; k < AHEAD; k++)
 #pragma unroll
             for (int q = 0; q < QUADS; q++)
-                if (b + k <= last) v[k][q] = load_fresh((b + k == first ? of_first : others + (gpu_i64)(b + k - first) * 2 * SIZE) + q * GPU_THREADS * 4);
+                if (b + k <= last)
+                    v[k][q] = load_fresh((b + k == first ? of_first : others + (gpu_i64)(b + k - first) * 2 * SIZE) +
+                                         q * GPU_THREADS * 4);
 #pragma unroll
         for (int k = 0; k < AHEAD; k++)
 #pragma unroll
             for (int q = 0; q < QUADS; q++)
-                if (b + k <= last) sums[4 * q] += v[k][q].x, sums[4 * q + 1] += v[k][q].y, sums[4 * q + 2] += v[k][q].z, sums[4 * q + 3] += v[k][q].w;
+                if (b + k <= last)
+                    sums[4 * q] += v[k][q].x, sums[4 * q + 1] += v[k][q].y, sums[4 * q + 2] += v[k][q].z,
+                        sums[4 * q + 3] += v[k][q].w;
     }
     return true;
 }
 
 /* y from the sums; for swiglu the second warpgroup hands its sums (up) to the first. */
-template <int TOKENS> static __device__ inline void put_tile(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand, const float *scales) {
+template <int TOKENS>
+static __device__ inline void put_tile(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand,
+                                       const float *scales) {
     slab_at at = find_tile<2 * HALF>(a, tile);
     const gpu_skinny_part &p = a.part[at.part];
     int thread = threadIdx.x % 128, half = threadIdx.x / 128, lane = thread % 32;
@@ -187,7 +216,8 @@ template <int TOKENS> static __device__ inline void put_tile(const gpu_skinny_ar
     if (p.up) {
         if (half)
 #pragma unroll
-            for (int q = 0; q < TOKENS / 8; q++) hand[q * 128 + thread] = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
+            for (int q = 0; q < TOKENS / 8; q++)
+                hand[q * 128 + thread] = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
         all_multipliers();
         if (half) return;
     }
@@ -210,7 +240,8 @@ template <int TOKENS> static __device__ inline void put_tile(const gpu_skinny_ar
     }
 }
 
-/* What item i of the tile's sums is, over all blocks of the cluster: hand [TOKENS / 8][128], as the threads of a warpgroup held them. */
+/* What item i of the tile's sums is, over all blocks of the cluster: hand [TOKENS / 8][128], as the threads of a
+ * warpgroup held them. */
 template <int AHEAD> static __device__ inline float4 collect(const float4 *hand, int q, int thread, int cluster) {
     const float4 *from = hand + q * 128 + thread;
     float4 sum = {0, 0, 0, 0};
@@ -227,8 +258,8 @@ template <int AHEAD> static __device__ inline float4 collect(const float4 *hand,
     return sum;
 }
 
-/* x, h and the sums of squares instead of y: of an item's rows r and r + 8 for two tokens. What it reads is under way before the sums
- * are there. */
+/* x, h and the sums of squares instead of y: of an item's rows r and r + 8 for two tokens. What it reads is under
+ * way before the sums are there. */
 typedef struct {
     float x[4], weight[2];
 } slab_after;
@@ -247,7 +278,8 @@ static __device__ inline slab_after read_after(const gpu_skinny_args &a, int q, 
     return s;
 }
 /* By the 128 threads of a q; part: shared, [2][4][8]. */
-static __device__ inline void put_after(const gpu_skinny_args &a, int tile, int q, gpu_i64 row, const slab_after &s, const float v[4], float *part) {
+static __device__ inline void put_after(const gpu_skinny_args &a, int tile, int q, gpu_i64 row, const slab_after &s,
+                                        const float v[4], float *part) {
     const gpu_skinny_part &p = a.part[0];
     int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32, group = threadIdx.x / 128;
     float squares[2] = {0, 0};
@@ -275,14 +307,23 @@ static __device__ inline void put_after(const gpu_skinny_args &a, int tile, int 
     threads_sync(3 + group, 128);
 }
 
-/* y from the sums of all warpgroups and blocks of the cluster, each of which does its part of the items. In ROWS 64 both warpgroups have
- * the same rows and half of the columns each: they add theirs first. */
+/* y from the sums of all warpgroups and blocks of the cluster, each of which does its part of the items. In ROWS 64
+ * both warpgroups have the same rows and half of the columns each: they add theirs first. */
 template <int TOKENS, bool AFTER>
-static __device__ inline void put_together(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand, const float *scales, float *free, slab_after after) {
-    enum { ROWS = HALF, THREADS = 128 /* that hold different rows */, AHEAD = AFTER ? (TOKENS > 32 ? 1 : 3) : TOKENS > 32 ? 2 : TOKENS > 16 ? 4 : 8 /* blocks read at a time */ };
+static __device__ inline void put_together(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand,
+                                           const float *scales, float *free, slab_after after) {
+    enum {
+        ROWS = HALF,
+        THREADS = 128 /* that hold different rows */,
+        AHEAD = AFTER         ? (TOKENS > 32 ? 1 : 3)
+                : TOKENS > 32 ? 2
+                : TOKENS > 16 ? 4
+                              : 8 /* blocks read at a time */
+    };
     int rank = a.cluster > 1 ? cluster_rank() : 0;
 #pragma unroll
-    for (int q = 0; q < TOKENS / 8 && threadIdx.x >= THREADS; q++) hand[q * THREADS + threadIdx.x % THREADS] = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
+    for (int q = 0; q < TOKENS / 8 && threadIdx.x >= THREADS; q++)
+        hand[q * THREADS + threadIdx.x % THREADS] = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
     all_multipliers();
 #pragma unroll
     for (int q = 0; q < TOKENS / 8 && threadIdx.x < THREADS; q++) {
@@ -291,7 +332,8 @@ static __device__ inline void put_together(const gpu_skinny_args &a, int tile, c
     }
     slab_at at = find_tile<ROWS>(a, tile);
     const gpu_skinny_part &p = a.part[at.part];
-    int rows = p.up ? THREADS / 2 : THREADS, count = ((int)a.n + 7) / 8 * rows, first = rank * GPU_THREADS + threadIdx.x;
+    int rows = p.up ? THREADS / 2 : THREADS, count = ((int)a.n + 7) / 8 * rows,
+        first = rank * GPU_THREADS + threadIdx.x;
     gpu_i64 row = at.row + threadIdx.x % THREADS / 32 * 16 + threadIdx.x % 32 / 4; /* of after, for any i */
     if (a.cluster > 1)
         cluster_sync();
@@ -328,7 +370,8 @@ static __device__ inline void put_together(const gpu_skinny_args &a, int tile, c
 }
 
 template <int TOKENS, int ROWS, int STAGES, int STAGE, bool AFTER>
-static __device__ inline void multiply_units(const gpu_skinny_args &a, int from, int to, slab_state *state, unsigned char *ring, float4 *hand) {
+static __device__ inline void multiply_units(const gpu_skinny_args &a, int from, int to, slab_state *state,
+                                             unsigned char *ring, float4 *hand) {
     enum { STEPS = ROWS == HALF ? 2 : 4 };
     float sums[TOKENS / 2];
     int s = 0, turn = 0, half = threadIdx.x / 128;
@@ -336,9 +379,11 @@ static __device__ inline void multiply_units(const gpu_skinny_args &a, int from,
     after_previous();
     bool later = !AFTER && a.later.squares;
     slab_after after = {};
-    if (AFTER && TOKENS <= 16) { /* there are registers for what is read before its sums are there; a block has one tile */
+    if (AFTER &&
+        TOKENS <= 16) { /* there are registers for what is read before its sums are there; a block has one tile */
         int tile = from / a.units, i = (a.cluster > 1 ? cluster_rank() : 0) * GPU_THREADS + threadIdx.x;
-        if (i < ((int)a.n + 7) / 8 * 128) after = read_after(a, i / 128, (gpu_i64)tile * ROWS + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4);
+        if (i < ((int)a.n + 7) / 8 * 128)
+            after = read_after(a, i / 128, (gpu_i64)tile * ROWS + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4);
     }
 #pragma unroll 1
     for (int unit = from; unit < to;) {
@@ -372,9 +417,10 @@ static __device__ inline void multiply_units(const gpu_skinny_args &a, int from,
     }
 }
 
-/* Grid: blocks that share all units, or a cluster a tile, whose blocks share its units. Shared memory: the ring, slab_state, the
- * tile's sums on their way to y [TOKENS / 8][GPU_THREADS] float4. */
-template <int TOKENS, int ROWS, int STAGES, bool AFTER = false> static __device__ inline void slab(const gpu_skinny_args &a, unsigned char *memory) {
+/* Grid: blocks that share all units, or a cluster a tile, whose blocks share its units. Shared memory: the ring,
+ * slab_state, the tile's sums on their way to y [TOKENS / 8][GPU_THREADS] float4. */
+template <int TOKENS, int ROWS, int STAGES, bool AFTER = false>
+static __device__ inline void slab(const gpu_skinny_args &a, unsigned char *memory) {
     enum { STAGE = (ROWS + TOKENS) * 128 };
     slab_state *state = (slab_state *)(memory + STAGES * STAGE);
     float4 *hand = (float4 *)(memory + STAGES * STAGE + SLAB_STATE);
@@ -405,10 +451,10 @@ template <int TOKENS, int ROWS, int STAGES, bool AFTER = false> static __device_
     }
 }
 
-#define SLAB(name, tokens, rows)                                                                             \
-    KERNEL_EARLY(name##_##tokens, gpu_skinny_args, SLAB_THREADS, tokens > 32 && rows > 64 ? 1 : 2) {       \
-        SHARED_TILES(memory);                                                                                \
-        slab<tokens, rows, SLAB_STAGES(tokens, rows)>(a, memory);                                            \
+#define SLAB(name, tokens, rows)                                                                                       \
+    KERNEL_EARLY(name##_##tokens, gpu_skinny_args, SLAB_THREADS, tokens > 32 && rows > 64 ? 1 : 2) {                   \
+        SHARED_TILES(memory);                                                                                          \
+        slab<tokens, rows, SLAB_STAGES(tokens, rows)>(a, memory);                                                      \
     }
 SLAB(slab, 8, 128)
 SLAB(slab, 16, 128)
@@ -419,25 +465,25 @@ SLAB(thin, 16, 64)
 SLAB(thin, 32, 64)
 SLAB(thin, 64, 64)
 
-#define ADD(tokens)                                                                                          \
-    KERNEL_EARLY(add_##tokens, gpu_skinny_args, SLAB_THREADS, 2) {                                           \
-        SHARED_TILES(memory);                                                                                \
-        slab<tokens, 64, SLAB_STAGES(tokens, 64), true>(a, memory);                                          \
+#define ADD(tokens)                                                                                                    \
+    KERNEL_EARLY(add_##tokens, gpu_skinny_args, SLAB_THREADS, 2) {                                                     \
+        SHARED_TILES(memory);                                                                                          \
+        slab<tokens, 64, SLAB_STAGES(tokens, 64), true>(a, memory);                                                    \
     }
 ADD(8)
 ADD(16)
 ADD(32)
 ADD(64)
 
-#define GATE(tokens)                                                                                         \
-    KERNEL_EARLY(gate_##tokens, gpu_gate_args, SLAB_THREADS, 2) {                                            \
-        SHARED_TILES(memory);                                                                                \
-        gpu_i64 behind = (gpu_i64)blockIdx.x - a.product.blocks;                                             \
-        if (behind < 0) {                                                                                    \
-            slab<tokens, 64, SLAB_STAGES(tokens, 64)>(a.product, memory);                                    \
-            return;                                                                                          \
-        }                                                                                                    \
-        gate_beside<SLAB_THREADS, SLAB_DIGITS>(a.gate, a.digits, (int)behind, memory);                                    \
+#define GATE(tokens)                                                                                                   \
+    KERNEL_EARLY(gate_##tokens, gpu_gate_args, SLAB_THREADS, 2) {                                                      \
+        SHARED_TILES(memory);                                                                                          \
+        gpu_i64 behind = (gpu_i64)blockIdx.x - a.product.blocks;                                                       \
+        if (behind < 0) {                                                                                              \
+            slab<tokens, 64, SLAB_STAGES(tokens, 64)>(a.product, memory);                                              \
+            return;                                                                                                    \
+        }                                                                                                              \
+        gate_beside<SLAB_THREADS, SLAB_DIGITS>(a.gate, a.digits, (int)behind, memory);                                 \
     }
 GATE(8)
 GATE(16)

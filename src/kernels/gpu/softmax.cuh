@@ -1,5 +1,5 @@
-/* kernels/gpu/softmax.cuh: scores that a warpgroup's products left (hopper.cuh: wgmma), two rows a thread, become weights: base 2, with a
- * running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867). */
+/* kernels/gpu/softmax.cuh: scores that a warpgroup's products left (hopper.cuh: wgmma), two rows a thread, become
+ * weights: base 2, with a running maximum (Milakov and Gimelshein 2018, arXiv:1805.02867). */
 #ifndef KERNELS_GPU_SOFTMAX_CUH
 #define KERNELS_GPU_SOFTMAX_CUH
 #include "kernels/gpu/hopper.cuh"
@@ -28,12 +28,14 @@ template <int COLUMNS> static __device__ inline void softmax_mask(float *s, int 
 }
 
 /* shrink: what earlier sums are to be multiplied with. */
-template <int COLUMNS> static __device__ inline void softmax_weights(float *s, softmax_rows &st, float shrink[2], float scale2) {
+template <int COLUMNS>
+static __device__ inline void softmax_weights(float *s, softmax_rows &st, float shrink[2], float scale2) {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float top = -INFINITY;
 #pragma unroll
-        for (int i = 0; i < COLUMNS / 4; i++) top = fmaxf(top, s[i / 2 * 4 + r * 2 + i % 2]); /* passes a NaN over; its weight is NaN all the same */
+        for (int i = 0; i < COLUMNS / 4; i++)
+            top = fmaxf(top, s[i / 2 * 4 + r * 2 + i % 2]); /* passes a NaN over; its weight is NaN all the same */
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
         top = fmaxf(st.best[r], fmaxf(top, __shfl_xor_sync(~0u, top, 2)) * scale2);
         shrink[r] = power2(st.best[r] - top);

@@ -65,8 +65,7 @@ status table_read(table_reader *r, const char *text, u64 size) {
         r->line++;
         if (!end) return table_wrong(r, "cut off: its end is missing");
         u64 n = (u64)(end - text) - at;
-        if (n >= sizeof line || memchr(text + at, 0, n))
-            return table_wrong(r, "no line of text, or far too long");
+        if (n >= sizeof line || memchr(text + at, 0, n)) return table_wrong(r, "no line of text, or far too long");
         memcpy(line, text + at, n);
         line[n] = 0;
         at += n + 1;

@@ -1,5 +1,5 @@
-/* kernels/gpu/table.h: reading tables of measured choices: lines of fields between commas, the first of which names the columns. Every error
- * names the file and the line. */
+/* kernels/gpu/table.h: reading tables of measured choices: lines of fields between commas, the first of which names
+ * the columns. Every error names the file and the line. */
 #ifndef KERNELS_GPU_TABLE_H
 #define KERNELS_GPU_TABLE_H
 #include "base/err.h"
@@ -22,7 +22,8 @@ struct table_reader {
 
 /* Lines that are empty or begin with # are passed over. ST_FORMAT, or what r->row returns. */
 status table_read(table_reader *r, const char *text, u64 size);
-/* For r->row: an error of this line; a whole number; a time in microseconds; the chip's name; room for one more of n rows. */
+/* For r->row: an error of this line; a whole number; a time in microseconds; the chip's name; room for one more of n
+ * rows. */
 status table_wrong(const table_reader *r, const char *what);
 status table_whole(const table_reader *r, int column, const char *text, i64 least, i64 most, i64 *out);
 status table_time(const table_reader *r, int column, const char *text, f64 *out);

@@ -1,19 +1,27 @@
 /* kernels/gpu/tile.cuh: a tile of a matrix product on the tensor cores: 128 rows of a weight times 64 rows of x.
  *
- * The weight is mma's first operand, the tokens its second, so few tokens waste little. A step takes 32 columns: 256 threads
- * load them into registers while the step before is multiplied, expand the weight to bf16 (INT4: one rounding of value times scale; FP8:
- * exactly, the scale multiplies the products: a block has one scale for eight mantissas, whose roundings do not average out) and put both into the other half of the shared memory. 8 warps, 4 by 2; each has two pieces of 16 rows,
- * 64 apart, by 32 tokens. Rows in shared memory are 80 bytes apart: eight of them, four banks each, meet no bank twice.
- * Shared memory [2][128 + 64][40] bf16, 30 KiB. Products are exact, sums float32 in the order of the columns.
- * Behind a row's 32 columns lies what its products of the step are multiplied with. */
+ * The weight is mma's first operand, the tokens its second, so few tokens waste little. A step takes 32 columns: 256
+ * threads load them into registers while the step before is multiplied, expand the weight to bf16 (INT4: one
+ * rounding of value times scale; FP8: exactly, the scale multiplies the products: a block has one scale for eight
+ * mantissas, whose roundings do not average out) and put both into the other half of the shared memory. 8 warps, 4
+ * by 2; each has two pieces of 16 rows, 64 apart, by 32 tokens. Rows in shared memory are 80 bytes apart: eight of
+ * them, four banks each, meet no bank twice. Shared memory [2][128 + 64][40] bf16, 30 KiB. Products are exact, sums
+ * float32 in the order of the columns. Behind a row's 32 columns lies what its products of the step are multiplied
+ * with. */
 #ifndef KERNELS_GPU_TILE_CUH
 #define KERNELS_GPU_TILE_CUH
 #include "kernels/gpu/pack.cuh"
 
-enum { TILE_K = 32, TILE_STRIDE = TILE_K + 8, TILE_HALF = 64 /* rows of each of two weights, or 128 of one */, TILE_ROWS = 128, TILE_TOKENS = 64 };
+enum {
+    TILE_K = 32,
+    TILE_STRIDE = TILE_K + 8,
+    TILE_HALF = 64 /* rows of each of two weights, or 128 of one */,
+    TILE_ROWS = 128,
+    TILE_TOKENS = 64
+};
 
-/* What a block multiplies. Tile row r < 64 is row first[0] + r of w[0], r >= 64 row first[1] + r - 64 of w[1]; rows from
- * end[] on count as zero. x[j] is token j's row; NULL: zero. Shapes as `can_tile` wants them. */
+/* What a block multiplies. Tile row r < 64 is row first[0] + r of w[0], r >= 64 row first[1] + r - 64 of w[1]; rows
+ * from end[] on count as zero. x[j] is token j's row; NULL: zero. Shapes as `can_tile` wants them. */
 typedef struct {
     const gpu_matrix *w[2];
     gpu_i64 first[2], end[2];
@@ -54,7 +62,9 @@ static __device__ inline tile_load load_weight(const gpu_matrix &w, gpu_i64 row,
     return l;
 }
 
-static __device__ inline gpu_u32 two_bf16(float low, float high) { return (gpu_u32)bf16_of(low) | (gpu_u32)bf16_of(high) << 16; }
+static __device__ inline gpu_u32 two_bf16(float low, float high) {
+    return (gpu_u32)bf16_of(low) | (gpu_u32)bf16_of(high) << 16;
+}
 
 /* The 16 columns as bf16, 32 bytes. */
 static __device__ inline void put_weight(int format, const tile_load &l, gpu_bf16 *to) {
@@ -64,7 +74,8 @@ static __device__ inline void put_weight(int format, const tile_load &l, gpu_bf1
     if (format == GPU_W_FP8) {
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            o[i] = two_bf16(fp8_f32((gpu_u8)(in[i / 2] >> 16 * (i % 2))), fp8_f32((gpu_u8)(in[i / 2] >> (16 * (i % 2) + 8))));
+            o[i] = two_bf16(fp8_f32((gpu_u8)(in[i / 2] >> 16 * (i % 2))),
+                            fp8_f32((gpu_u8)(in[i / 2] >> (16 * (i % 2) + 8))));
     } else if (format == GPU_W_INT4 || format == GPU_W_PACKED) {
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -77,8 +88,12 @@ static __device__ inline void put_weight(int format, const tile_load &l, gpu_bf1
 }
 
 /* Where sums[i][j][k] belongs. */
-static __device__ inline int tile_row(int i, int k) { return i * TILE_HALF + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + k / 2 * 8; }
-static __device__ inline int tile_token(int j, int k) { return threadIdx.x / 128 * 32 + j * 8 + threadIdx.x % 4 * 2 + k % 2; }
+static __device__ inline int tile_row(int i, int k) {
+    return i * TILE_HALF + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4 + k / 2 * 8;
+}
+static __device__ inline int tile_token(int j, int k) {
+    return threadIdx.x / 128 * 32 + j * 8 + threadIdx.x % 4 * 2 + k % 2;
+}
 
 /* sums = tile; x_of(j) gives token j's row. Every thread of the block calls it. */
 template <typename F> static __device__ inline void tile_product(const tile_weights &w, F x_of, tile_sums sums) {
@@ -113,11 +128,13 @@ template <typename F> static __device__ inline void tile_product(const tile_weig
             for (int i = 0; i < 2; i++)
 #pragma unroll
                 for (int r = 0; r < 4; r++)
-                    a[i][r] = *(const gpu_u32 *)&now[i * TILE_HALF + warp % 4 * 16 + g + r % 2 * 8][k + 2 * t + r / 2 * 8];
+                    a[i][r] =
+                        *(const gpu_u32 *)&now[i * TILE_HALF + warp % 4 * 16 + g + r % 2 * 8][k + 2 * t + r / 2 * 8];
 #pragma unroll
             for (int j = 0; j < 4; j++)
 #pragma unroll
-                for (int r = 0; r < 2; r++) b[j][r] = *(const gpu_u32 *)&now[TILE_ROWS + warp / 4 * 32 + j * 8 + g][k + 2 * t + r * 8];
+                for (int r = 0; r < 2; r++)
+                    b[j][r] = *(const gpu_u32 *)&now[TILE_ROWS + warp / 4 * 32 + j * 8 + g][k + 2 * t + r * 8];
 #pragma unroll
             for (int i = 0; i < 2; i++)
 #pragma unroll
@@ -130,7 +147,8 @@ template <typename F> static __device__ inline void tile_product(const tile_weig
                 for (int k = 0; k < 4; k++) {
                     float scale = *(const float *)&now[tile_row(i, k)][TILE_K];
 #pragma unroll
-                    for (int j = 0; j < 4; j++) sums[i][j][k] = fmaf(scale, own[i][j][k], sums[i][j][k]), own[i][j][k] = 0;
+                    for (int j = 0; j < 4; j++)
+                        sums[i][j][k] = fmaf(scale, own[i][j][k], sums[i][j][k]), own[i][j][k] = 0;
                 }
     }
     for (int i = 0; i < 2 && !scaled; i++)

@@ -66,10 +66,10 @@ static status read_numbers(const table_reader *r, char *const *fields, tuned_row
     status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(numbers); i++)
         st = table_whole(r, numbers[i].c, fields[numbers[i].c], 1, numbers[i].most, to[i]);
-#define KNOB_READ(name, least, most, step)                                                                   \
-    if (st == ST_OK && fields[C_KNOB_##name]) {                                                              \
-        st = table_whole(r, C_KNOB_##name, fields[C_KNOB_##name], 0, most, &v);                              \
-        if (st == ST_OK) row->choice.name = (int)v;                                                          \
+#define KNOB_READ(name, least, most, step)                                                                             \
+    if (st == ST_OK && fields[C_KNOB_##name]) {                                                                        \
+        st = table_whole(r, C_KNOB_##name, fields[C_KNOB_##name], 0, most, &v);                                        \
+        if (st == ST_OK) row->choice.name = (int)v;                                                                    \
     }
     MOE_KNOBS(KNOB_READ)
 #undef KNOB_READ
@@ -124,8 +124,7 @@ static status sort_rows(tuned_table *t, table_reader *r) {
     return ST_OK;
 }
 
-status tuned_parse(tuned_table *t, const char *text, u64 size, const char *name, const char *chip, int sms,
-                   err *e) {
+status tuned_parse(tuned_table *t, const char *text, u64 size, const char *name, const char *chip, int sms, err *e) {
     table_reader r = {.name = name,
                       .chip = chip,
                       .sms = sms,
@@ -177,9 +176,9 @@ bool tuned_header(buf *out) {
 
 bool tuned_line(buf *out, const char *chip, int sms, const tuned_row *row) {
     const moe_call *c = &row->call;
-    buf_fmt(out, "%s,%d,%s,%lld,%lld,%lld,%lld,%lld,%s", chip, sms, moe_format_text(c->format),
-            (long long)c->dim, (long long)c->inter, (long long)c->experts, (long long)c->topk,
-            (long long)c->tokens, moe_path_text(row->choice.path));
+    buf_fmt(out, "%s,%d,%s,%lld,%lld,%lld,%lld,%lld,%s", chip, sms, moe_format_text(c->format), (long long)c->dim,
+            (long long)c->inter, (long long)c->experts, (long long)c->topk, (long long)c->tokens,
+            moe_path_text(row->choice.path));
 #define KNOB_WRITE(name, least, most, step) buf_fmt(out, ",%d", row->choice.name);
     MOE_KNOBS(KNOB_WRITE)
 #undef KNOB_WRITE

@@ -1,11 +1,12 @@
 /* kernels/gpu/tuned.h: choices that were measured on a chip (`moonlet tune moe`), from tuned/CHIP.csv.
  *
- * The first line that is no comment names the columns, in any order: chip, sms, format, dim, inter, experts, topk, tokens, path, then
- * knobs of moe_choice.h (a missing one, or 0: the default), us and default_us (microseconds measured, of this choice and of the
- * default's, beside each other). Lines that begin with # are comments. A row counts for calls of its shape with at most `tokens`
- * tokens, at least half as many, and more than the row before it has. In a gap that this leaves between two rows, the one below counts up
- * to twice its tokens and nothing beyond (half a row's tokens and twice are as far as what was measured is taken to hold); nothing counts
- * below half of the first row's; the last one counts for all above. */
+ * The first line that is no comment names the columns, in any order: chip, sms, format, dim, inter, experts, topk,
+ * tokens, path, then knobs of moe_choice.h (a missing one, or 0: the default), us and default_us (microseconds
+ * measured, of this choice and of the default's, beside each other). Lines that begin with # are comments. A row
+ * counts for calls of its shape with at most `tokens` tokens, at least half as many, and more than the row before it
+ * has. In a gap that this leaves between two rows, the one below counts up to twice its tokens and nothing beyond
+ * (half a row's tokens and twice are as far as what was measured is taken to hold); nothing counts below half of the
+ * first row's; the last one counts for all above. */
 #ifndef KERNELS_GPU_TUNED_H
 #define KERNELS_GPU_TUNED_H
 #include "base/buf.h"
@@ -23,10 +24,9 @@ typedef struct tuned_table {
     i64 n, others;   /* rows with another number of processors, which are left out */
 } tuned_table;
 
-/* Reads a table for a chip, whose name every row must bear, with so many processors. Errors name `name` and the line. On
- * failure *t is empty. The caller ends it with tuned_free(). */
-status tuned_parse(tuned_table *t, const char *text, u64 size, const char *name, const char *chip, int sms,
-                   err *e);
+/* Reads a table for a chip, whose name every row must bear, with so many processors. Errors name `name` and the
+ * line. On failure *t is empty. The caller ends it with tuned_free(). */
+status tuned_parse(tuned_table *t, const char *text, u64 size, const char *name, const char *chip, int sms, err *e);
 void tuned_free(tuned_table *t);
 /* The row for c; NULL: no row has its shape, or none tokens so near. */
 const tuned_row *tuned_find(const tuned_table *t, const moe_call *c);

@@ -1,4 +1,5 @@
-/* kernels/gpu/weight.c: weights copied into the GPU's memory, in the checkpoint's own layout, or INT4 experts as pack.h says, FP8 ones as fp8.cuh does. */
+/* kernels/gpu/weight.c: weights copied into the GPU's memory, in the checkpoint's own layout, or INT4 experts as
+ * pack.h says, FP8 ones as fp8.cuh does. */
 #include "base/buf.h"
 #include "base/file.h"
 #include "kernels/gpu/inside.h"
@@ -12,8 +13,7 @@ enum {
 };
 
 static u64 scale_bytes(const weight_view *v) {
-    if (v->format == WF_FP8_BLOCK)
-        return (u64)(ceil_div(v->rows, FP8_BLOCK) * ceil_div(v->cols, FP8_BLOCK)) * 4;
+    if (v->format == WF_FP8_BLOCK) return (u64)(ceil_div(v->rows, FP8_BLOCK) * ceil_div(v->cols, FP8_BLOCK)) * 4;
     if (v->format == WF_INT4_ROW) return (u64)v->rows * 4;
     return v->format == WF_INT4_GROUP ? (u64)(v->rows * (v->cols / INT4_GROUP)) * 2 : 0;
 }
@@ -58,18 +58,18 @@ static u64 scale_room(const weight_desc *d, i64 i, bool packed) {
 static status check_shape(const weight_desc *d, err *e) {
     const weight_view *v = &d->views[0];
     if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->rows % INT4_GROUP))
-        return err_set(e, ST_UNSUPPORTED, "w4a8: experts of %lld x %lld (multiples of %d)",
-                       (long long)v->rows, (long long)v->cols, INT4_GROUP);
+        return err_set(e, ST_UNSUPPORTED, "w4a8: experts of %lld x %lld (multiples of %d)", (long long)v->rows,
+                       (long long)v->cols, INT4_GROUP);
     if (v->format == WF_INT4_ROW && (d->kind != WK_EXPERTS || v->cols % INT4_GROUP || v->rows % INT4_GROUP))
-        return err_set(e, ST_UNSUPPORTED, "INT4 with one scale a row: a matrix of %lld x %lld",
-                       (long long)v->rows, (long long)v->cols);
+        return err_set(e, ST_UNSUPPORTED, "INT4 with one scale a row: a matrix of %lld x %lld", (long long)v->rows,
+                       (long long)v->cols);
     return ST_OK;
 }
 
 static void fill(const gpu_backend *b, void *to, u64 n, u64 seed, f32 sigma, int kind) {
     gpu_fill_args k = {.out = to, .n = n, .seed = seed, .sigma = sigma, .kind = kind};
-    gpu_launch(b->g, b->fill, (u32)min_i64((i64)((n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1, 1,
-               GPU_THREADS, 0, &k);
+    gpu_launch(b->g, b->fill, (u32)min_i64((i64)((n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1, 1, GPU_THREADS,
+               0, &k);
 }
 
 /* Made-up data and scales of view v, number i of a weight. */
@@ -77,10 +77,7 @@ static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *d
     weight_view is = kept(d, i), *v = &is;
     u64 n = (u64)v->rows * (u64)v->cols, seed = (d->dummy_seed << 12) + 2 * (u64)i, scales = scale_bytes(v);
     bool int4 = v->format == WF_INT4_GROUP, fp8 = v->format == WF_FP8_BLOCK;
-    fill(b, data, int4 ? n / 2 : n, seed, d->dummy_sigma,
-         int4  ? GPU_FILL_NIBBLES
-         : fp8 ? GPU_FILL_FP8
-               : GPU_FILL_BF16);
+    fill(b, data, int4 ? n / 2 : n, seed, d->dummy_sigma, int4 ? GPU_FILL_NIBBLES : fp8 ? GPU_FILL_FP8 : GPU_FILL_BF16);
     if (int4) fill(b, scale, scales / 2, seed + 1, 0, GPU_FILL_SCALE_BF16);
     if (fp8) fill(b, scale, scales / 4, seed + 1, d->dummy_sigma, GPU_FILL_SCALE_F32);
 }
@@ -123,20 +120,20 @@ static void convert_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *
                gpu_blocks(int4 ? v->rows : v->rows * v->cols / 64, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
 }
 
-/* View i as pack.h's blocks at `to`; staged: room on the GPU for the checkpoint's bytes, then for those of another format. */
+/* View i as pack.h's blocks at `to`; staged: room on the GPU for the checkpoint's bytes, then for those of another
+ * format. */
 static void pack_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to) {
     const weight_view is = kept(d, i), *v = &is, *from = &d->views[i];
     device *dev = gpu_device(b->g);
     i64 across = v->cols / PACK_COLS, blocks = v->rows / PACK_ROWS * across;
     if (d->dummy_seed) {
-        gpu_fill_args f = {
-            .out = to,
-            .n = (u64)blocks * PACK_BYTES / 4,
-            .seed = (d->dummy_seed << 12) + (u64)i,
-            .across = d->experts == EXPERTS_W4A8 || from->format == WF_INT4_ROW ? (gpu_u64)across : 0,
-            .kind = GPU_FILL_PACKED};
-        gpu_launch(b->g, b->fill, (u32)min_i64((i64)((f.n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1,
-                   1, GPU_THREADS, 0, &f);
+        gpu_fill_args f = {.out = to,
+                           .n = (u64)blocks * PACK_BYTES / 4,
+                           .seed = (d->dummy_seed << 12) + (u64)i,
+                           .across = d->experts == EXPERTS_W4A8 || from->format == WF_INT4_ROW ? (gpu_u64)across : 0,
+                           .kind = GPU_FILL_PACKED};
+        gpu_launch(b->g, b->fill, (u32)min_i64((i64)((f.n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1, 1,
+                   GPU_THREADS, 0, &f);
         return;
     }
     u8 *data = converts(d, i) ? staged + plain_room(from) : staged, *scale = data + gpu_round(data_bytes(v));
@@ -279,8 +276,7 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
     if (d->room) return d->room->own += dev->takes(bytes), *out = w, ST_OK;
     st = dev->alloc(dev, &w->memory, bytes, "weights", e);
     if (st == ST_OK)
-        st =
-            d->kind == WK_VECTOR ? put_vector(dev, d->views, w, e) : put_views(gpu_of(o), d, w, w->memory, e);
+        st = d->kind == WK_VECTOR ? put_vector(dev, d->views, w, e) : put_views(gpu_of(o), d, w, w->memory, e);
     if (st != ST_OK) return gpu_weight_release(w), st;
     *out = w;
     return ST_OK;

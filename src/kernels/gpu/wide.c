@@ -34,8 +34,8 @@ bool gpu_run_wide(const ops *o, const gpu_linear_args *a, bool swiglu) {
         i64 out = swiglu ? kinds[i].weights / 2 : kinds[i].weights;
         i64 tiles = ceil_div(a->n, kinds[i].tokens) * ceil_div(a->rows, out);
         if (tiles * 4 < (i64)gpu_processors(b->g) * 3 && i + 1 < COUNT_OF(kinds)) continue;
-        gpu_launch(b->g, kinds[i].kernel, (u32)tiles, 1, 1, WIDE_THREADS,
-                   shared_of(kinds[i].tokens, kinds[i].weights), &k);
+        gpu_launch(b->g, kinds[i].kernel, (u32)tiles, 1, 1, WIDE_THREADS, shared_of(kinds[i].tokens, kinds[i].weights),
+                   &k);
         return true;
     }
 }

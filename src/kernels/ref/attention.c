@@ -80,8 +80,8 @@ void ref_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 r = 0; r < a->n_heads * a->v_dim; r++) {
         i64 h = r / a->v_dim, d = r % a->v_dim;
-        ref_matmul_row(w, h * rows + a->kv_b->nope + d, (const f32 *)a->x + h * a->latent,
-                       a->n_heads * a->latent, a->n, (f32 *)a->out + r, a->n_heads * a->v_dim);
+        ref_matmul_row(w, h * rows + a->kv_b->nope + d, (const f32 *)a->x + h * a->latent, a->n_heads * a->latent, a->n,
+                       (f32 *)a->out + r, a->n_heads * a->v_dim);
     }
     team_end(&tm);
 }
@@ -121,9 +121,9 @@ void ref_mla_decode(const ops *o, const mla_decode_args *a) {
 /* Workspace of prefill: a page, its expansion to keys and values of all heads, and m, l of every row and
  * head. */
 typedef struct {
-    f32 *page;      /* [KV_PAGE, latent + rope]            */
-    f32 *expanded;  /* [KV_PAGE, H, nope + v_dim]          */
-    running *state; /* [n, H]                              */
+    f32 *page;      /* [KV_PAGE, latent + rope] */
+    f32 *expanded;  /* [KV_PAGE, H, nope + v_dim] */
+    running *state; /* [n, H] */
 } prefill_space;
 
 static u64 prefill_layout(const mla_prefill_args *a, prefill_space *p) {
@@ -153,8 +153,7 @@ static void prefill_tile(const mla_prefill_args *a, const prefill_space *p, i64 
     for (i64 j = 0; j < n; j++)
         score[j] = a->scale * (ref_dot(q, p->expanded + j * all + h * rows, a->nope) +
                                ref_dot(q + a->nope, p->page + j * width + a->latent, a->rope));
-    running_add(&p->state[i * a->n_heads + h], out, score, n, p->expanded + h * rows + a->nope, all,
-                a->v_dim);
+    running_add(&p->state[i * a->n_heads + h], out, score, n, p->expanded + h * rows + a->nope, all, a->v_dim);
 }
 
 void ref_mla_prefill(const ops *o, const mla_prefill_args *a) {

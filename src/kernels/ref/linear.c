@@ -81,8 +81,7 @@ void ops_queries(const ops *o, const queries_args *a) {
     const absorb_q_args *k = &a->absorb;
     i64 width = k->n_heads * (k->nope + k->rope);
     o->latents(o, &a->latents);
-    o->linear(o,
-              &(linear_args){a->q_b, a->latents.q.out, a->q, k->n, a->latents.q.out_stride, width, o->act});
+    o->linear(o, &(linear_args){a->q_b, a->latents.q.out, a->q, k->n, a->latents.q.out_stride, width, o->act});
     o->rope_q(o, &(rope_q_args){a->q, a->latents.kv.table, k->n, k->n_heads, k->nope, k->rope});
     o->absorb_q(o, k);
 }

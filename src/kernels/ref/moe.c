@@ -29,8 +29,7 @@ static void int8_matmul(const weight_view *w, const i8 *q, f32 scale, f32 *y) {
     for (i64 r = 0; r < w->rows; r++) {
         const u8 *two = data + r * (w->cols / 2);
         i64 sum = 0;
-        for (i64 c = 0; c < w->cols; c += 2)
-            sum += ((two[c / 2] & 15) - 8) * q[c] + ((two[c / 2] >> 4) - 8) * q[c + 1];
+        for (i64 c = 0; c < w->cols; c += 2) sum += ((two[c / 2] & 15) - 8) * q[c] + ((two[c / 2] >> 4) - 8) * q[c + 1];
         y[r] = (f32)sum * (bf16_to_f32(scales[r * (w->cols / INT4_GROUP)]) * scale);
     }
     team_end(&tm);

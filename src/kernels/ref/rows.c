@@ -119,8 +119,7 @@ void ref_latents(const ops *o, const latents_args *a) {
 void ref_gather(const ops *o, const gather_args *a) {
     (void)o;
     for (i64 i = 0; i < a->n; i++)
-        memcpy((f32 *)a->out + i * a->dim, (const f32 *)a->x + a->rows[i] * a->dim,
-               (size_t)a->dim * sizeof(f32));
+        memcpy((f32 *)a->out + i * a->dim, (const f32 *)a->x + a->rows[i] * a->dim, (size_t)a->dim * sizeof(f32));
 }
 
 void ref_finite(const ops *o, const finite_args *a) {
@@ -175,7 +174,6 @@ void ref_route(const ops *o, const route_args *a) {
     (void)o;
     team tm = team_begin(128 * a->n * a->n_experts);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
-    for (i64 i = 0; i < a->n; i++)
-        route_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
+    for (i64 i = 0; i < a->n; i++) route_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
     team_end(&tm);
 }
