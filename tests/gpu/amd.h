@@ -211,7 +211,6 @@ AMD_FN unsigned amd_round(float f) {
     unsigned b = __float_as_uint(f);
     return __builtin_isnan(f) ? b >> 16 | 0x40u : (b + 0x7fffu + (b >> 16 & 1u)) >> 16;
 }
-AMD_FN unsigned nibbles_plus128(unsigned two) { return (two & 0x000f000fu) | 0x43004300u; }
 AMD_FN unsigned two_sub(unsigned a, unsigned b) {
     return amd_round(amd_bf16(a, 0) - amd_bf16(b, 0)) | amd_round(amd_bf16(a, 1) - amd_bf16(b, 1)) << 16;
 }

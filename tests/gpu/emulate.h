@@ -94,7 +94,6 @@ static inline void wgmma_begin() {}
 static inline void wgmma_commit() {}
 template <int N> static inline void wgmma_wait() {}
 template <int N> static inline void wgmma_hold(float *) {}
-static inline float wgmma_zero() { return 0.0f; }
 template <int N> static inline void regs_more() {}
 template <int N> static inline void regs_less() {}
 static inline void after_previous() {}
@@ -163,7 +162,6 @@ struct alignas(16) float4 {
 };
 
 static inline float4 load_fresh(const float *p) { return *(const float4 *)p; }
-static inline uint4 load_fresh16(const void *p) { return *(const uint4 *)p; }
 static inline float2 load_fresh2(const float *p) { return *(const float2 *)p; }
 static inline uint2 load_words2(const void *p) { return *(const uint2 *)p; }
 static inline float load_fresh1(const float *p) { return *p; }
@@ -203,7 +201,6 @@ static inline unsigned short emu_bf16(float f) {
     unsigned b = __float_as_uint(f);
     return (unsigned short)(isnan(f) ? b >> 16 | 0x40 : (b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
-static inline unsigned nibbles_plus128(unsigned two) { return (two & 0x000f000fu) | 0x43004300u; }
 static inline unsigned high_nibbles(unsigned word) { return (word & 0xf0f0f0f0u) ^ 0x80808080u; }
 static inline unsigned two_sub(unsigned a, unsigned b) { /* pack.cuh */
     return emu_bf16(__uint_as_float(a << 16) - __uint_as_float(b << 16)) |

@@ -345,11 +345,8 @@ typedef struct {
     int *count;     /* [experts] */
     int *start;     /* [experts + 1] */
     int *list;      /* [pairs]: pair numbers, expert by expert, ascending */
-    int *tiles;     /* [n_tiles][2]: expert and place in the list of every `tile` pairs of an expert */
-    int *n_tiles;   /* one number, at most pairs / tile + experts */
     int *part;      /* [blocks, experts]: pairs of a block, then of those before it */
     gpu_i64 pairs, experts, blocks;
-    int tile; /* 0: no tiles are wanted */
 } gpu_sort_args;
 
 typedef struct {

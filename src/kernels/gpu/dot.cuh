@@ -7,11 +7,6 @@
 #define KERNELS_GPU_DOT_CUH
 #include "kernels/gpu/fp8.cuh"
 
-/* Columns in 16 bytes of weights. */
-static __device__ inline int piece_cols(int format) {
-    return format == GPU_W_INT4 ? 32 : format == GPU_W_FP8 ? 16 : format == GPU_W_BF16 ? 8 : 4;
-}
-
 /* Piece p of row `row`: its columns as float32. Returns how many they are. */
 template <int MAX>
 static __device__ inline void load_piece(const gpu_matrix &w, gpu_i64 row, gpu_i64 col, float v[MAX]) {

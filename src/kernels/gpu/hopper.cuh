@@ -46,11 +46,6 @@ static __device__ inline float4 load_fresh(const float *p) {
                  : "memory");
     return v;
 }
-static __device__ inline uint4 load_fresh16(const void *p) {
-    uint4 v;
-    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
-    return v;
-}
 static __device__ inline float2 load_fresh2(const float *p) {
     float2 v;
     asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(p) : "memory");
@@ -254,12 +249,6 @@ template <int N> static __device__ inline void wgmma_wait() {
 template <int N> static __device__ inline void wgmma_hold(float *d) {
 #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
-}
-/* 0, a register of its own each time: copies of a sum that is under way make ptxas take turns. */
-static __device__ inline float wgmma_zero() {
-    float z;
-    asm volatile("mov.f32 %0, 0f00000000;" : "=f"(z));
-    return z;
 }
 
 template <int N> static __device__ inline void regs_more() {

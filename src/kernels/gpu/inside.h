@@ -292,9 +292,8 @@ bool gpu_norm_in_pieces(const norm_args *a);
 gpu_kv_write_args gpu_kv_write_of(const kv_write_args *a);
 bool gpu_kv_in_pieces(const kv_write_args *a);
 
-/* Sorting pairs by expert (route.c): fills *s but for `ids`, with pointers into `base`; returns the bytes there.
- * tile: 0, or how many pairs of an expert make a tile, whose list is wanted too. */
-u64 gpu_sort_layout(i64 pairs, i64 experts, i64 tile, u8 *base, gpu_sort_args *s);
+/* Sorting pairs by expert (route.c): fills *s but for `ids`, with pointers into `base`; returns the bytes there. */
+u64 gpu_sort_layout(i64 pairs, i64 experts, u8 *base, gpu_sort_args *s);
 void gpu_run_sort(const ops *o, const gpu_sort_args *s);
 
 enum { SHARED_MAX = 227 * 1024 /* of a block on sm_90 */ };

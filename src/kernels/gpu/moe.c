@@ -13,7 +13,7 @@ typedef struct {
 
 static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
     const op_weight *w = a->experts;
-    u64 pairs = (u64)(a->n * a->k), at = gpu_sort_layout(a->n * a->k, w->n_views / 3, 0, base, &s->sort);
+    u64 pairs = (u64)(a->n * a->k), at = gpu_sort_layout(a->n * a->k, w->n_views / 3, base, &s->sort);
     s->sort.ids = a->ids;
     s->h = (gpu_bf16 *)(base + at);
     at += gpu_round(pairs * (u64)w->views[0].rows * 2);

@@ -21,7 +21,7 @@ enum { THREADS = 384 };
 static u64 layout(const moe_args *a, i64 most, u8 *base, large_space *s) {
     const op_weight *w = a->experts;
     i64 pairs = a->n * a->k, experts = w->n_views / 3;
-    u64 at = gpu_sort_layout(pairs, experts, 0, base, &s->sort);
+    u64 at = gpu_sort_layout(pairs, experts, base, &s->sort);
     s->sort.ids = a->ids;
     s->most_tiles = pairs / most + experts;
     s->h_rows = ceil_div(pairs + 7 * experts, 8) * 8;

@@ -78,14 +78,15 @@ static __device__ __forceinline__ gpu_u32 word_of(const uint4 &v, int s) {
     return s == 0 ? v.x : s == 1 ? v.y : s == 2 ? v.z : v.w;
 }
 
-/* unpack_word; one instruction for mask and exponent, which takes at most one constant: `magic` is in a register. */
+/* One word of nibbles as the first operand of mma_bf16; scale: of the word's group, of rows g and g + 8. One
+ * instruction for mask and exponent, which takes at most one constant: `magic` is in a register. */
 static __device__ __forceinline__ void expand(gpu_u32 word, const gpu_u32 scale[2], gpu_u32 magic, gpu_u32 a[4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++)
         a[i] = two_mul(two_sub((word >> 4 * i & 0x000f000fu) | magic, 0x43084308u), scale[i % 2]);
 }
 
-/* spread_scales in one instruction each. */
+/* A lane's four scales as pairs to multiply with: of[group][row g or g + 8]. `two`: its 8 bytes. */
 static __device__ __forceinline__ void spread(uint2 two, gpu_u32 of[2][2]) {
     of[0][0] = __byte_perm(two.x, 0, 0x1010), of[1][0] = __byte_perm(two.x, 0, 0x3232);
     of[0][1] = __byte_perm(two.y, 0, 0x1010), of[1][1] = __byte_perm(two.y, 0, 0x3232);

@@ -72,7 +72,7 @@ static __device__ __forceinline__ gpu_u32 word_of(const uint4 &v, int s) {
     return s == 0 ? v.x : s == 1 ? v.y : s == 2 ? v.z : v.w;
 }
 
-/* unpack_word; one instruction for mask and exponent, which takes at most one constant: `magic` is in a register.
+/* One word of nibbles as the first operand of mma_bf16, as in moe_wgmma.cuh.
  * two: the scales of rows g and g + 8, of one group in the lower or the upper halves. */
 static __device__ __forceinline__ void expand(gpu_u32 word, uint2 two, bool upper, gpu_u32 magic, gpu_u32 a[4]) {
     gpu_u32 scale[2] = {__byte_perm(two.x, 0, upper ? 0x3232 : 0x1010), __byte_perm(two.y, 0, upper ? 0x3232 : 0x1010)};

@@ -16,12 +16,6 @@ static __device__ inline gpu_u32 two_mul(gpu_u32 a, gpu_u32 b) {
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
     return d;
 }
-/* (two & 0x000f000f) | 0x43004300, two bf16 of 128 + u, as one instruction. */
-static __device__ inline gpu_u32 nibbles_plus128(gpu_u32 two) {
-    gpu_u32 d;
-    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(two), "r"(0x000f000fu), "r"(0x43004300u));
-    return d;
-}
 /* Four signed bytes 16 q, q = u - 8, of the words's upper nibbles. */
 static __device__ inline gpu_u32 high_nibbles(gpu_u32 word) {
     gpu_u32 d;
@@ -29,20 +23,6 @@ static __device__ inline gpu_u32 high_nibbles(gpu_u32 word) {
     return d;
 }
 #endif
-
-/* A lane's four scales as pairs to multiply with: of[group][row g or g + 8]. `scales`: its 8 bytes. */
-static __device__ inline void spread_scales(uint2 scales, gpu_u32 of[2][2]) {
-    of[0][0] = (scales.x & 0xffff) * 0x10001u;
-    of[1][0] = (scales.x >> 16) * 0x10001u;
-    of[0][1] = (scales.y & 0xffff) * 0x10001u;
-    of[1][1] = (scales.y >> 16) * 0x10001u;
-}
-
-/* One word of nibbles as the first operand of mma_bf16; scale: of the word's group, of rows g and g + 8. */
-static __device__ inline void unpack_word(gpu_u32 word, const gpu_u32 scale[2], gpu_u32 a[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = two_mul(two_sub(nibbles_plus128(word >> 4 * i), 0x43084308u), scale[i % 2]);
-}
 
 /* The block of element (row, col). */
 static __device__ inline const gpu_u8 *packed_block(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {

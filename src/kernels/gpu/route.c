@@ -36,9 +36,9 @@ void gpu_op_route_beside(const ops *o, const route_args *a, const linear_args *l
         ops_route_beside(o, a, l);
 }
 
-u64 gpu_sort_layout(i64 pairs, i64 experts, i64 tile, u8 *base, gpu_sort_args *s) {
-    u64 at = 0, e = (u64)experts, tiles = tile ? (u64)(pairs / tile + experts) : 0;
-    *s = (gpu_sort_args){.pairs = pairs, .experts = experts, .tile = (int)tile};
+u64 gpu_sort_layout(i64 pairs, i64 experts, u8 *base, gpu_sort_args *s) {
+    u64 at = 0, e = (u64)experts;
+    *s = (gpu_sort_args){.pairs = pairs, .experts = experts};
     s->blocks = pairs <= GPU_SORT_FEW ? 1 : ceil_div(pairs, GPU_SORT_BLOCK);
     s->count = (int *)(base + at);
     at += gpu_round(e * 4);
@@ -46,10 +46,6 @@ u64 gpu_sort_layout(i64 pairs, i64 experts, i64 tile, u8 *base, gpu_sort_args *s
     at += gpu_round((e + 1) * 4);
     s->list = (int *)(base + at);
     at += gpu_round((u64)pairs * 4);
-    s->n_tiles = (int *)(base + at);
-    at += gpu_round(4);
-    s->tiles = (int *)(base + at);
-    at += gpu_round(tiles * 8);
     s->part = (int *)(base + at);
     return at + (s->blocks > 1 ? gpu_round((u64)s->blocks * e * 4) : 0);
 }

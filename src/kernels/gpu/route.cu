@@ -123,26 +123,22 @@ template <int WARPS> static __device__ inline int block_before(int v, int *all) 
     return before;
 }
 
-/* first[e] = pairs of the experts before e, from first[e] = pairs of e. One block also writes count, start and the
- * tiles. */
+/* first[e] = pairs of the experts before e, from first[e] = pairs of e. One block also writes count and start. */
 template <int WARPS> static __device__ inline void find_starts(const gpu_sort_args &a, int *first, bool writes) {
-    int per = (int)(a.experts + WARPS * 32 - 1) / (WARPS * 32), from = threadIdx.x * per, sum = 0, tiles = 0, all,
-        all_tiles = 0;
-    int end = from + per < a.experts ? from + per : (int)a.experts, t = a.tile ? a.tile : 1;
-    for (int e = from; e < end; e++) sum += first[e], tiles += (first[e] + t - 1) / t;
-    int at = block_before<WARPS>(sum, &all), tile = a.tile ? block_before<WARPS>(tiles, &all_tiles) : 0;
+    int per = (int)(a.experts + WARPS * 32 - 1) / (WARPS * 32), from = threadIdx.x * per, sum = 0, all;
+    int end = from + per < a.experts ? from + per : (int)a.experts;
+    for (int e = from; e < end; e++) sum += first[e];
+    int at = block_before<WARPS>(sum, &all);
     for (int e = from; e < end; e++) {
         int n = first[e];
         first[e] = at;
         if (writes) {
             a.count[e] = n;
             a.start[e] = at;
-            for (int i = 0; a.tile && i < n; i += t, tile++) a.tiles[2 * tile] = e, a.tiles[2 * tile + 1] = at + i;
         }
         at += n;
     }
     if (writes && threadIdx.x == 0) a.start[a.experts] = all;
-    if (writes && a.tile && threadIdx.x == 0) *a.n_tiles = all_tiles;
 }
 
 /* list: warp w puts its pairs of e from first[e] + seen[w][e] on. */
