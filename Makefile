@@ -52,7 +52,7 @@ endif
 endif
 GPU_CC  := $(filter-out -,$(firstword $(NVCC_IS)))
 GPU_VER := $(if $(GPU_CC),$(lastword $(NVCC_IS)))
-CU      := $(sort $(wildcard src/kernels/gpu/*.cu))
+CU      := $(sort $(wildcard src/kernels/gpu/*/*.cu))
 CUBIN   := $(if $(GPU_CC),$(CU:src/kernels/gpu/%.cu=build/gpu/%.cubin))
 NVFLAGS := -cubin -gencode=arch=compute_90a,code=sm_90a -O3 --std=c++17 -Isrc -Xptxas -warn-spills -Werror all-warnings
 # In the program they lie compressed, in the container that the driver unpacks itself; nvcc before 13 knows one way to compress.
@@ -60,7 +60,7 @@ FATBIN  := $(CUBIN:.cubin=.fatbin)
 PACK    := -fatbin -gencode=arch=compute_90a,code=sm_90a $(if $(filter 12.%,$(GPU_VER)),-Xfatbin=-compress-all,-compress-mode=size)
 BUILT_FOR := gpu: $(if $(GPU_CC),sm_90a$(comma) nvcc $(GPU_VER),none ($(wordlist 2,99,$(NVCC_IS))))
 
-ROOMS   := base format text media device kernels/ref kernels/cpu kernels/gpu kernels model runtime api server
+ROOMS   := base format text media device kernels/ref kernels/cpu kernels/gpu $(patsubst src/%/,%,$(wildcard src/kernels/gpu/*/)) kernels model runtime api server
 SRC     := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c))
 OBJ     := $(SRC:%.c=$B/%.o)
 CMD     := $(wildcard cmd/*.c)
@@ -107,6 +107,7 @@ build/gpu/flags:
 	@mkdir -p $(@D)
 	@echo '$(GPU_FLAGS)' >$@
 build/gpu/%.cubin: src/kernels/gpu/%.cu Makefile build/gpu/flags
+	@mkdir -p $(@D)
 	@echo "  NV  $<"; $(GPU_CC) $(NVFLAGS) -MMD -MP -MF $(@:.cubin=.d) -o $@ $<
 build/gpu/%.fatbin: build/gpu/%.cubin
 	@$(GPU_CC) $(PACK) -o $@ $<
@@ -171,7 +172,7 @@ $B/tests/device/test_cuda_h $B/tests/device/test_cublas_h: build/gpu/flags
 $B/tests/device/test_cuda_h $B/tests/device/test_cublas_h: ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
 
 # The GPU's kernels as C++ for this processor, and a driver that runs them: what check-all holds them against ref with.
-EMULATED := $(patsubst src/kernels/gpu/%.cu,$B/tests/gpu/%.o,$(wildcard src/kernels/gpu/*.cu)) $B/tests/gpu/driver.o
+EMULATED := $(CU:src/kernels/gpu/%.cu=$B/tests/gpu/%.o) $B/tests/gpu/driver.o
 CXX_GPU  := g++ -std=gnu++17 -mtls-dialect=gnu2 -O2 -g -Wall -Wextra -Werror -Wno-unknown-pragmas -fno-strict-aliasing -fopenmp -fPIC -Isrc -MMD -MP
 $B/tests/gpu/%.o: src/kernels/gpu/%.cu tests/gpu/emulate.h Makefile
 	@mkdir -p $(@D)
@@ -181,7 +182,7 @@ $B/tests/gpu/driver.o: tests/gpu/driver.cc tests/gpu/emulate.h Makefile
 	@echo "  CXX $<"; $(CXX_GPU) -O3 -c -o $@ $<
 $B/tests/gpu/libcuda.so.1: $(EMULATED)
 	@echo "  LD  $@"; g++ -shared -fopenmp -o $@ $^ -ldl
-$B/tests/gpu/test_hopper.o: tests/gpu/test_hopper.cu tests/gpu/emulate.h src/kernels/gpu/hopper.cuh Makefile
+$B/tests/gpu/test_hopper.o: tests/gpu/test_hopper.cu tests/gpu/emulate.h src/kernels/gpu/device/sm90.cuh Makefile
 	@mkdir -p $(@D)
 	@echo "  CXX $<"; $(CXX_GPU) -Wno-misleading-indentation -Wno-dangling-else -include tests/gpu/emulate.h -x c++ -c -o $@ $<
 $B/tests/gpu/test_hopper: $B/tests/gpu/test_hopper.o $B/tests/gpu/driver.o
@@ -189,12 +190,14 @@ $B/tests/gpu/test_hopper: $B/tests/gpu/test_hopper.o $B/tests/gpu/driver.o
 # The kernel files that need nothing of Hopper's own, for AMD's GPUs: nothing runs them yet, CI sees that they compile and link.
 AMD_CC    := clang-22
 AMD_FLAGS := -x hip --cuda-device-only -nogpulib -nogpuinc --no-gpu-bundle-output -std=c++17 -O3 -Wall -Wextra -Werror -Isrc
-AMD_FILES := attention linear logprobs moe moe_int8_rows moe_tiles pack requant route rows sample
+AMD_FILES := rows/rows rows/sample rows/logprobs gemm/generic mla/generic moe/gate_sort moe/generic moe/tiles moe/quantize_rows weights/repack weights/requant
 AMD       := $(foreach chip,gfx942 gfx950,$(patsubst %,build/amd/$(chip)/%.co,$(AMD_FILES)))
-build/amd/%.co: tests/gpu/amd.h src/kernels/weigh.h $(wildcard src/kernels/gpu/*.cu src/kernels/gpu/*.cuh) src/kernels/gpu/args.h Makefile
-	@mkdir -p $(@D)
-	@echo "  AMD $(*F).cu for $(patsubst %/,%,$(*D))"; $(AMD_CC) $(AMD_FLAGS) --offload-arch=$(patsubst %/,%,$(*D)) \
-		-include tests/gpu/amd.h -c src/kernels/gpu/$(*F).cu -o $@
+define AMD_RULE
+build/amd/$1/%.co: src/kernels/gpu/%.cu tests/gpu/amd.h src/kernels/sample_weight.h $$(wildcard src/kernels/gpu/*/*.cuh) src/kernels/gpu/params.h Makefile
+	@mkdir -p $$(@D)
+	@echo "  AMD $$*.cu for $1"; $$(AMD_CC) $$(AMD_FLAGS) --offload-arch=$1 -include tests/gpu/amd.h -c $$< -o $$@
+endef
+$(foreach chip,gfx942 gfx950,$(eval $(call AMD_RULE,$(chip))))
 .PHONY: amd
 amd: $(AMD)
 	@echo "amd: gfx942 and gfx950, $(words $(AMD)) of $(words $(AMD)) kernel files"
@@ -254,4 +257,4 @@ dist: all
 clean:
 	rm -rf build build-*
 
--include $(OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(CUBIN:.cubin=.d) $(wildcard $B/tests/*/*.d)
+-include $(OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(CUBIN:.cubin=.d) $(wildcard $B/tests/*/*.d $B/tests/gpu/*/*.d)

@@ -97,7 +97,7 @@ static status case_error(gemm_bench *b, gemm_case *c, gemm_seen *seen, f64 *erro
 
 static void report(const gemm_bench *b, const gemm_case *c, const gemm_seen *seen, f64 median, f64 best, f64 error) {
     char how[GEMM_CHOICE_TEXT];
-    snprintf(how, sizeof how, "%s", c->s->kind == G_ABSORB ? "absorb" : seen->few ? seen->few : "linear");
+    snprintf(how, sizeof how, "%s", c->s->kind == G_ABSORB ? "absorb" : seen->skinny ? seen->skinny : "linear");
     if (c->n > 64) gemm_choice_text(&seen->choice, how);
     f64 bytes = (f64)c->weight_bytes + (f64)c->n * (f64)(c->x_width * 2 + c->y_width * (c->wide ? 4 : 2));
     if (c->s->kind == G_ADD && seen->call.op == GEMM_ADD) bytes += (f64)c->n * (f64)c->y_width * 2;

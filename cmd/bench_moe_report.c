@@ -1,6 +1,6 @@
 /* cmd/bench_moe_report.c: the line that `moonlet bench moe` prints for a shape, and the same as JSON. */
 #include "bench_moe.h"
-#include "kernels/gpu/moe_choice.h"
+#include "kernels/gpu/moe/moe_select.h"
 #include <math.h>
 
 /* As JSON has it: null where it is none. */

@@ -18,7 +18,7 @@ typedef struct {
     check_act in, x, d, h, inter, shared;
     f32 *scores, *weights;
     i32 *ids, *bad;
-    rows_later later;
+    deferred_norm deferred;
 } layer;
 
 static check_weight make_experts(check *c, const shape *s) {
@@ -53,7 +53,7 @@ static layer make_layer(check *c, const shape *s) {
                .weights = check_alloc(c, (u64)(s->n * s->k) * 4),
                .ids = check_alloc(c, (u64)(s->n * s->k) * 4),
                .bad = check_alloc(c, (u64)s->n * 4)};
-    l.later.squares = check_alloc(c, (u64)LATER_ROWS * LATER_PARTS * 4);
+    l.deferred.squares = check_alloc(c, (u64)DEFERRED_ROWS * DEFERRED_PARTS * 4);
     memset(l.bad, 0, (size_t)s->n * 4);
     if (!s->shared) return l;
     l.gate = check_matrix(c, WK_LINEAR, WF_BF16, s->shared, s->hidden, wide);
@@ -79,8 +79,8 @@ static norm_args norm_of(const shape *s, const layer *l, bool dev) {
                        .eps = 1e-6f};
 }
 
-static feed_args feed_of(const shape *s, layer *l, bool dev, bool later) {
-    rows_later *in = dev ? &l->later : NULL;
+static feed_args feed_of(const shape *s, layer *l, bool dev, bool deferred) {
+    deferred_norm *in = dev ? &l->deferred : NULL;
     dtype act = dev ? DT_BF16 : DT_F32;
     return (feed_args){
         .products = {.of = {{.w = weight_of(&l->router, dev), .y = l->scores, .y_stride = s->experts, .y_type = DT_F32},
@@ -92,13 +92,13 @@ static feed_args feed_of(const shape *s, layer *l, bool dev, bool later) {
                      .x = of(&l->h, dev),
                      .n = s->n,
                      .x_stride = s->hidden,
-                     .later = in},
+                     .deferred = in},
         .route = {l->scores, weight_of(&l->bias, dev), l->ids, l->weights, s->n, s->experts, s->k, s->n != 2, 2.5f},
         .down = {weight_of(&l->down, dev), of(&l->inter, dev), of(&l->shared, dev), s->n, s->shared, s->hidden, act},
         .moe = {.moe = {weight_of(&l->experts, dev), of(&l->h, dev), l->ids, l->weights,
                         s->shared ? of(&l->shared, dev) : NULL, of(&l->d, dev), NULL, s->n, s->k, in},
                 .norm = norm_of(s, l, dev),
-                .later = later ? in : NULL}};
+                .deferred = deferred ? in : NULL}};
 }
 
 /* The smallest distance between the k-th and the next score of a row: rounding may not change what is chosen. */
@@ -132,37 +132,37 @@ static void choose_bias(check *c, const shape *s, layer *l, const f32 *logits) {
     l->bias = check_prepare(c, (weight_desc){.kind = WK_VECTOR, .views = &v, .n_views = 1});
 }
 
-static void run(const ops *o, const shape *s, layer *l, bool dev, bool later) {
+static void run(const ops *o, const shape *s, layer *l, bool dev, bool deferred) {
     linear_norm_args front = {.linear = {weight_of(&l->before, dev), of(&l->in, dev), of(&l->d, dev), s->n, BEFORE,
                                          s->hidden, dev ? DT_BF16 : DT_F32},
                               .norm = norm_of(s, l, dev),
-                              .later = later && dev ? &l->later : NULL};
+                              .deferred = deferred && dev ? &l->deferred : NULL};
     o->linear_norm(o, &front);
 }
 
 /* later: rows before and behind may be finished later. bad: a row with a NaN. */
-static void feed_case(check *c, const shape *s, bool later, bool bad) {
+static void feed_case(check *c, const shape *s, bool deferred, bool bad) {
     layer l = make_layer(c, s);
     i64 n = s->n, h = s->hidden, worst = n / 2;
     f64 bound = check_moe_bound(c, s->format);
     check_act first = check_output(c, n * h), again = check_output(c, n * h);
-    run(c->ref, s, &l, false, later);
-    feed_args b = feed_of(s, &l, false, later);
+    run(c->ref, s, &l, false, deferred);
+    feed_args b = feed_of(s, &l, false, deferred);
     c->ref->products(c->ref, &b.products);
     choose_bias(c, s, &l, l.scores);
     b.route.bias = l.bias.ref;
     b.moe.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe.moe));
     c->ref->feed(c->ref, &b);
-    feed_args a = feed_of(s, &l, true, later);
+    feed_args a = feed_of(s, &l, true, deferred);
     a.moe.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe.moe));
     a.moe.norm.bad = l.bad, a.moe.norm.mark = 7;
     memcpy(first.h, l.x.h, (size_t)(n * h) * 2);
-    l.later.parts = 0;
-    run(c->dev, s, &l, true, later);
+    l.deferred.parts = 0;
+    run(c->dev, s, &l, true, deferred);
     c->dev->feed(c->dev, &a);
     check_compare(c, "residual stream", l.x.h, DT_BF16, l.x.f, n, h, h, MORE * bound);
-    if (!later) check_compare(c, "its norm", l.h.h, DT_BF16, l.h.f, n, h, h, MORE * bound);
-    if (later) { /* a product that takes the rows as they are */
+    if (!deferred) check_compare(c, "its norm", l.h.h, DT_BF16, l.h.f, n, h, h, MORE * bound);
+    if (deferred) { /* a product that takes the rows as they are */
         check_weight w = check_matrix(c, WK_LINEAR, WF_BF16, 40, h, 1.0f / sqrtf((f32)h));
         check_act y = check_output(c, n * 80);
         products_args p = {
@@ -171,19 +171,19 @@ static void feed_case(check *c, const shape *s, bool later, bool bad) {
             .x = l.h.h,
             .n = n,
             .x_stride = h,
-            .later = &l.later};
+            .deferred = &l.deferred};
         p.of[0].y_type = p.of[1].y_type = DT_BF16;
         c->dev->products(c->dev, &p);
         c->ref->linear(c->ref, &(linear_args){w.ref, l.h.f, y.f, n, h, 40, DT_F32});
         check_compare(c, "a product of its norm", y.h, DT_BF16, y.f, n, 40, 40, PRODUCT_MORE * bound);
     }
-    int mark = later ? 3 : 7; /* an earlier mark stays */
-    if (bad) {                /* once more, with a NaN in a row */
-        if (later) l.bad[worst] = 3;
+    int mark = deferred ? 3 : 7; /* an earlier mark stays */
+    if (bad) {                   /* once more, with a NaN in a row */
+        if (deferred) l.bad[worst] = 3;
         memcpy(again.h, l.x.h, (size_t)(n * h) * 2), memcpy(l.x.h, first.h, (size_t)(n * h) * 2);
         l.x.h[worst * h + h / 2] = CHECK_BAD;
-        l.later.parts = 0;
-        run(c->dev, s, &l, true, later);
+        l.deferred.parts = 0;
+        run(c->dev, s, &l, true, deferred);
         c->dev->feed(c->dev, &a);
         check_isolated(c, "feed", again.h, l.x.h, n, h, worst);
     }

@@ -18,7 +18,7 @@ static struct {
     check *c;
     twin used[32];
     int n;
-    rows_later *later; /* whose squares are the GPU's during the call */
+    deferred_norm *deferred; /* whose squares are the GPU's during the call */
     f32 *squares;
 } mirror;
 
@@ -50,16 +50,16 @@ static void *there(const void *p) {
 }
 
 /* At most one a call. */
-static void later_there(rows_later *l) {
+static void deferred_there(deferred_norm *l) {
     if (!l) return;
-    mirror.later = l, mirror.squares = l->squares;
+    mirror.deferred = l, mirror.squares = l->squares;
     l->squares = there(l->squares);
 }
 
 static void bring_back(void) {
     err e;
-    if (mirror.later) mirror.later->squares = mirror.squares;
-    mirror.later = NULL;
+    if (mirror.deferred) mirror.deferred->squares = mirror.squares;
+    mirror.deferred = NULL;
     for (int k = 0; k < mirror.n; k++) {
         const check_block *b = mirror.used[k].host;
         mirror.dev->read(mirror.dev, b->p, mirror.used[k].there, check_block_bytes(b->bytes));
@@ -84,10 +84,10 @@ MIRROR(embed, embed_args, MOVE(ids), MOVE(drawn), MOVE(out))
 MIRROR(norm, norm_args, MOVE(x), MOVE(add), MOVE(sum), MOVE(out), MOVE(bad))
 MIRROR(linear, linear_args, MOVE(x), MOVE(y))
 MIRROR(swiglu, swiglu_args, MOVE(x), MOVE(out))
-MIRROR(products, products_args, MOVE(x), later_there(k.later);
+MIRROR(products, products_args, MOVE(x), deferred_there(k.deferred);
        for (i64 i = 0; i < k.count; i++) k.of[i].y = there(k.of[i].y))
 MIRROR(linear_norm, linear_norm_args, MOVE(linear.x), MOVE(linear.y), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum),
-       MOVE(norm.out), MOVE(norm.bad), later_there(k.later))
+       MOVE(norm.out), MOVE(norm.bad), deferred_there(k.deferred))
 MIRROR(rope_table, rope_table_args, MOVE(positions), MOVE(inv_freq), MOVE(table))
 MIRROR(rope_q, rope_q_args, MOVE(q), MOVE(table))
 MIRROR(kv_write, kv_write_args, MOVE(kv_a), MOVE(table), MOVE(slots), MOVE(kv))
@@ -121,11 +121,12 @@ static void op_route_beside(const ops *o, const route_args *a, const linear_args
 MIRROR(moe, moe_args, MOVE(x), MOVE(ids), MOVE(weights), MOVE(shared), MOVE(out), MOVE(workspace))
 MIRROR(moe_norm, moe_norm_args, MOVE(moe.x), MOVE(moe.ids), MOVE(moe.weights), MOVE(moe.shared), MOVE(moe.out),
        MOVE(moe.workspace), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum), MOVE(norm.out), MOVE(norm.bad),
-       later_there(k.later))
+       deferred_there(k.deferred))
 MIRROR(feed, feed_args, MOVE(products.x), MOVE(products.of[0].y), MOVE(products.of[1].y), MOVE(route.logits),
        MOVE(route.ids), MOVE(route.weights), MOVE(down.x), MOVE(down.y), MOVE(moe.moe.x), MOVE(moe.moe.ids),
        MOVE(moe.moe.weights), MOVE(moe.moe.shared), MOVE(moe.moe.out), MOVE(moe.moe.workspace), MOVE(moe.norm.x),
-       MOVE(moe.norm.add), MOVE(moe.norm.sum), MOVE(moe.norm.out), MOVE(moe.norm.bad), later_there(k.products.later))
+       MOVE(moe.norm.add), MOVE(moe.norm.sum), MOVE(moe.norm.out), MOVE(moe.norm.bad),
+       deferred_there(k.products.deferred))
 MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
 MIRROR(finite, finite_args, MOVE(x), MOVE(bad))
 MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(ids), MOVE(bad), MOVE(workspace))

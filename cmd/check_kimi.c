@@ -29,7 +29,7 @@ static check_weight make_weight(check *c, const gemm_shape *s) {
 typedef struct {
     const op_weight *w, *up, *norm;
     void *x, *y, *sum, *out;
-    rows_later *later;
+    deferred_norm *deferred;
 } operands;
 
 static void call(const ops *o, const gemm_shape *s, const operands *p, i64 n, dtype t) {
@@ -42,7 +42,7 @@ static void call(const ops *o, const gemm_shape *s, const operands *p, i64 n, dt
     else if (s->kind == G_UNABSORB)
         o->unabsorb_v(o, &(unabsorb_v_args){p->w, p->x, p->y, n, s->rows, LATENT, V_DIM});
     else if (s->kind == G_ADD)
-        o->linear_norm(o, &(linear_norm_args){l, norm, p->later});
+        o->linear_norm(o, &(linear_norm_args){l, norm, p->deferred});
     else
         o->linear(o, &l);
 }
@@ -54,15 +54,16 @@ static void first_rows(check *c, const gemm_case *k, const operands *weights, co
     bool add = k->s->kind == G_ADD;
     dtype t = k->wide ? DT_F32 : DT_BF16;
     char what[80];
-    rows_later later = {.squares = check_alloc(c, (u64)LATER_ROWS * LATER_PARTS * 4)};
+    deferred_norm deferred = {.squares = check_alloc(c, (u64)DEFERRED_ROWS * DEFERRED_PARTS * 4)};
     operands p = *weights;
     p.x = x.h, p.y = check_alloc(c, (u64)(n * width) * dtype_size(t));
-    if (add) p.sum = check_copy(c, sum, (u64)(n * width) * 2), p.out = check_output(c, n * width).h, p.later = &later;
+    if (add)
+        p.sum = check_copy(c, sum, (u64)(n * width) * 2), p.out = check_output(c, n * width).h, p.deferred = &deferred;
     call(c->dev, k->s, &p, n, t);
     snprintf(what, sizeof what, "%s, %lld rows", k->s->name, (long long)n);
     check_compare(c, what, add ? p.sum : p.y, t, add ? want->sum : want->y, n, width, width,
                   k->wide ? F32_BOUND : BF16_BOUND);
-    if (add && !later.parts) check_compare(c, what, p.out, t, want->out, n, width, width, BF16_BOUND);
+    if (add && !deferred.parts) check_compare(c, what, p.out, t, want->out, n, width, width, BF16_BOUND);
 }
 
 static void shape_case(check *c, const gemm_shape *s) {

@@ -10,7 +10,7 @@ static const f64 TWICE = 1.5;
 
 typedef struct {
     check_act x, add, h;
-    rows_later later;
+    deferred_norm deferred;
     i32 *bad;
 } later_rows;
 
@@ -19,8 +19,8 @@ static later_rows make_rows(check *c, i64 n, i64 dim) {
                     .add = check_output(c, n * dim),
                     .h = check_output(c, n * dim),
                     .bad = check_alloc(c, (u64)n * 4)};
-    r.later.squares = check_alloc(c, (u64)LATER_ROWS * LATER_PARTS * 4);
-    r.later.parts = 77;
+    r.deferred.squares = check_alloc(c, (u64)DEFERRED_ROWS * DEFERRED_PARTS * 4);
+    r.deferred.parts = 77;
     for (i64 i = 0; i < n; i++) r.bad[i] = 0;
     return r;
 }
@@ -53,7 +53,7 @@ static void compare(check *c, later_rows *r, i64 n, i64 dim, f64 more) {
                        .x = r->h.h,
                        .n = n,
                        .x_stride = dim,
-                       .later = &r->later},
+                       .deferred = &r->deferred},
                   b = {.of = {{.w = w.ref, .y = s.f, .y_stride = ROUTER, .y_type = DT_F32},
                               {.w = gate.ref, .up = up.ref, .y = y.f, .y_stride = ROWS}},
                        .count = 2,
@@ -75,7 +75,7 @@ static void linear_case(check *c, i64 n, i64 cols, i64 dim, weight_format f) {
     later_rows r = make_rows(c, n, dim);
     linear_norm_args a = {.linear = {w.dev, in.h, r.add.h, n, cols, dim, DT_BF16},
                           .norm = norm_of(&r, norm.dev, true, n, dim),
-                          .later = &r.later},
+                          .deferred = &r.deferred},
                      b = {.linear = {w.ref, in.f, r.add.f, n, cols, dim, DT_F32},
                           .norm = norm_of(&r, norm.ref, false, n, dim)};
     c->dev->linear_norm(c->dev, &a);
@@ -108,7 +108,7 @@ static void moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 experts, 
     if (n > 8) ids[n * K / 3] = -1, ids[n * K / 2] = (i32)experts;
     moe_norm_args a = {.moe = {w.dev, in.h, ids, weights, shared ? also.h : NULL, r.add.h, NULL, n, K, NULL},
                        .norm = norm_of(&r, norm.dev, true, n, hidden),
-                       .later = &r.later},
+                       .deferred = &r.deferred},
                   b = {.moe = {w.ref, in.f, ids, weights, shared ? also.f : NULL, r.add.f, NULL, n, K, NULL},
                        .norm = norm_of(&r, norm.ref, false, n, hidden)};
     a.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe));
@@ -152,12 +152,12 @@ static void chain_case(check *c, i64 n, i64 hidden, i64 experts, bool bad) {
     for (i64 j = 0; j < n * K; j++) ids[j] = (i32)(j * 3 % experts), weights[j] = 0.4f;
     linear_norm_args first = {.linear = {o.dev, in.h, r.add.h, n, COLS, hidden, DT_BF16},
                               .norm = norm_of(&r, norm.dev, true, n, hidden),
-                              .later = &r.later},
+                              .deferred = &r.deferred},
                      first_ref = {.linear = {o.ref, in.f, r.add.f, n, COLS, hidden, DT_F32},
                                   .norm = norm_of(&r, norm.ref, false, n, hidden)};
-    moe_norm_args a = {.moe = {w.dev, r.h.h, ids, weights, NULL, d.h, NULL, n, K, &r.later},
+    moe_norm_args a = {.moe = {w.dev, r.h.h, ids, weights, NULL, d.h, NULL, n, K, &r.deferred},
                        .norm = first.norm,
-                       .later = &r.later},
+                       .deferred = &r.deferred},
                   b = {.moe = {w.ref, r.h.f, ids, weights, NULL, d.f, NULL, n, K, NULL}, .norm = first_ref.norm};
     a.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe));
     b.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe));

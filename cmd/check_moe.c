@@ -352,7 +352,7 @@ static void check_fp8(check *c) {
 }
 
 /* Many tokens an expert, several slots a token: results too large for a half, and too small
- * (kernels/gpu/moe_range.cuh). */
+ * (kernels/gpu/moe/fp16_range.cuh). */
 static void check_range(check *c) {
     static const moe_shape narrow = {60, 256, 128, 3, 2}, wide = {230, 192, 128, 2, 2};
     static const f32 sigmas[] = {2000.0f, 1e10f, 3e-3f, 1e-6f};
@@ -388,8 +388,9 @@ void check_moe(check *c) {
                 moe_case(c, &s[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape many[] = {{160, 32, 32, 16, 16}, {260, 32, 32, 16, 16}}; /* of pairs */
     for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_BF16, true, 1.0f);
-    /* INT4 in blocks of 16 x 64 (kernels/gpu/pack.h): tokens 1..64 and around the kernels' limits; one expert for
-     * all; more experts than pairs; real widths on a GPU alone: processors and the emulated GPU would take minutes */
+    /* INT4 in blocks of 16 x 64 (kernels/gpu/device/int4_pack.h): tokens 1..64 and around the kernels' limits; one
+     * expert for all; more experts than pairs; real widths on a GPU alone: processors and the emulated GPU would
+     * take minutes */
     check_each(c);
     static const moe_shape blocks[] = {{128, 128, 64, 16, 2}, {129, 192, 64, 12, 2}, {40, 576, 128, 1, 1},
                                        {9, 64, 320, 16, 8},   {300, 64, 64, 3, 3},   {513, 64, 128, 4, 2},

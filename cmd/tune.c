@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cmd.h"
-#include "kernels/gpu/tuned.h"
+#include "kernels/gpu/moe/moe_tuned.h"
 #include "model_opts.h"
 #include "tune.h"
 #include "tune_moe.h"

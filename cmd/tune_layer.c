@@ -248,7 +248,7 @@ status tune_right(tune_layer *l, const moe_choice *how, bool first, tune_verdict
     device *dev = l->t->dev;
     run_as(l, how);
     i64 rows = (i64)read_rows(l, l->got);
-    v->error = from_ref(l, l->want[how->path == MOE_INT8]);
+    v->error = from_ref(l, l->want[how->path == MOE_GROUPED_W4A8]);
     if (first) memcpy(l->usual, l->got, (u64)(rows * l->call.dim) * 2);
     v->apart = rows_apart(l->got, l->usual, rows, l->call.dim);
     run_as(l, how);

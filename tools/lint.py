@@ -23,6 +23,15 @@ LAYERS = {
     "api": {"base", "text", "media", "runtime", "model", "format", "device", "kernels"},
     "server": {"base", "text", "media", "runtime", "api"},
 }
+# folder of kernels/gpu -> folders below it whose headers it may include
+GPU_FOLDERS = {
+    "device": set(),
+    "rows": {"device"},
+    "gemm": {"device", "rows"},
+    "mla": {"device", "rows", "gemm"},
+    "moe": {"device", "rows", "gemm"},
+    "weights": {"device"},
+}
 COLUMNS = 120
 C_FILES = (".c", ".h", ".cu", ".cuh", ".cc")
 problems = []
@@ -69,13 +78,42 @@ def check_json(path, text):
         problems.append(f"{rel}: <jansson.h> is included by base/json.h alone")
 
 
+def check_kernels(path, text):
+    """Backends do not include each other; inside of kernels/gpu includes go down as GPU_FOLDERS says."""
+    parts = path.relative_to(ROOT / "src" / "kernels").parts
+    backend, folder = parts[0] if len(parts) > 1 else "", parts[1] if len(parts) > 2 else ""
+    for target in re.findall(r'^\s*#\s*include\s+"kernels/([^"]+)"', text, re.M):
+        other = target.split("/")
+        if len(other) > 1 and backend and other[0] != backend:
+            problems.append(f"{path.relative_to(ROOT)}: backend {backend} may not include {target}")
+        if folder and len(other) > 2 and other[1] not in GPU_FOLDERS[folder] | {folder}:
+            if target != "gpu/moe/gate_fused.cuh":  # the gate runs in blocks behind those of a product
+                problems.append(f"{path.relative_to(ROOT)}: kernels/gpu/{folder} may not include {target}")
+
+
+def check_header(path, text):
+    """A first line that names a file names this one."""
+    rel = path.relative_to(ROOT / "src").as_posix()
+    named = re.match(r"/\* ([\w/]+\.(?:c|h|cu|cuh)): ", text)
+    if named and named.group(1) != rel:
+        problems.append(f"src/{rel}: its first line names {named.group(1)}")
+
+
 def check_tour(files):
+    """The tour has a sentence for every file; of kernels/gpu, which has a README of its own, for every folder."""
     tour = (ROOT / "src/README.md").read_text()
     for f in files:
         rel = f.relative_to(ROOT / "src").as_posix()
         stem = re.sub(r"\.(c|h|cu|cuh)$", "", rel)
-        if f"`{rel}`" not in tour and f"`{stem}`" not in tour:
+        folder = f"{rel.rsplit('/', 1)[0]}/"
+        if folder.startswith("kernels/gpu/"):
+            if f"`{folder}`" not in tour:
+                problems.append(f"src/README.md has no sentence for `{folder}`")
+        elif f"`{rel}`" not in tour and f"`{stem}`" not in tour:
             problems.append(f"src/README.md has no sentence for `{stem}`")
+    for name in re.findall(r"^- `([\w/]+)`", tour, re.M):
+        if not list((ROOT / "src").glob(f"{name.rstrip('/')}*")):
+            problems.append(f"src/README.md: there is no `{name}`")
 
 
 def report_unformatted(tool, options, files, pattern):
@@ -141,6 +179,9 @@ def main():
     python = python_files()
     for p in src:
         check_includes(p, p.read_text())
+        check_header(p, p.read_text())
+        if room_of(p) == "kernels":
+            check_kernels(p, p.read_text())
     for p in src + rest:
         check_words(p, p.read_text())
         check_json(p, p.read_text())

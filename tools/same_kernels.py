@@ -32,7 +32,7 @@ def sections(path):
 
 def kernels(folder):
     found = {}
-    for path in sorted(Path(folder).glob("*.cubin")):
+    for path in sorted(Path(folder).rglob("*.cubin")):
         for name, code in sections(path):
             if name in found:
                 raise SystemExit(f"{path}: {name} is in another file too")

@@ -88,12 +88,12 @@ typedef struct {
  * eps); parts 0: it is. The op that makes the rows fills this in when it is called; one that takes them multiplies,
  * or finishes them in place and clears parts. So a product in front of a norm can add to the residual stream, and
  * the norm needs no pass of its own. */
-enum { LATER_ROWS = 64, LATER_PARTS = 512 /* at most */ };
+enum { DEFERRED_ROWS = 64, DEFERRED_PARTS = 512 /* at most */ };
 typedef struct {
-    f32 *squares; /* [LATER_ROWS, LATER_PARTS] */
+    f32 *squares; /* [DEFERRED_ROWS, DEFERRED_PARTS] */
     i64 parts, dim;
     f32 eps;
-} rows_later;
+} deferred_norm;
 
 /* y[n, rows] = x[n, cols] W^T. y_type is ops.act or DT_F32 (router logits, logits). */
 typedef struct {
@@ -109,7 +109,7 @@ typedef struct {
 typedef struct {
     linear_args linear;
     norm_args norm;
-    rows_later *later;
+    deferred_norm *deferred;
 } linear_norm_args;
 
 /* out[n, inter] = silu(x gate^T) * (x up^T): the first half of a dense feed-forward layer. */
@@ -135,7 +135,7 @@ typedef struct {
     i64 count;
     const void *x;
     i64 n, x_stride;
-    rows_later *later; /* of x, or NULL */
+    deferred_norm *deferred; /* of x, or NULL */
 } products_args;
 
 /* table[n, rope / 2] of (cos, sin) pairs, float32, of positions[n] * inv_freq[rope / 2], the angle in double.
@@ -262,14 +262,14 @@ typedef struct {
     void *out;          /* [n, hidden], not x */
     void *workspace;
     i64 n, k;
-    rows_later *later; /* of x, or NULL */
+    deferred_norm *deferred; /* of x, or NULL */
 } moe_args;
 
 /* moe, and the norm behind it whose `add` is moe's out: as linear_norm_args. */
 typedef struct {
     moe_args moe;
     norm_args norm;
-    rows_later *later;
+    deferred_norm *deferred;
 } moe_norm_args;
 
 /* The feed-forward part of a layer with experts: `products` of x with the router, and with a shared expert its gate
@@ -311,7 +311,7 @@ typedef struct {
     i32 mark;
 } finite_args;
 
-/* How a row's token is drawn, in whole numbers (kernels/weigh.h), so that every backend draws the same one. */
+/* How a row's token is drawn, in whole numbers (kernels/sample_weight.h), so that every backend draws the same one. */
 enum { SAMPLE_BITS = 53 };
 typedef struct {
     f32 scale;      /* log2(e) / temperature; 0: the largest logit, the lowest id among equals */

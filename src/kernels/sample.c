@@ -1,5 +1,5 @@
 #include "kernels/sample.h"
-#include "kernels/weigh.h"
+#include "kernels/sample_weight.h"
 #include <math.h>
 #include <string.h>
 
@@ -76,7 +76,7 @@ i32 sample_one(const f32 *logits, i64 vocab, const sample_row *r, void *scratch)
     f32 most = logits[best];
     if (r->scale <= 0 || !isfinite(most)) return best;
     space s = {scratch, (candidate *)((u64 *)scratch + vocab)};
-    for (i64 i = 0; i < vocab; i++) s.weight[i] = weigh(most - logits[i], r->scale);
+    for (i64 i = 0; i < vocab; i++) s.weight[i] = sample_weight(most - logits[i], r->scale);
     if ((r->top_k > 0 && r->top_k < vocab) || r->top_p < (u64)1 << SAMPLE_BITS) {
         candidate last = last_kept(&s, logits, most, vocab, r);
         for (i64 i = 0; i < vocab; i++)

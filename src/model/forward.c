@@ -26,7 +26,7 @@ static norm_args norm_of(const model *m, const op_weight *weight, void *d, i64 n
 
 /* d = x w^T, then norm_of. later: m->later or NULL (ops.h). */
 static void linear_norm(model *m, const op_weight *w, const void *x, i64 x_stride, const norm_args *norm,
-                        rows_later *later) {
+                        deferred_norm *deferred) {
     m->o->linear_norm(m->o, &(linear_norm_args){.linear = {.w = w,
                                                            .x = x,
                                                            .y = m->d,
@@ -35,7 +35,7 @@ static void linear_norm(model *m, const op_weight *w, const void *x, i64 x_strid
                                                            .y_stride = m->c->hidden,
                                                            .y_type = m->o->act},
                                                 .norm = *norm,
-                                                .later = later});
+                                                .deferred = deferred});
 }
 
 static bool is_dense(const model *m, i64 layer) { return layer < m->c->n_dense; }
@@ -65,7 +65,7 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
                   .x = m->h,
                   .n = n,
                   .x_stride = c->hidden,
-                  .later = &m->later});
+                  .deferred = &m->deferred});
     latents_args latents = {.q = {.weight = w->q_a_norm,
                                   .x = m->q_a,
                                   .out = m->q_a,
@@ -158,7 +158,7 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
         pages += m->lim.seq_pages;
     }
     norm_args norm = norm_of(m, w->ffn_norm, m->d, b->n, 0);
-    linear_norm(m, w->o, m->attn, c->n_heads * c->v_dim, &norm, is_dense(m, layer) ? NULL : &m->later);
+    linear_norm(m, w->o, m->attn, c->n_heads * c->v_dim, &norm, is_dense(m, layer) ? NULL : &m->deferred);
 }
 
 /* Everything between h and d of a layer with experts. */
@@ -173,7 +173,7 @@ static feed_args feed_of(model *m, const layer_weights *w, i64 n) {
                      .x = m->h,
                      .n = n,
                      .x_stride = c->hidden,
-                     .later = &m->later},
+                     .deferred = &m->deferred},
         .route = {.logits = m->scores,
                   .bias = w->router_bias,
                   .ids = m->expert_ids,
@@ -199,7 +199,7 @@ static feed_args feed_of(model *m, const layer_weights *w, i64 n) {
                         .workspace = m->workspace,
                         .n = n,
                         .k = c->top_k,
-                        .later = &m->later}}};
+                        .deferred = &m->deferred}}};
 }
 
 /* What `feed` does, but with the router's choice left in memory, which is read. */
@@ -215,7 +215,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i32 *routes) {
     const layer_weights *w = &m->w.layers[layer];
     bool last = layer + 1 == c->n_layers;
     norm_args norm = norm_of(m, last ? m->w.norm : w[1].attn_norm, m->d, n, (i32)layer + 1);
-    rows_later *later = last ? NULL : &m->later;
+    deferred_norm *deferred = last ? NULL : &m->deferred;
     if (is_dense(m, layer)) {
         m->o->swiglu(m->o, &(swiglu_args){.gate = w->gate,
                                           .up = w->up,
@@ -224,12 +224,12 @@ static void feed_forward(model *m, i64 layer, i64 n, i32 *routes) {
                                           .n = n,
                                           .x_stride = c->hidden,
                                           .out_stride = c->inter_dense});
-        linear_norm(m, w->down, m->inter, c->inter_dense, &norm, later);
+        linear_norm(m, w->down, m->inter, c->inter_dense, &norm, deferred);
         for (i64 i = 0; routes && i < n * c->top_k; i++) routes[layer * n * c->top_k + i] = -1;
         return;
     }
     feed_args feed = feed_of(m, w, n);
-    feed.moe.norm = norm, feed.moe.later = later;
+    feed.moe.norm = norm, feed.moe.deferred = deferred;
     if (routes)
         feed_watched(m, layer, &feed, routes);
     else
@@ -315,7 +315,7 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
                 &(embed_args){.table = m->w.embed, .ids = m->in.ids, .drawn = m->in.drawn, .out = m->x, .n = b->n});
     norm_args first = norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, BAD_EMBEDDING);
     m->o->norm(m->o, &first);
-    m->later = (rows_later){.squares = m->later.squares};
+    m->deferred = (deferred_norm){.squares = m->deferred.squares};
     for (i64 l = 0; l < c->n_layers; l++) {
         attention(m, l, b, n_abs);
         feed_forward(m, l, b->n, b->routes);

@@ -15,25 +15,25 @@ struct model {
     u64 act_size; /* bytes of an activation element */
     f64 rope_mscale;
     f32 softmax_scale;
-    f64 *inv_freq;    /* [rope / 2] */
-    void *kv;         /* kv_type [n_layers, pool_pages, KV_PAGE, latent + rope] */
-    u64 kv_layer;     /* bytes of one layer's pool */
-    void *x, *h, *d;  /* [rows, hidden]: residual stream, normed input, what a sub-layer adds */
-    void *q_a;        /* [rows, q_lora] */
-    void *q;          /* [rows, H, nope + rope] */
-    void *kv_a;       /* [rows, latent + rope] */
-    void *attn;       /* [rows, H, v] */
-    void *q_abs;      /* [decode_rows, H, latent + rope] */
-    void *o_lat;      /* [decode_rows, H, latent] */
-    void *inter;      /* [rows, widest feed-forward] */
-    void *shared;     /* [rows, hidden] */
-    f32 *scores;      /* [rows, experts] */
-    i32 *expert_ids;  /* [rows, k] */
-    f32 *expert_w;    /* [rows, k] */
-    f32 *rope;        /* [rows, rope / 2, 2] */
-    rows_later later; /* of h */
-    batch_tables in;  /* of this batch, on the device */
-    batch_tables up;  /* the same on the host */
+    f64 *inv_freq;          /* [rope / 2] */
+    void *kv;               /* kv_type [n_layers, pool_pages, KV_PAGE, latent + rope] */
+    u64 kv_layer;           /* bytes of one layer's pool */
+    void *x, *h, *d;        /* [rows, hidden]: residual stream, normed input, what a sub-layer adds */
+    void *q_a;              /* [rows, q_lora] */
+    void *q;                /* [rows, H, nope + rope] */
+    void *kv_a;             /* [rows, latent + rope] */
+    void *attn;             /* [rows, H, v] */
+    void *q_abs;            /* [decode_rows, H, latent + rope] */
+    void *o_lat;            /* [decode_rows, H, latent] */
+    void *inter;            /* [rows, widest feed-forward] */
+    void *shared;           /* [rows, hidden] */
+    f32 *scores;            /* [rows, experts] */
+    i32 *expert_ids;        /* [rows, k] */
+    f32 *expert_w;          /* [rows, k] */
+    f32 *rope;              /* [rows, rope / 2, 2] */
+    deferred_norm deferred; /* of h */
+    batch_tables in;        /* of this batch, on the device */
+    batch_tables up;        /* the same on the host */
     device_reply *replies[2];
     f32 *logits;              /* [logit_rows, vocab] */
     f32 *logprobs;            /* [logit_rows, 1 + LOGPROBS_TOP] */

@@ -93,7 +93,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->expert_ids, rows * (u64)max_i64(c->top_k, 1), sizeof(i32), "routing"},
         {&m->expert_w, rows * (u64)max_i64(c->top_k, 1), sizeof(f32), "routing"},
         {&m->rope, rows * (u64)c->rope, sizeof(f32), "rotary table"},
-        {&m->later.squares, (u64)LATER_ROWS * LATER_PARTS, sizeof(f32), "sums of squares"},
+        {&m->deferred.squares, (u64)DEFERRED_ROWS * DEFERRED_PARTS, sizeof(f32), "sums of squares"},
         {&m->tables, tables_bytes(l), 1, "a batch's tables"},
         {&m->logits, (u64)l->logit_rows * (u64)c->vocab, sizeof(f32), "logits"},
         {&m->logprobs, (u64)l->logit_rows * (1 + LOGPROBS_TOP), sizeof(f32), "log-probabilities"},

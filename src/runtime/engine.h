@@ -24,7 +24,7 @@ typedef struct {
     i64 chunk;               /* most prompt tokens in one step; 0: 512 */
     const char *load_format; /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
     const char *moe_format;  /* "auto", "w4a8" or "w2_bf16": how routed experts are kept; NULL: auto */
-    const char *tuned;       /* a GPU: table of measured choices (kernels/gpu/tuned.h); NULL, "none": none */
+    const char *tuned;       /* a GPU: table of measured choices (kernels/gpu/moe/moe_tuned.h); NULL, "none": none */
     i64 tp_slice;            /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
     bool eager;              /* a GPU: decode steps are not recorded as graphs */
     bool deterministic;      /* equal requests get equal bits, alone and among others: always so on ref and cpu */
@@ -57,7 +57,7 @@ typedef struct {
 typedef struct {
     const char *what; /* "linear 1536 x 7168"; NULL: launches outside of operations */
     i64 calls;
-    f64 seconds, bytes, flops;            /* bytes and flops as kernels/gpu/bill.h counts them */
+    f64 seconds, bytes, flops;            /* bytes and flops as kernels/gpu/op_cost.h counts them */
     kernel_time kernels[PROFILE_KERNELS]; /* the longest first */
     int n;
 } op_time;

@@ -1,6 +1,6 @@
 /* runtime/profile.c: what each operation and kernel of a GPU takes, summed up step by step. */
 #include "device/gpu.h"
-#include "kernels/gpu/bill.h"
+#include "kernels/gpu/op_cost.h"
 #include "runtime/engine_inside.h"
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ status profile_open(engine *g, err *e) {
     if (!g->gpu) return err_set(e, ST_UNSUPPORTED, "--profile times a GPU's kernels: it needs --device cuda");
     g->profile = calloc(PROFILE_PHASES, sizeof *g->profile);
     if (!g->profile) return err_nomem(e, "the profile", PROFILE_PHASES * sizeof *g->profile);
-    ops_bill(&g->ops, g->gpu);
+    ops_cost(&g->ops, g->gpu);
     return gpu_trace(g->gpu, LAUNCHES_MOST, e);
 }
 
@@ -54,7 +54,7 @@ void profile_before(const model_batch *b) {
         const model_span *p = &b->spans[s];
         if (p->absorbed) rows += p->n * p->pos0 + p->n * (p->n + 1) / 2;
     }
-    ops_bill_context(rows);
+    ops_cost_context(rows);
 }
 
 status profile_step(engine *g, const model_batch *b, err *e) {

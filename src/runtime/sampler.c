@@ -1,7 +1,7 @@
 #include "runtime/sampler.h"
 #include "kernels/logprobs.h"
 #include "kernels/sample.h"
-#include "kernels/weigh.h"
+#include "kernels/sample_weight.h"
 #include "runtime/philox.h"
 #include <math.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ sample_row sampler_row(const sampling *p, u32 choice, u64 position) {
     return (sample_row){.scale = (f32)(scale < most ? scale : most),
                         .top_k = (i32)min_i64(p->top_k, INT32_MAX),
                         .top_p = (u64)ldexp(p->top_p, SAMPLE_BITS),
-                        .min_weight = (u64)ceil(ldexp(p->min_p, WEIGH_BITS)),
+                        .min_weight = (u64)ceil(ldexp(p->min_p, SAMPLE_WEIGHT_BITS)),
                         .u = philox_bits(p->seed, choice, position)};
 }
 

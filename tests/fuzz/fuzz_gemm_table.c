@@ -1,6 +1,6 @@
 /* A table of measured choices for matrix products. What was accepted is sorted, allowed, found again, and the same
  * when written and read. */
-#include "kernels/gpu/gemm_table.h"
+#include "kernels/gpu/gemm/gemm_tuned.h"
 #include <stdlib.h>
 #include <string.h>
 

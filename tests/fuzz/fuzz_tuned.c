@@ -1,6 +1,6 @@
 /* A table of measured choices. What was accepted is sorted, allowed, found again, and the same when written and
  * read. */
-#include "kernels/gpu/tuned.h"
+#include "kernels/gpu/moe/moe_tuned.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
  * Not run on such a GPU. */
 #ifndef TESTS_GPU_AMD_H
 #define TESTS_GPU_AMD_H
-#define EMULATED /* hopper.cuh and prelude.cuh leave out what is written in PTX */
+#define EMULATED /* sm90.cuh and math.cuh leave out what is written in PTX */
 #define AMD_GPU
 
 #define __global__                         __attribute__((global))
@@ -194,7 +194,7 @@ AMD_FN double log(double x) {
     return y;
 }
 
-/* The tensor cores' product by exchanges, in prelude.cuh's layout: right, not fast; MFMA has other shapes. */
+/* The tensor cores' product by exchanges, in math.cuh's layout: right, not fast; MFMA has other shapes. */
 AMD_FN float amd_bf16(unsigned two, int high) { return __uint_as_float(high ? two & 0xffff0000u : two << 16); }
 AMD_FN void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) {
     int lane = (int)(amd_lane() & 31u), g = lane / 4, t = lane % 4;
@@ -206,7 +206,7 @@ AMD_FN void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) {
         }
 }
 
-/* ---- pack.cuh: two bf16 at a time ---- */
+/* ---- int4_pack.cuh: two bf16 at a time ---- */
 AMD_FN unsigned amd_round(float f) {
     unsigned b = __float_as_uint(f);
     return __builtin_isnan(f) ? b >> 16 | 0x40u : (b + 0x7fffu + (b >> 16 & 1u)) >> 16;
@@ -218,17 +218,17 @@ AMD_FN unsigned two_mul(unsigned a, unsigned b) {
     return amd_round(amd_bf16(a, 0) * amd_bf16(b, 0)) | amd_round(amd_bf16(a, 1) * amd_bf16(b, 1)) << 16;
 }
 
-/* ---- prelude.cuh's and hopper.cuh's names ---- */
+/* ---- math.cuh's and sm90.cuh's names ---- */
 AMD_FN unsigned pair_bf16(float low, float high) { return amd_round(low) | amd_round(high) << 16; }
 AMD_FN float amd_half(unsigned b) { return (float)__builtin_bit_cast(_Float16, (unsigned short)b); }
 AMD_FN float low_half(unsigned two) { return amd_half(two & 0xffffu); }
 AMD_FN float high_half(unsigned two) { return amd_half(two >> 16); }
 AMD_FN void store16(void *to, unsigned a, unsigned b, unsigned c, unsigned d) { *(uint4 *)to = {a, b, c, d}; }
 #define SHARED_MEMORY(type, name) extern __shared__ type name[]
-#define KERNEL_EARLY(name, type, threads, min_blocks)                                                                  \
+#define KERNEL_PDL(name, type, threads, min_blocks)                                                                    \
     extern "C" __global__ void __launch_bounds__(threads, min_blocks) k_##name(const type a)
-#define KERNEL_OF(name, type, threads, min_blocks) KERNEL_EARLY(name, type, threads, min_blocks)
-#define KERNEL(name, type)                         KERNEL_EARLY(name, type, GPU_THREADS, 1)
-AMD_FN void after_previous() {}
+#define KERNEL_OF(name, type, threads, min_blocks) KERNEL_PDL(name, type, threads, min_blocks)
+#define KERNEL(name, type)                         KERNEL_PDL(name, type, GPU_THREADS, 1)
+AMD_FN void pdl_wait() {}
 
 #endif

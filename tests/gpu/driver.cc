@@ -62,7 +62,7 @@ struct block {
     bool moved;          /* somebody did more than look at a barrier, in this pass */
     mailbox of_warps, of_all;
     unsigned operands[2][THREADS][6], products[THREADS]; /* of mma and wgmma, in turns */
-    const char *rows[2][THREADS];                        /* of load_matrix4, in turns */
+    const char *rows[2][THREADS];                        /* of ldmatrix4, in turns */
     tile_values values[WARPS];
     unsigned shared_bytes;
     void *scheduler; /* its stack pointer */
@@ -225,14 +225,14 @@ int emu_or(int value) {
     return any;
 }
 
-/* ---- hopper.cuh ---- */
+/* ---- sm90.cuh ---- */
 
 [[noreturn]] static void broken(const char *what) {
     fprintf(stderr, "emulated GPU: %s\n", what);
     abort();
 }
 
-void threads_arrive(int id, int n) {
+void named_barrier_arrive(int id, int n) {
     blk->moved = true;
     if (id < 1 || id >= BARRIERS || n % LANES) broken("no such named barrier");
     if (++blk->named[id] < n) return;
@@ -240,14 +240,14 @@ void threads_arrive(int id, int n) {
     for (int t = 0; t < blk->threads; t++)
         if (blk->fibers[t].barrier == id) blk->fibers[t].barrier = 0, blk->fibers[t].is = READY;
 }
-void threads_sync(int id, int n) {
+void named_barrier_sync(int id, int n) {
     fiber *me = &blk->fibers[blk->running];
     if (blk->named[id] + 1 < n) {
-        threads_arrive(id, n);
+        named_barrier_arrive(id, n);
         me->barrier = id;
         pause_fiber(WAITING);
     } else
-        threads_arrive(id, n);
+        named_barrier_arrive(id, n);
 }
 
 /* In the 8 bytes of a barrier: arrivals and bytes that are still to come, arrivals of a phase, the phase. */
@@ -269,27 +269,27 @@ static void arrive(emu_u64 *b, unsigned bytes) {
     m->left--, m->bytes += (int)bytes;
     turn_phase(m);
 }
-void barrier_init(emu_u64 *b, unsigned count) { *(mbar *)b = {0, (short)count, (unsigned short)(count * 2)}; }
-void barrier_arrive(emu_u64 *b) { arrive(b, 0); }
-void barrier_expect(emu_u64 *b, unsigned bytes) { arrive(b, bytes); }
-void barrier_wait(emu_u64 *b, unsigned parity) {
+void mbarrier_init(emu_u64 *b, unsigned count) { *(mbar *)b = {0, (short)count, (unsigned short)(count * 2)}; }
+void mbarrier_arrive(emu_u64 *b) { arrive(b, 0); }
+void mbarrier_expect(emu_u64 *b, unsigned bytes) { arrive(b, bytes); }
+void mbarrier_wait(emu_u64 *b, unsigned parity) {
     while ((unsigned)(((mbar *)b)->count_and_phase & 1) == (parity & 1)) pause_fiber(READY);
     blk->moved = true;
 }
-void bulk_copy(void *shared, const void *global, unsigned bytes, emu_u64 *b) {
+void tma_bulk(void *shared, const void *global, unsigned bytes, emu_u64 *b) {
     if (((size_t)shared | (size_t)global | bytes) % 16) broken("a bulk copy is not aligned to 16 bytes");
     memcpy(shared, global, bytes);
     ((mbar *)b)->bytes -= (int)bytes;
     turn_phase((mbar *)b);
 }
-/* What cuTensorMapEncodeTiled leaves for tensor_copy. */
+/* What cuTensorMapEncodeTiled leaves for tma_load. */
 struct tensor {
     const char *at;
     unsigned long long sizes[3], strides[2];
     unsigned box[3];
 };
 static_assert(sizeof(tensor) <= 128, "a tensor map has 128 bytes");
-void tensor_copy(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
+void tma_load(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
     tensor t;
     memcpy(&t, map, sizeof t);
     unsigned bytes = t.box[0] * t.box[1] * t.box[2] * 2;
@@ -307,12 +307,12 @@ void tensor_copy(void *shared, const void *map, int c0, int c1, int c2, emu_u64 
     turn_phase((mbar *)b);
 }
 /* Blocks that meet run at the same time: cuLaunchKernelEx gives each a thread. */
-void blocks_arrive(unsigned *m, unsigned blocks) {
+void grid_barrier_arrive(unsigned *m, unsigned blocks) {
     if (__atomic_add_fetch(&m[0], 1, __ATOMIC_SEQ_CST) < blocks) return;
     m[0] = 0;
     __atomic_add_fetch(&m[1], 1, __ATOMIC_SEQ_CST);
 }
-void blocks_wait(const unsigned *m, unsigned seen) {
+void grid_barrier_wait(const unsigned *m, unsigned seen) {
     while (__atomic_load_n(&m[1], __ATOMIC_SEQ_CST) == seen) {
         blk->moved = true;
         pause_fiber(READY);
@@ -324,7 +324,7 @@ void poll_again() {
     pause_fiber(READY);
     sched_yield();
 }
-void word_wait(const unsigned *word, unsigned least) {
+void spin_wait_ge(const unsigned *word, unsigned least) {
     while (__atomic_load_n(word, __ATOMIC_SEQ_CST) < least) poll_again();
 }
 static const char **give_rows(const void *p) {
@@ -334,19 +334,19 @@ static const char **give_rows(const void *p) {
     emu_warp_barrier();
     return blk->rows[turn] + me / LANES * LANES;
 }
-void load_matrix4(unsigned r[4], const void *shared) {
+void ldmatrix4(unsigned r[4], const void *shared) {
     int lane = blk->running % LANES;
     const char **rows = give_rows(shared);
     for (int i = 0; i < 4; i++) memcpy(&r[i], rows[8 * i + lane / 4] + lane % 4 * 4, 4);
 }
-void load_matrix4_t(unsigned r[4], const void *shared) {
+void ldmatrix4_t(unsigned r[4], const void *shared) {
     int lane = blk->running % LANES;
     const char **rows = give_rows(shared);
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 2; k++) memcpy((char *)&r[i] + 2 * k, rows[8 * i + lane % 4 * 2 + k] + lane / 4 * 2, 2);
 }
 
-void store_matrix4_t(void *shared, const unsigned r[4]) {
+void stmatrix4_t(void *shared, const unsigned r[4]) {
     int lane = blk->running % LANES;
     const char **rows = give_rows(shared);
     for (int i = 0; i < 4; i++)
@@ -584,7 +584,7 @@ static CUresult fault(bool room = false) {
 static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const void *args) {
     unsigned gx = c->grid[0], gy = c->grid[1];
     long blocks = (long)gx * gy * c->grid[2];
-    int together = blocks <= AT_ONCE ? (int)blocks : omp_get_max_threads(); /* blocks_wait needs all of them */
+    int together = blocks <= AT_ONCE ? (int)blocks : omp_get_max_threads(); /* grid_barrier_wait needs all of them */
 #pragma omp parallel for schedule(dynamic, blocks <= AT_ONCE ? 1 : 4) num_threads(together)
     for (long b = 0; b < blocks; b += n) {
         for (int i = 0; i < n; i++) {

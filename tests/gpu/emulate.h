@@ -31,46 +31,48 @@ int emu_or(int value);                                                /* of the 
 unsigned emu_ballot(int predicate);                                   /* of the warp */
 unsigned emu_match(unsigned word);                                    /* lanes of the warp that gave the same */
 unsigned emu_largest(unsigned word);                                  /* of the warp */
-void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]);  /* prelude.cuh tells its layout */
-void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1); /* hopper.cuh */
+void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]);  /* math.cuh tells its layout */
+void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1); /* sm90.cuh */
 void mma_half(float c[4], const unsigned a[4], const unsigned b[2]);
 
-/* ---- hopper.cuh: copies are done at once, barriers count ---- */
+/* ---- sm90.cuh: copies are done at once, barriers count ---- */
 typedef unsigned long long emu_u64;
 void cluster_sync(void);
 void *in_cluster(const void *shared, int rank);
 static inline int cluster_rank() { return emu.rank; }
-void threads_sync(int id, int n);
-void threads_arrive(int id, int n);
-void barrier_init(emu_u64 *b, unsigned count);
-void barrier_arrive(emu_u64 *b);
-void barrier_expect(emu_u64 *b, unsigned bytes);
-void barrier_wait(emu_u64 *b, unsigned parity);
-void bulk_copy(void *shared, const void *global, unsigned bytes, emu_u64 *b);
-void tensor_copy(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b);
-static inline void tensor_copy_both(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
-    for (int i = 0; i < 2; i++) tensor_copy(in_cluster(shared, i), map, c0, c1, c2, (emu_u64 *)in_cluster(b, i));
+void named_barrier_sync(int id, int n);
+void named_barrier_arrive(int id, int n);
+void mbarrier_init(emu_u64 *b, unsigned count);
+void mbarrier_arrive(emu_u64 *b);
+void mbarrier_expect(emu_u64 *b, unsigned bytes);
+void mbarrier_wait(emu_u64 *b, unsigned parity);
+void tma_bulk(void *shared, const void *global, unsigned bytes, emu_u64 *b);
+void tma_load(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b);
+static inline void tma_load_both(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
+    for (int i = 0; i < 2; i++) tma_load(in_cluster(shared, i), map, c0, c1, c2, (emu_u64 *)in_cluster(b, i));
 }
-static inline void bulk_copy_both(void *shared, const void *global, unsigned bytes, emu_u64 *b) {
-    for (int i = 0; i < 2; i++) bulk_copy(in_cluster(shared, i), global, bytes, (emu_u64 *)in_cluster(b, i));
+static inline void tma_bulk_both(void *shared, const void *global, unsigned bytes, emu_u64 *b) {
+    for (int i = 0; i < 2; i++) tma_bulk(in_cluster(shared, i), global, bytes, (emu_u64 *)in_cluster(b, i));
 }
-static inline void barrier_arrive_in(emu_u64 *b, int rank) { barrier_arrive((emu_u64 *)in_cluster(b, rank)); }
-void load_matrix4(unsigned r[4], const void *shared);
-void load_matrix4_t(unsigned r[4], const void *shared);
-void store_matrix4_t(void *shared, const unsigned r[4]);
+static inline void mbarrier_arrive_in(emu_u64 *b, int rank) { mbarrier_arrive((emu_u64 *)in_cluster(b, rank)); }
+void ldmatrix4(unsigned r[4], const void *shared);
+void ldmatrix4_t(unsigned r[4], const void *shared);
+void stmatrix4_t(void *shared, const unsigned r[4]);
 /* d[64, n] += a b; a: registers, or NULL for the tile at a_desc; t: b N-major; of bf16, or of halves */
 void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add, bool half = false);
 /* d[64, n] += a b of signed bytes, a in registers; u: unsigned ones of a */
 void emu_wgmma_bytes(int n, int u, int *d, const unsigned *a, emu_u64 b_desc, int add);
 unsigned shared_at(const void *p); /* dynamic shared memory only, from its begin */
-static inline void barrier_fence_init() {}
-static inline void barrier_arrive_copies(emu_u64 *b) { barrier_arrive(b); }
-static inline void copy16(void *shared, const void *global) { memcpy(shared, global, 16); }
-template <int TO, int FROM> static inline void copy16_at(unsigned to, const void *from) {
+static inline void mbarrier_fence_init() {}
+static inline void mbarrier_arrive_cp_async(emu_u64 *b) { mbarrier_arrive(b); }
+static inline void cp_async16(void *shared, const void *global) { memcpy(shared, global, 16); }
+template <int TO, int FROM> static inline void cp_async16_at(unsigned to, const void *from) {
     memcpy((char *)emu.shared + to + TO, (const char *)from + FROM, 16);
 }
-template <int BYTES> static inline void copy_few(void *shared, const void *global) { memcpy(shared, global, BYTES); }
-static inline void copy16_or_zero(void *shared, const void *global, bool valid) {
+template <int BYTES> static inline void cp_async_bytes(void *shared, const void *global) {
+    memcpy(shared, global, BYTES);
+}
+static inline void cp_async16_or_zero(void *shared, const void *global, bool valid) {
     if (valid)
         memcpy(shared, global, 16);
     else
@@ -80,23 +82,23 @@ static inline void store16(void *global, unsigned a, unsigned b, unsigned c, uns
     const unsigned all[4] = {a, b, c, d};
     memcpy(global, all, 16);
 }
-static inline void copies_commit() {}
-template <int N> static inline void copies_wait() {}
+static inline void cp_async_commit() {}
+template <int N> static inline void cp_async_wait() {}
 static inline void fence_async() {}
-static inline void prefetch_bytes(const void *, unsigned) {}
+static inline void prefetch_l2(const void *, unsigned) {}
 static inline void fence_async_global() {}
-static inline void tensor_ahead(const void *) {}
-void blocks_arrive(unsigned *m, unsigned blocks);
-void blocks_wait(const unsigned *m, unsigned seen);
-void word_wait(const unsigned *word, unsigned least);
+static inline void tma_prefetch_map(const void *) {}
+void grid_barrier_arrive(unsigned *m, unsigned blocks);
+void grid_barrier_wait(const unsigned *m, unsigned seen);
+void spin_wait_ge(const unsigned *word, unsigned least);
 void poll_again();
 static inline void wgmma_begin() {}
 static inline void wgmma_commit() {}
 template <int N> static inline void wgmma_wait() {}
-template <int N> static inline void wgmma_hold(float *) {}
-template <int N> static inline void regs_more() {}
-template <int N> static inline void regs_less() {}
-static inline void after_previous() {}
+template <int N> static inline void wgmma_fence_regs(float *) {}
+template <int N> static inline void setmaxnreg_inc() {}
+template <int N> static inline void setmaxnreg_dec() {}
+static inline void pdl_wait() {}
 template <int N, int T> static inline void wgmma_ra_(float *d, const unsigned a[4], emu_u64 b, int add) {
     emu_wgmma(N, T, d, a, 0, b, add);
 }
@@ -131,14 +133,14 @@ template <int N, int T> static inline void wgmma_half_ss_(float *d, emu_u64 a, e
 #define __popc(v)                 __builtin_popcount(v)
 #define SHARED_MEMORY(type, name) type *name = (type *)emu.shared
 #define SHARED_TILES(name)        unsigned char *name = (unsigned char *)emu.shared
-#define KERNEL_EARLY(name, type, threads, min_blocks)                                                                  \
+#define KERNEL_PDL(name, type, threads, min_blocks)                                                                    \
     static void name##_body(const type &a);                                                                            \
     extern "C" void k_##name(const void *args) { name##_body(*(const type *)args); }                                   \
     extern "C" const unsigned size_k_##name;                                                                           \
     const unsigned size_k_##name = sizeof(type); /* for recordings */                                                  \
     static void name##_body(const type &a)
-#define KERNEL_OF(name, type, threads, min_blocks) KERNEL_EARLY(name, type, threads, min_blocks)
-#define KERNEL(name, type)                         KERNEL_EARLY(name, type, GPU_THREADS, 1)
+#define KERNEL_OF(name, type, threads, min_blocks) KERNEL_PDL(name, type, threads, min_blocks)
+#define KERNEL(name, type)                         KERNEL_PDL(name, type, GPU_THREADS, 1)
 #define blockDim                                   emu.threads
 static inline int thread_anew() { return (int)emu.thread.x; }
 
@@ -161,10 +163,10 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
-static inline float4 load_fresh(const float *p) { return *(const float4 *)p; }
-static inline float2 load_fresh2(const float *p) { return *(const float2 *)p; }
-static inline uint2 load_words2(const void *p) { return *(const uint2 *)p; }
-static inline float load_fresh1(const float *p) { return *p; }
+static inline float4 ld_cg4(const float *p) { return *(const float4 *)p; }
+static inline float2 ld_cg2(const float *p) { return *(const float2 *)p; }
+static inline uint2 ld_words2(const void *p) { return *(const uint2 *)p; }
+static inline float ld_cg1(const float *p) { return *p; }
 static inline int atomicAdd(int *p, int v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 static inline void atomicMax(unsigned *p, unsigned v) {
     unsigned was = __atomic_load_n(p, __ATOMIC_SEQ_CST);
@@ -202,7 +204,7 @@ static inline unsigned short emu_bf16(float f) {
     return (unsigned short)(isnan(f) ? b >> 16 | 0x40 : (b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
 static inline unsigned high_nibbles(unsigned word) { return (word & 0xf0f0f0f0u) ^ 0x80808080u; }
-static inline unsigned two_sub(unsigned a, unsigned b) { /* pack.cuh */
+static inline unsigned two_sub(unsigned a, unsigned b) { /* int4_pack.cuh */
     return emu_bf16(__uint_as_float(a << 16) - __uint_as_float(b << 16)) |
            (unsigned)emu_bf16(__uint_as_float(a & 0xffff0000u) - __uint_as_float(b & 0xffff0000u)) << 16;
 }
@@ -233,7 +235,7 @@ static inline float emu_of_half(unsigned b) {
 static inline unsigned pair_half(float low, float high) { return emu_half(low) | emu_half(high) << 16; }
 static inline float low_half(unsigned two) { return emu_of_half(two); }
 static inline float high_half(unsigned two) { return emu_of_half(two >> 16); }
-static inline unsigned most_half(unsigned most, unsigned two) {
+static inline unsigned amax_half(unsigned most, unsigned two) {
     return pair_half(fmaxf(low_half(most), fabsf(low_half(two))), fmaxf(high_half(most), fabsf(high_half(two))));
 }
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned which) {

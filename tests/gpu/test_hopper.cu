@@ -1,9 +1,9 @@
-/* tests/gpu/test_hopper.cu: hopper.cuh held against plain sums: products of a warpgroup in every width and layout,
+/* tests/gpu/test_hopper.cu: sm90.cuh held against plain sums: products of a warpgroup in every width and layout,
  * fed by the copy engine through a barrier, matrices loaded from shared memory, named barriers. On a GPU:
  *     nvcc -std=c++17 -gencode arch=compute_90a,code=sm_90a -Isrc tests/gpu/test_hopper.cu -o test_hopper &&
  *     ./test_hopper
  * make check-all runs the same file on the emulated GPU, which it tests thereby. */
-#include "kernels/gpu/hopper.cuh"
+#include "kernels/gpu/device/sm90.cuh"
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -19,19 +19,19 @@ template <int N, int T, int S> static __device__ void product(const product_args
     gpu_u64 *full = (gpu_u64 *)(tiles + 98304);
     unsigned char *raw_a = tiles + 40960, *raw_b = raw_a + M * K * 2, *tile_b = tiles + M * 128;
     int thread = threadIdx.x, warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
-    if (thread == 0) barrier_init(full, 1), barrier_fence_init();
+    if (thread == 0) mbarrier_init(full, 1), mbarrier_fence_init();
     __syncthreads();
-    after_previous();
+    pdl_wait();
     if (warp == 4) {
         if (thread == 128) {
-            barrier_expect(full, (M + N) * K * 2);
-            bulk_copy(raw_a, a.a, M * K * 2, full);
-            bulk_copy(raw_b, a.b, N * K * 2, full);
+            mbarrier_expect(full, (M + N) * K * 2);
+            tma_bulk(raw_a, a.a, M * K * 2, full);
+            tma_bulk(raw_b, a.b, N * K * 2, full);
         }
-        threads_arrive(3, 160);
+        named_barrier_arrive(3, 160);
         return;
     }
-    barrier_wait(full, 0);
+    mbarrier_wait(full, 0);
     for (int i = thread; i < M * 8; i += 128) *(uint4 *)(tiles + swizzled(i / 8, i % 8)) = *(uint4 *)(raw_a + i * 16);
     for (int i = thread; i < N * K; i += 128) {
         int n = i / K, k = i % K;
@@ -39,21 +39,21 @@ template <int N, int T, int S> static __device__ void product(const product_args
         *(gpu_bf16 *)(tile_b + at) = *(gpu_bf16 *)(raw_b + i * 2);
     }
     fence_async();
-    threads_sync(3, 160);
+    named_barrier_sync(3, 160);
     float d[N / 2];
     wgmma_begin();
     for (int s = 0; s < K / 16; s++) {
-        gpu_u64 b = T ? tile_desc_t(tile_b, K * 128, 1024) + s * (16 * 128 >> 4) : tile_desc(tile_b) + s * 2;
+        gpu_u64 b = T ? wgmma_desc_t(tile_b, K * 128, 1024) + s * (16 * 128 >> 4) : wgmma_desc(tile_b) + s * 2;
         if (S) {
             if (T)
-                wgmma_ss_t<N>(d, tile_desc(tiles) + s * 2, b, s > 0);
+                wgmma_ss_t<N>(d, wgmma_desc(tiles) + s * 2, b, s > 0);
             else
-                wgmma_ss<N>(d, tile_desc(tiles) + s * 2, b, s > 0);
+                wgmma_ss<N>(d, wgmma_desc(tiles) + s * 2, b, s > 0);
             continue;
         }
         gpu_u32 r[4];
         /* matrices: rows 0..7, rows 8..15, then the same of the next 8 columns */
-        load_matrix4(r, tiles + swizzled(warp * 16 + thread % 16, s * 2 + thread % 32 / 16));
+        ldmatrix4(r, tiles + swizzled(warp * 16 + thread % 16, s * 2 + thread % 32 / 16));
         if (T)
             wgmma_ra_t<N>(d, r, b, s > 0);
         else
@@ -66,19 +66,19 @@ template <int N, int T, int S> static __device__ void product(const product_args
 }
 
 #define PRODUCTS(N)                                                                                                    \
-    KERNEL_EARLY(ra_##N, product_args, 160, 1) {                                                                       \
+    KERNEL_PDL(ra_##N, product_args, 160, 1) {                                                                         \
         SHARED_TILES(tiles);                                                                                           \
         product<N, 0, 0>(a, tiles);                                                                                    \
     }                                                                                                                  \
-    KERNEL_EARLY(ra_t_##N, product_args, 160, 1) {                                                                     \
+    KERNEL_PDL(ra_t_##N, product_args, 160, 1) {                                                                       \
         SHARED_TILES(tiles);                                                                                           \
         product<N, 1, 0>(a, tiles);                                                                                    \
     }                                                                                                                  \
-    KERNEL_EARLY(ss_##N, product_args, 160, 1) {                                                                       \
+    KERNEL_PDL(ss_##N, product_args, 160, 1) {                                                                         \
         SHARED_TILES(tiles);                                                                                           \
         product<N, 0, 1>(a, tiles);                                                                                    \
     }                                                                                                                  \
-    KERNEL_EARLY(ss_t_##N, product_args, 160, 1) {                                                                     \
+    KERNEL_PDL(ss_t_##N, product_args, 160, 1) {                                                                       \
         SHARED_TILES(tiles);                                                                                           \
         product<N, 1, 1>(a, tiles);                                                                                    \
     }
@@ -103,7 +103,7 @@ template <int N, int U> static __device__ void bytes_product(const bytes_args &a
             r[s][i] = *(const gpu_u32 *)(a.a + (warp * 16 + g + i % 2 * 8) * 128 + s * 32 + i / 2 * 16 + 4 * t);
     wgmma_begin();
 #pragma unroll
-    for (int s = 0; s < 4; s++) wgmma_bytes_<N, U>(d, r[s], tile_desc(tile) + 2 * s, s > 0);
+    for (int s = 0; s < 4; s++) wgmma_bytes_<N, U>(d, r[s], wgmma_desc(tile) + 2 * s, s > 0);
     wgmma_commit();
     wgmma_wait<0>();
     for (int j = 0; j < N / 8; j++)
@@ -121,19 +121,19 @@ template <int N, int U> static __device__ void bytes_product(const bytes_args &a
 #define BYTE_WIDTHS(X) X(16) X(32) X(48) X(64) X(80) X(96) X(112) X(128) X(144) X(160) X(176) X(192)
 BYTE_WIDTHS(BYTES)
 
-/* out[lane][i]: load_matrix4_t of a 32 x 8 matrix of its own numbers, brought by copy16 */
+/* out[lane][i]: ldmatrix4_t of a 32 x 8 matrix of its own numbers, brought by cp_async16 */
 struct transpose_args {
     const gpu_bf16 *in;
     gpu_u32 *out;
 };
 KERNEL_OF(transpose, transpose_args, 32, 1) {
     SHARED_TILES(tile);
-    copy16_or_zero(tile + threadIdx.x * 16, a.in + threadIdx.x * 8, threadIdx.x != 5);
-    copies_commit();
-    copies_wait<0>();
+    cp_async16_or_zero(tile + threadIdx.x * 16, a.in + threadIdx.x * 8, threadIdx.x != 5);
+    cp_async_commit();
+    cp_async_wait<0>();
     __syncwarp();
     gpu_u32 r[4];
-    load_matrix4_t(r, tile + threadIdx.x * 16);
+    ldmatrix4_t(r, tile + threadIdx.x * 16);
     for (int i = 0; i < 4; i++) a.out[threadIdx.x * 4 + i] = r[i];
 }
 
@@ -271,7 +271,7 @@ int main(void) {
                 gpu_u32 want = row == 5 ? 0 : hb[row * 8 + l / 4];
                 if ((out[l * 4 + i] >> 16 * k & 0xffff) != want) why = "a value is in another place";
             }
-    result("load_matrix4_t", 8, why);
+    result("ldmatrix4_t", 8, why);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

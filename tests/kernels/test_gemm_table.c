@@ -3,8 +3,8 @@
 #include "unit.h"
 
 #include "base/file.h"
-#include "kernels/gpu/gemm_table.h"
-#include "kernels/gpu/tuned.h"
+#include "kernels/gpu/gemm/gemm_tuned.h"
+#include "kernels/gpu/moe/moe_tuned.h"
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void from_table(void **state) {
     assert_int_equal(t.n, 6);
     assert_int_equal(t.others, 1);
     chosen(&t, call_of(255), LIBRARY, GEMM_MISSED); /* 512 rows say nothing about 255 */
-    assert_int_equal(chosen(&t, call_of(256), LIBRARY, GEMM_TUNED).path, GEMM_WIDE);
+    assert_int_equal(chosen(&t, call_of(256), LIBRARY, GEMM_TUNED).path, GEMM_INVARIANT);
     gemm_choice how = chosen(&t, call_of(513), LIBRARY, GEMM_TUNED);
     assert_true(how.path == GEMM_CUBLAS && !memcmp(&how.how, &want, sizeof want));
     assert_int_equal(chosen(&t, call_of(1024), LIBRARY, GEMM_TUNED).path, GEMM_CUBLAS);
@@ -69,7 +69,7 @@ static void from_table(void **state) {
     c = call_of(512), c.op = GEMM_ADD; /* a sum into y is no plain product */
     assert_int_equal(chosen(&t, c, LIBRARY, GEMM_MISSED).path, GEMM_FIRST);
     c.op = GEMM_SWIGLU;
-    assert_int_equal(chosen(&t, c, LIBRARY, GEMM_TUNED).path, GEMM_WIDE);
+    assert_int_equal(chosen(&t, c, LIBRARY, GEMM_TUNED).path, GEMM_INVARIANT);
     const gemm_row *row = gemm_find(&t, &(gemm_call){GEMM_LINEAR, false, 7168, 1024, 1, 600}, LIBRARY);
     assert_true(row && row->us == 50 && row->default_us == 60.5);
     c = call_of(600);
@@ -94,7 +94,7 @@ static void other_library(void **state) {
     t = table_of(HEAD OF "1024" SOME "5,6\n"
                          "NVIDIA H200,132,0,linear,bf16,bf16,7168,1024,1,1024,wide" NONE "1,2\n"
                          "NVIDIA H200,132,130201,linear,bf16,bf16,7168,1024,1,1024,first" NONE "1,2\n");
-    assert_int_equal(chosen(&t, call_of(1024), 0, GEMM_TUNED).path, GEMM_WIDE);
+    assert_int_equal(chosen(&t, call_of(1024), 0, GEMM_TUNED).path, GEMM_INVARIANT);
     assert_int_equal(chosen(&t, call_of(1024), LIBRARY, GEMM_TUNED).path, GEMM_CUBLAS);
     assert_int_equal(chosen(&t, call_of(1024), OTHER, GEMM_TUNED).path, GEMM_FIRST);
     chosen(&t, call_of(1024), 1, GEMM_FOREIGN);
@@ -109,7 +109,7 @@ static void allowed(void **state) {
     assert_false(gemm_allowed(&c, &told, 0));
     for (told.path = GEMM_FIRST; told.path <= GEMM_TILE; told.path++)
         assert_int_equal(gemm_allowed(&c, &told, LIBRARY), told.path == GEMM_CUBLAS);
-    const gemm_choice wide = {.path = GEMM_WIDE}, tile = {.path = GEMM_TILE}, first = {.path = GEMM_FIRST};
+    const gemm_choice wide = {.path = GEMM_INVARIANT}, tile = {.path = GEMM_TILE}, first = {.path = GEMM_FIRST};
     assert_true(gemm_allowed(&c, &wide, LIBRARY) && gemm_allowed(&c, &wide, 0));
     assert_false(gemm_allowed(&c, &tile, LIBRARY) || gemm_allowed(&c, &first, 0));
     c.heads = 8;

@@ -10,7 +10,7 @@ static void images_are_whole_and_compressed(void **state) {
     u64 total = 0;
     for (int i = 0; i < gpu_n_images; i++) {
         struct {
-            u32 magic;
+            u32 bf16_bias;
             u16 version, header;
             u64 rest;
         } head;
@@ -18,7 +18,7 @@ static void images_are_whole_and_compressed(void **state) {
         assert_int_equal((uintptr_t)image->data % 8, 0);
         assert_true(image->name[0] && image->bytes > sizeof head);
         memcpy(&head, image->data, sizeof head);
-        assert_int_equal(head.magic, 0xba55ed50u);
+        assert_int_equal(head.bf16_bias, 0xba55ed50u);
         assert_int_equal(head.header + head.rest, image->bytes);
         total += image->bytes;
     }

@@ -3,8 +3,8 @@
 #include "unit.h"
 
 #include "base/file.h"
-#include "kernels/gpu/few.h"
-#include "kernels/gpu/tuned.h"
+#include "kernels/gpu/moe/decode_int4.h"
+#include "kernels/gpu/moe/moe_tuned.h"
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,23 +35,23 @@ static tuned_table table_of(const char *text) {
 static void built_in(void **state) {
     (void)state;
     moe_choice c = chosen(NULL, call_of(MOE_W4A16, 1), MOE_BUILT_IN);
-    assert_true(c.path == MOE_FEW && c.group == 4 && !c.tile);
+    assert_true(c.path == MOE_DECODE && c.group == 4 && !c.tile);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 96), MOE_BUILT_IN).group, 4);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 97), MOE_BUILT_IN).group, 8);
-    assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 383), MOE_BUILT_IN).path, MOE_FEW);
+    assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 383), MOE_BUILT_IN).path, MOE_DECODE);
     c = chosen(NULL, call_of(MOE_W4A16, 384), MOE_BUILT_IN);
-    assert_true(c.path == MOE_MANY && c.tile == 64 && !c.group);
+    assert_true(c.path == MOE_GROUPED && c.tile == 64 && !c.group);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 2304), MOE_BUILT_IN).tile, 64);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 2305), MOE_BUILT_IN).tile, 128);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 5376), MOE_BUILT_IN).tile, 128);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A16, 5377), MOE_BUILT_IN).tile, 176);
     assert_int_equal(chosen(NULL, call_of(MOE_W2_BF16, 5377), MOE_BUILT_IN).tile, 176);
     assert_int_equal(chosen(NULL, call_of(MOE_BF16, 65536), MOE_BUILT_IN).tile, 176);
-    assert_int_equal(chosen(NULL, call_of(MOE_W4A8, 383), MOE_BUILT_IN).path, MOE_FEW);
+    assert_int_equal(chosen(NULL, call_of(MOE_W4A8, 383), MOE_BUILT_IN).path, MOE_DECODE);
     c = chosen(NULL, call_of(MOE_W4A8, 8192), MOE_BUILT_IN);
-    assert_true(c.path == MOE_INT8 && c.tile == 176);
-    assert_int_equal(chosen(NULL, call_of(MOE_W2_BF16, 384), MOE_BUILT_IN).path, MOE_MANY);
-    assert_int_equal(chosen(NULL, call_of(MOE_OTHER, 8192), MOE_BUILT_IN).path, MOE_PLAIN);
+    assert_true(c.path == MOE_GROUPED_W4A8 && c.tile == 176);
+    assert_int_equal(chosen(NULL, call_of(MOE_W2_BF16, 384), MOE_BUILT_IN).path, MOE_GROUPED);
+    assert_int_equal(chosen(NULL, call_of(MOE_OTHER, 8192), MOE_BUILT_IN).path, MOE_GENERIC);
 }
 
 /* Rows that decode and rows of prompts: one path each, whatever their number. */
@@ -61,15 +61,15 @@ static void forms(void **state) {
         moe_call c = call_of(MOE_W4A16, n);
         c.form = ROWS_DECODE;
         moe_choice how = chosen(NULL, c, MOE_BUILT_IN);
-        assert_true(how.path == MOE_FEW && how.group == 4);
+        assert_true(how.path == MOE_DECODE && how.group == 4);
         c.form = ROWS_PROMPT;
-        assert_int_equal(chosen(NULL, c, MOE_BUILT_IN).path, MOE_MANY);
+        assert_int_equal(chosen(NULL, c, MOE_BUILT_IN).path, MOE_GROUPED);
     }
     tuned_table t = table_of(HEAD SHAPE "8,many,0,16,1,2\n");
     moe_call c = call_of(MOE_W4A16, 8);
-    assert_int_equal(chosen(&t, c, MOE_TUNED).path, MOE_MANY);
+    assert_int_equal(chosen(&t, c, MOE_TUNED).path, MOE_GROUPED);
     c.form = ROWS_DECODE; /* no table: bits must not depend on how many rows there are */
-    assert_int_equal(chosen(&t, c, MOE_BUILT_IN).path, MOE_FEW);
+    assert_int_equal(chosen(&t, c, MOE_BUILT_IN).path, MOE_DECODE);
     tuned_free(&t);
 }
 
@@ -95,11 +95,11 @@ static void from_table(void **state) {
     assert_int_equal(chosen(&t, call_of(MOE_W4A16, 65536), MOE_TUNED).tile, 96); /* the last for all above */
     assert_int_equal(chosen(&t, call_of(MOE_W4A8, 512), MOE_TUNED).tile, 128);
     /* ops.h fixes the arithmetic of W4A8 at 8 tokens an expert: a row cannot */
-    assert_int_equal(chosen(&t, call_of(MOE_W4A8, 383), MOE_BUILT_IN).path, MOE_FEW);
-    assert_int_equal(chosen(&t, call_of(MOE_BF16, 16), MOE_MISSED).path, MOE_FEW);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A8, 383), MOE_BUILT_IN).path, MOE_DECODE);
+    assert_int_equal(chosen(&t, call_of(MOE_BF16, 16), MOE_MISSED).path, MOE_DECODE);
     moe_call other = call_of(MOE_W4A16, 16);
     other.topk = 6;
-    assert_int_equal(chosen(&t, other, MOE_MISSED).path, MOE_FEW);
+    assert_int_equal(chosen(&t, other, MOE_MISSED).path, MOE_DECODE);
     const tuned_row *row = tuned_find(&t, &(moe_call){MOE_W4A16, 7168, 256, 384, 8, 64, ROWS_ANY});
     assert_true(row && row->us == 50 && row->default_us == 60.5);
     moe_call c = call_of(MOE_W4A16, 63);
@@ -111,39 +111,39 @@ static void from_table(void **state) {
 static void stored(void **state) {
     (void)state;
     moe_call c = call_of(MOE_BF16, 35);
-    assert_int_equal(moe_default(&c).path, MOE_FEW);
+    assert_int_equal(moe_default(&c).path, MOE_DECODE);
     assert_int_equal(moe_default(&c).group, 0);
     c.tokens = 36;
-    assert_int_equal(moe_default(&c).path, MOE_MANY);
-    assert_true(moe_allowed(&c, &(moe_choice){.path = MOE_FEW}));
-    assert_false(moe_allowed(&c, &(moe_choice){.path = MOE_FEW, .group = 4}));
+    assert_int_equal(moe_default(&c).path, MOE_GROUPED);
+    assert_true(moe_allowed(&c, &(moe_choice){.path = MOE_DECODE}));
+    assert_false(moe_allowed(&c, &(moe_choice){.path = MOE_DECODE, .group = 4}));
     c.tokens = 257; /* 2056 pairs */
-    assert_false(moe_can(&c, MOE_FEW));
+    assert_false(moe_can(&c, MOE_DECODE));
     c.form = ROWS_DECODE;
-    assert_int_equal(moe_default(&c).path, MOE_FEW); /* for any number of rows */
+    assert_int_equal(moe_default(&c).path, MOE_DECODE); /* for any number of rows */
     c.topk = 33;
-    assert_int_equal(moe_default(&c).path, MOE_PLAIN);
+    assert_int_equal(moe_default(&c).path, MOE_GENERIC);
     c = call_of(MOE_FP8, 95); /* from two tokens an expert on many */
-    assert_int_equal(moe_default(&c).path, MOE_FEW);
+    assert_int_equal(moe_default(&c).path, MOE_DECODE);
     c.tokens = 96;
-    assert_int_equal(moe_default(&c).path, MOE_MANY);
+    assert_int_equal(moe_default(&c).path, MOE_GROUPED);
     assert_int_equal(moe_default(&c).tile, 64);
     c.tokens = 65536;
-    assert_true(moe_can(&c, MOE_FEW));
+    assert_true(moe_can(&c, MOE_DECODE));
     assert_int_equal(moe_default(&c).tile, 128);
     c.form = ROWS_PROMPT;
-    assert_int_equal(moe_default(&c).path, MOE_MANY);
+    assert_int_equal(moe_default(&c).path, MOE_GROUPED);
     c.form = ROWS_DECODE;
-    assert_false(moe_can(&c, MOE_MANY));
-    assert_int_equal(moe_default(&c).path, MOE_FEW);
+    assert_false(moe_can(&c, MOE_GROUPED));
+    assert_int_equal(moe_default(&c).path, MOE_DECODE);
     c.experts = 513; /* no room for a ring */
-    assert_int_equal(moe_default(&c).path, MOE_PLAIN);
+    assert_int_equal(moe_default(&c).path, MOE_GENERIC);
     c = call_of(MOE_W2_BF16, 1);
-    assert_int_equal(moe_default(&c).path, MOE_MANY);
+    assert_int_equal(moe_default(&c).path, MOE_GROUPED);
     c.dim = 256;
-    assert_int_equal(moe_default(&c).path, MOE_PLAIN);
+    assert_int_equal(moe_default(&c).path, MOE_GENERIC);
     c.tokens = 384;
-    assert_int_equal(moe_default(&c).path, MOE_MANY);
+    assert_int_equal(moe_default(&c).path, MOE_GROUPED);
 }
 
 /* More tokens than the kernels of few take, and still few an expert. */
@@ -151,10 +151,10 @@ static void many_tokens_few_pairs(void **state) {
     (void)state;
     moe_call c = call_of(MOE_W4A16, 2048);
     c.topk = 1;
-    assert_int_equal(moe_default(&c).path, MOE_MANY);
+    assert_int_equal(moe_default(&c).path, MOE_GROUPED);
     assert_int_equal(moe_default(&c).tile, 64);
     c.tokens = 1024;
-    assert_int_equal(moe_default(&c).path, MOE_FEW);
+    assert_int_equal(moe_default(&c).path, MOE_DECODE);
 }
 
 /* Columns in any order, knobs left out. */
@@ -163,7 +163,7 @@ static void columns_by_name(void **state) {
     tuned_table t = table_of("us,default_us,path,tokens,topk,experts,inter,dim,format,sms,chip\n"
                              "1.5,2e3,many,4096,8,384,256,7168,bf16,132,NVIDIA H200\n");
     moe_choice how = chosen(&t, call_of(MOE_BF16, 4096), MOE_TUNED);
-    assert_true(how.path == MOE_MANY && how.tile == 128); /* what is left open is the default's */
+    assert_true(how.path == MOE_GROUPED && how.tile == 128); /* what is left open is the default's */
     assert_int_equal(chosen(&t, call_of(MOE_BF16, 2048), MOE_TUNED).tile, 64);
     tuned_free(&t);
 }
@@ -224,8 +224,8 @@ static void hostile(void **state) {
 static void written(void **state) {
     (void)state;
     buf text = {0};
-    const tuned_row rows[] = {{{MOE_W4A8, 7168, 2048, 48, 1, 512, ROWS_ANY}, {MOE_INT8, 0, 96}, 12.25, 13.5, 0},
-                              {{MOE_W4A16, 7168, 256, 384, 8, 2, ROWS_ANY}, {MOE_FEW, 4, 0}, 20, 21, 0}};
+    const tuned_row rows[] = {{{MOE_W4A8, 7168, 2048, 48, 1, 512, ROWS_ANY}, {MOE_GROUPED_W4A8, 0, 96}, 12.25, 13.5, 0},
+                              {{MOE_W4A16, 7168, 256, 384, 8, 2, ROWS_ANY}, {MOE_DECODE, 4, 0}, 20, 21, 0}};
     tuned_table t;
     assert_true(tuned_header(&text));
     for (size_t i = 0; i < COUNT_OF(rows); i++) assert_true(tuned_line(&text, CHIP, 132, &rows[i]));

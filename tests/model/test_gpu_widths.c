@@ -1,7 +1,7 @@
 /* A model whose heads are wider than the GPU's kernels is refused before anything of it is read. No GPU is needed. */
 #include "unit.h"
 
-#include "kernels/gpu/inside.h"
+#include "kernels/gpu/backend.h"
 #include "model/forward.h"
 #include <string.h>
 

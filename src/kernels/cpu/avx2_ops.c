@@ -1,4 +1,4 @@
-/* cpu/avx2_ops.c: every operation at level avx2. */
+/* kernels/cpu/avx2_ops.c: every operation at level avx2. */
 #include "base/log.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_avx2.h"

@@ -1,4 +1,4 @@
-/* cpu/avx2_peak.c: the loop behind cpu_loop_f32x8(). */
+/* kernels/cpu/avx2_peak.c: the loop behind cpu_loop_f32x8(). */
 #include <immintrin.h>
 #define PEAK_LOOP          cpu_loop_f32x8
 #define PEAK_VEC           __m256

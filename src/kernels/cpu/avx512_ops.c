@@ -1,4 +1,4 @@
-/* cpu/avx512_ops.c: every operation at level avx512. */
+/* kernels/cpu/avx512_ops.c: every operation at level avx512. */
 #include "base/log.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_avx512.h"

@@ -1,4 +1,4 @@
-/* cpu/avx512_peak.c: the loop behind cpu_loop_f32x16(). */
+/* kernels/cpu/avx512_peak.c: the loop behind cpu_loop_f32x16(). */
 #include <immintrin.h>
 #define PEAK_LOOP          cpu_loop_f32x16
 #define PEAK_VEC           __m512

@@ -1,4 +1,4 @@
-/* cpu/avx512bf16_ops.c: every operation at level avx512 bf16. */
+/* kernels/cpu/avx512bf16_ops.c: every operation at level avx512 bf16. */
 #include "base/log.h"
 #include "kernels/cpu/cpu.h"
 #define VEC_DPBF16

@@ -1,4 +1,4 @@
-/* cpu/avx512bf16_peak.c: the loop behind cpu_loop_bf16(). */
+/* kernels/cpu/avx512bf16_peak.c: the loop behind cpu_loop_bf16(). */
 #include <immintrin.h>
 #define PEAK_LOOP          cpu_loop_bf16
 #define PEAK_VEC           __m512

@@ -1,4 +1,4 @@
-/* cpu/avx512vnni_moe.c: routed experts in INT4 (group 32) with int8 activations, for AVX-512 VNNI.
+/* kernels/cpu/avx512vnni_moe.c: routed experts in INT4 (group 32) with int8 activations, for AVX-512 VNNI.
  *
  * Inputs of both products are quantised per 32 values, the smallest at -128 and the largest at 127 (0.9 %
  * error on normal inputs where amax / 127 has 1.2 %; `bench moe` prints it). Weights are read once from the
@@ -178,13 +178,13 @@ static void rows16_set(rows16 *r, const weight_view *w, i64 row, const weight_vi
     r->step_scale = PANEL * GROUPS * 2;
 }
 
-INLINE void prefetch_bytes(const u8 *p, i64 n) {
+INLINE void prefetch_l2(const u8 *p, i64 n) {
     for (i64 b = 0; b < n; b += 64) __builtin_prefetch(p + b, 0, 2);
 }
 
 INLINE void prefetch_step(const rows16 *r, i64 g0) {
-    prefetch_bytes(r->next_data + g0 / GROUPS * r->step_data, r->step_data);
-    prefetch_bytes(r->next_scale + g0 / GROUPS * r->step_scale, r->step_scale);
+    prefetch_l2(r->next_data + g0 / GROUPS * r->step_data, r->step_data);
+    prefetch_l2(r->next_scale + g0 / GROUPS * r->step_scale, r->step_scale);
 }
 
 INLINE void pack_step(const rows16 *r, i64 g0, i64 n, panel *p, bool halves) {
@@ -225,8 +225,8 @@ INLINE void few(const rows16 *r, i64 groups, const q8_group *const *x, f32 *acc,
             const q8_group *xg[TOKENS];
             __m512i q[8], dots[TOKENS];
             vf total[2], part[TOKENS], scale = _mm512_load_ps(scales[g0 % GROUPS + g]);
-            prefetch_bytes(r->next_data + (g0 + g) * PANEL * 16, PANEL * 16);
-            if (g % 2 == 0) prefetch_bytes(r->next_scale + (g0 + g) * PANEL * 2, 64);
+            prefetch_l2(r->next_data + (g0 + g) * PANEL * 16, PANEL * 16);
+            if (g % 2 == 0) prefetch_l2(r->next_scale + (g0 + g) * PANEL * 2, 64);
             for (int t = 0; t < T; t++) xg[t] = x[t] + g0 + g;
             unpack_group(z[g], q);
             group_sums(q, total, halves);

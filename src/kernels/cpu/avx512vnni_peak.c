@@ -1,4 +1,4 @@
-/* cpu/avx512vnni_peak.c: the loop behind cpu_loop_int8(). */
+/* kernels/cpu/avx512vnni_peak.c: the loop behind cpu_loop_int8(). */
 #include <immintrin.h>
 #define PEAK_LOOP          cpu_loop_int8
 #define PEAK_VEC           __m512i

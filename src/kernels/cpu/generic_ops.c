@@ -1,4 +1,4 @@
-/* cpu/generic_ops.c: every operation at level generic. */
+/* kernels/cpu/generic_ops.c: every operation at level generic. */
 #include "base/log.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_generic.h"

@@ -1,4 +1,4 @@
-/* cpu/peak_impl.h: a loop of multiplies and adds from registers, once per instruction. Who includes it defines
+/* kernels/cpu/peak_impl.h: a loop of multiplies and adds from registers, once per instruction. Who includes it defines
  * PEAK_LOOP (the function), PEAK_VEC (a sum), PEAK_ZERO, PEAK_A and PEAK_B (the factors), PEAK_STEP(s, a, b) and
  * PEAK_OPS (multiplies and adds of one step). */
 #include "kernels/cpu/cpu.h"

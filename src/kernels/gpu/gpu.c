@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "kernels/gpu/images.h"
-#include "kernels/gpu/inside.h"
+#include "kernels/gpu/backend.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -231,21 +231,21 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                        "a checkpoint in float32 runs on --device ref or cpu; the GPU computes in bfloat16");
     backend = (gpu_backend){.g = g};
     status st = find_kernels(&backend, e);
-    gpu_kernel *const large[] = {backend.mla_decode,    backend.mla_prefill, backend.mla_flash,
-                                 backend.mla_few8,      backend.mla_few16,   backend.mla_few8_fp8,
-                                 backend.mla_few16_fp8, backend.mla_many,    backend.mla_many_fp8};
+    gpu_kernel *const large[] = {backend.mla_decode,           backend.mla_prefill,      backend.mla_flash,
+                                 backend.mla_decode_mma8,      backend.mla_decode_mma16, backend.mla_decode_mma8_fp8,
+                                 backend.mla_decode_mma16_fp8, backend.mla_decode_wgmma, backend.mla_decode_wgmma_fp8};
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(large); i++) st = gpu_shared(g, large[i], SHARED_MAX, e);
     if (st == ST_OK) st = gpu_dense_init(&backend, e);
-    if (st == ST_OK) st = gpu_query_init(&backend, e);
+    if (st == ST_OK) st = gpu_query_fused_init(&backend, e);
     if (st == ST_OK) st = gpu_decode_init(&backend, e);
-    if (st == ST_OK) st = gpu_wide_open(&backend, e);
+    if (st == ST_OK) st = gpu_invariant_open(&backend, e);
     if (st == ST_OK) st = gpu_shared(g, backend.sample_cut, 96 * 1024, e);
     gpu_kernel *const sorts[] = {backend.sort_few, backend.sort_more, backend.sort_count, backend.sort_place};
     for (size_t i = 0; i < COUNT_OF(sorts) && st == ST_OK; i++) st = gpu_shared(g, sorts[i], 160 * 1024, e);
-    if (st == ST_OK) st = gpu_moe_large_open(&backend, e);
-    if (st == ST_OK) st = gpu_moe_int8_open(&backend, e);
-    if (st == ST_OK) st = gpu_few_open(&backend, e);
-    if (st == ST_OK) st = gpu_plain_open(&backend, e);
+    if (st == ST_OK) st = gpu_grouped_open(&backend, e);
+    if (st == ST_OK) st = gpu_grouped_w4a8_open(&backend, e);
+    if (st == ST_OK) st = gpu_decode_int4_open(&backend, e);
+    if (st == ST_OK) st = gpu_decode_stored_open(&backend, e);
     if (st != ST_OK) return st;
     *o = (ops){.name = gpu_name(g),
                .act = act,

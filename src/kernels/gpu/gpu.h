@@ -6,21 +6,21 @@
 #ifndef KERNELS_GPU_GPU_H
 #define KERNELS_GPU_GPU_H
 #include "device/gpu.h"
-#include "kernels/gpu/args.h"
-#include "kernels/gpu/gemm_choice.h"
-#include "kernels/gpu/moe_choice.h"
+#include "kernels/gpu/params.h"
+#include "kernels/gpu/gemm/gemm_select.h"
+#include "kernels/gpu/moe/moe_select.h"
 #include "kernels/ops.h"
 
 /* Fills the table. `act` must be DT_BF16 (an FP32 checkpoint needs ref or cpu). ST_UNSUPPORTED when this program was
  * built without GPU kernels. g must outlive the table; one table a process at a time for each g. */
 status ops_init_gpu(ops *o, gpu *g, dtype act, err *e);
 
-/* Experts run as the table of measured choices at `place` says from here on (tuned.h): a file, or a folder that has
- * a file for this chip; matrix products as the one beside it says, whose name ends in -gemm.csv (gemm_table.h). NULL
+/* Experts run as the table of measured choices at `place` says from here on (moe_tuned.h): a file, or a folder that has
+ * a file for this chip; matrix products as the one beside it says, whose name ends in -gemm.csv (gemm_tuned.h). NULL
  * or "none": built-in choices. A file that is not there, and a shape that a table does not know, are told once on
  * stderr. ST_FORMAT, ST_IO: the file, and its line. */
 status ops_gpu_tuned(ops *o, const char *place, err *e);
-/* For measuring: all calls of experts run like this, which must be allowed for them (moe_choice.h); NULL: as usual
+/* For measuring: all calls of experts run like this, which must be allowed for them (moe_select.h); NULL: as usual
  * again. The caller keeps it. */
 void ops_gpu_force(ops *o, const moe_choice *how);
 /* How a call of experts is described and run. */
@@ -28,12 +28,12 @@ moe_call gpu_moe_call(const moe_args *a);
 moe_choice gpu_moe_choice(const moe_args *a);
 
 /* For measuring: all matrix products of more than 64 rows run like this, which must be allowed for them
- * (gemm_choice.h); NULL: as usual again. The caller keeps it. */
+ * (gemm_select.h); NULL: as usual again. The caller keeps it. */
 void ops_gpu_force_gemm(ops *o, const gemm_choice *how);
 /* The last of those products: what it was, how it was said to run, and as the library was asked for it; of fewer
  * rows the kernel alone. */
 typedef struct {
-    const char *few; /* of up to 64 rows: the kernel's name */
+    const char *skinny; /* of up to 64 rows: the kernel's name */
     gemm_call call;
     gemm_choice choice;
     gemm_source from;

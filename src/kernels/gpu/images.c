@@ -1,6 +1,7 @@
 #include "kernels/gpu/images.h"
 
-/* make passes the list, X(rows) X(linear) ..., and the folder of the compiled files; nothing without nvcc. */
+/* make passes the list, X(rows/rows) X(gemm/generic) ..., and the folder of the compiled files; nothing without
+ * nvcc. */
 #ifndef GPU_IMAGES
 #define GPU_IMAGES(X)
 #define GPU_IMAGE_DIR ""
@@ -10,9 +11,9 @@
  * compressed fat binaries (Makefile), which the driver unpacks into memory of its own; 8 bytes is what their header
  * needs. */
 #define BYTES(id)                                                                                                      \
-    ".balign 8\n.Limage_" #id ":\n.incbin \"" GPU_IMAGE_DIR "/" #id ".fatbin\"\n.Lend_" #id ":\n.byte 0\n"             \
-    ".Lname_" #id ": .asciz \"" #id "\"\n"
-#define ROW(id) ".quad .Lname_" #id ", .Limage_" #id ", .Lend_" #id " - .Limage_" #id "\n"
+    ".balign 8\n\".Limage_" #id "\":\n.incbin \"" GPU_IMAGE_DIR "/" #id ".fatbin\"\n\".Lend_" #id "\":\n.byte 0\n"     \
+    "\".Lname_" #id "\": .asciz \"" #id "\"\n"
+#define ROW(id) ".quad \".Lname_" #id "\", \".Limage_" #id "\", \".Lend_" #id "\" - \".Limage_" #id "\"\n"
 _Static_assert(sizeof(gpu_image) == 24 && offsetof(gpu_image, data) == 8 && offsetof(gpu_image, bytes) == 16,
                "a row of the table is three quads");
 

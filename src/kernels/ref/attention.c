@@ -1,4 +1,4 @@
-/* ref/attention.c: multi-head latent attention, absorbed (decode) and expanded (prefill).
+/* kernels/ref/attention.c: multi-head latent attention, absorbed (decode) and expanded (prefill).
  *
  * Both walk the KV cache in tiles of one page (positions at absolute multiples of KV_PAGE) and keep a running
  * maximum, so that memory does not grow with the context (Milakov and Gimelshein 2018, arXiv:1805.02867) and

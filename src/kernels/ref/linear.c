@@ -1,4 +1,4 @@
-/* ref/linear.c: matrix products. A row of the weight is expanded to float32 once and used for all rows of x.
+/* kernels/ref/linear.c: matrix products. A row of the weight is expanded to float32 once and used for all rows of x.
  */
 #include "kernels/ref/ref.h"
 #include <math.h>
@@ -59,13 +59,13 @@ void ref_swiglu(const ops *o, const swiglu_args *a) {
 void ops_linear_norm(const ops *o, const linear_norm_args *a) {
     o->linear(o, &a->linear);
     o->norm(o, &a->norm);
-    if (a->later) a->later->parts = 0;
+    if (a->deferred) a->deferred->parts = 0;
 }
 
 void ops_moe_norm(const ops *o, const moe_norm_args *a) {
     o->moe(o, &a->moe);
     o->norm(o, &a->norm);
-    if (a->later) a->later->parts = 0;
+    if (a->deferred) a->deferred->parts = 0;
 }
 
 void ops_feed(const ops *o, const feed_args *a) {

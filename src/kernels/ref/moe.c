@@ -1,4 +1,4 @@
-/* ref/moe.c: routed experts, one token and slot after the other, exactly as written in the contract. */
+/* kernels/ref/moe.c: routed experts, one token and slot after the other, exactly as written in the contract. */
 #include "kernels/ref/ref.h"
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* ref/rows.c: the operations that treat each row by itself: embedding, norms, rotary embedding, KV write,
+/* kernels/ref/rows.c: the operations that treat each row by itself: embedding, norms, rotary embedding, KV write,
  * gather, the finite check and the gate. */
 #include "kernels/ref/ref.h"
 #include "kernels/sample.h"

@@ -1,0 +1,308 @@
+/* kernels/gpu/backend.h: what the host side of the gpu backend shares. */
+#ifndef KERNELS_GPU_BACKEND_H
+#define KERNELS_GPU_BACKEND_H
+#include "kernels/gpu/gpu.h"
+#include "kernels/gpu/gemm/gemm_tuned.h"
+#include "kernels/gpu/moe/moe_tuned.h"
+
+/* Kernel and the file that holds it. */
+#define GPU_KERNELS(X)                                                                                                 \
+    X(embed, "rows/rows")                                                                                              \
+    X(norm, "rows/rows")                                                                                               \
+    X(norm_many, "rows/rows")                                                                                          \
+    X(norm_plain, "rows/rows")                                                                                         \
+    X(norm_short, "rows/rows")                                                                                         \
+    X(norm_any, "rows/rows")                                                                                           \
+    X(finish_rows, "rows/rows")                                                                                        \
+    X(rope_table, "rows/rows")                                                                                         \
+    X(rope_q, "rows/rows")                                                                                             \
+    X(kv_write, "rows/rows")                                                                                           \
+    X(kv_write_any, "rows/rows")                                                                                       \
+    X(latents, "rows/rows")                                                                                            \
+    X(latents_many, "rows/rows")                                                                                       \
+    X(gather, "rows/rows")                                                                                             \
+    X(finite, "rows/rows")                                                                                             \
+    X(fill, "rows/rows")                                                                                               \
+    X(route, "moe/gate_sort")                                                                                          \
+    X(route_any, "moe/gate_sort")                                                                                      \
+    X(sort_few, "moe/gate_sort")                                                                                       \
+    X(sort_more, "moe/gate_sort")                                                                                      \
+    X(sort_count, "moe/gate_sort")                                                                                     \
+    X(sort_add, "moe/gate_sort")                                                                                       \
+    X(sort_place, "moe/gate_sort")                                                                                     \
+    X(sample_max, "rows/sample")                                                                                       \
+    X(sample_sum, "rows/sample")                                                                                       \
+    X(sample_cut, "rows/sample")                                                                                       \
+    X(sample_pick, "rows/sample")                                                                                      \
+    X(logprob_parts, "rows/logprobs")                                                                                  \
+    X(logprob_pick, "rows/logprobs")                                                                                   \
+    X(pack, "weights/repack")                                                                                          \
+    X(fp8_pairs, "weights/repack")                                                                                     \
+    X(requant_rows, "weights/requant")                                                                                 \
+    X(requant_bf16, "weights/requant")                                                                                 \
+    X(requant_order, "weights/requant")                                                                                \
+    X(linear_one, "gemm/generic")                                                                                      \
+    X(linear_many, "gemm/generic")                                                                                     \
+    X(swiglu_one, "gemm/generic")                                                                                      \
+    X(swiglu_many, "gemm/generic")                                                                                     \
+    X(linear_tile, "gemm/generic")                                                                                     \
+    X(swiglu_tile, "gemm/generic")                                                                                     \
+    X(silu_product, "gemm/generic")                                                                                    \
+    X(rope_copy, "gemm/generic")                                                                                       \
+    X(skinny_streamk_8, "gemm/skinny_splitk")                                                                          \
+    X(skinny_streamk_16, "gemm/skinny_splitk")                                                                         \
+    X(skinny_streamk_32, "gemm/skinny_splitk")                                                                         \
+    X(skinny_streamk_64, "gemm/skinny_splitk")                                                                         \
+    X(skinny_cluster_8, "gemm/skinny_splitk")                                                                          \
+    X(skinny_cluster_16, "gemm/skinny_splitk")                                                                         \
+    X(skinny_cluster_32, "gemm/skinny_splitk")                                                                         \
+    X(skinny_cluster_64, "gemm/skinny_splitk")                                                                         \
+    X(skinny_residual_8, "gemm/skinny_splitk")                                                                         \
+    X(skinny_residual_16, "gemm/skinny_splitk")                                                                        \
+    X(skinny_residual_32, "gemm/skinny_splitk")                                                                        \
+    X(skinny_residual_64, "gemm/skinny_splitk")                                                                        \
+    X(skinny_gate_8, "gemm/skinny_splitk")                                                                             \
+    X(skinny_gate_16, "gemm/skinny_splitk")                                                                            \
+    X(skinny_gate_32, "gemm/skinny_splitk")                                                                            \
+    X(skinny_gate_64, "gemm/skinny_splitk")                                                                            \
+    X(skinny_tma_64, "gemm/skinny_tma")                                                                                \
+    X(skinny_tma_144, "gemm/skinny_tma")                                                                               \
+    X(skinny_tma_256, "gemm/skinny_tma")                                                                               \
+    X(skinny_tma_residual_64, "gemm/skinny_tma")                                                                       \
+    X(skinny_tma_residual_144, "gemm/skinny_tma")                                                                      \
+    X(skinny_tma_gate_64, "gemm/skinny_tma")                                                                           \
+    X(skinny_tma_gate_144, "gemm/skinny_tma")                                                                          \
+    X(query_fused_8, "mla/query_fused")                                                                                \
+    X(query_fused_16, "mla/query_fused")                                                                               \
+    X(query_fused_32, "mla/query_fused")                                                                               \
+    X(query_fused_64, "mla/query_fused")                                                                               \
+    X(invariant_64, "gemm/invariant")                                                                                  \
+    X(invariant_128, "gemm/invariant")                                                                                 \
+    X(invariant_256, "gemm/invariant")                                                                                 \
+    X(absorb_q_tile, "mla/absorb_q")                                                                                   \
+    X(absorb_q, "mla/generic")                                                                                         \
+    X(mla_decode, "mla/generic")                                                                                       \
+    X(mla_merge, "mla/generic")                                                                                        \
+    X(mla_decode_mma8, "mla/decode_mma")                                                                               \
+    X(mla_decode_mma16, "mla/decode_mma")                                                                              \
+    X(mla_decode_mma8_fp8, "mla/decode_mma")                                                                           \
+    X(mla_decode_mma16_fp8, "mla/decode_mma")                                                                          \
+    X(mla_decode_wgmma, "mla/decode_wgmma")                                                                            \
+    X(mla_decode_wgmma_fp8, "mla/decode_wgmma_fp8")                                                                    \
+    X(mla_combine, "mla/combine")                                                                                      \
+    X(combine_unabsorb_8, "mla/combine_unabsorb")                                                                      \
+    X(combine_unabsorb_16, "mla/combine_unabsorb")                                                                     \
+    X(combine_unabsorb_32, "mla/combine_unabsorb")                                                                     \
+    X(combine_unabsorb_64, "mla/combine_unabsorb")                                                                     \
+    X(mla_gather_kv, "mla/prefill")                                                                                    \
+    X(mla_flash, "mla/prefill")                                                                                        \
+    X(gather_kv, "mla/generic")                                                                                        \
+    X(mla_prefill, "mla/generic")                                                                                      \
+    X(moe_up, "moe/generic")                                                                                           \
+    X(moe_down, "moe/generic")                                                                                         \
+    X(moe_up_tile, "moe/generic")                                                                                      \
+    X(moe_down_tile, "moe/generic")                                                                                    \
+    X(moe_tiles, "moe/tiles")                                                                                          \
+    X(grouped_int4_up_64, "moe/grouped_int4")                                                                          \
+    X(grouped_int4_down_64, "moe/grouped_int4")                                                                        \
+    X(grouped_int4_up_128, "moe/grouped_int4")                                                                         \
+    X(grouped_int4_down_128, "moe/grouped_int4")                                                                       \
+    X(grouped_int4_up_176, "moe/grouped_int4_n176")                                                                    \
+    X(grouped_int4_down_176, "moe/grouped_int4_n176")                                                                  \
+    X(grouped_bf16_up_64, "moe/grouped_bf16")                                                                          \
+    X(grouped_bf16_down_64, "moe/grouped_bf16")                                                                        \
+    X(grouped_bf16_up_176, "moe/grouped_bf16")                                                                         \
+    X(grouped_bf16_down_176, "moe/grouped_bf16")                                                                       \
+    X(grouped_fp8_up_64, "moe/grouped_fp8")                                                                            \
+    X(grouped_fp8_down_64, "moe/grouped_fp8")                                                                          \
+    X(grouped_fp8_up_128, "moe/grouped_fp8")                                                                           \
+    X(grouped_fp8_down_128, "moe/grouped_fp8")                                                                         \
+    X(grouped_w4a8_up_64, "moe/grouped_w4a8")                                                                          \
+    X(grouped_w4a8_down_64, "moe/grouped_w4a8")                                                                        \
+    X(grouped_w4a8_up_176, "moe/grouped_w4a8")                                                                         \
+    X(grouped_w4a8_down_176, "moe/grouped_w4a8")                                                                       \
+    X(quantize_x, "moe/quantize_rows")                                                                                 \
+    X(quantize_h, "moe/quantize_rows")                                                                                 \
+    X(moe_sum, "moe/tiles")                                                                                            \
+    X(moe_sum_norm, "moe/tiles")                                                                                       \
+    X(moe_combine_row, "moe/tiles")                                                                                    \
+    X(moe_combine, "moe/generic")                                                                                      \
+    X(decode_fused_1, "moe/decode_fused")                                                                              \
+    X(decode_fused_4, "moe/decode_fused")                                                                              \
+    X(ffn_fused_1, "moe/ffn_fused")                                                                                    \
+    X(ffn_fused_2, "moe/ffn_fused")                                                                                    \
+    X(ffn_fused_4, "moe/ffn_fused")                                                                                    \
+    X(moe_combine_norm, "moe/generic")                                                                                 \
+    X(decode_int4_rows, "moe/decode_int4")                                                                             \
+    X(decode_int4_4, "moe/decode_int4")                                                                                \
+    X(decode_int4_8, "moe/decode_int4")                                                                                \
+    X(decode_stored_begin, "moe/decode_stored")                                                                        \
+    X(decode_stored_bf16, "moe/decode_stored")                                                                         \
+    X(decode_stored_fp8, "moe/decode_stored")
+
+typedef struct {
+    gpu *g;
+    rows_form form;
+    f32 *skinny_sums; /* gemm.c */
+    int *skinny_count;
+    struct cublas *blas; /* NULL: there is none, for this reason: */
+    err no_blas;
+    f32 *halves;
+    gpu_u32 *meetings;              /* decode.c */
+    const moe_choice *forced;       /* moe.c: NULL, or how all calls of experts run */
+    const tuned_table *tuned;       /* NULL: none */
+    char tuned_name[4096];          /* its file */
+    const gemm_choice *forced_gemm; /* the same for matrix products: gemm_cublas.c */
+    const gemm_table *gemms;
+    char gemms_name[4096];
+    gemm_seen *seen;  /* NULL: nobody looks */
+    gpu_u32 *fused_h; /* decode_int4.c: of decode_fused.cu */
+    int *fused_words;
+    gpu_u32 *ffn_h, *ffn_first; /* the same, and its own words, of ffn_fused.cu */
+    int *ffn_words;
+    const moe_args *wants_digits; /* while feed runs op by op: NULL, or whose x the gate's launch makes digits of */
+    bool has_digits;              /* it has */
+#define GPU_KERNEL_FIELD(name, file) gpu_kernel *name;
+    GPU_KERNELS(GPU_KERNEL_FIELD)
+#undef GPU_KERNEL_FIELD
+} gpu_backend;
+
+gpu_backend *gpu_of(const ops *o); /* the one that o was made for */
+
+/* A weight in the GPU's memory, in the checkpoint's own layout; INT4 experts whose shapes fit as int4_pack.h has
+ * them. */
+struct op_weight {
+    gpu *g;
+    weight_kind kind;
+    i64 n_views, n_heads, nope, v_dim;
+    void *memory;       /* all data and scales, one allocation */
+    float *vector;      /* WK_VECTOR: float32 [cols], inside memory */
+    gpu_matrix *on_gpu; /* WK_EXPERTS: [n_views], inside memory */
+    /* the first; experts have equal shapes: gate, up and down of expert 0, the others' behind them */
+    gpu_matrix views[3];
+    bool int8;        /* WK_EXPERTS: EXPERTS_W4A8 */
+    u64 expert_bytes; /* WK_EXPERTS: from a matrix of an expert to the same one of the next */
+};
+status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
+void gpu_weight_release(op_weight *w);
+
+/* ops.h, in mla.c, gate_sort.c, moe.c and sample.c */
+status gpu_op_fits(const ops *o, const ops_widths *w, err *e);
+void gpu_op_mla_decode(const ops *o, const mla_decode_args *a);
+void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a);
+u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a);
+u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a);
+void gpu_op_route(const ops *o, const route_args *a);
+void gpu_op_route_beside(const ops *o, const route_args *a, const linear_args *l);
+/* decode.c: mla_decode by the fast kernels, for Kimi's widths and a KV cache of bf16 or FP8. */
+bool gpu_decode_is_fast(const mla_decode_args *a);
+u64 gpu_decode_workspace(const mla_decode_args *a);
+void gpu_decode_fast(const ops *o, const mla_decode_args *a);
+void gpu_op_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
+status gpu_decode_init(gpu_backend *b, err *e);
+void gpu_op_moe(const ops *o, const moe_args *a);
+gpu_combine_args gpu_combine_of(const moe_args *a, const f32 *y);
+void gpu_op_moe_norm(const ops *o, const moe_norm_args *a);
+void gpu_op_feed(const ops *o, const feed_args *a);
+/* deferred_norm.c: rows whose norm is finished later. */
+gpu_deferred_norm gpu_deferred_norm_of(const deferred_norm *l); /* NULL: finished */
+/* May the norm behind a sum of n rows in `parts` parts be finished later? Then fills in `after`, and says so. */
+bool gpu_may_defer_norm(const norm_args *norm, deferred_norm *deferred, i64 parts, gpu_after *after);
+void gpu_finish_rows(const ops *o, const void *x, i64 n, i64 x_stride, deferred_norm *l); /* now, if not yet */
+void gpu_op_sample(const ops *o, const sample_args *a);
+u64 gpu_op_sample_workspace(const ops *o, const sample_args *a);
+void gpu_op_logprobs(const ops *o, const logprobs_args *a); /* logprobs.c */
+u64 gpu_op_logprobs_workspace(const ops *o, const logprobs_args *a);
+u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
+/* grouped.c: many tokens an expert, on warpgroup products. The workspace is for tiles of any width. */
+enum { TILE_LEAST = 16 };
+u64 gpu_grouped_workspace(const moe_args *a);
+bool gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm);
+/* The sum of slots, of y in halves, and the norm behind it, if there is one and it fits: then true. */
+bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *most, const norm_args *norm);
+status gpu_grouped_open(gpu_backend *b, err *e);
+
+/* grouped_w4a8.c: the same with int8 activations. */
+u64 gpu_grouped_w4a8_workspace(const moe_args *a);
+bool gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm);
+status gpu_grouped_w4a8_open(gpu_backend *b, err *e);
+
+/* decode_int4.c: the products of routed experts at few tokens, y of pairs that there are; false: shared memory or x's
+ * address does not allow it. */
+u64 gpu_decode_int4_workspace(const moe_args *a);
+bool gpu_run_decode_int4(const ops *o, const moe_args *a, const moe_choice *how, u8 *space, f32 *y);
+/* What its first launch does, for the gate's (gate_fused.cuh); by moe.c of a call as it is. */
+gpu_digits_args gpu_decode_int4_digits(const moe_args *a, u8 *space);
+gpu_digits_args gpu_moe_digits(const moe_args *a);
+/* All of routed experts at up to four tokens in one launch, if this call fits. after: NULL, or of the norm behind
+ * it, a part for each PACK_ROWS of the result. */
+bool gpu_run_decode_fused(const ops *o, const moe_args *a, const gpu_after *after);
+bool gpu_run_ffn_fused(const ops *o, const feed_args *a, const gpu_after *after); /* and all in front of them */
+status gpu_decode_int4_open(gpu_backend *b, err *e);
+
+/* decode_stored.c: a whole call with experts in bf16 or FP8 as they are stored, y of gpu_decode_stored_tokens()
+ * tokens at a time. */
+i64 gpu_decode_stored_tokens(const moe_args *a);
+u64 gpu_decode_stored_workspace(const moe_args *a);
+bool gpu_decode_stored_is_one_matrix(const op_weight *w); /* may all experts be seen as one matrix? */
+void gpu_run_decode_stored(const ops *o, const moe_args *a, u8 *space, f32 *y);
+status gpu_decode_stored_open(gpu_backend *b, err *e);
+
+/* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */
+static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {
+    return w->format != GPU_W_F32 && (w->wide || w->format == GPU_W_PACKED) &&
+           ((u64)(uintptr_t)x | (u64)x_stride * 2) % 16 == 0;
+}
+enum { TILE_FROM = 32 /* rows of x */, TILE_MEAN = 8 /* tokens an expert */ };
+
+/* gemm_cublas.c: how a matrix product of more than 64 rows runs; it, on the library, as chosen (false: the library has
+ * nothing for it). */
+gemm_choice gpu_gemm_choice(const gemm_call *c);
+bool gpu_multiply(cublas_product *p, const gemm_choice *how);
+
+/* gemm.c */
+status gpu_dense_init(gpu_backend *b, err *e);
+/* One linear call: n rows of x. exact: INT4 and FP8 weights may not be rounded to bf16, as tiles do. */
+void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact);
+/* invariant.c: by tiles whose sums have one order for any number of rows. False if it does not take these weights. */
+bool gpu_run_invariant(const ops *o, const gpu_linear_args *a, bool swiglu);
+status gpu_invariant_open(gpu_backend *b, err *e);
+void gpu_op_linear(const ops *o, const linear_args *a);
+void gpu_op_linear_norm(const ops *o, const linear_norm_args *a);
+void gpu_op_swiglu(const ops *o, const swiglu_args *a);
+void gpu_op_products(const ops *o, const products_args *a);
+void gpu_op_absorb_q(const ops *o, const absorb_q_args *a);
+void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a);
+
+/* Blocks behind those of a product (gate_fused.cuh). */
+static inline i64 gpu_gate_blocks(const gpu_gate_args *a, i64 threads, i64 digit_warps) {
+    i64 rows = ceil_div(a->gate.n, digit_warps) + (a->digits.x ? a->digits.n : 0);
+    return a->digits.x ? ceil_div(rows * digit_warps, threads / 32) : ceil_div(a->gate.n, threads / 32);
+}
+/* gemm.c: a product of few rows with the gate beside it, and x as digits if digits->x. False: not for
+ * skinny_splitk.cu. */
+bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const gpu_digits_args *digits, const linear_args *l);
+/* skinny_tma.c: products of 17 to 64 rows of x, with the gate beside it or NULL; *parts: of the sums for rows finished
+ * later. False: not for it. */
+status gpu_skinny_tma_init(gpu_backend *b, err *e);
+bool gpu_run_skinny_tma(const gpu_backend *b, const gpu_skinny_args *k, const gpu_gate_args *gate, i64 *parts);
+/* query_fused.c */
+status gpu_query_fused_init(gpu_backend *b, err *e);
+void gpu_op_queries(const ops *o, const queries_args *a);
+gpu_norm_args gpu_norm_of(const norm_args *a);
+bool gpu_norm_in_pieces(const norm_args *a);
+gpu_kv_write_args gpu_kv_write_of(const kv_write_args *a);
+bool gpu_kv_in_pieces(const kv_write_args *a);
+
+/* Sorting pairs by expert (gate_sort.c): fills *s but for `ids`, with pointers into `base`; returns the bytes there. */
+u64 gpu_sort_layout(i64 pairs, i64 experts, u8 *base, gpu_sort_args *s);
+void gpu_run_sort(const ops *o, const gpu_sort_args *s);
+
+enum { SHARED_MAX = 227 * 1024 /* of a block on sm_90 */ };
+static const f32 LOG2_E = 1.44269504f;
+int gpu_type(dtype t); /* GPU_F32 ... */
+static inline u32 gpu_blocks(i64 n, i64 each) { return (u32)((n + each - 1) / each); }
+/* Pieces of a workspace: each begins at a multiple of 256 bytes. */
+static inline u64 gpu_round(u64 bytes) { return (bytes + 255) & ~(u64)255; }
+
+#endif

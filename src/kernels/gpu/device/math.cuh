@@ -1,0 +1,160 @@
+/* kernels/gpu/device/math.cuh: the few things that every kernel uses: conversions, sums over a warp and a block,
+ * elements of a weight.
+ *
+ * Sums have one order each, whatever else is in the call: lanes add in a fixed tree, and nothing is added
+ * atomically. */
+#ifndef KERNELS_GPU_DEVICE_MATH_CUH
+#define KERNELS_GPU_DEVICE_MATH_CUH
+#include "kernels/gpu/params.h"
+
+#ifndef EMULATED /* else the tests' emulation */
+/* A kernel `k_name` of one struct `a`. It begins while the kernel before it in the stream still runs (programmatic
+ * dependent launch), and waits for its end first. KERNEL_PDL does not: it may read weights, and calls
+ * pdl_wait() (sm90.cuh) before it reads or writes anything else. */
+#define KERNEL_PDL(name, type, threads, min_blocks)                                                                    \
+    extern "C" __global__ void __launch_bounds__(threads, min_blocks) k_##name(const __grid_constant__ type a)
+#define KERNEL_OF(name, type, threads, min_blocks)                                                                     \
+    static __device__ void name##_body(const type &a);                                                                 \
+    KERNEL_PDL(name, type, threads, min_blocks) {                                                                      \
+        asm volatile("griddepcontrol.wait;" ::: "memory");                                                             \
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");                                                \
+        name##_body(a);                                                                                                \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void name##_body(const type &a)
+#define KERNEL(name, type)        KERNEL_OF(name, type, GPU_THREADS, 1)
+#define SHARED_MEMORY(type, name) extern __shared__ type name[] /* what the launch asked for */
+
+/* c[16, 8] += a[16, 16] b[16, 8] by a warp on the tensor cores, in the layout of PTX's mma.m16n8k16: lane 4 g + t
+ * holds of a the pairs (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8), of b (2t, g), (2t + 8, g), of c (g,
+ * 2t..), (g + 8, 2t..). */
+static __device__ inline void mma_bf16(float c[4], const gpu_u32 a[4], const gpu_u32 b[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/* The same of IEEE halves. */
+static __device__ inline void mma_half(float c[4], const gpu_u32 a[4], const gpu_u32 b[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
+
+static __device__ inline gpu_i64 least(gpu_i64 a, gpu_i64 b) { return a < b ? a : b; }
+static __device__ inline float bits_f32(gpu_u32 b) { return __uint_as_float(b); }
+static __device__ inline float f32_of(gpu_bf16 h) { return bits_f32((gpu_u32)h << 16); }
+static __device__ inline float low_f32(gpu_u32 two) { return bits_f32(two << 16); }
+static __device__ inline float high_f32(gpu_u32 two) { return bits_f32(two & 0xffff0000u); }
+
+/* To nearest, ties to even; a NaN stays a NaN (format/dtype.h). */
+static __device__ inline gpu_bf16 bf16_of(float f) {
+    gpu_u32 b = __float_as_uint(f);
+    if ((b & 0x7fffffffu) > 0x7f800000u) return (gpu_bf16)((b >> 16) | 0x40);
+    return (gpu_bf16)((b + 0x7fffu + ((b >> 16) & 1)) >> 16);
+}
+
+static __device__ inline float fp8_f32(gpu_u8 b) {
+    gpu_u32 sign = (gpu_u32)(b >> 7) << 31, ex = (b >> 3) & 15, man = b & 7;
+    if (ex == 15 && man == 7) return bits_f32(sign | 0x7fc00000u);
+    if (ex) return bits_f32(sign | (ex + 120) << 23 | man << 20);
+    float v = (float)man * 0x1p-9f;
+    return sign ? -v : v;
+}
+
+/* To nearest even, saturating at 448. */
+static __device__ inline gpu_u8 fp8_of(float f) {
+    gpu_u8 sign = (gpu_u8)(__float_as_uint(f) >> 31 << 7);
+    float v = fabsf(f);
+    if (isnan(f)) return sign | 0x7f;
+    if (v >= 448.0f) return sign | 0x7e;
+    if (v < 0x1p-6f) return sign | (gpu_u8)__float2int_rn(v * 0x1p9f);
+    gpu_u32 b = __float_as_uint(v);
+    b += 0x7ffffu + ((b >> 20) & 1);
+    gpu_u32 code = (b >> 20) - (120u << 3);
+    return sign | (gpu_u8)(code > 0x7e ? 0x7e : code);
+}
+
+static __device__ inline float kv_get(const void *kv, int type, gpu_i64 at) {
+    if (type == GPU_BF16) return f32_of(((const gpu_bf16 *)kv)[at]);
+    if (type == GPU_FP8) return fp8_f32(((const gpu_u8 *)kv)[at]);
+    return ((const float *)kv)[at];
+}
+
+static __device__ inline void kv_set(void *kv, int type, gpu_i64 at, float v) {
+    if (type == GPU_BF16)
+        ((gpu_bf16 *)kv)[at] = bf16_of(v);
+    else if (type == GPU_FP8)
+        ((gpu_u8 *)kv)[at] = fp8_of(v);
+    else
+        ((float *)kv)[at] = v;
+}
+
+static __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+
+/* The same sum in every lane. */
+static __device__ inline float warp_sum(float v) {
+    for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
+    return v;
+}
+
+/* What row i has yet to be multiplied by: the same in every lane of the warp. */
+static __device__ inline float deferred_scale(const gpu_deferred_norm &l, gpu_i64 i) {
+    float sum = 0, v[GPU_DEFERRED_PARTS / 32];
+#pragma unroll
+    for (int k = 0; k < GPU_DEFERRED_PARTS / 32; k++) {
+        int p = k * 32 + (int)threadIdx.x % 32;
+        v[k] = 0;
+        if (k * 32 >= l.parts) break; /* few parts, few instructions */
+        if (p < l.parts) v[k] = *(const volatile float *)(l.squares + i * GPU_DEFERRED_PARTS + p);
+    }
+#pragma unroll
+    for (int k = 0; k < GPU_DEFERRED_PARTS / 32; k++) {
+        if (k * 32 >= l.parts) break;
+        sum += v[k];
+    }
+    return rsqrtf(warp_sum(sum) / l.dim + l.eps);
+}
+
+/* A NaN wins: it must not vanish. */
+static __device__ inline float larger(float a, float b) { return a > b || isnan(a) ? a : b; }
+static __device__ inline float warp_max(float v) {
+    for (int d = 16; d; d >>= 1) v = larger(v, __shfl_xor_sync(~0u, v, d));
+    return v;
+}
+
+/* The same sum in every thread of a block of so many warps. */
+template <int WARPS> static __device__ inline float block_sum_in(float v, float *each /* [WARPS], shared */) {
+    v = warp_sum(v);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) each[threadIdx.x / 32] = v;
+    __syncthreads();
+    float sum = 0;
+    for (int w = 0; w < WARPS; w++) sum += each[w];
+    return sum;
+}
+template <int WARPS> static __device__ inline float block_sum_of(float v) {
+    __shared__ float each[WARPS];
+    return block_sum_in<WARPS>(v, each);
+}
+static __device__ inline float block_sum(float v) { return block_sum_of<GPU_WARPS>(v); }
+
+/* w[row, col] as float32: the definition (format/weights.h). */
+static __device__ inline float weight_at(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
+    gpu_i64 at = row * w.cols + col;
+    if (w.format == GPU_W_BF16) return f32_of(((const gpu_bf16 *)w.data)[at]);
+    if (w.format == GPU_W_F32) return ((const float *)w.data)[at];
+    if (w.format == GPU_W_FP8)
+        return fp8_f32(((const gpu_u8 *)w.data)[at]) *
+               ((const float *)w.scale)[row / 128 * ((w.cols + 127) / 128) + col / 128];
+    if (w.format == GPU_W_INT4_ROW) {
+        gpu_u32 u = ((const gpu_u32 *)w.data)[at / 8] >> (at % 8 / 2 + at % 2 * 4) * 4 & 15;
+        return (float)((int)(u ^ 8) - 8) * ((const float *)w.scale)[row];
+    }
+    gpu_u8 two = ((const gpu_u8 *)w.data)[at / 2];
+    int q = (int)(col & 1 ? two >> 4 : two & 15) - 8;
+    return (float)q * f32_of(((const gpu_bf16 *)w.scale)[row * (w.cols / 32) + col / 32]);
+}
+
+#endif

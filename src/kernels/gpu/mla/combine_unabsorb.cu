@@ -1,0 +1,212 @@
+/* kernels/gpu/mla/combine_unabsorb.cu: from the sums that pieces of decode attention left (split_kv.cuh) to values,
+ * in one launch: the pieces of cut rows, in order, into one, and its product with the values' part of kv_b: out[i,
+ * h, :] = W_h (sum_s w_s o_s / sum_s w_s l_s), w_s = 2^(m_s - max m).
+ *
+ * A cluster of 8 blocks a head. A block has 64 of the 512 latents: of all rows' pieces, and of the head's 128 rows
+ * of weights, which are under way before the kernel in front has ended. It joins its latents, rounds them to bf16,
+ * multiplies on wgmma, and leaves its sums in shared memory; then each block adds all eight, in their order, for 16
+ * of the 128 values. So no block waits for another one's pieces in the kernel in front, and nothing goes through
+ * memory in between.
+ *
+ * Bytes: the pieces' sums once, 2 KiB a head and piece, out of the second-level cache, and 128 KiB of weights a
+ * head. */
+#include "kernels/gpu/mla/split_kv.cuh"
+
+enum {
+    BLOCKS = VALUES_CLUSTER,
+    MINE = KV_LATENT / BLOCKS, /* latents of a block */
+    COLS = MINE / 4,           /* pieces of four */
+    SLOTS = GPU_THREADS / COLS,
+    DIM = VALUES_DIM,
+    WEIGHTS = DIM * 128, /* bytes */
+    PITCH = DIM + 4      /* floats from token to token */
+};
+
+/* Which pieces a row has: [from, from + at[r + 1] - at[r]); its first is the at[r]-th of all rows'. */
+typedef struct {
+    int from[GPU_SKINNY], at[GPU_SKINNY + 1];
+    float top[GPU_VALUES_PIECES], weight[GPU_VALUES_PIECES], all[GPU_SKINNY];
+    float4 part[GPU_THREADS];
+} values_state;
+static_assert(sizeof(values_state) <= VALUES_STATE, "params.h");
+
+static __device__ inline int sum_to_lane(int v) {
+    int lane = threadIdx.x % 32;
+    for (int d = 1; d < 32; d *= 2) {
+        int left = __shfl_sync(~0u, v, (lane - d) & 31);
+        if (lane >= d) v += left;
+    }
+    return v;
+}
+
+/* By one warp; up to 64 rows. */
+static __device__ inline void find_pieces(const gpu_decode_args &a, values_state *s) {
+    int lane = threadIdx.x % 32, pages[2], begin[2], all = 0, at = 0;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        int row = j * 32 + lane, upto;
+        pages[j] = row < a.n ? pages_of(a, row) : 0;
+        upto = sum_to_lane(pages[j]);
+        begin[j] = all + upto - pages[j];
+        all += __shfl_sync(~0u, upto, 31);
+    }
+    int each = piece_of_all(a, all);
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        int row = j * 32 + lane, from = begin[j] / each,
+            count = row < a.n ? (begin[j] + pages[j] - 1) / each - from + 1 : 0, upto = sum_to_lane(count);
+        s->from[row] = from, s->at[row] = at + upto - count;
+        at += __shfl_sync(~0u, upto, 31);
+    }
+    if (lane == 0) s->at[GPU_SKINNY] = at;
+}
+
+/* Of every piece its weight, of every row the sum that divides. */
+static __device__ inline void piece_weights(const gpu_decode_args &a, values_state *s, gpu_i64 h) {
+    int total = s->at[GPU_SKINNY], lane = threadIdx.x % 32;
+    for (int e = threadIdx.x; e < total; e += GPU_THREADS) {
+        int row = 0;
+        for (int step = GPU_SKINNY / 2; step; step /= 2)
+            if (s->at[row + step] <= e) row += step;
+        int k = e - s->at[row];
+        float2 state = {0, 1};
+        if (s->at[row + 1] - s->at[row] > 1)
+            state = *(const float2 *)part_state(a, part_slot(s->from[row] + k, k == 0), h);
+        s->top[e] = state.x, s->weight[e] = state.y;
+    }
+    __syncthreads();
+    for (int row = threadIdx.x / 32; row < a.n; row += GPU_WARPS) {
+        int begin = s->at[row], end = s->at[row + 1];
+        float top = -INFINITY, all = 0;
+        for (int e = begin + lane; e < end; e += 32) top = larger(top, s->top[e]);
+        top = warp_max(top);
+        for (int e = begin + lane; e < end; e += 32) {
+            float w = exp2f(s->top[e] - top);
+            all += s->weight[e] * w;
+            s->weight[e] = w;
+        }
+        all = warp_sum(all);
+        if (lane == 0) s->all[row] = all;
+    }
+    __syncthreads();
+}
+
+/* The block's latents of all rows, divided, as wgmma's second operand. ROWS rows of a thread at once, `groups`
+ * groups of threads a row, of each of whose pieces a thread loads PIECES at once. */
+template <int ROWS, int PIECES>
+static __device__ inline void join_latents(const gpu_decode_args &a, values_state *s, gpu_i64 h, int rank, int groups,
+                                           unsigned char *x) {
+    int thread = threadIdx.x, col = thread % COLS, slot = thread / COLS, group = slot % groups, first = slot / groups,
+        step = SLOTS / groups, latent = rank * MINE + col * 4;
+    for (int base = 0; base < a.n; base += step * ROWS) {
+        float4 o[ROWS];
+        int most = 0;
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            int row = base + r * step + first;
+            o[r] = {0, 0, 0, 0};
+            if (row < a.n && s->at[row + 1] - s->at[row] > most) most = s->at[row + 1] - s->at[row];
+        }
+        for (int k = group; k < most; k += groups * PIECES) {
+            float4 v[ROWS][PIECES];
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int p = 0; p < PIECES; p++) {
+                    int row = base + r * step + first, piece = k + p * groups;
+                    if (row >= a.n || piece >= s->at[row + 1] - s->at[row]) continue;
+                    if (s->at[row + 1] - s->at[row] > 1) {
+                        v[r][p] =
+                            *(const float4 *)(part_sums(a, part_slot(s->from[row] + piece, piece == 0), h) + latent);
+                    } else {
+                        uint2 u = *(const uint2 *)(a.out + ((gpu_i64)row * a.heads + h) * KV_LATENT + latent);
+                        v[r][p] = {low_f32(u.x), high_f32(u.x), low_f32(u.y), high_f32(u.y)};
+                    }
+                }
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int p = 0; p < PIECES; p++) {
+                    int row = base + r * step + first, piece = k + p * groups;
+                    if (row < a.n && piece < s->at[row + 1] - s->at[row])
+                        add_piece(o[r], v[r][p], s->weight[s->at[row] + piece]);
+                }
+        }
+        if (groups > 1) { /* then one round of one row */
+            s->part[thread] = o[0];
+            __syncthreads();
+            for (int g = 1; group == 0 && g < groups; g++) add_piece(o[0], s->part[thread + g * COLS], 1.0f);
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            int row = base + r * step + first;
+            if (group || row >= a.n) continue;
+            float l = s->all[row];
+            *(uint2 *)(x + swizzled(row, col / 2) + col % 2 * 8) = {pair_bf16(o[r].x / l, o[r].y / l),
+                                                                    pair_bf16(o[r].z / l, o[r].w / l)};
+        }
+    }
+}
+
+/* Shared memory: weights [128][64], x [TOKENS][64], bf16 in the 128-byte swizzle; values_state; sums
+ * [TOKENS][PITCH]. Grid: heads * BLOCKS. */
+template <int TOKENS> static __device__ inline void values(const gpu_combine_unabsorb_args &a, unsigned char *memory) {
+    unsigned char *x = memory + WEIGHTS;
+    values_state *s = (values_state *)(x + TOKENS * 128);
+    float *sums = (float *)((unsigned char *)s + VALUES_STATE);
+    int rank = cluster_rank(), thread = threadIdx.x, lane = thread % 32;
+    gpu_i64 h = blockIdx.x / BLOCKS;
+    const gpu_bf16 *w = a.kv_b + (h * (a.nope + DIM) + a.nope) * KV_LATENT + rank * MINE;
+    for (int i = thread; i < DIM * 8; i += GPU_THREADS)
+        cp_async16(memory + swizzled(i / 8, i % 8), w + (gpu_i64)(i / 8) * KV_LATENT + i % 8 * 8);
+    cp_async_commit();
+    if (thread < 32) find_pieces(a.decode, s);
+    pdl_wait();
+    __syncthreads();
+    piece_weights(a.decode, s, h);
+    if constexpr (TOKENS >= 32)
+        join_latents<TOKENS / SLOTS, 256 / TOKENS>(a.decode, s, h, rank, 1, x);
+    else {
+        int groups = SLOTS;
+        while (groups > 1 && SLOTS / groups < a.decode.n) groups /= 2;
+        join_latents<1, 10>(a.decode, s, h, rank, groups, x);
+    }
+    cp_async_wait<0>();
+    fence_async();
+    __syncthreads();
+    float d[TOKENS / 2];
+    wgmma_begin();
+#pragma unroll
+    for (int k = 0; k < MINE / 16; k++)
+        wgmma_ss<TOKENS>(d, wgmma_desc(memory + thread / 128 * 8192) + 2 * k, wgmma_desc(x) + 2 * k, k);
+    wgmma_commit();
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < TOKENS / 2; i++) {
+        int token = i / 4 * 8 + lane % 4 * 2 + i % 2, row = thread / 32 * 16 + lane / 4 + i % 4 / 2 * 8;
+        if (token < a.decode.n) sums[token * PITCH + row] = d[i];
+    }
+    cluster_sync();
+    enum { EACH = DIM / 4 / BLOCKS };
+    for (int i = thread; i < a.decode.n * EACH; i += GPU_THREADS) {
+        int token = i / EACH, at = (rank * EACH + i % EACH) * 4;
+        float4 v[BLOCKS], sum = {0, 0, 0, 0};
+#pragma unroll
+        for (int r = 0; r < BLOCKS; r++) v[r] = *(const float4 *)in_cluster(sums + token * PITCH + at, r);
+#pragma unroll
+        for (int r = 0; r < BLOCKS; r++) add_piece(sum, v[r], 1.0f);
+        *(uint2 *)(a.out + ((gpu_i64)token * a.decode.heads + h) * DIM + at) = {pair_bf16(sum.x, sum.y),
+                                                                                pair_bf16(sum.z, sum.w)};
+    }
+    cluster_sync(); /* the others have read the sums */
+}
+
+#define VALUES(tokens)                                                                                                 \
+    KERNEL_PDL(combine_unabsorb_##tokens, gpu_combine_unabsorb_args, GPU_THREADS, 2) {                                 \
+        SHARED_TILES(memory);                                                                                          \
+        values<tokens>(a, memory);                                                                                     \
+    }
+VALUES(8)
+VALUES(16)
+VALUES(32)
+VALUES(64)

@@ -1,0 +1,348 @@
+/* kernels/gpu/mla/decode_mma.cu: absorbed attention of up to 16 heads a block.
+ *
+ * out[i, h, :] = softmax_j(scale * q[i, h] . kv_j) kv_j[0, 512) over the kv_len[i] first tokens of row i; KV rows of
+ * 512 + 64 values in bf16 or FP8. Bytes: every row of the cache once for all heads of a block, 1152 (FP8: 576) a
+ * token and layer. At 16 heads a token costs 35 kflop, 30 flop a byte: bound by bytes.
+ *
+ * The heads are the short side of mma's products (n = 8), tokens and latents its long one, so 8 heads waste nothing.
+ * 8 warps multiply, a ninth fetches: the copy engine brings KV rows in half pages (32 tokens) into a ring, rows 16
+ * bytes farther apart than they are long, so that eight rows meet no bank twice. Of a page of 64 tokens
+ *   scores  [64 tokens, heads]: warp w takes tokens 16 (w % 4).. and half w / 4 of the 576 columns; the query lies
+ *   in registers;
+ *   weights: the halves of the scores meet in shared memory; warp w computes those of head w (and w + 8): a running
+ *   maximum
+ *           (Milakov and Gimelshein 2018, arXiv:1805.02867), base 2;
+ *   sums    [512 latents, heads]: warp w takes latents 64 w.. of all 64 tokens. The weights are rounded to bf16
+ *   here.
+ * FP8 becomes IEEE halves in registers, one instruction for two values, and the products are those of halves.
+ * Tokens past kv_len are not read; their rows are zeros. */
+#include "kernels/gpu/mla/split_kv.cuh"
+
+enum {
+    HALF = 32,         /* tokens of a stage */
+    SCORE_PITCH = 72,  /* floats from head to head */
+    WEIGHT_PITCH = 36, /* pairs from head to head */
+    COMPUTE = 256,     /* threads */
+    STEPS = 18,        /* of 16 columns in half a row */
+    ASIDE16 = 2,
+    /* of them, whose query lies in shared memory: for 16 heads, and for 8 with FP8; all of them for 16 with FP8 */
+    ASIDE8 = 8
+};
+
+/* FP8: two blocks a multiprocessor, whose waits fill each other's gaps. */
+template <int NH, int FP8> struct decode_mma_ring {
+    enum {
+        PITCH = (FP8 ? KV_WIDTH : KV_WIDTH * 2) + 16 /* bytes from row to row */,
+        STAGES = FP8 ? 4 : 5,
+        BYTES = STAGES * HALF * PITCH
+    };
+};
+
+typedef struct {
+    gpu_u8 *ring;
+    gpu_u32 *aside;   /* [steps][NH][2][half of the columns][32]: the four warps of a half have the same query */
+    float *scores;    /* [half of the columns][head][SCORE_PITCH]; at a row's end the heads' sums of weights */
+    gpu_u32 *weights; /* [head][WEIGHT_PITCH]: pairs of tokens */
+    float *shrink;    /* [head] */
+    gpu_u64 *full, *empty;
+    cut_row *cuts;      /* [2] */
+    decode_walk *walks; /* of the warps: what is not needed within a row is not kept in registers */
+} decode_mma_memory;
+static_assert(sizeof(decode_walk) == 36, "args.h counts it");
+static_assert((int)COMPUTE == (int)JOINERS && (int)JOIN_BYTES <= (int)HALF * KV_WIDTH,
+              "pieces are joined in the ring's memory");
+
+template <int NH, int FP8> static __device__ inline decode_mma_memory decode_mma_layout(gpu_u8 *memory) {
+    enum { heads = NH * 8 };
+    decode_mma_memory m;
+    m.ring = memory;
+    m.full = (gpu_u64 *)(memory + decode_mma_ring<NH, FP8>::BYTES), m.empty = m.full + decode_mma_ring<NH, FP8>::STAGES;
+    m.cuts = (cut_row *)(m.empty + decode_mma_ring<NH, FP8>::STAGES);
+    m.walks = (decode_walk *)(m.cuts + 2);
+    m.shrink = (float *)(m.walks + COMPUTE / 32);
+    m.scores = m.shrink + heads;
+    m.weights = (gpu_u32 *)(m.scores + 2 * heads * SCORE_PITCH);
+    m.aside = m.weights + heads * WEIGHT_PITCH;
+    return m;
+}
+
+/* One warp: the block's KV rows into the ring, half a page a stage. */
+template <int NH, int FP8>
+static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const decode_mma_memory &m) {
+    enum {
+        STAGES = decode_mma_ring<NH, FP8>::STAGES,
+        PITCH = decode_mma_ring<NH, FP8>::PITCH,
+        VALUE = FP8 ? 1 : 2 /* bytes */
+    };
+    int lane = threadIdx.x % 32, k = 0;
+    bool waited = false;
+    decode_walk w = walk_begin(a);
+    while (walk_next(a, w)) {
+        int pages = 0;
+        for (int t = w.first; t < w.last; t++) {
+            if ((t - w.first) % 32 == 0 && t + lane < w.last)
+                pages = a.pages[(gpu_i64)w.row * a.pages_stride + t + lane];
+            gpu_i64 page = __shfl_sync(~0u, pages, (t - w.first) % 32);
+            if (!waited && page_is_new(w.pages, t)) pdl_wait(), waited = true;
+            for (int half = 0; half < 2; half++, k++) {
+                int stage = k % STAGES, turn = k / STAGES;
+                int rows = w.len - t * GPU_PAGE - half * HALF;
+                rows = rows < 0 ? 0 : rows > HALF ? HALF : rows;
+                gpu_i64 from = (page * GPU_PAGE + half * HALF) * KV_WIDTH;
+                mbarrier_wait(&m.empty[stage], (gpu_u32)(turn & 1) ^ 1);
+                if (lane == 0) mbarrier_expect(&m.full[stage], (gpu_u32)rows * KV_WIDTH * VALUE);
+                __syncwarp();
+                if (lane < rows)
+                    tma_bulk(m.ring + (stage * HALF + lane) * PITCH,
+                             (const gpu_u8 *)a.kv + (from + lane * KV_WIDTH) * VALUE, KV_WIDTH * VALUE, &m.full[stage]);
+            }
+        }
+    }
+}
+
+/* The latents of rows [rows, 64) of a page in the ring become zeros: a weight of zero must not meet a NaN. */
+template <int NH, int FP8> static __device__ inline void decode_mma_blank(gpu_u8 *first, gpu_u8 *second, int rows) {
+    enum { PITCH = decode_mma_ring<NH, FP8>::PITCH };
+    for (int row = rows + threadIdx.x / 32; row < GPU_PAGE; row += COMPUTE / 32)
+        for (int c = threadIdx.x % 32; c < KV_LATENT / (FP8 ? 16 : 8); c += 32)
+            *(uint4 *)((row < HALF ? first : second) + row % HALF * PITCH + c * 16) = {0, 0, 0, 0};
+    fence_async(); /* the copy engine writes here next */
+}
+
+/* A head's values of 16 columns, as the tensor cores take them; with FP8 a lane has four columns behind each other. */
+template <int FP8>
+static __device__ inline void decode_mma_query(gpu_u32 two[2], const gpu_bf16 *from, int t4, bool valid) {
+    if (!valid)
+        two[0] = two[1] = 0;
+    else if (FP8) {
+        uint2 v = *(const uint2 *)(from + 4 * t4);
+        two[0] = query_halves(v.x), two[1] = query_halves(v.y);
+    } else
+        two[0] = *(const gpu_u32 *)(from + 2 * t4), two[1] = *(const gpu_u32 *)(from + 8 + 2 * t4);
+}
+
+template <int FP8> static __device__ inline void decode_mma_mma(float c[4], const gpu_u32 a[4], const gpu_u32 b[2]) {
+    if (FP8)
+        mma_half(c, a, b);
+    else
+        mma_bf16(c, a, b);
+}
+
+/* NH: groups of 8 heads. */
+template <int NH, int FP8>
+static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const decode_mma_memory &m) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4, tile = warp % 4, part = warp / 4,
+        k = 0;
+    int row_of_a = lane % 16, col_of_a = lane / 16 * 8; /* of ldmatrix4: rows 0-15, columns 0 and 8 */
+    int row_of_v = FP8 ? lane % 16 : lane / 16 * 8 + lane % 8,
+        col_of_v = FP8 ? lane / 16 * 8 : lane / 8 % 2 * 8; /* of ldmatrix4_t */
+    enum { STAGES = decode_mma_ring<NH, FP8>::STAGES, PITCH = decode_mma_ring<NH, FP8>::PITCH, VALUE = FP8 ? 1 : 2 };
+    int head0 = (int)blockIdx.y * NH * 8, cuts = 0;
+    float scale2 = FP8 ? a.scale2 * QUERY_SCALE : a.scale2;
+    decode_walk w = walk_begin(a);
+    pdl_wait();
+    while (walk_next(a, w)) {
+        __syncwarp();
+        if (lane == 0) m.walks[warp] = w;
+        __syncwarp();
+        constexpr int ALL = STEPS, HELD = FP8 ? (NH == 1 ? ALL - ASIDE8 : 0) : NH == 2 ? ALL - ASIDE16 : ALL;
+        gpu_u32 q[HELD > 0 ? HELD : 1][NH][2];
+#pragma unroll
+        for (int n = 0; n < NH; n++) {
+            gpu_i64 h = head0 + n * 8 + g;
+            const gpu_bf16 *from = a.q + ((gpu_i64)w.row * a.heads + h) * KV_WIDTH + part * (KV_WIDTH / 2);
+#pragma unroll
+            for (int s = 0; s < STEPS; s++) {
+                gpu_u32 two[2];
+                decode_mma_query<FP8>(two, from + s * 16, t4, h < a.heads);
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                    if (s < HELD)
+                        q[s < HELD ? s : 0][n][i] = two[i];
+                    else if (tile == 0)
+                        m.aside[(((s - HELD) * NH + n) * 2 + i) * 64 + part * 32 + lane] = two[i];
+            }
+        }
+        if (HELD < ALL) named_barrier_sync(1, COMPUTE); /* the query is there */
+        float o[4][NH][4], best[NH], sum[NH];
+#pragma unroll
+        for (int n = 0; n < NH; n++) {
+            best[n] = -INFINITY, sum[n] = 0;
+#pragma unroll
+            for (int i = 0; i < 4; i++) o[i][n][0] = o[i][n][1] = o[i][n][2] = o[i][n][3] = 0;
+        }
+        for (int rows = walk_tokens(w); rows > 0; rows -= GPU_PAGE, k += 2) {
+            gpu_u8 *half[2];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                int stage = (k + i) % STAGES;
+                mbarrier_wait(&m.full[stage], (gpu_u32)((k + i) / STAGES & 1));
+                half[i] = m.ring + stage * HALF * PITCH;
+            }
+            if (rows < GPU_PAGE) {
+                decode_mma_blank<NH, FP8>(half[0], half[1], rows);
+                named_barrier_sync(1, COMPUTE);
+            }
+
+            float s[NH][2][4]; /* one group of heads: even and odd steps, so that two products are under way */
+#pragma unroll
+            for (int n = 0; n < NH; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) s[n][0][i] = s[n][1][i] = 0;
+            const gpu_u8 *keys = (tile < 2 ? half[0] : half[1]) + (tile % 2 * 16 + row_of_a) * PITCH +
+                                 part * (KV_WIDTH / 2) * VALUE + col_of_a * 2;
+            auto multiply = [&](int step, const gpu_u32 x[4]) {
+#pragma unroll
+                for (int n = 0; n < NH; n++) {
+                    gpu_u32 y[2];
+#pragma unroll
+                    for (int i = 0; i < 2; i++)
+                        y[i] = step < HELD ? q[step < HELD ? step : 0][n][i]
+                                           : m.aside[(((step - HELD) * NH + n) * 2 + i) * 64 + part * 32 + lane];
+                    decode_mma_mma<FP8>(s[n][NH == 1 ? step % 2 : 0], x, y);
+                }
+            };
+            if (FP8) { /* two steps a load */
+#pragma unroll
+                for (int step = 0; step < STEPS; step += 2) {
+                    gpu_u32 raw[4], x[4];
+                    ldmatrix4(raw, keys + step * 16);
+#pragma unroll
+                    for (int i = 0; i < 2; i++) {
+                        fp8_halves(raw[2 * i], x[0], x[2]), fp8_halves(raw[2 * i + 1], x[1], x[3]);
+                        multiply(step + i, x);
+                    }
+                }
+            } else {
+#pragma unroll
+                for (int step = 0; step < STEPS; step++) {
+                    gpu_u32 x[4];
+                    ldmatrix4(x, keys + step * 32);
+                    multiply(step, x);
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < NH; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    m.scores[(part * NH * 8 + n * 8 + 2 * t4 + i % 2) * SCORE_PITCH + tile * 16 + g + i / 2 * 8] =
+                        NH == 1 ? s[n][0][i] + s[n][1][i] : s[n][0][i];
+            named_barrier_sync(1, COMPUTE); /* the scores are there; the weights of the page before are used up */
+#pragma unroll
+            for (int n = 0; n < NH; n++) { /* the warp's head: a lane has two tokens */
+                int h = n * 8 + warp;
+                float2 x = *(const float2 *)(m.scores + h * SCORE_PITCH + 2 * lane),
+                       y = *(const float2 *)(m.scores + (NH * 8 + h) * SCORE_PITCH + 2 * lane);
+                float even = 2 * lane < rows ? (x.x + y.x) * scale2 : -INFINITY,
+                      odd = 2 * lane + 1 < rows ? (x.y + y.y) * scale2 : -INFINITY;
+                float top = fmaxf(even, odd); /* passes a NaN over; its weight is NaN all the same */
+#pragma unroll
+                for (int d = 16; d; d >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
+                top = fmaxf(best[n], top);
+                float shrink = power2(best[n] - top);
+                best[n] = top;
+                even = power2(even - top), odd = power2(odd - top);
+                sum[n] = sum[n] * shrink + even + odd;
+                m.weights[h * WEIGHT_PITCH + lane] = FP8 ? pair_half(even, odd) : pair_bf16(even, odd);
+                if (lane == 0) m.shrink[h] = shrink;
+            }
+            named_barrier_sync(2, COMPUTE); /* the weights are there */
+
+            gpu_u32 p[NH][2][4]; /* tokens 0.. and 32..: of 16 tokens two of mma's operand */
+#pragma unroll
+            for (int n = 0; n < NH; n++) {
+                const float2 shrink = *(const float2 *)(m.shrink + n * 8 + 2 * t4);
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                    ldmatrix4(p[n][i], m.weights + (n * 8 + lane % 8) * WEIGHT_PITCH + i * 16 + lane / 8 * 4);
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    o[i][n][0] *= shrink.x, o[i][n][1] *= shrink.y, o[i][n][2] *= shrink.x, o[i][n][3] *= shrink.y;
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const gpu_u8 *values = half[j / 2] + (j % 2 * 16 + row_of_v) * PITCH + warp * 64 * VALUE + col_of_v * 2;
+#pragma unroll
+                for (int i = 0; i < 4; i += FP8 ? 2 : 1) {
+                    gpu_u32 x[4];
+                    ldmatrix4_t(x, values + i * 16 * VALUE);
+                    if (FP8) {
+#pragma unroll
+                        for (int l = 0; l < 2; l++) {
+                            /* a load has two latents of two tokens: rows g and g + 8 are latents 2g and 2g + 1 */
+                            gpu_u32 y[4];
+                            fp8_halves(__byte_perm(x[2 * l], 0, 0x3120), y[0], y[1]),
+                                fp8_halves(__byte_perm(x[2 * l + 1], 0, 0x3120), y[2], y[3]);
+#pragma unroll
+                            for (int n = 0; n < NH; n++)
+                                decode_mma_mma<FP8>(o[(i + l) % 4][n], y, p[n][j / 2] + j % 2 * 2);
+                        }
+                    } else
+#pragma unroll
+                        for (int n = 0; n < NH; n++) decode_mma_mma<FP8>(o[i][n], x, p[n][j / 2] + j % 2 * 2);
+                }
+            }
+            __syncwarp();
+            if (lane == 0) mbarrier_arrive(&m.empty[k % STAGES]), mbarrier_arrive(&m.empty[(k + 1) % STAGES]);
+        }
+        w = m.walks[warp];
+        gpu_i64 slot = walk_slot(a, w);
+        bool whole = walk_whole(w);
+#pragma unroll
+        for (int n = 0; n < NH; n++) {
+            sum[n] = warp_sum(sum[n]);
+            if (lane == 0) m.scores[n * 8 + warp] = sum[n]; /* nobody reads scores any more */
+            if (!whole && lane == 0 && head0 + n * 8 + warp < a.heads) {
+                float *state = part_state(a, slot, head0 + n * 8 + warp);
+                state[0] = best[n], state[1] = sum[n];
+            }
+        }
+        named_barrier_sync(1, COMPUTE);
+#pragma unroll
+        for (int n = 0; n < NH; n++)
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                float all = m.scores[n * 8 + 2 * t4 + c];
+                gpu_i64 h = head0 + n * 8 + 2 * t4 + c;
+                if (h >= a.heads) continue;
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    int latent = warp * 64 + i / 2 * 16 + (FP8 ? 2 * g + i % 2 : i % 2 * 8 + g);
+                    float v = o[i / 2][n][c + i % 2 * 2];
+                    if (whole)
+                        a.out[((gpu_i64)w.row * a.heads + h) * KV_LATENT + latent] = bf16_of(v / all);
+                    else
+                        part_sums(a, slot, h)[latent] = v;
+                }
+            }
+        named_barrier_sync(2, COMPUTE); /* the sums are used up */
+        if (!whole && a.meetings) {
+            cut_row c = cut_leave(a, w, threadIdx.x);
+            if (threadIdx.x == 0) m.cuts[cuts] = c;
+            cuts++;
+        }
+    }
+    named_barrier_sync(1, COMPUTE);
+    for (int i = 0; i < cuts; i++)
+        cut_join<FP8 ? 4 : 8>(a, m.cuts[i], head0, (int)least(a.heads - head0, NH * 8), m.ring, threadIdx.x);
+}
+
+/* Grid: a.blocks pieces, groups of 8 NH heads. Threads: COMPUTE and a warp that fetches. */
+template <int NH, int FP8> static __device__ inline void decode_mma_heads(const gpu_decode_args &a) {
+    SHARED_TILES(memory);
+    const decode_mma_memory m = decode_mma_layout<NH, FP8>(memory);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < decode_mma_ring<NH, FP8>::STAGES; i++)
+            mbarrier_init(&m.full[i], 1), mbarrier_init(&m.empty[i], COMPUTE / 32);
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+    if (threadIdx.x >= COMPUTE)
+        decode_mma_fetch<NH, FP8>(a, m);
+    else
+        decode_mma_compute<NH, FP8>(a, m);
+}
+KERNEL_PDL(mla_decode_mma8, gpu_decode_args, COMPUTE + 32, 1) { decode_mma_heads<1, 0>(a); }
+KERNEL_PDL(mla_decode_mma16, gpu_decode_args, COMPUTE + 32, 1) { decode_mma_heads<2, 0>(a); }
+KERNEL_PDL(mla_decode_mma8_fp8, gpu_decode_args, COMPUTE + 32, 2) { decode_mma_heads<1, 1>(a); }
+KERNEL_PDL(mla_decode_mma16_fp8, gpu_decode_args, COMPUTE + 32, 2) { decode_mma_heads<2, 1>(a); }

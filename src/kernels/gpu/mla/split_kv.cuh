@@ -1,0 +1,270 @@
+/* kernels/gpu/mla/split_kv.cuh: how the fast decode kernels share out their work, and how the pieces of a row that
+ * was cut meet.
+ *
+ * All rows' contexts, in pages of 64 tokens, lie behind each other in one line, which is cut into equal pieces, one
+ * a block: every block reads the same number of bytes, whatever the lengths are, and the host need not know them. A
+ * row inside one piece is finished by its block. The blocks of a row that was cut leave their sums, not yet divided,
+ * in the workspace, wait for each other at the end of their pieces (there are no more blocks than run at once), and
+ * each adds its share of the row's latents, of all pieces in order. Where a row is cut depends on the other rows of
+ * the call (not so in the generic kernel): its sums differ in rounding between batches, and are the same in every
+ * run. --deterministic (a.alone): every row is cut by its own length into units of a few pages, the line of all
+ * rows' units into pieces of equal numbers of them, and each unit's sums are kept apart for another launch to add in
+ * order. */
+#ifndef KERNELS_GPU_MLA_SPLIT_KV_CUH
+#define KERNELS_GPU_MLA_SPLIT_KV_CUH
+#include "kernels/gpu/device/softmax.cuh"
+
+enum { KV_LATENT = 512, KV_WIDTH = 576 /* values of a KV row in the fast kernels */ };
+
+static __device__ inline int pages_of(const gpu_decode_args &a, gpu_i64 row) {
+    return (a.kv_len[row] + GPU_PAGE - 1) / GPU_PAGE;
+}
+
+/* What the line of all rows consists of: pages, or (a.alone) units of so many pages, at most ALONE_UNITS of a row. */
+static __device__ inline int unit_pages(const gpu_decode_args &a, int pages) {
+    int each = (pages + GPU_ALONE_UNITS - 1) / GPU_ALONE_UNITS;
+    return !a.alone ? 1 : each > a.least ? each : a.least;
+}
+static __device__ inline int units_of(const gpu_decode_args &a, int pages) {
+    if (!a.alone) return pages;
+    int each = unit_pages(a, pages);
+    return (pages + each - 1) / each;
+}
+
+/* The same in every lane. */
+static __device__ inline int units_of_all(const gpu_decode_args &a) {
+    int sum = 0;
+    for (gpu_i64 i = threadIdx.x % 32; i < a.n; i += 32) sum += units_of(a, pages_of(a, i));
+    for (int d = 16; d; d >>= 1) sum += __shfl_xor_sync(~0u, sum, d);
+    return sum;
+}
+
+/* Units in each block's piece, of `all`: how rows are cut is decided here and in unit_pages alone. */
+static __device__ inline int piece_of_all(const gpu_decode_args &a, int all) {
+    int each = (all + a.blocks - 1) / a.blocks;
+    return each > a.least || a.alone ? each : a.least;
+}
+
+/* The row that unit `at` of the line belongs to; *start: the row's own first unit in the line. */
+static __device__ inline gpu_i64 row_at(const gpu_decode_args &a, int at, int *start) {
+    int lane = threadIdx.x % 32, before = 0;
+    for (gpu_i64 base = 0; base < a.n; base += 32) {
+        int mine = base + lane < a.n ? units_of(a, pages_of(a, base + lane)) : 0, upto = mine;
+        for (int d = 1; d < 32; d *= 2) {
+            int left = __shfl_sync(~0u, upto, (lane - d) & 31);
+            if (lane >= d) upto += left;
+        }
+        unsigned past = __ballot_sync(~0u, before + upto > at);
+        if (past) {
+            int l = __popc((past & (0u - past)) - 1);
+            *start = before + __shfl_sync(~0u, upto - mine, l);
+            return base + l;
+        }
+        before += __shfl_sync(~0u, upto, 31);
+    }
+    *start = before;
+    return a.n; /* behind all */
+}
+
+/* A walk over a block's piece: rows in turn, of each the pages [first, last); a.alone: units in turn. */
+typedef struct {
+    int row, start, at, to; /* in the line: the row's first unit, where the walk is, its end */
+    int len, first, last, pages, each;
+} decode_walk;
+
+static __device__ inline decode_walk walk_begin(const gpu_decode_args &a) {
+    decode_walk w = {};
+    w.each = piece_of_all(a, units_of_all(a));
+    w.at = (int)blockIdx.x * w.each, w.to = w.at + w.each;
+    w.row = (int)row_at(a, w.at, &w.start);
+    return w;
+}
+/* The next row's part; false at the end. */
+static __device__ inline bool walk_next(const gpu_decode_args &a, decode_walk &w) {
+    if (w.pages && a.alone) {
+        w.at++;
+        if (w.last == w.pages) w.start = w.at, w.row++;
+    } else if (w.pages)
+        w.at = w.start + w.last, w.start += w.pages, w.row++;
+    if (w.at >= w.to || w.row >= a.n) return false;
+    w.len = a.kv_len[w.row], w.pages = (w.len + GPU_PAGE - 1) / GPU_PAGE;
+    if (a.alone) {
+        int each = unit_pages(a, w.pages);
+        w.first = (w.at - w.start) * each, w.last = w.pages < w.first + each ? w.pages : w.first + each;
+        return true;
+    }
+    w.first = w.at - w.start, w.last = w.pages < w.to - w.start ? w.pages : w.to - w.start;
+    return true;
+}
+static __device__ inline int walk_tokens(const decode_walk &w) {
+    return (w.len < w.last * GPU_PAGE ? w.len : w.last * GPU_PAGE) - w.first * GPU_PAGE;
+}
+static __device__ inline bool walk_whole(const decode_walk &w) { return w.first == 0 && w.last == w.pages; }
+/* May the kernels just before still write page `at` of a row of so many? A step writes the ends of rows, at most 8
+ * tokens of one; tables and lengths are there before its first kernel. */
+static __device__ inline bool page_is_new(int pages, int at) { return at >= pages - 2; }
+
+/* Where a cut row's sums lie: each block has room for the end of a row that began before it, then for the begin of
+ * one. a.alone: each unit has. */
+static __device__ inline gpu_i64 part_slot(gpu_i64 block, bool begins) { return block * 2 + begins; }
+static __device__ inline gpu_i64 walk_slot(const gpu_decode_args &a, const decode_walk &w) {
+    return a.alone ? w.at : part_slot(blockIdx.x, w.first == 0);
+}
+static __device__ inline float *part_sums(const gpu_decode_args &a, gpu_i64 slot, gpu_i64 head) {
+    return a.part + (slot * a.heads + head) * KV_LATENT;
+}
+static __device__ inline float *part_state(const gpu_decode_args &a, gpu_i64 slot,
+                                           gpu_i64 head) { /* maximum (base 2), sum of weights */
+    return a.part + a.slots * a.heads * KV_LATENT + (slot * a.heads + head) * 2;
+}
+
+/* ---- the pieces of a row that was cut, in order, into one: out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max
+ * m). Bytes: 2 KiB a head and piece, out of the second-level cache, where they were just written. By JOINERS threads
+ * of each of the row's blocks ---- */
+enum { JOINERS = 256, JOIN_BYTES = JOINERS * 16 + 1024 * 4 /* of shared memory */ };
+
+/* A block has at most two: the one that began before its piece or goes on behind it, at its piece's begin and at its
+ * end. */
+typedef struct {
+    int row, from, count; /* pieces [from, from + count) */
+    gpu_u32 seen;
+} cut_row;
+
+static __device__ inline gpu_u32 *meeting_of(const gpu_decode_args &a, const cut_row &c) {
+    return a.meetings + 2 * (blockIdx.y * a.blocks + c.from);
+}
+
+/* This block's sums of the walk's row are stored: all JOINERS come here, `thread` of them. */
+static __device__ inline cut_row cut_leave(const gpu_decode_args &a, const decode_walk &w, int thread) {
+    int from = w.start / w.each;
+    cut_row c = {w.row, from, (w.start + w.pages - 1) / w.each - from + 1, 0};
+    named_barrier_sync(1, JOINERS);
+    if (thread == 0) {
+        gpu_u32 *m = meeting_of(a, c);
+        c.seen = *(volatile gpu_u32 *)(m + 1);
+        grid_barrier_arrive(m, (gpu_u32)c.count);
+    }
+    return c;
+}
+
+/* w_s of heads [head, head + heads) of the row, [heads][count], behind them the sums of weights [heads]. A warp a
+ * head. */
+static __device__ inline void join_weights(const gpu_decode_args &a, const cut_row &c, int head, int heads,
+                                           float *weights, int thread) {
+    enum { AT_ONCE = 9 /* of 32 pieces */ };
+    int lane = thread % 32;
+    for (int h = thread / 32; h < heads; h += JOINERS / 32) {
+        float m[AT_ONCE], l[AT_ONCE], top = -INFINITY, sum = 0;
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            int k = i * 32 + lane;
+            m[i] = -INFINITY, l[i] = 0;
+            if (k < c.count) {
+                float2 state = ld_cg2(part_state(a, part_slot(c.from + k, k == 0), head + h));
+                m[i] = state.x, l[i] = state.y;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) top = larger(top, m[i]);
+        top = warp_max(top);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            float weight = i * 32 + lane < c.count ? exp2f(m[i] - top) : 0.0f;
+            sum += l[i] * weight;
+            if (i * 32 + lane < c.count) weights[h * c.count + i * 32 + lane] = weight;
+        }
+        sum = warp_sum(sum);
+        if (lane == 0) weights[heads * c.count + h] = sum;
+    }
+}
+
+static __device__ inline void add_piece(float4 &o, const float4 v, float f) {
+    o.x = fmaf(v.x, f, o.x), o.y = fmaf(v.y, f, o.y), o.z = fmaf(v.z, f, o.z), o.w = fmaf(v.w, f, o.w);
+}
+
+/* Columns [first, first + mine) of four latents each, behind each other over the heads from head0 on, by `groups`
+ * groups of threads that have every groups-th piece. COLS columns of PIECES pieces at once. */
+template <int COLS, int PIECES>
+static __device__ inline void join_columns(const gpu_decode_args &a, const cut_row &c, int head0, int first, int mine,
+                                           int groups, const float *weights, float4 *sums, int thread) {
+    int cols = JOINERS / groups, group = thread / cols, low = first / 128, heads = (first + mine - 1) / 128 - low + 1;
+    for (int j = thread % cols; j < (groups > 1 ? cols : mine); j += cols * COLS) {
+        float4 o[COLS];
+#pragma unroll
+        for (int x = 0; x < COLS; x++) o[x] = {0, 0, 0, 0};
+        for (int k = group; k < c.count; k += groups * PIECES) {
+            float4 v[COLS][PIECES];
+#pragma unroll
+            for (int x = 0; x < COLS; x++)
+#pragma unroll
+                for (int y = 0; y < PIECES; y++)
+                    if (j + x * cols < mine && k + y * groups < c.count)
+                        v[x][y] = ld_cg4(part_sums(a, part_slot(c.from + k + y * groups, k + y == 0), head0) +
+                                         4 * (first + j + x * cols));
+#pragma unroll
+            for (int x = 0; x < COLS; x++)
+#pragma unroll
+                for (int y = 0; y < PIECES; y++)
+                    if (j + x * cols < mine && k + y * groups < c.count)
+                        add_piece(o[x], v[x][y],
+                                  weights[((first + j + x * cols) / 128 - low) * c.count + k + y * groups]);
+        }
+        if (groups > 1) { /* then mine <= cols, and every thread is here once */
+            sums[thread] = o[0];
+            named_barrier_sync(1, JOINERS);
+            if (group) continue;
+            for (int g = 1; g < groups; g++) add_piece(o[0], sums[g * cols + thread], 1.0f);
+        }
+#pragma unroll
+        for (int x = 0; x < COLS; x++) {
+            int col = first + j + x * cols;
+            if (j + x * cols >= mine) continue;
+            float l = weights[heads * c.count + col / 128 - low];
+            *(uint2 *)(a.out + ((gpu_i64)c.row * a.heads + head0) * KV_LATENT +
+                       4 * col) = {pair_bf16(o[x].x / l, o[x].y / l), pair_bf16(o[x].z / l, o[x].w / l)};
+        }
+    }
+}
+
+/* This block's share of a cut row: all JOINERS come here, after all of the block's pieces. A thread loads AT_ONCE
+ * pieces at once. */
+template <int AT_ONCE>
+static __device__ inline void cut_join(const gpu_decode_args &a, const cut_row &c, int head0, int heads, gpu_u8 *memory,
+                                       int thread) {
+    int share = (heads * 128 + c.count - 1) / c.count, first = ((int)blockIdx.x - c.from) * share,
+        mine = heads * 128 - first, groups = 1;
+    if (mine > share) mine = share;
+    if (mine <= 0) return;
+    while (share * groups * 2 <= JOINERS) groups *= 2;
+    float4 *sums = (float4 *)memory;
+    float *weights = (float *)(sums + JOINERS);
+    if (thread == 0) grid_barrier_wait(meeting_of(a, c), c.seen);
+    named_barrier_sync(1, JOINERS);
+    join_weights(a, c, head0 + first / 128, (first + mine - 1) / 128 - first / 128 + 1, weights, thread);
+    named_barrier_sync(1, JOINERS);
+    if (c.count > AT_ONCE / 2) /* else too few pieces for as many loads at once */
+        join_columns<1, AT_ONCE>(a, c, head0, first, mine, groups, weights, sums, thread);
+    else
+        join_columns<AT_ONCE / 4, 4>(a, c, head0, first, mine, groups, weights, sums, thread);
+    named_barrier_sync(1, JOINERS); /* the next row's weights may come */
+}
+
+/* Four FP8 values as IEEE halves, exactly, NaN too: the first two, the last two. */
+static __device__ inline void fp8_halves(gpu_u32 four, gpu_u32 &low, gpu_u32 &high) {
+#ifdef EMULATED
+    low = pair_half(fp8_f32((gpu_u8)four), fp8_f32((gpu_u8)(four >> 8)));
+    high = pair_half(fp8_f32((gpu_u8)(four >> 16)), fp8_f32((gpu_u8)(four >> 24)));
+#else
+    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %2;\ncvt.rn.f16x2.e4m3x2 %0, l;\ncvt.rn.f16x2.e4m3x2 %1, h;\n}"
+        : "=r"(low), "=r"(high)
+        : "r"(four));
+#endif
+}
+/* Two values of a query, in bf16, as halves, for keys in halves. Of their range up to 65504 a query has 64 times
+ * more; what falls below it is less than 2^-19. */
+static const float QUERY_SCALE = 64;
+static __device__ inline gpu_u32 query_halves(gpu_u32 two) {
+    return pair_half(low_f32(two) * (1 / 64.0f), high_f32(two) * (1 / 64.0f));
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* kernels/gpu/moe/grouped_w4a8.cu: grouped_w4a8.cuh's kernels, for tiles of up to 64 and of up to 176 tokens. */
+#include "kernels/gpu/moe/grouped_w4a8.cuh"
+
+#define INT8_KERNELS(NMAX, up_name, down_name)                                                                         \
+    KERNEL_OF(up_name, gpu_grouped_w4a8_args, THREADS, 1) {                                                            \
+        SHARED_TILES(memory);                                                                                          \
+        up_all<NMAX>(a, memory);                                                                                       \
+    }                                                                                                                  \
+    KERNEL_OF(down_name, gpu_grouped_w4a8_args, THREADS, 1) {                                                          \
+        SHARED_TILES(memory);                                                                                          \
+        if (a.again && !y_again(*a.most)) return;                                                                      \
+        down_all<NMAX>(a, memory);                                                                                     \
+    }
+
+INT8_KERNELS(64, grouped_w4a8_up_64, grouped_w4a8_down_64)
+INT8_KERNELS(176, grouped_w4a8_up_176, grouped_w4a8_down_176)

@@ -1,0 +1,239 @@
+#include "kernels/gpu/op_cost.h"
+#include "kernels/gpu/backend.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAMES = 256, NAME = 48 };
+
+static struct {
+    ops real;
+    gpu *g;
+    i64 kv_rows;
+    char names[NAMES][NAME]; /* every text once, for as long as the process lives */
+    int n;
+} cost;
+
+void ops_cost_context(i64 kv_rows) { cost.kv_rows = kv_rows; }
+
+__attribute__((format(printf, 3, 4))) static void note(f64 bytes, f64 flops, const char *format, ...) {
+    char text[NAME];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    int i = 0;
+    while (i < cost.n && strcmp(cost.names[i], text)) i++;
+    if (i == NAMES) i = NAMES - 1; /* more shapes than any model has: the last name stands for the rest */
+    if (i == cost.n) strcpy(cost.names[cost.n++], text);
+    gpu_trace_note(cost.g, cost.names[i], bytes, flops);
+}
+
+static f64 matrix_bytes(const gpu_matrix *m) {
+    static const f64 bits[] = {
+        [GPU_W_F32] = 32,       [GPU_W_BF16] = 16,    [GPU_W_FP8] = 8,      [GPU_W_INT4] = 4.5 /* with its scales */,
+        [GPU_W_INT4_ROW] = 4.5, [GPU_W_PACKED] = 4.5, [GPU_W_FP8_PAIRS] = 8};
+    return (f64)m->rows * (f64)m->cols * bits[m->format] / 8;
+}
+
+static void cost_embed(const ops *o, const embed_args *a) {
+    note(4.0 * (f64)(a->n * a->table->views[0].cols), 0, "embed");
+    cost.real.embed(o, a);
+}
+static void cost_norm(const ops *o, const norm_args *a) {
+    note((a->add ? 8.0 : 4.0) * (f64)(a->n * a->dim), 0, "norm %lld", (long long)a->dim);
+    cost.real.norm(o, a);
+}
+static void cost_linear(const ops *o, const linear_args *a) {
+    const gpu_matrix *w = &a->w->views[0];
+    f64 n = (f64)a->n, out = a->y_type == DT_F32 ? 4 : 2;
+    note(matrix_bytes(w) + n * ((f64)w->cols * 2 + (f64)w->rows * out), 2 * n * (f64)w->rows * (f64)w->cols,
+         "linear %lld x %lld", (long long)w->rows, (long long)w->cols);
+    cost.real.linear(o, a);
+}
+static void cost_linear_norm(const ops *o, const linear_norm_args *a) {
+    const gpu_matrix *w = &a->linear.w->views[0];
+    f64 n = (f64)a->linear.n;
+    note(matrix_bytes(w) + n * ((f64)w->cols * 2 + (f64)w->rows * 6), 2 * n * (f64)w->rows * (f64)w->cols,
+         "linear %lld x %lld, norm", (long long)w->rows, (long long)w->cols);
+    cost.real.linear_norm(o, a);
+}
+static void cost_swiglu(const ops *o, const swiglu_args *a) {
+    const gpu_matrix *w = &a->gate->views[0];
+    f64 n = (f64)a->n;
+    note(2 * matrix_bytes(w) + n * 2 * (f64)(w->cols + w->rows), 4 * n * (f64)w->rows * (f64)w->cols,
+         "gate and up %lld x %lld", (long long)w->rows, (long long)w->cols);
+    cost.real.swiglu(o, a);
+}
+/* Of all of them, with x. */
+static void count_products(const products_args *a, f64 *all_bytes, f64 *all_flops, f64 *all_rows) {
+    f64 n = (f64)a->n, bytes = 0, flops = 0, cols = 0, rows = 0;
+    for (i64 i = 0; i < a->count; i++) {
+        const gpu_matrix *w = &a->of[i].w->views[0];
+        f64 times = a->of[i].up ? 2 : 1;
+        cols = (f64)w->cols;
+        rows += times * (f64)w->rows;
+        bytes += times * matrix_bytes(w) + n * (f64)w->rows * (a->of[i].y_type == DT_F32 ? 4 : 2);
+        flops += times * 2 * n * (f64)w->rows * cols;
+    }
+    *all_bytes = bytes + 2 * n * cols, *all_flops = flops, *all_rows = rows;
+}
+static void cost_products(const ops *o, const products_args *a) {
+    f64 bytes, flops, rows;
+    count_products(a, &bytes, &flops, &rows);
+    note(bytes, flops, "%lld products %.0f x %lld", (long long)a->count, rows, (long long)a->of[0].w->views[0].cols);
+    cost.real.products(o, a);
+}
+static void cost_rope_table(const ops *o, const rope_table_args *a) {
+    note(4.0 * (f64)(a->n * a->rope), 0, "rotary table");
+    cost.real.rope_table(o, a);
+}
+static void cost_rope_q(const ops *o, const rope_q_args *a) {
+    note(4.0 * (f64)(a->n * a->n_heads * a->rope), 0, "rotary queries");
+    cost.real.rope_q(o, a);
+}
+static void cost_kv_write(const ops *o, const kv_write_args *a) {
+    note(4.0 * (f64)(a->n * (a->latent + a->rope)), 0, "KV write");
+    cost.real.kv_write(o, a);
+}
+static void cost_latents(const ops *o, const latents_args *a) {
+    note(4.0 * (f64)(a->q.n * a->q.dim + a->kv.n * (a->kv.latent + a->kv.rope)), 0, "latent rows");
+    cost.real.latents(o, a);
+}
+static void cost_absorb_q(const ops *o, const absorb_q_args *a) {
+    f64 w = (f64)(a->n_heads * a->nope * a->latent), n = (f64)a->n;
+    note(2 * w + 2 * n * (f64)(a->n_heads * (a->nope + a->latent + 2 * a->rope)), 2 * n * w, "absorb queries");
+    cost.real.absorb_q(o, a);
+}
+static void cost_queries(const ops *o, const queries_args *a) {
+    const absorb_q_args *k = &a->absorb;
+    const gpu_matrix *b = &a->q_b->views[0];
+    f64 w = (f64)(k->n_heads * k->nope * k->latent), n = (f64)k->n;
+    note(matrix_bytes(b) + 2 * w +
+             2 * n * ((f64)b->cols + (f64)(k->n_heads * (k->latent + k->rope) + 2 * (k->latent + k->rope))),
+         2 * n * (w + (f64)b->rows * (f64)b->cols), "latent rows, queries");
+    cost.real.queries(o, a);
+}
+static void cost_mla_decode(const ops *o, const mla_decode_args *a) {
+    f64 rows = (f64)cost.kv_rows, width = (f64)(a->latent + a->rope);
+    note(rows * width * (f64)dtype_size(a->kv_type), 2 * rows * (f64)a->n_heads * (width + (f64)a->latent),
+         "attention, decode, %lld heads", (long long)a->n_heads);
+    cost.real.mla_decode(o, a);
+}
+static void cost_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
+    f64 w = (f64)(a->n_heads * a->v_dim * a->latent), n = (f64)a->n;
+    note(2 * w + 2 * n * (f64)(a->n_heads * (a->v_dim + a->latent)), 2 * n * w, "values from latent");
+    cost.real.unabsorb_v(o, a);
+}
+static void cost_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
+    f64 rows = (f64)cost.kv_rows, width = (f64)(a->latent + a->rope), n = (f64)a->n;
+    f64 w = (f64)(v->n_heads * v->v_dim * v->latent);
+    note(rows * width * (f64)dtype_size(a->kv_type) + 2 * w + 2 * n * (f64)(v->n_heads * v->v_dim),
+         2 * rows * (f64)a->n_heads * (width + (f64)a->latent) + 2 * n * w, "attention, values, %lld heads",
+         (long long)a->n_heads);
+    cost.real.attend(o, a, v);
+}
+static void cost_mla_prefill(const ops *o, const mla_prefill_args *a) {
+    f64 n = (f64)a->n, all = n + (f64)a->pos0, pairs = n * (f64)a->pos0 + n * (n + 1) / 2, h = (f64)a->n_heads;
+    f64 expand = 2 * all * h * (f64)((a->nope + a->v_dim) * a->latent);
+    note(2 * n * h * (f64)(a->nope + a->rope + a->v_dim) +
+             all * (f64)(a->latent + a->rope) * (f64)dtype_size(a->kv_type),
+         2 * pairs * h * (f64)(a->nope + a->rope + a->v_dim) + expand, "attention, prefill, %lld heads",
+         (long long)a->n_heads);
+    cost.real.mla_prefill(o, a);
+}
+static void cost_route(const ops *o, const route_args *a) {
+    note((f64)(a->n * (4 * a->n_experts + 8 * a->k)), 0, "gate");
+    cost.real.route(o, a);
+}
+static void cost_route_beside(const ops *o, const route_args *a, const linear_args *l) {
+    const gpu_matrix *w = &l->w->views[0];
+    note((f64)(a->n * (4 * a->n_experts + 8 * a->k)) + matrix_bytes(w) + 2.0 * (f64)(l->n * (w->rows + w->cols)),
+         2.0 * (f64)l->n * (f64)w->rows * (f64)w->cols, "gate, linear %lld x %lld", (long long)w->rows,
+         (long long)w->cols);
+    cost.real.route_beside(o, a, l);
+}
+/* more_*: of what the same launch does beside the experts. */
+static void note_moe(const moe_args *a, f64 more_bytes, f64 more_flops, const char *front) {
+    const gpu_matrix *w = &a->experts->views[0];
+    f64 all = (f64)a->experts->n_views / 3, n = (f64)a->n, touched = all * (1 - pow(1 - (f64)a->k / all, n));
+    bool int8 = a->experts->int8 && moe_is_int8(a->n * a->k, a->experts->n_views / 3, w->cols, w->rows);
+    note((2 * matrix_bytes(w) + matrix_bytes(w + 2)) * touched + 4 * n * (f64)w->cols + more_bytes,
+         6 * n * (f64)a->k * (f64)w->rows * (f64)w->cols + more_flops, "%s%sexperts %.0f x %lld x %lld", front,
+         int8                         ? "W4A8 "
+         : a->experts->int8           ? "W4A8 (bf16) "
+         : w[2].format != w[0].format ? "w2_bf16 "
+                                      : "",
+         all, (long long)w->rows, (long long)w->cols);
+}
+static void cost_moe(const ops *o, const moe_args *a) {
+    note_moe(a, 0, 0, "");
+    cost.real.moe(o, a);
+}
+static void cost_moe_norm(const ops *o, const moe_norm_args *a) {
+    note_moe(&a->moe, 0, 0, "");
+    cost.real.moe_norm(o, a);
+}
+/* In one launch; where it takes several each op says so itself. */
+static void cost_feed(const ops *o, const feed_args *a) {
+    f64 bytes, flops, rows;
+    count_products(&a->products, &bytes, &flops, &rows);
+    if (a->products.count > 1) {
+        const gpu_matrix *down = &a->down.w->views[0];
+        bytes += matrix_bytes(down), flops += 2 * (f64)a->down.n * (f64)down->rows * (f64)down->cols;
+    }
+    note_moe(&a->moe.moe, bytes, flops, "feed-forward, ");
+    cost.real.feed(o, a);
+}
+static void cost_gather(const ops *o, const gather_args *a) {
+    note(4.0 * (f64)(a->n * a->dim), 0, "gather");
+    cost.real.gather(o, a);
+}
+static void cost_finite(const ops *o, const finite_args *a) {
+    note((f64)dtype_size(a->x_type) * (f64)(a->n * a->dim), 0, "finite check");
+    cost.real.finite(o, a);
+}
+
+static void cost_sample(const ops *o, const sample_args *a) {
+    f64 passes = a->cuts ? 5 : a->draws ? 2 : 1; /* over the logits */
+    note(4.0 * passes * (f64)(a->n * a->vocab), 0, "draw");
+    cost.real.sample(o, a);
+}
+
+static void cost_logprobs(const ops *o, const logprobs_args *a) {
+    note(4.0 * (f64)(a->n * a->vocab), 40.0 * (f64)(a->n * a->vocab), "log-probabilities");
+    cost.real.logprobs(o, a);
+}
+
+void ops_cost(ops *o, gpu *g) {
+    cost.real = *o;
+    cost.g = g;
+#define COST(op) o->op = cost_##op
+    COST(embed);
+    COST(norm);
+    COST(linear);
+    COST(linear_norm);
+    COST(swiglu);
+    COST(products);
+    COST(rope_table);
+    COST(rope_q);
+    COST(kv_write);
+    COST(latents);
+    COST(absorb_q);
+    COST(queries);
+    COST(mla_decode);
+    COST(unabsorb_v);
+    COST(attend);
+    COST(mla_prefill);
+    COST(route);
+    COST(route_beside);
+    COST(moe);
+    COST(moe_norm);
+    COST(feed);
+    COST(gather);
+    COST(finite);
+    COST(sample);
+    COST(logprobs);
+#undef COST
+}

@@ -1,0 +1,532 @@
+/* kernels/gpu/params.h: what the host hands to each kernel: one struct a kernel, the same bytes on both sides.
+ *
+ * Pointers are addresses in the GPU's memory. Included by C and by device code; everything has a fixed size. */
+#ifndef KERNELS_GPU_PARAMS_H
+#define KERNELS_GPU_PARAMS_H
+
+typedef unsigned char gpu_u8;
+typedef unsigned short gpu_bf16;
+typedef unsigned int gpu_u32;
+typedef unsigned long long gpu_u64;
+typedef long long gpu_i64;
+
+enum {
+    GPU_THREADS = 256,
+    GPU_WARPS = GPU_THREADS / 32,
+    GPU_PAGE = 64,
+    GPU_TOKENS = 8,          /* rows of x a block takes at a time */
+    GPU_GATE_EXPERTS = 384,  /* the same, beside a product */
+    GPU_ROUTE_EXPERTS = 512, /* most that the gate holds in registers */
+    GPU_NORM_THREADS = 512,  /* of a block that norms a long row */
+    GPU_PLAIN_THREADS = 224, /* where nothing is added and rows are many: 7168 values exactly */
+    GPU_PLAIN_PIECES = 4,    /* 8 values each */
+    GPU_PLAIN_BLOCKS = 5,    /* of them at once */
+    GPU_WARP_NORM = 1536,    /* values that a warp norms, at most */
+    GPU_WARP_KV = 768,       /* and of a KV row */
+    GPU_SORT_FEW = 4096,     /* pairs that one block sorts at once, with GPU_SORT_THREADS */
+    GPU_SORT_THREADS = 512,
+    GPU_SORT_BLOCK = 2048, /* pairs of a block where there are more */
+    GPU_FINITE = 16384,    /* values that a block looks at */
+    GPU_SAMPLE_TILE = 256, /* tokens whose weights are summed up */
+    GPU_CUT_THREADS = 1024 /* of the block that finds where top-k and top-p cut a row */
+};
+enum { GPU_F32, GPU_BF16, GPU_FP8 }; /* element types of activations and of the KV cache */
+/* weight_format's values, in its order; packed: INT4 as int4_pack.h lays it out; FP8 in pairs: as fp8.cuh has it. */
+enum {
+    GPU_W_F32,
+    GPU_W_BF16,
+    GPU_W_FP8,
+    GPU_W_INT4,
+    GPU_W_INT4_ROW /* while weights are loaded */,
+    GPU_W_PACKED,
+    GPU_W_FP8_PAIRS
+};
+
+/* A weight matrix as the checkpoint lays it out (format/weights.h). */
+typedef struct {
+    const void *data, *scale;
+    gpu_i64 rows, cols;
+    int format;
+    int wide; /* rows begin at multiples of 16 bytes: 16-byte loads are allowed */
+} gpu_matrix;
+
+typedef struct {
+    gpu_matrix table;
+    const int *ids, *drawn;
+    gpu_bf16 *out;
+} gpu_embed_args;
+
+typedef struct {
+    const float *weight;
+    const gpu_bf16 *x, *add;
+    gpu_bf16 *sum, *out;
+    gpu_i64 n, dim, x_stride, out_stride;
+    int *bad;
+    float eps;
+    int mark;
+} gpu_norm_args;
+
+/* Also heads of a matrix: block row `h` of the grid takes rows [first + h * step, + rows) of w, columns of x from
+ * h * x_step, columns of y from h * y_step. */
+typedef struct {
+    gpu_matrix w, up; /* up: for swiglu only */
+    const gpu_bf16 *x;
+    void *y;
+    gpu_i64 n, x_stride, y_stride;
+    gpu_i64 rows, first, step, x_step, y_step;
+    int y_type;
+    int add; /* y += (cuBLASLt and invariant.cu, bf16) */
+} gpu_linear_args;
+
+/* Products of at most 64 rows of x with up to GPU_PARTS weights in BF16, which share x and the number of columns. */
+enum { GPU_PARTS = 4, GPU_SKINNY = 64 };
+enum { SKINNY_STAGES_MOST = 14, SKINNY_STATE = 512 /* bytes */, SKINNY_THREADS = GPU_THREADS + 128 };
+/* Stages of the ring in shared memory: what fits beside another block, or alone for more than 32 rows of x. */
+#define SKINNY_ROOM(tokens, rows)   (((tokens) > 32 && (rows) > 64 ? 232448 : 115712) - SKINNY_STATE - (tokens)*512)
+#define SKINNY_STAGES(tokens, rows) (SKINNY_ROOM(tokens, rows) / (((rows) + (tokens)) * 128))
+typedef struct {
+    const gpu_bf16 *w, *up; /* up not NULL: y = silu(x w^T) * (x up^T), half of a tile's rows of each; else y = x w^T */
+    void *y;
+    gpu_i64 rows, y_stride;
+    int y_type, tiles; /* of all parts up to this one */
+} gpu_skinny_part;
+
+/* Rows whose norm is finished later (ops.h, deferred_norm): what their producer does with what it adds to x, and what
+ * multiplies them. */
+typedef struct {
+    gpu_bf16 *x, *out; /* [n, dim]; x NULL: none of this. x += , out = x * weight */
+    const float *weight;
+    float *squares; /* [n, GPU_DEFERRED_PARTS] */
+    int *bad, mark;
+} gpu_after;
+typedef struct {
+    const float *squares; /* NULL: rows are finished */
+    int parts;
+    float dim, eps;
+} gpu_deferred_norm;
+enum { GPU_DEFERRED_PARTS = 512 };
+
+/* Heads of one matrix (parts 1): head h takes rows from h * w_step of w, columns of x from h * x_step, of y from h *
+ * y_step. */
+typedef struct {
+    gpu_skinny_part part[GPU_PARTS];
+    const gpu_bf16 *x;
+    float *sums; /* [blocks][2][128 * rows of x]: of slab's tiles that several blocks share */
+    int *count;  /* [tiles]: blocks that are done with a shared tile; 0 before and after */
+    gpu_i64 n, x_stride, cols, w_stride, w_step, x_step, y_step;
+    int head_tiles, units;      /* tiles of a head; pieces of 64 columns of a tile */
+    int all, cluster;           /* units; blocks of a cluster, each of which has one part of a tile, or 1 */
+    int blocks;                 /* that multiply: the first of the grid */
+    gpu_deferred_norm deferred; /* of x */
+    gpu_after after;            /* thin, one part, one tile a cluster: y is not written */
+} gpu_skinny_args;
+
+/* What the copy engine must know of a tensor (device/gpu.h: gpu_tensor). */
+#ifdef __cplusplus
+typedef struct alignas(128) {
+    gpu_u64 opaque[16];
+} gpu_tensor_map;
+#else
+typedef struct {
+    _Alignas(128) gpu_u64 opaque[16];
+} gpu_tensor_map;
+#endif
+
+/* skinny_tma.cu: the same products at 17 to 64 rows of x. A tile has `height` rows of a weight (half of each, where
+ * there is up); a cluster's blocks have equal parts of its columns. */
+enum {
+    SKINNY_TMA_THREADS = GPU_THREADS + 128,
+    SKINNY_TMA_STAGES = 28,        /* of a ring, at most */
+    SKINNY_TMA_STATE = 2048,       /* bytes of shared memory */
+    SKINNY_TMA_SHARED = 222 * 1024 /* of a block, at most: a little is left for those of a norm */
+};
+typedef struct {
+    gpu_tensor_map x_map, map[GPU_PARTS], up_map[GPU_PARTS]; /* 64 columns, rows, blocks of 64 columns */
+    gpu_skinny_part part[GPU_PARTS];
+    gpu_i64 n;
+    int units, height;                  /* of 64 columns; rows of a tile */
+    int cluster, blocks;                /* blocks of a tile; that multiply: the first of the grid */
+    int weight_stages, x_stages, state; /* state: where it begins in shared memory */
+    gpu_deferred_norm deferred;
+    gpu_after after; /* one part */
+} gpu_skinny_tma_args;
+
+typedef struct {
+    gpu_bf16 *x;
+    gpu_i64 dim, x_stride;
+    gpu_deferred_norm deferred;
+} gpu_finish_args;
+
+/* Any number of rows of x (invariant.cu); up: NULL, or y = silu(x w^T) * (x up^T). */
+enum { GPU_INVARIANT_STAGES_MAX = 12, GPU_INVARIANT_STATE = 256 /* bytes */ };
+#define GPU_INVARIANT_STAGES(stage)                                                                                    \
+    ((227 * 1024 - GPU_INVARIANT_STATE) / (stage) < GPU_INVARIANT_STAGES_MAX                                           \
+         ? (227 * 1024 - GPU_INVARIANT_STATE) / (stage)                                                                \
+         : GPU_INVARIANT_STAGES_MAX)
+typedef struct {
+    const gpu_bf16 *w, *up, *x;
+    void *y;
+    gpu_i64 n, rows, cols, x_stride, y_stride;
+    int y_type, add; /* add: y += */
+} gpu_invariant_args;
+
+/* out = silu(gate) * up. */
+typedef struct {
+    const float *gate, *up; /* [n, rows] */
+    gpu_bf16 *out;
+    gpu_i64 n, out_stride, rows; /* rows a multiple of 8 */
+} gpu_silu_args;
+
+/* `rope` elements of each of `rows` rows. */
+typedef struct {
+    const gpu_bf16 *from;
+    gpu_bf16 *to;
+    gpu_i64 rows, from_stride, to_stride, rope;
+} gpu_rope_copy_args;
+
+typedef struct {
+    const int *positions;
+    const double *inv_freq;
+    float *table;
+    gpu_i64 n, half;
+    double mscale;
+} gpu_rope_table_args;
+
+typedef struct {
+    gpu_bf16 *q;
+    const float *table;
+    gpu_i64 n, heads, nope, rope;
+} gpu_rope_q_args;
+
+typedef struct {
+    const gpu_bf16 *kv_a;
+    const float *norm, *table;
+    const gpu_i64 *slots;
+    void *kv;
+    gpu_i64 latent, rope;
+    float eps;
+    int kv_type;
+} gpu_kv_write_args;
+
+typedef struct {
+    gpu_norm_args q;
+    gpu_kv_write_args kv;
+} gpu_latents_args;
+
+/* query_fused.cu */
+enum {
+    QUERY_NOPE = 128,
+    QUERY_ROPE = 64,
+    QUERY_LATENT = 512,
+    QUERY_CLUSTER = 8,
+    QUERY_UNITS = 3, /* of 64 columns of q_b a block, at most */
+    QUERY_THREADS = 384
+};
+typedef struct {
+    const gpu_bf16 *q_a; /* [n, q_lora], not yet normed */
+    const float *q_norm;
+    const gpu_bf16 *q_b, *kv_b; /* [heads * (nope + rope), q_lora], [heads * (nope + v_dim), latent] */
+    gpu_bf16 *out;              /* [n, heads, latent + rope] */
+    gpu_kv_write_args kv;
+    gpu_i64 n, heads, q_lora, q_stride, v_dim;
+    int units;
+    float eps;
+} gpu_query_fused_args;
+
+typedef struct {
+    gpu_matrix kv_b;
+    const gpu_bf16 *q;
+    gpu_bf16 *out;
+    gpu_i64 n, heads, nope, rope, latent, v_dim;
+} gpu_absorb_args;
+
+typedef struct {
+    const gpu_bf16 *q;
+    const void *kv;
+    const int *pages, *kv_len;
+    gpu_bf16 *out;
+    float *part; /* [n, heads, splits, latent + 2]: sums not yet divided, maximum, sum of weights */
+    gpu_i64 heads, latent, rope, pages_stride, splits;
+    float scale;
+    int kv_type;
+    /* the fast kernels (split_kv.cuh): */
+    gpu_i64 n;
+    int blocks, least; /* pieces, and the fewest pages of one; alone: of a unit */
+    int alone;         /* a row's bits may not depend on the others */
+    gpu_i64 slots;     /* of sums in part */
+    float scale2;      /* scale * log2(e) */
+    /* of the blocks of cut rows: two words each, zero between launches; NULL: another launch adds them */
+    gpu_u32 *meetings;
+    /* mla_decode_wgmma, bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens */
+    gpu_tensor_map kv_map;
+} gpu_decode_args;
+enum { GPU_ALONE_UNITS = 64 /* of a row, at most */ };
+
+/* combine_unabsorb.cu */
+enum {
+    VALUES_CLUSTER = 8,
+    VALUES_DIM = 128,
+    GPU_VALUES_PIECES = 288 + GPU_SKINNY, /* of all rows: each begins one more than there are blocks */
+    VALUES_STATE = 8192                   /* bytes of shared memory */
+};
+#define VALUES_SHARED(tokens) (VALUES_DIM * 128 + (tokens)*128 + VALUES_STATE + (tokens) * (VALUES_DIM + 4) * 4)
+typedef struct {
+    gpu_decode_args decode;
+    const gpu_bf16 *kv_b; /* [heads * (nope + VALUES_DIM), latent] */
+    gpu_bf16 *out;        /* [n, heads, VALUES_DIM] */
+    gpu_i64 nope;
+} gpu_combine_unabsorb_args;
+/* Dynamic shared memory of decode_mma.cu for 8 * eights heads. */
+#define GPU_DECODE_MMA_SHARED(eights, fp8)                                                                             \
+    (((fp8) ? 4 * (32 * 592 + 16) : 5 * (32 * 1168 + 16)) + 2 * 16 + 8 * 36 + (eights)*8 * (4 + 2 * 72 * 4 + 36 * 4) + \
+     ((fp8)           ? (eights) == 2 ? 18 * 1024 : 8 * 512                                                            \
+      : (eights) == 2 ? 2 * 1024                                                                                       \
+                      : 0))
+
+/* One tile of the KV cache expanded to keys and values, [tokens, heads, nope + v_dim] and the rope part beside it. */
+typedef struct {
+    gpu_matrix kv_b;
+    const void *kv;
+    const int *pages;
+    gpu_bf16 *latent_rows; /* [tile, latent]: the cache's rows in bf16, what kv_b is multiplied with */
+    gpu_bf16 *rope_rows;   /* [tile, rope] */
+    gpu_i64 from, tokens, latent, rope;
+    int kv_type;
+} gpu_gather_kv_args;
+
+typedef struct {
+    const gpu_bf16 *q;        /* [n, heads, nope + rope] */
+    const gpu_bf16 *expanded; /* [tokens, heads, nope + v_dim] */
+    const gpu_bf16 *rope_rows;
+    gpu_bf16 *out; /* [n, heads, v_dim], written by the last tile */
+    float *state;  /* [n, heads, v_dim + 2] */
+    gpu_i64 n, pos0, from, tokens, heads, nope, rope, v_dim;
+    float scale, scale2; /* scale2: scale * log2(e) */
+    int first, last;
+    gpu_tensor_map expanded_map,
+        rope_map; /* mla_flash: 64 columns, tokens, blocks of 64 columns; tiles of 128 tokens */
+} gpu_prefill_args;
+
+typedef struct {
+    const float *logits, *bias;
+    int *ids;
+    float *weights;
+    gpu_i64 n, n_experts, k;
+    float scale;
+    int norm;
+} gpu_route_args;
+
+/* decode_int4_rows's job beside the gate (int16_split.cuh). */
+enum { GPU_DIGITS_COLS = 7168 /* at most */, SKINNY_DIGITS = 4 /* warps of a row */, SKINNY_TMA_DIGITS = 2 };
+typedef struct {
+    const gpu_bf16 *x; /* [n, hidden]; NULL: none of this */
+    gpu_u8 *digits;
+    float *scale;
+    gpu_u32 *finished;
+    int *taken;
+    gpu_deferred_norm deferred;
+    int n, k, hidden;
+} gpu_digits_args;
+
+/* A product and the gate beside it: behind the product's blocks a warp a row, then some warps a row of digits. */
+typedef struct {
+    gpu_skinny_args product;
+    gpu_route_args gate;
+    gpu_digits_args digits;
+} gpu_gate_args;
+typedef struct {
+    gpu_skinny_tma_args product;
+    gpu_route_args gate;
+    gpu_digits_args digits;
+} gpu_skinny_tma_gate_args;
+
+/* Sorting (token, slot) pairs by expert; ids of no expert are left out. */
+typedef struct {
+    const int *ids; /* [pairs] */
+    int *count;     /* [experts] */
+    int *start;     /* [experts + 1] */
+    int *list;      /* [pairs]: pair numbers, expert by expert, ascending */
+    int *part;      /* [blocks, experts]: pairs of a block, then of those before it */
+    gpu_i64 pairs, experts, blocks;
+} gpu_sort_args;
+
+typedef struct {
+    const gpu_matrix *experts; /* [3 * n_experts]: gate, up, down */
+    const int *start, *list;
+    const gpu_bf16 *x; /* [n, hidden] */
+    gpu_bf16 *h;       /* [pairs, inter] */
+    float *y;          /* [pairs, hidden] */
+    gpu_i64 k;
+} gpu_experts_args;
+
+/* Many tokens (tiles.cu, grouped_int4.cu): the tiles of tokens, then the two products over them. A tile is {expert,
+ * first place in the list, tokens, first row of h}. */
+struct int4;
+typedef struct {
+    const int *start;   /* [experts + 1] */
+    struct int4 *tiles; /* at most pairs / most + experts */
+    int *n_tiles;       /* and behind it what the launches count with, GPU_MOE_COUNTS numbers: made 0 */
+    int experts, most;
+} gpu_moe_tiles_args;
+
+/* moe_sum_norm: threads of a row, 8 columns each so many times; slots at most. */
+enum { GPU_SUM_THREADS = 224, GPU_SUM_PIECES = 4, GPU_SUM_SLOTS = 8 };
+/* moe_combine_row: threads of a block, 8 columns each; slots at most. */
+enum { GPU_ROW_THREADS = 896, GPU_ROW_SLOTS = 32 };
+enum { GPU_MOE_SHARED = 227 * 1024, GPU_MOE_COUNTS = 4 };
+typedef struct {
+    const gpu_matrix *experts; /* [3 * n_experts] packed: gate, up, down */
+    const struct int4 *tiles;
+    const int *n_tiles, *list;
+    const gpu_bf16 *x; /* [n, hidden] */
+    gpu_bf16 *h;       /* [inter / 64][h_rows][64], each 1024 bytes swizzled */
+    void *y;           /* [pairs, hidden] float32, or half: times what *most tells (fp16_range.cuh) */
+    gpu_u32 *most;
+    int *taken; /* tiles that blocks took after their first */
+    gpu_i64 hidden, inter, h_rows;
+    gpu_u32 k, bf16_bias; /* 0x43004300: the compiler does not know */
+    int again;            /* stage 2: nothing to do unless *most says so */
+} gpu_moe_args;
+
+/* The same with weights that the copy engine brings, boxes of 64 rows by 128 bytes: FP8 (grouped_fp8.cu), all
+ * matrices as rows of `hidden` and of `inter` columns; bf16 (grouped_bf16.cu), where `out` begins with the first
+ * expert's down. */
+typedef struct {
+    gpu_tensor_map in, out;
+    gpu_moe_args m;
+    int out_rows; /* bf16: of `out`, to the next expert's */
+    int tile;     /* bf16: tokens of a tile at most; entries of the list have up to twice as many */
+} gpu_moe_maps_args;
+
+/* The same with int8 activations (grouped_w4a8.cuh). */
+struct float2;
+typedef struct {
+    const gpu_matrix *experts; /* as above, one scale a row */
+    const struct int4 *tiles;
+    const int *n_tiles, *list;
+    const gpu_u8 *x;      /* [n, hidden rounded up to 128], columns as grouped_w4a8.cuh says */
+    const float *x_scale; /* [n] */
+    gpu_bf16 *h;          /* [h_rows, inter]: of stage 1 */
+    const gpu_u8 *h8;     /* [inter / 128, up][h_rows][128], each 1024 bytes swizzled */
+    /* [h_rows]: scale; 3 * 2^22 + 8 times the sum of the q */
+    const struct float2 *h_scale;
+    void *y; /* as above */
+    gpu_u32 *most;
+    int *taken;
+    gpu_i64 hidden, inter, h_rows;
+    gpu_u32 k, bf16_bias; /* 0x80808080: the compiler does not know */
+    int again;
+} gpu_grouped_w4a8_args;
+
+/* bf16 [rows, cols] to int8 with a scale a row (quantize_rows.cu). */
+typedef struct {
+    const gpu_bf16 *x;
+    gpu_u8 *out;
+    float *scale;          /* of x, or */
+    struct float2 *scales; /* of h: as in gpu_grouped_w4a8_args */
+    gpu_i64 rows, cols;
+} gpu_quantize_rows_args;
+
+typedef struct {
+    const int *ids;
+    const float *weights, *y;
+    const gpu_bf16 *shared;
+    gpu_bf16 *out;
+    gpu_i64 hidden, k, n_experts;
+    const gpu_u32 *most; /* moe_sum: as in gpu_moe_args */
+    gpu_after after;     /* moe_combine_norm */
+    gpu_norm_args norm;  /* moe_sum_norm, moe_combine_row: of x and the sum */
+} gpu_combine_args;
+
+/* ops.h's sample_row. */
+typedef struct {
+    float scale;
+    int top_k;
+    gpu_u64 top_p, min_weight, u;
+} gpu_sample_row;
+
+/* A part's largest and smallest logit. */
+typedef struct {
+    float most;
+    int id;
+    float least, pad;
+} gpu_sample_best;
+
+/* The last token that stays: how far below the best, and of those as far the highest id. */
+typedef struct {
+    float below;
+    int id;
+} gpu_sample_cut;
+
+typedef struct {
+    const float *logits;
+    const gpu_sample_row *rows;
+    int *ids, *bad;
+    gpu_sample_best *best; /* [n, splits] */
+    gpu_u64 *sums;         /* [n, tiles]: weights of GPU_SAMPLE_TILE tokens */
+    float *tops;           /* [n, tiles]: their largest logit */
+    gpu_sample_cut *cut;   /* [n] */
+    gpu_i64 n, vocab, stride, splits, split /* tokens of a part, a multiple of a tile's */, tiles;
+    int mark, aligned, after_cut;
+} gpu_sample_args;
+
+enum { GPU_LOGPROB_TILES = 1024 /* of a row, at most */ };
+typedef struct {
+    const float *logits;
+    const int *ids, *drawn, *tops;
+    int *top_ids;
+    float *logprobs;
+    double *part_sums; /* [n, parts]: of exp(logit - part_tops) */
+    float *part_tops;  /* [n, parts] */
+    float *tile_tops;  /* [n, tiles] */
+    gpu_i64 vocab, stride, most, tile /* tokens */, tiles, parts /* of GPU_WARPS tiles */;
+} gpu_logprobs_args;
+
+/* INT4 of a checkpoint to int4_pack.h's blocks. */
+typedef struct {
+    const gpu_u8 *data;    /* [rows, cols / 2] */
+    const gpu_bf16 *scale; /* [rows, cols / 32] */
+    gpu_u8 *out;
+    gpu_i64 rows, cols;
+} gpu_pack_args;
+
+/* FP8 experts to pairs (fp8.cuh), in place. */
+typedef struct {
+    gpu_u8 *data; /* [rows, cols], both multiples of 128 */
+    float *scale; /* [rows / 128, cols / 128] */
+    gpu_i64 rows, cols;
+} gpu_pairs_args;
+
+/* Experts to another format (requant.cu): data and scale as INT4 lies in a checkpoint, or data in bf16. INT4_ROW's
+ * scales times its factor. */
+typedef struct {
+    gpu_matrix from;
+    gpu_u8 *data;
+    gpu_bf16 *scale;
+} gpu_requant_args;
+
+/* Made-up values of `n` elements; packed: 4-byte words of int4_pack.h's blocks, `across` blocks a strip with one
+ * scale a row, or 0. */
+enum { GPU_FILL_BF16, GPU_FILL_FP8, GPU_FILL_NIBBLES, GPU_FILL_SCALE_BF16, GPU_FILL_SCALE_F32, GPU_FILL_PACKED };
+typedef struct {
+    void *out;
+    gpu_u64 n, seed, across;
+    float sigma;
+    int kind;
+} gpu_fill_args;
+
+typedef struct {
+    const gpu_bf16 *x;
+    const int *rows;
+    gpu_bf16 *out;
+    gpu_i64 dim;
+} gpu_gather_args;
+
+typedef struct {
+    const void *x;
+    int *bad;
+    gpu_i64 dim, stride;
+    int type, mark;
+} gpu_finite_args;
+
+#endif

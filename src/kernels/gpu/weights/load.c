@@ -1,0 +1,291 @@
+/* kernels/gpu/weights/load.c: weights copied into the GPU's memory, in the checkpoint's own layout, or INT4 experts as
+ * int4_pack.h says, FP8 ones as fp8.cuh does. */
+#include "base/buf.h"
+#include "base/file.h"
+#include "kernels/gpu/backend.h"
+#include "kernels/gpu/device/int4_pack.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FILL_BLOCKS = 132 * 16,
+    AHEAD = 16 /* views that the disk reads while others are copied: 130 MB of K2.5's experts */
+};
+
+static u64 scale_bytes(const weight_view *v) {
+    if (v->format == WF_FP8_BLOCK) return (u64)(ceil_div(v->rows, FP8_BLOCK) * ceil_div(v->cols, FP8_BLOCK)) * 4;
+    if (v->format == WF_INT4_ROW) return (u64)v->rows * 4;
+    return v->format == WF_INT4_GROUP ? (u64)(v->rows * (v->cols / INT4_GROUP)) * 2 : 0;
+}
+
+static u64 data_bytes(const weight_view *v) { return weight_bytes(v) - scale_bytes(v); }
+
+/* View i in the format that it is kept in: without data. */
+static weight_view kept(const weight_desc *d, i64 i) {
+    weight_view v = d->views[i];
+    if (d->kind == WK_EXPERTS) v.format = expert_on_gpu(d->experts, v.format, i);
+    v.data = v.scale = NULL;
+    return v;
+}
+
+/* Do all matrices of d that are kept in INT4 fit into int4_pack.h's blocks, all in FP8 into whole blocks of 128 x
+ * 128? */
+static bool packs(const weight_desc *d) {
+    for (i64 i = 0; i < d->n_views; i++) {
+        weight_format f = kept(d, i).format;
+        i64 rows = f == WF_INT4_GROUP  ? PACK_ROWS
+                   : f == WF_FP8_BLOCK ? FP8_BLOCK
+                                       : 1,
+            cols = f == WF_INT4_GROUP  ? PACK_COLS
+                   : f == WF_FP8_BLOCK ? FP8_BLOCK
+                                       : 1;
+        if (d->kind != WK_EXPERTS || d->views[i].rows % rows || d->views[i].cols % cols) return false;
+    }
+    return true;
+}
+
+static u64 plain_room(const weight_view *v) { return gpu_round(data_bytes(v)) + gpu_round(scale_bytes(v)); }
+
+/* Of view i on the GPU; its scales lie behind the data of all views, so that experts in FP8 are one matrix. */
+static u64 data_room(const weight_desc *d, i64 i, bool packed) {
+    weight_view v = kept(d, i);
+    return gpu_round(packed && v.format == WF_INT4_GROUP ? weight_bytes(&v) : data_bytes(&v));
+}
+static u64 scale_room(const weight_desc *d, i64 i, bool packed) {
+    weight_view v = kept(d, i);
+    return packed && v.format == WF_INT4_GROUP ? 0 : gpu_round(scale_bytes(&v));
+}
+
+static status check_shape(const weight_desc *d, err *e) {
+    const weight_view *v = &d->views[0];
+    if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->rows % INT4_GROUP))
+        return err_set(e, ST_UNSUPPORTED, "w4a8: experts of %lld x %lld (multiples of %d)", (long long)v->rows,
+                       (long long)v->cols, INT4_GROUP);
+    if (v->format == WF_INT4_ROW && (d->kind != WK_EXPERTS || v->cols % INT4_GROUP || v->rows % INT4_GROUP))
+        return err_set(e, ST_UNSUPPORTED, "INT4 with one scale a row: a matrix of %lld x %lld", (long long)v->rows,
+                       (long long)v->cols);
+    return ST_OK;
+}
+
+static void fill(const gpu_backend *b, void *to, u64 n, u64 seed, f32 sigma, int kind) {
+    gpu_fill_args k = {.out = to, .n = n, .seed = seed, .sigma = sigma, .kind = kind};
+    gpu_launch(b->g, b->fill, (u32)min_i64((i64)((n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1, 1, GPU_THREADS,
+               0, &k);
+}
+
+/* Made-up data and scales of view v, number i of a weight. */
+static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *data, void *scale) {
+    weight_view is = kept(d, i), *v = &is;
+    u64 n = (u64)v->rows * (u64)v->cols, seed = (d->dummy_seed << 12) + 2 * (u64)i, scales = scale_bytes(v);
+    bool int4 = v->format == WF_INT4_GROUP, fp8 = v->format == WF_FP8_BLOCK;
+    fill(b, data, int4 ? n / 2 : n, seed, d->dummy_sigma, int4 ? GPU_FILL_NIBBLES : fp8 ? GPU_FILL_FP8 : GPU_FILL_BF16);
+    if (int4) fill(b, scale, scales / 2, seed + 1, 0, GPU_FILL_SCALE_BF16);
+    if (fp8) fill(b, scale, scales / 4, seed + 1, d->dummy_sigma, GPU_FILL_SCALE_F32);
+}
+
+/* Is view i kept in another format than the checkpoint's, or with one scale a row? */
+static bool converts(const weight_desc *d, i64 i) {
+    return d->kind == WK_EXPERTS && (d->experts == EXPERTS_W4A8 || kept(d, i).format != d->views[i].format);
+}
+
+/* INT4_ROW's scales, all factors in them. */
+static void write_row_scales(device *dev, const weight_view *v, u8 *to) {
+    enum { PIECE = 1024 };
+    f32 scales[PIECE];
+    for (i64 r = 0; r < v->rows; r += PIECE) {
+        i64 n = min_i64(PIECE, v->rows - r);
+        for (i64 i = 0; i < n; i++) scales[i] = int4_row_scale(v, r + i);
+        dev->write(dev, to + r * 4, scales, (u64)n * 4);
+    }
+}
+
+/* View i in another format at data and scale; staged: room for the checkpoint's bytes. */
+static void convert_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *data, u8 *scale) {
+    const weight_view *v = &d->views[i];
+    device *dev = gpu_device(b->g);
+    u8 *staged_scale = staged + gpu_round(data_bytes(v));
+    gpu_requant_args k = {
+        {.data = staged, .scale = staged_scale, .rows = v->rows, .cols = v->cols, .format = (int)v->format},
+        data,
+        (gpu_bf16 *)scale};
+    bool int4 = kept(d, i).format == WF_INT4_GROUP, rows = v->format == WF_INT4_ROW;
+    dev->write(dev, staged, v->data, data_bytes(v));
+    if (rows)
+        write_row_scales(dev, v, staged_scale);
+    else if (scale_bytes(v))
+        dev->write(dev, staged_scale, v->scale, scale_bytes(v));
+    gpu_launch(b->g,
+               !int4  ? b->requant_bf16
+               : rows ? b->requant_order
+                      : b->requant_rows,
+               gpu_blocks(int4 ? v->rows : v->rows * v->cols / 64, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
+}
+
+/* View i as int4_pack.h's blocks at `to`; staged: room on the GPU for the checkpoint's bytes, then for those of another
+ * format. */
+static void pack_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to) {
+    const weight_view is = kept(d, i), *v = &is, *from = &d->views[i];
+    device *dev = gpu_device(b->g);
+    i64 across = v->cols / PACK_COLS, blocks = v->rows / PACK_ROWS * across;
+    if (d->dummy_seed) {
+        gpu_fill_args f = {.out = to,
+                           .n = (u64)blocks * PACK_BYTES / 4,
+                           .seed = (d->dummy_seed << 12) + (u64)i,
+                           .across = d->experts == EXPERTS_W4A8 || from->format == WF_INT4_ROW ? (gpu_u64)across : 0,
+                           .kind = GPU_FILL_PACKED};
+        gpu_launch(b->g, b->fill, (u32)min_i64((i64)((f.n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1, 1,
+                   GPU_THREADS, 0, &f);
+        return;
+    }
+    u8 *data = converts(d, i) ? staged + plain_room(from) : staged, *scale = data + gpu_round(data_bytes(v));
+    gpu_pack_args k = {data, (const gpu_bf16 *)scale, to, v->rows, v->cols};
+    if (converts(d, i)) {
+        convert_view(b, d, i, staged, data, scale);
+    } else {
+        dev->write(dev, data, from->data, data_bytes(from));
+        dev->write(dev, scale, from->scale, scale_bytes(from));
+    }
+    gpu_launch(b->g, b->pack, gpu_blocks(blocks, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
+}
+
+/* View i as the kernels will find it, but for where it lies. */
+static gpu_matrix matrix_of(const weight_desc *d, i64 i, bool packed) {
+    const weight_view v = kept(d, i);
+    gpu_matrix m = {.rows = v.rows, .cols = v.cols, .format = (int)v.format};
+    if (packed && v.format == WF_INT4_GROUP) return m.format = GPU_W_PACKED, m;
+    if (packed && v.format == WF_FP8_BLOCK) return m.format = GPU_W_FP8_PAIRS, m;
+    i64 piece = v.format == WF_INT4_GROUP ? 32 : v.format == WF_FP8_BLOCK ? 16 : v.format == WF_BF16 ? 8 : 4;
+    m.wide = data_bytes(&v) / (u64)v.rows % 16 == 0 && v.cols % piece == 0; /* 16 bytes at a time */
+    return m;
+}
+
+/* View i in the checkpoint's layout. */
+static void copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to, u8 *scale) {
+    const weight_view is = kept(d, i), *v = &is;
+    device *dev = gpu_device(b->g);
+    if (d->dummy_seed) {
+        fill_view(b, d, i, to, scale);
+    } else if (converts(d, i)) {
+        convert_view(b, d, i, staged, to, scale);
+    } else {
+        dev->write(dev, to, d->views[i].data, data_bytes(v));
+        if (scale) dev->write(dev, scale, d->views[i].scale, scale_bytes(v));
+    }
+}
+
+/* FP8 experts where they are. */
+static void pair_view(const gpu_backend *b, const gpu_matrix *m) {
+    gpu_pairs_args k = {(gpu_u8 *)(uintptr_t)m->data, (float *)(uintptr_t)m->scale, m->rows, m->cols};
+    i64 blocks = ceil_div(m->rows * m->cols, 16 * GPU_THREADS);
+    gpu_launch(b->g, b->fp8_pairs, (u32)min_i64(blocks, FILL_BLOCKS), 1, 1, GPU_THREADS, 0, &k);
+}
+
+/* Puts view i at `at` and `scales`. staged: NULL unless a view that has data is to be packed or converted. */
+static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool packed, u8 *staged, u8 *at,
+                           u8 *scales) {
+    const weight_view v = kept(d, i);
+    gpu_matrix m = matrix_of(d, i, packed);
+    m.data = at;
+    if (m.format == GPU_W_PACKED) {
+        pack_view(b, d, i, staged, at);
+    } else {
+        u8 *scale = scale_bytes(&v) ? scales : NULL;
+        m.scale = scale;
+        copy_view(b, d, i, staged, at, scale);
+        if (m.format == GPU_W_FP8_PAIRS) pair_view(b, &m);
+    }
+    return m;
+}
+
+static status put_vector(device *dev, const weight_view *v, op_weight *w, err *e) {
+    f32 *row = malloc((size_t)v->cols * sizeof *row);
+    if (!row) return err_nomem(e, "a vector", (u64)v->cols * 4);
+    weight_row_f32(v, 0, row);
+    w->vector = w->memory;
+    dev->write(dev, w->vector, row, (u64)v->cols * sizeof *row);
+    free(row);
+    return ST_OK;
+}
+
+/* View i, if there is one, will be copied soon. */
+static void announce(const weight_desc *d, i64 i) {
+    if (i >= d->n_views || d->dummy_seed) return;
+    const weight_view *v = &d->views[i];
+    file_map_soon(v->data, data_bytes(v));
+    if (scale_bytes(v)) file_map_soon(v->scale, scale_bytes(v));
+}
+
+/* One expert's checkpoint bytes at a time go through `staged`: the copies and the kernel are in stream order. */
+static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
+    device *dev = gpu_device(b->g);
+    bool packed = packs(d),
+         stage = (packed || converts(d, 0) || converts(d, 2)) && d->kind == WK_EXPERTS && !d->dummy_seed;
+    u64 table = (u64)d->n_views * sizeof(gpu_matrix), most = 0;
+    for (i64 i = 0; i < d->n_views; i++) {
+        weight_view v = kept(d, i);
+        u64 room = plain_room(&d->views[i]) + (converts(d, i) ? plain_room(&v) : 0);
+        most = room > most ? room : most;
+    }
+    void *staged = NULL;
+    gpu_matrix *all = malloc(table);
+    status st = all ? ST_OK : err_nomem(e, "a table of weights", table);
+    if (st == ST_OK && stage) st = dev->alloc(dev, &staged, most, "a matrix to be laid out anew", e);
+    if (st == ST_OK && d->kind == WK_EXPERTS) {
+        w->on_gpu = (gpu_matrix *)at;
+        at += gpu_round(table);
+    }
+    u8 *scales = at;
+    for (i64 i = 0; i < d->n_views; i++) scales += data_room(d, i, packed);
+    for (i64 i = 0; i < AHEAD - 1; i++) announce(d, i);
+    for (i64 i = 0; st == ST_OK && i < d->n_views; i++) {
+        announce(d, i + AHEAD - 1);
+        all[i] = put_view(b, d, i, packed, staged, at, scales);
+        at += data_room(d, i, packed), scales += scale_room(d, i, packed);
+    }
+    if (st == ST_OK && w->on_gpu) dev->write(dev, w->on_gpu, all, table);
+    for (i64 i = 0; st == ST_OK && i < d->n_views && i < 3; i++) w->views[i] = all[i];
+    dev->release(dev, staged);
+    free(all);
+    return st;
+}
+
+status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e) {
+    gpu *g = gpu_of(o)->g;
+    device *dev = gpu_device(g);
+    *out = NULL;
+    status st = check_shape(d, e);
+    if (st != ST_OK) return st;
+    op_weight *w = calloc(1, sizeof *w);
+    if (!w) return err_nomem(e, "a weight", sizeof *w);
+    *w = (op_weight){.g = g,
+                     .kind = d->kind,
+                     .n_views = d->n_views,
+                     .int8 = d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8,
+                     .n_heads = d->n_heads,
+                     .nope = d->nope,
+                     .v_dim = d->v_dim};
+    u64 bytes = d->kind == WK_VECTOR    ? (u64)d->views[0].cols * 4
+                : d->kind == WK_EXPERTS ? gpu_round((u64)d->n_views * sizeof(gpu_matrix))
+                                        : 0;
+    bool packed = packs(d);
+    for (i64 i = 0; d->kind != WK_VECTOR && i < d->n_views; i++)
+        bytes += data_room(d, i, packed) + scale_room(d, i, packed);
+    for (i64 i = 0; d->kind == WK_EXPERTS && i < 3; i++) {
+        w->expert_bytes += data_room(d, i, packed);
+        w->views[i] = matrix_of(d, i, packed);
+    }
+    if (d->room) return d->room->own += dev->takes(bytes), *out = w, ST_OK;
+    st = dev->alloc(dev, &w->memory, bytes, "weights", e);
+    if (st == ST_OK)
+        st = d->kind == WK_VECTOR ? put_vector(dev, d->views, w, e) : put_views(gpu_of(o), d, w, w->memory, e);
+    if (st != ST_OK) return gpu_weight_release(w), st;
+    *out = w;
+    return ST_OK;
+}
+
+void gpu_weight_release(op_weight *w) {
+    if (!w) return;
+    device *dev = gpu_device(w->g);
+    dev->release(dev, w->memory);
+    free(w);
+}

@@ -1,0 +1,51 @@
+/* kernels/gpu/weights/repack.cu: INT4 experts from the checkpoint's layout to int4_pack.h's, FP8 ones to fp8.cuh's,
+ * once at load.
+ *
+ * INT4: a thread makes a lane's 16 bytes of one block from 16 bytes of two rows; a warp reads 16 rows of 32 bytes,
+ * each sector once, and writes 512 bytes in a row. Bytes: the matrix read once and written once; the disk is slower
+ * by far. */
+#include "kernels/gpu/device/fp8.cuh"
+
+static __device__ inline gpu_u32 pair_of(gpu_u8 two, int i) {
+    return (gpu_u32)(two & 15) << 4 * i | (gpu_u32)(two >> 4) << (4 * i + 16);
+}
+
+/* A warp a block of the matrix, the grid going round. */
+KERNEL(pack, gpu_pack_args) {
+    gpu_i64 across = a.cols / PACK_COLS, blocks = a.rows / PACK_ROWS * across;
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    for (gpu_i64 b = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32; b < blocks;
+         b += (gpu_i64)gridDim.x * GPU_WARPS) {
+        gpu_i64 row = b / across * PACK_ROWS + g, col = b % across * PACK_COLS;
+        const gpu_u8 *upper = a.data + (row * a.cols + col) / 2 + t, *lower = upper + 4 * a.cols; /* row + 8 */
+        gpu_u32 *out = (gpu_u32 *)(a.out + b * PACK_BYTES);
+        for (int s = 0; s < 4; s++)
+            out[4 * lane + s] = pair_of(upper[8 * s], 0) | pair_of(lower[8 * s], 1) | pair_of(upper[8 * s + 4], 2) |
+                                pair_of(lower[8 * s + 4], 3);
+        if (t == 0) {
+            const gpu_bf16 *scale = a.scale + (row * a.cols + col) / 32;
+            gpu_bf16 *to = (gpu_bf16 *)(a.out + b * PACK_BYTES + PACK_SCALES) + 4 * g;
+            for (int i = 0; i < 2; i++) to[i] = scale[i], to[2 + i] = scale[8 * a.cols / 32 + i];
+        }
+    }
+}
+
+static __device__ inline gpu_u32 byte_of(const gpu_u32 in[4], int i) { return in[i / 4] >> 8 * (i % 4) & 255; }
+
+/* A thread 16 columns. Bytes: the matrix read once and written once. */
+KERNEL(fp8_pairs, gpu_pairs_args) {
+    gpu_i64 across = a.cols / 16, all = a.rows * across;
+    for (gpu_i64 i = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x; i < all; i += (gpu_i64)gridDim.x * GPU_THREADS) {
+        uint4 u = ((const uint4 *)a.data)[i];
+        const gpu_u32 in[4] = {u.x, u.y, u.z, u.w};
+        gpu_u32 out[4], bad = 0;
+#pragma unroll
+        for (int t = 0; t < 4; t++) {
+            bad |= (in[t] & 0x7f7f7f7fu) + 0x01010101u; /* no byte carries into the next */
+            out[t] = to_pair0(byte_of(in, 2 * t), byte_of(in, 2 * t + 1)) |
+                     to_pair1(byte_of(in, 8 + 2 * t), byte_of(in, 9 + 2 * t));
+        }
+        ((uint4 *)a.data)[i] = {out[0], out[1], out[2], out[3]};
+        if (bad & 0x80808080u) a.scale[i / across / 128 * (a.cols / 128) + i % across / 8] = bits_f32(0x7fc00000u);
+    }
+}

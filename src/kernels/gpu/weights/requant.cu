@@ -1,0 +1,94 @@
+/* kernels/gpu/weights/requant.cu: experts in another format than the checkpoint's, once at load (format/requant.h
+ * says what comes out).
+ *
+ * Bytes: a row is read 18 times for its scale and once for its nibbles, from the nearest cache; the disk is slower
+ * by far. */
+#include "kernels/gpu/device/math.cuh"
+
+enum { TRIES = 16 };
+
+static __device__ inline float quantum(float w, float inverse) { return fminf(fmaxf(rintf(w * inverse), -8.0f), 7.0f); }
+
+/* The sum of a row's squared differences; a lane has pairs of columns. */
+static __device__ inline float misfit(const gpu_matrix &w, gpu_i64 row, float scale) {
+    float inverse = 1.0f / scale, sum = 0;
+    for (gpu_i64 c = threadIdx.x % 32 * 2; c < w.cols; c += 64)
+        for (int i = 0; i < 2; i++) {
+            float v = weight_at(w, row, c + i), off = fmaf(-quantum(v, inverse), scale, v);
+            sum = fmaf(off, off, sum);
+        }
+    return warp_sum(sum);
+}
+
+static __device__ inline gpu_bf16 best_scale(const gpu_matrix &w, gpu_i64 row) {
+    float most = 0, least_off = bits_f32(0x7f800000u);
+    for (gpu_i64 c = threadIdx.x % 32; c < w.cols; c += 32) most = larger(most, fabsf(weight_at(w, row, c)));
+    most = warp_max(most);
+    if (!(most <= 3.4028235e38f)) return 0x7fc0;
+    float whole = f32_of(bf16_of(most / 7.0f));
+    gpu_bf16 best = 0;
+    for (int t = 0; t < TRIES && whole >= 0x1p-100f; t++) {
+        gpu_bf16 scale = bf16_of(whole * ((float)(2 * TRIES - t) / (float)(2 * TRIES)));
+        float off = misfit(w, row, f32_of(scale));
+        if (off < least_off) least_off = off, best = scale;
+    }
+    return best;
+}
+
+/* Is it INT4 with the same scale in all groups of the row? */
+static __device__ inline bool one_scale(const gpu_matrix &w, gpu_i64 row) {
+    const gpu_bf16 *s = (const gpu_bf16 *)w.scale + row * (w.cols / 32);
+    bool same = w.format == GPU_W_INT4;
+    for (gpu_i64 g = threadIdx.x % 32; same && g < w.cols / 32; g += 32) same = s[g] == s[0];
+    return __ballot_sync(~0u, same) == ~0u;
+}
+
+/* A warp a row. */
+KERNEL(requant_rows, gpu_requant_args) {
+    const gpu_matrix &w = a.from;
+    int lane = threadIdx.x % 32;
+    for (gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32; row < w.rows;
+         row += (gpu_i64)gridDim.x * GPU_WARPS) {
+        if (one_scale(w, row)) {
+            const gpu_bf16 *s = (const gpu_bf16 *)w.scale + row * (w.cols / 32);
+            for (gpu_i64 c = lane; c < w.cols / 2; c += 32)
+                a.data[row * (w.cols / 2) + c] = ((const gpu_u8 *)w.data)[row * (w.cols / 2) + c];
+            for (gpu_i64 g = lane; g < w.cols / 32; g += 32) a.scale[row * (w.cols / 32) + g] = s[g];
+            continue;
+        }
+        gpu_bf16 scale = best_scale(w, row);
+        float inverse = f32_of(scale) > 0 ? 1.0f / f32_of(scale) : 0.0f;
+        for (gpu_i64 c = lane * 2; c < w.cols; c += 64) {
+            int low = 8, high = 8;
+            if (inverse > 0)
+                low += (int)quantum(weight_at(w, row, c), inverse),
+                    high += (int)quantum(weight_at(w, row, c + 1), inverse);
+            a.data[(row * w.cols + c) / 2] = (gpu_u8)(low | high << 4);
+        }
+        for (gpu_i64 g = lane; g < w.cols / 32; g += 32) a.scale[row * (w.cols / 32) + g] = scale;
+    }
+}
+
+/* Quark's INT4 to that of a group, a warp a row: only the order of the nibbles changes, and the scale is rounded to
+ * bf16. */
+KERNEL(requant_order, gpu_requant_args) {
+    const gpu_matrix &w = a.from;
+    int lane = threadIdx.x % 32;
+    for (gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32; row < w.rows;
+         row += (gpu_i64)gridDim.x * GPU_WARPS) {
+        for (gpu_i64 c = lane; c < w.cols / 8; c += 32) {
+            gpu_u32 word = ((const gpu_u32 *)w.data)[row * (w.cols / 8) + c] ^ 0x88888888u, out = 0;
+#pragma unroll
+            for (int i = 0; i < 8; i++) out |= (word >> (i / 2 + i % 2 * 4) * 4 & 15) << 4 * i;
+            ((gpu_u32 *)a.data)[row * (w.cols / 8) + c] = out;
+        }
+        gpu_bf16 scale = bf16_of(((const float *)w.scale)[row]);
+        for (gpu_i64 g = lane; g < w.cols / 32; g += 32) a.scale[row * (w.cols / 32) + g] = scale;
+    }
+}
+
+KERNEL(requant_bf16, gpu_requant_args) {
+    gpu_i64 n = a.from.rows * a.from.cols;
+    for (gpu_i64 i = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x; i < n; i += (gpu_i64)gridDim.x * GPU_THREADS)
+        ((gpu_bf16 *)a.data)[i] = bf16_of(weight_at(a.from, i / a.from.cols, i % a.from.cols));
+}
