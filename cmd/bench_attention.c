@@ -335,7 +335,7 @@ int bench_attention(int argc, char **argv) {
         st = err_set(&e, ST_IO, "--json %s cannot be written", json);
     if (st == ST_OK) {
         b.mem = gpu_device(b.g);
-        if (deterministic) b.dev.set_form(&b.dev, ROWS_DECODE);
+        if (deterministic) b.dev.set_row_mode(&b.dev, ROWS_DECODE);
         if (strstr(gpu_name(b.g), "H200")) b.read = 4.35e12, b.bf16 = 722e12; /* measured 2026-11-20: read, cuBLAS */
         make_block(&b);
         st = run_list(&b, &decode, "--shape", "batch,heads,context", run_decode, &e);

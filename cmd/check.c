@@ -19,25 +19,25 @@ static const struct {
     {"norm", check_norm},
     {"linear", check_linear},
     {"swiglu", check_swiglu},
-    {"products", check_products},
+    {"linear_group", check_linear_group},
     {"rope", check_rope},
     {"kv_write", check_kv_write},
-    {"latents", check_latents},
+    {"latent_norm_kv_write", check_latent_norm_kv_write},
     {"absorb_q", check_absorb_q},
-    {"queries", check_queries},
+    {"mla_queries", check_mla_queries},
     {"mla_decode", check_mla_decode},
     {"unabsorb_v", check_unabsorb_v},
     {"mla_prefill", check_mla_prefill},
-    {"route", check_route},
+    {"gate", check_gate},
     {"moe", check_moe},
     {"gather", check_gather},
-    {"finite", check_finite},
+    {"mark_nonfinite", check_mark_nonfinite},
     {"sample", check_sample},
     {"logprobs", check_logprobs},
     {"linear_norm", check_linear_norm},
-    {"attend", check_attend},
+    {"mla_decode_values", check_mla_decode_values},
     {"moe_norm", check_moe_norm},
-    {"feed", check_feed},
+    {"moe_ffn", check_moe_ffn},
 };
 
 static const char *const levels[] = {"none", "avx2", "avx512", "vnni", "bf16", "all"};
@@ -183,7 +183,7 @@ static bool run_one(check *c, const ops *ref, const ops *dev, bool copies, size_
         snprintf(speed, sizeof speed, "%7.1f s  ", now_s() - start);
     else
         snprintf(speed, sizeof speed, "%7.2f GB/s  ", c->gb_s);
-    printf("%-24s %-12s %4lld cases  error %8.2e  bound %7.1e  %s%s%s%s\n", dev->name, all_ops[op].name,
+    printf("%-24s %-20s %4lld cases  error %8.2e  bound %7.1e  %s%s%s%s\n", dev->name, all_ops[op].name,
            (long long)c->cases, c->worst, c->bound, speed, c->failed ? "FAIL" : "PASS", c->failed ? ": " : "",
            c->failed ? c->why : "");
     fflush(stdout);
@@ -237,7 +237,7 @@ static void run_all(checks *k, const ops *dev, bool copies, bool here) {
         if (k->only && !listed(k->only, all_ops[i].name)) continue;
         if (listed(k->without, all_ops[i].name)) continue;
         bool own = here && is_refs_own(&k->ref, dev, i);
-        if (own) printf("%-24s %-12s the reference's own function, skipped\n", dev->name, all_ops[i].name);
+        if (own) printf("%-24s %-20s the reference's own function, skipped\n", dev->name, all_ops[i].name);
         if (!here || own)
             k->skipped++;
         else if (run_one(k->c, &k->ref, dev, copies, i))
@@ -288,12 +288,12 @@ static status check_cuda(checks *k, err *e) {
     ops real, dev;
     status st = gpu_open(&g, 0, e);
     if (st == ST_OK) st = ops_init_gpu(&real, g, DT_BF16, e);
-    static const rows_form any[] = {ROWS_ANY}, both[] = {ROWS_DECODE, ROWS_PROMPT};
+    static const row_mode any[] = {ROWS_ANY}, both[] = {ROWS_DECODE, ROWS_PROMPT};
     static const char *const names[] = {"", "rows that decode", "rows of prompts"};
     for (int i = 0; st == ST_OK && i < (k->deterministic ? 2 : 1); i++) {
-        rows_form form = (k->deterministic ? both : any)[i];
+        row_mode form = (k->deterministic ? both : any)[i];
         check_mirror(&dev, &real, gpu_device(g), k->c);
-        real.set_form(&real, form);
+        real.set_row_mode(&real, form);
         k->c->prompts = form == ROWS_PROMPT;
         if (form != ROWS_ANY) printf("%s:\n", names[form]);
         run_all(k, &dev, true, true);

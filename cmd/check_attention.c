@@ -34,27 +34,27 @@ check_weight check_kv_b(check *c, weight_format f, i64 heads, i64 nope, i64 v_di
 }
 
 /* The norm beside it as in `latents`, in place. */
-static void latents_case(check *c, kv_write_args *a, kv_write_args *b, i64 dim, f32 sigma) {
+static void latent_norm_kv_write_case(check *c, kv_write_args *a, kv_write_args *b, i64 dim, f32 sigma) {
     check_weight w = check_matrix(c, WK_VECTOR, WF_F32, 1, dim, 1.0f);
     check_act x = check_input(c, a->n * dim, 1.5f * sigma);
-    latents_args p = {.q = {.weight = w.dev,
-                            .x = x.h,
-                            .out = x.h,
-                            .n = a->n,
-                            .dim = dim,
-                            .x_stride = dim,
-                            .out_stride = dim,
-                            .eps = 1e-6f},
-                      .kv = *a},
-                 r = {.q = p.q, .kv = *b};
+    latent_norm_kv_write_args p = {.q = {.weight = w.dev,
+                                         .x = x.h,
+                                         .out = x.h,
+                                         .n = a->n,
+                                         .dim = dim,
+                                         .x_stride = dim,
+                                         .out_stride = dim,
+                                         .eps = 1e-6f},
+                                   .kv = *a},
+                              r = {.q = p.q, .kv = *b};
     r.q.weight = w.ref, r.q.x = r.q.out = x.f;
-    c->dev->latents(c->dev, &p);
-    c->ref->latents(c->ref, &r);
+    c->dev->latent_norm_kv_write(c->dev, &p);
+    c->ref->latent_norm_kv_write(c->ref, &r);
     check_compare(c, "latents of queries", x.h, DT_BF16, x.f, a->n, dim, dim, BF16_BOUND);
 }
 
 /* queries: width of their latent rows, 0: kv_write alone. sigma: of the inputs; at 1e-3 the norm's eps counts. */
-static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 queries, f32 sigma) {
+static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 mla_queries, f32 sigma) {
     i64 width = latent + rope, pages = 3;
     check_weight w = check_matrix(c, WK_VECTOR, WF_BF16, 1, latent, 1.0f);
     check_act x = check_input(c, n * width, sigma);
@@ -66,8 +66,8 @@ static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 queri
     void *kv = make_pool(c, type, pages, width), *ref = make_pool(c, DT_F32, pages, width);
     kv_write_args a = {x.h, w.dev, table, slots, kv, type, n, latent, rope, 1e-6f};
     kv_write_args b = {x.f, w.ref, table, slots, ref, DT_F32, n, latent, rope, 1e-6f};
-    if (queries) {
-        latents_case(c, &a, &b, queries, sigma);
+    if (mla_queries) {
+        latent_norm_kv_write_case(c, &a, &b, mla_queries, sigma);
     } else {
         c->dev->kv_write(c->dev, &a);
         c->ref->kv_write(c->ref, &b);
@@ -93,7 +93,7 @@ void check_kv_write(check *c) {
     }
 }
 
-void check_latents(check *c) {
+void check_latent_norm_kv_write(check *c) {
     for (size_t t = 0; t < 2 * COUNT_OF(kv_types); t++) {
         dtype type = kv_types[t / 2];
         f32 sigma = t % 2 ? 1e-3f : 1.0f;
@@ -131,7 +131,8 @@ void check_absorb_q(check *c) {
     check_kimi(c, G_ABSORB);
 }
 
-static void queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rope, i64 latent, i64 v_dim, dtype type) {
+static void mla_queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rope, i64 latent, i64 v_dim,
+                             dtype type) {
     i64 width = latent + rope, pages = 2, head = nope + rope;
     check_weight kv_norm = check_matrix(c, WK_VECTOR, WF_F32, 1, latent, 1.0f),
                  q_norm = check_matrix(c, WK_VECTOR, WF_F32, 1, lora, 1.0f),
@@ -145,24 +146,25 @@ static void queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rop
     for (i64 k = 0; k < n; k++) slots[k] = (k * 37 + 11) % (pages * KV_PAGE);
     for (i64 k = 0; k < n * rope; k++) table[k] = synth_uniform(&c->rng);
     void *kv = make_pool(c, type, pages, width), *ref = make_pool(c, DT_F32, pages, width);
-    queries_args a = {.latents = {.q = {.weight = q_norm.dev,
-                                        .x = q_a.h,
-                                        .out = q_a.h,
-                                        .n = n,
-                                        .dim = lora,
-                                        .x_stride = lora,
-                                        .out_stride = lora,
-                                        .eps = 1e-6f},
-                                  .kv = {kv_a.h, kv_norm.dev, table, slots, kv, type, n, latent, rope, 1e-6f}},
-                      .q_b = q_b.dev,
-                      .q = q.h,
-                      .absorb = {kv_b.dev, q.h, y.h, n, heads, nope, rope, latent}},
-                 b = a;
-    b.latents.q.weight = q_norm.ref, b.latents.q.x = b.latents.q.out = q_a.f;
-    b.latents.kv = (kv_write_args){kv_a.f, kv_norm.ref, table, slots, ref, DT_F32, n, latent, rope, 1e-6f};
+    mla_queries_args a = {.latent_norm_kv_write = {.q = {.weight = q_norm.dev,
+                                                         .x = q_a.h,
+                                                         .out = q_a.h,
+                                                         .n = n,
+                                                         .dim = lora,
+                                                         .x_stride = lora,
+                                                         .out_stride = lora,
+                                                         .eps = 1e-6f},
+                                                   .kv = {kv_a.h, kv_norm.dev, table, slots, kv, type, n, latent, rope,
+                                                          1e-6f}},
+                          .q_b = q_b.dev,
+                          .q = q.h,
+                          .absorb = {kv_b.dev, q.h, y.h, n, heads, nope, rope, latent}},
+                     b = a;
+    b.latent_norm_kv_write.q.weight = q_norm.ref, b.latent_norm_kv_write.q.x = b.latent_norm_kv_write.q.out = q_a.f;
+    b.latent_norm_kv_write.kv = (kv_write_args){kv_a.f, kv_norm.ref, table, slots, ref, DT_F32, n, latent, rope, 1e-6f};
     b.q_b = q_b.ref, b.q = q.f, b.absorb.kv_b = kv_b.ref, b.absorb.q = q.f, b.absorb.out = y.f;
-    c->dev->queries(c->dev, &a);
-    c->ref->queries(c->ref, &b);
+    c->dev->mla_queries(c->dev, &a);
+    c->ref->mla_queries(c->ref, &b);
     for (i64 k = 0; k < n * width; k++) {
         i64 at = slots[k / width] * width + k % width;
         got[k] = kv_value(kv, type, at), want[k] = ((f32 *)ref)[at];
@@ -173,13 +175,13 @@ static void queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64 rop
     check_case_end(c);
 }
 
-void check_queries(check *c) {
+void check_mla_queries(check *c) {
     static const i64 counts[] = {1, 2, 8, 9, 17, 32, 33, 64, 65};
-    for (size_t i = 0; i < COUNT_OF(counts); i++) queries_case(c, counts[i], 1536, 2, 128, 64, 512, 128, DT_BF16);
-    queries_case(c, 3, 1536, 8, 128, 64, 512, 128, DT_F8_E4M3);
-    queries_case(c, 5, 512, 3, 128, 64, 512, 64, DT_BF16);
-    queries_case(c, 2, 1024, 1, 128, 64, 512, 128, DT_BF16);
-    queries_case(c, 4, 96, 3, 24, 8, 96, 40, DT_BF16);
+    for (size_t i = 0; i < COUNT_OF(counts); i++) mla_queries_case(c, counts[i], 1536, 2, 128, 64, 512, 128, DT_BF16);
+    mla_queries_case(c, 3, 1536, 8, 128, 64, 512, 128, DT_F8_E4M3);
+    mla_queries_case(c, 5, 512, 3, 128, 64, 512, 64, DT_BF16);
+    mla_queries_case(c, 2, 1024, 1, 128, 64, 512, 128, DT_BF16);
+    mla_queries_case(c, 4, 96, 3, 24, 8, 96, 40, DT_BF16);
 }
 
 void check_unabsorb_v(check *c) {
@@ -300,7 +302,7 @@ void check_mla_decode(check *c) {
 }
 
 /* Pages of rows: the first has `first`, the others 1 to 6. */
-static void attend_case(check *c, i64 h, i64 n, i64 first, i64 latent, i64 v_dim, dtype t) {
+static void mla_decode_values_case(check *c, i64 h, i64 n, i64 first, i64 latent, i64 v_dim, dtype t) {
     i64 rope = 64, nope = 128, width = latent + rope, stride = max_i64(first, 6), pages = first + 6 * n;
     void *kv = make_pool(c, t, pages, width), *wide = widen(c, kv, t, pages * KV_PAGE * width);
     check_weight w = check_kv_b(c, WF_BF16, h, nope, v_dim, latent);
@@ -316,14 +318,14 @@ static void attend_case(check *c, i64 h, i64 n, i64 first, i64 latent, i64 v_dim
     a.workspace = check_alloc(c, c->dev->mla_decode_workspace(c->dev, &a));
     b.workspace = check_alloc(c, c->ref->mla_decode_workspace(c->ref, &b));
     unabsorb_v_args va = {w.dev, o.h, y.h, n, h, latent, v_dim}, vb = {w.ref, o.f, y.f, n, h, latent, v_dim};
-    c->dev->attend(c->dev, &a, &va);
-    c->ref->attend(c->ref, &b, &vb);
+    c->dev->mla_decode_values(c->dev, &a, &va);
+    c->ref->mla_decode_values(c->ref, &b, &vb);
     /* rounded twice: the latents, the values */
     check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, v_dim, v_dim, 1.5 * BF16_BOUND);
     if (n > 1) {
         q.h[(n / 2) * h * width] = CHECK_BAD;
         va.out = z.h;
-        c->dev->attend(c->dev, &a, &va);
+        c->dev->mla_decode_values(c->dev, &a, &va);
         check_isolated(c, "attend", y.h, z.h, n, h * v_dim, n / 2);
     }
     check_case_end(c);
@@ -331,7 +333,7 @@ static void attend_case(check *c, i64 h, i64 n, i64 first, i64 latent, i64 v_dim
 
 /* Rows of one piece and of many, every width of wgmma, more heads than a block of attention has, shapes that are not
  * for it. */
-void check_attend(check *c) {
+void check_mla_decode_values(check *c) {
     static const struct {
         i64 heads, n, first;
     } s[] = {{8, 1, 140}, {2, 1, 1},  {2, 2, 40}, {16, 3, 6},  {1, 8, 3},  {8, 13, 20},
@@ -339,9 +341,9 @@ void check_attend(check *c) {
     for (size_t t = 0; t < COUNT_OF(kv_types); t++)
         for (size_t i = 0; i < COUNT_OF(s); i++)
             if (kv_types[t] == DT_BF16 || s[i].n != 20)
-                attend_case(c, s[i].heads, s[i].n, s[i].first, 512, 128, kv_types[t]);
-    attend_case(c, 3, 4, 2, 512, 64, DT_BF16);
-    attend_case(c, 3, 4, 2, 128, 128, DT_BF16);
+                mla_decode_values_case(c, s[i].heads, s[i].n, s[i].first, 512, 128, kv_types[t]);
+    mla_decode_values_case(c, 3, 4, 2, 512, 64, DT_BF16);
+    mla_decode_values_case(c, 3, 4, 2, 128, 128, DT_BF16);
 }
 
 typedef struct {

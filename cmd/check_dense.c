@@ -84,10 +84,10 @@ void check_swiglu(check *c) {
 }
 
 /* Two or more weights over the same x: bf16 and float32 results, swiglu among them, formats of every kind. */
-void check_products(check *c) {
+void check_linear_group(check *c) {
     static const struct {
-        i64 n, cols, rows[PRODUCTS_MOST];
-        bool up[PRODUCTS_MOST], wide[PRODUCTS_MOST];
+        i64 n, cols, rows[LINEAR_GROUP_MAX];
+        bool up[LINEAR_GROUP_MAX], wide[LINEAR_GROUP_MAX];
     } s[] = {{1, 7168, {192, 72}, {0}, {0}},
              {4, 512, {96, 80, 40}, {0, 1, 0}, {1, 0, 0}},
              {33, 272, {64, 200, 8, 136}, {1, 0, 0, 1}, {0, 1, 0, 0}},
@@ -100,21 +100,21 @@ void check_products(check *c) {
             i64 n = s[i].n, cols = s[i].cols, count = 0;
             if (i >= 5 && f != WF_BF16) continue;
             if (!fits((weight_format)f, cols)) continue;
-            check_act x = check_input(c, n * cols, 1.0f), y[PRODUCTS_MOST];
-            products_args a = {.x = x.h, .n = n, .x_stride = cols}, b = {.x = x.f, .n = n, .x_stride = cols};
-            for (; count < PRODUCTS_MOST && s[i].rows[count]; count++) {
+            check_act x = check_input(c, n * cols, 1.0f), y[LINEAR_GROUP_MAX];
+            linear_group_args a = {.x = x.h, .n = n, .x_stride = cols}, b = {.x = x.f, .n = n, .x_stride = cols};
+            for (; count < LINEAR_GROUP_MAX && s[i].rows[count]; count++) {
                 i64 rows = s[i].rows[count], stride = ceil_div(rows, 8) * 8 + 8 * count;
                 f32 sigma = 1.0f / sqrtf((f32)cols);
                 check_weight w = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, sigma), up = {0};
                 if (s[i].up[count]) up = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, sigma);
                 y[count] = check_output(c, n * stride * 2); /* room for float32 in .h */
                 dtype t = s[i].wide[count] ? DT_F32 : DT_BF16;
-                a.of[count] = (one_product){w.dev, up.dev, y[count].h, stride, t};
-                b.of[count] = (one_product){w.ref, up.ref, y[count].f, stride, DT_F32};
+                a.of[count] = (linear_group_item){w.dev, up.dev, y[count].h, stride, t};
+                b.of[count] = (linear_group_item){w.ref, up.ref, y[count].f, stride, DT_F32};
             }
             a.count = b.count = count;
-            c->dev->products(c->dev, &a);
-            c->ref->products(c->ref, &b);
+            c->dev->linear_group(c->dev, &a);
+            c->ref->linear_group(c->ref, &b);
             for (i64 k = 0; k < count; k++)
                 check_compare(c, weight_format_name((weight_format)f), a.of[k].y, a.of[k].y_type, y[k].f, n,
                               s[i].rows[k], a.of[k].y_stride, a.of[k].y_type == DT_F32 ? F32_BOUND : BF16_BOUND);
@@ -251,7 +251,7 @@ void check_gather(check *c) {
     gather_case(c, 2056);
 }
 
-void check_finite(check *c) {
+void check_mark_nonfinite(check *c) {
     for (int wide = 0; wide < 2; wide++)
         for (int trial = 0; trial < 40; trial++) {
             i64 n = 1 + trial % 7, dim = 5 + trial * 13, stride = dim + 3;
@@ -266,10 +266,10 @@ void check_finite(check *c) {
             x.f[row * stride + col] = bf16_to_f32(v);
             x.h[row * stride + dim] = 0x7fc0; /* between rows: not looked at */
             x.f[row * stride + dim] = NAN;
-            finite_args a = {wide ? (void *)x.f : (void *)x.h, bad, n, dim, stride, wide ? DT_F32 : DT_BF16, 9};
-            finite_args b = {x.f, want, n, dim, stride, DT_F32, 9};
-            c->dev->finite(c->dev, &a);
-            c->ref->finite(c->ref, &b);
+            mark_nonfinite_args a = {wide ? (void *)x.f : (void *)x.h, bad, n, dim, stride, wide ? DT_F32 : DT_BF16, 9};
+            mark_nonfinite_args b = {x.f, want, n, dim, stride, DT_F32, 9};
+            c->dev->mark_nonfinite(c->dev, &a);
+            c->ref->mark_nonfinite(c->ref, &b);
             for (i64 k = 0; k < n; k++)
                 if (bad[k] != want[k]) check_fail(c, "finite: row %lld is %d, not %d", (long long)k, bad[k], want[k]);
             c->cases++;

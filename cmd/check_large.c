@@ -176,9 +176,9 @@ static status large_rows(large *l, err *e) {
         verdict(l, "linear, 300,032 rows of x", same_rows(l, y, 0, last, ENDS), NULL);
         row[DIM - 1] = 0x7fc0;
         put_row(l, x, last, row);
-        l->o->finite(
-            l->o,
-            &(finite_args){.x = x, .bad = bad, .n = ROWS, .dim = DIM, .stride = DIM, .x_type = DT_BF16, .mark = MARK});
+        l->o->mark_nonfinite(
+            l->o, &(mark_nonfinite_args){
+                      .x = x, .bad = bad, .n = ROWS, .dim = DIM, .stride = DIM, .x_type = DT_BF16, .mark = MARK});
         l->dev->read(l->dev, marks, bad, ROWS * 4);
         i64 marked = 0;
         for (i64 i = 0; i < ROWS; i++) marked += marks[i] != 0;

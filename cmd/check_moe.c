@@ -23,7 +23,7 @@ static f32 least_distance(const f32 *logits, const f32 *bias, i64 e, i64 k) {
     return least;
 }
 
-void check_route(check *c) {
+void check_gate(check *c) {
     static const struct {
         i64 n, experts, k;
     } s[] = {{1, 384, 8}, {33, 384, 8}, {5, 64, 4},  {3, 7, 7},    {17, 16, 1},
@@ -50,18 +50,18 @@ void check_route(check *c) {
             if (mode == 2)
                 for (i64 j = 0; j < n * e; j++) logits[j] = 0.0f; /* the bias alone decides, and where it ties, order */
             if (mode == 3) logits[(n - 1) * e + e / 2] = NAN;
-            route_args a = {logits, bias.dev, ids, w, n, e, k, mode != 1, 2.827f};
-            route_args b = {logits, bias.ref, ids2, w2, n, e, k, mode != 1, 2.827f};
+            gate_args a = {logits, bias.dev, ids, w, n, e, k, mode != 1, 2.827f};
+            gate_args b = {logits, bias.ref, ids2, w2, n, e, k, mode != 1, 2.827f};
             if (mode == 1 || mode == 3) { /* with a product beside it */
                 i64 rows = 136, cols = 256;
                 check_weight m = check_matrix(c, WK_LINEAR, WF_BF16, rows, cols, 0.06f);
                 check_act x = check_input(c, n * cols, 1.0f), y = check_output(c, n * rows);
-                c->dev->route_beside(c->dev, &a, &(linear_args){m.dev, x.h, y.h, n, cols, rows, DT_BF16});
-                c->ref->route_beside(c->ref, &b, &(linear_args){m.ref, x.f, y.f, n, cols, rows, DT_F32});
+                c->dev->gate_linear(c->dev, &a, &(linear_args){m.dev, x.h, y.h, n, cols, rows, DT_BF16});
+                c->ref->gate_linear(c->ref, &b, &(linear_args){m.ref, x.f, y.f, n, cols, rows, DT_F32});
                 check_compare(c, "product beside the gate", y.h, DT_BF16, y.f, n, rows, rows, 4e-3);
             } else {
-                c->dev->route(c->dev, &a);
-                c->ref->route(c->ref, &b);
+                c->dev->gate(c->dev, &a);
+                c->ref->gate(c->ref, &b);
             }
             for (i64 j = 0; j < n * k; j++)
                 if (ids[j] != ids2[j]) check_fail(c, "route: id %lld is %d, not %d", (long long)j, ids[j], ids2[j]);

@@ -41,7 +41,7 @@ QUESTION = json.dumps({"question": "What is 2 + 3?", "answer": "#### 5"}) + "\n"
         "$M --version",
         "$M --help",
         "$M run --help",
-        "$M check --op route --cpu-mask none",
+        "$M check --op gate --cpu-mask none",
         "$M inspect -m $N",
         "$M run -m $N -n 3 --instant -p hi",
         "$M eval answers -m $N -n 3 --data $D",

@@ -31,8 +31,8 @@ CHECK = [
 ]
 
 EMULATED_OPS = "build/moonlet check --device cuda "
-EXPERTS = "moe,moe_norm,feed"
-ATTENTION = "mla_decode,mla_prefill,attend,queries"
+EXPERTS = "moe,moe_norm,moe_ffn"
+ATTENTION = "mla_decode,mla_prefill,mla_decode_values,mla_queries"
 EMULATED = {"LD_LIBRARY_PATH": "{here}/build/tests/gpu"}
 BITS_CUDA = "build/moonlet check bits --device cuda --override num_hidden_layers=2 --requests 3 --tokens 2 --prompt 24"
 # clang's objects serve three ends: they compile without warnings, they are watched by ASan and UBSan, and fuzzers link
@@ -100,7 +100,7 @@ ALL = [
         needs=["emulated GPU"],
         count="summary",
         env=EMULATED,
-        run=EMULATED_OPS + "--deterministic --op products,attend,linear,linear_norm,swiglu",
+        run=EMULATED_OPS + "--deterministic --op linear_group,mla_decode_values,linear,linear_norm,swiglu",
     ),
     dict(
         name="nano, emulated",

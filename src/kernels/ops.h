@@ -15,7 +15,7 @@
  * - The order in which a row's sums are formed depends on that row alone, never on the other rows of the
  * call: on ref and cpu. On a gpu it is fixed too, but chosen by the number of rows (products, experts) and, in decode
  * attention, by the lengths of the other rows: a request alone and in a batch may differ in rounding there, unless
- * set_form() has said what the rows are.
+ * set_row_mode() has said what the rows are.
  * - Only one thread calls; a backend may use many inside.
  *
  * Shapes: n rows (tokens) in a call, H heads, `latent` = kv_lora_rank, a KV row has latent + rope values. */
@@ -39,7 +39,7 @@ typedef enum {
 typedef struct {
     u64 mapped; /* bytes that stay in the checkpoint's files */
     u64 own;    /* bytes that are allocated */
-} weight_room;
+} weight_memory;
 
 typedef struct {
     weight_kind kind;
@@ -53,7 +53,7 @@ typedef struct {
      * ST_UNSUPPORTED where it cannot. */
     u64 dummy_seed;
     f32 dummy_sigma;
-    weight_room *room; /* unless NULL, a plan: what the weight would take is added, no data is looked at, and only the
+    weight_memory *room; /* unless NULL, a plan: what the weight would take is added, no data is looked at, and only the
                           functions *_workspace may be given what comes out */
 } weight_desc;
 
@@ -123,20 +123,20 @@ typedef struct {
 /* Products of the same rows of x with several weights of as many columns, none of which reads what another writes:
  * `count` calls of linear, or of swiglu where `up` is not NULL (then w is the gate), which a backend may run at
  * once. */
-enum { PRODUCTS_MOST = 4 };
+enum { LINEAR_GROUP_MAX = 4 };
 typedef struct {
     const op_weight *w, *up;
     void *y;
     i64 y_stride;
     dtype y_type; /* of a linear */
-} one_product;
+} linear_group_item;
 typedef struct {
-    one_product of[PRODUCTS_MOST];
+    linear_group_item of[LINEAR_GROUP_MAX];
     i64 count;
     const void *x;
     i64 n, x_stride;
     deferred_norm *deferred; /* of x, or NULL */
-} products_args;
+} linear_group_args;
 
 /* table[n, rope / 2] of (cos, sin) pairs, float32, of positions[n] * inv_freq[rope / 2], the angle in double.
  */
@@ -174,7 +174,7 @@ typedef struct {
 typedef struct {
     norm_args q;
     kv_write_args kv;
-} latents_args;
+} latent_norm_kv_write_args;
 
 /* Absorbed attention, used for decode (DeepSeek-V2, arXiv:2405.04434, section 2.1).
  * absorb_q: out[n, H, latent + rope] = [q_nope_h Wuk_h ; q_rope_h]. */
@@ -188,11 +188,11 @@ typedef struct {
 /* All that lies between the latent rows of queries and keys and absorbed attention: latents, q = q_b times the rows
  * of queries, rope_q with the KV rows' table, absorb_q. The normed rows and q need not be written. */
 typedef struct {
-    latents_args latents; /* q.n not 0 */
+    latent_norm_kv_write_args latent_norm_kv_write; /* q.n not 0 */
     const op_weight *q_b;
     void *q; /* [n, H, nope + rope] */
     absorb_q_args absorb;
-} queries_args;
+} mla_queries_args;
 
 /* out[n, H, latent] = softmax_j(scale * q . kv_j) kv_j[0..latent), over the kv_len[i] first tokens of row i's
  * sequence. */
@@ -242,7 +242,7 @@ typedef struct {
     i64 n, n_experts, k;
     bool norm_topk;
     f32 scale;
-} route_args;
+} gate_args;
 
 /* out[i] = sum_s weights[i, s] * E_ids[i, s](x[i]) + shared[i], summed over s in order, then the shared expert; E(x)
  * = down(silu(gate x) * up x). An id of -1, or of no expert, contributes nothing. Equal ids in a row count each
@@ -276,11 +276,11 @@ typedef struct {
  * and up; `route` of the former's scores; `down` of the latter's h; `moe` of x. Only what `moe` writes need be
  * written. */
 typedef struct {
-    products_args products; /* of[0]: the router; of[1]: the shared expert's, if count is 2 */
-    route_args route;
+    linear_group_args linear_group; /* of[0]: the router; of[1]: the shared expert's, if count is 2 */
+    gate_args gate;
     linear_args down; /* not looked at if count is 1 */
     moe_norm_args moe;
-} feed_args;
+} moe_ffn_args;
 
 /* Few tokens an expert: the bytes of the weights are what counts, and activations stay as they are. */
 enum {
@@ -309,7 +309,7 @@ typedef struct {
     i64 n, dim, stride;
     dtype x_type;
     i32 mark;
-} finite_args;
+} mark_nonfinite_args;
 
 /* How a row's token is drawn, in whole numbers (kernels/sample_weight.h), so that every backend draws the same one. */
 enum { SAMPLE_BITS = 53 };
@@ -351,7 +351,7 @@ typedef struct {
 /* What the rows of the next calls are. ANY: kernels are chosen for speed, by the number of rows. DECODE, at most
  * DECODE_ROWS rows in decode form, and PROMPT, all others: each has one set of kernels and one order of sums for any
  * number of rows, so that a row's bits do not depend on its company. */
-typedef enum { ROWS_ANY, ROWS_DECODE, ROWS_PROMPT } rows_form;
+typedef enum { ROWS_ANY, ROWS_DECODE, ROWS_PROMPT } row_mode;
 enum { DECODE_ROWS = 64 };
 
 /* What of a model a backend's kernels may be too narrow for: widths of a head. */
@@ -377,32 +377,32 @@ struct ops {
     void (*linear)(const ops *o, const linear_args *a);
     void (*linear_norm)(const ops *o, const linear_norm_args *a);
     void (*swiglu)(const ops *o, const swiglu_args *a);
-    void (*products)(const ops *o, const products_args *a);
+    void (*linear_group)(const ops *o, const linear_group_args *a);
     void (*rope_table)(const ops *o, const rope_table_args *a);
     void (*rope_q)(const ops *o, const rope_q_args *a);
     void (*kv_write)(const ops *o, const kv_write_args *a);
-    void (*latents)(const ops *o, const latents_args *a);
+    void (*latent_norm_kv_write)(const ops *o, const latent_norm_kv_write_args *a);
     void (*absorb_q)(const ops *o, const absorb_q_args *a);
-    void (*queries)(const ops *o, const queries_args *a);
+    void (*mla_queries)(const ops *o, const mla_queries_args *a);
     void (*mla_decode)(const ops *o, const mla_decode_args *a);
     void (*unabsorb_v)(const ops *o, const unabsorb_v_args *a);
     /* mla_decode, and unabsorb_v of its out, which need not be written. */
-    void (*attend)(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
+    void (*mla_decode_values)(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
     void (*mla_prefill)(const ops *o, const mla_prefill_args *a);
-    void (*route)(const ops *o, const route_args *a);
+    void (*gate)(const ops *o, const gate_args *a);
     /* route, and a linear that neither reads what the other writes nor may be waited for by it. */
-    void (*route_beside)(const ops *o, const route_args *a, const linear_args *l);
+    void (*gate_linear)(const ops *o, const gate_args *a, const linear_args *l);
     void (*moe)(const ops *o, const moe_args *a);
     void (*moe_norm)(const ops *o, const moe_norm_args *a);
-    void (*feed)(const ops *o, const feed_args *a);
+    void (*moe_ffn)(const ops *o, const moe_ffn_args *a);
     void (*gather)(const ops *o, const gather_args *a);
-    void (*finite)(const ops *o, const finite_args *a);
+    void (*mark_nonfinite)(const ops *o, const mark_nonfinite_args *a);
     void (*sample)(const ops *o, const sample_args *a);
     void (*logprobs)(const ops *o, const logprobs_args *a);
 
     /* NULL where a row's bits never depend on other rows. Until the first call: ROWS_ANY. Workspaces may differ by
      * form. */
-    void (*set_form)(const ops *o, rows_form form);
+    void (*set_row_mode)(const ops *o, row_mode form);
 
     /* Bytes of workspace for a call with these sizes (pointers in *a are not looked at, but `experts` and
      * `kv_b` must be set). Monotonic in n and, for decode, in pages_stride; never 0. */
@@ -414,14 +414,14 @@ struct ops {
 };
 
 /* The slot `products` by o's own linear and swiglu, one after the other. */
-void ops_products(const ops *o, const products_args *a);
-/* The same for linear_norm, moe_norm, feed, queries, attend and route_beside. */
+void ops_linear_group(const ops *o, const linear_group_args *a);
+/* The same for linear_norm, moe_norm, feed, queries, attend and gate_linear. */
 void ops_linear_norm(const ops *o, const linear_norm_args *a);
 void ops_moe_norm(const ops *o, const moe_norm_args *a);
-void ops_feed(const ops *o, const feed_args *a);
-void ops_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
-void ops_queries(const ops *o, const queries_args *a);
-void ops_route_beside(const ops *o, const route_args *a, const linear_args *l);
+void ops_moe_ffn(const ops *o, const moe_ffn_args *a);
+void ops_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
+void ops_mla_queries(const ops *o, const mla_queries_args *a);
+void ops_gate_linear(const ops *o, const gate_args *a, const linear_args *l);
 
 /* Plain C. `act` must be DT_F32. Uses `threads` OpenMP threads inside (0: all cores). */
 void ops_init_ref(ops *o);

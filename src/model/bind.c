@@ -11,7 +11,7 @@ typedef struct {
     const checkpoint *ck; /* NULL: dummy weights */
     const ops *o;
     bool verify;
-    weight_room *room; /* NULL, or a plan: names, types and shapes are checked, no data is looked at */
+    weight_memory *room; /* NULL, or a plan: names, types and shapes are checked, no data is looked at */
     err *e;
     u64 seed; /* of the last dummy weight */
     u64 done; /* bytes prepared */
@@ -320,10 +320,10 @@ static status bind_all(binder *b, model_weights *w) {
     return ST_OK;
 }
 
-status model_weights_plan(model_weights *w, weight_room *room, const model_config *c, const checkpoint *ck,
+status model_weights_plan(model_weights *w, weight_memory *room, const model_config *c, const checkpoint *ck,
                           const ops *o, err *e) {
     binder b = {.c = c, .ck = ck, .o = o, .room = room, .e = e};
-    *room = (weight_room){0};
+    *room = (weight_memory){0};
     status st = bind_all(&b, w);
     w->bytes = b.done;
     return st;

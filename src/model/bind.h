@@ -37,7 +37,7 @@ status bind_activation_type(const model_config *c, const checkpoint *ck, dtype *
  * router, embedding and head in block FP8. Norms are 1, router biases 0. */
 /* What the weights will take, in *room; *w serves the ops' *_workspace alone. Finds all names, types and shapes that
  * are wrong. */
-status model_weights_plan(model_weights *w, weight_room *room, const model_config *c, const checkpoint *ck,
+status model_weights_plan(model_weights *w, weight_memory *room, const model_config *c, const checkpoint *ck,
                           const ops *o, err *e);
 /* Norms, router weights and biases are scanned for NaN and infinity; with `verify`, quantization scales as well
  * (reads them all). bytes: a plan's, for the progress line. */

@@ -56,40 +56,43 @@ static absorb_q_args absorb_of(model *m, const layer_weights *w, i64 n) {
 static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs) {
     const model_config *c = m->c;
     i64 width = c->n_heads * (c->nope + c->rope), kv_width = c->kv_lora + c->rope;
-    m->o->products(
-        m->o, &(products_args){
-                  .of = {c->q_lora ? (one_product){.w = w->q_a, .y = m->q_a, .y_stride = c->q_lora, .y_type = m->o->act}
-                                   : (one_product){.w = w->q, .y = m->q, .y_stride = width, .y_type = m->o->act},
-                         {.w = w->kv_a, .y = m->kv_a, .y_stride = kv_width, .y_type = m->o->act}},
-                  .count = 2,
-                  .x = m->h,
-                  .n = n,
-                  .x_stride = c->hidden,
-                  .deferred = &m->deferred});
-    latents_args latents = {.q = {.weight = w->q_a_norm,
-                                  .x = m->q_a,
-                                  .out = m->q_a,
-                                  .n = c->q_lora ? n : 0,
-                                  .dim = c->q_lora,
-                                  .x_stride = c->q_lora,
-                                  .out_stride = c->q_lora,
-                                  .eps = (f32)c->lora_norm_eps},
-                            .kv = {.kv_a = m->kv_a,
-                                   .norm = w->kv_a_norm,
-                                   .table = m->rope,
-                                   .slots = m->in.slots,
-                                   .kv = kv,
-                                   .kv_type = m->lim.kv_type,
-                                   .n = n,
-                                   .latent = c->kv_lora,
-                                   .rope = c->rope,
-                                   .eps = (f32)c->lora_norm_eps}};
+    m->o->linear_group(
+        m->o,
+        &(linear_group_args){
+            .of = {c->q_lora ? (linear_group_item){.w = w->q_a, .y = m->q_a, .y_stride = c->q_lora, .y_type = m->o->act}
+                             : (linear_group_item){.w = w->q, .y = m->q, .y_stride = width, .y_type = m->o->act},
+                   {.w = w->kv_a, .y = m->kv_a, .y_stride = kv_width, .y_type = m->o->act}},
+            .count = 2,
+            .x = m->h,
+            .n = n,
+            .x_stride = c->hidden,
+            .deferred = &m->deferred});
+    latent_norm_kv_write_args latent_norm_kv_write = {.q = {.weight = w->q_a_norm,
+                                                            .x = m->q_a,
+                                                            .out = m->q_a,
+                                                            .n = c->q_lora ? n : 0,
+                                                            .dim = c->q_lora,
+                                                            .x_stride = c->q_lora,
+                                                            .out_stride = c->q_lora,
+                                                            .eps = (f32)c->lora_norm_eps},
+                                                      .kv = {.kv_a = m->kv_a,
+                                                             .norm = w->kv_a_norm,
+                                                             .table = m->rope,
+                                                             .slots = m->in.slots,
+                                                             .kv = kv,
+                                                             .kv_type = m->lim.kv_type,
+                                                             .n = n,
+                                                             .latent = c->kv_lora,
+                                                             .rope = c->rope,
+                                                             .eps = (f32)c->lora_norm_eps}};
     absorb_q_args absorb = absorb_of(m, w, n_abs);
     if (n_abs == n && c->q_lora) {
-        m->o->queries(m->o, &(queries_args){.latents = latents, .q_b = w->q_b, .q = m->q, .absorb = absorb});
+        m->o->mla_queries(
+            m->o, &(mla_queries_args){
+                      .latent_norm_kv_write = latent_norm_kv_write, .q_b = w->q_b, .q = m->q, .absorb = absorb});
         return;
     }
-    m->o->latents(m->o, &latents);
+    m->o->latent_norm_kv_write(m->o, &latent_norm_kv_write);
     if (c->q_lora) linear(m, w->q_b, m->q_a, c->q_lora, m->q, width, n);
     m->o->rope_q(
         m->o,
@@ -100,27 +103,27 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
 /* attn[0..n) for the rows in decode form, from q_abs. */
 static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i64 n) {
     const model_config *c = m->c;
-    m->o->attend(m->o,
-                 &(mla_decode_args){.q = m->q_abs,
-                                    .kv = kv,
-                                    .pages = m->in.pages,
-                                    .kv_len = m->in.kv_len,
-                                    .out = m->o_lat,
-                                    .workspace = m->workspace,
-                                    .kv_type = m->lim.kv_type,
-                                    .n = n,
-                                    .n_heads = c->n_heads,
-                                    .latent = c->kv_lora,
-                                    .rope = c->rope,
-                                    .pages_stride = m->lim.seq_pages,
-                                    .scale = m->softmax_scale},
-                 &(unabsorb_v_args){.kv_b = w->kv_b,
-                                    .x = m->o_lat,
-                                    .out = m->attn,
-                                    .n = n,
-                                    .n_heads = c->n_heads,
-                                    .latent = c->kv_lora,
-                                    .v_dim = c->v_dim});
+    m->o->mla_decode_values(m->o,
+                            &(mla_decode_args){.q = m->q_abs,
+                                               .kv = kv,
+                                               .pages = m->in.pages,
+                                               .kv_len = m->in.kv_len,
+                                               .out = m->o_lat,
+                                               .workspace = m->workspace,
+                                               .kv_type = m->lim.kv_type,
+                                               .n = n,
+                                               .n_heads = c->n_heads,
+                                               .latent = c->kv_lora,
+                                               .rope = c->rope,
+                                               .pages_stride = m->lim.seq_pages,
+                                               .scale = m->softmax_scale},
+                            &(unabsorb_v_args){.kv_b = w->kv_b,
+                                               .x = m->o_lat,
+                                               .out = m->attn,
+                                               .n = n,
+                                               .n_heads = c->n_heads,
+                                               .latent = c->kv_lora,
+                                               .v_dim = c->v_dim});
 }
 
 static void attend_expanded(model *m, const layer_weights *w, const void *kv, const model_span *s, const i32 *pages) {
@@ -162,27 +165,27 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
 }
 
 /* Everything between h and d of a layer with experts. */
-static feed_args feed_of(model *m, const layer_weights *w, i64 n) {
+static moe_ffn_args moe_ffn_of(model *m, const layer_weights *w, i64 n) {
     const model_config *c = m->c;
     i64 inter = c->inter_expert * c->n_shared;
     dtype act = m->o->act;
-    return (feed_args){
-        .products = {.of = {{.w = w->router, .y = m->scores, .y_stride = c->n_experts, .y_type = DT_F32},
-                            {.w = w->gate, .up = w->up, .y = m->inter, .y_stride = inter, .y_type = act}},
-                     .count = c->n_shared ? 2 : 1,
-                     .x = m->h,
-                     .n = n,
-                     .x_stride = c->hidden,
-                     .deferred = &m->deferred},
-        .route = {.logits = m->scores,
-                  .bias = w->router_bias,
-                  .ids = m->expert_ids,
-                  .weights = m->expert_w,
-                  .n = n,
-                  .n_experts = c->n_experts,
-                  .k = c->top_k,
-                  .norm_topk = c->norm_topk,
-                  .scale = c->routed_scale},
+    return (moe_ffn_args){
+        .linear_group = {.of = {{.w = w->router, .y = m->scores, .y_stride = c->n_experts, .y_type = DT_F32},
+                                {.w = w->gate, .up = w->up, .y = m->inter, .y_stride = inter, .y_type = act}},
+                         .count = c->n_shared ? 2 : 1,
+                         .x = m->h,
+                         .n = n,
+                         .x_stride = c->hidden,
+                         .deferred = &m->deferred},
+        .gate = {.logits = m->scores,
+                 .bias = w->router_bias,
+                 .ids = m->expert_ids,
+                 .weights = m->expert_w,
+                 .n = n,
+                 .n_experts = c->n_experts,
+                 .k = c->top_k,
+                 .norm_topk = c->norm_topk,
+                 .scale = c->routed_scale},
         .down = {.w = w->down,
                  .x = m->inter,
                  .y = m->shared,
@@ -203,9 +206,9 @@ static feed_args feed_of(model *m, const layer_weights *w, i64 n) {
 }
 
 /* What `feed` does, but with the router's choice left in memory, which is read. */
-static void feed_watched(model *m, i64 layer, const feed_args *feed, i32 *routes) {
-    i64 chosen = feed->route.n * feed->route.k;
-    ops_feed(m->o, feed);
+static void moe_ffn_watched(model *m, i64 layer, const moe_ffn_args *moe_ffn, i32 *routes) {
+    i64 chosen = moe_ffn->gate.n * moe_ffn->gate.k;
+    ops_moe_ffn(m->o, moe_ffn);
     m->mem.dev->read(m->mem.dev, routes + layer * chosen, m->expert_ids, (u64)chosen * sizeof *routes);
 }
 
@@ -228,12 +231,12 @@ static void feed_forward(model *m, i64 layer, i64 n, i32 *routes) {
         for (i64 i = 0; routes && i < n * c->top_k; i++) routes[layer * n * c->top_k + i] = -1;
         return;
     }
-    feed_args feed = feed_of(m, w, n);
-    feed.moe.norm = norm, feed.moe.deferred = deferred;
+    moe_ffn_args moe_ffn = moe_ffn_of(m, w, n);
+    moe_ffn.moe.norm = norm, moe_ffn.moe.deferred = deferred;
     if (routes)
-        feed_watched(m, layer, &feed, routes);
+        moe_ffn_watched(m, layer, &moe_ffn, routes);
     else
-        m->o->feed(m->o, &feed);
+        m->o->moe_ffn(m->o, &moe_ffn);
 }
 
 bool model_wants_all(const model_batch *b) {
@@ -280,13 +283,13 @@ void model_draw(model *m, const model_batch *b) {
     if (b->draws)
         m->o->sample(m->o, &a);
     else
-        m->o->finite(m->o, &(finite_args){.x = m->logits,
-                                          .bad = m->in.bad_logits,
-                                          .n = b->n_out,
-                                          .dim = vocab,
-                                          .stride = m->c->vocab,
-                                          .x_type = DT_F32,
-                                          .mark = BAD_LOGITS});
+        m->o->mark_nonfinite(m->o, &(mark_nonfinite_args){.x = m->logits,
+                                                          .bad = m->in.bad_logits,
+                                                          .n = b->n_out,
+                                                          .dim = vocab,
+                                                          .stride = m->c->vocab,
+                                                          .x_type = DT_F32,
+                                                          .mark = BAD_LOGITS});
 }
 
 void model_logprobs(model *m, const model_batch *b) {

@@ -16,7 +16,7 @@ typedef struct {
     dtype kv_type;      /* DT_F32, DT_BF16, DT_F8_E4M3 */
     bool eager;         /* every launch anew; else decode steps are recorded, where the device can */
     bool deterministic; /* a row's bits do not depend on the other rows of its batch: rows in decode form and rows of
-                           prompts run apart, each with kernels of their own (kernels/ops.h: rows_form) */
+                           prompts run apart, each with kernels of their own (kernels/ops.h: row_mode) */
     u64 memory_max;     /* bytes that may be allocated; 0: no limit */
     u64 reserve;        /* of these, bytes that are left to the device: recordings, what libraries load */
 } model_limits;
@@ -25,7 +25,7 @@ typedef struct model model;
 
 /* What a model takes, in bytes, as the device counts. */
 typedef struct {
-    weight_room weights;
+    weight_memory weights;
     u64 kv, work; /* the KV pool; activations, tables, workspace */
 } model_room;
 

@@ -50,7 +50,7 @@ struct model {
 enum { RECORDED = 64 };
 
 /* Does a row's place among others matter to the backend, and must it not? */
-static inline bool model_runs_apart(const model *m) { return m->lim.deterministic && m->o->set_form; }
+static inline bool model_runs_apart(const model *m) { return m->lim.deterministic && m->o->set_row_mode; }
 
 /* A reply: what tables.h says, log-probabilities, best tokens. */
 static inline u64 model_logprobs_at(const model *m) { return tables_results(&m->lim, m->lim.rows); }

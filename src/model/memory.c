@@ -55,9 +55,9 @@ static u64 workspace_of_form(const model *m, i64 rows) {
 
 static u64 workspace_bytes(const model *m) {
     if (!model_runs_apart(m)) return workspace_of_form(m, m->lim.rows);
-    m->o->set_form(m->o, ROWS_DECODE);
+    m->o->set_row_mode(m->o, ROWS_DECODE);
     u64 decode = workspace_of_form(m, min_i64(m->lim.rows, DECODE_ROWS));
-    m->o->set_form(m->o, ROWS_PROMPT);
+    m->o->set_row_mode(m->o, ROWS_PROMPT);
     u64 prompt = workspace_of_form(m, m->lim.rows);
     return decode > prompt ? decode : prompt;
 }

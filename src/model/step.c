@@ -139,7 +139,7 @@ static status run_parts(model *m, const model_batch *b, err *e) {
     for (i64 from = 0, to; st == ST_OK && from < b->n; from = to) {
         bool decode = from < n_abs;
         to = decode ? min_i64(n_abs, from + DECODE_ROWS) : b->n;
-        m->o->set_form(m->o, decode ? ROWS_DECODE : ROWS_PROMPT);
+        m->o->set_row_mode(m->o, decode ? ROWS_DECODE : ROWS_PROMPT);
         const model_batch part = part_of(m, b, from, to);
         st = queue(m, &part, e);
         if (st == ST_OK) st = collect(m, &part, e);
@@ -154,7 +154,7 @@ status model_queue(model *m, const model_batch *b, err *e) {
     status st = tables_check(&m->lim, b, e);
     if (st != ST_OK) return st;
     if (in_parts(m, b)) return run_parts(m, b, e);
-    if (model_runs_apart(m)) m->o->set_form(m->o, ROWS_DECODE);
+    if (model_runs_apart(m)) m->o->set_row_mode(m->o, ROWS_DECODE);
     return queue(m, b, e);
 }
 

@@ -91,7 +91,7 @@ static status check_options(const engine_options *o, err *e) {
 }
 
 static u64 all_weights(const engine *g) {
-    const weight_room *w = &model_takes(g->model)->weights;
+    const weight_memory *w = &model_takes(g->model)->weights;
     return w->mapped + w->own;
 }
 
@@ -269,7 +269,7 @@ i64 engine_context(const engine *g) { return g->context; }
 i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_pages * KV_PAGE : g->context; }
 const char *engine_plan(const engine *g) { return g->plan; }
 bool engine_on_gpu(const engine *g) { return g->gpu; }
-bool engine_deterministic(const engine *g) { return g->lim.deterministic || !g->ops.set_form; }
+bool engine_deterministic(const engine *g) { return g->lim.deterministic || !g->ops.set_row_mode; }
 bool engine_simulated(const engine *g) { return g->step != NULL; }
 
 status engine_queue(engine *g, const model_batch *b, err *e) {

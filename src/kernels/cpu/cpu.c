@@ -23,7 +23,7 @@ static status prepare(const ops *o, const weight_desc *d, op_weight **out, err *
 
 /* The gate, with each score computed once. ids[0..s) stay sorted by falling score; a later expert goes in
  * front of an earlier one only if its score is larger, so ties keep the lowest index. */
-static void route_row(const route_args *a, const f32 *logits, i32 *ids, f32 *weights) {
+static void gate_row(const gate_args *a, const f32 *logits, i32 *ids, f32 *weights) {
     const f32 *bias = a->bias->vector;
     bool nan = false;
     i64 have = 0;
@@ -47,11 +47,11 @@ static void route_row(const route_args *a, const f32 *logits, i32 *ids, f32 *wei
     }
 }
 
-static void route(const ops *o, const route_args *a) {
+static void gate(const ops *o, const gate_args *a) {
     (void)o;
     team tm = team_begin(128 * a->n * a->n_experts);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
-    for (i64 i = 0; i < a->n; i++) route_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
+    for (i64 i = 0; i < a->n; i++) gate_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
     team_end(&tm);
 }
 
@@ -67,7 +67,7 @@ status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e) {
     u32 isa = cpu_isa() & isa_mask;
     o->act = DT_BF16;
     o->weight_prepare = prepare;
-    o->route = route;
+    o->gate = gate;
     cpu_init_generic(o);
     if (!(isa & ISA_AVX2)) return ST_OK;
     cpu_init_avx2(o);

@@ -144,7 +144,7 @@ static void gather(const ops *o, const gather_args *a) {
         memcpy((bf16 *)a->out + i * a->dim, (const bf16 *)a->x + a->rows[i] * a->dim, (size_t)a->dim * sizeof(bf16));
 }
 
-static void check_finite(const ops *o, const finite_args *a) {
+static void check_finite(const ops *o, const mark_nonfinite_args *a) {
     (void)o;
     team tm = team_begin(4 * a->n * a->dim);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)

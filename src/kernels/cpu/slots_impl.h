@@ -14,7 +14,7 @@ static void fill_slots(ops *o, const char *name) {
     o->mla_prefill = mla_prefill;
     o->moe = moe;
     o->gather = gather;
-    o->finite = check_finite;
+    o->mark_nonfinite = check_finite;
     o->mla_decode_workspace = mla_decode_workspace;
     o->mla_prefill_workspace = mla_prefill_workspace;
     o->moe_workspace = moe_workspace;

@@ -18,13 +18,13 @@
     X(rope_q, "rows/rows")                                                                                             \
     X(kv_write, "rows/rows")                                                                                           \
     X(kv_write_any, "rows/rows")                                                                                       \
-    X(latents, "rows/rows")                                                                                            \
-    X(latents_many, "rows/rows")                                                                                       \
+    X(latent_norm_kv_write, "rows/rows")                                                                               \
+    X(latent_norm_kv_write_many, "rows/rows")                                                                          \
     X(gather, "rows/rows")                                                                                             \
-    X(finite, "rows/rows")                                                                                             \
+    X(mark_nonfinite, "rows/rows")                                                                                     \
     X(fill, "rows/rows")                                                                                               \
-    X(route, "moe/gate_sort")                                                                                          \
-    X(route_any, "moe/gate_sort")                                                                                      \
+    X(gate, "moe/gate_sort")                                                                                           \
+    X(gate_any, "moe/gate_sort")                                                                                       \
     X(sort_few, "moe/gate_sort")                                                                                       \
     X(sort_more, "moe/gate_sort")                                                                                      \
     X(sort_count, "moe/gate_sort")                                                                                     \
@@ -142,7 +142,7 @@
 
 typedef struct {
     gpu *g;
-    rows_form form;
+    row_mode form;
     f32 *skinny_sums; /* gemm.c */
     int *skinny_count;
     struct cublas *blas; /* NULL: there is none, for this reason: */
@@ -192,18 +192,18 @@ void gpu_op_mla_decode(const ops *o, const mla_decode_args *a);
 void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a);
 u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a);
 u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a);
-void gpu_op_route(const ops *o, const route_args *a);
-void gpu_op_route_beside(const ops *o, const route_args *a, const linear_args *l);
+void gpu_op_gate(const ops *o, const gate_args *a);
+void gpu_op_gate_linear(const ops *o, const gate_args *a, const linear_args *l);
 /* decode.c: mla_decode by the fast kernels, for Kimi's widths and a KV cache of bf16 or FP8. */
 bool gpu_decode_is_fast(const mla_decode_args *a);
 u64 gpu_decode_workspace(const mla_decode_args *a);
 void gpu_decode_fast(const ops *o, const mla_decode_args *a);
-void gpu_op_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
+void gpu_op_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
 status gpu_decode_init(gpu_backend *b, err *e);
 void gpu_op_moe(const ops *o, const moe_args *a);
 gpu_combine_args gpu_combine_of(const moe_args *a, const f32 *y);
 void gpu_op_moe_norm(const ops *o, const moe_norm_args *a);
-void gpu_op_feed(const ops *o, const feed_args *a);
+void gpu_op_moe_ffn(const ops *o, const moe_ffn_args *a);
 /* deferred_norm.c: rows whose norm is finished later. */
 gpu_deferred_norm gpu_deferred_norm_of(const deferred_norm *l); /* NULL: finished */
 /* May the norm behind a sum of n rows in `parts` parts be finished later? Then fills in `after`, and says so. */
@@ -237,7 +237,7 @@ gpu_digits_args gpu_moe_digits(const moe_args *a);
 /* All of routed experts at up to four tokens in one launch, if this call fits. after: NULL, or of the norm behind
  * it, a part for each PACK_ROWS of the result. */
 bool gpu_run_decode_fused(const ops *o, const moe_args *a, const gpu_after *after);
-bool gpu_run_ffn_fused(const ops *o, const feed_args *a, const gpu_after *after); /* and all in front of them */
+bool gpu_run_ffn_fused(const ops *o, const moe_ffn_args *a, const gpu_after *after); /* and all in front of them */
 status gpu_decode_int4_open(gpu_backend *b, err *e);
 
 /* decode_stored.c: a whole call with experts in bf16 or FP8 as they are stored, y of gpu_decode_stored_tokens()
@@ -270,25 +270,25 @@ status gpu_invariant_open(gpu_backend *b, err *e);
 void gpu_op_linear(const ops *o, const linear_args *a);
 void gpu_op_linear_norm(const ops *o, const linear_norm_args *a);
 void gpu_op_swiglu(const ops *o, const swiglu_args *a);
-void gpu_op_products(const ops *o, const products_args *a);
+void gpu_op_linear_group(const ops *o, const linear_group_args *a);
 void gpu_op_absorb_q(const ops *o, const absorb_q_args *a);
 void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a);
 
 /* Blocks behind those of a product (gate_fused.cuh). */
-static inline i64 gpu_gate_blocks(const gpu_gate_args *a, i64 threads, i64 digit_warps) {
+static inline i64 gpu_gate_blocks(const gpu_skinny_gate_args *a, i64 threads, i64 digit_warps) {
     i64 rows = ceil_div(a->gate.n, digit_warps) + (a->digits.x ? a->digits.n : 0);
     return a->digits.x ? ceil_div(rows * digit_warps, threads / 32) : ceil_div(a->gate.n, threads / 32);
 }
 /* gemm.c: a product of few rows with the gate beside it, and x as digits if digits->x. False: not for
  * skinny_splitk.cu. */
-bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const gpu_digits_args *digits, const linear_args *l);
+bool gpu_run_gate(const ops *o, const gpu_gate_args *gate, const gpu_digits_args *digits, const linear_args *l);
 /* skinny_tma.c: products of 17 to 64 rows of x, with the gate beside it or NULL; *parts: of the sums for rows finished
  * later. False: not for it. */
 status gpu_skinny_tma_init(gpu_backend *b, err *e);
-bool gpu_run_skinny_tma(const gpu_backend *b, const gpu_skinny_args *k, const gpu_gate_args *gate, i64 *parts);
+bool gpu_run_skinny_tma(const gpu_backend *b, const gpu_skinny_args *k, const gpu_skinny_gate_args *gate, i64 *parts);
 /* query_fused.c */
 status gpu_query_fused_init(gpu_backend *b, err *e);
-void gpu_op_queries(const ops *o, const queries_args *a);
+void gpu_op_mla_queries(const ops *o, const mla_queries_args *a);
 gpu_norm_args gpu_norm_of(const norm_args *a);
 bool gpu_norm_in_pieces(const norm_args *a);
 gpu_kv_write_args gpu_kv_write_of(const kv_write_args *a);

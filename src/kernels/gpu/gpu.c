@@ -108,20 +108,20 @@ static void op_kv_write(const ops *o, const kv_write_args *a) {
 }
 
 /* A prompt's rows always, so that a row's sum does not depend on how many there are. */
-static bool latents_by_warps(const latents_args *a) {
+static bool latent_norm_by_warps(const latent_norm_kv_write_args *a) {
     const gpu_backend *b = gpu_of(NULL);
     bool many = b->form == ROWS_PROMPT || (b->form == ROWS_ANY && a->q.n > 4 * gpu_processors(b->g));
     return many && a->q.dim <= GPU_WARP_NORM && a->kv.latent + a->kv.rope <= GPU_WARP_KV && !a->q.add && !a->q.sum &&
            !a->q.bad;
 }
 
-static void op_latents(const ops *o, const latents_args *a) {
+static void op_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a) {
     if (a->q.n == a->kv.n && gpu_norm_in_pieces(&a->q) && a->q.dim <= GPU_THREADS * 8 && gpu_kv_in_pieces(&a->kv)) {
-        gpu_latents_args k = {gpu_norm_of(&a->q), gpu_kv_write_of(&a->kv)};
-        if (latents_by_warps(a))
-            launch(o, gpu_of(o)->latents_many, gpu_blocks(a->q.n, GPU_WARPS), 2, 1, &k);
+        gpu_latent_norm_kv_write_args k = {gpu_norm_of(&a->q), gpu_kv_write_of(&a->kv)};
+        if (latent_norm_by_warps(a))
+            launch(o, gpu_of(o)->latent_norm_kv_write_many, gpu_blocks(a->q.n, GPU_WARPS), 2, 1, &k);
         else
-            launch(o, gpu_of(o)->latents, (u32)a->q.n, 2, 1, &k);
+            launch(o, gpu_of(o)->latent_norm_kv_write, (u32)a->q.n, 2, 1, &k);
         return;
     }
     if (a->q.n) op_norm(o, &a->q);
@@ -133,12 +133,12 @@ static void op_gather(const ops *o, const gather_args *a) {
     launch(o, gpu_of(o)->gather, (u32)a->n, 1, 1, &k);
 }
 
-static void op_finite(const ops *o, const finite_args *a) {
-    gpu_finite_args k = {a->x, a->bad, a->dim, a->stride, gpu_type(a->x_type), a->mark};
-    launch(o, gpu_of(o)->finite, (u32)a->n, gpu_blocks(a->dim, GPU_FINITE), 1, &k);
+static void op_mark_nonfinite(const ops *o, const mark_nonfinite_args *a) {
+    gpu_mark_nonfinite_args k = {a->x, a->bad, a->dim, a->stride, gpu_type(a->x_type), a->mark};
+    launch(o, gpu_of(o)->mark_nonfinite, (u32)a->n, gpu_blocks(a->dim, GPU_FINITE), 1, &k);
 }
 
-static void op_set_form(const ops *o, rows_form form) { gpu_of(o)->form = form; }
+static void op_set_row_mode(const ops *o, row_mode form) { gpu_of(o)->form = form; }
 
 void ops_gpu_force(ops *o, const moe_choice *how) { gpu_of(o)->forced = how; }
 
@@ -257,27 +257,27 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                .linear = gpu_op_linear,
                .linear_norm = gpu_op_linear_norm,
                .swiglu = gpu_op_swiglu,
-               .products = gpu_op_products,
+               .linear_group = gpu_op_linear_group,
                .rope_table = op_rope_table,
                .rope_q = op_rope_q,
                .kv_write = op_kv_write,
-               .latents = op_latents,
+               .latent_norm_kv_write = op_latent_norm_kv_write,
                .absorb_q = gpu_op_absorb_q,
-               .queries = gpu_op_queries,
+               .mla_queries = gpu_op_mla_queries,
                .mla_decode = gpu_op_mla_decode,
                .unabsorb_v = gpu_op_unabsorb_v,
-               .attend = gpu_op_attend,
+               .mla_decode_values = gpu_op_mla_decode_values,
                .mla_prefill = gpu_op_mla_prefill,
-               .route = gpu_op_route,
-               .route_beside = gpu_op_route_beside,
+               .gate = gpu_op_gate,
+               .gate_linear = gpu_op_gate_linear,
                .moe = gpu_op_moe,
                .moe_norm = gpu_op_moe_norm,
-               .feed = gpu_op_feed,
+               .moe_ffn = gpu_op_moe_ffn,
                .gather = op_gather,
-               .finite = op_finite,
+               .mark_nonfinite = op_mark_nonfinite,
                .sample = gpu_op_sample,
                .logprobs = gpu_op_logprobs,
-               .set_form = op_set_form,
+               .set_row_mode = op_set_row_mode,
                .mla_decode_workspace = gpu_op_mla_decode_workspace,
                .mla_prefill_workspace = gpu_op_mla_prefill_workspace,
                .moe_workspace = gpu_op_moe_workspace,

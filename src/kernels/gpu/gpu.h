@@ -1,7 +1,7 @@
 /* kernels/gpu/gpu.h: the gpu backend: ops.h on one GPU.
  *
  * Activations and the residual stream are bf16, sums float32 with one rounding when a result is stored, KV as asked.
- * A row's sums have an order that depends on that row alone, if set_form() has said what the rows are. Calls return
+ * A row's sums have an order that depends on that row alone, if set_row_mode() has said what the rows are. Calls return
  * before they are done; what fails on the way is reported by the device's finish(). */
 #ifndef KERNELS_GPU_GPU_H
 #define KERNELS_GPU_GPU_H

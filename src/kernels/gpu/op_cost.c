@@ -67,7 +67,7 @@ static void cost_swiglu(const ops *o, const swiglu_args *a) {
     cost.real.swiglu(o, a);
 }
 /* Of all of them, with x. */
-static void count_products(const products_args *a, f64 *all_bytes, f64 *all_flops, f64 *all_rows) {
+static void count_products(const linear_group_args *a, f64 *all_bytes, f64 *all_flops, f64 *all_rows) {
     f64 n = (f64)a->n, bytes = 0, flops = 0, cols = 0, rows = 0;
     for (i64 i = 0; i < a->count; i++) {
         const gpu_matrix *w = &a->of[i].w->views[0];
@@ -79,11 +79,11 @@ static void count_products(const products_args *a, f64 *all_bytes, f64 *all_flop
     }
     *all_bytes = bytes + 2 * n * cols, *all_flops = flops, *all_rows = rows;
 }
-static void cost_products(const ops *o, const products_args *a) {
+static void cost_linear_group(const ops *o, const linear_group_args *a) {
     f64 bytes, flops, rows;
     count_products(a, &bytes, &flops, &rows);
     note(bytes, flops, "%lld products %.0f x %lld", (long long)a->count, rows, (long long)a->of[0].w->views[0].cols);
-    cost.real.products(o, a);
+    cost.real.linear_group(o, a);
 }
 static void cost_rope_table(const ops *o, const rope_table_args *a) {
     note(4.0 * (f64)(a->n * a->rope), 0, "rotary table");
@@ -97,23 +97,23 @@ static void cost_kv_write(const ops *o, const kv_write_args *a) {
     note(4.0 * (f64)(a->n * (a->latent + a->rope)), 0, "KV write");
     cost.real.kv_write(o, a);
 }
-static void cost_latents(const ops *o, const latents_args *a) {
+static void cost_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a) {
     note(4.0 * (f64)(a->q.n * a->q.dim + a->kv.n * (a->kv.latent + a->kv.rope)), 0, "latent rows");
-    cost.real.latents(o, a);
+    cost.real.latent_norm_kv_write(o, a);
 }
 static void cost_absorb_q(const ops *o, const absorb_q_args *a) {
     f64 w = (f64)(a->n_heads * a->nope * a->latent), n = (f64)a->n;
     note(2 * w + 2 * n * (f64)(a->n_heads * (a->nope + a->latent + 2 * a->rope)), 2 * n * w, "absorb queries");
     cost.real.absorb_q(o, a);
 }
-static void cost_queries(const ops *o, const queries_args *a) {
+static void cost_mla_queries(const ops *o, const mla_queries_args *a) {
     const absorb_q_args *k = &a->absorb;
     const gpu_matrix *b = &a->q_b->views[0];
     f64 w = (f64)(k->n_heads * k->nope * k->latent), n = (f64)k->n;
     note(matrix_bytes(b) + 2 * w +
              2 * n * ((f64)b->cols + (f64)(k->n_heads * (k->latent + k->rope) + 2 * (k->latent + k->rope))),
          2 * n * (w + (f64)b->rows * (f64)b->cols), "latent rows, queries");
-    cost.real.queries(o, a);
+    cost.real.mla_queries(o, a);
 }
 static void cost_mla_decode(const ops *o, const mla_decode_args *a) {
     f64 rows = (f64)cost.kv_rows, width = (f64)(a->latent + a->rope);
@@ -126,13 +126,13 @@ static void cost_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
     note(2 * w + 2 * n * (f64)(a->n_heads * (a->v_dim + a->latent)), 2 * n * w, "values from latent");
     cost.real.unabsorb_v(o, a);
 }
-static void cost_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
+static void cost_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
     f64 rows = (f64)cost.kv_rows, width = (f64)(a->latent + a->rope), n = (f64)a->n;
     f64 w = (f64)(v->n_heads * v->v_dim * v->latent);
     note(rows * width * (f64)dtype_size(a->kv_type) + 2 * w + 2 * n * (f64)(v->n_heads * v->v_dim),
          2 * rows * (f64)a->n_heads * (width + (f64)a->latent) + 2 * n * w, "attention, values, %lld heads",
          (long long)a->n_heads);
-    cost.real.attend(o, a, v);
+    cost.real.mla_decode_values(o, a, v);
 }
 static void cost_mla_prefill(const ops *o, const mla_prefill_args *a) {
     f64 n = (f64)a->n, all = n + (f64)a->pos0, pairs = n * (f64)a->pos0 + n * (n + 1) / 2, h = (f64)a->n_heads;
@@ -143,16 +143,16 @@ static void cost_mla_prefill(const ops *o, const mla_prefill_args *a) {
          (long long)a->n_heads);
     cost.real.mla_prefill(o, a);
 }
-static void cost_route(const ops *o, const route_args *a) {
+static void cost_gate(const ops *o, const gate_args *a) {
     note((f64)(a->n * (4 * a->n_experts + 8 * a->k)), 0, "gate");
-    cost.real.route(o, a);
+    cost.real.gate(o, a);
 }
-static void cost_route_beside(const ops *o, const route_args *a, const linear_args *l) {
+static void cost_gate_linear(const ops *o, const gate_args *a, const linear_args *l) {
     const gpu_matrix *w = &l->w->views[0];
     note((f64)(a->n * (4 * a->n_experts + 8 * a->k)) + matrix_bytes(w) + 2.0 * (f64)(l->n * (w->rows + w->cols)),
          2.0 * (f64)l->n * (f64)w->rows * (f64)w->cols, "gate, linear %lld x %lld", (long long)w->rows,
          (long long)w->cols);
-    cost.real.route_beside(o, a, l);
+    cost.real.gate_linear(o, a, l);
 }
 /* more_*: of what the same launch does beside the experts. */
 static void note_moe(const moe_args *a, f64 more_bytes, f64 more_flops, const char *front) {
@@ -176,23 +176,23 @@ static void cost_moe_norm(const ops *o, const moe_norm_args *a) {
     cost.real.moe_norm(o, a);
 }
 /* In one launch; where it takes several each op says so itself. */
-static void cost_feed(const ops *o, const feed_args *a) {
+static void cost_moe_ffn(const ops *o, const moe_ffn_args *a) {
     f64 bytes, flops, rows;
-    count_products(&a->products, &bytes, &flops, &rows);
-    if (a->products.count > 1) {
+    count_products(&a->linear_group, &bytes, &flops, &rows);
+    if (a->linear_group.count > 1) {
         const gpu_matrix *down = &a->down.w->views[0];
         bytes += matrix_bytes(down), flops += 2 * (f64)a->down.n * (f64)down->rows * (f64)down->cols;
     }
     note_moe(&a->moe.moe, bytes, flops, "feed-forward, ");
-    cost.real.feed(o, a);
+    cost.real.moe_ffn(o, a);
 }
 static void cost_gather(const ops *o, const gather_args *a) {
     note(4.0 * (f64)(a->n * a->dim), 0, "gather");
     cost.real.gather(o, a);
 }
-static void cost_finite(const ops *o, const finite_args *a) {
+static void cost_mark_nonfinite(const ops *o, const mark_nonfinite_args *a) {
     note((f64)dtype_size(a->x_type) * (f64)(a->n * a->dim), 0, "finite check");
-    cost.real.finite(o, a);
+    cost.real.mark_nonfinite(o, a);
 }
 
 static void cost_sample(const ops *o, const sample_args *a) {
@@ -215,24 +215,24 @@ void ops_cost(ops *o, gpu *g) {
     COST(linear);
     COST(linear_norm);
     COST(swiglu);
-    COST(products);
+    COST(linear_group);
     COST(rope_table);
     COST(rope_q);
     COST(kv_write);
-    COST(latents);
+    COST(latent_norm_kv_write);
     COST(absorb_q);
-    COST(queries);
+    COST(mla_queries);
     COST(mla_decode);
     COST(unabsorb_v);
-    COST(attend);
+    COST(mla_decode_values);
     COST(mla_prefill);
-    COST(route);
-    COST(route_beside);
+    COST(gate);
+    COST(gate_linear);
     COST(moe);
     COST(moe_norm);
-    COST(feed);
+    COST(moe_ffn);
     COST(gather);
-    COST(finite);
+    COST(mark_nonfinite);
     COST(sample);
     COST(logprobs);
 #undef COST

@@ -14,16 +14,16 @@ enum {
     GPU_THREADS = 256,
     GPU_WARPS = GPU_THREADS / 32,
     GPU_PAGE = 64,
-    GPU_TOKENS = 8,          /* rows of x a block takes at a time */
-    GPU_GATE_EXPERTS = 384,  /* the same, beside a product */
-    GPU_ROUTE_EXPERTS = 512, /* most that the gate holds in registers */
-    GPU_NORM_THREADS = 512,  /* of a block that norms a long row */
-    GPU_PLAIN_THREADS = 224, /* where nothing is added and rows are many: 7168 values exactly */
-    GPU_PLAIN_PIECES = 4,    /* 8 values each */
-    GPU_PLAIN_BLOCKS = 5,    /* of them at once */
-    GPU_WARP_NORM = 1536,    /* values that a warp norms, at most */
-    GPU_WARP_KV = 768,       /* and of a KV row */
-    GPU_SORT_FEW = 4096,     /* pairs that one block sorts at once, with GPU_SORT_THREADS */
+    GPU_TOKENS = 8,              /* rows of x a block takes at a time */
+    GPU_GATE_EXPERTS = 384,      /* the same, beside a product */
+    GPU_GATE_WARP_EXPERTS = 512, /* most that the gate holds in registers */
+    GPU_NORM_THREADS = 512,      /* of a block that norms a long row */
+    GPU_PLAIN_THREADS = 224,     /* where nothing is added and rows are many: 7168 values exactly */
+    GPU_PLAIN_PIECES = 4,        /* 8 values each */
+    GPU_PLAIN_BLOCKS = 5,        /* of them at once */
+    GPU_WARP_NORM = 1536,        /* values that a warp norms, at most */
+    GPU_WARP_KV = 768,           /* and of a KV row */
+    GPU_SORT_FEW = 4096,         /* pairs that one block sorts at once, with GPU_SORT_THREADS */
     GPU_SORT_THREADS = 512,
     GPU_SORT_BLOCK = 2048, /* pairs of a block where there are more */
     GPU_FINITE = 16384,    /* values that a block looks at */
@@ -211,7 +211,7 @@ typedef struct {
 typedef struct {
     gpu_norm_args q;
     gpu_kv_write_args kv;
-} gpu_latents_args;
+} gpu_latent_norm_kv_write_args;
 
 /* query_fused.cu */
 enum {
@@ -314,7 +314,7 @@ typedef struct {
     gpu_i64 n, n_experts, k;
     float scale;
     int norm;
-} gpu_route_args;
+} gpu_gate_args;
 
 /* decode_int4_rows's job beside the gate (int16_split.cuh). */
 enum { GPU_DIGITS_COLS = 7168 /* at most */, SKINNY_DIGITS = 4 /* warps of a row */, SKINNY_TMA_DIGITS = 2 };
@@ -331,12 +331,12 @@ typedef struct {
 /* A product and the gate beside it: behind the product's blocks a warp a row, then some warps a row of digits. */
 typedef struct {
     gpu_skinny_args product;
-    gpu_route_args gate;
+    gpu_gate_args gate;
     gpu_digits_args digits;
-} gpu_gate_args;
+} gpu_skinny_gate_args;
 typedef struct {
     gpu_skinny_tma_args product;
-    gpu_route_args gate;
+    gpu_gate_args gate;
     gpu_digits_args digits;
 } gpu_skinny_tma_gate_args;
 
@@ -527,6 +527,6 @@ typedef struct {
     int *bad;
     gpu_i64 dim, stride;
     int type, mark;
-} gpu_finite_args;
+} gpu_mark_nonfinite_args;
 
 #endif

@@ -68,37 +68,38 @@ void ops_moe_norm(const ops *o, const moe_norm_args *a) {
     if (a->deferred) a->deferred->parts = 0;
 }
 
-void ops_feed(const ops *o, const feed_args *a) {
-    o->products(o, &a->products);
-    if (a->products.count > 1)
-        o->route_beside(o, &a->route, &a->down);
+void ops_moe_ffn(const ops *o, const moe_ffn_args *a) {
+    o->linear_group(o, &a->linear_group);
+    if (a->linear_group.count > 1)
+        o->gate_linear(o, &a->gate, &a->down);
     else
-        o->route(o, &a->route);
+        o->gate(o, &a->gate);
     o->moe_norm(o, &a->moe);
 }
 
-void ops_queries(const ops *o, const queries_args *a) {
+void ops_mla_queries(const ops *o, const mla_queries_args *a) {
     const absorb_q_args *k = &a->absorb;
     i64 width = k->n_heads * (k->nope + k->rope);
-    o->latents(o, &a->latents);
-    o->linear(o, &(linear_args){a->q_b, a->latents.q.out, a->q, k->n, a->latents.q.out_stride, width, o->act});
-    o->rope_q(o, &(rope_q_args){a->q, a->latents.kv.table, k->n, k->n_heads, k->nope, k->rope});
+    o->latent_norm_kv_write(o, &a->latent_norm_kv_write);
+    o->linear(o, &(linear_args){a->q_b, a->latent_norm_kv_write.q.out, a->q, k->n, a->latent_norm_kv_write.q.out_stride,
+                                width, o->act});
+    o->rope_q(o, &(rope_q_args){a->q, a->latent_norm_kv_write.kv.table, k->n, k->n_heads, k->nope, k->rope});
     o->absorb_q(o, k);
 }
 
-void ops_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
+void ops_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
     o->mla_decode(o, a);
     o->unabsorb_v(o, v);
 }
 
-void ops_route_beside(const ops *o, const route_args *a, const linear_args *l) {
-    o->route(o, a);
+void ops_gate_linear(const ops *o, const gate_args *a, const linear_args *l) {
+    o->gate(o, a);
     o->linear(o, l);
 }
 
-void ops_products(const ops *o, const products_args *a) {
+void ops_linear_group(const ops *o, const linear_group_args *a) {
     for (i64 i = 0; i < a->count; i++) {
-        const one_product *p = &a->of[i];
+        const linear_group_item *p = &a->of[i];
         if (p->up)
             o->swiglu(o, &(swiglu_args){p->w, p->up, a->x, p->y, a->n, a->x_stride, p->y_stride});
         else

@@ -111,7 +111,7 @@ void ref_kv_write(const ops *o, const kv_write_args *a) {
 }
 
 /* The cpu backend's too. */
-void ref_latents(const ops *o, const latents_args *a) {
+void ref_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a) {
     o->norm(o, &a->q);
     o->kv_write(o, &a->kv);
 }
@@ -122,7 +122,7 @@ void ref_gather(const ops *o, const gather_args *a) {
         memcpy((f32 *)a->out + i * a->dim, (const f32 *)a->x + a->rows[i] * a->dim, (size_t)a->dim * sizeof(f32));
 }
 
-void ref_finite(const ops *o, const finite_args *a) {
+void ref_mark_nonfinite(const ops *o, const mark_nonfinite_args *a) {
     (void)o;
     for (i64 i = 0; i < a->n; i++) mark_bad((const f32 *)a->x + i * a->stride, a->dim, &a->bad[i], a->mark);
 }
@@ -143,7 +143,7 @@ u64 ref_sample_workspace(const ops *o, const sample_args *a) {
 }
 
 /* Chooses the k largest of s + bias by k passes; strict > keeps the lowest index on ties. */
-static void route_row(const route_args *a, const f32 *logits, i32 *ids, f32 *weights) {
+static void gate_row(const gate_args *a, const f32 *logits, i32 *ids, f32 *weights) {
     const f32 *bias = a->bias->vector;
     bool nan = false;
     f32 sum = 0;
@@ -170,10 +170,10 @@ static void route_row(const route_args *a, const f32 *logits, i32 *ids, f32 *wei
     }
 }
 
-void ref_route(const ops *o, const route_args *a) {
+void ref_gate(const ops *o, const gate_args *a) {
     (void)o;
     team tm = team_begin(128 * a->n * a->n_experts);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
-    for (i64 i = 0; i < a->n; i++) route_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
+    for (i64 i = 0; i < a->n; i++) gate_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
     team_end(&tm);
 }

@@ -235,23 +235,23 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
                (u32)min_i64(groups, GRID_Y), (u32)heads, GPU_THREADS, 0, a);
 }
 
-bool gpu_run_gate(const ops *o, const gpu_route_args *gate, const gpu_digits_args *digits, const linear_args *l) {
+bool gpu_run_gate(const ops *o, const gpu_gate_args *gate, const gpu_digits_args *digits, const linear_args *l) {
     const gpu_backend *b = gpu_of(o);
     const gpu_matrix *w = &l->w->views[0];
     if (b->form != ROWS_ANY || gate->n_experts > GPU_GATE_EXPERTS || gate->k > 32) return false;
     if (!skinny_takes(w, l->x, l->x_stride, l->n)) return false;
-    gpu_gate_args k = {.product = {.part = {{.w = w->data,
-                                             .y = l->y,
-                                             .rows = w->rows,
-                                             .y_stride = l->y_stride,
-                                             .y_type = gpu_type(l->y_type)}},
-                                   .x = l->x,
-                                   .n = l->n,
-                                   .x_stride = l->x_stride,
-                                   .cols = w->cols,
-                                   .w_stride = w->cols},
-                       .gate = *gate,
-                       .digits = *digits};
+    gpu_skinny_gate_args k = {.product = {.part = {{.w = w->data,
+                                                    .y = l->y,
+                                                    .rows = w->rows,
+                                                    .y_stride = l->y_stride,
+                                                    .y_type = gpu_type(l->y_type)}},
+                                          .x = l->x,
+                                          .n = l->n,
+                                          .x_stride = l->x_stride,
+                                          .cols = w->cols,
+                                          .w_stride = w->cols},
+                              .gate = *gate,
+                              .digits = *digits};
     if (is_skinny_tma(b, l->n) && gpu_run_skinny_tma(b, &k.product, &k, NULL)) return true;
     skinny_plan p = plan_skinny(b, &k.product, 1);
     if (p.kind != CLUSTER_SPLIT) return false;
@@ -413,11 +413,11 @@ void gpu_op_swiglu(const ops *o, const swiglu_args *a) {
 }
 
 /* One launch, if skinny_splitk.cu takes every weight. */
-void gpu_op_products(const ops *o, const products_args *a) {
+void gpu_op_linear_group(const ops *o, const linear_group_args *a) {
     gpu_skinny_args k = {.x = a->x, .n = a->n, .x_stride = a->x_stride, .deferred = gpu_deferred_norm_of(a->deferred)};
     bool at_once = a->count > 1 && a->n;
     for (i64 i = 0; i < a->count; i++) {
-        const one_product *p = &a->of[i];
+        const linear_group_item *p = &a->of[i];
         const gpu_matrix *w = &p->w->views[0], *up = p->up ? &p->up->views[0] : w;
         at_once = at_once && skinny_takes(w, a->x, a->x_stride, a->n) && skinny_takes(up, a->x, a->x_stride, a->n);
         k.cols = k.w_stride = w->cols;
@@ -433,7 +433,7 @@ void gpu_op_products(const ops *o, const products_args *a) {
         return;
     }
     gpu_finish_rows(o, a->x, a->n, a->x_stride, a->deferred);
-    ops_products(o, a);
+    ops_linear_group(o, a);
 }
 
 static bool library_absorb(const gpu_backend *b, const absorb_q_args *a) {

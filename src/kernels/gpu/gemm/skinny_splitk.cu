@@ -478,7 +478,7 @@ RESIDUAL(32)
 RESIDUAL(64)
 
 #define GATE(tokens)                                                                                                   \
-    KERNEL_PDL(skinny_gate_##tokens, gpu_gate_args, SKINNY_THREADS, 2) {                                               \
+    KERNEL_PDL(skinny_gate_##tokens, gpu_skinny_gate_args, SKINNY_THREADS, 2) {                                        \
         SHARED_TILES(memory);                                                                                          \
         gpu_i64 behind = (gpu_i64)blockIdx.x - a.product.blocks;                                                       \
         if (behind < 0) {                                                                                              \

@@ -73,7 +73,7 @@ static bool is_whole(const gpu_skinny_part *p) { /* four values at once */
     return (u64)(uintptr_t)p->y % 16 == 0 && p->y_stride % 4 == 0;
 }
 
-bool gpu_run_skinny_tma(const gpu_backend *b, const gpu_skinny_args *k, const gpu_gate_args *gate, i64 *parts) {
+bool gpu_run_skinny_tma(const gpu_backend *b, const gpu_skinny_args *k, const gpu_skinny_gate_args *gate, i64 *parts) {
     bool add = k->after.x != NULL;
     skinny_tma_cut c;
     gpu_skinny_tma_gate_args g = {.product = {.n = k->n, .deferred = k->deferred, .after = k->after}};

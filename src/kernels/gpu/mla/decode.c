@@ -119,10 +119,10 @@ static bool values_fit(const mla_decode_args *a, const unabsorb_v_args *v) {
            (u64)(uintptr_t)v->out % 8 == 0;
 }
 
-void gpu_op_attend(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
+void gpu_op_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
     const gpu_backend *b = gpu_of(o);
     if (!values_fit(a, v)) {
-        ops_attend(o, a, v);
+        ops_mla_decode_values(o, a, v);
         return;
     }
     gpu_combine_unabsorb_args k = {

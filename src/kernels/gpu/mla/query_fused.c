@@ -9,8 +9,8 @@ static u32 shared_of(i64 tokens, i64 units) {
                  tokens * (sums + 4 + QUERY_UNITS * 4));
 }
 
-static bool fits(const queries_args *a) {
-    const norm_args *q = &a->latents.q;
+static bool fits(const mla_queries_args *a) {
+    const norm_args *q = &a->latent_norm_kv_write.q;
     const absorb_q_args *k = &a->absorb;
     const gpu_matrix *w = &a->q_b->views[0], *kv_b = &k->kv_b->views[0];
     i64 lora = q->dim;
@@ -19,23 +19,23 @@ static bool fits(const queries_args *a) {
     if (k->nope != QUERY_NOPE || k->rope != QUERY_ROPE || k->latent != QUERY_LATENT) return false;
     if (lora % (64 * QUERY_CLUSTER) || lora > 64 * QUERY_CLUSTER * QUERY_UNITS || q->add || q->bad) return false;
     u64 all = (u64)(uintptr_t)q->x | (u64)q->x_stride * 2 | (u64)(uintptr_t)q->weight->vector | (u64)(uintptr_t)k->out;
-    const kv_write_args *kv = &a->latents.kv;
+    const kv_write_args *kv = &a->latent_norm_kv_write.kv;
     if (kv->latent != k->latent || kv->rope != k->rope) return false;
     return all % 16 == 0 && kv->n == k->n && q->n == k->n && gpu_kv_in_pieces(kv);
 }
 
-void gpu_op_queries(const ops *o, const queries_args *a) {
+void gpu_op_mla_queries(const ops *o, const mla_queries_args *a) {
     const gpu_backend *b = gpu_of(o);
-    const norm_args *q = &a->latents.q;
+    const norm_args *q = &a->latent_norm_kv_write.q;
     const absorb_q_args *k = &a->absorb;
-    if (b->form != ROWS_ANY || !fits(a)) return ops_queries(o, a);
+    if (b->form != ROWS_ANY || !fits(a)) return ops_mla_queries(o, a);
     i64 tokens = k->n <= 8 ? 8 : k->n <= 16 ? 16 : k->n <= 32 ? 32 : 64, units = q->dim / (64 * QUERY_CLUSTER);
     gpu_query_fused_args g = {.q_a = q->x,
                               .q_norm = q->weight->vector,
                               .q_b = a->q_b->views[0].data,
                               .kv_b = k->kv_b->views[0].data,
                               .out = k->out,
-                              .kv = gpu_kv_write_of(&a->latents.kv),
+                              .kv = gpu_kv_write_of(&a->latent_norm_kv_write.kv),
                               .n = k->n,
                               .heads = k->n_heads,
                               .q_lora = q->dim,

@@ -167,31 +167,31 @@ static bool is_plain(const op_weight *w, i64 rows, i64 cols) {
 }
 
 /* Are all products those of one x, of shapes that fit each other? */
-static bool ffn_fused_fits(const feed_args *a, i64 hidden, i64 *inter) {
-    const products_args *p = &a->products;
-    const one_product *s = &p->of[1];
-    i64 experts = a->route.n_experts;
+static bool ffn_fused_fits(const moe_ffn_args *a, i64 hidden, i64 *inter) {
+    const linear_group_args *p = &a->linear_group;
+    const linear_group_item *s = &p->of[1];
+    i64 experts = a->gate.n_experts;
     *inter = p->count > 1 ? s->w->views[0].rows : 0;
     if (!is_plain(p->of[0].w, experts, hidden) || experts > GPU_GATE_EXPERTS) return false;
-    if (a->moe.moe.experts->n_views / 3 != experts || a->route.k != a->moe.moe.k || a->route.k > experts) return false;
+    if (a->moe.moe.experts->n_views / 3 != experts || a->gate.k != a->moe.moe.k || a->gate.k > experts) return false;
     if (p->count > 2 || p->x_stride != hidden || *inter > FFN_FUSED_INTER || *inter % 16) return false;
     return p->count < 2 || (s->up && is_plain(s->w, *inter, hidden) && is_plain(s->up, *inter, hidden) &&
                             is_plain(a->down.w, hidden, *inter));
 }
 
-bool gpu_run_ffn_fused(const ops *o, const feed_args *a, const gpu_after *after) {
+bool gpu_run_ffn_fused(const ops *o, const moe_ffn_args *a, const gpu_after *after) {
     const gpu_backend *b = gpu_of(o);
     const moe_args *m = &a->moe.moe;
-    const products_args *p = &a->products;
+    const linear_group_args *p = &a->linear_group;
     i64 blocks = gpu_processors(b->g), hidden = m->experts->views[0].cols, inter;
-    gpu_ffn_fused_args f = {.bias = a->route.bias->vector,
-                            .scale = a->route.scale,
-                            .norm = a->route.norm_topk,
+    gpu_ffn_fused_args f = {.bias = a->gate.bias->vector,
+                            .scale = a->gate.scale,
+                            .norm = a->gate.norm_topk,
                             .one_block = (u64)ceil_div((i64)1 << 32, blocks)};
     if (!ffn_fused_fits(a, hidden, &inter) || !one_of(b, m, after, &f.fused)) return false;
     f.fused.shared_inter = (int)inter;
     u32 shared = divide_one(&f.fused, inter * 2 + 16 + GPU_GATE_EXPERTS * 4);
-    i64 rows = 2 * ceil_div(inter, blocks) + ceil_div(a->route.n_experts, blocks);
+    i64 rows = 2 * ceil_div(inter, blocks) + ceil_div(a->gate.n_experts, blocks);
     if (!shared || rows * (hidden * 2 + 16) > (i64)f.fused.slots * DECODE_INT4_WEIGHTS) return false;
     f.router = p->of[0].w->views[0].data;
     if (inter) {

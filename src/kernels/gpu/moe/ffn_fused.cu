@@ -122,7 +122,7 @@ static __device__ inline void shared_h_as_bf16(const gpu_decode_fused_args &a, c
 /* The expert that is a lane's i-th. */
 static __device__ inline int expert_of(int i) { return i / 2 * 64 + (int)threadIdx.x % 32 * 2 + i % 2; }
 
-/* The gate of token t, as gate.cuh's route_row, by one warp, which waits for the logits (dry: does not). */
+/* The gate of token t, as gate.cuh's gate_row, by one warp, which waits for the logits (dry: does not). */
 static __device__ inline void choose_experts(const gpu_ffn_fused_args &f, decode_fused_state *s, const gpu_u32 *words,
                                              const float bias[MINE], float *logits, int t, bool dry) {
     const gpu_decode_fused_args &a = f.fused;

@@ -6,7 +6,7 @@
 #include "kernels/gpu/rows/gate.cuh"
 
 template <int THREADS, int WARPS>
-static __device__ inline void gate_beside(const gpu_route_args &a, const gpu_digits_args &digits, int block,
+static __device__ inline void gate_beside(const gpu_gate_args &a, const gpu_digits_args &digits, int block,
                                           unsigned char *memory) {
     int own = threadIdx.x / 32, warp = block * (THREADS / 32) + own, gates = ((int)a.n + WARPS - 1) / WARPS * WARPS;
     if (warp >= gates) {
@@ -15,7 +15,7 @@ static __device__ inline void gate_beside(const gpu_route_args &a, const gpu_dig
         return;
     }
     pdl_wait();
-    if (warp < a.n) route_row<GPU_GATE_EXPERTS / 32>(a, warp);
+    if (warp < a.n) gate_row<GPU_GATE_EXPERTS / 32>(a, warp);
 }
 
 #endif

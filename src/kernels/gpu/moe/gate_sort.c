@@ -1,39 +1,39 @@
 /* kernels/gpu/moe/gate_sort.c: the gate and the sort of pairs by expert: launches and layout. */
 #include "kernels/gpu/backend.h"
 
-static gpu_route_args route_of(const route_args *a) {
-    return (gpu_route_args){.logits = a->logits,
-                            .bias = a->bias->vector,
-                            .ids = a->ids,
-                            .weights = a->weights,
-                            .n = a->n,
-                            .n_experts = a->n_experts,
-                            .k = a->k,
-                            .scale = a->scale,
-                            .norm = a->norm_topk};
+static gpu_gate_args gate_of(const gate_args *a) {
+    return (gpu_gate_args){.logits = a->logits,
+                           .bias = a->bias->vector,
+                           .ids = a->ids,
+                           .weights = a->weights,
+                           .n = a->n,
+                           .n_experts = a->n_experts,
+                           .k = a->k,
+                           .scale = a->scale,
+                           .norm = a->norm_topk};
 }
 
 /* Does a warp hold a token's scores? */
-static bool route_fits(const route_args *a) { return a->n_experts <= GPU_ROUTE_EXPERTS && a->k <= 32; }
+static bool gate_fits(const gate_args *a) { return a->n_experts <= GPU_GATE_WARP_EXPERTS && a->k <= 32; }
 
-void gpu_op_route(const ops *o, const route_args *a) {
+void gpu_op_gate(const ops *o, const gate_args *a) {
     const gpu_backend *b = gpu_of(o);
-    gpu_route_args k = route_of(a);
+    gpu_gate_args k = gate_of(a);
     if (!a->n) return;
-    if (route_fits(a))
-        gpu_launch(b->g, b->route, gpu_blocks(a->n, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
+    if (gate_fits(a))
+        gpu_launch(b->g, b->gate, gpu_blocks(a->n, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
     else
-        gpu_launch(b->g, b->route_any, (u32)a->n, 1, 1, GPU_THREADS, (u32)a->n_experts * 4, &k);
+        gpu_launch(b->g, b->gate_any, (u32)a->n, 1, 1, GPU_THREADS, (u32)a->n_experts * 4, &k);
 }
 
-void gpu_op_route_beside(const ops *o, const route_args *a, const linear_args *l) {
+void gpu_op_gate_linear(const ops *o, const gate_args *a, const linear_args *l) {
     gpu_backend *b = gpu_of(o);
-    gpu_route_args k = route_of(a);
+    gpu_gate_args k = gate_of(a);
     gpu_digits_args digits = b->wants_digits ? gpu_moe_digits(b->wants_digits) : (gpu_digits_args){.x = NULL};
     if (a->n && l->n && gpu_run_gate(o, &k, &digits, l))
         b->has_digits = digits.x != NULL;
     else
-        ops_route_beside(o, a, l);
+        ops_gate_linear(o, a, l);
 }
 
 u64 gpu_sort_layout(i64 pairs, i64 experts, u8 *base, gpu_sort_args *s) {

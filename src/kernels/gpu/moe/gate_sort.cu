@@ -7,14 +7,14 @@
 #include "kernels/gpu/rows/gate.cuh"
 
 /* One warp a token. */
-KERNEL(route, gpu_route_args) {
+KERNEL(gate, gpu_gate_args) {
     gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32;
-    if (row < a.n) route_any_row(a, row);
+    if (row < a.n) gate_any_row(a, row);
 }
 
 /* Any number of experts, any k: one block a token. Scores wait in shared memory, [n_experts] floats; a chosen one
  * becomes -infinity. */
-KERNEL(route_any, gpu_route_args) {
+KERNEL(gate_any, gpu_gate_args) {
     SHARED_MEMORY(float, score);
     __shared__ float best_score[GPU_WARPS];
     __shared__ int best_at[GPU_WARPS], chosen;

@@ -201,18 +201,18 @@ gpu_digits_args gpu_moe_digits(const moe_args *a) {
 }
 
 /* One op after the other, with x as digits beside the gate (gate_sort.c) if decode_int4.cu will have the experts. */
-static void feed_apart(const ops *o, const feed_args *a) {
+static void moe_ffn_unfused(const ops *o, const moe_ffn_args *a) {
     gpu_backend *b = gpu_of(o);
     const moe_args *m = &a->moe.moe;
     const gpu_matrix *up = &m->experts->views[0];
     bool fits = m->n > DECODE_INT4_TILE && m->n <= GPU_SKINNY && m->k <= 32 && up->format == GPU_W_PACKED &&
                 up->cols <= GPU_DIGITS_COLS && (u64)(uintptr_t)m->x % 16 == 0 && choose(b, m).path == MOE_DECODE;
     if (fits) b->wants_digits = m;
-    ops_feed(o, a);
+    ops_moe_ffn(o, a);
     b->wants_digits = NULL, b->has_digits = false;
 }
 
-void gpu_op_feed(const ops *o, const feed_args *a) {
+void gpu_op_moe_ffn(const ops *o, const moe_ffn_args *a) {
     const gpu_backend *b = gpu_of(o);
     const moe_norm_args *m = &a->moe;
     const bool takes = m->moe.n && m->moe.experts->views[0].rows <= DEFERRED_INTER &&
@@ -222,7 +222,7 @@ void gpu_op_feed(const ops *o, const feed_args *a) {
     gpu_after after;
     bool deferred = takes && gpu_may_defer_norm(&m->norm, m->deferred, parts, &after);
     if (!takes || !gpu_run_ffn_fused(o, a, deferred ? &after : NULL)) {
-        feed_apart(o, a);
+        moe_ffn_unfused(o, a);
         return;
     }
     if (deferred)

@@ -37,7 +37,7 @@ typedef struct {
 typedef struct {
     moe_format format;
     i64 dim, inter, experts, topk, tokens;
-    rows_form form;
+    row_mode form;
 } moe_call;
 
 const char *moe_format_text(moe_format f);

@@ -14,7 +14,7 @@ gpu_deferred_norm gpu_deferred_norm_of(const deferred_norm *l) {
 bool gpu_may_defer_norm(const norm_args *norm, deferred_norm *deferred, i64 parts, gpu_after *after) {
     u64 all =
         (u64)(uintptr_t)norm->x | (u64)(uintptr_t)norm->out | (u64)(uintptr_t)norm->weight->vector | (u64)norm->dim * 2;
-    rows_form form = gpu_of(NULL)->form;
+    row_mode form = gpu_of(NULL)->form;
     /* In decode form the same for any number of rows. */
     if (!deferred || form == ROWS_PROMPT || norm->n > DEFERRED_ROWS || parts > DEFERRED_PARTS) return false;
     if (form == ROWS_ANY && norm->n > MOST) return false;

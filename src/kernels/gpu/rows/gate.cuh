@@ -25,7 +25,7 @@ template <int N> static __device__ inline gpu_u32 largest(const gpu_u32 *v) {
 
 /* The k <= 32 largest of sigmoid + bias by k rounds, for up to 32 * PER experts: expert 32 i + lane is the lane's i-th.
  * Equal scores: the lowest index. Lane s keeps what round s chose. */
-template <int PER> static __device__ inline void route_row(const gpu_route_args &a, gpu_i64 row) {
+template <int PER> static __device__ inline void gate_row(const gpu_gate_args &a, gpu_i64 row) {
     const float *logits = a.logits + row * a.n_experts;
     int lane = threadIdx.x % 32, experts = (int)a.n_experts, k = (int)a.k, mine = 0;
     float logit[PER], bias[PER];
@@ -63,14 +63,14 @@ template <int PER> static __device__ inline void route_row(const gpu_route_args 
     a.weights[row * k + lane] = nan ? NAN : weight / (a.norm ? sum + 1e-20f : 1.0f) * a.scale;
 }
 
-/* A row of up to GPU_ROUTE_EXPERTS experts. */
-static __device__ inline void route_any_row(const gpu_route_args &a, gpu_i64 row) {
+/* A row of up to GPU_GATE_WARP_EXPERTS experts. */
+static __device__ inline void gate_any_row(const gpu_gate_args &a, gpu_i64 row) {
     if (a.n_experts <= 64)
-        route_row<2>(a, row);
+        gate_row<2>(a, row);
     else if (a.n_experts <= 384)
-        route_row<12>(a, row);
+        gate_row<12>(a, row);
     else
-        route_row<GPU_ROUTE_EXPERTS / 32>(a, row);
+        gate_row<GPU_GATE_WARP_EXPERTS / 32>(a, row);
 }
 
 #endif

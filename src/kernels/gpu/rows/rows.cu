@@ -259,7 +259,7 @@ KERNEL_PDL(kv_write, gpu_kv_write_args, GPU_THREADS, 6) { one_kv_row(a, blockIdx
 KERNEL(kv_write_any, gpu_kv_write_args) { kv_any_row(a, blockIdx.x); }
 
 /* The norm of the queries' latent rows and the KV rows beside each other, if both are short. Grid: rows, 2. */
-KERNEL_PDL(latents, gpu_latents_args, GPU_THREADS, 6) {
+KERNEL_PDL(latent_norm_kv_write, gpu_latent_norm_kv_write_args, GPU_THREADS, 6) {
     if (blockIdx.y)
         one_kv_row(a.kv, blockIdx.x);
     else
@@ -301,7 +301,7 @@ template <int MOST> static __device__ inline void norm_row_of_warp(const gpu_nor
 }
 
 /* latents of many rows, a row a warp: nothing waits for another warp. Grid: rows / GPU_WARPS, 2. */
-KERNEL_OF(latents_many, gpu_latents_args, GPU_THREADS, 4) {
+KERNEL_OF(latent_norm_kv_write_many, gpu_latent_norm_kv_write_args, GPU_THREADS, 4) {
     gpu_i64 i = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32;
     if (i >= a.q.n) return;
     if (blockIdx.y)
@@ -325,7 +325,7 @@ KERNEL(gather, gpu_gather_args) {
 }
 
 /* Grid: rows, stretches of GPU_FINITE values. Blocks of a row may write the same mark. */
-KERNEL(finite, gpu_finite_args) {
+KERNEL(mark_nonfinite, gpu_mark_nonfinite_args) {
     gpu_i64 i = blockIdx.x, from = (gpu_i64)blockIdx.y * GPU_FINITE, to = least(from + GPU_FINITE, a.dim);
     bool bad = false;
     if (a.type == GPU_BF16) {

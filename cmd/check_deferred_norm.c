@@ -1,4 +1,4 @@
-/* cmd/check_later.c: a product or experts, the norm behind them, and what takes its rows, finished or not. */
+/* cmd/check_deferred_norm.c: a product or experts, the norm behind them, and what takes its rows, finished or not. */
 #include "check_kimi.h"
 #include <math.h>
 #include <string.h>
@@ -47,21 +47,21 @@ static void compare(check *c, later_rows *r, i64 n, i64 dim, f64 more) {
     check_weight up = check_matrix(c, WK_LINEAR, WF_BF16, ROWS, dim, 1.0f / sqrtf((f32)dim));
     check_act y = check_output(c, n * ROWS), s = check_output(c, n * ROUTER);
     f32 *scores = check_alloc(c, (u64)(n * ROUTER) * 4);
-    products_args a = {.of = {{.w = w.dev, .y = scores, .y_stride = ROUTER, .y_type = DT_F32},
-                              {.w = gate.dev, .up = up.dev, .y = y.h, .y_stride = ROWS}},
-                       .count = 2,
-                       .x = r->h.h,
-                       .n = n,
-                       .x_stride = dim,
-                       .deferred = &r->deferred},
-                  b = {.of = {{.w = w.ref, .y = s.f, .y_stride = ROUTER, .y_type = DT_F32},
-                              {.w = gate.ref, .up = up.ref, .y = y.f, .y_stride = ROWS}},
-                       .count = 2,
-                       .x = r->h.f,
-                       .n = n,
-                       .x_stride = dim};
-    c->dev->products(c->dev, &a);
-    c->ref->products(c->ref, &b);
+    linear_group_args a = {.of = {{.w = w.dev, .y = scores, .y_stride = ROUTER, .y_type = DT_F32},
+                                  {.w = gate.dev, .up = up.dev, .y = y.h, .y_stride = ROWS}},
+                           .count = 2,
+                           .x = r->h.h,
+                           .n = n,
+                           .x_stride = dim,
+                           .deferred = &r->deferred},
+                      b = {.of = {{.w = w.ref, .y = s.f, .y_stride = ROUTER, .y_type = DT_F32},
+                                  {.w = gate.ref, .up = up.ref, .y = y.f, .y_stride = ROWS}},
+                           .count = 2,
+                           .x = r->h.f,
+                           .n = n,
+                           .x_stride = dim};
+    c->dev->linear_group(c->dev, &a);
+    c->ref->linear_group(c->ref, &b);
     check_compare(c, "residual stream", r->x.h, DT_BF16, r->x.f, n, dim, dim, more * BF16_BOUND);
     check_compare(c, "scores of its norm", scores, DT_F32, s.f, n, ROUTER, ROUTER, more * F32_BOUND);
     /* both factors of a value are products of rows that were rounded twice */

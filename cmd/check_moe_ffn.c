@@ -1,4 +1,4 @@
-/* cmd/check_feed.c: the feed-forward part of a layer with experts, rows finished before and behind or not. */
+/* cmd/check_moe_ffn.c: the feed-forward part of a layer with experts, rows finished before and behind or not. */
 #include "check.h"
 #include <math.h>
 #include <stdlib.h>
@@ -79,21 +79,22 @@ static norm_args norm_of(const shape *s, const layer *l, bool dev) {
                        .eps = 1e-6f};
 }
 
-static feed_args feed_of(const shape *s, layer *l, bool dev, bool deferred) {
+static moe_ffn_args moe_ffn_of(const shape *s, layer *l, bool dev, bool deferred) {
     deferred_norm *in = dev ? &l->deferred : NULL;
     dtype act = dev ? DT_BF16 : DT_F32;
-    return (feed_args){
-        .products = {.of = {{.w = weight_of(&l->router, dev), .y = l->scores, .y_stride = s->experts, .y_type = DT_F32},
-                            {.w = weight_of(&l->gate, dev),
-                             .up = weight_of(&l->up, dev),
-                             .y = of(&l->inter, dev),
-                             .y_stride = s->shared}},
-                     .count = s->shared ? 2 : 1,
-                     .x = of(&l->h, dev),
-                     .n = s->n,
-                     .x_stride = s->hidden,
-                     .deferred = in},
-        .route = {l->scores, weight_of(&l->bias, dev), l->ids, l->weights, s->n, s->experts, s->k, s->n != 2, 2.5f},
+    return (moe_ffn_args){
+        .linear_group =
+            {.of = {{.w = weight_of(&l->router, dev), .y = l->scores, .y_stride = s->experts, .y_type = DT_F32},
+                    {.w = weight_of(&l->gate, dev),
+                     .up = weight_of(&l->up, dev),
+                     .y = of(&l->inter, dev),
+                     .y_stride = s->shared}},
+             .count = s->shared ? 2 : 1,
+             .x = of(&l->h, dev),
+             .n = s->n,
+             .x_stride = s->hidden,
+             .deferred = in},
+        .gate = {l->scores, weight_of(&l->bias, dev), l->ids, l->weights, s->n, s->experts, s->k, s->n != 2, 2.5f},
         .down = {weight_of(&l->down, dev), of(&l->inter, dev), of(&l->shared, dev), s->n, s->shared, s->hidden, act},
         .moe = {.moe = {weight_of(&l->experts, dev), of(&l->h, dev), l->ids, l->weights,
                         s->shared ? of(&l->shared, dev) : NULL, of(&l->d, dev), NULL, s->n, s->k, in},
@@ -141,31 +142,31 @@ static void run(const ops *o, const shape *s, layer *l, bool dev, bool deferred)
 }
 
 /* later: rows before and behind may be finished later. bad: a row with a NaN. */
-static void feed_case(check *c, const shape *s, bool deferred, bool bad) {
+static void moe_ffn_case(check *c, const shape *s, bool deferred, bool bad) {
     layer l = make_layer(c, s);
     i64 n = s->n, h = s->hidden, worst = n / 2;
     f64 bound = check_moe_bound(c, s->format);
     check_act first = check_output(c, n * h), again = check_output(c, n * h);
     run(c->ref, s, &l, false, deferred);
-    feed_args b = feed_of(s, &l, false, deferred);
-    c->ref->products(c->ref, &b.products);
+    moe_ffn_args b = moe_ffn_of(s, &l, false, deferred);
+    c->ref->linear_group(c->ref, &b.linear_group);
     choose_bias(c, s, &l, l.scores);
-    b.route.bias = l.bias.ref;
+    b.gate.bias = l.bias.ref;
     b.moe.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe.moe));
-    c->ref->feed(c->ref, &b);
-    feed_args a = feed_of(s, &l, true, deferred);
+    c->ref->moe_ffn(c->ref, &b);
+    moe_ffn_args a = moe_ffn_of(s, &l, true, deferred);
     a.moe.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe.moe));
     a.moe.norm.bad = l.bad, a.moe.norm.mark = 7;
     memcpy(first.h, l.x.h, (size_t)(n * h) * 2);
     l.deferred.parts = 0;
     run(c->dev, s, &l, true, deferred);
-    c->dev->feed(c->dev, &a);
+    c->dev->moe_ffn(c->dev, &a);
     check_compare(c, "residual stream", l.x.h, DT_BF16, l.x.f, n, h, h, MORE * bound);
     if (!deferred) check_compare(c, "its norm", l.h.h, DT_BF16, l.h.f, n, h, h, MORE * bound);
     if (deferred) { /* a product that takes the rows as they are */
         check_weight w = check_matrix(c, WK_LINEAR, WF_BF16, 40, h, 1.0f / sqrtf((f32)h));
         check_act y = check_output(c, n * 80);
-        products_args p = {
+        linear_group_args p = {
             .of = {{.w = w.dev, .y = y.h, .y_stride = 40}, {.w = w.dev, .y = y.h + n * 40, .y_stride = 40}},
             .count = 2,
             .x = l.h.h,
@@ -173,7 +174,7 @@ static void feed_case(check *c, const shape *s, bool deferred, bool bad) {
             .x_stride = h,
             .deferred = &l.deferred};
         p.of[0].y_type = p.of[1].y_type = DT_BF16;
-        c->dev->products(c->dev, &p);
+        c->dev->linear_group(c->dev, &p);
         c->ref->linear(c->ref, &(linear_args){w.ref, l.h.f, y.f, n, h, 40, DT_F32});
         check_compare(c, "a product of its norm", y.h, DT_BF16, y.f, n, 40, 40, PRODUCT_MORE * bound);
     }
@@ -184,7 +185,7 @@ static void feed_case(check *c, const shape *s, bool deferred, bool bad) {
         l.x.h[worst * h + h / 2] = CHECK_BAD;
         l.deferred.parts = 0;
         run(c->dev, s, &l, true, deferred);
-        c->dev->feed(c->dev, &a);
+        c->dev->moe_ffn(c->dev, &a);
         check_isolated(c, "feed", again.h, l.x.h, n, h, worst);
     }
     for (i64 i = 0; i < n; i++)
@@ -195,7 +196,7 @@ static void feed_case(check *c, const shape *s, bool deferred, bool bad) {
 
 /* Shapes for one launch, of blocks with many rows and with none; others: no shared expert, too large a one, too many
  * tokens, experts in bf16. */
-void check_feed(check *c) {
+void check_moe_ffn(check *c) {
     static const shape all[] = {{1, 256, 64, 16, 3, 64, WF_INT4_GROUP},   {2, 320, 128, 7, 4, 48, WF_INT4_GROUP},
                                 {3, 1024, 64, 24, 8, 64, WF_INT4_GROUP},  {4, 256, 64, 40, 8, 16, WF_INT4_GROUP},
                                 {4, 192, 64, 9, 2, 0, WF_INT4_GROUP},     {1, 448, 192, 5, 2, 528, WF_INT4_GROUP},
@@ -206,7 +207,7 @@ void check_feed(check *c) {
                                  {4, 256, 64, 384, 8, 256, WF_INT4_GROUP},  {2, 512, 64, 383, 8, 512, WF_INT4_GROUP},
                                  {16, 7168, 64, 48, 3, 256, WF_INT4_GROUP}, {64, 7168, 64, 48, 3, 256, WF_INT4_GROUP}};
     for (size_t i = 0; i < COUNT_OF(all); i++)
-        for (int mode = 0; mode < 4; mode++) feed_case(c, &all[i], mode & 1, mode & 2);
+        for (int mode = 0; mode < 4; mode++) moe_ffn_case(c, &all[i], mode & 1, mode & 2);
     for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
-        for (int mode = 0; mode < 4; mode++) feed_case(c, &real[i], mode & 1, mode & 2);
+        for (int mode = 0; mode < 4; mode++) moe_ffn_case(c, &real[i], mode & 1, mode & 2);
 }
