@@ -27,7 +27,7 @@ WARN    := -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes -Wvla
 WARN    += $(if $(findstring clang,$(CC)),,-Wshadow=local)
 CFLAGS  ?= -O2 -g
 ALL_CFLAGS := -std=gnu17 $(WARN) $(CFLAGS) -ffp-contract=off -fno-math-errno -fno-omit-frame-pointer -fopenmp \
-	-Isrc -Iinclude -D_GNU_SOURCE -DMOON_VERSION='"$(VERSION)"' $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+	-I. -Isrc -Iinclude -D_GNU_SOURCE -DMOON_VERSION='"$(VERSION)"' $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 ifdef SAN
 ALL_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=all
 COVER   := $(if $(findstring clang,$(CC)),-fsanitize=fuzzer-no-link)
@@ -63,7 +63,7 @@ BUILT_FOR := gpu: $(if $(GPU_CC),sm_90a$(comma) nvcc $(GPU_VER),none ($(wordlist
 ROOMS   := base format text media device kernels/ref kernels/cpu kernels/gpu $(patsubst src/%/,%,$(wildcard src/kernels/gpu/*/)) kernels model runtime api server
 SRC     := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c))
 OBJ     := $(SRC:%.c=$B/%.o)
-CMD     := $(wildcard cmd/*.c)
+CMD     := $(wildcard cmd/*.c cmd/*/*.c cmd/*/*/*.c)
 CMD_OBJ := $(CMD:%.c=$B/%.o)
 TESTS   := $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/*/test_*.c))
 EXAMPLES := $(patsubst %.c,$B/%,$(wildcard examples/*.c))
@@ -152,7 +152,7 @@ golden: build/golden/drawn
 
 $B/tests/%: tests/%.c $(LIB) Makefile $B/flags | build/golden/drawn
 	@mkdir -p $(@D)
-	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(ISA) -Itests -Icmd -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
+	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(ISA) -Itests -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
 
 $B/tests/api/test_nomem $B/tests/runtime/test_sched_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap
 

@@ -1,11 +1,11 @@
 /* cmd/inspect.c: `moonlet inspect`: what a checkpoint holds and what it will need, from its headers alone. */
-#include "cmd.h"
+#include "cmd/cmd.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "format/checkpoint.h"
 #include "model/config.h"
-#include "model_opts.h"
+#include "cmd/lib/model_opts.h"
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

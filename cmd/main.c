@@ -1,5 +1,5 @@
 /* cmd/main.c: finds the sub-command. */
-#include "cmd.h"
+#include "cmd/cmd.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

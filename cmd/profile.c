@@ -1,8 +1,8 @@
 /* cmd/profile.c: `moonlet profile`: how long steps of given shapes take on a GPU, and where their time goes. */
 #include "base/log.h"
-#include "cmd.h"
-#include "model_opts.h"
-#include "profile_table.h"
+#include "cmd/cmd.h"
+#include "cmd/lib/model_opts.h"
+#include "cmd/bench/profile_table.h"
 #include "runtime/measure.h"
 #include <errno.h>
 #include <stdio.h>

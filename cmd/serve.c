@@ -1,7 +1,7 @@
 /* cmd/serve.c: `moonlet serve`: the model behind OpenAI's HTTP interface. */
 #include "server/server.h"
-#include "cmd.h"
-#include "model_opts.h"
+#include "cmd/cmd.h"
+#include "cmd/lib/model_opts.h"
 #include <string.h>
 
 typedef struct {

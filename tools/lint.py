@@ -32,6 +32,16 @@ GPU_FOLDERS = {
     "moe": {"device", "rows", "gemm"},
     "weights": {"device"},
 }
+# folder of cmd -> folders whose headers it may include; what lies in cmd itself may include all
+CMD_FOLDERS = {
+    "lib": set(),
+    "run": {"lib"},
+    "text": {"lib"},
+    "eval": {"lib"},
+    "tune": {"lib"},
+    "bench": {"lib"},
+    "check": {"lib", "tune"},  # the layer that tune times is checked at its largest
+}
 COLUMNS = 120
 C_FILES = (".c", ".h", ".cu", ".cuh", ".cc")
 problems = []
@@ -91,12 +101,25 @@ def check_kernels(path, text):
                 problems.append(f"{path.relative_to(ROOT)}: kernels/gpu/{folder} may not include {target}")
 
 
+def check_commands(path, text):
+    folder = path.relative_to(ROOT / "cmd").parts[0]
+    for target in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M):
+        other = target.split("/")
+        if other == ["moonlet.h"]:
+            continue
+        if len(other) == 1:
+            problems.append(f'{path.relative_to(ROOT)}: include "{target}" is not written from src/ or as cmd/...')
+        elif other[0] == "cmd" and len(other) > 2 and folder in CMD_FOLDERS:
+            if other[1] not in CMD_FOLDERS[folder] | {folder}:
+                problems.append(f"{path.relative_to(ROOT)}: cmd/{folder} may not include {target}")
+
+
 def check_header(path, text):
     """A first line that names a file names this one."""
-    rel = path.relative_to(ROOT / "src").as_posix()
+    rel = path.relative_to(ROOT / "src" if "src" in path.relative_to(ROOT).parts[:1] else ROOT).as_posix()
     named = re.match(r"/\* ([\w/]+\.(?:c|h|cu|cuh)): ", text)
     if named and named.group(1) != rel:
-        problems.append(f"src/{rel}: its first line names {named.group(1)}")
+        problems.append(f"{path.relative_to(ROOT)}: its first line names {named.group(1)}")
 
 
 def check_tour(files):
@@ -186,6 +209,10 @@ def main():
         check_words(p, p.read_text())
         check_json(p, p.read_text())
         check_columns(p, long_c_lines(p.read_text()))
+    for p in rest:
+        if p.relative_to(ROOT).parts[0] == "cmd":
+            check_commands(p, p.read_text())
+            check_header(p, p.read_text())
     for p in python:
         check_columns(p, long_python_lines(p.read_text()))
     check_tour(src)

@@ -1,10 +1,10 @@
 /* The rows of `moonlet eval nano` with a scripted model: what counts as right where the shipped model cannot be made to
  * err, the second turn of the tool rows above all. moon_run() is replaced. */
-#include "../../cmd/ask.c"
-#include "../../cmd/items.c"
-#include "../../cmd/model_opts.c"
-#include "../../cmd/nano_rows.c"
-#include "../../cmd/tools.c"
+#include "cmd/lib/chat_workers.c"
+#include "cmd/eval/eval_items.c"
+#include "cmd/lib/model_opts.c"
+#include "cmd/eval/nano_rows.c"
+#include "cmd/lib/tool_calls.c"
 #include "unit.h"
 
 typedef struct {

@@ -1,5 +1,5 @@
 /* What counts as right in `moonlet eval`: numbers, values, tool calls, intervals. */
-#include "../../cmd/items.c"
+#include "cmd/eval/eval_items.c"
 #include "unit.h"
 
 static void numbers(void **s) {

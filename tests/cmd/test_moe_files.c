@@ -1,6 +1,6 @@
 /* bf16 weights as INT4: many groups side by side give what one value after the other gives. */
-#include "../../cmd/moe_files.c"
-#include "../../cmd/synth.c"
+#include "cmd/bench/moe/moe_files.c"
+#include "cmd/lib/synthetic.c"
 #include "unit.h"
 
 static f32 rounded(f32 w, f32 inverse) { return fminf(fmaxf(rintf(w * inverse), -8.0f), 7.0f); }

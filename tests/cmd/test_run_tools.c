@@ -1,8 +1,8 @@
 /* `moonlet run --tools` with a scripted model: the call is carried out by a program, its result goes back, the answer
  * comes. moon_run() is replaced, so that no model has to want a tool. */
-#include "../../cmd/model_opts.c"
-#include "../../cmd/run.c"
-#include "../../cmd/tools.c"
+#include "cmd/lib/model_opts.c"
+#include "cmd/run/run.c"
+#include "cmd/lib/tool_calls.c"
 #include "unit.h"
 #include <sys/stat.h>
 

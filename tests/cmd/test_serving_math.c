@@ -1,10 +1,10 @@
 /* The pure parts under `moonlet bench serving` and `moonlet eval gsm8k`: Python's and numpy's random numbers and
  * percentiles (golden values from both, tests/golden/gsm8k/make_gsm8k.py), frontiers, scores, streams. */
-#include "../../cmd/answer_stream.c"
-#include "../../cmd/gsm8k_score.c"
-#include "../../cmd/mt19937.c"
-#include "../../cmd/pareto.c"
-#include "../../cmd/stats.c"
+#include "cmd/lib/answer_stream.c"
+#include "cmd/eval/gsm8k_score.c"
+#include "cmd/lib/mt19937.c"
+#include "cmd/bench/serving/pareto.c"
+#include "cmd/lib/stats.c"
 #undef N
 #include "base/file.h"
 #include "unit.h"

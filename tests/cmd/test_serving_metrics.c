@@ -1,7 +1,7 @@
 /* What a finished load says, out of answers with known times: serving_metrics.h's definitions. */
-#include "../../cmd/client.c"
-#include "../../cmd/serving_metrics.c"
-#include "../../cmd/stats.c"
+#include "cmd/lib/client.c"
+#include "cmd/bench/serving/serving_metrics.c"
+#include "cmd/lib/stats.c"
 #include "base/json.h"
 #include "unit.h"
 #include <string.h>

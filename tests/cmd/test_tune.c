@@ -1,11 +1,11 @@
 /* `moonlet tune moe` with a device whose fastest kernels are wrong: the table that is written does without them. */
 #define ops_gpu_force forced
 #define now_s         clock_s /* the test's own clock: a busy machine must not decide which choice is the fastest */
-#include "../../cmd/model_opts.c"
-#include "../../cmd/moe_shapes.c"
-#include "../../cmd/synth.c"
-#include "../../cmd/tune.c"
-#include "../../cmd/tune_layer.c"
+#include "cmd/lib/model_opts.c"
+#include "cmd/lib/moe_shapes.c"
+#include "cmd/lib/synthetic.c"
+#include "cmd/tune/tune.c"
+#include "cmd/tune/tune_moe_layer.c"
 #include "unit.h"
 
 int tune_gemm(int argc, char **argv) { return (void)argv, argc; }

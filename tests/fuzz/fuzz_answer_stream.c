@@ -1,7 +1,7 @@
 /* What a server sends to `moonlet bench serving`, cut into pieces at a place that the first byte names: the same
  * text in one piece and in two, no answer is both complete and broken, and no more tokens are counted than were
  * asked for. */
-#include "../../cmd/answer_stream.c"
+#include "cmd/lib/answer_stream.c"
 #include <stdlib.h>
 
 enum { ASKED = 50 };

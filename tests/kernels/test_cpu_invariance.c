@@ -4,7 +4,7 @@
 #include "unit.h"
 #include <stdlib.h>
 
-#include "synth.c" /* cmd/ is no part of the library */
+#include "cmd/lib/synthetic.c" /* cmd/ is no part of the library */
 #include "kernels/ops.h"
 
 enum { ROWS = 70 };

@@ -1,0 +1,78 @@
+/* cmd/bench/moe/bench_moe_report.c: the line that `moonlet bench moe` prints for a shape, and the same as JSON. */
+#include "cmd/bench/moe/bench_moe.h"
+#include "kernels/gpu/moe/moe_select.h"
+#include <math.h>
+
+/* As JSON has it: null where it is none. */
+static const char *number(f64 v, char out[32]) {
+    snprintf(out, 32, isfinite(v) ? "%.6e" : "null", v);
+    return out;
+}
+
+enum { TEXT = 128 };
+/* " (12 % of WHAT)"; nothing where the peak is not known. */
+static const char *share(f64 v, f64 peak, const char *what, char out[TEXT]) {
+    out[0] = 0;
+    if (peak > 0) snprintf(out, TEXT, " (%.0f %% of %s)", 100 * v / peak, what);
+    return out;
+}
+
+/* What there is to say of errors beside the two figures. */
+static const char *remarks(const bench_state *b, const shape_data *d, const moe_error error[2], char out[2 * TEXT]) {
+    int n = 0;
+    out[0] = 0;
+    if (moe_in_int8(b, d))
+        n = snprintf(out, 2 * TEXT, " (from float activations %.2e, %.2e)", error[0].floats, error[1].floats);
+    if (error[0].odd)
+        snprintf(out + n, 2 * TEXT - (size_t)n,
+                 "; %lld of these rows' %lld values NOT FINITE, %lld of them in one of the two alone",
+                 (long long)error[0].odd, (long long)(error[0].rows * b->o.dim), (long long)error[0].alone);
+    return out;
+}
+
+static u64 expert_bytes(const bench_state *b) {
+    u64 bytes = 0;
+    for (i64 i = 0; i < 3; i++) {
+        weight_view v = b->views[i];
+        v.format = expert_stored_as(b->experts, v.format, i);
+        bytes += weight_bytes(&v);
+    }
+    return bytes;
+}
+
+void moe_report(const bench_state *b, const shape_data *d, f64 median, f64 best, const moe_error error[2]) {
+    const bench_opts *o = &b->o;
+    const machine_peaks *m = &b->peaks;
+    f64 bytes = (f64)d->touched * (f64)expert_bytes(b);
+    f64 work = 6.0 * (f64)(d->n * o->topk) * (f64)(o->dim * o->inter);
+    bool int8 = b->wf == WF_INT4_GROUP && m->int8 > 0 && (!b->g || moe_in_int8(b, d));
+    f64 peak = int8 ? m->int8 : m->bf16 > 0 ? m->bf16 : m->f32;
+    const char *kind = int8 ? "int8" : m->bf16 > 0 ? "bf16" : "fp32";
+    char how[MOE_CHOICE_TEXT] = "", read[32], of_read[TEXT], of_work[TEXT], more[2 * TEXT], e[4][32];
+    moe_args call = moe_shape_args(b, d, 0);
+    if (b->g) moe_choice_text(gpu_moe_choice(&call), how);
+    snprintf(read, sizeof read, "%.1f", m->read / 1e9);
+    printf("%5lld tokens, %lld x %lld, top-%lld of %lld (%lld touched, %s), %s: %9.4f ms (best %.4f)  %6.2f GB/s%s  "
+           "%.3f T/s%s  error %.2e on %lld rows, %.2e with outliers%s%s%s\n",
+           (long long)d->n, (long long)o->dim, (long long)o->inter, (long long)o->topk, (long long)o->experts,
+           (long long)d->touched, o->ids ? "given" : o->routing, o->format, median * 1e3, best * 1e3,
+           bytes / median / 1e9, share(bytes / median, m->read, read, of_read), work / median / 1e12,
+           share(work / median, peak, kind, of_work), error[0].contract, (long long)error[0].rows, error[1].contract,
+           remarks(b, d, error, more), how[0] ? "  " : "", how);
+    fflush(stdout);
+    if (!b->json) return;
+    snprintf(of_work, sizeof of_work, peak > 0 ? "\"%s\"" : "null", kind);
+    fprintf(
+        b->json,
+        "{\"bench\":\"moe\",\"device\":\"%s\",\"format\":\"%s\",\"tokens\":%lld,\"dim\":%lld,\"inter\":%lld,"
+        "\"experts\":%lld,\"topk\":%lld,\"routing\":\"%s\",\"touched\":%lld,\"ms_median\":%.6f,\"ms_min\":%.6f,\"gb_s\":%.3f,"
+        "\"read_gb_s\":%.3f,\"tops\":%.5f,\"peak_tops\":%.5f,\"peak_kind\":%s,\"error\":%s,\"error_outliers\":%s,"
+        "\"error_float\":%s,\"error_float_outliers\":%s,\"error_rows\":%lld,\"not_finite\":%lld,\"not_finite_alone\":%lld,"
+        "\"synthetic\":%s,\"choice\":\"%s\"}\n",
+        b->dev->name, o->format, (long long)d->n, (long long)o->dim, (long long)o->inter, (long long)o->experts,
+        (long long)o->topk, o->ids ? "given" : o->routing, (long long)d->touched, median * 1e3, best * 1e3,
+        bytes / median / 1e9, m->read / 1e9, work / median / 1e12, peak / 1e12, of_work,
+        number(error[0].contract, e[0]), number(error[1].contract, e[1]), number(error[0].floats, e[2]),
+        number(error[1].floats, e[3]), (long long)error[0].rows, (long long)error[0].odd, (long long)error[0].alone,
+        o->w1 ? "false" : "true", how);
+}

@@ -1,0 +1,172 @@
+/* cmd/check/check_mirror.c: an ops table that the checks can call with memory of the host: every block that a call
+ * points into is copied to the GPU before it and back after it, canaries included. */
+#include "cmd/check/check_mirror.h"
+#include "kernels/gpu/gpu.h"
+#include "cmd/lib/model_opts.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const check_block *host;
+    u8 *there;
+} twin;
+
+static struct {
+    ops real;
+    device *dev;
+    check *c;
+    twin used[32];
+    int n;
+    deferred_norm *deferred; /* whose squares are the GPU's during the call */
+    f32 *squares;
+} mirror;
+
+static void give_up(const char *why) {
+    fprintf(stderr, "moonlet check: %s\n", why);
+    exit(1);
+}
+
+/* Where the byte at p of the host is on the GPU. A pointer into no block is a mistake of the check. */
+static void *there(const void *p) {
+    if (!p) return NULL;
+    const u8 *at = p;
+    for (int i = 0; i < mirror.c->n_blocks; i++) {
+        const check_block *b = &mirror.c->blocks[i];
+        u64 all = check_block_bytes(b->bytes);
+        if (at < b->p || at >= b->p + all) continue;
+        for (int k = 0; k < mirror.n; k++)
+            if (mirror.used[k].host == b) return mirror.used[k].there + (at - b->p);
+        err e;
+        void *copy;
+        if (mirror.n == (int)COUNT_OF(mirror.used)) give_up("too many blocks in one call");
+        if (mirror.dev->alloc(mirror.dev, &copy, all, "a check", &e) != ST_OK) give_up(e.text);
+        mirror.dev->write(mirror.dev, copy, b->p, all);
+        mirror.used[mirror.n++] = (twin){b, copy};
+        return (u8 *)copy + (at - b->p);
+    }
+    give_up("a check points into memory that it did not allocate");
+    return NULL;
+}
+
+/* At most one a call. */
+static void deferred_there(deferred_norm *l) {
+    if (!l) return;
+    mirror.deferred = l, mirror.squares = l->squares;
+    l->squares = there(l->squares);
+}
+
+static void bring_back(void) {
+    err e;
+    if (mirror.deferred) mirror.deferred->squares = mirror.squares;
+    mirror.deferred = NULL;
+    for (int k = 0; k < mirror.n; k++) {
+        const check_block *b = mirror.used[k].host;
+        mirror.dev->read(mirror.dev, b->p, mirror.used[k].there, check_block_bytes(b->bytes));
+    }
+    if (mirror.dev->finish(mirror.dev, &e) != ST_OK) give_up(e.text);
+    for (int k = 0; k < mirror.n; k++) mirror.dev->release(mirror.dev, mirror.used[k].there);
+    mirror.n = 0;
+}
+
+/* One function an op: its pointers translated, the call, everything back. */
+#define MOVE(field) k.field = there(a->field)
+#define MIRROR(op, type, ...)                                                                                          \
+    static void op_##op(const ops *o, const type *a) {                                                                 \
+        (void)o;                                                                                                       \
+        type k = *a;                                                                                                   \
+        __VA_ARGS__;                                                                                                   \
+        mirror.real.op(&mirror.real, &k);                                                                              \
+        bring_back();                                                                                                  \
+    }
+
+MIRROR(embed, embed_args, MOVE(ids), MOVE(drawn), MOVE(out))
+MIRROR(norm, norm_args, MOVE(x), MOVE(add), MOVE(sum), MOVE(out), MOVE(bad))
+MIRROR(linear, linear_args, MOVE(x), MOVE(y))
+MIRROR(swiglu, swiglu_args, MOVE(x), MOVE(out))
+MIRROR(linear_group, linear_group_args, MOVE(x), deferred_there(k.deferred);
+       for (i64 i = 0; i < k.count; i++) k.of[i].y = there(k.of[i].y))
+MIRROR(linear_norm, linear_norm_args, MOVE(linear.x), MOVE(linear.y), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum),
+       MOVE(norm.out), MOVE(norm.bad), deferred_there(k.deferred))
+MIRROR(rope_table, rope_table_args, MOVE(positions), MOVE(inv_freq), MOVE(table))
+MIRROR(rope_q, rope_q_args, MOVE(q), MOVE(table))
+MIRROR(kv_write, kv_write_args, MOVE(kv_a), MOVE(table), MOVE(slots), MOVE(kv))
+MIRROR(latent_norm_kv_write, latent_norm_kv_write_args, MOVE(q.x), MOVE(q.add), MOVE(q.sum), MOVE(q.out), MOVE(q.bad),
+       MOVE(kv.kv_a), MOVE(kv.table), MOVE(kv.slots), MOVE(kv.kv))
+MIRROR(absorb_q, absorb_q_args, MOVE(q), MOVE(out))
+MIRROR(mla_queries, mla_queries_args, MOVE(latent_norm_kv_write.q.x), MOVE(latent_norm_kv_write.q.out),
+       MOVE(latent_norm_kv_write.kv.kv_a), MOVE(latent_norm_kv_write.kv.table), MOVE(latent_norm_kv_write.kv.slots),
+       MOVE(latent_norm_kv_write.kv.kv), MOVE(q), MOVE(absorb.q), MOVE(absorb.out))
+MIRROR(mla_decode, mla_decode_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(workspace))
+MIRROR(unabsorb_v, unabsorb_v_args, MOVE(x), MOVE(out))
+static void op_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
+    (void)o;
+    mla_decode_args k = *a;
+    unabsorb_v_args m = *v;
+    MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(workspace);
+    m.x = there(v->x), m.out = there(v->out);
+    mirror.real.mla_decode_values(&mirror.real, &k, &m);
+    bring_back();
+}
+MIRROR(mla_prefill, mla_prefill_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(out), MOVE(workspace))
+MIRROR(gate, gate_args, MOVE(logits), MOVE(ids), MOVE(weights))
+static void op_gate_linear(const ops *o, const gate_args *a, const linear_args *l) {
+    (void)o;
+    gate_args k = *a;
+    linear_args m = *l;
+    MOVE(logits), MOVE(ids), MOVE(weights);
+    m.x = there(l->x), m.y = there(l->y);
+    mirror.real.gate_linear(&mirror.real, &k, &m);
+    bring_back();
+}
+MIRROR(moe, moe_args, MOVE(x), MOVE(ids), MOVE(weights), MOVE(shared), MOVE(out), MOVE(workspace))
+MIRROR(moe_norm, moe_norm_args, MOVE(moe.x), MOVE(moe.ids), MOVE(moe.weights), MOVE(moe.shared), MOVE(moe.out),
+       MOVE(moe.workspace), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum), MOVE(norm.out), MOVE(norm.bad),
+       deferred_there(k.deferred))
+MIRROR(moe_ffn, moe_ffn_args, MOVE(linear_group.x), MOVE(linear_group.of[0].y), MOVE(linear_group.of[1].y),
+       MOVE(gate.logits), MOVE(gate.ids), MOVE(gate.weights), MOVE(down.x), MOVE(down.y), MOVE(moe.moe.x),
+       MOVE(moe.moe.ids), MOVE(moe.moe.weights), MOVE(moe.moe.shared), MOVE(moe.moe.out), MOVE(moe.moe.workspace),
+       MOVE(moe.norm.x), MOVE(moe.norm.add), MOVE(moe.norm.sum), MOVE(moe.norm.out), MOVE(moe.norm.bad),
+       deferred_there(k.linear_group.deferred))
+MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
+MIRROR(mark_nonfinite, mark_nonfinite_args, MOVE(x), MOVE(bad))
+MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(ids), MOVE(bad), MOVE(workspace))
+MIRROR(logprobs, logprobs_args, MOVE(logits), MOVE(ids), MOVE(drawn), MOVE(tops), MOVE(top_ids), MOVE(logprobs),
+       MOVE(workspace))
+
+void check_tuned(bool on) {
+    err e;
+    if (ops_gpu_tuned(&mirror.real, on ? tuned_place() : "none", &e) != ST_OK) give_up(e.text);
+}
+
+void check_mirror(ops *out, const ops *real, device *dev, check *c) {
+    mirror.real = *real;
+    mirror.dev = dev;
+    mirror.c = c;
+    *out = *real;
+    out->embed = op_embed;
+    out->norm = op_norm;
+    out->linear = op_linear;
+    out->linear_norm = op_linear_norm;
+    out->swiglu = op_swiglu;
+    out->linear_group = op_linear_group;
+    out->rope_table = op_rope_table;
+    out->rope_q = op_rope_q;
+    out->kv_write = op_kv_write;
+    out->latent_norm_kv_write = op_latent_norm_kv_write;
+    out->absorb_q = op_absorb_q;
+    out->mla_queries = op_mla_queries;
+    out->mla_decode = op_mla_decode;
+    out->unabsorb_v = op_unabsorb_v;
+    out->mla_decode_values = op_mla_decode_values;
+    out->mla_prefill = op_mla_prefill;
+    out->gate = op_gate;
+    out->gate_linear = op_gate_linear;
+    out->moe = op_moe;
+    out->moe_norm = op_moe_norm;
+    out->moe_ffn = op_moe_ffn;
+    out->gather = op_gather;
+    out->mark_nonfinite = op_mark_nonfinite;
+    out->sample = op_sample;
+    out->logprobs = op_logprobs;
+}

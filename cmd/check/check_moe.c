@@ -1,0 +1,423 @@
+/* cmd/check/check_moe.c: the gate and the routed experts. */
+#include "base/log.h"
+#include "cmd/check/check.h"
+#include "format/requant.h"
+#include "kernels/gpu/gpu.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The least distance between two neighbours among the k + 1 best scores. */
+static f32 least_distance(const f32 *logits, const f32 *bias, i64 e, i64 k) {
+    f32 best[33], least = INFINITY;
+    for (i64 j = 0; j <= k; j++) best[j] = -INFINITY;
+    for (i64 i = 0; i < e; i++) {
+        f32 v = 1.0f / (1.0f + expf(-logits[i])) + bias[i];
+        for (i64 j = 0; j <= k; j++)
+            if (v > best[j]) {
+                f32 w = best[j];
+                best[j] = v, v = w;
+            }
+    }
+    for (i64 j = 0; j < k; j++) least = fminf(least, best[j] - best[j + 1]);
+    return least;
+}
+
+void check_gate(check *c) {
+    static const struct {
+        i64 n, experts, k;
+    } s[] = {{1, 384, 8}, {33, 384, 8}, {5, 64, 4},  {3, 7, 7},    {17, 16, 1},
+             {9, 65, 8},  {3, 512, 32}, {2, 513, 8}, {3, 100, 64}, {8192, 384, 8}};
+    for (size_t i = 0; i < COUNT_OF(s); i++)
+        for (int mode = 0; mode < 4; mode++) { /* normalised or not; with ties; with a NaN */
+            i64 n = s[i].n, e = s[i].experts, k = s[i].k;
+            bool many = n > 100; /* some scores of so many rows are near: another exp() may turn them round */
+            if (many && (mode || !check_on_gpu(c))) continue;
+            f32 *bias_data = check_alloc(c, synth_weight_bytes(WF_F32, 1, e));
+            weight_view v = synth_weight(&c->rng, WF_F32, 1, e, 0.1f, bias_data);
+            for (i64 j = 0; j < e && mode == 2; j++) /* with logits of 0: few scores, many experts */
+                bias_data[j] = 0.125f * roundf(8 * bias_data[j]);
+            check_weight bias = check_prepare(c, (weight_desc){.kind = WK_VECTOR, .views = &v, .n_views = 1});
+            f32 *logits = check_alloc(c, (u64)(n * e) * 4), *w = check_alloc(c, (u64)(n * k) * 4),
+                *w2 = check_alloc(c, (u64)(n * k) * 4);
+            i32 *ids = check_alloc(c, (u64)(n * k) * 4), *ids2 = check_alloc(c, (u64)(n * k) * 4);
+            for (i64 r = 0; r < n; r++) {
+                f32 *row = logits + r * e;
+                do {
+                    for (i64 j = 0; j < e; j++) row[j] = synth_normal(&c->rng);
+                } while (many && least_distance(row, v.data, e, k) < 2e-6f);
+            }
+            if (mode == 2)
+                for (i64 j = 0; j < n * e; j++) logits[j] = 0.0f; /* the bias alone decides, and where it ties, order */
+            if (mode == 3) logits[(n - 1) * e + e / 2] = NAN;
+            gate_args a = {logits, bias.dev, ids, w, n, e, k, mode != 1, 2.827f};
+            gate_args b = {logits, bias.ref, ids2, w2, n, e, k, mode != 1, 2.827f};
+            if (mode == 1 || mode == 3) { /* with a product beside it */
+                i64 rows = 136, cols = 256;
+                check_weight m = check_matrix(c, WK_LINEAR, WF_BF16, rows, cols, 0.06f);
+                check_act x = check_input(c, n * cols, 1.0f), y = check_output(c, n * rows);
+                c->dev->gate_linear(c->dev, &a, &(linear_args){m.dev, x.h, y.h, n, cols, rows, DT_BF16});
+                c->ref->gate_linear(c->ref, &b, &(linear_args){m.ref, x.f, y.f, n, cols, rows, DT_F32});
+                check_compare(c, "product beside the gate", y.h, DT_BF16, y.f, n, rows, rows, 4e-3);
+            } else {
+                c->dev->gate(c->dev, &a);
+                c->ref->gate(c->ref, &b);
+            }
+            for (i64 j = 0; j < n * k; j++)
+                if (ids[j] != ids2[j]) check_fail(c, "route: id %lld is %d, not %d", (long long)j, ids[j], ids2[j]);
+            check_compare(c, "weights", w, DT_F32, w2, n, k, k, 1e-5);
+            check_case_end(c);
+        }
+}
+
+typedef struct {
+    i64 n, hidden, inter, experts, k;
+} moe_shape;
+
+static void (*changed)(weight_view *v, i64 views); /* NULL, or what is done to the experts of the next cases */
+
+static check_weight make_experts(check *c, weight_format f, expert_format kept, const moe_shape *s) {
+    weight_view v[3 * 24];
+    u64 up = synth_weight_bytes(f, s->inter, s->hidden), down = synth_weight_bytes(f, s->hidden, s->inter);
+    u8 *m = check_alloc(c, (2 * up + down) * (u64)s->experts);
+    for (i64 e = 0; e < s->experts; e++, m += 2 * up + down) {
+        v[3 * e] = synth_weight(&c->rng, f, s->inter, s->hidden, 1.0f / sqrtf((f32)s->hidden), m);
+        v[3 * e + 1] = synth_weight(&c->rng, f, s->inter, s->hidden, 1.0f / sqrtf((f32)s->hidden), m + up);
+        v[3 * e + 2] = synth_weight(&c->rng, f, s->hidden, s->inter, 1.0f / sqrtf((f32)s->inter), m + 2 * up);
+    }
+    if (changed) changed(v, 3 * s->experts);
+    return check_prepare(c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * s->experts, .experts = kept});
+}
+
+f64 check_moe_bound(const check *c, weight_format f) {
+    return f == WF_INT4_GROUP && strstr(c->dev->name, "vnni") ? 1e-2 : 4e-3;
+}
+
+static bool hot;    /* all tokens choose the first k experts, the others nobody */
+static bool skewed; /* half of the experts nobody; the first one everybody, some tokens twice */
+
+enum { PIECE = 256 };
+/* ref, PIECE tokens at a time and side by side; `b` has so many tokens that a piece is in the same arithmetic. */
+static void ref_in_pieces(check *c, const moe_args *b, i64 hidden) {
+    u64 space = c->ref->moe_workspace(c->ref, b);
+    i64 pieces = b->n / PIECE; /* the last one has what is left too */
+    u8 *all = check_alloc(c, space * (u64)pieces);
+#pragma omp parallel for schedule(dynamic)
+    for (i64 i = 0; i < pieces; i++) {
+        i64 at = i * PIECE;
+        moe_args p = *b;
+        p.n = i + 1 < pieces ? PIECE : b->n - at;
+        p.x = (const f32 *)b->x + at * hidden;
+        p.ids += at * b->k, p.weights += at * b->k;
+        if (b->shared) p.shared = (const f32 *)b->shared + at * hidden;
+        p.out = (f32 *)b->out + at * hidden;
+        p.workspace = all + (u64)i * space;
+        c->ref->moe(c->ref, &p);
+    }
+}
+
+/* The emulated GPU runs each kernel at each kind of shape twice and no more, large calls and calls of more than 64
+ * tokens once: what decides which kernels run, and how they divide the call, is the same in the others, which real
+ * GPUs and processors take all. */
+static bool emulated_before(check *c, const moe_shape *s, const moe_args *a, weight_format f, expert_format kept,
+                            f32 sigma) {
+    static char seen[256][MOE_CHOICE_TEXT + 64];
+    static int times[COUNT_OF(seen)], n;
+    char key[sizeof seen[0]], how[MOE_CHOICE_TEXT];
+    if (!check_emulated(c)) return false;
+    if (!c->cases) n = 0;
+    int tokens = 0;
+    while (4 << tokens < s->n) tokens++;
+    moe_choice_text(gpu_moe_choice(a), how);
+    snprintf(key, sizeof key, "%d %d %s, %d, %g %d%d%d", f, kept, how, tokens, (f64)sigma, hot, skewed, !!changed);
+    int at = 0;
+    while (at < n && strcmp(seen[at], key)) at++;
+    if (at == n) {
+        if (n == COUNT_OF(seen)) return false;
+        times[n] = 0;
+        memcpy(seen[n++], key, sizeof key);
+    }
+    bool large = s->n > 64 || s->n * s->k * s->hidden * s->inter > 1 << 22;
+    return times[at]++ >= (large ? 1 : 2);
+}
+
+/* sigma: of the inputs; results grow with its square. */
+static void kept_case(check *c, const moe_shape *s, weight_format f, expert_format kept, bool shared, f32 sigma) {
+    i64 n = s->n, k = s->k, h = s->hidden;
+    check_weight w = make_experts(c, f, kept, s);
+    check_act x = check_input(c, n * h, sigma), add = check_input(c, n * h, 0.3f), y = check_output(c, n * h);
+    check_act z = check_output(c, n * h);
+    i32 *ids = check_alloc(c, (u64)(n * k) * 4), *valid = check_alloc(c, (u64)(n * k) * 4);
+    f32 *weights = check_alloc(c, (u64)(n * k) * 4);
+    for (i64 j = 0; j < n * k; j++) { /* duplicates happen; some -1, some outside */
+        u64 r = synth_bits(&c->rng);
+        ids[j] = (i32)(r % (u64)s->experts);
+        if (hot) ids[j] = (i32)(j % k);
+        if (skewed) ids[j] = j % k && r >> 40 & 7 ? (i32)(r % (u64)s->experts / 2) : 0;
+        if (n > 1 && r >> 60 == 0) ids[j] = -1;
+        if (n > 1 && r >> 60 == 1) ids[j] = (i32)s->experts + (i32)(r >> 50 & 3);
+        valid[j] = ids[j] < s->experts ? ids[j] : -1;
+        weights[j] = (1.0f + 0.5f * synth_uniform(&c->rng)) / (f32)k;
+    }
+    moe_args a = {w.dev, x.h, ids, weights, shared ? add.h : NULL, y.h, NULL, n, k, NULL};
+    moe_args b = {w.ref, x.f, valid, weights, shared ? add.f : NULL, y.f, NULL, n, k, NULL};
+    if (emulated_before(c, s, &a, f, kept, sigma)) {
+        check_case_end(c);
+        return;
+    }
+    a.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a));
+    b.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b));
+    c->dev->moe(c->dev, &a);
+    if (n >= 8 * PIECE)
+        ref_in_pieces(c, &b, h);
+    else
+        c->ref->moe(c->ref, &b);
+    char what[96];
+    snprintf(what, sizeof what, "%s%s%s, %lld tokens, %lld x %lld", weight_format_name(f), kept ? " as " : "",
+             kept ? expert_format_name(kept) : "", (long long)n, (long long)h, (long long)s->inter);
+    /* Rows of prompts take INT4 rounded to bf16 at any number of tokens, which few columns do not average out
+     * (4.5e-3 with 128). */
+    check_compare(c, what, y.h, DT_BF16, y.f, n, h, h,
+                  check_moe_bound(c, f) * (kept && h < 1024 && c->prompts ? 1.25 : 1));
+    f64 start = now_s();
+    c->dev->moe(c->dev, &a);
+    if (h == 7168) check_speed(c, now_s() - start, w.bytes);
+    if (n > 1) {
+        i64 bad = n / 2;
+        ids[bad * k] = 0; /* at least one expert sees it */
+        a.out = y.h;
+        c->dev->moe(c->dev, &a);
+        x.h[bad * h + 1] = CHECK_BAD;
+        a.out = z.h;
+        c->dev->moe(c->dev, &a);
+        check_isolated(c, "moe", y.h, z.h, n, h, bad);
+    }
+    check_case_end(c);
+}
+
+static void moe_case(check *c, const moe_shape *s, weight_format f, bool shared, f32 sigma) {
+    kept_case(c, s, f, EXPERTS_AS_STORED, shared, sigma);
+}
+
+/* A NaN among expert 0's weights for gate: rows that chose it are NaN from end to end, as ref's are, and no others. */
+static void nan_case(check *c, const moe_shape *s, weight_format f, expert_format kept) {
+    i64 n = s->n, k = s->k, h = s->hidden;
+    check_weight w = make_experts(c, f, kept, s);
+    check_act x = check_input(c, n * h, 1), y = check_output(c, n * h);
+    i32 *ids = check_alloc(c, (u64)(n * k) * 4);
+    f32 *weights = check_alloc(c, (u64)(n * k) * 4);
+    for (i64 j = 0; j < n * k; j++) {
+        ids[j] = (i32)(synth_bits(&c->rng) % (u64)s->experts), weights[j] = 1;
+        if (j / k == 0) ids[j] = 0;
+        if (j / k == 1) ids[j] = 1;
+    }
+    moe_args a = {w.dev, x.h, ids, weights, NULL, y.h, NULL, n, k, NULL};
+    a.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a));
+    c->dev->moe(c->dev, &a);
+    for (i64 i = 0; i < n; i++) {
+        bool chose = false;
+        i64 nans = 0;
+        for (i64 j = 0; j < k; j++) chose = chose || ids[i * k + j] == 0;
+        for (i64 j = 0; j < h; j++) nans += isnan(bf16_to_f32(y.h[i * h + j]));
+        if (nans != (chose ? h : 0))
+            check_fail(c, "a NaN weight: row %lld has %lld of %lld values NaN", (long long)i, (long long)nans,
+                       (long long)h);
+    }
+    c->cases++;
+    check_case_end(c);
+}
+static i64 nan_column = 77;
+static void one_nan(weight_view *v, i64 views) {
+    (void)views;
+    i64 at = 5 * v[0].cols + nan_column;
+    if (v[0].format == WF_BF16) ((bf16 *)v[0].data)[at] = CHECK_BAD;
+    if (v[0].format == WF_FP8_BLOCK) ((u8 *)v[0].data)[at] = 0xff;
+}
+
+/* Rows in bf16 that one scale for all columns fits best when it is the smallest that is tried (format/requant.h):
+ * whole multiples of that, and one value that is cut off. */
+static void smallest_scale(weight_view *v, i64 views) {
+    const f32 largest = 0x1p-5f, scale = largest * (REQUANT_TRIES + 1) / (2 * REQUANT_TRIES);
+    for (i64 i = 0; i < views; i++)
+        for (i64 j = 0; j < v[i].rows * v[i].cols; j++) {
+            bf16 *x = &((bf16 *)v[i].data)[j];
+            f32 step = 1 + (f32)(j * 5 / 3 % 7);
+            *x = f32_to_bf16(j % v[i].cols == 9 ? 7 * largest : *x >> 15 ? -step * scale : step * scale);
+        }
+}
+
+/* Experts in another format than they are stored in: on a GPU. Few tokens, tiles of every width, half a stage of
+ * columns, results too large for a half, other formats to begin with. */
+static void check_kept(check *c) {
+    static const struct {
+        moe_shape s;
+        f32 sigma;
+    } all[] = {{{1, 256, 64, 4, 2}, 1},    {{7, 128, 128, 3, 2}, 1},    {{30, 256, 128, 4, 2}, 1},
+               {{40, 320, 192, 4, 2}, 1},  {{90, 128, 64, 4, 2}, 1},    {{110, 192, 128, 4, 3}, 1},
+               {{150, 128, 256, 2, 2}, 1}, {{330, 192, 128, 3, 1}, 1},  {{230, 256, 320, 4, 2}, 1},
+               {{140, 128, 128, 1, 1}, 1}, {{170, 320, 64, 1, 1}, 2000}};
+    static const moe_shape real[] = {
+        {1, 7168, 256, 8, 8}, {40, 7168, 256, 16, 8}, {260, 7168, 512, 3, 2}, {256, 2048, 512, 4, 2}};
+    if (!c->copies) return;
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        kept_case(c, &all[i].s, WF_INT4_GROUP, EXPERTS_W4A8, i % 2, all[i].sigma);
+        if (i % 3 == 0) kept_case(c, &all[i].s, WF_INT4_GROUP, EXPERTS_W2_BF16, i % 2, all[i].sigma);
+    }
+    kept_case(c, &all[2].s, WF_BF16, EXPERTS_W4A8, true, 1);
+    kept_case(c, &all[2].s, WF_FP8_BLOCK, EXPERTS_W4A8, false, 1);
+    static const moe_shape square = {30, 256, 256, 3, 2};
+    changed = smallest_scale;
+    kept_case(c, &square, WF_BF16, EXPERTS_W4A8, true, 1);
+    changed = one_nan;
+    nan_case(c, &square, WF_BF16, EXPERTS_W4A8);
+    changed = NULL;
+    static const moe_shape odd = {40, 96, 32, 3, 2}; /* fits no block: not for int8 */
+    kept_case(c, &odd, WF_INT4_GROUP, EXPERTS_W4A8, true, 1);
+    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
+        for (int kept = EXPERTS_W4A8; kept <= EXPERTS_W2_BF16; kept++)
+            kept_case(c, &real[i], WF_INT4_GROUP, (expert_format)kept, i % 2, 1);
+}
+
+/* Every number of tokens from 1 to 64, and one expert or two for everybody. */
+static void check_each(check *c) {
+    for (i64 n = 1; n <= 64; n++) {
+        const moe_shape t = {n, 128, 64, n % 3 ? 24 / (n % 3) : 5, 3};
+        for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
+            moe_case(c, &t, (weight_format)f, n % 2, 1.0f);
+        for (int kept = EXPERTS_W4A8; c->copies && kept <= EXPERTS_W2_BF16; kept++)
+            kept_case(c, &t, WF_INT4_GROUP, (expert_format)kept, n % 2, 1.0f);
+    }
+    static const moe_shape all[] = {
+        {5, 256, 64, 24, 1}, {33, 128, 64, 24, 2}, {100, 128, 64, 24, 1}, {200, 128, 64, 24, 1}};
+    hot = true;
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        moe_case(c, &all[i], WF_BF16, i % 2, 1.0f);
+        moe_case(c, &all[i], WF_INT4_GROUP, i % 2, 1.0f);
+        if (c->copies) kept_case(c, &all[i], WF_INT4_GROUP, i % 2 ? EXPERTS_W2_BF16 : EXPERTS_W4A8, false, 1.0f);
+    }
+    hot = false;
+}
+
+/* What the checkpoint has, whatever the device keeps: bf16 and FP8 (few_plain.cu: hot experts in several groups,
+ * rings and boxes that are not filled, many launches), Quark's INT4 in shapes that are packed and that are not. */
+static void check_stored(check *c) {
+    static const moe_shape stored[] = {{3, 1152, 384, 8, 2},  {5, 128, 1280, 24, 4}, {6, 640, 128, 24, 2},
+                                       {17, 128, 128, 1, 1},  {70, 256, 128, 3, 2},  {1, 1664, 640, 8, 8},
+                                       {300, 128, 128, 8, 8}, {9, 128, 256, 24, 1}};
+    for (size_t i = 0; i < COUNT_OF(stored); i++)
+        for (int f = WF_BF16; f <= WF_FP8_BLOCK; f++) moe_case(c, &stored[i], (weight_format)f, i % 2, 1.0f);
+    static const moe_shape rows[] = {{1, 256, 64, 4, 2}, {7, 128, 128, 3, 2}, {5, 96, 32, 3, 2}, {40, 128, 192, 4, 2}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        for (int kept = EXPERTS_AS_STORED; kept <= (c->copies ? EXPERTS_W2_BF16 : EXPERTS_AS_STORED); kept++)
+            kept_case(c, &rows[i], WF_INT4_ROW, (expert_format)kept, i % 2, 1.0f);
+}
+
+/* FP8's scales: neighbours of very different sizes, one negative, one zero; all large. */
+static void unequal_scales(weight_view *v, i64 views) {
+    static const f32 times[] = {1, 0x1p-40f, -3, 0, 1.99f, 0x1p-3f, 0.6f};
+    for (i64 i = 0, at = 0; i < views; i++)
+        for (i64 j = 0; j < ceil_div(v[i].rows, FP8_BLOCK) * ceil_div(v[i].cols, FP8_BLOCK); j++)
+            ((f32 *)v[i].scale)[j] *= times[at++ % (i64)COUNT_OF(times)];
+}
+static void large_scales(weight_view *v, i64 views) {
+    for (i64 i = 0; i < views; i++)
+        for (i64 j = 0; j < ceil_div(v[i].rows, FP8_BLOCK) * ceil_div(v[i].cols, FP8_BLOCK); j++)
+            ((f32 *)v[i].scale)[j] *= 0x1p20f;
+}
+
+/* Block FP8 in whole blocks at many tokens (moe_wgmma_fp8.cu): tiles of every width, half a tile of rows, experts
+ * without tokens, one for everybody, results too large for a half; few tokens and many with scales of all sizes and
+ * with NaN. */
+static void check_fp8(check *c) {
+    static const moe_shape many[] = {{40, 384, 256, 4, 2},  {90, 128, 128, 4, 2},  {110, 128, 384, 4, 3},
+                                     {300, 256, 128, 3, 1}, {170, 640, 128, 1, 1}, {260, 128, 256, 2, 2}};
+    for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_FP8_BLOCK, i % 2, i == 4 ? 2000.0f : 1.0f);
+    static const moe_shape one[] = {{33, 128, 128, 24, 2}, {200, 128, 128, 24, 1}};
+    hot = true;
+    for (size_t i = 0; i < COUNT_OF(one); i++) moe_case(c, &one[i], WF_FP8_BLOCK, i % 2, 1.0f);
+    hot = false;
+    static const moe_shape both[] = {{6, 384, 256, 8, 2}, {60, 384, 256, 3, 2}};
+    for (size_t i = 0; i < COUNT_OF(both); i++) {
+        changed = unequal_scales;
+        moe_case(c, &both[i], WF_FP8_BLOCK, i % 2, 1.0f);
+        changed = large_scales;
+        moe_case(c, &both[i], WF_FP8_BLOCK, false, 0x1p-20f);
+        changed = one_nan;
+        for (nan_column = 76; nan_column < 80; nan_column++) /* each byte of a word */
+            nan_case(c, &both[i], WF_FP8_BLOCK, EXPERTS_AS_STORED);
+        changed = NULL;
+    }
+    static const moe_shape real[] = {{40, 7168, 256, 16, 8}, {180, 7168, 256, 2, 2}, {130, 7168, 512, 1, 1}};
+    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++) moe_case(c, &real[i], WF_FP8_BLOCK, i % 2, 1.0f);
+}
+
+/* Many tokens an expert, several slots a token: results too large for a half, and too small
+ * (kernels/gpu/moe/fp16_range.cuh). */
+static void check_range(check *c) {
+    static const moe_shape narrow = {60, 256, 128, 3, 2}, wide = {230, 192, 128, 2, 2};
+    static const f32 sigmas[] = {2000.0f, 1e10f, 3e-3f, 1e-6f};
+    for (size_t i = 0; i < COUNT_OF(sigmas); i++) {
+        moe_case(c, &narrow, WF_INT4_GROUP, false, sigmas[i]);
+        moe_case(c, &wide, WF_INT4_GROUP, false, sigmas[i]);
+        if (i % 2) moe_case(c, &narrow, WF_BF16, false, sigmas[i]);
+        if (i % 2) moe_case(c, &narrow, WF_FP8_BLOCK, false, sigmas[i]);
+        if (c->copies) kept_case(c, &wide, WF_INT4_GROUP, EXPERTS_W4A8, false, sigmas[i]);
+    }
+}
+
+/* Prompts on a GPU: experts with none of the tokens, one with all of them, the others with hundreds; all formats. */
+static void check_prompts(check *c) {
+    static const moe_shape all[] = {{4096, 512, 256, 24, 2}, {4099, 256, 128, 24, 3}};
+    if (!check_on_gpu(c)) return;
+    skewed = true;
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        for (int f = WF_BF16; f <= WF_FP8_BLOCK; f++) moe_case(c, &all[i], (weight_format)f, i % 2, 1.0f);
+        for (int kept = EXPERTS_AS_STORED; kept <= EXPERTS_W2_BF16; kept++)
+            kept_case(c, &all[i], WF_INT4_GROUP, (expert_format)kept, i % 2, 1.0f);
+    }
+    skewed = false;
+}
+
+void check_moe(check *c) {
+    static const moe_shape s[] = {{1, 7168, 256, 2, 2}, {2, 256, 64, 8, 4},   {3, 512, 96, 4, 3},   {5, 96, 32, 3, 2},
+                                  {17, 256, 192, 6, 2}, {33, 64, 64, 16, 8},  {64, 288, 160, 2, 1}, {97, 256, 64, 4, 4},
+                                  {150, 128, 32, 1, 1}, {7, 1024, 2048, 2, 2}};
+    for (size_t i = 0; i < COUNT_OF(s); i++)
+        for (int f = 0; f <= WF_INT4_GROUP; f++)
+            if (s[i].inter < 2048 || f == WF_INT4_GROUP || !check_emulated(c))
+                moe_case(c, &s[i], (weight_format)f, i % 2, 1.0f);
+    static const moe_shape many[] = {{160, 32, 32, 16, 16}, {260, 32, 32, 16, 16}}; /* of pairs */
+    for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_BF16, true, 1.0f);
+    /* INT4 in blocks of 16 x 64 (kernels/gpu/device/int4_pack.h): tokens 1..64 and around the kernels' limits; one
+     * expert for all; more experts than pairs; real widths on a GPU alone: processors and the emulated GPU would
+     * take minutes */
+    check_each(c);
+    static const moe_shape blocks[] = {{128, 128, 64, 16, 2}, {129, 192, 64, 12, 2}, {40, 576, 128, 1, 1},
+                                       {9, 64, 320, 16, 8},   {300, 64, 64, 3, 3},   {513, 64, 128, 4, 2},
+                                       {1, 1088, 64, 16, 16}};
+    static const moe_shape real[] = {{1, 7168, 256, 16, 8},
+                                     {8, 7168, 512, 8, 8},
+                                     {40, 7168, 256, 16, 8},
+                                     {3, 7168, 2048, 6, 4},
+                                     {160, 7168, 256, 16, 8}};
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) moe_case(c, &blocks[i], WF_INT4_GROUP, i % 2, 1.0f);
+    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
+        for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
+            moe_case(c, &real[i], (weight_format)f, i % 2, 1.0f);
+    static const moe_shape odd = {5, 50, 21, 3, 2}; /* no whole groups: not for INT4 */
+    for (int f = 0; f < WF_INT4_GROUP; f++) moe_case(c, &odd, (weight_format)f, true, 1.0f);
+    /* many tokens an expert: tiles of every width, columns that do not fill one, results too large for a half */
+    static const moe_shape tiled[] = {{40, 320, 192, 4, 2},  {300, 192, 128, 3, 1}, {230, 256, 320, 4, 2},
+                                      {190, 320, 192, 1, 1}, {136, 64, 128, 1, 1},  {170, 320, 64, 1, 1},
+                                      {130, 320, 64, 1, 1},  {353, 128, 64, 1, 1}};
+    static const f32 sigmas[] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 2000.0f, 1.0f};
+    for (size_t i = 0; i < COUNT_OF(tiled); i++) {
+        moe_case(c, &tiled[i], WF_BF16, i % 2, sigmas[i]);
+        moe_case(c, &tiled[i], WF_INT4_GROUP, i % 2, sigmas[i]);
+    }
+    check_kept(c);
+    check_stored(c);
+    check_fp8(c);
+    check_range(c);
+    check_prompts(c);
+}

@@ -1,0 +1,158 @@
+/* cmd/eval/eval_logprobs.c: `moonlet eval logprobs`: JSON lines {"ids"} or {"text"} in, log-probabilities out.
+ *
+ * {"ids": [n], "logprobs": [n, first null], "top": [n + 1, first null, each K pairs [id, logprob]]}; "top" only
+ * with --top K. Numbers have nine significant digits, so float32 values survive. */
+#include "base/file.h"
+#include "base/log.h"
+#include "cmd/cmd.h"
+#include "cmd/eval/eval.h"
+#include "cmd/lib/jsonl.h"
+#include "kernels/logprobs.h"
+#include "cmd/lib/model_opts.h"
+#include "text/tokenizer.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    model_opts m;
+    const char *data;
+    i64 top;
+    bool decode;
+    engine *g;
+    seq *s;
+    tokenizer *tok; /* opened when the first line with "text" comes */
+    ids_buf ids;
+    buf *out, tops;
+    i32 *best; /* [top] */
+    f64 sum;   /* of all log-probabilities */
+    i64 count, lines;
+} logprobs;
+
+/* best[0..k) = ids of the k largest logits, descending, ties to the lower id. */
+static void find_best(const f32 *x, i64 n, i64 k, i32 *best) {
+    i64 have = 0;
+    for (i64 i = 0; i < n; i++) {
+        if (have == k && !(x[i] > x[best[have - 1]])) continue;
+        i64 at = have < k ? have++ : k - 1;
+        for (; at > 0 && x[i] > x[best[at - 1]]; at--) best[at] = best[at - 1];
+        best[at] = (i32)i;
+    }
+}
+
+static status on_logits(void *ud, i64 index, f32 *logits, err *e) {
+    (void)e;
+    logprobs *l = ud;
+    i64 vocab = engine_config(l->g)->vocab;
+    f64 lse = log_sum_exp(logits, vocab);
+    if (index + 1 < (i64)l->ids.len) {
+        f64 lp = (f64)logits[l->ids.data[index + 1]] - lse;
+        buf_fmt(l->out, ", %.9g", lp);
+        l->sum += lp;
+        l->count++;
+    }
+    if (!l->top) return ST_OK;
+    find_best(logits, vocab, l->top, l->best);
+    buf_str(&l->tops, ", [");
+    for (i64 k = 0; k < l->top; k++)
+        buf_fmt(&l->tops, "%s[%d, %.9g]", k ? ", " : "", l->best[k], (f64)logits[l->best[k]] - lse);
+    buf_char(&l->tops, ']');
+    return ST_OK;
+}
+
+static status read_ids(logprobs *l, const json_t *line, err *e) {
+    const json_t *ids = json_object_get(line, "ids"), *text = json_object_get(line, "text");
+    l->ids.len = 0;
+    if (!!ids == !!text) return err_set(e, ST_INPUT, "the line needs \"ids\" or \"text\", and not both");
+    if (text) {
+        if (!json_is_string(text)) return err_set(e, ST_INPUT, "\"text\" is not a string");
+        if (!l->tok) {
+            status st = tokenizer_open(&l->tok, l->m.engine.model_dir, e);
+            if (st != ST_OK) return st;
+        }
+        return tokenizer_encode(l->tok, json_string_value(text), json_string_length(text), false, &l->ids, e);
+    }
+    if (!json_is_array(ids)) return err_set(e, ST_INPUT, "\"ids\" is not an array");
+    i64 vocab = engine_config(l->g)->vocab;
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        const json_t *v = json_array_get(ids, i);
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= vocab)
+            return err_set(e, ST_INPUT, "ids[%zu] is not a token id below %lld", i, (long long)vocab);
+        ids_add(&l->ids, (i32)json_integer_value(v));
+    }
+    return l->ids.failed ? err_nomem(e, "ids", l->ids.len * 4) : ST_OK;
+}
+
+static status one_line(void *ud, const json_t *line, buf *out, err *e) {
+    logprobs *l = ud;
+    status st = read_ids(l, line, e);
+    if (st != ST_OK) return st;
+    if (l->ids.len == 0) return err_set(e, ST_INPUT, "the line has no tokens");
+    l->out = out;
+    buf_str(out, "{\"ids\": [");
+    for (size_t i = 0; i < l->ids.len; i++) buf_fmt(out, "%s%d", i ? ", " : "", l->ids.data[i]);
+    buf_str(out, "], \"logprobs\": [null");
+    buf_clear(&l->tops);
+    buf_str(&l->tops, "], \"top\": [null");
+    f64 sum = l->sum;
+    i64 count = l->count;
+    seq_truncate(l->s, 0);
+    st = seq_run(l->s, l->ids.data, (i64)l->ids.len, l->decode, LOGITS_ALL, on_logits, l, e);
+    if (st != ST_OK) {
+        l->sum = sum;
+        l->count = count;
+        return st;
+    }
+    if (l->top) buf_add(out, l->tops.data, l->tops.len);
+    buf_str(out, "]}");
+    l->lines++;
+    return ST_OK;
+}
+
+static status run(logprobs *l, i64 *n_failed, err *e) {
+    status st = model_opts_finish(&l->m, e);
+    if (st == ST_OK) st = engine_open(&l->g, &l->m.engine, e);
+    if (st == ST_OK) st = seq_open(&l->s, l->g, e);
+    if (st != ST_OK) return st;
+    log_note("%s", engine_plan(l->g));
+    l->top = min_i64(l->top, engine_config(l->g)->vocab);
+    l->best = calloc((size_t)l->top + 1, sizeof *l->best);
+    if (!l->best) return err_nomem(e, "the top list", (u64)l->top * 4);
+    bool from_stdin = !strcmp(l->data, "-");
+    FILE *in = from_stdin ? stdin : fopen(l->data, "r");
+    if (!in) return err_set(e, ST_IO, "%s: %s", l->data, strerror(errno));
+    f64 start = now_s();
+    st = jsonl_run(in, from_stdin ? "stdin" : l->data, one_line, l, n_failed, e);
+    if (!from_stdin) fclose(in);
+    if (st == ST_OK && l->count)
+        log_note("%lld lines, %lld tokens scored in %.2f s, mean log-probability %.6f, perplexity %.6g",
+                 (long long)l->lines, (long long)l->count, now_s() - start, l->sum / (f64)l->count,
+                 exp(-l->sum / (f64)l->count));
+    return st;
+}
+
+int eval_logprobs(int argc, char **argv) {
+    logprobs l = {.data = "-"};
+    const opt_spec specs[] = {
+        MODEL_OPTS(l.m),
+        {"data", 0, OPT_STR, &l.data, "FILE", "JSON lines {\"ids\"} or {\"text\"} (default: -, stdin)", 0, 0},
+        {"top", 0, OPT_INT, &l.top, "K", "also the K most probable tokens at every position (default: 0)", 0, 1000},
+        {"decode", 0, OPT_FLAG, &l.decode, NULL,
+         "runs every token in decode form (absorbed attention), as generated ones are", 0, 0},
+    };
+    int exit_status =
+        cmd_options("eval logprobs", "[--data FILE] [--top K] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
+    if (exit_status >= 0) return exit_status;
+    err e = {0};
+    i64 n_failed = 0;
+    status st = run(&l, &n_failed, &e);
+    exit_status = st != ST_OK ? cmd_fail("eval logprobs", &e) : n_failed ? EXIT_FAULT : EXIT_DONE;
+    seq_close(l.s);
+    engine_close(l.g);
+    tokenizer_close(l.tok);
+    ids_free(&l.ids);
+    buf_free(&l.tops);
+    free(l.best);
+    return exit_status;
+}

@@ -1,0 +1,96 @@
+#include "cmd/lib/synthetic.h"
+#include <math.h>
+
+/* splitmix64 (Steele, Lea and Flood 2014) */
+u64 synth_bits(synth *s) {
+    u64 z = s->state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+f32 synth_uniform(synth *s) { return (f32)(i32)(synth_bits(s) >> 40) * 0x1p-23f - 1.0f; }
+
+f32 synth_normal(synth *s) {
+    u64 b = synth_bits(s);
+    i32 sum = (i32)(b & 0xffff) + (i32)(b >> 16 & 0xffff) + (i32)(b >> 32 & 0xffff) + (i32)(b >> 48);
+    return (f32)(sum - 131070) * (1.7320508f / 65536.0f);
+}
+
+void synth_fill_bf16(synth *s, bf16 *out, i64 n, f32 sigma) {
+    for (i64 i = 0; i < n; i++) out[i] = f32_to_bf16(synth_normal(s) * sigma);
+}
+
+static u64 data_bytes(weight_format f, i64 rows, i64 cols) {
+    u64 n = (u64)rows * (u64)cols;
+    u64 bytes = f == WF_F32 ? n * 4 : f == WF_BF16 ? n * 2 : f == WF_FP8_BLOCK ? n : n / 2;
+    return (bytes + 63) & ~(u64)63;
+}
+
+static u64 scale_count(weight_format f, i64 rows, i64 cols) {
+    if (f == WF_FP8_BLOCK) return (u64)ceil_div(rows, FP8_BLOCK) * (u64)ceil_div(cols, FP8_BLOCK);
+    if (f == WF_INT4_ROW) return (u64)rows;
+    return f == WF_INT4_GROUP ? (u64)rows * (u64)(cols / INT4_GROUP) : 0;
+}
+
+u64 synth_weight_bytes(weight_format f, i64 rows, i64 cols) {
+    u64 scale = scale_count(f, rows, cols) * (f == WF_FP8_BLOCK || f == WF_INT4_ROW ? 4 : 2);
+    return data_bytes(f, rows, cols) + ((scale + 63) & ~(u64)63);
+}
+
+weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigma, void *memory) {
+    u64 n = (u64)rows * (u64)cols, scales = scale_count(f, rows, cols);
+    u8 *data = memory, *scale = data + data_bytes(f, rows, cols);
+    weight_view v = {f, rows, cols, data, scales ? scale : NULL, 0.5f};
+    if (f == WF_F32)
+        for (u64 i = 0; i < n; i++) ((f32 *)memory)[i] = synth_normal(s) * sigma;
+    if (f == WF_BF16) synth_fill_bf16(s, memory, (i64)n, sigma);
+    if (f == WF_FP8_BLOCK) {
+        for (u64 i = 0; i < n; i++) data[i] = f32_to_f8_e4m3(synth_normal(s) * 64.0f);
+        for (u64 i = 0; i < scales; i++) ((f32 *)scale)[i] = sigma / 64.0f * (1.0f + 0.25f * synth_uniform(s));
+    }
+    if (f == WF_INT4_GROUP || f == WF_INT4_ROW) {
+        for (u64 i = 0; i + 8 <= n / 2; i += 8) {
+            u64 bits = synth_bits(s);
+            memcpy(data + i, &bits, 8);
+        }
+        for (u64 i = n / 2 / 8 * 8; i < n / 2; i++) data[i] = (u8)synth_bits(s);
+        for (u64 i = 0; i < scales; i++) { /* nibbles -8..7 have the root mean square 4.64 */
+            f32 x = sigma / 4.64f * (1.0f + 0.25f * synth_uniform(s));
+            bf16 b = f32_to_bf16(synth_bits(s) >> 63 ? x : -x);
+            if (f == WF_INT4_GROUP)
+                ((bf16 *)scale)[i] = b;
+            else /* a GPU, which keeps them as bf16, loses nothing */
+                ((f32 *)scale)[i] = bf16_to_f32(b) * 2;
+        }
+    }
+    return v;
+}
+
+void synth_one_scale(const weight_view *v) {
+    i64 groups = v->cols / INT4_GROUP;
+    bf16 *s = (bf16 *)v->scale;
+    for (i64 i = 0; i < v->rows * groups; i++) s[i] = s[i / groups * groups];
+}
+
+void synth_ids(synth *s, i32 *ids, i64 n, i64 k, i64 n_experts) {
+    for (i64 i = 0; i < n; i++)
+        for (i64 j = 0; j < k; j++) {
+            bool again = true;
+            while (again) {
+                ids[i * k + j] = (i32)(synth_bits(s) % (u64)n_experts);
+                again = false;
+                for (i64 t = 0; t < j; t++) again = again || ids[i * k + t] == ids[i * k + j];
+            }
+        }
+}
+
+f64 relative_error(const f32 *a, const f32 *b, i64 n) {
+    f64 diff = 0, size = 0;
+    for (i64 i = 0; i < n; i++) {
+        if (isnan(a[i]) && isnan(b[i])) continue;
+        diff += ((f64)a[i] - (f64)b[i]) * ((f64)a[i] - (f64)b[i]);
+        size += (f64)b[i] * (f64)b[i];
+    }
+    return diff == 0 ? 0 : sqrt(diff / size);
+}
