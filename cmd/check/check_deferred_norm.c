@@ -180,13 +180,13 @@ static void chain_case(check *c, i64 n, i64 hidden, i64 experts, bool bad) {
     check_case_end(c);
 }
 
-/* linear: one block a tile and clusters, every width of wgmma, tiles that do not fill, too many rows and weights
- * that it does not take. */
+/* linear: one block a tile and clusters, every width of wgmma, tiles of more than 32 rows, tiles that do not fill,
+ * too many rows and weights that it does not take. */
 void check_linear_norm(check *c) {
     static const struct {
         i64 n, cols, dim;
     } s[] = {{1, 1024, 7168}, {3, 256, 512},   {8, 512, 320}, {13, 192, 1024}, {20, 2048, 136},
-             {40, 128, 640},  {64, 1024, 512}, {70, 64, 256}, {5, 48, 40}};
+             {40, 128, 640},  {64, 1024, 512}, {70, 64, 256}, {5, 48, 40},     {20, 64, 5632}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
             if (f == WF_BF16 || s[i].cols % 64 == 0) linear_case(c, s[i].n, s[i].cols, s[i].dim, (weight_format)f);

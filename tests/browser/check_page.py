@@ -264,6 +264,29 @@ def test_two_turns(page):
     assert two["messages"][1]["content"] == texts(page, ".prose")[0].strip()
 
 
+def test_what_is_said_again(page):
+    """A stopped answer goes along with the next question as far as it came, what failed before its first word does not."""
+    said = {"role": "assistant", "reasoning": "", "calls": [], "facts": {}}
+    put(
+        page,
+        chat=[
+            {"role": "user", "content": "one"},
+            {**said, "content": "It is", "reasoning": "hm", "state": "stopped"},
+            {"role": "user", "content": "two"},
+            {**said, "content": "", "state": "failed"},
+        ],
+    )
+    record(page)
+    ask(page, "three")
+    answered(page)
+    assert bodies(page)[0]["messages"] == [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "It is", "reasoning_content": "hm"},
+        {"role": "user", "content": "two"},
+        {"role": "user", "content": "three"},
+    ]
+
+
 def test_odd_storage(page):
     """What another version left there does no harm."""
     put(
