@@ -262,6 +262,19 @@ def test_eval_answers_counts(tmp_path):
     assert done.returncode == 1 and b"line 1" in done.stderr
 
 
+def test_eval_answers_tells_the_error_and_what_was_cut_off(tmp_path):
+    data, out = tmp_path / "q.jsonl", tmp_path / "result.json"
+    lines = [{"question": "What is 2 + 3?", "answer": f"#### {n}"} for n in (5, 7, 5)]
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = ["eval", "answers", "-m", str(NANO), "--instant", "--data", str(data)]
+    done = moonlet(*options, "--json", str(out))
+    result = json.loads(out.read_text())
+    assert b"2 of 3 right, 66.7 % (standard error 27.2)" in done.stdout and b", 0 cut off" in done.stdout
+    assert result["accuracy"] == pytest.approx(2 / 3, abs=1e-6)
+    assert result["stderr"] == pytest.approx((2 / 9 / 3) ** 0.5, abs=1e-6)  # of a share p of n: sqrt(p (1 - p) / n)
+    assert b", 3 cut off" in moonlet(*options, "-n", "1").stdout
+
+
 def test_nano_is_found_beside_the_program():
     done = moonlet("run", "-q", "-p", "What is 20 + 22?")
     assert done.returncode == 0 and b"42" in done.stdout

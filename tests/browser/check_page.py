@@ -265,7 +265,7 @@ def test_two_turns(page):
 
 
 def test_what_is_said_again(page):
-    """A stopped answer goes along with the next question as far as it came, what failed before its first word does not."""
+    """A stopped answer goes along with the next question as far as it came, what failed before a word does not."""
     said = {"role": "assistant", "reasoning": "", "calls": [], "facts": {}}
     put(
         page,
