@@ -101,6 +101,19 @@ def test_good(tmp_path, layout, shards):
     assert "No weights in this folder" in done.stdout
 
 
+def test_the_layer_behind_the_last_is_not_counted(tmp_path):
+    """A multi-token prediction layer, whose number is num_hidden_layers, is listed apart and not in the plan."""
+    cfg = sw.write_checkpoint(tmp_path, "plain", 1)
+    options = [MOONLET, "inspect", "-m", tmp_path, "--json", "--override", "num_hidden_layers=1"]
+    whole = json.loads(subprocess.run(options[:-2], capture_output=True, text=True, check=True).stdout)
+    cut = json.loads(subprocess.run(options, capture_output=True, text=True, check=True).stdout)
+    tensors = sw.model_tensors(cfg)
+    later = {k: v for k, v in tensors.items() if ".layers.1." in k}
+    assert "later layers" not in whole["kinds"]
+    assert cut["kinds"]["later layers"]["tensors"] == len(later) > 0
+    assert cut["plan"]["weights"] == whole["plan"]["weights"] - sum(sw.n_bytes(*t) for t in later.values())
+
+
 def test_symbolic_links_are_followed(tmp_path):
     """As the Hugging Face cache stores a repository: snapshots/REV/NAME -> ../../blobs/HASH."""
     snap, blobs = tmp_path / "snapshots/rev", tmp_path / "blobs"
