@@ -40,7 +40,7 @@ IS_CLANG := $(findstring clang,$(CC))
 OMP_LIB := $(if $(IS_CLANG),-fopenmp,$(firstword $(wildcard $(shell $(CC) -print-file-name=libgomp.a 2>/dev/null)) -fopenmp))
 LDLIBS  := $(call static_or,jansson) $(call static_or,microhttpd) $(call static_or,z) $(OMP_LIB) -lm -lpthread -ldl
 LDFLAGS += $(if $(SAN),-fsanitize=address$(comma)undefined) $(if $(IS_CLANG),,-static-libgcc)
-# The GPU's kernels: compiled where there is an nvcc and part of the program, which runs without a GPU too (docs/gpu.md).
+# The GPU's kernels: compiled where there is an nvcc and part of the program, which runs without a GPU too (docs/guide/gpu.md).
 # They do not depend on B, CC and CFLAGS: all builds share build/gpu.
 ifneq ($(NEEDS),)
 NVCC_IS := $(shell NVCC='$(NVCC)' tools/find-nvcc)

@@ -10,7 +10,7 @@ import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# room -> rooms whose headers it may include (docs/design.md, "The house")
+# room -> rooms whose headers it may include (docs/design/design.md, "The house")
 LAYERS = {
     "base": set(),
     "format": {"base"},
@@ -43,6 +43,7 @@ CMD_FOLDERS = {
     "check": {"lib", "tune"},  # the layer that tune times is checked at its largest
 }
 COLUMNS = 120
+DOC_COLUMNS = 100
 C_FILES = (".c", ".h", ".cu", ".cuh", ".cc")
 problems = []
 
@@ -187,6 +188,22 @@ def check_columns(path, lines):
     problems.extend(f"{path.relative_to(ROOT)}:{i}: more than {COLUMNS} columns" for i in lines)
 
 
+def check_docs():
+    """Links lead somewhere; prose in docs/ has at most DOC_COLUMNS columns, but for tables, code and links."""
+    for path in sorted(p for p in ROOT.rglob("*.md") if not p.relative_to(ROOT).parts[0].startswith(("build", "."))):
+        rel, code = path.relative_to(ROOT), False
+        for i, line in enumerate(path.read_text().split("\n"), 1):
+            code ^= line.lstrip().startswith("```")
+            if code:
+                continue
+            for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", line):
+                if not re.match(r"[a-z]+:", target) and not (path.parent / target).exists():
+                    problems.append(f"{rel}:{i}: there is no {target}")
+            prose = not line.startswith(("|", "    ")) and "](" not in line
+            if rel.parts[0] == "docs" and prose and len(line) > DOC_COLUMNS:
+                problems.append(f"{rel}:{i}: more than {DOC_COLUMNS} columns")
+
+
 def python_files():
     """All that git does not ignore, scripts without an ending too."""
     rest = (p for p in (ROOT / "tools").iterdir() if p.is_file() and not p.suffix)
@@ -216,6 +233,7 @@ def main():
     for p in python:
         check_columns(p, long_python_lines(p.read_text()))
     check_tour(src)
+    check_docs()
     check_format(src + rest, python, strict)
     for p in problems:
         print(f"lint: {p}")

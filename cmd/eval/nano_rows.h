@@ -1,5 +1,5 @@
-/* cmd/eval/nano_rows.h: the rows of nano's accuracy table: what each asks and what counts as right. docs/evaluation.md
- * says it for a reader; tools/nano/evaluate.py measures the same in PyTorch. */
+/* cmd/eval/nano_rows.h: the rows of nano's accuracy table: what each asks and what counts as right.
+ * docs/guide/evaluation.md says it for a reader; tools/nano/evaluate.py measures the same in PyTorch. */
 #ifndef CMD_EVAL_NANO_ROWS_H
 #define CMD_EVAL_NANO_ROWS_H
 #include "cmd/eval/eval_items.h"

@@ -15,7 +15,7 @@ enum {
 };
 
 static const f64 DEFAULT_MEM_FRACTION = 0.5, DEFAULT_GPU_FRACTION = 0.88;
-static const u64 GPU_RESERVE = 500000000; /* docs/gpu.md says what for */
+static const u64 GPU_RESERVE = 500000000; /* docs/guide/gpu.md says what for */
 
 struct seq {
     engine *g;

@@ -1,7 +1,7 @@
 /* text/chat.h: Kimi's chat templates: messages in, prompt out.
  *
  * The templates are written in C, byte for byte what the published Jinja files render (K2-Instruct in three
- * revisions, K2-Thinking, K2.5; those of K2.6 and K2.7-Code were not at hand, docs/decisions.md says what theirs
+ * revisions, K2-Thinking, K2.5; those of K2.6 and K2.7-Code were not at hand, docs/design/decisions.md says what theirs
  * rest on). Control tokens come from the template alone: text of a message that looks like one is encoded as
  * ordinary text.
  *

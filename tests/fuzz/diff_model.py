@@ -7,7 +7,7 @@ Needs torch, transformers, safetensors and numpy (tests/golden/README.md tells h
 
 Each seed draws a legal config (heads, head sizes, ranks, layers, experts, shared experts, YaRN or none, tied head,
 layout: fp8, int4 with and without `language_model.`, bf16, fp32, or a mixture of formats matrix by matrix), weights
-as docs/design.md says under "Numbers" (embedding N(0, 1), o and down projections 0.6 / sqrt(fan-in), the rest
+as docs/design/design.md says under "Numbers" (embedding N(0, 1), o and down projections 0.6 / sqrt(fan-in), the rest
 1 / sqrt(fan-in)) and free random prompts of 1 to 700 tokens. Unlike the golden set, nothing is chosen so that
 the routing is decided: there are near-ties. `moonlet eval logprobs` runs on ref and on cpu at every instruction set,
 in prefill and in decode form (--decode), and is compared with transformers' float32 run; distances are those of

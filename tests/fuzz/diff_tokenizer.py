@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "tests/golden"))
 from official_tokenizer import Official  # noqa: E402
 
 BATCH = 2000
-SOURCES = ["README.md", "src/README.md", "docs/design.md", "src/base/json.c", "LICENSE", "src/text/chat_k25.c"]
+SOURCES = ["README.md", "src/README.md", "docs/design/design.md", "src/base/json.c", "LICENSE", "src/text/chat_k25.c"]
 EDGES = [
     "'s",
     "'S",

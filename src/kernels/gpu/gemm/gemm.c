@@ -124,8 +124,8 @@ static i64 set_tiles(gpu_skinny_args *k, i64 heads, i64 rows) {
     return tiles;
 }
 
-/* Measured on an H200 (docs/gpu.md): clusters are best up to 32 rows of x, unless the tiles are a few more than
- * blocks; above if a block has few units. */
+/* Measured on an H200 (docs/kernels/gemm.md): clusters are best up to 32 rows of x, unless the tiles are a few more
+ * than blocks; above if a block has few units. */
 static int choose_kind(i64 tokens, i64 most, i64 processors, i64 tiles, i64 units) {
     if (tokens <= 32) return tiles <= most || tiles >= 8 * most ? CLUSTER_SPLIT : STREAM_K;
     return tiles <= most && units / cluster_of(most, processors, tiles, units) <= 32 ? CLUSTER_SPLIT : STREAM_K;
