@@ -1,4 +1,4 @@
-/* cmd/check/check_gemm_shapes.c: matrix products in Kimi's own shapes, as they meet cuBLASLt, wide.cu and the
+/* cmd/check/check_gemm_shapes.c: matrix products in Kimi's own shapes, as they meet cuBLASLt, invariant.cu and the
  * choices of the table that comes along.
  *
  * ref computes the most rows once; fewer rows are the first of them. On a real GPU alone: 250 billion

@@ -298,7 +298,7 @@ static void check_each(check *c) {
     hot = false;
 }
 
-/* What the checkpoint has, whatever the device keeps: bf16 and FP8 (few_plain.cu: hot experts in several groups,
+/* What the checkpoint has, whatever the device keeps: bf16 and FP8 (decode_stored.cu: hot experts in several groups,
  * rings and boxes that are not filled, many launches), Quark's INT4 in shapes that are packed and that are not. */
 static void check_stored(check *c) {
     static const moe_shape stored[] = {{3, 1152, 384, 8, 2},  {5, 128, 1280, 24, 4}, {6, 640, 128, 24, 2},
@@ -325,7 +325,7 @@ static void large_scales(weight_view *v, i64 views) {
             ((f32 *)v[i].scale)[j] *= 0x1p20f;
 }
 
-/* Block FP8 in whole blocks at many tokens (moe_wgmma_fp8.cu): tiles of every width, half a tile of rows, experts
+/* Block FP8 in whole blocks at many tokens (grouped_fp8.cu): tiles of every width, half a tile of rows, experts
  * without tokens, one for everybody, results too large for a half; few tokens and many with scales of all sizes and
  * with NaN. */
 static void check_fp8(check *c) {

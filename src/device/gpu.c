@@ -186,7 +186,7 @@ void gpu_launch_cluster(gpu *g, const gpu_kernel *k, u32 cluster, u32 gx, u32 gy
     if (!gpu_enter(g)) return;
     g->last = k;
     if (g->trace.most) gpu_trace_mark(g, k, true);
-    /* Every kernel of ours waits for the one before it by itself (prelude.cuh): its launch need not. */
+    /* Every kernel of ours waits for the one before it by itself (math.cuh): its launch need not. */
     cuda_launch_attribute attributes[2] = {
         {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.number = 1},
         {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION}};
