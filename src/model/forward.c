@@ -24,7 +24,7 @@ static norm_args norm_of(const model *m, const op_weight *weight, void *d, i64 n
                        .mark = mark};
 }
 
-/* d = x w^T, then norm_of. later: m->later or NULL (ops.h). */
+/* d = x w^T, then norm_of. deferred: &m->deferred or NULL (ops.h). */
 static void linear_norm(model *m, const op_weight *w, const void *x, i64 x_stride, const norm_args *norm,
                         deferred_norm *deferred) {
     m->o->linear_norm(m->o, &(linear_norm_args){.linear = {.w = w,
