@@ -242,8 +242,8 @@ lint:
 	@python3 tools/lint.py
 
 format:
-	clang-format-14 -i $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cc')
-	black --quiet $(shell git ls-files '*.py') tools/clients
+	@clang-format-14 -i $(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cc')
+	@black --quiet $(shell git ls-files '*.py') tools/clients
 
 install: all
 	install -D $B/moonlet "$(DESTDIR)$(PREFIX)/bin/moonlet"

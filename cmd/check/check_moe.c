@@ -29,7 +29,7 @@ void check_gate(check *c) {
     } s[] = {{1, 384, 8}, {33, 384, 8}, {5, 64, 4},  {3, 7, 7},    {17, 16, 1},
              {9, 65, 8},  {3, 512, 32}, {2, 513, 8}, {3, 100, 64}, {8192, 384, 8}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
-        for (int mode = 0; mode < 4; mode++) { /* normalised or not; with ties; with a NaN */
+        for (int mode = 0; mode < 5; mode++) { /* normalised or not; with ties; with a NaN; all scores 0 */
             i64 n = s[i].n, e = s[i].experts, k = s[i].k;
             bool many = n > 100; /* some scores of so many rows are near: another exp() may turn them round */
             if (many && (mode || !check_on_gpu(c))) continue;
@@ -50,6 +50,7 @@ void check_gate(check *c) {
             if (mode == 2)
                 for (i64 j = 0; j < n * e; j++) logits[j] = 0.0f; /* the bias alone decides, and where it ties, order */
             if (mode == 3) logits[(n - 1) * e + e / 2] = NAN;
+            for (i64 j = 0; j < e && mode == 4; j++) logits[(n / 2) * e + j] = -200; /* e^-200: below every float32 */
             gate_args a = {logits, bias.dev, ids, w, n, e, k, mode != 1, 2.827f};
             gate_args b = {logits, bias.ref, ids2, w2, n, e, k, mode != 1, 2.827f};
             if (mode == 1 || mode == 3) { /* with a product beside it */
@@ -246,6 +247,24 @@ static void smallest_scale(weight_view *v, i64 views) {
         }
 }
 
+/* The results' second half alone too large for a half: of 256 rows the ones of the second warpgroup. */
+static void large_last_rows(weight_view *v, i64 views) {
+    for (i64 i = 2; i < views; i += 3) {
+        i64 scales = v[i].rows * (v[i].cols / INT4_GROUP);
+        for (i64 j = scales / 2; j < scales; j++) {
+            bf16 *scale = &((bf16 *)v[i].scale)[j];
+            *scale = f32_to_bf16(bf16_to_f32(*scale) * 0x1p20f);
+        }
+    }
+}
+
+/* One scale for all groups of a row but the last one, of twice the size. */
+static void last_group_apart(weight_view *v, i64 views) {
+    for (i64 i = 0; i < views; i++)
+        for (i64 j = 0, n = v[i].cols / INT4_GROUP; j < v[i].rows * n; j++)
+            ((bf16 *)v[i].scale)[j] = f32_to_bf16(j % n == n - 1 ? 0x1p-5f : 0x1p-6f);
+}
+
 /* Experts in another format than they are stored in: on a GPU. Few tokens, tiles of every width, half a stage of
  * columns, results too large for a half, other formats to begin with. */
 static void check_kept(check *c) {
@@ -265,11 +284,17 @@ static void check_kept(check *c) {
     }
     kept_case(c, &all[2].s, WF_BF16, EXPERTS_W4A8, true, 1);
     kept_case(c, &all[2].s, WF_FP8_BLOCK, EXPERTS_W4A8, false, 1);
-    static const moe_shape square = {30, 256, 256, 3, 2};
+    static const moe_shape square = {60, 256, 256, 3, 2}, wide = {230, 256, 128, 2, 2}, groups = {20, 1024, 128, 2, 2};
     changed = smallest_scale;
     kept_case(c, &square, WF_BF16, EXPERTS_W4A8, true, 1);
     changed = one_nan;
     nan_case(c, &square, WF_BF16, EXPERTS_W4A8);
+    changed = large_last_rows;
+    kept_case(c, &square, WF_INT4_GROUP, EXPERTS_AS_STORED, false, 1);
+    kept_case(c, &square, WF_INT4_GROUP, EXPERTS_W4A8, false, 1);
+    kept_case(c, &wide, WF_INT4_GROUP, EXPERTS_AS_STORED, false, 1);
+    changed = last_group_apart;
+    kept_case(c, &groups, WF_INT4_GROUP, EXPERTS_W4A8, false, 1);
     changed = NULL;
     static const moe_shape odd = {40, 96, 32, 3, 2}; /* fits no block: not for int8 */
     kept_case(c, &odd, WF_INT4_GROUP, EXPERTS_W4A8, true, 1);
