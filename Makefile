@@ -203,7 +203,7 @@ amd: $(AMD)
 	@echo "amd: gfx942 and gfx950, $(words $(AMD)) of $(words $(AMD)) kernel files"
 
 .PHONY: emulator
-emulator: $B/tests/gpu/libcuda.so.1 $B/tests/gpu/test_hopper build/golden/drawn
+emulator: $B/tests/gpu/libcuda.so.1 $B/tests/gpu/test_hopper $B/tests/gpu/several_gpus build/golden/drawn
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)

@@ -110,6 +110,13 @@ ALL = [
         env=EMULATED,
     ),
     dict(
+        name="two GPUs and the processor at once, emulated",
+        needs=["emulated GPU"],
+        run="build/tests/gpu/several_gpus",
+        count="cmocka",
+        env=dict(EMULATED, EMU_GPUS="2"),
+    ),
+    dict(
         name="plan and loading, emulated",
         needs=["emulated GPU"],
         run="{python} tests/gpu/plan.py",

@@ -4,6 +4,7 @@
  * needs the block alone. Calls go round several sets of pages, together larger than the chip's cache. */
 #include "base/log.h"
 #include "cmd/bench/bench.h"
+#include "kernels/backend.h"
 #include "kernels/gpu/gpu.h"
 #include "cmd/lib/synthetic.h"
 #include <math.h>
@@ -328,13 +329,12 @@ int bench_attention(int argc, char **argv) {
     err e = {0};
     b.kv_type = strcmp(kv, "bf16") ? DT_F8_E4M3 : DT_BF16;
     ops_init_ref(&b.ref);
-    status st = gpu_open(&b.g, 0, &e);
-    if (st == ST_OK) st = ops_init_gpu(&b.dev, b.g, DT_BF16, &e);
-    if (st != ST_OK) err_prefix(&e, "--device cuda");
+    backend gpu;
+    status st = backend_open(&gpu, &(backend_options){.name = dev, .act = DT_BF16}, &e);
     if (st == ST_OK && json && !(b.json = fopen(json, "w")))
         st = err_set(&e, ST_IO, "--json %s cannot be written", json);
     if (st == ST_OK) {
-        b.mem = gpu_device(b.g);
+        b.g = gpu.gpu, b.dev = gpu.ops, b.mem = gpu.device;
         if (deterministic) b.dev.set_row_mode(&b.dev, ROWS_DECODE);
         if (strstr(gpu_name(b.g), "H200")) b.read = 4.35e12, b.bf16 = 722e12; /* measured 2026-11-20: read, cuBLAS */
         make_block(&b);
@@ -343,7 +343,7 @@ int bench_attention(int argc, char **argv) {
         if (st == ST_OK && !decode.n && !prefill.n) st = run_usual(&b, &e);
     }
     free(b.block), free(b.wide);
-    gpu_close(b.g);
+    backend_close(&gpu);
     if (b.json && fclose(b.json) && st == ST_OK) st = err_set(&e, ST_IO, "--json %s cannot be written", json);
     return st == ST_OK ? EXIT_DONE : cmd_fail("bench attention", &e);
 }

@@ -38,7 +38,7 @@ static void queue_calls(void *ud) {
 
 /* Seconds of a call: the mean of a run, from its recording if there is one. */
 static status time_calls(const call_run *r, const device_recording *tape, f64 *seconds, err *e) {
-    device *dev = r->b->gpu.dev;
+    device *dev = r->b->gpu.on.device;
     f64 t = now_s();
     if (tape)
         dev->replay(dev, tape);
@@ -61,13 +61,13 @@ static status time_case(gemm_bench *b, const gemm_case *c, f64 *median, f64 *bes
     status st = time_calls(&r, NULL, &first, e);
     if (st == ST_OK) st = time_calls(&r, NULL, &first, e);
     r.calls = (i64)fmin(1000, fmax(3, 10e-3 / fmax(first, 1e-6)));
-    if (st == ST_OK) st = b->gpu.dev->record(b->gpu.dev, queue_calls, &r, &tape, e);
+    if (st == ST_OK) st = b->gpu.on.device->record(b->gpu.on.device, queue_calls, &r, &tape, e);
     for (i64 k = -1; st == ST_OK && k < b->o.runs; k++) { /* the first warms up */
         f64 t;
         st = time_calls(&r, tape, &t, e);
         if (k >= 0) times[k] = t;
     }
-    b->gpu.dev->forget(b->gpu.dev, tape);
+    b->gpu.on.device->forget(b->gpu.on.device, tape);
     if (st != ST_OK) return st;
     qsort(times, (size_t)b->o.runs, sizeof *times, by_value);
     *median = times[b->o.runs / 2], *best = times[0];
@@ -81,9 +81,9 @@ static status case_error(gemm_bench *b, gemm_case *c, gemm_seen *seen, f64 *erro
     f32 got[TOKENS * SAMPLES], want[TOKENS * SAMPLES], *row = malloc((size_t)c->y_width * 4);
     if (!row) return err_nomem(e, "sampled rows", (u64)c->y_width * 4);
     for (i64 i = 0; i < samples; i++) at[i] = i * (c->y_width - 1) / (samples - 1);
-    ops_gpu_watch_gemm(&b->gpu.ops, seen);
+    ops_gpu_watch_gemm(&b->gpu.on.ops, seen);
     gemm_case_call(&b->gpu, c, 0);
-    ops_gpu_watch_gemm(&b->gpu.ops, NULL);
+    ops_gpu_watch_gemm(&b->gpu.on.ops, NULL);
     for (i64 t = 0; t < tokens; t++) {
         which[t] = tokens > 1 ? t * (c->n - 1) / (tokens - 1) : 0;
         gemm_case_read(&b->gpu, c, which[t], row);
@@ -114,8 +114,9 @@ static void report(const gemm_bench *b, const gemm_case *c, const gemm_seen *see
             b->json,
             "{\"bench\":\"gemm\",\"device\":\"%s\",\"name\":\"%s\",\"n\":%lld,\"rows\":%lld,\"cols\":%lld,\"us_median\":%.3f,"
             "\"us_min\":%.3f,\"tb_s\":%.4f,\"tflop_s\":%.3f,\"floor_us\":%.3f,\"error\":%.6e,\"sets\":%lld,\"choice\":\"%s\"}\n",
-            b->gpu.dev->name, c->s->name, (long long)c->n, (long long)c->s->rows, (long long)c->s->cols, median * 1e6,
-            best * 1e6, bytes / median / 1e12, flops / median / 1e12, floor * 1e6, error, (long long)c->sets, how);
+            b->gpu.on.device->name, c->s->name, (long long)c->n, (long long)c->s->rows, (long long)c->s->cols,
+            median * 1e6, best * 1e6, bytes / median / 1e12, flops / median / 1e12, floor * 1e6, error,
+            (long long)c->sets, how);
 }
 
 static status run_case(gemm_bench *b, const gemm_shape *s, i64 n, err *e) {
@@ -183,22 +184,20 @@ int bench_gemm(int argc, char **argv) {
     int done = cmd_options("bench gemm", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (done >= 0) return done;
     err e = {0};
-    status st = gpu_open(&b.gpu.g, 0, &e);
-    if (st == ST_OK) st = ops_init_gpu(&b.gpu.ops, b.gpu.g, DT_BF16, &e);
-    if (st != ST_OK) err_prefix(&e, "--device cuda");
-    if (st == ST_OK && (st = ops_gpu_tuned(&b.gpu.ops, o->tuned ? o->tuned : tuned_place(), &e)) != ST_OK)
+    status st = backend_open(&b.gpu.on, &(backend_options){.name = o->device, .act = DT_BF16}, &e);
+    if (st == ST_OK && (st = ops_gpu_tuned(&b.gpu.on.ops, o->tuned ? o->tuned : tuned_place(), &e)) != ST_OK)
         err_prefix(&e, "--tuned");
     if (st == ST_OK && o->json && !(b.json = fopen(o->json, "w")))
         st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
     if (st == ST_OK) {
-        machine_peaks p = bench_gpu_peaks(gpu_name(b.gpu.g));
-        b.gpu.dev = gpu_device(b.gpu.g), b.gpu.seed = o->seed, b.read = p.read, b.bf16 = p.bf16;
+        machine_peaks p = bench_gpu_peaks(gpu_name(b.gpu.on.gpu));
+        b.gpu.seed = o->seed, b.read = p.read, b.bf16 = p.bf16;
         printf(
             "%s; bf16 weights and activations, made up; times are means of calls recorded in a row, weights in turn\n",
-            b.gpu.dev->name);
+            b.gpu.on.device->name);
         st = run_all(&b, &e);
     }
-    gpu_close(b.gpu.g);
+    backend_close(&b.gpu.on);
     if (b.json && fclose(b.json) && st == ST_OK) st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
     return st == ST_OK ? EXIT_DONE : cmd_fail("bench gemm", &e);
 }

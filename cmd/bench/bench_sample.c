@@ -4,6 +4,7 @@
  * --sets 1 keeps few rows in the chip's cache, where the head's product leaves them. */
 #include "base/log.h"
 #include "cmd/bench/bench.h"
+#include "kernels/backend.h"
 #include "kernels/gpu/gpu.h"
 #include "cmd/lib/synthetic.h"
 #include <math.h>
@@ -162,20 +163,20 @@ int bench_sample(int argc, char **argv) {
     int done = cmd_options("bench sample", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (done >= 0) return done;
     err e = {0};
-    status st = gpu_open(&b.g, 0, &e);
-    if (st == ST_OK) st = ops_init_gpu(&b.dev, b.g, DT_BF16, &e);
+    backend gpu;
+    status st = backend_open(&gpu, &(backend_options){.name = "cuda", .act = DT_BF16}, &e);
     if (st != ST_OK) err_prefix(&e, "bench sample");
     if (st == ST_OK && json && !(b.json = fopen(json, "w")))
         st = err_set(&e, ST_IO, "--json %s cannot be written", json);
     if (st == ST_OK) {
-        b.mem = b.pool.dev = gpu_device(b.g);
+        b.g = gpu.gpu, b.dev = gpu.ops, b.mem = b.pool.dev = gpu.device;
         st = make_buffers(&b, only ? only : rows[COUNT_OF(rows) - 1], &e);
     }
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         for (size_t k = 0; st == ST_OK && k < COUNT_OF(kinds); k++)
             if (!only || !i) st = run_line(&b, only ? only : rows[i], k, &e);
     device_pool_free(&b.pool);
-    gpu_close(b.g);
+    backend_close(&gpu);
     if (b.json && fclose(b.json) && st == ST_OK) st = err_set(&e, ST_IO, "--json %s cannot be written", json);
     return st == ST_OK ? EXIT_DONE : cmd_fail("bench sample", &e);
 }

@@ -5,6 +5,7 @@
 #include "cmd/check/check_mirror.h"
 #include "cmd/check/check_int64.h"
 #include "cmd/cmd.h"
+#include "kernels/backend.h"
 #include "kernels/gpu/gpu.h"
 #include <math.h>
 #include <stdarg.h>
@@ -271,36 +272,34 @@ static status check_cpu(checks *k, err *e) {
 }
 
 static status check_large_cuda(checks *k, err *e) {
-    gpu *g;
-    ops o;
+    backend gpu;
     int passed = 0, failed = 0;
-    status st = gpu_open(&g, 0, e);
-    if (st == ST_OK) st = ops_init_gpu(&o, g, DT_BF16, e);
-    if (st == ST_OK) st = check_large(&o, gpu_device(g), &passed, &failed, e);
-    gpu_close(g);
+    status st = backend_open(&gpu, &(backend_options){.name = "cuda", .act = DT_BF16}, e);
+    if (st == ST_OK) st = check_large(&gpu.ops, gpu.device, &passed, &failed, e);
+    backend_close(&gpu);
     k->passed += passed;
     k->failed += failed;
     return st == ST_OK ? ST_OK : err_prefix(e, "--large");
 }
 
 static status check_cuda(checks *k, err *e) {
-    gpu *g;
-    ops real, dev;
-    status st = gpu_open(&g, 0, e);
-    if (st == ST_OK) st = ops_init_gpu(&real, g, DT_BF16, e);
+    backend gpu;
+    ops dev;
+    status st = backend_open(&gpu, &(backend_options){.name = "cuda", .act = DT_BF16}, e);
     static const row_mode any[] = {ROWS_ANY}, both[] = {ROWS_DECODE, ROWS_PROMPT};
     static const char *const names[] = {"", "rows that decode", "rows of prompts"};
     for (int i = 0; st == ST_OK && i < (k->deterministic ? 2 : 1); i++) {
         row_mode form = (k->deterministic ? both : any)[i];
-        check_mirror(&dev, &real, gpu_device(g), k->c);
-        real.set_row_mode(&real, form);
+        check_mirror(&dev, &gpu.ops, gpu.device, k->c);
+        gpu.ops.set_row_mode(&gpu.ops, form);
         k->c->prompts = form == ROWS_PROMPT;
         if (form != ROWS_ANY) printf("%s:\n", names[form]);
         run_all(k, &dev, true, true);
-        st = gpu_device(g)->finish(gpu_device(g), e);
+        st = gpu.device->finish(gpu.device, e);
+        if (st != ST_OK) err_prefix(e, "--device cuda");
     }
-    gpu_close(g);
-    return st == ST_OK ? ST_OK : err_prefix(e, "--device cuda");
+    backend_close(&gpu);
+    return st;
 }
 
 int cmd_check(int argc, char **argv) {

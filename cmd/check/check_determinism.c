@@ -10,6 +10,7 @@
 #include "cmd/lib/model_opts.h"
 #include "runtime/philox.h"
 #include "runtime/scheduler.h"
+#include "kernels/backend.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,7 +246,7 @@ static status run_all(bits *k, err *e) {
     bool apart = false;
     engine *g;
     status st = first_engine(k, &base, &apart, e);
-    if (st == ST_OK && k->m.engine.device && !strcmp(k->m.engine.device, "cuda")) {
+    if (st == ST_OK && backend_name_is_gpu(k->m.engine.device)) {
         st = open_engine(k, &g, true, k->m.engine.chunk, e);
         if (st == ST_OK) st = also(k, g, "every launch by itself, no recorded steps", TOGETHER, 0, &base, STEPS, e);
         engine_close(g);

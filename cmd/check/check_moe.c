@@ -129,7 +129,7 @@ static bool emulated_before(check *c, const moe_shape *s, const moe_args *a, wei
     if (!c->cases) n = 0;
     int tokens = 0;
     while (4 << tokens < s->n) tokens++;
-    moe_choice_text(gpu_moe_choice(a), how);
+    moe_choice_text(gpu_moe_choice(c->dev, a), how);
     snprintf(key, sizeof key, "%d %d %s, %d, %g %d%d%d", f, kept, how, tokens, (f64)sigma, hot, skewed, !!changed);
     int at = 0;
     while (at < n && strcmp(seen[at], key)) at++;

@@ -52,7 +52,7 @@ static status make_weight(gemm_gpu *b, const gemm_shape *s, u64 seed, op_weight 
                      .v_dim = V_DIM,
                      .dummy_seed = seed + 1,
                      .dummy_sigma = 1.0f / sqrtf((f32)v.cols)};
-    return b->ops.weight_prepare(&b->ops, &d, out, e);
+    return b->on.ops.weight_prepare(&b->on.ops, &d, out, e);
 }
 
 void gemm_case_sizes(gemm_case *c, u64 rotate) {
@@ -72,29 +72,29 @@ static status fill_x(gemm_gpu *b, gemm_case *c, err *e) {
     weight_view v = {.format = WF_BF16, .rows = min_i64(c->n, X_ROWS), .cols = c->x_width};
     weight_desc d = {.kind = WK_TABLE, .views = &v, .n_views = 1, .dummy_seed = (u64)b->seed + 77, .dummy_sigma = 1.0f};
     op_weight *table = NULL;
-    status st = b->ops.weight_prepare(&b->ops, &d, &table, e);
+    status st = b->on.ops.weight_prepare(&b->on.ops, &d, &table, e);
     i32 *ids = malloc((size_t)c->n * sizeof *ids);
     if (st == ST_OK && !ids) st = err_nomem(e, "row numbers", (u64)c->n * 4);
     if (st == ST_OK) {
         for (i64 i = 0; i < c->n; i++) ids[i] = (i32)(i % v.rows);
-        b->dev->write(b->dev, c->ids, ids, (u64)c->n * sizeof *ids);
-        b->ops.embed(&b->ops, &(embed_args){table, c->ids, NULL, c->x, c->n});
-        st = b->dev->finish(b->dev, e);
+        b->on.device->write(b->on.device, c->ids, ids, (u64)c->n * sizeof *ids);
+        b->on.ops.embed(&b->on.ops, &(embed_args){table, c->ids, NULL, c->x, c->n});
+        st = b->on.device->finish(b->on.device, e);
     }
     free(ids);
-    b->ops.weight_release(table);
+    b->on.ops.weight_release(table);
     return st;
 }
 
 void gemm_case_free(gemm_gpu *b, gemm_case *c) {
-    for (i64 i = 0; i < c->sets; i++) b->ops.weight_release(c->w[i]), b->ops.weight_release(c->up[i]);
+    for (i64 i = 0; i < c->sets; i++) b->on.ops.weight_release(c->w[i]), b->on.ops.weight_release(c->up[i]);
     device_pool_free(&c->pool);
 }
 
 status gemm_case_make(gemm_gpu *b, gemm_case *c, u64 rotate, err *e) {
     status st = ST_OK;
     gemm_case_sizes(c, rotate);
-    c->pool.dev = b->dev;
+    c->pool.dev = b->on.device;
     u64 n = (u64)c->n, widest = (u64)max_i64(c->s->cols, LATENT);
     for (i64 i = 0; st == ST_OK && i < c->sets; i++) {
         st = make_weight(b, c->s, (u64)(b->seed + i) * 2, &c->w[i], e);
@@ -111,7 +111,7 @@ status gemm_case_make(gemm_gpu *b, gemm_case *c, u64 rotate, err *e) {
 void gemm_case_call(gemm_gpu *b, const gemm_case *c, i64 set) {
     const gemm_shape *s = c->s;
     const op_weight *w = c->w[set % c->sets];
-    const ops *o = &b->ops;
+    const ops *o = &b->on.ops;
     if (s->kind == G_ADD && gpu_add_linear(o, &(linear_args){w, c->x, c->y, c->n, s->cols, s->rows, DT_BF16})) return;
     if (s->kind == G_LINEAR || s->kind == G_LOGITS || s->kind == G_ADD)
         o->linear(o, &(linear_args){w, c->x, c->y, c->n, s->cols, s->rows, c->wide ? DT_F32 : DT_BF16});
@@ -127,9 +127,9 @@ void gemm_case_call(gemm_gpu *b, const gemm_case *c, i64 set) {
 static void read_row(gemm_gpu *b, gemm_case *c, const op_weight *w, i64 row, i64 cols, f32 *out) {
     i32 id = (i32)row;
     bf16 h[COLS_MOST];
-    b->dev->write(b->dev, c->ids, &id, sizeof id);
-    b->ops.embed(&b->ops, &(embed_args){w, c->ids, NULL, c->row, 1});
-    b->dev->read(b->dev, h, c->row, (u64)cols * 2);
+    b->on.device->write(b->on.device, c->ids, &id, sizeof id);
+    b->on.ops.embed(&b->on.ops, &(embed_args){w, c->ids, NULL, c->row, 1});
+    b->on.device->read(b->on.device, h, c->row, (u64)cols * 2);
     for (i64 i = 0; i < cols; i++) out[i] = bf16_to_f32(h[i]);
 }
 
@@ -167,7 +167,7 @@ static f64 expected(gemm_gpu *b, gemm_case *c, const f32 *x, i64 at, f32 *row) {
 
 void gemm_case_read(gemm_gpu *b, const gemm_case *c, i64 token, f32 *out) {
     const u64 size = c->wide ? 4 : 2, bytes = (u64)c->y_width * size;
-    b->dev->read(b->dev, out, (u8 *)c->y + (u64)token * bytes, bytes);
+    b->on.device->read(b->on.device, out, (u8 *)c->y + (u64)token * bytes, bytes);
     if (c->wide) return;
     for (i64 i = c->y_width - 1; i >= 0; i--) { /* from behind: in place */
         bf16 h;
@@ -182,10 +182,10 @@ status gemm_case_want(gemm_gpu *b, gemm_case *c, const i64 *tokens, i64 n_tokens
     bf16 *raw = malloc((size_t)c->x_width * 2);
     bool ok = x && row && raw;
     for (i64 t = 0; ok && t < n_tokens; t++) {
-        b->dev->read(b->dev, raw, (u8 *)c->x + (u64)(tokens[t] * c->x_width) * 2, (u64)c->x_width * 2);
+        b->on.device->read(b->on.device, raw, (u8 *)c->x + (u64)(tokens[t] * c->x_width) * 2, (u64)c->x_width * 2);
         for (i64 i = 0; i < c->x_width; i++) x[i] = bf16_to_f32(raw[i]);
         for (i64 i = 0; i < count; i++) out[t * count + i] = (f32)expected(b, c, x, at[i], row);
     }
     free(x), free(row), free(raw);
-    return ok ? b->dev->finish(b->dev, e) : err_nomem(e, "sampled rows", (u64)c->x_width * 4);
+    return ok ? b->on.device->finish(b->on.device, e) : err_nomem(e, "sampled rows", (u64)c->x_width * 4);
 }

@@ -2,6 +2,7 @@
  * gemm` and `moonlet tune gemm` run. */
 #ifndef CMD_LIB_GEMM_PROBLEM_H
 #define CMD_LIB_GEMM_PROBLEM_H
+#include "kernels/backend.h"
 #include "kernels/gpu/gpu.h"
 
 enum { GEMM_SETS = 64, GEMM_SAMPLES = 64 };
@@ -24,9 +25,7 @@ enum { GEMM_KIMI = 30 };
 extern const gemm_shape gemm_kimi[GEMM_KIMI];
 
 typedef struct {
-    gpu *g;
-    device *dev;
-    ops ops;
+    backend on;
     i64 seed;
 } gemm_gpu;
 

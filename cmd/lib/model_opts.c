@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "runtime/simulate.h"
+#include "kernels/backend.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,7 +49,7 @@ status model_opts_finish(model_opts *o, err *e) {
     o->engine.overrides = o->overrides.items;
     o->engine.n_overrides = o->overrides.n;
     o->engine.model_dir = o->model;
-    if (!o->engine.tuned && o->engine.device && !strcmp(o->engine.device, "cuda")) o->engine.tuned = tuned_place();
+    if (!o->engine.tuned && backend_name_is_gpu(o->engine.device)) o->engine.tuned = tuned_place();
     if (o->model) return ST_OK;
     status st = nano_dir(nano, sizeof nano, e);
     o->engine.model_dir = nano;

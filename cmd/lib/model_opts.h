@@ -16,10 +16,10 @@ typedef struct {
     {"model", 'm', OPT_STR, &(o).model, "DIR", "checkpoint folder (default: the nano model that comes along)", 0, 0},  \
         {"device",                                                                                                     \
          'd',                                                                                                          \
-         OPT_ENUM,                                                                                                     \
+         OPT_STR,                                                                                                      \
          &(o).engine.device,                                                                                           \
-         "ref|cpu|cuda",                                                                                               \
-         "ref: plain C, the definition of correct; cuda: one NVIDIA H100 or H200 (default: cpu)",                      \
+         "ref|cpu|cuda|cuda:N",                                                                                        \
+         "ref: plain C, the definition of correct; cuda: one NVIDIA H100 or H200, N of several (default: cpu)",        \
          0,                                                                                                            \
          0},                                                                                                           \
         {"threads", 't', OPT_INT, &(o).engine.threads, "N", "CPU threads (default: 0, all cores)", 0, 4096},           \

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
+#include "kernels/backend.h"
 #include "kernels/gpu/moe/moe_tuned.h"
 #include "cmd/lib/model_opts.h"
 #include "cmd/tune/tune.h"
@@ -272,11 +273,11 @@ static int tune_moe(int argc, char **argv) {
     int done = cmd_options("tune moe", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (done >= 0) return done;
     status st = check_lists(&t.o, &e);
-    if (st == ST_OK) st = gpu_open(&t.t.g, 0, &e);
-    if (st == ST_OK) st = ops_init_gpu(&t.t.o, t.t.g, DT_BF16, &e);
+    backend gpu = {.gpu = NULL};
+    if (st == ST_OK) st = backend_open(&gpu, &(backend_options){.name = "cuda", .act = DT_BF16}, &e);
     if (st == ST_OK) {
         ops_init_ref(&t.t.ref);
-        t.t.dev = gpu_device(t.t.g);
+        t.t.g = gpu.gpu, t.t.o = gpu.ops, t.t.dev = gpu.device;
         t.chip = gpu_name(t.t.g), t.sms = gpu_processors(t.t.g);
         st = open_table(&t, &e);
     }
@@ -287,7 +288,7 @@ static int tune_moe(int argc, char **argv) {
                (unsigned long long)t.left, now_s() - t.start,
                t.done < t.left ? "; the same command again does the rest" : "");
     tuned_free(&t.known);
-    gpu_close(t.t.g);
+    backend_close(&gpu);
     return st == ST_OK ? EXIT_DONE : cmd_fail("tune moe", &e);
 }
 

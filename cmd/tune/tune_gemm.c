@@ -143,9 +143,9 @@ static void queue_calls(void *ud) {
 }
 
 static status record(job *j, const gemm_choice *how, device_recording **out, err *e) {
-    ops_gpu_force_gemm(&j->t->gpu.ops, how);
-    status st = j->t->gpu.dev->record(j->t->gpu.dev, queue_calls, j, out, e);
-    ops_gpu_force_gemm(&j->t->gpu.ops, NULL);
+    ops_gpu_force_gemm(&j->t->gpu.on.ops, how);
+    status st = j->t->gpu.on.device->record(j->t->gpu.on.device, queue_calls, j, out, e);
+    ops_gpu_force_gemm(&j->t->gpu.on.ops, NULL);
     return st;
 }
 
@@ -155,25 +155,25 @@ typedef struct {
 } turn;
 static void queue_turn(void *ud) {
     const turn *t = ud;
-    for (i64 i = 0; i < t->j->replays; i++) t->j->t->gpu.dev->replay(t->j->t->gpu.dev, t->r);
+    for (i64 i = 0; i < t->j->replays; i++) t->j->t->gpu.on.device->replay(t->j->t->gpu.on.device, t->r);
 }
 
 /* Microseconds a call, by the GPU's clock. */
 static status time_turn(const job *j, const device_recording *r, f64 *us, err *e) {
     turn t = {j, r};
-    if (j->ahead) j->t->gpu.dev->replay(j->t->gpu.dev, r);
-    status st = gpu_clock(j->t->gpu.g, queue_turn, &t, us, e);
+    if (j->ahead) j->t->gpu.on.device->replay(j->t->gpu.on.device, r);
+    status st = gpu_clock(j->t->gpu.on.gpu, queue_turn, &t, us, e);
     *us *= 1e6 / (f64)(j->calls * j->replays);
     return st;
 }
 
 static void call_once(job *j, const gemm_choice *how, gemm_seen *seen) {
     gemm_gpu *g = &j->t->gpu;
-    ops_gpu_force_gemm(&g->ops, how);
-    ops_gpu_watch_gemm(&g->ops, seen);
+    ops_gpu_force_gemm(&g->on.ops, how);
+    ops_gpu_watch_gemm(&g->on.ops, seen);
     gemm_case_call(g, j->c, 0);
-    ops_gpu_watch_gemm(&g->ops, NULL);
-    ops_gpu_force_gemm(&g->ops, NULL);
+    ops_gpu_watch_gemm(&g->on.ops, NULL);
+    ops_gpu_force_gemm(&g->on.ops, NULL);
 }
 
 /* Runs the call once and reads rows of it, which held no numbers before, or zeros where it adds to them. */
@@ -182,10 +182,11 @@ static status run_once(job *j, const gemm_choice *how, gemm_seen *seen, f32 *row
     const i64 n = j->c->n, width = j->c->y_width, size = j->c->wide ? 4 : 2;
     memset(rows, j->c->s->kind == G_ADD ? 0 : 0xff, (size_t)(width * size));
     for (i64 i = 0; i < SPREAD; i++)
-        g->dev->write(g->dev, (u8 *)j->c->y + i * (n - 1) / (SPREAD - 1) * width * size, rows, (u64)(width * size));
+        g->on.device->write(g->on.device, (u8 *)j->c->y + i * (n - 1) / (SPREAD - 1) * width * size, rows,
+                            (u64)(width * size));
     call_once(j, how, seen);
     for (i64 i = 0; i < SPREAD; i++) gemm_case_read(g, j->c, i * (n - 1) / (SPREAD - 1), rows + i * width);
-    return g->dev->finish(g->dev, e);
+    return g->on.device->finish(g->on.device, e);
 }
 
 /* Is it near a product in double, and its other rows near those of the built-in choice? */
@@ -231,13 +232,13 @@ static status begin(job *j, err *e) {
     j->calls = j->replays = 1;
     st = record(j, &c->how, &c->r, e);
     for (int i = 0; st == ST_OK && i < 2; i++) st = time_turn(j, c->r, &us, e);
-    j->t->gpu.dev->forget(j->t->gpu.dev, c->r);
+    j->t->gpu.on.device->forget(j->t->gpu.on.device, c->r);
     c->r = NULL;
     us = fmax(us, LEAST_US);
     j->calls = max_i64(1, min_i64(min_i64(CALLS_MOST, j->c->sets), (i64)(4 * TRIAL_US / us)));
     j->replays = max_i64(1, (i64)(TRIAL_US / (us * (f64)j->calls)));
     j->ahead = us * (f64)j->calls < 2 * TRIAL_US;
-    j->n = gpu_gemm_candidates(&seen, buckets, us > LONG_US ? 0 : (i64)COUNT_OF(buckets), all);
+    j->n = gpu_gemm_candidates(&j->t->gpu.on.ops, &seen, buckets, us > LONG_US ? 0 : (i64)COUNT_OF(buckets), all);
     for (int i = 0; i < j->n; i++) j->all[i].how = all[i];
     return st;
 }
@@ -336,7 +337,7 @@ static status tune_call(tuner *t, gemm_case *c, err *e) {
     for (int i = 1; i < j->n; i++)
         if (j->all[i].in && j->all[i].us < GAIN * j->all[0].us && j->all[i].us < j->all[best].us) best = i;
     if (st == ST_OK) st = keep(j, best, e);
-    for (int i = 0; i < j->n; i++) t->gpu.dev->forget(t->gpu.dev, j->all[i].r);
+    for (int i = 0; i < j->n; i++) t->gpu.on.device->forget(t->gpu.on.device, j->all[i].r);
     free(j->usual), free(j->got), free(j->more), free(j);
     return st;
 }
@@ -453,11 +454,10 @@ int tune_gemm(int argc, char **argv) {
     int done = cmd_options("tune gemm", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (done >= 0) return done;
     status st = read_lists(&t.o, own, &e);
-    if (st == ST_OK) st = gpu_open(&t.gpu.g, 0, &e);
-    if (st == ST_OK) st = ops_init_gpu(&t.gpu.ops, t.gpu.g, DT_BF16, &e);
+    if (st == ST_OK) st = backend_open(&t.gpu.on, &(backend_options){.name = "cuda", .act = DT_BF16}, &e);
     if (st == ST_OK) {
-        t.gpu.dev = gpu_device(t.gpu.g), t.library = gpu_gemm_library();
-        t.chip = gpu_name(t.gpu.g), t.sms = gpu_processors(t.gpu.g);
+        t.library = gpu_gemm_library(&t.gpu.on.ops);
+        t.chip = gpu_name(t.gpu.on.gpu), t.sms = gpu_processors(t.gpu.on.gpu);
         st = open_table(&t, &e);
     }
     if (st == ST_OK)
@@ -468,6 +468,6 @@ int tune_gemm(int argc, char **argv) {
                (unsigned long long)t.left, now_s() - t.start,
                t.done < t.left ? "; the same command again does the rest" : "");
     gemm_free(&t.known);
-    gpu_close(t.gpu.g);
+    backend_close(&t.gpu.on);
     return st == ST_OK ? EXIT_DONE : cmd_fail("tune gemm", &e);
 }

@@ -363,6 +363,7 @@ typedef struct ops ops;
 struct ops {
     const char *name; /* "ref", "cpu avx512" ... */
     dtype act;        /* type of activations and of the residual stream */
+    void *state;      /* the backend's own; NULL: it has none */
 
     /* Asked before a model is loaded: ST_UNSUPPORTED names the width that the kernels do not take, and their limit.
      * NULL: they take any. */

@@ -29,33 +29,22 @@ struct seq {
     i32 *drawn; /* where its token goes; NULL: logits go to the caller */
 };
 
-static status choose_gpu(engine *g, dtype act, const char *tuned, err *e) {
-    status st = gpu_open(&g->gpu, 0, e);
-    if (st == ST_OK) st = ops_init_gpu(&g->ops, g->gpu, act, e);
-    if (st != ST_OK) return err_prefix(e, "--device cuda");
-    g->device = gpu_device(g->gpu);
-    return ops_gpu_tuned(&g->ops, tuned, e) == ST_OK ? ST_OK : err_prefix(e, "--tuned");
-}
-
-static status choose_ops(engine *g, const engine_options *o, err *e) {
+static status choose_backend(engine *g, const engine_options *o, err *e) {
     const char *name = o->device ? o->device : "cpu";
+    const bool on_gpu = backend_name_is_gpu(name);
+    backend_options b = {.name = name, .act = DT_F32, .isa = ISA_ALL};
     g->threads = (int)o->threads;
     ops_set_threads(g->threads);
-    g->device = device_host();
     g->lim.eager = o->eager;
     g->lim.deterministic = o->deterministic;
-    if (o->eager && strcmp(name, "cuda")) return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
-    if (o->tuned && strcmp(name, "cuda")) return err_set(e, ST_INPUT, "--tuned is for --device cuda");
-    if (!strcmp(name, "ref")) return ops_init_ref(&g->ops), ST_OK;
-    u32 mask = ISA_ALL;
-    dtype act;
-    status st = bind_activation_type(&g->config, g->ck, &act, e);
-    if (st == ST_OK && !strcmp(name, "cuda"))
-        return o->cpu_mask ? err_set(e, ST_INPUT, "--cpu-mask is for --device cpu") : choose_gpu(g, act, o->tuned, e);
-    if (st == ST_OK && strcmp(name, "cpu"))
-        return err_set(e, ST_UNSUPPORTED, "--device %s is not ref, cpu or cuda", name);
-    if (st == ST_OK && o->cpu_mask) st = cpu_isa_parse(o->cpu_mask, &mask, e);
-    return st == ST_OK ? ops_init_cpu(&g->ops, act, mask, e) : st;
+    if (o->eager && !on_gpu) return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
+    if (o->tuned && !on_gpu) return err_set(e, ST_INPUT, "--tuned is for --device cuda");
+    if (o->cpu_mask && strcmp(name, "cpu")) return err_set(e, ST_INPUT, "--cpu-mask is for --device cpu");
+    status st = o->cpu_mask ? cpu_isa_parse(o->cpu_mask, &b.isa, e) : ST_OK;
+    if (st == ST_OK && strcmp(name, "ref")) st = bind_activation_type(&g->config, g->ck, &b.act, e);
+    if (st == ST_OK) st = backend_open(&g->backend, &b, e);
+    if (st != ST_OK || !on_gpu) return st;
+    return ops_gpu_tuned(&g->backend.ops, o->tuned, e) == ST_OK ? ST_OK : err_prefix(e, "--tuned");
 }
 
 /* auto: bf16 beside bf16 activations, float32 for ref and for FP32 checkpoints. */
@@ -64,7 +53,7 @@ static status choose_kv(engine *g, const char *name, err *e) {
         const char *name;
         dtype type;
     } types[] = {{"fp32", DT_F32}, {"bf16", DT_BF16}, {"fp8_e4m3", DT_F8_E4M3}};
-    g->lim.kv_type = g->ops.act;
+    g->lim.kv_type = g->backend.ops.act;
     if (!name || !strcmp(name, "auto")) return ST_OK;
     for (size_t i = 0; i < COUNT_OF(types); i++)
         if (!strcmp(name, types[i].name)) return g->lim.kv_type = types[i].type, ST_OK;
@@ -102,7 +91,7 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
         g->lim.pool_pages = ceil_div(o->kv_tokens, KV_PAGE);
         return ST_OK;
     }
-    f64 share = o->mem_fraction > 0 ? o->mem_fraction : g->gpu ? DEFAULT_GPU_FRACTION : DEFAULT_MEM_FRACTION;
+    f64 share = o->mem_fraction > 0 ? o->mem_fraction : g->backend.gpu ? DEFAULT_GPU_FRACTION : DEFAULT_MEM_FRACTION;
     f64 bytes = share * (f64)g->lim.memory_max - (f64)all_weights(g);
     f64 pages = bytes / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type);
     if (pages < 1 && o->mem_fraction > 0)
@@ -117,14 +106,15 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
 /* Weights that are copied to a GPU take their memory before anything else does. */
 static status set_memory(engine *g, err *e) {
     char weights[BYTES_TEXT], there[BYTES_TEXT];
-    g->lim.memory_max = g->device->available(g->device);
-    if (!g->gpu) return ST_OK;
+    g->lim.memory_max = g->backend.device->available(g->backend.device);
+    if (!g->backend.gpu) return ST_OK;
     g->lim.reserve = GPU_RESERVE;
     if (all_weights(g) >= g->lim.memory_max)
         return err_set(e, ST_LIMIT,
                        "%s of weights do not fit in the %s that %s has free: --override num_hidden_layers=N "
                        "takes the first N layers alone",
-                       bytes_text(weights, all_weights(g)), bytes_text(there, g->lim.memory_max), gpu_name(g->gpu));
+                       bytes_text(weights, all_weights(g)), bytes_text(there, g->lim.memory_max),
+                       gpu_name(g->backend.gpu));
     return ST_OK;
 }
 
@@ -139,7 +129,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     if (st != ST_OK) return st;
     g->lim.seq_pages = ceil_div(context, KV_PAGE);
     g->lim.pool_pages = g->lim.seq_pages;
-    g->chunk = min_i64(o->chunk ? o->chunk : g->gpu ? GPU_CHUNK : DEFAULT_CHUNK, g->lim.seq_pages * KV_PAGE);
+    g->chunk = min_i64(o->chunk ? o->chunk : g->backend.gpu ? GPU_CHUNK : DEFAULT_CHUNK, g->lim.seq_pages * KV_PAGE);
     g->lim.rows = g->chunk;
     g->lim.decode_rows = min_i64(g->lim.rows, 64);
     g->lim.prefill_spans = 1;
@@ -160,7 +150,7 @@ static status open_weights(engine *g, const engine_options *o, err *e) {
     const char *how = o->load_format ? o->load_format : "auto";
     bool dummy = !strcmp(how, "dummy");
     if (!dummy && strcmp(how, "auto")) return err_set(e, ST_INPUT, "--load-format %s is not auto or dummy", how);
-    if (dummy && (!o->device || strcmp(o->device, "cuda")))
+    if (dummy && !backend_name_is_gpu(o->device))
         return err_set(e, ST_UNSUPPORTED, "--load-format dummy makes its weights on a GPU: it needs --device cuda");
     return dummy ? ST_OK : checkpoint_open(&g->ck, o->model_dir, e);
 }
@@ -196,9 +186,10 @@ static void write_plan(engine *g, f64 seconds) {
              g->step ? "SIMULATED, nothing is computed; "
              : g->ck ? ""
                      : "DUMMY WEIGHTS, the text means nothing; ",
-             share, g->lim.deterministic ? "deterministic; " : "", g->ops.name, bytes_text(weights, all_weights(g)),
-             g->gpu || g->config.experts ? "" : " (mapped)", experts, bytes_text(kv, r->kv),
-             (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type), bytes_text(work, r->work), seconds);
+             share, g->lim.deterministic ? "deterministic; " : "", g->backend.ops.name,
+             bytes_text(weights, all_weights(g)), g->backend.gpu || g->config.experts ? "" : " (mapped)", experts,
+             bytes_text(kv, r->kv), (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
+             bytes_text(work, r->work), seconds);
 }
 
 /* Before what takes long, where something does: a GPU's memory, or experts in another format. */
@@ -206,12 +197,12 @@ static void say_plan(const engine *g) {
     const model_room *r = model_takes(g->model);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], all[BYTES_TEXT], there[BYTES_TEXT];
     char reserve[48] = "", of[BYTES_TEXT];
-    if (!g->gpu && !g->config.experts) return;
+    if (!g->backend.gpu && !g->config.experts) return;
     if (g->lim.reserve) snprintf(reserve, sizeof reserve, " + reserve %s", bytes_text(of, g->lim.reserve));
     log_note("plan: weights %s + KV %s for %lld tokens + working memory %s%s = %s of the %s free on %s",
              bytes_text(weights, r->weights.own), bytes_text(kv, r->kv), (long long)engine_kv_tokens(g),
              bytes_text(work, r->work), reserve, bytes_text(all, r->weights.own + r->kv + r->work + g->lim.reserve),
-             bytes_text(there, g->lim.memory_max), g->device->name);
+             bytes_text(there, g->lim.memory_max), g->backend.device->name);
 }
 
 static status open_parts(engine *g, const engine_options *o, err *e) {
@@ -222,9 +213,9 @@ static status open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = slice(g, o, e);
     if (st == ST_OK) st = choose_experts(g, o->moe_format, o->deterministic, e);
     if (st == ST_OK) st = open_weights(g, o, e);
-    if (st == ST_OK) st = choose_ops(g, o, e);
+    if (st == ST_OK) st = choose_backend(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
-    if (st == ST_OK) st = model_open(&g->model, &g->config, g->ck, &g->ops, g->device, e);
+    if (st == ST_OK) st = model_open(&g->model, &g->config, g->ck, &g->backend.ops, g->backend.device, e);
     if (st == ST_OK) st = set_limits(g, o, e);
     if (st == ST_OK) st = model_plan(g->model, &g->lim, e);
     if (st != ST_OK) return st;
@@ -258,24 +249,24 @@ void engine_close(engine *g) {
     model_close(g->model);
     kv_pages_close(&g->pages);
     checkpoint_close(g->ck);
-    gpu_close(g->gpu);
+    backend_close(&g->backend);
     free(g->profile);
     free(g);
 }
 
 const model_config *engine_config(const engine *g) { return &g->config; }
-const ops *engine_ops(const engine *g) { return &g->ops; }
+const ops *engine_ops(const engine *g) { return &g->backend.ops; }
 i64 engine_context(const engine *g) { return g->context; }
 i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_pages * KV_PAGE : g->context; }
 const char *engine_plan(const engine *g) { return g->plan; }
-bool engine_on_gpu(const engine *g) { return g->gpu; }
-bool engine_deterministic(const engine *g) { return g->lim.deterministic || !g->ops.set_row_mode; }
+bool engine_on_gpu(const engine *g) { return g->backend.gpu; }
+bool engine_deterministic(const engine *g) { return g->lim.deterministic || !g->backend.ops.set_row_mode; }
 bool engine_simulated(const engine *g) { return g->step != NULL; }
 
 status engine_queue(engine *g, const model_batch *b, err *e) {
     if (g->step) return g->step(g->step_ud, b, g->config.vocab, e);
     ops_set_threads(g->threads); /* it holds for the calling thread, and another engine may have set its own */
-    if (g->profile) profile_before(b);
+    if (g->profile) profile_before(g, b);
     return model_queue(g->model, b, e);
 }
 
@@ -339,7 +330,7 @@ status engine_bad_row(i32 mark, i32 token, i64 position, err *e) {
 }
 
 bool seq_draws(seq *s, const sample_row *row, i32 *drawn) {
-    if (!s->g->gpu || s->g->step) return false;
+    if (!s->g->backend.gpu || s->g->step) return false;
     s->drawn = row ? drawn : NULL;
     if (row) s->row = *row;
     return true;

@@ -16,7 +16,7 @@ typedef void (*engine_seen_fn)(void *ud, const model_batch *b, i64 vocab);
 
 typedef struct {
     const char *model_dir;
-    const char *device;      /* "ref", "cpu", "cuda"; NULL: cpu */
+    const char *device;      /* "ref", "cpu", "cuda", "cuda:N"; NULL: cpu */
     const char *cpu_mask;    /* instruction sets to allow; NULL: all */
     const char *kv_dtype;    /* "auto", "fp32", "bf16", "fp8_e4m3"; NULL: auto */
     i64 threads;             /* 0: all cores */

@@ -1,15 +1,14 @@
 /* runtime/engine_inside.h: the inside of an engine, for the two that run on it: seq and scheduler. */
 #ifndef RUNTIME_ENGINE_INSIDE_H
 #define RUNTIME_ENGINE_INSIDE_H
+#include "kernels/backend.h"
 #include "runtime/engine.h"
 #include "runtime/kv_pages.h"
 
 struct engine {
     model_config config;
     checkpoint *ck; /* NULL: dummy weights */
-    ops ops;
-    device *device;  /* where activations and the KV pool lie */
-    struct gpu *gpu; /* NULL unless it is a GPU */
+    backend backend;
     model *model;
     model_limits lim;
     kv_pages pages;
@@ -30,7 +29,7 @@ status engine_forward(engine *g, const model_batch *b, err *e);
 
 /* profile.c */
 status profile_open(engine *g, err *e);
-void profile_before(const model_batch *b);
+void profile_before(engine *g, const model_batch *b);
 status profile_step(engine *g, const model_batch *b, err *e);
 
 /* ST_NUMERIC with a line about the row of `token` at `position`, whose mark (model_batch.bad) is `mark`. */

@@ -1,6 +1,7 @@
 /* tests/gpu/driver.cc: a libcuda.so.1 that runs our kernels on this processor: device memory is the host's, a launch is
- * done when it returns. Blocks run beside each other on the cores, the threads of a block as fibers of one core, in an
- * order that turns around at every pass, so that a sum that depends on it is found out. x86-64 only. */
+ * done when it returns. EMU_GPUS says how many GPUs there are; what belongs to one is refused in calls of another.
+ * Blocks run beside each other on the cores, the threads of a block as fibers of one core, in an order that turns
+ * around at every pass, so that a sum that depends on it is found out. x86-64 only. */
 #include "emulate.h"
 extern "C" {
 #include "device/cuda_symbols.h"
@@ -12,6 +13,8 @@ extern "C" {
 #include <omp.h>
 #include <sched.h>
 #include <ctime>
+#include <deque>
+#include <mutex>
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -26,7 +29,9 @@ enum {
     BARRIERS = 16,
     PROCESSORS = 2,
     AT_ONCE = 2 * PROCESSORS /* blocks */,
-    SPINS = 100000
+    SPINS = 100000,
+    GPUS_MOST = 8,
+    CUDA_ERROR_INVALID_HANDLE = 400
 };
 enum state { READY, WAITING, DONE };
 
@@ -549,10 +554,63 @@ static block *open_block(int i) {
 struct CUevent_st {
     timespec at;
 };
+/* A device's primary context. What is made while it is current belongs to it, and is refused in another one's calls,
+ * as the driver does. */
+struct CUctx_st {
+    int device;
+    unsigned long long used; /* bytes */
+    unsigned peers;          /* bit i: memory of device i, too */
+};
+static CUctx_st contexts[GPUS_MOST];
+static thread_local CUcontext current;
+struct CUstream_st {
+    CUcontext of;
+    CUgraph capturing;
+};
+struct CUmod_st {
+    CUcontext of;
+};
 struct CUfunc_st {
+    CUcontext of;
     void (*kernel)(const void *);
     unsigned size; /* of its arguments */
 };
+static std::mutex lock; /* of what threads share: allocations and functions */
+
+/* EMU_GPUS: how many there are; 1 unless it says so. */
+static int gpus(void) {
+    const char *text = getenv("EMU_GPUS");
+    int n = text ? atoi(text) : 1;
+    return n < 1 ? 1 : n > GPUS_MOST ? GPUS_MOST : n;
+}
+
+/* Whose memory an address lies in; NULL: nobody's. */
+struct allocation {
+    size_t bytes;
+    CUcontext of;
+};
+static std::map<CUdeviceptr, allocation> allocated;
+static CUcontext owner(CUdeviceptr p) {
+    auto next = allocated.upper_bound(p);
+    if (next == allocated.begin()) return nullptr;
+    auto at = std::prev(next);
+    return p - at->first < at->second.bytes ? at->second.of : nullptr;
+}
+static bool reaches(CUcontext c, CUdeviceptr p) {
+    CUcontext of = owner(p);
+    return !of || of == c || (c->peers >> of->device & 1);
+}
+/* Does what is handed to a kernel on c point into another device's memory? Any eight bytes that could be an address. */
+static bool points_elsewhere(CUcontext c, const void *args, size_t bytes) {
+    if (gpus() == 1) return false;
+    std::lock_guard<std::mutex> hold(lock);
+    for (size_t at = 0; at + 8 <= bytes; at += 8) {
+        CUdeviceptr p;
+        memcpy(&p, (const char *)args + at, 8);
+        if (!reaches(c, p)) return true;
+    }
+    return false;
+}
 
 /* A recording: launches with their arguments. */
 struct launch {
@@ -564,7 +622,6 @@ struct launch {
 struct CUgraph_st {
     std::vector<launch> all;
 };
-static CUgraph capturing;
 
 /* Once there is a file of the name in EMU_FAULT, something is wrong with the GPU. Its content is "fail" or "hang":
  * what runs; "full": there is no room for recordings. For tests. */
@@ -605,44 +662,45 @@ extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void
         c->block[1] != 1 || c->block[2] != 1 || c->shared_bytes > SHARED || extra)
         return 1;
     if (CUresult r = fault()) return r;
+    CUstream s = c->stream;
+    if (!current || s->of != current || f->of != current) return CUDA_ERROR_INVALID_HANDLE;
+    if (points_elsewhere(current, parameters[0], f->size)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     unsigned n = 1;
     for (unsigned i = 0; i < c->n_attributes; i++)
         if (c->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
             memcpy(&n, c->attributes[i].value.all, sizeof n);
     if (n < 1 || n > CLUSTER || gx % n) return 1;
-    if (capturing) {
+    if (s->capturing) {
         const char *args = (const char *)parameters[0];
-        capturing->all.push_back({*c, (int)n, f, std::vector<char>(args, args + f->size)});
+        s->capturing->all.push_back({*c, (int)n, f, std::vector<char>(args, args + f->size)});
         return 0;
     }
     return launch_now(c, (int)n, f, parameters[0]);
 }
 
-extern "C" CUresult cuModuleGetFunction(CUfunction *out, CUmodule, const char *name) {
-    static CUfunc_st known[256];
-    static int n;
+extern "C" CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name) {
+    static std::deque<CUfunc_st> known; /* its elements stay where they are */
+    std::lock_guard<std::mutex> hold(lock);
     Dl_info here;
     dladdr((void *)emu_block_barrier, &here);
     void *self = dlopen(here.dli_fname, RTLD_NOLOAD | RTLD_LAZY), *kernel = dlsym(self, name);
     const unsigned *size = (const unsigned *)dlsym(self, ("size_" + std::string(name)).c_str());
-    for (int i = 0; i < n; i++) /* found before, by a model that is closed */
-        if (known[i].kernel == (void (*)(const void *))kernel) return *out = &known[i], 0;
-    if (!kernel || !size || n == 256) return CUDA_ERROR_NOT_FOUND;
-    known[n] = {(void (*)(const void *))kernel, *size};
-    *out = &known[n++];
-    return 0;
+    for (CUfunc_st &k : known) /* found before, by a model that is closed */
+        if (k.kernel == (void (*)(const void *))kernel && k.of == m->of) return *out = &k, 0;
+    if (!kernel || !size) return CUDA_ERROR_NOT_FOUND;
+    known.push_back({m->of, (void (*)(const void *))kernel, *size});
+    return *out = &known.back(), 0;
 }
 
 /* ---- the rest is what any driver does ---- */
 
 static const unsigned long long MEMORY = 8ull << 30;
-static unsigned long long used;
 
 extern "C" {
 CUresult cuInit(unsigned) { return 0; }
 CUresult cuDriverGetVersion(int *v) { return *v = 13000, 0; }
-CUresult cuDeviceGetCount(int *n) { return *n = 1, 0; }
-CUresult cuDeviceGet(CUdevice *d, int) { return *d = 0, 0; }
+CUresult cuDeviceGetCount(int *n) { return *n = gpus(), 0; }
+CUresult cuDeviceGet(CUdevice *d, int i) { return *d = i, i < 0 || i >= gpus() ? CUDA_ERROR_INVALID_VALUE : 0; }
 CUresult cuDeviceGetName(char *name, int len, CUdevice) { return snprintf(name, (size_t)len, "emulated GPU"), 0; }
 CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
     *v = a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? PROCESSORS
@@ -651,11 +709,19 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
                                                              : SHARED;
     return 0;
 }
-CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice) { return *c = (CUcontext)&used, 0; }
+CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { return contexts[d].device = d, *c = &contexts[d], 0; }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return 0; }
-CUresult cuCtxSetCurrent(CUcontext) { return 0; }
-CUresult cuStreamCreate(CUstream *s, unsigned) { return *s = (CUstream)&used, 0; }
-CUresult cuStreamDestroy_v2(CUstream) { return 0; }
+CUresult cuCtxSetCurrent(CUcontext c) { return current = c, 0; }
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) { return *can = a != b, 0; }
+CUresult cuCtxEnablePeerAccess(CUcontext of, unsigned) {
+    if (!current || of == current) return CUDA_ERROR_INVALID_VALUE;
+    return current->peers |= 1u << of->device, 0;
+}
+CUresult cuStreamCreate(CUstream *s, unsigned) {
+    if (!current) return CUDA_ERROR_INVALID_HANDLE;
+    return *s = new CUstream_st{current, nullptr}, 0;
+}
+CUresult cuStreamDestroy_v2(CUstream s) { return delete s, 0; }
 CUresult cuStreamSynchronize(CUstream) { return 0; }
 CUresult cuEventCreate(CUevent *e, unsigned) { return *e = new CUevent_st(), 0; }
 CUresult cuEventDestroy_v2(CUevent e) { return delete e, 0; }
@@ -665,29 +731,56 @@ CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) {
     return 0;
 }
 CUresult cuEventSynchronize(CUevent) { return 0; }
-CUresult cuMemGetInfo_v2(size_t *left, size_t *total) { return *left = MEMORY - used, *total = MEMORY, 0; }
+CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
+    if (!current) return CUDA_ERROR_INVALID_HANDLE;
+    return *left = MEMORY - current->used, *total = MEMORY, 0;
+}
 /* Shared mappings, so that the system counts them apart from the program's own memory (RssShmem, not RssAnon). */
-static std::map<CUdeviceptr, size_t> allocated;
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
+    std::lock_guard<std::mutex> hold(lock);
+    if (!current) return CUDA_ERROR_INVALID_HANDLE;
     void *m = mmap(nullptr, n + 256, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (m == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    used += allocated[ *p = (CUdeviceptr)m] = n + 256;
-    return 0;
+    allocated[ *p = (CUdeviceptr)m] = {n + 256, current};
+    return current->used += n + 256, 0;
 }
 CUresult cuMemFree_v2(CUdeviceptr p) {
-    return munmap((void *)p, allocated[p]), used -= allocated[p], allocated.erase(p), 0;
+    std::lock_guard<std::mutex> hold(lock);
+    auto at = allocated.find(p);
+    if (at == allocated.end() || at->second.of != current) return CUDA_ERROR_INVALID_VALUE;
+    munmap((void *)p, at->second.bytes);
+    current->used -= at->second.bytes;
+    return allocated.erase(at), 0;
+}
+/* Memory of the stream's device, at least n bytes of it. */
+static CUresult touches(CUstream s, CUdeviceptr p, size_t n) {
+    std::lock_guard<std::mutex> hold(lock);
+    if (!current || s->of != current) return CUDA_ERROR_INVALID_HANDLE;
+    CUcontext of = owner(p);
+    if (!n) return 0;
+    return of && reaches(current, p) && owner(p + n - 1) == of ? 0 : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { return *p = malloc(n), *p ? 0 : CUDA_ERROR_OUT_OF_MEMORY; }
 CUresult cuMemFreeHost(void *p) { return free(p), 0; }
-CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream) { return memset((void *)p, v, n), 0; }
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr p, const void *from, size_t n, CUstream) {
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {
+    if (CUresult r = touches(s, p, n)) return r;
+    return memset((void *)p, v, n), 0;
+}
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr p, const void *from, size_t n, CUstream s) {
+    if (CUresult r = touches(s, p, n)) return r;
     return memcpy((void *)p, from, n), 0;
 }
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr p, size_t n, CUstream) { return memcpy(to, (const void *)p, n), 0; }
-CUresult cuModuleLoadData(CUmodule *m, const void *) { return *m = (CUmodule)&used, 0; }
-CUresult cuModuleUnload(CUmodule) { return 0; }
-CUresult cuStreamBeginCapture_v2(CUstream, CUstreamCaptureMode) { return capturing = new CUgraph_st(), 0; }
-CUresult cuStreamEndCapture(CUstream, CUgraph *g) { return *g = capturing, capturing = nullptr, 0; }
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr p, size_t n, CUstream s) {
+    if (CUresult r = touches(s, p, n)) return r;
+    return memcpy(to, (const void *)p, n), 0;
+}
+CUresult cuModuleLoadData(CUmodule *m, const void *) {
+    if (!current) return CUDA_ERROR_INVALID_HANDLE;
+    return *m = new CUmod_st{current}, 0;
+}
+CUresult cuModuleUnload(CUmodule m) { return delete m, 0; }
+CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) { return s->capturing = new CUgraph_st(), 0; }
+CUresult cuStreamEndCapture(CUstream s, CUgraph *g) { return *g = s->capturing, s->capturing = nullptr, 0; }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) {
     if (CUresult r = fault(true)) return r;
     return *x = (CUgraphExec) new CUgraph_st(*g), 0;
@@ -695,8 +788,9 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long lo
 CUresult cuGraphUpload(CUgraphExec, CUstream) { return 0; }
 CUresult cuGraphDestroy(CUgraph g) { return delete g, 0; }
 CUresult cuGraphExecDestroy(CUgraphExec x) { return delete (CUgraph)x, 0; }
-CUresult cuGraphLaunch(CUgraphExec x, CUstream) {
+CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
     if (CUresult r = fault()) return r;
+    if (!current || s->of != current) return CUDA_ERROR_INVALID_HANDLE;
     for (launch &l : ((CUgraph)x)->all)
         if (launch_now(&l.how, l.cluster, l.f, l.args.data())) return 1;
     return 0;

@@ -1,6 +1,7 @@
 /* cmd/bench/moe/bench_moe.c: `moonlet bench moe`: one layer's routed experts, default K2.5's shapes. */
 #include "cmd/bench/moe/bench_moe.h"
 #include "base/log.h"
+#include "kernels/backend.h"
 #include "kernels/cpu/peak.h"
 #include "cmd/lib/model_opts.h"
 #include "cmd/lib/moe_shapes.h"
@@ -239,31 +240,27 @@ int bench_moe(int argc, char **argv) {
     if (done >= 0) return done;
     err e = {0};
     u32 mask;
-    ops dev, ref;
+    ops ref;
+    backend dev = {.gpu = NULL};
     ops_set_threads((int)o->threads);
     if (!o->sets) o->sets = strcmp(o->device, "cuda") ? 4 : 8;
     b.listed =
         !strcmp(o->device, "cuda") && o->dim == DIM && o->inter == INTER && o->experts == EXPERTS && o->topk == TOPK;
     if (!o->routing) o->routing = b.listed && !o->shapes.n && !o->tokens.n ? "both" : "uniform";
     ops_init_ref(&ref);
-    b.ref = &ref, b.dev = &dev;
+    b.ref = &ref;
     status st = cpu_isa_parse(o->mask, &mask, &e);
     b.isa = st == ST_OK ? cpu_isa() & mask : 0;
     if (st == ST_OK) st = read_format(&b, &e);
     if (st == ST_OK && o->tuned && strcmp(o->device, "cuda"))
         st = err_set(&e, ST_INPUT, "--tuned is for --device cuda");
-    if (st == ST_OK && !strcmp(o->device, "cpu")) st = ops_init_cpu(&dev, DT_BF16, mask, &e);
-    if (st == ST_OK && !strcmp(o->device, "ref")) dev = ref;
-    if (st == ST_OK && !strcmp(o->device, "cuda")) {
-        st = gpu_open(&b.g, 0, &e);
-        if (st == ST_OK) st = ops_init_gpu(&dev, b.g, DT_BF16, &e);
-        if (st != ST_OK) err_prefix(&e, "--device cuda");
-        if (st == ST_OK) st = ops_gpu_tuned(&dev, o->tuned ? o->tuned : tuned_place(), &e);
-    }
+    if (st == ST_OK) st = backend_open(&dev, &(backend_options){.name = o->device, .act = DT_BF16, .isa = mask}, &e);
+    b.g = dev.gpu, b.dev = &dev.ops;
+    if (st == ST_OK && b.g) st = ops_gpu_tuned(&dev.ops, o->tuned ? o->tuned : tuned_place(), &e);
     if (st == ST_OK && o->json && !(b.json = fopen(o->json, "w")))
         st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
     if (st == ST_OK) st = run_all(&b, &e);
-    gpu_close(b.g);
+    backend_close(&dev);
     if (b.json && fclose(b.json) && st == ST_OK) st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
     return st == ST_OK ? EXIT_DONE : cmd_fail("bench moe", &e);
 }

@@ -50,7 +50,7 @@ void moe_report(const bench_state *b, const shape_data *d, f64 median, f64 best,
     const char *kind = int8 ? "int8" : m->bf16 > 0 ? "bf16" : "fp32";
     char how[MOE_CHOICE_TEXT] = "", read[32], of_read[TEXT], of_work[TEXT], more[2 * TEXT], e[4][32];
     moe_args call = moe_shape_args(b, d, 0);
-    if (b->g) moe_choice_text(gpu_moe_choice(&call), how);
+    if (b->g) moe_choice_text(gpu_moe_choice(b->dev, &call), how);
     snprintf(read, sizeof read, "%.1f", m->read / 1e9);
     printf("%5lld tokens, %lld x %lld, top-%lld of %lld (%lld touched, %s), %s: %9.4f ms (best %.4f)  %6.2f GB/s%s  "
            "%.3f T/s%s  error %.2e on %lld rows, %.2e with outliers%s%s%s\n",

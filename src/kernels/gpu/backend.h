@@ -140,23 +140,28 @@
     X(decode_stored_bf16, "moe/decode_stored")                                                                         \
     X(decode_stored_fp8, "moe/decode_stored")
 
+/* One GPU's state, which ops.state of its table points to. */
 typedef struct {
     gpu *g;
+    device_pool pool; /* what it allocates for itself */
     row_mode form;
     f32 *skinny_sums; /* gemm.c */
     int *skinny_count;
     struct cublas *blas; /* NULL: there is none, for this reason: */
     err no_blas;
     f32 *halves;
-    gpu_u32 *meetings;              /* decode.c */
-    const moe_choice *forced;       /* moe.c: NULL, or how all calls of experts run */
-    const tuned_table *tuned;       /* NULL: none */
+    gpu_u32 *meetings;        /* decode.c */
+    const moe_choice *forced; /* moe.c: NULL, or how all calls of experts run */
+    const tuned_table *tuned; /* NULL: none; else tuned_rows */
+    tuned_table tuned_rows;
     char tuned_name[4096];          /* its file */
     const gemm_choice *forced_gemm; /* the same for matrix products: gemm_cublas.c */
-    const gemm_table *gemms;
+    const gemm_table *gemms;        /* NULL: none; else gemm_rows */
+    gemm_table gemm_rows;
     char gemms_name[4096];
-    gemm_seen *seen;  /* NULL: nobody looks */
-    gpu_u32 *fused_h; /* decode_int4.c: of decode_fused.cu */
+    gemm_seen *seen;        /* NULL: nobody looks */
+    struct op_costs *costs; /* op_cost.c; NULL: nothing is counted */
+    gpu_u32 *fused_h;       /* decode_int4.c: of decode_fused.cu */
     int *fused_words;
     gpu_u32 *ffn_h, *ffn_first; /* the same, and its own words, of ffn_fused.cu */
     int *ffn_words;
@@ -167,7 +172,7 @@ typedef struct {
 #undef GPU_KERNEL_FIELD
 } gpu_backend;
 
-gpu_backend *gpu_of(const ops *o); /* the one that o was made for */
+static inline gpu_backend *gpu_of(const ops *o) { return o->state; }
 
 /* A weight in the GPU's memory, in the checkpoint's own layout; INT4 experts whose shapes fit as int4_pack.h has
  * them. */
@@ -196,8 +201,8 @@ void gpu_op_gate(const ops *o, const gate_args *a);
 void gpu_op_gate_linear(const ops *o, const gate_args *a, const linear_args *l);
 /* decode.c: mla_decode by the fast kernels, for Kimi's widths and a KV cache of bf16 or FP8. */
 bool gpu_decode_is_fast(const mla_decode_args *a);
-u64 gpu_decode_workspace(const mla_decode_args *a);
-void gpu_decode_fast(const ops *o, const mla_decode_args *a);
+u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a);
+void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a);
 void gpu_op_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
 status gpu_decode_init(gpu_backend *b, err *e);
 void gpu_op_moe(const ops *o, const moe_args *a);
@@ -207,7 +212,8 @@ void gpu_op_moe_ffn(const ops *o, const moe_ffn_args *a);
 /* deferred_norm.c: rows whose norm is finished later. */
 gpu_deferred_norm gpu_deferred_norm_of(const deferred_norm *l); /* NULL: finished */
 /* May the norm behind a sum of n rows in `parts` parts be finished later? Then fills in `after`, and says so. */
-bool gpu_may_defer_norm(const norm_args *norm, deferred_norm *deferred, i64 parts, gpu_after *after);
+bool gpu_may_defer_norm(const gpu_backend *b, const norm_args *norm, deferred_norm *deferred, i64 parts,
+                        gpu_after *after);
 void gpu_finish_rows(const ops *o, const void *x, i64 n, i64 x_stride, deferred_norm *l); /* now, if not yet */
 void gpu_op_sample(const ops *o, const sample_args *a);
 u64 gpu_op_sample_workspace(const ops *o, const sample_args *a);
@@ -257,8 +263,8 @@ enum { TILE_FROM = 32 /* rows of x */, TILE_MEAN = 8 /* tokens an expert */ };
 
 /* gemm_cublas.c: how a matrix product of more than 64 rows runs; it, on the library, as chosen (false: the library has
  * nothing for it). */
-gemm_choice gpu_gemm_choice(const gemm_call *c);
-bool gpu_multiply(cublas_product *p, const gemm_choice *how);
+gemm_choice gpu_gemm_choice(const gpu_backend *b, const gemm_call *c);
+bool gpu_multiply(const gpu_backend *b, cublas_product *p, const gemm_choice *how);
 
 /* gemm.c */
 status gpu_dense_init(gpu_backend *b, err *e);

@@ -2,19 +2,14 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "kernels/gpu/images.h"
+#include "device/cublas.h"
 #include "kernels/gpu/backend.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 enum { TUNED_FILE_MOST = 8 << 20 };
-
-static gpu_backend backend; /* one GPU a process for now */
-
-gpu_backend *gpu_of(const ops *o) {
-    (void)o;
-    return &backend;
-}
 
 int gpu_type(dtype t) { return t == DT_BF16 ? GPU_BF16 : t == DT_F8_E4M3 ? GPU_FP8 : GPU_F32; }
 
@@ -108,8 +103,7 @@ static void op_kv_write(const ops *o, const kv_write_args *a) {
 }
 
 /* A prompt's rows always, so that a row's sum does not depend on how many there are. */
-static bool latent_norm_by_warps(const latent_norm_kv_write_args *a) {
-    const gpu_backend *b = gpu_of(NULL);
+static bool latent_norm_by_warps(const gpu_backend *b, const latent_norm_kv_write_args *a) {
     bool many = b->form == ROWS_PROMPT || (b->form == ROWS_ANY && a->q.n > 4 * gpu_processors(b->g));
     return many && a->q.dim <= GPU_WARP_NORM && a->kv.latent + a->kv.rope <= GPU_WARP_KV && !a->q.add && !a->q.sum &&
            !a->q.bad;
@@ -118,7 +112,7 @@ static bool latent_norm_by_warps(const latent_norm_kv_write_args *a) {
 static void op_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a) {
     if (a->q.n == a->kv.n && gpu_norm_in_pieces(&a->q) && a->q.dim <= GPU_THREADS * 8 && gpu_kv_in_pieces(&a->kv)) {
         gpu_latent_norm_kv_write_args k = {gpu_norm_of(&a->q), gpu_kv_write_of(&a->kv)};
-        if (latent_norm_by_warps(a))
+        if (latent_norm_by_warps(gpu_of(o), a))
             launch(o, gpu_of(o)->latent_norm_kv_write_many, gpu_blocks(a->q.n, GPU_WARPS), 2, 1, &k);
         else
             launch(o, gpu_of(o)->latent_norm_kv_write, (u32)a->q.n, 2, 1, &k);
@@ -144,10 +138,9 @@ void ops_gpu_force(ops *o, const moe_choice *how) { gpu_of(o)->forced = how; }
 
 /* The table of matrix products beside that of experts: CHIP-gemm.csv. */
 static status tuned_gemm(gpu_backend *b, const char *place, err *e) {
-    static gemm_table table;
     buf text = {0};
     size_t n = strlen(place), end = n > 4 && !strcmp(place + n - 4, ".csv") ? n - 4 : n;
-    gemm_free(&table);
+    gemm_free(&b->gemm_rows);
     int length = snprintf(b->gemms_name, sizeof b->gemms_name, "%.*s-gemm.csv", (int)end, place);
     if (length >= (int)sizeof b->gemms_name) return err_set(e, ST_INPUT, "%s: too long a name", place);
     if (!file_exists(b->gemms_name)) {
@@ -160,22 +153,22 @@ static status tuned_gemm(gpu_backend *b, const char *place, err *e) {
     }
     status st = file_read(b->gemms_name, TUNED_FILE_MOST, &text, e);
     if (st == ST_OK)
-        st = gemm_parse(&table, text.data, text.len, b->gemms_name, gpu_name(b->g), gpu_processors(b->g), e);
+        st = gemm_parse(&b->gemm_rows, text.data, text.len, b->gemms_name, gpu_name(b->g), gpu_processors(b->g), e);
     buf_free(&text);
-    if (st == ST_OK) b->gemms = &table;
+    if (st == ST_OK) b->gemms = &b->gemm_rows;
     return st;
 }
 
 static status tuned_experts(gpu_backend *b, const char *place, err *e) {
-    static tuned_table table;
     buf text = {0};
-    tuned_free(&table);
+    tuned_free(&b->tuned_rows);
     status st = file_read(place, TUNED_FILE_MOST, &text, e);
-    if (st == ST_OK) st = tuned_parse(&table, text.data, text.len, place, gpu_name(b->g), gpu_processors(b->g), e);
+    if (st == ST_OK)
+        st = tuned_parse(&b->tuned_rows, text.data, text.len, place, gpu_name(b->g), gpu_processors(b->g), e);
     buf_free(&text);
     if (st != ST_OK) return st;
     snprintf(b->tuned_name, sizeof b->tuned_name, "%s", place);
-    b->tuned = &table;
+    b->tuned = &b->tuned_rows;
     return ST_OK;
 }
 
@@ -225,30 +218,52 @@ static status find_kernels(gpu_backend *b, err *e) {
     return ST_OK;
 }
 
+/* Shared memory that kernels may have, and memory of the backend's own. */
+static status open_kernels(gpu_backend *b, err *e) {
+    gpu_kernel *const large[] = {b->mla_decode,           b->mla_prefill,      b->mla_flash,
+                                 b->mla_decode_mma8,      b->mla_decode_mma16, b->mla_decode_mma8_fp8,
+                                 b->mla_decode_mma16_fp8, b->mla_decode_wgmma, b->mla_decode_wgmma_fp8};
+    gpu_kernel *const sorts[] = {b->sort_few, b->sort_more, b->sort_count, b->sort_place};
+    status (*const parts[])(gpu_backend *, err *) = {gpu_dense_init,       gpu_query_fused_init,  gpu_decode_init,
+                                                     gpu_invariant_open,   gpu_grouped_open,      gpu_grouped_w4a8_open,
+                                                     gpu_decode_int4_open, gpu_decode_stored_open};
+    status st = gpu_shared(b->g, b->sample_cut, 96 * 1024, e);
+    for (size_t i = 0; st == ST_OK && i < COUNT_OF(large); i++) st = gpu_shared(b->g, large[i], SHARED_MAX, e);
+    for (size_t i = 0; st == ST_OK && i < COUNT_OF(sorts); i++) st = gpu_shared(b->g, sorts[i], 160 * 1024, e);
+    for (size_t i = 0; st == ST_OK && i < COUNT_OF(parts); i++) st = parts[i](b, e);
+    return st;
+}
+
+void ops_close_gpu(ops *o) {
+    gpu_backend *b = gpu_of(o);
+    o->state = NULL;
+    if (!b) return;
+    err e; /* nothing may be queued that uses what ends here; a failure has been reported, or nobody asked */
+    gpu_device(b->g)->finish(gpu_device(b->g), &e);
+    cublas_close(b->blas);
+    device_pool_free(&b->pool);
+    gemm_free(&b->gemm_rows);
+    tuned_free(&b->tuned_rows);
+    free(b->costs);
+    free(b);
+}
+
 status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
+    *o = (ops){.name = gpu_name(g)};
     if (act != DT_BF16)
         return err_set(e, ST_UNSUPPORTED,
                        "a checkpoint in float32 runs on --device ref or cpu; the GPU computes in bfloat16");
-    backend = (gpu_backend){.g = g};
-    status st = find_kernels(&backend, e);
-    gpu_kernel *const large[] = {backend.mla_decode,           backend.mla_prefill,      backend.mla_flash,
-                                 backend.mla_decode_mma8,      backend.mla_decode_mma16, backend.mla_decode_mma8_fp8,
-                                 backend.mla_decode_mma16_fp8, backend.mla_decode_wgmma, backend.mla_decode_wgmma_fp8};
-    for (size_t i = 0; st == ST_OK && i < COUNT_OF(large); i++) st = gpu_shared(g, large[i], SHARED_MAX, e);
-    if (st == ST_OK) st = gpu_dense_init(&backend, e);
-    if (st == ST_OK) st = gpu_query_fused_init(&backend, e);
-    if (st == ST_OK) st = gpu_decode_init(&backend, e);
-    if (st == ST_OK) st = gpu_invariant_open(&backend, e);
-    if (st == ST_OK) st = gpu_shared(g, backend.sample_cut, 96 * 1024, e);
-    gpu_kernel *const sorts[] = {backend.sort_few, backend.sort_more, backend.sort_count, backend.sort_place};
-    for (size_t i = 0; i < COUNT_OF(sorts) && st == ST_OK; i++) st = gpu_shared(g, sorts[i], 160 * 1024, e);
-    if (st == ST_OK) st = gpu_grouped_open(&backend, e);
-    if (st == ST_OK) st = gpu_grouped_w4a8_open(&backend, e);
-    if (st == ST_OK) st = gpu_decode_int4_open(&backend, e);
-    if (st == ST_OK) st = gpu_decode_stored_open(&backend, e);
-    if (st != ST_OK) return st;
+    gpu_backend *b = calloc(1, sizeof *b);
+    if (!b) return err_nomem(e, "a backend's state", sizeof *b);
+    b->g = g;
+    b->pool.dev = gpu_device(g);
+    o->state = b;
+    status st = find_kernels(b, e);
+    if (st == ST_OK) st = open_kernels(b, e);
+    if (st != ST_OK) return ops_close_gpu(o), st;
     *o = (ops){.name = gpu_name(g),
                .act = act,
+               .state = b,
                .fits = gpu_op_fits,
                .weight_prepare = gpu_weight_prepare,
                .weight_release = gpu_weight_release,

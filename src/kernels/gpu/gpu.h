@@ -12,8 +12,10 @@
 #include "kernels/ops.h"
 
 /* Fills the table. `act` must be DT_BF16 (an FP32 checkpoint needs ref or cpu). ST_UNSUPPORTED when this program was
- * built without GPU kernels. g must outlive the table; one table a process at a time for each g. */
+ * built without GPU kernels. g must outlive the table, which ends with ops_close_gpu(): before it the weights that it
+ * prepared. Several tables may live at a time, of one GPU or of several; a table is used by one thread at a time. */
 status ops_init_gpu(ops *o, gpu *g, dtype act, err *e);
+void ops_close_gpu(ops *o); /* one whose opening failed, too */
 
 /* Experts run as the table of measured choices at `place` says from here on (moe_tuned.h): a file, or a folder that has
  * a file for this chip; matrix products as the one beside it says, whose name ends in -gemm.csv (gemm_tuned.h). NULL
@@ -24,8 +26,8 @@ status ops_gpu_tuned(ops *o, const char *place, err *e);
  * again. The caller keeps it. */
 void ops_gpu_force(ops *o, const moe_choice *how);
 /* How a call of experts is described and run. */
-moe_call gpu_moe_call(const moe_args *a);
-moe_choice gpu_moe_choice(const moe_args *a);
+moe_call gpu_moe_call(const ops *o, const moe_args *a);
+moe_choice gpu_moe_choice(const ops *o, const moe_args *a);
 
 /* For measuring: all matrix products of more than 64 rows run like this, which must be allowed for them
  * (gemm_select.h); NULL: as usual again. The caller keeps it. */
@@ -44,11 +46,12 @@ typedef struct {
 /* Every such product is written to *seen from here on; NULL: no longer. */
 void ops_gpu_watch_gemm(ops *o, gemm_seen *seen);
 /* The version of cuBLASLt, 0 without. */
-i64 gpu_gemm_library(void);
+i64 gpu_gemm_library(const ops *o);
 /* What is worth timing for a product that was seen: the built-in choice, then others, all different: what the
  * library offers for it, and for as many rows as `also` has numbers of; how many. */
 enum { GEMM_CANDIDATES = 128 };
-int gpu_gemm_candidates(const gemm_seen *seen, const i64 *also, i64 n_also, gemm_choice out[GEMM_CANDIDATES]);
+int gpu_gemm_candidates(const ops *o, const gemm_seen *seen, const i64 *also, i64 n_also,
+                        gemm_choice out[GEMM_CANDIDATES]);
 /* y += x W^T, y in bf16, rounded once, as linear_norm() does it with many rows before its norm. False, and nothing
  * is done: it cannot be done in one go. */
 bool gpu_add_linear(const ops *o, const linear_args *a);

@@ -3,31 +3,33 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NAMES = 256, NAME = 48 };
 
-static struct {
+struct op_costs {
     ops real;
-    gpu *g;
     i64 kv_rows;
-    char names[NAMES][NAME]; /* every text once, for as long as the process lives */
+    char names[NAMES][NAME]; /* every text once, for as long as the backend lives */
     int n;
-} cost;
+};
+static struct op_costs *costs_of(const ops *o) { return gpu_of(o)->costs; }
 
-void ops_cost_context(i64 kv_rows) { cost.kv_rows = kv_rows; }
+void ops_cost_context(ops *o, i64 kv_rows) { costs_of(o)->kv_rows = kv_rows; }
 
-__attribute__((format(printf, 3, 4))) static void note(f64 bytes, f64 flops, const char *format, ...) {
+__attribute__((format(printf, 4, 5))) static void note(const ops *o, f64 bytes, f64 flops, const char *format, ...) {
+    struct op_costs *c = costs_of(o);
     char text[NAME];
     va_list ap;
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
     int i = 0;
-    while (i < cost.n && strcmp(cost.names[i], text)) i++;
+    while (i < c->n && strcmp(c->names[i], text)) i++;
     if (i == NAMES) i = NAMES - 1; /* more shapes than any model has: the last name stands for the rest */
-    if (i == cost.n) strcpy(cost.names[cost.n++], text);
-    gpu_trace_note(cost.g, cost.names[i], bytes, flops);
+    if (i == c->n) strcpy(c->names[c->n++], text);
+    gpu_trace_note(gpu_of(o)->g, c->names[i], bytes, flops);
 }
 
 static f64 matrix_bytes(const gpu_matrix *m) {
@@ -38,33 +40,33 @@ static f64 matrix_bytes(const gpu_matrix *m) {
 }
 
 static void cost_embed(const ops *o, const embed_args *a) {
-    note(4.0 * (f64)(a->n * a->table->views[0].cols), 0, "embed");
-    cost.real.embed(o, a);
+    note(o, 4.0 * (f64)(a->n * a->table->views[0].cols), 0, "embed");
+    costs_of(o)->real.embed(o, a);
 }
 static void cost_norm(const ops *o, const norm_args *a) {
-    note((a->add ? 8.0 : 4.0) * (f64)(a->n * a->dim), 0, "norm %lld", (long long)a->dim);
-    cost.real.norm(o, a);
+    note(o, (a->add ? 8.0 : 4.0) * (f64)(a->n * a->dim), 0, "norm %lld", (long long)a->dim);
+    costs_of(o)->real.norm(o, a);
 }
 static void cost_linear(const ops *o, const linear_args *a) {
     const gpu_matrix *w = &a->w->views[0];
     f64 n = (f64)a->n, out = a->y_type == DT_F32 ? 4 : 2;
-    note(matrix_bytes(w) + n * ((f64)w->cols * 2 + (f64)w->rows * out), 2 * n * (f64)w->rows * (f64)w->cols,
+    note(o, matrix_bytes(w) + n * ((f64)w->cols * 2 + (f64)w->rows * out), 2 * n * (f64)w->rows * (f64)w->cols,
          "linear %lld x %lld", (long long)w->rows, (long long)w->cols);
-    cost.real.linear(o, a);
+    costs_of(o)->real.linear(o, a);
 }
 static void cost_linear_norm(const ops *o, const linear_norm_args *a) {
     const gpu_matrix *w = &a->linear.w->views[0];
     f64 n = (f64)a->linear.n;
-    note(matrix_bytes(w) + n * ((f64)w->cols * 2 + (f64)w->rows * 6), 2 * n * (f64)w->rows * (f64)w->cols,
+    note(o, matrix_bytes(w) + n * ((f64)w->cols * 2 + (f64)w->rows * 6), 2 * n * (f64)w->rows * (f64)w->cols,
          "linear %lld x %lld, norm", (long long)w->rows, (long long)w->cols);
-    cost.real.linear_norm(o, a);
+    costs_of(o)->real.linear_norm(o, a);
 }
 static void cost_swiglu(const ops *o, const swiglu_args *a) {
     const gpu_matrix *w = &a->gate->views[0];
     f64 n = (f64)a->n;
-    note(2 * matrix_bytes(w) + n * 2 * (f64)(w->cols + w->rows), 4 * n * (f64)w->rows * (f64)w->cols,
+    note(o, 2 * matrix_bytes(w) + n * 2 * (f64)(w->cols + w->rows), 4 * n * (f64)w->rows * (f64)w->cols,
          "gate and up %lld x %lld", (long long)w->rows, (long long)w->cols);
-    cost.real.swiglu(o, a);
+    costs_of(o)->real.swiglu(o, a);
 }
 /* Of all of them, with x. */
 static void count_products(const linear_group_args *a, f64 *all_bytes, f64 *all_flops, f64 *all_rows) {
@@ -82,84 +84,86 @@ static void count_products(const linear_group_args *a, f64 *all_bytes, f64 *all_
 static void cost_linear_group(const ops *o, const linear_group_args *a) {
     f64 bytes, flops, rows;
     count_products(a, &bytes, &flops, &rows);
-    note(bytes, flops, "%lld products %.0f x %lld", (long long)a->count, rows, (long long)a->of[0].w->views[0].cols);
-    cost.real.linear_group(o, a);
+    note(o, bytes, flops, "%lld products %.0f x %lld", (long long)a->count, rows, (long long)a->of[0].w->views[0].cols);
+    costs_of(o)->real.linear_group(o, a);
 }
 static void cost_rope_table(const ops *o, const rope_table_args *a) {
-    note(4.0 * (f64)(a->n * a->rope), 0, "rotary table");
-    cost.real.rope_table(o, a);
+    note(o, 4.0 * (f64)(a->n * a->rope), 0, "rotary table");
+    costs_of(o)->real.rope_table(o, a);
 }
 static void cost_rope_q(const ops *o, const rope_q_args *a) {
-    note(4.0 * (f64)(a->n * a->n_heads * a->rope), 0, "rotary queries");
-    cost.real.rope_q(o, a);
+    note(o, 4.0 * (f64)(a->n * a->n_heads * a->rope), 0, "rotary queries");
+    costs_of(o)->real.rope_q(o, a);
 }
 static void cost_kv_write(const ops *o, const kv_write_args *a) {
-    note(4.0 * (f64)(a->n * (a->latent + a->rope)), 0, "KV write");
-    cost.real.kv_write(o, a);
+    note(o, 4.0 * (f64)(a->n * (a->latent + a->rope)), 0, "KV write");
+    costs_of(o)->real.kv_write(o, a);
 }
 static void cost_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a) {
-    note(4.0 * (f64)(a->q.n * a->q.dim + a->kv.n * (a->kv.latent + a->kv.rope)), 0, "latent rows");
-    cost.real.latent_norm_kv_write(o, a);
+    note(o, 4.0 * (f64)(a->q.n * a->q.dim + a->kv.n * (a->kv.latent + a->kv.rope)), 0, "latent rows");
+    costs_of(o)->real.latent_norm_kv_write(o, a);
 }
 static void cost_absorb_q(const ops *o, const absorb_q_args *a) {
     f64 w = (f64)(a->n_heads * a->nope * a->latent), n = (f64)a->n;
-    note(2 * w + 2 * n * (f64)(a->n_heads * (a->nope + a->latent + 2 * a->rope)), 2 * n * w, "absorb queries");
-    cost.real.absorb_q(o, a);
+    note(o, 2 * w + 2 * n * (f64)(a->n_heads * (a->nope + a->latent + 2 * a->rope)), 2 * n * w, "absorb queries");
+    costs_of(o)->real.absorb_q(o, a);
 }
 static void cost_mla_queries(const ops *o, const mla_queries_args *a) {
     const absorb_q_args *k = &a->absorb;
     const gpu_matrix *b = &a->q_b->views[0];
     f64 w = (f64)(k->n_heads * k->nope * k->latent), n = (f64)k->n;
-    note(matrix_bytes(b) + 2 * w +
+    note(o,
+         matrix_bytes(b) + 2 * w +
              2 * n * ((f64)b->cols + (f64)(k->n_heads * (k->latent + k->rope) + 2 * (k->latent + k->rope))),
          2 * n * (w + (f64)b->rows * (f64)b->cols), "latent rows, queries");
-    cost.real.mla_queries(o, a);
+    costs_of(o)->real.mla_queries(o, a);
 }
 static void cost_mla_decode(const ops *o, const mla_decode_args *a) {
-    f64 rows = (f64)cost.kv_rows, width = (f64)(a->latent + a->rope);
-    note(rows * width * (f64)dtype_size(a->kv_type), 2 * rows * (f64)a->n_heads * (width + (f64)a->latent),
+    f64 rows = (f64)costs_of(o)->kv_rows, width = (f64)(a->latent + a->rope);
+    note(o, rows * width * (f64)dtype_size(a->kv_type), 2 * rows * (f64)a->n_heads * (width + (f64)a->latent),
          "attention, decode, %lld heads", (long long)a->n_heads);
-    cost.real.mla_decode(o, a);
+    costs_of(o)->real.mla_decode(o, a);
 }
 static void cost_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
     f64 w = (f64)(a->n_heads * a->v_dim * a->latent), n = (f64)a->n;
-    note(2 * w + 2 * n * (f64)(a->n_heads * (a->v_dim + a->latent)), 2 * n * w, "values from latent");
-    cost.real.unabsorb_v(o, a);
+    note(o, 2 * w + 2 * n * (f64)(a->n_heads * (a->v_dim + a->latent)), 2 * n * w, "values from latent");
+    costs_of(o)->real.unabsorb_v(o, a);
 }
 static void cost_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
-    f64 rows = (f64)cost.kv_rows, width = (f64)(a->latent + a->rope), n = (f64)a->n;
+    f64 rows = (f64)costs_of(o)->kv_rows, width = (f64)(a->latent + a->rope), n = (f64)a->n;
     f64 w = (f64)(v->n_heads * v->v_dim * v->latent);
-    note(rows * width * (f64)dtype_size(a->kv_type) + 2 * w + 2 * n * (f64)(v->n_heads * v->v_dim),
+    note(o, rows * width * (f64)dtype_size(a->kv_type) + 2 * w + 2 * n * (f64)(v->n_heads * v->v_dim),
          2 * rows * (f64)a->n_heads * (width + (f64)a->latent) + 2 * n * w, "attention, values, %lld heads",
          (long long)a->n_heads);
-    cost.real.mla_decode_values(o, a, v);
+    costs_of(o)->real.mla_decode_values(o, a, v);
 }
 static void cost_mla_prefill(const ops *o, const mla_prefill_args *a) {
     f64 n = (f64)a->n, all = n + (f64)a->pos0, pairs = n * (f64)a->pos0 + n * (n + 1) / 2, h = (f64)a->n_heads;
     f64 expand = 2 * all * h * (f64)((a->nope + a->v_dim) * a->latent);
-    note(2 * n * h * (f64)(a->nope + a->rope + a->v_dim) +
+    note(o,
+         2 * n * h * (f64)(a->nope + a->rope + a->v_dim) +
              all * (f64)(a->latent + a->rope) * (f64)dtype_size(a->kv_type),
          2 * pairs * h * (f64)(a->nope + a->rope + a->v_dim) + expand, "attention, prefill, %lld heads",
          (long long)a->n_heads);
-    cost.real.mla_prefill(o, a);
+    costs_of(o)->real.mla_prefill(o, a);
 }
 static void cost_gate(const ops *o, const gate_args *a) {
-    note((f64)(a->n * (4 * a->n_experts + 8 * a->k)), 0, "gate");
-    cost.real.gate(o, a);
+    note(o, (f64)(a->n * (4 * a->n_experts + 8 * a->k)), 0, "gate");
+    costs_of(o)->real.gate(o, a);
 }
 static void cost_gate_linear(const ops *o, const gate_args *a, const linear_args *l) {
     const gpu_matrix *w = &l->w->views[0];
-    note((f64)(a->n * (4 * a->n_experts + 8 * a->k)) + matrix_bytes(w) + 2.0 * (f64)(l->n * (w->rows + w->cols)),
+    note(o, (f64)(a->n * (4 * a->n_experts + 8 * a->k)) + matrix_bytes(w) + 2.0 * (f64)(l->n * (w->rows + w->cols)),
          2.0 * (f64)l->n * (f64)w->rows * (f64)w->cols, "gate, linear %lld x %lld", (long long)w->rows,
          (long long)w->cols);
-    cost.real.gate_linear(o, a, l);
+    costs_of(o)->real.gate_linear(o, a, l);
 }
 /* more_*: of what the same launch does beside the experts. */
-static void note_moe(const moe_args *a, f64 more_bytes, f64 more_flops, const char *front) {
+static void note_moe(const ops *o, const moe_args *a, f64 more_bytes, f64 more_flops, const char *front) {
     const gpu_matrix *w = &a->experts->views[0];
     f64 all = (f64)a->experts->n_views / 3, n = (f64)a->n, touched = all * (1 - pow(1 - (f64)a->k / all, n));
     bool int8 = a->experts->int8 && moe_is_int8(a->n * a->k, a->experts->n_views / 3, w->cols, w->rows);
-    note((2 * matrix_bytes(w) + matrix_bytes(w + 2)) * touched + 4 * n * (f64)w->cols + more_bytes,
+    note(o, (2 * matrix_bytes(w) + matrix_bytes(w + 2)) * touched + 4 * n * (f64)w->cols + more_bytes,
          6 * n * (f64)a->k * (f64)w->rows * (f64)w->cols + more_flops, "%s%sexperts %.0f x %lld x %lld", front,
          int8                         ? "W4A8 "
          : a->experts->int8           ? "W4A8 (bf16) "
@@ -168,12 +172,12 @@ static void note_moe(const moe_args *a, f64 more_bytes, f64 more_flops, const ch
          all, (long long)w->rows, (long long)w->cols);
 }
 static void cost_moe(const ops *o, const moe_args *a) {
-    note_moe(a, 0, 0, "");
-    cost.real.moe(o, a);
+    note_moe(o, a, 0, 0, "");
+    costs_of(o)->real.moe(o, a);
 }
 static void cost_moe_norm(const ops *o, const moe_norm_args *a) {
-    note_moe(&a->moe, 0, 0, "");
-    cost.real.moe_norm(o, a);
+    note_moe(o, &a->moe, 0, 0, "");
+    costs_of(o)->real.moe_norm(o, a);
 }
 /* In one launch; where it takes several each op says so itself. */
 static void cost_moe_ffn(const ops *o, const moe_ffn_args *a) {
@@ -183,32 +187,34 @@ static void cost_moe_ffn(const ops *o, const moe_ffn_args *a) {
         const gpu_matrix *down = &a->down.w->views[0];
         bytes += matrix_bytes(down), flops += 2 * (f64)a->down.n * (f64)down->rows * (f64)down->cols;
     }
-    note_moe(&a->moe.moe, bytes, flops, "feed-forward, ");
-    cost.real.moe_ffn(o, a);
+    note_moe(o, &a->moe.moe, bytes, flops, "feed-forward, ");
+    costs_of(o)->real.moe_ffn(o, a);
 }
 static void cost_gather(const ops *o, const gather_args *a) {
-    note(4.0 * (f64)(a->n * a->dim), 0, "gather");
-    cost.real.gather(o, a);
+    note(o, 4.0 * (f64)(a->n * a->dim), 0, "gather");
+    costs_of(o)->real.gather(o, a);
 }
 static void cost_mark_nonfinite(const ops *o, const mark_nonfinite_args *a) {
-    note((f64)dtype_size(a->x_type) * (f64)(a->n * a->dim), 0, "finite check");
-    cost.real.mark_nonfinite(o, a);
+    note(o, (f64)dtype_size(a->x_type) * (f64)(a->n * a->dim), 0, "finite check");
+    costs_of(o)->real.mark_nonfinite(o, a);
 }
 
 static void cost_sample(const ops *o, const sample_args *a) {
     f64 passes = a->cuts ? 5 : a->draws ? 2 : 1; /* over the logits */
-    note(4.0 * passes * (f64)(a->n * a->vocab), 0, "draw");
-    cost.real.sample(o, a);
+    note(o, 4.0 * passes * (f64)(a->n * a->vocab), 0, "draw");
+    costs_of(o)->real.sample(o, a);
 }
 
 static void cost_logprobs(const ops *o, const logprobs_args *a) {
-    note(4.0 * (f64)(a->n * a->vocab), 40.0 * (f64)(a->n * a->vocab), "log-probabilities");
-    cost.real.logprobs(o, a);
+    note(o, 4.0 * (f64)(a->n * a->vocab), 40.0 * (f64)(a->n * a->vocab), "log-probabilities");
+    costs_of(o)->real.logprobs(o, a);
 }
 
-void ops_cost(ops *o, gpu *g) {
-    cost.real = *o;
-    cost.g = g;
+status ops_cost(ops *o, err *e) {
+    struct op_costs *c = calloc(1, sizeof *c);
+    if (!c) return err_nomem(e, "the profile", sizeof *c);
+    c->real = *o;
+    gpu_of(o)->costs = c;
 #define COST(op) o->op = cost_##op
     COST(embed);
     COST(norm);
@@ -236,4 +242,5 @@ void ops_cost(ops *o, gpu *g) {
     COST(sample);
     COST(logprobs);
 #undef COST
+    return ST_OK;
 }

@@ -6,9 +6,9 @@
 #define KERNELS_GPU_OP_COST_H
 #include "kernels/gpu/gpu.h"
 
-/* Wraps the operations of o, a table of ops_init_gpu(); for profiling only. */
-void ops_cost(ops *o, gpu *g);
+/* Wraps the operations of o, a table of ops_init_gpu(), once; for profiling only. What it notes lives as long as o. */
+status ops_cost(ops *o, err *e);
 /* KV rows that the next step's rows in decode form read, all together. */
-void ops_cost_context(i64 kv_rows);
+void ops_cost_context(ops *o, i64 kv_rows);
 
 #endif

@@ -44,10 +44,9 @@ static u32 shared_of(i64 tokens, int kind) { return skinny_shared(tokens, kind =
 
 /* cuBLASLt if there is one, and the room that swiglu needs beside it. */
 static status open_library(gpu_backend *b, err *e) {
-    device *dev = gpu_device(b->g);
     status st = cublas_open(&b->blas, b->g, &b->no_blas);
     if (st == ST_NOMEM) return err_set(e, st, "%s", b->no_blas.text);
-    return b->blas ? dev->alloc(dev, (void **)&b->halves, HALVES, "gate and up before SiLU", e) : ST_OK;
+    return b->blas ? device_pool_add(&b->pool, (void **)&b->halves, 1, HALVES, "gate and up before SiLU", e) : ST_OK;
 }
 
 /* True if there is a library that may be used; else says why not, the first time. */
@@ -62,7 +61,6 @@ static bool has_library(const gpu_backend *b) {
 }
 
 status gpu_dense_init(gpu_backend *b, err *e) {
-    device *dev = gpu_device(b->g);
     status st = ST_OK;
     for (i64 tokens = 8; st == ST_OK && tokens <= GPU_SKINNY; tokens *= 2)
         for (int kind = 0; st == ST_OK && kind < KINDS; kind++)
@@ -71,18 +69,18 @@ status gpu_dense_init(gpu_backend *b, err *e) {
     for (int i = 0; st == ST_OK && i < 4; i++) st = gpu_shared(b->g, gates[i], shared_of(8 << i, CLUSTER_SPLIT), e);
     if (st == ST_OK) st = gpu_shared(b->g, b->absorb_q_tile, absorb_shared(ABSORB_NOPE), e);
     u64 sums = (u64)gpu_processors(b->g) * 4 * GPU_SKINNY * UNIT * sizeof(f32);
-    if (st == ST_OK) st = dev->alloc(dev, (void **)&b->skinny_sums, sums, "sums of matrix products", e);
+    if (st == ST_OK) st = device_pool_add(&b->pool, (void **)&b->skinny_sums, 1, sums, "sums of matrix products", e);
     if (st == ST_OK)
-        st = dev->alloc(dev, (void **)&b->skinny_count, COUNTS * sizeof(int), "sums of matrix products", e);
+        st = device_pool_add(&b->pool, (void **)&b->skinny_count, COUNTS, sizeof(int), "sums of matrix products", e);
     if (st == ST_OK) st = gpu_skinny_tma_init(b, e);
     if (st == ST_OK) st = open_library(b, e);
     return st;
 }
 
 /* May skinny_splitk.cu take n rows of x and w? */
-static bool skinny_takes(const gpu_matrix *w, const void *x, i64 x_stride, i64 n) {
-    return n <= GPU_SKINNY && gpu_of(NULL)->form != ROWS_PROMPT && w->format == GPU_W_BF16 &&
-           can_tile(w, x, x_stride) && w->cols % 16 == 0 && w->rows <= COUNTS * (UNIT / 2);
+static bool skinny_takes(const gpu_backend *b, const gpu_matrix *w, const void *x, i64 x_stride, i64 n) {
+    return n <= GPU_SKINNY && b->form != ROWS_PROMPT && w->format == GPU_W_BF16 && can_tile(w, x, x_stride) &&
+           w->cols % 16 == 0 && w->rows <= COUNTS * (UNIT / 2);
 }
 
 /* Blocks that run at once: two a multiprocessor up to 32 rows of x, one above. */
@@ -169,7 +167,8 @@ static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
 static bool run_library(const gpu_backend *b, const gpu_linear_args *a, i64 heads, const gemm_choice *how) {
     if (a->w.format != GPU_W_BF16 || !has_library(b) || !can_tile(&a->w, a->x, a->x_stride)) return false;
     if ((u64)(uintptr_t)a->y % 16 || a->y_stride % 8 || a->x_step % 8 || a->y_step % 8) return false;
-    return gpu_multiply(&(cublas_product){.w = (const gpu_bf16 *)a->w.data + a->first * a->w.cols,
+    return gpu_multiply(b,
+                        &(cublas_product){.w = (const gpu_bf16 *)a->w.data + a->first * a->w.cols,
                                           .x = a->x,
                                           .y = a->y,
                                           .n = a->n,
@@ -193,7 +192,7 @@ static bool run_many(const ops *o, const gpu_linear_args *a, i64 heads) {
     if (a->add && !has_library(b)) return false; /* none of our own kernels is told to add, so none is chosen */
     if (b->form != ROWS_ANY || a->w.format != GPU_W_BF16 || !can_tile(&a->w, a->x, a->x_stride)) return false;
     gemm_choice how = gpu_gemm_choice(
-        &(gemm_call){a->add ? GEMM_ADD : GEMM_LINEAR, a->y_type == GPU_F32, a->rows, a->w.cols, heads, a->n});
+        b, &(gemm_call){a->add ? GEMM_ADD : GEMM_LINEAR, a->y_type == GPU_F32, a->rows, a->w.cols, heads, a->n});
     if (how.path == GEMM_INVARIANT && gpu_run_invariant(o, a, false)) return true;
     return run_library(b, a, heads, &how);
 }
@@ -206,7 +205,7 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact) {
     const gpu_backend *b = gpu_of(o);
     exact = exact && a->w.format != GPU_W_BF16;
     if (!a->n || !a->rows) return;
-    if (skinny_takes(&a->w, a->x, a->x_stride, a->n) && a->x_step % 8 == 0) {
+    if (skinny_takes(b, &a->w, a->x, a->x_stride, a->n) && a->x_step % 8 == 0) {
         gpu_skinny_args k = {.part = {{.w = (const gpu_bf16 *)a->w.data + a->first * a->w.cols,
                                        .y = a->y,
                                        .rows = a->rows,
@@ -239,7 +238,7 @@ bool gpu_run_gate(const ops *o, const gpu_gate_args *gate, const gpu_digits_args
     const gpu_backend *b = gpu_of(o);
     const gpu_matrix *w = &l->w->views[0];
     if (b->form != ROWS_ANY || gate->n_experts > GPU_GATE_EXPERTS || gate->k > 32) return false;
-    if (!skinny_takes(w, l->x, l->x_stride, l->n)) return false;
+    if (!skinny_takes(b, w, l->x, l->x_stride, l->n)) return false;
     gpu_skinny_gate_args k = {.product = {.part = {{.w = w->data,
                                                     .y = l->y,
                                                     .rows = w->rows,
@@ -290,9 +289,9 @@ static bool run_linear_norm(const ops *o, const linear_norm_args *a) {
                          .cols = w->cols,
                          .w_stride = w->cols};
     if (!l->n || w->cols > DEFERRED_COLS || a->norm.bad || l->y_type != DT_BF16 || w->rows != a->norm.dim) return false;
-    if (!skinny_takes(w, l->x, l->x_stride, l->n)) return false;
+    if (!skinny_takes(b, w, l->x, l->x_stride, l->n)) return false;
     i64 tiles;
-    if (is_skinny_tma(b, l->n) && gpu_may_defer_norm(&a->norm, a->deferred, DEFERRED_PARTS, &k.after)) {
+    if (is_skinny_tma(b, l->n) && gpu_may_defer_norm(b, &a->norm, a->deferred, DEFERRED_PARTS, &k.after)) {
         if (gpu_run_skinny_tma(b, &k, NULL, &tiles)) {
             *a->deferred = (deferred_norm){a->deferred->squares, tiles, a->norm.dim, a->norm.eps};
             return true;
@@ -302,7 +301,7 @@ static bool run_linear_norm(const ops *o, const linear_norm_args *a) {
     skinny_plan p = plan_skinny(b, &k, 1);
     tiles = k.blocks / k.cluster;
     if (p.kind != CLUSTER_SPLIT) return false;
-    if (!gpu_may_defer_norm(&a->norm, a->deferred, tiles, &k.after)) return false;
+    if (!gpu_may_defer_norm(b, &a->norm, a->deferred, tiles, &k.after)) return false;
     *a->deferred = (deferred_norm){a->deferred->squares, tiles, a->norm.dim, a->norm.eps};
     p.kind = RESIDUAL;
     launch_skinny(b, &k, &p);
@@ -379,7 +378,7 @@ static bool library_swiglu(const gpu_backend *b, const gpu_linear_args *a, const
 static bool many_swiglu(const ops *o, const gpu_linear_args *a) {
     const gpu_backend *b = gpu_of(o);
     if (b->form != ROWS_ANY || a->w.format != GPU_W_BF16 || !can_tile(&a->w, a->x, a->x_stride)) return false;
-    gemm_choice how = gpu_gemm_choice(&(gemm_call){GEMM_SWIGLU, false, a->rows, a->w.cols, 1, a->n});
+    gemm_choice how = gpu_gemm_choice(b, &(gemm_call){GEMM_SWIGLU, false, a->rows, a->w.cols, 1, a->n});
     if (how.path == GEMM_INVARIANT && gpu_run_invariant(o, a, true)) return true;
     return library_swiglu(b, a, &how);
 }
@@ -396,7 +395,7 @@ void gpu_op_swiglu(const ops *o, const swiglu_args *a) {
                          .rows = a->gate->views[0].rows,
                          .y_type = GPU_BF16};
     if (!k.n || !k.rows) return;
-    if (skinny_takes(&k.w, k.x, k.x_stride, k.n) && skinny_takes(&k.up, k.x, k.x_stride, k.n)) {
+    if (skinny_takes(b, &k.w, k.x, k.x_stride, k.n) && skinny_takes(b, &k.up, k.x, k.x_stride, k.n)) {
         skinny_swiglu(o, &k);
         return;
     }
@@ -414,12 +413,14 @@ void gpu_op_swiglu(const ops *o, const swiglu_args *a) {
 
 /* One launch, if skinny_splitk.cu takes every weight. */
 void gpu_op_linear_group(const ops *o, const linear_group_args *a) {
+    const gpu_backend *b = gpu_of(o);
     gpu_skinny_args k = {.x = a->x, .n = a->n, .x_stride = a->x_stride, .deferred = gpu_deferred_norm_of(a->deferred)};
     bool at_once = a->count > 1 && a->n;
     for (i64 i = 0; i < a->count; i++) {
         const linear_group_item *p = &a->of[i];
         const gpu_matrix *w = &p->w->views[0], *up = p->up ? &p->up->views[0] : w;
-        at_once = at_once && skinny_takes(w, a->x, a->x_stride, a->n) && skinny_takes(up, a->x, a->x_stride, a->n);
+        at_once =
+            at_once && skinny_takes(b, w, a->x, a->x_stride, a->n) && skinny_takes(b, up, a->x, a->x_stride, a->n);
         k.cols = k.w_stride = w->cols;
         k.part[i] = (gpu_skinny_part){.w = w->data,
                                       .up = p->up ? up->data : NULL,
@@ -442,8 +443,9 @@ static bool library_absorb(const gpu_backend *b, const absorb_q_args *a) {
     if (w->format != GPU_W_BF16 || !has_library(b) || !can_tile(w, a->q, head) || width % 8 || a->nope % 8)
         return false;
     if ((u64)(uintptr_t)a->out % 16) return false;
-    gemm_choice how = gpu_gemm_choice(&(gemm_call){GEMM_ACROSS, false, a->latent, a->nope, a->n_heads, a->n});
-    if (!gpu_multiply(&(cublas_product){.w = w->data,
+    gemm_choice how = gpu_gemm_choice(b, &(gemm_call){GEMM_ACROSS, false, a->latent, a->nope, a->n_heads, a->n});
+    if (!gpu_multiply(b,
+                      &(cublas_product){.w = w->data,
                                         .x = a->q,
                                         .y = a->out,
                                         .n = a->n,

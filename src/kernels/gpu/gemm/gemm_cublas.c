@@ -8,10 +8,8 @@
 void ops_gpu_force_gemm(ops *o, const gemm_choice *how) { gpu_of(o)->forced_gemm = how; }
 void ops_gpu_watch_gemm(ops *o, gemm_seen *seen) { gpu_of(o)->seen = seen; }
 
-i64 gpu_gemm_library(void) {
-    const gpu_backend *b = gpu_of(NULL);
-    return b->blas ? cublas_version(b->blas) : 0;
-}
+static i64 library_of(const gpu_backend *b) { return b->blas ? cublas_version(b->blas) : 0; }
+i64 gpu_gemm_library(const ops *o) { return library_of(gpu_of(o)); }
 
 enum { CALL_TEXT = 120, VERSION_TEXT = 40 };
 static void call_text(const gemm_call *c, char out[CALL_TEXT]) {
@@ -47,9 +45,8 @@ static void tell_missed(const gpu_backend *b, const gemm_call *c, i64 library, b
                  b->gemms->others ? ", others it has" : "");
 }
 
-gemm_choice gpu_gemm_choice(const gemm_call *c) {
-    const gpu_backend *b = gpu_of(NULL);
-    const i64 library = gpu_gemm_library();
+gemm_choice gpu_gemm_choice(const gpu_backend *b, const gemm_call *c) {
+    const i64 library = library_of(b);
     gemm_source from = GEMM_BUILT_IN;
     gemm_choice how = b->forced_gemm ? *b->forced_gemm : gemm_choose(c, b->gemms, library, &from);
     if (from == GEMM_MISSED || from == GEMM_FOREIGN) tell_missed(b, c, library, from == GEMM_FOREIGN);
@@ -57,8 +54,7 @@ gemm_choice gpu_gemm_choice(const gemm_call *c) {
     return how;
 }
 
-bool gpu_multiply(cublas_product *p, const gemm_choice *how) {
-    const gpu_backend *b = gpu_of(NULL);
+bool gpu_multiply(const gpu_backend *b, cublas_product *p, const gemm_choice *how) {
     char key[96], text[GEMM_CHOICE_TEXT];
     if (b->seen) b->seen->asked = true, b->seen->product = *p;
     p->told = how->path == GEMM_CUBLAS;
@@ -87,9 +83,10 @@ static int add_offers(const gpu_backend *b, const cublas_product *p, bool other,
     return n;
 }
 
-int gpu_gemm_candidates(const gemm_seen *seen, const i64 *also, i64 n_also, gemm_choice out[GEMM_CANDIDATES]) {
-    const gpu_backend *b = gpu_of(NULL);
-    const i64 library = gpu_gemm_library();
+int gpu_gemm_candidates(const ops *o, const gemm_seen *seen, const i64 *also, i64 n_also,
+                        gemm_choice out[GEMM_CANDIDATES]) {
+    const gpu_backend *b = gpu_of(o);
+    const i64 library = library_of(b);
     cublas_product p = seen->product;
     int n = 1;
     memset(out, 0, GEMM_CANDIDATES * sizeof *out);

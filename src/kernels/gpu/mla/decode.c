@@ -20,8 +20,7 @@ typedef struct {
     int together;        /* blocks of a multiprocessor */
 } decode_kind;
 
-static decode_kind kind_of(const mla_decode_args *a) {
-    const gpu_backend *b = gpu_of(NULL);
+static decode_kind kind_of(const gpu_backend *b, const mla_decode_args *a) {
     bool fp8 = a->kv_type == DT_F8_E4M3;
     if (a->n_heads >= GROUPED_FROM)
         return (decode_kind){fp8 ? b->mla_decode_wgmma_fp8 : b->mla_decode_wgmma, 64, 384, SHARED_MAX, 1, 1};
@@ -37,30 +36,29 @@ static decode_kind kind_of(const mla_decode_args *a) {
 }
 
 /* As many as run at once. */
-static i64 blocks_of(const mla_decode_args *a, const decode_kind *k) {
-    return max_i64(1, min_i64(k->together * gpu_processors(gpu_of(NULL)->g) / ceil_div(a->n_heads, k->heads), PIECES));
+static i64 blocks_of(const gpu_backend *b, const mla_decode_args *a, const decode_kind *k) {
+    return max_i64(1, min_i64(k->together * gpu_processors(b->g) / ceil_div(a->n_heads, k->heads), PIECES));
 }
 
 bool gpu_decode_is_fast(const mla_decode_args *a) {
     return a->latent == LATENT && a->rope == ROPE && a->kv_type != DT_F32;
 }
 
-static bool is_alone(void) { return gpu_of(NULL)->form != ROWS_ANY; }
+static bool is_alone(const gpu_backend *b) { return b->form != ROWS_ANY; }
 static int alone_pages(const mla_decode_args *a) { return a->n_heads >= GROUPED_FROM ? ALONE_MANY : ALONE_FEW; }
 
 /* Room for sums in part: two of each block's, or one of each unit. */
-static i64 slots_of(const mla_decode_args *a, const decode_kind *k) {
-    if (!is_alone()) return 2 * blocks_of(a, k);
+static i64 slots_of(const gpu_backend *b, const mla_decode_args *a, const decode_kind *k) {
+    if (!is_alone(b)) return 2 * blocks_of(b, a, k);
     return a->n * min_i64(GPU_ALONE_UNITS, ceil_div(a->pages_stride, alone_pages(a)));
 }
 
-u64 gpu_decode_workspace(const mla_decode_args *a) {
-    decode_kind k = kind_of(a);
-    return (u64)slots_of(a, &k) * (u64)a->n_heads * (LATENT + 2) * sizeof(f32);
+u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a) {
+    decode_kind k = kind_of(b, a);
+    return (u64)slots_of(b, a, &k) * (u64)a->n_heads * (LATENT + 2) * sizeof(f32);
 }
 
 status gpu_decode_init(gpu_backend *b, err *e) {
-    device *dev = gpu_device(b->g);
     u64 most = 2 * (u64)gpu_processors(b->g) + PIECES; /* of pieces and groups of heads */
     gpu_kernel *const values[] = {b->combine_unabsorb_8, b->combine_unabsorb_16, b->combine_unabsorb_32,
                                   b->combine_unabsorb_64};
@@ -68,14 +66,13 @@ status gpu_decode_init(gpu_backend *b, err *e) {
         status st = gpu_shared(b->g, values[i], VALUES_SHARED(8 << i), e);
         if (st != ST_OK) return st;
     }
-    return dev->alloc(dev, (void **)&b->meetings, 2 * most * sizeof(u32), "meetings of blocks", e);
+    return device_pool_add(&b->pool, (void **)&b->meetings, 2 * most, sizeof(u32), "meetings of blocks", e);
 }
 
 /* apart: cut rows stay cut. */
-static gpu_decode_args run_pieces(const mla_decode_args *a, bool apart) {
-    const gpu_backend *b = gpu_of(NULL);
-    decode_kind kind = kind_of(a);
-    bool alone = is_alone();
+static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a, bool apart) {
+    decode_kind kind = kind_of(b, a);
+    bool alone = is_alone(b);
     gpu_decode_args k = {.q = a->q,
                          .kv = a->kv,
                          .pages = a->pages,
@@ -85,10 +82,10 @@ static gpu_decode_args run_pieces(const mla_decode_args *a, bool apart) {
                          .heads = a->n_heads,
                          .pages_stride = a->pages_stride,
                          .n = a->n,
-                         .blocks = (int)blocks_of(a, &kind),
+                         .blocks = (int)blocks_of(b, a, &kind),
                          .least = alone ? alone_pages(a) : kind.least,
                          .alone = alone,
-                         .slots = slots_of(a, &kind),
+                         .slots = slots_of(b, a, &kind),
                          .scale2 = a->scale * LOG2_E,
                          .meetings = apart ? NULL : b->meetings};
     if (kind.kernel == b->mla_decode_wgmma) /* how many pages there are nobody has told: as many as an int can number */
@@ -99,34 +96,32 @@ static gpu_decode_args run_pieces(const mla_decode_args *a, bool apart) {
     return k;
 }
 
-void gpu_decode_fast(const ops *o, const mla_decode_args *a) {
-    const gpu_backend *b = gpu_of(o);
-    bool apart = is_alone() || (a->n_heads >= GROUPED_FROM && a->n < FEW_ROWS);
-    gpu_decode_args k = run_pieces(a, apart);
+void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a) {
+    bool apart = is_alone(b) || (a->n_heads >= GROUPED_FROM && a->n < FEW_ROWS);
+    gpu_decode_args k = run_pieces(b, a, apart);
     if (apart) /* a quarter of the latents of a head each */
         gpu_launch(b->g, b->mla_combine, (u32)a->n, (u32)a->n_heads * 4, 1, GPU_THREADS, 0, &k);
 }
 
 /* Is it worth it to join pieces where the values are computed? */
-static bool values_fit(const mla_decode_args *a, const unabsorb_v_args *v) {
-    const gpu_backend *b = gpu_of(NULL);
+static bool values_fit(const gpu_backend *b, const mla_decode_args *a, const unabsorb_v_args *v) {
     const gpu_matrix *w = &v->kv_b->views[0];
-    decode_kind kind = kind_of(a);
+    decode_kind kind = kind_of(b, a);
     if (b->form != ROWS_ANY || !a->n || a->n > VALUES_ROWS || !gpu_decode_is_fast(a)) return false;
     if (a->n_heads >= GROUPED_FROM) return false; /* slower (measured) */
     if (v->x != a->out || v->n != a->n || v->v_dim != VALUES_DIM || v->latent != LATENT) return false;
-    return w->format == GPU_W_BF16 && w->wide && blocks_of(a, &kind) + a->n <= GPU_VALUES_PIECES &&
+    return w->format == GPU_W_BF16 && w->wide && blocks_of(b, a, &kind) + a->n <= GPU_VALUES_PIECES &&
            (u64)(uintptr_t)v->out % 8 == 0;
 }
 
 void gpu_op_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
     const gpu_backend *b = gpu_of(o);
-    if (!values_fit(a, v)) {
+    if (!values_fit(b, a, v)) {
         ops_mla_decode_values(o, a, v);
         return;
     }
     gpu_combine_unabsorb_args k = {
-        .decode = run_pieces(a, true), .kv_b = v->kv_b->views[0].data, .out = v->out, .nope = v->kv_b->nope};
+        .decode = run_pieces(b, a, true), .kv_b = v->kv_b->views[0].data, .out = v->out, .nope = v->kv_b->nope};
     int tokens = a->n <= 8 ? 8 : a->n <= 16 ? 16 : a->n <= 32 ? 32 : 64;
     gpu_launch_cluster(b->g,
                        tokens == 8    ? b->combine_unabsorb_8

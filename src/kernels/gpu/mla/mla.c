@@ -42,7 +42,7 @@ static i64 splits_of(i64 pages) { return max_i64(1, min_i64(SPLITS, ceil_div(pag
 
 u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a) {
     (void)o;
-    if (gpu_decode_is_fast(a)) return gpu_decode_workspace(a);
+    if (gpu_decode_is_fast(a)) return gpu_decode_workspace(gpu_of(o), a);
     return (u64)(a->n + 1) * (u64)a->n_heads * (u64)splits_of(a->pages_stride) * (u64)(a->latent + 2) * sizeof(f32);
 }
 
@@ -63,7 +63,7 @@ void gpu_op_mla_decode(const ops *o, const mla_decode_args *a) {
                          .kv_type = gpu_type(a->kv_type)};
     if (!a->n) return;
     if (gpu_decode_is_fast(a)) {
-        gpu_decode_fast(o, a);
+        gpu_decode_fast(b, a);
         return;
     }
     gpu_launch(b->g, b->mla_decode, (u32)a->n, gpu_blocks(a->n_heads, GPU_WARPS), (u32)k.splits, GPU_THREADS,
@@ -83,14 +83,13 @@ static bool is_flash(const mla_prefill_args *a) {
     return a->nope == 128 && a->rope == 64 && a->v_dim == 128 && a->kv_type != DT_F32 && a->latent % 8 == 0 &&
            a->latent + a->rope <= GPU_WARP_KV;
 }
-static i64 span_of(const mla_prefill_args *a) {
+static i64 span_of(const gpu_backend *b, const mla_prefill_args *a) {
     if (!is_flash(a)) return TILE;
-    return a->n <= FEW_ROWS && gpu_of(NULL)->form == ROWS_ANY ? FEW_SPAN
-                                                              : max_i64(SPAN, SPAN_CELLS / a->n_heads / 128 * 128);
+    return a->n <= FEW_ROWS && b->form == ROWS_ANY ? FEW_SPAN : max_i64(SPAN, SPAN_CELLS / a->n_heads / 128 * 128);
 }
 
-static u64 prefill_layout(const mla_prefill_args *a, prefill_space *p) {
-    i64 span = span_of(a), all = a->pos0 + a->n;
+static u64 prefill_layout(const gpu_backend *b, const mla_prefill_args *a, prefill_space *p) {
+    i64 span = span_of(b, a), all = a->pos0 + a->n;
     /* Rows whose state is carried from span to span. Never less memory than for fewer rows, hence the last. */
     i64 carried = !is_flash(a) || all > span ? a->n : all > FEW_SPAN ? FEW_ROWS : 0;
     u64 tile = (u64)min_i64(span, ceil_div(all, KV_PAGE) * KV_PAGE), at = 0;
@@ -111,14 +110,14 @@ u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
     prefill_space p;
     mla_prefill_args sizes = *a;
     sizes.workspace = &nowhere;
-    return prefill_layout(&sizes, &p);
+    return prefill_layout(gpu_of(o), &sizes, &p);
 }
 
 void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
     const gpu_backend *b = gpu_of(o);
     prefill_space p;
-    prefill_layout(a, &p);
-    i64 all = a->pos0 + a->n, rows = a->n_heads * (a->nope + a->v_dim), dim = a->nope + a->rope, span = span_of(a);
+    prefill_layout(b, a, &p);
+    i64 all = a->pos0 + a->n, rows = a->n_heads * (a->nope + a->v_dim), dim = a->nope + a->rope, span = span_of(b, a);
     if (!a->n) return;
     for (i64 from = 0; from < all; from += span) {
         i64 tokens = min_i64(span, all - from);

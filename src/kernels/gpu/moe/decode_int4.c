@@ -91,19 +91,21 @@ bool gpu_run_decode_int4(const ops *o, const moe_args *a, const moe_choice *how,
 /* ---- decode_fused.cu ---- */
 
 status gpu_decode_int4_open(gpu_backend *b, err *e) {
-    device *dev = gpu_device(b->g);
     gpu_kernel *const all[] = {b->decode_int4_4, b->decode_int4_8, b->decode_fused_1, b->decode_fused_4,
                                b->ffn_fused_1,   b->ffn_fused_2,   b->ffn_fused_4};
     status st = ST_OK;
     for (size_t i = 0; i < COUNT_OF(all) && st == ST_OK; i++) st = gpu_shared(b->g, all[i], ROOM, e);
-    if (st == ST_OK) st = dev->alloc(dev, (void **)&b->fused_h, 2 * DECODE_FUSED_H * sizeof(u32), "h of few tokens", e);
-    if (st != ST_OK) return st;
-    if (st == ST_OK) st = dev->alloc(dev, (void **)&b->ffn_h, 2 * DECODE_FUSED_H * sizeof(u32), "h of few tokens", e);
     if (st == ST_OK)
-        st = dev->alloc(dev, (void **)&b->ffn_first, 2 * FFN_FUSED_WORDS * sizeof(u32), "scores of few tokens", e);
-    if (st == ST_OK) st = dev->alloc(dev, (void **)&b->ffn_words, DECODE_FUSED_WORDS * sizeof(int), "experts taken", e);
+        st = device_pool_add(&b->pool, (void **)&b->fused_h, 2 * DECODE_FUSED_H, sizeof(u32), "h of few tokens", e);
+    if (st == ST_OK)
+        st = device_pool_add(&b->pool, (void **)&b->ffn_h, 2 * DECODE_FUSED_H, sizeof(u32), "h of few tokens", e);
+    if (st == ST_OK)
+        st = device_pool_add(&b->pool, (void **)&b->ffn_first, 2 * FFN_FUSED_WORDS, sizeof(u32), "scores of few tokens",
+                             e);
+    if (st == ST_OK)
+        st = device_pool_add(&b->pool, (void **)&b->ffn_words, DECODE_FUSED_WORDS, sizeof(int), "experts taken", e);
     if (st != ST_OK) return st;
-    return dev->alloc(dev, (void **)&b->fused_words, DECODE_FUSED_WORDS * sizeof(int), "experts taken", e);
+    return device_pool_add(&b->pool, (void **)&b->fused_words, DECODE_FUSED_WORDS, sizeof(int), "experts taken", e);
 }
 
 /* The arguments but for shared memory; false: not for decode_fused.cu. */

@@ -34,7 +34,7 @@ static moe_format format_of(const op_weight *w) {
     return up->wide && plain ? MOE_BF16 : MOE_OTHER;
 }
 
-static moe_call call_of(const moe_args *a) {
+static moe_call call_of(const gpu_backend *b, const moe_args *a) {
     const op_weight *w = a->experts;
     return (moe_call){.format = format_of(w),
                       .dim = w->views[0].cols,
@@ -42,11 +42,11 @@ static moe_call call_of(const moe_args *a) {
                       .experts = w->n_views / 3,
                       .topk = a->k,
                       .tokens = a->n,
-                      .form = gpu_of(NULL)->form};
+                      .form = b->form};
 }
 
 static moe_choice choose(const gpu_backend *b, const moe_args *a) {
-    moe_call c = call_of(a);
+    moe_call c = call_of(b, a);
     moe_source from;
     char key[96];
     if (b->forced) return *b->forced;
@@ -63,15 +63,14 @@ static moe_choice choose(const gpu_backend *b, const moe_args *a) {
     return how;
 }
 
-moe_choice gpu_moe_choice(const moe_args *a) { return choose(gpu_of(NULL), a); }
-moe_call gpu_moe_call(const moe_args *a) { return call_of(a); }
+moe_choice gpu_moe_choice(const ops *o, const moe_args *a) { return choose(gpu_of(o), a); }
+moe_call gpu_moe_call(const ops *o, const moe_args *a) { return call_of(gpu_of(o), a); }
 
 /* For every path that a call of so many tokens or fewer may take. */
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
-    (void)o;
     static u8 nowhere;
     moe_space s;
-    moe_call c = call_of(a);
+    moe_call c = call_of(gpu_of(o), a);
     moe_args decode = *a;
     i64 many_from = ceil_div(GROUPED_MEAN * c.experts, a->k);
     if (c.format != MOE_OTHER) decode.n = min_i64(a->n, max_i64(DECODE_INT4_TOKENS, many_from));
@@ -174,19 +173,20 @@ static bool run_one_norm(const ops *o, const moe_norm_args *a) {
     i64 parts = ceil_div(a->norm.dim, PACK_ROWS);
     gpu_after after;
     if (a->moe.experts->views[0].format != GPU_W_PACKED || choose(b, &a->moe).path != MOE_DECODE) return false;
-    if (!gpu_may_defer_norm(&a->norm, a->deferred, parts, &after)) return false;
+    if (!gpu_may_defer_norm(b, &a->norm, a->deferred, parts, &after)) return false;
     if (!gpu_run_decode_fused(o, &a->moe, &after)) return false;
     *a->deferred = (deferred_norm){a->deferred->squares, parts, a->norm.dim, a->norm.eps};
     return true;
 }
 
 void gpu_op_moe_norm(const ops *o, const moe_norm_args *a) {
+    const gpu_backend *b = gpu_of(o);
     i64 hidden = a->moe.experts->views[0].cols, parts = gpu_blocks(hidden, 4 * GPU_THREADS);
     gpu_after after;
     bool small = a->moe.experts->views[0].rows <= DEFERRED_INTER;
     if (a->moe.n && small && hidden == a->norm.dim && run_one_norm(o, a)) return;
     if (a->moe.n && small && hidden == a->norm.dim && (u64)(uintptr_t)a->moe.shared % 8 == 0 &&
-        gpu_may_defer_norm(&a->norm, a->deferred, parts, &after) && run_decode(o, &a->moe, &after, NULL, NULL)) {
+        gpu_may_defer_norm(b, &a->norm, a->deferred, parts, &after) && run_decode(o, &a->moe, &after, NULL, NULL)) {
         *a->deferred = (deferred_norm){a->deferred->squares, parts, hidden, a->norm.eps};
         return;
     }
@@ -220,7 +220,7 @@ void gpu_op_moe_ffn(const ops *o, const moe_ffn_args *a) {
                        m->norm.dim == m->moe.experts->views[0].cols && choose(b, &m->moe).path == MOE_DECODE;
     i64 parts = ceil_div(m->norm.dim, PACK_ROWS);
     gpu_after after;
-    bool deferred = takes && gpu_may_defer_norm(&m->norm, m->deferred, parts, &after);
+    bool deferred = takes && gpu_may_defer_norm(b, &m->norm, m->deferred, parts, &after);
     if (!takes || !gpu_run_ffn_fused(o, a, deferred ? &after : NULL)) {
         moe_ffn_unfused(o, a);
         return;

@@ -1,7 +1,7 @@
 /* kernels/gpu/rows/deferred_norm.c: rows whose norm is finished later (ops.h, deferred_norm). */
 #include "kernels/gpu/backend.h"
 
-_Static_assert((int)GPU_DEFERRED_PARTS == (int)DEFERRED_PARTS, "args.h is ops.h's");
+_Static_assert((int)GPU_DEFERRED_PARTS == (int)DEFERRED_PARTS, "params.h is ops.h's");
 
 /* Rows: of more (measured) a launch of its own is as fast, since skinny_tma.cu's weights arrive meanwhile. */
 enum { MOST = 32 };
@@ -11,10 +11,11 @@ gpu_deferred_norm gpu_deferred_norm_of(const deferred_norm *l) {
     return (gpu_deferred_norm){l->squares, (int)l->parts, (float)l->dim, l->eps};
 }
 
-bool gpu_may_defer_norm(const norm_args *norm, deferred_norm *deferred, i64 parts, gpu_after *after) {
+bool gpu_may_defer_norm(const gpu_backend *b, const norm_args *norm, deferred_norm *deferred, i64 parts,
+                        gpu_after *after) {
     u64 all =
         (u64)(uintptr_t)norm->x | (u64)(uintptr_t)norm->out | (u64)(uintptr_t)norm->weight->vector | (u64)norm->dim * 2;
-    row_mode form = gpu_of(NULL)->form;
+    row_mode form = b->form;
     /* In decode form the same for any number of rows. */
     if (!deferred || form == ROWS_PROMPT || norm->n > DEFERRED_ROWS || parts > DEFERRED_PARTS) return false;
     if (form == ROWS_ANY && norm->n > MOST) return false;

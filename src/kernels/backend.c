@@ -1,0 +1,36 @@
+#include "kernels/backend.h"
+#include "kernels/gpu/gpu.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { GPUS_MOST = 64 };
+
+/* The N of cuda:N, 0 of cuda; -1: neither. */
+static int gpu_number(const char *name) {
+    if (strncmp(name, "cuda", 4)) return -1;
+    if (!name[4]) return 0;
+    if (name[4] != ':' || !name[5] || strspn(name + 5, "0123456789") != strlen(name + 5) || strlen(name + 5) > 2)
+        return -1;
+    int n = atoi(name + 5);
+    return n < GPUS_MOST ? n : -1;
+}
+
+bool backend_name_is_gpu(const char *name) { return name && gpu_number(name) >= 0; }
+
+status backend_open(backend *out, const backend_options *o, err *e) {
+    *out = (backend){.device = device_host()};
+    if (!strcmp(o->name, "ref")) return ops_init_ref(&out->ops), ST_OK;
+    if (!strcmp(o->name, "cpu")) return ops_init_cpu(&out->ops, o->act, o->isa, e);
+    if (!backend_name_is_gpu(o->name))
+        return err_set(e, ST_INPUT, "--device %s is not ref, cpu, cuda or cuda:N", o->name);
+    status st = gpu_open(&out->gpu, gpu_number(o->name), e);
+    if (st == ST_OK) st = ops_init_gpu(&out->ops, out->gpu, o->act, e);
+    if (st == ST_OK) out->device = gpu_device(out->gpu);
+    return st == ST_OK ? ST_OK : err_prefix(e, "--device cuda");
+}
+
+void backend_close(backend *b) {
+    if (b->gpu) ops_close_gpu(&b->ops);
+    gpu_close(b->gpu);
+    *b = (backend){.gpu = NULL};
+}

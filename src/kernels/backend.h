@@ -1,0 +1,28 @@
+/* kernels/backend.h: opens a backend by its name; runtime/ and cmd/ come in here. */
+#ifndef KERNELS_BACKEND_H
+#define KERNELS_BACKEND_H
+#include "device/device.h"
+#include "kernels/ops.h"
+
+typedef struct {
+    const char *name; /* "ref", "cpu", "cuda", or "cuda:N" for GPU N as the driver counts */
+    dtype act;        /* of activations; ref computes in float32 whatever it says */
+    u32 isa;          /* cpu: the instruction sets that it may use (ISA_ALL) */
+} backend_options;
+
+/* A table of operations and where they compute. Several may live at a time; one thread at a time uses each. */
+typedef struct {
+    ops ops;
+    device *device;  /* where weights, activations and the KV cache lie */
+    struct gpu *gpu; /* NULL: the host */
+} backend;
+
+/* Does the name mean a GPU? */
+bool backend_name_is_gpu(const char *name);
+/* ST_INPUT: no such name. ST_DEVICE, ST_UNSUPPORTED: as gpu_open(), ops_init_gpu() and ops_init_cpu() say it. The
+ * caller ends *out with backend_close(), whatever comes back. */
+status backend_open(backend *out, const backend_options *o, err *e);
+/* After the weights that it prepared. One that is all zeros is allowed. */
+void backend_close(backend *b);
+
+#endif
