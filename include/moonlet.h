@@ -36,7 +36,7 @@ typedef struct moon_engine moon_engine; /* a loaded model */
 typedef struct {
     size_t size;                  /* sizeof(moon_options) */
     const char *model_dir;        /* checkpoint folder */
-    const char *device;           /* "cpu" (default), "ref" or "cuda" */
+    const char *device;           /* "cpu" (default), "ref", "cuda" or "cuda:N" */
     const char *cpu_mask;         /* highest instruction set: "none", "avx2", "avx512", "vnni", "bf16"; NULL: all */
     const char *kv_cache_dtype;   /* "auto" (default), "fp32", "bf16", "fp8_e4m3" */
     const char *chat_template;    /* "k2.5", "k2.6", ...; NULL: what the model's folder says */
@@ -52,9 +52,10 @@ typedef struct {
     int deterministic;      /* equal bits alone and in a batch: always so on "ref" and "cpu", slower on "cuda" */
     const char *moe_format; /* "auto" (default), "w4a8" or "w2_bf16": how routed experts are kept */
     const char *tuned;      /* on a GPU: a table of measured choices, or a folder of them; NULL: none */
+    int disable_fused;      /* on a GPU primitive operations alone, slower: to find out whether a fused one is wrong */
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                              \
-    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it
  * with moon_close(), which takes NULL too. */

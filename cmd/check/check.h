@@ -1,7 +1,7 @@
 /* cmd/check/check.h: pieces of `moonlet check`: memory with canaries, equal inputs for two backends, comparison. */
 #ifndef CMD_CHECK_CHECK_H
 #define CMD_CHECK_CHECK_H
-#include "kernels/ops.h"
+#include "kernels/fused.h"
 #include "cmd/lib/synthetic.h"
 
 typedef struct {

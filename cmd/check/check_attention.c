@@ -48,8 +48,8 @@ static void latent_norm_kv_write_case(check *c, kv_write_args *a, kv_write_args 
                                    .kv = *a},
                               r = {.q = p.q, .kv = *b};
     r.q.weight = w.ref, r.q.x = r.q.out = x.f;
-    c->dev->latent_norm_kv_write(c->dev, &p);
-    c->ref->latent_norm_kv_write(c->ref, &r);
+    fused_latent_norm_kv_write(c->dev, &p);
+    fused_latent_norm_kv_write(c->ref, &r);
     check_compare(c, "latents of queries", x.h, DT_BF16, x.f, a->n, dim, dim, BF16_BOUND);
 }
 
@@ -163,8 +163,8 @@ static void mla_queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64
     b.latent_norm_kv_write.q.weight = q_norm.ref, b.latent_norm_kv_write.q.x = b.latent_norm_kv_write.q.out = q_a.f;
     b.latent_norm_kv_write.kv = (kv_write_args){kv_a.f, kv_norm.ref, table, slots, ref, DT_F32, n, latent, rope, 1e-6f};
     b.q_b = q_b.ref, b.q = q.f, b.absorb.kv_b = kv_b.ref, b.absorb.q = q.f, b.absorb.out = y.f;
-    c->dev->mla_queries(c->dev, &a);
-    c->ref->mla_queries(c->ref, &b);
+    fused_mla_queries(c->dev, &a);
+    fused_mla_queries(c->ref, &b);
     for (i64 k = 0; k < n * width; k++) {
         i64 at = slots[k / width] * width + k % width;
         got[k] = kv_value(kv, type, at), want[k] = ((f32 *)ref)[at];
@@ -320,14 +320,14 @@ static void mla_decode_values_case(check *c, i64 h, i64 n, i64 first, i64 latent
     a.workspace = check_alloc(c, c->dev->mla_decode_workspace(c->dev, &a));
     b.workspace = check_alloc(c, c->ref->mla_decode_workspace(c->ref, &b));
     unabsorb_v_args va = {w.dev, o.h, y.h, n, h, latent, v_dim}, vb = {w.ref, o.f, y.f, n, h, latent, v_dim};
-    c->dev->mla_decode_values(c->dev, &a, &va);
-    c->ref->mla_decode_values(c->ref, &b, &vb);
+    fused_mla_decode_values(c->dev, &(mla_decode_values_args){a, va});
+    fused_mla_decode_values(c->ref, &(mla_decode_values_args){b, vb});
     /* rounded twice: the latents, the values */
     check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, v_dim, v_dim, 1.5 * BF16_BOUND);
     if (n > 1) {
         q.h[(n / 2) * h * width] = CHECK_BAD;
         va.out = z.h;
-        c->dev->mla_decode_values(c->dev, &a, &va);
+        fused_mla_decode_values(c->dev, &(mla_decode_values_args){a, va});
         check_isolated(c, "attend", y.h, z.h, n, h * v_dim, n / 2);
     }
     check_case_end(c);

@@ -61,8 +61,8 @@ static void compare(check *c, later_rows *r, i64 n, i64 dim, f64 more) {
                            .x = r->h.f,
                            .n = n,
                            .x_stride = dim};
-    c->dev->linear_group(c->dev, &a);
-    c->ref->linear_group(c->ref, &b);
+    fused_linear_group(c->dev, &a);
+    fused_linear_group(c->ref, &b);
     check_compare(c, "residual stream", r->x.h, DT_BF16, r->x.f, n, dim, dim, more * BF16_BOUND);
     check_compare(c, "scores of its norm", scores, DT_F32, s.f, n, ROUTER, ROUTER, more * F32_BOUND);
     /* both factors of a value are products of rows that were rounded twice */
@@ -79,8 +79,8 @@ static void linear_case(check *c, i64 n, i64 cols, i64 dim, weight_format f) {
                           .deferred = &r.deferred},
                      b = {.linear = {w.ref, in.f, r.add.f, n, cols, dim, DT_F32},
                           .norm = norm_of(&r, norm.ref, false, n, dim)};
-    c->dev->linear_norm(c->dev, &a);
-    c->ref->linear_norm(c->ref, &b);
+    fused_linear_norm(c->dev, &a);
+    fused_linear_norm(c->ref, &b);
     compare(c, &r, n, dim, 1);
     check_case_end(c);
 }
@@ -119,13 +119,13 @@ static void moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 experts, 
     if (mark) { /* and once before it */
         u64 bytes = (u64)(n * hidden) * 2;
         memcpy(before.h, r.x.h, bytes);
-        c->dev->moe_norm(c->dev, &a);
+        fused_moe_norm(c->dev, &a);
         memcpy(sum.h, r.x.h, bytes), memcpy(h.h, r.h.h, bytes), memcpy(r.x.h, before.h, bytes);
         a.norm.bad = r.bad, a.norm.mark = 9;
         if (shared) r.bad[bad] = 4; /* an earlier mark stays */
         r.x.h[bad * hidden + hidden - 3] = CHECK_BAD;
     }
-    c->dev->moe_norm(c->dev, &a);
+    fused_moe_norm(c->dev, &a);
     if (mark) {
         check_isolated(c, "moe_norm's sum", sum.h, r.x.h, n, hidden, bad);
         check_isolated(c, "moe_norm", h.h, r.h.h, n, hidden, bad);
@@ -134,7 +134,7 @@ static void moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 experts, 
         if (r.bad[i] != (i != bad ? 0 : shared ? 4 : 9))
             check_fail(c, "moe_norm: mark of row %lld is %d", (long long)i, r.bad[i]);
     if (!mark) {
-        c->ref->moe_norm(c->ref, &b);
+        fused_moe_norm(c->ref, &b);
         compare(c, &r, n, hidden, 1);
     }
     check_case_end(c);
@@ -167,14 +167,14 @@ static void chain_case(check *c, i64 n, i64 hidden, i64 experts, bool bad) {
         a.norm.bad = r.bad, a.norm.mark = 9;
         r.x.h[(n / 2) * hidden] = CHECK_BAD;
     }
-    c->dev->linear_norm(c->dev, &first);
-    c->dev->moe_norm(c->dev, &a);
+    fused_linear_norm(c->dev, &first);
+    fused_moe_norm(c->dev, &a);
     for (i64 i = 0; bad && i < n; i++)
         if (r.bad[i] != (i == n / 2 ? 9 : 0))
             check_fail(c, "linear_norm and moe_norm: mark of row %lld is %d", (long long)i, r.bad[i]);
     if (!bad) {
-        c->ref->linear_norm(c->ref, &first_ref);
-        c->ref->moe_norm(c->ref, &b);
+        fused_linear_norm(c->ref, &first_ref);
+        fused_moe_norm(c->ref, &b);
         compare(c, &r, n, hidden, TWICE);
     }
     check_case_end(c);

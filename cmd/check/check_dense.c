@@ -113,8 +113,8 @@ void check_linear_group(check *c) {
                 b.of[count] = (linear_group_item){w.ref, up.ref, y[count].f, stride, DT_F32};
             }
             a.count = b.count = count;
-            c->dev->linear_group(c->dev, &a);
-            c->ref->linear_group(c->ref, &b);
+            fused_linear_group(c->dev, &a);
+            fused_linear_group(c->ref, &b);
             for (i64 k = 0; k < count; k++)
                 check_compare(c, weight_format_name((weight_format)f), a.of[k].y, a.of[k].y_type, y[k].f, n,
                               s[i].rows[k], a.of[k].y_stride, a.of[k].y_type == DT_F32 ? F32_BOUND : BF16_BOUND);

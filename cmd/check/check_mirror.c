@@ -1,6 +1,7 @@
 /* cmd/check/check_mirror.c: an ops table that the checks can call with memory of the host: every block that a call
  * points into is copied to the GPU before it and back after it, canaries included. */
 #include "cmd/check/check_mirror.h"
+#include "kernels/fused.h"
 #include "kernels/gpu/gpu.h"
 #include "cmd/lib/model_opts.h"
 #include <stdio.h>
@@ -71,63 +72,51 @@ static void bring_back(void) {
 
 /* One function an op: its pointers translated, the call, everything back. */
 #define MOVE(field) k.field = there(a->field)
-#define MIRROR(op, type, ...)                                                                                          \
+#define MIRROR_BY(call, op, type, ...)                                                                                 \
     static void op_##op(const ops *o, const type *a) {                                                                 \
         (void)o;                                                                                                       \
         type k = *a;                                                                                                   \
         __VA_ARGS__;                                                                                                   \
-        mirror.real.op(&mirror.real, &k);                                                                              \
+        call(&mirror.real, &k);                                                                                        \
         bring_back();                                                                                                  \
     }
+#define MIRROR(op, type, ...) MIRROR_BY(mirror.real.op, op, type, __VA_ARGS__)
+#define FUSED(op, type, ...)  MIRROR_BY(mirror.real.fused->op, op, type, __VA_ARGS__)
 
 MIRROR(embed, embed_args, MOVE(ids), MOVE(drawn), MOVE(out))
 MIRROR(norm, norm_args, MOVE(x), MOVE(add), MOVE(sum), MOVE(out), MOVE(bad))
 MIRROR(linear, linear_args, MOVE(x), MOVE(y))
 MIRROR(swiglu, swiglu_args, MOVE(x), MOVE(out))
-MIRROR(linear_group, linear_group_args, MOVE(x), deferred_there(k.deferred);
-       for (i64 i = 0; i < k.count; i++) k.of[i].y = there(k.of[i].y))
-MIRROR(linear_norm, linear_norm_args, MOVE(linear.x), MOVE(linear.y), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum),
-       MOVE(norm.out), MOVE(norm.bad), deferred_there(k.deferred))
+FUSED(linear_group, linear_group_args, MOVE(x), deferred_there(k.deferred);
+      for (i64 i = 0; i < k.count; i++) k.of[i].y = there(k.of[i].y))
+FUSED(linear_norm, linear_norm_args, MOVE(linear.x), MOVE(linear.y), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum),
+      MOVE(norm.out), MOVE(norm.bad), deferred_there(k.deferred))
 MIRROR(rope_table, rope_table_args, MOVE(positions), MOVE(inv_freq), MOVE(table))
 MIRROR(rope_q, rope_q_args, MOVE(q), MOVE(table))
 MIRROR(kv_write, kv_write_args, MOVE(kv_a), MOVE(table), MOVE(slots), MOVE(kv))
-MIRROR(latent_norm_kv_write, latent_norm_kv_write_args, MOVE(q.x), MOVE(q.add), MOVE(q.sum), MOVE(q.out), MOVE(q.bad),
-       MOVE(kv.kv_a), MOVE(kv.table), MOVE(kv.slots), MOVE(kv.kv))
+FUSED(latent_norm_kv_write, latent_norm_kv_write_args, MOVE(q.x), MOVE(q.add), MOVE(q.sum), MOVE(q.out), MOVE(q.bad),
+      MOVE(kv.kv_a), MOVE(kv.table), MOVE(kv.slots), MOVE(kv.kv))
 MIRROR(absorb_q, absorb_q_args, MOVE(q), MOVE(out))
-MIRROR(mla_queries, mla_queries_args, MOVE(latent_norm_kv_write.q.x), MOVE(latent_norm_kv_write.q.out),
-       MOVE(latent_norm_kv_write.kv.kv_a), MOVE(latent_norm_kv_write.kv.table), MOVE(latent_norm_kv_write.kv.slots),
-       MOVE(latent_norm_kv_write.kv.kv), MOVE(q), MOVE(absorb.q), MOVE(absorb.out))
+FUSED(mla_queries, mla_queries_args, MOVE(latent_norm_kv_write.q.x), MOVE(latent_norm_kv_write.q.out),
+      MOVE(latent_norm_kv_write.kv.kv_a), MOVE(latent_norm_kv_write.kv.table), MOVE(latent_norm_kv_write.kv.slots),
+      MOVE(latent_norm_kv_write.kv.kv), MOVE(q), MOVE(absorb.q), MOVE(absorb.out))
 MIRROR(mla_decode, mla_decode_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(workspace))
 MIRROR(unabsorb_v, unabsorb_v_args, MOVE(x), MOVE(out))
-static void op_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
-    (void)o;
-    mla_decode_args k = *a;
-    unabsorb_v_args m = *v;
-    MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(workspace);
-    m.x = there(v->x), m.out = there(v->out);
-    mirror.real.mla_decode_values(&mirror.real, &k, &m);
-    bring_back();
-}
+FUSED(mla_decode_values, mla_decode_values_args, MOVE(decode.q), MOVE(decode.kv), MOVE(decode.pages),
+      MOVE(decode.kv_len), MOVE(decode.out), MOVE(decode.workspace), MOVE(values.x), MOVE(values.out))
 MIRROR(mla_prefill, mla_prefill_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(out), MOVE(workspace))
 MIRROR(gate, gate_args, MOVE(logits), MOVE(ids), MOVE(weights))
-static void op_gate_linear(const ops *o, const gate_args *a, const linear_args *l) {
-    (void)o;
-    gate_args k = *a;
-    linear_args m = *l;
-    MOVE(logits), MOVE(ids), MOVE(weights);
-    m.x = there(l->x), m.y = there(l->y);
-    mirror.real.gate_linear(&mirror.real, &k, &m);
-    bring_back();
-}
+FUSED(gate_linear, gate_linear_args, MOVE(gate.logits), MOVE(gate.ids), MOVE(gate.weights), MOVE(linear.x),
+      MOVE(linear.y))
 MIRROR(moe, moe_args, MOVE(x), MOVE(ids), MOVE(weights), MOVE(shared), MOVE(out), MOVE(workspace))
-MIRROR(moe_norm, moe_norm_args, MOVE(moe.x), MOVE(moe.ids), MOVE(moe.weights), MOVE(moe.shared), MOVE(moe.out),
-       MOVE(moe.workspace), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum), MOVE(norm.out), MOVE(norm.bad),
-       deferred_there(k.deferred))
-MIRROR(moe_ffn, moe_ffn_args, MOVE(linear_group.x), MOVE(linear_group.of[0].y), MOVE(linear_group.of[1].y),
-       MOVE(gate.logits), MOVE(gate.ids), MOVE(gate.weights), MOVE(down.x), MOVE(down.y), MOVE(moe.moe.x),
-       MOVE(moe.moe.ids), MOVE(moe.moe.weights), MOVE(moe.moe.shared), MOVE(moe.moe.out), MOVE(moe.moe.workspace),
-       MOVE(moe.norm.x), MOVE(moe.norm.add), MOVE(moe.norm.sum), MOVE(moe.norm.out), MOVE(moe.norm.bad),
-       deferred_there(k.linear_group.deferred))
+FUSED(moe_norm, moe_norm_args, MOVE(moe.x), MOVE(moe.ids), MOVE(moe.weights), MOVE(moe.shared), MOVE(moe.out),
+      MOVE(moe.workspace), MOVE(norm.x), MOVE(norm.add), MOVE(norm.sum), MOVE(norm.out), MOVE(norm.bad),
+      deferred_there(k.deferred))
+FUSED(moe_ffn, moe_ffn_args, MOVE(linear_group.x), MOVE(linear_group.of[0].y), MOVE(linear_group.of[1].y),
+      MOVE(gate.logits), MOVE(gate.ids), MOVE(gate.weights), MOVE(down.x), MOVE(down.y), MOVE(moe.moe.x),
+      MOVE(moe.moe.ids), MOVE(moe.moe.weights), MOVE(moe.moe.shared), MOVE(moe.moe.out), MOVE(moe.moe.workspace),
+      MOVE(moe.norm.x), MOVE(moe.norm.add), MOVE(moe.norm.sum), MOVE(moe.norm.out), MOVE(moe.norm.bad),
+      deferred_there(k.linear_group.deferred))
 MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
 MIRROR(mark_nonfinite, mark_nonfinite_args, MOVE(x), MOVE(bad))
 MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(ids), MOVE(bad), MOVE(workspace))
@@ -140,33 +129,15 @@ void check_tuned(bool on) {
 }
 
 void check_mirror(ops *out, const ops *real, device *dev, check *c) {
+#define MIRROR_SLOT(op) .op = op_##op,
+    static const fused_ops fused = {FUSED_OPS(MIRROR_SLOT)};
+#undef MIRROR_SLOT
     mirror.real = *real;
     mirror.dev = dev;
     mirror.c = c;
     *out = *real;
-    out->embed = op_embed;
-    out->norm = op_norm;
-    out->linear = op_linear;
-    out->linear_norm = op_linear_norm;
-    out->swiglu = op_swiglu;
-    out->linear_group = op_linear_group;
-    out->rope_table = op_rope_table;
-    out->rope_q = op_rope_q;
-    out->kv_write = op_kv_write;
-    out->latent_norm_kv_write = op_latent_norm_kv_write;
-    out->absorb_q = op_absorb_q;
-    out->mla_queries = op_mla_queries;
-    out->mla_decode = op_mla_decode;
-    out->unabsorb_v = op_unabsorb_v;
-    out->mla_decode_values = op_mla_decode_values;
-    out->mla_prefill = op_mla_prefill;
-    out->gate = op_gate;
-    out->gate_linear = op_gate_linear;
-    out->moe = op_moe;
-    out->moe_norm = op_moe_norm;
-    out->moe_ffn = op_moe_ffn;
-    out->gather = op_gather;
-    out->mark_nonfinite = op_mark_nonfinite;
-    out->sample = op_sample;
-    out->logprobs = op_logprobs;
+#define MIRROR_SLOT(op) out->op = op_##op;
+    OPS(MIRROR_SLOT)
+#undef MIRROR_SLOT
+    out->fused = &fused;
 }

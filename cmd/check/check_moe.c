@@ -57,8 +57,8 @@ void check_gate(check *c) {
                 i64 rows = 136, cols = 256;
                 check_weight m = check_matrix(c, WK_LINEAR, WF_BF16, rows, cols, 0.06f);
                 check_act x = check_input(c, n * cols, 1.0f), y = check_output(c, n * rows);
-                c->dev->gate_linear(c->dev, &a, &(linear_args){m.dev, x.h, y.h, n, cols, rows, DT_BF16});
-                c->ref->gate_linear(c->ref, &b, &(linear_args){m.ref, x.f, y.f, n, cols, rows, DT_F32});
+                fused_gate_linear(c->dev, &(gate_linear_args){a, {m.dev, x.h, y.h, n, cols, rows, DT_BF16}});
+                fused_gate_linear(c->ref, &(gate_linear_args){b, {m.ref, x.f, y.f, n, cols, rows, DT_F32}});
                 check_compare(c, "product beside the gate", y.h, DT_BF16, y.f, n, rows, rows, 4e-3);
             } else {
                 c->dev->gate(c->dev, &a);

@@ -138,7 +138,7 @@ static void run(const ops *o, const shape *s, layer *l, bool dev, bool deferred)
                                          s->hidden, dev ? DT_BF16 : DT_F32},
                               .norm = norm_of(s, l, dev),
                               .deferred = deferred && dev ? &l->deferred : NULL};
-    o->linear_norm(o, &front);
+    fused_linear_norm(o, &front);
 }
 
 /* later: rows before and behind may be finished later. bad: a row with a NaN. */
@@ -149,18 +149,18 @@ static void moe_ffn_case(check *c, const shape *s, bool deferred, bool bad) {
     check_act first = check_output(c, n * h), again = check_output(c, n * h);
     run(c->ref, s, &l, false, deferred);
     moe_ffn_args b = moe_ffn_of(s, &l, false, deferred);
-    c->ref->linear_group(c->ref, &b.linear_group);
+    fused_linear_group(c->ref, &b.linear_group);
     choose_bias(c, s, &l, l.scores);
     b.gate.bias = l.bias.ref;
     b.moe.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe.moe));
-    c->ref->moe_ffn(c->ref, &b);
+    fused_moe_ffn(c->ref, &b);
     moe_ffn_args a = moe_ffn_of(s, &l, true, deferred);
     a.moe.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe.moe));
     a.moe.norm.bad = l.bad, a.moe.norm.mark = 7;
     memcpy(first.h, l.x.h, (size_t)(n * h) * 2);
     l.deferred.parts = 0;
     run(c->dev, s, &l, true, deferred);
-    c->dev->moe_ffn(c->dev, &a);
+    fused_moe_ffn(c->dev, &a);
     check_compare(c, "residual stream", l.x.h, DT_BF16, l.x.f, n, h, h, MORE * bound);
     if (!deferred) check_compare(c, "its norm", l.h.h, DT_BF16, l.h.f, n, h, h, MORE * bound);
     if (deferred) { /* a product that takes the rows as they are */
@@ -174,7 +174,7 @@ static void moe_ffn_case(check *c, const shape *s, bool deferred, bool bad) {
             .x_stride = h,
             .deferred = &l.deferred};
         p.of[0].y_type = p.of[1].y_type = DT_BF16;
-        c->dev->linear_group(c->dev, &p);
+        fused_linear_group(c->dev, &p);
         c->ref->linear(c->ref, &(linear_args){w.ref, l.h.f, y.f, n, h, 40, DT_F32});
         check_compare(c, "a product of its norm", y.h, DT_BF16, y.f, n, 40, 40, PRODUCT_MORE * bound);
     }
@@ -185,7 +185,7 @@ static void moe_ffn_case(check *c, const shape *s, bool deferred, bool bad) {
         l.x.h[worst * h + h / 2] = CHECK_BAD;
         l.deferred.parts = 0;
         run(c->dev, s, &l, true, deferred);
-        c->dev->moe_ffn(c->dev, &a);
+        fused_moe_ffn(c->dev, &a);
         check_isolated(c, "feed", again.h, l.x.h, n, h, worst);
     }
     for (i64 i = 0; i < n; i++)

@@ -82,4 +82,5 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->disable_cuda_graph = g->eager;
     out->tp_slice = g->tp_slice;
     out->deterministic = g->deterministic;
+    out->disable_fused = g->disable_fused;
 }

@@ -43,6 +43,14 @@ typedef struct {
          "cuda: decode steps are launched kernel by kernel, not as recorded graphs",                                   \
          0,                                                                                                            \
          0},                                                                                                           \
+        {"disable-fused",                                                                                              \
+         0,                                                                                                            \
+         OPT_FLAG,                                                                                                     \
+         &(o).engine.disable_fused,                                                                                    \
+         NULL,                                                                                                         \
+         "cuda: primitive operations alone, slower: to find out whether a fused one is wrong",                         \
+         0,                                                                                                            \
+         0},                                                                                                           \
         {"deterministic",                                                                                              \
          0,                                                                                                            \
          OPT_FLAG,                                                                                                     \

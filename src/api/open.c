@@ -52,7 +52,8 @@ static status open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .n_overrides = o->n_overrides,
                                .eager = o->disable_cuda_graph,
                                .tp_slice = o->tp_slice,
-                               .deterministic = o->deterministic};
+                               .deterministic = o->deterministic,
+                               .disable_fused = o->disable_fused};
     status st = engine_open(&m->engine, &eo, e);
     if (st == ST_OK) st = tokenizer_open(&m->tok, o->model_dir, e);
     if (st != ST_OK) return st;

@@ -26,6 +26,7 @@ status backend_open(backend *out, const backend_options *o, err *e) {
     status st = gpu_open(&out->gpu, gpu_number(o->name), e);
     if (st == ST_OK) st = ops_init_gpu(&out->ops, out->gpu, o->act, e);
     if (st == ST_OK) out->device = gpu_device(out->gpu);
+    if (st == ST_OK && o->disable_fused) out->ops.fused = NULL;
     return st == ST_OK ? ST_OK : err_prefix(e, "--device cuda");
 }
 

@@ -5,9 +5,10 @@
 #include "kernels/ops.h"
 
 typedef struct {
-    const char *name; /* "ref", "cpu", "cuda", or "cuda:N" for GPU N as the driver counts */
-    dtype act;        /* of activations; ref computes in float32 whatever it says */
-    u32 isa;          /* cpu: the instruction sets that it may use (ISA_ALL) */
+    const char *name;   /* "ref", "cpu", "cuda", or "cuda:N" for GPU N as the driver counts */
+    dtype act;          /* of activations; ref computes in float32 whatever it says */
+    u32 isa;            /* cpu: the instruction sets that it may use (ISA_ALL) */
+    bool disable_fused; /* a GPU: what fused.h composes runs operation by operation */
 } backend_options;
 
 /* A table of operations and where they compute. Several may live at a time; one thread at a time uses each. */

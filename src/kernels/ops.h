@@ -104,14 +104,6 @@ typedef struct {
     dtype y_type;
 } linear_args;
 
-/* linear, and the norm behind it whose `add` is linear's y, which need not be written, nor be rounded before it is
- * added. later: of norm.out; NULL: it must be finished. */
-typedef struct {
-    linear_args linear;
-    norm_args norm;
-    deferred_norm *deferred;
-} linear_norm_args;
-
 /* out[n, inter] = silu(x gate^T) * (x up^T): the first half of a dense feed-forward layer. */
 typedef struct {
     const op_weight *gate, *up; /* [inter, hidden] each */
@@ -119,24 +111,6 @@ typedef struct {
     void *out;
     i64 n, x_stride, out_stride;
 } swiglu_args;
-
-/* Products of the same rows of x with several weights of as many columns, none of which reads what another writes:
- * `count` calls of linear, or of swiglu where `up` is not NULL (then w is the gate), which a backend may run at
- * once. */
-enum { LINEAR_GROUP_MAX = 4 };
-typedef struct {
-    const op_weight *w, *up;
-    void *y;
-    i64 y_stride;
-    dtype y_type; /* of a linear */
-} linear_group_item;
-typedef struct {
-    linear_group_item of[LINEAR_GROUP_MAX];
-    i64 count;
-    const void *x;
-    i64 n, x_stride;
-    deferred_norm *deferred; /* of x, or NULL */
-} linear_group_args;
 
 /* table[n, rope / 2] of (cos, sin) pairs, float32, of positions[n] * inv_freq[rope / 2], the angle in double.
  */
@@ -169,13 +143,6 @@ typedef struct {
     f32 eps;
 } kv_write_args;
 
-/* norm and kv_write of a layer beside each other; they must not overlap. q.n is 0 where the queries have no latent
- * rows. */
-typedef struct {
-    norm_args q;
-    kv_write_args kv;
-} latent_norm_kv_write_args;
-
 /* Absorbed attention, used for decode (DeepSeek-V2, arXiv:2405.04434, section 2.1).
  * absorb_q: out[n, H, latent + rope] = [q_nope_h Wuk_h ; q_rope_h]. */
 typedef struct {
@@ -184,15 +151,6 @@ typedef struct {
     void *out;
     i64 n, n_heads, nope, rope, latent;
 } absorb_q_args;
-
-/* All that lies between the latent rows of queries and keys and absorbed attention: latents, q = q_b times the rows
- * of queries, rope_q with the KV rows' table, absorb_q. The normed rows and q need not be written. */
-typedef struct {
-    latent_norm_kv_write_args latent_norm_kv_write; /* q.n not 0 */
-    const op_weight *q_b;
-    void *q; /* [n, H, nope + rope] */
-    absorb_q_args absorb;
-} mla_queries_args;
 
 /* out[n, H, latent] = softmax_j(scale * q . kv_j) kv_j[0..latent), over the kv_len[i] first tokens of row i's
  * sequence. */
@@ -264,23 +222,6 @@ typedef struct {
     i64 n, k;
     deferred_norm *deferred; /* of x, or NULL */
 } moe_args;
-
-/* moe, and the norm behind it whose `add` is moe's out: as linear_norm_args. */
-typedef struct {
-    moe_args moe;
-    norm_args norm;
-    deferred_norm *deferred;
-} moe_norm_args;
-
-/* The feed-forward part of a layer with experts: `products` of x with the router, and with a shared expert its gate
- * and up; `route` of the former's scores; `down` of the latter's h; `moe` of x. Only what `moe` writes need be
- * written. */
-typedef struct {
-    linear_group_args linear_group; /* of[0]: the router; of[1]: the shared expert's, if count is 2 */
-    gate_args gate;
-    linear_args down; /* not looked at if count is 1 */
-    moe_norm_args moe;
-} moe_ffn_args;
 
 /* Few tokens an expert: the bytes of the weights are what counts, and activations stay as they are. */
 enum {
@@ -359,6 +300,27 @@ typedef struct {
     i64 latent, nope, rope, v_dim;
 } ops_widths;
 
+/* All operations; the argument struct of each says what it does. */
+#define OPS(X)                                                                                                         \
+    X(embed)                                                                                                           \
+    X(norm)                                                                                                            \
+    X(linear)                                                                                                          \
+    X(swiglu)                                                                                                          \
+    X(rope_table)                                                                                                      \
+    X(rope_q)                                                                                                          \
+    X(kv_write)                                                                                                        \
+    X(absorb_q)                                                                                                        \
+    X(mla_decode)                                                                                                      \
+    X(unabsorb_v)                                                                                                      \
+    X(mla_prefill)                                                                                                     \
+    X(gate)                                                                                                            \
+    X(moe)                                                                                                             \
+    X(gather)                                                                                                          \
+    X(mark_nonfinite)                                                                                                  \
+    X(sample)                                                                                                          \
+    X(logprobs)
+#define OPS_WITH_WORKSPACE(X) X(mla_decode) X(mla_prefill) X(moe) X(sample) X(logprobs)
+
 typedef struct ops ops;
 struct ops {
     const char *name; /* "ref", "cpu avx512" ... */
@@ -373,33 +335,11 @@ struct ops {
     status (*weight_prepare)(const ops *o, const weight_desc *d, op_weight **out, err *e);
     void (*weight_release)(op_weight *w); /* NULL is allowed */
 
-    void (*embed)(const ops *o, const embed_args *a);
-    void (*norm)(const ops *o, const norm_args *a);
-    void (*linear)(const ops *o, const linear_args *a);
-    void (*linear_norm)(const ops *o, const linear_norm_args *a);
-    void (*swiglu)(const ops *o, const swiglu_args *a);
-    void (*linear_group)(const ops *o, const linear_group_args *a);
-    void (*rope_table)(const ops *o, const rope_table_args *a);
-    void (*rope_q)(const ops *o, const rope_q_args *a);
-    void (*kv_write)(const ops *o, const kv_write_args *a);
-    void (*latent_norm_kv_write)(const ops *o, const latent_norm_kv_write_args *a);
-    void (*absorb_q)(const ops *o, const absorb_q_args *a);
-    void (*mla_queries)(const ops *o, const mla_queries_args *a);
-    void (*mla_decode)(const ops *o, const mla_decode_args *a);
-    void (*unabsorb_v)(const ops *o, const unabsorb_v_args *a);
-    /* mla_decode, and unabsorb_v of its out, which need not be written. */
-    void (*mla_decode_values)(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
-    void (*mla_prefill)(const ops *o, const mla_prefill_args *a);
-    void (*gate)(const ops *o, const gate_args *a);
-    /* route, and a linear that neither reads what the other writes nor may be waited for by it. */
-    void (*gate_linear)(const ops *o, const gate_args *a, const linear_args *l);
-    void (*moe)(const ops *o, const moe_args *a);
-    void (*moe_norm)(const ops *o, const moe_norm_args *a);
-    void (*moe_ffn)(const ops *o, const moe_ffn_args *a);
-    void (*gather)(const ops *o, const gather_args *a);
-    void (*mark_nonfinite)(const ops *o, const mark_nonfinite_args *a);
-    void (*sample)(const ops *o, const sample_args *a);
-    void (*logprobs)(const ops *o, const logprobs_args *a);
+#define OP_SLOT(op) void (*op)(const ops *o, const op##_args *a);
+    OPS(OP_SLOT)
+#undef OP_SLOT
+    const struct fused_ops *fused;  /* fused.h; NULL: all of them by the operations above */
+    const struct rank_seams *ranks; /* fused.h; NULL: there is one rank */
 
     /* NULL where a row's bits never depend on other rows. Until the first call: ROWS_ANY. Workspaces may differ by
      * form. */
@@ -407,22 +347,10 @@ struct ops {
 
     /* Bytes of workspace for a call with these sizes (pointers in *a are not looked at, but `experts` and
      * `kv_b` must be set). Monotonic in n and, for decode, in pages_stride; never 0. */
-    u64 (*mla_decode_workspace)(const ops *o, const mla_decode_args *a);
-    u64 (*mla_prefill_workspace)(const ops *o, const mla_prefill_args *a);
-    u64 (*moe_workspace)(const ops *o, const moe_args *a);
-    u64 (*sample_workspace)(const ops *o, const sample_args *a);
-    u64 (*logprobs_workspace)(const ops *o, const logprobs_args *a);
+#define WORKSPACE_SLOT(op) u64 (*op##_workspace)(const ops *o, const op##_args *a);
+    OPS_WITH_WORKSPACE(WORKSPACE_SLOT)
+#undef WORKSPACE_SLOT
 };
-
-/* The slot `products` by o's own linear and swiglu, one after the other. */
-void ops_linear_group(const ops *o, const linear_group_args *a);
-/* The same for linear_norm, moe_norm, feed, queries, attend and gate_linear. */
-void ops_linear_norm(const ops *o, const linear_norm_args *a);
-void ops_moe_norm(const ops *o, const moe_norm_args *a);
-void ops_moe_ffn(const ops *o, const moe_ffn_args *a);
-void ops_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
-void ops_mla_queries(const ops *o, const mla_queries_args *a);
-void ops_gate_linear(const ops *o, const gate_args *a, const linear_args *l);
 
 /* Plain C. `act` must be DT_F32. Uses `threads` OpenMP threads inside (0: all cores). */
 void ops_init_ref(ops *o);

@@ -27,7 +27,7 @@ static norm_args norm_of(const model *m, const op_weight *weight, void *d, i64 n
 /* d = x w^T, then norm_of. deferred: &m->deferred or NULL (ops.h). */
 static void linear_norm(model *m, const op_weight *w, const void *x, i64 x_stride, const norm_args *norm,
                         deferred_norm *deferred) {
-    m->o->linear_norm(m->o, &(linear_norm_args){.linear = {.w = w,
+    fused_linear_norm(m->o, &(linear_norm_args){.linear = {.w = w,
                                                            .x = x,
                                                            .y = m->d,
                                                            .n = norm->n,
@@ -56,7 +56,7 @@ static absorb_q_args absorb_of(model *m, const layer_weights *w, i64 n) {
 static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs) {
     const model_config *c = m->c;
     i64 width = c->n_heads * (c->nope + c->rope), kv_width = c->kv_lora + c->rope;
-    m->o->linear_group(
+    fused_linear_group(
         m->o,
         &(linear_group_args){
             .of = {c->q_lora ? (linear_group_item){.w = w->q_a, .y = m->q_a, .y_stride = c->q_lora, .y_type = m->o->act}
@@ -87,12 +87,12 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
                                                              .eps = (f32)c->lora_norm_eps}};
     absorb_q_args absorb = absorb_of(m, w, n_abs);
     if (n_abs == n && c->q_lora) {
-        m->o->mla_queries(
+        fused_mla_queries(
             m->o, &(mla_queries_args){
                       .latent_norm_kv_write = latent_norm_kv_write, .q_b = w->q_b, .q = m->q, .absorb = absorb});
         return;
     }
-    m->o->latent_norm_kv_write(m->o, &latent_norm_kv_write);
+    fused_latent_norm_kv_write(m->o, &latent_norm_kv_write);
     if (c->q_lora) linear(m, w->q_b, m->q_a, c->q_lora, m->q, width, n);
     m->o->rope_q(
         m->o,
@@ -103,27 +103,26 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
 /* attn[0..n) for the rows in decode form, from q_abs. */
 static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i64 n) {
     const model_config *c = m->c;
-    m->o->mla_decode_values(m->o,
-                            &(mla_decode_args){.q = m->q_abs,
-                                               .kv = kv,
-                                               .pages = m->in.pages,
-                                               .kv_len = m->in.kv_len,
-                                               .out = m->o_lat,
-                                               .workspace = m->workspace,
-                                               .kv_type = m->lim.kv_type,
-                                               .n = n,
-                                               .n_heads = c->n_heads,
-                                               .latent = c->kv_lora,
-                                               .rope = c->rope,
-                                               .pages_stride = m->lim.seq_pages,
-                                               .scale = m->softmax_scale},
-                            &(unabsorb_v_args){.kv_b = w->kv_b,
-                                               .x = m->o_lat,
-                                               .out = m->attn,
-                                               .n = n,
-                                               .n_heads = c->n_heads,
-                                               .latent = c->kv_lora,
-                                               .v_dim = c->v_dim});
+    fused_mla_decode_values(m->o, &(mla_decode_values_args){.decode = {.q = m->q_abs,
+                                                                       .kv = kv,
+                                                                       .pages = m->in.pages,
+                                                                       .kv_len = m->in.kv_len,
+                                                                       .out = m->o_lat,
+                                                                       .workspace = m->workspace,
+                                                                       .kv_type = m->lim.kv_type,
+                                                                       .n = n,
+                                                                       .n_heads = c->n_heads,
+                                                                       .latent = c->kv_lora,
+                                                                       .rope = c->rope,
+                                                                       .pages_stride = m->lim.seq_pages,
+                                                                       .scale = m->softmax_scale},
+                                                            .values = {.kv_b = w->kv_b,
+                                                                       .x = m->o_lat,
+                                                                       .out = m->attn,
+                                                                       .n = n,
+                                                                       .n_heads = c->n_heads,
+                                                                       .latent = c->kv_lora,
+                                                                       .v_dim = c->v_dim}});
 }
 
 static void attend_expanded(model *m, const layer_weights *w, const void *kv, const model_span *s, const i32 *pages) {
@@ -205,10 +204,10 @@ static moe_ffn_args moe_ffn_of(model *m, const layer_weights *w, i64 n) {
                         .deferred = &m->deferred}}};
 }
 
-/* What `feed` does, but with the router's choice left in memory, which is read. */
+/* What moe_ffn does, but with the router's choice left in memory, which is read. */
 static void moe_ffn_watched(model *m, i64 layer, const moe_ffn_args *moe_ffn, i32 *routes) {
     i64 chosen = moe_ffn->gate.n * moe_ffn->gate.k;
-    ops_moe_ffn(m->o, moe_ffn);
+    compose_moe_ffn(m->o, moe_ffn);
     m->mem.dev->read(m->mem.dev, routes + layer * chosen, m->expert_ids, (u64)chosen * sizeof *routes);
 }
 
@@ -236,7 +235,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i32 *routes) {
     if (routes)
         moe_ffn_watched(m, layer, &moe_ffn, routes);
     else
-        m->o->moe_ffn(m->o, &moe_ffn);
+        fused_moe_ffn(m->o, &moe_ffn);
 }
 
 bool model_wants_all(const model_batch *b) {
@@ -259,6 +258,8 @@ static void head(model *m, const model_batch *b) {
                                       .x_stride = c->hidden,
                                       .y_stride = c->vocab,
                                       .y_type = DT_F32});
+    const rank_seams *r = m->o->ranks;
+    if (r && r->head) r->head(m->o, m->logits, b->n_out, c->vocab);
 }
 
 static bool is_cut(const sample_row *r, i64 vocab) {
@@ -280,9 +281,11 @@ void model_draw(model *m, const model_batch *b) {
         a.draws = a.draws || b->draws[i].scale > 0;
         a.cuts = a.cuts || (b->draws[i].scale > 0 && is_cut(&b->draws[i], vocab));
     }
-    if (b->draws)
+    const rank_seams *r = m->o->ranks;
+    if (b->draws) {
         m->o->sample(m->o, &a);
-    else
+        if (r && r->draw) r->draw(m->o, a.ids, a.n);
+    } else {
         m->o->mark_nonfinite(m->o, &(mark_nonfinite_args){.x = m->logits,
                                                           .bad = m->in.bad_logits,
                                                           .n = b->n_out,
@@ -290,6 +293,7 @@ void model_draw(model *m, const model_batch *b) {
                                                           .stride = m->c->vocab,
                                                           .x_type = DT_F32,
                                                           .mark = BAD_LOGITS});
+    }
 }
 
 void model_logprobs(model *m, const model_batch *b) {
@@ -316,6 +320,8 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
                                               .mscale = m->rope_mscale});
     m->o->embed(m->o,
                 &(embed_args){.table = m->w.embed, .ids = m->in.ids, .drawn = m->in.drawn, .out = m->x, .n = b->n});
+    const rank_seams *r = m->o->ranks;
+    if (r && r->embed) r->embed(m->o, m->x, b->n, c->hidden);
     norm_args first = norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, BAD_EMBEDDING);
     m->o->norm(m->o, &first);
     m->deferred = (deferred_norm){.squares = m->deferred.squares};

@@ -2,6 +2,7 @@
  * (forward.c), and how a batch is queued and its results come back (step.c). */
 #ifndef MODEL_INSIDE_H
 #define MODEL_INSIDE_H
+#include "kernels/fused.h"
 #include "model/tables.h"
 
 struct model {

@@ -32,12 +32,13 @@ struct seq {
 static status choose_backend(engine *g, const engine_options *o, err *e) {
     const char *name = o->device ? o->device : "cpu";
     const bool on_gpu = backend_name_is_gpu(name);
-    backend_options b = {.name = name, .act = DT_F32, .isa = ISA_ALL};
+    backend_options b = {.name = name, .act = DT_F32, .isa = ISA_ALL, .disable_fused = o->disable_fused};
     g->threads = (int)o->threads;
     ops_set_threads(g->threads);
     g->lim.eager = o->eager;
     g->lim.deterministic = o->deterministic;
     if (o->eager && !on_gpu) return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
+    if (o->disable_fused && !on_gpu) return err_set(e, ST_INPUT, "--disable-fused is for --device cuda");
     if (o->tuned && !on_gpu) return err_set(e, ST_INPUT, "--tuned is for --device cuda");
     if (o->cpu_mask && strcmp(name, "cpu")) return err_set(e, ST_INPUT, "--cpu-mask is for --device cpu");
     status st = o->cpu_mask ? cpu_isa_parse(o->cpu_mask, &b.isa, e) : ST_OK;

@@ -26,6 +26,7 @@ typedef struct {
     const char *moe_format;  /* "auto", "w4a8" or "w2_bf16": how routed experts are kept; NULL: auto */
     const char *tuned;       /* a GPU: table of measured choices (kernels/gpu/moe/moe_tuned.h); NULL, "none": none */
     i64 tp_slice;            /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
+    bool disable_fused;      /* a GPU: one operation after the other, none of kernels/fused.h */
     bool eager;              /* a GPU: decode steps are not recorded as graphs */
     bool deterministic;      /* equal requests get equal bits, alone and among others: always so on ref and cpu */
     bool profile;            /* times every kernel (a GPU only): engine_profile() */

@@ -46,6 +46,15 @@ expect(
     same[0].returncode == same[1].returncode == 0 and same[0].stdout == same[1].stdout,
     [t.stdout + t.stderr for t in same],
 )
+capital = ("-p", "What is the capital of France?", "-n", "20", "--temp", "0")
+plain = [run("run", "--device", "cuda", *more, *capital) for more in ((), ("--disable-fused",))]
+expect(
+    "primitive operations alone say the same",
+    plain[0].stdout == plain[1].stdout and "Paris" in plain[0].stdout,
+    [p.stdout + p.stderr for p in plain],
+)
+bad = run("run", "--disable-fused", "-p", "x")
+expect("--disable-fused is refused on the CPU", bad.returncode == 1 and "--disable-fused" in bad.stderr, bad.stderr)
 ids = json.dumps({"ids": list(range(300, 370))}) + "\n"  # more than a page, in one prefill
 scores = [run("eval", "logprobs", "--device", d, "--data", "/dev/stdin", stdin=ids) for d in ("ref", "cuda")]
 values = [json.loads(s.stdout.splitlines()[-1])["logprobs"][1:] if s.returncode == 0 else [] for s in scores]

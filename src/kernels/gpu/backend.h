@@ -1,6 +1,7 @@
 /* kernels/gpu/backend.h: what the host side of the gpu backend shares. */
 #ifndef KERNELS_GPU_BACKEND_H
 #define KERNELS_GPU_BACKEND_H
+#include "kernels/fused.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/gpu/gemm/gemm_tuned.h"
 #include "kernels/gpu/moe/moe_tuned.h"
@@ -191,35 +192,27 @@ struct op_weight {
 status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
 void gpu_weight_release(op_weight *w);
 
-/* ops.h, in mla.c, gate_sort.c, moe.c and sample.c */
+/* ops.h and fused.h */
 status gpu_op_fits(const ops *o, const ops_widths *w, err *e);
-void gpu_op_mla_decode(const ops *o, const mla_decode_args *a);
-void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a);
-u64 gpu_op_mla_decode_workspace(const ops *o, const mla_decode_args *a);
-u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a);
-void gpu_op_gate(const ops *o, const gate_args *a);
-void gpu_op_gate_linear(const ops *o, const gate_args *a, const linear_args *l);
+#define GPU_OP(op)           void gpu_op_##op(const ops *o, const op##_args *a);
+#define GPU_WORKSPACE_OP(op) u64 gpu_op_##op##_workspace(const ops *o, const op##_args *a);
+OPS(GPU_OP)
+FUSED_OPS(GPU_OP)
+OPS_WITH_WORKSPACE(GPU_WORKSPACE_OP)
+#undef GPU_OP
+#undef GPU_WORKSPACE_OP
 /* decode.c: mla_decode by the fast kernels, for Kimi's widths and a KV cache of bf16 or FP8. */
 bool gpu_decode_is_fast(const mla_decode_args *a);
 u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a);
 void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a);
-void gpu_op_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v);
 status gpu_decode_init(gpu_backend *b, err *e);
-void gpu_op_moe(const ops *o, const moe_args *a);
 gpu_combine_args gpu_combine_of(const moe_args *a, const f32 *y);
-void gpu_op_moe_norm(const ops *o, const moe_norm_args *a);
-void gpu_op_moe_ffn(const ops *o, const moe_ffn_args *a);
 /* deferred_norm.c: rows whose norm is finished later. */
 gpu_deferred_norm gpu_deferred_norm_of(const deferred_norm *l); /* NULL: finished */
 /* May the norm behind a sum of n rows in `parts` parts be finished later? Then fills in `after`, and says so. */
 bool gpu_may_defer_norm(const gpu_backend *b, const norm_args *norm, deferred_norm *deferred, i64 parts,
                         gpu_after *after);
 void gpu_finish_rows(const ops *o, const void *x, i64 n, i64 x_stride, deferred_norm *l); /* now, if not yet */
-void gpu_op_sample(const ops *o, const sample_args *a);
-u64 gpu_op_sample_workspace(const ops *o, const sample_args *a);
-void gpu_op_logprobs(const ops *o, const logprobs_args *a); /* logprobs.c */
-u64 gpu_op_logprobs_workspace(const ops *o, const logprobs_args *a);
-u64 gpu_op_moe_workspace(const ops *o, const moe_args *a);
 /* grouped.c: many tokens an expert, on warpgroup products. The workspace is for tiles of any width. */
 enum { TILE_LEAST = 16 };
 u64 gpu_grouped_workspace(const moe_args *a);
@@ -273,12 +266,6 @@ void gpu_run_linear(const ops *o, gpu_linear_args *a, i64 heads, bool exact);
 /* invariant.c: by tiles whose sums have one order for any number of rows. False if it does not take these weights. */
 bool gpu_run_invariant(const ops *o, const gpu_linear_args *a, bool swiglu);
 status gpu_invariant_open(gpu_backend *b, err *e);
-void gpu_op_linear(const ops *o, const linear_args *a);
-void gpu_op_linear_norm(const ops *o, const linear_norm_args *a);
-void gpu_op_swiglu(const ops *o, const swiglu_args *a);
-void gpu_op_linear_group(const ops *o, const linear_group_args *a);
-void gpu_op_absorb_q(const ops *o, const absorb_q_args *a);
-void gpu_op_unabsorb_v(const ops *o, const unabsorb_v_args *a);
 
 /* Blocks behind those of a product (gate_fused.cuh). */
 static inline i64 gpu_gate_blocks(const gpu_skinny_gate_args *a, i64 threads, i64 digit_warps) {
@@ -294,7 +281,6 @@ status gpu_skinny_tma_init(gpu_backend *b, err *e);
 bool gpu_run_skinny_tma(const gpu_backend *b, const gpu_skinny_args *k, const gpu_skinny_gate_args *gate, i64 *parts);
 /* query_fused.c */
 status gpu_query_fused_init(gpu_backend *b, err *e);
-void gpu_op_mla_queries(const ops *o, const mla_queries_args *a);
 gpu_norm_args gpu_norm_of(const norm_args *a);
 bool gpu_norm_in_pieces(const norm_args *a);
 gpu_kv_write_args gpu_kv_write_of(const kv_write_args *a);

@@ -17,7 +17,7 @@ static void launch(const ops *o, const gpu_kernel *k, u32 x, u32 y, u32 z, const
     if (x && y && z) gpu_launch(gpu_of(o)->g, k, x, y, z, GPU_THREADS, 0, args);
 }
 
-static void op_embed(const ops *o, const embed_args *a) {
+void gpu_op_embed(const ops *o, const embed_args *a) {
     gpu_embed_args k = {a->table->views[0], a->ids, a->drawn, a->out};
     launch(o, gpu_of(o)->embed, (u32)a->n, 1, 1, &k);
 }
@@ -50,7 +50,7 @@ static bool norm_streams(const gpu_backend *b, const norm_args *a) {
     return many && !a->add && !a->sum && a->dim <= GPU_PLAIN_THREADS * GPU_PLAIN_PIECES * 8;
 }
 
-static void op_norm(const ops *o, const norm_args *a) {
+void gpu_op_norm(const ops *o, const norm_args *a) {
     gpu_norm_args k = gpu_norm_of(a);
     const gpu_backend *b = gpu_of(o);
     i64 at_once = (i64)gpu_processors(b->g) * GPU_PLAIN_BLOCKS;
@@ -66,13 +66,13 @@ static void op_norm(const ops *o, const norm_args *a) {
                    &k);
 }
 
-static void op_rope_table(const ops *o, const rope_table_args *a) {
+void gpu_op_rope_table(const ops *o, const rope_table_args *a) {
     gpu_rope_table_args k = {a->positions, a->inv_freq, a->table, a->n, a->rope / 2, a->mscale};
     launch(o, gpu_of(o)->rope_table, gpu_blocks(a->n * k.half, GPU_THREADS), 1, 1, &k);
 }
 
 /* A thread a piece of 8 values; where they do not fit, threads go round. */
-static void op_rope_q(const ops *o, const rope_q_args *a) {
+void gpu_op_rope_q(const ops *o, const rope_q_args *a) {
     gpu_rope_q_args k = {a->q, a->table, a->n, a->n_heads, a->nope, a->rope};
     i64 pieces = a->n * a->n_heads * max_i64(a->rope / 8, 1);
     launch(o, gpu_of(o)->rope_q, gpu_blocks(pieces, GPU_THREADS), 1, 1, &k);
@@ -96,7 +96,7 @@ bool gpu_kv_in_pieces(const kv_write_args *a) {
     return all % 16 == 0 && a->latent + a->rope <= GPU_THREADS * 8;
 }
 
-static void op_kv_write(const ops *o, const kv_write_args *a) {
+void gpu_op_kv_write(const ops *o, const kv_write_args *a) {
     const gpu_backend *b = gpu_of(o);
     gpu_kv_write_args k = gpu_kv_write_of(a);
     launch(o, gpu_kv_in_pieces(a) ? b->kv_write : b->kv_write_any, (u32)a->n, 1, 1, &k);
@@ -109,7 +109,7 @@ static bool latent_norm_by_warps(const gpu_backend *b, const latent_norm_kv_writ
            !a->q.bad;
 }
 
-static void op_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a) {
+void gpu_op_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a) {
     if (a->q.n == a->kv.n && gpu_norm_in_pieces(&a->q) && a->q.dim <= GPU_THREADS * 8 && gpu_kv_in_pieces(&a->kv)) {
         gpu_latent_norm_kv_write_args k = {gpu_norm_of(&a->q), gpu_kv_write_of(&a->kv)};
         if (latent_norm_by_warps(gpu_of(o), a))
@@ -118,16 +118,16 @@ static void op_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_arg
             launch(o, gpu_of(o)->latent_norm_kv_write, (u32)a->q.n, 2, 1, &k);
         return;
     }
-    if (a->q.n) op_norm(o, &a->q);
-    op_kv_write(o, &a->kv);
+    if (a->q.n) gpu_op_norm(o, &a->q);
+    gpu_op_kv_write(o, &a->kv);
 }
 
-static void op_gather(const ops *o, const gather_args *a) {
+void gpu_op_gather(const ops *o, const gather_args *a) {
     gpu_gather_args k = {a->x, a->rows, a->out, a->dim};
     launch(o, gpu_of(o)->gather, (u32)a->n, 1, 1, &k);
 }
 
-static void op_mark_nonfinite(const ops *o, const mark_nonfinite_args *a) {
+void gpu_op_mark_nonfinite(const ops *o, const mark_nonfinite_args *a) {
     gpu_mark_nonfinite_args k = {a->x, a->bad, a->dim, a->stride, gpu_type(a->x_type), a->mark};
     launch(o, gpu_of(o)->mark_nonfinite, (u32)a->n, gpu_blocks(a->dim, GPU_FINITE), 1, &k);
 }
@@ -234,6 +234,9 @@ static status open_kernels(gpu_backend *b, err *e) {
     return st;
 }
 
+#define GPU_SLOT(op)           .op = gpu_op_##op,
+#define GPU_WORKSPACE_SLOT(op) .op##_workspace = gpu_op_##op##_workspace,
+
 void ops_close_gpu(ops *o) {
     gpu_backend *b = gpu_of(o);
     o->state = NULL;
@@ -249,6 +252,7 @@ void ops_close_gpu(ops *o) {
 }
 
 status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
+    static const fused_ops fused = {FUSED_OPS(GPU_SLOT)};
     *o = (ops){.name = gpu_name(g)};
     if (act != DT_BF16)
         return err_set(e, ST_UNSUPPORTED,
@@ -267,36 +271,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e) {
                .fits = gpu_op_fits,
                .weight_prepare = gpu_weight_prepare,
                .weight_release = gpu_weight_release,
-               .embed = op_embed,
-               .norm = op_norm,
-               .linear = gpu_op_linear,
-               .linear_norm = gpu_op_linear_norm,
-               .swiglu = gpu_op_swiglu,
-               .linear_group = gpu_op_linear_group,
-               .rope_table = op_rope_table,
-               .rope_q = op_rope_q,
-               .kv_write = op_kv_write,
-               .latent_norm_kv_write = op_latent_norm_kv_write,
-               .absorb_q = gpu_op_absorb_q,
-               .mla_queries = gpu_op_mla_queries,
-               .mla_decode = gpu_op_mla_decode,
-               .unabsorb_v = gpu_op_unabsorb_v,
-               .mla_decode_values = gpu_op_mla_decode_values,
-               .mla_prefill = gpu_op_mla_prefill,
-               .gate = gpu_op_gate,
-               .gate_linear = gpu_op_gate_linear,
-               .moe = gpu_op_moe,
-               .moe_norm = gpu_op_moe_norm,
-               .moe_ffn = gpu_op_moe_ffn,
-               .gather = op_gather,
-               .mark_nonfinite = op_mark_nonfinite,
-               .sample = gpu_op_sample,
-               .logprobs = gpu_op_logprobs,
-               .set_row_mode = op_set_row_mode,
-               .mla_decode_workspace = gpu_op_mla_decode_workspace,
-               .mla_prefill_workspace = gpu_op_mla_prefill_workspace,
-               .moe_workspace = gpu_op_moe_workspace,
-               .sample_workspace = gpu_op_sample_workspace,
-               .logprobs_workspace = gpu_op_logprobs_workspace};
+               OPS(GPU_SLOT) OPS_WITH_WORKSPACE(GPU_WORKSPACE_SLOT).fused = &fused,
+               .set_row_mode = op_set_row_mode};
     return ST_OK;
 }

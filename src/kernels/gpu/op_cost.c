@@ -59,7 +59,7 @@ static void cost_linear_norm(const ops *o, const linear_norm_args *a) {
     f64 n = (f64)a->linear.n;
     note(o, matrix_bytes(w) + n * ((f64)w->cols * 2 + (f64)w->rows * 6), 2 * n * (f64)w->rows * (f64)w->cols,
          "linear %lld x %lld, norm", (long long)w->rows, (long long)w->cols);
-    costs_of(o)->real.linear_norm(o, a);
+    costs_of(o)->real.fused->linear_norm(o, a);
 }
 static void cost_swiglu(const ops *o, const swiglu_args *a) {
     const gpu_matrix *w = &a->gate->views[0];
@@ -85,7 +85,7 @@ static void cost_linear_group(const ops *o, const linear_group_args *a) {
     f64 bytes, flops, rows;
     count_products(a, &bytes, &flops, &rows);
     note(o, bytes, flops, "%lld products %.0f x %lld", (long long)a->count, rows, (long long)a->of[0].w->views[0].cols);
-    costs_of(o)->real.linear_group(o, a);
+    costs_of(o)->real.fused->linear_group(o, a);
 }
 static void cost_rope_table(const ops *o, const rope_table_args *a) {
     note(o, 4.0 * (f64)(a->n * a->rope), 0, "rotary table");
@@ -101,7 +101,7 @@ static void cost_kv_write(const ops *o, const kv_write_args *a) {
 }
 static void cost_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a) {
     note(o, 4.0 * (f64)(a->q.n * a->q.dim + a->kv.n * (a->kv.latent + a->kv.rope)), 0, "latent rows");
-    costs_of(o)->real.latent_norm_kv_write(o, a);
+    costs_of(o)->real.fused->latent_norm_kv_write(o, a);
 }
 static void cost_absorb_q(const ops *o, const absorb_q_args *a) {
     f64 w = (f64)(a->n_heads * a->nope * a->latent), n = (f64)a->n;
@@ -116,7 +116,7 @@ static void cost_mla_queries(const ops *o, const mla_queries_args *a) {
          matrix_bytes(b) + 2 * w +
              2 * n * ((f64)b->cols + (f64)(k->n_heads * (k->latent + k->rope) + 2 * (k->latent + k->rope))),
          2 * n * (w + (f64)b->rows * (f64)b->cols), "latent rows, queries");
-    costs_of(o)->real.mla_queries(o, a);
+    costs_of(o)->real.fused->mla_queries(o, a);
 }
 static void cost_mla_decode(const ops *o, const mla_decode_args *a) {
     f64 rows = (f64)costs_of(o)->kv_rows, width = (f64)(a->latent + a->rope);
@@ -129,13 +129,15 @@ static void cost_unabsorb_v(const ops *o, const unabsorb_v_args *a) {
     note(o, 2 * w + 2 * n * (f64)(a->n_heads * (a->v_dim + a->latent)), 2 * n * w, "values from latent");
     costs_of(o)->real.unabsorb_v(o, a);
 }
-static void cost_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
+static void cost_mla_decode_values(const ops *o, const mla_decode_values_args *all) {
+    const mla_decode_args *a = &all->decode;
+    const unabsorb_v_args *v = &all->values;
     f64 rows = (f64)costs_of(o)->kv_rows, width = (f64)(a->latent + a->rope), n = (f64)a->n;
     f64 w = (f64)(v->n_heads * v->v_dim * v->latent);
     note(o, rows * width * (f64)dtype_size(a->kv_type) + 2 * w + 2 * n * (f64)(v->n_heads * v->v_dim),
          2 * rows * (f64)a->n_heads * (width + (f64)a->latent) + 2 * n * w, "attention, values, %lld heads",
          (long long)a->n_heads);
-    costs_of(o)->real.mla_decode_values(o, a, v);
+    costs_of(o)->real.fused->mla_decode_values(o, all);
 }
 static void cost_mla_prefill(const ops *o, const mla_prefill_args *a) {
     f64 n = (f64)a->n, all = n + (f64)a->pos0, pairs = n * (f64)a->pos0 + n * (n + 1) / 2, h = (f64)a->n_heads;
@@ -151,12 +153,14 @@ static void cost_gate(const ops *o, const gate_args *a) {
     note(o, (f64)(a->n * (4 * a->n_experts + 8 * a->k)), 0, "gate");
     costs_of(o)->real.gate(o, a);
 }
-static void cost_gate_linear(const ops *o, const gate_args *a, const linear_args *l) {
+static void cost_gate_linear(const ops *o, const gate_linear_args *all) {
+    const gate_args *a = &all->gate;
+    const linear_args *l = &all->linear;
     const gpu_matrix *w = &l->w->views[0];
     note(o, (f64)(a->n * (4 * a->n_experts + 8 * a->k)) + matrix_bytes(w) + 2.0 * (f64)(l->n * (w->rows + w->cols)),
          2.0 * (f64)l->n * (f64)w->rows * (f64)w->cols, "gate, linear %lld x %lld", (long long)w->rows,
          (long long)w->cols);
-    costs_of(o)->real.gate_linear(o, a, l);
+    costs_of(o)->real.fused->gate_linear(o, all);
 }
 /* more_*: of what the same launch does beside the experts. */
 static void note_moe(const ops *o, const moe_args *a, f64 more_bytes, f64 more_flops, const char *front) {
@@ -177,7 +181,7 @@ static void cost_moe(const ops *o, const moe_args *a) {
 }
 static void cost_moe_norm(const ops *o, const moe_norm_args *a) {
     note_moe(o, &a->moe, 0, 0, "");
-    costs_of(o)->real.moe_norm(o, a);
+    costs_of(o)->real.fused->moe_norm(o, a);
 }
 /* In one launch; where it takes several each op says so itself. */
 static void cost_moe_ffn(const ops *o, const moe_ffn_args *a) {
@@ -188,7 +192,7 @@ static void cost_moe_ffn(const ops *o, const moe_ffn_args *a) {
         bytes += matrix_bytes(down), flops += 2 * (f64)a->down.n * (f64)down->rows * (f64)down->cols;
     }
     note_moe(o, &a->moe.moe, bytes, flops, "feed-forward, ");
-    costs_of(o)->real.moe_ffn(o, a);
+    costs_of(o)->real.fused->moe_ffn(o, a);
 }
 static void cost_gather(const ops *o, const gather_args *a) {
     note(o, 4.0 * (f64)(a->n * a->dim), 0, "gather");
@@ -211,36 +215,16 @@ static void cost_logprobs(const ops *o, const logprobs_args *a) {
 }
 
 status ops_cost(ops *o, err *e) {
+#define COST_SLOT(op) .op = cost_##op,
+    static const fused_ops fused = {FUSED_OPS(COST_SLOT)};
+#undef COST_SLOT
     struct op_costs *c = calloc(1, sizeof *c);
     if (!c) return err_nomem(e, "the profile", sizeof *c);
     c->real = *o;
     gpu_of(o)->costs = c;
-#define COST(op) o->op = cost_##op
-    COST(embed);
-    COST(norm);
-    COST(linear);
-    COST(linear_norm);
-    COST(swiglu);
-    COST(linear_group);
-    COST(rope_table);
-    COST(rope_q);
-    COST(kv_write);
-    COST(latent_norm_kv_write);
-    COST(absorb_q);
-    COST(mla_queries);
-    COST(mla_decode);
-    COST(unabsorb_v);
-    COST(mla_decode_values);
-    COST(mla_prefill);
-    COST(gate);
-    COST(gate_linear);
-    COST(moe);
-    COST(moe_norm);
-    COST(moe_ffn);
-    COST(gather);
-    COST(mark_nonfinite);
-    COST(sample);
-    COST(logprobs);
-#undef COST
+#define COST_SLOT(op) o->op = cost_##op;
+    OPS(COST_SLOT)
+#undef COST_SLOT
+    if (o->fused) o->fused = &fused;
     return ST_OK;
 }

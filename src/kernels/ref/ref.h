@@ -18,26 +18,11 @@ f32 ref_silu(f32 x);
 /* One element of the KV pool as float32. */
 f32 ref_kv_get(const void *kv, dtype t, i64 index);
 
-void ref_linear(const ops *o, const linear_args *a);
-void ref_swiglu(const ops *o, const swiglu_args *a);
-void ref_moe(const ops *o, const moe_args *a);
-u64 ref_moe_workspace(const ops *o, const moe_args *a);
-void ref_gate(const ops *o, const gate_args *a);
-void ref_absorb_q(const ops *o, const absorb_q_args *a);
-void ref_mla_decode(const ops *o, const mla_decode_args *a);
-u64 ref_mla_decode_workspace(const ops *o, const mla_decode_args *a);
-void ref_unabsorb_v(const ops *o, const unabsorb_v_args *a);
-void ref_mla_prefill(const ops *o, const mla_prefill_args *a);
-u64 ref_mla_prefill_workspace(const ops *o, const mla_prefill_args *a);
-void ref_embed(const ops *o, const embed_args *a);
-void ref_norm(const ops *o, const norm_args *a);
-void ref_rope_table(const ops *o, const rope_table_args *a);
-void ref_rope_q(const ops *o, const rope_q_args *a);
-void ref_kv_write(const ops *o, const kv_write_args *a);
-void ref_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a);
-void ref_gather(const ops *o, const gather_args *a);
-void ref_mark_nonfinite(const ops *o, const mark_nonfinite_args *a);
-void ref_sample(const ops *o, const sample_args *a);
-u64 ref_sample_workspace(const ops *o, const sample_args *a);
+#define REF_OP(op)           void ref_##op(const ops *o, const op##_args *a);
+#define REF_WORKSPACE_OP(op) u64 ref_##op##_workspace(const ops *o, const op##_args *a);
+OPS(REF_OP)
+OPS_WITH_WORKSPACE(REF_WORKSPACE_OP)
+#undef REF_OP
+#undef REF_WORKSPACE_OP
 
 #endif

@@ -111,11 +111,6 @@ void ref_kv_write(const ops *o, const kv_write_args *a) {
 }
 
 /* The cpu backend's too. */
-void ref_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a) {
-    o->norm(o, &a->q);
-    o->kv_write(o, &a->kv);
-}
-
 void ref_gather(const ops *o, const gather_args *a) {
     (void)o;
     for (i64 i = 0; i < a->n; i++)
@@ -176,4 +171,25 @@ void ref_gate(const ops *o, const gate_args *a) {
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++) gate_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
     team_end(&tm);
+}
+
+void ref_logprobs(const ops *o, const logprobs_args *a) {
+    (void)o;
+    for (i64 i = 0; i < a->n; i++) {
+        const f32 *x = a->logits + i * a->stride;
+        i32 *ids = a->top_ids + i * a->most;
+        f32 *out = a->logprobs + i * (1 + a->most);
+        if (a->tops[i] < 0) continue;
+        f64 lse = log_sum_exp(x, a->vocab);
+        i32 id = a->ids[i] < 0 ? a->drawn[i] : a->ids[i];
+        out[0] = (f32)((f64)x[id] - lse);
+        largest_of(x, a->vocab, ids, a->tops[i]);
+        for (i64 k = 0; k < a->tops[i]; k++) out[1 + k] = (f32)((f64)x[ids[k]] - lse);
+    }
+}
+
+u64 ref_logprobs_workspace(const ops *o, const logprobs_args *a) {
+    (void)o;
+    (void)a;
+    return 1;
 }

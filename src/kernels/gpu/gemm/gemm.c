@@ -337,7 +337,7 @@ static bool add_rows(const ops *o, const linear_norm_args *a) {
 }
 
 void gpu_op_linear_norm(const ops *o, const linear_norm_args *a) {
-    if (!run_linear_norm(o, a) && !add_rows(o, a)) ops_linear_norm(o, a);
+    if (!run_linear_norm(o, a) && !add_rows(o, a)) compose_linear_norm(o, a);
 }
 
 static void skinny_swiglu(const ops *o, const gpu_linear_args *a) {
@@ -434,7 +434,7 @@ void gpu_op_linear_group(const ops *o, const linear_group_args *a) {
         return;
     }
     gpu_finish_rows(o, a->x, a->n, a->x_stride, a->deferred);
-    ops_linear_group(o, a);
+    compose_linear_group(o, a);
 }
 
 static bool library_absorb(const gpu_backend *b, const absorb_q_args *a) {

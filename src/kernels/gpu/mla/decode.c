@@ -114,10 +114,12 @@ static bool values_fit(const gpu_backend *b, const mla_decode_args *a, const una
            (u64)(uintptr_t)v->out % 8 == 0;
 }
 
-void gpu_op_mla_decode_values(const ops *o, const mla_decode_args *a, const unabsorb_v_args *v) {
+void gpu_op_mla_decode_values(const ops *o, const mla_decode_values_args *all) {
     const gpu_backend *b = gpu_of(o);
+    const mla_decode_args *a = &all->decode;
+    const unabsorb_v_args *v = &all->values;
     if (!values_fit(b, a, v)) {
-        ops_mla_decode_values(o, a, v);
+        compose_mla_decode_values(o, all);
         return;
     }
     gpu_combine_unabsorb_args k = {

@@ -106,7 +106,7 @@ static u64 prefill_layout(const gpu_backend *b, const mla_prefill_args *a, prefi
 
 u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
     (void)o;
-    static u8 nowhere;
+    u8 nowhere;
     prefill_space p;
     mla_prefill_args sizes = *a;
     sizes.workspace = &nowhere;

@@ -28,7 +28,7 @@ void gpu_op_mla_queries(const ops *o, const mla_queries_args *a) {
     const gpu_backend *b = gpu_of(o);
     const norm_args *q = &a->latent_norm_kv_write.q;
     const absorb_q_args *k = &a->absorb;
-    if (b->form != ROWS_ANY || !fits(a)) return ops_mla_queries(o, a);
+    if (b->form != ROWS_ANY || !fits(a)) return compose_mla_queries(o, a);
     i64 tokens = k->n <= 8 ? 8 : k->n <= 16 ? 16 : k->n <= 32 ? 32 : 64, units = q->dim / (64 * QUERY_CLUSTER);
     gpu_query_fused_args g = {.q_a = q->x,
                               .q_norm = q->weight->vector,

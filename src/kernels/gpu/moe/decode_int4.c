@@ -42,7 +42,7 @@ static u64 layout(const moe_args *a, u8 *base, gpu_decode_int4_args *f) {
     return at;
 }
 u64 gpu_decode_int4_workspace(const moe_args *a) {
-    static u8 nowhere;
+    u8 nowhere;
     gpu_decode_int4_args f;
     return layout(a, &nowhere, &f);
 }

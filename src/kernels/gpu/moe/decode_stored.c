@@ -37,7 +37,7 @@ static u64 layout(const moe_args *a, u8 *base, gpu_decode_stored_args *p) {
 i64 gpu_decode_stored_tokens(const moe_args *a) { return min_i64(a->n, max_i64(DECODE_STORED_PAIRS / a->k, 1)); }
 
 u64 gpu_decode_stored_workspace(const moe_args *a) {
-    static u8 nowhere;
+    u8 nowhere;
     gpu_decode_stored_args p;
     moe_args most = *a;
     most.n = gpu_decode_stored_tokens(a);

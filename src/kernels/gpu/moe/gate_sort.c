@@ -26,14 +26,14 @@ void gpu_op_gate(const ops *o, const gate_args *a) {
         gpu_launch(b->g, b->gate_any, (u32)a->n, 1, 1, GPU_THREADS, (u32)a->n_experts * 4, &k);
 }
 
-void gpu_op_gate_linear(const ops *o, const gate_args *a, const linear_args *l) {
+void gpu_op_gate_linear(const ops *o, const gate_linear_args *a) {
     gpu_backend *b = gpu_of(o);
-    gpu_gate_args k = gate_of(a);
+    gpu_gate_args k = gate_of(&a->gate);
     gpu_digits_args digits = b->wants_digits ? gpu_moe_digits(b->wants_digits) : (gpu_digits_args){.x = NULL};
-    if (a->n && l->n && gpu_run_gate(o, &k, &digits, l))
+    if (a->gate.n && a->linear.n && gpu_run_gate(o, &k, &digits, &a->linear))
         b->has_digits = digits.x != NULL;
     else
-        ops_gate_linear(o, a, l);
+        compose_gate_linear(o, a);
 }
 
 u64 gpu_sort_layout(i64 pairs, i64 experts, u8 *base, gpu_sort_args *s) {

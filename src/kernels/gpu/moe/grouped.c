@@ -33,7 +33,7 @@ static u64 layout(const moe_args *a, i64 most, u8 *base, grouped_space *s) {
 }
 
 u64 gpu_grouped_workspace(const moe_args *a) {
-    static u8 nowhere;
+    u8 nowhere;
     grouped_space s;
     return layout(a, TILE_LEAST, &nowhere, &s);
 }

@@ -36,7 +36,7 @@ static u64 layout(const moe_args *a, i64 most, u8 *base, int8_space *s) {
 }
 
 u64 gpu_grouped_w4a8_workspace(const moe_args *a) {
-    static u8 nowhere;
+    u8 nowhere;
     int8_space s;
     return layout(a, TILE_LEAST, &nowhere, &s);
 }

@@ -68,7 +68,7 @@ moe_call gpu_moe_call(const ops *o, const moe_args *a) { return call_of(gpu_of(o
 
 /* For every path that a call of so many tokens or fewer may take. */
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
-    static u8 nowhere;
+    u8 nowhere;
     moe_space s;
     moe_call c = call_of(gpu_of(o), a);
     moe_args decode = *a;
@@ -208,7 +208,7 @@ static void moe_ffn_unfused(const ops *o, const moe_ffn_args *a) {
     bool fits = m->n > DECODE_INT4_TILE && m->n <= GPU_SKINNY && m->k <= 32 && up->format == GPU_W_PACKED &&
                 up->cols <= GPU_DIGITS_COLS && (u64)(uintptr_t)m->x % 16 == 0 && choose(b, m).path == MOE_DECODE;
     if (fits) b->wants_digits = m;
-    ops_moe_ffn(o, a);
+    compose_moe_ffn(o, a);
     b->wants_digits = NULL, b->has_digits = false;
 }
 

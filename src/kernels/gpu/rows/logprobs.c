@@ -29,7 +29,7 @@ static u64 layout(const logprobs_args *a, u8 *base, gpu_logprobs_args *k) {
 
 u64 gpu_op_logprobs_workspace(const ops *o, const logprobs_args *a) {
     (void)o;
-    static u8 nowhere;
+    u8 nowhere;
     gpu_logprobs_args k;
     return layout(a, &nowhere, &k);
 }

@@ -34,7 +34,7 @@ static u64 sample_layout(const sample_args *a, u8 *base, gpu_sample_args *k) {
 
 u64 gpu_op_sample_workspace(const ops *o, const sample_args *a) {
     (void)o;
-    static u8 nowhere;
+    u8 nowhere;
     gpu_sample_args k;
     return sample_layout(a, &nowhere, &k);
 }

@@ -1,0 +1,129 @@
+/* kernels/fused.h: what is several operations of ops.h at once, and the seams where the ranks of one model meet.
+ *
+ * A fused operation is made of others, and its composition of them (fused.c) is what it means. A backend that has no
+ * better leaves its slot NULL, or the whole table: ops.h alone runs every model. */
+#ifndef KERNELS_FUSED_H
+#define KERNELS_FUSED_H
+#include "kernels/ops.h"
+
+/* linear, and the norm behind it whose `add` is linear's y, which need not be written, nor be rounded before it is
+ * added. deferred: of norm.out; NULL: it must be finished. */
+typedef struct {
+    linear_args linear;
+    norm_args norm;
+    deferred_norm *deferred;
+} linear_norm_args;
+
+/* Products of the same rows of x with several weights of as many columns, none of which reads what another writes:
+ * `count` calls of linear, or of swiglu where `up` is not NULL (then w is the gate), which a backend may run at
+ * once. */
+enum { LINEAR_GROUP_MAX = 4 };
+typedef struct {
+    const op_weight *w, *up;
+    void *y;
+    i64 y_stride;
+    dtype y_type; /* of a linear */
+} linear_group_item;
+typedef struct {
+    linear_group_item of[LINEAR_GROUP_MAX];
+    i64 count;
+    const void *x;
+    i64 n, x_stride;
+    deferred_norm *deferred; /* of x, or NULL */
+} linear_group_args;
+
+/* norm and kv_write of a layer beside each other; they must not overlap. q.n is 0 where the queries have no latent
+ * rows. */
+typedef struct {
+    norm_args q;
+    kv_write_args kv;
+} latent_norm_kv_write_args;
+
+/* All that lies between the latent rows of queries and keys and absorbed attention: latent_norm_kv_write, q = q_b times
+ * the rows of queries, rope_q with the KV rows' table, absorb_q. The normed rows and q need not be written. */
+typedef struct {
+    latent_norm_kv_write_args latent_norm_kv_write; /* q.n not 0 */
+    const op_weight *q_b;
+    void *q; /* [n, H, nope + rope] */
+    absorb_q_args absorb;
+} mla_queries_args;
+
+/* mla_decode, and unabsorb_v of its out, which need not be written. */
+typedef struct {
+    mla_decode_args decode;
+    unabsorb_v_args values;
+} mla_decode_values_args;
+
+/* gate, and a linear that neither reads what the other writes nor may be waited for by it. */
+typedef struct {
+    gate_args gate;
+    linear_args linear;
+} gate_linear_args;
+
+/* moe, and the norm behind it whose `add` is moe's out: as linear_norm_args. */
+typedef struct {
+    moe_args moe;
+    norm_args norm;
+    deferred_norm *deferred;
+} moe_norm_args;
+
+/* The feed-forward part of a layer with experts: linear_group of x with the router, and with a shared expert its gate
+ * and up; gate of the former's scores; `down` of the latter's h; moe of x. Only what `moe` writes need be
+ * written. */
+typedef struct {
+    linear_group_args linear_group; /* of[0]: the router; of[1]: the shared expert's, if count is 2 */
+    gate_args gate;
+    linear_args down; /* not looked at if count is 1 */
+    moe_norm_args moe;
+} moe_ffn_args;
+
+/* All of them. Those of the second list end in the residual stream, between product and sum of which ranks meet. */
+#define FUSED_OPS(X) FUSED_OPS_OF_ONE_RANK(X) FUSED_OPS_TO_RESIDUAL(X)
+#define FUSED_OPS_OF_ONE_RANK(X)                                                                                       \
+    X(linear_group)                                                                                                    \
+    X(latent_norm_kv_write)                                                                                            \
+    X(mla_queries)                                                                                                     \
+    X(mla_decode_values)                                                                                               \
+    X(gate_linear)
+#define FUSED_OPS_TO_RESIDUAL(X)                                                                                       \
+    X(linear_norm)                                                                                                     \
+    X(moe_norm)                                                                                                        \
+    X(moe_ffn)
+
+typedef struct fused_ops {
+#define FUSED_SLOT(op) void (*op)(const ops *o, const op##_args *a);
+    FUSED_OPS(FUSED_SLOT)
+#undef FUSED_SLOT
+} fused_ops;
+
+/* fused_X(): by o->fused where it has a slot for it, else compose_X(), by o's other operations one after the other.
+ * With ranks the second list is composed: its seams lie in between. */
+#define FUSED_DECLARE(op)                                                                                              \
+    void fused_##op(const ops *o, const op##_args *a);                                                                 \
+    void compose_##op(const ops *o, const op##_args *a);
+FUSED_OPS(FUSED_DECLARE)
+#undef FUSED_DECLARE
+
+/* Where the ranks of one model meet: every rank calls each in the same order, on its own part, and goes on with what
+ * all have together, the same bits on each. Queued like an operation. A slot that is NULL is not needed by this split
+ * of the model; without o->ranks none is called. */
+typedef struct rank_seams {
+    i64 rank, ranks;
+    void *state;
+    /* Of o->act: x [n, dim] of each rank's rows of the table, zeros for others, becomes their sum. */
+    void (*embed)(const ops *o, void *x, i64 n, i64 dim);
+    /* Of o->act: parts of a product [n, dim], rows `stride` apart, become their sum, before it joins the residual
+     * stream. */
+    void (*reduce)(const ops *o, void *x, i64 n, i64 dim, i64 stride);
+    /* Between attention and experts, x [n, dim] of o->act: the rows of all ranks that an expert here may have to see;
+     * returns how many x has then, for which its buffer has room. */
+    i64 (*gather)(const ops *o, void *x, i64 n, i64 dim);
+    /* The experts' results of so many rows back to the n rows of this rank, summed. */
+    void (*scatter)(const ops *o, void *y, i64 gathered, i64 n, i64 dim);
+    /* logits [n, rows `stride` apart]: each rank's share of the vocabulary becomes all of it. */
+    void (*head)(const ops *o, f32 *logits, i64 n, i64 stride);
+    /* ids [n] that were drawn: those of one rank become everybody's. */
+    void (*draw)(const ops *o, i32 *ids, i64 n);
+} rank_seams;
+
+#endif
