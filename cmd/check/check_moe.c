@@ -57,8 +57,9 @@ void check_gate(check *c) {
                 i64 rows = 136, cols = 256;
                 check_weight m = check_matrix(c, WK_LINEAR, WF_BF16, rows, cols, 0.06f);
                 check_act x = check_input(c, n * cols, 1.0f), y = check_output(c, n * rows);
-                fused_gate_linear(c->dev, &(gate_linear_args){a, {m.dev, x.h, y.h, n, cols, rows, DT_BF16}});
-                fused_gate_linear(c->ref, &(gate_linear_args){b, {m.ref, x.f, y.f, n, cols, rows, DT_F32}});
+                fused_gate_linear(c->dev,
+                                  &(gate_linear_args){a, {m.dev, x.h, y.h, n, cols, rows, DT_BF16}, NULL, NULL});
+                fused_gate_linear(c->ref, &(gate_linear_args){b, {m.ref, x.f, y.f, n, cols, rows, DT_F32}, NULL, NULL});
                 check_compare(c, "product beside the gate", y.h, DT_BF16, y.f, n, rows, rows, 4e-3);
             } else {
                 c->dev->gate(c->dev, &a);
@@ -160,8 +161,8 @@ static void kept_case(check *c, const moe_shape *s, weight_format f, expert_form
         valid[j] = ids[j] < s->experts ? ids[j] : -1;
         weights[j] = (1.0f + 0.5f * synth_uniform(&c->rng)) / (f32)k;
     }
-    moe_args a = {w.dev, x.h, ids, weights, shared ? add.h : NULL, y.h, NULL, n, k, NULL};
-    moe_args b = {w.ref, x.f, valid, weights, shared ? add.f : NULL, y.f, NULL, n, k, NULL};
+    moe_args a = {w.dev, x.h, ids, weights, shared ? add.h : NULL, y.h, NULL, n, k, NULL, false};
+    moe_args b = {w.ref, x.f, valid, weights, shared ? add.f : NULL, y.f, NULL, n, k, NULL, false};
     if (emulated_before(c, s, &a, f, kept, sigma)) {
         check_case_end(c);
         return;
@@ -212,7 +213,7 @@ static void nan_case(check *c, const moe_shape *s, weight_format f, expert_forma
         if (j / k == 0) ids[j] = 0;
         if (j / k == 1) ids[j] = 1;
     }
-    moe_args a = {w.dev, x.h, ids, weights, NULL, y.h, NULL, n, k, NULL};
+    moe_args a = {w.dev, x.h, ids, weights, NULL, y.h, NULL, n, k, NULL, false};
     a.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a));
     c->dev->moe(c->dev, &a);
     for (i64 i = 0; i < n; i++) {

@@ -72,7 +72,7 @@ void compose_moe_ffn(const ops *o, const moe_ffn_args *a) {
     }
     fused_linear_group(o, &all.linear_group);
     if (a->linear_group.count > 1)
-        fused_gate_linear(o, &(gate_linear_args){all.gate, all.down});
+        fused_gate_linear(o, &(gate_linear_args){all.gate, all.down, &all.moe.moe, &all.moe.moe.prepared});
     else
         o->gate(o, &all.gate);
     fused_moe_norm(o, &all.moe);

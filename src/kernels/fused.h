@@ -54,10 +54,13 @@ typedef struct {
     unabsorb_v_args values;
 } mla_decode_values_args;
 
-/* gate, and a linear that neither reads what the other writes nor may be waited for by it. */
+/* gate, and a linear that neither reads what the other writes nor may be waited for by it. A backend may use the time
+ * to prepare x of the experts that follow: then it sets *prepared, which goes into their moe_args. */
 typedef struct {
     gate_args gate;
     linear_args linear;
+    const moe_args *experts; /* NULL: none are known */
+    bool *prepared;
 } gate_linear_args;
 
 /* moe, and the norm behind it whose `add` is moe's out: as linear_norm_args. */

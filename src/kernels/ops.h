@@ -221,6 +221,7 @@ typedef struct {
     void *workspace;
     i64 n, k;
     deferred_norm *deferred; /* of x, or NULL */
+    bool prepared;           /* gate_linear has said so of this call (fused.h) */
 } moe_args;
 
 /* Few tokens an expert: the bytes of the weights are what counts, and activations stay as they are. */

@@ -166,8 +166,6 @@ typedef struct {
     int *fused_words;
     gpu_u32 *ffn_h, *ffn_first; /* the same, and its own words, of ffn_fused.cu */
     int *ffn_words;
-    const moe_args *wants_digits; /* while feed runs op by op: NULL, or whose x the gate's launch makes digits of */
-    bool has_digits;              /* it has */
 #define GPU_KERNEL_FIELD(name, file) gpu_kernel *name;
     GPU_KERNELS(GPU_KERNEL_FIELD)
 #undef GPU_KERNEL_FIELD
@@ -216,27 +214,30 @@ void gpu_finish_rows(const ops *o, const void *x, i64 n, i64 x_stride, deferred_
 /* grouped.c: many tokens an expert, on warpgroup products. The workspace is for tiles of any width. */
 enum { TILE_LEAST = 16 };
 u64 gpu_grouped_workspace(const moe_args *a);
-bool gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm);
-/* The sum of slots, of y in halves, and the norm behind it, if there is one and it fits: then true. */
-bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *most, const norm_args *norm);
+void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm);
+/* The sum of slots, of y in halves, and the norm behind it unless NULL. */
+void gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *most, const norm_args *norm);
 status gpu_grouped_open(gpu_backend *b, err *e);
 
 /* grouped_w4a8.c: the same with int8 activations. */
 u64 gpu_grouped_w4a8_workspace(const moe_args *a);
-bool gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm);
+void gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm);
 status gpu_grouped_w4a8_open(gpu_backend *b, err *e);
 
-/* decode_int4.c: the products of routed experts at few tokens, y of pairs that there are; false: shared memory or x's
- * address does not allow it. */
+/* decode_int4.c: the products of routed experts at few tokens, y of pairs that there are. */
 u64 gpu_decode_int4_workspace(const moe_args *a);
-bool gpu_run_decode_int4(const ops *o, const moe_args *a, const moe_choice *how, u8 *space, f32 *y);
-/* What its first launch does, for the gate's (gate_fused.cuh); by moe.c of a call as it is. */
+void gpu_run_decode_int4(const ops *o, const moe_args *a, const moe_choice *how, u8 *space, f32 *y);
+/* What its first launch does, for the gate's (gate_fused.cuh). */
 gpu_digits_args gpu_decode_int4_digits(const moe_args *a, u8 *space);
-gpu_digits_args gpu_moe_digits(const moe_args *a);
-/* All of routed experts at up to four tokens in one launch, if this call fits. after: NULL, or of the norm behind
- * it, a part for each PACK_ROWS of the result. */
-bool gpu_run_decode_fused(const ops *o, const moe_args *a, const gpu_after *after);
-bool gpu_run_ffn_fused(const ops *o, const moe_ffn_args *a, const gpu_after *after); /* and all in front of them */
+/* moe.c: that of a call, or none: x NULL. */
+gpu_digits_args gpu_moe_digits(const ops *o, const moe_args *a);
+/* All of routed experts at up to four tokens in one launch. after: NULL, or of the norm behind it, a part for each
+ * PACK_ROWS of the result. */
+void gpu_run_decode_fused(const ops *o, const moe_args *a, const gpu_after *after);
+void gpu_run_ffn_fused(const ops *o, const moe_ffn_args *a, const gpu_after *after); /* and all in front of them */
+/* Has a call shapes for it: are all products those of one x, of shapes that fit each other? *inter: rows of the shared
+ * expert's gate, 0: there is none. */
+bool gpu_ffn_fused_fits(const moe_ffn_args *a, i64 *inter);
 status gpu_decode_int4_open(gpu_backend *b, err *e);
 
 /* decode_stored.c: a whole call with experts in bf16 or FP8 as they are stored, y of gpu_decode_stored_tokens()

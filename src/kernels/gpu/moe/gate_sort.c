@@ -27,12 +27,11 @@ void gpu_op_gate(const ops *o, const gate_args *a) {
 }
 
 void gpu_op_gate_linear(const ops *o, const gate_linear_args *a) {
-    gpu_backend *b = gpu_of(o);
     gpu_gate_args k = gate_of(&a->gate);
-    gpu_digits_args digits = b->wants_digits ? gpu_moe_digits(b->wants_digits) : (gpu_digits_args){.x = NULL};
-    if (a->gate.n && a->linear.n && gpu_run_gate(o, &k, &digits, &a->linear))
-        b->has_digits = digits.x != NULL;
-    else
+    gpu_digits_args digits = gpu_moe_digits(o, a->experts);
+    if (a->gate.n && a->linear.n && gpu_run_gate(o, &k, &digits, &a->linear)) {
+        if (digits.x) *a->prepared = true;
+    } else
         compose_gate_linear(o, a);
 }
 

@@ -73,25 +73,16 @@ static void describe(const gpu_backend *b, const op_weight *w, gpu_moe_maps_args
     out->out_rows = (int)next;
 }
 
-/* Are the rows of the sum and of the norm such that a block holds one? */
-static bool sum_can_norm(const moe_args *a, const norm_args *norm) {
-    i64 hidden = a->experts->views[0].cols;
-    return norm && norm->n == a->n && norm->dim == hidden && norm->add == a->out && norm->sum &&
-           hidden <= GPU_SUM_THREADS * GPU_SUM_PIECES * 8 && a->k <= GPU_SUM_SLOTS && gpu_norm_in_pieces(norm) &&
-           (u64)(uintptr_t)a->shared % 16 == 0;
-}
-
-bool gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *most, const norm_args *norm) {
+void gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *most, const norm_args *norm) {
     const gpu_backend *b = gpu_of(o);
     gpu_combine_args c = gpu_combine_of(a, y);
     c.most = most;
-    if (!sum_can_norm(a, norm)) {
+    if (!norm) {
         gpu_launch(b->g, b->moe_sum, (u32)a->n, gpu_blocks(c.hidden, 8 * 128), 1, 128, 0, &c);
-        return false;
+        return;
     }
     c.norm = gpu_norm_of(norm);
     gpu_launch(b->g, b->moe_sum_norm, (u32)a->n, 1, 1, GPU_SUM_THREADS, 0, &c);
-    return true;
 }
 
 /* A block a processor, or fewer where there are fewer tiles; bf16's work in twos. */
@@ -100,7 +91,7 @@ static void run(const gpu_backend *b, const gpu_kernel *k, int format, i64 tiles
     gpu_launch_cluster(b->g, k, (u32)two, (u32)(min_i64(all, tiles) * two), 1, 1, THREADS, GPU_MOE_SHARED, args);
 }
 
-bool gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm) {
+void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
@@ -122,7 +113,7 @@ bool gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const n
         all.m.taken++;
         run(b, kernel_of(b, w->views + 2, true, tile), w->views[2].format, s.most_tiles * ceil_div(hidden, 256), out);
     }
-    return gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);
+    gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);
 }
 
 status gpu_grouped_open(gpu_backend *b, err *e) {

@@ -41,7 +41,7 @@ u64 gpu_grouped_w4a8_workspace(const moe_args *a) {
     return layout(a, TILE_LEAST, &nowhere, &s);
 }
 
-bool gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm) {
+void gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
@@ -81,7 +81,7 @@ bool gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, co
         gpu_launch(b->g, wide ? b->grouped_w4a8_down_176 : b->grouped_w4a8_down_64, down, 1, 1, THREADS, GPU_MOE_SHARED,
                    &m);
     }
-    return gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);
+    gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);
 }
 
 status gpu_grouped_w4a8_open(gpu_backend *b, err *e) {

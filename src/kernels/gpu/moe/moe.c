@@ -1,6 +1,6 @@
-/* kernels/gpu/moe/moe.c: routed experts: the launches of a call and its workspace. */
+/* kernels/gpu/moe/moe.c: routed experts: a call in numbers, its plan (moe_plan.h), the launches and the workspace. */
 #include "base/log.h"
-#include "kernels/gpu/moe/decode_int4.h"
+#include "kernels/gpu/moe/moe_plan.h"
 #include "kernels/gpu/backend.h"
 #include <stdio.h>
 
@@ -93,59 +93,78 @@ gpu_combine_args gpu_combine_of(const moe_args *a, const f32 *y) {
                               .n_experts = w->n_views / 3};
 }
 
-/* The sum of slots and the norm behind it, a row a block. Up to 64 rows two launches are as fast (measured):
- * skinny_tma.cu's weights arrive meanwhile. False: not such rows. */
-static bool combine_rows(const gpu_backend *b, const moe_args *a, gpu_combine_args *c, const norm_args *norm) {
-    i64 threads = ceil_div(c->hidden, 8 * 32) * 32;
-    if (b->form != ROWS_ANY || a->n <= GPU_SKINNY) return false;
-    if (!norm || norm->n != a->n || norm->dim != c->hidden || norm->add != a->out || !norm->sum ||
-        a->k > GPU_ROW_SLOTS || threads > GPU_ROW_THREADS || !gpu_norm_in_pieces(norm) ||
-        (u64)(uintptr_t)a->shared % 16)
-        return false;
-    c->norm = gpu_norm_of(norm);
-    gpu_launch(b->g, b->moe_combine_row, (u32)a->n, 1, 1, (u32)threads, 0, c);
-    return true;
+/* One call: what is asked for, how it runs, and what follows from that. */
+typedef struct {
+    const moe_args *a;
+    const norm_args *norm;   /* NULL: none */
+    deferred_norm *deferred; /* of the norm */
+    moe_request request;
+    moe_plan plan;
+    gpu_after after; /* of a norm that may be deferred */
+} moe_job;
+
+static bool at_multiple(const void *p, u64 bytes) { return (u64)(uintptr_t)p % bytes == 0; }
+
+/* ffn: NULL, or what lies in front of the experts. */
+static moe_job job_of(const ops *o, const moe_args *a, const norm_args *norm, deferred_norm *deferred,
+                      const moe_ffn_args *ffn) {
+    const gpu_backend *b = gpu_of(o);
+    moe_job j = {.a = a, .norm = norm, .deferred = deferred};
+    moe_request *r = &j.request;
+    *r = (moe_request){.call = call_of(b, a),
+                       .how = choose(b, a),
+                       .processors = gpu_processors(b->g),
+                       .x_16 = at_multiple(a->x, 16),
+                       .shared_8 = at_multiple(a->shared, 8),
+                       .shared_16 = at_multiple(a->shared, 16),
+                       .norm = norm != NULL};
+    if (norm && norm->dim == r->call.dim) {
+        r->norm_of_sum = norm->n == a->n && norm->add == a->out && norm->sum && gpu_norm_in_pieces(norm);
+        r->defer_strips = gpu_may_defer_norm(b, norm, deferred, ceil_div(norm->dim, PACK_ROWS), &j.after);
+        r->defer_blocks = gpu_may_defer_norm(b, norm, deferred, gpu_blocks(norm->dim, 4 * GPU_THREADS), &j.after);
+        r->ffn = ffn && gpu_ffn_fused_fits(ffn, &r->shared_inter);
+    }
+    j.plan = moe_plan_of(r);
+    return j;
 }
 
-/* Few tokens. after: NULL, or of the norm behind it. norm: NULL, or that norm; *normed: it is done. */
-static bool run_decode(const ops *o, const moe_args *a, const gpu_after *after, const norm_args *norm, bool *normed) {
-    const gpu_backend *b = gpu_of(o);
+/* The sum of float32 slots, with what the plan does of the norm. */
+static void combine(const gpu_backend *b, const moe_job *j, const f32 *y) {
+    gpu_combine_args c = gpu_combine_of(j->a, y);
+    if (j->plan.norm == MOE_NORM_IN_SUM) {
+        c.norm = gpu_norm_of(j->norm);
+        gpu_launch(b->g, b->moe_combine_row, (u32)j->a->n, 1, 1, (u32)(ceil_div(c.hidden, 8 * 32) * 32), 0, &c);
+        return;
+    }
+    bool defer = j->plan.norm == MOE_NORM_DEFERRED;
+    if (defer) c.after = j->after;
+    gpu_launch(b->g, defer ? b->moe_combine_norm : b->moe_combine, (u32)j->a->n, gpu_blocks(c.hidden, 4 * GPU_THREADS),
+               1, GPU_THREADS, 0, &c);
+}
+
+static void run_decode_int4(const ops *o, const moe_job *j) {
     moe_space s;
-    const moe_choice how = choose(b, a);
-    if (how.path != MOE_DECODE || a->experts->views[0].format != GPU_W_PACKED) return false;
-    if (!after && gpu_run_decode_fused(o, a, NULL)) return true;
-    moe_layout(a, a->workspace, &s);
-    gpu_combine_args c = gpu_combine_of(a, s.y);
-    if (!gpu_run_decode_int4(o, a, &how, s.decode, s.y)) return false;
-    if (after) c.after = *after;
-    if (!after && (*normed = combine_rows(b, a, &c, norm))) return true;
-    gpu_launch(b->g, after ? b->moe_combine_norm : b->moe_combine, (u32)a->n, gpu_blocks(c.hidden, 4 * GPU_THREADS), 1,
-               GPU_THREADS, 0, &c);
-    return true;
+    moe_layout(j->a, j->a->workspace, &s);
+    gpu_run_decode_int4(o, j->a, &j->request.how, s.decode, s.y);
+    combine(gpu_of(o), j, s.y);
 }
 
-/* norm: NULL, or the one behind it, which is done where the result is true. */
-static bool run_moe(const ops *o, const moe_args *a, const norm_args *norm) {
+static void run_decode_stored(const ops *o, const moe_job *j) {
+    moe_space s;
+    moe_args part = *j->a;
+    part.n = gpu_decode_stored_tokens(j->a);
+    moe_layout(&part, j->a->workspace, &s);
+    gpu_run_decode_stored(o, j->a, s.decode, s.y);
+}
+
+static void run_generic(const ops *o, const moe_job *j) {
     const gpu_backend *b = gpu_of(o);
+    const moe_args *a = j->a;
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
     moe_space s;
-    bool normed = false;
-    if (!a->n || run_decode(o, a, NULL, norm, &normed)) return normed;
-    gpu_finish_rows(o, a->x, a->n, hidden, a->deferred);
-    const moe_choice how = choose(b, a);
-    if (how.path == MOE_GROUPED_W4A8) return gpu_grouped_w4a8(o, a, &how, norm);
-    if (how.path == MOE_GROUPED) return gpu_grouped(o, a, &how, norm);
-    const bool stored = how.path == MOE_DECODE && w->views[0].format != GPU_W_PACKED;
-    moe_args part = *a;
-    if (stored) part.n = gpu_decode_stored_tokens(a);
-    moe_layout(&part, a->workspace, &s);
-    if (stored) {
-        gpu_run_decode_stored(o, a, s.decode, s.y);
-        return false;
-    }
+    moe_layout(a, a->workspace, &s);
     gpu_experts_args x = {w->on_gpu, s.sort.start, s.sort.list, a->x, s.h, s.y, a->k};
-    gpu_combine_args c = gpu_combine_of(a, s.y);
     gpu_run_sort(o, &s.sort);
     /* Tiles round INT4 and FP8 weights to bf16, which is too much where a token is all that the error is measured
      * on. */
@@ -157,77 +176,60 @@ static bool run_moe(const ops *o, const moe_args *a, const norm_args *norm) {
     tiles = tiles && can_tile(&w->views[2], s.h, inter);
     gpu_launch(b->g, tiles ? b->moe_down_tile : b->moe_down, gpu_blocks(hidden, tiles ? 128 : GPU_WARPS), (u32)experts,
                1, GPU_THREADS, 0, &x);
-    gpu_launch(b->g, b->moe_combine, (u32)a->n, gpu_blocks(hidden, 4 * GPU_THREADS), 1, GPU_THREADS, 0, &c);
-    return false;
+    combine(b, j, s.y);
 }
 
-void gpu_op_moe(const ops *o, const moe_args *a) { run_moe(o, a, NULL); }
+/* The launches of a plan, and the norm behind it. */
+static void run(const ops *o, moe_job *j, const moe_ffn_args *ffn) {
+    const moe_args *a = j->a;
+    const bool defer = j->plan.norm == MOE_NORM_DEFERRED;
+    const gpu_after *after = defer ? &j->after : NULL;
+    const norm_args *in_sum = j->plan.norm == MOE_NORM_IN_SUM ? j->norm : NULL;
+    i64 parts = ceil_div(j->request.call.dim, PACK_ROWS);
+    if (j->plan.run > MOE_RUN_DECODE_INT4) gpu_finish_rows(o, a->x, a->n, j->request.call.dim, a->deferred);
+    switch (j->plan.run) {
+    case MOE_RUN_NOTHING: break;
+    case MOE_RUN_FFN_FUSED: gpu_run_ffn_fused(o, ffn, after); break;
+    case MOE_RUN_DECODE_FUSED: gpu_run_decode_fused(o, a, after); break;
+    case MOE_RUN_DECODE_INT4:
+        run_decode_int4(o, j);
+        parts = gpu_blocks(j->request.call.dim, 4 * GPU_THREADS);
+        break;
+    case MOE_RUN_DECODE_STORED: run_decode_stored(o, j); break;
+    case MOE_RUN_GROUPED: gpu_grouped(o, a, &j->request.how, in_sum); break;
+    case MOE_RUN_GROUPED_W4A8: gpu_grouped_w4a8(o, a, &j->request.how, in_sum); break;
+    case MOE_RUN_GENERIC: run_generic(o, j); break;
+    }
+    if (j->plan.norm == MOE_NORM_BEHIND) o->norm(o, j->norm);
+    if (j->deferred)
+        *j->deferred =
+            (deferred_norm){j->deferred->squares, defer ? parts : 0, j->request.call.dim, j->norm ? j->norm->eps : 0};
+}
 
-enum {
-    DEFERRED_INTER = 512 /* rows of an expert: where these are large a launch less did not show (measured) */
-};
-
-/* In one launch. */
-static bool run_one_norm(const ops *o, const moe_norm_args *a) {
-    const gpu_backend *b = gpu_of(o);
-    i64 parts = ceil_div(a->norm.dim, PACK_ROWS);
-    gpu_after after;
-    if (a->moe.experts->views[0].format != GPU_W_PACKED || choose(b, &a->moe).path != MOE_DECODE) return false;
-    if (!gpu_may_defer_norm(b, &a->norm, a->deferred, parts, &after)) return false;
-    if (!gpu_run_decode_fused(o, &a->moe, &after)) return false;
-    *a->deferred = (deferred_norm){a->deferred->squares, parts, a->norm.dim, a->norm.eps};
-    return true;
+void gpu_op_moe(const ops *o, const moe_args *a) {
+    moe_job j = job_of(o, a, NULL, NULL, NULL);
+    run(o, &j, NULL);
 }
 
 void gpu_op_moe_norm(const ops *o, const moe_norm_args *a) {
-    const gpu_backend *b = gpu_of(o);
-    i64 hidden = a->moe.experts->views[0].cols, parts = gpu_blocks(hidden, 4 * GPU_THREADS);
-    gpu_after after;
-    bool small = a->moe.experts->views[0].rows <= DEFERRED_INTER;
-    if (a->moe.n && small && hidden == a->norm.dim && run_one_norm(o, a)) return;
-    if (a->moe.n && small && hidden == a->norm.dim && (u64)(uintptr_t)a->moe.shared % 8 == 0 &&
-        gpu_may_defer_norm(b, &a->norm, a->deferred, parts, &after) && run_decode(o, &a->moe, &after, NULL, NULL)) {
-        *a->deferred = (deferred_norm){a->deferred->squares, parts, hidden, a->norm.eps};
-        return;
-    }
-    if (!run_moe(o, &a->moe, &a->norm)) o->norm(o, &a->norm);
-    if (a->deferred) a->deferred->parts = 0;
+    moe_job j = job_of(o, &a->moe, &a->norm, a->deferred, NULL);
+    run(o, &j, NULL);
 }
 
-gpu_digits_args gpu_moe_digits(const moe_args *a) {
+/* In one launch, or one op after the other. */
+void gpu_op_moe_ffn(const ops *o, const moe_ffn_args *a) {
+    moe_job j = job_of(o, &a->moe.moe, &a->moe.norm, a->moe.deferred, a);
+    if (j.plan.run == MOE_RUN_FFN_FUSED)
+        run(o, &j, a);
+    else
+        compose_moe_ffn(o, a);
+}
+
+gpu_digits_args gpu_moe_digits(const ops *o, const moe_args *a) {
     moe_space s;
+    if (!a) return (gpu_digits_args){.x = NULL};
+    moe_job j = job_of(o, a, NULL, NULL, NULL);
+    if (!moe_digits_beside_gate(&j.request)) return (gpu_digits_args){.x = NULL};
     moe_layout(a, a->workspace, &s);
     return gpu_decode_int4_digits(a, s.decode);
-}
-
-/* One op after the other, with x as digits beside the gate (gate_sort.c) if decode_int4.cu will have the experts. */
-static void moe_ffn_unfused(const ops *o, const moe_ffn_args *a) {
-    gpu_backend *b = gpu_of(o);
-    const moe_args *m = &a->moe.moe;
-    const gpu_matrix *up = &m->experts->views[0];
-    bool fits = m->n > DECODE_INT4_TILE && m->n <= GPU_SKINNY && m->k <= 32 && up->format == GPU_W_PACKED &&
-                up->cols <= GPU_DIGITS_COLS && (u64)(uintptr_t)m->x % 16 == 0 && choose(b, m).path == MOE_DECODE;
-    if (fits) b->wants_digits = m;
-    compose_moe_ffn(o, a);
-    b->wants_digits = NULL, b->has_digits = false;
-}
-
-void gpu_op_moe_ffn(const ops *o, const moe_ffn_args *a) {
-    const gpu_backend *b = gpu_of(o);
-    const moe_norm_args *m = &a->moe;
-    const bool takes = m->moe.n && m->moe.experts->views[0].rows <= DEFERRED_INTER &&
-                       m->moe.experts->views[0].format == GPU_W_PACKED &&
-                       m->norm.dim == m->moe.experts->views[0].cols && choose(b, &m->moe).path == MOE_DECODE;
-    i64 parts = ceil_div(m->norm.dim, PACK_ROWS);
-    gpu_after after;
-    bool deferred = takes && gpu_may_defer_norm(b, &m->norm, m->deferred, parts, &after);
-    if (!takes || !gpu_run_ffn_fused(o, a, deferred ? &after : NULL)) {
-        moe_ffn_unfused(o, a);
-        return;
-    }
-    if (deferred)
-        *m->deferred = (deferred_norm){m->deferred->squares, parts, m->norm.dim, m->norm.eps};
-    else
-        o->norm(o, &m->norm);
-    if (!deferred && m->deferred) m->deferred->parts = 0;
 }
