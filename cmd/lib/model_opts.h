@@ -16,7 +16,7 @@ typedef struct {
     {"model", 'm', OPT_STR, &(o).model, "DIR", "checkpoint folder (default: the nano model that comes along)", 0, 0},  \
         {"device",                                                                                                     \
          'd',                                                                                                          \
-         OPT_STR,                                                                                                      \
+         OPT_ENUM,                                                                                                     \
          &(o).engine.device,                                                                                           \
          "ref|cpu|cuda|cuda:N",                                                                                        \
          "ref: plain C, the definition of correct; cuda: one NVIDIA H100 or H200, N of several (default: cpu)",        \

@@ -2,22 +2,22 @@
 #ifndef API_API_H
 #define API_API_H
 #include "moonlet.h"
-#include "runtime/engine.h"
+#include "runtime/scheduler.h"
 #include "text/chat.h"
 #include "text/stops.h"
 
 struct moon_engine {
     engine *engine;
     tokenizer *tok;
-    seq *seq; /* kept between calls: a conversation reuses the KV rows of what it shares with the call before
-               */
-    sampler *sampler;
+    scheduler *scheduler; /* in manual mode: moon_run() is its thread. Its prefix cache keeps the KV pages of what a
+                           * conversation shares with the calls before */
     chat_template template;
     ids_buf stops; /* ids that end an answer */
     char template_line[192];
-    f32 *logits; /* [vocab]: of the last token */
 };
 
+/* run.c: where the scheduler's events go. */
+void api_on_events(void *ud, const sched_event *ev, i64 n);
 /* Copies *e to the caller's struct and returns its status. The values of moon_status and status agree
  * (asserted). */
 moon_status api_result(status st, const err *e, moon_error *out);

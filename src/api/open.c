@@ -53,7 +53,8 @@ static status open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .eager = o->disable_cuda_graph,
                                .tp_slice = o->tp_slice,
                                .deterministic = o->deterministic,
-                               .disable_fused = o->disable_fused};
+                               .disable_fused = o->disable_fused,
+                               .max_running = 1};
     status st = engine_open(&m->engine, &eo, e);
     if (st == ST_OK) st = tokenizer_open(&m->tok, o->model_dir, e);
     if (st != ST_OK) return st;
@@ -62,12 +63,9 @@ static status open_parts(moon_engine *m, const moon_options *o, err *e) {
         return err_set(e, ST_FORMAT, "%s: the tokenizer has %d ids, config.json's vocab_size is %lld", o->model_dir,
                        tokenizer_vocab_size(m->tok), (long long)c->vocab);
     st = choose_template(m, o, e);
-    if (st == ST_OK) st = seq_open(&m->seq, m->engine, e);
-    if (st == ST_OK) st = sampler_open(&m->sampler, c->vocab, e);
-    if (st != ST_OK) return st;
-    m->logits = malloc((size_t)c->vocab * sizeof *m->logits);
-    if (!m->logits) return err_nomem(e, "logits", (u64)c->vocab * sizeof *m->logits);
-    return stops_of(c->eos, c->n_eos, m->tok, &m->stops, e);
+    const scheduler_options so = {.on_events = api_on_events, .manual = true};
+    if (st == ST_OK) st = scheduler_open(&m->scheduler, m->engine, &so, e);
+    return st != ST_OK ? st : stops_of(c->eos, c->n_eos, m->tok, &m->stops, e);
 }
 
 moon_status moon_open(moon_engine **out, const moon_options *o, moon_error *error) {
@@ -90,11 +88,9 @@ moon_status moon_open(moon_engine **out, const moon_options *o, moon_error *erro
 
 void moon_close(moon_engine *m) {
     if (!m) return;
-    seq_close(m->seq);
-    sampler_close(m->sampler);
+    scheduler_close(m->scheduler);
     tokenizer_close(m->tok);
     engine_close(m->engine);
     ids_free(&m->stops);
-    free(m->logits);
     free(m);
 }

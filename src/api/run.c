@@ -1,4 +1,5 @@
-/* api/run.c: one request: prompt, then token by token until a stop, streamed to the caller. */
+/* api/run.c: one request: through the scheduler, as a server's, with the caller's thread for its steps; its tokens as
+ * text to the caller. */
 #include "api/api.h"
 #include "base/log.h"
 #include "text/parse.h"
@@ -15,10 +16,9 @@ typedef struct {
     parser *parser;    /* chat */
     decode_stream raw; /* raw prompt */
     buf piece;         /* text of one token in raw mode, or the JSON of the call under way */
-    ids_buf output;
-    bool calls_seen;
-    bool there; /* `drawn` is the next token; else the logits are there */
-    i32 drawn;
+    bool calls_seen, ended;
+    status st; /* of delivery, or what the scheduler ended it with */
+    err e;
     moon_stats stats;
 } job;
 
@@ -97,14 +97,6 @@ static status prepare(job *j, err *e) {
     return tokenizer_encode(j->m->tok, q->prompt, strlen(q->prompt), false, &j->prompt.ids, e);
 }
 
-static status keep_logits(void *ud, i64 index, f32 *logits, err *e) {
-    (void)index;
-    (void)e;
-    job *j = ud;
-    memcpy(j->m->logits, logits, (size_t)engine_config(j->m->engine)->vocab * sizeof *logits);
-    return ST_OK;
-}
-
 static status deliver(job *j, i32 id, err *e) {
     if (j->parser) return parse_add(j->parser, id, e);
     buf_clear(&j->piece);
@@ -119,37 +111,44 @@ static status deliver_end(job *j, err *e) {
     return emit(j, MOON_TOKEN, j->piece.data, j->piece.len, e);
 }
 
-/* The token at `position` of the answer: the device draws it with the next pass, if it can. */
-static void draw_there(job *j, const sampling *p, i64 position) {
-    const sample_row row = sampler_row(p, 0, (u64)position);
-    const sampling_history none = {0};
-    j->there = !sampler_changes(p, &none) && seq_draws(j->m->seq, &row, &j->drawn);
-    if (!j->there) seq_draws(j->m->seq, NULL, NULL);
+static void on_end(job *j, const sched_event *ev) {
+    const sched_usage *u = &ev->usage;
+    j->ended = true;
+    j->stats.prompt_tokens = u->prompt_tokens;
+    j->stats.reused_tokens = u->cached_tokens;
+    j->stats.output_tokens = u->output_tokens;
+    if (u->first_token_s > 0) {
+        j->stats.finish = ev->finish == SCHED_STOP ? "stop" : "length";
+        j->stats.prompt_seconds = u->first_token_s - u->submitted_s;
+        j->stats.output_seconds = u->ended_s - u->first_token_s;
+    }
+    if (j->st != ST_OK) {
+        if (j->st == ST_CANCELLED) j->stats.finish = "cancelled";
+        return;
+    }
+    if (ev->finish == SCHED_STOP || ev->finish == SCHED_LENGTH)
+        j->st = deliver_end(j, &j->e);
+    else
+        j->st = ev->error ? (j->e = *ev->error).code : err_set(&j->e, ST_CANCELLED, "the engine was closed");
+    if (j->st == ST_OK && j->calls_seen && ev->finish == SCHED_STOP) j->stats.finish = "tool_calls";
+    if (j->st == ST_CANCELLED) j->stats.finish = "cancelled";
 }
 
-static status generate(job *j, const sampling *p, i64 max_tokens, err *e) {
-    const ids_buf *prompt = &j->prompt.ids;
-    j->stats.finish = "length";
-    for (i64 i = 0; i < max_tokens; i++) {
-        const sampling_history h = {.prompt = prompt->data,
-                                    .output = j->output.data,
-                                    .n_prompt = (i64)prompt->len,
-                                    .n_output = (i64)j->output.len,
-                                    .no_logprob = true};
-        i32 id = j->there ? j->drawn : sampler_next(j->m->sampler, p, j->m->logits, &h, 0, (u64)i).id;
-        j->stats.output_tokens = i + 1;
-        ids_add(&j->output, id);
-        if (!j->q->ignore_eos && stops_has(&j->m->stops, id)) {
-            j->stats.finish = "stop";
-            break;
+void api_on_events(void *ud, const sched_event *ev, i64 n) {
+    (void)ud;
+    for (i64 i = 0; i < n; i++) {
+        job *j = ev[i].user;
+        if (ev[i].kind == SCHED_END) on_end(j, &ev[i]);
+        if (ev[i].kind == SCHED_TOKEN && !ev[i].is_stop && j->st == ST_OK) {
+            j->st = deliver(j, ev[i].token, &j->e);
+            if (j->st != ST_OK) scheduler_abort(j->m->scheduler, ev[i].id);
         }
-        status st = j->output.failed ? err_nomem(e, "token ids", j->output.len * 4) : deliver(j, id, e);
-        /* The last token's logits are not needed, and there may be no room for its KV row. */
-        draw_there(j, p, i + 1);
-        if (st == ST_OK && i + 1 < max_tokens) st = seq_run(j->m->seq, &id, 1, true, LOGITS_LAST, keep_logits, j, e);
-        if (st != ST_OK) return st;
     }
-    return deliver_end(j, e);
+}
+
+static status status_of(sched_verdict v, const err *e) {
+    if (e->code != ST_OK) return e->code;
+    return v == SCHED_TOO_LONG ? ST_LIMIT : v == SCHED_NO_MEMORY ? ST_NOMEM : v == SCHED_CLOSING ? ST_DEVICE : ST_INPUT;
 }
 
 static status run(job *j, err *e) {
@@ -165,18 +164,19 @@ static status run(job *j, err *e) {
     if (room < 1 || q->max_tokens < 0 || q->max_tokens > room)
         return err_set(e, ST_LIMIT, "%lld prompt tokens and %lld to generate do not fit in the context of %lld",
                        (long long)n, (long long)q->max_tokens, (long long)context);
-    f64 start = now_s();
-    draw_there(j, &p, 0);
-    st = seq_prompt(j->m->seq, j->prompt.ids.data, n, keep_logits, j, &j->stats.reused_tokens, e);
-    if (st != ST_OK) return st;
-    f64 middle = now_s();
-    j->stats.prompt_tokens = n;
-    j->stats.prompt_seconds = middle - start;
-    st = generate(j, &p, q->max_tokens ? q->max_tokens : room, e);
-    j->stats.output_seconds = now_s() - middle;
-    if (st == ST_CANCELLED) j->stats.finish = "cancelled";
-    if (st == ST_OK && j->calls_seen && !strcmp(j->stats.finish, "stop")) j->stats.finish = "tool_calls";
-    return st;
+    const sched_request r = {.user = j,
+                             .prompt = j->prompt.ids.data,
+                             .n_prompt = n,
+                             .max_new = q->max_tokens ? q->max_tokens : room,
+                             .sampling = p,
+                             .stop_ids = j->m->stops.data,
+                             .n_stop = q->ignore_eos ? 0 : (i64)j->m->stops.len};
+    sched_verdict v = scheduler_submit(j->m->scheduler, &r, 1, NULL, NULL, e);
+    if (v != SCHED_ACCEPTED) return status_of(v, e);
+    while (!j->ended)
+        if (!scheduler_step(j->m->scheduler) && !j->ended) return err_set(e, ST_DEVICE, "the engine makes no steps");
+    *e = j->e;
+    return j->st;
 }
 
 moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callback, void *user, moon_stats *stats,
@@ -189,6 +189,5 @@ moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callba
     json_decref(j.chat);
     chat_prompt_free(&j.prompt);
     buf_free(&j.piece);
-    ids_free(&j.output);
     return api_result(st, &e, error);
 }

@@ -26,11 +26,15 @@ static const opt_spec *find_letter(const opt_spec *specs, size_t n, char c) {
     return NULL;
 }
 
+/* One of the list; NAME:N there stands for NAME: and one to four digits. */
 static bool in_enum(const char *list, const char *v) {
     size_t n = strlen(v);
     for (const char *p = list; *p;) {
-        size_t len = strcspn(p, "|");
-        if (len == n && memcmp(p, v, n) == 0) return true;
+        size_t len = strcspn(p, "|"), fixed = len > 2 && !memcmp(p + len - 2, ":N", 2) ? len - 1 : len;
+        if (n >= fixed && memcmp(p, v, fixed) == 0) {
+            size_t digits = strspn(v + fixed, "0123456789");
+            if (fixed + digits == n && (fixed == len ? !digits : digits && digits <= 4)) return true;
+        }
         p += len + (p[len] == '|');
     }
     return false;

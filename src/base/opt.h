@@ -18,7 +18,7 @@ typedef enum {
     OPT_REAL, /* f64 *: finite, within [lo, hi] */
     OPT_STR,  /* const char **                                   */
     OPT_LIST, /* opt_list *: may be given several times */
-    OPT_ENUM, /* const char **: one of `arg`, written "a|b|c" */
+    OPT_ENUM, /* const char **: one of `arg`, written "a|b|c"; "a:N" stands for a:0, a:1 ... */
 } opt_kind;
 
 typedef struct {

@@ -25,8 +25,6 @@ struct seq {
     f32 *logits;   /* [LOGIT_ROWS, vocab] */
     i32 *out_rows; /* [LOGIT_ROWS] */
     i32 *bad;      /* [rows] */
-    sample_row row;
-    i32 *drawn; /* where its token goes; NULL: logits go to the caller */
 };
 
 static status choose_backend(engine *g, const engine_options *o, err *e) {
@@ -330,13 +328,6 @@ status engine_bad_row(i32 mark, i32 token, i64 position, err *e) {
                    (long long)position);
 }
 
-bool seq_draws(seq *s, const sample_row *row, i32 *drawn) {
-    if (!s->g->backend.gpu || s->g->step) return false;
-    s->drawn = row ? drawn : NULL;
-    if (row) s->row = *row;
-    return true;
-}
-
 /* Feeds n tokens (within the plan's rows) and hands out the wanted logits. */
 static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out, seq_logits_fn fn, void *ud, err *e) {
     i64 pos0 = (i64)s->tokens.len;
@@ -356,7 +347,6 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
     }
     for (i64 i = 0; i < n_out; i++) s->out_rows[i] = (i32)(n - n_out + i);
     model_span span = {.n = n, .pos0 = pos0, .pages = s->pages, .absorbed = absorbed};
-    bool draws = s->drawn && n_out == 1;
     model_batch b = {.n = n,
                      .ids = ids,
                      .n_spans = 1,
@@ -364,8 +354,6 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
                      .n_out = n_out,
                      .out_rows = s->out_rows,
                      .logits = s->logits,
-                     .draws = draws ? &s->row : NULL,
-                     .drawn = s->drawn,
                      .bad = s->bad};
     status st = engine_forward(s->g, &b, e);
     for (i64 i = 0; st == ST_OK && i < n; i++)
@@ -374,7 +362,7 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
         seq_truncate(s, pos0);
         return st;
     }
-    for (i64 i = 0; st == ST_OK && !draws && i < n_out; i++)
+    for (i64 i = 0; st == ST_OK && i < n_out; i++)
         st = fn(ud, pos0 + s->out_rows[i], s->logits + i * s->g->config.vocab, e);
     return st;
 }
@@ -392,12 +380,4 @@ status seq_run(seq *s, const i32 *ids, i64 n, bool absorbed, seq_logits want, se
         if (st != ST_OK) return st;
     }
     return ST_OK;
-}
-
-status seq_prompt(seq *s, const i32 *ids, i64 n, seq_logits_fn fn, void *ud, i64 *reused, err *e) {
-    i64 same = 0;
-    while (same < min_i64(n - 1, (i64)s->tokens.len) && ids[same] == s->tokens.data[same]) same++;
-    seq_truncate(s, same);
-    if (reused) *reused = same;
-    return seq_run(s, ids + same, n - same, false, LOGITS_LAST, fn, ud, e);
 }

@@ -106,14 +106,6 @@ typedef enum { LOGITS_NONE, LOGITS_LAST, LOGITS_ALL } seq_logits;
  * the layer where a NaN or infinity appeared; the tokens from that chunk on are dropped again. ST_LIMIT:
  * context full. */
 status seq_run(seq *s, const i32 *ids, i64 n, bool absorbed, seq_logits want, seq_logits_fn fn, void *ud, err *e);
-/* From now on the token after the last one fed (LOGITS_LAST) is drawn as *row says where the logits are, and fn is
- * not called; *drawn gets it. row NULL: fn gets the logits again. False, and nothing changes, where only the host
- * draws. */
-bool seq_draws(seq *s, const sample_row *row, i32 *drawn);
 /* Keeps the first n tokens. */
 void seq_truncate(seq *s, i64 n);
-/* Makes the timeline equal ids[0..n): keeps the common prefix, drops the rest, runs what is missing (at least
- * the last token, whose logits go to fn). Returns the number of tokens reused through *reused unless NULL. */
-status seq_prompt(seq *s, const i32 *ids, i64 n, seq_logits_fn fn, void *ud, i64 *reused, err *e);
-
 #endif

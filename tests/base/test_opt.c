@@ -22,7 +22,7 @@ static const opt_spec specs[] = {
     {"free", 0, OPT_INT, &o.n, "N", "a number", 0, 0},
     {"temp", 't', OPT_REAL, &o.x, "T", "a real", 0, 2},
     {"name", 0, OPT_STR, &o.str, "S", "a text", 0, 0},
-    {"mode", 0, OPT_ENUM, &o.mode, "ref|cpu|cuda", "a choice", 0, 0},
+    {"mode", 0, OPT_ENUM, &o.mode, "ref|cpu|cuda|cuda:N", "a choice", 0, 0},
     {"override", 0, OPT_LIST, &o.list, "K=V", "a list", 0, 0},
 };
 
@@ -63,6 +63,8 @@ static void test_good(void **state) {
     run(NULL, "--temp=2", "--mode", "cuda");
     assert_true(o.x == 2);
     assert_string_equal(o.mode, "cuda");
+    run(NULL, "--mode", "cuda:1234", NULL);
+    assert_string_equal(o.mode, "cuda:1234");
     run(NULL, "--temp=0.7", "--mode=ref", "--flag");
     assert_true(o.x == 0.7 && o.flag);
     run(NULL, "--help", NULL, NULL);
@@ -116,6 +118,11 @@ static void test_errors(void **state) {
     run("ref|cpu|cuda", "--mode", "cp", NULL);
     run("ref|cpu|cuda", "--mode", "cpu|cuda", NULL);
     run("ref|cpu|cuda", "--mode=", NULL, NULL);
+    run("ref|cpu|cuda", "--mode=cuda:", NULL, NULL);
+    run("ref|cpu|cuda", "--mode=cuda:12345", NULL, NULL);
+    run("ref|cpu|cuda", "--mode=cuda:1x", NULL, NULL);
+    run("ref|cpu|cuda", "--mode=cuda:N", NULL, NULL);
+    run("ref|cpu|cuda", "--mode=cpu:1", NULL, NULL);
     run("unexpected word \"word\"", "word", NULL, NULL);
 }
 

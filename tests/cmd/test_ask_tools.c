@@ -1,5 +1,9 @@
 /* The rows of `moonlet eval nano` with a scripted model: what counts as right where the shipped model cannot be made to
  * err, the second turn of the tool rows above all. moon_run() is replaced. */
+#include "moonlet.h"
+#define moon_run scripted_run
+moon_status scripted_run(moon_engine *m, const moon_request *q, moon_callback callback, void *user, moon_stats *stats,
+                         moon_error *error);
 #include "cmd/lib/chat_workers.c"
 #include "cmd/eval/eval_items.c"
 #include "cmd/lib/model_opts.c"

@@ -1,5 +1,9 @@
 /* `moonlet run --tools` with a scripted model: the call is carried out by a program, its result goes back, the answer
  * comes. moon_run() is replaced, so that no model has to want a tool. */
+#include "moonlet.h"
+#define moon_run scripted_run
+moon_status scripted_run(moon_engine *m, const moon_request *q, moon_callback callback, void *user, moon_stats *stats,
+                         moon_error *error);
 #include "cmd/lib/model_opts.c"
 #include "cmd/run/run.c"
 #include "cmd/lib/tool_calls.c"

@@ -168,7 +168,7 @@ static status keep_logits(void *ud, i64 index, f32 *logits, err *e) {
     return ST_OK;
 }
 
-/* One sequence through seq_* (run, eval) and through the scheduler. */
+/* One sequence through seq_*, which makes no choices, and through the scheduler. */
 static void agrees_with_a_single_sequence(void **state) {
     (void)state;
     job *j = make_job(9, 100, 40);
@@ -183,7 +183,7 @@ static void agrees_with_a_single_sequence(void **state) {
     logits_vocab = engine_config(g)->vocab;
     assert_true(logits_vocab <= 256);
     assert_int_equal(seq_open(&q, g, NULL), ST_OK);
-    assert_int_equal(seq_prompt(q, j->prompt, 100, keep_logits, logits, NULL, NULL), ST_OK);
+    assert_int_equal(seq_run(q, j->prompt, 100, false, LOGITS_LAST, keep_logits, logits, NULL), ST_OK);
     for (i64 i = 0; i < 40; i++) {
         i32 id = argmax_f32(logits, logits_vocab);
         assert_int_equal(id, j->out[i].id);
