@@ -656,6 +656,13 @@ static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const v
     return 0;
 }
 
+/* One block, without a driver's objects: for test_hopper.cu. */
+extern "C" unsigned emu_launch(void (*kernel)(const void *), unsigned threads, unsigned shared, const void *args) {
+    CUfunc_st f = {nullptr, kernel, 0};
+    const CUlaunchConfig one = {{1, 1, 1}, {threads, 1, 1}, shared, nullptr, nullptr, 0};
+    return threads > THREADS || shared > SHARED ? CUDA_ERROR_INVALID_VALUE : launch_now(&one, 1, &f, args);
+}
+
 extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
     unsigned gx = c->grid[0], gy = c->grid[1], gz = c->grid[2], threads = c->block[0];
     if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || !threads || threads > THREADS || threads % LANES ||

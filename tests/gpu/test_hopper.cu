@@ -140,20 +140,11 @@ KERNEL_OF(transpose, transpose_args, 32, 1) {
 /* ---- the host's side ---- */
 enum { SHARED = 98304 + 64 };
 #ifdef EMULATED
-extern "C" {
-#include "device/cuda_symbols.h"
-CUresult cuLaunchKernelEx(const CUlaunchConfig *, CUfunction, void **, void **);
-}
+extern "C" unsigned emu_launch(void (*kernel)(const void *), unsigned threads, unsigned shared, const void *args);
 static void *allocate(size_t n) { return aligned_alloc(256, (n + 255) / 256 * 256); }
 static void fetch(void *to, const void *from, size_t n) { memcpy(to, from, n); }
 static const char *launch(void (*kernel)(const void *), unsigned threads, void *args) {
-    cuda_launch how = {{1, 1, 1}, {threads, 1, 1}, SHARED, nullptr, nullptr, 0};
-    struct {
-        void (*kernel)(const void *);
-        unsigned size;
-    } f = {kernel, 0};
-    void *parameters[] = {args};
-    return cuLaunchKernelEx(&how, (CUfunction)&f, parameters, nullptr) ? "launch" : nullptr;
+    return emu_launch(kernel, threads, SHARED, args) ? "launch" : nullptr;
 }
 #define LAUNCH(name, threads, args) launch(k_##name, threads, &args)
 #else
