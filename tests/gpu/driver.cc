@@ -660,7 +660,8 @@ static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const v
 extern "C" unsigned emu_launch(void (*kernel)(const void *), unsigned threads, unsigned shared, const void *args) {
     CUfunc_st f = {nullptr, kernel, 0};
     const CUlaunchConfig one = {{1, 1, 1}, {threads, 1, 1}, shared, nullptr, nullptr, 0};
-    return threads > THREADS || shared > SHARED ? CUDA_ERROR_INVALID_VALUE : launch_now(&one, 1, &f, args);
+    if (threads > THREADS || shared > SHARED) return CUDA_ERROR_INVALID_VALUE;
+    return launch_now(&one, 1, &f, args);
 }
 
 extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
