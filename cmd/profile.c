@@ -171,6 +171,7 @@ int cmd_profile(int argc, char **argv) {
     err e = {0};
     const opt_spec specs[] = {
         MODEL_OPTS(o.m),
+        OPT_GROUP("Steps"),
         {"batch", 'b', OPT_STR, &o.batch_list, "N,N,...", "sequences of the decode steps (default: 1,4,16,40,64)", 0,
          0},
         {"prompt", 'p', OPT_STR, &o.prompt_list, "N,N,...", "tokens of the steps with a prompt (default: 8192)", 0, 0},

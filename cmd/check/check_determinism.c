@@ -265,6 +265,7 @@ int cmd_check_bits(int argc, char **argv) {
     bits k = {.requests = 12, .tokens = 6, .longest = 150, .seed = 1};
     const opt_spec specs[] = {
         MODEL_OPTS(k.m),
+        OPT_GROUP("Requests"),
         {"requests", 0, OPT_INT, &k.requests, "N", "requests (default: 12)", 2, MOST},
         {"tokens", 0, OPT_INT, &k.tokens, "N", "tokens of an answer (default: 6)", 1, 4096},
         {"prompt", 0, OPT_INT, &k.longest, "N", "tokens of the longest prompt (default: 150)", 1, 1 << 20},

@@ -110,6 +110,7 @@ int eval_answers(int argc, char **argv) {
     answers a = {.max_tokens = 512, .parallel = 1};
     const opt_spec specs[] = {
         MODEL_OPTS(a.m),
+        OPT_GROUP("Answers"),
         {"data", 0, OPT_STR, &a.data, "FILE", "questions, JSON lines in GSM8K's schema", 0, 0},
         {"limit", 0, OPT_INT, &a.limit, "N", "asks the first N (default: 0, all)", 0, 1e9},
         {"max-tokens", 'n', OPT_INT, &a.max_tokens, "N", "most tokens of an answer (default: 512)", 1, 1e9},

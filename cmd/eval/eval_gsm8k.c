@@ -258,6 +258,7 @@ int eval_gsm8k(int argc, char **argv) {
     gsm8k g = {.shots = 5, .max_tokens = 256, .concurrency = 16, .answer_mb = ANSWER_MB};
     const opt_spec specs[] = {
         MODEL_OPTS(g.m),
+        OPT_GROUP("GSM8K"),
         {"data", 0, OPT_STR, &g.data, "FILE", "questions: GSM8K's test.jsonl or lines of its schema", 0, 0},
         {"shots", 0, OPT_INT, &g.shots, "N", "examples before each question (default: 5)", 0, SHOTS_MAX},
         {"shots-data", 0, OPT_STR, &g.shots_path, "FILE",

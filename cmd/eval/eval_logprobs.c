@@ -136,6 +136,7 @@ int eval_logprobs(int argc, char **argv) {
     logprobs l = {.data = "-"};
     const opt_spec specs[] = {
         MODEL_OPTS(l.m),
+        OPT_GROUP("Texts"),
         {"data", 0, OPT_STR, &l.data, "FILE", "JSON lines {\"ids\"} or {\"text\"} (default: -, stdin)", 0, 0},
         {"top", 0, OPT_INT, &l.top, "K", "also the K most probable tokens at every position (default: 0)", 0, 1000},
         {"decode", 0, OPT_FLAG, &l.decode, NULL,

@@ -334,6 +334,7 @@ int eval_nano(int argc, char **argv) {
     nano_eval n = {0};
     const opt_spec specs[] = {
         MODEL_OPTS(n.m),
+        OPT_GROUP("Rows"),
         {"data", 0, OPT_STR, &n.folder, "DIR", "folder of the questions (default: eval/ in the model's)", 0, 0},
         {"limit", 0, OPT_INT, &n.limit, "N", "N questions of each file, evenly from all of it (default: 0, all)", 0,
          1e9},

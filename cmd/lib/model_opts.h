@@ -12,110 +12,48 @@ typedef struct {
 } model_opts;
 
 /* Entries for an opt_spec table; `o` is a model_opts. */
-#define MODEL_OPTS(o)                                                                                                  \
-    {"model", 'm', OPT_STR, &(o).model, "DIR", "checkpoint folder (default: the nano model that comes along)", 0, 0},  \
-        {"device",                                                                                                     \
-         'd',                                                                                                          \
-         OPT_ENUM,                                                                                                     \
-         &(o).engine.device,                                                                                           \
-         "ref|cpu|cuda|cuda:N",                                                                                        \
-         "ref: plain C, the definition of correct; cuda: one NVIDIA H100 or H200, N of several (default: cpu)",        \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"threads", 't', OPT_INT, &(o).engine.threads, "N", "CPU threads (default: 0, all cores)", 0, 4096},           \
-        {"cpu-mask",                                                                                                   \
-         0,                                                                                                            \
-         OPT_ENUM,                                                                                                     \
-         &(o).engine.cpu_mask,                                                                                         \
-         "none|avx2|avx512|vnni|bf16|all",                                                                             \
-         "highest instruction set to use (default: all)",                                                              \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"tp-slice", 0,                                                                                                \
-         OPT_INT,    &(o).engine.tp_slice,                                                                             \
-         "T",        "dummy weights of one of T tensor-parallel GPUs alone, to measure speed (nothing is reduced)",    \
-         1,          1024},                                                                                            \
-        {"disable-cuda-graph",                                                                                         \
-         0,                                                                                                            \
-         OPT_FLAG,                                                                                                     \
-         &(o).engine.eager,                                                                                            \
-         NULL,                                                                                                         \
-         "cuda: decode steps are launched kernel by kernel, not as recorded graphs",                                   \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"disable-fused",                                                                                              \
-         0,                                                                                                            \
-         OPT_FLAG,                                                                                                     \
-         &(o).engine.disable_fused,                                                                                    \
-         NULL,                                                                                                         \
-         "cuda: primitive operations alone, slower: to find out whether a fused one is wrong",                         \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"deterministic",                                                                                              \
-         0,                                                                                                            \
-         OPT_FLAG,                                                                                                     \
-         &(o).engine.deterministic,                                                                                    \
-         NULL,                                                                                                         \
-         "a request alone and in a batch gives the same bits (always so on ref and cpu; cuda is slower)",              \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"kv-cache-dtype",                                                                                             \
-         0,                                                                                                            \
-         OPT_ENUM,                                                                                                     \
-         &(o).engine.kv_dtype,                                                                                         \
-         "auto|fp32|bf16|fp8_e4m3",                                                                                    \
-         "type of the KV cache (default: auto, that of the activations)",                                              \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"context-length",                                                                                             \
-         'c',                                                                                                          \
-         OPT_INT,                                                                                                      \
-         &(o).engine.context,                                                                                          \
-         "N",                                                                                                          \
-         "tokens of KV cache (default: the model's maximum, at most 32768)",                                           \
-         1,                                                                                                            \
-         1e9},                                                                                                         \
-        {"chunked-prefill-size",                                                                                       \
-         0,                                                                                                            \
-         OPT_INT,                                                                                                      \
-         &(o).engine.chunk,                                                                                            \
-         "N",                                                                                                          \
-         "most prompt tokens in one step (default: 512, on a GPU 8192)",                                               \
-         1,                                                                                                            \
-         65536},                                                                                                       \
-        {"load-format",                                                                                                \
-         0,                                                                                                            \
-         OPT_ENUM,                                                                                                     \
-         &(o).engine.load_format,                                                                                      \
-         "auto|dummy",                                                                                                 \
-         "dummy: made-up weights of config.json's shapes, on a GPU, to measure speed (default: auto)",                 \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"moe-format",                                                                                                 \
-         0,                                                                                                            \
-         OPT_ENUM,                                                                                                     \
-         &(o).engine.moe_format,                                                                                       \
-         "auto|w4a8|w2_bf16",                                                                                          \
-         "routed experts: INT4 with a scale a row and int8 activations, or down in bf16 (default: auto)",              \
-         0,                                                                                                            \
-         0},                                                                                                           \
-        {"tuned", 0,                                                                                                   \
-         OPT_STR, &(o).engine.tuned,                                                                                   \
-         "FILE",  "cuda: table of measured choices for kernels, or none (default: the one that comes along)",          \
-         0,       0},                                                                                                  \
-        {"override", 0, OPT_LIST, &(o).overrides, "KEY=VALUE", "changes a key of config.json; may be repeated", 0, 0}, \
-    {                                                                                                                  \
-        "verify", 0, OPT_FLAG, &(o).engine.verify, NULL,                                                               \
-            "scans quantization scales for NaN while loading (reads them all)", 0, 0                                   \
-    }
+/* clang-format off */
+#define MODEL_OPTS(o) \
+    OPT_GROUP("Model"), \
+    {"model", 'm', OPT_STR, &(o).model, "DIR", \
+     "checkpoint folder (default: the nano model that comes along)", 0, 0}, \
+    {"override", 0, OPT_LIST, &(o).overrides, "KEY=VALUE", \
+     "changes a key of config.json; may be repeated", 0, 0}, \
+    {"context-length", 'c', OPT_INT, &(o).engine.context, "N", \
+     "tokens of KV cache (default: the model's maximum, at most 32768)", 1, 1e9}, \
+    {"kv-cache-dtype", 0, OPT_ENUM, &(o).engine.kv_dtype, "auto|fp32|bf16|fp8_e4m3", \
+     "type of the KV cache (default: auto, that of the activations)", 0, 0}, \
+    {"load-format", 0, OPT_ENUM, &(o).engine.load_format, "auto|dummy", \
+     "dummy: made-up weights of config.json's shapes, on a GPU, to measure speed (default: auto)", 0, 0}, \
+    {"moe-format", 0, OPT_ENUM, &(o).engine.moe_format, "auto|w4a8|w2_bf16", \
+     "routed experts: INT4 with a scale a row and int8 activations, or down in bf16 (default: auto)", 0, 0}, \
+    {"tp-slice", 0, OPT_INT, &(o).engine.tp_slice, "T", \
+     "dummy weights of one of T tensor-parallel GPUs alone, to measure speed (nothing is reduced)", 1, 1024}, \
+    {"verify", 0, OPT_FLAG, &(o).engine.verify, NULL, \
+     "scans quantization scales for NaN while loading (reads them all)", 0, 0}, \
+    OPT_GROUP("Device"), \
+    {"device", 'd', OPT_ENUM, &(o).engine.device, "ref|cpu|cuda|cuda:N", \
+     "ref: plain C, the definition of correct; cuda: one NVIDIA H100 or H200, N of several (default: cpu)", 0, 0}, \
+    {"threads", 't', OPT_INT, &(o).engine.threads, "N", \
+     "CPU threads (default: 0, all cores)", 0, 4096}, \
+    {"cpu-mask", 0, OPT_ENUM, &(o).engine.cpu_mask, "none|avx2|avx512|vnni|bf16|all", \
+     "highest instruction set to use (default: all)", 0, 0}, \
+    {"chunked-prefill-size", 0, OPT_INT, &(o).engine.chunk, "N", \
+     "most prompt tokens in one step (default: 512, on a GPU 8192)", 1, 65536}, \
+    {"deterministic", 0, OPT_FLAG, &(o).engine.deterministic, NULL, \
+     "a request alone and in a batch gives the same bits (always so on ref and cpu; cuda is slower)", 0, 0}, \
+    {"tuned", 0, OPT_STR, &(o).engine.tuned, "FILE", \
+     "cuda: table of measured choices for kernels, or none (default: the one that comes along)", 0, 0}, \
+    {"disable-cuda-graph", 0, OPT_FLAG, &(o).engine.eager, NULL, \
+     "cuda: decode steps are launched kernel by kernel, not as recorded graphs", 0, 0}, \
+    {"disable-fused", 0, OPT_FLAG, &(o).engine.disable_fused, NULL, \
+     "cuda: primitive operations alone, slower: to find out whether a fused one is wrong", 0, 0}
 
 /* For the commands that can do without a model's arithmetic; `us` is an i64 that begins as -1. */
-#define SIMULATE_OPT(us)                                                                                               \
-    {                                                                                                                  \
-        "simulate-step", 0, OPT_INT, &(us), "US",                                                                      \
-            "nothing is computed: a step takes US microseconds and yields made-up tokens (to measure the rest)", 0,    \
-            1e9                                                                                                        \
-    }
+#define SIMULATE_OPT(us) \
+    {"simulate-step", 0, OPT_INT, &(us), "US", \
+     "nothing is computed: a step takes US microseconds and yields made-up tokens (to measure the rest)", 0, 1e9}
+/* clang-format on */
 /* us >= 0: the engine simulates its steps. */
 void model_opts_simulate(model_opts *o, i64 us);
 

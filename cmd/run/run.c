@@ -346,9 +346,10 @@ int cmd_run(int argc, char **argv) {
     chat_run r = {.top_p = 1, .repetition = 1};
     const opt_spec specs[] = {
         MODEL_OPTS(r.m),
+        OPT_GROUP("Question"),
         {"prompt", 'p', OPT_STR, &r.prompt, "TEXT", "one question; without it a conversation begins", 0, 0},
-        {"raw", 0, OPT_FLAG, &r.raw, NULL, "continues the prompt as plain text, without the chat template", 0, 0},
         {"system", 's', OPT_STR, &r.system, "TEXT", "a system message", 0, 0},
+        {"raw", 0, OPT_FLAG, &r.raw, NULL, "continues the prompt as plain text, without the chat template", 0, 0},
         {"instant", 0, OPT_FLAG, &r.instant, NULL, "no thinking (chat_template_kwargs.thinking = false)", 0, 0},
         {"tools", 0, OPT_STR, &r.tools_file, "FILE",
          "tools that the model may call: JSON as in the OpenAI API's \"tools\"", 0, 0},
@@ -357,6 +358,7 @@ int cmd_run(int argc, char **argv) {
         {"image", 0, OPT_STR, &r.image, "FILE", "a picture: not supported yet, this version reads text only", 0, 0},
         {"template", 0, OPT_STR, &r.template, "NAME",
          "chat template: k2.5, k2.6, k2.7-code, k2-thinking, ... (default: the model's)", 0, 0},
+        OPT_GROUP("Answer"),
         {"max-tokens", 'n', OPT_INT, &r.max_tokens, "N", "most tokens of an answer (default: what the context holds)",
          1, 1e9},
         {"temperature", 0, OPT_REAL, &r.temperature, "T", "0 is greedy (default: 0)", 0, 100},

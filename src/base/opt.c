@@ -16,7 +16,7 @@ static bool same_name(const char *given, size_t n, const char *name) {
 
 static const opt_spec *find_long(const opt_spec *specs, size_t n, const char *name, size_t len) {
     for (size_t i = 0; i < n; i++)
-        if (same_name(name, len, specs[i].name)) return &specs[i];
+        if (specs[i].name && same_name(name, len, specs[i].name)) return &specs[i];
     return NULL;
 }
 
@@ -44,7 +44,8 @@ static status store(const opt_spec *s, const char *v, err *e) {
     char *end;
     errno = 0;
     switch (s->kind) {
-    case OPT_FLAG: break; /* handled by the caller: a flag takes no value */
+    case OPT_HEADING: break; /* has no name */
+    case OPT_FLAG: break;    /* handled by the caller: a flag takes no value */
     case OPT_STR: *(const char **)s->dst = v; break;
     case OPT_LIST: {
         opt_list *l = s->dst;
@@ -126,6 +127,10 @@ status opt_parse(const opt_spec *specs, size_t n, int argc, char **argv, opt_lis
 void opt_print_help(const opt_spec *specs, size_t n) {
     for (size_t i = 0; i < n; i++) {
         char left[96];
+        if (specs[i].kind == OPT_HEADING) {
+            printf("\n%s:\n", specs[i].help);
+            continue;
+        }
         snprintf(left, sizeof left, "%s%c%s--%s%s%s", specs[i].letter ? "-" : " ",
                  specs[i].letter ? specs[i].letter : ' ', specs[i].letter ? ", " : "  ", specs[i].name,
                  specs[i].arg ? " " : "", specs[i].arg ? specs[i].arg : "");

@@ -22,6 +22,7 @@ static const opt_spec specs[] = {
     {"free", 0, OPT_INT, &o.n, "N", "a number", 0, 0},
     {"temp", 't', OPT_REAL, &o.x, "T", "a real", 0, 2},
     {"name", 0, OPT_STR, &o.str, "S", "a text", 0, 0},
+    OPT_GROUP("Modes"),
     {"mode", 0, OPT_ENUM, &o.mode, "ref|cpu|cuda|cuda:N", "a choice", 0, 0},
     {"override", 0, OPT_LIST, &o.list, "K=V", "a list", 0, 0},
 };
@@ -99,6 +100,7 @@ static void test_errors(void **state) {
     (void)state;
     run("--unknown", "--unknown", NULL, NULL);
     run("-z", "-z", NULL, NULL);
+    run("--Modes", "--Modes", NULL, NULL);
     run("unknown option", "--", NULL, NULL);
     run("unknown option", "--max-coun=3", NULL, NULL);
     run("unknown option", "--max-countx=3", NULL, NULL);
