@@ -182,7 +182,7 @@ $B/tests/gpu/driver.o: tests/gpu/driver.cc tests/gpu/emulate.h Makefile
 	@echo "  CXX $<"; $(CXX_GPU) -O3 -c -o $@ $<
 $B/tests/gpu/libcuda.so.1: $(EMULATED)
 	@echo "  LD  $@"; g++ -shared -fopenmp -o $@ $^ -ldl
-$B/tests/gpu/test_hopper.o: tests/gpu/test_hopper.cu tests/gpu/emulate.h src/kernels/gpu/device/sm90.cuh Makefile
+$B/tests/gpu/test_hopper.o: tests/gpu/test_hopper.cu tests/gpu/emulate.h $(wildcard src/kernels/gpu/device/*.cuh) Makefile
 	@mkdir -p $(@D)
 	@echo "  CXX $<"; $(CXX_GPU) -Wno-misleading-indentation -Wno-dangling-else -include tests/gpu/emulate.h -x c++ -c -o $@ $<
 $B/tests/gpu/test_hopper: $B/tests/gpu/test_hopper.o $B/tests/gpu/driver.o

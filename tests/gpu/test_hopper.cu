@@ -1,9 +1,9 @@
-/* tests/gpu/test_hopper.cu: sm90.cuh held against plain sums: products of a warpgroup in every width and layout,
- * fed by the copy engine through a barrier, matrices loaded from shared memory, named barriers. On a GPU:
+/* tests/gpu/test_hopper.cu: sm90.cuh and wgmma.cuh held against plain sums: products of a warpgroup in every width and
+ * layout, fed by the copy engine through a barrier, matrices loaded from shared memory, named barriers. On a GPU:
  *     nvcc -std=c++17 -gencode arch=compute_90a,code=sm_90a -Isrc tests/gpu/test_hopper.cu -o test_hopper &&
  *     ./test_hopper
  * make check-all runs the same file on the emulated GPU, which it tests thereby. */
-#include "kernels/gpu/device/sm90.cuh"
+#include "kernels/gpu/device/wgmma.cuh"
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

@@ -323,7 +323,7 @@ typedef struct {
     gpu_u8 *digits;
     float *scale;
     gpu_u32 *finished;
-    int *taken;
+    int *work_counter;
     gpu_deferred_norm deferred;
     int n, k, hidden;
 } gpu_digits_args;
@@ -380,12 +380,12 @@ typedef struct {
     const int *n_tiles, *list;
     const gpu_bf16 *x; /* [n, hidden] */
     gpu_bf16 *h;       /* [inter / 64][h_rows][64], each 1024 bytes swizzled */
-    void *y;           /* [pairs, hidden] float32, or half: times what *most tells (fp16_range.cuh) */
-    gpu_u32 *most;
-    int *taken; /* tiles that blocks took after their first */
+    void *y;           /* [pairs, hidden] float32, or half: times what *y_amax tells (fp16_range.cuh) */
+    gpu_u32 *y_amax;
+    int *work_counter; /* tiles that blocks took after their first */
     gpu_i64 hidden, inter, h_rows;
     gpu_u32 k, bf16_bias; /* 0x43004300: the compiler does not know */
-    int again;            /* stage 2: nothing to do unless *most says so */
+    int rescale_pass;     /* stage 2 once more: nothing to do unless *y_amax says so */
 } gpu_moe_args;
 
 /* The same with weights that the copy engine brings, boxes of 64 rows by 128 bytes: FP8 (grouped_fp8.cu), all
@@ -411,11 +411,11 @@ typedef struct {
     /* [h_rows]: scale; 3 * 2^22 + 8 times the sum of the q */
     const struct float2 *h_scale;
     void *y; /* as above */
-    gpu_u32 *most;
-    int *taken;
+    gpu_u32 *y_amax;
+    int *work_counter;
     gpu_i64 hidden, inter, h_rows;
-    gpu_u32 k, bf16_bias; /* 0x80808080: the compiler does not know */
-    int again;
+    gpu_u32 k, sign_mask; /* 0x80808080: the compiler does not know */
+    int rescale_pass;
 } gpu_grouped_w4a8_args;
 
 /* bf16 [rows, cols] to int8 with a scale a row (quantize_rows.cu). */
@@ -433,9 +433,9 @@ typedef struct {
     const gpu_bf16 *shared;
     gpu_bf16 *out;
     gpu_i64 hidden, k, n_experts;
-    const gpu_u32 *most; /* moe_sum: as in gpu_moe_args */
-    gpu_after after;     /* moe_combine_norm */
-    gpu_norm_args norm;  /* moe_sum_norm, moe_combine_row: of x and the sum */
+    const gpu_u32 *y_amax; /* moe_sum: as in gpu_moe_args */
+    gpu_after after;       /* moe_combine_norm */
+    gpu_norm_args norm;    /* moe_sum_norm, moe_combine_row: of x and the sum */
 } gpu_combine_args;
 
 /* ops.h's sample_row. */

@@ -8,7 +8,7 @@
  * swizzle). For swiglu half of a warpgroup's N rows are gate's, half up's. Work: 2 n rows cols. Bytes: a tile's
  * weights once for every 64 or 128 rows of x, mostly from the second-level cache: tiles of eight groups of tokens
  * run beside each other. */
-#include "kernels/gpu/device/sm90.cuh"
+#include "kernels/gpu/device/wgmma.cuh"
 
 enum { THREADS = 384, LOADERS = 128, UNIT = 64 /* columns */, GROUPS = 8 /* of tokens, beside each other */ };
 

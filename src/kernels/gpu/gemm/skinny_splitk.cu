@@ -16,7 +16,7 @@
  * the norm behind it needs beside its scale (params.h, gpu_after). gate: thin, and behind its blocks others that
  * choose the experts (gate.cuh), a warp a token: neither waits for the other. Which sums are added in which order
  * depends on the shapes, and on which of 8, 16, 32, 64 rows of x n needs. */
-#include "kernels/gpu/device/sm90.cuh"
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/gate_fused.cuh"
 
 enum {

@@ -11,7 +11,7 @@
  * for swiglu). Sums meet in the rings' memory, and each block of the cluster adds those of all, in their order, for
  * some rows of x. add, gate: as in skinny_splitk.cu. Which sums are added in which order depends on the shapes
  * alone. */
-#include "kernels/gpu/device/sm90.cuh"
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/gate_fused.cuh"
 
 enum { TOKENS = GPU_SKINNY, X_UNIT = TOKENS * 128 /* bytes */, LANES = 16 /* that share a row of y */, SCALERS = 64 };

@@ -6,7 +6,7 @@
  * under way before the kernel in front has ended, and each of its warpgroups multiplies 64 of them on wgmma with q
  * as the first operand: the weight is read across its rows (N-major). Sums are formed in the order of d, whatever n.
  * Shared memory: weights [2][nope][64], q [nope / 64][64][64], bf16 in the 128-byte swizzle. */
-#include "kernels/gpu/device/sm90.cuh"
+#include "kernels/gpu/device/wgmma.cuh"
 
 enum { PART = 64, BLOCK = 128 /* columns of a warpgroup, of a block */ };
 

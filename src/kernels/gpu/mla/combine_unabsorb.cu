@@ -10,6 +10,7 @@
  *
  * Bytes: the pieces' sums once, 2 KiB a head and piece, out of the second-level cache, and 128 KiB of weights a
  * head. */
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/mla/split_kv.cuh"
 
 enum {

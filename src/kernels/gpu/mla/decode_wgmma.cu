@@ -14,6 +14,7 @@
  * Softmax is float32 with a running maximum, base 2; the weights are rounded to bf16. The latents of tokens past
  * kv_len become zeros. Fewer than 64 heads leave rows of the products empty. Shared memory: query 72 KiB, two pages
  * 144, weights 8. */
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/mla/split_kv.cuh"
 
 enum {

@@ -18,6 +18,7 @@
  * The scores of a tile and the sums of the one before are queued together; weights are computed while the sums are
  * under way. Softmax is float32 with a running maximum, base 2; the weights are rounded to halves. Tokens past
  * kv_len are zeros. Fewer than 64 heads leave rows of the products empty. */
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/mla/split_kv.cuh"
 
 enum {

@@ -15,6 +15,7 @@
  * A token with a NaN or infinity in the cache has zeros for its latents and NaN for its rope part (mla_gather_kv): the
  * scores of the rows that see it are NaN, and the rows before it, whose weight for it is zero, do not meet a NaN in
  * its values. */
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/mla/split_kv.cuh"
 #include "kernels/gpu/rows/rows.cuh"
 

@@ -10,6 +10,7 @@
  * came at the start too. One more cluster writes the KV rows.
  *
  * Bytes: 2 * heads * (192 q_lora + 128 * 512), once: 5.8 MB of a rank of TP8 of Kimi-K2.5. */
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/rows/rows.cuh"
 
 enum {

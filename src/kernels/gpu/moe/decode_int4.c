@@ -13,7 +13,7 @@ static u64 layout(const moe_args *a, u8 *base, gpu_decode_int4_args *f) {
     f->x_scale = (float *)(base + at), at += gpu_round((u64)a->n * 4);
     f->h_scale = (float *)(base + at), at += gpu_round(pairs * 4);
     f->finished = (gpu_u32 *)(base + at), at += gpu_round(pairs * 4);
-    f->taken = (int *)(base + at), at += gpu_round(8);
+    f->work_counter = (int *)(base + at), at += gpu_round(8);
     return at;
 }
 u64 gpu_decode_int4_workspace(const moe_args *a) {
@@ -29,7 +29,7 @@ gpu_digits_args gpu_decode_int4_digits(const moe_args *a, u8 *space) {
                              .digits = f.x_digits,
                              .scale = f.x_scale,
                              .finished = f.finished,
-                             .taken = f.taken,
+                             .work_counter = f.work_counter,
                              .deferred = gpu_deferred_norm_of(a->deferred),
                              .n = (int)a->n,
                              .k = (int)a->k,

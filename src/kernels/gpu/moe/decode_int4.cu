@@ -76,7 +76,7 @@ static __device__ inline gpu_u8 *open_slot(const gpu_decode_int4_args &a, const 
 static __device__ inline void copy_up(const gpu_decode_int4_args &a, const decode_int4_block &b, decode_int4_place *p) {
     int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, items = up_items(a, b), coming;
     for (int item = blockIdx.x; item < items; item = coming) {
-        coming = (int)gridDim.x + atomicAdd(&a.taken[0], 1);
+        coming = (int)gridDim.x + atomicAdd(&a.work_counter[0], 1);
         gpu_u64 at =
             (gpu_u64)b.groups[item / strips].x * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
         for (int c = 0; c < across; c += DECODE_INT4_ACROSS, next_place(a, p)) {
@@ -96,7 +96,7 @@ static __device__ inline void copy_down(const gpu_decode_int4_args &a, const dec
     int across = a.inter / PACK_COLS, all = a.hidden / PACK_ROWS, chunks = down_chunks(a), items = b.n_groups * chunks,
         coming;
     for (int item = blockIdx.x; item < items; item = coming) {
-        coming = (int)gridDim.x + atomicAdd(&a.taken[1], 1);
+        coming = (int)gridDim.x + atomicAdd(&a.work_counter[1], 1);
         const gpu_u8 *expert = a.down + (gpu_u64)b.groups[item / chunks].x * a.expert_bytes;
         for (int c = 0; c < across; c += DECODE_INT4_DEEP)
             for (int team = 0; team < DECODE_INT4_TEAMS; team++, next_place(a, p)) {
@@ -399,7 +399,7 @@ KERNEL_OF(decode_int4_rows, gpu_decode_int4_args, DECODE_INT4_ROWS_THREADS, 1) {
     int token = blockIdx.x, thread = threadIdx.x;
     const gpu_i64 row = (gpu_i64)token * a.hidden;
     for (int i = thread; i < a.k; i += DECODE_INT4_ROWS_THREADS) a.finished[token * a.k + i] = 0;
-    if (token == 0 && thread < 2) a.taken[thread] = 0;
+    if (token == 0 && thread < 2) a.work_counter[thread] = 0;
     float most =
         row_to_digits(a.x + row, a.x_digits + row * 2, a.hidden, thread, DECODE_INT4_ROWS_THREADS, [&](float v) {
             v = warp_max(v);

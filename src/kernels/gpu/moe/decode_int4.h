@@ -90,7 +90,7 @@ typedef struct {
     gpu_deferred_norm deferred;  /* of x */
     float *x_scale, *h_scale;    /* [n], [pairs]: a sixteenth of a digit's unit, as the products are of 16 q */
     gpu_u32 *finished;           /* [pairs]: of a group: strips of h that are written, and one more for its digits */
-    int *taken;                  /* [2]: items of up and of down that blocks took after their first */
+    int *work_counter;           /* [2]: items of up and of down that blocks took after their first */
     float *h;                    /* [pairs, inter] */
     float *y;                    /* [pairs, hidden] */
     int k, pairs, experts, hidden, inter;

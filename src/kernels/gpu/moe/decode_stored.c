@@ -30,7 +30,7 @@ static u64 layout(const moe_args *a, u8 *base, gpu_decode_stored_args *p) {
     u64 pairs = (u64)(a->n * a->k), at = 0;
     p->h = (gpu_bf16 *)base, at += gpu_round(pairs * (u64)a->experts->views[0].rows * 2);
     p->f.finished = (gpu_u32 *)(base + at), at += gpu_round(pairs * 4);
-    p->f.taken = (int *)(base + at), at += gpu_round(8);
+    p->f.work_counter = (int *)(base + at), at += gpu_round(8);
     return at;
 }
 

@@ -21,6 +21,7 @@
  * Bytes: groups * 3 inter hidden * (2 or 1), and x and h rows from the second-level cache once an item. One rank of
  * TP8 of Kimi-K2 in bf16, 11 MB an expert: 20 us at 1 token, 550 at 40 (4.35 TB/s). 2 KiB of weights take a warp 8
  * instructions that load and 4 products (bf16, up to 8 tokens), or some 190 instructions (FP8). */
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/decode_stored.h"
 #include "kernels/gpu/moe/decode_sort.cuh"
 #include "kernels/gpu/device/fp8.cuh"
@@ -95,7 +96,7 @@ static __device__ inline void copy_up(const gpu_decode_stored_args &p, const dec
     const gpu_decode_int4_args &a = p.f;
     int across = units_of<F>(a.hidden), strips = strips_of(a), items = b.n_groups * strips, coming;
     for (int item = blockIdx.x; item < items; item = coming) {
-        coming = (int)gridDim.x + atomicAdd(&a.taken[0], 1);
+        coming = (int)gridDim.x + atomicAdd(&a.work_counter[0], 1);
         int row = b.groups[item / strips].x * 3 * a.inter + item % strips * 16;
         for (int c = 0; c < across; c += DECODE_STORED_ACROSS, next_place(a, at)) {
             gpu_u8 *slot = open_slot(a, b, *at, item, ALL, DECODE_STORED_WEIGHTS);
@@ -117,7 +118,7 @@ static __device__ inline void copy_down(const gpu_decode_stored_args &p, const d
     };
     int across = units_of<F>(a.inter), chunks = chunks_of<F>(a), items = b.n_groups * chunks, coming;
     for (int item = blockIdx.x; item < items; item = coming) {
-        coming = (int)gridDim.x + atomicAdd(&a.taken[1], 1);
+        coming = (int)gridDim.x + atomicAdd(&a.work_counter[1], 1);
         int row = (b.groups[item / chunks].x * 3 + 2) * a.hidden, first = item % chunks * (ROWS * DECODE_STORED_TEAMS);
         for (int c = 0; c < across; c += DEEP)
             for (int team = 0; team < DECODE_STORED_TEAMS; team++, next_place(a, at)) {
@@ -458,5 +459,5 @@ KERNEL_PDL(decode_stored_fp8, gpu_decode_stored_args, DECODE_INT4_THREADS, 1) { 
 /* One block: what they count begins at zero. */
 KERNEL_OF(decode_stored_begin, gpu_decode_stored_args, DECODE_INT4_ROWS_THREADS, 1) {
     for (int i = threadIdx.x; i < a.f.pairs; i += DECODE_INT4_ROWS_THREADS) a.f.finished[i] = 0;
-    if (threadIdx.x < 2) a.f.taken[threadIdx.x] = 0;
+    if (threadIdx.x < 2) a.f.work_counter[threadIdx.x] = 0;
 }

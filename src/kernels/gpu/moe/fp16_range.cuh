@@ -9,16 +9,16 @@
 #include "kernels/gpu/device/sm90.cuh"
 
 /* most: bits of the largest |y| as float32; 0: nothing, or all below 2^-25. */
-static __device__ __forceinline__ bool y_again(gpu_u32 most) {
+static __device__ __forceinline__ bool y_needs_rescale(gpu_u32 most) {
     return most < 0x3a800000u /* 2^-10 */ || most > 0x477fe000u /* 65504 */;
 }
 static __device__ __forceinline__ gpu_u32 y_exponent(gpu_u32 most) { return (most >> 23) < 102 ? 102 : most >> 23; }
 /* What y is multiplied by, and the inverse. */
 static __device__ __forceinline__ float y_scale(gpu_u32 most) {
-    return y_again(most) ? __uint_as_float((267 - y_exponent(most)) << 23) : 1.0f;
+    return y_needs_rescale(most) ? __uint_as_float((267 - y_exponent(most)) << 23) : 1.0f;
 }
 static __device__ __forceinline__ float y_unit(gpu_u32 most) {
-    return y_again(most) ? __uint_as_float((y_exponent(most) - 13) << 23) : 1.0f;
+    return y_needs_rescale(most) ? __uint_as_float((y_exponent(most) - 13) << 23) : 1.0f;
 }
 
 /* The larger of two |values|, of those that are finite. */

@@ -76,7 +76,7 @@ static void describe(const gpu_backend *b, const op_weight *w, gpu_moe_maps_args
 void gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *most, const norm_args *norm) {
     const gpu_backend *b = gpu_of(o);
     gpu_combine_args c = gpu_combine_of(a, y);
-    c.most = most;
+    c.y_amax = most;
     if (!norm) {
         gpu_launch(b->g, b->moe_sum, (u32)a->n, gpu_blocks(c.hidden, 8 * 128), 1, 128, 0, &c);
         return;
@@ -109,8 +109,8 @@ void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const n
     if (out == &all) describe(b, w, &all);
     all.tile = tile;
     run(b, kernel_of(b, w->views, false, tile), w->views[0].format, s.most_tiles * ceil_div(inter, 128), in);
-    for (all.m.again = 0; all.m.again < 2; all.m.again++) {
-        all.m.taken++;
+    for (all.m.rescale_pass = 0; all.m.rescale_pass < 2; all.m.rescale_pass++) {
+        all.m.work_counter++;
         run(b, kernel_of(b, w->views + 2, true, tile), w->views[2].format, s.most_tiles * ceil_div(hidden, 256), out);
     }
     gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);

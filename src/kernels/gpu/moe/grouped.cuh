@@ -16,6 +16,7 @@
  * N of each scheduler. Sums are float32 in the order of the columns, products exact. */
 #ifndef KERNELS_GPU_MOE_GROUPED_CUH
 #define KERNELS_GPU_MOE_GROUPED_CUH
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/fp16_range.cuh"
 #include "kernels/gpu/device/int4_pack.cuh"
 
@@ -45,7 +46,7 @@ typedef struct {
     unsigned char *memory;
     gpu_u64 *full, *empty;
     int at;
-    gpu_u32 parity, bf16_bias; /* gpu_moe_args.magic */
+    gpu_u32 parity, bf16_bias; /* gpu_moe_args.bf16_bias */
 } ring;
 
 template <int NMAX, int F> static __device__ __forceinline__ ring ring_open(unsigned char *memory, gpu_u32 bf16_bias) {
@@ -79,7 +80,7 @@ static __device__ __forceinline__ gpu_u32 word_of(const uint4 &v, int s) {
 }
 
 /* One word of nibbles as the first operand of mma_bf16; scale: of the word's group, of rows g and g + 8. One
- * instruction for mask and exponent, which takes at most one constant: `magic` is in a register. */
+ * instruction for mask and exponent, which takes at most one constant: `bf16_bias` is in a register. */
 static __device__ __forceinline__ void expand(gpu_u32 word, const gpu_u32 scale[2], gpu_u32 bf16_bias, gpu_u32 a[4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -194,7 +195,7 @@ template <int NMAX, int F> static __device__ __forceinline__ void up_produce(con
     int columns = (int)(a.hidden / 64), row_tiles = (int)((a.inter + 127) / 128), tiles = *a.n_tiles * row_tiles;
     gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)(a.hidden / 8);
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, F>(r, turn++, coming)) {
-        if (threadIdx.x == 0) coming = atomicAdd(a.taken, 1);
+        if (threadIdx.x == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix *m = a.experts + 3 * t.x;
         t.x = tile % row_tiles;
@@ -254,7 +255,7 @@ static __device__ __forceinline__ void up_tile(const gpu_moe_args &a, ring &r, c
 template <int NMAX, int F> static __device__ __forceinline__ void down_produce(const gpu_moe_args &a, ring r) {
     int columns = (int)(a.inter / 64), row_tiles = (int)((a.hidden + 255) / 256), tiles = *a.n_tiles * row_tiles;
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, F>(r, turn++, coming)) {
-        if (threadIdx.x == 0) coming = atomicAdd(a.taken, 1);
+        if (threadIdx.x == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix &m = a.experts[3 * t.x + 2];
         t.x = tile % row_tiles;
@@ -289,7 +290,7 @@ static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const rin
     int across = (int)least((a.hidden - row) / 8, 16); /* pieces of 16 bytes of a token; none: past the end */
     int *pairs = (int *)(r.memory + plan<NMAX, F>::PAIRS) + group * NMAX;
     gpu_u32 most = 0;
-    const float scale = a.again ? y_scale(*a.most) : 1.0f;
+    const float scale = a.rescale_pass ? y_scale(*a.y_amax) : 1.0f;
 #pragma unroll
     for (int from = 0; from < N; from += PIECE) {
         named_barrier_sync(1 + group, 128);
@@ -317,8 +318,8 @@ static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const rin
                     *(const uint4 *)(out + token * 256 + ((c ^ token % 8) << 4));
         }
     }
-    if (!a.again)
-        y_note(a.most, (gpu_u32 *)(r.memory + plan<NMAX, F>::SEEN) + group * 4 + warp, most,
+    if (!a.rescale_pass)
+        y_note(a.y_amax, (gpu_u32 *)(r.memory + plan<NMAX, F>::SEEN) + group * 4 + warp, most,
                [&] { return most_of<N>(d, t.z); });
 }
 
@@ -398,7 +399,7 @@ static __device__ __forceinline__ void down_all(const gpu_moe_args &a, unsigned 
     }                                                                                                                  \
     KERNEL_OF(down_name, gpu_moe_args, THREADS, 1) {                                                                   \
         SHARED_TILES(memory);                                                                                          \
-        if (a.again && !y_again(*a.most)) return;                                                                      \
+        if (a.rescale_pass && !y_needs_rescale(*a.y_amax)) return;                                                     \
         down_all<NMAX, FORMAT>(a, memory);                                                                             \
     }
 

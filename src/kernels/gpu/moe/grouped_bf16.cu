@@ -11,6 +11,7 @@
  *
  * Bill of a stage and N tokens: 8 N clocks of the tensor cores, 32,768 bytes of weights, or half of that, and 128 N
  * of tokens from the second-level cache: 39 or 28 bytes a clock at N = 176. */
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/grouped.cuh"
 
 enum { BOX = 64 * 128 /* bytes */ };
@@ -130,7 +131,7 @@ RING void up_bf16_produce(const gpu_moe_maps_args &all, ring r) {
     const gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)(a.hidden / 8);
     int *next = (int *)(r.memory + p::NEXT);
     for (int turn = 1, unit = blockIdx.x / 2, coming = 0; unit < units; turn++) {
-        if (thread == 0 && cluster_rank() == 0) coming = (int)gridDim.x / 2 + atomicAdd(a.taken, 1);
+        if (thread == 0 && cluster_rank() == 0) coming = (int)gridDim.x / 2 + atomicAdd(a.work_counter, 1);
         const part is = part_of(all, unit, row_tiles);
         int4 t = is.t;
         int first = is.expert * 3 * (int)a.inter + t.x * 128; /* rows past the end are multiplied and thrown away */
@@ -204,7 +205,7 @@ RING void down_bf16_produce(const gpu_moe_maps_args &all, ring r) {
     const int columns = (int)(a.inter / 64), row_tiles = (int)((a.hidden + 255) / 256),
               units = *a.n_tiles * ((row_tiles + 1) / 2), rank = cluster_rank();
     for (int turn = 1, unit = blockIdx.x / 2, coming = 0; unit < units; turn++) {
-        if (rank == 0) coming = (int)gridDim.x / 2 + atomicAdd(a.taken, 1);
+        if (rank == 0) coming = (int)gridDim.x / 2 + atomicAdd(a.work_counter, 1);
         const part is = part_of(all, unit, row_tiles);
         int4 t = is.t;
         const int expert = is.expert * all.out_rows;
@@ -239,7 +240,7 @@ RING void down_bf16_produce(const gpu_moe_maps_args &all, ring r) {
 
 /* Halves: a warp turns 8 tokens at a time around in shared memory and writes 64 bytes of each together. pairs: rows
  * of y of 32 tokens each. */
-template <int NMAX, int N, int AGAIN>
+template <int NMAX, int N, int RESCALE>
 static __device__ __forceinline__ void down_bf16_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2],
                                                      const int pairs[(N + 31) / 32]) {
     const int4 t = *warp_tile<NMAX>(r);
@@ -248,7 +249,7 @@ static __device__ __forceinline__ void down_bf16_put(const gpu_moe_args &a, cons
     /* where 128 rows are not left the last 128, written twice if need be: the same bits */
     gpu_bf16 *y = (gpu_bf16 *)a.y + least(t.x * ROWS + warp / 4 * 128, a.hidden - 128) + warp % 4 * 32 + lane % 4 * 8;
     gpu_u32 most = 0;
-    const float scale = AGAIN ? y_scale(*a.most) : 1.0f;
+    const float scale = RESCALE ? y_scale(*a.y_amax) : 1.0f;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
         int at = 8 * j + lane % 4 * 2;
@@ -256,8 +257,8 @@ static __device__ __forceinline__ void down_bf16_put(const gpu_moe_args &a, cons
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float *v = &d[i / 2][4 * j + i % 2 * 2];
-            two[i] = AGAIN ? pair_half(v[0] * scale, v[1] * scale) : pair_half(v[0], v[1]);
-            if (!AGAIN) most = amax_half(most, two[i] & is);
+            two[i] = RESCALE ? pair_half(v[0] * scale, v[1] * scale) : pair_half(v[0], v[1]);
+            if (!RESCALE) most = amax_half(most, two[i] & is);
         }
         /* matrices: rows 0..7, 8..15 of the warp's first 16, of its second; lines are tokens */
         unsigned char *turn = out + j % 2 * 512;
@@ -269,8 +270,8 @@ static __device__ __forceinline__ void down_bf16_put(const gpu_moe_args &a, cons
                 *(const uint4 *)(turn + token * 64 + ((lane % 4 ^ token / 2) << 4));
     }
     __syncwarp();
-    if (!AGAIN)
-        y_note(a.most, (gpu_u32 *)(r.memory + plan<NMAX, BF16_STORED>::SEEN) + warp, most,
+    if (!RESCALE)
+        y_note(a.y_amax, (gpu_u32 *)(r.memory + plan<NMAX, BF16_STORED>::SEEN) + warp, most,
                [&] { return most_of<N>(d, t.z); });
 }
 
@@ -284,7 +285,7 @@ TILE void down_bf16_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
         pairs[i] = a.list[tile.y + (at < tile.z ? at : 0)];
     }
     multiply_bf16<NMAX, N, false>(r, (int)(a.inter / 64), d[0], d[1]);
-    if (a.again)
+    if (a.rescale_pass)
         down_bf16_put<NMAX, N, 1>(a, r, d, pairs);
     else
         down_bf16_put<NMAX, N, 0>(a, r, d, pairs);
@@ -329,7 +330,7 @@ static __device__ __forceinline__ void run_bf16(const gpu_moe_maps_args &all, un
 #define BF16_KERNEL(NMAX, name, UP)                                                                                    \
     KERNEL_OF(name, gpu_moe_maps_args, THREADS, 1) {                                                                   \
         SHARED_TILES(memory);                                                                                          \
-        if (UP || !a.m.again || y_again(*a.m.most)) run_bf16<NMAX, UP>(a, memory);                                     \
+        if (UP || !a.m.rescale_pass || y_needs_rescale(*a.m.y_amax)) run_bf16<NMAX, UP>(a, memory);                    \
     }
 BF16_KERNEL(64, grouped_bf16_up_64, true)
 BF16_KERNEL(64, grouped_bf16_down_64, false)

@@ -11,6 +11,7 @@
  * Bill of a stage and 256 rows: 16 N clocks of the tensor cores for N tokens; expanding 14 instructions for 256
  * weights and lane, the sums N / 2 and a half of rows: at N = 128 some 700 of 2,048 issue slots. 32,784 bytes of
  * weights, 256 N of tokens. */
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/device/fp8.cuh"
 #include "kernels/gpu/moe/grouped.cuh"
 
@@ -117,7 +118,7 @@ template <int NMAX> static __device__ __forceinline__ void up_eight_produce(cons
         tiles = *a.n_tiles * row_tiles;
     gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)(a.hidden / 8);
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, EIGHT>(r, turn++, coming)) {
-        if (thread == 0) coming = atomicAdd(a.taken, 1);
+        if (thread == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         int expert = t.x;
         t.x = tile % row_tiles;
@@ -160,7 +161,7 @@ template <int NMAX> static __device__ __forceinline__ void down_eight_produce(co
     int thread = threadIdx.x, columns = (int)(a.inter / 128), row_tiles = (int)((a.hidden + 255) / 256),
         tiles = *a.n_tiles * row_tiles;
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, EIGHT>(r, turn++, coming)) {
-        if (thread == 0) coming = atomicAdd(a.taken, 1);
+        if (thread == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         int expert = t.x;
         t.x = tile % row_tiles;
@@ -247,7 +248,7 @@ static __device__ __forceinline__ void down_eight(const gpu_moe_maps_args &all, 
     }                                                                                                                  \
     KERNEL_OF(down_name, gpu_moe_maps_args, THREADS, 1) {                                                              \
         SHARED_TILES(memory);                                                                                          \
-        if (a.m.again && !y_again(*a.m.most)) return;                                                                  \
+        if (a.m.rescale_pass && !y_needs_rescale(*a.m.y_amax)) return;                                                 \
         down_eight<NMAX>(a, memory);                                                                                   \
     }
 EIGHT_KERNELS(64, grouped_fp8_up_64, grouped_fp8_down_64)

@@ -7,6 +7,6 @@ KERNEL_OF(grouped_int4_up_176, gpu_moe_args, THREADS, 1) {
 }
 KERNEL_OF(grouped_int4_down_176, gpu_moe_args, THREADS, 1) {
     SHARED_TILES(memory);
-    if (a.again && !y_again(*a.most)) return;
+    if (a.rescale_pass && !y_needs_rescale(*a.y_amax)) return;
     down_all(a, memory);
 }

@@ -12,6 +12,7 @@
  *          weights, and ask for the next tile's numbers some stages ahead. */
 #ifndef KERNELS_GPU_MOE_GROUPED_INT4_N176_CUH
 #define KERNELS_GPU_MOE_GROUPED_INT4_N176_CUH
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/fp16_range.cuh"
 #include "kernels/gpu/device/int4_pack.cuh"
 
@@ -40,7 +41,7 @@ typedef struct {
     unsigned char *memory;
     gpu_u64 *full, *empty;
     int at;
-    gpu_u32 parity, bf16_bias; /* gpu_moe_args.magic */
+    gpu_u32 parity, bf16_bias; /* gpu_moe_args.bf16_bias */
 } ring;
 
 template <int K> static __device__ __forceinline__ ring ring_open(unsigned char *memory, gpu_u32 bf16_bias) {
@@ -176,7 +177,7 @@ static __device__ __forceinline__ void up_produce(const gpu_moe_args &a, ring r)
     gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)(a.hidden / 8),
             *table = (gpu_u32 *)(r.memory + plan<UP>::TABLE);
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<UP>(r, turn++, coming)) {
-        if (threadIdx.x == 0) coming = atomicAdd(a.taken, 1);
+        if (threadIdx.x == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix *m = a.experts + 3 * (gpu_i64)t.x;
         t.x = tile % row_tiles;
@@ -283,7 +284,7 @@ static __device__ __forceinline__ void down_produce(const gpu_moe_args &a, ring 
             copy_strips(w, shared_at(stage) + p::TOKENS + strip_place());
             mbarrier_arrive_cp_async(full);
             if (threadIdx.x == 0) {
-                if (c == 0) next = (int)gridDim.x + atomicAdd(a.taken, 1), t.x = t.z = 0;
+                if (c == 0) next = (int)gridDim.x + atomicAdd(a.work_counter, 1), t.x = t.z = 0;
                 if (c == 1 && next < tiles) t = a.tiles[next / row_tiles];
                 if (c == 2) deferred = (const unsigned char *)a.experts[3 * (gpu_i64)t.x + 2].data;
             }
@@ -301,7 +302,7 @@ static __device__ __forceinline__ void down_produce(const gpu_moe_args &a, ring 
 
 /* Halves. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each
  * together. t: {first row of the block, slot, tokens}. */
-template <int N, int AGAIN>
+template <int N, int RESCALE>
 static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const ring &r, const float d[2][N / 2],
                                                 const int4 &t) {
     typedef plan<DOWN> p;
@@ -310,7 +311,7 @@ static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const rin
     unsigned char *out = r.memory + p::STAGES * p::STAGE + warp * 1024;
     gpu_i64 row = (gpu_i64)t.x + warp * 32;
     gpu_u32 most = 0;
-    const float scale = AGAIN ? y_scale(*a.most) : 1.0f;
+    const float scale = RESCALE ? y_scale(*a.y_amax) : 1.0f;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
         int at = 8 * j + lane % 4 * 2;
@@ -318,8 +319,8 @@ static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const rin
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float *v = &d[i / 2][4 * j + i % 2 * 2];
-            two[i] = AGAIN ? pair_half(v[0] * scale, v[1] * scale) : pair_half(v[0], v[1]);
-            if (!AGAIN) most = amax_half(most, two[i] & is);
+            two[i] = RESCALE ? pair_half(v[0] * scale, v[1] * scale) : pair_half(v[0], v[1]);
+            if (!RESCALE) most = amax_half(most, two[i] & is);
         }
         /* matrices: rows 0..7, 8..15 of the warp's first block, of its second; lines are tokens */
         stmatrix4_t(out + j % 2 * 512 + lane % 8 * 64 + ((lane / 8 ^ lane % 8 / 2) << 4), two);
@@ -334,7 +335,7 @@ static __device__ __forceinline__ void down_put(const gpu_moe_args &a, const rin
         }
         __syncwarp();
     }
-    if (!AGAIN) y_note(a.most, (gpu_u32 *)(r.memory + p::SEEN) + warp, most, [&] { return most_of<N>(d, t.z); });
+    if (!RESCALE) y_note(a.y_amax, (gpu_u32 *)(r.memory + p::SEEN) + warp, most, [&] { return most_of<N>(d, t.z); });
 }
 
 template <int N> static __device__ __forceinline__ void down_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
@@ -343,7 +344,7 @@ template <int N> static __device__ __forceinline__ void down_tile(const gpu_moe_
     *kept = tile;
     multiply<N, DOWN>(r, (int)(a.inter / 64), d[0], d[1]);
     const int4 t = *kept;
-    if (a.again)
+    if (a.rescale_pass)
         down_put<N, 1>(a, r, d, t);
     else
         down_put<N, 0>(a, r, d, t);

@@ -65,19 +65,19 @@ void gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, co
                                .h8 = s.h8,
                                .h_scale = s.h_scale,
                                .y = s.y,
-                               .most = (gpu_u32 *)s.n_tiles + 1,
-                               .taken = s.n_tiles + 2,
+                               .y_amax = (gpu_u32 *)s.n_tiles + 1,
+                               .work_counter = s.n_tiles + 2,
                                .hidden = hidden,
                                .inter = inter,
                                .h_rows = s.h_rows,
                                .k = (gpu_u32)a->k,
-                               .bf16_bias = 0x80808080};
+                               .sign_mask = 0x80808080};
     const u32 blocks = (u32)gpu_processors(b->g), up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
               down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));
     gpu_launch(b->g, wide ? b->grouped_w4a8_up_176 : b->grouped_w4a8_up_64, up, 1, 1, THREADS, GPU_MOE_SHARED, &m);
     gpu_launch(b->g, b->quantize_h, gpu_blocks(s.h_rows, GPU_WARPS), 1, 1, GPU_THREADS, 0, &h);
-    for (m.again = 0; m.again < 2; m.again++) {
-        m.taken++;
+    for (m.rescale_pass = 0; m.rescale_pass < 2; m.rescale_pass++) {
+        m.work_counter++;
         gpu_launch(b->g, wide ? b->grouped_w4a8_down_176 : b->grouped_w4a8_down_64, down, 1, 1, THREADS, GPU_MOE_SHARED,
                    &m);
     }

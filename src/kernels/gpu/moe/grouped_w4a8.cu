@@ -8,7 +8,7 @@
     }                                                                                                                  \
     KERNEL_OF(down_name, gpu_grouped_w4a8_args, THREADS, 1) {                                                          \
         SHARED_TILES(memory);                                                                                          \
-        if (a.again && !y_again(*a.most)) return;                                                                      \
+        if (a.rescale_pass && !y_needs_rescale(*a.y_amax)) return;                                                     \
         down_all<NMAX>(a, memory);                                                                                     \
     }
 

@@ -16,6 +16,7 @@
  * delivers, 27.6 at 176; so tiles are up to 176 tokens wide. */
 #ifndef KERNELS_GPU_MOE_GROUPED_W4A8_CUH
 #define KERNELS_GPU_MOE_GROUPED_W4A8_CUH
+#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/fp16_range.cuh"
 #include "kernels/gpu/device/int4_pack.cuh"
 
@@ -55,12 +56,12 @@ typedef struct {
     unsigned char *memory;
     gpu_u64 *full, *empty;
     int at;
-    gpu_u32 parity, bf16_bias; /* gpu_grouped_w4a8_args.magic */
+    gpu_u32 parity, sign_mask; /* gpu_grouped_w4a8_args.sign_mask */
 } ring;
 
-template <int NMAX, int K> static __device__ __forceinline__ ring ring_open(unsigned char *memory, gpu_u32 bf16_bias) {
+template <int NMAX, int K> static __device__ __forceinline__ ring ring_open(unsigned char *memory, gpu_u32 sign_mask) {
     gpu_u64 *barriers = (gpu_u64 *)(memory + plan<NMAX, K>::BARRIERS);
-    return ring{memory, barriers, barriers + plan<NMAX, K>::STAGES, 0, 0, bf16_bias};
+    return ring{memory, barriers, barriers + plan<NMAX, K>::STAGES, 0, 0, sign_mask};
 }
 template <int NMAX, int K> static __device__ __forceinline__ void ring_init(const ring &r, gpu_u32 fills) {
     if (threadIdx.x < 8) ((gpu_u32 *)(r.memory + plan<NMAX, K>::SEEN))[threadIdx.x] = 0;
@@ -83,14 +84,14 @@ template <int NMAX, int K> static __device__ __forceinline__ void ring_next(ring
     if (++r.at == plan<NMAX, K>::STAGES) r.at = 0, r.parity ^= 1;
 }
 
-/* Two words of nibbles as the first operand: of stage 1 as 16 times their numbers, signed; magic: 0x80808080 in a
+/* Two words of nibbles as the first operand: of stage 1 as 16 times their numbers, signed; sign_mask: 0x80808080 in a
  * register, as an instruction has room for one constant. Of stage 2 as they are, 8 more than their numbers,
  * unsigned. */
 template <int K>
-static __device__ __forceinline__ void expand(gpu_u32 w0, gpu_u32 w1, gpu_u32 bf16_bias, gpu_u32 a[4]) {
+static __device__ __forceinline__ void expand(gpu_u32 w0, gpu_u32 w1, gpu_u32 sign_mask, gpu_u32 a[4]) {
     if (K == UP) {
-        a[0] = (w0 << 4 & 0xf0f0f0f0u) ^ bf16_bias, a[1] = (w0 & 0xf0f0f0f0u) ^ bf16_bias;
-        a[2] = (w1 << 4 & 0xf0f0f0f0u) ^ bf16_bias, a[3] = (w1 & 0xf0f0f0f0u) ^ bf16_bias;
+        a[0] = (w0 << 4 & 0xf0f0f0f0u) ^ sign_mask, a[1] = (w0 & 0xf0f0f0f0u) ^ sign_mask;
+        a[2] = (w1 << 4 & 0xf0f0f0f0u) ^ sign_mask, a[3] = (w1 & 0xf0f0f0f0u) ^ sign_mask;
     } else {
         a[0] = w0 & 0x0f0f0f0fu, a[1] = w0 >> 4 & 0x0f0f0f0fu;
         a[2] = w1 & 0x0f0f0f0fu, a[3] = w1 >> 4 & 0x0f0f0f0fu;
@@ -104,7 +105,7 @@ static __device__ __forceinline__ void expand(gpu_u32 w0, gpu_u32 w1, gpu_u32 bf
 template <int NMAX, int N, int K>
 static __device__ __forceinline__ void multiply(ring &r, int steps, int signal, int d0[N / 2], int d1[N / 2]) {
     int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
-    gpu_u32 bf16_bias = r.bf16_bias;
+    gpu_u32 sign_mask = r.sign_mask;
     const int strip =
         (K == UP ? warp / 4 * 8 + warp % 4 : 2 * warp) * (2 * NIBBLES) + plan<NMAX, K>::TOKENS + lane * 16;
     constexpr int NEXT_STRIP = (K == UP ? 4 : 1) * 2 * NIBBLES;
@@ -126,7 +127,7 @@ static __device__ __forceinline__ void multiply(ring &r, int steps, int signal, 
             for (int s = 0; s < 2; s++) {
 #pragma unroll
                 for (int m = 0; m < 2; m++) {
-                    expand<K>(s ? w[m].z : w[m].x, s ? w[m].w : w[m].y, bf16_bias, a[m]);
+                    expand<K>(s ? w[m].z : w[m].x, s ? w[m].w : w[m].y, sign_mask, a[m]);
                     wgmma_begin();
                     wgmma_bytes_<N, K == DOWN>(m ? d1 : d0, a[m], tokens + 4 * block + 2 * s, 1);
                     wgmma_commit();
@@ -211,7 +212,7 @@ template <int NMAX> static __device__ __forceinline__ void up_produce(const gpu_
     gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)columns * (COLUMNS / 16),
             *table = (gpu_u32 *)(r.memory + plan<NMAX, UP>::TABLE);
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, UP>(r, turn++, coming)) {
-        if (threadIdx.x == 0) coming = atomicAdd(a.taken, 1);
+        if (threadIdx.x == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix *m = a.experts + 3 * (gpu_i64)t.x;
         t.x = t.x << ROW_TILE_BITS | tile % row_tiles;
@@ -286,7 +287,7 @@ template <int NMAX> static __device__ __forceinline__ void down_produce(const gp
     int columns = (int)((a.inter + COLUMNS - 1) / COLUMNS), row_tiles = (int)((a.hidden + 255) / 256),
         tiles = *a.n_tiles * row_tiles, slot = p::SLOTS;
     for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, DOWN>(r, turn++, coming)) {
-        if (threadIdx.x == 0) coming = atomicAdd(a.taken, 1);
+        if (threadIdx.x == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix &m = a.experts[3 * (gpu_i64)t.x + 2];
         gpu_i64 row = (gpu_i64)(tile % row_tiles) * ROWS;
@@ -328,7 +329,7 @@ static __device__ __forceinline__ void down_put(const gpu_grouped_w4a8_args &a, 
     const unsigned char *slot = r.memory + t.y;
     unsigned char *out = r.memory + p::STAGES * p::STAGE + warp * 1024;
     gpu_i64 row = (gpu_i64)t.x + warp * 32;
-    const float unit = a.again ? y_scale(*a.most) : 1.0f;
+    const float unit = a.rescale_pass ? y_scale(*a.y_amax) : 1.0f;
     float of[2][2];
 #pragma unroll
     for (int m = 0; m < 2; m++) {
@@ -362,8 +363,8 @@ static __device__ __forceinline__ void down_put(const gpu_grouped_w4a8_args &a, 
         }
         __syncwarp();
     }
-    if (a.again) return;
-    y_note(a.most, (gpu_u32 *)(r.memory + p::SEEN) + warp, most,
+    if (a.rescale_pass) return;
+    y_note(a.y_amax, (gpu_u32 *)(r.memory + p::SEEN) + warp, most,
            [&] { /* rarely needed: not the largest, but no less */
                  float row = fmaxf(fmaxf(fabsf(of[0][0]), fabsf(of[0][1])), fmaxf(fabsf(of[1][0]), fabsf(of[1][1]))),
                        token = 0;
@@ -403,7 +404,7 @@ enum { REGS_COPY = 40, REGS_MULTIPLY = 232 };
 
 template <int NMAX>
 static __device__ __forceinline__ void up_all(const gpu_grouped_w4a8_args &a, unsigned char *memory) {
-    ring r = ring_open<NMAX, UP>(memory, a.bf16_bias);
+    ring r = ring_open<NMAX, UP>(memory, a.sign_mask);
     ring_init<NMAX, UP>(r, 128);
     if (threadIdx.x < 128) {
         setmaxnreg_dec<REGS_COPY>();
@@ -425,7 +426,7 @@ static __device__ __forceinline__ void up_all(const gpu_grouped_w4a8_args &a, un
 
 template <int NMAX>
 static __device__ __forceinline__ void down_all(const gpu_grouped_w4a8_args &a, unsigned char *memory) {
-    ring r = ring_open<NMAX, DOWN>(memory, a.bf16_bias);
+    ring r = ring_open<NMAX, DOWN>(memory, a.sign_mask);
     ring_init<NMAX, DOWN>(r, 128 + 1);
     if (threadIdx.x < 128) {
         setmaxnreg_dec<REGS_COPY>();

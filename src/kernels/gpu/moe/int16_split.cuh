@@ -129,7 +129,7 @@ static __device__ inline void digits_of_row(const gpu_digits_args &a, gpu_i64 ro
         if (c < a.hidden) raw[i] = *(const uint4 *)(a.x + row * a.hidden + c);
     }
     if (thread < a.k) a.finished[row * a.k + thread] = 0;
-    if (row == 0 && thread < 2) a.taken[thread] = 0;
+    if (row == 0 && thread < 2) a.work_counter[thread] = 0;
     float deferred = a.deferred.squares ? deferred_scale(a.deferred, row) : 1.0f;
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {

@@ -78,7 +78,7 @@ static __device__ inline void sum_slots(const gpu_combine_args &a, gpu_i64 i, gp
             }
         }
     }
-    const float unit = y_unit(*a.most);
+    const float unit = y_unit(*a.y_amax);
 #pragma unroll
     for (int j = 0; j < 8; j++) sum[j] *= unit;
     if (a.shared) {
