@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "format/checkpoint.h"
 #include "model/config.h"
+#include "cmd/inspect_formats.h"
 #include "cmd/lib/model_opts.h"
 #include <limits.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 typedef struct {
     const char *model;
     i64 context, seqs;
-    bool json;
+    bool json, formats;
     opt_list overrides;
 } options;
 
@@ -120,18 +121,17 @@ static void count_checkpoint(inventory *v, const checkpoint *ck, const model_con
 
 /* ---- the same from the configuration alone ---- */
 
+static int bucket_of_format(weight_format f) {
+    return f == WF_INT4_GROUP ? F_INT4 : f == WF_INT4_ROW ? F_INT4_ROW : f == WF_FP8_BLOCK ? F_FP8 : DT_BF16;
+}
+
 /* n matrices [rows, cols] of a kind that the checkpoint's quantization covers, or bf16. */
 static void add_linear(inventory *v, kind k, weight_format f, u64 n, i64 rows, i64 cols) {
     weight_view w = {.format = f, .rows = rows, .cols = cols};
-    u64 bytes = n * weight_bytes(&w);
-    if (f == WF_INT4_GROUP)
-        add(v, k, F_INT4, 3 * n, bytes + n * 2 * sizeof(i32)); /* with weight_shape */
-    else if (f == WF_INT4_ROW)
-        add(v, k, F_INT4_ROW, 3 * n, bytes + n * sizeof(f32)); /* with weight_scale */
-    else if (f == WF_FP8_BLOCK)
-        add(v, k, F_FP8, 2 * n, bytes);
-    else
-        add(v, k, DT_BF16, n, bytes);
+    const weight_layout *l = weight_layout_of(f);
+    u64 tensors = 1 + (l->scale != NULL) + (l->factor != NULL) + (l->shape != NULL),
+        bytes = weight_bytes(&w) + (l->factor ? sizeof(f32) : 0) + (l->shape ? 2 * sizeof(i32) : 0);
+    add(v, k, bucket_of_format(f), n * tensors, n * bytes);
 }
 
 static void add_mlp(inventory *v, kind k, weight_format f, u64 n, i64 inter, i64 hidden) {
@@ -397,10 +397,12 @@ int cmd_inspect(int argc, char **argv) {
         {"seqs", 0, OPT_INT, &o.seqs, "N", "sequences in the memory plan (default: 1)", 1, 1e9},
         {"override", 0, OPT_LIST, &o.overrides, "KEY=VALUE",
          "changes a key of config.json, for example num_hidden_layers=10", 0, 0},
+        {"formats", 0, OPT_FLAG, &o.formats, NULL, "weight formats: who writes them, where they run, how fast", 0, 0},
         {"json", 0, OPT_FLAG, &o.json, NULL, "one JSON object instead of tables", 0, 0},
     };
     int rc = cmd_options("inspect", "[-m DIR] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (rc >= 0) return rc;
+    if (o.formats) return inspect_formats(o.json), EXIT_DONE;
     err e = {0};
     char nano[PATH_MAX];
     if (!o.model && nano_dir(nano, sizeof nano, &e) == ST_OK) o.model = nano;

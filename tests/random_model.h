@@ -64,11 +64,16 @@ static void random_put(u8 *p, dtype type, u64 i, f32 x) {
         ((bf16 *)(void *)p)[i] = f32_to_bf16(x);
 }
 
+/* Writes a matrix in a format that was added (weight_layout_add). */
+static void (*random_added)(random_writer *w, const char *name, i64 rows, i64 cols);
+
 /* A matrix NAME in format f; rows 0 makes a vector. */
 static void random_matrix(random_writer *w, const char *name, weight_format f, i64 rows, i64 cols, f32 sigma,
                           f32 mean) {
     u64 n = (u64)(rows ? rows : 1) * (u64)cols;
-    if (f == WF_F32 || f == WF_BF16) {
+    if (f >= WF_COUNT) {
+        random_added(w, name, rows, cols);
+    } else if (f == WF_F32 || f == WF_BF16) {
         dtype t = f == WF_F32 ? DT_F32 : DT_BF16;
         u8 *p = random_add(w, name, rows ? ".weight" : "", t, rows, cols);
         for (u64 i = 0; i < n; i++) random_put(p, t, i, mean + sigma * random_normal(w));

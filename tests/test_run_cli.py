@@ -281,3 +281,14 @@ def test_eval_answers_tells_the_error_and_what_was_cut_off(tmp_path):
 def test_nano_is_found_beside_the_program():
     done = moonlet("run", "-q", "-p", "What is 20 + 22?")
     assert done.returncode == 0 and b"42" in done.stdout
+
+
+def test_inspect_lists_the_weight_formats():
+    done = moonlet("inspect", "--formats")
+    assert done.returncode == 0 and "compressed-tensors" in done.stdout.decode()
+    rows = {r["name"]: r for r in json.loads(moonlet("inspect", "--formats", "--json").stdout)}
+    assert list(rows) == ["f32", "bf16", "fp8_block", "int4_group", "int4_row"]
+    assert rows["int4_group"]["bits"] == 4.5 and rows["bf16"]["bits"] == 16
+    assert rows["int4_group"]["cuda"] == {"linear": "expanded", "experts": "native"}
+    assert rows["int4_row"]["ref"] == {"linear": "no", "experts": "expanded"}
+    assert rows["bf16"]["cpu"] == {"linear": "native", "experts": "native"}

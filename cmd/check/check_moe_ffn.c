@@ -97,7 +97,7 @@ static moe_ffn_args moe_ffn_of(const shape *s, layer *l, bool dev, bool deferred
         .gate = {l->scores, weight_of(&l->bias, dev), l->ids, l->weights, s->n, s->experts, s->k, s->n != 2, 2.5f},
         .down = {weight_of(&l->down, dev), of(&l->inter, dev), of(&l->shared, dev), s->n, s->shared, s->hidden, act},
         .moe = {.moe = {weight_of(&l->experts, dev), of(&l->h, dev), l->ids, l->weights,
-                        s->shared ? of(&l->shared, dev) : NULL, of(&l->d, dev), NULL, s->n, s->k, in},
+                        s->shared ? of(&l->shared, dev) : NULL, of(&l->d, dev), NULL, s->n, s->k, in, false},
                 .norm = norm_of(s, l, dev),
                 .deferred = deferred ? in : NULL}};
 }

@@ -1,30 +1,5 @@
 #include "format/weights.h"
-
-const char *weight_format_name(weight_format f) {
-    static const char *const names[WF_COUNT] = {"f32", "bf16", "fp8_block", "int4_group", "int4_row"};
-    return f < WF_COUNT ? names[f] : "?";
-}
-
-static u64 row_bytes(const weight_view *w) {
-    u64 cols = (u64)w->cols;
-    switch (w->format) {
-    case WF_F32: return cols * 4;
-    case WF_BF16: return cols * 2;
-    case WF_FP8_BLOCK: return cols;
-    case WF_INT4_GROUP:
-    case WF_INT4_ROW: return cols / 2;
-    case WF_COUNT: break;
-    }
-    return 0;
-}
-
-u64 weight_bytes(const weight_view *w) {
-    u64 scale = 0;
-    if (w->format == WF_FP8_BLOCK) scale = (u64)ceil_div(w->rows, FP8_BLOCK) * (u64)ceil_div(w->cols, FP8_BLOCK) * 4;
-    if (w->format == WF_INT4_GROUP) scale = (u64)w->rows * (u64)(w->cols / INT4_GROUP) * 2;
-    if (w->format == WF_INT4_ROW) scale = (u64)w->rows * 4;
-    return row_bytes(w) * (u64)w->rows + scale;
-}
+#include <assert.h>
 
 static void cols_int4(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     const u8 *q = (const u8 *)w->data + row * (w->cols / 2);
@@ -47,29 +22,119 @@ static void cols_fp8(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     for (i64 c = c0; c < c0 + n; c++) out[c - c0] = f8_e4m3_to_f32(q[c]) * s[c / FP8_BLOCK];
 }
 
+static void cols_float(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
+    memcpy(out, (const f32 *)w->data + row * w->cols + c0, (size_t)n * sizeof *out);
+}
+
+static void cols_bf16(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
+    const bf16 *p = (const bf16 *)w->data + row * w->cols + c0;
+    for (i64 c = 0; c < n; c++) out[c] = bf16_to_f32(p[c]);
+}
+
+static const weight_layout built_in[WF_COUNT] = {
+    [WF_F32] = {.name = "f32",
+                .origin = "float32",
+                .bits = 32,
+                .data = ".weight",
+                .data_type = DT_F32,
+                .per_element = 1,
+                .cols_multiple = 1,
+                .cols_f32 = cols_float},
+    [WF_BF16] = {.name = "bf16",
+                 .origin = "bfloat16",
+                 .bits = 16,
+                 .data = ".weight",
+                 .data_type = DT_BF16,
+                 .per_element = 1,
+                 .cols_multiple = 1,
+                 .cols_f32 = cols_bf16},
+    [WF_FP8_BLOCK] = {.name = "fp8_block",
+                      .origin = "DeepSeek's FP8 in blocks (K2-Instruct)",
+                      .bits = 8,
+                      .data = ".weight",
+                      .data_type = DT_F8_E4M3,
+                      .per_element = 1,
+                      .scale = ".weight_scale_inv",
+                      .scale_type = DT_F32,
+                      .scale_rows = FP8_BLOCK,
+                      .scale_cols = FP8_BLOCK,
+                      .cols_multiple = 1,
+                      .cols_f32 = cols_fp8},
+    [WF_INT4_GROUP] = {.name = "int4_group",
+                       .origin = "compressed-tensors pack-quantized (K2-Thinking, K2.5)",
+                       .bits = 4,
+                       .data = ".weight_packed",
+                       .data_type = DT_I32,
+                       .per_element = 8,
+                       .scale = ".weight_scale",
+                       .scale_type = DT_BF16,
+                       .scale_rows = 1,
+                       .scale_cols = INT4_GROUP,
+                       .shape = ".weight_shape",
+                       .cols_multiple = INT4_GROUP,
+                       .cols_f32 = cols_int4},
+    [WF_INT4_ROW] = {.name = "int4_row",
+                     .origin = "Quark W4A8 (K2.5-W4A8)",
+                     .bits = 4,
+                     .data = ".weight",
+                     .data_type = DT_I32,
+                     .per_element = 8,
+                     .scale = ".weight_scale_2",
+                     .scale_type = DT_F32,
+                     .scale_rows = 1,
+                     .factor = ".weight_scale",
+                     .cols_multiple = 8,
+                     .experts_only = true,
+                     .cols_f32 = cols_int4_row},
+};
+
+static const weight_layout *added[WEIGHT_FORMATS_MOST - WF_COUNT];
+static int n_added;
+
+int weight_formats(void) { return WF_COUNT + n_added; }
+
+const weight_layout *weight_layout_of(weight_format f) {
+    assert((int)f >= 0 && (int)f < weight_formats());
+    return f < WF_COUNT ? &built_in[f] : added[f - WF_COUNT];
+}
+
+weight_format weight_layout_add(const weight_layout *l) {
+    assert(weight_formats() < WEIGHT_FORMATS_MOST);
+    added[n_added] = l;
+    return (weight_format)(WF_COUNT + n_added++);
+}
+
+const char *weight_format_name(weight_format f) {
+    return (int)f >= 0 && (int)f < weight_formats() ? weight_layout_of(f)->name : "?";
+}
+
+static u64 row_bytes(const weight_layout *l, i64 cols) { return (u64)cols * (u64)l->bits / 8; }
+/* Scales of a row of blocks. */
+static i64 scales_across(const weight_layout *l, i64 cols) { return l->scale_cols ? ceil_div(cols, l->scale_cols) : 1; }
+
+u64 weight_data_bytes(const weight_view *w) { return row_bytes(weight_layout_of(w->format), w->cols) * (u64)w->rows; }
+
+u64 weight_scale_bytes(const weight_view *w) {
+    const weight_layout *l = weight_layout_of(w->format);
+    if (!l->scale) return 0;
+    return (u64)ceil_div(w->rows, l->scale_rows) * (u64)scales_across(l, w->cols) * dtype_size(l->scale_type);
+}
+
+u64 weight_bytes(const weight_view *w) { return weight_data_bytes(w) + weight_scale_bytes(w); }
+
 void weight_cols_f32(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
-    switch (w->format) {
-    case WF_F32: memcpy(out, (const f32 *)w->data + row * w->cols + c0, (size_t)n * 4); break;
-    case WF_BF16: {
-        const bf16 *p = (const bf16 *)w->data + row * w->cols + c0;
-        for (i64 c = 0; c < n; c++) out[c] = bf16_to_f32(p[c]);
-        break;
-    }
-    case WF_FP8_BLOCK: cols_fp8(w, row, c0, n, out); break;
-    case WF_INT4_GROUP: cols_int4(w, row, c0, n, out); break;
-    case WF_INT4_ROW: cols_int4_row(w, row, c0, n, out); break;
-    case WF_COUNT: break;
-    }
+    weight_layout_of(w->format)->cols_f32(w, row, c0, n, out);
 }
 
 void weight_row_f32(const weight_view *w, i64 row, f32 *out) { weight_cols_f32(w, row, 0, w->cols, out); }
 
 weight_view weight_rows(const weight_view *w, i64 row, i64 n) {
+    const weight_layout *l = weight_layout_of(w->format);
     weight_view v = *w;
     v.rows = n;
-    v.data = (const u8 *)w->data + (u64)row * row_bytes(w);
-    if (w->format == WF_FP8_BLOCK) v.scale = (const f32 *)w->scale + row / FP8_BLOCK * ceil_div(w->cols, FP8_BLOCK);
-    if (w->format == WF_INT4_GROUP) v.scale = (const bf16 *)w->scale + row * (w->cols / INT4_GROUP);
-    if (w->format == WF_INT4_ROW) v.scale = (const f32 *)w->scale + row;
+    v.data = (const u8 *)w->data + (u64)row * row_bytes(l, w->cols);
+    if (l->scale)
+        v.scale =
+            (const u8 *)w->scale + (u64)(row / l->scale_rows * scales_across(l, w->cols)) * dtype_size(l->scale_type);
     return v;
 }

@@ -31,8 +31,37 @@ typedef struct {
     f32 factor;        /* INT4_ROW */
 } weight_view;
 
-const char *weight_format_name(weight_format f); /* "f32", "bf16", "fp8_block", "int4_group", "int4_row" */
-u64 weight_bytes(const weight_view *w);          /* of data and scale together */
+/* A format as data: all that is no kernel reads this, and it is enough for ref. A checkpoint holds a matrix NAME as the
+ * tensors NAME + suffix; w = value(data) * scale[row / scale_rows, col / scale_cols] * factor. */
+typedef struct {
+    const char *name;   /* "int4_group" */
+    const char *origin; /* who writes it */
+    int bits;           /* of a value in `data`, whose rows are whole bytes */
+    const char *data;   /* suffix; its type; values of a row in one element of that type */
+    dtype data_type;
+    int per_element;
+    const char *scale; /* suffix, or NULL: no scales */
+    dtype scale_type;
+    i64 scale_rows, scale_cols; /* values that share a scale; scale_cols 0: a row's, and the tensor has one dimension */
+    const char *factor;         /* suffix of one float32 that multiplies all scales, or NULL */
+    const char *shape;          /* suffix of a tensor that holds rows and columns, or NULL */
+    i64 cols_multiple;
+    bool experts_only;
+    /* Columns [c0, c0 + n) of a row as float32: the definition for all backends. */
+    void (*cols_f32)(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out);
+} weight_layout;
+const weight_layout *weight_layout_of(weight_format f);
+/* How many there are: 0 .. weight_formats() - 1; WF_COUNT, and those that were added. */
+int weight_formats(void);
+enum { WEIGHT_FORMATS_MOST = 32 };
+/* One more, which runs on ref and cpu at once; *l stays the caller's. Not beside other threads, and before a model that
+ * has it is opened. */
+weight_format weight_layout_add(const weight_layout *l);
+
+const char *weight_format_name(weight_format f);
+u64 weight_data_bytes(const weight_view *w);
+u64 weight_scale_bytes(const weight_view *w);
+u64 weight_bytes(const weight_view *w); /* of data and scale together */
 /* Column c of a row of INT4_ROW's data; the row's scale. */
 static inline int int4_row_at(const void *data, i64 c) {
     const u8 *q = (const u8 *)data + c / 8 * 4;

@@ -17,6 +17,15 @@ static int gpu_number(const char *name) {
 
 bool backend_name_is_gpu(const char *name) { return name && gpu_number(name) >= 0; }
 
+format_speed backend_format_speed(const char *name, weight_format f, bool experts) {
+    if (weight_layout_of(f)->experts_only && !experts) return FORMAT_REFUSED;
+    if (backend_name_is_gpu(name) && f >= WF_COUNT) return FORMAT_REFUSED;
+    bool native = backend_name_is_gpu(name) ? gpu_multiplies(f, experts)
+                  : !strcmp(name, "cpu")    ? cpu_multiplies(f, experts, cpu_isa())
+                                            : false;
+    return native ? FORMAT_NATIVE : FORMAT_EXPANDED;
+}
+
 status backend_open(backend *out, const backend_options *o, err *e) {
     *out = (backend){.device = device_host()};
     if (!strcmp(o->name, "ref")) return ops_init_ref(&out->ops), ST_OK;

@@ -20,6 +20,15 @@ typedef struct {
 
 /* Does the name mean a GPU? */
 bool backend_name_is_gpu(const char *name);
+
+/* How a backend multiplies with weights in a format; of a CPU, the one that this runs on. */
+typedef enum {
+    FORMAT_REFUSED,
+    FORMAT_EXPANDED, /* a row at a time made float32, by kernels for any format: slow */
+    FORMAT_NATIVE    /* kernels for it, as it is stored or repacked once when it is loaded */
+} format_speed;
+format_speed backend_format_speed(const char *name, weight_format f, bool experts);
+
 /* ST_INPUT: no such name. ST_DEVICE, ST_UNSUPPORTED: as gpu_open(), ops_init_gpu() and ops_init_cpu() say it. The
  * caller ends *out with backend_close(), whatever comes back. */
 status backend_open(backend *out, const backend_options *o, err *e);

@@ -58,61 +58,65 @@ static status scan(const binder *b, const tensor_info *t) {
     return ST_OK;
 }
 
-static status view_int4(const binder *b, const char *base, i64 rows, i64 cols, weight_view *v) {
+/* NAME + suffix: the tensor of that shape and type. NULL and b->e on failure. */
+static const tensor_info *part(const binder *b, const char *base, const char *suffix, dtype type, const i64 *shape,
+                               int n) {
     char name[256];
-    if (cols % INT4_GROUP)
-        return err_set(b->e, ST_FORMAT, "tensor %s.weight_packed: %lld columns are no multiple of %d", base,
-                       (long long)cols, INT4_GROUP);
-    snprintf(name, sizeof name, "%s.weight_packed", base);
-    const tensor_info *q = find(b, name, (const i64[]){rows, cols / 8}, 2);
-    if (!q) return ST_FORMAT;
-    if (q->type != DT_I32) return type_error(b, q, "I32");
-    snprintf(name, sizeof name, "%s.weight_scale", base);
-    const tensor_info *s = find(b, name, (const i64[]){rows, cols / INT4_GROUP}, 2);
-    if (!s) return ST_FORMAT;
-    if (s->type != DT_BF16) return type_error(b, s, "BF16");
-    snprintf(name, sizeof name, "%s.weight_shape", base);
-    const tensor_info *sh = find(b, name, (const i64[]){2}, 1);
-    if (!sh) return ST_FORMAT;
-    if (sh->type != DT_I32 && sh->type != DT_I64) return type_error(b, sh, "I32 or I64");
-    for (int i = 0; i < 2 && !b->room; i++) {
-        i64 have = sh->type == DT_I32 ? ((const i32 *)sh->data)[i] : ((const i64 *)sh->data)[i];
-        if (have != (i ? cols : rows))
-            return err_set(b->e, ST_FORMAT, "tensor %s says %lld in place %d, config.json asks for %lld", name,
-                           (long long)have, i, (long long)(i ? cols : rows));
-    }
-    *v = (weight_view){.format = WF_INT4_GROUP, .rows = rows, .cols = cols, .data = q->data, .scale = s->data};
-    return b->verify ? scan(b, s) : ST_OK;
+    snprintf(name, sizeof name, "%s%s", base, suffix);
+    const tensor_info *t = find(b, name, shape, n);
+    if (t && t->type != type) return type_error(b, t, dtype_name(type)), NULL;
+    return t;
 }
 
-/* Quark's: NAME.weight in I32 with a scale for the whole matrix and one for each row. */
-static status view_int4_row(const binder *b, const char *base, i64 rows, i64 cols, weight_view *v) {
+/* The scales, and what multiplies all of them. */
+static status view_scales(const binder *b, const char *base, const weight_layout *l, weight_view *v) {
     char name[256];
-    snprintf(name, sizeof name, "%s.weight", base);
-    if (!strstr(base, ".mlp.experts."))
-        return err_set(b->e, ST_UNSUPPORTED, "tensor %s is I32: only routed experts may be INT4 with one scale a row",
-                       name);
-    if (cols % 8)
-        return err_set(b->e, ST_FORMAT, "tensor %s: %lld columns are no multiple of 8", name, (long long)cols);
-    const tensor_info *q = find(b, name, (const i64[]){rows, cols / 8}, 2);
-    if (!q) return ST_FORMAT;
-    snprintf(name, sizeof name, "%s.weight_scale_2", base);
-    const tensor_info *s = find(b, name, &rows, 1);
+    const i64 shape[2] = {ceil_div(v->rows, l->scale_rows), l->scale_cols ? ceil_div(v->cols, l->scale_cols) : 1};
+    const tensor_info *s = part(b, base, l->scale, l->scale_type, shape, l->scale_cols ? 2 : 1);
     if (!s) return ST_FORMAT;
-    if (s->type != DT_F32) return type_error(b, s, "F32");
-    snprintf(name, sizeof name, "%s.weight_scale", base);
+    v->scale = s->data;
+    if (b->verify && scan(b, s) != ST_OK) return b->e->code;
+    if (!l->factor) return ST_OK;
+    snprintf(name, sizeof name, "%s%s", base, l->factor);
     const tensor_info *whole = checkpoint_find(b->ck, name);
     if (!whole || whole->n_dims) whole = find(b, name, (const i64[]){1}, 1); /* a scalar is as good */
     if (!whole) return ST_FORMAT;
     if (whole->type != DT_F32) return type_error(b, whole, "F32");
-    *v = (weight_view){.format = WF_INT4_ROW,
-                       .rows = rows,
-                       .cols = cols,
-                       .data = q->data,
-                       .scale = s->data,
-                       .factor = b->room ? 0 : element(whole, 0)};
-    status st = scan(b, whole);
-    return st == ST_OK && b->verify ? scan(b, s) : st;
+    v->factor = b->room ? 0 : element(whole, 0);
+    return scan(b, whole);
+}
+
+/* A tensor that says the matrix's shape says ours. */
+static status check_shape_tensor(const binder *b, const char *base, const weight_layout *l, const weight_view *v) {
+    char name[256];
+    snprintf(name, sizeof name, "%s%s", base, l->shape);
+    const tensor_info *sh = find(b, name, (const i64[]){2}, 1);
+    if (!sh) return ST_FORMAT;
+    if (sh->type != DT_I32 && sh->type != DT_I64) return type_error(b, sh, "I32 or I64");
+    for (int i = 0; i < 2 && !b->room; i++) {
+        i64 have = sh->type == DT_I32 ? ((const i32 *)sh->data)[i] : ((const i64 *)sh->data)[i],
+            want = i ? v->cols : v->rows;
+        if (have != want)
+            return err_set(b->e, ST_FORMAT, "tensor %s says %lld in place %d, config.json asks for %lld", name,
+                           (long long)have, i, (long long)want);
+    }
+    return ST_OK;
+}
+
+/* The matrix `base` in format f, whose data are there. */
+static status view_as(const binder *b, const char *base, weight_format f, i64 rows, i64 cols, weight_view *v) {
+    const weight_layout *l = weight_layout_of(f);
+    if (l->experts_only && !strstr(base, ".mlp.experts."))
+        return err_set(b->e, ST_UNSUPPORTED, "tensor %s%s is %s: only routed experts may be in %s", base, l->data,
+                       dtype_name(l->data_type), l->name);
+    if (cols % l->cols_multiple)
+        return err_set(b->e, ST_FORMAT, "tensor %s%s: %lld columns are no multiple of %lld", base, l->data,
+                       (long long)cols, (long long)l->cols_multiple);
+    const tensor_info *q = part(b, base, l->data, l->data_type, (const i64[]){rows, cols / l->per_element}, 2);
+    if (!q) return ST_FORMAT;
+    *v = (weight_view){.format = f, .rows = rows, .cols = cols, .data = q->data};
+    status st = l->scale ? view_scales(b, base, l, v) : ST_OK;
+    return st == ST_OK && l->shape ? check_shape_tensor(b, base, l, v) : st;
 }
 
 static bool ends_with(const char *s, const char *end) {
@@ -127,28 +131,38 @@ static weight_format dummy_format(const binder *b, const char *base) {
     return expert || (b->c->quant == WF_FP8_BLOCK && !never) ? b->c->quant : WF_BF16;
 }
 
+/* The data tensor that format f would have, if there is one; found[]: those of the formats behind f. */
+static const tensor_info *data_tensor(const binder *b, const char *base, int f, const tensor_info **found) {
+    char name[256];
+    const char *suffix = weight_layout_of((weight_format)f)->data;
+    for (int k = f + 1; k < weight_formats(); k++) /* a name is looked up once */
+        if (!strcmp(weight_layout_of((weight_format)k)->data, suffix)) return found[k];
+    snprintf(name, sizeof name, "%s%s", base, suffix);
+    return checkpoint_find(b->ck, name);
+}
+
 /* How the matrix `base` lies in the checkpoint. */
 static status view_linear(const binder *b, const char *base, i64 rows, i64 cols, weight_view *v) {
     char name[256];
     if (!b->ck) return *v = (weight_view){.format = dummy_format(b, base), .rows = rows, .cols = cols}, ST_OK;
-    snprintf(name, sizeof name, "%s.weight_packed", base);
-    if (checkpoint_find(b->ck, name)) return view_int4(b, base, rows, cols, v);
-    snprintf(name, sizeof name, "%s.weight", base);
-    const tensor_info *t = checkpoint_find(b->ck, name);
-    if (t && t->type == DT_I32) return view_int4_row(b, base, rows, cols, v);
-    t = find(b, name, (const i64[]){rows, cols}, 2);
-    if (!t) return ST_FORMAT;
-    *v = (weight_view){.format = WF_BF16, .rows = rows, .cols = cols, .data = t->data};
-    if (t->type == DT_BF16) return ST_OK;
-    if (t->type == DT_F32) return v->format = WF_F32, ST_OK;
-    if (t->type != DT_F8_E4M3) return type_error(b, t, "BF16, F32 or F8_E4M3");
-    snprintf(name, sizeof name, "%s.weight_scale_inv", base);
-    const tensor_info *s = find(b, name, (const i64[]){ceil_div(rows, FP8_BLOCK), ceil_div(cols, FP8_BLOCK)}, 2);
-    if (!s) return ST_FORMAT;
-    if (s->type != DT_F32) return type_error(b, s, "F32");
-    v->format = WF_FP8_BLOCK;
-    v->scale = s->data;
-    return b->verify ? scan(b, s) : ST_OK;
+    /* The last formats first: the others are written as one plain tensor, which theirs may have beside it. */
+    const tensor_info *found[WEIGHT_FORMATS_MOST], *other = NULL;
+    const weight_layout *plain = NULL;
+    for (int f = weight_formats() - 1; f >= 0; f--) {
+        const weight_layout *l = weight_layout_of((weight_format)f);
+        const tensor_info *t = found[f] = data_tensor(b, base, f, found);
+        if (t && t->type == l->data_type) return view_as(b, base, (weight_format)f, rows, cols, v);
+        if (t) other = t, plain = l;
+    }
+    if (!other) return snprintf(name, sizeof name, "%s.weight", base), find(b, name, NULL, 0), ST_FORMAT;
+    if (!find(b, other->name, (const i64[]){rows, cols / plain->per_element}, 2)) return ST_FORMAT;
+    char types[96] = "";
+    for (int f = weight_formats() - 1, n = 0; f >= 0; f--) {
+        const weight_layout *l = weight_layout_of((weight_format)f);
+        if (ends_with(other->name, l->data) && n < 80)
+            n += snprintf(types + n, sizeof types - (size_t)n, "%s%s", n ? " or " : "", dtype_name(l->data_type));
+    }
+    return type_error(b, other, types);
 }
 
 static void make_name(const binder *b, char *out, size_t cap, const char *fmt, va_list ap) {

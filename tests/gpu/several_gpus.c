@@ -155,12 +155,32 @@ static void memory_of_another_gpu(void **state) {
     dlclose(driver);
 }
 
+/* A format that has no kernel there (weight_layout_add) is refused by name. */
+static void a_format_without_kernels(void **state) {
+    (void)state;
+    static const weight_layout odd = {
+        .name = "odd_u8", .bits = 8, .data = ".odd", .data_type = DT_U8, .per_element = 1};
+    const u8 data[64] = {0};
+    const weight_view v = {.format = weight_layout_add(&odd), .rows = 8, .cols = 8, .data = data};
+    backend gpu;
+    op_weight *w;
+    err e;
+    assert_int_equal(backend_format_speed("cuda", v.format, true), FORMAT_REFUSED);
+    assert_int_equal(backend_open(&gpu, &(backend_options){.name = "cuda:0", .act = DT_BF16}, &e), ST_OK);
+    const weight_desc d = {.kind = WK_LINEAR, .views = &v, .n_views = 1};
+    assert_int_equal(gpu.ops.weight_prepare(&gpu.ops, &d, &w, &e), ST_UNSUPPORTED);
+    assert_null(w);
+    assert_non_null(strstr(e.text, "odd_u8"));
+    backend_close(&gpu);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_turns),
         cmocka_unit_test(side_by_side),
         cmocka_unit_test(two_backends_on_one_gpu),
         cmocka_unit_test(memory_of_another_gpu),
+        cmocka_unit_test(a_format_without_kernels),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -55,6 +55,12 @@ static void gate(const ops *o, const gate_args *a) {
     team_end(&tm);
 }
 
+bool cpu_multiplies(weight_format f, bool experts, u32 isa) {
+    if (f == WF_F32 || f == WF_BF16) return true;
+    if (f == WF_FP8_BLOCK) return isa & ISA_BF16;
+    return f == WF_INT4_GROUP && experts && isa & ISA_VNNI;
+}
+
 status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e) {
     ops_init_ref(o);
     if (act == DT_F32) {

@@ -17,6 +17,9 @@
 status ops_init_gpu(ops *o, gpu *g, dtype act, err *e);
 void ops_close_gpu(ops *o); /* one whose opening failed, too */
 
+/* Has it kernels for weights in f (experts: as load.c keeps them), rather than the generic ones? */
+bool gpu_multiplies(weight_format f, bool experts);
+
 /* Experts run as the table of measured choices at `place` says from here on (moe_tuned.h): a file, or a folder that has
  * a file for this chip; matrix products as the one beside it says, whose name ends in -gemm.csv (gemm_tuned.h). NULL
  * or "none": built-in choices. A file that is not there, and a shape that a table does not know, are told once on

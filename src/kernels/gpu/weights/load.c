@@ -12,14 +12,6 @@ enum {
     AHEAD = 16 /* views that the disk reads while others are copied: 130 MB of K2.5's experts */
 };
 
-static u64 scale_bytes(const weight_view *v) {
-    if (v->format == WF_FP8_BLOCK) return (u64)(ceil_div(v->rows, FP8_BLOCK) * ceil_div(v->cols, FP8_BLOCK)) * 4;
-    if (v->format == WF_INT4_ROW) return (u64)v->rows * 4;
-    return v->format == WF_INT4_GROUP ? (u64)(v->rows * (v->cols / INT4_GROUP)) * 2 : 0;
-}
-
-static u64 data_bytes(const weight_view *v) { return weight_bytes(v) - scale_bytes(v); }
-
 /* View i in the format that it is kept in: without data. */
 static weight_view kept(const weight_desc *d, i64 i) {
     weight_view v = d->views[i];
@@ -44,20 +36,29 @@ static bool packs(const weight_desc *d) {
     return true;
 }
 
-static u64 plain_room(const weight_view *v) { return gpu_round(data_bytes(v)) + gpu_round(scale_bytes(v)); }
+static u64 plain_room(const weight_view *v) {
+    return gpu_round(weight_data_bytes(v)) + gpu_round(weight_scale_bytes(v));
+}
 
 /* Of view i on the GPU; its scales lie behind the data of all views, so that experts in FP8 are one matrix. */
 static u64 data_room(const weight_desc *d, i64 i, bool packed) {
     weight_view v = kept(d, i);
-    return gpu_round(packed && v.format == WF_INT4_GROUP ? weight_bytes(&v) : data_bytes(&v));
+    return gpu_round(packed && v.format == WF_INT4_GROUP ? weight_bytes(&v) : weight_data_bytes(&v));
 }
 static u64 scale_room(const weight_desc *d, i64 i, bool packed) {
     weight_view v = kept(d, i);
-    return packed && v.format == WF_INT4_GROUP ? 0 : gpu_round(scale_bytes(&v));
+    return packed && v.format == WF_INT4_GROUP ? 0 : gpu_round(weight_scale_bytes(&v));
+}
+
+bool gpu_multiplies(weight_format f, bool experts) {
+    return f == WF_BF16 || (experts && (f == WF_FP8_BLOCK || f == WF_INT4_GROUP || f == WF_INT4_ROW));
 }
 
 static status check_shape(const weight_desc *d, err *e) {
     const weight_view *v = &d->views[0];
+    if (v->format >= WF_COUNT)
+        return err_set(e, ST_UNSUPPORTED, "no kernel of the GPU takes %s: it runs on --device cpu and ref",
+                       weight_format_name(v->format));
     if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->rows % INT4_GROUP))
         return err_set(e, ST_UNSUPPORTED, "w4a8: experts of %lld x %lld (multiples of %d)", (long long)v->rows,
                        (long long)v->cols, INT4_GROUP);
@@ -76,7 +77,7 @@ static void fill(const gpu_backend *b, void *to, u64 n, u64 seed, f32 sigma, int
 /* Made-up data and scales of view v, number i of a weight. */
 static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *data, void *scale) {
     weight_view is = kept(d, i), *v = &is;
-    u64 n = (u64)v->rows * (u64)v->cols, seed = (d->dummy_seed << 12) + 2 * (u64)i, scales = scale_bytes(v);
+    u64 n = (u64)v->rows * (u64)v->cols, seed = (d->dummy_seed << 12) + 2 * (u64)i, scales = weight_scale_bytes(v);
     bool int4 = v->format == WF_INT4_GROUP, fp8 = v->format == WF_FP8_BLOCK;
     fill(b, data, int4 ? n / 2 : n, seed, d->dummy_sigma, int4 ? GPU_FILL_NIBBLES : fp8 ? GPU_FILL_FP8 : GPU_FILL_BF16);
     if (int4) fill(b, scale, scales / 2, seed + 1, 0, GPU_FILL_SCALE_BF16);
@@ -103,17 +104,17 @@ static void write_row_scales(device *dev, const weight_view *v, u8 *to) {
 static void convert_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *data, u8 *scale) {
     const weight_view *v = &d->views[i];
     device *dev = gpu_device(b->g);
-    u8 *staged_scale = staged + gpu_round(data_bytes(v));
+    u8 *staged_scale = staged + gpu_round(weight_data_bytes(v));
     gpu_requant_args k = {
         {.data = staged, .scale = staged_scale, .rows = v->rows, .cols = v->cols, .format = (int)v->format},
         data,
         (gpu_bf16 *)scale};
     bool int4 = kept(d, i).format == WF_INT4_GROUP, rows = v->format == WF_INT4_ROW;
-    dev->write(dev, staged, v->data, data_bytes(v));
+    dev->write(dev, staged, v->data, weight_data_bytes(v));
     if (rows)
         write_row_scales(dev, v, staged_scale);
-    else if (scale_bytes(v))
-        dev->write(dev, staged_scale, v->scale, scale_bytes(v));
+    else if (weight_scale_bytes(v))
+        dev->write(dev, staged_scale, v->scale, weight_scale_bytes(v));
     gpu_launch(b->g,
                !int4  ? b->requant_bf16
                : rows ? b->requant_order
@@ -137,13 +138,13 @@ static void pack_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *sta
                    GPU_THREADS, 0, &f);
         return;
     }
-    u8 *data = converts(d, i) ? staged + plain_room(from) : staged, *scale = data + gpu_round(data_bytes(v));
+    u8 *data = converts(d, i) ? staged + plain_room(from) : staged, *scale = data + gpu_round(weight_data_bytes(v));
     gpu_pack_args k = {data, (const gpu_bf16 *)scale, to, v->rows, v->cols};
     if (converts(d, i)) {
         convert_view(b, d, i, staged, data, scale);
     } else {
-        dev->write(dev, data, from->data, data_bytes(from));
-        dev->write(dev, scale, from->scale, scale_bytes(from));
+        dev->write(dev, data, from->data, weight_data_bytes(from));
+        dev->write(dev, scale, from->scale, weight_scale_bytes(from));
     }
     gpu_launch(b->g, b->pack, gpu_blocks(blocks, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
 }
@@ -155,7 +156,7 @@ static gpu_matrix matrix_of(const weight_desc *d, i64 i, bool packed) {
     if (packed && v.format == WF_INT4_GROUP) return m.format = GPU_W_PACKED, m;
     if (packed && v.format == WF_FP8_BLOCK) return m.format = GPU_W_FP8_PAIRS, m;
     i64 piece = v.format == WF_INT4_GROUP ? 32 : v.format == WF_FP8_BLOCK ? 16 : v.format == WF_BF16 ? 8 : 4;
-    m.wide = data_bytes(&v) / (u64)v.rows % 16 == 0 && v.cols % piece == 0; /* 16 bytes at a time */
+    m.wide = weight_data_bytes(&v) / (u64)v.rows % 16 == 0 && v.cols % piece == 0; /* 16 bytes at a time */
     return m;
 }
 
@@ -168,8 +169,8 @@ static void copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *sta
     } else if (converts(d, i)) {
         convert_view(b, d, i, staged, to, scale);
     } else {
-        dev->write(dev, to, d->views[i].data, data_bytes(v));
-        if (scale) dev->write(dev, scale, d->views[i].scale, scale_bytes(v));
+        dev->write(dev, to, d->views[i].data, weight_data_bytes(v));
+        if (scale) dev->write(dev, scale, d->views[i].scale, weight_scale_bytes(v));
     }
 }
 
@@ -189,7 +190,7 @@ static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bo
     if (m.format == GPU_W_PACKED) {
         pack_view(b, d, i, staged, at);
     } else {
-        u8 *scale = scale_bytes(&v) ? scales : NULL;
+        u8 *scale = weight_scale_bytes(&v) ? scales : NULL;
         m.scale = scale;
         copy_view(b, d, i, staged, at, scale);
         if (m.format == GPU_W_FP8_PAIRS) pair_view(b, &m);
@@ -211,8 +212,8 @@ static status put_vector(device *dev, const weight_view *v, op_weight *w, err *e
 static void announce(const weight_desc *d, i64 i) {
     if (i >= d->n_views || d->dummy_seed) return;
     const weight_view *v = &d->views[i];
-    file_map_soon(v->data, data_bytes(v));
-    if (scale_bytes(v)) file_map_soon(v->scale, scale_bytes(v));
+    file_map_soon(v->data, weight_data_bytes(v));
+    if (weight_scale_bytes(v)) file_map_soon(v->scale, weight_scale_bytes(v));
 }
 
 /* One expert's checkpoint bytes at a time go through `staged`: the copies and the kernel are in stream order. */
