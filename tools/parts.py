@@ -96,11 +96,12 @@ ALL = [
         env=EMULATED,
     ),
     dict(
-        name="products and attention emulated, --deterministic",
+        name="products, attention and experts emulated, --deterministic",
         needs=["emulated GPU"],
         count="summary",
         env=EMULATED,
-        run=EMULATED_OPS + "--deterministic --op linear_group,mla_decode_values,linear,linear_norm,swiglu",
+        run=EMULATED_OPS
+        + "--deterministic --op linear_group,mla_decode_values,linear,linear_norm,swiglu,moe_norm,moe_ffn",
     ),
     dict(
         name="nano, emulated",

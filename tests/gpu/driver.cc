@@ -276,7 +276,10 @@ static void arrive(emu_u64 *b, unsigned bytes) {
 }
 void mbarrier_init(emu_u64 *b, unsigned count) { *(mbar *)b = {0, (short)count, (unsigned short)(count * 2)}; }
 void mbarrier_arrive(emu_u64 *b) { arrive(b, 0); }
-void mbarrier_expect(emu_u64 *b, unsigned bytes) { arrive(b, bytes); }
+void mbarrier_expect(emu_u64 *b, unsigned bytes) {
+    if (bytes >= 1 << 20) broken("a barrier expects more bytes than it can count");
+    arrive(b, bytes);
+}
 void mbarrier_wait(emu_u64 *b, unsigned parity) {
     while ((unsigned)(((mbar *)b)->count_and_phase & 1) == (parity & 1)) pause_fiber(READY);
     blk->moved = true;

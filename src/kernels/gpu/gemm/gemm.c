@@ -154,13 +154,28 @@ static void launch_skinny(const gpu_backend *b, const gpu_skinny_args *k, const 
                        shared_of(p->tokens, p->kind), k);
 }
 
-static void run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
+/* A block's loaders make the scales of deferred rows behind their last copy, and its first tile's results wait for
+ * them: so the ring must have room for all that is copied behind that tile, or both sides wait for ever. */
+static bool scales_in_time(const gpu_skinny_args *k, const skinny_plan *p) {
+    if (!k->deferred.squares || p->kind == CLUSTER_SPLIT) return true;
+    i64 stages = SKINNY_STAGES(p->tokens, 2 * UNIT);
+    for (i64 block = 0; block < k->blocks; block++) {
+        i64 from = block * k->all / k->blocks, to = (block + 1) * k->all / k->blocks;
+        if (to - from > k->units - from % k->units + stages) return false;
+    }
+    return true;
+}
+
+/* False, and nothing launched, if the rows' norm must be finished first. */
+static bool run_skinny(const ops *o, gpu_skinny_args *k, i64 heads) {
     const gpu_backend *b = gpu_of(o);
     if (b->seen) b->seen->skinny = "skinny_tma";
-    if (is_skinny_tma(b, k->n) && heads == 1 && gpu_run_skinny_tma(b, k, NULL, NULL)) return;
+    if (is_skinny_tma(b, k->n) && heads == 1 && gpu_run_skinny_tma(b, k, NULL, NULL)) return true;
     skinny_plan p = plan_skinny(b, k, heads);
+    if (!scales_in_time(k, &p)) return false;
     if (b->seen) b->seen->skinny = p.kind == CLUSTER_SPLIT ? "skinny_cluster" : "skinny_streamk";
     launch_skinny(b, k, &p);
+    return true;
 }
 
 /* More rows than skinny_splitk.cu takes: by cuBLASLt. False where it is not there or has no kernel for this shape. */
@@ -429,10 +444,7 @@ void gpu_op_linear_group(const ops *o, const linear_group_args *a) {
                                       .y_stride = p->y_stride,
                                       .y_type = p->up ? GPU_BF16 : gpu_type(p->y_type)};
     }
-    if (at_once) {
-        run_skinny(o, &k, 1);
-        return;
-    }
+    if (at_once && run_skinny(o, &k, 1)) return;
     gpu_finish_rows(o, a->x, a->n, a->x_stride, a->deferred);
     compose_linear_group(o, a);
 }

@@ -55,8 +55,8 @@ static_assert(sizeof(skinny_state) <= SCALES && SCALES + GPU_SKINNY * 4 <= SKINN
 static __device__ inline float *scales_of(skinny_state *state) { return (float *)((unsigned char *)state + SCALES); }
 
 /* By the loaders, when all of their copies are on the way: so the sums that this needs come while others multiply,
- * who wait for it before their first results: scales_there(). AT_ONCE rows of a warp at a time, EACH * 128 parts of
- * each. */
+ * who wait for it before their first results: scales_there(), and gemm.c's scales_in_time(). AT_ONCE rows of a warp
+ * at a time, EACH * 128 parts of each. */
 template <int AT_ONCE, int EACH> static __device__ inline void add_squares(const gpu_skinny_args &a, float *scales) {
     enum { WARPS = 2 * LOADERS / 32 };
     int lane = threadIdx.x % 32, warp = (threadIdx.x - GPU_THREADS) / 32;
