@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool grow(void **p, size_t *cap, size_t need, size_t size) {
+static bool answer_grow(void **p, size_t *cap, size_t need, size_t size) {
     if (need <= *cap) return true;
     size_t grown = *cap ? 2 * *cap : 16;
     if (grown < need) grown = need;
@@ -16,12 +16,12 @@ static bool grow(void **p, size_t *cap, size_t need, size_t size) {
 /* ---- Pieces ---- */
 
 /* Appends text as a piece; it joins the piece before when that is of the same kind. */
-static void add_piece(answer *a, piece_kind kind, i64 call, const char *text, size_t len) {
+static void answer_add_piece(answer *a, piece_kind kind, i64 call, const char *text, size_t len) {
     piece *last = a->n_pieces ? &a->pieces[a->n_pieces - 1] : NULL;
     bool join = last && last->kind == kind && last->call == call && kind != PIECE_CALL_BEGIN;
     if (!len && kind != PIECE_CALL_BEGIN) return;
     if (!join) {
-        if (!grow((void **)&a->pieces, &a->cap_pieces, a->n_pieces + 1, sizeof *a->pieces)) {
+        if (!answer_grow((void **)&a->pieces, &a->cap_pieces, a->n_pieces + 1, sizeof *a->pieces)) {
             a->failed = true;
             return;
         }
@@ -40,10 +40,10 @@ static void add_text(answer *a, piece_kind kind, const char *text, size_t len) {
         return;
     }
     if (a->hidden.len && kind != PIECE_REASONING) {
-        add_piece(a, PIECE_REASONING, -1, a->hidden.data, a->hidden.len);
+        answer_add_piece(a, PIECE_REASONING, -1, a->hidden.data, a->hidden.len);
         buf_clear(&a->hidden);
     }
-    add_piece(a, kind, -1, text, len);
+    answer_add_piece(a, kind, -1, text, len);
 }
 
 /* What the stop strings held back is ordinary text after all. */
@@ -53,7 +53,7 @@ static void release_held(answer *a) {
     if (a->scratch.len) add_text(a, a->stop_kind, a->scratch.data, a->scratch.len);
 }
 
-static void finish(answer *a, const char *why, bool cut) {
+static void answer_finish(answer *a, const char *why, bool cut) {
     if (a->done) return;
     a->done = true;
     a->cut = cut;
@@ -61,7 +61,7 @@ static void finish(answer *a, const char *why, bool cut) {
 }
 
 /* Text of the answer. Stop strings are looked for in reasoning and content, each run of one kind by itself. */
-static void on_text(answer *a, piece_kind kind, const char *text, size_t len) {
+static void answer_on_text(answer *a, piece_kind kind, const char *text, size_t len) {
     if (a->done) return;
     if (kind != a->stop_kind) release_held(a);
     a->stop_kind = kind;
@@ -75,25 +75,25 @@ static void on_text(answer *a, piece_kind kind, const char *text, size_t len) {
     a->failed |= a->scratch.failed || a->stop.held.failed;
     if (hit < 0) return;
     a->matched_string = hit;
-    finish(a, a->calls ? "tool_calls" : "stop", true);
+    answer_finish(a, a->calls ? "tool_calls" : "stop", true);
     add_text(a, PIECE_CONTENT, "", 0); /* reasoning that was kept together */
 }
 
-static status on_parsed(void *ud, const parse_event *ev, err *e) {
+static status answer_on_parsed(void *ud, const parse_event *ev, err *e) {
     answer *a = ud;
     (void)e;
     if (a->done) return ST_OK;
     switch (ev->kind) {
-    case PARSE_REASONING: on_text(a, PIECE_REASONING, ev->text, ev->len); break;
-    case PARSE_CONTENT: on_text(a, PIECE_CONTENT, ev->text, ev->len); break;
+    case PARSE_REASONING: answer_on_text(a, PIECE_REASONING, ev->text, ev->len); break;
+    case PARSE_CONTENT: answer_on_text(a, PIECE_CONTENT, ev->text, ev->len); break;
     case PARSE_CALL_BEGIN:
         release_held(a);
         add_text(a, PIECE_CONTENT, "", 0);
-        add_piece(a, PIECE_CALL_BEGIN, a->calls++, ev->name, strlen(ev->name));
+        answer_add_piece(a, PIECE_CALL_BEGIN, a->calls++, ev->name, strlen(ev->name));
         break;
-    case PARSE_CALL_ARGS: add_piece(a, PIECE_CALL_ARGS, a->calls - 1, ev->text, ev->len); break;
+    case PARSE_CALL_ARGS: answer_add_piece(a, PIECE_CALL_ARGS, a->calls - 1, ev->text, ev->len); break;
     case PARSE_CALL_END:
-        if (a->r->one_call && ev->complete) finish(a, "tool_calls", true);
+        if (a->r->one_call && ev->complete) answer_finish(a, "tool_calls", true);
         break;
     }
     return ST_OK;
@@ -112,7 +112,7 @@ status answer_open(answer *a, const gen_request *r, const served_model *m, i64 i
     if (!api_is_chat(r->kind)) return ST_OK;
     const parse_options o = {
         .tools = r->tools, .in_think = r->in_think && !r->plain, .plain = r->plain, .no_calls = !r->calls};
-    return parser_open(&a->parser, m->tok, &o, on_parsed, a, e);
+    return parser_open(&a->parser, m->tok, &o, answer_on_parsed, a, e);
 }
 
 void answer_close(answer *a) {
@@ -129,8 +129,8 @@ void answer_close(answer *a) {
 }
 
 static void note_position(answer *a, const job_event *ev, const sched_top *top) {
-    if (!grow((void **)&a->info, &a->cap_info, a->n_info + 1, sizeof *a->info) ||
-        !grow((void **)&a->top, &a->cap_top, a->n_top + (size_t)ev->n_top, sizeof *a->top)) {
+    if (!answer_grow((void **)&a->info, &a->cap_info, a->n_info + 1, sizeof *a->info) ||
+        !answer_grow((void **)&a->top, &a->cap_top, a->n_top + (size_t)ev->n_top, sizeof *a->top)) {
         a->failed = true;
         return;
     }
@@ -148,7 +148,7 @@ static void feed(answer *a, i32 token) {
     } else {
         buf piece = {0};
         st = decode_stream_add(&a->raw, a->m->tok, token, a->r->skip_special, &piece, &e);
-        on_text(a, PIECE_CONTENT, piece.data ? piece.data : "", piece.len);
+        answer_on_text(a, PIECE_CONTENT, piece.data ? piece.data : "", piece.len);
         a->failed |= piece.failed;
         buf_free(&piece);
     }
@@ -180,7 +180,7 @@ static void flush_text(answer *a) {
     } else {
         buf piece = {0};
         decode_stream_end(&a->raw, &piece);
-        on_text(a, PIECE_CONTENT, piece.data ? piece.data : "", piece.len);
+        answer_on_text(a, PIECE_CONTENT, piece.data ? piece.data : "", piece.len);
         buf_free(&piece);
     }
 }
@@ -193,7 +193,7 @@ void answer_end(answer *a, const job_end *end) {
     add_text(a, PIECE_CONTENT, "", 0); /* reasoning that was kept together */
     bool length = end->finish == SCHED_LENGTH || a->r->score;
     if (!length && !a->done) a->matched_id = end->stop_id;
-    finish(a, length ? "length" : a->calls ? "tool_calls" : "stop", false);
+    answer_finish(a, length ? "length" : a->calls ? "tool_calls" : "stop", false);
     a->failed |= a->text.failed;
 }
 

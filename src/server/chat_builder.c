@@ -1,38 +1,13 @@
 #include "server/chat_builder.h"
-#include "server/request.h"
+#include "server/request_fields.h"
 #include <stdio.h>
 #include <string.h>
 
-static bool nomem(api_error *e) { return api_fail(e, 503, NULL, NULL, "out of memory"); }
-
-bool chat_builder_open(chat_builder *b, const json_t *foreign, api_error *e) {
-    static const char *const same[] = {"temperature",
-                                       "top_p",
-                                       "top_k",
-                                       "min_p",
-                                       "seed",
-                                       "stream",
-                                       "ignore_eos",
-                                       "min_tokens",
-                                       "logit_bias",
-                                       "repetition_penalty",
-                                       "frequency_penalty",
-                                       "priority",
-                                       "rid",
-                                       "request_id",
-                                       "presence_penalty",
-                                       "chat_template_kwargs",
-                                       "stop_token_ids",
-                                       "cache_salt",
-                                       "no_stop_trim"};
+bool chat_builder_open(chat_builder *b, const json_t *foreign, unsigned where, api_error *e) {
     *b = (chat_builder){.body = json_object(), .messages = json_array(), .e = e};
-    if (!b->body || !b->messages || json_object_set(b->body, "messages", b->messages)) return nomem(e);
-    if (!request_no_grammar(foreign, e)) return false;
-    for (size_t i = 0; i < COUNT_OF(same); i++) {
-        json_t *v = json_object_get(foreign, same[i]);
-        if (v && json_object_set(b->body, same[i], v)) return nomem(e);
-    }
-    return true;
+    bool ok = b->body && b->messages && json_object_set(b->body, "messages", b->messages) == 0 &&
+              request_pass_fields(b->body, foreign, where);
+    return ok ? true : api_nomem(e);
 }
 
 void chat_builder_close(chat_builder *b) {
@@ -52,7 +27,7 @@ json_t *chat_builder_take(chat_builder *b) {
 }
 
 bool chat_builder_set(chat_builder *b, const char *key, json_t *v) {
-    return v && json_object_set_new(b->body, key, v) == 0 ? true : nomem(b->e);
+    return v && json_object_set_new(b->body, key, v) == 0 ? true : api_nomem(b->e);
 }
 
 bool chat_builder_end_message(chat_builder *b) {
@@ -69,7 +44,7 @@ bool chat_builder_end_message(chat_builder *b) {
     b->parts = b->calls = NULL;
     buf_clear(&b->reasoning);
     b->role = NULL;
-    return ok ? true : nomem(b->e);
+    return ok ? true : api_nomem(b->e);
 }
 
 bool chat_builder_begin(chat_builder *b, const char *role) {
@@ -78,13 +53,13 @@ bool chat_builder_begin(chat_builder *b, const char *role) {
     b->role = role;
     b->parts = json_array();
     b->calls = json_array();
-    return b->parts && b->calls ? true : nomem(b->e);
+    return b->parts && b->calls ? true : api_nomem(b->e);
 }
 
 bool chat_builder_text(chat_builder *b, const char *role, const json_t *text) {
     if (!chat_builder_begin(b, role)) return false;
     json_t *part = json_pack("{s:s, s:O}", "type", "text", "text", text);
-    return part && json_array_append_new(b->parts, part) == 0 ? true : nomem(b->e);
+    return part && json_array_append_new(b->parts, part) == 0 ? true : api_nomem(b->e);
 }
 
 bool chat_builder_reasoning(chat_builder *b, const json_t *text) {
@@ -97,17 +72,17 @@ bool chat_builder_call(chat_builder *b, const json_t *id, const json_t *name, js
     if (!chat_builder_begin(b, "assistant")) return false;
     json_t *call = json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name", name,
                              "arguments", arguments);
-    return call && json_array_append_new(b->calls, call) == 0 ? true : nomem(b->e);
+    return call && json_array_append_new(b->calls, call) == 0 ? true : api_nomem(b->e);
 }
 
 bool chat_builder_result(chat_builder *b, const json_t *id, json_t *content) {
-    if (!content) return nomem(b->e);
+    if (!content) return api_nomem(b->e);
     if (!chat_builder_end_message(b)) {
         json_decref(content);
         return false;
     }
     json_t *m = json_pack("{s:s, s:O, s:o}", "role", "tool", "tool_call_id", id, "content", content);
-    return m && json_array_append_new(b->messages, m) == 0 ? true : nomem(b->e);
+    return m && json_array_append_new(b->messages, m) == 0 ? true : api_nomem(b->e);
 }
 
 /* ---- Checks ---- */
@@ -147,6 +122,6 @@ json_t *chat_tool(const json_t *tool, const char *parameters, api_error *e) {
     json_decref(own);
     json_t *out = ok ? json_pack("{s:s, s:O}", "type", "function", "function", function) : NULL;
     json_decref(function);
-    if (!out) nomem(e);
+    if (!out) api_nomem(e);
     return out;
 }

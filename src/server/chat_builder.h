@@ -16,9 +16,9 @@ typedef struct {
     api_error *e;
 } chat_builder;
 
-/* Starts a body with the fields of `foreign` that mean the same everywhere (temperature, stream, seed, ...); what
- * constrains the output is refused by name. End with chat_builder_close() also after a failure. */
-bool chat_builder_open(chat_builder *b, const json_t *foreign, api_error *e);
+/* Starts a body with the fields of `foreign` that mean the same in chat: those of the table in request_fields.h that
+ * stand in `where`. End with chat_builder_close() also after a failure. */
+bool chat_builder_open(chat_builder *b, const json_t *foreign, unsigned where, api_error *e);
 /* Ends the last message. The chat body is the caller's; NULL after a failure. */
 json_t *chat_builder_take(chat_builder *b);
 void chat_builder_close(chat_builder *b);

@@ -18,6 +18,8 @@ bool api_fail(api_error *e, int http, const char *code, const char *param, const
     return false;
 }
 
+bool api_nomem(api_error *e) { return api_fail(e, 503, NULL, NULL, "out of memory"); }
+
 bool api_fail_status(api_error *e, status st, const char *param, const err *why) {
     const char *text = why->text[0] ? why->text : status_text(st);
     if (st != ST_NOMEM) return api_fail(e, 400, NULL, param, "%s", text);

@@ -17,6 +17,8 @@ typedef struct {
 /* Fills *e and returns false, so that `return api_fail(...)` reads as one step. `param` NULL: no field. */
 bool api_fail(api_error *e, int http, const char *code, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
+/* 503: out of memory. */
+bool api_nomem(api_error *e);
 /* An error of a room below: ST_NOMEM is 503, everything else 400 on `param`. */
 bool api_fail_status(api_error *e, status st, const char *param, const err *why);
 /* What scheduler_submit() said. */

@@ -95,5 +95,5 @@ bool field_ids(const json_t *array, const char *key, i64 vocab, ids_buf *out, ap
                             (long long)id, (long long)vocab);
         ids_add(out, (i32)id);
     }
-    return out->failed ? api_fail(e, 503, NULL, NULL, "out of memory") : true;
+    return out->failed ? api_nomem(e) : true;
 }

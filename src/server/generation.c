@@ -78,11 +78,11 @@ static bool take_event(generation *g, const job_event *ev, const sched_top *top,
             job_abort_choice(g->j, i);
         }
     }
-    return a->failed ? api_fail(e, 503, NULL, NULL, "out of memory") : true;
+    return a->failed ? api_nomem(e) : true;
 }
 
 /* Takes what has come, waiting at most `timeout_s`. *n: events taken. */
-static bool take(generation *g, f64 timeout_s, i64 *n, api_error *e) {
+static bool generation_take(generation *g, f64 timeout_s, i64 *n, api_error *e) {
     const job_events *q;
     *n = 0;
     if (!job_take(g->j, timeout_s, &q, e)) return false;
@@ -108,13 +108,13 @@ static bool client_gone(generation *g) {
     return http_peer_gone(g->fd);
 }
 
-static bool pull(void *ud, buf *out) {
+static bool generation_pull(void *ud, buf *out) {
     generation *g = ud;
     while (g->left) {
         api_error e = {0};
         i64 n;
         if (client_gone(g)) return false;
-        if (!take(g, LOOK_S, &n, &e)) {
+        if (!generation_take(g, LOOK_S, &n, &e)) {
             reply_stream_error(&g->p, &e, out);
             return false;
         }
@@ -147,7 +147,7 @@ static json_t *read_body(generation *g, http_request *q, api_error *e) {
     return NULL;
 }
 
-static bool start(generation *g, http_request *q, api_kind kind, api_error *e) {
+static bool generation_start(generation *g, http_request *q, api_kind kind, api_error *e) {
     char id[160];
     err why = {0};
     json_t *body = read_body(g, q, e);
@@ -165,7 +165,7 @@ static bool start(generation *g, http_request *q, api_kind kind, api_error *e) {
     g->left = g->r.n_prompts * g->r.n;
     g->touched = calloc((size_t)g->left, sizeof *g->touched);
     if (st != ST_OK) return api_fail_status(e, st, NULL, &why);
-    if (!g->touched) return api_fail(e, 503, NULL, NULL, "out of memory");
+    if (!g->touched) return api_nomem(e);
     return job_submit(&g->j, g->s->jobs, g->s->sched, &g->r, m, rid, g->s->o.request_timeout_s, e);
 }
 
@@ -173,25 +173,25 @@ static bool start(generation *g, http_request *q, api_kind kind, api_error *e) {
 static bool wait_for(generation *g, bool all, api_error *e) {
     i64 n = 0, seen = 0;
     while (all ? g->left > 0 : seen == 0) {
-        if (!take(g, LOOK_S, &n, e)) return false;
+        if (!generation_take(g, LOOK_S, &n, e)) return false;
         seen += n;
         if (client_gone(g)) return false;
     }
     return true;
 }
 
-static void run(server *s, http_request *q, http_reply *r, api_kind kind) {
+static void generation_run(server *s, http_request *q, http_reply *r, api_kind kind) {
     api_error e = {0};
     generation *g = calloc(1, sizeof *g);
     if (!g) {
-        api_fail(&e, 503, NULL, NULL, "out of memory");
+        api_nomem(&e);
         reply_error_at(s, q, r, &e);
         return;
     }
     g->s = s;
     g->fd = q->fd;
     g->kind = kind;
-    bool ok = start(g, q, kind, &e) && wait_for(g, !g->r.stream, &e);
+    bool ok = generation_start(g, q, kind, &e) && wait_for(g, !g->r.stream, &e);
     memcpy(r->request_id, g->p.id, sizeof r->request_id);
     if (kind == API_GENERATE) r->request_id[0] = 0; /* the client's own words stay out of headers */
     if (!ok) {
@@ -207,13 +207,13 @@ static void run(server *s, http_request *q, http_reply *r, api_kind kind) {
         return;
     }
     r->type = "text/event-stream; charset=utf-8";
-    r->pull = pull;
+    r->pull = generation_pull;
     r->ud = g;
     write_chunks(g, &r->body);
 }
 
-void route_chat(server *s, http_request *q, http_reply *r) { run(s, q, r, API_CHAT); }
-void route_completion(server *s, http_request *q, http_reply *r) { run(s, q, r, API_COMPLETION); }
-void route_generate(server *s, http_request *q, http_reply *r) { run(s, q, r, API_GENERATE); }
-void route_messages(server *s, http_request *q, http_reply *r) { run(s, q, r, API_MESSAGES); }
-void route_responses(server *s, http_request *q, http_reply *r) { run(s, q, r, API_RESPONSES); }
+void route_chat(server *s, http_request *q, http_reply *r) { generation_run(s, q, r, API_CHAT); }
+void route_completion(server *s, http_request *q, http_reply *r) { generation_run(s, q, r, API_COMPLETION); }
+void route_generate(server *s, http_request *q, http_reply *r) { generation_run(s, q, r, API_GENERATE); }
+void route_messages(server *s, http_request *q, http_reply *r) { generation_run(s, q, r, API_MESSAGES); }
+void route_responses(server *s, http_request *q, http_reply *r) { generation_run(s, q, r, API_RESPONSES); }

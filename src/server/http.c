@@ -85,7 +85,7 @@ static void linger(int fd) {
 
 /* ---- Answers ---- */
 
-static ssize_t pull(void *ud, uint64_t pos, char *to, size_t max) {
+static ssize_t conn_pull(void *ud, uint64_t pos, char *to, size_t max) {
     exchange *x = ud;
     (void)pos;
     /* Waiting for the engine is no idleness of the client. */
@@ -137,7 +137,7 @@ static enum MHD_Result send_reply(exchange *x, http_reply *r) {
     if (r->pull) {
         x->reply = *r;
         x->pending = r->body;
-        m = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, pull, x, NULL);
+        m = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, conn_pull, x, NULL);
     } else {
         size_t n = r->body.len;
         char *text = buf_take(&r->body);
@@ -182,8 +182,8 @@ static void step_back(void) {
     setpriority(PRIO_PROCESS, me, getpriority(PRIO_PROCESS, me) + NICER);
 }
 
-static exchange *begin(http_server *h, struct MHD_Connection *c, const char *url, const char *method,
-                       const char *version) {
+static exchange *conn_begin(http_server *h, struct MHD_Connection *c, const char *url, const char *method,
+                            const char *version) {
     exchange *x = calloc(1, sizeof *x);
     if (!x) return NULL;
     step_back();
@@ -286,7 +286,7 @@ static enum MHD_Result on_request(void *ud, struct MHD_Connection *c, const char
                                   const char *version, const char *data, size_t *size, void **context) {
     exchange *x = *context;
     if (!x) {
-        *context = x = begin(ud, c, url, method, version);
+        *context = x = conn_begin(ud, c, url, method, version);
         return x ? at_headers(x) : MHD_NO;
     }
     if (x->answered) {
@@ -359,7 +359,7 @@ static size_t unescape(void *ud, struct MHD_Connection *c, char *s) {
     return http_unescape(s);
 }
 
-static status start(http_server *h, err *e) {
+static status conn_start(http_server *h, err *e) {
     status st = http_limits_open(&h->limits, &h->o.limits, e);
     if (st != ST_OK) return st;
     no_tls();
@@ -384,7 +384,7 @@ status http_open(http_server **out, const http_options *o, err *e) {
     h->listen_fd = -1;
     pthread_mutex_init(&h->lock, NULL);
     status st = open_socket(h, e);
-    if (st == ST_OK) st = start(h, e);
+    if (st == ST_OK) st = conn_start(h, e);
     if (st != ST_OK) {
         http_close(h);
         *out = NULL;

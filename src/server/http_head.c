@@ -26,8 +26,8 @@ static bool is_text(const char *s, size_t n) {
     return true;
 }
 
-static enum MHD_Result look(void *ud, enum MHD_ValueKind kind, const char *key, size_t n_key, const char *value,
-                            size_t n_value) {
+static enum MHD_Result head_look(void *ud, enum MHD_ValueKind kind, const char *key, size_t n_key, const char *value,
+                                 size_t n_value) {
     head *h = ud;
     (void)kind;
     if (!is_token(key, n_key))
@@ -53,7 +53,7 @@ static bool ends_in_chunked(const char *s) {
 
 head_fault http_head_check(struct MHD_Connection *c, const char *version) {
     head h = {0};
-    MHD_get_connection_values_n(c, MHD_HEADER_KIND, look, &h);
+    MHD_get_connection_values_n(c, MHD_HEADER_KIND, head_look, &h);
     if (h.fault.status) return h.fault;
     if (h.hosts > 1) return (head_fault){400, "there are two Host headers"};
     if (h.lengths > 1 || h.encodings > 1 || (h.lengths && h.encodings))
@@ -66,7 +66,7 @@ head_fault http_head_check(struct MHD_Connection *c, const char *version) {
     return (head_fault){501, "Transfer-Encoding: only chunked is supported"};
 }
 
-static int digit(char c) {
+static int head_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
@@ -75,7 +75,7 @@ static int digit(char c) {
 size_t http_unescape(char *s) {
     char *to = s;
     for (const char *p = s; *p; p++) {
-        int hi = *p == '%' ? digit(p[1]) : -1, lo = hi < 0 ? -1 : digit(p[2]);
+        int hi = *p == '%' ? head_digit(p[1]) : -1, lo = hi < 0 ? -1 : head_digit(p[2]);
         bool code = lo >= 0 && hi + lo;
         *to++ = code ? (char)(hi << 4 | lo) : *p;
         if (code) p += 2;

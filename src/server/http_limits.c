@@ -43,7 +43,7 @@ static bool too_slow(const http_limit_options *o, http_client *c, f64 now) {
     }
 }
 
-static void *sweep(void *ud) {
+static void *limits_sweep(void *ud) {
     http_limits *l = ud;
     i64 step_ns = l->o.header_s < 4 ? (i64)(l->o.header_s * 0.25e9) + 1000000 : 1000000000;
     pthread_mutex_lock(&l->lock);
@@ -160,7 +160,7 @@ status http_limits_open(http_limits **out, const http_limit_options *o, err *e) 
     l->o = *o;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->stop_cond, NULL);
-    if (!pthread_create(&l->sweeper, NULL, sweep, l)) return l->sweeping = true, ST_OK;
+    if (!pthread_create(&l->sweeper, NULL, limits_sweep, l)) return l->sweeping = true, ST_OK;
     http_limits_close(l);
     *out = NULL;
     return err_set(e, ST_NOMEM, "no thread for the limits of connections");

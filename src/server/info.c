@@ -86,7 +86,7 @@ static void key_str(buf *b, const char *key, const char *value) {
     buf_char(b, ',');
 }
 
-static void key_i64(buf *b, const char *key, i64 v) { buf_fmt(b, "\"%s\":%lld,", key, (long long)v); }
+static void info_key_i64(buf *b, const char *key, i64 v) { buf_fmt(b, "\"%s\":%lld,", key, (long long)v); }
 
 void route_server_info(server *s, http_request *q, http_reply *r) {
     (void)q;
@@ -103,17 +103,17 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     buf_fmt(b, "\"simulated\":%s,\"deterministic\":%s,", engine_simulated(s->engine) ? "true" : "false",
             engine_deterministic(s->engine) ? "true" : "false");
     key_str(b, "host", o->host);
-    key_i64(b, "port", http_port(s->http));
+    info_key_i64(b, "port", http_port(s->http));
     key_str(b, "chat_template", chat_template_name(s->model.template));
     key_str(b, "tool_call_parser", o->parse_calls ? "kimi_k2" : NULL);
     key_str(b, "reasoning_parser", o->parse_reasoning ? "kimi_k2" : NULL);
     key_str(b, "memory_plan", engine_plan(s->engine));
-    key_i64(b, "context_length", st.context);
-    key_i64(b, "max_running_requests", st.max_running);
-    key_i64(b, "max_queued_requests", st.max_queued);
-    key_i64(b, "chunked_prefill_size", st.chunk);
-    key_i64(b, "page_size", st.page_tokens);
-    key_i64(b, "max_total_num_tokens", st.pages * st.page_tokens);
+    info_key_i64(b, "context_length", st.context);
+    info_key_i64(b, "max_running_requests", st.max_running);
+    info_key_i64(b, "max_queued_requests", st.max_queued);
+    info_key_i64(b, "chunked_prefill_size", st.chunk);
+    info_key_i64(b, "page_size", st.page_tokens);
+    info_key_i64(b, "max_total_num_tokens", st.pages * st.page_tokens);
     buf_fmt(b, "\"disable_radix_cache\":%s,", o->sched.disable_radix_cache ? "true" : "false");
     buf_fmt(b,
             "\"internal_states\":[{\"avg_spec_accept_length\":null,\"last_gen_throughput\":%.3f,"
@@ -148,11 +148,11 @@ void route_live(server *s, http_request *q, http_reply *r) {
     buf_fmt(b, "\"simulated\":%s,", engine_simulated(s->engine) ? "true" : "false");
     buf_fmt(b, "\"uptime_s\":%.1f,\"connections\":%lld,\"body_memory\":%llu,", now_s() - s->started_s,
             (long long)http_connections(s->http), (unsigned long long)http_memory(s->http));
-    key_i64(b, "context", st.context);
-    key_i64(b, "max_running", st.max_running);
-    key_i64(b, "max_queued", st.max_queued);
-    key_i64(b, "pages", st.pages);
-    key_i64(b, "page_tokens", st.page_tokens);
+    info_key_i64(b, "context", st.context);
+    info_key_i64(b, "max_running", st.max_running);
+    info_key_i64(b, "max_queued", st.max_queued);
+    info_key_i64(b, "pages", st.pages);
+    info_key_i64(b, "page_tokens", st.page_tokens);
     buf_fmt(b, "\"prefix_cache\":%s,", s->o.sched.disable_radix_cache ? "false" : "true");
     live_write(s->live, since ? strtoll(since, NULL, 10) : 0, b);
     buf_char(b, '}');

@@ -73,7 +73,7 @@ static bool reserve(void **p, i64 *cap, i64 need, size_t size) {
 }
 
 /* With the job's lock held. */
-static void append(job *j, const slot *sl, const sched_event *ev) {
+static void job_append(job *j, const slot *sl, const sched_event *ev) {
     job_events *q = &j->in;
     size_t bytes = (size_t)q->n * sizeof *q->ev + (size_t)(q->n_top + ev->n_top) * sizeof *q->top;
     if (j->overflow || j->nomem) return;
@@ -117,7 +117,7 @@ void job_table_on_events(void *ud, const sched_event *ev, i64 n) {
         job *j = sl->j;
         pthread_mutex_lock(&j->lock);
         if (ev[i].kind == SCHED_STARTED || ev[i].kind == SCHED_END) note_end(sl, &ev[i]);
-        append(j, sl, &ev[i]);
+        job_append(j, sl, &ev[i]);
         /* Wake once for a run of events of one job. */
         bool more = i + 1 < n && ((slot *)ev[i + 1].user)->j == j;
         bool wake = j->waiting && !more;
@@ -220,7 +220,7 @@ bool job_submit(job **out, job_table *t, scheduler *s, const gen_request *r, con
     ids_append(&stops, r->stop_ids.data, r->stop_ids.len);
     if (!r->ignore_eos) ids_append(&stops, m->stops.data, m->stops.len);
     job *j = stops.failed ? NULL : job_new(r->n_prompts * r->n, rid);
-    bool ok = j != NULL || api_fail(e, 503, NULL, NULL, "out of memory");
+    bool ok = j != NULL || api_nomem(e);
     if (ok) {
         j->s = s;
         j->table = t;
@@ -256,7 +256,7 @@ bool job_take(job *j, f64 timeout_s, const job_events **out, api_error *e) {
     pthread_mutex_unlock(&j->lock);
     *out = &j->out;
     if (overflow) return api_fail(e, 503, NULL, NULL, "the client reads too slowly: the answer was dropped");
-    if (nomem) return api_fail(e, 503, NULL, NULL, "out of memory");
+    if (nomem) return api_nomem(e);
     return true;
 }
 

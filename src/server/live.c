@@ -23,7 +23,7 @@ struct live {
     latencies minute;
 };
 
-static void take(live *l) {
+static void live_take(live *l) {
     sample now;
     latencies minute;
     scheduler_stats(l->sched, &now.s);
@@ -45,7 +45,7 @@ static void *once_a_second(void *ud) {
         while (!l->stop && !pthread_cond_timedwait(&l->stopped, &l->lock, &next)) {}
         if (l->stop) break;
         pthread_mutex_unlock(&l->lock);
-        take(l);
+        live_take(l);
         pthread_mutex_lock(&l->lock);
     }
     pthread_mutex_unlock(&l->lock);
@@ -63,7 +63,7 @@ status live_open(live **out, scheduler *s, metrics *m, err *e) {
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&l->stopped, &attr);
     pthread_condattr_destroy(&attr);
-    take(l);
+    live_take(l);
     l->runs = pthread_create(&l->thread, NULL, once_a_second, l) == 0;
     return l->runs ? ST_OK : err_set(e, ST_NOMEM, "no thread for the live view");
 }
@@ -82,7 +82,7 @@ void live_close(live *l) {
 
 /* ---- JSON ---- */
 
-static void key_i64(buf *b, const char *key, i64 v) { buf_fmt(b, "\"%s\":%lld,", key, (long long)v); }
+static void live_key_i64(buf *b, const char *key, i64 v) { buf_fmt(b, "\"%s\":%lld,", key, (long long)v); }
 
 static void key_quantiles(buf *b, const char *key, const quantiles *q) {
     buf_fmt(b, "\"%s\":{\"n\":%lld,\"p50\":%.6f,\"p90\":%.6f,\"p99\":%.6f},", key, (long long)q->n, q->p50, q->p90,
@@ -91,13 +91,13 @@ static void key_quantiles(buf *b, const char *key, const quantiles *q) {
 
 static void write_now(buf *b, const sched_stats *s) {
     buf_str(b, "\"now\":{");
-    key_i64(b, "running", s->running);
-    key_i64(b, "prefilling", s->prefilling);
-    key_i64(b, "queued", s->queued);
-    key_i64(b, "queued_tokens", s->queued_tokens);
-    key_i64(b, "pages_used", s->pages_used);
-    key_i64(b, "pages_cached", s->pages_cached);
-    key_i64(b, "pages_free", s->pages_free);
+    live_key_i64(b, "running", s->running);
+    live_key_i64(b, "prefilling", s->prefilling);
+    live_key_i64(b, "queued", s->queued);
+    live_key_i64(b, "queued_tokens", s->queued_tokens);
+    live_key_i64(b, "pages_used", s->pages_used);
+    live_key_i64(b, "pages_cached", s->pages_cached);
+    live_key_i64(b, "pages_free", s->pages_free);
     buf_fmt(b, "\"since_step_s\":%.3f},", s->since_step_s);
 }
 
@@ -109,12 +109,12 @@ static void write_minute(buf *b, const sample *from, const sample *to, const lat
     buf_fmt(b, "\"minute\":{\"seconds\":%.3f,", past);
     key_quantiles(b, "ttft_s", &m->ttft);
     key_quantiles(b, "itl_s", &m->itl);
-    key_i64(b, "requests", ended);
-    key_i64(b, "prompt_tokens", z->prompt_tokens - a->prompt_tokens);
-    key_i64(b, "cached_tokens", z->cached_tokens - a->cached_tokens);
-    key_i64(b, "generated_tokens", z->generated_tokens - a->generated_tokens);
-    key_i64(b, "preemptions", z->preemptions - a->preemptions);
-    key_i64(b, "steps", steps);
+    live_key_i64(b, "requests", ended);
+    live_key_i64(b, "prompt_tokens", z->prompt_tokens - a->prompt_tokens);
+    live_key_i64(b, "cached_tokens", z->cached_tokens - a->cached_tokens);
+    live_key_i64(b, "generated_tokens", z->generated_tokens - a->generated_tokens);
+    live_key_i64(b, "preemptions", z->preemptions - a->preemptions);
+    live_key_i64(b, "steps", steps);
     buf_fmt(b, "\"step_s\":%.6f,\"rows_per_step\":%.2f,\"busy\":%.4f},", steps ? busy / (f64)steps : 0,
             steps ? (f64)(z->generated_tokens + z->prefilled_tokens - a->generated_tokens - a->prefilled_tokens) /
                         (f64)steps
@@ -126,14 +126,14 @@ static void write_total(buf *b, const sched_stats *s) {
     i64 ended = 0;
     for (int i = 0; i <= SCHED_ERROR; i++) ended += s->ended[i];
     buf_str(b, "\"total\":{");
-    key_i64(b, "accepted", s->accepted);
-    key_i64(b, "refused", s->refused);
-    key_i64(b, "ended", ended);
-    key_i64(b, "aborted", s->ended[SCHED_ABORT]);
-    key_i64(b, "preemptions", s->preemptions);
-    key_i64(b, "prompt_tokens", s->prompt_tokens);
-    key_i64(b, "cached_tokens", s->cached_tokens);
-    key_i64(b, "generated_tokens", s->generated_tokens);
+    live_key_i64(b, "accepted", s->accepted);
+    live_key_i64(b, "refused", s->refused);
+    live_key_i64(b, "ended", ended);
+    live_key_i64(b, "aborted", s->ended[SCHED_ABORT]);
+    live_key_i64(b, "preemptions", s->preemptions);
+    live_key_i64(b, "prompt_tokens", s->prompt_tokens);
+    live_key_i64(b, "cached_tokens", s->cached_tokens);
+    live_key_i64(b, "generated_tokens", s->generated_tokens);
     buf_fmt(b, "\"steps\":%lld},", (long long)s->steps);
 }
 

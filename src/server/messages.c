@@ -27,10 +27,8 @@ typedef struct {
     i64 turn;
 } call_ids;
 
-static bool nomem(api_error *e) { return api_fail(e, 503, NULL, NULL, "out of memory"); }
-
 static bool set_str(json_t *o, const char *key, const char *s, api_error *e) {
-    return json_object_set_new(o, key, json_string(s)) == 0 ? true : nomem(e);
+    return json_object_set_new(o, key, json_string(s)) == 0 ? true : api_nomem(e);
 }
 
 static bool role(json_t *m, size_t at, api_error *e) {
@@ -54,7 +52,7 @@ static bool role(json_t *m, size_t at, api_error *e) {
 
 /* One part: other names of text, and what cannot be read. *reasoning: the text of a piece of reasoning, which is no
  * part of the content. */
-static bool part(json_t *p, const char *field, const json_t **reasoning, api_error *e) {
+static bool history_part(json_t *p, const char *field, const json_t **reasoning, api_error *e) {
     const json_t *v = json_object_get(p, "type");
     const char *type = json_string_value(v);
     *reasoning = NULL;
@@ -80,18 +78,18 @@ static bool parts(json_t *m, size_t at, api_error *e) {
     if (!json_is_array(list)) return true;
     json_array_foreach(list, i, p) {
         snprintf(field, sizeof field, "messages[%zu].content[%zu]", at, i);
-        if (!part(p, field, &reasoning, e)) return false;
+        if (!history_part(p, field, &reasoning, e)) return false;
         if (json_is_string(reasoning) && !field_given(m, "reasoning_content") &&
             json_object_set(m, "reasoning_content", (json_t *)reasoning))
-            return nomem(e);
-        if (!reasoning && kept++ < i && json_array_set(list, kept - 1, p)) return nomem(e);
+            return api_nomem(e);
+        if (!reasoning && kept++ < i && json_array_set(list, kept - 1, p)) return api_nomem(e);
     }
     while (json_array_size(list) > kept) json_array_remove(list, json_array_size(list) - 1);
     return true;
 }
 
 /* Room for one more element behind n. */
-static bool grow(void **p, size_t n, size_t *cap, size_t size) {
+static bool history_grow(void **p, size_t n, size_t *cap, size_t size) {
     if (n < *cap) return true;
     size_t more = *cap ? 2 * *cap : 16;
     void *q = realloc(*p, more * size);
@@ -106,7 +104,7 @@ static bool note_id(call_ids *c, const char *id, size_t at) {
     const json_t *known = json_object_get(c->by_id, id);
     if (!known) {
         if (!c->by_id) c->by_id = json_object();
-        if (!grow((void **)&c->ids, c->n_ids, &c->cap_ids, sizeof *c->ids) ||
+        if (!history_grow((void **)&c->ids, c->n_ids, &c->cap_ids, sizeof *c->ids) ||
             json_object_set_new_nocheck(c->by_id, id, json_integer((json_int_t)c->n_ids)))
             return false;
         c->ids[c->n_ids++] = (id_calls){c->turn, at, at};
@@ -125,12 +123,12 @@ static bool note_id(call_ids *c, const char *id, size_t at) {
 
 /* Notes the call `id` of the tool `name` and gives it our id. */
 static bool rename_call(json_t *call, json_t *id, const char *name, call_ids *c, api_error *e) {
-    if (!grow((void **)&c->calls, c->n, &c->cap, sizeof *c->calls)) return nomem(e);
+    if (!history_grow((void **)&c->calls, c->n, &c->cap, sizeof *c->calls)) return api_nomem(e);
     json_t *now = json_sprintf("functions.%s:%zu", name, c->n);
-    if (!now) return nomem(e);
+    if (!now) return api_nomem(e);
     c->calls[c->n++] = (old_call){now, NONE};
-    if (json_is_string(id) && !note_id(c, json_string_value(id), c->n - 1)) return nomem(e);
-    return json_object_set(call, "id", now) == 0 ? true : nomem(e);
+    if (json_is_string(id) && !note_id(c, json_string_value(id), c->n - 1)) return api_nomem(e);
+    return json_object_set(call, "id", now) == 0 ? true : api_nomem(e);
 }
 
 static bool rename_calls(json_t *m, call_ids *c, api_error *e) {
@@ -164,7 +162,7 @@ static bool rename_result(json_t *m, size_t at, call_ids *c, api_error *e) {
         return api_fail(e, 400, NULL, "messages", "messages[%zu].tool_call_id: missing in a tool's message", at);
     old_call *k = find_call(c, id);
     if (!k) return true; /* the call is not in this conversation: nothing to be consistent with */
-    return json_object_set(m, "tool_call_id", k->now) == 0 ? true : nomem(e);
+    return json_object_set(m, "tool_call_id", k->now) == 0 ? true : api_nomem(e);
 }
 
 bool messages_normalise(json_t *messages, i64 *calls, api_error *e) {
@@ -176,7 +174,7 @@ bool messages_normalise(json_t *messages, i64 *calls, api_error *e) {
         if (!json_is_object(m)) continue;
         ok = ok && role(m, i, e) && parts(m, i, e);
         if (ok && !field_given(m, "reasoning_content") && json_is_string(json_object_get(m, "reasoning")))
-            ok = json_object_set(m, "reasoning_content", json_object_get(m, "reasoning")) == 0 || nomem(e);
+            ok = json_object_set(m, "reasoning_content", json_object_get(m, "reasoning")) == 0 || api_nomem(e);
         ok = ok && rename_calls(m, &c, e);
         const char *who = json_string_value(json_object_get(m, "role"));
         if (ok && who && !strcmp(who, "tool")) ok = rename_result(m, i, &c, e);

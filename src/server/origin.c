@@ -18,7 +18,7 @@ static bool host_name(const char *host, const char **name, size_t *n) {
     return *n > 0 && !*end;
 }
 
-static bool same_name(const char *a, size_t n, const char *b) { return strlen(b) == n && !strncasecmp(a, b, n); }
+static bool origin_same_name(const char *a, size_t n, const char *b) { return strlen(b) == n && !strncasecmp(a, b, n); }
 
 /* An address cannot be rebound: only names go through DNS. */
 static bool is_address(const char *name, size_t n) {
@@ -37,10 +37,10 @@ static bool host_known(const origin_rules *r, const char *host) {
     size_t n;
     if (!host_name(host, &name, &n)) return false;
     if (name[n - 1] == '.') n--; /* a fully qualified name */
-    if (same_name(name, n, "localhost") || is_address(name, n)) return true;
+    if (origin_same_name(name, n, "localhost") || is_address(name, n)) return true;
     if (n > tail && !strncasecmp(name + n - tail, local, tail)) return true;
     for (int i = 0; i < r->n_hosts; i++)
-        if (same_name(name, n, r->hosts[i])) return true;
+        if (origin_same_name(name, n, r->hosts[i])) return true;
     return false;
 }
 
@@ -52,7 +52,7 @@ static bool any_origin(const origin_rules *r) {
     return false;
 }
 
-static bool listed(const origin_rules *r, const char *origin) {
+static bool origin_listed(const origin_rules *r, const char *origin) {
     for (int i = 0; i < r->n_origins; i++)
         if (!strcasecmp(r->origins[i], origin)) return true;
     return false;
@@ -67,7 +67,7 @@ static bool own(const char *origin, const char *host) {
 origin_verdict origin_judge(const origin_rules *r, const origin_request *q) {
     if (q->host && (q->loopback || r->n_hosts) && !host_known(r, q->host)) return ORIGIN_HOST;
     if (any_origin(r)) return ORIGIN_OK;
-    if (q->origin) return own(q->origin, q->host) || listed(r, q->origin) ? ORIGIN_OK : ORIGIN_PAGE;
+    if (q->origin) return own(q->origin, q->host) || origin_listed(r, q->origin) ? ORIGIN_OK : ORIGIN_PAGE;
     const char *site = q->fetch_site;
     bool foreign = site && strcmp(site, "same-origin") && strcmp(site, "none");
     return foreign && !q->page ? ORIGIN_PAGE : ORIGIN_OK;
@@ -95,7 +95,7 @@ void origin_fields(const origin_rules *r, const http_request *q, http_reply *rep
     const char *origin = http_header(q, "Origin");
     bool any = any_origin(r);
     if (r->n_origins && !any) http_field(reply, "Vary", "Origin");
-    if (!origin || !(any || listed(r, origin))) return;
+    if (!origin || !(any || origin_listed(r, origin))) return;
     http_field(reply, "Access-Control-Allow-Origin", any ? "*" : origin);
     http_field(reply, "Access-Control-Expose-Headers", "x-request-id, Retry-After, x-should-retry");
 }

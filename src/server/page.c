@@ -43,7 +43,7 @@ static struct {
     char etag[20];
 } files[] = {PAGE_FILES(ENTRY)};
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t page_once = PTHREAD_ONCE_INIT;
 
 /* FNV-1a, 64 bits (Fowler, Noll, Vo): other bytes, other tag. */
 static void make_tags(void) {
@@ -68,7 +68,7 @@ void route_page(server *s, http_request *q, http_reply *r) {
         reply_error(s, r, &e);
         return;
     }
-    pthread_once(&once, make_tags);
+    pthread_once(&page_once, make_tags);
     const char *have = http_header(q, "If-None-Match");
     r->status = have && (strstr(have, files[i].etag) || !strcmp(have, "*")) ? 304 : 200;
     r->type = files[i].type;

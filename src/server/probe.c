@@ -37,7 +37,7 @@ static bool wait_for_token(const server *s, job *j, i64 before, api_error *e) {
     return api_fail(e, 503, NULL, NULL, "no token within %g seconds", patience);
 }
 
-static bool look(server *s, api_error *e) {
+static bool probe_look(server *s, api_error *e) {
     i32 id = 0;
     ids_buf prompt = {.data = &id, .len = 1};
     job *j = NULL;
@@ -62,7 +62,7 @@ static void run_probe(server *s, probe *p) {
     api_error why = {0};
     p->running = true;
     pthread_mutex_unlock(&p->lock);
-    bool works = look(s, &why);
+    bool works = probe_look(s, &why);
     pthread_mutex_lock(&p->lock);
     p->running = false;
     p->works = works;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Anthropic counts what came from the cache apart from the rest of the input. */
-static void usage(const reply *p, buf *out) {
+static void reply_messages_usage(const reply *p, buf *out) {
     i64 cached = p->ends[0].usage.cached_tokens;
     buf_fmt(out,
             "{\"input_tokens\":%lld,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%lld,"
@@ -37,7 +37,7 @@ static void stop_reason(const answer *a, bool over, buf *out) {
 }
 
 /* content NULL: as it stands at the beginning. */
-static void message(const reply *p, const buf *content, buf *out) {
+static void reply_messages_message(const reply *p, const buf *content, buf *out) {
     buf_str(out, "{\"id\":");
     buf_json_str(out, p->id, strlen(p->id));
     buf_str(out, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
@@ -47,11 +47,13 @@ static void message(const reply *p, const buf *content, buf *out) {
     buf_str(out, "],");
     stop_reason(&p->all[0], content != NULL, out);
     buf_str(out, ",\"usage\":");
-    usage(p, out);
+    reply_messages_usage(p, out);
     buf_char(out, '}');
 }
 
-static void event(const char *name, buf *out) { buf_fmt(out, "event: %s\ndata: {\"type\":\"%s\"", name, name); }
+static void reply_messages_event(const char *name, buf *out) {
+    buf_fmt(out, "event: %s\ndata: {\"type\":\"%s\"", name, name);
+}
 
 /* ---- Blocks ---- */
 
@@ -64,8 +66,8 @@ static void call_head(const reply *p, buf *out) {
     buf_str(out, ",\"input\":");
 }
 
-static void begin(reply *p, buf *out) {
-    event("content_block_start", out);
+static void reply_messages_begin(reply *p, buf *out) {
+    reply_messages_event("content_block_start", out);
     buf_fmt(out, ",\"index\":%lld,\"content_block\":", (long long)p->blocks.index);
     if (p->blocks.kind == PIECE_REASONING) {
         buf_str(out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
@@ -78,25 +80,25 @@ static void begin(reply *p, buf *out) {
     buf_str(out, "}\n\n");
 }
 
-static void delta(reply *p, const char *text, size_t len, buf *out) {
+static void reply_messages_delta(reply *p, const char *text, size_t len, buf *out) {
     static const char *const types[][2] = {[PIECE_REASONING] = {"thinking_delta", "thinking"},
                                            [PIECE_CONTENT] = {"text_delta", "text"},
                                            [PIECE_CALL_ARGS] = {"input_json_delta", "partial_json"}};
     const char *const *type = types[p->blocks.kind];
-    event("content_block_delta", out);
+    reply_messages_event("content_block_delta", out);
     buf_fmt(out, ",\"index\":%lld,\"delta\":{\"type\":\"%s\",\"%s\":", (long long)p->blocks.index, type[0], type[1]);
     buf_json_str(out, text, len);
     buf_str(out, "}}\n\n");
 }
 
-static void end(reply *p, bool complete, buf *out) {
+static void reply_messages_end(reply *p, bool complete, buf *out) {
     (void)complete;
     if (p->blocks.kind == PIECE_REASONING) { /* clients keep the block for the history once it is signed */
-        event("content_block_delta", out);
+        reply_messages_event("content_block_delta", out);
         buf_fmt(out, ",\"index\":%lld,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"\"}}\n\n",
                 (long long)p->blocks.index);
     }
-    event("content_block_stop", out);
+    reply_messages_event("content_block_stop", out);
     buf_fmt(out, ",\"index\":%lld}\n\n", (long long)p->blocks.index);
 }
 
@@ -118,7 +120,7 @@ static void write_input(const buf *text, buf *out) {
     json_decref(v);
 }
 
-static void block_json(const reply *p, bool complete, buf *out) {
+static void reply_messages_block_json(const reply *p, bool complete, buf *out) {
     const reply_blocks *b = &p->blocks;
     (void)complete;
     if (b->kind == PIECE_CALL_ARGS) {
@@ -133,42 +135,43 @@ static void block_json(const reply *p, bool complete, buf *out) {
     buf_str(out, thinks ? ",\"signature\":\"\"}" : "}");
 }
 
-static const block_writer blocks = {begin, delta, end, block_json};
+static const block_writer reply_messages_blocks = {reply_messages_begin, reply_messages_delta, reply_messages_end,
+                                                   reply_messages_block_json};
 
 /* ---- The answer ---- */
 
-static void whole(reply *p, buf *out) {
-    reply_blocks_write(p, &p->all[0], &blocks, NULL);
-    message(p, &p->blocks.done, out);
+static void reply_messages_whole(reply *p, buf *out) {
+    reply_blocks_write(p, &p->all[0], &reply_messages_blocks, NULL);
+    reply_messages_message(p, &p->blocks.done, out);
     out->failed |= p->blocks.done.failed || p->blocks.text.failed;
 }
 
-static void chunks(reply *p, i64 i, buf *out) {
+static void reply_messages_chunks(reply *p, i64 i, buf *out) {
     const answer *a = &p->all[i];
     if (!p->begun[i]) {
-        event("message_start", out);
+        reply_messages_event("message_start", out);
         buf_str(out, ",\"message\":");
-        message(p, NULL, out);
+        reply_messages_message(p, NULL, out);
         buf_str(out, "}\n\n");
         p->begun[i] = true;
     }
-    reply_blocks_write(p, a, &blocks, out);
+    reply_blocks_write(p, a, &reply_messages_blocks, out);
     if (!a->done) return;
-    event("message_delta", out);
+    reply_messages_event("message_delta", out);
     buf_str(out, ",\"delta\":{");
     stop_reason(a, true, out);
     buf_str(out, "},\"usage\":");
-    usage(p, out);
+    reply_messages_usage(p, out);
     buf_str(out, "}\n\n");
 }
 
-static void stream_end(reply *p, buf *out) {
+static void reply_messages_stream_end(reply *p, buf *out) {
     (void)p;
-    event("message_stop", out);
+    reply_messages_event("message_stop", out);
     buf_str(out, "}\n\n");
 }
 
-static void stream_error(reply *p, const api_error *e, buf *out) {
+static void reply_messages_stream_error(reply *p, const api_error *e, buf *out) {
     (void)p;
     buf_str(out, "event: error\ndata: ");
     api_error_json_anthropic(out, e);
@@ -177,8 +180,9 @@ static void stream_error(reply *p, const api_error *e, buf *out) {
 
 static void ping(reply *p, buf *out) {
     (void)p;
-    event("ping", out);
+    reply_messages_event("ping", out);
     buf_str(out, "}\n\n");
 }
 
-const reply_writer reply_messages = {whole, chunks, stream_end, stream_error, ping, true};
+const reply_writer reply_messages = {
+    reply_messages_whole, reply_messages_chunks, reply_messages_stream_end, reply_messages_stream_error, ping, true};

@@ -11,7 +11,7 @@ void token_text(const served_model *m, i32 id, buf *out) {
 }
 
 /* JSON has no infinities; OpenAI's "very unlikely" is -9999. */
-static void number(buf *out, f32 logprob) { buf_fmt(out, "%.9g", logprob > -9999 ? (f64)logprob : -9999.0); }
+static void parts_number(buf *out, f32 logprob) { buf_fmt(out, "%.9g", logprob > -9999 ? (f64)logprob : -9999.0); }
 
 static void token_string(buf *out, const served_model *m, i32 id) {
     buf text = {0};
@@ -35,7 +35,7 @@ static void chat_entry(buf *out, const served_model *m, i32 id, f32 logprob) {
     buf_str(out, "{\"token\":");
     token_string(out, m, id);
     buf_str(out, ",\"logprob\":");
-    number(out, logprob);
+    parts_number(out, logprob);
     buf_str(out, ",\"bytes\":[");
     for (size_t i = 0; i < len; i++) buf_fmt(out, "%s%d", i ? "," : "", (u8)bytes[i]);
     buf_char(out, ']');
@@ -84,7 +84,7 @@ static void completion_top(buf *out, const answer *a, const position_info *p) {
         any = true;
         buf_json_str(out, s, text.len);
         buf_char(out, ':');
-        number(out, t.logprob);
+        parts_number(out, t.logprob);
     }
     buf_char(out, '}');
     out->failed |= !seen || text.failed;
@@ -109,7 +109,7 @@ void completion_logprobs(buf *out, const answer *a, size_t from, size_t to, i64 
     for (size_t i = from; i < to; i++) {
         if (i > from) buf_char(out, ',');
         if (a->info[i].has_logprob)
-            number(out, a->info[i].logprob);
+            parts_number(out, a->info[i].logprob);
         else
             buf_str(out, "null");
     }
@@ -134,7 +134,7 @@ void completion_logprobs(buf *out, const answer *a, size_t from, size_t to, i64 
 static void triple(buf *out, const served_model *m, i32 id, f32 logprob, bool has, bool text) {
     buf_char(out, '[');
     if (has)
-        number(out, logprob);
+        parts_number(out, logprob);
     else
         buf_str(out, "null");
     buf_fmt(out, ",%d,", id);

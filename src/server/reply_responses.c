@@ -20,7 +20,7 @@ static void echo(const reply *p, const char *key, const char *otherwise, buf *ou
         buf_str(out, otherwise);
 }
 
-static void usage(const reply *p, buf *out) {
+static void reply_responses_usage(const reply *p, buf *out) {
     const answer *a = &p->all[0];
     i64 input = (i64)a->prompt->len;
     buf_fmt(out,
@@ -66,21 +66,23 @@ static void response(const reply *p, const char *status, const api_error *e, buf
     if (going)
         buf_str(out, "null");
     else
-        usage(p, out);
+        reply_responses_usage(p, out);
     buf_char(out, '}');
 }
 
-static const char *status_of(const answer *a) { return strcmp(a->finish, "length") ? "completed" : "incomplete"; }
+static const char *reply_responses_status_of(const answer *a) {
+    return strcmp(a->finish, "length") ? "completed" : "incomplete";
+}
 
 /* ---- Events ---- */
 
-static void event(reply *p, const char *name, buf *out) {
+static void reply_responses_event(reply *p, const char *name, buf *out) {
     buf_fmt(out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%lld", name, name,
             (long long)p->blocks.sequence++);
 }
 
 static void response_event(reply *p, const char *name, const char *status, const api_error *e, buf *out) {
-    event(p, name, out);
+    reply_responses_event(p, name, out);
     buf_str(out, ",\"response\":");
     response(p, status, e, out);
     buf_str(out, "}\n\n");
@@ -96,7 +98,7 @@ static void item_id(const reply *p, buf *out) {
 
 /* An event about a part of the open item. */
 static void item_event(reply *p, const char *name, bool part, buf *out) {
-    event(p, name, out);
+    reply_responses_event(p, name, out);
     buf_str(out, ",\"item_id\":");
     item_id(p, out);
     buf_fmt(out, ",\"output_index\":%lld", (long long)p->blocks.index);
@@ -105,7 +107,7 @@ static void item_event(reply *p, const char *name, bool part, buf *out) {
 
 static void json_text(const buf *b, buf *out) { buf_json_str(out, b->data ? b->data : "", b->len); }
 
-static void part(const reply *p, bool empty, buf *out) {
+static void reply_responses_part(const reply *p, bool empty, buf *out) {
     static const buf none = {0};
     bool thinks = p->blocks.kind == PIECE_REASONING;
     buf_str(out, thinks ? "{\"type\":\"reasoning_text\",\"text\":" : "{\"type\":\"output_text\",\"text\":");
@@ -133,23 +135,23 @@ static void item(const reply *p, const char *status, buf *out) {
     buf_str(out, b->kind == PIECE_REASONING ? ",\"type\":\"reasoning\",\"summary\":[]"
                                             : ",\"type\":\"message\",\"role\":\"assistant\"");
     buf_str(out, ",\"content\":[");
-    if (!begins) part(p, false, out);
+    if (!begins) reply_responses_part(p, false, out);
     buf_str(out, "]}");
 }
 
-static void begin(reply *p, buf *out) {
-    event(p, "response.output_item.added", out);
+static void reply_responses_begin(reply *p, buf *out) {
+    reply_responses_event(p, "response.output_item.added", out);
     buf_fmt(out, ",\"output_index\":%lld,\"item\":", (long long)p->blocks.index);
     item(p, "in_progress", out);
     buf_str(out, "}\n\n");
     if (p->blocks.kind == PIECE_CALL_ARGS) return;
     item_event(p, "response.content_part.added", true, out);
     buf_str(out, ",\"part\":");
-    part(p, true, out);
+    reply_responses_part(p, true, out);
     buf_str(out, "}\n\n");
 }
 
-static void delta(reply *p, const char *text, size_t len, buf *out) {
+static void reply_responses_delta(reply *p, const char *text, size_t len, buf *out) {
     static const char *const names[] = {[PIECE_REASONING] = "response.reasoning_text.delta",
                                         [PIECE_CONTENT] = "response.output_text.delta",
                                         [PIECE_CALL_ARGS] = "response.function_call_arguments.delta"};
@@ -159,7 +161,7 @@ static void delta(reply *p, const char *text, size_t len, buf *out) {
     buf_str(out, p->blocks.kind == PIECE_CONTENT ? ",\"logprobs\":[]}\n\n" : "}\n\n");
 }
 
-static void end(reply *p, bool complete, buf *out) {
+static void reply_responses_end(reply *p, bool complete, buf *out) {
     static const char *const names[] = {[PIECE_REASONING] = "response.reasoning_text.done",
                                         [PIECE_CONTENT] = "response.output_text.done",
                                         [PIECE_CALL_ARGS] = "response.function_call_arguments.done"};
@@ -176,24 +178,27 @@ static void end(reply *p, bool complete, buf *out) {
     if (!call) {
         item_event(p, "response.content_part.done", true, out);
         buf_str(out, ",\"part\":");
-        part(p, false, out);
+        reply_responses_part(p, false, out);
         buf_str(out, "}\n\n");
     }
-    event(p, "response.output_item.done", out);
+    reply_responses_event(p, "response.output_item.done", out);
     buf_fmt(out, ",\"output_index\":%lld,\"item\":", (long long)b->index);
     item(p, complete ? "completed" : "incomplete", out);
     buf_str(out, "}\n\n");
 }
 
-static void block_json(const reply *p, bool complete, buf *out) { item(p, complete ? "completed" : "incomplete", out); }
+static void reply_responses_block_json(const reply *p, bool complete, buf *out) {
+    item(p, complete ? "completed" : "incomplete", out);
+}
 
-static const block_writer blocks = {begin, delta, end, block_json};
+static const block_writer reply_responses_blocks = {reply_responses_begin, reply_responses_delta, reply_responses_end,
+                                                    reply_responses_block_json};
 
 /* ---- The answer ---- */
 
-static void whole(reply *p, buf *out) {
-    reply_blocks_write(p, &p->all[0], &blocks, NULL);
-    response(p, status_of(&p->all[0]), NULL, out);
+static void reply_responses_whole(reply *p, buf *out) {
+    reply_blocks_write(p, &p->all[0], &reply_responses_blocks, NULL);
+    response(p, reply_responses_status_of(&p->all[0]), NULL, out);
     out->failed |= p->blocks.done.failed || p->blocks.text.failed;
 }
 
@@ -204,19 +209,24 @@ static void open_stream(reply *p, buf *out) {
     p->begun[0] = true;
 }
 
-static void chunks(reply *p, i64 i, buf *out) {
+static void reply_responses_chunks(reply *p, i64 i, buf *out) {
     open_stream(p, out);
-    reply_blocks_write(p, &p->all[i], &blocks, out);
+    reply_blocks_write(p, &p->all[i], &reply_responses_blocks, out);
 }
 
-static void stream_end(reply *p, buf *out) {
-    const char *status = status_of(&p->all[0]);
+static void reply_responses_stream_end(reply *p, buf *out) {
+    const char *status = reply_responses_status_of(&p->all[0]);
     response_event(p, status[0] == 'c' ? "response.completed" : "response.incomplete", status, NULL, out);
 }
 
-static void stream_error(reply *p, const api_error *e, buf *out) {
+static void reply_responses_stream_error(reply *p, const api_error *e, buf *out) {
     open_stream(p, out);
     response_event(p, "response.failed", "failed", e, out);
 }
 
-const reply_writer reply_responses = {whole, chunks, stream_end, stream_error, NULL, true};
+const reply_writer reply_responses = {reply_responses_whole,
+                                      reply_responses_chunks,
+                                      reply_responses_stream_end,
+                                      reply_responses_stream_error,
+                                      NULL,
+                                      true};

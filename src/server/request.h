@@ -42,14 +42,15 @@ typedef struct {
     /* How to answer. */
     bool stream, include_usage, continuous_usage;
     bool echo, return_token_ids, skip_special;
-    i64 logprob_start; /* /generate: first prompt position whose logprob is wanted */
+    i64 logprob_start; /* /generate: first prompt position whose logprob is wanted; -1: none */
     bool logprob_text; /* /generate: return_text_in_logprobs */
     const char *prompt_field;
 
     /* Chat. */
     const json_t *tools;
-    bool in_think, plain, calls; /* the parser's options; calls: it looks for tool calls */
-    bool one_call;               /* parallel_tool_calls: false */
+    bool no_generation_prompt, continue_final; /* how the prompt ends */
+    bool in_think, plain, calls;               /* the parser's options; calls: it looks for tool calls */
+    bool one_call;                             /* parallel_tool_calls: false */
     bool hide_reasoning, whole_reasoning;
     i64 history_calls; /* tool calls in the messages: ids go on counting from there */
 
@@ -75,13 +76,9 @@ u64 gen_request_drop_read(gen_request *r);
 
 /* ---- What these share ---- */
 
-/* Sampling, stops, bias, seed and the like out of `o`. */
-bool request_sampling(gen_request *r, const served_model *m, const json_t *o, api_error *e);
-/* stream, stream_options, n, rid, priority, cache_salt, return_token_ids. */
-bool request_common(gen_request *r, const json_t *o, api_error *e);
-/* Refuses what constrains the output: response_format, regex, ebnf and their relatives. */
-bool request_no_grammar(const json_t *o, api_error *e);
-/* r->body is a chat body: reads it all. */
+/* Fields of their own are read by the table of server/request_fields.h. */
+
+/* r->body is a chat body, r begun: reads it all. */
 bool request_chat_body(gen_request *r, const served_model *m, api_error *e);
 /* Room for `n` prompts, each empty. */
 bool request_prompts(gen_request *r, size_t n, api_error *e);
@@ -93,6 +90,8 @@ bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v
 bool messages_normalise(json_t *messages, i64 *calls, api_error *e);
 /* What the request says about thinking, reduced to chat_template_kwargs; the caller's reference. NULL: *e. */
 json_t *request_thinking(const json_t *body, chat_template t, bool *thinking, api_error *e);
+/* 400: the fewest tokens are more than the most; so the two fields are called. */
+bool request_check_least(const gen_request *r, const char *least, const char *most, api_error *e);
 /* 400: more ids than fit. */
 bool request_too_long(const gen_request *r, const served_model *m, const char *key, api_error *e);
 /* The most ids that a prompt of r may have. */
@@ -100,7 +99,7 @@ size_t request_max_ids(const gen_request *r, const served_model *m);
 /* Text with control tokens to ids; *out is empty. */
 bool request_encode(const gen_request *r, const served_model *m, const json_t *text, const char *key, ids_buf *out,
                     api_error *e);
-/* Renders "messages" with "tools" into r->prompts[0]; sets the parser's options. */
+/* Renders "messages" with "tools" into r->prompts[0], reading what says how; sets the parser's options. */
 bool request_render(gen_request *r, const served_model *m, api_error *e);
 
 #endif

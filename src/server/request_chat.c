@@ -1,7 +1,7 @@
 /* server/request_chat.c: /v1/chat/completions: messages, tools and thinking to one prompt. */
-#include "server/request.h"
 #include "base/log.h"
 #include "server/json_size.h"
+#include "server/request_fields.h"
 #include <string.h>
 
 /* ---- Thinking: many spellings, one boolean; the first that is given wins. ---- */
@@ -57,7 +57,7 @@ json_t *request_thinking(const json_t *body, chat_template t, bool *thinking, ap
         return NULL;
     }
     json_t *out = json_pack("{s:b, s:b}", "thinking", *thinking, "preserve_thinking", preserve);
-    if (!out) api_fail(e, 503, NULL, NULL, "out of memory");
+    if (!out) api_nomem(e);
     return out;
 }
 
@@ -84,11 +84,11 @@ static bool read_tool(const json_t *tool, size_t at, const json_t *seen, api_err
     return true;
 }
 
-static bool read_tools(gen_request *r, api_error *e) {
+static bool request_chat_read_tools(gen_request *r, api_error *e) {
     if (!field_array(r->body, "tools", TOOLS_MAX, &r->tools, e)) return false;
     json_t *seen = json_object(), *tool;
     size_t i;
-    bool ok = seen || api_fail(e, 503, NULL, NULL, "out of memory");
+    bool ok = seen || api_nomem(e);
     if (ok) json_array_foreach(r->tools, i, tool) {
             ok = read_tool(tool, i, seen, e);
             if (!ok) break;
@@ -100,7 +100,7 @@ static bool read_tools(gen_request *r, api_error *e) {
     return ok;
 }
 
-static bool read_tool_choice(gen_request *r, bool *none, api_error *e) {
+static bool request_chat_read_tool_choice(gen_request *r, bool *none, api_error *e) {
     const json_t *choice = json_object_get(r->body, "tool_choice");
     const char *word = json_string_value(choice);
     *none = false;
@@ -160,24 +160,20 @@ static bool render(gen_request *r, const served_model *m, chat_request *q, chat_
 
 bool request_render(gen_request *r, const served_model *m, api_error *e) {
     const json_t *messages = json_object_get(r->body, "messages");
-    bool thinking, generation = true, go_on = false, none, separate = true, include = true, piecewise = true,
-                   parallel = true;
+    bool thinking, none;
     r->prompt_field = "messages";
     if (!field_array(r->body, "messages", SIZE_MAX, &messages, e)) return false;
     if (!json_array_size(messages)) return api_fail(e, 400, NULL, "messages", "messages: cannot be empty");
-    bool ok = read_tools(r, e) && read_tool_choice(r, &none, e) &&
+    bool ok = request_chat_read_tools(r, e) && request_chat_read_tool_choice(r, &none, e) &&
               messages_normalise((json_t *)messages, &r->history_calls, e) &&
-              field_bool(r->body, "add_generation_prompt", &generation, e) &&
-              field_bool(r->body, "continue_final_message", &go_on, e) &&
-              field_bool(r->body, "separate_reasoning", &separate, e) &&
-              field_bool(r->body, "include_reasoning", &include, e) &&
-              field_bool(r->body, "stream_reasoning", &piecewise, e) &&
-              field_bool(r->body, "parallel_tool_calls", &parallel, e) && request_prompts(r, 1, e);
+              request_read_fields(r, m, r->body, IN_PROMPT, e) && request_prompts(r, 1, e);
     json_t *kwargs = ok ? request_thinking(r->body, m->template, &thinking, e) : NULL;
     if (!kwargs) return false;
     chat_prompt p = {0};
-    chat_request q = {
-        .messages = messages, .tools = r->tools, .kwargs = kwargs, .add_generation_prompt = generation && !go_on};
+    chat_request q = {.messages = messages,
+                      .tools = r->tools,
+                      .kwargs = kwargs,
+                      .add_generation_prompt = !r->no_generation_prompt && !r->continue_final};
     ok = render(r, m, &q, &p, e);
     json_decref(kwargs);
     if (ok && p.tools_json.code != ST_OK)
@@ -187,31 +183,19 @@ bool request_render(gen_request *r, const served_model *m, api_error *e) {
     r->in_think = p.in_think;
     chat_prompt_free(&p);
     if (!ok) return false;
-    if (go_on && !open_last(&r->prompts[0], m, messages, e)) return false;
-    r->plain = !thinking || !separate || !m->parse_reasoning;
+    if (r->continue_final && !open_last(&r->prompts[0], m, messages, e)) return false;
+    r->plain |= !thinking || !m->parse_reasoning;
     r->calls = r->tools && !none && m->parse_calls;
-    r->one_call = !parallel;
-    r->hide_reasoning = !include;
-    r->whole_reasoning = !piecewise;
     return true;
 }
 
 bool request_chat_body(gen_request *r, const served_model *m, api_error *e) {
-    const json_t *o = r->body;
-    if (!request_common(r, o, e) || !request_sampling(r, m, o, e) || !request_no_grammar(o, e)) return false;
-    if (!field_i64(o, "max_tokens", 1, INT32_MAX, &r->max_new, e) ||
-        !field_i64(o, "max_completion_tokens", 1, INT32_MAX, &r->max_new, e) ||
-        !field_i64(o, "min_tokens", 0, INT32_MAX, &r->min_new, e) || !field_bool(o, "logprobs", &r->logprobs, e) ||
-        !field_i64(o, "top_logprobs", 0, 20, &r->top, e))
-        return false;
+    if (!request_read_fields(r, m, r->body, IN_CHAT, e)) return false;
     if (r->top && !r->logprobs) return api_fail(e, 400, NULL, "top_logprobs", "top_logprobs: needs logprobs: true");
-    if (r->max_new && r->min_new > r->max_new)
-        return api_fail(e, 400, NULL, "min_tokens", "min_tokens: more than max_tokens (%lld)", (long long)r->max_new);
-    return request_render(r, m, e);
+    return request_check_least(r, "min_tokens", "max_tokens", e) && request_render(r, m, e);
 }
 
 bool request_chat(gen_request *r, const served_model *m, json_t *body, api_error *e) {
-    r->kind = API_CHAT;
-    r->body = body;
+    request_begin(r, m, API_CHAT, body);
     return request_chat_body(r, m, e);
 }

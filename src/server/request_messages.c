@@ -4,7 +4,7 @@
  * of its own. redacted_thinking cannot be read and is left out; what else this version cannot show to the model
  * (pictures, documents, results of a provider's own tools) is refused by name. */
 #include "server/chat_builder.h"
-#include "server/request.h"
+#include "server/request_fields.h"
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -32,7 +32,7 @@ static json_t *without_billing_header(const json_t *text) {
 static bool system_text(translation *t, const json_t *text, size_t at) {
     json_t *rest = is_billing_header(text) ? without_billing_header(text) : json_incref((json_t *)text);
     json_t *newline = json_string("\n");
-    bool ok = rest && newline ? true : api_fail(t->e, 503, NULL, NULL, "out of memory");
+    bool ok = rest && newline ? true : api_nomem(t->e);
     /* Blocks are texts of their own: a line ends between them. */
     if (ok && json_string_length(rest))
         ok = (!at || !t->b.role || chat_builder_text(&t->b, "system", newline)) &&
@@ -73,7 +73,7 @@ static json_t *result_content(translation *t, const json_t *content, bool is_err
     char name[128];
     size_t i;
     bool ok = parts != NULL;
-    if (!ok) api_fail(t->e, 503, NULL, NULL, "out of memory");
+    if (!ok) api_nomem(t->e);
     if (json_is_string(content)) {
         first = content;
         ok = ok && json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", content)) == 0;
@@ -95,7 +95,7 @@ static json_t *result_content(translation *t, const json_t *content, bool is_err
         ok = json_array_insert_new(parts, 0, json_pack("{s:s, s:s}", "type", "text", "text", "Error: ")) == 0;
     if (ok) return parts;
     json_decref(parts);
-    if (!t->e->http) api_fail(t->e, 503, NULL, NULL, "out of memory");
+    if (!t->e->http) api_nomem(t->e);
     return NULL;
 }
 
@@ -137,7 +137,7 @@ static bool read_block(translation *t, const char *role, const json_t *block, co
     return block_refused(field, type, t->e);
 }
 
-static bool read_message(translation *t, const json_t *message, size_t at) {
+static bool from_messages_read_message(translation *t, const json_t *message, size_t at) {
     static const char *const roles[] = {"user", "assistant", "system"};
     const char *said = NULL, *role = NULL;
     const json_t *content = json_object_get(message, "content");
@@ -173,7 +173,7 @@ static bool read_messages(translation *t, const json_t *body) {
         return false;
     if (!json_array_size(list))
         return api_fail(t->e, 400, NULL, "messages", "messages: at least one message is required");
-    json_array_foreach(list, i, message) if (!read_message(t, message, i)) return false;
+    json_array_foreach(list, i, message) if (!from_messages_read_message(t, message, i)) return false;
     /* The answer goes on where the assistant's last message ends. */
     const json_t *last = json_array_get(t->b.messages, json_array_size(t->b.messages) - 1);
     const char *role = json_string_value(json_object_get(last, "role"));
@@ -186,7 +186,7 @@ static bool read_messages(translation *t, const json_t *body) {
 
 /* ---- Tools and thinking ---- */
 
-static bool read_tools(translation *t, const json_t *body) {
+static bool from_messages_read_tools(translation *t, const json_t *body) {
     const json_t *list;
     const char *type;
     char field[40];
@@ -206,12 +206,12 @@ static bool read_tools(translation *t, const json_t *body) {
         if (ok && !field_given(tool, "input_schema"))
             ok = api_fail(t->e, 400, NULL, field, "%s.input_schema: missing", field);
         if (!ok || !(out = chat_tool(tool, "input_schema", t->e))) return false;
-        if (json_array_append_new(tools, out)) return api_fail(t->e, 503, NULL, NULL, "out of memory");
+        if (json_array_append_new(tools, out)) return api_nomem(t->e);
     }
     return ok;
 }
 
-static bool read_tool_choice(translation *t, const json_t *body) {
+static bool from_messages_read_tool_choice(translation *t, const json_t *body) {
     const json_t *choice;
     const char *type = NULL;
     bool one = false;
@@ -252,7 +252,7 @@ static bool read_thinking(translation *t, const json_t *body) {
 /* ---- The rest ---- */
 
 /* What asks for something that is not there. */
-static bool read_refused(translation *t, const json_t *body) {
+static bool from_messages_read_refused(translation *t, const json_t *body) {
     static const char *const fields[] = {"mcp_servers", "container", "output_format"};
     const json_t *config;
     for (size_t i = 0; i < COUNT_OF(fields); i++) {
@@ -282,20 +282,21 @@ static bool read_limits(translation *t, const json_t *body) {
            (!stops || chat_builder_set(&t->b, "stop", json_incref((json_t *)stops)));
 }
 
-static bool translate(translation *t, const json_t *body, bool count) {
-    return chat_builder_open(&t->b, body, t->e) && (count || read_limits(t, body)) && read_refused(t, body) &&
-           read_tools(t, body) && read_tool_choice(t, body) && read_thinking(t, body) && read_messages(t, body);
+static bool from_messages_translate(translation *t, const json_t *body, bool count) {
+    return chat_builder_open(&t->b, body, IN_MESSAGES, t->e) && (count || read_limits(t, body)) &&
+           from_messages_read_refused(t, body) && from_messages_read_tools(t, body) &&
+           from_messages_read_tool_choice(t, body) && read_thinking(t, body) && read_messages(t, body);
 }
 
 static bool read(gen_request *r, const served_model *m, json_t *body, bool count, api_error *e) {
     translation t = {.e = e};
-    r->kind = API_MESSAGES;
+    request_begin(r, m, API_MESSAGES, NULL);
     r->original = body;
-    json_t *chat = translate(&t, body, count) ? chat_builder_take(&t.b) : NULL;
+    json_t *chat = from_messages_translate(&t, body, count) ? chat_builder_take(&t.b) : NULL;
     chat_builder_close(&t.b);
     r->body = chat;
     if (!chat) return false;
-    if (count) return r->n = 1, request_render(r, m, e);
+    if (count) return request_render(r, m, e);
     bool ok = request_chat_body(r, m, e);
     if (!ok && !strcmp(e->param, "stop")) strcpy(e->param, "stop_sequences");
     return ok;

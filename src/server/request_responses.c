@@ -4,7 +4,7 @@
  * the model wrote them. What needs a memory of earlier responses, or a tool that the provider would run, is refused by
  * name; `store` is not: the answer says "store": false. */
 #include "server/chat_builder.h"
-#include "server/request.h"
+#include "server/request_fields.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ typedef struct {
 /* ---- Items ---- */
 
 /* A text part under whatever name; *text NULL: a part that cannot be read and says nothing. */
-static bool read_part(translation *t, const json_t *part, const char *field, const json_t **text) {
+static bool from_responses_read_part(translation *t, const json_t *part, const char *field, const json_t **text) {
     static const char *const texts[] = {"input_text", "output_text", "text", "summary_text", "reasoning_text"};
     const char *type;
     if (!block_type(part, field, &type, t->e)) return false;
@@ -55,7 +55,7 @@ static bool message_item(translation *t, const json_t *item, const char *field) 
                         json_type_text(content));
     json_array_foreach(content, i, part) {
         snprintf(name, sizeof name, "%s.content[%zu]", field, i);
-        if (!read_part(t, part, name, &text) || !chat_builder_text(&t->b, role, text)) return false;
+        if (!from_responses_read_part(t, part, name, &text) || !chat_builder_text(&t->b, role, text)) return false;
     }
     return true;
 }
@@ -74,7 +74,7 @@ static bool reasoning_item(translation *t, const json_t *item, const char *field
     }
     json_array_foreach(list, i, part) {
         snprintf(name, sizeof name, "%s.%s[%zu]", field, key, i);
-        if (!read_part(t, part, name, &text) || !chat_builder_reasoning(&t->b, text)) return false;
+        if (!from_responses_read_part(t, part, name, &text) || !chat_builder_reasoning(&t->b, text)) return false;
     }
     return true;
 }
@@ -97,12 +97,12 @@ static bool output_item(translation *t, const json_t *item, const char *field) {
         return api_fail(t->e, 400, NULL, field, "%s.output: expected a string or an array of parts, got %s", field,
                         json_type_text(output));
     json_t *parts = json_array();
-    bool ok = parts || api_fail(t->e, 503, NULL, NULL, "out of memory");
+    bool ok = parts || api_nomem(t->e);
     json_array_foreach(output, i, part) {
         snprintf(name, sizeof name, "%s.output[%zu]", field, i);
-        ok = ok && read_part(t, part, name, &text);
+        ok = ok && from_responses_read_part(t, part, name, &text);
         if (ok && json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", text)))
-            ok = api_fail(t->e, 503, NULL, NULL, "out of memory");
+            ok = api_nomem(t->e);
         if (!ok) break;
     }
     if (ok) return chat_builder_result(&t->b, id, parts);
@@ -143,7 +143,7 @@ static bool read_input(translation *t, const json_t *body) {
 
 /* ---- Fields ---- */
 
-static bool read_tools(translation *t, const json_t *body) {
+static bool from_responses_read_tools(translation *t, const json_t *body) {
     const json_t *list;
     const char *type;
     char field[40];
@@ -158,12 +158,12 @@ static bool read_tools(translation *t, const json_t *body) {
         if (!block_type(tool, field, &type, t->e)) return false;
         if (strcmp(type, "function")) return block_refused(field, type, t->e);
         if (!(out = chat_tool(tool, "parameters", t->e))) return false;
-        if (json_array_append_new(tools, out)) return api_fail(t->e, 503, NULL, NULL, "out of memory");
+        if (json_array_append_new(tools, out)) return api_nomem(t->e);
     }
     return true;
 }
 
-static bool read_refused(translation *t, const json_t *body) {
+static bool from_responses_read_refused(translation *t, const json_t *body) {
     static const char *const fields[] = {"previous_response_id", "conversation", "prompt"};
     bool background = false;
     i64 top = 0;
@@ -202,32 +202,28 @@ static bool read_text_format(translation *t, const json_t *body) {
                     "text.format: type \"%.40s\" is not supported by this version, only \"text\"", type);
 }
 
-/* Fields that chat has under the same or another name. */
+/* Fields that chat has under another name, or not at all. */
 static bool read_fields(translation *t, const json_t *body) {
-    static const char *const same[] = {"tool_choice", "parallel_tool_calls", "reasoning"};
     const json_t *metadata;
     i64 max = 0;
     bool store;
     if (!field_i64(body, "max_output_tokens", 1, INT32_MAX, &max, t->e) || !field_bool(body, "store", &store, t->e) ||
         !field_object(body, "metadata", &metadata, t->e))
         return false;
-    for (size_t i = 0; i < COUNT_OF(same); i++)
-        if (field_given(body, same[i]) &&
-            !chat_builder_set(&t->b, same[i], json_incref(json_object_get(body, same[i]))))
-            return false;
     return !max || chat_builder_set(&t->b, "max_tokens", json_integer(max));
 }
 
-static bool translate(translation *t, const json_t *body) {
-    return chat_builder_open(&t->b, body, t->e) && read_refused(t, body) && read_text_format(t, body) &&
-           read_fields(t, body) && read_tools(t, body) && read_input(t, body);
+static bool from_responses_translate(translation *t, const json_t *body) {
+    return chat_builder_open(&t->b, body, IN_RESPONSES, t->e) && from_responses_read_refused(t, body) &&
+           read_text_format(t, body) && read_fields(t, body) && from_responses_read_tools(t, body) &&
+           read_input(t, body);
 }
 
 bool request_responses(gen_request *r, const served_model *m, json_t *body, api_error *e) {
     translation t = {.e = e};
-    r->kind = API_RESPONSES;
+    request_begin(r, m, API_RESPONSES, NULL);
     r->original = body;
-    r->body = translate(&t, body) ? chat_builder_take(&t.b) : NULL;
+    r->body = from_responses_translate(&t, body) ? chat_builder_take(&t.b) : NULL;
     chat_builder_close(&t.b);
     if (!r->body) return false;
     if (request_chat_body(r, m, e)) {

@@ -163,7 +163,7 @@ static bool from_allowed_place(const server *s, const http_request *q, bool page
                     o.origin ? o.origin : "other servers");
 }
 
-static bool refuse(server *s, http_request *q, http_reply *r, api_error *e) {
+static bool routes_refuse(server *s, http_request *q, http_reply *r, api_error *e) {
     const route *at = find_route(q->path);
     const char *m = q->method;
     bool get = !strcmp(m, "GET") || !strcmp(m, "HEAD"), post = !strcmp(m, "POST");
@@ -196,7 +196,7 @@ static bool refuse(server *s, http_request *q, http_reply *r, api_error *e) {
 bool routes_check(void *ud, http_request *q, http_reply *r) {
     server *s = ud;
     api_error e = {0};
-    if (!refuse(s, q, r, &e)) return false;
+    if (!routes_refuse(s, q, r, &e)) return false;
     const char *allow = r->allow;
     bool close = r->close;
     if (e.http) reply_error_at(s, q, r, &e);

@@ -51,7 +51,7 @@ static bool second_signal(f64 seconds) {
 
 /* ---- Events ---- */
 
-static void on_events(void *ud, const sched_event *ev, i64 n) {
+static void server_on_events(void *ud, const sched_event *ev, i64 n) {
     server *s = ud;
     metrics_events(s->metrics, ev, n);
     job_table_on_events(s->jobs, ev, n);
@@ -115,14 +115,14 @@ static void default_limits(server *s) {
     if (!o->requests_max) o->requests_max = 1000;
 }
 
-static status open_all(server *s, err *e) {
+static status server_open_all(server *s, err *e) {
     status st = allow_connections(s, e);
     if (st == ST_OK) st = open_model(s, e);
     if (st == ST_OK) default_limits(s);
     if (st == ST_OK) st = metrics_open(&s->metrics, e);
     if (st == ST_OK) st = job_table_open(&s->jobs, e);
     if (st != ST_OK) return st;
-    s->o.sched.on_events = on_events;
+    s->o.sched.on_events = server_on_events;
     s->o.sched.ud = s;
     st = scheduler_open(&s->sched, s->engine, &s->o.sched, e);
     if (st != ST_OK) return st;
@@ -144,7 +144,7 @@ static status open_all(server *s, err *e) {
     return http_open(&s->http, &h, e);
 }
 
-static void close_all(server *s) {
+static void server_close_all(server *s) {
     if (s->sched) scheduler_abort_all(s->sched);
     http_close(s->http); /* its threads look at their requests until these have ended */
     live_close(s->live);
@@ -230,14 +230,14 @@ status server_run(const server_options *o, err *e) {
     server s = {.o = *o};
     json_object_seed(0);
     probe_open(&s.probe);
-    status st = open_all(&s, e);
+    status st = server_open_all(&s, e);
     if (st == ST_OK) {
         catch_signals();
         say_ready(&s);
         st = watch(&s, e);
         drain(&s);
     }
-    close_all(&s);
+    server_close_all(&s);
     alarm(0);
     return st;
 }

@@ -2,7 +2,7 @@
 #include <string.h>
 
 /* 0..15 are themselves; from there 16 buckets for each power of two. */
-static int bucket_of(f64 seconds) {
+static int window_bucket_of(f64 seconds) {
     f64 us = seconds * 1e6;
     if (!(us > 0)) return 0;
     u64 x = us >= 2147483647 ? 2147483647 : (u64)us;
@@ -24,7 +24,7 @@ void window_add(window *w, f64 now, f64 seconds) {
         memset(w->slot[i].count, 0, sizeof w->slot[i].count);
         w->slot[i].second = second;
     }
-    w->slot[i].count[bucket_of(seconds)]++;
+    w->slot[i].count[window_bucket_of(seconds)]++;
 }
 
 static f64 quantile(const i64 *count, i64 n, f64 p) {

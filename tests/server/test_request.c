@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "base/json.h"
-#include "server/request.h"
+#include "server/request_fields.h"
 #include <string.h>
 
 static u64 space_of(const char *salt) {
@@ -14,7 +14,7 @@ static u64 space_of(const char *salt) {
     buf_char(&b, '}');
     json_t *body = json_parse(b.data, b.len, "test", NULL);
     assert_non_null(body);
-    assert_true(request_common(&r, body, &e));
+    assert_true(request_read_fields(&r, NULL, body, IN_GENERATE, &e));
     json_decref(body);
     buf_free(&b);
     return r.cache_space;
@@ -25,7 +25,7 @@ static void a_salt_is_a_space(void **state) {
     gen_request r = {0};
     api_error e = {0};
     json_t *none = json_parse("{}", 2, "test", NULL);
-    assert_true(request_common(&r, none, &e));
+    assert_true(request_read_fields(&r, NULL, none, IN_GENERATE, &e));
     assert_true(r.cache_space == 0); /* the one of those without a salt */
     json_decref(none);
     assert_true(space_of("") != 0 && space_of("me") != 0);
