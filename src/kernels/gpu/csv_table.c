@@ -13,7 +13,7 @@ status table_wrong(const table_reader *r, const char *what) {
 }
 
 /* Cuts a line at its commas; -1: more than `most` fields. */
-static int cut(char *line, char **fields, int most) {
+static int csv_cut(char *line, char **fields, int most) {
     int n = 0;
     for (char *at = line; at; n++) {
         if (n == most) return -1;
@@ -27,7 +27,7 @@ static int cut(char *line, char **fields, int most) {
 static status read_header(table_reader *r, char *line) {
     char *fields[TABLE_COLUMNS], what[160];
     bool seen[TABLE_COLUMNS] = {false};
-    int n = cut(line, fields, r->n_columns);
+    int n = csv_cut(line, fields, r->n_columns);
     if (n < 0) return table_wrong(r, "too many columns");
     for (int i = 0; i < n; i++) {
         int c = 0;
@@ -47,9 +47,9 @@ static status read_header(table_reader *r, char *line) {
     return ST_OK;
 }
 
-static status read_row(table_reader *r, char *line) {
+static status csv_read_row(table_reader *r, char *line) {
     char *fields[TABLE_COLUMNS], *by_column[TABLE_COLUMNS] = {NULL}, what[160];
-    int n = cut(line, fields, r->n_columns);
+    int n = csv_cut(line, fields, r->n_columns);
     snprintf(what, sizeof what, "%d fields, %d columns", n, r->n_fields);
     if (n < 0) return table_wrong(r, "too many fields");
     if (n != r->n_fields) return table_wrong(r, what);
@@ -71,7 +71,7 @@ status table_read(table_reader *r, const char *text, u64 size) {
         at += n + 1;
         if (n && line[n - 1] == '\r') line[n - 1] = 0;
         if (!line[0] || line[0] == '#') continue;
-        status st = named ? read_row(r, line) : read_header(r, line);
+        status st = named ? csv_read_row(r, line) : read_header(r, line);
         if (st != ST_OK) return st;
         named = true;
     }

@@ -30,6 +30,18 @@ enum {
     GPU_SAMPLE_TILE = 256, /* tokens whose weights are summed up */
     GPU_CUT_THREADS = 1024 /* of the block that finds where top-k and top-p cut a row */
 };
+/* Threads of a block, and bytes of dynamic shared memory, where the host must know what a kernel's file fixes. */
+enum {
+    GPU_CUT_SHARED = 80 * 1024,
+    GPU_PICK_THREADS = 1024, /* logprob_pick */
+    GPU_PICK_SHARED = 32 * 1024,
+    GPU_INVARIANT_THREADS = 384,
+    GPU_GROUPED_THREADS = 384, /* grouped_ring.cuh */
+    GPU_FLASH_THREADS = 384,   /* prefill.cu */
+    GPU_FLASH_SHARED = 2 * (3 * 64 + 5 * 128) * 128 + 8 * 8,
+    GPU_DECODE_WGMMA_THREADS = 384,
+    GPU_DECODE_MMA_THREADS = 288
+};
 enum { GPU_F32, GPU_BF16, GPU_FP8 }; /* element types of activations and of the KV cache */
 /* weight_format's values, in its order; packed: INT4 as int4_pack.h lays it out; FP8 in pairs: as fp8.cuh has it. */
 enum {

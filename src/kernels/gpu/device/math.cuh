@@ -42,7 +42,7 @@ static __device__ inline void mma_half(float c[4], const gpu_u32 a[4], const gpu
 }
 #endif
 
-static __device__ inline gpu_i64 least(gpu_i64 a, gpu_i64 b) { return a < b ? a : b; }
+static __device__ inline gpu_i64 min64(gpu_i64 a, gpu_i64 b) { return a < b ? a : b; }
 static __device__ inline float bits_f32(gpu_u32 b) { return __uint_as_float(b); }
 static __device__ inline float f32_of(gpu_bf16 h) { return bits_f32((gpu_u32)h << 16); }
 static __device__ inline float low_f32(gpu_u32 two) { return bits_f32(two << 16); }
@@ -118,9 +118,9 @@ static __device__ inline float deferred_scale(const gpu_deferred_norm &l, gpu_i6
 }
 
 /* A NaN wins: it must not vanish. */
-static __device__ inline float larger(float a, float b) { return a > b || isnan(a) ? a : b; }
+static __device__ inline float max_nan(float a, float b) { return a > b || isnan(a) ? a : b; }
 static __device__ inline float warp_max(float v) {
-    for (int d = 16; d; d >>= 1) v = larger(v, __shfl_xor_sync(~0u, v, d));
+    for (int d = 16; d; d >>= 1) v = max_nan(v, __shfl_xor_sync(~0u, v, d));
     return v;
 }
 

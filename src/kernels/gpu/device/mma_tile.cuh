@@ -36,7 +36,7 @@ typedef struct {
     float scale;
 } tile_load;
 
-static __device__ inline tile_load load_weight(const gpu_matrix &w, gpu_i64 row, gpu_i64 end, gpu_i64 col) {
+static __device__ inline tile_load tile_load_weight(const gpu_matrix &w, gpu_i64 row, gpu_i64 end, gpu_i64 col) {
     tile_load l = {{{0, 0, 0, 0}, {0, 0, 0, 0}}, 0.0f};
     if (row >= end || col >= w.cols) return l;
     gpu_i64 at = row * w.cols + col;
@@ -109,7 +109,7 @@ template <typename F> static __device__ inline void tile_product(const tile_weig
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 4; j++)
             for (int k = 0; k < 4; k++) sums[i][j][k] = own[i][j][k] = 0;
-    tile_load next = load_weight(m, weight_row, w.end[which], part);
+    tile_load next = tile_load_weight(m, weight_row, w.end[which], part);
     uint4 next_x = {0, 0, 0, 0};
     if (x && piece < cols) next_x = *(const uint4 *)(x + piece);
     for (gpu_i64 col = 0; col < cols; col += TILE_K) {
@@ -119,7 +119,7 @@ template <typename F> static __device__ inline void tile_product(const tile_weig
         *(uint4 *)&now[TILE_ROWS + token][piece] = next_x;
         __syncthreads();
         gpu_i64 ahead = col + TILE_K;
-        next = load_weight(m, weight_row, w.end[which], ahead + part);
+        next = tile_load_weight(m, weight_row, w.end[which], ahead + part);
         next_x = {0, 0, 0, 0};
         if (x && ahead + piece < cols) next_x = *(const uint4 *)(x + ahead + piece);
 #pragma unroll

@@ -9,7 +9,7 @@
 
 /* Piece p of row `row`: its columns as float32. Returns how many they are. */
 template <int MAX>
-static __device__ inline void load_piece(const gpu_matrix &w, gpu_i64 row, gpu_i64 col, float v[MAX]) {
+static __device__ inline void dot_load_piece(const gpu_matrix &w, gpu_i64 row, gpu_i64 col, float v[MAX]) {
     if (w.format == GPU_W_BF16) {
         uint4 u = *(const uint4 *)((const gpu_bf16 *)w.data + row * w.cols + col);
         const gpu_u32 b[4] = {u.x, u.y, u.z, u.w};
@@ -35,8 +35,8 @@ static __device__ inline void load_piece(const gpu_matrix &w, gpu_i64 row, gpu_i
 
 /* sum[r] += v . x[r, 0..C) */
 template <int R, int C>
-static __device__ inline void add_piece(const float v[C], const gpu_bf16 *const x[R], gpu_i64 col, int aligned,
-                                        float sum[R]) {
+static __device__ inline void dot_add_piece(const float v[C], const gpu_bf16 *const x[R], gpu_i64 col, int aligned,
+                                            float sum[R]) {
 #pragma unroll
     for (int r = 0; r < R; r++) {
         const gpu_bf16 *p = x[r] + col;
@@ -63,8 +63,8 @@ static __device__ inline void dot_pieces(const gpu_matrix &w, gpu_i64 row, const
                                          float sum[R]) {
     float v[C];
     for (gpu_i64 col = threadIdx.x % 32 * C; col < w.cols; col += 32 * C) {
-        load_piece<C>(w, row, col, v);
-        add_piece<R, C>(v, x, col, aligned, sum);
+        dot_load_piece<C>(w, row, col, v);
+        dot_add_piece<R, C>(v, x, col, aligned, sum);
     }
 }
 

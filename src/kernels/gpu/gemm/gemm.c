@@ -40,10 +40,10 @@ static const gpu_kernel *skinny_kernel(const gpu_backend *b, i64 tokens, int kin
         {b->skinny_residual_8, b->skinny_residual_16, b->skinny_residual_32, b->skinny_residual_64}};
     return all[kind][tokens == 8 ? 0 : tokens == 16 ? 1 : tokens == 32 ? 2 : 3];
 }
-static u32 shared_of(i64 tokens, int kind) { return skinny_shared(tokens, kind == STREAM_K ? 2 * UNIT : UNIT); }
+static u32 gemm_shared_of(i64 tokens, int kind) { return skinny_shared(tokens, kind == STREAM_K ? 2 * UNIT : UNIT); }
 
 /* cuBLASLt if there is one, and the room that swiglu needs beside it. */
-static status open_library(gpu_backend *b, err *e) {
+static status gemm_open_library(gpu_backend *b, err *e) {
     status st = cublas_open(&b->blas, b->g, &b->no_blas);
     if (st == ST_NOMEM) return err_set(e, st, "%s", b->no_blas.text);
     return b->blas ? device_pool_add(&b->pool, (void **)&b->halves, 1, HALVES, "gate and up before SiLU", e) : ST_OK;
@@ -64,16 +64,17 @@ status gpu_dense_init(gpu_backend *b, err *e) {
     status st = ST_OK;
     for (i64 tokens = 8; st == ST_OK && tokens <= GPU_SKINNY; tokens *= 2)
         for (int kind = 0; st == ST_OK && kind < KINDS; kind++)
-            st = gpu_shared(b->g, (gpu_kernel *)skinny_kernel(b, tokens, kind), shared_of(tokens, kind), e);
+            st = gpu_shared(b->g, (gpu_kernel *)skinny_kernel(b, tokens, kind), gemm_shared_of(tokens, kind), e);
     gpu_kernel *const gates[] = {b->skinny_gate_8, b->skinny_gate_16, b->skinny_gate_32, b->skinny_gate_64};
-    for (int i = 0; st == ST_OK && i < 4; i++) st = gpu_shared(b->g, gates[i], shared_of(8 << i, CLUSTER_SPLIT), e);
+    for (int i = 0; st == ST_OK && i < 4; i++)
+        st = gpu_shared(b->g, gates[i], gemm_shared_of(8 << i, CLUSTER_SPLIT), e);
     if (st == ST_OK) st = gpu_shared(b->g, b->absorb_q_tile, absorb_shared(ABSORB_NOPE), e);
     u64 sums = (u64)gpu_processors(b->g) * 4 * GPU_SKINNY * UNIT * sizeof(f32);
     if (st == ST_OK) st = device_pool_add(&b->pool, (void **)&b->skinny_sums, 1, sums, "sums of matrix products", e);
     if (st == ST_OK)
         st = device_pool_add(&b->pool, (void **)&b->skinny_count, COUNTS, sizeof(int), "sums of matrix products", e);
     if (st == ST_OK) st = gpu_skinny_tma_init(b, e);
-    if (st == ST_OK) st = open_library(b, e);
+    if (st == ST_OK) st = gemm_open_library(b, e);
     return st;
 }
 
@@ -151,7 +152,7 @@ static skinny_plan plan_skinny(const gpu_backend *b, gpu_skinny_args *k, i64 hea
 
 static void launch_skinny(const gpu_backend *b, const gpu_skinny_args *k, const skinny_plan *p) {
     gpu_launch_cluster(b->g, skinny_kernel(b, p->tokens, p->kind), (u32)k->cluster, p->blocks, 1, 1, SKINNY_THREADS,
-                       shared_of(p->tokens, p->kind), k);
+                       gemm_shared_of(p->tokens, p->kind), k);
 }
 
 /* A block's loaders make the scales of deferred rows behind their last copy, and its first tile's results wait for
@@ -276,7 +277,7 @@ bool gpu_run_gate(const ops *o, const gpu_gate_args *gate, const gpu_digits_args
     i64 cluster = k.product.cluster,
         gates = ceil_div(gpu_gate_blocks(&k, SKINNY_THREADS, SKINNY_DIGITS), cluster) * cluster;
     gpu_launch_cluster(b->g, kernel, (u32)cluster, p.blocks + (u32)gates, 1, 1, SKINNY_THREADS,
-                       shared_of(p.tokens, CLUSTER_SPLIT), &k);
+                       gemm_shared_of(p.tokens, CLUSTER_SPLIT), &k);
     return true;
 }
 
@@ -339,7 +340,7 @@ bool gpu_add_linear(const ops *o, const linear_args *a) {
 }
 
 /* More rows: the product adds to the residual stream itself, where one rounding is saved. */
-static bool add_rows(const ops *o, const linear_norm_args *a) {
+static bool gemm_add_rows(const ops *o, const linear_norm_args *a) {
     linear_args l = a->linear;
     norm_args norm = a->norm;
     if (norm.add != l.y || norm.sum != norm.x || l.w->views[0].rows != norm.dim) return false;
@@ -352,7 +353,7 @@ static bool add_rows(const ops *o, const linear_norm_args *a) {
 }
 
 void gpu_op_linear_norm(const ops *o, const linear_norm_args *a) {
-    if (!run_linear_norm(o, a) && !add_rows(o, a)) compose_linear_norm(o, a);
+    if (!run_linear_norm(o, a) && !gemm_add_rows(o, a)) compose_linear_norm(o, a);
 }
 
 static void skinny_swiglu(const ops *o, const gpu_linear_args *a) {

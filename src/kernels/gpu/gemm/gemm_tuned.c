@@ -25,22 +25,22 @@ typedef enum {
     C_COUNT
 } column;
 
-static const char *const columns[] = {"chip",
-                                      "sms",
-                                      "cublas",
-                                      "op",
-                                      "in",
-                                      "out",
-                                      "rows",
-                                      "cols",
-                                      "heads",
-                                      "tokens",
-                                      "path",
+static const char *const gemm_tuned_columns[] = {"chip",
+                                                 "sms",
+                                                 "cublas",
+                                                 "op",
+                                                 "in",
+                                                 "out",
+                                                 "rows",
+                                                 "cols",
+                                                 "heads",
+                                                 "tokens",
+                                                 "path",
 #define CONFIG_TEXT(name, attribute, bytes, most) #name,
-                                      CUBLAS_CONFIG(CONFIG_TEXT)
+                                                 CUBLAS_CONFIG(CONFIG_TEXT)
 #undef CONFIG_TEXT
-                                          "us",
-                                      "default_us"};
+                                                     "us",
+                                                 "default_us"};
 
 /* What whole numbers may be. */
 static const struct {
@@ -63,7 +63,7 @@ static status read_words(const table_reader *r, char *const *fields, gemm_row *r
     return gemm_path_of(fields[C_PATH], &row->choice.path) ? ST_OK : table_wrong(r, what);
 }
 
-static status read_numbers(const table_reader *r, char *const *fields, gemm_row *row, i64 *sms) {
+static status gemm_tuned_read_numbers(const table_reader *r, char *const *fields, gemm_row *row, i64 *sms) {
     gemm_call *c = &row->call;
     i64 v, *const to[] = {sms, &row->library, &c->rows, &c->cols, &c->heads, &c->tokens};
     status st = ST_OK;
@@ -79,13 +79,13 @@ static status read_numbers(const table_reader *r, char *const *fields, gemm_row 
     return st;
 }
 
-static status read_row(void *ud, const table_reader *r, char *const *fields) {
+static status gemm_tuned_read_row(void *ud, const table_reader *r, char *const *fields) {
     gemm_table *t = ud;
     gemm_row row = {.line = r->line};
     i64 sms = 0;
     status st = table_chip(r, fields[C_CHIP]);
     if (st == ST_OK) st = read_words(r, fields, &row);
-    if (st == ST_OK) st = read_numbers(r, fields, &row, &sms);
+    if (st == ST_OK) st = gemm_tuned_read_numbers(r, fields, &row, &sms);
     if (st == ST_OK) st = table_time(r, C_US, fields[C_US], &row.us);
     if (st == ST_OK) st = table_time(r, C_DEFAULT_US, fields[C_DEFAULT_US], &row.default_us);
     if (st != ST_OK) return st;
@@ -97,7 +97,7 @@ static status read_row(void *ud, const table_reader *r, char *const *fields) {
     return st;
 }
 
-static int by_shape(const gemm_call *a, const gemm_call *b) {
+static int gemm_tuned_by_shape(const gemm_call *a, const gemm_call *b) {
     const i64 x[] = {(i64)a->op, a->f32, a->rows, a->cols, a->heads},
               y[] = {(i64)b->op, b->f32, b->rows, b->cols, b->heads};
     for (size_t i = 0; i < COUNT_OF(x); i++)
@@ -107,7 +107,7 @@ static int by_shape(const gemm_call *a, const gemm_call *b) {
 
 /* By shape, then the library's version, then tokens. */
 static int by_key(const gemm_row *a, const gemm_call *c, i64 library, i64 tokens) {
-    int shape = by_shape(&a->call, c);
+    int shape = gemm_tuned_by_shape(&a->call, c);
     if (shape) return shape;
     if (a->library != library) return a->library < library ? -1 : 1;
     return (a->call.tokens > tokens) - (a->call.tokens < tokens);
@@ -118,7 +118,7 @@ static int by_row(const void *p, const void *q) {
     return key ? key : (a->line > b->line) - (a->line < b->line);
 }
 
-static status sort_rows(gemm_table *t, table_reader *r) {
+static status gemm_tuned_sort_rows(gemm_table *t, table_reader *r) {
     if (t->n) qsort(t->rows, (size_t)t->n, sizeof *t->rows, by_row);
     for (i64 i = 1; i < t->n; i++) {
         const gemm_row *a = &t->rows[i - 1], *b = &t->rows[i];
@@ -135,15 +135,15 @@ status gemm_parse(gemm_table *t, const char *text, u64 size, const char *name, c
                       .chip = chip,
                       .sms = sms,
                       .e = e,
-                      .columns = columns,
+                      .columns = gemm_tuned_columns,
                       .n_columns = C_COUNT,
                       .first_optional = C_PATH + 1,
                       .n_optional = C_US - C_PATH - 1,
-                      .row = read_row,
+                      .row = gemm_tuned_read_row,
                       .ud = t};
     *t = (gemm_table){0};
     status st = table_read(&r, text, size);
-    if (st == ST_OK) st = sort_rows(t, &r);
+    if (st == ST_OK) st = gemm_tuned_sort_rows(t, &r);
     if (st != ST_OK) gemm_free(t);
     return st;
 }
@@ -167,7 +167,7 @@ static i64 lower(const gemm_table *t, const gemm_call *c, i64 library, i64 token
 }
 
 static const gemm_row *of_shape(const gemm_table *t, i64 i, const gemm_call *c, i64 library) {
-    if (i < 0 || i >= t->n || by_shape(&t->rows[i].call, c)) return NULL;
+    if (i < 0 || i >= t->n || gemm_tuned_by_shape(&t->rows[i].call, c)) return NULL;
     return library < 0 || t->rows[i].library == library ? &t->rows[i] : NULL;
 }
 
@@ -189,7 +189,7 @@ bool gemm_is_foreign(const gemm_table *t, const gemm_call *c, i64 library) {
 }
 
 bool gemm_header(buf *out) {
-    for (int c = 0; c < C_COUNT; c++) buf_fmt(out, "%s%s", c ? "," : "", columns[c]);
+    for (int c = 0; c < C_COUNT; c++) buf_fmt(out, "%s%s", c ? "," : "", gemm_tuned_columns[c]);
     buf_char(out, '\n');
     return !out->failed;
 }

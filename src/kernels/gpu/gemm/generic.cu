@@ -14,7 +14,7 @@ static __device__ inline void rows_of(const gpu_linear_args &a, gpu_i64 token, g
     *aligned = ((gpu_u64)(a.x + x_from) | (gpu_u64)a.x_stride * 2) % 16 == 0;
 }
 
-static __device__ inline void put(const gpu_linear_args &a, gpu_i64 at, float v) {
+static __device__ inline void linear_put(const gpu_linear_args &a, gpu_i64 at, float v) {
     if (a.y_type == GPU_F32)
         ((float *)a.y)[at] = v;
     else
@@ -33,7 +33,7 @@ template <int R> static __device__ inline void linear_rows(const gpu_linear_args
         dot_row<R>(a.w, a.first + head * a.step + row, x, aligned, sum);
         if (threadIdx.x % 32 == 0)
             for (int r = 0; r < R && token + r < a.n; r++)
-                put(a, (token + r) * a.y_stride + head * a.y_step + row, sum[r]);
+                linear_put(a, (token + r) * a.y_stride + head * a.y_step + row, sum[r]);
     }
 }
 KERNEL(linear_one, gpu_linear_args) { linear_rows<1>(a); }
@@ -52,7 +52,7 @@ template <int R> static __device__ inline void swiglu_rows(const gpu_linear_args
         dot_row<R>(a.up, row, x, aligned, up);
         if (threadIdx.x % 32 == 0)
             for (int r = 0; r < R && token + r < a.n; r++)
-                put(a, (token + r) * a.y_stride + row, silu(gate[r]) * up[r]);
+                linear_put(a, (token + r) * a.y_stride + row, silu(gate[r]) * up[r]);
     }
 }
 KERNEL(swiglu_one, gpu_linear_args) { swiglu_rows<1>(a); }
@@ -72,7 +72,7 @@ KERNEL(linear_tile, gpu_linear_args) {
             for (int j = 0; j < 4; j++)
                 for (int k = 0; k < 4; k++) {
                     gpu_i64 r = row + tile_row(i, k), at = token + tile_token(j, k);
-                    if (r < a.rows && at < a.n) put(a, at * a.y_stride + head * a.y_step + r, sums[i][j][k]);
+                    if (r < a.rows && at < a.n) linear_put(a, at * a.y_stride + head * a.y_step + r, sums[i][j][k]);
                 }
     }
 }
@@ -88,7 +88,7 @@ KERNEL(swiglu_tile, gpu_linear_args) {
         for (int j = 0; j < 4; j++)
             for (int k = 0; k < 4; k++) {
                 gpu_i64 r = row + tile_row(0, k), at = token + tile_token(j, k);
-                if (r < a.rows && at < a.n) put(a, at * a.y_stride + r, silu(sums[0][j][k]) * sums[1][j][k]);
+                if (r < a.rows && at < a.n) linear_put(a, at * a.y_stride + r, silu(sums[0][j][k]) * sums[1][j][k]);
             }
     }
 }

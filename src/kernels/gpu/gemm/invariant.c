@@ -1,9 +1,7 @@
 /* kernels/gpu/gemm/invariant.c: the launch of invariant.cu: does it take a product, and in which tiles. */
 #include "kernels/gpu/backend.h"
 
-enum { INVARIANT_THREADS = 384 };
-
-static u32 shared_of(i64 tokens, i64 weights) {
+static u32 invariant_shared_of(i64 tokens, i64 weights) {
     return (u32)(GPU_INVARIANT_STAGES((tokens + weights) * 128) * (tokens + weights) * 128 + GPU_INVARIANT_STATE);
 }
 
@@ -35,15 +33,15 @@ bool gpu_run_invariant(const ops *o, const gpu_linear_args *a, bool swiglu) {
         i64 out = swiglu ? kinds[i].weights / 2 : kinds[i].weights;
         i64 tiles = ceil_div(a->n, kinds[i].tokens) * ceil_div(a->rows, out);
         if (tiles * 4 < (i64)gpu_processors(b->g) * 3 && i + 1 < COUNT_OF(kinds)) continue;
-        gpu_launch(b->g, kinds[i].kernel, (u32)tiles, 1, 1, INVARIANT_THREADS,
-                   shared_of(kinds[i].tokens, kinds[i].weights), &k);
+        gpu_launch(b->g, kinds[i].kernel, (u32)tiles, 1, 1, GPU_INVARIANT_THREADS,
+                   invariant_shared_of(kinds[i].tokens, kinds[i].weights), &k);
         return true;
     }
 }
 
 status gpu_invariant_open(gpu_backend *b, err *e) {
-    status st = gpu_shared(b->g, b->invariant_256, shared_of(128, 256), e);
-    if (st == ST_OK) st = gpu_shared(b->g, b->invariant_128, shared_of(128, 128), e);
-    if (st == ST_OK) st = gpu_shared(b->g, b->invariant_64, shared_of(64, 64), e);
+    status st = gpu_shared(b->g, b->invariant_256, invariant_shared_of(128, 256), e);
+    if (st == ST_OK) st = gpu_shared(b->g, b->invariant_128, invariant_shared_of(128, 128), e);
+    if (st == ST_OK) st = gpu_shared(b->g, b->invariant_64, invariant_shared_of(64, 64), e);
     return st;
 }

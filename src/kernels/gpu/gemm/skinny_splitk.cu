@@ -16,6 +16,7 @@
  * the norm behind it needs beside its scale (params.h, gpu_after). gate: thin, and behind its blocks others that
  * choose the experts (gate.cuh), a warp a token: neither waits for the other. Which sums are added in which order
  * depends on the shapes, and on which of 8, 16, 32, 64 rows of x n needs. */
+#include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/gate_fused.cuh"
 
@@ -30,7 +31,7 @@ typedef struct {
     gpu_i64 row, rows, head; /* first row, rows there are */
 } skinny_at;
 
-template <int ROWS> static __device__ inline skinny_at find_tile(const gpu_skinny_args &a, int tile) {
+template <int ROWS> static __device__ inline skinny_at skinny_find_tile(const gpu_skinny_args &a, int tile) {
     skinny_at at = {0, 0, 0, 0};
     while (tile >= a.part[at.part].tiles) at.part++;
     if (at.part) tile -= a.part[at.part - 1].tiles;
@@ -42,7 +43,7 @@ template <int ROWS> static __device__ inline skinny_at find_tile(const gpu_skinn
 
 /* The first unit of block b, and the block that has unit u. */
 static __device__ inline int first_unit(const gpu_skinny_args &a, gpu_i64 b) { return (int)(b * a.all / a.blocks); }
-static __device__ inline int block_of(const gpu_skinny_args &a, gpu_i64 u) {
+static __device__ inline int skinny_block_of(const gpu_skinny_args &a, gpu_i64 u) {
     return (int)(((u + 1) * a.blocks - 1) / a.all);
 }
 
@@ -52,7 +53,9 @@ typedef struct {
 } skinny_state;
 enum { SCALES = 256 /* bytes of skinny_state before float [TOKENS]: what rows of x have yet to be multiplied by */ };
 static_assert(sizeof(skinny_state) <= SCALES && SCALES + GPU_SKINNY * 4 <= SKINNY_STATE, "params.h");
-static __device__ inline float *scales_of(skinny_state *state) { return (float *)((unsigned char *)state + SCALES); }
+static __device__ inline float *skinny_scales_of(skinny_state *state) {
+    return (float *)((unsigned char *)state + SCALES);
+}
 
 /* By the loaders, when all of their copies are on the way: so the sums that this needs come while others multiply,
  * who wait for it before their first results: scales_there(), and gemm.c's scales_in_time(). AT_ONCE rows of a warp
@@ -86,7 +89,7 @@ template <int AT_ONCE, int EACH> static __device__ inline void add_squares(const
         }
     }
 }
-static __device__ inline void row_scales(const gpu_skinny_args &a, float *scales) {
+static __device__ inline void skinny_row_scales(const gpu_skinny_args &a, float *scales) {
     if (a.deferred.parts <= 128)
         add_squares<4, 1>(a, scales);
     else
@@ -96,23 +99,22 @@ static __device__ inline void row_scales(const gpu_skinny_args &a, float *scales
 static __device__ inline void scales_there() { named_barrier_sync(2, SKINNY_THREADS); }
 
 template <int ROWS, int STAGES, int STAGE>
-static __device__ inline void load_weights(const gpu_skinny_args &a, int from, int to, skinny_state *state,
-                                           unsigned char *ring) {
-    int row = threadIdx.x % LOADERS / 8, piece = threadIdx.x % 8, tile = from / a.units, unit = from % a.units, s = 0,
-        turn = 1;
+static __device__ inline void skinny_load_weights(const gpu_skinny_args &a, int from, int to, pipeline p,
+                                                  unsigned char *ring) {
+    int row = threadIdx.x % LOADERS / 8, piece = threadIdx.x % 8, tile = from / a.units, unit = from % a.units;
     const gpu_bf16 *low = nullptr, *high = nullptr;
     int rows_low = 0, rows_high = 0;
     for (int u = from; u < to; u++) {
         if (u == from || unit == 0) {
-            skinny_at at = find_tile<ROWS>(a, tile);
-            const gpu_skinny_part &p = a.part[at.part];
-            low = p.w + (at.head * a.w_step + at.row + row) * a.w_stride + piece * 8;
-            high = p.up ? p.up + (at.row + row) * a.w_stride + piece * 8 : low + ROWS / 2 * a.w_stride;
-            rows_low = (int)least(at.rows - at.row, ROWS) - row;
-            rows_high = p.up ? rows_low : rows_low - ROWS / 2;
+            skinny_at at = skinny_find_tile<ROWS>(a, tile);
+            const gpu_skinny_part &of = a.part[at.part];
+            low = of.w + (at.head * a.w_step + at.row + row) * a.w_stride + piece * 8;
+            high = of.up ? of.up + (at.row + row) * a.w_stride + piece * 8 : low + ROWS / 2 * a.w_stride;
+            rows_low = (int)min64(at.rows - at.row, ROWS) - row;
+            rows_high = of.up ? rows_low : rows_low - ROWS / 2;
         }
-        unsigned char *to_row = ring + s * STAGE + swizzled(row, piece);
-        if (u - from >= STAGES) mbarrier_wait(&state->empty[s], turn);
+        unsigned char *to_row = ring + p.stage * STAGE + swizzled(row, piece);
+        if (u - from >= STAGES) producer_acquire(p);
         bool there = unit * HALF + piece * 8 < a.cols; /* else zeros: the last unit may be short */
 #pragma unroll
         for (int j = 0; j < ROWS / 2 / STEP; j++)
@@ -123,37 +125,37 @@ static __device__ inline void load_weights(const gpu_skinny_args &a, int from, i
             if (j * STEP < rows_high)
                 cp_async16_or_zero(to_row + (ROWS / 2 + j * STEP) * 128, high + unit * HALF + j * STEP * a.w_stride,
                                    there);
-        mbarrier_arrive_cp_async(&state->full[s]);
-        if (++s == STAGES) s = 0, turn ^= 1;
+        mbarrier_arrive_cp_async(pipeline_full(p));
+        pipeline_next(p, STAGES);
         if (++unit == a.units) unit = 0, tile++;
     }
     cp_async_commit();
 }
 
 template <int TOKENS, int ROWS, int STAGES, int STAGE>
-static __device__ inline void load_x(const gpu_skinny_args &a, int from, int to, skinny_state *state,
-                                     unsigned char *ring) {
-    int row = threadIdx.x % LOADERS / 8, piece = threadIdx.x % 8, tile = from / a.units, unit = from % a.units, s = 0,
-        turn = 1;
+static __device__ inline void skinny_load_x(const gpu_skinny_args &a, int from, int to, pipeline p,
+                                            unsigned char *ring) {
+    int row = threadIdx.x % LOADERS / 8, piece = threadIdx.x % 8, tile = from / a.units, unit = from % a.units;
     const gpu_bf16 *x = nullptr;
     pdl_wait();
     for (int u = from; u < to; u++) {
-        if (u == from || unit == 0) x = a.x + find_tile<ROWS>(a, tile).head * a.x_step + row * a.x_stride + piece * 8;
-        unsigned char *to_row = ring + s * STAGE + ROWS * 128 + swizzled(row, piece);
-        if (u - from >= STAGES) mbarrier_wait(&state->empty[s], turn);
+        if (u == from || unit == 0)
+            x = a.x + skinny_find_tile<ROWS>(a, tile).head * a.x_step + row * a.x_stride + piece * 8;
+        unsigned char *to_row = ring + p.stage * STAGE + ROWS * 128 + swizzled(row, piece);
+        if (u - from >= STAGES) producer_acquire(p);
         bool there = unit * HALF + piece * 8 < a.cols;
 #pragma unroll
         for (int j = 0; j < TOKENS / STEP; j++)
             if (row + j * STEP < a.n)
                 cp_async16_or_zero(to_row + j * STEP * 128, x + unit * HALF + j * STEP * a.x_stride, there);
-        mbarrier_arrive_cp_async(&state->full[s]);
-        if (++s == STAGES) s = 0, turn ^= 1;
+        mbarrier_arrive_cp_async(pipeline_full(p));
+        pipeline_next(p, STAGES);
         if (++unit == a.units) unit = 0, tile++;
     }
     cp_async_commit();
 }
 
-static __device__ inline void all_multipliers() { named_barrier_sync(1, GPU_THREADS); }
+static __device__ inline void skinny_all_multipliers() { named_barrier_sync(1, GPU_THREADS); }
 
 /* Gives the block's part of a shared tile to the others. True for the last one to come, which then has the sum of
  * all. Parts lie as the threads hold them. */
@@ -167,7 +169,7 @@ static __device__ inline bool share_tile(const gpu_skinny_args &a, int tile, flo
                 : TOKENS > 8  ? 4
                               : 8
     };
-    int start = tile * a.units, first = block_of(a, start), last = block_of(a, start + a.units - 1);
+    int start = tile * a.units, first = skinny_block_of(a, start), last = skinny_block_of(a, start + a.units - 1);
     /* a block's first tile is in its first place, another one in the second: only `first` can have it there */
     float *of_first = a.sums + ((gpu_i64)first * 2 + (first_unit(a, first) < start)) * SIZE + threadIdx.x * 4;
     float *others = a.sums + (gpu_i64)first * 2 * SIZE + threadIdx.x * 4;
@@ -175,14 +177,14 @@ static __device__ inline bool share_tile(const gpu_skinny_args &a, int tile, flo
 #pragma unroll
     for (int q = 0; q < QUADS; q++)
         *(float4 *)(mine + q * GPU_THREADS * 4) = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
-    all_multipliers();
+    skinny_all_multipliers();
     if (threadIdx.x == 0) {
         __threadfence();
         *flag = atomicAdd(&a.count[tile], 1) == last - first;
         if (*flag) a.count[tile] = 0;
         __threadfence();
     }
-    all_multipliers();
+    skinny_all_multipliers();
     if (!*flag) return false;
 #pragma unroll
     for (int i = 0; i < TOKENS / 2; i++) sums[i] = 0;
@@ -210,7 +212,7 @@ static __device__ inline bool share_tile(const gpu_skinny_args &a, int tile, flo
 template <int TOKENS>
 static __device__ inline void put_tile(const gpu_skinny_args &a, int tile, const float *sums, float4 *hand,
                                        const float *scales) {
-    skinny_at at = find_tile<2 * HALF>(a, tile);
+    skinny_at at = skinny_find_tile<2 * HALF>(a, tile);
     const gpu_skinny_part &p = a.part[at.part];
     int thread = threadIdx.x % 128, half = threadIdx.x / 128, lane = thread % 32;
     gpu_i64 row = at.row + thread / 32 * 16 + lane / 4 + (p.up ? 0 : half * HALF);
@@ -219,7 +221,7 @@ static __device__ inline void put_tile(const gpu_skinny_args &a, int tile, const
 #pragma unroll
             for (int q = 0; q < TOKENS / 8; q++)
                 hand[q * 128 + thread] = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
-        all_multipliers();
+        skinny_all_multipliers();
         if (half) return;
     }
 #pragma unroll
@@ -243,7 +245,8 @@ static __device__ inline void put_tile(const gpu_skinny_args &a, int tile, const
 
 /* What item i of the tile's sums is, over all blocks of the cluster: hand [TOKENS / 8][128], as the threads of a
  * warpgroup held them. */
-template <int AHEAD> static __device__ inline float4 collect(const float4 *hand, int q, int thread, int cluster) {
+template <int AHEAD>
+static __device__ inline float4 skinny_collect(const float4 *hand, int q, int thread, int cluster) {
     const float4 *from = hand + q * 128 + thread;
     float4 sum = {0, 0, 0, 0};
 #pragma unroll 1
@@ -264,7 +267,7 @@ template <int AHEAD> static __device__ inline float4 collect(const float4 *hand,
 typedef struct {
     float x[4], weight[2];
 } skinny_after;
-static __device__ inline skinny_after read_after(const gpu_skinny_args &a, int q, gpu_i64 row) {
+static __device__ inline skinny_after skinny_read_after(const gpu_skinny_args &a, int q, gpu_i64 row) {
     skinny_after s = {};
     const gpu_skinny_part &p = a.part[0];
     int lane = threadIdx.x % 32;
@@ -279,8 +282,8 @@ static __device__ inline skinny_after read_after(const gpu_skinny_args &a, int q
     return s;
 }
 /* By the 128 threads of a q; part: shared, [2][4][8]. */
-static __device__ inline void put_after(const gpu_skinny_args &a, int tile, int q, gpu_i64 row, const skinny_after &s,
-                                        const float v[4], float *part) {
+static __device__ inline void skinny_put_after(const gpu_skinny_args &a, int tile, int q, gpu_i64 row,
+                                               const skinny_after &s, const float v[4], float *part) {
     const gpu_skinny_part &p = a.part[0];
     int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32, group = threadIdx.x / 128;
     float squares[2] = {0, 0};
@@ -325,13 +328,13 @@ static __device__ inline void put_together(const gpu_skinny_args &a, int tile, c
 #pragma unroll
     for (int q = 0; q < TOKENS / 8 && threadIdx.x >= THREADS; q++)
         hand[q * THREADS + threadIdx.x % THREADS] = {sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]};
-    all_multipliers();
+    skinny_all_multipliers();
 #pragma unroll
     for (int q = 0; q < TOKENS / 8 && threadIdx.x < THREADS; q++) {
         float4 *at = hand + q * THREADS + threadIdx.x, v = *at;
         *at = {sums[4 * q] + v.x, sums[4 * q + 1] + v.y, sums[4 * q + 2] + v.z, sums[4 * q + 3] + v.w};
     }
-    skinny_at at = find_tile<ROWS>(a, tile);
+    skinny_at at = skinny_find_tile<ROWS>(a, tile);
     const gpu_skinny_part &p = a.part[at.part];
     int rows = p.up ? THREADS / 2 : THREADS, count = ((int)a.n + 7) / 8 * rows,
         first = rank * GPU_THREADS + threadIdx.x;
@@ -339,15 +342,15 @@ static __device__ inline void put_together(const gpu_skinny_args &a, int tile, c
     if (a.cluster > 1)
         cluster_sync();
     else
-        all_multipliers();
+        skinny_all_multipliers();
 #pragma unroll 1
     for (int i = first; i < count; i += a.cluster * GPU_THREADS) {
         int q = i / rows, thread = i % rows, lane = thread % 32;
-        float4 sum = collect<AHEAD>(hand, q, thread, a.cluster);
+        float4 sum = skinny_collect<AHEAD>(hand, q, thread, a.cluster);
         float v[4] = {sum.x, sum.y, sum.z, sum.w};
         if constexpr (AFTER) {
-            if (TOKENS > 16 || i != first) after = read_after(a, q, row);
-            put_after(a, tile, q, row, after, v, free);
+            if (TOKENS > 16 || i != first) after = skinny_read_after(a, q, row);
+            skinny_put_after(a, tile, q, row, after, v, free);
             continue;
         }
         float2 scale = {1, 1};
@@ -355,7 +358,7 @@ static __device__ inline void put_together(const gpu_skinny_args &a, int tile, c
         if (a.deferred.squares) scale = *(const float2 *)(scales + q * 8 + lane % 4 * 2);
         v[0] *= scale.x, v[1] *= scale.y, v[2] *= scale.x, v[3] *= scale.y;
         if (p.up) {
-            float4 up = collect<AHEAD>(hand, q, thread + rows, a.cluster);
+            float4 up = skinny_collect<AHEAD>(hand, q, thread + rows, a.cluster);
             up.x *= scale.x, up.y *= scale.y, up.z *= scale.x, up.w *= scale.y;
             v[0] = silu(v[0]) * up.x, v[1] = silu(v[1]) * up.y, v[2] = silu(v[2]) * up.z, v[3] = silu(v[3]) * up.w;
         }
@@ -372,11 +375,12 @@ static __device__ inline void put_together(const gpu_skinny_args &a, int tile, c
 }
 
 template <int TOKENS, int ROWS, int STAGES, int STAGE, bool AFTER>
-static __device__ inline void multiply_units(const gpu_skinny_args &a, int from, int to, skinny_state *state,
-                                             unsigned char *ring, float4 *hand) {
+static __device__ inline void skinny_multiply_units(const gpu_skinny_args &a, int from, int to, skinny_state *state,
+                                                    unsigned char *ring, float4 *hand) {
     enum { STEPS = ROWS == HALF ? 2 : 4 };
     float sums[TOKENS / 2];
-    int s = 0, turn = 0, half = threadIdx.x / 128;
+    int half = threadIdx.x / 128;
+    pipeline p = pipeline_begin(state->full, state->empty);
     bool lane0 = threadIdx.x % 32 == 0;
     pdl_wait();
     bool deferred = !AFTER && a.deferred.squares;
@@ -385,37 +389,39 @@ static __device__ inline void multiply_units(const gpu_skinny_args &a, int from,
         TOKENS <= 16) { /* there are registers for what is read before its sums are there; a block has one tile */
         int tile = from / a.units, i = (a.cluster > 1 ? cluster_rank() : 0) * GPU_THREADS + threadIdx.x;
         if (i < ((int)a.n + 7) / 8 * 128)
-            after = read_after(a, i / 128, (gpu_i64)tile * ROWS + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4);
+            after = skinny_read_after(a, i / 128,
+                                      (gpu_i64)tile * ROWS + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4);
     }
 #pragma unroll 1
     for (int unit = from; unit < to;) {
-        int tile = unit / a.units, k = unit % a.units, count = (int)least(a.units - k, to - unit), before = 0;
+        int tile = unit / a.units, k = unit % a.units, count = (int)min64(a.units - k, to - unit);
+        pipeline before = p;
 #pragma unroll 1
         for (int u = 0; u < count; u++) {
-            unsigned char *stage = ring + s * STAGE;
+            unsigned char *stage = ring + p.stage * STAGE;
             gpu_u64 w = wgmma_desc(ROWS == HALF ? stage : stage + half * HALF * 128) + (ROWS == HALF ? half * 4 : 0);
             gpu_u64 x = wgmma_desc(stage + ROWS * 128) + (ROWS == HALF ? half * 4 : 0);
-            mbarrier_wait(&state->full[s], turn);
+            consumer_wait(p);
             fence_async();
             wgmma_begin();
 #pragma unroll
             for (int i = 0; i < STEPS; i++) wgmma_ss<TOKENS>(sums, w + 2 * i, x + 2 * i, u || i);
             wgmma_commit();
             wgmma_wait<1>();
-            if (lane0 && u) mbarrier_arrive(&state->empty[before]);
-            before = s;
-            if (++s == STAGES) s = 0, turn ^= 1;
+            if (lane0 && u) consumer_release(before);
+            before = p;
+            pipeline_next(p, STAGES);
         }
         wgmma_wait<0>();
-        if (lane0) mbarrier_arrive(&state->empty[before]);
+        if (lane0) consumer_release(before);
         unit += count;
         if (deferred) scales_there();
         deferred = false;
         if constexpr (ROWS == HALF)
-            put_together<TOKENS, AFTER>(a, tile, sums, hand, scales_of(state), (float *)ring, after);
+            put_together<TOKENS, AFTER>(a, tile, sums, hand, skinny_scales_of(state), (float *)ring, after);
         else if (count == a.units || share_tile<TOKENS>(a, tile, sums, state->flag))
-            put_tile<TOKENS>(a, tile, sums, hand, scales_of(state));
-        if (ROWS > HALF || a.cluster == 1) all_multipliers();
+            put_tile<TOKENS>(a, tile, sums, hand, skinny_scales_of(state));
+        if (ROWS > HALF || a.cluster == 1) skinny_all_multipliers();
     }
 }
 
@@ -427,26 +433,24 @@ static __device__ inline void skinny(const gpu_skinny_args &a, unsigned char *me
     skinny_state *state = (skinny_state *)(memory + STAGES * STAGE);
     float4 *hand = (float4 *)(memory + STAGES * STAGE + SKINNY_STATE);
     int from = first_unit(a, blockIdx.x), to = first_unit(a, blockIdx.x + 1);
+    pipeline p = pipeline_begin(state->full, state->empty);
     if (threadIdx.x == 0) {
-        for (int s = 0; s < STAGES; s++) {
-            mbarrier_init(&state->full[s], 2 * LOADERS);
-            mbarrier_init(&state->empty[s], GPU_WARPS);
-        }
+        pipeline_init(p, STAGES, 2 * LOADERS, GPU_WARPS);
         mbarrier_fence_init();
     }
     __syncthreads();
     if (threadIdx.x >= GPU_THREADS) {
         if (threadIdx.x >= GPU_THREADS + LOADERS)
-            load_x<TOKENS, ROWS, STAGES, STAGE>(a, from, to, state, memory);
+            skinny_load_x<TOKENS, ROWS, STAGES, STAGE>(a, from, to, p, memory);
         else
-            load_weights<ROWS, STAGES, STAGE>(a, from, to, state, memory);
+            skinny_load_weights<ROWS, STAGES, STAGE>(a, from, to, p, memory);
         if (!AFTER && a.deferred.squares) {
             pdl_wait();
-            row_scales(a, scales_of(state));
+            skinny_row_scales(a, skinny_scales_of(state));
         }
         cp_async_wait<0>();
     } else
-        multiply_units<TOKENS, ROWS, STAGES, STAGE, AFTER>(a, from, to, state, memory, hand);
+        skinny_multiply_units<TOKENS, ROWS, STAGES, STAGE, AFTER>(a, from, to, state, memory, hand);
     if (ROWS == HALF && a.cluster > 1) {
         if (threadIdx.x >= GPU_THREADS) cluster_sync(); /* the sums are there: see put_tile */
         cluster_sync();                                 /* and read */

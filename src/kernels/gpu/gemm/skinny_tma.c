@@ -36,7 +36,7 @@ static i64 cost_of(i64 height, i64 cluster, i64 units) {
 }
 
 /* The lowest tiles that are all under way at once, `beside` more blocks too, in the best of clusters. */
-static bool cut(const gpu_skinny_args *k, i64 units, i64 highest, i64 beside, skinny_tma_cut *best) {
+static bool tma_cut(const gpu_skinny_args *k, i64 units, i64 highest, i64 beside, skinny_tma_cut *best) {
     i64 least = 0;
     bool up = false;
     for (int i = 0; i < GPU_PARTS && k->part[i].w; i++) up |= k->part[i].up != NULL;
@@ -83,7 +83,7 @@ bool gpu_run_skinny_tma(const gpu_backend *b, const gpu_skinny_args *k, const gp
     for (int i = 0; i < GPU_PARTS && k->part[i].w; i++)
         if (!add && !is_whole(&k->part[i])) return false;
     i64 gates = gate ? gpu_gate_blocks(gate, SKINNY_TMA_THREADS, SKINNY_TMA_DIGITS) : 0;
-    if (!cut(k, p->units, gate || add ? AFTER_UPTO : HIGHEST, gate ? GATES_MOST : 0, &c)) return false;
+    if (!tma_cut(k, p->units, gate || add ? AFTER_UPTO : HIGHEST, gate ? GATES_MOST : 0, &c)) return false;
     if (add && (c.tiles > GPU_DEFERRED_PARTS || k->part[0].rows % 4)) return false;
     p->height = (int)c.height, p->cluster = (int)c.cluster, p->blocks = (int)(c.tiles * c.cluster);
     share_memory(p);

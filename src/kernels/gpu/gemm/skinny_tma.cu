@@ -11,22 +11,25 @@
  * for swiglu). Sums meet in the rings' memory, and each block of the cluster adds those of all, in their order, for
  * some rows of x. add, gate: as in skinny_splitk.cu. Which sums are added in which order depends on the shapes
  * alone. */
+#include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/gate_fused.cuh"
 
 enum { TOKENS = GPU_SKINNY, X_UNIT = TOKENS * 128 /* bytes */, LANES = 16 /* that share a row of y */, SCALERS = 64 };
 
 typedef struct {
-    gpu_u64 weights[SKINNY_TMA_STAGES], weights_free[SKINNY_TMA_STAGES], x[SKINNY_TMA_STAGES],
-        x_free[SKINNY_TMA_STAGES];
+    gpu_u64 w_full[SKINNY_TMA_STAGES], w_empty[SKINNY_TMA_STAGES], x_full[SKINNY_TMA_STAGES],
+        x_empty[SKINNY_TMA_STAGES];
     float scales[TOKENS]; /* what rows of x have yet to be multiplied by */
 } skinny_tma_state;
 static_assert(sizeof(skinny_tma_state) <= SKINNY_TMA_STATE, "params.h");
+static __device__ inline pipeline weights_begin(skinny_tma_state *s) { return pipeline_begin(s->w_full, s->w_empty); }
+static __device__ inline pipeline x_begin(skinny_tma_state *s) { return pipeline_begin(s->x_full, s->x_empty); }
 
 typedef struct {
     int part, row, from, count; /* first row; the block's units */
 } skinny_tma_at;
-static __device__ inline skinny_tma_at find_tile(const gpu_skinny_tma_args &a) {
+static __device__ inline skinny_tma_at skinny_tma_find_tile(const gpu_skinny_tma_args &a) {
     skinny_tma_at at = {0, 0, 0, 0};
     int tile = blockIdx.x / a.cluster, rank = blockIdx.x % a.cluster;
     while (tile >= a.part[at.part].tiles) at.part++;
@@ -38,35 +41,38 @@ static __device__ inline skinny_tma_at find_tile(const gpu_skinny_tma_args &a) {
 }
 
 /* ---- one lane each ---- */
-static __device__ inline void load_weights(const gpu_skinny_tma_args &a, const skinny_tma_at &at,
-                                           skinny_tma_state *state, unsigned char *ring) {
-    int bytes = a.height * 128, s = 0, turn = 1;
+static __device__ inline void skinny_tma_load_weights(const gpu_skinny_tma_args &a, const skinny_tma_at &at,
+                                                      skinny_tma_state *state, unsigned char *ring) {
+    int bytes = a.height * 128;
     bool up = a.part[at.part].up;
+    pipeline p = weights_begin(state);
     for (int u = 0; u < at.count; u++) {
-        if (u >= a.weight_stages) mbarrier_wait(&state->weights_free[s], turn);
-        mbarrier_expect(&state->weights[s], bytes);
-        tma_load(ring + s * bytes, &a.map[at.part], 0, at.row, at.from + u, &state->weights[s]);
-        if (up) tma_load(ring + s * bytes + bytes / 2, &a.up_map[at.part], 0, at.row, at.from + u, &state->weights[s]);
-        if (++s == a.weight_stages) s = 0, turn ^= 1;
+        unsigned char *stage = ring + p.stage * bytes;
+        if (u >= a.weight_stages) producer_acquire(p);
+        mbarrier_expect(pipeline_full(p), bytes);
+        tma_load(stage, &a.map[at.part], 0, at.row, at.from + u, pipeline_full(p));
+        if (up) tma_load(stage + bytes / 2, &a.up_map[at.part], 0, at.row, at.from + u, pipeline_full(p));
+        pipeline_next(p, a.weight_stages);
     }
 }
-static __device__ inline void load_x(const gpu_skinny_tma_args &a, const skinny_tma_at &at, skinny_tma_state *state,
-                                     unsigned char *ring) {
-    int s = 0, turn = 1;
+static __device__ inline void skinny_tma_load_x(const gpu_skinny_tma_args &a, const skinny_tma_at &at,
+                                                skinny_tma_state *state, unsigned char *ring) {
+    pipeline p = x_begin(state);
     tma_prefetch_map(&a.x_map);
     pdl_wait();
     fence_async_global(); /* of what the kernels before have written */
     for (int u = 0; u < at.count; u++) {
-        if (u >= a.x_stages) mbarrier_wait(&state->x_free[s], turn);
-        mbarrier_expect(&state->x[s], X_UNIT);
-        tma_load(ring + s * X_UNIT, &a.x_map, 0, 0, at.from + u, &state->x[s]);
-        if (++s == a.x_stages) s = 0, turn ^= 1;
+        if (u >= a.x_stages) producer_acquire(p);
+        mbarrier_expect(pipeline_full(p), X_UNIT);
+        tma_load(ring + p.stage * X_UNIT, &a.x_map, 0, 0, at.from + u, pipeline_full(p));
+        pipeline_next(p, a.x_stages);
     }
 }
 
 /* By two warps, while others multiply, who wait for it before their first results. AT_ONCE rows of a warp, of up to
  * 32 * EACH parts. */
-template <int AT_ONCE, int EACH> static __device__ inline void row_scales(const gpu_skinny_tma_args &a, float *scales) {
+template <int AT_ONCE, int EACH>
+static __device__ inline void skinny_tma_row_scales(const gpu_skinny_tma_args &a, float *scales) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 2;
     for (int first = warp; first < a.n; first += 2 * AT_ONCE) {
         float v[AT_ONCE][EACH];
@@ -91,32 +97,34 @@ template <int AT_ONCE, int EACH> static __device__ inline void row_scales(const 
     named_barrier_arrive(2, GPU_THREADS + SCALERS);
 }
 
-static __device__ inline void all_multipliers() { named_barrier_sync(1, GPU_THREADS); }
+static __device__ inline void skinny_tma_all_multipliers() { named_barrier_sync(1, GPU_THREADS); }
 
 /* SPLIT: the warpgroups share out columns; else rows of the tile. What they read behind the tile's rows is in
  * nobody's sums. */
 template <int N, bool SPLIT>
-static __device__ inline void multiply_units(const gpu_skinny_tma_args &a, int count, skinny_tma_state *state,
-                                             unsigned char *ring, float sums[N / 2]) {
+static __device__ inline void skinny_tma_multiply_units(const gpu_skinny_tma_args &a, int count,
+                                                        skinny_tma_state *state, unsigned char *ring,
+                                                        float sums[N / 2]) {
     enum { STEPS = SPLIT ? 2 : 4 };
-    int half = threadIdx.x / 128, s = 0, turn = 0, xs = 0, x_turn = 0, before = 0, x_before = 0, bytes = a.height * 128;
+    int half = threadIdx.x / 128, bytes = a.height * 128;
+    pipeline weights = weights_begin(state), w_before = weights, of_x = x_begin(state), x_before = of_x;
     unsigned char *x_ring = ring + a.weight_stages * bytes;
     bool lane0 = threadIdx.x % 32 == 0;
 #pragma unroll 1
     for (int u = 0; u < count; u++) {
-        gpu_u64 w = wgmma_desc(ring + s * bytes + (SPLIT ? 0 : half * bytes / 2)) + (SPLIT ? half * 4 : 0),
-                x = wgmma_desc(x_ring + xs * X_UNIT) + (SPLIT ? half * 4 : 0);
-        mbarrier_wait(&state->weights[s], turn);
-        mbarrier_wait(&state->x[xs], x_turn);
+        gpu_u64 w = wgmma_desc(ring + weights.stage * bytes + (SPLIT ? 0 : half * bytes / 2)) + (SPLIT ? half * 4 : 0),
+                x = wgmma_desc(x_ring + of_x.stage * X_UNIT) + (SPLIT ? half * 4 : 0);
+        consumer_wait(weights);
+        consumer_wait(of_x);
         wgmma_begin();
 #pragma unroll
         for (int i = 0; i < STEPS; i++) wgmma_ss<N>(sums, x + 2 * i, w + 2 * i, u || i);
         wgmma_commit();
         wgmma_wait<1>();
-        if (lane0 && u) mbarrier_arrive(&state->weights_free[before]), mbarrier_arrive(&state->x_free[x_before]);
-        before = s, x_before = xs;
-        if (++s == a.weight_stages) s = 0, turn ^= 1;
-        if (++xs == a.x_stages) xs = 0, x_turn ^= 1;
+        if (lane0 && u) consumer_release(w_before), consumer_release(x_before);
+        w_before = weights, x_before = of_x;
+        pipeline_next(weights, a.weight_stages);
+        pipeline_next(of_x, a.x_stages);
     }
     wgmma_wait<0>();
 }
@@ -130,7 +138,7 @@ static __device__ inline void leave_sums(const gpu_skinny_tma_args &a, const flo
     int thread = threadIdx.x % 128, half = threadIdx.x / 128, lane = thread % 32,
         limit = SPLIT ? a.height : a.height / 2, pitch = pitch_of(a.height);
     float *to = hand + (thread / 32 * 16 + lane / 4) * pitch + (SPLIT ? 0 : half * limit) + lane % 4 * 2;
-    all_multipliers(); /* the rings are read */
+    skinny_tma_all_multipliers(); /* the rings are read */
     if (!SPLIT || half) {
 #pragma unroll
         for (int j = 0; j < N / 8; j++)
@@ -140,7 +148,7 @@ static __device__ inline void leave_sums(const gpu_skinny_tma_args &a, const flo
             }
     }
     if (!SPLIT) return;
-    all_multipliers();
+    skinny_tma_all_multipliers();
     if (half) return;
 #pragma unroll
     for (int j = 0; j < N / 8; j++)
@@ -150,7 +158,7 @@ static __device__ inline void leave_sums(const gpu_skinny_tma_args &a, const flo
         }
 }
 
-static __device__ inline float4 collect(const float *at, int cluster) {
+static __device__ inline float4 skinny_tma_collect(const float *at, int cluster) {
     enum { MOST = 8 };
     float4 v[MOST], sum;
     if (cluster == 1) return *(const float4 *)at;
@@ -195,10 +203,10 @@ static __device__ inline void put_y(const gpu_skinny_tma_args &a, const skinny_t
         for (int q = lane; q < quads; q += LANES) {
             int r = at.row + 4 * q;
             if (r >= p.rows) break;
-            float4 sum = collect(hand + token * pitch + 4 * q, a.cluster);
+            float4 sum = skinny_tma_collect(hand + token * pitch + 4 * q, a.cluster);
             float v[4] = {sum.x * scale, sum.y * scale, sum.z * scale, sum.w * scale};
             if (p.up) {
-                float4 up = collect(hand + token * pitch + a.height / 2 + 4 * q, a.cluster);
+                float4 up = skinny_tma_collect(hand + token * pitch + a.height / 2 + 4 * q, a.cluster);
                 v[0] = silu(v[0]) * (up.x * scale), v[1] = silu(v[1]) * (up.y * scale),
                 v[2] = silu(v[2]) * (up.z * scale), v[3] = silu(v[3]) * (up.w * scale);
             }
@@ -208,7 +216,8 @@ static __device__ inline void put_y(const gpu_skinny_tma_args &a, const skinny_t
 }
 
 /* x, h and the sums of squares instead of y. rows is a multiple of 4. */
-static __device__ inline void put_after(const gpu_skinny_tma_args &a, const skinny_tma_at &at, const float *hand) {
+static __device__ inline void skinny_tma_put_after(const gpu_skinny_tma_args &a, const skinny_tma_at &at,
+                                                   const float *hand) {
     int rank = blockIdx.x % a.cluster, lane = threadIdx.x % LANES, quads = a.height / 4, pitch = pitch_of(a.height),
         rows = (int)a.part[0].rows, step = a.cluster * (GPU_THREADS / LANES);
     for (int first = 0; first < a.n; first += step) {
@@ -220,7 +229,7 @@ static __device__ inline void put_after(const gpu_skinny_tma_args &a, const skin
             gpu_bf16 *x = a.after.x + (gpu_i64)token * rows + r;
             uint2 old = *(const uint2 *)x;
             float4 weight = *(const float4 *)(a.after.weight + r),
-                   sum = collect(hand + token * pitch + 4 * q, a.cluster);
+                   sum = skinny_tma_collect(hand + token * pitch + 4 * q, a.cluster);
             const float v[4] = {low_f32(old.x) + f32_of(bf16_of(sum.x)), high_f32(old.x) + f32_of(bf16_of(sum.y)),
                                 low_f32(old.y) + f32_of(bf16_of(sum.z)), high_f32(old.y) + f32_of(bf16_of(sum.w))};
             uint2 now = {pair_bf16(v[0], v[1]), pair_bf16(v[2], v[3])};
@@ -240,42 +249,40 @@ static __device__ inline void put_after(const gpu_skinny_tma_args &a, const skin
 template <int N, bool SPLIT, bool AFTER>
 static __device__ inline void skinny_tma(const gpu_skinny_tma_args &a, unsigned char *memory) {
     skinny_tma_state *state = (skinny_tma_state *)(memory + a.state);
-    skinny_tma_at at = find_tile(a);
+    skinny_tma_at at = skinny_tma_find_tile(a);
     int warp = threadIdx.x / 32;
     if (threadIdx.x == 0) {
-        for (int s = 0; s < a.weight_stages; s++)
-            mbarrier_init(&state->weights[s], 1), mbarrier_init(&state->weights_free[s], GPU_WARPS);
-        for (int s = 0; s < a.x_stages; s++)
-            mbarrier_init(&state->x[s], 1), mbarrier_init(&state->x_free[s], GPU_WARPS);
+        pipeline_init(weights_begin(state), a.weight_stages, 1, GPU_WARPS);
+        pipeline_init(x_begin(state), a.x_stages, 1, GPU_WARPS);
         mbarrier_fence_init();
     }
     __syncthreads();
     if (warp >= GPU_WARPS) {
-        if (threadIdx.x == GPU_THREADS) load_weights(a, at, state, memory);
-        if (threadIdx.x == GPU_THREADS + 32) load_x(a, at, state, memory + a.weight_stages * a.height * 128);
+        if (threadIdx.x == GPU_THREADS) skinny_tma_load_weights(a, at, state, memory);
+        if (threadIdx.x == GPU_THREADS + 32) skinny_tma_load_x(a, at, state, memory + a.weight_stages * a.height * 128);
         if (warp >= GPU_WARPS + 2 && !AFTER && a.deferred.squares) {
             pdl_wait();
             if (a.deferred.parts <= 32)
-                row_scales<16, 1>(a, state->scales);
+                skinny_tma_row_scales<16, 1>(a, state->scales);
             else if (a.deferred.parts <= 128)
-                row_scales<8, 4>(a, state->scales);
+                skinny_tma_row_scales<8, 4>(a, state->scales);
             else
-                row_scales<2, GPU_DEFERRED_PARTS / 32>(a, state->scales);
+                skinny_tma_row_scales<2, GPU_DEFERRED_PARTS / 32>(a, state->scales);
         }
         __syncwarp();
         if (a.cluster > 1) cluster_sync();
     } else {
         float sums[N / 2];
-        multiply_units<N, SPLIT>(a, at.count, state, memory, sums);
+        skinny_tma_multiply_units<N, SPLIT>(a, at.count, state, memory, sums);
         leave_sums<N, SPLIT>(a, sums, (float *)memory);
         if (!AFTER && a.deferred.squares) named_barrier_sync(2, GPU_THREADS + SCALERS);
         if (a.cluster > 1)
             cluster_sync();
         else
-            all_multipliers();
+            skinny_tma_all_multipliers();
         pdl_wait(); /* y, and what is added to */
         if constexpr (AFTER)
-            put_after(a, at, (const float *)memory);
+            skinny_tma_put_after(a, at, (const float *)memory);
         else
             put_y(a, at, (const float *)memory, state->scales);
     }

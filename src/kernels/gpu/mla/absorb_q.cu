@@ -10,7 +10,7 @@
 
 enum { PART = 64, BLOCK = 128 /* columns of a warpgroup, of a block */ };
 
-static __device__ inline void load_weight(const gpu_absorb_args &a, unsigned char *to) {
+static __device__ inline void absorb_load_weight(const gpu_absorb_args &a, unsigned char *to) {
     const gpu_bf16 *w =
         (const gpu_bf16 *)a.kv_b.data + blockIdx.y * (a.nope + a.v_dim) * a.latent + (gpu_i64)blockIdx.x * BLOCK;
     for (int i = threadIdx.x; i < a.nope * (BLOCK / 8); i += GPU_THREADS) {
@@ -28,7 +28,7 @@ static __device__ inline void load_q(const gpu_absorb_args &a, const gpu_bf16 *q
     }
 }
 
-static __device__ inline void put(const gpu_absorb_args &a, const float d[PART / 2], int rows, gpu_bf16 *out) {
+static __device__ inline void absorb_put(const gpu_absorb_args &a, const float d[PART / 2], int rows, gpu_bf16 *out) {
     int thread = threadIdx.x % 128, lane = thread % 32;
 #pragma unroll
     for (int j = 0; j < PART / 8; j++)
@@ -44,10 +44,10 @@ KERNEL_PDL(absorb_q_tile, gpu_absorb_args, GPU_THREADS, 2) {
     SHARED_TILES(memory);
     unsigned char *q_tile = memory + a.nope * 256;
     gpu_i64 head = a.nope + a.rope, width = a.latent + a.rope, from = (gpu_i64)blockIdx.z * PART;
-    int rows = (int)least(a.n - from, PART), group = threadIdx.x / 128;
+    int rows = (int)min64(a.n - from, PART), group = threadIdx.x / 128;
     const gpu_bf16 *q = a.q + (from * a.heads + blockIdx.y) * head;
     gpu_bf16 *out = a.out + (from * a.heads + blockIdx.y) * width;
-    load_weight(a, memory);
+    absorb_load_weight(a, memory);
     pdl_wait();
     load_q(a, q, rows, q_tile);
     cp_async_commit();
@@ -63,7 +63,7 @@ KERNEL_PDL(absorb_q_tile, gpu_absorb_args, GPU_THREADS, 2) {
     }
     wgmma_commit();
     wgmma_wait<0>();
-    put(a, d, rows, out + (gpu_i64)blockIdx.x * BLOCK + group * PART);
+    absorb_put(a, d, rows, out + (gpu_i64)blockIdx.x * BLOCK + group * PART);
     if (blockIdx.x == 0)
         for (int i = threadIdx.x; i < rows * a.rope; i += GPU_THREADS) {
             gpu_i64 row = i / a.rope, col = i % a.rope;

@@ -11,7 +11,7 @@ typedef struct {
     int from, count; /* the row's pieces */
 } join_pieces;
 
-static __device__ inline join_pieces pieces_of(const gpu_decode_args &a, gpu_i64 row) {
+static __device__ inline join_pieces combine_pieces_of(const gpu_decode_args &a, gpu_i64 row) {
     int before = 0, all = 0;
     for (gpu_i64 i = threadIdx.x % 32; i < a.n; i += 32) {
         int units = units_of(a, pages_of(a, i));
@@ -31,7 +31,8 @@ static __device__ inline gpu_i64 piece_slot(const gpu_decode_args &a, join_piece
 static __device__ inline float4 piece_sums(const gpu_decode_args &a, join_pieces p, int k, gpu_i64 h, int quarter) {
     return ((const float4 *)part_sums(a, piece_slot(a, p, k), h))[quarter * 32 + threadIdx.x % 32];
 }
-static __device__ inline void store(const gpu_decode_args &a, gpu_i64 row, gpu_i64 h, int quarter, float4 o, float l) {
+static __device__ inline void combine_store(const gpu_decode_args &a, gpu_i64 row, gpu_i64 h, int quarter, float4 o,
+                                            float l) {
     uint2 out = {pair_bf16(o.x / l, o.y / l), pair_bf16(o.z / l, o.w / l)};
     ((uint2 *)(a.out + (row * a.heads + h) * KV_LATENT))[quarter * 32 + threadIdx.x % 32] = out;
 }
@@ -43,7 +44,7 @@ KERNEL(mla_combine, gpu_decode_args) {
     __shared__ float4 part[GPU_THREADS];
     int thread = threadIdx.x, warp = thread / 32, quarter = blockIdx.y % 4;
     gpu_i64 row = blockIdx.x, h = blockIdx.y / 4;
-    const join_pieces p = pieces_of(a, row);
+    const join_pieces p = combine_pieces_of(a, row);
     if (p.count == 1) return;
     float4 v[AT_ONCE], o = {0, 0, 0, 0};
 #pragma unroll
@@ -58,17 +59,17 @@ KERNEL(mla_combine, gpu_decode_args) {
     if (thread % 32 == 0) tops[warp] = top;
     __syncthreads();
     top = tops[0];
-    for (int w = 1; w < GPU_WARPS; w++) top = larger(top, tops[w]);
+    for (int w = 1; w < GPU_WARPS; w++) top = max_nan(top, tops[w]);
     weight[thread] = thread < p.count ? exp2f(m - top) : 0.0f;
     l = block_sum(thread < p.count ? l * weight[thread] : 0.0f);
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++)
-        if (warp + i * GPU_WARPS < p.count) add_piece(o, v[i], weight[warp + i * GPU_WARPS]);
+        if (warp + i * GPU_WARPS < p.count) cut_add_piece(o, v[i], weight[warp + i * GPU_WARPS]);
     for (int k = warp + AT_ONCE * GPU_WARPS; k < p.count; k += GPU_WARPS)
-        add_piece(o, piece_sums(a, p, k, h, quarter), weight[k]);
+        cut_add_piece(o, piece_sums(a, p, k, h, quarter), weight[k]);
     part[thread] = o;
     __syncthreads();
     if (warp) return;
-    for (int w = 1; w < GPU_WARPS; w++) add_piece(o, part[w * 32 + thread], 1.0f);
-    store(a, row, h, quarter, o, l);
+    for (int w = 1; w < GPU_WARPS; w++) cut_add_piece(o, part[w * 32 + thread], 1.0f);
+    combine_store(a, row, h, quarter, o, l);
 }

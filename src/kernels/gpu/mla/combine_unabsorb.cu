@@ -79,7 +79,7 @@ static __device__ inline void piece_weights(const gpu_decode_args &a, values_sta
     for (int row = threadIdx.x / 32; row < a.n; row += GPU_WARPS) {
         int begin = s->at[row], end = s->at[row + 1];
         float top = -INFINITY, all = 0;
-        for (int e = begin + lane; e < end; e += 32) top = larger(top, s->top[e]);
+        for (int e = begin + lane; e < end; e += 32) top = max_nan(top, s->top[e]);
         top = warp_max(top);
         for (int e = begin + lane; e < end; e += 32) {
             float w = exp2f(s->top[e] - top);
@@ -130,13 +130,13 @@ static __device__ inline void join_latents(const gpu_decode_args &a, values_stat
                 for (int p = 0; p < PIECES; p++) {
                     int row = base + r * step + first, piece = k + p * groups;
                     if (row < a.n && piece < s->at[row + 1] - s->at[row])
-                        add_piece(o[r], v[r][p], s->weight[s->at[row] + piece]);
+                        cut_add_piece(o[r], v[r][p], s->weight[s->at[row] + piece]);
                 }
         }
         if (groups > 1) { /* then one round of one row */
             s->part[thread] = o[0];
             __syncthreads();
-            for (int g = 1; group == 0 && g < groups; g++) add_piece(o[0], s->part[thread + g * COLS], 1.0f);
+            for (int g = 1; group == 0 && g < groups; g++) cut_add_piece(o[0], s->part[thread + g * COLS], 1.0f);
         }
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -195,7 +195,7 @@ template <int TOKENS> static __device__ inline void values(const gpu_combine_una
 #pragma unroll
         for (int r = 0; r < BLOCKS; r++) v[r] = *(const float4 *)in_cluster(sums + token * PITCH + at, r);
 #pragma unroll
-        for (int r = 0; r < BLOCKS; r++) add_piece(sum, v[r], 1.0f);
+        for (int r = 0; r < BLOCKS; r++) cut_add_piece(sum, v[r], 1.0f);
         *(uint2 *)(a.out + ((gpu_i64)token * a.decode.heads + h) * DIM + at) = {pair_bf16(sum.x, sum.y),
                                                                                 pair_bf16(sum.z, sum.w)};
     }

@@ -20,19 +20,24 @@ typedef struct {
     int together;        /* blocks of a multiprocessor */
 } decode_kind;
 
-static decode_kind kind_of(const gpu_backend *b, const mla_decode_args *a) {
+static decode_kind decode_kind_of(const gpu_backend *b, const mla_decode_args *a) {
     bool fp8 = a->kv_type == DT_F8_E4M3;
     if (a->n_heads >= GROUPED_FROM)
-        return (decode_kind){fp8 ? b->mla_decode_wgmma_fp8 : b->mla_decode_wgmma, 64, 384, SHARED_MAX, 1, 1};
+        return (decode_kind){
+            fp8 ? b->mla_decode_wgmma_fp8 : b->mla_decode_wgmma, 64, GPU_DECODE_WGMMA_THREADS, SHARED_MAX, 1, 1};
     if (a->n_heads > 8)
         return (decode_kind){fp8 ? b->mla_decode_mma16_fp8 : b->mla_decode_mma16,
                              16,
-                             288,
+                             GPU_DECODE_MMA_THREADS,
                              GPU_DECODE_MMA_SHARED(2, fp8),
                              1,
                              fp8 ? 2 : 1};
-    return (decode_kind){
-        fp8 ? b->mla_decode_mma8_fp8 : b->mla_decode_mma8, 8, 288, GPU_DECODE_MMA_SHARED(1, fp8), 1, fp8 ? 2 : 1};
+    return (decode_kind){fp8 ? b->mla_decode_mma8_fp8 : b->mla_decode_mma8,
+                         8,
+                         GPU_DECODE_MMA_THREADS,
+                         GPU_DECODE_MMA_SHARED(1, fp8),
+                         1,
+                         fp8 ? 2 : 1};
 }
 
 /* As many as run at once. */
@@ -54,7 +59,7 @@ static i64 slots_of(const gpu_backend *b, const mla_decode_args *a, const decode
 }
 
 u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a) {
-    decode_kind k = kind_of(b, a);
+    decode_kind k = decode_kind_of(b, a);
     return (u64)slots_of(b, a, &k) * (u64)a->n_heads * (LATENT + 2) * sizeof(f32);
 }
 
@@ -71,7 +76,7 @@ status gpu_decode_init(gpu_backend *b, err *e) {
 
 /* apart: cut rows stay cut. */
 static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a, bool apart) {
-    decode_kind kind = kind_of(b, a);
+    decode_kind kind = decode_kind_of(b, a);
     bool alone = is_alone(b);
     gpu_decode_args k = {.q = a->q,
                          .kv = a->kv,
@@ -106,7 +111,7 @@ void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a) {
 /* Is it worth it to join pieces where the values are computed? */
 static bool values_fit(const gpu_backend *b, const mla_decode_args *a, const unabsorb_v_args *v) {
     const gpu_matrix *w = &v->kv_b->views[0];
-    decode_kind kind = kind_of(b, a);
+    decode_kind kind = decode_kind_of(b, a);
     if (b->form != ROWS_ANY || !a->n || a->n > VALUES_ROWS || !gpu_decode_is_fast(a)) return false;
     if (a->n_heads >= GROUPED_FROM) return false; /* slower (measured) */
     if (v->x != a->out || v->n != a->n || v->v_dim != VALUES_DIM || v->latent != LATENT) return false;

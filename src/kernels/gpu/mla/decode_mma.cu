@@ -16,6 +16,7 @@
  *   here.
  * FP8 becomes IEEE halves in registers, one instruction for two values, and the products are those of halves.
  * Tokens past kv_len are not read; their rows are zeros. */
+#include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/mla/split_kv.cuh"
 
 enum {
@@ -49,7 +50,8 @@ typedef struct {
     decode_walk *walks; /* of the warps: what is not needed within a row is not kept in registers */
 } decode_mma_memory;
 static_assert(sizeof(decode_walk) == 36, "args.h counts it");
-static_assert((int)COMPUTE == (int)JOINERS && (int)JOIN_BYTES <= (int)HALF * KV_WIDTH,
+static_assert(COMPUTE + 32 == (int)GPU_DECODE_MMA_THREADS && (int)COMPUTE == (int)JOINERS &&
+                  (int)JOIN_BYTES <= (int)HALF * KV_WIDTH,
               "pieces are joined in the ring's memory");
 
 template <int NH, int FP8> static __device__ inline decode_mma_memory decode_mma_layout(gpu_u8 *memory) {
@@ -63,6 +65,14 @@ template <int NH, int FP8> static __device__ inline decode_mma_memory decode_mma
     m.scores = m.shrink + heads;
     m.weights = (gpu_u32 *)(m.scores + 2 * heads * SCORE_PITCH);
     m.aside = m.weights + heads * WEIGHT_PITCH;
+    static_assert(decode_mma_ring<NH, FP8>::BYTES + 2 * decode_mma_ring<NH, FP8>::STAGES * 8 + 2 * sizeof(cut_row) +
+                          COMPUTE / 32 * sizeof(decode_walk) + heads * (1 + 2 * SCORE_PITCH + WEIGHT_PITCH) * 4 +
+                          (NH == 2 ? FP8 ? STEPS : ASIDE16
+                           : FP8   ? ASIDE8
+                                   : 0) *
+                              NH * 512 ==
+                      GPU_DECODE_MMA_SHARED(NH, FP8),
+                  "params.h");
     return m;
 }
 
@@ -85,16 +95,17 @@ static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const d
             gpu_i64 page = __shfl_sync(~0u, pages, (t - w.first) % 32);
             if (!waited && page_is_new(w.pages, t)) pdl_wait(), waited = true;
             for (int half = 0; half < 2; half++, k++) {
-                int stage = k % STAGES, turn = k / STAGES;
+                pipeline at = pipeline_at(m.full, m.empty, STAGES, k);
                 int rows = w.len - t * GPU_PAGE - half * HALF;
                 rows = rows < 0 ? 0 : rows > HALF ? HALF : rows;
                 gpu_i64 from = (page * GPU_PAGE + half * HALF) * KV_WIDTH;
-                mbarrier_wait(&m.empty[stage], (gpu_u32)(turn & 1) ^ 1);
-                if (lane == 0) mbarrier_expect(&m.full[stage], (gpu_u32)rows * KV_WIDTH * VALUE);
+                producer_acquire(at);
+                if (lane == 0) mbarrier_expect(pipeline_full(at), (gpu_u32)rows * KV_WIDTH * VALUE);
                 __syncwarp();
                 if (lane < rows)
-                    tma_bulk(m.ring + (stage * HALF + lane) * PITCH,
-                             (const gpu_u8 *)a.kv + (from + lane * KV_WIDTH) * VALUE, KV_WIDTH * VALUE, &m.full[stage]);
+                    tma_bulk(m.ring + (at.stage * HALF + lane) * PITCH,
+                             (const gpu_u8 *)a.kv + (from + lane * KV_WIDTH) * VALUE, KV_WIDTH * VALUE,
+                             pipeline_full(at));
             }
         }
     }
@@ -175,9 +186,9 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
             gpu_u8 *half[2];
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                int stage = (k + i) % STAGES;
-                mbarrier_wait(&m.full[stage], (gpu_u32)((k + i) / STAGES & 1));
-                half[i] = m.ring + stage * HALF * PITCH;
+                pipeline at = pipeline_at(m.full, m.empty, STAGES, k + i);
+                consumer_wait(at);
+                half[i] = m.ring + at.stage * HALF * PITCH;
             }
             if (rows < GPU_PAGE) {
                 decode_mma_blank<NH, FP8>(half[0], half[1], rows);
@@ -283,7 +294,8 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
                 }
             }
             __syncwarp();
-            if (lane == 0) mbarrier_arrive(&m.empty[k % STAGES]), mbarrier_arrive(&m.empty[(k + 1) % STAGES]);
+            if (lane == 0)
+                for (int i = 0; i < 2; i++) consumer_release(pipeline_at(m.full, m.empty, STAGES, k + i));
         }
         w = m.walks[warp];
         gpu_i64 slot = walk_slot(a, w);
@@ -324,7 +336,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
     }
     named_barrier_sync(1, COMPUTE);
     for (int i = 0; i < cuts; i++)
-        cut_join<FP8 ? 4 : 8>(a, m.cuts[i], head0, (int)least(a.heads - head0, NH * 8), m.ring, threadIdx.x);
+        cut_join<FP8 ? 4 : 8>(a, m.cuts[i], head0, (int)min64(a.heads - head0, NH * 8), m.ring, threadIdx.x);
 }
 
 /* Grid: a.blocks pieces, groups of 8 NH heads. Threads: COMPUTE and a warp that fetches. */
@@ -332,8 +344,7 @@ template <int NH, int FP8> static __device__ inline void decode_mma_heads(const 
     SHARED_TILES(memory);
     const decode_mma_memory m = decode_mma_layout<NH, FP8>(memory);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < decode_mma_ring<NH, FP8>::STAGES; i++)
-            mbarrier_init(&m.full[i], 1), mbarrier_init(&m.empty[i], COMPUTE / 32);
+        pipeline_init(pipeline_begin(m.full, m.empty), decode_mma_ring<NH, FP8>::STAGES, 1, COMPUTE / 32);
         mbarrier_fence_init();
     }
     __syncthreads();
@@ -342,7 +353,7 @@ template <int NH, int FP8> static __device__ inline void decode_mma_heads(const 
     else
         decode_mma_compute<NH, FP8>(a, m);
 }
-KERNEL_PDL(mla_decode_mma8, gpu_decode_args, COMPUTE + 32, 1) { decode_mma_heads<1, 0>(a); }
-KERNEL_PDL(mla_decode_mma16, gpu_decode_args, COMPUTE + 32, 1) { decode_mma_heads<2, 0>(a); }
-KERNEL_PDL(mla_decode_mma8_fp8, gpu_decode_args, COMPUTE + 32, 2) { decode_mma_heads<1, 1>(a); }
-KERNEL_PDL(mla_decode_mma16_fp8, gpu_decode_args, COMPUTE + 32, 2) { decode_mma_heads<2, 1>(a); }
+KERNEL_PDL(mla_decode_mma8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<1, 0>(a); }
+KERNEL_PDL(mla_decode_mma16, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<2, 0>(a); }
+KERNEL_PDL(mla_decode_mma8_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<1, 1>(a); }
+KERNEL_PDL(mla_decode_mma16_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<2, 1>(a); }

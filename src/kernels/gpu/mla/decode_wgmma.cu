@@ -14,6 +14,7 @@
  * Softmax is float32 with a running maximum, base 2; the weights are rounded to bf16. The latents of tokens past
  * kv_len become zeros. Fewer than 64 heads leave rows of the products empty. Shared memory: query 72 KiB, two pages
  * 144, weights 8. */
+#include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/mla/split_kv.cuh"
 
@@ -21,6 +22,7 @@ enum {
     HEADS = 64,
     BLOCKS = KV_WIDTH / 64,
     HALF = 32,
+    STAGES = 4 /* of half a page */,
     Q_BLOCK = HEADS * 128 /* bytes of 64 columns */,
     KV_BLOCK = HALF * 128,
     HALF_BYTES = BLOCKS * KV_BLOCK,
@@ -48,10 +50,11 @@ static __device__ inline void decode_wgmma_fetch(const gpu_decode_args &a, const
             int next = t + 1 < w.last ? pages[t + 1] : 0; /* on its way while this thread waits */
             if (!waited && page_is_new(w.pages, t)) pdl_wait(), waited = true;
             for (int half = 0; half < 2; half++, k++) {
-                gpu_u64 *full = &m.full[k % 4];
-                mbarrier_wait(&m.empty[k % 4], (gpu_u32)(k / 4 & 1) ^ 1);
-                mbarrier_expect(full, HALF_BYTES);
-                tma_load(m.kv + k % 4 * HALF_BYTES, &a.kv_map, 0, page * GPU_PAGE + half * HALF, 0, full);
+                pipeline at = pipeline_at(m.full, m.empty, STAGES, k);
+                producer_acquire(at);
+                mbarrier_expect(pipeline_full(at), HALF_BYTES);
+                tma_load(m.kv + at.stage * HALF_BYTES, &a.kv_map, 0, page * GPU_PAGE + half * HALF, 0,
+                         pipeline_full(at));
             }
             page = next;
         }
@@ -120,9 +123,9 @@ static __device__ inline void decode_wgmma_compute(const gpu_decode_args &a, con
         decode_wgmma_query(a, m, w.row, head0);
         for (int t = w.first; t < w.last; t++, k++) {
             int stage = k % 2 * 2; /* its first half page */
-            gpu_u32 turn = (gpu_u32)(k / 2 & 1);
+            auto half_at = [&](int half) { return pipeline{m.full, m.empty, stage + half, (gpu_u32)(k / 2 & 1)}; };
             gpu_u64 page = (gpu_u64)(k % 2 * (2 * HALF_BYTES >> 4));
-            mbarrier_wait(&m.full[stage + group], turn);
+            consumer_wait(half_at(group));
             wgmma_begin();
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++)
@@ -171,7 +174,7 @@ static __device__ inline void decode_wgmma_compute(const gpu_decode_args &a, con
 #pragma unroll
                 for (int i = 0; i < 128; i++) o[i] *= shrink[i / 2 % 2];
             }
-            mbarrier_wait(&m.full[stage + (group ^ 1)], turn);
+            consumer_wait(half_at(group ^ 1));
             if (w.len - t * GPU_PAGE < GPU_PAGE)
                 decode_wgmma_blank(m.kv + stage * HALF_BYTES, w.len - t * GPU_PAGE, group);
             named_barrier_sync(2, MULTIPLY); /* the weights are there */
@@ -183,9 +186,9 @@ static __device__ inline void decode_wgmma_compute(const gpu_decode_args &a, con
                 if (i % 2) wgmma_commit();
             }
             wgmma_wait<1>(); /* each half page can be fetched anew as soon as it is used up */
-            if (lane == 0) mbarrier_arrive(&m.empty[stage]);
+            if (lane == 0) consumer_release(half_at(0));
             wgmma_wait<0>();
-            if (lane == 0) mbarrier_arrive(&m.empty[stage + 1]);
+            if (lane == 0) consumer_release(half_at(1));
         }
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -207,18 +210,18 @@ static __device__ inline void decode_wgmma_compute(const gpu_decode_args &a, con
     }
     named_barrier_sync(1, MULTIPLY);
     for (int i = 0; i < cuts; i++)
-        cut_join<16>(a, m.cuts[i], (int)head0, (int)least(a.heads - head0, HEADS), m.kv, threadIdx.x - 128);
+        cut_join<16>(a, m.cuts[i], (int)head0, (int)min64(a.heads - head0, HEADS), m.kv, threadIdx.x - 128);
 }
 
 /* Grid: a.blocks pieces, groups of 64 heads. Threads: a warpgroup that fetches, two that multiply. */
-KERNEL_PDL(mla_decode_wgmma, gpu_decode_args, 384, 1) {
+KERNEL_PDL(mla_decode_wgmma, gpu_decode_args, GPU_DECODE_WGMMA_THREADS, 1) {
     SHARED_TILES(memory);
     decode_wgmma_memory m;
-    m.q = memory, m.kv = m.q + BLOCKS * Q_BLOCK, m.p = m.kv + 4 * HALF_BYTES, m.tops = (float *)(m.p + P_BYTES),
+    m.q = memory, m.kv = m.q + BLOCKS * Q_BLOCK, m.p = m.kv + STAGES * HALF_BYTES, m.tops = (float *)(m.p + P_BYTES),
     m.sums = m.tops + 4 * HEADS;
-    m.full = (gpu_u64 *)(m.sums + 2 * HEADS), m.empty = m.full + 4, m.cuts = (cut_row *)(m.empty + 4);
+    m.full = (gpu_u64 *)(m.sums + 2 * HEADS), m.empty = m.full + STAGES, m.cuts = (cut_row *)(m.empty + STAGES);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 4; i++) mbarrier_init(&m.full[i], 1), mbarrier_init(&m.empty[i], MULTIPLY / 32);
+        pipeline_init(pipeline_begin(m.full, m.empty), STAGES, 1, MULTIPLY / 32);
         mbarrier_fence_init();
     }
     __syncthreads();

@@ -18,6 +18,7 @@
  * The scores of a tile and the sums of the one before are queued together; weights are computed while the sums are
  * under way. Softmax is float32 with a running maximum, base 2; the weights are rounded to halves. Tokens past
  * kv_len are zeros. Fewer than 64 heads leave rows of the products empty. */
+#include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/mla/split_kv.cuh"
 
@@ -131,14 +132,15 @@ static __device__ inline void decode_wgmma_fp8_fetch(const gpu_decode_args &a, c
     };
     left[0] = fetch(0), left[1] = fetch(1);
     for (; left[0] >= 0; k += FETCHERS / 2) {
-        int stage = k % STAGES, warp = thread_anew() / 32;
+        pipeline at = pipeline_at(m.full, m.empty, STAGES, k);
+        int warp = thread_anew() / 32;
         mbarrier_wait(&m.raw_full[warp * 2 + slot], turn);
-        mbarrier_wait(&m.empty[stage], (gpu_u32)(k / STAGES & 1) ^ 1);
+        producer_acquire(at);
         decode_wgmma_fp8_expand(m.raw + (warp * 2 + slot) * RAW,
-                                m.kv + stage * TILE_BYTES + warp % 2 * (TILE / 2 * 128), left[0]);
+                                m.kv + at.stage * TILE_BYTES + warp % 2 * (TILE / 2 * 128), left[0]);
         fence_async();
         __syncwarp();
-        if (thread_anew() % 32 == 0) mbarrier_arrive(&m.full[stage]);
+        if (thread_anew() % 32 == 0) mbarrier_arrive(pipeline_full(at));
         left[0] = left[1], left[1] = fetch(slot);
         turn ^= (gpu_u32)slot, slot ^= 1;
     }
@@ -260,8 +262,8 @@ static __device__ inline void decode_wgmma_fp8_store(const gpu_decode_args &a, c
 
 static __device__ inline void decode_wgmma_fp8_compute(const gpu_decode_args &a, const decode_wgmma_fp8_memory &m,
                                                        int group) {
-    int stage = 0, head0 = (int)blockIdx.y * HEADS;
-    gpu_u32 parity = 0;
+    int head0 = (int)blockIdx.y * HEADS;
+    pipeline at = pipeline_begin(m.full, m.empty);
     gpu_u64 q_rest = wgmma_desc(m.q), keys = wgmma_desc(m.kv),
             values = wgmma_desc_t(m.kv + group * (BLOCKS - 1) / 2 * KV_BLOCK, KV_BLOCK, 1024);
     int cuts = 0;
@@ -287,28 +289,28 @@ static __device__ inline void decode_wgmma_fp8_compute(const gpu_decode_args &a,
         }
 #pragma unroll
         for (int i = 0; i < 128; i++) o[i] = 0;
-        mbarrier_wait(&m.full[stage], parity);
-        decode_wgmma_fp8_scores(s, q, q_rest, keys + stage * (TILE_BYTES >> 4), group);
+        consumer_wait(at);
+        decode_wgmma_fp8_scores(s, q, q_rest, keys + at.stage * (TILE_BYTES >> 4), group);
         wgmma_wait<0>();
         decode_wgmma_fp8_weights(a.scale2 * QUERY_SCALE, m, s, st, shrink, group, left);
         decode_wgmma_fp8_pack(p, s);
         for (left -= TILE; left > 0; left -= TILE) { /* sums of a tile, scores of the next */
-            int last = stage;
-            if (++stage == STAGES) stage = 0, parity ^= 1;
-            mbarrier_wait(&m.full[stage], parity);
-            decode_wgmma_fp8_scores(s, q, q_rest, keys + stage * (TILE_BYTES >> 4), group);
-            decode_wgmma_fp8_sums(o, p, values + last * (TILE_BYTES >> 4));
+            pipeline last = at;
+            pipeline_next(at, STAGES);
+            consumer_wait(at);
+            decode_wgmma_fp8_scores(s, q, q_rest, keys + at.stage * (TILE_BYTES >> 4), group);
+            decode_wgmma_fp8_sums(o, p, values + last.stage * (TILE_BYTES >> 4));
             wgmma_wait<1>();
             decode_wgmma_fp8_weights(a.scale2 * QUERY_SCALE, m, s, st, shrink, group, left);
             wgmma_wait<0>();
-            if (thread_anew() % 32 == 0) mbarrier_arrive(&m.empty[last]);
+            if (thread_anew() % 32 == 0) consumer_release(last);
             softmax_shrink<128>(o, shrink[0], shrink[1]);
             decode_wgmma_fp8_pack(p, s);
         }
-        decode_wgmma_fp8_sums(o, p, values + stage * (TILE_BYTES >> 4));
+        decode_wgmma_fp8_sums(o, p, values + at.stage * (TILE_BYTES >> 4));
         wgmma_wait<0>();
-        if (thread_anew() % 32 == 0) mbarrier_arrive(&m.empty[stage]);
-        if (++stage == STAGES) stage = 0, parity ^= 1;
+        if (thread_anew() % 32 == 0) consumer_release(at);
+        pipeline_next(at, STAGES);
         __syncwarp();
         decode_walk w = m.walks[thread_anew() / 32 - 4];
         decode_wgmma_fp8_store(a, w, o, st, head0, group);
@@ -321,11 +323,11 @@ static __device__ inline void decode_wgmma_fp8_compute(const gpu_decode_args &a,
     named_barrier_sync(2 + group, MULTIPLY); /* the last word that a box is empty */
     named_barrier_sync(1, MULTIPLY);
     for (int i = 0; i < cuts; i++)
-        cut_join<16>(a, m.cuts[i], head0, (int)least(a.heads - head0, HEADS), (gpu_u8 *)m.box, threadIdx.x - 128);
+        cut_join<16>(a, m.cuts[i], head0, (int)min64(a.heads - head0, HEADS), (gpu_u8 *)m.box, threadIdx.x - 128);
 }
 
 /* Grid: a.blocks pieces, groups of 64 heads. Threads: a warpgroup that fetches, two that multiply. */
-KERNEL_PDL(mla_decode_wgmma_fp8, gpu_decode_args, 384, 1) {
+KERNEL_PDL(mla_decode_wgmma_fp8, gpu_decode_args, GPU_DECODE_WGMMA_THREADS, 1) {
     SHARED_TILES(memory);
     decode_wgmma_fp8_memory m;
     m.q = memory, m.kv = m.q + 3 * Q_BLOCK, m.raw = m.kv + STAGES * TILE_BYTES,
@@ -333,7 +335,7 @@ KERNEL_PDL(mla_decode_wgmma_fp8, gpu_decode_args, 384, 1) {
     m.full = (gpu_u64 *)(m.box + 1024), m.empty = m.full + STAGES, m.raw_full = m.empty + STAGES;
     m.walks = (decode_walk *)(m.raw_full + FETCHERS * 2), m.cuts = (cut_row *)(m.walks + MULTIPLY / 32);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) mbarrier_init(&m.full[i], 2), mbarrier_init(&m.empty[i], MULTIPLY / 32);
+        pipeline_init(pipeline_begin(m.full, m.empty), STAGES, 2, MULTIPLY / 32);
         for (int i = 0; i < FETCHERS * 2; i++) mbarrier_init(&m.raw_full[i], 1);
         mbarrier_fence_init();
     }

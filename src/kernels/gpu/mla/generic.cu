@@ -24,7 +24,7 @@ KERNEL(absorb_q, gpu_absorb_args) {
     gpu_i64 c = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x, h = blockIdx.y;
     gpu_i64 head = a.nope + a.rope, width = a.latent + a.rope;
     for (gpu_i64 token = (gpu_i64)blockIdx.z * GPU_TOKENS; token < a.n; token += (gpu_i64)gridDim.z * GPU_TOKENS) {
-        gpu_i64 count = least(a.n - token, GPU_TOKENS);
+        gpu_i64 count = min64(a.n - token, GPU_TOKENS);
         const gpu_bf16 *q = a.q + (token * a.heads + h) * head;
         gpu_bf16 *out = a.out + (token * a.heads + h) * width;
         if (c < a.latent) {
@@ -67,7 +67,7 @@ KERNEL(mla_decode, gpu_decode_args) {
 #pragma unroll
     for (int k = 0; k < DECODE_COLS; k++) o[k] = 0;
     for (gpu_i64 t = from; t < to; t += DECODE_TILE) {
-        int n = (int)least(to - t, DECODE_TILE);
+        int n = (int)min64(to - t, DECODE_TILE);
         gpu_i64 base = ((gpu_i64)a.pages[i * a.pages_stride + t / GPU_PAGE] * GPU_PAGE + t % GPU_PAGE) * width;
         __syncthreads();
         for (gpu_i64 k = threadIdx.x; k < n * width; k += GPU_THREADS)
@@ -80,7 +80,7 @@ KERNEL(mla_decode, gpu_decode_args) {
             for (gpu_i64 c = 0; c < width; c++) score = fmaf(q[c], tile[lane * stride + c], score);
             score *= a.scale;
         }
-        float top = larger(m, warp_max(score)), shrink = l > 0 ? expf(m - top) : 0.0f;
+        float top = max_nan(m, warp_max(score)), shrink = l > 0 ? expf(m - top) : 0.0f;
         float p = lane < n ? expf(score - top) : 0.0f;
         l = l * shrink + warp_sum(p);
         m = top;
@@ -108,7 +108,7 @@ KERNEL(mla_merge, gpu_decode_args) {
             used = (a.kv_len[i] + pages_each - 1) / pages_each;
     const float *part = a.part + (i * a.heads + h) * a.splits * each;
     float m = -INFINITY, l = 0;
-    for (gpu_i64 s = 0; s < used; s++) m = larger(m, part[s * each + a.latent]);
+    for (gpu_i64 s = 0; s < used; s++) m = max_nan(m, part[s * each + a.latent]);
     for (gpu_i64 s = 0; s < used; s++) l += part[s * each + a.latent + 1] * expf(part[s * each + a.latent] - m);
     for (gpu_i64 c = threadIdx.x; c < a.latent; c += GPU_THREADS) {
         float o = 0;
@@ -137,7 +137,7 @@ KERNEL(mla_prefill, gpu_prefill_args) {
     SHARED_MEMORY(float4, shared);
     gpu_i64 dim = a.nope + a.rope, key_stride = dim + 2, rows = a.nope + a.v_dim, h = blockIdx.y;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    gpu_i64 first = (gpu_i64)blockIdx.x * GPU_WARPS, i = first + warp, block_end = least(first + GPU_WARPS, a.n);
+    gpu_i64 first = (gpu_i64)blockIdx.x * GPU_WARPS, i = first + warp, block_end = min64(first + GPU_WARPS, a.n);
     float *q = (float *)shared + warp * dim, *prob = (float *)shared + GPU_WARPS * dim + warp * GPU_PAGE;
     gpu_bf16 *keys = (gpu_bf16 *)((float *)shared + GPU_WARPS * (dim + GPU_PAGE)),
              *values = keys + GPU_PAGE * key_stride;
@@ -150,7 +150,7 @@ KERNEL(mla_prefill, gpu_prefill_args) {
     if (mine)
         for (gpu_i64 c = lane; c < dim; c += 32) q[c] = f32_of(a.q[(i * a.heads + h) * dim + c]);
     for (gpu_i64 t = 0; t < a.tokens && a.from + t < a.pos0 + block_end; t += GPU_PAGE) {
-        gpu_i64 here = least(a.tokens - t, GPU_PAGE);
+        gpu_i64 here = min64(a.tokens - t, GPU_PAGE);
         __syncthreads();
         for (gpu_i64 k = threadIdx.x; k < here * dim; k += GPU_THREADS) {
             gpu_i64 j = k / dim, c = k % dim;
@@ -161,7 +161,7 @@ KERNEL(mla_prefill, gpu_prefill_args) {
             values[k] = a.expanded[((t + k / a.v_dim) * a.heads + h) * rows + a.nope + k % a.v_dim];
         __syncthreads();
         gpu_i64 seen = a.pos0 + i + 1 - (a.from + t); /* causal */
-        int n = (int)least(seen, here);
+        int n = (int)min64(seen, here);
         if (!mine || n <= 0) continue;
         float score[2], best = -INFINITY, sum = 0;
 #pragma unroll
@@ -172,9 +172,9 @@ KERNEL(mla_prefill, gpu_prefill_args) {
             float s = 0;
             for (gpu_i64 c = 0; c < dim; c++) s = fmaf(q[c], f32_of(keys[j * key_stride + c]), s);
             score[k] = s * a.scale;
-            best = larger(best, score[k]);
+            best = max_nan(best, score[k]);
         }
-        float top = larger(m, warp_max(best)), shrink = l > 0 ? expf(m - top) : 0.0f;
+        float top = max_nan(m, warp_max(best)), shrink = l > 0 ? expf(m - top) : 0.0f;
 #pragma unroll
         for (int k = 0; k < 2; k++) {
             float p = lane + 32 * k < n ? expf(score[k] - top) : 0.0f;

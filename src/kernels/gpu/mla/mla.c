@@ -5,7 +5,6 @@
  * engine, so that a row's pieces do not depend on the other rows. Prefill: the cache is expanded in tiles of TILE
  * tokens. */
 enum { SPLITS = 32, SPLIT_PAGES = 8, TILE = 1024, DECODE_TILE = 32 };
-enum { FLASH_SHARED = 2 * (3 * 64 + 5 * 128) * 128 + 8 * 8 };
 
 /* generic.cu: columns of the sums that a warp holds, which are those of `latent` and of `v_dim`. */
 enum { LATENT_MOST = 512, V_DIM_MOST = 256 };
@@ -88,7 +87,7 @@ static i64 span_of(const gpu_backend *b, const mla_prefill_args *a) {
     return a->n <= FEW_ROWS && b->form == ROWS_ANY ? FEW_SPAN : max_i64(SPAN, SPAN_CELLS / a->n_heads / 128 * 128);
 }
 
-static u64 prefill_layout(const gpu_backend *b, const mla_prefill_args *a, prefill_space *p) {
+static u64 mla_prefill_layout(const gpu_backend *b, const mla_prefill_args *a, prefill_space *p) {
     i64 span = span_of(b, a), all = a->pos0 + a->n;
     /* Rows whose state is carried from span to span. Never less memory than for fewer rows, hence the last. */
     i64 carried = !is_flash(a) || all > span ? a->n : all > FEW_SPAN ? FEW_ROWS : 0;
@@ -110,13 +109,13 @@ u64 gpu_op_mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
     prefill_space p;
     mla_prefill_args sizes = *a;
     sizes.workspace = &nowhere;
-    return prefill_layout(gpu_of(o), &sizes, &p);
+    return mla_prefill_layout(gpu_of(o), &sizes, &p);
 }
 
 void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
     const gpu_backend *b = gpu_of(o);
     prefill_space p;
-    prefill_layout(b, a, &p);
+    mla_prefill_layout(b, a, &p);
     i64 all = a->pos0 + a->n, rows = a->n_heads * (a->nope + a->v_dim), dim = a->nope + a->rope, span = span_of(b, a);
     if (!a->n) return;
     for (i64 from = 0; from < all; from += span) {
@@ -166,7 +165,8 @@ void gpu_op_mla_prefill(const ops *o, const mla_prefill_args *a) {
                    is_flash(a) ? gpu_blocks(tokens, GPU_WARPS) : (u32)tokens, 1, 1, GPU_THREADS, 0, &u);
         gpu_run_linear(o, &l, 1, true); /* keys and values are rounded already */
         if (is_flash(a))
-            gpu_launch(b->g, b->mla_flash, gpu_blocks(a->n, 128) * (u32)a->n_heads, 1, 1, 384, FLASH_SHARED, &k);
+            gpu_launch(b->g, b->mla_flash, gpu_blocks(a->n, 128) * (u32)a->n_heads, 1, 1, GPU_FLASH_THREADS,
+                       GPU_FLASH_SHARED, &k);
         else
             gpu_launch(b->g, b->mla_prefill, gpu_blocks(a->n, GPU_WARPS), (u32)a->n_heads, 1, GPU_THREADS,
                        (u32)prefill_shared(dim, a->v_dim), &k);

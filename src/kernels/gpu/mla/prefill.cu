@@ -15,6 +15,7 @@
  * A token with a NaN or infinity in the cache has zeros for its latents and NaN for its rope part (mla_gather_kv): the
  * scores of the rows that see it are NaN, and the rows before it, whose weight for it is zero, do not meet a NaN in
  * its values. */
+#include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/mla/split_kv.cuh"
 #include "kernels/gpu/rows/rows.cuh"
@@ -37,6 +38,7 @@ typedef struct {
     gpu_u8 *q, *k, *v;
     gpu_u64 *full_k, *full_v, *empty_k, *empty_v; /* [2] each */
 } flash_memory;
+static_assert(2 * (Q_BYTES + K_BYTES + V_BYTES) + 8 * 8 == (int)GPU_FLASH_SHARED, "params.h");
 
 /* 8 values of the cache in bf16. */
 static __device__ inline uint4 kv_piece(const void *kv, int type, gpu_i64 at) {
@@ -85,14 +87,22 @@ static __device__ inline int thread_again() {
 #endif
 }
 
+/* Of tile j. */
+static __device__ inline pipeline flash_keys_at(const flash_memory &m, int j) {
+    return pipeline_at(m.full_k, m.empty_k, 2, j);
+}
+static __device__ inline pipeline flash_values_at(const flash_memory &m, int j) {
+    return pipeline_at(m.full_v, m.empty_v, 2, j);
+}
+
 /* One thread: keys or values of all tiles. */
 static __device__ inline void flash_fetch(const gpu_prefill_args &a, const flash_memory &m, int head, int tiles,
                                           bool values) {
     for (int j = 0; j < tiles; j++) {
-        int stage = j % 2;
-        gpu_u64 *full = (values ? m.full_v : m.full_k) + stage;
-        gpu_u8 *to = values ? m.v + stage * V_BYTES : m.k + stage * K_BYTES;
-        mbarrier_wait((values ? m.empty_v : m.empty_k) + stage, (gpu_u32)(j / 2 & 1) ^ 1);
+        pipeline at = values ? flash_values_at(m, j) : flash_keys_at(m, j);
+        gpu_u64 *full = pipeline_full(at);
+        gpu_u8 *to = values ? m.v + at.stage * V_BYTES : m.k + at.stage * K_BYTES;
+        producer_acquire(at);
         mbarrier_expect(full, values ? V_BYTES : K_BYTES);
         tma_load(to, &a.expanded_map, 0, j * KEYS, head * (EXPANDED / 64) + values * (NOPE / 64), full);
         if (!values) tma_load(to + 2 * K_BLOCK, &a.rope_map, 0, j * KEYS, 0, full);
@@ -167,33 +177,33 @@ static __device__ inline void flash_compute(const gpu_prefill_args &a, const fla
     int top = (int)(a.pos0 - a.from) + first,
         position = top + row - first;             /* of the group's and the lane's first row in the span */
     if (group == 1) named_barrier_arrive(3, 256); /* group 0 begins */
-    mbarrier_wait(&m.full_k[0], 0);
+    consumer_wait(flash_keys_at(m, 0));
     named_barrier_sync(3 + group, 256);
     flash_scores(s, q, k);
     named_barrier_arrive(4 - group, 256);
     wgmma_wait<0>();
-    if (lane == 0) mbarrier_arrive(&m.empty_k[0]);
+    if (lane == 0) consumer_release(flash_keys_at(m, 0));
     flash_weights(s, st, shrink, a.scale2, position, KEYS - 1 > top);
     softmax_shrink<64>(o, shrink[0], shrink[1]);
     flash_pack(p, s);
     for (int j = 1; j < tiles; j++) { /* values of tile j - 1, scores of tile j */
         int stage = j % 2;
-        mbarrier_wait(&m.full_v[stage ^ 1], (gpu_u32)((j - 1) / 2 & 1));
-        mbarrier_wait(&m.full_k[stage], (gpu_u32)(j / 2 & 1));
-        named_barrier_sync(3 + group,
-                           256); /* the groups' products in turn: one multiplies while the other computes weights */
+        consumer_wait(flash_values_at(m, j - 1));
+        consumer_wait(flash_keys_at(m, j));
+        /* the groups' products in turn: one multiplies while the other computes weights */
+        named_barrier_sync(3 + group, 256);
         flash_values(o, p, v + (stage ^ 1) * (V_BYTES >> 4));
         flash_scores(s, q, k + stage * (K_BYTES >> 4));
         named_barrier_arrive(4 - group, 256);
         wgmma_wait<0>();
-        if (lane == 0) mbarrier_arrive(&m.empty_v[stage ^ 1]), mbarrier_arrive(&m.empty_k[stage]);
+        if (lane == 0) consumer_release(flash_values_at(m, j - 1)), consumer_release(flash_keys_at(m, j));
         int key = j * KEYS;
         flash_weights(s, st, shrink, a.scale2, position - key, key + KEYS - 1 > top);
         softmax_shrink<64>(o, shrink[0], shrink[1]);
         flash_pack(p, s);
     }
     if (group == 0) named_barrier_sync(3, 256); /* takes the other's last turn, so that both barriers end even */
-    mbarrier_wait(&m.full_v[(tiles - 1) % 2], (gpu_u32)((tiles - 1) / 2 & 1));
+    consumer_wait(flash_values_at(m, tiles - 1));
     flash_values(o, p, v + (tiles - 1) % 2 * (V_BYTES >> 4));
     wgmma_wait<0>();
     thread = thread_again() % 128, row = first + thread / 32 * 16 + thread % 32 / 4, t2 = thread % 4 * 2;
@@ -220,21 +230,22 @@ static __device__ inline void flash_compute(const gpu_prefill_args &a, const fla
 
 /* Grid: blocks of 128 rows of a head, those with the most keys first, GROUP_HEADS heads at a time. Threads: a
  * warpgroup that fetches, two that multiply. */
-KERNEL_OF(mla_flash, gpu_prefill_args, 384, 1) {
+KERNEL_OF(mla_flash, gpu_prefill_args, GPU_FLASH_THREADS, 1) {
     SHARED_TILES(memory);
     flash_memory m;
     m.q = memory, m.k = m.q + 2 * Q_BYTES, m.v = m.k + 2 * K_BYTES, m.full_k = (gpu_u64 *)(m.v + 2 * V_BYTES);
     m.full_v = m.full_k + 2, m.empty_k = m.full_k + 4, m.empty_v = m.full_k + 6;
     gpu_i64 blocks = (a.n + 2 * ROWS - 1) / (2 * ROWS), group = blockIdx.x / (blocks * GROUP_HEADS) * GROUP_HEADS,
             rest = blockIdx.x - group * blocks;
-    gpu_i64 heads = least(a.heads - group, GROUP_HEADS), head = group + rest % heads,
+    gpu_i64 heads = min64(a.heads - group, GROUP_HEADS), head = group + rest % heads,
             first = (blocks - 1 - rest / heads) * (2 * ROWS);
     gpu_i64 seen =
-        a.pos0 + least(first + 2 * ROWS, a.n) - a.from; /* keys from the span's begin that the last row sees */
+        a.pos0 + min64(first + 2 * ROWS, a.n) - a.from; /* keys from the span's begin that the last row sees */
     if (seen <= 0) return;
-    int tiles = (int)((least(seen, a.tokens) + KEYS - 1) / KEYS);
+    int tiles = (int)((min64(seen, a.tokens) + KEYS - 1) / KEYS);
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 4; i++) mbarrier_init(m.full_k + i, 1), mbarrier_init(m.empty_k + i, 8);
+        pipeline_init(flash_keys_at(m, 0), 2, 1, 8);
+        pipeline_init(flash_values_at(m, 0), 2, 1, 8);
         mbarrier_fence_init();
     }
     __syncthreads();

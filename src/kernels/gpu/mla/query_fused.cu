@@ -53,7 +53,7 @@ static __device__ inline void load_latents(const gpu_query_fused_args &a, int ra
 #pragma unroll
     for (int k = 0; k < MOST; k++) {
         int i = k * QUERY_THREADS + threadIdx.x, unit = i / 8 % a.units;
-        load_weight(a.q_norm, (rank * a.units + unit) * 64 + piece * 8, i < all, w[k]);
+        row_load_weight(a.q_norm, (rank * a.units + unit) * 64 + piece * 8, i < all, w[k]);
     }
     pdl_wait();
 #pragma unroll

@@ -165,7 +165,7 @@ static __device__ inline void join_weights(const gpu_decode_args &a, const cut_r
             }
         }
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) top = larger(top, m[i]);
+        for (int i = 0; i < AT_ONCE; i++) top = max_nan(top, m[i]);
         top = warp_max(top);
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
@@ -178,7 +178,7 @@ static __device__ inline void join_weights(const gpu_decode_args &a, const cut_r
     }
 }
 
-static __device__ inline void add_piece(float4 &o, const float4 v, float f) {
+static __device__ inline void cut_add_piece(float4 &o, const float4 v, float f) {
     o.x = fmaf(v.x, f, o.x), o.y = fmaf(v.y, f, o.y), o.z = fmaf(v.z, f, o.z), o.w = fmaf(v.w, f, o.w);
 }
 
@@ -206,14 +206,14 @@ static __device__ inline void join_columns(const gpu_decode_args &a, const cut_r
 #pragma unroll
                 for (int y = 0; y < PIECES; y++)
                     if (j + x * cols < mine && k + y * groups < c.count)
-                        add_piece(o[x], v[x][y],
-                                  weights[((first + j + x * cols) / 128 - low) * c.count + k + y * groups]);
+                        cut_add_piece(o[x], v[x][y],
+                                      weights[((first + j + x * cols) / 128 - low) * c.count + k + y * groups]);
         }
         if (groups > 1) { /* then mine <= cols, and every thread is here once */
             sums[thread] = o[0];
             named_barrier_sync(1, JOINERS);
             if (group) continue;
-            for (int g = 1; g < groups; g++) add_piece(o[0], sums[g * cols + thread], 1.0f);
+            for (int g = 1; g < groups; g++) cut_add_piece(o[0], sums[g * cols + thread], 1.0f);
         }
 #pragma unroll
         for (int x = 0; x < COLS; x++) {

@@ -23,16 +23,16 @@
 #include "kernels/gpu/moe/decode_fused.cuh"
 
 template <int TOKENS> static __device__ inline void decode_int4_one(const gpu_decode_fused_args &a, gpu_u8 *memory) {
-    decode_fused_block b = block_of(a, memory);
-    one_place p = {0, 0};
+    decode_fused_block b = fused_block_of(a, memory);
+    pipeline p = ring_begin(b);
     open_ring(a, b);
     pdl_wait();
     if (threadIdx.x / 32 == COPIER) {
         if (threadIdx.x % 32 == 0) b.s->turn = (int)ld_words2(a.words).x; /* DECODE_FUSED_TURN */
         plan_pairs(a, b.s, a.ids, a.weights);
         named_barrier_arrive(2, MULTIPLIERS + 32);
-        copy_up(a, b, &p);
-        copy_down<false>(a, b, &p);
+        fused_copy_up(a, b, &p);
+        fused_copy_down<false>(a, b, &p);
         leave_call(a, b.s->turn);
         return;
     }
@@ -41,11 +41,11 @@ template <int TOKENS> static __device__ inline void decode_int4_one(const gpu_de
     int turn = b.s->turn;
     gpu_u32 *h = a.h + turn * DECODE_FUSED_H;
     clear_other(a, turn);
-    compute_up(a, b, h, &p);
+    fused_compute_up(a, b, h, &p);
     multipliers_sync(); /* digits of h come where those of x were */
-    digits_of_h(a, b, h);
+    fused_digits_of_h(a, b, h);
     multipliers_sync();
-    compute_down<false>(a, b, &p);
+    fused_compute_down<false>(a, b, &p);
 }
 
 /* Grid: as many blocks as processors, at most. By the most tokens that they take: fewer instructions that have to

@@ -1,6 +1,7 @@
 /* kernels/gpu/moe/decode_fused.cuh: the parts of decode_fused.cu, which tells what they do, for ffn_fused.cu too. */
 #ifndef KERNELS_GPU_MOE_DECODE_FUSED_CUH
 #define KERNELS_GPU_MOE_DECODE_FUSED_CUH
+#include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/moe/int16_split.cuh"
 #include "kernels/gpu/moe/decode_mma.cuh"
 
@@ -34,26 +35,22 @@ typedef struct {
     float *share;          /* down: the other half: what a unit counts in the result, of each 64 values of h */
     gpu_u8 *shared_h;      /* ffn_fused.cu: h of the shared expert in bf16, rows shared_stride() apart */
 } decode_fused_block;
-static __device__ inline decode_fused_block block_of(const gpu_decode_fused_args &a, gpu_u8 *memory) {
+static __device__ inline decode_fused_block fused_block_of(const gpu_decode_fused_args &a, gpu_u8 *memory) {
     float *sums = (float *)(memory + a.at_sums);
     return {(decode_fused_state *)memory, memory + DECODE_FUSED_STATE, memory + a.at_digits, sums,
             sums + 2 * WARPS * 2 * 32,    memory + a.at_shared_h};
 }
+static __device__ inline pipeline ring_begin(const decode_fused_block &b) {
+    return pipeline_begin(b.s->full, b.s->empty);
+}
 static __device__ inline void open_ring(const gpu_decode_fused_args &a, const decode_fused_block &b) {
     if ((int)threadIdx.x < a.slots)
-        mbarrier_init(&b.s->full[threadIdx.x], 1), mbarrier_init(&b.s->empty[threadIdx.x], WARPS);
+        pipeline_init(pipeline_begin(b.s->full + threadIdx.x, b.s->empty + threadIdx.x), 1, 1, WARPS);
     if (threadIdx.x == 0) mbarrier_init(&b.s->first, 1);
     mbarrier_fence_init();
     __syncthreads();
 }
 
-typedef struct {
-    int slot;
-    gpu_u32 parity;
-} one_place;
-static __device__ inline void next_slot(const gpu_decode_fused_args &a, one_place *p) {
-    if (++p->slot == a.slots) p->slot = 0, p->parity ^= 1;
-}
 static __device__ inline void multipliers_sync() { named_barrier_sync(1, MULTIPLIERS); }
 
 /* ---- the copier: a warp ---- */
@@ -87,41 +84,43 @@ static __device__ inline void plan_pairs(const gpu_decode_fused_args &a, decode_
 }
 
 /* Waits until the slot is free; `bytes` of the item follow. */
-static __device__ inline gpu_u8 *open_slot(const decode_fused_block &b, const one_place &p, int item, gpu_u32 bytes) {
-    mbarrier_wait(&b.s->empty[p.slot], p.parity ^ 1);
+static __device__ inline gpu_u8 *fused_open_slot(const decode_fused_block &b, const pipeline &p, int item,
+                                                 gpu_u32 bytes) {
+    producer_acquire(p);
     if (threadIdx.x % 32 == 0) {
-        b.s->item[p.slot] = item;
-        mbarrier_expect(&b.s->full[p.slot], bytes);
+        b.s->item[p.stage] = item;
+        mbarrier_expect(pipeline_full(p), bytes);
     }
     __syncwarp();
-    return b.ring + (gpu_u32)p.slot * DECODE_INT4_WEIGHTS;
+    return b.ring + (gpu_u32)p.stage * DECODE_INT4_WEIGHTS;
 }
 /* The next item is taken with the last slot of one, not sooner: who is behind shall not hold more of them. */
 static __device__ inline int take_item(int *taken) { return threadIdx.x % 32 == 0 ? atomicAdd(taken, 1) : 0; }
 static __device__ inline int item_taken(int took) { return (int)gridDim.x + __shfl_sync(~0u, took, 0); }
 
-static __device__ inline void copy_up(const gpu_decode_fused_args &a, const decode_fused_block &b, one_place *p) {
+static __device__ inline void fused_copy_up(const gpu_decode_fused_args &a, const decode_fused_block &b, pipeline *p) {
     int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, items = b.s->n_groups * strips, took = 0,
         lane = threadIdx.x % 32;
-    one_place last = {-1, 0};
+    pipeline last = *p;
+    last.stage = -1; /* none yet */
     for (int item = blockIdx.x; item < items; item = item_taken(took)) {
         gpu_u64 at =
             (gpu_u64)b.s->expert[item / strips] * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
-        for (int c = 0; c < across; c += DECODE_INT4_ACROSS, next_slot(a, p)) {
+        for (int c = 0; c < across; c += DECODE_INT4_ACROSS, pipeline_next(*p, a.slots)) {
             gpu_u32 bytes = (gpu_u32)(across - c < DECODE_INT4_ACROSS ? across - c : DECODE_INT4_ACROSS) * PACK_BYTES;
             if (c + DECODE_INT4_ACROSS >= across) took = take_item(&a.words[DECODE_FUSED_UP]);
-            gpu_u8 *slot = open_slot(b, *p, item, 2 * bytes);
+            gpu_u8 *slot = fused_open_slot(b, *p, item, 2 * bytes);
             if (lane < 2)
                 tma_bulk(slot + lane * (DECODE_INT4_WEIGHTS / 2), (lane ? a.up : a.gate) + at + (gpu_u64)c * PACK_BYTES,
-                         bytes, &b.s->full[p->slot]);
+                         bytes, pipeline_full(*p));
             last = *p;
         }
     }
-    open_slot(b, *p, -1, 0);
-    next_slot(a, p);
+    fused_open_slot(b, *p, -1, 0);
+    pipeline_next(*p, a.slots);
     /* Where up takes long, down's weights have time while h is on its way; before, they would be in the way of other
      * blocks' weights of up. */
-    if (last.slot >= 0 && items > SOON * (int)gridDim.x) mbarrier_wait(&b.s->full[last.slot], last.parity);
+    if (last.stage >= 0 && items > SOON * (int)gridDim.x) consumer_wait(last);
 }
 
 /* at / across for the flat number of a block of weights. */
@@ -132,21 +131,22 @@ static __device__ inline int group_of(const gpu_decode_fused_args &a, int at) {
 /* The shared expert's rows of an item of down: a slot of its own, rows shared_stride() apart, so that they lie in
  * different banks. */
 static __device__ inline int shared_stride(const gpu_decode_fused_args &a) { return a.shared_inter * 2 + 16; }
-static __device__ inline void copy_shared_down(const gpu_decode_fused_args &a, const decode_fused_block &b,
-                                               one_place *p, int item) {
+static __device__ inline void copy_shared_down(const gpu_decode_fused_args &a, const decode_fused_block &b, pipeline *p,
+                                               int item) {
     int lane = threadIdx.x % 32, bytes = a.shared_inter * 2;
     if (!a.shared_inter) return;
-    gpu_u8 *slot = open_slot(b, *p, item, (gpu_u32)bytes * PACK_ROWS);
+    gpu_u8 *slot = fused_open_slot(b, *p, item, (gpu_u32)bytes * PACK_ROWS);
     if (lane < PACK_ROWS)
         tma_bulk(slot + lane * shared_stride(a), a.shared_down + ((gpu_i64)item * PACK_ROWS + lane) * a.shared_inter,
-                 (gpu_u32)bytes, &b.s->full[p->slot]);
-    next_slot(a, p);
+                 (gpu_u32)bytes, pipeline_full(*p));
+    pipeline_next(*p, a.slots);
 }
 
 /* Blocks of weights of an item of down: those of the first expert, then of the next. A slot has DECODE_FUSED_BLOCKS of
  * them. */
 template <bool FEED>
-static __device__ inline void copy_down(const gpu_decode_fused_args &a, const decode_fused_block &b, one_place *p) {
+static __device__ inline void fused_copy_down(const gpu_decode_fused_args &a, const decode_fused_block &b,
+                                              pipeline *p) {
     int across = a.inter / PACK_COLS, all = b.s->n_groups * across, items = a.hidden / PACK_ROWS, took = 0,
         lane = threadIdx.x % 32;
     int *taken = &a.words[DECODE_FUSED_DOWN + b.s->turn], before = 0;
@@ -154,34 +154,34 @@ static __device__ inline void copy_down(const gpu_decode_fused_args &a, const de
     bool small = all <= 2 * DECODE_FUSED_BLOCKS;
     for (int i = 0, item = blockIdx.x; item < items; i++) {
         if (FEED) copy_shared_down(a, b, p, item);
-        for (int f = 0; f == 0 || f < all; f += DECODE_FUSED_BLOCKS, next_slot(a, p)) {
+        for (int f = 0; f == 0 || f < all; f += DECODE_FUSED_BLOCKS, pipeline_next(*p, a.slots)) {
             int end = all - f < DECODE_FUSED_BLOCKS ? all : f + DECODE_FUSED_BLOCKS;
             if (f + DECODE_FUSED_BLOCKS >= all) before = took, took = take_item(taken);
-            gpu_u8 *slot = open_slot(b, *p, item, (gpu_u32)(end - f) * PACK_BYTES);
+            gpu_u8 *slot = fused_open_slot(b, *p, item, (gpu_u32)(end - f) * PACK_BYTES);
             for (int g = group_of(a, f) + lane; g * across < end; g += 32) {
                 int from = g * across < f ? f : g * across, to = (g + 1) * across < end ? (g + 1) * across : end;
                 tma_bulk(slot + (from - f) * PACK_BYTES,
                          a.down + (gpu_u64)b.s->expert[g] * a.expert_bytes +
                              ((gpu_u64)item * across + from - g * across) * PACK_BYTES,
-                         (gpu_u32)(to - from) * PACK_BYTES, &b.s->full[p->slot]);
+                         (gpu_u32)(to - from) * PACK_BYTES, pipeline_full(*p));
             }
         }
         item = !small ? item_taken(took) : i ? (int)gridDim.x + item_taken(before) : item + (int)gridDim.x;
     }
-    open_slot(b, *p, -1, 0);
+    fused_open_slot(b, *p, -1, 0);
 }
 
 /* ---- the warps that multiply ---- */
 
-static __device__ inline int await_item(const decode_fused_block &b, const one_place &p) {
-    mbarrier_wait(&b.s->full[p.slot], p.parity);
-    return b.s->item[p.slot];
+static __device__ inline int await_item(const decode_fused_block &b, const pipeline &p) {
+    consumer_wait(p);
+    return b.s->item[p.stage];
 }
 /* Read by this warp. */
-static __device__ inline void leave_slot(const gpu_decode_fused_args &a, const decode_fused_block &b, one_place *p) {
+static __device__ inline void leave_slot(const gpu_decode_fused_args &a, pipeline *p) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(&b.s->empty[p->slot]);
-    next_slot(a, p);
+    if (threadIdx.x % 32 == 0) consumer_release(*p);
+    pipeline_next(*p, a.slots);
 }
 
 static __device__ inline int x_stride(const gpu_decode_fused_args &a) { return a.hidden * 2 + 16; }
@@ -257,10 +257,10 @@ static __device__ inline void digits_of_x(const gpu_decode_fused_args &a, const 
 static __device__ inline float quick_silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
 /* A value of h on its way: its bits, all inverted, never zero. */
-static __device__ inline gpu_u32 word_of(float v) { return isnan(v) ? ~0x7fc00000u : ~__float_as_uint(v); }
+static __device__ inline gpu_u32 fused_word_of(float v) { return isnan(v) ? ~0x7fc00000u : ~__float_as_uint(v); }
 
-static __device__ inline void compute_up(const gpu_decode_fused_args &a, const decode_fused_block &b, gpu_u32 *h,
-                                         one_place *p) {
+static __device__ inline void fused_compute_up(const gpu_decode_fused_args &a, const decode_fused_block &b, gpu_u32 *h,
+                                               pipeline *p) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % DECODE_INT4_TILE, across = a.hidden / PACK_COLS,
         strips = a.inter / PACK_ROWS;
     const gpu_u8 *x = b.digits + (lane / 8 < a.n ? lane / 8 : 0) * (2 * a.hidden) + lane % 8 * 16;
@@ -271,15 +271,15 @@ static __device__ inline void compute_up(const gpu_decode_fused_args &a, const d
         float gate[1][2] = {}, up[1][2] = {};
 #pragma unroll 1
         for (int c = warp;;) {
-            const gpu_u8 *slot = b.ring + (gpu_u32)p->slot * DECODE_INT4_WEIGHTS + warp * PACK_BYTES;
+            const gpu_u8 *slot = b.ring + (gpu_u32)p->stage * DECODE_INT4_WEIGHTS + warp * PACK_BYTES;
             if (c < across) {
                 const decode_int4_weights g = weights_at(slot), u = weights_at(slot + DECODE_INT4_WEIGHTS / 2);
                 const int16_split<1> d = {{*(const uint4 *)(x + c * (2 * PACK_COLS))}};
-                leave_slot(a, b, p);
-                multiply<1>(g, d, 1, gate);
-                multiply<1>(u, d, 1, up);
+                leave_slot(a, p);
+                int4_multiply<1>(g, d, 1, gate);
+                int4_multiply<1>(u, d, 1, up);
             } else
-                leave_slot(a, b, p);
+                leave_slot(a, p);
             c += DECODE_INT4_ACROSS;
             if (c - warp >= across) break;
             await_item(b, *p);
@@ -298,9 +298,9 @@ static __device__ inline void compute_up(const gpu_decode_fused_args &a, const d
         int row = b.s->row[group][t];
         if (row >= 0)
             h[row * a.inter + item % strips * PACK_ROWS + lane / 4 + warp * 8] =
-                word_of(quick_silu(of_gate * b.s->x_scale[t]) * (of_up * b.s->x_scale[t]));
+                fused_word_of(quick_silu(of_gate * b.s->x_scale[t]) * (of_up * b.s->x_scale[t]));
     }
-    leave_slot(a, b, p);
+    leave_slot(a, p);
 }
 
 /* 16 values of h: waits for them. */
@@ -326,8 +326,8 @@ static __device__ inline decode_int4_unit unit_of_h(const gpu_u32 *h, int all, i
 }
 
 /* h as digits, each 64 values by themselves: units of 16 go round. */
-static __device__ inline void digits_of_h(const gpu_decode_fused_args &a, const decode_fused_block &b,
-                                          const gpu_u32 *h) {
+static __device__ inline void fused_digits_of_h(const gpu_decode_fused_args &a, const decode_fused_block &b,
+                                                const gpu_u32 *h) {
     enum { KEPT = 2 /* waited for together */ };
     int all = b.s->n_rows * a.inter / 16;
 #pragma unroll 1
@@ -339,7 +339,7 @@ static __device__ inline void digits_of_h(const gpu_decode_fused_args &a, const 
         for (int i = 0; i < KEPT; i++) {
             int u = u0 + i * MULTIPLIERS;
             float most = most_of_unit(d[i]);
-            most = larger(most, __shfl_xor_sync(~0u, most, 1)), most = larger(most, __shfl_xor_sync(~0u, most, 2));
+            most = max_nan(most, __shfl_xor_sync(~0u, most, 1)), most = max_nan(most, __shfl_xor_sync(~0u, most, 2));
             if (u >= all) continue;
             if (u % 4 == 0) b.share[u / 4] = b.s->weight[group_of(a, u / 4)] * (digits_scale(most) / 16);
             float one = digits_of_one(most);
@@ -357,12 +357,12 @@ static __device__ inline void digits_of_h(const gpu_decode_fused_args &a, const 
 typedef struct {
     float x[2], weight[2];
 } one_after;
-static __device__ inline one_after read_after(const gpu_decode_fused_args &a, gpu_i64 out, int row) {
+static __device__ inline one_after fused_read_after(const gpu_decode_fused_args &a, gpu_i64 out, int row) {
     return {{f32_of(a.after.x[out]), f32_of(a.after.x[out + 8])}, {a.after.weight[row], a.after.weight[row + 8]}};
 }
 /* By a warp, an item's sums of its tokens. */
-static __device__ inline void put_after(const gpu_decode_fused_args &a, int item, int t, gpu_i64 out,
-                                        const one_after &s, const float v[2]) {
+static __device__ inline void fused_put_after(const gpu_decode_fused_args &a, int item, int t, gpu_i64 out,
+                                              const one_after &s, const float v[2]) {
     float squares = 0;
 #pragma unroll
     for (int k = 0; k < 2 && t < a.n; k++) {
@@ -379,10 +379,10 @@ static __device__ inline void put_after(const gpu_decode_fused_args &a, int item
 
 /* The shared expert's part of an item: a warp has every WARPS-th 16 columns. Column 2 t of the product is token t,
  * as in a sum of two digits; h of it lies behind the digits as bf16. */
-static __device__ inline void shared_product(const gpu_decode_fused_args &a, const decode_fused_block &b, one_place *p,
+static __device__ inline void shared_product(const gpu_decode_fused_args &a, const decode_fused_block &b, pipeline *p,
                                              float sums[2]) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, stride = shared_stride(a);
-    const gpu_u8 *rows = b.ring + (gpu_u32)p->slot * DECODE_INT4_WEIGHTS + lane % 16 * stride + lane / 16 * 16;
+    const gpu_u8 *rows = b.ring + (gpu_u32)p->stage * DECODE_INT4_WEIGHTS + lane % 16 * stride + lane / 16 * 16;
     const gpu_u8 *h = b.shared_h + (lane / 8 < a.n ? lane / 8 : 0) * stride + lane % 4 * 4;
     float c[4] = {0, 0, 0, 0};
     for (int k = warp; k < a.shared_inter / 16; k += WARPS) {
@@ -391,7 +391,7 @@ static __device__ inline void shared_product(const gpu_decode_fused_args &a, con
         ldmatrix4(w, rows + k * 32);
         mma_bf16(c, w, v);
     }
-    leave_slot(a, b, p);
+    leave_slot(a, p);
     sums[0] = c[0], sums[1] = c[2];
 }
 
@@ -409,13 +409,14 @@ template <bool FEED> static __device__ inline void put_result(const gpu_decode_f
     if (!FEED) v[0] += r.shared[0], v[1] += r.shared[1];
     if (r.item < 0) return;
     if (a.after.x)
-        put_after(a, r.item, t, r.out, r.after, v);
+        fused_put_after(a, r.item, t, r.out, r.after, v);
     else if (t < a.n)
         a.out[r.out] = bf16_of(v[0]), a.out[r.out + 8] = bf16_of(v[1]);
 }
 
 template <bool FEED>
-static __device__ inline void compute_down(const gpu_decode_fused_args &a, const decode_fused_block &b, one_place *p) {
+static __device__ inline void fused_compute_down(const gpu_decode_fused_args &a, const decode_fused_block &b,
+                                                 pipeline *p) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, t = lane % DECODE_INT4_TILE, across = a.inter / PACK_COLS,
         all = b.s->n_groups * across;
     const gpu_u8 *digits = b.digits + lane % 8 * 16;
@@ -429,7 +430,7 @@ static __device__ inline void compute_down(const gpu_decode_fused_args &a, const
         if (last) {
             put_result<FEED>(a, mine);
             mine.item = item, mine.out = out;
-            if (t < a.n && a.after.x) mine.after = read_after(a, out, item * PACK_ROWS + lane / 4);
+            if (t < a.n && a.after.x) mine.after = fused_read_after(a, out, item * PACK_ROWS + lane / 4);
             if (!FEED && t < a.n && a.shared_expert)
                 mine.shared[0] = f32_of(a.shared_expert[out]), mine.shared[1] = f32_of(a.shared_expert[out + 8]);
         }
@@ -439,7 +440,7 @@ static __device__ inline void compute_down(const gpu_decode_fused_args &a, const
         }
 #pragma unroll 1
         for (int f = 0;;) {
-            const gpu_u8 *slot = b.ring + (gpu_u32)p->slot * DECODE_INT4_WEIGHTS;
+            const gpu_u8 *slot = b.ring + (gpu_u32)p->stage * DECODE_INT4_WEIGHTS;
 #pragma unroll
             for (int k = 0; k < DECODE_FUSED_BLOCKS; k += WARPS) {
                 int at = f + k + warp, group = group_of(a, at);
@@ -448,13 +449,13 @@ static __device__ inline void compute_down(const gpu_decode_fused_args &a, const
                 int c = at - group * across, row = b.s->row[group][lane / 8], of_t = b.s->row[group][t];
                 const int16_split<1> d = {
                     {*(const uint4 *)(digits + ((row < 0 ? 0 : row) * across + c) * (2 * PACK_COLS))}};
-                multiply<1>(weights_at(slot + (k + warp) * PACK_BYTES), d, 1, one);
+                int4_multiply<1>(weights_at(slot + (k + warp) * PACK_BYTES), d, 1, one);
                 if (of_t >= 0) {
                     float share = b.share[of_t * across + c];
                     sums[0] = fmaf(share, one[0][0], sums[0]), sums[1] = fmaf(share, one[0][1], sums[1]);
                 }
             }
-            leave_slot(a, b, p);
+            leave_slot(a, p);
             f += DECODE_FUSED_BLOCKS;
             if (f >= all) break;
             await_item(b, *p);

@@ -4,7 +4,7 @@
 #include "kernels/gpu/backend.h"
 
 /* The pieces of the workspace; returns its bytes. */
-static u64 layout(const moe_args *a, u8 *base, gpu_decode_int4_args *f) {
+static u64 decode_int4_layout(const moe_args *a, u8 *base, gpu_decode_int4_args *f) {
     const op_weight *w = a->experts;
     u64 pairs = (u64)(a->n * a->k), hidden = (u64)w->views[0].cols, inter = (u64)w->views[0].rows, at = 0;
     f->x_digits = base, at += gpu_round((u64)a->n * hidden * 2);
@@ -19,12 +19,12 @@ static u64 layout(const moe_args *a, u8 *base, gpu_decode_int4_args *f) {
 u64 gpu_decode_int4_workspace(const moe_args *a) {
     u8 nowhere;
     gpu_decode_int4_args f;
-    return layout(a, &nowhere, &f);
+    return decode_int4_layout(a, &nowhere, &f);
 }
 
 gpu_digits_args gpu_decode_int4_digits(const moe_args *a, u8 *space) {
     gpu_decode_int4_args f;
-    layout(a, space, &f);
+    decode_int4_layout(a, space, &f);
     return (gpu_digits_args){.x = a->x,
                              .digits = f.x_digits,
                              .scale = f.x_scale,
@@ -54,7 +54,7 @@ void gpu_run_decode_int4(const ops *o, const moe_args *a, const moe_choice *how,
                               .hidden = (int)w->views[0].cols,
                               .inter = (int)w->views[0].rows};
     f.deferred = gpu_deferred_norm_of(a->deferred);
-    layout(a, space, &f);
+    decode_int4_layout(a, space, &f);
     moe_divide_int4(&f, how->group);
     if (!a->prepared) gpu_launch(b->g, b->decode_int4_rows, (u32)a->n, 1, 1, DECODE_INT4_ROWS_THREADS, 0, &f);
     gpu_launch(b->g, how->group == 4 ? b->decode_int4_4 : b->decode_int4_8, (u32)gpu_processors(b->g), 1, 1,

@@ -26,29 +26,20 @@
  * 33 instructions for up to four tokens, 15 more for each four more. */
 #include "kernels/gpu/moe/int16_split.cuh"
 #include "kernels/gpu/moe/decode_mma.cuh"
-#include "kernels/gpu/moe/decode_sort.cuh"
+#include "kernels/gpu/moe/decode_ring.cuh"
 
-/* Where a warp is in the ring. */
-typedef struct {
-    int slot;
-    gpu_u32 parity; /* of this round, for those that see every slot */
-    gpu_u32 phases; /* of a reader: a bit a slot */
-} decode_int4_place;
-static __device__ inline void next_place(const gpu_decode_int4_args &a, decode_int4_place *p) {
-    if (++p->slot == a.slots) p->slot = 0, p->parity ^= 1;
-}
-static __device__ inline void skip_slots(const gpu_decode_int4_args &a, decode_int4_place *p, int n) {
-    p->slot += n;
-    if (p->slot >= a.slots) p->slot -= a.slots;
-}
-static __device__ inline gpu_u64 *full_of(const decode_int4_block &b, int set, int slot) {
-    return &b.full[set * DECODE_INT4_SLOTS + slot];
-}
-static __device__ inline gpu_u8 *slot_of(const gpu_decode_int4_args &a, const decode_int4_block &b,
-                                         const decode_int4_place &p) {
-    return b.ring + (gpu_u32)p.slot * a.slot_bytes;
-}
-enum { ALL, TEAM }; /* sets: ALL, TEAM + 0, TEAM + 1 */
+struct int4_ring {
+    enum {
+        SLOTS = DECODE_INT4_SLOTS,
+        WEIGHTS = DECODE_INT4_WEIGHTS,
+        TEAMS = DECODE_INT4_TEAMS,
+        UNIT = 2 * PACK_COLS,
+        ACROSS = DECODE_INT4_ACROSS,
+        DEEP = DECODE_INT4_DEEP,
+        X_STRIDE = DECODE_INT4_X_STRIDE,
+        H_STRIDE = DECODE_INT4_H_STRIDE
+    };
+};
 
 static __device__ inline int up_items(const gpu_decode_int4_args &a, const decode_int4_block &b) {
     return b.n_groups * (a.inter / PACK_ROWS);
@@ -60,20 +51,7 @@ static __device__ inline int down_chunks(const gpu_decode_int4_args &a) {
 
 /* ---- the copier of weights: one lane ---- */
 
-/* Waits until the slot is free; `bytes` for the warps of `set` follow, and the rows. items[slot] is written between
- * two barriers: its readers of the last round arrived at `empty` (the copier of rows before that at `full`), those
- * of this one wait for `open` or `full`. */
-static __device__ inline gpu_u8 *open_slot(const gpu_decode_int4_args &a, const decode_int4_block &b,
-                                           const decode_int4_place &p, int item, int set, gpu_u32 bytes) {
-    mbarrier_wait(&b.empty[p.slot], p.parity ^ 1);
-    b.items[p.slot] = item;
-    __threadfence_block();
-    mbarrier_arrive(&b.open[p.slot]);
-    mbarrier_expect(full_of(b, set, p.slot), bytes);
-    return slot_of(a, b, p);
-}
-
-static __device__ inline void copy_up(const gpu_decode_int4_args &a, const decode_int4_block &b, decode_int4_place *p) {
+static __device__ inline void int4_copy_up(const gpu_decode_int4_args &a, const decode_int4_block &b, decode_place *p) {
     int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, items = up_items(a, b), coming;
     for (int item = blockIdx.x; item < items; item = coming) {
         coming = (int)gridDim.x + atomicAdd(&a.work_counter[0], 1);
@@ -81,18 +59,18 @@ static __device__ inline void copy_up(const gpu_decode_int4_args &a, const decod
             (gpu_u64)b.groups[item / strips].x * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
         for (int c = 0; c < across; c += DECODE_INT4_ACROSS, next_place(a, p)) {
             gpu_u32 bytes = (gpu_u32)(across - c < DECODE_INT4_ACROSS ? across - c : DECODE_INT4_ACROSS) * PACK_BYTES;
-            gpu_u8 *slot = open_slot(a, b, *p, item, ALL, 2 * bytes);
-            tma_bulk(slot, a.gate + at + (gpu_u64)c * PACK_BYTES, bytes, full_of(b, ALL, p->slot));
+            gpu_u8 *slot = open_slot<int4_ring>(a, b, *p, item, ALL, 2 * bytes);
+            tma_bulk(slot, a.gate + at + (gpu_u64)c * PACK_BYTES, bytes, full_of<int4_ring>(b, ALL, p->slot));
             tma_bulk(slot + DECODE_INT4_WEIGHTS / 2, a.up + at + (gpu_u64)c * PACK_BYTES, bytes,
-                     full_of(b, ALL, p->slot));
+                     full_of<int4_ring>(b, ALL, p->slot));
         }
     }
-    open_slot(a, b, *p, -1, ALL, 0);
+    open_slot<int4_ring>(a, b, *p, -1, ALL, 0);
     next_place(a, p);
 }
 
-static __device__ inline void copy_down(const gpu_decode_int4_args &a, const decode_int4_block &b,
-                                        decode_int4_place *p) {
+static __device__ inline void int4_copy_down(const gpu_decode_int4_args &a, const decode_int4_block &b,
+                                             decode_place *p) {
     int across = a.inter / PACK_COLS, all = a.hidden / PACK_ROWS, chunks = down_chunks(a), items = b.n_groups * chunks,
         coming;
     for (int item = blockIdx.x; item < items; item = coming) {
@@ -105,77 +83,22 @@ static __device__ inline void copy_down(const gpu_decode_int4_args &a, const dec
                 gpu_u32 bytes = (gpu_u32)(across - c < DECODE_INT4_DEEP ? across - c : DECODE_INT4_DEEP) * PACK_BYTES;
                 const gpu_u8 *from = expert + ((gpu_u64)strip * across + c) * PACK_BYTES;
                 if (strips < 0) strips = 0;
-                gpu_u8 *slot = open_slot(a, b, *p, item, TEAM + team, strips * bytes);
+                gpu_u8 *slot = open_slot<int4_ring>(a, b, *p, item, TEAM + team, strips * bytes);
                 if (across > DECODE_INT4_DEEP)
                     for (int i = 0; i < strips; i++)
                         tma_bulk(slot + i * bytes, from + (gpu_u64)(i * across) * PACK_BYTES, bytes,
-                                 full_of(b, TEAM + team, p->slot));
+                                 full_of<int4_ring>(b, TEAM + team, p->slot));
                 else if (strips) /* they are one run */
-                    tma_bulk(slot, from, strips * bytes, full_of(b, TEAM + team, p->slot));
+                    tma_bulk(slot, from, strips * bytes, full_of<int4_ring>(b, TEAM + team, p->slot));
             }
     }
-    for (int team = 0; team < DECODE_INT4_TEAMS; team++, next_place(a, p)) open_slot(a, b, *p, -1, TEAM + team, 0);
-}
-
-/* ---- the copier of rows: one lane ---- */
-
-static __device__ inline int opened_item(const decode_int4_block &b, const decode_int4_place &p) {
-    mbarrier_wait(&b.open[p.slot], p.parity);
-    return b.items[p.slot];
-}
-/* Rows of a group, `bytes` of each. number: of the row, by its place in the list. */
-template <typename F>
-static __device__ inline void copy_rows(const gpu_decode_int4_args &a, const decode_int4_block &b,
-                                        const decode_int4_place &p, int set, int2 group, const gpu_u8 *from,
-                                        gpu_i64 row, gpu_u32 bytes, int stride, F &&number) {
-    int m = group.y & 255;
-    gpu_u8 *to = slot_of(a, b, p) + DECODE_INT4_WEIGHTS;
-    mbarrier_expect(full_of(b, set, p.slot), m * bytes);
-    for (int i = 0; i < m; i++)
-        tma_bulk(to + i * stride, from + number((group.y >> 8) + i) * row, bytes, full_of(b, set, p.slot));
-}
-static __device__ inline void copy_x(const gpu_decode_int4_args &a, const decode_int4_block &b, decode_int4_place *p) {
-    int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS;
-    for (;;) {
-        for (int c = 0; c < across; c += DECODE_INT4_ACROSS, next_place(a, p)) {
-            int item = opened_item(b, *p);
-            if (item < 0) {
-                mbarrier_arrive(full_of(b, ALL, p->slot));
-                next_place(a, p);
-                return;
-            }
-            gpu_u32 blocks = across - c < DECODE_INT4_ACROSS ? across - c : DECODE_INT4_ACROSS;
-            copy_rows(a, b, *p, ALL, b.groups[item / strips], a.x_digits + c * (2 * PACK_COLS), 2 * a.hidden,
-                      blocks * 2 * PACK_COLS, DECODE_INT4_X_STRIDE, [&](int at) { return (gpu_i64)b.token[at]; });
-        }
-    }
-}
-static __device__ inline void copy_h(const gpu_decode_int4_args &a, const decode_int4_block &b, decode_int4_place *p) {
-    int across = a.inter / PACK_COLS, chunks = down_chunks(a), ready = -1;
-    for (;;) {
-        for (int c = 0; c < across; c += DECODE_INT4_DEEP)
-            for (int team = 0; team < DECODE_INT4_TEAMS; team++, next_place(a, p)) {
-                int item = opened_item(b, *p), j = item / chunks;
-                if (item < 0) {
-                    mbarrier_arrive(full_of(b, TEAM + team, p->slot));
-                    if (team == DECODE_INT4_TEAMS - 1) return;
-                    continue;
-                }
-                if (j != ready) {
-                    spin_wait_ge(&a.finished[j], a.inter / PACK_ROWS + 1);
-                    fence_async_global();
-                    ready = j;
-                }
-                gpu_u32 blocks = across - c < DECODE_INT4_DEEP ? across - c : DECODE_INT4_DEEP;
-                copy_rows(a, b, *p, TEAM + team, b.groups[j], a.h_digits + c * (2 * PACK_COLS), 2 * a.inter,
-                          blocks * 2 * PACK_COLS, DECODE_INT4_H_STRIDE, [&](int at) { return (gpu_i64)b.pair[at]; });
-            }
-    }
+    for (int team = 0; team < DECODE_INT4_TEAMS; team++, next_place(a, p))
+        open_slot<int4_ring>(a, b, *p, -1, TEAM + team, 0);
 }
 
 /* ---- h as digits, by a warp of its own ---- */
 
-static __device__ inline void digits_of_h(const gpu_decode_int4_args &a, const decode_int4_block &b, int2 group) {
+static __device__ inline void int4_digits_of_h(const gpu_decode_int4_args &a, const decode_int4_block &b, int2 group) {
     int lane = threadIdx.x % 32;
     for (int i = 0; i < (group.y & 255); i++) {
         int pair = b.pair[(group.y >> 8) + i];
@@ -188,7 +111,7 @@ static __device__ inline void digits_of_h(const gpu_decode_int4_args &a, const d
     __threadfence();
     __syncwarp();
 }
-static __device__ inline void follow_up(const gpu_decode_int4_args &a, const decode_int4_block &b) {
+static __device__ inline void int4_follow_up(const gpu_decode_int4_args &a, const decode_int4_block &b) {
     int lane = threadIdx.x % 32, strips = a.inter / PACK_ROWS;
     for (int i = 0;; i++) {
         int last = 0, j;
@@ -204,39 +127,19 @@ static __device__ inline void follow_up(const gpu_decode_int4_args &a, const dec
             mbarrier_arrive(&b.seen[i % 2]);
         }
         if (!__shfl_sync(~0u, last, 0)) continue;
-        digits_of_h(a, b, b.groups[j]);
+        int4_digits_of_h(a, b, b.groups[j]);
         if (lane == 0) atomicAdd(&a.finished[j], 1u);
     }
 }
 
 /* ---- the computing warps ---- */
 
-static __device__ inline const gpu_u8 *await_slot(const gpu_decode_int4_args &a, const decode_int4_block &b, int set,
-                                                  decode_int4_place *p) {
-    mbarrier_wait(full_of(b, set, p->slot), p->phases >> p->slot & 1);
-    p->phases ^= 1u << p->slot;
-    return slot_of(a, b, *p);
-}
-/* Read: DECODE_INT4_WARPS arrivals free it, `times` of them this warp's. */
-static __device__ inline void give_slot(const decode_int4_block &b, const decode_int4_place &p, int times) {
-    __syncwarp();
-    if ((int)(threadIdx.x % 32) < times) mbarrier_arrive(&b.empty[p.slot]);
-}
-
-/* The i-th item of this block is in memory; -1: there is none any more. Of the warps that write. */
-static __device__ inline void say_done(const decode_int4_block &b, int i, int item) {
-    mbarrier_wait(&b.seen[i % 2], i / 2 % 2 ^ 1);
-    __syncwarp();
-    if (threadIdx.x == 0) b.said[i % 2] = item;
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(&b.done[i % 2]);
-}
-
 /* The warps' sums of an item together, silu(gate) * up to h; the i-th item of this block. `scale`: of the token that
  * this lane writes. Two halves of the memory in turn: the other one may still be read. */
 template <int TILES>
-static __device__ inline void finish_up(const gpu_decode_int4_args &a, const decode_int4_block &b, int2 group,
-                                        int strip, int i, float scale, const float gate[TILES][2],
-                                        const float up[TILES][2]) {
+static __device__ inline void int4_finish_up(const gpu_decode_int4_args &a, const decode_int4_block &b, int2 group,
+                                             int strip, int i, float scale, const float gate[TILES][2],
+                                             const float up[TILES][2]) {
     enum { VALUES = 2 * TILES * 2 };
     float *all = b.sums + i % 2 * DECODE_INT4_WARPS * VALUES * 32;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, m = group.y & 255;
@@ -257,11 +160,11 @@ static __device__ inline void finish_up(const gpu_decode_int4_args &a, const dec
 }
 
 template <int TILES>
-static __device__ inline void compute_up(const gpu_decode_int4_args &a, const decode_int4_block &b,
-                                         decode_int4_place *p) {
+static __device__ inline void int4_compute_up(const gpu_decode_int4_args &a, const decode_int4_block &b,
+                                              decode_place *p) {
     int warp = threadIdx.x / 32, across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, i = 0;
     for (;; i++) {
-        const gpu_u8 *slot = await_slot(a, b, ALL, p);
+        const gpu_u8 *slot = await_slot<int4_ring>(a, b, ALL, p);
         int item = b.items[p->slot];
         if (item < 0) break;
         int2 group = b.groups[item / strips];
@@ -277,27 +180,27 @@ static __device__ inline void compute_up(const gpu_decode_int4_args &a, const de
                 const int16_split<TILES> x =
                     digits_at<TILES>(slot + DECODE_INT4_WEIGHTS + warp * (2 * PACK_COLS), DECODE_INT4_X_STRIDE, tiles);
                 give_slot(b, *p, 1);
-                multiply<TILES>(g, x, tiles, gate);
-                multiply<TILES>(u, x, tiles, up);
+                int4_multiply<TILES>(g, x, tiles, gate);
+                int4_multiply<TILES>(u, x, tiles, up);
             } else
                 give_slot(b, *p, 1);
-            skip_slots(a, p, 1);
+            skip_slots<int4_ring>(a, p, 1);
             c += DECODE_INT4_ACROSS;
             if (c - warp >= across) break;
-            slot = await_slot(a, b, ALL, p);
+            slot = await_slot<int4_ring>(a, b, ALL, p);
         }
-        finish_up<TILES>(a, b, group, item % strips, i, scale, gate, up);
+        int4_finish_up<TILES>(a, b, group, item % strips, i, scale, gate, up);
         if (warp < 2 * TILES) say_done(b, i, item);
     }
     if (warp < 2 * TILES) say_done(b, i, -1);
     give_slot(b, *p, 1);
-    skip_slots(a, p, 1);
+    skip_slots<int4_ring>(a, p, 1);
 }
 
 /* y of a group's pairs: lane 4 g + t has rows g and g + 8 of token 4 j + t. */
 template <int TILES>
-static __device__ inline void put_products(const gpu_decode_int4_args &a, const decode_int4_block &b, int2 group,
-                                           int strip, const float scale[TILES], const float sums[TILES][2]) {
+static __device__ inline void int4_put_products(const gpu_decode_int4_args &a, const decode_int4_block &b, int2 group,
+                                                int strip, const float scale[TILES], const float sums[TILES][2]) {
     int lane = threadIdx.x % 32, t = lane % 4;
 #pragma unroll
     for (int j = 0; j < TILES; j++) {
@@ -313,19 +216,19 @@ template <int TILES, int BLOCKS>
 static __device__ inline void multiply_strip(const gpu_u8 *data, const gpu_u8 *rows, int tiles, float sums[TILES][2]) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
-        multiply<TILES>(weights_at(data + i * PACK_BYTES),
-                        digits_at<TILES>(rows + i * (2 * PACK_COLS), DECODE_INT4_H_STRIDE, tiles), tiles, sums);
+        int4_multiply<TILES>(weights_at(data + i * PACK_BYTES),
+                             digits_at<TILES>(rows + i * (2 * PACK_COLS), DECODE_INT4_H_STRIDE, tiles), tiles, sums);
 }
 
 template <int TILES>
-static __device__ inline void compute_down(const gpu_decode_int4_args &a, const decode_int4_block &b,
-                                           decode_int4_place *p) {
+static __device__ inline void int4_compute_down(const gpu_decode_int4_args &a, const decode_int4_block &b,
+                                                decode_place *p) {
     int warp = threadIdx.x / 32, team = warp / DECODE_INT4_STRIPS, mine = warp % DECODE_INT4_STRIPS,
         across = a.inter / PACK_COLS, all = a.hidden / PACK_ROWS, chunks = down_chunks(a);
     p->phases = 0; /* its barriers are new */
-    skip_slots(a, p, team);
+    skip_slots<int4_ring>(a, p, team);
     for (;;) {
-        const gpu_u8 *slot = await_slot(a, b, TEAM + team, p);
+        const gpu_u8 *slot = await_slot<int4_ring>(a, b, TEAM + team, p);
         int item = b.items[p->slot];
         if (item < 0) return;
         int2 group = b.groups[item / chunks];
@@ -348,44 +251,37 @@ static __device__ inline void compute_down(const gpu_decode_int4_args &a, const 
                         multiply_strip<TILES, 1>(data + i * PACK_BYTES, rows + i * (2 * PACK_COLS), tiles, sums);
             }
             give_slot(b, *p, DECODE_INT4_TEAMS);
-            skip_slots(a, p, DECODE_INT4_TEAMS);
+            skip_slots<int4_ring>(a, p, DECODE_INT4_TEAMS);
             c += DECODE_INT4_DEEP;
             if (c >= across) break;
-            slot = await_slot(a, b, TEAM + team, p);
+            slot = await_slot<int4_ring>(a, b, TEAM + team, p);
         }
-        if (strip < all) put_products<TILES>(a, b, group, strip, scale, sums);
+        if (strip < all) int4_put_products<TILES>(a, b, group, strip, scale, sums);
     }
 }
 
 template <int TILES> static __device__ inline void decode_int4_experts(const gpu_decode_int4_args &a) {
     decode_int4_block b = decode_int4_memory(a);
-    decode_int4_place p = {0, 0, 0};
+    decode_place p = {0, 0, 0};
     int warp = threadIdx.x / 32;
     bool one = threadIdx.x % 32 == 0;
     for (int e = threadIdx.x; e < a.experts; e += DECODE_INT4_THREADS) b.cursor[e] = 0;
-    if (threadIdx.x == 32)
-        for (int i = 0; i < DECODE_INT4_SETS * DECODE_INT4_SLOTS; i++) mbarrier_init(&b.full[i], 2);
-    if (threadIdx.x == 0)
-        for (int i = 0; i < a.slots; i++) mbarrier_init(&b.empty[i], DECODE_INT4_WARPS), mbarrier_init(&b.open[i], 1);
-    if (threadIdx.x == 64)
-        for (int i = 0; i < 2; i++) mbarrier_init(&b.done[i], 2 * TILES), mbarrier_init(&b.seen[i], 1);
-    mbarrier_fence_init();
-    __syncthreads();
+    decode_ring_init<int4_ring>(a, b, 2 * TILES);
     if (a.beside) pdl_wait();
     /* else what it reads was written before decode_int4_rows, which began when that was there */
     decode_sort<4 * TILES>(a, b);
     if (!a.beside) pdl_wait();
     if (warp < DECODE_INT4_WARPS) {
-        compute_up<TILES>(a, b, &p);
-        compute_down<TILES>(a, b, &p);
+        int4_compute_up<TILES>(a, b, &p);
+        int4_compute_down<TILES>(a, b, &p);
     } else if (warp == DECODE_INT4_WARPS + 2) {
-        follow_up(a, b);
+        int4_follow_up(a, b);
     } else if (warp == DECODE_INT4_WARPS && one) {
-        copy_up(a, b, &p);
-        copy_down(a, b, &p);
+        int4_copy_up(a, b, &p);
+        int4_copy_down(a, b, &p);
     } else if (warp == DECODE_INT4_WARPS + 1 && one) {
-        copy_x(a, b, &p);
-        copy_h(a, b, &p);
+        copy_x<int4_ring>(a, b, &p, a.x_digits, a.hidden / PACK_COLS, a.inter / PACK_ROWS);
+        copy_h<int4_ring>(a, b, &p, a.h_digits, a.inter / PACK_COLS, down_chunks(a), a.inter / PACK_ROWS + 1);
     }
 }
 /* Grid: as many blocks as processors. The kernels differ in T, the tokens of a group. */
@@ -405,7 +301,7 @@ KERNEL_OF(decode_int4_rows, gpu_decode_int4_args, DECODE_INT4_ROWS_THREADS, 1) {
             v = warp_max(v);
             if (thread % 32 == 0) each[thread / 32] = v;
             __syncthreads();
-            for (int w = 0; w < DECODE_INT4_ROWS_THREADS / 32; w++) v = larger(v, each[w]);
+            for (int w = 0; w < DECODE_INT4_ROWS_THREADS / 32; w++) v = max_nan(v, each[w]);
             return v;
         });
     if (thread < 32) {

@@ -29,8 +29,8 @@ template <int TILES> static __device__ inline int16_split<TILES> digits_at(const
 
 /* sums[j] += the block times the four tokens of tile j: rows g and g + 8, token t. */
 template <int TILES>
-static __device__ inline void multiply(const decode_int4_weights &w, const int16_split<TILES> &x, int tiles,
-                                       float sums[TILES][2]) {
+static __device__ inline void int4_multiply(const decode_int4_weights &w, const int16_split<TILES> &x, int tiles,
+                                            float sums[TILES][2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         gpu_u32 first = half ? w.word.z : w.word.x, second = half ? w.word.w : w.word.y;

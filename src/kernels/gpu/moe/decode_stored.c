@@ -3,7 +3,7 @@
 #include "kernels/gpu/moe/decode_stored.h"
 #include "kernels/gpu/backend.h"
 
-static int take(int *at, i64 bytes) {
+static int decode_stored_take(int *at, i64 bytes) {
     int here = *at;
     *at += (int)((bytes + 127) & ~(i64)127);
     return here;
@@ -13,11 +13,11 @@ static int take(int *at, i64 bytes) {
 static void divide(gpu_decode_int4_args *f, bool fp8) {
     i64 groups = min_i64(f->pairs, f->experts + f->pairs / DECODE_STORED_TOKENS);
     int at = 0;
-    take(&at, DECODE_INT4_BARRIERS);
-    f->at_sums = take(&at, DECODE_INT4_WARPS * DECODE_STORED_TOKENS / 2 * 32 * 4);
-    f->at_groups = take(&at, groups * 8);
-    f->at_cursor = take(&at, (i64)f->experts * 4);
-    f->at_pairs = take(&at, (i64)f->pairs * 4);
+    decode_stored_take(&at, DECODE_INT4_BARRIERS);
+    f->at_sums = decode_stored_take(&at, DECODE_INT4_WARPS * DECODE_STORED_TOKENS / 2 * 32 * 4);
+    f->at_groups = decode_stored_take(&at, groups * 8);
+    f->at_cursor = decode_stored_take(&at, (i64)f->experts * 4);
+    f->at_pairs = decode_stored_take(&at, (i64)f->pairs * 4);
     f->slot_bytes = (DECODE_STORED_WEIGHTS + DECODE_STORED_TOKENS * DECODE_STORED_STRIDE(fp8) + 1023) / 1024 * 1024;
     f->slots = (int)min_i64((SHARED_MAX - at) / f->slot_bytes, DECODE_STORED_SLOTS);
     int ring = f->slots * f->slot_bytes;
@@ -26,7 +26,7 @@ static void divide(gpu_decode_int4_args *f, bool fp8) {
 }
 
 /* Bytes of the pieces of the workspace. */
-static u64 layout(const moe_args *a, u8 *base, gpu_decode_stored_args *p) {
+static u64 decode_stored_layout(const moe_args *a, u8 *base, gpu_decode_stored_args *p) {
     u64 pairs = (u64)(a->n * a->k), at = 0;
     p->h = (gpu_bf16 *)base, at += gpu_round(pairs * (u64)a->experts->views[0].rows * 2);
     p->f.finished = (gpu_u32 *)(base + at), at += gpu_round(pairs * 4);
@@ -41,7 +41,7 @@ u64 gpu_decode_stored_workspace(const moe_args *a) {
     gpu_decode_stored_args p;
     moe_args most = *a;
     most.n = gpu_decode_stored_tokens(a);
-    return layout(&most, &nowhere, &p);
+    return decode_stored_layout(&most, &nowhere, &p);
 }
 
 bool gpu_decode_stored_is_one_matrix(const op_weight *w) {
@@ -53,7 +53,7 @@ bool gpu_decode_stored_is_one_matrix(const op_weight *w) {
 }
 
 /* All experts as rows of `hidden` and of `inter` columns; where FP8's scales lie. */
-static void describe(const gpu_backend *b, gpu_decode_stored_args *p, const gpu_matrix *v) {
+static void decode_stored_describe(const gpu_backend *b, gpu_decode_stored_args *p, const gpu_matrix *v) {
     bool fp8 = v->format == GPU_W_FP8_PAIRS;
     const u64 rows = 3 * (u64)p->f.experts, size = fp8 ? 1 : 2, hidden = (u64)v->cols, inter = (u64)v->rows;
     gpu_tensor(b->g, &p->in, v->data, (const u64[3]){64, rows * inter, hidden * size / DECODE_STORED_UNIT},
@@ -84,8 +84,8 @@ void gpu_run_decode_stored(const ops *o, const moe_args *a, u8 *space, f32 *y) {
                                           .hidden = (int)hidden,
                                           .inter = (int)v->rows}};
         divide(&p.f, fp8);
-        layout(&part, space, &p);
-        describe(b, &p, v);
+        decode_stored_layout(&part, space, &p);
+        decode_stored_describe(b, &p, v);
         gpu_launch(b->g, b->decode_stored_begin, 1, 1, 1, DECODE_INT4_ROWS_THREADS, 0, &p);
         gpu_launch(b->g, fp8 ? b->decode_stored_fp8 : b->decode_stored_bf16, (u32)gpu_processors(b->g), 1, 1,
                    DECODE_INT4_THREADS, (u32)p.f.shared, &p);

@@ -23,36 +23,26 @@
  * instructions that load and 4 products (bf16, up to 8 tokens), or some 190 instructions (FP8). */
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/decode_stored.h"
-#include "kernels/gpu/moe/decode_sort.cuh"
+#include "kernels/gpu/moe/decode_ring.cuh"
 #include "kernels/gpu/device/fp8.cuh"
 
 enum { BF16, FP8 };
-enum { ALL, TEAM }; /* sets: ALL, TEAM + 0.. */
 enum { TILES = DECODE_STORED_TOKENS / 8, VALUES = 4 * TILES /* sums of a lane */ };
 
-/* Where a warp is in the ring. */
-typedef struct {
-    int slot;
-    gpu_u32 parity; /* of this round, for those that see every slot */
-    gpu_u32 phases; /* of a reader: a bit a slot */
-} decode_stored_place;
-static __device__ inline void next_place(const gpu_decode_int4_args &a, decode_stored_place *p) {
-    if (++p->slot == a.slots) p->slot = 0, p->parity ^= 1;
-}
-static __device__ inline void skip_slots(const gpu_decode_int4_args &a, decode_stored_place *p, int n) {
-    for (p->slot += n; p->slot >= a.slots;) p->slot -= a.slots;
-}
-static __device__ inline gpu_u64 *full_of(const decode_int4_block &b, int set, int slot) {
-    return &b.full[set * DECODE_STORED_SLOTS + slot];
-}
-static __device__ inline gpu_u8 *slot_of(const gpu_decode_int4_args &a, const decode_int4_block &b,
-                                         const decode_stored_place &p) {
-    return b.ring + (gpu_u32)p.slot * a.slot_bytes;
-}
+template <int F> struct stored_ring {
+    enum {
+        SLOTS = DECODE_STORED_SLOTS,
+        WEIGHTS = DECODE_STORED_WEIGHTS,
+        TEAMS = DECODE_STORED_TEAMS,
+        UNIT = F == FP8 ? 256 : 128,
+        ACROSS = DECODE_STORED_ACROSS,
+        DEEP = DECODE_STORED_DEEP(F == FP8),
+        X_STRIDE = DECODE_STORED_STRIDE(F == FP8),
+        H_STRIDE = X_STRIDE
+    };
+};
 
-template <int F> static __device__ inline int units_of(int cols) { return cols / (F == FP8 ? 128 : 64); }
-/* Bytes of a unit's columns in a row of x or h. */
-template <int F> static __device__ inline gpu_u32 row_bytes() { return F == FP8 ? 256 : 128; }
+template <int F> static __device__ inline int stored_units_of(int cols) { return cols / (F == FP8 ? 128 : 64); }
 
 static __device__ inline decode_int4_block decode_stored_memory(const gpu_decode_int4_args &a) {
     SHARED_TILES(memory);
@@ -79,44 +69,34 @@ template <int F> static __device__ inline int chunks_of(const gpu_decode_int4_ar
 
 /* ---- the copier of weights: one lane ---- */
 
-/* Waits until the slot is free; `bytes` for the warps of `set` follow, and the rows. */
-static __device__ inline gpu_u8 *open_slot(const gpu_decode_int4_args &a, const decode_int4_block &b,
-                                           const decode_stored_place &p, int item, int set, gpu_u32 bytes) {
-    mbarrier_wait(&b.empty[p.slot], p.parity ^ 1);
-    b.items[p.slot] = item;
-    __threadfence_block();
-    mbarrier_arrive(&b.open[p.slot]);
-    mbarrier_expect(full_of(b, set, p.slot), bytes);
-    return slot_of(a, b, p);
-}
-
 template <int F>
-static __device__ inline void copy_up(const gpu_decode_stored_args &p, const decode_int4_block &b,
-                                      decode_stored_place *at) {
+static __device__ inline void stored_copy_up(const gpu_decode_stored_args &p, const decode_int4_block &b,
+                                             decode_place *at) {
     const gpu_decode_int4_args &a = p.f;
-    int across = units_of<F>(a.hidden), strips = strips_of(a), items = b.n_groups * strips, coming;
+    int across = stored_units_of<F>(a.hidden), strips = strips_of(a), items = b.n_groups * strips, coming;
     for (int item = blockIdx.x; item < items; item = coming) {
         coming = (int)gridDim.x + atomicAdd(&a.work_counter[0], 1);
         int row = b.groups[item / strips].x * 3 * a.inter + item % strips * 16;
         for (int c = 0; c < across; c += DECODE_STORED_ACROSS, next_place(a, at)) {
-            gpu_u8 *slot = open_slot(a, b, *at, item, ALL, DECODE_STORED_WEIGHTS);
-            tma_load(slot, &p.in, 0, row, c, full_of(b, ALL, at->slot));
-            tma_load(slot + DECODE_STORED_WEIGHTS / 2, &p.in, 0, row + a.inter, c, full_of(b, ALL, at->slot));
+            gpu_u8 *slot = open_slot<stored_ring<F>>(a, b, *at, item, ALL, DECODE_STORED_WEIGHTS);
+            tma_load(slot, &p.in, 0, row, c, full_of<stored_ring<F>>(b, ALL, at->slot));
+            tma_load(slot + DECODE_STORED_WEIGHTS / 2, &p.in, 0, row + a.inter, c,
+                     full_of<stored_ring<F>>(b, ALL, at->slot));
         }
     }
-    open_slot(a, b, *at, -1, ALL, 0);
+    open_slot<stored_ring<F>>(a, b, *at, -1, ALL, 0);
     next_place(a, at);
 }
 
 template <int F>
-static __device__ inline void copy_down(const gpu_decode_stored_args &p, const decode_int4_block &b,
-                                        decode_stored_place *at) {
+static __device__ inline void stored_copy_down(const gpu_decode_stored_args &p, const decode_int4_block &b,
+                                               decode_place *at) {
     const gpu_decode_int4_args &a = p.f;
     enum {
         DEEP = DECODE_STORED_DEEP(F == FP8),
         ROWS = 16 * DECODE_STORED_TEAM * DECODE_STORED_STRIPS(F == FP8) /* of a team */
     };
-    int across = units_of<F>(a.inter), chunks = chunks_of<F>(a), items = b.n_groups * chunks, coming;
+    int across = stored_units_of<F>(a.inter), chunks = chunks_of<F>(a), items = b.n_groups * chunks, coming;
     for (int item = blockIdx.x; item < items; item = coming) {
         coming = (int)gridDim.x + atomicAdd(&a.work_counter[1], 1);
         int row = (b.groups[item / chunks].x * 3 + 2) * a.hidden, first = item % chunks * (ROWS * DECODE_STORED_TEAMS);
@@ -124,77 +104,17 @@ static __device__ inline void copy_down(const gpu_decode_stored_args &p, const d
             for (int team = 0; team < DECODE_STORED_TEAMS; team++, next_place(a, at)) {
                 int mine = first + team * ROWS;
                 bool any = mine < a.hidden;
-                gpu_u8 *slot = open_slot(a, b, *at, item, TEAM + team, any ? DECODE_STORED_WEIGHTS : 0);
-                if (any) tma_load(slot, &p.out, 0, row + mine, c, full_of(b, TEAM + team, at->slot));
+                gpu_u8 *slot = open_slot<stored_ring<F>>(a, b, *at, item, TEAM + team, any ? DECODE_STORED_WEIGHTS : 0);
+                if (any) tma_load(slot, &p.out, 0, row + mine, c, full_of<stored_ring<F>>(b, TEAM + team, at->slot));
             }
     }
-    for (int team = 0; team < DECODE_STORED_TEAMS; team++, next_place(a, at)) open_slot(a, b, *at, -1, TEAM + team, 0);
-}
-
-/* ---- the copier of rows: one lane ---- */
-
-static __device__ inline int opened_item(const decode_int4_block &b, const decode_stored_place &p) {
-    mbarrier_wait(&b.open[p.slot], p.parity);
-    return b.items[p.slot];
-}
-/* Rows of a group, `bytes` of each; row_of: by the place in the list. */
-template <int F, typename R>
-static __device__ inline void copy_rows(const gpu_decode_int4_args &a, const decode_int4_block &b,
-                                        const decode_stored_place &p, int set, int2 group, gpu_u32 bytes, R &&row_of) {
-    int m = group.y & 255;
-    gpu_u8 *to = slot_of(a, b, p) + DECODE_STORED_WEIGHTS;
-    mbarrier_expect(full_of(b, set, p.slot), m * bytes);
-    for (int i = 0; i < m; i++)
-        tma_bulk(to + i * DECODE_STORED_STRIDE(F == FP8), row_of((group.y >> 8) + i), bytes, full_of(b, set, p.slot));
-}
-template <int F>
-static __device__ inline void copy_x(const gpu_decode_int4_args &a, const decode_int4_block &b,
-                                     decode_stored_place *p) {
-    int across = units_of<F>(a.hidden), strips = strips_of(a);
-    for (;;)
-        for (int c = 0; c < across; c += DECODE_STORED_ACROSS, next_place(a, p)) {
-            int item = opened_item(b, *p);
-            if (item < 0) {
-                mbarrier_arrive(full_of(b, ALL, p->slot));
-                next_place(a, p);
-                return;
-            }
-            const gpu_u8 *from = (const gpu_u8 *)a.x + c * row_bytes<F>();
-            gpu_u32 units = across - c < DECODE_STORED_ACROSS ? across - c : DECODE_STORED_ACROSS;
-            copy_rows<F>(a, b, *p, ALL, b.groups[item / strips], units * row_bytes<F>(),
-                         [&](int i) { return from + (gpu_i64)b.token[i] * a.hidden * 2; });
-        }
-}
-template <int F>
-static __device__ inline void copy_h(const gpu_decode_stored_args &args, const decode_int4_block &b,
-                                     decode_stored_place *p) {
-    const gpu_decode_int4_args &a = args.f;
-    enum { DEEP = DECODE_STORED_DEEP(F == FP8) };
-    int across = units_of<F>(a.inter), chunks = chunks_of<F>(a), ready = -1;
-    for (;;)
-        for (int c = 0; c < across; c += DEEP)
-            for (int team = 0; team < DECODE_STORED_TEAMS; team++, next_place(a, p)) {
-                int item = opened_item(b, *p), j = item / chunks;
-                if (item < 0) {
-                    mbarrier_arrive(full_of(b, TEAM + team, p->slot));
-                    if (team == DECODE_STORED_TEAMS - 1) return;
-                    continue;
-                }
-                if (j != ready) {
-                    spin_wait_ge(&a.finished[j], strips_of(a));
-                    fence_async_global();
-                    ready = j;
-                }
-                const gpu_u8 *from = (const gpu_u8 *)args.h + c * row_bytes<F>();
-                gpu_u32 units = across - c < DEEP ? across - c : DEEP;
-                copy_rows<F>(a, b, *p, TEAM + team, b.groups[j], units * row_bytes<F>(),
-                             [&](int i) { return from + (gpu_i64)b.pair[i] * a.inter * 2; });
-            }
+    for (int team = 0; team < DECODE_STORED_TEAMS; team++, next_place(a, at))
+        open_slot<stored_ring<F>>(a, b, *at, -1, TEAM + team, 0);
 }
 
 /* Counts a group's strips of h that are in memory: one lane of a warp of its own, so that no computing warp waits
  * for them. */
-static __device__ inline void follow_up(const gpu_decode_int4_args &a, const decode_int4_block &b) {
+static __device__ inline void stored_follow_up(const gpu_decode_int4_args &a, const decode_int4_block &b) {
     for (int i = 0;; i++) {
         mbarrier_wait(&b.done[i % 2], i / 2 & 1);
         int item = b.said[i % 2];
@@ -215,7 +135,7 @@ static __device__ inline gpu_u32 two_of_fp8(gpu_u32 word, int pair) {
 
 /* sums += 16 rows of a unit times the rows of x or h; tile: swizzled; rows: at the unit's columns. */
 template <int F>
-static __device__ inline void multiply(const gpu_u8 *tile, const gpu_u8 *rows, int tiles, float sums[TILES][4]) {
+static __device__ inline void stored_multiply(const gpu_u8 *tile, const gpu_u8 *rows, int tiles, float sums[TILES][4]) {
     enum { STRIDE = DECODE_STORED_STRIDE(F == FP8) };
     int lane = threadIdx.x % 32;
     if (F == BF16) {
@@ -260,8 +180,8 @@ static __device__ inline void multiply(const gpu_u8 *tile, const gpu_u8 *rows, i
     }
 }
 /* FP8's scales of a row of matrix m (gate, up, down) of an expert, one a unit; sums += own times one. */
-static __device__ inline const float *scales_of(const gpu_decode_stored_args &a, int expert, int m, int row,
-                                                int units) {
+static __device__ inline const float *stored_scales_of(const gpu_decode_stored_args &a, int expert, int m, int row,
+                                                       int units) {
     return (const float *)(a.scales + (gpu_u64)expert * a.scales_expert + (gpu_u64)m * a.scales_up) + row / 128 * units;
 }
 static __device__ inline void add_scaled(float sums[TILES][4], float scale, const float own[TILES][4]) {
@@ -271,30 +191,9 @@ static __device__ inline void add_scaled(float sums[TILES][4], float scale, cons
         for (int i = 0; i < 4; i++) sums[j][i] = fmaf(scale, own[j][i], sums[j][i]);
 }
 
-static __device__ inline const gpu_u8 *await_slot(const gpu_decode_int4_args &a, const decode_int4_block &b, int set,
-                                                  decode_stored_place *p) {
-    mbarrier_wait(full_of(b, set, p->slot), p->phases >> p->slot & 1);
-    p->phases ^= 1u << p->slot;
-    return slot_of(a, b, *p);
-}
-/* Read: DECODE_INT4_WARPS arrivals free it, `times` of them this warp's. */
-static __device__ inline void give_slot(const decode_int4_block &b, const decode_stored_place &p, int times) {
-    __syncwarp();
-    if ((int)(threadIdx.x % 32) < times) mbarrier_arrive(&b.empty[p.slot]);
-}
-
-/* The i-th item of this block is in memory; -1: there is none any more. Of the warps that write. */
-static __device__ inline void say_done(const decode_int4_block &b, int i, int item) {
-    mbarrier_wait(&b.seen[i % 2], i / 2 % 2 ^ 1);
-    __syncwarp();
-    if (threadIdx.x == 0) b.said[i % 2] = item;
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) mbarrier_arrive(&b.done[i % 2]);
-}
-
 /* The warps' sums of an item together, silu(gate) * up to h: warp v writes value v of all lanes. */
-static __device__ inline void finish_up(const gpu_decode_stored_args &p, const decode_int4_block &b, int2 group,
-                                        int strip, const float sums[TILES][4]) {
+static __device__ inline void stored_finish_up(const gpu_decode_stored_args &p, const decode_int4_block &b, int2 group,
+                                               int strip, const float sums[TILES][4]) {
     const gpu_decode_int4_args &a = p.f;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     named_barrier_sync(2, DECODE_INT4_WARPS * 32); /* the item before has been read */
@@ -313,50 +212,50 @@ static __device__ inline void finish_up(const gpu_decode_stored_args &p, const d
 }
 
 template <int F>
-static __device__ inline void compute_up(const gpu_decode_stored_args &args, const decode_int4_block &b,
-                                         decode_stored_place *p) {
+static __device__ inline void stored_compute_up(const gpu_decode_stored_args &args, const decode_int4_block &b,
+                                                decode_place *p) {
     const gpu_decode_int4_args &a = args.f;
-    int warp = threadIdx.x / 32, across = units_of<F>(a.hidden), strips = strips_of(a),
+    int warp = threadIdx.x / 32, across = stored_units_of<F>(a.hidden), strips = strips_of(a),
         unit = warp % DECODE_STORED_ACROSS, i = 0;
     for (;; i++) {
-        const gpu_u8 *slot = await_slot(a, b, ALL, p);
+        const gpu_u8 *slot = await_slot<stored_ring<F>>(a, b, ALL, p);
         int item = b.items[p->slot];
         if (item < 0) break;
         int2 group = b.groups[item / strips];
         int tiles = ((group.y & 255) + 7) / 8;
-        const float *scales = scales_of(args, group.x, warp / DECODE_STORED_ACROSS, item % strips * 16, across);
+        const float *scales = stored_scales_of(args, group.x, warp / DECODE_STORED_ACROSS, item % strips * 16, across);
         float sums[TILES][4] = {}, scale = F == FP8 && unit < across ? scales[unit] : 0;
 #pragma unroll 1
         for (int c = unit;;) {
             const gpu_u8 *tile = slot + warp * DECODE_STORED_TILE,
-                         *rows = slot + DECODE_STORED_WEIGHTS + unit * row_bytes<F>();
+                         *rows = slot + DECODE_STORED_WEIGHTS + unit * stored_ring<F>::UNIT;
             if (F == BF16) {
-                if (c < across) multiply<F>(tile, rows, tiles, sums);
+                if (c < across) stored_multiply<F>(tile, rows, tiles, sums);
                 give_slot(b, *p, 1);
             } else {
                 float own[TILES][4] = {},
                       next = c + DECODE_STORED_ACROSS < across ? scales[c + DECODE_STORED_ACROSS] : 0;
-                if (c < across) multiply<F>(tile, rows, tiles, own);
+                if (c < across) stored_multiply<F>(tile, rows, tiles, own);
                 give_slot(b, *p, 1);
                 add_scaled(sums, scale, own);
                 scale = next;
             }
-            skip_slots(a, p, 1);
+            skip_slots<stored_ring<F>>(a, p, 1);
             c += DECODE_STORED_ACROSS;
             if (c - unit >= across) break;
-            slot = await_slot(a, b, ALL, p);
+            slot = await_slot<stored_ring<F>>(a, b, ALL, p);
         }
-        finish_up(args, b, group, item % strips, sums);
+        stored_finish_up(args, b, group, item % strips, sums);
         if (warp < VALUES) say_done(b, i, item);
     }
     if (warp < VALUES) say_done(b, i, -1);
     give_slot(b, *p, 1);
-    skip_slots(a, p, 1);
+    skip_slots<stored_ring<F>>(a, p, 1);
 }
 
 /* y of a group's pairs. */
-static __device__ inline void put_products(const gpu_decode_int4_args &a, const decode_int4_block &b, int2 group,
-                                           int strip, const float sums[TILES][4]) {
+static __device__ inline void stored_put_products(const gpu_decode_int4_args &a, const decode_int4_block &b, int2 group,
+                                                  int strip, const float sums[TILES][4]) {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int j = 0; j < TILES; j++)
@@ -371,16 +270,16 @@ static __device__ inline void put_products(const gpu_decode_int4_args &a, const 
 }
 
 template <int F>
-static __device__ inline void compute_down(const gpu_decode_stored_args &args, const decode_int4_block &b,
-                                           decode_stored_place *p) {
+static __device__ inline void stored_compute_down(const gpu_decode_stored_args &args, const decode_int4_block &b,
+                                                  decode_place *p) {
     enum { DEEP = DECODE_STORED_DEEP(F == FP8), STRIPS = DECODE_STORED_STRIPS(F == FP8) };
     const gpu_decode_int4_args &a = args.f;
     int warp = threadIdx.x / 32, team = warp / DECODE_STORED_TEAM, mine = warp % DECODE_STORED_TEAM,
-        across = units_of<F>(a.inter), chunks = chunks_of<F>(a);
+        across = stored_units_of<F>(a.inter), chunks = chunks_of<F>(a);
     p->phases = 0; /* its barriers are new */
-    skip_slots(a, p, team);
+    skip_slots<stored_ring<F>>(a, p, team);
     for (;;) {
-        const gpu_u8 *slot = await_slot(a, b, TEAM + team, p);
+        const gpu_u8 *slot = await_slot<stored_ring<F>>(a, b, TEAM + team, p);
         int item = b.items[p->slot];
         if (item < 0) return give_slot(b, *p, DECODE_STORED_TEAMS); /* there may be more teams than slots */
         int2 group = b.groups[item / chunks];
@@ -396,60 +295,54 @@ static __device__ inline void compute_down(const gpu_decode_stored_args &args, c
 #pragma unroll
                 for (int i = 0; i < STRIPS * DEEP; i++)
                     if (first + i / DEEP * DECODE_STORED_TEAM < all && c + i % DEEP < across)
-                        scale[i] = scales_of(args, group.x, 2, (first + i / DEEP * DECODE_STORED_TEAM) * 16,
-                                             across)[c + i % DEEP];
+                        scale[i] = stored_scales_of(args, group.x, 2, (first + i / DEEP * DECODE_STORED_TEAM) * 16,
+                                                    across)[c + i % DEEP];
 #pragma unroll
             for (int i = 0; i < STRIPS * DEEP; i++) {
                 const int s = i / DEEP, u = i % DEEP;
                 if (first + s * DECODE_STORED_TEAM < all && c + u < across)
-                    multiply<F>(slot + ((u * STRIPS + s) * DECODE_STORED_TEAM + mine) * DECODE_STORED_TILE,
-                                rows + u * row_bytes<F>(), tiles, F == FP8 ? own[i] : sums[s]);
+                    stored_multiply<F>(slot + ((u * STRIPS + s) * DECODE_STORED_TEAM + mine) * DECODE_STORED_TILE,
+                                       rows + u * stored_ring<F>::UNIT, tiles, F == FP8 ? own[i] : sums[s]);
             }
             give_slot(b, *p, DECODE_STORED_TEAMS); /* the scales may still be on their way */
             if (F == FP8)
 #pragma unroll
                 for (int i = 0; i < STRIPS * DEEP; i++) add_scaled(sums[i / DEEP], scale[i], own[i]);
-            skip_slots(a, p, DECODE_STORED_TEAMS);
+            skip_slots<stored_ring<F>>(a, p, DECODE_STORED_TEAMS);
             c += DEEP;
             if (c >= across) break;
-            slot = await_slot(a, b, TEAM + team, p);
+            slot = await_slot<stored_ring<F>>(a, b, TEAM + team, p);
         }
 #pragma unroll
         for (int s = 0; s < STRIPS; s++)
             if (first + s * DECODE_STORED_TEAM < all)
-                put_products(a, b, group, first + s * DECODE_STORED_TEAM, sums[s]);
+                stored_put_products(a, b, group, first + s * DECODE_STORED_TEAM, sums[s]);
     }
 }
 
 template <int F> static __device__ inline void decode_stored_experts(const gpu_decode_stored_args &args) {
     const gpu_decode_int4_args &a = args.f;
     decode_int4_block b = decode_stored_memory(a);
-    decode_stored_place p = {0, 0, 0};
+    decode_place p = {0, 0, 0};
     int warp = threadIdx.x / 32;
     bool one = threadIdx.x % 32 == 0;
     for (int e = threadIdx.x; e < a.experts; e += DECODE_INT4_THREADS) b.cursor[e] = 0;
-    if (threadIdx.x == 32)
-        for (int i = 0; i < DECODE_STORED_SETS * DECODE_STORED_SLOTS; i++) mbarrier_init(&b.full[i], 2);
-    if (threadIdx.x == 0)
-        for (int i = 0; i < a.slots; i++) mbarrier_init(&b.empty[i], DECODE_INT4_WARPS), mbarrier_init(&b.open[i], 1);
-    if (threadIdx.x == 64)
-        for (int i = 0; i < 2; i++) mbarrier_init(&b.done[i], VALUES), mbarrier_init(&b.seen[i], 1);
-    mbarrier_fence_init();
-    __syncthreads();
+    decode_ring_init<stored_ring<F>>(a, b, VALUES);
     /* what it reads was written before decode_stored_begin, which began when that was there */
     decode_sort<DECODE_STORED_TOKENS>(a, b);
     pdl_wait();
     if (warp < DECODE_INT4_WARPS) {
-        compute_up<F>(args, b, &p);
-        compute_down<F>(args, b, &p);
+        stored_compute_up<F>(args, b, &p);
+        stored_compute_down<F>(args, b, &p);
     } else if (warp == DECODE_INT4_WARPS + 2 && one) {
-        follow_up(a, b);
+        stored_follow_up(a, b);
     } else if (warp == DECODE_INT4_WARPS && one) {
-        copy_up<F>(args, b, &p);
-        copy_down<F>(args, b, &p);
+        stored_copy_up<F>(args, b, &p);
+        stored_copy_down<F>(args, b, &p);
     } else if (warp == DECODE_INT4_WARPS + 1 && one) {
-        copy_x<F>(a, b, &p);
-        copy_h<F>(args, b, &p);
+        copy_x<stored_ring<F>>(a, b, &p, (const gpu_u8 *)a.x, stored_units_of<F>(a.hidden), strips_of(a));
+        copy_h<stored_ring<F>>(a, b, &p, (const gpu_u8 *)args.h, stored_units_of<F>(a.inter), chunks_of<F>(a),
+                               strips_of(a));
     }
 }
 /* Grid: as many blocks as processors. */

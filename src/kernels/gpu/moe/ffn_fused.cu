@@ -33,7 +33,7 @@ typedef struct {
 static __device__ inline int share_of(const gpu_ffn_fused_args &f, int all, int block) {
     return (int)((gpu_u64)(gpu_u32)(all * block) * f.one_block >> 32);
 }
-static __device__ inline ffn_fused_part part_of(const gpu_ffn_fused_args &f) {
+static __device__ inline ffn_fused_part ffn_part_of(const gpu_ffn_fused_args &f) {
     int b = blockIdx.x, inter = f.fused.shared_inter, pair = share_of(f, inter, b),
         row = share_of(f, f.fused.experts, b), pairs = share_of(f, inter, b + 1) - pair;
     return {pairs, pair, 2 * pairs + share_of(f, f.fused.experts, b + 1) - row, row};
@@ -41,7 +41,7 @@ static __device__ inline ffn_fused_part part_of(const gpu_ffn_fused_args &f) {
 
 static __device__ inline void ask_for_rows(const gpu_ffn_fused_args &f, const decode_fused_block &b) {
     const gpu_decode_fused_args &a = f.fused;
-    ffn_fused_part part = part_of(f);
+    ffn_fused_part part = ffn_part_of(f);
     int lane = threadIdx.x % 32;
     if (lane == 0) mbarrier_expect(&b.s->first, (gpu_u32)(part.rows * a.hidden * 2));
     __syncwarp();
@@ -62,7 +62,7 @@ static __device__ inline void ask_for_shared_down(const gpu_ffn_fused_args &f) {
 /* The block's rows times x, ROWS at a time, and the words for the others; column 2 t of a product is token t. */
 static __device__ inline void first_products(const gpu_ffn_fused_args &f, const decode_fused_block &b) {
     const gpu_decode_fused_args &a = f.fused;
-    ffn_fused_part part = part_of(f);
+    ffn_fused_part part = ffn_part_of(f);
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, stride = x_stride(a), token = lane % 8 / 2;
     const gpu_u8 *x = b.digits + (token < a.n ? token : 0) * stride + lane / 8 * 16;
     mbarrier_wait(&b.s->first, 0);
@@ -95,9 +95,10 @@ static __device__ inline void first_products(const gpu_ffn_fused_args &f, const 
         gpu_u32 *words = f.words + b.s->turn * FFN_FUSED_WORDS;
         if (t >= a.n || row >= part.rows) continue;
         if (row >= 2 * part.pairs)
-            words[t * GPU_GATE_EXPERTS + part.first_row + row - 2 * part.pairs] = word_of(sum);
+            words[t * GPU_GATE_EXPERTS + part.first_row + row - 2 * part.pairs] = fused_word_of(sum);
         else if (row % 2 == 0)
-            words[FFN_FUSED_LOGITS + t * FFN_FUSED_INTER + part.first_pair + row / 2] = word_of(quick_silu(sum) * up);
+            words[FFN_FUSED_LOGITS + t * FFN_FUSED_INTER + part.first_pair + row / 2] =
+                fused_word_of(quick_silu(sum) * up);
     }
     if (!part.rows) named_barrier_sync(4, MULTIPLIERS + 32);
     named_barrier_arrive(3, FFN_FUSED_THREADS); /* the ring is free, and the others may have come as far */
@@ -123,8 +124,9 @@ static __device__ inline void shared_h_as_bf16(const gpu_decode_fused_args &a, c
 static __device__ inline int expert_of(int i) { return i / 2 * 64 + (int)threadIdx.x % 32 * 2 + i % 2; }
 
 /* The gate of token t, as gate.cuh's gate_row, by one warp, which waits for the logits (dry: does not). */
-static __device__ inline void choose_experts(const gpu_ffn_fused_args &f, decode_fused_state *s, const gpu_u32 *words,
-                                             const float bias[MINE], float *logits, int t, bool dry) {
+static __device__ inline void ffn_choose_experts(const gpu_ffn_fused_args &f, decode_fused_state *s,
+                                                 const gpu_u32 *words, const float bias[MINE], float *logits, int t,
+                                                 bool dry) {
     const gpu_decode_fused_args &a = f.fused;
     int lane = threadIdx.x % 32, mine = 0;
     gpu_u32 key[MINE];
@@ -147,15 +149,15 @@ static __device__ inline void choose_experts(const gpu_ffn_fused_args &f, decode
         bool here = expert_of(i) < a.experts;
         if (here) logits[expert_of(i)] = logit;
         nan |= here && isnan(score);
-        key[i] = here ? key_of(score) : 0;
+        key[i] = here ? gate_key_of(score) : 0;
     }
     nan = __ballot_sync(~0u, nan) != 0;
     __syncwarp(); /* any lane reads the logits of the chosen */
     for (int r = 0; r < a.k; r++) {
-        gpu_u32 best = __reduce_max_sync(~0u, largest<MINE>(key)), from[MINE];
+        gpu_u32 best = __reduce_max_sync(~0u, gate_largest<MINE>(key)), from[MINE];
 #pragma unroll
         for (int i = 0; i < MINE; i++) from[i] = key[i] == best ? ~(gpu_u32)expert_of(i) : 0;
-        gpu_u32 at = ~__reduce_max_sync(~0u, largest<MINE>(from)); /* the lowest of them */
+        gpu_u32 at = ~__reduce_max_sync(~0u, gate_largest<MINE>(from)); /* the lowest of them */
         if (lane == r) mine = (int)at;
 #pragma unroll
         for (int i = 0; i < MINE; i++)
@@ -184,7 +186,7 @@ template <int TOKENS>
 static __device__ inline void gate_and_copies(const gpu_ffn_fused_args &f, const decode_fused_block &b) {
     const gpu_decode_fused_args &a = f.fused;
     int t = threadIdx.x / 32 - COPIER;
-    one_place p = {0, 0};
+    pipeline p = ring_begin(b);
     float bias[MINE];
     if (t == 0) ask_for_rows(f, b);
 #pragma unroll
@@ -200,8 +202,8 @@ static __device__ inline void gate_and_copies(const gpu_ffn_fused_args &f, const
         if (!dry) named_barrier_sync(3, FFN_FUSED_THREADS);
         if (!dry && t == 0) ask_for_shared_down(f);
         if (t < a.n)
-            choose_experts(f, b.s, f.words + turn * FFN_FUSED_WORDS + t * GPU_GATE_EXPERTS, bias,
-                           (float *)(b.shared_h + a.n * shared_stride(a)) + t * GPU_GATE_EXPERTS, t, dry);
+            ffn_choose_experts(f, b.s, f.words + turn * FFN_FUSED_WORDS + t * GPU_GATE_EXPERTS, bias,
+                               (float *)(b.shared_h + a.n * shared_stride(a)) + t * GPU_GATE_EXPERTS, t, dry);
     }
     named_barrier_sync(5, GATE_WARPS * 32);
     if (t) return;
@@ -210,15 +212,15 @@ static __device__ inline void gate_and_copies(const gpu_ffn_fused_args &f, const
     else
         plan_pairs(a, b.s, b.s->id, b.s->pair_weight);
     named_barrier_arrive(2, MULTIPLIERS + 32);
-    copy_up(a, b, &p);
-    copy_down<true>(a, b, &p);
+    fused_copy_up(a, b, &p);
+    fused_copy_down<true>(a, b, &p);
     leave_call(a, turn);
 }
 
 template <int TOKENS> static __device__ inline void ffn_fused_one(const gpu_ffn_fused_args &a, gpu_u8 *memory) {
     const gpu_decode_fused_args &f = a.fused;
-    decode_fused_block b = block_of(f, memory);
-    one_place p = {0, 0};
+    decode_fused_block b = fused_block_of(f, memory);
+    pipeline p = ring_begin(b);
     open_ring(f, b);
     if (threadIdx.x / 32 >= COPIER) {
         gate_and_copies<TOKENS>(a, b);
@@ -234,11 +236,11 @@ template <int TOKENS> static __device__ inline void ffn_fused_one(const gpu_ffn_
         other[i] = 0;
     shared_h_as_bf16(f, b, words);
     named_barrier_sync(2, MULTIPLIERS + 32); /* digits and plan */
-    compute_up(f, b, h, &p);
+    fused_compute_up(f, b, h, &p);
     multipliers_sync(); /* digits of h come where those of x were */
-    digits_of_h(f, b, h);
+    fused_digits_of_h(f, b, h);
     multipliers_sync();
-    compute_down<true>(f, b, &p);
+    fused_compute_down<true>(f, b, &p);
 }
 
 /* Grid: as many blocks as processors, at most. By the most tokens that they take: fewer instructions that have to

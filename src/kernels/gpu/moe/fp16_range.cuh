@@ -28,7 +28,7 @@ static __device__ __forceinline__ float most_finite(float most, float v) {
 }
 
 /* The largest finite |value| of a lane's tokens, of two 16-row blocks of sums as wgmma lays them out. */
-template <int N> static __device__ __forceinline__ float most_of(const float d[2][N / 2], int tokens) {
+template <int N> static __device__ __forceinline__ float tile_amax(const float d[2][N / 2], int tokens) {
     float most = 0;
 #pragma unroll
     for (int i = 0; i < N / 2; i++)

@@ -70,7 +70,7 @@ typedef struct {
 
 template <int WARPS> static __device__ inline void load_pairs(const gpu_sort_args &a, sort_pairs &p) {
     gpu_i64 first = (gpu_i64)blockIdx.x * (WARPS * 32 * SORT_STEPS),
-            left = least(a.pairs - first, WARPS * 32 * SORT_STEPS);
+            left = min64(a.pairs - first, WARPS * 32 * SORT_STEPS);
     p.steps = (int)(left + WARPS * 32 - 1) / (WARPS * 32);
     p.first = first + threadIdx.x / 32 * 32 * p.steps;
 #pragma unroll
@@ -206,7 +206,7 @@ KERNEL(sort_add, gpu_sort_args) {
     __shared__ int each[GPU_WARPS][32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, sum = 0;
     gpu_i64 e = (gpu_i64)blockIdx.x * 32 + lane, per = (a.blocks + GPU_WARPS - 1) / GPU_WARPS, from = warp * per,
-            end = least(from + per, a.blocks);
+            end = min64(from + per, a.blocks);
     if (e < a.experts)
         for (gpu_i64 b = from; b < end; b++) sum += a.part[b * a.experts + e];
     each[warp][lane] = sum;

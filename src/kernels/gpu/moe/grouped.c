@@ -15,10 +15,8 @@ typedef struct {
     i64 h_rows, most_tiles;
 } grouped_space;
 
-enum { THREADS = 384 };
-
 /* most: tokens of a tile at most. */
-static u64 layout(const moe_args *a, i64 most, u8 *base, grouped_space *s) {
+static u64 grouped_layout(const moe_args *a, i64 most, u8 *base, grouped_space *s) {
     const op_weight *w = a->experts;
     i64 pairs = a->n * a->k, experts = w->n_views / 3;
     u64 at = gpu_sort_layout(pairs, experts, base, &s->sort);
@@ -35,7 +33,7 @@ static u64 layout(const moe_args *a, i64 most, u8 *base, grouped_space *s) {
 u64 gpu_grouped_workspace(const moe_args *a) {
     u8 nowhere;
     grouped_space s;
-    return layout(a, TILE_LEAST, &nowhere, &s);
+    return grouped_layout(a, TILE_LEAST, &nowhere, &s);
 }
 
 /* tile: tokens of one at most. */
@@ -55,7 +53,7 @@ static const gpu_kernel *kernel_of(const gpu_backend *b, const gpu_matrix *w, bo
 /* FP8 and bf16 weights for the copy engine: all experts as rows of `hidden` and of `inter` columns, 64 rows by 128
  * bytes at a time. A box of bf16's down is four times 16 rows, 32 apart, and experts whose other matrices are packed
  * have down every so many rows. */
-static void describe(const gpu_backend *b, const op_weight *w, gpu_moe_maps_args *out) {
+static void grouped_describe(const gpu_backend *b, const op_weight *w, gpu_moe_maps_args *out) {
     const gpu_matrix *v = w->views;
     const bool fp8 = v->format == GPU_W_FP8_PAIRS;
     const u64 rows = (u64)w->n_views, hidden = (u64)v->cols, inter = (u64)v->rows, size = fp8 ? 1 : 2,
@@ -86,9 +84,10 @@ void gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *
 }
 
 /* A block a processor, or fewer where there are fewer tiles; bf16's work in twos. */
-static void run(const gpu_backend *b, const gpu_kernel *k, int format, i64 tiles, const void *args) {
+static void grouped_run(const gpu_backend *b, const gpu_kernel *k, int format, i64 tiles, const void *args) {
     const i64 two = format == GPU_W_BF16 ? 2 : 1, all = gpu_processors(b->g) / two;
-    gpu_launch_cluster(b->g, k, (u32)two, (u32)(min_i64(all, tiles) * two), 1, 1, THREADS, GPU_MOE_SHARED, args);
+    gpu_launch_cluster(b->g, k, (u32)two, (u32)(min_i64(all, tiles) * two), 1, 1, GPU_GROUPED_THREADS, GPU_MOE_SHARED,
+                       args);
 }
 
 void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm) {
@@ -98,7 +97,7 @@ void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const n
     const bool twos = w->views[0].format == GPU_W_BF16; /* above 64 one kernel: 176, whatever a table says */
     const int tile = twos && how->tile > 64 ? 176 : how->tile, most = twos ? 2 * tile : tile;
     grouped_space s;
-    layout(a, most, a->workspace, &s);
+    grouped_layout(a, most, a->workspace, &s);
     gpu_run_sort(o, &s.sort);
     gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
@@ -106,12 +105,13 @@ void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const n
                                    s.n_tiles + 2, hidden, inter, s.h_rows, (gpu_u32)a->k, 0x43004300, 0}};
     const void *in = w->views[0].format == GPU_W_PACKED ? (const void *)&all.m : &all,
                *out = w->views[2].format == GPU_W_PACKED ? (const void *)&all.m : &all;
-    if (out == &all) describe(b, w, &all);
+    if (out == &all) grouped_describe(b, w, &all);
     all.tile = tile;
-    run(b, kernel_of(b, w->views, false, tile), w->views[0].format, s.most_tiles * ceil_div(inter, 128), in);
+    grouped_run(b, kernel_of(b, w->views, false, tile), w->views[0].format, s.most_tiles * ceil_div(inter, 128), in);
     for (all.m.rescale_pass = 0; all.m.rescale_pass < 2; all.m.rescale_pass++) {
         all.m.work_counter++;
-        run(b, kernel_of(b, w->views + 2, true, tile), w->views[2].format, s.most_tiles * ceil_div(hidden, 256), out);
+        grouped_run(b, kernel_of(b, w->views + 2, true, tile), w->views[2].format, s.most_tiles * ceil_div(hidden, 256),
+                    out);
     }
     gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);
 }

@@ -11,12 +11,9 @@
  *
  * Bill of a stage and N tokens: 8 N clocks of the tensor cores, 32,768 bytes of weights, or half of that, and 128 N
  * of tokens from the second-level cache: 39 or 28 bytes a clock at N = 176. */
-#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/grouped.cuh"
 
 enum { BOX = 64 * 128 /* bytes */ };
-#define RING template <int NMAX> static __device__ __forceinline__
-#define TILE template <int NMAX, int N> static __device__ __forceinline__
 
 template <int NMAX> struct plan<NMAX, BF16_STORED> {
     static constexpr int TOKENS = NMAX * 128, STAGE = TOKENS + 4 * BOX, OUT = 1024 /* of a warp */,
@@ -30,11 +27,11 @@ template <int NMAX> struct plan<NMAX, BF16_STORED> {
 };
 
 /* Of a warp: where it turns results around, and where it keeps its tile, since registers are scarce. */
-RING unsigned char *warp_out(const ring &r, int warp) {
+template <int NMAX> static __device__ __forceinline__ unsigned char *warp_out(const ring &r, int warp) {
     typedef plan<NMAX, BF16_STORED> p;
     return r.memory + p::STAGES * p::STAGE + warp * p::OUT;
 }
-RING int4 *warp_tile(const ring &r) {
+template <int NMAX> static __device__ __forceinline__ int4 *warp_tile(const ring &r) {
     return (int4 *)(r.memory + plan<NMAX, BF16_STORED>::KEPT) + (threadIdx.x / 32 - 4);
 }
 
@@ -47,9 +44,9 @@ static __device__ __forceinline__ void multiply_bf16(ring &r, int steps, float d
 #pragma unroll
     for (int i = 0; i < N / 2; i++) d0[i] = d1[i] = 0.0f;
     for (int step = 0; step < steps; step++) {
-        mbarrier_wait(r.full + r.at, r.parity);
+        consumer_wait(r.at);
         if (COPIED) fence_async(); /* rows of x came by ordinary copies */
-        const unsigned char *stage = ring_stage<NMAX, BF16_STORED>(r);
+        const unsigned char *stage = ring_stage<plan<NMAX, BF16_STORED>>(r);
         const gpu_u64 tokens = wgmma_desc(stage),
                       rows = wgmma_desc(stage + plan<NMAX, BF16_STORED>::TOKENS + group * (2 * BOX));
         wgmma_begin();
@@ -61,21 +58,20 @@ static __device__ __forceinline__ void multiply_bf16(ring &r, int steps, float d
         wgmma_commit();
         wgmma_wait<1>();
         if (before && lane < 2) mbarrier_arrive_in(before, lane);
-        before = r.empty + r.at;
-        ring_next<NMAX, BF16_STORED>(r);
+        before = pipeline_empty(r.at);
+        ring_next<plan<NMAX, BF16_STORED>>(r);
     }
     wgmma_wait<0>();
     if (lane < 2) mbarrier_arrive_in(before, lane);
 }
 
-RING ring bf16_open(unsigned char *memory, gpu_u32 fills) {
+template <int NMAX> static __device__ __forceinline__ ring bf16_open(unsigned char *memory, gpu_u32 fills) {
     typedef plan<NMAX, BF16_STORED> p;
-    ring r = ring_open<NMAX, BF16_STORED>(memory, 0);
+    ring r = ring_open<plan<NMAX, BF16_STORED>>(memory, 0);
     if (threadIdx.x < p::SLOTS) ((gpu_u64 *)(memory + p::UNITS))[threadIdx.x] = 0;
     if (threadIdx.x < 8) ((gpu_u32 *)(memory + p::SEEN))[threadIdx.x] = 0;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < p::STAGES; i++)
-            mbarrier_init(r.full + i, fills), mbarrier_init(r.empty + i, 2 * CONSUMERS / 32);
+        pipeline_init(r.at, p::STAGES, fills, 2 * CONSUMERS / 32);
         mbarrier_fence_init();
     }
     cluster_sync();
@@ -84,7 +80,7 @@ RING ring bf16_open(unsigned char *memory, gpu_u32 fills) {
 
 /* Thread 0 of each block: the cluster's unit of this turn, counted from 1; coming: what block 0 has got. Block 0 is
  * never so many turns ahead as there are slots: it waits for the other one's consumers. */
-RING int unit_of(const ring &r, int turn, int coming) {
+template <int NMAX> static __device__ __forceinline__ int unit_of(const ring &r, int turn, int coming) {
     typedef plan<NMAX, BF16_STORED> p;
     volatile gpu_u64 *slot = (volatile gpu_u64 *)(r.memory + p::UNITS) + turn % p::SLOTS;
     if (cluster_rank() == 0) {
@@ -102,7 +98,7 @@ typedef struct {
     int expert, passes; /* row tiles one after the other */
     bool both;          /* the same rows as the other block */
 } part;
-static __device__ __forceinline__ part part_of(const gpu_moe_maps_args &all, int unit, int row_tiles) {
+static __device__ __forceinline__ part bf16_part_of(const gpu_moe_maps_args &all, int unit, int row_tiles) {
     const int across = (row_tiles + 1) / 2, rank = cluster_rank(), row = unit % across * 2;
     const int4 t = all.m.tiles[unit / across];
     const int half = ((t.z + 1) / 2 + 7) / 8 * 8;
@@ -123,7 +119,7 @@ static __device__ __forceinline__ void box_copy(unsigned char *weights, int i, b
 
 /* ---- stage 1: a warpgroup has 64 rows of gate, and the same of up ---- */
 
-RING void up_bf16_produce(const gpu_moe_maps_args &all, ring r) {
+template <int NMAX> static __device__ __forceinline__ void up_bf16_produce(const gpu_moe_maps_args &all, ring r) {
     typedef plan<NMAX, BF16_STORED> p;
     const gpu_moe_args &a = all.m;
     const int thread = threadIdx.x, columns = (int)(a.hidden / 64), row_tiles = (int)((a.inter + 127) / 128),
@@ -132,7 +128,7 @@ RING void up_bf16_produce(const gpu_moe_maps_args &all, ring r) {
     int *next = (int *)(r.memory + p::NEXT);
     for (int turn = 1, unit = blockIdx.x / 2, coming = 0; unit < units; turn++) {
         if (thread == 0 && cluster_rank() == 0) coming = (int)gridDim.x / 2 + atomicAdd(a.work_counter, 1);
-        const part is = part_of(all, unit, row_tiles);
+        const part is = bf16_part_of(all, unit, row_tiles);
         int4 t = is.t;
         int first = is.expert * 3 * (int)a.inter + t.x * 128; /* rows past the end are multiplied and thrown away */
         gpu_u32 row[NMAX / 16];                               /* of x, in units of 16 bytes */
@@ -143,31 +139,32 @@ RING void up_bf16_produce(const gpu_moe_maps_args &all, ring r) {
         }
 #pragma unroll 1
         for (int i = 0, c = 0; i < is.passes * columns; i++) {
-            const gpu_bf16 *x = a.x + thread % 8 * 8 + c * 64;
-            mbarrier_wait(r.empty + r.at, r.parity ^ 1);
-            gpu_u64 *full = r.full + r.at;
-            unsigned char *stage = ring_stage<NMAX, BF16_STORED>(r);
+            const gpu_u8 *x = (const gpu_u8 *)a.x + thread % 8 * 16 + c * 128;
+            producer_acquire(r.at);
+            gpu_u64 *full = pipeline_full(r.at);
+            unsigned char *stage = ring_stage<plan<NMAX, BF16_STORED>>(r);
             if (thread == 0) {
-                if (c == 0) *ring_tile<NMAX, BF16_STORED>(r) = t;
+                if (c == 0) *ring_tile<plan<NMAX, BF16_STORED>>(r) = t;
                 mbarrier_expect(full, 4 * BOX);
 #pragma unroll
                 for (int q = 0; q < 4; q++)
                     box_copy(stage + p::TOKENS, q, is.both, &all.in, 0, first + q / 2 * 64 + q % 2 * (int)a.inter, c,
                              full);
             }
-            copy_tokens<0, NMAX / 16>(shared_at(stage) + to, x, row, t.z);
+            copy_tokens<0, NMAX / 16, 1>(shared_at(stage) + to, x, row, t.z);
             mbarrier_arrive_cp_async(full);
-            ring_next<NMAX, BF16_STORED>(r);
+            ring_next<plan<NMAX, BF16_STORED>>(r);
             if (++c == columns) c = 0, t.x++, first += 128;
         }
         if (thread == 0) next[turn % 2] = unit_of<NMAX>(r, turn, coming);
         named_barrier_sync(3, 128);
         unit = next[turn % 2];
     }
-    ring_end<NMAX, BF16_STORED>(r, true);
+    ring_end<plan<NMAX, BF16_STORED>>(r, true);
 }
 
-TILE void up_bf16_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
+template <int NMAX, int N>
+static __device__ __forceinline__ void up_bf16_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
     float gate[N / 2], up[N / 2];
     *warp_tile<NMAX>(r) = tile;
     multiply_bf16<NMAX, N, true>(r, (int)(a.hidden / 64), gate, up);
@@ -199,14 +196,14 @@ TILE void up_bf16_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
 /* ---- stage 2: a warpgroup has 128 rows; box m of it has rows 32 w + 16 m .. of its warp w ---- */
 
 /* One thread. */
-RING void down_bf16_produce(const gpu_moe_maps_args &all, ring r) {
+template <int NMAX> static __device__ __forceinline__ void down_bf16_produce(const gpu_moe_maps_args &all, ring r) {
     typedef plan<NMAX, BF16_STORED> p;
     const gpu_moe_args &a = all.m;
     const int columns = (int)(a.inter / 64), row_tiles = (int)((a.hidden + 255) / 256),
               units = *a.n_tiles * ((row_tiles + 1) / 2), rank = cluster_rank();
     for (int turn = 1, unit = blockIdx.x / 2, coming = 0; unit < units; turn++) {
         if (rank == 0) coming = (int)gridDim.x / 2 + atomicAdd(a.work_counter, 1);
-        const part is = part_of(all, unit, row_tiles);
+        const part is = bf16_part_of(all, unit, row_tiles);
         int4 t = is.t;
         const int expert = is.expert * all.out_rows;
         /* tokens that both blocks have are brought half by each */
@@ -214,28 +211,28 @@ RING void down_bf16_produce(const gpu_moe_maps_args &all, ring r) {
                       own = rank ? bytes - half : half;
 #pragma unroll 1
         for (int i = 0, c = 0; i < is.passes * columns; i++) {
-            mbarrier_wait(r.empty + r.at, r.parity ^ 1);
-            gpu_u64 *full = r.full + r.at;
-            unsigned char *stage = ring_stage<NMAX, BF16_STORED>(r);
-            if (c == 0) *ring_tile<NMAX, BF16_STORED>(r) = t;
+            producer_acquire(r.at);
+            gpu_u64 *full = pipeline_full(r.at);
+            unsigned char *stage = ring_stage<plan<NMAX, BF16_STORED>>(r);
+            if (c == 0) *ring_tile<plan<NMAX, BF16_STORED>>(r) = t;
             mbarrier_expect(full, 4 * BOX + bytes);
 #pragma unroll
             for (int q = 0; q < 4; q++)
                 box_copy(stage + p::TOKENS, q, is.both, &all.out, 64 * c,
-                         expert + (int)least(t.x * ROWS + q / 2 * 128, a.hidden - 128) + q % 2 * 16, 0, full);
+                         expert + (int)min64(t.x * ROWS + q / 2 * 128, a.hidden - 128) + q % 2 * 16, 0, full);
             const gpu_bf16 *h = a.h + (c * a.h_rows + t.w) * 64;
             if (is.both)
                 tma_bulk(stage, h, bytes, full);
             else if (own)
                 tma_bulk_both(stage + from, (const unsigned char *)h + from, own, full);
-            ring_next<NMAX, BF16_STORED>(r);
+            ring_next<plan<NMAX, BF16_STORED>>(r);
             if (++c == columns) c = 0, t.x++;
         }
         unit = unit_of<NMAX>(r, turn, coming);
     }
-    mbarrier_wait(r.empty + r.at, r.parity ^ 1);
-    ring_tile<NMAX, BF16_STORED>(r)->z = 0;
-    mbarrier_arrive(r.full + r.at);
+    producer_acquire(r.at);
+    ring_tile<plan<NMAX, BF16_STORED>>(r)->z = 0;
+    mbarrier_arrive(pipeline_full(r.at));
 }
 
 /* Halves: a warp turns 8 tokens at a time around in shared memory and writes 64 bytes of each together. pairs: rows
@@ -247,7 +244,7 @@ static __device__ __forceinline__ void down_bf16_put(const gpu_moe_args &a, cons
     const int thread = thread_anew(), warp = thread / 32 - 4, lane = thread % 32, token = lane / 4;
     unsigned char *out = warp_out<NMAX>(r, warp);
     /* where 128 rows are not left the last 128, written twice if need be: the same bits */
-    gpu_bf16 *y = (gpu_bf16 *)a.y + least(t.x * ROWS + warp / 4 * 128, a.hidden - 128) + warp % 4 * 32 + lane % 4 * 8;
+    gpu_bf16 *y = (gpu_bf16 *)a.y + min64(t.x * ROWS + warp / 4 * 128, a.hidden - 128) + warp % 4 * 32 + lane % 4 * 8;
     gpu_u32 most = 0;
     const float scale = RESCALE ? y_scale(*a.y_amax) : 1.0f;
 #pragma unroll
@@ -272,10 +269,11 @@ static __device__ __forceinline__ void down_bf16_put(const gpu_moe_args &a, cons
     __syncwarp();
     if (!RESCALE)
         y_note(a.y_amax, (gpu_u32 *)(r.memory + plan<NMAX, BF16_STORED>::SEEN) + warp, most,
-               [&] { return most_of<N>(d, t.z); });
+               [&] { return tile_amax<N>(d, t.z); });
 }
 
-TILE void down_bf16_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
+template <int NMAX, int N>
+static __device__ __forceinline__ void down_bf16_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
     float d[2][N / 2];
     int pairs[(N + 31) / 32];
     *warp_tile<NMAX>(r) = tile;
@@ -291,16 +289,11 @@ TILE void down_bf16_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
         down_bf16_put<NMAX, N, 0>(a, r, d, pairs);
 }
 
-#define BF16_64(X)  X(16) X(32) X(48) X(64)
-#define BF16_176(X) X(32) X(64) X(80) X(88) X(96) X(104) X(112) X(120) X(128) X(136) X(144) X(152) X(160) X(168) X(176)
-#define CASE(N)                                                                                                        \
-    if (t.z <= N) {                                                                                                    \
-        if constexpr (UP)                                                                                              \
-            up_bf16_tile<NMAX, N>(all.m, r, t);                                                                        \
-        else                                                                                                           \
-            down_bf16_tile<NMAX, N>(all.m, r, t);                                                                      \
-        continue;                                                                                                      \
-    }
+template <int NMAX> struct bf16_widths;
+template <> struct bf16_widths<64> { typedef widths<16, 32, 48, 64> type; };
+template <> struct bf16_widths<176> {
+    typedef widths<32, 64, 80, 88, 96, 104, 112, 120, 128, 136, 144, 152, 160, 168, 176> type;
+};
 
 template <int NMAX, bool UP>
 static __device__ __forceinline__ void run_bf16(const gpu_moe_maps_args &all, unsigned char *memory) {
@@ -313,22 +306,18 @@ static __device__ __forceinline__ void run_bf16(const gpu_moe_maps_args &all, un
             down_bf16_produce<NMAX>(all, r);
     } else {
         setmaxnreg_inc<224>();
-        for (;;) {
-            mbarrier_wait(r.full + r.at, r.parity);
-            const int4 t = *ring_tile<NMAX, BF16_STORED>(r);
-            if (!t.z) break;
-            if constexpr (NMAX == 64) {
-                BF16_64(CASE)
-            } else {
-                BF16_176(CASE)
-            }
-        }
+        consume_tiles<plan<NMAX, BF16_STORED>>(r, typename bf16_widths<NMAX>::type(), [&](auto n, const int4 &t) {
+            if constexpr (UP)
+                up_bf16_tile<NMAX, decltype(n)::tokens>(all.m, r, t);
+            else
+                down_bf16_tile<NMAX, decltype(n)::tokens>(all.m, r, t);
+        });
     }
     cluster_sync(); /* the other block reaches into this one's memory no more */
 }
 
 #define BF16_KERNEL(NMAX, name, UP)                                                                                    \
-    KERNEL_OF(name, gpu_moe_maps_args, THREADS, 1) {                                                                   \
+    KERNEL_OF(name, gpu_moe_maps_args, GPU_GROUPED_THREADS, 1) {                                                       \
         SHARED_TILES(memory);                                                                                          \
         if (UP || !a.m.rescale_pass || y_needs_rescale(*a.m.y_amax)) run_bf16<NMAX, UP>(a, memory);                    \
     }

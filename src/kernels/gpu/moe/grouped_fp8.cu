@@ -11,7 +11,6 @@
  * Bill of a stage and 256 rows: 16 N clocks of the tensor cores for N tokens; expanding 14 instructions for 256
  * weights and lane, the sums N / 2 and a half of rows: at N = 128 some 700 of 2,048 issue slots. 32,784 bytes of
  * weights, 256 N of tokens. */
-#include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/device/fp8.cuh"
 #include "kernels/gpu/moe/grouped.cuh"
 
@@ -58,10 +57,10 @@ template <int M> static __device__ __forceinline__ void load_words(eight_stage &
 template <int NMAX> static __device__ __forceinline__ eight_stage open_stage(const ring &r) {
     typedef plan<NMAX, EIGHT> p;
     const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
-    mbarrier_wait(r.full + r.at, r.parity);
+    consumer_wait(r.at);
     fence_async(); /* rows of x came by ordinary copies */
-    const unsigned char *stage = ring_stage<NMAX, EIGHT>(r);
-    const float2 scales = *(const float2 *)(r.memory + p::SCALES + r.at * 16 + warp / 4 * 8);
+    const unsigned char *stage = ring_stage<plan<NMAX, EIGHT>>(r);
+    const float2 scales = *(const float2 *)(r.memory + p::SCALES + r.at.stage * 16 + warp / 4 * 8);
     eight_stage e;
     e.rows = stage + p::TOKENS + (warp / 4 * 128 + warp % 4 * 16 + lane % 16) * 128;
     e.tokens = wgmma_desc(stage);
@@ -104,8 +103,8 @@ static __device__ __forceinline__ void multiply_eight(ring &r, int steps, float 
             if (s < 7) wgmma_wait<2>(); /* the step before is done: the next may take its registers */
         }
         wgmma_wait<0>();
-        if (lane == 0) mbarrier_arrive(r.empty + r.at);
-        ring_next<NMAX, EIGHT>(r);
+        if (lane == 0) mbarrier_arrive(pipeline_empty(r.at));
+        ring_next<plan<NMAX, EIGHT>>(r);
     }
 #pragma unroll
     for (int i = 0; i < N / 2; i++) d0[i] *= f[0], d1[i] *= f[1];
@@ -117,7 +116,8 @@ template <int NMAX> static __device__ __forceinline__ void up_eight_produce(cons
     int thread = threadIdx.x, columns = (int)(a.hidden / 128), row_tiles = (int)(a.inter / 128),
         tiles = *a.n_tiles * row_tiles;
     gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)(a.hidden / 8);
-    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, EIGHT>(r, turn++, coming)) {
+    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles;
+         tile = next_tile<plan<NMAX, EIGHT>>(r, turn++, coming)) {
         if (thread == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         int expert = t.x;
@@ -130,29 +130,29 @@ template <int NMAX> static __device__ __forceinline__ void up_eight_produce(cons
         }
         const int first = expert * 3 * (int)a.inter + t.x * 128;
         const float *scale = (const float *)a.experts[3 * expert + thread % 2].scale + t.x * columns;
-        const gpu_bf16 *x = a.x + thread % 8 * 8;
+        const gpu_u8 *x = (const gpu_u8 *)a.x + thread % 8 * 16;
 #pragma unroll 1
-        for (int c = 0; c < columns; c++, x += 128) {
-            mbarrier_wait(r.empty + r.at, r.parity ^ 1);
-            gpu_u64 *full = r.full + r.at;
-            unsigned char *stage = ring_stage<NMAX, EIGHT>(r);
+        for (int c = 0; c < columns; c++, x += 256) {
+            producer_acquire(r.at);
+            gpu_u64 *full = pipeline_full(r.at);
+            unsigned char *stage = ring_stage<plan<NMAX, EIGHT>>(r);
             if (thread == 0) {
-                if (c == 0) *ring_tile<NMAX, EIGHT>(r) = t;
+                if (c == 0) *ring_tile<plan<NMAX, EIGHT>>(r) = t;
                 mbarrier_expect(full, 4 * EIGHT_BOX);
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     tma_load(stage + p::TOKENS + i * EIGHT_BOX, &all.in, 0, first + i / 2 * 64 + i % 2 * (int)a.inter,
                              c, full);
             }
-            if (thread < 4) cp_async_bytes<4>(r.memory + p::SCALES + r.at * 16 + thread * 4, scale + c);
+            if (thread < 4) cp_async_bytes<4>(r.memory + p::SCALES + r.at.stage * 16 + thread * 4, scale + c);
             gpu_u32 place = shared_at(stage) + to;
-            copy_tokens<0, NMAX / 16>(place, x, row, t.z);
-            copy_tokens<0, NMAX / 16>(place + NMAX * 128, x + 64, row, t.z);
+            copy_tokens<0, NMAX / 16, 1>(place, x, row, t.z);
+            copy_tokens<0, NMAX / 16, 1>(place + NMAX * 128, x + 128, row, t.z);
             mbarrier_arrive_cp_async(full);
-            ring_next<NMAX, EIGHT>(r);
+            ring_next<plan<NMAX, EIGHT>>(r);
         }
     }
-    ring_end<NMAX, EIGHT>(r, true);
+    ring_end<plan<NMAX, EIGHT>>(r, true);
 }
 
 template <int NMAX> static __device__ __forceinline__ void down_eight_produce(const gpu_moe_maps_args &all, ring r) {
@@ -160,7 +160,8 @@ template <int NMAX> static __device__ __forceinline__ void down_eight_produce(co
     const gpu_moe_args &a = all.m;
     int thread = threadIdx.x, columns = (int)(a.inter / 128), row_tiles = (int)((a.hidden + 255) / 256),
         tiles = *a.n_tiles * row_tiles;
-    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, EIGHT>(r, turn++, coming)) {
+    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles;
+         tile = next_tile<plan<NMAX, EIGHT>>(r, turn++, coming)) {
         if (thread == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         int expert = t.x;
@@ -168,15 +169,15 @@ template <int NMAX> static __device__ __forceinline__ void down_eight_produce(co
         gpu_u32 bytes = (gpu_u32)(t.z + 7) / 8 * 1024;
         const int first = (expert * 3 + 2) * (int)a.hidden + t.x * ROWS;
         const gpu_i64 block =
-            least(t.x * 2 + thread / 2 % 2, a.hidden / 128 - 1); /* rows past the end are multiplied and thrown away */
+            min64(t.x * 2 + thread / 2 % 2, a.hidden / 128 - 1); /* rows past the end are multiplied and thrown away */
         const float *scale = (const float *)a.experts[3 * expert + 2].scale + block * columns;
 #pragma unroll 1
         for (int c = 0; c < columns; c++) {
-            mbarrier_wait(r.empty + r.at, r.parity ^ 1);
-            gpu_u64 *full = r.full + r.at;
-            unsigned char *stage = ring_stage<NMAX, EIGHT>(r);
+            producer_acquire(r.at);
+            gpu_u64 *full = pipeline_full(r.at);
+            unsigned char *stage = ring_stage<plan<NMAX, EIGHT>>(r);
             if (thread == 0) {
-                if (c == 0) *ring_tile<NMAX, EIGHT>(r) = t;
+                if (c == 0) *ring_tile<plan<NMAX, EIGHT>>(r) = t;
                 mbarrier_expect(full, 4 * EIGHT_BOX + 2 * bytes);
 #pragma unroll
                 for (int i = 0; i < 4; i++)
@@ -185,35 +186,28 @@ template <int NMAX> static __device__ __forceinline__ void down_eight_produce(co
                 for (int i = 0; i < 2; i++)
                     tma_bulk(stage + i * (NMAX * 128), a.h + ((2 * c + i) * a.h_rows + t.w) * 64, bytes, full);
             }
-            if (thread < 4) cp_async_bytes<4>(r.memory + p::SCALES + r.at * 16 + thread * 4, scale + c);
+            if (thread < 4) cp_async_bytes<4>(r.memory + p::SCALES + r.at.stage * 16 + thread * 4, scale + c);
             mbarrier_arrive_cp_async(full);
-            ring_next<NMAX, EIGHT>(r);
+            ring_next<plan<NMAX, EIGHT>>(r);
         }
     }
-    ring_end<NMAX, EIGHT>(r, true);
+    ring_end<plan<NMAX, EIGHT>>(r, true);
 }
 
 template <int NMAX>
 static __device__ __forceinline__ void up_eight(const gpu_moe_maps_args &all, unsigned char *memory) {
     enum { F = EIGHT };
     const gpu_moe_args &a = all.m;
-    ring r = ring_open<NMAX, F>(memory, 0);
-    ring_init<NMAX, F>(r, 128 + 1);
+    ring r = ring_open<plan<NMAX, F>>(memory, 0);
+    ring_init<plan<NMAX, F>>(r, 128 + 1);
     if (threadIdx.x < 128) {
         setmaxnreg_dec<56>();
         up_eight_produce<NMAX>(all, r);
     } else {
         setmaxnreg_inc<224>();
-        for (;;) {
-            mbarrier_wait(r.full + r.at, r.parity);
-            const int4 t = *ring_tile<NMAX, F>(r);
-            if (!t.z) break;
-            if constexpr (NMAX == 64) {
-                WIDTHS_64(UP_CASE)
-            } else {
-                WIDTHS_128(UP_CASE)
-            }
-        }
+        consume_tiles<plan<NMAX, F>>(r, typename tile_widths<NMAX>::type(), [&](auto n, const int4 &t) {
+            grouped_up_tile<NMAX, decltype(n)::tokens, F>(a, r, t);
+        });
     }
 }
 
@@ -221,32 +215,25 @@ template <int NMAX>
 static __device__ __forceinline__ void down_eight(const gpu_moe_maps_args &all, unsigned char *memory) {
     enum { F = EIGHT };
     const gpu_moe_args &a = all.m;
-    ring r = ring_open<NMAX, F>(memory, 0);
-    ring_init<NMAX, F>(r, 128 + 1);
+    ring r = ring_open<plan<NMAX, F>>(memory, 0);
+    ring_init<plan<NMAX, F>>(r, 128 + 1);
     if (threadIdx.x < 128) {
         setmaxnreg_dec<56>();
         down_eight_produce<NMAX>(all, r);
     } else {
         setmaxnreg_inc<224>();
-        for (;;) {
-            mbarrier_wait(r.full + r.at, r.parity);
-            const int4 t = *ring_tile<NMAX, F>(r);
-            if (!t.z) break;
-            if constexpr (NMAX == 64) {
-                WIDTHS_64(DOWN_CASE)
-            } else {
-                WIDTHS_128(DOWN_CASE)
-            }
-        }
+        consume_tiles<plan<NMAX, F>>(r, typename tile_widths<NMAX>::type(), [&](auto n, const int4 &t) {
+            grouped_down_tile<NMAX, decltype(n)::tokens, F>(a, r, t);
+        });
     }
 }
 
 #define EIGHT_KERNELS(NMAX, up_name, down_name)                                                                        \
-    KERNEL_OF(up_name, gpu_moe_maps_args, THREADS, 1) {                                                                \
+    KERNEL_OF(up_name, gpu_moe_maps_args, GPU_GROUPED_THREADS, 1) {                                                    \
         SHARED_TILES(memory);                                                                                          \
         up_eight<NMAX>(a, memory);                                                                                     \
     }                                                                                                                  \
-    KERNEL_OF(down_name, gpu_moe_maps_args, THREADS, 1) {                                                              \
+    KERNEL_OF(down_name, gpu_moe_maps_args, GPU_GROUPED_THREADS, 1) {                                                  \
         SHARED_TILES(memory);                                                                                          \
         if (a.m.rescale_pass && !y_needs_rescale(*a.m.y_amax)) return;                                                 \
         down_eight<NMAX>(a, memory);                                                                                   \

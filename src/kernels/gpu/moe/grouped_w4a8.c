@@ -13,10 +13,10 @@ typedef struct {
     i64 h_rows, most_tiles;
 } int8_space;
 
-enum { THREADS = 384, COLUMNS = 128 };
+enum { COLUMNS = 128 };
 
 /* most: tokens of a tile at most. */
-static u64 layout(const moe_args *a, i64 most, u8 *base, int8_space *s) {
+static u64 w4a8_layout(const moe_args *a, i64 most, u8 *base, int8_space *s) {
     const op_weight *w = a->experts;
     i64 pairs = a->n * a->k, experts = w->n_views / 3;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols;
@@ -38,7 +38,7 @@ static u64 layout(const moe_args *a, i64 most, u8 *base, int8_space *s) {
 u64 gpu_grouped_w4a8_workspace(const moe_args *a) {
     u8 nowhere;
     int8_space s;
-    return layout(a, TILE_LEAST, &nowhere, &s);
+    return w4a8_layout(a, TILE_LEAST, &nowhere, &s);
 }
 
 void gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm) {
@@ -48,7 +48,7 @@ void gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, co
     const int most = how->tile;
     const bool wide = most > 64;
     int8_space s;
-    layout(a, most, a->workspace, &s);
+    w4a8_layout(a, most, a->workspace, &s);
     gpu_run_sort(o, &s.sort);
     gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
@@ -74,12 +74,13 @@ void gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, co
                                .sign_mask = 0x80808080};
     const u32 blocks = (u32)gpu_processors(b->g), up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
               down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));
-    gpu_launch(b->g, wide ? b->grouped_w4a8_up_176 : b->grouped_w4a8_up_64, up, 1, 1, THREADS, GPU_MOE_SHARED, &m);
+    gpu_launch(b->g, wide ? b->grouped_w4a8_up_176 : b->grouped_w4a8_up_64, up, 1, 1, GPU_GROUPED_THREADS,
+               GPU_MOE_SHARED, &m);
     gpu_launch(b->g, b->quantize_h, gpu_blocks(s.h_rows, GPU_WARPS), 1, 1, GPU_THREADS, 0, &h);
     for (m.rescale_pass = 0; m.rescale_pass < 2; m.rescale_pass++) {
         m.work_counter++;
-        gpu_launch(b->g, wide ? b->grouped_w4a8_down_176 : b->grouped_w4a8_down_64, down, 1, 1, THREADS, GPU_MOE_SHARED,
-                   &m);
+        gpu_launch(b->g, wide ? b->grouped_w4a8_down_176 : b->grouped_w4a8_down_64, down, 1, 1, GPU_GROUPED_THREADS,
+                   GPU_MOE_SHARED, &m);
     }
     gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);
 }

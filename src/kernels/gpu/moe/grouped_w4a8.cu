@@ -2,14 +2,14 @@
 #include "kernels/gpu/moe/grouped_w4a8.cuh"
 
 #define INT8_KERNELS(NMAX, up_name, down_name)                                                                         \
-    KERNEL_OF(up_name, gpu_grouped_w4a8_args, THREADS, 1) {                                                            \
+    KERNEL_OF(up_name, gpu_grouped_w4a8_args, GPU_GROUPED_THREADS, 1) {                                                \
         SHARED_TILES(memory);                                                                                          \
-        up_all<NMAX>(a, memory);                                                                                       \
+        w4a8_up_all<NMAX>(a, memory);                                                                                  \
     }                                                                                                                  \
-    KERNEL_OF(down_name, gpu_grouped_w4a8_args, THREADS, 1) {                                                          \
+    KERNEL_OF(down_name, gpu_grouped_w4a8_args, GPU_GROUPED_THREADS, 1) {                                              \
         SHARED_TILES(memory);                                                                                          \
         if (a.rescale_pass && !y_needs_rescale(*a.y_amax)) return;                                                     \
-        down_all<NMAX>(a, memory);                                                                                     \
+        w4a8_down_all<NMAX>(a, memory);                                                                                \
     }
 
 INT8_KERNELS(64, grouped_w4a8_up_64, grouped_w4a8_down_64)

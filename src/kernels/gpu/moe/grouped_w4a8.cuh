@@ -16,18 +16,9 @@
  * delivers, 27.6 at 176; so tiles are up to 176 tokens wide. */
 #ifndef KERNELS_GPU_MOE_GROUPED_W4A8_CUH
 #define KERNELS_GPU_MOE_GROUPED_W4A8_CUH
-#include "kernels/gpu/device/wgmma.cuh"
-#include "kernels/gpu/moe/fp16_range.cuh"
-#include "kernels/gpu/device/int4_pack.cuh"
+#include "kernels/gpu/moe/grouped_ring.cuh"
 
-enum {
-    THREADS = 384,
-    CONSUMERS = 256,
-    ROWS = 256,
-    COLUMNS = 128 /* of a stage */,
-    STRIPS = 16,
-    NIBBLES = 512 /* of a block */
-};
+enum { COLUMNS = 128 /* of a stage */, NIBBLES = 512 /* of a block */ };
 enum { ROW_TILE_BITS = 12 /* of a tile's first number; the expert above */ };
 
 /* Shared memory: STAGES of {tokens [NMAX, 128 bytes] swizzled, weights: 16 strips of two blocks' nibbles}, the
@@ -51,39 +42,6 @@ template <int NMAX, int K> struct plan {
     static_assert(END <= GPU_MOE_SHARED, "shared memory");
 };
 
-/* A place in the ring; parity: of the phase of `full` that it waits for next. */
-typedef struct {
-    unsigned char *memory;
-    gpu_u64 *full, *empty;
-    int at;
-    gpu_u32 parity, sign_mask; /* gpu_grouped_w4a8_args.sign_mask */
-} ring;
-
-template <int NMAX, int K> static __device__ __forceinline__ ring ring_open(unsigned char *memory, gpu_u32 sign_mask) {
-    gpu_u64 *barriers = (gpu_u64 *)(memory + plan<NMAX, K>::BARRIERS);
-    return ring{memory, barriers, barriers + plan<NMAX, K>::STAGES, 0, 0, sign_mask};
-}
-template <int NMAX, int K> static __device__ __forceinline__ void ring_init(const ring &r, gpu_u32 fills) {
-    if (threadIdx.x < 8) ((gpu_u32 *)(r.memory + plan<NMAX, K>::SEEN))[threadIdx.x] = 0;
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < plan<NMAX, K>::STAGES; i++)
-            mbarrier_init(r.full + i, fills), mbarrier_init(r.empty + i, CONSUMERS / 32);
-        mbarrier_fence_init();
-    }
-    __syncthreads();
-}
-template <int NMAX, int K> static __device__ __forceinline__ unsigned char *ring_stage(const ring &r) {
-    return r.memory + r.at * plan<NMAX, K>::STAGE;
-}
-/* The tile that begins with this stage, {expert and row tile, first place in the list, tokens, first row of h}; no
- * tokens: there is none any more. */
-template <int NMAX, int K> static __device__ __forceinline__ int4 *ring_tile(const ring &r) {
-    return (int4 *)(r.memory + plan<NMAX, K>::TILES) + r.at;
-}
-template <int NMAX, int K> static __device__ __forceinline__ void ring_next(ring &r) {
-    if (++r.at == plan<NMAX, K>::STAGES) r.at = 0, r.parity ^= 1;
-}
-
 /* Two words of nibbles as the first operand: of stage 1 as 16 times their numbers, signed; sign_mask: 0x80808080 in a
  * register, as an instruction has room for one constant. Of stage 2 as they are, 8 more than their numbers,
  * unsigned. */
@@ -103,9 +61,9 @@ static __device__ __forceinline__ void expand(gpu_u32 w0, gpu_u32 w1, gpu_u32 si
  * producer when the first product after it is under way. `signal`: the step after which the other warpgroup is let
  * go. */
 template <int NMAX, int N, int K>
-static __device__ __forceinline__ void multiply(ring &r, int steps, int signal, int d0[N / 2], int d1[N / 2]) {
+static __device__ __forceinline__ void w4a8_multiply(ring &r, int steps, int signal, int d0[N / 2], int d1[N / 2]) {
     int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
-    gpu_u32 sign_mask = r.sign_mask;
+    gpu_u32 sign_mask = r.constant;
     const int strip =
         (K == UP ? warp / 4 * 8 + warp % 4 : 2 * warp) * (2 * NIBBLES) + plan<NMAX, K>::TOKENS + lane * 16;
     constexpr int NEXT_STRIP = (K == UP ? 4 : 1) * 2 * NIBBLES;
@@ -114,9 +72,9 @@ static __device__ __forceinline__ void multiply(ring &r, int steps, int signal, 
 #pragma unroll
     for (int i = 0; i < N / 2; i++) d0[i] = d1[i] = K == UP ? 0 : 0x4b400000;
     for (int step = 0; step < steps; step++) {
-        mbarrier_wait(r.full + r.at, r.parity);
+        consumer_wait(r.at);
         fence_async(); /* rows of x came by ordinary copies */
-        const unsigned char *stage = ring_stage<NMAX, K>(r);
+        const unsigned char *stage = ring_stage<plan<NMAX, K>>(r);
         gpu_u64 tokens = wgmma_desc(stage);
 #pragma unroll
         for (int block = 0; block < 2; block++) {
@@ -136,30 +94,25 @@ static __device__ __forceinline__ void multiply(ring &r, int steps, int signal, 
                 }
             }
         }
-        before = r.empty + r.at;
+        before = pipeline_empty(r.at);
         if (K == DOWN && step == signal) named_barrier_arrive(4, CONSUMERS);
-        ring_next<NMAX, K>(r);
+        ring_next<plan<NMAX, K>>(r);
     }
     wgmma_wait<0>();
     if (lane == 0) mbarrier_arrive(before);
 }
 
 /* The scales of rows row + g and row + g + 8 of w (row a multiple of 16): any group's, since all are the same. */
-static __device__ __forceinline__ void row_scales(const gpu_matrix &w, gpu_i64 row, int g, float scale[2]) {
-    row = least(row, w.rows - PACK_ROWS);
+static __device__ __forceinline__ void w4a8_row_scales(const gpu_matrix &w, gpu_i64 row, int g, float scale[2]) {
+    row = min64(row, w.rows - PACK_ROWS);
     uint2 of = *(const uint2 *)((const gpu_u8 *)w.data + row / PACK_ROWS * (w.cols / PACK_COLS) * PACK_BYTES +
                                 PACK_SCALES + g * 8);
     scale[0] = low_f32(of.x), scale[1] = low_f32(of.y);
 }
 
-/* The producers' part of a stage of weights: 8 threads a strip, 16 bytes at a time. */
-static __device__ __forceinline__ const unsigned char *strip_of(const gpu_matrix &w, gpu_i64 row) {
-    row = least(row, w.rows - PACK_ROWS); /* rows past the end are multiplied and thrown away */
-    return (const unsigned char *)w.data + row / PACK_ROWS * (w.cols / PACK_COLS) * PACK_BYTES + threadIdx.x % 8 * 16;
-}
 /* to: where the thread's first piece goes, shared_at(). whole: both blocks; else what the second held before meets
  * zeros of x. */
-static __device__ __forceinline__ void copy_strips(const unsigned char *&from, gpu_u32 to, bool whole) {
+static __device__ __forceinline__ void copy_nibbles(const unsigned char *&from, gpu_u32 to, bool whole) {
     cp_async16_at<0, 0>(to, from);
     cp_async16_at<128, 128>(to, from);
     cp_async16_at<256, 256>(to, from);
@@ -172,46 +125,16 @@ static __device__ __forceinline__ void copy_strips(const unsigned char *&from, g
     }
     from += 2 * PACK_BYTES;
 }
-static __device__ __forceinline__ gpu_u32 strip_place() {
-    return threadIdx.x / 8 * (2 * NIBBLES) + threadIdx.x % 8 * 16;
-}
-
-/* Every 16th row of x, whose number in units of 16 bytes is in the table. */
-template <int I, int ALL>
-static __device__ __forceinline__ void copy_tokens(gpu_u32 to, const gpu_u8 *x, const gpu_u32 *row, int tokens) {
-    if constexpr (I < ALL) {
-        if (I * 16 < tokens) cp_async16_at<I * 2048, 0>(to, x + (gpu_u64)row[I * 16] * 16);
-        copy_tokens<I + 1, ALL>(to, x, row, tokens);
-    }
-}
-
-/* The number of the producers' next tile, `turn` after their first; coming: what thread 0 got for it, a tile ahead. */
-template <int NMAX, int K> static __device__ __forceinline__ int next_tile(const ring &r, int turn, int coming) {
-    int *next = (int *)(r.memory + plan<NMAX, K>::NEXT) + turn % 2;
-    if (threadIdx.x == 0) *next = (int)gridDim.x + coming;
-    named_barrier_sync(3, 128);
-    return *next;
-}
-
-/* The producers have no tile left. */
-template <int NMAX, int K> static __device__ __forceinline__ void ring_end(const ring &r, bool one_more) {
-    mbarrier_wait(r.empty + r.at, r.parity ^ 1);
-    if (threadIdx.x == 0) ring_tile<NMAX, K>(r)->z = 0;
-    if (threadIdx.x == 0 && one_more) mbarrier_arrive(r.full + r.at);
-    mbarrier_arrive(r.full + r.at);
-}
-
-static __device__ __forceinline__ float silu_fast(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
-
 /* ---- stage 1 ---- */
 
-template <int NMAX> static __device__ __forceinline__ void up_produce(const gpu_grouped_w4a8_args &a, ring r) {
+template <int NMAX> static __device__ __forceinline__ void w4a8_up_produce(const gpu_grouped_w4a8_args &a, ring r) {
     int thread = threadIdx.x, strip = thread / 8;
     int columns = (int)((a.hidden + COLUMNS - 1) / COLUMNS), row_tiles = (int)((a.inter + 127) / 128),
         tiles = *a.n_tiles * row_tiles;
     gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)columns * (COLUMNS / 16),
             *table = (gpu_u32 *)(r.memory + plan<NMAX, UP>::TABLE);
-    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, UP>(r, turn++, coming)) {
+    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles;
+         tile = next_tile<plan<NMAX, UP>>(r, turn++, coming)) {
         if (threadIdx.x == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix *m = a.experts + 3 * (gpu_i64)t.x;
@@ -222,39 +145,40 @@ template <int NMAX> static __device__ __forceinline__ void up_produce(const gpu_
         const unsigned char *w =
             strip_of(m[strip / 4 % 2], (gpu_i64)(tile % row_tiles) * 128 + strip / 8 * 64 + strip % 4 * 16);
         const gpu_u8 *x = a.x + thread % 8 * 16;
-        mbarrier_wait(r.empty + r.at, r.parity ^ 1);
+        producer_acquire(r.at);
         if (thread == 0) {
-            *ring_tile<NMAX, UP>(r) = t;
+            *ring_tile<plan<NMAX, UP>>(r) = t;
             __threadfence_block(); /* seen by whoever sees the arrival */
         }
 #pragma unroll 1
         for (int left = columns; left; left--, x += COLUMNS) {
-            mbarrier_wait(r.empty + r.at, r.parity ^ 1);
-            gpu_u32 stage = shared_at(r.memory) + r.at * plan<NMAX, UP>::STAGE;
-            copy_strips(w, stage + plan<NMAX, UP>::TOKENS + strip_place(), left > 1 || a.hidden % COLUMNS == 0);
-            copy_tokens<0, NMAX / 16>(stage + to, x, table + thread / 8, t.z);
-            mbarrier_arrive_cp_async(r.full + r.at);
-            ring_next<NMAX, UP>(r);
+            producer_acquire(r.at);
+            gpu_u32 stage = shared_at(r.memory) + r.at.stage * plan<NMAX, UP>::STAGE;
+            copy_nibbles(w, stage + plan<NMAX, UP>::TOKENS + strip_place(2 * NIBBLES),
+                         left > 1 || a.hidden % COLUMNS == 0);
+            copy_tokens<0, NMAX / 16, 16>(stage + to, x, table + thread / 8, t.z);
+            mbarrier_arrive_cp_async(pipeline_full(r.at));
+            ring_next<plan<NMAX, UP>>(r);
         }
     }
-    ring_end<NMAX, UP>(r, false);
+    ring_end<plan<NMAX, UP>>(r, false);
 }
 
 template <int NMAX, int N>
-static __device__ __forceinline__ void up_tile(const gpu_grouped_w4a8_args &a, ring &r, const int4 &tile) {
+static __device__ __forceinline__ void w4a8_up_tile(const gpu_grouped_w4a8_args &a, ring &r, const int4 &tile) {
     int gate[N / 2], up[N / 2];
     int4 *kept =
         (int4 *)(r.memory + plan<NMAX, UP>::KEPT) + (threadIdx.x / 32 - 4); /* registers are scarce meanwhile */
     *kept = tile;
-    multiply<NMAX, N, UP>(r, (int)((a.hidden + COLUMNS - 1) / COLUMNS), -1, gate, up);
+    w4a8_multiply<NMAX, N, UP>(r, (int)((a.hidden + COLUMNS - 1) / COLUMNS), -1, gate, up);
     const int4 t = *kept;
     int all = thread_anew(), group = all / 128 - 1, thread = all % 128, warp = thread / 32, lane = thread % 32;
     gpu_i64 row = (gpu_i64)(t.x & ((1 << ROW_TILE_BITS) - 1)) * 128 + group * 64;
     const gpu_matrix *m = a.experts + 3 * (gpu_i64)(t.x >> ROW_TILE_BITS);
     unsigned char *out = r.memory + plan<NMAX, UP>::STAGES * plan<NMAX, UP>::STAGE + group * plan<NMAX, UP>::TOKENS;
     float *of_x = (float *)(r.memory + plan<NMAX, UP>::SCALES) + group * NMAX, of_gate[2], of_up[2];
-    row_scales(m[0], row + warp * 16, lane / 4, of_gate);
-    row_scales(m[1], row + warp * 16, lane / 4, of_up);
+    w4a8_row_scales(m[0], row + warp * 16, lane / 4, of_gate);
+    w4a8_row_scales(m[1], row + warp * 16, lane / 4, of_up);
     named_barrier_sync(1 + group, 128); /* the last tile has been taken away */
     for (int i = thread; i < N; i += 128)
         of_x[i] = i < t.z ? a.x_scale[(gpu_u32)a.list[t.y + i] / a.k] * 0.0625f : 0.0f;
@@ -282,48 +206,49 @@ static __device__ __forceinline__ void up_tile(const gpu_grouped_w4a8_args &a, r
 
 /* ---- stage 2 ---- */
 
-template <int NMAX> static __device__ __forceinline__ void down_produce(const gpu_grouped_w4a8_args &a, ring r) {
+template <int NMAX> static __device__ __forceinline__ void w4a8_down_produce(const gpu_grouped_w4a8_args &a, ring r) {
     typedef plan<NMAX, DOWN> p;
     int columns = (int)((a.inter + COLUMNS - 1) / COLUMNS), row_tiles = (int)((a.hidden + 255) / 256),
         tiles = *a.n_tiles * row_tiles, slot = p::SLOTS;
-    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles; tile = next_tile<NMAX, DOWN>(r, turn++, coming)) {
+    for (int tile = blockIdx.x, turn = 0, coming = 0; tile < tiles;
+         tile = next_tile<plan<NMAX, DOWN>>(r, turn++, coming)) {
         if (threadIdx.x == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix &m = a.experts[3 * (gpu_i64)t.x + 2];
         gpu_i64 row = (gpu_i64)(tile % row_tiles) * ROWS;
         const unsigned char *w = strip_of(m, row + threadIdx.x / 8 * 16);
         gpu_u32 bytes = (gpu_u32)(t.z + 7) / 8 * 1024;
-        mbarrier_wait(r.empty + r.at, r.parity ^ 1);
+        producer_acquire(r.at);
         for (int i = threadIdx.x; i < t.z; i += 128) {
             cp_async_bytes<4>(r.memory + slot + i * 4, a.list + t.y + i);
             cp_async_bytes<8>(r.memory + slot + NMAX * 4 + i * 8, (const gpu_u64 *)a.h_scale + t.w + i);
         }
         if (threadIdx.x % 8 < 4)
             cp_async16(r.memory + slot + NMAX * 12 + threadIdx.x / 8 * 64 + threadIdx.x % 8 * 16, w + PACK_SCALES);
-        if (threadIdx.x == 0) *ring_tile<NMAX, DOWN>(r) = int4{(int)row, slot, t.z, 0};
+        if (threadIdx.x == 0) *ring_tile<plan<NMAX, DOWN>>(r) = int4{(int)row, slot, t.z, 0};
         slot = slot == p::SLOTS + p::STAGES * p::SLOT ? p::SLOTS : slot + p::SLOT;
 #pragma unroll 1
         for (int c = 0; c < columns; c++) {
-            mbarrier_wait(r.empty + r.at, r.parity ^ 1);
-            unsigned char *stage = ring_stage<NMAX, DOWN>(r);
-            gpu_u64 *full = r.full + r.at;
+            producer_acquire(r.at);
+            unsigned char *stage = ring_stage<plan<NMAX, DOWN>>(r);
+            gpu_u64 *full = pipeline_full(r.at);
             if (threadIdx.x == 0) {
                 mbarrier_expect(full, bytes);
                 tma_bulk(stage, a.h8 + (c * a.h_rows + t.w) * COLUMNS, bytes, full);
             }
-            copy_strips(w, shared_at(stage) + p::TOKENS + strip_place(), c * COLUMNS + COLUMNS <= a.inter);
+            copy_nibbles(w, shared_at(stage) + p::TOKENS + strip_place(2 * NIBBLES), c * COLUMNS + COLUMNS <= a.inter);
             mbarrier_arrive_cp_async(full);
-            ring_next<NMAX, DOWN>(r);
+            ring_next<plan<NMAX, DOWN>>(r);
         }
     }
-    ring_end<NMAX, DOWN>(r, true);
+    ring_end<plan<NMAX, DOWN>>(r, true);
 }
 
 /* Halves. A warp has 32 rows; it turns 16 tokens at a time around in shared memory and writes 64 bytes of each
  * together. t: {first row of the block, slot, tokens}. */
 template <int NMAX, int N>
-static __device__ __forceinline__ void down_put(const gpu_grouped_w4a8_args &a, const ring &r, const int d[2][N / 2],
-                                                const int4 &t) {
+static __device__ __forceinline__ void w4a8_down_put(const gpu_grouped_w4a8_args &a, const ring &r,
+                                                     const int d[2][N / 2], const int4 &t) {
     typedef plan<NMAX, DOWN> p;
     int thread = thread_anew(), warp = thread / 32 - 4, lane = thread % 32;
     const unsigned char *slot = r.memory + t.y;
@@ -376,78 +301,53 @@ static __device__ __forceinline__ void down_put(const gpu_grouped_w4a8_args &a, 
 }
 
 template <int NMAX, int N>
-static __device__ __forceinline__ void down_tile(const gpu_grouped_w4a8_args &a, ring &r, const int4 &tile,
-                                                 int signal) {
+static __device__ __forceinline__ void w4a8_down_tile(const gpu_grouped_w4a8_args &a, ring &r, const int4 &tile,
+                                                      int signal) {
     int d[2][N / 2];
     int4 *kept = (int4 *)(r.memory + plan<NMAX, DOWN>::KEPT) + (threadIdx.x / 32 - 4);
     *kept = tile;
-    multiply<NMAX, N, DOWN>(r, (int)((a.inter + COLUMNS - 1) / COLUMNS), signal, d[0], d[1]);
+    w4a8_multiply<NMAX, N, DOWN>(r, (int)((a.inter + COLUMNS - 1) / COLUMNS), signal, d[0], d[1]);
     const int4 t = *kept;
-    down_put<NMAX, N>(a, r, d, t);
+    w4a8_down_put<NMAX, N>(a, r, d, t);
 }
 
-/* A tile with room for its tokens, as narrow as there is one. */
-#define WIDTHS_64(X)  X(16) X(32) X(48) X(64)
-#define WIDTHS_176(X) X(96) X(128) X(144) X(176)
-#define UP_CASE(N)                                                                                                     \
-    if (t.z <= N) {                                                                                                    \
-        up_tile<NMAX, N>(a, r, t);                                                                                     \
-        continue;                                                                                                      \
-    }
-#define DOWN_CASE(N)                                                                                                   \
-    if (t.z <= N) {                                                                                                    \
-        down_tile<NMAX, N>(a, r, t, signal);                                                                           \
-        signal = -1;                                                                                                   \
-        continue;                                                                                                      \
-    }
+template <int NMAX> struct tile_widths;
+template <> struct tile_widths<64> { typedef widths<16, 32, 48, 64> type; };
+template <> struct tile_widths<176> { typedef widths<96, 128, 144, 176> type; };
 enum { REGS_COPY = 40, REGS_MULTIPLY = 232 };
 
 template <int NMAX>
-static __device__ __forceinline__ void up_all(const gpu_grouped_w4a8_args &a, unsigned char *memory) {
-    ring r = ring_open<NMAX, UP>(memory, a.sign_mask);
-    ring_init<NMAX, UP>(r, 128);
+static __device__ __forceinline__ void w4a8_up_all(const gpu_grouped_w4a8_args &a, unsigned char *memory) {
+    ring r = ring_open<plan<NMAX, UP>>(memory, a.sign_mask);
+    ring_init<plan<NMAX, UP>>(r, 128);
     if (threadIdx.x < 128) {
         setmaxnreg_dec<REGS_COPY>();
-        up_produce<NMAX>(a, r);
+        w4a8_up_produce<NMAX>(a, r);
     } else {
         setmaxnreg_inc<REGS_MULTIPLY>();
-        for (;;) {
-            mbarrier_wait(r.full + r.at, r.parity);
-            const int4 t = *ring_tile<NMAX, UP>(r);
-            if (!t.z) break;
-            if constexpr (NMAX == 64) {
-                WIDTHS_64(UP_CASE)
-            } else {
-                WIDTHS_176(UP_CASE)
-            }
-        }
+        consume_tiles<plan<NMAX, UP>>(r, typename tile_widths<NMAX>::type(),
+                                      [&](auto n, const int4 &t) { w4a8_up_tile<NMAX, decltype(n)::tokens>(a, r, t); });
     }
 }
 
 template <int NMAX>
-static __device__ __forceinline__ void down_all(const gpu_grouped_w4a8_args &a, unsigned char *memory) {
-    ring r = ring_open<NMAX, DOWN>(memory, a.sign_mask);
-    ring_init<NMAX, DOWN>(r, 128 + 1);
+static __device__ __forceinline__ void w4a8_down_all(const gpu_grouped_w4a8_args &a, unsigned char *memory) {
+    ring r = ring_open<plan<NMAX, DOWN>>(memory, a.sign_mask);
+    ring_init<plan<NMAX, DOWN>>(r, 128 + 1);
     if (threadIdx.x < 128) {
         setmaxnreg_dec<REGS_COPY>();
-        down_produce<NMAX>(a, r);
+        w4a8_down_produce<NMAX>(a, r);
     } else {
         setmaxnreg_inc<REGS_MULTIPLY>();
         /* The second warpgroup begins half a tile later: results of the one are written while the other multiplies. */
-        int lag = (int)least((a.inter + COLUMNS - 1) / COLUMNS / 2, 2), group = threadIdx.x / 128 - 1,
+        int lag = (int)min64((a.inter + COLUMNS - 1) / COLUMNS / 2, 2), group = threadIdx.x / 128 - 1,
             signal = group ? -1 : lag - 1;
         bool waits = group && lag;
-        for (;;) {
-            mbarrier_wait(r.full + r.at, r.parity);
-            const int4 t = *ring_tile<NMAX, DOWN>(r);
-            if (!t.z) break;
+        consume_tiles<plan<NMAX, DOWN>>(r, typename tile_widths<NMAX>::type(), [&](auto n, const int4 &t) {
             if (waits) named_barrier_sync(4, CONSUMERS), waits = false;
-            if constexpr (NMAX == 64) {
-                WIDTHS_64(DOWN_CASE)
-            } else {
-                WIDTHS_176(DOWN_CASE)
-            }
-        }
+            w4a8_down_tile<NMAX, decltype(n)::tokens>(a, r, t, signal);
+            signal = -1;
+        });
     }
 }
 

@@ -58,7 +58,7 @@ template <typename T> static __device__ inline decode_int4_unit unit_at(const T 
 static __device__ inline float most_of_unit(const decode_int4_unit &d) {
     float most = 0;
 #pragma unroll
-    for (int i = 0; i < 16; i++) most = larger(most, fabsf(d.v[i]));
+    for (int i = 0; i < 16; i++) most = max_nan(most, fabsf(d.v[i]));
     return most;
 }
 static __device__ inline void put_unit(const decode_int4_unit &d, gpu_u8 *digits, int unit, float one) {
@@ -78,7 +78,7 @@ static __device__ inline float row_to_digits(const T *row, gpu_u8 *digits, int c
     float most = most_of_unit(first);
 #pragma unroll 1
     for (int u = thread + threads; u < cols / 16; u += threads)
-        most = larger(most, most_of_unit(unit_at(row, cols, u)));
+        most = max_nan(most, most_of_unit(unit_at(row, cols, u)));
     most = whole(most);
     if (thread < cols / 16) put_unit(first, digits, thread, digits_of_one(most));
 #pragma unroll 1

@@ -34,7 +34,7 @@ static moe_format format_of(const op_weight *w) {
     return up->wide && plain ? MOE_BF16 : MOE_OTHER;
 }
 
-static moe_call call_of(const gpu_backend *b, const moe_args *a) {
+static moe_call moe_op_call_of(const gpu_backend *b, const moe_args *a) {
     const op_weight *w = a->experts;
     return (moe_call){.format = format_of(w),
                       .dim = w->views[0].cols,
@@ -45,8 +45,8 @@ static moe_call call_of(const gpu_backend *b, const moe_args *a) {
                       .form = b->form};
 }
 
-static moe_choice choose(const gpu_backend *b, const moe_args *a) {
-    moe_call c = call_of(b, a);
+static moe_choice moe_op_choose(const gpu_backend *b, const moe_args *a) {
+    moe_call c = moe_op_call_of(b, a);
     moe_source from;
     char key[96];
     if (b->forced) return *b->forced;
@@ -63,14 +63,14 @@ static moe_choice choose(const gpu_backend *b, const moe_args *a) {
     return how;
 }
 
-moe_choice gpu_moe_choice(const ops *o, const moe_args *a) { return choose(gpu_of(o), a); }
-moe_call gpu_moe_call(const ops *o, const moe_args *a) { return call_of(gpu_of(o), a); }
+moe_choice gpu_moe_choice(const ops *o, const moe_args *a) { return moe_op_choose(gpu_of(o), a); }
+moe_call gpu_moe_call(const ops *o, const moe_args *a) { return moe_op_call_of(gpu_of(o), a); }
 
 /* For every path that a call of so many tokens or fewer may take. */
 u64 gpu_op_moe_workspace(const ops *o, const moe_args *a) {
     u8 nowhere;
     moe_space s;
-    moe_call c = call_of(gpu_of(o), a);
+    moe_call c = moe_op_call_of(gpu_of(o), a);
     moe_args decode = *a;
     i64 many_from = ceil_div(GROUPED_MEAN * c.experts, a->k);
     if (c.format != MOE_OTHER) decode.n = min_i64(a->n, max_i64(DECODE_INT4_TOKENS, many_from));
@@ -111,8 +111,8 @@ static moe_job job_of(const ops *o, const moe_args *a, const norm_args *norm, de
     const gpu_backend *b = gpu_of(o);
     moe_job j = {.a = a, .norm = norm, .deferred = deferred};
     moe_request *r = &j.request;
-    *r = (moe_request){.call = call_of(b, a),
-                       .how = choose(b, a),
+    *r = (moe_request){.call = moe_op_call_of(b, a),
+                       .how = moe_op_choose(b, a),
                        .processors = gpu_processors(b->g),
                        .x_16 = at_multiple(a->x, 16),
                        .shared_8 = at_multiple(a->shared, 8),
@@ -129,7 +129,7 @@ static moe_job job_of(const ops *o, const moe_args *a, const norm_args *norm, de
 }
 
 /* The sum of float32 slots, with what the plan does of the norm. */
-static void combine(const gpu_backend *b, const moe_job *j, const f32 *y) {
+static void moe_op_combine(const gpu_backend *b, const moe_job *j, const f32 *y) {
     gpu_combine_args c = gpu_combine_of(j->a, y);
     if (j->plan.norm == MOE_NORM_IN_SUM) {
         c.norm = gpu_norm_of(j->norm);
@@ -146,7 +146,7 @@ static void run_decode_int4(const ops *o, const moe_job *j) {
     moe_space s;
     moe_layout(j->a, j->a->workspace, &s);
     gpu_run_decode_int4(o, j->a, &j->request.how, s.decode, s.y);
-    combine(gpu_of(o), j, s.y);
+    moe_op_combine(gpu_of(o), j, s.y);
 }
 
 static void run_decode_stored(const ops *o, const moe_job *j) {
@@ -176,11 +176,11 @@ static void run_generic(const ops *o, const moe_job *j) {
     tiles = tiles && can_tile(&w->views[2], s.h, inter);
     gpu_launch(b->g, tiles ? b->moe_down_tile : b->moe_down, gpu_blocks(hidden, tiles ? 128 : GPU_WARPS), (u32)experts,
                1, GPU_THREADS, 0, &x);
-    combine(b, j, s.y);
+    moe_op_combine(b, j, s.y);
 }
 
 /* The launches of a plan, and the norm behind it. */
-static void run(const ops *o, moe_job *j, const moe_ffn_args *ffn) {
+static void moe_op_run(const ops *o, moe_job *j, const moe_ffn_args *ffn) {
     const moe_args *a = j->a;
     const bool defer = j->plan.norm == MOE_NORM_DEFERRED;
     const gpu_after *after = defer ? &j->after : NULL;
@@ -208,19 +208,19 @@ static void run(const ops *o, moe_job *j, const moe_ffn_args *ffn) {
 
 void gpu_op_moe(const ops *o, const moe_args *a) {
     moe_job j = job_of(o, a, NULL, NULL, NULL);
-    run(o, &j, NULL);
+    moe_op_run(o, &j, NULL);
 }
 
 void gpu_op_moe_norm(const ops *o, const moe_norm_args *a) {
     moe_job j = job_of(o, &a->moe, &a->norm, a->deferred, NULL);
-    run(o, &j, NULL);
+    moe_op_run(o, &j, NULL);
 }
 
 /* In one launch, or one op after the other. */
 void gpu_op_moe_ffn(const ops *o, const moe_ffn_args *a) {
     moe_job j = job_of(o, &a->moe.moe, &a->moe.norm, a->moe.deferred, a);
     if (j.plan.run == MOE_RUN_FFN_FUSED)
-        run(o, &j, a);
+        moe_op_run(o, &j, a);
     else
         compose_moe_ffn(o, a);
 }

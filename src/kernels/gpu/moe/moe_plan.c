@@ -10,7 +10,7 @@ enum {
 
 /* ---- shared memory ---- */
 
-static int take(int *at, i64 bytes) {
+static int plan_take(int *at, i64 bytes) {
     int here = *at;
     *at += (int)((bytes + 127) & ~(i64)127);
     return here;
@@ -19,10 +19,10 @@ static int take(int *at, i64 bytes) {
 /* The barriers, the ring, then the rest, which is counted first. */
 bool moe_divide_int4(gpu_decode_int4_args *f, int group) {
     int groups = (int)min_i64(f->pairs, f->experts + f->pairs / group), at = 0;
-    f->at_sums = take(&at, 2 * DECODE_INT4_WARPS * group * 32 * 4);
-    f->at_groups = take(&at, (i64)groups * 8);
-    f->at_cursor = take(&at, (i64)f->experts * 4);
-    f->at_pairs = take(&at, (i64)f->pairs * 4);
+    f->at_sums = plan_take(&at, 2 * DECODE_INT4_WARPS * group * 32 * 4);
+    f->at_groups = plan_take(&at, (i64)groups * 8);
+    f->at_cursor = plan_take(&at, (i64)f->experts * 4);
+    f->at_pairs = plan_take(&at, (i64)f->pairs * 4);
     f->slot_bytes = DECODE_INT4_WEIGHTS + group * DECODE_INT4_X_STRIDE;
     f->slots = (int)min_i64((ROOM - DECODE_INT4_BARRIERS - at) / f->slot_bytes, DECODE_INT4_SLOTS);
     if (f->slots < INT4_SLOTS_LEAST) return false;
@@ -34,9 +34,9 @@ bool moe_divide_int4(gpu_decode_int4_args *f, int group) {
 
 u32 moe_divide_fused(gpu_decode_fused_args *f, i64 more) {
     int at = 0;
-    f->at_sums = take(&at, 2 * DECODE_INT4_WARPS * 4 * 32 * 4);
-    f->at_digits = take(&at, 2 * max_i64(f->n * (f->hidden + 8), (i64)f->n * f->k * f->inter));
-    f->at_shared_h = take(&at, f->n * more);
+    f->at_sums = plan_take(&at, 2 * DECODE_INT4_WARPS * 4 * 32 * 4);
+    f->at_digits = plan_take(&at, 2 * max_i64(f->n * (f->hidden + 8), (i64)f->n * f->k * f->inter));
+    f->at_shared_h = plan_take(&at, f->n * more);
     f->slots = (int)min_i64((ROOM - DECODE_FUSED_STATE - at) / DECODE_INT4_WEIGHTS, DECODE_INT4_SLOTS);
     if (f->slots < FUSED_SLOTS_LEAST) return 0;
     int ring = DECODE_FUSED_STATE + f->slots * DECODE_INT4_WEIGHTS;

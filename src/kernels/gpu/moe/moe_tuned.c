@@ -26,20 +26,20 @@ typedef enum {
 #define KNOB_FIRST (C_PATH + 1)
 enum { KNOBS = C_US - KNOB_FIRST };
 
-static const char *const columns[] = {"chip",
-                                      "sms",
-                                      "format",
-                                      "dim",
-                                      "inter",
-                                      "experts",
-                                      "topk",
-                                      "tokens",
-                                      "path",
+static const char *const moe_tuned_columns[] = {"chip",
+                                                "sms",
+                                                "format",
+                                                "dim",
+                                                "inter",
+                                                "experts",
+                                                "topk",
+                                                "tokens",
+                                                "path",
 #define KNOB_TEXT(name, least, most, step) #name,
-                                      MOE_KNOBS(KNOB_TEXT)
+                                                MOE_KNOBS(KNOB_TEXT)
 #undef KNOB_TEXT
-                                          "us",
-                                      "default_us"};
+                                                    "us",
+                                                "default_us"};
 
 /* What whole numbers may be. */
 static const struct {
@@ -48,7 +48,7 @@ static const struct {
 } numbers[] = {{C_SMS, 4096},     {C_DIM, 1 << 20}, {C_INTER, 1 << 20},
                {C_EXPERTS, 4096}, {C_TOPK, 4096},   {C_TOKENS, 1 << 20}};
 
-static status read_format(const table_reader *r, const char *text, moe_format *out) {
+static status moe_tuned_read_format(const table_reader *r, const char *text, moe_format *out) {
     char what[160];
     snprintf(what, sizeof what, "there is no format \"%.40s\"", text);
     return moe_format_of(text, out) && *out != MOE_OTHER ? ST_OK : table_wrong(r, what);
@@ -60,7 +60,7 @@ static status read_path(const table_reader *r, const char *text, moe_path *out) 
     return moe_path_of(text, out) ? ST_OK : table_wrong(r, what);
 }
 
-static status read_numbers(const table_reader *r, char *const *fields, tuned_row *row, i64 *sms) {
+static status moe_tuned_read_numbers(const table_reader *r, char *const *fields, tuned_row *row, i64 *sms) {
     i64 v, *const to[] = {
                sms, &row->call.dim, &row->call.inter, &row->call.experts, &row->call.topk, &row->call.tokens};
     status st = ST_OK;
@@ -76,14 +76,14 @@ static status read_numbers(const table_reader *r, char *const *fields, tuned_row
     return st;
 }
 
-static status read_row(void *ud, const table_reader *r, char *const *fields) {
+static status moe_tuned_read_row(void *ud, const table_reader *r, char *const *fields) {
     tuned_table *t = ud;
     tuned_row row = {.call = {.form = ROWS_ANY}, .line = r->line};
     i64 sms = 0;
     status st = table_chip(r, fields[C_CHIP]);
-    if (st == ST_OK) st = read_format(r, fields[C_FORMAT], &row.call.format);
+    if (st == ST_OK) st = moe_tuned_read_format(r, fields[C_FORMAT], &row.call.format);
     if (st == ST_OK) st = read_path(r, fields[C_PATH], &row.choice.path);
-    if (st == ST_OK) st = read_numbers(r, fields, &row, &sms);
+    if (st == ST_OK) st = moe_tuned_read_numbers(r, fields, &row, &sms);
     if (st == ST_OK) st = table_time(r, C_US, fields[C_US], &row.us);
     if (st == ST_OK) st = table_time(r, C_DEFAULT_US, fields[C_DEFAULT_US], &row.default_us);
     if (st != ST_OK) return st;
@@ -97,7 +97,7 @@ static status read_row(void *ud, const table_reader *r, char *const *fields) {
 }
 
 /* By shape, then tokens. */
-static int by_shape(const moe_call *a, const moe_call *b) {
+static int moe_tuned_by_shape(const moe_call *a, const moe_call *b) {
     const i64 x[] = {(i64)a->format, a->dim, a->inter, a->experts, a->topk},
               y[] = {(i64)b->format, b->dim, b->inter, b->experts, b->topk};
     for (size_t i = 0; i < COUNT_OF(x); i++)
@@ -106,20 +106,20 @@ static int by_shape(const moe_call *a, const moe_call *b) {
 }
 static int by_call(const void *p, const void *q) {
     const tuned_row *a = p, *b = q;
-    int shape = by_shape(&a->call, &b->call);
+    int shape = moe_tuned_by_shape(&a->call, &b->call);
     if (shape) return shape;
     if (a->call.tokens != b->call.tokens) return a->call.tokens < b->call.tokens ? -1 : 1;
     return (a->line > b->line) - (a->line < b->line);
 }
 
-static status sort_rows(tuned_table *t, table_reader *r) {
+static status moe_tuned_sort_rows(tuned_table *t, table_reader *r) {
     if (t->n) qsort(t->rows, (size_t)t->n, sizeof *t->rows, by_call);
     for (i64 i = 1; i < t->n; i++) {
         const tuned_row *a = &t->rows[i - 1], *b = &t->rows[i];
         char what[80];
         r->line = b->line;
         snprintf(what, sizeof what, "the same shape and tokens as in line %lld", (long long)a->line);
-        if (!by_shape(&a->call, &b->call) && a->call.tokens == b->call.tokens) return table_wrong(r, what);
+        if (!moe_tuned_by_shape(&a->call, &b->call) && a->call.tokens == b->call.tokens) return table_wrong(r, what);
     }
     return ST_OK;
 }
@@ -129,15 +129,15 @@ status tuned_parse(tuned_table *t, const char *text, u64 size, const char *name,
                       .chip = chip,
                       .sms = sms,
                       .e = e,
-                      .columns = columns,
+                      .columns = moe_tuned_columns,
                       .n_columns = C_COUNT,
                       .first_optional = KNOB_FIRST,
                       .n_optional = KNOBS,
-                      .row = read_row,
+                      .row = moe_tuned_read_row,
                       .ud = t};
     *t = (tuned_table){0};
     status st = table_read(&r, text, size);
-    if (st == ST_OK) st = sort_rows(t, &r);
+    if (st == ST_OK) st = moe_tuned_sort_rows(t, &r);
     if (st != ST_OK) tuned_free(t);
     return st;
 }
@@ -151,14 +151,14 @@ const tuned_row *tuned_find(const tuned_table *t, const moe_call *c) {
     i64 low = 0, high = t->n; /* the first row that is not before c */
     while (low < high) {
         i64 mid = low + (high - low) / 2;
-        int shape = by_shape(&t->rows[mid].call, c);
+        int shape = moe_tuned_by_shape(&t->rows[mid].call, c);
         if (shape < 0 || (!shape && t->rows[mid].call.tokens < c->tokens))
             low = mid + 1;
         else
             high = mid;
     }
-    const tuned_row *above = low < t->n && !by_shape(&t->rows[low].call, c) ? &t->rows[low] : NULL,
-                    *below = low && !by_shape(&t->rows[low - 1].call, c) ? &t->rows[low - 1] : NULL;
+    const tuned_row *above = low < t->n && !moe_tuned_by_shape(&t->rows[low].call, c) ? &t->rows[low] : NULL,
+                    *below = low && !moe_tuned_by_shape(&t->rows[low - 1].call, c) ? &t->rows[low - 1] : NULL;
     if (above && above->call.tokens <= 2 * c->tokens) return above;
     return below && (!above || c->tokens <= 2 * below->call.tokens) ? below : NULL;
 }
@@ -169,7 +169,7 @@ const tuned_row *tuned_exact(const tuned_table *t, const moe_call *c) {
 }
 
 bool tuned_header(buf *out) {
-    for (int c = 0; c < C_COUNT; c++) buf_fmt(out, "%s%s", c ? "," : "", columns[c]);
+    for (int c = 0; c < C_COUNT; c++) buf_fmt(out, "%s%s", c ? "," : "", moe_tuned_columns[c]);
     buf_char(out, '\n');
     return !out->failed;
 }

@@ -14,11 +14,11 @@ typedef struct {
 } piece;
 enum { KEPT = 4 /* pieces of a thread that are read once */ };
 
-static __device__ __forceinline__ float most_of(const piece &p) {
+static __device__ __forceinline__ float piece_amax(const piece &p) {
     const gpu_u32 all[8] = {p.low.x, p.low.y, p.low.z, p.low.w, p.high.x, p.high.y, p.high.z, p.high.w};
     float most = 0;
 #pragma unroll
-    for (int i = 0; i < 8; i++) most = larger(larger(most, fabsf(low_f32(all[i]))), fabsf(high_f32(all[i])));
+    for (int i = 0; i < 8; i++) most = max_nan(max_nan(most, fabsf(low_f32(all[i]))), fabsf(high_f32(all[i])));
     return most;
 }
 static __device__ __forceinline__ gpu_u32 four(float inverse, gpu_u32 first, gpu_u32 second) {
@@ -39,7 +39,7 @@ static __device__ __forceinline__ float scale_of(float most, float *scale) {
     *scale = bad ? bits_f32(0x7fc00000u) : most < 0x1p-100f ? 0.0f : most / 127.0f;
     return bad || most < 0x1p-100f ? 0.0f : 127.0f / most;
 }
-static __device__ __forceinline__ piece load_piece(const gpu_bf16 *row, int i) {
+static __device__ __forceinline__ piece quantize_load_piece(const gpu_bf16 *row, int i) {
     const uint4 *p = (const uint4 *)row + 2 * i;
     return piece{p[0], p[1]};
 }
@@ -56,15 +56,15 @@ KERNEL_OF(quantize_x, gpu_quantize_rows_args, X_THREADS, 8) {
 #pragma unroll
     for (int p = 0; p < KEPT; p++)
         if (p * X_THREADS + (int)threadIdx.x < pieces) {
-            kept[p] = load_piece(x, p * X_THREADS + threadIdx.x);
-            most = larger(most, most_of(kept[p]));
+            kept[p] = quantize_load_piece(x, p * X_THREADS + threadIdx.x);
+            most = max_nan(most, piece_amax(kept[p]));
         }
     for (int p = KEPT * X_THREADS + threadIdx.x; p < pieces; p += X_THREADS)
-        most = larger(most, most_of(load_piece(x, p)));
+        most = max_nan(most, piece_amax(quantize_load_piece(x, p)));
     most = warp_max(most);
     if (threadIdx.x % 32 == 0) each[threadIdx.x / 32] = most;
     __syncthreads();
-    for (int w = 0; w < X_THREADS / 32; w++) most = larger(most, each[w]);
+    for (int w = 0; w < X_THREADS / 32; w++) most = max_nan(most, each[w]);
     float inverse = scale_of(most, &scale);
     if (threadIdx.x == 0) a.scale[i] = scale;
     uint4 *to = (uint4 *)(a.out + i * room * 16);
@@ -73,7 +73,7 @@ KERNEL_OF(quantize_x, gpu_quantize_rows_args, X_THREADS, 8) {
         if (p * X_THREADS + (int)threadIdx.x < pieces)
             to[p * X_THREADS + threadIdx.x] = inverse == 0 ? uint4{0, 0, 0, 0} : quantized(inverse, kept[p]);
     for (int p = KEPT * X_THREADS + threadIdx.x; p < room; p += X_THREADS)
-        to[p] = p < pieces && inverse != 0 ? quantized(inverse, load_piece(x, p)) : uint4{0, 0, 0, 0};
+        to[p] = p < pieces && inverse != 0 ? quantized(inverse, quantize_load_piece(x, p)) : uint4{0, 0, 0, 0};
     for (int p = pieces + (int)threadIdx.x; p < room && p < KEPT * X_THREADS; p += X_THREADS) to[p] = uint4{0, 0, 0, 0};
 }
 
@@ -101,16 +101,16 @@ KERNEL(quantize_h, gpu_quantize_rows_args) {
 #pragma unroll
     for (int p = 0; p < KEPT; p++)
         if (p * 32 + lane < pieces) {
-            kept[p] = load_piece(x, p * 32 + lane);
-            most = larger(most, most_of(kept[p]));
+            kept[p] = quantize_load_piece(x, p * 32 + lane);
+            most = max_nan(most, piece_amax(kept[p]));
         }
-    for (int p = KEPT * 32 + lane; p < pieces; p += 32) most = larger(most, most_of(load_piece(x, p)));
+    for (int p = KEPT * 32 + lane; p < pieces; p += 32) most = max_nan(most, piece_amax(quantize_load_piece(x, p)));
     float inverse = scale_of(warp_max(most), &scale);
     int sum = 0;
 #pragma unroll
     for (int n = 0; n < KEPT; n++) put_piece(a, i, n * 32 + lane, pieces, room, inverse, kept[n], &sum);
     for (int p = KEPT * 32 + lane; p < room; p += 32)
-        put_piece(a, i, p, pieces, room, inverse, p < pieces ? load_piece(x, p) : piece{}, &sum);
+        put_piece(a, i, p, pieces, room, inverse, p < pieces ? quantize_load_piece(x, p) : piece{}, &sum);
     for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
     if (lane == 0) a.scales[i] = float2{scale, 12582912.0f + 8.0f * (float)sum};
 }

@@ -136,7 +136,7 @@ KERNEL_OF(moe_sum_norm, gpu_combine_args, GPU_SUM_THREADS, 4) {
     for (int p = threadIdx.x; p * PIECE < a.hidden; p += GPU_SUM_THREADS) {
         gpu_i64 c = p * PIECE;
         float w[PIECE];
-        load_weight(n.weight, c, true, w);
+        row_load_weight(n.weight, c, true, w);
         unpack(row[p], v);
 #pragma unroll
         for (int k = 0; k < PIECE; k++) v[k] = v[k] * r * w[k];

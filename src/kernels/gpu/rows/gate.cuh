@@ -8,17 +8,17 @@ static __device__ inline float sigmoid(float x) {
 } /* 1 + e^-x above 2^126: 0 */
 
 /* Larger float, larger key; 0 is below every float. A score is never -0: it is a sum with a positive zero or more. */
-static __device__ inline gpu_u32 key_of(float f) {
+static __device__ inline gpu_u32 gate_key_of(float f) {
     gpu_u32 b = __float_as_uint(f);
     return b & 0x80000000u ? ~b : b | 0x80000000u;
 }
 
 /* As a tree, which takes less long than a chain. */
-template <int N> static __device__ inline gpu_u32 largest(const gpu_u32 *v) {
+template <int N> static __device__ inline gpu_u32 gate_largest(const gpu_u32 *v) {
     if constexpr (N == 1) {
         return v[0];
     } else {
-        gpu_u32 a = largest<N / 2>(v), b = largest<N - N / 2>(v + N / 2);
+        gpu_u32 a = gate_largest<N / 2>(v), b = gate_largest<N - N / 2>(v + N / 2);
         return a > b ? a : b;
     }
 }
@@ -40,11 +40,11 @@ template <int PER> static __device__ inline void gate_row(const gpu_gate_args &a
     for (int i = 0; i < PER; i++) {
         float score = sigmoid(logit[i]) + bias[i];
         nan |= isnan(score);
-        key[i] = 32 * i + lane < experts ? key_of(score) : 0;
+        key[i] = 32 * i + lane < experts ? gate_key_of(score) : 0;
     }
     nan = __ballot_sync(~0u, nan) != 0;
     for (int s = 0; s < k; s++) {
-        gpu_u32 best = largest<PER>(key), at = ~0u;
+        gpu_u32 best = gate_largest<PER>(key), at = ~0u;
         best = __reduce_max_sync(~0u, best);
 #pragma unroll
         for (int i = PER - 1; i >= 0; i--)

@@ -1,10 +1,8 @@
 /* kernels/gpu/rows/logprobs.c: the launches of log-probabilities and their workspace. */
 #include "kernels/gpu/backend.h"
 
-enum { PICK_THREADS = 1024, PICK_SPACE = 32 * 1024 /* pick_space in logprobs.cu */ };
-
 /* Depends on the sizes alone; the tiles on the vocabulary alone. */
-static u64 layout(const logprobs_args *a, u8 *base, gpu_logprobs_args *k) {
+static u64 logprobs_layout(const logprobs_args *a, u8 *base, gpu_logprobs_args *k) {
     i64 tile = 256 * ceil_div(a->vocab, 256 * GPU_LOGPROB_TILES), tiles = ceil_div(a->vocab, tile);
     u64 at = 0;
     *k = (gpu_logprobs_args){.logits = a->logits,
@@ -31,14 +29,14 @@ u64 gpu_op_logprobs_workspace(const ops *o, const logprobs_args *a) {
     (void)o;
     u8 nowhere;
     gpu_logprobs_args k;
-    return layout(a, &nowhere, &k);
+    return logprobs_layout(a, &nowhere, &k);
 }
 
 void gpu_op_logprobs(const ops *o, const logprobs_args *a) {
     const gpu_backend *b = gpu_of(o);
     gpu_logprobs_args k;
     if (!a->n) return;
-    layout(a, a->workspace, &k);
+    logprobs_layout(a, a->workspace, &k);
     gpu_launch(b->g, b->logprob_parts, (u32)k.parts, (u32)a->n, 1, GPU_THREADS, 0, &k);
-    gpu_launch(b->g, b->logprob_pick, (u32)a->n, 1, 1, PICK_THREADS, PICK_SPACE, &k);
+    gpu_launch(b->g, b->logprob_pick, (u32)a->n, 1, 1, GPU_PICK_THREADS, GPU_PICK_SHARED, &k);
 }

@@ -9,7 +9,7 @@
  * 163,840 logits, and k tiles again; 40 flop a logit in double. */
 #include "kernels/gpu/device/sm90.cuh"
 
-enum { TILES = GPU_WARPS /* of a block */, PICK = 1024 /* threads of the block that picks */, CANDIDATES = 2048 };
+enum { TILES = GPU_WARPS /* of a block */, PICK = GPU_PICK_THREADS, CANDIDATES = 2048 };
 
 static __device__ inline double warp_sum_f64(double v) {
     for (int d = 16; d; d >>= 1) {
@@ -28,7 +28,7 @@ KERNEL(logprob_parts, gpu_logprobs_args) {
     __shared__ float tops[TILES];
     __shared__ double sums[TILES];
     gpu_i64 row = blockIdx.y, tile = (gpu_i64)blockIdx.x * TILES + threadIdx.x / 32;
-    gpu_i64 from = least(tile * a.tile, a.vocab), to = least(from + a.tile, a.vocab);
+    gpu_i64 from = min64(tile * a.tile, a.vocab), to = min64(from + a.tile, a.vocab);
     const float *x = a.logits + row * a.stride;
     if (a.tops[row] < 0) return;
     float top = -INFINITY;
@@ -60,6 +60,7 @@ typedef struct {
     float bound;
     double lse;
 } pick_space;
+static_assert(sizeof(pick_space) <= GPU_PICK_SHARED, "params.h");
 
 /* Whole numbers in the order of floats. */
 static __device__ inline gpu_u32 order_of(float v) {
@@ -111,18 +112,18 @@ static __device__ inline void find_bound(const gpu_logprobs_args &a, gpu_i64 row
     if (before == k - 1) s->bound = mine;
 }
 
-static __device__ inline void add_candidate(pick_space *s, float v, int id) {
+static __device__ inline void logprobs_add_candidate(pick_space *s, float v, int id) {
     int at = atomicAdd(&s->n, 1);
     if (at < CANDIDATES) s->better[at] = better_of(v, id);
 }
 
 /* Tokens that reach the bound, from the tiles that do; a warp a tile. */
-static __device__ inline void gather(const gpu_logprobs_args &a, const float *x, pick_space *s) {
+static __device__ inline void logprobs_gather(const gpu_logprobs_args &a, const float *x, pick_space *s) {
     for (gpu_i64 tile = threadIdx.x / 32; tile < a.tiles; tile += PICK / 32) {
         if (!(s->tile_top[tile] >= s->bound)) continue;
-        gpu_i64 to = least((tile + 1) * a.tile, a.vocab);
+        gpu_i64 to = min64((tile + 1) * a.tile, a.vocab);
         for (gpu_i64 t = tile * a.tile + threadIdx.x % 32; t < to; t += 32)
-            if (x[t] >= s->bound) add_candidate(s, x[t], (int)t);
+            if (x[t] >= s->bound) logprobs_add_candidate(s, x[t], (int)t);
     }
 }
 
@@ -139,7 +140,7 @@ static __device__ inline void gather_exactly(const gpu_logprobs_args &a, const f
     if (threadIdx.x == 0) s->n = 0;
     __syncthreads();
     for (gpu_i64 t = threadIdx.x; t < a.vocab; t += PICK)
-        if (better_of(x[t], (int)t) >= bound) add_candidate(s, x[t], (int)t);
+        if (better_of(x[t], (int)t) >= bound) logprobs_add_candidate(s, x[t], (int)t);
 }
 
 /* Grid: rows. Shared memory: pick_space. */
@@ -160,7 +161,7 @@ KERNEL_OF(logprob_pick, gpu_logprobs_args, PICK, 1) {
     if (!k) return;
     find_bound(a, row, k, s);
     __syncthreads();
-    gather(a, x, s);
+    logprobs_gather(a, x, s);
     __syncthreads();
     if (s->n > CANDIDATES) gather_exactly(a, x, k, s);
     __syncthreads();

@@ -3,7 +3,7 @@
 #include "kernels/gpu/device/int4_pack.h"
 #include "kernels/gpu/rows/rows.cuh"
 
-static __device__ inline int pieces_of(const void *a, const void *b, gpu_i64 n) {
+static __device__ inline int rows_pieces_of(const void *a, const void *b, gpu_i64 n) {
     return ((gpu_u64)a | (gpu_u64)b | (gpu_u64)n * 2) % 16 == 0;
 }
 
@@ -15,7 +15,7 @@ KERNEL(embed, gpu_embed_args) {
     bool known = id >= 0 && id < a.table.rows;
     gpu_bf16 *out = a.out + i * cols;
     const gpu_bf16 *from = (const gpu_bf16 *)a.table.data + (known ? id * cols : 0);
-    if (a.table.format == GPU_W_BF16 && pieces_of(from, out, cols)) {
+    if (a.table.format == GPU_W_BF16 && rows_pieces_of(from, out, cols)) {
         for (gpu_i64 c = threadIdx.x * PIECE; c < cols; c += GPU_THREADS * PIECE) {
             uint4 u = {0, 0, 0, 0};
             if (known) u = *(const uint4 *)(from + c);
@@ -37,7 +37,7 @@ static __device__ inline void norm_rows(const gpu_norm_args &a, gpu_i64 row, gpu
 #pragma unroll
     for (int p = 0; !AGAIN && p < PER; p++) {
         gpu_i64 c = (gpu_i64)(p * THREADS + threadIdx.x) * PIECE;
-        load_weight(a.weight, c, c < a.dim, weight[p]);
+        row_load_weight(a.weight, c, c < a.dim, weight[p]);
     }
     pdl_wait();
     for (; row < a.n; row += step) {
@@ -72,7 +72,7 @@ static __device__ inline void norm_rows(const gpu_norm_args &a, gpu_i64 row, gpu
             gpu_i64 c = (gpu_i64)(p * THREADS + threadIdx.x) * PIECE;
             float v[PIECE];
             if (c >= a.dim) continue;
-            if (AGAIN) load_weight(a.weight, c, true, weight[0]);
+            if (AGAIN) row_load_weight(a.weight, c, true, weight[0]);
             if (a.sum) *(uint4 *)(a.sum + row * a.x_stride + c) = sum[p];
             unpack(sum[p], v);
 #pragma unroll
@@ -93,7 +93,7 @@ template <int THREADS, int PER> static __device__ inline void norm_stream(const 
     for (int p = 0; p < PER; p++) {
         gpu_i64 c = (gpu_i64)(p * THREADS + threadIdx.x) * PIECE;
         float w[PIECE];
-        load_weight(a.weight, c, c < a.dim, w);
+        row_load_weight(a.weight, c, c < a.dim, w);
         weight[p][0][threadIdx.x] = {w[0], w[1], w[2], w[3]}, weight[p][1][threadIdx.x] = {w[4], w[5], w[6], w[7]};
         next[p] = {0, 0, 0, 0};
     }
@@ -181,7 +181,7 @@ KERNEL(finish_rows, gpu_finish_args) {
 /* cos and sin of x in [-2^31, 2^31], by Taylor's series after taking off quarter turns; errors below 1e-11
  * (positions reach 262,144, and the library's own reduction of large arguments takes longer than the rest of the
  * step's small kernels). */
-static __device__ inline void turn(double x, double *cosine, double *sine) {
+static __device__ inline void rows_turn(double x, double *cosine, double *sine) {
     double quarters = rint(x * 0.63661977236758134308);
     double r = fma(-quarters, 1.57079632679489655800e+00, x);
     r = fma(-quarters, 6.12323399573676603587e-17, r);
@@ -202,7 +202,7 @@ KERNEL(rope_table, gpu_rope_table_args) {
     gpu_i64 at = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x;
     if (at >= a.n * a.half) return;
     double c, s;
-    turn((double)a.positions[at / a.half] * a.inv_freq[at % a.half], &c, &s);
+    rows_turn((double)a.positions[at / a.half] * a.inv_freq[at % a.half], &c, &s);
     a.table[2 * at] = (float)(c * a.mscale);
     a.table[2 * at + 1] = (float)(s * a.mscale);
 }
@@ -293,7 +293,7 @@ template <int MOST> static __device__ inline void norm_row_of_warp(const gpu_nor
         float v[PIECE], w[PIECE];
         if (c >= a.dim) break;
         unpack(u[p], v);
-        load_weight(a.weight, c, true, w);
+        row_load_weight(a.weight, c, true, w);
 #pragma unroll
         for (int k = 0; k < PIECE; k++) v[k] = v[k] * r * w[k];
         *(uint4 *)(out + c) = pack(v);
@@ -317,7 +317,7 @@ KERNEL(gather, gpu_gather_args) {
     gpu_i64 i = blockIdx.x;
     const gpu_bf16 *x = a.x + a.rows[i] * a.dim;
     gpu_bf16 *out = a.out + i * a.dim;
-    if (pieces_of(a.x, a.out, a.dim))
+    if (rows_pieces_of(a.x, a.out, a.dim))
         for (gpu_i64 c = threadIdx.x * PIECE; c < a.dim; c += GPU_THREADS * PIECE)
             *(uint4 *)(out + c) = *(const uint4 *)(x + c);
     else
@@ -326,7 +326,7 @@ KERNEL(gather, gpu_gather_args) {
 
 /* Grid: rows, stretches of GPU_FINITE values. Blocks of a row may write the same mark. */
 KERNEL(mark_nonfinite, gpu_mark_nonfinite_args) {
-    gpu_i64 i = blockIdx.x, from = (gpu_i64)blockIdx.y * GPU_FINITE, to = least(from + GPU_FINITE, a.dim);
+    gpu_i64 i = blockIdx.x, from = (gpu_i64)blockIdx.y * GPU_FINITE, to = min64(from + GPU_FINITE, a.dim);
     bool bad = false;
     if (a.type == GPU_BF16) {
 #pragma unroll 4

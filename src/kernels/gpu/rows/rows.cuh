@@ -33,7 +33,7 @@ static __device__ inline void mark_row(int *bad, int mark, gpu_i64 row, float sq
     if (__syncthreads_or(mine) && threadIdx.x == 0 && bad[row] == 0) bad[row] = mark;
 }
 
-static __device__ inline void load_weight(const float *weight, gpu_i64 c, bool here, float w[PIECE]) {
+static __device__ inline void row_load_weight(const float *weight, gpu_i64 c, bool here, float w[PIECE]) {
 #pragma unroll
     for (int k = 0; k < PIECE; k += 4) {
         float4 f = {0, 0, 0, 0};
@@ -72,7 +72,7 @@ static __device__ inline void kv_set_piece(void *kv, int type, gpu_i64 at, const
 template <int WARPS> static __device__ inline void kv_row(const gpu_kv_write_args &a, gpu_i64 i, float *each) {
     gpu_i64 width = a.latent + a.rope, c = (gpu_i64)threadIdx.x * PIECE;
     float squares = 0, v[PIECE] = {0, 0, 0, 0, 0, 0, 0, 0}, w[PIECE];
-    load_weight(a.norm, c, c < a.latent, w);
+    row_load_weight(a.norm, c, c < a.latent, w);
     pdl_wait();
     gpu_i64 base = a.slots[i] * width;
     if (c < width) unpack(*(const uint4 *)(a.kv_a + i * width + c), v);
@@ -117,7 +117,7 @@ template <int MOST> static __device__ inline void kv_row_of_warp(const gpu_kv_wr
         if (c >= width) break;
         unpack(u[p], v);
         if (c < a.latent) {
-            load_weight(a.norm, c, true, w);
+            row_load_weight(a.norm, c, true, w);
 #pragma unroll
             for (int k = 0; k < PIECE; k++) v[k] = v[k] * r * w[k];
         } else

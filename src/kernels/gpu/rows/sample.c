@@ -40,7 +40,6 @@ u64 gpu_op_sample_workspace(const ops *o, const sample_args *a) {
 }
 
 void gpu_op_sample(const ops *o, const sample_args *a) {
-    enum { CUT_SPACE = 80 * 1024 /* cut_space in sample.cu */ };
     const gpu_backend *b = gpu_of(o);
     gpu_sample_args k;
     if (!a->n) return;
@@ -49,7 +48,7 @@ void gpu_op_sample(const ops *o, const sample_args *a) {
     gpu_launch(b->g, b->sample_max, splits, n, 1, GPU_THREADS, 0, &k);
     if (a->draws) gpu_launch(b->g, b->sample_sum, splits, n, 1, GPU_THREADS, 0, &k);
     if (a->draws && a->cuts) {
-        gpu_launch(b->g, b->sample_cut, n, 1, 1, GPU_CUT_THREADS, CUT_SPACE, &k);
+        gpu_launch(b->g, b->sample_cut, n, 1, 1, GPU_CUT_THREADS, GPU_CUT_SHARED, &k);
         k.after_cut = 1;
         gpu_launch(b->g, b->sample_sum, splits, n, 1, GPU_THREADS, 0, &k);
     }

@@ -11,7 +11,7 @@
 enum { NO_CUT = 0x7fffffff };
 
 /* share * whole / 2^53, rounded down; the product has less than 2^117. */
-static __device__ inline gpu_u64 part_of(gpu_u64 share, gpu_u64 whole) {
+static __device__ inline gpu_u64 sample_part_of(gpu_u64 share, gpu_u64 whole) {
     return __umul64hi(share, whole) << 11 | share * whole >> 53;
 }
 
@@ -73,7 +73,7 @@ static __device__ inline gpu_sample_best warp_best(gpu_sample_best b) {
 /* Calls f(id, logit) for the tile's tokens; a warp's lanes in turns of 4 neighbours where they are aligned. */
 template <typename F>
 static __device__ inline void over_tile(const gpu_sample_args &a, const float *x, gpu_i64 tile, F f) {
-    gpu_i64 at = tile * GPU_SAMPLE_TILE, to = least(at + GPU_SAMPLE_TILE, a.vocab);
+    gpu_i64 at = tile * GPU_SAMPLE_TILE, to = min64(at + GPU_SAMPLE_TILE, a.vocab);
     int lane = threadIdx.x % 32;
     if (a.aligned && to - at == GPU_SAMPLE_TILE) {
         float4 v[GPU_SAMPLE_TILE / 128];
@@ -92,7 +92,7 @@ static __device__ inline void over_tile(const gpu_sample_args &a, const float *x
 /* Grid: splits, rows; a warp a tile. */
 KERNEL(sample_max, gpu_sample_args) {
     __shared__ gpu_sample_best each[GPU_WARPS];
-    gpu_i64 row = blockIdx.y, from = blockIdx.x * a.split, to = least(from + a.split, a.vocab);
+    gpu_i64 row = blockIdx.y, from = blockIdx.x * a.split, to = min64(from + a.split, a.vocab);
     gpu_sample_best b = {-INFINITY, 0x7fffffff, INFINITY, 0};
     bool bad = false;
     for (gpu_i64 tile = from / GPU_SAMPLE_TILE + threadIdx.x / 32; tile * GPU_SAMPLE_TILE < to; tile += GPU_WARPS) {
@@ -153,7 +153,7 @@ static __device__ inline gpu_sample_cut cut_of(const gpu_sample_args &a, const g
 /* Grid: splits, rows; a warp a tile. First the full weights of rows with top-p alone and the kept ones of rows
  * without a cut; after_cut: rows with a cut. A tile whose best token is cut off, or has no weight, is not read. */
 KERNEL(sample_sum, gpu_sample_args) {
-    gpu_i64 row = blockIdx.y, from = blockIdx.x * a.split, to = least(from + a.split, a.vocab);
+    gpu_i64 row = blockIdx.y, from = blockIdx.x * a.split, to = min64(from + a.split, a.vocab);
     const float *x = a.logits + row * a.stride;
     gpu_sample_row r = a.rows[row];
     bool cuts = has_cut(a, r);
@@ -180,7 +180,7 @@ KERNEL(sample_pick, gpu_sample_args) {
     __shared__ gpu_u64 each[GPU_WARPS], found_before;
     __shared__ gpu_i64 found;
     gpu_i64 row = blockIdx.x, per = (a.tiles + GPU_THREADS - 1) / GPU_THREADS, from = threadIdx.x * per,
-            end = least(from + per, a.tiles);
+            end = min64(from + per, a.tiles);
     gpu_sample_row r = a.rows[row];
     gpu_sample_best best = row_best(a, row);
     if (!(r.scale > 0) || !is_finite(best.most)) {
@@ -192,7 +192,7 @@ KERNEL(sample_pick, gpu_sample_args) {
     if (threadIdx.x == 0) found = 0, found_before = 0;
     gpu_u64 before, mine = 0;
     for (gpu_i64 t = from; t < end; t++) mine += sums[t];
-    gpu_u64 want = part_of(r.u, block_scan(mine, each, &before));
+    gpu_u64 want = sample_part_of(r.u, block_scan(mine, each, &before));
     for (gpu_i64 t = from; t < end; t++) {
         if (before <= want && want < before + sums[t]) found = t, found_before = before;
         before += sums[t];
@@ -218,6 +218,7 @@ typedef struct {
     int n_candidates, step;
     gpu_sample_cut cut;
 } cut_space;
+static_assert(sizeof(cut_space) <= GPU_CUT_SHARED, "params.h");
 
 /* What is looked at in a row: tokens that have a weight and lie before `last`. */
 typedef struct {
@@ -227,7 +228,7 @@ typedef struct {
     bool by_count;
 } cut_row;
 
-static __device__ inline int step_of(const cut_row &c, float below) {
+static __device__ inline int sample_step_of(const cut_row &c, float below) {
     int s = (int)(below * c.per_step);
     return s < STEPS ? s : STEPS - 1;
 }
@@ -248,8 +249,8 @@ static __device__ inline void each_token(const gpu_sample_args &a, const cut_row
     for (gpu_i64 base = 0; base < a.tiles; base += 32 * CUT_WARPS) {
         gpu_i64 mine = base + lane * CUT_WARPS + warp;
         float below = mine < a.tiles ? c.most - c.tops[mine] : INFINITY;
-        gpu_u32 wanted =
-            __ballot_sync(~0u, has_weight(below, c.scale) && !(below > c.last.below) && step_of(c, below) <= last_step);
+        gpu_u32 wanted = __ballot_sync(~0u, has_weight(below, c.scale) && !(below > c.last.below) &&
+                                                sample_step_of(c, below) <= last_step);
         while (wanted && !enough()) {
             int one = __popc((wanted & (0u - wanted)) - 1);
             wanted &= wanted - 1;
@@ -284,7 +285,7 @@ static __device__ inline void count_steps(const gpu_sample_args &a, const cut_ro
         float below = c.most - v;
         if (!is_in(c, below, id)) return;
         gpu_u64 w = measure(c, below);
-        int i = step_of(c, below);
+        int i = sample_step_of(c, below);
         gpu_u32 low = (gpu_u32)w, high = (gpu_u32)(w >> 32);
         if (c.by_count) {
             atomicAdd(&s->low[i], 1u);
@@ -297,7 +298,7 @@ static __device__ inline void count_steps(const gpu_sample_args &a, const cut_ro
     __syncthreads();
 }
 
-static __device__ inline void add_candidate(cut_space *s, float below, int id) {
+static __device__ inline void sample_add_candidate(cut_space *s, float below, int id) {
     int at = atomicAdd(&s->n_candidates, 1);
     if (at < CANDIDATES) s->below[at] = __float_as_uint(below), s->id[at] = id;
 }
@@ -307,7 +308,7 @@ static __device__ inline void gather_step(const gpu_sample_args &a, const cut_ro
     __syncthreads();
     each_token(a, c, s->step, never, [&](int id, float v) {
         float below = c.most - v;
-        if (step_of(c, below) == s->step && is_in(c, below, id)) add_candidate(s, below, id);
+        if (sample_step_of(c, below) == s->step && is_in(c, below, id)) sample_add_candidate(s, below, id);
     });
     __syncthreads();
 }
@@ -319,7 +320,7 @@ static __device__ inline void gather_all(const gpu_sample_args &a, const cut_row
         a, c, STEPS, [&]() { return *(volatile int *)&s->n_candidates > GPU_CUT_THREADS; },
         [&](int id, float v) {
             float below = c.most - v;
-            if (is_in(c, below, id)) add_candidate(s, below, id);
+            if (is_in(c, below, id)) sample_add_candidate(s, below, id);
         });
     __syncthreads();
 }
@@ -365,7 +366,7 @@ static __device__ inline gpu_u64 over_step(const gpu_sample_args &a, const cut_r
     else
         each_token(a, c, s->step, never, [&](int id, float v) {
             float below = c.most - v;
-            if (step_of(c, below) == s->step && is_in(c, below, id)) sum += f(__float_as_uint(below), id);
+            if (sample_step_of(c, below) == s->step && is_in(c, below, id)) sum += f(__float_as_uint(below), id);
         });
     return block_sum_u64(sum, s->each);
 }
@@ -451,7 +452,7 @@ static __device__ inline bool cut_sorted(const gpu_sample_args &a, const cut_row
     gpu_u64 mine = me < stay ? sample_weight(below, c.scale) : 0, all = block_scan(mine, s->each, &before);
     bool last = me == stay - 1 && stay < s->n_candidates, reached = true;
     if (r.top_p < 1ull << 53) {
-        gpu_u64 target = part_of(r.top_p, by_count(a, r) ? all : total);
+        gpu_u64 target = sample_part_of(r.top_p, by_count(a, r) ? all : total);
         if (!target) target = 1;
         last = before < target && target <= before + mine;
         reached = target <= all;
@@ -474,7 +475,7 @@ static __device__ inline void cut_by_steps(const gpu_sample_args &a, cut_row &c,
     }
     if (r.top_p < 1ull << 53)
         find_cut(a, c, s, [&](gpu_u64 all) {
-            gpu_u64 target = part_of(r.top_p, total ? total : all);
+            gpu_u64 target = sample_part_of(r.top_p, total ? total : all);
             return target ? target : 1;
         });
 }
@@ -495,17 +496,17 @@ KERNEL_OF(sample_cut, gpu_sample_args, GPU_CUT_THREADS, 1) {
         limit = bound = bound_of(a, c, s, r.top_k);
     } else { /* what lies below 2^-(t + 1) of the best makes less than top-p leaves out, with room for rounding */
         if (a.vocab > GPU_CUT_THREADS)
-            bound = bound_of(a, c, s, least(a.tiles * 5 / 8, GPU_CUT_THREADS / 2)); /* about 600 tokens lie before it */
+            bound = bound_of(a, c, s, min64(a.tiles * 5 / 8, GPU_CUT_THREADS / 2)); /* about 600 tokens lie before it */
         for (gpu_i64 i = threadIdx.x; i < a.tiles; i += GPU_CUT_THREADS) {
             gpu_u64 sum = a.sums[row * a.tiles + i];
             total += sum, near += c.most - c.tops[i] <= bound ? sum : 0;
         }
         total = block_sum_u64(total, s->each), near = block_sum_u64(near, s->each);
-        gpu_u64 least_weight = part_of((1ull << 53) - r.top_p, total) / (gpu_u64)a.vocab;
+        gpu_u64 least_weight = sample_part_of((1ull << 53) - r.top_p, total) / (gpu_u64)a.vocab;
         int t = 0;
         while (t <= SAMPLE_WEIGHT_BITS && least_weight >> (SAMPLE_WEIGHT_BITS - t) == 0) t++;
         limit = ((float)t + 1.0f) / r.scale;
-        tries = near >= part_of(r.top_p, total); /* else even their tiles as a whole have too little */
+        tries = near >= sample_part_of(r.top_p, total); /* else even their tiles as a whole have too little */
     }
     float range = best.most - best.least;
     c.per_step = steps_over(range < limit ? range : limit, r.scale);

@@ -54,7 +54,7 @@ bool gpu_multiplies(weight_format f, bool experts) {
     return f == WF_BF16 || (experts && (f == WF_FP8_BLOCK || f == WF_INT4_GROUP || f == WF_INT4_ROW));
 }
 
-static status check_shape(const weight_desc *d, err *e) {
+static status load_check_shape(const weight_desc *d, err *e) {
     const weight_view *v = &d->views[0];
     if (v->format >= WF_COUNT)
         return err_set(e, ST_UNSUPPORTED, "no kernel of the GPU takes %s: it runs on --device cpu and ref",
@@ -68,7 +68,7 @@ static status check_shape(const weight_desc *d, err *e) {
     return ST_OK;
 }
 
-static void fill(const gpu_backend *b, void *to, u64 n, u64 seed, f32 sigma, int kind) {
+static void load_fill(const gpu_backend *b, void *to, u64 n, u64 seed, f32 sigma, int kind) {
     gpu_fill_args k = {.out = to, .n = n, .seed = seed, .sigma = sigma, .kind = kind};
     gpu_launch(b->g, b->fill, (u32)min_i64((i64)((n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1, 1, GPU_THREADS,
                0, &k);
@@ -79,9 +79,12 @@ static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *d
     weight_view is = kept(d, i), *v = &is;
     u64 n = (u64)v->rows * (u64)v->cols, seed = (d->dummy_seed << 12) + 2 * (u64)i, scales = weight_scale_bytes(v);
     bool int4 = v->format == WF_INT4_GROUP, fp8 = v->format == WF_FP8_BLOCK;
-    fill(b, data, int4 ? n / 2 : n, seed, d->dummy_sigma, int4 ? GPU_FILL_NIBBLES : fp8 ? GPU_FILL_FP8 : GPU_FILL_BF16);
-    if (int4) fill(b, scale, scales / 2, seed + 1, 0, GPU_FILL_SCALE_BF16);
-    if (fp8) fill(b, scale, scales / 4, seed + 1, d->dummy_sigma, GPU_FILL_SCALE_F32);
+    load_fill(b, data, int4 ? n / 2 : n, seed, d->dummy_sigma,
+              int4  ? GPU_FILL_NIBBLES
+              : fp8 ? GPU_FILL_FP8
+                    : GPU_FILL_BF16);
+    if (int4) load_fill(b, scale, scales / 2, seed + 1, 0, GPU_FILL_SCALE_BF16);
+    if (fp8) load_fill(b, scale, scales / 4, seed + 1, d->dummy_sigma, GPU_FILL_SCALE_F32);
 }
 
 /* Is view i kept in another format than the checkpoint's, or with one scale a row? */
@@ -254,7 +257,7 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
     gpu *g = gpu_of(o)->g;
     device *dev = gpu_device(g);
     *out = NULL;
-    status st = check_shape(d, e);
+    status st = load_check_shape(d, e);
     if (st != ST_OK) return st;
     op_weight *w = calloc(1, sizeof *w);
     if (!w) return err_nomem(e, "a weight", sizeof *w);

@@ -22,7 +22,7 @@ static __device__ inline float misfit(const gpu_matrix &w, gpu_i64 row, float sc
 
 static __device__ inline gpu_bf16 best_scale(const gpu_matrix &w, gpu_i64 row) {
     float most = 0, least_off = bits_f32(0x7f800000u);
-    for (gpu_i64 c = threadIdx.x % 32; c < w.cols; c += 32) most = larger(most, fabsf(weight_at(w, row, c)));
+    for (gpu_i64 c = threadIdx.x % 32; c < w.cols; c += 32) most = max_nan(most, fabsf(weight_at(w, row, c)));
     most = warp_max(most);
     if (!(most <= 3.4028235e38f)) return 0x7fc0;
     float whole = f32_of(bf16_of(most / 7.0f));
