@@ -77,7 +77,7 @@ static bool ends(const char *s, const char *part) {
 
 /* K_LATER and K_OTHER are not loaded: layers past the configuration's last one (a multi-token prediction
  * layer, or those that --override num_hidden_layers drops) and names that the model does not have. */
-static kind kind_of(const char *name, const model_config *c) {
+static kind inspect_kind_of(const char *name, const model_config *c) {
     if (starts(name, "vision_tower.")) return K_VISION;
     if (starts(name, "mm_projector.")) return K_PROJ;
     if (!starts(name, c->prefix)) return K_OTHER;
@@ -95,7 +95,7 @@ static kind kind_of(const char *name, const model_config *c) {
     return has(name, ".mlp.") ? K_DENSE : K_OTHER;
 }
 
-static int bucket_of(const tensor_info *t) {
+static int inspect_bucket_of(const tensor_info *t) {
     bool whole = ends(t->name, ".weight_scale") && t->type == DT_F32;
     if (ends(t->name, ".weight_scale_2") || whole || (ends(t->name, ".weight") && t->type == DT_I32)) return F_INT4_ROW;
     if (ends(t->name, ".weight_packed") || ends(t->name, ".weight_scale") || ends(t->name, ".weight_shape"))
@@ -104,7 +104,7 @@ static int bucket_of(const tensor_info *t) {
     return (int)t->type;
 }
 
-static void add(inventory *v, kind k, int bucket, u64 tensors, u64 bytes) {
+static void inspect_add(inventory *v, kind k, int bucket, u64 tensors, u64 bytes) {
     v->kinds[k].tensors += tensors;
     v->kinds[k].bytes += bytes;
     v->kinds[k].by_format[bucket] += bytes;
@@ -115,7 +115,7 @@ static void add(inventory *v, kind k, int bucket, u64 tensors, u64 bytes) {
 static void count_checkpoint(inventory *v, const checkpoint *ck, const model_config *c) {
     for (u64 i = 0; i < checkpoint_n_tensors(ck); i++) {
         const tensor_info *t = checkpoint_tensor(ck, i);
-        add(v, kind_of(t->name, c), bucket_of(t), 1, t->bytes);
+        inspect_add(v, inspect_kind_of(t->name, c), inspect_bucket_of(t), 1, t->bytes);
     }
 }
 
@@ -131,7 +131,7 @@ static void add_linear(inventory *v, kind k, weight_format f, u64 n, i64 rows, i
     const weight_layout *l = weight_layout_of(f);
     u64 tensors = 1 + (l->scale != NULL) + (l->factor != NULL) + (l->shape != NULL),
         bytes = weight_bytes(&w) + (l->factor ? sizeof(f32) : 0) + (l->shape ? 2 * sizeof(i32) : 0);
-    add(v, k, bucket_of_format(f), n * tensors, n * bytes);
+    inspect_add(v, k, bucket_of_format(f), n * tensors, n * bytes);
 }
 
 static void add_mlp(inventory *v, kind k, weight_format f, u64 n, i64 inter, i64 hidden) {
@@ -161,7 +161,7 @@ static void count_config(inventory *v, const model_config *c) {
     add_mlp(v, K_ROUTED, c->quant, moe * (u64)c->n_experts, c->inter_expert, c->hidden);
     if (c->n_shared) add_mlp(v, K_SHARED, most, moe, c->n_shared * c->inter_expert, c->hidden);
     add_linear(v, K_ROUTER, WF_BF16, moe, c->n_experts, c->hidden);
-    add(v, K_ROUTER, DT_F32, moe, moe * (u64)c->n_experts * 4);
+    inspect_add(v, K_ROUTER, DT_F32, moe, moe * (u64)c->n_experts * 4);
 }
 
 /* ---- the memory plan ---- */
@@ -349,7 +349,7 @@ static void print_json(const report *r) {
 /* ---- the command ---- */
 
 /* *out stays NULL when the folder holds no weights at all. */
-static status open_weights(checkpoint **out, const char *dir, err *e) {
+static status inspect_open_weights(checkpoint **out, const char *dir, err *e) {
     static const char *const names[] = {"model.safetensors.index.json", "model.safetensors"};
     *out = NULL;
     for (size_t i = 0; i < COUNT_OF(names); i++) {
@@ -368,7 +368,7 @@ static status inspect(options *o, err *e) {
     memory_plan p;
     status st = model_config_load(&c, o->model, e);
     for (int i = 0; i < o->overrides.n && st == ST_OK; i++) st = model_config_override(&c, o->overrides.items[i], e);
-    if (st == ST_OK) st = open_weights(&ck, o->model, e);
+    if (st == ST_OK) st = inspect_open_weights(&ck, o->model, e);
     if (st != ST_OK) return st;
     if (!o->context) o->context = c.max_positions;
     if (ck)

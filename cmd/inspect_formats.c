@@ -32,7 +32,7 @@ static void tensors_text(const weight_layout *l, char out[160]) {
     if (l->shape) snprintf(out + n, 160 - (size_t)n, ", %s", l->shape);
 }
 
-static void print_table(void) {
+static void formats_print_table(void) {
     printf("%-11s %5s  %-30s %-30s %-30s\n", "format", "bits", "ref: linear, experts", "cpu here: linear, experts",
            "cuda: linear, experts");
     for (int f = 0; f < weight_formats(); f++) {
@@ -71,7 +71,7 @@ static json_t *row_of(weight_format f) {
 
 void inspect_formats(bool json) {
     if (!json) {
-        print_table();
+        formats_print_table();
         return;
     }
     json_t *all = json_array();

@@ -68,7 +68,7 @@ static void occupy_closed_streams(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) _exit(EXIT_FAULT);
 }
 
-static int run(int argc, char **argv) {
+static int main_run(int argc, char **argv) {
     if (argc < 2) {
         print_commands(stderr);
         return EXIT_USAGE;
@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
     signal(SIGBUS, on_bus_error);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error, not a death by signal */
     occupy_closed_streams();
-    int result = run(argc, argv);
+    int result = main_run(argc, argv);
     if ((fflush(stdout) || ferror(stdout)) && result == EXIT_DONE) {
         fprintf(stderr, "moonlet: cannot write to stdout\n");
         return EXIT_FAULT;

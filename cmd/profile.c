@@ -3,6 +3,7 @@
 #include "cmd/cmd.h"
 #include "cmd/lib/model_opts.h"
 #include "cmd/bench/profile_table.h"
+#include "cmd/lib/stats.h"
 #include "runtime/measure.h"
 #include <errno.h>
 #include <stdio.h>
@@ -34,19 +35,15 @@ static status parse_list(const char *text, i64 *out, int *n, const char *name, e
     return ST_OK;
 }
 
-static i64 largest(const i64 *v, int n) {
+static i64 profile_largest(const i64 *v, int n) {
     i64 most = 0;
     for (int i = 0; i < n; i++) most = max_i64(most, v[i]);
     return most;
 }
 
-static int by_value(const void *a, const void *b) {
-    f64 x = *(const f64 *)a, y = *(const f64 *)b;
-    return (x > y) - (x < y);
-}
-
-static void report(const profile_opts *o, engine *g, const char *kind, i64 rows, i64 context, f64 *seconds, i64 n) {
-    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
+static void profile_report(const profile_opts *o, engine *g, const char *kind, i64 rows, i64 context, f64 *seconds,
+                           i64 n) {
+    qsort(seconds, (size_t)n, sizeof *seconds, f64_ascending);
     f64 median = seconds[n / 2] * 1e3;
     printf("%-8s %6lld %s, context %7lld: %9.3f ms a step (best %.3f, worst %.3f of %lld)  %.0f tok/s\n", kind,
            (long long)rows, strcmp(kind, "prompt") ? "sequences" : "tokens   ", (long long)context, median,
@@ -60,21 +57,21 @@ static void report(const profile_opts *o, engine *g, const char *kind, i64 rows,
                 engine_plan(g));
 }
 
-static status prompts(const profile_opts *o, engine *g, measure *m, err *e) {
+static status profile_prompts(const profile_opts *o, engine *g, measure *m, err *e) {
     f64 seconds[PROMPT_RUNS + 1], ignored;
     status st = ST_OK;
     for (int i = 0; st == ST_OK && i < o->n_prompts; i++) {
         st = measure_prompt(m, 0, 0, o->prompts[i], &ignored, e);
         for (int r = 0; st == ST_OK && r < PROMPT_RUNS; r++)
             st = measure_prompt(m, 0, 0, o->prompts[i], &seconds[r], e);
-        if (st == ST_OK) report(o, g, "prompt", o->prompts[i], o->prompts[i], seconds, PROMPT_RUNS);
+        if (st == ST_OK) profile_report(o, g, "prompt", o->prompts[i], o->prompts[i], seconds, PROMPT_RUNS);
     }
     return st;
 }
 
 /* Every sequence gets KV rows for its whole context. */
-static status fill(const profile_opts *o, measure *m, i64 chunk, err *e) {
-    i64 all = largest(o->batches, o->n_batches);
+static status profile_fill(const profile_opts *o, measure *m, i64 chunk, err *e) {
+    i64 all = profile_largest(o->batches, o->n_batches);
     f64 began = now_s(), ignored;
     status st = ST_OK;
     for (i64 s = 0; st == ST_OK && s < all; s++) {
@@ -113,7 +110,7 @@ static status decodes(const profile_opts *o, engine *g, measure *m, err *e) {
         for (i64 r = 0; st == ST_OK && r < o->steps; r++)
             st = measure_decode(m, o->batches[i], o->context, &seconds[r], e);
         if (st != ST_OK) break;
-        report(o, g, "decode", o->batches[i], o->context + 1, seconds, o->steps);
+        profile_report(o, g, "decode", o->batches[i], o->context + 1, seconds, o->steps);
         if (!o->m.engine.deterministic) st = report_experts(o, m, o->batches[i], e);
     }
     free(seconds);
@@ -137,15 +134,15 @@ static status tables(const profile_opts *o, engine *g, measure *m, err *e) {
     return st;
 }
 
-static status run(profile_opts *o, err *e) {
+static status profile_run(profile_opts *o, err *e) {
     engine *g = NULL;
     measure *m = NULL;
     engine_options *eo = &o->m.engine;
     status st = parse_list(o->batch_list, o->batches, &o->n_batches, "--batch", e);
     if (st == ST_OK) st = parse_list(o->prompt_list, o->prompts, &o->n_prompts, "--prompt", e);
     if (st != ST_OK) return st;
-    i64 prompt = largest(o->prompts, o->n_prompts), most = max_i64(prompt, o->context + 1),
-        all = max_i64(largest(o->batches, o->n_batches), 1), pages = ceil_div(most, 64) * 64;
+    i64 prompt = profile_largest(o->prompts, o->n_prompts), most = max_i64(prompt, o->context + 1),
+        all = max_i64(profile_largest(o->batches, o->n_batches), 1), pages = ceil_div(most, 64) * 64;
     eo->max_running = all;
     eo->context = most;
     eo->kv_tokens = all * pages;
@@ -156,9 +153,9 @@ static status run(profile_opts *o, err *e) {
     st = engine_open(&g, eo, e);
     if (st == ST_OK) printf("%s\n", engine_plan(g));
     if (st == ST_OK) st = measure_open(&m, g, all, most, (u64)o->seed, e);
-    if (st == ST_OK) st = prompts(o, g, m, e);
+    if (st == ST_OK) st = profile_prompts(o, g, m, e);
     if (st == ST_OK && o->n_batches && o->empty) printf("the KV cache is empty (--empty-cache): its rows are zeros\n");
-    if (st == ST_OK && o->n_batches && !o->empty) st = fill(o, m, min_i64(eo->chunk, o->context), e);
+    if (st == ST_OK && o->n_batches && !o->empty) st = profile_fill(o, m, min_i64(eo->chunk, o->context), e);
     if (st == ST_OK) st = decodes(o, g, m, e);
     if (st == ST_OK && !o->no_table) st = tables(o, g, m, e);
     measure_close(m);
@@ -187,7 +184,7 @@ int cmd_profile(int argc, char **argv) {
     status st = ST_OK;
     if (o.json && !(o.out = fopen(o.json, "w"))) st = err_set(&e, ST_IO, "%s: %s", o.json, strerror(errno));
     if (st == ST_OK) st = model_opts_finish(&o.m, &e);
-    if (st == ST_OK) st = run(&o, &e);
+    if (st == ST_OK) st = profile_run(&o, &e);
     if (o.out && fclose(o.out) && st == ST_OK) st = err_set(&e, ST_IO, "%s: %s", o.json, strerror(errno));
     return st == ST_OK ? EXIT_DONE : cmd_fail("profile", &e);
 }

@@ -12,7 +12,7 @@ typedef struct {
     i64 max_body_mib, body_memory_mib, simulated_us;
 } serve_opts;
 
-static int parse(serve_opts *o, int argc, char **argv) {
+static int serve_parse(serve_opts *o, int argc, char **argv) {
     server_options *s = &o->s;
     const opt_spec specs[] = {
         MODEL_OPTS(o->m),
@@ -97,7 +97,7 @@ int cmd_serve(int argc, char **argv) {
                     .max_body_mib = 64,
                     .simulated_us = -1};
     err e = {0};
-    int rc = parse(&o, argc, argv);
+    int rc = serve_parse(&o, argc, argv);
     if (rc >= 0) return rc;
     if (o.s.api_key && !*o.s.api_key) {
         err_set(&e, ST_INPUT, "--api-key: the key is empty");

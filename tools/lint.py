@@ -123,6 +123,34 @@ def check_header(path, text):
         problems.append(f"{path.relative_to(ROOT)}: its first line names {named.group(1)}")
 
 
+STATIC_FUNCTION = re.compile(
+    r"^static\s+(?:__device__\s+)?(?:__forceinline__\s+|inline\s+)?[\w ]+?[\s*]+(\w+)\([^;{]*?\)\s*\{", re.M
+)
+STATIC_VALUE = re.compile(r"^static (?:const |_Thread_local )?[\w *]+?\b(\w+)(?:\[[^\]]*\])* ?[=;]", re.M)
+
+
+def check_static_names(files):
+    """A static name stands in one file, so that grep finds it once. The CPU's instruction sets have the same ones on
+    purpose."""
+    places = {}
+    for path in files:
+        rel = path.relative_to(ROOT).as_posix()
+        if rel.startswith("src/kernels/cpu/vec_"):
+            continue
+        text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+        text = re.sub(r"^template\s*<.*>\s*", "", text, flags=re.M)
+        for name in STATIC_FUNCTION.findall(text) + STATIC_VALUE.findall(text):
+            places.setdefault(name, set()).add(rel)
+    for name, where in sorted(places.items()):
+        if len(where) > 1:
+            problems.append(f"static {name} stands in {', '.join(sorted(where))}")
+
+
+def check_generated():
+    if subprocess.run([sys.executable, ROOT / "tools/make_wgmma_widths.py", "--check"]).returncode:
+        problems.append("src/kernels/gpu/device/wgmma_widths.h is not what tools/make_wgmma_widths.py writes")
+
+
 def check_tour(files):
     """The tour has a sentence for every file; of kernels/gpu, which has a README of its own, for every folder."""
     tour = (ROOT / "src/README.md").read_text()
@@ -232,6 +260,8 @@ def main():
             check_header(p, p.read_text())
     for p in python:
         check_columns(p, long_python_lines(p.read_text()))
+    check_static_names(src + [p for p in rest if p.relative_to(ROOT).parts[0] == "cmd"])
+    check_generated()
     check_tour(src)
     check_docs()
     check_format(src + rest, python, strict)

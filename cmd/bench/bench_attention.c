@@ -6,6 +6,7 @@
 #include "cmd/bench/bench.h"
 #include "kernels/backend.h"
 #include "kernels/gpu/gpu.h"
+#include "cmd/lib/stats.h"
 #include "cmd/lib/synthetic.h"
 #include <math.h>
 #include <stdio.h>
@@ -81,11 +82,6 @@ static status line_make(bench_state *b, line *l, i64 n_q, i64 n_out, i64 rows, i
     return ST_OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    f64 x = *(const f64 *)a, y = *(const f64 *)b;
-    return (x > y) - (x < y);
-}
-
 typedef void (*call_fn)(const bench_state *b, const void *args, const line *l, i64 set);
 
 /* Median seconds of a call: the mean of many queued behind each other, several times. */
@@ -103,7 +99,7 @@ static status line_time(const bench_state *b, const line *l, call_fn call, const
         if (r < 0) calls = max_i64(2, min_i64(400, (i64)(0.02 / t)));
         if (r >= 0) times[r] = t;
     }
-    qsort(times, RUNS, sizeof *times, by_value);
+    qsort(times, RUNS, sizeof *times, f64_ascending);
     *median = times[RUNS / 2], *best = times[0];
     return st;
 }
@@ -172,8 +168,8 @@ static f64 prefill_error(const bench_state *b, const line *l, const mla_prefill_
 }
 
 /* One line of results; `rate` of `peak`, in units of 10^12 a second. */
-static void report(const bench_state *b, const char *op, i64 n, i64 heads, i64 context, f64 median, f64 best, f64 bytes,
-                   f64 flops, f64 error) {
+static void attention_report(const bench_state *b, const char *op, i64 n, i64 heads, i64 context, f64 median, f64 best,
+                             f64 bytes, f64 flops, f64 error) {
     printf(
         "%s %6lld %s, %2lld heads, %s %7lld, %s: %9.1f us (best %.1f)  %6.3f TB/s (%.0f %%)  %6.1f TFLOP/s (%.0f %%)  error %.2e\n",
         op, (long long)n, *op == 'd' ? "rows" : "tokens", (long long)heads, *op == 'd' ? "context" : "after",
@@ -214,7 +210,8 @@ static status run_decode(bench_state *b, i64 n, i64 heads, i64 context, err *e) 
         if (st == ST_OK) st = b->mem->finish(b->mem, e);
         f64 tokens = (f64)(n * context), bytes = tokens * WIDTH * (f64)dtype_size(b->kv_type),
             flops = tokens * (f64)heads * 2 * (WIDTH + LATENT);
-        if (st == ST_OK) report(b, "decode", n, heads, context, median, best, bytes, flops, decode_error(b, &l, &a));
+        if (st == ST_OK)
+            attention_report(b, "decode", n, heads, context, median, best, bytes, flops, decode_error(b, &l, &a));
     }
     line_free(&l);
     return st;
@@ -255,7 +252,7 @@ static status run_prefill(bench_state *b, i64 n, i64 heads, i64 pos0, err *e) {
         f64 flops = pairs * (f64)heads * 2 * (NOPE + ROPE + V_DIM),
             bytes = (f64)(pos0 + n) * WIDTH * (f64)dtype_size(b->kv_type);
         f64 error = st == ST_OK ? prefill_error(b, &l, &a, &v, e) : NAN;
-        if (st == ST_OK) report(b, "prefill", n, heads, pos0, median, best, bytes, flops, error);
+        if (st == ST_OK) attention_report(b, "prefill", n, heads, pos0, median, best, bytes, flops, error);
     }
     b->dev.weight_release(w);
     line_free(&l);
@@ -278,8 +275,8 @@ static void make_block(bench_state *b) {
     }
 }
 
-static status run_list(bench_state *b, const opt_list *list, const char *flag, const char *form,
-                       status (*run)(bench_state *, i64, i64, i64, err *), err *e) {
+static status attention_run_list(bench_state *b, const opt_list *list, const char *flag, const char *form,
+                                 status (*run)(bench_state *, i64, i64, i64, err *), err *e) {
     for (int i = 0; i < list->n; i++) {
         long long v[3];
         char end;
@@ -338,8 +335,8 @@ int bench_attention(int argc, char **argv) {
         if (deterministic) b.dev.set_row_mode(&b.dev, ROWS_DECODE);
         if (strstr(gpu_name(b.g), "H200")) b.read = 4.35e12, b.bf16 = 722e12; /* measured 2026-11-20: read, cuBLAS */
         make_block(&b);
-        st = run_list(&b, &decode, "--shape", "batch,heads,context", run_decode, &e);
-        if (st == ST_OK) st = run_list(&b, &prefill, "--prefill", "tokens,heads,before", run_prefill, &e);
+        st = attention_run_list(&b, &decode, "--shape", "batch,heads,context", run_decode, &e);
+        if (st == ST_OK) st = attention_run_list(&b, &prefill, "--prefill", "tokens,heads,before", run_prefill, &e);
         if (st == ST_OK && !decode.n && !prefill.n) st = run_usual(&b, &e);
     }
     free(b.block), free(b.wide);

@@ -3,13 +3,15 @@
 #include "cmd/bench/bench.h"
 #include "cmd/lib/gemm_problem.h"
 #include "cmd/lib/model_opts.h"
+#include "cmd/lib/stats.h"
 #include "cmd/lib/synthetic.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const u64 ROTATE = 512u << 20; /* bytes of weights used in turn, so that the 60 MB of L2 do not help */
+static const u64 bench_gemm_ROTATE = 512u
+                                     << 20; /* bytes of weights used in turn, so that the 60 MB of L2 do not help */
 
 typedef struct {
     i64 runs, seed;
@@ -31,7 +33,7 @@ typedef struct {
     i64 calls;
 } call_run;
 
-static void queue_calls(void *ud) {
+static void bench_gemm_queue_calls(void *ud) {
     const call_run *r = ud;
     for (i64 i = 0; i < r->calls; i++) gemm_case_call(&r->b->gpu, r->c, i);
 }
@@ -43,15 +45,10 @@ static status time_calls(const call_run *r, const device_recording *tape, f64 *s
     if (tape)
         dev->replay(dev, tape);
     else
-        queue_calls((void *)r);
+        bench_gemm_queue_calls((void *)r);
     status st = dev->finish(dev, e);
     *seconds = (now_s() - t) / (f64)r->calls;
     return st;
-}
-
-static int by_value(const void *a, const void *b) {
-    f64 x = *(const f64 *)a, y = *(const f64 *)b;
-    return (x > y) - (x < y);
 }
 
 static status time_case(gemm_bench *b, const gemm_case *c, f64 *median, f64 *best, err *e) {
@@ -61,7 +58,7 @@ static status time_case(gemm_bench *b, const gemm_case *c, f64 *median, f64 *bes
     status st = time_calls(&r, NULL, &first, e);
     if (st == ST_OK) st = time_calls(&r, NULL, &first, e);
     r.calls = (i64)fmin(1000, fmax(3, 10e-3 / fmax(first, 1e-6)));
-    if (st == ST_OK) st = b->gpu.on.device->record(b->gpu.on.device, queue_calls, &r, &tape, e);
+    if (st == ST_OK) st = b->gpu.on.device->record(b->gpu.on.device, bench_gemm_queue_calls, &r, &tape, e);
     for (i64 k = -1; st == ST_OK && k < b->o.runs; k++) { /* the first warms up */
         f64 t;
         st = time_calls(&r, tape, &t, e);
@@ -69,7 +66,7 @@ static status time_case(gemm_bench *b, const gemm_case *c, f64 *median, f64 *bes
     }
     b->gpu.on.device->forget(b->gpu.on.device, tape);
     if (st != ST_OK) return st;
-    qsort(times, (size_t)b->o.runs, sizeof *times, by_value);
+    qsort(times, (size_t)b->o.runs, sizeof *times, f64_ascending);
     *median = times[b->o.runs / 2], *best = times[0];
     return ST_OK;
 }
@@ -95,7 +92,8 @@ static status case_error(gemm_bench *b, gemm_case *c, gemm_seen *seen, f64 *erro
     return st;
 }
 
-static void report(const gemm_bench *b, const gemm_case *c, const gemm_seen *seen, f64 median, f64 best, f64 error) {
+static void bench_gemm_report(const gemm_bench *b, const gemm_case *c, const gemm_seen *seen, f64 median, f64 best,
+                              f64 error) {
     char how[GEMM_CHOICE_TEXT];
     snprintf(how, sizeof how, "%s", c->s->kind == G_ABSORB ? "absorb" : seen->skinny ? seen->skinny : "linear");
     if (c->n > 64) gemm_choice_text(&seen->choice, how);
@@ -123,10 +121,10 @@ static status run_case(gemm_bench *b, const gemm_shape *s, i64 n, err *e) {
     gemm_case c = {.s = s, .n = n};
     f64 median = 0, best = 0, error = 0;
     gemm_seen seen = {0};
-    status st = gemm_case_make(&b->gpu, &c, ROTATE, e);
+    status st = gemm_case_make(&b->gpu, &c, bench_gemm_ROTATE, e);
     if (st == ST_OK) st = case_error(b, &c, &seen, &error, e);
     if (st == ST_OK) st = time_case(b, &c, &median, &best, e);
-    if (st == ST_OK) report(b, &c, &seen, median, best, error);
+    if (st == ST_OK) bench_gemm_report(b, &c, &seen, median, best, error);
     gemm_case_free(&b->gpu, &c);
     return st;
 }
@@ -145,7 +143,7 @@ static status run_given(gemm_bench *b, err *e) {
     return st;
 }
 
-static status run_all(gemm_bench *b, err *e) {
+static status bench_gemm_run_all(gemm_bench *b, err *e) {
     static const i64 usual[] = {1, 4, 16, 64, 128, 8192};
     i64 tokens[32], count = b->o.tokens.n;
     if (b->o.shapes.n) return run_given(b, e);
@@ -195,7 +193,7 @@ int bench_gemm(int argc, char **argv) {
         printf(
             "%s; bf16 weights and activations, made up; times are means of calls recorded in a row, weights in turn\n",
             b.gpu.on.device->name);
-        st = run_all(&b, &e);
+        st = bench_gemm_run_all(&b, &e);
     }
     backend_close(&b.gpu.on);
     if (b.json && fclose(b.json) && st == ST_OK) st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);

@@ -6,6 +6,7 @@
 #include "cmd/bench/bench.h"
 #include "kernels/backend.h"
 #include "kernels/gpu/gpu.h"
+#include "cmd/lib/stats.h"
 #include "cmd/lib/synthetic.h"
 #include <math.h>
 #include <stdio.h>
@@ -74,7 +75,7 @@ static status make_buffers(bench_state *b, i64 most, err *e) {
     return st == ST_OK ? device_pool_add(&b->pool, &b->work, work, 1, "the workspace", e) : st;
 }
 
-static void queue_calls(void *ud) {
+static void bench_sample_queue_calls(void *ud) {
     bench_state *b = ud;
     for (i64 i = 0; i < CALLS; i++) {
         sample_args a = b->a;
@@ -95,11 +96,6 @@ static void queue_calls(void *ud) {
         else
             b->dev.sample(&b->dev, &a);
     }
-}
-
-static int by_value(const void *a, const void *b) {
-    f64 x = *(const f64 *)a, y = *(const f64 *)b;
-    return (x > y) - (x < y);
 }
 
 static status run_line(bench_state *b, i64 n, size_t kind, err *e) {
@@ -126,7 +122,7 @@ static status run_line(bench_state *b, i64 n, size_t kind, err *e) {
                          .draws = kinds[kind].scale > 0,
                          .cuts = kinds[kind].top_k || kinds[kind].top_p < 1,
                          .mark = -2};
-    status st = b->mem->record(b->mem, queue_calls, b, &calls, e);
+    status st = b->mem->record(b->mem, bench_sample_queue_calls, b, &calls, e);
     for (int r = -1; st == ST_OK && r < RUNS; r++) {
         enum { TIMES = 8 };
         f64 t = now_s();
@@ -136,7 +132,7 @@ static status run_line(bench_state *b, i64 n, size_t kind, err *e) {
     }
     if (st != ST_OK) return st;
     b->mem->forget(b->mem, calls);
-    qsort(times, RUNS, sizeof *times, by_value);
+    qsort(times, RUNS, sizeof *times, f64_ascending);
     printf("sample %4lld rows of %lld, %-26s %8.1f us (best %.1f)\n", (long long)n, (long long)b->vocab,
            kinds[kind].name, times[RUNS / 2] * 1e6, times[0] * 1e6);
     fflush(stdout);

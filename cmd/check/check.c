@@ -192,7 +192,7 @@ static bool run_one(check *c, const ops *ref, const ops *dev, bool copies, size_
 }
 
 /* Is `name` among the names of "a,b,c"? */
-static bool listed(const char *list, const char *name) {
+static bool check_listed(const char *list, const char *name) {
     for (size_t n = strlen(name); list; list = strchr(list, ',')) {
         list += *list == ',';
         if (!strncmp(list, name, n) && (!list[n] || list[n] == ',')) return true;
@@ -233,10 +233,10 @@ static bool is_refs_own(const ops *ref, const ops *dev, size_t op) {
            (all_ops[op].run == check_logprobs && dev->logprobs == ref->logprobs);
 }
 
-static void run_all(checks *k, const ops *dev, bool copies, bool here) {
+static void check_run_all(checks *k, const ops *dev, bool copies, bool here) {
     for (size_t i = 0; i < COUNT_OF(all_ops); i++) {
-        if (k->only && !listed(k->only, all_ops[i].name)) continue;
-        if (listed(k->without, all_ops[i].name)) continue;
+        if (k->only && !check_listed(k->only, all_ops[i].name)) continue;
+        if (check_listed(k->without, all_ops[i].name)) continue;
         bool own = here && is_refs_own(&k->ref, dev, i);
         if (own) printf("%-24s %-20s the reference's own function, skipped\n", dev->name, all_ops[i].name);
         if (!here || own)
@@ -265,7 +265,7 @@ static status check_cpu(checks *k, err *e) {
         }
         st = ops_init_cpu(&dev, DT_BF16, mask, e);
         if (st != ST_OK) return st;
-        run_all(k, &dev, false, here);
+        check_run_all(k, &dev, false, here);
         if (!here) printf("skipped: cpu %s is not on this processor\n", levels[l]);
     }
     return ST_OK;
@@ -294,7 +294,7 @@ static status check_cuda(checks *k, err *e) {
         gpu.ops.set_row_mode(&gpu.ops, form);
         k->c->prompts = form == ROWS_PROMPT;
         if (form != ROWS_ANY) printf("%s:\n", names[form]);
-        run_all(k, &dev, true, true);
+        check_run_all(k, &dev, true, true);
         st = gpu.device->finish(gpu.device, e);
         if (st != ST_OK) err_prefix(e, "--device cuda");
     }

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 
-static const f64 BF16_BOUND = 4e-3;
 static const dtype kv_types[] = {DT_F32, DT_BF16, DT_F8_E4M3};
 
 static f32 kv_value(const void *kv, dtype t, i64 i) {
@@ -50,7 +49,7 @@ static void latent_norm_kv_write_case(check *c, kv_write_args *a, kv_write_args 
     r.q.weight = w.ref, r.q.x = r.q.out = x.f;
     fused_latent_norm_kv_write(c->dev, &p);
     fused_latent_norm_kv_write(c->ref, &r);
-    check_compare(c, "latents of queries", x.h, DT_BF16, x.f, a->n, dim, dim, BF16_BOUND);
+    check_compare(c, "latents of queries", x.h, DT_BF16, x.f, a->n, dim, dim, CHECK_BF16_BOUND);
 }
 
 /* queries: width of their latent rows, 0: kv_write alone. sigma: of the inputs; at 1e-3 the norm's eps counts. */
@@ -77,7 +76,7 @@ static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 mla_q
         got[k] = kv_value(kv, type, at);
         want[k] = ((f32 *)ref)[at];
     }
-    f64 bound = type == DT_F32 ? 1e-5 : type == DT_BF16 ? BF16_BOUND : 4e-2;
+    f64 bound = type == DT_F32 ? 1e-5 : type == DT_BF16 ? CHECK_BF16_BOUND : 4e-2;
     check_compare(c, dtype_name(type), got, DT_F32, want, n, width, width, bound);
     check_case_end(c);
 }
@@ -125,7 +124,7 @@ void check_absorb_q(check *c) {
                 if (h == 64) check_speed(c, now_s() - start, w.bytes / 2);
                 c->ref->absorb_q(c->ref, &b);
                 check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n * h, latent + rope,
-                              latent + rope, BF16_BOUND);
+                              latent + rope, CHECK_BF16_BOUND);
                 check_case_end(c);
             }
     check_gemm_shapes(c, G_ABSORB);
@@ -169,9 +168,9 @@ static void mla_queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64
         i64 at = slots[k / width] * width + k % width;
         got[k] = kv_value(kv, type, at), want[k] = ((f32 *)ref)[at];
     }
-    check_compare(c, "KV rows", got, DT_F32, want, n, width, width, type == DT_F8_E4M3 ? 4e-2 : BF16_BOUND);
+    check_compare(c, "KV rows", got, DT_F32, want, n, width, width, type == DT_F8_E4M3 ? 4e-2 : CHECK_BF16_BOUND);
     /* rounded three times: the latent rows, the queries, the result */
-    check_compare(c, "queries", y.h, DT_BF16, y.f, n * heads, width, width, 1.5 * BF16_BOUND);
+    check_compare(c, "queries", y.h, DT_BF16, y.f, n * heads, width, width, 1.5 * CHECK_BF16_BOUND);
     check_case_end(c);
 }
 
@@ -200,7 +199,8 @@ void check_unabsorb_v(check *c) {
                 c->dev->unabsorb_v(c->dev, &a);
                 if (h == 64) check_speed(c, now_s() - start, w.bytes / 2);
                 c->ref->unabsorb_v(c->ref, &b);
-                check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n * h, v, v, BF16_BOUND);
+                check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n * h, v, v,
+                              CHECK_BF16_BOUND);
                 check_case_end(c);
             }
     check_gemm_shapes(c, G_UNABSORB);
@@ -245,7 +245,7 @@ static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride
     c->dev->mla_decode(c->dev, &a);
     if (h == 64) check_speed(c, now_s() - start, (u64)(len[0] * width) * dtype_size(t));
     c->ref->mla_decode(c->ref, &b);
-    check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, latent, latent, BF16_BOUND);
+    check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, latent, latent, CHECK_BF16_BOUND);
     if (n > 1) {
         q.h[(n / 2) * h * width] = CHECK_BAD;
         a.out = z.h;
@@ -323,7 +323,7 @@ static void mla_decode_values_case(check *c, i64 h, i64 n, i64 first, i64 latent
     fused_mla_decode_values(c->dev, &(mla_decode_values_args){a, va});
     fused_mla_decode_values(c->ref, &(mla_decode_values_args){b, vb});
     /* rounded twice: the latents, the values */
-    check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, v_dim, v_dim, 1.5 * BF16_BOUND);
+    check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, v_dim, v_dim, 1.5 * CHECK_BF16_BOUND);
     if (n > 1) {
         q.h[(n / 2) * h * width] = CHECK_BAD;
         va.out = z.h;
@@ -369,7 +369,7 @@ static void prefill_case(check *c, prefill_shape s, i64 n, i64 pos0, dtype t, we
     c->dev->mla_prefill(c->dev, &a);
     if (h == 8 && n == 129) check_speed(c, now_s() - start, w.bytes);
     c->ref->mla_prefill(c->ref, &b);
-    check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, v, v, BF16_BOUND);
+    check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, v, v, CHECK_BF16_BOUND);
     if (n > 1) { /* a NaN in the last token's KV reaches the last row only */
         set_bad(kv, t, (list[(pos0 + n - 1) / KV_PAGE] * KV_PAGE + (pos0 + n - 1) % KV_PAGE) * width);
         a.out = z.h;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-static const f64 BF16_BOUND = 4e-3, F32_BOUND = 4e-3 /* the rows in between are rounded */;
+static const f64 deferred_F32_BOUND = 4e-3 /* the rows in between are rounded */;
 /* Two sub-layers round twice as often: 4.7e-3 in scores of a backend that computes as ref does and rounds what it
  * stores. */
 static const f64 TWICE = 1.5;
@@ -15,7 +15,7 @@ typedef struct {
     i32 *bad;
 } later_rows;
 
-static later_rows make_rows(check *c, i64 n, i64 dim) {
+static later_rows deferred_make_rows(check *c, i64 n, i64 dim) {
     later_rows r = {.x = check_input(c, n * dim, 2.0f),
                     .add = check_output(c, n * dim),
                     .h = check_output(c, n * dim),
@@ -26,7 +26,7 @@ static later_rows make_rows(check *c, i64 n, i64 dim) {
     return r;
 }
 
-static norm_args norm_of(const later_rows *r, const op_weight *w, bool device, i64 n, i64 dim) {
+static norm_args deferred_norm_of(const later_rows *r, const op_weight *w, bool device, i64 n, i64 dim) {
     void *x = device ? (void *)r->x.h : r->x.f, *add = device ? (void *)r->add.h : r->add.f;
     return (norm_args){.weight = w,
                        .x = x,
@@ -41,7 +41,7 @@ static norm_args norm_of(const later_rows *r, const op_weight *w, bool device, i
 }
 
 /* Two products of the rows, one in float32, and the residual stream. more: what their bounds are multiplied with. */
-static void compare(check *c, later_rows *r, i64 n, i64 dim, f64 more) {
+static void deferred_compare(check *c, later_rows *r, i64 n, i64 dim, f64 more) {
     enum { ROUTER = 40 };
     bool gpu = check_on_gpu(c);
     i64 rows = n % 3 == 1 ? 72 : gpu ? 9000 : n % 3 ? 136 : 328; /* few tiles; more than blocks, which share them */
@@ -65,30 +65,30 @@ static void compare(check *c, later_rows *r, i64 n, i64 dim, f64 more) {
                            .x_stride = dim};
     fused_linear_group(c->dev, &a);
     fused_linear_group(c->ref, &b);
-    check_compare(c, "residual stream", r->x.h, DT_BF16, r->x.f, n, dim, dim, more * BF16_BOUND);
-    check_compare(c, "scores of its norm", scores, DT_F32, s.f, n, ROUTER, ROUTER, more * F32_BOUND);
+    check_compare(c, "residual stream", r->x.h, DT_BF16, r->x.f, n, dim, dim, more * CHECK_BF16_BOUND);
+    check_compare(c, "scores of its norm", scores, DT_F32, s.f, n, ROUTER, ROUTER, more * deferred_F32_BOUND);
     /* both factors of a value are products of rows that were rounded twice */
-    check_compare(c, "swiglu of its norm", y.h, DT_BF16, y.f, n, rows, rows, 2 * more * BF16_BOUND);
+    check_compare(c, "swiglu of its norm", y.h, DT_BF16, y.f, n, rows, rows, 2 * more * CHECK_BF16_BOUND);
 }
 
 static void linear_case(check *c, i64 n, i64 cols, i64 dim, weight_format f) {
     check_weight w = check_matrix(c, WK_LINEAR, f, dim, cols, 1.0f / sqrtf((f32)cols));
     check_weight norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, dim, 1.0f);
     check_act in = check_input(c, n * cols, 1.0f);
-    later_rows r = make_rows(c, n, dim);
+    later_rows r = deferred_make_rows(c, n, dim);
     linear_norm_args a = {.linear = {w.dev, in.h, r.add.h, n, cols, dim, DT_BF16},
-                          .norm = norm_of(&r, norm.dev, true, n, dim),
+                          .norm = deferred_norm_of(&r, norm.dev, true, n, dim),
                           .deferred = &r.deferred},
                      b = {.linear = {w.ref, in.f, r.add.f, n, cols, dim, DT_F32},
-                          .norm = norm_of(&r, norm.ref, false, n, dim)};
+                          .norm = deferred_norm_of(&r, norm.ref, false, n, dim)};
     fused_linear_norm(c->dev, &a);
     fused_linear_norm(c->ref, &b);
-    compare(c, &r, n, dim, 1);
+    deferred_compare(c, &r, n, dim, 1);
     check_case_end(c);
 }
 
 enum { EXPERTS = 5, EXPERTS_MOST = 40, INTER = 64, K = 3 };
-static check_weight make_experts(check *c, weight_format f, i64 hidden, i64 experts) {
+static check_weight deferred_make_experts(check *c, weight_format f, i64 hidden, i64 experts) {
     weight_view v[3 * EXPERTS_MOST];
     u64 up = synth_weight_bytes(f, INTER, hidden), down = synth_weight_bytes(f, hidden, INTER);
     u8 *m = check_alloc(c, (2 * up + down) * (u64)experts);
@@ -100,20 +100,20 @@ static check_weight make_experts(check *c, weight_format f, i64 hidden, i64 expe
     return check_prepare(c, (weight_desc){.kind = WK_EXPERTS, .views = v, .n_views = 3 * experts});
 }
 
-static void moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 experts, bool shared, bool mark) {
-    check_weight w = make_experts(c, f, hidden, experts);
+static void deferred_moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 experts, bool shared, bool mark) {
+    check_weight w = deferred_make_experts(c, f, hidden, experts);
     check_weight norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, hidden, 1.0f);
     check_act in = check_input(c, n * hidden, 1.0f), also = check_input(c, n * hidden, 0.3f);
-    later_rows r = make_rows(c, n, hidden);
+    later_rows r = deferred_make_rows(c, n, hidden);
     i32 *ids = check_alloc(c, (u64)(n * K) * 4);
     f32 *weights = check_alloc(c, (u64)(n * K) * 4);
     for (i64 j = 0; j < n * K; j++) ids[j] = (i32)(synth_bits(&c->rng) % (u64)experts), weights[j] = 0.4f;
     if (n > 8) ids[n * K / 3] = -1, ids[n * K / 2] = (i32)experts;
     moe_norm_args a = {.moe = {w.dev, in.h, ids, weights, shared ? also.h : NULL, r.add.h, NULL, n, K, NULL, false},
-                       .norm = norm_of(&r, norm.dev, true, n, hidden),
+                       .norm = deferred_norm_of(&r, norm.dev, true, n, hidden),
                        .deferred = &r.deferred},
                   b = {.moe = {w.ref, in.f, ids, weights, shared ? also.f : NULL, r.add.f, NULL, n, K, NULL, false},
-                       .norm = norm_of(&r, norm.ref, false, n, hidden)};
+                       .norm = deferred_norm_of(&r, norm.ref, false, n, hidden)};
     a.moe.workspace = check_alloc(c, c->dev->moe_workspace(c->dev, &a.moe));
     b.moe.workspace = check_alloc(c, c->ref->moe_workspace(c->ref, &b.moe));
     i64 bad = n / 2;
@@ -137,7 +137,7 @@ static void moe_case(check *c, i64 n, i64 hidden, weight_format f, i64 experts, 
             check_fail(c, "moe_norm: mark of row %lld is %d", (long long)i, r.bad[i]);
     if (!mark) {
         fused_moe_norm(c->ref, &b);
-        compare(c, &r, n, hidden, 1);
+        deferred_compare(c, &r, n, hidden, 1);
     }
     check_case_end(c);
 }
@@ -147,17 +147,17 @@ static void chain_case(check *c, i64 n, i64 hidden, i64 experts, bool bad) {
     enum { COLS = 256 };
     check_weight o = check_matrix(c, WK_LINEAR, WF_BF16, hidden, COLS, 1.0f / sqrtf((f32)COLS));
     check_weight norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, hidden, 1.0f);
-    check_weight w = make_experts(c, WF_INT4_GROUP, hidden, experts);
+    check_weight w = deferred_make_experts(c, WF_INT4_GROUP, hidden, experts);
     check_act in = check_input(c, n * COLS, 1.0f), d = check_output(c, n * hidden);
-    later_rows r = make_rows(c, n, hidden);
+    later_rows r = deferred_make_rows(c, n, hidden);
     i32 *ids = check_alloc(c, (u64)(n * K) * 4);
     f32 *weights = check_alloc(c, (u64)(n * K) * 4);
     for (i64 j = 0; j < n * K; j++) ids[j] = (i32)(j * 3 % experts), weights[j] = 0.4f;
     linear_norm_args first = {.linear = {o.dev, in.h, r.add.h, n, COLS, hidden, DT_BF16},
-                              .norm = norm_of(&r, norm.dev, true, n, hidden),
+                              .norm = deferred_norm_of(&r, norm.dev, true, n, hidden),
                               .deferred = &r.deferred},
                      first_ref = {.linear = {o.ref, in.f, r.add.f, n, COLS, hidden, DT_F32},
-                                  .norm = norm_of(&r, norm.ref, false, n, hidden)};
+                                  .norm = deferred_norm_of(&r, norm.ref, false, n, hidden)};
     moe_norm_args a = {.moe = {w.dev, r.h.h, ids, weights, NULL, d.h, NULL, n, K, &r.deferred, false},
                        .norm = first.norm,
                        .deferred = &r.deferred},
@@ -177,7 +177,7 @@ static void chain_case(check *c, i64 n, i64 hidden, i64 experts, bool bad) {
     if (!bad) {
         fused_linear_norm(c->ref, &first_ref);
         fused_moe_norm(c->ref, &b);
-        compare(c, &r, n, hidden, TWICE);
+        deferred_compare(c, &r, n, hidden, TWICE);
     }
     check_case_end(c);
 }
@@ -204,7 +204,7 @@ void check_moe_norm(check *c) {
     for (size_t i = 0; i < COUNT_OF(s) - (check_emulated(c) ? 1 : 0); i++)
         for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
             for (int mark = 0; mark < 2; mark++)
-                moe_case(c, s[i].n, s[i].hidden, (weight_format)f, s[i].experts, i % 2, mark);
+                deferred_moe_case(c, s[i].n, s[i].hidden, (weight_format)f, s[i].experts, i % 2, mark);
     for (i64 n = 1; n <= 9; n += n < 5 ? 1 : 4)
         for (int bad = 0; bad < 2; bad++) chain_case(c, n, n == 2 ? 2112 : 448, EXPERTS, bad);
     for (int bad = 0; bad < 2; bad++) chain_case(c, 20, 448, EXPERTS_MOST, bad); /* more than one launch takes */

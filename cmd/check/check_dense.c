@@ -3,9 +3,9 @@
 #include "cmd/check/check_gemm_shapes.h"
 #include <math.h>
 
-static const f64 BF16_BOUND = 4e-3, F32_BOUND = 1e-5;
+static const f64 dense_F32_BOUND = 1e-5;
 
-static bool fits(weight_format f, i64 cols) { return f != WF_INT4_GROUP || cols % INT4_GROUP == 0; }
+static bool dense_fits(weight_format f, i64 cols) { return f != WF_INT4_GROUP || cols % INT4_GROUP == 0; }
 
 void check_linear(check *c) {
     static const struct {
@@ -19,7 +19,7 @@ void check_linear(check *c) {
             for (int wide = 0; wide < 2; wide++) {
                 i64 n = s[i].n, rows = s[i].rows, cols = s[i].cols, xs = cols + s[i].pad, ys = rows + s[i].pad;
                 if (i >= 10 && (f != WF_BF16 || (wide && i >= 15))) continue; /* for the kernels of bf16 weights */
-                if (!fits((weight_format)f, cols)) continue;
+                if (!dense_fits((weight_format)f, cols)) continue;
                 check_weight w = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, 1.0f / sqrtf((f32)cols));
                 check_act x = check_input(c, n * xs, 1.0f), y = check_output(c, n * ys);
                 f32 *y32 = check_alloc(c, (u64)(n * ys) * 4);
@@ -29,7 +29,7 @@ void check_linear(check *c) {
                 c->dev->linear(c->dev, &a);
                 c->ref->linear(c->ref, &b);
                 check_compare(c, weight_format_name((weight_format)f), a.y, t, y.f, n, rows, ys,
-                              wide ? F32_BOUND : BF16_BOUND);
+                              wide ? dense_F32_BOUND : CHECK_BF16_BOUND);
                 if (i == 0 && !c->copies) {
                     f64 start = now_s();
                     c->dev->linear(c->dev, &a);
@@ -57,7 +57,7 @@ void check_swiglu(check *c) {
         for (int f = 0; f <= WF_INT4_GROUP; f++) {
             i64 n = s[i].n, rows = s[i].rows, cols = s[i].cols, xs = cols + s[i].pad, ys = rows + s[i].pad;
             if (i >= 5 && f != WF_BF16) continue; /* for the kernels of bf16 weights */
-            if (!fits((weight_format)f, cols)) continue;
+            if (!dense_fits((weight_format)f, cols)) continue;
             f32 sigma = 1.0f / sqrtf((f32)cols);
             check_weight g = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, sigma);
             check_weight u = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, sigma);
@@ -65,7 +65,7 @@ void check_swiglu(check *c) {
             swiglu_args a = {g.dev, u.dev, x.h, y.h, n, xs, ys}, b = {g.ref, u.ref, x.f, y.f, n, xs, ys};
             c->dev->swiglu(c->dev, &a);
             c->ref->swiglu(c->ref, &b);
-            check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n, rows, ys, BF16_BOUND);
+            check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n, rows, ys, CHECK_BF16_BOUND);
             if (i == 0 && !c->copies) {
                 f64 start = now_s();
                 c->dev->swiglu(c->dev, &a);
@@ -99,7 +99,7 @@ void check_linear_group(check *c) {
         for (int f = 0; f <= WF_INT4_GROUP; f++) {
             i64 n = s[i].n, cols = s[i].cols, count = 0;
             if (i >= 5 && f != WF_BF16) continue;
-            if (!fits((weight_format)f, cols)) continue;
+            if (!dense_fits((weight_format)f, cols)) continue;
             check_act x = check_input(c, n * cols, 1.0f), y[LINEAR_GROUP_MAX];
             linear_group_args a = {.x = x.h, .n = n, .x_stride = cols}, b = {.x = x.f, .n = n, .x_stride = cols};
             for (; count < LINEAR_GROUP_MAX && s[i].rows[count]; count++) {
@@ -117,7 +117,8 @@ void check_linear_group(check *c) {
             fused_linear_group(c->ref, &b);
             for (i64 k = 0; k < count; k++)
                 check_compare(c, weight_format_name((weight_format)f), a.of[k].y, a.of[k].y_type, y[k].f, n,
-                              s[i].rows[k], a.of[k].y_stride, a.of[k].y_type == DT_F32 ? F32_BOUND : BF16_BOUND);
+                              s[i].rows[k], a.of[k].y_stride,
+                              a.of[k].y_type == DT_F32 ? dense_F32_BOUND : CHECK_BF16_BOUND);
             check_case_end(c);
         }
 }
@@ -139,7 +140,8 @@ void check_embed(check *c) {
                 c->dev->embed(c->dev, &a);
                 if (n == 97) check_speed(c, now_s() - start, (u64)(n * dim) * 4);
                 c->ref->embed(c->ref, &b);
-                check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n, dim, dim, BF16_BOUND);
+                check_compare(c, weight_format_name((weight_format)f), y.h, DT_BF16, y.f, n, dim, dim,
+                              CHECK_BF16_BOUND);
                 check_case_end(c);
             }
 }
@@ -178,8 +180,8 @@ static void norm_case(check *c, i64 n, i64 dim, int mode) { /* bit 0: add, bit 1
     c->dev->norm(c->dev, &a);
     if (n == 64) check_speed(c, now_s() - start, (u64)(n * dim) * 4);
     c->ref->norm(c->ref, &b);
-    check_compare(c, "norm", y.h, DT_BF16, y.f, n, dim, os, BF16_BOUND);
-    if (mode & 2) check_compare(c, "norm's sum", sum.h, DT_BF16, sum.f, n, dim, xs, BF16_BOUND);
+    check_compare(c, "norm", y.h, DT_BF16, y.f, n, dim, os, CHECK_BF16_BOUND);
+    if (mode & 2) check_compare(c, "norm's sum", sum.h, DT_BF16, sum.f, n, dim, xs, CHECK_BF16_BOUND);
     norm_marks(c, &a, &b, x);
     check_case_end(c);
     if ((mode & 3) != 1) return;
@@ -191,8 +193,8 @@ static void norm_case(check *c, i64 n, i64 dim, int mode) { /* bit 0: add, bit 1
     b.weight = w.ref, b.x = b.sum = x.f, b.add = add.f, b.out = y.f, b.bad = NULL;
     c->dev->norm(c->dev, &a);
     c->ref->norm(c->ref, &b);
-    check_compare(c, "norm in place", y.h, DT_BF16, y.f, n, dim, os, BF16_BOUND);
-    if (xs == dim) check_compare(c, "norm's sum in place", x.h, DT_BF16, x.f, n, dim, xs, BF16_BOUND);
+    check_compare(c, "norm in place", y.h, DT_BF16, y.f, n, dim, os, CHECK_BF16_BOUND);
+    if (xs == dim) check_compare(c, "norm's sum in place", x.h, DT_BF16, x.f, n, dim, xs, CHECK_BF16_BOUND);
     check_case_end(c);
 }
 
@@ -214,7 +216,7 @@ static void rope_case(check *c, i64 n, i64 heads, i64 nope, i64 rope) {
     rope_table_args t = {positions, freq, table, n, rope, 1.0}, t2 = {positions, freq, table2, n, rope, 1.0};
     c->dev->rope_table(c->dev, &t);
     c->ref->rope_table(c->ref, &t2);
-    check_compare(c, "rope_table", table, DT_F32, table2, n, rope, rope, F32_BOUND);
+    check_compare(c, "rope_table", table, DT_F32, table2, n, rope, rope, dense_F32_BOUND);
     for (i64 k = 0; k < n * rope; k++)
         if (!(fabsf(table[k] - table2[k]) < 2e-7f))
             check_fail(c, "rope_table: %.9g, not %.9g", (f64)table[k], (f64)table2[k]);
@@ -222,7 +224,7 @@ static void rope_case(check *c, i64 n, i64 heads, i64 nope, i64 rope) {
     rope_q_args a = {q.h, table, n, heads, nope, rope}, b = {q.f, table2, n, heads, nope, rope};
     c->dev->rope_q(c->dev, &a);
     c->ref->rope_q(c->ref, &b);
-    check_compare(c, "rope_q", q.h, DT_BF16, q.f, n * heads, nope + rope, nope + rope, BF16_BOUND);
+    check_compare(c, "rope_q", q.h, DT_BF16, q.f, n * heads, nope + rope, nope + rope, CHECK_BF16_BOUND);
     check_case_end(c);
 }
 

@@ -65,7 +65,7 @@ static void after_step(void *ud, const model_batch *b, i64 vocab) {
     }
 }
 
-static void on_events(void *ud, const sched_event *ev, i64 n) {
+static void determinism_on_events(void *ud, const sched_event *ev, i64 n) {
     bits *k = ud;
     for (i64 i = 0; i < n; i++) {
         i64 r = (i64)((const i32 *const *)ev[i].user - (const i32 *const *)k->prompts);
@@ -124,8 +124,8 @@ static void forget(outcome *o) {
     *o = (outcome){0};
 }
 
-static status run(bits *k, engine *g, order how, int flags, outcome *out, err *e) {
-    scheduler_options so = {.on_events = on_events,
+static status determinism_run(bits *k, engine *g, order how, int flags, outcome *out, err *e) {
+    scheduler_options so = {.on_events = determinism_on_events,
                             .ud = k,
                             .manual = true,
                             .disable_radix_cache = !(flags & CACHED),
@@ -156,7 +156,7 @@ static status run(bits *k, engine *g, order how, int flags, outcome *out, err *e
 typedef enum { TOKENS, STEPS, MAY_DIFFER } agreement;
 
 /* Prints a line. */
-static void compare(bits *k, const char *what, const outcome *a, const outcome *b, agreement how) {
+static void determinism_compare(bits *k, const char *what, const outcome *a, const outcome *b, agreement how) {
     i64 n = 0, differ = 0, r0 = 0, i0 = 0;
     for (i64 r = 0; r < k->requests; r++)
         for (i64 i = 0; i < max_i64(a->n[r], b->n[r]); i++, n++) {
@@ -182,7 +182,7 @@ static void compare(bits *k, const char *what, const outcome *a, const outcome *
     k->failed += differ || !logits;
 }
 
-static status open_engine(bits *k, engine **g, bool eager, i64 chunk, err *e) {
+static status determinism_open_engine(bits *k, engine **g, bool eager, i64 chunk, err *e) {
     engine_options o = k->m.engine;
     o.eager = eager;
     o.chunk = chunk;
@@ -193,7 +193,7 @@ static status open_engine(bits *k, engine **g, bool eager, i64 chunk, err *e) {
     return engine_open(g, &o, e);
 }
 
-static status make_prompts(bits *k, i64 vocab, err *e) {
+static status determinism_make_prompts(bits *k, i64 vocab, err *e) {
     for (i64 r = 0; r < k->requests; r++) {
         i64 n = k->lengths[r] = r ? 1 + (i64)(philox_uniform((u64)k->seed, 1, (u64)r) * (f64)k->longest) : k->longest;
         k->prompts[r] = malloc((size_t)n * sizeof(i32));
@@ -208,8 +208,8 @@ static status make_prompts(bits *k, i64 vocab, err *e) {
 static status also(bits *k, engine *g, const char *what, order how, int flags, const outcome *base, agreement must,
                    err *e) {
     outcome o;
-    status st = run(k, g, how, flags, &o, e);
-    if (st == ST_OK) compare(k, what, base, &o, must);
+    status st = determinism_run(k, g, how, flags, &o, e);
+    if (st == ST_OK) determinism_compare(k, what, base, &o, must);
     forget(&o);
     return st;
 }
@@ -218,7 +218,7 @@ static status also(bits *k, engine *g, const char *what, order how, int flags, c
 static status ahead_and_in_turn(bits *k, engine *g, err *e) {
     outcome o;
     char what[64];
-    status st = run(k, g, TOGETHER, UNCHANGED, &o, e);
+    status st = determinism_run(k, g, TOGETHER, UNCHANGED, &o, e);
     snprintf(what, sizeof what, "%lld of %lld steps queued ahead, and in turn", (long long)o.ahead, (long long)o.steps);
     if (st == ST_OK) st = also(k, g, what, TOGETHER, UNCHANGED | IN_TURN, &o, STEPS, e);
     forget(&o);
@@ -227,12 +227,12 @@ static status ahead_and_in_turn(bits *k, engine *g, err *e) {
 
 static status first_engine(bits *k, outcome *base, bool *apart, err *e) {
     engine *g;
-    status st = open_engine(k, &g, false, k->m.engine.chunk, e);
+    status st = determinism_open_engine(k, &g, false, k->m.engine.chunk, e);
     if (st != ST_OK) return st;
     *apart = engine_deterministic(g);
     printf("%s\n", engine_plan(g));
-    st = make_prompts(k, engine_config(g)->vocab, e);
-    if (st == ST_OK) st = run(k, g, TOGETHER, 0, base, e);
+    st = determinism_make_prompts(k, engine_config(g)->vocab, e);
+    if (st == ST_OK) st = determinism_run(k, g, TOGETHER, 0, base, e);
     if (st == ST_OK) st = also(k, g, "again", TOGETHER, 0, base, STEPS, e);
     if (st == ST_OK) st = ahead_and_in_turn(k, g, e);
     if (st == ST_OK) st = also(k, g, "one by one", ONE_BY_ONE, 0, base, *apart ? TOKENS : MAY_DIFFER, e);
@@ -241,18 +241,18 @@ static status first_engine(bits *k, outcome *base, bool *apart, err *e) {
     return st;
 }
 
-static status run_all(bits *k, err *e) {
+static status determinism_run_all(bits *k, err *e) {
     outcome base = {0};
     bool apart = false;
     engine *g;
     status st = first_engine(k, &base, &apart, e);
     if (st == ST_OK && backend_name_is_gpu(k->m.engine.device)) {
-        st = open_engine(k, &g, true, k->m.engine.chunk, e);
+        st = determinism_open_engine(k, &g, true, k->m.engine.chunk, e);
         if (st == ST_OK) st = also(k, g, "every launch by itself, no recorded steps", TOGETHER, 0, &base, STEPS, e);
         engine_close(g);
     }
     if (st == ST_OK && apart) {
-        st = open_engine(k, &g, false, 24, e);
+        st = determinism_open_engine(k, &g, false, 24, e);
         if (st == ST_OK) st = also(k, g, "chunks of 24, joining one after the other", JOINING, 0, &base, TOKENS, e);
         if (st == ST_OK) st = also(k, g, "chunks of 24, in the opposite order", REVERSED, 0, &base, TOKENS, e);
         engine_close(g);
@@ -280,7 +280,7 @@ int cmd_check_bits(int argc, char **argv) {
     status st = k.prompts && k.lengths ? model_opts_finish(&k.m, &e) : err_nomem(&e, "prompts", 0);
     if (st == ST_OK && k.m.engine.eager)
         st = err_set(&e, ST_INPUT, "--disable-cuda-graph: the check itself runs with and without");
-    if (st == ST_OK) st = run_all(&k, &e);
+    if (st == ST_OK) st = determinism_run_all(&k, &e);
     for (i64 r = 0; k.prompts && r < k.requests; r++) free(k.prompts[r]);
     free(k.prompts);
     free(k.lengths);

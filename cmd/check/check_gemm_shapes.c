@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-static const f64 BF16_BOUND = 4e-3, F32_BOUND = 1e-5;
+static const f64 shapes_F32_BOUND = 1e-5;
 static const i64 counts[] = {4, 24, 40, 128, 500};
 enum {
     MANY = 500,
@@ -20,7 +20,7 @@ enum {
     LATENT = 512
 };
 
-static check_weight make_weight(check *c, const gemm_shape *s) {
+static check_weight shapes_make_weight(check *c, const gemm_shape *s) {
     if (s->kind >= G_ABSORB) return check_kv_b(c, WF_BF16, s->rows, NOPE, V_DIM, LATENT);
     return check_matrix(c, WK_LINEAR, WF_BF16, s->rows, s->cols, 1.0f / sqrtf((f32)s->cols));
 }
@@ -62,8 +62,8 @@ static void first_rows(check *c, const gemm_case *k, const operands *weights, co
     call(c->dev, k->s, &p, n, t);
     snprintf(what, sizeof what, "%s, %lld rows", k->s->name, (long long)n);
     check_compare(c, what, add ? p.sum : p.y, t, add ? want->sum : want->y, n, width, width,
-                  k->wide ? F32_BOUND : BF16_BOUND);
-    if (add && !deferred.parts) check_compare(c, what, p.out, t, want->out, n, width, width, BF16_BOUND);
+                  k->wide ? shapes_F32_BOUND : CHECK_BF16_BOUND);
+    if (add && !deferred.parts) check_compare(c, what, p.out, t, want->out, n, width, width, CHECK_BF16_BOUND);
 }
 
 static void shape_case(check *c, const gemm_shape *s) {
@@ -71,8 +71,8 @@ static void shape_case(check *c, const gemm_shape *s) {
     gemm_case_sizes(&k, 0);
     if (k.work > LARGE) k.n = NOT_SO_MANY;
     bool add = s->kind == G_ADD;
-    check_weight w = make_weight(c, s), up = {0}, norm = {0};
-    if (s->kind == G_SWIGLU) up = make_weight(c, s);
+    check_weight w = shapes_make_weight(c, s), up = {0}, norm = {0};
+    if (s->kind == G_SWIGLU) up = shapes_make_weight(c, s);
     if (add) norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, s->rows, 1.0f);
     check_act x = check_input(c, k.n * k.x_width, 1.0f), sum = {0};
     if (add) sum = check_input(c, k.n * k.y_width, 2.0f);

@@ -35,7 +35,7 @@ static void verdict(large *l, const char *what, bool ok, const char *text) {
     l->failed += !ok;
 }
 
-static status take(large *l, void *slot, u64 bytes, err *e) {
+static status int64_take(large *l, void *slot, u64 bytes, err *e) {
     void *p;
     status st = device_pool_add(&l->pool, &p, bytes, 1, "a large tensor", e);
     if (st == ST_OK) memcpy(slot, &p, sizeof p);
@@ -48,7 +48,7 @@ static void *zeros(u64 bytes) {
     return p == MAP_FAILED ? NULL : p;
 }
 
-static f64 dot(const bf16 *a, const bf16 *b) {
+static f64 int64_dot(const bf16 *a, const bf16 *b) {
     f64 sum = 0;
     for (int i = 0; i < DIM; i++) sum += (f64)bf16_to_f32(a[i]) * (f64)bf16_to_f32(b[i]);
     return sum;
@@ -67,7 +67,7 @@ static void product_of_many_rows(large *l, const op_weight *w, const bf16 *host,
     l->dev->read(l->dev, y, last, ENDS * 2);
     l->dev->read(l->dev, y + ENDS, last + ROWS - ENDS, ENDS * 2);
     for (int i = 0; i < 2 * ENDS; i++) {
-        f64 want = dot(host + (u64)(i < ENDS ? i : ROWS - 2 * ENDS + i) * DIM, x);
+        f64 want = int64_dot(host + (u64)(i < ENDS ? i : ROWS - 2 * ENDS + i) * DIM, x);
         worst = fmax(worst, fabs((f64)bf16_to_f32(y[i]) - want) / fmax(fabs(want), 0.1));
     }
     snprintf(what, sizeof what, "linear, %d x %d weights, %lld rows", ROWS, DIM, (long long)n);
@@ -88,8 +88,8 @@ static status large_weight(large *l, err *e) {
     synth_fill_bf16(&l->rng, x, DIM, 1.0f);
     const weight_view v = {.format = WF_BF16, .rows = ROWS, .cols = DIM, .data = host};
     status st = l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_LINEAR, .views = &v, .n_views = 1}, &w, e);
-    if (st == ST_OK) st = take(l, &dev_x, MANY * DIM * 2, e);
-    if (st == ST_OK) st = take(l, &dev_y, (u64)MANY * ROWS * 2, e);
+    if (st == ST_OK) st = int64_take(l, &dev_x, MANY * DIM * 2, e);
+    if (st == ST_OK) st = int64_take(l, &dev_y, (u64)MANY * ROWS * 2, e);
     if (st == ST_OK) {
         l->dev->write(l->dev, dev_x, x, sizeof x);
         l->dev->write(l->dev, (bf16 *)dev_x + (MANY - 1) * DIM, x, sizeof x);
@@ -99,8 +99,8 @@ static status large_weight(large *l, err *e) {
     l->o->weight_release(w);
     if (st == ST_OK)
         st = l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_TABLE, .views = &v, .n_views = 1}, &table, e);
-    if (st == ST_OK) st = take(l, &out, 2 * DIM * 2, e);
-    if (st == ST_OK) st = take(l, &dev_ids, sizeof ids, e);
+    if (st == ST_OK) st = int64_take(l, &out, 2 * DIM * 2, e);
+    if (st == ST_OK) st = int64_take(l, &dev_ids, sizeof ids, e);
     if (st == ST_OK) {
         l->dev->write(l->dev, dev_ids, ids, sizeof ids);
         l->o->embed(l->o, &(embed_args){.table = table, .ids = dev_ids, .out = out, .n = 2});
@@ -147,12 +147,12 @@ static status large_rows(large *l, err *e) {
         st = l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_VECTOR, .views = &vn, .n_views = 1}, &norm, e);
     if (st == ST_OK)
         st = l->o->weight_prepare(l->o, &(weight_desc){.kind = WK_LINEAR, .views = &vw, .n_views = 1}, &w, e);
-    if (st == ST_OK) st = take(l, &x, bytes, e);
-    if (st == ST_OK) st = take(l, &out, bytes, e);
-    if (st == ST_OK) st = take(l, &one, DIM * 2, e);
-    if (st == ST_OK) st = take(l, &y, (u64)ROWS * ENDS * 2, e);
-    if (st == ST_OK) st = take(l, &dev_last, 4, e);
-    if (st == ST_OK) st = take(l, &bad, ROWS * 4, e);
+    if (st == ST_OK) st = int64_take(l, &x, bytes, e);
+    if (st == ST_OK) st = int64_take(l, &out, bytes, e);
+    if (st == ST_OK) st = int64_take(l, &one, DIM * 2, e);
+    if (st == ST_OK) st = int64_take(l, &y, (u64)ROWS * ENDS * 2, e);
+    if (st == ST_OK) st = int64_take(l, &dev_last, 4, e);
+    if (st == ST_OK) st = int64_take(l, &bad, ROWS * 4, e);
     if (st == ST_OK) {
         put_row(l, x, 0, row);
         put_row(l, x, last, row);
@@ -281,7 +281,7 @@ static status cache_of(large *l, cache *d, err *e) {
                {&d->space, space, NULL}};
     status st = cache_weights(l, d, e);
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(all); i++) {
-        st = take(l, all[i].slot, all[i].bytes, e);
+        st = int64_take(l, all[i].slot, all[i].bytes, e);
         void *p;
         memcpy(&p, all[i].slot, sizeof p);
         if (st == ST_OK && all[i].from) l->dev->write(l->dev, p, all[i].from, all[i].bytes);

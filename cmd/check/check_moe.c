@@ -78,7 +78,7 @@ typedef struct {
 
 static void (*changed)(weight_view *v, i64 views); /* NULL, or what is done to the experts of the next cases */
 
-static check_weight make_experts(check *c, weight_format f, expert_format kept, const moe_shape *s) {
+static check_weight check_moe_make_experts(check *c, weight_format f, expert_format kept, const moe_shape *s) {
     weight_view v[3 * 24];
     u64 up = synth_weight_bytes(f, s->inter, s->hidden), down = synth_weight_bytes(f, s->hidden, s->inter);
     u8 *m = check_alloc(c, (2 * up + down) * (u64)s->experts);
@@ -146,7 +146,7 @@ static bool emulated_before(check *c, const moe_shape *s, const moe_args *a, wei
 /* sigma: of the inputs; results grow with its square. */
 static void kept_case(check *c, const moe_shape *s, weight_format f, expert_format kept, bool shared, f32 sigma) {
     i64 n = s->n, k = s->k, h = s->hidden;
-    check_weight w = make_experts(c, f, kept, s);
+    check_weight w = check_moe_make_experts(c, f, kept, s);
     check_act x = check_input(c, n * h, sigma), add = check_input(c, n * h, 0.3f), y = check_output(c, n * h);
     check_act z = check_output(c, n * h);
     i32 *ids = check_alloc(c, (u64)(n * k) * 4), *valid = check_alloc(c, (u64)(n * k) * 4);
@@ -197,14 +197,14 @@ static void kept_case(check *c, const moe_shape *s, weight_format f, expert_form
     check_case_end(c);
 }
 
-static void moe_case(check *c, const moe_shape *s, weight_format f, bool shared, f32 sigma) {
+static void check_moe_moe_case(check *c, const moe_shape *s, weight_format f, bool shared, f32 sigma) {
     kept_case(c, s, f, EXPERTS_AS_STORED, shared, sigma);
 }
 
 /* A NaN among expert 0's weights for gate: rows that chose it are NaN from end to end, as ref's are, and no others. */
 static void nan_case(check *c, const moe_shape *s, weight_format f, expert_format kept) {
     i64 n = s->n, k = s->k, h = s->hidden;
-    check_weight w = make_experts(c, f, kept, s);
+    check_weight w = check_moe_make_experts(c, f, kept, s);
     check_act x = check_input(c, n * h, 1), y = check_output(c, n * h);
     i32 *ids = check_alloc(c, (u64)(n * k) * 4);
     f32 *weights = check_alloc(c, (u64)(n * k) * 4);
@@ -309,7 +309,7 @@ static void check_each(check *c) {
     for (i64 n = 1; n <= 64; n++) {
         const moe_shape t = {n, 128, 64, n % 3 ? 24 / (n % 3) : 5, 3};
         for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
-            moe_case(c, &t, (weight_format)f, n % 2, 1.0f);
+            check_moe_moe_case(c, &t, (weight_format)f, n % 2, 1.0f);
         for (int kept = EXPERTS_W4A8; c->copies && kept <= EXPERTS_W2_BF16; kept++)
             kept_case(c, &t, WF_INT4_GROUP, (expert_format)kept, n % 2, 1.0f);
     }
@@ -317,8 +317,8 @@ static void check_each(check *c) {
         {5, 256, 64, 24, 1}, {33, 128, 64, 24, 2}, {100, 128, 64, 24, 1}, {200, 128, 64, 24, 1}};
     hot = true;
     for (size_t i = 0; i < COUNT_OF(all); i++) {
-        moe_case(c, &all[i], WF_BF16, i % 2, 1.0f);
-        moe_case(c, &all[i], WF_INT4_GROUP, i % 2, 1.0f);
+        check_moe_moe_case(c, &all[i], WF_BF16, i % 2, 1.0f);
+        check_moe_moe_case(c, &all[i], WF_INT4_GROUP, i % 2, 1.0f);
         if (c->copies) kept_case(c, &all[i], WF_INT4_GROUP, i % 2 ? EXPERTS_W2_BF16 : EXPERTS_W4A8, false, 1.0f);
     }
     hot = false;
@@ -331,7 +331,7 @@ static void check_stored(check *c) {
                                        {17, 128, 128, 1, 1},  {70, 256, 128, 3, 2},  {1, 1664, 640, 8, 8},
                                        {300, 128, 128, 8, 8}, {9, 128, 256, 24, 1}};
     for (size_t i = 0; i < COUNT_OF(stored); i++)
-        for (int f = WF_BF16; f <= WF_FP8_BLOCK; f++) moe_case(c, &stored[i], (weight_format)f, i % 2, 1.0f);
+        for (int f = WF_BF16; f <= WF_FP8_BLOCK; f++) check_moe_moe_case(c, &stored[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape rows[] = {{1, 256, 64, 4, 2}, {7, 128, 128, 3, 2}, {5, 96, 32, 3, 2}, {40, 128, 192, 4, 2}};
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         for (int kept = EXPERTS_AS_STORED; kept <= (c->copies ? EXPERTS_W2_BF16 : EXPERTS_AS_STORED); kept++)
@@ -357,24 +357,26 @@ static void large_scales(weight_view *v, i64 views) {
 static void check_fp8(check *c) {
     static const moe_shape many[] = {{40, 384, 256, 4, 2},  {90, 128, 128, 4, 2},  {110, 128, 384, 4, 3},
                                      {300, 256, 128, 3, 1}, {170, 640, 128, 1, 1}, {260, 128, 256, 2, 2}};
-    for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_FP8_BLOCK, i % 2, i == 4 ? 2000.0f : 1.0f);
+    for (size_t i = 0; i < COUNT_OF(many); i++)
+        check_moe_moe_case(c, &many[i], WF_FP8_BLOCK, i % 2, i == 4 ? 2000.0f : 1.0f);
     static const moe_shape one[] = {{33, 128, 128, 24, 2}, {200, 128, 128, 24, 1}};
     hot = true;
-    for (size_t i = 0; i < COUNT_OF(one); i++) moe_case(c, &one[i], WF_FP8_BLOCK, i % 2, 1.0f);
+    for (size_t i = 0; i < COUNT_OF(one); i++) check_moe_moe_case(c, &one[i], WF_FP8_BLOCK, i % 2, 1.0f);
     hot = false;
     static const moe_shape both[] = {{6, 384, 256, 8, 2}, {60, 384, 256, 3, 2}};
     for (size_t i = 0; i < COUNT_OF(both); i++) {
         changed = unequal_scales;
-        moe_case(c, &both[i], WF_FP8_BLOCK, i % 2, 1.0f);
+        check_moe_moe_case(c, &both[i], WF_FP8_BLOCK, i % 2, 1.0f);
         changed = large_scales;
-        moe_case(c, &both[i], WF_FP8_BLOCK, false, 0x1p-20f);
+        check_moe_moe_case(c, &both[i], WF_FP8_BLOCK, false, 0x1p-20f);
         changed = one_nan;
         for (nan_column = 76; nan_column < 80; nan_column++) /* each byte of a word */
             nan_case(c, &both[i], WF_FP8_BLOCK, EXPERTS_AS_STORED);
         changed = NULL;
     }
     static const moe_shape real[] = {{40, 7168, 256, 16, 8}, {180, 7168, 256, 2, 2}, {130, 7168, 512, 1, 1}};
-    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++) moe_case(c, &real[i], WF_FP8_BLOCK, i % 2, 1.0f);
+    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
+        check_moe_moe_case(c, &real[i], WF_FP8_BLOCK, i % 2, 1.0f);
 }
 
 /* Many tokens an expert, several slots a token: results too large for a half, and too small
@@ -383,10 +385,10 @@ static void check_range(check *c) {
     static const moe_shape narrow = {60, 256, 128, 3, 2}, wide = {230, 192, 128, 2, 2};
     static const f32 sigmas[] = {2000.0f, 1e10f, 3e-3f, 1e-6f};
     for (size_t i = 0; i < COUNT_OF(sigmas); i++) {
-        moe_case(c, &narrow, WF_INT4_GROUP, false, sigmas[i]);
-        moe_case(c, &wide, WF_INT4_GROUP, false, sigmas[i]);
-        if (i % 2) moe_case(c, &narrow, WF_BF16, false, sigmas[i]);
-        if (i % 2) moe_case(c, &narrow, WF_FP8_BLOCK, false, sigmas[i]);
+        check_moe_moe_case(c, &narrow, WF_INT4_GROUP, false, sigmas[i]);
+        check_moe_moe_case(c, &wide, WF_INT4_GROUP, false, sigmas[i]);
+        if (i % 2) check_moe_moe_case(c, &narrow, WF_BF16, false, sigmas[i]);
+        if (i % 2) check_moe_moe_case(c, &narrow, WF_FP8_BLOCK, false, sigmas[i]);
         if (c->copies) kept_case(c, &wide, WF_INT4_GROUP, EXPERTS_W4A8, false, sigmas[i]);
     }
 }
@@ -397,7 +399,7 @@ static void check_prompts(check *c) {
     if (!check_on_gpu(c)) return;
     skewed = true;
     for (size_t i = 0; i < COUNT_OF(all); i++) {
-        for (int f = WF_BF16; f <= WF_FP8_BLOCK; f++) moe_case(c, &all[i], (weight_format)f, i % 2, 1.0f);
+        for (int f = WF_BF16; f <= WF_FP8_BLOCK; f++) check_moe_moe_case(c, &all[i], (weight_format)f, i % 2, 1.0f);
         for (int kept = EXPERTS_AS_STORED; kept <= EXPERTS_W2_BF16; kept++)
             kept_case(c, &all[i], WF_INT4_GROUP, (expert_format)kept, i % 2, 1.0f);
     }
@@ -411,9 +413,9 @@ void check_moe(check *c) {
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = 0; f <= WF_INT4_GROUP; f++)
             if (s[i].inter < 2048 || f == WF_INT4_GROUP || !check_emulated(c))
-                moe_case(c, &s[i], (weight_format)f, i % 2, 1.0f);
+                check_moe_moe_case(c, &s[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape many[] = {{160, 32, 32, 16, 16}, {260, 32, 32, 16, 16}}; /* of pairs */
-    for (size_t i = 0; i < COUNT_OF(many); i++) moe_case(c, &many[i], WF_BF16, true, 1.0f);
+    for (size_t i = 0; i < COUNT_OF(many); i++) check_moe_moe_case(c, &many[i], WF_BF16, true, 1.0f);
     /* INT4 in blocks of 16 x 64 (kernels/gpu/device/int4_pack.h): tokens 1..64 and around the kernels' limits; one
      * expert for all; more experts than pairs; real widths on a GPU alone: processors and the emulated GPU would
      * take minutes */
@@ -426,20 +428,20 @@ void check_moe(check *c) {
                                      {40, 7168, 256, 16, 8},
                                      {3, 7168, 2048, 6, 4},
                                      {160, 7168, 256, 16, 8}};
-    for (size_t i = 0; i < COUNT_OF(blocks); i++) moe_case(c, &blocks[i], WF_INT4_GROUP, i % 2, 1.0f);
+    for (size_t i = 0; i < COUNT_OF(blocks); i++) check_moe_moe_case(c, &blocks[i], WF_INT4_GROUP, i % 2, 1.0f);
     for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
         for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
-            moe_case(c, &real[i], (weight_format)f, i % 2, 1.0f);
+            check_moe_moe_case(c, &real[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape odd = {5, 50, 21, 3, 2}; /* no whole groups: not for INT4 */
-    for (int f = 0; f < WF_INT4_GROUP; f++) moe_case(c, &odd, (weight_format)f, true, 1.0f);
+    for (int f = 0; f < WF_INT4_GROUP; f++) check_moe_moe_case(c, &odd, (weight_format)f, true, 1.0f);
     /* many tokens an expert: tiles of every width, columns that do not fill one, results too large for a half */
     static const moe_shape tiled[] = {{40, 320, 192, 4, 2},  {300, 192, 128, 3, 1}, {230, 256, 320, 4, 2},
                                       {190, 320, 192, 1, 1}, {136, 64, 128, 1, 1},  {170, 320, 64, 1, 1},
                                       {130, 320, 64, 1, 1},  {353, 128, 64, 1, 1}};
     static const f32 sigmas[] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 2000.0f, 1.0f};
     for (size_t i = 0; i < COUNT_OF(tiled); i++) {
-        moe_case(c, &tiled[i], WF_BF16, i % 2, sigmas[i]);
-        moe_case(c, &tiled[i], WF_INT4_GROUP, i % 2, sigmas[i]);
+        check_moe_moe_case(c, &tiled[i], WF_BF16, i % 2, sigmas[i]);
+        check_moe_moe_case(c, &tiled[i], WF_INT4_GROUP, i % 2, sigmas[i]);
     }
     check_kept(c);
     check_stored(c);

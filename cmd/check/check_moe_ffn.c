@@ -21,7 +21,7 @@ typedef struct {
     deferred_norm deferred;
 } layer;
 
-static check_weight make_experts(check *c, const shape *s) {
+static check_weight ffn_make_experts(check *c, const shape *s) {
     weight_view *v = malloc((size_t)(3 * s->experts) * sizeof *v);
     u64 up = synth_weight_bytes(s->format, s->inter, s->hidden),
         down = synth_weight_bytes(s->format, s->hidden, s->inter);
@@ -44,7 +44,7 @@ static layer make_layer(check *c, const shape *s) {
     layer l = {.router = check_matrix(c, WK_LINEAR, WF_BF16, s->experts, s->hidden, wide),
                .before = check_matrix(c, WK_LINEAR, WF_BF16, s->hidden, BEFORE, 1.0f / sqrtf((f32)BEFORE)),
                .norm = check_matrix(c, WK_VECTOR, WF_BF16, 1, s->hidden, 1.0f),
-               .experts = make_experts(c, s),
+               .experts = ffn_make_experts(c, s),
                .in = check_input(c, s->n * BEFORE, 1.0f),
                .x = check_input(c, s->n * s->hidden, 1.0f),
                .d = check_output(c, s->n * s->hidden),
@@ -66,7 +66,7 @@ static layer make_layer(check *c, const shape *s) {
 static void *of(const check_act *a, bool dev) { return dev ? (void *)a->h : (void *)a->f; }
 static const op_weight *weight_of(const check_weight *w, bool dev) { return dev ? w->dev : w->ref; }
 
-static norm_args norm_of(const shape *s, const layer *l, bool dev) {
+static norm_args ffn_norm_of(const shape *s, const layer *l, bool dev) {
     return (norm_args){.weight = weight_of(&l->norm, dev),
                        .x = of(&l->x, dev),
                        .add = of(&l->d, dev),
@@ -98,7 +98,7 @@ static moe_ffn_args moe_ffn_of(const shape *s, layer *l, bool dev, bool deferred
         .down = {weight_of(&l->down, dev), of(&l->inter, dev), of(&l->shared, dev), s->n, s->shared, s->hidden, act},
         .moe = {.moe = {weight_of(&l->experts, dev), of(&l->h, dev), l->ids, l->weights,
                         s->shared ? of(&l->shared, dev) : NULL, of(&l->d, dev), NULL, s->n, s->k, in, false},
-                .norm = norm_of(s, l, dev),
+                .norm = ffn_norm_of(s, l, dev),
                 .deferred = deferred ? in : NULL}};
 }
 
@@ -133,10 +133,10 @@ static void choose_bias(check *c, const shape *s, layer *l, const f32 *logits) {
     l->bias = check_prepare(c, (weight_desc){.kind = WK_VECTOR, .views = &v, .n_views = 1});
 }
 
-static void run(const ops *o, const shape *s, layer *l, bool dev, bool deferred) {
+static void ffn_run(const ops *o, const shape *s, layer *l, bool dev, bool deferred) {
     linear_norm_args front = {.linear = {weight_of(&l->before, dev), of(&l->in, dev), of(&l->d, dev), s->n, BEFORE,
                                          s->hidden, dev ? DT_BF16 : DT_F32},
-                              .norm = norm_of(s, l, dev),
+                              .norm = ffn_norm_of(s, l, dev),
                               .deferred = deferred && dev ? &l->deferred : NULL};
     fused_linear_norm(o, &front);
 }
@@ -147,7 +147,7 @@ static void moe_ffn_case(check *c, const shape *s, bool deferred, bool bad) {
     i64 n = s->n, h = s->hidden, worst = n / 2;
     f64 bound = check_moe_bound(c, s->format);
     check_act first = check_output(c, n * h), again = check_output(c, n * h);
-    run(c->ref, s, &l, false, deferred);
+    ffn_run(c->ref, s, &l, false, deferred);
     moe_ffn_args b = moe_ffn_of(s, &l, false, deferred);
     fused_linear_group(c->ref, &b.linear_group);
     choose_bias(c, s, &l, l.scores);
@@ -159,7 +159,7 @@ static void moe_ffn_case(check *c, const shape *s, bool deferred, bool bad) {
     a.moe.norm.bad = l.bad, a.moe.norm.mark = 7;
     memcpy(first.h, l.x.h, (size_t)(n * h) * 2);
     l.deferred.parts = 0;
-    run(c->dev, s, &l, true, deferred);
+    ffn_run(c->dev, s, &l, true, deferred);
     fused_moe_ffn(c->dev, &a);
     check_compare(c, "residual stream", l.x.h, DT_BF16, l.x.f, n, h, h, MORE * bound);
     if (!deferred) check_compare(c, "its norm", l.h.h, DT_BF16, l.h.f, n, h, h, MORE * bound);
@@ -184,7 +184,7 @@ static void moe_ffn_case(check *c, const shape *s, bool deferred, bool bad) {
         memcpy(again.h, l.x.h, (size_t)(n * h) * 2), memcpy(l.x.h, first.h, (size_t)(n * h) * 2);
         l.x.h[worst * h + h / 2] = CHECK_BAD;
         l.deferred.parts = 0;
-        run(c->dev, s, &l, true, deferred);
+        ffn_run(c->dev, s, &l, true, deferred);
         fused_moe_ffn(c->dev, &a);
         check_isolated(c, "feed", again.h, l.x.h, n, h, worst);
     }

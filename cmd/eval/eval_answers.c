@@ -51,7 +51,7 @@ static status one_question(void *ud, moon_engine *m, i64 i, err *e) {
     return st;
 }
 
-static void write_details(const answers *a) {
+static void eval_answers_write_details(const answers *a) {
     for (i64 i = 0; i < a->file.n; i++) {
         f64 want = 0;
         last_number(wanted_value(a->file.items[i]), &want);
@@ -63,7 +63,7 @@ static void write_details(const answers *a) {
     }
 }
 
-static status report(const answers *a, err *e) {
+static status eval_answers_report(const answers *a, err *e) {
     i64 right = 0, tokens = 0, unfinished = 0, n = a->file.n;
     for (i64 i = 0; i < n; i++) {
         right += a->verdicts[i].right;
@@ -86,7 +86,7 @@ static status report(const answers *a, err *e) {
     return ST_OK;
 }
 
-static status run(answers *a, err *e) {
+static status eval_answers_run(answers *a, err *e) {
     askers *k = NULL;
     status st = model_opts_finish(&a->m, e);
     if (st == ST_OK) st = items_read(&a->file, a->data, a->limit, false, check_question, NULL, e);
@@ -102,8 +102,8 @@ static status run(answers *a, err *e) {
     st = askers_run(k, "questions", a->file.n, one_question, a, e);
     a->seconds = now_s() - start;
     askers_close(k);
-    if (st == ST_OK && a->details_file) write_details(a);
-    return st == ST_OK ? report(a, e) : st;
+    if (st == ST_OK && a->details_file) eval_answers_write_details(a);
+    return st == ST_OK ? eval_answers_report(a, e) : st;
 }
 
 int eval_answers(int argc, char **argv) {
@@ -126,7 +126,7 @@ int eval_answers(int argc, char **argv) {
         return EXIT_USAGE;
     }
     err e = {0};
-    status st = run(&a, &e);
+    status st = eval_answers_run(&a, &e);
     eval_close(a.details_file, a.details, &st, &e);
     eval_close(a.json_file, a.json_path, &st, &e);
     for (i64 i = 0; a.verdicts && i < a.file.n; i++) free(a.verdicts[i].content);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { SHOT_SEED = 1234, SHOTS_MAX = 1000 };
-static const char *const stops[] = {"Question:", "</s>", "<|im_end|>"};
+static const char *const eval_gsm8k_stops[] = {"Question:", "</s>", "<|im_end|>"};
 
 typedef struct {
     model_opts m;
@@ -61,7 +61,7 @@ static bool draw_others(const gsm8k *g, mt19937 *rng, i64 asked, i64 *out) {
     return ok;
 }
 
-static status make_prompts(gsm8k *g, err *e) {
+static status eval_gsm8k_make_prompts(gsm8k *g, err *e) {
     mt19937 rng;
     i64 drawn[SHOTS_MAX + 1];
     const item_file *pool = g->shots_path ? &g->pool : &g->docs;
@@ -98,13 +98,13 @@ static status read_data(gsm8k *g, err *e) {
     g->prompts = calloc((size_t)g->n, sizeof *g->prompts);
     g->asked = calloc((size_t)g->n, sizeof *g->asked);
     if (!g->prompts || !g->asked) return err_nomem(e, "the questions", (u64)g->n * sizeof *g->asked);
-    return make_prompts(g, e);
+    return eval_gsm8k_make_prompts(g, e);
 }
 
 /* ---- answers ---- */
 
-static status open_client(gsm8k *g, client **c, err *e) {
-    client_options o = {.stop = stops, .n_stop = COUNT_OF(stops)};
+static status eval_gsm8k_open_client(gsm8k *g, client **c, err *e) {
+    client_options o = {.stop = eval_gsm8k_stops, .n_stop = COUNT_OF(eval_gsm8k_stops)};
     if (g->base_url) {
         client_http_options ho = {g->base_url, API_COMPLETIONS, false, g->served_name ? g->served_name : g->m.model,
                                   o,           g->answer_mb};
@@ -114,9 +114,9 @@ static status open_client(gsm8k *g, client **c, err *e) {
     return client_engine_open(c, &eo, e);
 }
 
-static status ask(gsm8k *g, err *e) {
+static status eval_gsm8k_ask(gsm8k *g, err *e) {
     client *c = NULL;
-    status st = open_client(g, &c, e);
+    status st = eval_gsm8k_open_client(g, &c, e);
     if (st != ST_OK) return st;
     for (i64 i = 0; i < g->n; i++)
         g->asked[i].q =
@@ -186,7 +186,7 @@ static status score_all(gsm8k *g, score *s, err *e) {
     return ST_OK;
 }
 
-static void print_row(const char *name, i64 right, i64 n) {
+static void eval_gsm8k_print_row(const char *name, i64 right, i64 n) {
     f64 se = gsm8k_stderr(right, n);
     printf("|gsm8k|      3|%-16s|%6lld|exact_match|%.4f|", name, (long long)n, (f64)right / (f64)n);
     printf(isnan(se) ? "   N/A|\n" : "%.4f|\n", se);
@@ -194,15 +194,15 @@ static void print_row(const char *name, i64 right, i64 n) {
 
 static json_t *real_or_null(f64 v) { return isnan(v) ? json_null() : json_real(v); }
 
-static status report(const gsm8k *g, const score *s, err *e) {
+static status eval_gsm8k_report(const gsm8k *g, const score *s, err *e) {
     const char *from = !g->shots ? "no shots" : g->shots_path ? g->shots_path : "the other documents of --data";
     const char *model = g->answers_path ? g->answers_path : g->base_url ? g->base_url : g->m.engine.model_dir;
     printf("%s: %lld questions, %lld-shot, shots from %s; answered by %s in %.1f s\n", g->data, (long long)g->n,
            (long long)g->shots, from, model, g->seconds);
     printf("|Tasks|Version|Filter          |     n|Metric     |Value |Stderr|\n"
            "|-----|------:|----------------|-----:|-----------|-----:|-----:|\n");
-    print_row("flexible-extract", s->flexible, g->n);
-    print_row("strict-match", s->strict, g->n);
+    eval_gsm8k_print_row("flexible-extract", s->flexible, g->n);
+    eval_gsm8k_print_row("strict-match", s->strict, g->n);
     if (s->failed) printf("%lld requests failed and count as wrong\n", (long long)s->failed);
     if (!g->json) return ST_OK;
     json_t *o =
@@ -226,22 +226,22 @@ static void print_failures(const gsm8k *g) {
         if (!g->asked[i].a.ok && ++shown) log_warn("question %lld: %s", (long long)i, g->asked[i].a.error);
 }
 
-static status run(gsm8k *g, i64 *n_failed, err *e) {
+static status eval_gsm8k_run(gsm8k *g, i64 *n_failed, err *e) {
     score s = {0};
     status st = read_data(g, e);
     if (st == ST_OK) st = eval_create(&g->details, g->details_path, e);
     if (st == ST_OK) st = eval_create(&g->json, g->json_path, e);
     if (st == ST_OK && g->shots && !g->shots_path)
         log_note("shots come from the other documents of --data; lm_eval takes the training split: --shots-data");
-    if (st == ST_OK) st = g->answers_path ? read_answers(g, e) : ask(g, e);
+    if (st == ST_OK) st = g->answers_path ? read_answers(g, e) : eval_gsm8k_ask(g, e);
     if (st == ST_OK) st = score_all(g, &s, e);
     *n_failed = s.failed;
     if (st != ST_OK) return st;
     print_failures(g);
-    return report(g, &s, e);
+    return eval_gsm8k_report(g, &s, e);
 }
 
-static void free_all(gsm8k *g) {
+static void eval_gsm8k_free_all(gsm8k *g) {
     for (i64 i = 0; i < g->n; i++) {
         if (g->prompts) buf_free(&g->prompts[i]);
         if (!g->asked) continue;
@@ -288,11 +288,11 @@ int eval_gsm8k(int argc, char **argv) {
     }
     err e = {0};
     i64 n_failed = 0;
-    status st = run(&g, &n_failed, &e);
+    status st = eval_gsm8k_run(&g, &n_failed, &e);
     bool all_failed = st == ST_OK && n_failed == g.n;
     eval_close(g.details, g.details_path, &st, &e);
     eval_close(g.json, g.json_path, &st, &e);
-    free_all(&g);
+    eval_gsm8k_free_all(&g);
     if (st != ST_OK) return cmd_fail("eval gsm8k", &e);
     return all_failed ? EXIT_FAULT : EXIT_DONE;
 }

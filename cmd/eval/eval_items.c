@@ -30,7 +30,7 @@ static status add_item(item_file *f, i64 *cap, json_t *item, i64 number, err *e)
     return ST_OK;
 }
 
-static status read_lines(item_file *f, FILE *in, item_check check, void *ud, err *e) {
+static status items_read_lines(item_file *f, FILE *in, item_check check, void *ud, err *e) {
     char *line = NULL;
     size_t size = 0;
     i64 cap = 0, number = 0;
@@ -49,7 +49,7 @@ static status read_lines(item_file *f, FILE *in, item_check check, void *ud, err
     return st;
 }
 
-static void keep(item_file *f, i64 limit, bool spread) {
+static void items_keep(item_file *f, i64 limit, bool spread) {
     for (i64 i = 0, next = 0; i < f->n; i++) {
         i64 wanted = spread ? next * f->n / limit : next;
         if (next < limit && i == wanted) {
@@ -72,30 +72,30 @@ status items_read(item_file *f, const char *path, i64 limit, bool spread, item_c
         if (st == ST_OK) in = fmemopen(unpacked.data, unpacked.len, "r");
     }
     if (!in && st == ST_OK) st = err_set(e, ST_IO, "%s: %s", path, strerror(errno));
-    if (st == ST_OK) st = read_lines(f, in, check, ud, e);
+    if (st == ST_OK) st = items_read_lines(f, in, check, ud, e);
     if (in) fclose(in);
     buf_free(&unpacked);
     if (st == ST_OK && !f->n) st = err_set(e, ST_FORMAT, "%s: no questions", path);
-    if (st == ST_OK && limit && limit < f->n) keep(f, limit, spread);
+    if (st == ST_OK && limit && limit < f->n) items_keep(f, limit, spread);
     return st;
 }
 
 /* ---- right answers ---- */
 
-static bool digit(char c) { return c >= '0' && c <= '9'; }
+static bool items_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool last_number(const char *text, f64 *out) {
     char digits[64];
     bool found = false;
     for (const char *p = text; *p;) {
-        if (!digit(*p)) {
+        if (!items_digit(*p)) {
             p++;
             continue;
         }
         size_t n = 0;
-        bool minus = p > text && p[-1] == '-' && !(p - 1 > text && digit(p[-2]));
+        bool minus = p > text && p[-1] == '-' && !(p - 1 > text && items_digit(p[-2]));
         if (minus) digits[n++] = '-';
-        for (; digit(*p) || ((*p == ',' || *p == '.') && digit(p[1])); p++)
+        for (; items_digit(*p) || ((*p == ',' || *p == '.') && items_digit(p[1])); p++)
             if (*p != ',' && n < sizeof digits - 1) digits[n++] = *p;
         digits[n] = 0;
         *out = strtod(digits, NULL);
@@ -111,7 +111,9 @@ const char *wanted_value(const json_t *item) {
 }
 
 /* Letters, digits and every byte of a character beyond ASCII. */
-static bool word_byte(char c) { return digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (u8)c >= 0x80; }
+static bool word_byte(char c) {
+    return items_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (u8)c >= 0x80;
+}
 
 bool has_value(const char *text, const char *value) {
     size_t n = strlen(value);
@@ -119,12 +121,12 @@ bool has_value(const char *text, const char *value) {
     for (const char *p = text; (p = strstr(p, value)); p++) {
         char before = p > text ? p[-1] : ' ', after = p[n];
         bool begins = !word_byte(value[0]) || !word_byte(before), ends = !word_byte(value[n - 1]) || !word_byte(after);
-        if (digit(value[0])) { /* -5, 3.5 and 1,500 do not hold 5 and 500; the 5 of 2-5 is one */
-            bool deeper = p - 1 > text && digit(p[-2]);
+        if (items_digit(value[0])) { /* -5, 3.5 and 1,500 do not hold 5 and 500; the 5 of 2-5 is one */
+            bool deeper = p - 1 > text && items_digit(p[-2]);
             if ((before == '.' || before == ',') && deeper) begins = false;
             if (before == '-' && !deeper) begins = false;
         }
-        if (digit(value[n - 1]) && (after == '.' || after == ',') && digit(p[n + 1])) ends = false;
+        if (items_digit(value[n - 1]) && (after == '.' || after == ',') && items_digit(p[n + 1])) ends = false;
         if (begins && ends) return true;
     }
     return false;
@@ -168,7 +170,7 @@ static bool object_equal(json_t *a, json_t *b) {
     return true;
 }
 
-static const json_t *declared(const json_t *tools, const char *name) {
+static const json_t *items_declared(const json_t *tools, const char *name) {
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *f = json_object_get(json_array_get(tools, i), "function");
         const char *have = json_string_value(json_object_get(f, "name"));
@@ -177,7 +179,7 @@ static const json_t *declared(const json_t *tools, const char *name) {
     return NULL;
 }
 
-static bool in_enum(const json_t *schema, const json_t *value) {
+static bool items_in_enum(const json_t *schema, const json_t *value) {
     const json_t *list = json_object_get(schema, "enum");
     bool found = !list;
     for (size_t i = 0; !found && i < json_array_size(list); i++)
@@ -196,7 +198,7 @@ static bool arguments_fit(const json_t *parameters, json_t *arguments) {
     }
     json_object_foreach(arguments, key, value) {
         const json_t *schema = json_object_get(properties, key);
-        if (!schema || !in_enum(schema, value)) return false;
+        if (!schema || !items_in_enum(schema, value)) return false;
     }
     return true;
 }
@@ -218,7 +220,7 @@ static const char *call_name(const json_t *call) {
 static bool call_well_formed(const json_t *item, const json_t *call, size_t i, json_t *arguments) {
     char number[32];
     const char *name = call_name(call), *id = json_string_value(json_object_get(call, "id"));
-    const json_t *parameters = declared(json_object_get(item, "tools"), name);
+    const json_t *parameters = items_declared(json_object_get(item, "tools"), name);
     size_t prefix = strlen("functions."), n = strlen(name);
     snprintf(number, sizeof number, ":%zu", i);
     return parameters && id && !strncmp(id, "functions.", prefix) && !strncmp(id + prefix, name, n) &&

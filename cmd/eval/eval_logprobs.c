@@ -61,7 +61,7 @@ static status on_logits(void *ud, i64 index, f32 *logits, err *e) {
     return ST_OK;
 }
 
-static status read_ids(logprobs *l, const json_t *line, err *e) {
+static status eval_logprobs_read_ids(logprobs *l, const json_t *line, err *e) {
     const json_t *ids = json_object_get(line, "ids"), *text = json_object_get(line, "text");
     l->ids.len = 0;
     if (!!ids == !!text) return err_set(e, ST_INPUT, "the line needs \"ids\" or \"text\", and not both");
@@ -84,9 +84,9 @@ static status read_ids(logprobs *l, const json_t *line, err *e) {
     return l->ids.failed ? err_nomem(e, "ids", l->ids.len * 4) : ST_OK;
 }
 
-static status one_line(void *ud, const json_t *line, buf *out, err *e) {
+static status eval_logprobs_one_line(void *ud, const json_t *line, buf *out, err *e) {
     logprobs *l = ud;
-    status st = read_ids(l, line, e);
+    status st = eval_logprobs_read_ids(l, line, e);
     if (st != ST_OK) return st;
     if (l->ids.len == 0) return err_set(e, ST_INPUT, "the line has no tokens");
     l->out = out;
@@ -110,7 +110,7 @@ static status one_line(void *ud, const json_t *line, buf *out, err *e) {
     return ST_OK;
 }
 
-static status run(logprobs *l, i64 *n_failed, err *e) {
+static status eval_logprobs_run(logprobs *l, i64 *n_failed, err *e) {
     status st = model_opts_finish(&l->m, e);
     if (st == ST_OK) st = engine_open(&l->g, &l->m.engine, e);
     if (st == ST_OK) st = seq_open(&l->s, l->g, e);
@@ -123,7 +123,7 @@ static status run(logprobs *l, i64 *n_failed, err *e) {
     FILE *in = from_stdin ? stdin : fopen(l->data, "r");
     if (!in) return err_set(e, ST_IO, "%s: %s", l->data, strerror(errno));
     f64 start = now_s();
-    st = jsonl_run(in, from_stdin ? "stdin" : l->data, one_line, l, n_failed, e);
+    st = jsonl_run(in, from_stdin ? "stdin" : l->data, eval_logprobs_one_line, l, n_failed, e);
     if (!from_stdin) fclose(in);
     if (st == ST_OK && l->count)
         log_note("%lld lines, %lld tokens scored in %.2f s, mean log-probability %.6f, perplexity %.6g",
@@ -147,7 +147,7 @@ int eval_logprobs(int argc, char **argv) {
     if (exit_status >= 0) return exit_status;
     err e = {0};
     i64 n_failed = 0;
-    status st = run(&l, &n_failed, &e);
+    status st = eval_logprobs_run(&l, &n_failed, &e);
     exit_status = st != ST_OK ? cmd_fail("eval logprobs", &e) : n_failed ? EXIT_FAULT : EXIT_DONE;
     seq_close(l.s);
     engine_close(l.g);

@@ -72,7 +72,7 @@ static status read_haystack(nano_eval *n, err *e) {
     return st == ST_OK ? haystack_read(&n->hay, path, e) : st;
 }
 
-static status read_part(nano_eval *n, part *p, err *e) {
+static status eval_nano_read_part(nano_eval *n, part *p, err *e) {
     status st = path_join(p->path, sizeof p->path, n->folder, p->pass->file, e);
     if (st == ST_OK && p->pass->needs_haystack) st = read_haystack(n, e);
     if (st == ST_OK) st = items_read(&p->file, p->path, n->limit, true, p->pass->check, &n->hay, e);
@@ -123,7 +123,7 @@ static status read_all(nano_eval *n, err *e) {
     for (i64 i = 0; st == ST_OK && i < nano_n_passes; i++) {
         if (!is_wanted(n->only, nano_passes[i].name)) continue;
         n->parts[i].pass = &nano_passes[i];
-        if (nano_passes[i].file) st = read_part(n, &n->parts[i], e);
+        if (nano_passes[i].file) st = eval_nano_read_part(n, &n->parts[i], e);
     }
     return st == ST_OK ? read_pytorch(n, e) : st;
 }
@@ -149,7 +149,7 @@ static const char *question_of(const json_t *item) {
              : json_string_value(json_object_get(json_array_get(messages, json_array_size(messages) - 1), "content"));
 }
 
-static void write_details(const nano_eval *n, const part *p) {
+static void eval_nano_write_details(const nano_eval *n, const part *p) {
     for (i64 i = 0; n->details_file && i < p->file.n; i++) {
         const json_t *item = p->file.items[i];
         const char *want = wanted_value(item);
@@ -178,7 +178,7 @@ static status ask_all(nano_eval *n, err *e) {
         for (i64 k = 0; k < p->file.n; k++) in += p->results[k].prompt_tokens, out += p->results[k].output_tokens;
         log_note("%s%s: %lld questions, %lld prompt and %lld output tokens in %.1f s", p->pass->name,
                  p->pass->instant ? ", instant" : "", (long long)p->file.n, (long long)in, (long long)out, p->seconds);
-        write_details(n, p);
+        eval_nano_write_details(n, p);
     }
     return st;
 }
@@ -204,7 +204,7 @@ static void print_pytorch(const json_t *row, f64 low, f64 high, bool *outside) {
     printf(" %14s | %5s |\n", cell, share);
 }
 
-static void print_row(const nano_eval *n, const part *p, int v, i64 *compared, i64 *outside) {
+static void eval_nano_print_row(const nano_eval *n, const part *p, int v, i64 *compared, i64 *outside) {
     const char *name = p->pass->rows[v];
     const json_t *theirs = json_object_get(json_object_get(n->pytorch, "rows"), name);
     f64 low = 0, high = 1;
@@ -242,7 +242,7 @@ static void print_tenths(const part *p) {
     printf("\n");
 }
 
-static void print_table(const nano_eval *n) {
+static void eval_nano_print_table(const nano_eval *n) {
     i64 compared = 0, outside = 0;
     bool later = false;
     printf("| %-23s | %14s | %5s | %13s | %14s | %5s |\n", "greedy", "Moonlet", "%", "95 % interval", "PyTorch", "%");
@@ -250,7 +250,8 @@ static void print_table(const nano_eval *n) {
            "---------------", "------");
     for (i64 i = 0; i < nano_n_passes; i++) {
         const part *p = &n->parts[i];
-        for (int v = 0; p->pass && v < NANO_VERDICTS && p->pass->rows[v]; v++) print_row(n, p, v, &compared, &outside);
+        for (int v = 0; p->pass && v < NANO_VERDICTS && p->pass->rows[v]; v++)
+            eval_nano_print_row(n, p, v, &compared, &outside);
         later = later || (p->pass && !p->pass->file);
     }
     for (i64 i = 0; i < nano_n_passes; i++)
@@ -301,7 +302,7 @@ static status write_json(const nano_eval *n, err *e) {
 
 /* ---- the command ---- */
 
-static status run(nano_eval *n, err *e) {
+static status eval_nano_run(nano_eval *n, err *e) {
     status st = model_opts_finish(&n->m, e);
     if (!n->m.engine.chunk) n->m.engine.chunk = PREFILL_ROWS;
     if (st == ST_OK) st = read_all(n, e);
@@ -313,11 +314,11 @@ static status run(nano_eval *n, err *e) {
              (long long)askers_parallel(n->askers));
     st = ask_all(n, e);
     if (st != ST_OK) return st;
-    print_table(n);
+    eval_nano_print_table(n);
     return write_json(n, e);
 }
 
-static void close_all(nano_eval *n) {
+static void eval_nano_close_all(nano_eval *n) {
     for (i64 i = 0; n->parts && i < nano_n_passes; i++) {
         part *p = &n->parts[i];
         for (i64 k = 0; p->results && k < p->file.n; k++) free(p->results[k].answer);
@@ -351,9 +352,9 @@ int eval_nano(int argc, char **argv) {
         fprintf(stderr, "moonlet eval nano: %s\n", e.text);
         return EXIT_USAGE;
     }
-    status st = run(&n, &e);
+    status st = eval_nano_run(&n, &e);
     eval_close(n.json_file, n.json_path, &st, &e);
     eval_close(n.details_file, n.details, &st, &e);
-    close_all(&n);
+    eval_nano_close_all(&n);
     return st == ST_OK ? EXIT_DONE : cmd_fail("eval nano", &e);
 }

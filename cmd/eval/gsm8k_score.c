@@ -2,11 +2,11 @@
 #include <math.h>
 #include <string.h>
 
-static bool digit(char c) { return c >= '0' && c <= '9'; }
-static bool in_strict(char c) { return digit(c) || c == '.' || c == ','; }
+static bool score_digit(char c) { return c >= '0' && c <= '9'; }
+static bool in_strict(char c) { return score_digit(c) || c == '.' || c == ','; }
 static bool in_flexible(char c) { return in_strict(c) || c == '$'; }
 
-static size_t run(const char *s, size_t len, bool (*in)(char)) {
+static size_t score_run(const char *s, size_t len, bool (*in)(char)) {
     size_t n = 0;
     while (n < len && in(s[n])) n++;
     return n;
@@ -16,7 +16,7 @@ void gsm8k_strict(const char *answer, size_t len, buf *out) {
     for (size_t i = 0; i + 5 < len; i++) {
         if (memcmp(answer + i, "#### ", 5)) continue;
         size_t from = i + 5, minus = answer[from] == '-';
-        size_t n = run(answer + from + minus, len - from - minus, in_strict);
+        size_t n = score_run(answer + from + minus, len - from - minus, in_strict);
         if (!n) continue;
         buf_add(out, answer + from, minus + n);
         return;
@@ -28,8 +28,8 @@ void gsm8k_flexible(const char *answer, size_t len, buf *out) {
     size_t at = 0, best = 0, best_len = 0;
     while (at < len) {
         size_t minus = answer[at] == '-', left = len - at - minus;
-        size_t n = run(answer + at + minus, left, in_flexible);
-        if (n < 2) n = run(answer + at + minus, left, digit);
+        size_t n = score_run(answer + at + minus, left, in_flexible);
+        if (n < 2) n = score_run(answer + at + minus, left, score_digit);
         if (n) {
             best = at;
             best_len = minus + n;

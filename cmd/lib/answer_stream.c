@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void begin(answer_stream *s) {
+static void stream_begin(answer_stream *s) {
     if (s->started) return;
     s->started = true;
     s->output_tokens = s->prompt_tokens = s->cached_tokens = -1;
@@ -20,7 +20,7 @@ static i64 most_tokens(const answer_stream *s) {
 }
 
 /* A count into *out, which stays as it is where the server does not say. */
-static void count(answer_stream *s, const json_t *o, const char *key, i64 most, i64 *out) {
+static void stream_count(answer_stream *s, const json_t *o, const char *key, i64 most, i64 *out) {
     const json_t *v = json_object_get(o, key);
     if (!v || json_is_null(v)) return;
     if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= most) {
@@ -33,9 +33,10 @@ static void count(answer_stream *s, const json_t *o, const char *key, i64 most, 
 }
 
 static void read_usage(answer_stream *s, const json_t *usage) {
-    count(s, usage, "completion_tokens", most_tokens(s), &s->output_tokens);
-    count(s, usage, "prompt_tokens", ANSWER_TOKENS_MAX, &s->prompt_tokens);
-    count(s, json_object_get(usage, "prompt_tokens_details"), "cached_tokens", ANSWER_TOKENS_MAX, &s->cached_tokens);
+    stream_count(s, usage, "completion_tokens", most_tokens(s), &s->output_tokens);
+    stream_count(s, usage, "prompt_tokens", ANSWER_TOKENS_MAX, &s->prompt_tokens);
+    stream_count(s, json_object_get(usage, "prompt_tokens_details"), "cached_tokens", ANSWER_TOKENS_MAX,
+                 &s->cached_tokens);
 }
 
 /* The ids of a piece; NULL where there are none. */
@@ -57,7 +58,7 @@ static void read_finish(answer_stream *s, const json_t *reason) {
     if (json_is_string(reason)) snprintf(s->finish, sizeof s->finish, "%.30s", json_string_value(reason));
 }
 
-static void deliver(answer_stream *s, const json_t *text, size_t from, i64 new_tokens, const json_t *ids) {
+static void stream_deliver(answer_stream *s, const json_t *text, size_t from, i64 new_tokens, const json_t *ids) {
     size_t len = json_string_length(text);
     answer_piece p = {"", 0, new_tokens, ids};
     if (len > from) {
@@ -77,12 +78,12 @@ static void read_choice(answer_stream *s, const json_t *choice) {
     if (s->error[0]) return;
     if (!chat) chat = json_object_get(choice, "message");
     if (!chat) {
-        deliver(s, text, 0, n, ids);
+        stream_deliver(s, text, 0, n, ids);
         return;
     }
     for (size_t i = 0; i < COUNT_OF(of_chat); i++)
         if (json_string_length(json_object_get(chat, of_chat[i]))) {
-            deliver(s, json_object_get(chat, of_chat[i]), 0, n, ids);
+            stream_deliver(s, json_object_get(chat, of_chat[i]), 0, n, ids);
             n = n < 0 ? -1 : 0; /* tokens are counted once */
             ids = NULL;
         }
@@ -91,7 +92,7 @@ static void read_choice(answer_stream *s, const json_t *choice) {
         answer_piece p = {"", 0, n > 0 ? n : -1, ids};
         s->on_piece(s->ud, &p);
     } else if (n > 0) {
-        deliver(s, NULL, 0, n, ids);
+        stream_deliver(s, NULL, 0, n, ids);
     }
 }
 
@@ -100,9 +101,9 @@ static void read_cumulative(answer_stream *s, const json_t *o) {
     const json_t *text = json_object_get(o, "text"), *meta = json_object_get(o, "meta_info");
     size_t len = json_string_length(text);
     i64 total = -1, new_tokens = -1;
-    count(s, meta, "completion_tokens", most_tokens(s), &total);
-    count(s, meta, "prompt_tokens", ANSWER_TOKENS_MAX, &s->prompt_tokens);
-    count(s, meta, "cached_tokens", ANSWER_TOKENS_MAX, &s->cached_tokens);
+    stream_count(s, meta, "completion_tokens", most_tokens(s), &total);
+    stream_count(s, meta, "prompt_tokens", ANSWER_TOKENS_MAX, &s->prompt_tokens);
+    stream_count(s, meta, "cached_tokens", ANSWER_TOKENS_MAX, &s->cached_tokens);
     read_finish(s, json_object_get(meta, "finish_reason"));
     if (!len || s->error[0]) return; /* the reference's clients wait for text */
     if (total >= 0) {
@@ -110,7 +111,7 @@ static void read_cumulative(answer_stream *s, const json_t *o) {
         s->seen_tokens += new_tokens;
         s->output_tokens = total;
     }
-    deliver(s, text, s->seen < len ? s->seen : len, new_tokens, NULL);
+    stream_deliver(s, text, s->seen < len ? s->seen : len, new_tokens, NULL);
     if (len > s->seen) s->seen = len;
 }
 
@@ -152,7 +153,7 @@ static void read_line(answer_stream *s, const char *line, size_t n) {
 }
 
 void answer_stream_add(answer_stream *s, const char *bytes, size_t n) {
-    begin(s);
+    stream_begin(s);
     while (n && !s->keep_body && !s->error[0]) {
         const char *end = memchr(bytes, '\n', n);
         if (!end) break;
@@ -178,7 +179,7 @@ void answer_stream_add(answer_stream *s, const char *bytes, size_t n) {
 }
 
 void answer_stream_end(answer_stream *s) {
-    begin(s);
+    stream_begin(s);
     if (s->error[0]) return;
     if (s->keep_body) {
         if (s->line.len) read_json(s, s->line.data, s->line.len);

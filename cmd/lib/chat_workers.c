@@ -36,7 +36,7 @@ status chat_instant(json_t *chat, err *e) {
     return bad ? err_nomem(e, "the request", 0) : ST_OK;
 }
 
-static int on_event(void *user, moon_event event, const char *text, size_t n) {
+static int worker_on_event(void *user, moon_event event, const char *text, size_t n) {
     reply *r = user;
     if (event == MOON_REASONING) buf_add(&r->reasoning, text, n);
     if (event == MOON_CONTENT) buf_add(&r->content, text, n);
@@ -56,7 +56,7 @@ status ask_chat(moon_engine *m, const json_t *chat, i64 max_tokens, reply *r, er
     buf_clear(&r->content);
     json_decref(r->calls);
     r->calls = json_array();
-    moon_status st = moon_run(m, &q, on_event, r, &stats, &error);
+    moon_status st = moon_run(m, &q, worker_on_event, r, &stats, &error);
     free(text);
     if (st != MOON_OK && st != MOON_CANCELLED) return err_set(e, (status)st, "%s", error.text);
     if (r->reasoning.failed || r->content.failed || !r->calls) return err_nomem(e, "an answer", 0);

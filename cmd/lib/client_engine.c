@@ -49,7 +49,7 @@ typedef struct {
 
 /* ---- the engine thread ---- */
 
-static void keep(engine_client *k, const note *x) {
+static void client_engine_keep(engine_client *k, const note *x) {
     if (k->in.n == k->in.cap) {
         i64 more = k->in.cap ? 2 * k->in.cap : 1024;
         note *p = realloc(k->in.data, (size_t)more * sizeof *p);
@@ -63,7 +63,7 @@ static void keep(engine_client *k, const note *x) {
     k->in.data[k->in.n++] = *x;
 }
 
-static void on_events(void *ud, const sched_event *ev, i64 n) {
+static void client_engine_on_events(void *ud, const sched_event *ev, i64 n) {
     engine_client *k = ud;
     f64 t = now_s();
     pthread_mutex_lock(&k->lock);
@@ -77,7 +77,7 @@ static void on_events(void *ud, const sched_event *ev, i64 n) {
                   .finish = ev[i].finish,
                   .usage = ev[i].usage};
         if (x.kind == SCHED_END && ev[i].error) snprintf(x.error, sizeof x.error, "%.150s", ev[i].error->text);
-        keep(k, &x);
+        client_engine_keep(k, &x);
     }
     pthread_cond_signal(&k->came);
     pthread_mutex_unlock(&k->lock);
@@ -85,7 +85,7 @@ static void on_events(void *ud, const sched_event *ev, i64 n) {
 
 /* ---- the caller's thread ---- */
 
-static status prepare(client *c, client_request *r, err *e) {
+static status client_engine_prepare(client *c, client_request *r, err *e) {
     (void)c;
     (void)r;
     (void)e;
@@ -104,15 +104,15 @@ static status prompt_ids(engine_client *k, const client_request *r, ids_buf *ids
 }
 
 /* A request that was not taken ends like one that failed. */
-static void refuse(engine_client *k, task *t, const char *why) {
+static void client_engine_refuse(engine_client *k, task *t, const char *why) {
     note x = {.of = t, .t = now_s(), .kind = SCHED_END, .finish = SCHED_ERROR};
     snprintf(x.error, sizeof x.error, "%.150s", why);
     pthread_mutex_lock(&k->lock);
-    keep(k, &x);
+    client_engine_keep(k, &x);
     pthread_mutex_unlock(&k->lock);
 }
 
-static status start(client *c, client_request *r, client_answer *a, err *e) {
+static status client_engine_start(client *c, client_request *r, client_answer *a, err *e) {
     engine_client *k = (engine_client *)c;
     ids_buf ids = {0};
     task *t = calloc(1, sizeof *t);
@@ -135,7 +135,7 @@ static status start(client *c, client_request *r, client_answer *a, err *e) {
         a->output_tokens = 0;
         a->start_s = now_s();
         err why = {0};
-        if (scheduler_submit(k->s, &q, 1, &t->id, NULL, &why) != SCHED_ACCEPTED) refuse(k, t, why.text);
+        if (scheduler_submit(k->s, &q, 1, &t->id, NULL, &why) != SCHED_ACCEPTED) client_engine_refuse(k, t, why.text);
     }
     ids_free(&ids);
     if (st != ST_OK) free(t);
@@ -210,7 +210,7 @@ static bool fetch(engine_client *k, f64 until_s) {
     return k->out.n > 0;
 }
 
-static client_answer *wait_answer(client *c, f64 until_s) {
+static client_answer *client_engine_wait_answer(client *c, f64 until_s) {
     engine_client *k = (engine_client *)c;
     do {
         while (k->at < k->out.n) {
@@ -222,9 +222,9 @@ static client_answer *wait_answer(client *c, f64 until_s) {
     return NULL;
 }
 
-static status flush(client *c, err *e) { return scheduler_flush(((engine_client *)c)->s, e); }
+static status client_engine_flush(client *c, err *e) { return scheduler_flush(((engine_client *)c)->s, e); }
 
-static json_t *info(client *c) {
+static json_t *client_engine_info(client *c) {
     engine_client *k = (engine_client *)c;
     sched_stats s;
     scheduler_stats(k->s, &s);
@@ -234,7 +234,7 @@ static json_t *info(client *c) {
                      "cached_tokens", (json_int_t)s.cached_tokens, "max_running", (json_int_t)s.max_running);
 }
 
-static void close_client(client *c) {
+static void client_engine_close_client(client *c) {
     engine_client *k = (engine_client *)c;
     scheduler_close(k->s);
     tokenizer_close(k->tok);
@@ -250,17 +250,19 @@ static void close_client(client *c) {
 engine *client_engine_engine(const client *c) { return ((const engine_client *)c)->g; }
 const tokenizer *client_engine_tokenizer(const client *c) { return ((const engine_client *)c)->tok; }
 
-static const client_table table = {prepare, start, wait_answer, flush, info, close_client};
+static const client_table client_engine_table = {client_engine_prepare,     client_engine_start,
+                                                 client_engine_wait_answer, client_engine_flush,
+                                                 client_engine_info,        client_engine_close_client};
 
 status client_engine_open(client **out, const client_engine_options *o, err *e) {
     *out = NULL;
     engine_client *k = calloc(1, sizeof *k);
     if (!k) return err_nomem(e, "the client", sizeof *k);
-    k->c.t = &table;
+    k->c.t = &client_engine_table;
     k->c.o = o->o;
     pthread_mutex_init(&k->lock, NULL);
     pthread_cond_init(&k->came, NULL);
-    scheduler_options so = {.on_events = on_events,
+    scheduler_options so = {.on_events = client_engine_on_events,
                             .ud = k,
                             .max_queued = 1 << 20,
                             .max_queued_tokens = 1ll << 40,
@@ -281,6 +283,6 @@ status client_engine_open(client **out, const client_engine_options *o, err *e) 
         log_note("%s", engine_plan(k->g));
         return *out = &k->c, ST_OK;
     }
-    close_client(&k->c);
+    client_engine_close_client(&k->c);
     return st;
 }

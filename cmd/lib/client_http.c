@@ -133,7 +133,7 @@ static status merge_extra(client_request *r, const json_t *extra, err *e) {
     return bad || b->failed ? err_nomem(e, "a request", b->len) : ST_OK;
 }
 
-static status prepare(client *c, client_request *r, err *e) {
+static status client_http_prepare(client *c, client_request *r, err *e) {
     http_client *h = (http_client *)c;
     buf *b = &r->body;
     buf_clear(b);
@@ -152,9 +152,9 @@ static status prepare(client *c, client_request *r, err *e) {
 
 /* ---- requests ---- */
 
-static status start(client *c, client_request *r, client_answer *a, err *e) {
+static status client_http_start(client *c, client_request *r, client_answer *a, err *e) {
     http_client *h = (http_client *)c;
-    status st = r->body.len ? ST_OK : prepare(c, r, e);
+    status st = r->body.len ? ST_OK : client_http_prepare(c, r, e);
     if (st != ST_OK) return st;
     exchange *x = calloc(1, sizeof *x);
     if (!x) return err_nomem(e, "a request", sizeof *x);
@@ -171,23 +171,23 @@ static status start(client *c, client_request *r, client_answer *a, err *e) {
     return st;
 }
 
-static void fail(client_answer *a, const char *fmt, long status, const char *text) {
+static void client_http_fail(client_answer *a, const char *fmt, long status, const char *text) {
     err e;
     err_set(&e, ST_IO, fmt, status, text);
     snprintf(a->error, sizeof a->error, "%.250s", e.text);
 }
 
-static void finish(exchange *x) {
+static void client_http_finish(exchange *x) {
     client_answer *a = x->a;
     answer_stream *s = &x->stream;
     a->end_s = x->call.end_s;
     if (x->call.status == 200 && !x->call.error[0]) answer_stream_end(s);
     if (x->call.status == 200 && s->error[0]) /* which may have ended the transfer */
-        fail(a, "status %ld: %s", x->call.status, s->error);
+        client_http_fail(a, "status %ld: %s", x->call.status, s->error);
     else if (x->call.error[0])
-        fail(a, "transfer failed (status %ld): %s", x->call.status, x->call.error);
+        client_http_fail(a, "transfer failed (status %ld): %s", x->call.status, x->call.error);
     else if (x->call.status != 200)
-        fail(a, "status %ld: %.200s", x->call.status, x->refused.data ? x->refused.data : "");
+        client_http_fail(a, "status %ld: %.200s", x->call.status, x->refused.data ? x->refused.data : "");
     a->ok = !a->error[0];
     a->prompt_tokens = s->started ? s->prompt_tokens : -1;
     a->cached_tokens = s->started ? s->cached_tokens : -1;
@@ -200,12 +200,12 @@ static void finish(exchange *x) {
     }
 }
 
-static client_answer *wait_answer(client *c, f64 until_s) {
+static client_answer *client_http_wait_answer(client *c, f64 until_s) {
     http_call *call = http_pool_wait(((http_client *)c)->h, until_s);
     if (!call) return NULL;
     exchange *x = call->ud;
     client_answer *a = x->a;
-    finish(x);
+    client_http_finish(x);
     answer_stream_free(&x->stream);
     buf_free(&x->refused);
     free(x);
@@ -224,7 +224,7 @@ static json_t *get_json(http_client *h, const char *path, err *e) {
     return v;
 }
 
-static json_t *info(client *c) {
+static json_t *client_http_info(client *c) {
     json_t *v = get_json((http_client *)c, "/get_server_info", NULL);
     return v ? v : get_json((http_client *)c, "/server_info", NULL);
 }
@@ -237,7 +237,7 @@ char *client_http_model_info(client *c, const char *key) {
     return copy;
 }
 
-static status flush(client *c, err *e) {
+static status client_http_flush(client *c, err *e) {
     http_client *h = (http_client *)c;
     char url[1200];
     buf body = {0};
@@ -247,12 +247,13 @@ static status flush(client *c, err *e) {
     return st;
 }
 
-static void close_client(client *c) {
+static void client_http_close_client(client *c) {
     http_pool_close(((http_client *)c)->h);
     free(c);
 }
 
-static const client_table table = {prepare, start, wait_answer, flush, info, close_client};
+static const client_table client_http_table = {client_http_prepare, client_http_start, client_http_wait_answer,
+                                               client_http_flush,   client_http_info,  client_http_close_client};
 
 static status set_urls(http_client *h, const char *base, err *e) {
     static const char *const paths[] = {"/v1/completions", "/v1/chat/completions", "/generate"};
@@ -289,7 +290,7 @@ status client_http_open(client **out, const client_http_options *o, err *e) {
     *out = NULL;
     http_client *h = calloc(1, sizeof *h);
     if (!h) return err_nomem(e, "the client", sizeof *h);
-    h->c.t = &table;
+    h->c.t = &client_http_table;
     h->c.o = o->o;
     h->api = o->api;
     h->token_ids = o->token_ids;
@@ -299,6 +300,6 @@ status client_http_open(client **out, const client_http_options *o, err *e) {
     if (st == ST_OK) st = http_pool_open(&h->h, e);
     if (st == ST_OK) st = find_model(h, o->model, e);
     if (st == ST_OK) return *out = &h->c, ST_OK;
-    close_client(&h->c);
+    client_http_close_client(&h->c);
     return st;
 }

@@ -1,17 +1,17 @@
 #include "cmd/lib/curl_api.h"
 #include <dlfcn.h>
 
-static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
+static const char *const curl_names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
 
 status curl_api_open(const curl_api **out, err *e) {
     static curl_api api;
     static void *lib;
     if (lib) return *out = &api, ST_OK;
     void *p = NULL;
-    for (size_t i = 0; !p && i < COUNT_OF(names); i++) p = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; !p && i < COUNT_OF(curl_names); i++) p = dlopen(curl_names[i], RTLD_NOW | RTLD_LOCAL);
     if (!p)
         return err_set(e, ST_UNSUPPORTED, "requests over HTTP need libcurl (%s, Debian's package libcurl4): %s",
-                       names[0], dlerror());
+                       curl_names[0], dlerror());
 #define CURL_LOAD(name)                                                                                                \
     if (!(*(void **)&api.name = dlsym(p, "curl_" #name)))                                                              \
         return err_set(e, ST_UNSUPPORTED, "libcurl has no curl_" #name "; 7.68 or newer is needed");

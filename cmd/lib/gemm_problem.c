@@ -40,7 +40,7 @@ const gemm_shape gemm_kimi[GEMM_KIMI] = {
     {"head /8", G_LOGITS, 20480, 7168},
 };
 
-static status make_weight(gemm_gpu *b, const gemm_shape *s, u64 seed, op_weight **out, err *e) {
+static status gemm_make_weight(gemm_gpu *b, const gemm_shape *s, u64 seed, op_weight **out, err *e) {
     bool heads = s->kind == G_ABSORB || s->kind == G_UNABSORB;
     weight_view v = {
         .format = WF_BF16, .rows = heads ? s->rows * (NOPE + V_DIM) : s->rows, .cols = heads ? LATENT : s->cols};
@@ -97,8 +97,9 @@ status gemm_case_make(gemm_gpu *b, gemm_case *c, u64 rotate, err *e) {
     c->pool.dev = b->on.device;
     u64 n = (u64)c->n, widest = (u64)max_i64(c->s->cols, LATENT);
     for (i64 i = 0; st == ST_OK && i < c->sets; i++) {
-        st = make_weight(b, c->s, (u64)(b->seed + i) * 2, &c->w[i], e);
-        if (st == ST_OK && c->s->kind == G_SWIGLU) st = make_weight(b, c->s, (u64)(b->seed + i) * 2 + 1, &c->up[i], e);
+        st = gemm_make_weight(b, c->s, (u64)(b->seed + i) * 2, &c->w[i], e);
+        if (st == ST_OK && c->s->kind == G_SWIGLU)
+            st = gemm_make_weight(b, c->s, (u64)(b->seed + i) * 2 + 1, &c->up[i], e);
     }
     if (st == ST_OK) st = device_pool_add(&c->pool, &c->x, n * (u64)c->x_width, 2, "x", e);
     if (st == ST_OK) st = device_pool_add(&c->pool, &c->y, n * (u64)c->y_width, c->wide ? 4 : 2, "y", e);
@@ -124,7 +125,7 @@ void gemm_case_call(gemm_gpu *b, const gemm_case *c, i64 set) {
 }
 
 /* Row `row` of a weight as float32, by way of the GPU's embedding. */
-static void read_row(gemm_gpu *b, gemm_case *c, const op_weight *w, i64 row, i64 cols, f32 *out) {
+static void gemm_read_row(gemm_gpu *b, gemm_case *c, const op_weight *w, i64 row, i64 cols, f32 *out) {
     i32 id = (i32)row;
     bf16 h[COLS_MOST];
     b->on.device->write(b->on.device, c->ids, &id, sizeof id);
@@ -133,7 +134,7 @@ static void read_row(gemm_gpu *b, gemm_case *c, const op_weight *w, i64 row, i64
     for (i64 i = 0; i < cols; i++) out[i] = bf16_to_f32(h[i]);
 }
 
-static f64 dot(const f32 *a, const f32 *b, i64 n) {
+static f64 gemm_dot(const f32 *a, const f32 *b, i64 n) {
     f64 sum = 0;
     for (i64 i = 0; i < n; i++) sum += (f64)a[i] * (f64)b[i];
     return sum;
@@ -148,21 +149,21 @@ static f64 expected(gemm_gpu *b, gemm_case *c, const f32 *x, i64 at, f32 *row) {
         if (col >= LATENT) return (f64)q[NOPE + col - LATENT];
         f64 sum = 0;
         for (i64 d = 0; d < NOPE; d++) {
-            read_row(b, c, c->w[0], h * (NOPE + V_DIM) + d, LATENT, row);
+            gemm_read_row(b, c, c->w[0], h * (NOPE + V_DIM) + d, LATENT, row);
             sum += (f64)q[d] * (f64)row[col];
         }
         return sum;
     }
     if (s->kind == G_UNABSORB) {
         i64 h = at / V_DIM;
-        read_row(b, c, c->w[0], h * (NOPE + V_DIM) + NOPE + at % V_DIM, LATENT, row);
-        return dot(row, x + h * LATENT, LATENT);
+        gemm_read_row(b, c, c->w[0], h * (NOPE + V_DIM) + NOPE + at % V_DIM, LATENT, row);
+        return gemm_dot(row, x + h * LATENT, LATENT);
     }
-    read_row(b, c, c->w[0], at, s->cols, row);
-    f64 v = dot(row, x, s->cols);
+    gemm_read_row(b, c, c->w[0], at, s->cols, row);
+    f64 v = gemm_dot(row, x, s->cols);
     if (s->kind != G_SWIGLU) return v;
-    read_row(b, c, c->up[0], at, s->cols, row);
-    return v / (1.0 + exp(-v)) * dot(row, x, s->cols);
+    gemm_read_row(b, c, c->up[0], at, s->cols, row);
+    return v / (1.0 + exp(-v)) * gemm_dot(row, x, s->cols);
 }
 
 void gemm_case_read(gemm_gpu *b, const gemm_case *c, i64 token, f32 *out) {

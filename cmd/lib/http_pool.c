@@ -163,7 +163,7 @@ static void collect_done(http_pool *h) {
 static int milliseconds(f64 seconds) { return seconds <= 0 ? 0 : (int)fmin(ceil(seconds * 1e3), 1e6); }
 
 /* Waits for events or until `until_s` and lets curl handle them. */
-static void turn(http_pool *h, f64 until_s) {
+static void pool_turn(http_pool *h, f64 until_s) {
     struct epoll_event ev[256];
     f64 now = now_s(), wait = until_s - now;
     if (h->timer_s >= 0) wait = fmin(wait, h->timer_s - now);
@@ -182,7 +182,7 @@ static void turn(http_pool *h, f64 until_s) {
 
 http_call *http_pool_wait(http_pool *h, f64 until_s) {
     while (!h->done && (h->active || until_s > now_s())) {
-        turn(h, until_s);
+        pool_turn(h, until_s);
         if (!h->done && now_s() >= until_s) break;
     }
     http_call *c = h->done;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static status one_line(const char *text, size_t len, const char *what, jsonl_fn fn, void *ud, buf *out, err *e) {
+static status jsonl_one_line(const char *text, size_t len, const char *what, jsonl_fn fn, void *ud, buf *out, err *e) {
     json_t *line = json_parse(text, len, what, e);
     if (!line) return ST_FORMAT;
     status st = json_is_object(line) ? fn(ud, line, out, e) : err_set(e, ST_INPUT, "the line is not an object");
@@ -22,7 +22,7 @@ status jsonl_run(FILE *in, const char *what, jsonl_fn fn, void *ud, i64 *n_faile
         while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r')) len--;
         err line_err = {0};
         buf_clear(&out);
-        if (one_line(text, (size_t)len, what, fn, ud, &out, &line_err) != ST_OK) {
+        if (jsonl_one_line(text, (size_t)len, what, fn, ud, &out, &line_err) != ST_OK) {
             ++*n_failed;
             buf_clear(&out);
             buf_str(&out, "{\"error\": ");

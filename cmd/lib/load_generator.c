@@ -33,7 +33,7 @@ static f64 thread_cpu_s(void) {
     return (f64)t.tv_sec + (f64)t.tv_nsec / 1e9;
 }
 
-static status start(load *l, i64 i, err *e) {
+static status generator_start(load *l, i64 i, err *e) {
     load_item *it = &l->items[i];
     if (it->follows) {
         status st = l->o->extend(l->o->ud, &l->items[i - 1], it, e);
@@ -60,7 +60,7 @@ static status start_new(load *l, err *e) {
         while (l->next < l->n && l->items[l->next].follows);
         l->open++;
         if (l->o->rate) l->arrival_s += mt_exponential(l->o->rng, 1 / l->o->rate);
-        status st = start(l, i, e);
+        status st = generator_start(l, i, e);
         if (st != ST_OK) return st;
     }
     return ST_OK;
@@ -74,7 +74,7 @@ static status start_paused(load *l, err *e) {
         }
         i64 i = l->pauses[k].item;
         l->pauses[k] = l->pauses[--l->n_pauses];
-        status st = start(l, i, e);
+        status st = generator_start(l, i, e);
         if (st != ST_OK) return st;
     }
     return ST_OK;
@@ -87,7 +87,7 @@ static f64 next_due(const load *l) {
     return fmin(due, now_s() + 10);
 }
 
-static void finish(load *l, const client_answer *a) {
+static void generator_finish(load *l, const client_answer *a) {
     load_item *it = (load_item *)((char *)(uintptr_t)a - offsetof(load_item, a));
     i64 i = it - l->items;
     l->running--;
@@ -102,13 +102,13 @@ static void finish(load *l, const client_answer *a) {
     if (l->o->progress) progress_step(&l->p, (u64)l->done);
 }
 
-static status run(load *l, err *e) {
+static status generator_run(load *l, err *e) {
     while (l->done < l->n) {
         status st = start_new(l, e);
         if (st == ST_OK) st = start_paused(l, e);
         if (st != ST_OK) return st;
         const client_answer *a = client_wait(l->c, next_due(l));
-        if (a) finish(l, a);
+        if (a) generator_finish(l, a);
     }
     return ST_OK;
 }
@@ -119,7 +119,7 @@ status load_run(client *c, load_item *items, i64 n, const load_options *o, load_
     if (o->progress) progress_start(&l.p, "requests", "req", (u64)n);
     f64 cpu = thread_cpu_s();
     r->start_s = l.arrival_s = now_s();
-    status st = run(&l, e);
+    status st = generator_run(&l, e);
     while (st != ST_OK && l.running) /* nothing may be under way when the caller frees the items */
         l.running -= client_wait(c, now_s() + 3600) != NULL;
     r->end_s = now_s();

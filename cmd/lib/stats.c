@@ -28,7 +28,7 @@ f64 percentile(const f64 *sorted, i64 n, f64 q) {
     return t < 0.5 ? sorted[i] + step * t : sorted[j] - step * (1 - t); /* numpy's form of it */
 }
 
-static int ascending(const void *a, const void *b) {
+int f64_ascending(const void *a, const void *b) {
     f64 x = *(const f64 *)a, y = *(const f64 *)b;
     return (x > y) - (x < y);
 }
@@ -36,7 +36,7 @@ static int ascending(const void *a, const void *b) {
 summary summarize(f64_list *l) {
     summary s = {.n = l->n};
     if (!l->n) return s;
-    qsort(l->data, (size_t)l->n, sizeof *l->data, ascending);
+    qsort(l->data, (size_t)l->n, sizeof *l->data, f64_ascending);
     for (i64 i = 0; i < l->n; i++) s.mean += l->data[i];
     s.mean /= (f64)l->n;
     for (i64 i = 0; i < l->n; i++) s.std += (l->data[i] - s.mean) * (l->data[i] - s.mean);

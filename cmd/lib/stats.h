@@ -11,6 +11,7 @@ typedef struct {
 } f64_list;
 void f64_add(f64_list *l, f64 x);
 void f64_list_free(f64_list *l);
+int f64_ascending(const void *a, const void *b); /* for qsort of f64 */
 
 /* numpy.percentile(x, q), q in 0..100: linear between the neighbours. `sorted` [n] ascending, n >= 1. */
 f64 percentile(const f64 *sorted, i64 n, f64 q);

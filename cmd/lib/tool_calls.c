@@ -63,7 +63,7 @@ static void become(const char *program, const char *name, int in, int out) {
     _exit(127);
 }
 
-static status collect(int fd, buf *out, err *e) {
+static status calls_collect(int fd, buf *out, err *e) {
     char part[4096];
     for (;;) {
         ssize_t n = read(fd, part, sizeof part);
@@ -105,8 +105,8 @@ status tool_run(const char *program, const json_t *call, buf *result, err *e) {
     }
     close(ends[1]);
     fclose(input);
-    status st =
-        child < 0 ? err_set(e, ST_IO, "cannot start %s: %s", program, strerror(errno)) : collect(ends[0], result, e);
+    status st = child < 0 ? err_set(e, ST_IO, "cannot start %s: %s", program, strerror(errno))
+                          : calls_collect(ends[0], result, e);
     close(ends[0]);
     if (child < 0) return st;
     while (waitpid(child, &how, 0) < 0 && errno == EINTR) {}

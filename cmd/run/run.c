@@ -69,7 +69,7 @@ static void show_call(chat_run *r, const char *text, size_t n) {
     json_array_append_new(r->calls, call);
 }
 
-static int on_event(void *user, moon_event event, const char *text, size_t n) {
+static int cmd_run_on_event(void *user, moon_event event, const char *text, size_t n) {
     chat_run *r = user;
     if (event == MOON_REASONING) {
         set_dim(r, true);
@@ -138,7 +138,7 @@ static moon_status answer(chat_run *r, const char *raw_prompt, moon_error *error
     buf_clear(&r->answer);
     buf_clear(&r->reasoning);
     json_array_clear(r->calls);
-    moon_status st = moon_run(r->engine, &q, on_event, r, &stats, error);
+    moon_status st = moon_run(r->engine, &q, cmd_run_on_event, r, &stats, error);
     set_dim(r, false);
     if (r->answer.len || r->reasoning_open) show(r, r->answer.len || r->tty ? stdout : stderr, "\n", 1);
     if (stats.finish) print_speed(r, &stats);
@@ -147,7 +147,7 @@ static moon_status answer(chat_run *r, const char *raw_prompt, moon_error *error
 }
 
 /* What was answered, and thought: templates that keep no earlier reasoning leave it out. */
-static void add_answer(chat_run *r) {
+static void cmd_run_add_answer(chat_run *r) {
     json_t *said =
         json_pack("{s:s, s:s%, s:s%}", "role", "assistant", "content", r->answer.data ? r->answer.data : "",
                   r->answer.len, "reasoning_content", r->reasoning.data ? r->reasoning.data : "", r->reasoning.len);
@@ -280,7 +280,7 @@ static int converse(chat_run *r) {
         moon_error error;
         moon_status st = answer_with_tools(r, &error);
         if (st == MOON_OK || st == MOON_CANCELLED) {
-            add_answer(r);
+            cmd_run_add_answer(r);
         } else {
             fprintf(stderr, "moonlet run: %s\n", error.text);
             drop_messages(r, before);
@@ -297,7 +297,7 @@ static int converse(chat_run *r) {
     return r->write_failed ? EXIT_FAULT : result;
 }
 
-static int once(chat_run *r) {
+static int cmd_run_once(chat_run *r) {
     moon_error error;
     if (!r->raw && !add_message(r, "user", r->prompt, strlen(r->prompt))) return EXIT_FAULT;
     moon_status st = r->raw ? answer(r, r->prompt, &error) : answer_with_tools(r, &error);
@@ -310,7 +310,7 @@ static int once(chat_run *r) {
     return EXIT_FAULT;
 }
 
-static moon_status open_engine(chat_run *r, moon_error *error) {
+static moon_status cmd_run_open_engine(chat_run *r, moon_error *error) {
     err e = {0};
     if (model_opts_finish(&r->m, &e) != ST_OK)
         return error->status = (moon_status)e.code, strcpy(error->text, e.text), error->status;
@@ -331,7 +331,7 @@ static bool options_fit(const chat_run *r) {
 }
 
 /* What cannot be had is said before the model is loaded. */
-static bool read_tools(chat_run *r) {
+static bool cmd_run_read_tools(chat_run *r) {
     err e = {0};
     status st = ST_OK;
     if (r->image)
@@ -381,9 +381,9 @@ int cmd_run(int argc, char **argv) {
     if (exit_status >= 0) return exit_status;
     log_set_quiet(r.quiet);
     if (!options_fit(&r)) return EXIT_USAGE;
-    if (!read_tools(&r)) return EXIT_FAULT;
+    if (!cmd_run_read_tools(&r)) return EXIT_FAULT;
     moon_error error = {0};
-    if (open_engine(&r, &error) != MOON_OK) {
+    if (cmd_run_open_engine(&r, &error) != MOON_OK) {
         fprintf(stderr, "moonlet run: %s\n", error.text);
         moon_close(r.engine);
         json_decref(r.tools);
@@ -395,7 +395,7 @@ int cmd_run(int argc, char **argv) {
     bool begun = start_over(&r);
     /* Without SA_RESTART, so that Ctrl-C at the prompt ends the reading of a line. */
     sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
-    exit_status = !begun ? EXIT_FAULT : r.prompt ? once(&r) : converse(&r);
+    exit_status = !begun ? EXIT_FAULT : r.prompt ? cmd_run_once(&r) : converse(&r);
     json_decref(r.messages);
     json_decref(r.calls);
     json_decref(r.tools);

@@ -58,7 +58,7 @@ static status read_model_type(const char *dir, char *out, size_t cap, err *e) {
     return st;
 }
 
-static status choose_template(render_state *s, const char *dir, const char *name, err *e) {
+static status text_choose_template(render_state *s, const char *dir, const char *name, err *e) {
     char type[64];
     const char *why;
     if (name) return chat_template_parse(&s->kind, name, e);
@@ -88,7 +88,7 @@ int cmd_text_render(int argc, char **argv) {
     err e = {0};
     i64 n_failed = 0;
     status st = text_open(&dir, &s.tok, &e);
-    if (st == ST_OK) st = choose_template(&s, dir, name, &e);
+    if (st == ST_OK) st = text_choose_template(&s, dir, name, &e);
     if (st == ST_OK) st = jsonl_run(stdin, "line", answer_render, &s, &n_failed, &e);
     tokenizer_close(s.tok);
     if (st != ST_OK) return cmd_fail("text render", &e);

@@ -6,6 +6,7 @@
 #include "kernels/gpu/moe/moe_tuned.h"
 #include "cmd/lib/model_opts.h"
 #include "cmd/tune/tune.h"
+#include "cmd/lib/stats.h"
 #include "cmd/tune/tune_moe_layer.h"
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +14,8 @@
 #include <string.h>
 
 enum { ROUNDS = 5, FILE_MOST = 8 << 20 };
-static const f64 TRIAL_US = 300 /* of GPU time of a turn, at least */, REJECT = 1.3 /* times the best, in one trial */,
+static const f64 tune_TRIAL_US = 300 /* of GPU time of a turn, at least */,
+                 REJECT = 1.3 /* times the best, in one trial */,
                  GAIN = 0.98 /* of the default's time, or the default stays */;
 
 typedef struct {
@@ -36,7 +38,7 @@ typedef struct {
 } tuner;
 
 /* Calls of a layer that are to be timed: not yet in the table, and asked for. */
-static i64 buckets_of(const tuner *t, moe_format f, const moe_layer *s, i64 *out) {
+static i64 tune_buckets_of(const tuner *t, moe_format f, const moe_layer *s, i64 *out) {
     i64 n = 0;
     for (int i = 0; i < moe_n_buckets; i++) {
         moe_call c = {f, s->dim, s->inter, s->experts, s->topk, moe_buckets[i], ROWS_ANY};
@@ -47,17 +49,12 @@ static i64 buckets_of(const tuner *t, moe_format f, const moe_layer *s, i64 *out
     return n;
 }
 
-static void tell(const tuner *t, const moe_call *c, const char *rest) {
+static void tune_tell(const tuner *t, const moe_call *c, const char *rest) {
     (void)t;
     printf("%-8s %5lld x %-4lld %3lld experts, top-%lld, %5lld tokens  %s\n", moe_format_text(c->format),
            (long long)c->dim, (long long)c->inter, (long long)c->experts, (long long)c->topk, (long long)c->tokens,
            rest);
     fflush(stdout);
-}
-
-static int by_value(const void *a, const void *b) {
-    f64 x = *(const f64 *)a, y = *(const f64 *)b;
-    return (x > y) - (x < y);
 }
 
 /* A candidate for one call. */
@@ -79,7 +76,7 @@ static status admit(tuner *t, tune_layer *l, runner *c, bool first, f64 best, er
     if (st == ST_OK && !v.right) {
         snprintf(text, sizeof text, "%s is WRONG: error %.2e, a row %.2e from the built-in choice's%s; left out", how,
                  v.error, v.apart, v.same ? "" : ", other bits when repeated");
-        tell(t, &l->call, text);
+        tune_tell(t, &l->call, text);
         if (first)
             return err_set(e, ST_NUMERIC, "the built-in choice, %s, does not match the reference (error %.2e)%s", how,
                            c->error, v.same ? "" : " or itself when repeated");
@@ -97,27 +94,27 @@ static status admit(tuner *t, tune_layer *l, runner *c, bool first, f64 best, er
     }
     if (st == ST_OK) st = tune_time(l, c->r, c->calls, 1, &us, e);
     if (st != ST_OK) return st;
-    c->replays = max_i64(1, (i64)(TRIAL_US / (us * (f64)c->calls)));
+    c->replays = max_i64(1, (i64)(tune_TRIAL_US / (us * (f64)c->calls)));
     c->us = us;
     c->in = first || us < REJECT * best;
     return ST_OK;
 }
 
 /* Turns of all that are in, one after the other, so that a clock that drifts drifts for all. */
-static status compare(tune_layer *l, runner *all, int n, err *e) {
+static status tune_compare(tune_layer *l, runner *all, int n, err *e) {
     status st = ST_OK;
     for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; st == ST_OK && i < n; i++)
             if (all[i].in) st = tune_time(l, all[i].r, all[i].calls, all[i].replays, &all[i].turns[round], e);
     for (int i = 0; st == ST_OK && i < n; i++) {
         if (!all[i].in) continue;
-        qsort(all[i].turns, ROUNDS, sizeof(f64), by_value);
+        qsort(all[i].turns, ROUNDS, sizeof(f64), f64_ascending);
         all[i].us = all[i].turns[ROUNDS / 2];
     }
     return st;
 }
 
-static status keep(tuner *t, const tune_layer *l, const runner *all, int n, int best, err *e) {
+static status tune_keep(tuner *t, const tune_layer *l, const runner *all, int n, int best, err *e) {
     const tuned_row row = {l->call, all[best].how, all[best].us, all[0].us, 0};
     char text[200], how[MOE_CHOICE_TEXT], usual[MOE_CHOICE_TEXT];
     buf line = {0};
@@ -125,12 +122,12 @@ static status keep(tuner *t, const tune_layer *l, const runner *all, int n, int 
     moe_choice_text(all[0].how, usual);
     snprintf(text, sizeof text, "%-18s %9.2f us   built in: %-18s %9.2f us   error %.2e", how, row.us, usual,
              row.default_us, all[best].error);
-    tell(t, &l->call, text);
+    tune_tell(t, &l->call, text);
     for (int i = 0; i < n && t->o.all; i++) {
         moe_choice_text(all[i].how, how);
         snprintf(text, sizeof text, "    %-18s %9.2f us%s   error %.2e", how, all[i].us,
                  all[i].in ? "" : " (one trial)", all[i].error);
-        tell(t, &l->call, text);
+        tune_tell(t, &l->call, text);
     }
     bool ok = tuned_line(&line, t->chip, t->sms, &row) && fwrite(line.data, 1, line.len, t->file) == line.len &&
               !fflush(t->file);
@@ -149,23 +146,23 @@ static status tune_call(tuner *t, tune_layer *l, i64 tokens, err *e) {
         st = admit(t, l, &all[i], i == 0, least, e);
         if (all[i].in && all[i].us < least) least = all[i].us;
     }
-    if (st == ST_OK) st = compare(l, all, n, e);
+    if (st == ST_OK) st = tune_compare(l, all, n, e);
     for (int i = 1; i < n; i++)
         if (all[i].in && all[i].us < GAIN * all[0].us && all[i].us < all[best].us) best = i;
-    if (st == ST_OK) st = keep(t, l, all, n, best, e);
+    if (st == ST_OK) st = tune_keep(t, l, all, n, best, e);
     for (int i = 0; i < n; i++) t->t.dev->forget(t->t.dev, all[i].r);
     return st;
 }
 
-static bool out_of_time(const tuner *t) { return t->o.limit && now_s() - t->start > (f64)t->o.limit; }
+static bool tune_out_of_time(const tuner *t) { return t->o.limit && now_s() - t->start > (f64)t->o.limit; }
 
 static status tune_one_layer(tuner *t, moe_format f, const moe_layer *s, err *e) {
-    i64 tokens[64], n = buckets_of(t, f, s, tokens);
-    if (!n || out_of_time(t)) return ST_OK;
+    i64 tokens[64], n = tune_buckets_of(t, f, s, tokens);
+    if (!n || tune_out_of_time(t)) return ST_OK;
     tune_layer *l = malloc(sizeof *l);
     if (!l) return err_nomem(e, "a layer", sizeof *l);
     status st = tune_layer_open(l, &t->t, f, s, tokens[n - 1], e);
-    for (i64 i = 0; st == ST_OK && i < n && !out_of_time(t); i++) {
+    for (i64 i = 0; st == ST_OK && i < n && !tune_out_of_time(t); i++) {
         st = tune_call(t, l, tokens[i], e);
         progress_step(&t->p, ++t->done);
     }
@@ -175,7 +172,7 @@ static status tune_one_layer(tuner *t, moe_format f, const moe_layer *s, err *e)
     return st;
 }
 
-static status read_shape(const char *text, moe_layer *out, err *e) {
+static status tune_read_shape(const char *text, moe_layer *out, err *e) {
     long long v[4];
     char end;
     if (sscanf(text, "%lld,%lld,%lld,%lld%c", v, v + 1, v + 2, v + 3, &end) != 4 || v[0] < 64 || v[0] > 1 << 14 ||
@@ -194,14 +191,14 @@ static status tune_all(tuner *t, err *e) {
     int n = t->o.shapes.n ? t->o.shapes.n : MOE_LAYERS;
     status st = ST_OK;
     i64 tokens[64];
-    for (int i = 0; st == ST_OK && i < t->o.shapes.n; i++) st = read_shape(t->o.shapes.items[i], &own[i], e);
+    for (int i = 0; st == ST_OK && i < t->o.shapes.n; i++) st = tune_read_shape(t->o.shapes.items[i], &own[i], e);
     bool wanted[MOE_OTHER] = {false};
     for (int f = 0; f < MOE_OTHER; f++) {
         wanted[f] = !t->o.formats.n;
         for (int k = 0; k < t->o.formats.n; k++)
             wanted[f] = wanted[f] || !strcmp(t->o.formats.items[k], moe_format_text((moe_format)f));
         for (int i = 0; st == ST_OK && i < n && wanted[f]; i++)
-            t->left += (u64)buckets_of(t, (moe_format)f, &layers[i], tokens);
+            t->left += (u64)tune_buckets_of(t, (moe_format)f, &layers[i], tokens);
     }
     progress_start(&t->p, "calls tuned", "calls", t->left);
     for (int f = 0; f < MOE_OTHER; f++)
@@ -211,7 +208,7 @@ static status tune_all(tuner *t, err *e) {
 }
 
 /* What is there is kept and added to, or begun anew. */
-static status open_table(tuner *t, err *e) {
+static status tune_open_table(tuner *t, err *e) {
     static char path[4096];
     char name[80];
     buf text = {0};
@@ -279,7 +276,7 @@ static int tune_moe(int argc, char **argv) {
         ops_init_ref(&t.t.ref);
         t.t.g = gpu.gpu, t.t.o = gpu.ops, t.t.dev = gpu.device;
         t.chip = gpu_name(t.t.g), t.sms = gpu_processors(t.t.g);
-        st = open_table(&t, &e);
+        st = tune_open_table(&t, &e);
     }
     if (st == ST_OK) st = tune_all(&t, &e);
     if (t.file && fclose(t.file) && st == ST_OK) st = err_set(&e, ST_IO, "--out %s cannot be written", t.o.out);

@@ -7,6 +7,7 @@
 #include "kernels/gpu/moe/moe_tuned.h"
 #include "cmd/lib/model_opts.h"
 #include "cmd/lib/synthetic.h"
+#include "cmd/lib/stats.h"
 #include "cmd/tune/tune.h"
 #include <math.h>
 #include <stdio.h>
@@ -23,12 +24,12 @@ enum {
     CALLS_MOST = 64,
     FEW = 512 /* rows of answers and of logits */
 };
-static const u64 ROTATE = 160u << 20; /* bytes of weights used in turn: the L2 has 60 MB */
-static const f64 TRIAL_US = 250,      /* of GPU time of a turn, at least */
-    NEAR = 1.06,                      /* times the best of one trial: what is timed in turns */
-    STEADY = 1.04,                    /* times the least turn: a median that nothing disturbed */
-    LEAST_US = 0.5, LONG_US = 1500,   /* a call for which only what the library offers for it is tried */
-    GAIN = 0.98,                      /* of the built-in choice's time, or that one stays */
+static const u64 tune_gemm_ROTATE = 160u << 20; /* bytes of weights used in turn: the L2 has 60 MB */
+static const f64 tune_gemm_TRIAL_US = 250,      /* of GPU time of a turn, at least */
+    NEAR = 1.06,                                /* times the best of one trial: what is timed in turns */
+    STEADY = 1.04,                              /* times the least turn: a median that nothing disturbed */
+    LEAST_US = 0.5, LONG_US = 1500,             /* a call for which only what the library offers for it is tried */
+    GAIN = 0.98,                                /* of the built-in choice's time, or that one stays */
     BOUND = 4e-3, BOUND_USUAL = 4e-3;
 
 typedef struct {
@@ -103,7 +104,7 @@ typedef struct {
     int n;
 } job;
 
-static gemm_call call_of(const gemm_shape *s, i64 tokens) {
+static gemm_call tune_gemm_call_of(const gemm_shape *s, i64 tokens) {
     enum { NOPE = 128, V_DIM = 128, LATENT = 512 };
     if (s->kind == G_ABSORB) return (gemm_call){GEMM_ACROSS, false, LATENT, NOPE, s->rows, tokens};
     if (s->kind == G_UNABSORB) return (gemm_call){GEMM_LINEAR, false, V_DIM, LATENT, s->rows, tokens};
@@ -112,13 +113,13 @@ static gemm_call call_of(const gemm_shape *s, i64 tokens) {
 }
 
 /* Numbers of rows that are to be timed: not yet in the table, and asked for. */
-static i64 buckets_of(const tuner *t, const tuned_shape *s, i64 out[COUNT_OF(buckets)]) {
+static i64 tune_gemm_buckets_of(const tuner *t, const tuned_shape *s, i64 out[COUNT_OF(buckets)]) {
     i64 n = 0;
     bool named = !t->o.only.n;
     if (s->s.kind == G_ADD && !t->library) return 0; /* nothing to choose from */
     for (int i = 0; i < t->o.only.n; i++) named = named || !strcmp(t->o.only.items[i], s->s.name);
     for (size_t i = 0; named && i < COUNT_OF(buckets); i++) {
-        gemm_call c = call_of(&s->s, buckets[i]);
+        gemm_call c = tune_gemm_call_of(&s->s, buckets[i]);
         bool asked = !t->o.tokens.n && buckets[i] <= s->most;
         for (int k = 0; k < t->o.tokens.n; k++) asked = asked || strtoll(t->o.tokens.items[k], NULL, 10) == buckets[i];
         if (asked && !gemm_exact(&t->known, &c, t->library)) out[n++] = buckets[i];
@@ -126,25 +127,20 @@ static i64 buckets_of(const tuner *t, const tuned_shape *s, i64 out[COUNT_OF(buc
     return n;
 }
 
-static void tell(const job *j, const char *rest) {
+static void tune_gemm_tell(const job *j, const char *rest) {
     printf("%-20s %6lld x %-6lld %5lld rows  %s\n", j->c->s->name, (long long)j->call.rows, (long long)j->call.cols,
            (long long)j->call.tokens, rest);
     fflush(stdout);
 }
 
-static int by_value(const void *a, const void *b) {
-    f64 x = *(const f64 *)a, y = *(const f64 *)b;
-    return (x > y) - (x < y);
-}
-
-static void queue_calls(void *ud) {
+static void tune_gemm_queue_calls(void *ud) {
     const job *j = ud;
     for (i64 i = 0; i < j->calls; i++) gemm_case_call(&j->t->gpu, j->c, i);
 }
 
-static status record(job *j, const gemm_choice *how, device_recording **out, err *e) {
+static status tune_gemm_record(job *j, const gemm_choice *how, device_recording **out, err *e) {
     ops_gpu_force_gemm(&j->t->gpu.on.ops, how);
-    status st = j->t->gpu.on.device->record(j->t->gpu.on.device, queue_calls, j, out, e);
+    status st = j->t->gpu.on.device->record(j->t->gpu.on.device, tune_gemm_queue_calls, j, out, e);
     ops_gpu_force_gemm(&j->t->gpu.on.ops, NULL);
     return st;
 }
@@ -177,7 +173,7 @@ static void call_once(job *j, const gemm_choice *how, gemm_seen *seen) {
 }
 
 /* Runs the call once and reads rows of it, which held no numbers before, or zeros where it adds to them. */
-static status run_once(job *j, const gemm_choice *how, gemm_seen *seen, f32 *rows, err *e) {
+static status tune_gemm_run_once(job *j, const gemm_choice *how, gemm_seen *seen, f32 *rows, err *e) {
     gemm_gpu *g = &j->t->gpu;
     const i64 n = j->c->n, width = j->c->y_width, size = j->c->wide ? 4 : 2;
     memset(rows, j->c->s->kind == G_ADD ? 0 : 0xff, (size_t)(width * size));
@@ -203,41 +199,41 @@ static bool near_enough(const job *j, const f32 *rows, f64 *error) {
 static status check(job *j, runner *c, bool first, bool *right, err *e) {
     const u64 bytes = (u64)(SPREAD * j->c->y_width) * 4;
     gemm_seen seen = {0};
-    status st = run_once(j, &c->how, &seen, j->got, e);
+    status st = tune_gemm_run_once(j, &c->how, &seen, j->got, e);
     if (first) memcpy(j->usual, j->got, bytes);
     *right = st == ST_OK && !seen.refused && near_enough(j, j->got, &c->error);
-    if (*right) st = run_once(j, &c->how, &seen, j->more, e);
+    if (*right) st = tune_gemm_run_once(j, &c->how, &seen, j->more, e);
     if (*right && memcmp(j->got, j->more, bytes)) {
         *right = false;
-        tell(j, "a second run has other bits; left out");
+        tune_gemm_tell(j, "a second run has other bits; left out");
     }
     return st;
 }
 
 /* The call as it is built in: what it is to the library, what it takes, what it should give. */
-static status begin(job *j, err *e) {
+static status tune_gemm_begin(job *j, err *e) {
     runner *c = &j->all[0];
     gemm_seen seen = {0};
     gemm_choice all[GEMM_CANDIDATES];
     f64 us = 0;
-    j->call = call_of(j->c->s, j->c->n);
+    j->call = tune_gemm_call_of(j->c->s, j->c->n);
     j->samples = j->c->s->kind == G_ABSORB ? WANT_ACROSS : GEMM_SAMPLES;
     for (i64 i = 0; i < j->samples; i++) j->at[i] = i * (j->c->y_width - 1) / (j->samples - 1);
     for (i64 i = 0; i < WANT_TOKENS; i++) j->tokens[i] = i * (j->c->n - 1);
     c->how = gemm_default(j->t->library);
     status st = gemm_case_want(&j->t->gpu, j->c, j->tokens, WANT_TOKENS, j->at, j->samples, j->want, e);
-    if (st == ST_OK) st = run_once(j, &c->how, &seen, j->got, e);
+    if (st == ST_OK) st = tune_gemm_run_once(j, &c->how, &seen, j->got, e);
     if (st != ST_OK) return st;
     if (!gemm_same(&seen.call, &j->call)) return err_set(e, ST_UNSUPPORTED, "this product is not chosen by a table");
     j->calls = j->replays = 1;
-    st = record(j, &c->how, &c->r, e);
+    st = tune_gemm_record(j, &c->how, &c->r, e);
     for (int i = 0; st == ST_OK && i < 2; i++) st = time_turn(j, c->r, &us, e);
     j->t->gpu.on.device->forget(j->t->gpu.on.device, c->r);
     c->r = NULL;
     us = fmax(us, LEAST_US);
-    j->calls = max_i64(1, min_i64(min_i64(CALLS_MOST, j->c->sets), (i64)(4 * TRIAL_US / us)));
-    j->replays = max_i64(1, (i64)(TRIAL_US / (us * (f64)j->calls)));
-    j->ahead = us * (f64)j->calls < 2 * TRIAL_US;
+    j->calls = max_i64(1, min_i64(min_i64(CALLS_MOST, j->c->sets), (i64)(4 * tune_gemm_TRIAL_US / us)));
+    j->replays = max_i64(1, (i64)(tune_gemm_TRIAL_US / (us * (f64)j->calls)));
+    j->ahead = us * (f64)j->calls < 2 * tune_gemm_TRIAL_US;
     j->n = gpu_gemm_candidates(&j->t->gpu.on.ops, &seen, buckets, us > LONG_US ? 0 : (i64)COUNT_OF(buckets), all);
     for (int i = 0; i < j->n; i++) j->all[i].how = all[i];
     return st;
@@ -254,7 +250,7 @@ static status try_all(job *j, f64 *least, err *e) {
         call_once(j, &c->how, &seen); /* the library loads a kernel when it is first run */
         c->in = !seen.refused;
         if (!c->in) continue;
-        st = record(j, &c->how, &c->r, e);
+        st = tune_gemm_record(j, &c->how, &c->r, e);
         if (st == ST_OK) st = time_turn(j, c->r, &c->us, e);
         if (st == ST_OK && c->us < 1.5 * *least) st = time_turn(j, c->r, &us, e);
         c->us = fmin(c->us, us);
@@ -274,7 +270,7 @@ static status take_turns(job *j, bool *steady, err *e) {
     for (int i = 0; st == ST_OK && i < j->n; i++) {
         runner *c = &j->all[i];
         if (!c->in) continue;
-        qsort(c->turns, ROUNDS, sizeof(f64), by_value);
+        qsort(c->turns, ROUNDS, sizeof(f64), f64_ascending);
         c->us = c->turns[ROUNDS / 2];
         *steady = *steady && c->us < STEADY * c->turns[0];
     }
@@ -283,7 +279,7 @@ static status take_turns(job *j, bool *steady, err *e) {
 
 /* One trial of each; then those near the best are checked and timed in turns, again where something else disturbed
  * them. */
-static status compare(job *j, err *e) {
+static status tune_gemm_compare(job *j, err *e) {
     f64 least;
     bool steady = false;
     status st = try_all(j, &least, e);
@@ -301,7 +297,7 @@ static status compare(job *j, err *e) {
     return st;
 }
 
-static status keep(const job *j, int best, err *e) {
+static status tune_gemm_keep(const job *j, int best, err *e) {
     const tuner *t = j->t;
     const gemm_row row = {j->call, t->library, j->all[best].how, j->all[best].us, j->all[0].us, 0};
     char text[GEMM_CHOICE_TEXT + 120], how[GEMM_CHOICE_TEXT];
@@ -309,7 +305,7 @@ static status keep(const job *j, int best, err *e) {
     gemm_choice_text(&j->all[best].how, how);
     snprintf(text, sizeof text, "%9.2f us, built in %9.2f us, %5.1f %%, error %.2e, candidate %d of %d: %s", row.us,
              row.default_us, 100 * (row.us / row.default_us - 1), j->all[best].error, best, j->n, how);
-    tell(j, text);
+    tune_gemm_tell(j, text);
     for (int i = 0; i < j->n && t->o.all; i++) {
         gemm_choice_text(&j->all[i].how, how);
         snprintf(text, sizeof text, "    %2d %9.2f us%s  %s", i, j->all[i].us,
@@ -317,7 +313,7 @@ static status keep(const job *j, int best, err *e) {
                  : j->all[i].us > 0 ? " (one trial)"
                                     : " (refused)",
                  how);
-        tell(j, text);
+        tune_gemm_tell(j, text);
     }
     bool ok = gemm_line(&line, t->chip, t->sms, &row) && fwrite(line.data, 1, line.len, t->file) == line.len &&
               !fflush(t->file);
@@ -325,33 +321,33 @@ static status keep(const job *j, int best, err *e) {
     return ok ? ST_OK : err_set(e, ST_IO, "--out %s cannot be written", t->o.out);
 }
 
-static status tune_call(tuner *t, gemm_case *c, err *e) {
+static status tune_gemm_tune_call(tuner *t, gemm_case *c, err *e) {
     const u64 bytes = (u64)(SPREAD * c->y_width) * 4;
     job *j = calloc(1, sizeof *j);
     if (!j) return err_nomem(e, "a product", sizeof *j);
     j->t = t, j->c = c;
     j->usual = malloc(bytes), j->got = malloc(bytes), j->more = malloc(bytes);
-    status st = j->usual && j->got && j->more ? begin(j, e) : err_nomem(e, "rows", bytes);
+    status st = j->usual && j->got && j->more ? tune_gemm_begin(j, e) : err_nomem(e, "rows", bytes);
     int best = 0;
-    if (st == ST_OK) st = compare(j, e);
+    if (st == ST_OK) st = tune_gemm_compare(j, e);
     for (int i = 1; i < j->n; i++)
         if (j->all[i].in && j->all[i].us < GAIN * j->all[0].us && j->all[i].us < j->all[best].us) best = i;
-    if (st == ST_OK) st = keep(j, best, e);
+    if (st == ST_OK) st = tune_gemm_keep(j, best, e);
     for (int i = 0; i < j->n; i++) t->gpu.on.device->forget(t->gpu.on.device, j->all[i].r);
     free(j->usual), free(j->got), free(j->more), free(j);
     return st;
 }
 
-static bool out_of_time(const tuner *t) { return t->o.limit && now_s() - t->start > (f64)t->o.limit; }
+static bool tune_gemm_out_of_time(const tuner *t) { return t->o.limit && now_s() - t->start > (f64)t->o.limit; }
 
 static status tune_shape(tuner *t, const tuned_shape *s, err *e) {
-    i64 rows[COUNT_OF(buckets)], n = buckets_of(t, s, rows);
-    if (!n || out_of_time(t)) return ST_OK;
+    i64 rows[COUNT_OF(buckets)], n = tune_gemm_buckets_of(t, s, rows);
+    if (!n || tune_gemm_out_of_time(t)) return ST_OK;
     gemm_case c = {.s = &s->s, .n = rows[n - 1]};
-    status st = gemm_case_make(&t->gpu, &c, ROTATE, e);
-    for (i64 i = 0; st == ST_OK && i < n && !out_of_time(t); i++) {
+    status st = gemm_case_make(&t->gpu, &c, tune_gemm_ROTATE, e);
+    for (i64 i = 0; st == ST_OK && i < n && !tune_gemm_out_of_time(t); i++) {
         c.n = rows[i];
-        st = tune_call(t, &c, e);
+        st = tune_gemm_tune_call(t, &c, e);
         progress_step(&t->p, ++t->done);
     }
     if (st != ST_OK) err_prefix(e, "%s, %lld rows", s->s.name, (long long)c.n);
@@ -361,19 +357,19 @@ static status tune_shape(tuner *t, const tuned_shape *s, err *e) {
 
 /* Some ranks have weights of one shape under two names. */
 static bool is_again(const tuned_shape *list, size_t i) {
-    const gemm_call c = call_of(&list[i].s, 1);
+    const gemm_call c = tune_gemm_call_of(&list[i].s, 1);
     for (size_t k = 0; k < i; k++) {
-        const gemm_call before = call_of(&list[k].s, 1);
+        const gemm_call before = tune_gemm_call_of(&list[k].s, 1);
         if (gemm_same(&c, &before)) return true;
     }
     return false;
 }
 
-static status tune_all(tuner *t, const tuned_shape *list, size_t n, err *e) {
+static status tune_gemm_tune_all(tuner *t, const tuned_shape *list, size_t n, err *e) {
     i64 rows[COUNT_OF(buckets)];
     status st = ST_OK;
     for (size_t i = 0; i < n; i++)
-        if (!is_again(list, i)) t->left += (u64)buckets_of(t, &list[i], rows);
+        if (!is_again(list, i)) t->left += (u64)tune_gemm_buckets_of(t, &list[i], rows);
     progress_start(&t->p, "products tuned", "products", t->left);
     for (size_t i = 0; st == ST_OK && i < n; i++)
         if (!is_again(list, i)) st = tune_shape(t, &list[i], e);
@@ -382,7 +378,7 @@ static status tune_all(tuner *t, const tuned_shape *list, size_t n, err *e) {
 }
 
 /* What is there is kept and added to, or begun anew. */
-static status open_table(tuner *t, err *e) {
+static status tune_gemm_open_table(tuner *t, err *e) {
     static char path[4096];
     char name[80];
     buf text = {0};
@@ -458,10 +454,11 @@ int tune_gemm(int argc, char **argv) {
     if (st == ST_OK) {
         t.library = gpu_gemm_library(&t.gpu.on.ops);
         t.chip = gpu_name(t.gpu.on.gpu), t.sms = gpu_processors(t.gpu.on.gpu);
-        st = open_table(&t, &e);
+        st = tune_gemm_open_table(&t, &e);
     }
     if (st == ST_OK)
-        st = t.o.shapes.n ? tune_all(&t, own, (size_t)t.o.shapes.n, &e) : tune_all(&t, shapes, COUNT_OF(shapes), &e);
+        st = t.o.shapes.n ? tune_gemm_tune_all(&t, own, (size_t)t.o.shapes.n, &e)
+                          : tune_gemm_tune_all(&t, shapes, COUNT_OF(shapes), &e);
     if (t.file && fclose(t.file) && st == ST_OK) st = err_set(&e, ST_IO, "--out %s cannot be written", t.o.out);
     if (st == ST_OK)
         printf("%s: %llu of %llu products timed in %.0f s%s\n", t.o.out, (unsigned long long)t.done,

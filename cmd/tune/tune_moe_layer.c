@@ -61,7 +61,7 @@ static status ref_slot(tune_layer *l, int r, i64 slot, bool int8, f32 *out, err 
 }
 
 /* Row r: its slots side by side, added in order. */
-static status ref_row(tune_layer *l, int r, bool int8, f32 *out, err *e) {
+static status layer_ref_row(tune_layer *l, int r, bool int8, f32 *out, err *e) {
     const moe_call *c = &l->call;
     f32 *parts = malloc((u64)(c->topk * c->dim) * 4);
     status st = parts ? ST_OK : err_nomem(e, "a row of ref's", (u64)(c->topk * c->dim) * 4);
@@ -81,7 +81,7 @@ static status ref_row(tune_layer *l, int r, bool int8, f32 *out, err *e) {
     return st;
 }
 
-static status make_rows(tune_layer *l, err *e) {
+static status layer_make_rows(tune_layer *l, err *e) {
     const moe_call *c = &l->call;
     synth s = {77};
     for (i64 i = 0; i < c->topk; i++) l->weight_row[i] = (1.0f + 0.5f * synth_uniform(&s)) / (f32)c->topk;
@@ -94,7 +94,7 @@ static status make_rows(tune_layer *l, err *e) {
             return err_nomem(e, "ref's rows", (u64)(TUNE_ROWS * c->dim) * 4);
     status st = ST_OK;
     for (int i = 0; st == ST_OK && i < 2 * TUNE_ROWS; i++)
-        if (l->want[i / 2]) st = ref_row(l, i % 2, i >= 2, l->want[i / 2] + i % 2 * c->dim, e);
+        if (l->want[i / 2]) st = layer_ref_row(l, i % 2, i >= 2, l->want[i / 2] + i % 2 * c->dim, e);
     return st;
 }
 
@@ -135,7 +135,7 @@ status tune_layer_open(tune_layer *l, tune_gpu *t, moe_format f, const moe_layer
     weight_view *v = calloc(n, sizeof *v);
     status st = v ? make_weights(l, v, e) : err_nomem(e, "a list of weights", n * sizeof *v);
     free(v);
-    if (st == ST_OK) st = make_rows(l, e);
+    if (st == ST_OK) st = layer_make_rows(l, e);
     const u64 cells = (u64)min_i64(TUNE_BYTES / 2, most * l->call.dim);
     if (st == ST_OK && !(l->rows = malloc(3 * cells * 2))) st = err_nomem(e, "rows", 3 * cells * 2);
     if (st == ST_OK) {
@@ -262,7 +262,7 @@ typedef struct {
     tune_layer *l;
     i64 calls;
 } call_queue;
-static void queue_calls(void *ud) {
+static void layer_queue_calls(void *ud) {
     const call_queue *q = ud;
     for (i64 i = 0; i < q->calls; i++) {
         moe_args a = args_of(q->l, i % TUNE_SETS);
@@ -273,7 +273,7 @@ static void queue_calls(void *ud) {
 status tune_record(tune_layer *l, const moe_choice *how, i64 calls, device_recording **out, err *e) {
     call_queue q = {l, calls};
     ops_gpu_force(&l->t->o, how);
-    status st = l->t->dev->record(l->t->dev, queue_calls, &q, out, e);
+    status st = l->t->dev->record(l->t->dev, layer_queue_calls, &q, out, e);
     ops_gpu_force(&l->t->o, NULL);
     return st;
 }

@@ -24,7 +24,7 @@ const char *moon_version(void) { return MOON_VERSION; }
 const char *moon_plan(const moon_engine *m) { return engine_plan(m->engine); }
 const char *moon_template(const moon_engine *m) { return m->template_line; }
 
-static status choose_template(moon_engine *m, const moon_options *o, err *e) {
+static status api_choose_template(moon_engine *m, const moon_options *o, err *e) {
     const char *why = "asked for";
     if (o->chat_template) {
         status st = chat_template_parse(&m->template, o->chat_template, e);
@@ -36,7 +36,7 @@ static status choose_template(moon_engine *m, const moon_options *o, err *e) {
     return ST_OK;
 }
 
-static status open_parts(moon_engine *m, const moon_options *o, err *e) {
+static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
     const engine_options eo = {.model_dir = o->model_dir,
                                .device = o->device,
                                .cpu_mask = o->cpu_mask,
@@ -62,7 +62,7 @@ static status open_parts(moon_engine *m, const moon_options *o, err *e) {
     if (tokenizer_vocab_size(m->tok) > c->vocab)
         return err_set(e, ST_FORMAT, "%s: the tokenizer has %d ids, config.json's vocab_size is %lld", o->model_dir,
                        tokenizer_vocab_size(m->tok), (long long)c->vocab);
-    st = choose_template(m, o, e);
+    st = api_choose_template(m, o, e);
     const scheduler_options so = {.on_events = api_on_events, .manual = true};
     if (st == ST_OK) st = scheduler_open(&m->scheduler, m->engine, &so, e);
     return st != ST_OK ? st : stops_of(c->eos, c->n_eos, m->tok, &m->stops, e);
@@ -77,7 +77,7 @@ moon_status moon_open(moon_engine **out, const moon_options *o, moon_error *erro
     if (!o->model_dir) return api_result(err_set(&e, ST_INPUT, "moon_options.model_dir is not set"), &e, error);
     moon_engine *m = calloc(1, sizeof *m);
     if (!m) return api_result(err_nomem(&e, "the engine", sizeof *m), &e, error);
-    status st = open_parts(m, o, &e);
+    status st = api_open_parts(m, o, &e);
     if (st != ST_OK) {
         moon_close(m);
         return api_result(st, &e, error);

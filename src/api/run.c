@@ -31,7 +31,7 @@ static status emit(job *j, moon_event event, const char *text, size_t n, err *e)
 /* Tool calls are handed out whole: {"id": ..., "name": ..., "arguments": "..."}; the arguments are text, as
  * in the OpenAI API, because a model may write something that is no JSON. A call cut off by the end is
  * dropped. */
-static status on_parsed(void *ud, const parse_event *ev, err *e) {
+static status api_on_parsed(void *ud, const parse_event *ev, err *e) {
     job *j = ud;
     switch (ev->kind) {
     case PARSE_REASONING: return emit(j, MOON_REASONING, ev->text, ev->len, e);
@@ -85,10 +85,10 @@ static status prepare_chat(job *j, err *e) {
         log_warn("tools are rendered as JSON, not as TypeScript: %s", j->prompt.tools_json.text);
     const parse_options po = {
         .tools = r.tools, .in_think = j->prompt.in_think, .plain = json_is_false(json_object_get(kwargs, "thinking"))};
-    return parser_open(&j->parser, j->m->tok, &po, on_parsed, j, e);
+    return parser_open(&j->parser, j->m->tok, &po, api_on_parsed, j, e);
 }
 
-static status prepare(job *j, err *e) {
+static status api_prepare(job *j, err *e) {
     const moon_request *q = j->q;
     if (!q || q->size != sizeof *q)
         return err_set(e, ST_INPUT, "moon_request.size is not that of this version (%zu)", sizeof *q);
@@ -97,7 +97,7 @@ static status prepare(job *j, err *e) {
     return tokenizer_encode(j->m->tok, q->prompt, strlen(q->prompt), false, &j->prompt.ids, e);
 }
 
-static status deliver(job *j, i32 id, err *e) {
+static status api_deliver(job *j, i32 id, err *e) {
     if (j->parser) return parse_add(j->parser, id, e);
     buf_clear(&j->piece);
     status st = decode_stream_add(&j->raw, j->m->tok, id, false, &j->piece, e);
@@ -140,20 +140,20 @@ void api_on_events(void *ud, const sched_event *ev, i64 n) {
         job *j = ev[i].user;
         if (ev[i].kind == SCHED_END) on_end(j, &ev[i]);
         if (ev[i].kind == SCHED_TOKEN && !ev[i].is_stop && j->st == ST_OK) {
-            j->st = deliver(j, ev[i].token, &j->e);
+            j->st = api_deliver(j, ev[i].token, &j->e);
             if (j->st != ST_OK) scheduler_abort(j->m->scheduler, ev[i].id);
         }
     }
 }
 
-static status status_of(sched_verdict v, const err *e) {
+static status api_status_of(sched_verdict v, const err *e) {
     if (e->code != ST_OK) return e->code;
     return v == SCHED_TOO_LONG ? ST_LIMIT : v == SCHED_NO_MEMORY ? ST_NOMEM : v == SCHED_CLOSING ? ST_DEVICE : ST_INPUT;
 }
 
-static status run(job *j, err *e) {
+static status api_run(job *j, err *e) {
     const moon_request *q = j->q;
-    status st = prepare(j, e);
+    status st = api_prepare(j, e);
     if (st != ST_OK) return st;
     const sampling p = {q->temperature,       q->top_k, q->top_p, q->min_p, q->repetition_penalty, q->presence_penalty,
                         q->frequency_penalty, q->seed};
@@ -172,7 +172,7 @@ static status run(job *j, err *e) {
                              .stop_ids = j->m->stops.data,
                              .n_stop = q->ignore_eos ? 0 : (i64)j->m->stops.len};
     sched_verdict v = scheduler_submit(j->m->scheduler, &r, 1, NULL, NULL, e);
-    if (v != SCHED_ACCEPTED) return status_of(v, e);
+    if (v != SCHED_ACCEPTED) return api_status_of(v, e);
     while (!j->ended)
         if (!scheduler_step(j->m->scheduler) && !j->ended) return err_set(e, ST_DEVICE, "the engine makes no steps");
     *e = j->e;
@@ -183,7 +183,7 @@ moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callba
                      moon_error *error) {
     err e = {0};
     job j = {.m = m, .q = q, .callback = callback, .user = user};
-    status st = run(&j, &e);
+    status st = api_run(&j, &e);
     if (stats && j.stats.finish) *stats = j.stats;
     parser_close(j.parser);
     json_decref(j.chat);

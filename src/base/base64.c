@@ -1,6 +1,6 @@
 #include "base/base64.h"
 
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char base64_digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /* 0..63, or -1 */
 static int value_of(char c) {
@@ -42,10 +42,10 @@ void base64_encode(buf *out, const void *bytes, size_t len) {
     char *to = out->data + out->len;
     for (size_t i = 0; i < len; i += 3) {
         u32 bits = (u32)p[i] << 16 | (i + 1 < len ? (u32)p[i + 1] << 8 : 0) | (i + 2 < len ? p[i + 2] : 0);
-        *to++ = digits[bits >> 18];
-        *to++ = digits[bits >> 12 & 63];
-        *to++ = i + 1 < len ? digits[bits >> 6 & 63] : '=';
-        *to++ = i + 2 < len ? digits[bits & 63] : '=';
+        *to++ = base64_digits[bits >> 18];
+        *to++ = base64_digits[bits >> 12 & 63];
+        *to++ = i + 1 < len ? base64_digits[bits >> 6 & 63] : '=';
+        *to++ = i + 2 < len ? base64_digits[bits & 63] : '=';
     }
     out->len += need;
     out->data[out->len] = 0;

@@ -57,7 +57,7 @@ void file_map_soon(const void *p, u64 n) {
 }
 
 /* Appends what the open gzip file holds. Takes fd. */
-static status unpack(int fd, const char *path, u64 max, buf *out, err *e) {
+static status file_unpack(int fd, const char *path, u64 max, buf *out, err *e) {
     enum { PIECE = 1 << 16 };
     size_t begin = out->len;
     status st = ST_OK;
@@ -85,7 +85,7 @@ static status read_packed(const char *path, u64 max, buf *out, err *e) {
     struct stat sb;
     status st = ST_OK;
     int fd = open_regular(path, &sb, &st, e);
-    return fd < 0 ? st : unpack(fd, path, max, out, e);
+    return fd < 0 ? st : file_unpack(fd, path, max, out, e);
 }
 
 status file_read(const char *path, u64 max, buf *out, err *e) {

@@ -55,7 +55,7 @@ bool json_same_number(const json_t *a, const json_t *b) {
     return json_integer_value(a) == json_integer_value(b);
 }
 
-static size_t digits(const char *s, size_t n) {
+static size_t json_digits(const char *s, size_t n) {
     size_t i = 0;
     while (i < n && s[i] >= '0' && s[i] <= '9') i++;
     return i;
@@ -63,17 +63,17 @@ static size_t digits(const char *s, size_t n) {
 
 /* Is s[n] a number of JSON? *whole: how many digits an integer has, 0 for a real. */
 static bool is_number(const char *s, size_t n, size_t *whole) {
-    size_t i = *s == '-', d = digits(s + i, n - i);
+    size_t i = *s == '-', d = json_digits(s + i, n - i);
     if (!d || (d > 1 && s[i] == '0')) return false;
     i += d;
     *whole = i == n ? d : 0;
     if (i < n && s[i] == '.') {
-        if (!(d = digits(s + i + 1, n - i - 1))) return false;
+        if (!(d = json_digits(s + i + 1, n - i - 1))) return false;
         i += 1 + d;
     }
     if (i < n && (s[i] == 'e' || s[i] == 'E')) {
         i += 1 + (i + 1 < n && (s[i + 1] == '+' || s[i + 1] == '-'));
-        if (!(d = digits(s + i, n - i))) return false;
+        if (!(d = json_digits(s + i, n - i))) return false;
         i += d;
     }
     return i == n;
@@ -283,7 +283,7 @@ const char *json_type_text(const json_t *v) {
 }
 
 /* The value under key; NULL with *st set when it is missing or null. */
-static const json_t *find(const json_t *o, const char *key, bool need, status *st, err *e) {
+static const json_t *json_find(const json_t *o, const char *key, bool need, status *st, err *e) {
     const json_t *v = json_object_get(o, key);
     *st = ST_OK;
     if (v && !json_is_null(v)) return v;
@@ -293,7 +293,7 @@ static const json_t *find(const json_t *o, const char *key, bool need, status *s
 
 status json_get_i64(const json_t *o, const char *key, i64 lo, i64 hi, bool need, i64 *out, err *e) {
     status st;
-    const json_t *v = find(o, key, need, &st, e);
+    const json_t *v = json_find(o, key, need, &st, e);
     if (!v) return st;
     i64 x;
     if (json_is_integer(v))
@@ -314,7 +314,7 @@ status json_get_i64(const json_t *o, const char *key, i64 lo, i64 hi, bool need,
 
 status json_get_f64(const json_t *o, const char *key, f64 lo, f64 hi, bool need, f64 *out, err *e) {
     status st;
-    const json_t *v = find(o, key, need, &st, e);
+    const json_t *v = json_find(o, key, need, &st, e);
     if (!v) return st;
     if (!json_is_number(v)) return err_set(e, ST_FORMAT, "key \"%s\" is not a number", key);
     f64 x = json_number_value(v);
@@ -325,7 +325,7 @@ status json_get_f64(const json_t *o, const char *key, f64 lo, f64 hi, bool need,
 
 status json_get_bool(const json_t *o, const char *key, bool need, bool *out, err *e) {
     status st;
-    const json_t *v = find(o, key, need, &st, e);
+    const json_t *v = json_find(o, key, need, &st, e);
     if (!v) return st;
     if (!json_is_boolean(v)) return err_set(e, ST_FORMAT, "key \"%s\" is not true or false", key);
     *out = json_is_true(v);
@@ -334,7 +334,7 @@ status json_get_bool(const json_t *o, const char *key, bool need, bool *out, err
 
 status json_get_str(const json_t *o, const char *key, bool need, const char **out, err *e) {
     status st;
-    const json_t *v = find(o, key, need, &st, e);
+    const json_t *v = json_find(o, key, need, &st, e);
     if (!v) return st;
     if (!json_is_string(v)) return err_set(e, ST_FORMAT, "key \"%s\" is not a string", key);
     if (strlen(json_string_value(v)) != json_string_length(v))

@@ -65,7 +65,7 @@ void buf_json_f64(buf *b, f64 v) {
     }
 }
 
-static void number(buf *b, const json_t *v, const json_style *s) {
+static void json_write_number(buf *b, const json_t *v, const json_style *s) {
     const char *big = json_big_number(v);
     if (big && s->infinity && !json_is_big_integer(v))
         buf_fmt(b, "%s%s", *big == '-' ? "-" : "", s->infinity);
@@ -88,7 +88,7 @@ static void write_value(buf *b, const json_t *v, const json_style *s, int depth)
     json_t *item;
     size_t i, n = 0;
     if (json_is_number(v)) {
-        number(b, v, s);
+        json_write_number(b, v, s);
         return;
     }
     switch (json_typeof(v)) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool same_name(const char *given, size_t n, const char *name) {
+static bool opt_same_name(const char *given, size_t n, const char *name) {
     if (strlen(name) != n) return false;
     for (size_t i = 0; i < n; i++) {
         char c = given[i] == '_' ? '-' : given[i];
@@ -16,7 +16,7 @@ static bool same_name(const char *given, size_t n, const char *name) {
 
 static const opt_spec *find_long(const opt_spec *specs, size_t n, const char *name, size_t len) {
     for (size_t i = 0; i < n; i++)
-        if (specs[i].name && same_name(name, len, specs[i].name)) return &specs[i];
+        if (specs[i].name && opt_same_name(name, len, specs[i].name)) return &specs[i];
     return NULL;
 }
 
@@ -27,7 +27,7 @@ static const opt_spec *find_letter(const opt_spec *specs, size_t n, char c) {
 }
 
 /* One of the list; NAME:N there stands for NAME: and one to four digits. */
-static bool in_enum(const char *list, const char *v) {
+static bool opt_in_enum(const char *list, const char *v) {
     size_t n = strlen(v);
     for (const char *p = list; *p;) {
         size_t len = strcspn(p, "|"), fixed = len > 2 && !memcmp(p + len - 2, ":N", 2) ? len - 1 : len;
@@ -40,7 +40,7 @@ static bool in_enum(const char *list, const char *v) {
     return false;
 }
 
-static status store(const opt_spec *s, const char *v, err *e) {
+static status opt_store(const opt_spec *s, const char *v, err *e) {
     char *end;
     errno = 0;
     switch (s->kind) {
@@ -55,7 +55,7 @@ static status store(const opt_spec *s, const char *v, err *e) {
         break;
     }
     case OPT_ENUM:
-        if (!in_enum(s->arg, v)) return err_set(e, ST_INPUT, "--%s is \"%s\", not one of %s", s->name, v, s->arg);
+        if (!opt_in_enum(s->arg, v)) return err_set(e, ST_INPUT, "--%s is \"%s\", not one of %s", s->name, v, s->arg);
         *(const char **)s->dst = v;
         break;
     case OPT_INT: {
@@ -103,7 +103,7 @@ static status parse_one(const opt_spec *specs, size_t n, int argc, char **argv, 
         if (*i + 1 >= argc) return err_set(e, ST_INPUT, "--%s needs a value (%s)", s->name, s->arg);
         value = argv[++*i];
     }
-    return store(s, value, e);
+    return opt_store(s, value, e);
 }
 
 status opt_parse(const opt_spec *specs, size_t n, int argc, char **argv, opt_list *words, bool *help, err *e) {

@@ -40,7 +40,7 @@ static const struct {
 #define CUBLAS_ROW(name, args) {#name, offsetof(cublas, name)},
     CUBLAS_SIZES(CUBLAS_ROW) CUBLAS_SYMBOLS(CUBLAS_ROW)};
 
-static void *open_library(const char **name) {
+static void *cublas_open_library(const char **name) {
     static const char *const usual[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
     void *lib = NULL;
     if ((*name = opt_env("MOONLET_CUBLASLT"))) return dlopen(*name, RTLD_NOW | RTLD_LOCAL);
@@ -50,7 +50,7 @@ static void *open_library(const char **name) {
 
 static status find_symbols(cublas *c, err *e) {
     const char *name;
-    void *lib = open_library(&name);
+    void *lib = cublas_open_library(&name);
     if (!lib) return err_set(e, ST_UNSUPPORTED, "no cuBLASLt: %s", dlerror());
     for (size_t i = 0; i < COUNT_OF(symbols); i++) {
         void *f = dlsym(lib, symbols[i].name);
@@ -88,7 +88,7 @@ status cublas_open(cublas **out, gpu *g, err *e) {
     return st;
 }
 
-static void drop(cublas *c, plan *p) {
+static void cublas_drop(cublas *c, plan *p) {
     if (p->how) c->cublasLtMatmulDescDestroy(p->how);
     if (p->w) c->cublasLtMatrixLayoutDestroy(p->w);
     if (p->x) c->cublasLtMatrixLayoutDestroy(p->x);
@@ -98,7 +98,7 @@ static void drop(cublas *c, plan *p) {
 
 void cublas_close(cublas *c) {
     if (!c) return;
-    for (i64 i = 0; i < PLANS; i++) drop(c, &c->plans[i]);
+    for (i64 i = 0; i < PLANS; i++) cublas_drop(c, &c->plans[i]);
     if (c->limits) c->cublasLtMatmulPreferenceDestroy(c->limits);
     if (c->handle) c->cublasLtDestroy(c->handle);
     c->g->dev.release(&c->g->dev, c->workspace);
@@ -108,8 +108,8 @@ void cublas_close(cublas *c) {
 static bool good(cublasStatus_t r) { return r == CUBLAS_STATUS_SUCCESS; }
 
 /* A matrix as the library counts: columns of `rows` consecutive elements, `stride` apart. */
-static bool layout(cublas *c, cublasLtMatrixLayout_t *out, unsigned type, i64 rows, i64 cols, i64 stride, i64 heads,
-                   i64 step) {
+static bool cublas_layout(cublas *c, cublasLtMatrixLayout_t *out, unsigned type, i64 rows, i64 cols, i64 stride,
+                          i64 heads, i64 step) {
     int count = (int)heads;
     if (!good(c->cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, stride))) return false;
     return heads == 1 ||
@@ -119,19 +119,19 @@ static bool layout(cublas *c, cublasLtMatrixLayout_t *out, unsigned type, i64 ro
 }
 
 /* Our rows are the library's columns: it computes y^T [rows, n] = op(w) x^T. */
-static bool describe(cublas *c, plan *p) {
+static bool cublas_describe(cublas *c, plan *p) {
     const cublas_product *s = &p->shape;
     int turned = s->across ? CUBLAS_OP_N : CUBLAS_OP_T;
     if (!good(c->cublasLtMatmulDescCreate(&p->how, CUBLAS_COMPUTE_32F, CUDA_R_32F)) ||
         !good(c->cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned)))
         return false;
-    return layout(c, &p->w, CUDA_R_16BF, s->across ? s->rows : s->cols, s->across ? s->cols : s->rows, s->w_stride,
-                  s->heads, s->w_step) &&
-           layout(c, &p->x, CUDA_R_16BF, s->cols, s->n, s->x_stride, s->heads, s->x_step) &&
-           layout(c, &p->y, s->wide ? CUDA_R_32F : CUDA_R_16BF, s->rows, s->n, s->y_stride, s->heads, s->y_step);
+    return cublas_layout(c, &p->w, CUDA_R_16BF, s->across ? s->rows : s->cols, s->across ? s->cols : s->rows,
+                         s->w_stride, s->heads, s->w_step) &&
+           cublas_layout(c, &p->x, CUDA_R_16BF, s->cols, s->n, s->x_stride, s->heads, s->x_step) &&
+           cublas_layout(c, &p->y, s->wide ? CUDA_R_32F : CUDA_R_16BF, s->rows, s->n, s->y_stride, s->heads, s->y_step);
 }
 
-static int ask(cublas *c, const plan *p, cublasLtMatmulHeuristicResult_t *out, int most) {
+static int cublas_ask(cublas *c, const plan *p, cublasLtMatmulHeuristicResult_t *out, int most) {
     int found = 0;
     bool ok = good(
         c->cublasLtMatmulAlgoGetHeuristic(c->handle, p->how, p->w, p->x, p->y, p->y, c->limits, most, out, &found));
@@ -158,15 +158,15 @@ static bool obey(cublas *c, plan *p) {
 
 static bool make(cublas *c, plan *p) {
     cublasLtMatmulHeuristicResult_t best;
-    if (!describe(c, p)) return false;
+    if (!cublas_describe(c, p)) return false;
     if (p->shape.told) return obey(c, p);
-    if (ask(c, p, &best, 1) < 1 || !good(best.state)) return false;
+    if (cublas_ask(c, p, &best, 1) < 1 || !good(best.state)) return false;
     p->algo = best.algo;
     return true;
 }
 
 /* A product without its addresses, padding included, for memcmp. */
-static void key_of(cublas_product *key, const cublas_product *p) {
+static void cublas_key_of(cublas_product *key, const cublas_product *p) {
     memset(key, 0, sizeof *key);
     key->n = p->n, key->rows = p->rows, key->cols = p->cols, key->heads = p->heads;
     key->w_stride = p->w_stride, key->x_stride = p->x_stride, key->y_stride = p->y_stride;
@@ -177,11 +177,11 @@ static void key_of(cublas_product *key, const cublas_product *p) {
 
 static const plan *plan_of(cublas *c, const cublas_product *p) {
     cublas_product key;
-    key_of(&key, p);
+    cublas_key_of(&key, p);
     for (i64 i = 0; i < min_i64(c->n_plans, PLANS); i++)
         if (!memcmp(&c->plans[i].shape, &key, sizeof key)) return &c->plans[i];
     plan *fresh = &c->plans[c->n_plans++ % PLANS];
-    drop(c, fresh);
+    cublas_drop(c, fresh);
     memcpy(&fresh->shape, &key, sizeof key);
     fresh->usable = make(c, fresh);
     return fresh;
@@ -206,15 +206,15 @@ int cublas_offers(cublas *c, const cublas_product *p, cublas_config out[CUBLAS_O
     cublasLtMatmulHeuristicResult_t all[CUBLAS_OFFERS];
     plan k = {0};
     int n = 0, found;
-    key_of(&k.shape, p);
-    found = gpu_enter(c->g) && describe(c, &k) ? ask(c, &k, all, CUBLAS_OFFERS) : 0;
+    cublas_key_of(&k.shape, p);
+    found = gpu_enter(c->g) && cublas_describe(c, &k) ? cublas_ask(c, &k, all, CUBLAS_OFFERS) : 0;
     for (int i = 0; i < found; i++) {
         if (!good(all[i].state) || !config_of(c, &all[i].algo, &out[n])) continue;
         bool fresh = true;
         for (int j = 0; j < n; j++) fresh = fresh && memcmp(&out[j], &out[n], sizeof *out) != 0;
         n += fresh;
     }
-    drop(c, &k);
+    cublas_drop(c, &k);
     return n;
 }
 

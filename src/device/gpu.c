@@ -42,7 +42,7 @@ status gpu_fail(const gpu *g, CUresult r, err *e, const char *what, ...) {
 bool gpu_enter(gpu *g) { return gpu_ok(g, g->cu.cuCtxSetCurrent(g->context), "entering its context"); }
 
 /* The GPU of that number, if it is one that the kernels were built for. */
-static status choose(gpu *g, int ordinal, err *e) {
+static status gpu_choose(gpu *g, int ordinal, err *e) {
     int n = 0, major = 0, minor = 0;
     CUresult r = g->cu.cuDeviceGetCount(&n);
     g->ordinal = ordinal;
@@ -72,7 +72,7 @@ status gpu_open_from(gpu **out, const char *library, int ordinal, err *e) {
     gpu *g = calloc(1, sizeof *g);
     if (!g) return err_nomem(e, "a GPU's state", sizeof *g);
     status st = cuda_driver_open(&g->cu, library, GPU_DRIVER_MIN, e);
-    if (st == ST_OK) st = choose(g, ordinal, e);
+    if (st == ST_OK) st = gpu_choose(g, ordinal, e);
     if (st == ST_OK) {
         CUresult r = g->cu.cuDevicePrimaryCtxRetain(&g->context, g->id);
         if (r == CUDA_SUCCESS) r = g->cu.cuCtxSetCurrent(g->context);
@@ -113,7 +113,7 @@ device *gpu_device(gpu *g) { return &g->dev; }
 const char *gpu_name(const gpu *g) { return g->name; }
 int gpu_processors(const gpu *g) { return g->processors; }
 
-static status load(gpu *g, const gpu_image *image, CUmodule *out, err *e) {
+static status gpu_load(gpu *g, const gpu_image *image, CUmodule *out, err *e) {
     for (size_t i = 0; i < g->n_modules; i++)
         if (g->modules[i].image == image) return *out = g->modules[i].module, ST_OK;
     gpu_module *more = realloc(g->modules, (g->n_modules + 1) * sizeof *more);
@@ -134,7 +134,7 @@ status gpu_find(gpu *g, const gpu_image *image, const char *function, gpu_kernel
         if (k->image == image && !strcmp(k->name, function)) return *out = k, ST_OK;
     CUresult r = g->cu.cuCtxSetCurrent(g->context);
     if (r != CUDA_SUCCESS) return gpu_fail(g, r, e, "entering its context");
-    status st = load(g, image, &module, e);
+    status st = gpu_load(g, image, &module, e);
     if (st != ST_OK) return st;
     gpu_kernel *k = calloc(1, sizeof *k);
     if (!k || !(k->name = strdup(function))) {

@@ -22,7 +22,7 @@ struct checkpoint {
     name_table names; /* of tensors */
 };
 
-static status fail_nomem(err *e, const char *dir) {
+static status checkpoint_fail_nomem(err *e, const char *dir) {
     return err_set(e, ST_NOMEM, "%s: out of memory for the list of tensors", dir);
 }
 
@@ -49,11 +49,11 @@ static bool is_listed(checkpoint *c, const name_table *listed, const tensor_info
 }
 
 /* Takes the shards' tensors over; with an index only those that it places where they are. */
-static status gather(checkpoint *c, const name_table *listed, const char *dir, err *e) {
+static status checkpoint_gather(checkpoint *c, const name_table *listed, const char *dir, err *e) {
     u64 total = 0;
     for (int i = 0; i < c->index.n_shards; i++) total += c->shards[i].st.n;
     c->tensors = malloc((total ? total : 1) * sizeof *c->tensors);
-    if (!c->tensors) return fail_nomem(e, dir);
+    if (!c->tensors) return checkpoint_fail_nomem(e, dir);
     for (int i = 0; i < c->index.n_shards; i++) {
         safetensors *s = &c->shards[i].st;
         for (u64 k = 0; k < s->n; k++) {
@@ -82,7 +82,7 @@ static int by_name(const void *a, const void *b) {
 static status sort_tensors(checkpoint *c, const char *dir, err *e) {
     i64 twice;
     qsort(c->tensors, c->n, sizeof *c->tensors, by_name);
-    return names_build(&c->names, c->tensors, sizeof *c->tensors, c->n, &twice) ? ST_OK : fail_nomem(e, dir);
+    return names_build(&c->names, c->tensors, sizeof *c->tensors, c->n, &twice) ? ST_OK : checkpoint_fail_nomem(e, dir);
 }
 
 /* ---- the folder ---- */
@@ -99,20 +99,20 @@ static status find_shards(checkpoint *c, const char *dir, err *e) {
     return index_single(&c->index, SINGLE_NAME, e);
 }
 
-static status open_all(checkpoint *c, const char *dir, err *e) {
+static status checkpoint_open_all(checkpoint *c, const char *dir, err *e) {
     status st = find_shards(c, dir, e);
     if (st != ST_OK) return st;
     name_table listed;
     i64 twice;
     if (!names_build(&listed, c->index.entries, sizeof *c->index.entries, c->index.n, &twice))
-        return fail_nomem(e, dir);
+        return checkpoint_fail_nomem(e, dir);
     c->shards = calloc((size_t)c->index.n_shards, sizeof *c->shards);
-    if (!c->shards) st = fail_nomem(e, dir);
+    if (!c->shards) st = checkpoint_fail_nomem(e, dir);
     if (twice >= 0)
         st = err_set(e, ST_FORMAT, "%s/" INDEX_NAME ": tensor \"%.200s\" occurs twice", dir,
                      c->index.entries[twice].name);
     for (int i = 0; i < c->index.n_shards && st == ST_OK; i++) st = open_shard(c, i, dir, e);
-    if (st == ST_OK) st = gather(c, &listed, dir, e);
+    if (st == ST_OK) st = checkpoint_gather(c, &listed, dir, e);
     if (st == ST_OK) st = sort_tensors(c, dir, e);
     names_free(&listed);
     index_drop_entries(&c->index);
@@ -122,8 +122,8 @@ static status open_all(checkpoint *c, const char *dir, err *e) {
 status checkpoint_open(checkpoint **out, const char *dir, err *e) {
     *out = NULL;
     checkpoint *c = calloc(1, sizeof *c);
-    if (!c) return fail_nomem(e, dir);
-    status st = open_all(c, dir, e);
+    if (!c) return checkpoint_fail_nomem(e, dir);
+    status st = checkpoint_open_all(c, dir, e);
     if (st == ST_OK)
         *out = c;
     else

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static status fail_nomem(err *e) { return err_set(e, ST_NOMEM, "out of memory for the list of tensors"); }
+static status index_fail_nomem(err *e) { return err_set(e, ST_NOMEM, "out of memory for the list of tensors"); }
 
 /* ---- weight_map, with the shards' names as they come ---- */
 
@@ -42,13 +42,13 @@ static status read_map(reader *r, scan *s, err *e) {
         if (!path_is_plain_name(file, len))
             return err_set(e, ST_FORMAT, "tensor \"%.100s\" lies in \"%.100s\", which is not a plain file name", name,
                            file);
-        if (!add_entry(r, name, file)) return fail_nomem(e);
+        if (!add_entry(r, name, file)) return index_fail_nomem(e);
     }
     if (s->problem) return scan_result(s, e);
     return r->x->n ? ST_OK : err_set(e, ST_FORMAT, "weight_map is empty");
 }
 
-static status read_root(reader *r, scan *s, err *e) {
+static status index_read_root(reader *r, scan *s, err *e) {
     bool first = true, seen = false;
     if (!scan_char(s, '{')) return scan_result(s, e);
     while (scan_next(s, '}', &first)) {
@@ -101,7 +101,7 @@ static bool keep_shards(shard_index *x, const char **names, u64 n) {
 static status number_shards(reader *r, err *e) {
     shard_index *x = r->x;
     const char **set = malloc(x->n * sizeof *set);
-    if (!set) return fail_nomem(e);
+    if (!set) return index_fail_nomem(e);
     u64 n = 0; /* entries of one shard mostly stand together */
     for (u64 i = 0; i < x->n; i++)
         if (i == 0 || strcmp(r->files[i], r->files[i - 1]) != 0) set[n++] = r->files[i];
@@ -110,7 +110,7 @@ static status number_shards(reader *r, err *e) {
     if (n > INDEX_SHARDS_MAX)
         st = err_set(e, ST_LIMIT, "%llu shards, more than %d", (unsigned long long)n, INDEX_SHARDS_MAX);
     else if (!keep_shards(x, set, n))
-        st = fail_nomem(e);
+        st = index_fail_nomem(e);
     free(set);
     for (u64 i = 0; i < x->n && st == ST_OK; i++) {
         if (i && strcmp(r->files[i], r->files[i - 1]) == 0) {
@@ -131,7 +131,7 @@ static status parse_owned(shard_index *x, char *text, u64 len, const char *what,
     x->text = text;
     reader r = {.x = x};
     scan s = scan_text(text, len);
-    status st = read_root(&r, &s, e);
+    status st = index_read_root(&r, &s, e);
     if (st == ST_OK) st = number_shards(&r, e);
     free(r.files);
     if (st != ST_OK) err_prefix(e, "%s", what);
@@ -141,7 +141,7 @@ static status parse_owned(shard_index *x, char *text, u64 len, const char *what,
 status index_parse(shard_index *x, const char *text, u64 len, const char *what, err *e) {
     memset(x, 0, sizeof *x);
     char *copy = malloc(len + 1);
-    if (!copy) return fail_nomem(e);
+    if (!copy) return index_fail_nomem(e);
     memcpy(copy, text, len);
     return parse_owned(x, copy, len, what, e);
 }
@@ -158,7 +158,7 @@ status index_read(shard_index *x, const char *path, err *e) {
 
 status index_single(shard_index *x, const char *shard, err *e) {
     memset(x, 0, sizeof *x);
-    return keep_shards(x, &shard, 1) ? ST_OK : fail_nomem(e);
+    return keep_shards(x, &shard, 1) ? ST_OK : index_fail_nomem(e);
 }
 
 void index_drop_entries(shard_index *x) {

@@ -22,7 +22,7 @@ static const char *name_at(const name_table *t, u64 i) {
 }
 
 /* The slot that holds `name`, or the free one where it belongs. */
-static u64 slot_of(const name_table *t, const char *name) {
+static u64 names_slot_of(const name_table *t, const char *name) {
     u64 h = hash(name) & t->mask;
     while (t->slots[h] && strcmp(name_at(t, t->slots[h] - 1), name) != 0) h = (h + 1) & t->mask;
     return h;
@@ -38,7 +38,7 @@ bool names_build(name_table *t, const void *items, size_t stride, u64 n, i64 *tw
     if (!t->slots) return false;
     t->mask = size - 1;
     for (u64 i = 0; i < n; i++) {
-        u64 h = slot_of(t, name_at(t, i));
+        u64 h = names_slot_of(t, name_at(t, i));
         if (!t->slots[h])
             t->slots[h] = (u32)i + 1;
         else if (*twice < 0)
@@ -49,7 +49,7 @@ bool names_build(name_table *t, const void *items, size_t stride, u64 n, i64 *tw
 
 i64 names_find(const name_table *t, const char *name) {
     if (!t->slots) return -1;
-    return (i64)t->slots[slot_of(t, name)] - 1;
+    return (i64)t->slots[names_slot_of(t, name)] - 1;
 }
 
 void names_free(name_table *t) {

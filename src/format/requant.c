@@ -23,13 +23,13 @@ u64 requant_bytes(i64 rows, i64 cols) {
     return nibble_bytes(rows, cols) + (((u64)rows * (u64)(cols / INT4_GROUP) * 2 + 63) & ~(u64)63);
 }
 
-static f32 quantum(f32 w, f32 inverse) { return fminf(fmaxf(rintf(w * inverse), -8.0f), 7.0f); }
+static f32 requant_quantum(f32 w, f32 inverse) { return fminf(fmaxf(rintf(w * inverse), -8.0f), 7.0f); }
 
 /* Sum of the squared differences. */
-static f32 misfit(const f32 *w, i64 n, f32 scale) {
+static f32 requant_misfit(const f32 *w, i64 n, f32 scale) {
     f32 sum[REQUANT_LANES] = {0}, inverse = 1.0f / scale;
     for (i64 c = 0; c < n; c++) {
-        f32 off = fmaf(-quantum(w[c], inverse), scale, w[c]), *s = &sum[c / 2 % REQUANT_LANES];
+        f32 off = fmaf(-requant_quantum(w[c], inverse), scale, w[c]), *s = &sum[c / 2 % REQUANT_LANES];
         *s = fmaf(off, off, *s);
     }
     for (int d = REQUANT_LANES / 2; d; d /= 2)
@@ -37,7 +37,7 @@ static f32 misfit(const f32 *w, i64 n, f32 scale) {
     return sum[0];
 }
 
-static bf16 best_scale(const f32 *w, i64 n) {
+static bf16 requant_best_scale(const f32 *w, i64 n) {
     f32 most = 0, least = INFINITY;
     bf16 best = 0;
     for (i64 c = 0; c < n; c++) most = fabsf(w[c]) > most || isnan(w[c]) ? fabsf(w[c]) : most;
@@ -46,7 +46,7 @@ static bf16 best_scale(const f32 *w, i64 n) {
     if (whole < 0x1p-100f) return 0;
     for (int t = 0; t < REQUANT_TRIES; t++) {
         bf16 scale = f32_to_bf16(whole * ((f32)(2 * REQUANT_TRIES - t) / (f32)(2 * REQUANT_TRIES)));
-        f32 off = misfit(w, n, bf16_to_f32(scale));
+        f32 off = requant_misfit(w, n, bf16_to_f32(scale));
         if (off < least) least = off, best = scale;
     }
     return best;
@@ -81,11 +81,11 @@ weight_view requant_rows(const weight_view *w, void *memory) {
             continue;
         }
         weight_row_f32(w, r, row);
-        bf16 scale = best_scale(row, w->cols);
+        bf16 scale = requant_best_scale(row, w->cols);
         f32 of = bf16_to_f32(scale), inverse = of > 0 ? 1.0f / of : 0.0f;
         for (i64 c = 0; c < w->cols; c += 2) {
-            int low = inverse > 0 ? (int)quantum(row[c], inverse) : 0,
-                high = inverse > 0 ? (int)quantum(row[c + 1], inverse) : 0;
+            int low = inverse > 0 ? (int)requant_quantum(row[c], inverse) : 0,
+                high = inverse > 0 ? (int)requant_quantum(row[c + 1], inverse) : 0;
             data[(r * w->cols + c) / 2] = (u8)((low + 8) | (high + 8) << 4);
         }
         for (i64 g = 0; g < groups; g++) scales[r * groups + g] = scale;

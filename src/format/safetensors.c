@@ -13,7 +13,7 @@ typedef struct {
 
 /* ---- one entry ---- */
 
-static bool read_shape(scan *s, tensor_info *t) {
+static bool safetensors_read_shape(scan *s, tensor_info *t) {
     bool first = true;
     if (!scan_char(s, '[')) return false;
     while (scan_next(s, ']', &first)) {
@@ -51,7 +51,7 @@ static bool read_object(scan *s, tensor_info *t, raw_entry *r) {
             if (!(r->dtype = scan_name(s, NULL))) return false;
         } else if (strcmp(key, "shape") == 0 && !r->has_shape) {
             r->has_shape = true;
-            if (!read_shape(s, t)) return false;
+            if (!safetensors_read_shape(s, t)) return false;
         } else if (strcmp(key, "data_offsets") == 0 && !r->has_offsets) {
             r->has_offsets = true;
             if (!read_offsets(s, &r->begin, &r->end)) {
@@ -189,7 +189,7 @@ static status check_unique(const safetensors *s, err *e) {
 }
 
 /* Is the length of the header possible? */
-static status check_length(const u8 *file, u64 size, u64 *n, err *e) {
+static status safetensors_check_length(const u8 *file, u64 size, u64 *n, err *e) {
     if (size < 8)
         return err_set(e, ST_FORMAT, "%llu bytes: too short for a safetensors file", (unsigned long long)size);
     *n = 0;
@@ -207,7 +207,7 @@ static status check_length(const u8 *file, u64 size, u64 *n, err *e) {
 status safetensors_parse(safetensors *s, const u8 *file, u64 size, err *e) {
     memset(s, 0, sizeof *s);
     u64 n = 0;
-    status st = check_length(file, size, &n, e);
+    status st = safetensors_check_length(file, size, &n, e);
     if (st != ST_OK) return st;
     s->header = malloc(n);
     if (!s->header) return err_nomem(e, "the header", n);

@@ -24,7 +24,7 @@ i32 argmax_f32(const f32 *x, i64 n) {
 }
 
 /* share * whole / 2^53, rounded down */
-static u64 part_of(u64 share, u64 whole) { return (u64)((unsigned __int128)share * whole >> SAMPLE_BITS); }
+static u64 sample_slice_of(u64 share, u64 whole) { return (u64)((unsigned __int128)share * whole >> SAMPLE_BITS); }
 
 static bool better(candidate a, candidate b) { return a.below < b.below || (a.below == b.below && a.id < b.id); }
 
@@ -48,14 +48,14 @@ static candidate last_kept(const space *s, const f32 *logits, f32 most, i64 voca
     if (!by_count) {
         for (i64 i = 0; i < vocab; i++) total += s->weight[i];
         /* All that are below it make less than what top-p leaves out. */
-        least = part_of(((u64)1 << SAMPLE_BITS) - r->top_p, total) / (u64)vocab / 2 + 1;
+        least = sample_slice_of(((u64)1 << SAMPLE_BITS) - r->top_p, total) / (u64)vocab / 2 + 1;
     }
     i64 m = 0, taken = 0;
     for (i64 i = 0; i < vocab; i++)
         if (s->weight[i] >= least) s->heap[m++] = (candidate){most - logits[i], (i32)i};
     for (i64 i = m / 2; i-- > 0;) sift_down(s->heap, m, i);
     /* Popped candidates collect at the end of the array, best last. */
-    u64 want = by_count ? UINT64_MAX : part_of(r->top_p, total);
+    u64 want = by_count ? UINT64_MAX : sample_slice_of(r->top_p, total);
     for (i64 left = m; left > 0 && sum < want && (!by_count || taken < r->top_k); taken++) {
         candidate best = s->heap[0];
         sum += s->weight[best.id];
@@ -65,7 +65,7 @@ static candidate last_kept(const space *s, const f32 *logits, f32 most, i64 voca
     }
     i64 kept = taken;
     if (by_count && r->top_p < (u64)1 << SAMPLE_BITS) { /* of what top-k left */
-        want = part_of(r->top_p, sum), sum = 0;
+        want = sample_slice_of(r->top_p, sum), sum = 0;
         for (kept = 0; kept < taken && (!kept || sum < want); kept++) sum += s->weight[s->heap[m - 1 - kept].id];
     }
     return kept ? s->heap[m - kept] : (candidate){0, argmax_f32(logits, vocab)};
@@ -87,7 +87,7 @@ i32 sample_one(const f32 *logits, i64 vocab, const sample_row *r, void *scratch)
         if (s.weight[i] < r->min_weight) s.weight[i] = 0;
         total += s.weight[i];
     }
-    u64 want = part_of(r->u, total);
+    u64 want = sample_slice_of(r->u, total);
     for (i64 i = 0; i < vocab; i++) {
         sum += s.weight[i];
         if (sum > want) return (i32)i;

@@ -18,7 +18,7 @@ typedef struct {
     progress shown;
 } binder;
 
-static status shape_error(const binder *b, const tensor_info *t, const i64 *want, int n) {
+static status bind_shape_error(const binder *b, const tensor_info *t, const i64 *want, int n) {
     char have[128] = "", need[128] = "";
     for (int i = 0, at = 0; i < t->n_dims && at < 100; i++)
         at += snprintf(have + at, sizeof have - (size_t)at, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
@@ -28,7 +28,7 @@ static status shape_error(const binder *b, const tensor_info *t, const i64 *want
 }
 
 /* The tensor `name` with exactly this shape. NULL and b->e on failure. */
-static const tensor_info *find(const binder *b, const char *name, const i64 *shape, int n) {
+static const tensor_info *bind_find(const binder *b, const char *name, const i64 *shape, int n) {
     const tensor_info *t = checkpoint_find(b->ck, name);
     if (!t) {
         err_set(b->e, ST_FORMAT, "tensor %s is missing", name);
@@ -36,7 +36,7 @@ static const tensor_info *find(const binder *b, const char *name, const i64 *sha
     }
     bool same = t->n_dims == n;
     for (int i = 0; same && i < n; i++) same = t->shape[i] == shape[i];
-    if (!same) shape_error(b, t, shape, n);
+    if (!same) bind_shape_error(b, t, shape, n);
     return same ? t : NULL;
 }
 
@@ -59,11 +59,11 @@ static status scan(const binder *b, const tensor_info *t) {
 }
 
 /* NAME + suffix: the tensor of that shape and type. NULL and b->e on failure. */
-static const tensor_info *part(const binder *b, const char *base, const char *suffix, dtype type, const i64 *shape,
-                               int n) {
+static const tensor_info *bind_part(const binder *b, const char *base, const char *suffix, dtype type, const i64 *shape,
+                                    int n) {
     char name[256];
     snprintf(name, sizeof name, "%s%s", base, suffix);
-    const tensor_info *t = find(b, name, shape, n);
+    const tensor_info *t = bind_find(b, name, shape, n);
     if (t && t->type != type) return type_error(b, t, dtype_name(type)), NULL;
     return t;
 }
@@ -72,14 +72,14 @@ static const tensor_info *part(const binder *b, const char *base, const char *su
 static status view_scales(const binder *b, const char *base, const weight_layout *l, weight_view *v) {
     char name[256];
     const i64 shape[2] = {ceil_div(v->rows, l->scale_rows), l->scale_cols ? ceil_div(v->cols, l->scale_cols) : 1};
-    const tensor_info *s = part(b, base, l->scale, l->scale_type, shape, l->scale_cols ? 2 : 1);
+    const tensor_info *s = bind_part(b, base, l->scale, l->scale_type, shape, l->scale_cols ? 2 : 1);
     if (!s) return ST_FORMAT;
     v->scale = s->data;
     if (b->verify && scan(b, s) != ST_OK) return b->e->code;
     if (!l->factor) return ST_OK;
     snprintf(name, sizeof name, "%s%s", base, l->factor);
     const tensor_info *whole = checkpoint_find(b->ck, name);
-    if (!whole || whole->n_dims) whole = find(b, name, (const i64[]){1}, 1); /* a scalar is as good */
+    if (!whole || whole->n_dims) whole = bind_find(b, name, (const i64[]){1}, 1); /* a scalar is as good */
     if (!whole) return ST_FORMAT;
     if (whole->type != DT_F32) return type_error(b, whole, "F32");
     v->factor = b->room ? 0 : element(whole, 0);
@@ -90,7 +90,7 @@ static status view_scales(const binder *b, const char *base, const weight_layout
 static status check_shape_tensor(const binder *b, const char *base, const weight_layout *l, const weight_view *v) {
     char name[256];
     snprintf(name, sizeof name, "%s%s", base, l->shape);
-    const tensor_info *sh = find(b, name, (const i64[]){2}, 1);
+    const tensor_info *sh = bind_find(b, name, (const i64[]){2}, 1);
     if (!sh) return ST_FORMAT;
     if (sh->type != DT_I32 && sh->type != DT_I64) return type_error(b, sh, "I32 or I64");
     for (int i = 0; i < 2 && !b->room; i++) {
@@ -112,7 +112,7 @@ static status view_as(const binder *b, const char *base, weight_format f, i64 ro
     if (cols % l->cols_multiple)
         return err_set(b->e, ST_FORMAT, "tensor %s%s: %lld columns are no multiple of %lld", base, l->data,
                        (long long)cols, (long long)l->cols_multiple);
-    const tensor_info *q = part(b, base, l->data, l->data_type, (const i64[]){rows, cols / l->per_element}, 2);
+    const tensor_info *q = bind_part(b, base, l->data, l->data_type, (const i64[]){rows, cols / l->per_element}, 2);
     if (!q) return ST_FORMAT;
     *v = (weight_view){.format = f, .rows = rows, .cols = cols, .data = q->data};
     status st = l->scale ? view_scales(b, base, l, v) : ST_OK;
@@ -154,8 +154,8 @@ static status view_linear(const binder *b, const char *base, i64 rows, i64 cols,
         if (t && t->type == l->data_type) return view_as(b, base, (weight_format)f, rows, cols, v);
         if (t) other = t, plain = l;
     }
-    if (!other) return snprintf(name, sizeof name, "%s.weight", base), find(b, name, NULL, 0), ST_FORMAT;
-    if (!find(b, other->name, (const i64[]){rows, cols / plain->per_element}, 2)) return ST_FORMAT;
+    if (!other) return snprintf(name, sizeof name, "%s.weight", base), bind_find(b, name, NULL, 0), ST_FORMAT;
+    if (!bind_find(b, other->name, (const i64[]){rows, cols / plain->per_element}, 2)) return ST_FORMAT;
     char types[96] = "";
     for (int f = weight_formats() - 1, n = 0; f >= 0; f--) {
         const weight_layout *l = weight_layout_of((weight_format)f);
@@ -171,7 +171,7 @@ static void make_name(const binder *b, char *out, size_t cap, const char *fmt, v
 }
 
 /* Prepares d; a dummy gets the next seed. */
-static status prepare(binder *b, weight_desc *d, op_weight **out) {
+static status bind_prepare(binder *b, weight_desc *d, op_weight **out) {
     if (!b->ck) {
         d->dummy_seed = ++b->seed;
         d->dummy_sigma = d->kind == WK_TABLE ? 1.0f : 0.02f;
@@ -183,9 +183,9 @@ static status prepare(binder *b, weight_desc *d, op_weight **out) {
     return st;
 }
 
-static status linear(binder *b, op_weight **out, weight_kind kind, i64 rows, i64 cols, const char *fmt, ...)
+static status bind_linear(binder *b, op_weight **out, weight_kind kind, i64 rows, i64 cols, const char *fmt, ...)
     __attribute__((format(printf, 6, 7)));
-static status linear(binder *b, op_weight **out, weight_kind kind, i64 rows, i64 cols, const char *fmt, ...) {
+static status bind_linear(binder *b, op_weight **out, weight_kind kind, i64 rows, i64 cols, const char *fmt, ...) {
     char base[224];
     va_list ap;
     va_start(ap, fmt);
@@ -198,7 +198,7 @@ static status linear(binder *b, op_weight **out, weight_kind kind, i64 rows, i64
     d.n_heads = b->c->n_heads;
     d.nope = b->c->nope;
     d.v_dim = b->c->v_dim;
-    st = prepare(b, &d, out);
+    st = bind_prepare(b, &d, out);
     if (st != ST_OK) err_prefix(b->e, "%s", base);
     return st;
 }
@@ -224,7 +224,7 @@ static status vector(const binder *b, op_weight **out, i64 n, const char *fmt, .
     make_name(b, name, sizeof name, fmt, ap);
     va_end(ap);
     if (!b->ck) return dummy_vector(b, out, n, name);
-    const tensor_info *t = find(b, name, &n, 1);
+    const tensor_info *t = bind_find(b, name, &n, 1);
     if (!t) return ST_FORMAT;
     if (t->type != DT_BF16 && t->type != DT_F32) return type_error(b, t, "BF16 or F32");
     status st = scan(b, t);
@@ -246,25 +246,25 @@ static status bind_attention(binder *b, layer_weights *w, int l) {
     TRY(vector(b, &w->attn_norm, c->hidden, "model.layers.%d.input_layernorm.weight", l));
     TRY(vector(b, &w->ffn_norm, c->hidden, "model.layers.%d.post_attention_layernorm.weight", l));
     if (c->q_lora) {
-        TRY(linear(b, &w->q_a, WK_LINEAR, c->q_lora, c->hidden, "model.layers.%d.self_attn.q_a_proj", l));
+        TRY(bind_linear(b, &w->q_a, WK_LINEAR, c->q_lora, c->hidden, "model.layers.%d.self_attn.q_a_proj", l));
         TRY(vector(b, &w->q_a_norm, c->q_lora, "model.layers.%d.self_attn.q_a_layernorm.weight", l));
-        TRY(linear(b, &w->q_b, WK_LINEAR, q_rows, c->q_lora, "model.layers.%d.self_attn.q_b_proj", l));
+        TRY(bind_linear(b, &w->q_b, WK_LINEAR, q_rows, c->q_lora, "model.layers.%d.self_attn.q_b_proj", l));
     } else {
-        TRY(linear(b, &w->q, WK_LINEAR, q_rows, c->hidden, "model.layers.%d.self_attn.q_proj", l));
+        TRY(bind_linear(b, &w->q, WK_LINEAR, q_rows, c->hidden, "model.layers.%d.self_attn.q_proj", l));
     }
-    TRY(linear(b, &w->kv_a, WK_LINEAR, c->kv_lora + c->rope, c->hidden, "model.layers.%d.self_attn.kv_a_proj_with_mqa",
-               l));
+    TRY(bind_linear(b, &w->kv_a, WK_LINEAR, c->kv_lora + c->rope, c->hidden,
+                    "model.layers.%d.self_attn.kv_a_proj_with_mqa", l));
     TRY(vector(b, &w->kv_a_norm, c->kv_lora, "model.layers.%d.self_attn.kv_a_layernorm.weight", l));
-    TRY(linear(b, &w->kv_b, WK_KV_B, c->n_heads * (c->nope + c->v_dim), c->kv_lora,
-               "model.layers.%d.self_attn.kv_b_proj", l));
-    return linear(b, &w->o, WK_LINEAR, c->hidden, c->n_heads * c->v_dim, "model.layers.%d.self_attn.o_proj", l);
+    TRY(bind_linear(b, &w->kv_b, WK_KV_B, c->n_heads * (c->nope + c->v_dim), c->kv_lora,
+                    "model.layers.%d.self_attn.kv_b_proj", l));
+    return bind_linear(b, &w->o, WK_LINEAR, c->hidden, c->n_heads * c->v_dim, "model.layers.%d.self_attn.o_proj", l);
 }
 
 static status bind_mlp(binder *b, layer_weights *w, i64 inter, int l, const char *part) {
     i64 hidden = b->c->hidden;
-    TRY(linear(b, &w->gate, WK_LINEAR, inter, hidden, "model.layers.%d.mlp.%sgate_proj", l, part));
-    TRY(linear(b, &w->up, WK_LINEAR, inter, hidden, "model.layers.%d.mlp.%sup_proj", l, part));
-    return linear(b, &w->down, WK_LINEAR, hidden, inter, "model.layers.%d.mlp.%sdown_proj", l, part);
+    TRY(bind_linear(b, &w->gate, WK_LINEAR, inter, hidden, "model.layers.%d.mlp.%sgate_proj", l, part));
+    TRY(bind_linear(b, &w->up, WK_LINEAR, inter, hidden, "model.layers.%d.mlp.%sup_proj", l, part));
+    return bind_linear(b, &w->down, WK_LINEAR, hidden, inter, "model.layers.%d.mlp.%sdown_proj", l, part);
 }
 
 static status expert_views(const binder *b, int l, weight_view *views) {
@@ -287,7 +287,7 @@ static status expert_views(const binder *b, int l, weight_view *views) {
 static status bind_moe(binder *b, layer_weights *w, int l) {
     const model_config *c = b->c;
     char name[256];
-    TRY(linear(b, &w->router, WK_LINEAR, c->n_experts, c->hidden, "model.layers.%d.mlp.gate", l));
+    TRY(bind_linear(b, &w->router, WK_LINEAR, c->n_experts, c->hidden, "model.layers.%d.mlp.gate", l));
     snprintf(name, sizeof name, "%smodel.layers.%d.mlp.gate.weight", c->prefix, l);
     const tensor_info *gate = b->ck ? checkpoint_find(b->ck, name) : NULL;
     if (gate && (gate->type == DT_BF16 || gate->type == DT_F32)) TRY(scan(b, gate));
@@ -298,7 +298,7 @@ static status bind_moe(binder *b, layer_weights *w, int l) {
     if (!views) return err_nomem(b->e, "expert descriptions", n * sizeof *views);
     status st = expert_views(b, l, views);
     weight_desc d = {.kind = WK_EXPERTS, .views = views, .n_views = (i64)n, .experts = c->experts};
-    if (st == ST_OK) st = prepare(b, &d, &w->experts);
+    if (st == ST_OK) st = bind_prepare(b, &d, &w->experts);
     free(views);
     return st;
 }
@@ -320,10 +320,10 @@ static status bind_all(binder *b, model_weights *w) {
     w->layers = calloc((size_t)c->n_layers, sizeof *w->layers);
     if (!w->layers) return err_nomem(b->e, "layers", (u64)c->n_layers * sizeof *w->layers);
     w->n_layers = c->n_layers;
-    TRY(linear(b, &w->embed, WK_TABLE, c->vocab_held, c->hidden, "model.embed_tokens"));
+    TRY(bind_linear(b, &w->embed, WK_TABLE, c->vocab_held, c->hidden, "model.embed_tokens"));
     TRY(vector(b, &w->norm, c->hidden, "model.norm.weight"));
-    TRY(linear(b, &w->head, WK_LINEAR, c->vocab_held, c->hidden, "%s",
-               c->tie_embeddings ? "model.embed_tokens" : "lm_head"));
+    TRY(bind_linear(b, &w->head, WK_LINEAR, c->vocab_held, c->hidden, "%s",
+                    c->tie_embeddings ? "model.embed_tokens" : "lm_head"));
     for (int l = 0; l < c->n_layers; l++) {
         TRY(bind_attention(b, &w->layers[l], l));
         if (l < c->n_dense)

@@ -357,7 +357,7 @@ static status read_eos(model_config *c, const json_t *o, err *e) {
     return ST_OK;
 }
 
-static status read_ids(model_config *c, const json_t *root, const json_t *text, err *e) {
+static status config_read_ids(model_config *c, const json_t *root, const json_t *text, err *e) {
     c->bos = c->pad = c->media_pad = -1;
     const json_t *both[2] = {text, root}; /* the outer one wins: the inner one may hold a library's defaults */
     for (int i = 0; i < 2; i++) {
@@ -383,7 +383,7 @@ static status read_text(model_config *c, const json_t *root, const json_t *text,
     if (st == ST_OK) st = json_get_bool(text, "tie_word_embeddings", false, &c->tie_embeddings, e);
     if (st == ST_OK) st = read_rope(c, text, e);
     if (st == ST_OK) st = read_quant(c, root, text, e);
-    if (st == ST_OK) st = read_ids(c, root, text, e);
+    if (st == ST_OK) st = config_read_ids(c, root, text, e);
     c->routed_scale = (f32)scale;
     c->lora_norm_eps = 1e-6;
     c->vocab_held = c->vocab;
@@ -393,7 +393,7 @@ static status read_text(model_config *c, const json_t *root, const json_t *text,
 
 static bool is_text_type(const char *type) { return strcmp(type, "kimi_k2") == 0 || strcmp(type, "deepseek_v3") == 0; }
 
-static status read_root(model_config *c, const json_t *root, err *e) {
+static status config_read_root(model_config *c, const json_t *root, err *e) {
     if (!json_is_object(root)) return err_set(e, ST_FORMAT, "not an object");
     const char *type, *inner = NULL;
     status st = json_get_str(root, "model_type", true, &type, e);
@@ -420,11 +420,11 @@ typedef struct {
     size_t len;
 } source;
 
-static status parse(model_config *c, const source *config, const source *generation, err *e) {
+static status config_parse(model_config *c, const source *config, const source *generation, err *e) {
     memset(c, 0, sizeof *c);
     json_t *root = json_parse(config->text, config->len, config->path, e);
     if (!root) return e ? e->code : ST_FORMAT;
-    status st = read_root(c, root, e);
+    status st = config_read_root(c, root, e);
     if (st != ST_OK) err_prefix(e, "%s", config->path);
     json_decref(root);
     if (st != ST_OK || !generation->text) return st;
@@ -439,7 +439,7 @@ static status parse(model_config *c, const source *config, const source *generat
 status model_config_parse(model_config *c, const char *json, size_t len, const char *generation, size_t gen_len,
                           err *e) {
     source s = {json, "config.json", len}, g = {generation, "generation_config.json", gen_len};
-    return parse(c, &s, &g, e);
+    return config_parse(c, &s, &g, e);
 }
 
 status model_config_load(model_config *c, const char *dir, err *e) {
@@ -452,7 +452,7 @@ status model_config_load(model_config *c, const char *dir, err *e) {
     if (st == ST_OK && file_exists(gen_path)) st = file_read(gen_path, CONFIG_BYTES_MAX, &gen, e);
     if (st == ST_OK) {
         source s = {text.data, path, text.len}, g = {gen.data, gen_path, gen.len};
-        st = parse(c, &s, &g, e);
+        st = config_parse(c, &s, &g, e);
     }
     buf_free(&text);
     buf_free(&gen);

@@ -1,14 +1,14 @@
 /* model/forward.c: the ops of a batch, layer by layer, once for all backends. */
 #include "model/inside.h"
 
-static void linear(model *m, const op_weight *w, const void *x, i64 x_stride, void *y, i64 y_stride, i64 n) {
+static void forward_linear(model *m, const op_weight *w, const void *x, i64 x_stride, void *y, i64 y_stride, i64 n) {
     m->o->linear(m->o,
                  &(linear_args){
                      .w = w, .x = x, .y = y, .n = n, .x_stride = x_stride, .y_stride = y_stride, .y_type = m->o->act});
 }
 
 /* h = norm(x + d), x = x + d; d may be NULL. Unless mark is 0, rows of x with a NaN or an infinity get it. */
-static norm_args norm_of(const model *m, const op_weight *weight, void *d, i64 n, i32 mark) {
+static norm_args forward_norm_of(const model *m, const op_weight *weight, void *d, i64 n, i32 mark) {
     i64 hidden = m->c->hidden;
     return (norm_args){.weight = weight,
                        .x = m->x,
@@ -93,7 +93,7 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
         return;
     }
     fused_latent_norm_kv_write(m->o, &latent_norm_kv_write);
-    if (c->q_lora) linear(m, w->q_b, m->q_a, c->q_lora, m->q, width, n);
+    if (c->q_lora) forward_linear(m, w->q_b, m->q_a, c->q_lora, m->q, width, n);
     m->o->rope_q(
         m->o,
         &(rope_q_args){.q = m->q, .table = m->rope, .n = n, .n_heads = c->n_heads, .nope = c->nope, .rope = c->rope});
@@ -159,12 +159,12 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
         attend_expanded(m, w, kv, &b->spans[s], pages);
         pages += m->lim.seq_pages;
     }
-    norm_args norm = norm_of(m, w->ffn_norm, m->d, b->n, 0);
+    norm_args norm = forward_norm_of(m, w->ffn_norm, m->d, b->n, 0);
     linear_norm(m, w->o, m->attn, c->n_heads * c->v_dim, &norm, is_dense(m, layer) ? NULL : &m->deferred);
 }
 
 /* Everything between h and d of a layer with experts. */
-static moe_ffn_args moe_ffn_of(model *m, const layer_weights *w, i64 n) {
+static moe_ffn_args forward_moe_ffn_of(model *m, const layer_weights *w, i64 n) {
     const model_config *c = m->c;
     i64 inter = c->inter_expert * c->n_shared;
     dtype act = m->o->act;
@@ -216,7 +216,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i32 *routes) {
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
     bool last = layer + 1 == c->n_layers;
-    norm_args norm = norm_of(m, last ? m->w.norm : w[1].attn_norm, m->d, n, (i32)layer + 1);
+    norm_args norm = forward_norm_of(m, last ? m->w.norm : w[1].attn_norm, m->d, n, (i32)layer + 1);
     deferred_norm *deferred = last ? NULL : &m->deferred;
     if (is_dense(m, layer)) {
         m->o->swiglu(m->o, &(swiglu_args){.gate = w->gate,
@@ -230,7 +230,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i32 *routes) {
         for (i64 i = 0; routes && i < n * c->top_k; i++) routes[layer * n * c->top_k + i] = -1;
         return;
     }
-    moe_ffn_args moe_ffn = moe_ffn_of(m, w, n);
+    moe_ffn_args moe_ffn = forward_moe_ffn_of(m, w, n);
     moe_ffn.moe.norm = norm, moe_ffn.moe.deferred = deferred;
     if (routes)
         moe_ffn_watched(m, layer, &moe_ffn, routes);
@@ -322,7 +322,7 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
                 &(embed_args){.table = m->w.embed, .ids = m->in.ids, .drawn = m->in.drawn, .out = m->x, .n = b->n});
     const rank_seams *r = m->o->ranks;
     if (r && r->embed) r->embed(m->o, m->x, b->n, c->hidden);
-    norm_args first = norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, BAD_EMBEDDING);
+    norm_args first = forward_norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, BAD_EMBEDDING);
     m->o->norm(m->o, &first);
     m->deferred = (deferred_norm){.squares = m->deferred.squares};
     for (i64 l = 0; l < c->n_layers; l++) {

@@ -104,7 +104,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
     memcpy(out, all, sizeof all);
 }
 
-static status refuse(const model *m, err *e) {
+static status memory_refuse(const model *m, err *e) {
     const model_room *r = &m->room;
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], reserve[BYTES_TEXT], there[BYTES_TEXT];
     return err_set(
@@ -132,10 +132,10 @@ status model_plan(model *m, const model_limits *lim, err *e) {
     m->room.work = total - m->room.kv;
     if (!add_size(total, m->room.weights.own, &total) || !add_size(total, lim->reserve, &total))
         return err_nomem(e, "the model", UINT64_MAX);
-    return lim->memory_max && total > lim->memory_max ? refuse(m, e) : ST_OK;
+    return lim->memory_max && total > lim->memory_max ? memory_refuse(m, e) : ST_OK;
 }
 
-static status allocate(model *m, err *e) {
+static status memory_allocate(model *m, err *e) {
     buffer all[BUFFERS];
     list_buffers(m, all);
     for (size_t i = 0; i < BUFFERS; i++) {
@@ -209,7 +209,7 @@ status model_load(model *m, bool verify, err *e) {
     u64 bytes = m->w.bytes;
     model_weights_free(&m->w);
     status st = model_weights_bind(&m->w, m->c, m->ck, m->o, bytes, verify, e);
-    if (st == ST_OK) st = allocate(m, e);
+    if (st == ST_OK) st = memory_allocate(m, e);
     if (st == ST_OK) st = allocate_on_host(m, e);
     if (st == ST_OK) st = write_frequencies(m, e);
     if (st == ST_OK) st = hide_other_ids(m, e);

@@ -15,7 +15,7 @@ static void queue_decode(void *ud) {
 }
 
 /* Records the step of n rows if there is none yet and there is room for it. */
-static status record(model *m, i64 n, err *e) {
+static status step_record(model *m, i64 n, err *e) {
     device *dev = m->mem.dev;
     if (m->steps[n] || m->unrecorded) return ST_OK;
     status st = dev->record(dev, queue_decode, &(decode_step){m, n}, &m->steps[n], e);
@@ -31,7 +31,7 @@ static status record(model *m, i64 n, err *e) {
 static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
     device *dev = m->mem.dev;
     bool can = dev->record && !m->lim.eager && !b->routes && n_abs == b->n && model_wants_all(b) && b->n <= RECORDED;
-    status st = can ? record(m, b->n, e) : ST_OK;
+    status st = can ? step_record(m, b->n, e) : ST_OK;
     if (st != ST_OK) return st;
     if (can && m->steps[b->n])
         dev->replay(dev, m->steps[b->n]);
@@ -56,7 +56,7 @@ static status read_logits(model *m, const model_batch *b, err *e) {
 }
 
 /* Waits for the results: tokens, logits, and the marks of rows with a NaN or an infinity. */
-static status collect(model *m, const model_batch *b, err *e) {
+static status step_collect(model *m, const model_batch *b, err *e) {
     const device_reply *r = m->replies[b->reply];
     status st = m->mem.dev->reply_wait(m->mem.dev, r, e);
     if (st == ST_OK) st = read_logits(m, b, e);
@@ -94,7 +94,7 @@ static status queue(model *m, const model_batch *b, err *e) {
 }
 
 /* Rows [from, to) of b as a batch of their own. */
-static model_batch part_of(model *m, const model_batch *b, i64 from, i64 to) {
+static model_batch step_part_of(model *m, const model_batch *b, i64 from, i64 to) {
     model_batch p = *b;
     i64 out = 0;
     p.n = to - from, p.ids += from, p.bad += from;
@@ -140,9 +140,9 @@ static status run_parts(model *m, const model_batch *b, err *e) {
         bool decode = from < n_abs;
         to = decode ? min_i64(n_abs, from + DECODE_ROWS) : b->n;
         m->o->set_row_mode(m->o, decode ? ROWS_DECODE : ROWS_PROMPT);
-        const model_batch part = part_of(m, b, from, to);
+        const model_batch part = step_part_of(m, b, from, to);
         st = queue(m, &part, e);
-        if (st == ST_OK) st = collect(m, &part, e);
+        if (st == ST_OK) st = step_collect(m, &part, e);
     }
     return st;
 }
@@ -158,4 +158,4 @@ status model_queue(model *m, const model_batch *b, err *e) {
     return queue(m, b, e);
 }
 
-status model_collect(model *m, const model_batch *b, err *e) { return in_parts(m, b) ? ST_OK : collect(m, b, e); }
+status model_collect(model *m, const model_batch *b, err *e) { return in_parts(m, b) ? ST_OK : step_collect(m, b, e); }

@@ -146,7 +146,7 @@ static bool take_pages(scheduler *s, task *t, i64 leave) {
     return fits;
 }
 
-static void start(scheduler *s, task *t) {
+static void admit_start(scheduler *s, task *t) {
     queue_remove(s, t);
     t->running = true;
     s->running[s->n_running++] = t;
@@ -171,7 +171,7 @@ static bool admit_one(scheduler *s, task *t) {
         bool better = w && w->r.priority < t->r.priority && !s->o.no_preempt && !t->r.probe;
         i64 leave = better || !w ? 0 : expected_growth(s, t);
         if (s->n_running < s->g->max_running && take_pages(s, t, leave)) {
-            start(s, t);
+            admit_start(s, t);
             return true;
         }
         if (!better) return false;

@@ -214,7 +214,7 @@ static void prompt_result(scheduler *s, const out_row *o) {
     t->prompt_rows_done = o->position + 1;
 }
 
-static bool append(task *t, i32 id) {
+static bool batch_append(task *t, i32 id) {
     if (t->n == t->cap) {
         i64 cap = min_i64(t->n + (t->n - t->r.n_prompt) / 2 + 256, t->r.n_prompt + t->r.max_new);
         i32 *grown = realloc(t->tokens, (size_t)cap * sizeof *grown);
@@ -226,7 +226,7 @@ static bool append(task *t, i32 id) {
     return true;
 }
 
-static bool stops(const task *t, i32 id) {
+static bool batch_stops(const task *t, i32 id) {
     for (i64 i = 0; i < t->r.n_stop; i++)
         if (t->r.stop_ids[i] == id) return true;
     return false;
@@ -234,7 +234,7 @@ static bool stops(const task *t, i32 id) {
 
 static void token_result(scheduler *s, const out_row *o) {
     task *t = o->t;
-    if (!append(t, o->id)) {
+    if (!batch_append(t, o->id)) {
         err_nomem(&t->error, "token ids", (u64)t->cap * 4);
         end_task(s, t, SCHED_ERROR, true);
         return;
@@ -247,7 +247,7 @@ static void token_result(scheduler *s, const out_row *o) {
     ev->gap_s = now - before;
     ev->token = o->id;
     ev->position = done - 1;
-    ev->is_stop = stops(t, o->id);
+    ev->is_stop = batch_stops(t, o->id);
     if (t->r.logprobs) fill_logprob(ev, o);
     if (ev->is_stop)
         end_task(s, t, SCHED_STOP, true);
@@ -293,7 +293,7 @@ void forget_rows(scheduler *s, const task *t) {
     }
 }
 
-static void count(scheduler *s, const batch *b, f64 seconds) {
+static void batch_count(scheduler *s, const batch *b, f64 seconds) {
     i64 prompt = 0, good = 0, drawn = 0, answers = 0;
     for (i64 i = 0; i < b->n_spans; i++) {
         if (b->spans[i].absorbed)
@@ -417,7 +417,7 @@ static void take_results(scheduler *s, batch *b) {
     for (i64 i = 0; i < b->n_spans; i++) span_result(s, b, i);
     draw_all(s, b);
     f64 now = now_s();
-    count(s, b, now - b->began_s);
+    batch_count(s, b, now - b->began_s);
     if (s->ahead) s->ahead->began_s = now;
     for (i64 i = 0; i < b->n_outs; i++) {
         if (!b->outs[i].t) continue;

@@ -60,7 +60,7 @@ static status choose_kv(engine *g, const char *name, err *e) {
 }
 
 /* Ranges of the numbers; upper ends keep every count of rows and of (row, expert) pairs in 32 bits. */
-static status check_options(const engine_options *o, err *e) {
+static status engine_check_options(const engine_options *o, err *e) {
     const struct {
         const char *name;
         i64 v, hi;
@@ -145,7 +145,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
 }
 
 /* The checkpoint, or none for dummy weights. */
-static status open_weights(engine *g, const engine_options *o, err *e) {
+static status engine_open_weights(engine *g, const engine_options *o, err *e) {
     const char *how = o->load_format ? o->load_format : "auto";
     bool dummy = !strcmp(how, "dummy");
     if (!dummy && strcmp(how, "auto")) return err_set(e, ST_INPUT, "--load-format %s is not auto or dummy", how);
@@ -161,7 +161,7 @@ static status slice(engine *g, const engine_options *o, err *e) {
     return model_config_slice(&g->config, o->tp_slice, e);
 }
 
-static status choose_experts(engine *g, const char *name, bool deterministic, err *e) {
+static status engine_choose_experts(engine *g, const char *name, bool deterministic, err *e) {
     if (!name) return ST_OK;
     for (int f = 0; f < EXPERTS_FORMATS; f++) {
         if (strcmp(name, expert_format_name((expert_format)f))) continue;
@@ -204,14 +204,14 @@ static void say_plan(const engine *g) {
              bytes_text(there, g->lim.memory_max), g->backend.device->name);
 }
 
-static status open_parts(engine *g, const engine_options *o, err *e) {
+static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     f64 start = now_s();
-    status st = check_options(o, e);
+    status st = engine_check_options(o, e);
     if (st == ST_OK) st = model_config_load(&g->config, o->model_dir, e);
     for (int i = 0; st == ST_OK && i < o->n_overrides; i++) st = model_config_override(&g->config, o->overrides[i], e);
     if (st == ST_OK) st = slice(g, o, e);
-    if (st == ST_OK) st = choose_experts(g, o->moe_format, o->deterministic, e);
-    if (st == ST_OK) st = open_weights(g, o, e);
+    if (st == ST_OK) st = engine_choose_experts(g, o->moe_format, o->deterministic, e);
+    if (st == ST_OK) st = engine_open_weights(g, o, e);
     if (st == ST_OK) st = choose_backend(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
     if (st == ST_OK) st = model_open(&g->model, &g->config, g->ck, &g->backend.ops, g->backend.device, e);
@@ -234,7 +234,7 @@ status engine_open(engine **out, const engine_options *o, err *e) {
     g->step_ud = o->step_ud;
     g->after_step = o->after_step;
     g->after_ud = o->after_ud;
-    status st = open_parts(g, o, e);
+    status st = engine_open_parts(g, o, e);
     if (st != ST_OK) {
         engine_close(g);
         return st;

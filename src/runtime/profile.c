@@ -34,7 +34,7 @@ static void add_kernel(op_time *o, const gpu_time *t) {
     o->kernels[i].seconds += t->seconds;
 }
 
-static void add(void *ud, const gpu_time *t) {
+static void profile_add(void *ud, const gpu_time *t) {
     engine_phase *p = ud;
     op_time *o = op_of(p, t->what);
     if (!o) {
@@ -62,7 +62,7 @@ status profile_step(engine *g, const model_batch *b, err *e) {
     i64 missed = 0;
     for (i64 s = 0; s < b->n_spans; s++) prompt = prompt || !b->spans[s].absorbed;
     engine_phase *p = &g->profile[prompt ? PROFILE_PREFILL : PROFILE_DECODE];
-    status st = gpu_times(g->backend.gpu, add, p, &missed, e);
+    status st = gpu_times(g->backend.gpu, profile_add, p, &missed, e);
     p->steps++;
     p->rows += b->n;
     p->missed += missed;

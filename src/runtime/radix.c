@@ -30,7 +30,7 @@ void radix_close(radix *r) {
     *r = (radix){0};
 }
 
-static u64 bucket_of(const radix *r, i32 parent, u64 space, const i32 *tokens) {
+static u64 radix_bucket_of(const radix *r, i32 parent, u64 space, const i32 *tokens) {
     u64 h = r->seed ^ (u64)(u32)parent * 0xbf58476d1ce4e5b9u ^ space, w;
     for (int i = 0; i < KV_PAGE; i += 2) {
         memcpy(&w, tokens + i, sizeof w);
@@ -42,7 +42,7 @@ static u64 bucket_of(const radix *r, i32 parent, u64 space, const i32 *tokens) {
 
 /* The child of `parent` under these tokens, -1 when there is none. */
 static i32 child(const radix *r, i32 parent, u64 space, const i32 *tokens) {
-    for (i32 i = r->buckets[bucket_of(r, parent, space, tokens)]; i >= 0; i = r->nodes[i].hash_next) {
+    for (i32 i = r->buckets[radix_bucket_of(r, parent, space, tokens)]; i >= 0; i = r->nodes[i].hash_next) {
         const radix_node *x = &r->nodes[i];
         if (x->parent == parent && x->space == space && !memcmp(x->tokens, tokens, sizeof x->tokens)) return i;
     }
@@ -88,7 +88,7 @@ i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *
 
 static void add_node(radix *r, u64 space, i32 parent, const i32 *tokens, i32 page) {
     radix_node *x = &r->nodes[page];
-    u64 b = bucket_of(r, parent, space, tokens);
+    u64 b = radix_bucket_of(r, parent, space, tokens);
     *x = (radix_node){.space = space,
                       .parent = parent,
                       .hash_next = r->buckets[b],
@@ -116,9 +116,9 @@ void radix_insert(radix *r, u64 space, const i32 *ids, const i32 *pages, i64 n) 
 }
 
 /* Takes an idle leaf out of the tree; its page becomes free. */
-static void drop(radix *r, i32 page) {
+static void radix_drop(radix *r, i32 page) {
     radix_node *x = &r->nodes[page];
-    i32 *link = &r->buckets[bucket_of(r, x->parent, x->space, x->tokens)];
+    i32 *link = &r->buckets[radix_bucket_of(r, x->parent, x->space, x->tokens)];
     while (*link != page) link = &r->nodes[*link].hash_next;
     *link = x->hash_next;
     if (x->parent >= 0) r->nodes[x->parent].n_children--;
@@ -134,7 +134,7 @@ static void drop(radix *r, i32 page) {
 static bool evict(radix *r) {
     for (i32 i = r->oldest; i >= 0; i = r->nodes[i].lru_prev)
         if (!r->nodes[i].n_children) {
-            drop(r, i);
+            radix_drop(r, i);
             r->n_evicted++;
             return true;
         }
@@ -166,7 +166,7 @@ void radix_flush(radix *r) {
         for (i32 i = r->oldest, next; i >= 0; i = next) {
             next = r->nodes[i].lru_prev;
             if (r->nodes[i].n_children) continue;
-            drop(r, i);
+            radix_drop(r, i);
             again = true;
         }
     }

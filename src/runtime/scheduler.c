@@ -10,7 +10,7 @@
 enum { DEFAULT_QUEUED = 4096, DEFAULT_QUEUED_TOKENS = 16 << 20, SAMPLERS = 32 };
 
 /* Hands the events to the front end, then forgets the requests that ended. */
-static void deliver(scheduler *s) {
+static void sched_deliver(scheduler *s) {
     if (s->n_events) s->o.on_events(s->o.ud, s->events, s->n_events);
     s->n_events = 0;
     if (!s->ended.n) return;
@@ -23,7 +23,7 @@ static void deliver(scheduler *s) {
 }
 
 sched_event *push_event(scheduler *s, const task *t, sched_event_kind kind) {
-    if (s->n_events == EVENTS) deliver(s);
+    if (s->n_events == EVENTS) sched_deliver(s);
     sched_event *ev = &s->events[s->n_events++];
     *ev = (sched_event){.kind = kind, .id = t->id, .user = t->r.user, .stop_id = -1};
     return ev;
@@ -175,7 +175,7 @@ bool scheduler_step(scheduler *s) {
         publish(s);
     }
     work = work || s->n_events;
-    deliver(s);
+    sched_deliver(s);
     return work;
 }
 
@@ -307,7 +307,7 @@ static void free_batch(batch *b) {
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
 }
 
-static status allocate(scheduler *s, err *e) {
+static status sched_allocate(scheduler *s, err *e) {
     const model_limits *l = &s->g->lim;
     const size_t run = (size_t)s->g->max_running, out = (size_t)l->logit_rows;
     s->running = calloc(run, sizeof *s->running);
@@ -346,7 +346,7 @@ static void init_locks(scheduler *s) {
     pthread_condattr_destroy(&monotonic);
 }
 
-static status check_options(const engine *g, const scheduler_options *o, err *e) {
+static status sched_check_options(const engine *g, const scheduler_options *o, err *e) {
     if (!o->on_events) return err_set(e, ST_INPUT, "scheduler_options.on_events is not set");
     if (g->max_running < 1) return err_set(e, ST_INPUT, "the engine was opened without max_running");
     if (g->pages.n_free != g->pages.n_pages)
@@ -366,7 +366,7 @@ static const f64 GPU_STALL_S = 0.085;
 
 status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, err *e) {
     *out = NULL;
-    status st = check_options(g, o, e);
+    status st = sched_check_options(g, o, e);
     if (st != ST_OK) return st;
     scheduler *s = calloc(1, sizeof *s);
     if (!s) return err_nomem(e, "the scheduler", sizeof *s);
@@ -380,7 +380,7 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
     s->limit = min_i64(g->context, g->lim.pool_pages * KV_PAGE);
     init_locks(s);
     fill_constants(s);
-    st = allocate(s, e);
+    st = sched_allocate(s, e);
     if (st == ST_OK) st = radix_open(&s->tree, &g->pages, e);
     if (st == ST_OK) st = open_samplers(s, e);
     if (st == ST_OK && !o->manual) st = start_thread(s, e);

@@ -77,7 +77,7 @@ static bool ids_valid(const scheduler *s, const i32 *ids, i64 n, const char *wha
     return true;
 }
 
-static sched_verdict check_length(const scheduler *s, const sched_request *r, err *e) {
+static sched_verdict submit_check_length(const scheduler *s, const sched_request *r, err *e) {
     if (r->n_prompt < s->limit && r->max_new <= s->limit - r->n_prompt) return SCHED_ACCEPTED;
     err_set(e, ST_LIMIT, "the maximum context length is %lld tokens; the prompt has %lld and %lld more were asked for",
             (long long)s->limit, (long long)r->n_prompt, (long long)max_i64(r->max_new, 1));
@@ -112,7 +112,7 @@ static sched_verdict check_request(const scheduler *s, const sched_request *r, c
         if (!(fabsf(r->bias[i]) <= 1000))
             return err_set(e, ST_INPUT, "logit_bias of token %d is not a number in -1000..1000", r->bias_ids[i]),
                    SCHED_BAD_REQUEST;
-    sched_verdict v = check_length(s, r, e);
+    sched_verdict v = submit_check_length(s, r, e);
     if (v != SCHED_ACCEPTED) return v;
     bool ids = ((before && same_prompt(r, before)) || ids_valid(s, r->prompt, r->n_prompt, "prompt", e)) &&
                ids_valid(s, r->stop_ids, r->n_stop, "stop_token_ids", e) &&

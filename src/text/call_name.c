@@ -6,7 +6,7 @@ static const json_t *function_of(const json_t *tool) { return json_object_get(to
 
 static const char *name_of(const json_t *tool) { return json_string_value(json_object_get(function_of(tool), "name")); }
 
-static bool declared(const json_t *tools, const char *name, size_t len) {
+static bool call_name_declared(const json_t *tools, const char *name, size_t len) {
     size_t i;
     json_t *tool;
     json_array_foreach(tools, i, tool) {
@@ -42,11 +42,11 @@ bool call_name_of_id(buf *name, const char *id, size_t len, const json_t *tools)
     buf_str(name, name_of(json_array_get(tools, 0)));
     return true;
 found: /* a namespace in front of a declared name is dropped, a dotted name that is declared stays */
-    for (size_t from = 0; !declared(tools, id, n);) {
+    for (size_t from = 0; !call_name_declared(tools, id, n);) {
         const char *dot = memchr(id + from, '.', n - from);
         if (!dot) break;
         from = (size_t)(dot - id) + 1;
-        if (declared(tools, id + from, n - from)) {
+        if (call_name_declared(tools, id + from, n - from)) {
             id += from;
             n -= from;
         }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[CHAT_TEMPLATES] = {
+static const char *const chat_names[CHAT_TEMPLATES] = {
     [CHAT_K2_INSTRUCT_0711] = "k2-instruct-0711",
     [CHAT_K2_INSTRUCT_0905] = "k2-instruct-0905",
     [CHAT_K2_INSTRUCT_R3] = "k2-instruct-r3",
@@ -15,11 +15,11 @@ static const char *const names[CHAT_TEMPLATES] = {
     [CHAT_K2_7_CODE] = "k2.7-code",
 };
 
-const char *chat_template_name(chat_template t) { return (unsigned)t < CHAT_TEMPLATES ? names[t] : "?"; }
+const char *chat_template_name(chat_template t) { return (unsigned)t < CHAT_TEMPLATES ? chat_names[t] : "?"; }
 
 status chat_template_parse(chat_template *out, const char *name, err *e) {
     for (int i = 0; i < CHAT_TEMPLATES; i++)
-        if (!strcmp(name, names[i])) {
+        if (!strcmp(name, chat_names[i])) {
             *out = (chat_template)i;
             return ST_OK;
         }
@@ -126,7 +126,7 @@ void chat_prompt_free(chat_prompt *p) {
     memset(p, 0, sizeof *p);
 }
 
-static status read_tools(const json_t *tools, const json_t **out, err *e) {
+static status chat_read_tools(const json_t *tools, const json_t **out, err *e) {
     size_t i;
     json_t *tool;
     *out = NULL;
@@ -164,7 +164,7 @@ status chat_render(chat_template t, const tokenizer *tok, const chat_request *r,
     status st = chat_messages_read(r->messages, &messages, &in.n, e);
     if (st != ST_OK) return st;
     in.messages = messages;
-    st = read_tools(r->tools, &in.tools, e);
+    st = chat_read_tools(r->tools, &in.tools, e);
     if (st == ST_OK) st = read_kwargs(t, r->kwargs, &in, e);
     if (st == ST_OK) {
         chat_writer w = {.kind = t, .tok = tok, .text = &out->text, .ids = &out->ids, .e = e};

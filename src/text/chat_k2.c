@@ -11,7 +11,7 @@
  * file and the prompts expected by alibaba/rtp-llm's tests (0905); for r3 only third-party descriptions. */
 #include "text/chat_parts.h"
 
-static void tools_block(chat_writer *w, const json_t *tools) {
+static void k2_tools_block(chat_writer *w, const json_t *tools) {
     chat_declare_tools(w, w->kind == CHAT_K2_INSTRUCT_0905 ? "\n  # Tools\n  " : "");
     if (w->kind == CHAT_K2_INSTRUCT_R3)
         chat_json(w, tools, ",", ":");
@@ -41,7 +41,7 @@ static void message_0711(chat_writer *w, const chat_message *m, size_t at) {
     chat_control(w, "<|im_end|>");
 }
 
-static void message(chat_writer *w, const chat_message *m, size_t at) {
+static void k2_message(chat_writer *w, const chat_message *m, size_t at) {
     chat_frame(w, m);
     if (m->tool) {
         chat_text(w, "## Return of ");
@@ -54,13 +54,13 @@ static void message(chat_writer *w, const chat_message *m, size_t at) {
 }
 
 void chat_render_k2(chat_writer *w, const chat_input *in) {
-    if (in->tools) tools_block(w, in->tools);
+    if (in->tools) k2_tools_block(w, in->tools);
     if (in->n && !in->messages[0].system) default_system(w);
     for (size_t i = 0; i < in->n; i++) {
         if (w->kind == CHAT_K2_INSTRUCT_0711)
             message_0711(w, &in->messages[i], i);
         else
-            message(w, &in->messages[i], i);
+            k2_message(w, &in->messages[i], i);
     }
     if (!in->add_generation_prompt) return;
     chat_control(w, "<|im_assistant|>");

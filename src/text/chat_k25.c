@@ -11,7 +11,7 @@
 #include "text/pyjson.h"
 #include "text/ts_tools.h"
 
-static void tools_block(chat_writer *w, const json_t *tools, chat_prompt *out) {
+static void k25_tools_block(chat_writer *w, const json_t *tools, chat_prompt *out) {
     if (w->st != ST_OK) return;
     json_t *sorted = py_sorted(tools); /* as the tokenizer's own apply_chat_template does */
     if (!sorted) {
@@ -34,7 +34,7 @@ static size_t history_end(const chat_input *in) {
     return i;
 }
 
-static void message(chat_writer *w, const chat_message *m, size_t at, bool keep_reasoning) {
+static void k25_message(chat_writer *w, const chat_message *m, size_t at, bool keep_reasoning) {
     chat_frame(w, m);
     if (m->assistant) {
         chat_control(w, "<think>");
@@ -55,10 +55,10 @@ void chat_render_k25(chat_writer *w, const chat_input *in, chat_prompt *out) {
     bool k25 = w->kind >= CHAT_K2_5;
     bool thinking = in->thinking || !k25; /* K2-Thinking has no switch */
     size_t history = in->preserve_thinking ? 0 : history_end(in);
-    if (in->tools) tools_block(w, in->tools, out);
+    if (in->tools) k25_tools_block(w, in->tools, out);
     if (!k25 && (!in->n || !in->messages[0].system))
         chat_default_system(w, "You are Kimi, an AI assistant created by Moonshot AI.");
-    for (size_t i = 0; i < in->n; i++) message(w, &in->messages[i], i, i >= history && thinking);
+    for (size_t i = 0; i < in->n; i++) k25_message(w, &in->messages[i], i, i >= history && thinking);
     if (!in->add_generation_prompt) return;
     chat_control(w, "<|im_assistant|>");
     chat_text(w, "assistant");

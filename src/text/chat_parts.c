@@ -78,7 +78,7 @@ static status read_calls(const json_t *message, size_t at, chat_message *m, err 
     return ST_OK;
 }
 
-static status read_message(const json_t *v, size_t at, chat_message *m, err *e) {
+static status chat_read_message(const json_t *v, size_t at, chat_message *m, err *e) {
     status st;
     if (!json_is_object(v))
         return err_set(e, ST_INPUT, "messages[%zu]: expected an object, got %s", at, json_type_text(v));
@@ -107,7 +107,7 @@ status chat_messages_read(const json_t *messages, chat_message **out, size_t *n,
     chat_message *list = calloc(*n ? *n : 1, sizeof *list);
     if (!list) return err_nomem(e, "messages", *n * sizeof *list);
     for (size_t i = 0; i < *n; i++) {
-        status st = read_message(json_array_get(messages, i), i, &list[i], e);
+        status st = chat_read_message(json_array_get(messages, i), i, &list[i], e);
         if (st != ST_OK) {
             free(list);
             return st;
@@ -189,7 +189,7 @@ static void image(chat_writer *w) {
     if (w->kind != CHAT_K2_INSTRUCT_0711) chat_text(w, "\n");
 }
 
-static void part(chat_writer *w, const json_t *p, size_t at, size_t i) {
+static void chat_part(chat_writer *w, const json_t *p, size_t at, size_t i) {
     chat_str type = str_of(json_object_get(p, "type"));
     if (w->st != ST_OK) return;
     if (is_image(w->kind, p, type)) {
@@ -209,7 +209,7 @@ void chat_content(chat_writer *w, const chat_message *m, size_t at) {
     size_t i;
     json_t *p;
     if (json_is_string(m->content)) chat_bytes(w, str_of(m->content));
-    if (json_is_array(m->content)) json_array_foreach(m->content, i, p) part(w, p, at, i);
+    if (json_is_array(m->content)) json_array_foreach(m->content, i, p) chat_part(w, p, at, i);
 }
 
 void chat_tool_calls(chat_writer *w, const chat_message *m) {

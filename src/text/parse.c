@@ -44,14 +44,14 @@ static void send(parser *p, parse_kind kind, const char *s, size_t n, bool compl
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-static size_t spaces(const char *s, size_t n) {
+static size_t parse_spaces(const char *s, size_t n) {
     size_t i = 0;
     while (i < n && is_space(s[i])) i++;
     return i;
 }
 
 static void trim(buf *b) {
-    size_t lead = spaces(b->data, b->len);
+    size_t lead = parse_spaces(b->data, b->len);
     while (b->len > lead && is_space(b->data[b->len - 1])) b->len--;
     if (!b->data) return;
     memmove(b->data, b->data + lead, b->len - lead);
@@ -80,7 +80,7 @@ static void open_arguments(parser *p) {
 
 static void arguments_text(parser *p, const char *s, size_t n) {
     if (!p->any_argument) {
-        size_t lead = spaces(s, n);
+        size_t lead = parse_spaces(s, n);
         s += lead;
         n -= lead;
         if (!n) return;
@@ -130,7 +130,7 @@ static void settle_maybe(parser *p) {
 
 static void plain_text(parser *p, const char *s, size_t n) {
     if (!n || p->st != ST_OK) return;
-    bool blank = spaces(s, n) == n;
+    bool blank = parse_spaces(s, n) == n;
     if (p->at == AT_START) {
         buf_add(&p->pending, s, n);
         if (blank) return;
@@ -151,9 +151,9 @@ static void plain_text(parser *p, const char *s, size_t n) {
     }
 }
 
-static void on_text(void *ud, const char *s, size_t n) {
+static void parse_on_text(void *ud, const char *s, size_t n) {
     parser *p = ud;
-    if (p->maybe.len && spaces(s, n) == n)
+    if (p->maybe.len && parse_spaces(s, n) == n)
         buf_add(&p->maybe, s, n);
     else {
         settle_maybe(p);
@@ -171,7 +171,7 @@ static void leave_start(parser *p) {
 static void on_think(parser *p, bool end) {
     const char *tag = mark_text[end ? MARK_THINK_END : MARK_THINK];
     if (p->o.plain) {
-        on_text(p, tag, strlen(tag));
+        parse_on_text(p, tag, strlen(tag));
     } else if (p->at == AT_START && !end) {
         buf_clear(&p->pending);
         p->at = AT_REASONING;
@@ -180,7 +180,7 @@ static void on_think(parser *p, bool end) {
     } else if (end && p->think_open && p->at != AT_ARGUMENTS) {
         p->think_open = false;
     } else {
-        on_text(p, tag, strlen(tag));
+        parse_on_text(p, tag, strlen(tag));
     }
 }
 
@@ -267,8 +267,8 @@ void parser_close(parser *p) {
 static void settle(parser *p) {
     buf_clear(&p->text);
     decode_stream_end(&p->bytes, &p->text);
-    if (p->text.len) mark_scan(&p->scan, p->text.data, p->text.len, on_text, on_mark, p);
-    mark_scan_end(&p->scan, on_text, p);
+    if (p->text.len) mark_scan(&p->scan, p->text.data, p->text.len, parse_on_text, on_mark, p);
+    mark_scan_end(&p->scan, parse_on_text, p);
 }
 
 status parse_add(parser *p, i32 id, err *e) {
@@ -284,7 +284,7 @@ status parse_add(parser *p, i32 id, err *e) {
     p->scan.wanted = 1u << MARK_SECTION_1 | 1u << MARK_SECTION_END_1;
     buf_clear(&p->text);
     p->st = decode_stream_add(&p->bytes, p->tok, id, true, &p->text, e);
-    if (p->text.len) mark_scan(&p->scan, p->text.data, p->text.len, on_text, on_mark, p);
+    if (p->text.len) mark_scan(&p->scan, p->text.data, p->text.len, parse_on_text, on_mark, p);
     return result(p, e);
 }
 
@@ -292,7 +292,7 @@ status parse_add_text(parser *p, const char *text, size_t len, err *e) {
     p->e = e;
     if (p->st != ST_OK) return p->st;
     p->scan.wanted = (1u << MARKS) - 1;
-    mark_scan(&p->scan, text, len, on_text, on_mark, p);
+    mark_scan(&p->scan, text, len, parse_on_text, on_mark, p);
     return result(p, e);
 }
 

@@ -33,7 +33,7 @@ static status read_entry(special_set *s, const char *key, const json_t *entry, e
     return set_name(s, slot, json_string_value(name), len, e);
 }
 
-static int compare(const special_set *s, int slot, const char *name, size_t len) {
+static int special_compare(const special_set *s, int slot, const char *name, size_t len) {
     size_t have = s->slot[slot].len;
     int c = memcmp(s->slot[slot].name, name, have < len ? have : len);
     return c ? c : have < len ? -1 : have > len;
@@ -44,7 +44,7 @@ static int lower_bound(const special_set *s, int n, const char *name, size_t len
     int lo = 0, hi = n;
     while (lo < hi) {
         int mid = (lo + hi) / 2;
-        if (compare(s, s->sorted[mid], name, len) < 0)
+        if (special_compare(s, s->sorted[mid], name, len) < 0)
             lo = mid + 1;
         else
             hi = mid;
@@ -57,7 +57,7 @@ static status index_names(special_set *s, err *e) {
     for (int i = 0; i < SPECIAL_SLOTS; i++) {
         const char *name = s->slot[i].name;
         int to = lower_bound(s, i, name, s->slot[i].len);
-        if (to < i && !compare(s, s->sorted[to], name, s->slot[i].len))
+        if (to < i && !special_compare(s, s->sorted[to], name, s->slot[i].len))
             return err_set(e, ST_FORMAT, "ids %d and %d have the same name \"%s\"", s->first + s->sorted[to],
                            s->first + i, name);
         memmove(s->sorted + to + 1, s->sorted + to, (size_t)(i - to));
@@ -103,7 +103,7 @@ void special_free(special_set *s) {
 
 int special_find(const special_set *s, const char *name, size_t len) {
     int i = lower_bound(s, SPECIAL_SLOTS, name, len);
-    return i < SPECIAL_SLOTS && !compare(s, s->sorted[i], name, len) ? s->sorted[i] : -1;
+    return i < SPECIAL_SLOTS && !special_compare(s, s->sorted[i], name, len) ? s->sorted[i] : -1;
 }
 
 /* The byte of a name at `depth`, -1 where it has ended. */

@@ -19,7 +19,7 @@ static const u8 *ending(const u8 *p, const u8 *end) {
 
 /* U*W+ at p, or NULL; with `upper`, else U+W*, which is then U+ alone. U* runs to its end and gives back
  * characters until W+ has one: it is the run's last character that is in both classes. */
-static const u8 *word(const u8 *p, const u8 *end, bool upper) {
+static const u8 *split_word(const u8 *p, const u8 *end, bool upper) {
     const u8 *start = p, *back = NULL;
     int n;
     u8 c;
@@ -34,12 +34,12 @@ static const u8 *word(const u8 *p, const u8 *end, bool upper) {
 /* Alternatives 2 and 3 without C, for a first character of class c and length n; NULL when neither matches.
  */
 static const u8 *words(const u8 *p, const u8 *end, u8 c, int n) {
-    if (c & UNI_LETTER) return word(p, end, true);
+    if (c & UNI_LETTER) return split_word(p, end, true);
     if (c & (UNI_NUMBER | UNI_NEWLINE)) return NULL;
-    if (!(c & UNI_UPPER)) return word(p + n, end, true);
+    if (!(c & UNI_UPPER)) return split_word(p + n, end, true);
     /* A mark may be the character before the word or its first: alternative 2 tries both before 3 comes. */
-    const u8 *w = word(p + n, end, false);
-    return w ? w : word(p, end, false);
+    const u8 *w = split_word(p + n, end, false);
+    return w ? w : split_word(p, end, false);
 }
 
 static const u8 *numbers(const u8 *p, const u8 *end) {
@@ -49,7 +49,7 @@ static const u8 *numbers(const u8 *p, const u8 *end) {
 }
 
 /* Alternatives 6, 7 and 8 on a run of whitespace that begins at p. */
-static const u8 *spaces(const u8 *p, const u8 *end) {
+static const u8 *split_spaces(const u8 *p, const u8 *end) {
     const u8 *start = p, *last = p, *newline = NULL;
     int n;
     u8 c;
@@ -71,7 +71,7 @@ size_t split_piece(const u8 *text, size_t len) {
     if (c & UNI_NUMBER) return (size_t)(numbers(text, end) - text);
     p = q = text + (*text == ' ');
     while (p < end && !(unicode_at(p, end, &n) & (UNI_SPACE | UNI_LETTER | UNI_NUMBER))) p += n;
-    if (p == q) return (size_t)(spaces(text, end) - text);
+    if (p == q) return (size_t)(split_spaces(text, end) - text);
     while (p < end && (*p == '\r' || *p == '\n')) p++;
     return (size_t)(p - text);
 }

@@ -11,7 +11,7 @@ bool ts_fail(ts_parser *p, const char *why) {
     return false;
 }
 
-static ts_type *fail(ts_parser *p, const char *why) {
+static ts_type *schema_fail(ts_parser *p, const char *why) {
     ts_fail(p, why);
     return NULL;
 }
@@ -49,7 +49,7 @@ static ts_type *node(ts_parser *p, ts_kind kind, const json_t *schema) {
     return t;
 }
 
-static ts_type *word(ts_parser *p, const char *name) {
+static ts_type *schema_word(ts_parser *p, const char *name) {
     ts_type *t = node(p, TS_WORD, NULL);
     if (t) t->name = name;
     return t;
@@ -102,7 +102,7 @@ static ts_type *parse_fields(ts_parser *p, ts_type *t, const json_t *schema) {
     const char *name;
     json_t *prop;
     if (!properties) return t;
-    if (!json_is_object(properties)) return fail(p, "properties is not an object");
+    if (!json_is_object(properties)) return schema_fail(p, "properties is not an object");
     json_t *required = required_names(p, t, json_object_get(schema, "required"));
     if (!required) return NULL;
     bool ok = (t->fields = room(p, json_object_size(properties), sizeof *t->fields)) != NULL;
@@ -125,7 +125,7 @@ static ts_type *parse_object(ts_parser *p, const json_t *schema) {
     const char *name;
     json_t *def;
     if (py_truthy(defs)) {
-        if (!json_is_object(defs)) return fail(p, "$defs is not an object");
+        if (!json_is_object(defs)) return schema_fail(p, "$defs is not an object");
         json_object_foreach((json_t *)defs, name, def) if (!register_def(p, name, def)) return NULL;
     }
     extra = t->extra_raw = json_object_get(schema, "additionalProperties");
@@ -134,7 +134,7 @@ static ts_type *parse_object(ts_parser *p, const json_t *schema) {
 }
 
 ts_type *ts_parse_root(ts_parser *p, const json_t *schema) {
-    if (schema && !json_is_object(schema)) return fail(p, "parameters is not an object");
+    if (schema && !json_is_object(schema)) return schema_fail(p, "parameters is not an object");
     return parse_object(p, schema);
 }
 
@@ -143,7 +143,7 @@ static ts_type *parse_array(ts_parser *p, const json_t *schema) {
     const json_t *items = json_object_get(schema, "items");
     if (!t || !(t->members = room(p, 1, sizeof *t->members))) return NULL;
     t->n_members = 1;
-    t->members[0] = py_truthy(items) ? ts_parse(p, items) : word(p, "any");
+    t->members[0] = py_truthy(items) ? ts_parse(p, items) : schema_word(p, "any");
     return t->members[0] ? t : NULL;
 }
 
@@ -194,7 +194,7 @@ static bool enum_type(ts_parser *p, const json_t *declared, const char **type) {
     return true;
 }
 
-static bool fits(const json_t *v, const char *type) {
+static bool schema_fits(const json_t *v, const char *type) {
     bool boolean = json_is_boolean(v); /* Python's bool is an int */
     if (!strcmp(type, "string")) return json_is_string(v);
     if (!strcmp(type, "number")) return json_is_number(v) || boolean;
@@ -212,7 +212,7 @@ static ts_type *parse_enum(ts_parser *p, const json_t *schema) {
     if (!t || !(t->values = iterate(p, t, json_object_get(schema, "enum")))) return NULL;
     if (!declared) return t;
     if (!enum_type(p, declared, &type)) return NULL;
-    json_array_foreach(t->values, i, v) if (!json_is_null(v) && type && !fits(v, type)) return fail(
+    json_array_foreach(t->values, i, v) if (!json_is_null(v) && type && !schema_fits(v, type)) return schema_fail(
         p, "an enum value does not fit the declared type");
     return t;
 }
@@ -231,8 +231,8 @@ static ts_type *parse_union(ts_parser *p, const json_t *schema, const json_t *ty
     size_t i;
     json_t *v;
     if (!t) return NULL;
-    json_array_foreach(types, i,
-                       v) if (!ts_union_word(json_string_value(v))) return fail(p, "a type list holds an unknown type");
+    json_array_foreach(types, i, v) if (!ts_union_word(json_string_value(v))) return schema_fail(
+        p, "a type list holds an unknown type");
     t->values = types;
     return t;
 }
@@ -247,27 +247,28 @@ static ts_type *parse_ref(ts_parser *p, const json_t *schema) {
         p->self_ref = true;
         return t;
     }
-    if (!ref || strncmp(ref, prefix, sizeof prefix - 1)) return fail(p, "only $ref to # and #/$defs/NAME is known");
+    if (!ref || strncmp(ref, prefix, sizeof prefix - 1))
+        return schema_fail(p, "only $ref to # and #/$defs/NAME is known");
     const char *name = strrchr(ref, '/') + 1;
     const json_t *at = json_object_get(p->def_at, name);
-    if (!at) return fail(p, "$ref to a definition that is not there yet");
+    if (!at) return schema_fail(p, "$ref to a definition that is not there yet");
     const json_t *def = p->defs[json_integer_value(at)].schema;
-    if (!json_is_object(def)) return fail(p, "an entry of $defs is not an object");
+    if (!json_is_object(def)) return schema_fail(p, "an entry of $defs is not an object");
     /* the original's own mark for "#", which a definition may carry by accident */
     if (!py_truthy(json_object_get(def, "$self_ref"))) t->name = name;
     return t;
 }
 
 ts_type *ts_parse(ts_parser *p, const json_t *schema) {
-    if (json_is_boolean(schema)) return word(p, json_is_true(schema) ? "any" : "null");
-    if (!json_is_object(schema)) return fail(p, "a schema is neither an object nor a boolean");
+    if (json_is_boolean(schema)) return schema_word(p, json_is_true(schema) ? "any" : "null");
+    if (!json_is_object(schema)) return schema_fail(p, "a schema is neither an object nor a boolean");
     if (json_object_get(schema, "$ref")) return parse_ref(p, schema);
     if (json_object_get(schema, "anyOf")) return parse_any_of(p, schema);
     if (json_object_get(schema, "enum")) return parse_enum(p, schema);
     const json_t *type = json_object_get(schema, "type");
     const char *name = json_string_value(type);
-    if (!type && json_object_size(schema) == 0) return word(p, "any");
-    if (!type) return fail(p, "a schema without type, anyOf, enum or $ref");
+    if (!type && json_object_size(schema) == 0) return schema_word(p, "any");
+    if (!type) return schema_fail(p, "a schema without type, anyOf, enum or $ref");
     if (json_is_array(type)) return parse_union(p, schema, type);
     if (name && !strcmp(name, "object")) return parse_object(p, schema);
     if (name && !strcmp(name, "array")) return parse_array(p, schema);

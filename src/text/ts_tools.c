@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Text that goes to *b in the end: it may not become longer than what *b still takes. */
-static buf part_of(const buf *b) { return (buf){.max = b->max ? b->max - b->len + 1 : 0}; }
+static buf ts_tools_part_of(const buf *b) { return (buf){.max = b->max ? b->max - b->len + 1 : 0}; }
 
 /* Takes the part over; a part that was cut is a *b that is cut. */
 static void add_part(buf *b, buf *part) {
@@ -130,7 +130,7 @@ static bool print_object(ts_parser *p, buf *b, const ts_type *t, int depth) {
 
 static bool print_array(ts_parser *p, buf *b, const ts_type *t, int depth) {
     const ts_type *item = t->members[0];
-    buf comments = part_of(b);
+    buf comments = ts_tools_part_of(b);
     bool ok = print_comments(p, &comments, item, depth + 1), any = comments.len || comments.failed;
     buf_str(b, "Array<");
     if (any) buf_char(b, '\n');
@@ -229,7 +229,7 @@ static bool print_function(ts_parser *p, buf *b, const json_t *function) {
         buf_str(b, any ? "\n}\n" : "}\n");
     }
     if (!print_definitions(p, b)) return false;
-    buf type = part_of(b);
+    buf type = ts_tools_part_of(b);
     buf_str(&type, "type ");
     if (name)
         py_str(&type, name);
@@ -266,7 +266,7 @@ static bool print_tools(ts_parser *p, buf *b, const json_t *tools, size_t *n_fun
 
 status ts_tools_encode(buf *out, const json_t *tools, err *e) {
     ts_parser p = {0};
-    buf text = part_of(out);
+    buf text = ts_tools_part_of(out);
     size_t n_functions = 0;
     buf_str(&text, "# Tools\n\n## functions\nnamespace functions {\n");
     bool ok = print_tools(&p, &text, tools, &n_functions);

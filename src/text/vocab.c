@@ -14,7 +14,7 @@ struct vocab_slot {
 /* Probes of one insertion before the file is called crafted: at two thirds full, real ones stay below 100. */
 enum { PROBES_MAX = 2000 };
 
-static u64 load(const u8 *p, size_t n) { /* the first n <= 8 bytes, little endian, zeros behind */
+static u64 vocab_load(const u8 *p, size_t n) { /* the first n <= 8 bytes, little endian, zeros behind */
     u64 x = 0;
     if (n >= 8) {
         memcpy(&x, p, 8);
@@ -37,11 +37,11 @@ static u64 mix(u64 x) {
     return x ^ x >> 32;
 }
 
-static u64 key_of(const u8 *p, size_t n) {
-    if (n <= 8) return load(p, n);
+static u64 vocab_key_of(const u8 *p, size_t n) {
+    if (n <= 8) return vocab_load(p, n);
     u64 h = n;
-    for (; n > 8; p += 8, n -= 8) h = mix(h ^ load(p, 8));
-    return mix(h ^ load(p, n));
+    for (; n > 8; p += 8, n -= 8) h = mix(h ^ vocab_load(p, 8));
+    return mix(h ^ vocab_load(p, n));
 }
 
 static u64 home(u64 key, size_t n) { return mix(key + n * 0x9e3779b97f4a7c15u); }
@@ -49,7 +49,7 @@ static u64 home(u64 key, size_t n) { return mix(key + n * 0x9e3779b97f4a7c15u); 
 i32 vocab_find(const vocab *v, const u8 *bytes, size_t n) {
     if (n == 2) return v->pair_rank[bytes[0] << 8 | bytes[1]];
     if (n == 0 || n > v->n_longest) return -1;
-    u64 key = key_of(bytes, n);
+    u64 key = vocab_key_of(bytes, n);
     for (u64 i = home(key, n) & v->slot_mask;; i = (i + 1) & v->slot_mask) {
         const vocab_slot *s = &v->slots[i];
         if (s->rank < 0) return -1;
@@ -146,7 +146,7 @@ static void order_strings(vocab *v, const buf *pool, const u32 *at, const u32 *s
 static status insert(vocab *v, i32 rank, const char *what, err *e) {
     const u8 *p = (const u8 *)v->bytes + v->start[rank];
     size_t n = v->start[rank + 1] - v->start[rank];
-    u64 key = key_of(p, n), i = home(key, n) & v->slot_mask;
+    u64 key = vocab_key_of(p, n), i = home(key, n) & v->slot_mask;
     for (int probes = 0; v->slots[i].rank >= 0; probes++, i = (i + 1) & v->slot_mask) {
         const vocab_slot *s = &v->slots[i];
         if (s->len == n && s->key == key && !memcmp(v->bytes + v->start[s->rank], p, n))

@@ -168,7 +168,7 @@ static void reasoning_stays_in_the_conversation(void **s) {
     chat_run r = begin(0);
     moon_error error;
     assert_int_equal(answer_with_tools(&r, &error), MOON_OK);
-    add_answer(&r);
+    cmd_run_add_answer(&r);
     assert_true(add_message(&r, "user", "and 3+3?", 8));
     assert_int_equal(answer_with_tools(&r, &error), MOON_OK);
     json_t *second = json_loads(chats[1], 0, NULL);

@@ -3,6 +3,7 @@
 #define now_s         clock_s /* the test's own clock: a busy machine must not decide which choice is the fastest */
 #include "cmd/lib/model_opts.c"
 #include "cmd/lib/moe_shapes.c"
+#include "cmd/lib/stats.c"
 #include "cmd/lib/synthetic.c"
 #include "cmd/tune/tune.c"
 #include "cmd/tune/tune_moe_layer.c"

@@ -4,14 +4,10 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/peak.h"
 #include "cmd/lib/model_opts.h"
+#include "cmd/lib/stats.h"
 #include "cmd/lib/moe_shapes.h"
 #include <stdlib.h>
 #include <string.h>
-
-static int by_value(const void *a, const void *b) {
-    f64 x = *(const f64 *)a, y = *(const f64 *)b;
-    return (x > y) - (x < y);
-}
 
 static status write_out(const bench_state *b, const shape_data *d, err *e) {
     if (!b->o.out) return ST_OK;
@@ -29,7 +25,7 @@ typedef struct {
     const shape_data *d;
     i64 calls;
 } call_queue;
-static void queue_calls(void *ud) {
+static void bench_moe_queue_calls(void *ud) {
     const call_queue *q = ud;
     for (i64 i = 0; i < q->calls; i++) {
         moe_args a = moe_shape_args(q->b, q->d, i % q->b->o.sets);
@@ -66,7 +62,7 @@ static status record_calls(const bench_state *b, shape_data *d, err *e) {
     device *dev = gpu_device(b->g);
     call_queue q = {b, d, (calls + b->o.sets - 1) / b->o.sets * b->o.sets};
     d->recorded_calls = q.calls;
-    return dev->record(dev, queue_calls, &q, &d->recorded, e);
+    return dev->record(dev, bench_moe_queue_calls, &q, &d->recorded, e);
 }
 
 static status run_shape(bench_state *b, i64 n, err *e) {
@@ -92,7 +88,7 @@ static status run_shape(bench_state *b, i64 n, err *e) {
     moe_error error[2];
     if (st == ST_OK) st = moe_shape_errors(b, &d, error, e);
     if (st == ST_OK) {
-        qsort(times, (size_t)count, sizeof *times, by_value);
+        qsort(times, (size_t)count, sizeof *times, f64_ascending);
         moe_report(b, &d, times[count / 2], times[0], error);
         st = write_out(b, &d, e);
     }
@@ -100,7 +96,7 @@ static status run_shape(bench_state *b, i64 n, err *e) {
     return st;
 }
 
-static status read_format(bench_state *b, err *e) {
+static status bench_moe_read_format(bench_state *b, err *e) {
     const char *f = b->o.format;
     if (!strcmp(f, "bf16")) return b->wf = WF_BF16, ST_OK;
     if (!strcmp(f, "fp8")) return b->wf = WF_FP8_BLOCK, ST_OK;
@@ -111,7 +107,7 @@ static status read_format(bench_state *b, err *e) {
     return ST_OK;
 }
 
-static status check_shape(const bench_opts *o, weight_format wf, err *e) {
+static status bench_moe_check_shape(const bench_opts *o, weight_format wf, err *e) {
     if (o->dim < 1 || o->dim > 1 << 20 || o->inter < 1 || o->inter > 1 << 20 || o->experts < 1 || o->experts > 4096 ||
         o->topk < 1 || o->topk > o->experts)
         return err_set(e, ST_INPUT, "impossible shape: %lld x %lld, %lld experts, top-%lld", (long long)o->dim,
@@ -123,7 +119,7 @@ static status check_shape(const bench_opts *o, weight_format wf, err *e) {
 
 /* Prepares the weights of the shape in b->o and runs `tokens`. */
 static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e) {
-    status st = check_shape(&b->o, b->wf, e);
+    status st = bench_moe_check_shape(&b->o, b->wf, e);
     if (st == ST_OK) st = moe_make_weights(b, e);
     weight_desc desc = {.kind = WK_EXPERTS, .views = b->views, .n_views = 3 * b->o.experts, .experts = b->experts};
     if (st == ST_OK) st = b->dev->weight_prepare(b->dev, &desc, &b->dev_w, e);
@@ -155,7 +151,7 @@ static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e)
 }
 
 /* What a GPU runs unless told otherwise. */
-static status run_list(bench_state *b, err *e) {
+static status bench_moe_run_list(bench_state *b, err *e) {
     status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < MOE_LAYERS; i++) {
         const moe_layer *l = &moe_layers[i];
@@ -168,7 +164,7 @@ static status run_list(bench_state *b, err *e) {
     return st;
 }
 
-static status run_all(bench_state *b, err *e) {
+static status bench_moe_run_all(bench_state *b, err *e) {
     static const i64 usual[] = {1, 8, 64, 512};
     i64 tokens[32], n = 0;
     if (!b->o.shapes.n) {
@@ -177,7 +173,7 @@ static status run_all(bench_state *b, err *e) {
             if (tokens[n] < 1 || tokens[n] > 1 << 20)
                 return err_set(e, ST_INPUT, "--tokens \"%s\" is not in 1..1048576", b->o.tokens.items[n]);
         }
-        if (b->listed && !n) return run_list(b, e);
+        if (b->listed && !n) return bench_moe_run_list(b, e);
         return n ? run_layer(b, tokens, n, e) : run_layer(b, usual, COUNT_OF(usual), e);
     }
     status st = ST_OK;
@@ -251,7 +247,7 @@ int bench_moe(int argc, char **argv) {
     b.ref = &ref;
     status st = cpu_isa_parse(o->mask, &mask, &e);
     b.isa = st == ST_OK ? cpu_isa() & mask : 0;
-    if (st == ST_OK) st = read_format(&b, &e);
+    if (st == ST_OK) st = bench_moe_read_format(&b, &e);
     if (st == ST_OK && o->tuned && strcmp(o->device, "cuda"))
         st = err_set(&e, ST_INPUT, "--tuned is for --device cuda");
     if (st == ST_OK) st = backend_open(&dev, &(backend_options){.name = o->device, .act = DT_BF16, .isa = mask}, &e);
@@ -259,7 +255,7 @@ int bench_moe(int argc, char **argv) {
     if (st == ST_OK && b.g) st = ops_gpu_tuned(&dev.ops, o->tuned ? o->tuned : tuned_place(), &e);
     if (st == ST_OK && o->json && !(b.json = fopen(o->json, "w")))
         st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
-    if (st == ST_OK) st = run_all(&b, &e);
+    if (st == ST_OK) st = bench_moe_run_all(&b, &e);
     backend_close(&dev);
     if (b.json && fclose(b.json) && st == ST_OK) st = err_set(&e, ST_IO, "--json %s cannot be written", o->json);
     return st == ST_OK ? EXIT_DONE : cmd_fail("bench moe", &e);

@@ -6,7 +6,7 @@
 
 /* Row i of set 0 as ref has it: in floats, a slot a call; and as ops.h says, where that is in int8: with so many
  * slots, all others empty, that moe_is_int8() holds. */
-static status ref_row(const bench_state *b, const shape_data *d, i64 i, f32 *floats, f32 *contract, err *e) {
+static status moe_error_ref_row(const bench_state *b, const shape_data *d, i64 i, f32 *floats, f32 *contract, err *e) {
     const i64 dim = b->o.dim, topk = b->o.topk, slots = max_i64(topk, INT8_MEAN * b->distinct);
     f32 *x = calloc((u64)(dim + slots), 4), *weights = x + dim;
     i32 *ids = malloc((u64)slots * 4);
@@ -34,7 +34,7 @@ static status ref_row(const bench_state *b, const shape_data *d, i64 i, f32 *flo
 
 static bool as_bf16_finite(f32 x) { return isfinite(bf16_to_f32(f32_to_bf16(x))); }
 
-static f64 compare(const f32 *got, const f32 *want, i64 n, i64 *odd, i64 *alone) {
+static f64 moe_error_compare(const f32 *got, const f32 *want, i64 n, i64 *odd, i64 *alone) {
     f64 diff = 0, size = 0;
     *odd = *alone = 0;
     for (i64 i = 0; i < n; i++) {
@@ -50,29 +50,29 @@ static f64 compare(const f32 *got, const f32 *want, i64 n, i64 *odd, i64 *alone)
 }
 
 /* Of the last outputs (set 0); rows that ref computes are spread over the call. */
-static status shape_error(const bench_state *b, const shape_data *d, moe_error *out, err *e) {
+static status moe_error_shape_error(const bench_state *b, const shape_data *d, moe_error *out, err *e) {
     i64 dim = b->o.dim, rows = min_i64(d->n, 4), odd, alone;
     const u64 cells = (u64)(rows * dim);
     f32 *floats = malloc(cells * 12), *contract = floats + cells, *got = contract + cells;
     status st = floats ? ST_OK : err_nomem(e, "the reference's rows", cells * 12);
     for (i64 r = 0; st == ST_OK && r < rows; r++) {
         i64 i = rows > 1 ? r * (d->n - 1) / (rows - 1) : 0;
-        st = ref_row(b, d, i, floats + r * dim, contract + r * dim, e);
+        st = moe_error_ref_row(b, d, i, floats + r * dim, contract + r * dim, e);
         for (i64 c = i * dim; c < (i + 1) * dim; c++)
             *got++ = b->dev->act == DT_F32 ? d->out32[c] : bf16_to_f32(d->out16[c]);
     }
     if (st == ST_OK) {
         got -= cells;
         out->rows = rows;
-        out->floats = compare(got, floats, (i64)cells, &odd, &alone);
-        out->contract = compare(got, contract, (i64)cells, &out->odd, &out->alone);
+        out->floats = moe_error_compare(got, floats, (i64)cells, &odd, &alone);
+        out->contract = moe_error_compare(got, contract, (i64)cells, &out->odd, &out->alone);
     }
     free(floats);
     return st;
 }
 
 /* The outputs of set 0 for the comparison. */
-static status run_once(const bench_state *b, shape_data *d, err *e) {
+static status moe_error_run_once(const bench_state *b, shape_data *d, err *e) {
     moe_args a = moe_shape_args(b, d, 0);
     if (b->g) gpu_device(b->g)->write(gpu_device(b->g), d->pool.items[0], d->x16, (u64)(d->n * b->o.dim) * 2);
     b->dev->moe(b->dev, &a);
@@ -94,8 +94,8 @@ status moe_shape_errors(const bench_state *b, shape_data *d, moe_error out[2], e
             d->x16[i * dim + column] = x;
             if (b->dev->act == DT_F32) d->x32[i * dim + column] = bf16_to_f32(x);
         }
-        st = run_once(b, d, e);
-        if (st == ST_OK) st = shape_error(b, d, &out[worst], e);
+        st = moe_error_run_once(b, d, e);
+        if (st == ST_OK) st = moe_error_shape_error(b, d, &out[worst], e);
     }
     free(given);
     return st;

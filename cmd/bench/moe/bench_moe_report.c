@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* As JSON has it: null where it is none. */
-static const char *number(f64 v, char out[32]) {
+static const char *moe_report_number(f64 v, char out[32]) {
     snprintf(out, 32, isfinite(v) ? "%.6e" : "null", v);
     return out;
 }
@@ -72,7 +72,7 @@ void moe_report(const bench_state *b, const shape_data *d, f64 median, f64 best,
         b->dev->name, o->format, (long long)d->n, (long long)o->dim, (long long)o->inter, (long long)o->experts,
         (long long)o->topk, o->ids ? "given" : o->routing, (long long)d->touched, median * 1e3, best * 1e3,
         bytes / median / 1e9, m->read / 1e9, work / median / 1e12, peak / 1e12, of_work,
-        number(error[0].contract, e[0]), number(error[1].contract, e[1]), number(error[0].floats, e[2]),
-        number(error[1].floats, e[3]), (long long)error[0].rows, (long long)error[0].odd, (long long)error[0].alone,
-        o->w1 ? "false" : "true", how);
+        moe_report_number(error[0].contract, e[0]), moe_report_number(error[1].contract, e[1]),
+        moe_report_number(error[0].floats, e[2]), moe_report_number(error[1].floats, e[3]), (long long)error[0].rows,
+        (long long)error[0].odd, (long long)error[0].alone, o->w1 ? "false" : "true", how);
 }

@@ -34,7 +34,7 @@ typedef f32 lanes[LANES];
 #define EACH_LANE for (int g = 0; g < LANES; g++)
 
 /* As fminf(fmaxf(rintf(w * inverse), -8), 7) of what is not NaN. */
-static inline f32 step_of(f32 w, f32 inverse) {
+static inline f32 moe_files_step_of(f32 w, f32 inverse) {
     f32 q = (w * inverse + QUARTER) - QUARTER;
     q = q < -8.0f ? -8.0f : q;
     return q > 7.0f ? 7.0f : q;
@@ -50,7 +50,7 @@ static inline __attribute__((always_inline)) void try_scales(const lanes *w, con
         sum[g] = 0;
     }
     for (int i = 0; i < INT4_GROUP; i++) EACH_LANE {
-            f32 off = w[i][g] - scale[g] * step_of(w[i][g], inverse[g]);
+            f32 off = w[i][g] - scale[g] * moe_files_step_of(w[i][g], inverse[g]);
             sum[g] += off * off;
         }
     EACH_LANE {
@@ -101,7 +101,7 @@ static inline __attribute__((always_inline)) void groups_body(const bf16 *w, u8 
         f32 scale = bf16_to_f32(scales[g]);
         inverse[g] = scale != 0 && isfinite(scale) ? 1.0f / scale : 0;
     }
-    for (int i = 0; i < INT4_GROUP; i++) EACH_LANE q[i][g] = (u8)((int)step_of(v[i][g], inverse[g]) + 8);
+    for (int i = 0; i < INT4_GROUP; i++) EACH_LANE q[i][g] = (u8)((int)moe_files_step_of(v[i][g], inverse[g]) + 8);
     for (int g = 0; g < LANES; g++)
         for (int i = 0; i < INT4_GROUP; i += 2) data[(g * INT4_GROUP + i) / 2] = (u8)(q[i][g] | q[i + 1][g] << 4);
 }

@@ -139,7 +139,7 @@ static status open_tokenizer(serving *s, err *e) {
     return st;
 }
 
-static status open_client(serving *s, i64 most, err *e) {
+static status serving_open_client(serving *s, i64 most, err *e) {
     client_options o = {.stream = !s->disable_stream,
                         .ignore_eos = !s->disable_ignore_eos,
                         .logprobs = s->logprobs,
@@ -229,7 +229,7 @@ static void warn_of(const serving_metrics *m, const workload *w) {
 }
 
 /* One run of `n` requests; its result is printed, appended to the file and to `runs`. */
-static status run_once(serving *s, i64 n, i64 concurrency, json_t *runs, err *e) {
+static status serving_run_once(serving *s, i64 n, i64 concurrency, json_t *runs, err *e) {
     workload w;
     load_result r = {0};
     serving_metrics m = {0};
@@ -254,16 +254,16 @@ static status run_once(serving *s, i64 n, i64 concurrency, json_t *runs, err *e)
     return st;
 }
 
-static status sweep(serving *s, json_t *runs, err *e) {
+static status serving_sweep(serving *s, json_t *runs, err *e) {
     f64 list[64];
     int n;
     status st = numbers_of(s->sweep, "--sweep", 1, list, COUNT_OF(list), &n, e);
     for (int i = 0; i < n && st == ST_OK; i++)
-        st = run_once(s, s->num_prompts ? s->num_prompts : 10 * (i64)list[i], (i64)list[i], runs, e);
+        st = serving_run_once(s, s->num_prompts ? s->num_prompts : 10 * (i64)list[i], (i64)list[i], runs, e);
     return st;
 }
 
-static i64 largest(const char *list) {
+static i64 serving_largest(const char *list) {
     f64 v[64], most = 0;
     int n;
     if (numbers_of(list, "--sweep", 1, v, COUNT_OF(v), &n, NULL) != ST_OK) return 0;
@@ -271,19 +271,19 @@ static i64 largest(const char *list) {
     return (i64)most;
 }
 
-static status run(serving *s, err *e) {
+static status serving_run(serving *s, err *e) {
     curve c = {0};
     json_t *runs = json_array();
     f64 list[64];
     int n;
     status st = finish_options(s, e);
     if (st == ST_OK && s->sweep) st = numbers_of(s->sweep, "--sweep", 1, list, COUNT_OF(list), &n, e);
-    if (st == ST_OK) st = open_client(s, s->sweep ? largest(s->sweep) : s->concurrency, e);
+    if (st == ST_OK) st = serving_open_client(s, s->sweep ? serving_largest(s->sweep) : s->concurrency, e);
     if (st == ST_OK && !strcmp(s->w.name, "random") && !s->w.path)
         log_note("no --dataset-path: seeded token ids instead of text, reported as random-ids");
     if (st == ST_OK)
-        st =
-            s->sweep ? sweep(s, runs, e) : run_once(s, s->num_prompts ? s->num_prompts : 1000, s->concurrency, runs, e);
+        st = s->sweep ? serving_sweep(s, runs, e)
+                      : serving_run_once(s, s->num_prompts ? s->num_prompts : 1000, s->concurrency, runs, e);
     if (st == ST_OK && (s->sweep || s->chart)) {
         bool simulated = json_is_true(json_object_get(s->info, "simulated"));
         char name[300];
@@ -300,7 +300,7 @@ static status run(serving *s, err *e) {
 
 /* ---- comparison ---- */
 
-static status compare(const serving *s, const opt_list *files, err *e) {
+static status serving_compare(const serving *s, const opt_list *files, err *e) {
     curve c[32] = {0};
     f64 iso[32];
     int n_iso = 0, n = files->n;
@@ -313,7 +313,7 @@ static status compare(const serving *s, const opt_list *files, err *e) {
     return st;
 }
 
-static void free_all(serving *s) {
+static void serving_free_all(serving *s) {
     client_close(s->c);
     tokenizer_close(s->own_tok);
     json_decref(s->extra_json);
@@ -403,8 +403,8 @@ int bench_serving(int argc, char **argv) {
         return EXIT_USAGE;
     }
     err e = {0};
-    status st = s.compare ? compare(&s, &files, &e) : run(&s, &e);
-    free_all(&s);
+    status st = s.compare ? serving_compare(&s, &files, &e) : serving_run(&s, &e);
+    serving_free_all(&s);
     if (st != ST_OK) return cmd_fail("bench serving", &e);
     return s.failed_all ? EXIT_FAULT : EXIT_DONE;
 }

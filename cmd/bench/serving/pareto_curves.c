@@ -1,4 +1,5 @@
 #include "cmd/bench/serving/pareto_curves.h"
+#include "cmd/lib/stats.h"
 #include "base/file.h"
 #include <math.h>
 #include <stdlib.h>
@@ -155,11 +156,6 @@ static void iso_row(f64 at, bool in_a, f64 x, bool in_b, f64 y) {
     putchar('\n');
 }
 
-static int ascending(const void *a, const void *b) {
-    f64 x = *(const f64 *)a, y = *(const f64 *)b;
-    return (x > y) - (x < y);
-}
-
 static void iso_throughput(const curve *a, const curve *b, const f64 *iso, int n_iso) {
     printf(
         "\nInteractivity (tok/s/user) at equal tok/s/GPU, linear between measured points; -: outside of what was measured\n"
@@ -169,7 +165,7 @@ static void iso_throughput(const curve *a, const curve *b, const f64 *iso, int n
     f64 *at = calloc((size_t)n + 1, sizeof *at);
     for (i64 i = 0; at && i < n; i++)
         at[i] = n_iso ? iso[i] : i < a->n_frontier ? a->frontier[i].y : b->frontier[i - a->n_frontier].y;
-    if (at) qsort(at, (size_t)n, sizeof *at, ascending);
+    if (at) qsort(at, (size_t)n, sizeof *at, f64_ascending);
     for (i64 i = 0; at && i < n; i++) {
         f64 x = 0, y = 0;
         bool in_a = pareto_x_at(a->frontier, a->n_frontier, at[i], &x);

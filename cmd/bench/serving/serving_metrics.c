@@ -45,7 +45,7 @@ typedef struct {
     f64_list e2e, ttft, tpot, itl;
 } samples;
 
-static void add_answer(const load_item *it, serving_metrics *m, samples *s) {
+static void metrics_add_answer(const load_item *it, serving_metrics *m, samples *s) {
     const client_answer *a = &it->a;
     f64 e2e = 1e3 * (a->end_s - a->start_s), ttft = 1e3 * (a->first_s - a->start_s);
     m->completed++;
@@ -69,7 +69,7 @@ status serving_measure(const workload *w, const load_result *r, bool streamed, b
     samples s = {0};
     for (i64 i = 0; i < w->n; i++) {
         if (w->items[i].a.ok)
-            add_answer(&w->items[i], m, &s);
+            metrics_add_answer(&w->items[i], m, &s);
         else
             m->failed++;
     }

@@ -83,7 +83,7 @@ void serving_print(const serving_setup *s, const workload *w, const serving_metr
 static bool set(json_t *o, const char *key, json_t *v) { return json_object_set_new(o, key, v) == 0; }
 static json_t *text(const char *s) { return s ? json_string(s) : json_null(); }
 static json_t *real(f64 v) { return isfinite(v) ? json_real(v) : json_null(); }
-static json_t *count(i64 v) { return v >= 0 ? json_integer(v) : json_null(); }
+static json_t *serving_report_count(i64 v) { return v >= 0 ? json_integer(v) : json_null(); }
 
 static bool set_summary(json_t *o, const char *name, const summary *s, bool known) {
     const struct {
@@ -123,10 +123,10 @@ static bool set_metrics(json_t *o, const serving_setup *s, const serving_metrics
               set(o, "total_input_tokens", json_integer(m->input_tokens)) &&
               set(o, "total_input_text_tokens", json_integer(m->input_tokens)) &&
               set(o, "total_input_vision_tokens", json_integer(0)) &&
-              set(o, "total_input_tokens_server", count(m->server_input_tokens)) &&
-              set(o, "total_cached_tokens", count(m->cached_tokens)) &&
+              set(o, "total_input_tokens_server", serving_report_count(m->server_input_tokens)) &&
+              set(o, "total_cached_tokens", serving_report_count(m->cached_tokens)) &&
               set(o, "total_output_tokens", json_integer(m->output_tokens)) &&
-              set(o, "total_output_tokens_retokenized", count(m->retokenized)) &&
+              set(o, "total_output_tokens_retokenized", serving_report_count(m->retokenized)) &&
               set(o, "request_throughput", real(m->request_rate)) && set(o, "input_throughput", real(m->input_rate)) &&
               set(o, "output_throughput", real(m->output_rate)) && set(o, "total_throughput", real(m->total_rate));
     ok = ok && set_summary(o, "e2e_latency", &m->e2e, true) && set_summary(o, "ttft", &m->ttft, m->streamed) &&

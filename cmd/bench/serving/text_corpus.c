@@ -4,7 +4,7 @@
 
 enum { FILE_MAX = 2000000000 };
 
-static status read_lines(texts *t, const char *path, const buf *b, err *e) {
+static status corpus_read_lines(texts *t, const char *path, const buf *b, err *e) {
     t->items = json_array();
     const char *s = b->data, *end = s + b->len;
     for (i64 number = 1; s < end; number++) {
@@ -34,7 +34,7 @@ status texts_read(texts *t, const char *path, err *e) {
         t->items = json_parse(b.data, b.len, path, e);
         st = t->items ? ST_OK : e->code;
     } else if (st == ST_OK && *first == '{') {
-        st = read_lines(t, path, &b, e);
+        st = corpus_read_lines(t, path, &b, e);
     } else if (st == ST_OK) {
         t->plain = b;
         b = (buf){0};

@@ -199,7 +199,7 @@ static status output_of(const json_t *o, const workload_options *wo, i64 *out, e
     return st;
 }
 
-static status read_ids(const workload *w, load_item *it, const json_t *ids, err *e) {
+static status workload_read_ids(const workload *w, load_item *it, const json_t *ids, err *e) {
     ids_buf *b = &((owned *)it->own)->ids;
     for (size_t i = 0; i < json_array_size(ids); i++) {
         const json_t *v = json_array_get(ids, i);
@@ -221,12 +221,12 @@ static status one_prompt(workload *w, const workload_options *o, const json_t *i
         it->input_tokens = -1;
         return ST_OK;
     }
-    if (json_is_array(ids) && json_array_size(ids)) return read_ids(w, it, ids, e);
+    if (json_is_array(ids) && json_array_size(ids)) return workload_read_ids(w, it, ids, e);
     if (text_of(item)) return set_prompt(w, it, text_of(item), o->as_ids, e);
     return err_set(e, ST_INPUT, "neither \"prompt\" nor \"messages\" nor \"ids\"");
 }
 
-static status prompts(workload *w, const workload_options *o, const texts *t, err *e) {
+static status workload_prompts(workload *w, const workload_options *o, const texts *t, err *e) {
     status st = add_items(w, min_i64((i64)json_array_size(t->items), o->n), e);
     for (i64 i = 0; i < w->n && st == ST_OK; i++)
         if ((st = one_prompt(w, o, json_array_get(t->items, (size_t)i), &w->items[i], e)) != ST_OK)
@@ -329,7 +329,7 @@ status workload_make(workload *w, const workload_options *o, const tokenizer *t,
         bool plain;
     } kinds[] = {{"random", random_text, true},
                  {"sharegpt", sharegpt, false},
-                 {"jsonl", prompts, false},
+                 {"jsonl", workload_prompts, false},
                  {"trace", trace, false}};
     *w = (workload){.name = o->name, .tok = t};
     mt_seed_numpy(&w->rng, o->seed);

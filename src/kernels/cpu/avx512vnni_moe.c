@@ -410,7 +410,7 @@ static void down_item(const moe_args *a, const moe_plan *p, i64 t, i64 col, f32 
 }
 
 /* out[:, col..col + MOE_OUT) = sum over slots of weight * y, then the shared expert. */
-static void combine(const moe_args *a, const moe_plan *p, i64 col, const f32 *y) {
+static void vnni_combine(const moe_args *a, const moe_plan *p, i64 col, const f32 *y) {
     for (i64 i = 0; i < a->n; i++)
         for (i64 c = 0; c < MOE_OUT && col + c < p->hidden; c += 16) {
             vf sum = vf_zero();
@@ -425,7 +425,7 @@ static void combine(const moe_args *a, const moe_plan *p, i64 col, const f32 *y)
 }
 
 /* What this file can run: INT4, with the expert width and the hidden size whole numbers of groups. */
-static bool fits(const op_weight *experts) {
+static bool vnni_fits(const op_weight *experts) {
     const weight_view *v = experts->views;
     if (v[0].rows % INT4_GROUP || v[0].cols % INT4_GROUP) return false;
     for (i64 i = 0; i < experts->n_views; i++)
@@ -436,7 +436,7 @@ static bool fits(const op_weight *experts) {
 static u64 x_bytes(const moe_args *a) { return (u64)(a->experts->views[0].cols / INT4_GROUP) * sizeof(q8_group); }
 static u64 h_bytes(const moe_args *a) { return (u64)(a->experts->views[0].rows / INT4_GROUP) * sizeof(q8_group); }
 
-static void run(const moe_args *a) {
+static void vnni_run(const moe_args *a) {
     moe_plan p;
     moe_plan_make(&p, a, x_bytes(a), h_bytes(a));
     i64 blocks = p.inter / INT4_GROUP;
@@ -453,7 +453,7 @@ static void run(const moe_args *a) {
 #pragma omp for schedule(dynamic, 4)
         for (i64 col = 0; col < p.hidden; col += MOE_OUT) {
             for (i64 t = 0; t < p.n_touched; t++) down_item(a, &p, t, col, y);
-            combine(a, &p, col, y);
+            vnni_combine(a, &p, col, y);
         }
     }
     team_end(&tm);
@@ -463,11 +463,11 @@ static void run(const moe_args *a) {
 #define DEFINE_LEVEL(NAME)                                                                                             \
     static ops NAME##_below;                                                                                           \
     static u64 NAME##_workspace(const ops *o, const moe_args *a) {                                                     \
-        return fits(a->experts) ? moe_plan_bytes(a, x_bytes(a), h_bytes(a)) : NAME##_below.moe_workspace(o, a);        \
+        return vnni_fits(a->experts) ? moe_plan_bytes(a, x_bytes(a), h_bytes(a)) : NAME##_below.moe_workspace(o, a);   \
     }                                                                                                                  \
     static void NAME##_moe(const ops *o, const moe_args *a) {                                                          \
-        if (fits(a->experts))                                                                                          \
-            run(a);                                                                                                    \
+        if (vnni_fits(a->experts))                                                                                     \
+            vnni_run(a);                                                                                               \
         else                                                                                                           \
             NAME##_below.moe(o, a);                                                                                    \
     }

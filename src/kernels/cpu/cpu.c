@@ -6,7 +6,7 @@
 int cpu_thread(void) { return omp_get_thread_num(); }
 
 /* Rows that must be expanded to float32 have to fit the space that a thread has for them. */
-static status prepare(const ops *o, const weight_desc *d, op_weight **out, err *e) {
+static status cpu_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e) {
     *out = NULL;
     if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8)
         return err_set(e, ST_UNSUPPORTED, "experts in w4a8 run on --device cuda and ref, not on %s", o->name);
@@ -23,7 +23,7 @@ static status prepare(const ops *o, const weight_desc *d, op_weight **out, err *
 
 /* The gate, with each score computed once. ids[0..s) stay sorted by falling score; a later expert goes in
  * front of an earlier one only if its score is larger, so ties keep the lowest index. */
-static void gate_row(const gate_args *a, const f32 *logits, i32 *ids, f32 *weights) {
+static void cpu_gate_row(const gate_args *a, const f32 *logits, i32 *ids, f32 *weights) {
     const f32 *bias = a->bias->vector;
     bool nan = false;
     i64 have = 0;
@@ -51,7 +51,8 @@ static void gate(const ops *o, const gate_args *a) {
     (void)o;
     team tm = team_begin(128 * a->n * a->n_experts);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
-    for (i64 i = 0; i < a->n; i++) gate_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
+    for (i64 i = 0; i < a->n; i++)
+        cpu_gate_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
     team_end(&tm);
 }
 
@@ -72,7 +73,7 @@ status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e) {
         return err_set(e, ST_UNSUPPORTED, "the cpu backend has no %s activations, only BF16 and F32", dtype_name(act));
     u32 isa = cpu_isa() & isa_mask;
     o->act = DT_BF16;
-    o->weight_prepare = prepare;
+    o->weight_prepare = cpu_prepare;
     o->gate = gate;
     cpu_init_generic(o);
     if (!(isa & ISA_AVX2)) return ST_OK;

@@ -126,7 +126,7 @@ typedef struct {
     running *state; /* [n, H] */
 } prefill_space;
 
-static u64 prefill_layout(const mla_prefill_args *a, prefill_space *p) {
+static u64 ref_prefill_layout(const mla_prefill_args *a, prefill_space *p) {
     u64 page = (u64)KV_PAGE * (u64)(a->latent + a->rope),
         expanded = (u64)KV_PAGE * (u64)(a->n_heads * (a->nope + a->v_dim));
     p->page = a->workspace;
@@ -140,7 +140,7 @@ u64 ref_mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
     prefill_space p;
     mla_prefill_args sizes = *a;
     sizes.workspace = NULL;
-    return prefill_layout(&sizes, &p);
+    return ref_prefill_layout(&sizes, &p);
 }
 
 /* Scores of row i, head h against the tile that starts at position t, and their sum into out. */
@@ -159,7 +159,7 @@ static void prefill_tile(const mla_prefill_args *a, const prefill_space *p, i64 
 void ref_mla_prefill(const ops *o, const mla_prefill_args *a) {
     (void)o;
     prefill_space p;
-    prefill_layout(a, &p);
+    ref_prefill_layout(a, &p);
     i64 width = a->latent + a->rope, all = a->n_heads * (a->nope + a->v_dim), cells = a->n * a->n_heads;
     for (i64 c = 0; c < cells; c++) running_start(&p.state[c], (f32 *)a->out + c * a->v_dim, a->v_dim);
     for (i64 t = 0; t < a->pos0 + a->n; t += KV_PAGE) {

@@ -17,7 +17,7 @@ void ref_embed(const ops *o, const embed_args *a) {
     }
 }
 
-static void mark_bad(const f32 *x, i64 dim, i32 *bad, i32 mark) {
+static void ref_mark_bad(const f32 *x, i64 dim, i32 *bad, i32 mark) {
     bool ok = true;
     for (i64 k = 0; k < dim; k++) ok = ok && isfinite(x[k]);
     if (!ok && !*bad) *bad = mark;
@@ -38,7 +38,7 @@ void ref_norm(const ops *o, const norm_args *a) {
         f32 *out = (f32 *)a->out + i * a->out_stride, *sum = (f32 *)a->sum;
         for (i64 k = 0; k < a->dim; k++) out[k] = x[k] + (add ? add[i * a->x_stride + k] : 0.0f);
         if (sum) memcpy(sum + i * a->x_stride, out, (size_t)a->dim * sizeof *out);
-        if (a->bad) mark_bad(out, a->dim, &a->bad[i], a->mark);
+        if (a->bad) ref_mark_bad(out, a->dim, &a->bad[i], a->mark);
         rms_norm(out, a->weight->vector, a->dim, a->eps, out);
     }
 }
@@ -55,7 +55,7 @@ void ref_rope_table(const ops *o, const rope_table_args *a) {
 }
 
 /* Rotates rope values x into out (may alias): pair (2j, 2j + 1) by the angle of cs[2j], cs[2j + 1]. */
-static void rotate(const f32 *x, const f32 *cs, i64 rope, f32 *out) {
+static void ref_rotate(const f32 *x, const f32 *cs, i64 rope, f32 *out) {
     for (i64 j = 0; j < rope; j += 2) {
         f32 even = x[j], odd = x[j + 1], c = cs[j], s = cs[j + 1];
         out[j] = even * c - odd * s;
@@ -69,7 +69,7 @@ void ref_rope_q(const ops *o, const rope_q_args *a) {
     for (i64 i = 0; i < a->n; i++)
         for (i64 h = 0; h < a->n_heads; h++) {
             f32 *x = (f32 *)a->q + (i * a->n_heads + h) * head + a->nope;
-            rotate(x, a->table + i * a->rope, a->rope, x);
+            ref_rotate(x, a->table + i * a->rope, a->rope, x);
         }
 }
 
@@ -79,7 +79,7 @@ f32 ref_kv_get(const void *kv, dtype t, i64 index) {
     return f8_e4m3_to_f32(((const u8 *)kv)[index]);
 }
 
-static void kv_set(void *kv, dtype t, i64 index, f32 v) {
+static void ref_kv_set(void *kv, dtype t, i64 index, f32 v) {
     if (t == DT_F32)
         ((f32 *)kv)[index] = v;
     else if (t == DT_BF16)
@@ -99,12 +99,12 @@ void ref_kv_write(const ops *o, const kv_write_args *a) {
         for (i64 k = 0; k < a->latent; k++) sum += (f64)x[k] * (f64)x[k];
         f32 r = (f32)(1.0 / sqrt(sum / (f64)a->latent + (f64)a->eps));
         i64 base = a->slots[i] * width;
-        for (i64 k = 0; k < a->latent; k++) kv_set(a->kv, a->kv_type, base + k, x[k] * r * weight[k]);
+        for (i64 k = 0; k < a->latent; k++) ref_kv_set(a->kv, a->kv_type, base + k, x[k] * r * weight[k]);
         for (i64 j = 0; j < a->rope; j += 2) {
             f32 pair[2];
-            rotate(x + a->latent + j, a->table + i * a->rope + j, 2, pair);
-            kv_set(a->kv, a->kv_type, base + a->latent + j, pair[0]);
-            kv_set(a->kv, a->kv_type, base + a->latent + j + 1, pair[1]);
+            ref_rotate(x + a->latent + j, a->table + i * a->rope + j, 2, pair);
+            ref_kv_set(a->kv, a->kv_type, base + a->latent + j, pair[0]);
+            ref_kv_set(a->kv, a->kv_type, base + a->latent + j + 1, pair[1]);
         }
     }
     team_end(&tm);
@@ -119,7 +119,7 @@ void ref_gather(const ops *o, const gather_args *a) {
 
 void ref_mark_nonfinite(const ops *o, const mark_nonfinite_args *a) {
     (void)o;
-    for (i64 i = 0; i < a->n; i++) mark_bad((const f32 *)a->x + i * a->stride, a->dim, &a->bad[i], a->mark);
+    for (i64 i = 0; i < a->n; i++) ref_mark_bad((const f32 *)a->x + i * a->stride, a->dim, &a->bad[i], a->mark);
 }
 
 /* The cpu backend's too, as logits are float32 there. */
@@ -127,7 +127,7 @@ void ref_sample(const ops *o, const sample_args *a) {
     (void)o;
     for (i64 i = 0; i < a->n; i++) {
         const f32 *x = a->logits + i * a->stride;
-        mark_bad(x, a->vocab, &a->bad[i], a->mark);
+        ref_mark_bad(x, a->vocab, &a->bad[i], a->mark);
         a->ids[i] = sample_one(x, a->vocab, &a->rows[i], a->workspace);
     }
 }
@@ -138,7 +138,7 @@ u64 ref_sample_workspace(const ops *o, const sample_args *a) {
 }
 
 /* Chooses the k largest of s + bias by k passes; strict > keeps the lowest index on ties. */
-static void gate_row(const gate_args *a, const f32 *logits, i32 *ids, f32 *weights) {
+static void ref_gate_row(const gate_args *a, const f32 *logits, i32 *ids, f32 *weights) {
     const f32 *bias = a->bias->vector;
     bool nan = false;
     f32 sum = 0;
@@ -169,7 +169,8 @@ void ref_gate(const ops *o, const gate_args *a) {
     (void)o;
     team tm = team_begin(128 * a->n * a->n_experts);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
-    for (i64 i = 0; i < a->n; i++) gate_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
+    for (i64 i = 0; i < a->n; i++)
+        ref_gate_row(a, a->logits + i * a->n_experts, a->ids + i * a->k, a->weights + i * a->k);
     team_end(&tm);
 }
 
