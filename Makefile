@@ -60,7 +60,7 @@ FATBIN  := $(CUBIN:.cubin=.fatbin)
 PACK    := -fatbin -gencode=arch=compute_90a,code=sm_90a $(if $(filter 12.%,$(GPU_VER)),-Xfatbin=-compress-all,-compress-mode=size)
 BUILT_FOR := gpu: $(if $(GPU_CC),sm_90a$(comma) nvcc $(GPU_VER),none ($(wordlist 2,99,$(NVCC_IS))))
 
-ROOMS   := base format text media device kernels/ref kernels/cpu kernels/gpu $(patsubst src/%/,%,$(wildcard src/kernels/gpu/*/)) kernels model runtime api server
+ROOMS   := base format text media device kernels/ref kernels/cpu kernels/gpu $(patsubst src/%/,%,$(wildcard src/kernels/gpu/*/)) kernels/sampling kernels model runtime api server
 SRC     := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c))
 OBJ     := $(SRC:%.c=$B/%.o)
 CMD     := $(wildcard cmd/*.c cmd/*/*.c cmd/*/*/*.c)
@@ -193,7 +193,7 @@ AMD_FLAGS := -x hip --cuda-device-only -nogpulib -nogpuinc --no-gpu-bundle-outpu
 AMD_FILES := rows/rows rows/sample rows/logprobs gemm/generic mla/generic moe/gate_sort moe/generic moe/tiles moe/quantize_rows weights/repack weights/requant
 AMD       := $(foreach chip,gfx942 gfx950,$(patsubst %,build/amd/$(chip)/%.co,$(AMD_FILES)))
 define AMD_RULE
-build/amd/$1/%.co: src/kernels/gpu/%.cu tests/gpu/amd.h src/kernels/sample_weight.h $$(wildcard src/kernels/gpu/*/*.cuh) src/kernels/gpu/params.h Makefile
+build/amd/$1/%.co: src/kernels/gpu/%.cu tests/gpu/amd.h src/kernels/sampling/sample_weight.h $$(wildcard src/kernels/gpu/*/*.cuh) src/kernels/gpu/params.h Makefile
 	@mkdir -p $$(@D)
 	@echo "  AMD $$*.cu for $1"; $$(AMD_CC) $$(AMD_FLAGS) --offload-arch=$1 -include tests/gpu/amd.h -c $$< -o $$@
 endef

@@ -4,7 +4,7 @@
 #include "cmd/lib/model_opts.h"
 #include "cmd/bench/profile_table.h"
 #include "cmd/lib/stats.h"
-#include "runtime/measure.h"
+#include "runtime/step_timer.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,26 +57,26 @@ static void profile_report(const profile_opts *o, engine *g, const char *kind, i
                 engine_plan(g));
 }
 
-static status profile_prompts(const profile_opts *o, engine *g, measure *m, err *e) {
+static status profile_prompts(const profile_opts *o, engine *g, step_timer *m, err *e) {
     f64 seconds[PROMPT_RUNS + 1], ignored;
     status st = ST_OK;
     for (int i = 0; st == ST_OK && i < o->n_prompts; i++) {
-        st = measure_prompt(m, 0, 0, o->prompts[i], &ignored, e);
+        st = step_timer_prompt(m, 0, 0, o->prompts[i], &ignored, e);
         for (int r = 0; st == ST_OK && r < PROMPT_RUNS; r++)
-            st = measure_prompt(m, 0, 0, o->prompts[i], &seconds[r], e);
+            st = step_timer_prompt(m, 0, 0, o->prompts[i], &seconds[r], e);
         if (st == ST_OK) profile_report(o, g, "prompt", o->prompts[i], o->prompts[i], seconds, PROMPT_RUNS);
     }
     return st;
 }
 
 /* Every sequence gets KV rows for its whole context. */
-static status profile_fill(const profile_opts *o, measure *m, i64 chunk, err *e) {
+static status profile_fill(const profile_opts *o, step_timer *m, i64 chunk, err *e) {
     i64 all = profile_largest(o->batches, o->n_batches);
     f64 began = now_s(), ignored;
     status st = ST_OK;
     for (i64 s = 0; st == ST_OK && s < all; s++) {
         for (i64 at = 0; st == ST_OK && at < o->context; at += chunk)
-            st = measure_prompt(m, s, at, min_i64(chunk, o->context - at), &ignored, e);
+            st = step_timer_prompt(m, s, at, min_i64(chunk, o->context - at), &ignored, e);
         f64 gone = now_s() - began;
         fprintf(stderr, "\rcontext of %lld of %lld sequences, %.0f tokens/s, %.0f s left ", (long long)(s + 1),
                 (long long)all, (f64)((s + 1) * o->context) / gone, gone / (f64)(s + 1) * (f64)(all - s - 1));
@@ -86,9 +86,9 @@ static status profile_fill(const profile_opts *o, measure *m, i64 chunk, err *e)
 }
 
 /* Were the experts chosen as evenly as the shares of the roofline assume? Made-up weights may prefer some. */
-static status report_experts(const profile_opts *o, measure *m, i64 rows, err *e) {
+static status report_experts(const profile_opts *o, step_timer *m, i64 rows, err *e) {
     measured_experts x;
-    status st = measure_experts(m, rows, o->context, &x, e);
+    status st = step_timer_experts(m, rows, o->context, &x, e);
     if (st != ST_OK || !x.layers) return st;
     printf(
         "                                    experts touched in a layer: %.1f of %lld (%lld to %lld; %.1f if chosen evenly)\n",
@@ -102,13 +102,13 @@ static status report_experts(const profile_opts *o, measure *m, i64 rows, err *e
     return ST_OK;
 }
 
-static status decodes(const profile_opts *o, engine *g, measure *m, err *e) {
+static status decodes(const profile_opts *o, engine *g, step_timer *m, err *e) {
     f64 *seconds = calloc((size_t)o->steps, sizeof *seconds), ignored;
     status st = seconds ? ST_OK : err_nomem(e, "times", (u64)o->steps * 8);
     for (int i = 0; st == ST_OK && i < o->n_batches; i++) {
-        for (int r = 0; st == ST_OK && r < WARM; r++) st = measure_decode(m, o->batches[i], o->context, &ignored, e);
+        for (int r = 0; st == ST_OK && r < WARM; r++) st = step_timer_decode(m, o->batches[i], o->context, &ignored, e);
         for (i64 r = 0; st == ST_OK && r < o->steps; r++)
-            st = measure_decode(m, o->batches[i], o->context, &seconds[r], e);
+            st = step_timer_decode(m, o->batches[i], o->context, &seconds[r], e);
         if (st != ST_OK) break;
         profile_report(o, g, "decode", o->batches[i], o->context + 1, seconds, o->steps);
         if (!o->m.engine.deterministic) st = report_experts(o, m, o->batches[i], e);
@@ -118,17 +118,18 @@ static status decodes(const profile_opts *o, engine *g, measure *m, err *e) {
 }
 
 /* The same shapes again, every launch timed. */
-static status tables(const profile_opts *o, engine *g, measure *m, err *e) {
+static status tables(const profile_opts *o, engine *g, step_timer *m, err *e) {
     f64 ignored;
     status st = engine_profile_start(g, e);
     for (int i = 0; st == ST_OK && i < o->n_prompts; i++) {
         engine_profile_clear(g);
-        for (int r = 0; st == ST_OK && r < TRACED; r++) st = measure_prompt(m, 0, 0, o->prompts[i], &ignored, e);
+        for (int r = 0; st == ST_OK && r < TRACED; r++) st = step_timer_prompt(m, 0, 0, o->prompts[i], &ignored, e);
         if (st == ST_OK) profile_print(stdout, g);
     }
     for (int i = 0; st == ST_OK && i < o->n_batches; i++) {
         engine_profile_clear(g);
-        for (int r = 0; st == ST_OK && r < TRACED; r++) st = measure_decode(m, o->batches[i], o->context, &ignored, e);
+        for (int r = 0; st == ST_OK && r < TRACED; r++)
+            st = step_timer_decode(m, o->batches[i], o->context, &ignored, e);
         if (st == ST_OK) profile_print(stdout, g);
     }
     return st;
@@ -136,7 +137,7 @@ static status tables(const profile_opts *o, engine *g, measure *m, err *e) {
 
 static status profile_run(profile_opts *o, err *e) {
     engine *g = NULL;
-    measure *m = NULL;
+    step_timer *m = NULL;
     engine_options *eo = &o->m.engine;
     status st = parse_list(o->batch_list, o->batches, &o->n_batches, "--batch", e);
     if (st == ST_OK) st = parse_list(o->prompt_list, o->prompts, &o->n_prompts, "--prompt", e);
@@ -152,13 +153,13 @@ static status profile_run(profile_opts *o, err *e) {
                        (long long)prompt, (long long)eo->chunk);
     st = engine_open(&g, eo, e);
     if (st == ST_OK) printf("%s\n", engine_plan(g));
-    if (st == ST_OK) st = measure_open(&m, g, all, most, (u64)o->seed, e);
+    if (st == ST_OK) st = step_timer_open(&m, g, all, most, (u64)o->seed, e);
     if (st == ST_OK) st = profile_prompts(o, g, m, e);
     if (st == ST_OK && o->n_batches && o->empty) printf("the KV cache is empty (--empty-cache): its rows are zeros\n");
     if (st == ST_OK && o->n_batches && !o->empty) st = profile_fill(o, m, min_i64(eo->chunk, o->context), e);
     if (st == ST_OK) st = decodes(o, g, m, e);
     if (st == ST_OK && !o->no_table) st = tables(o, g, m, e);
-    measure_close(m);
+    step_timer_close(m);
     engine_close(g);
     return st;
 }

@@ -7,7 +7,7 @@
 #include "cmd/cmd.h"
 #include "cmd/eval/eval.h"
 #include "cmd/lib/jsonl.h"
-#include "kernels/logprobs.h"
+#include "kernels/sampling/logprobs.h"
 #include "cmd/lib/model_opts.h"
 #include "text/tokenizer.h"
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "base/buf.h"
 #include "base/opt.h"
 #include "device/cublas_symbols.h"
-#include "device/gpu_impl.h"
+#include "device/gpu_internal.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

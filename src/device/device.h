@@ -10,7 +10,7 @@ typedef struct device_recording device_recording;
 /* Results on their way to the host: memory there, into which the device copies in its own time. */
 typedef struct {
     u8 *data;
-} device_reply;
+} device_readback;
 
 struct device {
     const char *name; /* "host", or the chip's */
@@ -24,12 +24,12 @@ struct device {
     u64 (*takes)(u64 bytes);     /* what an allocation of so many bytes takes of these */
     /* Waits for everything queued. The first failure since the last finish; on the host there is none. */
     status (*finish)(device *d, err *e);
-    status (*reply_open)(device *d, u64 bytes, device_reply **out, err *e);
-    void (*reply_close)(device *d, device_reply *r); /* NULL is allowed */
+    status (*readback_open)(device *d, u64 bytes, device_readback **out, err *e);
+    void (*readback_close)(device *d, device_readback *r); /* NULL is allowed */
     /* Queues a copy to byte `at` of r->data. */
-    void (*reply_add)(device *d, device_reply *r, u64 at, const void *from, u64 bytes);
+    void (*readback_add)(device *d, device_readback *r, u64 at, const void *from, u64 bytes);
     /* Waits for all that was added, but not for what was queued after it. Failures as finish. */
-    status (*reply_wait)(device *d, const device_reply *r, err *e);
+    status (*readback_wait)(device *d, const device_readback *r, err *e);
     /* What `queue` queues is kept instead of run; each replay runs it, on the same addresses. `queue` may neither
      * copy nor allocate. The recording ends with forget(). ST_NOMEM: there is no room for it, and nothing else is
      * the matter; other failures as finish. NULL: the device has nothing to gain from it. */

@@ -1,6 +1,6 @@
 #include "device/gpu.h"
 #include "base/buf.h"
-#include "device/gpu_impl.h"
+#include "device/gpu_internal.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* device/gpu_graph.c: recordings: what was queued on the stream, as a graph that one call launches. */
 #include "base/buf.h"
-#include "device/gpu_impl.h"
+#include "device/gpu_internal.h"
 #include <stdlib.h>
 
 struct device_recording {

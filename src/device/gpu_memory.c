@@ -1,5 +1,5 @@
 /* device/gpu_memory.c: a GPU's memory as a device. */
-#include "device/gpu_impl.h"
+#include "device/gpu_internal.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,11 +126,11 @@ static status gpu_finish(device *d, err *e) {
 /* ---- Results that are waited for later ---- */
 
 typedef struct {
-    device_reply r; /* first; data is pinned */
-    CUevent there;  /* behind the last copy */
+    device_readback r; /* first; data is pinned */
+    CUevent there;     /* behind the last copy */
 } gpu_reply;
 
-static void gpu_reply_close(device *d, device_reply *r) {
+static void gpu_readback_close(device *d, device_readback *r) {
     gpu *g = (gpu *)d;
     gpu_reply *p = (gpu_reply *)r;
     if (!p) return;
@@ -140,7 +140,7 @@ static void gpu_reply_close(device *d, device_reply *r) {
     free(p);
 }
 
-static status gpu_reply_open(device *d, u64 bytes, device_reply **out, err *e) {
+static status gpu_readback_open(device *d, u64 bytes, device_readback **out, err *e) {
     gpu *g = (gpu *)d;
     *out = NULL;
     gpu_reply *p = calloc(1, sizeof *p);
@@ -149,14 +149,14 @@ static status gpu_reply_open(device *d, u64 bytes, device_reply **out, err *e) {
     if (r == CUDA_SUCCESS) r = g->cu.cuMemHostAlloc((void **)&p->r.data, bytes, 0);
     if (r == CUDA_SUCCESS) r = g->cu.cuEventCreate(&p->there, CU_EVENT_DISABLE_TIMING);
     if (r != CUDA_SUCCESS) {
-        gpu_reply_close(d, &p->r);
+        gpu_readback_close(d, &p->r);
         return gpu_fail(g, r, e, "pinned memory for results");
     }
     *out = &p->r;
     return ST_OK;
 }
 
-static void gpu_reply_add(device *d, device_reply *r, u64 at, const void *from, u64 bytes) {
+static void gpu_readback_add(device *d, device_readback *r, u64 at, const void *from, u64 bytes) {
     gpu *g = (gpu *)d;
     if (!bytes || !gpu_enter(g)) return;
     gpu_ok(g, g->cu.cuMemcpyDtoHAsync_v2(r->data + at, addr(from), bytes, g->stream),
@@ -164,7 +164,7 @@ static void gpu_reply_add(device *d, device_reply *r, u64 at, const void *from, 
     gpu_ok(g, g->cu.cuEventRecord(((gpu_reply *)r)->there, g->stream), "recording a copy from the GPU");
 }
 
-static status gpu_reply_wait(device *d, const device_reply *r, err *e) {
+static status gpu_readback_wait(device *d, const device_readback *r, err *e) {
     gpu *g = (gpu *)d;
     if (gpu_enter(g))
         gpu_ok(g, g->cu.cuEventSynchronize(((const gpu_reply *)r)->there), "what was queued (last kernel: %s)",
@@ -181,10 +181,10 @@ status gpu_memory_open(gpu *g, err *e) {
                       .available = gpu_available,
                       .takes = gpu_takes,
                       .finish = gpu_finish,
-                      .reply_open = gpu_reply_open,
-                      .reply_close = gpu_reply_close,
-                      .reply_add = gpu_reply_add,
-                      .reply_wait = gpu_reply_wait,
+                      .readback_open = gpu_readback_open,
+                      .readback_close = gpu_readback_close,
+                      .readback_add = gpu_readback_add,
+                      .readback_wait = gpu_readback_wait,
                       .record = gpu_record,
                       .replay = gpu_replay,
                       .forget = gpu_forget};

@@ -1,6 +1,6 @@
 /* device/gpu_trace.c: how long each kernel takes, by events around its launches. */
 #include "base/buf.h"
-#include "device/gpu_impl.h"
+#include "device/gpu_internal.h"
 #include <stdlib.h>
 
 static void end_trace(gpu *g) {

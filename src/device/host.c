@@ -73,27 +73,27 @@ static status host_finish(device *d, err *e) {
     return ST_OK;
 }
 
-static status host_reply_open(device *d, u64 bytes, device_reply **out, err *e) {
+static status host_readback_open(device *d, u64 bytes, device_readback **out, err *e) {
     (void)d;
-    device_reply *r = *out = calloc(1, sizeof *r);
+    device_readback *r = *out = calloc(1, sizeof *r);
     if (r && (r->data = calloc(1, bytes ? bytes : 1))) return ST_OK;
     free(r);
     *out = NULL;
     return err_nomem(e, "results", bytes);
 }
 
-static void host_reply_close(device *d, device_reply *r) {
+static void host_readback_close(device *d, device_readback *r) {
     (void)d;
     if (r) free(r->data);
     free(r);
 }
 
-static void host_reply_add(device *d, device_reply *r, u64 at, const void *from, u64 bytes) {
+static void host_readback_add(device *d, device_readback *r, u64 at, const void *from, u64 bytes) {
     (void)d;
     memcpy(r->data + at, from, bytes);
 }
 
-static status host_reply_wait(device *d, const device_reply *r, err *e) {
+static status host_readback_wait(device *d, const device_readback *r, err *e) {
     (void)r;
     return host_finish(d, e);
 }
@@ -107,9 +107,9 @@ device *device_host(void) {
                           .available = host_available,
                           .takes = host_takes,
                           .finish = host_finish,
-                          .reply_open = host_reply_open,
-                          .reply_close = host_reply_close,
-                          .reply_add = host_reply_add,
-                          .reply_wait = host_reply_wait};
+                          .readback_open = host_readback_open,
+                          .readback_close = host_readback_close,
+                          .readback_add = host_readback_add,
+                          .readback_wait = host_readback_wait};
     return &host;
 }

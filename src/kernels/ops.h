@@ -253,7 +253,8 @@ typedef struct {
     i32 mark;
 } mark_nonfinite_args;
 
-/* How a row's token is drawn, in whole numbers (kernels/sample_weight.h), so that every backend draws the same one. */
+/* How a row's token is drawn, in whole numbers (kernels/sampling/sample_weight.h), so that every backend draws the
+ * same one. */
 enum { SAMPLE_BITS = 53 };
 typedef struct {
     f32 scale;      /* log2(e) / temperature; 0: the largest logit, the lowest id among equals */

@@ -1,5 +1,5 @@
 /* model/forward.c: the ops of a batch, layer by layer, once for all backends. */
-#include "model/inside.h"
+#include "model/model_internal.h"
 
 static void forward_linear(model *m, const op_weight *w, const void *x, i64 x_stride, void *y, i64 y_stride, i64 n) {
     m->o->linear(m->o,
@@ -20,7 +20,7 @@ static norm_args forward_norm_of(const model *m, const op_weight *weight, void *
                        .x_stride = hidden,
                        .out_stride = hidden,
                        .eps = (f32)m->c->norm_eps,
-                       .bad = mark ? m->in.bad : NULL,
+                       .bad = mark ? m->tables_dev.bad : NULL,
                        .mark = mark};
 }
 
@@ -29,7 +29,7 @@ static void linear_norm(model *m, const op_weight *w, const void *x, i64 x_strid
                         deferred_norm *deferred) {
     fused_linear_norm(m->o, &(linear_norm_args){.linear = {.w = w,
                                                            .x = x,
-                                                           .y = m->d,
+                                                           .y = m->delta,
                                                            .n = norm->n,
                                                            .x_stride = x_stride,
                                                            .y_stride = m->c->hidden,
@@ -78,7 +78,7 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
                                                       .kv = {.kv_a = m->kv_a,
                                                              .norm = w->kv_a_norm,
                                                              .table = m->rope,
-                                                             .slots = m->in.slots,
+                                                             .slots = m->tables_dev.slots,
                                                              .kv = kv,
                                                              .kv_type = m->lim.kv_type,
                                                              .n = n,
@@ -105,9 +105,9 @@ static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i6
     const model_config *c = m->c;
     fused_mla_decode_values(m->o, &(mla_decode_values_args){.decode = {.q = m->q_abs,
                                                                        .kv = kv,
-                                                                       .pages = m->in.pages,
-                                                                       .kv_len = m->in.kv_len,
-                                                                       .out = m->o_lat,
+                                                                       .pages = m->tables_dev.pages,
+                                                                       .kv_len = m->tables_dev.kv_len,
+                                                                       .out = m->attn_latent,
                                                                        .workspace = m->workspace,
                                                                        .kv_type = m->lim.kv_type,
                                                                        .n = n,
@@ -117,7 +117,7 @@ static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i6
                                                                        .pages_stride = m->lim.seq_pages,
                                                                        .scale = m->softmax_scale},
                                                             .values = {.kv_b = w->kv_b,
-                                                                       .x = m->o_lat,
+                                                                       .x = m->attn_latent,
                                                                        .out = m->attn,
                                                                        .n = n,
                                                                        .n_heads = c->n_heads,
@@ -153,13 +153,13 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     void *kv = (u8 *)m->kv + (u64)layer * m->kv_layer;
     project(m, w, kv, b->n, n_abs);
     if (n_abs) attend_absorbed(m, w, kv, n_abs);
-    const i32 *pages = m->in.pages + n_abs * m->lim.seq_pages;
+    const i32 *pages = m->tables_dev.pages + n_abs * m->lim.seq_pages;
     for (i64 s = 0; s < b->n_spans; s++) {
         if (b->spans[s].absorbed) continue;
         attend_expanded(m, w, kv, &b->spans[s], pages);
         pages += m->lim.seq_pages;
     }
-    norm_args norm = forward_norm_of(m, w->ffn_norm, m->d, b->n, 0);
+    norm_args norm = forward_norm_of(m, w->ffn_norm, m->delta, b->n, 0);
     linear_norm(m, w->o, m->attn, c->n_heads * c->v_dim, &norm, is_dense(m, layer) ? NULL : &m->deferred);
 }
 
@@ -197,7 +197,7 @@ static moe_ffn_args forward_moe_ffn_of(model *m, const layer_weights *w, i64 n) 
                         .ids = m->expert_ids,
                         .weights = m->expert_w,
                         .shared = c->n_shared ? m->shared : NULL,
-                        .out = m->d,
+                        .out = m->delta,
                         .workspace = m->workspace,
                         .n = n,
                         .k = c->top_k,
@@ -216,7 +216,7 @@ static void feed_forward(model *m, i64 layer, i64 n, i32 *routes) {
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
     bool last = layer + 1 == c->n_layers;
-    norm_args norm = forward_norm_of(m, last ? m->w.norm : w[1].attn_norm, m->d, n, (i32)layer + 1);
+    norm_args norm = forward_norm_of(m, last ? m->w.norm : w[1].attn_norm, m->delta, n, (i32)layer + 1);
     deferred_norm *deferred = last ? NULL : &m->deferred;
     if (is_dense(m, layer)) {
         m->o->swiglu(m->o, &(swiglu_args){.gate = w->gate,
@@ -249,8 +249,9 @@ static void head(model *m, const model_batch *b) {
     const model_config *c = m->c;
     bool all = model_wants_all(b);
     if (!all)
-        m->o->gather(
-            m->o, &(gather_args){.x = m->h, .rows = m->in.out_rows, .out = m->shared, .n = b->n_out, .dim = c->hidden});
+        m->o->gather(m->o,
+                     &(gather_args){
+                         .x = m->h, .rows = m->tables_dev.out_rows, .out = m->shared, .n = b->n_out, .dim = c->hidden});
     m->o->linear(m->o, &(linear_args){.w = m->w.head,
                                       .x = all ? m->h : m->shared,
                                       .y = m->logits,
@@ -269,9 +270,9 @@ static bool is_cut(const sample_row *r, i64 vocab) {
 void model_draw(model *m, const model_batch *b) {
     i64 vocab = m->c->vocab_held;
     sample_args a = {.logits = m->logits,
-                     .rows = m->in.draws,
-                     .ids = m->in.drawn,
-                     .bad = m->in.bad_logits,
+                     .rows = m->tables_dev.draws,
+                     .ids = m->tables_dev.drawn,
+                     .bad = m->tables_dev.bad_logits,
                      .workspace = m->workspace,
                      .n = b->n_out,
                      .vocab = vocab,
@@ -287,7 +288,7 @@ void model_draw(model *m, const model_batch *b) {
         if (r && r->draw) r->draw(m->o, a.ids, a.n);
     } else {
         m->o->mark_nonfinite(m->o, &(mark_nonfinite_args){.x = m->logits,
-                                                          .bad = m->in.bad_logits,
+                                                          .bad = m->tables_dev.bad_logits,
                                                           .n = b->n_out,
                                                           .dim = vocab,
                                                           .stride = m->c->vocab,
@@ -298,9 +299,9 @@ void model_draw(model *m, const model_batch *b) {
 
 void model_logprobs(model *m, const model_batch *b) {
     m->o->logprobs(m->o, &(logprobs_args){.logits = m->logits,
-                                          .ids = m->in.next,
-                                          .drawn = m->in.drawn,
-                                          .tops = m->in.tops,
+                                          .ids = m->tables_dev.next,
+                                          .drawn = m->tables_dev.drawn,
+                                          .tops = m->tables_dev.tops,
                                           .top_ids = m->top_ids,
                                           .logprobs = m->logprobs,
                                           .workspace = m->workspace,
@@ -312,14 +313,15 @@ void model_logprobs(model *m, const model_batch *b) {
 
 void model_forward(model *m, const model_batch *b, i64 n_abs) {
     const model_config *c = m->c;
-    m->o->rope_table(m->o, &(rope_table_args){.positions = m->in.pos,
+    m->o->rope_table(m->o, &(rope_table_args){.positions = m->tables_dev.pos,
                                               .inv_freq = m->inv_freq,
                                               .table = m->rope,
                                               .n = b->n,
                                               .rope = c->rope,
                                               .mscale = m->rope_mscale});
-    m->o->embed(m->o,
-                &(embed_args){.table = m->w.embed, .ids = m->in.ids, .drawn = m->in.drawn, .out = m->x, .n = b->n});
+    m->o->embed(
+        m->o, &(embed_args){
+                  .table = m->w.embed, .ids = m->tables_dev.ids, .drawn = m->tables_dev.drawn, .out = m->x, .n = b->n});
     const rank_seams *r = m->o->ranks;
     if (r && r->embed) r->embed(m->o, m->x, b->n, c->hidden);
     norm_args first = forward_norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, BAD_EMBEDDING);

@@ -27,7 +27,7 @@ typedef struct model model;
 typedef struct {
     weight_memory weights;
     u64 kv, work; /* the KV pool; activations, tables, workspace */
-} model_room;
+} model_memory;
 
 /* A model comes in three steps. Open: every weight is found and its size known, none is read. Plan: the limits' KV
  * pool and working memory; ST_LIMIT with the numbers if all does not fit. Load: weights are bound, memory is
@@ -37,7 +37,7 @@ status model_open(model **out, const model_config *c, const checkpoint *ck, cons
 status model_plan(model *m, const model_limits *lim, err *e);
 status model_load(model *m, bool verify, err *e);
 void model_close(model *m);
-const model_room *model_takes(const model *m); /* the weights' from open on, the rest from plan on */
+const model_memory *model_memory_plan(const model *m); /* the weights' from open on, the rest from plan on */
 /* Bytes that model_load would allocate for KV alone: pages x 64 x (latent + rope) x layers. */
 u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type);
 

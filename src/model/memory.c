@@ -1,5 +1,5 @@
 /* model/memory.c: a model's weights, KV cache and buffers: how much they need, and where they lie. */
-#include "model/inside.h"
+#include "model/model_internal.h"
 #include "base/buf.h"
 #include "base/log.h"
 #include <math.h>
@@ -10,7 +10,7 @@ u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type) {
     return (u64)pages * KV_PAGE * (u64)(c->kv_lora + c->rope) * dtype_size(kv_type) * (u64)c->n_layers;
 }
 
-const model_room *model_takes(const model *m) { return &m->room; }
+const model_memory *model_memory_plan(const model *m) { return &m->memory; }
 
 static i64 widest_ffn(const model_config *c) {
     i64 shared = c->n_shared * c->inter_expert, dense = c->n_dense ? c->inter_dense : 0;
@@ -80,13 +80,13 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->inv_freq, (u64)c->rope / 2, sizeof(f64), "rotary frequencies"},
         {&m->x, rows * hidden, act, "activations"},
         {&m->h, rows * hidden, act, "activations"},
-        {&m->d, rows * hidden, act, "activations"},
+        {&m->delta, rows * hidden, act, "activations"},
         {&m->q_a, rows * (u64)max_i64(c->q_lora, 1), act, "activations"},
         {&m->q, rows * heads * (u64)(c->nope + c->rope), act, "activations"},
         {&m->kv_a, rows * kv_width, act, "activations"},
         {&m->attn, rows * heads * (u64)c->v_dim, act, "activations"},
         {&m->q_abs, dec * heads * kv_width, act, "activations"},
-        {&m->o_lat, dec * heads * (u64)c->kv_lora, act, "activations"},
+        {&m->attn_latent, dec * heads * (u64)c->kv_lora, act, "activations"},
         {&m->inter, rows * (u64)widest_ffn(c), act, "activations"},
         {&m->shared, rows * hidden, act, "activations"},
         {&m->scores, rows * (u64)max_i64(c->n_experts, 1), sizeof(f32), "router scores"},
@@ -105,7 +105,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
 }
 
 static status memory_refuse(const model *m, err *e) {
-    const model_room *r = &m->room;
+    const model_memory *r = &m->memory;
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], reserve[BYTES_TEXT], there[BYTES_TEXT];
     return err_set(
         e, ST_LIMIT,
@@ -127,10 +127,10 @@ status model_plan(model *m, const model_limits *lim, err *e) {
     for (size_t i = 0; i < BUFFERS; i++) {
         if (!mul_size(all[i].count, all[i].size, &bytes) || !add_size(total, m->mem.dev->takes(bytes), &total))
             return err_nomem(e, all[i].what, UINT64_MAX);
-        if (i == 0) m->room.kv = total;
+        if (i == 0) m->memory.kv = total;
     }
-    m->room.work = total - m->room.kv;
-    if (!add_size(total, m->room.weights.own, &total) || !add_size(total, lim->reserve, &total))
+    m->memory.work = total - m->memory.kv;
+    if (!add_size(total, m->memory.weights.own, &total) || !add_size(total, lim->reserve, &total))
         return err_nomem(e, "the model", UINT64_MAX);
     return lim->memory_max && total > lim->memory_max ? memory_refuse(m, e) : ST_OK;
 }
@@ -144,13 +144,13 @@ static status memory_allocate(model *m, err *e) {
         if (st != ST_OK) return st;
         memcpy(all[i].slot, &p, sizeof p);
     }
-    m->in = tables_at(&m->lim, m->tables);
+    m->tables_dev = tables_at(&m->lim, m->tables);
     return ST_OK;
 }
 
 static status allocate_on_host(model *m, err *e) {
     void *block = calloc(1, tables_bytes(&m->lim));
-    if (block) m->up = tables_at(&m->lim, block);
+    if (block) m->tables_host = tables_at(&m->lim, block);
     m->steps = calloc(RECORDED + 1, sizeof *m->steps);
     m->part_spans = calloc((size_t)(m->lim.decode_rows + m->lim.prefill_spans), sizeof *m->part_spans);
     m->part_outs = calloc((size_t)m->lim.logit_rows, sizeof *m->part_outs);
@@ -158,7 +158,7 @@ static status allocate_on_host(model *m, err *e) {
         return err_nomem(e, "a batch's tables", tables_bytes(&m->lim));
     status st = ST_OK;
     for (int i = 0; st == ST_OK && i < 2; i++)
-        st = m->mem.dev->reply_open(m->mem.dev, model_reply_bytes(m), &m->replies[i], e);
+        st = m->mem.dev->readback_open(m->mem.dev, model_readback_bytes(m), &m->readbacks[i], e);
     return st;
 }
 
@@ -199,7 +199,7 @@ status model_open(model **out, const model_config *c, const checkpoint *ck, cons
     m->rope_mscale = model_rope_mscale(c);
     const ops_widths widths = {c->kv_lora, c->nope, c->rope, c->v_dim};
     status st = o->fits ? o->fits(o, &widths, e) : ST_OK;
-    if (st == ST_OK) st = model_weights_plan(&m->w, &m->room.weights, c, ck, o, e);
+    if (st == ST_OK) st = model_weights_plan(&m->w, &m->memory.weights, c, ck, o, e);
     if (st != ST_OK) return model_close(m), st;
     *out = m;
     return ST_OK;
@@ -225,7 +225,7 @@ void model_close(model *m) {
     free(m->part_outs);
     model_weights_free(&m->w);
     device_pool_free(&m->mem);
-    for (int i = 0; i < 2; i++) m->mem.dev->reply_close(m->mem.dev, m->replies[i]);
-    free(m->up.drawn);
+    for (int i = 0; i < 2; i++) m->mem.dev->readback_close(m->mem.dev, m->readbacks[i]);
+    free(m->tables_host.drawn);
     free(m);
 }

@@ -1,7 +1,7 @@
 /* model/step.c: a batch from its tables to its results: queued, from a recording where there can be one, and
  * collected. */
 #include "base/log.h"
-#include "model/inside.h"
+#include "model/model_internal.h"
 #include <string.h>
 
 typedef struct {
@@ -57,8 +57,8 @@ static status read_logits(model *m, const model_batch *b, err *e) {
 
 /* Waits for the results: tokens, logits, and the marks of rows with a NaN or an infinity. */
 static status step_collect(model *m, const model_batch *b, err *e) {
-    const device_reply *r = m->replies[b->reply];
-    status st = m->mem.dev->reply_wait(m->mem.dev, r, e);
+    const device_readback *r = m->readbacks[b->reply];
+    status st = m->mem.dev->readback_wait(m->mem.dev, r, e);
     if (st == ST_OK) st = read_logits(m, b, e);
     if (st != ST_OK) return st;
     const batch_tables t = tables_at(&m->lim, r->data);
@@ -74,17 +74,17 @@ static status step_collect(model *m, const model_batch *b, err *e) {
 
 static void send_results(model *m, const model_batch *b) {
     device *dev = m->mem.dev;
-    device_reply *r = m->replies[b->reply];
-    dev->reply_add(dev, r, 0, m->in.drawn, tables_results(&m->lim, b->n));
+    device_readback *r = m->readbacks[b->reply];
+    dev->readback_add(dev, r, 0, m->tables_dev.drawn, tables_results(&m->lim, b->n));
     if (!b->tops) return;
-    dev->reply_add(dev, r, model_logprobs_at(m), m->logprobs, (u64)(b->n_out * (1 + b->top_most)) * sizeof(f32));
-    dev->reply_add(dev, r, model_top_ids_at(m), m->top_ids, (u64)(b->n_out * b->top_most) * sizeof(i32));
+    dev->readback_add(dev, r, model_logprobs_at(m), m->logprobs, (u64)(b->n_out * (1 + b->top_most)) * sizeof(f32));
+    dev->readback_add(dev, r, model_top_ids_at(m), m->top_ids, (u64)(b->n_out * b->top_most) * sizeof(i32));
 }
 
 static status queue(model *m, const model_batch *b, err *e) {
     i64 n_abs;
-    u64 bytes = tables_fill(&m->lim, b, m->c->vocab_held, &m->up, &n_abs);
-    m->mem.dev->write(m->mem.dev, m->in.bad_logits, m->up.bad_logits, bytes);
+    u64 bytes = tables_fill(&m->lim, b, m->c->vocab_held, &m->tables_host, &n_abs);
+    m->mem.dev->write(m->mem.dev, m->tables_dev.bad_logits, m->tables_host.bad_logits, bytes);
     status st = run_step(m, b, n_abs, e);
     if (st != ST_OK) return st;
     if (b->n_out) model_draw(m, b);

@@ -5,7 +5,7 @@
  * the same, the youngest of the lowest priority is preempted: it goes back to its place in the queue, keeps its
  * tokens, and computes its rows again later. The oldest of the highest priority is never touched, and a request never
  * needs more than the pool, so there is always progress. */
-#include "runtime/task.h"
+#include "runtime/scheduler_internal.h"
 #include "base/log.h"
 #include <string.h>
 
@@ -45,7 +45,7 @@ static i64 match_limit(const scheduler *s, const task *t) {
     return n / KV_PAGE;
 }
 
-void remember(scheduler *s, task *t) {
+void cache_prefix(scheduler *s, task *t) {
     i64 n = s->o.cache_prompts_only ? min_i64(t->n_kv, t->r.n_prompt) : t->n_kv;
     if (!s->o.disable_radix_cache) radix_insert(&s->tree, t->r.cache_space, t->tokens, t->pages, n / KV_PAGE);
 }
@@ -101,7 +101,7 @@ void leave_running(scheduler *s, task *t, bool keep) {
     while (s->running[i] != t) i++;
     memmove(s->running + i, s->running + i + 1, (size_t)(--s->n_running - i) * sizeof *s->running);
     forget_rows(s, t);
-    if (keep) remember(s, t);
+    if (keep) cache_prefix(s, t);
     /* A batch under way may yet write to the page after t's last row. Nobody else has that page, and who gets it
      * writes later. */
     radix_release(&s->tree, t->pages, t->n_pages);
@@ -244,7 +244,7 @@ void admit(scheduler *s) {
     }
 }
 
-void grow(scheduler *s) {
+void reserve_pages(scheduler *s) {
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
         if (t->n <= t->n_pages * KV_PAGE) continue;

@@ -1,8 +1,8 @@
 /* runtime/batch.c: the rows of a step, the forward pass, and what follows from its results. */
 #include "base/log.h"
-#include "kernels/logprobs.h"
+#include "kernels/sampling/logprobs.h"
 #include "kernels/team.h"
-#include "runtime/task.h"
+#include "runtime/scheduler_internal.h"
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void plan(scheduler *s, task **rest) {
         rest[at] = t;
     }
     if (!first) return;
-    i64 chunk = b.chunk = pace_allowance(&s->pace, answers, n + 1);
+    i64 chunk = b.chunk = prefill_budget_allowance(&s->budget, answers, n + 1);
     give(first, n ? ceil_div(chunk, 2) : chunk, &b);
     for (i64 i = 0; i < n; i++) give(rest[i], b.chunk, &b);
     give(first, b.chunk, &b);
@@ -280,7 +280,7 @@ static void span_result(scheduler *s, const batch *b, i64 i) {
     }
     first_prompt_event(s, t);
     t->n_kv += p->n;
-    if (prompt) remember(s, t);
+    if (prompt) cache_prefix(s, t);
 }
 
 void forget_rows(scheduler *s, const task *t) {
@@ -301,7 +301,7 @@ static void batch_count(scheduler *s, const batch *b, f64 seconds) {
         else
             prompt += b->spans[i].n, good += b->tasks[i] ? b->spans[i].n : 0; /* who left had a bad row */
     }
-    pace_note(&s->pace, prompt, answers, seconds);
+    prefill_budget_note(&s->budget, prompt, answers, seconds);
     for (i64 i = 0; i < b->n_outs; i++) drawn += b->outs[i].t && b->outs[i].last;
     pthread_mutex_lock(&s->lock);
     s->stats.prefilled_tokens += good;
@@ -434,7 +434,7 @@ void run_batch(scheduler *s) {
     batch *b = take_ahead(s);
     if (!b) {
         b = &s->batches[0];
-        grow(s);
+        reserve_pages(s);
         build(s, b);
         if (!b->n_rows) return;
         b->on_device = plan_draws(s, b);

@@ -1,4 +1,4 @@
-#include "runtime/engine_inside.h"
+#include "runtime/engine_internal.h"
 #include "base/log.h"
 #include "kernels/gpu/gpu.h"
 #include <stdio.h>
@@ -79,7 +79,7 @@ static status engine_check_options(const engine_options *o, err *e) {
 }
 
 static u64 all_weights(const engine *g) {
-    const weight_memory *w = &model_takes(g->model)->weights;
+    const weight_memory *w = &model_memory_plan(g->model)->weights;
     return w->mapped + w->own;
 }
 
@@ -176,7 +176,7 @@ static status engine_choose_experts(engine *g, const char *name, bool determinis
 }
 
 static void write_plan(engine *g, f64 seconds) {
-    const model_room *r = model_takes(g->model);
+    const model_memory *r = model_memory_plan(g->model);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[48] = "", experts[32] = "";
     if (g->config.experts) snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
     if (g->config.slice > 1) snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.slice);
@@ -193,7 +193,7 @@ static void write_plan(engine *g, f64 seconds) {
 
 /* Before what takes long, where something does: a GPU's memory, or experts in another format. */
 static void say_plan(const engine *g) {
-    const model_room *r = model_takes(g->model);
+    const model_memory *r = model_memory_plan(g->model);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], all[BYTES_TEXT], there[BYTES_TEXT];
     char reserve[48] = "", of[BYTES_TEXT];
     if (!g->backend.gpu && !g->config.experts) return;

@@ -1,7 +1,7 @@
 /* runtime/profile.c: what each operation and kernel of a GPU takes, summed up step by step. */
 #include "device/gpu.h"
 #include "kernels/gpu/op_cost.h"
-#include "runtime/engine_inside.h"
+#include "runtime/engine_internal.h"
 #include <stdlib.h>
 #include <string.h>
 

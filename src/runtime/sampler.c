@@ -1,7 +1,7 @@
 #include "runtime/sampler.h"
-#include "kernels/logprobs.h"
-#include "kernels/sample.h"
-#include "kernels/sample_weight.h"
+#include "kernels/sampling/logprobs.h"
+#include "kernels/sampling/sample.h"
+#include "kernels/sampling/sample_weight.h"
 #include "runtime/philox.h"
 #include <math.h>
 #include <stdlib.h>

@@ -49,7 +49,7 @@ void sampler_top(const f32 *logits, i64 n, f64 lse, sampled *top, i64 k);
 
 /* Are logits changed before the draw (bias, forbidden tokens, penalties)? */
 bool sampler_changes(const sampling *p, const sampling_history *h);
-/* The draw itself, for kernels/sample.h or a backend's `sample`. */
+/* The draw itself, for kernels/sampling/sample.h or a backend's `sample`. */
 sample_row sampler_row(const sampling *p, u32 choice, u64 position);
 
 /* logits [vocab] are changed. `position` counts output tokens from 0, `choice` is the index among n answers.

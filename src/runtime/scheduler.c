@@ -1,6 +1,6 @@
 #include "runtime/scheduler.h"
 #include "base/log.h"
-#include "runtime/task.h"
+#include "runtime/scheduler_internal.h"
 #include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -375,7 +375,10 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
     if (!s->o.max_queued) s->o.max_queued = DEFAULT_QUEUED;
     if (s->o.conservativeness <= 0) s->o.conservativeness = 1;
     if (!s->o.max_queued_tokens) s->o.max_queued_tokens = DEFAULT_QUEUED_TOKENS;
-    pace_open(&s->pace, g->chunk, o->decode_stall_s >= 0 ? o->decode_stall_s : g->backend.gpu ? GPU_STALL_S : 0);
+    prefill_budget_open(&s->budget, g->chunk,
+                        o->decode_stall_s >= 0 ? o->decode_stall_s
+                        : g->backend.gpu       ? GPU_STALL_S
+                                               : 0);
     s->overlap = (g->backend.gpu || o->overlap_anywhere) && !o->disable_overlap;
     s->limit = min_i64(g->context, g->lim.pool_pages * KV_PAGE);
     init_locks(s);

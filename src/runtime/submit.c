@@ -1,6 +1,6 @@
 /* runtime/submit.c: the scheduler's side that other threads see. */
 #include "base/log.h"
-#include "runtime/task.h"
+#include "runtime/scheduler_internal.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * with the foreign body, not copied. Every function returns false when *e is filled. */
 #ifndef SERVER_CHAT_BUILDER_H
 #define SERVER_CHAT_BUILDER_H
-#include "server/fields.h"
+#include "server/json_fields.h"
 
 typedef struct {
     json_t *body, *messages; /* the chat body and its messages */

@@ -1,7 +1,7 @@
 /* server/generation.c: a request for tokens, from its JSON to the last byte of the answer. */
 #include "base/log.h"
 #include "server/reply.h"
-#include "server/server_impl.h"
+#include "server/server_internal.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static const struct {
 } endpoints[] = {[API_CHAT] = {"/v1/chat/completions", "chatcmpl-", request_chat},
                  [API_COMPLETION] = {"/v1/completions", "cmpl-", request_completion},
                  [API_GENERATE] = {"/generate", "", request_generate},
-                 [API_MESSAGES] = {"/v1/messages", "msg_", request_messages},
+                 [API_MESSAGES] = {"/v1/messages", "msg_", request_anthropic},
                  [API_RESPONSES] = {"/v1/responses", "resp_", request_responses}};
 
 typedef struct {

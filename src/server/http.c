@@ -1,6 +1,6 @@
 #include "server/http.h"
 #include "base/log.h"
-#include "server/no_tls.h"
+#include "server/gnutls_stub.h"
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
@@ -362,7 +362,7 @@ static size_t unescape(void *ud, struct MHD_Connection *c, char *s) {
 static status conn_start(http_server *h, err *e) {
     status st = http_limits_open(&h->limits, &h->o.limits, e);
     if (st != ST_OK) return st;
-    no_tls();
+    gnutls_stub();
     h->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL, NULL,
         on_request, h, MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->o.connections,

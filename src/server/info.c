@@ -1,6 +1,6 @@
 /* server/info.c: what a server tells of itself, and its levers. */
 #include "base/log.h"
-#include "server/server_impl.h"
+#include "server/server_internal.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -154,7 +154,7 @@ void route_live(server *s, http_request *q, http_reply *r) {
     info_key_i64(b, "pages", st.pages);
     info_key_i64(b, "page_tokens", st.page_tokens);
     buf_fmt(b, "\"prefix_cache\":%s,", s->o.sched.disable_radix_cache ? "false" : "true");
-    live_write(s->live, since ? strtoll(since, NULL, 10) : 0, b);
+    dashboard_write(s->dashboard, since ? strtoll(since, NULL, 10) : 0, b);
     buf_char(b, '}');
 }
 

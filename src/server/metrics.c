@@ -46,7 +46,7 @@ struct metrics {
     pthread_mutex_t lock;
     histogram h[HISTOGRAMS];
     i64 status[6]; /* HTTP answers by first digit */
-    window ttft, itl;
+    latency_window ttft, itl;
 };
 
 status metrics_open(metrics **out, err *e) {
@@ -88,14 +88,14 @@ void metrics_events(metrics *m, const sched_event *ev, i64 n) {
         if (ev[i].kind != SCHED_TOKEN) continue;
         bool first = ev[i].position == 0;
         observe(m, first ? TTFT : ITL, ev[i].gap_s);
-        window_add(first ? &m->ttft : &m->itl, now, ev[i].gap_s);
+        latency_window_add(first ? &m->ttft : &m->itl, now, ev[i].gap_s);
     }
     pthread_mutex_unlock(&m->lock);
 }
 
 void metrics_minute(metrics *m, f64 now, latencies *out) {
     pthread_mutex_lock(&m->lock);
-    *out = (latencies){.ttft = window_quantiles(&m->ttft, now), .itl = window_quantiles(&m->itl, now)};
+    *out = (latencies){.ttft = latency_window_quantiles(&m->ttft, now), .itl = latency_window_quantiles(&m->itl, now)};
     pthread_mutex_unlock(&m->lock);
 }
 

@@ -4,7 +4,7 @@
 #define SERVER_METRICS_H
 #include "base/buf.h"
 #include "runtime/scheduler.h"
-#include "server/window.h"
+#include "server/latency_window.h"
 
 typedef struct metrics metrics;
 status metrics_open(metrics **out, err *e);

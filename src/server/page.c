@@ -2,7 +2,7 @@
  *
  * The page may load and ask this server alone: its Content-Security-Policy forbids scripts in the text, styles in the
  * text, frames and every other address, so that nothing a model writes can run or call home. */
-#include "server/server_impl.h"
+#include "server/server_internal.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

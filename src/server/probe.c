@@ -1,6 +1,6 @@
 #include "server/probe.h"
 #include "base/log.h"
-#include "server/server_impl.h"
+#include "server/server_internal.h"
 
 static const f64 PATIENCE_S = 20, LOOK_S = 0.05, SHARED_S = 1;
 

@@ -5,8 +5,8 @@
  * honoured yet are a 400 that names them. */
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
-#include "server/fields.h"
-#include "server/model.h"
+#include "server/json_fields.h"
+#include "server/served_model.h"
 #include "server/stop_text.h"
 
 enum { PROMPTS_MAX = 2048, CHOICES_MAX = 4096, N_MAX = 128, TOOLS_MAX = 1024 };
@@ -65,7 +65,7 @@ typedef struct {
 bool request_chat(gen_request *r, const served_model *m, json_t *body, api_error *e);
 bool request_completion(gen_request *r, const served_model *m, json_t *body, api_error *e);
 bool request_generate(gen_request *r, const served_model *m, json_t *body, api_error *e);
-bool request_messages(gen_request *r, const served_model *m, json_t *body, api_error *e);
+bool request_anthropic(gen_request *r, const served_model *m, json_t *body, api_error *e);
 /* /v1/messages/count_tokens: the prompt alone. */
 bool request_count_tokens(gen_request *r, const served_model *m, json_t *body, api_error *e);
 bool request_responses(gen_request *r, const served_model *m, json_t *body, api_error *e);
@@ -87,7 +87,7 @@ bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v
 
 /* The messages as text/chat expects them: roles, part types and tool call ids of other clients are rewritten in
  * place. *calls: tool calls in the history. Pictures are refused. */
-bool messages_normalise(json_t *messages, i64 *calls, api_error *e);
+bool normalize_messages(json_t *messages, i64 *calls, api_error *e);
 /* What the request says about thinking, reduced to chat_template_kwargs; the caller's reference. NULL: *e. */
 json_t *request_thinking(const json_t *body, chat_template t, bool *thinking, api_error *e);
 /* 400: the fewest tokens are more than the most; so the two fields are called. */

@@ -165,7 +165,7 @@ bool request_render(gen_request *r, const served_model *m, api_error *e) {
     if (!field_array(r->body, "messages", SIZE_MAX, &messages, e)) return false;
     if (!json_array_size(messages)) return api_fail(e, 400, NULL, "messages", "messages: cannot be empty");
     bool ok = request_chat_read_tools(r, e) && request_chat_read_tool_choice(r, &none, e) &&
-              messages_normalise((json_t *)messages, &r->history_calls, e) &&
+              normalize_messages((json_t *)messages, &r->history_calls, e) &&
               request_read_fields(r, m, r->body, IN_PROMPT, e) && request_prompts(r, 1, e);
     json_t *kwargs = ok ? request_thinking(r->body, m->template, &thinking, e) : NULL;
     if (!kwargs) return false;

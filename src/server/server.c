@@ -1,6 +1,6 @@
 #include "server/server.h"
 #include "base/log.h"
-#include "server/server_impl.h"
+#include "server/server_internal.h"
 #include <errno.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -127,7 +127,7 @@ static status server_open_all(server *s, err *e) {
     st = scheduler_open(&s->sched, s->engine, &s->o.sched, e);
     if (st != ST_OK) return st;
     s->started_s = now_s();
-    st = live_open(&s->live, s->sched, s->metrics, e);
+    st = dashboard_open(&s->dashboard, s->sched, s->metrics, e);
     if (st != ST_OK) return st;
     const http_options h = {.check = routes_check,
                             .handle = routes_handle,
@@ -147,7 +147,7 @@ static status server_open_all(server *s, err *e) {
 static void server_close_all(server *s) {
     if (s->sched) scheduler_abort_all(s->sched);
     http_close(s->http); /* its threads look at their requests until these have ended */
-    live_close(s->live);
+    dashboard_close(s->dashboard);
     scheduler_close(s->sched);
     job_table_close(s->jobs);
     metrics_close(s->metrics);

@@ -1,6 +1,6 @@
 /* server/tokens.c: /tokenize and /detokenize, in the shapes of vLLM and SGLang. */
 #include "server/reply.h"
-#include "server/server_impl.h"
+#include "server/server_internal.h"
 #include <string.h>
 
 static void write_strings(const served_model *m, const ids_buf *ids, buf *out) {

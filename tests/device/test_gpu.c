@@ -217,7 +217,7 @@ static void replies(void **state) {
     gpu *g = opened(0);
     device *d = gpu_device(g);
     gpu_kernel *scale, *trap;
-    device_reply *r[2];
+    device_readback *r[2];
     i32 x[3] = {1, 2, 3}, back[3];
     u64 arg = 0;
     void *p;
@@ -225,26 +225,26 @@ static void replies(void **state) {
     assert_int_equal(gpu_find(g, &image, "scale", &scale, &e), ST_OK);
     assert_int_equal(gpu_find(g, &image, "trap", &trap, &e), ST_OK);
     assert_int_equal(d->alloc(d, &p, sizeof x, "x", &e), ST_OK);
-    for (int i = 0; i < 2; i++) assert_int_equal(d->reply_open(d, 100, &r[i], &e), ST_OK);
+    for (int i = 0; i < 2; i++) assert_int_equal(d->readback_open(d, 100, &r[i], &e), ST_OK);
     d->write(d, p, x, sizeof x);
     for (int i = 0; i < 2; i++) { /* 10 20 30, 100 200 300 */
         gpu_launch(g, scale, 1, 1, 1, 3, 0, &(fake_scale_args){(u64)(uintptr_t)p, 3, 10, 0});
-        d->reply_add(d, r[i], 4, p, 4);
-        d->reply_add(d, r[i], 12, (u8 *)p + 8, 4);
+        d->readback_add(d, r[i], 4, p, 4);
+        d->readback_add(d, r[i], 12, (u8 *)p + 8, 4);
     }
     gpu_launch(g, trap, 1, 1, 1, 1, 0, &arg);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(d->reply_wait(d, r[i], &e), ST_OK);
+        assert_int_equal(d->readback_wait(d, r[i], &e), ST_OK);
         memcpy(back, r[i]->data + 4, sizeof back);
         assert_int_equal(back[0], i ? 100 : 10);
         assert_int_equal(back[2], i ? 300 : 30);
         assert_true(fake->run < fake->queued);
     }
-    d->reply_add(d, r[0], 0, p, 4);
-    assert_int_equal(d->reply_wait(d, r[0], &e), ST_DEVICE);
+    d->readback_add(d, r[0], 0, p, 4);
+    assert_int_equal(d->readback_wait(d, r[0], &e), ST_DEVICE);
     assert_non_null(strstr(e.text, "what was queued (last kernel: trap) failed: CUDA_ERROR_ILLEGAL_ADDRESS"));
-    for (int i = 0; i < 2; i++) d->reply_close(d, r[i]);
-    d->reply_close(d, NULL);
+    for (int i = 0; i < 2; i++) d->readback_close(d, r[i]);
+    d->readback_close(d, NULL);
     assert_int_equal(fake->pinned, 1);
     gpu_close(g);
 }
@@ -498,11 +498,11 @@ static bool scenario(char *out) {
             st = d->record(d, queue_two, &r, &kept, &e);
             if (st == ST_OK) d->replay(d, kept);
             if (st == ST_OK) d->forget(d, kept);
-            device_reply *later;
-            if (st == ST_OK && (st = d->reply_open(d, sizeof x, &later, &e)) == ST_OK) {
-                d->reply_add(d, later, 0, p, sizeof x);
-                st = d->reply_wait(d, later, &e);
-                d->reply_close(d, later);
+            device_readback *later;
+            if (st == ST_OK && (st = d->readback_open(d, sizeof x, &later, &e)) == ST_OK) {
+                d->readback_add(d, later, 0, p, sizeof x);
+                st = d->readback_wait(d, later, &e);
+                d->readback_close(d, later);
             }
             d->read(d, back, p, sizeof x);
             d->available(d);

@@ -79,7 +79,7 @@ static void play(const gen_request *r, const u8 *data, size_t size) {
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
     static bool (*const read[])(gen_request *, const served_model *, json_t *, api_error *) = {
-        request_chat, request_completion, request_generate, request_messages, request_responses, request_count_tokens};
+        request_chat, request_completion, request_generate, request_anthropic, request_responses, request_count_tokens};
     open_once();
     for (size_t k = 0; k < COUNT_OF(read); k++) {
         json_t *body = json_parse((const char *)data, size, "request", NULL);

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "kernels/sample.h"
+#include "kernels/sampling/sample.h"
 #include "runtime/engine.h"
 #include <math.h>
 #include <stdio.h>

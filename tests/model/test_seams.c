@@ -4,7 +4,7 @@
 
 #include "kernels/fused.h"
 #include "random_model.h"
-#include "runtime/engine_inside.h"
+#include "runtime/engine_internal.h"
 
 enum { VOCAB = 61, HIDDEN = 48, LAYERS = 3, TOKENS = 5 };
 

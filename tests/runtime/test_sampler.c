@@ -1,7 +1,7 @@
 /* Sampling: every step by itself on small vocabularies, and the random numbers against published vectors. */
 #include "unit.h"
-#include "kernels/logprobs.h"
-#include "kernels/sample.h"
+#include "kernels/sampling/logprobs.h"
+#include "kernels/sampling/sample.h"
 
 #include "runtime/philox.h"
 #include "runtime/sampler.h"

@@ -1,6 +1,6 @@
 /* The queue's rules: what it takes, of whom how much, who passes, whom admission lets wait, and what that costs. */
 #include "runtime/sched_util.h"
-#include "runtime/task.h"
+#include "runtime/scheduler_internal.h"
 
 static const char *const DIR = "build/golden/k2-thinking-int4";
 static const scheduler_options BY_HAND = {.manual = true};

@@ -1,6 +1,6 @@
 /* The scheduler's rules, one by one: limits, ends, priorities, prefix cache, fairness, errors. */
 #include "random_model.h"
-#include "kernels/sample.h"
+#include "kernels/sampling/sample.h"
 #include "runtime/sched_util.h"
 #include <unistd.h>
 

@@ -70,14 +70,14 @@ static void refused(reader read, const char *text, const char *param) {
 
 static void messages_become_chat(void **state) {
     (void)state;
-    becomes(request_messages,
+    becomes(request_anthropic,
             "{'max_tokens':9,'system':[{'type':'text','text':'x-anthropic-billing-header: 1'},"
             "{'type':'text','text':'a'},{'type':'text','text':'b'}],'messages':[{'role':'user','content':'q'}],"
             "'stop_sequences':['z'],'temperature':0.5,'n':7,'logprobs':3,'thinking':{'type':'adaptive'}}",
             "{'max_tokens':9,'stop':['z'],'temperature':0.5,'thinking':{'type':'enabled'},'include_reasoning':true,"
             "'messages':[{'role':'system','content':[{'type':'text','text':'a'},{'type':'text','text':'\\n'},"
             "{'type':'text','text':'b'}]},{'role':'user','content':[{'type':'text','text':'q'}]}]}");
-    becomes(request_messages,
+    becomes(request_anthropic,
             "{'max_tokens':9," A_TOOLS ",'tool_choice':{'type':'auto','disable_parallel_tool_use':true},'messages':["
             "{'role':'assistant','content':[{'type':'thinking','thinking':'t'},{'type':'redacted_thinking','data':''},"
             "{'type':'tool_use','id':'x','name':'f','input':{'a':1}},{'type':'tool_use','id':'y','name':'g','input':"
@@ -93,7 +93,7 @@ static void messages_become_chat(void **state) {
             "{'role':'tool','tool_call_id':'functions.g:1','content':[{'type':'text','text':'Error: '},"
             "{'type':'text','text':'bad'}]},{'role':'tool','tool_call_id':'functions.f:0','content':[{'type':'text',"
             "'text':'good'}]},{'role':'user','content':[{'type':'text','text':'after'}]}]}");
-    becomes(request_messages,
+    becomes(request_anthropic,
             "{'max_tokens':9,'messages':[{'role':'user','content':'q'},{'role':'assistant','content':'so'}]}",
             "{'continue_final_message':true}");
     becomes(request_count_tokens, "{'messages':[{'role':'user','content':'q'}],'tool_choice':{'type':'none'}}",
@@ -102,13 +102,13 @@ static void messages_become_chat(void **state) {
 
 static void messages_refused(void **state) {
     (void)state;
-    refused(request_messages, "{'messages':[{'role':'user','content':'q'}]}", "max_tokens");
-    refused(request_messages, "{'max_tokens':1}", "messages");
-    refused(request_messages, "{" A_ASK ",'system':[{'type':'image'}]}", "system[0]");
-    refused(request_messages, "{" A_ASK ",'tool_choice':{'type':'any'}}", "tool_choice");
-    refused(request_messages, "{" A_ASK ",'stop_sequences':[5]}", "stop_sequences");
-    refused(request_messages, "{" A_ASK ",'output_config':{'format':{}}}", "output_config.format");
-    refused(request_messages,
+    refused(request_anthropic, "{'messages':[{'role':'user','content':'q'}]}", "max_tokens");
+    refused(request_anthropic, "{'max_tokens':1}", "messages");
+    refused(request_anthropic, "{" A_ASK ",'system':[{'type':'image'}]}", "system[0]");
+    refused(request_anthropic, "{" A_ASK ",'tool_choice':{'type':'any'}}", "tool_choice");
+    refused(request_anthropic, "{" A_ASK ",'stop_sequences':[5]}", "stop_sequences");
+    refused(request_anthropic, "{" A_ASK ",'output_config':{'format':{}}}", "output_config.format");
+    refused(request_anthropic,
             "{'max_tokens':1,'messages':[{'role':'user','content':[{'type':'text','text':'a'},"
             "{'type':'image'}]}]}",
             "messages[0].content[1]");
@@ -155,8 +155,8 @@ static void big_numbers_in_typed_fields(void **state) {
             fail_msg("%s %s: %d %s: %s", bad[i].field, bad[i].value, e.http, e.param, e.text.text);
         gen_request_free(&r);
     }
-    refused(request_messages, "{" A_ASK ",'system':1e400}", "system");
-    refused(request_messages, "{'max_tokens':1e400,'messages':[{'role':'user','content':'hi'}]}", "max_tokens");
+    refused(request_anthropic, "{" A_ASK ",'system':1e400}", "system");
+    refused(request_anthropic, "{'max_tokens':1e400,'messages':[{'role':'user','content':'hi'}]}", "max_tokens");
     refused(request_responses, "{'input':12345678901234567890}", "input");
     refused(request_completion, "{'prompt':[12345678901234567890]}", "prompt");
     refused(request_completion, "{'prompt':[[12345678901234567890]]}", "prompt");
@@ -174,7 +174,7 @@ static void big_numbers_reach_the_model(void **state) {
         &text,
         "{'max_tokens':9,'messages':[{'role':'assistant','content':[%s]},{'role':'user','content':[{'type':'tool_result','tool_use_id':'x','content':'r'}]}]}",
         call);
-    must_read(request_messages, &r, text.data);
+    must_read(request_anthropic, &r, text.data);
     for (size_t i = 0; i < r.prompts[0].len; i++) token_text(&served, r.prompts[0].data[i], &out);
     if (!strstr(out.data, want)) fail_msg("%s", out.data);
     gen_request_free(&r);
@@ -319,7 +319,7 @@ static void expect_message(const char *fields, const char *said, bool length, co
     gen_request r;
     buf text = {0};
     buf_fmt(&text, "{" A_ASK "%s%s}", *fields ? "," : "", fields);
-    must_read(request_messages, &r, text.data);
+    must_read(request_anthropic, &r, text.data);
     ids_buf ids = encode(said);
     json_t *want = parse(content), *w = whole(&r, &ids, length);
     assert_true(json_equal(json_object_get(w, "content"), want));
@@ -471,7 +471,7 @@ static void errors_in_streams(void **state) {
     static const struct {
         reader read;
         const char *request, *first, *last;
-    } cases[] = {{request_messages, "{" A_ASK "}", "message_start", "error"},
+    } cases[] = {{request_anthropic, "{" A_ASK "}", "message_start", "error"},
                  {request_responses, "{'input':'x'}", "response.created", "response.failed"}};
     (void)state;
     for (size_t k = 0; k < COUNT_OF(cases); k++) {

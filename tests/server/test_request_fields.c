@@ -22,7 +22,7 @@ static const struct {
     {IN_COMPLETION, request_completion, "{\"prompt\":\"a\"%s}"},
     {IN_GENERATE, request_generate, "{\"text\":\"a\"%s}"},
     {IN_PARAMS, request_generate, "{\"text\":\"a\",\"sampling_params\":{\"nobody_knows\":1%s}}"},
-    {IN_MESSAGES, request_messages, "{\"max_tokens\":99," CHAT "%s}"},
+    {IN_MESSAGES, request_anthropic, "{\"max_tokens\":99," CHAT "%s}"},
     {IN_RESPONSES, request_responses, "{\"input\":\"a\"%s}"},
 };
 

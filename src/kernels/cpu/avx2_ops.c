@@ -2,11 +2,11 @@
 #include "base/log.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec_avx2.h"
-#include "kernels/cpu/dot_impl.h"
-#include "kernels/cpu/dense_impl.h"
-#include "kernels/cpu/rows_impl.h"
-#include "kernels/cpu/attn_impl.h"
-#include "kernels/cpu/moe_impl.h"
-#include "kernels/cpu/slots_impl.h"
+#include "kernels/cpu/dot_tmpl.h"
+#include "kernels/cpu/dense_tmpl.h"
+#include "kernels/cpu/rows_tmpl.h"
+#include "kernels/cpu/attn_tmpl.h"
+#include "kernels/cpu/moe_tmpl.h"
+#include "kernels/cpu/slots_tmpl.h"
 
 void cpu_init_avx2(ops *o) { fill_slots(o, "cpu avx2"); }

@@ -7,4 +7,4 @@
 #define PEAK_B             _mm256_set1_ps(1e-9f)
 #define PEAK_STEP(s, a, b) _mm256_fmadd_ps(a, b, s)
 #define PEAK_OPS           16
-#include "kernels/cpu/peak_impl.h"
+#include "kernels/cpu/peak_tmpl.h"

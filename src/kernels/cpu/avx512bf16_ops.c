@@ -3,12 +3,12 @@
 #include "kernels/cpu/cpu.h"
 #define VEC_DPBF16
 #include "kernels/cpu/vec_avx512.h"
-#include "kernels/cpu/dot_impl.h"
-#include "kernels/cpu/fp8_impl.h"
-#include "kernels/cpu/dense_impl.h"
-#include "kernels/cpu/rows_impl.h"
-#include "kernels/cpu/attn_impl.h"
-#include "kernels/cpu/moe_impl.h"
-#include "kernels/cpu/slots_impl.h"
+#include "kernels/cpu/dot_tmpl.h"
+#include "kernels/cpu/fp8_tmpl.h"
+#include "kernels/cpu/dense_tmpl.h"
+#include "kernels/cpu/rows_tmpl.h"
+#include "kernels/cpu/attn_tmpl.h"
+#include "kernels/cpu/moe_tmpl.h"
+#include "kernels/cpu/slots_tmpl.h"
 
 void cpu_init_avx512bf16(ops *o) { fill_slots(o, "cpu avx512 bf16"); }

@@ -7,4 +7,4 @@
 #define PEAK_B             (__m512bh) _mm512_set1_epi16(0x3000)
 #define PEAK_STEP(s, a, b) _mm512_dpbf16_ps(s, a, b)
 #define PEAK_OPS           64
-#include "kernels/cpu/peak_impl.h"
+#include "kernels/cpu/peak_tmpl.h"

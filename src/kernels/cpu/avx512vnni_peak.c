@@ -7,4 +7,4 @@
 #define PEAK_B             _mm512_set1_epi8(-2)
 #define PEAK_STEP(s, a, b) _mm512_dpbusd_epi32(s, a, b)
 #define PEAK_OPS           128
-#include "kernels/cpu/peak_impl.h"
+#include "kernels/cpu/peak_tmpl.h"

@@ -1,6 +1,6 @@
 /* kernels/cpu/cpu.h: the pieces of the cpu backend.
  *
- * The same sources (*_impl.h) are compiled once per instruction set on top of a small vector layer (vec_*.h);
+ * The same sources (*_tmpl.h) are compiled once per instruction set on top of a small vector layer (vec_*.h);
  * each level overwrites the slots of the one before. All arithmetic is float32 on bf16 activations, with one
  * rounding when a result is stored. The order of every sum depends on the row alone: one accumulator (a
  * vector over K, or one lane) per result whatever the tile, so results are the same bits for every batch,

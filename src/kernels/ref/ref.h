@@ -2,7 +2,7 @@
  * double, so that the reference is closer to the exact result than anything held against it. */
 #ifndef KERNELS_REF_REF_H
 #define KERNELS_REF_REF_H
-#include "kernels/logprobs.h"
+#include "kernels/sampling/logprobs.h"
 #include "kernels/team.h"
 #include "kernels/weight_host.h"
 

@@ -1,7 +1,7 @@
 /* kernels/ref/rows.c: the operations that treat each row by itself: embedding, norms, rotary embedding, KV write,
  * gather, the finite check and the gate. */
 #include "kernels/ref/ref.h"
-#include "kernels/sample.h"
+#include "kernels/sampling/sample.h"
 #include <math.h>
 
 void ref_embed(const ops *o, const embed_args *a) {

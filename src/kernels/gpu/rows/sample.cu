@@ -1,4 +1,4 @@
-/* kernels/gpu/rows/sample.cu: the next token of each row of logits, by the definition in kernels/sample.c.
+/* kernels/gpu/rows/sample.cu: the next token of each row of logits, by the definition in kernels/sampling/sample.c.
  *
  * A row (163,840 logits, 655 KB) is cut into `splits` parts, a block each, and read once for its largest logit (with
  * the check for NaN and infinities), once for the sums of its weights, of 256 tokens each; the draw looks at those
@@ -6,7 +6,7 @@
  * stays: a histogram over 4096 steps of the logit, then the tokens of the step where the wanted count or weight is
  * reached, sorted. Sums are whole numbers: atomics and any order give the same. */
 #include "kernels/gpu/device/sm90.cuh"
-#include "kernels/sample_weight.h"
+#include "kernels/sampling/sample_weight.h"
 
 enum { NO_CUT = 0x7fffffff };
 

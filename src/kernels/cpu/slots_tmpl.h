@@ -1,0 +1,21 @@
+/* kernels/cpu/slots_tmpl.h: puts one level's functions into the table. */
+
+static void fill_slots(ops *o, const char *name) {
+    o->name = name;
+    o->embed = embed;
+    o->norm = norm;
+    o->linear = linear;
+    o->swiglu = swiglu;
+    o->rope_q = rope_q;
+    o->kv_write = kv_write;
+    o->absorb_q = absorb_q;
+    o->mla_decode = mla_decode;
+    o->unabsorb_v = unabsorb_v;
+    o->mla_prefill = mla_prefill;
+    o->moe = moe;
+    o->gather = gather;
+    o->mark_nonfinite = check_finite;
+    o->mla_decode_workspace = mla_decode_workspace;
+    o->mla_prefill_workspace = mla_prefill_workspace;
+    o->moe_workspace = moe_workspace;
+}

@@ -1,0 +1,96 @@
+#include "kernels/sampling/sample.h"
+#include "kernels/sampling/sample_weight.h"
+#include <math.h>
+#include <string.h>
+
+/* A token with a weight: the smaller `below`, the better; equal ones by lower id. */
+typedef struct {
+    f32 below;
+    i32 id;
+} candidate;
+
+typedef struct {
+    u64 *weight;     /* [vocab] */
+    candidate *heap; /* [vocab] */
+} space;
+
+u64 sample_scratch(i64 vocab) { return (u64)vocab * (sizeof(u64) + sizeof(candidate)); }
+
+i32 argmax_f32(const f32 *x, i64 n) {
+    i64 best = 0;
+    for (i64 i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return (i32)best;
+}
+
+/* share * whole / 2^53, rounded down */
+static u64 sample_slice_of(u64 share, u64 whole) { return (u64)((unsigned __int128)share * whole >> SAMPLE_BITS); }
+
+static bool better(candidate a, candidate b) { return a.below < b.below || (a.below == b.below && a.id < b.id); }
+
+static void sift_down(candidate *h, i64 n, i64 i) {
+    for (;;) {
+        i64 top = i, l = 2 * i + 1, r = l + 1;
+        if (l < n && better(h[l], h[top])) top = l;
+        if (r < n && better(h[r], h[top])) top = r;
+        if (top == i) return;
+        candidate t = h[i];
+        h[i] = h[top];
+        h[top] = t;
+        i = top;
+    }
+}
+
+/* The worst token that top-k and top-p keep. A heap, because few of a large vocabulary are usually wanted. */
+static candidate last_kept(const space *s, const f32 *logits, f32 most, i64 vocab, const sample_row *r) {
+    u64 total = 0, least = 1, sum = 0;
+    bool by_count = r->top_k > 0 && r->top_k < vocab;
+    if (!by_count) {
+        for (i64 i = 0; i < vocab; i++) total += s->weight[i];
+        /* All that are below it make less than what top-p leaves out. */
+        least = sample_slice_of(((u64)1 << SAMPLE_BITS) - r->top_p, total) / (u64)vocab / 2 + 1;
+    }
+    i64 m = 0, taken = 0;
+    for (i64 i = 0; i < vocab; i++)
+        if (s->weight[i] >= least) s->heap[m++] = (candidate){most - logits[i], (i32)i};
+    for (i64 i = m / 2; i-- > 0;) sift_down(s->heap, m, i);
+    /* Popped candidates collect at the end of the array, best last. */
+    u64 want = by_count ? UINT64_MAX : sample_slice_of(r->top_p, total);
+    for (i64 left = m; left > 0 && sum < want && (!by_count || taken < r->top_k); taken++) {
+        candidate best = s->heap[0];
+        sum += s->weight[best.id];
+        s->heap[0] = s->heap[--left];
+        s->heap[left] = best;
+        sift_down(s->heap, left, 0);
+    }
+    i64 kept = taken;
+    if (by_count && r->top_p < (u64)1 << SAMPLE_BITS) { /* of what top-k left */
+        want = sample_slice_of(r->top_p, sum), sum = 0;
+        for (kept = 0; kept < taken && (!kept || sum < want); kept++) sum += s->weight[s->heap[m - 1 - kept].id];
+    }
+    return kept ? s->heap[m - kept] : (candidate){0, argmax_f32(logits, vocab)};
+}
+
+i32 sample_one(const f32 *logits, i64 vocab, const sample_row *r, void *scratch) {
+    i32 best = argmax_f32(logits, vocab);
+    f32 most = logits[best];
+    if (r->scale <= 0 || !isfinite(most)) return best;
+    space s = {scratch, (candidate *)((u64 *)scratch + vocab)};
+    for (i64 i = 0; i < vocab; i++) s.weight[i] = sample_weight(most - logits[i], r->scale);
+    if ((r->top_k > 0 && r->top_k < vocab) || r->top_p < (u64)1 << SAMPLE_BITS) {
+        candidate last = last_kept(&s, logits, most, vocab, r);
+        for (i64 i = 0; i < vocab; i++)
+            if (better(last, (candidate){most - logits[i], (i32)i})) s.weight[i] = 0;
+    }
+    u64 total = 0, sum = 0;
+    for (i64 i = 0; i < vocab; i++) {
+        if (s.weight[i] < r->min_weight) s.weight[i] = 0;
+        total += s.weight[i];
+    }
+    u64 want = sample_slice_of(r->u, total);
+    for (i64 i = 0; i < vocab; i++) {
+        sum += s.weight[i];
+        if (sum > want) return (i32)i;
+    }
+    return best;
+}

@@ -1,0 +1,11 @@
+/* kernels/sampling/sample.h: drawing a token on the host: what op `sample` means, and what ref and cpu run. */
+#ifndef KERNELS_SAMPLING_SAMPLE_H
+#define KERNELS_SAMPLING_SAMPLE_H
+#include "kernels/ops.h"
+
+u64 sample_scratch(i64 vocab); /* bytes that sample_one() needs, at a multiple of 8 */
+/* The token drawn from one row of logits without NaN or infinity other than -infinity. */
+i32 sample_one(const f32 *logits, i64 vocab, const sample_row *r, void *scratch);
+i32 argmax_f32(const f32 *x, i64 n); /* lowest index on ties */
+
+#endif

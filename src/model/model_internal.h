@@ -1,0 +1,76 @@
+/* model/model_internal.h: what the files of the model share: its weights, buffers and tables (memory.c), the ops of a
+ * batch (forward.c), and how a batch is queued and its results come back (step.c). */
+#ifndef MODEL_MODEL_INTERNAL_H
+#define MODEL_MODEL_INTERNAL_H
+#include "kernels/fused.h"
+#include "model/tables.h"
+
+struct model {
+    const model_config *c;
+    const checkpoint *ck;
+    const ops *o;
+    model_limits lim;
+    model_weights w; /* until model_load(): without data */
+    model_memory memory;
+    device_pool mem;
+    u64 act_size; /* bytes of an activation element */
+    f64 rope_mscale;
+    f32 softmax_scale;
+    f64 *inv_freq;            /* [rope / 2] */
+    void *kv;                 /* kv_type [n_layers, pool_pages, KV_PAGE, latent + rope] */
+    u64 kv_layer;             /* bytes of one layer's pool */
+    void *x, *h, *delta;      /* [rows, hidden]: residual stream, normed input, what a sub-layer adds */
+    void *q_a;                /* [rows, q_lora] */
+    void *q;                  /* [rows, H, nope + rope] */
+    void *kv_a;               /* [rows, latent + rope] */
+    void *attn;               /* [rows, H, v] */
+    void *q_abs;              /* [decode_rows, H, latent + rope] */
+    void *attn_latent;        /* [decode_rows, H, latent] */
+    void *inter;              /* [rows, widest feed-forward] */
+    void *shared;             /* [rows, hidden] */
+    f32 *scores;              /* [rows, experts] */
+    i32 *expert_ids;          /* [rows, k] */
+    f32 *expert_w;            /* [rows, k] */
+    f32 *rope;                /* [rows, rope / 2, 2] */
+    deferred_norm deferred;   /* of h */
+    batch_tables tables_dev;  /* of this batch, on the device */
+    batch_tables tables_host; /* the same on the host */
+    device_readback *readbacks[2];
+    f32 *logits;              /* [logit_rows, vocab] */
+    f32 *logprobs;            /* [logit_rows, 1 + LOGPROBS_TOP] */
+    i32 *top_ids;             /* [logit_rows, LOGPROBS_TOP] */
+    void *workspace, *tables; /* tables: what `in` points into */
+    u64 workspace_bytes;
+    model_span *part_spans; /* of a part of a batch: limits.deterministic */
+    i32 *part_outs;
+    device_recording **steps; /* [RECORDED + 1]: of n rows in decode form, each with its logits; NULL: not yet */
+    bool unrecorded;          /* the device had no room for one: there are no more of them */
+};
+
+/* Batches of up to so many rows, all in decode form, are recorded when they are first met. */
+enum { RECORDED = 64 };
+
+/* Does a row's place among others matter to the backend, and must it not? */
+static inline bool model_runs_apart(const model *m) { return m->lim.deterministic && m->o->set_row_mode; }
+
+/* A reply: what tables.h says, log-probabilities, best tokens. */
+static inline u64 model_logprobs_at(const model *m) { return tables_results(&m->lim, m->lim.rows); }
+static inline u64 model_top_ids_at(const model *m) {
+    return model_logprobs_at(m) + (u64)m->lim.logit_rows * (1 + LOGPROBS_TOP) * sizeof(f32);
+}
+static inline u64 model_readback_bytes(const model *m) {
+    return model_top_ids_at(m) + (u64)m->lim.logit_rows * LOGPROBS_TOP * sizeof(i32);
+}
+
+/* Are the wanted rows all rows, in order? */
+bool model_wants_all(const model_batch *b);
+/* The launches of a batch whose tables are on the device, up to the wanted rows' logits; its first n_abs rows are in
+ * decode form. */
+void model_forward(model *m, const model_batch *b, i64 n_abs);
+/* Draws the next tokens, or looks for NaN and infinities alone. Not recorded: how tokens are drawn changes from step
+ * to step. */
+void model_draw(model *m, const model_batch *b);
+/* Behind the draw, whose workspace it takes over. */
+void model_logprobs(model *m, const model_batch *b);
+
+#endif

@@ -1,0 +1,38 @@
+/* runtime/engine_internal.h: the inside of an engine, for the two that run on it: seq and scheduler. */
+#ifndef RUNTIME_ENGINE_INTERNAL_H
+#define RUNTIME_ENGINE_INTERNAL_H
+#include "kernels/backend.h"
+#include "runtime/engine.h"
+#include "runtime/kv_pages.h"
+
+struct engine {
+    model_config config;
+    checkpoint *ck; /* NULL: dummy weights */
+    backend backend;
+    model *model;
+    model_limits lim;
+    kv_pages pages;
+    i64 context, chunk, max_running;
+    int threads;
+    engine_step_fn step;
+    void *step_ud;
+    engine_seen_fn after_step;
+    void *after_ud;
+    engine_phase *profile; /* [PROFILE_PHASES]; NULL: off */
+    char plan[320];
+};
+
+/* The forward pass, with this engine's threads: as model_queue() and model_collect(), or both. */
+status engine_queue(engine *g, const model_batch *b, err *e);
+status engine_collect(engine *g, const model_batch *b, err *e);
+status engine_forward(engine *g, const model_batch *b, err *e);
+
+/* profile.c */
+status profile_open(engine *g, err *e);
+void profile_before(engine *g, const model_batch *b);
+status profile_step(engine *g, const model_batch *b, err *e);
+
+/* ST_NUMERIC with a line about the row of `token` at `position`, whose mark (model_batch.bad) is `mark`. */
+status engine_bad_row(i32 mark, i32 token, i64 position, err *e);
+
+#endif

@@ -1,0 +1,174 @@
+/* runtime/scheduler_internal.h: the inside of the scheduler, shared by its files.
+ *
+ *   submit.c     any thread: requests checked, copied and put into the inbox; abort, stats
+ *   scheduler.c  engine thread: the loop, one step, control calls
+ *   admit.c      engine thread: the queue, who gets a place and pages, who loses them
+ *   batch.c      engine thread: rows of a step, forward pass, sampling, what follows from its results
+ *
+ * A task is a request under way. Its tokens are the prompt followed by what was generated; KV rows exist for the first
+ * n_kv of them. A step runs some of the rest: in prompt form up to n_prompt, in decode form from there. So a decoding
+ * task is one with a single token to run, and a preempted task, which starts over with n_kv = 0, runs each row in
+ * the form it had the first time: it gets the same bits. */
+#ifndef RUNTIME_SCHEDULER_INTERNAL_H
+#define RUNTIME_SCHEDULER_INTERNAL_H
+#include "runtime/engine_internal.h"
+#include "runtime/prefill_budget.h"
+#include "runtime/radix.h"
+#include "runtime/scheduler.h"
+#include <pthread.h>
+
+/* A prompt of which several answers were asked for: one copy until they start, and it counts once in the queue. */
+typedef struct {
+    i32 *ids;          /* [n_prompt] */
+    i64 users, queued; /* tasks that have not started; of these, in the queue */
+} shared_prompt;
+
+typedef struct task task;
+struct task {
+    u64 id;
+    sched_request r; /* its pointers go into `lists` */
+    void *lists;
+    shared_prompt *shared; /* NULL once it has started: `tokens` are its own */
+    i32 *tokens;           /* [cap]: prompt, output */
+    i64 n, cap;
+    i32 *pages; /* [enough for n_prompt + max_new] */
+    i64 n_pages, n_kv;
+    radix_path known;     /* waiting: what the prefix cache has of it; the path's pages are in `pages` */
+    i64 prompt_rows_done; /* prompt_logprobs: rows whose logits were delivered */
+    f64 deadline;         /* now_s() clock; 0: none */
+    bool running, started;
+    bool first_told; /* prompt_logprobs: the event of position 0 */
+    u64 skipped;     /* the round of admission that passed it over */
+    i64 n_step;      /* rows in the step being built */
+    sched_usage usage;
+    f64 last_token_s;
+    err error;
+    task *prev, *next; /* inbox, queue or list of the ended */
+    /* under scheduler.lock */
+    task *hash_next;
+    bool abort;
+};
+
+typedef struct {
+    task *head, *tail;
+    i64 n;
+} task_list;
+
+/* A row whose logits were asked for. */
+typedef struct {
+    task *t;
+    i64 position; /* of the token that was run */
+    bool last;    /* the task's last token: the next one is drawn */
+    i32 id;       /* prompt row: the token that follows; else the one drawn */
+    f32 logprob;
+    i64 n_top;
+    sched_top top[SCHED_TOP_MAX];
+} out_row;
+
+/* The rows of a step, from its plan to its results. */
+typedef struct {
+    i32 *ids, *bad;    /* [rows] */
+    model_span *spans; /* [max_running] */
+    task **tasks;      /* [max_running]: whose they are; NULL: it left while the batch was under way */
+    i64 n_spans, n_rows;
+    i32 *out_index; /* [logit_rows] */
+    out_row *outs;  /* [logit_rows]; their tasks as above */
+    i64 n_outs;
+    bool on_device;    /* it draws all rows but those to keep */
+    sample_row *draws; /* [logit_rows]: how it draws them */
+    i32 *drawn;        /* [logit_rows]: what it drew */
+    bool *keep;        /* [logit_rows]: their logits come to the host */
+    i32 *tops, *next;  /* [logit_rows]: what the device tells of log-probabilities (model_batch) */
+    f32 *logprobs;     /* [logit_rows, 1 + SCHED_TOP_MAX] */
+    i32 *top_ids;      /* [logit_rows, SCHED_TOP_MAX] */
+    i64 top_most;      /* -1: nobody wants any */
+    bool queued_ahead; /* before the results of the one before were there */
+    f64 began_s;       /* when it was queued, or the one before it ended */
+} batch;
+
+_Static_assert((int)SCHED_TOP_MAX <= (int)LOGPROBS_TOP, "the device tells of so many");
+enum { TASK_BUCKETS = 4096, EVENTS = 512 };
+
+struct scheduler {
+    engine *g;
+    scheduler_options o;
+    i64 limit; /* most tokens of a request: the context, or the pool where that is smaller */
+
+    /* Engine thread only. */
+    radix tree;
+    task_list queue;   /* waiting: higher priority first, then lower id */
+    i64 queue_tokens;  /* prompts of those that have not started, a shared one once */
+    i64 match_lookups; /* pages that admission may yet look for in the prefix cache in this step */
+    task **running;    /* [max_running], in order of admission */
+    i64 n_running;
+    u64 round;
+    f64 next_deadline; /* no deadline passes before it; 0: none */
+    prefill_budget budget;
+    f64 mean_output;     /* tokens, of answers that ended by themselves: running mean */
+    task_list ended;     /* their events are not delivered yet */
+    sched_event *events; /* [EVENTS] */
+    i64 n_events;
+    bool overlap;       /* step n+1 is queued while step n runs, where it is known */
+    batch batches[2];   /* the step under way, and the next one */
+    batch *ahead;       /* queued behind the step that was under way; NULL: none */
+    i32 *by_host;       /* [logit_rows]: rows that the host draws */
+    f32 *logits;        /* [logit_rows, vocab] */
+    sampler **samplers; /* [n_samplers]: one a thread */
+    int n_samplers;
+    u32 *held; /* [pool pages]: scheduler_check() */
+    i64 counted_tokens, counted_ends;
+    f64 window_began;
+
+    /* Under `lock`. */
+    pthread_mutex_t lock;
+    pthread_cond_t wake, idle; /* for the engine thread; for those who wait for it */
+    task_list inbox;
+    i64 inbox_tokens;
+    task *hash[TASK_BUCKETS]; /* requests without END */
+    u64 next_id;
+    i64 n_live, places, lowest_priority; /* places: running tasks that fit besides; of the queue, now */
+    bool any_abort, draining, closing, broken;
+    int control; /* a control call waits: 0, CONTROL_FLUSH, CONTROL_CHECK; then CONTROL_DONE */
+    status control_status;
+    err control_error, fault;
+    f64 step_began, step_ended;
+    f64 end_rate; /* requests a second, lately */
+    sched_stats stats;
+    pthread_t thread;
+    bool thread_runs;
+};
+enum { CONTROL_NONE, CONTROL_FLUSH, CONTROL_CHECK, CONTROL_DONE };
+
+/* submit.c */
+void task_free(task *t);
+/* The task starts: its tokens become its own, to be appended to. False: out of memory. */
+bool task_own_tokens(task *t);
+void list_add(task_list *l, task *t);
+void list_remove(task_list *l, task *t);
+void hash_add(scheduler *s, task *t); /* both with the lock held */
+void hash_remove(scheduler *s, task *t);
+
+/* scheduler.c */
+sched_event *push_event(scheduler *s, const task *t, sched_event_kind kind); /* delivers when the list is full */
+/* The task leaves queue or running and gives up its pages; END is pushed. `keep`: its KV rows are good, the prefix
+ * cache may have them. */
+void end_task(scheduler *s, task *t, sched_finish why, bool keep);
+
+/* admit.c */
+void queue_insert(scheduler *s, task *t);
+void queue_remove(scheduler *s, task *t);
+void admit(scheduler *s);
+/* Pages for the rows that this step will write; preempts where none are left. */
+void reserve_pages(scheduler *s);
+/* Pages whose rows are all written go into the prefix cache. */
+void cache_prefix(scheduler *s, task *t);
+void leave_running(scheduler *s, task *t, bool keep);
+status check_pages(scheduler *s, err *e);
+
+/* batch.c */
+void run_batch(scheduler *s);
+void fail_all(scheduler *s); /* ends every request with `fault` */
+/* t leaves: what batches under way compute for it is nobody's. */
+void forget_rows(scheduler *s, const task *t);
+
+#endif

@@ -1,0 +1,148 @@
+#include "runtime/step_timer.h"
+#include "base/log.h"
+#include "runtime/engine_internal.h"
+#include "runtime/philox.h"
+#include "runtime/sampler.h"
+#include <math.h>
+#include <stdlib.h>
+
+struct step_timer {
+    engine *g;
+    i64 sequences, each; /* KV pages of a sequence */
+    i32 *pages;          /* [sequences, each] */
+    i64 taken;
+    i32 *ids, *bad, *out_rows;
+    f32 *logits;
+    sample_row *draws; /* [sequences]: temperature 1; drawn on a GPU as in serving */
+    i32 *next;         /* [sequences] */
+    model_span *spans;
+    i32 *routes; /* where the step's routes go, or NULL */
+    u64 seed;
+    u32 drawn;
+};
+
+status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, u64 seed, err *e) {
+    *out = NULL;
+    i64 each = ceil_div(context, KV_PAGE), rows = g->lim.rows;
+    if (sequences > g->max_running || each > g->lim.seq_pages)
+        return err_set(e, ST_LIMIT, "%lld sequences of %lld tokens: the engine takes %lld of %lld",
+                       (long long)sequences, (long long)context, (long long)g->max_running, (long long)g->context);
+    if (sequences * each > g->pages.n_free)
+        return err_set(e, ST_LIMIT, "%lld sequences of %lld tokens need %lld KV pages, %lld are free",
+                       (long long)sequences, (long long)context, (long long)(sequences * each),
+                       (long long)g->pages.n_free);
+    step_timer *m = calloc(1, sizeof *m);
+    if (!m) return err_nomem(e, "a measurement", sizeof *m);
+    *m = (step_timer){.g = g, .sequences = sequences, .each = each, .seed = seed};
+    m->pages = calloc((size_t)(sequences * each), sizeof *m->pages);
+    m->ids = calloc((size_t)rows, sizeof *m->ids);
+    m->bad = calloc((size_t)rows, sizeof *m->bad);
+    m->out_rows = calloc((size_t)sequences, sizeof *m->out_rows);
+    m->spans = calloc((size_t)sequences, sizeof *m->spans);
+    m->logits = malloc((size_t)(sequences * g->config.vocab) * sizeof *m->logits);
+    m->draws = calloc((size_t)sequences, sizeof *m->draws);
+    m->next = calloc((size_t)sequences, sizeof *m->next);
+    if (!m->pages || !m->ids || !m->bad || !m->out_rows || !m->spans || !m->logits || !m->draws || !m->next) {
+        step_timer_close(m);
+        return err_nomem(e, "a measurement", (u64)(sequences * g->config.vocab) * sizeof(f32));
+    }
+    while (m->taken < sequences * each) m->pages[m->taken++] = kv_pages_take(&g->pages);
+    *out = m;
+    return ST_OK;
+}
+
+void step_timer_close(step_timer *m) {
+    if (!m) return;
+    while (m->taken) kv_pages_unref(&m->g->pages, m->pages[--m->taken]);
+    free(m->pages);
+    free(m->ids);
+    free(m->bad);
+    free(m->out_rows);
+    free(m->spans);
+    free(m->logits);
+    free(m->draws);
+    free(m->next);
+    free(m);
+}
+
+static status step(step_timer *m, i64 n, i64 n_spans, i64 n_out, f64 *seconds, err *e) {
+    for (i64 i = 0; i < n; i++) m->ids[i] = (i32)(philox_uniform(m->seed, 0, m->drawn++) * (f64)m->g->config.vocab);
+    sampling p = sampling_default();
+    p.temperature = 1;
+    p.seed = m->seed;
+    for (i64 i = 0; i < n_out; i++) m->draws[i] = sampler_row(&p, 1, m->drawn++);
+    const model_batch b = {.n = n,
+                           .ids = m->ids,
+                           .n_spans = n_spans,
+                           .spans = m->spans,
+                           .n_out = n_out,
+                           .out_rows = m->out_rows,
+                           .logits = m->logits,
+                           .draws = m->g->backend.gpu ? m->draws : NULL,
+                           .drawn = m->next,
+                           .routes = m->routes,
+                           .bad = m->bad};
+    f64 began = now_s();
+    status st = engine_forward(m->g, &b, e);
+    *seconds = now_s() - began;
+    for (i64 i = 0; st == ST_OK && i < n; i++)
+        if (m->bad[i]) st = engine_bad_row(m->bad[i], m->ids[i], i, e);
+    return st;
+}
+
+status step_timer_prompt(step_timer *m, i64 sequence, i64 pos0, i64 n, f64 *seconds, err *e) {
+    m->spans[0] = (model_span){.n = n, .pos0 = pos0, .pages = m->pages + sequence * m->each};
+    m->out_rows[0] = (i32)(n - 1);
+    return step(m, n, 1, 1, seconds, e);
+}
+
+status step_timer_decode(step_timer *m, i64 sequences, i64 pos, f64 *seconds, err *e) {
+    for (i64 i = 0; i < sequences; i++) {
+        m->spans[i] = (model_span){.first = i, .n = 1, .pos0 = pos, .pages = m->pages + i * m->each, .absorbed = true};
+        m->out_rows[i] = (i32)i;
+    }
+    return step(m, sequences, sequences, sequences, seconds, e);
+}
+
+/* Distinct ids among n, each in 0 .. experts - 1 or below 0, which counts for none. seen: [experts], all false, and
+ * again afterwards. */
+static i64 distinct(const i32 *ids, i64 n, bool *seen) {
+    i64 count = 0;
+    for (i64 i = 0; i < n; i++) {
+        if (ids[i] < 0 || seen[ids[i]]) continue;
+        seen[ids[i]] = true, count++;
+    }
+    for (i64 i = 0; i < n; i++)
+        if (ids[i] >= 0) seen[ids[i]] = false;
+    return count;
+}
+
+static void count_experts(const model_config *c, const i32 *routes, i64 chosen, bool *seen, measured_experts *out) {
+    f64 missed = pow(1 - (f64)c->top_k / (f64)c->n_experts, (f64)(chosen / c->top_k));
+    *out = (measured_experts){.layers = c->n_layers - c->n_dense,
+                              .experts = c->n_experts,
+                              .least = c->n_experts,
+                              .uniform = (f64)c->n_experts * (1 - missed)};
+    for (i64 l = c->n_dense; l < c->n_layers; l++) {
+        i64 n = distinct(routes + l * chosen, chosen, seen);
+        out->least = min_i64(out->least, n), out->most = max_i64(out->most, n);
+        out->mean += (f64)n / (f64)out->layers;
+    }
+}
+
+status step_timer_experts(step_timer *m, i64 sequences, i64 pos, measured_experts *out, err *e) {
+    const model_config *c = &m->g->config;
+    *out = (measured_experts){0};
+    if (c->n_dense >= c->n_layers) return ST_OK;
+    i64 chosen = sequences * c->top_k;
+    f64 ignored;
+    m->routes = calloc((size_t)(c->n_layers * chosen), sizeof *m->routes);
+    bool *seen = calloc((size_t)c->n_experts, sizeof *seen);
+    status st = m->routes && seen ? step_timer_decode(m, sequences, pos, &ignored, e)
+                                  : err_nomem(e, "the experts of a step", (u64)(c->n_layers * chosen) * 4);
+    if (st == ST_OK) count_experts(c, m->routes, chosen, seen, out);
+    free(m->routes);
+    free(seen);
+    m->routes = NULL;
+    return st;
+}

@@ -1,0 +1,28 @@
+/* runtime/step_timer.h: steps of a chosen shape on an engine, timed: so many sequences, each with so much context.
+ * Made-up token ids; an engine that was opened with max_running and is used by nobody else. */
+#ifndef RUNTIME_STEP_TIMER_H
+#define RUNTIME_STEP_TIMER_H
+#include "runtime/engine.h"
+
+typedef struct step_timer step_timer;
+
+/* Takes KV pages for `sequences` of up to `context` tokens each. ST_LIMIT if the pool is smaller. End with
+ * step_timer_close(), which takes NULL too. */
+status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, u64 seed, err *e);
+void step_timer_close(step_timer *m);
+
+/* One step that feeds n tokens at position pos0 of a sequence, n at most the engine's chunk. *seconds: from its
+ * tables to its logits on the host. */
+status step_timer_prompt(step_timer *m, i64 sequence, i64 pos0, i64 n, f64 *seconds, err *e);
+/* One step of a token for each of the first `sequences`, at position `pos`. */
+status step_timer_decode(step_timer *m, i64 sequences, i64 pos, f64 *seconds, err *e);
+
+typedef struct {
+    i64 layers; /* with experts; 0: there are none, and nothing else is told */
+    i64 experts, least, most;
+    f64 mean, uniform; /* of the layers; what a router that prefers nobody would touch */
+} measured_experts;
+/* How many experts of a layer such a decode step touches. Not one cut by --deterministic (more than 64 rows). */
+status step_timer_experts(step_timer *m, i64 sequences, i64 pos, measured_experts *out, err *e);
+
+#endif
