@@ -119,7 +119,7 @@ with tempfile.TemporaryDirectory() as folder:
     tune = ["tune", "moe", "--shape", SHAPE, "--format", "w4a16", "--tokens", 4, "--out", table]
     done = run(*tune)
     rows = open(table).read().splitlines()
-    expect("a row is written", done.returncode == 0 and len(rows) == 2 and ",256,64,8,2,4,few," in rows[1], done)
+    expect("a row is written", done.returncode == 0 and len(rows) == 2 and ",256,64,8,2,4,decode," in rows[1], done)
     done = run(*tune)
     expect(
         "it is not timed again",
@@ -128,7 +128,7 @@ with tempfile.TemporaryDirectory() as folder:
     )
     fields = rows[1].split(",")
     at = rows[0].split(",").index("path")
-    for path, knobs, want in (("few", ["8", "0"], "few group 8"), ("many", ["0", "64"], "many tile 64")):
+    for path, knobs, want in (("decode", ["8", "0"], "decode group 8"), ("grouped", ["0", "64"], "grouped tile 64")):
         open(table, "w").write(rows[0] + "\n" + ",".join(fields[:at] + [path] + knobs + ["1", "2"]) + "\n")
         done, line = bench(folder, table, "3," + SHAPE)
         expect(

@@ -65,7 +65,7 @@ static void forms(void **state) {
         c.form = ROWS_PROMPT;
         assert_int_equal(chosen(NULL, c, MOE_BUILT_IN).path, MOE_GROUPED);
     }
-    tuned_table t = table_of(HEAD SHAPE "8,many,0,16,1,2\n");
+    tuned_table t = table_of(HEAD SHAPE "8,grouped,0,16,1,2\n");
     moe_call c = call_of(MOE_W4A16, 8);
     assert_int_equal(chosen(&t, c, MOE_TUNED).path, MOE_GROUPED);
     c.form = ROWS_DECODE; /* no table: bits must not depend on how many rows there are */
@@ -73,12 +73,26 @@ static void forms(void **state) {
     tuned_free(&t);
 }
 
+/* Tables of the release before have other words for the same paths. */
+static void words_of_before(void **state) {
+    (void)state;
+    tuned_table t = table_of(HEAD SHAPE "64,few,8,0,50,60.5\n" SHAPE "512,many,0,96,1,2\n"
+                                        "NVIDIA H200,132,w4a8,7168,256,384,8,512,int8,0,128,1,1\n");
+    moe_path p;
+    assert_int_equal(t.n, 3);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 64), MOE_TUNED).path, MOE_DECODE);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A16, 512), MOE_TUNED).path, MOE_GROUPED);
+    assert_int_equal(chosen(&t, call_of(MOE_W4A8, 512), MOE_TUNED).path, MOE_GROUPED_W4A8);
+    assert_true(moe_path_of("plain", &p) && p == MOE_GENERIC && !strcmp(moe_path_text(p), "generic"));
+    tuned_free(&t);
+}
+
 static void from_table(void **state) {
     (void)state;
-    tuned_table t = table_of("# measured\n" HEAD SHAPE "64,few,8,0,50,60.5\n" SHAPE "16,few,4,0,9,9\r\n\n" SHAPE
-                             "512,many,0,96,1,2\n"
-                             "NVIDIA H200,114,w4a16,7168,256,384,8,16,few,8,0,1,1\n"
-                             "NVIDIA H200,132,w4a8,7168,256,384,8,512,int8,0,128,1,1\n");
+    tuned_table t = table_of("# measured\n" HEAD SHAPE "64,decode,8,0,50,60.5\n" SHAPE "16,decode,4,0,9,9\r\n\n" SHAPE
+                             "512,grouped,0,96,1,2\n"
+                             "NVIDIA H200,114,w4a16,7168,256,384,8,16,decode,8,0,1,1\n"
+                             "NVIDIA H200,132,w4a8,7168,256,384,8,512,grouped_w4a8,0,128,1,1\n");
     assert_int_equal(t.n, 4);
     assert_int_equal(t.others, 1);
     assert_int_equal(chosen(&t, call_of(MOE_W4A16, 8), MOE_TUNED).group, 4);
@@ -161,7 +175,7 @@ static void many_tokens_few_pairs(void **state) {
 static void columns_by_name(void **state) {
     (void)state;
     tuned_table t = table_of("us,default_us,path,tokens,topk,experts,inter,dim,format,sms,chip\n"
-                             "1.5,2e3,many,4096,8,384,256,7168,bf16,132,NVIDIA H200\n");
+                             "1.5,2e3,grouped,4096,8,384,256,7168,bf16,132,NVIDIA H200\n");
     moe_choice how = chosen(&t, call_of(MOE_BF16, 4096), MOE_TUNED);
     assert_true(how.path == MOE_GROUPED && how.tile == 128); /* what is left open is the default's */
     assert_int_equal(chosen(&t, call_of(MOE_BF16, 2048), MOE_TUNED).tile, 64);
@@ -178,30 +192,31 @@ static void hostile(void **state) {
         {"chip,sms\n", "t.csv: line 1: there is no column \"format\""},
         {"chip,chip\n", "t.csv: line 1: column \"chip\" comes twice"},
         {"chip,speed\n", "t.csv: line 1: column \"speed\" is not known to this program"},
-        {HEAD SHAPE "8,few,4,0,1,2", "t.csv: line 2: cut off: its end is missing"},
-        {HEAD SHAPE "8,few,4,0,1\n", "t.csv: line 2: 12 fields, 13 columns"},
-        {HEAD SHAPE "8,few,4,0,1,2,3\n", "t.csv: line 2: too many fields"},
-        {HEAD "NVIDIA H100,132,w4a16,7168,256,384,8,8,few,4,0,1,2\n",
+        {HEAD SHAPE "8,decode,4,0,1,2", "t.csv: line 2: cut off: its end is missing"},
+        {HEAD SHAPE "8,decode,4,0,1\n", "t.csv: line 2: 12 fields, 13 columns"},
+        {HEAD SHAPE "8,decode,4,0,1,2,3\n", "t.csv: line 2: too many fields"},
+        {HEAD "NVIDIA H100,132,w4a16,7168,256,384,8,8,decode,4,0,1,2\n",
          "t.csv: line 2: the row is for \"NVIDIA H100\", this chip is \"NVIDIA H200\""},
-        {HEAD SHAPE "0,few,4,0,1,2\n", "t.csv: line 2: tokens \"0\" is not a number in 1..1048576"},
-        {HEAD SHAPE "-8,few,4,0,1,2\n", "t.csv: line 2: tokens \"-8\" is not a number in 1..1048576"},
-        {HEAD SHAPE "99999999999999999999,few,4,0,1,2\n",
+        {HEAD SHAPE "0,decode,4,0,1,2\n", "t.csv: line 2: tokens \"0\" is not a number in 1..1048576"},
+        {HEAD SHAPE "-8,decode,4,0,1,2\n", "t.csv: line 2: tokens \"-8\" is not a number in 1..1048576"},
+        {HEAD SHAPE "99999999999999999999,decode,4,0,1,2\n",
          "t.csv: line 2: tokens \"99999999999999999999\" is not a number in 1..1048576"},
-        {HEAD SHAPE "8x,few,4,0,1,2\n", "t.csv: line 2: tokens \"8x\" is not a number in 1..1048576"},
-        {HEAD SHAPE ",few,4,0,1,2\n", "t.csv: line 2: tokens \"\" is not a number in 1..1048576"},
+        {HEAD SHAPE "8x,decode,4,0,1,2\n", "t.csv: line 2: tokens \"8x\" is not a number in 1..1048576"},
+        {HEAD SHAPE ",decode,4,0,1,2\n", "t.csv: line 2: tokens \"\" is not a number in 1..1048576"},
         {HEAD SHAPE "8,fast,4,0,1,2\n", "t.csv: line 2: there is no path \"fast\""},
-        {HEAD "NVIDIA H200,132,int3,7168,256,384,8,8,few,4,0,1,2\n", "t.csv: line 2: there is no format \"int3\""},
-        {HEAD "NVIDIA H200,132,other,7168,256,384,8,8,plain,0,0,1,2\n", "t.csv: line 2: there is no format \"other\""},
-        {HEAD "NVIDIA H200,132,w4a16,7168,256,4,8,8,few,4,0,1,2\n", "t.csv: line 2: topk is more than experts"},
-        {HEAD SHAPE "8,few,5,0,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
-        {HEAD SHAPE "8,few,4,64,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
-        {HEAD SHAPE "8,int8,0,64,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
-        {HEAD SHAPE "2000,few,4,0,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
-        {HEAD SHAPE "512,many,0,184,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
-        {HEAD SHAPE "512,many,0,264,1,2\n", "t.csv: line 2: tile \"264\" is not a number in 0..256"},
-        {HEAD SHAPE "8,few,4,0,nan,2\n", "t.csv: line 2: us \"nan\" is not a time in microseconds"},
-        {HEAD SHAPE "8,few,4,0,1,0\n", "t.csv: line 2: default_us \"0\" is not a time in microseconds"},
-        {HEAD SHAPE "8,few,4,0,1,2\n" SHAPE "16,few,4,0,1,2\n" SHAPE "8,few,8,0,1,2\n",
+        {HEAD "NVIDIA H200,132,int3,7168,256,384,8,8,decode,4,0,1,2\n", "t.csv: line 2: there is no format \"int3\""},
+        {HEAD "NVIDIA H200,132,other,7168,256,384,8,8,generic,0,0,1,2\n",
+         "t.csv: line 2: there is no format \"other\""},
+        {HEAD "NVIDIA H200,132,w4a16,7168,256,4,8,8,decode,4,0,1,2\n", "t.csv: line 2: topk is more than experts"},
+        {HEAD SHAPE "8,decode,5,0,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "8,decode,4,64,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "8,grouped_w4a8,0,64,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "2000,decode,4,0,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "512,grouped,0,184,1,2\n", "t.csv: line 2: this path and these numbers are none for this call"},
+        {HEAD SHAPE "512,grouped,0,264,1,2\n", "t.csv: line 2: tile \"264\" is not a number in 0..256"},
+        {HEAD SHAPE "8,decode,4,0,nan,2\n", "t.csv: line 2: us \"nan\" is not a time in microseconds"},
+        {HEAD SHAPE "8,decode,4,0,1,0\n", "t.csv: line 2: default_us \"0\" is not a time in microseconds"},
+        {HEAD SHAPE "8,decode,4,0,1,2\n" SHAPE "16,decode,4,0,1,2\n" SHAPE "8,decode,8,0,1,2\n",
          "t.csv: line 4: the same shape and tokens as in line 2"},
     };
     for (size_t i = 0; i < COUNT_OF(all); i++) {
@@ -266,7 +281,7 @@ static void candidates(void **state) {
     char text[MOE_CHOICE_TEXT];
     moe_call c = call_of(MOE_W4A8, 4096);
     moe_choice_text(moe_default(&c), text);
-    assert_string_equal(text, "int8 tile 176");
+    assert_string_equal(text, "grouped_w4a8 tile 176");
     assert_int_equal(moe_candidates(&c, all), 2); /* the other kind of arithmetic is none */
 }
 
@@ -295,15 +310,10 @@ static void shipped(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(built_in),
-                                       cmocka_unit_test(forms),
-                                       cmocka_unit_test(from_table),
-                                       cmocka_unit_test(stored),
-                                       cmocka_unit_test(many_tokens_few_pairs),
-                                       cmocka_unit_test(columns_by_name),
-                                       cmocka_unit_test(hostile),
-                                       cmocka_unit_test(written),
-                                       cmocka_unit_test(candidates),
-                                       cmocka_unit_test(shipped)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(built_in),        cmocka_unit_test(forms),   cmocka_unit_test(words_of_before),
+        cmocka_unit_test(from_table),      cmocka_unit_test(stored),  cmocka_unit_test(many_tokens_few_pairs),
+        cmocka_unit_test(columns_by_name), cmocka_unit_test(hostile), cmocka_unit_test(written),
+        cmocka_unit_test(candidates),      cmocka_unit_test(shipped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

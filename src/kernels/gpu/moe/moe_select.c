@@ -15,13 +15,17 @@ enum {
 
 static const char *const formats[] = {
 #define MOE_TEXT(name, text) text,
-    MOE_FORMATS(MOE_TEXT)};
-static const char *const paths[] = {MOE_PATHS(MOE_TEXT)
+    MOE_FORMATS(MOE_TEXT)
 #undef MOE_TEXT
+};
+static const char *const paths[][2] = {
+#define MOE_TEXTS(name, text, before) {text, before},
+    MOE_PATHS(MOE_TEXTS)
+#undef MOE_TEXTS
 };
 
 const char *moe_format_text(moe_format f) { return formats[f]; }
-const char *moe_path_text(moe_path p) { return paths[p]; }
+const char *moe_path_text(moe_path p) { return paths[p][0]; }
 bool moe_format_of(const char *text, moe_format *out) {
     for (size_t i = 0; i < COUNT_OF(formats); i++)
         if (!strcmp(text, formats[i])) return *out = (moe_format)i, true;
@@ -29,7 +33,7 @@ bool moe_format_of(const char *text, moe_format *out) {
 }
 bool moe_path_of(const char *text, moe_path *out) {
     for (size_t i = 0; i < COUNT_OF(paths); i++)
-        if (!strcmp(text, paths[i])) return *out = (moe_path)i, true;
+        if (!strcmp(text, paths[i][0]) || !strcmp(text, paths[i][1])) return *out = (moe_path)i, true;
     return false;
 }
 

@@ -14,18 +14,21 @@ typedef enum {
 #undef MOE_FORMAT_ENUM
 } moe_format;
 
-/* The kernels: generic.cu; decode_int4.cu, or decode_stored.cu for bf16 and FP8; grouped.cuh; grouped_w4a8.cuh. */
-#define MOE_PATHS(X) X(GENERIC, "plain") X(DECODE, "few") X(GROUPED, "many") X(GROUPED_W4A8, "int8")
+/* The kernels: generic.cu; decode_int4.cu, or decode_stored.cu for bf16 and FP8; grouped.cuh; grouped_w4a8.cuh. The
+ * second word is the one of tables made before 2026-12; it is read for one release. */
+#define MOE_PATHS(X)                                                                                                   \
+    X(GENERIC, "generic", "plain")                                                                                     \
+    X(DECODE, "decode", "few") X(GROUPED, "grouped", "many") X(GROUPED_W4A8, "grouped_w4a8", "int8")
 typedef enum {
-#define MOE_PATH_ENUM(name, text) MOE_##name,
+#define MOE_PATH_ENUM(name, text, before) MOE_##name,
     MOE_PATHS(MOE_PATH_ENUM)
 #undef MOE_PATH_ENUM
 } moe_path;
 
 /* Name, range and unit of what a path's launches can be told; 0: the default. A column of the table each. */
 #define MOE_KNOBS(X)                                                                                                   \
-    X(group, 4, 8, 4)   /* few, INT4: tokens of a group of an expert's */                                              \
-    X(tile, 16, 256, 8) /* many, int8: most tokens of a tile */
+    X(group, 4, 8, 4)   /* decode, INT4: tokens of a group of an expert's */                                           \
+    X(tile, 16, 256, 8) /* grouped: most tokens of a tile */
 
 typedef struct {
     moe_path path;
@@ -45,7 +48,7 @@ const char *moe_path_text(moe_path p);
 /* The inverse; false: there is none of that name. */
 bool moe_format_of(const char *text, moe_format *out);
 bool moe_path_of(const char *text, moe_path *out);
-/* "few group 4" */
+/* "decode group 4" */
 enum { MOE_CHOICE_TEXT = 64 };
 void moe_choice_text(moe_choice how, char out[MOE_CHOICE_TEXT]);
 
