@@ -24,13 +24,13 @@
     X(gather, "rows/rows")                                                                                             \
     X(mark_nonfinite, "rows/rows")                                                                                     \
     X(fill, "rows/rows")                                                                                               \
-    X(gate, "moe/gate_sort")                                                                                           \
-    X(gate_any, "moe/gate_sort")                                                                                       \
-    X(sort_few, "moe/gate_sort")                                                                                       \
-    X(sort_more, "moe/gate_sort")                                                                                      \
-    X(sort_count, "moe/gate_sort")                                                                                     \
-    X(sort_add, "moe/gate_sort")                                                                                       \
-    X(sort_place, "moe/gate_sort")                                                                                     \
+    X(gate, "rows/gate")                                                                                               \
+    X(gate_any, "rows/gate")                                                                                           \
+    X(sort_few, "moe/sort")                                                                                            \
+    X(sort_more, "moe/sort")                                                                                           \
+    X(sort_count, "moe/sort")                                                                                          \
+    X(sort_add, "moe/sort")                                                                                            \
+    X(sort_place, "moe/sort")                                                                                          \
     X(sample_max, "rows/sample")                                                                                       \
     X(sample_sum, "rows/sample")                                                                                       \
     X(sample_cut, "rows/sample")                                                                                       \
@@ -287,7 +287,7 @@ bool gpu_norm_in_pieces(const norm_args *a);
 gpu_kv_write_args gpu_kv_write_of(const kv_write_args *a);
 bool gpu_kv_in_pieces(const kv_write_args *a);
 
-/* Sorting pairs by expert (gate_sort.c): fills *s but for `ids`, with pointers into `base`; returns the bytes there. */
+/* Sorting pairs by expert (moe/sort.c): fills *s but for `ids`, with pointers into `base`; returns the bytes there. */
 u64 gpu_sort_layout(i64 pairs, i64 experts, u8 *base, gpu_sort_args *s);
 void gpu_run_sort(const ops *o, const gpu_sort_args *s);
 

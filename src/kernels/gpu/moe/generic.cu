@@ -1,4 +1,4 @@
-/* kernels/gpu/moe/generic.cu: routed experts in any weight format, of pairs sorted by expert (gate_sort.cu): gate
+/* kernels/gpu/moe/generic.cu: routed experts in any weight format, of pairs sorted by expert (sort.cu): gate
  * and up, down, weighted sum.
  *
  * Every expert's bytes are read once for each GPU_TOKENS tokens that chose it; where the experts have 8 tokens each

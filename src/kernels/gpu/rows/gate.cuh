@@ -1,4 +1,4 @@
-/* kernels/gpu/rows/gate.cuh: the gate of one token by one warp, for gate_sort.cu and skinny_splitk.cu. */
+/* kernels/gpu/rows/gate.cuh: the gate of one token by one warp, for gate.cu, skinny_splitk.cu and ffn_fused.cu. */
 #ifndef KERNELS_GPU_ROWS_GATE_CUH
 #define KERNELS_GPU_ROWS_GATE_CUH
 #include "kernels/gpu/device/math.cuh"

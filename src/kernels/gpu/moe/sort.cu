@@ -1,62 +1,10 @@
-/* kernels/gpu/moe/gate_sort.cu: from router logits to pairs sorted by expert: the gate, then a counting sort of (token,
- * slot) pairs.
+/* kernels/gpu/moe/sort.cu: a counting sort of (token, slot) pairs by expert.
  *
- * Both move few bytes (4 n_experts a token; 8 a pair) and are bound by latency at decode sizes, so they take few
- * steps: the gate is one warp a token with its scores in registers, the sort ranks 32 pairs at a time. The result
- * depends on the ids alone: no atomics. */
-#include "kernels/gpu/rows/gate.cuh"
+ * It moves few bytes (8 a pair) and is bound by latency at decode sizes, so it takes few steps: 32 pairs are ranked at
+ * a time. The result depends on the ids alone: no atomics. */
+#include "kernels/gpu/device/math.cuh"
 
-/* One warp a token. */
-KERNEL(gate, gpu_gate_args) {
-    gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32;
-    if (row < a.n) gate_any_row(a, row);
-}
-
-/* Any number of experts, any k: one block a token. Scores wait in shared memory, [n_experts] floats; a chosen one
- * becomes -infinity. */
-KERNEL(gate_any, gpu_gate_args) {
-    SHARED_MEMORY(float, score);
-    __shared__ float best_score[GPU_WARPS];
-    __shared__ int best_at[GPU_WARPS], chosen;
-    const float *logits = a.logits + blockIdx.x * a.n_experts;
-    int *ids = a.ids + blockIdx.x * a.k;
-    float *weights = a.weights + blockIdx.x * a.k, sum = 0;
-    bool nan = false;
-    for (int e = threadIdx.x; e < a.n_experts; e += GPU_THREADS) {
-        score[e] = sigmoid(logits[e]) + a.bias[e];
-        nan |= isnan(score[e]);
-    }
-    nan = __syncthreads_or(nan);
-    for (int s = 0; s < a.k; s++) {
-        float v = -INFINITY;
-        int at = 0x7fffffff;
-        for (int e = threadIdx.x; e < a.n_experts; e += GPU_THREADS)
-            if (score[e] > v) v = score[e], at = e;
-        for (int d = 16; d; d >>= 1) {
-            float v2 = __shfl_xor_sync(~0u, v, d);
-            int at2 = __shfl_xor_sync(~0u, at, d);
-            if (v2 > v || (v2 == v && at2 < at)) v = v2, at = at2;
-        }
-        if (threadIdx.x % 32 == 0) best_score[threadIdx.x / 32] = v, best_at[threadIdx.x / 32] = at;
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            for (int w = 1; w < GPU_WARPS; w++)
-                if (best_score[w] > v || (best_score[w] == v && best_at[w] < at)) v = best_score[w], at = best_at[w];
-            chosen = nan ? s : at;
-            ids[s] = chosen;
-            weights[s] = sigmoid(logits[chosen]);
-            sum += weights[s];
-            score[chosen] = -INFINITY;
-        }
-        __syncthreads();
-    }
-    if (threadIdx.x == 0)
-        for (int s = 0; s < a.k; s++) weights[s] = nan ? NAN : weights[s] / (a.norm ? sum + 1e-20f : 1.0f) * a.scale;
-}
-
-/* ---- The sort ----
- *
- * A block takes 256 pairs a warp, in order, 32 at a time; `seen[w][e]` counts warp w's pairs of expert e. Within 32,
+/* A block takes 256 pairs a warp, in order, 32 at a time; `seen[w][e]` counts warp w's pairs of expert e. Within 32,
  * equal ids find each other with a match, and the first of them adds for all. */
 enum { SORT_STEPS = 8 };
 
