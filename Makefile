@@ -65,7 +65,7 @@ SRC     := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c))
 OBJ     := $(SRC:%.c=$B/%.o)
 CMD     := $(wildcard cmd/*.c cmd/*/*.c cmd/*/*/*.c)
 CMD_OBJ := $(CMD:%.c=$B/%.o)
-TESTS   := $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/*/test_*.c))
+TESTS   := $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/unit/*/test_*.c))
 EXAMPLES := $(patsubst %.c,$B/%,$(wildcard examples/*.c))
 LIB     := $B/libmoonlet.a
 
@@ -152,40 +152,40 @@ golden: build/golden/drawn
 
 $B/tests/%: tests/%.c $(LIB) Makefile $B/flags | build/golden/drawn
 	@mkdir -p $(@D)
-	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(ISA) -Itests -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
+	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(ISA) -Itests/lib -Itests/unit -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
 
-$B/tests/api/test_nomem $B/tests/runtime/test_sched_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap
+$B/tests/unit/api/test_nomem $B/tests/unit/runtime/test_sched_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap
 
-$B/tests/runtime/test_pool: LDFLAGS += -Wl,--wrap=fopen
+$B/tests/unit/runtime/test_pool: LDFLAGS += -Wl,--wrap=fopen
 
 # A driver in host memory for test_gpu: whole, without an optional function, without a needed one.
-FAKES := $(addprefix $B/tests/device/,libcuda.so.1 libcuda_old.so libcuda_short.so)
-$B/tests/device/libcuda%: tests/device/fake_driver.c tests/device/fake_driver.h src/device/cuda_symbols.h Makefile $B/flags
+FAKES := $(addprefix $B/tests/unit/device/,libcuda.so.1 libcuda_old.so libcuda_short.so)
+$B/tests/unit/device/libcuda%: tests/unit/device/fake_driver.c tests/unit/device/fake_driver.h src/device/cuda_symbols.h Makefile $B/flags
 	@mkdir -p $(@D)
 	@echo "  CC  $@"; $(CC) $(ALL_CFLAGS) $(if $(findstring old,$@),-DFAKE_OLD) $(if $(findstring short,$@),-DFAKE_SHORT) \
-		-Wno-missing-prototypes -Itests/device -fPIC -shared -o $@ $< $(if $(SAN),-fsanitize=address$(comma)undefined)
-$B/tests/device/test_gpu: | $(FAKES)
-$B/tests/device/test_gpu: ISA := -Itests/device
+		-Wno-missing-prototypes -Itests/unit/device -fPIC -shared -o $@ $< $(if $(SAN),-fsanitize=address$(comma)undefined)
+$B/tests/unit/device/test_gpu: | $(FAKES)
+$B/tests/unit/device/test_gpu: ISA := -Itests/unit/device
 # the toolkit's headers, of the compiler that is used
 CUDA_H := $(firstword $(wildcard $(addsuffix /../include,$(dir $(GPU_CC) $(realpath $(GPU_CC)))) /usr/local/cuda/include))
-$B/tests/device/test_cuda_h $B/tests/device/test_cublas_h: build/gpu/flags
-$B/tests/device/test_cuda_h $B/tests/device/test_cublas_h: ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
+$B/tests/unit/device/test_cuda_h $B/tests/unit/device/test_cublas_h: build/gpu/flags
+$B/tests/unit/device/test_cuda_h $B/tests/unit/device/test_cublas_h: ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
 
 # The GPU's kernels as C++ for this processor, and a driver that runs them: what check-all holds them against ref with.
-EMULATED := $(CU:src/kernels/gpu/%.cu=$B/tests/gpu/%.o) $B/tests/gpu/driver.o
+EMULATED := $(CU:src/kernels/gpu/%.cu=$B/tests/emulator/%.o) $B/tests/emulator/driver.o
 CXX_GPU  := g++ -std=gnu++17 -mtls-dialect=gnu2 -O2 -g -Wall -Wextra -Werror -Wno-unknown-pragmas -fno-strict-aliasing -fopenmp -fPIC -Isrc -MMD -MP
-$B/tests/gpu/%.o: src/kernels/gpu/%.cu tests/gpu/emulate.h Makefile
+$B/tests/emulator/%.o: src/kernels/gpu/%.cu tests/emulator/emulate.h Makefile
 	@mkdir -p $(@D)
-	@echo "  CXX $<"; $(CXX_GPU) -include tests/gpu/emulate.h -x c++ -c -o $@ $<
-$B/tests/gpu/driver.o: tests/gpu/driver.cc tests/gpu/emulate.h Makefile
+	@echo "  CXX $<"; $(CXX_GPU) -include tests/emulator/emulate.h -x c++ -c -o $@ $<
+$B/tests/emulator/driver.o: tests/emulator/driver.cc tests/emulator/emulate.h Makefile
 	@mkdir -p $(@D)
 	@echo "  CXX $<"; $(CXX_GPU) -O3 -c -o $@ $<
-$B/tests/gpu/libcuda.so.1: $(EMULATED)
+$B/tests/emulator/libcuda.so.1: $(EMULATED)
 	@echo "  LD  $@"; g++ -shared -fopenmp -o $@ $^ -ldl
-$B/tests/gpu/test_hopper.o: tests/gpu/test_hopper.cu tests/gpu/emulate.h $(wildcard src/kernels/gpu/device/*.cuh) Makefile
+$B/tests/emulator/test_hopper.o: tests/emulator/test_hopper.cu tests/emulator/emulate.h $(wildcard src/kernels/gpu/device/*.cuh) Makefile
 	@mkdir -p $(@D)
-	@echo "  CXX $<"; $(CXX_GPU) -Wno-misleading-indentation -Wno-dangling-else -include tests/gpu/emulate.h -x c++ -c -o $@ $<
-$B/tests/gpu/test_hopper: $B/tests/gpu/test_hopper.o $B/tests/gpu/driver.o
+	@echo "  CXX $<"; $(CXX_GPU) -Wno-misleading-indentation -Wno-dangling-else -include tests/emulator/emulate.h -x c++ -c -o $@ $<
+$B/tests/emulator/test_hopper: $B/tests/emulator/test_hopper.o $B/tests/emulator/driver.o
 	@echo "  LD  $@"; g++ -fopenmp -o $@ $^ -ldl
 # The kernel files that need nothing of Hopper's own, for AMD's GPUs: nothing runs them yet, CI sees that they compile and link.
 AMD_CC    := clang-22
@@ -203,7 +203,7 @@ amd: $(AMD)
 	@echo "amd: gfx942 and gfx950, $(words $(AMD)) of $(words $(AMD)) kernel files"
 
 .PHONY: emulator
-emulator: $B/tests/gpu/libcuda.so.1 $B/tests/gpu/test_hopper $B/tests/gpu/several_gpus build/golden/drawn
+emulator: $B/tests/emulator/libcuda.so.1 $B/tests/emulator/test_hopper $B/tests/emulator/several_gpus build/golden/drawn
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)
@@ -257,4 +257,4 @@ dist: all
 clean:
 	rm -rf build build-*
 
--include $(OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(CUBIN:.cubin=.d) $(wildcard $B/tests/*/*.d $B/tests/gpu/*/*.d)
+-include $(OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(CUBIN:.cubin=.d) $(wildcard $B/tests/*/*.d $B/tests/*/*/*.d)

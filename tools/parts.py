@@ -3,8 +3,8 @@
 name      what is printed; {file} is the file's name without its ending
 run       the command, split as a shell splits words. {build} is the build folder, {python} one that has pytest, {here}
           the repository
-each      a pattern: the row stands for every file that matches ({path}; {stem}: without its ending, {test}: and without
-          its first folder, {file}: the last part);
+each      a pattern: the row stands for every file that matches ({path}; {stem}: without its ending, {test}: the last
+          two parts of that, {file}: the last);
           without: those that it leaves out
 needs     parts that must have passed before; when one failed this one counts as failed, when one was skipped as skipped
 after     parts that must have ended before, whatever came of them
@@ -24,16 +24,16 @@ CHECK = [
     dict(name="lint", run="python3 tools/lint.py"),
     dict(name="operations, best of this processor", run="{build}/moonlet check --cpu-mask all", count="summary"),
     dict(name="operations, AVX2", run="{build}/moonlet check --cpu-mask avx2", count="summary"),
-    dict(name="{test}", each="tests/*/test_*.c", run="{build}/{stem}", count="cmocka"),
+    dict(name="{test}", each="tests/unit/*/test_*.c", run="{build}/{stem}", count="cmocka"),
     dict(name="bits", run="{build}/moonlet check bits", count="summary"),
     dict(name="example {file}", each="examples/*.c", run="{build}/{stem}"),
-    dict(name="{file}.py", each="tests/test_*.py", run=PYTEST + "{path}", count="pytest", env=BUILD_ENV),
+    dict(name="{file}.py", each="tests/e2e/test_*.py", run=PYTEST + "{path}", count="pytest", env=BUILD_ENV),
 ]
 
 EMULATED_OPS = "build/moonlet check --device cuda "
 EXPERTS = "moe,moe_norm,moe_ffn"
 ATTENTION = "mla_decode,mla_prefill,mla_decode_values,mla_queries"
-EMULATED = {"LD_LIBRARY_PATH": "{here}/build/tests/gpu"}
+EMULATED = {"LD_LIBRARY_PATH": "{here}/build/tests/emulator"}
 BITS_CUDA = "build/moonlet check bits --device cuda --override num_hidden_layers=2 --requests 3 --tokens 2 --prompt 24"
 # clang's objects serve three ends: they compile without warnings, they are watched by ASan and UBSan, and fuzzers link
 # them.
@@ -44,7 +44,7 @@ SAN_ENV = {
     "OMP_NUM_THREADS": "2",
 }
 # What asks how good the small model's answers are asks it of the same arithmetic again.
-NOT_SANITIZED = ["tests/test_nano_skills.py", "tests/test_golden_files.py", "tests/test_vision_files.py"]
+NOT_SANITIZED = ["tests/e2e/test_nano_skills.py", "tests/e2e/test_golden_files.py", "tests/e2e/test_vision_files.py"]
 TSAN = "make --no-print-directory B=build-tsan 'CFLAGS=-O1 -g -fsanitize=thread' LDFLAGS=-fsanitize=thread "
 
 ALL = [
@@ -63,19 +63,19 @@ ALL = [
     dict(
         name="program with them",
         needs=["CUDA kernels"],
-        run="make --no-print-directory all build/tests/device/test_cuda_h",
+        run="make --no-print-directory all build/tests/unit/device/test_cuda_h",
     ),
     dict(
         name="prototypes against cuda.h",
         needs=["program with them"],
-        run="build/tests/device/test_cuda_h",
+        run="build/tests/unit/device/test_cuda_h",
         count="cmocka",
     ),
     dict(name="emulated GPU", needs=["program with them"], run="make --no-print-directory emulator"),
     dict(
         name="Hopper's instructions, emulated",
         needs=["emulated GPU"],
-        run="build/tests/gpu/test_hopper",
+        run="build/tests/emulator/test_hopper",
         count="summary",
     ),
     dict(
@@ -106,21 +106,21 @@ ALL = [
     dict(
         name="nano, emulated",
         needs=["emulated GPU"],
-        run="{python} tests/gpu/run_nano.py",
+        run="{python} tests/emulator/run_nano.py",
         count="summary",
         env=EMULATED,
     ),
     dict(
         name="two GPUs and the processor at once, emulated",
         needs=["emulated GPU"],
-        run="build/tests/gpu/several_gpus",
+        run="build/tests/emulator/several_gpus",
         count="cmocka",
         env=dict(EMULATED, EMU_GPUS="2"),
     ),
     dict(
         name="plan and loading, emulated",
         needs=["emulated GPU"],
-        run="{python} tests/gpu/plan.py",
+        run="{python} tests/emulator/plan.py",
         count="summary",
         env=EMULATED,
     ),
@@ -135,14 +135,14 @@ ALL = [
     dict(
         name="tables of choices, emulated",
         needs=["emulated GPU"],
-        run="{python} tests/gpu/tune.py",
+        run="{python} tests/emulator/tune.py",
         count="summary",
         env=EMULATED,
     ),
     dict(
         name="faults of a GPU under a server, emulated",
         needs=["emulated GPU"],
-        run="{python} tests/gpu/serve_faults.py",
+        run="{python} tests/emulator/serve_faults.py",
         count="summary",
         env=EMULATED,
     ),
@@ -171,7 +171,7 @@ ALL = [
     ),
     dict(
         name="sanitized {test}",
-        each="tests/*/test_*.c",
+        each="tests/unit/*/test_*.c",
         needs=["clang-14 with sanitizers"],
         run="build-san/{stem}",
         count="cmocka",
@@ -179,7 +179,7 @@ ALL = [
     ),
     dict(
         name="sanitized {file}.py",
-        each="tests/test_*.py",
+        each="tests/e2e/test_*.py",
         without=NOT_SANITIZED,
         needs=["clang-14 with sanitizers"],
         run=PYTEST + "{path}",
@@ -197,18 +197,18 @@ ALL = [
     dict(
         name="ThreadSanitizer build",
         after=["program with them"],
-        run=TSAN + "build-tsan/tests/runtime/test_sched_threads build-tsan/tests/server/test_server",
+        run=TSAN + "build-tsan/tests/unit/runtime/test_sched_threads build-tsan/tests/unit/server/test_server",
     ),
     dict(
         name="threads sanitized: scheduler",
         needs=["ThreadSanitizer build"],
-        run="build-tsan/tests/runtime/test_sched_threads",
+        run="build-tsan/tests/unit/runtime/test_sched_threads",
         count="cmocka",
     ),
     dict(
         name="threads sanitized: server",
         needs=["ThreadSanitizer build"],
-        run="build-tsan/tests/server/test_server",
+        run="build-tsan/tests/unit/server/test_server",
         count="cmocka",
     ),
     dict(name="operations, no vector instructions", run="build/moonlet check --cpu-mask none", count="summary"),

@@ -79,7 +79,7 @@ class Part:
 
     def __init__(self, row, path=None, **names):
         stem = os.path.splitext(path)[0] if path else ""
-        names.update(path=path, stem=stem, file=os.path.basename(stem), test=stem.partition("/")[2])
+        names.update(path=path, stem=stem, file=os.path.basename(stem), test="/".join(stem.split("/")[-2:]))
         self.names = names
         self.name = self.fill(row["name"])
         self.command = [self.fill(w) for w in shlex.split(row["run"], comments=False)]

@@ -227,7 +227,7 @@ typedef struct {
 } checks;
 
 /* Draws and log-probabilities on a host are the reference's own functions: there is nothing to hold against them
- * (tests/runtime/test_sampler.c tests them). */
+ * (tests/unit/runtime/test_sampler.c tests them). */
 static bool is_refs_own(const ops *ref, const ops *dev, size_t op) {
     return (all_ops[op].run == check_sample && dev->sample == ref->sample) ||
            (all_ops[op].run == check_logprobs && dev->logprobs == ref->logprobs);

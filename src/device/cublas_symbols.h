@@ -1,7 +1,7 @@
 /* device/cublas_symbols.h: what we use of NVIDIA's cuBLASLt, listed once.
  *
- * Types and numbers are ours, after the cuBLAS documentation; tests/device/test_cublas_h.c holds all of them against
- * the toolkit's cublasLt.h. Included after it, this file declares nothing but the lists. */
+ * Types and numbers are ours, after the cuBLAS documentation; tests/unit/device/test_cublas_h.c holds all of them
+ * against the toolkit's cublasLt.h. Included after it, this file declares nothing but the lists. */
 #ifndef DEVICE_CUBLAS_SYMBOLS_H
 #define DEVICE_CUBLAS_SYMBOLS_H
 #include "device/cuda_symbols.h"

@@ -1,7 +1,7 @@
 /* device/cuda_symbols.h: what we use of the NVIDIA driver's library, listed once.
  *
  * The program is built on machines without NVIDIA's headers, so the types and numbers are ours, after the CUDA Driver
- * API reference; tests/device/test_cuda_h.c holds all of them against the toolkit's cuda.h. Included after cuda.h,
+ * API reference; tests/unit/device/test_cuda_h.c holds all of them against the toolkit's cuda.h. Included after cuda.h,
  * this file declares nothing but the lists. */
 #ifndef DEVICE_CUDA_SYMBOLS_H
 #define DEVICE_CUDA_SYMBOLS_H

@@ -21,8 +21,8 @@
  *   64 streams, the same                             424  137 (291)  ->  3246 16.8  (60)
  *    1 stream,  one core held busy besides           391 0.55  (21)  ->  1258 0.63 (1.3)
  *   64 streams, the same                             222  257 (628)  ->  1124 48.7 (199)
- * Undisturbed, tests/runtime/bench_scheduler gives 3529, 3734 and 4535 tok/s at 16, 16 and 64 streams before, 3186,
- * 3599 and 4464 after: within what the runs differ by. */
+ * Undisturbed, tests/unit/runtime/bench_scheduler gives 3529, 3734 and 4535 tok/s at 16, 16 and 64 streams before,
+ * 3186, 3599 and 4464 after: within what the runs differ by. */
 #ifndef KERNELS_TEAM_H
 #define KERNELS_TEAM_H
 #include "base/types.h"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 collect_ignore_glob = [] if os.environ.get("MOONLET_CLIENTS") else ["test_*.py"]
 
 

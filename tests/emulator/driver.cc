@@ -1,0 +1,822 @@
+/* tests/emulator/driver.cc: a libcuda.so.1 that runs our kernels on this processor: device memory is the host's, a
+ * launch is done when it returns. EMU_GPUS says how many GPUs there are; what belongs to one is refused in calls of
+ * another. Blocks run beside each other on the cores, the threads of a block as fibers of one core, in an order that
+ * turns around at every pass, so that a sum that depends on it is found out. x86-64 only. */
+#include "emulate.h"
+extern "C" {
+#include "device/cuda_symbols.h"
+}
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <map>
+#include <omp.h>
+#include <sched.h>
+#include <ctime>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+enum {
+    THREADS = 1024 /* at most */,
+    LANES = 32,
+    WARPS = THREADS / LANES,
+    STACK = (128 << 10) + 576 /* tops that share no set of a cache */,
+    SHARED = 232448,
+    BARRIERS = 16,
+    PROCESSORS = 2,
+    AT_ONCE = 2 * PROCESSORS /* blocks */,
+    SPINS = 100000,
+    GPUS_MOST = 8,
+    CUDA_ERROR_INVALID_HANDLE = 400
+};
+enum state { READY, WAITING, DONE };
+
+struct fiber {
+    void *sp;
+    state is;
+    int barrier; /* named barrier that it waits at, 0: none */
+};
+struct meeting { /* a barrier: who lives, who has come */
+    int alive, come;
+};
+
+/* Words that threads give each other: two sets in turns, so that one barrier an exchange is enough, each with the
+ * number of the exchange it was given in, since the dead give nothing. */
+struct mailbox {
+    unsigned words[2][THREADS];
+    int given[2][THREADS], turn[THREADS];
+};
+
+/* The operands of a warp's product as numbers: what its first lane has decoded the others use. */
+struct tile_values {
+    unsigned product; /* which one of the warp: products[] of its lanes */
+    float a[16][16];  /* [k, row] */
+    float b[16][256]; /* [k, column]; of wgmma with the columns of a lane side by side, as by_lane() has them */
+    int bytes_a[32][16], bytes_b[32][256];
+};
+
+struct block {
+    fiber fibers[THREADS];
+    int threads; /* of them */
+    meeting all, warps[WARPS];
+    int named[BARRIERS]; /* how many have come */
+    bool moved;          /* somebody did more than look at a barrier, in this pass */
+    mailbox of_warps, of_all;
+    unsigned operands[2][THREADS][6], products[THREADS]; /* of mma and wgmma, in turns */
+    const char *rows[2][THREADS];                        /* of ldmatrix4, in turns */
+    tile_values values[WARPS];
+    unsigned shared_bytes;
+    void *scheduler; /* its stack pointer */
+    int running;
+    void (*kernel)(const void *);
+    const void *args;
+    char *stacks, *shared;
+};
+__thread emu_thread emu;
+enum { CLUSTER = 8, OF_CLUSTER = BARRIERS /* in fiber.barrier */ };
+static __thread block *blk, *members[CLUSTER]; /* the running one, all of its cluster */
+static __thread struct { int n, alive, come; } cluster;
+
+extern "C" void emu_switch(void **save, void *load);
+__asm__(".text\n.globl emu_switch\n.hidden emu_switch\nemu_switch:\n"
+        "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+        "mov %rsp, (%rdi)\nmov %rsi, %rsp\n"
+        "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n");
+
+static void release(int from, int n) {
+    for (int t = from; t < from + n; t++)
+        if (blk->fibers[t].is == WAITING && !blk->fibers[t].barrier) blk->fibers[t].is = READY;
+}
+
+static void pause_fiber(state is) {
+    blk->fibers[blk->running].is = is;
+    emu_switch(&blk->fibers[blk->running].sp, blk->scheduler);
+}
+
+/* The calling fiber comes to meeting m of threads [from, from + n); goes on when all that live have come. */
+static void come(meeting *m, int from, int n) {
+    blk->moved = true;
+    if (++m->come == m->alive) {
+        m->come = 0;
+        release(from, n);
+        return;
+    }
+    pause_fiber(WAITING);
+}
+
+void emu_block_barrier(void) { come(&blk->all, 0, blk->threads); }
+void emu_warp_barrier(void) {
+    int w = blk->running / LANES;
+    come(&blk->warps[w], w * LANES, LANES);
+}
+/* Every live thread of meeting m gives a word. Returns the number of the exchange, for given(). */
+static int exchange(mailbox *box, meeting *m, int from, int n, unsigned word) {
+    int me = blk->running, turn = ++box->turn[me];
+    box->words[turn % 2][me] = word;
+    box->given[turn % 2][me] = turn;
+    come(m, from, n);
+    return turn;
+}
+static unsigned given(const mailbox *box, int turn, int thread) {
+    return box->given[turn % 2][thread] == turn ? box->words[turn % 2][thread] : 0;
+}
+static int warp_exchange(unsigned word) {
+    int w = blk->running / LANES;
+    return exchange(&blk->of_warps, &blk->warps[w], w * LANES, LANES, word);
+}
+unsigned emu_exchange(unsigned word, int from) {
+    int turn = warp_exchange(word);
+    return given(&blk->of_warps, turn, blk->running / LANES * LANES + from);
+}
+unsigned emu_ballot(int predicate) {
+    int turn = warp_exchange(predicate != 0), first = blk->running / LANES * LANES;
+    unsigned mask = 0;
+    for (int l = 0; l < LANES; l++) mask |= given(&blk->of_warps, turn, first + l) << l;
+    return mask;
+}
+unsigned emu_match(unsigned word) {
+    int turn = warp_exchange(word), first = blk->running / LANES * LANES;
+    unsigned mask = 0;
+    for (int l = 0; l < LANES; l++)
+        if (blk->of_warps.given[turn % 2][first + l] == turn)
+            mask |= (unsigned)(given(&blk->of_warps, turn, first + l) == word) << l;
+    return mask;
+}
+unsigned emu_largest(unsigned word) {
+    int turn = warp_exchange(word), first = blk->running / LANES * LANES;
+    for (int l = 0; l < LANES; l++) {
+        unsigned other = given(&blk->of_warps, turn, first + l);
+        if (other > word) word = other;
+    }
+    return word;
+}
+static float low(unsigned two) { return __uint_as_float(two << 16); }
+static float high(unsigned two) { return __uint_as_float(two & 0xffff0000u); }
+/* Lanes give their operands (a[4] and b[2], those that are registers) of product number `*now`; true for the first
+ * one that comes back: it decodes them. */
+static bool give_operands(const unsigned *a, const unsigned *b, unsigned *now, tile_values **values) {
+    int me = blk->running;
+    *now = ++blk->products[me];
+    unsigned *mine = blk->operands[*now % 2][me];
+    if (a) memcpy(mine, a, 16);
+    if (b) memcpy(mine + 4, b, 8);
+    emu_warp_barrier();
+    *values = &blk->values[me / LANES];
+    bool first = (*values)->product != *now;
+    (*values)->product = *now;
+    return first;
+}
+/* v[k][row] of the 16 x 16 operand in registers a[0..3] of the lanes. */
+static void decode_a(const unsigned (*lanes)[6], bool half, float v[16][16]) {
+    for (int g = 0; g < 8; g++)
+        for (int i = 0; i < 2; i++)
+            for (int k = 0; k < 16; k += 2) {
+                unsigned two = lanes[4 * g + k % 8 / 2][i + k / 8 * 2];
+                v[k][g + 8 * i] = half ? low_half(two) : low(two);
+                v[k + 1][g + 8 * i] = half ? high_half(two) : high(two);
+            }
+}
+static void mma(float c[4], const unsigned a[4], const unsigned b[2], bool half) {
+    int lane = blk->running % LANES, g = lane / 4, t = lane % 4;
+    unsigned now;
+    tile_values *v;
+    if (give_operands(a, b, &now, &v)) {
+        const unsigned(*lanes)[6] = blk->operands[now % 2] + blk->running / LANES * LANES;
+        decode_a(lanes, half, v->a);
+        for (int col = 0; col < 8; col++)
+            for (int k = 0; k < 16; k += 2) {
+                unsigned two = lanes[4 * col + k % 8 / 2][4 + k / 8];
+                v->b[k][col] = half ? low_half(two) : low(two);
+                v->b[k + 1][col] = half ? high_half(two) : high(two);
+            }
+    }
+    for (int k = 0; k < 16; k++) /* c[i]: row g + 8 (i / 2), column 2t + i % 2 */
+        for (int i = 0; i < 4; i++) c[i] += v->a[k][g + i / 2 * 8] * v->b[k][2 * t + i % 2];
+}
+/* v[k][row] of the 16 x 32 operand of bytes in registers a[0..3] of the lanes; u: unsigned ones. */
+static void decode_bytes_a(const unsigned (*lanes)[6], bool u, int v[32][16]) {
+    for (int g = 0; g < 8; g++)
+        for (int i = 0; i < 2; i++)
+            for (int k = 0; k < 32; k++) {
+                unsigned byte = lanes[4 * g + k % 16 / 4][i + k / 16 * 2] >> k % 4 * 8 & 255;
+                v[k][g + 8 * i] = u ? (int)byte : (signed char)byte;
+            }
+}
+void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1) {
+    int lane = blk->running % LANES, g = lane / 4, t = lane % 4;
+    const unsigned b[2] = {b0, b1};
+    unsigned now;
+    tile_values *v;
+    if (give_operands(a, b, &now, &v)) {
+        const unsigned(*lanes)[6] = blk->operands[now % 2] + blk->running / LANES * LANES;
+        decode_bytes_a(lanes, false, v->bytes_a);
+        for (int col = 0; col < 8; col++)
+            for (int k = 0; k < 32; k++)
+                v->bytes_b[k][col] = (signed char)(lanes[4 * col + k % 16 / 4][4 + k / 16] >> k % 4 * 8);
+    }
+    for (int i = 0; i < 4; i++) c[i] = 0;
+    for (int k = 0; k < 32; k++) /* c[i]: row g + 8 (i / 2), column 2t + i % 2 */
+        for (int i = 0; i < 4; i++) c[i] += v->bytes_a[k][g + i / 2 * 8] * v->bytes_b[k][2 * t + i % 2];
+}
+void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) { mma(c, a, b, false); }
+void mma_half(float c[4], const unsigned a[4], const unsigned b[2]) { mma(c, a, b, true); }
+int emu_or(int value) {
+    int turn = exchange(&blk->of_all, &blk->all, 0, blk->threads, value != 0), any = 0;
+    for (int t = 0; t < blk->threads; t++) any |= (int)given(&blk->of_all, turn, t);
+    return any;
+}
+
+/* ---- sm90.cuh ---- */
+
+[[noreturn]] static void broken(const char *what) {
+    fprintf(stderr, "emulated GPU: %s\n", what);
+    abort();
+}
+
+void named_barrier_arrive(int id, int n) {
+    blk->moved = true;
+    if (id < 1 || id >= BARRIERS || n % LANES) broken("no such named barrier");
+    if (++blk->named[id] < n) return;
+    blk->named[id] = 0;
+    for (int t = 0; t < blk->threads; t++)
+        if (blk->fibers[t].barrier == id) blk->fibers[t].barrier = 0, blk->fibers[t].is = READY;
+}
+void named_barrier_sync(int id, int n) {
+    fiber *me = &blk->fibers[blk->running];
+    if (blk->named[id] + 1 < n) {
+        named_barrier_arrive(id, n);
+        me->barrier = id;
+        pause_fiber(WAITING);
+    } else
+        named_barrier_arrive(id, n);
+}
+
+/* In the 8 bytes of a barrier: arrivals and bytes that are still to come, arrivals of a phase, the phase. */
+struct mbar {
+    int bytes;
+    short left;
+    unsigned short count_and_phase; /* count * 2 + phase */
+};
+static_assert(sizeof(mbar) == 8, "an mbarrier has 8 bytes");
+static void turn_phase(mbar *m) {
+    if (m->left || m->bytes) return;
+    m->left = (short)(m->count_and_phase / 2);
+    m->count_and_phase ^= 1;
+}
+static void arrive(emu_u64 *b, unsigned bytes) {
+    mbar *m = (mbar *)b;
+    blk->moved = true;
+    if (m->left < 1) broken("an mbarrier has more arrivals than its count");
+    m->left--, m->bytes += (int)bytes;
+    turn_phase(m);
+}
+void mbarrier_init(emu_u64 *b, unsigned count) { *(mbar *)b = {0, (short)count, (unsigned short)(count * 2)}; }
+void mbarrier_arrive(emu_u64 *b) { arrive(b, 0); }
+void mbarrier_expect(emu_u64 *b, unsigned bytes) {
+    if (bytes >= 1 << 20) broken("a barrier expects more bytes than it can count");
+    arrive(b, bytes);
+}
+void mbarrier_wait(emu_u64 *b, unsigned parity) {
+    while ((unsigned)(((mbar *)b)->count_and_phase & 1) == (parity & 1)) pause_fiber(READY);
+    blk->moved = true;
+}
+void tma_bulk(void *shared, const void *global, unsigned bytes, emu_u64 *b) {
+    if (((size_t)shared | (size_t)global | bytes) % 16) broken("a bulk copy is not aligned to 16 bytes");
+    memcpy(shared, global, bytes);
+    ((mbar *)b)->bytes -= (int)bytes;
+    turn_phase((mbar *)b);
+}
+/* What cuTensorMapEncodeTiled leaves for tma_load. */
+struct tensor {
+    const char *at;
+    unsigned long long sizes[3], strides[2];
+    unsigned box[3];
+};
+static_assert(sizeof(tensor) <= 128, "a tensor map has 128 bytes");
+void tma_load(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
+    tensor t;
+    memcpy(&t, map, sizeof t);
+    unsigned bytes = t.box[0] * t.box[1] * t.box[2] * 2;
+    if ((size_t)shared % 1024) broken("a swizzled box does not begin at a multiple of 1024 bytes");
+    for (unsigned i = 0; i < bytes; i += 16) {
+        unsigned long long x = (unsigned)c0 + i / 2 % t.box[0], y = (unsigned)c1 + i / 2 / t.box[0] % t.box[1],
+                           z = (unsigned)c2 + i / 2 / t.box[0] / t.box[1];
+        char *to = (char *)shared + (i ^ (i >> 7 & 7) << 4);
+        if (x < t.sizes[0] && y < t.sizes[1] && z < t.sizes[2])
+            memcpy(to, t.at + x * 2 + y * t.strides[0] + z * t.strides[1], 16);
+        else
+            memset(to, 0, 16);
+    }
+    ((mbar *)b)->bytes -= (int)bytes;
+    turn_phase((mbar *)b);
+}
+/* Blocks that meet run at the same time: cuLaunchKernelEx gives each a thread. */
+void grid_barrier_arrive(unsigned *m, unsigned blocks) {
+    if (__atomic_add_fetch(&m[0], 1, __ATOMIC_SEQ_CST) < blocks) return;
+    m[0] = 0;
+    __atomic_add_fetch(&m[1], 1, __ATOMIC_SEQ_CST);
+}
+void grid_barrier_wait(const unsigned *m, unsigned seen) {
+    while (__atomic_load_n(&m[1], __ATOMIC_SEQ_CST) == seen) {
+        blk->moved = true;
+        pause_fiber(READY);
+        sched_yield();
+    }
+}
+void poll_again() {
+    blk->moved = true;
+    pause_fiber(READY);
+    sched_yield();
+}
+void spin_wait_ge(const unsigned *word, unsigned least) {
+    while (__atomic_load_n(word, __ATOMIC_SEQ_CST) < least) poll_again();
+}
+static const char **give_rows(const void *p) {
+    int me = blk->running, turn = (int)(blk->products[me]++ % 2);
+    if ((size_t)p % 16) broken("a row of a matrix in shared memory is not aligned to 16 bytes");
+    blk->rows[turn][me] = (const char *)p;
+    emu_warp_barrier();
+    return blk->rows[turn] + me / LANES * LANES;
+}
+void ldmatrix4(unsigned r[4], const void *shared) {
+    int lane = blk->running % LANES;
+    const char **rows = give_rows(shared);
+    for (int i = 0; i < 4; i++) memcpy(&r[i], rows[8 * i + lane / 4] + lane % 4 * 4, 4);
+}
+void ldmatrix4_t(unsigned r[4], const void *shared) {
+    int lane = blk->running % LANES;
+    const char **rows = give_rows(shared);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 2; k++) memcpy((char *)&r[i] + 2 * k, rows[8 * i + lane % 4 * 2 + k] + lane / 4 * 2, 2);
+}
+
+void stmatrix4_t(void *shared, const unsigned r[4]) {
+    int lane = blk->running % LANES;
+    const char **rows = give_rows(shared);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 2; k++)
+            memcpy((char *)rows[8 * i + lane % 4 * 2 + k] + lane / 4 * 2, (const char *)&r[i] + 2 * k, 2);
+    emu_warp_barrier();
+}
+
+unsigned shared_at(const void *p) {
+    size_t at = (size_t)((const char *)p - blk->shared);
+    if (at >= SHARED) broken("a tile lies outside dynamic shared memory");
+    return (unsigned)at;
+}
+/* The value at byte `at` of shared memory, whose 16-byte pieces are swizzled. */
+static float swizzled_value(unsigned at, bool half) {
+    unsigned short h;
+    memcpy(&h, blk->shared + (at ^ (at >> 7 & 7) << 4), 2);
+    return half ? low_half(h) : __uint_as_float((unsigned)h << 16);
+}
+/* Operand value (row, k) of the tile that a descriptor names. */
+static float operand(emu_u64 desc, int t, int row, int k, bool half) {
+    unsigned start = (unsigned)(desc & 0x3fff) << 4, lead = (unsigned)(desc >> 16 & 0x3fff) << 4,
+             stride = (unsigned)(desc >> 32 & 0x3fff) << 4;
+    if (desc >> 62 != 1) broken("a descriptor is not of the 128-byte swizzle");
+    return t ? swizzled_value(start + row / 64 * lead + k / 8 * stride + k % 8 * 128 + row % 64 * 2, half)
+             : swizzled_value(start + row / 8 * stride + row % 8 * 128 + k * 2, half);
+}
+/* Where column `col` of n lies in a row of tile_values.b: lane % 4 = c owns columns 8j + 2c and 8j + 2c + 1, in
+ * order of j. */
+static int by_lane(int n, int col) { return col % 8 / 2 * (n / 4) + col / 8 * 2 + col % 2; }
+void emu_wgmma(int n, int t, float *d, const unsigned *a, emu_u64 a_desc, emu_u64 b_desc, int add, bool half) {
+    int warp = blk->running / LANES, g = blk->running % LANES / 4, cols = n / 4;
+    unsigned now;
+    tile_values *v;
+    if (give_operands(a, nullptr, &now, &v)) {
+        if (a)
+            decode_a(blk->operands[now % 2] + warp * LANES, half, v->a);
+        else
+            for (int row = 0; row < 16; row++)
+                for (int k = 0; k < 16; k++) v->a[k][row] = operand(a_desc, 0, warp % 4 * 16 + row, k, half);
+        for (int col = 0; col < n; col++)
+            for (int k = 0; k < 16; k++) v->b[k][by_lane(n, col)] = operand(b_desc, t, col, k, half);
+    }
+    for (int i = 0; i < 2; i++) { /* d[4 j + 2 i + e]: row g + 8 i, column 8 j + 2 c + e */
+        float sum[64];
+        for (int j = 0; j < cols; j++) sum[j] = add ? d[j / 2 * 4 + 2 * i + j % 2] : 0.0f;
+        for (int k = 0; k < 16; k++) {
+            const float x = v->a[k][g + 8 * i], *y = v->b[k] + blk->running % 4 * cols;
+            for (int j = 0; j < cols; j++) sum[j] += x * y[j];
+        }
+        for (int j = 0; j < cols; j++) d[j / 2 * 4 + 2 * i + j % 2] = sum[j];
+    }
+    emu_warp_barrier(); /* shared memory may be overwritten only after all have read it */
+}
+
+/* Bytes 2 k and 2 k + 1 of a row of 128 of the K-major tile that a descriptor names. */
+static unsigned operand_bytes(emu_u64 desc, int row, int k) {
+    unsigned at =
+        ((unsigned)(desc & 0x3fff) << 4) + row / 8 * ((unsigned)(desc >> 32 & 0x3fff) << 4) + row % 8 * 128 + k * 2;
+    unsigned short two;
+    if (desc >> 62 != 1) broken("a descriptor is not of the 128-byte swizzle");
+    memcpy(&two, blk->shared + (at ^ (at >> 7 & 7) << 4), 2);
+    return two;
+}
+void emu_wgmma_bytes(int n, int u, int *d, const unsigned *a, emu_u64 b_desc, int add) {
+    int warp = blk->running / LANES, g = blk->running % LANES / 4, cols = n / 4;
+    unsigned now;
+    tile_values *v;
+    if (give_operands(a, nullptr, &now, &v)) {
+        decode_bytes_a(blk->operands[now % 2] + warp * LANES, u, v->bytes_a);
+        for (int col = 0; col < n; col++)
+            for (int k = 0; k < 32; k += 2) { /* two bytes of a row, swizzled as a bf16 is */
+                unsigned two = operand_bytes(b_desc, col, k / 2);
+                v->bytes_b[k][by_lane(n, col)] = (signed char)two;
+                v->bytes_b[k + 1][by_lane(n, col)] = (signed char)(two >> 8);
+            }
+    }
+    for (int i = 0; i < 2; i++) {
+        int sum[64];
+        for (int j = 0; j < cols; j++) sum[j] = add ? d[j / 2 * 4 + 2 * i + j % 2] : 0;
+        for (int k = 0; k < 32; k++) {
+            const int x = v->bytes_a[k][g + 8 * i], *y = v->bytes_b[k] + blk->running % 4 * cols;
+            for (int j = 0; j < cols; j++) sum[j] += x * y[j];
+        }
+        for (int j = 0; j < cols; j++) d[j / 2 * 4 + 2 * i + j % 2] = sum[j];
+    }
+    emu_warp_barrier();
+}
+
+/* Lets those go on that wait for the cluster. */
+static void release_cluster(void) {
+    cluster.come = 0;
+    for (int i = 0; i < cluster.n; i++)
+        for (int t = 0; t < members[i]->threads; t++) {
+            fiber *f = &members[i]->fibers[t];
+            if (f->is == WAITING && f->barrier == OF_CLUSTER) f->is = READY, f->barrier = 0;
+        }
+}
+void cluster_sync(void) {
+    blk->moved = true;
+    if (++cluster.come == cluster.alive) {
+        release_cluster();
+        return;
+    }
+    blk->fibers[blk->running].barrier = OF_CLUSTER;
+    pause_fiber(WAITING);
+}
+void *in_cluster(const void *shared, int rank) {
+    if (rank < 0 || rank >= cluster.n) broken("no such block in the cluster");
+    return members[rank]->shared + shared_at(shared);
+}
+
+static void leave(meeting *m, int from, int n) {
+    if (--m->alive && m->come == m->alive) {
+        m->come = 0;
+        release(from, n);
+    }
+}
+
+static void fiber_main(void) {
+    blk->kernel(blk->args);
+    int t = blk->running, w = t / LANES;
+    blk->fibers[t].is = DONE;
+    blk->moved = true;
+    leave(&blk->warps[w], w * LANES, LANES);
+    leave(&blk->all, 0, blk->threads);
+    if (--cluster.alive && cluster.come == cluster.alive) release_cluster();
+    void *nowhere;
+    emu_switch(&nowhere, blk->scheduler);
+    abort();
+}
+
+static void start_fiber(int t) {
+    void **top = (void **)(blk->stacks + (size_t)(t + 1) * STACK);
+    *--top = nullptr; /* a call would have left the stack so */
+    *--top = (void *)fiber_main;
+    for (int i = 0; i < 6; i++) *--top = nullptr;
+    blk->fibers[t] = {top, READY, 0};
+}
+
+static void start_block(void) {
+    int threads = blk->threads;
+    blk->all = {threads, 0};
+    for (int w = 0; w < threads / LANES; w++) blk->warps[w] = {LANES, 0};
+    memset(&blk->of_warps, 0, sizeof blk->of_warps);
+    memset(&blk->of_all, 0, sizeof blk->of_all);
+    memset(blk->products, 0, sizeof blk->products);
+    for (int w = 0; w < threads / LANES; w++) blk->values[w].product = 0;
+    memset(blk->named, 0, sizeof blk->named);
+    memset(blk->shared, 0xff, blk->shared_bytes); /* NaN: nobody may count on what was there */
+    for (int t = 0; t < threads; t++) start_fiber(t);
+}
+
+/* Lets every fiber of the block run that can; returns how many did. */
+static int pass_block(int pass, int rank, emu_dim3 at, emu_dim3 grid, int *left) {
+    int threads = blk->threads, ran = 0;
+    blk->moved = false;
+    emu = {{0, 0, 0}, at, grid, {(unsigned)threads, 1, 1}, blk->shared, rank};
+    for (int k = 0; k < threads; k++) {
+        int t = pass % 2 ? threads - 1 - k : k;
+        *left += blk->fibers[t].is != DONE;
+        if (blk->fibers[t].is != READY) continue;
+        ran++;
+        blk->running = t;
+        emu.thread.x = (unsigned)t;
+        emu_switch(&blk->scheduler, blk->fibers[t].sp);
+    }
+    return ran;
+}
+
+/* A cluster of n blocks, or one block; they differ in x. */
+static void run_blocks(int n, emu_dim3 first, emu_dim3 grid) {
+    int stuck = 0, left = 1;
+    cluster = {n, n * members[0]->threads, 0};
+    for (int i = 0; i < n; i++) blk = members[i], start_block();
+    for (int pass = 0; left; pass++) {
+        int ran = 0;
+        bool moved = false;
+        left = 0;
+        for (int i = 0; i < n; i++) {
+            blk = members[i];
+            ran += pass_block(pass, i, {first.x + (unsigned)i, first.y, first.z}, grid, &left);
+            moved = moved || blk->moved;
+        }
+        stuck = moved ? 0 : stuck + 1;
+        if (left && (!ran || stuck == SPINS)) broken("the threads of a block wait for each other for ever");
+    }
+}
+
+/* Does every thread of the process that runs blocks have its own. */
+static block *open_block(int i) {
+    if (members[i]) return members[i];
+    block *b = members[i] = (block *)calloc(1, sizeof *b);
+    b->stacks =
+        (char *)mmap(nullptr, (size_t)THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    b->shared = (char *)aligned_alloc(1024, SHARED);
+    return b;
+}
+
+struct CUevent_st {
+    timespec at;
+};
+/* A device's primary context. What is made while it is current belongs to it, and is refused in another one's calls,
+ * as the driver does. */
+struct CUctx_st {
+    int device;
+    unsigned long long used; /* bytes */
+    unsigned peers;          /* bit i: memory of device i, too */
+};
+static CUctx_st contexts[GPUS_MOST];
+static thread_local CUcontext current;
+struct CUstream_st {
+    CUcontext of;
+    CUgraph capturing;
+};
+struct CUmod_st {
+    CUcontext of;
+};
+struct CUfunc_st {
+    CUcontext of;
+    void (*kernel)(const void *);
+    unsigned size; /* of its arguments */
+};
+static std::mutex lock; /* of what threads share: allocations and functions */
+
+/* EMU_GPUS: how many there are; 1 unless it says so. */
+static int gpus(void) {
+    const char *text = getenv("EMU_GPUS");
+    int n = text ? atoi(text) : 1;
+    return n < 1 ? 1 : n > GPUS_MOST ? GPUS_MOST : n;
+}
+
+/* Whose memory an address lies in; NULL: nobody's. */
+struct allocation {
+    size_t bytes;
+    CUcontext of;
+};
+static std::map<CUdeviceptr, allocation> allocated;
+static CUcontext owner(CUdeviceptr p) {
+    auto next = allocated.upper_bound(p);
+    if (next == allocated.begin()) return nullptr;
+    auto at = std::prev(next);
+    return p - at->first < at->second.bytes ? at->second.of : nullptr;
+}
+static bool reaches(CUcontext c, CUdeviceptr p) {
+    CUcontext of = owner(p);
+    return !of || of == c || (c->peers >> of->device & 1);
+}
+/* Does what is handed to a kernel on c point into another device's memory? Any eight bytes that could be an address. */
+static bool points_elsewhere(CUcontext c, const void *args, size_t bytes) {
+    if (gpus() == 1) return false;
+    std::lock_guard<std::mutex> hold(lock);
+    for (size_t at = 0; at + 8 <= bytes; at += 8) {
+        CUdeviceptr p;
+        memcpy(&p, (const char *)args + at, 8);
+        if (!reaches(c, p)) return true;
+    }
+    return false;
+}
+
+/* A recording: launches with their arguments. */
+struct launch {
+    cuda_launch how; /* its attributes are gone */
+    int cluster;
+    CUfunction f;
+    std::vector<char> args;
+};
+struct CUgraph_st {
+    std::vector<launch> all;
+};
+
+/* Once there is a file of the name in EMU_FAULT, something is wrong with the GPU. Its content is "fail" or "hang":
+ * what runs; "full": there is no room for recordings. For tests. */
+static CUresult fault(bool room = false) {
+    static const char *path = getenv("EMU_FAULT");
+    char what[8] = "";
+    FILE *f = path ? fopen(path, "r") : nullptr;
+    if (!f) return 0;
+    if (!fgets(what, sizeof what, f)) what[0] = 0;
+    fclose(f);
+    if (!strncmp(what, "full", 4)) return room ? CUDA_ERROR_OUT_OF_MEMORY : 0;
+    if (room) return 0;
+    while (!strncmp(what, "hang", 4)) sleep(1);
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+static CUresult launch_now(const CUlaunchConfig *c, int n, CUfunction f, const void *args) {
+    unsigned gx = c->grid[0], gy = c->grid[1];
+    long blocks = (long)gx * gy * c->grid[2];
+    int together = blocks <= AT_ONCE ? (int)blocks : omp_get_max_threads(); /* grid_barrier_wait needs all of them */
+#pragma omp parallel for schedule(dynamic, blocks <= AT_ONCE ? 1 : 4) num_threads(together)
+    for (long b = 0; b < blocks; b += n) {
+        for (int i = 0; i < n; i++) {
+            block *m = open_block(i);
+            m->kernel = f->kernel;
+            m->args = args;
+            m->shared_bytes = c->shared_bytes;
+            m->threads = (int)c->block[0];
+        }
+        run_blocks(n, {(unsigned)(b % gx), (unsigned)(b / gx % gy), (unsigned)(b / gx / gy)}, {gx, gy, c->grid[2]});
+    }
+    return 0;
+}
+
+/* One block, without a driver's objects: for test_hopper.cu. */
+extern "C" unsigned emu_launch(void (*kernel)(const void *), unsigned threads, unsigned shared, const void *args) {
+    CUfunc_st f = {nullptr, kernel, 0};
+    const CUlaunchConfig one = {{1, 1, 1}, {threads, 1, 1}, shared, nullptr, nullptr, 0};
+    if (threads > THREADS || shared > SHARED) return CUDA_ERROR_INVALID_VALUE;
+    return launch_now(&one, 1, &f, args);
+}
+
+extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra) {
+    unsigned gx = c->grid[0], gy = c->grid[1], gz = c->grid[2], threads = c->block[0];
+    if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || !threads || threads > THREADS || threads % LANES ||
+        c->block[1] != 1 || c->block[2] != 1 || c->shared_bytes > SHARED || extra)
+        return 1;
+    if (CUresult r = fault()) return r;
+    CUstream s = c->stream;
+    if (!current || s->of != current || f->of != current) return CUDA_ERROR_INVALID_HANDLE;
+    if (points_elsewhere(current, parameters[0], f->size)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    unsigned n = 1;
+    for (unsigned i = 0; i < c->n_attributes; i++)
+        if (c->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            memcpy(&n, c->attributes[i].value.all, sizeof n);
+    if (n < 1 || n > CLUSTER || gx % n) return 1;
+    if (s->capturing) {
+        const char *args = (const char *)parameters[0];
+        s->capturing->all.push_back({*c, (int)n, f, std::vector<char>(args, args + f->size)});
+        return 0;
+    }
+    return launch_now(c, (int)n, f, parameters[0]);
+}
+
+extern "C" CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name) {
+    static std::deque<CUfunc_st> known; /* its elements stay where they are */
+    std::lock_guard<std::mutex> hold(lock);
+    Dl_info here;
+    dladdr((void *)emu_block_barrier, &here);
+    void *self = dlopen(here.dli_fname, RTLD_NOLOAD | RTLD_LAZY), *kernel = dlsym(self, name);
+    const unsigned *size = (const unsigned *)dlsym(self, ("size_" + std::string(name)).c_str());
+    for (CUfunc_st &k : known) /* found before, by a model that is closed */
+        if (k.kernel == (void (*)(const void *))kernel && k.of == m->of) return *out = &k, 0;
+    if (!kernel || !size) return CUDA_ERROR_NOT_FOUND;
+    known.push_back({m->of, (void (*)(const void *))kernel, *size});
+    return *out = &known.back(), 0;
+}
+
+/* ---- the rest is what any driver does ---- */
+
+static const unsigned long long MEMORY = 8ull << 30;
+
+extern "C" {
+CUresult cuInit(unsigned) { return 0; }
+CUresult cuDriverGetVersion(int *v) { return *v = 13000, 0; }
+CUresult cuDeviceGetCount(int *n) { return *n = gpus(), 0; }
+CUresult cuDeviceGet(CUdevice *d, int i) { return *d = i, i < 0 || i >= gpus() ? CUDA_ERROR_INVALID_VALUE : 0; }
+CUresult cuDeviceGetName(char *name, int len, CUdevice) { return snprintf(name, (size_t)len, "emulated GPU"), 0; }
+CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
+    *v = a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT       ? PROCESSORS
+         : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9
+         : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
+                                                             : SHARED;
+    return 0;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { return contexts[d].device = d, *c = &contexts[d], 0; }
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return 0; }
+CUresult cuCtxSetCurrent(CUcontext c) { return current = c, 0; }
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) { return *can = a != b, 0; }
+CUresult cuCtxEnablePeerAccess(CUcontext of, unsigned) {
+    if (!current || of == current) return CUDA_ERROR_INVALID_VALUE;
+    return current->peers |= 1u << of->device, 0;
+}
+CUresult cuStreamCreate(CUstream *s, unsigned) {
+    if (!current) return CUDA_ERROR_INVALID_HANDLE;
+    return *s = new CUstream_st{current, nullptr}, 0;
+}
+CUresult cuStreamDestroy_v2(CUstream s) { return delete s, 0; }
+CUresult cuStreamSynchronize(CUstream) { return 0; }
+CUresult cuEventCreate(CUevent *e, unsigned) { return *e = new CUevent_st(), 0; }
+CUresult cuEventDestroy_v2(CUevent e) { return delete e, 0; }
+CUresult cuEventRecord(CUevent e, CUstream) { return clock_gettime(CLOCK_MONOTONIC, &e->at), 0; }
+CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) {
+    *ms = (float)((b->at.tv_sec - a->at.tv_sec) * 1e3 + (b->at.tv_nsec - a->at.tv_nsec) * 1e-6);
+    return 0;
+}
+CUresult cuEventSynchronize(CUevent) { return 0; }
+CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
+    if (!current) return CUDA_ERROR_INVALID_HANDLE;
+    return *left = MEMORY - current->used, *total = MEMORY, 0;
+}
+/* Shared mappings, so that the system counts them apart from the program's own memory (RssShmem, not RssAnon). */
+CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
+    std::lock_guard<std::mutex> hold(lock);
+    if (!current) return CUDA_ERROR_INVALID_HANDLE;
+    void *m = mmap(nullptr, n + 256, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (m == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    allocated[ *p = (CUdeviceptr)m] = {n + 256, current};
+    return current->used += n + 256, 0;
+}
+CUresult cuMemFree_v2(CUdeviceptr p) {
+    std::lock_guard<std::mutex> hold(lock);
+    auto at = allocated.find(p);
+    if (at == allocated.end() || at->second.of != current) return CUDA_ERROR_INVALID_VALUE;
+    munmap((void *)p, at->second.bytes);
+    current->used -= at->second.bytes;
+    return allocated.erase(at), 0;
+}
+/* Memory of the stream's device, at least n bytes of it. */
+static CUresult touches(CUstream s, CUdeviceptr p, size_t n) {
+    std::lock_guard<std::mutex> hold(lock);
+    if (!current || s->of != current) return CUDA_ERROR_INVALID_HANDLE;
+    CUcontext of = owner(p);
+    if (!n) return 0;
+    return of && reaches(current, p) && owner(p + n - 1) == of ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { return *p = malloc(n), *p ? 0 : CUDA_ERROR_OUT_OF_MEMORY; }
+CUresult cuMemFreeHost(void *p) { return free(p), 0; }
+CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {
+    if (CUresult r = touches(s, p, n)) return r;
+    return memset((void *)p, v, n), 0;
+}
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr p, const void *from, size_t n, CUstream s) {
+    if (CUresult r = touches(s, p, n)) return r;
+    return memcpy((void *)p, from, n), 0;
+}
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr p, size_t n, CUstream s) {
+    if (CUresult r = touches(s, p, n)) return r;
+    return memcpy(to, (const void *)p, n), 0;
+}
+CUresult cuModuleLoadData(CUmodule *m, const void *) {
+    if (!current) return CUDA_ERROR_INVALID_HANDLE;
+    return *m = new CUmod_st{current}, 0;
+}
+CUresult cuModuleUnload(CUmodule m) { return delete m, 0; }
+CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) { return s->capturing = new CUgraph_st(), 0; }
+CUresult cuStreamEndCapture(CUstream s, CUgraph *g) { return *g = s->capturing, s->capturing = nullptr, 0; }
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) {
+    if (CUresult r = fault(true)) return r;
+    return *x = (CUgraphExec) new CUgraph_st(*g), 0;
+}
+CUresult cuGraphUpload(CUgraphExec, CUstream) { return 0; }
+CUresult cuGraphDestroy(CUgraph g) { return delete g, 0; }
+CUresult cuGraphExecDestroy(CUgraphExec x) { return delete (CUgraph)x, 0; }
+CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
+    if (CUresult r = fault()) return r;
+    if (!current || s->of != current) return CUDA_ERROR_INVALID_HANDLE;
+    for (launch &l : ((CUgraph)x)->all)
+        if (launch_now(&l.how, l.cluster, l.f, l.args.data())) return 1;
+    return 0;
+}
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int v) { return v > SHARED; }
+CUresult cuTensorMapEncodeTiled(struct CUtensorMap_st *map, CUtensorMapDataType type, uint32_t rank, void *at,
+                                const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
+                                const uint32_t *steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    bool aligned = !((size_t)map % 64 || (size_t)at % 16 || strides[0] % 16 || strides[1] % 16);
+    if (!aligned || type != CU_TENSOR_MAP_DATA_TYPE_UINT16 || rank != 3 || swizzle != CU_TENSOR_MAP_SWIZZLE_128B ||
+        box[0] != 64 || box[1] > 256 || box[2] > 256 || steps[0] != 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    tensor t = {(const char *)at, {sizes[0], sizes[1], sizes[2]}, {strides[0], strides[1]}, {box[0], box[1], box[2]}};
+    memcpy(map, &t, sizeof t);
+    return 0;
+}
+}

@@ -1,0 +1,232 @@
+"""nano through the whole program on the emulated GPU (LD_LIBRARY_PATH names its driver): the text is the CPU's. Prints
+one summary line."""
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
+from serve_client import Server
+
+MOONLET = os.environ.get("MOONLET", "build/moonlet")
+TWO_LAYERS = (
+    "--override",
+    "num_hidden_layers=2",
+)  # where what is said does not matter: one dense layer, one with experts
+failed = 0
+begin = time.time()
+
+
+def run(*args, stdin=None):
+    return subprocess.run([MOONLET, *args], input=stdin, capture_output=True, text=True, timeout=600)
+
+
+def expect(what, ok, shown):
+    global failed, begin
+    failed += not ok
+    print(f"{'ok' if ok else 'FAIL'}: {what}, {time.time() - begin:.1f} s" + ("" if ok else f"\n{shown}"))
+    begin = time.time()
+
+
+text = [run("run", "--device", d, "-p", "What is 2 + 3?", "-n", "12", "--temp", "0") for d in ("cpu", "cuda")]
+expect(
+    "nano says the same as on the CPU",
+    text[0].returncode == text[1].returncode == 0
+    and text[0].stdout == text[1].stdout
+    and text[0].stdout + text[0].stderr
+    and "emulated GPU" in text[1].stderr,
+    [t.stdout + t.stderr for t in text],
+)
+flags = ("-p", "Tell me about the sea.", "-n", "8", "--temp", "1", "--seed", "7")
+same = [run("run", "--device", "cuda", *more, *flags) for more in ((), ("--disable-cuda-graph",))]
+expect(
+    "recorded steps and launches one by one say the same",
+    same[0].returncode == same[1].returncode == 0 and same[0].stdout == same[1].stdout,
+    [t.stdout + t.stderr for t in same],
+)
+capital = ("-p", "What is the capital of France?", "-n", "20", "--temp", "0")
+plain = [run("run", "--device", "cuda", *more, *capital) for more in ((), ("--disable-fused",))]
+expect(
+    "primitive operations alone say the same",
+    plain[0].stdout == plain[1].stdout and "Paris" in plain[0].stdout,
+    [p.stdout + p.stderr for p in plain],
+)
+bad = run("run", "--disable-fused", "-p", "x")
+expect("--disable-fused is refused on the CPU", bad.returncode == 1 and "--disable-fused" in bad.stderr, bad.stderr)
+ids = json.dumps({"ids": list(range(300, 370))}) + "\n"  # more than a page, in one prefill
+scores = [run("eval", "logprobs", "--device", d, "--data", "/dev/stdin", stdin=ids) for d in ("ref", "cuda")]
+values = [json.loads(s.stdout.splitlines()[-1])["logprobs"][1:] if s.returncode == 0 else [] for s in scores]
+far = [abs(a - b) for a, b in zip(*values)]
+expect(
+    "log-probabilities are ref's to bf16", len(far) == 69 and sorted(far)[34] < 0.05, [s.stderr for s in scores] + far
+)
+bad = run("run", "--device", "cuda", "--cpu-mask", "avx2", "-p", "x")
+expect("--cpu-mask is refused", bad.returncode == 1 and "--cpu-mask" in bad.stderr, bad.stderr)
+fp32 = run("run", "--device", "cuda", "-m", "build/golden/plain-fp32", "-p", "x")
+expect("an FP32 checkpoint is refused", fp32.returncode == 1 and "float32" in fp32.stderr, fp32.stderr)
+dummy = run(
+    "run",
+    "--device",
+    "cuda",
+    "--load-format",
+    "dummy",
+    "--override",
+    "num_hidden_layers=2",
+    "-p",
+    "hi",
+    "-n",
+    "2",
+    "--temp",
+    "1",
+)
+expect(
+    "dummy weights run and say what they are", dummy.returncode == 0 and "DUMMY WEIGHTS" in dummy.stderr, dummy.stderr
+)
+sliced = run(
+    "run",
+    "--device",
+    "cuda",
+    "--load-format",
+    "dummy",
+    "--tp-slice",
+    "2",
+    "--override",
+    "num_hidden_layers=2",
+    "-p",
+    "hi",
+    "-n",
+    "4",
+    "--temp",
+    "1",
+)
+expect(
+    "a slice of dummy weights runs and says so",
+    sliced.returncode == 0 and "slice 1 of 2, dummy" in sliced.stderr,
+    sliced.stderr,
+)
+odd = run("run", "--device", "cuda", "--load-format", "dummy", "--tp-slice", "7", "-p", "hi")
+expect("a slice that does not divide is refused", odd.returncode == 1 and "--tp-slice 7: " in odd.stderr, odd.stderr)
+real = run("run", "--device", "cuda", "--tp-slice", "2", "-p", "hi")
+expect(
+    "a slice of real weights is refused",
+    real.returncode == 1 and "needs --load-format dummy" in real.stderr,
+    real.stderr,
+)
+large = run("run", "--device", "cuda", "--load-format", "dummy", "-m", "tests/data/kimi-k2.5", "-p", "x")
+expect(
+    "Kimi-K2.5 is refused before anything is allocated",
+    large.returncode == 1 and "594.5 GB of weights do not fit in the 8.6 GB" in large.stderr,
+    large.stderr,
+)
+bench = run("bench", "moe", "--device", "cuda", "--shape", "4,256,64,8,2", "--runs", "1", "--json", "/dev/stdout")
+row = json.loads(bench.stdout.splitlines()[-1]) if bench.returncode == 0 else {}
+expect(
+    "bench moe agrees with ref",
+    row.get("device") == "emulated GPU" and 0 < row.get("error", 1) < 4e-3,
+    bench.stdout + bench.stderr,
+)
+# With a bias a token is drawn on the host from the logits, without one on the GPU, alone or beside one that is not;
+# log-probabilities likewise.
+server, answers = Server("--device", "cuda", "--max-running-requests", "2", *TWO_LAYERS), []
+ask = {
+    "model": "nano",
+    "prompt": list(range(300, 306)),
+    "max_tokens": 3,
+    "seed": 3,
+    "return_token_ids": True,
+    "ignore_eos": True,
+}
+draws = (
+    {"temperature": 0},
+    {"temperature": 1},
+    {"temperature": 1.5, "top_p": 0.8},
+    {"temperature": 2, "top_k": 40, "top_p": 0.9, "min_p": 0.02},
+)
+for draw in draws:
+    there, here = (
+        [c["token_ids"] for c in server.post("/v1/completions", {**ask, **draw, **more})["choices"]]
+        for more in ({}, {"logit_bias": {"1": 0}})
+    )
+    answers.append((there, here))
+mixed = [
+    server.post("/v1/completions", {**ask, "temperature": 1, "n": 2, **more}) for more in ({}, {"logit_bias": {"1": 0}})
+]
+answers.append(tuple([c["token_ids"] for c in m["choices"]] for m in mixed))
+told = [
+    server.post("/v1/completions", {**ask, "temperature": 1, "logprobs": 3, "echo": True, **more})["choices"][0][
+        "logprobs"
+    ]
+    for more in ({}, {"logit_bias": {"1": 0}})
+]
+server.stop()
+far = [abs(a - b) for a, b in zip(*(t["token_logprobs"][1:] for t in told))]
+expect(
+    "the GPU's log-probabilities are the host's",
+    len(far) == 8
+    and max(far) < 1e-5
+    and told[0]["top_logprobs"][1:] != []
+    and [list(t or {}) for t in told[0]["top_logprobs"]] == [list(t or {}) for t in told[1]["top_logprobs"]],
+    told,
+)
+expect("the GPU draws the tokens that the host draws", all(a == b and len(a[0]) == 3 for a, b in answers), answers)
+wrong = run("run", "--disable-cuda-graph", "-p", "x")
+expect(
+    "--disable-cuda-graph without a GPU is refused",
+    wrong.returncode == 1 and "--disable-cuda-graph is for --device cuda" in wrong.stderr,
+    wrong.stderr,
+)
+times = run(
+    "profile",
+    "--device",
+    "cuda",
+    "--batch",
+    "1",
+    "--prompt",
+    "8",
+    "--context",
+    "10",
+    "--steps",
+    "1",
+    *TWO_LAYERS,
+    "--json",
+    "/dev/stderr",
+)
+rows = [json.loads(line) for line in times.stderr.splitlines() if line.startswith('{"profile"')]
+expect(
+    "profile times a prompt and a decode step and lists the experts",
+    times.returncode == 0
+    and [r["profile"] for r in rows] == ["prompt", "decode", "experts"]
+    and rows[2]["min"] == rows[2]["max"] == 8
+    and "experts touched in a layer: 8.0 of 64" in times.stdout
+    and "steps that only decode: 3 steps of 1.0 tokens" in times.stdout
+    and times.stdout.count("  experts 64 x 64 x 256") == 1
+    and times.stdout.count("  feed-forward, experts 64 x 64 x 256") == 1,
+    times.stdout + times.stderr,
+)
+times = run(
+    "profile",
+    "--device",
+    "cuda",
+    "--moe-format",
+    "w4a8",
+    "--batch",
+    "1",
+    "--prompt",
+    "200",
+    "--context",
+    "10",
+    "--steps",
+    "1",
+    *TWO_LAYERS,
+)
+expect(
+    "profile of experts in W4A8 says so",
+    times.returncode == 0
+    and "  W4A8 experts 64 x 64 x 256" in times.stdout
+    and "  feed-forward, W4A8 (bf16) experts 64 x 64 x 256" in times.stdout,
+    times.stdout + times.stderr,
+)
+print(f"{16 - failed} passed, {failed} failed, 0 skipped")
+sys.exit(failed > 0)

@@ -1,0 +1,317 @@
+/* config.json of every variant, and YaRN's numbers. Hostile files are in tests/e2e/test_bad_checkpoints.py. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "unit.h"
+#include "base/buf.h"
+#include "base/file.h"
+#include "model/config.h"
+
+static bool near(f64 a, f64 b) { return fabs(a - b) <= 1e-9 * fabs(b); }
+
+#define DIMS_REST                                                                                                      \
+    "\"vocab_size\":163840,\"hidden_size\":7168,\"num_hidden_layers\":61,\"first_k_dense_replace\":1,"                 \
+    "\"num_attention_heads\":64,\"num_key_value_heads\":64,\"kv_lora_rank\":512,\"qk_nope_head_dim\":128,"             \
+    "\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"intermediate_size\":18432,\"moe_intermediate_size\":2048,"           \
+    "\"n_routed_experts\":384,\"num_experts_per_tok\":8,\"max_position_embeddings\":131072,"                           \
+    "\"routed_scaling_factor\":2.827,\"norm_topk_prob\":true,\"rms_norm_eps\":1e-06"
+#define DIMS "\"q_lora_rank\":1536,\"n_shared_experts\":1,\"rope_theta\":50000.0," DIMS_REST
+#define K2_ROPE                                                                                                        \
+    ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":32.0,\"beta_fast\":1.0,\"beta_slow\":1.0,"                        \
+    "\"mscale\":1.0,\"mscale_all_dim\":1.0,\"original_max_position_embeddings\":4096}"
+#define FP8                                                                                                            \
+    ",\"quantization_config\":{\"quant_method\":\"fp8\",\"fmt\":\"e4m3\",\"activation_scheme\":\"dynamic\","           \
+    "\"weight_block_size\":[128,128]}"
+#define K2(rest) "{\"model_type\":\"kimi_k2\"," DIMS rest "}"
+
+static status parse(model_config *c, const char *json, const char *generation, err *e) {
+    return model_config_parse(c, json, strlen(json), generation, generation ? strlen(generation) : 0, e);
+}
+
+static void expect_ok(model_config *c, const char *json, const char *generation) {
+    err e = {0};
+    if (parse(c, json, generation, &e) != ST_OK) fail_msg("%s", e.text);
+}
+
+static void expect_error(const char *json, const char *generation, const char *part) {
+    model_config c;
+    err e = {0};
+    assert_int_not_equal(parse(&c, json, generation, &e), ST_OK);
+    if (!strstr(e.text, part)) fail_msg("\"%s\" is not in: %s", part, e.text);
+    assert_int_equal(parse(&c, json, generation, NULL), e.code);
+}
+
+/* Values computed with 50 decimal digits from the formulas of YaRN, section 3.4, as DeepSeek-V3 applies them.
+ */
+static const f64 inv_freq_k25[32] = {
+    1.0000000000000000e+00, 7.1311108491193198e-01, 5.0852741942427271e-01, 3.6263653977310822e-01,
+    2.5860013630631018e-01, 1.8441062375976636e-01, 1.3150525997861309e-01, 9.3777858614974452e-02,
+    6.6874030497642206e-02, 4.3776655951338693e-02, 2.8427959083084944e-02, 1.8282955605182935e-02,
+    1.1619159941997383e-02, 7.2741192706538100e-03, 4.4658487485676485e-03, 2.6702033909973845e-03,
+    1.5372967345311055e-03, 8.3465504462425168e-04, 4.0864598749796997e-04, 1.5837499102694846e-04,
+    1.8070233867863153e-05, 1.2886084078124232e-05, 9.1892093972175436e-06, 6.5529270827327235e-06,
+    4.6729649413163140e-06, 3.3323430990574996e-06, 2.3763308026676832e-06, 1.6945878367999938e-06,
+    1.2084293707790075e-06, 8.6174437963566148e-07, 6.1451946947874631e-07, 4.3822064557949370e-07};
+static const f64 inv_freq_k2[32] = {
+    1.0000000000000000e+00, 7.1311108491193198e-01, 5.0852741942427271e-01, 3.6263653977310822e-01,
+    2.5860013630631018e-01, 1.8441062375976636e-01, 1.3150525997861309e-01, 9.3777858614974452e-02,
+    6.6874030497642206e-02, 4.7688612440607257e-02, 3.4007278155466100e-02, 2.4250967020346278e-02,
+    1.7293633402042617e-02, 1.2332281677399836e-02, 8.7942867664101386e-03, 6.2713033770213800e-03,
+    4.4721359549995798e-03, 3.1891297227434091e-03, 2.2742037565104413e-03, 1.6217599081159522e-03,
+    3.6140467735726306e-05, 2.5772168156248464e-05, 1.8378418794435087e-05, 1.3105854165465447e-05,
+    9.3459298826326281e-06, 6.6646861981149991e-06, 4.7526616053353664e-06, 3.3891756735999876e-06,
+    2.4168587415580150e-06, 1.7234887592713230e-06, 1.2290389389574926e-06, 8.7644129115898740e-07};
+
+static void check_inv_freq(const model_config *c, const f64 *want) {
+    f64 got[32];
+    model_inv_freq(c, got);
+    for (int j = 0; j < 32; j++)
+        if (!near(got[j], want[j])) fail_msg("inv_freq[%d] is %.17g, not %.17g", j, got[j], want[j]);
+}
+
+/* The published file. */
+static void test_k25(void **state) {
+    (void)state;
+    model_config c;
+    err e = {0};
+    if (model_config_load(&c, "tests/data/kimi-k2.5", &e) != ST_OK) fail_msg("%s", e.text);
+    assert_string_equal(c.model_type, "kimi_k25");
+    assert_string_equal(c.prefix, "language_model.");
+    const i64 want[] = {163840, 7168, 61, 1, 64, 1536, 512, 128, 64, 128, 18432, 2048, 384, 8, 1, 262144};
+    const i64 got[] = {c.vocab,     c.hidden, c.n_layers, c.n_dense,      c.n_heads,     c.q_lora,
+                       c.kv_lora,   c.nope,   c.rope,     c.v_dim,        c.inter_dense, c.inter_expert,
+                       c.n_experts, c.top_k,  c.n_shared, c.max_positions};
+    for (size_t i = 0; i < COUNT_OF(want); i++) assert_int_equal(got[i], want[i]);
+    assert_true(c.routed_scale == 2.827f && c.norm_topk && !c.tie_embeddings);
+    assert_true(c.norm_eps == 1e-5 && c.lora_norm_eps == 1e-6);
+    assert_int_equal(c.quant, WF_INT4_GROUP);
+    assert_true(c.bos == 163584 && c.pad == 163839 && c.media_pad == 163605);
+    assert_int_equal(c.n_eos, 1);
+    assert_int_equal(c.eos[0], 163586);
+    assert_true(c.rope_cfg.beta_fast == 32 && c.rope_cfg.beta_slow == 1 && c.rope_cfg.original == 4096);
+    check_inv_freq(&c, inv_freq_k25);
+    assert_true(near(model_softmax_scale(&c), 0.14467962580268923));
+    assert_true(model_rope_mscale(&c) == 1);
+}
+
+/* An outer and an inner config that disagree: the outer one wins, id by id, and the inner one fills what it leaves
+ * out. */
+static void test_outer_ids(void **state) {
+    (void)state;
+    model_config c;
+    static const char text[] = "\"text_config\":{\"model_type\":\"kimi_k2\"," DIMS ",\"bos_token_id\":1,"
+                               "\"eos_token_id\":2,\"pad_token_id\":3}}";
+    char json[2048];
+    snprintf(json, sizeof json,
+             "{\"model_type\":\"kimi_k25\",\"bos_token_id\":11,\"eos_token_id\":12,\"pad_token_id\":13,%s", text);
+    expect_ok(&c, json, NULL);
+    assert_true(c.bos == 11 && c.pad == 13);
+    assert_true(c.n_eos == 1 && c.eos[0] == 12);
+    expect_ok(&c, json, "{\"eos_token_id\":[14]}"); /* the one of the generation config comes to it */
+    assert_true(c.n_eos == 2 && c.eos[0] == 12 && c.eos[1] == 14);
+    snprintf(json, sizeof json, "{\"model_type\":\"kimi_k25\",\"eos_token_id\":null,\"pad_token_id\":13,%s", text);
+    expect_ok(&c, json, NULL);
+    assert_true(c.bos == 1 && c.pad == 13 && c.n_eos == 1 && c.eos[0] == 2);
+}
+
+/* K2.6's file is K2.5's with three more entries of what is not quantized (their names here are made up): the same
+ * model, whatever they are. Its generation_config.json has sampling defaults, which are no business of the
+ * configuration. */
+static void test_k26(void **state) {
+    static const char at[] = "\"lm_head\",",
+                      more[] = "\"re:.*vision_tower.*\", 12345678901234567890, \"re:.*mm_projector.*\",";
+    static const char generation[] =
+        "{\"eos_token_id\":163586,\"max_length\":262144,\"temperature\":1.0,\"top_p\":1.0}";
+    (void)state;
+    buf text = {0}, k26 = {0};
+    err e = {0};
+    model_config want = {0}, got = {0};
+    assert_int_equal(file_read("tests/data/kimi-k2.5/config.json", 1 << 20, &text, &e), ST_OK);
+    const char *list = strstr(text.data, at);
+    assert_non_null(list);
+    buf_add(&k26, text.data, (size_t)(list - text.data));
+    buf_str(&k26, more);
+    buf_str(&k26, list);
+    expect_ok(&want, text.data, NULL);
+    expect_ok(&got, k26.data, generation);
+    assert_memory_equal(&got, &want, sizeof got);
+    buf_free(&text);
+    buf_free(&k26);
+}
+
+static void test_k2_instruct(void **state) {
+    (void)state;
+    model_config c;
+    expect_ok(&c, K2(K2_ROPE FP8 ",\"eos_token_id\":163585"), "{\"eos_token_id\":[163586,163585]}");
+    assert_string_equal(c.prefix, "");
+    assert_int_equal(c.quant, WF_FP8_BLOCK);
+    check_inv_freq(&c, inv_freq_k2);
+    assert_true(near(model_softmax_scale(&c), 0.13086079996295005));
+    assert_int_equal(c.n_eos, 2);
+    assert_true(c.eos[0] == 163585 && c.eos[1] == 163586);
+    assert_true(c.bos == -1 && c.pad == -1 && c.media_pad == -1);
+}
+
+/* Without scaling: theta^(-2j/d) and (nope + rope)^(-1/2). */
+static void test_plain_rope(void **state) {
+    (void)state;
+    model_config c;
+    static const char *const spellings[] = {"", ",\"rope_scaling\":null",
+                                            ",\"rope_scaling\":{\"rope_type\":\"default\"}"};
+    for (size_t i = 0; i < COUNT_OF(spellings); i++) {
+        char json[2048];
+        snprintf(json, sizeof json, "{\"model_type\":\"deepseek_v3\"," DIMS "%s}", spellings[i]);
+        expect_ok(&c, json, NULL);
+        assert_true(c.rope_cfg.factor == 1);
+        f64 q[32];
+        model_inv_freq(&c, q);
+        for (int j = 0; j < 32; j++) assert_true(near(q[j], pow(50000, -j / 32.0)));
+        assert_true(near(model_softmax_scale(&c), 0.0721687836487032));
+        assert_true(model_rope_mscale(&c) == 1);
+        assert_int_equal(c.quant, WF_BF16);
+    }
+}
+
+/* transformers 5 keeps theta and the scaling in one object. */
+static void test_rope_spellings(void **state) {
+    (void)state;
+    model_config c;
+    expect_ok(&c,
+              "{\"model_type\":\"kimi_k2\",\"q_lora_rank\":null,\"n_shared_experts\":null," DIMS_REST
+              ",\"rope_parameters\":{\"rope_theta\":50000.0,\"rope_type\":\"yarn\",\"factor\":64,\"beta_fast\":32,"
+              "\"beta_slow\":1,\"mscale\":1.0,\"mscale_all_dim\":1.0,\"original_max_position_embeddings\":4096}}",
+              NULL);
+    check_inv_freq(&c, inv_freq_k25);
+    assert_true(c.q_lora == 0 && c.n_shared == 0);
+    expect_error(K2(",\"rope_scaling\":{\"type\":\"yarn\",\"rope_type\":\"linear\",\"factor\":2}"), NULL, "differ");
+    /* DeepSeek's default for mscale_all_dim is 0: the temperature then goes to cos and sin */
+    expect_ok(&c, K2(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":64,\"original_max_position_embeddings\":4096}"),
+              NULL);
+    assert_true(near(model_softmax_scale(&c), 0.0721687836487032));
+    assert_true(near(model_rope_mscale(&c), 1.4158883083359672));
+    assert_true(c.rope_cfg.beta_fast == 32);
+}
+
+static void test_eos(void **state) {
+    (void)state;
+    model_config c;
+    expect_ok(&c, K2(",\"eos_token_id\":[1,2,1]"), "{\"eos_token_id\":2}");
+    assert_true(c.n_eos == 2 && c.eos[0] == 1 && c.eos[1] == 2);
+    expect_ok(&c, K2(""), "{}");
+    assert_int_equal(c.n_eos, 0);
+    expect_ok(&c, K2(",\"eos_token_id\":null"), NULL);
+    assert_int_equal(c.n_eos, 0);
+    expect_error(K2(",\"eos_token_id\":163840"), NULL, "config.json: eos_token_id 163840");
+    expect_error(K2(""), "{\"eos_token_id\":-1}", "generation_config.json: eos_token_id -1");
+}
+
+static void test_errors_name_the_place(void **state) {
+    (void)state;
+    expect_error("", NULL, "config.json");
+    expect_error("{\"model_type\":\"kimi_k25\",\"text_config\":{}}", NULL,
+                 "config.json: text_config: key \"vocab_size\"");
+    expect_error(K2(",\"n_group\":8"), NULL, "n_group 8 is not supported");
+    expect_error(K2(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,64]}"), NULL,
+                 "quantization_config: weight_block_size");
+    expect_error(K2(",\"n_shared_experts\":4096"), NULL, "n_shared_experts"); /* the key occurs twice */
+}
+
+/* INT4 groups of 32 must divide both dimensions of the experts; other formats do not care. */
+static void test_int4_divisibility(void **state) {
+    (void)state;
+    char json[4096], *at;
+    err e = {0};
+    model_config c;
+    const char *quant =
+        ",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\","
+        "\"config_groups\":{\"group_0\":{\"weights\":{\"num_bits\":4,\"type\":\"int\",\"symmetric\":true,"
+        "\"strategy\":\"group\",\"group_size\":32}}}}";
+    for (int with = 0; with < 2; with++) {
+        snprintf(json, sizeof json, "{\"model_type\":\"kimi_k2\"," DIMS "%s}", with ? quant : "");
+        assert_int_equal(parse(&c, json, NULL, &e), ST_OK);
+        assert_int_equal(c.quant, with ? WF_INT4_GROUP : WF_BF16);
+        at = strstr(json, "\"hidden_size\":7168");
+        memcpy(at, "\"hidden_size\":7176", 18);
+        assert_int_equal(parse(&c, json, NULL, &e), with ? ST_FORMAT : ST_OK);
+        if (with) assert_non_null(strstr(e.text, "hidden_size is 7176"));
+    }
+}
+
+/* Quark's W4A8 is told by its two weight specifications; anything else of Quark's is refused. */
+static void test_quark(void **state) {
+    (void)state;
+#define FIRST    "{\"dtype\":\"fp8_e4m3\",\"qscheme\":\"per_tensor\",\"is_dynamic\":false}"
+#define SECOND   "{\"dtype\":\"int4\",\"qscheme\":\"per_channel\",\"ch_axis\":0,\"is_dynamic\":false}"
+#define QUARK(w) K2(",\"quantization_config\":{\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":" w "}}")
+#define EXPORT(x)                                                                                                      \
+    K2(",\"quantization_config\":{\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":[" FIRST "," SECOND   \
+       "]},\"export\":{" x "}}")
+    model_config c;
+    expect_ok(&c, QUARK("[" FIRST "," SECOND "]"), NULL);
+    assert_int_equal(c.quant, WF_INT4_ROW);
+    assert_int_equal(c.experts, EXPERTS_AS_STORED);
+    expect_ok(&c, EXPORT("\"pack_method\":\"reorder\",\"weight_format\":\"real_quantized\""), NULL);
+    assert_int_equal(c.quant, WF_INT4_ROW);
+    expect_error(QUARK(FIRST), NULL, "global_quant_config.weight is not a list of two");
+    expect_error(QUARK("[" FIRST "]"), NULL, "global_quant_config.weight is not a list of two");
+    expect_error(QUARK("[" SECOND "," FIRST "]"), NULL, "weight[0]: dtype \"int4\"");
+    expect_error(QUARK("[" FIRST "," FIRST "]"), NULL, "weight[1]: dtype \"fp8_e4m3\"");
+    expect_error(QUARK("[" FIRST ",{\"dtype\":\"int4\",\"qscheme\":\"per_group\"}]"), NULL, "per_group");
+    expect_error(QUARK("[" FIRST ",{\"dtype\":\"int4\",\"qscheme\":\"per_channel\",\"ch_axis\":1}]"), NULL,
+                 "ch_axis 1");
+    expect_error(QUARK("[" FIRST ",7]"), NULL, "weight[1] is not an object");
+    expect_error(EXPORT("\"pack_method\":\"order\""), NULL, "export: pack_method \"order\"");
+    expect_error(K2(",\"quantization_config\":{\"quant_method\":\"quark\"}"), NULL, "global_quant_config");
+}
+
+static void test_override(void **state) {
+    (void)state;
+    model_config c;
+    err e = {0};
+    expect_ok(&c, K2(K2_ROPE), NULL);
+    assert_int_equal(model_config_override(&c, "num_hidden_layers=10", &e), ST_OK);
+    assert_int_equal(c.n_layers, 10);
+    assert_int_equal(model_config_override(&c, "lora_norm_eps=1e-5", &e), ST_OK);
+    assert_true(c.lora_norm_eps == 1e-5 && c.norm_eps == 1e-6);
+    assert_int_equal(model_config_override(&c, "rms_norm_eps=2e-6", &e), ST_OK);
+    assert_true(c.norm_eps == 2e-6);
+    static const char *const bad[] = {"num_hidden_layers=11",
+                                      "num_hidden_layers=0",
+                                      "num_hidden_layers=2.5",
+                                      "num_hidden_layers=",
+                                      "num_hidden_layers",
+                                      "num_hidden_layers=9x",
+                                      "num_hidden_layers=nan",
+                                      "lora_norm_eps=0",
+                                      "lora_norm_eps=inf",
+                                      "hidden_size=64",
+                                      "=5",
+                                      "num_hidden_layer=5",
+                                      ""};
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        assert_int_equal(model_config_override(&c, bad[i], &e), ST_INPUT);
+        assert_non_null(strstr(e.text, "--override"));
+        assert_int_equal(c.n_layers, 10);
+    }
+    c.n_dense = 3;
+    assert_int_equal(model_config_override(&c, "num_hidden_layers=2", &e), ST_OK);
+    assert_int_equal(c.n_dense, 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_k25),
+        cmocka_unit_test(test_k26),
+        cmocka_unit_test(test_k2_instruct),
+        cmocka_unit_test(test_plain_rope),
+        cmocka_unit_test(test_rope_spellings),
+        cmocka_unit_test(test_eos),
+        cmocka_unit_test(test_outer_ids),
+        cmocka_unit_test(test_errors_name_the_place),
+        cmocka_unit_test(test_int4_divisibility),
+        cmocka_unit_test(test_quark),
+        cmocka_unit_test(test_override),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
