@@ -415,13 +415,14 @@ def test_strings_may_hold_brackets(server):
 
 
 def test_a_client_that_never_reads():
-    """Its answer is dropped when 32 MiB of it wait; the server's memory stays bounded."""
-    s = Server("--simulate-step", "0", "--max-total-tokens", "65536", "--max-running-requests", "16")
+    """Its answer is dropped when 32 MiB of it wait; the server's memory stays bounded. 16 x 6000 tokens are more
+    than 100 MB: the thread that answers may take twice what is just allowed before it waits for the client."""
+    s = Server("--simulate-step", "0", "--max-total-tokens", "131072", "--max-running-requests", "16")
     try:
         s.post("/v1/completions", SMALL)
         before = peak_kb(s)
         with dial(s, 4096) as c:
-            params = {"n": 16, "max_new_tokens": 3000, "ignore_eos": True}
+            params = {"n": 16, "max_new_tokens": 6000, "ignore_eos": True}
             c.sendall(
                 post(
                     "/generate",
