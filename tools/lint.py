@@ -32,6 +32,14 @@ GPU_FOLDERS = {
     "moe": {"device", "rows", "gemm"},
     "weights": {"device"},
 }
+# folder of server -> folders whose headers it may include; what lies in server itself, and its server_internal.h,
+# knows all
+SERVER_FOLDERS = {
+    "http": set(),
+    "request": {"http"},
+    "reply": {"http", "request"},
+    "status": {"http", "request", "reply"},
+}
 # folder of cmd -> folders whose headers it may include; what lies in cmd itself may include all
 CMD_FOLDERS = {
     "lib": set(),
@@ -100,6 +108,17 @@ def check_kernels(path, text):
         if folder and len(other) > 2 and other[1] not in GPU_FOLDERS[folder] | {folder}:
             if target != "gpu/moe/gate_fused.cuh":  # the gate runs in blocks behind those of a product
                 problems.append(f"{path.relative_to(ROOT)}: kernels/gpu/{folder} may not include {target}")
+
+
+def check_server(path, text):
+    parts = path.relative_to(ROOT / "src" / "server").parts
+    for target in re.findall(r'^\s*#\s*include\s+"server/([^"]+)"', text, re.M):
+        other = target.split("/")
+        allowed = SERVER_FOLDERS[parts[0]] | {parts[0]} if len(parts) > 1 else set(SERVER_FOLDERS)
+        if len(other) > 1 and other[0] not in allowed:
+            problems.append(f"{path.relative_to(ROOT)}: server/{parts[0]} may not include {target}")
+        if len(other) == 1 and len(parts) > 1 and (path.suffix == ".h" or parts[0] != "status"):
+            problems.append(f"{path.relative_to(ROOT)}: server/{parts[0]} may not include {target}")
 
 
 def check_commands(path, text):
@@ -250,6 +269,8 @@ def main():
         check_header(p, p.read_text())
         if room_of(p) == "kernels":
             check_kernels(p, p.read_text())
+        if room_of(p) == "server":
+            check_server(p, p.read_text())
     for p in src + rest:
         check_words(p, p.read_text())
         check_json(p, p.read_text())

@@ -69,7 +69,7 @@ static status make_buffers(bench_state *b, i64 most, err *e) {
     if (st == ST_OK)
         st = device_pool_add(&b->pool, &b->logprobs, (u64)(most * (1 + LOGPROBS_TOP)), sizeof(f32), "results", e);
     if (st == ST_OK) st = device_pool_add(&b->pool, &b->top_ids, (u64)(most * LOGPROBS_TOP), sizeof(i32), "results", e);
-    logprobs_args most_logprobs = {.n = most, .vocab = b->vocab, .most = LOGPROBS_TOP};
+    logprobs_args most_logprobs = {.n = most, .vocab = b->vocab, .n_top = LOGPROBS_TOP};
     u64 draws = b->dev.sample_workspace(&b->dev, &most_args),
         logprobs = b->dev.logprobs_workspace(&b->dev, &most_logprobs), work = draws > logprobs ? draws : logprobs;
     return st == ST_OK ? device_pool_add(&b->pool, &b->work, work, 1, "the workspace", e) : st;
@@ -90,7 +90,7 @@ static void bench_sample_queue_calls(void *ud) {
                            .n = a.n,
                            .vocab = a.vocab,
                            .stride = a.stride,
-                           .most = b->most};
+                           .n_top = b->most};
         if (b->most)
             b->dev.logprobs(&b->dev, &l);
         else

@@ -112,7 +112,7 @@ static void logprobs_case(check *c, i64 n, i64 vocab, i64 stride, int shape, i64
                        .n = n,
                        .vocab = vocab,
                        .stride = stride,
-                       .most = most},
+                       .n_top = most},
                   b = a;
     b.top_ids = want_ids, b.logprobs = want;
     a.workspace = check_alloc(c, c->dev->logprobs_workspace(c->dev, &a));

@@ -288,7 +288,7 @@ typedef struct {
     i32 *top_ids;           /* [n, most] */
     f32 *logprobs;          /* [n, 1 + most] */
     void *workspace;
-    i64 n, vocab, stride, most; /* most: at most LOGPROBS_TOP */
+    i64 n, vocab, stride, n_top; /* n_top: at most LOGPROBS_TOP */
 } logprobs_args;
 
 /* What the rows of the next calls are. ANY: kernels are chosen for speed, by the number of rows. DECODE, at most

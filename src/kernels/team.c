@@ -30,14 +30,14 @@ int team_max(void) {
 }
 
 team team_begin(i64 work) {
-    int n = omp_get_max_threads(), most = team_max();
-    if (work < TEAM_MIN || n < 2 || most < 2) return (team){.threads = 1};
+    int n = omp_get_max_threads(), max_threads = team_max();
+    if (work < TEAM_MIN || n < 2 || max_threads < 2) return (team){.threads = 1};
     i64 now = clock_ns(CLOCK_MONOTONIC);
     if (self.halvings && now >= self.until_ns) { /* tries one size up; being held up soon costs a longer rest */
         self.halvings--;
         self.until_ns = now + self.rest_ns;
     }
-    n = (n < most ? n : most) >> self.halvings;
+    n = (n < max_threads ? n : max_threads) >> self.halvings;
     if (n < 2) return (team){.threads = 1};
     return (team){.threads = n, .wall_ns = now, .cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID)};
 }

@@ -308,7 +308,7 @@ void model_logprobs(model *m, const model_batch *b) {
                                           .n = b->n_out,
                                           .vocab = m->c->vocab_held,
                                           .stride = m->c->vocab,
-                                          .most = b->top_most});
+                                          .n_top = b->top_most});
 }
 
 void model_forward(model *m, const model_batch *b, i64 n_abs) {

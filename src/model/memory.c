@@ -28,7 +28,7 @@ static u64 workspace_of_form(const model *m, i64 rows) {
                          .kv_type = m->lim.kv_type,
                          .pages_stride = m->lim.seq_pages};
     sample_args s = {.n = m->lim.logit_rows, .vocab = c->vocab};
-    logprobs_args p = {.n = m->lim.logit_rows, .vocab = c->vocab, .most = LOGPROBS_TOP};
+    logprobs_args p = {.n = m->lim.logit_rows, .vocab = c->vocab, .n_top = LOGPROBS_TOP};
     u64 need = m->o->mla_decode_workspace(m->o, &d), draws = m->o->sample_workspace(m->o, &s),
         logprobs = m->o->logprobs_workspace(m->o, &p);
     need = draws > need ? draws : need;

@@ -1,6 +1,6 @@
 /* server/generation.c: a request for tokens, from its JSON to the last byte of the answer. */
 #include "base/log.h"
-#include "server/reply.h"
+#include "server/reply/reply.h"
 #include "server/server_internal.h"
 #include <stdlib.h>
 #include <string.h>

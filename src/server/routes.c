@@ -1,5 +1,5 @@
 /* server/routes.c: which path is answered by whom, and what a request must bring along. */
-#include "server/json_size.h"
+#include "base/json_size.h"
 #include "server/server_internal.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 #include "runtime/scheduler.h"
-#include "server/http_limits.h"
-#include "server/origin.h"
+#include "server/http/http_limits.h"
+#include "server/http/origin.h"
 
 typedef struct {
     engine_options engine;             /* max_running >= 1 */

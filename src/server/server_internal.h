@@ -1,11 +1,11 @@
 /* server/server_internal.h: what the files of this room share of a running server. */
 #ifndef SERVER_SERVER_INTERNAL_H
 #define SERVER_SERVER_INTERNAL_H
-#include "server/http.h"
-#include "server/job.h"
-#include "server/dashboard.h"
-#include "server/metrics.h"
-#include "server/probe.h"
+#include "server/http/http.h"
+#include "server/reply/job.h"
+#include "server/status/dashboard.h"
+#include "server/status/metrics.h"
+#include "server/status/probe.h"
 #include "server/server.h"
 #include <stdatomic.h>
 

@@ -1,5 +1,5 @@
 /* server/tokens.c: /tokenize and /detokenize, in the shapes of vLLM and SGLang. */
-#include "server/reply.h"
+#include "server/reply/reply.h"
 #include "server/server_internal.h"
 #include <string.h>
 

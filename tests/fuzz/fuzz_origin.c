@@ -1,5 +1,5 @@
 /* Host, Origin and Sec-Fetch-Site, as any client may send them: three lines. */
-#include "server/origin.h"
+#include "server/http/origin.h"
 #include <stdlib.h>
 #include <string.h>
 

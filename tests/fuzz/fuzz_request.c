@@ -1,8 +1,8 @@
 /* A request's body: the JSON of every endpoint becomes something the scheduler may be given, or an error that has a
  * status and a text. Then an answer is played back: the input's bytes as token ids, as a stream and whole.
  * Needs models/nano (its tokenizer), so it runs in the repository's root. */
-#include "server/reply.h"
-#include "server/request.h"
+#include "server/reply/reply.h"
+#include "server/request/request.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -216,7 +216,7 @@ enum { TILE_LEAST = 16 };
 u64 gpu_grouped_workspace(const moe_args *a);
 void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const norm_args *norm);
 /* The sum of slots, of y in halves, and the norm behind it unless NULL. */
-void gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *most, const norm_args *norm);
+void gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *y_amax, const norm_args *norm);
 status gpu_grouped_open(gpu_backend *b, err *e);
 
 /* grouped_w4a8.c: the same with int8 activations. */

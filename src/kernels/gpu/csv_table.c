@@ -13,10 +13,10 @@ status table_wrong(const table_reader *r, const char *what) {
 }
 
 /* Cuts a line at its commas; -1: more than `most` fields. */
-static int csv_cut(char *line, char **fields, int most) {
+static int csv_cut(char *line, char **fields, int max) {
     int n = 0;
     for (char *at = line; at; n++) {
-        if (n == most) return -1;
+        if (n == max) return -1;
         fields[n] = at;
         at = strchr(at, ',');
         if (at) *at++ = 0;
@@ -78,13 +78,13 @@ status table_read(table_reader *r, const char *text, u64 size) {
     return named ? ST_OK : table_wrong(r, "there is no line that names the columns");
 }
 
-status table_whole(const table_reader *r, int column, const char *text, i64 least, i64 most, i64 *out) {
+status table_whole(const table_reader *r, int column, const char *text, i64 min, i64 max, i64 *out) {
     char what[160], *end;
     errno = 0;
     long long v = text[0] >= '0' && text[0] <= '9' ? strtoll(text, &end, 10) : -1;
-    snprintf(what, sizeof what, "%s \"%.40s\" is not a number in %lld..%lld", r->columns[column], text,
-             (long long)least, (long long)most);
-    if (v < least || v > most || errno || *end) return table_wrong(r, what);
+    snprintf(what, sizeof what, "%s \"%.40s\" is not a number in %lld..%lld", r->columns[column], text, (long long)min,
+             (long long)max);
+    if (v < min || v > max || errno || *end) return table_wrong(r, what);
     *out = v;
     return ST_OK;
 }

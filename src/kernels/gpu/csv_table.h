@@ -25,7 +25,7 @@ status table_read(table_reader *r, const char *text, u64 size);
 /* For r->row: an error of this line; a whole number; a time in microseconds; the chip's name; room for one more of n
  * rows. */
 status table_wrong(const table_reader *r, const char *what);
-status table_whole(const table_reader *r, int column, const char *text, i64 least, i64 most, i64 *out);
+status table_whole(const table_reader *r, int column, const char *text, i64 min, i64 max, i64 *out);
 status table_time(const table_reader *r, int column, const char *text, f64 *out);
 status table_chip(const table_reader *r, const char *text);
 status table_grow(const table_reader *r, void **rows, i64 n, u64 size);

@@ -263,16 +263,16 @@ typedef struct {
     int kv_type;
     /* the fast kernels (split_kv.cuh): */
     gpu_i64 n;
-    int blocks, least; /* pieces, and the fewest pages of one; alone: of a unit */
-    int alone;         /* a row's bits may not depend on the others */
-    gpu_i64 slots;     /* of sums in part */
-    float scale2;      /* scale * log2(e) */
+    int blocks, min_pages; /* pieces, and the fewest pages of one; deterministic: of a unit */
+    int deterministic;     /* a row's bits may not depend on the others */
+    gpu_i64 slots;         /* of sums in part */
+    float scale2;          /* scale * log2(e) */
     /* of the blocks of cut rows: two words each, zero between launches; NULL: another launch adds them */
     gpu_u32 *meetings;
     /* mla_decode_wgmma, bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens */
     gpu_tensor_map kv_map;
 } gpu_decode_args;
-enum { GPU_ALONE_UNITS = 64 /* of a row, at most */ };
+enum { GPU_DETERMINISTIC_UNITS = 64 /* of a row, at most */ };
 
 /* combine_unabsorb.cu */
 enum {
@@ -376,9 +376,9 @@ typedef struct {
 struct int4;
 typedef struct {
     const int *start;   /* [experts + 1] */
-    struct int4 *tiles; /* at most pairs / most + experts */
+    struct int4 *tiles; /* at most pairs / tile_rows + experts */
     int *n_tiles;       /* and behind it what the launches count with, GPU_MOE_COUNTS numbers: made 0 */
-    int experts, most;
+    int experts, tile_rows;
 } gpu_moe_tiles_args;
 
 /* moe_sum_norm: threads of a row, 8 columns each so many times; slots at most. */
@@ -459,9 +459,9 @@ typedef struct {
 
 /* A part's largest and smallest logit. */
 typedef struct {
-    float most;
+    float max;
     int id;
-    float least, pad;
+    float min, pad;
 } gpu_sample_best;
 
 /* The last token that stays: how far below the best, and of those as far the highest id. */
@@ -491,7 +491,7 @@ typedef struct {
     double *part_sums; /* [n, parts]: of exp(logit - part_tops) */
     float *part_tops;  /* [n, parts] */
     float *tile_tops;  /* [n, tiles] */
-    gpu_i64 vocab, stride, most, tile /* tokens */, tiles, parts /* of GPU_WARPS tiles */;
+    gpu_i64 vocab, stride, n_top, tile /* tokens */, tiles, parts /* of GPU_WARPS tiles */;
 } gpu_logprobs_args;
 
 /* INT4 of a checkpoint to int4_pack.h's blocks. */

@@ -12,12 +12,12 @@ u64 ref_moe_workspace(const ops *o, const moe_args *a) {
 
 /* x as q * the returned scale (ops.h, at moe_args). */
 static f32 to_int8(const f32 *x, i64 n, i8 *q) {
-    f32 most = 0;
-    for (i64 c = 0; c < n; c++) most = fabsf(x[c]) > most || isnan(x[c]) ? fabsf(x[c]) : most;
-    bool bad = !isfinite(most), zero = most < 0x1p-100f;
-    f32 inverse = bad || zero ? 0.0f : 127.0f / most;
+    f32 amax = 0;
+    for (i64 c = 0; c < n; c++) amax = fabsf(x[c]) > amax || isnan(x[c]) ? fabsf(x[c]) : amax;
+    bool bad = !isfinite(amax), zero = amax < 0x1p-100f;
+    f32 inverse = bad || zero ? 0.0f : 127.0f / amax;
     for (i64 c = 0; c < n; c++) q[c] = bad || zero ? 0 : (i8)rintf(x[c] * inverse);
-    return bad ? NAN : zero ? 0.0f : most / 127.0f;
+    return bad ? NAN : zero ? 0.0f : amax / 127.0f;
 }
 
 /* y = W x of a matrix with one scale a row. */

@@ -3,9 +3,9 @@
 #include <omp.h>
 
 void ops_set_threads(int n) {
-    int most = omp_get_num_procs();
-    if (n > most) log_once("threads", "%d threads asked for, %d used: one a processor", n, most);
-    omp_set_num_threads(n > 0 && n < most ? n : most);
+    int max_threads = omp_get_num_procs();
+    if (n > max_threads) log_once("threads", "%d threads asked for, %d used: one a processor", n, max_threads);
+    omp_set_num_threads(n > 0 && n < max_threads ? n : max_threads);
 }
 
 void ops_init_ref(ops *o) {

@@ -178,8 +178,8 @@ void ref_logprobs(const ops *o, const logprobs_args *a) {
     (void)o;
     for (i64 i = 0; i < a->n; i++) {
         const f32 *x = a->logits + i * a->stride;
-        i32 *ids = a->top_ids + i * a->most;
-        f32 *out = a->logprobs + i * (1 + a->most);
+        i32 *ids = a->top_ids + i * a->n_top;
+        f32 *out = a->logprobs + i * (1 + a->n_top);
         if (a->tops[i] < 0) continue;
         f64 lse = log_sum_exp(x, a->vocab);
         i32 id = a->ids[i] < 0 ? a->drawn[i] : a->ids[i];

@@ -42,17 +42,17 @@ static void sift_down(candidate *h, i64 n, i64 i) {
 }
 
 /* The worst token that top-k and top-p keep. A heap, because few of a large vocabulary are usually wanted. */
-static candidate last_kept(const space *s, const f32 *logits, f32 most, i64 vocab, const sample_row *r) {
-    u64 total = 0, least = 1, sum = 0;
+static candidate last_kept(const space *s, const f32 *logits, f32 max_logit, i64 vocab, const sample_row *r) {
+    u64 total = 0, min_weight = 1, sum = 0;
     bool by_count = r->top_k > 0 && r->top_k < vocab;
     if (!by_count) {
         for (i64 i = 0; i < vocab; i++) total += s->weight[i];
         /* All that are below it make less than what top-p leaves out. */
-        least = sample_slice_of(((u64)1 << SAMPLE_BITS) - r->top_p, total) / (u64)vocab / 2 + 1;
+        min_weight = sample_slice_of(((u64)1 << SAMPLE_BITS) - r->top_p, total) / (u64)vocab / 2 + 1;
     }
     i64 m = 0, taken = 0;
     for (i64 i = 0; i < vocab; i++)
-        if (s->weight[i] >= least) s->heap[m++] = (candidate){most - logits[i], (i32)i};
+        if (s->weight[i] >= min_weight) s->heap[m++] = (candidate){max_logit - logits[i], (i32)i};
     for (i64 i = m / 2; i-- > 0;) sift_down(s->heap, m, i);
     /* Popped candidates collect at the end of the array, best last. */
     u64 want = by_count ? UINT64_MAX : sample_slice_of(r->top_p, total);
@@ -73,14 +73,14 @@ static candidate last_kept(const space *s, const f32 *logits, f32 most, i64 voca
 
 i32 sample_one(const f32 *logits, i64 vocab, const sample_row *r, void *scratch) {
     i32 best = argmax_f32(logits, vocab);
-    f32 most = logits[best];
-    if (r->scale <= 0 || !isfinite(most)) return best;
+    f32 max_logit = logits[best];
+    if (r->scale <= 0 || !isfinite(max_logit)) return best;
     space s = {scratch, (candidate *)((u64 *)scratch + vocab)};
-    for (i64 i = 0; i < vocab; i++) s.weight[i] = sample_weight(most - logits[i], r->scale);
+    for (i64 i = 0; i < vocab; i++) s.weight[i] = sample_weight(max_logit - logits[i], r->scale);
     if ((r->top_k > 0 && r->top_k < vocab) || r->top_p < (u64)1 << SAMPLE_BITS) {
-        candidate last = last_kept(&s, logits, most, vocab, r);
+        candidate last = last_kept(&s, logits, max_logit, vocab, r);
         for (i64 i = 0; i < vocab; i++)
-            if (better(last, (candidate){most - logits[i], (i32)i})) s.weight[i] = 0;
+            if (better(last, (candidate){max_logit - logits[i], (i32)i})) s.weight[i] = 0;
     }
     u64 total = 0, sum = 0;
     for (i64 i = 0; i < vocab; i++) {

@@ -2,7 +2,7 @@
  * whole and as events however the tokens come in batches. */
 #include "unit.h"
 
-#include "server/reply.h"
+#include "server/reply/reply.h"
 #include <stdlib.h>
 #include <string.h>
 

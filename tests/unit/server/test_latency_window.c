@@ -1,7 +1,7 @@
 /* The latencies of the last minute: quantiles near those of the sorted values, and forgetting. */
 #include "unit.h"
 
-#include "server/latency_window.h"
+#include "server/status/latency_window.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Histograms: which bucket an observation counts in. */
 #include "unit.h"
-#include "server/metrics.h"
+#include "server/status/metrics.h"
 #include <stdio.h>
 #include <string.h>
 

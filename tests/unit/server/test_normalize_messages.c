@@ -2,7 +2,7 @@
  * time in proportion to their length. */
 #include "unit.h"
 
-#include "server/request.h"
+#include "server/request/request.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 /* Which pages may use the server: hosts, origins, requests without an origin. */
 #include "unit.h"
 
-#include "server/origin.h"
+#include "server/http/origin.h"
 #include <string.h>
 
 static const char *const own_app[] = {"https://app.example", "http://localhost:3000"};

@@ -2,7 +2,7 @@
  * The words are encoded with the small model's tokenizer; no model runs. */
 #include "unit.h"
 
-#include "server/reply.h"
+#include "server/reply/reply.h"
 #include <stdlib.h>
 #include <string.h>
 

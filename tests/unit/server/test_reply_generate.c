@@ -1,7 +1,7 @@
 /* /generate's streams out of scripted tokens: how often what belongs to the prompt is sent. No model runs. */
 #include "unit.h"
 
-#include "server/reply.h"
+#include "server/reply/reply.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "base/json.h"
-#include "server/request_fields.h"
+#include "server/request/request_fields.h"
 #include <string.h>
 
 static u64 space_of(const char *salt) {

@@ -3,7 +3,7 @@
 #include "unit.h"
 
 #include "base/file.h"
-#include "server/request_fields.h"
+#include "server/request/request_fields.h"
 #include <stdio.h>
 #include <string.h>
 

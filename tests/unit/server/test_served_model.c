@@ -2,7 +2,7 @@
  * templates that differ in thinking. The tokenizer is the small model's; no model runs. */
 #include "unit.h"
 
-#include "server/request.h"
+#include "server/request/request.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -118,9 +118,9 @@ static __device__ inline float high_half(gpu_u32 two) {
     return f;
 }
 /* The larger of most and |two|, of each half; a NaN is passed over. */
-static __device__ inline gpu_u32 amax_half(gpu_u32 most, gpu_u32 two) {
+static __device__ inline gpu_u32 amax_half(gpu_u32 amax, gpu_u32 two) {
     gpu_u32 m;
-    asm("{\n.reg .b32 a;\nabs.f16x2 a, %2;\nmax.f16x2 %0, %1, a;\n}" : "=r"(m) : "r"(most), "r"(two));
+    asm("{\n.reg .b32 a;\nabs.f16x2 a, %2;\nmax.f16x2 %0, %1, a;\n}" : "=r"(m) : "r"(amax), "r"(two));
     return m;
 }
 
@@ -270,10 +270,10 @@ static __device__ inline void grid_barrier_wait(const gpu_u32 *m, gpu_u32 seen) 
     while (now == seen);
 }
 /* Until *word is at least `least`; what its writer wrote before may be read. */
-static __device__ inline void spin_wait_ge(const gpu_u32 *word, gpu_u32 least) {
+static __device__ inline void spin_wait_ge(const gpu_u32 *word, gpu_u32 min) {
     gpu_u32 now;
     do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
-    while (now < least);
+    while (now < min);
 }
 
 /* The next kernel's early part may run from here on; what earlier kernels wrote may be read. */

@@ -9,8 +9,8 @@ enum {
     UNIT = 64,          /* columns, and rows of a tile: skinny_splitk.cu */
     HALVES = 128 << 20, /* bytes for swiglu with cuBLASLt */
     COUNTS = 1 << 16,   /* tiles that may be shared */
-    UNITS_LEAST = 4,    /* of a piece of a tile of 128 rows: 64 KiB of weights */
-    CLUSTER_MOST = 8,
+    UNITS_MIN = 4,      /* of a piece of a tile of 128 rows: 64 KiB of weights */
+    CLUSTER_MAX = 8,
     PART = 16,            /* multiprocessors of a part of the chip, at least */
     DEFERRED_COLS = 2048, /* of products that a norm follows: as DEFERRED_INTER in moe.c */
     SKINNY_TMA_FROM = 32, /* of skinny_tokens() */
@@ -91,22 +91,22 @@ static i64 blocks_at_once(const gpu_backend *b, i64 tokens, int kind) {
 
 /* With more tiles than half of the blocks these share all units equally. With fewer each tile is cut into as many
  * pieces as there are blocks for it, but not below `least` units. */
-static i64 shared_blocks(i64 most, i64 tiles, i64 units, i64 least) {
-    if (tiles * 2 > most) return min_i64(most, tiles * units);
-    return tiles * max_i64(1, min_i64(most / tiles, units / least));
+static i64 shared_blocks(i64 max_blocks, i64 tiles, i64 units, i64 min_units) {
+    if (tiles * 2 > max_blocks) return min_i64(max_blocks, tiles * units);
+    return tiles * max_i64(1, min_i64(max_blocks / tiles, units / min_units));
 }
 
 /* Clusters of c blocks that run at once: each lies within one part of the chip, of PART multiprocessors or a few
  * more. */
-static i64 clusters_at_once(i64 most, i64 processors, i64 c) {
-    return c > 2 ? processors / PART * (most / processors * PART / c) : most / c;
+static i64 clusters_at_once(i64 max_blocks, i64 processors, i64 c) {
+    return c > 2 ? processors / PART * (max_blocks / processors * PART / c) : max_blocks / c;
 }
 
 /* Blocks of a tile's cluster: as many as find room at once, each with 6 units or more, or 12 where the tiles alone
  * keep many multiprocessors busy. */
-static i64 cluster_of(i64 most, i64 processors, i64 tiles, i64 units) {
-    i64 c = min_i64(CLUSTER_MOST, units / (tiles > most / 4 ? 12 : 6));
-    while (c > 1 && tiles > clusters_at_once(most, processors, c)) c--;
+static i64 cluster_of(i64 max_blocks, i64 processors, i64 tiles, i64 units) {
+    i64 c = min_i64(CLUSTER_MAX, units / (tiles > max_blocks / 4 ? 12 : 6));
+    while (c > 1 && tiles > clusters_at_once(max_blocks, processors, c)) c--;
     return max_i64(1, c);
 }
 
@@ -125,9 +125,10 @@ static i64 set_tiles(gpu_skinny_args *k, i64 heads, i64 rows) {
 
 /* Measured on an H200 (docs/kernels/gemm.md): clusters are best up to 32 rows of x, unless the tiles are a few more
  * than blocks; above if a block has few units. */
-static int choose_kind(i64 tokens, i64 most, i64 processors, i64 tiles, i64 units) {
-    if (tokens <= 32) return tiles <= most || tiles >= 8 * most ? CLUSTER_SPLIT : STREAM_K;
-    return tiles <= most && units / cluster_of(most, processors, tiles, units) <= 32 ? CLUSTER_SPLIT : STREAM_K;
+static int choose_kind(i64 tokens, i64 max_blocks, i64 processors, i64 tiles, i64 units) {
+    if (tokens <= 32) return tiles <= max_blocks || tiles >= 8 * max_blocks ? CLUSTER_SPLIT : STREAM_K;
+    return tiles <= max_blocks && units / cluster_of(max_blocks, processors, tiles, units) <= 32 ? CLUSTER_SPLIT
+                                                                                                 : STREAM_K;
 }
 
 /* A call's kernel and grid. */
@@ -140,11 +141,12 @@ typedef struct {
 /* k has parts with .w, .up, .y, .rows, .y_stride and .y_type, and everything else but what follows from the shapes. */
 static skinny_plan plan_skinny(const gpu_backend *b, gpu_skinny_args *k, i64 heads) {
     i64 tokens = skinny_tokens(b, k->n), tiles = set_tiles(k, heads, UNIT),
-        most = blocks_at_once(b, tokens, CLUSTER_SPLIT), processors = gpu_processors(b->g);
-    int kind = choose_kind(tokens, most, processors, tiles, k->units);
-    if (kind == STREAM_K) tiles = set_tiles(k, heads, 2 * UNIT), most = blocks_at_once(b, tokens, STREAM_K);
-    if (kind == CLUSTER_SPLIT) k->cluster = (int)cluster_of(most, processors, tiles, k->units);
-    k->blocks = (int)(kind == CLUSTER_SPLIT ? tiles * k->cluster : shared_blocks(most, tiles, k->units, UNITS_LEAST));
+        max_blocks = blocks_at_once(b, tokens, CLUSTER_SPLIT), processors = gpu_processors(b->g);
+    int kind = choose_kind(tokens, max_blocks, processors, tiles, k->units);
+    if (kind == STREAM_K) tiles = set_tiles(k, heads, 2 * UNIT), max_blocks = blocks_at_once(b, tokens, STREAM_K);
+    if (kind == CLUSTER_SPLIT) k->cluster = (int)cluster_of(max_blocks, processors, tiles, k->units);
+    k->blocks =
+        (int)(kind == CLUSTER_SPLIT ? tiles * k->cluster : shared_blocks(max_blocks, tiles, k->units, UNITS_MIN));
     k->sums = b->skinny_sums;
     k->count = b->skinny_count;
     return (skinny_plan){tokens, kind, (u32)k->blocks};
@@ -373,10 +375,10 @@ static void skinny_swiglu(const ops *o, const gpu_linear_args *a) {
 
 /* Both products in float32 for as many rows as there is room for, then one kernel for SiLU, product and rounding. */
 static bool library_swiglu(const gpu_backend *b, const gpu_linear_args *a, const gemm_choice *how) {
-    i64 most = (i64)(HALVES / sizeof(f32) / 2) / a->rows / 128 * 128;
-    if (a->w.format != GPU_W_BF16 || !has_library(b) || most < 128 || a->rows % 8) return false;
-    for (i64 from = 0; from < a->n; from += most) {
-        i64 n = min_i64(most, a->n - from);
+    i64 max_blocks = (i64)(HALVES / sizeof(f32) / 2) / a->rows / 128 * 128;
+    if (a->w.format != GPU_W_BF16 || !has_library(b) || max_blocks < 128 || a->rows % 8) return false;
+    for (i64 from = 0; from < a->n; from += max_blocks) {
+        i64 n = min_i64(max_blocks, a->n - from);
         gpu_linear_args gate = *a, up;
         gate.n = n, gate.x = a->x + from * a->x_stride;
         gate.y = b->halves, gate.y_stride = a->rows, gate.y_type = GPU_F32;

@@ -24,7 +24,7 @@ bool gemm_path_of(const char *text, gemm_path *out) {
 
 void gemm_choice_text(const gemm_choice *how, char out[GEMM_CHOICE_TEXT]) {
     int n = snprintf(out, GEMM_CHOICE_TEXT, "%s", gemm_path_text(how->path));
-#define GEMM_CONFIG_TEXT(name, attribute, bytes, most)                                                                 \
+#define GEMM_CONFIG_TEXT(name, attribute, bytes, max)                                                                  \
     if (how->how.name) n += snprintf(out + n, (size_t)(GEMM_CHOICE_TEXT - n), " " #name " %d", how->how.name);
     CUBLAS_CONFIG(GEMM_CONFIG_TEXT)
 #undef GEMM_CONFIG_TEXT

@@ -17,7 +17,7 @@ typedef enum {
     C_HEADS,
     C_TOKENS,
     C_PATH,
-#define CONFIG_COLUMN(name, attribute, bytes, most) C_CONFIG_##name,
+#define CONFIG_COLUMN(name, attribute, bytes, max) C_CONFIG_##name,
     CUBLAS_CONFIG(CONFIG_COLUMN)
 #undef CONFIG_COLUMN
         C_US,
@@ -36,7 +36,7 @@ static const char *const gemm_tuned_columns[] = {"chip",
                                                  "heads",
                                                  "tokens",
                                                  "path",
-#define CONFIG_TEXT(name, attribute, bytes, most) #name,
+#define CONFIG_TEXT(name, attribute, bytes, max) #name,
                                                  CUBLAS_CONFIG(CONFIG_TEXT)
 #undef CONFIG_TEXT
                                                      "us",
@@ -45,7 +45,7 @@ static const char *const gemm_tuned_columns[] = {"chip",
 /* What whole numbers may be. */
 static const struct {
     column c;
-    i64 least, most;
+    i64 min, max;
 } numbers[] = {{C_SMS, 1, 4096},     {C_CUBLAS, 0, 99999999}, {C_ROWS, 1, 1 << 24},
                {C_COLS, 1, 1 << 20}, {C_HEADS, 1, 4096},      {C_TOKENS, 1, 1 << 20}};
 
@@ -68,10 +68,10 @@ static status gemm_tuned_read_numbers(const table_reader *r, char *const *fields
     i64 v, *const to[] = {sms, &row->library, &c->rows, &c->cols, &c->heads, &c->tokens};
     status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(numbers); i++)
-        st = table_whole(r, numbers[i].c, fields[numbers[i].c], numbers[i].least, numbers[i].most, to[i]);
-#define CONFIG_READ(name, attribute, bytes, most)                                                                      \
+        st = table_whole(r, numbers[i].c, fields[numbers[i].c], numbers[i].min, numbers[i].max, to[i]);
+#define CONFIG_READ(name, attribute, bytes, max)                                                                       \
     if (st == ST_OK && fields[C_CONFIG_##name]) {                                                                      \
-        st = table_whole(r, C_CONFIG_##name, fields[C_CONFIG_##name], 0, most, &v);                                    \
+        st = table_whole(r, C_CONFIG_##name, fields[C_CONFIG_##name], 0, max, &v);                                     \
         if (st == ST_OK) row->choice.how.name = (i32)v;                                                                \
     }
     CUBLAS_CONFIG(CONFIG_READ)
@@ -199,7 +199,7 @@ bool gemm_line(buf *out, const char *chip, int sms, const gemm_row *row) {
     buf_fmt(out, "%s,%d,%lld,%s,bf16,%s,%lld,%lld,%lld,%lld,%s", chip, sms, (long long)row->library,
             gemm_op_text(c->op), c->f32 ? "f32" : "bf16", (long long)c->rows, (long long)c->cols, (long long)c->heads,
             (long long)c->tokens, gemm_path_text(row->choice.path));
-#define CONFIG_WRITE(name, attribute, bytes, most) buf_fmt(out, ",%d", row->choice.how.name);
+#define CONFIG_WRITE(name, attribute, bytes, max) buf_fmt(out, ",%d", row->choice.how.name);
     CUBLAS_CONFIG(CONFIG_WRITE)
 #undef CONFIG_WRITE
     buf_fmt(out, ",%.2f,%.2f\n", row->us, row->default_us);

@@ -4,7 +4,7 @@
 
 enum {
     UNIT = 64,
-    CLUSTER_MOST = 8,
+    CLUSTER_MAX = 8,
     HIGHEST = 256,   /* rows of a tile */
     SPLIT_UPTO = 64, /* rows of a tile, of whose units two warpgroups have half of the columns each */
     AFTER_UPTO = 144,
@@ -36,20 +36,20 @@ static i64 cost_of(i64 height, i64 cluster, i64 units) {
 }
 
 /* The lowest tiles that are all under way at once, `beside` more blocks too, in the best of clusters. */
-static bool tma_cut(const gpu_skinny_args *k, i64 units, i64 highest, i64 beside, skinny_tma_cut *best) {
-    i64 least = 0;
+static bool tma_cut(const gpu_skinny_args *k, i64 units, i64 highest, i64 other_blocks, skinny_tma_cut *best) {
+    i64 best_cost = 0;
     bool up = false;
     for (int i = 0; i < GPU_PARTS && k->part[i].w; i++) up |= k->part[i].up != NULL;
-    for (i64 c = 1; c <= CLUSTER_MOST && c <= units; c *= 2) {
+    for (i64 c = 1; c <= CLUSTER_MAX && c <= units; c *= 2) {
         i64 height = 32, cost;
-        while (tiles_of(k, height) * c > at_once(c) * c - beside && height <= highest)
+        while (tiles_of(k, height) * c > at_once(c) * c - other_blocks && height <= highest)
             height += up || height >= SPLIT_UPTO ? 16 : 8;
         if (height > highest) continue;
         cost = cost_of(height, c, units);
-        if (least && cost >= least) continue;
-        least = cost, *best = (skinny_tma_cut){height, c, tiles_of(k, height)};
+        if (best_cost && cost >= best_cost) continue;
+        best_cost = cost, *best = (skinny_tma_cut){height, c, tiles_of(k, height)};
     }
-    return least > 0;
+    return best_cost > 0;
 }
 
 static void map_of(const gpu_backend *b, void *map, const gpu_bf16 *at, i64 rows, i64 stride, i64 cols, i64 box) {
@@ -61,10 +61,11 @@ static u32 skinny_tma_shared(const gpu_skinny_tma_args *k) { return (u32)k->stat
 
 /* Stages: all of the block's units if there is room, else weights first. */
 static void share_memory(gpu_skinny_tma_args *k) {
-    i64 most = ceil_div(k->units, k->cluster), room = SKINNY_TMA_SHARED - SKINNY_TMA_STATE, unit = k->height * UNIT * 2,
-        x = min_i64(most, X_STAGES), w = min_i64(min_i64(most, SKINNY_TMA_STAGES), (room - x * X_BYTES) / unit),
+    i64 max_stages = ceil_div(k->units, k->cluster), room = SKINNY_TMA_SHARED - SKINNY_TMA_STATE,
+        unit = k->height * UNIT * 2, x = min_i64(max_stages, X_STAGES),
+        w = min_i64(min_i64(max_stages, SKINNY_TMA_STAGES), (room - x * X_BYTES) / unit),
         sums = (k->height + 8) * GPU_SKINNY * 4;
-    x = min_i64(min_i64(most, SKINNY_TMA_STAGES), (room - w * unit) / X_BYTES);
+    x = min_i64(min_i64(max_stages, SKINNY_TMA_STAGES), (room - w * unit) / X_BYTES);
     k->weight_stages = (int)w, k->x_stages = (int)x;
     k->state = (int)gpu_round((u64)max_i64(w * unit + x * X_BYTES, sums));
 }

@@ -291,10 +291,10 @@ static __device__ inline void skinny_tma(const gpu_skinny_tma_args &a, unsigned 
 
 /* blocks: 2 keeps registers for a block of the norm in front or behind (rows.cu), which then is there when its turn
  * comes. */
-#define SKINNY_TMA(name, most, split, after, blocks)                                                                   \
+#define SKINNY_TMA(name, max_rows, split, after, blocks)                                                               \
     KERNEL_PDL(name, gpu_skinny_tma_args, SKINNY_TMA_THREADS, blocks) {                                                \
         SHARED_TILES(memory);                                                                                          \
-        skinny_tma<most, split, after>(a, memory);                                                                     \
+        skinny_tma<max_rows, split, after>(a, memory);                                                                 \
     }
 SKINNY_TMA(skinny_tma_64, 64, true, false, 2)
 SKINNY_TMA(skinny_tma_144, 72, false, false, 2)
@@ -302,12 +302,12 @@ SKINNY_TMA(skinny_tma_256, 128, false, false, 1)
 SKINNY_TMA(skinny_tma_residual_64, 64, true, true, 1)
 SKINNY_TMA(skinny_tma_residual_144, 72, false, true, 1)
 
-#define GATE(name, most, split)                                                                                        \
+#define GATE(name, max_rows, split)                                                                                    \
     KERNEL_PDL(name, gpu_skinny_tma_gate_args, SKINNY_TMA_THREADS, 1) {                                                \
         SHARED_TILES(memory);                                                                                          \
         gpu_i64 behind = (gpu_i64)blockIdx.x - a.product.blocks;                                                       \
         if (behind < 0) {                                                                                              \
-            skinny_tma<most, split, false>(a.product, memory);                                                         \
+            skinny_tma<max_rows, split, false>(a.product, memory);                                                     \
             return;                                                                                                    \
         }                                                                                                              \
         gate_beside<SKINNY_TMA_THREADS, SKINNY_TMA_DIGITS>(a.gate, a.digits, (int)behind, memory);                     \

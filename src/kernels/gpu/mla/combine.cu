@@ -19,13 +19,13 @@ static __device__ inline join_pieces combine_pieces_of(const gpu_decode_args &a,
         if (i < row) before += units;
     }
     for (int d = 16; d; d >>= 1) all += __shfl_xor_sync(~0u, all, d), before += __shfl_xor_sync(~0u, before, d);
-    if (a.alone) return {before, units_of(a, pages_of(a, row))};
+    if (a.deterministic) return {before, units_of(a, pages_of(a, row))};
     int each = piece_of_all(a, all), from = before / each;
     return {from, (before + pages_of(a, row) - 1) / each - from + 1};
 }
 
 static __device__ inline gpu_i64 piece_slot(const gpu_decode_args &a, join_pieces p, int k) {
-    return a.alone ? p.from + k : part_slot(p.from + k, k == 0);
+    return a.deterministic ? p.from + k : part_slot(p.from + k, k == 0);
 }
 /* Latents 128 quarter + 4 lane.. of piece k. */
 static __device__ inline float4 piece_sums(const gpu_decode_args &a, join_pieces p, int k, gpu_i64 h, int quarter) {

@@ -101,14 +101,14 @@ static __device__ inline void join_latents(const gpu_decode_args &a, values_stat
         step = SLOTS / groups, latent = rank * MINE + col * 4;
     for (int base = 0; base < a.n; base += step * ROWS) {
         float4 o[ROWS];
-        int most = 0;
+        int max_splits = 0;
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             int row = base + r * step + first;
             o[r] = {0, 0, 0, 0};
-            if (row < a.n && s->at[row + 1] - s->at[row] > most) most = s->at[row + 1] - s->at[row];
+            if (row < a.n && s->at[row + 1] - s->at[row] > max_splits) max_splits = s->at[row + 1] - s->at[row];
         }
-        for (int k = group; k < most; k += groups * PIECES) {
+        for (int k = group; k < max_splits; k += groups * PIECES) {
             float4 v[ROWS][PIECES];
 #pragma unroll
             for (int r = 0; r < ROWS; r++)

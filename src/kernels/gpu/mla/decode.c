@@ -16,7 +16,7 @@ typedef struct {
     const gpu_kernel *kernel;
     i64 heads;           /* of a block */
     u32 threads, shared; /* of a block */
-    int least;           /* pages of a piece: fewer cost more in cut rows' sums than they gain in time */
+    int min_pages;       /* pages of a piece: fewer cost more in cut rows' sums than they gain in time */
     int together;        /* blocks of a multiprocessor */
 } decode_kind;
 
@@ -49,13 +49,13 @@ bool gpu_decode_is_fast(const mla_decode_args *a) {
     return a->latent == LATENT && a->rope == ROPE && a->kv_type != DT_F32;
 }
 
-static bool is_alone(const gpu_backend *b) { return b->form != ROWS_ANY; }
-static int alone_pages(const mla_decode_args *a) { return a->n_heads >= GROUPED_FROM ? ALONE_MANY : ALONE_FEW; }
+static bool is_deterministic(const gpu_backend *b) { return b->form != ROWS_ANY; }
+static int deterministic_pages(const mla_decode_args *a) { return a->n_heads >= GROUPED_FROM ? ALONE_MANY : ALONE_FEW; }
 
 /* Room for sums in part: two of each block's, or one of each unit. */
 static i64 slots_of(const gpu_backend *b, const mla_decode_args *a, const decode_kind *k) {
-    if (!is_alone(b)) return 2 * blocks_of(b, a, k);
-    return a->n * min_i64(GPU_ALONE_UNITS, ceil_div(a->pages_stride, alone_pages(a)));
+    if (!is_deterministic(b)) return 2 * blocks_of(b, a, k);
+    return a->n * min_i64(GPU_DETERMINISTIC_UNITS, ceil_div(a->pages_stride, deterministic_pages(a)));
 }
 
 u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a) {
@@ -75,9 +75,9 @@ status gpu_decode_init(gpu_backend *b, err *e) {
 }
 
 /* apart: cut rows stay cut. */
-static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a, bool apart) {
+static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a, bool unfused) {
     decode_kind kind = decode_kind_of(b, a);
-    bool alone = is_alone(b);
+    bool deterministic = is_deterministic(b);
     gpu_decode_args k = {.q = a->q,
                          .kv = a->kv,
                          .pages = a->pages,
@@ -88,11 +88,11 @@ static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a
                          .pages_stride = a->pages_stride,
                          .n = a->n,
                          .blocks = (int)blocks_of(b, a, &kind),
-                         .least = alone ? alone_pages(a) : kind.least,
-                         .alone = alone,
+                         .min_pages = deterministic ? deterministic_pages(a) : kind.min_pages,
+                         .deterministic = deterministic,
                          .slots = slots_of(b, a, &kind),
                          .scale2 = a->scale * LOG2_E,
-                         .meetings = apart ? NULL : b->meetings};
+                         .meetings = unfused ? NULL : b->meetings};
     if (kind.kernel == b->mla_decode_wgmma) /* how many pages there are nobody has told: as many as an int can number */
         gpu_tensor(b->g, &k.kv_map, a->kv, (const u64[3]){64, (u64)1 << 31, (LATENT + ROPE) / 64},
                    (const u64[2]){(LATENT + ROPE) * 2, 128}, (const u32[3]){64, 32, (LATENT + ROPE) / 64});
@@ -102,9 +102,9 @@ static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a
 }
 
 void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a) {
-    bool apart = is_alone(b) || (a->n_heads >= GROUPED_FROM && a->n < FEW_ROWS);
-    gpu_decode_args k = run_pieces(b, a, apart);
-    if (apart) /* a quarter of the latents of a head each */
+    bool unfused = is_deterministic(b) || (a->n_heads >= GROUPED_FROM && a->n < FEW_ROWS);
+    gpu_decode_args k = run_pieces(b, a, unfused);
+    if (unfused) /* a quarter of the latents of a head each */
         gpu_launch(b->g, b->mla_combine, (u32)a->n, (u32)a->n_heads * 4, 1, GPU_THREADS, 0, &k);
 }
 

@@ -7,7 +7,7 @@
  * in the workspace, wait for each other at the end of their pieces (there are no more blocks than run at once), and
  * each adds its share of the row's latents, of all pieces in order. Where a row is cut depends on the other rows of
  * the call (not so in the generic kernel): its sums differ in rounding between batches, and are the same in every
- * run. --deterministic (a.alone): every row is cut by its own length into units of a few pages, the line of all
+ * run. --deterministic (a.deterministic): every row is cut by its own length into units of a few pages, the line of all
  * rows' units into pieces of equal numbers of them, and each unit's sums are kept apart for another launch to add in
  * order. */
 #ifndef KERNELS_GPU_MLA_SPLIT_KV_CUH
@@ -20,13 +20,14 @@ static __device__ inline int pages_of(const gpu_decode_args &a, gpu_i64 row) {
     return (a.kv_len[row] + GPU_PAGE - 1) / GPU_PAGE;
 }
 
-/* What the line of all rows consists of: pages, or (a.alone) units of so many pages, at most ALONE_UNITS of a row. */
+/* What the line of all rows consists of: pages, or (a.deterministic) units of so many pages, at most
+ * GPU_DETERMINISTIC_UNITS of a row. */
 static __device__ inline int unit_pages(const gpu_decode_args &a, int pages) {
-    int each = (pages + GPU_ALONE_UNITS - 1) / GPU_ALONE_UNITS;
-    return !a.alone ? 1 : each > a.least ? each : a.least;
+    int each = (pages + GPU_DETERMINISTIC_UNITS - 1) / GPU_DETERMINISTIC_UNITS;
+    return !a.deterministic ? 1 : each > a.min_pages ? each : a.min_pages;
 }
 static __device__ inline int units_of(const gpu_decode_args &a, int pages) {
-    if (!a.alone) return pages;
+    if (!a.deterministic) return pages;
     int each = unit_pages(a, pages);
     return (pages + each - 1) / each;
 }
@@ -42,7 +43,7 @@ static __device__ inline int units_of_all(const gpu_decode_args &a) {
 /* Units in each block's piece, of `all`: how rows are cut is decided here and in unit_pages alone. */
 static __device__ inline int piece_of_all(const gpu_decode_args &a, int all) {
     int each = (all + a.blocks - 1) / a.blocks;
-    return each > a.least || a.alone ? each : a.least;
+    return each > a.min_pages || a.deterministic ? each : a.min_pages;
 }
 
 /* The row that unit `at` of the line belongs to; *start: the row's own first unit in the line. */
@@ -66,7 +67,7 @@ static __device__ inline gpu_i64 row_at(const gpu_decode_args &a, int at, int *s
     return a.n; /* behind all */
 }
 
-/* A walk over a block's piece: rows in turn, of each the pages [first, last); a.alone: units in turn. */
+/* A walk over a block's piece: rows in turn, of each the pages [first, last); a.deterministic: units in turn. */
 typedef struct {
     int row, start, at, to; /* in the line: the row's first unit, where the walk is, its end */
     int len, first, last, pages, each;
@@ -81,14 +82,14 @@ static __device__ inline decode_walk walk_begin(const gpu_decode_args &a) {
 }
 /* The next row's part; false at the end. */
 static __device__ inline bool walk_next(const gpu_decode_args &a, decode_walk &w) {
-    if (w.pages && a.alone) {
+    if (w.pages && a.deterministic) {
         w.at++;
         if (w.last == w.pages) w.start = w.at, w.row++;
     } else if (w.pages)
         w.at = w.start + w.last, w.start += w.pages, w.row++;
     if (w.at >= w.to || w.row >= a.n) return false;
     w.len = a.kv_len[w.row], w.pages = (w.len + GPU_PAGE - 1) / GPU_PAGE;
-    if (a.alone) {
+    if (a.deterministic) {
         int each = unit_pages(a, w.pages);
         w.first = (w.at - w.start) * each, w.last = w.pages < w.first + each ? w.pages : w.first + each;
         return true;
@@ -105,10 +106,10 @@ static __device__ inline bool walk_whole(const decode_walk &w) { return w.first 
 static __device__ inline bool page_is_new(int pages, int at) { return at >= pages - 2; }
 
 /* Where a cut row's sums lie: each block has room for the end of a row that began before it, then for the begin of
- * one. a.alone: each unit has. */
+ * one. a.deterministic: each unit has. */
 static __device__ inline gpu_i64 part_slot(gpu_i64 block, bool begins) { return block * 2 + begins; }
 static __device__ inline gpu_i64 walk_slot(const gpu_decode_args &a, const decode_walk &w) {
-    return a.alone ? w.at : part_slot(blockIdx.x, w.first == 0);
+    return a.deterministic ? w.at : part_slot(blockIdx.x, w.first == 0);
 }
 static __device__ inline float *part_sums(const gpu_decode_args &a, gpu_i64 slot, gpu_i64 head) {
     return a.part + (slot * a.heads + head) * KV_LATENT;

@@ -23,7 +23,7 @@ typedef struct {
     int expert[DECODE_FUSED_PAIRS];                /* of a group */
     int row[DECODE_FUSED_PAIRS][DECODE_INT4_TILE]; /* of h, of a group's tokens; -1: not chosen */
     float weight[DECODE_FUSED_PAIRS];              /* of a row's pair */
-    gpu_u32 most[DECODE_INT4_TILE][WARPS];
+    gpu_u32 amax[DECODE_INT4_TILE][WARPS];
     float x_scale[DECODE_INT4_TILE], deferred[DECODE_INT4_TILE]; /* what a row of x has yet to be multiplied by */
 } decode_fused_state;
 static_assert(sizeof(decode_fused_state) <= DECODE_FUSED_STATE, "decode_int4.h");
@@ -95,7 +95,9 @@ static __device__ inline gpu_u8 *fused_open_slot(const decode_fused_block &b, co
     return b.ring + (gpu_u32)p.stage * DECODE_INT4_WEIGHTS;
 }
 /* The next item is taken with the last slot of one, not sooner: who is behind shall not hold more of them. */
-static __device__ inline int take_item(int *taken) { return threadIdx.x % 32 == 0 ? atomicAdd(taken, 1) : 0; }
+static __device__ inline int take_item(int *work_counter) {
+    return threadIdx.x % 32 == 0 ? atomicAdd(work_counter, 1) : 0;
+}
 static __device__ inline int item_taken(int took) { return (int)gridDim.x + __shfl_sync(~0u, took, 0); }
 
 static __device__ inline void fused_copy_up(const gpu_decode_fused_args &a, const decode_fused_block &b, pipeline *p) {
@@ -149,14 +151,14 @@ static __device__ inline void fused_copy_down(const gpu_decode_fused_args &a, co
                                               pipeline *p) {
     int across = a.inter / PACK_COLS, all = b.s->n_groups * across, items = a.hidden / PACK_ROWS, took = 0,
         lane = threadIdx.x % 32;
-    int *taken = &a.words[DECODE_FUSED_DOWN + b.s->turn], before = 0;
+    int *work_counter = &a.words[DECODE_FUSED_DOWN + b.s->turn], before = 0;
     /* items: two of them are fixed, so that nobody waits for the next one's number */
     bool small = all <= 2 * DECODE_FUSED_BLOCKS;
     for (int i = 0, item = blockIdx.x; item < items; i++) {
         if (FEED) copy_shared_down(a, b, p, item);
         for (int f = 0; f == 0 || f < all; f += DECODE_FUSED_BLOCKS, pipeline_next(*p, a.slots)) {
             int end = all - f < DECODE_FUSED_BLOCKS ? all : f + DECODE_FUSED_BLOCKS;
-            if (f + DECODE_FUSED_BLOCKS >= all) before = took, took = take_item(taken);
+            if (f + DECODE_FUSED_BLOCKS >= all) before = took, took = take_item(work_counter);
             gpu_u8 *slot = fused_open_slot(b, *p, item, (gpu_u32)(end - f) * PACK_BYTES);
             for (int g = group_of(a, f) + lane; g * across < end; g += 32) {
                 int from = g * across < f ? f : g * across, to = (g + 1) * across < end ? (g + 1) * across : end;
@@ -213,7 +215,7 @@ static __device__ inline void digits_of_x(const gpu_decode_fused_args &a, const 
         }
 #pragma unroll
     for (int t = 0; t < TOKENS; t++) {
-        gpu_u32 most = 0; /* of the bits: a NaN is larger than all */
+        gpu_u32 amax = 0; /* of the bits: a NaN is larger than all */
         if (t >= a.n) continue;
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
@@ -221,19 +223,19 @@ static __device__ inline void digits_of_x(const gpu_decode_fused_args &a, const 
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 gpu_u32 first = w[j] << 16 & 0x7fff0000u, second = w[j] & 0x7fff0000u;
-                most = first > most ? first : most, most = second > most ? second : most;
+                amax = first > amax ? first : amax, amax = second > amax ? second : amax;
             }
         }
-        most = __reduce_max_sync(~0u, most);
-        if (lane == 0) b.s->most[t][warp] = most;
+        amax = __reduce_max_sync(~0u, amax);
+        if (lane == 0) b.s->amax[t][warp] = amax;
     }
     multipliers_sync();
     used();
 #pragma unroll
     for (int t = 0; t < TOKENS; t++) {
         if (t >= a.n) continue;
-        float most = __uint_as_float(__reduce_max_sync(~0u, b.s->most[t][lane % WARPS])), one = digits_of_one(most);
-        if (threadIdx.x == 0) b.s->x_scale[t] = digits_scale(most) / 16 * b.s->deferred[t];
+        float amax = __uint_as_float(__reduce_max_sync(~0u, b.s->amax[t][lane % WARPS])), one = digits_of_one(amax);
+        if (threadIdx.x == 0) b.s->x_scale[t] = digits_scale(amax) / 16 * b.s->deferred[t];
 #pragma unroll
         for (int i = 0; i < PIECES; i++) {
             int c = ((int)threadIdx.x + i * MULTIPLIERS) * 8;
@@ -338,11 +340,11 @@ static __device__ inline void fused_digits_of_h(const gpu_decode_fused_args &a, 
 #pragma unroll
         for (int i = 0; i < KEPT; i++) {
             int u = u0 + i * MULTIPLIERS;
-            float most = most_of_unit(d[i]);
-            most = max_nan(most, __shfl_xor_sync(~0u, most, 1)), most = max_nan(most, __shfl_xor_sync(~0u, most, 2));
+            float amax = unit_amax(d[i]);
+            amax = max_nan(amax, __shfl_xor_sync(~0u, amax, 1)), amax = max_nan(amax, __shfl_xor_sync(~0u, amax, 2));
             if (u >= all) continue;
-            if (u % 4 == 0) b.share[u / 4] = b.s->weight[group_of(a, u / 4)] * (digits_scale(most) / 16);
-            float one = digits_of_one(most);
+            if (u % 4 == 0) b.share[u / 4] = b.s->weight[group_of(a, u / 4)] * (digits_scale(amax) / 16);
+            float one = digits_of_one(amax);
             gpu_u8 *to = b.digits + u / 4 * 128 + u % 4 * 16;
             gpu_u32 high[4], low[4];
 #pragma unroll

@@ -103,9 +103,9 @@ static __device__ inline void int4_digits_of_h(const gpu_decode_int4_args &a, co
     for (int i = 0; i < (group.y & 255); i++) {
         int pair = b.pair[(group.y >> 8) + i];
         const gpu_i64 row = (gpu_i64)pair * a.inter;
-        float most =
+        float amax =
             row_to_digits(a.h + row, a.h_digits + row * 2, a.inter, lane, 32, [](float v) { return warp_max(v); });
-        if (lane == 0) a.h_scale[pair] = digits_scale(most) / 16;
+        if (lane == 0) a.h_scale[pair] = digits_scale(amax) / 16;
     }
     fence_async_global(); /* digits are read by copies */
     __threadfence();
@@ -267,10 +267,10 @@ template <int TILES> static __device__ inline void decode_int4_experts(const gpu
     bool one = threadIdx.x % 32 == 0;
     for (int e = threadIdx.x; e < a.experts; e += DECODE_INT4_THREADS) b.cursor[e] = 0;
     decode_ring_init<int4_ring>(a, b, 2 * TILES);
-    if (a.beside) pdl_wait();
+    if (a.prepared) pdl_wait();
     /* else what it reads was written before decode_int4_rows, which began when that was there */
     decode_sort<4 * TILES>(a, b);
-    if (!a.beside) pdl_wait();
+    if (!a.prepared) pdl_wait();
     if (warp < DECODE_INT4_WARPS) {
         int4_compute_up<TILES>(a, b, &p);
         int4_compute_down<TILES>(a, b, &p);
@@ -296,7 +296,7 @@ KERNEL_OF(decode_int4_rows, gpu_decode_int4_args, DECODE_INT4_ROWS_THREADS, 1) {
     const gpu_i64 row = (gpu_i64)token * a.hidden;
     for (int i = thread; i < a.k; i += DECODE_INT4_ROWS_THREADS) a.finished[token * a.k + i] = 0;
     if (token == 0 && thread < 2) a.work_counter[thread] = 0;
-    float most =
+    float amax =
         row_to_digits(a.x + row, a.x_digits + row * 2, a.hidden, thread, DECODE_INT4_ROWS_THREADS, [&](float v) {
             v = warp_max(v);
             if (thread % 32 == 0) each[thread / 32] = v;
@@ -306,7 +306,7 @@ KERNEL_OF(decode_int4_rows, gpu_decode_int4_args, DECODE_INT4_ROWS_THREADS, 1) {
         });
     if (thread < 32) {
         float deferred = a.deferred.squares ? deferred_scale(a.deferred, token) : 1.0f;
-        if (thread == 0) a.x_scale[token] = digits_scale(most) / 16 * deferred;
+        if (thread == 0) a.x_scale[token] = digits_scale(amax) / 16 * deferred;
     }
     fence_async_global(); /* digits are read by copies */
 }

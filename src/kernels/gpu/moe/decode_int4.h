@@ -94,7 +94,7 @@ typedef struct {
     float *h;                    /* [pairs, inter] */
     float *y;                    /* [pairs, hidden] */
     int k, pairs, experts, hidden, inter;
-    int beside; /* x_digits and what is counted come from the launch in front, which has the gate too */
+    int prepared; /* x_digits and what is counted come from the launch in front, which has the gate too */
     int slots, slot_bytes, shared; /* shared: bytes of all */
     /* Bytes from the begin of shared memory. */
     int at_sums, at_groups, at_cursor, at_pairs;

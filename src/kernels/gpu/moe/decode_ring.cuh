@@ -106,7 +106,7 @@ static __device__ inline void copy_x(const gpu_decode_int4_args &a, const decode
 /* h [pairs, 2 inter] bytes, which is there when finished[group] is `least`; chunks: items of a group. */
 template <class R>
 static __device__ inline void copy_h(const gpu_decode_int4_args &a, const decode_int4_block &b, decode_place *p,
-                                     const gpu_u8 *h, int across, int chunks, gpu_u32 least) {
+                                     const gpu_u8 *h, int across, int chunks, gpu_u32 min_count) {
     int ready = -1;
     for (;;) {
         for (int c = 0; c < across; c += R::DEEP)
@@ -118,7 +118,7 @@ static __device__ inline void copy_h(const gpu_decode_int4_args &a, const decode
                     continue;
                 }
                 if (j != ready) {
-                    spin_wait_ge(&a.finished[j], least);
+                    spin_wait_ge(&a.finished[j], min_count);
                     fence_async_global();
                     ready = j;
                 }

@@ -39,9 +39,9 @@ i64 gpu_decode_stored_tokens(const moe_args *a) { return min_i64(a->n, max_i64(D
 u64 gpu_decode_stored_workspace(const moe_args *a) {
     u8 nowhere;
     gpu_decode_stored_args p;
-    moe_args most = *a;
-    most.n = gpu_decode_stored_tokens(a);
-    return decode_stored_layout(&most, &nowhere, &p);
+    moe_args largest = *a;
+    largest.n = gpu_decode_stored_tokens(a);
+    return decode_stored_layout(&largest, &nowhere, &p);
 }
 
 bool gpu_decode_stored_is_one_matrix(const op_weight *w) {

@@ -12,19 +12,19 @@ typedef struct {
     struct int4 *tiles;
     gpu_bf16 *h;
     gpu_bf16 *y;
-    i64 h_rows, most_tiles;
+    i64 h_rows, max_tiles;
 } grouped_space;
 
 /* most: tokens of a tile at most. */
-static u64 grouped_layout(const moe_args *a, i64 most, u8 *base, grouped_space *s) {
+static u64 grouped_layout(const moe_args *a, i64 tile_rows, u8 *base, grouped_space *s) {
     const op_weight *w = a->experts;
     i64 pairs = a->n * a->k, experts = w->n_views / 3;
     u64 at = gpu_sort_layout(pairs, experts, base, &s->sort);
     s->sort.ids = a->ids;
-    s->most_tiles = pairs / most + experts;
+    s->max_tiles = pairs / tile_rows + experts;
     s->h_rows = ceil_div(pairs + 7 * experts, 8) * 8;
     s->n_tiles = (int *)(base + at), at += 256;
-    s->tiles = (struct int4 *)(base + at), at += gpu_round((u64)s->most_tiles * 16);
+    s->tiles = (struct int4 *)(base + at), at += gpu_round((u64)s->max_tiles * 16);
     s->h = (gpu_bf16 *)(base + at), at += gpu_round((u64)(s->h_rows * w->views[0].rows) * 2);
     s->y = (gpu_bf16 *)(base + at), at += gpu_round((u64)(pairs * w->views[0].cols) * 2);
     return at;
@@ -58,7 +58,7 @@ static void grouped_describe(const gpu_backend *b, const op_weight *w, gpu_moe_m
     const bool fp8 = v->format == GPU_W_FP8_PAIRS;
     const u64 rows = (u64)w->n_views, hidden = (u64)v->cols, inter = (u64)v->rows, size = fp8 ? 1 : 2,
               next = w->expert_bytes / (2 * inter);
-    const u32 box[3] = {64, 64, 1}, apart[3] = {64, 16, 4};
+    const u32 box[3] = {64, 64, 1}, split_box[3] = {64, 16, 4};
     if (v->format != GPU_W_PACKED)
         gpu_tensor(b->g, &out->in, v->data, (const u64[3]){64, rows * inter, hidden * size / 128},
                    (const u64[2]){hidden * size, 128}, box);
@@ -67,14 +67,14 @@ static void grouped_describe(const gpu_backend *b, const op_weight *w, gpu_moe_m
                    box);
     else
         gpu_tensor(b->g, &out->out, v[2].data, (const u64[3]){inter, (rows / 3 - 1) * next + hidden - 3 * 32, 4},
-                   (const u64[2]){2 * inter, 32 * 2 * inter}, apart);
+                   (const u64[2]){2 * inter, 32 * 2 * inter}, split_box);
     out->out_rows = (int)next;
 }
 
-void gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *most, const norm_args *norm) {
+void gpu_run_sum(const ops *o, const moe_args *a, const void *y, const gpu_u32 *tile_rows, const norm_args *norm) {
     const gpu_backend *b = gpu_of(o);
     gpu_combine_args c = gpu_combine_of(a, y);
-    c.y_amax = most;
+    c.y_amax = tile_rows;
     if (!norm) {
         gpu_launch(b->g, b->moe_sum, (u32)a->n, gpu_blocks(c.hidden, 8 * 128), 1, 128, 0, &c);
         return;
@@ -95,11 +95,11 @@ void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const n
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
     const bool twos = w->views[0].format == GPU_W_BF16; /* above 64 one kernel: 176, whatever a table says */
-    const int tile = twos && how->tile > 64 ? 176 : how->tile, most = twos ? 2 * tile : tile;
+    const int tile = twos && how->tile > 64 ? 176 : how->tile, tile_rows = twos ? 2 * tile : tile;
     grouped_space s;
-    grouped_layout(a, most, a->workspace, &s);
+    grouped_layout(a, tile_rows, a->workspace, &s);
     gpu_run_sort(o, &s.sort);
-    gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
+    gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, tile_rows};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
     gpu_moe_maps_args all = {.m = {w->on_gpu, s.tiles, s.n_tiles, s.sort.list, a->x, s.h, s.y, (gpu_u32 *)s.n_tiles + 1,
                                    s.n_tiles + 2, hidden, inter, s.h_rows, (gpu_u32)a->k, 0x43004300, 0}};
@@ -107,10 +107,10 @@ void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const n
                *out = w->views[2].format == GPU_W_PACKED ? (const void *)&all.m : &all;
     if (out == &all) grouped_describe(b, w, &all);
     all.tile = tile;
-    grouped_run(b, kernel_of(b, w->views, false, tile), w->views[0].format, s.most_tiles * ceil_div(inter, 128), in);
+    grouped_run(b, kernel_of(b, w->views, false, tile), w->views[0].format, s.max_tiles * ceil_div(inter, 128), in);
     for (all.m.rescale_pass = 0; all.m.rescale_pass < 2; all.m.rescale_pass++) {
         all.m.work_counter++;
-        grouped_run(b, kernel_of(b, w->views + 2, true, tile), w->views[2].format, s.most_tiles * ceil_div(hidden, 256),
+        grouped_run(b, kernel_of(b, w->views + 2, true, tile), w->views[2].format, s.max_tiles * ceil_div(hidden, 256),
                     out);
     }
     gpu_run_sum(o, a, s.y, (gpu_u32 *)s.n_tiles + 1, norm);

@@ -194,7 +194,7 @@ static __device__ __forceinline__ void grouped_down_put(const gpu_moe_args &a, c
     unsigned char *out = r.memory + plan<NMAX, F>::STAGES * plan<NMAX, F>::STAGE + group * plan<NMAX, F>::HALF_OUT;
     int across = (int)min64((a.hidden - row) / 8, 16); /* pieces of 16 bytes of a token; none: past the end */
     int *pairs = (int *)(r.memory + plan<NMAX, F>::PAIRS) + group * NMAX;
-    gpu_u32 most = 0;
+    gpu_u32 amax = 0;
     const float scale = a.rescale_pass ? y_scale(*a.y_amax) : 1.0f;
 #pragma unroll
     for (int from = 0; from < N; from += PIECE) {
@@ -208,7 +208,7 @@ static __device__ __forceinline__ void grouped_down_put(const gpu_moe_args &a, c
             for (int i = 0; i < 4; i++) {
                 const float *v = &d[i / 2][4 * j + i % 2 * 2];
                 two[i] = pair_half(v[0] * scale, v[1] * scale);
-                most = amax_half(most, two[i] & is);
+                amax = amax_half(amax, two[i] & is);
             }
             int token = 8 * j - from + lane % 8; /* matrices: rows 0..7, 8..15 of the warp's 16, the same 64 rows on */
             stmatrix4_t(out + token * 256 + (((lane / 16 * 8 + warp * 2 + lane / 8 % 2) ^ token % 8) << 4), two);
@@ -224,7 +224,7 @@ static __device__ __forceinline__ void grouped_down_put(const gpu_moe_args &a, c
         }
     }
     if (!a.rescale_pass)
-        y_note(a.y_amax, (gpu_u32 *)(r.memory + plan<NMAX, F>::SEEN) + group * 4 + warp, most,
+        y_note(a.y_amax, (gpu_u32 *)(r.memory + plan<NMAX, F>::SEEN) + group * 4 + warp, amax,
                [&] { return tile_amax<N>(d, t.z); });
 }
 

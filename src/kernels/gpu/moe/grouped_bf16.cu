@@ -245,7 +245,7 @@ static __device__ __forceinline__ void down_bf16_put(const gpu_moe_args &a, cons
     unsigned char *out = warp_out<NMAX>(r, warp);
     /* where 128 rows are not left the last 128, written twice if need be: the same bits */
     gpu_bf16 *y = (gpu_bf16 *)a.y + min64(t.x * ROWS + warp / 4 * 128, a.hidden - 128) + warp % 4 * 32 + lane % 4 * 8;
-    gpu_u32 most = 0;
+    gpu_u32 amax = 0;
     const float scale = RESCALE ? y_scale(*a.y_amax) : 1.0f;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
@@ -255,7 +255,7 @@ static __device__ __forceinline__ void down_bf16_put(const gpu_moe_args &a, cons
         for (int i = 0; i < 4; i++) {
             const float *v = &d[i / 2][4 * j + i % 2 * 2];
             two[i] = RESCALE ? pair_half(v[0] * scale, v[1] * scale) : pair_half(v[0], v[1]);
-            if (!RESCALE) most = amax_half(most, two[i] & is);
+            if (!RESCALE) amax = amax_half(amax, two[i] & is);
         }
         /* matrices: rows 0..7, 8..15 of the warp's first 16, of its second; lines are tokens */
         unsigned char *turn = out + j % 2 * 512;
@@ -268,7 +268,7 @@ static __device__ __forceinline__ void down_bf16_put(const gpu_moe_args &a, cons
     }
     __syncwarp();
     if (!RESCALE)
-        y_note(a.y_amax, (gpu_u32 *)(r.memory + plan<NMAX, BF16_STORED>::SEEN) + warp, most,
+        y_note(a.y_amax, (gpu_u32 *)(r.memory + plan<NMAX, BF16_STORED>::SEEN) + warp, amax,
                [&] { return tile_amax<N>(d, t.z); });
 }
 

@@ -23,9 +23,9 @@ typedef struct {
     float f;
 } eight_scale;
 static __device__ __forceinline__ eight_scale eight_of(float scale) {
-    gpu_u32 bits = __float_as_uint(scale), e = bits >> 23 & 255, most = e < 134 ? e : 134;
-    eight_scale s = {((bits >> 31 << 15) | (most + 120) << 7) * 0x10001u,
-                     bits_f32((bits & 0x7fffffu) | (e - most + 127) << 23)};
+    gpu_u32 bits = __float_as_uint(scale), e = bits >> 23 & 255, capped = e < 134 ? e : 134;
+    eight_scale s = {((bits >> 31 << 15) | (capped + 120) << 7) * 0x10001u,
+                     bits_f32((bits & 0x7fffffu) | (e - capped + 127) << 23)};
     if (e == 0) s.two = 0;
     if (e == 255) s.two = 0x7fc07fc0u;
     if (e == 0 || e == 255) s.f = 1.0f;

@@ -226,7 +226,7 @@ static __device__ __forceinline__ void n176_down_put(const gpu_moe_args &a, cons
     const unsigned char *slot = r.memory + t.y;
     unsigned char *out = r.memory + p::STAGES * p::STAGE + warp * 1024;
     gpu_i64 row = (gpu_i64)t.x + warp * 32;
-    gpu_u32 most = 0;
+    gpu_u32 amax = 0;
     const float scale = RESCALE ? y_scale(*a.y_amax) : 1.0f;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
@@ -236,7 +236,7 @@ static __device__ __forceinline__ void n176_down_put(const gpu_moe_args &a, cons
         for (int i = 0; i < 4; i++) {
             const float *v = &d[i / 2][4 * j + i % 2 * 2];
             two[i] = RESCALE ? pair_half(v[0] * scale, v[1] * scale) : pair_half(v[0], v[1]);
-            if (!RESCALE) most = amax_half(most, two[i] & is);
+            if (!RESCALE) amax = amax_half(amax, two[i] & is);
         }
         /* matrices: rows 0..7, 8..15 of the warp's first block, of its second; lines are tokens */
         stmatrix4_t(out + j % 2 * 512 + lane % 8 * 64 + ((lane / 8 ^ lane % 8 / 2) << 4), two);
@@ -251,7 +251,7 @@ static __device__ __forceinline__ void n176_down_put(const gpu_moe_args &a, cons
         }
         __syncwarp();
     }
-    if (!RESCALE) y_note(a.y_amax, (gpu_u32 *)(r.memory + p::SEEN) + warp, most, [&] { return tile_amax<N>(d, t.z); });
+    if (!RESCALE) y_note(a.y_amax, (gpu_u32 *)(r.memory + p::SEEN) + warp, amax, [&] { return tile_amax<N>(d, t.z); });
 }
 
 template <int N>

@@ -10,22 +10,22 @@ typedef struct {
     f32 *x_scale;
     struct float2 *h_scale;
     gpu_bf16 *h, *y;
-    i64 h_rows, most_tiles;
+    i64 h_rows, max_tiles;
 } int8_space;
 
 enum { COLUMNS = 128 };
 
 /* most: tokens of a tile at most. */
-static u64 w4a8_layout(const moe_args *a, i64 most, u8 *base, int8_space *s) {
+static u64 w4a8_layout(const moe_args *a, i64 tile_rows, u8 *base, int8_space *s) {
     const op_weight *w = a->experts;
     i64 pairs = a->n * a->k, experts = w->n_views / 3;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols;
     u64 at = gpu_sort_layout(pairs, experts, base, &s->sort);
     s->sort.ids = a->ids;
-    s->most_tiles = pairs / most + experts;
+    s->max_tiles = pairs / tile_rows + experts;
     s->h_rows = ceil_div(pairs + 7 * experts, 8) * 8;
     s->n_tiles = (int *)(base + at), at += 256;
-    s->tiles = (struct int4 *)(base + at), at += gpu_round((u64)s->most_tiles * 16);
+    s->tiles = (struct int4 *)(base + at), at += gpu_round((u64)s->max_tiles * 16);
     s->x8 = base + at, at += gpu_round((u64)a->n * (u64)ceil_div(hidden, COLUMNS) * COLUMNS);
     s->h8 = base + at, at += gpu_round((u64)s->h_rows * (u64)ceil_div(inter, COLUMNS) * COLUMNS);
     s->x_scale = (f32 *)(base + at), at += gpu_round((u64)a->n * 4);
@@ -45,12 +45,12 @@ void gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, co
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
-    const int most = how->tile;
-    const bool wide = most > 64;
+    const int tile_rows = how->tile;
+    const bool wide = tile_rows > 64;
     int8_space s;
-    w4a8_layout(a, most, a->workspace, &s);
+    w4a8_layout(a, tile_rows, a->workspace, &s);
     gpu_run_sort(o, &s.sort);
-    gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, most};
+    gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, tile_rows};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
     gpu_quantize_rows_args x = {a->x, s.x8, s.x_scale, NULL, a->n, hidden},
                            h = {s.h, s.h8, NULL, s.h_scale, s.h_rows, inter};
@@ -72,8 +72,8 @@ void gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, co
                                .h_rows = s.h_rows,
                                .k = (gpu_u32)a->k,
                                .sign_mask = 0x80808080};
-    const u32 blocks = (u32)gpu_processors(b->g), up = (u32)min_i64(blocks, s.most_tiles * ceil_div(inter, 128)),
-              down = (u32)min_i64(blocks, s.most_tiles * ceil_div(hidden, 256));
+    const u32 blocks = (u32)gpu_processors(b->g), up = (u32)min_i64(blocks, s.max_tiles * ceil_div(inter, 128)),
+              down = (u32)min_i64(blocks, s.max_tiles * ceil_div(hidden, 256));
     gpu_launch(b->g, wide ? b->grouped_w4a8_up_176 : b->grouped_w4a8_up_64, up, 1, 1, GPU_GROUPED_THREADS,
                GPU_MOE_SHARED, &m);
     gpu_launch(b->g, b->quantize_h, gpu_blocks(s.h_rows, GPU_WARPS), 1, 1, GPU_THREADS, 0, &h);

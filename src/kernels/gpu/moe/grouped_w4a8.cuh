@@ -261,7 +261,7 @@ static __device__ __forceinline__ void w4a8_down_put(const gpu_grouped_w4a8_args
         uint2 two = *(const uint2 *)(slot + NMAX * 12 + (2 * warp + m) * 64 + lane / 4 * 8);
         of[m][0] = low_f32(two.x) * unit, of[m][1] = low_f32(two.y) * unit;
     }
-    gpu_u32 most = 0;
+    gpu_u32 amax = 0;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
         int at = 8 * j + lane % 4 * 2;
@@ -273,7 +273,7 @@ static __device__ __forceinline__ void w4a8_down_put(const gpu_grouped_w4a8_args
             float scale = of[i / 2][i % 2], y0 = (__int_as_float(v[0]) - h.y) * (scale * h.x),
                   y1 = (__int_as_float(v[1]) - h.w) * (scale * h.z);
             two[i] = pair_half(y0, y1);
-            most = amax_half(most, two[i] & is);
+            amax = amax_half(amax, two[i] & is);
         }
         /* matrices: rows 0..7, 8..15 of the warp's first block, of its second; lines are tokens */
         stmatrix4_t(out + j % 2 * 512 + lane % 8 * 64 + ((lane / 8 ^ lane % 8 / 2) << 4), two);
@@ -289,12 +289,12 @@ static __device__ __forceinline__ void w4a8_down_put(const gpu_grouped_w4a8_args
         __syncwarp();
     }
     if (a.rescale_pass) return;
-    y_note(a.y_amax, (gpu_u32 *)(r.memory + p::SEEN) + warp, most,
+    y_note(a.y_amax, (gpu_u32 *)(r.memory + p::SEEN) + warp, amax,
            [&] { /* rarely needed: not the largest, but no less */
                  float row = fmaxf(fmaxf(fabsf(of[0][0]), fabsf(of[0][1])), fmaxf(fabsf(of[1][0]), fabsf(of[1][1]))),
                        token = 0;
                  for (int i = lane; i < t.z; i += 32)
-                     token = most_finite(token, *(const float *)(slot + NMAX * 4 + i * 8));
+                     token = max_finite(token, *(const float *)(slot + NMAX * 4 + i * 8));
                  token = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(token)));
                  return fminf(row * token * (float)(127 * 8 * a.inter), 3.4028234e38f);
            });

@@ -13,12 +13,12 @@
 #include "kernels/gpu/moe/decode_int4.h"
 #include "kernels/gpu/device/sm90.cuh"
 
-static __device__ inline float digits_scale(float most) {
-    return most < 3.4e38f ? fmaxf(most, 1e-30f) * (1.0f / 32639.0f) : __uint_as_float(0x7fc00000u);
+static __device__ inline float digits_scale(float amax) {
+    return amax < 3.4e38f ? fmaxf(amax, 1e-30f) * (1.0f / 32639.0f) : __uint_as_float(0x7fc00000u);
 }
 /* Units a value of 1 has; 0 for a NaN: all digits 0. */
-static __device__ inline float digits_of_one(float most) {
-    return most < 3.4e38f ? __fdividef(32639.0f / 4, fmaxf(most, 1e-30f) / 4) : 0;
+static __device__ inline float digits_of_one(float amax) {
+    return amax < 3.4e38f ? __fdividef(32639.0f / 4, fmaxf(amax, 1e-30f) / 4) : 0;
 } /* by 2^126 and more: 0 */
 
 /* Four values to a word of high and one of low digits. */
@@ -55,11 +55,11 @@ template <typename T> static __device__ inline decode_int4_unit unit_at(const T 
     }
     return d;
 }
-static __device__ inline float most_of_unit(const decode_int4_unit &d) {
-    float most = 0;
+static __device__ inline float unit_amax(const decode_int4_unit &d) {
+    float amax = 0;
 #pragma unroll
-    for (int i = 0; i < 16; i++) most = max_nan(most, fabsf(d.v[i]));
-    return most;
+    for (int i = 0; i < 16; i++) amax = max_nan(amax, fabsf(d.v[i]));
+    return amax;
 }
 static __device__ inline void put_unit(const decode_int4_unit &d, gpu_u8 *digits, int unit, float one) {
     gpu_u8 *to = digits + unit / 4 * 128 + unit % 4 * 16;
@@ -75,16 +75,15 @@ template <typename T, typename F>
 static __device__ inline float row_to_digits(const T *row, gpu_u8 *digits, int cols, int thread, int threads,
                                              F &&whole) {
     const decode_int4_unit first = unit_at(row, cols, thread);
-    float most = most_of_unit(first);
+    float amax = unit_amax(first);
+#pragma unroll 1
+    for (int u = thread + threads; u < cols / 16; u += threads) amax = max_nan(amax, unit_amax(unit_at(row, cols, u)));
+    amax = whole(amax);
+    if (thread < cols / 16) put_unit(first, digits, thread, digits_of_one(amax));
 #pragma unroll 1
     for (int u = thread + threads; u < cols / 16; u += threads)
-        most = max_nan(most, most_of_unit(unit_at(row, cols, u)));
-    most = whole(most);
-    if (thread < cols / 16) put_unit(first, digits, thread, digits_of_one(most));
-#pragma unroll 1
-    for (int u = thread + threads; u < cols / 16; u += threads)
-        put_unit(unit_at(row, cols, u), digits, u, digits_of_one(most));
-    return most;
+        put_unit(unit_at(row, cols, u), digits, u, digits_of_one(amax));
+    return amax;
 }
 
 /* four_digits() in fewer instructions: the whole number is the low half of a float's bits. */
@@ -117,7 +116,7 @@ static __device__ inline void trade_words(gpu_u32 w[4]) {
 /* A row of x by the WARPS warps of `team` (0..) of a block; most: shared, a word a warp. As decode_int4_rows; x was
  * written two launches ago or more, and what is written here was read as long ago. */
 template <int WARPS>
-static __device__ inline void digits_of_row(const gpu_digits_args &a, gpu_i64 row, int team, gpu_u32 *most) {
+static __device__ inline void digits_of_row(const gpu_digits_args &a, gpu_i64 row, int team, gpu_u32 *amax) {
     enum { LANES = WARPS * 32, PIECES = GPU_DIGITS_COLS / 8 / LANES };
     int thread = threadIdx.x % LANES, lane = thread % 32;
     uint4 raw[PIECES];
@@ -141,10 +140,10 @@ static __device__ inline void digits_of_row(const gpu_digits_args &a, gpu_i64 ro
         }
     }
     m = __reduce_max_sync(~0u, m);
-    if (lane == 0) most[WARPS * team + thread / 32] = m;
+    if (lane == 0) amax[WARPS * team + thread / 32] = m;
     named_barrier_sync(1 + team, LANES);
 #pragma unroll
-    for (int w = 0; w < WARPS; w++) m = most[WARPS * team + w] > m ? most[WARPS * team + w] : m;
+    for (int w = 0; w < WARPS; w++) m = amax[WARPS * team + w] > m ? amax[WARPS * team + w] : m;
     float one = digits_of_one(__uint_as_float(m));
     if (thread == 0) a.scale[row] = digits_scale(__uint_as_float(m)) / 16 * deferred;
 #pragma unroll

@@ -39,7 +39,7 @@ bool moe_path_of(const char *text, moe_path *out) {
 
 void moe_choice_text(moe_choice how, char out[MOE_CHOICE_TEXT]) {
     int n = snprintf(out, MOE_CHOICE_TEXT, "%s", moe_path_text(how.path));
-#define MOE_KNOB_TEXT(name, least, most, step)                                                                         \
+#define MOE_KNOB_TEXT(name, min, max, step)                                                                            \
     if (how.name) n += snprintf(out + n, (size_t)(MOE_CHOICE_TEXT - n), " " #name " %d", how.name);
     MOE_KNOBS(MOE_KNOB_TEXT)
 #undef MOE_KNOB_TEXT
@@ -104,8 +104,8 @@ bool moe_allowed(const moe_call *c, const moe_choice *choice) {
         (choice->path != MOE_GROUPED && choice->path != MOE_GROUPED_W4A8 && choice->tile) ||
         choice->tile > widest_tile(c, choice->path))
         return false;
-#define MOE_KNOB_IN(name, least, most, step)                                                                           \
-    if (choice->name && (choice->name < (least) || choice->name > (most) || choice->name % (step))) return false;
+#define MOE_KNOB_IN(name, min, max, step)                                                                              \
+    if (choice->name && (choice->name < (min) || choice->name > (max) || choice->name % (step))) return false;
     MOE_KNOBS(MOE_KNOB_IN)
 #undef MOE_KNOB_IN
     return true;

@@ -32,7 +32,7 @@ typedef enum {
 
 typedef struct {
     moe_path path;
-#define MOE_KNOB_FIELD(name, least, most, step) int name;
+#define MOE_KNOB_FIELD(name, min, max, step) int name;
     MOE_KNOBS(MOE_KNOB_FIELD)
 #undef MOE_KNOB_FIELD
 } moe_choice;

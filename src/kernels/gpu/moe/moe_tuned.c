@@ -15,7 +15,7 @@ typedef enum {
     C_TOPK,
     C_TOKENS,
     C_PATH,
-#define KNOB_COLUMN(name, least, most, step) C_KNOB_##name,
+#define KNOB_COLUMN(name, min, max, step) C_KNOB_##name,
     MOE_KNOBS(KNOB_COLUMN)
 #undef KNOB_COLUMN
         C_US,
@@ -35,7 +35,7 @@ static const char *const moe_tuned_columns[] = {"chip",
                                                 "topk",
                                                 "tokens",
                                                 "path",
-#define KNOB_TEXT(name, least, most, step) #name,
+#define KNOB_TEXT(name, min, max, step) #name,
                                                 MOE_KNOBS(KNOB_TEXT)
 #undef KNOB_TEXT
                                                     "us",
@@ -44,7 +44,7 @@ static const char *const moe_tuned_columns[] = {"chip",
 /* What whole numbers may be. */
 static const struct {
     column c;
-    i64 most;
+    i64 max;
 } numbers[] = {{C_SMS, 4096},     {C_DIM, 1 << 20}, {C_INTER, 1 << 20},
                {C_EXPERTS, 4096}, {C_TOPK, 4096},   {C_TOKENS, 1 << 20}};
 
@@ -65,10 +65,10 @@ static status moe_tuned_read_numbers(const table_reader *r, char *const *fields,
                sms, &row->call.dim, &row->call.inter, &row->call.experts, &row->call.topk, &row->call.tokens};
     status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(numbers); i++)
-        st = table_whole(r, numbers[i].c, fields[numbers[i].c], 1, numbers[i].most, to[i]);
-#define KNOB_READ(name, least, most, step)                                                                             \
+        st = table_whole(r, numbers[i].c, fields[numbers[i].c], 1, numbers[i].max, to[i]);
+#define KNOB_READ(name, min, max, step)                                                                                \
     if (st == ST_OK && fields[C_KNOB_##name]) {                                                                        \
-        st = table_whole(r, C_KNOB_##name, fields[C_KNOB_##name], 0, most, &v);                                        \
+        st = table_whole(r, C_KNOB_##name, fields[C_KNOB_##name], 0, max, &v);                                         \
         if (st == ST_OK) row->choice.name = (int)v;                                                                    \
     }
     MOE_KNOBS(KNOB_READ)
@@ -179,7 +179,7 @@ bool tuned_line(buf *out, const char *chip, int sms, const tuned_row *row) {
     buf_fmt(out, "%s,%d,%s,%lld,%lld,%lld,%lld,%lld,%s", chip, sms, moe_format_text(c->format), (long long)c->dim,
             (long long)c->inter, (long long)c->experts, (long long)c->topk, (long long)c->tokens,
             moe_path_text(row->choice.path));
-#define KNOB_WRITE(name, least, most, step) buf_fmt(out, ",%d", row->choice.name);
+#define KNOB_WRITE(name, min, max, step) buf_fmt(out, ",%d", row->choice.name);
     MOE_KNOBS(KNOB_WRITE)
 #undef KNOB_WRITE
     buf_fmt(out, ",%.2f,%.2f\n", row->us, row->default_us);

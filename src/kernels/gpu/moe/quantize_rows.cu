@@ -16,10 +16,10 @@ enum { KEPT = 4 /* pieces of a thread that are read once */ };
 
 static __device__ __forceinline__ float piece_amax(const piece &p) {
     const gpu_u32 all[8] = {p.low.x, p.low.y, p.low.z, p.low.w, p.high.x, p.high.y, p.high.z, p.high.w};
-    float most = 0;
+    float amax = 0;
 #pragma unroll
-    for (int i = 0; i < 8; i++) most = max_nan(max_nan(most, fabsf(low_f32(all[i]))), fabsf(high_f32(all[i])));
-    return most;
+    for (int i = 0; i < 8; i++) amax = max_nan(max_nan(amax, fabsf(low_f32(all[i]))), fabsf(high_f32(all[i])));
+    return amax;
 }
 static __device__ __forceinline__ gpu_u32 four(float inverse, gpu_u32 first, gpu_u32 second) {
     const float v[4] = {low_f32(first), low_f32(second), high_f32(first), high_f32(second)};
@@ -34,10 +34,10 @@ static __device__ __forceinline__ uint4 quantized(float inverse, const piece &p)
 }
 
 /* 127 / most, or 0 where the row is all zeros or bad; *scale as above. */
-static __device__ __forceinline__ float scale_of(float most, float *scale) {
-    bool bad = !(most <= 3.4028235e38f);
-    *scale = bad ? bits_f32(0x7fc00000u) : most < 0x1p-100f ? 0.0f : most / 127.0f;
-    return bad || most < 0x1p-100f ? 0.0f : 127.0f / most;
+static __device__ __forceinline__ float scale_of(float amax, float *scale) {
+    bool bad = !(amax <= 3.4028235e38f);
+    *scale = bad ? bits_f32(0x7fc00000u) : amax < 0x1p-100f ? 0.0f : amax / 127.0f;
+    return bad || amax < 0x1p-100f ? 0.0f : 127.0f / amax;
 }
 static __device__ __forceinline__ piece quantize_load_piece(const gpu_bf16 *row, int i) {
     const uint4 *p = (const uint4 *)row + 2 * i;
@@ -52,20 +52,20 @@ KERNEL_OF(quantize_x, gpu_quantize_rows_args, X_THREADS, 8) {
     const gpu_bf16 *x = a.x + i * a.cols;
     int pieces = (int)(a.cols / 16), room = (int)((a.cols + 127) / 128 * 8);
     piece kept[KEPT];
-    float most = 0, scale;
+    float amax = 0, scale;
 #pragma unroll
     for (int p = 0; p < KEPT; p++)
         if (p * X_THREADS + (int)threadIdx.x < pieces) {
             kept[p] = quantize_load_piece(x, p * X_THREADS + threadIdx.x);
-            most = max_nan(most, piece_amax(kept[p]));
+            amax = max_nan(amax, piece_amax(kept[p]));
         }
     for (int p = KEPT * X_THREADS + threadIdx.x; p < pieces; p += X_THREADS)
-        most = max_nan(most, piece_amax(quantize_load_piece(x, p)));
-    most = warp_max(most);
-    if (threadIdx.x % 32 == 0) each[threadIdx.x / 32] = most;
+        amax = max_nan(amax, piece_amax(quantize_load_piece(x, p)));
+    amax = warp_max(amax);
+    if (threadIdx.x % 32 == 0) each[threadIdx.x / 32] = amax;
     __syncthreads();
-    for (int w = 0; w < X_THREADS / 32; w++) most = max_nan(most, each[w]);
-    float inverse = scale_of(most, &scale);
+    for (int w = 0; w < X_THREADS / 32; w++) amax = max_nan(amax, each[w]);
+    float inverse = scale_of(amax, &scale);
     if (threadIdx.x == 0) a.scale[i] = scale;
     uint4 *to = (uint4 *)(a.out + i * room * 16);
 #pragma unroll
@@ -97,15 +97,15 @@ KERNEL(quantize_h, gpu_quantize_rows_args) {
     const gpu_bf16 *x = a.x + i * a.cols;
     int pieces = (int)(a.cols / 16), room = (int)((a.cols + 127) / 128 * 8), lane = threadIdx.x % 32;
     piece kept[KEPT];
-    float most = 0, scale;
+    float amax = 0, scale;
 #pragma unroll
     for (int p = 0; p < KEPT; p++)
         if (p * 32 + lane < pieces) {
             kept[p] = quantize_load_piece(x, p * 32 + lane);
-            most = max_nan(most, piece_amax(kept[p]));
+            amax = max_nan(amax, piece_amax(kept[p]));
         }
-    for (int p = KEPT * 32 + lane; p < pieces; p += 32) most = max_nan(most, piece_amax(quantize_load_piece(x, p)));
-    float inverse = scale_of(warp_max(most), &scale);
+    for (int p = KEPT * 32 + lane; p < pieces; p += 32) amax = max_nan(amax, piece_amax(quantize_load_piece(x, p)));
+    float inverse = scale_of(warp_max(amax), &scale);
     int sum = 0;
 #pragma unroll
     for (int n = 0; n < KEPT; n++) put_piece(a, i, n * 32 + lane, pieces, room, inverse, kept[n], &sum);

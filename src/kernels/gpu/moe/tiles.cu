@@ -17,7 +17,7 @@ KERNEL(moe_tiles, gpu_moe_tiles_args) {
     int2 own = {0, 0}; /* tiles, rows of h */
     for (int e = from; e < end; e++) {
         int n = a.start[e + 1] - a.start[e];
-        own.x += (n + a.most - 1) / a.most, own.y += (n + 7) / 8 * 8;
+        own.x += (n + a.tile_rows - 1) / a.tile_rows, own.y += (n + 7) / 8 * 8;
     }
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int2 at = own;
@@ -31,7 +31,7 @@ KERNEL(moe_tiles, gpu_moe_tiles_args) {
     at.x -= own.x, at.y -= own.y;
     for (int w = 0; w < warp; w++) at.x += sums[w].x, at.y += sums[w].y;
     for (int e = from; e < end; e++) {
-        int first = a.start[e], n = a.start[e + 1] - first, tiles = (n + a.most - 1) / a.most;
+        int first = a.start[e], n = a.start[e + 1] - first, tiles = (n + a.tile_rows - 1) / a.tile_rows;
         int tokens = tiles ? ((n + tiles - 1) / tiles + 7) / 8 * 8 : 0;
         for (int i = 0; i < tiles; i++) {
             int done = i * tokens;

@@ -13,7 +13,7 @@ static u64 logprobs_layout(const logprobs_args *a, u8 *base, gpu_logprobs_args *
                              .logprobs = a->logprobs,
                              .vocab = a->vocab,
                              .stride = a->stride,
-                             .most = a->most,
+                             .n_top = a->n_top,
                              .tile = tile,
                              .tiles = tiles,
                              .parts = ceil_div(tiles, GPU_WARPS)};

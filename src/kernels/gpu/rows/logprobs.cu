@@ -150,7 +150,7 @@ KERNEL_OF(logprob_pick, gpu_logprobs_args, PICK, 1) {
     gpu_i64 row = blockIdx.x;
     int k = a.tops[row];
     const float *x = a.logits + row * a.stride;
-    float *out = a.logprobs + row * (1 + a.most);
+    float *out = a.logprobs + row * (1 + a.n_top);
     if (k < 0) return;
     find_lse(a, row, s);
     if (threadIdx.x == 0) {
@@ -170,7 +170,7 @@ KERNEL_OF(logprob_pick, gpu_logprobs_args, PICK, 1) {
         for (int j = 0; j < s->n; j++) before += s->better[j] > s->better[i];
         if (before >= k) continue;
         int id = id_of(s->better[i]);
-        a.top_ids[row * a.most + before] = id;
+        a.top_ids[row * a.n_top + before] = id;
         out[1 + before] = (float)((double)x[id] - s->lse);
     }
 }

@@ -58,12 +58,12 @@ static __device__ inline gpu_u64 block_sum_u64(gpu_u64 v, gpu_u64 *each) {
 /* ---- the largest logit ---- */
 
 static __device__ inline void take_best(gpu_sample_best &b, float v, int id, float low) {
-    if (v > b.most || (v == b.most && id < b.id)) b.most = v, b.id = id;
-    if (low < b.least) b.least = low;
+    if (v > b.max || (v == b.max && id < b.id)) b.max = v, b.id = id;
+    if (low < b.min) b.min = low;
 }
 static __device__ inline gpu_sample_best warp_best(gpu_sample_best b) {
     for (int d = 16; d; d >>= 1) {
-        float v = __shfl_xor_sync(~0u, b.most, d), low = __shfl_xor_sync(~0u, b.least, d);
+        float v = __shfl_xor_sync(~0u, b.max, d), low = __shfl_xor_sync(~0u, b.min, d);
         int id = __shfl_xor_sync(~0u, b.id, d);
         take_best(b, v, id, low);
     }
@@ -99,8 +99,8 @@ KERNEL(sample_max, gpu_sample_args) {
         float top = -INFINITY;
         over_tile(a, a.logits + row * a.stride, tile, [&](int id, float v) {
             bad |= (__float_as_uint(v) & 0x7f800000u) == 0x7f800000u;
-            if (v > b.most || b.id == 0x7fffffff) b.most = v, b.id = id;
-            b.least = v < b.least ? v : b.least;
+            if (v > b.max || b.id == 0x7fffffff) b.max = v, b.id = id;
+            b.min = v < b.min ? v : b.min;
             top = v > top ? v : top;
         });
         top = warp_max(top);
@@ -110,7 +110,7 @@ KERNEL(sample_max, gpu_sample_args) {
     if (threadIdx.x % 32 == 0) each[threadIdx.x / 32] = b;
     if (__syncthreads_or(bad) && threadIdx.x == 0 && a.bad[row] == 0) a.bad[row] = a.mark;
     if (threadIdx.x) return;
-    for (int w = 1; w < GPU_WARPS; w++) take_best(b, each[w].most, each[w].id, each[w].least);
+    for (int w = 1; w < GPU_WARPS; w++) take_best(b, each[w].max, each[w].id, each[w].min);
     a.best[row * a.splits + blockIdx.x] = b;
 }
 
@@ -119,7 +119,7 @@ static __device__ inline gpu_sample_best row_best(const gpu_sample_args &a, gpu_
     gpu_sample_best b = {-INFINITY, 0x7fffffff, INFINITY, 0};
     for (gpu_i64 s = threadIdx.x % 32; s < a.splits; s += 32) {
         gpu_sample_best p = a.best[row * a.splits + s];
-        take_best(b, p.most, p.id, p.least);
+        take_best(b, p.max, p.id, p.min);
     }
     b = warp_best(b);
     if (b.id >= a.vocab) b.id = 0; /* NaN in front: any */
@@ -138,9 +138,9 @@ static __device__ inline bool has_weight(float below, float scale) { return SAMP
 /* ---- sums of weights ---- */
 
 /* The weight of a token that stays, else 0. Tokens stay up to `cut`, equal ones up to its id. */
-static __device__ inline gpu_u64 kept_weight(const gpu_sample_row &r, const gpu_sample_cut &cut, float most, int id,
-                                             float logit) {
-    float below = most - logit;
+static __device__ inline gpu_u64 kept_weight(const gpu_sample_row &r, const gpu_sample_cut &cut, float max_logit,
+                                             int id, float logit) {
+    float below = max_logit - logit;
     gpu_u64 w = sample_weight(below, r.scale);
     if (below > cut.below || (below == cut.below && id > cut.id) || w < r.min_weight) w = 0;
     return w;
@@ -157,16 +157,16 @@ KERNEL(sample_sum, gpu_sample_args) {
     const float *x = a.logits + row * a.stride;
     gpu_sample_row r = a.rows[row];
     bool cuts = has_cut(a, r);
-    float most = row_best(a, row).most;
-    if (!(r.scale > 0) || !is_finite(most) || (a.after_cut ? !cuts : by_count(a, r))) return;
+    float max_logit = row_best(a, row).max;
+    if (!(r.scale > 0) || !is_finite(max_logit) || (a.after_cut ? !cuts : by_count(a, r))) return;
     gpu_sample_cut cut = {INFINITY, NO_CUT};
     if (a.after_cut) cut = a.cut[row];
     if (cuts && !a.after_cut) r.min_weight = 0;
     for (gpu_i64 tile = from / GPU_SAMPLE_TILE + threadIdx.x / 32; tile * GPU_SAMPLE_TILE < to; tile += GPU_WARPS) {
         gpu_u64 sum = 0;
-        float below = most - a.tops[row * a.tiles + tile];
+        float below = max_logit - a.tops[row * a.tiles + tile];
         if (has_weight(below, r.scale) && !(below > cut.below)) {
-            over_tile(a, x, tile, [&](int id, float v) { sum += kept_weight(r, cut, most, id, v); });
+            over_tile(a, x, tile, [&](int id, float v) { sum += kept_weight(r, cut, max_logit, id, v); });
             sum = warp_sum_u64(sum);
         }
         if (threadIdx.x % 32 == 0) a.sums[row * a.tiles + tile] = sum;
@@ -183,7 +183,7 @@ KERNEL(sample_pick, gpu_sample_args) {
             end = min64(from + per, a.tiles);
     gpu_sample_row r = a.rows[row];
     gpu_sample_best best = row_best(a, row);
-    if (!(r.scale > 0) || !is_finite(best.most)) {
+    if (!(r.scale > 0) || !is_finite(best.max)) {
         if (threadIdx.x == 0) a.ids[row] = best.id;
         return;
     }
@@ -199,7 +199,7 @@ KERNEL(sample_pick, gpu_sample_args) {
     }
     __syncthreads();
     gpu_i64 t = found * GPU_SAMPLE_TILE + threadIdx.x;
-    mine = t < a.vocab ? kept_weight(r, cut, best.most, (int)t, a.logits[row * a.stride + t]) : 0;
+    mine = t < a.vocab ? kept_weight(r, cut, best.max, (int)t, a.logits[row * a.stride + t]) : 0;
     want -= found_before;
     block_scan(mine, each, &before);
     if (before <= want && want < before + mine) a.ids[row] = (int)t;
@@ -223,7 +223,7 @@ static_assert(sizeof(cut_space) <= GPU_CUT_SHARED, "params.h");
 /* What is looked at in a row: tokens that have a weight and lie before `last`. */
 typedef struct {
     const float *x, *tops;
-    float most, scale, per_step;
+    float max_logit, scale, per_step;
     gpu_sample_cut last;
     bool by_count;
 } cut_row;
@@ -248,7 +248,7 @@ static __device__ inline void each_token(const gpu_sample_args &a, const cut_row
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (gpu_i64 base = 0; base < a.tiles; base += 32 * CUT_WARPS) {
         gpu_i64 mine = base + lane * CUT_WARPS + warp;
-        float below = mine < a.tiles ? c.most - c.tops[mine] : INFINITY;
+        float below = mine < a.tiles ? c.max_logit - c.tops[mine] : INFINITY;
         gpu_u32 wanted = __ballot_sync(~0u, has_weight(below, c.scale) && !(below > c.last.below) &&
                                                 sample_step_of(c, below) <= last_step);
         while (wanted && !enough()) {
@@ -282,7 +282,7 @@ static __device__ inline void count_steps(const gpu_sample_args &a, const cut_ro
     for (int i = threadIdx.x; i < STEPS; i += GPU_CUT_THREADS) s->low[i] = s->high[i] = 0;
     __syncthreads();
     each_token(a, c, STEPS, never, [&](int id, float v) {
-        float below = c.most - v;
+        float below = c.max_logit - v;
         if (!is_in(c, below, id)) return;
         gpu_u64 w = measure(c, below);
         int i = sample_step_of(c, below);
@@ -307,7 +307,7 @@ static __device__ inline void gather_step(const gpu_sample_args &a, const cut_ro
     if (threadIdx.x == 0) s->n_candidates = 0;
     __syncthreads();
     each_token(a, c, s->step, never, [&](int id, float v) {
-        float below = c.most - v;
+        float below = c.max_logit - v;
         if (sample_step_of(c, below) == s->step && is_in(c, below, id)) sample_add_candidate(s, below, id);
     });
     __syncthreads();
@@ -319,7 +319,7 @@ static __device__ inline void gather_all(const gpu_sample_args &a, const cut_row
     each_token(
         a, c, STEPS, [&]() { return *(volatile int *)&s->n_candidates > GPU_CUT_THREADS; },
         [&](int id, float v) {
-            float below = c.most - v;
+            float below = c.max_logit - v;
             if (is_in(c, below, id)) sample_add_candidate(s, below, id);
         });
     __syncthreads();
@@ -365,7 +365,7 @@ static __device__ inline gpu_u64 over_step(const gpu_sample_args &a, const cut_r
         for (int i = threadIdx.x; i < s->n_candidates; i += GPU_CUT_THREADS) sum += f(s->below[i], s->id[i]);
     else
         each_token(a, c, s->step, never, [&](int id, float v) {
-            float below = c.most - v;
+            float below = c.max_logit - v;
             if (sample_step_of(c, below) == s->step && is_in(c, below, id)) sum += f(__float_as_uint(below), id);
         });
     return block_sum_u64(sum, s->each);
@@ -429,7 +429,7 @@ static __device__ inline float steps_over(float range, float scale) {
 static __device__ inline float bound_of(const gpu_sample_args &a, const cut_row &c, cut_space *s, gpu_i64 top_k) {
     if (top_k < 1 || top_k > a.tiles || a.tiles > GPU_CUT_THREADS) return INFINITY;
     gpu_u64 below = ~0ull;
-    if ((gpu_i64)threadIdx.x < a.tiles) below = __float_as_uint(c.most - c.tops[threadIdx.x]);
+    if ((gpu_i64)threadIdx.x < a.tiles) below = __float_as_uint(c.max_logit - c.tops[threadIdx.x]);
     below = sort_values(below, s->order);
     __syncthreads();
     if ((int)threadIdx.x == top_k - 1) s->order[0] = below;
@@ -487,8 +487,8 @@ KERNEL_OF(sample_cut, gpu_sample_args, GPU_CUT_THREADS, 1) {
     gpu_i64 row = blockIdx.x;
     gpu_sample_row r = a.rows[row];
     gpu_sample_best best = row_best(a, row);
-    if (!has_cut(a, r) || !(r.scale > 0) || !is_finite(best.most)) return;
-    cut_row c = {a.logits + row * a.stride, a.tops + row * a.tiles, best.most, r.scale, 0, {INFINITY, NO_CUT}, false};
+    if (!has_cut(a, r) || !(r.scale > 0) || !is_finite(best.max)) return;
+    cut_row c = {a.logits + row * a.stride, a.tops + row * a.tiles, best.max, r.scale, 0, {INFINITY, NO_CUT}, false};
     gpu_u64 total = 0, near = 0;
     float limit = INFINITY, bound = INFINITY;
     bool tries = true;
@@ -499,7 +499,7 @@ KERNEL_OF(sample_cut, gpu_sample_args, GPU_CUT_THREADS, 1) {
             bound = bound_of(a, c, s, min64(a.tiles * 5 / 8, GPU_CUT_THREADS / 2)); /* about 600 tokens lie before it */
         for (gpu_i64 i = threadIdx.x; i < a.tiles; i += GPU_CUT_THREADS) {
             gpu_u64 sum = a.sums[row * a.tiles + i];
-            total += sum, near += c.most - c.tops[i] <= bound ? sum : 0;
+            total += sum, near += c.max_logit - c.tops[i] <= bound ? sum : 0;
         }
         total = block_sum_u64(total, s->each), near = block_sum_u64(near, s->each);
         gpu_u64 least_weight = sample_part_of((1ull << 53) - r.top_p, total) / (gpu_u64)a.vocab;
@@ -508,7 +508,7 @@ KERNEL_OF(sample_cut, gpu_sample_args, GPU_CUT_THREADS, 1) {
         limit = ((float)t + 1.0f) / r.scale;
         tries = near >= sample_part_of(r.top_p, total); /* else even their tiles as a whole have too little */
     }
-    float range = best.most - best.least;
+    float range = best.max - best.min;
     c.per_step = steps_over(range < limit ? range : limit, r.scale);
     c.last.below = bound < limit ? bound : limit;
     if (tries) gather_all(a, c, s);

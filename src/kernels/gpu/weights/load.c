@@ -224,16 +224,16 @@ static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w
     device *dev = gpu_device(b->g);
     bool packed = packs(d),
          stage = (packed || converts(d, 0) || converts(d, 2)) && d->kind == WK_EXPERTS && !d->dummy_seed;
-    u64 table = (u64)d->n_views * sizeof(gpu_matrix), most = 0;
+    u64 table = (u64)d->n_views * sizeof(gpu_matrix), max_bytes = 0;
     for (i64 i = 0; i < d->n_views; i++) {
         weight_view v = kept(d, i);
         u64 room = plain_room(&d->views[i]) + (converts(d, i) ? plain_room(&v) : 0);
-        most = room > most ? room : most;
+        max_bytes = room > max_bytes ? room : max_bytes;
     }
     void *staged = NULL;
     gpu_matrix *all = malloc(table);
     status st = all ? ST_OK : err_nomem(e, "a table of weights", table);
-    if (st == ST_OK && stage) st = dev->alloc(dev, &staged, most, "a matrix to be laid out anew", e);
+    if (st == ST_OK && stage) st = dev->alloc(dev, &staged, max_bytes, "a matrix to be laid out anew", e);
     if (st == ST_OK && d->kind == WK_EXPERTS) {
         w->on_gpu = (gpu_matrix *)at;
         at += gpu_round(table);

@@ -21,11 +21,11 @@ static __device__ inline float misfit(const gpu_matrix &w, gpu_i64 row, float sc
 }
 
 static __device__ inline gpu_bf16 best_scale(const gpu_matrix &w, gpu_i64 row) {
-    float most = 0, least_off = bits_f32(0x7f800000u);
-    for (gpu_i64 c = threadIdx.x % 32; c < w.cols; c += 32) most = max_nan(most, fabsf(weight_at(w, row, c)));
-    most = warp_max(most);
-    if (!(most <= 3.4028235e38f)) return 0x7fc0;
-    float whole = f32_of(bf16_of(most / 7.0f));
+    float amax = 0, least_off = bits_f32(0x7f800000u);
+    for (gpu_i64 c = threadIdx.x % 32; c < w.cols; c += 32) amax = max_nan(amax, fabsf(weight_at(w, row, c)));
+    amax = warp_max(amax);
+    if (!(amax <= 3.4028235e38f)) return 0x7fc0;
+    float whole = f32_of(bf16_of(amax / 7.0f));
     gpu_bf16 best = 0;
     for (int t = 0; t < TRIES && whole >= 0x1p-100f; t++) {
         gpu_bf16 scale = bf16_of(whole * ((float)(2 * TRIES - t) / (float)(2 * TRIES)));

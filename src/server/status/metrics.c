@@ -1,0 +1,214 @@
+#include "server/status/metrics.h"
+#include "base/log.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BOUNDS = 20 };
+
+typedef struct {
+    const char *name, *vllm, *help; /* vllm: the same under vLLM's name, or NULL */
+    f64 bound[BOUNDS];              /* ends with 0 */
+} histogram_spec;
+
+static const histogram_spec specs[] = {
+    {"time_to_first_token_seconds",
+     "time_to_first_token_seconds",
+     "Time from submission to the first token",
+     {0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 100, 400}},
+    {"inter_token_latency_seconds",
+     "inter_token_latency_seconds",
+     "Time between two tokens of an answer",
+     {0.0005, 0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 1,
+      8}},
+    {"time_per_output_token_seconds",
+     "request_time_per_output_token_seconds",
+     "Mean time between two tokens of an answer",
+     {0.0005, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 0.8, 2, 8}},
+    {"e2e_request_latency_seconds",
+     "e2e_request_latency_seconds",
+     "Time from submission to the end",
+     {0.01, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 20, 40, 80, 160, 320, 640, 1200, 2400}},
+    {"queue_time_seconds",
+     "request_queue_time_seconds",
+     "Time from submission to the first step",
+     {0.001, 0.01, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 300, 600}},
+};
+enum { TTFT, ITL, TPOT, E2E, QUEUE, HISTOGRAMS };
+_Static_assert(COUNT_OF(specs) == HISTOGRAMS, "one spec a histogram");
+
+typedef struct {
+    i64 count[BOUNDS], all; /* count[i]: values <= bound[i] and above the bound before */
+    f64 sum;
+} histogram;
+
+struct metrics {
+    pthread_mutex_t lock;
+    histogram h[HISTOGRAMS];
+    i64 status[6]; /* HTTP answers by first digit */
+    latency_window ttft, itl;
+};
+
+status metrics_open(metrics **out, err *e) {
+    *out = calloc(1, sizeof **out);
+    if (!*out) return err_nomem(e, "metrics", sizeof **out);
+    pthread_mutex_init(&(*out)->lock, NULL);
+    return ST_OK;
+}
+
+void metrics_close(metrics *m) {
+    if (!m) return;
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+static void observe(metrics *m, int which, f64 x) {
+    histogram *h = &m->h[which];
+    const f64 *bound = specs[which].bound;
+    h->all++;
+    h->sum += x;
+    for (int i = 0; i < BOUNDS && bound[i] > 0; i++)
+        if (x <= bound[i]) {
+            h->count[i]++;
+            return;
+        }
+}
+
+static void observe_end(metrics *m, const sched_usage *u) {
+    observe(m, E2E, u->ended_s - u->submitted_s);
+    if (u->started_s > 0) observe(m, QUEUE, u->started_s - u->submitted_s);
+    if (u->output_tokens > 1) observe(m, TPOT, (u->ended_s - u->first_token_s) / (f64)(u->output_tokens - 1));
+}
+
+void metrics_events(metrics *m, const sched_event *ev, i64 n) {
+    f64 now = now_s();
+    pthread_mutex_lock(&m->lock);
+    for (i64 i = 0; i < n; i++) {
+        if (ev[i].kind == SCHED_END) observe_end(m, &ev[i].usage);
+        if (ev[i].kind != SCHED_TOKEN) continue;
+        bool first = ev[i].position == 0;
+        observe(m, first ? TTFT : ITL, ev[i].gap_s);
+        latency_window_add(first ? &m->ttft : &m->itl, now, ev[i].gap_s);
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+void metrics_minute(metrics *m, f64 now, latencies *out) {
+    pthread_mutex_lock(&m->lock);
+    *out = (latencies){.ttft = latency_window_quantiles(&m->ttft, now), .itl = latency_window_quantiles(&m->itl, now)};
+    pthread_mutex_unlock(&m->lock);
+}
+
+void metrics_response(metrics *m, int http) {
+    pthread_mutex_lock(&m->lock);
+    if (http >= 100 && http < 600) m->status[http / 100]++;
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* ---- Text ---- */
+
+/* A label's value: backslash, quote and newline are escaped. */
+static void label(buf *out, const char *s) {
+    buf_str(out, "{model_name=\"");
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\') buf_char(out, '\\');
+        buf_char(out, *s == '\n' ? ' ' : *s);
+    }
+    buf_char(out, '"');
+}
+
+static void one(buf *out, const char *prefix, const char *name, const char *type, const char *help, const char *model,
+                f64 value) {
+    buf_fmt(out, "# HELP %s%s %s.\n# TYPE %s%s %s\n%s%s", prefix, name, help, prefix, name, type, prefix, name);
+    label(out, model);
+    buf_fmt(out, "} %.10g\n", value);
+}
+
+static void write_histogram(buf *out, const char *prefix, const char *name, const histogram_spec *spec,
+                            const histogram *h, const char *model) {
+    i64 sum = 0;
+    buf_fmt(out, "# HELP %s%s %s.\n# TYPE %s%s histogram\n", prefix, name, spec->help, prefix, name);
+    for (int i = 0; i < BOUNDS && spec->bound[i] > 0; i++) {
+        sum += h->count[i];
+        buf_fmt(out, "%s%s_bucket", prefix, name);
+        label(out, model);
+        buf_fmt(out, ",le=\"%g\"} %lld\n", spec->bound[i], (long long)sum);
+    }
+    buf_fmt(out, "%s%s_bucket", prefix, name);
+    label(out, model);
+    buf_fmt(out, ",le=\"+Inf\"} %lld\n%s%s_sum", (long long)h->all, prefix, name);
+    label(out, model);
+    buf_fmt(out, "} %.9g\n%s%s_count", h->sum, prefix, name);
+    label(out, model);
+    buf_fmt(out, "} %lld\n", (long long)h->all);
+}
+
+static void write_finished(buf *out, const sched_stats *s, const char *model) {
+    static const char *const why[] = {"stop", "length", "abort", "timeout", "displaced", "error"};
+    buf_str(out, "# HELP vllm:request_success_total Requests that ended, by reason.\n"
+                 "# TYPE vllm:request_success_total counter\n");
+    for (int i = 0; i <= SCHED_ERROR; i++) {
+        buf_str(out, "vllm:request_success_total");
+        label(out, model);
+        buf_fmt(out, ",finished_reason=\"%s\"} %lld\n", why[i], (long long)s->ended[i]);
+    }
+}
+
+static void write_stats(buf *out, const sched_stats *s, const char *model) {
+    const f64 held = (f64)(s->pages_used * s->page_tokens), pool = (f64)(s->pages * s->page_tokens);
+    const f64 hit = s->prompt_tokens ? (f64)s->cached_tokens / (f64)s->prompt_tokens : 0;
+    const struct {
+        const char *sglang, *vllm, *type, *help;
+        f64 v;
+    } all[] = {
+        {"num_running_reqs", "num_requests_running", "gauge", "Requests that run", (f64)s->running},
+        {"num_queue_reqs", "num_requests_waiting", "gauge", "Requests that wait", (f64)s->queued},
+        {"num_used_tokens", NULL, "gauge", "KV rows in pages of running requests", held},
+        {"max_total_num_tokens", NULL, "gauge", "KV rows of the pool", pool},
+        {"token_usage", "kv_cache_usage_perc", "gauge", "Share of the KV pool held by running requests",
+         pool > 0 ? held / pool : 0},
+        {"num_cached_pages", NULL, "gauge", "KV pages in the prefix cache only", (f64)s->pages_cached},
+        {"page_size", NULL, "gauge", "Tokens a KV page", (f64)s->page_tokens},
+        {"num_pages", NULL, "gauge", "KV pages", (f64)s->pages},
+        {"context_len", NULL, "gauge", "Tokens of the context", (f64)s->context},
+        {"gen_throughput", NULL, "gauge", "Generated tokens a second", s->generated_per_s},
+        {"cache_hit_rate", NULL, "gauge", "Share of prompt tokens found in the prefix cache", hit},
+        {"prompt_tokens_total", "prompt_tokens_total", "counter", "Prompt tokens", (f64)s->prompt_tokens},
+        {"generation_tokens_total", "generation_tokens_total", "counter", "Generated tokens", (f64)s->generated_tokens},
+        {"cached_tokens_total", "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache",
+         (f64)s->cached_tokens},
+        {"num_requests_total", NULL, "counter", "Requests accepted", (f64)s->accepted},
+        {"num_refused_requests_total", NULL, "counter", "Requests refused", (f64)s->refused},
+        {"num_aborted_requests_total", NULL, "counter", "Requests aborted", (f64)s->ended[SCHED_ABORT]},
+        {"num_retracted_requests_total", "num_preemptions_total", "counter", "Preemptions", (f64)s->preemptions},
+        {"num_steps_total", NULL, "counter", "Steps of the engine", (f64)s->steps},
+        {"forward_execution_seconds_total", NULL, "counter", "Time in steps", s->busy_s},
+        {"seconds_since_step", NULL, "gauge", "Seconds since a step or idling ended", s->since_step_s}};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        one(out, "sglang:", all[i].sglang, all[i].type, all[i].help, model, all[i].v);
+        if (all[i].vllm) one(out, "vllm:", all[i].vllm, all[i].type, all[i].help, model, all[i].v);
+    }
+}
+
+void metrics_write(metrics *m, const sched_stats *s, const char *model, i64 connections, buf *out) {
+    histogram h[HISTOGRAMS];
+    i64 statuses[6];
+    pthread_mutex_lock(&m->lock);
+    memcpy(h, m->h, sizeof h);
+    memcpy(statuses, m->status, sizeof statuses);
+    pthread_mutex_unlock(&m->lock);
+    write_stats(out, s, model);
+    write_finished(out, s, model);
+    for (int i = 0; i < HISTOGRAMS; i++) {
+        write_histogram(out, "sglang:", specs[i].name, &specs[i], &h[i], model);
+        if (specs[i].vllm) write_histogram(out, "vllm:", specs[i].vllm, &specs[i], &h[i], model);
+    }
+    one(out, "moonlet:", "connections", "gauge", "Open connections", model, (f64)connections);
+    buf_str(out, "# HELP moonlet:http_responses_total HTTP answers by class of status.\n"
+                 "# TYPE moonlet:http_responses_total counter\n");
+    for (int i = 2; i < 6; i++) {
+        buf_str(out, "moonlet:http_responses_total");
+        label(out, model);
+        buf_fmt(out, ",status=\"%dxx\"} %lld\n", i, (long long)statuses[i]);
+    }
+}

@@ -1,0 +1,24 @@
+/* server/status/metrics.h: counters and histograms in Prometheus' text format, under SGLang's names, and under vLLM's
+ * where they mean the same. */
+#ifndef SERVER_STATUS_METRICS_H
+#define SERVER_STATUS_METRICS_H
+#include "base/buf.h"
+#include "runtime/scheduler.h"
+#include "server/status/latency_window.h"
+
+typedef struct metrics metrics;
+status metrics_open(metrics **out, err *e);
+void metrics_close(metrics *m);
+
+/* On the engine thread, for every event: tokens and ends count. */
+void metrics_events(metrics *m, const sched_event *ev, i64 n);
+void metrics_response(metrics *m, int status); /* an HTTP answer */
+/* Of the last minute. */
+typedef struct {
+    quantiles ttft, itl;
+} latencies;
+void metrics_minute(metrics *m, f64 now, latencies *out);
+
+void metrics_write(metrics *m, const sched_stats *s, const char *model, i64 connections, buf *out);
+
+#endif
