@@ -16,7 +16,7 @@ LAYERS = {
     "format": {"base"},
     "text": {"base"},
     "media": {"base"},
-    "device": {"base"},
+    "device": {"base", "format"},
     "kernels": {"base", "format", "device"},
     "model": {"base", "format", "device", "kernels"},
     "runtime": {"base", "format", "device", "kernels", "model"},

@@ -128,14 +128,14 @@ void check_embed(check *c) {
     for (size_t d = 0; d < COUNT_OF(widths); d++)
         for (size_t i = 0; i < COUNT_OF(counts); i++)
             for (int f = 0; f <= WF_INT4_GROUP; f++) {
-                i64 n = counts[i], dim = widths[d], vocab = 50;
+                i64 n = counts[i], dim = widths[d], vocab = 50, first = i % 2 ? 3 : 0; /* of a rank's share */
                 check_weight w = check_matrix(c, WK_TABLE, (weight_format)f, vocab, dim, 1.0f);
                 check_act y = check_output(c, n * dim);
                 i32 *ids = check_alloc(c, (u64)n * 4);
                 for (i64 k = 0; k < n; k++) ids[k] = (i32)(synth_bits(&c->rng) % 54) - 2; /* some outside */
                 i32 *drawn = f % 2 ? NULL : check_alloc(c, 2 * 4); /* or drawn, one of them outside */
                 if (drawn) drawn[0] = 7, drawn[1] = vocab;
-                embed_args a = {w.dev, ids, drawn, y.h, n}, b = {w.ref, ids, drawn, y.f, n};
+                embed_args a = {w.dev, ids, drawn, y.h, n, first}, b = {w.ref, ids, drawn, y.f, n, first};
                 f64 start = now_s();
                 c->dev->embed(c->dev, &a);
                 if (n == 97) check_speed(c, now_s() - start, (u64)(n * dim) * 4);

@@ -80,6 +80,8 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->overrides = g->overrides;
     out->n_overrides = g->n_overrides;
     out->disable_cuda_graph = g->eager;
+    out->tp = g->tp;
+    out->dist_timeout = g->dist_timeout;
     out->tp_slice = g->tp_slice;
     out->deterministic = g->deterministic;
     out->disable_fused = g->disable_fused;

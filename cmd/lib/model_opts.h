@@ -34,8 +34,12 @@ typedef struct {
     OPT_GROUP("Device"), \
     {"device", 'd', OPT_ENUM, &(o).engine.device, "ref|cpu|cuda|cuda:N", \
      "ref: plain C, the definition of correct; cuda: one NVIDIA H100 or H200, N of several (default: cpu)", 0, 0}, \
+    {"tp", 0, OPT_INT, &(o).engine.tp, "N", \
+     "tensor parallelism: N ranks, each with its share of every matrix (default: 1)", 1, 64}, \
+    {"dist-timeout", 0, OPT_REAL, &(o).engine.dist_timeout, "SECONDS", \
+     "with --tp: how long a rank waits for another before all end (default: 60)", 0.001, 1e6}, \
     {"threads", 't', OPT_INT, &(o).engine.threads, "N", \
-     "CPU threads (default: 0, all cores)", 0, 4096}, \
+     "CPU threads, of all ranks together (default: 0, all cores)", 0, 4096}, \
     {"cpu-mask", 0, OPT_ENUM, &(o).engine.cpu_mask, "none|avx2|avx512|vnni|bf16|all", \
      "highest instruction set to use (default: all)", 0, 0}, \
     {"chunked-prefill-size", 0, OPT_INT, &(o).engine.chunk, "N", \

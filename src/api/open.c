@@ -51,6 +51,8 @@ static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .overrides = o->overrides,
                                .n_overrides = o->n_overrides,
                                .eager = o->disable_cuda_graph,
+                               .tp = o->tp,
+                               .dist_timeout = o->dist_timeout,
                                .tp_slice = o->tp_slice,
                                .deterministic = o->deterministic,
                                .disable_fused = o->disable_fused,

@@ -138,3 +138,45 @@ weight_view weight_rows(const weight_view *w, i64 row, i64 n) {
             (const u8 *)w->scale + (u64)(row / l->scale_rows * scales_across(l, w->cols)) * dtype_size(l->scale_type);
     return v;
 }
+
+i64 weight_row_unit(weight_format f) {
+    const weight_layout *l = weight_layout_of(f);
+    return l->scale ? l->scale_rows : 1;
+}
+
+i64 weight_col_unit(weight_format f) {
+    const weight_layout *l = weight_layout_of(f);
+    i64 scale = l->scale && l->scale_cols ? l->scale_cols : 1;
+    i64 unit = max_i64(max_i64(scale, l->cols_multiple), l->per_element); /* powers of two: each divides the largest */
+    assert(unit % scale == 0 && unit % l->cols_multiple == 0 && unit % l->per_element == 0);
+    return unit;
+}
+
+/* Bytes [at, at + n) of each of `rows` rows of `stride` bytes, one row behind the other. */
+static void copy_cols(void *to, const void *from, i64 rows, u64 stride, u64 at, u64 n) {
+    for (i64 r = 0; r < rows; r++) memcpy((u8 *)to + (u64)r * n, (const u8 *)from + (u64)r * stride + at, n);
+}
+
+static u64 round_up_64(u64 n) { return (n + 63) & ~(u64)63; }
+
+u64 weight_cols_room(const weight_view *w, i64 n) {
+    weight_view v = *w;
+    v.cols = n;
+    return round_up_64(weight_data_bytes(&v)) + round_up_64(weight_scale_bytes(&v));
+}
+
+weight_view weight_cols(const weight_view *w, i64 col, i64 n, void *room) {
+    const weight_layout *l = weight_layout_of(w->format);
+    weight_view v = *w;
+    v.cols = n, v.data = room, v.scale = NULL;
+    if (!room) return v;
+    copy_cols(room, w->data, w->rows, row_bytes(l, w->cols), row_bytes(l, col), row_bytes(l, n));
+    if (!l->scale) return v;
+    u64 size = dtype_size(l->scale_type);
+    u8 *scale = (u8 *)room + round_up_64(weight_data_bytes(&v));
+    i64 first = l->scale_cols ? col / l->scale_cols : 0;
+    copy_cols(scale, w->scale, ceil_div(w->rows, l->scale_rows), (u64)scales_across(l, w->cols) * size,
+              (u64)first * size, (u64)scales_across(l, n) * size);
+    v.scale = scale;
+    return v;
+}

@@ -75,7 +75,15 @@ static inline f32 int4_row_scale(const weight_view *w, i64 row) { return ((const
 void weight_row_f32(const weight_view *w, i64 row, f32 *out);
 /* The same for columns [c0, c0 + n) of the row. */
 void weight_cols_f32(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out);
-/* Rows [row, row + n) as a view of their own. For FP8, row must be a multiple of FP8_BLOCK. */
+/* Rows, or columns, that share a scale or a stored word: a matrix can be cut at their multiples. */
+i64 weight_row_unit(weight_format f);
+i64 weight_col_unit(weight_format f);
+/* Rows [row, row + n) as a view of their own; row is a multiple of weight_row_unit(). */
 weight_view weight_rows(const weight_view *w, i64 row, i64 n);
+/* Columns [col, col + n) as a matrix of their own, copied to `room` of weight_cols_room(), at a multiple of 64; col is
+ * a multiple of weight_col_unit(), and n too unless it ends the matrix. room NULL: a view without data, for its size.
+ * */
+u64 weight_cols_room(const weight_view *w, i64 n);
+weight_view weight_cols(const weight_view *w, i64 col, i64 n, void *room);
 
 #endif

@@ -57,18 +57,20 @@ typedef struct {
                           functions *_workspace may be given what comes out */
 } weight_desc;
 
-/* out[n, hidden] = table[ids]. An id outside the table gives a row of zeros. With `drawn`, an id below 0 is ~j: that of
- * drawn[j], which an earlier call left. */
+/* out[n, hidden] = table[ids - first]. An id outside the table gives a row of zeros. With `drawn`, an id below 0 is ~j:
+ * that of drawn[j], which an earlier call left. */
 typedef struct {
     const op_weight *table;
     const i32 *ids;   /* [n] */
     const i32 *drawn; /* NULL: none */
     void *out;
-    i64 n;
+    i64 n, first; /* first: the id of the table's first row */
 } embed_args;
-static inline i32 embed_id(const embed_args *a, i64 i) {
+/* The table's row for token i, or any number outside of the table. */
+static inline i64 embed_row(const embed_args *a, i64 i) {
     i32 id = a->ids[i];
-    return id < 0 && a->drawn ? a->drawn[~id] : id;
+    id = id < 0 && a->drawn ? a->drawn[~id] : id;
+    return id < 0 ? -1 : id - a->first;
 }
 
 /* If add: sum = x + add, rounded, else sum = x. out = sum * rsqrt(mean(sum^2) + eps) * weight. sum may be NULL (not
@@ -284,9 +286,9 @@ enum { LOGPROBS_TOP = 128 };
 typedef struct {
     const f32 *logits;      /* [n, vocab], rows `stride` apart; finite, or -infinity */
     const i32 *ids, *drawn; /* [n] */
-    const i32 *tops;        /* [n], at most `most` and vocab */
-    i32 *top_ids;           /* [n, most] */
-    f32 *logprobs;          /* [n, 1 + most] */
+    const i32 *tops;        /* [n], at most `n_top` and vocab */
+    i32 *top_ids;           /* [n, n_top] */
+    f32 *logprobs;          /* [n, 1 + n_top] */
     void *workspace;
     i64 n, vocab, stride, n_top; /* n_top: at most LOGPROBS_TOP */
 } logprobs_args;
@@ -333,6 +335,7 @@ struct ops {
      * NULL: they take any. */
     status (*fits)(const ops *o, const ops_widths *w, err *e);
 
+    bool keeps_views; /* weights read their views' data in place: it must outlive them */
     /* Ends with weight_release(). ST_UNSUPPORTED names a format that the backend cannot run. */
     status (*weight_prepare)(const ops *o, const weight_desc *d, op_weight **out, err *e);
     void (*weight_release)(op_weight *w); /* NULL is allowed */

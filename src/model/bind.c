@@ -11,12 +11,18 @@ typedef struct {
     const checkpoint *ck; /* NULL: dummy weights */
     const ops *o;
     bool verify;
+    model_weights *weights;
+    weight_cut *passing; /* columns that a backend has copied, or will in a moment */
     weight_memory *room; /* NULL, or a plan: names, types and shapes are checked, no data is looked at */
     err *e;
     u64 seed; /* of the last dummy weight */
     u64 done; /* bytes prepared */
     progress shown;
 } binder;
+
+static void free_cuts(weight_cut **list) {
+    for (weight_cut *next; *list; *list = next) next = (*list)->next, free(*list);
+}
 
 static status bind_shape_error(const binder *b, const tensor_info *t, const i64 *want, int n) {
     char have[128] = "", need[128] = "";
@@ -170,6 +176,66 @@ static void make_name(const binder *b, char *out, size_t cap, const char *fmt, v
     vsnprintf(out + n, cap - (size_t)n, fmt, ap);
 }
 
+/* What a rank holds of a matrix [rows, cols]: all, so many rows from row `at` on, or so many columns. */
+typedef struct {
+    i64 rows, cols; /* of all of it */
+    enum { CUT_NOTHING, CUT_ROWS, CUT_COLS } cut;
+    i64 at, n;
+} matrix_share;
+
+static matrix_share whole_matrix(i64 rows, i64 cols) { return (matrix_share){.rows = rows, .cols = cols}; }
+/* Equal shares, `each` rows or columns of which are this rank's. */
+static matrix_share row_share(const binder *b, i64 each, i64 cols) {
+    const model_config *c = b->c;
+    return (matrix_share){c->ranks * each, cols, c->ranks > 1 ? CUT_ROWS : CUT_NOTHING, c->rank * each, each};
+}
+static matrix_share col_share(const binder *b, i64 rows, i64 each) {
+    const model_config *c = b->c;
+    return (matrix_share){rows, c->ranks * each, c->ranks > 1 ? CUT_COLS : CUT_NOTHING, c->rank * each, each};
+}
+static matrix_share vocab_share(const binder *b) {
+    const model_config *c = b->c;
+    return (matrix_share){c->vocab, c->hidden, c->ranks > 1 ? CUT_ROWS : CUT_NOTHING, c->vocab_first, c->vocab_held};
+}
+
+/* Memory for columns that are cut out of the checkpoint's rows: kept as long as the weights, for a backend that keeps
+ * views of them, or until the next call. NULL and b->e: there is none. */
+static void *cut_room(binder *b, u64 bytes, bool keep) {
+    model_weights *w = b->weights;
+    weight_cut **list = keep ? &w->cuts : &b->passing;
+    if (!keep) free_cuts(list);
+    weight_cut *cut = aligned_alloc(64, sizeof *cut + ((bytes + 63) & ~(u64)63));
+    if (!cut) return err_nomem(b->e, "this rank's columns", bytes), NULL;
+    cut->next = *list;
+    *list = cut;
+    return cut->data;
+}
+
+/* *v, all of a matrix in a checkpoint, becomes this rank's share; columns are copied to *room, which moves on. */
+static status cut_view(const binder *b, const char *base, const matrix_share *m, u8 **room, weight_view *v) {
+    if (m->cut == CUT_NOTHING) return ST_OK;
+    bool rows = m->cut == CUT_ROWS;
+    if (!b->ck) return *(rows ? &v->rows : &v->cols) = m->n, ST_OK;
+    i64 unit = rows ? weight_row_unit(v->format) : weight_col_unit(v->format), all = rows ? m->rows : m->cols;
+    if (m->at % unit || (m->n % unit && m->at + m->n < all))
+        return err_set(b->e, ST_UNSUPPORTED,
+                       "%s: %lld ranks would hold %lld %s each, which cuts the %lld that share a scale or a word in %s",
+                       base, (long long)b->c->ranks, (long long)m->n, rows ? "rows" : "columns", (long long)unit,
+                       weight_format_name(v->format));
+    if (rows) return *v = weight_rows(v, m->at, m->n), ST_OK;
+    u64 need = weight_cols_room(v, m->n);
+    *v = weight_cols(v, m->at, m->n, *room);
+    if (*room) *room += need;
+    return ST_OK;
+}
+
+/* Of a plan: columns that will be copied and kept are not the checkpoint's. */
+static void plan_cut(const binder *b, const matrix_share *m, const weight_view *v, bool keep) {
+    if (!b->room || m->cut != CUT_COLS || !keep) return;
+    b->room->own += weight_cols_room(v, v->cols);
+    b->room->mapped -= weight_bytes(v);
+}
+
 /* Prepares d; a dummy gets the next seed. */
 static status bind_prepare(binder *b, weight_desc *d, op_weight **out) {
     if (!b->ck) {
@@ -183,22 +249,28 @@ static status bind_prepare(binder *b, weight_desc *d, op_weight **out) {
     return st;
 }
 
-static status bind_linear(binder *b, op_weight **out, weight_kind kind, i64 rows, i64 cols, const char *fmt, ...)
-    __attribute__((format(printf, 6, 7)));
-static status bind_linear(binder *b, op_weight **out, weight_kind kind, i64 rows, i64 cols, const char *fmt, ...) {
+static status bind_linear(binder *b, op_weight **out, weight_kind kind, matrix_share m, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+static status bind_linear(binder *b, op_weight **out, weight_kind kind, matrix_share m, const char *fmt, ...) {
     char base[224];
     va_list ap;
     va_start(ap, fmt);
     make_name(b, base, sizeof base, fmt, ap);
     va_end(ap);
     weight_view v;
-    status st = view_linear(b, base, rows, cols, &v);
+    u8 *room = NULL;
+    status st = view_linear(b, base, m.rows, m.cols, &v);
+    bool keep = b->o->keeps_views;
+    if (st == ST_OK && m.cut == CUT_COLS && !b->room && b->ck && !(room = cut_room(b, weight_cols_room(&v, m.n), keep)))
+        return b->e->code;
+    if (st == ST_OK) st = cut_view(b, base, &m, &room, &v);
     if (st != ST_OK) return st;
     weight_desc d = {.kind = kind, .views = &v, .n_views = 1};
     d.n_heads = b->c->n_heads;
     d.nope = b->c->nope;
     d.v_dim = b->c->v_dim;
     st = bind_prepare(b, &d, out);
+    if (st == ST_OK) plan_cut(b, &m, &v, keep);
     if (st != ST_OK) err_prefix(b->e, "%s", base);
     return st;
 }
@@ -242,44 +314,72 @@ static status vector(const binder *b, op_weight **out, i64 n, const char *fmt, .
 
 static status bind_attention(binder *b, layer_weights *w, int l) {
     const model_config *c = b->c;
-    i64 q_rows = c->n_heads * (c->nope + c->rope);
+    const i64 q_rows = c->n_heads * (c->nope + c->rope), kv_rows = c->n_heads * (c->nope + c->v_dim);
     TRY(vector(b, &w->attn_norm, c->hidden, "model.layers.%d.input_layernorm.weight", l));
     TRY(vector(b, &w->ffn_norm, c->hidden, "model.layers.%d.post_attention_layernorm.weight", l));
     if (c->q_lora) {
-        TRY(bind_linear(b, &w->q_a, WK_LINEAR, c->q_lora, c->hidden, "model.layers.%d.self_attn.q_a_proj", l));
+        TRY(bind_linear(b, &w->q_a, WK_LINEAR, whole_matrix(c->q_lora, c->hidden), "model.layers.%d.self_attn.q_a_proj",
+                        l));
         TRY(vector(b, &w->q_a_norm, c->q_lora, "model.layers.%d.self_attn.q_a_layernorm.weight", l));
-        TRY(bind_linear(b, &w->q_b, WK_LINEAR, q_rows, c->q_lora, "model.layers.%d.self_attn.q_b_proj", l));
+        TRY(bind_linear(b, &w->q_b, WK_LINEAR, row_share(b, q_rows, c->q_lora), "model.layers.%d.self_attn.q_b_proj",
+                        l));
     } else {
-        TRY(bind_linear(b, &w->q, WK_LINEAR, q_rows, c->hidden, "model.layers.%d.self_attn.q_proj", l));
+        TRY(bind_linear(b, &w->q, WK_LINEAR, row_share(b, q_rows, c->hidden), "model.layers.%d.self_attn.q_proj", l));
     }
-    TRY(bind_linear(b, &w->kv_a, WK_LINEAR, c->kv_lora + c->rope, c->hidden,
+    TRY(bind_linear(b, &w->kv_a, WK_LINEAR, whole_matrix(c->kv_lora + c->rope, c->hidden),
                     "model.layers.%d.self_attn.kv_a_proj_with_mqa", l));
     TRY(vector(b, &w->kv_a_norm, c->kv_lora, "model.layers.%d.self_attn.kv_a_layernorm.weight", l));
-    TRY(bind_linear(b, &w->kv_b, WK_KV_B, c->n_heads * (c->nope + c->v_dim), c->kv_lora,
-                    "model.layers.%d.self_attn.kv_b_proj", l));
-    return bind_linear(b, &w->o, WK_LINEAR, c->hidden, c->n_heads * c->v_dim, "model.layers.%d.self_attn.o_proj", l);
+    TRY(bind_linear(b, &w->kv_b, WK_KV_B, row_share(b, kv_rows, c->kv_lora), "model.layers.%d.self_attn.kv_b_proj", l));
+    return bind_linear(b, &w->o, WK_LINEAR, col_share(b, c->hidden, c->n_heads * c->v_dim),
+                       "model.layers.%d.self_attn.o_proj", l);
 }
 
 static status bind_mlp(binder *b, layer_weights *w, i64 inter, int l, const char *part) {
     i64 hidden = b->c->hidden;
-    TRY(bind_linear(b, &w->gate, WK_LINEAR, inter, hidden, "model.layers.%d.mlp.%sgate_proj", l, part));
-    TRY(bind_linear(b, &w->up, WK_LINEAR, inter, hidden, "model.layers.%d.mlp.%sup_proj", l, part));
-    return bind_linear(b, &w->down, WK_LINEAR, hidden, inter, "model.layers.%d.mlp.%sdown_proj", l, part);
+    TRY(bind_linear(b, &w->gate, WK_LINEAR, row_share(b, inter, hidden), "model.layers.%d.mlp.%sgate_proj", l, part));
+    TRY(bind_linear(b, &w->up, WK_LINEAR, row_share(b, inter, hidden), "model.layers.%d.mlp.%sup_proj", l, part));
+    return bind_linear(b, &w->down, WK_LINEAR, col_share(b, hidden, inter), "model.layers.%d.mlp.%sdown_proj", l, part);
 }
 
-static status expert_views(const binder *b, int l, weight_view *views) {
+/* What one of a layer's experts holds: gate, up, down. */
+static matrix_share expert_share(const binder *b, int part) {
+    const model_config *c = b->c;
+    return part < 2 ? row_share(b, c->inter_expert, c->hidden) : col_share(b, c->hidden, c->inter_expert);
+}
+
+/* Are the columns of the experts' down kept as they are cut, or only until they are converted? */
+static bool keeps_down(const binder *b, weight_format f) {
+    return b->o->keeps_views && expert_stored_as(b->c->experts, f, 2) == f;
+}
+
+/* Memory for the columns of all experts' down, where there are any to be copied; they are as the first one. */
+static status experts_room(binder *b, const char *base, u8 **room) {
+    weight_view v;
+    matrix_share m = expert_share(b, 2);
+    *room = NULL;
+    if (m.cut != CUT_COLS || b->room || !b->ck) return ST_OK;
+    status st = view_linear(b, base, m.rows, m.cols, &v);
+    if (st == ST_OK) *room = cut_room(b, (u64)b->c->n_experts * weight_cols_room(&v, m.n), keeps_down(b, v.format));
+    return st != ST_OK || *room ? st : b->e->code;
+}
+
+static status expert_views(binder *b, int l, weight_view *views) {
     static const char *const part[3] = {"gate", "up", "down"};
     const model_config *c = b->c;
     char base[224];
+    u8 *room;
+    snprintf(base, sizeof base, "%smodel.layers.%d.mlp.experts.0.down_proj", c->prefix, l);
+    TRY(experts_room(b, base, &room));
     for (i64 x = 0; x < c->n_experts; x++)
         for (int p = 0; p < 3; p++) {
+            const matrix_share m = expert_share(b, p);
             snprintf(base, sizeof base, "%smodel.layers.%d.mlp.experts.%lld.%s_proj", c->prefix, l, (long long)x,
                      part[p]);
-            i64 rows = p < 2 ? c->inter_expert : c->hidden, cols = p < 2 ? c->hidden : c->inter_expert;
-            TRY(view_linear(b, base, rows, cols, &views[3 * x + p]));
+            TRY(view_linear(b, base, m.rows, m.cols, &views[3 * x + p]));
             if (views[3 * x + p].format != views[0].format)
                 return err_set(b->e, ST_FORMAT, "tensor %s is stored as %s, the layer's first expert as %s", base,
                                weight_format_name(views[3 * x + p].format), weight_format_name(views[0].format));
+            TRY(cut_view(b, base, &m, &room, &views[3 * x + p]));
         }
     return ST_OK;
 }
@@ -287,7 +387,7 @@ static status expert_views(const binder *b, int l, weight_view *views) {
 static status bind_moe(binder *b, layer_weights *w, int l) {
     const model_config *c = b->c;
     char name[256];
-    TRY(bind_linear(b, &w->router, WK_LINEAR, c->n_experts, c->hidden, "model.layers.%d.mlp.gate", l));
+    TRY(bind_linear(b, &w->router, WK_LINEAR, whole_matrix(c->n_experts, c->hidden), "model.layers.%d.mlp.gate", l));
     snprintf(name, sizeof name, "%smodel.layers.%d.mlp.gate.weight", c->prefix, l);
     const tensor_info *gate = b->ck ? checkpoint_find(b->ck, name) : NULL;
     if (gate && (gate->type == DT_BF16 || gate->type == DT_F32)) TRY(scan(b, gate));
@@ -299,6 +399,9 @@ static status bind_moe(binder *b, layer_weights *w, int l) {
     status st = expert_views(b, l, views);
     weight_desc d = {.kind = WK_EXPERTS, .views = views, .n_views = (i64)n, .experts = c->experts};
     if (st == ST_OK) st = bind_prepare(b, &d, &w->experts);
+    const matrix_share down = expert_share(b, 2);
+    for (i64 x = 0; st == ST_OK && x < c->n_experts; x++)
+        plan_cut(b, &down, &views[3 * x + 2], keeps_down(b, views[2].format));
     free(views);
     return st;
 }
@@ -320,9 +423,9 @@ static status bind_all(binder *b, model_weights *w) {
     w->layers = calloc((size_t)c->n_layers, sizeof *w->layers);
     if (!w->layers) return err_nomem(b->e, "layers", (u64)c->n_layers * sizeof *w->layers);
     w->n_layers = c->n_layers;
-    TRY(bind_linear(b, &w->embed, WK_TABLE, c->vocab_held, c->hidden, "model.embed_tokens"));
+    TRY(bind_linear(b, &w->embed, WK_TABLE, vocab_share(b), "model.embed_tokens"));
     TRY(vector(b, &w->norm, c->hidden, "model.norm.weight"));
-    TRY(bind_linear(b, &w->head, WK_LINEAR, c->vocab_held, c->hidden, "%s",
+    TRY(bind_linear(b, &w->head, WK_LINEAR, vocab_share(b), "%s",
                     c->tie_embeddings ? "model.embed_tokens" : "lm_head"));
     for (int l = 0; l < c->n_layers; l++) {
         TRY(bind_attention(b, &w->layers[l], l));
@@ -336,7 +439,7 @@ static status bind_all(binder *b, model_weights *w) {
 
 status model_weights_plan(model_weights *w, weight_memory *room, const model_config *c, const checkpoint *ck,
                           const ops *o, err *e) {
-    binder b = {.c = c, .ck = ck, .o = o, .room = room, .e = e};
+    binder b = {.c = c, .ck = ck, .o = o, .weights = w, .room = room, .e = e};
     *room = (weight_memory){0};
     status st = bind_all(&b, w);
     w->bytes = b.done;
@@ -354,9 +457,10 @@ static void say_loaded(const binder *b) {
 
 status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o, u64 bytes,
                           bool verify, err *e) {
-    binder b = {.c = c, .ck = ck, .o = o, .verify = verify, .e = e};
+    binder b = {.c = c, .ck = ck, .o = o, .weights = w, .verify = verify, .e = e};
     progress_start(&b.shown, "weights", "B", bytes);
     status st = bind_all(&b, w);
+    free_cuts(&b.passing);
     progress_end(&b.shown);
     w->bytes = b.done;
     if (st == ST_OK) say_loaded(&b);
@@ -377,5 +481,6 @@ void model_weights_free(model_weights *w) {
     release(w->norm);
     release(w->head);
     free(w->layers);
+    free_cuts(&w->cuts);
     *w = (model_weights){0};
 }

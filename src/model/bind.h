@@ -21,12 +21,19 @@ typedef struct {
     op_weight *experts;                 /* 3 E views */
 } layer_weights;
 
+/* Columns of matrices, copied for a rank that holds no others. */
+typedef struct weight_cut {
+    struct weight_cut *next;
+    _Alignas(64) u8 data[];
+} weight_cut;
+
 typedef struct {
     const ops *ops;
     op_weight *embed, *norm, *head;
     layer_weights *layers; /* [n_layers] */
     i64 n_layers;
-    u64 bytes; /* of matrices in the checkpoint */
+    u64 bytes;        /* of matrices in the checkpoint */
+    weight_cut *cuts; /* or NULL; released with the weights */
 } model_weights;
 
 /* The type that activations need for this checkpoint: DT_F32 if its embedding is float32, else DT_BF16. */

@@ -387,7 +387,7 @@ static status read_text(model_config *c, const json_t *root, const json_t *text,
     c->routed_scale = (f32)scale;
     c->lora_norm_eps = 1e-6;
     c->vocab_held = c->vocab;
-    c->slice = 1;
+    c->ranks = 1;
     return st == ST_OK ? check_dims(c, e) : st;
 }
 
@@ -498,20 +498,30 @@ status model_config_override(model_config *c, const char *assignment, err *e) {
                    assignment);
 }
 
-status model_config_slice(model_config *c, i64 slice, err *e) {
+/* The first id of a rank's share: even ones, of whole blocks of FP8 where there are enough ids. */
+static i64 share_begin(i64 vocab, i64 ranks, i64 rank) {
+    i64 at = vocab * rank / ranks;
+    return rank < ranks && vocab >= FP8_BLOCK * ranks ? at / FP8_BLOCK * FP8_BLOCK : at;
+}
+
+status model_config_split(model_config *c, i64 ranks, i64 rank, const char *option, err *e) {
     const struct {
         const char *what;
         i64 *n;
     } all[] = {{"attention heads", &c->n_heads},
                {"columns of the dense layers", &c->inter_dense},
-               {"columns of an expert", &c->inter_expert},
-               {"ids of the vocabulary", &c->vocab_held}};
+               {"columns of an expert", &c->inter_expert}};
     for (size_t i = 0; i < COUNT_OF(all); i++)
-        if (slice < 1 || *all[i].n % slice)
-            return err_set(e, ST_INPUT, "--tp-slice %lld: %lld %s cannot be divided so", (long long)slice,
+        if (ranks < 1 || *all[i].n % ranks)
+            return err_set(e, ST_INPUT, "%s %lld: %lld %s cannot be divided so", option, (long long)ranks,
                            (long long)*all[i].n, all[i].what);
-    for (size_t i = 0; i < COUNT_OF(all); i++) *all[i].n /= slice;
-    c->slice = slice;
+    if (ranks > c->vocab)
+        return err_set(e, ST_INPUT, "%s %lld: a vocabulary of %lld cannot be divided so", option, (long long)ranks,
+                       (long long)c->vocab);
+    for (size_t i = 0; i < COUNT_OF(all); i++) *all[i].n /= ranks;
+    c->vocab_first = share_begin(c->vocab, ranks, rank);
+    c->vocab_held = share_begin(c->vocab, ranks, rank + 1) - c->vocab_first;
+    c->ranks = ranks, c->rank = rank;
     return ST_OK;
 }
 

@@ -14,7 +14,7 @@ typedef struct {
     char model_type[32];                             /* "kimi_k25", "kimi_k2", "deepseek_v3" */
     char prefix[32];                                 /* in front of every text tensor's name: "language_model." or "" */
     i64 vocab, hidden, n_layers, n_dense;            /* n_dense = first_k_dense_replace */
-    i64 vocab_held;                                  /* ids whose embedding and logits are here: vocab, or a slice */
+    i64 vocab_first, vocab_held;                     /* ids whose embedding and logits are here: all, or a share */
     i64 n_heads, q_lora, kv_lora, nope, rope, v_dim; /* q_lora 0: one q_proj (q_lora_rank null) */
     i64 inter_dense, inter_expert, n_experts, top_k, n_shared;
     f32 routed_scale;  /* routed_scaling_factor */
@@ -34,7 +34,10 @@ typedef struct {
     i64 bos, pad, media_pad; /* -1 when absent */
     i64 eos[MODEL_EOS_MAX];  /* config.json's and generation_config.json's */
     int n_eos;
-    i64 slice; /* T: the dimensions above are what one of T tensor-parallel GPUs holds; 1: the whole model */
+    /* Tensor parallelism: heads, widths of feed-forward layers and vocab_held above are what rank `rank` of `ranks`
+     * holds; 1: the whole model. alone: the others do not exist (--tp-slice): ids are taken modulo vocab_held. */
+    i64 ranks, rank;
+    bool alone;
 } model_config;
 
 /* Reads DIR/config.json and, when present, DIR/generation_config.json. */
@@ -45,9 +48,9 @@ status model_config_parse(model_config *c, const char *json, size_t len, const c
 /* Applies "KEY=VALUE" of --override: num_hidden_layers (only downwards), lora_norm_eps, rms_norm_eps, ... */
 status model_config_override(model_config *c, const char *assignment, err *e);
 
-/* --tp-slice: from here on c describes what one of `slice` GPUs holds: its share of the heads, of every feed-forward
- * layer's width and of the vocabulary; router, q_a and kv_a whole. ST_INPUT names what cannot be divided. */
-status model_config_slice(model_config *c, i64 slice, err *e);
+/* From here on c describes what rank `rank` of `ranks` holds: its share of the heads, of every feed-forward layer's
+ * width and of the vocabulary; router, q_a and kv_a whole. ST_INPUT says what cannot be divided by `option`. */
+status model_config_split(model_config *c, i64 ranks, i64 rank, const char *option, err *e);
 
 /* The softmax scale (nope + rope)^-1/2 * m^2 with m = 0.1 * mscale_all_dim * ln(factor) + 1. */
 f64 model_softmax_scale(const model_config *c);

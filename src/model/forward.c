@@ -257,10 +257,10 @@ static void head(model *m, const model_batch *b) {
                                       .y = m->logits,
                                       .n = b->n_out,
                                       .x_stride = c->hidden,
-                                      .y_stride = c->vocab,
+                                      .y_stride = c->vocab_held,
                                       .y_type = DT_F32});
     const rank_seams *r = m->o->ranks;
-    if (r && r->head) r->head(m->o, m->logits, b->n_out, c->vocab);
+    if (r && r->head) r->head(m->o, m->logits, b->n_out, c->vocab_held);
 }
 
 static bool is_cut(const sample_row *r, i64 vocab) {
@@ -276,7 +276,7 @@ void model_draw(model *m, const model_batch *b) {
                      .workspace = m->workspace,
                      .n = b->n_out,
                      .vocab = vocab,
-                     .stride = m->c->vocab,
+                     .stride = vocab,
                      .mark = BAD_LOGITS};
     for (i64 i = 0; b->draws && i < b->n_out; i++) {
         a.draws = a.draws || b->draws[i].scale > 0;
@@ -291,7 +291,7 @@ void model_draw(model *m, const model_batch *b) {
                                                           .bad = m->tables_dev.bad_logits,
                                                           .n = b->n_out,
                                                           .dim = vocab,
-                                                          .stride = m->c->vocab,
+                                                          .stride = vocab,
                                                           .x_type = DT_F32,
                                                           .mark = BAD_LOGITS});
     }
@@ -307,7 +307,7 @@ void model_logprobs(model *m, const model_batch *b) {
                                           .workspace = m->workspace,
                                           .n = b->n_out,
                                           .vocab = m->c->vocab_held,
-                                          .stride = m->c->vocab,
+                                          .stride = m->c->vocab_held,
                                           .n_top = b->top_most});
 }
 
@@ -319,9 +319,12 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
                                               .n = b->n,
                                               .rope = c->rope,
                                               .mscale = m->rope_mscale});
-    m->o->embed(
-        m->o, &(embed_args){
-                  .table = m->w.embed, .ids = m->tables_dev.ids, .drawn = m->tables_dev.drawn, .out = m->x, .n = b->n});
+    m->o->embed(m->o, &(embed_args){.table = m->w.embed,
+                                    .ids = m->tables_dev.ids,
+                                    .drawn = m->tables_dev.drawn,
+                                    .out = m->x,
+                                    .n = b->n,
+                                    .first = c->vocab_first});
     const rank_seams *r = m->o->ranks;
     if (r && r->embed) r->embed(m->o, m->x, b->n, c->hidden);
     norm_args first = forward_norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, BAD_EMBEDDING);

@@ -60,7 +60,7 @@ typedef struct {
     const model_span *spans;
     i64 n_out;               /* rows whose logits are wanted */
     const i32 *out_rows;     /* [n_out], ascending */
-    f32 *logits;             /* [n_out, vocab], host */
+    f32 *logits;             /* [n_out, vocab], host; a rank fills in its share of the vocabulary */
     const sample_row *draws; /* [n_out]: how their next tokens are drawn, where the logits are; NULL: not at all */
     i32 *drawn;              /* [n_out], host: with draws, the tokens */
     const bool *keep;        /* [n_out]: with draws, the rows whose logits are handed out too; NULL: none */
@@ -82,6 +82,7 @@ typedef struct {
  * Only arguments out of the limits fail; a row with NaN is reported in bad[]. Two batches may be under way, of
  * different `reply`, if the first is in decode form, of at most model_ahead_rows() tokens, and no logits are wanted
  * of it. A batch that nobody collects is none. */
+status model_check(const model *m, const model_batch *b, err *e); /* the arguments, which model_queue() checks too */
 status model_queue(model *m, const model_batch *b, err *e);
 status model_collect(model *m, const model_batch *b, err *e);
 i64 model_ahead_rows(const model *m);

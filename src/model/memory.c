@@ -27,8 +27,8 @@ static u64 workspace_of_form(const model *m, i64 rows) {
                          .rope = c->rope,
                          .kv_type = m->lim.kv_type,
                          .pages_stride = m->lim.seq_pages};
-    sample_args s = {.n = m->lim.logit_rows, .vocab = c->vocab};
-    logprobs_args p = {.n = m->lim.logit_rows, .vocab = c->vocab, .n_top = LOGPROBS_TOP};
+    sample_args s = {.n = m->lim.logit_rows, .vocab = c->vocab_held};
+    logprobs_args p = {.n = m->lim.logit_rows, .vocab = c->vocab_held, .n_top = LOGPROBS_TOP};
     u64 need = m->o->mla_decode_workspace(m->o, &d), draws = m->o->sample_workspace(m->o, &s),
         logprobs = m->o->logprobs_workspace(m->o, &p);
     need = draws > need ? draws : need;
@@ -95,7 +95,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->rope, rows * (u64)c->rope, sizeof(f32), "rotary table"},
         {&m->deferred.squares, (u64)DEFERRED_ROWS * DEFERRED_PARTS, sizeof(f32), "sums of squares"},
         {&m->tables, tables_bytes(l), 1, "a batch's tables"},
-        {&m->logits, (u64)l->logit_rows * (u64)c->vocab, sizeof(f32), "logits"},
+        {&m->logits, (u64)l->logit_rows * (u64)c->vocab_held, sizeof(f32), "logits"},
         {&m->logprobs, (u64)l->logit_rows * (1 + LOGPROBS_TOP), sizeof(f32), "log-probabilities"},
         {&m->top_ids, (u64)l->logit_rows * LOGPROBS_TOP, sizeof(i32), "log-probabilities"},
         {&m->workspace, m->workspace_bytes, 1, "workspace"},
@@ -162,20 +162,6 @@ static status allocate_on_host(model *m, err *e) {
     return st;
 }
 
-/* Ids that a slice of the vocabulary does not hold can never be chosen. */
-static status hide_other_ids(model *m, err *e) {
-    device *dev = m->mem.dev;
-    i64 others = m->c->vocab - m->c->vocab_held;
-    if (!others) return ST_OK;
-    f32 *never = malloc((size_t)others * sizeof *never);
-    if (!never) return err_nomem(e, "a row of logits", (u64)others * sizeof *never);
-    for (i64 i = 0; i < others; i++) never[i] = -INFINITY;
-    for (i64 r = 0; r < m->lim.logit_rows; r++)
-        dev->write(dev, m->logits + r * m->c->vocab + m->c->vocab_held, never, (u64)others * sizeof *never);
-    free(never);
-    return ST_OK;
-}
-
 static status write_frequencies(model *m, err *e) {
     u64 bytes = (u64)m->c->rope / 2 * sizeof(f64);
     f64 *freq = malloc(bytes);
@@ -212,7 +198,6 @@ status model_load(model *m, bool verify, err *e) {
     if (st == ST_OK) st = memory_allocate(m, e);
     if (st == ST_OK) st = allocate_on_host(m, e);
     if (st == ST_OK) st = write_frequencies(m, e);
-    if (st == ST_OK) st = hide_other_ids(m, e);
     return st == ST_OK ? m->mem.dev->finish(m->mem.dev, e) : st;
 }
 

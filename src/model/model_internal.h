@@ -36,7 +36,7 @@ struct model {
     batch_tables tables_dev;  /* of this batch, on the device */
     batch_tables tables_host; /* the same on the host */
     device_readback *readbacks[2];
-    f32 *logits;              /* [logit_rows, vocab] */
+    f32 *logits;              /* [logit_rows, vocab_held] */
     f32 *logprobs;            /* [logit_rows, 1 + LOGPROBS_TOP] */
     i32 *top_ids;             /* [logit_rows, LOGPROBS_TOP] */
     void *workspace, *tables; /* tables: what `in` points into */

@@ -2,6 +2,7 @@
  * collected. */
 #include "base/log.h"
 #include "model/model_internal.h"
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -40,6 +41,18 @@ static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
     return ST_OK;
 }
 
+/* Logits of rows [from, to), of a share of the vocabulary: to their places in the whole one. Those that nobody has, of
+ * a share that is alone, can never be chosen. */
+static void read_share(model *m, const model_batch *b, i64 from, i64 to) {
+    const model_config *c = m->c;
+    for (i64 row = from; row < to; row++) {
+        f32 *out = b->logits + row * c->vocab;
+        for (i64 id = c->vocab_held; c->alone && id < c->vocab; id++) out[id] = -INFINITY;
+        m->mem.dev->read(m->mem.dev, out + c->vocab_first, m->logits + row * c->vocab_held,
+                         (u64)c->vocab_held * sizeof(f32));
+    }
+}
+
 /* The wanted logits, in as few reads as there are runs of rows. */
 static status read_logits(model *m, const model_batch *b, err *e) {
     const i64 vocab = m->c->vocab;
@@ -47,7 +60,9 @@ static status read_logits(model *m, const model_batch *b, err *e) {
     for (i64 from = 0, to; from < b->n_out; from = to) {
         bool wanted = !b->draws || (b->keep && b->keep[from]);
         for (to = from + 1; to < b->n_out && (!b->draws || (b->keep && b->keep[to]) == wanted);) to++;
-        if (wanted)
+        if (wanted && m->c->vocab_held < vocab)
+            read_share(m, b, from, to);
+        else if (wanted)
             m->mem.dev->read(m->mem.dev, b->logits + from * vocab, m->logits + from * vocab,
                              (u64)((to - from) * vocab) * sizeof(f32));
         any = any || wanted;
@@ -83,7 +98,7 @@ static void send_results(model *m, const model_batch *b) {
 
 static status queue(model *m, const model_batch *b, err *e) {
     i64 n_abs;
-    u64 bytes = tables_fill(&m->lim, b, m->c->vocab_held, &m->tables_host, &n_abs);
+    u64 bytes = tables_fill(&m->lim, b, m->c->alone ? m->c->vocab_held : m->c->vocab, &m->tables_host, &n_abs);
     m->mem.dev->write(m->mem.dev, m->tables_dev.bad_logits, m->tables_host.bad_logits, bytes);
     status st = run_step(m, b, n_abs, e);
     if (st != ST_OK) return st;
@@ -149,9 +164,11 @@ static status run_parts(model *m, const model_batch *b, err *e) {
 
 i64 model_ahead_rows(const model *m) { return model_runs_apart(m) ? DECODE_ROWS : m->lim.decode_rows; }
 
+status model_check(const model *m, const model_batch *b, err *e) { return tables_check(&m->lim, b, e); }
+
 /* What runs in parts has its results already. */
 status model_queue(model *m, const model_batch *b, err *e) {
-    status st = tables_check(&m->lim, b, e);
+    status st = model_check(m, b, e);
     if (st != ST_OK) return st;
     if (in_parts(m, b)) return run_parts(m, b, e);
     if (model_runs_apart(m)) m->o->set_row_mode(m->o, ROWS_DECODE);

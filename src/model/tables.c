@@ -73,7 +73,7 @@ static void put_span(const model_limits *l, batch_tables *t, const model_span *p
     }
 }
 
-u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids_held, batch_tables *t, i64 *n_abs) {
+u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids, batch_tables *t, i64 *n_abs) {
     i64 n_expanded = 0;
     *n_abs = 0;
     for (i64 s = 0; s < b->n_spans; s++) {
@@ -81,7 +81,7 @@ u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids_held, batch
         put_span(l, t, p, n_abs);
         if (!p->absorbed) put_pages(l, t, *n_abs + n_expanded++, p->pages, p->pos0 + p->n);
     }
-    for (i64 i = 0; i < b->n; i++) t->ids[i] = b->ids[i] < 0 ? b->ids[i] : (i32)(b->ids[i] % ids_held);
+    for (i64 i = 0; i < b->n; i++) t->ids[i] = b->ids[i] < 0 ? b->ids[i] : (i32)(b->ids[i] % ids);
     if (b->n_out) memcpy(t->out_rows, b->out_rows, (size_t)b->n_out * sizeof(i32));
     if (b->tops) memcpy(t->tops, b->tops, (size_t)b->n_out * sizeof(i32));
     if (b->tops) memcpy(t->next, b->next, (size_t)b->n_out * sizeof(i32));

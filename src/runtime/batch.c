@@ -130,7 +130,7 @@ static i32 tops_wanted(const out_row *o) {
 
 /* How the device draws each row; false: the host draws all. */
 static bool plan_draws(const scheduler *s, batch *b) {
-    if ((!s->g->backend.gpu && !s->o.overlap_anywhere) || s->g->step) return false;
+    if ((!engine_backend(s->g)->gpu && !s->o.overlap_anywhere) || !engine_draws(s->g)) return false;
     b->top_most = -1;
     for (i64 i = 0; i < b->n_outs; i++) {
         const out_row *o = &b->outs[i];
@@ -385,7 +385,7 @@ static bool goes_on(scheduler *s, task *t) {
 static bool build_ahead(scheduler *s, const batch *now, batch *b) {
     b->n_rows = b->n_spans = b->n_outs = 0;
     if (!s->overlap || s->g->profile || !now->on_device || now->n_outs != now->n_rows || now->n_spans != now->n_rows ||
-        now->n_rows > model_ahead_rows(s->g->model) || news(s))
+        now->n_rows > model_ahead_rows(engine_model(s->g)) || news(s))
         return false;
     for (i64 i = 0; i < now->n_spans; i++) {
         task *t = now->tasks[i];

@@ -1,6 +1,7 @@
 #include "runtime/engine_internal.h"
 #include "base/log.h"
 #include "kernels/gpu/gpu.h"
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,23 +28,45 @@ struct seq {
     i32 *bad;      /* [rows] */
 };
 
-static status choose_backend(engine *g, const engine_options *o, err *e) {
-    const char *name = o->device ? o->device : "cpu";
-    const bool on_gpu = backend_name_is_gpu(name);
-    backend_options b = {.name = name, .act = DT_F32, .isa = ISA_ALL, .disable_fused = o->disable_fused};
-    g->threads = (int)o->threads;
-    ops_set_threads(g->threads);
-    g->lim.eager = o->eager;
-    g->lim.deterministic = o->deterministic;
+/* Options of one kind of device that were given for another. */
+static status check_device_options(const engine_options *o, const char *name, bool on_gpu, err *e) {
     if (o->eager && !on_gpu) return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
     if (o->disable_fused && !on_gpu) return err_set(e, ST_INPUT, "--disable-fused is for --device cuda");
     if (o->tuned && !on_gpu) return err_set(e, ST_INPUT, "--tuned is for --device cuda");
     if (o->cpu_mask && strcmp(name, "cpu")) return err_set(e, ST_INPUT, "--cpu-mask is for --device cpu");
-    status st = o->cpu_mask ? cpu_isa_parse(o->cpu_mask, &b.isa, e) : ST_OK;
-    if (st == ST_OK && strcmp(name, "ref")) st = bind_activation_type(&g->config, g->ck, &b.act, e);
-    if (st == ST_OK) st = backend_open(&g->backend, &b, e);
-    if (st != ST_OK || !on_gpu) return st;
-    return ops_gpu_tuned(&g->backend.ops, o->tuned, e) == ST_OK ? ST_OK : err_prefix(e, "--tuned");
+    if (o->tp > 1 && on_gpu) return err_set(e, ST_UNSUPPORTED, "--tp %lld: on --device cpu or ref", (long long)o->tp);
+    if (o->tp > 1 && o->tp_slice > 1) return err_set(e, ST_INPUT, "--tp and --tp-slice do not go together");
+    return ST_OK;
+}
+
+typedef struct {
+    backend_options options;
+    const char *tuned;
+} backend_wish;
+
+static status open_backend(rank *k, void *ud, err *e) {
+    const backend_wish *w = ud;
+    status st = backend_open(&k->backend, &w->options, e);
+    if (k->comm) k->backend.ops.ranks = &k->seams;
+    if (st != ST_OK || !k->backend.gpu) return st;
+    return ops_gpu_tuned(&k->backend.ops, w->tuned, e) == ST_OK ? ST_OK : err_prefix(e, "--tuned");
+}
+
+/* The ranks with their backends, and the host's threads among them. */
+static status choose_backend(engine *g, const engine_options *o, err *e) {
+    const char *name = o->device ? o->device : "cpu";
+    backend_wish w = {{.name = name, .act = DT_F32, .isa = ISA_ALL, .disable_fused = o->disable_fused}, o->tuned};
+    const i64 n = max_i64(o->tp, 1);
+    ops_set_threads((int)o->threads);
+    g->lim.eager = o->eager;
+    g->lim.deterministic = o->deterministic;
+    status st = check_device_options(o, name, backend_name_is_gpu(name), e);
+    if (st == ST_OK && o->cpu_mask) st = cpu_isa_parse(o->cpu_mask, &w.options.isa, e);
+    if (st == ST_OK && strcmp(name, "ref")) st = bind_activation_type(&g->config, g->ck, &w.options.act, e);
+    if (st == ST_OK)
+        st = ranks_open(&g->ranks, &g->config, n, o->dist_timeout > 0 ? o->dist_timeout : COMM_DEADLINE_S, e);
+    g->ranks.threads_each = n > 1 ? (int)max_i64(omp_get_max_threads() / n, 1) : (int)o->threads;
+    return st == ST_OK ? ranks_each(&g->ranks, open_backend, &w, e) : st;
 }
 
 /* auto: bf16 beside bf16 activations, float32 for ref and for FP32 checkpoints. */
@@ -52,7 +75,7 @@ static status choose_kv(engine *g, const char *name, err *e) {
         const char *name;
         dtype type;
     } types[] = {{"fp32", DT_F32}, {"bf16", DT_BF16}, {"fp8_e4m3", DT_F8_E4M3}};
-    g->lim.kv_type = g->backend.ops.act;
+    g->lim.kv_type = engine_backend(g)->ops.act;
     if (!name || !strcmp(name, "auto")) return ST_OK;
     for (size_t i = 0; i < COUNT_OF(types); i++)
         if (!strcmp(name, types[i].name)) return g->lim.kv_type = types[i].type, ST_OK;
@@ -65,6 +88,7 @@ static status engine_check_options(const engine_options *o, err *e) {
         const char *name;
         i64 v, hi;
     } all[] = {{"--threads", o->threads, 4096},
+               {"--tp", o->tp, COMM_RANKS_MAX},
                {"--context-length", o->context, INT32_MAX},
                {"--chunked-prefill-size", o->chunk, 65536},
                {"--max-running-requests", o->max_running, 65536},
@@ -78,9 +102,23 @@ static status engine_check_options(const engine_options *o, err *e) {
     return ST_OK;
 }
 
+static const model_memory *memory_of(const engine *g, i64 rank) { return model_memory_plan(g->ranks.of[rank].model); }
+
+/* Of all ranks together. */
 static u64 all_weights(const engine *g) {
-    const weight_memory *w = &model_memory_plan(g->model)->weights;
-    return w->mapped + w->own;
+    u64 sum = 0;
+    for (i64 r = 0; r < g->ranks.n; r++) sum += memory_of(g, r)->weights.mapped + memory_of(g, r)->weights.own;
+    return sum;
+}
+
+/* Of the rank that has most. */
+static u64 rank_weights(const engine *g) {
+    u64 most = 0;
+    for (i64 r = 0; r < g->ranks.n; r++) {
+        u64 own = memory_of(g, r)->weights.mapped + memory_of(g, r)->weights.own;
+        most = own > most ? own : most;
+    }
+    return most;
 }
 
 /* The pool of an engine that runs several sequences. */
@@ -90,13 +128,15 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
         g->lim.pool_pages = ceil_div(o->kv_tokens, KV_PAGE);
         return ST_OK;
     }
-    f64 share = o->mem_fraction > 0 ? o->mem_fraction : g->backend.gpu ? DEFAULT_GPU_FRACTION : DEFAULT_MEM_FRACTION;
-    f64 bytes = share * (f64)g->lim.memory_max - (f64)all_weights(g);
+    f64 share = o->mem_fraction > 0      ? o->mem_fraction
+                : engine_backend(g)->gpu ? DEFAULT_GPU_FRACTION
+                                         : DEFAULT_MEM_FRACTION;
+    f64 bytes = share * (f64)g->lim.memory_max - (f64)rank_weights(g);
     f64 pages = bytes / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type);
     if (pages < 1 && o->mem_fraction > 0)
         return err_set(e, ST_LIMIT,
                        "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights", share,
-                       (f64)g->lim.memory_max * 1e-9, (f64)all_weights(g) * 1e-9);
+                       (f64)g->lim.memory_max * 1e-9, (f64)rank_weights(g) * 1e-9);
     g->lim.pool_pages = pages < (f64)most ? (i64)pages : most;
     if (o->mem_fraction <= 0) g->lim.pool_pages = max_i64(g->lim.pool_pages, g->lim.seq_pages);
     return ST_OK;
@@ -105,15 +145,15 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
 /* Weights that are copied to a GPU take their memory before anything else does. */
 static status set_memory(engine *g, err *e) {
     char weights[BYTES_TEXT], there[BYTES_TEXT];
-    g->lim.memory_max = g->backend.device->available(g->backend.device);
-    if (!g->backend.gpu) return ST_OK;
+    const backend *b = engine_backend(g);
+    g->lim.memory_max = b->device->available(b->device) / (u64)g->ranks.n; /* ranks on the host share its memory */
+    if (!b->gpu) return ST_OK;
     g->lim.reserve = GPU_RESERVE;
     if (all_weights(g) >= g->lim.memory_max)
         return err_set(e, ST_LIMIT,
                        "%s of weights do not fit in the %s that %s has free: --override num_hidden_layers=N "
                        "takes the first N layers alone",
-                       bytes_text(weights, all_weights(g)), bytes_text(there, g->lim.memory_max),
-                       gpu_name(g->backend.gpu));
+                       bytes_text(weights, all_weights(g)), bytes_text(there, g->lim.memory_max), gpu_name(b->gpu));
     return ST_OK;
 }
 
@@ -128,7 +168,10 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     if (st != ST_OK) return st;
     g->lim.seq_pages = ceil_div(context, KV_PAGE);
     g->lim.pool_pages = g->lim.seq_pages;
-    g->chunk = min_i64(o->chunk ? o->chunk : g->backend.gpu ? GPU_CHUNK : DEFAULT_CHUNK, g->lim.seq_pages * KV_PAGE);
+    g->chunk = min_i64(o->chunk                 ? o->chunk
+                       : engine_backend(g)->gpu ? GPU_CHUNK
+                                                : DEFAULT_CHUNK,
+                       g->lim.seq_pages * KV_PAGE);
     g->lim.rows = g->chunk;
     g->lim.decode_rows = min_i64(g->lim.rows, 64);
     g->lim.prefill_spans = 1;
@@ -158,7 +201,8 @@ static status slice(engine *g, const engine_options *o, err *e) {
     if (!o->tp_slice) return ST_OK;
     if (!o->load_format || strcmp(o->load_format, "dummy"))
         return err_set(e, ST_INPUT, "--tp-slice %lld needs --load-format dummy", (long long)o->tp_slice);
-    return model_config_slice(&g->config, o->tp_slice, e);
+    g->config.alone = o->tp_slice > 1;
+    return model_config_split(&g->config, o->tp_slice, 0, "--tp-slice", e);
 }
 
 static status engine_choose_experts(engine *g, const char *name, bool deterministic, err *e) {
@@ -176,32 +220,55 @@ static status engine_choose_experts(engine *g, const char *name, bool determinis
 }
 
 static void write_plan(engine *g, f64 seconds) {
-    const model_memory *r = model_memory_plan(g->model);
-    char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[48] = "", experts[32] = "";
+    const model_memory *r = memory_of(g, 0);
+    const backend *b = engine_backend(g);
+    char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[48] = "", experts[32] = "", each[24] = "";
     if (g->config.experts) snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
-    if (g->config.slice > 1) snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.slice);
+    if (g->config.alone) snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.ranks);
+    if (g->ranks.n > 1) snprintf(share, sizeof share, "%lld ranks; ", (long long)g->ranks.n);
+    if (g->ranks.n > 1) snprintf(each, sizeof each, " a rank");
     snprintf(g->plan, sizeof g->plan,
-             "%s%s%s%s: weights %s%s%s, KV %s for %lld tokens in %s, working memory %s, ready in %.2f s",
+             "%s%s%s%s: weights %s%s%s, KV %s%s for %lld tokens in %s, working memory %s%s, ready in %.2f s",
              g->step ? "SIMULATED, nothing is computed; "
              : g->ck ? ""
                      : "DUMMY WEIGHTS, the text means nothing; ",
-             share, g->lim.deterministic ? "deterministic; " : "", g->backend.ops.name,
-             bytes_text(weights, all_weights(g)), g->backend.gpu || g->config.experts ? "" : " (mapped)", experts,
-             bytes_text(kv, r->kv), (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
-             bytes_text(work, r->work), seconds);
+             share, g->lim.deterministic ? "deterministic; " : "", b->ops.name, bytes_text(weights, all_weights(g)),
+             memory_of(g, 0)->weights.own > memory_of(g, 0)->weights.mapped / 100 ? "" : " (mapped)", experts,
+             bytes_text(kv, r->kv), each, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
+             bytes_text(work, r->work), each, seconds);
 }
 
 /* Before what takes long, where something does: a GPU's memory, or experts in another format. */
 static void say_plan(const engine *g) {
-    const model_memory *r = model_memory_plan(g->model);
+    const model_memory *r = memory_of(g, 0);
+    const backend *b = engine_backend(g);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], all[BYTES_TEXT], there[BYTES_TEXT];
     char reserve[48] = "", of[BYTES_TEXT];
-    if (!g->backend.gpu && !g->config.experts) return;
+    if (!b->gpu && !g->config.experts) return;
     if (g->lim.reserve) snprintf(reserve, sizeof reserve, " + reserve %s", bytes_text(of, g->lim.reserve));
-    log_note("plan: weights %s + KV %s for %lld tokens + working memory %s%s = %s of the %s free on %s",
-             bytes_text(weights, r->weights.own), bytes_text(kv, r->kv), (long long)engine_kv_tokens(g),
-             bytes_text(work, r->work), reserve, bytes_text(all, r->weights.own + r->kv + r->work + g->lim.reserve),
-             bytes_text(there, g->lim.memory_max), g->backend.device->name);
+    log_note("plan: %sweights %s + KV %s for %lld tokens + working memory %s%s = %s of the %s free on %s",
+             g->ranks.n > 1 ? "each rank: " : "", bytes_text(weights, r->weights.own), bytes_text(kv, r->kv),
+             (long long)engine_kv_tokens(g), bytes_text(work, r->work), reserve,
+             bytes_text(all, r->weights.own + r->kv + r->work + g->lim.reserve), bytes_text(there, g->lim.memory_max),
+             b->device->name);
+}
+
+static status open_share(rank *k, void *ud, err *e) {
+    const engine *g = ud;
+    return model_open(&k->model, &k->config, g->ck, &k->backend.ops, k->backend.device, e);
+}
+
+static status plan_share(rank *k, void *ud, err *e) { return model_plan(k->model, &((const engine *)ud)->lim, e); }
+
+typedef struct {
+    int threads;
+    bool verify;
+} load_wish;
+
+static status load_share(rank *k, void *ud, err *e) {
+    const load_wish *w = ud;
+    ops_set_threads(w->threads);
+    return model_load(k->model, w->verify, e);
 }
 
 static status engine_open_parts(engine *g, const engine_options *o, err *e) {
@@ -214,12 +281,13 @@ static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = engine_open_weights(g, o, e);
     if (st == ST_OK) st = choose_backend(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
-    if (st == ST_OK) st = model_open(&g->model, &g->config, g->ck, &g->backend.ops, g->backend.device, e);
+    if (st == ST_OK) st = ranks_each(&g->ranks, open_share, g, e);
     if (st == ST_OK) st = set_limits(g, o, e);
-    if (st == ST_OK) st = model_plan(g->model, &g->lim, e);
+    if (st == ST_OK) st = ranks_each(&g->ranks, plan_share, g, e);
     if (st != ST_OK) return st;
     say_plan(g);
-    st = model_load(g->model, o->verify, e);
+    st = ranks_each(&g->ranks, load_share, &(load_wish){g->ranks.threads_each, o->verify}, e);
+    if (st == ST_OK) st = ranks_reserve(&g->ranks, &g->lim, e);
     if (st == ST_OK && o->profile) st = profile_open(g, e);
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, e);
     if (st == ST_OK) write_plan(g, now_s() - start);
@@ -245,33 +313,32 @@ status engine_open(engine **out, const engine_options *o, err *e) {
 
 void engine_close(engine *g) {
     if (!g) return;
-    model_close(g->model);
+    ranks_close(&g->ranks);
     kv_pages_close(&g->pages);
     checkpoint_close(g->ck);
-    backend_close(&g->backend);
     free(g->profile);
     free(g);
 }
 
 const model_config *engine_config(const engine *g) { return &g->config; }
-const ops *engine_ops(const engine *g) { return &g->backend.ops; }
+const ops *engine_ops(const engine *g) { return &engine_backend(g)->ops; }
 i64 engine_context(const engine *g) { return g->context; }
 i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_pages * KV_PAGE : g->context; }
 const char *engine_plan(const engine *g) { return g->plan; }
-bool engine_on_gpu(const engine *g) { return g->backend.gpu; }
-bool engine_deterministic(const engine *g) { return g->lim.deterministic || !g->backend.ops.set_row_mode; }
+bool engine_on_gpu(const engine *g) { return engine_backend(g)->gpu; }
+i64 engine_ranks(const engine *g) { return g->ranks.n; }
+bool engine_deterministic(const engine *g) { return g->lim.deterministic || !engine_backend(g)->ops.set_row_mode; }
 bool engine_simulated(const engine *g) { return g->step != NULL; }
 
 status engine_queue(engine *g, const model_batch *b, err *e) {
     if (g->step) return g->step(g->step_ud, b, g->config.vocab, e);
-    ops_set_threads(g->threads); /* it holds for the calling thread, and another engine may have set its own */
     if (g->profile) profile_before(g, b);
-    return model_queue(g->model, b, e);
+    return ranks_queue(&g->ranks, b, e);
 }
 
 status engine_collect(engine *g, const model_batch *b, err *e) {
     if (g->step) return ST_OK;
-    status st = model_collect(g->model, b, e);
+    status st = ranks_collect(&g->ranks, b, e);
     if (st == ST_OK && g->after_step) g->after_step(g->after_ud, b, g->config.vocab);
     return st == ST_OK && g->profile ? profile_step(g, b, e) : st;
 }

@@ -25,6 +25,8 @@ typedef struct {
     const char *load_format; /* "auto", or "dummy": made-up weights of the real shapes, on a GPU; NULL: auto */
     const char *moe_format;  /* "auto", "w4a8" or "w2_bf16": how routed experts are kept; NULL: auto */
     const char *tuned;       /* a GPU: table of measured choices (kernels/gpu/moe/moe_tuned.h); NULL, "none": none */
+    i64 tp;                  /* ranks that share the model; 0, 1: one has all of it */
+    f64 dist_timeout;        /* seconds that a rank may wait for another; 0: 60 */
     i64 tp_slice;            /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
     bool disable_fused;      /* a GPU: one operation after the other, none of kernels/fused.h */
     bool eager;              /* a GPU: decode steps are not recorded as graphs */
@@ -86,6 +88,7 @@ void engine_profile_clear(engine *g);
 /* Sorted; NULL without options.profile. For the thread that runs the engine, or when it rests. */
 const engine_phase *engine_profile(engine *g, int phase);
 bool engine_on_gpu(const engine *g);
+i64 engine_ranks(const engine *g);          /* that share the model */
 bool engine_deterministic(const engine *g); /* options.deterministic, or a device where it always holds */
 bool engine_simulated(const engine *g);     /* the model computes nothing: engine_options.step */
 

@@ -1,19 +1,17 @@
 /* runtime/engine_internal.h: the inside of an engine, for the two that run on it: seq and scheduler. */
 #ifndef RUNTIME_ENGINE_INTERNAL_H
 #define RUNTIME_ENGINE_INTERNAL_H
-#include "kernels/backend.h"
 #include "runtime/engine.h"
 #include "runtime/kv_pages.h"
+#include "runtime/ranks.h"
 
 struct engine {
-    model_config config;
-    checkpoint *ck; /* NULL: dummy weights */
-    backend backend;
-    model *model;
+    model_config config; /* of the whole model, or of --tp-slice's share */
+    checkpoint *ck;      /* NULL: dummy weights */
+    ranks ranks;
     model_limits lim;
     kv_pages pages;
     i64 context, chunk, max_running;
-    int threads;
     engine_step_fn step;
     void *step_ud;
     engine_seen_fn after_step;
@@ -21,6 +19,13 @@ struct engine {
     engine_phase *profile; /* [PROFILE_PHASES]; NULL: off */
     char plan[320];
 };
+
+/* Those of rank 0, which stand for all where the ranks are alike. */
+static inline backend *engine_backend(const engine *g) { return &g->ranks.of[0].backend; }
+static inline model *engine_model(const engine *g) { return g->ranks.of[0].model; }
+
+/* Can tokens be drawn where the logits are? Ranks have a share of each row. */
+static inline bool engine_draws(const engine *g) { return g->ranks.n == 1 && !g->step; }
 
 /* The forward pass, with this engine's threads: as model_queue() and model_collect(), or both. */
 status engine_queue(engine *g, const model_batch *b, err *e);

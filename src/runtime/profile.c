@@ -8,11 +8,12 @@
 enum { LAUNCHES_MOST = 32768 /* of a step */ };
 
 status profile_open(engine *g, err *e) {
-    if (!g->backend.gpu) return err_set(e, ST_UNSUPPORTED, "--profile times a GPU's kernels: it needs --device cuda");
+    if (!engine_backend(g)->gpu)
+        return err_set(e, ST_UNSUPPORTED, "--profile times a GPU's kernels: it needs --device cuda");
     g->profile = calloc(PROFILE_PHASES, sizeof *g->profile);
     if (!g->profile) return err_nomem(e, "the profile", PROFILE_PHASES * sizeof *g->profile);
-    status st = ops_cost(&g->backend.ops, e);
-    return st != ST_OK ? st : gpu_trace(g->backend.gpu, LAUNCHES_MOST, e);
+    status st = ops_cost(&engine_backend(g)->ops, e);
+    return st != ST_OK ? st : gpu_trace(engine_backend(g)->gpu, LAUNCHES_MOST, e);
 }
 
 status engine_profile_start(engine *g, err *e) { return g->profile ? ST_OK : profile_open(g, e); }
@@ -54,7 +55,7 @@ void profile_before(engine *g, const model_batch *b) {
         const model_span *p = &b->spans[s];
         if (p->absorbed) rows += p->n * p->pos0 + p->n * (p->n + 1) / 2;
     }
-    ops_cost_context(&g->backend.ops, rows);
+    ops_cost_context(&engine_backend(g)->ops, rows);
 }
 
 status profile_step(engine *g, const model_batch *b, err *e) {
@@ -62,7 +63,7 @@ status profile_step(engine *g, const model_batch *b, err *e) {
     i64 missed = 0;
     for (i64 s = 0; s < b->n_spans; s++) prompt = prompt || !b->spans[s].absorbed;
     engine_phase *p = &g->profile[prompt ? PROFILE_PREFILL : PROFILE_DECODE];
-    status st = gpu_times(g->backend.gpu, profile_add, p, &missed, e);
+    status st = gpu_times(engine_backend(g)->gpu, profile_add, p, &missed, e);
     p->steps++;
     p->rows += b->n;
     p->missed += missed;

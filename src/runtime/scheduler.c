@@ -272,7 +272,7 @@ static status start_thread(scheduler *s, err *e) {
 }
 
 static status open_samplers(scheduler *s, err *e) {
-    ops_set_threads(s->g->threads);
+    ops_set_threads(s->g->ranks.threads_each);
     int n = (int)min_i64(omp_get_max_threads(), SAMPLERS);
     s->samplers = calloc((size_t)n, sizeof *s->samplers);
     if (!s->samplers) return err_nomem(e, "the samplers", (u64)n * 8);
@@ -376,10 +376,10 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
     if (s->o.conservativeness <= 0) s->o.conservativeness = 1;
     if (!s->o.max_queued_tokens) s->o.max_queued_tokens = DEFAULT_QUEUED_TOKENS;
     prefill_budget_open(&s->budget, g->chunk,
-                        o->decode_stall_s >= 0 ? o->decode_stall_s
-                        : g->backend.gpu       ? GPU_STALL_S
-                                               : 0);
-    s->overlap = (g->backend.gpu || o->overlap_anywhere) && !o->disable_overlap;
+                        o->decode_stall_s >= 0   ? o->decode_stall_s
+                        : engine_backend(g)->gpu ? GPU_STALL_S
+                                                 : 0);
+    s->overlap = (engine_backend(g)->gpu || o->overlap_anywhere) && !o->disable_overlap;
     s->limit = min_i64(g->context, g->lim.pool_pages * KV_PAGE);
     init_locks(s);
     fill_constants(s);

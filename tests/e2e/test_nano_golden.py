@@ -31,14 +31,15 @@ def test_the_tokenizer_gives_the_same_ids():
         assert answer["ids"] == chat["ids"]
 
 
-def logprobs(device):
+def logprobs(device, ranks):
     ids = [{"ids": c["ids"] + c["greedy"]} for c in CHATS]
-    return run(["eval", "logprobs", "-m", NANO, "--device", device, "--top", "5"], ids)
+    return run(["eval", "logprobs", "-m", NANO, "--device", device, "--tp", str(ranks), "--top", "5"], ids)
 
 
-def test_ref_gives_the_same_logprobs():
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ref_gives_the_same_logprobs(ranks):
     worst = 0
-    for chat, answer in zip(CHATS, logprobs("ref")):
+    for chat, answer in zip(CHATS, logprobs("ref", ranks)):
         assert [top[0][0] for top in answer["top"][1:]] == chat["argmax"]
         for have, want in zip(answer["top"][1:], chat["top5"]):
             worst = max(worst, abs(have[0][1] - want[0][1]))
@@ -46,11 +47,12 @@ def test_ref_gives_the_same_logprobs():
     assert worst < 3e-4  # log-probabilities as low as -18, float32 on both sides
 
 
-def test_cpu_answers_the_same():
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_cpu_answers_the_same(ranks):
     """What the model says itself: greedy tokens and their probabilities. A user's words are not trained, and nearly
     flat."""
     wrong = total = 0
-    for chat, answer in zip(CHATS, logprobs("cpu")):
+    for chat, answer in zip(CHATS, logprobs("cpu", ranks)):
         first = len(chat["ids"]) - 1
         tops = answer["top"][1:][first:]
         assert [t[0][0] for t in tops[: len(chat["greedy"])]] == chat["greedy"]

@@ -470,7 +470,8 @@ def test_request_timeout():
     "args,status,word",
     [
         (["--port", "x"], 2, "--port"),
-        (["--tp", "8"], 2, "--tp"),
+        (["--tp", "8"], 1, "--tp 8: 2 attention heads"),
+        (["--tp", "0"], 2, "--tp"),
         (["--api-key", ""], 2, "--api-key"),
         (["--tool-call-parser", "hermes"], 2, "tool-call-parser"),
         (["--host", "256.0.0.1"], 1, "--host"),

@@ -83,6 +83,12 @@ static void random_matrix(random_writer *w, const char *name, weight_format f, i
         f32 *s = (f32 *)(void *)random_add(w, name, ".weight_scale_inv", DT_F32, sr, sc);
         for (u64 i = 0; i < n; i++) p[i] = f32_to_f8_e4m3(64 * random_normal(w));
         for (i64 i = 0; i < sr * sc; i++) s[i] = sigma / 64;
+    } else if (f == WF_INT4_ROW) {
+        u8 *p = random_add(w, name, ".weight", DT_I32, rows, cols / 8);
+        f32 *s = (f32 *)(void *)random_add(w, name, ".weight_scale_2", DT_F32, 0, rows);
+        *(f32 *)(void *)random_add(w, name, ".weight_scale", DT_F32, 0, 1) = 0.5f;
+        for (u64 i = 0; i < n / 2; i++) p[i] = (u8)random_bits(w);
+        for (i64 i = 0; i < rows; i++) s[i] = sigma * (f32)(1 + i % 3) / 4.64f;
     } else {
         u8 *p = random_add(w, name, ".weight_packed", DT_I32, rows, cols / 8);
         u8 *s = random_add(w, name, ".weight_scale", DT_BF16, rows, cols / INT4_GROUP);

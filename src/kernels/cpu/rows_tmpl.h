@@ -9,7 +9,7 @@ static void embed(const ops *o, const embed_args *a) {
         enum { PIECE = 2048 };
         f32 buf[PIECE];
         bf16 *out = (bf16 *)a->out + i * t->cols;
-        i32 id = embed_id(a, i);
+        i64 id = embed_row(a, i);
         if (id < 0 || id >= t->rows) {
             memset(out, 0, (size_t)t->cols * sizeof *out);
             continue;

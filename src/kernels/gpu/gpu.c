@@ -18,7 +18,7 @@ static void launch(const ops *o, const gpu_kernel *k, u32 x, u32 y, u32 z, const
 }
 
 void gpu_op_embed(const ops *o, const embed_args *a) {
-    gpu_embed_args k = {a->table->views[0], a->ids, a->drawn, a->out};
+    gpu_embed_args k = {a->table->views[0], a->ids, a->drawn, a->out, a->first};
     launch(o, gpu_of(o)->embed, (u32)a->n, 1, 1, &k);
 }
 

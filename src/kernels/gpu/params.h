@@ -66,6 +66,7 @@ typedef struct {
     gpu_matrix table;
     const int *ids, *drawn;
     gpu_bf16 *out;
+    gpu_i64 first; /* id of the table's first row */
 } gpu_embed_args;
 
 typedef struct {

@@ -11,6 +11,7 @@ void ops_set_threads(int n) {
 void ops_init_ref(ops *o) {
     *o = (ops){.name = "ref",
                .act = DT_F32,
+               .keeps_views = true,
                .weight_prepare = weight_host_prepare,
                .weight_release = weight_host_release,
 #define REF_SLOT(op)           .op = ref_##op,

@@ -9,7 +9,7 @@ void ref_embed(const ops *o, const embed_args *a) {
     const weight_view *t = &a->table->views[0];
     for (i64 i = 0; i < a->n; i++) {
         f32 *out = (f32 *)a->out + i * t->cols;
-        i32 id = embed_id(a, i);
+        i64 id = embed_row(a, i);
         if (id >= 0 && id < t->rows)
             weight_row_f32(t, id, out);
         else

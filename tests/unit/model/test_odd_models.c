@@ -2,10 +2,8 @@
  * prefill form, and the same bits whatever the chunks. */
 #include "unit.h"
 
-#include "random_model.h"
-#include "runtime/engine.h"
+#include "model_logits.h"
 
-enum { TOKENS = 80 }; /* more than a page */
 #define BF WF_BF16
 #define BASE                                                                                                           \
     .vocab = 61, .hidden = 48, .layers = 2, .dense = 1, .heads = 3, .q_lora = 24, .kv_lora = 40, .nope = 12,           \
@@ -51,60 +49,6 @@ static const random_model models[] = {
     {BASE, .name = "wide latent", .kv_lora = 8200, .heads = 1, .nope = 4, .v = 4, .layers = 1, .dense = 0},
 };
 #pragma GCC diagnostic pop
-
-typedef struct {
-    f32 *rows; /* [TOKENS, vocab] */
-    i64 vocab;
-} table;
-
-static status keep(void *ud, i64 index, f32 *logits, err *e) {
-    (void)e;
-    table *t = ud;
-    memcpy(t->rows + index * t->vocab, logits, (size_t)t->vocab * sizeof *logits);
-    return ST_OK;
-}
-
-static f32 *logits_of(const char *dir, const random_model *m, engine_options o, bool absorbed) {
-    engine *g;
-    seq *s;
-    err e = {0};
-    i32 ids[TOKENS];
-    table t = {calloc((size_t)(TOKENS * m->vocab), sizeof(f32)), m->vocab};
-    for (int i = 0; i < TOKENS; i++) ids[i] = (i32)(((u32)i * 2654435761u >> 8) % (u32)m->vocab);
-    o.model_dir = dir;
-    if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s: %s", m->name, e.text);
-    if (seq_open(&s, g, &e) != ST_OK || seq_run(s, ids, TOKENS, absorbed, LOGITS_ALL, keep, &t, &e) != ST_OK)
-        fail_msg("%s: %s", m->name, e.text);
-    seq_close(s);
-    engine_close(g);
-    return t.rows;
-}
-
-static int by_value(const void *a, const void *b) {
-    f64 x = *(const f64 *)a, y = *(const f64 *)b;
-    return (x > y) - (x < y);
-}
-
-/* Median over positions of the relative distance. */
-static f64 distance(const f32 *a, const f32 *b, i64 vocab) {
-    f64 d[TOKENS];
-    for (int i = 0; i < TOKENS; i++) {
-        f64 diff = 0, norm = 1e-30;
-        for (i64 k = i * vocab; k < (i + 1) * vocab; k++) {
-            diff += ((f64)a[k] - b[k]) * ((f64)a[k] - b[k]);
-            norm += (f64)b[k] * b[k];
-        }
-        d[i] = sqrt(diff / norm);
-        if (isnan(d[i])) d[i] = INFINITY;
-    }
-    qsort(d, TOKENS, sizeof *d, by_value);
-    return d[TOKENS / 2];
-}
-
-static void near(const random_model *m, const char *what, const f32 *a, const f32 *b, f64 bound) {
-    f64 d = distance(a, b, m->vocab);
-    if (!(d <= bound)) fail_msg("%s, %s: median distance %.2e, bound %.1e", m->name, what, d, bound);
-}
 
 static void one_model(const random_model *m) {
     static const char *const masks[] = {"none", "avx2", "avx512", "vnni", "bf16", "all"};

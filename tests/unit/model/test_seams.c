@@ -101,7 +101,7 @@ static void logits_of(const char *device, const rank_seams *ranks, const char *l
     const engine_options o = {
         .model_dir = dir, .device = device, .context = 64, .overrides = &layers, .n_overrides = layers ? 1 : 0};
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
-    g->backend.ops.ranks = ranks;
+    g->ranks.of[0].backend.ops.ranks = ranks;
     seen[0] = 0;
     assert_int_equal(seq_open(&s, g, &e), ST_OK);
     if (seq_run(s, ids, TOKENS, false, LOGITS_ALL, keep, out, &e) != ST_OK) fail_msg("%s", e.text);
@@ -159,7 +159,7 @@ static void draw_is_last(void **state) {
                            .draws = &greedy,
                            .drawn = drawn,
                            .bad = bad};
-    g->backend.ops.ranks = &all;
+    g->ranks.of[0].backend.ops.ranks = &all;
     seen[0] = 0;
     if (engine_forward(g, &b, &e) != ST_OK) fail_msg("%s", e.text);
     assert_non_null(strstr(seen, "head 1x61;draw 1;"));

@@ -12,7 +12,9 @@ KERNEL(embed, gpu_embed_args) {
     gpu_i64 i = blockIdx.x, cols = a.table.cols;
     int id = a.ids[i];
     if (id < 0 && a.drawn) id = a.drawn[~id];
-    bool known = id >= 0 && id < a.table.rows;
+    const bool real = id >= 0;
+    id -= (int)a.first;
+    bool known = real && id >= 0 && id < a.table.rows;
     gpu_bf16 *out = a.out + i * cols;
     const gpu_bf16 *from = (const gpu_bf16 *)a.table.data + (known ? id * cols : 0);
     if (a.table.format == GPU_W_BF16 && rows_pieces_of(from, out, cols)) {

@@ -1,0 +1,295 @@
+/* device/comm_host.c: ranks that are threads of this process. A rank posts where its data lie, waits until all have
+ * posted, and reads the others' memory; a second barrier tells that nobody reads any more. */
+#include "base/log.h"
+#include "device/comm.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    SPINS = 400,            /* looks before a thread sleeps: some microseconds */
+    ONE_SHOT = 1 << 14,     /* bytes up to which every rank sums all by itself: a barrier less */
+    REDUCE_PART_UNIT = 32,  /* elements: parts begin at cache lines */
+    WAKE_NS = 100 * 1000000 /* sleepers look at the clock so often */
+};
+
+typedef enum {
+    CALL_ALL_REDUCE,
+    CALL_ALL_GATHER,
+    CALL_REDUCE_SCATTER,
+    CALL_ALL_TO_ALL,
+    CALL_BROADCAST,
+    CALL_BARRIER
+} call_kind;
+static const char *const call_names[] = {"all-reduce", "all-gather", "reduce-scatter",
+                                         "all-to-all", "broadcast",  "barrier"};
+
+/* What a rank calls: kind, size and root must be everybody's; the others read `data`. */
+typedef struct {
+    call_kind kind;
+    u64 size; /* bytes, or of an element */
+    i64 root;
+    const void *data;
+    const i64 *counts;
+} comm_post;
+
+typedef struct {
+    _Alignas(64) atomic_ullong arrived; /* barriers that this rank has come to */
+    comm_post posts[2];                 /* of odd and even calls: one may still be read while the next is written */
+} comm_place;
+
+typedef struct {
+    i64 ranks;
+    f64 deadline_s;
+    atomic_llong open;
+    atomic_bool failed;
+    atomic_int sleepers;
+    pthread_mutex_t lock; /* of why, and of falling asleep */
+    pthread_cond_t changed;
+    err why;
+    comm_place places[];
+} comm_group;
+
+typedef struct {
+    comm base;
+    comm_group *group;
+    u64 calls, barriers;
+} host_comm;
+
+static host_comm *host_of(comm *c) { return (host_comm *)c; }
+
+static void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void wake_all(comm_group *g) {
+    pthread_mutex_lock(&g->lock);
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void host_cancel(comm *c, const err *why) {
+    comm_group *g = host_of(c)->group;
+    pthread_mutex_lock(&g->lock);
+    if (!atomic_load(&g->failed)) g->why = *why;
+    atomic_store(&g->failed, true);
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static bool has_come(comm_group *g, i64 rank, u64 barrier) { return atomic_load(&g->places[rank].arrived) >= barrier; }
+
+/* Sleeps until rank r has come to the barrier, the group has failed, or it is `until`; false: it is. */
+static bool sleep_for(comm_group *g, i64 r, u64 barrier, f64 until) {
+    bool in_time = true;
+    pthread_mutex_lock(&g->lock);
+    atomic_fetch_add(&g->sleepers, 1);
+    while (!has_come(g, r, barrier) && !atomic_load(&g->failed) && (in_time = now_s() < until)) {
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        t.tv_nsec += WAKE_NS;
+        t.tv_sec += t.tv_nsec / 1000000000, t.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&g->changed, &g->lock, &t);
+    }
+    atomic_fetch_sub(&g->sleepers, 1);
+    pthread_mutex_unlock(&g->lock);
+    return in_time;
+}
+
+/* Everybody has come; false: the group has failed. */
+static bool meet(host_comm *h) {
+    comm_group *g = h->group;
+    u64 barrier = ++h->barriers;
+    atomic_store(&g->places[h->base.rank].arrived, barrier);
+    if (atomic_load(&g->sleepers)) wake_all(g);
+    for (i64 r = 0; r < g->ranks; r++) {
+        for (int i = 0; i < SPINS && !has_come(g, r, barrier); i++) relax();
+        if (has_come(g, r, barrier) || sleep_for(g, r, barrier, now_s() + g->deadline_s)) continue;
+        err why;
+        err_set(&why, ST_DEVICE, "rank %lld did not come to exchange %llu (%s) within %.3g s", (long long)r,
+                (unsigned long long)h->calls, call_names[g->places[h->base.rank].posts[h->calls % 2].kind],
+                g->deadline_s);
+        host_cancel(&h->base, &why);
+    }
+    return !atomic_load(&g->failed);
+}
+
+/* Tells what this rank calls and waits for the others; false: the group has failed. */
+static bool begin(comm *c, comm_post post) {
+    host_comm *h = host_of(c);
+    comm_group *g = h->group;
+    if (atomic_load(&g->failed)) return false;
+    h->calls++;
+    g->places[c->rank].posts[h->calls % 2] = post;
+    if (!meet(h)) return false;
+    for (i64 r = 0; r < c->ranks; r++) {
+        const comm_post *other = &g->places[r].posts[h->calls % 2];
+        if (other->kind == post.kind && other->size == post.size && other->root == post.root) continue;
+        err why;
+        err_set(&why, ST_DEVICE, "rank %lld calls %s of %llu in exchange %llu, rank %lld %s of %llu",
+                (long long)c->rank, call_names[post.kind], (unsigned long long)post.size, (unsigned long long)h->calls,
+                (long long)r, call_names[other->kind], (unsigned long long)other->size);
+        host_cancel(c, &why);
+        return false;
+    }
+    return true;
+}
+
+static const comm_post *post_of(comm *c, i64 rank) {
+    host_comm *h = host_of(c);
+    return &h->group->places[rank].posts[h->calls % 2];
+}
+
+/* out[i - from] = the sum of all ranks' x[at + i], i in [from, to). */
+static void sum_f32(comm *c, i64 at, i64 from, i64 to, f32 *out) {
+    for (i64 i = from; i < to; i++) {
+        f32 sum = ((const f32 *)post_of(c, 0)->data)[at + i];
+        for (i64 r = 1; r < c->ranks; r++) sum += ((const f32 *)post_of(c, r)->data)[at + i];
+        out[i - from] = sum;
+    }
+}
+
+static void sum_bf16(comm *c, i64 at, i64 from, i64 to, bf16 *out) {
+    for (i64 i = from; i < to; i++) {
+        f32 sum = bf16_to_f32(((const bf16 *)post_of(c, 0)->data)[at + i]);
+        for (i64 r = 1; r < c->ranks; r++) sum += bf16_to_f32(((const bf16 *)post_of(c, r)->data)[at + i]);
+        out[i - from] = f32_to_bf16(sum);
+    }
+}
+
+static void sum_part(comm *c, i64 at, i64 from, i64 to, void *out, dtype type) {
+    if (type == DT_F32)
+        sum_f32(c, at, from, to, out);
+    else
+        sum_bf16(c, at, from, to, out);
+}
+
+/* Where rank r's part of n elements begins. */
+static i64 part_from(i64 n, i64 ranks, i64 r) {
+    i64 each = ceil_div(ceil_div(n, ranks), REDUCE_PART_UNIT) * REDUCE_PART_UNIT;
+    return min_i64(n, r * each);
+}
+
+/* Large ones: each rank sums a part into its own x, where nobody else reads that part; then all collect the parts. */
+static void reduce_in_parts(comm *c, void *x, i64 n, dtype type) {
+    u64 size = dtype_size(type);
+    i64 from = part_from(n, c->ranks, c->rank), to = part_from(n, c->ranks, c->rank + 1);
+    sum_part(c, 0, from, to, (u8 *)x + (u64)from * size, type);
+    if (!meet(host_of(c))) return;
+    for (i64 r = 0; r < c->ranks; r++) {
+        u64 at = (u64)part_from(n, c->ranks, r) * size, end = (u64)part_from(n, c->ranks, r + 1) * size;
+        if (r != c->rank) memcpy((u8 *)x + at, (const u8 *)post_of(c, r)->data + at, end - at);
+    }
+    meet(host_of(c));
+}
+
+static void host_all_reduce(comm *c, void *x, i64 n, dtype type) {
+    _Alignas(64) u8 sum[ONE_SHOT];
+    u64 bytes = (u64)n * dtype_size(type);
+    if (!begin(c, (comm_post){CALL_ALL_REDUCE, bytes, 0, x, NULL})) return;
+    if (bytes > ONE_SHOT) return reduce_in_parts(c, x, n, type);
+    sum_part(c, 0, 0, n, sum, type);
+    if (meet(host_of(c))) memcpy(x, sum, bytes);
+}
+
+static void host_all_gather(comm *c, const void *mine, void *all, u64 bytes) {
+    if (!begin(c, (comm_post){CALL_ALL_GATHER, bytes, 0, mine, NULL})) return;
+    for (i64 r = 0; r < c->ranks; r++) memcpy((u8 *)all + (u64)r * bytes, post_of(c, r)->data, bytes);
+    meet(host_of(c));
+}
+
+static void host_reduce_scatter(comm *c, const void *x, void *mine, i64 n, dtype type) {
+    if (!begin(c, (comm_post){CALL_REDUCE_SCATTER, (u64)n * dtype_size(type), 0, x, NULL})) return;
+    sum_part(c, c->rank * n, 0, n, mine, type);
+    meet(host_of(c));
+}
+
+static void host_all_to_all(comm *c, const void *out, const i64 *out_counts, void *in, const i64 *in_counts, u64 size) {
+    if (!begin(c, (comm_post){CALL_ALL_TO_ALL, size, 0, out, out_counts})) return;
+    u8 *to = in;
+    for (i64 r = 0; r < c->ranks; to += (u64)in_counts[r++] * size) {
+        const comm_post *from = post_of(c, r);
+        u64 before = 0;
+        for (i64 k = 0; k < c->rank; k++) before += (u64)from->counts[k];
+        if (from->counts[c->rank] != in_counts[r]) {
+            err why;
+            err_set(&why, ST_DEVICE, "all-to-all: rank %lld sends %lld elements to rank %lld, which expects %lld",
+                    (long long)r, (long long)from->counts[c->rank], (long long)c->rank, (long long)in_counts[r]);
+            host_cancel(c, &why);
+            return;
+        }
+        if (in_counts[r]) memcpy(to, (const u8 *)from->data + before * size, (u64)in_counts[r] * size);
+    }
+    meet(host_of(c));
+}
+
+static void host_broadcast(comm *c, void *x, u64 bytes, i64 root) {
+    if (!begin(c, (comm_post){CALL_BROADCAST, bytes, root, x, NULL})) return;
+    if (c->rank != root) memcpy(x, post_of(c, root)->data, bytes);
+    meet(host_of(c));
+}
+
+static void host_barrier(comm *c) { begin(c, (comm_post){CALL_BARRIER, 0, 0, NULL, NULL}); }
+
+static status host_comm_finish(comm *c, err *e) {
+    comm_group *g = host_of(c)->group;
+    if (!atomic_load(&g->failed)) return ST_OK;
+    pthread_mutex_lock(&g->lock);
+    if (e) *e = g->why;
+    status st = g->why.code;
+    pthread_mutex_unlock(&g->lock);
+    return st;
+}
+
+static void end_group(comm_group *g) {
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+}
+
+static void host_close(comm *c) {
+    if (!c) return;
+    comm_group *g = host_of(c)->group;
+    free(c);
+    if (atomic_fetch_sub(&g->open, 1) == 1) end_group(g);
+}
+
+static const comm host_table = {.name = "shared memory",
+                                .all_reduce = host_all_reduce,
+                                .all_gather = host_all_gather,
+                                .reduce_scatter = host_reduce_scatter,
+                                .all_to_all = host_all_to_all,
+                                .broadcast = host_broadcast,
+                                .barrier = host_barrier,
+                                .finish = host_comm_finish,
+                                .cancel = host_cancel,
+                                .close = host_close};
+
+status comm_host_open(comm **out, i64 ranks, f64 deadline_s, err *e) {
+    if (ranks < 1 || ranks > COMM_RANKS_MAX)
+        return err_set(e, ST_INPUT, "%lld ranks, outside 1..%d", (long long)ranks, COMM_RANKS_MAX);
+    u64 bytes = sizeof(comm_group) + (u64)ranks * sizeof(comm_place);
+    comm_group *g = aligned_alloc(64, (bytes + 63) & ~(u64)63);
+    if (!g) return err_nomem(e, "a group of ranks", bytes);
+    memset(g, 0, bytes);
+    g->ranks = ranks, g->deadline_s = deadline_s;
+    atomic_store(&g->open, ranks);
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->changed, NULL);
+    for (i64 r = 0; r < ranks; r++) {
+        host_comm *h = calloc(1, sizeof *h);
+        if (!h) {
+            for (i64 k = 0; k < r; k++) free(out[k]);
+            end_group(g);
+            return err_nomem(e, "a rank", sizeof *h);
+        }
+        *h = (host_comm){.base = host_table, .group = g};
+        h->base.rank = r, h->base.ranks = ranks;
+        out[r] = &h->base;
+    }
+    return ST_OK;
+}

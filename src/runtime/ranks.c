@@ -1,0 +1,199 @@
+#include "runtime/ranks.h"
+#include "kernels/tensor_parallel.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    struct rank_threads *all;
+    rank *rank;
+    pthread_t id;
+    u64 done; /* jobs */
+} rank_thread;
+
+/* The other ranks' threads: a job has a number, and each does it once. */
+struct rank_threads {
+    pthread_mutex_t lock;
+    pthread_cond_t work, rest;
+    rank_fn fn;
+    void *ud;
+    u64 job;
+    bool over;
+    i64 n, busy;
+    rank_thread of[];
+};
+
+/* The others must not wait for a rank that has failed. What one of them says of that is not its own failure. */
+static void run_on(rank *k, rank_fn fn, void *ud) {
+    err why = {0}, known = {0};
+    if (fn(k, ud, &why) == ST_OK) return;
+    if (k->comm->finish(k->comm, &known) != ST_OK && !strcmp(known.text, why.text)) return;
+    err_prefix(&why, "rank %lld", (long long)k->index);
+    if (k->failure.code == ST_OK) k->failure = why;
+    k->comm->cancel(k->comm, &why);
+}
+
+static void *rank_main(void *arg) {
+    rank_thread *t = arg;
+    rank_threads *all = t->all;
+    pthread_mutex_lock(&all->lock);
+    for (;;) {
+        while (!all->over && all->job == t->done) pthread_cond_wait(&all->work, &all->lock);
+        if (all->over) break;
+        pthread_mutex_unlock(&all->lock);
+        run_on(t->rank, all->fn, all->ud);
+        pthread_mutex_lock(&all->lock);
+        t->done++;
+        if (!--all->busy) pthread_cond_signal(&all->rest);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return NULL;
+}
+
+static void stop_threads(rank_threads *t) {
+    if (!t) return;
+    pthread_mutex_lock(&t->lock);
+    t->over = true;
+    pthread_cond_broadcast(&t->work);
+    pthread_mutex_unlock(&t->lock);
+    for (i64 i = 0; i < t->n; i++) pthread_join(t->of[i].id, NULL);
+    pthread_cond_destroy(&t->work);
+    pthread_cond_destroy(&t->rest);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+static status start_threads(ranks *r, err *e) {
+    u64 bytes = sizeof(rank_threads) + (u64)r->n * sizeof(rank_thread);
+    rank_threads *t = r->threads = calloc(1, bytes);
+    if (!t) return err_nomem(e, "the ranks' threads", bytes);
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->work, NULL);
+    pthread_cond_init(&t->rest, NULL);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
+    int failed = 0;
+    for (i64 i = 1; !failed && i < r->n; i++) {
+        rank_thread *own = &t->of[t->n];
+        *own = (rank_thread){.all = t, .rank = &r->of[i]};
+        failed = pthread_create(&own->id, NULL, rank_main, own);
+        if (!failed) t->n++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? err_set(e, ST_NOMEM, "the thread of rank %lld: %s", (long long)t->n + 1, strerror(failed)) : ST_OK;
+}
+
+status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e) {
+    *r = (ranks){.n = n, .of = calloc((size_t)n, sizeof *r->of)};
+    if (!r->of) return err_nomem(e, "ranks", (u64)n * sizeof *r->of);
+    status st = ST_OK;
+    for (i64 i = 0; st == ST_OK && i < n; i++) {
+        r->of[i].index = i;
+        r->of[i].config = *c;
+        if (n > 1) st = model_config_split(&r->of[i].config, n, i, "--tp", e);
+    }
+    if (st != ST_OK || n == 1) return st;
+    comm *ends[COMM_RANKS_MAX];
+    st = comm_host_open(ends, n, deadline_s, e);
+    for (i64 i = 0; st == ST_OK && i < n; i++) {
+        r->of[i].comm = ends[i];
+        r->of[i].seams = tensor_parallel_seams(ends[i]);
+    }
+    return st == ST_OK ? start_threads(r, e) : st;
+}
+
+static status close_rank(rank *k, void *ud, err *e) {
+    (void)ud, (void)e;
+    model_close(k->model);
+    backend_close(&k->backend);
+    k->model = NULL;
+    return ST_OK;
+}
+
+void ranks_close(ranks *r) {
+    err e;
+    if (!r->of) return;
+    if (r->n == 1 || (r->threads && r->threads->n == r->n - 1)) ranks_each(r, close_rank, NULL, &e);
+    stop_threads(r->threads);
+    for (i64 i = 0; i < r->n; i++) {
+        rank *k = &r->of[i];
+        free(k->bad);
+        free(k->drawn);
+        if (k->comm) k->comm->close(k->comm);
+    }
+    free(r->of);
+    *r = (ranks){0};
+}
+
+status ranks_each(ranks *r, rank_fn fn, void *ud, err *e) {
+    rank_threads *t = r->threads;
+    if (!t) return fn(&r->of[0], ud, e);
+    pthread_mutex_lock(&t->lock);
+    t->fn = fn, t->ud = ud;
+    t->busy = t->n;
+    t->job++;
+    pthread_cond_broadcast(&t->work);
+    pthread_mutex_unlock(&t->lock);
+    run_on(&r->of[0], fn, ud);
+    pthread_mutex_lock(&t->lock);
+    while (t->busy) pthread_cond_wait(&t->rest, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+    for (i64 i = 0; i < r->n; i++)
+        if (r->of[i].failure.code != ST_OK) return *e = r->of[i].failure, e->code;
+    return r->of[0].comm->finish(r->of[0].comm, e);
+}
+
+status ranks_reserve(ranks *r, const model_limits *lim, err *e) {
+    for (i64 i = 1; i < r->n; i++) {
+        rank *k = &r->of[i];
+        k->bad = calloc((size_t)lim->rows, sizeof *k->bad);
+        k->drawn = calloc((size_t)lim->logit_rows, sizeof *k->drawn);
+        if (!k->bad || !k->drawn) return err_nomem(e, "a rank's results", (u64)lim->rows * sizeof *k->bad);
+    }
+    return ST_OK;
+}
+
+/* What rank k computes of b: all of it. The logits that it has go to their places among the others'. */
+static model_batch batch_of(const rank *k, const model_batch *b) {
+    model_batch own = *b;
+    if (!k->index) return own;
+    own.bad = k->bad;
+    own.drawn = k->drawn;
+    own.routes = NULL;
+    return own;
+}
+
+typedef struct {
+    const model_batch *b;
+    int threads;
+} rank_step;
+
+static status queue_rank(rank *k, void *ud, err *e) {
+    const rank_step *s = ud;
+    const model_batch own = batch_of(k, s->b);
+    ops_set_threads(s->threads); /* it holds for the calling thread, and another engine may have set its own */
+    return model_queue(k->model, &own, e);
+}
+
+static status collect_rank(rank *k, void *ud, err *e) {
+    const rank_step *s = ud;
+    const model_batch own = batch_of(k, s->b);
+    status st = model_collect(k->model, &own, e);
+    return st == ST_OK && k->comm ? k->comm->finish(k->comm, e) : st;
+}
+
+status ranks_queue(ranks *r, const model_batch *b, err *e) {
+    status st = model_check(r->of[0].model, b, e); /* one that no rank begins leaves the ranks in step */
+    return st == ST_OK ? ranks_each(r, queue_rank, &(rank_step){b, r->threads_each}, e) : st;
+}
+
+/* A rank knows of bad logits in its own share alone. */
+status ranks_collect(ranks *r, const model_batch *b, err *e) {
+    status st = ranks_each(r, collect_rank, &(rank_step){b, r->threads_each}, e);
+    for (i64 k = 1; st == ST_OK && k < r->n; k++)
+        for (i64 i = 0; i < b->n; i++)
+            if (!b->bad[i]) b->bad[i] = r->of[k].bad[i];
+    return st;
+}

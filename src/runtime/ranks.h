@@ -1,0 +1,52 @@
+/* runtime/ranks.h: the ranks of a model: each has a backend, its share of the weights, all of the KV cache, and a
+ * thread.
+ *
+ * Rank 0 runs in the caller's thread, every other in one of its own, which sleeps while there is nothing to do. With
+ * one rank there is no thread, and nothing is exchanged. */
+#ifndef RUNTIME_RANKS_H
+#define RUNTIME_RANKS_H
+#include "device/comm.h"
+#include "kernels/backend.h"
+#include "kernels/fused.h"
+#include "model/forward.h"
+
+typedef struct {
+    i64 index;
+    model_config config; /* of this rank's share */
+    backend backend;
+    model *model;
+    comm *comm; /* NULL: there is one rank */
+    rank_seams seams;
+    err failure; /* the first of its own */
+    /* Results that every rank computes and rank 0 hands out; rank 0 has none of these. */
+    i32 *bad;   /* [rows] */
+    i32 *drawn; /* [logit_rows] */
+} rank;
+
+typedef struct rank_threads rank_threads;
+typedef struct {
+    i64 n;
+    rank *of;         /* [n] */
+    int threads_each; /* of the host, for each rank's arithmetic; 0: all */
+    rank_threads *threads;
+} ranks;
+
+/* n ranks without backend and model, whose configs are c's shares. deadline_s: the longest that one may wait for
+ * another in an exchange. ST_INPUT: the model cannot be divided so (model_config_split). End with ranks_close(),
+ * whatever was returned; it closes models, backends and comms. */
+status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e);
+void ranks_close(ranks *r);
+
+/* Runs fn once for every rank, all at a time, each in its own thread, and waits for all. A rank that fails is named in
+ * the error, the lowest of several, and ends the group: the others are told, do not wait for it, and every later call
+ * fails. One thread calls. */
+typedef status (*rank_fn)(rank *self, void *ud, err *e);
+status ranks_each(ranks *r, rank_fn fn, void *ud, err *e);
+
+/* model_queue() and model_collect() of all ranks; b's results are whole. */
+status ranks_queue(ranks *r, const model_batch *b, err *e);
+status ranks_collect(ranks *r, const model_batch *b, err *e);
+/* Memory for the results of batches up to these limits. */
+status ranks_reserve(ranks *r, const model_limits *lim, err *e);
+
+#endif

@@ -1,0 +1,38 @@
+"""`moonlet serve --tp 2`: the answers of one rank's server, under load, streams and aborted requests too."""
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from serve_client import Server
+
+PROMPTS = [{"prompt": [300 + i] * (5 + 23 * i), "max_tokens": 8 + i, "temperature": 0, "logprobs": 2} for i in range(8)]
+
+
+def answers(server):
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(lambda p: server.post("/v1/completions", p)["choices"][0], PROMPTS))
+
+
+@pytest.fixture(scope="module")
+def servers():
+    both = [Server("--device", "ref", "--tp", str(n), "--max-total-tokens", "4096") for n in (1, 2)]
+    yield both
+    assert [s.stop() for s in both] == [0, 0]
+
+
+def test_the_answers_of_one_rank(servers):
+    one, two = (answers(s) for s in servers)
+    for a, b in zip(one, two):
+        assert a["text"] == b["text"] and a["finish_reason"] == b["finish_reason"]
+        for x, y in zip(a["logprobs"]["token_logprobs"], b["logprobs"]["token_logprobs"]):
+            assert abs(x - y) < 1e-3
+    assert [c["text"] for c in answers(servers[1])] == [c["text"] for c in two]
+
+
+def test_the_server_says_how_many(servers):
+    assert [s.get("/server_info")[1]["tp_size"] for s in servers] == [1, 2]
+    assert "2 ranks; ref" in servers[1].ready + "".join(servers[1].log)
+
+
+def test_the_pool_is_whole(servers):
+    assert servers[1].get("/kv_check")[1]["ok"] is True

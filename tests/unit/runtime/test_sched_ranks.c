@@ -1,0 +1,101 @@
+/* A scheduler over ranks: the tokens of one rank's engine, whoever runs beside them; and what clients hear when a rank
+ * does not come. */
+#include "sched_util.h"
+
+#include "runtime/engine_internal.h"
+#include <math.h>
+#include <unistd.h>
+
+static const char *const DIR = "models/nano";
+enum { JOBS = 6 };
+
+static engine *open_ranks(i64 tp, f64 timeout) {
+    engine *g;
+    err e = {0};
+    engine_options o = {.model_dir = DIR,
+                        .device = "ref", /* float32: the two agree on every token */
+                        .threads = tp,
+                        .context = MAX_TOKENS,
+                        .chunk = 48,
+                        .max_running = 3,
+                        .kv_tokens = 2048,
+                        .tp = tp,
+                        .dist_timeout = timeout};
+    if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
+    return g;
+}
+
+/* Requests of several lengths, more than run at a time. */
+static void submit_all(scheduler *s, job *all[JOBS]) {
+    for (i64 i = 0; i < JOBS; i++) {
+        all[i] = make_job((u64)i + 1, 20 + 17 * i, 12);
+        must_submit(s, all[i]);
+    }
+}
+
+static void free_all(job *all[JOBS]) {
+    for (i64 i = 0; i < JOBS; i++) free(all[i]);
+}
+
+static void the_same_tokens(void **state) {
+    (void)state;
+    job *all[2][JOBS];
+    for (i64 tp = 1; tp <= 2; tp++) {
+        engine *g = open_ranks(tp, 0);
+        scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .overlap_anywhere = true});
+        submit_all(s, all[tp - 1]);
+        while (scheduler_step(s)) must_check(s);
+        scheduler_close(s);
+        engine_close(g);
+    }
+    for (i64 i = 0; i < JOBS; i++) {
+        assert_true(all[0][i]->ended && all[1][i]->ended);
+        assert_int_equal(all[0][i]->n_out, all[1][i]->n_out);
+        for (i64 k = 0; k < all[0][i]->n_out; k++) {
+            assert_int_equal(all[0][i]->out[k].id, all[1][i]->out[k].id);
+            assert_true(fabsf(all[0][i]->out[k].logprob - all[1][i]->out[k].logprob) < 1e-3f);
+        }
+    }
+    free_all(all[0]), free_all(all[1]);
+}
+
+static void (*real_norm)(const ops *o, const norm_args *a);
+static bool stall;
+
+static void stalling_norm(const ops *o, const norm_args *a) {
+    if (stall) stall = false, usleep(700000);
+    real_norm(o, a);
+}
+
+static void a_rank_that_stalls(void **state) {
+    (void)state;
+    job *all[JOBS];
+    engine *g = open_ranks(2, 0.2);
+    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true});
+    sched_stats stats;
+    real_norm = g->ranks.of[1].backend.ops.norm;
+    g->ranks.of[1].backend.ops.norm = stalling_norm;
+    submit_all(s, all);
+    for (int i = 0; i < 4; i++) scheduler_step(s);
+    stall = true;
+    while (scheduler_step(s)) {}
+    i64 failed = 0;
+    for (i64 i = 0; i < JOBS; i++) {
+        assert_true(all[i]->ended);
+        if (all[i]->finish != SCHED_ERROR) continue;
+        failed++;
+        if (!strstr(all[i]->error.text, "rank 1 did not come to exchange")) fail_msg("\"%s\"", all[i]->error.text);
+    }
+    assert_int_equal(failed, JOBS);
+    scheduler_stats(s, &stats);
+    assert_true(stats.broken);
+    assert_int_equal(stats.fault.code, ST_DEVICE);
+    free_all(all);
+    scheduler_close(s);
+    engine_close(g);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_tokens), cmocka_unit_test(a_rank_that_stalls)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
