@@ -31,6 +31,7 @@ GPU_FOLDERS = {
     "mla": {"device", "rows", "gemm"},
     "moe": {"device", "rows", "gemm"},
     "weights": {"device"},
+    "comm": {"device"},
 }
 # folder of server -> folders whose headers it may include; what lies in server itself, and its server_internal.h,
 # knows all

@@ -118,6 +118,13 @@ ALL = [
         env=dict(EMULATED, EMU_GPUS="2"),
     ),
     dict(
+        name="ranks on GPUs, emulated",
+        needs=["emulated GPU"],
+        run="build/tests/emulator/gpu_ranks",
+        count="cmocka",
+        env=dict(EMULATED, EMU_GPUS="8"),
+    ),
+    dict(
         name="plan and loading, emulated",
         needs=["emulated GPU"],
         run="{python} tests/emulator/plan.py",
@@ -197,12 +204,19 @@ ALL = [
     dict(
         name="ThreadSanitizer build",
         after=["program with them"],
-        run=TSAN + "build-tsan/tests/unit/runtime/test_sched_threads build-tsan/tests/unit/server/test_server",
+        run=TSAN + "build-tsan/tests/unit/runtime/test_sched_threads build-tsan/tests/unit/server/test_server"
+        " build-tsan/tests/unit/device/test_comm",
     ),
     dict(
         name="threads sanitized: scheduler",
         needs=["ThreadSanitizer build"],
         run="build-tsan/tests/unit/runtime/test_sched_threads",
+        count="cmocka",
+    ),
+    dict(
+        name="threads sanitized: ranks",
+        needs=["ThreadSanitizer build"],
+        run="build-tsan/tests/unit/device/test_comm",
         count="cmocka",
     ),
     dict(

@@ -11,6 +11,7 @@ static const struct {
     {"moe", "routed experts: time, share of the roofline, error against ref", bench_moe},
     {"attention", "latent attention on a GPU: time, share of the roofline, error against ref", bench_attention},
     {"sample", "the next tokens of rows of logits on a GPU: time", bench_sample},
+    {"allreduce", "the sum over ranks on several GPUs: time, and whether it is right", bench_allreduce},
     {"serving", "a server or an engine under load: TTFT, TPOT, ITL, throughput", bench_serving},
     {"memory", "read bandwidth, int8, bf16 and float32 peaks", bench_memory},
 };

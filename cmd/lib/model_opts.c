@@ -81,6 +81,7 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->n_overrides = g->n_overrides;
     out->disable_cuda_graph = g->eager;
     out->tp = g->tp;
+    out->gpus = g->gpus;
     out->dist_timeout = g->dist_timeout;
     out->tp_slice = g->tp_slice;
     out->deterministic = g->deterministic;

@@ -52,6 +52,7 @@ static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .n_overrides = o->n_overrides,
                                .eager = o->disable_cuda_graph,
                                .tp = o->tp,
+                               .gpus = o->gpus,
                                .dist_timeout = o->dist_timeout,
                                .tp_slice = o->tp_slice,
                                .deterministic = o->deterministic,

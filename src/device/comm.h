@@ -29,7 +29,8 @@ struct comm {
     /* x [bytes] of rank `root` becomes everybody's. */
     void (*broadcast)(comm *c, void *x, u64 bytes, i64 root);
     void (*barrier)(comm *c);
-    /* The group's first failure, now and from then on. On a device that queues: of what has run so far. */
+    /* The group's first failure, now and from then on. On a device that queues: of what has run so far, and
+     * ST_CANCELLED after cancel(), whose reason is then known elsewhere. */
     status (*finish)(comm *c, err *e);
     void (*cancel)(comm *c, const err *why); /* any thread */
     void (*close)(comm *c);                  /* every rank its own; the last one ends the group */

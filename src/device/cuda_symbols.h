@@ -41,6 +41,7 @@ struct CUtensorMap_st; /* 128 bytes, at a multiple of 64; only the driver knows 
     X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                                                                               \
     X(CUDA_ERROR_NOT_FOUND, 500)                                                                                       \
     X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                                                                                 \
+    X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704)                                                                     \
     X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                                                                    \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                                                                \
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                                                                \
@@ -71,6 +72,8 @@ struct CUtensorMap_st; /* 128 bytes, at a multiple of 64; only the driver knows 
     NEED(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                                            \
     NEED(cuDevicePrimaryCtxRelease_v2, (CUdevice))                                                                     \
     NEED(cuCtxSetCurrent, (CUcontext))                                                                                 \
+    NEED(cuDeviceCanAccessPeer, (int *, CUdevice, CUdevice))                                                           \
+    NEED(cuCtxEnablePeerAccess, (CUcontext, unsigned))                                                                 \
     NEED(cuStreamCreate, (CUstream *, unsigned))                                                                       \
     NEED(cuStreamDestroy_v2, (CUstream))                                                                               \
     NEED(cuStreamSynchronize, (CUstream))                                                                              \

@@ -109,6 +109,19 @@ void gpu_close(gpu *g) {
     free(g);
 }
 
+status gpu_reach(gpu *g, const gpu *other, err *e) {
+    int can = 0;
+    if (g->id == other->id) return ST_OK; /* they have one context */
+    CUresult r = g->cu.cuDeviceCanAccessPeer(&can, g->id, other->id);
+    if (r == CUDA_SUCCESS && !can)
+        return err_set(e, ST_UNSUPPORTED, "GPU %d (%s) cannot reach the memory of GPU %d (%s): no peer access",
+                       g->ordinal, g->name, other->ordinal, other->name);
+    if (r == CUDA_SUCCESS) r = g->cu.cuCtxSetCurrent(g->context);
+    if (r == CUDA_SUCCESS) r = g->cu.cuCtxEnablePeerAccess(other->context, 0);
+    if (r == CUDA_SUCCESS || r == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) return ST_OK;
+    return gpu_fail(g, r, e, "peer access to GPU %d", other->ordinal);
+}
+
 device *gpu_device(gpu *g) { return &g->dev; }
 const char *gpu_name(const gpu *g) { return g->name; }
 int gpu_processors(const gpu *g) { return g->processors; }

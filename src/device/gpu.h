@@ -26,6 +26,10 @@ status gpu_open_from(gpu **out, const char *library, int ordinal, err *e);
  * process holds the GPU's context. */
 void gpu_close(gpu *g);
 
+/* Kernels of g may read and write other's memory from here on, over NVLink or PCIe, where it lies at its own addresses.
+ * ST_UNSUPPORTED: these two cannot. */
+status gpu_reach(gpu *g, const gpu *other, err *e);
+
 /* The table of device.h; lives as long as g. Memory is refused (ST_NOMEM) with what was asked, free and there in total.
  * write and read are ordered with the kernels on the stream and leave the host's buffer free to use when they return:
  * write does not wait for the GPU unless more is under way than its staging memory holds, read does. What a failed

@@ -1,6 +1,7 @@
 /* kernels/backend.h: opens a backend by its name; runtime/ and cmd/ come in here. */
 #ifndef KERNELS_BACKEND_H
 #define KERNELS_BACKEND_H
+#include "device/comm.h"
 #include "device/device.h"
 #include "kernels/ops.h"
 
@@ -32,6 +33,8 @@ format_speed backend_format_speed(const char *name, weight_format f, bool expert
 /* ST_INPUT: no such name. ST_DEVICE, ST_UNSUPPORTED: as gpu_open(), ops_init_gpu() and ops_init_cpu() say it. The
  * caller ends *out with backend_close(), whatever comes back. */
 status backend_open(backend *out, const backend_options *o, err *e);
+/* The comms of ranks whose backends are all GPUs, out[n]: as gpu_comm_open(). */
+status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 values, f64 deadline_s, err *e);
 /* After the weights that it prepared. One that is all zeros is allowed. */
 void backend_close(backend *b);
 

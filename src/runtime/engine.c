@@ -34,7 +34,9 @@ static status check_device_options(const engine_options *o, const char *name, bo
     if (o->disable_fused && !on_gpu) return err_set(e, ST_INPUT, "--disable-fused is for --device cuda");
     if (o->tuned && !on_gpu) return err_set(e, ST_INPUT, "--tuned is for --device cuda");
     if (o->cpu_mask && strcmp(name, "cpu")) return err_set(e, ST_INPUT, "--cpu-mask is for --device cpu");
-    if (o->tp > 1 && on_gpu) return err_set(e, ST_UNSUPPORTED, "--tp %lld: on --device cpu or ref", (long long)o->tp);
+    if (o->gpus && (!on_gpu || o->tp < 2)) return err_set(e, ST_INPUT, "--gpus is for --device cuda with --tp");
+    if (o->tp > 1 && on_gpu && name[4])
+        return err_set(e, ST_INPUT, "--device %s with --tp: --gpus says which GPUs", name);
     if (o->tp > 1 && o->tp_slice > 1) return err_set(e, ST_INPUT, "--tp and --tp-slice do not go together");
     return ST_OK;
 }
@@ -42,12 +44,35 @@ static status check_device_options(const engine_options *o, const char *name, bo
 typedef struct {
     backend_options options;
     const char *tuned;
+    i64 gpus[COMM_RANKS_MAX]; /* of several ranks */
 } backend_wish;
+
+/* --gpus 0,1,..: a number for each of n ranks; without it the first n. */
+static status choose_gpus(const engine_options *o, i64 n, i64 gpus[], err *e) {
+    const char *at = o->gpus;
+    for (i64 r = 0; r < n; r++) {
+        char *end = NULL;
+        gpus[r] = at ? strtol(at, &end, 10) : r;
+        if (at && (end == at || *end != (r + 1 < n ? ',' : 0) || gpus[r] < 0 || gpus[r] > 63))
+            return err_set(e, ST_INPUT, "--gpus %s: %lld numbers of GPUs are wanted, as 0,1", o->gpus, (long long)n);
+        for (i64 k = 0; k < r; k++)
+            if (gpus[k] == gpus[r])
+                return err_set(e, ST_UNSUPPORTED, "--gpus %s: GPU %lld twice: ranks have a GPU each", o->gpus,
+                               (long long)gpus[r]);
+        if (at) at = end + 1;
+    }
+    return ST_OK;
+}
 
 static status open_backend(rank *k, void *ud, err *e) {
     const backend_wish *w = ud;
-    status st = backend_open(&k->backend, &w->options, e);
-    if (k->comm) k->backend.ops.ranks = &k->seams;
+    backend_options options = w->options;
+    char name[32];
+    if (k->comm && backend_name_is_gpu(options.name)) {
+        snprintf(name, sizeof name, "cuda:%lld", (long long)w->gpus[k->index]);
+        options.name = name;
+    }
+    status st = backend_open(&k->backend, &options, e);
     if (st != ST_OK || !k->backend.gpu) return st;
     return ops_gpu_tuned(&k->backend.ops, w->tuned, e) == ST_OK ? ST_OK : err_prefix(e, "--tuned");
 }
@@ -55,7 +80,7 @@ static status open_backend(rank *k, void *ud, err *e) {
 /* The ranks with their backends, and the host's threads among them. */
 static status choose_backend(engine *g, const engine_options *o, err *e) {
     const char *name = o->device ? o->device : "cpu";
-    backend_wish w = {{.name = name, .act = DT_F32, .isa = ISA_ALL, .disable_fused = o->disable_fused}, o->tuned};
+    backend_wish w = {{.name = name, .act = DT_F32, .isa = ISA_ALL, .disable_fused = o->disable_fused}, o->tuned, {0}};
     const i64 n = max_i64(o->tp, 1);
     ops_set_threads((int)o->threads);
     g->lim.eager = o->eager;
@@ -63,10 +88,12 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     status st = check_device_options(o, name, backend_name_is_gpu(name), e);
     if (st == ST_OK && o->cpu_mask) st = cpu_isa_parse(o->cpu_mask, &w.options.isa, e);
     if (st == ST_OK && strcmp(name, "ref")) st = bind_activation_type(&g->config, g->ck, &w.options.act, e);
+    if (st == ST_OK && n > 1 && backend_name_is_gpu(name)) st = choose_gpus(o, n, w.gpus, e);
     if (st == ST_OK)
         st = ranks_open(&g->ranks, &g->config, n, o->dist_timeout > 0 ? o->dist_timeout : COMM_DEADLINE_S, e);
     g->ranks.threads_each = n > 1 ? (int)max_i64(omp_get_max_threads() / n, 1) : (int)o->threads;
-    return st == ST_OK ? ranks_each(&g->ranks, open_backend, &w, e) : st;
+    if (st == ST_OK) st = ranks_each(&g->ranks, open_backend, &w, e);
+    return st == ST_OK ? ranks_connect(&g->ranks, e) : st;
 }
 
 /* auto: bf16 beside bf16 activations, float32 for ref and for FP32 checkpoints. */
@@ -146,10 +173,15 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
 static status set_memory(engine *g, err *e) {
     char weights[BYTES_TEXT], there[BYTES_TEXT];
     const backend *b = engine_backend(g);
-    g->lim.memory_max = b->device->available(b->device) / (u64)g->ranks.n; /* ranks on the host share its memory */
-    if (!b->gpu) return ST_OK;
+    g->lim.memory_max = b->device->available(b->device);
+    if (!b->gpu) return g->lim.memory_max /= (u64)g->ranks.n, ST_OK; /* ranks on the host share its memory */
+    for (i64 r = 1; r < g->ranks.n; r++) {
+        device *other = g->ranks.of[r].backend.device;
+        u64 has = other->available(other);
+        g->lim.memory_max = has < g->lim.memory_max ? has : g->lim.memory_max;
+    }
     g->lim.reserve = GPU_RESERVE;
-    if (all_weights(g) >= g->lim.memory_max)
+    if (rank_weights(g) >= g->lim.memory_max)
         return err_set(e, ST_LIMIT,
                        "%s of weights do not fit in the %s that %s has free: --override num_hidden_layers=N "
                        "takes the first N layers alone",

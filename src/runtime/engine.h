@@ -26,6 +26,7 @@ typedef struct {
     const char *moe_format;  /* "auto", "w4a8" or "w2_bf16": how routed experts are kept; NULL: auto */
     const char *tuned;       /* a GPU: table of measured choices (kernels/gpu/moe/moe_tuned.h); NULL, "none": none */
     i64 tp;                  /* ranks that share the model; 0, 1: one has all of it */
+    const char *gpus;        /* "0,1": the GPU of each rank; NULL: the first ones */
     f64 dist_timeout;        /* seconds that a rank may wait for another; 0: 60 */
     i64 tp_slice;            /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
     bool disable_fused;      /* a GPU: one operation after the other, none of kernels/fused.h */

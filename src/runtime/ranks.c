@@ -32,6 +32,7 @@ static void run_on(rank *k, rank_fn fn, void *ud) {
     err_prefix(&why, "rank %lld", (long long)k->index);
     if (k->failure.code == ST_OK) k->failure = why;
     k->comm->cancel(k->comm, &why);
+    if (k->data && k->data != k->comm) k->data->cancel(k->data, &why);
 }
 
 static void *rank_main(void *arg) {
@@ -86,7 +87,7 @@ static status start_threads(ranks *r, err *e) {
 }
 
 status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e) {
-    *r = (ranks){.n = n, .of = calloc((size_t)n, sizeof *r->of)};
+    *r = (ranks){.n = n, .of = calloc((size_t)n, sizeof *r->of), .deadline_s = deadline_s};
     if (!r->of) return err_nomem(e, "ranks", (u64)n * sizeof *r->of);
     status st = ST_OK;
     for (i64 i = 0; st == ST_OK && i < n; i++) {
@@ -97,16 +98,37 @@ status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e
     if (st != ST_OK || n == 1) return st;
     comm *ends[COMM_RANKS_MAX];
     st = comm_host_open(ends, n, deadline_s, e);
-    for (i64 i = 0; st == ST_OK && i < n; i++) {
-        r->of[i].comm = ends[i];
-        r->of[i].seams = tensor_parallel_seams(ends[i]);
-    }
+    for (i64 i = 0; st == ST_OK && i < n; i++) r->of[i].comm = ends[i];
     return st == ST_OK ? start_threads(r, e) : st;
+}
+
+/* Values of the largest exchange that goes in one launch between GPUs: those of a step of answers. */
+enum { EXCHANGE_ROWS = 64 };
+
+status ranks_connect(ranks *r, err *e) {
+    const backend *all[COMM_RANKS_MAX];
+    comm *ends[COMM_RANKS_MAX];
+    if (r->n == 1) return ST_OK;
+    const model_config *c = &r->of[0].config;
+    bool on_gpus = r->of[0].backend.gpu;
+    for (i64 i = 0; i < r->n; i++) all[i] = &r->of[i].backend, ends[i] = r->of[i].comm;
+    if (on_gpus && c->hidden % 8)
+        return err_set(e, ST_UNSUPPORTED, "ranks on GPUs exchange rows of a multiple of 8 values, not of %lld",
+                       (long long)c->hidden);
+    status st = on_gpus ? backend_comm_open(ends, all, r->n, EXCHANGE_ROWS * c->hidden, r->deadline_s, e) : ST_OK;
+    for (i64 i = 0; st == ST_OK && i < r->n; i++) {
+        rank *k = &r->of[i];
+        k->data = ends[i];
+        k->seams = tensor_parallel_seams(k->data);
+        k->backend.ops.ranks = &k->seams;
+    }
+    return st;
 }
 
 static status close_rank(rank *k, void *ud, err *e) {
     (void)ud, (void)e;
     model_close(k->model);
+    if (k->data && k->data != k->comm) k->data->close(k->data);
     backend_close(&k->backend);
     k->model = NULL;
     return ST_OK;
@@ -165,6 +187,11 @@ static model_batch batch_of(const rank *k, const model_batch *b) {
     return own;
 }
 
+status rank_finish(rank *k, err *e) {
+    status st = k->data ? k->data->finish(k->data, e) : ST_OK;
+    return k->comm && (st == ST_OK || st == ST_CANCELLED) ? k->comm->finish(k->comm, e) : st;
+}
+
 typedef struct {
     const model_batch *b;
     int threads;
@@ -181,7 +208,7 @@ static status collect_rank(rank *k, void *ud, err *e) {
     const rank_step *s = ud;
     const model_batch own = batch_of(k, s->b);
     status st = model_collect(k->model, &own, e);
-    return st == ST_OK && k->comm ? k->comm->finish(k->comm, e) : st;
+    return st == ST_OK ? rank_finish(k, e) : st;
 }
 
 status ranks_queue(ranks *r, const model_batch *b, err *e) {

@@ -15,7 +15,8 @@ typedef struct {
     model_config config; /* of this rank's share */
     backend backend;
     model *model;
-    comm *comm; /* NULL: there is one rank */
+    comm *comm; /* of the host: how ranks learn that one has failed; NULL: there is one rank */
+    comm *data; /* what seams use: comm, or one between GPUs */
     rank_seams seams;
     err failure; /* the first of its own */
     /* Results that every rank computes and rank 0 hands out; rank 0 has none of these. */
@@ -28,12 +29,13 @@ typedef struct {
     i64 n;
     rank *of;         /* [n] */
     int threads_each; /* of the host, for each rank's arithmetic; 0: all */
+    f64 deadline_s;
     rank_threads *threads;
 } ranks;
 
-/* n ranks without backend and model, whose configs are c's shares. deadline_s: the longest that one may wait for
- * another in an exchange. ST_INPUT: the model cannot be divided so (model_config_split). End with ranks_close(),
- * whatever was returned; it closes models, backends and comms. */
+/* n <= COMM_RANKS_MAX ranks without backend and model, whose configs are c's shares. deadline_s: the longest that one
+ * may wait for another in an exchange. ST_INPUT: the model cannot be divided so (model_config_split). End with
+ * ranks_close(), whatever was returned; it closes models, backends and comms. */
 status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e);
 void ranks_close(ranks *r);
 
@@ -42,6 +44,12 @@ void ranks_close(ranks *r);
  * fails. One thread calls. */
 typedef status (*rank_fn)(rank *self, void *ud, err *e);
 status ranks_each(ranks *r, rank_fn fn, void *ud, err *e);
+
+/* Once all backends are open: from here on they exchange what they compute. */
+status ranks_connect(ranks *r, err *e);
+
+/* Has every exchange so far been one? Else why not, whoever failed. For a rank_fn. */
+status rank_finish(rank *self, err *e);
 
 /* model_queue() and model_collect() of all ranks; b's results are whole. */
 status ranks_queue(ranks *r, const model_batch *b, err *e);

@@ -1,7 +1,8 @@
 /* tests/emulator/driver.cc: a libcuda.so.1 that runs our kernels on this processor: device memory is the host's, a
  * launch is done when it returns. EMU_GPUS says how many GPUs there are; what belongs to one is refused in calls of
- * another. Blocks run beside each other on the cores, the threads of a block as fibers of one core, in an order that
- * turns around at every pass, so that a sum that depends on it is found out. x86-64 only. */
+ * another, unless peer access was asked for (EMU_NO_PEERS: which is refused). Blocks run beside each other on the
+ * cores, the threads of a block as fibers of one core, in an order that turns around at every pass, so that a sum that
+ * depends on it is found out. x86-64 only. */
 #include "emulate.h"
 extern "C" {
 #include "device/cuda_symbols.h"
@@ -331,6 +332,11 @@ void poll_again() {
     blk->moved = true;
     pause_fiber(READY);
     sched_yield();
+}
+emu_u64 global_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (emu_u64)t.tv_sec * 1000000000 + (emu_u64)t.tv_nsec;
 }
 void spin_wait_ge(const unsigned *word, unsigned least) {
     while (__atomic_load_n(word, __ATOMIC_SEQ_CST) < least) poll_again();
@@ -723,7 +729,7 @@ CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { return contexts[d].device = d, *c = &contexts[d], 0; }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return 0; }
 CUresult cuCtxSetCurrent(CUcontext c) { return current = c, 0; }
-CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) { return *can = a != b, 0; }
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) { return *can = a != b && !getenv("EMU_NO_PEERS"), 0; }
 CUresult cuCtxEnablePeerAccess(CUcontext of, unsigned) {
     if (!current || of == current) return CUDA_ERROR_INVALID_VALUE;
     return current->peers |= 1u << of->device, 0;

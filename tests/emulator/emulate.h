@@ -163,6 +163,18 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
+static inline void store_flagged(uint4 *at, unsigned a, unsigned b, unsigned flag) {
+    emu_u64 *to = (emu_u64 *)at;
+    __atomic_store_n(&to[0], a | (emu_u64)flag << 32, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&to[1], b | (emu_u64)flag << 32, __ATOMIC_SEQ_CST);
+}
+static inline uint4 load_flagged(const uint4 *at) {
+    const emu_u64 *from = (const emu_u64 *)at;
+    emu_u64 a = __atomic_load_n(&from[0], __ATOMIC_SEQ_CST), b = __atomic_load_n(&from[1], __ATOMIC_SEQ_CST);
+    return {(unsigned)a, (unsigned)(a >> 32), (unsigned)b, (unsigned)(b >> 32)};
+}
+emu_u64 global_ns();
+
 static inline float4 ld_cg4(const float *p) { return *(const float4 *)p; }
 static inline float2 ld_cg2(const float *p) { return *(const float2 *)p; }
 static inline uint2 ld_words2(const void *p) { return *(const uint2 *)p; }

@@ -24,6 +24,7 @@
     X(gather, "rows/rows")                                                                                             \
     X(mark_nonfinite, "rows/rows")                                                                                     \
     X(fill, "rows/rows")                                                                                               \
+    X(all_reduce, "comm/all_reduce")                                                                                   \
     X(gate, "rows/gate")                                                                                               \
     X(gate_any, "rows/gate")                                                                                           \
     X(sort_few, "moe/sort")                                                                                            \

@@ -5,6 +5,7 @@
  * before they are done; what fails on the way is reported by the device's finish(). */
 #ifndef KERNELS_GPU_GPU_H
 #define KERNELS_GPU_GPU_H
+#include "device/comm.h"
 #include "device/gpu.h"
 #include "kernels/gpu/params.h"
 #include "kernels/gpu/gemm/gemm_select.h"
@@ -19,6 +20,12 @@ void ops_close_gpu(ops *o); /* one whose opening failed, too */
 
 /* Has it kernels for weights in f (experts: as load.c keeps them), rather than the generic ones? */
 bool gpu_multiplies(weight_format f, bool experts);
+
+/* The ranks of tables[ranks], at most GPU_RANKS_MAX: comms whose all_reduce is a kernel that
+ * writes to the others' memory, of bf16, and which have nothing else (their other calls are NULL). `values`: of an
+ * exchange that goes in one launch; longer ones take several. Each is used by the thread that uses its table, and ends
+ * before it. ST_UNSUPPORTED: two of the GPUs cannot reach each other's memory. */
+status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 values, f64 deadline_s, err *e);
 
 /* Experts run as the table of measured choices at `place` says from here on (moe_tuned.h): a file, or a folder that has
  * a file for this chip; matrix products as the one beside it says, whose name ends in -gemm.csv (gemm_tuned.h). NULL

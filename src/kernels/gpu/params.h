@@ -542,4 +542,22 @@ typedef struct {
     int type, mark;
 } gpu_mark_nonfinite_args;
 
+/* ---- exchanges between GPUs (comm/) ---- */
+
+/* A mailbox of a GPU has for either of two exchanges under way, and for each rank, `units` of 16 bytes: twice two
+ * values and the number of the exchange, so that what has arrived is known from itself. */
+enum { GPU_RANKS_MAX = 8, GPU_UNIT_VALUES = 4 };
+enum { COMM_NUMBER, COMM_DONE, COMM_BROKEN, COMM_WORDS }; /* of the exchange before; blocks that are done; 1: failed */
+enum { COMM_FAILED, COMM_STOP, COMM_HOST_WORDS };         /* 1 + the rank that was missing; the host says stop */
+typedef struct {
+    gpu_bf16 *x; /* [n] */
+    gpu_i64 n;   /* a multiple of GPU_UNIT_VALUES */
+    gpu_i64 units;
+    struct uint4 *mailboxes[GPU_RANKS_MAX]; /* [2, ranks, units], of each rank, in its memory */
+    gpu_u32 *words;                         /* [COMM_WORDS], own */
+    volatile gpu_u32 *host;                 /* [COMM_HOST_WORDS], in the host's memory */
+    gpu_u64 deadline_ns;
+    int rank, ranks;
+} gpu_all_reduce_args;
+
 #endif

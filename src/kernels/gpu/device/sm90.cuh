@@ -276,6 +276,24 @@ static __device__ inline void spin_wait_ge(const gpu_u32 *word, gpu_u32 min) {
     while (now < min);
 }
 
+/* Two words each with a flag beside it, for another GPU: either half arrives whole. */
+static __device__ inline void store_flagged(uint4 *at, gpu_u32 a, gpu_u32 b, gpu_u32 flag) {
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %3, %2, %3};" ::"l"(at), "r"(a), "r"(b), "r"(flag) : "memory");
+}
+static __device__ inline uint4 load_flagged(const uint4 *at) {
+    uint4 v;
+    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at)
+                 : "memory");
+    return v;
+}
+static __device__ inline gpu_u64 global_ns() {
+    gpu_u64 t;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+}
+
 /* The next kernel's early part may run from here on; what earlier kernels wrote may be read. */
 static __device__ inline void pdl_wait() {
     asm volatile("griddepcontrol.wait;" ::: "memory");

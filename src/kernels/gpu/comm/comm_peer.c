@@ -1,0 +1,138 @@
+/* kernels/gpu/comm/comm_peer.c: ranks on GPUs of one host that reach each other's memory. */
+#include "device/comm.h"
+#include "base/log.h"
+#include "kernels/gpu/backend.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { BLOCKS_MAX = 64 /* of a launch: the links, not the processors, are the limit */ };
+
+typedef struct {
+    atomic_llong open;
+    i64 ranks, units;
+    volatile gpu_u32 *host[GPU_RANKS_MAX]; /* where each looks whether to stop; NULL: it is gone */
+    struct uint4 *mailboxes[GPU_RANKS_MAX];
+} peer_group;
+
+typedef struct {
+    comm base;
+    peer_group *group;
+    const ops *o;
+    device_pool pool;
+    device_readback *words; /* memory of the host that the GPU writes to */
+    gpu_all_reduce_args args;
+    f64 deadline_s;
+    err failed;
+} peer_comm;
+
+static peer_comm *peer_of(comm *c) { return (peer_comm *)c; }
+
+static void peer_all_reduce(comm *c, void *x, i64 n, dtype type) {
+    peer_comm *p = peer_of(c);
+    const gpu_backend *b = gpu_of(p->o);
+    const i64 most = p->group->units * GPU_UNIT_VALUES;
+    if (type != DT_BF16 || n % GPU_UNIT_VALUES) { /* gpu_comm_open's caller has seen to both */
+        err_set(&p->failed, ST_UNSUPPORTED, "an exchange of %lld values of %s among GPUs", (long long)n,
+                dtype_name(type));
+        return;
+    }
+    for (i64 at = 0; at < n; at += most) {
+        gpu_all_reduce_args k = p->args;
+        k.x = (gpu_bf16 *)x + at;
+        k.n = min_i64(most, n - at);
+        u32 blocks = (u32)min_i64(ceil_div(k.n / GPU_UNIT_VALUES, GPU_THREADS), BLOCKS_MAX);
+        gpu_launch(b->g, b->all_reduce, blocks, 1, 1, GPU_THREADS, 0, &k);
+    }
+}
+
+static status peer_finish(comm *c, err *e) {
+    peer_comm *p = peer_of(c);
+    volatile gpu_u32 *host = p->args.host;
+    if (p->failed.code == ST_OK && host[COMM_FAILED])
+        err_set(&p->failed, ST_DEVICE, "rank %u did not send its part of a sum within %.3g s", host[COMM_FAILED] - 1,
+                p->deadline_s);
+    if (p->failed.code == ST_OK && host[COMM_STOP])
+        return err_set(e, ST_CANCELLED, "exchanges between GPUs were stopped");
+    if (e && p->failed.code != ST_OK) *e = p->failed;
+    return p->failed.code;
+}
+
+static void peer_cancel(comm *c, const err *why) {
+    peer_group *g = peer_of(c)->group;
+    (void)why;
+    for (i64 r = 0; r < g->ranks; r++)
+        if (g->host[r]) g->host[r][COMM_STOP] = 1;
+}
+
+static void peer_close(comm *c) {
+    if (!c) return;
+    peer_comm *p = peer_of(c);
+    peer_group *g = p->group;
+    g->host[c->rank] = NULL;
+    if (p->pool.dev) p->pool.dev->readback_close(p->pool.dev, p->words);
+    device_pool_free(&p->pool);
+    free(p);
+    if (atomic_fetch_sub(&g->open, 1) == 1) free(g);
+}
+
+static const comm peer_table = {.name = "peer memory",
+                                .all_reduce = peer_all_reduce,
+                                .finish = peer_finish,
+                                .cancel = peer_cancel,
+                                .close = peer_close};
+
+/* Rank r's own memory: its mailbox, its words, and those on the host. */
+static status open_rank(peer_comm *p, i64 r, err *e) {
+    peer_group *g = p->group;
+    device *dev = gpu_device(gpu_of(p->o)->g);
+    p->pool.dev = dev;
+    status st =
+        device_pool_add(&p->pool, (void **)&g->mailboxes[r], (u64)(2 * g->ranks * g->units), 16, "a mailbox", e);
+    if (st == ST_OK) st = device_pool_add(&p->pool, (void **)&p->args.words, COMM_WORDS, 4, "a mailbox", e);
+    if (st == ST_OK) st = dev->readback_open(dev, COMM_HOST_WORDS * sizeof(u32), &p->words, e);
+    if (st != ST_OK) return st;
+    memset(p->words->data, 0, COMM_HOST_WORDS * sizeof(u32));
+    g->host[r] = p->args.host = (volatile gpu_u32 *)(void *)p->words->data;
+    return ST_OK;
+}
+
+static status reach_all(const ops *const *tables, i64 ranks, err *e) {
+    for (i64 a = 0; a < ranks; a++)
+        for (i64 b = 0; b < ranks; b++) {
+            status st = a == b ? ST_OK : gpu_reach(gpu_of(tables[a])->g, gpu_of(tables[b])->g, e);
+            if (st != ST_OK) return err_prefix(e, "rank %lld", (long long)a);
+        }
+    return ST_OK;
+}
+
+status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 values, f64 deadline_s, err *e) {
+    if (ranks > GPU_RANKS_MAX)
+        return err_set(e, ST_UNSUPPORTED, "%lld ranks on GPUs of one host, at most %d", (long long)ranks,
+                       GPU_RANKS_MAX);
+    status st = reach_all(tables, ranks, e);
+    peer_group *g = st == ST_OK ? calloc(1, sizeof *g) : NULL;
+    if (!g) return st == ST_OK ? err_nomem(e, "a group of ranks", sizeof *g) : st;
+    g->ranks = ranks, g->units = ceil_div(values, GPU_UNIT_VALUES);
+    i64 n = 0;
+    for (; st == ST_OK && n < ranks; n++) {
+        peer_comm *p = calloc(1, sizeof *p);
+        if (!p) {
+            st = err_nomem(e, "a rank", sizeof *p);
+            break;
+        }
+        *p = (peer_comm){.base = peer_table, .group = g, .o = tables[n], .deadline_s = deadline_s};
+        p->base.rank = n, p->base.ranks = ranks;
+        p->args = (gpu_all_reduce_args){
+            .units = g->units, .deadline_ns = (u64)(deadline_s * 1e9), .rank = (int)n, .ranks = (int)ranks};
+        out[n] = &p->base;
+        atomic_fetch_add(&g->open, 1);
+        st = open_rank(p, n, e);
+        if (st != ST_OK) err_prefix(e, "rank %lld", (long long)n);
+    }
+    for (i64 r = 0; st == ST_OK && r < ranks; r++)
+        memcpy(peer_of(out[r])->args.mailboxes, g->mailboxes, sizeof g->mailboxes);
+    if (st == ST_OK) return ST_OK;
+    if (!n) free(g);
+    while (n-- > 0) out[n]->close(out[n]);
+    return st;
+}

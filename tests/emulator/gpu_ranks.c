@@ -1,0 +1,188 @@
+/* Ranks on emulated GPUs (EMU_GPUS=8): the sum over peer memory by itself, in the order of the ranks, whatever the
+ * sizes; ranks that stay away; nano and a random model divided among two and four, recorded and launch by launch; and
+ * what is refused. */
+#include "unit.h"
+
+#include "base/log.h"
+#include "kernels/gpu/gpu.h"
+#include "model_logits.h"
+#include "runtime/engine_internal.h"
+#include <unistd.h>
+
+enum { RANKS_MOST = 8, VALUES = 2048 /* of a launch */, SUM_MOST = 20000 };
+
+typedef struct {
+    i64 n; /* values */
+    int rounds;
+    i64 away; /* the rank that does not come; -1: none */
+    bool cancels;
+} sums;
+
+static status open_gpu(rank *k, void *ud, err *e) {
+    (void)ud;
+    char name[16];
+    snprintf(name, sizeof name, "cuda:%lld", (long long)k->index);
+    return backend_open(&k->backend, &(backend_options){.name = name, .act = DT_BF16}, e);
+}
+
+static bf16 value_of(i64 rank, i64 round, i64 i) {
+    u32 z = (u32)(rank * 7919 + round * 613 + i * 104729 + 1) * 2654435761u;
+    return f32_to_bf16((f32)((i32)z >> 8) * (z & 1 ? 1e-3f : 3e3f));
+}
+
+static status sum_on(rank *k, void *ud, err *e) {
+    const sums *s = ud;
+    device *dev = k->backend.device;
+    void *x;
+    static _Thread_local bf16 mine[SUM_MOST];
+    status st = dev->alloc(dev, &x, SUM_MOST * sizeof(bf16), "x", e);
+    for (int round = 0; st == ST_OK && round < s->rounds; round++) {
+        for (i64 i = 0; i < s->n; i++) mine[i] = value_of(k->index, round, i);
+        dev->write(dev, x, mine, (u64)s->n * sizeof *mine);
+        if (s->away == k->index) break;
+        k->data->all_reduce(k->data, x, s->n, DT_BF16);
+        dev->read(dev, mine, x, (u64)s->n * sizeof *mine);
+        st = dev->finish(dev, e);
+        if (st == ST_OK) st = rank_finish(k, e);
+        for (i64 i = 0; st == ST_OK && i < s->n; i++) {
+            f32 sum = bf16_to_f32(value_of(0, round, i));
+            for (i64 r = 1; r < k->data->ranks; r++) sum += bf16_to_f32(value_of(r, round, i));
+            if (mine[i] != f32_to_bf16(sum))
+                st = err_set(e, ST_NUMERIC, "%lld values, round %d: value %lld is %g, not %g", (long long)s->n, round,
+                             (long long)i, (f64)bf16_to_f32(mine[i]), (f64)sum);
+        }
+    }
+    if (s->away == k->index && s->cancels) {
+        usleep(100000);
+        return err_set(e, ST_IO, "its disk is full");
+    }
+    dev->release(dev, x);
+    return st;
+}
+
+static status sum_over(i64 n, f64 deadline_s, const sums *s, err *e) {
+    ranks r;
+    const model_config c = {
+        .n_heads = n, .inter_dense = n, .inter_expert = n, .vocab = n, .ranks = 1, .hidden = VALUES / 64};
+    status st = ranks_open(&r, &c, n, deadline_s, e);
+    if (st == ST_OK) st = ranks_each(&r, open_gpu, NULL, e);
+    if (st == ST_OK) st = ranks_connect(&r, e);
+    if (st == ST_OK) st = ranks_each(&r, sum_on, (void *)(uintptr_t)s, e);
+    ranks_close(&r);
+    return st;
+}
+
+static void sums_are_in_order(void **state) {
+    (void)state;
+    static const i64 sizes[] = {4, 8, 252, 1024, 2048, 2052, 7168, SUM_MOST};
+    for (i64 n = 2; n <= RANKS_MOST; n *= 2)
+        for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+            const sums s = {.n = sizes[i], .rounds = n < 8 ? 5 : 2, .away = -1};
+            err e = {0};
+            if (sum_over(n, 60, &s, &e) != ST_OK) fail_msg("%lld ranks: %s", (long long)n, e.text);
+        }
+}
+
+static void a_rank_stays_away(void **state) {
+    (void)state;
+    err e = {0};
+    f64 start = now_s();
+    assert_int_equal(sum_over(3, 0.3, &(sums){.n = 3000, .rounds = 2, .away = 1}, &e), ST_DEVICE);
+    if (!strstr(e.text, "rank 1 did not send its part of a sum within 0.3 s")) fail_msg("\"%s\"", e.text);
+    assert_int_equal(sum_over(3, 60, &(sums){.n = 3000, .rounds = 2, .away = 2, .cancels = true}, &e), ST_IO);
+    assert_string_equal(e.text, "rank 2: its disk is full");
+    assert_true(now_s() - start < 30);
+}
+
+static void same(const char *what, const f32 *a, const f32 *b, i64 vocab) {
+    if (memcmp(a, b, TOKENS * (size_t)vocab * sizeof *a)) fail_msg("%s: other bits", what);
+}
+
+/* The logits of so many ranks beside those of one GPU and of ref. */
+static void divided(const char *dir, const random_model *m, i64 tp) {
+    engine_options o = {.device = "cuda"};
+    f32 *ref = logits_of(dir, m, (engine_options){.device = "ref"}, false), *one = logits_of(dir, m, o, true);
+    o.tp = tp;
+    f32 *all = logits_of(dir, m, o, true), *again = logits_of(dir, m, o, true);
+    near(m, "one GPU", one, ref, 0.04);
+    near(m, "ranks", all, ref, 0.04);
+    same("another run", all, again, m->vocab);
+    free(again);
+    o.eager = true;
+    again = logits_of(dir, m, o, true);
+    same("launch by launch", all, again, m->vocab);
+    free(again);
+    o.eager = false, o.disable_fused = true;
+    again = logits_of(dir, m, o, true);
+    near(m, "primitive operations", again, ref, 0.04);
+    free(again);
+    o.disable_fused = false;
+    again = logits_of(dir, m, o, false);
+    near(m, "a prompt", again, ref, 0.04);
+    free(again), free(all), free(one), free(ref);
+}
+
+static void models_divided(void **state) {
+    (void)state;
+    const random_model nano = {.name = "nano", .vocab = 2048};
+    const random_model four = {.name = "four heads",
+                               .vocab = 157,
+                               .hidden = 64,
+                               .layers = 2,
+                               .dense = 1,
+                               .heads = 4,
+                               .q_lora = 32,
+                               .kv_lora = 64,
+                               .nope = 16,
+                               .rope = 16,
+                               .v = 16,
+                               .inter = 128,
+                               .expert_inter = 128,
+                               .experts = 6,
+                               .top_k = 2,
+                               .shared = 1,
+                               .context = 512,
+                               .attn = WF_BF16,
+                               .mlp = WF_BF16,
+                               .expert = {WF_INT4_GROUP, WF_INT4_GROUP},
+                               .embed = WF_BF16,
+                               .router = WF_BF16};
+    char dir[64];
+    divided("models/nano", &nano, 2);
+    assert_true(random_model_write(&four, 31, dir, NULL));
+    divided(dir, &four, 4);
+    random_model_remove(dir);
+}
+
+static void refused(engine_options o, const char *text) {
+    engine *g;
+    err e = {0};
+    o.model_dir = "models/nano", o.device = o.device ? o.device : "cuda";
+    status st = engine_open(&g, &o, &e);
+    if (st == ST_OK || !strstr(e.text, text)) fail_msg("\"%s\" does not say \"%s\"", e.text, text);
+    assert_null(g);
+}
+
+static void what_is_refused(void **state) {
+    (void)state;
+    refused((engine_options){.tp = 2, .gpus = "0,8"}, "rank 1: --device cuda: there is no GPU 8");
+    refused((engine_options){.tp = 2, .gpus = "0"}, "--gpus 0: 2 numbers of GPUs are wanted");
+    refused((engine_options){.tp = 2, .gpus = "0,1,2"}, "--gpus 0,1,2: 2 numbers");
+    refused((engine_options){.tp = 2, .gpus = "0,x"}, "--gpus 0,x: 2 numbers");
+    refused((engine_options){.tp = 2, .gpus = "1,1"}, "--gpus 1,1: GPU 1 twice");
+    refused((engine_options){.gpus = "1"}, "--gpus is for --device cuda with --tp");
+    refused((engine_options){.tp = 2, .device = "cuda:1"}, "--device cuda:1 with --tp: --gpus says which");
+    setenv("EMU_NO_PEERS", "1", 1);
+    refused((engine_options){.tp = 2}, "rank 0: GPU 0 (emulated GPU) cannot reach the memory of GPU 1");
+    unsetenv("EMU_NO_PEERS");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_in_order),
+        cmocka_unit_test(a_rank_stays_away),
+        cmocka_unit_test(models_divided),
+        cmocka_unit_test(what_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
