@@ -200,6 +200,17 @@ API CUresult cuCtxSetCurrent(CUcontext c) {
     current = c;
     return CUDA_SUCCESS;
 }
+API CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) {
+    ENTER(0);
+    if (a < 100 || b < 100) return CUDA_ERROR_INVALID_VALUE;
+    *can = a != b && !fake.no_peers;
+    return CUDA_SUCCESS;
+}
+API CUresult cuCtxEnablePeerAccess(CUcontext of, unsigned flags) {
+    ENTER(1);
+    if (!of || flags) return CUDA_ERROR_INVALID_VALUE;
+    return fake.peers++ ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
+}
 API CUresult cuStreamCreate(CUstream *s, unsigned flags) {
     ENTER(1);
     *s = (CUstream)&the_stream;

@@ -11,12 +11,14 @@ typedef struct {
     const char *fail_in;  /* this function fails ... */
     int fail_after;       /* ... when called this many times more */
     unsigned fail_result; /* ... with this */
+    bool no_peers;        /* GPUs do not reach each other's memory */
     /* told by the driver */
     u64 used;                                               /* bytes of device memory */
     int contexts, streams, events, pinned, modules, graphs; /* that live */
     int loaded, queued, run; /* functions loaded; operations queued and run, of all time */
     int free_while_busy;     /* memory freed while operations were queued */
     int shared_limit;        /* the last one set */
+    int peers;               /* times that peer access was asked for */
     unsigned block[3], grid[3], shared;
 } fake_state;
 

@@ -107,6 +107,25 @@ static void no_gpu(void **state) {
     expect_refused(library, 0, ST_DEVICE, "no GPU: ");
 }
 
+static void peers(void **state) {
+    (void)state;
+    gpu *a = opened(0), *b = opened(1), *again = opened(0);
+    err e = {0};
+    assert_int_equal(gpu_reach(a, b, &e), ST_OK);
+    assert_int_equal(gpu_reach(a, b, &e), ST_OK); /* it may have been asked for before */
+    assert_int_equal(fake->peers, 2);
+    assert_int_equal(gpu_reach(a, again, &e), ST_OK); /* its own memory */
+    assert_int_equal(fake->peers, 2);
+    fake->fail_in = "cuCtxEnablePeerAccess", fake->fail_after = 0, fake->fail_result = CUDA_ERROR_INVALID_VALUE;
+    assert_int_equal(gpu_reach(b, a, &e), ST_DEVICE);
+    if (!strstr(e.text, "GPU 1 (Fake H1): peer access to GPU 0 failed: CUDA_ERROR_INVALID_VALUE"))
+        fail_msg("%s", e.text);
+    fake->no_peers = true;
+    assert_int_equal(gpu_reach(b, a, &e), ST_UNSUPPORTED);
+    if (!strstr(e.text, "GPU 1 (Fake H1) cannot reach the memory of GPU 0 (Fake H0)")) fail_msg("%s", e.text);
+    gpu_close(a), gpu_close(b), gpu_close(again);
+}
+
 static void no_such_ordinal(void **state) {
     (void)state;
     expect_refused(library, 2, ST_DEVICE, "there is no GPU 2: the NVIDIA driver counts 2, from 0 to 1");
@@ -570,6 +589,7 @@ int main(void) {
                                        TEST(driver_without_optional_functions),
                                        TEST(driver_too_old),
                                        TEST(no_gpu),
+                                       TEST(peers),
                                        TEST(no_such_ordinal),
                                        TEST(wrong_chip),
                                        TEST(memory_is_zeroed_and_counted),
