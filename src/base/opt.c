@@ -1,4 +1,5 @@
 #include "base/opt.h"
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -106,7 +107,15 @@ static status parse_one(const opt_spec *specs, size_t n, int argc, char **argv, 
     return opt_store(s, value, e);
 }
 
+/* Two entries of one name: the second could never be given. */
+static bool opt_names_differ(const opt_spec *specs, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (specs[i].name && find_long(specs, i, specs[i].name, strlen(specs[i].name))) return false;
+    return true;
+}
+
 status opt_parse(const opt_spec *specs, size_t n, int argc, char **argv, opt_list *words, bool *help, err *e) {
+    assert(opt_names_differ(specs, n));
     *help = false;
     for (int i = 1; i < argc; i++) {
         status st = ST_OK;

@@ -265,7 +265,7 @@ def test_sweep_chart_and_compare(tmp_path):
             "1,2,4",
             "--chart",
             chart,
-            "--gpus",
+            "--num-gpus",
             2,
             "--warmup-requests",
             0,

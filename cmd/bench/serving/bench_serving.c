@@ -344,7 +344,7 @@ int bench_serving(int argc, char **argv) {
         ANSWER_MB_OPT(s.answer_mb),
         {"tokenizer", 0, OPT_STR, &s.tokenizer_dir, "DIR",
          "folder of the tokenizer (default: --model if a folder, else what the server names)", 0, 0},
-        {"gpus", 0, OPT_INT, &s.gpus, "N", "GPUs of the server, for tok/s per GPU (default: 1)", 1, 1e6},
+        {"num-gpus", 0, OPT_INT, &s.gpus, "N", "GPUs of the server, for tok/s per GPU (default: 1)", 1, 1e6},
         OPT_GROUP("An engine in this process instead"),
         {"in-process", 0, OPT_FLAG, &s.in_process, NULL, "an engine in this process (-m DIR), no HTTP", 0, 0},
         {"max-running-requests", 0, OPT_INT, &s.max_running, "N",

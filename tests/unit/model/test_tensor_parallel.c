@@ -125,7 +125,7 @@ static void what_cannot_be_divided(void **state) {
             "rank 0: model.layers.1.mlp.experts.0.down_proj: 8 ranks would hold 16 columns each, which cuts the 32");
     m = models[5], m.expert_inter = 512;
     refused(&m, (engine_options){.tp = 8}, "64 rows each, which cuts the 128");
-    refused(&models[0], (engine_options){.tp = 2, .device = "cuda"}, "--tp 2");
+    refused(&models[0], (engine_options){.gpus = "0,1"}, "--gpus is for --device cuda with --tp");
     refused(&models[0], (engine_options){.tp = 2, .tp_slice = 2}, "--tp-slice 2 needs --load-format dummy");
 }
 
