@@ -5,7 +5,7 @@ import pytest
 
 from serve_client import Server
 
-PROMPTS = [{"prompt": [300 + i] * (5 + 23 * i), "max_tokens": 8 + i, "temperature": 0, "logprobs": 2} for i in range(8)]
+PROMPTS = [{"prompt": [300 + i] * (5 + 17 * i), "max_tokens": 4 + i, "temperature": 0, "logprobs": 2} for i in range(6)]
 
 
 def answers(server):

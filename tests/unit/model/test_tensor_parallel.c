@@ -43,15 +43,19 @@ static void one_split(const char *dir, const random_model *m, i64 tp, const f32 
     char what[64];
     snprintf(what, sizeof what, "%lld ranks of ref", (long long)tp);
     engine_options o = {.device = "ref", .tp = tp, .threads = tp};
-    f32 *a = logits_of(dir, m, o, false), *b = logits_of(dir, m, o, true);
+    f32 *a = logits_of(dir, m, o, false), *b;
     near(m, what, a, ref, REF_BOUND);
-    near(m, what, b, ref, 1e-4);
-    free(b);
-    o.chunk = 7;
-    b = logits_of(dir, m, o, false);
-    same(m, "chunks", a, b);
-    free(a), free(b);
-    for (size_t i = 0; i < COUNT_OF(masks); i++) {
+    if (tp == 2) {
+        b = logits_of(dir, m, o, true);
+        near(m, what, b, ref, 1e-4);
+        free(b);
+        o.chunk = 7;
+        b = logits_of(dir, m, o, false);
+        same(m, "chunks", a, b);
+        free(b);
+    }
+    free(a);
+    for (size_t i = tp > 2; i < COUNT_OF(masks); i++) {
         bool exact = m->embed == WF_F32;
         snprintf(what, sizeof what, "%lld ranks of cpu, %s", (long long)tp, masks[i]);
         o = (engine_options){.cpu_mask = masks[i], .tp = tp, .threads = tp};
@@ -72,7 +76,7 @@ static void formats(void **state) {
         char dir[64];
         assert_true(random_model_write(m, 23, dir, NULL));
         f32 *ref = logits_of(dir, m, (engine_options){.device = "ref"}, false);
-        for (i64 tp = 2; tp <= 8; tp *= 2) one_split(dir, m, tp, ref);
+        for (i64 tp = 2; tp <= 8; tp *= i ? 4 : 2) one_split(dir, m, tp, ref);
         free(ref);
         random_model_remove(dir);
     }

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 static const char *const DIR = "models/nano";
-enum { JOBS = 6 };
+enum { JOBS = 5 };
 
 static engine *open_ranks(i64 tp, f64 timeout) {
     engine *g;
@@ -16,7 +16,7 @@ static engine *open_ranks(i64 tp, f64 timeout) {
                         .device = "ref", /* float32: the two agree on every token */
                         .threads = tp,
                         .context = MAX_TOKENS,
-                        .chunk = 48,
+                        .chunk = 32,
                         .max_running = 3,
                         .kv_tokens = 2048,
                         .tp = tp,
@@ -28,7 +28,7 @@ static engine *open_ranks(i64 tp, f64 timeout) {
 /* Requests of several lengths, more than run at a time. */
 static void submit_all(scheduler *s, job *all[JOBS]) {
     for (i64 i = 0; i < JOBS; i++) {
-        all[i] = make_job((u64)i + 1, 20 + 17 * i, 12);
+        all[i] = make_job((u64)i + 1, 12 + 13 * i, 7);
         must_submit(s, all[i]);
     }
 }
