@@ -20,9 +20,12 @@ static __device__ bool must_give_up(const gpu_all_reduce_args &a, gpu_u64 until,
     return true;
 }
 
+/* Never 0, which memory has that nobody wrote; odd and even in turn. */
+static __device__ inline gpu_u32 next_number(gpu_u32 number) { return number + 1 ? number + 1 : 2; }
+
 KERNEL(all_reduce, gpu_all_reduce_args) {
     if (*(volatile gpu_u32 *)&a.words[COMM_BROKEN]) return;
-    const gpu_u32 number = a.words[COMM_NUMBER] + 1;
+    const gpu_u32 number = next_number(*(volatile gpu_u32 *)&a.words[COMM_NUMBER]);
     const gpu_i64 n = a.n / GPU_UNIT_VALUES, step = (gpu_i64)gridDim.x * GPU_THREADS,
                   first = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x;
     const gpu_i64 base = (number & 1) * a.ranks * a.units;
