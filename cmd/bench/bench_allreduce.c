@@ -27,9 +27,8 @@ static bf16 reduce_value(i64 rank, i64 i) {
 
 static status open_rank_gpu(rank *k, void *ud, err *e) {
     const reduce_bench *b = ud;
-    char name[24];
-    snprintf(name, sizeof name, "cuda:%lld", (long long)b->gpus[k->index]);
-    return backend_open(&k->backend, &(backend_options){.name = name, .act = DT_BF16}, e);
+    const gpu_part part = gpu_part_of(b->gpus, b->ranks, k->index);
+    return backend_open(&k->backend, &(backend_options){.name = "cuda", .gpu = &part, .act = DT_BF16}, e);
 }
 
 typedef struct {
@@ -109,8 +108,9 @@ static status reduce_list(const char *name, const char *text, i64 lo, i64 hi, i6
 static void reduce_print(const reduce_bench *b, const char *chip) {
     printf("%s, %lld ranks%s, rows of %lld bf16 values, peer memory; every sum compared with the sum by hand\n", chip,
            (long long)b->ranks,
-           b->shared ? " of which several share a GPU (no link between them: to see that it is right, not how fast)"
-                     : "",
+           b->shared
+               ? " of which several have a part of a GPU (no link between them: to see that it is right, not how fast)"
+               : "",
            (long long)b->dim);
     printf("%8s %12s %10s\n", "rows", "bytes", "us");
     for (i64 i = 0; i < b->n_rows; i++)
@@ -123,7 +123,8 @@ int bench_allreduce(int argc, char **argv) {
     const char *gpus = "0,1", *rows = "1,2,4,8,16,32,64";
     f64 timeout = 10;
     const opt_spec specs[] = {
-        {"gpus", 0, OPT_STR, &gpus, "LIST", "the GPU of each rank; one may stand there twice (default: 0,1)", 0, 0},
+        {"gpus", 0, OPT_STR, &gpus, "LIST",
+         "the GPU of each rank; one that stands there twice is divided (default: 0,1)", 0, 0},
         {"rows", 0, OPT_STR, &rows, "LIST", "rows of an exchange (default: 1,2,4,8,16,32,64)", 0, 0},
         {"dim", 0, OPT_INT, &b.dim, "N", "values of a row (default: 7168)", 8, 65536},
         {"dist-timeout", 0, OPT_REAL, &timeout, "SECONDS", "how long a rank waits (default: 10)", 0.001, 1e6},

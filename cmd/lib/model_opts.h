@@ -37,7 +37,8 @@ typedef struct {
     {"tp", 0, OPT_INT, &(o).engine.tp, "N", \
      "tensor parallelism: N ranks, each with its share of every matrix (default: 1)", 1, 64}, \
     {"gpus", 0, OPT_STR, &(o).engine.gpus, "LIST", \
-     "with --tp and --device cuda: the GPU of each rank, as 0,1 (default: the first N)", 0, 0}, \
+     "with --tp and --device cuda: the GPU of each rank, as 0,1; one that stands there twice is divided " \
+     "(default: the first N)", 0, 0}, \
     {"dist-timeout", 0, OPT_REAL, &(o).engine.dist_timeout, "SECONDS", \
      "with --tp: how long a rank waits for another before all end (default: 60)", 0.001, 1e6}, \
     {"threads", 't', OPT_INT, &(o).engine.threads, "N", \

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct CUtensorMap_st; /* 128 bytes, at a multiple of 64; only the driver knows what is in them */
+struct CUdevResource_st; /* below: cuda_resource */
+struct CUtensorMap_st;   /* 128 bytes, at a multiple of 64; only the driver knows what is in them */
 
 /* (type, what it is to us) */
 #define CUDA_TYPES(X)                                                                                                  \
@@ -25,6 +26,9 @@ struct CUtensorMap_st; /* 128 bytes, at a multiple of 64; only the driver knows 
     X(CUstreamCaptureMode, unsigned)                                                                                   \
     X(CUgraph, struct CUgraph_st *)                                                                                    \
     X(CUgraphExec, struct CUgraphExec_st *)                                                                            \
+    X(CUgreenCtx, struct CUgreenCtx_st *)                                                                              \
+    X(CUdevResourceDesc, struct CUdevResourceDesc_st *)                                                                \
+    X(CUdevResourceType, unsigned)                                                                                     \
     X(CUtensorMapDataType, unsigned)                                                                                   \
     X(CUtensorMapInterleave, unsigned)                                                                                 \
     X(CUtensorMapSwizzle, unsigned)                                                                                    \
@@ -47,6 +51,8 @@ struct CUtensorMap_st; /* 128 bytes, at a multiple of 64; only the driver knows 
     X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                                                                \
     X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)                                                       \
     X(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                                                              \
+    X(CU_DEV_RESOURCE_TYPE_SM, 1)                                                                                      \
+    X(CU_GREEN_CTX_DEFAULT_STREAM, 1)                                                                                  \
     X(CU_STREAM_NON_BLOCKING, 1)                                                                                       \
     X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                                                          \
     X(CU_EVENT_DISABLE_TIMING, 2)                                                                                      \
@@ -75,6 +81,14 @@ struct CUtensorMap_st; /* 128 bytes, at a multiple of 64; only the driver knows 
     NEED(cuDeviceCanAccessPeer, (int *, CUdevice, CUdevice))                                                           \
     NEED(cuCtxEnablePeerAccess, (CUcontext, unsigned))                                                                 \
     NEED(cuStreamCreate, (CUstream *, unsigned))                                                                       \
+    MAY(cuDeviceGetDevResource, (CUdevice, struct CUdevResource_st *, CUdevResourceType)) /* these: 12.4 */            \
+    MAY(cuDevSmResourceSplitByCount, (struct CUdevResource_st *, unsigned *, const struct CUdevResource_st *,          \
+                                      struct CUdevResource_st *, unsigned, unsigned))                                  \
+    MAY(cuDevResourceGenerateDesc, (CUdevResourceDesc *, struct CUdevResource_st *, unsigned))                         \
+    MAY(cuGreenCtxCreate, (CUgreenCtx *, CUdevResourceDesc, CUdevice, unsigned))                                       \
+    MAY(cuGreenCtxDestroy, (CUgreenCtx))                                                                               \
+    MAY(cuCtxFromGreenCtx, (CUcontext *, CUgreenCtx))                                                                  \
+    MAY(cuGreenCtxStreamCreate, (CUstream *, CUgreenCtx, unsigned, int))                                               \
     NEED(cuStreamDestroy_v2, (CUstream))                                                                               \
     NEED(cuStreamSynchronize, (CUstream))                                                                              \
     NEED(cuEventCreate, (CUevent *, unsigned))                                                                         \
@@ -115,6 +129,18 @@ CUDA_TYPES(CUDA_TYPE)
 enum { CUDA_NUMBERS(CUDA_NUMBER) };
 #undef CUDA_NUMBER
 #endif
+
+/* cuda.h's CUdevResource: some of a chip's multiprocessors. */
+typedef struct {
+    CUdevResourceType type;
+    unsigned char internal[92];
+    union {
+        struct {
+            unsigned count, smallest_share, multiple; /* of multiprocessors; the last: that lie together */
+        } sm;
+        unsigned char larger[48];
+    };
+} cuda_resource;
 
 /* cuda.h's CUlaunchAttribute and CUlaunchConfig. */
 typedef struct {

@@ -60,6 +60,7 @@ static status gpu_choose(gpu *g, int ordinal, err *e) {
     if (r == CUDA_SUCCESS)
         r = g->cu.cuDeviceGetAttribute(&g->shared_max, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, g->id);
     if (r != CUDA_SUCCESS) return gpu_fail(g, r, e, "asking what it is");
+    g->chip_processors = g->processors;
     if (major != 9 || minor != 0)
         return err_set(e, ST_UNSUPPORTED,
                        "GPU %d (%s) has compute capability %d.%d; supported is 9.0 (H100, H200, GH200)", ordinal,
@@ -67,18 +68,55 @@ static status gpu_choose(gpu *g, int ordinal, err *e) {
     return ST_OK;
 }
 
-status gpu_open_from(gpu **out, const char *library, int ordinal, err *e) {
+/* A context and a stream on one of several equal parts of the multiprocessors, as many as go together. */
+static status open_part(gpu *g, gpu_part part, err *e) {
+    const cuda_driver *cu = &g->cu;
+    cuda_resource all = {0}, rest, parts[GPU_PARTS_MAX];
+    unsigned n = (unsigned)part.shares;
+    CUdevResourceDesc desc;
+    if (!cu->cuGreenCtxCreate || !cu->cuGreenCtxDestroy || !cu->cuDeviceGetDevResource ||
+        !cu->cuDevSmResourceSplitByCount || !cu->cuDevResourceGenerateDesc || !cu->cuCtxFromGreenCtx ||
+        !cu->cuGreenCtxStreamCreate)
+        return err_set(e, ST_UNSUPPORTED,
+                       "GPU %d (%s): the driver knows CUDA up to %d.%d; parts of a GPU need 12.4 (green contexts)",
+                       g->ordinal, g->name, cu->version / 1000, cu->version % 1000 / 10);
+    CUresult r = cu->cuDeviceGetDevResource(g->id, (struct CUdevResource_st *)&all, CU_DEV_RESOURCE_TYPE_SM);
+    if (r != CUDA_SUCCESS) return gpu_fail(g, r, e, "asking for its multiprocessors");
+    const unsigned multiple = all.sm.multiple ? all.sm.multiple : 8, each = all.sm.count / n / multiple * multiple;
+    if (!each || each < all.sm.smallest_share)
+        return err_set(e, ST_UNSUPPORTED, "GPU %d (%s): %u multiprocessors make no %u parts", g->ordinal, g->name,
+                       all.sm.count, n);
+    r = cu->cuDevSmResourceSplitByCount((struct CUdevResource_st *)parts, &n, (struct CUdevResource_st *)&all,
+                                        (struct CUdevResource_st *)&rest, 0, each);
+    if (r == CUDA_SUCCESS && n < (unsigned)part.shares)
+        return err_set(e, ST_UNSUPPORTED, "GPU %d (%s): %u parts of %u multiprocessors, %d are wanted", g->ordinal,
+                       g->name, n, each, part.shares);
+    if (r == CUDA_SUCCESS) r = cu->cuDevResourceGenerateDesc(&desc, (struct CUdevResource_st *)&parts[part.share], 1);
+    if (r == CUDA_SUCCESS) r = cu->cuGreenCtxCreate(&g->green, desc, g->id, CU_GREEN_CTX_DEFAULT_STREAM);
+    if (r == CUDA_SUCCESS) r = cu->cuCtxFromGreenCtx(&g->context, g->green);
+    if (r == CUDA_SUCCESS) r = cu->cuCtxSetCurrent(g->context);
+    if (r == CUDA_SUCCESS) r = cu->cuGreenCtxStreamCreate(&g->stream, g->green, CU_STREAM_NON_BLOCKING, 0);
+    g->processors = (int)parts[part.share].sm.count;
+    return r == CUDA_SUCCESS ? ST_OK : gpu_fail(g, r, e, "opening a part of it");
+}
+
+status gpu_open_from(gpu **out, const char *library, gpu_part part, err *e) {
     *out = NULL;
+    if (part.shares < 1 || part.shares > GPU_PARTS_MAX || part.share < 0 || part.share >= part.shares)
+        return err_set(e, ST_INPUT, "part %d of %d of a GPU: there may be up to %d", part.share, part.shares,
+                       GPU_PARTS_MAX);
     gpu *g = calloc(1, sizeof *g);
     if (!g) return err_nomem(e, "a GPU's state", sizeof *g);
     status st = cuda_driver_open(&g->cu, library, GPU_DRIVER_MIN, e);
-    if (st == ST_OK) st = gpu_choose(g, ordinal, e);
+    if (st == ST_OK) st = gpu_choose(g, part.ordinal, e);
     if (st == ST_OK) {
         CUresult r = g->cu.cuDevicePrimaryCtxRetain(&g->context, g->id);
         if (r == CUDA_SUCCESS) r = g->cu.cuCtxSetCurrent(g->context);
-        if (r == CUDA_SUCCESS) r = g->cu.cuStreamCreate(&g->stream, CU_STREAM_NON_BLOCKING);
-        st = r == CUDA_SUCCESS ? gpu_memory_open(g, e) : gpu_fail(g, r, e, "opening it");
+        if (r == CUDA_SUCCESS && part.shares == 1) r = g->cu.cuStreamCreate(&g->stream, CU_STREAM_NON_BLOCKING);
+        st = r == CUDA_SUCCESS ? ST_OK : gpu_fail(g, r, e, "opening it");
     }
+    if (st == ST_OK && part.shares > 1) st = open_part(g, part, e);
+    if (st == ST_OK) st = gpu_memory_open(g, e);
     if (st == ST_OK)
         *out = g;
     else
@@ -86,7 +124,8 @@ status gpu_open_from(gpu **out, const char *library, int ordinal, err *e) {
     return st;
 }
 
-status gpu_open(gpu **out, int ordinal, err *e) { return gpu_open_from(out, "libcuda.so.1", ordinal, e); }
+status gpu_open(gpu **out, int ordinal, err *e) { return gpu_open_part(out, (gpu_part){ordinal, 0, 1}, e); }
+status gpu_open_part(gpu **out, gpu_part part, err *e) { return gpu_open_from(out, "libcuda.so.1", part, e); }
 
 void gpu_close(gpu *g) {
     if (!g) return;
@@ -98,6 +137,7 @@ void gpu_close(gpu *g) {
         for (size_t i = 0; i < g->n_modules; i++) g->cu.cuModuleUnload(g->modules[i].module);
         if (g->stream) g->cu.cuStreamDestroy_v2(g->stream);
         g->cu.cuCtxSetCurrent(NULL);
+        if (g->green) g->cu.cuGreenCtxDestroy(g->green);
         g->cu.cuDevicePrimaryCtxRelease_v2(g->id);
     }
     for (gpu_kernel *k = g->kernels, *next; k; k = next) {
@@ -111,7 +151,7 @@ void gpu_close(gpu *g) {
 
 status gpu_reach(gpu *g, const gpu *other, err *e) {
     int can = 0;
-    if (g->id == other->id) return ST_OK; /* they have one context */
+    if (g->id == other->id) return ST_OK; /* parts of one GPU have its memory */
     CUresult r = g->cu.cuDeviceCanAccessPeer(&can, g->id, other->id);
     if (r == CUDA_SUCCESS && !can)
         return err_set(e, ST_UNSUPPORTED, "GPU %d (%s) cannot reach the memory of GPU %d (%s): no peer access",
@@ -122,9 +162,17 @@ status gpu_reach(gpu *g, const gpu *other, err *e) {
     return gpu_fail(g, r, e, "peer access to GPU %d", other->ordinal);
 }
 
+gpu_part gpu_part_of(const i64 *ordinals, i64 n, i64 at) {
+    gpu_part p = {.ordinal = (int)ordinals[at]};
+    for (i64 r = 0; r < n; r++)
+        if (ordinals[r] == ordinals[at]) p.share += r < at, p.shares++;
+    return p;
+}
+
 device *gpu_device(gpu *g) { return &g->dev; }
 const char *gpu_name(const gpu *g) { return g->name; }
 int gpu_processors(const gpu *g) { return g->processors; }
+int gpu_chip_processors(const gpu *g) { return g->chip_processors; }
 
 static status gpu_load(gpu *g, const gpu_image *image, CUmodule *out, err *e) {
     for (size_t i = 0; i < g->n_modules; i++)

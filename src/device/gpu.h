@@ -8,6 +8,7 @@
 
 typedef struct gpu gpu;
 typedef struct gpu_kernel gpu_kernel;
+enum { GPU_PARTS_MAX = 8 };
 
 /* A compiled kernel file: "rows" from rows.cu. The bytes are the caller's and stay. */
 typedef struct {
@@ -20,8 +21,17 @@ typedef struct {
  * driver, a driver too old, no GPU, no such ordinal, a driver call that failed; ST_UNSUPPORTED for another chip than
  * compute capability 9.0. The caller ends *out with gpu_close(). On failure *out is NULL. */
 status gpu_open(gpu **out, int ordinal, err *e);
+/* A share of a GPU: one of `shares` equal parts of its multiprocessors, the one of number `share`, as if it were a GPU by
+ * itself, so that several can be open and run at a time whose kernels wait for each other. Memory and its bandwidth are
+ * not divided. shares 1: all of it. ST_UNSUPPORTED: the driver is older than CUDA 12.4, or the chip has too few. */
+typedef struct {
+    int ordinal, share, shares;
+} gpu_part;
+status gpu_open_part(gpu **out, gpu_part part, err *e);
+/* What rank `at` of n has of its GPU, where ordinals [n] names each one's: ranks of one GPU divide it. */
+gpu_part gpu_part_of(const i64 *ordinals, i64 n, i64 at);
 /* The same with another library than the driver's libcuda.so.1, for tests. */
-status gpu_open_from(gpu **out, const char *library, int ordinal, err *e);
+status gpu_open_from(gpu **out, const char *library, gpu_part part, err *e);
 /* Waits for what is queued. NULL is allowed. Memory that was not released ends too, unless another library in the
  * process holds the GPU's context. */
 void gpu_close(gpu *g);
@@ -35,8 +45,9 @@ status gpu_reach(gpu *g, const gpu *other, err *e);
  * write does not wait for the GPU unless more is under way than its staging memory holds, read does. What a failed
  * read would have brought is zero. */
 device *gpu_device(gpu *g);
-const char *gpu_name(const gpu *g); /* "NVIDIA H200" */
-int gpu_processors(const gpu *g);   /* streaming multiprocessors: 132 */
+const char *gpu_name(const gpu *g);    /* "NVIDIA H200" */
+int gpu_processors(const gpu *g);      /* streaming multiprocessors: 132, or a part's */
+int gpu_chip_processors(const gpu *g); /* of all of it */
 
 /* The kernel `function` of `image`; loads the image when it is first seen. The kernel belongs to g. */
 status gpu_find(gpu *g, const gpu_image *image, const char *function, gpu_kernel **out, err *e);

@@ -31,9 +31,11 @@ struct gpu {
     device dev; /* first: a device * of this kind is a gpu * */
     cuda_driver cu;
     CUdevice id;
-    int ordinal, processors, shared_max; /* bytes of shared memory that a block may have */
+    gpu_part part;
+    int ordinal, processors, chip_processors, shared_max; /* bytes of shared memory that a block may have */
     char name[96];
-    CUcontext context;
+    CUcontext context; /* of the whole GPU, or of `green` */
+    CUgreenCtx green;  /* a part's; NULL: all of it */
     CUstream stream;
     gpu_module *modules;
     size_t n_modules;

@@ -32,7 +32,7 @@ status backend_open(backend *out, const backend_options *o, err *e) {
     if (!strcmp(o->name, "cpu")) return ops_init_cpu(&out->ops, o->act, o->isa, e);
     if (!backend_name_is_gpu(o->name))
         return err_set(e, ST_INPUT, "--device %s is not ref, cpu, cuda or cuda:N", o->name);
-    status st = gpu_open(&out->gpu, gpu_number(o->name), e);
+    status st = gpu_open_part(&out->gpu, o->gpu ? *o->gpu : (gpu_part){gpu_number(o->name), 0, 1}, e);
     if (st == ST_OK) st = ops_init_gpu(&out->ops, out->gpu, o->act, e);
     if (st == ST_OK) out->device = gpu_device(out->gpu);
     if (st == ST_OK && o->disable_fused) out->ops.fused = NULL;

@@ -2,14 +2,15 @@
 #ifndef KERNELS_BACKEND_H
 #define KERNELS_BACKEND_H
 #include "device/comm.h"
-#include "device/device.h"
+#include "device/gpu.h"
 #include "kernels/ops.h"
 
 typedef struct {
-    const char *name;   /* "ref", "cpu", "cuda", or "cuda:N" for GPU N as the driver counts */
-    dtype act;          /* of activations; ref computes in float32 whatever it says */
-    u32 isa;            /* cpu: the instruction sets that it may use (ISA_ALL) */
-    bool disable_fused; /* a GPU: what fused.h composes runs operation by operation */
+    const char *name;    /* "ref", "cpu", "cuda", or "cuda:N" for GPU N as the driver counts */
+    dtype act;           /* of activations; ref computes in float32 whatever it says */
+    u32 isa;             /* cpu: the instruction sets that it may use (ISA_ALL) */
+    bool disable_fused;  /* a GPU: what fused.h composes runs operation by operation */
+    const gpu_part *gpu; /* a GPU: which, and what of it; NULL: all of the one that name says */
 } backend_options;
 
 /* A table of operations and where they compute. Several may live at a time; one thread at a time uses each. */

@@ -44,7 +44,7 @@ static status check_device_options(const engine_options *o, const char *name, bo
 typedef struct {
     backend_options options;
     const char *tuned;
-    i64 gpus[COMM_RANKS_MAX]; /* of several ranks */
+    i64 ranks, gpus[COMM_RANKS_MAX]; /* the GPU of each of several ranks; one that stands there twice is divided */
 } backend_wish;
 
 /* --gpus 0,1,..: a number for each of n ranks; without it the first n. */
@@ -55,10 +55,6 @@ static status choose_gpus(const engine_options *o, i64 n, i64 gpus[], err *e) {
         gpus[r] = at ? strtol(at, &end, 10) : r;
         if (at && (end == at || *end != (r + 1 < n ? ',' : 0) || gpus[r] < 0 || gpus[r] > 63))
             return err_set(e, ST_INPUT, "--gpus %s: %lld numbers of GPUs are wanted, as 0,1", o->gpus, (long long)n);
-        for (i64 k = 0; k < r; k++)
-            if (gpus[k] == gpus[r])
-                return err_set(e, ST_UNSUPPORTED, "--gpus %s: GPU %lld twice: ranks have a GPU each", o->gpus,
-                               (long long)gpus[r]);
         if (at) at = end + 1;
     }
     return ST_OK;
@@ -67,10 +63,12 @@ static status choose_gpus(const engine_options *o, i64 n, i64 gpus[], err *e) {
 static status open_backend(rank *k, void *ud, err *e) {
     const backend_wish *w = ud;
     backend_options options = w->options;
-    char name[32];
+    gpu_part part;
+    k->sharing = w->ranks;
     if (k->comm && backend_name_is_gpu(options.name)) {
-        snprintf(name, sizeof name, "cuda:%lld", (long long)w->gpus[k->index]);
-        options.name = name;
+        part = gpu_part_of(w->gpus, w->ranks, k->index);
+        options.gpu = &part;
+        k->sharing = part.shares;
     }
     status st = backend_open(&k->backend, &options, e);
     if (st != ST_OK || !k->backend.gpu) return st;
@@ -80,8 +78,9 @@ static status open_backend(rank *k, void *ud, err *e) {
 /* The ranks with their backends, and the host's threads among them. */
 static status choose_backend(engine *g, const engine_options *o, err *e) {
     const char *name = o->device ? o->device : "cpu";
-    backend_wish w = {{.name = name, .act = DT_F32, .isa = ISA_ALL, .disable_fused = o->disable_fused}, o->tuned, {0}};
     const i64 n = max_i64(o->tp, 1);
+    backend_wish w = {
+        {.name = name, .act = DT_F32, .isa = ISA_ALL, .disable_fused = o->disable_fused}, o->tuned, n, {0}};
     ops_set_threads((int)o->threads);
     g->lim.eager = o->eager;
     g->lim.deterministic = o->deterministic;
@@ -173,13 +172,13 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
 static status set_memory(engine *g, err *e) {
     char weights[BYTES_TEXT], there[BYTES_TEXT];
     const backend *b = engine_backend(g);
-    g->lim.memory_max = b->device->available(b->device);
-    if (!b->gpu) return g->lim.memory_max /= (u64)g->ranks.n, ST_OK; /* ranks on the host share its memory */
-    for (i64 r = 1; r < g->ranks.n; r++) {
-        device *other = g->ranks.of[r].backend.device;
-        u64 has = other->available(other);
+    g->lim.memory_max = UINT64_MAX;
+    for (i64 r = 0; r < g->ranks.n; r++) {
+        const rank *k = &g->ranks.of[r];
+        u64 has = k->backend.device->available(k->backend.device) / (u64)k->sharing;
         g->lim.memory_max = has < g->lim.memory_max ? has : g->lim.memory_max;
     }
+    if (!b->gpu) return ST_OK;
     g->lim.reserve = GPU_RESERVE;
     if (rank_weights(g) >= g->lim.memory_max)
         return err_set(e, ST_LIMIT,

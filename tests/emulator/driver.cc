@@ -607,7 +607,7 @@ static CUcontext owner(CUdeviceptr p) {
 }
 static bool reaches(CUcontext c, CUdeviceptr p) {
     CUcontext of = owner(p);
-    return !of || of == c || (c->peers >> of->device & 1);
+    return !of || of->device == c->device || (c->peers >> of->device & 1);
 }
 /* Does what is handed to a kernel on c point into another device's memory? Any eight bytes that could be an address. */
 static bool points_elsewhere(CUcontext c, const void *args, size_t bytes) {
@@ -734,6 +734,40 @@ CUresult cuCtxEnablePeerAccess(CUcontext of, unsigned) {
     if (!current || of == current) return CUDA_ERROR_INVALID_VALUE;
     return current->peers |= 1u << of->device, 0;
 }
+/* Parts of a GPU: contexts of their own, whose kernels run side by side as those of several GPUs do. */
+struct CUgreenCtx_st {
+    CUctx_st context;
+};
+struct CUdevResourceDesc_st {
+    unsigned processors;
+};
+CUresult cuDeviceGetDevResource(CUdevice, struct CUdevResource_st *to, CUdevResourceType type) {
+    cuda_resource all = {};
+    all.type = type, all.sm.count = 2 * PROCESSORS, all.sm.smallest_share = all.sm.multiple = 1;
+    return *(cuda_resource *)to = all, 0;
+}
+CUresult cuDevSmResourceSplitByCount(struct CUdevResource_st *to, unsigned *n, const struct CUdevResource_st *from,
+                                     struct CUdevResource_st *, unsigned, unsigned each) {
+    const cuda_resource *all = (const cuda_resource *)from;
+    if (!each || each > all->sm.count) return CUDA_ERROR_INVALID_VALUE;
+    if (*n > all->sm.count / each) *n = all->sm.count / each;
+    for (unsigned i = 0; i < *n; i++) ((cuda_resource *)to)[i] = *all, ((cuda_resource *)to)[i].sm.count = each;
+    return 0;
+}
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *d, struct CUdevResource_st *r, unsigned n) {
+    return n == 1 ? (*d = new CUdevResourceDesc_st{((cuda_resource *)r)->sm.count}, 0) : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuGreenCtxCreate(CUgreenCtx *g, CUdevResourceDesc d, CUdevice on, unsigned flags) {
+    if (flags != CU_GREEN_CTX_DEFAULT_STREAM || !d) return CUDA_ERROR_INVALID_VALUE;
+    delete d;
+    *g = new CUgreenCtx_st{};
+    return (*g)->context.device = on, 0;
+}
+CUresult cuGreenCtxDestroy(CUgreenCtx g) { return delete g, 0; }
+CUresult cuCtxFromGreenCtx(CUcontext *c, CUgreenCtx g) { return *c = &g->context, 0; }
+CUresult cuGreenCtxStreamCreate(CUstream *s, CUgreenCtx g, unsigned, int) {
+    return *s = new CUstream_st{&g->context, nullptr}, 0;
+}
 CUresult cuStreamCreate(CUstream *s, unsigned) {
     if (!current) return CUDA_ERROR_INVALID_HANDLE;
     return *s = new CUstream_st{current, nullptr}, 0;
@@ -750,7 +784,7 @@ CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) {
 CUresult cuEventSynchronize(CUevent) { return 0; }
 CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
     if (!current) return CUDA_ERROR_INVALID_HANDLE;
-    return *left = MEMORY - current->used, *total = MEMORY, 0;
+    return *left = MEMORY - contexts[current->device].used, *total = MEMORY, 0;
 }
 /* Shared mappings, so that the system counts them apart from the program's own memory (RssShmem, not RssAnon). */
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
@@ -759,14 +793,14 @@ CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
     void *m = mmap(nullptr, n + 256, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (m == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     allocated[ *p = (CUdeviceptr)m] = {n + 256, current};
-    return current->used += n + 256, 0;
+    return contexts[current->device].used += n + 256, 0;
 }
 CUresult cuMemFree_v2(CUdeviceptr p) {
     std::lock_guard<std::mutex> hold(lock);
     auto at = allocated.find(p);
     if (at == allocated.end() || at->second.of != current) return CUDA_ERROR_INVALID_VALUE;
     munmap((void *)p, at->second.bytes);
-    current->used -= at->second.bytes;
+    contexts[current->device].used -= at->second.bytes;
     return allocated.erase(at), 0;
 }
 /* Memory of the stream's device, at least n bytes of it. */

@@ -99,10 +99,10 @@ static void same(const char *what, const f32 *a, const f32 *b, i64 vocab) {
 }
 
 /* The logits of so many ranks beside those of one GPU and of ref. */
-static void divided(const char *dir, const random_model *m, i64 tp) {
+static void divided(const char *dir, const random_model *m, i64 tp, const char *gpus) {
     engine_options o = {.device = "cuda"};
     f32 *ref = logits_of(dir, m, (engine_options){.device = "ref"}, false), *one = logits_of(dir, m, o, true);
-    o.tp = tp;
+    o.tp = tp, o.gpus = gpus;
     f32 *all = logits_of(dir, m, o, true), *again;
     o.eager = true;
     again = logits_of(dir, m, o, true);
@@ -143,9 +143,10 @@ static void models_divided(void **state) {
                                .embed = WF_BF16,
                                .router = WF_BF16};
     char dir[64];
-    divided("models/nano", &nano, 2);
+    divided("models/nano", &nano, 2, NULL);
+    divided("models/nano", &nano, 2, "3,3");
     assert_true(random_model_write(&four, 31, dir, NULL));
-    divided(dir, &four, 4);
+    divided(dir, &four, 4, "0,1,0,1");
     random_model_remove(dir);
 }
 
@@ -164,7 +165,7 @@ static void what_is_refused(void **state) {
     refused((engine_options){.tp = 2, .gpus = "0"}, "--gpus 0: 2 numbers of GPUs are wanted");
     refused((engine_options){.tp = 2, .gpus = "0,1,2"}, "--gpus 0,1,2: 2 numbers");
     refused((engine_options){.tp = 2, .gpus = "0,x"}, "--gpus 0,x: 2 numbers");
-    refused((engine_options){.tp = 2, .gpus = "1,1"}, "--gpus 1,1: GPU 1 twice");
+    refused((engine_options){.tp = 2, .gpus = "1,1,1"}, "--gpus 1,1,1: 2 numbers");
     refused((engine_options){.gpus = "1"}, "--gpus is for --device cuda with --tp");
     refused((engine_options){.tp = 2, .device = "cuda:1"}, "--device cuda:1 with --tp: --gpus says which");
     setenv("EMU_NO_PEERS", "1", 1);

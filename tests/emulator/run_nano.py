@@ -56,7 +56,7 @@ expect(
 bad = run("run", "--disable-fused", "-p", "x")
 expect("--disable-fused is refused on the CPU", bad.returncode == 1 and "--disable-fused" in bad.stderr, bad.stderr)
 sums = run("bench", "allreduce", "--gpus", "0,0", "--dim", "64", "--rows", "1,3")
-expect("two ranks of one GPU sum", sums.returncode == 0 and "several share a GPU" in sums.stdout, sums.stderr)
+expect("two ranks of one GPU sum", sums.returncode == 0 and "several have a part of a GPU" in sums.stdout, sums.stderr)
 bad = run("bench", "allreduce", "--gpus", "0")
 expect("one rank is none", bad.returncode == 1 and "--gpus: two ranks or more" in bad.stderr, bad.stderr)
 ids = json.dumps({"ids": list(range(300, 370))}) + "\n"  # more than a page, in one prefill

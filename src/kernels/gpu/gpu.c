@@ -153,7 +153,8 @@ static status tuned_gemm(gpu_backend *b, const char *place, err *e) {
     }
     status st = file_read(b->gemms_name, TUNED_FILE_MOST, &text, e);
     if (st == ST_OK)
-        st = gemm_parse(&b->gemm_rows, text.data, text.len, b->gemms_name, gpu_name(b->g), gpu_processors(b->g), e);
+        st =
+            gemm_parse(&b->gemm_rows, text.data, text.len, b->gemms_name, gpu_name(b->g), gpu_chip_processors(b->g), e);
     buf_free(&text);
     if (st == ST_OK) b->gemms = &b->gemm_rows;
     return st;
@@ -164,7 +165,7 @@ static status tuned_experts(gpu_backend *b, const char *place, err *e) {
     tuned_free(&b->tuned_rows);
     status st = file_read(place, TUNED_FILE_MOST, &text, e);
     if (st == ST_OK)
-        st = tuned_parse(&b->tuned_rows, text.data, text.len, place, gpu_name(b->g), gpu_processors(b->g), e);
+        st = tuned_parse(&b->tuned_rows, text.data, text.len, place, gpu_name(b->g), gpu_chip_processors(b->g), e);
     buf_free(&text);
     if (st != ST_OK) return st;
     snprintf(b->tuned_name, sizeof b->tuned_name, "%s", place);
@@ -186,6 +187,9 @@ status ops_gpu_tuned(ops *o, const char *place, err *e) {
         if (st != ST_OK) return st;
         place = path;
     }
+    if (gpu_processors(b->g) < gpu_chip_processors(b->g))
+        log_once(place, "%s was measured on all %d processors of %s: a rank that has %d runs by the same choices",
+                 place, gpu_chip_processors(b->g), gpu_name(b->g), gpu_processors(b->g));
     status st = tuned_gemm(b, place, e);
     if (st != ST_OK || !folder || file_exists(place)) return st == ST_OK ? tuned_experts(b, place, e) : st;
     log_once(path,

@@ -147,6 +147,58 @@ API CUresult cuFuncLoad(CUfunction f) {
     f->loaded = 1;
     return CUDA_SUCCESS;
 }
+/* Parts: the words of `internal` say where one begins. */
+API CUresult cuDeviceGetDevResource(CUdevice d, struct CUdevResource_st *to, CUdevResourceType type) {
+    ENTER(1);
+    *(cuda_resource *)to = (cuda_resource){.type = type, .sm = {132, 8, 8}};
+    return d >= 100 && type == CU_DEV_RESOURCE_TYPE_SM ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+API CUresult cuDevSmResourceSplitByCount(struct CUdevResource_st *to, unsigned *n, const struct CUdevResource_st *from,
+                                         struct CUdevResource_st *rest, unsigned flags, unsigned each) {
+    ENTER(1);
+    const cuda_resource *all = (const cuda_resource *)from;
+    if (!to || !rest || flags || each % all->sm.multiple || each < all->sm.smallest_share)
+        return CUDA_ERROR_INVALID_VALUE;
+    *n = *n < all->sm.count / each ? *n : all->sm.count / each;
+    if (fake.parts && *n > fake.parts) *n = fake.parts;
+    for (unsigned i = 0; i < *n; i++) {
+        cuda_resource *part = (cuda_resource *)to + i;
+        *part = *all;
+        part->sm.count = each;
+        part->internal[0] = (unsigned char)(i * each);
+    }
+    return CUDA_SUCCESS;
+}
+API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *d, struct CUdevResource_st *r, unsigned n) {
+    ENTER(1);
+    fake.part = ((cuda_resource *)r)->internal[0];
+    *d = (CUdevResourceDesc)&fake.part;
+    return n == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+API CUresult cuGreenCtxCreate(CUgreenCtx *g, CUdevResourceDesc d, CUdevice on, unsigned flags) {
+    ENTER(1);
+    if (d != (CUdevResourceDesc)&fake.part || on < 100 || flags != CU_GREEN_CTX_DEFAULT_STREAM)
+        return CUDA_ERROR_INVALID_VALUE;
+    *g = (CUgreenCtx)&fake.greens;
+    fake.greens++;
+    return CUDA_SUCCESS;
+}
+API CUresult cuGreenCtxDestroy(CUgreenCtx g) {
+    ENTER(0);
+    fake.greens -= g == (CUgreenCtx)&fake.greens;
+    return CUDA_SUCCESS;
+}
+API CUresult cuCtxFromGreenCtx(CUcontext *c, CUgreenCtx g) {
+    ENTER(1);
+    *c = (CUcontext)&the_context;
+    return g == (CUgreenCtx)&fake.greens ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+API CUresult cuGreenCtxStreamCreate(CUstream *s, CUgreenCtx g, unsigned flags, int priority) {
+    ENTER(1);
+    *s = (CUstream)&the_stream;
+    fake.streams++;
+    return g && flags == CU_STREAM_NON_BLOCKING && !priority ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 #endif
 API CUresult cuDeviceGetCount(int *n) {
     ENTER(0);

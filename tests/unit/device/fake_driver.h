@@ -12,6 +12,7 @@ typedef struct {
     int fail_after;       /* ... when called this many times more */
     unsigned fail_result; /* ... with this */
     bool no_peers;        /* GPUs do not reach each other's memory */
+    unsigned parts;       /* the most that a GPU's multiprocessors are split into; 0: any number */
     /* told by the driver */
     u64 used;                                               /* bytes of device memory */
     int contexts, streams, events, pinned, modules, graphs; /* that live */
@@ -19,6 +20,7 @@ typedef struct {
     int free_while_busy;     /* memory freed while operations were queued */
     int shared_limit;        /* the last one set */
     int peers;               /* times that peer access was asked for */
+    int greens, part;        /* contexts of a part that live; the first multiprocessor of the last one's */
     unsigned block[3], grid[3], shared;
 } fake_state;
 

@@ -29,6 +29,9 @@ SAME_PLACE(cuda_launch, stream, CUlaunchConfig, hStream)
 SAME_PLACE(cuda_launch, attributes, CUlaunchConfig, attrs)
 SAME_PLACE(cuda_launch, n_attributes, CUlaunchConfig, numAttrs)
 SAME_PLACE(cuda_launch_attribute, value, CUlaunchAttribute, value)
+SAME_PLACE(cuda_resource, sm.count, CUdevResource, sm.smCount)
+SAME_PLACE(cuda_resource, sm.multiple, CUdevResource, sm.smCoscheduledAlignment)
+_Static_assert(sizeof(cuda_resource) == sizeof(CUdevResource), "CUdevResource has another size in cuda.h");
 _Static_assert(sizeof(cuda_launch) == sizeof(CUlaunchConfig), "CUlaunchConfig has another size in cuda.h");
 _Static_assert(sizeof(cuda_launch_attribute) == sizeof(CUlaunchAttribute), "CUlaunchAttribute too");
 

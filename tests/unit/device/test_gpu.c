@@ -28,21 +28,21 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    return fake->contexts || fake->streams || fake->events || fake->pinned || fake->modules || fake->graphs ||
-           fake->used;
+    return fake->contexts || fake->greens || fake->streams || fake->events || fake->pinned || fake->modules ||
+           fake->graphs || fake->used;
 }
 
 static gpu *opened(int ordinal) {
     gpu *g;
     err e;
-    if (gpu_open_from(&g, library, ordinal, &e) != ST_OK) fail_msg("%s", e.text);
+    if (gpu_open_from(&g, library, (gpu_part){ordinal, 0, 1}, &e) != ST_OK) fail_msg("%s", e.text);
     return g;
 }
 
 static void expect_refused(const char *from, int ordinal, status st, const char *part) {
     gpu *g = (gpu *)&g;
     err e;
-    assert_int_equal(gpu_open_from(&g, from, ordinal, &e), st);
+    assert_int_equal(gpu_open_from(&g, from, (gpu_part){ordinal, 0, 1}, &e), st);
     assert_null(g);
     if (!strstr(e.text, part)) fail_msg("\"%s\" lacks \"%s\"", e.text, part);
     assert_null(strchr(e.text, '\n'));
@@ -88,7 +88,7 @@ static void driver_without_optional_functions(void **state) {
     gpu_kernel *k;
     err e;
     path_of(path, "libcuda_old.so");
-    assert_int_equal(gpu_open_from(&g, path, 0, &e), ST_OK);
+    assert_int_equal(gpu_open_from(&g, path, (gpu_part){0, 0, 1}, &e), ST_OK);
     assert_int_equal(gpu_find(g, &image, "scale", &k, &e), ST_OK);
     assert_int_equal(gpu_find(g, &image, "nothing", &k, &e), ST_DEVICE);
     assert_non_null(strstr(e.text, "failed: CUDA error 500"));
@@ -124,6 +124,59 @@ static void peers(void **state) {
     assert_int_equal(gpu_reach(b, a, &e), ST_UNSUPPORTED);
     if (!strstr(e.text, "GPU 1 (Fake H1) cannot reach the memory of GPU 0 (Fake H0)")) fail_msg("%s", e.text);
     gpu_close(a), gpu_close(b), gpu_close(again);
+}
+
+static void part_refused(const char *from, gpu_part part, status st, const char *text) {
+    gpu *g = NULL;
+    err e = {0};
+    assert_int_equal(gpu_open_from(&g, from, part, &e), st);
+    assert_null(g);
+    if (!strstr(e.text, text)) fail_msg("\"%s\" lacks \"%s\"", e.text, text);
+    assert_int_equal(fake->greens, 0);
+}
+
+/* Equal parts, whose sizes go up in eights: 64 of 132 for each of two. */
+static void parts_of_a_gpu(void **state) {
+    (void)state;
+    char old[4200];
+    err e = {0};
+    gpu *g[8];
+    const struct { int shares, processors; } cases[] = {{1, 132}, {2, 64}, {3, 40}, {4, 32}, {8, 16}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        for (int k = 0; k < cases[i].shares; k++) {
+            if (gpu_open_from(&g[k], library, (gpu_part){1, k, cases[i].shares}, &e) != ST_OK) fail_msg("%s", e.text);
+            assert_int_equal(gpu_processors(g[k]), cases[i].processors);
+            assert_int_equal(gpu_chip_processors(g[k]), 132);
+            if (cases[i].shares > 1) assert_int_equal(fake->part, k * cases[i].processors);
+        }
+        assert_int_equal(fake->greens, cases[i].shares > 1 ? cases[i].shares : 0);
+        for (int k = 0; k < cases[i].shares; k++) gpu_close(g[k]);
+        assert_int_equal(fake->greens, 0);
+    }
+    part_refused(library, (gpu_part){0, 0, 9}, ST_INPUT, "part 0 of 9 of a GPU: there may be up to 8");
+    part_refused(library, (gpu_part){0, 2, 2}, ST_INPUT, "part 2 of 2");
+    path_of(old, "libcuda_old.so");
+    part_refused(old, (gpu_part){0, 0, 2}, ST_UNSUPPORTED, "parts of a GPU need 12.4 (green contexts)");
+    fake->parts = 3;
+    part_refused(library, (gpu_part){0, 1, 4}, ST_UNSUPPORTED,
+                 "GPU 0 (Fake H0): 3 parts of 32 multiprocessors, 4 are wanted");
+    fake->parts = 0;
+    const char *const calls[] = {"cuDeviceGetDevResource",    "cuDevSmResourceSplitByCount", "cuGreenCtxCreate",
+                                 "cuDevResourceGenerateDesc", "cuCtxFromGreenCtx",           "cuGreenCtxStreamCreate"};
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        fake->fail_in = calls[i], fake->fail_after = 0, fake->fail_result = CUDA_ERROR_INVALID_VALUE;
+        part_refused(library, (gpu_part){0, 1, 4}, ST_DEVICE, "CUDA_ERROR_INVALID_VALUE");
+    }
+}
+
+static void gpu_of_each_rank(void **state) {
+    (void)state;
+    const i64 gpus[] = {3, 0, 3, 1, 3};
+    const gpu_part want[] = {{3, 0, 3}, {0, 0, 1}, {3, 1, 3}, {1, 0, 1}, {3, 2, 3}};
+    for (i64 i = 0; i < 5; i++) {
+        gpu_part p = gpu_part_of(gpus, 5, i);
+        assert_true(p.ordinal == want[i].ordinal && p.share == want[i].share && p.shares == want[i].shares);
+    }
 }
 
 static void no_such_ordinal(void **state) {
@@ -504,7 +557,7 @@ static bool scenario(char *out) {
     i32 x[4] = {1, 2, 3, 4}, back[4];
     void *p = NULL;
     *out = 0;
-    if (gpu_open_from(&g, library, 0, &e) == ST_OK) {
+    if (gpu_open_from(&g, library, (gpu_part){0, 0, 1}, &e) == ST_OK) {
         device *d = gpu_device(g);
         status st = gpu_find(g, &image, "scale", &k, &e);
         if (st == ST_OK) st = gpu_shared(g, k, 100000, &e);
@@ -590,6 +643,8 @@ int main(void) {
                                        TEST(driver_too_old),
                                        TEST(no_gpu),
                                        TEST(peers),
+                                       TEST(parts_of_a_gpu),
+                                       TEST(gpu_of_each_rank),
                                        TEST(no_such_ordinal),
                                        TEST(wrong_chip),
                                        TEST(memory_is_zeroed_and_counted),

@@ -24,9 +24,9 @@ static i64 tiles_of(const gpu_skinny_args *k, i64 height) {
     return tiles;
 }
 
-/* Clusters of c blocks that run at once, a block a multiprocessor, on a chip of 132: each lies within a part of 14
- * to 18 (32 of 4 and 16 of 8 took two rounds). */
-static i64 at_once(i64 c) { return c == 1 ? 128 : c == 2 ? 64 : c == 4 ? 30 : 15; }
+/* Clusters of c blocks that run at once, a block a multiprocessor. Measured on a chip of 132, where each lies within a
+ * part of 14 to 18 (32 of 4 and 16 of 8 took two rounds); for a share of a chip, that share of them. */
+static i64 at_once(i64 c, i64 processors) { return (c == 1 ? 128 : c == 2 ? 64 : c == 4 ? 30 : 15) * processors / 132; }
 
 /* Nanoseconds, about: a multiprocessor gets 37 bytes in one from the L2 cache; blocks of a cluster meet and read
  * each other's sums. */
@@ -36,13 +36,14 @@ static i64 cost_of(i64 height, i64 cluster, i64 units) {
 }
 
 /* The lowest tiles that are all under way at once, `beside` more blocks too, in the best of clusters. */
-static bool tma_cut(const gpu_skinny_args *k, i64 units, i64 highest, i64 other_blocks, skinny_tma_cut *best) {
+static bool tma_cut(const gpu_skinny_args *k, i64 units, i64 highest, i64 other_blocks, i64 processors,
+                    skinny_tma_cut *best) {
     i64 best_cost = 0;
     bool up = false;
     for (int i = 0; i < GPU_PARTS && k->part[i].w; i++) up |= k->part[i].up != NULL;
     for (i64 c = 1; c <= CLUSTER_MAX && c <= units; c *= 2) {
         i64 height = 32, cost;
-        while (tiles_of(k, height) * c > at_once(c) * c - other_blocks && height <= highest)
+        while (tiles_of(k, height) * c > at_once(c, processors) * c - other_blocks && height <= highest)
             height += up || height >= SPLIT_UPTO ? 16 : 8;
         if (height > highest) continue;
         cost = cost_of(height, c, units);
@@ -84,7 +85,8 @@ bool gpu_run_skinny_tma(const gpu_backend *b, const gpu_skinny_args *k, const gp
     for (int i = 0; i < GPU_PARTS && k->part[i].w; i++)
         if (!add && !is_whole(&k->part[i])) return false;
     i64 gates = gate ? gpu_gate_blocks(gate, SKINNY_TMA_THREADS, SKINNY_TMA_DIGITS) : 0;
-    if (!tma_cut(k, p->units, gate || add ? AFTER_UPTO : HIGHEST, gate ? GATES_MOST : 0, &c)) return false;
+    if (!tma_cut(k, p->units, gate || add ? AFTER_UPTO : HIGHEST, gate ? GATES_MOST : 0, gpu_processors(b->g), &c))
+        return false;
     if (add && (c.tiles > GPU_DEFERRED_PARTS || k->part[0].rows % 4)) return false;
     p->height = (int)c.height, p->cluster = (int)c.cluster, p->blocks = (int)(c.tiles * c.cluster);
     share_memory(p);
