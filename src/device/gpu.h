@@ -21,9 +21,9 @@ typedef struct {
  * driver, a driver too old, no GPU, no such ordinal, a driver call that failed; ST_UNSUPPORTED for another chip than
  * compute capability 9.0. The caller ends *out with gpu_close(). On failure *out is NULL. */
 status gpu_open(gpu **out, int ordinal, err *e);
-/* A share of a GPU: one of `shares` equal parts of its multiprocessors, the one of number `share`, as if it were a GPU by
- * itself, so that several can be open and run at a time whose kernels wait for each other. Memory and its bandwidth are
- * not divided. shares 1: all of it. ST_UNSUPPORTED: the driver is older than CUDA 12.4, or the chip has too few. */
+/* A share of a GPU: one of `shares` equal parts of its multiprocessors, the one of number `share`, as if it were a GPU
+ * by itself, so that several can be open and run at a time whose kernels wait for each other. Memory and its bandwidth
+ * are not divided. shares 1: all of it. ST_UNSUPPORTED: the driver is older than CUDA 12.4, or the chip has too few. */
 typedef struct {
     int ordinal, share, shares;
 } gpu_part;
