@@ -18,7 +18,7 @@ struct comm {
     i64 rank, ranks;
     /* x [n] of DT_F32 or DT_BF16 becomes the sum of all ranks' x. */
     void (*all_reduce)(comm *c, void *x, i64 n, dtype type);
-    /* all [ranks, bytes]: every rank's `mine`. */
+    /* all [ranks, bytes]: every rank's `mine`, which may lie at its place there. */
     void (*all_gather)(comm *c, const void *mine, void *all, u64 bytes);
     /* mine [n]: the sum of all ranks' x [ranks, n] at this rank's place. */
     void (*reduce_scatter)(comm *c, const void *x, void *mine, i64 n, dtype type);
@@ -26,6 +26,10 @@ struct comm {
      * in_counts[r] from each, in the same order. The counts [ranks] are on the host; what one sends the other must
      * expect. */
     void (*all_to_all)(comm *c, const void *out, const i64 *out_counts, void *in, const i64 *in_counts, u64 size);
+    /* A matrix [n, first[ranks]] of 32-bit elements, of which each rank has columns first[rank] to first[rank + 1] - 1,
+     * is divided by rows instead: `rows` gets all columns of those that are this rank's by comm_rows(). first
+     * [ranks + 1] is on the host, the same everywhere. */
+    void (*columns_to_rows)(comm *c, const void *columns, i64 n, const i64 *first, void *rows);
     /* x [bytes] of rank `root` becomes everybody's. */
     void (*broadcast)(comm *c, void *x, u64 bytes, i64 root);
     void (*barrier)(comm *c);
@@ -37,6 +41,15 @@ struct comm {
 };
 
 enum { COMM_RANKS_MAX = 64, COMM_DEADLINE_S = 60 };
+
+/* Which of n rows are a rank's: as many for each, rounded up, so that the last ones may have fewer or none. */
+typedef struct {
+    i64 from, to;
+} row_range;
+static inline row_range comm_rows(i64 n, i64 ranks, i64 rank) {
+    const i64 each = ceil_div(n, ranks);
+    return (row_range){min_i64(n, rank * each), min_i64(n, (rank + 1) * each)};
+}
 
 /* A group of threads of this process that share memory: out[ranks], each for one thread. deadline_s: the longest that
  * one may wait for another. */

@@ -20,11 +20,12 @@ typedef enum {
     CALL_ALL_GATHER,
     CALL_REDUCE_SCATTER,
     CALL_ALL_TO_ALL,
+    CALL_COLUMNS_TO_ROWS,
     CALL_BROADCAST,
     CALL_BARRIER
 } call_kind;
-static const char *const call_names[] = {"all-reduce", "all-gather", "reduce-scatter",
-                                         "all-to-all", "broadcast",  "barrier"};
+static const char *const call_names[] = {"all-reduce",      "all-gather", "reduce-scatter", "all-to-all",
+                                         "columns to rows", "broadcast",  "barrier"};
 
 /* What a rank calls: kind, size and root must be everybody's; the others read `data`. */
 typedef struct {
@@ -198,7 +199,10 @@ static void host_all_reduce(comm *c, void *x, i64 n, dtype type) {
 
 static void host_all_gather(comm *c, const void *mine, void *all, u64 bytes) {
     if (!begin(c, (comm_post){CALL_ALL_GATHER, bytes, 0, mine, NULL})) return;
-    for (i64 r = 0; r < c->ranks; r++) memcpy((u8 *)all + (u64)r * bytes, post_of(c, r)->data, bytes);
+    for (i64 r = 0; r < c->ranks; r++) {
+        u8 *to = (u8 *)all + (u64)r * bytes;
+        if (to != post_of(c, r)->data) memcpy(to, post_of(c, r)->data, bytes);
+    }
     meet(host_of(c));
 }
 
@@ -223,6 +227,19 @@ static void host_all_to_all(comm *c, const void *out, const i64 *out_counts, voi
             return;
         }
         if (in_counts[r]) memcpy(to, (const u8 *)from->data + before * size, (u64)in_counts[r] * size);
+    }
+    meet(host_of(c));
+}
+
+static void host_columns_to_rows(comm *c, const void *columns, i64 n, const i64 *first, void *rows) {
+    const row_range own = comm_rows(n, c->ranks, c->rank);
+    if (!begin(c, (comm_post){CALL_COLUMNS_TO_ROWS, (u64)n, first[c->ranks], columns, NULL})) return;
+    for (i64 r = 0; r < c->ranks; r++) {
+        const u32 *from = post_of(c, r)->data;
+        const i64 width = first[r + 1] - first[r];
+        for (i64 i = own.from; i < own.to; i++)
+            memcpy((u32 *)rows + (i - own.from) * first[c->ranks] + first[r], from + i * width,
+                   (u64)width * sizeof *from);
     }
     meet(host_of(c));
 }
@@ -263,6 +280,7 @@ static const comm host_table = {.name = "shared memory",
                                 .all_gather = host_all_gather,
                                 .reduce_scatter = host_reduce_scatter,
                                 .all_to_all = host_all_to_all,
+                                .columns_to_rows = host_columns_to_rows,
                                 .broadcast = host_broadcast,
                                 .barrier = host_barrier,
                                 .finish = host_comm_finish,

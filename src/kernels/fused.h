@@ -123,9 +123,10 @@ typedef struct rank_seams {
     i64 (*gather)(const ops *o, void *x, i64 n, i64 dim);
     /* The experts' results of so many rows back to the n rows of this rank, summed. */
     void (*scatter)(const ops *o, void *y, i64 gathered, i64 n, i64 dim);
-    /* logits [n, rows `stride` apart]: each rank's share of the vocabulary becomes all of it. */
-    void (*head)(const ops *o, f32 *logits, i64 n, i64 stride);
-    /* ids [n] that were drawn: those of one rank become everybody's. */
+    /* logits [n, this rank's share of the vocabulary]: `rows` gets the whole ones of the rows that this rank draws,
+     * those of comm_rows() (device/comm.h). */
+    void (*head)(const ops *o, const f32 *logits, i64 n, f32 *rows);
+    /* ids [n, rounded up to a multiple of ranks]: each rank has drawn its rows'; all get all. */
     void (*draw)(const ops *o, i32 *ids, i64 n);
 } rank_seams;
 

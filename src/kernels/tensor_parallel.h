@@ -1,13 +1,20 @@
 /* kernels/tensor_parallel.h: the seams of fused.h for ranks that hold a share of every matrix.
  *
  * Heads, expert widths and the vocabulary are divided: products with q_b, kv_b, gate and up need nothing of the others,
- * o and down make parts of a sum, the embedding has rows of its own. So a layer has two sums over the ranks. */
+ * o and down make parts of a sum, the embedding has rows of its own. So a layer has two sums over the ranks. Each rank
+ * has logits of a share of the vocabulary; they are divided by rows to draw tokens, so that a rank draws an Nth of
+ * them, from whole rows, by the operations of one rank: the same tokens, and no rank sees all logits. */
 #ifndef KERNELS_TENSOR_PARALLEL_H
 #define KERNELS_TENSOR_PARALLEL_H
 #include "device/comm.h"
 #include "kernels/fused.h"
 
-/* `c` moves the data and must outlive the seams. */
-rank_seams tensor_parallel_seams(comm *c);
+typedef struct {
+    comm *c;                             /* moves the data */
+    i64 vocab_first[COMM_RANKS_MAX + 1]; /* where each rank's share of the vocabulary begins; the last: where it ends */
+} tensor_parallel;
+
+/* *p must outlive the seams. */
+rank_seams tensor_parallel_seams(tensor_parallel *p);
 
 #endif

@@ -259,55 +259,62 @@ static void head(model *m, const model_batch *b) {
                                       .x_stride = c->hidden,
                                       .y_stride = c->vocab_held,
                                       .y_type = DT_F32});
-    const rank_seams *r = m->o->ranks;
-    if (r && r->head) r->head(m->o, m->logits, b->n_out, c->vocab_held);
 }
 
 static bool is_cut(const sample_row *r, i64 vocab) {
     return (r->top_k > 0 && r->top_k < vocab) || r->top_p < (u64)1 << SAMPLE_BITS;
 }
 
+static void mark_logits(model *m, i64 n) {
+    const i64 vocab = m->c->vocab_held;
+    m->o->mark_nonfinite(m->o, &(mark_nonfinite_args){.x = m->logits,
+                                                      .bad = m->tables_dev.bad_logits,
+                                                      .n = n,
+                                                      .dim = vocab,
+                                                      .stride = vocab,
+                                                      .x_type = DT_F32,
+                                                      .mark = BAD_LOGITS});
+}
+
 void model_draw(model *m, const model_batch *b) {
-    i64 vocab = m->c->vocab_held;
-    sample_args a = {.logits = m->logits,
-                     .rows = m->tables_dev.draws,
-                     .ids = m->tables_dev.drawn,
-                     .bad = m->tables_dev.bad_logits,
+    const rank_seams *r = m->o->ranks;
+    const bool whole = r && r->head;
+    const i64 vocab = whole ? m->c->vocab : m->c->vocab_held;
+    const row_range own = model_drawn_rows(m, b->n_out);
+    if (!b->draws) return mark_logits(m, b->n_out);
+    if (whole) r->head(m->o, m->logits, b->n_out, m->whole);
+    sample_args a = {.logits = whole ? m->whole : m->logits,
+                     .rows = m->tables_dev.draws + own.from,
+                     .ids = m->tables_dev.drawn + own.from,
+                     .bad = m->tables_dev.bad_logits + own.from,
                      .workspace = m->workspace,
-                     .n = b->n_out,
+                     .n = own.to - own.from,
                      .vocab = vocab,
                      .stride = vocab,
                      .mark = BAD_LOGITS};
-    for (i64 i = 0; b->draws && i < b->n_out; i++) {
+    for (i64 i = own.from; i < own.to; i++) {
         a.draws = a.draws || b->draws[i].scale > 0;
         a.cuts = a.cuts || (b->draws[i].scale > 0 && is_cut(&b->draws[i], vocab));
     }
-    const rank_seams *r = m->o->ranks;
-    if (b->draws) {
-        m->o->sample(m->o, &a);
-        if (r && r->draw) r->draw(m->o, a.ids, a.n);
-    } else {
-        m->o->mark_nonfinite(m->o, &(mark_nonfinite_args){.x = m->logits,
-                                                          .bad = m->tables_dev.bad_logits,
-                                                          .n = b->n_out,
-                                                          .dim = vocab,
-                                                          .stride = vocab,
-                                                          .x_type = DT_F32,
-                                                          .mark = BAD_LOGITS});
-    }
+    if (a.n) m->o->sample(m->o, &a);
+    if (r && r->draw) r->draw(m->o, m->tables_dev.drawn, b->n_out);
 }
 
 void model_logprobs(model *m, const model_batch *b) {
-    m->o->logprobs(m->o, &(logprobs_args){.logits = m->logits,
-                                          .ids = m->tables_dev.next,
-                                          .drawn = m->tables_dev.drawn,
-                                          .tops = m->tables_dev.tops,
-                                          .top_ids = m->top_ids,
-                                          .logprobs = m->logprobs,
+    const bool whole = m->o->ranks && m->o->ranks->head;
+    const i64 vocab = whole ? m->c->vocab : m->c->vocab_held;
+    const row_range own = model_drawn_rows(m, b->n_out);
+    if (own.from == own.to) return;
+    m->o->logprobs(m->o, &(logprobs_args){.logits = whole ? m->whole : m->logits,
+                                          .ids = m->tables_dev.next + own.from,
+                                          .drawn = m->tables_dev.drawn + own.from,
+                                          .tops = m->tables_dev.tops + own.from,
+                                          .top_ids = m->top_ids + own.from * b->top_most,
+                                          .logprobs = m->logprobs + own.from * (1 + b->top_most),
                                           .workspace = m->workspace,
-                                          .n = b->n_out,
-                                          .vocab = m->c->vocab_held,
-                                          .stride = m->c->vocab_held,
+                                          .n = own.to - own.from,
+                                          .vocab = vocab,
+                                          .stride = vocab,
                                           .n_top = b->top_most});
 }
 

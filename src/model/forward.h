@@ -10,7 +10,7 @@ typedef struct {
     i64 rows;           /* most tokens in a call */
     i64 decode_rows;    /* of these, most in absorbed spans */
     i64 prefill_spans;  /* most expanded spans in a call */
-    i64 logit_rows;     /* most rows whose logits are wanted */
+    i64 logit_rows;     /* most rows whose logits are wanted; a multiple of the ranks */
     i64 seq_pages;      /* most KV pages of one sequence */
     i64 pool_pages;     /* KV pages in the pool */
     dtype kv_type;      /* DT_F32, DT_BF16, DT_F8_E4M3 */

@@ -17,6 +17,11 @@ static i64 widest_ffn(const model_config *c) {
     return max_i64(max_i64(shared, dense), 1);
 }
 
+/* Rows that one rank draws, at most. */
+static i64 drawn_most(const model *m) {
+    return m->c->alone ? m->lim.logit_rows : ceil_div(m->lim.logit_rows, m->c->ranks);
+}
+
 /* The largest workspace that any call can ask for, in one form. Layers may differ in their formats, and so in their
  * needs. */
 static u64 workspace_of_form(const model *m, i64 rows) {
@@ -27,8 +32,9 @@ static u64 workspace_of_form(const model *m, i64 rows) {
                          .rope = c->rope,
                          .kv_type = m->lim.kv_type,
                          .pages_stride = m->lim.seq_pages};
-    sample_args s = {.n = m->lim.logit_rows, .vocab = c->vocab_held};
-    logprobs_args p = {.n = m->lim.logit_rows, .vocab = c->vocab_held, .n_top = LOGPROBS_TOP};
+    const i64 drawn = drawn_most(m), vocab = c->alone ? c->vocab_held : c->vocab;
+    sample_args s = {.n = drawn, .vocab = vocab};
+    logprobs_args p = {.n = drawn, .vocab = vocab, .n_top = LOGPROBS_TOP};
     u64 need = m->o->mla_decode_workspace(m->o, &d), draws = m->o->sample_workspace(m->o, &s),
         logprobs = m->o->logprobs_workspace(m->o, &p);
     need = draws > need ? draws : need;
@@ -67,7 +73,7 @@ typedef struct {
     u64 count, size;
     const char *what;
 } buffer;
-enum { BUFFERS = 23 };
+enum { BUFFERS = 24 };
 
 /* One line per buffer: who owns it is the pool. */
 static void list_buffers(model *m, buffer out[BUFFERS]) {
@@ -96,6 +102,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->deferred.squares, (u64)DEFERRED_ROWS * DEFERRED_PARTS, sizeof(f32), "sums of squares"},
         {&m->tables, tables_bytes(l), 1, "a batch's tables"},
         {&m->logits, (u64)l->logit_rows * (u64)c->vocab_held, sizeof(f32), "logits"},
+        {&m->whole, c->ranks > 1 && !c->alone ? (u64)(drawn_most(m) * c->vocab) : 0, sizeof(f32), "logits"},
         {&m->logprobs, (u64)l->logit_rows * (1 + LOGPROBS_TOP), sizeof(f32), "log-probabilities"},
         {&m->top_ids, (u64)l->logit_rows * LOGPROBS_TOP, sizeof(i32), "log-probabilities"},
         {&m->workspace, m->workspace_bytes, 1, "workspace"},

@@ -2,6 +2,7 @@
  * batch (forward.c), and how a batch is queued and its results come back (step.c). */
 #ifndef MODEL_MODEL_INTERNAL_H
 #define MODEL_MODEL_INTERNAL_H
+#include "device/comm.h"
 #include "kernels/fused.h"
 #include "model/tables.h"
 
@@ -37,6 +38,7 @@ struct model {
     batch_tables tables_host; /* the same on the host */
     device_readback *readbacks[2];
     f32 *logits;              /* [logit_rows, vocab_held] */
+    f32 *whole;               /* of ranks: logits [logit_rows / ranks, vocab] of the rows that this one draws */
     f32 *logprobs;            /* [logit_rows, 1 + LOGPROBS_TOP] */
     i32 *top_ids;             /* [logit_rows, LOGPROBS_TOP] */
     void *workspace, *tables; /* tables: what `in` points into */
@@ -60,6 +62,12 @@ static inline u64 model_top_ids_at(const model *m) {
 }
 static inline u64 model_readback_bytes(const model *m) {
     return model_top_ids_at(m) + (u64)m->lim.logit_rows * LOGPROBS_TOP * sizeof(i32);
+}
+
+/* Of n rows those whose tokens are drawn here, and whose log-probabilities are known. */
+static inline row_range model_drawn_rows(const model *m, i64 n) {
+    const rank_seams *r = m->o->ranks;
+    return r && r->head ? comm_rows(n, r->ranks, r->rank) : (row_range){0, n};
 }
 
 /* Are the wanted rows all rows, in order? */

@@ -82,8 +82,11 @@ static status step_collect(model *m, const model_batch *b, err *e) {
         if (t.bad_logits[i] && !b->bad[b->out_rows[i]]) b->bad[b->out_rows[i]] = t.bad_logits[i];
     if (b->draws) memcpy(b->drawn, t.drawn, (size_t)b->n_out * sizeof(i32));
     if (!b->tops) return ST_OK;
-    memcpy(b->logprobs, r->data + model_logprobs_at(m), (size_t)(b->n_out * (1 + b->top_most)) * sizeof(f32));
-    memcpy(b->top_ids, r->data + model_top_ids_at(m), (size_t)(b->n_out * b->top_most) * sizeof(i32));
+    const row_range own = model_drawn_rows(m, b->n_out);
+    const i64 n = own.to - own.from, each = 1 + b->top_most, at = own.from * each, top = own.from * b->top_most;
+    memcpy(b->logprobs + at, (f32 *)(void *)(r->data + model_logprobs_at(m)) + at, (size_t)(n * each) * sizeof(f32));
+    memcpy(b->top_ids + top, (i32 *)(void *)(r->data + model_top_ids_at(m)) + top,
+           (size_t)(n * b->top_most) * sizeof(i32));
     return ST_OK;
 }
 

@@ -130,7 +130,7 @@ static i32 tops_wanted(const out_row *o) {
 
 /* How the device draws each row; false: the host draws all. */
 static bool plan_draws(const scheduler *s, batch *b) {
-    if ((!engine_backend(s->g)->gpu && !s->o.overlap_anywhere) || !engine_draws(s->g)) return false;
+    if ((!engine_backend(s->g)->gpu && !s->o.overlap_anywhere) || s->g->step) return false;
     b->top_most = -1;
     for (i64 i = 0; i < b->n_outs; i++) {
         const out_row *o = &b->outs[i];

@@ -207,6 +207,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     g->lim.decode_rows = min_i64(g->lim.rows, 64);
     g->lim.prefill_spans = 1;
     g->lim.logit_rows = LOGIT_ROWS;
+    g->lim.logit_rows = ceil_div(g->lim.logit_rows, g->ranks.n) * g->ranks.n;
     if (!o->max_running) return ST_OK;
     /* A sequence that was preempted runs its own tokens again in decode form: some rows for that beside one for
      * each of the others. */
@@ -214,7 +215,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     g->lim.decode_rows = o->max_running + REPLAY_ROWS;
     g->lim.rows = g->chunk + g->lim.decode_rows;
     g->lim.prefill_spans = min_i64(o->max_running, PREFILL_SPANS);
-    g->lim.logit_rows = o->max_running + LOGIT_ROWS;
+    g->lim.logit_rows = ceil_div(o->max_running + LOGIT_ROWS, g->ranks.n) * g->ranks.n;
     return choose_pool(g, o, e);
 }
 

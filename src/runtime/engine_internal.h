@@ -24,9 +24,6 @@ struct engine {
 static inline backend *engine_backend(const engine *g) { return &g->ranks.of[0].backend; }
 static inline model *engine_model(const engine *g) { return g->ranks.of[0].model; }
 
-/* Can tokens be drawn where the logits are? Ranks have a share of each row. */
-static inline bool engine_draws(const engine *g) { return g->ranks.n == 1 && !g->step; }
-
 /* The forward pass, with this engine's threads: as model_queue() and model_collect(), or both. */
 status engine_queue(engine *g, const model_batch *b, err *e);
 status engine_collect(engine *g, const model_batch *b, err *e);

@@ -1,5 +1,4 @@
 #include "runtime/ranks.h"
-#include "kernels/tensor_parallel.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -102,8 +101,14 @@ status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e
     return st == ST_OK ? start_threads(r, e) : st;
 }
 
-/* Values of the largest exchange that goes in one launch between GPUs: those of a step of answers. */
-enum { EXCHANGE_ROWS = 64 };
+enum { EXCHANGE_ROWS = 64 /* of a step of answers: what goes in one launch between GPUs */ };
+
+/* Units of 8 bytes: hidden values in bf16, or float32 logits of the rows that one rank draws. */
+static i64 exchange_units(const ranks *r) {
+    i64 units = EXCHANGE_ROWS * ceil_div(r->of[0].config.hidden, 4), drawn = ceil_div(EXCHANGE_ROWS, r->n);
+    for (i64 i = 0; i < r->n; i++) units = max_i64(units, drawn * ceil_div(r->of[i].config.vocab_held, 2));
+    return units;
+}
 
 status ranks_connect(ranks *r, err *e) {
     const backend *all[COMM_RANKS_MAX];
@@ -115,11 +120,14 @@ status ranks_connect(ranks *r, err *e) {
     if (on_gpus && c->hidden % 8)
         return err_set(e, ST_UNSUPPORTED, "ranks on GPUs exchange rows of a multiple of 8 values, not of %lld",
                        (long long)c->hidden);
-    status st = on_gpus ? backend_comm_open(ends, all, r->n, EXCHANGE_ROWS * c->hidden, r->deadline_s, e) : ST_OK;
+    status st = on_gpus ? backend_comm_open(ends, all, r->n, exchange_units(r), r->deadline_s, e) : ST_OK;
     for (i64 i = 0; st == ST_OK && i < r->n; i++) {
         rank *k = &r->of[i];
         k->data = ends[i];
-        k->seams = tensor_parallel_seams(k->data);
+        k->split.c = k->data;
+        for (i64 p = 0; p < r->n; p++) k->split.vocab_first[p] = r->of[p].config.vocab_first;
+        k->split.vocab_first[r->n] = c->vocab;
+        k->seams = tensor_parallel_seams(&k->split);
         k->backend.ops.ranks = &k->seams;
     }
     return st;

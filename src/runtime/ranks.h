@@ -7,7 +7,7 @@
 #define RUNTIME_RANKS_H
 #include "device/comm.h"
 #include "kernels/backend.h"
-#include "kernels/fused.h"
+#include "kernels/tensor_parallel.h"
 #include "model/forward.h"
 
 typedef struct {
@@ -18,6 +18,7 @@ typedef struct {
     model *model;
     comm *comm; /* of the host: how ranks learn that one has failed; NULL: there is one rank */
     comm *data; /* what seams use: comm, or one between GPUs */
+    tensor_parallel split;
     rank_seams seams;
     err failure; /* the first of its own */
     /* Results that every rank computes and rank 0 hands out; rank 0 has none of these. */

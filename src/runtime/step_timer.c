@@ -78,7 +78,7 @@ static status step(step_timer *m, i64 n, i64 n_spans, i64 n_out, f64 *seconds, e
                            .n_out = n_out,
                            .out_rows = m->out_rows,
                            .logits = m->logits,
-                           .draws = engine_backend(m->g)->gpu && engine_draws(m->g) ? m->draws : NULL,
+                           .draws = engine_backend(m->g)->gpu && !m->g->step ? m->draws : NULL,
                            .drawn = m->next,
                            .routes = m->routes,
                            .bad = m->bad};

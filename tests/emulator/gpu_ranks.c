@@ -1,10 +1,11 @@
-/* Ranks on emulated GPUs (EMU_GPUS=8): the sum over peer memory by itself, in the order of the ranks, whatever the
- * sizes; ranks that stay away; nano and a random model divided among two and four, recorded and launch by launch; and
- * what is refused. */
+/* Ranks on emulated GPUs (EMU_GPUS=8): exchanges over peer memory by themselves: the sum, in the order of the ranks,
+ * whatever the sizes, a matrix divided by rows instead of by columns, gathers; ranks that stay away; nano and a random
+ * model divided among two and four, recorded and launch by launch; and what is refused. */
 #include "unit.h"
 
 #include "base/log.h"
 #include "kernels/gpu/gpu.h"
+#include "drawn_tokens.h"
 #include "model_logits.h"
 #include "runtime/engine_internal.h"
 #include <unistd.h>
@@ -60,16 +61,20 @@ static status sum_on(rank *k, void *ud, err *e) {
     return st;
 }
 
-static status sum_over(i64 n, f64 deadline_s, const sums *s, err *e) {
+static status on_gpus(i64 n, f64 deadline_s, rank_fn fn, void *ud, err *e) {
     ranks r;
     const model_config c = {
         .n_heads = n, .inter_dense = n, .inter_expert = n, .vocab = n, .ranks = 1, .hidden = VALUES / 64};
     status st = ranks_open(&r, &c, n, deadline_s, e);
     if (st == ST_OK) st = ranks_each(&r, open_gpu, NULL, e);
     if (st == ST_OK) st = ranks_connect(&r, e);
-    if (st == ST_OK) st = ranks_each(&r, sum_on, (void *)(uintptr_t)s, e);
+    if (st == ST_OK) st = ranks_each(&r, fn, ud, e);
     ranks_close(&r);
     return st;
+}
+
+static status sum_over(i64 n, f64 deadline_s, const sums *s, err *e) {
+    return on_gpus(n, deadline_s, sum_on, (void *)(uintptr_t)s, e);
 }
 
 static void sums_are_in_order(void **state) {
@@ -92,6 +97,54 @@ static void a_rank_stays_away(void **state) {
     assert_int_equal(sum_over(3, 60, &(sums){.n = 3000, .rounds = 2, .away = 2, .cancels = true}, &e), ST_IO);
     assert_string_equal(e.text, "rank 2: its disk is full");
     assert_true(now_s() - start < 30);
+}
+
+enum { ROWS_TESTED = 9, WORDS_MOST = 4096 };
+
+/* columns_to_rows in pieces (mailboxes have room for a few rows), gathers in place and not, and sums in turns. */
+static status blocks_on(rank *k, void *ud, err *e) {
+    comm *c = k->data;
+    device *dev = k->backend.device;
+    i64 first[RANKS_MOST + 1] = {0};
+    u32 *x, *y, host[WORDS_MOST];
+    (void)ud;
+    for (i64 r = 0; r < c->ranks; r++) first[r + 1] = first[r] + 21 + 5 * r;
+    const i64 total = first[c->ranks], at = first[c->rank], width = first[c->rank + 1] - at;
+    status st = dev->alloc(dev, (void **)&x, sizeof host, "x", e);
+    if (st == ST_OK) st = dev->alloc(dev, (void **)&y, sizeof host, "y", e);
+    for (i64 n = 0; st == ST_OK && n < ROWS_TESTED; n++) {
+        const row_range own = comm_rows(n, c->ranks, c->rank);
+        const i64 want = (own.to - own.from) * total;
+        for (i64 i = 0; i < n * width; i++) host[i] = (u32)(n * 100000 + i / width * 1000 + at + i % width);
+        dev->write(dev, x, host, (u64)(n * width) * 4);
+        c->columns_to_rows(c, x, n, first, y);
+        memset(host, 0, sizeof host);
+        dev->read(dev, host, y, (u64)want * 4);
+        st = dev->finish(dev, e);
+        if (st == ST_OK) st = rank_finish(k, e);
+        for (i64 i = 0; st == ST_OK && i < want; i++)
+            if (host[i] != (u32)(n * 100000 + (own.from + i / total) * 1000 + i % total))
+                st = err_set(e, ST_NUMERIC, "%lld rows: word %lld is %u", (long long)n, (long long)i, host[i]);
+        const i64 some = n + 1, from = n % 2 ? 0 : c->rank * some; /* in place, and from elsewhere */
+        for (i64 i = 0; i < some; i++) host[i] = (u32)(n * 1000 + c->rank * some + i);
+        dev->write(dev, (n % 2 ? x : y) + from, host, (u64)some * 4);
+        c->all_gather(c, (n % 2 ? x : y) + from, y, (u64)some * 4);
+        dev->read(dev, host, y, (u64)(some * c->ranks) * 4);
+        if (st == ST_OK) st = dev->finish(dev, e);
+        for (i64 i = 0; st == ST_OK && i < some * c->ranks; i++)
+            if (host[i] != (u32)(n * 1000 + i))
+                st =
+                    err_set(e, ST_NUMERIC, "a gather of %lld: word %lld is %u", (long long)some, (long long)i, host[i]);
+    }
+    dev->release(dev, x), dev->release(dev, y);
+    return st == ST_OK ? rank_finish(k, e) : st;
+}
+
+static void blocks_arrive(void **state) {
+    (void)state;
+    err e = {0};
+    for (i64 n = 2; n <= RANKS_MOST; n += 3)
+        if (on_gpus(n, 60, blocks_on, NULL, &e) != ST_OK) fail_msg("%lld ranks: %s", (long long)n, e.text);
 }
 
 static void same(const char *what, const f32 *a, const f32 *b, i64 vocab) {
@@ -147,6 +200,9 @@ static void models_divided(void **state) {
     divided("models/nano", &nano, 2, "3,3");
     assert_true(random_model_write(&four, 31, dir, NULL));
     divided(dir, &four, 4, "0,1,0,1");
+    draws_agree("one GPU", dir, (engine_options){.device = "cuda"});
+    draws_agree("four GPUs", dir, (engine_options){.device = "cuda", .tp = 4});
+    draws_agree("two parts of a GPU", dir, (engine_options){.device = "cuda", .tp = 2, .gpus = "2,2"});
     random_model_remove(dir);
 }
 
@@ -175,10 +231,8 @@ static void what_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_in_order),
-        cmocka_unit_test(a_rank_stays_away),
-        cmocka_unit_test(models_divided),
-        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(sums_are_in_order), cmocka_unit_test(blocks_arrive),   cmocka_unit_test(a_rank_stays_away),
+        cmocka_unit_test(models_divided),    cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,11 +21,12 @@ void ops_close_gpu(ops *o); /* one whose opening failed, too */
 /* Has it kernels for weights in f (experts: as load.c keeps them), rather than the generic ones? */
 bool gpu_multiplies(weight_format f, bool experts);
 
-/* The ranks of tables[ranks], at most GPU_RANKS_MAX: comms whose all_reduce is a kernel that
- * writes to the others' memory, of bf16, and which have nothing else (their other calls are NULL). `values`: of an
- * exchange that goes in one launch; longer ones take several. Each is used by the thread that uses its table, and ends
- * before it. ST_UNSUPPORTED: two of the GPUs cannot reach each other's memory. */
-status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 values, f64 deadline_s, err *e);
+/* The ranks of tables[ranks], at most GPU_RANKS_MAX: comms of kernels that write to the others' memory: all_reduce of
+ * bf16, all_gather of whole words of 4 bytes, columns_to_rows (a row's share must go in one launch), and nothing else
+ * (their other calls are NULL). `units` of 8 bytes for each rank go in one launch; longer exchanges take several. Each
+ * is used by the thread that uses its table, and ends before it. ST_UNSUPPORTED: two of the GPUs cannot reach each
+ * other's memory. */
+status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units, f64 deadline_s, err *e);
 
 /* Experts run as the table of measured choices at `place` says from here on (moe_tuned.h): a file, or a folder that has
  * a file for this chip; matrix products as the one beside it says, whose name ends in -gemm.csv (gemm_tuned.h). NULL

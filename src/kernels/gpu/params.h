@@ -549,15 +549,29 @@ typedef struct {
 enum { GPU_RANKS_MAX = 8, GPU_UNIT_VALUES = 4 };
 enum { COMM_NUMBER, COMM_DONE, COMM_BROKEN, COMM_WORDS }; /* of the exchange before; blocks that are done; 1: failed */
 enum { COMM_FAILED, COMM_STOP, COMM_HOST_WORDS };         /* 1 + the rank that was missing; the host says stop */
+/* A rank's end of all exchanges. */
 typedef struct {
-    gpu_bf16 *x; /* [n] */
-    gpu_i64 n;   /* a multiple of GPU_UNIT_VALUES */
-    gpu_i64 units;
+    gpu_i64 units;                          /* the last one of a rank: it has come, whether it sends anything or not */
     struct uint4 *mailboxes[GPU_RANKS_MAX]; /* [2, ranks, units], of each rank, in its memory */
     gpu_u32 *words;                         /* [COMM_WORDS], own */
     volatile gpu_u32 *host;                 /* [COMM_HOST_WORDS], in the host's memory */
     gpu_u64 deadline_ns;
     int rank, ranks;
+} gpu_exchange;
+typedef struct {
+    gpu_exchange e;
+    gpu_bf16 *x; /* [n] */
+    gpu_i64 n;   /* a multiple of GPU_UNIT_VALUES */
 } gpu_all_reduce_args;
+/* `rows` of `width` words of 32 bits, `stride` apart. */
+typedef struct {
+    gpu_u32 *at;
+    gpu_i64 stride;
+    int rows, width;
+} gpu_block;
+typedef struct {
+    gpu_exchange e;
+    gpu_block out[GPU_RANKS_MAX], in[GPU_RANKS_MAX]; /* for each rank, and from it; its own are copied */
+} gpu_exchange_blocks_args;
 
 #endif

@@ -144,6 +144,42 @@ static void all_to_all(void **state) {
     for (i64 ranks = 1; ranks <= RANKS_MOST; ranks += 3) on_ranks(ranks, 60, all_to_all_body, NULL);
 }
 
+/* A share of a matrix's columns becomes all columns of some rows; and a gather in place. */
+static void columns_to_rows_body(comm *c, void *ud) {
+    (void)ud;
+    i64 first[RANKS_MOST + 1] = {0};
+    for (i64 r = 0; r < c->ranks; r++) first[r + 1] = first[r] + 3 + 2 * r;
+    const i64 total = first[c->ranks], at = first[c->rank], width = first[c->rank + 1] - at;
+    for (i64 n = 0; n < 20; n++) {
+        u32 mine[20 * 20], rows[20 * 100], all[3 * RANKS_MOST];
+        const row_range own = comm_rows(n, c->ranks, c->rank);
+        for (i64 i = 0; i < n * width; i++) mine[i] = (u32)(n * 100000 + i / width * 1000 + at + i % width);
+        memset(rows, 0xff, sizeof rows);
+        c->columns_to_rows(c, mine, n, first, rows);
+        for (i64 i = 0; i < (own.to - own.from) * total; i++)
+            assert_int_equal(rows[i], n * 100000 + (own.from + i / total) * 1000 + i % total);
+        assert_int_equal(rows[(own.to - own.from) * total], -1);
+        for (i64 i = 0; i < 3; i++) all[c->rank * 3 + i] = (u32)(n + c->rank * 3 + i);
+        c->all_gather(c, all + c->rank * 3, all, 3 * sizeof *all);
+        for (i64 i = 0; i < 3 * c->ranks; i++) assert_int_equal(all[i], n + i);
+    }
+    assert_int_equal(c->finish(c, NULL), ST_OK);
+}
+
+static void columns_to_rows(void **state) {
+    (void)state;
+    for (i64 ranks = 1; ranks <= RANKS_MOST; ranks += 3) on_ranks(ranks, 60, columns_to_rows_body, NULL);
+    for (i64 n = 0; n < 40; n++) /* every row is somebody's, once */
+        for (i64 ranks = 1, at = 0; ranks < 9; ranks++, at = 0) {
+            for (i64 r = 0; r < ranks; r++) {
+                row_range p = comm_rows(n, ranks, r);
+                assert_true(p.from == at && p.to >= p.from && p.to - p.from <= ceil_div(n, ranks));
+                at = p.to;
+            }
+            assert_int_equal(at, n);
+        }
+}
+
 static void expect_failure(comm *c, const char *text) {
     err e = {0};
     assert_int_equal(c->finish(c, &e), ST_DEVICE);
@@ -225,9 +261,13 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_reduce),     cmocka_unit_test(gathers_and_scatters),
-        cmocka_unit_test(all_to_all),     cmocka_unit_test(a_rank_stays_away),
-        cmocka_unit_test(ranks_disagree), cmocka_unit_test(a_rank_says_that_it_failed),
+        cmocka_unit_test(all_reduce),
+        cmocka_unit_test(gathers_and_scatters),
+        cmocka_unit_test(columns_to_rows),
+        cmocka_unit_test(all_to_all),
+        cmocka_unit_test(a_rank_stays_away),
+        cmocka_unit_test(ranks_disagree),
+        cmocka_unit_test(a_rank_says_that_it_failed),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "base/log.h"
+#include "drawn_tokens.h"
 #include "model_logits.h"
 #include "runtime/engine_internal.h"
 #include <unistd.h>
@@ -133,6 +134,18 @@ static void what_cannot_be_divided(void **state) {
     refused(&models[0], (engine_options){.tp = 2, .tp_slice = 2}, "--tp-slice 2 needs --load-format dummy");
 }
 
+/* Ranks draw rows of logits that they have a share of; with three, the last has none of one or two rows. */
+static void tokens_are_drawn(void **state) {
+    (void)state;
+    char dir[64];
+    random_model m = models[0];
+    m.heads = 6, m.inter = m.expert_inter = 96;
+    assert_true(random_model_write(&m, 9, dir, NULL));
+    for (i64 tp = 1; tp <= 3; tp++)
+        draws_agree(tp == 1 ? "one rank" : "ranks", dir, (engine_options){.tp = tp, .device = "ref"});
+    random_model_remove(dir);
+}
+
 /* ---- Ranks that fail ---- */
 
 static void (*real_norm)(const ops *o, const norm_args *a);
@@ -222,6 +235,7 @@ int main(void) {
         cmocka_unit_test(formats),
         cmocka_unit_test(converted_experts),
         cmocka_unit_test(what_cannot_be_divided),
+        cmocka_unit_test(tokens_are_drawn),
         cmocka_unit_test(a_rank_that_stalls),
         cmocka_unit_test(a_rank_that_fails),
     };

@@ -20,7 +20,7 @@ typedef struct {
     const ops *o;
     device_pool pool;
     device_readback *words; /* memory of the host that the GPU writes to */
-    gpu_all_reduce_args args;
+    gpu_exchange end;
     f64 deadline_s;
     err failed;
 } peer_comm;
@@ -30,24 +30,70 @@ static peer_comm *peer_of(comm *c) { return (peer_comm *)c; }
 static void peer_all_reduce(comm *c, void *x, i64 n, dtype type) {
     peer_comm *p = peer_of(c);
     const gpu_backend *b = gpu_of(p->o);
-    const i64 most = p->group->units * GPU_UNIT_VALUES;
+    const i64 most = (p->end.units - 1) * GPU_UNIT_VALUES;
     if (type != DT_BF16 || n % GPU_UNIT_VALUES) { /* gpu_comm_open's caller has seen to both */
         err_set(&p->failed, ST_UNSUPPORTED, "an exchange of %lld values of %s among GPUs", (long long)n,
                 dtype_name(type));
         return;
     }
     for (i64 at = 0; at < n; at += most) {
-        gpu_all_reduce_args k = p->args;
-        k.x = (gpu_bf16 *)x + at;
-        k.n = min_i64(most, n - at);
+        gpu_all_reduce_args k = {.e = p->end, .x = (gpu_bf16 *)x + at, .n = min_i64(most, n - at)};
         u32 blocks = (u32)min_i64(ceil_div(k.n / GPU_UNIT_VALUES, GPU_THREADS), BLOCKS_MAX);
         gpu_launch(b->g, b->all_reduce, blocks, 1, 1, GPU_THREADS, 0, &k);
     }
 }
 
+static void exchange_blocks(const peer_comm *p, const gpu_exchange_blocks_args *k) {
+    const gpu_backend *b = gpu_of(p->o);
+    i64 most = 1;
+    for (i64 r = 0; r < p->base.ranks; r++) {
+        const gpu_block *out = &k->out[r], *in = &k->in[r];
+        most = max_i64(most, max_i64(out->rows * ceil_div(out->width, 2), in->rows * ceil_div(in->width, 2)));
+    }
+    gpu_launch(b->g, b->exchange_blocks, (u32)min_i64(ceil_div(most, GPU_THREADS), BLOCKS_MAX), 1, 1, GPU_THREADS, 0,
+               k);
+}
+
+static void peer_all_gather(comm *c, const void *mine, void *all, u64 bytes) {
+    const peer_comm *p = peer_of(c);
+    const i64 most = (p->end.units - 1) * 8, words = (i64)bytes / 4;
+    for (i64 at = 0; at < (i64)bytes; at += most) {
+        gpu_exchange_blocks_args k = {.e = p->end};
+        const int width = (int)min_i64(most / 4, words - at / 4);
+        for (i64 r = 0; r < c->ranks; r++) {
+            k.out[r] = (gpu_block){(gpu_u32 *)((uintptr_t)mine + (u64)at), 0, 1, width};
+            k.in[r] = (gpu_block){(gpu_u32 *)((u8 *)all + (u64)r * bytes + (u64)at), 0, 1, width};
+        }
+        exchange_blocks(p, &k);
+    }
+}
+
+/* As many rows of each at a time as mailboxes have room for. */
+static void peer_columns_to_rows(comm *c, const void *columns, i64 n, const i64 *first, void *rows) {
+    const peer_comm *p = peer_of(c);
+    const i64 width = first[c->rank + 1] - first[c->rank], total = first[c->ranks], each = ceil_div(n, c->ranks);
+    const row_range own = comm_rows(n, c->ranks, c->rank);
+    i64 widest = 1;
+    for (i64 r = 0; r < c->ranks; r++) widest = max_i64(widest, first[r + 1] - first[r]);
+    const i64 at_once = max_i64((p->end.units - 1) / ceil_div(widest, 2), 1);
+    for (i64 at = 0; at < each; at += at_once) {
+        gpu_exchange_blocks_args k = {.e = p->end};
+        for (i64 r = 0; r < c->ranks; r++) {
+            const row_range of = comm_rows(n, c->ranks, r);
+            const i64 sent = max_i64(min_i64(at_once, of.to - of.from - at), 0),
+                      taken = max_i64(min_i64(at_once, own.to - own.from - at), 0);
+            k.out[r] =
+                (gpu_block){(gpu_u32 *)(uintptr_t)columns + (of.from + at) * width, width, (int)sent, (int)width};
+            k.in[r] =
+                (gpu_block){(gpu_u32 *)rows + at * total + first[r], total, (int)taken, (int)(first[r + 1] - first[r])};
+        }
+        exchange_blocks(p, &k);
+    }
+}
+
 static status peer_finish(comm *c, err *e) {
     peer_comm *p = peer_of(c);
-    volatile gpu_u32 *host = p->args.host;
+    volatile gpu_u32 *host = p->end.host;
     if (p->failed.code == ST_OK && host[COMM_FAILED])
         err_set(&p->failed, ST_DEVICE, "rank %u did not send its part of a sum within %.3g s", host[COMM_FAILED] - 1,
                 p->deadline_s);
@@ -77,6 +123,8 @@ static void peer_close(comm *c) {
 
 static const comm peer_table = {.name = "peer memory",
                                 .all_reduce = peer_all_reduce,
+                                .all_gather = peer_all_gather,
+                                .columns_to_rows = peer_columns_to_rows,
                                 .finish = peer_finish,
                                 .cancel = peer_cancel,
                                 .close = peer_close};
@@ -88,11 +136,11 @@ static status open_rank(peer_comm *p, i64 r, err *e) {
     p->pool.dev = dev;
     status st =
         device_pool_add(&p->pool, (void **)&g->mailboxes[r], (u64)(2 * g->ranks * g->units), 16, "a mailbox", e);
-    if (st == ST_OK) st = device_pool_add(&p->pool, (void **)&p->args.words, COMM_WORDS, 4, "a mailbox", e);
+    if (st == ST_OK) st = device_pool_add(&p->pool, (void **)&p->end.words, COMM_WORDS, 4, "a mailbox", e);
     if (st == ST_OK) st = dev->readback_open(dev, COMM_HOST_WORDS * sizeof(u32), &p->words, e);
     if (st != ST_OK) return st;
     memset(p->words->data, 0, COMM_HOST_WORDS * sizeof(u32));
-    g->host[r] = p->args.host = (volatile gpu_u32 *)(void *)p->words->data;
+    g->host[r] = p->end.host = (volatile gpu_u32 *)(void *)p->words->data;
     return ST_OK;
 }
 
@@ -105,14 +153,14 @@ static status reach_all(const ops *const *tables, i64 ranks, err *e) {
     return ST_OK;
 }
 
-status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 values, f64 deadline_s, err *e) {
+status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units, f64 deadline_s, err *e) {
     if (ranks > GPU_RANKS_MAX)
         return err_set(e, ST_UNSUPPORTED, "%lld ranks on GPUs of one host, at most %d", (long long)ranks,
                        GPU_RANKS_MAX);
     status st = reach_all(tables, ranks, e);
     peer_group *g = st == ST_OK ? calloc(1, sizeof *g) : NULL;
     if (!g) return st == ST_OK ? err_nomem(e, "a group of ranks", sizeof *g) : st;
-    g->ranks = ranks, g->units = ceil_div(values, GPU_UNIT_VALUES);
+    g->ranks = ranks, g->units = units + 1;
     i64 n = 0;
     for (; st == ST_OK && n < ranks; n++) {
         peer_comm *p = calloc(1, sizeof *p);
@@ -122,7 +170,7 @@ status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 values
         }
         *p = (peer_comm){.base = peer_table, .group = g, .o = tables[n], .deadline_s = deadline_s};
         p->base.rank = n, p->base.ranks = ranks;
-        p->args = (gpu_all_reduce_args){
+        p->end = (gpu_exchange){
             .units = g->units, .deadline_ns = (u64)(deadline_s * 1e9), .rank = (int)n, .ranks = (int)ranks};
         out[n] = &p->base;
         atomic_fetch_add(&g->open, 1);
@@ -130,7 +178,7 @@ status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 values
         if (st != ST_OK) err_prefix(e, "rank %lld", (long long)n);
     }
     for (i64 r = 0; st == ST_OK && r < ranks; r++)
-        memcpy(peer_of(out[r])->args.mailboxes, g->mailboxes, sizeof g->mailboxes);
+        memcpy(peer_of(out[r])->end.mailboxes, g->mailboxes, sizeof g->mailboxes);
     if (st == ST_OK) return ST_OK;
     if (!n) free(g);
     while (n-- > 0) out[n]->close(out[n]);

@@ -1,0 +1,72 @@
+/* kernels/gpu/comm/exchange.cuh: what exchanges between GPUs have in common.
+ *
+ * Every rank writes into everybody's mailbox and reads its own. A unit of 16 bytes travels with the number of its
+ * exchange: whoever reads that number has the unit, so there is no barrier between GPUs and no store waits for
+ * another. A mailbox has room for two exchanges. In each, every rank waits for something of everybody; so a rank that
+ * writes the one after the next has had everybody's part of the next, which they sent after they had read this one.
+ * Bytes sent: twice what is exchanged. */
+#ifndef KERNELS_GPU_COMM_EXCHANGE_CUH
+#define KERNELS_GPU_COMM_EXCHANGE_CUH
+#include "kernels/gpu/device/sm90.cuh"
+
+enum { POLLS = 256 /* between looks at the clock */ };
+
+typedef struct {
+    gpu_u32 number;
+    gpu_i64 base; /* of this exchange's half of a mailbox */
+    gpu_u64 until;
+    bool going;
+} exchange_state;
+
+/* Has the group failed? Then nothing is exchanged. */
+static __device__ inline bool exchange_broken(const gpu_exchange &e) {
+    return *(volatile gpu_u32 *)&e.words[COMM_BROKEN];
+}
+
+static __device__ inline exchange_state exchange_begin(const gpu_exchange &e) {
+    exchange_state s;
+    gpu_u32 before = *(volatile gpu_u32 *)&e.words[COMM_NUMBER];
+    s.number = before + 1 ? before + 1 : 2; /* odd and even in turn; never 0, which memory has that nobody wrote */
+    s.base = (s.number & 1) * e.ranks * e.units;
+    s.until = global_ns() + e.deadline_ns;
+    s.going = true;
+    return s;
+}
+
+/* Has the exchange to end? The rank that is missing is told to the host, once. */
+static __device__ inline bool must_give_up(const gpu_exchange &e, gpu_u64 until, int missing) {
+    if (exchange_broken(e)) return true;
+    if (e.host[COMM_STOP] == 0 && global_ns() < until) return false;
+    *(volatile gpu_u32 *)&e.words[COMM_BROKEN] = 1;
+    if (e.host[COMM_STOP] == 0) e.host[COMM_FAILED] = 1 + missing;
+    return true;
+}
+
+static __device__ inline void send_unit(const gpu_exchange &e, const exchange_state &s, int to, gpu_i64 unit, gpu_u32 a,
+                                        gpu_u32 b) {
+    store_flagged(e.mailboxes[to] + s.base + e.rank * e.units + unit, a, b, s.number);
+}
+
+/* What rank `from` sent, .x and .z; s.going is false if it does not come. */
+static __device__ inline uint4 take_unit(const gpu_exchange &e, exchange_state &s, int from, gpu_i64 unit) {
+    const uint4 *at = e.mailboxes[e.rank] + s.base + from * e.units + unit;
+    uint4 v = load_flagged(at);
+    for (int polls = 1; s.going && (v.y != s.number || v.w != s.number); polls++) {
+        if (polls % POLLS == 0) s.going = !must_give_up(e, s.until, from);
+        poll_again();
+        v = load_flagged(at);
+    }
+    return v;
+}
+
+/* By all threads of all blocks, at the end: the last block counts the exchange. */
+static __device__ inline void exchange_end(const gpu_exchange &e, const exchange_state &s) {
+    __syncthreads(); /* all have read the number */
+    if (threadIdx.x) return;
+    __threadfence();
+    if (atomicAdd(&e.words[COMM_DONE], 1u) + 1 < gridDim.x) return;
+    e.words[COMM_DONE] = 0;
+    e.words[COMM_NUMBER] = s.number;
+}
+
+#endif
