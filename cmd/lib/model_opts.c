@@ -44,11 +44,20 @@ status nano_dir(char *out, size_t cap, err *e) {
                    exe);
 }
 
+/* "0 0 1 1" of separate words, or "0,0,1,1", as the latter. */
+static const char *node_list(model_opts *o) {
+    size_t n = 0;
+    for (int i = 0; i < o->nodes.n && n < sizeof o->node_list; i++)
+        n += (size_t)snprintf(o->node_list + n, sizeof o->node_list - n, "%s%s", i ? "," : "", o->nodes.items[i]);
+    return o->node_list;
+}
+
 status model_opts_finish(model_opts *o, err *e) {
     static char nano[4096];
     o->engine.overrides = o->overrides.items;
     o->engine.n_overrides = o->overrides.n;
     o->engine.model_dir = o->model;
+    if (o->nodes.n) o->engine.numa_node = node_list(o);
     if (!o->engine.tuned && backend_name_is_gpu(o->engine.device)) o->engine.tuned = tuned_place();
     if (o->model) return ST_OK;
     status st = nano_dir(nano, sizeof nano, e);
@@ -82,6 +91,7 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->disable_cuda_graph = g->eager;
     out->tp = g->tp;
     out->gpus = g->gpus;
+    out->numa_node = g->numa_node;
     out->dist_timeout = g->dist_timeout;
     out->tp_slice = g->tp_slice;
     out->deterministic = g->deterministic;

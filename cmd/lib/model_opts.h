@@ -8,7 +8,8 @@
 typedef struct {
     engine_options engine;
     const char *model;
-    opt_list overrides;
+    opt_list overrides, nodes;
+    char node_list[512]; /* of `nodes`: what engine.numa_node points to */
 } model_opts;
 
 /* Entries for an opt_spec table; `o` is a model_opts. */
@@ -38,6 +39,8 @@ typedef struct {
      "tensor parallelism: N ranks, each with its share of every matrix (default: 1)", 1, 64}, \
     {"gpus", 0, OPT_STR, &(o).engine.gpus, "LIST", \
      "with --tp and --device cuda: the GPU of each rank, as 0,1 (default: the first N)", 0, 0}, \
+    {"numa-node", 0, OPT_NUMBERS, &(o).nodes, "N ...", \
+     "binds each rank's thread and memory to a NUMA node: a number, or one for each rank (default: none)", 0, 0}, \
     {"dist-timeout", 0, OPT_REAL, &(o).engine.dist_timeout, "SECONDS", \
      "with --tp: how long a rank waits for another before all end (default: 60)", 0.001, 1e6}, \
     {"threads", 't', OPT_INT, &(o).engine.threads, "N", \
