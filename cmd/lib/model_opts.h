@@ -12,9 +12,14 @@ typedef struct {
     char node_list[512]; /* of `nodes`: what engine.numa_node points to */
 } model_opts;
 
+/* What users of other engines write for these (MODEL_OPTS has them). */
+extern const opt_elsewhere model_elsewhere[];
+extern const size_t n_model_elsewhere;
+
 /* Entries for an opt_spec table; `o` is a model_opts. */
 /* clang-format off */
 #define MODEL_OPTS(o) \
+    OPT_ELSEWHERE(model_elsewhere, n_model_elsewhere), \
     OPT_GROUP("Model"), \
     {"model", 'm', OPT_STR, &(o).model, "DIR", \
      "checkpoint folder (default: the nano model that comes along)", 0, 0}, \

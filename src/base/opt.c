@@ -120,8 +120,8 @@ static status other_option(opt_words *w, const opt_elsewhere *r, const char *val
     return ST_OK;
 }
 
-/* Does the word consist of numbers, as "1" or "0,0,1"? */
-static bool is_number(const char *word) { return *word && strspn(word, "0123456789,") == strlen(word); }
+/* Is the word made of numbers, as "1" or "0,0,1"? */
+static bool all_digits(const char *word) { return *word && strspn(word, "0123456789,") == strlen(word); }
 
 /* Our option s, whose value in the same word is `value` if there is one. */
 static status own_option(opt_words *w, const opt_spec *s, const char *value, err *e) {
@@ -135,7 +135,7 @@ static status own_option(opt_words *w, const opt_spec *s, const char *value, err
         value = w->argv[++w->at];
     }
     status st = opt_store(s, value, e);
-    while (st == ST_OK && s->kind == OPT_NUMBERS && w->at + 1 < w->argc && is_number(w->argv[w->at + 1]))
+    while (st == ST_OK && s->kind == OPT_NUMBERS && w->at + 1 < w->argc && all_digits(w->argv[w->at + 1]))
         st = opt_store(s, w->argv[++w->at], e);
     return st;
 }
@@ -154,6 +154,7 @@ static status parse_one(opt_words *w, bool *help, err *e) {
         r = find_elsewhere(w, &next); /* before letters: -tp is not -t p */
         s = r ? NULL : find_letter(w->specs, w->n, a[1]);
         if (s && a[2]) value = a + 2;
+        if (r && strchr(a, '=')) value = strchr(a, '=') + 1;
     }
     if (r && r->kind == ELSEWHERE_SAME) s = find_long(w->specs, w->n, r->text, strlen(r->text));
     if (s) return own_option(w, s, value, e);

@@ -56,6 +56,8 @@ typedef struct {
     const char *value; /* the row is for this value alone; NULL: for any */
     const char *text;
 } opt_elsewhere;
+#define OPT_SAME(name, ours)                                                                                           \
+    { name, ELSEWHERE_SAME, true, NULL, ours }
 #define OPT_ELSEWHERE(table, n)                                                                                        \
     { NULL, 0, OPT_TABLE, (void *)(uintptr_t)(table), NULL, NULL, 0, (f64)(n) }
 

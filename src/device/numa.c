@@ -40,7 +40,7 @@ status numa_cpulist(const char *text, cpu_set_t *out, err *e) {
 }
 
 /* A small file as text; false: not there, or too long. */
-static bool read_text(const char *root, const char *name, char out[NUMA_TEXT]) {
+static bool numa_text(const char *root, const char *name, char out[NUMA_TEXT]) {
     char path[512];
     if ((size_t)snprintf(path, sizeof path, "%s/%s", root, name) >= sizeof path) return false;
     FILE *f = fopen(path, "r");
@@ -57,7 +57,7 @@ static u64 node_available(const char *root, i64 id) {
     char text[NUMA_TEXT], name[64];
     u64 kb = 0;
     snprintf(name, sizeof name, "node%lld/meminfo", (long long)id);
-    if (!read_text(root, name, text)) return 0;
+    if (!numa_text(root, name, text)) return 0;
     for (size_t i = 0; i < COUNT_OF(keys); i++) {
         snprintf(name, sizeof name, " %s:", keys[i]);
         const char *at = strstr(text, name);
@@ -71,8 +71,8 @@ status numa_find(numa_node *out, const char *root, i64 id, err *e) {
     cpu_set_t own;
     *out = (numa_node){.id = id};
     snprintf(name, sizeof name, "node%lld/cpulist", (long long)id);
-    if (id < 0 || id >= NUMA_NODES_MAX || !read_text(root, name, text)) {
-        if (!read_text(root, "online", text))
+    if (id < 0 || id >= NUMA_NODES_MAX || !numa_text(root, name, text)) {
+        if (!numa_text(root, "online", text))
             return err_set(e, ST_UNSUPPORTED, "--numa-node: %s tells of no nodes", root);
         text[strcspn(text, "\n")] = 0;
         return err_set(e, ST_INPUT, "--numa-node %lld: this host has node%s %.100s", (long long)id,
@@ -131,14 +131,21 @@ u64 numa_memory_each(const numa_node *nodes, i64 n) {
     return least;
 }
 
+/* What containers refuse unless they are told otherwise. */
+static const char *remedy(void) {
+    return errno == EPERM || errno == ENOSYS ? " (a container needs the capability SYS_NICE for that)" : "";
+}
+
 status numa_bind(const numa_node *node, err *e) {
     unsigned long mask[NUMA_NODES_MAX / (8 * sizeof(unsigned long))] = {0};
     const size_t bits = 8 * sizeof *mask;
     mask[(size_t)node->id / bits] = 1ul << ((size_t)node->id % bits);
     if (sched_setaffinity(0, sizeof node->cpus, &node->cpus))
-        return err_set(e, ST_UNSUPPORTED, "--numa-node %lld: its processors: %s", (long long)node->id, strerror(errno));
+        return err_set(e, ST_UNSUPPORTED, "--numa-node %lld: its processors: %s%s", (long long)node->id,
+                       strerror(errno), remedy());
     /* The kernel takes one bit less than it is told. */
     if (syscall(SYS_set_mempolicy, MPOL_BIND, mask, (unsigned long)NUMA_NODES_MAX + 1))
-        return err_set(e, ST_UNSUPPORTED, "--numa-node %lld: its memory: %s", (long long)node->id, strerror(errno));
+        return err_set(e, ST_UNSUPPORTED, "--numa-node %lld: its memory: %s%s", (long long)node->id, strerror(errno),
+                       remedy());
     return ST_OK;
 }
