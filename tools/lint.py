@@ -45,6 +45,7 @@ SERVER_FOLDERS = {
 CMD_FOLDERS = {
     "lib": set(),
     "run": {"lib"},
+    "serve": {"lib"},
     "text": {"lib"},
     "eval": {"lib"},
     "tune": {"lib"},

@@ -7,6 +7,72 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ONE_HOST         "ranks are of one host: leave it out"
+#define SPECULATIVE      "speculative decoding is not there yet: leave out every --speculative-*"
+#define EXPERTS_BY_WIDTH "--tp cuts every expert's width; whole experts are not spread over ranks: leave it out"
+#define COMPILED         "kernels are compiled when Moonlet is built"
+#define BY_SHAPE         "device, type and shape choose the kernel; measured choices: --tuned"
+#define ONE_PROCESS      "one process has one model: start several servers behind a proxy"
+#define NO_STAGES        "a model is divided by --tp alone: leave it out"
+
+/* SGLang's and vLLM's, what concerns a model and where it runs. docs/guide/flags.md has every row. */
+const opt_elsewhere model_elsewhere[] = {
+    OPT_SAME("model-path", "model"),
+    OPT_SAME("tp-size", "tp"),
+    OPT_SAME("tensor-parallel-size", "tp"),
+    OPT_SAME("-tp", "tp"),
+    OPT_SAME("max-model-len", "context-length"),
+    OPT_SAME("max-num-batched-tokens", "chunked-prefill-size"),
+    OPT_SAME("enforce-eager", "disable-cuda-graph"),
+    OPT_SAME("enable-deterministic-inference", "deterministic"),
+    {"trust-remote-code", ELSEWHERE_NOTHING, false, NULL, "no code of a model's folder is ever run"},
+    {"enable-torch-compile", ELSEWHERE_NOTHING, false, NULL, COMPILED},
+    {"torch-compile-max-bs", ELSEWHERE_NOTHING, true, NULL, COMPILED},
+    {"attention-backend", ELSEWHERE_NOTHING, true, NULL, BY_SHAPE},
+    {"prefill-attention-backend", ELSEWHERE_NOTHING, true, NULL, BY_SHAPE},
+    {"decode-attention-backend", ELSEWHERE_NOTHING, true, NULL, BY_SHAPE},
+    {"moe-runner-backend", ELSEWHERE_NOTHING, true, NULL, BY_SHAPE},
+    {"sampling-backend", ELSEWHERE_NOTHING, true, NULL, "there is one, and every device draws the same"},
+    {"cuda-graph-max-bs", ELSEWHERE_NOTHING, true, NULL,
+     "steps of up to 64 answers are recorded, when they first come"},
+    {"disable-custom-all-reduce", ELSEWHERE_REFUSED, false, NULL,
+     "ranks sum by Moonlet's own all-reduce alone, there is no NCCL to go to: leave it out (its sums have a fixed "
+     "order; moonlet bench allreduce compares them bit for bit)"},
+    {"speculative-*", ELSEWHERE_REFUSED, true, NULL, SPECULATIVE},
+    {"dtype", ELSEWHERE_NOTHING, true, "auto", "the checkpoint says it"},
+    {"dtype", ELSEWHERE_REFUSED, true, NULL,
+     "the checkpoint says it, and --device ref computes in float32: leave it out"},
+    {"quantization", ELSEWHERE_REFUSED, true, NULL,
+     "the checkpoint says how its weights are kept: leave it out; --moe-format w4a8 or w2_bf16 changes routed experts"},
+    {"json-model-override-args", ELSEWHERE_REFUSED, true, NULL, "write --override KEY=VALUE, once for each key"},
+    {"hf-overrides", ELSEWHERE_REFUSED, true, NULL, "write --override KEY=VALUE, once for each key"},
+    {"download-dir", ELSEWHERE_REFUSED, true, NULL, "nothing is downloaded: --model is a folder"},
+    {"revision", ELSEWHERE_REFUSED, true, NULL, "nothing is downloaded: --model is a folder"},
+    {"base-gpu-id", ELSEWHERE_REFUSED, true, NULL, "write --device cuda:N, or with --tp --gpus 0,1,... for each rank"},
+    {"nnodes", ELSEWHERE_NOTHING, true, "1", "ranks are of one host"},
+    {"nnodes", ELSEWHERE_REFUSED, true, NULL, ONE_HOST},
+    {"node-rank", ELSEWHERE_NOTHING, true, "0", "ranks are of one host"},
+    {"node-rank", ELSEWHERE_REFUSED, true, NULL, ONE_HOST},
+    {"dist-init-addr", ELSEWHERE_REFUSED, true, NULL, ONE_HOST},
+    {"ep-size", ELSEWHERE_NOTHING, true, "1", "experts are not spread over ranks"},
+    {"ep-size", ELSEWHERE_REFUSED, true, NULL, EXPERTS_BY_WIDTH},
+    {"expert-parallel-size", ELSEWHERE_NOTHING, true, "1", "experts are not spread over ranks"},
+    {"expert-parallel-size", ELSEWHERE_REFUSED, true, NULL, EXPERTS_BY_WIDTH},
+    {"enable-expert-parallel", ELSEWHERE_REFUSED, false, NULL, EXPERTS_BY_WIDTH},
+    {"dp-size", ELSEWHERE_NOTHING, true, "1", "one process has one model"},
+    {"dp-size", ELSEWHERE_REFUSED, true, NULL, ONE_PROCESS},
+    {"data-parallel-size", ELSEWHERE_NOTHING, true, "1", "one process has one model"},
+    {"data-parallel-size", ELSEWHERE_REFUSED, true, NULL, ONE_PROCESS},
+    {"enable-dp-attention", ELSEWHERE_REFUSED, false, NULL, NO_STAGES},
+    {"pp-size", ELSEWHERE_NOTHING, true, "1", "a model has no stages"},
+    {"pp-size", ELSEWHERE_REFUSED, true, NULL, NO_STAGES},
+    {"pipeline-parallel-size", ELSEWHERE_NOTHING, true, "1", "a model has no stages"},
+    {"pipeline-parallel-size", ELSEWHERE_REFUSED, true, NULL, NO_STAGES},
+    {"cpu-offload-gb", ELSEWHERE_NOTHING, true, "0", "nothing is offloaded"},
+    {"cpu-offload-gb", ELSEWHERE_REFUSED, true, NULL, "weights lie on one device: leave it out, or --device cpu"},
+};
+const size_t n_model_elsewhere = COUNT_OF(model_elsewhere);
+
 /* The first of `places` beside the executable that holds `file`; exe gets the executable's folder. */
 static bool find_beside(const char *const *places, size_t n_places, const char *file, char exe[3072], char *out,
                         size_t cap) {
@@ -44,11 +110,20 @@ status nano_dir(char *out, size_t cap, err *e) {
                    exe);
 }
 
+/* "0 0 1 1" of separate words, or "0,0,1,1", as the latter. */
+static const char *node_list(model_opts *o) {
+    size_t n = 0;
+    for (int i = 0; i < o->nodes.n && n < sizeof o->node_list; i++)
+        n += (size_t)snprintf(o->node_list + n, sizeof o->node_list - n, "%s%s", i ? "," : "", o->nodes.items[i]);
+    return o->node_list;
+}
+
 status model_opts_finish(model_opts *o, err *e) {
     static char nano[4096];
     o->engine.overrides = o->overrides.items;
     o->engine.n_overrides = o->overrides.n;
     o->engine.model_dir = o->model;
+    if (o->nodes.n) o->engine.numa_node = node_list(o);
     if (!o->engine.tuned && backend_name_is_gpu(o->engine.device)) o->engine.tuned = tuned_place();
     if (o->model) return ST_OK;
     status st = nano_dir(nano, sizeof nano, e);
@@ -82,6 +157,7 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->disable_cuda_graph = g->eager;
     out->tp = g->tp;
     out->gpus = g->gpus;
+    out->numa_node = g->numa_node;
     out->dist_timeout = g->dist_timeout;
     out->tp_slice = g->tp_slice;
     out->deterministic = g->deterministic;

@@ -8,12 +8,18 @@
 typedef struct {
     engine_options engine;
     const char *model;
-    opt_list overrides;
+    opt_list overrides, nodes;
+    char node_list[512]; /* of `nodes`: what engine.numa_node points to */
 } model_opts;
+
+/* What users of other engines write for these (MODEL_OPTS has them). */
+extern const opt_elsewhere model_elsewhere[];
+extern const size_t n_model_elsewhere;
 
 /* Entries for an opt_spec table; `o` is a model_opts. */
 /* clang-format off */
 #define MODEL_OPTS(o) \
+    OPT_ELSEWHERE(model_elsewhere, n_model_elsewhere), \
     OPT_GROUP("Model"), \
     {"model", 'm', OPT_STR, &(o).model, "DIR", \
      "checkpoint folder (default: the nano model that comes along)", 0, 0}, \
@@ -39,6 +45,8 @@ typedef struct {
     {"gpus", 0, OPT_STR, &(o).engine.gpus, "LIST", \
      "with --tp and --device cuda: the GPU of each rank, as 0,1; one that stands there twice is divided " \
      "(default: the first N)", 0, 0}, \
+    {"numa-node", 0, OPT_NUMBERS, &(o).nodes, "N ...", \
+     "binds each rank's thread and memory to a NUMA node: a number, or one for each rank (default: none)", 0, 0}, \
     {"dist-timeout", 0, OPT_REAL, &(o).engine.dist_timeout, "SECONDS", \
      "with --tp: how long a rank waits for another before all end (default: 60)", 0.001, 1e6}, \
     {"threads", 't', OPT_INT, &(o).engine.threads, "N", \

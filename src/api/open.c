@@ -53,6 +53,7 @@ static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .eager = o->disable_cuda_graph,
                                .tp = o->tp,
                                .gpus = o->gpus,
+                               .numa_node = o->numa_node,
                                .dist_timeout = o->dist_timeout,
                                .tp_slice = o->tp_slice,
                                .deterministic = o->deterministic,

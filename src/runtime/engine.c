@@ -1,6 +1,7 @@
 #include "runtime/engine_internal.h"
 #include "base/log.h"
 #include "kernels/gpu/gpu.h"
+#include "kernels/team.h"
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +76,22 @@ static status open_backend(rank *k, void *ud, err *e) {
     return ops_gpu_tuned(&k->backend.ops, w->tuned, e) == ST_OK ? ST_OK : err_prefix(e, "--tuned");
 }
 
+/* --numa-node: where the ranks stay, and how many threads each has there unless --threads says so. */
+static status bind_ranks(engine *g, const engine_options *o, err *e) {
+    numa_node nodes[COMM_RANKS_MAX];
+    const i64 n = g->ranks.n;
+    if (!o->numa_node) return ST_OK;
+    if (omp_get_proc_bind() != omp_proc_bind_false)
+        return err_set(e, ST_INPUT, "--numa-node: OpenMP binds threads itself: unset OMP_PROC_BIND and OMP_PLACES");
+    status st = numa_choose(nodes, n, NUMA_ROOT, o->numa_node, e);
+    if (st != ST_OK) return st;
+    if (!o->threads) g->ranks.threads_each = (int)min_i64(omp_get_max_threads() / n, numa_cpus_each(nodes, n));
+    g->ranks.threads_each = (int)max_i64(g->ranks.threads_each, 1);
+    g->node_memory = numa_memory_each(nodes, n);
+    (void)team_max(); /* asked here, else a bound thread's few processors would be all that this process ever uses */
+    return ranks_bind(&g->ranks, nodes, e);
+}
+
 /* The ranks with their backends, and the host's threads among them. */
 static status choose_backend(engine *g, const engine_options *o, err *e) {
     const char *name = o->device ? o->device : "cpu";
@@ -91,6 +108,7 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK)
         st = ranks_open(&g->ranks, &g->config, n, o->dist_timeout > 0 ? o->dist_timeout : COMM_DEADLINE_S, e);
     g->ranks.threads_each = n > 1 ? (int)max_i64(omp_get_max_threads() / n, 1) : (int)o->threads;
+    if (st == ST_OK) st = bind_ranks(g, o, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_backend, &w, e);
     return st == ST_OK ? ranks_connect(&g->ranks, e) : st;
 }
@@ -178,6 +196,7 @@ static status set_memory(engine *g, err *e) {
         u64 has = k->backend.device->available(k->backend.device) / (u64)k->sharing;
         g->lim.memory_max = has < g->lim.memory_max ? has : g->lim.memory_max;
     }
+    if (!b->gpu && g->ranks.bound && g->node_memory < g->lim.memory_max) g->lim.memory_max = g->node_memory;
     if (!b->gpu) return ST_OK;
     g->lim.reserve = GPU_RESERVE;
     if (rank_weights(g) >= g->lim.memory_max)
@@ -251,20 +270,31 @@ static status engine_choose_experts(engine *g, const char *name, bool determinis
     return err_set(e, ST_INPUT, "--moe-format %s is not auto, w4a8 or w2_bf16", name);
 }
 
+/* "NUMA nodes 0,0,1,1; ", cut off where there are very many ranks; "": they are not bound. */
+static const char *write_nodes(const engine *g, char *out, size_t cap) {
+    size_t n = (size_t)snprintf(out, cap, "%s", g->ranks.bound ? "NUMA nodes " : "");
+    for (i64 r = 0; g->ranks.bound && r < g->ranks.n && n < cap; r++)
+        n += (size_t)snprintf(out + n, cap - n, "%lld%s", (long long)engine_numa_node(g, r),
+                              r + 1 < g->ranks.n ? "," : "; ");
+    return out;
+}
+
 static void write_plan(engine *g, f64 seconds) {
     const model_memory *r = memory_of(g, 0);
     const backend *b = engine_backend(g);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[48] = "", experts[32] = "", each[24] = "";
+    char nodes[160];
     if (g->config.experts) snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
     if (g->config.alone) snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.ranks);
     if (g->ranks.n > 1) snprintf(share, sizeof share, "%lld ranks; ", (long long)g->ranks.n);
     if (g->ranks.n > 1) snprintf(each, sizeof each, " a rank");
     snprintf(g->plan, sizeof g->plan,
-             "%s%s%s%s: weights %s%s%s, KV %s%s for %lld tokens in %s, working memory %s%s, ready in %.2f s",
+             "%s%s%s%s%s: weights %s%s%s, KV %s%s for %lld tokens in %s, working memory %s%s, ready in %.2f s",
              g->step ? "SIMULATED, nothing is computed; "
              : g->ck ? ""
                      : "DUMMY WEIGHTS, the text means nothing; ",
-             share, g->lim.deterministic ? "deterministic; " : "", b->ops.name, bytes_text(weights, all_weights(g)),
+             share, write_nodes(g, nodes, sizeof nodes), g->lim.deterministic ? "deterministic; " : "", b->ops.name,
+             bytes_text(weights, all_weights(g)),
              memory_of(g, 0)->weights.own > memory_of(g, 0)->weights.mapped / 100 ? "" : " (mapped)", experts,
              bytes_text(kv, r->kv), each, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
              bytes_text(work, r->work), each, seconds);
@@ -359,6 +389,7 @@ i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_page
 const char *engine_plan(const engine *g) { return g->plan; }
 bool engine_on_gpu(const engine *g) { return engine_backend(g)->gpu; }
 i64 engine_ranks(const engine *g) { return g->ranks.n; }
+i64 engine_numa_node(const engine *g, i64 rank) { return g->ranks.bound ? g->ranks.of[rank].node.id : -1; }
 bool engine_deterministic(const engine *g) { return g->lim.deterministic || !engine_backend(g)->ops.set_row_mode; }
 bool engine_simulated(const engine *g) { return g->step != NULL; }
 

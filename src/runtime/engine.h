@@ -27,6 +27,7 @@ typedef struct {
     const char *tuned;       /* a GPU: table of measured choices (kernels/gpu/moe/moe_tuned.h); NULL, "none": none */
     i64 tp;                  /* ranks that share the model; 0, 1: one has all of it */
     const char *gpus;        /* "0,1": the GPU of each rank; NULL: the first ones */
+    const char *numa_node;   /* "0,0,1,1": the NUMA node that each rank is bound to, or "0" for all; NULL: none */
     f64 dist_timeout;        /* seconds that a rank may wait for another; 0: 60 */
     i64 tp_slice;            /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
     bool disable_fused;      /* a GPU: one operation after the other, none of kernels/fused.h */
@@ -89,9 +90,10 @@ void engine_profile_clear(engine *g);
 /* Sorted; NULL without options.profile. For the thread that runs the engine, or when it rests. */
 const engine_phase *engine_profile(engine *g, int phase);
 bool engine_on_gpu(const engine *g);
-i64 engine_ranks(const engine *g);          /* that share the model */
-bool engine_deterministic(const engine *g); /* options.deterministic, or a device where it always holds */
-bool engine_simulated(const engine *g);     /* the model computes nothing: engine_options.step */
+i64 engine_ranks(const engine *g);               /* that share the model */
+i64 engine_numa_node(const engine *g, i64 rank); /* -1: it is not bound to one */
+bool engine_deterministic(const engine *g);      /* options.deterministic, or a device where it always holds */
+bool engine_simulated(const engine *g);          /* the model computes nothing: engine_options.step */
 
 /* One token timeline and the KV rows of its first tokens. */
 typedef struct seq seq;

@@ -12,12 +12,13 @@ struct engine {
     model_limits lim;
     kv_pages pages;
     i64 context, chunk, max_running;
+    u64 node_memory; /* bytes for each rank where they are bound to NUMA nodes */
     engine_step_fn step;
     void *step_ud;
     engine_seen_fn after_step;
     void *after_ud;
     engine_phase *profile; /* [PROFILE_PHASES]; NULL: off */
-    char plan[320];
+    char plan[480];
 };
 
 /* Those of rank 0, which stand for all where the ranks are alike. */

@@ -26,7 +26,13 @@ struct rank_threads {
 /* The others must not wait for a rank that has failed. What one of them says of that is not its own failure. */
 static void run_on(rank *k, rank_fn fn, void *ud) {
     err why = {0}, known = {0};
-    if (fn(k, ud, &why) == ST_OK) return;
+    status st = fn(k, ud, &why);
+    if (st == ST_OK) return;
+    if (!k->comm) { /* there is no other */
+        k->failure = why;
+        k->failure.code = st;
+        return;
+    }
     if (k->comm->finish(k->comm, &known) != ST_OK && !strcmp(known.text, why.text)) return;
     err_prefix(&why, "rank %lld", (long long)k->index);
     if (k->failure.code == ST_OK) k->failure = why;
@@ -64,25 +70,29 @@ static void stop_threads(rank_threads *t) {
     free(t);
 }
 
-static status start_threads(ranks *r, err *e) {
+/* One for each rank in [from, to). */
+static status start_threads(ranks *r, i64 from, i64 to, err *e) {
     u64 bytes = sizeof(rank_threads) + (u64)r->n * sizeof(rank_thread);
-    rank_threads *t = r->threads = calloc(1, bytes);
-    if (!t) return err_nomem(e, "the ranks' threads", bytes);
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->work, NULL);
-    pthread_cond_init(&t->rest, NULL);
+    rank_threads *t = r->threads;
+    if (!t) {
+        if (!(t = r->threads = calloc(1, bytes))) return err_nomem(e, "the ranks' threads", bytes);
+        pthread_mutex_init(&t->lock, NULL);
+        pthread_cond_init(&t->work, NULL);
+        pthread_cond_init(&t->rest, NULL);
+    }
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's own threads */
     int failed = 0;
-    for (i64 i = 1; !failed && i < r->n; i++) {
+    i64 i = from;
+    for (; !failed && i < to; i++) {
         rank_thread *own = &t->of[t->n];
         *own = (rank_thread){.all = t, .rank = &r->of[i]};
         failed = pthread_create(&own->id, NULL, rank_main, own);
         if (!failed) t->n++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? err_set(e, ST_NOMEM, "the thread of rank %lld: %s", (long long)t->n + 1, strerror(failed)) : ST_OK;
+    return failed ? err_set(e, ST_NOMEM, "the thread of rank %lld: %s", (long long)i - 1, strerror(failed)) : ST_OK;
 }
 
 status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e) {
@@ -98,7 +108,19 @@ status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e
     comm *ends[COMM_RANKS_MAX];
     st = comm_host_open(ends, n, deadline_s, e);
     for (i64 i = 0; st == ST_OK && i < n; i++) r->of[i].comm = ends[i];
-    return st == ST_OK ? start_threads(r, e) : st;
+    return st == ST_OK ? start_threads(r, 1, n, e) : st;
+}
+
+static status bind_rank(rank *k, void *ud, err *e) {
+    k->node = ((const numa_node *)ud)[k->index];
+    return numa_bind(&k->node, e);
+}
+
+status ranks_bind(ranks *r, const numa_node *nodes, err *e) {
+    status st = start_threads(r, 0, 1, e);
+    if (st == ST_OK) st = ranks_each(r, bind_rank, (void *)(uintptr_t)nodes, e);
+    r->bound = st == ST_OK;
+    return st;
 }
 
 enum { EXCHANGE_ROWS = 64 /* of a step of answers: what goes in one launch between GPUs */ };
@@ -145,7 +167,7 @@ static status close_rank(rank *k, void *ud, err *e) {
 void ranks_close(ranks *r) {
     err e;
     if (!r->of) return;
-    if (r->n == 1 || (r->threads && r->threads->n == r->n - 1)) ranks_each(r, close_rank, NULL, &e);
+    if (r->n == 1 || (r->threads && r->threads->n >= r->n - 1)) ranks_each(r, close_rank, NULL, &e);
     stop_threads(r->threads);
     for (i64 i = 0; i < r->n; i++) {
         rank *k = &r->of[i];
@@ -159,20 +181,24 @@ void ranks_close(ranks *r) {
 
 status ranks_each(ranks *r, rank_fn fn, void *ud, err *e) {
     rank_threads *t = r->threads;
-    if (!t) return fn(&r->of[0], ud, e);
+    if (!t || !t->n) return fn(&r->of[0], ud, e);
     pthread_mutex_lock(&t->lock);
     t->fn = fn, t->ud = ud;
     t->busy = t->n;
     t->job++;
     pthread_cond_broadcast(&t->work);
     pthread_mutex_unlock(&t->lock);
-    run_on(&r->of[0], fn, ud);
+    if (t->n < r->n) run_on(&r->of[0], fn, ud);
     pthread_mutex_lock(&t->lock);
     while (t->busy) pthread_cond_wait(&t->rest, &t->lock);
     pthread_mutex_unlock(&t->lock);
-    for (i64 i = 0; i < r->n; i++)
-        if (r->of[i].failure.code != ST_OK) return *e = r->of[i].failure, e->code;
-    return r->of[0].comm->finish(r->of[0].comm, e);
+    for (i64 i = 0; i < r->n; i++) {
+        const err failure = r->of[i].failure;
+        if (r->n == 1) r->of[i].failure = (err){0}; /* it may well do what it is asked next */
+        if (failure.code != ST_OK && e) *e = failure;
+        if (failure.code != ST_OK) return failure.code;
+    }
+    return r->n > 1 ? r->of[0].comm->finish(r->of[0].comm, e) : ST_OK;
 }
 
 status ranks_reserve(ranks *r, const model_limits *lim, err *e) {

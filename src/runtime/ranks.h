@@ -2,10 +2,12 @@
  * thread.
  *
  * Rank 0 runs in the caller's thread, every other in one of its own, which sleeps while there is nothing to do. With
- * one rank there is no thread, and nothing is exchanged. */
+ * one rank there is no thread, and nothing is exchanged. Ranks that are bound to NUMA nodes have all a thread of their
+ * own, so that the caller's stays as it is. */
 #ifndef RUNTIME_RANKS_H
 #define RUNTIME_RANKS_H
 #include "device/comm.h"
+#include "device/numa.h"
 #include "kernels/backend.h"
 #include "kernels/tensor_parallel.h"
 #include "model/forward.h"
@@ -20,7 +22,8 @@ typedef struct {
     comm *data; /* what seams use: comm, or one between GPUs */
     tensor_parallel split;
     rank_seams seams;
-    err failure; /* the first of its own */
+    numa_node node; /* where it is bound, if it is */
+    err failure;    /* the first of its own; of the only rank, that of this call */
     /* Results that every rank computes and rank 0 hands out; rank 0 has none of these. */
     i32 *bad;   /* [rows] */
     i32 *drawn; /* [logit_rows] */
@@ -32,6 +35,7 @@ typedef struct {
     rank *of;         /* [n] */
     int threads_each; /* of the host, for each rank's arithmetic; 0: all */
     f64 deadline_s;
+    bool bound; /* each to its node */
     rank_threads *threads;
 } ranks;
 
@@ -40,6 +44,10 @@ typedef struct {
  * ranks_close(), whatever was returned; it closes models, backends and comms. */
 status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e);
 void ranks_close(ranks *r);
+
+/* Binds each rank's thread, and with it the team that computes for it, to its node of `nodes` [n]. Behind ranks_open(),
+ * before anything runs. */
+status ranks_bind(ranks *r, const numa_node *nodes, err *e);
 
 /* Runs fn once for every rank, all at a time, each in its own thread, and waits for all. A rank that fails is named in
  * the error, the lowest of several, and ends the group: the others are told, do not wait for it, and every later call

@@ -215,6 +215,10 @@ static bool wait_for_work(scheduler *s) {
 
 static void *engine_thread(void *arg) {
     scheduler *s = arg;
+    const rank *first = &s->g->ranks.of[0];
+    err e = {0};
+    /* What it does beside the ranks reads what rank 0 wrote. */
+    if (s->g->ranks.bound && numa_bind(&first->node, &e) != ST_OK) log_warn("%s", e.text);
     while (wait_for_work(s)) scheduler_step(s);
     return NULL;
 }

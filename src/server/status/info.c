@@ -86,6 +86,14 @@ static void key_str(buf *b, const char *key, const char *value) {
     buf_char(b, ',');
 }
 
+/* [0,0,1,1], or null. */
+static void numa_nodes(buf *b, const engine *g) {
+    buf_str(b, "\"numa_node\":");
+    for (i64 r = 0; r < engine_ranks(g) && engine_numa_node(g, r) >= 0; r++)
+        buf_fmt(b, "%c%lld", r ? ',' : '[', (long long)engine_numa_node(g, r));
+    buf_str(b, engine_numa_node(g, 0) >= 0 ? "]," : "null,");
+}
+
 static void info_key_i64(buf *b, const char *key, i64 v) { buf_fmt(b, "\"%s\":%lld,", key, (long long)v); }
 
 void route_server_info(server *s, http_request *q, http_reply *r) {
@@ -103,6 +111,7 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     buf_fmt(b, "\"simulated\":%s,\"deterministic\":%s,\"tp_size\":%lld,",
             engine_simulated(s->engine) ? "true" : "false", engine_deterministic(s->engine) ? "true" : "false",
             (long long)engine_ranks(s->engine));
+    numa_nodes(b, s->engine);
     key_str(b, "host", o->host);
     info_key_i64(b, "port", http_port(s->http));
     key_str(b, "chat_template", chat_template_name(s->model.template));

@@ -91,6 +91,21 @@ static void numbers_out_of_range_are_refused(void **state) {
     }
 }
 
+static void a_node_that_no_host_has_is_refused(void **state) {
+    (void)state;
+    moon_error e;
+    moon_options o = MOON_OPTIONS_INIT;
+    moon_engine *m = (void *)&o;
+    o.model_dir = "models/nano";
+    o.numa_node = "0,x";
+    assert_int_equal(moon_open(&m, &o, &e), MOON_INPUT);
+    assert_null(m);
+    o.numa_node = "1024";
+    moon_status st = moon_open(&m, &o, &e); /* unsupported: where the system tells of no nodes */
+    assert_true(st == MOON_INPUT || st == MOON_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "--numa-node"));
+}
+
 static void requests_after_failed_and_cancelled_ones(void **state) {
     (void)state;
     static char huge[1 << 20], deep[4096];
@@ -234,6 +249,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workspace_outlives_a_change_of_processors),
         cmocka_unit_test(numbers_out_of_range_are_refused),
+        cmocka_unit_test(a_node_that_no_host_has_is_refused),
         cmocka_unit_test(requests_after_failed_and_cancelled_ones),
         cmocka_unit_test(context_can_be_filled_to_the_last_token),
         cmocka_unit_test(engines_do_not_disturb_each_other),

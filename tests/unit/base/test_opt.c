@@ -13,8 +13,18 @@ static struct {
     i64 n;
     f64 x;
     const char *str, *mode;
-    opt_list list;
+    opt_list list, numbers;
 } o;
+
+static const opt_elsewhere elsewhere[] = {
+    OPT_SAME("amount", "max-count"),
+    OPT_SAME("-tf", "flag"),
+    {"look", ELSEWHERE_NOTHING, false, NULL, "there is one"},
+    {"size", ELSEWHERE_NOTHING, true, "1", "it is always 1"},
+    {"size", ELSEWHERE_REFUSED, true, NULL, "it is always 1: leave it out"},
+    {"draft-*", ELSEWHERE_REFUSED, true, NULL, "write --name S"},
+    OPT_SAME("name", "mode"), /* never: our own goes first */
+};
 
 static const opt_spec specs[] = {
     {"flag", 'f', OPT_FLAG, &o.flag, NULL, "a flag", 0, 0},
@@ -25,6 +35,8 @@ static const opt_spec specs[] = {
     OPT_GROUP("Modes"),
     {"mode", 0, OPT_ENUM, &o.mode, "ref|cpu|cuda|cuda:N", "a choice", 0, 0},
     {"override", 0, OPT_LIST, &o.list, "K=V", "a list", 0, 0},
+    {"nodes", 0, OPT_NUMBERS, &o.numbers, "N ...", "numbers", 0, 0},
+    OPT_ELSEWHERE(elsewhere, COUNT_OF(elsewhere)),
 };
 
 static bool help;
@@ -93,7 +105,7 @@ static void test_text_and_lists(void **state) {
     memset(&o, 0, sizeof o);
     assert_int_equal(opt_parse(specs, COUNT_OF(specs), 80, many, NULL, &help, &e), ST_INPUT);
     assert_non_null(strstr(e.text, "--override"));
-    assert_int_equal(o.list.n, 32);
+    assert_int_equal(o.list.n, 64);
 }
 
 static void test_errors(void **state) {
@@ -126,6 +138,72 @@ static void test_errors(void **state) {
     run("ref|cpu|cuda", "--mode=cuda:N", NULL, NULL);
     run("ref|cpu|cuda", "--mode=cpu:1", NULL, NULL);
     run("unexpected word \"word\"", "word", NULL, NULL);
+}
+
+/* Numbers end where another word begins; a first word that is none is the value all the same. */
+static void numbers(void **state) {
+    (void)state;
+    run(NULL, "--nodes", "0", "1,1");
+    assert_true(o.numbers.n == 2 && !words.n);
+    assert_string_equal(o.numbers.items[1], "1,1");
+    run(NULL, "--nodes=3", "4", "--flag");
+    assert_true(o.numbers.n == 2 && o.flag && !words.n);
+    assert_string_equal(o.numbers.items[0], "3");
+    run(NULL, "--nodes", "0", "1x");
+    assert_true(o.numbers.n == 1 && words.n == 1);
+    run(NULL, "--nodes", "x", "-f");
+    assert_true(o.numbers.n == 1 && o.flag);
+    run("--nodes needs a value", "--nodes", NULL, NULL);
+    char *many[80] = {"cmd", "--nodes"};
+    for (int i = 2; i < 80; i++) many[i] = "1";
+    memset(&o, 0, sizeof o);
+    err e = {0};
+    assert_int_equal(opt_parse(specs, COUNT_OF(specs), 80, many, NULL, &help, &e), ST_INPUT);
+    assert_string_equal(e.text, "--nodes given more than 64 times");
+}
+
+/* What parsing says on stderr. */
+static const char *notices(const char *a, const char *b, const char *c) {
+    static char text[512];
+    fflush(stderr);
+    FILE *f = tmpfile();
+    int before = dup(2);
+    dup2(fileno(f), 2);
+    run(NULL, a, b, c);
+    fflush(stderr);
+    dup2(before, 2);
+    close(before);
+    rewind(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    return text;
+}
+
+static void options_of_other_programs(void **state) {
+    (void)state;
+    assert_string_equal(notices("--amount", "7", "-tf"), "");
+    assert_true(o.n == 7 && o.flag);
+    assert_string_equal(notices("--amount=8", "-t", "1"), "");
+    assert_true(o.n == 8 && o.x == 1);
+    assert_string_equal(notices("--look", "--size", "1"),
+                        "--look changes nothing here: there is one\n--size changes nothing here: it is always 1\n");
+    assert_int_equal(words.n, 0);
+    assert_string_equal(notices("--size=1", "word", NULL), "--size changes nothing here: it is always 1\n");
+    assert_int_equal(words.n, 1);
+    assert_string_equal(notices("--name", "--look", NULL), ""); /* a value is a value */
+    assert_string_equal(o.str, "--look");
+    run("--max-count is 1001", "--amount", "1001", NULL);
+    run("--max-count needs a value", "--amount", NULL, NULL);
+    run("--flag takes no value", "-tf=1", NULL, NULL);
+    run("--look takes no value", "--look=1", NULL, NULL);
+    run("--size: it is always 1: leave it out", "--size", "2", NULL);
+    run("--size: it is always 1: leave it out", "--size=11", NULL, NULL);
+    run("--size: it is always 1: leave it out", "--size", NULL, NULL);
+    run("--draft-model: write --name S", "--draft-model", "x", NULL);
+    run("--draft_model: write --name S", "--draft_model=x", NULL, NULL);
+    run("unknown option --draft", "--draft", NULL, NULL);
+    run("unknown option --looks", "--looks", NULL, NULL);
+    run("unknown option --loo", "--loo", NULL, NULL);
 }
 
 static void test_err_is_one_line(void **state) {
@@ -247,6 +325,7 @@ int main(void) {
         cmocka_unit_test(test_good),        cmocka_unit_test(test_text_and_lists),
         cmocka_unit_test(test_errors),      cmocka_unit_test(test_err_is_one_line),
         cmocka_unit_test(test_plain_names), cmocka_unit_test(test_files),
+        cmocka_unit_test(numbers),          cmocka_unit_test(options_of_other_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

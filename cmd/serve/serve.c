@@ -1,14 +1,15 @@
-/* cmd/serve.c: `moonlet serve`: the model behind OpenAI's HTTP interface. */
+/* cmd/serve/serve.c: `moonlet serve`: the model behind OpenAI's HTTP interface. */
 #include "server/server.h"
 #include "cmd/cmd.h"
 #include "cmd/lib/model_opts.h"
+#include "cmd/serve/elsewhere.h"
 #include <string.h>
 
 typedef struct {
     model_opts m;
     server_options s;
     const char *calls, *reasoning, *policy;
-    opt_list origins, hosts;
+    opt_list origins, hosts, words;
     i64 max_body_mib, body_memory_mib, simulated_us;
 } serve_opts;
 
@@ -80,8 +81,17 @@ static int serve_parse(serve_opts *o, int argc, char **argv) {
         OPT_GROUP("To watch and to measure"),
         {"log-requests", 0, OPT_FLAG, &s->log_requests, NULL, "a line a request on stderr, without its text", 0, 0},
         SIMULATE_OPT(o->simulated_us),
+        OPT_ELSEWHERE(serve_elsewhere, n_serve_elsewhere),
     };
-    return cmd_options("serve", "[-m DIR] [--port N] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
+    return cmd_options("serve", "[-m DIR | DIR] [--port N] [options]", specs, COUNT_OF(specs), argc, argv, &o->words);
+}
+
+/* The model's folder may stand by itself, as in `vllm serve DIR`. */
+static status serve_folder(serve_opts *o, err *e) {
+    const int n = o->words.n;
+    if (n > (o->m.model ? 0 : 1)) return err_set(e, ST_INPUT, "unexpected word \"%s\"", o->words.items[n - 1]);
+    if (n) o->m.model = o->words.items[0];
+    return ST_OK;
 }
 
 int cmd_serve(int argc, char **argv) {
@@ -99,6 +109,7 @@ int cmd_serve(int argc, char **argv) {
     err e = {0};
     int rc = serve_parse(&o, argc, argv);
     if (rc >= 0) return rc;
+    if (serve_folder(&o, &e) != ST_OK) return cmd_fail("serve", &e), EXIT_USAGE;
     if (o.s.api_key && !*o.s.api_key) {
         err_set(&e, ST_INPUT, "--api-key: the key is empty");
         return cmd_fail("serve", &e), EXIT_USAGE;
