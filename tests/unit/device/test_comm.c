@@ -158,7 +158,7 @@ static void columns_to_rows_body(comm *c, void *ud) {
         c->columns_to_rows(c, mine, n, first, rows);
         for (i64 i = 0; i < (own.to - own.from) * total; i++)
             assert_int_equal(rows[i], n * 100000 + (own.from + i / total) * 1000 + i % total);
-        assert_int_equal(rows[(own.to - own.from) * total], -1);
+        assert_int_equal(rows[(own.to - own.from) * total], UINT32_MAX);
         for (i64 i = 0; i < 3; i++) all[c->rank * 3 + i] = (u32)(n + c->rank * 3 + i);
         c->all_gather(c, all + c->rank * 3, all, 3 * sizeof *all);
         for (i64 i = 0; i < 3 * c->ranks; i++) assert_int_equal(all[i], n + i);
