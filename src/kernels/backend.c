@@ -45,6 +45,8 @@ status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units
     return gpu_comm_open(out, tables, n, units, deadline_s, e);
 }
 
+reduce_norm_fn backend_reduce_norm(const backend *b) { return b->gpu && b->ops.fused ? gpu_reduce_norm : NULL; }
+
 void backend_close(backend *b) {
     if (b->gpu) ops_close_gpu(&b->ops);
     gpu_close(b->gpu);

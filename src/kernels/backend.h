@@ -3,7 +3,7 @@
 #define KERNELS_BACKEND_H
 #include "device/comm.h"
 #include "device/gpu.h"
-#include "kernels/ops.h"
+#include "kernels/tensor_parallel.h"
 
 typedef struct {
     const char *name;    /* "ref", "cpu", "cuda", or "cuda:N" for GPU N as the driver counts */
@@ -36,6 +36,8 @@ format_speed backend_format_speed(const char *name, weight_format f, bool expert
 status backend_open(backend *out, const backend_options *o, err *e);
 /* The comms of ranks whose backends are all GPUs, out[n]: as gpu_comm_open(). */
 status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, f64 deadline_s, err *e);
+/* How such a comm's sum and the norm behind it go together (tensor_parallel.h); NULL: one after the other. */
+reduce_norm_fn backend_reduce_norm(const backend *b);
 /* After the weights that it prepared. One that is all zeros is allowed. */
 void backend_close(backend *b);
 

@@ -10,7 +10,26 @@
 #define DISPATCH_ONE(op)      DISPATCH(op, false)
 #define DISPATCH_RESIDUAL(op) DISPATCH(op, true)
 FUSED_OPS_OF_ONE_RANK(DISPATCH_ONE)
-FUSED_OPS_TO_RESIDUAL(DISPATCH_RESIDUAL)
+DISPATCH_RESIDUAL(linear_norm)
+DISPATCH_RESIDUAL(moe_norm)
+
+/* What a product has added to its rows is all ranks' together, then the norm. */
+static void reduce_norm(const ops *o, const norm_args *norm, i64 add_stride, deferred_norm *deferred) {
+    const rank_seams *r = o->ranks;
+    if (r && r->reduce_norm && add_stride == norm->dim) return r->reduce_norm(o, norm, deferred);
+    if (r && r->reduce) r->reduce(o, (void *)(uintptr_t)norm->add, norm->n, norm->dim, add_stride);
+    o->norm(o, norm);
+    if (deferred) deferred->parts = 0;
+}
+
+void fused_moe_ffn(const ops *o, const moe_ffn_args *a) {
+    moe_ffn_args part = *a;
+    if (!o->fused || !o->fused->moe_ffn || (o->ranks && o->ranks->gather)) return compose_moe_ffn(o, a);
+    if (!o->ranks) return o->fused->moe_ffn(o, a);
+    part.moe.norm.weight = NULL, part.moe.deferred = NULL;
+    o->fused->moe_ffn(o, &part);
+    reduce_norm(o, &a->moe.norm, a->moe.norm.dim, a->moe.deferred);
+}
 
 void compose_linear_group(const ops *o, const linear_group_args *a) {
     for (i64 i = 0; i < a->count; i++) {
@@ -24,9 +43,7 @@ void compose_linear_group(const ops *o, const linear_group_args *a) {
 
 void compose_linear_norm(const ops *o, const linear_norm_args *a) {
     o->linear(o, &a->linear);
-    if (o->ranks && o->ranks->reduce) o->ranks->reduce(o, a->linear.y, a->linear.n, a->norm.dim, a->linear.y_stride);
-    o->norm(o, &a->norm);
-    if (a->deferred) a->deferred->parts = 0;
+    reduce_norm(o, &a->norm, a->linear.y_stride, a->deferred);
 }
 
 void compose_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a) {
@@ -56,12 +73,10 @@ void compose_gate_linear(const ops *o, const gate_linear_args *a) {
 
 void compose_moe_norm(const ops *o, const moe_norm_args *a) {
     const rank_seams *r = o->ranks;
-    i64 dim = a->norm.dim;
     o->moe(o, &a->moe);
-    if (r && r->scatter) r->scatter(o, a->moe.out, a->moe.n, a->norm.n, dim);
-    if (r && r->reduce) r->reduce(o, a->moe.out, a->norm.n, dim, dim);
-    o->norm(o, &a->norm);
-    if (a->deferred) a->deferred->parts = 0;
+    if (!a->norm.weight) return;
+    if (r && r->scatter) r->scatter(o, a->moe.out, a->moe.n, a->norm.n, a->norm.dim);
+    reduce_norm(o, &a->norm, a->norm.dim, a->deferred);
 }
 
 void compose_moe_ffn(const ops *o, const moe_ffn_args *a) {

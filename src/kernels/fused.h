@@ -63,7 +63,8 @@ typedef struct {
     bool *prepared;
 } gate_linear_args;
 
-/* moe, and the norm behind it whose `add` is moe's out: as linear_norm_args. */
+/* moe, and the norm behind it whose `add` is moe's out: as linear_norm_args. norm.weight NULL: moe alone, of which
+ * ranks have parts, whose sum is the caller's. */
 typedef struct {
     moe_args moe;
     norm_args norm;
@@ -80,7 +81,8 @@ typedef struct {
     moe_norm_args moe;
 } moe_ffn_args;
 
-/* All of them. Those of the second list end in the residual stream, between product and sum of which ranks meet. */
+/* All of them. Those of the second list end in the residual stream, between product and sum of which ranks meet: with
+ * ranks they are composed, but that moe_ffn may be one up to there. */
 #define FUSED_OPS(X) FUSED_OPS_OF_ONE_RANK(X) FUSED_OPS_TO_RESIDUAL(X)
 #define FUSED_OPS_OF_ONE_RANK(X)                                                                                       \
     X(linear_group)                                                                                                    \
@@ -118,6 +120,9 @@ typedef struct rank_seams {
     /* Of o->act: parts of a product [n, dim], rows `stride` apart, become their sum, before it joins the residual
      * stream. */
     void (*reduce)(const ops *o, void *x, i64 n, i64 dim, i64 stride);
+    /* reduce of norm->add, and the norm; deferred: of norm->out, or NULL: it must be finished. NULL: reduce, then the
+     * norm. */
+    void (*reduce_norm)(const ops *o, const norm_args *norm, deferred_norm *deferred);
     /* Between attention and experts, x [n, dim] of o->act: the rows of all ranks that an expert here may have to see;
      * returns how many x has then, for which its buffer has room. */
     i64 (*gather)(const ops *o, void *x, i64 n, i64 dim);

@@ -10,6 +10,11 @@ static void sum_rows(const ops *o, void *x, i64 n, i64 dim, i64 stride) {
 
 static void sum_embeddings(const ops *o, void *x, i64 n, i64 dim) { sum_rows(o, x, n, dim, dim); }
 
+static void sum_and_norm(const ops *o, const norm_args *norm, deferred_norm *deferred) {
+    const tensor_parallel *p = split_of(o);
+    p->reduce_norm(o, p->c, norm, deferred);
+}
+
 static void rows_of_logits(const ops *o, const f32 *logits, i64 n, f32 *rows) {
     tensor_parallel *p = split_of(o);
     p->c->columns_to_rows(p->c, logits, n, p->vocab_first, rows);
@@ -27,6 +32,7 @@ rank_seams tensor_parallel_seams(tensor_parallel *p) {
                         .state = p,
                         .embed = sum_embeddings,
                         .reduce = sum_rows,
+                        .reduce_norm = p->reduce_norm ? sum_and_norm : NULL,
                         .head = rows_of_logits,
                         .draw = gather_ids};
 }

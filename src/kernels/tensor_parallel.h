@@ -9,8 +9,10 @@
 #include "device/comm.h"
 #include "kernels/fused.h"
 
+typedef void (*reduce_norm_fn)(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred);
 typedef struct {
     comm *c;                             /* moves the data */
+    reduce_norm_fn reduce_norm;          /* NULL: the sum, then the norm */
     i64 vocab_first[COMM_RANKS_MAX + 1]; /* where each rank's share of the vocabulary begins; the last: where it ends */
 } tensor_parallel;
 

@@ -149,6 +149,7 @@ status ranks_connect(ranks *r, err *e) {
         k->split.c = k->data;
         for (i64 p = 0; p < r->n; p++) k->split.vocab_first[p] = r->of[p].config.vocab_first;
         k->split.vocab_first[r->n] = c->vocab;
+        k->split.reduce_norm = backend_reduce_norm(&k->backend);
         k->seams = tensor_parallel_seams(&k->split);
         k->backend.ops.ranks = &k->seams;
     }

@@ -25,6 +25,7 @@
     X(mark_nonfinite, "rows/rows")                                                                                     \
     X(fill, "rows/rows")                                                                                               \
     X(all_reduce, "comm/all_reduce")                                                                                   \
+    X(all_reduce_norm, "comm/all_reduce")                                                                              \
     X(exchange_blocks, "comm/exchange_blocks")                                                                         \
     X(gate, "rows/gate")                                                                                               \
     X(gate_any, "rows/gate")                                                                                           \

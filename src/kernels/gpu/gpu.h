@@ -28,6 +28,10 @@ bool gpu_multiplies(weight_format f, bool experts);
  * other's memory. */
 status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units, f64 deadline_s, err *e);
 
+/* Such a comm's all_reduce of norm->add [n, dim], and the norm, as fused.h's `reduce_norm`: for a few rows by one
+ * launch. */
+void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred);
+
 /* Experts run as the table of measured choices at `place` says from here on (moe_tuned.h): a file, or a folder that has
  * a file for this chip; matrix products as the one beside it says, whose name ends in -gemm.csv (gemm_tuned.h). NULL
  * or "none": built-in choices. A file that is not there, and a shape that a table does not know, are told once on

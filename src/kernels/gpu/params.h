@@ -562,6 +562,8 @@ typedef struct {
     gpu_exchange e;
     gpu_bf16 *x; /* [n] */
     gpu_i64 n;   /* a multiple of GPU_UNIT_VALUES */
+    gpu_i64 dim; /* all_reduce_norm: of a row of x, and what is done with the sum, which is not written */
+    gpu_after after;
 } gpu_all_reduce_args;
 /* `rows` of `width` words of 32 bits, `stride` apart. */
 typedef struct {

@@ -43,6 +43,22 @@ static void peer_all_reduce(comm *c, void *x, i64 n, dtype type) {
     }
 }
 
+void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred) {
+    const gpu_backend *b = gpu_of(o);
+    const peer_comm *p = peer_of(c);
+    gpu_all_reduce_args k = {
+        .e = p->end, .x = (gpu_bf16 *)(uintptr_t)norm->add, .n = norm->n * norm->dim, .dim = norm->dim};
+    const i64 across = ceil_div(norm->dim, GPU_THREADS * GPU_UNIT_VALUES);
+    if (k.n <= (p->end.units - 1) * GPU_UNIT_VALUES && gpu_may_defer_norm(b, norm, deferred, across, &k.after)) {
+        gpu_launch(b->g, b->all_reduce_norm, (u32)min_i64(norm->n * across, BLOCKS_MAX), 1, 1, GPU_THREADS, 0, &k);
+        *deferred = (deferred_norm){deferred->squares, across, norm->dim, norm->eps};
+        return;
+    }
+    peer_all_reduce(c, k.x, k.n, DT_BF16);
+    o->norm(o, norm);
+    if (deferred) deferred->parts = 0;
+}
+
 static void exchange_blocks(const peer_comm *p, const gpu_exchange_blocks_args *k) {
     const gpu_backend *b = gpu_of(p->o);
     i64 most = 1;

@@ -122,8 +122,8 @@ static moe_job job_of(const ops *o, const moe_args *a, const norm_args *norm, de
         r->norm_of_sum = norm->n == a->n && norm->add == a->out && norm->sum && gpu_norm_in_pieces(norm);
         r->defer_strips = gpu_may_defer_norm(b, norm, deferred, ceil_div(norm->dim, PACK_ROWS), &j.after);
         r->defer_blocks = gpu_may_defer_norm(b, norm, deferred, gpu_blocks(norm->dim, 4 * GPU_THREADS), &j.after);
-        r->ffn = ffn && gpu_ffn_fused_fits(ffn, &r->shared_inter);
     }
+    r->ffn = ffn && (!norm || norm->dim == r->call.dim) && gpu_ffn_fused_fits(ffn, &r->shared_inter);
     j.plan = moe_plan_of(r);
     return j;
 }
@@ -218,7 +218,7 @@ void gpu_op_moe_norm(const ops *o, const moe_norm_args *a) {
 
 /* In one launch, or one op after the other. */
 void gpu_op_moe_ffn(const ops *o, const moe_ffn_args *a) {
-    moe_job j = job_of(o, &a->moe.moe, &a->moe.norm, a->moe.deferred, a);
+    moe_job j = job_of(o, &a->moe.moe, a->moe.norm.weight ? &a->moe.norm : NULL, a->moe.deferred, a);
     if (j.plan.run == MOE_RUN_FFN_FUSED)
         moe_op_run(o, &j, a);
     else
