@@ -40,12 +40,30 @@ static void drawn_row_agrees(const char *what, const model_batch *b, i64 i, i64 
     }
 }
 
-/* Steps of several sizes, whose rows' tokens and log-probabilities are wanted with their logits. */
-static void draws_agree(const char *what, const char *dir, engine_options o) {
-    engine *g;
+/* The logits of the same batch on ref, and how far b's are from them. */
+static void logits_agree(const char *what, engine *ref, model_batch b, f64 bound) {
+    const i64 n = b.n_out * ref->config.vocab;
+    const f32 *x = b.logits;
+    f64 diff = 0, norm = 1e-30;
+    f32 *y = b.logits = malloc((size_t)n * sizeof *y);
+    err e = {0};
+    b.draws = NULL, b.tops = NULL;
+    if (engine_forward(ref, &b, &e) != ST_OK) fail_msg("ref: %s", e.text);
+    for (i64 i = 0; i < n; i++) diff += ((f64)x[i] - y[i]) * ((f64)x[i] - y[i]), norm += (f64)y[i] * y[i];
+    free(y);
+    if (!(sqrt(diff / norm) <= bound))
+        fail_msg("%s: logits of %lld rows are %.2e from ref's", what, (long long)b.n, sqrt(diff / norm));
+}
+
+/* Steps of several sizes, whose rows' tokens and log-probabilities are wanted with their logits; bound: how far those
+ * may be from ref's on one rank; 0: they are not compared. */
+static void draws_agree(const char *what, const char *dir, engine_options o, f64 bound) {
+    engine *g, *ref = NULL;
     err e = {0};
     o.model_dir = dir, o.context = 256, o.max_running = DRAWN_MOST;
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s: %s", what, e.text);
+    o.device = "ref", o.tp = 0, o.gpus = NULL;
+    if (bound > 0 && engine_open(&ref, &o, &e) != ST_OK) fail_msg("ref: %s", e.text);
     const i64 vocab = g->config.vocab;
     f32 *logits = malloc((size_t)(DRAWN_MOST * vocab) * sizeof *logits), logprobs[DRAWN_MOST * (1 + DRAWN_TOP)];
     i32 ids[DRAWN_MOST], rows[DRAWN_MOST], bad[DRAWN_MOST], drawn[DRAWN_MOST], tops[DRAWN_MOST], next[DRAWN_MOST],
@@ -79,8 +97,10 @@ static void draws_agree(const char *what, const char *dir, engine_options o) {
                                    .bad = bad};
             if (engine_forward(g, &b, &e) != ST_OK) fail_msg("%s: %s", what, e.text);
             for (i64 i = 0; i < n; i++) assert_int_equal(bad[i], 0), drawn_row_agrees(what, &b, i, vocab);
+            if (ref && !seed) logits_agree(what, ref, b, bound);
         }
     free(logits);
+    engine_close(ref);
     engine_close(g);
 }
 

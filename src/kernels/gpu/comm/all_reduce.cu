@@ -64,8 +64,8 @@ KERNEL_PDL(all_reduce_norm, gpu_all_reduce_args, GPU_THREADS, 4) {
             }
             if (s.going) {
                 *(uint2 *)(a.after.x + at) = uint2{two_bf16(v[0], v[1]), two_bf16(v[2], v[3])};
-                *(uint2 *)(a.after.out + at) = uint2{two_bf16(v[0] * weight.x, v[1] * weight.y),
-                                                     two_bf16(v[2] * weight.z, v[3] * weight.w)};
+                *(uint2 *)(a.after.out + at) =
+                    uint2{two_bf16(v[0] * weight.x, v[1] * weight.y), two_bf16(v[2] * weight.z, v[3] * weight.w)};
             }
         }
         squares = block_sum(squares);
