@@ -31,6 +31,7 @@ static void run_on(rank *k, rank_fn fn, void *ud) {
     if (k->comm->finish(k->comm, &known) != ST_OK && !strcmp(known.text, why.text)) return;
     err_prefix(&why, "rank %lld", (long long)k->index);
     if (k->failure.code == ST_OK) k->failure = why;
+    if (why.code == ST_CANCELLED) return; /* whoever cancelled it says why */
     k->comm->cancel(k->comm, &why);
     if (k->data && k->data != k->comm) k->data->cancel(k->data, &why);
 }
@@ -162,8 +163,12 @@ status ranks_each(ranks *r, rank_fn fn, void *ud, err *e) {
     pthread_mutex_lock(&t->lock);
     while (t->busy) pthread_cond_wait(&t->rest, &t->lock);
     pthread_mutex_unlock(&t->lock);
-    for (i64 i = 0; i < r->n; i++)
-        if (r->of[i].failure.code != ST_OK) return *e = r->of[i].failure, e->code;
+    const err *first = NULL;
+    for (i64 i = 0; i < r->n; i++) {
+        const err *own = &r->of[i].failure;
+        if (own->code != ST_OK && (!first || first->code == ST_CANCELLED)) first = own;
+    }
+    if (first) return *e = *first, e->code;
     return r->of[0].comm->finish(r->of[0].comm, e);
 }
 
