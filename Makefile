@@ -158,6 +158,8 @@ $B/tests/unit/api/test_nomem $B/tests/unit/runtime/test_sched_nomem: LDFLAGS += 
 
 $B/tests/unit/runtime/test_pool: LDFLAGS += -Wl,--wrap=fopen
 
+$B/tests/unit/format/test_weight_reader $B/tests/unit/runtime/test_load $B/tests/emulator/gpu_loading: LDFLAGS += -Wl,--wrap=pread
+
 # A driver in host memory for test_gpu: whole, without an optional function, without a needed one.
 FAKES := $(addprefix $B/tests/unit/device/,libcuda.so.1 libcuda_old.so libcuda_short.so)
 $B/tests/unit/device/libcuda%: tests/unit/device/fake_driver.c tests/unit/device/fake_driver.h src/device/cuda_symbols.h Makefile $B/flags
@@ -203,7 +205,7 @@ amd: $(AMD)
 	@echo "amd: gfx942 and gfx950, $(words $(AMD)) of $(words $(AMD)) kernel files"
 
 .PHONY: emulator
-emulator: $B/tests/emulator/libcuda.so.1 $B/tests/emulator/test_hopper $B/tests/emulator/several_gpus $B/tests/emulator/gpu_ranks build/golden/drawn
+emulator: $B/tests/emulator/libcuda.so.1 $B/tests/emulator/test_hopper $B/tests/emulator/several_gpus $B/tests/emulator/gpu_ranks $B/tests/emulator/gpu_loading build/golden/drawn
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)

@@ -125,6 +125,13 @@ ALL = [
         env=dict(EMULATED, EMU_GPUS="8"),
     ),
     dict(
+        name="weights read once, emulated",
+        needs=["emulated GPU"],
+        run="build/tests/emulator/gpu_loading",
+        count="cmocka",
+        env=dict(EMULATED, EMU_GPUS="4"),
+    ),
+    dict(
         name="plan and loading, emulated",
         needs=["emulated GPU"],
         run="{python} tests/emulator/plan.py",

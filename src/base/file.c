@@ -37,23 +37,34 @@ status file_map_open(file_map *m, const char *path, err *e) {
         void *p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED)
             st = err_set(e, ST_IO, "%s: cannot map %lld bytes: %s", path, (long long)sb.st_size, strerror(errno));
-        else {
-            m->data = p;
-            m->size = (u64)sb.st_size;
-        }
+        else
+            *m = (file_map){.data = p, .size = (u64)sb.st_size, .fd = fd};
     }
-    close(fd);
+    if (!m->data) close(fd);
     return st;
 }
 
 void file_map_close(file_map *m) {
-    if (m->data) munmap((void *)(uintptr_t)m->data, m->size);
+    if (m->data) munmap((void *)(uintptr_t)m->data, m->size), close(m->fd);
     memset(m, 0, sizeof *m);
 }
 
-void file_map_soon(const void *p, u64 n) {
-    u64 page = (u64)sysconf(_SC_PAGESIZE), from = (u64)(uintptr_t)p / page * page;
-    if (p && n) madvise((void *)(uintptr_t)from, (uintptr_t)p + n - from, MADV_WILLNEED);
+status file_map_read(const file_map *m, u64 at, u64 n, void *to, err *e) {
+    for (u64 done = 0; done < n;) {
+        ssize_t got = pread(m->fd, (u8 *)to + done, n - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            return err_set(e, ST_IO, "cannot read at byte %llu: %s", (unsigned long long)(at + done), strerror(errno));
+        if (got == 0)
+            return err_set(e, ST_IO, "is cut off: no byte %llu of the %llu when it was opened",
+                           (unsigned long long)(at + done), (unsigned long long)m->size);
+        done += (u64)got;
+    }
+    return ST_OK;
+}
+
+void file_map_read_exactly(const file_map *m) {
+    if (m->data) posix_fadvise(m->fd, 0, 0, POSIX_FADV_RANDOM);
 }
 
 /* Appends what the open gzip file holds. Takes fd. */

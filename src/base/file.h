@@ -8,14 +8,18 @@
 typedef struct {
     const u8 *data;
     u64 size;
+    int fd; /* of the mapped file, while data is there */
 } file_map;
 
 /* Maps `path`. Anything but a regular file (a folder, a pipe, a device) is an error. */
 status file_map_open(file_map *m, const char *path, err *e);
 void file_map_close(file_map *m);
-/* Of a mapping, n bytes from p will soon be read: the disk may begin. A hint, which costs speed alone where it is
- * refused. */
-void file_map_soon(const void *p, u64 n);
+/* Bytes [at, at + n) of the file itself into `to`, not through the mapping: a disk that fails, or a file that was cut
+ * since, is ST_IO with the offset (the file's name is the caller's to add), where the mapping would be a signal. Any
+ * thread. */
+status file_map_read(const file_map *m, u64 at, u64 n, void *to, err *e);
+/* From here on file_map_read() fetches what it is asked for and nothing behind it. */
+void file_map_read_exactly(const file_map *m);
 
 /* Appends the whole file to *out; more than `max` bytes is an error that says so. Where there is no `path` but a
  * `path`.gz, that is unpacked: then `max` is of what is in it, and a damaged or cut file is ST_FORMAT. On failure *out

@@ -149,6 +149,17 @@ const tensor_info *checkpoint_find(const checkpoint *c, const char *name) {
     return i < 0 ? NULL : &c->tensors[i];
 }
 
+status checkpoint_read(const checkpoint *c, const tensor_info *t, u64 at, u64 n, void *to, err *e) {
+    const file_map *m = &c->shards[t->shard].map;
+    status st = file_map_read(m, (u64)(t->data - m->data) + at, n, to, e);
+    if (st != ST_OK) err_prefix(e, "%s", c->index.shards[t->shard]);
+    return st;
+}
+
+void checkpoint_read_exactly(const checkpoint *c) {
+    for (int i = 0; i < c->index.n_shards; i++) file_map_read_exactly(&c->shards[i].map);
+}
+
 u64 checkpoint_n_tensors(const checkpoint *c) { return c->n; }
 const tensor_info *checkpoint_tensor(const checkpoint *c, u64 i) { return &c->tensors[i]; }
 int checkpoint_n_shards(const checkpoint *c) { return c->index.n_shards; }

@@ -45,6 +45,10 @@ typedef struct {
     weight_kind kind;
     const weight_view *views;
     i64 n_views;
+    /* Unless NULL, views have no data before fetch(ud, i) has brought those of views[i], which stay until the next
+     * call: for a backend that copies (keeps_views is false), once for each view, in their order. */
+    status (*fetch)(void *ud, i64 i, err *e);
+    void *ud;
     i64 n_heads, nope, v_dim; /* WK_KV_B only */
     expert_format experts;    /* WK_EXPERTS: the format to keep them in; ST_UNSUPPORTED where a backend cannot */
     /* Unless 0 the views have no data: the backend makes it up from this seed, with zero mean: matrices normal of

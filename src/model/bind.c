@@ -10,6 +10,7 @@ typedef struct {
     const model_config *c;
     const checkpoint *ck; /* NULL: dummy weights */
     const ops *o;
+    weight_reader *reader; /* NULL: data are where the checkpoint is mapped */
     bool verify;
     model_weights *weights;
     weight_cut *passing; /* columns that a backend has copied, or will in a moment */
@@ -20,8 +21,36 @@ typedef struct {
     progress shown;
 } binder;
 
+/* What a rank holds of a matrix [rows, cols]: all, so many rows from row `at` on, or so many columns. */
+typedef struct {
+    i64 rows, cols; /* of all of it */
+    enum { CUT_NOTHING, CUT_ROWS, CUT_COLS } cut;
+    i64 at, n;
+} matrix_share;
+
+/* Where a view's data come from: tensors of the checkpoint, in the order in which they are looked at. A view is found
+ * first, by names, types and shapes, and gets data when a backend wants them. */
+typedef struct {
+    const tensor_info *data, *scale, *factor, *shape; /* NULL but for data: there is none; data: a dummy */
+    matrix_share share;
+    bool finite; /* data are scanned for NaN and infinities */
+    u8 *room;    /* for this rank's columns */
+} view_source;
+
 static void free_cuts(weight_cut **list) {
     for (weight_cut *next; *list; *list = next) next = (*list)->next, free(*list);
+}
+
+/* The list of what is read grows by t. */
+static bool list_read(model_weights *w, const tensor_info *t) {
+    if (w->n_reads == w->reads_cap) {
+        u64 more = w->reads_cap ? 2 * w->reads_cap : 256;
+        const tensor_info **p = realloc(w->reads, more * sizeof *p);
+        if (!p) return false;
+        w->reads = p, w->reads_cap = more;
+    }
+    w->reads[w->n_reads++] = t;
+    return true;
 }
 
 static status bind_shape_error(const binder *b, const tensor_info *t, const i64 *want, int n) {
@@ -50,17 +79,16 @@ static status type_error(const binder *b, const tensor_info *t, const char *want
     return err_set(b->e, ST_FORMAT, "tensor %s is %s, not %s", t->name, dtype_name(t->type), want);
 }
 
-static f32 element(const tensor_info *t, u64 i) {
-    return t->type == DT_F32 ? ((const f32 *)t->data)[i] : bf16_to_f32(((const bf16 *)t->data)[i]);
+static f32 element(dtype type, const void *data, u64 i) {
+    return type == DT_F32 ? ((const f32 *)data)[i] : bf16_to_f32(((const bf16 *)data)[i]);
 }
 
 /* Scans a BF16 or F32 tensor. */
-static status scan(const binder *b, const tensor_info *t) {
-    u64 n = b->room ? 0 : t->bytes / dtype_size(t->type);
-    for (u64 i = 0; i < n; i++)
-        if (!isfinite(element(t, i)))
+static status scan(const binder *b, const tensor_info *t, const void *data) {
+    for (u64 i = 0, n = t->bytes / dtype_size(t->type); i < n; i++)
+        if (!isfinite(element(t->type, data, i)))
             return err_set(b->e, ST_NUMERIC, "tensor %s holds %s at element %llu", t->name,
-                           isnan(element(t, i)) ? "NaN" : "an infinity", (unsigned long long)i);
+                           isnan(element(t->type, data, i)) ? "NaN" : "an infinity", (unsigned long long)i);
     return ST_OK;
 }
 
@@ -75,43 +103,47 @@ static const tensor_info *bind_part(const binder *b, const char *base, const cha
 }
 
 /* The scales, and what multiplies all of them. */
-static status view_scales(const binder *b, const char *base, const weight_layout *l, weight_view *v) {
+static status view_scales(const binder *b, const char *base, const weight_layout *l, weight_view *v,
+                          view_source *from) {
     char name[256];
     const i64 shape[2] = {ceil_div(v->rows, l->scale_rows), l->scale_cols ? ceil_div(v->cols, l->scale_cols) : 1};
-    const tensor_info *s = bind_part(b, base, l->scale, l->scale_type, shape, l->scale_cols ? 2 : 1);
-    if (!s) return ST_FORMAT;
-    v->scale = s->data;
-    if (b->verify && scan(b, s) != ST_OK) return b->e->code;
+    from->scale = bind_part(b, base, l->scale, l->scale_type, shape, l->scale_cols ? 2 : 1);
+    if (!from->scale) return ST_FORMAT;
+    v->scale = from->scale->data;
     if (!l->factor) return ST_OK;
     snprintf(name, sizeof name, "%s%s", base, l->factor);
     const tensor_info *whole = checkpoint_find(b->ck, name);
     if (!whole || whole->n_dims) whole = bind_find(b, name, (const i64[]){1}, 1); /* a scalar is as good */
     if (!whole) return ST_FORMAT;
     if (whole->type != DT_F32) return type_error(b, whole, "F32");
-    v->factor = b->room ? 0 : element(whole, 0);
-    return scan(b, whole);
+    from->factor = whole;
+    return ST_OK;
 }
 
-/* A tensor that says the matrix's shape says ours. */
-static status check_shape_tensor(const binder *b, const char *base, const weight_layout *l, const weight_view *v) {
+/* A tensor that says the matrix's shape. */
+static status find_shape_tensor(const binder *b, const char *base, const weight_layout *l, view_source *from) {
     char name[256];
     snprintf(name, sizeof name, "%s%s", base, l->shape);
-    const tensor_info *sh = bind_find(b, name, (const i64[]){2}, 1);
+    const tensor_info *sh = from->shape = bind_find(b, name, (const i64[]){2}, 1);
     if (!sh) return ST_FORMAT;
-    if (sh->type != DT_I32 && sh->type != DT_I64) return type_error(b, sh, "I32 or I64");
-    for (int i = 0; i < 2 && !b->room; i++) {
-        i64 have = sh->type == DT_I32 ? ((const i32 *)sh->data)[i] : ((const i64 *)sh->data)[i],
-            want = i ? v->cols : v->rows;
+    return sh->type == DT_I32 || sh->type == DT_I64 ? ST_OK : type_error(b, sh, "I32 or I64");
+}
+
+/* It says ours. */
+static status check_shape_tensor(const binder *b, const tensor_info *sh, const void *data, const matrix_share *m) {
+    for (int i = 0; i < 2; i++) {
+        i64 have = sh->type == DT_I32 ? ((const i32 *)data)[i] : ((const i64 *)data)[i], want = i ? m->cols : m->rows;
         if (have != want)
-            return err_set(b->e, ST_FORMAT, "tensor %s says %lld in place %d, config.json asks for %lld", name,
+            return err_set(b->e, ST_FORMAT, "tensor %s says %lld in place %d, config.json asks for %lld", sh->name,
                            (long long)have, i, (long long)want);
     }
     return ST_OK;
 }
 
 /* The matrix `base` in format f, whose data are there. */
-static status view_as(const binder *b, const char *base, weight_format f, i64 rows, i64 cols, weight_view *v) {
+static status view_as(const binder *b, const char *base, weight_format f, weight_view *v, view_source *from) {
     const weight_layout *l = weight_layout_of(f);
+    const i64 rows = from->share.rows, cols = from->share.cols;
     if (l->experts_only && !strstr(base, ".mlp.experts."))
         return err_set(b->e, ST_UNSUPPORTED, "tensor %s%s is %s: only routed experts may be in %s", base, l->data,
                        dtype_name(l->data_type), l->name);
@@ -120,9 +152,10 @@ static status view_as(const binder *b, const char *base, weight_format f, i64 ro
                        (long long)cols, (long long)l->cols_multiple);
     const tensor_info *q = bind_part(b, base, l->data, l->data_type, (const i64[]){rows, cols / l->per_element}, 2);
     if (!q) return ST_FORMAT;
+    from->data = q;
     *v = (weight_view){.format = f, .rows = rows, .cols = cols, .data = q->data};
-    status st = l->scale ? view_scales(b, base, l, v) : ST_OK;
-    return st == ST_OK && l->shape ? check_shape_tensor(b, base, l, v) : st;
+    status st = l->scale ? view_scales(b, base, l, v, from) : ST_OK;
+    return st == ST_OK && l->shape ? find_shape_tensor(b, base, l, from) : st;
 }
 
 static bool ends_with(const char *s, const char *end) {
@@ -147,8 +180,9 @@ static const tensor_info *data_tensor(const binder *b, const char *base, int f, 
     return checkpoint_find(b->ck, name);
 }
 
-/* How the matrix `base` lies in the checkpoint. */
-static status view_linear(const binder *b, const char *base, i64 rows, i64 cols, weight_view *v) {
+/* How the matrix `base` lies in the checkpoint: all of from->share's rows and columns. */
+static status view_whole(const binder *b, const char *base, weight_view *v, view_source *from) {
+    const i64 rows = from->share.rows, cols = from->share.cols;
     char name[256];
     if (!b->ck) return *v = (weight_view){.format = dummy_format(b, base), .rows = rows, .cols = cols}, ST_OK;
     /* The last formats first: the others are written as one plain tensor, which theirs may have beside it. */
@@ -157,7 +191,7 @@ static status view_linear(const binder *b, const char *base, i64 rows, i64 cols,
     for (int f = weight_formats() - 1; f >= 0; f--) {
         const weight_layout *l = weight_layout_of((weight_format)f);
         const tensor_info *t = found[f] = data_tensor(b, base, f, found);
-        if (t && t->type == l->data_type) return view_as(b, base, (weight_format)f, rows, cols, v);
+        if (t && t->type == l->data_type) return view_as(b, base, (weight_format)f, v, from);
         if (t) other = t, plain = l;
     }
     if (!other) return snprintf(name, sizeof name, "%s.weight", base), bind_find(b, name, NULL, 0), ST_FORMAT;
@@ -175,13 +209,6 @@ static void make_name(const binder *b, char *out, size_t cap, const char *fmt, v
     int n = snprintf(out, cap, "%s", b->c->prefix);
     vsnprintf(out + n, cap - (size_t)n, fmt, ap);
 }
-
-/* What a rank holds of a matrix [rows, cols]: all, so many rows from row `at` on, or so many columns. */
-typedef struct {
-    i64 rows, cols; /* of all of it */
-    enum { CUT_NOTHING, CUT_ROWS, CUT_COLS } cut;
-    i64 at, n;
-} matrix_share;
 
 static matrix_share whole_matrix(i64 rows, i64 cols) { return (matrix_share){.rows = rows, .cols = cols}; }
 /* Equal shares, `each` rows or columns of which are this rank's. */
@@ -211,9 +238,11 @@ static void *cut_room(binder *b, u64 bytes, bool keep) {
     return cut->data;
 }
 
-/* *v, all of a matrix in a checkpoint, becomes this rank's share; columns are copied to *room, which moves on. */
-static status cut_view(const binder *b, const char *base, const matrix_share *m, u8 **room, weight_view *v) {
-    if (m->cut == CUT_NOTHING) return ST_OK;
+/* Of the matrix `base`, this rank's share: its format and size, and where its rows are; columns have yet to be cut. */
+static status find_view(const binder *b, const char *base, weight_view *v, view_source *from) {
+    const matrix_share *m = &from->share;
+    status st = view_whole(b, base, v, from);
+    if (st != ST_OK || m->cut == CUT_NOTHING) return st;
     bool rows = m->cut == CUT_ROWS;
     if (!b->ck) return *(rows ? &v->rows : &v->cols) = m->n, ST_OK;
     i64 unit = rows ? weight_row_unit(v->format) : weight_col_unit(v->format), all = rows ? m->rows : m->cols;
@@ -222,30 +251,118 @@ static status cut_view(const binder *b, const char *base, const matrix_share *m,
                        "%s: %lld ranks would hold %lld %s each, which cuts the %lld that share a scale or a word in %s",
                        base, (long long)b->c->ranks, (long long)m->n, rows ? "rows" : "columns", (long long)unit,
                        weight_format_name(v->format));
-    if (rows) return *v = weight_rows(v, m->at, m->n), ST_OK;
-    u64 need = weight_cols_room(v, m->n);
-    *v = weight_cols(v, m->at, m->n, *room);
-    if (*room) *room += need;
+    *v = rows ? weight_rows(v, m->at, m->n) : weight_cols(v, m->at, m->n, NULL);
     return ST_OK;
 }
 
-/* Of a plan: columns that will be copied and kept are not the checkpoint's. */
-static void plan_cut(const binder *b, const matrix_share *m, const weight_view *v, bool keep) {
-    if (!b->room || m->cut != CUT_COLS || !keep) return;
-    b->room->own += weight_cols_room(v, v->cols);
-    b->room->mapped -= weight_bytes(v);
+/* The data of t, all of it, on the host: until the reader gets it back, where there is one. */
+static status tensor_data(const binder *b, const tensor_info *t, const void **data) {
+    if (b->reader) return weight_reader_take(b->reader, b->c->rank, t, data, b->e);
+    return *data = t->data, ST_OK;
 }
 
-/* Prepares d; a dummy gets the next seed. */
-static status bind_prepare(binder *b, weight_desc *d, op_weight **out) {
+/* *v, found before, gets its data. */
+static status bring_view(const binder *b, const view_source *from, weight_view *v) {
+    const matrix_share *m = &from->share;
+    weight_view all = *v;
+    const void *factor, *shape;
+    all.rows = m->rows, all.cols = m->cols;
+    status st = tensor_data(b, from->data, &all.data);
+    if (st == ST_OK && from->finite) st = scan(b, from->data, all.data);
+    if (st == ST_OK && from->scale) st = tensor_data(b, from->scale, &all.scale);
+    if (st == ST_OK && from->scale && b->verify) st = scan(b, from->scale, all.scale);
+    if (st == ST_OK && from->factor) {
+        st = tensor_data(b, from->factor, &factor);
+        if (st == ST_OK) st = scan(b, from->factor, factor);
+        if (st == ST_OK) all.factor = element(DT_F32, factor, 0);
+    }
+    if (st == ST_OK && from->shape) st = tensor_data(b, from->shape, &shape);
+    if (st == ST_OK && from->shape) st = check_shape_tensor(b, from->shape, shape, m);
+    if (st != ST_OK) return st;
+    *v = m->cut == CUT_ROWS   ? weight_rows(&all, m->at, m->n)
+         : m->cut == CUT_COLS ? weight_cols(&all, m->at, m->n, from->room)
+                              : all;
+    return ST_OK;
+}
+
+/* A weight whose views are found. */
+typedef struct {
+    binder *b;
+    weight_view *views;
+    view_source *from; /* [n_views] of both */
+    bool keeps_cols;   /* columns are kept as they are cut, and not only until they are copied or converted */
+} found_weight;
+
+/* For a backend that copies: views one after the other. */
+static status bring_next(void *ud, i64 i, err *e) {
+    found_weight *f = ud;
+    (void)e; /* the binder's own */
+    if (f->b->reader) weight_reader_give_back(f->b->reader, f->b->c->rank);
+    return bring_view(f->b, &f->from[i], &f->views[i]);
+}
+
+/* Memory for columns: of all views, or of one at a time for a backend that copies. */
+static status columns_room(const found_weight *f, i64 n) {
+    binder *b = f->b;
+    u64 all = 0, most = 0, sizes = 0;
+    for (i64 i = 0; i < n; i++) {
+        if (f->from[i].share.cut != CUT_COLS) continue;
+        u64 need = weight_cols_room(&f->views[i], f->views[i].cols);
+        all += need, sizes++;
+        most = need > most ? need : most;
+    }
+    if (!sizes) return ST_OK;
+    u8 *at = cut_room(b, b->o->keeps_views ? all : most, f->keeps_cols);
+    if (!at) return b->e->code;
+    for (i64 i = 0; i < n; i++) {
+        if (f->from[i].share.cut != CUT_COLS) continue;
+        f->from[i].room = at;
+        if (b->o->keeps_views) at += weight_cols_room(&f->views[i], f->views[i].cols);
+    }
+    return ST_OK;
+}
+
+/* A plan: columns that will be copied and kept are not the checkpoint's, and what is read is read in this order. */
+static status plan_sources(const found_weight *f, i64 n) {
+    binder *b = f->b;
+    for (i64 i = 0; i < n; i++) {
+        const view_source *from = &f->from[i];
+        if (from->share.cut == CUT_COLS && f->keeps_cols) {
+            b->room->own += weight_cols_room(&f->views[i], f->views[i].cols);
+            b->room->mapped -= weight_bytes(&f->views[i]);
+        }
+        if (b->o->keeps_views) continue;
+        const tensor_info *all[] = {from->data, from->scale, from->factor, from->shape};
+        for (size_t k = 0; k < COUNT_OF(all); k++)
+            if (all[k] && !list_read(b->weights, all[k])) return err_nomem(b->e, "the list of weights to read", 0);
+    }
+    return ST_OK;
+}
+
+/* Prepares d, whose views are f's; a dummy gets the next seed. */
+static status bind_prepare(found_weight *f, weight_desc *d, op_weight **out) {
+    binder *b = f->b;
+    bool planned = b->room, matrix = d->kind != WK_VECTOR;
+    status st = ST_OK;
     if (!b->ck) {
         d->dummy_seed = ++b->seed;
         d->dummy_sigma = d->kind == WK_TABLE ? 1.0f : 0.02f;
     }
+    d->views = f->views;
     d->room = b->room;
-    for (i64 i = 0; i < d->n_views; i++) b->done += weight_bytes(&d->views[i]);
-    status st = b->o->weight_prepare(b->o, d, out, b->e);
-    if (!b->room) progress_step(&b->shown, b->done);
+    for (i64 i = 0; matrix && i < d->n_views; i++) b->done += weight_bytes(&d->views[i]);
+    f->keeps_cols = b->o->keeps_views && (d->kind != WK_EXPERTS ||
+                                          expert_stored_as(d->experts, d->views[0].format, 2) == d->views[0].format);
+    if (b->ck && !planned) {
+        st = columns_room(f, d->n_views);
+        for (i64 i = 0; st == ST_OK && b->o->keeps_views && i < d->n_views; i++)
+            st = bring_view(b, &f->from[i], &f->views[i]);
+        if (!b->o->keeps_views) d->fetch = bring_next, d->ud = f;
+    }
+    if (st == ST_OK) st = b->o->weight_prepare(b->o, d, out, b->e);
+    if (b->reader) weight_reader_give_back(b->reader, b->c->rank);
+    if (st == ST_OK && planned) st = plan_sources(f, d->n_views);
+    if (!planned && !b->reader) progress_step(&b->shown, b->done);
     return st;
 }
 
@@ -258,19 +375,15 @@ static status bind_linear(binder *b, op_weight **out, weight_kind kind, matrix_s
     make_name(b, base, sizeof base, fmt, ap);
     va_end(ap);
     weight_view v;
-    u8 *room = NULL;
-    status st = view_linear(b, base, m.rows, m.cols, &v);
-    bool keep = b->o->keeps_views;
-    if (st == ST_OK && m.cut == CUT_COLS && !b->room && b->ck && !(room = cut_room(b, weight_cols_room(&v, m.n), keep)))
-        return b->e->code;
-    if (st == ST_OK) st = cut_view(b, base, &m, &room, &v);
+    view_source from = {.share = m};
+    status st = find_view(b, base, &v, &from);
     if (st != ST_OK) return st;
-    weight_desc d = {.kind = kind, .views = &v, .n_views = 1};
+    from.finite = ends_with(base, ".mlp.gate") && (v.format == WF_BF16 || v.format == WF_F32); /* the router */
+    weight_desc d = {.kind = kind, .n_views = 1};
     d.n_heads = b->c->n_heads;
     d.nope = b->c->nope;
     d.v_dim = b->c->v_dim;
-    st = bind_prepare(b, &d, out);
-    if (st == ST_OK) plan_cut(b, &m, &v, keep);
+    st = bind_prepare(&(found_weight){b, &v, &from, false}, &d, out);
     if (st != ST_OK) err_prefix(b->e, "%s", base);
     return st;
 }
@@ -287,9 +400,8 @@ static status dummy_vector(const binder *b, op_weight **out, i64 n, const char *
     return st;
 }
 
-static status vector(const binder *b, op_weight **out, i64 n, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-static status vector(const binder *b, op_weight **out, i64 n, const char *fmt, ...) {
+static status vector(binder *b, op_weight **out, i64 n, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static status vector(binder *b, op_weight **out, i64 n, const char *fmt, ...) {
     char name[256];
     va_list ap;
     va_start(ap, fmt);
@@ -299,11 +411,10 @@ static status vector(const binder *b, op_weight **out, i64 n, const char *fmt, .
     const tensor_info *t = bind_find(b, name, &n, 1);
     if (!t) return ST_FORMAT;
     if (t->type != DT_BF16 && t->type != DT_F32) return type_error(b, t, "BF16 or F32");
-    status st = scan(b, t);
-    if (st != ST_OK) return st;
     weight_view v = {.format = t->type == DT_F32 ? WF_F32 : WF_BF16, .rows = 1, .cols = n, .data = t->data};
-    weight_desc d = {.kind = WK_VECTOR, .views = &v, .n_views = 1, .room = b->room};
-    return b->o->weight_prepare(b->o, &d, out, b->e);
+    view_source from = {.data = t, .share = whole_matrix(1, n), .finite = true};
+    weight_desc d = {.kind = WK_VECTOR, .n_views = 1};
+    return bind_prepare(&(found_weight){b, &v, &from, false}, &d, out);
 }
 
 #define TRY(call)                                                                                                      \
@@ -347,62 +458,35 @@ static matrix_share expert_share(const binder *b, int part) {
     return part < 2 ? row_share(b, c->inter_expert, c->hidden) : col_share(b, c->hidden, c->inter_expert);
 }
 
-/* Are the columns of the experts' down kept as they are cut, or only until they are converted? */
-static bool keeps_down(const binder *b, weight_format f) {
-    return b->o->keeps_views && expert_stored_as(b->c->experts, f, 2) == f;
-}
-
-/* Memory for the columns of all experts' down, where there are any to be copied; they are as the first one. */
-static status experts_room(binder *b, const char *base, u8 **room) {
-    weight_view v;
-    matrix_share m = expert_share(b, 2);
-    *room = NULL;
-    if (m.cut != CUT_COLS || b->room || !b->ck) return ST_OK;
-    status st = view_linear(b, base, m.rows, m.cols, &v);
-    if (st == ST_OK) *room = cut_room(b, (u64)b->c->n_experts * weight_cols_room(&v, m.n), keeps_down(b, v.format));
-    return st != ST_OK || *room ? st : b->e->code;
-}
-
-static status expert_views(binder *b, int l, weight_view *views) {
+static status expert_views(const binder *b, int l, weight_view *views, view_source *from) {
     static const char *const part[3] = {"gate", "up", "down"};
-    const model_config *c = b->c;
     char base[224];
-    u8 *room;
-    snprintf(base, sizeof base, "%smodel.layers.%d.mlp.experts.0.down_proj", c->prefix, l);
-    TRY(experts_room(b, base, &room));
-    for (i64 x = 0; x < c->n_experts; x++)
-        for (int p = 0; p < 3; p++) {
-            const matrix_share m = expert_share(b, p);
-            snprintf(base, sizeof base, "%smodel.layers.%d.mlp.experts.%lld.%s_proj", c->prefix, l, (long long)x,
-                     part[p]);
-            TRY(view_linear(b, base, m.rows, m.cols, &views[3 * x + p]));
-            if (views[3 * x + p].format != views[0].format)
-                return err_set(b->e, ST_FORMAT, "tensor %s is stored as %s, the layer's first expert as %s", base,
-                               weight_format_name(views[3 * x + p].format), weight_format_name(views[0].format));
-            TRY(cut_view(b, base, &m, &room, &views[3 * x + p]));
-        }
+    for (i64 i = 0; i < b->c->n_experts * 3; i++) {
+        from[i].share = expert_share(b, (int)(i % 3));
+        snprintf(base, sizeof base, "%smodel.layers.%d.mlp.experts.%lld.%s_proj", b->c->prefix, l, (long long)(i / 3),
+                 part[i % 3]);
+        TRY(find_view(b, base, &views[i], &from[i]));
+        if (views[i].format != views[0].format)
+            return err_set(b->e, ST_FORMAT, "tensor %s is stored as %s, the layer's first expert as %s", base,
+                           weight_format_name(views[i].format), weight_format_name(views[0].format));
+    }
     return ST_OK;
 }
 
 static status bind_moe(binder *b, layer_weights *w, int l) {
     const model_config *c = b->c;
-    char name[256];
     TRY(bind_linear(b, &w->router, WK_LINEAR, whole_matrix(c->n_experts, c->hidden), "model.layers.%d.mlp.gate", l));
-    snprintf(name, sizeof name, "%smodel.layers.%d.mlp.gate.weight", c->prefix, l);
-    const tensor_info *gate = b->ck ? checkpoint_find(b->ck, name) : NULL;
-    if (gate && (gate->type == DT_BF16 || gate->type == DT_F32)) TRY(scan(b, gate));
     TRY(vector(b, &w->router_bias, c->n_experts, "model.layers.%d.mlp.gate.e_score_correction_bias", l));
     if (c->n_shared) TRY(bind_mlp(b, w, c->inter_expert * c->n_shared, l, "shared_experts."));
     u64 n = (u64)c->n_experts * 3;
     weight_view *views = calloc(n, sizeof *views);
-    if (!views) return err_nomem(b->e, "expert descriptions", n * sizeof *views);
-    status st = expert_views(b, l, views);
-    weight_desc d = {.kind = WK_EXPERTS, .views = views, .n_views = (i64)n, .experts = c->experts};
-    if (st == ST_OK) st = bind_prepare(b, &d, &w->experts);
-    const matrix_share down = expert_share(b, 2);
-    for (i64 x = 0; st == ST_OK && x < c->n_experts; x++)
-        plan_cut(b, &down, &views[3 * x + 2], keeps_down(b, views[2].format));
+    view_source *from = calloc(n, sizeof *from);
+    status st = views && from ? expert_views(b, l, views, from)
+                              : err_nomem(b->e, "expert descriptions", n * (sizeof *views + sizeof *from));
+    weight_desc d = {.kind = WK_EXPERTS, .n_views = (i64)n, .experts = c->experts};
+    if (st == ST_OK) st = bind_prepare(&(found_weight){b, views, from, false}, &d, &w->experts);
     free(views);
+    free(from);
     return st;
 }
 
@@ -450,14 +534,14 @@ status model_weights_plan(model_weights *w, weight_memory *room, const model_con
 static void say_loaded(const binder *b) {
     char all[BYTES_TEXT], rate[BYTES_TEXT];
     f64 took = now_s() - b->shown.start_s;
-    if (b->ck && took >= 1)
+    if (b->ck && !b->reader && took >= 1)
         log_note("weights: %s in %.1f s, %s/s", bytes_text(all, b->done), took,
                  bytes_text(rate, (u64)((f64)b->done / took)));
 }
 
-status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o, u64 bytes,
-                          bool verify, err *e) {
-    binder b = {.c = c, .ck = ck, .o = o, .weights = w, .verify = verify, .e = e};
+status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, weight_reader *reader,
+                          const ops *o, u64 bytes, bool verify, err *e) {
+    binder b = {.c = c, .ck = ck, .reader = reader, .o = o, .weights = w, .verify = verify, .e = e};
     progress_start(&b.shown, "weights", "B", bytes);
     status st = bind_all(&b, w);
     free_cuts(&b.passing);
@@ -481,6 +565,7 @@ void model_weights_free(model_weights *w) {
     release(w->norm);
     release(w->head);
     free(w->layers);
+    free(w->reads);
     free_cuts(&w->cuts);
     *w = (model_weights){0};
 }

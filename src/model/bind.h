@@ -6,7 +6,7 @@
  * NAME.weight_scale for all), else BF16 or F32. */
 #ifndef MODEL_BIND_H
 #define MODEL_BIND_H
-#include "format/checkpoint.h"
+#include "format/weight_reader.h"
 #include "kernels/ops.h"
 #include "model/config.h"
 
@@ -34,6 +34,9 @@ typedef struct {
     i64 n_layers;
     u64 bytes;        /* of matrices in the checkpoint */
     weight_cut *cuts; /* or NULL; released with the weights */
+    /* Of a plan: the tensors whose data will be looked at, in that order; one may stand there twice. */
+    const tensor_info **reads; /* [n_reads] */
+    u64 n_reads, reads_cap;
 } model_weights;
 
 /* The type that activations need for this checkpoint: DT_F32 if its embedding is float32, else DT_BF16. */
@@ -47,9 +50,10 @@ status bind_activation_type(const model_config *c, const checkpoint *ck, dtype *
 status model_weights_plan(model_weights *w, weight_memory *room, const model_config *c, const checkpoint *ck,
                           const ops *o, err *e);
 /* Norms, router weights and biases are scanned for NaN and infinity; with `verify`, quantization scales as well
- * (reads them all). bytes: a plan's, for the progress line. */
-status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, const ops *o, u64 bytes,
-                          bool verify, err *e);
+ * (reads them all). reader: of a plan's list, for rank c->rank; NULL: data are read where they are mapped, which a
+ * backend that keeps views wants. bytes: a plan's, for the progress line. */
+status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, weight_reader *reader,
+                          const ops *o, u64 bytes, bool verify, err *e);
 void model_weights_free(model_weights *w);
 
 #endif

@@ -35,7 +35,11 @@ typedef struct {
  * the model. */
 status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev, err *e);
 status model_plan(model *m, const model_limits *lim, err *e);
-status model_load(model *m, bool verify, err *e);
+/* Between open and load: the tensors whose data a load looks at, in that order. A rank's own number of bytes of them,
+ * but all ranks look at the same ones. */
+const tensor_info *const *model_reads(const model *m, u64 *n);
+/* reader: of that list, or NULL (model/bind.h). */
+status model_load(model *m, weight_reader *reader, bool verify, err *e);
 void model_close(model *m);
 const model_memory *model_memory_plan(const model *m); /* the weights' from open on, the rest from plan on */
 /* Bytes that model_load would allocate for KV alone: pages x 64 x (latent + rope) x layers. */

@@ -198,10 +198,15 @@ status model_open(model **out, const model_config *c, const checkpoint *ck, cons
     return ST_OK;
 }
 
-status model_load(model *m, bool verify, err *e) {
+const tensor_info *const *model_reads(const model *m, u64 *n) {
+    *n = m->w.n_reads;
+    return m->w.reads;
+}
+
+status model_load(model *m, weight_reader *reader, bool verify, err *e) {
     u64 bytes = m->w.bytes;
     model_weights_free(&m->w);
-    status st = model_weights_bind(&m->w, m->c, m->ck, m->o, bytes, verify, e);
+    status st = model_weights_bind(&m->w, m->c, m->ck, reader, m->o, bytes, verify, e);
     if (st == ST_OK) st = memory_allocate(m, e);
     if (st == ST_OK) st = allocate_on_host(m, e);
     if (st == ST_OK) st = write_frequencies(m, e);

@@ -322,17 +322,6 @@ static status open_share(rank *k, void *ud, err *e) {
 
 static status plan_share(rank *k, void *ud, err *e) { return model_plan(k->model, &((const engine *)ud)->lim, e); }
 
-typedef struct {
-    int threads;
-    bool verify;
-} load_wish;
-
-static status load_share(rank *k, void *ud, err *e) {
-    const load_wish *w = ud;
-    ops_set_threads(w->threads);
-    return model_load(k->model, w->verify, e);
-}
-
 static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     f64 start = now_s();
     status st = engine_check_options(o, e);
@@ -348,7 +337,7 @@ static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = ranks_each(&g->ranks, plan_share, g, e);
     if (st != ST_OK) return st;
     say_plan(g);
-    st = ranks_each(&g->ranks, load_share, &(load_wish){g->ranks.threads_each, o->verify}, e);
+    st = ranks_load(&g->ranks, g->ck, o->verify, &g->reads, e);
     if (st == ST_OK) st = ranks_reserve(&g->ranks, &g->lim, e);
     if (st == ST_OK && o->profile) st = profile_open(g, e);
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, e);

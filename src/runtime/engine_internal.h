@@ -3,12 +3,13 @@
 #define RUNTIME_ENGINE_INTERNAL_H
 #include "runtime/engine.h"
 #include "runtime/kv_pages.h"
-#include "runtime/ranks.h"
+#include "runtime/load.h"
 
 struct engine {
     model_config config; /* of the whole model, or of --tp-slice's share */
     checkpoint *ck;      /* NULL: dummy weights */
     ranks ranks;
+    weight_reads reads; /* by loading; all 0 where weights stay mapped, or are made up */
     model_limits lim;
     kv_pages pages;
     i64 context, chunk, max_running;

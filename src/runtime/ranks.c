@@ -36,6 +36,7 @@ static void run_on(rank *k, rank_fn fn, void *ud) {
     if (k->comm->finish(k->comm, &known) != ST_OK && !strcmp(known.text, why.text)) return;
     err_prefix(&why, "rank %lld", (long long)k->index);
     if (k->failure.code == ST_OK) k->failure = why;
+    if (why.code == ST_CANCELLED) return; /* whoever cancelled it says why */
     k->comm->cancel(k->comm, &why);
     if (k->data && k->data != k->comm) k->data->cancel(k->data, &why);
 }
@@ -193,13 +194,15 @@ status ranks_each(ranks *r, rank_fn fn, void *ud, err *e) {
     pthread_mutex_lock(&t->lock);
     while (t->busy) pthread_cond_wait(&t->rest, &t->lock);
     pthread_mutex_unlock(&t->lock);
+    err first = {0};
     for (i64 i = 0; i < r->n; i++) {
-        const err failure = r->of[i].failure;
-        if (r->n == 1) r->of[i].failure = (err){0}; /* it may well do what it is asked next */
-        if (failure.code != ST_OK && e) *e = failure;
-        if (failure.code != ST_OK) return failure.code;
+        err *own = &r->of[i].failure;
+        if (own->code != ST_OK && (first.code == ST_OK || first.code == ST_CANCELLED)) first = *own;
+        if (r->n == 1) *own = (err){0}; /* it may well do what it is asked next */
     }
-    return r->n > 1 ? r->of[0].comm->finish(r->of[0].comm, e) : ST_OK;
+    if (first.code != ST_OK && e) *e = first;
+    if (first.code != ST_OK) return first.code;
+    return r->of[0].comm ? r->of[0].comm->finish(r->of[0].comm, e) : ST_OK;
 }
 
 status ranks_reserve(ranks *r, const model_limits *lim, err *e) {

@@ -51,7 +51,7 @@ status ranks_bind(ranks *r, const numa_node *nodes, err *e);
 
 /* Runs fn once for every rank, all at a time, each in its own thread, and waits for all. A rank that fails is named in
  * the error, the lowest of several, and ends the group: the others are told, do not wait for it, and every later call
- * fails. One thread calls. */
+ * fails. ST_CANCELLED is no failure of its own: another rank's has ended what this one did. One thread calls. */
 typedef status (*rank_fn)(rank *self, void *ud, err *e);
 status ranks_each(ranks *r, rank_fn fn, void *ud, err *e);
 

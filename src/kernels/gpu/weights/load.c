@@ -1,16 +1,12 @@
 /* kernels/gpu/weights/load.c: weights copied into the GPU's memory, in the checkpoint's own layout, or INT4 experts as
  * int4_pack.h says, FP8 ones as fp8.cuh does. */
 #include "base/buf.h"
-#include "base/file.h"
 #include "kernels/gpu/backend.h"
 #include "kernels/gpu/device/int4_pack.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    FILL_BLOCKS = 132 * 16,
-    AHEAD = 16 /* views that the disk reads while others are copied: 130 MB of K2.5's experts */
-};
+enum { FILL_BLOCKS = 132 * 16 };
 
 /* View i in the format that it is kept in: without data. */
 static weight_view kept(const weight_desc *d, i64 i) {
@@ -201,7 +197,15 @@ static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bo
     return m;
 }
 
-static status put_vector(device *dev, const weight_view *v, op_weight *w, err *e) {
+/* The data of view i, which are not made up, for the host. */
+static status bring_data(const weight_desc *d, i64 i, err *e) {
+    return d->fetch && !d->dummy_seed ? d->fetch(d->ud, i, e) : ST_OK;
+}
+
+static status put_vector(device *dev, const weight_desc *d, op_weight *w, err *e) {
+    const weight_view *v = d->views;
+    status st = bring_data(d, 0, e);
+    if (st != ST_OK) return st;
     f32 *row = malloc((size_t)v->cols * sizeof *row);
     if (!row) return err_nomem(e, "a vector", (u64)v->cols * 4);
     weight_row_f32(v, 0, row);
@@ -209,14 +213,6 @@ static status put_vector(device *dev, const weight_view *v, op_weight *w, err *e
     dev->write(dev, w->vector, row, (u64)v->cols * sizeof *row);
     free(row);
     return ST_OK;
-}
-
-/* View i, if there is one, will be copied soon. */
-static void announce(const weight_desc *d, i64 i) {
-    if (i >= d->n_views || d->dummy_seed) return;
-    const weight_view *v = &d->views[i];
-    file_map_soon(v->data, weight_data_bytes(v));
-    if (weight_scale_bytes(v)) file_map_soon(v->scale, weight_scale_bytes(v));
 }
 
 /* One expert's checkpoint bytes at a time go through `staged`: the copies and the kernel are in stream order. */
@@ -240,9 +236,8 @@ static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w
     }
     u8 *scales = at;
     for (i64 i = 0; i < d->n_views; i++) scales += data_room(d, i, packed);
-    for (i64 i = 0; i < AHEAD - 1; i++) announce(d, i);
     for (i64 i = 0; st == ST_OK && i < d->n_views; i++) {
-        announce(d, i + AHEAD - 1);
+        if ((st = bring_data(d, i, e)) != ST_OK) break;
         all[i] = put_view(b, d, i, packed, staged, at, scales);
         at += data_room(d, i, packed), scales += scale_room(d, i, packed);
     }
@@ -280,8 +275,7 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
     }
     if (d->room) return d->room->own += dev->takes(bytes), *out = w, ST_OK;
     st = dev->alloc(dev, &w->memory, bytes, "weights", e);
-    if (st == ST_OK)
-        st = d->kind == WK_VECTOR ? put_vector(dev, d->views, w, e) : put_views(gpu_of(o), d, w, w->memory, e);
+    if (st == ST_OK) st = d->kind == WK_VECTOR ? put_vector(dev, d, w, e) : put_views(gpu_of(o), d, w, w->memory, e);
     if (st != ST_OK) return gpu_weight_release(w), st;
     *out = w;
     return ST_OK;
