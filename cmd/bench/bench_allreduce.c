@@ -145,7 +145,7 @@ int bench_allreduce(int argc, char **argv) {
                             .vocab = b.ranks,
                             .ranks = 1,
                             .hidden = b.dim};
-    if (st == ST_OK) st = ranks_open(&r, &c, b.ranks, timeout, &e);
+    if (st == ST_OK) st = ranks_open(&r, &c, b.ranks, false, timeout, &e);
     if (st == ST_OK) st = ranks_each(&r, open_rank_gpu, &b, &e);
     if (st == ST_OK) st = ranks_connect(&r, &e);
     if (st == ST_OK) st = ranks_each(&r, run_rank, &b, &e);

@@ -34,7 +34,8 @@ extern const size_t n_model_elsewhere;
     {"moe-format", 0, OPT_ENUM, &(o).engine.moe_format, "auto|w4a8|w2_bf16", \
      "routed experts: INT4 with a scale a row and int8 activations, or down in bf16 (default: auto)", 0, 0}, \
     {"tp-slice", 0, OPT_INT, &(o).engine.tp_slice, "T", \
-     "dummy weights of one of T tensor-parallel GPUs alone, to measure speed (nothing is reduced)", 1, 1024}, \
+     "dummy weights of one of T tensor-parallel GPUs alone, to measure speed; nothing is reduced, with --tp 1 " \
+     "what it would be runs with itself as only peer", 1, 1024}, \
     {"verify", 0, OPT_FLAG, &(o).engine.verify, NULL, \
      "scans quantization scales for NaN while loading (reads them all)", 0, 0}, \
     OPT_GROUP("Device"), \

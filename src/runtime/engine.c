@@ -106,7 +106,8 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK && strcmp(name, "ref")) st = bind_activation_type(&g->config, g->ck, &w.options.act, e);
     if (st == ST_OK && n > 1 && backend_name_is_gpu(name)) st = choose_gpus(o, n, w.gpus, e);
     if (st == ST_OK)
-        st = ranks_open(&g->ranks, &g->config, n, o->dist_timeout > 0 ? o->dist_timeout : COMM_DEADLINE_S, e);
+        st = ranks_open(&g->ranks, &g->config, n, o->tp == 1 && o->tp_slice > 1,
+                        o->dist_timeout > 0 ? o->dist_timeout : COMM_DEADLINE_S, e);
     g->ranks.threads_each = n > 1 ? (int)max_i64(omp_get_max_threads() / n, 1) : (int)o->threads;
     if (st == ST_OK) st = bind_ranks(g, o, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_backend, &w, e);
@@ -282,10 +283,12 @@ static const char *write_nodes(const engine *g, char *out, size_t cap) {
 static void write_plan(engine *g, f64 seconds) {
     const model_memory *r = memory_of(g, 0);
     const backend *b = engine_backend(g);
-    char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[48] = "", experts[32] = "", each[24] = "";
+    char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[64] = "", experts[32] = "", each[24] = "";
     char nodes[160];
     if (g->config.experts) snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
-    if (g->config.alone) snprintf(share, sizeof share, "slice 1 of %lld, dummy; ", (long long)g->config.ranks);
+    if (g->config.alone)
+        snprintf(share, sizeof share, "slice 1 of %lld, %sdummy; ", (long long)g->config.ranks,
+                 g->ranks.of[0].comm ? "exchanging with itself, " : "");
     if (g->ranks.n > 1) snprintf(share, sizeof share, "%lld ranks; ", (long long)g->ranks.n);
     if (g->ranks.n > 1) snprintf(each, sizeof each, " a rank");
     snprintf(g->plan, sizeof g->plan,

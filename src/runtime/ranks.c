@@ -96,7 +96,7 @@ static status start_threads(ranks *r, i64 from, i64 to, err *e) {
     return failed ? err_set(e, ST_NOMEM, "the thread of rank %lld: %s", (long long)i - 1, strerror(failed)) : ST_OK;
 }
 
-status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e) {
+status ranks_open(ranks *r, const model_config *c, i64 n, bool meet, f64 deadline_s, err *e) {
     *r = (ranks){.n = n, .of = calloc((size_t)n, sizeof *r->of), .deadline_s = deadline_s};
     if (!r->of) return err_nomem(e, "ranks", (u64)n * sizeof *r->of);
     status st = ST_OK;
@@ -105,11 +105,11 @@ status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e
         r->of[i].config = *c;
         if (n > 1) st = model_config_split(&r->of[i].config, n, i, "--tp", e);
     }
-    if (st != ST_OK || n == 1) return st;
+    if (st != ST_OK || (n == 1 && !meet)) return st;
     comm *ends[COMM_RANKS_MAX];
     st = comm_host_open(ends, n, deadline_s, e);
     for (i64 i = 0; st == ST_OK && i < n; i++) r->of[i].comm = ends[i];
-    return st == ST_OK ? start_threads(r, 1, n, e) : st;
+    return st == ST_OK && n > 1 ? start_threads(r, 1, n, e) : st;
 }
 
 static status bind_rank(rank *k, void *ud, err *e) {
@@ -136,7 +136,7 @@ static i64 exchange_units(const ranks *r) {
 status ranks_connect(ranks *r, err *e) {
     const backend *all[COMM_RANKS_MAX];
     comm *ends[COMM_RANKS_MAX];
-    if (r->n == 1) return ST_OK;
+    if (!r->of[0].comm) return ST_OK;
     const model_config *c = &r->of[0].config;
     bool on_gpus = r->of[0].backend.gpu;
     for (i64 i = 0; i < r->n; i++) all[i] = &r->of[i].backend, ends[i] = r->of[i].comm;
@@ -149,7 +149,7 @@ status ranks_connect(ranks *r, err *e) {
         k->data = ends[i];
         k->split.c = k->data;
         for (i64 p = 0; p < r->n; p++) k->split.vocab_first[p] = r->of[p].config.vocab_first;
-        k->split.vocab_first[r->n] = c->vocab;
+        k->split.vocab_first[r->n] = c->alone ? c->vocab_held : c->vocab;
         k->split.reduce_norm = backend_reduce_norm(&k->backend);
         k->seams = tensor_parallel_seams(&k->split);
         k->backend.ops.ranks = &k->seams;

@@ -40,9 +40,10 @@ typedef struct {
 } ranks;
 
 /* n <= COMM_RANKS_MAX ranks without backend and model, whose configs are c's shares. deadline_s: the longest that one
- * may wait for another in an exchange. ST_INPUT: the model cannot be divided so (model_config_split). End with
+ * may wait for another in an exchange. meet: one rank, too, exchanges, with itself: a slice (c->alone) as it runs among
+ * others. ST_INPUT: the model cannot be divided so (model_config_split). End with
  * ranks_close(), whatever was returned; it closes models, backends and comms. */
-status ranks_open(ranks *r, const model_config *c, i64 n, f64 deadline_s, err *e);
+status ranks_open(ranks *r, const model_config *c, i64 n, bool meet, f64 deadline_s, err *e);
 void ranks_close(ranks *r);
 
 /* Binds each rank's thread, and with it the team that computes for it, to its node of `nodes` [n]. Behind ranks_open(),
