@@ -39,10 +39,10 @@ status backend_open(backend *out, const backend_options *o, err *e) {
     return st == ST_OK ? ST_OK : err_prefix(e, "--device cuda");
 }
 
-status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, f64 deadline_s, err *e) {
+status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, err *e) {
     const ops *tables[COMM_RANKS_MAX];
     for (i64 i = 0; i < n; i++) tables[i] = &all[i]->ops;
-    return gpu_comm_open(out, tables, n, units, deadline_s, e);
+    return gpu_comm_open(out, tables, n, units, dim, deadline_s, e);
 }
 
 reduce_norm_fn backend_reduce_norm(const backend *b) { return b->gpu && b->ops.fused ? gpu_reduce_norm : NULL; }

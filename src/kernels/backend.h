@@ -35,7 +35,7 @@ format_speed backend_format_speed(const char *name, weight_format f, bool expert
  * caller ends *out with backend_close(), whatever comes back. */
 status backend_open(backend *out, const backend_options *o, err *e);
 /* The comms of ranks whose backends are all GPUs, out[n]: as gpu_comm_open(). */
-status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, f64 deadline_s, err *e);
+status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, err *e);
 /* How such a comm's sum and the norm behind it go together (tensor_parallel.h); NULL: one after the other. */
 reduce_norm_fn backend_reduce_norm(const backend *b);
 /* After the weights that it prepared. One that is all zeros is allowed. */

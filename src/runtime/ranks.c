@@ -143,7 +143,7 @@ status ranks_connect(ranks *r, err *e) {
     if (on_gpus && c->hidden % 8)
         return err_set(e, ST_UNSUPPORTED, "ranks on GPUs exchange rows of a multiple of 8 values, not of %lld",
                        (long long)c->hidden);
-    status st = on_gpus ? backend_comm_open(ends, all, r->n, exchange_units(r), r->deadline_s, e) : ST_OK;
+    status st = on_gpus ? backend_comm_open(ends, all, r->n, exchange_units(r), c->hidden, r->deadline_s, e) : ST_OK;
     for (i64 i = 0; st == ST_OK && i < r->n; i++) {
         rank *k = &r->of[i];
         k->data = ends[i];

@@ -174,6 +174,9 @@ static inline uint4 load_flagged(const uint4 *at) {
     return {(unsigned)a, (unsigned)(a >> 32), (unsigned)b, (unsigned)(b >> 32)};
 }
 emu_u64 global_ns();
+static inline void store_release(unsigned *at, unsigned v) { __atomic_store_n(at, v, __ATOMIC_RELEASE); }
+static inline unsigned load_acquire(const unsigned *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+static inline uint4 ld_cg_words4(const uint4 *at) { return *at; }
 
 static inline float4 ld_cg4(const float *p) { return *(const float4 *)p; }
 static inline float2 ld_cg2(const float *p) { return *(const float2 *)p; }

@@ -26,6 +26,7 @@
     X(fill, "rows/rows")                                                                                               \
     X(all_reduce, "comm/all_reduce")                                                                                   \
     X(all_reduce_norm, "comm/all_reduce")                                                                              \
+    X(all_reduce_parts, "comm/all_reduce_parts")                                                                       \
     X(exchange_blocks, "comm/exchange_blocks")                                                                         \
     X(gate, "rows/gate")                                                                                               \
     X(gate_any, "rows/gate")                                                                                           \

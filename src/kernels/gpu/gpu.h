@@ -23,10 +23,11 @@ bool gpu_multiplies(weight_format f, bool experts);
 
 /* The ranks of tables[ranks], at most GPU_RANKS_MAX: comms of kernels that write to the others' memory: all_reduce of
  * bf16, all_gather of whole words of 4 bytes, columns_to_rows (a row's share must go in one launch), and nothing else
- * (their other calls are NULL). `units` of 8 bytes for each rank go in one launch; longer exchanges take several. Each
+ * (their other calls are NULL). `units` of 8 bytes for each rank go in one launch, of a sum 1024 rows of `dim` values
+ * (a multiple of 8); longer exchanges take several. Each
  * is used by the thread that uses its table, and ends before it. ST_UNSUPPORTED: two of the GPUs cannot reach each
  * other's memory. */
-status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units, f64 deadline_s, err *e);
+status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units, i64 dim, f64 deadline_s, err *e);
 
 /* Such a comm's all_reduce of norm->add [n, dim], and the norm, as fused.h's `reduce_norm`: for a few rows by one
  * launch. */

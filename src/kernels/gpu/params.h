@@ -547,8 +547,13 @@ typedef struct {
 /* A mailbox of a GPU has for either of two exchanges under way, and for each rank, `units` of 16 bytes: twice two
  * values and the number of the exchange, so that what has arrived is known from itself. */
 enum { GPU_RANKS_MAX = 8, GPU_UNIT_VALUES = 4 };
-enum { COMM_NUMBER, COMM_DONE, COMM_BROKEN, COMM_WORDS }; /* of the exchange before; blocks that are done; 1: failed */
-enum { COMM_FAILED, COMM_STOP, COMM_HOST_WORDS };         /* 1 + the rank that was missing; the host says stop */
+enum { COMM_BLOCKS = 64 }; /* of a launch, at most: the links are the limit */
+enum {
+    COMM_NUMBERS,
+    COMM_BROKEN = COMM_BLOCKS,
+    COMM_WORDS
+};                                                /* of a block's exchange before, each its own; 1: failed */
+enum { COMM_FAILED, COMM_STOP, COMM_HOST_WORDS }; /* 1 + the rank that was missing; the host says stop */
 /* A rank's end of all exchanges. */
 typedef struct {
     gpu_i64 units;                          /* the last one of a rank: it has come, whether it sends anything or not */
@@ -565,6 +570,16 @@ typedef struct {
     gpu_i64 dim; /* all_reduce_norm: of a row of x, and what is done with the sum, which is not written */
     gpu_after after;
 } gpu_all_reduce_args;
+/* Sums of many values in two shots: each rank sums a part, [ranks] parts of `part` pieces of 8 values or fewer. A piece
+ * lies at [number & 1][shot][from][piece] of the memory of whoever takes it, there when the flag [shot][from][block]
+ * of the block that takes it is the exchange's number. */
+typedef struct {
+    gpu_exchange e;
+    gpu_bf16 *x;                         /* [n] */
+    gpu_i64 n, part, room;               /* n: a multiple of 8; room: pieces of a part that there is memory for */
+    struct uint4 *pieces[GPU_RANKS_MAX]; /* [2, 2, ranks, room], of each rank */
+    gpu_u32 *flags[GPU_RANKS_MAX];       /* [2, ranks, COMM_BLOCKS], of each rank */
+} gpu_all_reduce_parts_args;
 /* `rows` of `width` words of 32 bits, `stride` apart. */
 typedef struct {
     gpu_u32 *at;

@@ -18,25 +18,22 @@ typedef struct {
     bool going;
 } exchange_state;
 
-/* Has the group failed? Then nothing is exchanged. */
-static __device__ inline bool exchange_broken(const gpu_exchange &e) {
-    return *(volatile gpu_u32 *)&e.words[COMM_BROKEN];
-}
-
-static __device__ inline exchange_state exchange_begin(const gpu_exchange &e) {
-    exchange_state s;
-    gpu_u32 before = *(volatile gpu_u32 *)&e.words[COMM_NUMBER];
+/* false: the group has failed, nothing is exchanged. */
+static __device__ inline bool exchange_begin(const gpu_exchange &e, exchange_state &s) {
+    gpu_u32 before = *(volatile gpu_u32 *)&e.words[COMM_NUMBERS + blockIdx.x];
+    s.going = !*(volatile gpu_u32 *)&e.words[COMM_BROKEN];
     s.number = before + 1 ? before + 1 : 2; /* odd and even in turn; never 0, which memory has that nobody wrote */
     s.base = (s.number & 1) * e.ranks * e.units;
-    s.until = global_ns() + e.deadline_ns;
-    s.going = true;
-    return s;
+    s.until = 0; /* the clock is looked at when something is missing */
+    return s.going;
 }
 
 /* Has the exchange to end? The rank that is missing is told to the host, once. */
-static __device__ inline bool must_give_up(const gpu_exchange &e, gpu_u64 until, int missing) {
-    if (exchange_broken(e)) return true;
-    if (e.host[COMM_STOP] == 0 && global_ns() < until) return false;
+static __device__ inline bool must_give_up(const gpu_exchange &e, exchange_state &s, int missing) {
+    gpu_u64 now = global_ns();
+    if (!s.until) s.until = now + e.deadline_ns;
+    if (*(volatile gpu_u32 *)&e.words[COMM_BROKEN]) return true;
+    if (e.host[COMM_STOP] == 0 && now < s.until) return false;
     *(volatile gpu_u32 *)&e.words[COMM_BROKEN] = 1;
     if (e.host[COMM_STOP] == 0) e.host[COMM_FAILED] = 1 + missing;
     return true;
@@ -52,21 +49,18 @@ static __device__ inline uint4 take_unit(const gpu_exchange &e, exchange_state &
     const uint4 *at = e.mailboxes[e.rank] + s.base + from * e.units + unit;
     uint4 v = load_flagged(at);
     for (int polls = 1; s.going && (v.y != s.number || v.w != s.number); polls++) {
-        if (polls % POLLS == 0) s.going = !must_give_up(e, s.until, from);
+        if (polls % POLLS == 0) s.going = !must_give_up(e, s, from);
         poll_again();
         v = load_flagged(at);
     }
     return v;
 }
 
-/* By all threads of all blocks, at the end: the last block counts the exchange. */
+/* By all threads of all blocks, at the end: every block counts for itself, and for those that this launch lacks. */
 static __device__ inline void exchange_end(const gpu_exchange &e, const exchange_state &s) {
     __syncthreads(); /* all have read the number */
-    if (threadIdx.x) return;
-    __threadfence();
-    if (atomicAdd(&e.words[COMM_DONE], 1u) + 1 < gridDim.x) return;
-    e.words[COMM_DONE] = 0;
-    e.words[COMM_NUMBER] = s.number;
+    int block = blockIdx.x + threadIdx.x * gridDim.x;
+    if (block < COMM_BLOCKS) e.words[COMM_NUMBERS + block] = s.number;
 }
 
 #endif

@@ -12,8 +12,8 @@ template <typename F> static __device__ inline void over_units(const gpu_block &
 }
 
 KERNEL(exchange_blocks, gpu_exchange_blocks_args) {
-    if (exchange_broken(a.e)) return;
-    exchange_state s = exchange_begin(a.e);
+    exchange_state s;
+    if (!exchange_begin(a.e, s)) return;
     const int me = a.e.rank, ranks = a.e.ranks;
     const bool marks = blockIdx.x == 0 && threadIdx.x == 0;
     for (int i = 1; i < ranks; i++) { /* everybody begins with another */

@@ -288,6 +288,24 @@ static __device__ inline uint4 load_flagged(const uint4 *at) {
                  : "memory");
     return v;
 }
+/* What the block has stored before a __syncthreads is there for whoever sees this word, on any GPU or the host. */
+static __device__ inline void store_release(gpu_u32 *at, gpu_u32 v) {
+    asm volatile("fence.acq_rel.sys;\nst.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
+}
+static __device__ inline gpu_u32 load_acquire(const gpu_u32 *at) {
+    gpu_u32 v;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");
+    return v;
+}
+/* Not from the cache of one multiprocessor. */
+static __device__ inline uint4 ld_cg_words4(const uint4 *at) {
+    uint4 v;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(at)
+                 : "memory");
+    return v;
+}
 static __device__ inline gpu_u64 global_ns() {
     gpu_u64 t;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
