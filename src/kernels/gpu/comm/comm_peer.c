@@ -33,7 +33,7 @@ typedef struct {
 
 static peer_comm *peer_of(comm *c) { return (peer_comm *)c; }
 
-static void reduce_in_parts(const peer_comm *p, gpu_bf16 *x, i64 n) {
+static void peer_sum_parts(const peer_comm *p, gpu_bf16 *x, i64 n) {
     const gpu_backend *b = gpu_of(p->o);
     const peer_group *g = p->group;
     const i64 most = g->room * g->ranks * 8;
@@ -55,7 +55,7 @@ static void peer_all_reduce(comm *c, void *x, i64 n, dtype type) {
                 dtype_name(type));
         return;
     }
-    if (n > ONE_SHOT_ROWS * p->group->dim && n % 8 == 0 && (uintptr_t)x % 16 == 0) return reduce_in_parts(p, x, n);
+    if (n > ONE_SHOT_ROWS * p->group->dim && n % 8 == 0 && (uintptr_t)x % 16 == 0) return peer_sum_parts(p, x, n);
     for (i64 at = 0; at < n; at += most) {
         gpu_all_reduce_args k = {.e = p->end, .x = (gpu_bf16 *)x + at, .n = min_i64(most, n - at)};
         u32 blocks = (u32)min_i64(ceil_div(k.n / GPU_UNIT_VALUES, GPU_THREADS), COMM_BLOCKS);
