@@ -4,6 +4,7 @@
 #include "cmd/lib/model_opts.h"
 #include "cmd/bench/profile_table.h"
 #include "cmd/lib/stats.h"
+#include "cmd/profile_forecast.h"
 #include "runtime/step_timer.h"
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +15,8 @@ enum { SHAPES = 16, STEPS_MOST = 1000, WARM = 3, PROMPT_RUNS = 5, TRACED = 3 };
 
 typedef struct {
     model_opts m;
-    const char *batch_list, *prompt_list, *json;
+    const char *batch_list, *prompt_list, *json, *forecast, *links;
+    opt_list workloads;
     i64 context, steps, seed;
     bool empty, no_table;
     i64 batches[SHAPES], prompts[SHAPES];
@@ -135,6 +137,36 @@ static status tables(const profile_opts *o, engine *g, step_timer *m, err *e) {
     return st;
 }
 
+/* A slice as it runs among others, and its steps. */
+static status forecast_run(profile_opts *o, err *e) {
+    engine *g = NULL;
+    step_timer *m = NULL;
+    engine_options *eo = &o->m.engine;
+    forecast_load loads[FORECAST_LOADS];
+    forecast_options f = {.links = o->links, .steps = o->steps, .json = o->out, .loads = loads};
+    status st = forecast_ranks(o->forecast, &f.ranks, e);
+    if (st == ST_OK && !(f.n_loads = forecast_loads_parse(loads, o->workloads.items, o->workloads.n, e))) st = e->code;
+    const forecast_load most = forecast_largest(loads, st == ST_OK ? f.n_loads : 0);
+    if (st == ST_OK && (eo->tp || eo->tp_slice))
+        st = err_set(e, ST_INPUT, "--forecast %s runs --tp-slice %lld --tp 1 by itself", o->forecast,
+                     (long long)f.ranks);
+    if (st != ST_OK) return st;
+    eo->tp = 1, eo->tp_slice = f.ranks, eo->load_format = "dummy";
+    eo->max_running = most.at_a_time, eo->context = ceil_div(most.out + 1, 64) * 64;
+    eo->kv_tokens = eo->max_running * eo->context;
+    if (!eo->chunk) eo->chunk = most.in;
+    if (eo->chunk < most.in)
+        return err_set(e, ST_INPUT, "--chunked-prefill-size %lld: a forecast's prompts are single steps of %lld tokens",
+                       (long long)eo->chunk, (long long)most.in);
+    st = engine_open(&g, eo, e);
+    if (st == ST_OK) printf("%s\n", engine_plan(g));
+    if (st == ST_OK) st = step_timer_open(&m, g, most.at_a_time, eo->context, (u64)o->seed, e);
+    if (st == ST_OK) st = profile_forecast(&f, g, m, e);
+    step_timer_close(m);
+    engine_close(g);
+    return st;
+}
+
 static status profile_run(profile_opts *o, err *e) {
     engine *g = NULL;
     step_timer *m = NULL;
@@ -179,13 +211,23 @@ int cmd_profile(int argc, char **argv) {
         {"no-table", 0, OPT_FLAG, &o.no_table, NULL, "the steps' times alone", 0, 0},
         {"seed", 0, OPT_INT, &o.seed, "N", "of the made-up tokens (default: 1)", 0, 1e18},
         {"json", 0, OPT_STR, &o.json, "FILE", "the same as JSON lines", 0, 0},
+        OPT_GROUP("Forecast"),
+        {"forecast", 0, OPT_STR, &o.forecast, "tpN",
+         "instead: TTFT, TPOT and tokens/s of N GPUs, from steps of one rank and what their links take", 0, 0},
+        {"workload", 0, OPT_LIST, &o.workloads, "IN,OUT,N",
+         "tokens of a prompt and its answer, and requests at a time; may be repeated (default: 10240,512,2 10240,512,40 "
+         "8192,1024,4 8192,1024,64)",
+         0, 0},
+        {"links", 0, OPT_STR, &o.links, "FILE", "what sums over GPUs take (default: tuned/links, for this chip)", 0, 0},
     };
     int rc = cmd_options("profile", "--device cuda [-m DIR] [options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (rc >= 0) return rc;
     status st = ST_OK;
     if (o.json && !(o.out = fopen(o.json, "w"))) st = err_set(&e, ST_IO, "%s: %s", o.json, strerror(errno));
     if (st == ST_OK) st = model_opts_finish(&o.m, &e);
-    if (st == ST_OK) st = profile_run(&o, &e);
+    if (st == ST_OK && !o.forecast && (o.links || o.workloads.n))
+        st = err_set(&e, ST_INPUT, "--%s is for --forecast", o.links ? "links" : "workload");
+    if (st == ST_OK) st = o.forecast ? forecast_run(&o, &e) : profile_run(&o, &e);
     if (o.out && fclose(o.out) && st == ST_OK) st = err_set(&e, ST_IO, "%s: %s", o.json, strerror(errno));
     return st == ST_OK ? EXIT_DONE : cmd_fail("profile", &e);
 }

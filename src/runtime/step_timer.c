@@ -104,6 +104,41 @@ status step_timer_decode(step_timer *m, i64 sequences, i64 pos, f64 *seconds, er
     return step(m, sequences, sequences, sequences, seconds, e);
 }
 
+enum { SUMS = 50, SUM_RUNS = 5 };
+typedef struct {
+    comm *c;
+    void *x; /* whatever lies there */
+    i64 n;
+} sums_of;
+
+static void queue_sums(void *ud) {
+    const sums_of *s = ud;
+    for (int i = 0; i < SUMS; i++) s->c->all_reduce(s->c, s->x, s->n, DT_BF16);
+}
+
+status step_timer_sum(step_timer *m, i64 n, f64 *seconds, err *e) {
+    rank *k = &m->g->ranks.of[0];
+    device *dev = k->backend.device;
+    sums_of s = {k->data, NULL, n * m->g->config.hidden};
+    device_recording *all = NULL;
+    if (m->g->ranks.n > 1 || !k->data || !dev->record)
+        return err_set(e, ST_INPUT, "sums are timed of one rank on a GPU that exchanges with itself");
+    status st = dev->alloc(dev, &s.x, (u64)s.n * sizeof(bf16), "rows to sum", e);
+    if (st != ST_OK) return st;
+    st = dev->record(dev, queue_sums, &s, &all, e);
+    *seconds = INFINITY;
+    for (int i = 0; st == ST_OK && i < SUM_RUNS; i++) {
+        f64 began = now_s();
+        dev->replay(dev, all);
+        st = dev->finish(dev, e);
+        if (st == ST_OK) st = rank_finish(k, e);
+        *seconds = fmin(*seconds, (now_s() - began) / SUMS);
+    }
+    if (all) dev->forget(dev, all);
+    dev->release(dev, s.x);
+    return st;
+}
+
 /* Distinct ids among n, each in 0 .. experts - 1 or below 0, which counts for none. seen: [experts], all false, and
  * again afterwards. */
 static i64 distinct(const i32 *ids, i64 n, bool *seen) {

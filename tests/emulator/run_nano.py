@@ -232,5 +232,33 @@ expect(
     and "  feed-forward, W4A8 (bf16) experts 64 x 64 x 256" in times.stdout,
     times.stdout + times.stderr,
 )
-print(f"{16 - failed} passed, {failed} failed, 0 skipped")
+forecast = run(
+    "profile",
+    "--device",
+    "cuda",
+    "--forecast",
+    "tp2",
+    "--workload",
+    "8,2,2",
+    "--steps",
+    "1",
+    "--links",
+    "tuned/links/nvidia-h200.csv",
+    *TWO_LAYERS,
+    "--json",
+    "/dev/stderr",
+)
+rows = [json.loads(line) for line in forecast.stderr.splitlines() if line.startswith('{"profile"')]
+expect(
+    "a forecast of two GPUs from a slice of one",
+    forecast.returncode == 0
+    and "slice 1 of 2, exchanging with itself, dummy" in forecast.stdout
+    and "FORECAST of 2 GPUs, not a run of them" in forecast.stdout
+    and len(rows) == 1
+    and rows[0]["ranks"] == 2
+    and rows[0]["prompt_ms"] >= rows[0]["prompt_own_ms"] > 0
+    and rows[0]["step_ms"] >= rows[0]["step_own_ms"] > 0,
+    forecast.stdout + forecast.stderr,
+)
+print(f"{17 - failed} passed, {failed} failed, 0 skipped")
 sys.exit(failed > 0)

@@ -1,0 +1,56 @@
+/* cmd/profile_forecast.h: what N tensor-parallel GPUs would take, from steps of one rank (runtime/engine.h: tp_slice,
+ * exchanging with itself) and a table of what sums over N GPUs take. */
+#ifndef CMD_PROFILE_FORECAST_H
+#define CMD_PROFILE_FORECAST_H
+#include "runtime/step_timer.h"
+#include <stdio.h>
+
+/* Microseconds of a sum of so many rows of 7168 bf16 values, ascending. */
+enum { LINK_LINES = 64, LINK_DIM = 7168 };
+typedef struct {
+    i64 n, rows[LINK_LINES];
+    f64 us[LINK_LINES];
+} link_table;
+
+/* Lines "gpus,rows,us" behind such a head line, of which those for `gpus` are kept; # begins a remark. ST_FORMAT names
+ * the line, or says that it has none for so many GPUs. */
+status link_table_parse(link_table *t, const char *text, const char *name, i64 gpus, err *e);
+/* Between two lines by their straight line; fewer rows take what the fewest take, more go on as the last two. */
+f64 link_us(const link_table *t, f64 rows);
+
+/* "tp8": 8. ST_INPUT: it is none, or not of 2 to 64. */
+status forecast_ranks(const char *text, i64 *ranks, err *e);
+
+/* Requests: so many at a time, of so many tokens in and out. */
+typedef struct {
+    i64 in, out, at_a_time;
+} forecast_load;
+enum { FORECAST_LOADS = 8 };
+/* texts [n], each "10240,512,40", or, where n is 0, the four that published results are about. Returns how many there
+ * are in loads, or names in *e what is none: 0. */
+int forecast_loads_parse(forecast_load loads[FORECAST_LOADS], const char *const *texts, int n, err *e);
+/* What an engine needs for all of them: .in the longest prompt, .out the longest sequence, the most at a time. */
+forecast_load forecast_largest(const forecast_load *loads, int n);
+
+/* Seconds: of a prompt, and of a decode step in the middle of the answers. */
+typedef struct {
+    f64 prompt, step;
+} forecast_times;
+/* TTFT of a prompt that nobody is in front of; TPOT and output where each request that ends is followed by another,
+ * whose prompt holds up the others' tokens. */
+typedef struct {
+    f64 ttft_s, tpot_s, tokens_per_s;
+} forecast_result;
+forecast_result forecast_of(const forecast_load *w, const forecast_times *t);
+
+typedef struct {
+    const char *links; /* NULL: the table that comes along */
+    i64 ranks, steps;
+    const forecast_load *loads;
+    int n_loads;
+    FILE *json; /* NULL: none */
+} forecast_options;
+/* Measures and prints. g: such a slice, opened for the largest of the loads; m: its steps. */
+status profile_forecast(const forecast_options *o, engine *g, step_timer *m, err *e);
+
+#endif
