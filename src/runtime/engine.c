@@ -187,24 +187,27 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
     return ST_OK;
 }
 
-/* Weights that are copied to a GPU take their memory before anything else does. */
+static status refuse_weights(const engine *g, const rank *k, u64 weights, err *e) {
+    char all[BYTES_TEXT], there[BYTES_TEXT];
+    err_set(e, ST_LIMIT,
+            "%s of weights do not fit in the %s that %s has free: --override num_hidden_layers=N takes the first N "
+            "layers alone",
+            bytes_text(all, weights), bytes_text(there, k->memory), k->backend.device->name);
+    return g->ranks.n > 1 ? err_prefix(e, "rank %lld", (long long)k->index) : e->code;
+}
+
+/* What each rank may have, and so all. Weights that are copied to a GPU take their memory before anything else does. */
 static status set_memory(engine *g, err *e) {
-    char weights[BYTES_TEXT], there[BYTES_TEXT];
-    const backend *b = engine_backend(g);
     g->lim.memory_max = UINT64_MAX;
+    g->lim.reserve = engine_backend(g)->gpu ? GPU_RESERVE : 0;
     for (i64 r = 0; r < g->ranks.n; r++) {
-        const rank *k = &g->ranks.of[r];
-        u64 has = k->backend.device->available(k->backend.device) / (u64)k->sharing;
-        g->lim.memory_max = has < g->lim.memory_max ? has : g->lim.memory_max;
+        rank *k = &g->ranks.of[r];
+        const u64 weights = memory_of(g, r)->weights.mapped + memory_of(g, r)->weights.own;
+        k->memory = k->backend.device->available(k->backend.device) / (u64)k->sharing;
+        if (!k->backend.gpu && g->ranks.bound && g->node_memory < k->memory) k->memory = g->node_memory;
+        if (k->backend.gpu && weights >= k->memory) return refuse_weights(g, k, weights, e);
+        g->lim.memory_max = k->memory < g->lim.memory_max ? k->memory : g->lim.memory_max;
     }
-    if (!b->gpu && g->ranks.bound && g->node_memory < g->lim.memory_max) g->lim.memory_max = g->node_memory;
-    if (!b->gpu) return ST_OK;
-    g->lim.reserve = GPU_RESERVE;
-    if (rank_weights(g) >= g->lim.memory_max)
-        return err_set(e, ST_LIMIT,
-                       "%s of weights do not fit in the %s that %s has free: --override num_hidden_layers=N "
-                       "takes the first N layers alone",
-                       bytes_text(weights, all_weights(g)), bytes_text(there, g->lim.memory_max), gpu_name(b->gpu));
     return ST_OK;
 }
 
@@ -323,7 +326,11 @@ static status open_share(rank *k, void *ud, err *e) {
     return model_open(&k->model, &k->config, g->ck, &k->backend.ops, k->backend.device, e);
 }
 
-static status plan_share(rank *k, void *ud, err *e) { return model_plan(k->model, &((const engine *)ud)->lim, e); }
+static status plan_share(rank *k, void *ud, err *e) {
+    model_limits own = ((const engine *)ud)->lim;
+    own.memory_max = k->memory;
+    return model_plan(k->model, &own, e);
+}
 
 static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     f64 start = now_s();

@@ -16,6 +16,7 @@ typedef struct {
     i64 index;
     model_config config; /* of this rank's share */
     backend backend;
+    u64 memory;  /* bytes that it may allocate */
     i64 sharing; /* ranks that have the memory of this one's device together, itself among them */
     model *model;
     comm *comm; /* of the host: how ranks learn that one has failed; NULL: there is one rank */

@@ -1,8 +1,8 @@
 /* tests/emulator/driver.cc: a libcuda.so.1 that runs our kernels on this processor: device memory is the host's, a
  * launch is done when it returns. EMU_GPUS says how many GPUs there are; what belongs to one is refused in calls of
- * another, unless peer access was asked for (EMU_NO_PEERS: which is refused). Blocks run beside each other on the
- * cores, the threads of a block as fibers of one core, in an order that turns around at every pass, so that a sum that
- * depends on it is found out. x86-64 only. */
+ * another, unless peer access was asked for (EMU_NO_PEERS: which is refused; EMU_FILLED: a GPU without memory). Blocks
+ * run beside each other on the cores, the threads of a block as fibers of one core, in an order that turns around at
+ * every pass, so that a sum that depends on it is found out. x86-64 only. */
 #include "emulate.h"
 extern "C" {
 #include "device/cuda_symbols.h"
@@ -784,7 +784,9 @@ CUresult cuEventElapsedTime_v2(float *ms, CUevent a, CUevent b) {
 CUresult cuEventSynchronize(CUevent) { return 0; }
 CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
     if (!current) return CUDA_ERROR_INVALID_HANDLE;
-    return *left = MEMORY - contexts[current->device].used, *total = MEMORY, 0;
+    const char *filled = getenv("EMU_FILLED"); /* by another process: this GPU but for a few bytes */
+    size_t others = filled && atoi(filled) == current->device ? MEMORY - (64 << 20) : 0;
+    return *left = MEMORY - others - contexts[current->device].used, *total = MEMORY, 0;
 }
 /* Shared mappings, so that the system counts them apart from the program's own memory (RssShmem, not RssAnon). */
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {

@@ -308,6 +308,9 @@ static void what_is_refused(void **state) {
     refused((engine_options){.tp = 2, .gpus = "1,1,1"}, "--gpus 1,1,1: 2 numbers");
     refused((engine_options){.gpus = "1"}, "--gpus is for --device cuda with --tp");
     refused((engine_options){.tp = 2, .device = "cuda:1"}, "--device cuda:1 with --tp: --gpus says which");
+    setenv("EMU_FILLED", "1", 1);
+    refused((engine_options){.tp = 2}, "rank 1: weights of 11.6 MB, a KV cache of");
+    unsetenv("EMU_FILLED");
     setenv("EMU_NO_PEERS", "1", 1);
     refused((engine_options){.tp = 2}, "rank 0: GPU 0 (emulated GPU) cannot reach the memory of GPU 1");
     unsetenv("EMU_NO_PEERS");
