@@ -311,11 +311,14 @@ static void say_plan(const engine *g) {
     const model_memory *r = memory_of(g, 0);
     const backend *b = engine_backend(g);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], all[BYTES_TEXT], there[BYTES_TEXT];
-    char reserve[48] = "", of[BYTES_TEXT];
+    char reserve[48] = "", of[BYTES_TEXT], exchanges[48] = "";
+    const comm *data = g->ranks.of[0].data;
     if (!b->gpu && !g->config.experts) return;
     if (g->lim.reserve) snprintf(reserve, sizeof reserve, " + reserve %s", bytes_text(of, g->lim.reserve));
-    log_note("plan: %sweights %s + KV %s for %lld tokens + working memory %s%s = %s of the %s free on %s",
-             g->ranks.n > 1 ? "each rank: " : "", bytes_text(weights, r->weights.own), bytes_text(kv, r->kv),
+    if (data && data->held)
+        snprintf(exchanges, sizeof exchanges, "exchanges %s, taken already; ", bytes_text(of, data->held));
+    log_note("plan: %s%sweights %s + KV %s for %lld tokens + working memory %s%s = %s of the %s free on %s",
+             g->ranks.n > 1 ? "each rank: " : "", exchanges, bytes_text(weights, r->weights.own), bytes_text(kv, r->kv),
              (long long)engine_kv_tokens(g), bytes_text(work, r->work), reserve,
              bytes_text(all, r->weights.own + r->kv + r->work + g->lim.reserve), bytes_text(there, g->lim.memory_max),
              b->device->name);

@@ -179,6 +179,7 @@ static status open_rank(peer_comm *p, i64 r, err *e) {
         st = device_pool_add(&p->pool, (void **)&g->flags[r], (u64)(2 * g->ranks * COMM_BLOCKS), 4, "parts of sums", e);
     if (st == ST_OK) st = dev->readback_open(dev, COMM_HOST_WORDS * sizeof(u32), &p->words, e);
     if (st != ST_OK) return st;
+    p->base.held = dev->takes((u64)(2 * g->ranks * g->units) * 16) + dev->takes((u64)(4 * g->ranks * g->room) * 16);
     memset(p->words->data, 0, COMM_HOST_WORDS * sizeof(u32));
     g->host[r] = p->end.host = (volatile gpu_u32 *)(void *)p->words->data;
     return ST_OK;
