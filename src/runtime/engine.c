@@ -88,6 +88,10 @@ static status bind_ranks(engine *g, const engine_options *o, err *e) {
     if (!o->threads) g->ranks.threads_each = (int)min_i64(omp_get_max_threads() / n, numa_cpus_each(nodes, n));
     g->ranks.threads_each = (int)max_i64(g->ranks.threads_each, 1);
     g->node_memory = numa_memory_each(nodes, n);
+#ifdef __clang__
+    log_warn(
+        "--numa-node: this program was built with LLVM's OpenMP, whose threads may change from one rank to another");
+#endif
     (void)team_max(); /* asked here, else a bound thread's few processors would be all that this process ever uses */
     return ranks_bind(&g->ranks, nodes, e);
 }
