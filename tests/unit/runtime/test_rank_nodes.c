@@ -8,11 +8,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* LLVM's OpenMP gives the workers of a thread that has ended to the next, bound as they were. */
+/* LLVM's OpenMP binds a thread that begins a team as the first such thread of the process was bound, and gives the
+ * workers of one that has ended to the next: with it nothing here can be told (--numa-node says so). */
 #ifdef __clang__
-enum { TEAMS_STAY = 0 };
+enum { THREADS_STAY = 0 };
 #else
-enum { TEAMS_STAY = 1 };
+enum { THREADS_STAY = 1 };
 #endif
 
 static const model_config config = {.n_heads = 8, .inter_dense = 8, .inter_expert = 8, .vocab = 8, .ranks = 1};
@@ -64,7 +65,7 @@ static void ranks_stay_with_their_teams(void **state) {
     numa_node nodes[2];
     err e = {0};
     cpu_set_t before, after;
-    if (!may_bind()) skip();
+    if (!THREADS_STAY || !may_bind()) skip();
     two_places(nodes);
     sched_getaffinity(0, sizeof before, &before);
     for (i64 n = 1; n <= 2; n++) {
@@ -74,7 +75,7 @@ static void ranks_stay_with_their_teams(void **state) {
         assert_true(r.bound);
         census c = {.nodes = nodes, .caller = gettid()};
         for (int again = 0; again < 2; again++) assert_int_equal(ranks_each(&r, count, &c, &e), ST_OK);
-        for (i64 k = 0; k < n; k++) assert_true(c.there[k] && (!TEAMS_STAY || c.team[k] == 3));
+        for (i64 k = 0; k < n; k++) assert_true(c.there[k] && c.team[k] == 3);
         ranks_close(&r);
     }
     sched_getaffinity(0, sizeof after, &after);
