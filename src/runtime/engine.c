@@ -90,7 +90,7 @@ static status bind_ranks(engine *g, const engine_options *o, err *e) {
     g->node_memory = numa_memory_each(nodes, n);
 #ifdef __clang__
     log_warn(
-        "--numa-node: this program was built with LLVM's OpenMP, whose threads may change from one rank to another");
+        "--numa-node: this program was built with LLVM's OpenMP, which moves threads as it likes: build it with gcc");
 #endif
     (void)team_max(); /* asked here, else a bound thread's few processors would be all that this process ever uses */
     return ranks_bind(&g->ranks, nodes, e);
