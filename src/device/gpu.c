@@ -96,8 +96,9 @@ static status open_part(gpu *g, gpu_part part, err *e) {
     if (r == CUDA_SUCCESS) r = cu->cuCtxFromGreenCtx(&g->context, g->green);
     if (r == CUDA_SUCCESS) r = cu->cuCtxSetCurrent(g->context);
     if (r == CUDA_SUCCESS) r = cu->cuGreenCtxStreamCreate(&g->stream, g->green, CU_STREAM_NON_BLOCKING, 0);
+    if (r != CUDA_SUCCESS) return gpu_fail(g, r, e, "opening a part of it");
     g->processors = (int)parts[part.share].sm.count;
-    return r == CUDA_SUCCESS ? ST_OK : gpu_fail(g, r, e, "opening a part of it");
+    return ST_OK;
 }
 
 status gpu_open_from(gpu **out, const char *library, gpu_part part, err *e) {

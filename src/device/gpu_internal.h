@@ -31,7 +31,6 @@ struct gpu {
     device dev; /* first: a device * of this kind is a gpu * */
     cuda_driver cu;
     CUdevice id;
-    gpu_part part;
     int ordinal, processors, chip_processors, shared_max; /* bytes of shared memory that a block may have */
     char name[96];
     CUcontext context; /* of the whole GPU, or of `green` */

@@ -66,7 +66,7 @@ static status open_backend(rank *k, void *ud, err *e) {
     backend_options options = w->options;
     gpu_part part;
     k->sharing = w->ranks;
-    if (k->comm && backend_name_is_gpu(options.name)) {
+    if (w->ranks > 1 && backend_name_is_gpu(options.name)) {
         part = gpu_part_of(w->gpus, w->ranks, k->index);
         options.gpu = &part;
         k->sharing = part.shares;

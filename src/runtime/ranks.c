@@ -28,7 +28,7 @@ static void run_on(rank *k, rank_fn fn, void *ud) {
     err why = {0}, known = {0};
     status st = fn(k, ud, &why);
     if (st == ST_OK) return;
-    if (!k->comm) { /* there is no other */
+    if (!k->comm || k->comm->ranks == 1) { /* there is no other */
         k->failure = why;
         k->failure.code = st;
         return;
@@ -157,6 +157,14 @@ status ranks_connect(ranks *r, err *e) {
     return st;
 }
 
+/* Nobody's memory ends while another rank's GPU may write there. */
+static status settle_rank(rank *k, void *ud, err *e) {
+    err ignored;
+    (void)ud, (void)e;
+    if (k->backend.device) k->backend.device->finish(k->backend.device, &ignored);
+    return ST_OK;
+}
+
 static status close_rank(rank *k, void *ud, err *e) {
     (void)ud, (void)e;
     model_close(k->model);
@@ -169,7 +177,10 @@ static status close_rank(rank *k, void *ud, err *e) {
 void ranks_close(ranks *r) {
     err e;
     if (!r->of) return;
-    if (r->n == 1 || (r->threads && r->threads->n >= r->n - 1)) ranks_each(r, close_rank, NULL, &e);
+    if (r->n == 1 || (r->threads && r->threads->n >= r->n - 1)) {
+        ranks_each(r, settle_rank, NULL, &e);
+        ranks_each(r, close_rank, NULL, &e);
+    }
     stop_threads(r->threads);
     for (i64 i = 0; i < r->n; i++) {
         rank *k = &r->of[i];

@@ -547,7 +547,9 @@ typedef struct {
 /* A mailbox of a GPU has for either of two exchanges under way, and for each rank, `units` of 16 bytes: twice two
  * values and the number of the exchange, so that what has arrived is known from itself. */
 enum { GPU_RANKS_MAX = 8, GPU_UNIT_VALUES = 4 };
-enum { COMM_BLOCKS = 64 }; /* of a launch, at most: the links are the limit */
+/* Blocks of a launch, at most (the links are the limit), and as many on a multiprocessor as must be there at once: a
+ * rank may have an eighth of a chip, 16 of them, and blocks wait for other GPUs' blocks. */
+enum { COMM_BLOCKS = 64, COMM_RESIDENT = COMM_BLOCKS / 16 }; /* of a launch, at most: the links are the limit */
 enum {
     COMM_NUMBERS,
     COMM_BROKEN = COMM_BLOCKS,

@@ -20,7 +20,7 @@ static __device__ inline void sum_of_ranks(const gpu_all_reduce_args &a, exchang
     }
 }
 
-KERNEL(all_reduce, gpu_all_reduce_args) {
+KERNEL_OF(all_reduce, gpu_all_reduce_args, GPU_THREADS, COMM_RESIDENT) {
     exchange_state s;
     if (!exchange_begin(a.e, s)) return;
     const gpu_i64 n = a.n / GPU_UNIT_VALUES, step = (gpu_i64)gridDim.x * GPU_THREADS,
@@ -54,7 +54,7 @@ static __device__ inline norm_piece piece_of(const gpu_all_reduce_args &a, int p
 /* The sum goes to the residual stream, rounded before and after, and what the norm behind it needs beside its scale
  * (params.h, gpu_after). A block takes pieces of rows, GPU_UNIT_VALUES columns a thread; the first is under way while
  * the number is read. */
-KERNEL_PDL(all_reduce_norm, gpu_all_reduce_args, GPU_THREADS, 4) {
+KERNEL_PDL(all_reduce_norm, gpu_all_reduce_args, GPU_THREADS, COMM_RESIDENT) {
     const int across = (int)((a.dim + GPU_THREADS * GPU_UNIT_VALUES - 1) / (GPU_THREADS * GPU_UNIT_VALUES)),
               pieces = (int)(a.n / a.dim) * across;
     exchange_state s;

@@ -62,7 +62,7 @@ static __device__ inline uint4 sum_of_eight(const gpu_all_reduce_parts_args &a, 
     return {two_bf16(sum[0], sum[1]), two_bf16(sum[2], sum[3]), two_bf16(sum[4], sum[5]), two_bf16(sum[6], sum[7])};
 }
 
-KERNEL(all_reduce_parts, gpu_all_reduce_parts_args) {
+KERNEL_OF(all_reduce_parts, gpu_all_reduce_parts_args, GPU_THREADS, COMM_RESIDENT) {
     exchange_state s;
     if (!exchange_begin(a.e, s)) return;
     const int me = a.e.rank, ranks = a.e.ranks;

@@ -182,7 +182,7 @@ static status open_rank(peer_comm *p, i64 r, err *e) {
     p->base.held = dev->takes((u64)(2 * g->ranks * g->units) * 16) + dev->takes((u64)(4 * g->ranks * g->room) * 16);
     memset(p->words->data, 0, COMM_HOST_WORDS * sizeof(u32));
     g->host[r] = p->end.host = (volatile gpu_u32 *)(void *)p->words->data;
-    return ST_OK;
+    return dev->finish(dev, e); /* what the others may write to is zero by now */
 }
 
 static status reach_all(const ops *const *tables, i64 ranks, err *e) {

@@ -11,7 +11,7 @@ template <typename F> static __device__ inline void over_units(const gpu_block &
     }
 }
 
-KERNEL(exchange_blocks, gpu_exchange_blocks_args) {
+KERNEL_OF(exchange_blocks, gpu_exchange_blocks_args, GPU_THREADS, COMM_RESIDENT) {
     exchange_state s;
     if (!exchange_begin(a.e, s)) return;
     const int me = a.e.rank, ranks = a.e.ranks;
