@@ -54,12 +54,13 @@ typedef struct {
     const char *tuned;      /* on a GPU: a table of measured choices, or a folder of them; NULL: none */
     int disable_fused;      /* on a GPU primitive operations alone, slower: to find out whether a fused one is wrong */
     int64_t tp;             /* ranks that share the model, each with its part of every matrix; 0, 1: one has all */
-    const char *gpus;       /* with tp on "cuda": the GPU of each rank, "0,1"; NULL: the first ones */
-    double dist_timeout;    /* seconds that a rank may wait for another; 0: 60 */
-    const char *numa_node;  /* the NUMA node that each rank is bound to, "0,0,1,1", or "0" for all; NULL: none */
+    int64_t dcp;      /* of these, ranks that divide the KV cache among them: 0, 1: none do, else tp; not on "cuda" */
+    const char *gpus; /* with tp on "cuda": the GPU of each rank, "0,1"; NULL: the first ones */
+    double dist_timeout;   /* seconds that a rank may wait for another; 0: 60 */
+    const char *numa_node; /* the NUMA node that each rank is bound to, "0,0,1,1", or "0" for all; NULL: none */
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                              \
-    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it
  * with moon_close(), which takes NULL too. */

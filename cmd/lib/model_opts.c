@@ -21,6 +21,8 @@ const opt_elsewhere model_elsewhere[] = {
     OPT_SAME("tp-size", "tp"),
     OPT_SAME("tensor-parallel-size", "tp"),
     OPT_SAME("-tp", "tp"),
+    OPT_SAME("decode-context-parallel-size", "dcp"),
+    OPT_SAME("dcp-size", "dcp"),
     OPT_SAME("max-model-len", "context-length"),
     OPT_SAME("max-num-batched-tokens", "chunked-prefill-size"),
     OPT_SAME("enforce-eager", "disable-cuda-graph"),
@@ -156,6 +158,7 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->n_overrides = g->n_overrides;
     out->disable_cuda_graph = g->eager;
     out->tp = g->tp;
+    out->dcp = g->dcp;
     out->gpus = g->gpus;
     out->numa_node = g->numa_node;
     out->dist_timeout = g->dist_timeout;

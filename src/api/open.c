@@ -52,6 +52,7 @@ static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .n_overrides = o->n_overrides,
                                .eager = o->disable_cuda_graph,
                                .tp = o->tp,
+                               .dcp = o->dcp,
                                .gpus = o->gpus,
                                .numa_node = o->numa_node,
                                .dist_timeout = o->dist_timeout,

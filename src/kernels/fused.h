@@ -109,6 +109,26 @@ typedef struct fused_ops {
 FUSED_OPS(FUSED_DECLARE)
 #undef FUSED_DECLARE
 
+/* Softmax parts of one layer's attention in decode form, of all heads over this rank's KV rows, to whole results of its
+ * own heads. The heads of a row lie rank by rank. */
+typedef struct {
+    const void *parts; /* [n, ranks * heads, latent]: as mla_decode leaves them */
+    const f32 *lse;    /* [n, ranks * heads] */
+    void *here;        /* [ranks, heads, latent]: room for what the others send of a row */
+    f32 *lse_here;     /* [ranks, heads] */
+    void *out;         /* [n, heads, latent] */
+    i64 n, heads, latent;
+} merge_parts_args;
+
+/* The pages of a sequence, which lie on several ranks, behind each other. */
+typedef struct {
+    const void *kv;   /* this rank's share of one layer's pool */
+    const i32 *pages; /* [n]: numbers in the whole pool (kernels/context_parallel.h) */
+    void *out;        /* [n, page_bytes] */
+    i64 n;
+    u64 page_bytes;
+} collect_pages_args;
+
 /* Where the ranks of one model meet: every rank calls each in the same order, on its own part, and goes on with what
  * all have together, the same bits on each. Queued like an operation. A slot that is NULL is not needed by this split
  * of the model; without o->ranks none is called. */
@@ -128,6 +148,11 @@ typedef struct rank_seams {
     i64 (*gather)(const ops *o, void *x, i64 n, i64 dim);
     /* The experts' results of so many rows back to the n rows of this rank, summed. */
     void (*scatter)(const ops *o, void *y, i64 gathered, i64 n, i64 dim);
+    /* own [n, width]: queries of this rank's heads; all [n, ranks, width] gets everybody's. The three of a KV cache
+     * that is divided: all or none. */
+    void (*queries)(const ops *o, const void *own, void *all, i64 n, i64 width);
+    void (*merge)(const ops *o, const merge_parts_args *a);
+    void (*collect)(const ops *o, const collect_pages_args *a);
     /* logits [n, this rank's share of the vocabulary]: `rows` gets the whole ones of the rows that this rank draws,
      * those of comm_rows() (device/comm.h). */
     void (*head)(const ops *o, const f32 *logits, i64 n, f32 *rows);

@@ -137,7 +137,8 @@ typedef struct {
 } rope_q_args;
 
 /* Writes one KV row per token: RMSNorm of the first `latent` values (weight, eps), then the last `rope`
- * values rotated. Row i goes to kv[slots[i]], where slot = page * KV_PAGE + offset. */
+ * values rotated. Row i goes to kv[slots[i]], where slot = page * KV_PAGE + offset; below 0: nowhere, it is
+ * another rank's (ref and cpu alone, so far). */
 typedef struct {
     const void *kv_a;      /* [n, latent + rope] */
     const op_weight *norm; /* [latent] */
@@ -159,13 +160,15 @@ typedef struct {
 } absorb_q_args;
 
 /* out[n, H, latent] = softmax_j(scale * q . kv_j) kv_j[0..latent), over the kv_len[i] first tokens of row i's
- * sequence. */
+ * sequence. With lse, a row may have none: then its lse is -infinity and its out means nothing. */
 typedef struct {
     const void *q;     /* [n, H, latent + rope] */
     const void *kv;    /* one layer's pool */
     const i32 *pages;  /* [n, pages_stride]: page numbers of row i's sequence in order */
     const i32 *kv_len; /* [n], at least 1 */
     void *out;
+    f32 *lse; /* [n, H]: log(sum_j(exp(scale * q . kv_j))), for whoever merges parts; NULL: not wanted. ref and cpu
+                 alone have it so far */
     void *workspace;
     dtype kv_type;
     i64 n, n_heads, latent, rope, pages_stride;

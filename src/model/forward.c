@@ -100,35 +100,69 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
     if (n_abs) m->o->absorb_q(m->o, &absorb);
 }
 
+/* Attention of the rows in decode form: over the KV rows that are here. */
+static mla_decode_args forward_decode_of(const model *m, const void *kv, i64 n) {
+    const model_config *c = m->c;
+    return (mla_decode_args){.q = m->q_abs,
+                             .kv = kv,
+                             .pages = m->tables_dev.pages,
+                             .kv_len = m->tables_dev.kv_len,
+                             .out = m->attn_latent,
+                             .workspace = m->workspace,
+                             .kv_type = m->lim.kv_type,
+                             .n = n,
+                             .n_heads = c->n_heads,
+                             .latent = c->kv_lora,
+                             .rope = c->rope,
+                             .pages_stride = m->lim.seq_pages,
+                             .scale = m->softmax_scale};
+}
+
+/* The same where ranks have a share of the KV rows each: all heads over these, then the parts merged. */
+static void attend_in_parts(model *m, const mla_decode_args *own) {
+    const rank_seams *r = m->o->ranks;
+    const model_config *c = m->c;
+    const i64 heads = m->lim.kv.ranks * c->n_heads;
+    mla_decode_args all = *own;
+    all.q = m->q_all, all.out = m->parts, all.lse = m->parts_lse, all.n_heads = heads;
+    r->queries(m->o, own->q, m->q_all, own->n, c->n_heads * (c->kv_lora + c->rope));
+    m->o->mla_decode(m->o, &all);
+    r->merge(m->o, &(merge_parts_args){.parts = m->parts,
+                                       .lse = m->parts_lse,
+                                       .here = m->q_all,
+                                       .lse_here = m->parts_lse + own->n * heads,
+                                       .out = own->out,
+                                       .n = own->n,
+                                       .heads = c->n_heads,
+                                       .latent = c->kv_lora});
+}
+
 /* attn[0..n) for the rows in decode form, from q_abs. */
 static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i64 n) {
     const model_config *c = m->c;
-    fused_mla_decode_values(m->o, &(mla_decode_values_args){.decode = {.q = m->q_abs,
-                                                                       .kv = kv,
-                                                                       .pages = m->tables_dev.pages,
-                                                                       .kv_len = m->tables_dev.kv_len,
-                                                                       .out = m->attn_latent,
-                                                                       .workspace = m->workspace,
-                                                                       .kv_type = m->lim.kv_type,
-                                                                       .n = n,
-                                                                       .n_heads = c->n_heads,
-                                                                       .latent = c->kv_lora,
-                                                                       .rope = c->rope,
-                                                                       .pages_stride = m->lim.seq_pages,
-                                                                       .scale = m->softmax_scale},
-                                                            .values = {.kv_b = w->kv_b,
-                                                                       .x = m->attn_latent,
-                                                                       .out = m->attn,
-                                                                       .n = n,
-                                                                       .n_heads = c->n_heads,
-                                                                       .latent = c->kv_lora,
-                                                                       .v_dim = c->v_dim}});
+    const mla_decode_values_args a = {.decode = forward_decode_of(m, kv, n),
+                                      .values = {.kv_b = w->kv_b,
+                                                 .x = m->attn_latent,
+                                                 .out = m->attn,
+                                                 .n = n,
+                                                 .n_heads = c->n_heads,
+                                                 .latent = c->kv_lora,
+                                                 .v_dim = c->v_dim}};
+    if (!kv_is_shared(m->lim.kv)) return fused_mla_decode_values(m->o, &a);
+    attend_in_parts(m, &a.decode);
+    m->o->unabsorb_v(m->o, &a.values);
 }
 
 static void attend_expanded(model *m, const layer_weights *w, const void *kv, const model_span *s, const i32 *pages) {
     const model_config *c = m->c;
     u64 q_row = (u64)(c->n_heads * (c->nope + c->rope)) * m->act_size,
         o_row = (u64)(c->n_heads * c->v_dim) * m->act_size;
+    if (kv_is_shared(m->lim.kv)) {
+        const u64 page = (u64)(KV_PAGE * (c->kv_lora + c->rope)) * dtype_size(m->lim.kv_type);
+        m->o->ranks->collect(m->o,
+                             &(collect_pages_args){kv, pages, m->collected, ceil_div(s->pos0 + s->n, KV_PAGE), page});
+        kv = m->collected, pages = m->in_order;
+    }
     m->o->mla_prefill(m->o, &(mla_prefill_args){.kv_b = w->kv_b,
                                                 .q = (u8 *)m->q + (u64)s->first * q_row,
                                                 .kv = kv,

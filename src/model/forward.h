@@ -4,6 +4,7 @@
 #ifndef MODEL_FORWARD_H
 #define MODEL_FORWARD_H
 #include "device/device.h"
+#include "kernels/context_parallel.h"
 #include "model/bind.h"
 
 typedef struct {
@@ -13,6 +14,7 @@ typedef struct {
     i64 logit_rows;     /* most rows whose logits are wanted; a multiple of the ranks */
     i64 seq_pages;      /* most KV pages of one sequence */
     i64 pool_pages;     /* KV pages in the pool */
+    kv_share kv;        /* which of them are held here: with others than all, ops.ranks has the seams for it */
     dtype kv_type;      /* DT_F32, DT_BF16, DT_F8_E4M3 */
     bool eager;         /* every launch anew; else decode steps are recorded, where the device can */
     bool deterministic; /* a row's bits do not depend on the other rows of its batch: rows in decode form and rows of
@@ -42,7 +44,7 @@ const tensor_info *const *model_reads(const model *m, u64 *n);
 status model_load(model *m, weight_reader *reader, bool verify, err *e);
 void model_close(model *m);
 const model_memory *model_memory_plan(const model *m); /* the weights' from open on, the rest from plan on */
-/* Bytes that model_load would allocate for KV alone: pages x 64 x (latent + rope) x layers. */
+/* Bytes of so many pages: pages x 64 x (latent + rope) x layers. */
 u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type);
 
 /* Consecutive tokens of one sequence: rows [first, first + n) of the batch stand at positions pos0, pos0 + 1,

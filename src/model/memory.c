@@ -12,6 +12,9 @@ u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type) {
 
 const model_memory *model_memory_plan(const model *m) { return &m->memory; }
 
+/* Heads of a call of attention in decode form. */
+static i64 decode_heads(const model *m) { return m->c->n_heads * max_i64(m->lim.kv.ranks, 1); }
+
 static i64 widest_ffn(const model_config *c) {
     i64 shared = c->n_shared * c->inter_expert, dense = c->n_dense ? c->inter_dense : 0;
     return max_i64(max_i64(shared, dense), 1);
@@ -28,7 +31,7 @@ static i64 drawn_most(const model *m) {
 static u64 workspace_of_form(const model *m, i64 rows) {
     const model_config *c = m->c;
     mla_decode_args d = {.n = m->lim.decode_rows,
-                         .n_heads = c->n_heads,
+                         .n_heads = decode_heads(m),
                          .latent = c->kv_lora,
                          .rope = c->rope,
                          .kv_type = m->lim.kv_type,
@@ -74,7 +77,7 @@ typedef struct {
     u64 count, size;
     const char *what;
 } buffer;
-enum { BUFFERS = 24 };
+enum { BUFFERS = 29 };
 
 /* One line per buffer: who owns it is the pool. */
 static void list_buffers(model *m, buffer out[BUFFERS]) {
@@ -82,6 +85,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
     const model_limits *l = &m->lim;
     u64 rows = (u64)l->rows, act = m->act_size, hidden = (u64)c->hidden, dec = (u64)l->decode_rows;
     u64 kv_width = (u64)(c->kv_lora + c->rope), heads = (u64)c->n_heads;
+    u64 all_heads = kv_is_shared(l->kv) ? (u64)decode_heads(m) : 0, pages = all_heads ? (u64)l->seq_pages : 0;
     const buffer all[] = {
         {&m->kv, m->kv_layer, (u64)c->n_layers, "KV cache"},
         {&m->inv_freq, (u64)c->rope / 2, sizeof(f64), "rotary frequencies"},
@@ -94,6 +98,11 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->attn, rows * heads * (u64)c->v_dim, act, "activations"},
         {&m->q_abs, dec * heads * kv_width, act, "activations"},
         {&m->attn_latent, dec * heads * (u64)c->kv_lora, act, "activations"},
+        {&m->q_all, dec * all_heads * kv_width, act, "all ranks' queries"},
+        {&m->parts, dec * all_heads * (u64)c->kv_lora, act, "parts of attention"},
+        {&m->parts_lse, (dec + 1) * all_heads, sizeof(f32), "parts of attention"},
+        {&m->collected, pages * KV_PAGE * kv_width, dtype_size(l->kv_type), "collected KV pages"},
+        {&m->in_order, pages, sizeof(i32), "collected KV pages"},
         {&m->inter, rows * (u64)widest_ffn(c), act, "activations"},
         {&m->shared, rows * hidden, act, "activations"},
         {&m->scores, rows * (u64)max_i64(c->n_experts, 1), sizeof(f32), "router scores"},
@@ -130,7 +139,7 @@ status model_plan(model *m, const model_limits *lim, err *e) {
     buffer all[BUFFERS];
     u64 total = 0, bytes;
     m->lim = *lim;
-    m->kv_layer = model_kv_bytes(m->c, lim->pool_pages, lim->kv_type) / (u64)m->c->n_layers;
+    m->kv_layer = model_kv_bytes(m->c, kv_local_pages(lim->kv, lim->pool_pages), lim->kv_type) / (u64)m->c->n_layers;
     m->workspace_bytes = workspace_bytes(m);
     list_buffers(m, all);
     for (size_t i = 0; i < BUFFERS; i++) {
@@ -181,6 +190,17 @@ static status write_frequencies(model *m, err *e) {
     return ST_OK;
 }
 
+static status write_page_order(model *m, err *e) {
+    const u64 bytes = (u64)m->lim.seq_pages * sizeof(i32);
+    if (!kv_is_shared(m->lim.kv)) return ST_OK;
+    i32 *order = malloc(bytes);
+    if (!order) return err_nomem(e, "a page table", bytes);
+    for (i64 i = 0; i < m->lim.seq_pages; i++) order[i] = (i32)i;
+    m->mem.dev->write(m->mem.dev, m->in_order, order, bytes);
+    free(order);
+    return ST_OK;
+}
+
 status model_open(model **out, const model_config *c, const checkpoint *ck, const ops *o, device *dev, err *e) {
     *out = NULL;
     model *m = calloc(1, sizeof *m);
@@ -212,6 +232,7 @@ status model_load(model *m, weight_reader *reader, bool verify, err *e) {
     if (st == ST_OK) st = memory_allocate(m, e);
     if (st == ST_OK) st = allocate_on_host(m, e);
     if (st == ST_OK) st = write_frequencies(m, e);
+    if (st == ST_OK) st = write_page_order(m, e);
     return st == ST_OK ? m->mem.dev->finish(m->mem.dev, e) : st;
 }
 

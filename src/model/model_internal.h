@@ -17,16 +17,22 @@ struct model {
     u64 act_size; /* bytes of an activation element */
     f64 rope_mscale;
     f32 softmax_scale;
-    f64 *inv_freq;            /* [rope / 2] */
-    void *kv;                 /* kv_type [n_layers, pool_pages, KV_PAGE, latent + rope] */
-    u64 kv_layer;             /* bytes of one layer's pool */
-    void *x, *h, *delta;      /* [rows, hidden]: residual stream, normed input, what a sub-layer adds */
-    void *q_a;                /* [rows, q_lora] */
-    void *q;                  /* [rows, H, nope + rope] */
-    void *kv_a;               /* [rows, latent + rope] */
-    void *attn;               /* [rows, H, v] */
-    void *q_abs;              /* [decode_rows, H, latent + rope] */
-    void *attn_latent;        /* [decode_rows, H, latent] */
+    f64 *inv_freq;       /* [rope / 2] */
+    void *kv;            /* kv_type [n_layers, pages of the pool that are here, KV_PAGE, latent + rope] */
+    u64 kv_layer;        /* bytes of one layer's */
+    void *x, *h, *delta; /* [rows, hidden]: residual stream, normed input, what a sub-layer adds */
+    void *q_a;           /* [rows, q_lora] */
+    void *q;             /* [rows, H, nope + rope] */
+    void *kv_a;          /* [rows, latent + rope] */
+    void *attn;          /* [rows, H, v] */
+    void *q_abs;         /* [decode_rows, H, latent + rope] */
+    void *attn_latent;   /* [decode_rows, H, latent] */
+    /* Of a KV cache that is divided, R = ranks: */
+    void *q_all;              /* [decode_rows, R H, latent + rope]; then what other ranks send of a row's parts */
+    void *parts;              /* [decode_rows, R H, latent] */
+    f32 *parts_lse;           /* [decode_rows + 1, R H]; the last row: what other ranks send */
+    void *collected;          /* kv_type [seq_pages, KV_PAGE, latent + rope]: the pages of one sequence in one layer */
+    i32 *in_order;            /* [seq_pages]: 0, 1, ..: the page table of that */
     void *inter;              /* [rows, widest feed-forward] */
     void *shared;             /* [rows, hidden] */
     f32 *scores;              /* [rows, experts] */

@@ -62,14 +62,30 @@ static void put_pages(const model_limits *l, batch_tables *t, i64 row, const i32
     memcpy(t->pages + row * l->seq_pages, pages, (size_t)ceil_div(tokens, KV_PAGE) * sizeof(i32));
 }
 
+/* Row `row` of the page tables: those pages of `tokens` tokens that lie here. Returns how many of the tokens do: of
+ * pages that are not full there is one, the last. */
+static i64 put_own_pages(const model_limits *l, batch_tables *t, i64 row, const i32 *pages, i64 tokens) {
+    i64 own = 0, n = 0;
+    if (!kv_is_shared(l->kv)) return put_pages(l, t, row, pages, tokens), tokens;
+    for (i64 i = 0; i * KV_PAGE < tokens; i++) {
+        if (kv_owner(l->kv, pages[i]) != l->kv.rank) continue;
+        t->pages[row * l->seq_pages + n++] = kv_local_page(l->kv, pages[i]);
+        own += min_i64(KV_PAGE, tokens - i * KV_PAGE);
+    }
+    return own;
+}
+
+static i64 kv_slot_of(const model_limits *l, i32 page, i64 at) {
+    return kv_owner(l->kv, page) == l->kv.rank ? (i64)kv_local_page(l->kv, page) * KV_PAGE + at : -1;
+}
+
 static void put_span(const model_limits *l, batch_tables *t, const model_span *p, i64 *n_abs) {
     for (i64 i = 0; i < p->n; i++) {
         i64 pos = p->pos0 + i, row = p->first + i;
         t->pos[row] = (i32)pos;
-        t->slots[row] = (i64)p->pages[pos / KV_PAGE] * KV_PAGE + pos % KV_PAGE;
+        t->slots[row] = kv_slot_of(l, p->pages[pos / KV_PAGE], pos % KV_PAGE);
         if (!p->absorbed) continue;
-        t->kv_len[row] = (i32)pos + 1;
-        put_pages(l, t, (*n_abs)++, p->pages, pos + 1);
+        t->kv_len[row] = (i32)put_own_pages(l, t, (*n_abs)++, p->pages, pos + 1);
     }
 }
 

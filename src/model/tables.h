@@ -8,14 +8,15 @@ typedef struct {
     i32 *drawn;        /* [logit_rows]: tokens; never sent, so that the next batch finds them; first */
     i32 *bad_logits;   /* [logit_rows]: sent as 0, marks come back */
     i32 *bad;          /* [rows]: the same; directly behind the two, for one copy back */
-    i64 *slots;        /* [rows]: page * KV_PAGE + offset of each token's KV row */
+    i64 *slots;        /* [rows]: page * KV_PAGE + offset of each token's KV row; -1: it is another rank's */
     sample_row *draws; /* [logit_rows] */
     i32 *pos, *ids;    /* [rows] */
-    i32 *kv_len;       /* [decode_rows] */
+    i32 *kv_len;       /* [decode_rows]: tokens of those pages that are here */
     i32 *tops, *next;  /* [logit_rows] */
     i32 *out_rows;     /* [logit_rows] */
-    i32 *pages; /* [decode_rows + prefill_spans, seq_pages]: a row for each token in decode form, then one for each
-                        expanded span; last, because seldom all of it is sent */
+    i32 *pages; /* [decode_rows + prefill_spans, seq_pages]: a row for each token in decode form, the pages that are
+                   here by their numbers here; then one for each expanded span, all pages by the pool's numbers; last,
+                   because seldom all of it is sent */
 } batch_tables;
 
 u64 tables_bytes(const model_limits *l);

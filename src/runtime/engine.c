@@ -39,6 +39,12 @@ static status check_device_options(const engine_options *o, const char *name, bo
     if (o->tp > 1 && on_gpu && name[4])
         return err_set(e, ST_INPUT, "--device %s with --tp: --gpus says which GPUs", name);
     if (o->tp > 1 && o->tp_slice > 1) return err_set(e, ST_INPUT, "--tp and --tp-slice do not go together");
+    if (o->dcp > 1 && o->dcp != max_i64(o->tp, 1))
+        return err_set(e, ST_INPUT, "--dcp %lld with --tp %lld: all ranks divide the KV cache among them, or none does",
+                       (long long)o->dcp, (long long)max_i64(o->tp, 1));
+    if (o->dcp > 1 && on_gpu)
+        return err_set(e, ST_UNSUPPORTED,
+                       "--dcp is for --device cpu and ref: on GPUs each rank has all of the KV cache");
     return ST_OK;
 }
 
@@ -105,6 +111,7 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     ops_set_threads((int)o->threads);
     g->lim.eager = o->eager;
     g->lim.deterministic = o->deterministic;
+    g->lim.kv.ranks = max_i64(o->dcp, 1);
     status st = check_device_options(o, name, backend_name_is_gpu(name), e);
     if (st == ST_OK && o->cpu_mask) st = cpu_isa_parse(o->cpu_mask, &w.options.isa, e);
     if (st == ST_OK && strcmp(name, "ref")) st = bind_activation_type(&g->config, g->ck, &w.options.act, e);
@@ -115,7 +122,7 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     g->ranks.threads_each = n > 1 ? (int)max_i64(omp_get_max_threads() / n, 1) : (int)o->threads;
     if (st == ST_OK) st = bind_ranks(g, o, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_backend, &w, e);
-    return st == ST_OK ? ranks_connect(&g->ranks, e) : st;
+    return st == ST_OK ? ranks_connect(&g->ranks, g->lim.kv.ranks > 1, e) : st;
 }
 
 /* auto: bf16 beside bf16 activations, float32 for ref and for FP32 checkpoints. */
@@ -138,6 +145,7 @@ static status engine_check_options(const engine_options *o, err *e) {
         i64 v, hi;
     } all[] = {{"--threads", o->threads, 4096},
                {"--tp", o->tp, COMM_RANKS_MAX},
+               {"--dcp", o->dcp, COMM_RANKS_MAX},
                {"--context-length", o->context, INT32_MAX},
                {"--chunked-prefill-size", o->chunk, 65536},
                {"--max-running-requests", o->max_running, 65536},
@@ -181,7 +189,7 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
                 : engine_backend(g)->gpu ? DEFAULT_GPU_FRACTION
                                          : DEFAULT_MEM_FRACTION;
     f64 bytes = share * (f64)g->lim.memory_max - (f64)rank_weights(g);
-    f64 pages = bytes / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type);
+    f64 pages = bytes / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type) * (f64)g->lim.kv.ranks;
     if (pages < 1 && o->mem_fraction > 0)
         return err_set(e, ST_LIMIT,
                        "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights", share,
@@ -291,22 +299,23 @@ static void write_plan(engine *g, f64 seconds) {
     const model_memory *r = memory_of(g, 0);
     const backend *b = engine_backend(g);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[64] = "", experts[32] = "", each[24] = "";
-    char nodes[160];
+    char nodes[160], divided[48] = "";
     if (g->config.experts) snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
     if (g->config.alone)
         snprintf(share, sizeof share, "slice 1 of %lld, %sdummy; ", (long long)g->config.ranks,
                  g->ranks.of[0].comm ? "exchanging with itself, " : "");
     if (g->ranks.n > 1) snprintf(share, sizeof share, "%lld ranks; ", (long long)g->ranks.n);
     if (g->ranks.n > 1) snprintf(each, sizeof each, " a rank");
+    if (g->lim.kv.ranks > 1) snprintf(divided, sizeof divided, ", its pages divided among them");
     snprintf(g->plan, sizeof g->plan,
-             "%s%s%s%s%s: weights %s%s%s, KV %s%s for %lld tokens in %s, working memory %s%s, ready in %.2f s",
+             "%s%s%s%s%s: weights %s%s%s, KV %s%s for %lld tokens in %s%s, working memory %s%s, ready in %.2f s",
              g->step ? "SIMULATED, nothing is computed; "
              : g->ck ? ""
                      : "DUMMY WEIGHTS, the text means nothing; ",
              share, write_nodes(g, nodes, sizeof nodes), g->lim.deterministic ? "deterministic; " : "", b->ops.name,
              bytes_text(weights, all_weights(g)),
              memory_of(g, 0)->weights.own > memory_of(g, 0)->weights.mapped / 100 ? "" : " (mapped)", experts,
-             bytes_text(kv, r->kv), each, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type),
+             bytes_text(kv, r->kv), each, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type), divided,
              bytes_text(work, r->work), each, seconds);
 }
 
@@ -336,6 +345,7 @@ static status open_share(rank *k, void *ud, err *e) {
 static status plan_share(rank *k, void *ud, err *e) {
     model_limits own = ((const engine *)ud)->lim;
     own.memory_max = k->memory;
+    own.kv.rank = k->index;
     return model_plan(k->model, &own, e);
 }
 
@@ -395,6 +405,7 @@ i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_page
 const char *engine_plan(const engine *g) { return g->plan; }
 bool engine_on_gpu(const engine *g) { return engine_backend(g)->gpu; }
 i64 engine_ranks(const engine *g) { return g->ranks.n; }
+i64 engine_kv_ranks(const engine *g) { return g->lim.kv.ranks; }
 i64 engine_numa_node(const engine *g, i64 rank) { return g->ranks.bound ? g->ranks.of[rank].node.id : -1; }
 bool engine_deterministic(const engine *g) { return g->lim.deterministic || !engine_backend(g)->ops.set_row_mode; }
 bool engine_simulated(const engine *g) { return g->step != NULL; }

@@ -133,7 +133,7 @@ static i64 exchange_units(const ranks *r) {
     return units;
 }
 
-status ranks_connect(ranks *r, err *e) {
+status ranks_connect(ranks *r, bool kv, err *e) {
     const backend *all[COMM_RANKS_MAX];
     comm *ends[COMM_RANKS_MAX];
     if (!r->of[0].comm) return ST_OK;
@@ -152,6 +152,7 @@ status ranks_connect(ranks *r, err *e) {
         k->split.vocab_first[r->n] = c->alone ? c->vocab_held : c->vocab;
         k->split.reduce_norm = backend_reduce_norm(&k->backend);
         k->seams = tensor_parallel_seams(&k->split);
+        if (kv) context_parallel_seams(&k->seams);
         k->backend.ops.ranks = &k->seams;
     }
     return st;

@@ -1,5 +1,5 @@
-/* runtime/ranks.h: the ranks of a model: each has a backend, its share of the weights, all of the KV cache, and a
- * thread.
+/* runtime/ranks.h: the ranks of a model: each has a backend, its share of the weights, all of the KV cache or a share
+ * of its pages, and a thread.
  *
  * Rank 0 runs in the caller's thread, every other in one of its own, which sleeps while there is nothing to do. With
  * one rank there is no thread, and nothing is exchanged. Ranks that are bound to NUMA nodes have all a thread of their
@@ -9,7 +9,7 @@
 #include "device/comm.h"
 #include "device/numa.h"
 #include "kernels/backend.h"
-#include "kernels/tensor_parallel.h"
+#include "kernels/context_parallel.h"
 #include "model/forward.h"
 
 typedef struct {
@@ -57,8 +57,8 @@ status ranks_bind(ranks *r, const numa_node *nodes, err *e);
 typedef status (*rank_fn)(rank *self, void *ud, err *e);
 status ranks_each(ranks *r, rank_fn fn, void *ud, err *e);
 
-/* Once all backends are open: from here on they exchange what they compute. */
-status ranks_connect(ranks *r, err *e);
+/* Once all backends are open: from here on they exchange what they compute. kv: and divide the KV cache's pages. */
+status ranks_connect(ranks *r, bool kv, err *e);
 
 /* Has every exchange so far been one? Else why not, whoever failed. For a rank_fn. */
 status rank_finish(rank *self, err *e);

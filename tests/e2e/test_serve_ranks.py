@@ -15,24 +15,28 @@ def answers(server):
 
 @pytest.fixture(scope="module")
 def servers():
-    both = [Server("--device", "ref", "--tp", str(n), "--max-total-tokens", "4096") for n in (1, 2)]
-    yield both
-    assert [s.stop() for s in both] == [0, 0]
+    kinds = [["--tp", "1"], ["--tp", "2"], ["--tp", "2", "--dcp", "2"]]
+    all_of_them = [Server("--device", "ref", "--max-total-tokens", "4096", *k) for k in kinds]
+    yield all_of_them
+    assert [s.stop() for s in all_of_them] == [0, 0, 0]
 
 
 def test_the_answers_of_one_rank(servers):
-    one, two = (answers(s) for s in servers)
-    for a, b in zip(one, two):
-        assert a["text"] == b["text"] and a["finish_reason"] == b["finish_reason"]
-        for x, y in zip(a["logprobs"]["token_logprobs"], b["logprobs"]["token_logprobs"]):
-            assert abs(x - y) < 1e-3
-    assert [c["text"] for c in answers(servers[1])] == [c["text"] for c in two]
+    one, *others = (answers(s) for s in servers)
+    for server, other in zip(servers[1:], others):
+        for a, b in zip(one, other):
+            assert a["text"] == b["text"] and a["finish_reason"] == b["finish_reason"]
+            for x, y in zip(a["logprobs"]["token_logprobs"], b["logprobs"]["token_logprobs"]):
+                assert abs(x - y) < 1e-3
+        assert [c["text"] for c in answers(server)] == [c["text"] for c in other]
 
 
 def test_the_server_says_how_many(servers):
-    assert [s.get("/server_info")[1]["tp_size"] for s in servers] == [1, 2]
+    assert [s.get("/server_info")[1]["tp_size"] for s in servers] == [1, 2, 2]
+    assert [s.get("/server_info")[1]["dcp_size"] for s in servers] == [1, 1, 2]
+    assert "its pages divided among them" in servers[2].ready + "".join(servers[2].log)
     assert "2 ranks; ref" in servers[1].ready + "".join(servers[1].log)
 
 
 def test_the_pool_is_whole(servers):
-    assert servers[1].get("/kv_check")[1]["ok"] is True
+    assert all(s.get("/kv_check")[1]["ok"] is True for s in servers)

@@ -71,7 +71,7 @@ static status on_gpus(i64 n, f64 deadline_s, rank_fn fn, void *ud, err *e) {
         .n_heads = n, .inter_dense = n, .inter_expert = n, .vocab = n, .ranks = 1, .hidden = VALUES / 64};
     status st = ranks_open(&r, &c, n, false, deadline_s, e);
     if (st == ST_OK) st = ranks_each(&r, open_gpu, NULL, e);
-    if (st == ST_OK) st = ranks_connect(&r, e);
+    if (st == ST_OK) st = ranks_connect(&r, false, e);
     if (st == ST_OK) st = ranks_each(&r, fn, ud, e);
     ranks_close(&r);
     return st;

@@ -92,6 +92,8 @@ static void decode_item(const mla_decode_args *a, i64 i, i64 h0, f32 *acc, bf16 
         axpy(s, KV_PAGE, nh, page, m, acc, a->latent, a->latent);
     }
     for (i64 h = 0; h < nh; h++) {
+        if (a->lse) a->lse[i * a->n_heads + h0 + h] = max[h] + logf(sum[h]); /* of no token: -infinity */
+        if (!a->kv_len[i]) continue;
         for (i64 c = 0; c < a->latent; c++) acc[h * a->latent + c] /= sum[h];
         store_act(a->out, DT_BF16, (i * a->n_heads + h0 + h) * a->latent, acc + h * a->latent, a->latent);
     }

@@ -123,6 +123,7 @@ static void kv_write(const ops *o, const kv_write_args *a) {
     team tm = team_begin(32 * a->n * width);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++) {
+        if (a->slots[i] < 0) continue;
         const bf16 *x = (const bf16 *)a->kv_a + i * width;
         const f32 *weight = a->norm->vector;
         f32 r = inverse_rms(x, a->latent, a->eps);

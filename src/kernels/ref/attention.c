@@ -112,7 +112,8 @@ void ref_mla_decode(const ops *o, const mla_decode_args *a) {
                 for (i64 j = 0; j < n; j++) score[j] = a->scale * ref_dot(q, page + j * width, width);
                 running_add(&r, out, score, n, page, width, a->latent);
             }
-            running_end(&r, out, a->latent);
+            if (a->lse) a->lse[i * a->n_heads + h] = r.m + logf(r.l); /* of no token: -infinity */
+            if (a->kv_len[i]) running_end(&r, out, a->latent);
         }
     }
     team_end(&tm);

@@ -94,6 +94,7 @@ void ref_kv_write(const ops *o, const kv_write_args *a) {
     team tm = team_begin(32 * a->n * width);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 i = 0; i < a->n; i++) {
+        if (a->slots[i] < 0) continue;
         const f32 *x = (const f32 *)a->kv_a + i * width, *weight = a->norm->vector;
         f64 sum = 0;
         for (i64 k = 0; k < a->latent; k++) sum += (f64)x[k] * (f64)x[k];

@@ -83,6 +83,40 @@ static void formats(void **state) {
     }
 }
 
+/* A line of 80 tokens has two pages: the third rank and those behind it have none of its rows. */
+static void divided_kv(const char *dir, const random_model *m, i64 ranks, const f32 *ref) {
+    static const char *const types[] = {"auto", "fp8_e4m3"};
+    char what[64];
+    for (size_t i = 0; i < COUNT_OF(types); i++)
+        for (int absorbed = 0; absorbed < 2; absorbed++)
+            for (int cpu = 0; cpu < 2; cpu++) {
+                snprintf(what, sizeof what, "KV over %lld ranks, %s, %s", (long long)ranks, types[i],
+                         absorbed ? "decode form" : "prompt");
+                engine_options o = {.device = cpu ? "cpu" : "ref", .kv_dtype = types[i], .threads = 1, .chunk = 33};
+                f32 *whole = logits_of(dir, m, (o.tp = ranks, o), absorbed);
+                f32 *got = logits_of(dir, m, (o.dcp = ranks, o), absorbed), *again = logits_of(dir, m, o, absorbed);
+                if (!absorbed) same(m, what, got, whole); /* the same rows, collected */
+                near_from(m, what, got, whole, KV_PAGE, cpu ? PERCENT_CPU / 100.0 : REF_BOUND); /* parts of two ranks */
+                if (!i) near(m, what, got, ref, cpu ? PERCENT_CPU / 100.0 : 1e-4);
+                same(m, what, got, again);
+                free(whole), free(got), free(again);
+            }
+}
+
+static void kv_pages_over_ranks(void **state) {
+    (void)state;
+    const int which[] = {0, 2, 6}; /* BF16, INT4 experts, no q_lora */
+    for (size_t i = 0; i < COUNT_OF(which); i++) {
+        const random_model *m = &models[which[i]];
+        char dir[64];
+        assert_true(random_model_write(m, 29, dir, NULL));
+        f32 *ref = logits_of(dir, m, (engine_options){.device = "ref"}, false);
+        for (i64 ranks = 2; ranks <= 8; ranks *= i ? 4 : 2) divided_kv(dir, m, ranks, ref);
+        free(ref);
+        random_model_remove(dir);
+    }
+}
+
 /* Experts in the formats that --moe-format converts to. */
 static void converted_experts(void **state) {
     (void)state;
@@ -131,6 +165,9 @@ static void what_cannot_be_divided(void **state) {
     m = models[5], m.expert_inter = 512;
     refused(&m, (engine_options){.tp = 8}, "64 rows each, which cuts the 128");
     refused(&models[0], (engine_options){.gpus = "0,1"}, "--gpus is for --device cuda with --tp");
+    refused(&models[0], (engine_options){.tp = 4, .dcp = 2}, "--dcp 2 with --tp 4: all ranks divide the KV cache");
+    refused(&models[0], (engine_options){.dcp = 2}, "--dcp 2 with --tp 1: all ranks divide the KV cache");
+    refused(&models[0], (engine_options){.dcp = 65}, "--dcp is 65, outside 0..64");
     refused(&models[0], (engine_options){.tp = 2, .tp_slice = 2}, "--tp-slice 2 needs --load-format dummy");
 }
 
@@ -144,6 +181,7 @@ static void tokens_are_drawn(void **state) {
     for (i64 tp = 1; tp <= 3; tp++)
         draws_agree(tp == 1 ? "one rank" : "ranks", dir, (engine_options){.tp = tp, .device = "ref"},
                     tp > 1 ? REF_BOUND : 0);
+    draws_agree("ranks that divide the KV cache", dir, (engine_options){.tp = 3, .dcp = 3, .device = "ref"}, REF_BOUND);
     random_model_remove(dir);
 }
 
@@ -233,11 +271,9 @@ static void a_rank_that_fails(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formats),
-        cmocka_unit_test(converted_experts),
-        cmocka_unit_test(what_cannot_be_divided),
-        cmocka_unit_test(tokens_are_drawn),
-        cmocka_unit_test(a_rank_that_stalls),
+        cmocka_unit_test(formats),           cmocka_unit_test(kv_pages_over_ranks),
+        cmocka_unit_test(converted_experts), cmocka_unit_test(what_cannot_be_divided),
+        cmocka_unit_test(tokens_are_drawn),  cmocka_unit_test(a_rank_that_stalls),
         cmocka_unit_test(a_rank_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

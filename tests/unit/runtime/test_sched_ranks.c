@@ -9,7 +9,7 @@
 static const char *const DIR = "models/nano";
 enum { JOBS = 5 };
 
-static engine *open_ranks(i64 tp, f64 timeout) {
+static engine *open_ranks(i64 tp, i64 dcp, f64 timeout) {
     engine *g;
     err e = {0};
     engine_options o = {.model_dir = DIR,
@@ -20,6 +20,7 @@ static engine *open_ranks(i64 tp, f64 timeout) {
                         .max_running = 3,
                         .kv_tokens = 2048,
                         .tp = tp,
+                        .dcp = dcp,
                         .dist_timeout = timeout};
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
     return g;
@@ -39,24 +40,27 @@ static void free_all(job *all[JOBS]) {
 
 static void the_same_tokens(void **state) {
     (void)state;
-    job *all[2][JOBS];
-    for (i64 tp = 1; tp <= 2; tp++) {
-        engine *g = open_ranks(tp, 0);
+    enum { ENGINES = 3 };
+    static const i64 tp[ENGINES] = {1, 2, 2}, dcp[ENGINES] = {1, 1, 2};
+    job *all[ENGINES][JOBS];
+    for (int i = 0; i < ENGINES; i++) {
+        engine *g = open_ranks(tp[i], dcp[i], 0);
         scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .overlap_anywhere = true});
-        submit_all(s, all[tp - 1]);
+        submit_all(s, all[i]);
         while (scheduler_step(s)) must_check(s);
         scheduler_close(s);
         engine_close(g);
     }
-    for (i64 i = 0; i < JOBS; i++) {
-        assert_true(all[0][i]->ended && all[1][i]->ended);
-        assert_int_equal(all[0][i]->n_out, all[1][i]->n_out);
-        for (i64 k = 0; k < all[0][i]->n_out; k++) {
-            assert_int_equal(all[0][i]->out[k].id, all[1][i]->out[k].id);
-            assert_true(fabsf(all[0][i]->out[k].logprob - all[1][i]->out[k].logprob) < 1e-3f);
+    for (int e = 1; e < ENGINES; e++)
+        for (i64 i = 0; i < JOBS; i++) {
+            assert_true(all[0][i]->ended && all[e][i]->ended);
+            assert_int_equal(all[0][i]->n_out, all[e][i]->n_out);
+            for (i64 k = 0; k < all[0][i]->n_out; k++) {
+                assert_int_equal(all[0][i]->out[k].id, all[e][i]->out[k].id);
+                assert_true(fabsf(all[0][i]->out[k].logprob - all[e][i]->out[k].logprob) < 1e-3f);
+            }
         }
-    }
-    free_all(all[0]), free_all(all[1]);
+    for (int e = 0; e < ENGINES; e++) free_all(all[e]);
 }
 
 static void (*real_norm)(const ops *o, const norm_args *a);
@@ -70,7 +74,7 @@ static void stalling_norm(const ops *o, const norm_args *a) {
 static void a_rank_that_stalls(void **state) {
     (void)state;
     job *all[JOBS];
-    engine *g = open_ranks(2, 0.2);
+    engine *g = open_ranks(2, 1, 0.2);
     scheduler *s = open_scheduler(g, (scheduler_options){.manual = true});
     sched_stats stats;
     real_norm = g->ranks.of[1].backend.ops.norm;
