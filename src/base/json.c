@@ -222,12 +222,12 @@ static void scan_text(scan *c) {
     }
 }
 
-static status too_long(const scan *c, const char *text, const char *what, err *e) {
-    size_t line = 1, column = c->too_long;
-    for (size_t i = 0; i + 1 < c->too_long; i++)
-        if (text[i] == '\n') line++, column = c->too_long - 1 - i;
-    return err_set(e, ST_FORMAT, "%s: line %zu column %zu: an integer of more than %d digits", what, line, column,
-                   JSON_MAX_DIGITS);
+/* *e names the byte text[at]. */
+static void fault_at(const char *text, size_t at, const char *what, const char *fault, err *e) {
+    size_t line = 1, start = 0;
+    for (size_t i = 0; i < at; i++)
+        if (text[i] == '\n') line++, start = i + 1;
+    err_set(e, ST_FORMAT, "%s: line %zu column %zu: %s", what, line, at - start + 1, fault);
 }
 
 /* Scanned and read; NULL: *e. */
@@ -240,12 +240,19 @@ static json_t *read_tree(scan *c, const char *text, const char *what, err *e) {
         return NULL;
     }
     if (c->nomem) goto nomem;
+    const char *nul = memchr(text, 0, c->len); /* jansson loses one that follows a number */
+    if (nul) {
+        fault_at(text, (size_t)(nul - text), what, "a NUL byte", e);
+        return NULL;
+    }
     v = json_loadb(c->text, c->len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
     if (!v && (json_error_code(&je) == json_error_out_of_memory || !je.text[0])) goto nomem;
     if (!v) {
         err_set(e, ST_FORMAT, "%s: line %d column %d: %s", what, je.line, je.column, je.text);
     } else if (c->too_long) {
-        too_long(c, text, what, e);
+        char fault[64];
+        snprintf(fault, sizeof fault, "an integer of more than %d digits", JSON_MAX_DIGITS);
+        fault_at(text, c->too_long - 1, what, fault, e);
         json_decref(v);
         v = NULL;
     } else if (c->n_big && !(v = with_big_numbers(v, c, text))) {

@@ -93,6 +93,23 @@ static void test_numbers_of_any_size(void **state) {
     json_decref(v);
 }
 
+/* No JSON text has a NUL byte: not in a string, nor behind a number, where jansson would overlook it. */
+static void test_nul(void **state) {
+    (void)state;
+    static const char *const before[] = {"[", "[0", "[-1.5", "[true", "[\"a", "[0,\n 1 "};
+    for (size_t i = 0; i < COUNT_OF(before); i++) {
+        buf b = {0};
+        err e = {0};
+        buf_str(&b, before[i]);
+        buf_char(&b, 0);
+        buf_str(&b, strchr(before[i], '"') ? "\"]" : "]");
+        assert_null(json_parse(b.data, b.len, "x", &e));
+        assert_int_equal(e.code, ST_FORMAT);
+        assert_non_null(strstr(e.text, i == 5 ? "line 2 column 4: a NUL byte" : "a NUL byte"));
+        buf_free(&b);
+    }
+}
+
 /* Python reads integers of up to 4300 digits; nothing is left out of a long one. */
 static void test_digits(void **state) {
     (void)state;
@@ -244,9 +261,16 @@ static void test_write(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strictness),          cmocka_unit_test(test_depth),  cmocka_unit_test(test_surrogates),
-        cmocka_unit_test(test_order_is_kept),       cmocka_unit_test(test_get),    cmocka_unit_test(test_write),
-        cmocka_unit_test(test_numbers_of_any_size), cmocka_unit_test(test_digits), cmocka_unit_test(test_styles),
+        cmocka_unit_test(test_strictness),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_surrogates),
+        cmocka_unit_test(test_order_is_kept),
+        cmocka_unit_test(test_get),
+        cmocka_unit_test(test_write),
+        cmocka_unit_test(test_numbers_of_any_size),
+        cmocka_unit_test(test_digits),
+        cmocka_unit_test(test_nul),
+        cmocka_unit_test(test_styles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
