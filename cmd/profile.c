@@ -137,34 +137,16 @@ static status tables(const profile_opts *o, engine *g, step_timer *m, err *e) {
     return st;
 }
 
-/* A slice as it runs among others, and its steps. */
-static status forecast_run(profile_opts *o, err *e) {
-    engine *g = NULL;
-    step_timer *m = NULL;
+static status profile_forecast_options(profile_opts *o, err *e) {
     engine_options *eo = &o->m.engine;
     forecast_load loads[FORECAST_LOADS];
-    forecast_options f = {.links = o->links, .steps = o->steps, .json = o->out, .loads = loads};
+    forecast_options f = {.links = o->links, .steps = o->steps, .json = o->out, .loads = loads, .seed = (u64)o->seed};
     status st = forecast_ranks(o->forecast, &f.ranks, e);
     if (st == ST_OK && !(f.n_loads = forecast_loads_parse(loads, o->workloads.items, o->workloads.n, e))) st = e->code;
-    const forecast_load most = forecast_largest(loads, st == ST_OK ? f.n_loads : 0);
     if (st == ST_OK && (eo->tp || eo->tp_slice))
         st = err_set(e, ST_INPUT, "--forecast %s runs --tp-slice %lld --tp 1 by itself", o->forecast,
                      (long long)f.ranks);
-    if (st != ST_OK) return st;
-    eo->tp = 1, eo->tp_slice = f.ranks, eo->load_format = "dummy";
-    eo->max_running = most.at_a_time, eo->context = ceil_div(most.out + 1, 64) * 64;
-    eo->kv_tokens = eo->max_running * eo->context;
-    if (!eo->chunk) eo->chunk = most.in;
-    if (eo->chunk < most.in)
-        return err_set(e, ST_INPUT, "--chunked-prefill-size %lld: a forecast's prompts are single steps of %lld tokens",
-                       (long long)eo->chunk, (long long)most.in);
-    st = engine_open(&g, eo, e);
-    if (st == ST_OK) printf("%s\n", engine_plan(g));
-    if (st == ST_OK) st = step_timer_open(&m, g, most.at_a_time, eo->context, (u64)o->seed, e);
-    if (st == ST_OK) st = profile_forecast(&f, g, m, e);
-    step_timer_close(m);
-    engine_close(g);
-    return st;
+    return st == ST_OK ? profile_forecast(&f, eo, e) : st;
 }
 
 static status profile_run(profile_opts *o, err *e) {
@@ -227,7 +209,7 @@ int cmd_profile(int argc, char **argv) {
     if (st == ST_OK) st = model_opts_finish(&o.m, &e);
     if (st == ST_OK && !o.forecast && (o.links || o.workloads.n))
         st = err_set(&e, ST_INPUT, "--%s is for --forecast", o.links ? "links" : "workload");
-    if (st == ST_OK) st = o.forecast ? forecast_run(&o, &e) : profile_run(&o, &e);
+    if (st == ST_OK) st = o.forecast ? profile_forecast_options(&o, &e) : profile_run(&o, &e);
     if (o.out && fclose(o.out) && st == ST_OK) st = err_set(&e, ST_IO, "%s: %s", o.json, strerror(errno));
     return st == ST_OK ? EXIT_DONE : cmd_fail("profile", &e);
 }

@@ -10,7 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINKS_MOST = 1 << 20 /* bytes of a table */, PROMPTS = 3, EMPTY_CALLS = 200 };
+enum { LINKS_MOST = 1 << 20 /* bytes of a table */, PROMPTS = 3, EMPTY_CALLS = 200, BATCHES = 5 };
+
+typedef struct {
+    const forecast_options *o;
+    link_table links;
+    i64 batches[BATCHES];
+    int n_batches;
+    forecast_crossing crossings[BATCHES];
+    f64 more[BATCHES]; /* seconds for links in a step of the form at hand */
+    i64 kv_ranks;      /* of the form at hand: 1, or all of them */
+    engine *g;         /* opened so */
+    step_timer *m;
+} forecast_run;
 
 int forecast_loads_parse(forecast_load loads[FORECAST_LOADS], const char *const *texts, int n, err *e) {
     static const forecast_load published[] = {{10240, 512, 2}, {10240, 512, 40}, {8192, 1024, 4}, {8192, 1024, 64}};
@@ -82,6 +94,11 @@ f64 link_us(const link_table *t, f64 rows) {
     return t->us[i - 1] + slope * (rows - (f64)t->rows[i - 1]);
 }
 
+f64 link_read_us(const link_table *t, i64 gpus, f64 bytes) {
+    const f64 most = 2.0 * (f64)(gpus - 1) / (f64)gpus * (f64)t->rows[t->n - 1] * LINK_DIM * 2;
+    return t->us[0] + bytes * t->us[t->n - 1] / most;
+}
+
 static status read_links(const forecast_options *o, const char *chip, link_table *t, err *e) {
     char there[4096], file[96] = "links/";
     const char *path = o->links ? o->links : there;
@@ -118,32 +135,57 @@ static status time_threads(i64 n, f64 *seconds, err *e) {
 
 /* ---- measured steps, and what follows from them ---- */
 
-/* What `sums` sums of n rows take more between GPUs than this rank's took with itself. */
-static status more_for_links(const link_table *t, step_timer *m, i64 n, i64 dim, i64 sums, f64 *more, err *e) {
-    f64 itself;
-    status st = step_timer_sum(m, n, &itself, e);
-    const f64 us = link_us(t, (f64)n * (f64)dim / LINK_DIM);
-    *more = (f64)sums * fmax(us * 1e-6 - itself, 0);
-    if (st == ST_OK)
-        printf("a sum of %5lld rows: %7.1f us between GPUs, %6.1f us with itself\n", (long long)n, us, itself * 1e6);
+/* A step of n rows: the seconds that its exchanges take more between GPUs than this rank's took with itself. context:
+ * of a prompt whose ranks divide the KV cache and collect it; 0: decode. */
+static status more_for_links(const forecast_run *f, i64 n, i64 context, f64 *more, err *e) {
+    const model_config *c = engine_config(f->g);
+    const f64 others = (f64)(f->o->ranks - 1),
+              sums = 2 * (f64)c->n_layers + 1; /* of layers' halves, and the embedding */
+    const f64 row = 2 * (f64)c->n_heads;       /* bytes of a latent of its heads */
+    struct {
+        exchange_kind kind;
+        const char *name;
+        f64 us, times;
+    } all[] = {{EXCHANGE_SUM, "a sum", link_us(&f->links, (f64)n * (f64)c->hidden / LINK_DIM), sums},
+               {EXCHANGE_QUERIES, "queries",
+                link_read_us(&f->links, f->o->ranks, others * (f64)n * row * (f64)(c->kv_lora + c->rope)),
+                (f64)c->n_layers},
+               {EXCHANGE_PARTS, "parts", link_read_us(&f->links, f->o->ranks, others * (f64)n * row * (f64)c->kv_lora),
+                (f64)c->n_layers}};
+    status st = ST_OK;
+    *more = 0;
+    for (int i = 0; st == ST_OK && i < (f->kv_ranks > 1 && !context ? 3 : 1); i++) {
+        f64 itself;
+        st = step_timer_exchange(f->m, all[i].kind, n, &itself, e);
+        if (st != ST_OK) break;
+        *more += all[i].times * fmax(all[i].us * 1e-6 - itself, 0);
+        printf("%8s of %5lld rows: %7.1f us between GPUs, %6.1f us with itself\n", all[i].name, (long long)n, all[i].us,
+               itself * 1e6);
+    }
+    if (f->kv_ranks > 1 && context) {
+        const f64 us = link_read_us(&f->links, f->o->ranks,
+                                    others / (f64)f->o->ranks * (f64)(context * (c->kv_lora + c->rope)) * 2);
+        printf("%8s of %5lld rows: %7.1f us between GPUs\n", "KV pages", (long long)context, us);
+        *more += (f64)c->n_layers * us * 1e-6;
+    }
     return st;
 }
 
-static status median_step(const forecast_options *o, step_timer *m, const forecast_load *w, f64 *seconds, err *e) {
-    f64 *all = calloc((size_t)o->steps, sizeof *all);
-    status st = all ? ST_OK : err_nomem(e, "times", (u64)o->steps * 8);
-    for (int i = 0; st == ST_OK && i < 3; i++) st = step_timer_decode(m, w->at_a_time, w->in + w->out / 2, seconds, e);
-    for (i64 i = 0; st == ST_OK && i < o->steps; i++)
-        st = step_timer_decode(m, w->at_a_time, w->in + w->out / 2, &all[i], e);
-    if (st == ST_OK) qsort(all, (size_t)o->steps, sizeof *all, f64_ascending), *seconds = all[o->steps / 2];
+static status median_step(const forecast_run *f, i64 sequences, i64 context, f64 *seconds, err *e) {
+    const i64 steps = f->o->steps;
+    f64 *all = calloc((size_t)steps, sizeof *all);
+    status st = all ? ST_OK : err_nomem(e, "times", (u64)steps * 8);
+    for (int i = 0; st == ST_OK && i < 3; i++) st = step_timer_decode(f->m, sequences, context, seconds, e);
+    for (i64 i = 0; st == ST_OK && i < steps; i++) st = step_timer_decode(f->m, sequences, context, &all[i], e);
+    if (st == ST_OK) qsort(all, (size_t)steps, sizeof *all, f64_ascending), *seconds = all[steps / 2];
     free(all);
     return st;
 }
 
-static status median_prompt(step_timer *m, i64 n, f64 *seconds, err *e) {
+static status median_prompt(const forecast_run *f, i64 n, f64 *seconds, err *e) {
     f64 all[PROMPTS + 1];
     status st = ST_OK;
-    for (int i = 0; st == ST_OK && i <= PROMPTS; i++) st = step_timer_prompt(m, 0, 0, n, &all[i], e);
+    for (int i = 0; st == ST_OK && i <= PROMPTS; i++) st = step_timer_prompt(f->m, 0, 0, n, &all[i], e);
     qsort(all + 1, PROMPTS, sizeof *all, f64_ascending); /* behind a first one, to warm up */
     *seconds = all[1 + PROMPTS / 2];
     return st;
@@ -156,46 +198,135 @@ forecast_result forecast_of(const forecast_load *w, const forecast_times *t) {
                              .tokens_per_s = all * out / (all * t->prompt + out * t->step)};
 }
 
-static void print_forecast(const forecast_options *o, const forecast_load *w, const forecast_times *own,
-                           const forecast_times *t, const char *plan) {
+static void print_forecast(const forecast_run *f, const forecast_load *w, const forecast_times *own,
+                           const forecast_times *t) {
     const forecast_result r = forecast_of(w, t);
-    printf("%5lld in, %4lld out, %2lld at a time: prompt %6.1f ms (%5.1f of them links), step %6.2f ms (%5.2f): "
+    FILE *json = f->o->json;
+    printf("%5lld in, %4lld out, %2lld at a time, KV %s: prompt %6.1f ms (%5.1f of them links), step %6.2f ms (%5.2f): "
            "TTFT %6.1f ms, TPOT %6.2f ms, %5.0f output tok/s\n",
-           (long long)w->in, (long long)w->out, (long long)w->at_a_time, t->prompt * 1e3,
-           (t->prompt - own->prompt) * 1e3, t->step * 1e3, (t->step - own->step) * 1e3, r.ttft_s * 1e3, r.tpot_s * 1e3,
-           r.tokens_per_s);
+           (long long)w->in, (long long)w->out, (long long)w->at_a_time, f->kv_ranks > 1 ? "divided" : "whole",
+           t->prompt * 1e3, (t->prompt - own->prompt) * 1e3, t->step * 1e3, (t->step - own->step) * 1e3, r.ttft_s * 1e3,
+           r.tpot_s * 1e3, r.tokens_per_s);
     fflush(stdout);
-    if (!o->json) return;
-    fprintf(o->json,
-            "{\"profile\":\"forecast\",\"ranks\":%lld,\"input\":%lld,\"output\":%lld,\"at_a_time\":%lld,"
-            "\"prompt_ms\":%.4f,\"prompt_own_ms\":%.4f,\"step_ms\":%.4f,\"step_own_ms\":%.4f,\"ttft_ms\":%.4f,"
-            "\"tpot_ms\":%.4f,\"output_tokens_per_s\":%.2f,\"plan\":\"%s\"}\n",
-            (long long)o->ranks, (long long)w->in, (long long)w->out, (long long)w->at_a_time, t->prompt * 1e3,
-            own->prompt * 1e3, t->step * 1e3, own->step * 1e3, r.ttft_s * 1e3, r.tpot_s * 1e3, r.tokens_per_s, plan);
+    if (!json) return;
+    fprintf(json,
+            "{\"profile\":\"forecast\",\"ranks\":%lld,\"kv_ranks\":%lld,\"input\":%lld,\"output\":%lld,"
+            "\"at_a_time\":%lld,\"prompt_ms\":%.4f,\"prompt_own_ms\":%.4f,\"step_ms\":%.4f,\"step_own_ms\":%.4f,"
+            "\"ttft_ms\":%.4f,\"tpot_ms\":%.4f,\"output_tokens_per_s\":%.2f,\"plan\":\"%s\"}\n",
+            (long long)f->o->ranks, (long long)f->kv_ranks, (long long)w->in, (long long)w->out,
+            (long long)w->at_a_time, t->prompt * 1e3, own->prompt * 1e3, t->step * 1e3, own->step * 1e3, r.ttft_s * 1e3,
+            r.tpot_s * 1e3, r.tokens_per_s, engine_plan(f->g));
 }
 
-status profile_forecast(const forecast_options *o, engine *g, step_timer *m, err *e) {
-    const model_config *c = engine_config(g);
-    const i64 sums = 2 * c->n_layers + 1; /* of every layer's two halves, and of the embedding */
-    link_table t;
+static status forecast_loads(const forecast_run *f, err *e) {
+    status st = ST_OK;
+    for (int i = 0; st == ST_OK && i < f->o->n_loads; i++) {
+        const forecast_load *w = &f->o->loads[i];
+        forecast_times own, more;
+        st = median_prompt(f, w->in, &own.prompt, e);
+        if (st == ST_OK) st = median_step(f, w->at_a_time, w->in + w->out / 2, &own.step, e);
+        if (st == ST_OK) st = more_for_links(f, w->in, w->in, &more.prompt, e);
+        if (st == ST_OK) st = more_for_links(f, w->at_a_time, 0, &more.step, e);
+        const forecast_times all = {own.prompt + more.prompt, own.step + more.step};
+        if (st == ST_OK) print_forecast(f, w, &own, &all);
+    }
+    return st;
+}
+
+/* ---- where dividing the KV cache begins to pay ---- */
+
+f64 forecast_crossing_at(const forecast_crossing *x) {
+    const f64 first = x->divided[0] - x->whole[0], last = x->divided[1] - x->whole[1];
+    const f64 gains = (first - last) / (x->context[1] - x->context[0]); /* milliseconds a token */
+    if (gains <= 0) return first < 0 && last < 0 ? 0 : INFINITY;
+    return fmax(x->context[0] + first / gains, 0);
+}
+
+/* The steps of this form at a short context and at the longest. */
+static status measure_crossings(forecast_run *f, i64 longest, err *e) {
+    status st = ST_OK;
+    for (int b = 0; st == ST_OK && b < f->n_batches; b++)
+        for (int i = 0; st == ST_OK && i < 2; i++) {
+            forecast_crossing *x = &f->crossings[b];
+            f64 *ms = f->kv_ranks > 1 ? &x->divided[i] : &x->whole[i], more = 0;
+            x->context[i] = (f64)(i ? longest - 1 : longest / 8);
+            st = median_step(f, f->batches[b], (i64)x->context[i], ms, e);
+            if (st == ST_OK && !i) st = more_for_links(f, f->batches[b], 0, &more, e);
+            if (!i) f->more[b] = more;
+            *ms = (*ms + f->more[b]) * 1e3;
+        }
+    return st;
+}
+
+static void print_crossings(const forecast_run *f) {
+    printf("A step with its links at contexts of %.0f and %.0f tokens, the KV cache whole on every rank and divided:\n",
+           f->crossings[0].context[0], f->crossings[0].context[1]);
+    for (int b = 0; b < f->n_batches; b++) {
+        const forecast_crossing *x = &f->crossings[b];
+        const f64 at = forecast_crossing_at(x);
+        printf("%4lld sequences: whole %6.2f and %6.2f ms, divided %6.2f and %6.2f ms: ", (long long)f->batches[b],
+               x->whole[0], x->whole[1], x->divided[0], x->divided[1]);
+        if (isinf(at))
+            printf("whole is faster\n");
+        else
+            printf("divided is faster from contexts of %.0f tokens on\n", at);
+        if (f->o->json)
+            fprintf(f->o->json,
+                    "{\"profile\":\"forecast_kv\",\"ranks\":%lld,\"sequences\":%lld,\"contexts\":[%.0f,%.0f],"
+                    "\"whole_ms\":[%.4f,%.4f],\"divided_ms\":[%.4f,%.4f],\"divided_from\":%.0f}\n",
+                    (long long)f->o->ranks, (long long)f->batches[b], x->context[0], x->context[1], x->whole[0],
+                    x->whole[1], x->divided[0], x->divided[1], isinf(at) ? -1 : at);
+    }
+}
+
+/* ---- both forms ---- */
+
+static status forecast_form(forecast_run *f, engine_options *eo, i64 kv_ranks, err *e) {
+    f->kv_ranks = eo->dcp = kv_ranks;
+    f->g = NULL, f->m = NULL;
+    status st = engine_open(&f->g, eo, e);
+    if (st == ST_OK) printf("%s\n", engine_plan(f->g));
+    if (st == ST_OK && !f->links.n) st = read_links(f->o, engine_ops(f->g)->name, &f->links, e);
+    if (st == ST_OK) st = step_timer_open(&f->m, f->g, eo->max_running, eo->context, f->o->seed, e);
+    if (st == ST_OK) st = forecast_loads(f, e);
+    if (st == ST_OK) st = measure_crossings(f, eo->context, e);
+    step_timer_close(f->m);
+    engine_close(f->g);
+    return st;
+}
+
+status profile_forecast(const forecast_options *o, engine_options *eo, err *e) {
+    static const i64 batches[] = {1, 4, 16, 40, 64};
+    const forecast_load most = forecast_largest(o->loads, o->n_loads);
+    const i64 asked = eo->dcp;
+    forecast_run f = {.o = o};
     f64 host = 0;
-    status st = read_links(o, engine_ops(g)->name, &t, e);
-    if (st == ST_OK) st = time_threads(o->ranks, &host, e);
+    if (asked > 1 && asked != o->ranks)
+        return err_set(e, ST_INPUT, "--dcp %lld with --forecast tp%lld: all ranks divide the KV cache, or none does",
+                       (long long)asked, (long long)o->ranks);
+    eo->tp = 1, eo->tp_slice = o->ranks, eo->load_format = "dummy";
+    eo->max_running = most.at_a_time, eo->context = ceil_div(most.out + 1, KV_PAGE) * KV_PAGE;
+    eo->kv_tokens = eo->max_running * eo->context;
+    if (!eo->chunk) eo->chunk = most.in;
+    if (eo->chunk < most.in)
+        return err_set(e, ST_INPUT, "--chunked-prefill-size %lld: a forecast's prompts are single steps of %lld tokens",
+                       (long long)eo->chunk, (long long)most.in);
+    for (size_t i = 0; i < COUNT_OF(batches); i++)
+        if (batches[i] <= most.at_a_time) f.batches[f.n_batches++] = batches[i];
+    status st = time_threads(o->ranks, &host, e);
     if (st != ST_OK) return st;
     printf("FORECAST of %lld GPUs, not a run of them: steps of one rank (made-up weights, KV cache of zeros), and what "
-           "%lld sums a step take more between GPUs.\nTTFT: nobody is in front. TPOT and output: each request that "
+           "its exchanges take more between GPUs.\nTTFT: nobody is in front. TPOT and output: each request that "
            "ends is followed by another, whose prompt holds up the others.\nThe threads of %lld ranks take %.0f us a "
            "step on this host, beside the GPUs.\n",
-           (long long)o->ranks, (long long)sums, (long long)o->ranks, host * 1e6);
-    for (int i = 0; st == ST_OK && i < o->n_loads; i++) {
-        const forecast_load *w = &o->loads[i];
-        forecast_times own, more;
-        st = median_prompt(m, w->in, &own.prompt, e);
-        if (st == ST_OK) st = median_step(o, m, w, &own.step, e);
-        if (st == ST_OK) st = more_for_links(&t, m, w->in, c->hidden, sums, &more.prompt, e);
-        if (st == ST_OK) st = more_for_links(&t, m, w->at_a_time, c->hidden, sums, &more.step, e);
-        const forecast_times all = {own.prompt + more.prompt, own.step + more.step};
-        if (st == ST_OK) print_forecast(o, w, &own, &all, engine_plan(g));
+           (long long)o->ranks, (long long)o->ranks, host * 1e6);
+    bool whole = asked <= 1, divided = !asked || asked > 1;
+    if (whole) st = forecast_form(&f, eo, 1, e);
+    if (st == ST_LIMIT && divided) {
+        printf("all of the KV cache on every rank: %s\n", e->text);
+        whole = false, st = ST_OK, *e = (err){0};
     }
+    if (st == ST_OK && divided) st = forecast_form(&f, eo, o->ranks, e);
+    if (st == ST_OK && whole && divided) print_crossings(&f);
     return st;
 }

@@ -17,6 +17,10 @@ typedef struct {
 status link_table_parse(link_table *t, const char *text, const char *name, i64 gpus, err *e);
 /* Between two lines by their straight line; fewer rows take what the fewest take, more go on as the last two. */
 f64 link_us(const link_table *t, f64 rows);
+/* Of an exchange in which each of `gpus` reads so many bytes from the others: what the smallest sum takes, and the
+ * bytes at the rate of the largest (in two shots: 2 (gpus - 1) / gpus of its rows for each). An assumption, not
+ * measured. */
+f64 link_read_us(const link_table *t, i64 gpus, f64 bytes);
 
 /* "tp8": 8. ST_INPUT: it is none, or not of 2 to 64. */
 status forecast_ranks(const char *text, i64 *ranks, err *e);
@@ -43,14 +47,25 @@ typedef struct {
 } forecast_result;
 forecast_result forecast_of(const forecast_load *w, const forecast_times *t);
 
+/* Milliseconds of a decode step at two contexts, of ranks that have all of the KV cache each and of such that divide
+ * it. */
+typedef struct {
+    f64 context[2], whole[2], divided[2];
+} forecast_crossing;
+/* The tokens of context from which on the divided form is faster, by straight lines through both; 0: from the first on,
+ * INFINITY: never. */
+f64 forecast_crossing_at(const forecast_crossing *x);
+
 typedef struct {
     const char *links; /* NULL: the table that comes along */
     i64 ranks, steps;
     const forecast_load *loads;
     int n_loads;
+    u64 seed;
     FILE *json; /* NULL: none */
 } forecast_options;
-/* Measures and prints. g: such a slice, opened for the largest of the loads; m: its steps. */
-status profile_forecast(const forecast_options *o, engine *g, step_timer *m, err *e);
+/* Opens such a slice, once with all of the KV cache and once with a share of its pages (where eo->dcp says nothing),
+ * measures and prints. eo: what else the engine is opened with; changed. */
+status profile_forecast(const forecast_options *o, engine_options *eo, err *e);
 
 #endif

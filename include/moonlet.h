@@ -54,7 +54,7 @@ typedef struct {
     const char *tuned;      /* on a GPU: a table of measured choices, or a folder of them; NULL: none */
     int disable_fused;      /* on a GPU primitive operations alone, slower: to find out whether a fused one is wrong */
     int64_t tp;             /* ranks that share the model, each with its part of every matrix; 0, 1: one has all */
-    int64_t dcp;      /* of these, ranks that divide the KV cache among them: 0, 1: none do, else tp; not on "cuda" */
+    int64_t dcp;      /* of these, ranks that divide the KV cache: 1: none, else tp; 0: a rule (docs/guide/ranks.md) */
     const char *gpus; /* with tp on "cuda": the GPU of each rank, "0,1"; NULL: the first ones */
     double dist_timeout;   /* seconds that a rank may wait for another; 0: 60 */
     const char *numa_node; /* the NUMA node that each rank is bound to, "0,0,1,1", or "0" for all; NULL: none */

@@ -147,7 +147,7 @@ int bench_allreduce(int argc, char **argv) {
                             .hidden = b.dim};
     if (st == ST_OK) st = ranks_open(&r, &c, b.ranks, false, timeout, &e);
     if (st == ST_OK) st = ranks_each(&r, open_rank_gpu, &b, &e);
-    if (st == ST_OK) st = ranks_connect(&r, false, &e);
+    if (st == ST_OK) st = ranks_connect(&r, &e);
     if (st == ST_OK) st = ranks_each(&r, run_rank, &b, &e);
     if (st == ST_OK) reduce_print(&b, gpu_name(r.of[0].backend.gpu));
     ranks_close(&r);

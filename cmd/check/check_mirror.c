@@ -100,7 +100,7 @@ MIRROR(absorb_q, absorb_q_args, MOVE(q), MOVE(out))
 FUSED(mla_queries, mla_queries_args, MOVE(latent_norm_kv_write.q.x), MOVE(latent_norm_kv_write.q.out),
       MOVE(latent_norm_kv_write.kv.kv_a), MOVE(latent_norm_kv_write.kv.table), MOVE(latent_norm_kv_write.kv.slots),
       MOVE(latent_norm_kv_write.kv.kv), MOVE(q), MOVE(absorb.q), MOVE(absorb.out))
-MIRROR(mla_decode, mla_decode_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(workspace))
+MIRROR(mla_decode, mla_decode_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out), MOVE(lse), MOVE(workspace))
 MIRROR(unabsorb_v, unabsorb_v_args, MOVE(x), MOVE(out))
 FUSED(mla_decode_values, mla_decode_values_args, MOVE(decode.q), MOVE(decode.kv), MOVE(decode.pages),
       MOVE(decode.kv_len), MOVE(decode.out), MOVE(decode.workspace), MOVE(values.x), MOVE(values.out))

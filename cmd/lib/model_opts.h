@@ -44,7 +44,8 @@ extern const size_t n_model_elsewhere;
     {"tp", 0, OPT_INT, &(o).engine.tp, "N", \
      "tensor parallelism: N ranks, each with its share of every matrix (default: 1)", 1, 64}, \
     {"dcp", 0, OPT_INT, &(o).engine.dcp, "N", \
-     "decode context parallelism: the N ranks of --tp divide the KV cache among them, on ref and cpu (default: 1)", 1, \
+     "decode context parallelism: the N ranks of --tp divide the KV cache among them; 1: none do (default: " \
+     "a rule, docs/guide/ranks.md)", 1, \
      64}, \
     {"gpus", 0, OPT_STR, &(o).engine.gpus, "LIST", \
      "with --tp and --device cuda: the GPU of each rank, as 0,1; one that stands there twice is divided " \

@@ -1,4 +1,5 @@
 #include "kernels/backend.h"
+#include "kernels/context_parallel.h"
 #include "kernels/gpu/gpu.h"
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,13 @@ status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units
 }
 
 reduce_norm_fn backend_reduce_norm(const backend *b) { return b->gpu && b->ops.fused ? gpu_reduce_norm : NULL; }
+
+void backend_context_parallel(const backend *b, rank_seams *s) {
+    if (b->gpu)
+        gpu_context_parallel_seams(s);
+    else
+        context_parallel_seams(s);
+}
 
 void backend_close(backend *b) {
     if (b->gpu) ops_close_gpu(&b->ops);

@@ -38,6 +38,8 @@ status backend_open(backend *out, const backend_options *o, err *e);
 status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, err *e);
 /* How such a comm's sum and the norm behind it go together (tensor_parallel.h); NULL: one after the other. */
 reduce_norm_fn backend_reduce_norm(const backend *b);
+/* The seams of a KV cache that is divided among such ranks, or ranks of the host (kernels/context_parallel.h). */
+void backend_context_parallel(const backend *b, rank_seams *s);
 /* After the weights that it prepared. One that is all zeros is allowed. */
 void backend_close(backend *b);
 

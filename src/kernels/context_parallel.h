@@ -21,7 +21,8 @@ static inline i32 kv_local_page(kv_share s, i32 page) { return s.ranks > 1 ? pag
 /* Of a pool of so many, most that one rank has. */
 static inline i64 kv_local_pages(kv_share s, i64 pages) { return s.ranks > 1 ? ceil_div(pages, s.ranks) : pages; }
 
-/* Adds them to those of tensor_parallel_seams(), whose comm they use; for ranks of the host. */
+/* Adds them to those of tensor_parallel_seams(), whose comm they use; for ranks of the host. GPUs:
+ * backend_context_parallel(). */
 void context_parallel_seams(rank_seams *s);
 
 #endif

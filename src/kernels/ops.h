@@ -138,7 +138,7 @@ typedef struct {
 
 /* Writes one KV row per token: RMSNorm of the first `latent` values (weight, eps), then the last `rope`
  * values rotated. Row i goes to kv[slots[i]], where slot = page * KV_PAGE + offset; below 0: nowhere, it is
- * another rank's (ref and cpu alone, so far). */
+ * another rank's. */
 typedef struct {
     const void *kv_a;      /* [n, latent + rope] */
     const op_weight *norm; /* [latent] */
@@ -167,8 +167,7 @@ typedef struct {
     const i32 *pages;  /* [n, pages_stride]: page numbers of row i's sequence in order */
     const i32 *kv_len; /* [n], at least 1 */
     void *out;
-    f32 *lse; /* [n, H]: log(sum_j(exp(scale * q . kv_j))), for whoever merges parts; NULL: not wanted. ref and cpu
-                 alone have it so far */
+    f32 *lse; /* [n, H]: log(sum_j(exp(scale * q . kv_j))), for whoever merges parts; NULL: not wanted */
     void *workspace;
     dtype kv_type;
     i64 n, n_heads, latent, rope, pages_stride;

@@ -135,7 +135,7 @@ static bool take_pages(scheduler *s, task *t, i64 leave) {
     t->n_kv = n * KV_PAGE;
     bool fits = radix_available(&s->tree) >= total - n + leave;
     for (; fits && n < total; n += fits) {
-        t->pages[n] = radix_take(&s->tree);
+        t->pages[n] = radix_take(&s->tree, n ? t->pages[n - 1] : -1);
         fits = t->pages[n] >= 0;
     }
     if (!fits) {
@@ -248,7 +248,7 @@ void reserve_pages(scheduler *s) {
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
         if (t->n <= t->n_pages * KV_PAGE) continue;
-        i32 page = radix_take(&s->tree);
+        i32 page = radix_take(&s->tree, t->n_pages ? t->pages[t->n_pages - 1] : -1);
         if (page >= 0) {
             t->pages[t->n_pages++] = page;
             continue;

@@ -375,7 +375,7 @@ static bool news(scheduler *s) {
 static bool goes_on(scheduler *s, task *t) {
     if (t->n + 1 - t->r.n_prompt >= t->r.max_new) return false;
     if (t->n < t->n_pages * KV_PAGE) return true;
-    i32 page = radix_take(&s->tree);
+    i32 page = radix_take(&s->tree, t->n_pages ? t->pages[t->n_pages - 1] : -1);
     if (page >= 0) t->pages[t->n_pages++] = page;
     return page >= 0;
 }

@@ -2,6 +2,8 @@
 #include "base/log.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/team.h"
+#include "runtime/kv_layout.h"
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,12 +41,14 @@ static status check_device_options(const engine_options *o, const char *name, bo
     if (o->tp > 1 && on_gpu && name[4])
         return err_set(e, ST_INPUT, "--device %s with --tp: --gpus says which GPUs", name);
     if (o->tp > 1 && o->tp_slice > 1) return err_set(e, ST_INPUT, "--tp and --tp-slice do not go together");
-    if (o->dcp > 1 && o->dcp != max_i64(o->tp, 1))
+    if (o->dcp > 1 && o->dcp != (o->tp == 1 && o->tp_slice > 1 ? o->tp_slice : max_i64(o->tp, 1)))
         return err_set(e, ST_INPUT, "--dcp %lld with --tp %lld: all ranks divide the KV cache among them, or none does",
                        (long long)o->dcp, (long long)max_i64(o->tp, 1));
-    if (o->dcp > 1 && on_gpu)
+    if (o->dcp > 1 && o->deterministic)
         return err_set(e, ST_UNSUPPORTED,
-                       "--dcp is for --device cpu and ref: on GPUs each rank has all of the KV cache");
+                       "--deterministic with --dcp %lld: how a sequence's sums round would hang on "
+                       "the ranks that its KV pages happen to lie on",
+                       (long long)o->dcp);
     return ST_OK;
 }
 
@@ -111,7 +115,6 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     ops_set_threads((int)o->threads);
     g->lim.eager = o->eager;
     g->lim.deterministic = o->deterministic;
-    g->lim.kv.ranks = max_i64(o->dcp, 1);
     status st = check_device_options(o, name, backend_name_is_gpu(name), e);
     if (st == ST_OK && o->cpu_mask) st = cpu_isa_parse(o->cpu_mask, &w.options.isa, e);
     if (st == ST_OK && strcmp(name, "ref")) st = bind_activation_type(&g->config, g->ck, &w.options.act, e);
@@ -122,7 +125,7 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     g->ranks.threads_each = n > 1 ? (int)max_i64(omp_get_max_threads() / n, 1) : (int)o->threads;
     if (st == ST_OK) st = bind_ranks(g, o, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_backend, &w, e);
-    return st == ST_OK ? ranks_connect(&g->ranks, g->lim.kv.ranks > 1, e) : st;
+    return st == ST_OK ? ranks_connect(&g->ranks, e) : st;
 }
 
 /* auto: bf16 beside bf16 activations, float32 for ref and for FP32 checkpoints. */
@@ -178,6 +181,32 @@ static u64 rank_weights(const engine *g) {
     return most;
 }
 
+/* The share of its memory that a rank's weights and KV pool may take. */
+static f64 static_share(const engine *g, const engine_options *o) {
+    if (o->mem_fraction > 0) return o->mem_fraction;
+    return engine_backend(g)->gpu ? DEFAULT_GPU_FRACTION : DEFAULT_MEM_FRACTION;
+}
+
+/* KV pages that fit a rank beside its weights. */
+static f64 pages_that_fit(const engine *g, const engine_options *o) {
+    const f64 bytes = static_share(g, o) * (f64)g->lim.memory_max - (f64)rank_weights(g);
+    return fmax(bytes, 0) / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type);
+}
+
+static status choose_kv_ranks(engine *g, const engine_options *o, err *e) {
+    const kv_layout_wish w = {.ranks = g->ranks.n,
+                              .asked = o->dcp,
+                              .gpus = engine_backend(g)->gpu,
+                              .deterministic = o->deterministic,
+                              .divisible = ranks_can_divide_kv(&g->ranks),
+                              .wanted = o->kv_tokens ? o->kv_tokens : o->context * max_i64(o->max_running, 1),
+                              .room = (i64)pages_that_fit(g, o) * KV_PAGE};
+    char why[160];
+    g->lim.kv.ranks = kv_layout_choose(&w, why);
+    if (why[0]) log_note("%s", why);
+    return ranks_divide_kv(&g->ranks, g->lim.kv.ranks, e);
+}
+
 /* The pool of an engine that runs several sequences. */
 static status choose_pool(engine *g, const engine_options *o, err *e) {
     i64 most = g->lim.seq_pages * o->max_running;
@@ -185,15 +214,11 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
         g->lim.pool_pages = ceil_div(o->kv_tokens, KV_PAGE);
         return ST_OK;
     }
-    f64 share = o->mem_fraction > 0      ? o->mem_fraction
-                : engine_backend(g)->gpu ? DEFAULT_GPU_FRACTION
-                                         : DEFAULT_MEM_FRACTION;
-    f64 bytes = share * (f64)g->lim.memory_max - (f64)rank_weights(g);
-    f64 pages = bytes / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type) * (f64)g->lim.kv.ranks;
+    const f64 pages = pages_that_fit(g, o) * (f64)g->lim.kv.ranks;
     if (pages < 1 && o->mem_fraction > 0)
         return err_set(e, ST_LIMIT,
-                       "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights", share,
-                       (f64)g->lim.memory_max * 1e-9, (f64)rank_weights(g) * 1e-9);
+                       "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights",
+                       o->mem_fraction, (f64)g->lim.memory_max * 1e-9, (f64)rank_weights(g) * 1e-9);
     g->lim.pool_pages = pages < (f64)most ? (i64)pages : most;
     if (o->mem_fraction <= 0) g->lim.pool_pages = max_i64(g->lim.pool_pages, g->lim.seq_pages);
     return ST_OK;
@@ -225,12 +250,13 @@ static status set_memory(engine *g, err *e) {
 
 static status set_limits(engine *g, const engine_options *o, err *e) {
     const model_config *c = &g->config;
-    i64 context = o->context ? o->context : min_i64(c->max_positions, DEFAULT_CONTEXT);
+    const i64 context = o->context ? o->context : min_i64(c->max_positions, DEFAULT_CONTEXT);
     if (context > c->max_positions)
         return err_set(e, ST_LIMIT, "--context-length %lld: the model goes to %lld tokens", (long long)context,
                        (long long)c->max_positions);
     g->context = context;
     status st = set_memory(g, e);
+    if (st == ST_OK) st = choose_kv_ranks(g, o, e);
     if (st != ST_OK) return st;
     g->lim.seq_pages = ceil_div(context, KV_PAGE);
     g->lim.pool_pages = g->lim.seq_pages;
@@ -320,7 +346,7 @@ static void write_plan(engine *g, f64 seconds) {
 }
 
 /* Before what takes long, where something does: a GPU's memory, or experts in another format. */
-static void say_plan(const engine *g) {
+static void say_plan(const engine *g, const engine_options *o) {
     const model_memory *r = memory_of(g, 0);
     const backend *b = engine_backend(g);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], all[BYTES_TEXT], there[BYTES_TEXT];
@@ -335,6 +361,9 @@ static void say_plan(const engine *g) {
              (long long)engine_kv_tokens(g), bytes_text(work, r->work), reserve,
              bytes_text(all, r->weights.own + r->kv + r->work + g->lim.reserve), bytes_text(there, g->lim.memory_max),
              b->device->name);
+    if (g->ranks.n > 1)
+        log_note("KV cache: room for %.0f tokens where every rank has all of it, for %.0f where the ranks divide it",
+                 floor(pages_that_fit(g, o)) * KV_PAGE, floor(pages_that_fit(g, o)) * KV_PAGE * (f64)g->ranks.n);
 }
 
 static status open_share(rank *k, void *ud, err *e) {
@@ -363,11 +392,11 @@ static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = set_limits(g, o, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, plan_share, g, e);
     if (st != ST_OK) return st;
-    say_plan(g);
+    say_plan(g, o);
     st = ranks_load(&g->ranks, g->ck, o->verify, &g->reads, e);
     if (st == ST_OK) st = ranks_reserve(&g->ranks, &g->lim, e);
     if (st == ST_OK && o->profile) st = profile_open(g, e);
-    if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, e);
+    if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, g->lim.kv.ranks, e);
     if (st == ST_OK) write_plan(g, now_s() - start);
     return st;
 }
@@ -407,7 +436,9 @@ bool engine_on_gpu(const engine *g) { return engine_backend(g)->gpu; }
 i64 engine_ranks(const engine *g) { return g->ranks.n; }
 i64 engine_kv_ranks(const engine *g) { return g->lim.kv.ranks; }
 i64 engine_numa_node(const engine *g, i64 rank) { return g->ranks.bound ? g->ranks.of[rank].node.id : -1; }
-bool engine_deterministic(const engine *g) { return g->lim.deterministic || !engine_backend(g)->ops.set_row_mode; }
+bool engine_deterministic(const engine *g) {
+    return g->lim.deterministic || (!engine_backend(g)->ops.set_row_mode && g->lim.kv.ranks < 2);
+}
 bool engine_simulated(const engine *g) { return g->step != NULL; }
 
 status engine_queue(engine *g, const model_batch *b, err *e) {
@@ -483,7 +514,8 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
             return err_set(e, ST_INPUT, "token id %d at position %lld is outside the vocabulary of %lld", ids[i],
                            (long long)(pos0 + i), (long long)s->g->config.vocab);
     while (s->n_pages * KV_PAGE < pos0 + n) {
-        i32 page = s->n_pages < s->g->lim.seq_pages ? kv_pages_take(&s->g->pages) : -1;
+        const i32 before = s->n_pages ? s->pages[s->n_pages - 1] : -1;
+        i32 page = s->n_pages < s->g->lim.seq_pages ? kv_pages_take(&s->g->pages, before) : -1;
         if (page < 0) return err_set(e, ST_LIMIT, "the context of %lld tokens is full", (long long)s->g->context);
         s->pages[s->n_pages++] = page;
     }

@@ -26,16 +26,16 @@ typedef struct {
     const char *moe_format;  /* "auto", "w4a8" or "w2_bf16": how routed experts are kept; NULL: auto */
     const char *tuned;       /* a GPU: table of measured choices (kernels/gpu/moe/moe_tuned.h); NULL, "none": none */
     i64 tp;                  /* ranks that share the model; 0, 1: one has all of it */
-    i64 dcp;                 /* of these, ranks that divide the KV cache's pages among them: 0, 1: none do, else tp */
-    const char *gpus;        /* "0,1": the GPU of each rank; NULL: the first ones */
-    const char *numa_node;   /* "0,0,1,1": the NUMA node that each rank is bound to, or "0" for all; NULL: none */
-    f64 dist_timeout;        /* seconds that a rank may wait for another; 0: 60 */
-    i64 tp_slice;            /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
-    bool disable_fused;      /* a GPU: one operation after the other, none of kernels/fused.h */
-    bool eager;              /* a GPU: decode steps are not recorded as graphs */
-    bool deterministic;      /* equal requests get equal bits, alone and among others: always so on ref and cpu */
-    bool profile;            /* times every kernel (a GPU only): engine_profile() */
-    bool verify;             /* scan quantization scales */
+    i64 dcp; /* of these, ranks that divide the KV cache's pages: 1: none do, else tp; 0: runtime/kv_layout.h */
+    const char *gpus;      /* "0,1": the GPU of each rank; NULL: the first ones */
+    const char *numa_node; /* "0,0,1,1": the NUMA node that each rank is bound to, or "0" for all; NULL: none */
+    f64 dist_timeout;      /* seconds that a rank may wait for another; 0: 60 */
+    i64 tp_slice;          /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
+    bool disable_fused;    /* a GPU: one operation after the other, none of kernels/fused.h */
+    bool eager;            /* a GPU: decode steps are not recorded as graphs */
+    bool deterministic;    /* equal requests get equal bits, alone and among others: always so on ref and cpu */
+    bool profile;          /* times every kernel (a GPU only): engine_profile() */
+    bool verify;           /* scan quantization scales */
     /* For a scheduler (runtime/scheduler.h); 0: the engine serves one sequence after the other. */
     i64 max_running; /* most sequences that run at a time */
     i64 kv_tokens;   /* tokens of the KV pool; 0: as many as mem_fraction leaves, but no more than max_running
@@ -94,7 +94,8 @@ bool engine_on_gpu(const engine *g);
 i64 engine_ranks(const engine *g);               /* that share the model */
 i64 engine_kv_ranks(const engine *g);            /* that divide the KV cache; 1: each has all of it */
 i64 engine_numa_node(const engine *g, i64 rank); /* -1: it is not bound to one */
-bool engine_deterministic(const engine *g);      /* options.deterministic, or a device where it always holds */
+bool engine_deterministic(const engine *g);      /* options.deterministic, or a device where it always holds, if the KV
+                                                    cache is not divided */
 bool engine_simulated(const engine *g);          /* the model computes nothing: engine_options.step */
 
 /* One token timeline and the KV rows of its first tokens. */

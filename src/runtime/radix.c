@@ -141,9 +141,9 @@ static bool evict(radix *r) {
     return false;
 }
 
-i32 radix_take(radix *r) {
-    i32 page = kv_pages_take(r->pages);
-    return page < 0 && evict(r) ? kv_pages_take(r->pages) : page;
+i32 radix_take(radix *r, i32 after) {
+    i32 page = kv_pages_take(r->pages, after);
+    return page < 0 && evict(r) ? kv_pages_take(r->pages, after) : page;
 }
 
 i64 radix_available(const radix *r) { return r->pages->n_free + r->n_idle; }

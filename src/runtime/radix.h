@@ -51,8 +51,8 @@ i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *
  * does stay the sequence's own. */
 void radix_insert(radix *r, u64 space, const i32 *ids, const i32 *pages, i64 n);
 
-/* A free page for a sequence, evicting if none is; -1 when every page is in use. */
-i32 radix_take(radix *r);
+/* A free page for a sequence, evicting if none is; -1 when every page is in use. after: as of kv_pages_take(). */
+i32 radix_take(radix *r, i32 after);
 i64 radix_available(const radix *r); /* pages free or evictable */
 /* A sequence begins or ends to use pages. Give the whole of what a sequence lets go in one call: its last pages
  * become the first to be evicted. */

@@ -133,7 +133,7 @@ static i64 exchange_units(const ranks *r) {
     return units;
 }
 
-status ranks_connect(ranks *r, bool kv, err *e) {
+status ranks_connect(ranks *r, err *e) {
     const backend *all[COMM_RANKS_MAX];
     comm *ends[COMM_RANKS_MAX];
     if (!r->of[0].comm) return ST_OK;
@@ -152,10 +152,29 @@ status ranks_connect(ranks *r, bool kv, err *e) {
         k->split.vocab_first[r->n] = c->alone ? c->vocab_held : c->vocab;
         k->split.reduce_norm = backend_reduce_norm(&k->backend);
         k->seams = tensor_parallel_seams(&k->split);
-        if (kv) context_parallel_seams(&k->seams);
         k->backend.ops.ranks = &k->seams;
     }
     return st;
+}
+
+bool ranks_can_divide_kv(const ranks *r) {
+    const model_config *c = &r->of[0].config;
+    return !r->of[0].backend.gpu || (c->kv_lora % 8 == 0 && c->rope % 8 == 0);
+}
+
+status ranks_divide_kv(ranks *r, i64 kv_ranks, err *e) {
+    const model_config *c = &r->of[0].config;
+    if (kv_ranks < 2) return ST_OK;
+    if (!ranks_can_divide_kv(r))
+        return err_set(
+            e, ST_UNSUPPORTED,
+            "--dcp on GPUs takes a kv_lora_rank and a qk_rope_head_dim of a multiple of 8, not %lld and %lld",
+            (long long)c->kv_lora, (long long)c->rope);
+    for (i64 i = 0; i < r->n; i++) {
+        r->of[i].split.kv_ranks = kv_ranks;
+        backend_context_parallel(&r->of[i].backend, &r->of[i].seams);
+    }
+    return ST_OK;
 }
 
 /* Nobody's memory ends while another rank's GPU may write there. */

@@ -57,8 +57,12 @@ status ranks_bind(ranks *r, const numa_node *nodes, err *e);
 typedef status (*rank_fn)(rank *self, void *ud, err *e);
 status ranks_each(ranks *r, rank_fn fn, void *ud, err *e);
 
-/* Once all backends are open: from here on they exchange what they compute. kv: and divide the KV cache's pages. */
-status ranks_connect(ranks *r, bool kv, err *e);
+/* Once all backends are open: from here on they exchange what they compute. */
+status ranks_connect(ranks *r, err *e);
+/* Then, before models are planned: so many of them divide the KV cache's pages (kernels/context_parallel.h), 1: none
+ * do. ST_UNSUPPORTED: these cannot. */
+status ranks_divide_kv(ranks *r, i64 kv_ranks, err *e);
+bool ranks_can_divide_kv(const ranks *r);
 
 /* Has every exchange so far been one? Else why not, whoever failed. For a rank_fn. */
 status rank_finish(rank *self, err *e);

@@ -46,7 +46,8 @@ status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, 
         step_timer_close(m);
         return err_nomem(e, "a measurement", (u64)(sequences * g->config.vocab) * sizeof(f32));
     }
-    while (m->taken < sequences * each) m->pages[m->taken++] = kv_pages_take(&g->pages);
+    for (; m->taken < sequences * each; m->taken++)
+        m->pages[m->taken] = kv_pages_take(&g->pages, m->taken % each ? m->pages[m->taken - 1] : -1);
     *out = m;
     return ST_OK;
 }
@@ -104,38 +105,69 @@ status step_timer_decode(step_timer *m, i64 sequences, i64 pos, f64 *seconds, er
     return step(m, sequences, sequences, sequences, seconds, e);
 }
 
-enum { SUMS = 50, SUM_RUNS = 5 };
+enum { EXCHANGES = 50, EXCHANGE_RUNS = 5 };
 typedef struct {
-    comm *c;
-    void *x; /* whatever lies there */
-    i64 n;
-} sums_of;
+    rank *k;
+    exchange_kind kind;
+    u8 *x; /* whatever lies there */
+    i64 n, ranks;
+} exchanges_of;
 
-static void queue_sums(void *ud) {
-    const sums_of *s = ud;
-    for (int i = 0; i < SUMS; i++) s->c->all_reduce(s->c, s->x, s->n, DT_BF16);
+/* Values of act that a row has in all parts of an exchange together. */
+static i64 exchange_width(const exchanges_of *s) {
+    const model_config *c = &s->k->config;
+    switch (s->kind) {
+    case EXCHANGE_QUERIES: return (s->ranks + 1) * c->n_heads * (c->kv_lora + c->rope);
+    case EXCHANGE_PARTS: return (s->ranks + 1) * c->n_heads * c->kv_lora + 2 * s->ranks * c->n_heads;
+    case EXCHANGE_SUM: break;
+    }
+    return c->hidden;
 }
 
-status step_timer_sum(step_timer *m, i64 n, f64 *seconds, err *e) {
+static void queue_exchange(const exchanges_of *s) {
+    const model_config *c = &s->k->config;
+    const ops *o = &s->k->backend.ops;
+    const i64 q = c->n_heads * (c->kv_lora + c->rope), out = s->n * c->n_heads * c->kv_lora;
+    bf16 *const x = (bf16 *)s->x;
+    switch (s->kind) {
+    case EXCHANGE_SUM: s->k->data->all_reduce(s->k->data, x, s->n * c->hidden, DT_BF16); return;
+    case EXCHANGE_QUERIES: s->k->seams.queries(o, x, x + s->n * q, s->n, q); return;
+    case EXCHANGE_PARTS:
+        s->k->seams.merge(o, &(merge_parts_args){.out = x,
+                                                 .parts = x + out,
+                                                 .lse = (f32 *)(x + (s->ranks + 1) * out),
+                                                 .n = s->n,
+                                                 .heads = c->n_heads,
+                                                 .latent = c->kv_lora});
+    }
+}
+
+static void queue_exchanges(void *ud) {
+    for (int i = 0; i < EXCHANGES; i++) queue_exchange(ud);
+}
+
+status step_timer_exchange(step_timer *m, exchange_kind kind, i64 n, f64 *seconds, err *e) {
     rank *k = &m->g->ranks.of[0];
     device *dev = k->backend.device;
-    sums_of s = {k->data, NULL, n * m->g->config.hidden};
+    exchanges_of s = {k, kind, NULL, n, m->g->lim.kv.ranks};
     device_recording *all = NULL;
-    if (m->g->ranks.n > 1 || !k->data || !dev->record)
-        return err_set(e, ST_INPUT, "sums are timed of one rank on a GPU that exchanges with itself");
-    status st = dev->alloc(dev, &s.x, (u64)s.n * sizeof(bf16), "rows to sum", e);
+    void *x = NULL;
+    if (m->g->ranks.n > 1 || !k->data || !dev->record || (kind != EXCHANGE_SUM && !kv_is_shared(m->g->lim.kv)))
+        return err_set(e, ST_INPUT, "exchanges are timed of one rank on a GPU that has them with itself");
+    status st = dev->alloc(dev, &x, (u64)(n * exchange_width(&s)) * sizeof(bf16), "rows to exchange", e);
     if (st != ST_OK) return st;
-    st = dev->record(dev, queue_sums, &s, &all, e);
+    s.x = x;
+    st = dev->record(dev, queue_exchanges, &s, &all, e);
     *seconds = INFINITY;
-    for (int i = 0; st == ST_OK && i < SUM_RUNS; i++) {
+    for (int i = 0; st == ST_OK && i < EXCHANGE_RUNS; i++) {
         f64 began = now_s();
         dev->replay(dev, all);
         st = dev->finish(dev, e);
         if (st == ST_OK) st = rank_finish(k, e);
-        *seconds = fmin(*seconds, (now_s() - began) / SUMS);
+        *seconds = fmin(*seconds, (now_s() - began) / EXCHANGES);
     }
     if (all) dev->forget(dev, all);
-    dev->release(dev, s.x);
+    dev->release(dev, x);
     return st;
 }
 

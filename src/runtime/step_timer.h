@@ -17,9 +17,11 @@ status step_timer_prompt(step_timer *m, i64 sequence, i64 pos0, i64 n, f64 *seco
 /* One step of a token for each of the first `sequences`, at position `pos`. */
 status step_timer_decode(step_timer *m, i64 sequences, i64 pos, f64 *seconds, err *e);
 
-/* One sum over the ranks of n rows as a step makes it, of many in one recording. ST_INPUT: the engine's one rank
- * exchanges nothing. */
-status step_timer_sum(step_timer *m, i64 n, f64 *seconds, err *e);
+/* What a layer's ranks exchange: sums of rows of the hidden size, and where they divide the KV cache queries before
+ * attention and its parts behind it (kernels/context_parallel.h). */
+typedef enum { EXCHANGE_SUM, EXCHANGE_QUERIES, EXCHANGE_PARTS } exchange_kind;
+/* One of n rows as a step makes it, of many in one recording. ST_INPUT: the engine's one rank has none such. */
+status step_timer_exchange(step_timer *m, exchange_kind kind, i64 n, f64 *seconds, err *e);
 
 typedef struct {
     i64 layers; /* with experts; 0: there are none, and nothing else is told */

@@ -176,6 +176,7 @@ static inline uint4 load_flagged(const uint4 *at) {
 emu_u64 global_ns();
 static inline void store_release(unsigned *at, unsigned v) { __atomic_store_n(at, v, __ATOMIC_RELEASE); }
 static inline unsigned load_acquire(const unsigned *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+static inline void fence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static inline uint4 ld_cg_words4(const uint4 *at) { return *at; }
 
 static inline float4 ld_cg4(const float *p) { return *(const float4 *)p; }

@@ -1,6 +1,7 @@
 /* Ranks on emulated GPUs (EMU_GPUS=8): exchanges over peer memory by themselves: the sum, in the order of the ranks,
- * whatever the sizes, a matrix divided by rows instead of by columns, gathers; ranks that stay away; nano and a random
- * model divided among two and four, recorded and launch by launch; and what is refused. */
+ * whatever the sizes, a matrix divided by rows instead of by columns, gathers, and the others; ranks that stay away;
+ * nano and a random model divided among two and four, recorded and launch by launch; and what is refused. With
+ * RANKS_OF_ONE_GPU=1 on a machine with a real GPU: the exchanges between parts of it, and nothing else. */
 #include "unit.h"
 
 #include "base/log.h"
@@ -24,10 +25,13 @@ typedef struct {
 } sums;
 
 static status open_gpu(rank *k, void *ud, err *e) {
-    (void)ud;
-    char name[16];
-    snprintf(name, sizeof name, "cuda:%lld", (long long)k->index);
-    return backend_open(&k->backend, &(backend_options){.name = name, .act = DT_BF16}, e);
+    static const i64 gpus[COMM_RANKS_MAX] = {0};
+    const ranks *all = ud;
+    const gpu_part part = gpu_part_of(gpus, all->n, k->index);
+    char name[16] = "cuda";
+    const bool parts = getenv("RANKS_OF_ONE_GPU") != NULL;
+    if (!parts) snprintf(name, sizeof name, "cuda:%lld", (long long)k->index);
+    return backend_open(&k->backend, &(backend_options){.name = name, .act = DT_BF16, .gpu = parts ? &part : NULL}, e);
 }
 
 static bf16 value_of(i64 rank, i64 round, i64 i) {
@@ -70,8 +74,8 @@ static status on_gpus(i64 n, f64 deadline_s, rank_fn fn, void *ud, err *e) {
     const model_config c = {
         .n_heads = n, .inter_dense = n, .inter_expert = n, .vocab = n, .ranks = 1, .hidden = VALUES / 64};
     status st = ranks_open(&r, &c, n, false, deadline_s, e);
-    if (st == ST_OK) st = ranks_each(&r, open_gpu, NULL, e);
-    if (st == ST_OK) st = ranks_connect(&r, false, e);
+    if (st == ST_OK) st = ranks_each(&r, open_gpu, &r, e);
+    if (st == ST_OK) st = ranks_connect(&r, e);
     if (st == ST_OK) st = ranks_each(&r, fn, ud, e);
     ranks_close(&r);
     return st;
@@ -97,7 +101,7 @@ static void a_rank_stays_away(void **state) {
     err e = {0};
     f64 start = now_s();
     assert_int_equal(sum_over(3, 0.3, &(sums){.n = 3000, .rounds = 2, .away = 1}, &e), ST_DEVICE);
-    if (!strstr(e.text, "rank 1 did not send its part of a sum within 0.3 s")) fail_msg("\"%s\"", e.text);
+    if (!strstr(e.text, "rank 1 did not come to an exchange within 0.3 s")) fail_msg("\"%s\"", e.text);
     assert_int_equal(sum_over(3, 60, &(sums){.n = 3000, .rounds = 2, .away = 2, .cancels = true}, &e), ST_IO);
     assert_string_equal(e.text, "rank 2: its disk is full");
     assert_true(now_s() - start < 30);
@@ -149,6 +153,94 @@ static void blocks_arrive(void **state) {
     err e = {0};
     for (i64 n = 2; n <= RANKS_MOST; n += 3)
         if (on_gpus(n, 60, blocks_on, NULL, &e) != ST_OK) fail_msg("%lld ranks: %s", (long long)n, e.text);
+}
+
+/* Byte k of what rank `from` has for rank `to`. */
+static u8 byte_of(i64 round, i64 from, i64 to, i64 k) { return (u8)(round * 31 + from * 7 + to * 3 + k); }
+
+/* Exchanges that read the others' memory, in turns, of whatever size. What was shown is overwritten right behind each:
+ * nobody may still be reading it. */
+static status reads_on(rank *k, void *ud, err *e) {
+    enum { ROUNDS = 4, MOST = 400000, SUMS_MOST = 1000 };
+    static const u64 sizes[ROUNDS] = {1, 4, 16, 2};
+    comm *c = k->data;
+    device *dev = k->backend.device;
+    const i64 me = c->rank, ranks = c->ranks;
+    static _Thread_local u8 host[MOST], got[MOST], spoilt[MOST];
+    u8 *x, *y;
+    (void)ud;
+    memset(spoilt, 0xee, sizeof spoilt);
+    status st = dev->alloc(dev, (void **)&x, MOST, "x", e);
+    if (st == ST_OK) st = dev->alloc(dev, (void **)&y, MOST, "y", e);
+    for (i64 round = 0; st == ST_OK && round < ROUNDS; round++) {
+        const i64 size = (i64)sizes[round], root = round % ranks, bytes = round == 1 ? MOST / 2 - 1 : 1000 * size;
+        i64 out[RANKS_MOST], in[RANKS_MOST], at = 0;
+        for (i64 r = 0; r < ranks; r++) {
+            out[r] = (me + 2 * r + round) % 5 ? 61 * (me + 2 * r + round) % 211 : 0;
+            in[r] = (r + 2 * me + round) % 5 ? 61 * (r + 2 * me + round) % 211 : 0;
+            for (i64 b = 0; b < out[r] * size; b++) host[at++] = byte_of(round, me, r, b);
+        }
+        dev->write(dev, x, host, (u64)at);
+        c->all_to_all(c, x, out, y, in, (u64)size);
+        dev->write(dev, x, spoilt, MOST);
+        dev->read(dev, got, y, MOST);
+        st = dev->finish(dev, e);
+        if (st == ST_OK) st = rank_finish(k, e);
+        for (i64 r = 0, b = at = 0; st == ST_OK && r < ranks; r++)
+            for (b = 0; st == ST_OK && b < in[r] * size; b++)
+                if (got[at++] != byte_of(round, r, me, b))
+                    st = err_set(e, ST_NUMERIC, "all-to-all %lld: byte %lld of rank %lld", (long long)round,
+                                 (long long)b, (long long)r);
+        if (st != ST_OK) break;
+        c->barrier(c);
+        for (i64 b = 0; b < bytes; b++) host[b] = byte_of(round, me, 0, b);
+        dev->write(dev, x, host, (u64)bytes);
+        c->broadcast(c, x, (u64)bytes, root);
+        dev->read(dev, got, x, (u64)bytes);
+        dev->write(dev, x, host, (u64)bytes / (u64)ranks);
+        c->all_gather(c, x, y, (u64)bytes / (u64)ranks); /* the smallest by mailboxes */
+        dev->write(dev, x, spoilt, MOST);
+        dev->read(dev, got + bytes, y, (u64)(bytes / ranks * ranks));
+        st = dev->finish(dev, e);
+        for (i64 b = 0; st == ST_OK && b < bytes; b++)
+            if (got[b] != byte_of(round, root, 0, b))
+                st = err_set(e, ST_NUMERIC, "broadcast %lld: byte %lld", (long long)round, (long long)b);
+        for (i64 b = 0; st == ST_OK && b < bytes / ranks * ranks; b++)
+            if (got[bytes + b] != byte_of(round, b / (bytes / ranks), 0, b % (bytes / ranks)))
+                st = err_set(e, ST_NUMERIC, "gather %lld: byte %lld", (long long)round, (long long)b);
+        const i64 n = round % 2 ? SUMS_MOST : SUMS_MOST - 3;
+        const bool wide = round > 1;
+        for (i64 i = 0; i < n * ranks; i++) {
+            const bf16 v = value_of(me, round, i);
+            if (wide)
+                ((f32 *)host)[i] = bf16_to_f32(v);
+            else
+                ((bf16 *)host)[i] = v;
+        }
+        dev->write(dev, x, host, (u64)(n * ranks) * (wide ? 4 : 2));
+        c->reduce_scatter(c, x, y, n, wide ? DT_F32 : DT_BF16);
+        dev->write(dev, x, spoilt, MOST);
+        dev->read(dev, got, y, (u64)n * (wide ? 4 : 2));
+        if (st == ST_OK) st = dev->finish(dev, e);
+        if (st == ST_OK) st = rank_finish(k, e);
+        for (i64 i = 0; st == ST_OK && i < n; i++) {
+            f32 sum = 0;
+            for (i64 r = 0; r < ranks; r++) sum += bf16_to_f32(value_of(r, round, me * n + i));
+            const f32 had = wide ? ((f32 *)got)[i] : bf16_to_f32(((bf16 *)got)[i]);
+            if (had != (wide ? sum : bf16_to_f32(f32_to_bf16(sum))))
+                st = err_set(e, ST_NUMERIC, "reduce-scatter %lld: value %lld is %g, not %g", (long long)round,
+                             (long long)i, (f64)had, (f64)sum);
+        }
+    }
+    dev->release(dev, x), dev->release(dev, y);
+    return st == ST_OK ? rank_finish(k, e) : st;
+}
+
+static void peers_are_read(void **state) {
+    (void)state;
+    err e = {0};
+    for (i64 n = 2; n <= RANKS_MOST; n += 3)
+        if (on_gpus(n, 20, reads_on, NULL, &e) != ST_OK) fail_msg("%lld ranks: %s", (long long)n, e.text);
 }
 
 enum { NORM_ROWS = 5, NORM_DIM = 1288 /* a piece and a bit */, NORM_MARK = 7 };
@@ -233,6 +325,20 @@ static void same(const char *what, const f32 *a, const f32 *b, i64 vocab) {
     if (memcmp(a, b, TOKENS * (size_t)vocab * sizeof *a)) fail_msg("%s: other bits", what);
 }
 
+/* The same with a KV cache in parts: pages of 80 tokens lie on two ranks, others have none. */
+static void divided_kv(const char *dir, const random_model *m, i64 tp, const char *gpus) {
+    engine_options o = {.device = "cuda", .tp = tp, .gpus = gpus, .chunk = 33};
+    f32 *ref = logits_of(dir, m, (engine_options){.device = "ref"}, false), *whole = logits_of(dir, m, o, false);
+    o.dcp = tp;
+    f32 *prompt = logits_of(dir, m, o, false), *decode = logits_of(dir, m, o, true);
+    same("a prompt whose pages are collected", prompt, whole, m->vocab);
+    near_from(m, "KV pages on several GPUs", decode, ref, KV_PAGE, 0.04);
+    o.eager = true;
+    f32 *again = logits_of(dir, m, o, true);
+    same("KV pages on several GPUs, launch by launch", again, decode, m->vocab);
+    free(ref), free(whole), free(prompt), free(decode), free(again);
+}
+
 /* The logits of so many ranks beside those of one GPU and of ref. */
 static void divided(const char *dir, const random_model *m, i64 tp, const char *gpus) {
     engine_options o = {.device = "cuda"};
@@ -280,10 +386,12 @@ static void models_divided(void **state) {
     char dir[64];
     divided("models/nano", &nano, 2, NULL);
     divided("models/nano", &nano, 2, "3,3");
+    divided_kv("models/nano", &nano, 2, NULL);
     /* few rows: experts and what lies in front of them in one launch. One GPU's second row is 0.072 from ref's */
     draws_agree("nano on two GPUs", "models/nano", (engine_options){.device = "cuda", .tp = 2}, 0.09);
     assert_true(random_model_write(&four, 31, dir, NULL));
     divided(dir, &four, 4, "0,1,0,1");
+    divided_kv(dir, &four, 4, "0,1,0,1");
     draws_agree("one GPU", dir, (engine_options){.device = "cuda"}, 0);
     draws_agree("four GPUs", dir, (engine_options){.device = "cuda", .tp = 4}, 0);
     draws_agree("two parts of a GPU", dir, (engine_options){.device = "cuda", .tp = 2, .gpus = "2,2"}, 0.04);
@@ -317,9 +425,10 @@ static void what_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_in_order), cmocka_unit_test(blocks_arrive),  cmocka_unit_test(sum_and_norm_in_one),
-        cmocka_unit_test(a_rank_stays_away), cmocka_unit_test(models_divided), cmocka_unit_test(what_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest exchanges[] = {cmocka_unit_test(sums_are_in_order), cmocka_unit_test(blocks_arrive),
+                                           cmocka_unit_test(peers_are_read), cmocka_unit_test(sum_and_norm_in_one),
+                                           cmocka_unit_test(a_rank_stays_away)};
+    const struct CMUnitTest models[] = {cmocka_unit_test(models_divided), cmocka_unit_test(what_is_refused)};
+    const int failed = cmocka_run_group_tests(exchanges, NULL, NULL);
+    return getenv("RANKS_OF_ONE_GPU") ? failed : failed + cmocka_run_group_tests(models, NULL, NULL);
 }

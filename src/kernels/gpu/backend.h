@@ -27,7 +27,12 @@
     X(all_reduce, "comm/all_reduce")                                                                                   \
     X(all_reduce_norm, "comm/all_reduce")                                                                              \
     X(all_reduce_parts, "comm/all_reduce_parts")                                                                       \
+    X(all_queries, "comm/context_parallel")                                                                            \
+    X(merge_parts, "comm/context_parallel")                                                                            \
+    X(collect_pages, "comm/context_parallel")                                                                          \
     X(exchange_blocks, "comm/exchange_blocks")                                                                         \
+    X(read_blocks, "comm/read_peers")                                                                                  \
+    X(reduce_scatter, "comm/read_peers")                                                                               \
     X(gate, "rows/gate")                                                                                               \
     X(gate_any, "rows/gate")                                                                                           \
     X(sort_few, "moe/sort")                                                                                            \

@@ -21,17 +21,24 @@ void ops_close_gpu(ops *o); /* one whose opening failed, too */
 /* Has it kernels for weights in f (experts: as load.c keeps them), rather than the generic ones? */
 bool gpu_multiplies(weight_format f, bool experts);
 
-/* The ranks of tables[ranks], at most GPU_RANKS_MAX: comms of kernels that write to the others' memory: all_reduce of
- * bf16, all_gather of whole words of 4 bytes, columns_to_rows (a row's share must go in one launch), and nothing else
- * (their other calls are NULL). `units` of 8 bytes for each rank go in one launch, of a sum 1024 rows of `dim` values
- * (a multiple of 8); longer exchanges take several. Each
- * is used by the thread that uses its table, and ends before it. ST_UNSUPPORTED: two of the GPUs cannot reach each
+/* The ranks of tables[ranks], at most GPU_RANKS_MAX: comms of kernels that write to the others' memory, or read it:
+ * all_reduce of multiples of 4 values in bf16 alone, columns_to_rows where a row's share goes in one launch, the other
+ * calls whatever they get. `units` of 8 bytes for each rank go in one launch, of a sum 1024 rows of `dim` values
+ * (a multiple of 8); longer ones take several. Each is used by the thread that uses its table, and ends before it.
+ * ST_UNSUPPORTED: two of the GPUs cannot reach each
  * other's memory. */
 status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units, i64 dim, f64 deadline_s, err *e);
 
 /* Such a comm's all_reduce of norm->add [n, dim], and the norm, as fused.h's `reduce_norm`: for a few rows by one
  * launch. */
 void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred);
+
+/* The end of such a comm and the table that it was opened with, for kernels of other files. */
+const ops *gpu_comm_ops(const comm *c);
+const struct gpu_exchange *gpu_comm_end(const comm *c);
+/* The seams of a KV cache that is divided (kernels/context_parallel.h), between GPUs; heads * latent and the bytes of a
+ * page must be multiples of 16 bytes. */
+void gpu_context_parallel_seams(struct rank_seams *s);
 
 /* Experts run as the table of measured choices at `place` says from here on (moe_tuned.h): a file, or a folder that has
  * a file for this chip; matrix products as the one beside it says, whose name ends in -gemm.csv (gemm_tuned.h). NULL

@@ -258,6 +258,7 @@ typedef struct {
     const void *kv;
     const int *pages, *kv_len;
     gpu_bf16 *out;
+    float *lse;  /* [n, heads], or NULL */
     float *part; /* [n, heads, splits, latent + 2]: sums not yet divided, maximum, sum of weights */
     gpu_i64 heads, latent, rope, pages_stride, splits;
     float scale;
@@ -557,7 +558,7 @@ enum {
 };                                                /* of a block's exchange before, each its own; 1: failed */
 enum { COMM_FAILED, COMM_STOP, COMM_HOST_WORDS }; /* 1 + the rank that was missing; the host says stop */
 /* A rank's end of all exchanges. */
-typedef struct {
+typedef struct gpu_exchange {
     gpu_i64 units;                          /* the last one of a rank: it has come, whether it sends anything or not */
     struct uint4 *mailboxes[GPU_RANKS_MAX]; /* [2, ranks, units], of each rank, in its memory */
     gpu_u32 *words;                         /* [COMM_WORDS], own */
@@ -588,9 +589,48 @@ typedef struct {
     gpu_i64 stride;
     int rows, width;
 } gpu_block;
+/* A KV cache in parts (context_parallel.cu): what a rank takes out of the others' memory. `ranks` divide the
+ * cache: the exchange's, or more, whose part is then played by the only one. */
+typedef struct {
+    gpu_exchange e;
+    const struct uint4 *own; /* [n, width] */
+    struct uint4 *all;       /* [n, ranks, width] */
+    gpu_i64 n, width;        /* width: pieces of 16 bytes */
+    int ranks;
+} gpu_all_queries_args;
+typedef struct {
+    gpu_exchange e;
+    const gpu_bf16 *parts; /* [n, ranks, heads, latent] */
+    const float *lse;      /* [n, ranks, heads] */
+    gpu_bf16 *out;         /* [n, heads, latent] */
+    gpu_i64 n, heads, latent;
+    int ranks;
+} gpu_merge_parts_args;
+typedef struct {
+    gpu_exchange e;
+    const struct uint4 *kv; /* [pages here, page] */
+    const int *pages;       /* [n] */
+    struct uint4 *out;      /* [n, page] */
+    gpu_i64 n, page;        /* page: pieces of 16 bytes */
+    int ranks;
+} gpu_collect_pages_args;
 typedef struct {
     gpu_exchange e;
     gpu_block out[GPU_RANKS_MAX], in[GPU_RANKS_MAX]; /* for each rank, and from it; its own are copied */
 } gpu_exchange_blocks_args;
+/* What each rank may read here, and where what is read there goes. */
+typedef struct {
+    gpu_exchange e;
+    const void *show[GPU_RANKS_MAX];
+    void *to[GPU_RANKS_MAX];
+    gpu_i64 bytes[GPU_RANKS_MAX];
+} gpu_read_blocks_args;
+typedef struct {
+    gpu_exchange e;
+    const void *x; /* [ranks, n] */
+    void *out;     /* [n]: the sum of all ranks' parts of this one */
+    gpu_i64 n;
+    int type; /* gpu_type: bf16 or float32 */
+} gpu_reduce_scatter_args;
 
 #endif

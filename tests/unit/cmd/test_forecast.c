@@ -52,6 +52,35 @@ static void between_the_lines(void **state) {
     assert_true(link_us(&t, 2) == 10 && link_us(&t, 8) == 20);
 }
 
+static void reads(void **state) {
+    (void)state;
+    link_table t;
+    err e = {0};
+    assert_int_equal(link_table_parse(&t, "4,1,7\n4,1000,207\n", "t", 4, &e), ST_OK);
+    /* Of 1000 rows each of four reads 1.5 times 14.336 MB in 207 us. */
+    assert_true(fabs(link_read_us(&t, 4, 0) - 7) < 1e-9);
+    assert_true(fabs(link_read_us(&t, 4, 1.5 * 14.336e6) - 214) < 1e-9);
+}
+
+static void crossings(void **state) {
+    (void)state;
+    const struct {
+        forecast_crossing x;
+        f64 want;
+    } cases[] = {{{{1000, 9000}, {4, 12}, {6, 7}}, 1000 + 2 / (7 / 8000.0)}, /* 2 ms behind, then 5 ahead */
+                 {{{1000, 9000}, {4, 12}, {6, 13}}, 17000},                  /* beyond what was measured */
+                 {{{1000, 9000}, {4, 12}, {2, 11}}, 0},                      /* its lead shrinks, and is there */
+                 {{{1000, 9000}, {4, 12}, {3, 5}}, 0},
+                 {{{1000, 9000}, {4, 12}, {3.5, 4}}, 1000 - .5 / (7.5 / 8000)},
+                 {{{100, 9000}, {4, 12}, {3, 4}}, 0},
+                 {{{1000, 9000}, {4, 5}, {6, 7}}, INFINITY},
+                 {{{1000, 9000}, {4, 5}, {6, 8}}, INFINITY}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const f64 got = forecast_crossing_at(&cases[i].x), want = cases[i].want;
+        if (got != want && !(fabs(got - want) < 1e-6)) fail_msg("%zu: %g, not %g", i, got, want);
+    }
+}
+
 /* The one that comes along is for these. */
 static void our_table(void **state) {
     (void)state;
@@ -109,6 +138,7 @@ static void names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(tables),    cmocka_unit_test(between_the_lines),
                                        cmocka_unit_test(our_table), cmocka_unit_test(loads),
-                                       cmocka_unit_test(workloads), cmocka_unit_test(names)};
+                                       cmocka_unit_test(workloads), cmocka_unit_test(names),
+                                       cmocka_unit_test(reads),     cmocka_unit_test(crossings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

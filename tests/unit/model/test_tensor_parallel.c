@@ -168,6 +168,7 @@ static void what_cannot_be_divided(void **state) {
     refused(&models[0], (engine_options){.tp = 4, .dcp = 2}, "--dcp 2 with --tp 4: all ranks divide the KV cache");
     refused(&models[0], (engine_options){.dcp = 2}, "--dcp 2 with --tp 1: all ranks divide the KV cache");
     refused(&models[0], (engine_options){.dcp = 65}, "--dcp is 65, outside 0..64");
+    refused(&models[0], (engine_options){.tp = 2, .dcp = 2, .deterministic = true}, "--deterministic with --dcp 2");
     refused(&models[0], (engine_options){.tp = 2, .tp_slice = 2}, "--tp-slice 2 needs --load-format dummy");
 }
 

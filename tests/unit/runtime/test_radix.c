@@ -5,7 +5,7 @@
 #include "runtime/radix.h"
 #include <string.h>
 
-enum { PAGES = 24, DEPTH = 7, SEQS = 6, LETTERS = 3 };
+enum { PAGES = 24, DEPTH = 7, SEQS = 6, LETTERS = 3, SHARES = 5 };
 
 static u64 rng_state = 5;
 static i64 pick(i64 lo, i64 hi) {
@@ -78,11 +78,21 @@ static i64 model_free(void) {
     return n;
 }
 
-static i32 take(void) {
+/* Of pages that ranks divide, the share that the page behind `after` should be of, while there are free ones. */
+static i64 model_share(i32 after) {
+    i64 n[SHARES] = {0}, next = (after + 1) % SHARES, most = 0;
+    for (int i = 0; i < PAGES; i++) n[i % SHARES] += !model[i].known && !holders[i];
+    for (i64 s = 1; s < SHARES; s++) most = n[s] > n[most] ? s : most;
+    return after >= 0 && n[next] ? next : most;
+}
+
+static i32 take(i32 after) {
     i64 spare = model_free();
     i32 victim = spare ? -1 : model_victim();
-    i32 page = radix_take(&tree);
+    i64 share = model_share(after);
+    i32 page = radix_take(&tree, after);
     if (!spare) assert_int_equal(page, victim);
+    if (spare) assert_int_equal(page % SHARES, share);
     if (page < 0) return -1;
     assert_true(holders[page] == 0);
     if (!spare) model[page].known = false;
@@ -141,7 +151,7 @@ static void begin(sequence *q) {
     radix_hold(&tree, q->pages, have);
     for (i64 i = 0; i < have; i++) holders[q->pages[i]]++;
     for (q->n = have; q->n < n; q->n++) {
-        i32 page = take();
+        i32 page = take(q->n ? q->pages[q->n - 1] : -1);
         if (page < 0) break;
         q->pages[q->n] = page;
     }
@@ -179,7 +189,7 @@ static void check(void) {
 
 static void behaves_like_the_naive_model(void **state) {
     (void)state;
-    assert_int_equal(kv_pages_open(&pool, PAGES, NULL), ST_OK);
+    assert_int_equal(kv_pages_open(&pool, PAGES, SHARES, NULL), ST_OK);
     assert_int_equal(radix_open(&tree, &pool, NULL), ST_OK);
     for (int i = 0; i < 60000; i++) {
         sequence *q = &seqs[pick(0, SEQS - 1)];
@@ -205,9 +215,9 @@ static void damage_is_found(void **state) {
     (void)state;
     i32 ids[2 * KV_PAGE] = {0}, pages[2];
     u32 held[4] = {0};
-    assert_int_equal(kv_pages_open(&pool, 4, NULL), ST_OK);
+    assert_int_equal(kv_pages_open(&pool, 4, 1, NULL), ST_OK);
     assert_int_equal(radix_open(&tree, &pool, NULL), ST_OK);
-    for (int i = 0; i < 2; i++) pages[i] = radix_take(&tree);
+    for (int i = 0; i < 2; i++) pages[i] = radix_take(&tree, -1);
     radix_insert(&tree, 0, ids, pages, 2);
     radix_release(&tree, pages, 2);
     assert_int_equal(radix_check(&tree, held, NULL), ST_OK);

@@ -2,6 +2,7 @@
 #include "device/comm.h"
 #include "base/log.h"
 #include "kernels/gpu/backend.h"
+#include "kernels/gpu/comm/comm_reads.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -79,6 +80,9 @@ void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm
     if (deferred) deferred->parts = 0;
 }
 
+const ops *gpu_comm_ops(const comm *c) { return ((const peer_comm *)c)->o; }
+const gpu_exchange *gpu_comm_end(const comm *c) { return &((const peer_comm *)c)->end; }
+
 static void exchange_blocks(const peer_comm *p, const gpu_exchange_blocks_args *k) {
     const gpu_backend *b = gpu_of(p->o);
     i64 most = 1;
@@ -92,16 +96,14 @@ static void exchange_blocks(const peer_comm *p, const gpu_exchange_blocks_args *
 
 static void peer_all_gather(comm *c, const void *mine, void *all, u64 bytes) {
     const peer_comm *p = peer_of(c);
-    const i64 most = (p->end.units - 1) * 8, words = (i64)bytes / 4;
-    for (i64 at = 0; at < (i64)bytes; at += most) {
-        gpu_exchange_blocks_args k = {.e = p->end};
-        const int width = (int)min_i64(most / 4, words - at / 4);
-        for (i64 r = 0; r < c->ranks; r++) {
-            k.out[r] = (gpu_block){(gpu_u32 *)((uintptr_t)mine + (u64)at), 0, 1, width};
-            k.in[r] = (gpu_block){(gpu_u32 *)((u8 *)all + (u64)r * bytes + (u64)at), 0, 1, width};
-        }
-        exchange_blocks(p, &k);
+    const int width = (int)min_i64((i64)(bytes / 4), INT32_MAX);
+    gpu_exchange_blocks_args k = {.e = p->end};
+    if (bytes % 4 || bytes > (u64)(p->end.units - 1) * 8) return gpu_comm_gather_reads(c, mine, all, bytes);
+    for (i64 r = 0; r < c->ranks; r++) {
+        k.out[r] = (gpu_block){(gpu_u32 *)(uintptr_t)mine, 0, 1, width};
+        k.in[r] = (gpu_block){(gpu_u32 *)((u8 *)all + (u64)r * bytes), 0, 1, width};
     }
+    exchange_blocks(p, &k);
 }
 
 /* As many rows of each at a time as mailboxes have room for. */
@@ -131,7 +133,7 @@ static status peer_finish(comm *c, err *e) {
     peer_comm *p = peer_of(c);
     volatile gpu_u32 *host = p->end.host;
     if (p->failed.code == ST_OK && host[COMM_FAILED])
-        err_set(&p->failed, ST_DEVICE, "rank %u did not send its part of a sum within %.3g s", host[COMM_FAILED] - 1,
+        err_set(&p->failed, ST_DEVICE, "rank %u did not come to an exchange within %.3g s", host[COMM_FAILED] - 1,
                 p->deadline_s);
     if (p->failed.code == ST_OK && host[COMM_STOP])
         return err_set(e, ST_CANCELLED, "exchanges between GPUs were stopped");
@@ -160,6 +162,10 @@ static void peer_close(comm *c) {
 static const comm peer_table = {.name = "peer memory",
                                 .all_reduce = peer_all_reduce,
                                 .all_gather = peer_all_gather,
+                                .reduce_scatter = gpu_comm_reduce_scatter,
+                                .all_to_all = gpu_comm_all_to_all,
+                                .broadcast = gpu_comm_broadcast,
+                                .barrier = gpu_comm_barrier,
                                 .columns_to_rows = peer_columns_to_rows,
                                 .finish = peer_finish,
                                 .cancel = peer_cancel,
@@ -201,7 +207,7 @@ status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units,
     status st = reach_all(tables, ranks, e);
     peer_group *g = st == ST_OK ? calloc(1, sizeof *g) : NULL;
     if (!g) return st == ST_OK ? err_nomem(e, "a group of ranks", sizeof *g) : st;
-    g->ranks = ranks, g->units = units + 1, g->dim = dim;
+    g->ranks = ranks, g->units = max_i64(units, 2 * COMM_BLOCKS) + 1, g->dim = dim;
     g->room = ceil_div(PARTS_ROWS * dim, 8 * ranks);
     i64 n = 0;
     for (; st == ST_OK && n < ranks; n++) {

@@ -56,6 +56,19 @@ static __device__ inline uint4 take_unit(const gpu_exchange &e, exchange_state &
     return v;
 }
 
+/* Tells rank `with` where something lies that this GPU's launches before this one have written, and returns what it
+ * tells, which may be read if s.going still holds; by a unit of the mailbox that nothing else takes in this exchange.
+ */
+static __device__ inline const void *swap_addresses(const gpu_exchange &e, exchange_state &s, int with, gpu_i64 unit,
+                                                    const void *mine) {
+    const gpu_u64 at = (gpu_u64)mine;
+    fence_system();
+    send_unit(e, s, with, unit, (gpu_u32)at, (gpu_u32)(at >> 32));
+    const uint4 v = take_unit(e, s, with, unit);
+    fence_system();
+    return (const void *)(v.x | (gpu_u64)v.z << 32);
+}
+
 /* By all threads of all blocks, at the end: every block counts for itself, and for those that this launch lacks. */
 static __device__ inline void exchange_end(const gpu_exchange &e, const exchange_state &s) {
     __syncthreads(); /* all have read the number */

@@ -292,6 +292,8 @@ static __device__ inline uint4 load_flagged(const uint4 *at) {
 static __device__ inline void store_release(gpu_u32 *at, gpu_u32 v) {
     asm volatile("fence.acq_rel.sys;\nst.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
 }
+/* Between what a thread has seen or written and what it shows or reads of other GPUs. */
+static __device__ inline void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 static __device__ inline gpu_u32 load_acquire(const gpu_u32 *at) {
     gpu_u32 v;
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(at) : "memory");

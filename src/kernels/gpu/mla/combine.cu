@@ -45,7 +45,7 @@ KERNEL(mla_combine, gpu_decode_args) {
     int thread = threadIdx.x, warp = thread / 32, quarter = blockIdx.y % 4;
     gpu_i64 row = blockIdx.x, h = blockIdx.y / 4;
     const join_pieces p = combine_pieces_of(a, row);
-    if (p.count == 1) return;
+    if (p.count <= 1) return; /* one: it is finished; none: a row of no token */
     float4 v[AT_ONCE], o = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < AT_ONCE; i++)
@@ -71,5 +71,6 @@ KERNEL(mla_combine, gpu_decode_args) {
     __syncthreads();
     if (warp) return;
     for (int w = 1; w < GPU_WARPS; w++) cut_add_piece(o, part[w * 32 + thread], 1.0f);
+    if (quarter == 0 && thread == 0) lse_store(a, row, h, top, l);
     combine_store(a, row, h, quarter, o, l);
 }

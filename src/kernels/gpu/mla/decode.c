@@ -83,6 +83,7 @@ static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a
                          .pages = a->pages,
                          .kv_len = a->kv_len,
                          .out = a->out,
+                         .lse = a->lse,
                          .part = a->workspace,
                          .heads = a->n_heads,
                          .pages_stride = a->pages_stride,
@@ -112,7 +113,7 @@ void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a) {
 static bool values_fit(const gpu_backend *b, const mla_decode_args *a, const unabsorb_v_args *v) {
     const gpu_matrix *w = &v->kv_b->views[0];
     decode_kind kind = decode_kind_of(b, a);
-    if (b->form != ROWS_ANY || !a->n || a->n > VALUES_ROWS || !gpu_decode_is_fast(a)) return false;
+    if (b->form != ROWS_ANY || a->lse || !a->n || a->n > VALUES_ROWS || !gpu_decode_is_fast(a)) return false;
     if (a->n_heads >= GROUPED_FROM) return false; /* slower (measured) */
     if (v->x != a->out || v->n != a->n || v->v_dim != VALUES_DIM || v->latent != LATENT) return false;
     return w->format == GPU_W_BF16 && w->wide && blocks_of(b, a, &kind) + a->n <= GPU_VALUES_PIECES &&

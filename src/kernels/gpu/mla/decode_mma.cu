@@ -152,6 +152,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
     float scale2 = FP8 ? a.scale2 * QUERY_SCALE : a.scale2;
     decode_walk w = walk_begin(a);
     pdl_wait();
+    lse_of_none(a, head0, min64(a.heads - head0, NH * 8), threadIdx.x);
     while (walk_next(a, w)) {
         __syncwarp();
         if (lane == 0) m.walks[warp] = w;
@@ -304,6 +305,8 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
         for (int n = 0; n < NH; n++) {
             sum[n] = warp_sum(sum[n]);
             if (lane == 0) m.scores[n * 8 + warp] = sum[n]; /* nobody reads scores any more */
+            if (whole && lane == 0 && head0 + n * 8 + warp < a.heads)
+                lse_store(a, w.row, head0 + n * 8 + warp, best[n], sum[n]);
             if (!whole && lane == 0 && head0 + n * 8 + warp < a.heads) {
                 float *state = part_state(a, slot, head0 + n * 8 + warp);
                 state[0] = best[n], state[1] = sum[n];

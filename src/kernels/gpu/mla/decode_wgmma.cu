@@ -96,6 +96,7 @@ static __device__ inline void decode_wgmma_store(const gpu_decode_args &a, const
         if (h >= a.heads) continue;
         gpu_bf16 *out = a.out + ((gpu_i64)w.row * a.heads + h) * KV_LATENT + group * 256 + t2;
         float *part = part_sums(a, slot, h) + group * 256 + t2, *state = part_state(a, slot, h);
+        if (whole && group == 0 && t2 == 0) lse_store(a, w.row, h, best[r], sum[r]);
         if (!whole && group == 0 && t2 == 0) state[0] = best[r], state[1] = sum[r];
 #pragma unroll
         for (int b = 0; b < 32; b++) {
@@ -116,6 +117,7 @@ static __device__ inline void decode_wgmma_compute(const gpu_decode_args &a, con
     decode_walk w = walk_begin(a);
     int cuts = 0;
     pdl_wait();
+    lse_of_none(a, head0, min64(a.heads - head0, HEADS), threadIdx.x - 128);
     while (walk_next(a, w)) {
         float o[128], s[16], best[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
 #pragma unroll

@@ -248,6 +248,7 @@ static __device__ inline void decode_wgmma_fp8_store(const gpu_decode_args &a, c
         if (h >= a.heads) continue;
         gpu_bf16 *out = a.out + ((gpu_i64)w.row * a.heads + h) * KV_LATENT + group * 256 + t2;
         float *part = part_sums(a, slot, h) + group * 256 + t2, *state = part_state(a, slot, h);
+        if (whole && group == 0 && t2 == 0) lse_store(a, w.row, h, st.best[r], sum);
         if (!whole && group == 0 && t2 == 0) state[0] = st.best[r], state[1] = sum;
 #pragma unroll
         for (int b = 0; b < 32; b++) {
@@ -272,6 +273,7 @@ static __device__ inline void decode_wgmma_fp8_compute(const gpu_decode_args &a,
         if (thread_anew() % 32 == 0) m.walks[thread_anew() / 32 - 4] = w;
     }
     pdl_wait();
+    lse_of_none(a, head0, min64(a.heads - head0, HEADS), threadIdx.x - 128);
     named_barrier_arrive(3 - group, MULTIPLY); /* boxes are empty */
     for (;;) {
         float o[128], s[16], shrink[2];

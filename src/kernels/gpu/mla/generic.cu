@@ -110,7 +110,8 @@ KERNEL(mla_merge, gpu_decode_args) {
     float m = -INFINITY, l = 0;
     for (gpu_i64 s = 0; s < used; s++) m = max_nan(m, part[s * each + a.latent]);
     for (gpu_i64 s = 0; s < used; s++) l += part[s * each + a.latent + 1] * expf(part[s * each + a.latent] - m);
-    for (gpu_i64 c = threadIdx.x; c < a.latent; c += GPU_THREADS) {
+    if (a.lse && threadIdx.x == 0) a.lse[i * a.heads + h] = m + logf(l); /* of no token: -infinity */
+    for (gpu_i64 c = threadIdx.x; c < a.latent && used; c += GPU_THREADS) {
         float o = 0;
         for (gpu_i64 s = 0; s < used; s++) o = fmaf(part[s * each + c], expf(part[s * each + a.latent] - m), o);
         a.out[(i * a.heads + h) * a.latent + c] = bf16_of(o / l);

@@ -52,6 +52,7 @@ void gpu_op_mla_decode(const ops *o, const mla_decode_args *a) {
                          .pages = a->pages,
                          .kv_len = a->kv_len,
                          .out = a->out,
+                         .lse = a->lse,
                          .part = a->workspace,
                          .heads = a->n_heads,
                          .latent = a->latent,

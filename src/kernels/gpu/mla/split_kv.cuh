@@ -80,13 +80,18 @@ static __device__ inline decode_walk walk_begin(const gpu_decode_args &a) {
     w.row = (int)row_at(a, w.at, &w.start);
     return w;
 }
+/* Rows of no token (a KV cache in parts has some) have no piece of the line. */
+static __device__ inline int with_tokens(const gpu_decode_args &a, int row) {
+    while (row < a.n && a.kv_len[row] == 0) row++;
+    return row;
+}
 /* The next row's part; false at the end. */
 static __device__ inline bool walk_next(const gpu_decode_args &a, decode_walk &w) {
     if (w.pages && a.deterministic) {
         w.at++;
-        if (w.last == w.pages) w.start = w.at, w.row++;
+        if (w.last == w.pages) w.start = w.at, w.row = with_tokens(a, w.row + 1);
     } else if (w.pages)
-        w.at = w.start + w.last, w.start += w.pages, w.row++;
+        w.at = w.start + w.last, w.start += w.pages, w.row = with_tokens(a, w.row + 1);
     if (w.at >= w.to || w.row >= a.n) return false;
     w.len = a.kv_len[w.row], w.pages = (w.len + GPU_PAGE - 1) / GPU_PAGE;
     if (a.deterministic) {
@@ -119,6 +124,17 @@ static __device__ inline float *part_state(const gpu_decode_args &a, gpu_i64 slo
     return a.part + a.slots * a.heads * KV_LATENT + (slot * a.heads + head) * 2;
 }
 
+/* The softmax's sum of a row and head from its largest score, base 2, and the sum of weights beside it. */
+static __device__ inline void lse_store(const gpu_decode_args &a, gpu_i64 row, gpu_i64 head, float best, float sum) {
+    if (a.lse) a.lse[row * a.heads + head] = (best + log2f(sum)) * 0.69314718056f;
+}
+/* By the blocks of a group of heads together: rows of no token, which no piece has. */
+static __device__ inline void lse_of_none(const gpu_decode_args &a, gpu_i64 head0, gpu_i64 heads, int thread) {
+    if (!a.lse) return;
+    for (gpu_i64 row = blockIdx.x; row < a.n; row += gridDim.x)
+        if (a.kv_len[row] == 0 && thread < heads) a.lse[row * a.heads + head0 + thread] = -INFINITY;
+}
+
 /* ---- the pieces of a row that was cut, in order, into one: out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max
  * m). Bytes: 2 KiB a head and piece, out of the second-level cache, where they were just written. By JOINERS threads
  * of each of the row's blocks ---- */
@@ -149,8 +165,8 @@ static __device__ inline cut_row cut_leave(const gpu_decode_args &a, const decod
 }
 
 /* w_s of heads [head, head + heads) of the row, [heads][count], behind them the sums of weights [heads]. A warp a
- * head. */
-static __device__ inline void join_weights(const gpu_decode_args &a, const cut_row &c, int head, int heads,
+ * head. first: is the first head's first latent among this block's, which then stores its lse? */
+static __device__ inline void join_weights(const gpu_decode_args &a, const cut_row &c, int head, int heads, bool first,
                                            float *weights, int thread) {
     enum { AT_ONCE = 9 /* of 32 pieces */ };
     int lane = thread % 32;
@@ -176,6 +192,7 @@ static __device__ inline void join_weights(const gpu_decode_args &a, const cut_r
         }
         sum = warp_sum(sum);
         if (lane == 0) weights[heads * c.count + h] = sum;
+        if (lane == 0 && (h || first)) lse_store(a, c.row, head + h, top, sum);
     }
 }
 
@@ -241,7 +258,8 @@ static __device__ inline void cut_join(const gpu_decode_args &a, const cut_row &
     float *weights = (float *)(sums + JOINERS);
     if (thread == 0) grid_barrier_wait(meeting_of(a, c), c.seen);
     named_barrier_sync(1, JOINERS);
-    join_weights(a, c, head0 + first / 128, (first + mine - 1) / 128 - first / 128 + 1, weights, thread);
+    join_weights(a, c, head0 + first / 128, (first + mine - 1) / 128 - first / 128 + 1, first % 128 == 0, weights,
+                 thread);
     named_barrier_sync(1, JOINERS);
     if (c.count > AT_ONCE / 2) /* else too few pieces for as many loads at once */
         join_columns<1, AT_ONCE>(a, c, head0, first, mine, groups, weights, sums, thread);

@@ -237,6 +237,7 @@ KERNEL(rope_q, gpu_rope_q_args) {
 /* Row i by one block, any widths. */
 static __device__ inline void kv_any_row(const gpu_kv_write_args &a, gpu_i64 i) {
     gpu_i64 width = a.latent + a.rope, base = a.slots[i] * width;
+    if (base < 0) return; /* another rank's */
     const gpu_bf16 *x = a.kv_a + i * width;
     const float *cs = a.table + i * a.rope;
     float squares = 0;

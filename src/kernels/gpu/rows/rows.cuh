@@ -80,7 +80,7 @@ template <int WARPS> static __device__ inline void kv_row(const gpu_kv_write_arg
 #pragma unroll
         for (int k = 0; k < PIECE; k++) squares = fmaf(v[k], v[k], squares);
     float r = rsqrtf(block_sum_in<WARPS>(squares, each) / (float)a.latent + a.eps);
-    if (c >= width) return;
+    if (c >= width || base < 0) return;
     if (c < a.latent)
 #pragma unroll
         for (int k = 0; k < PIECE; k++) v[k] = v[k] * r * w[k];
@@ -114,7 +114,7 @@ template <int MOST> static __device__ inline void kv_row_of_warp(const gpu_kv_wr
     for (int p = 0; p < MOST; p++) {
         gpu_i64 c = (p * 32 + lane) * PIECE;
         float v[PIECE], w[PIECE];
-        if (c >= width) break;
+        if (c >= width || base < 0) break;
         unpack(u[p], v);
         if (c < a.latent) {
             row_load_weight(a.norm, c, true, w);
