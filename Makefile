@@ -170,8 +170,8 @@ $B/tests/unit/device/test_gpu: | $(FAKES)
 $B/tests/unit/device/test_gpu: ISA := -Itests/unit/device
 # the toolkit's headers, of the compiler that is used
 CUDA_H := $(firstword $(wildcard $(addsuffix /../include,$(dir $(GPU_CC) $(realpath $(GPU_CC)))) /usr/local/cuda/include))
-$B/tests/unit/device/test_cuda_h $B/tests/unit/device/test_cublas_h: build/gpu/flags
-$B/tests/unit/device/test_cuda_h $B/tests/unit/device/test_cublas_h: ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
+$B/tests/unit/device/test_cuda_h $B/tests/unit/device/test_cublas_h $B/tests/unit/device/test_nccl_h: build/gpu/flags
+$B/tests/unit/device/test_cuda_h $B/tests/unit/device/test_cublas_h $B/tests/unit/device/test_nccl_h: ISA := $(if $(CUDA_H),-isystem $(CUDA_H))
 
 # The GPU's kernels as C++ for this processor, and a driver that runs them: what check-all holds them against ref with.
 EMULATED := $(CU:src/kernels/gpu/%.cu=$B/tests/emulator/%.o) $B/tests/emulator/driver.o
@@ -184,6 +184,9 @@ $B/tests/emulator/driver.o: tests/emulator/driver.cc tests/emulator/emulate.h Ma
 	@echo "  CXX $<"; $(CXX_GPU) -O3 -c -o $@ $<
 $B/tests/emulator/libcuda.so.1: $(EMULATED)
 	@echo "  LD  $@"; g++ -shared -fopenmp -o $@ $^ -ldl
+$B/tests/emulator/libfake_nccl.so: tests/emulator/fake_nccl.cc src/device/nccl_symbols.h Makefile
+	@mkdir -p $(@D)
+	@echo "  CXX $<"; $(CXX_GPU) -shared -o $@ $< -ldl
 $B/tests/emulator/test_hopper.o: tests/emulator/test_hopper.cu tests/emulator/emulate.h $(wildcard src/kernels/gpu/device/*.cuh) Makefile
 	@mkdir -p $(@D)
 	@echo "  CXX $<"; $(CXX_GPU) -Wno-misleading-indentation -Wno-dangling-else -include tests/emulator/emulate.h -x c++ -c -o $@ $<
@@ -205,7 +208,7 @@ amd: $(AMD)
 	@echo "amd: gfx942 and gfx950, $(words $(AMD)) of $(words $(AMD)) kernel files"
 
 .PHONY: emulator
-emulator: $B/tests/emulator/libcuda.so.1 $B/tests/emulator/test_hopper $B/tests/emulator/several_gpus $B/tests/emulator/gpu_ranks $B/tests/emulator/gpu_loading build/golden/drawn
+emulator: $B/tests/emulator/libcuda.so.1 $B/tests/emulator/test_hopper $B/tests/emulator/several_gpus $B/tests/emulator/gpu_ranks $B/tests/emulator/gpu_loading $B/tests/emulator/libfake_nccl.so build/golden/drawn
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)

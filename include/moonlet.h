@@ -48,7 +48,7 @@ typedef struct {
     const char *const *overrides; /* "KEY=VALUE" for config.json */
     int n_overrides;
     int disable_cuda_graph; /* on a GPU decode steps are launched kernel by kernel */
-    int64_t tp_slice;       /* T > 1: one of T GPUs' share of dummy weights, to measure speed */
+    int64_t tp_slice;       /* T > 1: what the first of T GPUs hold (tp of them), of dummy weights, to measure speed */
     int deterministic;      /* equal bits alone and in a batch: always so on "ref" and "cpu", slower on "cuda" */
     const char *moe_format; /* "auto" (default), "w4a8" or "w2_bf16": how routed experts are kept */
     const char *tuned;      /* on a GPU: a table of measured choices, or a folder of them; NULL: none */
@@ -56,11 +56,12 @@ typedef struct {
     int64_t tp;             /* ranks that share the model, each with its part of every matrix; 0, 1: one has all */
     int64_t dcp;      /* of these, ranks that divide the KV cache: 1: none, else tp; 0: a rule (docs/guide/ranks.md) */
     const char *gpus; /* with tp on "cuda": the GPU of each rank, "0,1"; NULL: the first ones */
-    double dist_timeout;   /* seconds that a rank may wait for another; 0: 60 */
-    const char *numa_node; /* the NUMA node that each rank is bound to, "0,0,1,1", or "0" for all; NULL: none */
+    double dist_timeout;           /* seconds that a rank may wait for another; 0: 60 */
+    const char *numa_node;         /* the NUMA node that each rank is bound to, "0,0,1,1", or "0" for all; NULL: none */
+    int disable_custom_all_reduce; /* ranks on GPUs exchange by NVIDIA's NCCL, not by kernels of ours */
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                              \
-    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it
  * with moon_close(), which takes NULL too. */

@@ -1,23 +1,31 @@
-/* cmd/bench/bench_allreduce.c: `moonlet bench allreduce`: the sum over ranks that a layer makes twice, timed by the
- * GPU's clock and compared with the sum by hand, bit for bit. */
+/* cmd/bench/bench_allreduce.c: `moonlet bench allreduce`: the sum over ranks that a layer makes twice, ours and NCCL's,
+ * timed by the GPU's clock and compared with the sum by hand. */
 #include "cmd/bench/bench.h"
 #include "cmd/lib/stats.h"
 #include "base/log.h"
 #include "kernels/gpu/gpu.h"
 #include "runtime/ranks.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Sums that are queued at a time: a driver holds some thousand launches, and a rank that waits for room there, while it
- * shares a GPU, keeps the others from theirs. */
-enum { ROWS_MAX = 16, SUMS_MAX = 50, ROWS_QUEUED = 1024, REPEATS = 7 };
+/* Sums of a recording: as many as keep the host's part of a launch out of the measurement, few of large ones. */
+enum { ROWS_MAX = 16, SUMS_MAX = 50, ROWS_QUEUED = 4096, REPEATS = 7 };
+
+enum { ONE_SHOT_MOST = 160 /* rows of which one shot is worth a look */ };
+typedef enum { AS_CHOSEN, IN_ONE_SHOT, IN_TWO_SHOTS, BY_NCCL, WAYS } reduce_way;
 
 typedef struct {
     i64 ranks, dim, n_rows, rows[ROWS_MAX];
     i64 gpus[GPU_RANKS_MAX];
+    f64 timeout;
+    FILE *json;
     bool shared; /* some GPU has several ranks */
-    f64 seconds[ROWS_MAX];
+    reduce_way way;
+    char chip[96];
+    err missing;                 /* why there is no NCCL */
+    f64 seconds[WAYS][ROWS_MAX]; /* 0: not measured */
 } reduce_bench;
 
 static bf16 reduce_value(i64 rank, i64 i) {
@@ -36,6 +44,7 @@ typedef struct {
     void *x;
     i64 n;
     int sums;
+    device_recording *recorded;
 } reduce_launches;
 
 static void queue_reduces(void *ud) {
@@ -43,8 +52,9 @@ static void queue_reduces(void *ud) {
     for (int i = 0; i < l->sums; i++) l->k->data->all_reduce(l->k->data, l->x, l->n, DT_BF16);
 }
 
-/* One sum of known values. */
-static status reduce_verify(rank *k, void *x, i64 n, bf16 *host, err *e) {
+/* One sum of known values, in the order of the ranks and rounded once; NCCL's may differ by a rounding a rank, of the
+ * largest part. */
+static status reduce_verify(rank *k, reduce_way way, void *x, i64 n, bf16 *host, err *e) {
     device *dev = k->backend.device;
     for (i64 i = 0; i < n; i++) host[i] = reduce_value(k->index, i);
     dev->write(dev, x, host, (u64)n * sizeof *host);
@@ -53,16 +63,43 @@ static status reduce_verify(rank *k, void *x, i64 n, bf16 *host, err *e) {
     status st = dev->finish(dev, e);
     if (st == ST_OK) st = rank_finish(k, e);
     for (i64 i = 0; st == ST_OK && i < n; i++) {
-        f32 sum = bf16_to_f32(reduce_value(0, i));
-        for (i64 r = 1; r < k->data->ranks; r++) sum += bf16_to_f32(reduce_value(r, i));
-        if (host[i] != f32_to_bf16(sum))
-            return err_set(e, ST_NUMERIC, "value %lld of %lld is %g, not %g", (long long)i, (long long)n,
-                           (f64)bf16_to_f32(host[i]), (f64)sum);
+        f32 sum = bf16_to_f32(reduce_value(0, i)), all = fabsf(sum);
+        for (i64 r = 1; r < k->data->ranks; r++) {
+            const f32 part = bf16_to_f32(reduce_value(r, i));
+            sum += part, all += fabsf(part);
+        }
+        const f32 got = bf16_to_f32(host[i]), off = fabsf(got - sum);
+        if (way == BY_NCCL ? !(off <= all * (f32)k->data->ranks / 256) : host[i] != f32_to_bf16(sum))
+            return err_set(e, ST_NUMERIC, "value %lld of %lld is %g, not %g", (long long)i, (long long)n, (f64)got,
+                           (f64)sum);
     }
     return st;
 }
 
-/* All sizes; rank 0's median of several runs counts. */
+static void replay_reduces(void *ud) {
+    const reduce_launches *l = ud;
+    l->k->backend.device->replay(l->k->backend.device, l->recorded);
+}
+
+/* The median of several runs of a recording. */
+static status reduce_time(rank *k, void *x, i64 rows, i64 dim, f64 *seconds, err *e) {
+    device *dev = k->backend.device;
+    f64 took[REPEATS];
+    reduce_launches l = {k, x, rows * dim, (int)max_i64(1, min_i64(SUMS_MAX, ROWS_QUEUED / rows)), NULL};
+    status st = dev->record(dev, queue_reduces, &l, &l.recorded, e);
+    for (int r = 0; st == ST_OK && r < REPEATS; r++) {
+        st = gpu_clock(k->backend.gpu, replay_reduces, &l, &took[r], e);
+        if (st == ST_OK) st = rank_finish(k, e);
+    }
+    if (st == ST_OK) qsort(took, REPEATS, sizeof *took, f64_ascending), *seconds = took[REPEATS / 2] / l.sums;
+    /* The driver waits for a GPU's kernels where it frees: not while another rank of that GPU waits. */
+    k->comm->barrier(k->comm);
+    dev->forget(dev, l.recorded);
+    k->comm->barrier(k->comm);
+    return st;
+}
+
+/* All sizes; rank 0's times count. */
 static status run_rank(rank *k, void *ud, err *e) {
     reduce_bench *b = ud;
     device *dev = k->backend.device;
@@ -71,23 +108,42 @@ static status run_rank(rank *k, void *ud, err *e) {
     void *x = NULL;
     bf16 *host = malloc((size_t)most * sizeof *host);
     status st = host ? dev->alloc(dev, &x, (u64)most * sizeof *host, "rows", e) : err_nomem(e, "rows", (u64)most * 2);
-    /* The driver waits for a GPU's kernels where it allocates and frees: not while another rank of that GPU waits. */
-    if (st == ST_OK) k->comm->barrier(k->comm);
+    if (st == ST_OK) k->comm->barrier(k->comm); /* as above, of allocations */
     for (i64 i = 0; st == ST_OK && i < b->n_rows; i++) {
-        f64 took[REPEATS];
-        reduce_launches l = {k, x, b->rows[i] * b->dim, (int)max_i64(1, min_i64(SUMS_MAX, ROWS_QUEUED / b->rows[i]))};
-        st = reduce_verify(k, x, l.n, host, e);
-        for (int r = 0; st == ST_OK && r < REPEATS; r++) {
-            st = gpu_clock(k->backend.gpu, queue_reduces, &l, &took[r], e);
-            if (st == ST_OK) st = rank_finish(k, e);
-        }
-        if (st != ST_OK || k->index) continue;
-        qsort(took, REPEATS, sizeof *took, f64_ascending);
-        b->seconds[i] = took[REPEATS / 2] / l.sums;
+        f64 took = 0;
+        if (b->way == IN_ONE_SHOT && b->rows[i] > ONE_SHOT_MOST) continue;
+        st = reduce_verify(k, b->way, x, b->rows[i] * b->dim, host, e);
+        if (st == ST_OK) st = reduce_time(k, x, b->rows[i], b->dim, &took, e);
+        if (!k->index) b->seconds[b->way][i] = took;
     }
     if (st == ST_OK) k->comm->barrier(k->comm);
     dev->release(dev, x);
     free(host);
+    return st;
+}
+
+/* All of it by one way. */
+static status reduce_measure(reduce_bench *b, reduce_way way, err *e) {
+    const model_config c = {.n_heads = b->ranks,
+                            .inter_dense = b->ranks,
+                            .inter_expert = b->ranks,
+                            .vocab = b->ranks,
+                            .ranks = 1,
+                            .hidden = b->dim};
+    ranks r = {0};
+    b->way = way;
+    status st = ranks_open(&r, &c, b->ranks, false, b->timeout, e);
+    r.nccl = way == BY_NCCL;
+    if (st == ST_OK) st = ranks_each(&r, open_rank_gpu, b, e);
+    if (st == ST_OK) snprintf(b->chip, sizeof b->chip, "%s", gpu_name(r.of[0].backend.gpu));
+    if (st == ST_OK) st = ranks_connect(&r, e);
+    for (i64 i = 0; st == ST_OK && (way == IN_ONE_SHOT || way == IN_TWO_SHOTS) && i < r.n; i++)
+        if (r.of[i].data->peer) gpu_comm_one_shot(r.of[i].data, way == IN_ONE_SHOT ? ONE_SHOT_MOST : 0);
+    if (st != ST_OK && way == BY_NCCL)
+        b->missing = *e, st = ST_OK;
+    else if (st == ST_OK)
+        st = ranks_each(&r, run_rank, b, e);
+    ranks_close(&r);
     return st;
 }
 
@@ -105,51 +161,58 @@ static status reduce_list(const char *name, const char *text, i64 lo, i64 hi, i6
                    (long long)most, (long long)lo, (long long)hi);
 }
 
-static void reduce_print(const reduce_bench *b, const char *chip) {
-    printf("%s, %lld ranks%s, rows of %lld bf16 values, peer memory; every sum compared with the sum by hand\n", chip,
-           (long long)b->ranks,
+static void reduce_print(const reduce_bench *b) {
+    printf("%s, %lld ranks%s, recorded sums of rows of %lld bf16 values; ours compared with the sum by hand bit for "
+           "bit, NCCL's to a rounding a rank\n",
+           b->chip, (long long)b->ranks,
            b->shared
                ? " of which several have a part of a GPU (no link between them: to see that it is right, not how fast)"
                : "",
            (long long)b->dim);
-    printf("%8s %12s %10s\n", "rows", "bytes", "us");
-    for (i64 i = 0; i < b->n_rows; i++)
-        printf("%8lld %12lld %10.2f\n", (long long)b->rows[i], (long long)(b->rows[i] * b->dim * 2),
-               b->seconds[i] * 1e6);
+    if (b->missing.code != ST_OK) printf("NCCL is not measured: %s\n", b->missing.text);
+    printf("%8s %12s %12s %12s %12s %12s\n", "rows", "bytes", "us", "one shot us", "two shots us", "NCCL us");
+    for (i64 i = 0; i < b->n_rows; i++) {
+        char text[WAYS][24], json[WAYS][24];
+        for (int way = 0; way < WAYS; way++) {
+            const f64 us = b->seconds[way][i] * 1e6;
+            snprintf(text[way], sizeof text[way], us > 0 ? "%.2f" : "-", us);
+            snprintf(json[way], sizeof json[way], us > 0 ? "%.4f" : "null", us);
+        }
+        printf("%8lld %12lld %12s %12s %12s %12s\n", (long long)b->rows[i], (long long)(b->rows[i] * b->dim * 2),
+               text[AS_CHOSEN], text[IN_ONE_SHOT], text[IN_TWO_SHOTS], text[BY_NCCL]);
+        if (b->json)
+            fprintf(b->json,
+                    "{\"bench\":\"allreduce\",\"gpus\":%lld,\"shared\":%s,\"dim\":%lld,\"rows\":%lld,\"us\":%s,"
+                    "\"one_shot_us\":%s,\"two_shots_us\":%s,\"nccl_us\":%s}\n",
+                    (long long)b->ranks, b->shared ? "true" : "false", (long long)b->dim, (long long)b->rows[i],
+                    json[AS_CHOSEN], json[IN_ONE_SHOT], json[IN_TWO_SHOTS], json[BY_NCCL]);
+    }
 }
 
 int bench_allreduce(int argc, char **argv) {
-    reduce_bench b = {.dim = 7168};
-    const char *gpus = "0,1", *rows = "1,2,4,8,16,32,64";
-    f64 timeout = 10;
+    reduce_bench b = {.dim = 7168, .timeout = 10};
+    const char *gpus = "0,1", *rows = "1,2,4,8,16,24,32,40,64,96,160,512,2048,8192", *json = NULL;
     const opt_spec specs[] = {
         {"gpus", 0, OPT_STR, &gpus, "LIST",
          "the GPU of each rank; one that stands there twice is divided (default: 0,1)", 0, 0},
-        {"rows", 0, OPT_STR, &rows, "LIST", "rows of an exchange (default: 1,2,4,8,16,32,64)", 0, 0},
+        {"rows", 0, OPT_STR, &rows, "LIST", "rows of an exchange (default: from 1 to 8192)", 0, 0},
         {"dim", 0, OPT_INT, &b.dim, "N", "values of a row (default: 7168)", 8, 65536},
-        {"dist-timeout", 0, OPT_REAL, &timeout, "SECONDS", "how long a rank waits (default: 10)", 0.001, 1e6},
+        {"dist-timeout", 0, OPT_REAL, &b.timeout, "SECONDS", "how long a rank waits (default: 10)", 0.001, 1e6},
+        {"json", 0, OPT_STR, &json, "FILE", "writes the same as JSON lines", 0, 0},
     };
     int done = cmd_options("bench allreduce", "[options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (done >= 0) return done;
     err e = {0};
-    ranks r = {0};
     status st = reduce_list("gpus", gpus, 0, 63, b.gpus, GPU_RANKS_MAX, &b.ranks, &e);
     if (st == ST_OK) st = reduce_list("rows", rows, 1, 65536, b.rows, ROWS_MAX, &b.n_rows, &e);
     if (st == ST_OK && (b.dim % 8 || b.ranks < 2))
         st = err_set(&e, ST_INPUT, b.dim % 8 ? "--dim: a multiple of 8" : "--gpus: two ranks or more");
+    if (st == ST_OK && json && !(b.json = fopen(json, "w")))
+        st = err_set(&e, ST_IO, "--json %s cannot be written", json);
     for (i64 i = 0; i < b.ranks; i++)
         for (i64 k = 0; k < i; k++) b.shared = b.shared || b.gpus[i] == b.gpus[k];
-    const model_config c = {.n_heads = b.ranks,
-                            .inter_dense = b.ranks,
-                            .inter_expert = b.ranks,
-                            .vocab = b.ranks,
-                            .ranks = 1,
-                            .hidden = b.dim};
-    if (st == ST_OK) st = ranks_open(&r, &c, b.ranks, false, timeout, &e);
-    if (st == ST_OK) st = ranks_each(&r, open_rank_gpu, &b, &e);
-    if (st == ST_OK) st = ranks_connect(&r, &e);
-    if (st == ST_OK) st = ranks_each(&r, run_rank, &b, &e);
-    if (st == ST_OK) reduce_print(&b, gpu_name(r.of[0].backend.gpu));
-    ranks_close(&r);
+    for (int way = 0; st == ST_OK && way < WAYS; way++) st = reduce_measure(&b, (reduce_way)way, &e);
+    if (st == ST_OK) reduce_print(&b);
+    if (b.json && fclose(b.json) && st == ST_OK) st = err_set(&e, ST_IO, "--json %s cannot be written", json);
     return st == ST_OK ? EXIT_DONE : cmd_fail("bench allreduce", &e);
 }

@@ -37,9 +37,6 @@ const opt_elsewhere model_elsewhere[] = {
     {"sampling-backend", ELSEWHERE_NOTHING, true, NULL, "there is one, and every device draws the same"},
     {"cuda-graph-max-bs", ELSEWHERE_NOTHING, true, NULL,
      "steps of up to 64 answers are recorded, when they first come"},
-    {"disable-custom-all-reduce", ELSEWHERE_REFUSED, false, NULL,
-     "ranks sum by Moonlet's own all-reduce alone, there is no NCCL to go to: leave it out (its sums have a fixed "
-     "order; moonlet bench allreduce compares them bit for bit)"},
     {"speculative-*", ELSEWHERE_REFUSED, true, NULL, SPECULATIVE},
     {"dtype", ELSEWHERE_NOTHING, true, "auto", "the checkpoint says it"},
     {"dtype", ELSEWHERE_REFUSED, true, NULL,
@@ -165,4 +162,5 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->tp_slice = g->tp_slice;
     out->deterministic = g->deterministic;
     out->disable_fused = g->disable_fused;
+    out->disable_custom_all_reduce = g->nccl;
 }

@@ -34,8 +34,8 @@ extern const size_t n_model_elsewhere;
     {"moe-format", 0, OPT_ENUM, &(o).engine.moe_format, "auto|w4a8|w2_bf16", \
      "routed experts: INT4 with a scale a row and int8 activations, or down in bf16 (default: auto)", 0, 0}, \
     {"tp-slice", 0, OPT_INT, &(o).engine.tp_slice, "T", \
-     "dummy weights of one of T tensor-parallel GPUs alone, to measure speed; nothing is reduced, with --tp 1 " \
-     "what it would be runs with itself as only peer", 1, 1024}, \
+     "dummy weights of T tensor-parallel GPUs' first N (--tp N), to measure speed; with --tp 1 it exchanges with " \
+     "itself, without --tp with nobody", 1, 1024}, \
     {"verify", 0, OPT_FLAG, &(o).engine.verify, NULL, \
      "scans quantization scales for NaN while loading (reads them all)", 0, 0}, \
     OPT_GROUP("Device"), \
@@ -50,6 +50,8 @@ extern const size_t n_model_elsewhere;
     {"gpus", 0, OPT_STR, &(o).engine.gpus, "LIST", \
      "with --tp and --device cuda: the GPU of each rank, as 0,1; one that stands there twice is divided " \
      "(default: the first N)", 0, 0}, \
+    {"disable-custom-all-reduce", 0, OPT_FLAG, &(o).engine.nccl, NULL, \
+     "with --tp and --device cuda: ranks exchange by NVIDIA's NCCL, not by Moonlet's own kernels", 0, 0}, \
     {"numa-node", 0, OPT_NUMBERS, &(o).nodes, "N ...", \
      "binds each rank's thread and memory to a NUMA node: a number, or one for each rank (default: none)", 0, 0}, \
     {"dist-timeout", 0, OPT_REAL, &(o).engine.dist_timeout, "SECONDS", \

@@ -16,7 +16,8 @@ typedef struct comm comm;
 struct comm {
     const char *name; /* "shared memory" */
     i64 rank, ranks;
-    u64 held; /* bytes of the device's memory that its end of the exchanges takes */
+    u64 held;  /* bytes of the device's memory that its end of the exchanges takes */
+    bool peer; /* ranks are GPUs that reach each other's memory, and kernels may exchange by themselves */
     /* x [n] of DT_F32 or DT_BF16 becomes the sum of all ranks' x. */
     void (*all_reduce)(comm *c, void *x, i64 n, dtype type);
     /* all [ranks, bytes]: every rank's `mine`, which may lie at its place there. */

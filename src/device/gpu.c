@@ -1,5 +1,6 @@
 #include "device/gpu.h"
 #include "base/buf.h"
+#include "base/log.h"
 #include "device/gpu_internal.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -132,7 +133,7 @@ void gpu_close(gpu *g) {
     if (!g) return;
     if (g->context) {
         gpu_enter(g); /* and what fails on the way out has nobody left to tell */
-        if (g->stream) g->cu.cuStreamSynchronize(g->stream);
+        if (g->stream) gpu_wait_stream(g);
         gpu_trace(g, 0, NULL);
         gpu_memory_close(g);
         for (size_t i = 0; i < g->n_modules; i++) g->cu.cuModuleUnload(g->modules[i].module);
@@ -169,6 +170,22 @@ gpu_part gpu_part_of(const i64 *ordinals, i64 n, i64 at) {
         if (ordinals[r] == ordinals[at]) p.share += r < at, p.shares++;
     return p;
 }
+
+CUresult gpu_wait_stream(gpu *g) {
+    g->waits_since = now_s();
+    CUresult r = g->cu.cuStreamSynchronize(g->stream);
+    g->waits_since = 0;
+    return r;
+}
+
+CUresult gpu_wait_event(gpu *g, CUevent there) {
+    g->waits_since = now_s();
+    CUresult r = g->cu.cuEventSynchronize(there);
+    g->waits_since = 0;
+    return r;
+}
+
+f64 gpu_waits_since(const gpu *g) { return g->waits_since; }
 
 device *gpu_device(gpu *g) { return &g->dev; }
 const char *gpu_name(const gpu *g) { return g->name; }

@@ -45,6 +45,8 @@ status gpu_reach(gpu *g, const gpu *other, err *e);
  * write does not wait for the GPU unless more is under way than its staging memory holds, read does. What a failed
  * read would have brought is zero. */
 device *gpu_device(gpu *g);
+/* Since when (now_s()) a thread has been waiting for what is queued; 0: none waits. From any thread. */
+f64 gpu_waits_since(const gpu *g);
 const char *gpu_name(const gpu *g);    /* "NVIDIA H200" */
 int gpu_processors(const gpu *g);      /* streaming multiprocessors: 132, or a part's */
 int gpu_chip_processors(const gpu *g); /* of all of it */

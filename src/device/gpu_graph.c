@@ -49,7 +49,7 @@ void gpu_forget(device *d, device_recording *r) {
     gpu *g = (gpu *)d;
     if (!r) return;
     if (r->exec) {
-        if (gpu_enter(g)) gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued before a recording ended");
+        if (gpu_enter(g)) gpu_ok(g, gpu_wait_stream(g), "what was queued before a recording ended");
         gpu_ok(g, g->cu.cuGraphExecDestroy(r->exec), "ending a recording");
     }
     free(r);

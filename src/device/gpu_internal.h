@@ -45,6 +45,7 @@ struct gpu {
     u64 n_staged;
     gpu_trace_state trace; /* most 0: off */
     err failed;            /* the first failure since the last finish; ST_OK: none */
+    _Atomic f64 waits_since;
 };
 
 /* True for CUDA_SUCCESS. Otherwise keeps "GPU 0 (its name): <what> failed: <the driver's text>", unless an earlier
@@ -54,6 +55,10 @@ bool gpu_ok(gpu *g, CUresult r, const char *what, ...) __attribute__((format(pri
 status gpu_fail(const gpu *g, CUresult r, err *e, const char *what, ...) __attribute__((format(printf, 4, 5)));
 /* The calling thread works on g's context from here on. */
 bool gpu_enter(gpu *g);
+
+/* All waits for the GPU: until what is queued, or what was queued before `there`, is done. */
+CUresult gpu_wait_stream(gpu *g);
+CUresult gpu_wait_event(gpu *g, CUevent there);
 
 /* gpu_trace.c: an event at this point of the stream. */
 void gpu_trace_mark(gpu *g, const gpu_kernel *k, bool before);

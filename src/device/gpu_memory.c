@@ -36,7 +36,7 @@ static status gpu_alloc(device *d, void **out, u64 bytes, const char *what, err 
 static void gpu_release(device *d, void *p) {
     gpu *g = (gpu *)d;
     if (!p || !gpu_enter(g)) return;
-    gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued before memory was released");
+    gpu_ok(g, gpu_wait_stream(g), "what was queued before memory was released");
     gpu_ok(g, g->cu.cuMemFree_v2(addr(p)), "releasing memory");
 }
 
@@ -58,8 +58,7 @@ static void gpu_write(device *d, void *to, const void *from_host, u64 bytes) {
         int pieces = (int)((n + STAGE_BYTES - 1) / STAGE_BYTES), first = (int)(g->n_staged % STAGE_PIECES);
         g->n_staged += (u64)pieces;
         for (int i = 0; i < pieces; i++)
-            if (!gpu_ok(g, g->cu.cuEventSynchronize(g->copied[(first + i) % STAGE_PIECES]),
-                        "an earlier copy to the GPU"))
+            if (!gpu_ok(g, gpu_wait_event(g, g->copied[(first + i) % STAGE_PIECES]), "an earlier copy to the GPU"))
                 return;
 #pragma omp parallel for schedule(static, 1) if (pieces > 1)
         for (int i = 0; i < pieces; i++)
@@ -84,8 +83,7 @@ static void gpu_read(device *d, void *to_host, const void *from, u64 bytes) {
         good = good &&
                gpu_ok(g, g->cu.cuMemcpyDtoHAsync_v2(piece, addr(from) + at, n, g->stream),
                       "a copy of %llu bytes from the GPU", (unsigned long long)bytes) &&
-               gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued (last kernel: %s)",
-                      g->last ? g->last->name : "none");
+               gpu_ok(g, gpu_wait_stream(g), "what was queued (last kernel: %s)", g->last ? g->last->name : "none");
         if (good)
             memcpy((u8 *)to_host + at, piece, n);
         else
@@ -118,8 +116,7 @@ static status first_failure(gpu *g, err *e) {
 static status gpu_finish(device *d, err *e) {
     gpu *g = (gpu *)d;
     if (gpu_enter(g))
-        gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued (last kernel: %s)",
-               g->last ? g->last->name : "none");
+        gpu_ok(g, gpu_wait_stream(g), "what was queued (last kernel: %s)", g->last ? g->last->name : "none");
     return first_failure(g, e);
 }
 
@@ -134,7 +131,7 @@ static void gpu_readback_close(device *d, device_readback *r) {
     gpu *g = (gpu *)d;
     gpu_reply *p = (gpu_reply *)r;
     if (!p) return;
-    if (gpu_enter(g)) gpu_ok(g, g->cu.cuStreamSynchronize(g->stream), "what was queued before results ended");
+    if (gpu_enter(g)) gpu_ok(g, gpu_wait_stream(g), "what was queued before results ended");
     if (p->there) gpu_ok(g, g->cu.cuEventDestroy_v2(p->there), "ending results");
     if (p->r.data) gpu_ok(g, g->cu.cuMemFreeHost(p->r.data), "ending results");
     free(p);
@@ -167,7 +164,7 @@ static void gpu_readback_add(device *d, device_readback *r, u64 at, const void *
 static status gpu_readback_wait(device *d, const device_readback *r, err *e) {
     gpu *g = (gpu *)d;
     if (gpu_enter(g))
-        gpu_ok(g, g->cu.cuEventSynchronize(((const gpu_reply *)r)->there), "what was queued (last kernel: %s)",
+        gpu_ok(g, gpu_wait_event(g, ((const gpu_reply *)r)->there), "what was queued (last kernel: %s)",
                g->last ? g->last->name : "none");
     return first_failure(g, e);
 }

@@ -1,4 +1,6 @@
 #include "kernels/backend.h"
+#include "base/log.h"
+#include "device/comm_nccl.h"
 #include "kernels/context_parallel.h"
 #include "kernels/gpu/gpu.h"
 #include <stdlib.h>
@@ -40,13 +42,31 @@ status backend_open(backend *out, const backend_options *o, err *e) {
     return st == ST_OK ? ST_OK : err_prefix(e, "--device cuda");
 }
 
-status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, err *e) {
+status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, bool nccl,
+                         err *e) {
     const ops *tables[COMM_RANKS_MAX];
-    for (i64 i = 0; i < n; i++) tables[i] = &all[i]->ops;
-    return gpu_comm_open(out, tables, n, units, dim, deadline_s, e);
+    gpu *gpus[COMM_RANKS_MAX];
+    for (i64 i = 0; i < n; i++) tables[i] = &all[i]->ops, gpus[i] = all[i]->gpu;
+    if (nccl) return comm_nccl_open(out, gpus, n, deadline_s, e);
+    err why = {0}, other = {0};
+    status st = gpu_comm_open(out, tables, n, units, dim, deadline_s, &why);
+    if (st == ST_UNSUPPORTED) {
+        st = comm_nccl_open(out, gpus, n, deadline_s, &other);
+        if (st == ST_OK)
+            log_warn("%s: ranks exchange by NCCL instead, whose sums have an order of their own", why.text);
+        else
+            st = err_set(e, ST_UNSUPPORTED, "%s; %s", why.text, other.text);
+    } else if (st != ST_OK) {
+        *e = why;
+    }
+    return st;
 }
 
-reduce_norm_fn backend_reduce_norm(const backend *b) { return b->gpu && b->ops.fused ? gpu_reduce_norm : NULL; }
+i64 backend_ranks_max(const backend *b) { return b->gpu ? GPU_RANKS_MAX : COMM_RANKS_MAX; }
+
+reduce_norm_fn backend_reduce_norm(const backend *b, const comm *c) {
+    return c->peer && b->ops.fused ? gpu_reduce_norm : NULL;
+}
 
 void backend_context_parallel(const backend *b, rank_seams *s) {
     if (b->gpu)

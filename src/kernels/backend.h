@@ -34,10 +34,14 @@ format_speed backend_format_speed(const char *name, weight_format f, bool expert
 /* ST_INPUT: no such name. ST_DEVICE, ST_UNSUPPORTED: as gpu_open(), ops_init_gpu() and ops_init_cpu() say it. The
  * caller ends *out with backend_close(), whatever comes back. */
 status backend_open(backend *out, const backend_options *o, err *e);
-/* The comms of ranks whose backends are all GPUs, out[n]: as gpu_comm_open(). */
-status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, err *e);
-/* How such a comm's sum and the norm behind it go together (tensor_parallel.h); NULL: one after the other. */
-reduce_norm_fn backend_reduce_norm(const backend *b);
+/* The comms of ranks whose backends are all GPUs, out[n]: as gpu_comm_open(), or, if `nccl` is set or they do not reach
+ * each other's memory, which is said, as comm_nccl_open(). */
+status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units, i64 dim, f64 deadline_s, bool nccl,
+                         err *e);
+/* Ranks among which its exchanges go. */
+i64 backend_ranks_max(const backend *b);
+/* How a comm's sum and the norm behind it go together (tensor_parallel.h); NULL: one after the other. */
+reduce_norm_fn backend_reduce_norm(const backend *b, const comm *c);
 /* The seams of a KV cache that is divided among such ranks, or ranks of the host (kernels/context_parallel.h). */
 void backend_context_parallel(const backend *b, rank_seams *s);
 /* After the weights that it prepared. One that is all zeros is allowed. */

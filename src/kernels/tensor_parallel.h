@@ -13,7 +13,7 @@ typedef void (*reduce_norm_fn)(const ops *o, comm *c, const norm_args *norm, def
 typedef struct {
     comm *c;                             /* moves the data */
     reduce_norm_fn reduce_norm;          /* NULL: the sum, then the norm */
-    i64 kv_ranks;                        /* that divide the KV cache; of a slice that is alone more than c has */
+    i64 kv_ranks;                        /* that divide the KV cache; of a slice more than c has */
     i64 vocab_first[COMM_RANKS_MAX + 1]; /* where each rank's share of the vocabulary begins; the last: where it ends */
 } tensor_parallel;
 

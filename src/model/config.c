@@ -525,6 +525,11 @@ status model_config_split(model_config *c, i64 ranks, i64 rank, const char *opti
     return ST_OK;
 }
 
+void model_config_slice_rank(model_config *c, i64 rank) {
+    c->rank = rank;
+    c->vocab_first = rank * c->vocab_held; /* all have as many ids as the first, wherever the whole would be cut */
+}
+
 /* ---- YaRN ---- */
 
 /* The attention temperature of YaRN, section 3.4. */

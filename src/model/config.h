@@ -35,9 +35,9 @@ typedef struct {
     i64 eos[MODEL_EOS_MAX];  /* config.json's and generation_config.json's */
     int n_eos;
     /* Tensor parallelism: heads, widths of feed-forward layers and vocab_held above are what rank `rank` of `ranks`
-     * holds; 1: the whole model. alone: the others do not exist (--tp-slice): ids are taken modulo vocab_held. */
-    i64 ranks, rank;
-    bool alone;
+     * holds; 1: the whole model. slice: the first so many of them exist (--tp-slice), and of the vocabulary what they
+     * hold; 0: all do. */
+    i64 ranks, rank, slice;
 } model_config;
 
 /* Reads DIR/config.json and, when present, DIR/generation_config.json. */
@@ -51,6 +51,11 @@ status model_config_override(model_config *c, const char *assignment, err *e);
 /* From here on c describes what rank `rank` of `ranks` holds: its share of the heads, of every feed-forward layer's
  * width and of the vocabulary; router, q_a and kv_a whole. ST_INPUT says what cannot be divided by `option`. */
 status model_config_split(model_config *c, i64 ranks, i64 rank, const char *option, err *e);
+
+/* The same for rank `rank` of a slice, of which c describes the first. */
+void model_config_slice_rank(model_config *c, i64 rank);
+/* Ids that exist; a larger one is taken modulo their number. */
+static inline i64 model_vocab_there(const model_config *c) { return c->slice ? c->slice * c->vocab_held : c->vocab; }
 
 /* The softmax scale (nope + rope)^-1/2 * m^2 with m = 0.1 * mscale_all_dim * ln(factor) + 1. */
 f64 model_softmax_scale(const model_config *c);

@@ -313,7 +313,7 @@ static void mark_logits(model *m, i64 n) {
 void model_draw(model *m, const model_batch *b) {
     const rank_seams *r = m->o->ranks;
     const bool whole = r && r->head;
-    const i64 vocab = model_drawn_vocab(m->c);
+    const i64 vocab = model_vocab_there(m->c);
     const row_range own = model_drawn_rows(m, b->n_out);
     if (!b->draws) return mark_logits(m, b->n_out);
     if (whole) r->head(m->o, m->logits, b->n_out, m->whole);
@@ -336,7 +336,7 @@ void model_draw(model *m, const model_batch *b) {
 
 void model_logprobs(model *m, const model_batch *b) {
     const bool whole = m->o->ranks && m->o->ranks->head;
-    const i64 vocab = model_drawn_vocab(m->c);
+    const i64 vocab = model_vocab_there(m->c);
     const row_range own = model_drawn_rows(m, b->n_out);
     if (own.from == own.to) return;
     m->o->logprobs(m->o, &(logprobs_args){.logits = whole ? m->whole : m->logits,

@@ -36,7 +36,7 @@ static u64 workspace_of_form(const model *m, i64 rows) {
                          .rope = c->rope,
                          .kv_type = m->lim.kv_type,
                          .pages_stride = m->lim.seq_pages};
-    const i64 drawn = drawn_most(m), vocab = model_drawn_vocab(c);
+    const i64 drawn = drawn_most(m), vocab = model_vocab_there(c);
     sample_args s = {.n = drawn, .vocab = vocab};
     logprobs_args p = {.n = drawn, .vocab = vocab, .n_top = LOGPROBS_TOP};
     u64 need = m->o->mla_decode_workspace(m->o, &d), draws = m->o->sample_workspace(m->o, &s),
@@ -112,7 +112,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->deferred.squares, (u64)DEFERRED_ROWS * DEFERRED_PARTS, sizeof(f32), "sums of squares"},
         {&m->tables, tables_bytes(l), 1, "a batch's tables"},
         {&m->logits, (u64)l->logit_rows * (u64)c->vocab_held, sizeof(f32), "logits"},
-        {&m->whole, m->o->ranks && m->o->ranks->head ? (u64)(drawn_most(m) * model_drawn_vocab(c)) : 0, sizeof(f32),
+        {&m->whole, m->o->ranks && m->o->ranks->head ? (u64)(drawn_most(m) * model_vocab_there(c)) : 0, sizeof(f32),
          "logits"},
         {&m->logprobs, (u64)l->logit_rows * (1 + LOGPROBS_TOP), sizeof(f32), "log-probabilities"},
         {&m->top_ids, (u64)l->logit_rows * LOGPROBS_TOP, sizeof(i32), "log-probabilities"},

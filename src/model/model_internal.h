@@ -76,9 +76,6 @@ static inline row_range model_drawn_rows(const model *m, i64 n) {
     return r && r->head ? comm_rows(n, r->ranks, r->rank) : (row_range){0, n};
 }
 
-/* Tokens of a row that is drawn from: a share that is alone has no others. */
-static inline i64 model_drawn_vocab(const model_config *c) { return c->alone ? c->vocab_held : c->vocab; }
-
 /* Are the wanted rows all rows, in order? */
 bool model_wants_all(const model_batch *b);
 /* The launches of a batch whose tables are on the device, up to the wanted rows' logits; its first n_abs rows are in

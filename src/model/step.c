@@ -42,12 +42,12 @@ static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
 }
 
 /* Logits of rows [from, to), of a share of the vocabulary: to their places in the whole one. Those that nobody has, of
- * a share that is alone, can never be chosen. */
+ * a slice, can never be chosen. */
 static void read_share(model *m, const model_batch *b, i64 from, i64 to) {
     const model_config *c = m->c;
     for (i64 row = from; row < to; row++) {
         f32 *out = b->logits + row * c->vocab;
-        for (i64 id = c->vocab_held; c->alone && id < c->vocab; id++) out[id] = -INFINITY;
+        for (i64 id = model_vocab_there(c); !c->rank && id < c->vocab; id++) out[id] = -INFINITY;
         m->mem.dev->read(m->mem.dev, out + c->vocab_first, m->logits + row * c->vocab_held,
                          (u64)c->vocab_held * sizeof(f32));
     }
@@ -101,7 +101,7 @@ static void send_results(model *m, const model_batch *b) {
 
 static status queue(model *m, const model_batch *b, err *e) {
     i64 n_abs;
-    u64 bytes = tables_fill(&m->lim, b, m->c->alone ? m->c->vocab_held : m->c->vocab, &m->tables_host, &n_abs);
+    u64 bytes = tables_fill(&m->lim, b, model_vocab_there(m->c), &m->tables_host, &n_abs);
     m->mem.dev->write(m->mem.dev, m->tables_dev.bad_logits, m->tables_host.bad_logits, bytes);
     status st = run_step(m, b, n_abs, e);
     if (st != ST_OK) return st;

@@ -26,7 +26,7 @@ batch_tables tables_at(const model_limits *l, void *block);
 /* ST_LIMIT if the batch exceeds the plan or its spans do not fit together. */
 status tables_check(const model_limits *l, const model_batch *b, err *e);
 /* Fills t for a batch that was checked. Returns the bytes to send, from t->bad_logits on; *n_abs: tokens in decode
- * form. Ids are taken modulo `ids`: a share of a vocabulary that is alone embeds any id. */
+ * form. Ids are taken modulo `ids`: a slice (config.h) has not all of them. */
 u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids, batch_tables *t, i64 *n_abs);
 
 #endif

@@ -31,6 +31,9 @@ struct seq {
     i32 *bad;      /* [rows] */
 };
 
+/* Ranks that exchange, with those that a slice plays. */
+static i64 ranks_meant(const engine_options *o) { return max_i64(o->tp && o->tp_slice ? o->tp_slice : o->tp, 1); }
+
 /* Options of one kind of device that were given for another. */
 static status check_device_options(const engine_options *o, const char *name, bool on_gpu, err *e) {
     if (o->eager && !on_gpu) return err_set(e, ST_INPUT, "--disable-cuda-graph is for --device cuda");
@@ -38,12 +41,17 @@ static status check_device_options(const engine_options *o, const char *name, bo
     if (o->tuned && !on_gpu) return err_set(e, ST_INPUT, "--tuned is for --device cuda");
     if (o->cpu_mask && strcmp(name, "cpu")) return err_set(e, ST_INPUT, "--cpu-mask is for --device cpu");
     if (o->gpus && (!on_gpu || o->tp < 2)) return err_set(e, ST_INPUT, "--gpus is for --device cuda with --tp");
+    if (o->nccl && (!on_gpu || (o->tp < 2 && !(o->tp && o->tp_slice))))
+        return err_set(e, ST_INPUT, "--disable-custom-all-reduce is for --device cuda with --tp: leave it out");
     if (o->tp > 1 && on_gpu && name[4])
         return err_set(e, ST_INPUT, "--device %s with --tp: --gpus says which GPUs", name);
-    if (o->tp > 1 && o->tp_slice > 1) return err_set(e, ST_INPUT, "--tp and --tp-slice do not go together");
-    if (o->dcp > 1 && o->dcp != (o->tp == 1 && o->tp_slice > 1 ? o->tp_slice : max_i64(o->tp, 1)))
-        return err_set(e, ST_INPUT, "--dcp %lld with --tp %lld: all ranks divide the KV cache among them, or none does",
-                       (long long)o->dcp, (long long)max_i64(o->tp, 1));
+    if (o->tp_slice && o->tp > o->tp_slice)
+        return err_set(e, ST_INPUT, "--tp %lld with --tp-slice %lld: so many of the slice's ranks do not exist",
+                       (long long)o->tp, (long long)o->tp_slice);
+    if (o->dcp > 1 && o->dcp != ranks_meant(o))
+        return err_set(e, ST_INPUT,
+                       "--dcp %lld with --tp%s %lld: all ranks divide the KV cache among them, or none does",
+                       (long long)o->dcp, o->tp && o->tp_slice ? "-slice" : "", (long long)ranks_meant(o));
     if (o->dcp > 1 && o->deterministic)
         return err_set(e, ST_UNSUPPORTED,
                        "--deterministic with --dcp %lld: how a sequence's sums round would hang on "
@@ -122,6 +130,7 @@ static status choose_backend(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK)
         st = ranks_open(&g->ranks, &g->config, n, o->tp == 1 && o->tp_slice > 1,
                         o->dist_timeout > 0 ? o->dist_timeout : COMM_DEADLINE_S, e);
+    g->ranks.nccl = o->nccl;
     g->ranks.threads_each = n > 1 ? (int)max_i64(omp_get_max_threads() / n, 1) : (int)o->threads;
     if (st == ST_OK) st = bind_ranks(g, o, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_backend, &w, e);
@@ -194,11 +203,11 @@ static f64 pages_that_fit(const engine *g, const engine_options *o) {
 }
 
 static status choose_kv_ranks(engine *g, const engine_options *o, err *e) {
-    const kv_layout_wish w = {.ranks = g->ranks.n,
+    const kv_layout_wish w = {.ranks = ranks_meant(o),
                               .asked = o->dcp,
                               .gpus = engine_backend(g)->gpu,
                               .deterministic = o->deterministic,
-                              .divisible = ranks_can_divide_kv(&g->ranks),
+                              .divisible = ranks_can_divide_kv(&g->ranks, ranks_meant(o)),
                               .wanted = o->kv_tokens ? o->kv_tokens : o->context * max_i64(o->max_running, 1),
                               .room = (i64)pages_that_fit(g, o) * KV_PAGE};
     char why[160];
@@ -294,7 +303,7 @@ static status slice(engine *g, const engine_options *o, err *e) {
     if (!o->tp_slice) return ST_OK;
     if (!o->load_format || strcmp(o->load_format, "dummy"))
         return err_set(e, ST_INPUT, "--tp-slice %lld needs --load-format dummy", (long long)o->tp_slice);
-    g->config.alone = o->tp_slice > 1;
+    g->config.slice = o->tp_slice > 1 ? max_i64(o->tp, 1) : 0;
     return model_config_split(&g->config, o->tp_slice, 0, "--tp-slice", e);
 }
 
@@ -327,10 +336,11 @@ static void write_plan(engine *g, f64 seconds) {
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[64] = "", experts[32] = "", each[24] = "";
     char nodes[160], divided[48] = "";
     if (g->config.experts) snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
-    if (g->config.alone)
-        snprintf(share, sizeof share, "slice 1 of %lld, %sdummy; ", (long long)g->config.ranks,
-                 g->ranks.of[0].comm ? "exchanging with itself, " : "");
-    if (g->ranks.n > 1) snprintf(share, sizeof share, "%lld ranks; ", (long long)g->ranks.n);
+    if (g->config.slice)
+        snprintf(share, sizeof share, "slice %lld of %lld, %sdummy; ", (long long)g->config.slice,
+                 (long long)g->config.ranks, g->ranks.n == 1 && g->ranks.of[0].comm ? "exchanging with itself, " : "");
+    else if (g->ranks.n > 1)
+        snprintf(share, sizeof share, "%lld ranks; ", (long long)g->ranks.n);
     if (g->ranks.n > 1) snprintf(each, sizeof each, " a rank");
     if (g->lim.kv.ranks > 1) snprintf(divided, sizeof divided, ", its pages divided among them");
     snprintf(g->plan, sizeof g->plan,

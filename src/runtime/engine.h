@@ -30,12 +30,13 @@ typedef struct {
     const char *gpus;      /* "0,1": the GPU of each rank; NULL: the first ones */
     const char *numa_node; /* "0,0,1,1": the NUMA node that each rank is bound to, or "0" for all; NULL: none */
     f64 dist_timeout;      /* seconds that a rank may wait for another; 0: 60 */
-    i64 tp_slice;          /* T > 1: what one of T GPUs holds, of dummy weights; 0, 1: the whole model */
-    bool disable_fused;    /* a GPU: one operation after the other, none of kernels/fused.h */
-    bool eager;            /* a GPU: decode steps are not recorded as graphs */
-    bool deterministic;    /* equal requests get equal bits, alone and among others: always so on ref and cpu */
-    bool profile;          /* times every kernel (a GPU only): engine_profile() */
-    bool verify;           /* scan quantization scales */
+    i64 tp_slice;       /* T > 1: what the first of T GPUs hold (tp of them), of dummy weights; 0, 1: the whole model */
+    bool disable_fused; /* a GPU: one operation after the other, none of kernels/fused.h */
+    bool nccl;          /* ranks on GPUs exchange by NCCL, not by kernels of ours */
+    bool eager;         /* a GPU: decode steps are not recorded as graphs */
+    bool deterministic; /* equal requests get equal bits, alone and among others: always so on ref and cpu */
+    bool profile;       /* times every kernel (a GPU only): engine_profile() */
+    bool verify;        /* scan quantization scales */
     /* For a scheduler (runtime/scheduler.h); 0: the engine serves one sequence after the other. */
     i64 max_running; /* most sequences that run at a time */
     i64 kv_tokens;   /* tokens of the KV pool; 0: as many as mem_fraction leaves, but no more than max_running

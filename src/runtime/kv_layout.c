@@ -9,7 +9,7 @@ i64 kv_layout_choose(const kv_layout_wish *w, char why[160]) {
     int n = snprintf(why, 160, divide ? "KV cache: the ranks divide it" : "KV cache: every rank has all of it");
     if (!can)
         n += snprintf(why + n, (size_t)(160 - n), ", because of %s",
-                      w->deterministic ? "--deterministic" : "rows of other than multiples of 16 bytes");
+                      w->deterministic ? "--deterministic" : "NCCL, or rows of other than multiples of 16 bytes");
     else if (w->wanted)
         n += snprintf(why + n, (size_t)(160 - n), ": %lld tokens are wanted, %s than the %lld that fit each",
                       (long long)w->wanted, divide ? "more" : "not more", (long long)w->room);

@@ -103,7 +103,10 @@ status ranks_open(ranks *r, const model_config *c, i64 n, bool meet, f64 deadlin
     for (i64 i = 0; st == ST_OK && i < n; i++) {
         r->of[i].index = i;
         r->of[i].config = *c;
-        if (n > 1) st = model_config_split(&r->of[i].config, n, i, "--tp", e);
+        if (c->slice)
+            model_config_slice_rank(&r->of[i].config, i);
+        else if (n > 1)
+            st = model_config_split(&r->of[i].config, n, i, "--tp", e);
     }
     if (st != ST_OK || (n == 1 && !meet)) return st;
     comm *ends[COMM_RANKS_MAX];
@@ -143,29 +146,40 @@ status ranks_connect(ranks *r, err *e) {
     if (on_gpus && c->hidden % 8)
         return err_set(e, ST_UNSUPPORTED, "ranks on GPUs exchange rows of a multiple of 8 values, not of %lld",
                        (long long)c->hidden);
-    status st = on_gpus ? backend_comm_open(ends, all, r->n, exchange_units(r), c->hidden, r->deadline_s, e) : ST_OK;
+    status st = ST_OK;
+    if (on_gpus) st = backend_comm_open(ends, all, r->n, exchange_units(r), c->hidden, r->deadline_s, r->nccl, e);
     for (i64 i = 0; st == ST_OK && i < r->n; i++) {
         rank *k = &r->of[i];
         k->data = ends[i];
         k->split.c = k->data;
         for (i64 p = 0; p < r->n; p++) k->split.vocab_first[p] = r->of[p].config.vocab_first;
-        k->split.vocab_first[r->n] = c->alone ? c->vocab_held : c->vocab;
-        k->split.reduce_norm = backend_reduce_norm(&k->backend);
+        k->split.vocab_first[r->n] = model_vocab_there(c);
+        k->split.reduce_norm = backend_reduce_norm(&k->backend, k->data);
         k->seams = tensor_parallel_seams(&k->split);
         k->backend.ops.ranks = &k->seams;
     }
     return st;
 }
 
-bool ranks_can_divide_kv(const ranks *r) {
+bool ranks_can_divide_kv(const ranks *r, i64 kv_ranks) {
     const model_config *c = &r->of[0].config;
-    return !r->of[0].backend.gpu || (c->kv_lora % 8 == 0 && c->rope % 8 == 0);
+    const backend *b = &r->of[0].backend;
+    const comm *data = r->of[0].data;
+    if (!b->gpu || !data) return true;
+    return data->peer && kv_ranks <= backend_ranks_max(b) && c->kv_lora % 8 == 0 && c->rope % 8 == 0;
 }
 
 status ranks_divide_kv(ranks *r, i64 kv_ranks, err *e) {
     const model_config *c = &r->of[0].config;
     if (kv_ranks < 2) return ST_OK;
-    if (!ranks_can_divide_kv(r))
+    if (r->of[0].backend.gpu && !r->of[0].data->peer)
+        return err_set(e, ST_UNSUPPORTED,
+                       "--dcp %lld: GPUs that divide the KV cache read each other's memory, which NCCL is no way to",
+                       (long long)kv_ranks);
+    if (kv_ranks > backend_ranks_max(&r->of[0].backend))
+        return err_set(e, ST_UNSUPPORTED, "--dcp %lld on %s: at most %lld", (long long)kv_ranks,
+                       r->of[0].backend.device->name, (long long)backend_ranks_max(&r->of[0].backend));
+    if (!ranks_can_divide_kv(r, kv_ranks))
         return err_set(
             e, ST_UNSUPPORTED,
             "--dcp on GPUs takes a kv_lora_rank and a qk_rope_head_dim of a multiple of 8, not %lld and %lld",

@@ -36,14 +36,15 @@ typedef struct {
     rank *of;         /* [n] */
     int threads_each; /* of the host, for each rank's arithmetic; 0: all */
     f64 deadline_s;
+    bool nccl;  /* GPUs exchange by it alone; for ranks_connect() */
     bool bound; /* each to its node */
     rank_threads *threads;
 } ranks;
 
-/* n <= COMM_RANKS_MAX ranks without backend and model, whose configs are c's shares. deadline_s: the longest that one
- * may wait for another in an exchange. meet: one rank, too, exchanges, with itself: a slice (c->alone) as it runs among
- * others. ST_INPUT: the model cannot be divided so (model_config_split). End with
- * ranks_close(), whatever was returned; it closes models, backends and comms. */
+/* n <= COMM_RANKS_MAX ranks without backend and model, whose configs are c's shares, or the first n of a slice
+ * (c->slice is n). deadline_s: the longest that one may wait for another in an exchange. meet: one rank, too,
+ * exchanges, with itself: a slice as it runs among others. ST_INPUT: the model cannot be divided so
+ * (model_config_split). End with ranks_close(), whatever was returned; it closes models, backends and comms. */
 status ranks_open(ranks *r, const model_config *c, i64 n, bool meet, f64 deadline_s, err *e);
 void ranks_close(ranks *r);
 
@@ -60,9 +61,9 @@ status ranks_each(ranks *r, rank_fn fn, void *ud, err *e);
 /* Once all backends are open: from here on they exchange what they compute. */
 status ranks_connect(ranks *r, err *e);
 /* Then, before models are planned: so many of them divide the KV cache's pages (kernels/context_parallel.h), 1: none
- * do. ST_UNSUPPORTED: these cannot. */
+ * do. ST_UNSUPPORTED: these cannot, or GPUs exchange by NCCL. */
 status ranks_divide_kv(ranks *r, i64 kv_ranks, err *e);
-bool ranks_can_divide_kv(const ranks *r);
+bool ranks_can_divide_kv(const ranks *r, i64 kv_ranks);
 
 /* Has every exchange so far been one? Else why not, whoever failed. For a rank_fn. */
 status rank_finish(rank *self, err *e);

@@ -10,6 +10,7 @@ extern "C" {
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <functional>
 #include <map>
 #include <omp.h>
 #include <sched.h>
@@ -625,8 +626,9 @@ static bool points_elsewhere(CUcontext c, const void *args, size_t bytes) {
 struct launch {
     cuda_launch how; /* its attributes are gone */
     int cluster;
-    CUfunction f;
+    CUfunction f; /* NULL: `call`, of another library */
     std::vector<char> args;
+    std::function<void()> call = {};
 };
 struct CUgraph_st {
     std::vector<launch> all;
@@ -693,6 +695,16 @@ extern "C" CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void
         return 0;
     }
     return launch_now(c, (int)n, f, parameters[0]);
+}
+
+/* For fake_nccl.cc: queues a call of its own. */
+extern "C" CUresult emu_queue(CUstream s, std::function<void()> *call) {
+    if (!s || !current || s->of != current) return CUDA_ERROR_INVALID_HANDLE;
+    if (s->capturing)
+        s->capturing->all.push_back({{}, 1, nullptr, {}, *call});
+    else
+        (*call)();
+    return 0;
 }
 
 extern "C" CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name) {
@@ -845,7 +857,10 @@ CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
     if (CUresult r = fault()) return r;
     if (!current || s->of != current) return CUDA_ERROR_INVALID_HANDLE;
     for (launch &l : ((CUgraph)x)->all)
-        if (launch_now(&l.how, l.cluster, l.f, l.args.data())) return 1;
+        if (!l.f)
+            l.call();
+        else if (launch_now(&l.how, l.cluster, l.f, l.args.data()))
+            return 1;
     return 0;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int v) { return v > SHARED; }

@@ -1,7 +1,8 @@
-/* Ranks on emulated GPUs (EMU_GPUS=8): exchanges over peer memory by themselves: the sum, in the order of the ranks,
- * whatever the sizes, a matrix divided by rows instead of by columns, gathers, and the others; ranks that stay away;
- * nano and a random model divided among two and four, recorded and launch by launch; and what is refused. With
- * RANKS_OF_ONE_GPU=1 on a machine with a real GPU: the exchanges between parts of it, and nothing else. */
+/* Ranks on emulated GPUs (EMU_GPUS=8): exchanges over peer memory by themselves: the sum, in the order of the
+ * ranks, whatever the sizes, a matrix divided by rows instead of by columns, gathers, and the others; ranks that
+ * stay away; nano and a random model divided among two and four, recorded and launch by launch; the same by a fake
+ * NCCL; and what is refused. With RANKS_OF_ONE_GPU=1 on a machine with a real GPU: the exchanges between parts of
+ * it, and nothing else; with REAL_GPUS=N on one with N of them: those between them, by NCCL, too. */
 #include "unit.h"
 
 #include "base/log.h"
@@ -69,11 +70,20 @@ static status sum_on(rank *k, void *ud, err *e) {
     return st;
 }
 
+static bool by_nccl; /* the fake one (fake_nccl.cc), or that of a machine with GPUs */
+
+/* REAL_GPUS=N: on so many of a machine. */
+static i64 ranks_most(void) {
+    const char *text = getenv("REAL_GPUS");
+    return text ? min_i64(atoi(text), RANKS_MOST) : RANKS_MOST;
+}
+
 static status on_gpus(i64 n, f64 deadline_s, rank_fn fn, void *ud, err *e) {
     ranks r;
     const model_config c = {
         .n_heads = n, .inter_dense = n, .inter_expert = n, .vocab = n, .ranks = 1, .hidden = VALUES / 64};
     status st = ranks_open(&r, &c, n, false, deadline_s, e);
+    r.nccl = by_nccl;
     if (st == ST_OK) st = ranks_each(&r, open_gpu, &r, e);
     if (st == ST_OK) st = ranks_connect(&r, e);
     if (st == ST_OK) st = ranks_each(&r, fn, ud, e);
@@ -88,7 +98,7 @@ static status sum_over(i64 n, f64 deadline_s, const sums *s, err *e) {
 static void sums_are_in_order(void **state) {
     (void)state;
     static const i64 sizes[] = {4, 8, 252, 1024, 8192, 8196, 7168, SUM_MOST};
-    for (i64 n = 2; n <= RANKS_MOST; n *= 2)
+    for (i64 n = 2; n <= ranks_most(); n *= 2)
         for (size_t i = 0; i < COUNT_OF(sizes); i += n < 8 ? 1 : 3) {
             const sums s = {.n = sizes[i], .rounds = n < 8 ? 5 : 2, .away = -1};
             err e = {0};
@@ -96,14 +106,21 @@ static void sums_are_in_order(void **state) {
         }
 }
 
+static void stays_away(const char *text) {
+    const i64 n = min_i64(3, ranks_most());
+    char full[64];
+    err e = {0};
+    assert_int_equal(sum_over(n, 0.3, &(sums){.n = 3000, .rounds = 2, .away = 1}, &e), ST_DEVICE);
+    if (!strstr(e.text, text)) fail_msg("\"%s\"", e.text);
+    assert_int_equal(sum_over(n, 60, &(sums){.n = 3000, .rounds = 2, .away = n - 1, .cancels = true}, &e), ST_IO);
+    snprintf(full, sizeof full, "rank %lld: its disk is full", (long long)n - 1);
+    assert_string_equal(e.text, full);
+}
+
 static void a_rank_stays_away(void **state) {
     (void)state;
-    err e = {0};
     f64 start = now_s();
-    assert_int_equal(sum_over(3, 0.3, &(sums){.n = 3000, .rounds = 2, .away = 1}, &e), ST_DEVICE);
-    if (!strstr(e.text, "rank 1 did not come to an exchange within 0.3 s")) fail_msg("\"%s\"", e.text);
-    assert_int_equal(sum_over(3, 60, &(sums){.n = 3000, .rounds = 2, .away = 2, .cancels = true}, &e), ST_IO);
-    assert_string_equal(e.text, "rank 2: its disk is full");
+    stays_away("rank 1 did not come to an exchange within 0.3 s");
     assert_true(now_s() - start < 30);
 }
 
@@ -151,15 +168,15 @@ static status blocks_on(rank *k, void *ud, err *e) {
 static void blocks_arrive(void **state) {
     (void)state;
     err e = {0};
-    for (i64 n = 2; n <= RANKS_MOST; n += 3)
+    for (i64 n = 2; n <= ranks_most(); n += 3)
         if (on_gpus(n, 60, blocks_on, NULL, &e) != ST_OK) fail_msg("%lld ranks: %s", (long long)n, e.text);
 }
 
 /* Byte k of what rank `from` has for rank `to`. */
 static u8 byte_of(i64 round, i64 from, i64 to, i64 k) { return (u8)(round * 31 + from * 7 + to * 3 + k); }
 
-/* Exchanges that read the others' memory, in turns, of whatever size. What was shown is overwritten right behind each:
- * nobody may still be reading it. */
+/* The other exchanges, which read the others' memory, in turns, of whatever size. What was shown is overwritten right
+ * behind each: nobody may still be reading it. */
 static status reads_on(rank *k, void *ud, err *e) {
     enum { ROUNDS = 4, MOST = 400000, SUMS_MOST = 1000 };
     static const u64 sizes[ROUNDS] = {1, 4, 16, 2};
@@ -236,10 +253,10 @@ static status reads_on(rank *k, void *ud, err *e) {
     return st == ST_OK ? rank_finish(k, e) : st;
 }
 
-static void peers_are_read(void **state) {
+static void others_arrive(void **state) {
     (void)state;
     err e = {0};
-    for (i64 n = 2; n <= RANKS_MOST; n += 3)
+    for (i64 n = 2; n <= ranks_most(); n += 3)
         if (on_gpus(n, 20, reads_on, NULL, &e) != ST_OK) fail_msg("%lld ranks: %s", (long long)n, e.text);
 }
 
@@ -317,7 +334,7 @@ static status norms_on(rank *k, void *ud, err *e) {
 static void sum_and_norm_in_one(void **state) {
     (void)state;
     err e = {0};
-    for (i64 n = 2; n <= 4; n += 2)
+    for (i64 n = 2; n <= min_i64(4, ranks_most()); n += 2)
         if (on_gpus(n, 60, norms_on, NULL, &e) != ST_OK) fail_msg("%lld ranks: %s", (long long)n, e.text);
 }
 
@@ -358,6 +375,25 @@ static void divided(const char *dir, const random_model *m, i64 tp, const char *
     free(again), free(all), free(one), free(ref);
 }
 
+/* Two ranks of a slice of four have the vocabulary of two, and where the KV cache is divided by four they play the two
+ * that are missing: each part is merged twice, which changes nothing but the rounding. */
+static void slice_of_four(const char *dir, const random_model *m) {
+    engine_options o = {.device = "cuda", .load_format = "dummy", .tp = 2, .tp_slice = 4};
+    const i64 there = m->vocab / 4 * 2;
+    f32 *whole = logits_of(dir, m, o, true);
+    for (i64 i = 0; i < TOKENS * m->vocab; i++)
+        if (isfinite(whole[i]) != (i % m->vocab < there)) fail_msg("logit %lld is %g", (long long)i, (f64)whole[i]);
+    o.eager = true;
+    f32 *again = logits_of(dir, m, o, true);
+    same("two ranks of four, launch by launch", again, whole, m->vocab);
+    o.dcp = 4;
+    f32 *divided = logits_of(dir, m, o, true);
+    for (i64 i = 0; i < TOKENS * m->vocab; i++)
+        if (!isfinite(whole[i])) whole[i] = divided[i] = 0;
+    near(m, "two ranks of four that divide the KV cache", divided, whole, 0.04);
+    free(whole), free(again), free(divided);
+}
+
 static void models_divided(void **state) {
     (void)state;
     const random_model nano = {.name = "nano", .vocab = 2048};
@@ -392,10 +428,54 @@ static void models_divided(void **state) {
     assert_true(random_model_write(&four, 31, dir, NULL));
     divided(dir, &four, 4, "0,1,0,1");
     divided_kv(dir, &four, 4, "0,1,0,1");
+    slice_of_four(dir, &four);
     draws_agree("one GPU", dir, (engine_options){.device = "cuda"}, 0);
     draws_agree("four GPUs", dir, (engine_options){.device = "cuda", .tp = 4}, 0);
     draws_agree("two parts of a GPU", dir, (engine_options){.device = "cuda", .tp = 2, .gpus = "2,2"}, 0.04);
     random_model_remove(dir);
+}
+
+/* The same exchanges by NCCL: it names who is late. Its own sums have another order: they are the fake one's alone. */
+static void nccl_exchanges(void **state) {
+    f64 start = now_s();
+    by_nccl = true;
+    if (!getenv("REAL_GPUS")) sums_are_in_order(state);
+    blocks_arrive(state);
+    others_arrive(state);
+    stays_away("rank 1 did not come to an exchange (NCCL) within 0.3 s");
+    by_nccl = false;
+    assert_true(now_s() - start < 60);
+}
+
+static void nccl_fails(void **state) {
+    (void)state;
+    err e = {0};
+    by_nccl = true;
+    setenv("FAKE_NCCL", "fail 2", 1);
+    assert_int_equal(sum_over(2, 60, &(sums){.n = 3000, .rounds = 3, .away = -1}, &e), ST_DEVICE);
+    if (!strstr(e.text, "NCCL on GPU 1: ncclAllReduce: internal error")) fail_msg("\"%s\"", e.text);
+    unsetenv("FAKE_NCCL");
+    by_nccl = false;
+}
+
+static void nccl_models(void **state) {
+    (void)state;
+    const random_model nano = {.name = "nano", .vocab = 2048};
+    engine_options o = {.device = "cuda", .tp = 2, .nccl = true};
+    f32 *ref = logits_of("models/nano", &nano, (engine_options){.device = "ref"}, false);
+    f32 *all = logits_of("models/nano", &nano, o, true), *prompt = logits_of("models/nano", &nano, o, false);
+    o.eager = true;
+    f32 *again = logits_of("models/nano", &nano, o, true);
+    near(&nano, "ranks by NCCL", all, ref, 0.04);
+    near(&nano, "a prompt by NCCL", prompt, ref, 0.04);
+    same("another run by NCCL, launch by launch", all, again, nano.vocab);
+    setenv("EMU_NO_PEERS", "1", 1);
+    o.nccl = false; /* who cannot reach the other's memory goes to it by itself */
+    f32 *apart = logits_of("models/nano", &nano, o, true);
+    same("GPUs that do not reach each other's memory", apart, all, nano.vocab);
+    unsetenv("EMU_NO_PEERS");
+    draws_agree("nano by NCCL", "models/nano", (engine_options){.device = "cuda", .tp = 2, .nccl = true}, 0.09);
+    free(ref), free(all), free(prompt), free(again), free(apart);
 }
 
 static void refused(engine_options o, const char *text) {
@@ -414,21 +494,43 @@ static void what_is_refused(void **state) {
     refused((engine_options){.tp = 2, .gpus = "0,1,2"}, "--gpus 0,1,2: 2 numbers");
     refused((engine_options){.tp = 2, .gpus = "0,x"}, "--gpus 0,x: 2 numbers");
     refused((engine_options){.tp = 2, .gpus = "1,1,1"}, "--gpus 1,1,1: 2 numbers");
+    refused((engine_options){.tp = 4, .tp_slice = 2, .load_format = "dummy"}, "--tp 4 with --tp-slice 2: ");
+    refused((engine_options){.tp = 1, .tp_slice = 2, .dcp = 4, .load_format = "dummy"}, "--dcp 4 with --tp-slice 2: ");
     refused((engine_options){.gpus = "1"}, "--gpus is for --device cuda with --tp");
     refused((engine_options){.tp = 2, .device = "cuda:1"}, "--device cuda:1 with --tp: --gpus says which");
+    refused((engine_options){.nccl = true}, "--disable-custom-all-reduce is for --device cuda with --tp");
+    refused((engine_options){.nccl = true, .tp = 2, .gpus = "1,1"}, "ranks 0 and 1 have parts of GPU 1: NCCL takes a");
+    refused((engine_options){.nccl = true, .tp = 2, .dcp = 2}, "--dcp 2: GPUs that divide the KV cache read");
+    setenv("FAKE_NCCL", "start", 1);
+    refused((engine_options){.nccl = true, .tp = 2}, "NCCL does not start on 2 GPUs: unhandled error");
+    setenv("FAKE_NCCL", "slow", 1);
+    refused((engine_options){.nccl = true, .tp = 2, .dist_timeout = 0.1}, "NCCL did not start within 0.1 s");
+    sleep(2); /* that it came back later is nobody's concern */
+    unsetenv("FAKE_NCCL");
+    setenv("MOONLET_NCCL", "libc.so.6", 1);
+    refused((engine_options){.nccl = true, .tp = 2}, "NCCL: libc.so.6 has no ncclGetVersion");
+    setenv("MOONLET_NCCL", "libnone.so", 1);
+    refused((engine_options){.nccl = true, .tp = 2}, "no NCCL: libnone.so: cannot open");
     setenv("EMU_FILLED", "1", 1);
     refused((engine_options){.tp = 2}, "rank 1: weights of 11.6 MB, a KV cache of");
     unsetenv("EMU_FILLED");
     setenv("EMU_NO_PEERS", "1", 1);
-    refused((engine_options){.tp = 2}, "rank 0: GPU 0 (emulated GPU) cannot reach the memory of GPU 1");
+    refused((engine_options){.tp = 2},
+            "rank 0: GPU 0 (emulated GPU) cannot reach the memory of GPU 1 (emulated GPU): no peer access; no NCCL: ");
     unsetenv("EMU_NO_PEERS");
 }
 
 int main(void) {
     const struct CMUnitTest exchanges[] = {cmocka_unit_test(sums_are_in_order), cmocka_unit_test(blocks_arrive),
-                                           cmocka_unit_test(peers_are_read), cmocka_unit_test(sum_and_norm_in_one),
+                                           cmocka_unit_test(others_arrive), cmocka_unit_test(sum_and_norm_in_one),
                                            cmocka_unit_test(a_rank_stays_away)};
-    const struct CMUnitTest models[] = {cmocka_unit_test(models_divided), cmocka_unit_test(what_is_refused)};
-    const int failed = cmocka_run_group_tests(exchanges, NULL, NULL);
-    return getenv("RANKS_OF_ONE_GPU") ? failed : failed + cmocka_run_group_tests(models, NULL, NULL);
+    const struct CMUnitTest nccl[] = {cmocka_unit_test(nccl_exchanges)};
+    const struct CMUnitTest models[] = {cmocka_unit_test(nccl_fails), cmocka_unit_test(models_divided),
+                                        cmocka_unit_test(nccl_models), cmocka_unit_test(what_is_refused)};
+    const bool real = getenv("REAL_GPUS"), parts = getenv("RANKS_OF_ONE_GPU");
+    int failed = cmocka_run_group_tests(exchanges, NULL, NULL);
+    if (parts) return failed;
+    if (!real) setenv("MOONLET_NCCL", "libfake_nccl.so", 1);
+    failed += cmocka_run_group_tests(nccl, NULL, NULL);
+    return real ? failed : failed + cmocka_run_group_tests(models, NULL, NULL);
 }

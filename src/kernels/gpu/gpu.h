@@ -33,6 +33,9 @@ status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units,
  * launch. */
 void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred);
 
+/* From here on sums of up to so many rows go in one shot, larger ones in two; all ranks alike. To measure both. */
+void gpu_comm_one_shot(comm *c, i64 rows);
+
 /* The end of such a comm and the table that it was opened with, for kernels of other files. */
 const ops *gpu_comm_ops(const comm *c);
 const struct gpu_exchange *gpu_comm_end(const comm *c);

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 
 enum {
-    /* Rows up to which every rank sums all by itself. Between 2, 4 and 8 H200 two shots were as fast at 8 rows of 7168
-     * and faster at 40 (a probe, 2026-11-20: 8 GPUs 13.5 and 14.8, 23.8 and 13.6 us). */
+    /* Rows up to which every rank sums all by itself: of two, 40 rows of 7168 took 8.9 us so and 10.3 in two shots, 64
+     * 11.7 and 10.9 (two H200); of eight, 8 took 13.5 and 14.8, 40 23.8 and 13.6 (a probe). */
+    ONE_SHOT_ROWS_OF_TWO = 48,
     ONE_SHOT_ROWS = 16,
     PARTS_ROWS = 1024 /* that go in two shots by one launch */
 };
@@ -28,6 +29,7 @@ typedef struct {
     device_pool pool;
     device_readback *words; /* memory of the host that the GPU writes to */
     gpu_exchange end;
+    i64 one_shot_rows;
     f64 deadline_s;
     err failed;
 } peer_comm;
@@ -56,7 +58,7 @@ static void peer_all_reduce(comm *c, void *x, i64 n, dtype type) {
                 dtype_name(type));
         return;
     }
-    if (n > ONE_SHOT_ROWS * p->group->dim && n % 8 == 0 && (uintptr_t)x % 16 == 0) return peer_sum_parts(p, x, n);
+    if (n > p->one_shot_rows * p->group->dim && n % 8 == 0 && (uintptr_t)x % 16 == 0) return peer_sum_parts(p, x, n);
     for (i64 at = 0; at < n; at += most) {
         gpu_all_reduce_args k = {.e = p->end, .x = (gpu_bf16 *)x + at, .n = min_i64(most, n - at)};
         u32 blocks = (u32)min_i64(ceil_div(k.n / GPU_UNIT_VALUES, GPU_THREADS), COMM_BLOCKS);
@@ -79,6 +81,8 @@ void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm
     o->norm(o, norm);
     if (deferred) deferred->parts = 0;
 }
+
+void gpu_comm_one_shot(comm *c, i64 rows) { peer_of(c)->one_shot_rows = rows; }
 
 const ops *gpu_comm_ops(const comm *c) { return ((const peer_comm *)c)->o; }
 const gpu_exchange *gpu_comm_end(const comm *c) { return &((const peer_comm *)c)->end; }
@@ -160,6 +164,7 @@ static void peer_close(comm *c) {
 }
 
 static const comm peer_table = {.name = "peer memory",
+                                .peer = true,
                                 .all_reduce = peer_all_reduce,
                                 .all_gather = peer_all_gather,
                                 .reduce_scatter = gpu_comm_reduce_scatter,
@@ -216,7 +221,11 @@ status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units,
             st = err_nomem(e, "a rank", sizeof *p);
             break;
         }
-        *p = (peer_comm){.base = peer_table, .group = g, .o = tables[n], .deadline_s = deadline_s};
+        *p = (peer_comm){.base = peer_table,
+                         .group = g,
+                         .o = tables[n],
+                         .deadline_s = deadline_s,
+                         .one_shot_rows = ranks == 2 ? ONE_SHOT_ROWS_OF_TWO : ONE_SHOT_ROWS};
         p->base.rank = n, p->base.ranks = ranks;
         p->end = (gpu_exchange){
             .units = g->units, .deadline_ns = (u64)(deadline_s * 1e9), .rank = (int)n, .ranks = (int)ranks};

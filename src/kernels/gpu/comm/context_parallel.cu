@@ -11,14 +11,18 @@
 
 enum { SHOWN = 2 /* addresses that a rank tells */ };
 
-/* Everybody's addresses; false: some rank does not come. By all threads; from here on what they show may be read. */
+/* Everybody's addresses; false: some rank does not come. By all threads; from here on what they show may be read. Of a
+ * slice, `ranks` are more than exist: these play the others in turns. */
 static __device__ inline bool show_all(const gpu_exchange &e, exchange_state &s, const void *first, const void *second,
                                        int ranks, const void *(*shown)[SHOWN]) {
     const int r = threadIdx.x / SHOWN, which = threadIdx.x % SHOWN;
     const gpu_i64 unit = (gpu_i64)blockIdx.x * SHOWN + which;
     const void *mine = which ? second : first;
-    if (r < ranks) shown[r][which] = r != e.rank && r < e.ranks ? swap_addresses(e, s, r, unit, mine) : mine;
-    return !__syncthreads_or(!s.going);
+    if (r < e.ranks) shown[r][which] = r != e.rank ? swap_addresses(e, s, r, unit, mine) : mine;
+    const bool going = !__syncthreads_or(!s.going);
+    for (int i = e.ranks + r; going && i < ranks; i += GPU_THREADS / SHOWN) shown[i][which] = shown[i % e.ranks][which];
+    if (ranks > e.ranks) __syncthreads();
+    return going;
 }
 
 /* Calls f(i) for this thread's i of n, AT_ONCE at a time. */
