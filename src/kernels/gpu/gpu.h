@@ -23,7 +23,7 @@ bool gpu_multiplies(weight_format f, bool experts);
 
 /* The ranks of tables[ranks], at most GPU_RANKS_MAX: comms of kernels that write to the others' memory, or read it:
  * all_reduce of multiples of 4 values in bf16 alone, columns_to_rows where a row's share goes in one launch, the other
- * calls whatever they get. `units` of 8 bytes for each rank go in one launch, of a sum 1024 rows of `dim` values
+ * calls whatever they get. `units` of 8 bytes for each rank go in one launch, of a sum 2048 rows of `dim` values
  * (a multiple of 8); longer ones take several. Each is used by the thread that uses its table, and ends before it.
  * ST_UNSUPPORTED: two of the GPUs cannot reach each
  * other's memory. */

@@ -574,13 +574,13 @@ typedef struct {
     gpu_after after;
 } gpu_all_reduce_args;
 /* Sums of many values in two shots: each rank sums a part, [ranks] parts of `part` pieces of 8 values or fewer. A piece
- * lies at [number & 1][shot][from][piece] of the memory of whoever takes it, there when the flag [shot][from][block]
- * of the block that takes it is the exchange's number. */
+ * lies at [number & 1][from][piece] of the memory of whoever takes it, there when the flag [0][from][block] of the
+ * block that takes it is the exchange's number; its sum is in everybody's x when [1][from][block] is. */
 typedef struct {
     gpu_exchange e;
     gpu_bf16 *x;                         /* [n] */
     gpu_i64 n, part, room;               /* n: a multiple of 8; room: pieces of a part that there is memory for */
-    struct uint4 *pieces[GPU_RANKS_MAX]; /* [2, 2, ranks, room], of each rank */
+    struct uint4 *pieces[GPU_RANKS_MAX]; /* [2, ranks, room], of each rank */
     gpu_u32 *flags[GPU_RANKS_MAX];       /* [2, ranks, COMM_BLOCKS], of each rank */
 } gpu_all_reduce_parts_args;
 /* `rows` of `width` words of 32 bits, `stride` apart. */

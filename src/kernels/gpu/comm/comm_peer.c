@@ -11,7 +11,7 @@ enum {
      * 11.7 and 10.9 (two H200); of eight, 8 took 13.5 and 14.8, 40 23.8 and 13.6 (a probe). */
     ONE_SHOT_ROWS_OF_TWO = 48,
     ONE_SHOT_ROWS = 16,
-    PARTS_ROWS = 1024 /* that go in two shots by one launch */
+    PARTS_ROWS = 2048 /* that go in two shots by one launch */
 };
 
 typedef struct {
@@ -185,12 +185,12 @@ static status open_rank(peer_comm *p, i64 r, err *e) {
         device_pool_add(&p->pool, (void **)&g->mailboxes[r], (u64)(2 * g->ranks * g->units), 16, "a mailbox", e);
     if (st == ST_OK) st = device_pool_add(&p->pool, (void **)&p->end.words, COMM_WORDS, 4, "a mailbox", e);
     if (st == ST_OK)
-        st = device_pool_add(&p->pool, (void **)&g->pieces[r], (u64)(4 * g->ranks * g->room), 16, "parts of sums", e);
+        st = device_pool_add(&p->pool, (void **)&g->pieces[r], (u64)(2 * g->ranks * g->room), 16, "parts of sums", e);
     if (st == ST_OK)
         st = device_pool_add(&p->pool, (void **)&g->flags[r], (u64)(2 * g->ranks * COMM_BLOCKS), 4, "parts of sums", e);
     if (st == ST_OK) st = dev->readback_open(dev, COMM_HOST_WORDS * sizeof(u32), &p->words, e);
     if (st != ST_OK) return st;
-    p->base.held = dev->takes((u64)(2 * g->ranks * g->units) * 16) + dev->takes((u64)(4 * g->ranks * g->room) * 16);
+    p->base.held = dev->takes((u64)(2 * g->ranks * g->units) * 16) + dev->takes((u64)(2 * g->ranks * g->room) * 16);
     memset(p->words->data, 0, COMM_HOST_WORDS * sizeof(u32));
     g->host[r] = p->end.host = (volatile gpu_u32 *)(void *)p->words->data;
     return dev->finish(dev, e); /* what the others may write to is zero by now */
