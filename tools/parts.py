@@ -212,7 +212,7 @@ ALL = [
         name="ThreadSanitizer build",
         after=["program with them"],
         run=TSAN + "build-tsan/tests/unit/runtime/test_sched_threads build-tsan/tests/unit/server/test_server"
-        " build-tsan/tests/unit/device/test_comm",
+        " build-tsan/tests/unit/device/test_comm build-tsan/tests/unit/runtime/test_rank_threads",
     ),
     dict(
         name="threads sanitized: scheduler",
@@ -221,9 +221,15 @@ ALL = [
         count="cmocka",
     ),
     dict(
-        name="threads sanitized: ranks",
+        name="threads sanitized: exchanges of ranks",
         needs=["ThreadSanitizer build"],
         run="build-tsan/tests/unit/device/test_comm",
+        count="cmocka",
+    ),
+    dict(
+        name="threads sanitized: ranks",
+        needs=["ThreadSanitizer build"],
+        run="build-tsan/tests/unit/runtime/test_rank_threads",
         count="cmocka",
     ),
     dict(

@@ -44,6 +44,13 @@ struct comm {
 
 enum { COMM_RANKS_MAX = 64, COMM_DEADLINE_S = 60 };
 
+/* In a loop that looks at memory until another thread has written there. */
+static inline void spin_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
 /* Which of n rows are a rank's: as many for each, rounded up, so that the last ones may have fewer or none. */
 typedef struct {
     i64 from, to;

@@ -61,12 +61,6 @@ typedef struct {
 
 static host_comm *host_of(comm *c) { return (host_comm *)c; }
 
-static void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 static void wake_all(comm_group *g) {
     pthread_mutex_lock(&g->lock);
     pthread_cond_broadcast(&g->changed);
@@ -108,7 +102,7 @@ static bool meet(host_comm *h) {
     atomic_store(&g->places[h->base.rank].arrived, barrier);
     if (atomic_load(&g->sleepers)) wake_all(g);
     for (i64 r = 0; r < g->ranks; r++) {
-        for (int i = 0; i < SPINS && !has_come(g, r, barrier); i++) relax();
+        for (int i = 0; i < SPINS && !has_come(g, r, barrier); i++) spin_pause();
         if (has_come(g, r, barrier) || sleep_for(g, r, barrier, now_s() + g->deadline_s)) continue;
         err why;
         err_set(&why, ST_DEVICE, "rank %lld did not come to exchange %llu (%s) within %.3g s", (long long)r,

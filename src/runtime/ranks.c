@@ -1,8 +1,15 @@
 #include "runtime/ranks.h"
+#include "base/log.h"
+#include <omp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { SPINS = 100 /* between looks at the clock */ };
+/* Longer than the scheduler takes between a step's two jobs, and than it takes from one step to the next. */
+static const f64 SPIN_S = 200e-6;
 
 typedef struct {
     struct rank_threads *all;
@@ -11,17 +18,36 @@ typedef struct {
     u64 done; /* jobs */
 } rank_thread;
 
-/* The other ranks' threads: a job has a number, and each does it once. */
+/* The other ranks' threads: a job has a number, and each does it once. Who waits looks at the numbers for spin_s, then
+ * sleeps. */
 struct rank_threads {
     pthread_mutex_t lock;
     pthread_cond_t work, rest;
-    rank_fn fn;
+    rank_fn fn; /* of the job whose number is `job` */
     void *ud;
-    u64 job;
-    bool over;
-    i64 n, busy;
+    atomic_ullong job;
+    atomic_bool over;
+    atomic_llong busy;
+    _Atomic f64 spin_s;
+    i64 n;
     rank_thread of[];
 };
+
+f64 ranks_spin_s(i64 n) { return omp_get_num_procs() >= 2 * n ? SPIN_S : 0; }
+
+static bool has_job(rank_threads *t, u64 done) { return atomic_load(&t->job) != done || atomic_load(&t->over); }
+static bool all_rest(rank_threads *t, u64 unused) { return (void)unused, !atomic_load(&t->busy); }
+
+/* Until `is`; asleep from spin_s on. */
+static void await(rank_threads *t, bool (*is)(rank_threads *t, u64 done), u64 done, pthread_cond_t *changed) {
+    const f64 spin_s = atomic_load(&t->spin_s), until = spin_s > 0 ? now_s() + spin_s : 0;
+    while (until > 0 && !is(t, done) && now_s() < until)
+        for (int i = 0; i < SPINS && !is(t, done); i++) spin_pause();
+    if (is(t, done)) return;
+    pthread_mutex_lock(&t->lock);
+    while (!is(t, done)) pthread_cond_wait(changed, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+}
 
 /* The others must not wait for a rank that has failed. What one of them says of that is not its own failure. */
 static void run_on(rank *k, rank_fn fn, void *ud) {
@@ -44,24 +70,22 @@ static void run_on(rank *k, rank_fn fn, void *ud) {
 static void *rank_main(void *arg) {
     rank_thread *t = arg;
     rank_threads *all = t->all;
-    pthread_mutex_lock(&all->lock);
     for (;;) {
-        while (!all->over && all->job == t->done) pthread_cond_wait(&all->work, &all->lock);
-        if (all->over) break;
-        pthread_mutex_unlock(&all->lock);
+        await(all, has_job, t->done, &all->work);
+        if (atomic_load(&all->over)) return NULL;
         run_on(t->rank, all->fn, all->ud);
-        pthread_mutex_lock(&all->lock);
         t->done++;
-        if (!--all->busy) pthread_cond_signal(&all->rest);
+        if (atomic_fetch_sub(&all->busy, 1) > 1) continue;
+        pthread_mutex_lock(&all->lock); /* whoever waits has looked before, or sleeps */
+        pthread_cond_signal(&all->rest);
+        pthread_mutex_unlock(&all->lock);
     }
-    pthread_mutex_unlock(&all->lock);
-    return NULL;
 }
 
 static void stop_threads(rank_threads *t) {
     if (!t) return;
     pthread_mutex_lock(&t->lock);
-    t->over = true;
+    atomic_store(&t->over, true);
     pthread_cond_broadcast(&t->work);
     pthread_mutex_unlock(&t->lock);
     for (i64 i = 0; i < t->n; i++) pthread_join(t->of[i].id, NULL);
@@ -142,6 +166,7 @@ status ranks_connect(ranks *r, err *e) {
     if (!r->of[0].comm) return ST_OK;
     const model_config *c = &r->of[0].config;
     bool on_gpus = r->of[0].backend.gpu;
+    if (on_gpus) r->spin_s = ranks_spin_s(r->n);
     for (i64 i = 0; i < r->n; i++) all[i] = &r->of[i].backend, ends[i] = r->of[i].comm;
     if (on_gpus && c->hidden % 8)
         return err_set(e, ST_UNSUPPORTED, "ranks on GPUs exchange rows of a multiple of 8 values, not of %lld",
@@ -229,16 +254,15 @@ void ranks_close(ranks *r) {
 status ranks_each(ranks *r, rank_fn fn, void *ud, err *e) {
     rank_threads *t = r->threads;
     if (!t || !t->n) return fn(&r->of[0], ud, e);
-    pthread_mutex_lock(&t->lock);
     t->fn = fn, t->ud = ud;
-    t->busy = t->n;
-    t->job++;
+    atomic_store(&t->spin_s, r->spin_s);
+    atomic_store(&t->busy, t->n);
+    pthread_mutex_lock(&t->lock);
+    atomic_fetch_add(&t->job, 1);
     pthread_cond_broadcast(&t->work);
     pthread_mutex_unlock(&t->lock);
     if (t->n < r->n) run_on(&r->of[0], fn, ud);
-    pthread_mutex_lock(&t->lock);
-    while (t->busy) pthread_cond_wait(&t->rest, &t->lock);
-    pthread_mutex_unlock(&t->lock);
+    await(t, all_rest, 0, &t->rest);
     err first = {0};
     for (i64 i = 0; i < r->n; i++) {
         err *own = &r->of[i].failure;

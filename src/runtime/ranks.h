@@ -1,7 +1,8 @@
 /* runtime/ranks.h: the ranks of a model: each has a backend, its share of the weights, all of the KV cache or a share
  * of its pages, and a thread.
  *
- * Rank 0 runs in the caller's thread, every other in one of its own, which sleeps while there is nothing to do. With
+ * Rank 0 runs in the caller's thread, every other in one of its own, which sleeps while there is nothing to do (on GPUs
+ * not at once, where the host has processors to spare: a wake-up is longer than what there is to do). With
  * one rank there is no thread, and nothing is exchanged. Ranks that are bound to NUMA nodes have all a thread of their
  * own, so that the caller's stays as it is. */
 #ifndef RUNTIME_RANKS_H
@@ -36,6 +37,7 @@ typedef struct {
     rank *of;         /* [n] */
     int threads_each; /* of the host, for each rank's arithmetic; 0: all */
     f64 deadline_s;
+    f64 spin_s; /* how long a thread that waits for work does not sleep; ranks_connect() says it */
     bool nccl;  /* GPUs exchange by it alone; for ranks_connect() */
     bool bound; /* each to its node */
     rank_threads *threads;
@@ -58,6 +60,8 @@ status ranks_bind(ranks *r, const numa_node *nodes, err *e);
 typedef status (*rank_fn)(rank *self, void *ud, err *e);
 status ranks_each(ranks *r, rank_fn fn, void *ud, err *e);
 
+/* How long n ranks' threads on GPUs look for work before they sleep: not at all where the host has few processors. */
+f64 ranks_spin_s(i64 n);
 /* Once all backends are open: from here on they exchange what they compute. */
 status ranks_connect(ranks *r, err *e);
 /* Then, before models are planned: so many of them divide the KV cache's pages (kernels/context_parallel.h), 1: none

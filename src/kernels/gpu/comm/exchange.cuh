@@ -9,8 +9,8 @@
 #define KERNELS_GPU_COMM_EXCHANGE_CUH
 #include "kernels/gpu/device/sm90.cuh"
 
-/* Between looks at the clock, and at the host's word: that is a read over PCIe, 20 ns of it. When every thread that waited
- * 256 polls made one, 64 blocks took 0.3 ms, in which the others waited in turn (two H200). */
+/* Between looks at the clock, and at the host's word: that is a read over PCIe, 20 ns of it. When every thread that
+ * waited 256 polls made one, 64 blocks took 0.3 ms, in which the others waited in turn (two H200). */
 enum { POLLS = 256, LOOK_NS = 4000000 };
 
 typedef struct {

@@ -1,0 +1,37 @@
+/* The threads of ranks (runtime/ranks.h): jobs that are handed to all of them. */
+#include "unit.h"
+#include "runtime/ranks.h"
+#include <unistd.h>
+
+static const model_config config = {.n_heads = 2, .inter_dense = 2, .inter_expert = 2, .vocab = 2, .ranks = 1};
+
+static status add_job(rank *k, void *ud, err *e) {
+    (void)e;
+    ((u64 *)ud)[k->index] += (u64)k->index + 1;
+    return ST_OK;
+}
+
+/* Each rank does each job once, whether its thread sleeps in between or looks for it. */
+static void jobs_are_done_once(void **state) {
+    enum { JOBS = 300 };
+    static const f64 spins[] = {0, 1e-6, 1e-3};
+    (void)state;
+    err e = {0};
+    for (size_t s = 0; s < COUNT_OF(spins); s++) {
+        ranks r;
+        u64 sums[2] = {0};
+        assert_int_equal(ranks_open(&r, &config, 2, false, 60, &e), ST_OK);
+        r.spin_s = spins[s];
+        for (u64 job = 1; job <= JOBS; job++) {
+            assert_int_equal(ranks_each(&r, add_job, sums, &e), ST_OK);
+            assert_true(sums[0] == job && sums[1] == 2 * job);
+            if (job % 100 == 0) usleep(3000); /* asleep by then */
+        }
+        ranks_close(&r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(jobs_are_done_once)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
