@@ -7,13 +7,15 @@
 #include "model/config.h"
 #include "cmd/inspect_formats.h"
 #include "cmd/lib/model_opts.h"
+#include "runtime/engine.h"
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 typedef struct {
     const char *model;
-    i64 context, seqs;
+    i64 context, seqs, tp;
+    f64 gpu_gib;
     bool json, formats;
     opt_list overrides;
 } options;
@@ -143,8 +145,8 @@ static void count_config(inventory *v, const model_config *c) {
     u64 layers = (u64)c->n_layers, dense = (u64)c->n_dense, moe = layers - dense;
     weight_format most = c->quant == WF_FP8_BLOCK ? WF_FP8_BLOCK : WF_BF16; /* INT4 covers the experts only */
     i64 d_qk = c->nope + c->rope;
-    add_linear(v, K_EMBED, WF_BF16, 1, c->vocab, c->hidden);
-    if (!c->tie_embeddings) add_linear(v, K_HEAD, WF_BF16, 1, c->vocab, c->hidden);
+    add_linear(v, K_EMBED, WF_BF16, 1, c->vocab_held, c->hidden);
+    if (!c->tie_embeddings) add_linear(v, K_HEAD, WF_BF16, 1, c->vocab_held, c->hidden);
     if (c->q_lora) {
         add_linear(v, K_ATTN, most, layers, c->q_lora, c->hidden);
         add_linear(v, K_ATTN, most, layers, c->n_heads * d_qk, c->q_lora);
@@ -192,6 +194,32 @@ static status make_plan(memory_plan *p, const model_config *c, const options *o,
     return fits ? ST_OK : err_set(e, ST_INPUT, "--context times --seqs is too large to count");
 }
 
+/* ---- the same for GPUs that divide the model ---- */
+
+typedef struct {
+    u64 weights;       /* bytes, of the first rank */
+    u64 room;          /* bytes of a GPU for weights and KV pool */
+    u64 whole[N_KV];   /* tokens where every GPU has all of the KV cache; 0: none fit */
+    u64 divided[N_KV]; /* where they divide it */
+} ranks_plan;
+
+/* By the engine's own rule (runtime/engine.c), but for what a GPU's driver holds and a KV pool's last page. */
+static status make_ranks_plan(ranks_plan *p, const model_config *whole, const options *o, err *e) {
+    model_config c = *whole;
+    inventory v = {0};
+    status st = model_config_split(&c, o->tp, 0, "--tp", e);
+    if (st != ST_OK) return st;
+    count_config(&v, &c);
+    p->weights = v.bytes;
+    p->room = (u64)(o->gpu_gib * 1073741824.0 * ENGINE_GPU_FRACTION);
+    for (int i = 0; i < N_KV; i++) {
+        const u64 page = (u64)(c.kv_lora + c.rope) * (u64)c.n_layers * kv_types[i].bytes * KV_PAGE;
+        p->whole[i] = p->room > p->weights ? (p->room - p->weights) / page * KV_PAGE : 0;
+        p->divided[i] = p->whole[i] * (u64)o->tp;
+    }
+    return ST_OK;
+}
+
 /* ---- printing ---- */
 
 typedef struct {
@@ -201,6 +229,7 @@ typedef struct {
     const checkpoint *ck; /* NULL: no weights */
     const inventory *v;
     const memory_plan *p;
+    const ranks_plan *ranks; /* NULL: not asked for */
 } report;
 
 static const char *human(char out[32], u64 bytes) {
@@ -284,6 +313,21 @@ static void print_plan(const report *r) {
                human(c, r->p->weights + r->p->kv[i]));
 }
 
+static void print_ranks(const report *r) {
+    const ranks_plan *p = r->ranks;
+    const f64 each = (f64)(ceil_div(r->o->context, KV_PAGE) * KV_PAGE);
+    char a[32], b[32];
+    printf("\nOver %lld GPUs with %.4g GiB free each (--tp %lld), %.0f %% of it for weights and KV cache:\n",
+           (long long)r->o->tp, r->o->gpu_gib, (long long)r->o->tp, 100 * ENGINE_GPU_FRACTION);
+    printf("  weights of a GPU by config.json: %s of %s%s\n", human(a, p->weights), human(b, p->room),
+           p->weights < p->room ? "" : ": THEY DO NOT FIT");
+    for (int i = 0; i < N_KV && p->weights < p->room; i++)
+        printf("  KV %-9s whole on each (--dcp 1): %llu tokens, %.1f x %lld; divided (--dcp %lld): %llu, %.1f x %lld\n",
+               kv_types[i].name, (unsigned long long)p->whole[i], (f64)p->whole[i] / each, (long long)r->o->context,
+               (long long)r->o->tp, (unsigned long long)p->divided[i], (f64)p->divided[i] / each,
+               (long long)r->o->context);
+}
+
 static void print_text(const report *r) {
     printf("%s: %s%s%s\n", r->dir, r->c->model_type, r->c->prefix[0] ? ", text model under " : "", r->c->prefix);
     print_dims(r->c);
@@ -295,6 +339,7 @@ static void print_text(const report *r) {
                r->c->prefix[0] ? ", without vision tower and projector" : "");
     print_inventory(r);
     print_plan(r);
+    if (r->ranks) print_ranks(r);
 }
 
 static json_t *json_dims(const model_config *c) {
@@ -340,6 +385,12 @@ static void print_json(const report *r) {
     json_object_set_new(j, "plan",
                         json_pack("{s:I s:I s:I s:o}", "context", (json_int_t)r->o->context, "seqs",
                                   (json_int_t)r->o->seqs, "weights", (json_int_t)p->weights, "kv", json_kv(p->kv)));
+    if (r->ranks)
+        json_object_set_new(j, "ranks",
+                            json_pack("{s:I s:f s:I s:I s:o s:o}", "tp", (json_int_t)r->o->tp, "gpu_gib", r->o->gpu_gib,
+                                      "room", (json_int_t)r->ranks->room, "weights", (json_int_t)r->ranks->weights,
+                                      "tokens_whole", json_kv(r->ranks->whole), "tokens_divided",
+                                      json_kv(r->ranks->divided)));
     char *text = json_to_text(j, &(json_style){",", ": ", NULL, 2});
     printf("%s\n", text ? text : "out of memory");
     free(text);
@@ -376,8 +427,10 @@ static status inspect(options *o, err *e) {
     else
         count_config(&v, &c);
     st = make_plan(&p, &c, o, v.bytes - v.kinds[K_LATER].bytes - v.kinds[K_OTHER].bytes, e);
+    ranks_plan ranks;
+    if (st == ST_OK && o->tp) st = make_ranks_plan(&ranks, &c, o, e);
     if (st == ST_OK) {
-        report r = {o->model, o, &c, ck, &v, &p};
+        report r = {o->model, o, &c, ck, &v, &p, o->tp ? &ranks : NULL};
         if (o->json)
             print_json(&r);
         else
@@ -388,13 +441,17 @@ static status inspect(options *o, err *e) {
 }
 
 int cmd_inspect(int argc, char **argv) {
-    options o = {.seqs = 1};
+    options o = {.seqs = 1, .gpu_gib = 139};
     const opt_spec specs[] = {
         {"model", 'm', OPT_STR, &o.model, "DIR",
          "checkpoint folder, config.json alone will do (default: the nano model that comes along)", 0, 0},
         {"context", 0, OPT_INT, &o.context, "N",
          "tokens a sequence in the memory plan (default: the model's positions)", 1, 1e12},
         {"seqs", 0, OPT_INT, &o.seqs, "N", "sequences in the memory plan (default: 1)", 1, 1e9},
+        {"tp", 0, OPT_INT, &o.tp, "N", "the memory plan of N GPUs, too: how many tokens of KV cache they have room for",
+         1, 64},
+        {"gpu-memory", 0, OPT_REAL, &o.gpu_gib, "GIB", "with --tp: free memory of a GPU (default: 139, an H200's)", 0.1,
+         1e6},
         {"override", 0, OPT_LIST, &o.overrides, "KEY=VALUE",
          "changes a key of config.json, for example num_hidden_layers=10", 0, 0},
         {"formats", 0, OPT_FLAG, &o.formats, NULL, "weight formats: who writes them, where they run, how fast", 0, 0},

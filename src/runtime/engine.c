@@ -18,7 +18,7 @@ enum {
     PREFILL_SPANS = 32
 };
 
-static const f64 DEFAULT_MEM_FRACTION = 0.5, DEFAULT_GPU_FRACTION = 0.88;
+static const f64 DEFAULT_MEM_FRACTION = 0.5;
 static const u64 GPU_RESERVE = 500000000; /* docs/guide/gpu.md says what for */
 
 struct seq {
@@ -193,7 +193,7 @@ static u64 rank_weights(const engine *g) {
 /* The share of its memory that a rank's weights and KV pool may take. */
 static f64 static_share(const engine *g, const engine_options *o) {
     if (o->mem_fraction > 0) return o->mem_fraction;
-    return engine_backend(g)->gpu ? DEFAULT_GPU_FRACTION : DEFAULT_MEM_FRACTION;
+    return engine_backend(g)->gpu ? ENGINE_GPU_FRACTION : DEFAULT_MEM_FRACTION;
 }
 
 /* KV pages that fit a rank beside its weights. */

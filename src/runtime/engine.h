@@ -14,6 +14,9 @@ typedef status (*engine_step_fn)(void *ud, const model_batch *b, i64 vocab, err 
 /* Sees every batch with its results, among them the logits that came to the host. For checks. */
 typedef void (*engine_seen_fn)(void *ud, const model_batch *b, i64 vocab);
 
+/* What of a GPU weights and KV pool may take, unless mem_fraction says it. */
+#define ENGINE_GPU_FRACTION 0.88
+
 typedef struct {
     const char *model_dir;
     const char *device;      /* "ref", "cpu", "cuda", "cuda:N"; NULL: cpu */

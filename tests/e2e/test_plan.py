@@ -61,3 +61,25 @@ def test_the_plan_is_said_before_experts_are_converted(damaged):
     done = moonlet("serve", "-m", damaged, "--port", "0", "--moe-format", "w2_bf16", "--max-total-tokens", 4096)
     assert done.returncode == 1
     assert re.search(r"plan: weights .* \+ KV [\d.]+ MB for 4096 tokens \+ .* free on host\n.*holds NaN", done.stderr)
+
+
+KIMI = ROOT / "tests/data/kimi-k2.5"
+
+
+def test_the_plan_of_eight_gpus_from_the_config_alone():
+    done = moonlet("inspect", "-m", KIMI, "--tp", 8, "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)["ranks"]
+    assert abs(plan["weights"] / 76.6e9 - 1) < 0.01  # what a rank of eight took on an H200
+    assert plan["room"] == int(139 * 2**30 * 0.88)
+    for kind, size in (("bf16", 2), ("fp8_e4m3", 1)):
+        page = 64 * 61 * 576 * size
+        assert plan["tokens_whole"][kind] == (plan["room"] - plan["weights"]) // page * 64
+        assert plan["tokens_divided"][kind] == 8 * plan["tokens_whole"][kind]
+
+
+def test_gpus_that_are_too_small_and_shares_that_do_not_divide():
+    small = moonlet("inspect", "-m", KIMI, "--tp", 8, "--gpu-memory", 79)
+    assert small.returncode == 0 and "THEY DO NOT FIT" in small.stdout and "--dcp" not in small.stdout
+    odd = moonlet("inspect", "-m", KIMI, "--tp", 7)
+    assert odd.returncode == 1 and "--tp 7: 64 attention heads cannot be divided so" in odd.stderr
