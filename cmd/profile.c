@@ -160,7 +160,8 @@ static status profile_run(profile_opts *o, err *e) {
         all = max_i64(profile_largest(o->batches, o->n_batches), 1), pages = ceil_div(most, 64) * 64;
     eo->max_running = all;
     eo->context = most;
-    eo->kv_tokens = all * pages;
+    const i64 shares = eo->dp_attention ? max_i64(eo->tp_slice, eo->tp) : 1; /* of the pool, each for whole sequences */
+    eo->kv_tokens = ceil_div(all, max_i64(shares, 1)) * max_i64(shares, 1) * pages;
     if (!eo->chunk) eo->chunk = max_i64(prompt, 8192);
     if (prompt > eo->chunk)
         return err_set(e, ST_INPUT, "--prompt %lld is longer than --chunked-prefill-size %lld: no single step",

@@ -19,7 +19,8 @@ typedef struct {
     int n_batches;
     forecast_crossing crossings[BATCHES];
     f64 more[BATCHES]; /* seconds for links in a step of the form at hand */
-    i64 kv_ranks;      /* of the form at hand: 1, or all of them */
+    i64 kv_ranks;      /* of the form at hand: 1, or all of them that divide the KV cache */
+    bool apart;        /* in it ranks attend for sequences of their own */
     engine *g;         /* opened so */
     step_timer *m;
 } forecast_run;
@@ -205,18 +206,22 @@ static void print_forecast(const forecast_run *f, const forecast_load *w, const 
     FILE *json = f->o->json;
     printf("%5lld in, %4lld out, %2lld at a time, KV %s: prompt %6.1f ms (%5.1f of them links), step %6.2f ms (%5.2f): "
            "TTFT %6.1f ms, TPOT %6.2f ms, %5.0f output tok/s\n",
-           (long long)w->in, (long long)w->out, (long long)w->at_a_time, f->kv_ranks > 1 ? "divided" : "whole",
+           (long long)w->in, (long long)w->out, (long long)w->at_a_time,
+           f->apart          ? "apart"
+           : f->kv_ranks > 1 ? "divided"
+                             : "whole",
            t->prompt * 1e3, (t->prompt - own->prompt) * 1e3, t->step * 1e3, (t->step - own->step) * 1e3, r.ttft_s * 1e3,
            r.tpot_s * 1e3, r.tokens_per_s);
     fflush(stdout);
     if (!json) return;
-    fprintf(json,
-            "{\"profile\":\"forecast\",\"ranks\":%lld,\"kv_ranks\":%lld,\"input\":%lld,\"output\":%lld,"
-            "\"at_a_time\":%lld,\"prompt_ms\":%.4f,\"prompt_own_ms\":%.4f,\"step_ms\":%.4f,\"step_own_ms\":%.4f,"
-            "\"ttft_ms\":%.4f,\"tpot_ms\":%.4f,\"output_tokens_per_s\":%.2f,\"plan\":\"%s\"}\n",
-            (long long)f->o->ranks, (long long)f->kv_ranks, (long long)w->in, (long long)w->out,
-            (long long)w->at_a_time, t->prompt * 1e3, own->prompt * 1e3, t->step * 1e3, own->step * 1e3, r.ttft_s * 1e3,
-            r.tpot_s * 1e3, r.tokens_per_s, engine_plan(f->g));
+    fprintf(
+        json,
+        "{\"profile\":\"forecast\",\"ranks\":%lld,\"kv_ranks\":%lld,\"dp_attention\":%s,\"input\":%lld,\"output\":%lld,"
+        "\"at_a_time\":%lld,\"prompt_ms\":%.4f,\"prompt_own_ms\":%.4f,\"step_ms\":%.4f,\"step_own_ms\":%.4f,"
+        "\"ttft_ms\":%.4f,\"tpot_ms\":%.4f,\"output_tokens_per_s\":%.2f,\"plan\":\"%s\"}\n",
+        (long long)f->o->ranks, (long long)f->kv_ranks, f->apart ? "true" : "false", (long long)w->in,
+        (long long)w->out, (long long)w->at_a_time, t->prompt * 1e3, own->prompt * 1e3, t->step * 1e3, own->step * 1e3,
+        r.ttft_s * 1e3, r.tpot_s * 1e3, r.tokens_per_s, engine_plan(f->g));
 }
 
 static status forecast_loads(const forecast_run *f, err *e) {
@@ -282,15 +287,19 @@ static void print_crossings(const forecast_run *f) {
 
 /* ---- both forms ---- */
 
-static status forecast_form(forecast_run *f, engine_options *eo, i64 kv_ranks, err *e) {
-    f->kv_ranks = eo->dcp = kv_ranks;
+static status forecast_form(forecast_run *f, engine_options *eo, i64 kv_ranks, bool apart, err *e) {
+    const i64 shares = apart ? f->o->ranks : 1; /* of the pool, each for whole sequences */
+    f->kv_ranks = kv_ranks;
+    f->apart = eo->dp_attention = apart;
+    eo->dcp = apart ? 0 : kv_ranks;
+    eo->kv_tokens = ceil_div(eo->max_running, shares) * shares * eo->context;
     f->g = NULL, f->m = NULL;
     status st = engine_open(&f->g, eo, e);
     if (st == ST_OK) printf("%s\n", engine_plan(f->g));
     if (st == ST_OK && !f->links.n) st = read_links(f->o, engine_ops(f->g)->name, &f->links, e);
     if (st == ST_OK) st = step_timer_open(&f->m, f->g, eo->max_running, eo->context, f->o->seed, e);
     if (st == ST_OK) st = forecast_loads(f, e);
-    if (st == ST_OK) st = measure_crossings(f, eo->context, e);
+    if (st == ST_OK && !apart) st = measure_crossings(f, eo->context, e);
     step_timer_close(f->m);
     engine_close(f->g);
     return st;
@@ -307,7 +316,6 @@ status profile_forecast(const forecast_options *o, engine_options *eo, err *e) {
                        (long long)asked, (long long)o->ranks);
     eo->tp = 1, eo->tp_slice = o->ranks, eo->load_format = "dummy";
     eo->max_running = most.at_a_time, eo->context = ceil_div(most.out + 1, KV_PAGE) * KV_PAGE;
-    eo->kv_tokens = eo->max_running * eo->context;
     if (!eo->chunk) eo->chunk = most.in;
     if (eo->chunk < most.in)
         return err_set(e, ST_INPUT, "--chunked-prefill-size %lld: a forecast's prompts are single steps of %lld tokens",
@@ -321,13 +329,15 @@ status profile_forecast(const forecast_options *o, engine_options *eo, err *e) {
            "ends is followed by another, whose prompt holds up the others.\nThe threads of %lld ranks take %.0f us a "
            "step on this host, beside the GPUs.\n",
            (long long)o->ranks, (long long)o->ranks, host * 1e6);
-    bool whole = asked <= 1, divided = !asked || asked > 1;
-    if (whole) st = forecast_form(&f, eo, 1, e);
+    const bool apart = eo->dp_attention || !asked;
+    bool whole = asked <= 1 && !eo->dp_attention, divided = asked != 1 && !eo->dp_attention;
+    if (whole) st = forecast_form(&f, eo, 1, false, e);
     if (st == ST_LIMIT && divided) {
         printf("all of the KV cache on every rank: %s\n", e->text);
         whole = false, st = ST_OK, *e = (err){0};
     }
-    if (st == ST_OK && divided) st = forecast_form(&f, eo, o->ranks, e);
+    if (st == ST_OK && divided) st = forecast_form(&f, eo, o->ranks, false, e);
+    if (st == ST_OK && apart) st = forecast_form(&f, eo, 1, true, e);
     if (st == ST_OK && whole && divided) print_crossings(&f);
     return st;
 }

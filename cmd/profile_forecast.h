@@ -64,8 +64,9 @@ typedef struct {
     u64 seed;
     FILE *json; /* NULL: none */
 } forecast_options;
-/* Opens such a slice, once with all of the KV cache and once with a share of its pages (where eo->dcp says nothing),
- * measures and prints. eo: what else the engine is opened with; changed. */
+/* Opens such a slice with all of the KV cache, with a share of its pages, and with sequences of its own (where
+ * eo->dcp and eo->dp_attention do not choose one), measures and prints. eo: what else the engine is opened with;
+ * changed. */
 status profile_forecast(const forecast_options *o, engine_options *eo, err *e);
 
 #endif

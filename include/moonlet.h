@@ -59,9 +59,10 @@ typedef struct {
     double dist_timeout;           /* seconds that a rank may wait for another; 0: 60 */
     const char *numa_node;         /* the NUMA node that each rank is bound to, "0,0,1,1", or "0" for all; NULL: none */
     int disable_custom_all_reduce; /* ranks on GPUs exchange by NVIDIA's NCCL, not by kernels of ours */
+    int enable_dp_attention;       /* with tp: ranks attend for sequences of their own, with all heads */
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                              \
-    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it
  * with moon_close(), which takes NULL too. */

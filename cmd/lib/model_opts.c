@@ -62,7 +62,6 @@ const opt_elsewhere model_elsewhere[] = {
     {"dp-size", ELSEWHERE_REFUSED, true, NULL, ONE_PROCESS},
     {"data-parallel-size", ELSEWHERE_NOTHING, true, "1", "one process has one model"},
     {"data-parallel-size", ELSEWHERE_REFUSED, true, NULL, ONE_PROCESS},
-    {"enable-dp-attention", ELSEWHERE_REFUSED, false, NULL, NO_STAGES},
     {"pp-size", ELSEWHERE_NOTHING, true, "1", "a model has no stages"},
     {"pp-size", ELSEWHERE_REFUSED, true, NULL, NO_STAGES},
     {"pipeline-parallel-size", ELSEWHERE_NOTHING, true, "1", "a model has no stages"},
@@ -163,4 +162,5 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->deterministic = g->deterministic;
     out->disable_fused = g->disable_fused;
     out->disable_custom_all_reduce = g->nccl;
+    out->enable_dp_attention = g->dp_attention;
 }

@@ -47,6 +47,8 @@ extern const size_t n_model_elsewhere;
      "decode context parallelism: the N ranks of --tp divide the KV cache among them; 1: none do (default: " \
      "a rule, docs/guide/ranks.md)", 1, \
      64}, \
+    {"enable-dp-attention", 0, OPT_FLAG, &(o).engine.dp_attention, NULL, \
+     "with --tp: each rank attends, with all heads, for sequences of its own", 0, 0}, \
     {"gpus", 0, OPT_STR, &(o).engine.gpus, "LIST", \
      "with --tp and --device cuda: the GPU of each rank, as 0,1; one that stands there twice is divided " \
      "(default: the first N)", 0, 0}, \

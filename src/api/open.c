@@ -60,6 +60,7 @@ static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .deterministic = o->deterministic,
                                .disable_fused = o->disable_fused,
                                .nccl = o->disable_custom_all_reduce,
+                               .dp_attention = o->enable_dp_attention,
                                .max_running = 1};
     status st = engine_open(&m->engine, &eo, e);
     if (st == ST_OK) st = tokenizer_open(&m->tok, o->model_dir, e);

@@ -54,7 +54,7 @@ static void merge_parts(const ops *o, const merge_parts_args *a) {
 
 static void collect_pages(const ops *o, const collect_pages_args *a) {
     comm *c = comm_of(o);
-    const kv_share share = {c->ranks, c->rank};
+    const kv_share share = {.ranks = c->ranks, .rank = c->rank};
     for (i64 i = 0; i < a->n; i++) {
         u8 *to = (u8 *)a->out + (u64)i * a->page_bytes;
         const i64 owner = kv_owner(share, a->pages[i]);

@@ -13,8 +13,7 @@ FUSED_OPS_OF_ONE_RANK(DISPATCH_ONE)
 DISPATCH_RESIDUAL(linear_norm)
 DISPATCH_RESIDUAL(moe_norm)
 
-/* What a product has added to its rows is all ranks' together, then the norm. */
-static void reduce_norm(const ops *o, const norm_args *norm, i64 add_stride, deferred_norm *deferred) {
+void fused_reduce_norm(const ops *o, const norm_args *norm, i64 add_stride, deferred_norm *deferred) {
     const rank_seams *r = o->ranks;
     if (r && r->reduce_norm && add_stride == norm->dim) return r->reduce_norm(o, norm, deferred);
     if (r && r->reduce) r->reduce(o, (void *)(uintptr_t)norm->add, norm->n, norm->dim, add_stride);
@@ -28,7 +27,7 @@ void fused_moe_ffn(const ops *o, const moe_ffn_args *a) {
     if (!o->ranks) return o->fused->moe_ffn(o, a);
     part.moe.norm.weight = NULL, part.moe.deferred = NULL;
     o->fused->moe_ffn(o, &part);
-    reduce_norm(o, &a->moe.norm, a->moe.norm.dim, a->moe.deferred);
+    fused_reduce_norm(o, &a->moe.norm, a->moe.norm.dim, a->moe.deferred);
 }
 
 void compose_linear_group(const ops *o, const linear_group_args *a) {
@@ -43,7 +42,7 @@ void compose_linear_group(const ops *o, const linear_group_args *a) {
 
 void compose_linear_norm(const ops *o, const linear_norm_args *a) {
     o->linear(o, &a->linear);
-    reduce_norm(o, &a->norm, a->linear.y_stride, a->deferred);
+    fused_reduce_norm(o, &a->norm, a->linear.y_stride, a->deferred);
 }
 
 void compose_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *a) {
@@ -76,7 +75,7 @@ void compose_moe_norm(const ops *o, const moe_norm_args *a) {
     o->moe(o, &a->moe);
     if (!a->norm.weight) return;
     if (r && r->scatter) r->scatter(o, a->moe.out, a->moe.n, a->norm.n, a->norm.dim);
-    reduce_norm(o, &a->norm, a->norm.dim, a->deferred);
+    fused_reduce_norm(o, &a->norm, a->norm.dim, a->deferred);
 }
 
 void compose_moe_ffn(const ops *o, const moe_ffn_args *a) {

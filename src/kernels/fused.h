@@ -109,6 +109,10 @@ typedef struct fused_ops {
 FUSED_OPS(FUSED_DECLARE)
 #undef FUSED_DECLARE
 
+/* What a product has left in norm->add, rows `add_stride` apart, becomes all ranks' together, then the norm; deferred:
+ * of norm->out, or NULL. */
+void fused_reduce_norm(const ops *o, const norm_args *norm, i64 add_stride, deferred_norm *deferred);
+
 /* Softmax parts of one layer's attention in decode form, of all heads over this rank's KV rows, to whole results of its
  * own heads. The heads of a row lie rank by rank. */
 typedef struct {

@@ -220,6 +220,13 @@ static matrix_share col_share(const binder *b, i64 rows, i64 each) {
     const model_config *c = b->c;
     return (matrix_share){rows, c->ranks * each, c->ranks > 1 ? CUT_COLS : CUT_NOTHING, c->rank * each, each};
 }
+/* Of attention: whole where every rank has all heads. */
+static matrix_share head_rows(const binder *b, i64 rows, i64 cols) {
+    return b->c->whole_attention ? whole_matrix(rows, cols) : row_share(b, rows, cols);
+}
+static matrix_share head_cols(const binder *b, i64 rows, i64 cols) {
+    return b->c->whole_attention ? whole_matrix(rows, cols) : col_share(b, rows, cols);
+}
 static matrix_share vocab_share(const binder *b) {
     const model_config *c = b->c;
     return (matrix_share){c->vocab, c->hidden, c->ranks > 1 ? CUT_ROWS : CUT_NOTHING, c->vocab_first, c->vocab_held};
@@ -432,16 +439,16 @@ static status bind_attention(binder *b, layer_weights *w, int l) {
         TRY(bind_linear(b, &w->q_a, WK_LINEAR, whole_matrix(c->q_lora, c->hidden), "model.layers.%d.self_attn.q_a_proj",
                         l));
         TRY(vector(b, &w->q_a_norm, c->q_lora, "model.layers.%d.self_attn.q_a_layernorm.weight", l));
-        TRY(bind_linear(b, &w->q_b, WK_LINEAR, row_share(b, q_rows, c->q_lora), "model.layers.%d.self_attn.q_b_proj",
+        TRY(bind_linear(b, &w->q_b, WK_LINEAR, head_rows(b, q_rows, c->q_lora), "model.layers.%d.self_attn.q_b_proj",
                         l));
     } else {
-        TRY(bind_linear(b, &w->q, WK_LINEAR, row_share(b, q_rows, c->hidden), "model.layers.%d.self_attn.q_proj", l));
+        TRY(bind_linear(b, &w->q, WK_LINEAR, head_rows(b, q_rows, c->hidden), "model.layers.%d.self_attn.q_proj", l));
     }
     TRY(bind_linear(b, &w->kv_a, WK_LINEAR, whole_matrix(c->kv_lora + c->rope, c->hidden),
                     "model.layers.%d.self_attn.kv_a_proj_with_mqa", l));
     TRY(vector(b, &w->kv_a_norm, c->kv_lora, "model.layers.%d.self_attn.kv_a_layernorm.weight", l));
-    TRY(bind_linear(b, &w->kv_b, WK_KV_B, row_share(b, kv_rows, c->kv_lora), "model.layers.%d.self_attn.kv_b_proj", l));
-    return bind_linear(b, &w->o, WK_LINEAR, col_share(b, c->hidden, c->n_heads * c->v_dim),
+    TRY(bind_linear(b, &w->kv_b, WK_KV_B, head_rows(b, kv_rows, c->kv_lora), "model.layers.%d.self_attn.kv_b_proj", l));
+    return bind_linear(b, &w->o, WK_LINEAR, head_cols(b, c->hidden, c->n_heads * c->v_dim),
                        "model.layers.%d.self_attn.o_proj", l);
 }
 

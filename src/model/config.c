@@ -511,14 +511,15 @@ status model_config_split(model_config *c, i64 ranks, i64 rank, const char *opti
     } all[] = {{"attention heads", &c->n_heads},
                {"columns of the dense layers", &c->inter_dense},
                {"columns of an expert", &c->inter_expert}};
-    for (size_t i = 0; i < COUNT_OF(all); i++)
+    const size_t first = c->whole_attention ? 1 : 0;
+    for (size_t i = first; i < COUNT_OF(all); i++)
         if (ranks < 1 || *all[i].n % ranks)
             return err_set(e, ST_INPUT, "%s %lld: %lld %s cannot be divided so", option, (long long)ranks,
                            (long long)*all[i].n, all[i].what);
     if (ranks > c->vocab)
         return err_set(e, ST_INPUT, "%s %lld: a vocabulary of %lld cannot be divided so", option, (long long)ranks,
                        (long long)c->vocab);
-    for (size_t i = 0; i < COUNT_OF(all); i++) *all[i].n /= ranks;
+    for (size_t i = first; i < COUNT_OF(all); i++) *all[i].n /= ranks;
     c->vocab_first = share_begin(c->vocab, ranks, rank);
     c->vocab_held = share_begin(c->vocab, ranks, rank + 1) - c->vocab_first;
     c->ranks = ranks, c->rank = rank;

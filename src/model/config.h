@@ -38,6 +38,7 @@ typedef struct {
      * holds; 1: the whole model. slice: the first so many of them exist (--tp-slice), and of the vocabulary what they
      * hold; 0: all do. */
     i64 ranks, rank, slice;
+    bool whole_attention; /* but all heads, of the sequences that are its own (data-parallel attention) */
 } model_config;
 
 /* Reads DIR/config.json and, when present, DIR/generation_config.json. */
@@ -48,8 +49,9 @@ status model_config_parse(model_config *c, const char *json, size_t len, const c
 /* Applies "KEY=VALUE" of --override: num_hidden_layers (only downwards), lora_norm_eps, rms_norm_eps, ... */
 status model_config_override(model_config *c, const char *assignment, err *e);
 
-/* From here on c describes what rank `rank` of `ranks` holds: its share of the heads, of every feed-forward layer's
- * width and of the vocabulary; router, q_a and kv_a whole. ST_INPUT says what cannot be divided by `option`. */
+/* From here on c describes what rank `rank` of `ranks` holds: its share of the heads (unless c->whole_attention),
+ * of every feed-forward layer's width and of the vocabulary; router, q_a and kv_a whole. ST_INPUT says what
+ * cannot be divided by `option`. */
 status model_config_split(model_config *c, i64 ranks, i64 rank, const char *option, err *e);
 
 /* The same for rank `rank` of a slice, of which c describes the first. */

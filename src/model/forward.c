@@ -52,33 +52,41 @@ static absorb_q_args absorb_of(model *m, const layer_weights *w, i64 n) {
                            .latent = c->kv_lora};
 }
 
-/* From h to the KV rows and the queries: q_abs of the first n_abs rows, q, rotated, if there are others. */
-static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs) {
+static void *forward_row_at(const model *m, void *x, i64 row, i64 width) {
+    return (u8 *)x + (u64)(row * width) * m->act_size;
+}
+
+/* From rows [first, first + n) of h to the KV rows and the queries: q_abs of the first n_abs rows, q, rotated, if there
+ * are others. n_abs is 0 if first is not. */
+static void project(model *m, const layer_weights *w, void *kv, i64 first, i64 n, i64 n_abs) {
     const model_config *c = m->c;
     i64 width = c->n_heads * (c->nope + c->rope), kv_width = c->kv_lora + c->rope;
+    void *const q = forward_row_at(m, m->q, first, width), *q_a = forward_row_at(m, m->q_a, first, c->q_lora),
+                *kv_a = forward_row_at(m, m->kv_a, first, kv_width);
+    f32 *const rope = m->rope + first * c->rope;
     fused_linear_group(
         m->o,
         &(linear_group_args){
-            .of = {c->q_lora ? (linear_group_item){.w = w->q_a, .y = m->q_a, .y_stride = c->q_lora, .y_type = m->o->act}
-                             : (linear_group_item){.w = w->q, .y = m->q, .y_stride = width, .y_type = m->o->act},
-                   {.w = w->kv_a, .y = m->kv_a, .y_stride = kv_width, .y_type = m->o->act}},
+            .of = {c->q_lora ? (linear_group_item){.w = w->q_a, .y = q_a, .y_stride = c->q_lora, .y_type = m->o->act}
+                             : (linear_group_item){.w = w->q, .y = q, .y_stride = width, .y_type = m->o->act},
+                   {.w = w->kv_a, .y = kv_a, .y_stride = kv_width, .y_type = m->o->act}},
             .count = 2,
-            .x = m->h,
+            .x = forward_row_at(m, m->h, first, c->hidden),
             .n = n,
             .x_stride = c->hidden,
-            .deferred = &m->deferred});
+            .deferred = first ? NULL : &m->deferred});
     latent_norm_kv_write_args latent_norm_kv_write = {.q = {.weight = w->q_a_norm,
-                                                            .x = m->q_a,
-                                                            .out = m->q_a,
+                                                            .x = q_a,
+                                                            .out = q_a,
                                                             .n = c->q_lora ? n : 0,
                                                             .dim = c->q_lora,
                                                             .x_stride = c->q_lora,
                                                             .out_stride = c->q_lora,
                                                             .eps = (f32)c->lora_norm_eps},
-                                                      .kv = {.kv_a = m->kv_a,
+                                                      .kv = {.kv_a = kv_a,
                                                              .norm = w->kv_a_norm,
-                                                             .table = m->rope,
-                                                             .slots = m->tables_dev.slots,
+                                                             .table = rope,
+                                                             .slots = m->tables_dev.slots + first,
                                                              .kv = kv,
                                                              .kv_type = m->lim.kv_type,
                                                              .n = n,
@@ -93,10 +101,9 @@ static void project(model *m, const layer_weights *w, void *kv, i64 n, i64 n_abs
         return;
     }
     fused_latent_norm_kv_write(m->o, &latent_norm_kv_write);
-    if (c->q_lora) forward_linear(m, w->q_b, m->q_a, c->q_lora, m->q, width, n);
+    if (c->q_lora) forward_linear(m, w->q_b, q_a, c->q_lora, q, width, n);
     m->o->rope_q(
-        m->o,
-        &(rope_q_args){.q = m->q, .table = m->rope, .n = n, .n_heads = c->n_heads, .nope = c->nope, .rope = c->rope});
+        m->o, &(rope_q_args){.q = q, .table = rope, .n = n, .n_heads = c->n_heads, .nope = c->nope, .rope = c->rope});
     if (n_abs) m->o->absorb_q(m->o, &absorb);
 }
 
@@ -148,8 +155,13 @@ static void attend_absorbed(model *m, const layer_weights *w, const void *kv, i6
                                                  .n_heads = c->n_heads,
                                                  .latent = c->kv_lora,
                                                  .v_dim = c->v_dim}};
+    mla_decode_args some = a.decode; /* rows of other ranks have no token */
+    some.lse = m->parts_lse;
     if (!kv_is_shared(m->lim.kv)) return fused_mla_decode_values(m->o, &a);
-    attend_in_parts(m, &a.decode);
+    if (kv_is_merged(m->lim.kv))
+        attend_in_parts(m, &a.decode);
+    else
+        m->o->mla_decode(m->o, &some);
     m->o->unabsorb_v(m->o, &a.values);
 }
 
@@ -157,7 +169,7 @@ static void attend_expanded(model *m, const layer_weights *w, const void *kv, co
     const model_config *c = m->c;
     u64 q_row = (u64)(c->n_heads * (c->nope + c->rope)) * m->act_size,
         o_row = (u64)(c->n_heads * c->v_dim) * m->act_size;
-    if (kv_is_shared(m->lim.kv)) {
+    if (kv_is_merged(m->lim.kv)) {
         const u64 page = (u64)(KV_PAGE * (c->kv_lora + c->rope)) * dtype_size(m->lim.kv_type);
         m->o->ranks->collect(m->o,
                              &(collect_pages_args){kv, pages, m->collected, ceil_div(s->pos0 + s->n, KV_PAGE), page});
@@ -180,12 +192,51 @@ static void attend_expanded(model *m, const layer_weights *w, const void *kv, co
                                                 .scale = m->softmax_scale});
 }
 
+/* attn of rows [first, first + n) to their place in `attended`. */
+static void put_attended(model *m, const layer_weights *w, i64 first, i64 n) {
+    const model_config *c = m->c;
+    const i64 width = c->n_heads * c->v_dim;
+    forward_linear(m, w->o, forward_row_at(m, m->attn, first, width), width,
+                   forward_row_at(m, m->attended, first, c->hidden), c->hidden, n);
+}
+
+/* delta = Attn(h) of the rows that are this rank's, 0 of the others, so that the sum over ranks is everybody's. Rows in
+ * decode form are projected all, whoever attends for them: it is the weights that take time. */
+static void attend_apart(model *m, const layer_weights *w, void *kv, const model_batch *b, i64 n_abs) {
+    const i32 *pages = m->tables_dev.pages + n_abs * m->lim.seq_pages;
+    if (b->n > n_abs) m->deferred.parts = 0; /* feed_forward() has finished the norm */
+    if (n_abs) {
+        project(m, w, kv, 0, n_abs, n_abs);
+        attend_absorbed(m, w, kv, n_abs);
+        put_attended(m, w, 0, n_abs);
+    }
+    for (i64 i = 0; i < b->n_spans; i++) {
+        const model_span *s = &b->spans[i];
+        if (s->absorbed) continue;
+        if (kv_owner(m->lim.kv, s->pages[0]) == m->lim.kv.rank) {
+            project(m, w, kv, s->first, s->n, 0);
+            attend_expanded(m, w, kv, s, pages);
+            put_attended(m, w, s->first, s->n);
+        }
+        pages += m->lim.seq_pages;
+    }
+    m->o->gather(
+        m->o,
+        &(gather_args){.x = m->attended, .rows = m->tables_dev.own, .out = m->delta, .n = b->n, .dim = m->c->hidden});
+}
+
 /* x = x + Attn(h), h = its norm */
 static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
     void *kv = (u8 *)m->kv + (u64)layer * m->kv_layer;
-    project(m, w, kv, b->n, n_abs);
+    const norm_args norm = forward_norm_of(m, w->ffn_norm, m->delta, b->n, 0);
+    deferred_norm *deferred = is_dense(m, layer) ? NULL : &m->deferred;
+    if (m->lim.kv.by_sequence) {
+        attend_apart(m, w, kv, b, n_abs);
+        return fused_reduce_norm(m->o, &norm, c->hidden, deferred);
+    }
+    project(m, w, kv, 0, b->n, n_abs);
     if (n_abs) attend_absorbed(m, w, kv, n_abs);
     const i32 *pages = m->tables_dev.pages + n_abs * m->lim.seq_pages;
     for (i64 s = 0; s < b->n_spans; s++) {
@@ -193,8 +244,7 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
         attend_expanded(m, w, kv, &b->spans[s], pages);
         pages += m->lim.seq_pages;
     }
-    norm_args norm = forward_norm_of(m, w->ffn_norm, m->delta, b->n, 0);
-    linear_norm(m, w->o, m->attn, c->n_heads * c->v_dim, &norm, is_dense(m, layer) ? NULL : &m->deferred);
+    linear_norm(m, w->o, m->attn, c->n_heads * c->v_dim, &norm, deferred);
 }
 
 /* Everything between h and d of a layer with experts. */
@@ -246,12 +296,13 @@ static void moe_ffn_watched(model *m, i64 layer, const moe_ffn_args *moe_ffn, i3
 }
 
 /* x = x + FFN(h), h = its norm: the next layer's first, or the last */
-static void feed_forward(model *m, i64 layer, i64 n, i32 *routes) {
+static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, i32 *routes) {
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
     bool last = layer + 1 == c->n_layers;
     norm_args norm = forward_norm_of(m, last ? m->w.norm : w[1].attn_norm, m->delta, n, (i32)layer + 1);
-    deferred_norm *deferred = last ? NULL : &m->deferred;
+    /* attend_apart() looks at rows that do not begin with the first */
+    deferred_norm *deferred = last || (m->lim.kv.by_sequence && n > n_abs) ? NULL : &m->deferred;
     if (is_dense(m, layer)) {
         m->o->swiglu(m->o, &(swiglu_args){.gate = w->gate,
                                           .up = w->up,
@@ -373,7 +424,7 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
     m->deferred = (deferred_norm){.squares = m->deferred.squares};
     for (i64 l = 0; l < c->n_layers; l++) {
         attention(m, l, b, n_abs);
-        feed_forward(m, l, b->n, b->routes);
+        feed_forward(m, l, b->n, n_abs, b->routes);
     }
     if (b->n_out) head(m, b);
 }

@@ -13,7 +13,7 @@ u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type) {
 const model_memory *model_memory_plan(const model *m) { return &m->memory; }
 
 /* Heads of a call of attention in decode form. */
-static i64 decode_heads(const model *m) { return m->c->n_heads * max_i64(m->lim.kv.ranks, 1); }
+static i64 decode_heads(const model *m) { return m->c->n_heads * (kv_is_merged(m->lim.kv) ? m->lim.kv.ranks : 1); }
 
 static i64 widest_ffn(const model_config *c) {
     i64 shared = c->n_shared * c->inter_expert, dense = c->n_dense ? c->inter_dense : 0;
@@ -77,7 +77,7 @@ typedef struct {
     u64 count, size;
     const char *what;
 } buffer;
-enum { BUFFERS = 29 };
+enum { BUFFERS = 30 };
 
 /* One line per buffer: who owns it is the pool. */
 static void list_buffers(model *m, buffer out[BUFFERS]) {
@@ -85,7 +85,8 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
     const model_limits *l = &m->lim;
     u64 rows = (u64)l->rows, act = m->act_size, hidden = (u64)c->hidden, dec = (u64)l->decode_rows;
     u64 kv_width = (u64)(c->kv_lora + c->rope), heads = (u64)c->n_heads;
-    u64 all_heads = kv_is_shared(l->kv) ? (u64)decode_heads(m) : 0, pages = all_heads ? (u64)l->seq_pages : 0;
+    u64 all_heads = kv_is_merged(l->kv) ? (u64)decode_heads(m) : 0, pages = all_heads ? (u64)l->seq_pages : 0;
+    u64 apart = l->kv.by_sequence;
     const buffer all[] = {
         {&m->kv, m->kv_layer, (u64)c->n_layers, "KV cache"},
         {&m->inv_freq, (u64)c->rope / 2, sizeof(f64), "rotary frequencies"},
@@ -100,7 +101,8 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->attn_latent, dec * heads * (u64)c->kv_lora, act, "activations"},
         {&m->q_all, dec * all_heads * kv_width, act, "all ranks' queries"},
         {&m->parts, dec * all_heads * (u64)c->kv_lora, act, "parts of attention"},
-        {&m->parts_lse, (dec + 1) * all_heads, sizeof(f32), "parts of attention"},
+        {&m->parts_lse, (dec + 1) * (apart ? heads : all_heads), sizeof(f32), "parts of attention"},
+        {&m->attended, apart * (rows + 1) * hidden, act, "activations"},
         {&m->collected, pages * KV_PAGE * kv_width, dtype_size(l->kv_type), "collected KV pages"},
         {&m->in_order, pages, sizeof(i32), "collected KV pages"},
         {&m->inter, rows * (u64)widest_ffn(c), act, "activations"},
@@ -192,7 +194,7 @@ static status write_frequencies(model *m, err *e) {
 
 static status write_page_order(model *m, err *e) {
     const u64 bytes = (u64)m->lim.seq_pages * sizeof(i32);
-    if (!kv_is_shared(m->lim.kv)) return ST_OK;
+    if (!kv_is_merged(m->lim.kv)) return ST_OK;
     i32 *order = malloc(bytes);
     if (!order) return err_nomem(e, "a page table", bytes);
     for (i64 i = 0; i < m->lim.seq_pages; i++) order[i] = (i32)i;

@@ -33,6 +33,7 @@ struct model {
     f32 *parts_lse;           /* [decode_rows + 1, R H]; the last row: what other ranks send */
     void *collected;          /* kv_type [seq_pages, KV_PAGE, latent + rope]: the pages of one sequence in one layer */
     i32 *in_order;            /* [seq_pages]: 0, 1, ..: the page table of that */
+    void *attended;           /* [rows + 1, hidden]: where sequences have a rank each; the last row stays zero */
     void *inter;              /* [rows, widest feed-forward] */
     void *shared;             /* [rows, hidden] */
     f32 *scores;              /* [rows, experts] */

@@ -8,7 +8,7 @@ u64 tables_results(const model_limits *l, i64 n) { return (u64)(2 * l->logit_row
 /* Bytes before the page tables. */
 static u64 fixed_bytes(const model_limits *l) {
     return round8(tables_results(l, l->rows)) + (u64)l->rows * sizeof(i64) + (u64)l->logit_rows * sizeof(sample_row) +
-           round8((u64)(2 * l->rows + l->decode_rows + 3 * l->logit_rows) * sizeof(i32));
+           round8((u64)(3 * l->rows + l->decode_rows + 3 * l->logit_rows) * sizeof(i32));
 }
 
 u64 tables_bytes(const model_limits *l) {
@@ -23,7 +23,8 @@ batch_tables tables_at(const model_limits *l, void *block) {
     t.draws = (sample_row *)(t.slots + l->rows);
     t.pos = (i32 *)(t.draws + l->logit_rows);
     t.ids = t.pos + l->rows;
-    t.kv_len = t.ids + l->rows;
+    t.own = t.ids + l->rows;
+    t.kv_len = t.own + l->rows;
     t.tops = t.kv_len + l->decode_rows;
     t.next = t.tops + l->logit_rows;
     t.out_rows = t.next + l->logit_rows;
@@ -59,7 +60,12 @@ status tables_check(const model_limits *l, const model_batch *b, err *e) {
 
 /* Row `row` of the page tables: the pages that cover `tokens` tokens. */
 static void put_pages(const model_limits *l, batch_tables *t, i64 row, const i32 *pages, i64 tokens) {
-    memcpy(t->pages + row * l->seq_pages, pages, (size_t)ceil_div(tokens, KV_PAGE) * sizeof(i32));
+    const i64 n = ceil_div(tokens, KV_PAGE);
+    i32 *to = t->pages + row * l->seq_pages;
+    if (!l->kv.by_sequence)
+        memcpy(to, pages, (size_t)n * sizeof(i32));
+    else
+        for (i64 i = 0; i < n; i++) to[i] = kv_local_page(l->kv, pages[i]);
 }
 
 /* Row `row` of the page tables: those pages of `tokens` tokens that lie here. Returns how many of the tokens do: of
@@ -83,6 +89,7 @@ static void put_span(const model_limits *l, batch_tables *t, const model_span *p
     for (i64 i = 0; i < p->n; i++) {
         i64 pos = p->pos0 + i, row = p->first + i;
         t->pos[row] = (i32)pos;
+        t->own[row] = (i32)(kv_owner(l->kv, p->pages[0]) == l->kv.rank ? row : l->rows);
         t->slots[row] = kv_slot_of(l, p->pages[pos / KV_PAGE], pos % KV_PAGE);
         if (!p->absorbed) continue;
         t->kv_len[row] = (i32)put_own_pages(l, t, (*n_abs)++, p->pages, pos + 1);

@@ -11,12 +11,14 @@ typedef struct {
     i64 *slots;        /* [rows]: page * KV_PAGE + offset of each token's KV row; -1: it is another rank's */
     sample_row *draws; /* [logit_rows] */
     i32 *pos, *ids;    /* [rows] */
+    i32 *own;          /* [rows]: its own number, or limits.rows where another rank attends for it */
     i32 *kv_len;       /* [decode_rows]: tokens of those pages that are here */
     i32 *tops, *next;  /* [logit_rows] */
     i32 *out_rows;     /* [logit_rows] */
-    i32 *pages; /* [decode_rows + prefill_spans, seq_pages]: a row for each token in decode form, the pages that are
-                   here by their numbers here; then one for each expanded span, all pages by the pool's numbers; last,
-                   because seldom all of it is sent */
+    /* [decode_rows + prefill_spans, seq_pages]: a row for each token in decode form, the pages that are here by their
+     * numbers here; then one for each expanded span, all pages by the pool's numbers, or, where sequences have a rank
+     * each, by their numbers there. Last, because seldom all of it is sent. */
+    i32 *pages;
 } batch_tables;
 
 u64 tables_bytes(const model_limits *l);

@@ -110,11 +110,16 @@ void leave_running(scheduler *s, task *t, bool keep) {
     t->running = false;
 }
 
-/* Who loses its place first. A probe takes nobody's, whatever happens to it. */
-static task *worst(const scheduler *s) {
-    task *w = s->running[0];
-    for (i64 i = 1; i < s->n_running && !w->r.probe; i++)
-        if (s->running[i]->r.probe || before(w, s->running[i])) w = s->running[i];
+/* Who loses its place first, of those whose pages are of any use to t (NULL: anybody). A probe takes nobody's, whatever
+ * happens to it. */
+static task *worst(const scheduler *s, const task *t) {
+    const i64 shares = engine_sequence_ranks(s->g);
+    task *w = NULL;
+    for (i64 i = 0; i < s->n_running && !(w && w->r.probe); i++) {
+        task *r = s->running[i];
+        if (t && t->n_pages && r->n_pages && r->pages[0] % shares != t->pages[0] % shares) continue;
+        if (!w || r->r.probe || before(w, r)) w = r;
+    }
     return w;
 }
 
@@ -127,15 +132,14 @@ static void preempt(scheduler *s, task *t) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Gives t its pages: those of the prefix cache, and new ones for the rest of its tokens. */
-static bool take_pages(scheduler *s, task *t, i64 leave) {
-    i64 total = ceil_div(t->n, KV_PAGE), all = INT64_MAX;
-    i64 n = radix_follow(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), t->pages, &t->known, &all);
+/* The first `known` of t's pages are the prefix cache's: holds them, and takes new ones for the rest of its tokens. */
+static bool take_pages_behind(scheduler *s, task *t, i64 known, i64 leave) {
+    i64 total = ceil_div(t->n, KV_PAGE), n = known;
     radix_hold(&s->tree, t->pages, n);
     t->n_kv = n * KV_PAGE;
     bool fits = radix_available(&s->tree) >= total - n + leave;
     for (; fits && n < total; n += fits) {
-        t->pages[n] = radix_take(&s->tree, n ? t->pages[n - 1] : -1);
+        t->pages[n] = radix_take(&s->tree, n ? t->pages[n - 1] : radix_begin(&s->tree));
         fits = t->pages[n] >= 0;
     }
     if (!fits) {
@@ -144,6 +148,17 @@ static bool take_pages(scheduler *s, task *t, i64 leave) {
     }
     t->n_pages = n;
     return fits;
+}
+
+/* Gives t its pages. Where sequences have a rank each, that of its known beginning may be full while others are not:
+ * then it does without. */
+static bool take_pages(scheduler *s, task *t, i64 leave) {
+    i64 all = INT64_MAX;
+    const i64 known = radix_follow(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), t->pages, &t->known, &all);
+    if (take_pages_behind(s, t, known, leave)) return true;
+    if (!known || engine_sequence_ranks(s->g) < 2) return false;
+    t->known = (radix_path){0};
+    return take_pages_behind(s, t, 0, leave);
 }
 
 static void admit_start(scheduler *s, task *t) {
@@ -167,7 +182,7 @@ static void admit_start(scheduler *s, task *t) {
 /* Admits t if there is room, or if there would be without those of lower priority. */
 static bool admit_one(scheduler *s, task *t) {
     for (;;) {
-        const task *w = s->n_running ? worst(s) : NULL;
+        const task *w = s->n_running ? worst(s, NULL) : NULL;
         bool better = w && w->r.priority < t->r.priority && !s->o.no_preempt && !t->r.probe;
         i64 leave = better || !w ? 0 : expected_growth(s, t);
         if (s->n_running < s->g->max_running && take_pages(s, t, leave)) {
@@ -179,7 +194,7 @@ static bool admit_one(scheduler *s, task *t) {
         for (i64 i = 0; i < s->n_running; i++)
             if (s->running[i]->r.priority < t->r.priority) reach += s->running[i]->n_pages;
         if (reach < ceil_div(t->n, KV_PAGE)) return false;
-        preempt(s, worst(s));
+        preempt(s, worst(s, NULL));
     }
 }
 
@@ -253,7 +268,7 @@ void reserve_pages(scheduler *s) {
             t->pages[t->n_pages++] = page;
             continue;
         }
-        preempt(s, worst(s));
+        preempt(s, worst(s, t));
         i = -1; /* places moved: look again from the first */
     }
 }

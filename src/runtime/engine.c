@@ -52,6 +52,10 @@ static status check_device_options(const engine_options *o, const char *name, bo
         return err_set(e, ST_INPUT,
                        "--dcp %lld with --tp%s %lld: all ranks divide the KV cache among them, or none does",
                        (long long)o->dcp, o->tp && o->tp_slice ? "-slice" : "", (long long)ranks_meant(o));
+    if (o->dp_attention && (o->dcp > 1 || ranks_meant(o) < 2))
+        return err_set(e, ST_INPUT,
+                       o->dcp > 1 ? "--enable-dp-attention and --dcp do not go together"
+                                  : "--enable-dp-attention is for --tp");
     if (o->dcp > 1 && o->deterministic)
         return err_set(e, ST_UNSUPPORTED,
                        "--deterministic with --dcp %lld: how a sequence's sums round would hang on "
@@ -211,6 +215,10 @@ static status choose_kv_ranks(engine *g, const engine_options *o, err *e) {
                               .wanted = o->kv_tokens ? o->kv_tokens : o->context * max_i64(o->max_running, 1),
                               .room = (i64)pages_that_fit(g, o) * KV_PAGE};
     char why[160];
+    if (o->dp_attention) {
+        g->lim.kv.ranks = ranks_meant(o), g->lim.kv.by_sequence = true;
+        return ST_OK;
+    }
     g->lim.kv.ranks = kv_layout_choose(&w, why);
     if (why[0]) log_note("%s", why);
     return ranks_divide_kv(&g->ranks, g->lim.kv.ranks, e);
@@ -218,9 +226,10 @@ static status choose_kv_ranks(engine *g, const engine_options *o, err *e) {
 
 /* The pool of an engine that runs several sequences. */
 static status choose_pool(engine *g, const engine_options *o, err *e) {
-    i64 most = g->lim.seq_pages * o->max_running;
+    const i64 apart = engine_sequence_ranks(g); /* each has as many pages */
+    i64 most = g->lim.seq_pages * ceil_div(o->max_running, apart) * apart;
     if (o->kv_tokens) {
-        g->lim.pool_pages = ceil_div(o->kv_tokens, KV_PAGE);
+        g->lim.pool_pages = ceil_div(ceil_div(o->kv_tokens, KV_PAGE), apart) * apart;
         return ST_OK;
     }
     const f64 pages = pages_that_fit(g, o) * (f64)g->lim.kv.ranks;
@@ -228,8 +237,8 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
         return err_set(e, ST_LIMIT,
                        "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights",
                        o->mem_fraction, (f64)g->lim.memory_max * 1e-9, (f64)rank_weights(g) * 1e-9);
-    g->lim.pool_pages = pages < (f64)most ? (i64)pages : most;
-    if (o->mem_fraction <= 0) g->lim.pool_pages = max_i64(g->lim.pool_pages, g->lim.seq_pages);
+    g->lim.pool_pages = pages < (f64)most ? (i64)pages / apart * apart : most;
+    if (o->mem_fraction <= 0) g->lim.pool_pages = max_i64(g->lim.pool_pages, g->lim.seq_pages * apart);
     return ST_OK;
 }
 
@@ -268,7 +277,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = choose_kv_ranks(g, o, e);
     if (st != ST_OK) return st;
     g->lim.seq_pages = ceil_div(context, KV_PAGE);
-    g->lim.pool_pages = g->lim.seq_pages;
+    g->lim.pool_pages = g->lim.seq_pages * engine_sequence_ranks(g);
     g->chunk = min_i64(o->chunk                 ? o->chunk
                        : engine_backend(g)->gpu ? GPU_CHUNK
                                                 : DEFAULT_CHUNK,
@@ -300,6 +309,7 @@ static status engine_open_weights(engine *g, const engine_options *o, err *e) {
 }
 
 static status slice(engine *g, const engine_options *o, err *e) {
+    g->config.whole_attention = o->dp_attention;
     if (!o->tp_slice) return ST_OK;
     if (!o->load_format || strcmp(o->load_format, "dummy"))
         return err_set(e, ST_INPUT, "--tp-slice %lld needs --load-format dummy", (long long)o->tp_slice);
@@ -342,7 +352,9 @@ static void write_plan(engine *g, f64 seconds) {
     else if (g->ranks.n > 1)
         snprintf(share, sizeof share, "%lld ranks; ", (long long)g->ranks.n);
     if (g->ranks.n > 1) snprintf(each, sizeof each, " a rank");
-    if (g->lim.kv.ranks > 1) snprintf(divided, sizeof divided, ", its pages divided among them");
+    if (g->lim.kv.ranks > 1)
+        snprintf(divided, sizeof divided,
+                 g->lim.kv.by_sequence ? ", each for sequences of its own" : ", its pages divided among them");
     snprintf(g->plan, sizeof g->plan,
              "%s%s%s%s%s: weights %s%s%s, KV %s%s for %lld tokens in %s%s, working memory %s%s, ready in %.2f s",
              g->step ? "SIMULATED, nothing is computed; "
@@ -407,6 +419,7 @@ static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = ranks_reserve(&g->ranks, &g->lim, e);
     if (st == ST_OK && o->profile) st = profile_open(g, e);
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, g->lim.kv.ranks, e);
+    g->pages.by_sequence = g->lim.kv.by_sequence;
     if (st == ST_OK) write_plan(g, now_s() - start);
     return st;
 }
@@ -444,10 +457,11 @@ i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_page
 const char *engine_plan(const engine *g) { return g->plan; }
 bool engine_on_gpu(const engine *g) { return engine_backend(g)->gpu; }
 i64 engine_ranks(const engine *g) { return g->ranks.n; }
-i64 engine_kv_ranks(const engine *g) { return g->lim.kv.ranks; }
+i64 engine_kv_ranks(const engine *g) { return g->lim.kv.by_sequence ? 1 : g->lim.kv.ranks; }
+i64 engine_sequence_ranks(const engine *g) { return g->lim.kv.by_sequence ? g->lim.kv.ranks : 1; }
 i64 engine_numa_node(const engine *g, i64 rank) { return g->ranks.bound ? g->ranks.of[rank].node.id : -1; }
 bool engine_deterministic(const engine *g) {
-    return g->lim.deterministic || (!engine_backend(g)->ops.set_row_mode && g->lim.kv.ranks < 2);
+    return g->lim.deterministic || (!engine_backend(g)->ops.set_row_mode && engine_kv_ranks(g) < 2);
 }
 bool engine_simulated(const engine *g) { return g->step != NULL; }
 

@@ -30,6 +30,7 @@ typedef struct {
     const char *tuned;       /* a GPU: table of measured choices (kernels/gpu/moe/moe_tuned.h); NULL, "none": none */
     i64 tp;                  /* ranks that share the model; 0, 1: one has all of it */
     i64 dcp; /* of these, ranks that divide the KV cache's pages: 1: none do, else tp; 0: runtime/kv_layout.h */
+    bool dp_attention;     /* ranks attend for sequences of their own, with all heads (data-parallel attention) */
     const char *gpus;      /* "0,1": the GPU of each rank; NULL: the first ones */
     const char *numa_node; /* "0,0,1,1": the NUMA node that each rank is bound to, or "0" for all; NULL: none */
     f64 dist_timeout;      /* seconds that a rank may wait for another; 0: 60 */
@@ -97,6 +98,7 @@ const engine_phase *engine_profile(engine *g, int phase);
 bool engine_on_gpu(const engine *g);
 i64 engine_ranks(const engine *g);               /* that share the model */
 i64 engine_kv_ranks(const engine *g);            /* that divide the KV cache; 1: each has all of it */
+i64 engine_sequence_ranks(const engine *g);      /* that have sequences of their own; 1: all attend for each */
 i64 engine_numa_node(const engine *g, i64 rank); /* -1: it is not bound to one */
 bool engine_deterministic(const engine *g);      /* options.deterministic, or a device where it always holds, if the KV
                                                     cache is not divided */

@@ -32,8 +32,9 @@ void kv_pages_close(kv_pages *p) {
 }
 
 i32 kv_pages_take(kv_pages *p, i32 after) {
-    i64 share = (after + 1) % p->shares;
+    i64 share = (after + !p->by_sequence) % p->shares;
     if (p->n_free == 0) return -1;
+    if (p->by_sequence && after >= 0 && !p->n_free_of[share]) return -1;
     if (after < 0 || !p->n_free_of[share])
         for (i64 s = share = 0; s < p->shares; s++)
             if (p->n_free_of[s] > p->n_free_of[share]) share = s;

@@ -57,6 +57,7 @@ static void idle_add(radix *r, i32 i) {
     r->newest = i;
     if (r->oldest < 0) r->oldest = i;
     r->n_idle++;
+    r->n_idle_of[i % r->pages->shares]++;
 }
 
 static void idle_remove(radix *r, i32 i) {
@@ -64,12 +65,15 @@ static void idle_remove(radix *r, i32 i) {
     *(x->lru_prev >= 0 ? &r->nodes[x->lru_prev].lru_next : &r->newest) = x->lru_next;
     *(x->lru_next >= 0 ? &r->nodes[x->lru_next].lru_prev : &r->oldest) = x->lru_prev;
     r->n_idle--;
+    r->n_idle_of[i % r->pages->shares]--;
 }
 
 /* A node that has been in the tree all the time since has all of its ancestors still: only leaves are dropped. */
 static bool still_there(const radix *r, i32 page, u64 since) {
     return r->nodes[page].in_tree && r->nodes[page].added <= since;
 }
+
+static bool same_share(const radix *r, i32 a, i32 b) { return a % r->pages->shares == b % r->pages->shares; }
 
 i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages, radix_path *p, i64 *lookups) {
     if (p->as_of != r->changes) {
@@ -80,6 +84,7 @@ i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *
     while (!p->ends && p->n<max_pages && * lookups> 0) {
         --*lookups;
         i32 next = child(r, p->n ? pages[p->n - 1] : -1, space, ids + p->n * KV_PAGE);
+        if (next >= 0 && p->n && r->pages->by_sequence && !same_share(r, next, pages[0])) next = -1;
         p->ends = next < 0;
         if (next >= 0) pages[p->n++] = next;
     }
@@ -131,9 +136,10 @@ static void radix_drop(radix *r, i32 page) {
 
 /* Parents are used after their children, so the oldest idle page is a leaf, unless a sequence holds a child of it
  * while it owns an equal page itself. */
-static bool evict(radix *r) {
+/* of: a page of the share that is wanted; -1: any. */
+static bool evict(radix *r, i32 of) {
     for (i32 i = r->oldest; i >= 0; i = r->nodes[i].lru_prev)
-        if (!r->nodes[i].n_children) {
+        if (!r->nodes[i].n_children && (of < 0 || same_share(r, i, of))) {
             radix_drop(r, i);
             r->n_evicted++;
             return true;
@@ -143,7 +149,18 @@ static bool evict(radix *r) {
 
 i32 radix_take(radix *r, i32 after) {
     i32 page = kv_pages_take(r->pages, after);
-    return page < 0 && evict(r) ? kv_pages_take(r->pages, after) : page;
+    /* a page of the share may have children of another, where two computed the same beginning */
+    while (page < 0 && (evict(r, r->pages->by_sequence ? after : -1) || evict(r, -1)))
+        page = kv_pages_take(r->pages, after);
+    return page;
+}
+
+i32 radix_begin(const radix *r) {
+    const kv_pages *p = r->pages;
+    i64 best = 0;
+    for (i64 s = 1; s < p->shares; s++)
+        if (p->n_free_of[s] + r->n_idle_of[s] > p->n_free_of[best] + r->n_idle_of[best]) best = s;
+    return p->by_sequence ? (i32)best : -1;
 }
 
 i64 radix_available(const radix *r) { return r->pages->n_free + r->n_idle; }

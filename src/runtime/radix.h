@@ -27,6 +27,7 @@ typedef struct {
     u64 bucket_mask, seed;
     i32 newest, oldest;  /* ends of the list of pages that only the tree owns */
     i64 n_nodes, n_idle; /* pages in the tree; of these, owned by nothing else */
+    i64 n_idle_of[KV_SHARES_MAX];
     i64 n_evicted;
     u64 changes; /* nodes that came or went since open */
 } radix;
@@ -51,8 +52,12 @@ i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *
  * does stay the sequence's own. */
 void radix_insert(radix *r, u64 space, const i32 *ids, const i32 *pages, i64 n);
 
-/* A free page for a sequence, evicting if none is; -1 when every page is in use. after: as of kv_pages_take(). */
+/* A free page for a sequence, evicting if none is; -1 when every page is in use that it could be. after: as of
+ * kv_pages_take(). */
 i32 radix_take(radix *r, i32 after);
+/* Where a sequence without pages had best begin, to be given as `after`: -1, or, where its pages are to be of one
+ * share, a page of that which has most free or evictable. */
+i32 radix_begin(const radix *r);
 i64 radix_available(const radix *r); /* pages free or evictable */
 /* A sequence begins or ends to use pages. Give the whole of what a sequence lets go in one call: its last pages
  * become the first to be evicted. */

@@ -384,7 +384,7 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
                         : engine_backend(g)->gpu ? GPU_STALL_S
                                                  : 0);
     s->overlap = (engine_backend(g)->gpu || o->overlap_anywhere) && !o->disable_overlap;
-    s->limit = min_i64(g->context, g->lim.pool_pages * KV_PAGE);
+    s->limit = min_i64(g->context, g->lim.pool_pages / engine_sequence_ranks(g) * KV_PAGE);
     init_locks(s);
     fill_constants(s);
     st = sched_allocate(s, e);

@@ -46,8 +46,13 @@ status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, 
         step_timer_close(m);
         return err_nomem(e, "a measurement", (u64)(sequences * g->config.vocab) * sizeof(f32));
     }
-    for (; m->taken < sequences * each; m->taken++)
+    for (; m->taken < sequences * each; m->taken++) {
         m->pages[m->taken] = kv_pages_take(&g->pages, m->taken % each ? m->pages[m->taken - 1] : -1);
+        if (m->pages[m->taken] >= 0) continue;
+        step_timer_close(m);
+        return err_set(e, ST_LIMIT, "the KV pool of %lld tokens has no room for %lld sequences of %lld",
+                       (long long)engine_kv_tokens(g), (long long)sequences, (long long)(each * KV_PAGE));
+    }
     *out = m;
     return ST_OK;
 }

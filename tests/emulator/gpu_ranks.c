@@ -353,7 +353,13 @@ static void divided_kv(const char *dir, const random_model *m, i64 tp, const cha
     o.eager = true;
     f32 *again = logits_of(dir, m, o, true);
     same("KV pages on several GPUs, launch by launch", again, decode, m->vocab);
-    free(ref), free(whole), free(prompt), free(decode), free(again);
+    o = (engine_options){.device = "cuda", .tp = tp, .gpus = gpus, .chunk = 33, .dp_attention = true};
+    f32 *apart[2] = {logits_of(dir, m, o, false), logits_of(dir, m, o, true)};
+    for (int i = 0; i < 2; i++) {
+        near(m, "attention apart", apart[i], ref, 0.04);
+        near_from(m, "attention apart, the second page", apart[i], ref, KV_PAGE, 0.04);
+    }
+    free(ref), free(whole), free(prompt), free(decode), free(again), free(apart[0]), free(apart[1]);
 }
 
 /* The logits of so many ranks beside those of one GPU and of ref. */
@@ -431,6 +437,8 @@ static void models_divided(void **state) {
     slice_of_four(dir, &four);
     draws_agree("one GPU", dir, (engine_options){.device = "cuda"}, 0);
     draws_agree("four GPUs", dir, (engine_options){.device = "cuda", .tp = 4}, 0);
+    draws_agree("four GPUs that attend apart", dir, (engine_options){.device = "cuda", .tp = 4, .dp_attention = true},
+                0);
     draws_agree("two parts of a GPU", dir, (engine_options){.device = "cuda", .tp = 2, .gpus = "2,2"}, 0.04);
     random_model_remove(dir);
 }

@@ -108,9 +108,12 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     key_str(b, "model_path", s->model.dir);
     key_str(b, "served_model_name", s->model.name);
     key_str(b, "device", engine_ops(s->engine)->name);
-    buf_fmt(b, "\"simulated\":%s,\"deterministic\":%s,\"tp_size\":%lld,\"dcp_size\":%lld,",
+    buf_fmt(b,
+            "\"simulated\":%s,\"deterministic\":%s,\"tp_size\":%lld,\"dcp_size\":%lld,"
+            "\"enable_dp_attention\":%s,",
             engine_simulated(s->engine) ? "true" : "false", engine_deterministic(s->engine) ? "true" : "false",
-            (long long)engine_ranks(s->engine), (long long)engine_kv_ranks(s->engine));
+            (long long)engine_ranks(s->engine), (long long)engine_kv_ranks(s->engine),
+            engine_sequence_ranks(s->engine) > 1 ? "true" : "false");
     numa_nodes(b, s->engine);
     key_str(b, "host", o->host);
     info_key_i64(b, "port", http_port(s->http));

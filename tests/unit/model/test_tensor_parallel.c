@@ -99,7 +99,11 @@ static void divided_kv(const char *dir, const random_model *m, i64 ranks, const 
                 near_from(m, what, got, whole, KV_PAGE, cpu ? PERCENT_CPU / 100.0 : REF_BOUND); /* parts of two ranks */
                 if (!i) near(m, what, got, ref, cpu ? PERCENT_CPU / 100.0 : 1e-4);
                 same(m, what, got, again);
-                free(whole), free(got), free(again);
+                o.dcp = 0, o.dp_attention = true; /* one rank attends for all heads */
+                f32 *apart = logits_of(dir, m, o, absorbed);
+                near(m, "attention apart", apart, whole, cpu ? PERCENT_CPU / 100.0 : REF_BOUND);
+                near_from(m, "attention apart", apart, whole, KV_PAGE, cpu ? PERCENT_CPU / 100.0 : REF_BOUND);
+                free(whole), free(got), free(again), free(apart);
             }
 }
 
@@ -167,6 +171,9 @@ static void what_cannot_be_divided(void **state) {
     refused(&models[0], (engine_options){.gpus = "0,1"}, "--gpus is for --device cuda with --tp");
     refused(&models[0], (engine_options){.tp = 4, .dcp = 2}, "--dcp 2 with --tp 4: all ranks divide the KV cache");
     refused(&models[0], (engine_options){.dcp = 2}, "--dcp 2 with --tp 1: all ranks divide the KV cache");
+    refused(&models[0], (engine_options){.dp_attention = true}, "--enable-dp-attention is for --tp");
+    refused(&models[0], (engine_options){.tp = 2, .dcp = 2, .dp_attention = true},
+            "--enable-dp-attention and --dcp do");
     refused(&models[0], (engine_options){.dcp = 65}, "--dcp is 65, outside 0..64");
     refused(&models[0], (engine_options){.tp = 2, .dcp = 2, .deterministic = true}, "--deterministic with --dcp 2");
     refused(&models[0], (engine_options){.tp = 2, .tp_slice = 2}, "--tp-slice 2 needs --load-format dummy");
@@ -183,6 +190,8 @@ static void tokens_are_drawn(void **state) {
         draws_agree(tp == 1 ? "one rank" : "ranks", dir, (engine_options){.tp = tp, .device = "ref"},
                     tp > 1 ? REF_BOUND : 0);
     draws_agree("ranks that divide the KV cache", dir, (engine_options){.tp = 3, .dcp = 3, .device = "ref"}, REF_BOUND);
+    draws_agree("ranks that attend apart", dir, (engine_options){.tp = 3, .dp_attention = true, .device = "ref"},
+                REF_BOUND);
     random_model_remove(dir);
 }
 

@@ -210,6 +210,42 @@ static void behaves_like_the_naive_model(void **state) {
     kv_pages_close(&pool);
 }
 
+/* Sequences whose pages are of one share: pages are taken and evicted there, and a beginning that two computed at a
+ * time, each in its share, is followed as far as it lies in one. */
+static void sequences_stay_in_a_share(void **state) {
+    (void)state;
+    enum { ALL = 8, LONG = 3 };
+    i32 ids[LONG * KV_PAGE] = {0}, a[LONG], b[LONG], found[LONG];
+    u32 held[ALL] = {0};
+    for (int i = 0; i < LONG * KV_PAGE; i++) ids[i] = i;
+    assert_int_equal(kv_pages_open(&pool, ALL, 2, NULL), ST_OK);
+    pool.by_sequence = true;
+    assert_int_equal(radix_open(&tree, &pool, NULL), ST_OK);
+    for (int i = 0; i < LONG; i++) a[i] = radix_take(&tree, i ? a[i - 1] : radix_begin(&tree));
+    assert_true(a[0] % 2 == a[1] % 2 && a[1] % 2 == a[2] % 2);
+    for (int i = 0; i < LONG; i++) b[i] = radix_take(&tree, i ? b[i - 1] : radix_begin(&tree));
+    assert_true(b[0] % 2 != a[0] % 2 && b[0] % 2 == b[1] % 2 && b[1] % 2 == b[2] % 2);
+    radix_insert(&tree, 0, ids, a, 2);
+    radix_insert(&tree, 0, ids, b, LONG); /* its last page, below the other's two */
+    i64 lookups = 100;
+    radix_path p = {0};
+    assert_int_equal(radix_follow(&tree, 0, ids, LONG, found, &p, &lookups), 2);
+    assert_true(found[0] == a[0] && found[1] == a[1]);
+    radix_release(&tree, a, LONG);
+    radix_release(&tree, b, LONG);
+    assert_int_equal(radix_check(&tree, held, NULL), ST_OK);
+    for (int i = 0; i < ALL / 2; i++) { /* all of a's share, whose pages are evicted behind b's last one */
+        i32 page = radix_take(&tree, a[0]);
+        assert_true(page >= 0 && page % 2 == a[0] % 2);
+    }
+    assert_int_equal(radix_take(&tree, a[0]), -1);
+    assert_true(radix_take(&tree, b[0]) >= 0);
+    for (int i = 0; i < ALL; i++)
+        if (pool.refs[i]) kv_pages_unref(&pool, i);
+    radix_close(&tree);
+    kv_pages_close(&pool);
+}
+
 /* The check must be able to fail. */
 static void damage_is_found(void **state) {
     (void)state;
@@ -243,6 +279,7 @@ static void damage_is_found(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(behaves_like_the_naive_model),
+        cmocka_unit_test(sequences_stay_in_a_share),
         cmocka_unit_test(damage_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

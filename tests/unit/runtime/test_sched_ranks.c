@@ -9,7 +9,7 @@
 static const char *const DIR = "models/nano";
 enum { JOBS = 5 };
 
-static engine *open_ranks(i64 tp, i64 dcp, f64 timeout) {
+static engine *open_ranks(i64 tp, i64 dcp, i64 kv_tokens, f64 timeout) {
     engine *g;
     err e = {0};
     engine_options o = {.model_dir = DIR,
@@ -18,9 +18,10 @@ static engine *open_ranks(i64 tp, i64 dcp, f64 timeout) {
                         .context = MAX_TOKENS,
                         .chunk = 32,
                         .max_running = 3,
-                        .kv_tokens = 2048,
+                        .kv_tokens = kv_tokens,
                         .tp = tp,
-                        .dcp = dcp,
+                        .dcp = max_i64(dcp, 0),
+                        .dp_attention = dcp < 0,
                         .dist_timeout = timeout};
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
     return g;
@@ -38,13 +39,15 @@ static void free_all(job *all[JOBS]) {
     for (i64 i = 0; i < JOBS; i++) free(all[i]);
 }
 
+/* dcp -1: sequences of their own, also with so few pages that some are preempted. */
 static void the_same_tokens(void **state) {
     (void)state;
-    enum { ENGINES = 3 };
-    static const i64 tp[ENGINES] = {1, 2, 2}, dcp[ENGINES] = {1, 1, 2};
+    enum { ENGINES = 6 };
+    static const i64 tp[ENGINES] = {1, 2, 2, 2, 2, 1}, dcp[ENGINES] = {1, 1, 2, -1, -1, 1},
+                     tokens[ENGINES] = {2048, 2048, 2048, 2048, 4 * KV_PAGE, 4 * KV_PAGE};
     job *all[ENGINES][JOBS];
     for (int i = 0; i < ENGINES; i++) {
-        engine *g = open_ranks(tp[i], dcp[i], 0);
+        engine *g = open_ranks(tp[i], dcp[i], tokens[i], 0);
         scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .overlap_anywhere = true});
         submit_all(s, all[i]);
         while (scheduler_step(s)) must_check(s);
@@ -74,7 +77,7 @@ static void stalling_norm(const ops *o, const norm_args *a) {
 static void a_rank_that_stalls(void **state) {
     (void)state;
     job *all[JOBS];
-    engine *g = open_ranks(2, 1, 0.2);
+    engine *g = open_ranks(2, 1, 2048, 0.2);
     scheduler *s = open_scheduler(g, (scheduler_options){.manual = true});
     sched_stats stats;
     real_norm = g->ranks.of[1].backend.ops.norm;
