@@ -147,11 +147,16 @@ static bool evict(radix *r, i32 of) {
     return false;
 }
 
+/* Brings the page that is wanted behind `after` nearer; false: there is none to be had. */
+static bool evict_for(radix *r, i32 after) {
+    if (!r->pages->by_sequence || after < 0) return evict(r, -1);
+    if (!r->n_idle_of[after % r->pages->shares]) return false;
+    return evict(r, after) || evict(r, -1); /* one may have a child of another share, where two computed the same */
+}
+
 i32 radix_take(radix *r, i32 after) {
     i32 page = kv_pages_take(r->pages, after);
-    /* a page of the share may have children of another, where two computed the same beginning */
-    while (page < 0 && (evict(r, r->pages->by_sequence ? after : -1) || evict(r, -1)))
-        page = kv_pages_take(r->pages, after);
+    while (page < 0 && evict_for(r, after)) page = kv_pages_take(r->pages, after);
     return page;
 }
 

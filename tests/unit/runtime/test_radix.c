@@ -238,7 +238,13 @@ static void sequences_stay_in_a_share(void **state) {
         i32 page = radix_take(&tree, a[0]);
         assert_true(page >= 0 && page % 2 == a[0] % 2);
     }
+    i32 other = radix_take(&tree, b[0]);
+    radix_insert(&tree, 1, ids, &other, 1);
+    radix_release(&tree, &other, 1);
+    const i64 evicted = tree.n_evicted;
+    assert_int_equal(tree.n_idle_of[b[0] % 2], 1);
     assert_int_equal(radix_take(&tree, a[0]), -1);
+    assert_int_equal(tree.n_evicted, evicted); /* what others have cached is of no use there */
     assert_true(radix_take(&tree, b[0]) >= 0);
     for (int i = 0; i < ALL; i++)
         if (pool.refs[i]) kv_pages_unref(&pool, i);
