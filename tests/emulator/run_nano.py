@@ -254,12 +254,11 @@ expect(
     forecast.returncode == 0
     and "slice 1 of 2, exchanging with itself, dummy" in forecast.stdout
     and "FORECAST of 2 GPUs, not a run of them" in forecast.stdout
-    and [r.get("kv_ranks") for r in rows] == [1, 2, None]
-    and rows[2]["whole_ms"][1] > 0 < rows[2]["divided_ms"][1]
-    and all(rows[1][k] >= rows[1][k.replace("ms", "own_ms")] > 0 for k in ("prompt_ms", "step_ms"))
-    and rows[0]["ranks"] == 2
-    and rows[0]["prompt_ms"] >= rows[0]["prompt_own_ms"] > 0
-    and rows[0]["step_ms"] >= rows[0]["step_own_ms"] > 0,
+    and [r.get("kv_ranks") for r in rows] == [1, 2, 1, None]
+    and [r.get("dp_attention") for r in rows] == [False, False, True, None]
+    and rows[3]["whole_ms"][1] > 0 < rows[3]["divided_ms"][1]
+    and all(r[k] >= r[k.replace("ms", "own_ms")] > 0 for r in rows[:3] for k in ("prompt_ms", "step_ms"))
+    and rows[0]["ranks"] == 2,
     forecast.stdout + forecast.stderr,
 )
 print(f"{17 - failed} passed, {failed} failed, 0 skipped")
