@@ -8,8 +8,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { LOOK_MS = 20, SCRATCH = 256 /* bytes */ };
+static const f64 LEAVE_S = 1; /* for threads that are inside of NCCL when a group has failed */
 
 typedef struct {
 #define NCCL_FIELD(name, args) ncclResult_t(*name) args;
@@ -38,7 +40,7 @@ typedef struct {
     atomic_bool failed;
     bool cancelled;
     err why;
-    pthread_mutex_t lock; /* of all that changes: gpus, ends, why, cancelled, over */
+    pthread_mutex_t lock; /* of gpus, why, cancelled, over, and of failing */
     pthread_cond_t changed;
     bool watched, over;
     pthread_t watcher;
@@ -67,19 +69,32 @@ static status nccl_load(nccl_library *lib, err *e) {
 
 /* ---- failing ---- */
 
-/* Keeps the first reason, then ends whatever NCCL has under way on any rank. why NULL: somebody else knows it. */
-static void nccl_abort(nccl_group *g, const err *why) {
+/* Keeps the first reason; the watcher ends what NCCL has under way. why NULL: somebody else knows it. */
+static void nccl_fail(nccl_group *g, const err *why) {
     pthread_mutex_lock(&g->lock);
     if (!atomic_load(&g->failed)) {
         g->cancelled = !why;
         if (why) g->why = *why;
     }
     atomic_store(&g->failed, true);
-    for (i64 r = 0; r < g->ranks; r++) {
-        if (g->ends[r]) g->lib.ncclCommAbort(g->ends[r]);
-        g->ends[r] = NULL;
-    }
+    pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
+}
+
+/* By the watcher alone, without the lock: NCCL may take until the recordings that have its calls in them are gone, which
+ * is when ranks close their models. A thread that is inside of a call gets some time to leave it; one that hangs there
+ * is freed by this. */
+static void nccl_abort(nccl_group *g) {
+    const f64 until = now_s() + LEAVE_S;
+    for (bool inside = true; inside && now_s() < until;) {
+        inside = false;
+        for (i64 r = 0; r < g->ranks; r++) inside = inside || atomic_load(&g->called[r]) > 0;
+        if (inside) usleep(1000);
+    }
+    for (i64 r = 0; r < g->ranks; r++) {
+        ncclComm_t end = atomic_exchange(&g->ends[r], NULL);
+        if (end) g->lib.ncclCommAbort(end);
+    }
 }
 
 static bool nccl_ok(nccl_comm *p, ncclResult_t r, const char *what) {
@@ -88,7 +103,7 @@ static bool nccl_ok(nccl_comm *p, ncclResult_t r, const char *what) {
     if (r == ncclSuccess) return true;
     if (atomic_load(&g->failed)) return false; /* aborted, so it says that it was */
     err_set(&why, ST_DEVICE, "NCCL on GPU %d: %s: %s", p->g->ordinal, what, g->lib.ncclGetErrorString(r));
-    nccl_abort(g, &why);
+    nccl_fail(g, &why);
     return false;
 }
 
@@ -110,37 +125,38 @@ static bool nccl_overdue(nccl_group *g, i64 *late) {
 static void *nccl_watch(void *arg) {
     nccl_group *g = arg;
     pthread_mutex_lock(&g->lock);
-    while (!g->over) {
+    while (!g->over && !atomic_load(&g->failed)) {
         struct timespec t;
         i64 late;
+        err why;
         clock_gettime(CLOCK_REALTIME, &t);
         t.tv_nsec += LOOK_MS * 1000000;
         t.tv_sec += t.tv_nsec / 1000000000, t.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&g->changed, &g->lock, &t);
         if (g->over || atomic_load(&g->failed) || !nccl_overdue(g, &late)) continue;
-        err why;
         if (late >= 0)
             err_set(&why, ST_DEVICE, "rank %lld did not come to an exchange (NCCL) within %.3g s", (long long)late,
                     g->deadline_s);
         else
             err_set(&why, ST_DEVICE, "an exchange of all ranks (NCCL) did not end within %.3g s", g->deadline_s);
-        pthread_mutex_unlock(&g->lock);
-        nccl_abort(g, &why);
-        pthread_mutex_lock(&g->lock);
+        g->why = why;
+        atomic_store(&g->failed, true);
     }
     pthread_mutex_unlock(&g->lock);
+    if (atomic_load(&g->failed)) nccl_abort(g);
     return NULL;
 }
 
 /* ---- the calls ---- */
 
 /* Around NCCL's functions, which may wait for other ranks themselves; false: the group has failed, call none. */
-static bool nccl_begin(nccl_comm *p) {
-    if (atomic_load(&p->group->failed) || !gpu_enter(p->g)) return false;
-    atomic_store(&p->group->called[p->base.rank], now_s());
-    return true;
-}
 static void nccl_end(nccl_comm *p) { atomic_store(&p->group->called[p->base.rank], 0); }
+static bool nccl_begin(nccl_comm *p) {
+    atomic_store(&p->group->called[p->base.rank], now_s()); /* before the look: who aborts looks the other way round */
+    if (!atomic_load(&p->group->failed) && gpu_enter(p->g)) return true;
+    nccl_end(p);
+    return false;
+}
 
 #define NCCL_CALL(p, f, ...)                                                                                           \
     nccl_ok(p, (p)->group->lib.f(__VA_ARGS__, (p)->group->ends[(p)->base.rank], (p)->g->stream), #f)
@@ -184,7 +200,7 @@ static void nccl_all_to_all(comm *c, const void *out, const i64 *out_counts, voi
         if (to) good = NCCL_CALL(p, ncclSend, (const u8 *)out + (u64)sent * size, to, ncclUint8, (int)r);
         if (good && from) good = NCCL_CALL(p, ncclRecv, (u8 *)in + (u64)taken * size, from, ncclUint8, (int)r);
     }
-    if (good) nccl_ok(p, p->group->lib.ncclGroupEnd(), "ncclGroupEnd");
+    nccl_ok(p, p->group->lib.ncclGroupEnd(), "ncclGroupEnd"); /* whatever was: it is this thread's */
     nccl_end(p);
 }
 
@@ -204,7 +220,7 @@ static void nccl_columns_to_rows(comm *c, const void *columns, i64 n, const i64 
             good = NCCL_CALL(p, ncclRecv, (u32 *)rows + (i - own.from) * total + first[r], (size_t)theirs, ncclUint32,
                              (int)r);
     }
-    if (good) nccl_ok(p, p->group->lib.ncclGroupEnd(), "ncclGroupEnd");
+    nccl_ok(p, p->group->lib.ncclGroupEnd(), "ncclGroupEnd"); /* whatever was: it is this thread's */
     nccl_end(p);
 }
 
@@ -214,10 +230,12 @@ static status nccl_finish(comm *c, err *e) {
     nccl_comm *p = nccl_of(c);
     nccl_group *g = p->group;
     ncclResult_t later = ncclSuccess;
-    if (!atomic_load(&g->failed) &&
-        nccl_ok(p, g->lib.ncclCommGetAsyncError(g->ends[c->rank], &later), "ncclCommGetAsyncError") &&
-        later != ncclInProgress)
-        nccl_ok(p, later, "an exchange under way");
+    if (nccl_begin(p)) {
+        const ncclResult_t r = g->lib.ncclCommGetAsyncError(g->ends[c->rank], &later);
+        nccl_end(p);
+        if (nccl_ok(p, r, "ncclCommGetAsyncError") && later != ncclInProgress)
+            nccl_ok(p, later, "an exchange under way");
+    }
     if (!atomic_load(&g->failed)) return ST_OK;
     pthread_mutex_lock(&g->lock);
     status st = g->cancelled ? err_set(e, ST_CANCELLED, "exchanges between GPUs were stopped") : g->why.code;
@@ -228,7 +246,7 @@ static status nccl_finish(comm *c, err *e) {
 
 static void nccl_cancel(comm *c, const err *why) {
     (void)why;
-    nccl_abort(nccl_of(c)->group, NULL);
+    nccl_fail(nccl_of(c)->group, NULL);
 }
 
 static void nccl_free(nccl_group *g) {
@@ -247,9 +265,8 @@ static void nccl_close(comm *c) {
     nccl_comm *p = nccl_of(c);
     nccl_group *g = p->group;
     pthread_mutex_lock(&g->lock);
-    ncclComm_t end = g->ends[c->rank];
-    g->ends[c->rank] = NULL; /* nobody looks at the two any more */
-    g->gpus[c->rank] = NULL;
+    g->gpus[c->rank] = NULL; /* the watcher does not look there any more */
+    ncclComm_t end = atomic_load(&g->failed) ? NULL : atomic_exchange(&g->ends[c->rank], NULL);
     pthread_mutex_unlock(&g->lock);
     if (end && gpu_enter(p->g)) g->lib.ncclCommDestroy(end);
     if (p->scratch) p->g->dev.release(&p->g->dev, p->scratch);
@@ -271,10 +288,13 @@ static const comm nccl_table = {.name = "NCCL",
 
 /* ---- opening ---- */
 
-/* What a thread of its own does, which is left behind if it does not come back. */
+/* What a thread of its own does, which is left behind if it does not come back: the communicators, and a first exchange
+ * among them, which makes the connections that no recording could. */
 typedef struct {
     nccl_library lib;
     int n, ordinals[COMM_RANKS_MAX];
+    CUstream streams[COMM_RANKS_MAX];
+    void *scratch[COMM_RANKS_MAX];
     ncclComm_t ends[COMM_RANKS_MAX];
     ncclResult_t result;
     bool done, left;
@@ -291,6 +311,13 @@ static void nccl_start_free(nccl_start *s) {
 static void *nccl_start_main(void *arg) {
     nccl_start *s = arg;
     s->result = s->lib.ncclCommInitAll(s->ends, s->n, s->ordinals);
+    if (s->result == ncclSuccess && (s->result = s->lib.ncclGroupStart()) == ncclSuccess) {
+        ncclResult_t r = ncclSuccess;
+        for (int k = 0; r == ncclSuccess && k < s->n; k++)
+            r = s->lib.ncclAllReduce(s->scratch[k], s->scratch[k], 1, ncclFloat32, ncclSum, s->ends[k], s->streams[k]);
+        s->result = s->lib.ncclGroupEnd();
+        if (r != ncclSuccess) s->result = r;
+    }
     pthread_mutex_lock(&s->lock);
     const bool left = s->left;
     s->done = true;
@@ -300,13 +327,17 @@ static void *nccl_start_main(void *arg) {
     return NULL;
 }
 
-static status nccl_start_ends(nccl_group *g, err *e) {
+static status nccl_start_ends(nccl_group *g, comm *const *all, err *e) {
     nccl_start *s = calloc(1, sizeof *s);
     pthread_t id;
     struct timespec t;
     if (!s) return err_nomem(e, "NCCL's start", sizeof *s);
     s->lib = g->lib, s->n = (int)g->ranks;
-    for (i64 r = 0; r < g->ranks; r++) s->ordinals[r] = g->gpus[r]->ordinal;
+    for (i64 r = 0; r < g->ranks; r++) {
+        s->ordinals[r] = g->gpus[r]->ordinal;
+        s->streams[r] = g->gpus[r]->stream;
+        s->scratch[r] = nccl_of(all[r])->scratch;
+    }
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     int failed = pthread_create(&id, NULL, nccl_start_main, s);
@@ -335,27 +366,14 @@ static status nccl_start_ends(nccl_group *g, err *e) {
                    g->lib.ncclGetErrorString(result));
 }
 
-/* The first exchange makes the connections, which no recording could. */
-static status nccl_first_exchange(comm *const *all, i64 ranks, err *e) {
-    nccl_comm *first = nccl_of(all[0]);
-    nccl_group *g = first->group;
-    bool good = nccl_ok(first, g->lib.ncclGroupStart(), "ncclGroupStart");
-    for (i64 r = 0; good && r < ranks; r++) {
-        nccl_comm *p = nccl_of(all[r]);
-        good = NCCL_CALL(p, ncclAllReduce, p->scratch, p->scratch, 1, ncclFloat32, ncclSum);
-    }
-    if (good) nccl_ok(first, g->lib.ncclGroupEnd(), "ncclGroupEnd");
-    status st = ST_OK;
-    for (i64 r = 0; st == ST_OK && r < ranks; r++) st = g->gpus[r]->dev.finish(&g->gpus[r]->dev, e);
-    return st == ST_OK ? nccl_finish(all[0], e) : st;
-}
-
-static status nccl_open_rank(nccl_group *g, comm **out, i64 r, err *e) {
+/* *n: ends that are to be closed. */
+static status nccl_open_rank(nccl_group *g, comm **out, i64 r, i64 *n, err *e) {
     nccl_comm *p = calloc(1, sizeof *p);
     if (!p) return err_nomem(e, "a rank", sizeof *p);
     *p = (nccl_comm){.base = nccl_table, .group = g, .g = g->gpus[r]};
     p->base.rank = r, p->base.ranks = g->ranks;
     out[r] = &p->base;
+    *n = r + 1;
     atomic_fetch_add(&g->open, 1);
     return p->g->dev.alloc(&p->g->dev, &p->scratch, SCRATCH, "NCCL's first exchange", e);
 }
@@ -375,20 +393,22 @@ status comm_nccl_open(comm **out, gpu *const *gpus, i64 ranks, f64 deadline_s, e
                 st = err_set(e, ST_UNSUPPORTED, "ranks %lld and %lld have parts of GPU %d: NCCL takes a GPU a rank",
                              (long long)k, (long long)r, gpus[r]->ordinal);
     i64 n = 0;
-    for (; st == ST_OK && n < ranks; n++) {
-        had[n] = gpus[n]->dev.available(&gpus[n]->dev);
-        st = nccl_open_rank(g, out, n, e);
+    for (i64 r = 0; st == ST_OK && r < ranks; r++) {
+        had[r] = gpus[r]->dev.available(&gpus[r]->dev);
+        st = nccl_open_rank(g, out, r, &n, e);
     }
-    if (st == ST_OK) st = nccl_start_ends(g, e);
+    if (st == ST_OK) st = nccl_start_ends(g, out, e);
     if (st == ST_OK && !(g->watched = !pthread_create(&g->watcher, NULL, nccl_watch, g)))
         st = err_set(e, ST_NOMEM, "the thread that watches NCCL");
-    if (st == ST_OK) st = nccl_first_exchange(out, ranks, e);
+    for (i64 r = 0; st == ST_OK && r < ranks; r++) st = gpus[r]->dev.finish(&gpus[r]->dev, e);
+    if (st == ST_OK) st = nccl_finish(out[0], e);
     for (i64 r = 0; st == ST_OK && r < ranks; r++) {
         const u64 left = gpus[r]->dev.available(&gpus[r]->dev);
         out[r]->held = had[r] > left ? had[r] - left : 0;
     }
     if (st == ST_OK) return ST_OK;
-    nccl_abort(g, NULL);
+    nccl_fail(g, NULL);
+    if (!g->watched) nccl_abort(g);
     if (!n) nccl_free(g);
     while (n-- > 0) out[n]->close(out[n]);
     return st;

@@ -1,7 +1,7 @@
 /* NCCL's functions on the emulated GPUs, for tests of device/comm_nccl.c: what is sent is copied, sums are float32
  * in the order of the ranks. A rank waits for the others inside of the call, or inside of a recorded step's replay.
  *
- * FAKE_NCCL is "start": it does not start; "slow": it starts after a second; "fail N": the Nth exchange of rank 1
+ * FAKE_NCCL is "async": an exchange has failed; "start": it does not start; "slow": it starts after a second; "fail N": the Nth exchange of rank 1
  * fails. */
 extern "C" {
 #include "device/nccl_symbols.h"
@@ -37,6 +37,8 @@ struct group {
     std::condition_variable changed;
     long come = 0, round = 0;
     bool aborted = false;
+    int aborts = 0;
+    std::shared_ptr<int> recordings = std::make_shared<int>(0); /* and who else has it is a call that waits or is one */
     std::vector<const batch *> posted;
     std::atomic<int> open{0};
 };
@@ -161,7 +163,7 @@ ncclResult_t queue(ncclComm *c) {
     c->pending.clear();
     const char *fails = word("fail ");
     if (fails && c->rank == 1 && ++c->exchanges >= atoi(fails)) return 3;
-    std::function<void()> call = [g, own, rank = c->rank] { run(*g, rank, *own); };
+    std::function<void()> call = [g, own, rank = c->rank, recorded = g->recordings] { run(*g, rank, *own); };
     if (g->aborted) return 3;
     return emu_queue(c->stream, &call) ? 1 : 0;
 }
@@ -194,13 +196,23 @@ ncclResult_t ncclCommInitAll(ncclComm_t *out, int n, const int *) {
     return 0;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t c) { return delete c, 0; }
+/* As NCCL's, the last one waits until no recording has calls of theirs. */
 ncclResult_t ncclCommAbort(ncclComm_t c) {
-    std::lock_guard<std::mutex> hold(c->of->lock);
-    c->of->aborted = true;
-    c->of->changed.notify_all();
-    return 0; /* its memory stays: somebody may be inside of a call */
+    std::shared_ptr<group> g = c->of;
+    bool last;
+    {
+        std::lock_guard<std::mutex> hold(g->lock);
+        g->aborted = true;
+        last = ++g->aborts == g->ranks;
+        g->changed.notify_all();
+    }
+    for (int i = 0; last && g->recordings.use_count() > 1; i++) {
+        if (i == 20000) wrong("recordings are not ended after an abort");
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return delete c, 0;
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *r) { return *r = 0, 0; }
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *r) { return *r = word("async") ? 3 : 0, 0; }
 ncclResult_t ncclGroupStart(void) { return depth++, 0; }
 /* Calls of several ranks in one thread's group run side by side, as NCCL's kernels would. */
 ncclResult_t ncclGroupEnd(void) {

@@ -466,6 +466,33 @@ static void nccl_fails(void **state) {
     by_nccl = false;
 }
 
+/* Steps that are recorded have NCCL's calls in them: a failure behind them ends, too. */
+static void nccl_fails_behind_recordings(void **state) {
+    (void)state;
+    const engine_options o = {.model_dir = "models/nano", .device = "cuda", .tp = 2, .nccl = true};
+    enum { MANY = 5 };
+    i32 ids[MANY] = {300, 301, 302, 303, 304};
+    engine *g;
+    seq *s;
+    err e = {0};
+    if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
+    assert_int_equal(seq_open(&s, g, &e), ST_OK);
+    assert_int_equal(seq_run(s, ids, MANY, true, LOGITS_NONE, NULL, NULL, &e), ST_OK);
+    table t = {calloc((size_t)(MANY * 2048), sizeof(f32)), 2048};
+    seq_truncate(s, 0);
+    assert_int_equal(seq_run(s, ids, MANY, true, LOGITS_ALL, keep, &t, &e), ST_OK); /* recorded */
+    setenv("FAKE_NCCL", "async", 1);
+    seq_truncate(s, 0);
+    assert_int_equal(seq_run(s, ids, MANY, true, LOGITS_ALL, keep, &t, &e), ST_DEVICE);
+    if (!strstr(e.text, "an exchange under way: internal error")) fail_msg("\"%s\"", e.text);
+    const f64 start = now_s();
+    seq_close(s);
+    engine_close(g);
+    assert_true(now_s() - start < 15);
+    unsetenv("FAKE_NCCL");
+    free(t.rows);
+}
+
 static void nccl_models(void **state) {
     (void)state;
     const random_model nano = {.name = "nano", .vocab = 2048};
@@ -533,8 +560,9 @@ int main(void) {
                                            cmocka_unit_test(others_arrive), cmocka_unit_test(sum_and_norm_in_one),
                                            cmocka_unit_test(a_rank_stays_away)};
     const struct CMUnitTest nccl[] = {cmocka_unit_test(nccl_exchanges)};
-    const struct CMUnitTest models[] = {cmocka_unit_test(nccl_fails), cmocka_unit_test(models_divided),
-                                        cmocka_unit_test(nccl_models), cmocka_unit_test(what_is_refused)};
+    const struct CMUnitTest models[] = {cmocka_unit_test(nccl_fails), cmocka_unit_test(nccl_fails_behind_recordings),
+                                        cmocka_unit_test(models_divided), cmocka_unit_test(nccl_models),
+                                        cmocka_unit_test(what_is_refused)};
     const bool real = getenv("REAL_GPUS"), parts = getenv("RANKS_OF_ONE_GPU");
     int failed = cmocka_run_group_tests(exchanges, NULL, NULL);
     if (parts) return failed;

@@ -57,6 +57,7 @@ AMD_FN float __uint_as_float(unsigned b) { return __builtin_bit_cast(float, b); 
 AMD_FN unsigned __float_as_uint(float f) { return __builtin_bit_cast(unsigned, f); }
 AMD_FN int __float2int_rn(float f) { return (int)__builtin_rintf(f); }
 AMD_FN float expf(float x) { return __builtin_expf(x); }
+AMD_FN float logf(float x) { return __builtin_logf(x); }
 AMD_FN float fabsf(float x) { return __builtin_fabsf(x); }
 AMD_FN float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 AMD_FN float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
