@@ -81,9 +81,9 @@ static void nccl_fail(nccl_group *g, const err *why) {
     pthread_mutex_unlock(&g->lock);
 }
 
-/* By the watcher alone, without the lock: NCCL may take until the recordings that have its calls in them are gone, which
- * is when ranks close their models. A thread that is inside of a call gets some time to leave it; one that hangs there
- * is freed by this. */
+/* By the watcher alone, without the lock: NCCL may take until the recordings that have its calls in them are
+ * gone, which is when ranks close their models. A thread that is inside of a call gets some time to leave it; one
+ * that hangs there is freed by this. */
 static void nccl_abort(nccl_group *g) {
     const f64 until = now_s() + LEAVE_S;
     for (bool inside = true; inside && now_s() < until;) {

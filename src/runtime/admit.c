@@ -110,14 +110,17 @@ void leave_running(scheduler *s, task *t, bool keep) {
     t->running = false;
 }
 
-/* Who loses its place first, of those whose pages are of any use to t (NULL: anybody). A probe takes nobody's, whatever
- * happens to it. */
-static task *worst(const scheduler *s, const task *t) {
-    const i64 shares = engine_sequence_ranks(s->g);
+/* Where t's pages are: the rank that attends for it, 0 where all do. */
+static i64 task_share_of(const scheduler *s, const task *t) {
+    return t->n_pages ? t->pages[0] % engine_sequence_ranks(s->g) : 0;
+}
+
+/* Who loses its place first, of those in a share. A probe takes nobody's, whatever happens to it. */
+static task *worst(const scheduler *s, i64 share) {
     task *w = NULL;
     for (i64 i = 0; i < s->n_running && !(w && w->r.probe); i++) {
         task *r = s->running[i];
-        if (t && t->n_pages && r->n_pages && r->pages[0] % shares != t->pages[0] % shares) continue;
+        if (task_share_of(s, r) != share) continue;
         if (!w || r->r.probe || before(w, r)) w = r;
     }
     return w;
@@ -137,9 +140,10 @@ static bool take_pages_behind(scheduler *s, task *t, i64 known, i64 leave) {
     i64 total = ceil_div(t->n, KV_PAGE), n = known;
     radix_hold(&s->tree, t->pages, n);
     t->n_kv = n * KV_PAGE;
-    bool fits = radix_available(&s->tree) >= total - n + leave;
+    const i32 begin = n ? t->pages[0] : radix_begin(&s->tree);
+    bool fits = radix_available(&s->tree, begin) >= total - n + leave / engine_sequence_ranks(s->g);
     for (; fits && n < total; n += fits) {
-        t->pages[n] = radix_take(&s->tree, n ? t->pages[n - 1] : radix_begin(&s->tree));
+        t->pages[n] = radix_take(&s->tree, n ? t->pages[n - 1] : begin);
         fits = t->pages[n] >= 0;
     }
     if (!fits) {
@@ -179,22 +183,31 @@ static void admit_start(scheduler *s, task *t) {
     end_task(s, t, SCHED_ERROR, false);
 }
 
+/* Pages that t could have in a share if those of lower priority left it. */
+static i64 reach_of(const scheduler *s, const task *t, i64 share) {
+    i64 reach = radix_available(&s->tree, (i32)share);
+    for (i64 i = 0; i < s->n_running; i++)
+        if (s->running[i]->r.priority < t->r.priority && task_share_of(s, s->running[i]) == share)
+            reach += s->running[i]->n_pages;
+    return reach;
+}
+
 /* Admits t if there is room, or if there would be without those of lower priority. */
 static bool admit_one(scheduler *s, task *t) {
     for (;;) {
-        const task *w = s->n_running ? worst(s, NULL) : NULL;
+        i64 share = 0;
+        for (i64 other = 1; other < engine_sequence_ranks(s->g); other++)
+            if (reach_of(s, t, other) > reach_of(s, t, share)) share = other;
+        const task *w = worst(s, share);
         bool better = w && w->r.priority < t->r.priority && !s->o.no_preempt && !t->r.probe;
-        i64 leave = better || !w ? 0 : expected_growth(s, t);
+        i64 leave = better || !s->n_running ? 0 : expected_growth(s, t);
         if (s->n_running < s->g->max_running && take_pages(s, t, leave)) {
             admit_start(s, t);
             return true;
         }
         if (!better) return false;
-        i64 reach = radix_available(&s->tree);
-        for (i64 i = 0; i < s->n_running; i++)
-            if (s->running[i]->r.priority < t->r.priority) reach += s->running[i]->n_pages;
-        if (reach < ceil_div(t->n, KV_PAGE)) return false;
-        preempt(s, worst(s, NULL));
+        if (reach_of(s, t, share) < ceil_div(t->n, KV_PAGE)) return false;
+        preempt(s, worst(s, share));
     }
 }
 
@@ -268,7 +281,7 @@ void reserve_pages(scheduler *s) {
             t->pages[t->n_pages++] = page;
             continue;
         }
-        preempt(s, worst(s, t));
+        preempt(s, worst(s, task_share_of(s, t)));
         i = -1; /* places moved: look again from the first */
     }
 }

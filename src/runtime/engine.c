@@ -56,6 +56,9 @@ static status check_device_options(const engine_options *o, const char *name, bo
         return err_set(e, ST_INPUT,
                        o->dcp > 1 ? "--enable-dp-attention and --dcp do not go together"
                                   : "--enable-dp-attention is for --tp");
+    if (o->dp_attention && ranks_meant(o) > KV_SHARES_MAX)
+        return err_set(e, ST_INPUT, "--enable-dp-attention with %lld ranks: at most %d", (long long)ranks_meant(o),
+                       KV_SHARES_MAX);
     if (o->dcp > 1 && o->deterministic)
         return err_set(e, ST_UNSUPPORTED,
                        "--deterministic with --dcp %lld: how a sequence's sums round would hang on "
@@ -162,6 +165,7 @@ static status engine_check_options(const engine_options *o, err *e) {
     } all[] = {{"--threads", o->threads, 4096},
                {"--tp", o->tp, COMM_RANKS_MAX},
                {"--dcp", o->dcp, COMM_RANKS_MAX},
+               {"--tp-slice", o->tp_slice, 1024},
                {"--context-length", o->context, INT32_MAX},
                {"--chunked-prefill-size", o->chunk, 65536},
                {"--max-running-requests", o->max_running, 65536},
@@ -233,7 +237,7 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
         return ST_OK;
     }
     const f64 pages = pages_that_fit(g, o) * (f64)g->lim.kv.ranks;
-    if (pages < 1 && o->mem_fraction > 0)
+    if (pages < (f64)apart && o->mem_fraction > 0)
         return err_set(e, ST_LIMIT,
                        "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights",
                        o->mem_fraction, (f64)g->lim.memory_max * 1e-9, (f64)rank_weights(g) * 1e-9);

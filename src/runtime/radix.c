@@ -75,16 +75,37 @@ static bool still_there(const radix *r, i32 page, u64 since) {
 
 static bool same_share(const radix *r, i32 a, i32 b) { return a % r->pages->shares == b % r->pages->shares; }
 
+/* Where sequences have a share each, each share has a tree: namespaces of its own. */
+static u64 space_in(const radix *r, u64 space, i64 share) {
+    return r->pages->by_sequence ? space ^ (u64)(share + 1) * 0xd6e8feb86659fd93u : space;
+}
+static i64 radix_share_of(const radix *r, i32 page) { return page % r->pages->shares; }
+
+/* The share whose tree has most of ids' pages, of those that are looked for. */
+static i64 longest_tree(const radix *r, u64 space, const i32 *ids, i64 max_pages, i64 *lookups) {
+    i64 best = 0, most = 0;
+    for (i64 share = 0; share < r->pages->shares; share++) {
+        i64 n = 0;
+        for (i32 at = -1; n<max_pages && * lookups> 0; n++) {
+            --*lookups;
+            if ((at = child(r, at, space_in(r, space, share), ids + n * KV_PAGE)) < 0) break;
+        }
+        if (n > most) most = n, best = share;
+    }
+    return best;
+}
+
 i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages, radix_path *p, i64 *lookups) {
     if (p->as_of != r->changes) {
         while (p->n && !still_there(r, pages[p->n - 1], p->as_of)) p->n--;
         p->as_of = r->changes;
         p->ends = false;
     }
+    i64 share = p->n ? radix_share_of(r, pages[0]) : 0;
+    if (!p->n && !p->ends && r->pages->by_sequence) share = longest_tree(r, space, ids, max_pages, lookups);
     while (!p->ends && p->n<max_pages && * lookups> 0) {
         --*lookups;
-        i32 next = child(r, p->n ? pages[p->n - 1] : -1, space, ids + p->n * KV_PAGE);
-        if (next >= 0 && p->n && r->pages->by_sequence && !same_share(r, next, pages[0])) next = -1;
+        i32 next = child(r, p->n ? pages[p->n - 1] : -1, space_in(r, space, share), ids + p->n * KV_PAGE);
         p->ends = next < 0;
         if (next >= 0) pages[p->n++] = next;
     }
@@ -109,6 +130,7 @@ static void add_node(radix *r, u64 space, i32 parent, const i32 *tokens, i32 pag
 }
 
 void radix_insert(radix *r, u64 space, const i32 *ids, const i32 *pages, i64 n) {
+    if (n) space = space_in(r, space, radix_share_of(r, pages[0]));
     /* A page of the sequence that is in the tree stands at the end of the sequence's own beginning. */
     i64 from = n;
     while (from > 0 && !r->nodes[pages[from - 1]].in_tree) from--;
@@ -150,8 +172,7 @@ static bool evict(radix *r, i32 of) {
 /* Brings the page that is wanted behind `after` nearer; false: there is none to be had. */
 static bool evict_for(radix *r, i32 after) {
     if (!r->pages->by_sequence || after < 0) return evict(r, -1);
-    if (!r->n_idle_of[after % r->pages->shares]) return false;
-    return evict(r, after) || evict(r, -1); /* one may have a child of another share, where two computed the same */
+    return r->n_idle_of[radix_share_of(r, after)] && evict(r, after);
 }
 
 i32 radix_take(radix *r, i32 after) {
@@ -168,7 +189,11 @@ i32 radix_begin(const radix *r) {
     return p->by_sequence ? (i32)best : -1;
 }
 
-i64 radix_available(const radix *r) { return r->pages->n_free + r->n_idle; }
+i64 radix_available(const radix *r, i32 after) {
+    const i64 share = radix_share_of(r, after);
+    if (r->pages->by_sequence && after >= 0) return r->pages->n_free_of[share] + r->n_idle_of[share];
+    return r->pages->n_free + r->n_idle;
+}
 
 void radix_hold(radix *r, const i32 *pages, i64 n) {
     for (i64 i = 0; i < n; i++) {

@@ -3,7 +3,8 @@
  * A tree with one node a page: the edge to a node is the page's 64 tokens, the path from the root is everything before
  * them. A node is numbered like its page, so the tree is an array as long as the pool and never allocates.
  * The tree is one owner of its pages (kv_pages.refs), every sequence that uses them another. A page that only the tree
- * owns can be evicted: least recently used first, leaves before their parents. */
+ * owns can be evicted: least recently used first, leaves before their parents. Where a sequence's pages are of one
+ * share (kv_pages.by_sequence), each share has a tree of its own. */
 #ifndef RUNTIME_RADIX_H
 #define RUNTIME_RADIX_H
 #include "kernels/ops.h"
@@ -58,7 +59,7 @@ i32 radix_take(radix *r, i32 after);
 /* Where a sequence without pages had best begin, to be given as `after`: -1, or, where its pages are to be of one
  * share, a page of that which has most free or evictable. */
 i32 radix_begin(const radix *r);
-i64 radix_available(const radix *r); /* pages free or evictable */
+i64 radix_available(const radix *r, i32 after); /* pages free or evictable that may follow; -1: all */
 /* A sequence begins or ends to use pages. Give the whole of what a sequence lets go in one call: its last pages
  * become the first to be evicted. */
 void radix_hold(radix *r, const i32 *pages, i64 n);

@@ -1,8 +1,9 @@
-/* NCCL's functions on the emulated GPUs, for tests of device/comm_nccl.c: what is sent is copied, sums are float32
- * in the order of the ranks. A rank waits for the others inside of the call, or inside of a recorded step's replay.
+/* NCCL's functions on the emulated GPUs, for tests of device/comm_nccl.c: what is sent is copied, sums are
+ * float32 in the order of the ranks. A rank waits for the others inside of the call, or inside of a recorded
+ * step's replay.
  *
- * FAKE_NCCL is "async": an exchange has failed; "start": it does not start; "slow": it starts after a second; "fail N": the Nth exchange of rank 1
- * fails. */
+ * FAKE_NCCL is "async": an exchange has failed; "start": it does not start; "slow": it starts after a second;
+ * "fail N": the Nth exchange of rank 1 fails. */
 extern "C" {
 #include "device/nccl_symbols.h"
 }
