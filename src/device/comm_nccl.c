@@ -288,8 +288,9 @@ static const comm nccl_table = {.name = "NCCL",
 
 /* ---- opening ---- */
 
-/* What a thread of its own does, which is left behind if it does not come back: the communicators, and a first exchange
- * among them, which makes the connections that no recording could. */
+/* What a thread of its own does: the communicators, where it is left behind if it does not come back, and a first
+ * exchange among them, which makes the connections that no recording could. That uses the GPUs: it is ended by an abort
+ * and waited for. */
 typedef struct {
     nccl_library lib;
     int n, ordinals[COMM_RANKS_MAX];
@@ -297,7 +298,7 @@ typedef struct {
     void *scratch[COMM_RANKS_MAX];
     ncclComm_t ends[COMM_RANKS_MAX];
     ncclResult_t result;
-    bool done, left;
+    bool done, left, connects;
     pthread_mutex_t lock;
     pthread_cond_t changed;
 } nccl_start;
@@ -311,7 +312,10 @@ static void nccl_start_free(nccl_start *s) {
 static void *nccl_start_main(void *arg) {
     nccl_start *s = arg;
     s->result = s->lib.ncclCommInitAll(s->ends, s->n, s->ordinals);
-    if (s->result == ncclSuccess && (s->result = s->lib.ncclGroupStart()) == ncclSuccess) {
+    pthread_mutex_lock(&s->lock);
+    s->connects = s->result == ncclSuccess && !s->left;
+    pthread_mutex_unlock(&s->lock);
+    if (s->connects && (s->result = s->lib.ncclGroupStart()) == ncclSuccess) {
         ncclResult_t r = ncclSuccess;
         for (int k = 0; r == ncclSuccess && k < s->n; k++)
             r = s->lib.ncclAllReduce(s->scratch[k], s->scratch[k], 1, ncclFloat32, ncclSum, s->ends[k], s->streams[k]);
@@ -350,14 +354,16 @@ static status nccl_start_ends(nccl_group *g, comm *const *all, err *e) {
     t.tv_sec = (time_t)end, t.tv_nsec = (long)((end - (f64)t.tv_sec) * 1e9);
     pthread_mutex_lock(&s->lock);
     while (!s->done && !pthread_cond_timedwait(&s->changed, &s->lock, &t)) continue;
-    const bool done = s->done;
-    s->left = !done;
+    const bool done = s->done, connects = !done && s->connects;
+    s->left = !done && !connects;
     pthread_mutex_unlock(&s->lock);
-    if (!done) {
+    for (i64 r = 0; connects && r < g->ranks; r++) g->lib.ncclCommAbort(s->ends[r]);
+    if (done || connects)
+        pthread_join(id, NULL);
+    else
         pthread_detach(id);
-        return err_set(e, ST_DEVICE, "NCCL did not start within %.3g s", g->deadline_s);
-    }
-    pthread_join(id, NULL);
+    if (connects) nccl_start_free(s);
+    if (!done) return err_set(e, ST_DEVICE, "NCCL did not start within %.3g s", g->deadline_s);
     const ncclResult_t result = s->result;
     for (i64 r = 0; r < g->ranks; r++) g->ends[r] = s->ends[r];
     nccl_start_free(s);

@@ -3,7 +3,7 @@
  * step's replay.
  *
  * FAKE_NCCL is "async": an exchange has failed; "start": it does not start; "slow": it starts after a second;
- * "fail N": the Nth exchange of rank 1 fails. */
+ * "stuck": it does not connect; "fail N": the Nth exchange of rank 1 fails. */
 extern "C" {
 #include "device/nccl_symbols.h"
 }
@@ -221,6 +221,12 @@ ncclResult_t ncclGroupEnd(void) {
     std::vector<ncclComm *> all;
     all.swap(touched);
     if (all.size() == 1) return queue(all[0]);
+    if (word("stuck")) { /* connects for ever */
+        std::shared_ptr<group> g = all[0]->of;
+        std::unique_lock<std::mutex> hold(g->lock);
+        g->changed.wait(hold, [&] { return g->aborted; });
+        return 3;
+    }
     std::vector<std::thread> threads;
     for (ncclComm *c : all) {
         auto own = std::make_shared<batch>(std::move(c->pending));
