@@ -31,7 +31,7 @@ GPU_FOLDERS = {
     "mla": {"device", "rows", "gemm"},
     "moe": {"device", "rows", "gemm"},
     "weights": {"device"},
-    "comm": {"device"},
+    "comm": {"device", "rows"},
 }
 # folder of server -> folders whose headers it may include; what lies in server itself, and its server_internal.h,
 # knows all

@@ -14,7 +14,10 @@
 enum { ROWS_MAX = 16, SUMS_MAX = 50, ROWS_QUEUED = 4096, REPEATS = 7 };
 
 enum { ONE_SHOT_MOST = 160 /* rows of which one shot is worth a look */ };
-typedef enum { AS_CHOSEN, IN_ONE_SHOT, IN_TWO_SHOTS, BY_NCCL, WAYS } reduce_way;
+/* The last two: the sum, its addition to the residual stream and the norm, of all rows by every rank or of its own by
+ * each. */
+typedef enum { AS_CHOSEN, IN_ONE_SHOT, IN_TWO_SHOTS, BY_NCCL, NORMED_BY_ALL, NORMED_APART, WAYS } reduce_way;
+static const char *const WAY_KEYS[WAYS] = {"us", "one_shot_us", "two_shots_us", "nccl_us", "norm_us", "norm_apart_us"};
 
 typedef struct {
     i64 ranks, dim, n_rows, rows[ROWS_MAX];
@@ -45,11 +48,17 @@ typedef struct {
     i64 n;
     int sums;
     device_recording *recorded;
+    const norm_args *norm; /* NULL: the sum alone */
 } reduce_launches;
 
 static void queue_reduces(void *ud) {
     const reduce_launches *l = ud;
-    for (int i = 0; i < l->sums; i++) l->k->data->all_reduce(l->k->data, l->x, l->n, DT_BF16);
+    for (int i = 0; i < l->sums; i++) {
+        if (l->norm)
+            gpu_reduce_norm(&l->k->backend.ops, l->k->data, l->norm, NULL);
+        else
+            l->k->data->all_reduce(l->k->data, l->x, l->n, DT_BF16);
+    }
 }
 
 /* One sum of known values, in the order of the ranks and rounded once; NCCL's may differ by a rounding a rank, of the
@@ -82,10 +91,10 @@ static void replay_reduces(void *ud) {
 }
 
 /* The median of several runs of a recording. */
-static status reduce_time(rank *k, void *x, i64 rows, i64 dim, f64 *seconds, err *e) {
+static status reduce_time(rank *k, void *x, i64 rows, i64 dim, const norm_args *norm, f64 *seconds, err *e) {
     device *dev = k->backend.device;
     f64 took[REPEATS];
-    reduce_launches l = {k, x, rows * dim, (int)max_i64(1, min_i64(SUMS_MAX, ROWS_QUEUED / rows)), NULL};
+    reduce_launches l = {k, x, rows * dim, (int)max_i64(1, min_i64(SUMS_MAX, ROWS_QUEUED / rows)), NULL, norm};
     status st = dev->record(dev, queue_reduces, &l, &l.recorded, e);
     for (int r = 0; st == ST_OK && r < REPEATS; r++) {
         st = gpu_clock(k->backend.gpu, replay_reduces, &l, &took[r], e);
@@ -99,26 +108,63 @@ static status reduce_time(rank *k, void *x, i64 rows, i64 dim, f64 *seconds, err
     return st;
 }
 
+/* The norm behind a sum x of up to n values; what it needs is the caller's to release. zeros [n] */
+static status reduce_norm_open(rank *k, i64 dim, void *x, const bf16 *zeros, i64 n, norm_args *norm, op_weight **w,
+                               err *e) {
+    device *dev = k->backend.device;
+    void *stream = NULL, *out = NULL;
+    f32 *ones = malloc((size_t)dim * sizeof *ones);
+    if (!ones) return err_nomem(e, "a weight", (u64)dim * sizeof *ones);
+    for (i64 i = 0; i < dim; i++) ones[i] = 1;
+    const weight_view view = {.format = WF_F32, .rows = 1, .cols = dim, .data = ones};
+    status st = k->backend.ops.weight_prepare(&k->backend.ops,
+                                              &(weight_desc){.kind = WK_VECTOR, .views = &view, .n_views = 1}, w, e);
+    if (st == ST_OK) st = dev->alloc(dev, &stream, (u64)n * sizeof(bf16), "rows", e);
+    if (st == ST_OK) st = dev->alloc(dev, &out, (u64)n * sizeof(bf16), "rows", e);
+    if (st == ST_OK) {
+        dev->write(dev, stream, zeros, (u64)n * sizeof *zeros), dev->write(dev, x, zeros, (u64)n * sizeof *zeros);
+        st = dev->finish(dev, e);
+    }
+    free(ones);
+    *norm = (norm_args){.weight = *w,
+                        .x = stream,
+                        .add = x,
+                        .sum = stream,
+                        .out = out,
+                        .dim = dim,
+                        .x_stride = dim,
+                        .out_stride = dim,
+                        .eps = 1e-5f};
+    return st;
+}
+
 /* All sizes; rank 0's times count. */
 static status run_rank(rank *k, void *ud, err *e) {
     reduce_bench *b = ud;
     device *dev = k->backend.device;
+    const bool normed = b->way == NORMED_BY_ALL || b->way == NORMED_APART;
+    norm_args norm = {0};
+    op_weight *w = NULL;
     i64 most = 0;
     for (i64 i = 0; i < b->n_rows; i++) most = max_i64(most, b->rows[i] * b->dim);
     void *x = NULL;
-    bf16 *host = malloc((size_t)most * sizeof *host);
+    bf16 *host = calloc((size_t)most, sizeof *host);
     status st = host ? dev->alloc(dev, &x, (u64)most * sizeof *host, "rows", e) : err_nomem(e, "rows", (u64)most * 2);
+    if (st == ST_OK && normed) st = reduce_norm_open(k, b->dim, x, host, most, &norm, &w, e);
     if (st == ST_OK) k->comm->barrier(k->comm); /* as above, of allocations */
     for (i64 i = 0; st == ST_OK && i < b->n_rows; i++) {
         f64 took = 0;
         if (b->way == IN_ONE_SHOT && b->rows[i] > ONE_SHOT_MOST) continue;
-        st = reduce_verify(k, x, b->rows[i] * b->dim, host, e);
-        if (st == ST_OK) st = reduce_time(k, x, b->rows[i], b->dim, &took, e);
+        norm.n = b->rows[i];
+        if (!normed) st = reduce_verify(k, x, b->rows[i] * b->dim, host, e);
+        if (st == ST_OK) st = reduce_time(k, x, b->rows[i], b->dim, normed ? &norm : NULL, &took, e);
         if (!k->index) b->seconds[b->way][i] = took;
     }
     free(host);
     if (st != ST_OK) return st; /* x ends with the GPU: a rank that is late may still write to it */
     k->comm->barrier(k->comm);
+    if (w) k->backend.ops.weight_release(w);
+    dev->release(dev, norm.sum), dev->release(dev, norm.out);
     dev->release(dev, x);
     return st;
 }
@@ -140,6 +186,8 @@ static status reduce_measure(reduce_bench *b, reduce_way way, err *e) {
     if (st == ST_OK) st = ranks_connect(&r, e);
     for (i64 i = 0; st == ST_OK && (way == IN_ONE_SHOT || way == IN_TWO_SHOTS) && i < r.n; i++)
         if (r.of[i].data->peer) gpu_comm_one_shot(r.of[i].data, way == IN_ONE_SHOT ? ONE_SHOT_MOST : 0);
+    for (i64 i = 0; st == ST_OK && way > BY_NCCL && i < r.n; i++)
+        if (r.of[i].data->peer) gpu_comm_norm_apart(r.of[i].data, way == NORMED_APART ? 1 : INT64_MAX);
     const bool ours = st == ST_OK && r.of[0].data->peer;
     if (st != ST_OK && way == BY_NCCL)
         b->missing = *e, st = ST_OK;
@@ -172,22 +220,25 @@ static void reduce_print(const reduce_bench *b) {
                : "",
            (long long)b->dim);
     if (b->missing.code != ST_OK) printf("NCCL is not measured: %s\n", b->missing.text);
-    printf("%8s %12s %12s %12s %12s %12s\n", "rows", "bytes", "us", "one shot us", "two shots us", "NCCL us");
+    printf(
+        "Behind \"NCCL us\": with the residual stream and its norm, of all rows on every rank or of its own on each.\n"
+        "%8s %12s %12s %12s %12s %12s %12s %12s\n",
+        "rows", "bytes", "us", "one shot us", "two shots us", "NCCL us", "normed us", "apart us");
     for (i64 i = 0; i < b->n_rows; i++) {
-        char text[WAYS][24], json[WAYS][24];
+        printf("%8lld %12lld", (long long)b->rows[i], (long long)(b->rows[i] * b->dim * 2));
+        if (b->json)
+            fprintf(b->json, "{\"bench\":\"allreduce\",\"gpus\":%lld,\"shared\":%s,\"dim\":%lld,\"rows\":%lld",
+                    (long long)b->ranks, b->shared ? "true" : "false", (long long)b->dim, (long long)b->rows[i]);
         for (int way = 0; way < WAYS; way++) {
             const f64 us = b->seconds[way][i] * 1e6;
-            snprintf(text[way], sizeof text[way], us > 0 ? "%.2f" : "-", us);
-            snprintf(json[way], sizeof json[way], us > 0 ? "%.4f" : "null", us);
+            char text[24];
+            snprintf(text, sizeof text, us > 0 ? "%.2f" : "-", us);
+            printf(" %12s", text);
+            snprintf(text, sizeof text, us > 0 ? "%.4f" : "null", us);
+            if (b->json) fprintf(b->json, ",\"%s\":%s", WAY_KEYS[way], text);
         }
-        printf("%8lld %12lld %12s %12s %12s %12s\n", (long long)b->rows[i], (long long)(b->rows[i] * b->dim * 2),
-               text[AS_CHOSEN], text[IN_ONE_SHOT], text[IN_TWO_SHOTS], text[BY_NCCL]);
-        if (b->json)
-            fprintf(b->json,
-                    "{\"bench\":\"allreduce\",\"gpus\":%lld,\"shared\":%s,\"dim\":%lld,\"rows\":%lld,\"us\":%s,"
-                    "\"one_shot_us\":%s,\"two_shots_us\":%s,\"nccl_us\":%s}\n",
-                    (long long)b->ranks, b->shared ? "true" : "false", (long long)b->dim, (long long)b->rows[i],
-                    json[AS_CHOSEN], json[IN_ONE_SHOT], json[IN_TWO_SHOTS], json[BY_NCCL]);
+        printf("\n");
+        if (b->json) fprintf(b->json, "}\n");
     }
 }
 

@@ -68,6 +68,10 @@ reduce_norm_fn backend_reduce_norm(const backend *b, const comm *c) {
     return c->peer && b->ops.fused ? gpu_reduce_norm : NULL;
 }
 
+i64 backend_norms_apart_from(const backend *b, const comm *c) {
+    return backend_reduce_norm(b, c) ? gpu_comm_norms_apart_from(c) : INT64_MAX;
+}
+
 void backend_context_parallel(const backend *b, rank_seams *s) {
     if (b->gpu)
         gpu_context_parallel_seams(s);

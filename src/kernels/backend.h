@@ -42,6 +42,8 @@ status backend_comm_open(comm **out, const backend *const *all, i64 n, i64 units
 i64 backend_ranks_max(const backend *b);
 /* How a comm's sum and the norm behind it go together (tensor_parallel.h); NULL: one after the other. */
 reduce_norm_fn backend_reduce_norm(const backend *b, const comm *c);
+/* Rows from which that norms each rank's own alone; INT64_MAX: never. */
+i64 backend_norms_apart_from(const backend *b, const comm *c);
 /* The seams of a KV cache that is divided among such ranks, or ranks of the host (kernels/context_parallel.h). */
 void backend_context_parallel(const backend *b, rank_seams *s);
 /* After the weights that it prepared. One that is all zeros is allowed. */

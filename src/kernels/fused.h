@@ -145,7 +145,8 @@ typedef struct rank_seams {
      * stream. */
     void (*reduce)(const ops *o, void *x, i64 n, i64 dim, i64 stride);
     /* reduce of norm->add, and the norm; deferred: of norm->out, or NULL: it must be finished. NULL: reduce, then the
-     * norm. */
+     * norm. Of the residual stream, norm->x, a rank may keep up its own rows alone, which depend on n: calls on one
+     * stream have one n, and nothing else reads it. */
     void (*reduce_norm)(const ops *o, const norm_args *norm, deferred_norm *deferred);
     /* Between attention and experts, x [n, dim] of o->act: the rows of all ranks that an expert here may have to see;
      * returns how many x has then, for which its buffer has room. */

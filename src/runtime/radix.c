@@ -4,7 +4,8 @@
 #include <sys/random.h>
 
 status radix_open(radix *r, kv_pages *pages, err *e) {
-    *r = (radix){.pages = pages, .newest = -1, .oldest = -1, .seed = 0x9e3779b97f4a7c15u};
+    *r = (radix){.pages = pages, .seed = 0x9e3779b97f4a7c15u};
+    for (i64 l = 0; l < KV_SHARES_MAX; l++) r->newest[l] = r->oldest[l] = -1;
     u64 buckets = 64;
     while (buckets < (u64)pages->n_pages) buckets *= 2;
     r->bucket_mask = buckets - 1;
@@ -49,23 +50,30 @@ static i32 child(const radix *r, i32 parent, u64 space, const i32 *tokens) {
     return -1;
 }
 
+/* Where sequences have a share each, each share has a list of its idle pages, so that one of a share is found without
+ * a look at the others'; else all are in one. */
+static i64 idle_list_of(const radix *r, i64 share) { return r->pages->by_sequence ? share : 0; }
+static i64 radix_share_of(const radix *r, i32 page) { return page % r->pages->shares; }
+
 static void idle_add(radix *r, i32 i) {
     radix_node *x = &r->nodes[i];
+    const i64 l = idle_list_of(r, radix_share_of(r, i));
     x->lru_prev = -1;
-    x->lru_next = r->newest;
-    if (r->newest >= 0) r->nodes[r->newest].lru_prev = i;
-    r->newest = i;
-    if (r->oldest < 0) r->oldest = i;
+    x->lru_next = r->newest[l];
+    if (r->newest[l] >= 0) r->nodes[r->newest[l]].lru_prev = i;
+    r->newest[l] = i;
+    if (r->oldest[l] < 0) r->oldest[l] = i;
     r->n_idle++;
-    r->n_idle_of[i % r->pages->shares]++;
+    r->n_idle_of[l]++;
 }
 
 static void idle_remove(radix *r, i32 i) {
     radix_node *x = &r->nodes[i];
-    *(x->lru_prev >= 0 ? &r->nodes[x->lru_prev].lru_next : &r->newest) = x->lru_next;
-    *(x->lru_next >= 0 ? &r->nodes[x->lru_next].lru_prev : &r->oldest) = x->lru_prev;
+    const i64 l = idle_list_of(r, radix_share_of(r, i));
+    *(x->lru_prev >= 0 ? &r->nodes[x->lru_prev].lru_next : &r->newest[l]) = x->lru_next;
+    *(x->lru_next >= 0 ? &r->nodes[x->lru_next].lru_prev : &r->oldest[l]) = x->lru_prev;
     r->n_idle--;
-    r->n_idle_of[i % r->pages->shares]--;
+    r->n_idle_of[l]--;
 }
 
 /* A node that has been in the tree all the time since has all of its ancestors still: only leaves are dropped. */
@@ -73,13 +81,10 @@ static bool still_there(const radix *r, i32 page, u64 since) {
     return r->nodes[page].in_tree && r->nodes[page].added <= since;
 }
 
-static bool same_share(const radix *r, i32 a, i32 b) { return a % r->pages->shares == b % r->pages->shares; }
-
 /* Where sequences have a share each, each share has a tree: namespaces of its own. */
 static u64 space_in(const radix *r, u64 space, i64 share) {
     return r->pages->by_sequence ? space ^ (u64)(share + 1) * 0xd6e8feb86659fd93u : space;
 }
-static i64 radix_share_of(const radix *r, i32 page) { return page % r->pages->shares; }
 
 /* The share whose tree has most of ids' pages, of those that are looked for. */
 static i64 longest_tree(const radix *r, u64 space, const i32 *ids, i64 max_pages, i64 *lookups) {
@@ -156,23 +161,23 @@ static void radix_drop(radix *r, i32 page) {
     kv_pages_unref(r->pages, page);
 }
 
-/* Parents are used after their children, so the oldest idle page is a leaf, unless a sequence holds a child of it
- * while it owns an equal page itself. */
-/* of: a page of the share that is wanted; -1: any. */
-static bool evict(radix *r, i32 of) {
-    for (i32 i = r->oldest; i >= 0; i = r->nodes[i].lru_prev)
-        if (!r->nodes[i].n_children && (of < 0 || same_share(r, i, of))) {
-            radix_drop(r, i);
-            r->n_evicted++;
-            return true;
-        }
-    return false;
+/* Drops the oldest idle leaf of a list. Parents are used after their children, so the oldest idle page is a leaf,
+ * unless a sequence holds a child of it while it owns an equal page itself. */
+static bool evict(radix *r, i64 list) {
+    i32 i = r->oldest[list];
+    while (i >= 0 && r->nodes[i].n_children) i = r->nodes[i].lru_prev;
+    if (i < 0) return false;
+    radix_drop(r, i);
+    r->n_evicted++;
+    return true;
 }
 
 /* Brings the page that is wanted behind `after` nearer; false: there is none to be had. */
 static bool evict_for(radix *r, i32 after) {
-    if (!r->pages->by_sequence || after < 0) return evict(r, -1);
-    return r->n_idle_of[radix_share_of(r, after)] && evict(r, after);
+    if (after >= 0) return evict(r, idle_list_of(r, radix_share_of(r, after)));
+    for (i64 l = 0; l < r->pages->shares; l++)
+        if (evict(r, l)) return true;
+    return false;
 }
 
 i32 radix_take(radix *r, i32 after) {
@@ -207,10 +212,10 @@ void radix_release(radix *r, const i32 *pages, i64 n) {
         if (kv_pages_unref(r->pages, pages[n]) == 1 && r->nodes[pages[n]].in_tree) idle_add(r, pages[n]);
 }
 
-void radix_flush(radix *r) {
+static void flush_list(radix *r, i64 list) {
     for (bool again = true; again;) {
         again = false;
-        for (i32 i = r->oldest, next; i >= 0; i = next) {
+        for (i32 i = r->oldest[list], next; i >= 0; i = next) {
             next = r->nodes[i].lru_prev;
             if (r->nodes[i].n_children) continue;
             radix_drop(r, i);
@@ -219,15 +224,19 @@ void radix_flush(radix *r) {
     }
 }
 
-static status check_list(const radix *r, err *e) {
+void radix_flush(radix *r) {
+    for (i64 l = 0; l < r->pages->shares; l++) flush_list(r, l);
+}
+
+static status check_list(const radix *r, i64 list, err *e) {
     i64 n = 0;
-    for (i32 i = r->newest, prev = -1; i >= 0; prev = i, i = r->nodes[i].lru_next, n++)
+    for (i32 i = r->newest[list], prev = -1; i >= 0; prev = i, i = r->nodes[i].lru_next, n++)
         if (n > r->n_idle || !r->nodes[i].in_tree || r->pages->refs[i] != 1 || r->nodes[i].lru_prev != prev ||
-            (r->nodes[i].lru_next < 0 && r->oldest != i))
+            idle_list_of(r, radix_share_of(r, i)) != list || (r->nodes[i].lru_next < 0 && r->oldest[list] != i))
             return err_set(e, ST_LIMIT, "page %d has no place in the list of idle pages", i);
-    return n == r->n_idle
-               ? ST_OK
-               : err_set(e, ST_LIMIT, "%lld idle pages listed, %lld counted", (long long)n, (long long)r->n_idle);
+    return n == r->n_idle_of[list] ? ST_OK
+                                   : err_set(e, ST_LIMIT, "%lld idle pages listed, %lld counted", (long long)n,
+                                             (long long)r->n_idle_of[list]);
 }
 
 status radix_check(const radix *r, u32 *held, err *e) {
@@ -248,6 +257,7 @@ status radix_check(const radix *r, u32 *held, err *e) {
     if (n != r->n_nodes || idle != r->n_idle || children + below_root != n)
         return err_set(e, ST_LIMIT, "%lld pages in the tree (%lld counted), %lld idle (%lld), %lld children",
                        (long long)n, (long long)r->n_nodes, (long long)idle, (long long)r->n_idle, (long long)children);
-    status st = check_list(r, e);
+    status st = ST_OK;
+    for (i64 l = 0; st == ST_OK && l < r->pages->shares; l++) st = check_list(r, l, e);
     return st == ST_OK ? kv_pages_check(r->pages, held, e) : st;
 }

@@ -26,9 +26,10 @@ typedef struct {
     radix_node *nodes; /* [n_pages] */
     i32 *buckets;      /* [bucket_mask + 1]: nodes by parent, space and tokens */
     u64 bucket_mask, seed;
-    i32 newest, oldest;  /* ends of the list of pages that only the tree owns */
-    i64 n_nodes, n_idle; /* pages in the tree; of these, owned by nothing else */
-    i64 n_idle_of[KV_SHARES_MAX];
+    i32 newest[KV_SHARES_MAX], oldest[KV_SHARES_MAX]; /* ends of the lists of pages that only the tree owns: one, or,
+                                                       * where a sequence's pages are of one share, one a share */
+    i64 n_nodes, n_idle;                              /* pages in the tree; of these, owned by nothing else */
+    i64 n_idle_of[KV_SHARES_MAX];                     /* in each list */
     i64 n_evicted;
     u64 changes; /* nodes that came or went since open */
 } radix;

@@ -116,6 +116,7 @@ typedef struct {
     exchange_kind kind;
     u8 *x; /* whatever lies there */
     i64 n, ranks;
+    op_weight *norm; /* of a sum's rows that are normed with it; NULL: the sum alone */
 } exchanges_of;
 
 /* Values of act that a row has in all parts of an exchange together. */
@@ -126,7 +127,39 @@ static i64 exchange_width(const exchanges_of *s) {
     case EXCHANGE_PARTS: return (s->ranks + 1) * c->n_heads * c->kv_lora + 2 * s->ranks * c->n_heads;
     case EXCHANGE_SUM: break;
     }
-    return c->hidden;
+    return (s->norm ? 3 : 1) * c->hidden;
+}
+
+static void queue_sum(const exchanges_of *s) {
+    const i64 dim = s->k->config.hidden;
+    bf16 *const x = (bf16 *)s->x, *const stream = x + s->n * dim;
+    const norm_args norm = {.weight = s->norm,
+                            .x = stream,
+                            .add = x,
+                            .sum = stream,
+                            .out = stream + s->n * dim,
+                            .n = s->n,
+                            .dim = dim,
+                            .x_stride = dim,
+                            .out_stride = dim,
+                            .eps = (f32)s->k->config.norm_eps};
+    if (s->norm)
+        s->k->seams.reduce_norm(&s->k->backend.ops, &norm, NULL);
+    else
+        s->k->data->all_reduce(s->k->data, x, s->n * dim, DT_BF16);
+}
+
+/* A weight for norms that are timed. */
+static status weight_of_ones(rank *k, op_weight **w, err *e) {
+    const i64 dim = k->config.hidden;
+    f32 *ones = malloc((size_t)dim * sizeof *ones);
+    if (!ones) return err_nomem(e, "a weight", (u64)dim * sizeof *ones);
+    for (i64 i = 0; i < dim; i++) ones[i] = 1;
+    const weight_view view = {.format = WF_F32, .rows = 1, .cols = dim, .data = ones};
+    const weight_desc desc = {.kind = WK_VECTOR, .views = &view, .n_views = 1};
+    status st = k->backend.ops.weight_prepare(&k->backend.ops, &desc, w, e);
+    free(ones);
+    return st;
 }
 
 static void queue_exchange(const exchanges_of *s) {
@@ -135,7 +168,7 @@ static void queue_exchange(const exchanges_of *s) {
     const i64 q = c->n_heads * (c->kv_lora + c->rope), out = s->n * c->n_heads * c->kv_lora;
     bf16 *const x = (bf16 *)s->x;
     switch (s->kind) {
-    case EXCHANGE_SUM: s->k->data->all_reduce(s->k->data, x, s->n * c->hidden, DT_BF16); return;
+    case EXCHANGE_SUM: queue_sum(s); return;
     case EXCHANGE_QUERIES: s->k->seams.queries(o, x, x + s->n * q, s->n, q); return;
     case EXCHANGE_PARTS:
         s->k->seams.merge(o, &(merge_parts_args){.out = x,
@@ -154,15 +187,16 @@ static void queue_exchanges(void *ud) {
 status step_timer_exchange(step_timer *m, exchange_kind kind, i64 n, f64 *seconds, err *e) {
     rank *k = &m->g->ranks.of[0];
     device *dev = k->backend.device;
-    exchanges_of s = {k, kind, NULL, n, m->g->lim.kv.ranks};
+    exchanges_of s = {k, kind, NULL, n, m->g->lim.kv.ranks, NULL};
     device_recording *all = NULL;
     void *x = NULL;
     if (m->g->ranks.n > 1 || !k->data || !dev->record || (kind != EXCHANGE_SUM && !kv_is_shared(m->g->lim.kv)))
         return err_set(e, ST_INPUT, "exchanges are timed of one rank on a GPU that has them with itself");
-    status st = dev->alloc(dev, &x, (u64)(n * exchange_width(&s)) * sizeof(bf16), "rows to exchange", e);
-    if (st != ST_OK) return st;
+    status st = ST_OK;
+    if (kind == EXCHANGE_SUM && n >= backend_norms_apart_from(&k->backend, k->data)) st = weight_of_ones(k, &s.norm, e);
+    if (st == ST_OK) st = dev->alloc(dev, &x, (u64)(n * exchange_width(&s)) * sizeof(bf16), "rows to exchange", e);
     s.x = x;
-    st = dev->record(dev, queue_exchanges, &s, &all, e);
+    if (st == ST_OK) st = dev->record(dev, queue_exchanges, &s, &all, e);
     *seconds = INFINITY;
     for (int i = 0; st == ST_OK && i < EXCHANGE_RUNS; i++) {
         f64 began = now_s();
@@ -172,6 +206,7 @@ status step_timer_exchange(step_timer *m, exchange_kind kind, i64 n, f64 *second
         *seconds = fmin(*seconds, (now_s() - began) / EXCHANGES);
     }
     if (all) dev->forget(dev, all);
+    if (s.norm) k->backend.ops.weight_release(s.norm);
     dev->release(dev, x);
     return st;
 }

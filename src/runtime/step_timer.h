@@ -17,7 +17,8 @@ status step_timer_prompt(step_timer *m, i64 sequence, i64 pos0, i64 n, f64 *seco
 /* One step of a token for each of the first `sequences`, at position `pos`. */
 status step_timer_decode(step_timer *m, i64 sequences, i64 pos, f64 *seconds, err *e);
 
-/* What a layer's ranks exchange: sums of rows of the hidden size, and where they divide the KV cache queries before
+/* What a layer's ranks exchange: sums of rows of the hidden size (with their norm, where it is one launch that norms a
+ * rank's own rows alone), and where they divide the KV cache queries before
  * attention and its parts behind it (kernels/context_parallel.h). */
 typedef enum { EXCHANGE_SUM, EXCHANGE_QUERIES, EXCHANGE_PARTS } exchange_kind;
 /* One of n rows as a step makes it, of many in one recording. ST_INPUT: the engine's one rank has none such. */

@@ -35,6 +35,10 @@ static status open_gpu(rank *k, void *ud, err *e) {
     return backend_open(&k->backend, &(backend_options){.name = name, .act = DT_BF16, .gpu = parts ? &part : NULL}, e);
 }
 
+/* The driver waits for a GPU's kernels where it hands out or takes back memory: not while another rank of that GPU
+ * waits in an exchange. */
+static void all_wait(rank *k) { k->comm->barrier(k->comm); }
+
 static bf16 value_of(i64 rank, i64 round, i64 i) {
     u32 z = (u32)(rank * 7919 + round * 613 + i * 104729 + 1) * 2654435761u;
     return f32_to_bf16((f32)((i32)z >> 8) * (z & 1 ? 1e-3f : 3e3f));
@@ -162,8 +166,10 @@ static status blocks_on(rank *k, void *ud, err *e) {
                 st =
                     err_set(e, ST_NUMERIC, "a gather of %lld: word %lld is %u", (long long)some, (long long)i, host[i]);
     }
+    if (st != ST_OK) return st;
+    all_wait(k);
     dev->release(dev, x), dev->release(dev, y);
-    return st == ST_OK ? rank_finish(k, e) : st;
+    return rank_finish(k, e);
 }
 
 static void blocks_arrive(void **state) {
@@ -190,6 +196,7 @@ static status reads_on(rank *k, void *ud, err *e) {
     memset(spoilt, 0xee, sizeof spoilt);
     status st = dev->alloc(dev, (void **)&x, MOST, "x", e);
     if (st == ST_OK) st = dev->alloc(dev, (void **)&y, MOST, "y", e);
+    all_wait(k);
     for (i64 round = 0; st == ST_OK && round < ROUNDS; round++) {
         const i64 size = (i64)sizes[round], root = round % ranks, bytes = round == 1 ? MOST / 2 - 1 : 1000 * size;
         i64 out[RANKS_MOST], in[RANKS_MOST], at = 0;
@@ -250,8 +257,10 @@ static status reads_on(rank *k, void *ud, err *e) {
                              (long long)i, (f64)had, (f64)sum);
         }
     }
+    if (st != ST_OK) return st;
+    all_wait(k);
     dev->release(dev, x), dev->release(dev, y);
-    return st == ST_OK ? rank_finish(k, e) : st;
+    return rank_finish(k, e);
 }
 
 static void others_arrive(void **state) {
@@ -337,6 +346,111 @@ static void sum_and_norm_in_one(void **state) {
     err e = {0};
     for (i64 n = 2; n <= min_i64(4, ranks_most()); n += 2)
         if (on_gpus(n, 60, norms_on, NULL, &e) != ST_OK) fail_msg("%lld ranks: %s", (long long)n, e.text);
+}
+
+enum { APART_ROWS = 2100 /* more than one launch takes */, APART_DIM = VALUES / 64, APART_BAD = 7 };
+
+/* What a rank's memory has after the sums and norms of rows apart, or one after the other. */
+typedef struct {
+    bf16 x[APART_ROWS * APART_DIM], out[APART_ROWS * APART_DIM];
+    i32 bad[APART_ROWS];
+} norm_results;
+
+typedef struct {
+    i64 rows; /* of each of two sums on one residual stream */
+} apart_sums;
+
+/* Two sums with their norms, one after the other, by the rule of so many rows; row 7 has a NaN in rank 1's part of the
+ * second. */
+static status norms_in_turn(rank *k, const norm_args *norm, i64 apart_from, norm_results *r, err *e) {
+    device *dev = k->backend.device;
+    const u64 bytes = (u64)(norm->n * norm->dim) * sizeof(bf16);
+    static _Thread_local bf16 x[APART_ROWS * APART_DIM];
+    for (i64 i = 0; i < norm->n * norm->dim; i++) x[i] = value_of(9, 1, i);
+    dev->write(dev, norm->sum, x, bytes);
+    memset(r, 0, sizeof *r);
+    dev->write(dev, norm->bad, r->bad, sizeof r->bad);
+    gpu_comm_norm_apart(k->data, apart_from);
+    for (int sum = 0; sum < 2; sum++) {
+        dev->finish(dev, NULL); /* x has been read */
+        for (i64 i = 0; i < norm->n * norm->dim; i++) x[i] = value_of(k->index, sum, i);
+        if (sum && k->index == 1) x[APART_BAD * APART_DIM + 3] = 0x7fc0;
+        dev->write(dev, (void *)(uintptr_t)norm->add, x, bytes);
+        norm_args some = *norm;
+        if (!sum) some.bad = NULL;
+        gpu_reduce_norm(&k->backend.ops, k->data, &some, NULL);
+    }
+    dev->read(dev, r->x, norm->sum, bytes);
+    dev->read(dev, r->out, norm->out, bytes);
+    dev->read(dev, r->bad, norm->bad, sizeof r->bad);
+    status st = dev->finish(dev, e);
+    return st == ST_OK ? rank_finish(k, e) : st;
+}
+
+/* A rank that norms its own rows alone has the same bits there as one that norms all, and everybody's normed rows. */
+static status norms_apart(rank *k, void *ud, err *e) {
+    const apart_sums *s = ud;
+    const ops *o = &k->backend.ops;
+    device *dev = k->backend.device;
+    enum { BYTES = APART_ROWS * APART_DIM * sizeof(bf16) };
+    f32 weight[APART_DIM];
+    void *delta, *x, *out, *bad;
+    op_weight *w;
+    const weight_view view = {.format = WF_F32, .rows = 1, .cols = APART_DIM, .data = weight};
+    for (int i = 0; i < APART_DIM; i++) weight[i] = 0.5f + (f32)(i % 7);
+    status st = o->weight_prepare(o, &(weight_desc){.kind = WK_VECTOR, .views = &view, .n_views = 1}, &w, e);
+    if (st == ST_OK) st = dev->alloc(dev, &delta, BYTES, "x", e);
+    if (st == ST_OK) st = dev->alloc(dev, &x, BYTES, "x", e);
+    if (st == ST_OK) st = dev->alloc(dev, &out, BYTES, "x", e);
+    if (st == ST_OK) st = dev->alloc(dev, &bad, APART_ROWS * sizeof(i32), "x", e);
+    if (st != ST_OK) return st;
+    all_wait(k);
+    const norm_args norm = {.weight = w,
+                            .x = x,
+                            .add = delta,
+                            .sum = x,
+                            .out = out,
+                            .n = s->rows,
+                            .dim = APART_DIM,
+                            .x_stride = APART_DIM,
+                            .out_stride = APART_DIM,
+                            .eps = 1e-5f,
+                            .bad = bad,
+                            .mark = NORM_MARK};
+    static _Thread_local norm_results got[2];
+    for (int apart = 0; st == ST_OK && apart < 2; apart++)
+        st = norms_in_turn(k, &norm, apart ? 1 : APART_ROWS + 1, &got[apart], e);
+    if (st != ST_OK) return st;
+    all_wait(k);
+    o->weight_release(w);
+    dev->release(dev, delta), dev->release(dev, x), dev->release(dev, out), dev->release(dev, bad);
+    if (memcmp(got[0].out, got[1].out, sizeof got[0].out)) return err_set(e, ST_NUMERIC, "other normed rows");
+    if (memcmp(got[0].bad, got[1].bad, sizeof got[0].bad)) return err_set(e, ST_NUMERIC, "other marks");
+    i64 marks = 0;
+    for (i64 i = 0; i < s->rows; i++) {
+        const i64 launch = 2048 / k->data->ranks * k->data->ranks, at = i / launch * launch;
+        const row_range own = comm_rows(min_i64(launch, s->rows - at), k->data->ranks, k->index);
+        const bool mine = i - at >= own.from && i - at < own.to;
+        marks += got[1].bad[i] != 0;
+        if (mine != !memcmp(got[0].x + i * APART_DIM, got[1].x + i * APART_DIM, APART_DIM * sizeof(bf16)))
+            return err_set(e, ST_NUMERIC, "row %lld of the residual stream, %s", (long long)i,
+                           mine ? "another than without ranks apart" : "which nobody needs here, is kept up");
+    }
+    if (got[1].bad[APART_BAD] != NORM_MARK || marks != 1)
+        return err_set(e, ST_NUMERIC, "%lld marks, %d", (long long)marks, got[1].bad[APART_BAD]);
+    return ST_OK;
+}
+
+static void rows_are_normed_apart(void **state) {
+    (void)state;
+    err e = {0};
+    const i64 rows[] = {9, 301, APART_ROWS};
+    for (i64 n = 2; n <= ranks_most(); n += n < 4 ? 1 : 4)
+        for (size_t i = 0; i < (n == 2 ? COUNT_OF(rows) : 2); i++) {
+            const apart_sums s = {.rows = rows[i]};
+            if (on_gpus(n, 60, norms_apart, (void *)(uintptr_t)&s, &e) != ST_OK)
+                fail_msg("%lld ranks, %lld rows: %s", (long long)n, (long long)rows[i], e.text);
+        }
 }
 
 static void same(const char *what, const f32 *a, const f32 *b, i64 vocab) {
@@ -568,9 +682,10 @@ static void what_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest exchanges[] = {cmocka_unit_test(sums_are_in_order), cmocka_unit_test(blocks_arrive),
-                                           cmocka_unit_test(others_arrive), cmocka_unit_test(sum_and_norm_in_one),
-                                           cmocka_unit_test(a_rank_stays_away)};
+    const struct CMUnitTest exchanges[] = {
+        cmocka_unit_test(sums_are_in_order),     cmocka_unit_test(blocks_arrive),
+        cmocka_unit_test(others_arrive),         cmocka_unit_test(sum_and_norm_in_one),
+        cmocka_unit_test(rows_are_normed_apart), cmocka_unit_test(a_rank_stays_away)};
     const struct CMUnitTest nccl[] = {cmocka_unit_test(nccl_exchanges)};
     const struct CMUnitTest models[] = {cmocka_unit_test(what_is_refused), cmocka_unit_test(nccl_fails),
                                         cmocka_unit_test(nccl_fails_behind_recordings),

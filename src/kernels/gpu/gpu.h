@@ -30,11 +30,14 @@ bool gpu_multiplies(weight_format f, bool experts);
 status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units, i64 dim, f64 deadline_s, err *e);
 
 /* Such a comm's all_reduce of norm->add [n, dim], and the norm, as fused.h's `reduce_norm`: for a few rows by one
- * launch. */
+ * launch, for many by one that leaves the residual stream apart. */
 void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred);
 
 /* From here on sums of up to so many rows go in one shot, larger ones in two; all ranks alike. To measure both. */
 void gpu_comm_one_shot(comm *c, i64 rows);
+/* The same for sums with a norm: from so many rows on each rank norms its own alone. */
+void gpu_comm_norm_apart(comm *c, i64 rows);
+i64 gpu_comm_norms_apart_from(const comm *c);
 
 /* The end of such a comm and the table that it was opened with, for kernels of other files. */
 const ops *gpu_comm_ops(const comm *c);

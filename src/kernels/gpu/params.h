@@ -551,9 +551,11 @@ enum { GPU_RANKS_MAX = 8, GPU_UNIT_VALUES = 4 };
 /* Blocks of a launch, at most (the links are the limit), and as many on a multiprocessor as must be there at once: a
  * rank may have an eighth of a chip, 16 of them, and blocks wait for other GPUs' blocks. */
 enum { COMM_BLOCKS = 64, COMM_RESIDENT = COMM_BLOCKS / 16 }; /* of a launch, at most: the links are the limit */
+/* But for all_reduce_parts_norm, one on a multiprocessor: there norms are the limit. */
+enum { COMM_NORM_BLOCKS = 128 };
 enum {
     COMM_NUMBERS,
-    COMM_BROKEN = COMM_BLOCKS,
+    COMM_BROKEN = COMM_NORM_BLOCKS,
     COMM_WORDS
 };                                                /* of a block's exchange before, each its own; 1: failed */
 enum { COMM_FAILED, COMM_STOP, COMM_HOST_WORDS }; /* 1 + the rank that was missing; the host says stop */
@@ -580,8 +582,10 @@ typedef struct {
     gpu_exchange e;
     gpu_bf16 *x;                         /* [n] */
     gpu_i64 n, part, room;               /* n: a multiple of 8; room: pieces of a part that there is memory for */
+    int together;                        /* pieces that a block takes whole: 1, or those of a row */
+    gpu_norm_args norm;                  /* all_reduce_parts_norm: of the sum, which is not written; all but `add` */
     struct uint4 *pieces[GPU_RANKS_MAX]; /* [2, ranks, room], of each rank */
-    gpu_u32 *flags[GPU_RANKS_MAX];       /* [2, ranks, COMM_BLOCKS], of each rank */
+    gpu_u32 *flags[GPU_RANKS_MAX];       /* [2, ranks, COMM_NORM_BLOCKS], of each rank */
 } gpu_all_reduce_parts_args;
 /* `rows` of `width` words of 32 bits, `stride` apart. */
 typedef struct {

@@ -5,9 +5,13 @@
  * Pieces are stored as they are and a flag behind them, one for each block of the taker, whose blocks wait for that of
  * the same number. The flags hold the number of the exchange, and memory is used again every other time, as in
  * exchange.cuh. A sum replaces values in another rank's x that its block of the same number has sent before: that it
- * has is what the flag of the first shot says. Where that x lies is sent with the exchange. */
+ * has is what the flag of the first shot says. Where that x lies is sent with the exchange.
+ *
+ * Or a rank's part is rows, which it adds to its residual stream and norms; everybody gets the normed rows alone, since
+ * nobody else needs that rank's rows of the stream. So each row is normed once, not once a rank. */
 #include "kernels/gpu/comm/exchange.cuh"
 #include "kernels/gpu/device/mma_tile.cuh"
+#include "kernels/gpu/rows/rows.cuh"
 
 enum { AT_ONCE = 4 /* loads under way in a thread: of pieces to send, of ranks to sum */ };
 
@@ -16,26 +20,27 @@ static __device__ inline struct uint4 *pieces_of(const gpu_all_reduce_parts_args
     return a.pieces[of] + ((s.number & 1) * a.e.ranks + from) * a.room;
 }
 
-/* This block's pieces of a part. */
+/* This block's pieces of a part, of which `together` are not divided: 1, or a row. */
 typedef struct {
     int from, to;
 } piece_range;
-static __device__ inline piece_range pieces_here(const gpu_all_reduce_parts_args &a, int part) {
-    const int each = ((int)a.part + (int)gridDim.x - 1) / (int)gridDim.x, from = (int)blockIdx.x * each;
+static __device__ inline piece_range pieces_here(const gpu_all_reduce_parts_args &a, int part, int together) {
+    const int units = (int)a.part / together, each = (units + (int)gridDim.x - 1) / (int)gridDim.x * together,
+              from = (int)blockIdx.x * each;
     return {from, (int)min64(min64(from + each, a.part), a.n / 8 - part * a.part)};
 }
 
 /* Past the first-level cache, which would keep what another rank replaces. */
-static __device__ inline void send_part(const gpu_all_reduce_parts_args &a, int part, const uint4 *from, uint4 *to) {
-    const piece_range here = pieces_here(a, part);
-    for (int first = here.from + (int)threadIdx.x; first < here.to; first += AT_ONCE * GPU_THREADS) {
+template <int THREADS> static __device__ inline void send_part(piece_range here, const uint4 *from, uint4 *to) {
+#pragma unroll 1 /* the next round's addresses would not fit in registers */
+    for (int first = here.from + (int)threadIdx.x; first < here.to; first += AT_ONCE * THREADS) {
         uint4 v[AT_ONCE];
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++)
-            if (first + i * GPU_THREADS < here.to) v[i] = ld_cg_words4(from + first + i * GPU_THREADS);
+            if (first + i * THREADS < here.to) v[i] = ld_cg_words4(from + first + i * THREADS);
 #pragma unroll
         for (int i = 0; i < AT_ONCE; i++)
-            if (first + i * GPU_THREADS < here.to) to[first + i * GPU_THREADS] = v[i];
+            if (first + i * THREADS < here.to) to[first + i * THREADS] = v[i];
     }
 }
 
@@ -44,14 +49,14 @@ static __device__ inline void tell(const gpu_all_reduce_parts_args &a, const exc
     const int to = threadIdx.x;
     __syncthreads();
     if (to >= a.e.ranks || to == a.e.rank) return;
-    store_release(a.flags[to] + (shot * a.e.ranks + a.e.rank) * COMM_BLOCKS + blockIdx.x, s.number);
+    store_release(a.flags[to] + (shot * a.e.ranks + a.e.rank) * COMM_NORM_BLOCKS + blockIdx.x, s.number);
 }
 
 /* false: some rank's pieces do not come. */
 static __device__ inline bool wait_for_all(const gpu_all_reduce_parts_args &a, exchange_state &s, int shot) {
     const int from = threadIdx.x;
     if (from < a.e.ranks && from != a.e.rank) {
-        const gpu_u32 *flag = a.flags[a.e.rank] + (shot * a.e.ranks + from) * COMM_BLOCKS + blockIdx.x;
+        const gpu_u32 *flag = a.flags[a.e.rank] + (shot * a.e.ranks + from) * COMM_NORM_BLOCKS + blockIdx.x;
         for (int polls = 1; s.going && load_acquire(flag) != s.number; polls++) {
             if (polls % POLLS == 0) s.going = !must_give_up(a.e, s, from);
             poll_again();
@@ -85,32 +90,123 @@ static __device__ inline uint4 sum_of_eight(const gpu_all_reduce_parts_args &a, 
     return {two_bf16(sum[0], sum[1]), two_bf16(sum[2], sum[3]), two_bf16(sum[4], sum[5]), two_bf16(sum[6], sum[7])};
 }
 
-KERNEL_OF(all_reduce_parts, gpu_all_reduce_parts_args, GPU_THREADS, COMM_RESIDENT) {
-    __shared__ uint4 *results[GPU_RANKS_MAX]; /* everybody's x */
-    exchange_state s;
-    if (!exchange_begin(a.e, s)) return;
-    const int me = a.e.rank, ranks = a.e.ranks, with = threadIdx.x;
-    uint4 *const x = (uint4 *)a.x;
-    if (with < ranks && with != me)
-        send_unit(a.e, s, with, blockIdx.x, (gpu_u32)(gpu_u64)x, (gpu_u32)((gpu_u64)x >> 32));
-    for (int i = 1; i < ranks; i++) { /* everybody begins with another */
-        const int r = (me + i) % ranks;
-        send_part(a, r, x + r * a.part, pieces_of(a, s, r, me));
+/* Where the ranks want something written, in shared memory; unit: of the mailbox that carries it for this block. */
+static __device__ inline void tell_place(const gpu_all_reduce_parts_args &a, const exchange_state &s, int unit,
+                                         const void *mine) {
+    const int with = threadIdx.x;
+    if (with >= a.e.ranks || with == a.e.rank) return;
+    send_unit(a.e, s, with, unit + blockIdx.x, (gpu_u32)(gpu_u64)mine, (gpu_u32)((gpu_u64)mine >> 32));
+}
+static __device__ inline void ask_place(const gpu_all_reduce_parts_args &a, exchange_state &s, int unit, void *mine,
+                                        void **places) {
+    const int with = threadIdx.x;
+    if (with >= a.e.ranks) return;
+    places[with] = mine;
+    if (with == a.e.rank) return;
+    const uint4 at = take_unit(a.e, s, with, unit + blockIdx.x);
+    places[with] = (void *)(at.x | (gpu_u64)at.z << 32);
+}
+
+template <int THREADS>
+static __device__ inline void send_parts(const gpu_all_reduce_parts_args &a, const exchange_state &s, int together) {
+    for (int i = 1; i < a.e.ranks; i++) { /* everybody begins with another */
+        const int r = (a.e.rank + i) % a.e.ranks;
+        send_part<THREADS>(pieces_here(a, r, together), (const uint4 *)a.x + r * a.part, pieces_of(a, s, r, a.e.rank));
     }
     tell(a, s, 0);
-    if (with < ranks && with != me) {
-        const uint4 at = take_unit(a.e, s, with, blockIdx.x);
-        results[with] = (uint4 *)(at.x | (gpu_u64)at.z << 32);
-    }
+}
+
+KERNEL_OF(all_reduce_parts, gpu_all_reduce_parts_args, GPU_THREADS, COMM_RESIDENT) {
+    __shared__ void *results[GPU_RANKS_MAX]; /* everybody's x */
+    exchange_state s;
+    if (!exchange_begin(a.e, s)) return;
+    tell_place(a, s, 0, a.x);
+    send_parts<GPU_THREADS>(a, s, 1);
+    ask_place(a, s, 0, a.x, results);
     if (!wait_for_all(a, s, 0)) return;
-    uint4 *const own = x + me * a.part;
+    const int me = a.e.rank, ranks = a.e.ranks;
+    uint4 *const own = (uint4 *)a.x + me * a.part;
     const uint4 *sent = pieces_of(a, s, me, 0);
-    const piece_range here = pieces_here(a, me);
+    const piece_range here = pieces_here(a, me, 1);
     for (int p = here.from + (int)threadIdx.x; p < here.to; p += GPU_THREADS) {
         const uint4 sum = sum_of_eight(a, sent, own, p);
         own[p] = sum;
-        for (int i = 1; i < ranks; i++) results[(me + i) % ranks][me * a.part + p] = sum;
+        for (int i = 1; i < ranks; i++) ((uint4 *)results[(me + i) % ranks])[me * a.part + p] = sum;
     }
+    tell(a, s, 1);
+    if (!wait_for_all(a, s, 1)) return;
+    exchange_end(a.e, s);
+}
+
+enum { NORM_PIECES = 2 /* of a thread: rows of up to 8192 values */ };
+
+/* As mark_row() of rows.cuh, in everybody's marks. */
+static __device__ inline void mark_everywhere(const gpu_all_reduce_parts_args &a, gpu_i64 row, float squares, bool mine,
+                                              void *const *marks) {
+    if (!a.norm.bad || squares - squares == 0.0f) return;
+    const bool first = a.norm.bad[row] == 0;
+    if (__syncthreads_or(mine) && first && (int)threadIdx.x < a.e.ranks) ((int *)marks[threadIdx.x])[row] = a.norm.mark;
+}
+
+/* A row of this rank's part, from piece `first` of it on: the sum joins the residual stream, rounded before and after,
+ * and its norm goes to everybody's rows. The sum of squares has the order of rows.cu's norm. */
+static __device__ inline void norm_own_row(const gpu_all_reduce_parts_args &a, const uint4 *sent, int first,
+                                           void *const *results, void *const *marks) {
+    const gpu_norm_args &norm = a.norm;
+    const gpu_i64 at = a.e.rank * a.part + first; /* of the launch's rows, in pieces */
+    uint4 sum[NORM_PIECES];
+    float squares = 0;
+    bool bad = false;
+#pragma unroll
+    for (int p = 0; p < NORM_PIECES; p++) {
+        const int c = p * GPU_NORM_THREADS + (int)threadIdx.x;
+        float v[PIECE], w[PIECE];
+        sum[p] = {0, 0, 0, 0};
+        if (c < a.together) {
+            sum[p] = ((const uint4 *)norm.x)[at + c];
+            unpack(sum_of_eight(a, sent, (const uint4 *)a.x + a.e.rank * a.part, first + c), w);
+            unpack(sum[p], v);
+#pragma unroll
+            for (int k = 0; k < PIECE; k++) v[k] += w[k];
+            sum[p] = pack(v);
+        }
+        unpack(sum[p], v);
+#pragma unroll
+        for (int k = 0; k < PIECE; k++) squares = fmaf(v[k], v[k], squares);
+    }
+    squares = block_sum_of<GPU_NORM_THREADS / 32>(squares);
+    const float scale = rsqrtf(squares / (float)norm.dim + norm.eps);
+#pragma unroll
+    for (int p = 0; p < NORM_PIECES; p++) {
+        const int c = p * GPU_NORM_THREADS + (int)threadIdx.x;
+        float v[PIECE], w[PIECE];
+        if (c >= a.together) continue;
+        row_load_weight(norm.weight, (gpu_i64)c * PIECE, true, w);
+        ((uint4 *)norm.sum)[at + c] = sum[p];
+        unpack(sum[p], v);
+#pragma unroll
+        for (int k = 0; k < PIECE; k++) v[k] = v[k] * scale * w[k];
+        const uint4 out = pack(v);
+        ((uint4 *)norm.out)[at + c] = out;
+        for (int i = 1; i < a.e.ranks; i++) ((uint4 *)results[(a.e.rank + i) % a.e.ranks])[at + c] = out;
+        bad |= has_bad(sum[p]);
+    }
+    mark_everywhere(a, at / a.together, squares, bad, marks);
+}
+
+KERNEL_OF(all_reduce_parts_norm, gpu_all_reduce_parts_args, GPU_NORM_THREADS, 1) {
+    __shared__ void *results[GPU_RANKS_MAX], *marks[GPU_RANKS_MAX]; /* everybody's normed rows and marks */
+    exchange_state s;
+    if (!exchange_begin(a.e, s)) return;
+    tell_place(a, s, 0, a.norm.out);
+    if (a.norm.bad) tell_place(a, s, COMM_NORM_BLOCKS, a.norm.bad);
+    send_parts<GPU_NORM_THREADS>(a, s, a.together);
+    ask_place(a, s, 0, a.norm.out, results);
+    if (a.norm.bad) ask_place(a, s, COMM_NORM_BLOCKS, a.norm.bad, marks);
+    if (!wait_for_all(a, s, 0)) return;
+    const uint4 *sent = pieces_of(a, s, a.e.rank, 0);
+    const piece_range here = pieces_here(a, a.e.rank, a.together);
+    for (int first = here.from; first < here.to; first += a.together) norm_own_row(a, sent, first, results, marks);
     tell(a, s, 1);
     if (!wait_for_all(a, s, 1)) return;
     exchange_end(a.e, s);

@@ -11,8 +11,10 @@ enum {
      * 11.7 and 10.9 (two H200); of eight, 8 took 13.5 and 14.8, 40 23.8 and 13.6 (a probe). */
     ONE_SHOT_ROWS_OF_TWO = 48,
     ONE_SHOT_ROWS = 16,
-    PARTS_ROWS = 2048 /* that go in two shots by one launch */
+    PARTS_ROWS = 2048,   /* that go in two shots by one launch */
+    NORM_APART_ROWS = 72 /* from here on a rank norms its own alone: blocks take whole rows, which are few below */
 };
+_Static_assert((int)NORM_APART_ROWS > (int)DEFERRED_ROWS, "which rows a rank has must not depend on what follows");
 
 typedef struct {
     atomic_llong open;
@@ -29,23 +31,51 @@ typedef struct {
     device_pool pool;
     device_readback *words; /* memory of the host that the GPU writes to */
     gpu_exchange end;
-    i64 one_shot_rows;
+    i64 one_shot_rows, norm_apart_rows, norm_blocks;
     f64 deadline_s;
     err failed;
 } peer_comm;
 
 static peer_comm *peer_of(comm *c) { return (peer_comm *)c; }
 
+/* Two shots of n values, of which parts are a multiple of `together` pieces. */
+static gpu_all_reduce_parts_args parts_of(const peer_comm *p, gpu_bf16 *x, i64 n, i64 together) {
+    const peer_group *g = p->group;
+    gpu_all_reduce_parts_args k = {.e = p->end, .x = x, .n = n, .room = g->room, .together = (int)together};
+    k.part = ceil_div(n / 8 / together, g->ranks) * together;
+    memcpy(k.pieces, g->pieces, sizeof k.pieces);
+    memcpy(k.flags, g->flags, sizeof k.flags);
+    return k;
+}
+
 static void peer_sum_parts(const peer_comm *p, gpu_bf16 *x, i64 n) {
     const gpu_backend *b = gpu_of(p->o);
-    const peer_group *g = p->group;
-    const i64 most = g->room * g->ranks * 8;
+    const i64 most = p->group->room * p->group->ranks * 8;
     for (i64 at = 0; at < n; at += most) {
-        gpu_all_reduce_parts_args k = {.e = p->end, .x = x + at, .n = min_i64(most, n - at), .room = g->room};
-        k.part = ceil_div(k.n / 8, g->ranks);
-        memcpy(k.pieces, g->pieces, sizeof k.pieces);
-        memcpy(k.flags, g->flags, sizeof k.flags);
+        const gpu_all_reduce_parts_args k = parts_of(p, x + at, min_i64(most, n - at), 1);
         gpu_launch(b->g, b->all_reduce_parts, COMM_BLOCKS, 1, 1, GPU_THREADS, 0, &k);
+    }
+}
+
+/* Can the sum's rows be normed by the rank alone whose they are? The answer must be the same for all sums of as many
+ * rows. */
+static bool may_norm_apart(const peer_comm *p, const norm_args *a) {
+    return a->n >= p->norm_apart_rows && a->dim <= p->group->dim && a->dim <= 2 * 8 * GPU_NORM_THREADS &&
+           a->sum == a->x && a->x_stride == a->dim && a->out_stride == a->dim && gpu_norm_in_pieces(a);
+}
+
+static void peer_norm_apart(const peer_comm *p, const norm_args *a) {
+    const gpu_backend *b = gpu_of(p->o);
+    const i64 most = p->group->room * 8 / a->dim * p->group->ranks; /* rows */
+    for (i64 at = 0; at < a->n; at += most) {
+        const i64 rows = min_i64(most, a->n - at);
+        gpu_all_reduce_parts_args k =
+            parts_of(p, (gpu_bf16 *)(uintptr_t)a->add + at * a->dim, rows * a->dim, a->dim / 8);
+        k.norm = gpu_norm_of(a);
+        k.norm.n = rows, k.norm.add = NULL;
+        k.norm.x += at * a->dim, k.norm.sum += at * a->dim, k.norm.out += at * a->dim;
+        if (k.norm.bad) k.norm.bad += at;
+        gpu_launch(b->g, b->all_reduce_parts_norm, (u32)p->norm_blocks, 1, 1, GPU_NORM_THREADS, 0, &k);
     }
 }
 
@@ -77,12 +107,15 @@ void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm
         *deferred = (deferred_norm){deferred->squares, across, norm->dim, norm->eps};
         return;
     }
+    if (deferred) deferred->parts = 0;
+    if (may_norm_apart(p, norm)) return peer_norm_apart(p, norm);
     peer_all_reduce(c, k.x, k.n, DT_BF16);
     o->norm(o, norm);
-    if (deferred) deferred->parts = 0;
 }
 
 void gpu_comm_one_shot(comm *c, i64 rows) { peer_of(c)->one_shot_rows = rows; }
+void gpu_comm_norm_apart(comm *c, i64 rows) { peer_of(c)->norm_apart_rows = rows; }
+i64 gpu_comm_norms_apart_from(const comm *c) { return ((const peer_comm *)c)->norm_apart_rows; }
 
 const ops *gpu_comm_ops(const comm *c) { return ((const peer_comm *)c)->o; }
 const gpu_exchange *gpu_comm_end(const comm *c) { return &((const peer_comm *)c)->end; }
@@ -187,7 +220,8 @@ static status open_rank(peer_comm *p, i64 r, err *e) {
     if (st == ST_OK)
         st = device_pool_add(&p->pool, (void **)&g->pieces[r], (u64)(2 * g->ranks * g->room), 16, "parts of sums", e);
     if (st == ST_OK)
-        st = device_pool_add(&p->pool, (void **)&g->flags[r], (u64)(2 * g->ranks * COMM_BLOCKS), 4, "parts of sums", e);
+        st = device_pool_add(&p->pool, (void **)&g->flags[r], (u64)(2 * g->ranks * COMM_NORM_BLOCKS), 4,
+                             "parts of sums", e);
     if (st == ST_OK) st = dev->readback_open(dev, COMM_HOST_WORDS * sizeof(u32), &p->words, e);
     if (st != ST_OK) return st;
     p->base.held = dev->takes((u64)(2 * g->ranks * g->units) * 16) + dev->takes((u64)(2 * g->ranks * g->room) * 16);
@@ -212,9 +246,10 @@ status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units,
     status st = reach_all(tables, ranks, e);
     peer_group *g = st == ST_OK ? calloc(1, sizeof *g) : NULL;
     if (!g) return st == ST_OK ? err_nomem(e, "a group of ranks", sizeof *g) : st;
-    g->ranks = ranks, g->units = max_i64(units, 2 * COMM_BLOCKS) + 1, g->dim = dim;
+    g->ranks = ranks, g->units = max_i64(units, 2 * COMM_NORM_BLOCKS) + 1, g->dim = dim;
     g->room = ceil_div(PARTS_ROWS * dim, 8 * ranks);
-    i64 n = 0;
+    i64 n = 0, norm_blocks = COMM_NORM_BLOCKS; /* as many as every rank has room for at once, one on a multiprocessor */
+    for (i64 r = 0; r < ranks; r++) norm_blocks = min_i64(norm_blocks, gpu_processors(gpu_of(tables[r])->g));
     for (; st == ST_OK && n < ranks; n++) {
         peer_comm *p = calloc(1, sizeof *p);
         if (!p) {
@@ -225,7 +260,9 @@ status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units,
                          .group = g,
                          .o = tables[n],
                          .deadline_s = deadline_s,
-                         .one_shot_rows = ranks == 2 ? ONE_SHOT_ROWS_OF_TWO : ONE_SHOT_ROWS};
+                         .one_shot_rows = ranks == 2 ? ONE_SHOT_ROWS_OF_TWO : ONE_SHOT_ROWS,
+                         .norm_apart_rows = NORM_APART_ROWS,
+                         .norm_blocks = norm_blocks};
         p->base.rank = n, p->base.ranks = ranks;
         p->end = (gpu_exchange){
             .units = g->units, .deadline_ns = (u64)(deadline_s * 1e9), .rank = (int)n, .ranks = (int)ranks};

@@ -77,7 +77,7 @@ static __device__ inline const void *swap_addresses(const gpu_exchange &e, excha
 static __device__ inline void exchange_end(const gpu_exchange &e, const exchange_state &s) {
     __syncthreads(); /* all have read the number */
     int block = blockIdx.x + threadIdx.x * gridDim.x;
-    if (block < COMM_BLOCKS) e.words[COMM_NUMBERS + block] = s.number;
+    if (block < COMM_NORM_BLOCKS) e.words[COMM_NUMBERS + block] = s.number;
 }
 
 #endif
