@@ -60,7 +60,7 @@ FATBIN  := $(CUBIN:.cubin=.fatbin)
 PACK    := -fatbin -gencode=arch=compute_90a,code=sm_90a $(if $(filter 12.%,$(GPU_VER)),-Xfatbin=-compress-all,-compress-mode=size)
 BUILT_FOR := gpu: $(if $(GPU_CC),sm_90a$(comma) nvcc $(GPU_VER),none ($(wordlist 2,99,$(NVCC_IS))))
 
-ROOMS   := base format text media device kernels/ref kernels/cpu kernels/gpu $(patsubst src/%/,%,$(wildcard src/kernels/gpu/*/)) kernels/sampling kernels model runtime api server $(patsubst src/%/,%,$(filter-out %/page/,$(wildcard src/server/*/)))
+ROOMS   := base format text text/grammar media device kernels/ref kernels/cpu kernels/gpu $(patsubst src/%/,%,$(wildcard src/kernels/gpu/*/)) kernels/sampling kernels model runtime api server $(patsubst src/%/,%,$(filter-out %/page/,$(wildcard src/server/*/)))
 SRC     := $(foreach r,$(ROOMS),$(wildcard src/$(r)/*.c))
 OBJ     := $(SRC:%.c=$B/%.o)
 CMD     := $(wildcard cmd/*.c cmd/*/*.c cmd/*/*/*.c)

@@ -9,6 +9,7 @@ int bench_moe(int argc, char **argv);
 int bench_sample(int argc, char **argv);
 int bench_attention(int argc, char **argv);
 int bench_allreduce(int argc, char **argv);
+int bench_grammar(int argc, char **argv);
 int bench_memory(int argc, char **argv);
 int bench_serving(int argc, char **argv);
 

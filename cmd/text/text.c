@@ -15,6 +15,7 @@ static const struct {
     {"decode", "token ids to text", cmd_text_tokens},
     {"render", "chat messages to the prompt and its ids", cmd_text_render},
     {"parse", "a model's output to reasoning, content and tool calls", cmd_text_parse},
+    {"match", "what a JSON Schema or a regular expression lets through", cmd_text_match},
 };
 
 static void print_verbs(FILE *f) {

@@ -10,6 +10,7 @@
 int cmd_text_tokens(int argc, char **argv); /* encode, decode */
 int cmd_text_render(int argc, char **argv);
 int cmd_text_parse(int argc, char **argv);
+int cmd_text_match(int argc, char **argv);
 
 /* Opens the tokenizer of folder *dir; NULL there becomes the nano model's folder. */
 status text_open(const char **dir, tokenizer **t, err *e);
