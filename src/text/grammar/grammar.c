@@ -34,8 +34,8 @@ grammar *grammar_new(void) {
 
 void grammar_free(grammar *g) {
     if (!g) return;
-    for (i32 i = 0; g->any_text && i < g->n_dfas; i++) free(g->any_text[i].of);
-    free(g->any_text);
+    for (i32 i = 0; g->known && i < g->n_dfas; i++) free(g->known[i].of);
+    free(g->known);
     for (i32 i = 0; i < g->n_dfas; i++) dfa_free(g->dfas[i]);
     for (i32 i = 0; i < g->n_objects; i++) free(g->objects[i].of), free(g->objects[i].others);
     for (i32 i = 0; i < g->n_arrays; i++) free(g->arrays[i].first);

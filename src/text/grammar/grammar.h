@@ -38,9 +38,9 @@ typedef struct {
     i32 keys; /* a dfa of the text of keys */
     i32 n, n_patterns;
     grammar_property *of; /* [n] */
-    bool any_key;         /* every text is a key that has not ended: no rule is about names but those of `of` */
-    i32 *others;          /* [1 << n_patterns]: the value of a key that is no property's, by that set */
-    i64 min, max;         /* members; max: or UNBOUNDED, as everywhere */
+    bool any_key; /* nothing is asked of names: every text is a key that has not ended, if all others[] are there */
+    i32 *others;  /* [1 << n_patterns]: the value of a key that is no property's, by that set */
+    i64 min, max; /* members; max: or UNBOUNDED, as everywhere */
 } grammar_object;
 
 /* Items by place, then `rest`; at least min_contains of them are also `contains`. */
@@ -53,17 +53,23 @@ typedef struct {
 
 typedef struct {
     node_kind kind;
-    i32 of;       /* a dfa, an object, an array; the first child's place in grammar.children */
-    i32 n;        /* children */
-    i64 min, max; /* of a repeat or a string */
-    bool empty;   /* may match the empty string; by grammar_finish() */
+    i32 of;        /* a dfa, an object, an array; the first child's place in grammar.children */
+    i32 n;         /* children */
+    i64 min, max;  /* of a repeat or a string */
+    bool any_text; /* of a string: every text is one that has not ended, as where a pattern may match anywhere */
+    bool empty;    /* may match the empty string; by grammar_finish() */
 } grammar_node;
 
-/* What the matcher found out about a dfa's states: 2: any text leads back to it, 1: not, 0: not asked yet. */
+/* What the matcher found out about a state of a dfa. */
 typedef struct {
-    u8 *of; /* [n] */
+    u64 bytes[4]; /* a set: which may follow */
+    bool known;   /* they are */
+    u8 any_text;  /* 2: any text leads back to it, 1: not, 0: not asked yet */
+} grammar_dfa_state;
+typedef struct {
+    grammar_dfa_state *of; /* [n] */
     i32 n;
-} grammar_any_text;
+} grammar_dfa_states;
 
 typedef struct grammar {
     grammar_node *nodes;
@@ -75,7 +81,7 @@ typedef struct grammar {
     i32 root;
     /* Lexemes of JSON with what space may stand beside them. */
     i32 open_object, close_object, close_empty_object, open_array, close_array, close_empty_array, comma, colon;
-    grammar_any_text *any_text; /* [n_dfas], or NULL */
+    grammar_dfa_states *known; /* [n_dfas], or NULL */
     err failed;
 } grammar;
 

@@ -77,6 +77,45 @@ static int i32_ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* ---- bytes that may follow ---- */
+
+grammar_dfa_state *matcher_dfa_state(matcher *m, i32 dfa, i32 state) {
+    grammar *g = m->g;
+    if (!g->known) g->known = calloc((size_t)g->n_dfas, sizeof *g->known);
+    if (!g->known) return matcher_fails(m, ST_NOMEM, "out of host memory for a grammar's states"), NULL;
+    grammar_dfa_states *all = &g->known[dfa];
+    if (state >= all->n) {
+        const i32 n = 2 * state + 16;
+        grammar_dfa_state *of = realloc(all->of, (size_t)n * sizeof *of);
+        if (!of) return matcher_fails(m, ST_NOMEM, "out of host memory for a grammar's states"), NULL;
+        memset(of + all->n, 0, (size_t)(n - all->n) * sizeof *of);
+        all->of = of, all->n = n;
+    }
+    return &all->of[state];
+}
+
+void matcher_dfa_bytes(matcher *m, i32 dfa, i32 state, u64 set[4]) {
+    grammar_dfa_state *known = matcher_dfa_state(m, dfa, state);
+    if (!known) return;
+    for (int b = 0; !known->known && b < 256; b++)
+        if (dfa_next(m->g->dfas[dfa], state, (u8)b) != DFA_DEAD) known->bytes[b / 64] |= (u64)1 << b % 64;
+    known->known = true;
+    for (int i = 0; i < 4; i++) set[i] |= known->bytes[i];
+}
+
+/* Of a state that has just been made. */
+static void find_bytes(matcher *m, i64 state) {
+    u64 *set = m->bytes[state];
+    memset(set, 0, 4 * sizeof *set);
+    for (i64 i = m->first[state]; i < m->first[state + 1]; i++) {
+        const frame *f = &m->frames[m->of[i]];
+        if (f->kind == FRAME_LEXEME)
+            matcher_dfa_bytes(m, m->g->nodes[f->node].of, f->at, set);
+        else if (f->kind != FRAME_END)
+            string_bytes(m, f, set);
+    }
+}
+
 /* The state of m->next, which may have frames twice. */
 static i32 matcher_state(matcher *m) {
     interned *t = &m->states_at;
@@ -93,10 +132,12 @@ static i32 matcher_state(matcher *m) {
             return s;
     }
     if (!matcher_grow(m, &m->first, &t->cap, t->n + 2, sizeof *m->first) ||
+        !matcher_grow(m, &m->bytes, &m->bytes_cap, t->n + 1, sizeof *m->bytes) ||
         !matcher_grow(m, &m->of, &m->of_cap, m->n_of + n, sizeof *m->of))
         return MATCHER_DEAD;
     memcpy(m->of + m->n_of, m->next, (size_t)n * sizeof *m->next);
     m->first[t->n] = m->n_of, m->first[t->n + 1] = m->n_of += n;
+    find_bytes(m, t->n);
     t->table[at] = (i32)++t->n;
     return (i32)t->n - 1;
 }
@@ -290,7 +331,8 @@ static bool steps_room(matcher *m) {
 
 i32 matcher_next(matcher *m, i32 state, u8 byte) {
     const u64 key = ((u64)(u32)state << 8 | byte) + 1;
-    if (state < 0 || m->failed.code != ST_OK || !steps_room(m)) return MATCHER_DEAD;
+    if (state < 0 || !(m->bytes[state][byte / 64] >> byte % 64 & 1)) return MATCHER_DEAD;
+    if (m->failed.code != ST_OK || !steps_room(m)) return MATCHER_DEAD;
     i64 at = step_slot(m, key);
     if (m->step_keys[at]) return m->step_to[at];
     matcher_begin(m);
@@ -339,7 +381,7 @@ status matcher_open(matcher **out, grammar *g, err *e) {
 
 void matcher_close(matcher *m) {
     if (!m) return;
-    free(m->frames), free(m->frames_at.table), free(m->of), free(m->first), free(m->states_at.table);
+    free(m->frames), free(m->frames_at.table), free(m->of), free(m->first), free(m->bytes), free(m->states_at.table);
     free(m->sets), free(m->set_first), free(m->sets_at.table), free(m->step_keys), free(m->step_to);
     free(m->next), free(m->entered);
     for (int i = 0; i < MASKS_KEPT; i++) free(m->masks[i].mask);

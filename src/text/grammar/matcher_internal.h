@@ -56,6 +56,8 @@ struct matcher {
     /* States: of[first[s], first[s + 1]) are the frames of state s that wait for a byte, ascending. */
     i32 *of;
     i64 *first, n_of, of_cap;
+    u64 (*bytes)[4]; /* of each state: the set of those that may follow, at most */
+    i64 bytes_cap;
     interned states_at;
     u64 *sets; /* sets of properties, set_words[i] words each, behind each other */
     i64 *set_first, n_set_words, set_words_cap;
@@ -74,6 +76,11 @@ struct matcher {
     u32 n_masks; /* made */
     err failed;
 };
+
+/* What is known of a dfa's state, NULL: out of memory; the bytes that it lets through join a set. */
+grammar_dfa_state *matcher_dfa_state(matcher *m, i32 dfa, i32 state);
+void matcher_dfa_bytes(matcher *m, i32 dfa, i32 state, u64 set[4]);
+void string_bytes(matcher *m, const frame *f, u64 set[4]); /* those that may follow in a string or a key, at most */
 
 /* A place in a string or a key from which any text may follow, but for its length? */
 bool frame_takes_any_text(matcher *m, const frame *f);

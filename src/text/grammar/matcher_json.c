@@ -305,21 +305,23 @@ static bool any_text_loops(dfa *d, i32 state) {
     return behind != DFA_DEAD && dfa_next(d, behind, ' ') == behind && one_way_on(d, state) && one_way_on(d, behind);
 }
 
-/* An automaton's states are asked once. */
 static bool takes_any_text(matcher *m, i32 number, i32 state) {
-    grammar *g = m->g;
-    if (!g->any_text) g->any_text = calloc((size_t)g->n_dfas, sizeof *g->any_text);
-    if (!g->any_text) return matcher_fails(m, ST_NOMEM, "out of host memory for a grammar's states"), false;
-    grammar_any_text *known = &g->any_text[number];
-    if (state >= known->n) {
-        const i32 n = 2 * state + 16;
-        u8 *of = realloc(known->of, (size_t)n);
-        if (!of) return matcher_fails(m, ST_NOMEM, "out of host memory for a grammar's states"), false;
-        memset(of + known->n, 0, (size_t)(n - known->n));
-        known->of = of, known->n = n;
+    grammar_dfa_state *known = matcher_dfa_state(m, number, state);
+    if (known && !known->any_text) known->any_text = any_text_loops(m->g->dfas[number], state) ? 2 : 1;
+    return known && known->any_text == 2;
+}
+
+void string_bytes(matcher *m, const frame *f, u64 set[4]) {
+    const grammar_node *x = &m->g->nodes[f->node];
+    const quote_phase phase = quote_of(f->quote).phase;
+    if (phase == AT_QUOTE) {
+        set['"' / 64] |= (u64)1 << '"' % 64;
+    } else if (phase == IN_TEXT) {
+        matcher_dfa_bytes(m, f->kind == FRAME_KEY ? object_of(m, f->node)->keys : x->of, f->at, set);
+        set['"' / 64] |= (u64)1 << '"' % 64, set['\\' / 64] |= (u64)1 << '\\' % 64;
+    } else {
+        set[0] = set[1] = ~(u64)0; /* an escape's are ASCII */
     }
-    if (!known->of[state]) known->of[state] = any_text_loops(g->dfas[number], state) ? 2 : 1;
-    return known->of[state] == 2;
 }
 
 bool string_is_in_text(const frame *f) { return quote_of(f->quote).phase == IN_TEXT; }
@@ -327,10 +329,12 @@ bool string_is_in_text(const frame *f) { return quote_of(f->quote).phase == IN_T
 bool frame_takes_any_text(matcher *m, const frame *f) {
     const grammar_node *x = &m->g->nodes[f->node];
     if ((f->kind != FRAME_STRING && f->kind != FRAME_KEY) || !string_is_in_text(f)) return false;
-    if (f->kind == FRAME_STRING) return takes_any_text(m, x->of, f->at);
+    if (f->kind == FRAME_STRING) return x->any_text || takes_any_text(m, x->of, f->at);
     const grammar_object *o = object_of(m, f->node);
     const frame *object = &m->frames[f->parent];
-    return o->any_key && o->others[0] != NODE_NONE && !only_required(m, o, object) && !only_named(o, object) &&
+    bool any_key = o->any_key;
+    for (i32 k = 0; k < 1 << o->n_patterns; k++) any_key = any_key && o->others[k] != NODE_NONE;
+    return any_key && !only_required(m, o, object) && !only_named(o, object) &&
            (o->max == UNBOUNDED || object->count < o->max);
 }
 
@@ -343,7 +347,7 @@ frame frame_behind(const matcher *m, const frame *f, const u8 *text, i32 n, i64 
     const grammar_node *x = &m->g->nodes[f->node];
     dfa *d = m->g->dfas[f->kind == FRAME_KEY ? object_of(m, f->node)->keys : x->of];
     frame to = *f;
-    if (f->kind == FRAME_KEY) {
+    if (f->kind == FRAME_KEY || x->any_text) {
         for (i32 i = 0; i < n; i++) to.at = dfa_next(d, to.at, text[i]);
     } else {
         if (chars) to.at = dfa_next(d, f->at, ' ');

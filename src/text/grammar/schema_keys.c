@@ -223,7 +223,7 @@ i32 schema_keys_automaton(schema_compiler *c, const schema_keys *all, grammar_ob
     for (u32 set = 0; c->st == ST_OK && set < n_sets; set++)
         parts[(size_t)all->n_names + set] =
             o->others[set] == NODE_NONE ? nfa_never(n) : class_part(c, all, n, names, set);
-    o->any_key = any;
+    o->any_key = !all->restricted;
     const i32 made = c->st == ST_OK ? grammar_dfa(c->g, n, parts, n_parts) : -1;
     if (c->st != ST_OK) nfa_free(n);
     if (any && !all->n_names) c->any_keys = made + 1;

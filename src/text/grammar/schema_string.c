@@ -113,6 +113,20 @@ static nfa_part string_with_length(schema_compiler *c, const schema_parts *p, nf
     return nfa_both(n, all, max != UNBOUNDED && min > max ? nfa_never(n) : length_between(n, min, max));
 }
 
+/* One pattern that may match anywhere, and nothing else: whatever is written, it may still come. */
+static bool any_text_goes_on(const schema_parts *p) {
+    static const char *const rules[] = {"format", "minLength", "maxLength"};
+    int n_patterns = 0;
+    for (int i = 0; i < p->n; i++) {
+        const char *pattern = json_string_value(json_object_get(p->of[i], "pattern"));
+        n_patterns += pattern != NULL;
+        if (pattern && strpbrk(pattern, "^$")) return false;
+        for (size_t k = 0; k < COUNT_OF(rules); k++)
+            if (json_object_get(p->of[i], rules[k])) return false;
+    }
+    return n_patterns == 1;
+}
+
 i32 schema_string(schema_compiler *c, const schema_parts *p) {
     const i64 min = schema_most(p, "minLength", 0), max = schema_least(p, "maxLength", UNBOUNDED);
     nfa *n = nfa_new();
@@ -127,7 +141,9 @@ i32 schema_string(schema_compiler *c, const schema_parts *p) {
         return grammar_string(c->g, c->any_string - 1, max_i64(min, 0), max);
     }
     all = string_with_length(c, p, n);
-    return grammar_string(c->g, grammar_dfa(c->g, n, &all, 1), 0, UNBOUNDED);
+    const i32 node = grammar_string(c->g, grammar_dfa(c->g, n, &all, 1), 0, UNBOUNDED);
+    if (node != NODE_NONE) c->g->nodes[node].any_text = any_text_goes_on(p);
+    return node;
 }
 
 static nfa_part listed_strings(const json_t *list, nfa *n) {

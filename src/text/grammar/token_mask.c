@@ -120,7 +120,8 @@ static void text_below(mask_walk *w, i32 node, const frame *f, i32 n) {
         if (x->rank < rank) continue; /* below one that has been looked at */
         if (!all) let_through(w, rank, x->rank, room, chars);
         rank = t->nodes[at + x->size].rank;
-        if (x->chars - 1 - chars <= room) text_ends(w, at, &behind, x->chars - 1 - chars);
+        /* a control character is in no string */
+        if (x->byte >= ' ' && x->chars - 1 - chars <= room) text_ends(w, at, &behind, x->chars - 1 - chars);
     }
     if (!all) let_through(w, rank, t->nodes[end].rank, room, chars);
 }
