@@ -2,11 +2,9 @@
  * grammar, and asking it at each token of a text which tokens may come. */
 #include "cmd/bench/bench.h"
 #include "base/log.h"
-#include "cmd/lib/jsonl.h"
+#include "cmd/lib/grammar_line.h"
 #include "cmd/lib/model_opts.h"
 #include "cmd/lib/stats.h"
-#include "text/grammar/ebnf.h"
-#include "text/grammar/json_schema.h"
 #include "text/grammar/token_trie.h"
 #include <limits.h>
 #include <stdio.h>
@@ -20,16 +18,6 @@ typedef struct {
     i64 grammars, refused, texts, broken; /* broken: texts of which a token was not allowed */
     f64 tree_s;
 } grammar_bench;
-
-static status grammar_of_line(const json_t *line, grammar **g, err *e) {
-    const json_t *schema = json_object_get(line, "schema"), *regex = json_object_get(line, "regex"),
-                 *ebnf = json_object_get(line, "grammar");
-    *g = NULL;
-    if (schema) return grammar_of_schema(g, schema, &(schema_options){.unknown_are_annotations = true}, e);
-    if (json_is_string(regex)) return grammar_of_regex(g, json_string_value(regex), json_string_length(regex), e);
-    if (json_is_string(ebnf)) return grammar_of_ebnf(g, json_string_value(ebnf), json_string_length(ebnf), e);
-    return err_set(e, ST_INPUT, "a line has no \"schema\", \"regex\" or \"grammar\"");
-}
 
 static i32 grammar_take(const grammar_bench *b, matcher *m, i32 state, i32 id) {
     size_t n;
@@ -67,7 +55,7 @@ static status time_line(void *ud, const json_t *line, buf *out, err *e) {
     size_t i;
     (void)out;
     const f64 began = now_s();
-    const status compiled = grammar_of_line(line, &g, e);
+    const status compiled = grammar_of_line(&g, line, e);
     b->grammars++;
     if (compiled != ST_OK) return b->refused++, compiled == ST_NOMEM ? compiled : ST_OK;
     f64_add(&b->compile, now_s() - began);

@@ -4,23 +4,9 @@
  * complete and valid, "prefix": bytes of it that could still go on}. strict: keywords of no draft are refused instead
  * of passed over. */
 #include "cmd/text/text.h"
-#include "text/grammar/ebnf.h"
-#include "text/grammar/json_schema.h"
+#include "cmd/lib/grammar_line.h"
 #include "text/grammar/matcher.h"
 #include <string.h>
-
-static status match_compile(const json_t *line, grammar **g, err *e) {
-    const json_t *schema = json_object_get(line, "schema"), *regex = json_object_get(line, "regex");
-    const json_t *ebnf = json_object_get(line, "grammar"), *text = regex ? regex : ebnf;
-    bool strict = false;
-    status st = json_get_bool(line, "strict", false, &strict, e);
-    if (st != ST_OK) return st;
-    if (!!schema + !!regex + !!ebnf != 1)
-        return err_set(e, ST_INPUT, "exactly one of \"schema\", \"regex\" and \"grammar\" is needed");
-    if (schema) return grammar_of_schema(g, schema, &(schema_options){.unknown_are_annotations = !strict}, e);
-    if (!json_is_string(text)) return err_set(e, ST_INPUT, "\"%s\" is not a string", regex ? "regex" : "grammar");
-    return (regex ? grammar_of_regex : grammar_of_ebnf)(g, json_string_value(text), json_string_length(text), e);
-}
 
 static status match_text(const tokenizer *t, const json_t *line, buf *text, err *e) {
     const json_t *plain = json_object_get(line, "text"), *given = json_object_get(line, "ids");
@@ -56,7 +42,7 @@ static status answer_match(void *ud, const json_t *line, buf *out, err *e) {
     status st = text_known_keys(line, known, e);
     if (st == ST_OK) st = match_text(ud, line, &text, e);
     if (st == ST_OK && text.failed) st = err_nomem(e, "text", text.len);
-    if (st == ST_OK) st = match_compile(line, &g, e);
+    if (st == ST_OK) st = grammar_of_line(&g, line, e);
     if (st == ST_OK) st = match_walk(g, &text, out, e);
     grammar_free(g);
     buf_free(&text);

@@ -97,6 +97,10 @@ const i32 *dfa_labels(const dfa *d, i32 state, size_t *n);
 /* Labels that can still be reached, ascending. */
 const i32 *dfa_reaches(const dfa *d, i32 state, size_t *n);
 i64 dfa_states(const dfa *d); /* so far */
+/* Is this string one of d's (NULL: it has none)? */
+status dfa_has(dfa *d, const char *text, size_t len, bool *has, err *e);
+/* d's strings (NULL: none), or all others, as a part of n; d is the caller's. */
+status nfa_of_dfa(nfa *n, dfa *d, bool others, nfa_part *out, err *e);
 /* ST_LIMIT or ST_NOMEM: a state was needed for which there was no room, and dfa_next() said DFA_DEAD instead. */
 status dfa_failed(const dfa *d, err *e);
 

@@ -6,6 +6,25 @@
 
 static i32 child_of(const grammar *g, const grammar_node *x, i32 i) { return g->children[x->of + i]; }
 
+enum { VISITS_MAX = 1 << 28 /* of nodes, until nothing changes */ };
+
+/* The least fixed point of what `holds` says of a node by what is known of others. Most nodes come behind what they
+ * refer to or in front of it, so passes go both ways; false: there was no end of them. */
+static bool find_nodes(const grammar *g, bool (*holds)(const grammar *, const grammar_node *, const bool *),
+                       bool *known) {
+    i64 visits = 0;
+    for (bool again = true; again;) {
+        again = false;
+        if ((visits += 2 * g->n_nodes) > VISITS_MAX) return false;
+        for (i32 k = 0; k < 2 * g->n_nodes; k++) {
+            const i32 i = k < g->n_nodes ? k : 2 * g->n_nodes - 1 - k;
+            if (known[i] || !holds(g, &g->nodes[i], known)) continue;
+            known[i] = again = true;
+        }
+    }
+    return true;
+}
+
 /* ---- what can match something ---- */
 
 static bool object_is_alive(const grammar_object *o, const bool *alive) {
@@ -45,24 +64,6 @@ static bool node_is_alive(const grammar *g, const grammar_node *x, const bool *a
     return x->kind == NODE_SEQ ? all : any;
 }
 
-enum { VISITS_MAX = 1 << 28 /* of nodes, until nothing changes */ };
-
-/* The least fixed point. Most nodes come behind what they refer to or in front of it, so passes go both ways; false:
- * there was no end of them. */
-static bool find_alive(const grammar *g, bool *alive) {
-    i64 visits = 0;
-    for (bool again = true; again;) {
-        again = false;
-        if ((visits += 2 * g->n_nodes) > VISITS_MAX) return false;
-        for (i32 k = 0; k < 2 * g->n_nodes; k++) {
-            const i32 i = k < g->n_nodes ? k : 2 * g->n_nodes - 1 - k;
-            if (alive[i] || !node_is_alive(g, &g->nodes[i], alive)) continue;
-            alive[i] = again = true;
-        }
-    }
-    return true;
-}
-
 static void cut_array(grammar_array *a, const bool *alive) {
     for (i32 i = 0; i < a->n_first; i++)
         if (!alive[a->first[i]]) a->n_first = i, a->rest = NODE_NONE;
@@ -95,27 +96,13 @@ static void cut_node(grammar *g, grammar_node *x, const bool *alive) {
 
 /* ---- the empty string ---- */
 
-static bool node_is_empty(const grammar *g, const grammar_node *x) {
+static bool node_is_empty(const grammar *g, const grammar_node *x, const bool *empty) {
     if (x->kind == NODE_LEXEME) return dfa_accepts(g->dfas[x->of], dfa_start(g->dfas[x->of]));
-    if (x->kind == NODE_REPEAT) return x->min == 0 || g->nodes[child_of(g, x, 0)].empty;
+    if (x->kind == NODE_REPEAT) return x->min == 0 || empty[child_of(g, x, 0)];
     if (x->kind != NODE_SEQ && x->kind != NODE_ALT) return false;
     for (i32 i = 0; i < x->n; i++)
-        if (g->nodes[child_of(g, x, i)].empty != (x->kind == NODE_SEQ)) return x->kind == NODE_ALT;
+        if (empty[child_of(g, x, i)] != (x->kind == NODE_SEQ)) return x->kind == NODE_ALT;
     return x->kind == NODE_SEQ;
-}
-
-static bool find_empty(grammar *g) {
-    i64 visits = 0;
-    for (bool again = true; again;) {
-        again = false;
-        if ((visits += 2 * g->n_nodes) > VISITS_MAX) return false;
-        for (i32 k = 0; k < 2 * g->n_nodes; k++) {
-            const i32 i = k < g->n_nodes ? k : 2 * g->n_nodes - 1 - k;
-            if (g->nodes[i].empty || !node_is_empty(g, &g->nodes[i])) continue;
-            g->nodes[i].empty = again = true;
-        }
-    }
-    return true;
 }
 
 /* ---- rules that begin with themselves ---- */
@@ -195,22 +182,27 @@ static status refuse_left_recursion(const grammar *g, err *e) {
     return found ? err_set(e, ST_UNSUPPORTED, "a rule begins with itself (left recursion)") : ST_OK;
 }
 
-status grammar_finish(grammar *g, i32 root, err *e) {
-    bool *alive = calloc((size_t)g->n_nodes, sizeof *alive);
-    if (!alive) return err_nomem(e, "a grammar", (u64)g->n_nodes);
-    if (g->failed.code == ST_OK && !find_alive(g, alive)) err_set(&g->failed, ST_LIMIT, "the grammar is too entangled");
-    if (g->failed.code == ST_OK) {
-        for (i32 i = 0; i < g->n_nodes; i++) {
-            if (alive[i])
-                cut_node(g, &g->nodes[i], alive);
-            else
-                g->nodes[i] = (grammar_node){.kind = NODE_NEVER};
-        }
-        g->root = root;
-        if (!alive[root]) err_set(&g->failed, ST_INPUT, "nothing satisfies it");
+static void drop_the_dead(grammar *g, i32 root, const bool *alive) {
+    for (i32 i = 0; i < g->n_nodes; i++) {
+        if (alive[i])
+            cut_node(g, &g->nodes[i], alive);
+        else
+            g->nodes[i] = (grammar_node){.kind = NODE_NEVER};
     }
-    free(alive);
-    if (g->failed.code == ST_OK && !find_empty(g)) err_set(&g->failed, ST_LIMIT, "the grammar is too entangled");
+    g->root = root;
+    if (!alive[root]) err_set(&g->failed, ST_INPUT, "nothing satisfies it");
+}
+
+status grammar_finish(grammar *g, i32 root, err *e) {
+    bool *known = calloc((size_t)g->n_nodes, sizeof *known);
+    bool ended = true;
+    if (!known) return err_nomem(e, "a grammar", (u64)g->n_nodes);
+    if (g->failed.code == ST_OK && (ended = find_nodes(g, node_is_alive, known))) drop_the_dead(g, root, known);
+    memset(known, 0, (size_t)g->n_nodes * sizeof *known);
+    if (g->failed.code == ST_OK && ended) ended = find_nodes(g, node_is_empty, known);
+    for (i32 i = 0; i < g->n_nodes; i++) g->nodes[i].empty = known[i];
+    free(known);
+    if (!ended) err_set(&g->failed, ST_LIMIT, "the grammar is too entangled");
     if (g->failed.code == ST_OK) return refuse_left_recursion(g, e);
     if (e) *e = g->failed;
     return g->failed.code;

@@ -239,7 +239,7 @@ static void quote_step(const quoted *q, const frame *f, u8 byte) {
     }
 }
 
-/* In the middle of a character? Its bytes do not end a string, whatever the automaton. */
+/* A quote in the text ends the string, if it may end. */
 void string_step(matcher *m, const frame *f, u8 byte) {
     const grammar_node *x = &m->g->nodes[f->node];
     const quoted q = {m, m->g->dfas[x->of], NULL};

@@ -90,8 +90,8 @@ typedef struct {
 } schema_keys;
 bool schema_keys_find(schema_compiler *c, const schema_parts *p, schema_keys *all); /* end with schema_keys_free() */
 void schema_keys_free(schema_keys *all);
-u32 schema_keys_matched(const schema_keys *all, const char *key); /* which patterns, as a set */
-bool schema_keys_allow(const schema_keys *all, const char *key);  /* by propertyNames */
+u32 schema_keys_matched(schema_compiler *c, const schema_keys *all, const char *key); /* which patterns, as a set */
+bool schema_keys_allow(schema_compiler *c, const schema_keys *all, const char *key);  /* by propertyNames */
 /* The dfa of grammar_object.keys, and any_key. */
 i32 schema_keys_automaton(schema_compiler *c, const schema_keys *all, grammar_object *o);
 i32 schema_object(schema_compiler *c, const schema_parts *p);

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMPLEMENT_STATES_MAX = 1 << 15 };
-
 /* ---- what is asked ---- */
 
 static bool find_patterns(schema_compiler *c, const schema_parts *p, schema_keys *all) {
@@ -128,68 +126,31 @@ void schema_keys_free(schema_keys *all) {
 
 /* ---- one key ---- */
 
-static bool key_is_in(dfa *d, const char *key) {
-    i32 at = d ? dfa_start(d) : DFA_DEAD;
-    for (; *key && at != DFA_DEAD; key++) at = dfa_next(d, at, (u8)*key);
-    return at != DFA_DEAD && dfa_accepts(d, at);
+static bool key_is_in(schema_compiler *c, dfa *d, const char *key) {
+    bool has;
+    err e = {0};
+    if (dfa_has(d, key, strlen(key), &has, &e) != ST_OK) schema_fails(c, e.code, "%s", e.text);
+    return has;
 }
 
-u32 schema_keys_matched(const schema_keys *all, const char *key) {
+u32 schema_keys_matched(schema_compiler *c, const schema_keys *all, const char *key) {
     u32 set = 0;
     for (int k = 0; k < all->n_patterns; k++)
-        if (key_is_in(all->matches[k], key)) set |= 1u << k;
+        if (key_is_in(c, all->matches[k], key)) set |= 1u << k;
     return set;
 }
 
-bool schema_keys_allow(const schema_keys *all, const char *key) {
-    return !all->restricted || key_is_in(all->allowed, key);
+bool schema_keys_allow(schema_compiler *c, const schema_keys *all, const char *key) {
+    return !all->restricted || key_is_in(c, all->allowed, key);
 }
 
 /* ---- all keys ---- */
 
-/* The language of d (NULL: the empty one), or all other byte strings: its table, walked to the end. */
 static nfa_part dfa_as_part(schema_compiler *c, nfa *n, dfa *d, bool others) {
-    const size_t room = (size_t)COMPLEMENT_STATES_MAX * 4;
-    i32 *number = d ? malloc((size_t)DFA_STATES_MAX * sizeof *number) : NULL, *of = malloc(room);
-    bool *ends = calloc(COMPLEMENT_STATES_MAX + 1, sizeof *ends);
-    nfa_move *moves = NULL;
-    size_t n_moves = 0, cap = 0;
-    i32 known = 1;
-    nfa_part made = nfa_never(n);
-    if (!of || !ends || (d && !number)) schema_fails(c, ST_NOMEM, "out of host memory");
-    ends[0] = others; /* state 0: what d does not know, from there on */
-    for (i32 i = 0; number && i < DFA_STATES_MAX; i++) number[i] = -1;
-    if (d && c->st == ST_OK) number[dfa_start(d)] = known, of[known++] = dfa_start(d);
-    for (i32 s = 0; s < known && c->st == ST_OK; s++) {
-        if (s) ends[s] = dfa_accepts(d, of[s]) != others;
-        for (int b = 0, from = 0; b < 256; b++) { /* runs of bytes that lead to one state */
-            const i32 next = s ? dfa_next(d, of[s], (u8)b) : DFA_DEAD, after = s && b < 255
-                                                                                   ? dfa_next(d, of[s], (u8)(b + 1))
-                                                                               : b < 255 ? DFA_DEAD
-                                                                                         : DFA_UNKNOWN;
-            if (next == after) continue;
-            if (next != DFA_DEAD && number[next] < 0) {
-                if (known == COMPLEMENT_STATES_MAX) {
-                    schema_fails(c, ST_LIMIT, "keys of too many shapes");
-                    break;
-                }
-                number[next] = known, of[known++] = next;
-            }
-            if (n_moves == cap) {
-                nfa_move *more = realloc(moves, (cap = cap ? 2 * cap : 256) * sizeof *moves);
-                if (!more) {
-                    schema_fails(c, ST_NOMEM, "out of host memory");
-                    break;
-                }
-                moves = more;
-            }
-            moves[n_moves++] = (nfa_move){s, next == DFA_DEAD ? 0 : number[next], (u8)from, (u8)b};
-            from = b + 1;
-        }
-    }
-    if (c->st == ST_OK) made = nfa_table(n, known, d ? 1 : 0, moves, n_moves, ends);
-    free(number), free(of), free(ends), free(moves);
-    return made;
+    nfa_part part;
+    err e = {0};
+    if (nfa_of_dfa(n, d, others, &part, &e) != ST_OK) schema_fails(c, e.code, "keys: %s", e.text);
+    return part;
 }
 
 static dfa *names_dfa(schema_compiler *c, const schema_keys *all) {

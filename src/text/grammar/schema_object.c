@@ -46,8 +46,8 @@ static void fill_members(schema_compiler *c, const schema_parts *p, schema_keys 
     if (!o->of || !o->others) schema_fails(c, ST_NOMEM, "out of host memory");
     for (int i = 0; c->st == ST_OK && i < o->n; i++) {
         const char *name = keys->names[i];
-        const bool allowed = schema_keys_allow(keys, name);
-        const i32 value = allowed ? member_value(c, p, keys, name, schema_keys_matched(keys, name)) : NODE_NONE;
+        const bool allowed = schema_keys_allow(c, keys, name);
+        const i32 value = allowed ? member_value(c, p, keys, name, schema_keys_matched(c, keys, name)) : NODE_NONE;
         o->of[i] = (grammar_property){value, keys->required[i]};
     }
     for (u32 set = 0; c->st == ST_OK && set < 1u << o->n_patterns; set++)

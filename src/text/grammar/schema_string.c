@@ -175,15 +175,13 @@ nfa_part schema_names_part(schema_compiler *c, const json_t *schema, nfa *n) {
 
 bool schema_fits(schema_compiler *c, nfa *n, nfa_part part, const char *text, size_t len) {
     dfa *d = NULL;
-    bool empty = false;
+    bool has = false;
     err e = {0};
-    if (dfa_make(&d, n, &part, 1, &empty, &e) != ST_OK) return schema_fails(c, e.code, "%s", e.text), false;
-    if (empty) return false;
-    i32 at = dfa_start(d);
-    for (size_t i = 0; i < len && at != DFA_DEAD; i++) at = dfa_next(d, at, (u8)text[i]);
-    const bool fits = at != DFA_DEAD && dfa_accepts(d, at);
+    status st = dfa_make(&d, n, &part, 1, NULL, &e);
+    if (st == ST_OK) st = dfa_has(d, text, len, &has, &e);
+    if (st != ST_OK) schema_fails(c, st, "%s", e.text);
     dfa_free(d);
-    return fits;
+    return has;
 }
 
 dfa *schema_string_dfa(schema_compiler *c, const schema_parts *p) {

@@ -66,10 +66,11 @@ static bool size_fits(const value_check *k, int which, i64 size) {
 static bool text_fits(schema_compiler *c, value_check *k, const char *text, size_t len) {
     i64 n_chars = 0;
     for (size_t i = 0; i < len; i++) n_chars += ((u8)text[i] & 0xc0) != 0x80;
+    bool has;
+    err e = {0};
     if (!k->asked) k->strings = schema_string_dfa(c, k->p), k->asked = true;
-    i32 at = k->strings ? dfa_start(k->strings) : DFA_DEAD;
-    for (size_t i = 0; i < len && at != DFA_DEAD; i++) at = dfa_next(k->strings, at, (u8)text[i]);
-    return at != DFA_DEAD && dfa_accepts(k->strings, at) && size_fits(k, 0, n_chars);
+    if (dfa_has(k->strings, text, len, &has, &e) != ST_OK) schema_fails(c, e.code, "\"enum\": %s", e.text);
+    return has && size_fits(k, 0, n_chars);
 }
 
 /* Does v satisfy the parts? What is asked of what is in lists and objects is not looked at. */
