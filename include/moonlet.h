@@ -94,9 +94,14 @@ typedef struct {
     double repetition_penalty, presence_penalty, frequency_penalty; /* 1, 0 and 0: off */
     uint64_t seed;                                                  /* equal seeds and requests give equal text */
     int ignore_eos;                                                 /* go on to max_tokens */
+    /* What the answer must be, behind its reasoning; at most one of them, NULL: anything (docs/guide/grammars.md).
+     * Tools of the chat may be called all the same, with arguments that satisfy those which say "strict": true. */
+    const char *json_schema; /* JSON: a schema, each of whose keywords is held or refused */
+    const char *regex;       /* which it matches from beginning to end */
+    const char *grammar;     /* llama.cpp's GBNF */
 } moon_request;
 #define MOON_REQUEST_INIT                                                                                              \
-    { sizeof(moon_request), 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0 }
+    { sizeof(moon_request), 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0 }
 
 typedef struct {
     int64_t prompt_tokens, reused_tokens, output_tokens; /* reused: KV rows kept from the call before */

@@ -119,7 +119,7 @@ FUSED(moe_ffn, moe_ffn_args, MOVE(linear_group.x), MOVE(linear_group.of[0].y), M
       deferred_there(k.linear_group.deferred))
 MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
 MIRROR(mark_nonfinite, mark_nonfinite_args, MOVE(x), MOVE(bad))
-MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(ids), MOVE(bad), MOVE(workspace))
+MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(masks), MOVE(ids), MOVE(bad), MOVE(workspace))
 MIRROR(logprobs, logprobs_args, MOVE(logits), MOVE(ids), MOVE(drawn), MOVE(tops), MOVE(top_ids), MOVE(logprobs),
        MOVE(workspace))
 

@@ -34,26 +34,48 @@ static sample_row random_row(check *c, i64 vocab, int kind) {
     return s;
 }
 
+/* Rows 0, 3, 6 and so on have none; the others may have nearly all tokens, one of eight, few, or none at all. */
+static void random_masks(check *c, sample_row *rows, u64 *masks, i64 n, i64 words, i64 vocab) {
+    for (i64 i = 0, m = 0; i < n; i++) {
+        if (i % 3 == 0) continue;
+        u64 *mask = masks + m * words;
+        for (i64 w = 0; w < words; w++) {
+            u64 a = synth_bits(&c->rng), b = synth_bits(&c->rng);
+            mask[w] = i % 4 == 0 ? a | b : i % 4 == 1 ? a & b & synth_bits(&c->rng) : 0;
+        }
+        for (int k = 0; i % 4 == 2 && k < 3; k++) {
+            u64 id = synth_bits(&c->rng) % (u64)vocab;
+            mask[id / 64] |= (u64)1 << id % 64;
+        }
+        rows[i].mask = ++m;
+    }
+}
+
 /* kind: bit 0 top-k, bit 1 top-p, bit 2 min-p; 8: greedy */
 static void sample_case(check *c, i64 n, i64 vocab, i64 stride, int shape, int kind) {
     f32 *x = check_alloc(c, (u64)(n * stride) * 4);
     sample_row *rows = check_alloc(c, (u64)n * sizeof *rows);
     i32 *ids = check_alloc(c, (u64)n * 4), *want = check_alloc(c, (u64)n * 4);
     i32 *bad = check_alloc(c, (u64)n * 4), *want_bad = check_alloc(c, (u64)n * 4);
+    const i64 words = ceil_div(vocab, 64) + 1;
+    u64 *masks = check_alloc(c, (u64)(n * words) * 8);
     for (i64 i = 0; i < n; i++) {
         fill_logits(c, x + i * stride, vocab, shape);
         rows[i] = random_row(c, vocab, kind);
         if (kind == 8) rows[i].scale = 0;
         bad[i] = want_bad[i] = i == 1 ? 7 : 0;
     }
+    random_masks(c, rows, masks, n, words, vocab);
     if (n > 2 && shape != RULED_OUT) x[(n - 1) * stride + vocab - 1] = n % 2 ? NAN : INFINITY;
     sample_args a = {.logits = x,
                      .rows = rows,
+                     .masks = masks,
                      .ids = ids,
                      .bad = bad,
                      .n = n,
                      .vocab = vocab,
                      .stride = stride,
+                     .mask_words = words,
                      .draws = kind != 8,
                      .cuts = kind & 3,
                      .mark = -2},
@@ -69,9 +91,9 @@ static void sample_case(check *c, i64 n, i64 vocab, i64 stride, int shape, int k
         if (want_bad[i] && shape != RULED_OUT ? ids[i] < 0 || ids[i] >= vocab : ids[i] != want[i])
             check_fail(
                 c,
-                "sample: row %lld of %lld, vocabulary %lld, logits %d: token %d, not %d (scale %g, top-k %d, top-p %g)",
+                "sample: row %lld of %lld, vocabulary %lld, logits %d: token %d, not %d (scale %g, top-k %d, top-p %g, mask %lld)",
                 (long long)i, (long long)n, (long long)vocab, shape, ids[i], want[i], (f64)rows[i].scale, rows[i].top_k,
-                (f64)rows[i].top_p * 0x1p-53);
+                (f64)rows[i].top_p * 0x1p-53, (long long)rows[i].mask);
     }
     c->cases++;
     check_case_end(c);

@@ -111,6 +111,8 @@ typedef struct {
     model_opts *m;
     i64 max_running;
     bool disable_overlap;
+    bool disable_jump_forward; /* tokens that a grammar forces are drawn like others */
+    f64 constrained_share;     /* of the requests are held to what o.extra asks for; it takes nothing else */
     client_options o;
 } client_engine_options;
 status client_engine_open(client **out, const client_engine_options *o, err *e);

@@ -2,6 +2,7 @@
  * scheduler's callback; text is made of them on the caller's thread. */
 #include "base/log.h"
 #include "cmd/lib/client.h"
+#include "cmd/lib/constrained.h"
 #include "runtime/scheduler.h"
 #include "text/stops.h"
 #include <math.h>
@@ -37,6 +38,7 @@ typedef struct {
     engine *g;
     scheduler *s;
     tokenizer *tok;
+    constrained must;
     ids_buf stops;
     pthread_mutex_t lock; /* of `in` */
     pthread_cond_t came;
@@ -116,7 +118,9 @@ static status client_engine_start(client *c, client_request *r, client_answer *a
     engine_client *k = (engine_client *)c;
     ids_buf ids = {0};
     task *t = calloc(1, sizeof *t);
+    token_filter filter = {0};
     status st = t ? prompt_ids(k, r, &ids, e) : err_nomem(e, "a request", sizeof *t);
+    if (st == ST_OK) st = constrained_next(&k->must, &filter, e);
     if (st == ST_OK) {
         const client_options *o = &c->o;
         sched_request q = {.user = t,
@@ -126,6 +130,7 @@ static status client_engine_start(client *c, client_request *r, client_answer *a
                            .sampling = sampling_default(),
                            .logprobs = o->logprobs};
         q.sampling.temperature = o->temperature;
+        if (filter.ud) q.filter = &filter;
         if (!o->ignore_eos) {
             q.stop_ids = k->stops.data;
             q.n_stop = (i64)k->stops.len;
@@ -135,7 +140,10 @@ static status client_engine_start(client *c, client_request *r, client_answer *a
         a->output_tokens = 0;
         a->start_s = now_s();
         err why = {0};
-        if (scheduler_submit(k->s, &q, 1, &t->id, NULL, &why) != SCHED_ACCEPTED) client_engine_refuse(k, t, why.text);
+        if (scheduler_submit(k->s, &q, 1, &t->id, NULL, &why) != SCHED_ACCEPTED) {
+            if (filter.ud) filter.close(filter.ud);
+            client_engine_refuse(k, t, why.text);
+        }
     }
     ids_free(&ids);
     if (st != ST_OK) free(t);
@@ -228,15 +236,17 @@ static json_t *client_engine_info(client *c) {
     engine_client *k = (engine_client *)c;
     sched_stats s;
     scheduler_stats(k->s, &s);
-    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "plan", engine_plan(k->g), "simulated",
+    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "plan", engine_plan(k->g), "simulated",
                      engine_simulated(k->g), "steps", (json_int_t)s.steps, "steps_ahead", (json_int_t)s.ahead,
                      "preemptions", (json_int_t)s.preemptions, "prompt_tokens", (json_int_t)s.prompt_tokens,
-                     "cached_tokens", (json_int_t)s.cached_tokens, "max_running", (json_int_t)s.max_running);
+                     "cached_tokens", (json_int_t)s.cached_tokens, "max_running", (json_int_t)s.max_running,
+                     "forced_tokens", (json_int_t)s.forced_tokens);
 }
 
 static void client_engine_close_client(client *c) {
     engine_client *k = (engine_client *)c;
     scheduler_close(k->s);
+    constrained_close(&k->must);
     tokenizer_close(k->tok);
     engine_close(k->g);
     ids_free(&k->stops);
@@ -272,6 +282,8 @@ status client_engine_open(client **out, const client_engine_options *o, err *e) 
     engine_options eo = o->m->engine;
     eo.max_running = o->max_running;
     if (st == ST_OK) st = tokenizer_open(&k->tok, eo.model_dir, e);
+    if (st == ST_OK && o->o.extra)
+        st = constrained_open(&k->must, o->o.extra, o->constrained_share, o->disable_jump_forward, k->tok, e);
     if (st == ST_OK) st = engine_open(&k->g, &eo, e);
     if (st == ST_OK) {
         const model_config *cfg = engine_config(k->g);

@@ -7,6 +7,7 @@
  *
  * With --tools the model may call tools. Its calls are shown as OpenAI's JSON; --tool-command names a program that
  * carries them out, and at a terminal a person is asked for the results. The model then goes on. */
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/printable.h"
@@ -25,6 +26,7 @@ enum { TOOL_ROUNDS = 8 }; /* of calls and results in one answer */
 typedef struct {
     model_opts m;
     const char *prompt, *system, *template, *tools_file, *tool_command, *image;
+    const char *schema_file, *regex, *grammar_file;
     bool instant, raw, quiet, ignore_eos;
     i64 max_tokens, top_k, seed;
     f64 temperature, top_p, min_p, repetition, presence, frequency;
@@ -32,6 +34,7 @@ typedef struct {
     moon_engine *engine;
     json_t *messages;
     json_t *tools;         /* NULL: none */
+    buf must;              /* of --schema or --grammar: the file's text, NUL-terminated */
     buf answer, reasoning; /* content and reasoning of the answer under way */
     json_t *calls;         /* its tool calls, in OpenAI's form */
     bool tty, dimmed;      /* dimmed: the terminal is in dim mode now */
@@ -132,6 +135,9 @@ static moon_status answer(chat_run *r, const char *raw_prompt, moon_error *error
     q.frequency_penalty = r->frequency;
     q.seed = (uint64_t)r->seed;
     q.ignore_eos = r->ignore_eos;
+    q.json_schema = r->schema_file ? r->must.data : NULL;
+    q.grammar = r->grammar_file ? r->must.data : NULL;
+    q.regex = r->regex;
     moon_stats stats = {0};
     interrupted = 0;
     r->reasoning_open = false;
@@ -325,19 +331,32 @@ static moon_status cmd_run_open_engine(chat_run *r, moon_error *error) {
 static bool options_fit(const chat_run *r) {
     const char *wrong = r->tool_command && !r->tools_file ? "--tool-command needs --tools FILE"
                         : r->raw && r->tools_file         ? "--raw continues plain text: it has no tools"
-                                                          : NULL;
+                        : !!r->schema_file + !!r->regex + !!r->grammar_file > 1
+                            ? "an answer is held to one of --schema, --regex and --grammar only"
+                            : NULL;
     if (wrong) fprintf(stderr, "moonlet run: %s\n", wrong);
     return !wrong;
 }
 
+static status cmd_run_read_text(const char *path, buf *out, err *e) {
+    enum { TEXT_MOST = 1 << 20 };
+    status st = file_read(path, TEXT_MOST, out, e);
+    if (st == ST_OK && out->len && memchr(out->data, 0, out->len))
+        return err_set(e, ST_FORMAT, "%s holds a NUL byte: it is no text", path);
+    buf_char(out, 0);
+    return st == ST_OK && out->failed ? err_nomem(e, path, out->len) : st;
+}
+
 /* What cannot be had is said before the model is loaded. */
-static bool cmd_run_read_tools(chat_run *r) {
+static bool cmd_run_read_files(chat_run *r) {
     err e = {0};
     status st = ST_OK;
     if (r->image)
         st = err_set(&e, ST_UNSUPPORTED, "--image %s: pictures are not supported yet, this version reads text only",
                      r->image);
     if (st == ST_OK && r->tools_file) st = tools_read(&r->tools, r->tools_file, &e);
+    if (st == ST_OK && r->schema_file) st = cmd_run_read_text(r->schema_file, &r->must, &e);
+    if (st == ST_OK && r->grammar_file) st = cmd_run_read_text(r->grammar_file, &r->must, &e);
     if (st != ST_OK) fprintf(stderr, "moonlet run: %s\n", e.text);
     return st == ST_OK;
 }
@@ -373,6 +392,9 @@ int cmd_run(int argc, char **argv) {
          -100, 100},
         {"frequency-penalty", 0, OPT_REAL, &r.frequency, "X", "subtracted per occurrence in the answer (default: 0)",
          -100, 100},
+        {"schema", 0, OPT_STR, &r.schema_file, "FILE", "a JSON Schema that the answer satisfies", 0, 0},
+        {"regex", 0, OPT_STR, &r.regex, "TEXT", "a regular expression that matches all of the answer", 0, 0},
+        {"grammar", 0, OPT_STR, &r.grammar_file, "FILE", "a grammar in llama.cpp's GBNF that the answer follows", 0, 0},
         {"seed", 0, OPT_INT, &r.seed, "S", "of the random numbers (default: 0)", 0, 0},
         {"ignore-eos", 0, OPT_FLAG, &r.ignore_eos, NULL, "goes on until --max-tokens", 0, 0},
         {"quiet", 'q', OPT_FLAG, &r.quiet, NULL, "no speed line and no notices", 0, 0},
@@ -381,13 +403,12 @@ int cmd_run(int argc, char **argv) {
     if (exit_status >= 0) return exit_status;
     log_set_quiet(r.quiet);
     if (!options_fit(&r)) return EXIT_USAGE;
-    if (!cmd_run_read_tools(&r)) return EXIT_FAULT;
     moon_error error = {0};
+    exit_status = EXIT_FAULT;
+    if (!cmd_run_read_files(&r)) goto end;
     if (cmd_run_open_engine(&r, &error) != MOON_OK) {
         fprintf(stderr, "moonlet run: %s\n", error.text);
-        moon_close(r.engine);
-        json_decref(r.tools);
-        return EXIT_FAULT;
+        goto end;
     }
     r.tty = isatty(1);
     r.messages = json_array();
@@ -396,9 +417,11 @@ int cmd_run(int argc, char **argv) {
     /* Without SA_RESTART, so that Ctrl-C at the prompt ends the reading of a line. */
     sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt}, NULL);
     exit_status = !begun ? EXIT_FAULT : r.prompt ? cmd_run_once(&r) : converse(&r);
+end:
     json_decref(r.messages);
     json_decref(r.calls);
     json_decref(r.tools);
+    buf_free(&r.must);
     buf_free(&r.answer);
     buf_free(&r.reasoning);
     moon_close(r.engine);

@@ -8,9 +8,10 @@
 typedef struct {
     model_opts m;
     server_options s;
-    const char *calls, *reasoning, *policy;
+    const char *calls, *reasoning, *policy, *space;
     opt_list origins, hosts, words;
     i64 max_body_mib, body_memory_mib, simulated_us;
+    bool no_space;
 } serve_opts;
 
 static int serve_parse(serve_opts *o, int argc, char **argv) {
@@ -37,6 +38,13 @@ static int serve_parse(serve_opts *o, int argc, char **argv) {
          0, 0},
         {"incremental-streaming-output", 0, OPT_FLAG, &s->incremental, NULL,
          "/generate streams new text instead of all so far", 0, 0},
+        {"constrained-json-whitespace", 0, OPT_ENUM, &o->space, "any|line|none",
+         "space in JSON that is held to a schema: as it comes, a blank behind , and : at most, none (default: line)", 0,
+         0},
+        {"constrained-json-disable-any-whitespace", 0, OPT_FLAG, &o->no_space, NULL,
+         "SGLang's word for --constrained-json-whitespace none", 0, 0},
+        {"disable-jump-forward", 0, OPT_FLAG, &s->disable_jump_forward, NULL,
+         "text that a grammar forces is drawn token by token", 0, 0},
         OPT_GROUP("Scheduling and memory"),
         {"max-running-requests", 0, OPT_INT, &s->engine.max_running, "N", "answers at a time (default: 16)", 1, 65536},
         {"max-queued-requests", 0, OPT_INT, &s->sched.max_queued, "N", "answers that may wait (default: 4096)", 1, 1e9},
@@ -104,6 +112,7 @@ int cmd_serve(int argc, char **argv) {
                     .calls = "kimi_k2",
                     .reasoning = "kimi_k2",
                     .policy = "fcfs",
+                    .space = "line",
                     .max_body_mib = 64,
                     .simulated_us = -1};
     err e = {0};
@@ -125,6 +134,9 @@ int cmd_serve(int argc, char **argv) {
     g.mem_fraction = o.s.engine.mem_fraction;
     o.s.engine = g;
     o.s.sched.policy = strcmp(o.policy, "lpm") ? SCHED_FCFS : SCHED_LPM;
+    o.s.json_space = o.no_space || !strcmp(o.space, "none") ? JSON_SPACE_NONE
+                     : !strcmp(o.space, "any")              ? JSON_SPACE_ANY
+                                                            : JSON_SPACE_LINE;
     o.s.parse_calls = !strcmp(o.calls, "kimi_k2");
     o.s.parse_reasoning = !strcmp(o.reasoning, "kimi_k2");
     o.s.body_max = o.max_body_mib << 20;

@@ -96,6 +96,7 @@ moon_status moon_open(moon_engine **out, const moon_options *o, moon_error *erro
 void moon_close(moon_engine *m) {
     if (!m) return;
     scheduler_close(m->scheduler);
+    token_trie_close(m->trie);
     tokenizer_close(m->tok);
     engine_close(m->engine);
     ids_free(&m->stops);

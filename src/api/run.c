@@ -12,6 +12,7 @@ typedef struct {
     moon_callback callback;
     void *user;
     chat_prompt prompt;
+    answer_begin begin;
     json_t *chat;      /* the parsed request; the parser looks at its tools */
     parser *parser;    /* chat */
     decode_stream raw; /* raw prompt */
@@ -85,6 +86,9 @@ static status prepare_chat(job *j, err *e) {
         log_warn("tools are rendered as JSON, not as TypeScript: %s", j->prompt.tools_json.text);
     const parse_options po = {
         .tools = r.tools, .in_think = j->prompt.in_think, .plain = json_is_false(json_object_get(kwargs, "thinking"))};
+    j->begin = po.in_think                                                    ? BEGIN_IN_THINK
+               : !po.plain && chat_template_model_opens_think(j->m->template) ? BEGIN_MAY_THINK
+                                                                              : BEGIN_CONTENT;
     return parser_open(&j->parser, j->m->tok, &po, api_on_parsed, j, e);
 }
 
@@ -164,14 +168,19 @@ static status api_run(job *j, err *e) {
     if (room < 1 || q->max_tokens < 0 || q->max_tokens > room)
         return err_set(e, ST_LIMIT, "%lld prompt tokens and %lld to generate do not fit in the context of %lld",
                        (long long)n, (long long)q->max_tokens, (long long)context);
-    const sched_request r = {.user = j,
-                             .prompt = j->prompt.ids.data,
-                             .n_prompt = n,
-                             .max_new = q->max_tokens ? q->max_tokens : room,
-                             .sampling = p,
-                             .stop_ids = j->m->stops.data,
-                             .n_stop = q->ignore_eos ? 0 : (i64)j->m->stops.len};
+    sched_request r = {.user = j,
+                       .prompt = j->prompt.ids.data,
+                       .n_prompt = n,
+                       .max_new = q->max_tokens ? q->max_tokens : room,
+                       .sampling = p,
+                       .stop_ids = j->m->stops.data,
+                       .n_stop = q->ignore_eos ? 0 : (i64)j->m->stops.len};
+    token_filter filter;
+    st = api_constrain(j->m, q, json_object_get(j->chat, "tools"), j->begin, &filter, e);
+    if (st != ST_OK) return st;
+    if (filter.ud) r.filter = &filter;
     sched_verdict v = scheduler_submit(j->m->scheduler, &r, 1, NULL, NULL, e);
+    if (v != SCHED_ACCEPTED && filter.ud) filter.close(filter.ud);
     if (v != SCHED_ACCEPTED) return api_status_of(v, e);
     while (!j->ended)
         if (!scheduler_step(j->m->scheduler) && !j->ended) return err_set(e, ST_DEVICE, "the engine makes no steps");

@@ -270,17 +270,20 @@ typedef struct {
     u64 top_p;      /* of 2^53, which is off: the best of these whose weights make this share of theirs stay */
     u64 min_weight; /* weights below it are dropped */
     u64 u;          /* the random number, of 2^53 */
+    i64 mask;       /* 0: all tokens may come, m: those of the set sample_args.masks[m - 1] */
 } sample_row;
 
-/* ids[i] = the token at which the running sum of row i's weights, in the order of ids, passes u times their total.
- * Marks rows with a NaN or an infinity as `finite` does; their ids are any within the vocabulary. */
+/* ids[i] = the token at which the running sum of row i's weights, in the order of ids, passes u times their total. A
+ * token that may not come counts as if there were none: in the best one, in top-k and in top-p. Marks rows with a NaN
+ * or an infinity as `finite` does; their ids are any within the vocabulary, as where no token may come. */
 typedef struct {
     const f32 *logits;      /* [n, vocab], rows `stride` apart */
     const sample_row *rows; /* [n] */
+    const u64 *masks;       /* [.., mask_words]: bit t % 64 of word t / 64: token t may come; NULL: rows have none */
     i32 *ids;               /* [n] */
     i32 *bad;               /* [n] */
     void *workspace;
-    i64 n, vocab, stride;
+    i64 n, vocab, stride, mask_words;
     bool draws, cuts; /* some row has a scale; some row has top_k or top_p */
     i32 mark;
 } sample_args;

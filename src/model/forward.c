@@ -370,12 +370,14 @@ void model_draw(model *m, const model_batch *b) {
     if (whole) r->head(m->o, m->logits, b->n_out, m->whole);
     sample_args a = {.logits = whole ? m->whole : m->logits,
                      .rows = m->tables_dev.draws + own.from,
+                     .masks = m->masks,
                      .ids = m->tables_dev.drawn + own.from,
                      .bad = m->tables_dev.bad_logits + own.from,
                      .workspace = m->workspace,
                      .n = own.to - own.from,
                      .vocab = vocab,
                      .stride = vocab,
+                     .mask_words = model_mask_words(m),
                      .mark = BAD_LOGITS};
     for (i64 i = own.from; i < own.to; i++) {
         a.draws = a.draws || b->draws[i].scale > 0;

@@ -69,7 +69,11 @@ typedef struct {
     f32 *logits;             /* [n_out, vocab], host; a rank fills in its share of the vocabulary */
     const sample_row *draws; /* [n_out]: how their next tokens are drawn, where the logits are; NULL: not at all */
     i32 *drawn;              /* [n_out], host: with draws, the tokens */
-    const bool *keep;        /* [n_out]: with draws, the rows whose logits are handed out too; NULL: none */
+    const u64 *masks;        /* [n_masks, ceil(vocab / 64)]: which tokens may come, for draws[i].mask; NULL: rows have
+                                none. Their numbers ascend with the rows */
+    i64 n_masks;
+    bool late_draw;   /* with draws: model_queue_draw() queues them, and `masks` are looked at then */
+    const bool *keep; /* [n_out]: with draws, the rows whose logits are handed out too; NULL: none */
     /* [n_out], with draws; NULL: not at all. Log-probabilities of so many best tokens of row i, and of token
      * next[i], or of the drawn one where that is negative; tops[i] < 0: none. They come as op `logprobs` leaves
      * them, with `top_most`, the largest of tops, 0 or more. */
@@ -84,12 +88,16 @@ typedef struct {
     int reply; /* 0 or 1: which of two batches under way it is */
 } model_batch;
 
-/* Queues the batch; its results are there after model_collect(), which waits for it but for no batch queued later.
- * Only arguments out of the limits fail; a row with NaN is reported in bad[]. Two batches may be under way, of
- * different `reply`, if the first is in decode form, of at most model_ahead_rows() tokens, and no logits are wanted
- * of it. A batch that nobody collects is none. */
+/* Queues the batch, all but its draws where these come late; its results are there after model_collect(), which waits
+ * for it but for no batch queued later. Only arguments out of the limits fail; a row with NaN is reported in bad[]. Two
+ * batches may be under way, of different `reply`, if the first is in decode form, of at most model_ahead_rows() tokens,
+ * and no logits are wanted of it. A batch that nobody collects is none. */
 status model_check(const model *m, const model_batch *b, err *e); /* the arguments, which model_queue() checks too */
 status model_queue(model *m, const model_batch *b, err *e);
+/* The draws of a batch with late_draw, which was the last one queued: so the passes of a step are under way while
+ * masks are made for what the step before has drawn. No other batch is queued before it, unless nobody collects this
+ * one. */
+status model_queue_draw(model *m, const model_batch *b, err *e);
 status model_collect(model *m, const model_batch *b, err *e);
 i64 model_ahead_rows(const model *m);
 

@@ -77,7 +77,7 @@ typedef struct {
     u64 count, size;
     const char *what;
 } buffer;
-enum { BUFFERS = 30 };
+enum { BUFFERS = 31 };
 
 /* One line per buffer: who owns it is the pool. */
 static void list_buffers(model *m, buffer out[BUFFERS]) {
@@ -116,6 +116,7 @@ static void list_buffers(model *m, buffer out[BUFFERS]) {
         {&m->logits, (u64)l->logit_rows * (u64)c->vocab_held, sizeof(f32), "logits"},
         {&m->whole, m->o->ranks && m->o->ranks->head ? (u64)(drawn_most(m) * model_vocab_there(c)) : 0, sizeof(f32),
          "logits"},
+        {&m->masks, (u64)l->logit_rows * (u64)model_mask_words(m), sizeof(u64), "sets of tokens"},
         {&m->logprobs, (u64)l->logit_rows * (1 + LOGPROBS_TOP), sizeof(f32), "log-probabilities"},
         {&m->top_ids, (u64)l->logit_rows * LOGPROBS_TOP, sizeof(i32), "log-probabilities"},
         {&m->workspace, m->workspace_bytes, 1, "workspace"},

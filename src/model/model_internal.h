@@ -46,6 +46,7 @@ struct model {
     device_readback *readbacks[2];
     f32 *logits;              /* [logit_rows, vocab_held] */
     f32 *whole;               /* of ranks: logits [logit_rows / ranks, vocab] of the rows that this one draws */
+    u64 *masks;               /* [logit_rows, model_mask_words()]: which tokens may be drawn */
     f32 *logprobs;            /* [logit_rows, 1 + LOGPROBS_TOP] */
     i32 *top_ids;             /* [logit_rows, LOGPROBS_TOP] */
     void *workspace, *tables; /* tables: what `in` points into */
@@ -76,6 +77,8 @@ static inline row_range model_drawn_rows(const model *m, i64 n) {
     const rank_seams *r = m->o->ranks;
     return r && r->head ? comm_rows(n, r->ranks, r->rank) : (row_range){0, n};
 }
+
+static inline i64 model_mask_words(const model *m) { return ceil_div(m->c->vocab, 64); }
 
 /* Are the wanted rows all rows, in order? */
 bool model_wants_all(const model_batch *b);

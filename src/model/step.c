@@ -99,16 +99,34 @@ static void send_results(model *m, const model_batch *b) {
     dev->readback_add(dev, r, model_top_ids_at(m), m->top_ids, (u64)(b->n_out * b->top_most) * sizeof(i32));
 }
 
+/* Of all masks those of the rows that are drawn here. Their numbers ascend with the rows. */
+static void send_masks(model *m, const model_batch *b) {
+    const row_range own = model_drawn_rows(m, b->n_out);
+    i64 first = 0, end = 0;
+    for (i64 i = own.from; i < own.to; i++) {
+        if (!b->draws[i].mask) continue;
+        if (!first) first = b->draws[i].mask;
+        end = b->draws[i].mask + 1;
+    }
+    if (!first) return;
+    const i64 words = model_mask_words(m), at = (first - 1) * words;
+    m->mem.dev->write(m->mem.dev, m->masks + at, b->masks + at, (u64)((end - first) * words) * sizeof *m->masks);
+}
+
+static void queue_draw(model *m, const model_batch *b) {
+    if (b->n_out && b->draws && b->masks) send_masks(m, b);
+    if (b->n_out) model_draw(m, b);
+    if (b->n_out && b->tops) model_logprobs(m, b);
+    send_results(m, b);
+}
+
 static status queue(model *m, const model_batch *b, err *e) {
     i64 n_abs;
     u64 bytes = tables_fill(&m->lim, b, model_vocab_there(m->c), &m->tables_host, &n_abs);
     m->mem.dev->write(m->mem.dev, m->tables_dev.bad_logits, m->tables_host.bad_logits, bytes);
     status st = run_step(m, b, n_abs, e);
-    if (st != ST_OK) return st;
-    if (b->n_out) model_draw(m, b);
-    if (b->n_out && b->tops) model_logprobs(m, b);
-    send_results(m, b);
-    return ST_OK;
+    if (st == ST_OK && !b->late_draw) queue_draw(m, b);
+    return st;
 }
 
 /* Rows [from, to) of b as a batch of their own. */
@@ -169,13 +187,24 @@ i64 model_ahead_rows(const model *m) { return model_runs_apart(m) ? DECODE_ROWS 
 
 status model_check(const model *m, const model_batch *b, err *e) { return tables_check(&m->lim, b, e); }
 
-/* What runs in parts has its results already. */
+/* What runs in parts has its results already; if it draws late, it has not begun. */
 status model_queue(model *m, const model_batch *b, err *e) {
     status st = model_check(m, b, e);
     if (st != ST_OK) return st;
-    if (in_parts(m, b)) return run_parts(m, b, e);
+    if (in_parts(m, b)) return b->late_draw ? ST_OK : run_parts(m, b, e);
     if (model_runs_apart(m)) m->o->set_row_mode(m->o, ROWS_DECODE);
     return queue(m, b, e);
+}
+
+status model_queue_draw(model *m, const model_batch *b, err *e) {
+    model_batch whole = *b;
+    whole.late_draw = false;
+    if (in_parts(m, b)) return run_parts(m, &whole, e);
+    /* how each row is drawn has been sent with the tables; of a row with a mask, which one is known now */
+    memcpy(m->tables_host.draws, b->draws, (size_t)b->n_out * sizeof *b->draws);
+    m->mem.dev->write(m->mem.dev, m->tables_dev.draws, m->tables_host.draws, (u64)b->n_out * sizeof *b->draws);
+    queue_draw(m, b);
+    return ST_OK;
 }
 
 status model_collect(model *m, const model_batch *b, err *e) { return in_parts(m, b) ? ST_OK : step_collect(m, b, e); }

@@ -279,6 +279,7 @@ void reserve_pages(scheduler *s) {
         i32 page = radix_take(&s->tree, t->n_pages ? t->pages[t->n_pages - 1] : -1);
         if (page >= 0) {
             t->pages[t->n_pages++] = page;
+            i--; /* it may need more: a filter forces several tokens at once */
             continue;
         }
         preempt(s, worst(s, task_share_of(s, t)));

@@ -1,9 +1,6 @@
 /* runtime/batch.c: the rows of a step, the forward pass, and what follows from its results. */
 #include "base/log.h"
-#include "kernels/sampling/logprobs.h"
-#include "kernels/team.h"
 #include "runtime/scheduler_internal.h"
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,18 +34,41 @@ static bool shorter(const task *a, const task *b) {
     return pending(a) != pending(b) ? pending(a) < pending(b) : a->id < b->id;
 }
 
-/* Every decoding task runs its token. Of the chunk, the task that began first gets half, the rest goes to the shortest
+/* Has t no more to run than the last token that was drawn, and those that were forced behind it? Else it was preempted,
+ * or so much was forced that it takes its turn with the prompts. */
+enum { FORCED_MOST = 64 };
+static bool is_decoding(const task *t) { return !in_prompt(t) && pending(t) <= 1 + min_i64(t->n_forced, FORCED_MOST); }
+
+/* Rows that may ride along with those of so many answers, whose tokens were forced. A GPU's kernels and recordings are
+ * made for up to DECODE_ROWS; a step beyond costs more than the ones it saves. */
+static i64 spare_rows(const scheduler *s, i64 answers, i64 most) {
+    return engine_backend(s->g)->gpu && answers <= DECODE_ROWS ? DECODE_ROWS - answers : most - answers;
+}
+
+/* Every decoding task runs its token, and those that were forced behind it as far as there is room. */
+static i64 plan_decoding(scheduler *s, i64 *replay) {
+    i64 answers = 0;
+    for (i64 i = 0; i < s->n_running; i++) answers += s->running[i]->n_step = is_decoding(s->running[i]);
+    i64 spare = spare_rows(s, answers, *replay);
+    *replay -= answers;
+    for (i64 i = 0; i < s->n_running && spare > 0; i++) {
+        task *t = s->running[i];
+        const i64 more = t->n_step ? min_i64(pending(t) - 1, spare) : 0;
+        t->n_step += more, *replay -= more, spare -= more;
+    }
+    return answers;
+}
+
+/* Every decoding task runs. Of the chunk, the task that began first gets half, the rest goes to the shortest
  * ones: a short prompt does not wait for a long one, and a long one is never slower than half speed. */
 static void plan(scheduler *s, task **rest) {
     const model_limits *l = &s->g->lim;
     budget b = {0, l->decode_rows, l->prefill_spans, l->logit_rows - s->g->max_running};
     task *first = NULL;
-    i64 n = 0, answers = 0;
+    i64 n = 0;
+    const i64 answers = plan_decoding(s, &b.replay);
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
-        t->n_step = !in_prompt(t) && pending(t) == 1;
-        b.replay -= t->n_step;
-        answers += t->n_step;
         if (t->n_step) continue;
         if (!first) {
             first = t;
@@ -65,16 +85,17 @@ static void plan(scheduler *s, task **rest) {
     give(first, b.chunk, &b);
 }
 
-static void add_out(batch *b, task *t, i64 row, i64 position, bool last) {
+static void add_out(batch *b, task *t, i64 row, i64 position, out_kind kind) {
     b->out_index[b->n_outs] = (i32)row;
     out_row *o = &b->outs[b->n_outs++];
     o->t = t;
     o->position = position;
-    o->last = last;
-    o->n_top = 0;
+    o->kind = kind;
+    o->mask = o->n_top = 0;
 }
 
-static void add_span(batch *b, task *t) {
+/* every: an out for each row, also where nobody needs it. */
+static void add_span(batch *b, task *t, bool every) {
     i64 first = t->n_kv, end = first + t->n_step, row = b->n_rows;
     b->spans[b->n_spans] =
         (model_span){.first = row, .n = t->n_step, .pos0 = first, .pages = t->pages, .absorbed = !in_prompt(t)};
@@ -83,120 +104,32 @@ static void add_span(batch *b, task *t) {
     b->n_rows += t->n_step;
     if (t->r.prompt_logprobs)
         for (i64 p = max_i64(first, t->prompt_rows_done); p < min_i64(end, t->r.n_prompt - 1); p++)
-            add_out(b, t, row + p - first, p, false);
-    if (end == t->n) add_out(b, t, row + end - 1 - first, end - 1, true);
+            add_out(b, t, row + p - first, p, OUT_PROMPT);
+    for (i64 p = first; every && p < end - (end == t->n); p++) add_out(b, t, row + p - first, p, OUT_UNUSED);
+    if (end == t->n) add_out(b, t, row + end - 1 - first, end - 1, OUT_NEXT);
+}
+
+/* Of a step that a device may have recorded, or that another may be queued behind, all rows' logits are wanted. */
+static bool wants_every_row(const scheduler *s) {
+    i64 rows = 0;
+    for (i64 i = 0; i < s->n_running; i++) {
+        if (s->running[i]->n_step && in_prompt(s->running[i])) return false;
+        rows += s->running[i]->n_step;
+    }
+    return draws_on_device(s) && rows <= s->g->lim.logit_rows;
 }
 
 /* Spans in decode form come first. */
 static void build(scheduler *s, batch *b) {
     plan(s, b->tasks);
+    const bool every = wants_every_row(s);
     b->n_rows = b->n_spans = b->n_outs = 0;
     for (int form = 0; form < 2; form++)
         for (i64 i = 0; i < s->n_running; i++)
-            if (s->running[i]->n_step && in_prompt(s->running[i]) == form) add_span(b, s->running[i]);
+            if (s->running[i]->n_step && in_prompt(s->running[i]) == form) add_span(b, s->running[i], every);
 }
 
-/* ---- Logits to tokens ---- */
-
-static sampling_history history_of(const out_row *o) {
-    const task *t = o->t;
-    const sched_request *r = &t->r;
-    const i64 done = o->position + 1 - r->n_prompt; /* output before the token to draw */
-    return (sampling_history){.prompt = t->tokens,
-                              .output = t->tokens + r->n_prompt,
-                              .n_prompt = r->n_prompt,
-                              .n_output = done,
-                              .bias_ids = r->bias_ids,
-                              .bias = r->bias,
-                              .n_bias = r->n_bias,
-                              .forbidden = r->stop_ids,
-                              .n_forbidden = done < r->min_new ? r->n_stop : 0,
-                              .no_logprob = !r->logprobs};
-}
-
-/* Needs the host the row's logits, to change them before the draw? */
-static bool needs_logits(const out_row *o) {
-    if (!o->last) return false;
-    const sampling_history h = history_of(o);
-    return sampler_changes(&o->t->r.sampling, &h);
-}
-
-/* Log-probabilities wanted of the row's best tokens; -1: not even of the one that follows. */
-static i32 tops_wanted(const out_row *o) {
-    const sched_request *r = &o->t->r;
-    if (!o->last) return (i32)r->prompt_top_logprobs;
-    return r->logprobs || r->top_logprobs ? (i32)r->top_logprobs : -1;
-}
-
-/* How the device draws each row; false: the host draws all. */
-static bool plan_draws(const scheduler *s, batch *b) {
-    if ((!engine_backend(s->g)->gpu && !s->o.overlap_anywhere) || s->g->step) return false;
-    b->top_most = -1;
-    for (i64 i = 0; i < b->n_outs; i++) {
-        const out_row *o = &b->outs[i];
-        const task *t = o->t;
-        b->keep[i] = needs_logits(o);
-        b->tops[i] = b->keep[i] ? -1 : tops_wanted(o);
-        b->next[i] = o->last ? -1 : t->tokens[o->position + 1];
-        b->top_most = max_i64(b->top_most, b->tops[i]);
-        b->draws[i] = (sample_row){.top_p = (u64)1 << SAMPLE_BITS};
-        if (!b->keep[i] && o->last)
-            b->draws[i] = sampler_row(&t->r.sampling, t->r.choice, (u64)(o->position + 1 - t->r.n_prompt));
-    }
-    return true;
-}
-
-static void draw(scheduler *s, sampler *sm, out_row *o, f32 *logits) {
-    const task *t = o->t;
-    const sched_request *r = &t->r;
-    const i64 vocab = s->g->config.vocab;
-    const i64 top = o->last ? r->top_logprobs : r->prompt_top_logprobs;
-    f64 lse = top || !o->last ? log_sum_exp(logits, vocab) : 0;
-    if (top) sampler_top(logits, vocab, lse, o->top, o->n_top = top);
-    if (!o->last) {
-        o->id = t->tokens[o->position + 1];
-        o->logprob = (f32)((f64)logits[o->id] - lse);
-        return;
-    }
-    const sampling_history h = history_of(o);
-    sampled next = sampler_next(sm, &r->sampling, logits, &h, r->choice, (u64)h.n_output);
-    o->id = next.id;
-    o->logprob = next.logprob;
-}
-
-/* Row i as the device drew it. */
-static void take_drawn(batch *b, i64 i) {
-    out_row *o = &b->outs[i];
-    const f32 *logprobs = b->logprobs + i * (1 + b->top_most);
-    o->id = o->last ? b->drawn[i] : b->next[i];
-    if (b->tops[i] < 0) return;
-    o->logprob = logprobs[0];
-    o->n_top = b->tops[i];
-    for (i64 k = 0; k < o->n_top; k++) o->top[k] = (sched_top){b->top_ids[i * b->top_most + k], logprobs[1 + k]};
-}
-
-static void draw_all(scheduler *s, batch *b) {
-    const i64 vocab = s->g->config.vocab;
-    i64 n = 0;
-    /* The largest logit of 64 rows of 2048 takes 65 us, sorting for top-p ten times as long. Not all of the team may
-     * have a sampler: teams of two sizes in turn would be started and ended all the time. */
-    i64 work = 0;
-    for (i64 i = 0; i < b->n_outs; i++) {
-        bool drawn = b->on_device && !b->keep[i];
-        if (drawn) take_drawn(b, i);
-        if (!b->outs[i].t || drawn) continue;
-        work += (b->outs[i].t->r.sampling.temperature > 0 ? 128 : 4) * vocab;
-        s->by_host[n++] = (i32)i;
-    }
-    team tm = team_begin(s->n_samplers > 1 && n > 1 ? work : 0);
-#pragma omp parallel num_threads(tm.threads)
-    {
-        i64 me = omp_get_thread_num(), step = min_i64(omp_get_num_threads(), s->n_samplers);
-        for (i64 k = me; me < step && k < n; k += step)
-            draw(s, s->samplers[me], &b->outs[s->by_host[k]], s->logits + s->by_host[k] * vocab);
-    }
-    team_end(&tm);
-}
+/* ---- Results ---- */
 
 static void fill_logprob(sched_event *ev, const out_row *o) {
     ev->has_logprob = true;
@@ -232,12 +165,12 @@ static bool batch_stops(const task *t, i32 id) {
     return false;
 }
 
-static void token_result(scheduler *s, const out_row *o) {
-    task *t = o->t;
-    if (!batch_append(t, o->id)) {
+/* One token more of the answer; false: it has ended. */
+static bool add_token(scheduler *s, task *t, i32 id, const out_row *o) {
+    if (!batch_append(t, id)) {
         err_nomem(&t->error, "token ids", (u64)t->cap * 4);
         end_task(s, t, SCHED_ERROR, true);
-        return;
+        return false;
     }
     i64 done = ++t->usage.output_tokens;
     f64 now = now_s(), before = done == 1 ? t->usage.submitted_s : t->last_token_s;
@@ -245,14 +178,43 @@ static void token_result(scheduler *s, const out_row *o) {
     t->last_token_s = now;
     sched_event *ev = push_event(s, t, SCHED_TOKEN);
     ev->gap_s = now - before;
-    ev->token = o->id;
+    ev->token = id;
     ev->position = done - 1;
-    ev->is_stop = batch_stops(t, o->id);
-    if (t->r.logprobs) fill_logprob(ev, o);
-    if (ev->is_stop)
-        end_task(s, t, SCHED_STOP, true);
-    else if (done == t->r.max_new)
-        end_task(s, t, SCHED_LENGTH, true);
+    const bool stops = ev->is_stop = batch_stops(t, id);
+    if (t->r.logprobs && o) fill_logprob(ev, o);
+    if (stops || done == t->r.max_new) end_task(s, t, stops ? SCHED_STOP : SCHED_LENGTH, true);
+    return !stops && done < t->r.max_new;
+}
+
+/* Tells t's filter; false: t has ended, because the filter does not take a token that it let come. */
+static bool filter_follows(scheduler *s, task *t) {
+    const i32 id = t->tokens[t->n - 1];
+    if (!t->r.filter) return true;
+    t->filter_state = t->filter.next(t->filter.ud, t->filter_state, id);
+    if (t->filter_state != TOKEN_FILTER_DEAD) return true;
+    err_set(&t->error, ST_LIMIT, "the grammar of the answer has no state behind token %d", id);
+    end_task(s, t, SCHED_ERROR, true);
+    return false;
+}
+
+i64 task_forced(const task *t, i32 *ids, i64 most) {
+    if (!t->r.filter || !t->filter.forced || t->r.logprobs) return 0;
+    return t->filter.forced(t->filter.ud, t->filter_state, ids, most);
+}
+
+static void token_result(scheduler *s, const out_row *o) {
+    enum { AT_A_TIME = 64 };
+    task *t = o->t;
+    i32 ids[AT_A_TIME];
+    bool goes_on = add_token(s, t, o->id, o) && filter_follows(s, t);
+    t->n_forced = 0;
+    for (i64 n = AT_A_TIME; goes_on && n == AT_A_TIME;) {
+        n = task_forced(t, ids, AT_A_TIME);
+        for (i64 i = 0; goes_on && i < n; i++) {
+            goes_on = add_token(s, t, ids[i], NULL) && filter_follows(s, t);
+            s->forced_tokens++, t->n_forced++;
+        }
+    }
 }
 
 /* ---- The step ---- */
@@ -302,10 +264,12 @@ static void batch_count(scheduler *s, const batch *b, f64 seconds) {
             prompt += b->spans[i].n, good += b->tasks[i] ? b->spans[i].n : 0; /* who left had a bad row */
     }
     prefill_budget_note(&s->budget, prompt, answers, seconds);
-    for (i64 i = 0; i < b->n_outs; i++) drawn += b->outs[i].t && b->outs[i].last;
+    for (i64 i = 0; i < b->n_outs; i++) drawn += out_is_open(&b->outs[i]);
     pthread_mutex_lock(&s->lock);
     s->stats.prefilled_tokens += good;
-    s->stats.generated_tokens += drawn;
+    s->stats.generated_tokens += drawn + s->forced_tokens;
+    s->stats.forced_tokens += s->forced_tokens;
+    s->forced_tokens = 0;
     s->stats.steps++;
     s->stats.ahead += b->queued_ahead;
     s->stats.busy_s += seconds;
@@ -344,6 +308,9 @@ static model_batch model_batch_of(const scheduler *s, const batch *b) {
                          .logits = s->logits,
                          .draws = b->on_device ? b->draws : NULL,
                          .drawn = b->drawn,
+                         .masks = s->masks,
+                         .n_masks = b->n_masks,
+                         .late_draw = b->late,
                          .keep = b->keep,
                          .tops = b->on_device && b->top_most >= 0 ? b->tops : NULL,
                          .next = b->next,
@@ -370,35 +337,52 @@ static bool news(scheduler *s) {
     return any;
 }
 
-/* Will t go on after the token that is being drawn, as far as can be told, and is there a place for that token's KV
- * row? */
-static bool goes_on(scheduler *s, task *t) {
-    if (t->n + 1 - t->r.n_prompt >= t->r.max_new) return false;
-    if (t->n < t->n_pages * KV_PAGE) return true;
-    i32 page = radix_take(&s->tree, t->n_pages ? t->pages[t->n_pages - 1] : -1);
-    if (page >= 0) t->pages[t->n_pages++] = page;
-    return page >= 0;
+/* Pages for the KV rows of t's first n tokens, if there are. */
+static bool takes_pages(scheduler *s, task *t, i64 n) {
+    while (n > t->n_pages * KV_PAGE) {
+        i32 page = radix_take(&s->tree, t->n_pages ? t->pages[t->n_pages - 1] : -1);
+        if (page < 0) return false;
+        t->pages[t->n_pages++] = page;
+    }
+    return true;
+}
+
+/* Adds what t runs after row `last` of `now`, its last one there: the token that this row draws, or those that are
+ * known to follow, at most `spare` beside the first. False: t ends, as far as can be told, or there is no place for its
+ * KV rows. */
+static bool add_ahead(scheduler *s, const batch *now, i64 last, task *t, batch *b, i64 *spare) {
+    const bool open = out_is_open(&now->outs[last]);
+    const i64 first = now->outs[last].position + 1, n = open ? 1 : min_i64(t->n - first, 1 + *spare);
+    if (open && t->n + 1 - t->r.n_prompt >= t->r.max_new) return false;
+    if (!takes_pages(s, t, first + n)) return false;
+    *spare -= n - 1;
+    b->tasks[b->n_spans] = t;
+    b->spans[b->n_spans++] =
+        (model_span){.first = b->n_rows, .n = n, .pos0 = first, .pages = t->pages, .absorbed = true};
+    for (i64 i = 0; i < n; i++) {
+        b->ids[b->n_rows] = open ? (i32)~last : t->tokens[first + i];
+        add_out(b, t, b->n_rows++, first + i, !open && first + i < t->n - 1 ? OUT_UNUSED : OUT_NEXT);
+    }
+    return true;
 }
 
 /* Fills b with the step after `now`, which is under way, if that is known but for the tokens: `now` and it are all
- * of the running answers, a row each, drawn by the device. The ids of b are those that `now` draws. */
+ * of the running answers, in decode form, each row's logits wanted and drawn by the device. The ids of b are those that
+ * `now` draws, or known already. */
 static bool build_ahead(scheduler *s, const batch *now, batch *b) {
     b->n_rows = b->n_spans = b->n_outs = 0;
-    if (!s->overlap || s->g->profile || !now->on_device || now->n_outs != now->n_rows || now->n_spans != now->n_rows ||
-        now->n_rows > model_ahead_rows(engine_model(s->g)) || news(s))
+    const i64 most = min_i64(model_ahead_rows(engine_model(s->g)), s->g->lim.logit_rows);
+    i64 spare = spare_rows(s, now->n_spans, most);
+    if (!s->overlap || s->g->profile || !now->on_device || now->n_outs != now->n_rows || now->n_spans > most || news(s))
         return false;
     for (i64 i = 0; i < now->n_spans; i++) {
         task *t = now->tasks[i];
+        const i64 last = now->spans[i].first + now->spans[i].n - 1;
         if (!t) continue;
-        if (!now->spans[i].absorbed || now->keep[i] || !goes_on(s, t)) return false;
-        b->ids[b->n_rows] = (i32)~i;
-        b->tasks[b->n_spans] = t;
-        b->spans[b->n_spans++] =
-            (model_span){.first = b->n_rows, .n = 1, .pos0 = t->n, .pages = t->pages, .absorbed = true};
-        add_out(b, t, b->n_rows++, t->n, true);
+        if (!now->spans[i].absorbed || now->keep[last] || !add_ahead(s, now, last, t, b, &spare)) return false;
     }
-    if (!b->n_rows || b->n_rows != s->n_running) return false;
-    b->on_device = plan_draws(s, b);
+    if (!b->n_rows || b->n_spans != s->n_running) return false;
+    plan_draws(s, b);
     for (i64 i = 0; i < b->n_outs; i++)
         if (b->keep[i]) return false;
     return true;
@@ -420,12 +404,17 @@ static void take_results(scheduler *s, batch *b) {
     batch_count(s, b, now - b->began_s);
     if (s->ahead) s->ahead->began_s = now;
     for (i64 i = 0; i < b->n_outs; i++) {
-        if (!b->outs[i].t) continue;
-        if (b->outs[i].last)
-            token_result(s, &b->outs[i]);
-        else
-            prompt_result(s, &b->outs[i]);
+        const out_row *o = &b->outs[i];
+        if (out_is_open(o)) token_result(s, o);
+        if (o->kind == OUT_PROMPT && o->t) prompt_result(s, o);
     }
+}
+
+/* Masks are made while the passes of the step run, which were queued before; and the draws behind them. */
+static status queue_draws(scheduler *s, batch *b, err *e) {
+    make_masks(s, b);
+    const model_batch m = model_batch_of(s, b);
+    return engine_queue_draw(s->g, &m, e);
 }
 
 void run_batch(scheduler *s) {
@@ -437,10 +426,11 @@ void run_batch(scheduler *s) {
         reserve_pages(s);
         build(s, b);
         if (!b->n_rows) return;
-        b->on_device = plan_draws(s, b);
+        plan_draws(s, b);
         b->queued_ahead = false;
         st = queue_batch(s, b, &e);
     }
+    if (st == ST_OK) st = queue_draws(s, b, &e);
     batch *next = &s->batches[b == s->batches];
     if (st == ST_OK && build_ahead(s, b, next)) {
         st = queue_batch(s, next, &e);

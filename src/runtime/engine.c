@@ -475,6 +475,10 @@ status engine_queue(engine *g, const model_batch *b, err *e) {
     return ranks_queue(&g->ranks, b, e);
 }
 
+status engine_queue_draw(engine *g, const model_batch *b, err *e) {
+    return g->step || !b->late_draw ? ST_OK : ranks_queue_draw(&g->ranks, b, e);
+}
+
 status engine_collect(engine *g, const model_batch *b, err *e) {
     if (g->step) return ST_OK;
     status st = ranks_collect(&g->ranks, b, e);
@@ -484,6 +488,7 @@ status engine_collect(engine *g, const model_batch *b, err *e) {
 
 status engine_forward(engine *g, const model_batch *b, err *e) {
     status st = engine_queue(g, b, e);
+    if (st == ST_OK) st = engine_queue_draw(g, b, e);
     return st == ST_OK ? engine_collect(g, b, e) : st;
 }
 

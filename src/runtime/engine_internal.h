@@ -26,8 +26,9 @@ struct engine {
 static inline backend *engine_backend(const engine *g) { return &g->ranks.of[0].backend; }
 static inline model *engine_model(const engine *g) { return g->ranks.of[0].model; }
 
-/* The forward pass, with this engine's threads: as model_queue() and model_collect(), or both. */
+/* The forward pass, with this engine's threads: as model_queue(), model_queue_draw() and model_collect(), or all. */
 status engine_queue(engine *g, const model_batch *b, err *e);
+status engine_queue_draw(engine *g, const model_batch *b, err *e); /* does nothing unless it draws late */
 status engine_collect(engine *g, const model_batch *b, err *e);
 status engine_forward(engine *g, const model_batch *b, err *e);
 

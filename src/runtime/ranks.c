@@ -311,6 +311,13 @@ static status queue_rank(rank *k, void *ud, err *e) {
     return model_queue(k->model, &own, e);
 }
 
+static status queue_rank_draw(rank *k, void *ud, err *e) {
+    const rank_step *s = ud;
+    const model_batch own = batch_of(k, s->b);
+    ops_set_threads(s->threads);
+    return model_queue_draw(k->model, &own, e);
+}
+
 static status collect_rank(rank *k, void *ud, err *e) {
     const rank_step *s = ud;
     const model_batch own = batch_of(k, s->b);
@@ -321,6 +328,10 @@ static status collect_rank(rank *k, void *ud, err *e) {
 status ranks_queue(ranks *r, const model_batch *b, err *e) {
     status st = model_check(r->of[0].model, b, e); /* one that no rank begins leaves the ranks in step */
     return st == ST_OK ? ranks_each(r, queue_rank, &(rank_step){b, r->threads_each}, e) : st;
+}
+
+status ranks_queue_draw(ranks *r, const model_batch *b, err *e) {
+    return ranks_each(r, queue_rank_draw, &(rank_step){b, r->threads_each}, e);
 }
 
 /* A rank knows of bad logits in its own share alone. */

@@ -72,8 +72,9 @@ bool ranks_can_divide_kv(const ranks *r, i64 kv_ranks);
 /* Has every exchange so far been one? Else why not, whoever failed. For a rank_fn. */
 status rank_finish(rank *self, err *e);
 
-/* model_queue() and model_collect() of all ranks; b's results are whole. */
+/* model_queue(), model_queue_draw() and model_collect() of all ranks; b's results are whole. */
 status ranks_queue(ranks *r, const model_batch *b, err *e);
+status ranks_queue_draw(ranks *r, const model_batch *b, err *e);
 status ranks_collect(ranks *r, const model_batch *b, err *e);
 /* Memory for the results of batches up to these limits. */
 status ranks_reserve(ranks *r, const model_limits *lim, err *e);

@@ -113,6 +113,6 @@ sampled sampler_next(sampler *s, const sampling *p, f32 *logits, const sampling_
         penalize(s, p, logits, h);
     }
     sample_row row = sampler_row(p, choice, position);
-    i32 id = sample_one(logits, n, &row, s->scratch);
+    i32 id = sample_one(logits, n, &row, h->mask, s->scratch);
     return (sampled){id, (f32)((f64)raw[id] - lse)};
 }

@@ -35,6 +35,7 @@ typedef struct {
     i64 n_bias;
     const i32 *forbidden; /* [n_forbidden]: never drawn, unless nothing else is left */
     i64 n_forbidden;
+    const u64 *mask; /* [ceil(vocab / 64)]: the tokens that may come; NULL: all */
     bool no_logprob; /* sampled.logprob is not wanted: it costs a pass over the vocabulary */
 } sampling_history;
 

@@ -39,7 +39,7 @@ void end_task(scheduler *s, task *t, sched_finish why, bool keep) {
     sched_event *ev = push_event(s, t, SCHED_END);
     ev->finish = why;
     ev->usage = t->usage;
-    if (why == SCHED_STOP) ev->stop_id = t->tokens[t->n - 1];
+    if (why == SCHED_STOP && !t->whole) ev->stop_id = t->tokens[t->n - 1];
     if (t->error.code != ST_OK) ev->error = &t->error;
     list_add(&s->ended, t);
     pthread_mutex_lock(&s->lock);
@@ -390,6 +390,7 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
     st = sched_allocate(s, e);
     if (st == ST_OK) st = radix_open(&s->tree, &g->pages, e);
     if (st == ST_OK) st = open_samplers(s, e);
+    if (st == ST_OK) st = masks_open(s, e);
     if (st == ST_OK && !o->manual) st = start_thread(s, e);
     if (st != ST_OK) {
         scheduler_close(s);
@@ -412,7 +413,7 @@ void scheduler_close(scheduler *s) {
     radix_close(&s->tree);
     for (int i = 0; i < s->n_samplers; i++) sampler_close(s->samplers[i]);
     for (size_t i = 0; i < COUNT_OF(s->batches); i++) free_batch(&s->batches[i]);
-    void *const all[] = {s->samplers, s->running, s->events, s->by_host, s->logits, s->held};
+    void *const all[] = {s->samplers, s->running, s->events, s->by_host, s->logits, s->held, s->masks, s->mask_jobs};
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->wake);

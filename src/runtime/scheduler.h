@@ -18,6 +18,7 @@
 #ifndef RUNTIME_SCHEDULER_H
 #define RUNTIME_SCHEDULER_H
 #include "runtime/engine.h"
+#include "runtime/token_filter.h"
 
 enum { SCHED_TOP_MAX = 128 }; /* most alternatives a position may ask for */
 
@@ -82,6 +83,10 @@ typedef struct {
     /* asks whether the engine works: the queue's limits are not for it, it goes in front of all that wait, takes
      * nobody's place, and gives up its own first */
     bool probe;
+    /* Which tokens may come; NULL: all. Copied. filter->close() is called once the request is over, on the engine
+     * thread or by scheduler_close(); of a submission that was not accepted the caller closes them. With logprobs
+     * nothing is written without being drawn. */
+    const token_filter *filter;
     u64 cache_space; /* prefixes are shared within a space only (cache_salt, pictures); 0: the common one */
     f64 deadline_s;  /* seconds from now until it ends as SCHED_TIMEOUT; 0: none */
 } sched_request;
@@ -99,7 +104,7 @@ typedef enum {
 typedef enum { SCHED_STARTED, SCHED_PROMPT, SCHED_TOKEN, SCHED_END } sched_event_kind;
 
 typedef enum {
-    SCHED_STOP,      /* a stop id was generated */
+    SCHED_STOP,      /* a stop id was generated, or the request's filter lets nothing follow */
     SCHED_LENGTH,    /* max_new, or the context is full */
     SCHED_ABORT,     /* scheduler_abort() or close */
     SCHED_TIMEOUT,   /* its deadline or queue_timeout_s */
@@ -155,6 +160,7 @@ typedef struct {
     i64 cached_tokens;    /* of these, found in the prefix cache */
     i64 prefilled_tokens; /* tokens run in prompt form with good results, and again after preemption */
     i64 generated_tokens;
+    i64 forced_tokens;   /* of these, written because their filter left no choice: not drawn */
     i64 steps, ahead;    /* ahead: of these, queued before the results of the one before were there */
     f64 busy_s;          /* in steps */
     f64 step_s, batch;   /* of the last step: seconds, rows */

@@ -3,7 +3,8 @@
  *   submit.c     any thread: requests checked, copied and put into the inbox; abort, stats
  *   scheduler.c  engine thread: the loop, one step, control calls
  *   admit.c      engine thread: the queue, who gets a place and pages, who loses them
- *   batch.c      engine thread: rows of a step, forward pass, sampling, what follows from its results
+ *   batch.c      engine thread: rows of a step, forward pass, what follows from its results
+ *   draws.c      engine thread: which tokens may come, how they are drawn
  *
  * A task is a request under way. Its tokens are the prompt followed by what was generated; KV rows exist for the first
  * n_kv of them. A step runs some of the rest: in prompt form up to n_prompt, in decode form from there. So a decoding
@@ -42,6 +43,10 @@ struct task {
     i64 n_step;      /* rows in the step being built */
     sched_usage usage;
     f64 last_token_s;
+    token_filter filter; /* r.filter points to it, or is NULL */
+    i32 filter_state;    /* behind the last token */
+    i64 n_forced;        /* tokens behind the last one that was drawn */
+    bool whole;          /* it ended because its filter lets nothing follow */
     err error;
     task *prev, *next; /* inbox, queue or list of the ended */
     /* under scheduler.lock */
@@ -54,12 +59,19 @@ typedef struct {
     i64 n;
 } task_list;
 
+typedef enum {
+    OUT_PROMPT, /* of a prompt's token: log-probabilities of the one that follows are wanted */
+    OUT_NEXT,   /* the task's last token when the step was built: the next one is drawn, unless it is known by then */
+    OUT_UNUSED  /* the one that follows is known */
+} out_kind;
+
 /* A row whose logits were asked for. */
 typedef struct {
     task *t;
     i64 position; /* of the token that was run */
-    bool last;    /* the task's last token: the next one is drawn */
-    i32 id;       /* prompt row: the token that follows; else the one drawn */
+    out_kind kind;
+    i64 mask; /* 0: every token may come, else as sample_row.mask */
+    i32 id;   /* prompt row: the token that follows; else the one drawn */
     f32 logprob;
     i64 n_top;
     sched_top top[SCHED_TOP_MAX];
@@ -74,7 +86,9 @@ typedef struct {
     i32 *out_index; /* [logit_rows] */
     out_row *outs;  /* [logit_rows]; their tasks as above */
     i64 n_outs;
-    bool on_device;    /* it draws all rows but those to keep */
+    bool on_device; /* it draws all rows but those to keep */
+    bool late;      /* its draws are queued behind it, once masks are there */
+    i64 n_masks;
     sample_row *draws; /* [logit_rows]: how it draws them */
     i32 *drawn;        /* [logit_rows]: what it drew */
     bool *keep;        /* [logit_rows]: their logits come to the host */
@@ -108,12 +122,16 @@ struct scheduler {
     task_list ended;     /* their events are not delivered yet */
     sched_event *events; /* [EVENTS] */
     i64 n_events;
-    bool overlap;       /* step n+1 is queued while step n runs, where it is known */
-    batch batches[2];   /* the step under way, and the next one */
-    batch *ahead;       /* queued behind the step that was under way; NULL: none */
-    i32 *by_host;       /* [logit_rows]: rows that the host draws */
-    f32 *logits;        /* [logit_rows, vocab] */
-    sampler **samplers; /* [n_samplers]: one a thread */
+    bool overlap;     /* step n+1 is queued while step n runs, where it is known */
+    batch batches[2]; /* the step under way, and the next one */
+    batch *ahead;     /* queued behind the step that was under way; NULL: none */
+    i32 *by_host;     /* [logit_rows]: rows that the host draws */
+    u64 *masks;       /* [max_running, mask_words]: tokens that may come, of the step whose results are next */
+    i64 mask_words;
+    struct mask_job *mask_jobs; /* [max_running] */
+    i64 forced_tokens;          /* written since they were last counted */
+    f32 *logits;                /* [logit_rows, vocab] */
+    sampler **samplers;         /* [n_samplers]: one a thread */
     int n_samplers;
     u32 *held; /* [pool pages]: scheduler_check() */
     i64 counted_tokens, counted_ends;
@@ -165,8 +183,21 @@ void cache_prefix(scheduler *s, task *t);
 void leave_running(scheduler *s, task *t, bool keep);
 status check_pages(scheduler *s, err *e);
 
+/* draws.c */
+bool draws_on_device(const scheduler *s);
+bool out_is_open(const out_row *o); /* its row draws a token that is not known */
+/* How the device draws each row, if it does. */
+void plan_draws(const scheduler *s, batch *b);
+status masks_open(scheduler *s, err *e); /* memory for them, which scheduler_close() frees */
+/* The sets of tokens that may come, for rows of requests with a filter. Requests end whose filter fails, or lets
+ * nothing come. */
+void make_masks(scheduler *s, batch *b);
+void draw_all(scheduler *s, batch *b); /* what the device has drawn is taken, the host draws the rest */
+
 /* batch.c */
 void run_batch(scheduler *s);
+/* What t's filter forces next (token_filter.forced), as far as t wants it. */
+i64 task_forced(const task *t, i32 *ids, i64 most);
 void fail_all(scheduler *s); /* ends every request with `fault` */
 /* t leaves: what batches under way compute for it is nobody's. */
 void forget_rows(scheduler *s, const task *t);

@@ -43,6 +43,7 @@ static void leave_prompt(shared_prompt *p) {
 
 void task_free(task *t) {
     if (!t) return;
+    if (t->id && t->r.filter) t->filter.close(t->filter.ud);
     if (!t->shared) free(t->tokens);
     leave_prompt(t->shared);
     free(t->pages);
@@ -224,6 +225,11 @@ static task *copy_request(const scheduler *s, const sched_request *r, shared_pro
     t->tokens = t->shared->ids;
     t->n = t->cap = r->n_prompt;
     t->r.prompt = NULL; /* the caller's */
+    if (r->filter) {
+        t->filter = *r->filter;
+        t->r.filter = &t->filter;
+        t->filter_state = r->filter->start;
+    }
     t->usage.prompt_tokens = r->n_prompt;
     t->usage.submitted_s = now_s();
     if (r->deadline_s > 0) t->deadline = t->usage.submitted_s + r->deadline_s;

@@ -108,6 +108,8 @@ static bool client_gone(generation *g) {
     return http_peer_gone(g->fd);
 }
 
+static bool client_gone_ud(void *g) { return client_gone(g); }
+
 static bool generation_pull(void *ud, buf *out) {
     generation *g = ud;
     while (g->left) {
@@ -155,7 +157,10 @@ static bool generation_start(generation *g, http_request *q, api_kind kind, api_
     const served_model *m = &g->s->model;
     g->r.hold = hold_for;
     g->r.hold_ud = q;
-    if (!endpoints[kind].read(&g->r, m, body, e)) return false;
+    g->r.token_by_token = g->s->o.disable_jump_forward;
+    if (!endpoints[kind].read(&g->r, m, body, e) ||
+        !request_constrain(&g->r, g->s->constraints, g->s->o.json_space, client_gone_ud, g, e))
+        return false;
     http_release(q, gen_request_drop_read(&g->r));
     if (client_gone(g)) return false; /* nobody waits: the engine need not know */
     make_id(endpoints[kind].id_prefix, id, sizeof id);
@@ -180,6 +185,31 @@ static bool wait_for(generation *g, bool all, api_error *e) {
     return true;
 }
 
+/* What is passed over of a schema goes to the log now and then: its names are the client's, who could fill it. */
+static void log_warning(const char *line) {
+    enum { PAUSE_S = 10 };
+    static _Atomic i64 next_s;
+    i64 now = (i64)now_s(), next = atomic_load(&next_s);
+    if (now >= next && atomic_compare_exchange_strong(&next_s, &next, now + PAUSE_S))
+        log_note("structured output: %s (said every %d s at most)", line, PAUSE_S);
+}
+
+/* All of it in a header. Lines have names of keywords and places. */
+static void say_warnings(const buf *lines, http_reply *r) {
+    const char *at = lines->len ? lines->data : "", *end;
+    size_t room = sizeof r->warning - 1, n = 0;
+    for (; *at; at = *end ? end + 1 : end) {
+        err line = {0}; /* printable */
+        end = at + strcspn(at, "\n");
+        if (end == at) continue;
+        err_set(&line, ST_INPUT, "%.*s", (int)(end - at), at);
+        log_warning(line.text);
+        for (const char *p = n ? "; " : ""; *p && n < room; p++) r->warning[n++] = *p;
+        for (const char *p = line.text; *p && n < room; p++) r->warning[n++] = *p < ' ' || *p > '~' ? '?' : *p;
+    }
+    if (n == room) memcpy(r->warning + room - 3, "...", 3);
+}
+
 static void generation_run(server *s, http_request *q, http_reply *r, api_kind kind) {
     api_error e = {0};
     generation *g = calloc(1, sizeof *g);
@@ -200,6 +230,7 @@ static void generation_run(server *s, http_request *q, http_reply *r, api_kind k
         generation_close(g);
         return;
     }
+    say_warnings(&g->r.warnings, r);
     r->status = 200;
     if (!g->r.stream) {
         reply_whole(&g->p, &r->body);

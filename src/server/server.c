@@ -115,12 +115,20 @@ static void default_limits(server *s) {
     if (!o->requests_max) o->requests_max = 1000;
 }
 
+static void on_compiled(void *ud, f64 seconds) { metrics_compiled(((server *)ud)->metrics, seconds); }
+
+static status open_constraints(server *s, err *e) {
+    const constraint_cache_options o = {.tok = s->model.tok, .compiled = on_compiled, .ud = s};
+    return constraint_cache_open(&s->constraints, &o, e);
+}
+
 static status server_open_all(server *s, err *e) {
     status st = allow_connections(s, e);
     if (st == ST_OK) st = open_model(s, e);
     if (st == ST_OK) default_limits(s);
     if (st == ST_OK) st = metrics_open(&s->metrics, e);
     if (st == ST_OK) st = job_table_open(&s->jobs, e);
+    if (st == ST_OK) st = open_constraints(s, e);
     if (st != ST_OK) return st;
     s->o.sched.on_events = server_on_events;
     s->o.sched.ud = s;
@@ -149,6 +157,7 @@ static void server_close_all(server *s) {
     http_close(s->http); /* its threads look at their requests until these have ended */
     dashboard_close(s->dashboard);
     scheduler_close(s->sched);
+    constraint_cache_close(s->constraints); /* behind the last answer that was held to one */
     job_table_close(s->jobs);
     metrics_close(s->metrics);
     served_model_close(&s->model);

@@ -16,6 +16,7 @@ struct server {
     served_model model;
     job_table *jobs;
     metrics *metrics;
+    constraint_cache *constraints;
     dashboard *dashboard;
     http_server *http;
     probe probe;

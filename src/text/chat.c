@@ -30,6 +30,7 @@ status chat_template_parse(chat_template *out, const char *name, err *e) {
         name);
 }
 
+bool chat_template_model_opens_think(chat_template t) { return t == CHAT_K2_THINKING; }
 bool chat_template_always_thinks(chat_template t) { return t == CHAT_K2_7_CODE; }
 
 /* A file of the model's folder without its white space, as a string; empty when it cannot be read. Is it there? */

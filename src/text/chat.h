@@ -28,6 +28,7 @@ typedef enum {
 const char *chat_template_name(chat_template t);                          /* "k2-instruct-0711", ..., "k2.7-code" */
 status chat_template_parse(chat_template *out, const char *name, err *e); /* the same names back */
 bool chat_template_always_thinks(chat_template t);                        /* k2.7-code */
+bool chat_template_model_opens_think(chat_template t); /* k2-thinking: <think> is the model's own, not the prompt's */
 /* Which template a model's folder asks for: what its chat_template.jinja shows (recognised by strings in it). A file
  * of K2.5's kind without "preserve_thinking" is k2.5, with it k2.6; it is k2.7-code when that argument is true by
  * default (in the file, or in tokenization_kimi.py beside it) or when nothing in it can do without thinking. Without

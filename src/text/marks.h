@@ -1,5 +1,5 @@
 /* text/marks.h: the markers of the model's output, and finding their spelling in text that comes in pieces.
- * Internal to the parser. */
+ * Of the parser, and of grammars in which marks stand. */
 #ifndef TEXT_MARKS_H
 #define TEXT_MARKS_H
 #include "base/buf.h"

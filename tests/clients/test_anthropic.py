@@ -2,6 +2,8 @@
 
 Its methods have no temperature, top_p and top_k; they go into extra_body."""
 
+import json
+
 import anthropic
 import pytest
 from serve_client import SLOW
@@ -98,6 +100,33 @@ def test_tools(client):
     assert none.stop_reason != "tool_use"
 
 
+def test_tool_choice(client):
+    """A call comes whatever was asked; it satisfies the tool's schema."""
+    one = {"disable_parallel_tool_use": True}
+    for choice in ({"type": "any", **one}, {"type": "tool", "name": "get_weather", **one}):
+        fields = {"messages": ASK, "tools": [{**TOOL, "strict": True}], "tool_choice": choice, **FIELDS}
+        message = client.messages.create(**{**fields, "max_tokens": 600})
+        assert message.stop_reason == "tool_use"
+        (use,) = [b for b in message.content if b.type == "tool_use"]
+        assert use.name == "get_weather" and isinstance(use.input["city"], str)
+        with client.messages.stream(**{**fields, "max_tokens": 600}) as stream:
+            assert [b.input for b in stream.get_final_message().content if b.type == "tool_use"] == [use.input]
+
+
+def test_output_format(client):
+    schema = {
+        "type": "object",
+        "properties": {"kind": {"enum": ["plus", "minus"]}, "result": {"type": "integer", "maximum": 99, "minimum": 0}},
+        "required": ["kind", "result"],
+        "additionalProperties": False,
+    }
+    config = {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
+    fields = {**FIELDS, "max_tokens": 600, "extra_body": {"temperature": 0, **config}}
+    message = client.messages.create(messages=ASK, **fields)
+    value = json.loads(text(message))
+    assert message.stop_reason == "end_turn" and set(value) == {"kind", "result"} and 0 <= value["result"] <= 99
+
+
 def test_tool_runner(client):
     """The package's own loop: it calls the function and asks again until there is an answer."""
     asked = []
@@ -141,7 +170,7 @@ def test_exceptions(client, strict):
     assert "image" in e.value.api_message
     for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather"}):
         with pytest.raises(anthropic.BadRequestError) as e:
-            client.messages.create(messages=ASK, tools=[TOOL], tool_choice=choice, model="nano", max_tokens=5)
+            client.messages.create(messages=ASK, tools=[], tool_choice=choice, model="nano", max_tokens=5)
         assert "tool_choice" in e.value.api_message
     with pytest.raises(anthropic.NotFoundError) as e:
         client.messages.create(messages=ASK, model="claude", max_tokens=5)

@@ -1,8 +1,10 @@
 """The `openai` package against `moonlet serve`: what its users write, with the small model."""
 import asyncio
 import json
+from typing import Annotated, Literal
 
 import openai
+import pydantic
 import pytest
 from serve_client import SLOW
 
@@ -147,6 +149,75 @@ def test_many_at_once(server):
     assert len(set(asyncio.run(run()))) == 1
 
 
+# ---- Structured output ----
+
+Short = Annotated[str, pydantic.Field(min_length=1, max_length=10)]
+
+
+class Step(pydantic.BaseModel):
+    note: Short
+    sure: bool | None
+
+
+class Sum(pydantic.BaseModel):
+    """A nested model, a list of it, an optional, an enumeration: the schema has $defs, anyOf, enum."""
+
+    steps: Annotated[list[Step], pydantic.Field(min_length=1, max_length=2)]
+    kind: Literal["plus", "minus"]
+    result: Annotated[int, pydantic.Field(ge=0, le=999)]
+
+
+class GetWeather(pydantic.BaseModel):
+    """the weather"""
+
+    city: Short
+
+
+INSTANT = {"chat_template_kwargs": {"thinking": False}}
+ROOM = {"model": "nano", "temperature": 0, "max_tokens": 600}
+
+
+@pytest.mark.parametrize("body", [{}, INSTANT], ids=["thinking", "instant"])
+def test_parse(client, body):
+    answer = client.beta.chat.completions.parse(messages=ASK, response_format=Sum, extra_body=body, **ROOM)
+    (choice,) = answer.choices
+    assert choice.finish_reason == "stop" and isinstance(choice.message.parsed, Sum)
+    with client.chat.completions.stream(messages=ASK, response_format=Sum, extra_body=body, **ROOM) as stream:
+        kinds = {event.type for event in stream}
+        final = stream.get_final_completion().choices[0].message
+    assert final.parsed == choice.message.parsed and {"content.delta", "content.done"} <= kinds
+    with pytest.raises(openai.LengthFinishReasonError):
+        client.chat.completions.parse(
+            messages=ASK, response_format=Sum, extra_body=INSTANT, **{**ROOM, "max_tokens": 3}
+        )
+
+
+def test_json_object(client):
+    answer = client.chat.completions.create(
+        messages=ASK, response_format={"type": "json_object"}, extra_body=INSTANT, **ROOM
+    ).choices[0]
+    assert answer.finish_reason == "length" or isinstance(json.loads(answer.message.content), dict)
+
+
+def test_tool_choice(client):
+    tools = [openai.pydantic_function_tool(GetWeather), TOOL]
+    named = {"type": "function", "function": {"name": "GetWeather"}}
+    for choice in ("required", named):
+        fields = {"messages": ASK, "tools": tools, "tool_choice": choice, "parallel_tool_calls": False, **ROOM}
+        answer = client.chat.completions.create(**fields).choices[0]
+        assert answer.finish_reason == "tool_calls"
+        (call,) = answer.message.tool_calls
+        assert json.loads(call.function.arguments)["city"] is not None
+        if choice == named:
+            assert call.function.name == "GetWeather" and GetWeather.model_validate_json(call.function.arguments)
+        with client.chat.completions.stream(**{**fields, "tools": tools[:1]}, extra_body=INSTANT) as stream:
+            final = stream.get_final_completion().choices[0].message
+        assert isinstance(final.tool_calls[0].function.parsed_arguments, GetWeather)
+    parsed = client.chat.completions.parse(messages=WEATHER, tools=tools[:1], **ROOM).choices[0]
+    for call in parsed.message.tool_calls or []:
+        assert isinstance(call.function.parsed_arguments, GetWeather)
+
+
 # ---- Completions ----
 
 
@@ -213,6 +284,21 @@ def test_responses_tools(client):
     assert second.output_text and not [i for i in second.output if i.type == "function_call"]
 
 
+def test_responses_parse(client):
+    answer = client.responses.parse(input="What is 17 + 25?", text_format=Sum, **response_fields(max_output_tokens=600))
+    assert answer.status == "completed" and isinstance(answer.output_parsed, Sum)
+    with client.responses.stream(
+        input="What is 17 + 25?", text_format=Sum, **response_fields(max_output_tokens=600)
+    ) as stream:
+        list(stream)
+        assert stream.get_final_response().output_parsed == answer.output_parsed
+    for choice in ("required", {"type": "function", "name": "get_weather"}):
+        fields = response_fields(tools=[FLAT_TOOL], tool_choice=choice, parallel_tool_calls=False)
+        made = client.responses.create(input="hi", **{**fields, "max_output_tokens": 600})
+        (call,) = [i for i in made.output if i.type == "function_call"]
+        assert call.name == "get_weather" and isinstance(json.loads(call.arguments)["city"], str)
+
+
 def test_responses_are_not_kept(client):
     made = client.responses.create(input="hi", **response_fields(max_output_tokens=2))
     with pytest.raises(openai.NotFoundError):
@@ -232,12 +318,11 @@ def test_exceptions(client, strict, strict_server):
     with pytest.raises(openai.BadRequestError) as e:
         client.chat.completions.create(messages=ASK, model="nano", max_tokens=10**6)
     assert e.value.code == "context_length_exceeded"
+    odd = {"type": "json_schema", "json_schema": {"name": "odd", "schema": {"not": {}}, "strict": True}}
     for stream in (False, True):
         with pytest.raises(openai.BadRequestError) as e:
-            client.chat.completions.create(
-                messages=ASK, model="nano", response_format={"type": "json_object"}, stream=stream
-            )
-        assert e.value.param == "response_format"
+            client.chat.completions.create(messages=ASK, model="nano", response_format=odd, stream=stream)
+        assert e.value.param == "response_format" and '"not"' in e.value.message
     with pytest.raises(openai.NotFoundError) as e:
         client.chat.completions.create(messages=ASK, model="gpt-4")
     assert e.value.code == "model_not_found" and e.value.param == "model"

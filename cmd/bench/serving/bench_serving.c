@@ -34,8 +34,8 @@ typedef struct {
     const char *backend, *base_url, *host, *served_name, *tokenizer_dir, *output, *extra, *rate_text, *tag, *sweep,
         *chart, *iso;
     i64 port, concurrency, warmup, num_prompts, seed, gpus, max_running, simulated_us, answer_mb;
-    bool no_overlap;
-    f64 temperature, rate;
+    bool no_overlap, no_jump;
+    f64 temperature, rate, constrained;
     workload_options w;
     /* made of these */
     json_t *extra_json, *info;
@@ -83,10 +83,13 @@ static status finish_options(serving *s, err *e) {
         if (!json_is_object(s->extra_json)) return err_set(e, ST_INPUT, "--extra-request-body is no JSON object");
     }
     if (s->iso) return err_set(e, ST_INPUT, "--iso goes with --compare");
-    if (s->in_process && (s->backend || s->base_url || s->extra || s->served_name || s->tokenizer_dir))
-        return err_set(
-            e, ST_INPUT,
-            "--in-process goes without --backend, --base-url, --extra-request-body, --served-model-name and --tokenizer");
+    if (s->in_process && (s->backend || s->base_url || s->served_name || s->tokenizer_dir))
+        return err_set(e, ST_INPUT,
+                       "--in-process goes without --backend, --base-url, --served-model-name and --tokenizer");
+    if (!s->in_process && (s->constrained < 1 || s->no_jump))
+        return err_set(e, ST_INPUT, "--constrained-share and --disable-jump-forward go with --in-process");
+    if (!s->extra && s->constrained < 1)
+        return err_set(e, ST_INPUT, "--constrained-share needs --extra-request-body '{\"json_schema\": {...}}'");
     if (!s->in_process && s->simulated_us >= 0)
         return err_set(e, ST_INPUT, "--simulate-step goes with --in-process; a server has a flag of that name");
     model_opts_simulate(&s->m, s->simulated_us);
@@ -146,7 +149,14 @@ static status serving_open_client(serving *s, i64 most, err *e) {
                         .temperature = s->temperature,
                         .extra = s->extra_json};
     if (s->in_process) {
-        client_engine_options eo = {&s->m, s->max_running ? s->max_running : most ? most : 256, s->no_overlap, o};
+        client_engine_options eo = {.m = &s->m,
+                                    .max_running = s->max_running ? s->max_running
+                                                   : most         ? most
+                                                                  : 256,
+                                    .disable_overlap = s->no_overlap,
+                                    .disable_jump_forward = s->no_jump,
+                                    .constrained_share = s->constrained,
+                                    .o = o};
         status st = client_engine_open(&s->c, &eo, e);
         if (st == ST_OK) s->tok = client_engine_tokenizer(s->c);
         return st;
@@ -328,6 +338,7 @@ int bench_serving(int argc, char **argv) {
                  .seed = 1,
                  .gpus = 1,
                  .simulated_us = -1,
+                 .constrained = 1,
                  .answer_mb = ANSWER_MB,
                  .w = {.name = "random", .input_len = 1024, .output_len = 1024}};
     opt_list files = {0};
@@ -374,7 +385,12 @@ int bench_serving(int argc, char **argv) {
         {"disable-stream", 0, OPT_FLAG, &s.disable_stream, NULL, "whole answers; no TTFT, TPOT, ITL", 0, 0},
         {"disable-ignore-eos", 0, OPT_FLAG, &s.disable_ignore_eos, NULL, "answers may end early", 0, 0},
         {"return-logprob", 0, OPT_FLAG, &s.logprobs, NULL, "asks for logprobs", 0, 0},
-        {"extra-request-body", 0, OPT_STR, &s.extra, "JSON", "object whose members are added to requests", 0, 0},
+        {"extra-request-body", 0, OPT_STR, &s.extra, "JSON",
+         "object whose members are added to requests; in-process: json_schema, regex or ebnf", 0, 0},
+        {"constrained-share", 0, OPT_REAL, &s.constrained, "R",
+         "in-process: share of the requests that --extra-request-body holds for (default: 1)", 0, 1},
+        {"disable-jump-forward", 0, OPT_FLAG, &s.no_jump, NULL,
+         "in-process: tokens that a grammar forces are drawn like others", 0, 0},
         OPT_GROUP("Load"),
         {"request-rate", 0, OPT_STR, &s.rate_text, "R", "requests a second, Poisson, or inf (default: inf)", 0, 0},
         {"max-concurrency", 0, OPT_INT, &s.concurrency, "N", "requests at a time (default: 0, no limit)", 0, 1e6},

@@ -457,6 +457,7 @@ typedef struct {
     float scale;
     int top_k;
     gpu_u64 top_p, min_weight, u;
+    gpu_i64 mask;
 } gpu_sample_row;
 
 /* A part's largest and smallest logit. */
@@ -475,12 +476,13 @@ typedef struct {
 typedef struct {
     const float *logits;
     const gpu_sample_row *rows;
+    const gpu_u64 *masks; /* [.., mask_words] */
     int *ids, *bad;
     gpu_sample_best *best; /* [n, splits] */
     gpu_u64 *sums;         /* [n, tiles]: weights of GPU_SAMPLE_TILE tokens */
     float *tops;           /* [n, tiles]: their largest logit */
     gpu_sample_cut *cut;   /* [n] */
-    gpu_i64 n, vocab, stride, splits, split /* tokens of a part, a multiple of a tile's */, tiles;
+    gpu_i64 n, vocab, stride, mask_words, splits, split /* tokens of a part, a multiple of a tile's */, tiles;
     int mark, aligned, after_cut;
 } gpu_sample_args;
 

@@ -128,8 +128,9 @@ void ref_sample(const ops *o, const sample_args *a) {
     (void)o;
     for (i64 i = 0; i < a->n; i++) {
         const f32 *x = a->logits + i * a->stride;
+        const sample_row *r = &a->rows[i];
         ref_mark_bad(x, a->vocab, &a->bad[i], a->mark);
-        a->ids[i] = sample_one(x, a->vocab, &a->rows[i], a->workspace);
+        a->ids[i] = sample_one(x, a->vocab, r, r->mask ? a->masks + (r->mask - 1) * a->mask_words : NULL, a->workspace);
     }
 }
 

@@ -23,6 +23,18 @@ i32 argmax_f32(const f32 *x, i64 n) {
     return (i32)best;
 }
 
+/* The best of those that may come, the lowest on ties; 0 where none may. */
+static i32 best_of(const f32 *x, i64 n, const u64 *mask) {
+    if (!mask) return argmax_f32(x, n);
+    i64 best = -1;
+    for (i64 w = 0; w < ceil_div(n, 64); w++)
+        for (u64 left = mask[w]; left; left &= left - 1) {
+            const i64 id = w * 64 + __builtin_ctzll(left);
+            if (id < n && (best < 0 || x[id] > x[best])) best = id;
+        }
+    return (i32)max_i64(best, 0);
+}
+
 /* share * whole / 2^53, rounded down */
 static u64 sample_slice_of(u64 share, u64 whole) { return (u64)((unsigned __int128)share * whole >> SAMPLE_BITS); }
 
@@ -41,8 +53,10 @@ static void sift_down(candidate *h, i64 n, i64 i) {
     }
 }
 
-/* The worst token that top-k and top-p keep. A heap, because few of a large vocabulary are usually wanted. */
-static candidate last_kept(const space *s, const f32 *logits, f32 max_logit, i64 vocab, const sample_row *r) {
+/* The worst token that top-k and top-p keep; at least the best one. A heap, because few of a large vocabulary are
+ * usually wanted. */
+static candidate last_kept(const space *s, const f32 *logits, i32 best, i64 vocab, const sample_row *r) {
+    const f32 max_logit = logits[best];
     u64 total = 0, min_weight = 1, sum = 0;
     bool by_count = r->top_k > 0 && r->top_k < vocab;
     if (!by_count) {
@@ -57,10 +71,10 @@ static candidate last_kept(const space *s, const f32 *logits, f32 max_logit, i64
     /* Popped candidates collect at the end of the array, best last. */
     u64 want = by_count ? UINT64_MAX : sample_slice_of(r->top_p, total);
     for (i64 left = m; left > 0 && sum < want && (!by_count || taken < r->top_k); taken++) {
-        candidate best = s->heap[0];
-        sum += s->weight[best.id];
+        candidate next = s->heap[0];
+        sum += s->weight[next.id];
         s->heap[0] = s->heap[--left];
-        s->heap[left] = best;
+        s->heap[left] = next;
         sift_down(s->heap, left, 0);
     }
     i64 kept = taken;
@@ -68,17 +82,30 @@ static candidate last_kept(const space *s, const f32 *logits, f32 max_logit, i64
         want = sample_slice_of(r->top_p, sum), sum = 0;
         for (kept = 0; kept < taken && (!kept || sum < want); kept++) sum += s->weight[s->heap[m - 1 - kept].id];
     }
-    return kept ? s->heap[m - kept] : (candidate){0, argmax_f32(logits, vocab)};
+    return kept ? s->heap[m - kept] : (candidate){0, best};
 }
 
-i32 sample_one(const f32 *logits, i64 vocab, const sample_row *r, void *scratch) {
-    i32 best = argmax_f32(logits, vocab);
+static void find_weights(u64 *weight, const f32 *logits, i64 vocab, f32 max_logit, f32 scale, const u64 *mask) {
+    if (!mask) {
+        for (i64 i = 0; i < vocab; i++) weight[i] = sample_weight(max_logit - logits[i], scale);
+        return;
+    }
+    memset(weight, 0, (size_t)vocab * sizeof *weight);
+    for (i64 w = 0; w < ceil_div(vocab, 64); w++)
+        for (u64 left = mask[w]; left; left &= left - 1) {
+            const i64 id = w * 64 + __builtin_ctzll(left);
+            if (id < vocab) weight[id] = sample_weight(max_logit - logits[id], scale);
+        }
+}
+
+i32 sample_one(const f32 *logits, i64 vocab, const sample_row *r, const u64 *mask, void *scratch) {
+    i32 best = best_of(logits, vocab, mask);
     f32 max_logit = logits[best];
     if (r->scale <= 0 || !isfinite(max_logit)) return best;
     space s = {scratch, (candidate *)((u64 *)scratch + vocab)};
-    for (i64 i = 0; i < vocab; i++) s.weight[i] = sample_weight(max_logit - logits[i], r->scale);
+    find_weights(s.weight, logits, vocab, max_logit, r->scale, mask);
     if ((r->top_k > 0 && r->top_k < vocab) || r->top_p < (u64)1 << SAMPLE_BITS) {
-        candidate last = last_kept(&s, logits, max_logit, vocab, r);
+        candidate last = last_kept(&s, logits, best, vocab, r);
         for (i64 i = 0; i < vocab; i++)
             if (better(last, (candidate){max_logit - logits[i], (i32)i})) s.weight[i] = 0;
     }

@@ -117,6 +117,7 @@ static void headers(struct MHD_Response *m, const http_reply *r) {
     if (r->close) MHD_add_response_header(m, "Connection", "close");
     if (r->no_retry) MHD_add_response_header(m, "x-should-retry", "false");
     MHD_add_response_header(m, "X-Content-Type-Options", "nosniff");
+    if (r->warning[0]) MHD_add_response_header(m, "X-Moonlet-Warning", r->warning);
     for (int i = 0; i < r->n_fields; i++) MHD_add_response_header(m, r->field[i][0], r->field[i][1]);
     if (r->status == 401) MHD_add_response_header(m, "WWW-Authenticate", "Bearer");
     if (r->retry_after) {

@@ -52,6 +52,7 @@ typedef struct http_reply {
     const char *field[HTTP_FIELDS_MAX][2]; /* further headers: name, value; static or the request's */
     int n_fields;
     char request_id[160];
+    char warning[512];    /* X-Moonlet-Warning; printable ASCII */
     bool close, no_retry; /* Connection: close; x-should-retry: false */
     http_pull pull;       /* a stream instead of a body */
     void *ud;

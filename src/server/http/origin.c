@@ -97,7 +97,7 @@ void origin_fields(const origin_rules *r, const http_request *q, http_reply *rep
     if (r->n_origins && !any) http_field(reply, "Vary", "Origin");
     if (!origin || !(any || origin_listed(r, origin))) return;
     http_field(reply, "Access-Control-Allow-Origin", any ? "*" : origin);
-    http_field(reply, "Access-Control-Expose-Headers", "x-request-id, Retry-After, x-should-retry");
+    http_field(reply, "Access-Control-Expose-Headers", "x-request-id, Retry-After, x-should-retry, X-Moonlet-Warning");
 }
 
 /* Header names as the browser lists them, and nothing else. */

@@ -1,5 +1,6 @@
 #include "server/reply/job.h"
 #include "base/log.h"
+#include "api/run_filter.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -194,20 +195,49 @@ static sched_request one_choice(const gen_request *r, const ids_buf *prompt, con
                            .deadline_s = deadline_s};
 }
 
+static void close_filters(token_filter *all, i64 n) {
+    for (i64 i = 0; i < n; i++) all[i].close(all[i].ud);
+    free(all);
+}
+
+/* A filter for each answer; *out NULL: the request has no constraint. */
+static bool open_filters(token_filter **out, i64 n, const gen_request *r, api_error *e) {
+    *out = NULL;
+    if (!r->constraint) return true;
+    token_filter *all = calloc((size_t)n, sizeof *all);
+    if (!all) return api_nomem(e);
+    const run_filter_options o = {
+        .begin = r->begin, .first_call = r->history_calls, .text = &r->continued, .forced = !r->token_by_token};
+    for (i64 i = 0; i < n; i++) {
+        err why = {0};
+        status st = run_filter_open(&all[i], r->constraint, &o, &why);
+        if (st == ST_OK) continue;
+        close_filters(all, i);
+        return api_fail_status(e, st, r->continue_final ? "continue_final_message" : r->must_field, &why);
+    }
+    *out = all;
+    return true;
+}
+
 static bool hand_in(job *j, const gen_request *r, const ids_buf *stops, f64 deadline_s, api_error *e) {
+    token_filter *filters;
+    if (!open_filters(&filters, j->n, r, e)) return false;
     sched_request *all = calloc((size_t)j->n, sizeof *all);
     u64 *ids = calloc((size_t)j->n, sizeof *ids);
     err why = {0};
     i64 retry = 0;
     sched_verdict v = SCHED_NO_MEMORY;
-    for (i64 i = 0; all && ids && i < j->n; i++)
+    for (i64 i = 0; all && ids && i < j->n; i++) {
         all[i] = one_choice(r, &r->prompts[i / r->n], stops, (u32)(i % r->n), &j->slots[i], deadline_s);
+        all[i].filter = filters ? &filters[i] : NULL;
+    }
     if (all && ids)
         v = scheduler_submit(j->s, all, j->n, ids, &retry, &why);
     else
         err_nomem(&why, "a request", (u64)j->n * sizeof *all);
     if (v == SCHED_ACCEPTED)
         for (i64 i = 0; i < j->n; i++) j->slots[i].id = ids[i];
+    close_filters(filters, v == SCHED_ACCEPTED || !filters ? 0 : j->n); /* of accepted ones the scheduler does */
     free(all);
     free(ids);
     return v == SCHED_ACCEPTED ? true : api_fail_verdict(e, v, r->prompt_field, retry, &why);

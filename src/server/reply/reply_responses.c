@@ -56,13 +56,13 @@ static void response(const reply *p, const char *status, const api_error *e, buf
     echo(p, "parallel_tool_calls", "true", out);
     echo(p, "reasoning", "{\"effort\":null,\"summary\":null}", out);
     echo(p, "tool_choice", "\"auto\"", out);
+    echo(p, "text", "{\"format\":{\"type\":\"text\"}}", out);
     echo(p, "tools", "[]", out);
     echo(p, "user", "null", out);
-    buf_fmt(
-        out,
-        ",\"previous_response_id\":null,\"store\":false,\"temperature\":%g,\"text\":{\"format\":{\"type\":\"text\"}},"
-        "\"top_p\":%g,\"truncation\":\"disabled\",\"usage\":",
-        p->r->sampling.temperature, p->r->sampling.top_p);
+    buf_fmt(out,
+            ",\"previous_response_id\":null,\"store\":false,\"temperature\":%g,"
+            "\"top_p\":%g,\"truncation\":\"disabled\",\"usage\":",
+            p->r->sampling.temperature, p->r->sampling.top_p);
     if (going)
         buf_str(out, "null");
     else

@@ -10,6 +10,10 @@ void gen_request_free(gen_request *r) {
     ids_free(&r->bias_ids);
     free(r->bias);
     stop_set_free(&r->stops);
+    buf_free(&r->continued);
+    buf_free(&r->warnings);
+    constraint_release(r->constraint);
+    json_decref(r->made);
     json_decref(r->body);
     json_decref(r->original);
     *r = (gen_request){0};
@@ -17,8 +21,11 @@ void gen_request_free(gen_request *r) {
 
 u64 gen_request_drop_read(gen_request *r) {
     static const char *const needed[] = {"tools", "rid", "request_id"};
-    static const char *const shown[] = {"instructions", "max_output_tokens", "metadata", "parallel_tool_calls",
-                                        "reasoning",    "tool_choice",       "tools",    "user"};
+    static const char *const shown[] = {"instructions", "max_output_tokens",
+                                        "metadata",     "parallel_tool_calls",
+                                        "reasoning",    "text",
+                                        "tool_choice",  "tools",
+                                        "user"};
     json_t *body = json_object(), *original = r->kind == API_RESPONSES ? json_object() : NULL;
     bool ok = body && (original || r->kind != API_RESPONSES);
     for (size_t i = 0; ok && i < COUNT_OF(needed); i++)
@@ -27,6 +34,10 @@ u64 gen_request_drop_read(gen_request *r) {
     for (size_t i = 0; ok && original && i < COUNT_OF(shown); i++)
         if (json_object_get(r->original, shown[i]))
             ok = json_object_set(original, shown[i], json_object_get(r->original, shown[i])) == 0;
+    json_decref(r->made);
+    r->made = NULL;
+    r->must = (constraint_source){0};
+    r->callable = NULL;
     json_decref(ok ? r->body : body); /* without memory for it everything is kept */
     json_decref(ok ? r->original : original);
     if (ok) {
@@ -34,6 +45,13 @@ u64 gen_request_drop_read(gen_request *r) {
         r->original = original;
     }
     return json_memory(r->body) + json_memory(r->original);
+}
+
+bool request_hold(gen_request *r, u64 more, api_error *e) {
+    if (!r->hold || r->hold(r->hold_ud, more)) return true;
+    api_fail(e, 503, NULL, NULL, "the memory for requests is used up (--max-body-memory)");
+    e->retry_after = 1;
+    return false;
 }
 
 bool request_prompts(gen_request *r, size_t n, api_error *e) {

@@ -5,14 +5,19 @@
  * honoured yet are a 400 that names them. */
 #ifndef SERVER_REQUEST_REQUEST_H
 #define SERVER_REQUEST_REQUEST_H
+#include "server/request/constraints.h"
 #include "server/request/json_fields.h"
 #include "server/request/served_model.h"
 #include "text/stop_text.h"
 
 enum { PROMPTS_MAX = 2048, CHOICES_MAX = 4096, N_MAX = 128, TOOLS_MAX = 1024 };
+/* Nesting of a request's JSON, and of JSON inside of its strings. */
+enum { REQUEST_DEPTH_MAX = 128 };
 
 typedef enum { API_CHAT, API_COMPLETION, API_GENERATE, API_MESSAGES, API_RESPONSES } api_kind;
 static inline bool api_is_chat(api_kind k) { return k != API_COMPLETION && k != API_GENERATE; }
+
+typedef enum { CHOOSE_AUTO, CHOOSE_NONE, CHOOSE_REQUIRED } tool_choice;
 
 typedef struct {
     api_kind kind;
@@ -53,6 +58,22 @@ typedef struct {
     bool one_call;                             /* parallel_tool_calls: false */
     bool hide_reasoning, whole_reasoning;
     i64 history_calls; /* tool calls in the messages: ids go on counting from there */
+    tool_choice choice;
+    const json_t *callable; /* of the tools: those that tool_choice lets be called */
+    bool some_tools;        /* callable is not all of them */
+    bool one_tool;          /* tool_choice names it: exactly one call of it */
+
+    /* What the answer must be. `must` and what it points to is as read, until gen_request_drop_read(); what holds the
+     * answers to it is `constraint`, made by request_constrain(), NULL: nothing. */
+    constraint_source must;
+    const char *must_field; /* static: which field asks for the content; NULL: none does */
+    json_t *made;           /* values of `must` that stand nowhere in the body; an array or NULL */
+    bool require_reasoning; /* /generate: the answer thinks first */
+    answer_begin begin;     /* where the prompt leaves the model */
+    buf continued;          /* text that the answer has already: of the message that goes on */
+    bool token_by_token;    /* text that must come is drawn like any other */
+    constraint *constraint;
+    buf warnings; /* what it does not hold, a line each */
 
     /* Limits of reading it, set by the caller. */
     i64 max_ids;                      /* a prompt's; 0: the context */
@@ -70,6 +91,10 @@ bool request_anthropic(gen_request *r, const served_model *m, json_t *body, api_
 bool request_count_tokens(gen_request *r, const served_model *m, json_t *body, api_error *e);
 bool request_responses(gen_request *r, const served_model *m, json_t *body, api_error *e);
 void gen_request_free(gen_request *r);
+/* The wishes of r about what its answers are become r->constraint, warnings with it; `gone`, asked now and then while
+ * it waits, says whether anybody still does (NULL: yes). False with e->http 0: nobody. */
+bool request_constrain(gen_request *r, constraint_cache *c, json_space space, bool (*gone)(void *ud), void *ud,
+                       api_error *e);
 /* The request has been read: of its JSON only what the answer needs is kept (tools, its name, fields that are shown
  * again). The bytes that this takes. */
 u64 gen_request_drop_read(gen_request *r);
@@ -84,6 +109,26 @@ bool request_chat_body(gen_request *r, const served_model *m, api_error *e);
 bool request_prompts(gen_request *r, size_t n, api_error *e);
 /* "prompt" or "text": a string, ids, or an array of either. */
 bool request_read_prompts(gen_request *r, const served_model *m, const json_t *v, const char *key, api_error *e);
+
+/* `more` bytes of memory for what is read from r. 503: there is no room. */
+bool request_hold(gen_request *r, u64 more, api_error *e);
+
+/* ---- Tools (request_tools.c) ---- */
+
+/* "tools" and "tool_choice". */
+bool request_read_tools(gen_request *r, api_error *e);
+/* Behind all fields: which calls r->must has. */
+bool request_must_call(gen_request *r, const served_model *m, api_error *e);
+
+/* ---- What the content must be (request_structured.c); readers of the table in request_fields.h ---- */
+
+struct request_field;
+bool request_read_format(gen_request *r, const served_model *m, const json_t *o, const struct request_field *f,
+                         api_error *e);
+bool request_read_grammar(gen_request *r, const served_model *m, const json_t *o, const struct request_field *f,
+                          api_error *e);
+bool request_read_structured_outputs(gen_request *r, const served_model *m, const json_t *o,
+                                     const struct request_field *f, api_error *e);
 
 /* The messages as text/chat expects them: roles, part types and tool call ids of other clients are rewritten in
  * place. *calls: tool calls in the history. Pictures are refused. */

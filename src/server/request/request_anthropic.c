@@ -219,14 +219,18 @@ static bool from_messages_read_tool_choice(translation *t, const json_t *body) {
     if (!choice) return true;
     if (!field_str(choice, "type", &type, t->e) || !field_bool(choice, "disable_parallel_tool_use", &one, t->e))
         return false;
-    if (type && (!strcmp(type, "any") || !strcmp(type, "tool")))
-        return api_fail(t->e, 400, "unsupported", "tool_choice",
-                        "tool_choice: type \"%s\" is not supported by this version, only \"auto\" and \"none\"", type);
+    if (one && !chat_builder_set(&t->b, "parallel_tool_calls", json_false())) return false;
+    if (type && !strcmp(type, "any")) return chat_builder_set(&t->b, "tool_choice", json_string("required"));
+    if (type && !strcmp(type, "tool")) {
+        const json_t *name;
+        if (!block_text(choice, "tool_choice", "name", &name, t->e)) return false;
+        return chat_builder_set(&t->b, "tool_choice",
+                                json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name));
+    }
     if (!type || (strcmp(type, "auto") && strcmp(type, "none")))
         return api_fail(t->e, 400, NULL, "tool_choice",
                         "tool_choice.type: expected \"auto\", \"any\", \"tool\" or \"none\"");
-    return chat_builder_set(&t->b, "tool_choice", json_string(type)) &&
-           (!one || chat_builder_set(&t->b, "parallel_tool_calls", json_false()));
+    return chat_builder_set(&t->b, "tool_choice", json_string(type));
 }
 
 /* budget_tokens is checked and is no limit: max_tokens is. */
@@ -253,18 +257,37 @@ static bool read_thinking(translation *t, const json_t *body) {
 
 /* What asks for something that is not there. */
 static bool from_messages_read_refused(translation *t, const json_t *body) {
-    static const char *const fields[] = {"mcp_servers", "container", "output_format"};
-    const json_t *config;
+    static const char *const fields[] = {"mcp_servers", "container"};
     for (size_t i = 0; i < COUNT_OF(fields); i++) {
         const json_t *v = json_object_get(body, fields[i]);
         if (field_given(body, fields[i]) && (!json_is_array(v) || json_array_size(v)))
             return api_fail(t->e, 400, "unsupported", fields[i], "%s is not supported by this version", fields[i]);
     }
-    if (!field_object(body, "output_config", &config, t->e)) return false;
-    if (config && field_given(config, "format"))
-        return api_fail(t->e, 400, "unsupported", "output_config.format",
-                        "output_config.format: structured output is not supported by this version");
     return true;
+}
+
+/* The schema of the answer: output_config.format, called output_format while it was a beta. Chat's has a name, too. */
+static bool from_messages_read_format(translation *t, const json_t *body) {
+    const json_t *config, *format = NULL, *beta;
+    if (!field_object(body, "output_config", &config, t->e) || !field_object(body, "output_format", &beta, t->e))
+        return false;
+    if (config && !field_object(config, "format", &format, t->e))
+        return strcpy(t->e->param, "output_config.format"), false;
+    const char *field = format ? "output_config.format" : "output_format";
+    if (!format && !beta) return true;
+    if ((format && beta) || field_given(body, "response_format"))
+        return api_fail(t->e, 400, NULL, field, "%s beside %s: an answer has one format", field,
+                        format && beta ? "output_format" : "response_format");
+    if (!format) format = beta;
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (!type || strcmp(type, "json_schema"))
+        return api_fail(t->e, 400, NULL, field, "%s.type: expected \"json_schema\"", field);
+    if (!json_is_object(json_object_get(format, "schema")))
+        return api_fail(t->e, 400, NULL, field, "%s.schema: expected an object, got %s", field,
+                        json_type_text(json_object_get(format, "schema")));
+    return chat_builder_set(&t->b, "response_format",
+                            json_pack("{s:s, s:{s:s, s:O}}", "type", "json_schema", "json_schema", "name", "answer",
+                                      "schema", json_object_get(format, "schema")));
 }
 
 static bool read_limits(translation *t, const json_t *body) {
@@ -284,8 +307,9 @@ static bool read_limits(translation *t, const json_t *body) {
 
 static bool from_messages_translate(translation *t, const json_t *body, bool count) {
     return chat_builder_open(&t->b, body, IN_MESSAGES, t->e) && (count || read_limits(t, body)) &&
-           from_messages_read_refused(t, body) && from_messages_read_tools(t, body) &&
-           from_messages_read_tool_choice(t, body) && read_thinking(t, body) && read_messages(t, body);
+           from_messages_read_refused(t, body) && from_messages_read_format(t, body) &&
+           from_messages_read_tools(t, body) && from_messages_read_tool_choice(t, body) && read_thinking(t, body) &&
+           read_messages(t, body);
 }
 
 static bool read(gen_request *r, const served_model *m, json_t *body, bool count, api_error *e) {

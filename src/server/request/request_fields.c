@@ -125,18 +125,6 @@ static bool read_bias(gen_request *r, const served_model *m, const json_t *o, co
     return true;
 }
 
-static bool read_response_format(gen_request *r, const served_model *m, const json_t *o, const request_field *f,
-                                 api_error *e) {
-    const json_t *format;
-    const char *type = "text";
-    (void)r, (void)m;
-    if (!field_object(o, f->key, &format, e)) return false;
-    if (format && !field_str(format, "type", &type, e)) return false;
-    if (!strcmp(type, "text")) return true;
-    return api_fail(e, 400, "unsupported", f->key, "%s: type \"%.40s\" is not supported by this version, only \"text\"",
-                    f->key, type);
-}
-
 /* 0 with echo: the prompt alone is wanted, with its log-probabilities. They come with its first step. */
 static bool read_completion_max(gen_request *r, const served_model *m, const json_t *o, const request_field *f,
                                 api_error *e) {
@@ -207,16 +195,17 @@ static const request_field rows[] = {
     {"include_stop_str_in_output", DRAW | TRANSLATED, FIELD_BOOL, TO(keep_stop)},
     {"skip_special_tokens", DRAW | TRANSLATED, FIELD_BOOL, TO(skip_special)},
 
-    {"regex", DRAW | TRANSLATED, .kind = FIELD_GRAMMAR},
-    {"ebnf", DRAW | TRANSLATED, .kind = FIELD_GRAMMAR},
-    {"json_schema", DRAW | TRANSLATED, .kind = FIELD_GRAMMAR},
-    {"structural_tag", DRAW | TRANSLATED, .kind = FIELD_GRAMMAR},
-    {"guided_json", DRAW | TRANSLATED, .kind = FIELD_GRAMMAR},
-    {"guided_regex", DRAW | TRANSLATED, .kind = FIELD_GRAMMAR},
-    {"guided_choice", DRAW | TRANSLATED, .kind = FIELD_GRAMMAR},
-    {"guided_grammar", DRAW | TRANSLATED, .kind = FIELD_GRAMMAR},
-    {"structured_outputs", DRAW | TRANSLATED, .kind = FIELD_GRAMMAR},
-    {"response_format", DRAW | TRANSLATED, FIELD_OWN, .read = read_response_format},
+    {"regex", DRAW | TRANSLATED, FIELD_OWN, .read = request_read_grammar},
+    {"ebnf", DRAW | TRANSLATED, FIELD_OWN, .read = request_read_grammar},
+    {"json_schema", DRAW | TRANSLATED, FIELD_OWN, .read = request_read_grammar},
+    {"structural_tag", DRAW | TRANSLATED, FIELD_OWN, .read = request_read_grammar},
+    {"guided_json", DRAW | TRANSLATED, FIELD_OWN, .read = request_read_grammar},
+    {"guided_regex", DRAW | TRANSLATED, FIELD_OWN, .read = request_read_grammar},
+    {"guided_choice", DRAW | TRANSLATED, FIELD_OWN, .read = request_read_grammar},
+    {"guided_grammar", DRAW | TRANSLATED, FIELD_OWN, .read = request_read_grammar},
+    {"guided_whitespace_pattern", DRAW | TRANSLATED, .kind = FIELD_REFUSED},
+    {"structured_outputs", DRAW | TRANSLATED, FIELD_OWN, .read = request_read_structured_outputs},
+    {"response_format", DRAW | TRANSLATED, FIELD_OWN, .read = request_read_format},
 
     {"echo", IN_COMPLETION, FIELD_BOOL, TO(echo)},
     {"max_tokens", IN_COMPLETION, FIELD_OWN, .read = read_completion_max},
@@ -234,6 +223,7 @@ static const request_field rows[] = {
     {"logprob_start_len", IN_GENERATE, FIELD_I64, TO(logprob_start), -1, INT32_MAX},
     {"top_logprobs_num", IN_GENERATE, FIELD_I64, TO(top), 0, SCHED_TOP_MAX},
     {"return_text_in_logprobs", IN_GENERATE, FIELD_BOOL, TO(logprob_text)},
+    {"require_reasoning", IN_GENERATE, FIELD_BOOL, TO(require_reasoning)},
 
     {"add_generation_prompt", IN_PROMPT, FIELD_NOT, TO(no_generation_prompt)},
     {"continue_final_message", IN_PROMPT, FIELD_BOOL, TO(continue_final)},
@@ -283,10 +273,6 @@ static bool field_read_row(gen_request *r, const served_model *m, const json_t *
     case FIELD_REFUSED:
         if (!field_given(o, f->key)) return true;
         return api_fail(e, 400, "unsupported", f->key, "%s is not supported by this version", f->key);
-    case FIELD_GRAMMAR:
-        if (!field_given(o, f->key)) return true;
-        return api_fail(e, 400, "unsupported", f->key, "%s: structured output is not supported by this version",
-                        f->key);
     case FIELD_PASSED: break;
     }
     return true;

@@ -20,16 +20,7 @@ enum {
 
 /* FIELD_NOT: a boolean whose opposite is kept. FIELD_OWN: by `read`, also when the field is missing. FIELD_REFUSED: a
  * 400 if it is given. FIELD_PASSED: goes to the chat body, where it is read with others. */
-typedef enum {
-    FIELD_F64,
-    FIELD_I64,
-    FIELD_BOOL,
-    FIELD_NOT,
-    FIELD_OWN,
-    FIELD_REFUSED,
-    FIELD_GRAMMAR, /* refused, as what would constrain the output */
-    FIELD_PASSED
-} field_kind;
+typedef enum { FIELD_F64, FIELD_I64, FIELD_BOOL, FIELD_NOT, FIELD_OWN, FIELD_REFUSED, FIELD_PASSED } field_kind;
 
 typedef struct request_field {
     const char *key;

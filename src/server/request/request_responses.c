@@ -191,15 +191,27 @@ static bool from_responses_read_refused(translation *t, const json_t *body) {
     return true;
 }
 
+/* text.format is chat's response_format, but that a schema's members stand beside "type". */
 static bool read_text_format(translation *t, const json_t *body) {
+    static const char *const members[] = {"name", "schema", "strict"};
     const json_t *text, *format = NULL;
-    const char *type = "text";
     if (!field_object(body, "text", &text, t->e)) return false;
-    if (text && !field_object(text, "format", &format, t->e)) return false;
-    if (format && !field_str(format, "type", &type, t->e)) return false;
-    if (!strcmp(type, "text")) return true;
-    return api_fail(t->e, 400, "unsupported", "text.format",
-                    "text.format: type \"%.40s\" is not supported by this version, only \"text\"", type);
+    if (text && !field_object(text, "format", &format, t->e)) return strcpy(t->e->param, "text.format"), false;
+    if (!format) return true;
+    if (field_given(body, "response_format"))
+        return api_fail(t->e, 400, NULL, "text.format", "text.format beside response_format: an answer has one format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (!type || strcmp(type, "json_schema"))
+        return chat_builder_set(&t->b, "response_format", json_incref((json_t *)format));
+    json_t *schema = json_object();
+    bool ok = schema != NULL;
+    for (size_t i = 0; ok && i < COUNT_OF(members); i++)
+        if (json_object_get(format, members[i]))
+            ok = json_object_set(schema, members[i], json_object_get(format, members[i])) == 0;
+    if (ok)
+        return chat_builder_set(&t->b, "response_format", json_pack("{s:s, s:o}", "type", type, "json_schema", schema));
+    json_decref(schema);
+    return api_nomem(t->e);
 }
 
 /* Fields that chat has under another name, or not at all. */

@@ -101,6 +101,8 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     sched_stats st;
     buf *b = &r->body;
     const server_options *o = &s->o;
+    static const char *const space_names[] = {
+        [JSON_SPACE_ANY] = "any", [JSON_SPACE_LINE] = "line", [JSON_SPACE_NONE] = "none"};
     scheduler_stats(s->sched, &st);
     r->status = 200;
     buf_char(b, '{');
@@ -127,6 +129,8 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     info_key_i64(b, "chunked_prefill_size", st.chunk);
     info_key_i64(b, "page_size", st.page_tokens);
     info_key_i64(b, "max_total_num_tokens", st.pages * st.page_tokens);
+    key_str(b, "constrained_json_whitespace", space_names[o->json_space]);
+    buf_fmt(b, "\"disable_jump_forward\":%s,", o->disable_jump_forward ? "true" : "false");
     buf_fmt(b, "\"disable_radix_cache\":%s,", o->sched.disable_radix_cache ? "true" : "false");
     buf_fmt(b,
             "\"internal_states\":[{\"avg_spec_accept_length\":null,\"last_gen_throughput\":%.3f,"
@@ -139,10 +143,12 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
 void route_metrics(server *s, http_request *q, http_reply *r) {
     (void)q;
     sched_stats st;
+    constraint_stats c;
     scheduler_stats(s->sched, &st);
+    constraint_cache_stats(s->constraints, &c);
     r->status = 200;
     r->type = "text/plain; version=0.0.4; charset=utf-8";
-    metrics_write(s->metrics, &st, s->model.name, http_connections(s->http), &r->body);
+    metrics_write(s->metrics, &st, &c, s->model.name, http_connections(s->http), &r->body);
 }
 
 /* ?since=N: only the samples after number N, for who asks once a second. */

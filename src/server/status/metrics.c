@@ -33,8 +33,12 @@ static const histogram_spec specs[] = {
      "request_queue_time_seconds",
      "Time from submission to the first step",
      {0.001, 0.01, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 300, 600}},
+    {"grammar_compilation_time_seconds",
+     NULL,
+     "Time of compiling what an answer must be",
+     {0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30}},
 };
-enum { TTFT, ITL, TPOT, E2E, QUEUE, HISTOGRAMS };
+enum { TTFT, ITL, TPOT, E2E, QUEUE, GRAMMAR, HISTOGRAMS };
 _Static_assert(COUNT_OF(specs) == HISTOGRAMS, "one spec a histogram");
 
 typedef struct {
@@ -90,6 +94,12 @@ void metrics_events(metrics *m, const sched_event *ev, i64 n) {
         observe(m, first ? TTFT : ITL, ev[i].gap_s);
         latency_window_add(first ? &m->ttft : &m->itl, now, ev[i].gap_s);
     }
+    pthread_mutex_unlock(&m->lock);
+}
+
+void metrics_compiled(metrics *m, f64 seconds) {
+    pthread_mutex_lock(&m->lock);
+    observe(m, GRAMMAR, seconds);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -190,7 +200,29 @@ static void write_stats(buf *out, const sched_stats *s, const char *model) {
     }
 }
 
-void metrics_write(metrics *m, const sched_stats *s, const char *model, i64 connections, buf *out) {
+static void write_constraints(buf *out, const constraint_stats *c, const char *model) {
+    const i64 asked = c->compiles + c->hits + c->timeouts + c->aborted;
+    const struct {
+        const char *prefix, *name, *type, *help;
+        f64 v;
+    } all[] = {
+        {"sglang:", "num_so_requests_total", "counter", "Requests whose answer must be something", (f64)asked},
+        {"sglang:", "num_grammar_total", "counter", "Constraints compiled", (f64)c->compiles},
+        {"sglang:", "num_grammar_cache_hit_total", "counter", "Constraints that were there already", (f64)c->hits},
+        {"sglang:", "num_grammar_timeout_total", "counter", "Requests that waited too long for compiling",
+         (f64)c->timeouts},
+        {"sglang:", "num_grammar_aborted_total", "counter", "Requests whose client went while compiling",
+         (f64)c->aborted},
+        {"sglang:", "num_grammar_queue_reqs", "gauge", "Requests that wait for compiling", (f64)c->waiting},
+        {"moonlet:", "grammar_failures_total", "counter", "Constraints that did not compile", (f64)c->failures},
+        {"moonlet:", "grammar_cache_entries", "gauge", "Constraints kept", (f64)c->kept},
+        {"moonlet:", "grammar_cache_bytes", "gauge", "Memory of the constraints kept", (f64)c->bytes}};
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        one(out, all[i].prefix, all[i].name, all[i].type, all[i].help, model, all[i].v);
+}
+
+void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, const char *model, i64 connections,
+                   buf *out) {
     histogram h[HISTOGRAMS];
     i64 statuses[6];
     pthread_mutex_lock(&m->lock);
@@ -203,6 +235,9 @@ void metrics_write(metrics *m, const sched_stats *s, const char *model, i64 conn
         write_histogram(out, "sglang:", specs[i].name, &specs[i], &h[i], model);
         if (specs[i].vllm) write_histogram(out, "vllm:", specs[i].vllm, &specs[i], &h[i], model);
     }
+    write_constraints(out, c, model);
+    one(out, "moonlet:", "forced_tokens_total", "counter", "Tokens written because nothing else could come", model,
+        (f64)s->forced_tokens);
     one(out, "moonlet:", "connections", "gauge", "Open connections", model, (f64)connections);
     buf_str(out, "# HELP moonlet:http_responses_total HTTP answers by class of status.\n"
                  "# TYPE moonlet:http_responses_total counter\n");

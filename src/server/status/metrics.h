@@ -4,6 +4,7 @@
 #define SERVER_STATUS_METRICS_H
 #include "base/buf.h"
 #include "runtime/scheduler.h"
+#include "server/request/constraints.h"
 #include "server/status/latency_window.h"
 
 typedef struct metrics metrics;
@@ -12,13 +13,15 @@ void metrics_close(metrics *m);
 
 /* On the engine thread, for every event: tokens and ends count. */
 void metrics_events(metrics *m, const sched_event *ev, i64 n);
-void metrics_response(metrics *m, int status); /* an HTTP answer */
+void metrics_response(metrics *m, int status);  /* an HTTP answer */
+void metrics_compiled(metrics *m, f64 seconds); /* a constraint */
 /* Of the last minute. */
 typedef struct {
     quantiles ttft, itl;
 } latencies;
 void metrics_minute(metrics *m, f64 now, latencies *out);
 
-void metrics_write(metrics *m, const sched_stats *s, const char *model, i64 connections, buf *out);
+void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, const char *model, i64 connections,
+                   buf *out);
 
 #endif

@@ -97,6 +97,10 @@ const i32 *dfa_labels(const dfa *d, i32 state, size_t *n);
 /* Labels that can still be reached, ascending. */
 const i32 *dfa_reaches(const dfa *d, i32 state, size_t *n);
 i64 dfa_states(const dfa *d); /* so far */
+u64 dfa_bytes(const dfa *d);  /* memory that it takes so far, about */
+/* From here on a new state takes of *fuel what it costs, in units of some 5 ns; where none is left d fails (ST_LIMIT).
+ * NULL: nothing is counted. */
+void dfa_meter(dfa *d, i64 *fuel);
 /* Is this string one of d's (NULL: it has none)? */
 status dfa_has(dfa *d, const char *text, size_t len, bool *has, err *e);
 /* d's strings (NULL: none), or all others, as a part of n; d is the caller's. */

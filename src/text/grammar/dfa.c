@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DFA_LABELS_MAX = 1 << 16, DFA_POOL_ITEMS = 1 << 14 };
+enum { DFA_LABELS_MAX = 1 << 16, DFA_POOL_FIRST = 64, DFA_POOL_ITEMS = 1 << 14 };
 
 /* Lists that never move, so that callers may keep pointers to them. */
 typedef struct dfa_pool {
@@ -34,7 +34,7 @@ struct dfa {
     i32 n, cap, start;
     i32 *slots; /* by hash: a state, or -1; 2 * cap of them */
     dfa_pool *pool;
-    i64 items, work;
+    i64 items, work, *fuel;
     /* the nfa without its dead ends, numbered label by label. No edge: an end; else all are empty or none is */
     i32 n_inner;
     i32 *from; /* edges of s: [from[s], from[s + 1]) */
@@ -190,7 +190,9 @@ static bool dfa_trim(dfa *d, const nfa *n, const nfa_part *parts, size_t n_parts
 /* ---- states ---- */
 
 static const i32 *dfa_keep(dfa *d, const i32 *items, i32 len) {
-    size_t n = (size_t)len, cap = n > DFA_POOL_ITEMS ? n : DFA_POOL_ITEMS;
+    size_t n = (size_t)len, cap = !d->pool ? DFA_POOL_FIRST : 2 * d->pool->cap;
+    if (cap > DFA_POOL_ITEMS) cap = DFA_POOL_ITEMS;
+    if (cap < n) cap = n;
     if (!d->pool || d->pool->cap - d->pool->used < n) {
         dfa_pool *p = malloc(sizeof *p + cap * sizeof *p->items);
         if (!p) return dfa_fail(d, ST_NOMEM, "out of memory for a grammar's states"), NULL;
@@ -238,7 +240,7 @@ static void dfa_set_slot(dfa *d, i32 state) {
 static bool dfa_reserve(dfa *d) {
     if (d->n + 1 < d->cap) return true;
     if (d->cap == DFA_STATES_MAX) return dfa_fail(d, ST_LIMIT, "a grammar of more than 65535 states"), false;
-    i32 cap = d->cap ? d->cap * 2 : 16;
+    i32 cap = d->cap ? d->cap * 2 : 4; /* most have few, or are never walked */
     void *rows = realloc(d->table.rows, (size_t)cap * sizeof *d->table.rows);
     if (rows) d->table.rows = rows;
     void *nodes = realloc(d->nodes, (size_t)cap * sizeof *d->nodes);
@@ -309,10 +311,13 @@ static void dfa_close(dfa *d) {
     }
 }
 
+void dfa_meter(dfa *d, i64 *fuel) { d->fuel = fuel; }
+
 /* All bytes around `byte` that the same edges take get the same state at once. */
 i32 dfa_make_next(dfa *d, i32 state, u8 byte) {
     if (d->failed) return DFA_DEAD;
     dfa_list set = d->nodes[state + 1].set;
+    const i64 before = d->work;
     int lo = 0, hi = 255;
     d->round++;
     for (i32 k = 0; k < set.len; k++) {
@@ -332,6 +337,8 @@ i32 dfa_make_next(dfa *d, i32 state, u8 byte) {
         }
     }
     dfa_close(d);
+    if (d->fuel && (*d->fuel -= 64 + 2 * (d->work - before)) < 0)
+        dfa_fail(d, ST_LIMIT, "a grammar that takes too long to follow");
     if (d->work > DFA_WORK_MAX) dfa_fail(d, ST_LIMIT, "a grammar with too many choices at a time");
     i32 to = d->n_set && !d->failed ? dfa_state_of_set(d, state) : DFA_DEAD;
     if (d->failed) return DFA_DEAD;
@@ -377,6 +384,14 @@ status dfa_make(dfa **out, nfa *n, const nfa_part *parts, size_t n_parts, bool *
 i32 dfa_start(const dfa *d) { return d->start; }
 
 i64 dfa_states(const dfa *d) { return d->n; }
+
+u64 dfa_bytes(const dfa *d) {
+    const u64 state = sizeof *d->table.rows + sizeof *d->nodes + 2 * sizeof *d->slots;
+    const u64 inner = sizeof *d->from + sizeof *d->label + sizeof *d->seen + sizeof *d->stack + sizeof *d->set;
+    u64 n = sizeof *d + (u64)d->cap * state + (u64)d->n_inner * inner + (u64)d->from[d->n_inner] * sizeof *d->edges;
+    for (const dfa_pool *p = d->pool; p; p = p->before) n += sizeof *p + p->cap * sizeof *p->items;
+    return n;
+}
 
 bool dfa_accepts(const dfa *d, i32 state) { return d->nodes[state + 1].labels.len > 0; }
 

@@ -190,25 +190,37 @@ static void ebnf_free(ebnf *b) {
     free(b->nodes), free(b->rules);
 }
 
-status grammar_of_ebnf(grammar **out, const char *text, size_t len, err *e) {
-    ebnf b = {.text = (const u8 *)text, .len = len, .e = e, .g = grammar_new()};
-    i32 root = NODE_NONE;
-    *out = NULL;
-    if (!b.g) return err_nomem(e, "a grammar", sizeof *b.g);
+status ebnf_to_node(grammar *g, const char *text, size_t len, i32 *node, err *e) {
+    ebnf b = {.text = (const u8 *)text, .len = len, .e = e, .g = g};
+    *node = NODE_NONE;
     ebnf_parse(&b);
     if (!b.failed) {
         ebnf_find_regular(&b);
-        root = ebnf_emit_rules(&b);
+        *node = ebnf_emit_rules(&b);
     }
-    if (!b.failed) {
-        b.failed = grammar_finish(b.g, root, e);
-        if (b.failed) err_prefix(e, "grammar");
+    status st = b.failed;
+    if (st == ST_OK && g->failed.code != ST_OK) {
+        st = g->failed.code;
+        if (e) *e = g->failed;
+        err_prefix(e, "grammar");
     }
-    const status st = b.failed;
     ebnf_free(&b);
+    return st;
+}
+
+status grammar_of_ebnf(grammar **out, const char *text, size_t len, err *e) {
+    grammar *g = grammar_new();
+    i32 root;
+    *out = NULL;
+    if (!g) return err_nomem(e, "a grammar", sizeof *g);
+    status st = ebnf_to_node(g, text, len, &root, e);
+    if (st == ST_OK) {
+        st = grammar_finish(g, root, e);
+        if (st != ST_OK) err_prefix(e, "grammar");
+    }
     if (st == ST_OK)
-        *out = b.g;
+        *out = g;
     else
-        grammar_free(b.g);
+        grammar_free(g);
     return st;
 }

@@ -35,5 +35,8 @@ enum {
 };
 
 status grammar_of_ebnf(grammar **out, const char *text, size_t len, err *e);
+/* The same as one node of a grammar that is being built. That nothing matches, or that a rule begins with itself,
+ * grammar_finish() finds out. */
+status ebnf_to_node(grammar *g, const char *text, size_t len, i32 *node, err *e);
 
 #endif

@@ -59,13 +59,6 @@ i32 grammar_lexeme(grammar *g, i32 dfa) {
     return dfa < 0 ? NODE_NONE : grammar_add(g, (grammar_node){.kind = NODE_LEXEME, .of = dfa});
 }
 
-i32 grammar_text(grammar *g, const char *text) {
-    nfa *n = nfa_new();
-    if (!n) return grammar_fails(g, ST_NOMEM, "out of host memory"), NODE_NONE;
-    const nfa_part part = nfa_bytes(n, text, strlen(text));
-    return grammar_lexeme(g, grammar_dfa(g, n, &part, 1));
-}
-
 i32 grammar_string(grammar *g, i32 dfa, i64 min, i64 max) {
     if (dfa < 0 || (max != UNBOUNDED && min > max)) return NODE_NONE;
     return grammar_add(g, (grammar_node){.kind = NODE_STRING, .of = dfa, .min = min, .max = max});
@@ -79,6 +72,16 @@ static i32 grammar_with_children(grammar *g, node_kind kind, const i32 *children
     }
     return grammar_add(g, (grammar_node){.kind = kind, .of = first, .n = n});
 }
+
+i32 grammar_exact(grammar *g, const void *bytes, size_t len) {
+    nfa *n = len ? nfa_new() : NULL;
+    if (!len) return grammar_with_children(g, NODE_SEQ, NULL, 0);
+    if (!n) return grammar_fails(g, ST_NOMEM, "out of host memory"), NODE_NONE;
+    const nfa_part part = nfa_bytes(n, bytes, len);
+    return grammar_lexeme(g, grammar_dfa(g, n, &part, 1));
+}
+
+i32 grammar_text(grammar *g, const char *text) { return grammar_exact(g, text, strlen(text)); }
 
 i32 grammar_seq(grammar *g, const i32 *children, i32 n) {
     return n == 1 ? children[0] : grammar_with_children(g, NODE_SEQ, children, n);
@@ -134,22 +137,41 @@ static nfa_part space_part(nfa *n) {
     return nfa_then(n, blanks_part(n, BLANKS_MOST), nfa_optional(n, line));
 }
 
-static i32 mark_with_space(grammar *g, char mark, bool before, bool behind) {
+typedef enum { SPACE_NEVER, SPACE_OF_LINES, SPACE_BLANK } mark_space;
+
+static nfa_part mark_space_part(nfa *n, mark_space space) {
+    if (space == SPACE_OF_LINES) return space_part(n);
+    return space == SPACE_BLANK ? nfa_optional(n, nfa_range(n, ' ', ' ')) : nfa_nothing(n);
+}
+
+static i32 mark_with_space(grammar *g, char mark, mark_space before, mark_space behind) {
     nfa *n = nfa_new();
     if (!n) return grammar_fails(g, ST_NOMEM, "out of host memory"), NODE_NONE;
     nfa_part part = nfa_range(n, (u8)mark, (u8)mark);
-    if (before) part = nfa_then(n, space_part(n), part);
-    if (behind) part = nfa_then(n, part, space_part(n));
+    part = nfa_then(n, mark_space_part(n, before), part);
+    part = nfa_then(n, part, mark_space_part(n, behind));
     return grammar_lexeme(g, grammar_dfa(g, n, &part, 1));
 }
 
-void grammar_add_punctuation(grammar *g) {
-    g->open_object = mark_with_space(g, '{', false, true);
-    g->close_object = mark_with_space(g, '}', true, false);
-    g->close_empty_object = mark_with_space(g, '}', false, false); /* the space is the opening's */
-    g->open_array = mark_with_space(g, '[', false, true);
-    g->close_array = mark_with_space(g, ']', true, false);
-    g->close_empty_array = mark_with_space(g, ']', false, false);
-    g->comma = mark_with_space(g, ',', true, true);
-    g->colon = mark_with_space(g, ':', true, true);
+void grammar_add_punctuation(grammar *g, json_space space) {
+    const mark_space lines = space == JSON_SPACE_ANY ? SPACE_OF_LINES : SPACE_NEVER;
+    const mark_space behind = space == JSON_SPACE_LINE ? SPACE_BLANK : lines;
+    if (g->open_object != NODE_NONE) return;
+    g->open_object = mark_with_space(g, '{', SPACE_NEVER, lines);
+    g->close_object = mark_with_space(g, '}', lines, SPACE_NEVER);
+    g->close_empty_object = mark_with_space(g, '}', SPACE_NEVER, SPACE_NEVER); /* the space is the opening's */
+    g->open_array = mark_with_space(g, '[', SPACE_NEVER, lines);
+    g->close_array = mark_with_space(g, ']', lines, SPACE_NEVER);
+    g->close_empty_array = mark_with_space(g, ']', SPACE_NEVER, SPACE_NEVER);
+    g->comma = mark_with_space(g, ',', lines, behind);
+    g->colon = mark_with_space(g, ':', lines, behind);
+}
+
+u64 grammar_bytes(const grammar *g) {
+    u64 n = (u64)g->n_nodes * sizeof *g->nodes + (u64)g->n_children * sizeof *g->children;
+    for (i32 i = 0; i < g->n_objects; i++) n += (u64)g->objects[i].n * sizeof(grammar_property) + sizeof *g->objects;
+    for (i32 i = 0; i < g->n_arrays; i++) n += (u64)g->arrays[i].n_first * sizeof(i32) + sizeof *g->arrays;
+    for (i32 i = 0; i < g->n_dfas; i++) n += dfa_bytes(g->dfas[i]);
+    for (i32 i = 0; g->known && i < g->n_dfas; i++) n += (u64)g->known[i].n * sizeof *g->known[i].of;
+    return n;
 }

@@ -16,6 +16,10 @@ enum {
     NODE_NONE = 0 /* what nothing matches */
 };
 
+/* Between the tokens of JSON: at most two blanks and a line's end with its indentation (a model that may write nothing
+ * but space could do so to the end); at most one blank behind a comma or a colon; nothing. */
+typedef enum { JSON_SPACE_ANY, JSON_SPACE_LINE, JSON_SPACE_NONE } json_space;
+
 typedef enum {
     NODE_NEVER,
     NODE_LEXEME, /* what a dfa accepts */
@@ -81,7 +85,12 @@ typedef struct grammar {
     i32 root;
     /* Lexemes of JSON with what space may stand beside them. */
     i32 open_object, close_object, close_empty_object, open_array, close_array, close_empty_array, comma, colon;
+    /* Set by who asks for text to be written: names, and strings that may not be just any text, have no escapes but
+     * those they need. Else all spellings of a string are equal. */
+    bool plain_escapes;
     grammar_dfa_states *known; /* [n_dfas], or NULL */
+    bool metered;
+    i64 fuel; /* of grammar_meter() */
     err failed;
 } grammar;
 
@@ -93,6 +102,7 @@ i32 grammar_dfa(grammar *g, nfa *n, const nfa_part *parts, size_t n_parts);
 /* Nodes. A dfa of -1 is a node that nothing matches. */
 i32 grammar_lexeme(grammar *g, i32 dfa);
 i32 grammar_text(grammar *g, const char *text); /* exactly this */
+i32 grammar_exact(grammar *g, const void *bytes, size_t len);
 i32 grammar_string(grammar *g, i32 dfa, i64 min, i64 max);
 i32 grammar_seq(grammar *g, const i32 *children, i32 n);
 i32 grammar_alt(grammar *g, const i32 *children, i32 n);
@@ -103,14 +113,21 @@ i32 grammar_add_array(grammar *g, const grammar_array *a);
 /* A node that is defined later as another: for what refers to itself. */
 i32 grammar_reserve(grammar *g);
 void grammar_define(grammar *g, i32 reserved, i32 node);
-/* Space between JSON's tokens: at most two blanks, and a line's end with its indentation: a model that writes nothing
- * but space would do so to the end. Called by who needs it. */
-void grammar_add_punctuation(grammar *g);
+/* Lexemes of JSON, for who needs them: made once, later calls do nothing, so the first one says what space there is. */
+void grammar_add_punctuation(grammar *g, json_space space);
+u64 grammar_bytes(const grammar *g); /* memory, about; automata grow while they are walked */
 
 /* ST_INPUT: nothing matches. ST_UNSUPPORTED: a rule begins with itself. */
 status grammar_finish(grammar *g, i32 root, err *e);
 
+/* Of a finished grammar: from here on walking it takes of g->fuel, in units of some 5 ns: what is new costs what it
+ * takes, what was walked before next to nothing. Where none is left the matcher fails, ST_LIMIT. So one walk can be
+ * held to a time, the same on every machine. */
+void grammar_meter(grammar *g);
+
 /* The strings that a regular expression (regex.h) matches from beginning to end. The caller ends *out. */
 status grammar_of_regex(grammar **out, const char *text, size_t len, err *e);
+/* The same as one node of a grammar that is being built. */
+status regex_to_node(grammar *g, const char *text, size_t len, i32 *node, err *e);
 
 #endif

@@ -207,3 +207,8 @@ status grammar_finish(grammar *g, i32 root, err *e) {
     if (e) *e = g->failed;
     return g->failed.code;
 }
+
+void grammar_meter(grammar *g) {
+    g->metered = true;
+    for (i32 i = 0; i < g->n_dfas; i++) dfa_meter(g->dfas[i], &g->fuel);
+}

@@ -131,6 +131,7 @@ static bool flatten(schema_compiler *c, const schema_parts *asked, schema_parts 
         }
         if (!json_is_object(s)) return schema_fails(c, ST_INPUT, "%s is no schema", json_type_text(s)), false;
         schema_check_words(c, s);
+        if (c->st != ST_OK) return false;
         if (every && !json_is_array(every)) return schema_fails(c, ST_INPUT, "\"allOf\" is no list of schemas"), false;
         json_array_foreach(every, k, one) if (!schema_add(c, all, one)) return false;
         if (!follow_ref(c, all, s) || !find_choice(c, all, s, "anyOf", choice) ||
@@ -372,32 +373,49 @@ static bool is_old_draft(const char *name) {
     return false;
 }
 
-status grammar_of_schema(grammar **out, const json_t *schema, const schema_options *o, err *e) {
+static void compile_places(schema_compiler *c) {
+    for (; c->st == ST_OK && c->n_done < c->n_places; c->n_done++) {
+        schema_parts p = {.n = c->places[c->n_done].n, .n_chosen = c->places[c->n_done].n_chosen};
+        memcpy(p.of, c->places[c->n_done].of, (size_t)p.n * sizeof(json_t *));
+        memcpy(p.chosen, c->places[c->n_done].of + p.n, (size_t)p.n_chosen * sizeof(json_t *));
+        const i32 node = compile_place(c, &p);
+        if (c->st == ST_OK && c->g->failed.code != ST_OK) schema_fails(c, c->g->failed.code, "%s", c->g->failed.text);
+        schema_in_time(c);
+        grammar_define(c->g, c->places[c->n_done].node, node);
+    }
+    for (i64 i = 0; i < c->n_places; i++) free(c->places[i].of);
+    free(c->places), free(c->table);
+}
+
+status schema_to_node(grammar *g, const json_t *schema, const schema_options *o, i32 *node, err *e) {
     err own = {0};
-    schema_compiler c = {.until = now_s() + SECONDS_MAX, .g = grammar_new(), .root = schema, .o = o, .e = e ? e : &own};
-    *out = NULL;
-    if (!c.g) return err_nomem(e, "a grammar", sizeof *c.g);
+    schema_compiler c = {.until = now_s() + SECONDS_MAX, .g = g, .root = schema, .o = o, .e = e ? e : &own};
+    json_t *object = o->object ? json_pack("{s:s}", "type", "object") : NULL;
+    *node = NODE_NONE;
+    if (o->object && !object) return err_nomem(e, "a schema", 64);
     c.ref_alone = is_old_draft(json_string_value(json_object_get(schema, "$schema")));
-    grammar_add_punctuation(c.g);
+    grammar_add_punctuation(g, JSON_SPACE_ANY);
     schema_parts whole = {.n = 1};
     whole.of[0] = schema;
-    const i32 root = schema_node(&c, &whole);
-    for (; c.st == ST_OK && c.n_done < c.n_places; c.n_done++) {
-        schema_parts p = {.n = c.places[c.n_done].n, .n_chosen = c.places[c.n_done].n_chosen};
-        memcpy(p.of, c.places[c.n_done].of, (size_t)p.n * sizeof(json_t *));
-        memcpy(p.chosen, c.places[c.n_done].of + p.n, (size_t)p.n_chosen * sizeof(json_t *));
-        const i32 node = compile_place(&c, &p);
-        if (c.st == ST_OK && c.g->failed.code != ST_OK) schema_fails(&c, c.g->failed.code, "%s", c.g->failed.text);
-        schema_in_time(&c);
-        grammar_define(c.g, c.places[c.n_done].node, node);
-    }
-    for (i64 i = 0; i < c.n_places; i++) free(c.places[i].of);
-    free(c.places), free(c.table);
+    if (object) schema_add(&c, &whole, object);
+    *node = schema_node(&c, &whole);
+    compile_places(&c);
+    if (c.at == object) c.at = schema;
     if (c.st != ST_OK) name_the_place(&c);
-    if (c.st == ST_OK) c.st = grammar_finish(c.g, root, c.e);
-    if (c.st == ST_OK)
-        *out = c.g;
-    else
-        grammar_free(c.g);
+    json_decref(object);
     return c.st;
+}
+
+status grammar_of_schema(grammar **out, const json_t *schema, const schema_options *o, err *e) {
+    grammar *g = grammar_new();
+    i32 root;
+    *out = NULL;
+    if (!g) return err_nomem(e, "a grammar", sizeof *g);
+    status st = schema_to_node(g, schema, o, &root, e);
+    if (st == ST_OK) st = grammar_finish(g, root, e);
+    if (st == ST_OK)
+        *out = g;
+    else
+        grammar_free(g);
+    return st;
 }

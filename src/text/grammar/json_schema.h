@@ -19,10 +19,14 @@
 typedef struct {
     bool unknown_are_annotations; /* keywords and formats that no draft has: pass them over, do not refuse them */
     buf *passed_over;             /* not NULL: assertions that cannot be held are passed over, and named here */
+    bool object;                  /* the text is an object, whatever the schema says */
 } schema_options;
 
 /* The caller ends *out with grammar_free(). ST_INPUT: not a schema, or nothing satisfies it; ST_UNSUPPORTED, ST_LIMIT;
  * errors name keyword and place. */
 status grammar_of_schema(grammar **out, const json_t *schema, const schema_options *o, err *e);
+/* The same as one node of a grammar that is being built, with the space that its punctuation has (none yet:
+ * JSON_SPACE_ANY). That nothing satisfies it, grammar_finish() finds out. */
+status schema_to_node(grammar *g, const json_t *schema, const schema_options *o, i32 *node, err *e);
 
 #endif

@@ -341,15 +341,36 @@ i32 matcher_next(matcher *m, i32 state, u8 byte) {
         frame_step(m, &f, byte);
     }
     const i32 to = matcher_state(m);
+    if (m->g->metered && (m->g->fuel -= 32 + 8 * (m->first[state + 1] - m->first[state])) < 0)
+        matcher_fails(m, ST_LIMIT, "a grammar that takes too long to follow");
     if (m->failed.code != ST_OK) return MATCHER_DEAD;
     m->step_keys[at] = key, m->step_to[at] = to;
     m->n_steps++;
     return to;
 }
 
+i32 matcher_only_byte(matcher *m, i32 state) {
+    i32 only = BYTE_NONE;
+    if (state < 0) return BYTE_NONE;
+    for (int i = 0; i < 4; i++)
+        for (u64 left = m->bytes[state][i]; left; left &= left - 1) {
+            const i32 byte = 64 * i + __builtin_ctzll(left);
+            if (matcher_next(m, state, (u8)byte) == MATCHER_DEAD) continue;
+            if (only >= 0) return BYTES_SEVERAL;
+            only = byte;
+        }
+    return only;
+}
+
 i32 matcher_state_of(matcher *m, const frame *frames, i64 n) {
     matcher_begin(m);
     for (i64 i = 0; i < n; i++) matcher_wait(m, &frames[i]);
+    return matcher_state(m);
+}
+
+i32 matcher_start_at(matcher *m, i32 node) {
+    matcher_begin(m);
+    matcher_enter(m, node, 0);
     return matcher_state(m);
 }
 
@@ -386,6 +407,18 @@ void matcher_close(matcher *m) {
     free(m->next), free(m->entered);
     for (int i = 0; i < MASKS_KEPT; i++) free(m->masks[i].mask);
     free(m);
+}
+
+u64 matcher_bytes(const matcher *m) {
+    const interned *const tables[] = {&m->frames_at, &m->states_at, &m->sets_at};
+    i64 n = m->frames_at.cap * (i64)sizeof *m->frames + m->of_cap * (i64)sizeof *m->of +
+            m->states_at.cap * (i64)sizeof *m->first + m->bytes_cap * (i64)sizeof *m->bytes +
+            m->sets_at.cap * (i64)sizeof *m->set_first + m->set_words_cap * (i64)sizeof *m->sets +
+            m->step_slots * (i64)(sizeof *m->step_keys + sizeof *m->step_to) + m->next_cap * (i64)sizeof *m->next +
+            ENTERED_SLOTS * (i64)sizeof *m->entered + (i64)sizeof *m;
+    for (size_t i = 0; i < COUNT_OF(tables); i++) n += tables[i]->slots * (i64)sizeof *tables[i]->table;
+    for (int i = 0; i < MASKS_KEPT; i++) n += (i64)m->masks[i].bytes;
+    return (u64)n;
 }
 
 i32 matcher_start(const matcher *m) { return (void)m, 0; }

@@ -15,11 +15,17 @@ status matcher_open(matcher **out, grammar *g, err *e);
 void matcher_close(matcher *m);
 
 i32 matcher_start(const matcher *m);
+/* The state in which `node` of the grammar, and nothing behind it, is to come. */
+i32 matcher_start_at(matcher *m, i32 node);
 /* The state behind one byte more, MATCHER_DEAD if no text that matches goes on so. */
 i32 matcher_next(matcher *m, i32 state, u8 byte);
+/* The byte that alone may come next. */
+enum { BYTE_NONE = -1 /* none may */, BYTES_SEVERAL = -2 };
+i32 matcher_only_byte(matcher *m, i32 state);
 /* May the text end here? */
 bool matcher_accepts(const matcher *m, i32 state);
 /* ST_LIMIT, ST_NOMEM: some state was too much, and matcher_next() has said MATCHER_DEAD instead. */
 status matcher_failed(const matcher *m, err *e);
+u64 matcher_bytes(const matcher *m); /* memory that its states take so far, about; without the grammar's */
 
 #endif

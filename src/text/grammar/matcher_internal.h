@@ -35,11 +35,12 @@ typedef struct {
     i32 *table;        /* number + 1; 0: free */
 } interned;
 
-/* Of tokens that may follow a state (token_trie.h). */
-enum { MASKS_KEPT = 16 };
+/* Of tokens that may follow a state (token_trie.h): enough for the answers that are written at a time. */
+enum { MASKS_KEPT = 128 };
 typedef struct {
     u64 *mask;
     const void *of; /* the tree; NULL: none */
+    size_t bytes;
     i32 state;
 } kept_mask;
 

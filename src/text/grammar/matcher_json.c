@@ -84,6 +84,50 @@ static i32 value_of_key(const matcher *m, const dfa *d, const frame *f, i32 stat
     return required || only_named(o, f) ? NODE_NONE : o->others[labels[0] - o->n];
 }
 
+/* ---- text of which nothing is asked ---- */
+
+/* Does every character lead to one state, by ways that all characters of one form of UTF-8 share? */
+static bool one_way_on(dfa *d, i32 state) {
+    const i32 behind = dfa_next(d, state, ' ');
+    static const u8 leads[] = {0xc2, 0xe0, 0xe1, 0xed, 0xf0, 0xf1, 0xf4};
+    for (int b = 0; b < 0x80; b++)
+        if (dfa_next(d, state, (u8)b) != behind) return false;
+    for (int lead = 0xc2, form = 0; lead <= 0xf4; lead++) {
+        while (form + 1 < (int)COUNT_OF(leads) && lead >= leads[form + 1]) form++;
+        const u8 like = lead == 0xee || lead == 0xef ? 0xe1 : leads[form];
+        if (dfa_next(d, state, (u8)lead) != dfa_next(d, state, like)) return false;
+    }
+    for (size_t i = 0; i < COUNT_OF(leads); i++) {
+        i32 at = dfa_next(d, state, leads[i]);
+        for (int left = leads[i] < 0xe0 ? 1 : leads[i] < 0xf0 ? 2 : 3; left > 0; left--) {
+            const int lo = left > 1 && leads[i] == 0xf0 && left == 3 ? 0x90
+                           : left == 2 && leads[i] == 0xe0           ? 0xa0
+                                                                     : 0x80,
+                      hi = left == 2 && leads[i] == 0xed   ? 0x9f
+                           : left == 3 && leads[i] == 0xf4 ? 0x8f
+                                                           : 0xbf;
+            const i32 to = dfa_next(d, at, (u8)lo);
+            for (int b = lo; b <= hi; b++)
+                if (dfa_next(d, at, (u8)b) != to) return false;
+            at = to;
+        }
+        if (at != behind) return false;
+    }
+    return behind != DFA_DEAD && dfa_accepts(d, state);
+}
+
+/* From the second character on there is one state. */
+static bool any_text_loops(dfa *d, i32 state) {
+    const i32 behind = dfa_next(d, state, ' ');
+    return behind != DFA_DEAD && dfa_next(d, behind, ' ') == behind && one_way_on(d, state) && one_way_on(d, behind);
+}
+
+static bool takes_any_text(matcher *m, i32 number, i32 state) {
+    grammar_dfa_state *known = matcher_dfa_state(m, number, state);
+    if (known && !known->any_text) known->any_text = any_text_loops(m->g->dfas[number], state) ? 2 : 1;
+    return known && known->any_text == 2;
+}
+
 /* ---- the text of strings ---- */
 
 static bool quoted_lives(const quoted *q, i32 state) {
@@ -120,6 +164,21 @@ static bool some_char_lives(const quoted *q, i32 state, u32 lo, u32 hi) {
                 return true;
     }
     return false;
+}
+
+/* Are characters written as they are, where they can be (grammar.plain_escapes)? Of free text that is not asked. */
+static bool spells_plainly(const quoted *q, const frame *f) {
+    const grammar_node *x = &q->m->g->nodes[f->node];
+    return q->m->g->plain_escapes && (f->kind == FRAME_KEY || !(x->any_text || takes_any_text(q->m, x->of, f->at)));
+}
+
+enum { LAST_CONTROL = 0x1f };
+
+/* May a character follow that is written as an escape? */
+static bool some_escape_lives(const quoted *q, const frame *f) {
+    if (!spells_plainly(q, f)) return some_char_lives(q, f->at, 0, 0x10ffff);
+    return some_char_lives(q, f->at, 0, LAST_CONTROL) || some_char_lives(q, f->at, '"', '"') ||
+           some_char_lives(q, f->at, '\\', '\\');
 }
 
 static bool has_room(const matcher *m, const frame *f) {
@@ -178,7 +237,8 @@ static void read_hex(const quoted *q, const frame *f, quote_place p, u8 byte) {
     const int digit = hex_value(byte);
     if (digit < 0) return;
     const u32 value = p.value << 4 | (u32)digit, left = 3 - p.digits, lo = value << 4 * left,
-              hi = lo + ((1u << 4 * left) - 1);
+              all = lo + ((1u << 4 * left) - 1), hi = spells_plainly(q, f) && all > LAST_CONTROL ? LAST_CONTROL : all;
+    if (lo > hi) return;
     const u32 high_lo = lo > HIGH_SURROGATE ? lo : HIGH_SURROGATE,
               high_hi = hi < LOW_SURROGATE ? hi : LOW_SURROGATE - 1;
     const bool pair =
@@ -212,8 +272,9 @@ static void read_low_hex(const quoted *q, const frame *f, quote_place p, u8 byte
 static void read_escape(const quoted *q, const frame *f, u8 byte) {
     static const char names[] = "\"\\/bfnrt", text[] = "\"\\/\b\f\n\r\t";
     const char *at = byte ? strchr(names, byte) : NULL;
-    if (at) read_characters(q, f, (const u8 *)&text[at - names], 1);
-    if (byte == 'u') wait_at(q, f, IN_HEX, 0, 0);
+    if (at && (byte != '/' || !spells_plainly(q, f))) read_characters(q, f, (const u8 *)&text[at - names], 1);
+    if (byte == 'u' && (!spells_plainly(q, f) || some_char_lives(q, f->at, 0, LAST_CONTROL)))
+        wait_at(q, f, IN_HEX, 0, 0);
 }
 
 /* All but quotes that end it. */
@@ -224,7 +285,7 @@ static void quote_step(const quoted *q, const frame *f, u8 byte) {
         if (byte == '"') wait_at(q, f, IN_TEXT, 0, 0);
         return;
     case IN_TEXT:
-        if (byte == '\\' && has_room(q->m, f) && some_char_lives(q, f->at, 0, 0x10ffff)) wait_at(q, f, IN_ESCAPE, 0, 0);
+        if (byte == '\\' && has_room(q->m, f) && some_escape_lives(q, f)) wait_at(q, f, IN_ESCAPE, 0, 0);
         if (byte >= ' ' && byte != '\\') read_characters(q, f, &byte, 1);
         return;
     case IN_ESCAPE: read_escape(q, f, byte); return;
@@ -267,49 +328,7 @@ void key_step(matcher *m, const frame *f, u8 byte) {
     if (here >= 0) matcher_enter(m, m->g->colon, here);
 }
 
-/* ---- text of which nothing is asked ---- */
-
-/* Does every character lead to one state, by ways that all characters of one form of UTF-8 share? */
-static bool one_way_on(dfa *d, i32 state) {
-    const i32 behind = dfa_next(d, state, ' ');
-    static const u8 leads[] = {0xc2, 0xe0, 0xe1, 0xed, 0xf0, 0xf1, 0xf4};
-    for (int b = 0; b < 0x80; b++)
-        if (dfa_next(d, state, (u8)b) != behind) return false;
-    for (int lead = 0xc2, form = 0; lead <= 0xf4; lead++) {
-        while (form + 1 < (int)COUNT_OF(leads) && lead >= leads[form + 1]) form++;
-        const u8 like = lead == 0xee || lead == 0xef ? 0xe1 : leads[form];
-        if (dfa_next(d, state, (u8)lead) != dfa_next(d, state, like)) return false;
-    }
-    for (size_t i = 0; i < COUNT_OF(leads); i++) {
-        i32 at = dfa_next(d, state, leads[i]);
-        for (int left = leads[i] < 0xe0 ? 1 : leads[i] < 0xf0 ? 2 : 3; left > 0; left--) {
-            const int lo = left > 1 && leads[i] == 0xf0 && left == 3 ? 0x90
-                           : left == 2 && leads[i] == 0xe0           ? 0xa0
-                                                                     : 0x80,
-                      hi = left == 2 && leads[i] == 0xed   ? 0x9f
-                           : left == 3 && leads[i] == 0xf4 ? 0x8f
-                                                           : 0xbf;
-            const i32 to = dfa_next(d, at, (u8)lo);
-            for (int b = lo; b <= hi; b++)
-                if (dfa_next(d, at, (u8)b) != to) return false;
-            at = to;
-        }
-        if (at != behind) return false;
-    }
-    return behind != DFA_DEAD && dfa_accepts(d, state);
-}
-
-/* From the second character on there is one state. */
-static bool any_text_loops(dfa *d, i32 state) {
-    const i32 behind = dfa_next(d, state, ' ');
-    return behind != DFA_DEAD && dfa_next(d, behind, ' ') == behind && one_way_on(d, state) && one_way_on(d, behind);
-}
-
-static bool takes_any_text(matcher *m, i32 number, i32 state) {
-    grammar_dfa_state *known = matcher_dfa_state(m, number, state);
-    if (known && !known->any_text) known->any_text = any_text_loops(m->g->dfas[number], state) ? 2 : 1;
-    return known && known->any_text == 2;
-}
+/* ---- what may follow ---- */
 
 void string_bytes(matcher *m, const frame *f, u64 set[4]) {
     const grammar_node *x = &m->g->nodes[f->node];

@@ -14,6 +14,7 @@ typedef struct {
     u64 *mask;
     i32 *states; /* [deepest + 1]: by depth, on the way to the node at hand */
     u8 *text;    /* [deepest] */
+    i64 visited; /* nodes */
     bool whole;  /* the text so far ends with a whole character, so that each token must begin with one */
 } mask_walk;
 
@@ -147,7 +148,7 @@ static void dfa_below(mask_walk *w, i32 node, dfa *d, const frame *f) {
     const i32 end = node < 0 ? t->n : node + t->nodes[node].size, base = node < 0 ? 0 : t->nodes[node].depth;
     i32 *const at = w->states;
     at[base] = f->at;
-    for (i32 i = node + 1; i < end;) {
+    for (i32 i = node + 1; i < end; w->visited++) {
         const trie_node *x = &t->nodes[i];
         const bool quote = f->kind == FRAME_STRING && token_byte_is_special(x->byte);
         if (quote) {
@@ -176,7 +177,7 @@ static void walk_below(mask_walk *w, i32 node, i32 state) {
     dfa *const d = only_dfa(w, state, f);
     if (d) return dfa_below(w, node, d, f);
     w->states[base] = state;
-    for (i32 i = node + 1; i < end;) {
+    for (i32 i = node + 1; i < end; w->visited++) {
         const trie_node *x = &t->nodes[i];
         i32 to = matcher_next(w->m, w->states[x->depth - 1], x->byte);
         if (to != MATCHER_DEAD && x->token >= 0) mask_set(w->mask, x->token);
@@ -191,12 +192,14 @@ static void walk_below(mask_walk *w, i32 node, i32 state) {
 
 static status make_mask(matcher *m, const token_trie *t, i32 state, u64 *mask, err *e) {
     const size_t depth = (size_t)t->deepest + 1;
-    mask_walk w = {m, t, mask, malloc(depth * sizeof *w.states), malloc(depth), true};
+    mask_walk w = {
+        .m = m, .t = t, .mask = mask, .states = malloc(depth * sizeof *w.states), .text = malloc(depth), .whole = true};
     memset(mask, 0, (size_t)ceil_div(t->vocab, 64) * sizeof *mask);
     if (!w.states || !w.text) return free(w.states), free(w.text), err_nomem(e, "a mask of tokens", 5 * depth);
     for (int b = 0x80; b < 0xc0; b++) w.whole = w.whole && matcher_next(m, state, (u8)b) == MATCHER_DEAD;
     walk_below(&w, -1, state);
     free(w.states), free(w.text);
+    if (m->g->metered) m->g->fuel -= w.visited;
     return matcher_failed(m, e);
 }
 
@@ -210,6 +213,6 @@ status matcher_mask(matcher *m, const token_trie *t, i32 state, u64 *mask, err *
     status st = make_mask(m, t, state, mask, e);
     u64 *own = st == ST_OK ? realloc(keep->mask, bytes) : NULL;
     if (st == ST_OK && !own) return err_nomem(e, "a mask of tokens", bytes);
-    if (st == ST_OK) *keep = (kept_mask){memcpy(own, mask, bytes), t, state};
+    if (st == ST_OK) *keep = (kept_mask){memcpy(own, mask, bytes), t, bytes, state};
     return st;
 }

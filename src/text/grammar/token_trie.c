@@ -41,7 +41,7 @@ static size_t same_bytes(const trie_token *a, const trie_token *b) {
 }
 
 /* Nodes of token i of the sorted list that the one before it has not made; open[depth] is the node there. */
-static void add_token(token_trie *t, const trie_token *all, i32 i, i32 *open) {
+static void trie_add_token(token_trie *t, const trie_token *all, i32 i, i32 *open) {
     const trie_token *x = &all[i];
     for (size_t d = i ? same_bytes(&all[i - 1], x) : 0; d < x->len; d++) {
         const u16 chars = d ? t->nodes[open[d]].chars : 0;
@@ -97,7 +97,7 @@ static status trie_fill(token_trie *t, trie_token *all, i32 n, err *e) {
     status st = t->nodes && t->of_rank && t->chars && open ? ST_OK : err_nomem(e, "a vocabulary's tree", bytes * 24);
     if (st == ST_OK) {
         qsort(all, (size_t)n, sizeof *all, tokens_by_bytes);
-        for (i32 i = 0; i < n; i++) add_token(t, all, i, open);
+        for (i32 i = 0; i < n; i++) trie_add_token(t, all, i, open);
         t->nodes[t->n] = (trie_node){.token = -1, .rank = n};
         for (i32 d = 0; d <= VOCAB_BYTES_MAX; d++) open[d] = t->n;
         find_sizes(t, open);
@@ -112,9 +112,15 @@ static status trie_fill(token_trie *t, trie_token *all, i32 n, err *e) {
     return st;
 }
 
+static const u8 mark_bytes[MARKS][2] = {
+    [MARK_SECTION] = {TOKEN_MARK_BYTE, MARK_SECTION},   [MARK_SECTION_END] = {TOKEN_MARK_BYTE, MARK_SECTION_END},
+    [MARK_CALL] = {TOKEN_MARK_BYTE, MARK_CALL},         [MARK_ARGUMENT] = {TOKEN_MARK_BYTE, MARK_ARGUMENT},
+    [MARK_CALL_END] = {TOKEN_MARK_BYTE, MARK_CALL_END},
+};
+
 status token_trie_open(token_trie **out, const tokenizer *t, err *e) {
     const i32 n_ranks = tokenizer_n_ranks(t);
-    trie_token *all = malloc((size_t)n_ranks * sizeof *all);
+    trie_token *all = malloc(((size_t)n_ranks + MARKS) * sizeof *all);
     token_trie *made = *out = calloc(1, sizeof *made);
     i32 n = 0;
     if (!all || !made) {
@@ -125,7 +131,11 @@ status token_trie_open(token_trie **out, const tokenizer *t, err *e) {
     for (i32 id = 0; id < n_ranks; id++) {
         size_t len;
         const char *bytes = tokenizer_bytes(t, id, &len);
-        if (bytes && len) all[n++] = (trie_token){(const u8 *)bytes, len, id};
+        if (bytes && len && !memchr(bytes, TOKEN_MARK_BYTE, len)) all[n++] = (trie_token){(const u8 *)bytes, len, id};
+    }
+    for (int k = TOKEN_MARK_FIRST; k <= TOKEN_MARK_LAST; k++) {
+        const i32 id = tokenizer_special(t, mark_text[k]);
+        if (id >= 0) all[n++] = (trie_token){mark_bytes[k], 2, id};
     }
     made->vocab = tokenizer_vocab_size(t);
     status st = trie_fill(made, all, n, e);

@@ -6,6 +6,7 @@
 #include "runtime/philox.h"
 #include "runtime/sampler.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { V = 8 };
@@ -123,7 +124,7 @@ static void equal_logits_on_the_limits(void **state) {
     assert_true(sample_scratch(2) <= sizeof scratch);
     for (u64 i = 0; i < 64; i++) {
         r.u = i << (SAMPLE_BITS - 6);
-        assert_int_equal(sample_one(two, 2, &r, scratch), 0);
+        assert_int_equal(sample_one(two, 2, &r, NULL, scratch), 0);
     }
     f64 share[V];
     sampling p = sampling_default();
@@ -131,6 +132,37 @@ static void equal_logits_on_the_limits(void **state) {
     p.min_p = 1;
     frequencies(&p, best, 1000, share);
     assert_true(share[0] > 0.4 && share[2] > 0.4 && share[0] + share[2] > 0.999);
+}
+
+/* A token that may not come counts as one of no probability, in every kind of draw; of none that may come, token 0. */
+static void masked_tokens_are_as_if_there_were_none(void **state) {
+    enum { N = 200 };
+    (void)state;
+    f32 x[N], without[N];
+    u64 *scratch = malloc(sample_scratch(N)), mask[4];
+    for (u64 seed = 0; seed < 600; seed++) {
+        sampling p = sampling_default();
+        memset(mask, 0, sizeof mask);
+        for (int t = 0; t < N; t++) {
+            const u64 r = philox_bits(seed, 1, (u64)t);
+            x[t] = (f32)(r % 1000) / 100;
+            const bool in = r >> 20 & (seed % 3 ? 1 : 31) ? seed % 2 : !(seed % 2);
+            mask[t / 64] |= (u64)in << t % 64;
+            without[t] = in ? x[t] : -INFINITY;
+        }
+        if (!(mask[0] | mask[1] | mask[2] | mask[3])) continue;
+        p.temperature = (f64)(seed % 5) / 2, p.seed = seed;
+        if (seed % 7 == 1) p.top_k = 3;
+        if (seed % 7 == 2) p.top_p = 0.3;
+        if (seed % 7 == 3) p.top_k = 10, p.top_p = 0.9;
+        if (seed % 7 == 4) p.min_p = 0.2;
+        const sample_row r = sampler_row(&p, 0, seed);
+        assert_int_equal(sample_one(x, N, &r, mask, scratch), sample_one(without, N, &r, NULL, scratch));
+    }
+    memset(mask, 0, sizeof mask);
+    const sample_row r = {.scale = 1, .top_p = (u64)1 << SAMPLE_BITS};
+    assert_int_equal(sample_one(x, N, &r, mask, scratch), 0);
+    free(scratch);
 }
 
 static void penalties_change_what_was_seen(void **state) {
@@ -242,6 +274,7 @@ int main(void) {
         cmocka_unit_test(top_p_keeps_the_smallest_set),
         cmocka_unit_test(min_p_drops_below_a_share_of_the_best),
         cmocka_unit_test(equal_logits_on_the_limits),
+        cmocka_unit_test(masked_tokens_are_as_if_there_were_none),
         cmocka_unit_test(penalties_change_what_was_seen),
         cmocka_unit_test(the_reported_logprob_is_the_models_own),
         cmocka_unit_test(bias_and_forbidden_tokens_come_first),

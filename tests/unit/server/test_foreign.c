@@ -96,6 +96,17 @@ static void messages_become_chat(void **state) {
     becomes(request_anthropic,
             "{'max_tokens':9,'messages':[{'role':'user','content':'q'},{'role':'assistant','content':'so'}]}",
             "{'continue_final_message':true}");
+    becomes(request_anthropic, "{" A_ASK "," A_TOOLS ",'tool_choice':{'type':'any'}}", "{'tool_choice':'required'}");
+    becomes(request_anthropic,
+            "{" A_ASK "," A_TOOLS ",'tool_choice':{'type':'tool','name':'g','disable_parallel_tool_use':true}}",
+            "{'tool_choice':{'type':'function','function':{'name':'g'}},'parallel_tool_calls':false}");
+    becomes(request_anthropic, "{" A_ASK ",'tools':[{'name':'f','input_schema':{'type':'object'},'strict':true}]}",
+            "{'tools':[{'type':'function','function':{'name':'f','strict':true,'parameters':{'type':'object'}}}]}");
+    for (int beta = 0; beta < 2; beta++)
+        becomes(request_anthropic,
+                beta ? "{" A_ASK ",'output_format':{'type':'json_schema','schema':{'type':'array'}}}"
+                     : "{" A_ASK ",'output_config':{'format':{'type':'json_schema','schema':{'type':'array'}}}}",
+                "{'response_format':{'type':'json_schema','json_schema':{'name':'answer','schema':{'type':'array'}}}}");
     becomes(request_count_tokens, "{'messages':[{'role':'user','content':'q'}],'tool_choice':{'type':'none'}}",
             "{'tool_choice':'none'}");
 }
@@ -105,7 +116,15 @@ static void messages_refused(void **state) {
     refused(request_anthropic, "{'messages':[{'role':'user','content':'q'}]}", "max_tokens");
     refused(request_anthropic, "{'max_tokens':1}", "messages");
     refused(request_anthropic, "{" A_ASK ",'system':[{'type':'image'}]}", "system[0]");
-    refused(request_anthropic, "{" A_ASK ",'tool_choice':{'type':'any'}}", "tool_choice");
+    refused(request_anthropic, "{" A_ASK ",'tool_choice':{'type':'any'}}", "tool_choice"); /* no tools */
+    refused(request_anthropic, "{" A_ASK "," A_TOOLS ",'tool_choice':{'type':'tool'}}", "tool_choice");
+    refused(request_anthropic, "{" A_ASK "," A_TOOLS ",'tool_choice':{'type':'tool','name':'h'}}", "tool_choice");
+    refused(request_anthropic, "{" A_ASK ",'output_config':{'format':{'type':'json_schema'}}}", "output_config.format");
+    refused(request_anthropic, "{" A_ASK ",'output_config':{'format':5}}", "output_config.format");
+    refused(request_anthropic, "{" A_ASK ",'output_format':{'type':'text'}}", "output_format");
+    refused(request_anthropic,
+            "{" A_ASK ",'response_format':{'type':'json_object'},'output_format':{'type':'json_schema','schema':{}}}",
+            "output_format");
     refused(request_anthropic, "{" A_ASK ",'stop_sequences':[5]}", "stop_sequences");
     refused(request_anthropic, "{" A_ASK ",'output_config':{'format':{}}}", "output_config.format");
     refused(request_anthropic,
@@ -205,7 +224,15 @@ static void responses_become_chat(void **state) {
     refused(request_responses, "{'input':[{'type':'item_reference','id':'x'}]}", "input[0]");
     refused(request_responses, "{'input':'x','previous_response_id':'r'}", "previous_response_id");
     refused(request_responses, "{'input':'x','background':true}", "background");
-    refused(request_responses, "{'input':'x','text':{'format':{'type':'json_object'}}}", "text.format");
+    refused(request_responses, "{'input':'x','text':{'format':{'type':'json'}}}", "text.format");
+    refused(request_responses, "{'input':'x','text':{'format':{'type':'json_schema','schema':{}}}}", "text.format");
+    refused(request_responses, "{'input':'x','text':{'format':[]}}", "text.format");
+    refused(request_responses, "{'input':'x','tool_choice':'required'}", "tool_choice");
+    becomes(request_responses,
+            "{'input':'x','text':{'format':{'type':'json_schema','name':'n','schema':{'a':1},'strict':false,'z':1}}}",
+            "{'response_format':{'type':'json_schema','json_schema':{'name':'n','schema':{'a':1},'strict':false}}}");
+    becomes(request_responses, "{'input':'x','text':{'format':{'type':'json_object'}}}",
+            "{'response_format':{'type':'json_object'}}");
     refused(request_responses, "{'input':'x','tools':[{'type':'web_search'}]}", "tools[0]");
 }
 

@@ -28,12 +28,19 @@ static void bounds_are_inclusive(void **state) {
         {.kind = SCHED_TOKEN, .position = 0, .gap_s = 400},    {.kind = SCHED_TOKEN, .position = 0, .gap_s = 401},
         {.kind = SCHED_TOKEN, .position = 1, .gap_s = 0.0005}, {.kind = SCHED_TOKEN, .position = 2, .gap_s = 8}};
     const sched_stats stats = {0};
+    const constraint_stats constraints = {.compiles = 3, .hits = 5, .failures = 1};
     metrics *m;
     buf text = {0};
     (void)state;
     assert_int_equal(metrics_open(&m, NULL), ST_OK);
     metrics_events(m, ev, COUNT_OF(ev));
-    metrics_write(m, &stats, "m", 0, &text);
+    metrics_compiled(m, 0.02);
+    metrics_write(m, &stats, &constraints, "m", 0, &text);
+    assert_int_equal(bucket(&text, "sglang:grammar_compilation_time_seconds", "0.01"), 0);
+    assert_int_equal(bucket(&text, "sglang:grammar_compilation_time_seconds", "0.02"), 1);
+    assert_int_equal(value_of(&text, "\nsglang:num_grammar_cache_hit_total{model_name=\"m\"}"), 5);
+    assert_int_equal(value_of(&text, "\nsglang:num_grammar_total{model_name=\"m\"}"), 3);
+    assert_int_equal(value_of(&text, "\nmoonlet:grammar_failures_total{model_name=\"m\"}"), 1);
     assert_int_equal(bucket(&text, ttft, "0.02"), 0);
     assert_int_equal(bucket(&text, ttft, "0.05"), 1);
     assert_int_equal(bucket(&text, ttft, "0.1"), 2);

@@ -12,11 +12,13 @@ static u64 sample_layout(const sample_args *a, u8 *base, gpu_sample_args *k) {
     u64 parts = (u64)(PARTS + a->n), at = 0; /* at least n * splits */
     *k = (gpu_sample_args){.logits = a->logits,
                            .rows = (const gpu_sample_row *)a->rows,
+                           .masks = (const gpu_u64 *)a->masks,
                            .ids = a->ids,
                            .bad = a->bad,
                            .n = a->n,
                            .vocab = a->vocab,
                            .stride = a->stride,
+                           .mask_words = a->mask_words,
                            .splits = ceil_div(a->vocab, split),
                            .split = split,
                            .tiles = ceil_div(a->vocab, GPU_SAMPLE_TILE),

@@ -70,9 +70,23 @@ static __device__ inline gpu_sample_best warp_best(gpu_sample_best b) {
     return b;
 }
 
-/* Calls f(id, logit) for the tile's tokens; a warp's lanes in turns of 4 neighbours where they are aligned. */
+/* Set `number` of tokens that may come, in words of 32; 0: NULL, all may. */
+static __device__ inline const gpu_u32 *mask_of(const gpu_sample_args &a, gpu_i64 number) {
+    return number ? (const gpu_u32 *)(a.masks + (number - 1) * a.mask_words) : NULL;
+}
+static __device__ inline bool may_come(const gpu_u32 *mask, gpu_i64 id) {
+    return !mask || (mask[id / 32] >> id % 32 & 1);
+}
+/* Those of 4 tokens from id on, a multiple of 4: a bit each. */
+static __device__ inline gpu_u32 four_may_come(const gpu_u32 *mask, gpu_i64 id) {
+    return mask ? mask[id / 32] >> id % 32 : ~0u;
+}
+
+/* Calls f(id, logit, may it come) for the tile's tokens; a warp's lanes in turns of 4 neighbours where they are
+ * aligned. */
 template <typename F>
-static __device__ inline void over_tile(const gpu_sample_args &a, const float *x, gpu_i64 tile, F f) {
+static __device__ inline void over_tile(const gpu_sample_args &a, const float *x, const gpu_u32 *mask, gpu_i64 tile,
+                                        F f) {
     gpu_i64 at = tile * GPU_SAMPLE_TILE, to = min64(at + GPU_SAMPLE_TILE, a.vocab);
     int lane = threadIdx.x % 32;
     if (a.aligned && to - at == GPU_SAMPLE_TILE) {
@@ -82,10 +96,12 @@ static __device__ inline void over_tile(const gpu_sample_args &a, const float *x
 #pragma unroll
         for (int i = 0; i < GPU_SAMPLE_TILE / 128; i++) {
             int id = (int)at + i * 128 + lane * 4;
-            f(id, v[i].x), f(id + 1, v[i].y), f(id + 2, v[i].z), f(id + 3, v[i].w);
+            gpu_u32 in = four_may_come(mask, id);
+            f(id, v[i].x, in & 1), f(id + 1, v[i].y, in >> 1 & 1), f(id + 2, v[i].z, in >> 2 & 1),
+                f(id + 3, v[i].w, in >> 3 & 1);
         }
     } else {
-        for (gpu_i64 t = at + lane; t < to; t += 32) f((int)t, x[t]);
+        for (gpu_i64 t = at + lane; t < to; t += 32) f((int)t, x[t], may_come(mask, t));
     }
 }
 
@@ -93,12 +109,14 @@ static __device__ inline void over_tile(const gpu_sample_args &a, const float *x
 KERNEL(sample_max, gpu_sample_args) {
     __shared__ gpu_sample_best each[GPU_WARPS];
     gpu_i64 row = blockIdx.y, from = blockIdx.x * a.split, to = min64(from + a.split, a.vocab);
+    const gpu_u32 *mask = mask_of(a, a.rows[row].mask);
     gpu_sample_best b = {-INFINITY, 0x7fffffff, INFINITY, 0};
     bool bad = false;
     for (gpu_i64 tile = from / GPU_SAMPLE_TILE + threadIdx.x / 32; tile * GPU_SAMPLE_TILE < to; tile += GPU_WARPS) {
         float top = -INFINITY;
-        over_tile(a, a.logits + row * a.stride, tile, [&](int id, float v) {
+        over_tile(a, a.logits + row * a.stride, mask, tile, [&](int id, float v, bool in) {
             bad |= (__float_as_uint(v) & 0x7f800000u) == 0x7f800000u;
+            if (!in) return;
             if (v > b.max || b.id == 0x7fffffff) b.max = v, b.id = id;
             b.min = v < b.min ? v : b.min;
             top = v > top ? v : top;
@@ -156,6 +174,7 @@ KERNEL(sample_sum, gpu_sample_args) {
     gpu_i64 row = blockIdx.y, from = blockIdx.x * a.split, to = min64(from + a.split, a.vocab);
     const float *x = a.logits + row * a.stride;
     gpu_sample_row r = a.rows[row];
+    const gpu_u32 *mask = mask_of(a, r.mask);
     bool cuts = has_cut(a, r);
     float max_logit = row_best(a, row).max;
     if (!(r.scale > 0) || !is_finite(max_logit) || (a.after_cut ? !cuts : by_count(a, r))) return;
@@ -166,7 +185,9 @@ KERNEL(sample_sum, gpu_sample_args) {
         gpu_u64 sum = 0;
         float below = max_logit - a.tops[row * a.tiles + tile];
         if (has_weight(below, r.scale) && !(below > cut.below)) {
-            over_tile(a, x, tile, [&](int id, float v) { sum += kept_weight(r, cut, max_logit, id, v); });
+            over_tile(a, x, mask, tile, [&](int id, float v, bool in) {
+                if (in) sum += kept_weight(r, cut, max_logit, id, v);
+            });
             sum = warp_sum_u64(sum);
         }
         if (threadIdx.x % 32 == 0) a.sums[row * a.tiles + tile] = sum;
@@ -199,7 +220,8 @@ KERNEL(sample_pick, gpu_sample_args) {
     }
     __syncthreads();
     gpu_i64 t = found * GPU_SAMPLE_TILE + threadIdx.x;
-    mine = t < a.vocab ? kept_weight(r, cut, best.max, (int)t, a.logits[row * a.stride + t]) : 0;
+    bool in = t < a.vocab && may_come(mask_of(a, r.mask), t);
+    mine = in ? kept_weight(r, cut, best.max, (int)t, a.logits[row * a.stride + t]) : 0;
     want -= found_before;
     block_scan(mine, each, &before);
     if (before <= want && want < before + mine) a.ids[row] = (int)t;
@@ -220,11 +242,12 @@ typedef struct {
 } cut_space;
 static_assert(sizeof(cut_space) <= GPU_CUT_SHARED, "params.h");
 
-/* What is looked at in a row: tokens that have a weight and lie before `last`. */
+/* What is looked at in a row: tokens that may come, have a weight and lie before `last`. */
 typedef struct {
     const float *x, *tops;
     float max_logit, scale, per_step;
     gpu_sample_cut last;
+    int mask; /* its number, not its place: registers are few here */
     bool by_count;
 } cut_row;
 
@@ -232,16 +255,18 @@ static __device__ inline int sample_step_of(const cut_row &c, float below) {
     int s = (int)(below * c.per_step);
     return s < STEPS ? s : STEPS - 1;
 }
-static __device__ inline bool is_in(const cut_row &c, float below, int id) {
+static __device__ inline bool is_in(const gpu_sample_args &a, const cut_row &c, float below, int id) {
+    if (!(below >= 0)) return false; /* what may not come can lie above the best */
     if (below > c.last.below || (below == c.last.below && id > c.last.id)) return false;
     /* to there it has one surely */
-    return SAMPLE_WEIGHT_MUL(below, c.scale) < SAMPLE_WEIGHT_BITS - 1 || sample_weight(below, c.scale);
+    if (!(SAMPLE_WEIGHT_MUL(below, c.scale) < SAMPLE_WEIGHT_BITS - 1) && !sample_weight(below, c.scale)) return false;
+    return !c.mask || may_come(mask_of(a, c.mask), id);
 }
 static __device__ inline gpu_u64 measure(const cut_row &c, float below) {
     return c.by_count ? 1 : sample_weight(below, c.scale);
 }
 
-/* Calls f for the tokens of tiles whose best one is in, and not behind the last step wanted. A warp looks at 32
+/* Calls f for all tokens of tiles whose best one is in, and not behind the last step wanted. A warp looks at 32
  * tiles at once, then reads those that are wanted, two at a time. Ends early when `enough` says so. */
 template <typename E, typename F>
 static __device__ inline void each_token(const gpu_sample_args &a, const cut_row &c, int last_step, E enough, F f) {
@@ -259,8 +284,8 @@ static __device__ inline void each_token(const gpu_sample_args &a, const cut_row
             gpu_i64 tile = base + one * CUT_WARPS + warp, other = base + two * CUT_WARPS + warp;
             if (two < 0 || !a.aligned || (tile + 1) * GPU_SAMPLE_TILE > a.vocab ||
                 (other + 1) * GPU_SAMPLE_TILE > a.vocab) {
-                over_tile(a, c.x, tile, f);
-                if (two >= 0) over_tile(a, c.x, other, f);
+                over_tile(a, c.x, NULL, tile, [&](int id, float v, bool) { f(id, v); });
+                if (two >= 0) over_tile(a, c.x, NULL, other, [&](int id, float v, bool) { f(id, v); });
                 continue;
             }
             float4 v[4]; /* all under way before the first is looked at */
@@ -283,7 +308,7 @@ static __device__ inline void count_steps(const gpu_sample_args &a, const cut_ro
     __syncthreads();
     each_token(a, c, STEPS, never, [&](int id, float v) {
         float below = c.max_logit - v;
-        if (!is_in(c, below, id)) return;
+        if (!is_in(a, c, below, id)) return;
         gpu_u64 w = measure(c, below);
         int i = sample_step_of(c, below);
         gpu_u32 low = (gpu_u32)w, high = (gpu_u32)(w >> 32);
@@ -308,7 +333,7 @@ static __device__ inline void gather_step(const gpu_sample_args &a, const cut_ro
     __syncthreads();
     each_token(a, c, s->step, never, [&](int id, float v) {
         float below = c.max_logit - v;
-        if (sample_step_of(c, below) == s->step && is_in(c, below, id)) sample_add_candidate(s, below, id);
+        if (sample_step_of(c, below) == s->step && is_in(a, c, below, id)) sample_add_candidate(s, below, id);
     });
     __syncthreads();
 }
@@ -320,7 +345,7 @@ static __device__ inline void gather_all(const gpu_sample_args &a, const cut_row
         a, c, STEPS, [&]() { return *(volatile int *)&s->n_candidates > GPU_CUT_THREADS; },
         [&](int id, float v) {
             float below = c.max_logit - v;
-            if (is_in(c, below, id)) sample_add_candidate(s, below, id);
+            if (is_in(a, c, below, id)) sample_add_candidate(s, below, id);
         });
     __syncthreads();
 }
@@ -366,7 +391,7 @@ static __device__ inline gpu_u64 over_step(const gpu_sample_args &a, const cut_r
     else
         each_token(a, c, s->step, never, [&](int id, float v) {
             float below = c.max_logit - v;
-            if (sample_step_of(c, below) == s->step && is_in(c, below, id)) sum += f(__float_as_uint(below), id);
+            if (sample_step_of(c, below) == s->step && is_in(a, c, below, id)) sum += f(__float_as_uint(below), id);
         });
     return block_sum_u64(sum, s->each);
 }
@@ -488,7 +513,14 @@ KERNEL_OF(sample_cut, gpu_sample_args, GPU_CUT_THREADS, 1) {
     gpu_sample_row r = a.rows[row];
     gpu_sample_best best = row_best(a, row);
     if (!has_cut(a, r) || !(r.scale > 0) || !is_finite(best.max)) return;
-    cut_row c = {a.logits + row * a.stride, a.tops + row * a.tiles, best.max, r.scale, 0, {INFINITY, NO_CUT}, false};
+    cut_row c = {a.logits + row * a.stride,
+                 a.tops + row * a.tiles,
+                 best.max,
+                 r.scale,
+                 0,
+                 {INFINITY, NO_CUT},
+                 (int)r.mask,
+                 false};
     gpu_u64 total = 0, near = 0;
     float limit = INFINITY, bound = INFINITY;
     bool tries = true;
