@@ -8,7 +8,7 @@
 typedef struct {
     model_opts m;
     server_options s;
-    const char *calls, *reasoning, *policy, *space;
+    const char *calls, *reasoning, *policy, *space, *order;
     opt_list origins, hosts, words;
     i64 max_body_mib, body_memory_mib, simulated_us;
     bool no_space;
@@ -43,6 +43,8 @@ static int serve_parse(serve_opts *o, int argc, char **argv) {
          0},
         {"constrained-json-disable-any-whitespace", 0, OPT_FLAG, &o->no_space, NULL,
          "SGLang's word for --constrained-json-whitespace none", 0, 0},
+        {"constrained-json-property-order", 0, OPT_ENUM, &o->order, "any|schema",
+         "properties in JSON that is held to a schema: as they come, or in the schema's order (default: any)", 0, 0},
         {"disable-jump-forward", 0, OPT_FLAG, &s->disable_jump_forward, NULL,
          "text that a grammar forces is drawn token by token", 0, 0},
         OPT_GROUP("Scheduling and memory"),
@@ -113,6 +115,7 @@ int cmd_serve(int argc, char **argv) {
                     .reasoning = "kimi_k2",
                     .policy = "fcfs",
                     .space = "line",
+                    .order = "any",
                     .max_body_mib = 64,
                     .simulated_us = -1};
     err e = {0};
@@ -134,9 +137,10 @@ int cmd_serve(int argc, char **argv) {
     g.mem_fraction = o.s.engine.mem_fraction;
     o.s.engine = g;
     o.s.sched.policy = strcmp(o.policy, "lpm") ? SCHED_FCFS : SCHED_LPM;
-    o.s.json_space = o.no_space || !strcmp(o.space, "none") ? JSON_SPACE_NONE
-                     : !strcmp(o.space, "any")              ? JSON_SPACE_ANY
-                                                            : JSON_SPACE_LINE;
+    o.s.json_form.in_order = !strcmp(o.order, "schema");
+    o.s.json_form.space = o.no_space || !strcmp(o.space, "none") ? JSON_SPACE_NONE
+                          : !strcmp(o.space, "any")              ? JSON_SPACE_ANY
+                                                                 : JSON_SPACE_LINE;
     o.s.parse_calls = !strcmp(o.calls, "kimi_k2");
     o.s.parse_reasoning = !strcmp(o.reasoning, "kimi_k2");
     o.s.body_max = o.max_body_mib << 20;

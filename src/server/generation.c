@@ -159,7 +159,7 @@ static bool generation_start(generation *g, http_request *q, api_kind kind, api_
     g->r.hold_ud = q;
     g->r.token_by_token = g->s->o.disable_jump_forward;
     if (!endpoints[kind].read(&g->r, m, body, e) ||
-        !request_constrain(&g->r, g->s->constraints, g->s->o.json_space, client_gone_ud, g, e))
+        !request_constrain(&g->r, g->s->constraints, &g->s->o.json_form, client_gone_ud, g, e))
         return false;
     http_release(q, gen_request_drop_read(&g->r));
     if (client_gone(g)) return false; /* nobody waits: the engine need not know */

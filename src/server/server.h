@@ -13,7 +13,7 @@ typedef struct {
     const char *host, *name, *api_key; /* name NULL: the folder's last part; api_key NULL: none is asked for */
     i64 port;                          /* 0: any free one */
     bool parse_calls, parse_reasoning, log_requests, any_model, incremental;
-    json_space json_space;     /* in answers that are held to a schema */
+    json_form json_form;       /* of answers that are held to a schema */
     bool disable_jump_forward; /* text that a grammar forces is drawn token by token like any other */
     f64 request_timeout_s;     /* 0: none */
     f64 watchdog_s;            /* /health fails when requests run and no step has ended for so long */

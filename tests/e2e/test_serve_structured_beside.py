@@ -169,6 +169,26 @@ def test_space_and_forced_text():
     assert all("  " not in t and "\n" not in t for t in got["line"])
 
 
+def test_properties_in_order():
+    names = ["why", "b", "a", "what"]
+    schema = {"type": "object", "properties": {n: {"enum": [1, 2]} for n in names}, "required": ["why", "what"]}
+    schema["additionalProperties"] = False
+    turned = dict(schema, properties=dict(reversed(schema["properties"].items())))
+    seen = {}
+    for order in ("any", "schema"):
+        s = Server("--constrained-json-property-order", order)
+        try:
+            assert s.get("/server_info")[1]["constrained_json_property_order"] == order
+            for which, expected in ((schema, names), (turned, names[::-1])):
+                answers = [one(s, **format_of(which), temperature=1, seed=i, **OFF) for i in range(12)]
+                keys = [list(json.loads(c["message"]["content"])) for c in answers]
+                seen[order] = [k == sorted(k, key=expected.index) for k in keys]
+                assert order == "any" or all(seen[order]), keys
+        finally:
+            assert s.stop() == 0
+    assert not all(seen["any"])
+
+
 def test_no_parser_of_calls():
     s = Server("--tool-call-parser", "none")
     try:

@@ -111,16 +111,17 @@ static bool source_key(const constraint_source *s, bool sort, buf *key) {
     json_t *sorted = s->value && sort ? py_sorted(s->value) : json_incref((json_t *)s->value), *tool;
     size_t i;
     bool ok = sorted || !s->value;
-    buf_fmt(key, "%d %d %d %d %d\n", s->content, s->strict, s->calls, s->one_call, s->space);
+    buf_fmt(key, "%d %d %d %d %d %d\n", s->content, s->strict, s->calls, s->one_call, s->space, s->in_order);
     if (sorted) json_write(key, sorted, &json_compact);
     json_decref(sorted);
     json_array_foreach(s->tools, i, tool) ok = ok && tool_key(tool, sort, key);
     return ok;
 }
 
-/* First as it is, to see that it is not too long: sorting copies it. */
+/* First as it is, to see that it is not too long: sorting copies it. Where the order of properties counts, so it stays.
+ */
 static bool write_key(const constraint_source *s, const char *field, buf *key, api_error *e) {
-    for (int sort = 0; sort < 2; sort++) {
+    for (int sort = 0; sort < (s->in_order ? 1 : 2); sort++) {
         buf_free(key);
         key->max = CONSTRAINT_SOURCE_MAX;
         if (!source_key(s, sort, key) || (key->failed && !key->full)) return api_nomem(e);

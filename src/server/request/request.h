@@ -93,7 +93,7 @@ bool request_responses(gen_request *r, const served_model *m, json_t *body, api_
 void gen_request_free(gen_request *r);
 /* The wishes of r about what its answers are become r->constraint, warnings with it; `gone`, asked now and then while
  * it waits, says whether anybody still does (NULL: yes). False with e->http 0: nobody. */
-bool request_constrain(gen_request *r, constraint_cache *c, json_space space, bool (*gone)(void *ud), void *ud,
+bool request_constrain(gen_request *r, constraint_cache *c, const json_form *form, bool (*gone)(void *ud), void *ud,
                        api_error *e);
 /* The request has been read: of its JSON only what the answer needs is kept (tools, its name, fields that are shown
  * again). The bytes that this takes. */

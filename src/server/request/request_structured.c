@@ -176,12 +176,13 @@ static const char *source_field(const gen_request *r) {
     return r->must.content != CONTENT_FREE ? r->must_field : "tools";
 }
 
-bool request_constrain(gen_request *r, constraint_cache *c, json_space space, bool (*gone)(void *ud), void *ud,
+bool request_constrain(gen_request *r, constraint_cache *c, const json_form *form, bool (*gone)(void *ud), void *ud,
                        api_error *e) {
     if (r->must.content == CONTENT_FREE && r->must.calls == CALLS_NEVER) return true;
     if (r->require_reasoning) r->begin = BEGIN_IN_THINK;
     if (r->logprobs) r->token_by_token = true; /* text that is not drawn has no log-probabilities */
-    r->must.space = space;
+    r->must.space = form->space;
+    r->must.in_order = form->in_order;
     if (r->must.content == CONTENT_FREE) buf_clear(&r->continued); /* any text would do, and calls come behind it */
     /* The cache looks at a sorted copy. */
     u64 copy = json_memory(r->must.value) + json_memory(r->must.tools);

@@ -129,7 +129,8 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     info_key_i64(b, "chunked_prefill_size", st.chunk);
     info_key_i64(b, "page_size", st.page_tokens);
     info_key_i64(b, "max_total_num_tokens", st.pages * st.page_tokens);
-    key_str(b, "constrained_json_whitespace", space_names[o->json_space]);
+    key_str(b, "constrained_json_whitespace", space_names[o->json_form.space]);
+    key_str(b, "constrained_json_property_order", o->json_form.in_order ? "schema" : "any");
     buf_fmt(b, "\"disable_jump_forward\":%s,", o->disable_jump_forward ? "true" : "false");
     buf_fmt(b, "\"disable_radix_cache\":%s,", o->sched.disable_radix_cache ? "true" : "false");
     buf_fmt(b,

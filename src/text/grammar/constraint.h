@@ -44,6 +44,7 @@ typedef struct {
     const json_t *tools;
     bool one_call;    /* exactly one; else one or more */
     json_space space; /* between the tokens of JSON */
+    bool in_order;    /* properties come in the order of their schema, others behind them; else in any */
 } constraint_source;
 
 typedef struct constraint constraint;

@@ -91,6 +91,7 @@ status answer_grammar_make(answer_grammar *out, const constraint_source *source,
     if (source->content == CONTENT_FREE && source->calls == CALLS_NEVER)
         return grammar_free(out->g), out->g = NULL, err_set(e, ST_INPUT, "nothing is asked of the answer");
     if (!out->g) return err_nomem(e, "a grammar", sizeof *out->g);
+    out->g->in_order = source->in_order;
     out->g->plain_escapes = true; /* so names and the words of an enum can be forced, too */
     grammar_add_punctuation(out->g, source->space);
     /* where calls must come there is no content */

@@ -20,6 +20,11 @@ enum {
  * but space could do so to the end); at most one blank behind a comma or a colon; nothing. */
 typedef enum { JSON_SPACE_ANY, JSON_SPACE_LINE, JSON_SPACE_NONE } json_space;
 
+typedef struct {
+    json_space space;
+    bool in_order; /* of properties, as the schema has them */
+} json_form;
+
 typedef enum {
     NODE_NEVER,
     NODE_LEXEME, /* what a dfa accepts */
@@ -88,6 +93,8 @@ typedef struct grammar {
     /* Set by who asks for text to be written: names, and strings that may not be just any text, have no escapes but
      * those they need. Else all spellings of a string are equal. */
     bool plain_escapes;
+    /* Named members come in the order of grammar_object.of, which may leave some out, and others behind them. */
+    bool in_order;
     grammar_dfa_states *known; /* [n_dfas], or NULL */
     bool metered;
     i64 fuel; /* of grammar_meter() */

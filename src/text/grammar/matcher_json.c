@@ -54,16 +54,42 @@ static bool property_is_open(const matcher *m, const grammar_object *o, const fr
     return o->of[i].value != NODE_NONE && (!required || o->of[i].required) && !matcher_set_has(m, f->seen, i);
 }
 
+/* Where named members come in order: those from `from` up to `to` may be next, and others if `others`. */
+typedef struct {
+    i32 from, to;
+    bool others;
+} member_order;
+
+/* Behind the last one that is there, up to the first required one that is not; and while those behind it are enough
+ * for the least number of members. */
+static member_order member_order_of(const matcher *m, const grammar_object *o, const frame *f) {
+    i32 from = o->n, to;
+    bool any_other = false;
+    if (!m->g->in_order) return (member_order){0, o->n, true};
+    while (from > 0 && !matcher_set_has(m, f->seen, from - 1)) from--;
+    if (f->other) from = o->n;
+    for (to = from; to < o->n && !(o->of[to].required && o->of[to].value != NODE_NONE);) to++;
+    const bool others = to == o->n;
+    to += to < o->n;
+    for (i32 k = 0; k < 1 << o->n_patterns; k++) any_other = any_other || o->others[k] != NODE_NONE;
+    i64 later = sure_members(f) + 1 + any_other; /* with all that stand behind `to` */
+    for (i32 i = to; i < o->n; i++) later += o->of[i].value != NODE_NONE;
+    for (; to > from && later < o->min; to--) later += o->of[to - 1].value != NODE_NONE;
+    return (member_order){from, to, others && (f->other || sure_members(f) + 1 >= o->min)};
+}
+
 /* Can a key that has come to this state become one that the object may have? */
 static bool key_is_open(const matcher *m, const dfa *d, const frame *f, i32 state) {
     const grammar_object *o = object_of(m, f->node);
     const bool required = only_required(m, o, f);
+    const member_order order = member_order_of(m, o, f);
     size_t n;
     const i32 *labels = dfa_reaches(d, state, &n);
     if (o->max != UNBOUNDED && f->count >= o->max) return false;
     while (n-- > 0) { /* the freest are last */
-        if (labels[n] >= o->n ? !required && !only_named(o, f) && o->others[labels[n] - o->n] != NODE_NONE
-                              : property_is_open(m, o, f, labels[n], required))
+        const i32 i = labels[n];
+        if (i >= o->n ? order.others && !required && !only_named(o, f) && o->others[i - o->n] != NODE_NONE
+                      : i >= order.from && i < order.to && property_is_open(m, o, f, i, required))
             return true;
     }
     return false;
@@ -73,15 +99,15 @@ static bool key_is_open(const matcher *m, const dfa *d, const frame *f, i32 stat
 static i32 value_of_key(const matcher *m, const dfa *d, const frame *f, i32 state, i32 *property) {
     const grammar_object *o = object_of(m, f->node);
     const bool required = only_required(m, o, f);
+    const member_order order = member_order_of(m, o, f);
     size_t n;
     const i32 *labels = dfa_labels(d, state, &n);
     *property = -1;
     if (!n) return NODE_NONE;
-    if (labels[0] < o->n) {
-        *property = labels[0];
-        return property_is_open(m, o, f, labels[0], required) ? o->of[labels[0]].value : NODE_NONE;
-    }
-    return required || only_named(o, f) ? NODE_NONE : o->others[labels[0] - o->n];
+    const i32 i = *labels;
+    if (i >= o->n) return required || only_named(o, f) || !order.others ? NODE_NONE : o->others[i - o->n];
+    *property = i;
+    return i >= order.from && i < order.to && property_is_open(m, o, f, i, required) ? o->of[i].value : NODE_NONE;
 }
 
 /* ---- text of which nothing is asked ---- */
@@ -353,7 +379,7 @@ bool frame_takes_any_text(matcher *m, const frame *f) {
     const frame *object = &m->frames[f->parent];
     bool any_key = o->any_key;
     for (i32 k = 0; k < 1 << o->n_patterns; k++) any_key = any_key && o->others[k] != NODE_NONE;
-    return any_key && !only_required(m, o, object) && !only_named(o, object) &&
+    return any_key && member_order_of(m, o, object).others && !only_required(m, o, object) && !only_named(o, object) &&
            (o->max == UNBOUNDED || object->count < o->max);
 }
 

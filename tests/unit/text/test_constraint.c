@@ -501,6 +501,163 @@ static void *answers(void *ud) {
     return NULL;
 }
 
+/* Tokens drawn and taken back at random, in schemas of the golden file: what may come is the same as where the ids that
+ * are left are read anew from the start, by a run of its own. */
+static void taking_back_is_reading_anew(void **state) {
+    enum { EVERY = 9, STEPS = 160, DEEPEST = 200 };
+    (void)state;
+    buf lines = {0};
+    u64 *again = malloc((size_t)ceil_div(trie->vocab, 64) * sizeof *again), seed = 5;
+    assert_int_equal(file_read("tests/golden/schemas.jsonl", 64 << 20, &lines, NULL), ST_OK);
+    buf_char(&lines, 0);
+    int n_schemas = 0;
+    for (char *line = strtok(lines.data, "\n"); line; line = strtok(NULL, "\n"), n_schemas++) {
+        if (n_schemas % EVERY) continue;
+        json_t *v = parsed(line);
+        const constraint_source source = {
+            .content = CONTENT_SCHEMA, .value = json_object_get(v, "schema"), .strict = true};
+        constraint *c, *other;
+        const status st = constraint_compile(&c, &source, trie, tok, NULL, NULL);
+        if (st == ST_OK) assert_int_equal(constraint_compile(&other, &source, trie, tok, NULL, NULL), ST_OK);
+        json_decref(v);
+        if (st != ST_OK) continue;
+        constraint_run *r = opened(c, BEGIN_CONTENT, 0);
+        i32 states[DEEPEST + 1] = {constraint_run_start(r)}, ids[DEEPEST];
+        for (int step = 0, n = 0; step < STEPS; step++) {
+            bool end, end_again;
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            if (n && seed >> 62 == 0) n -= (int)((seed >> 40) % (u64)n + 1);
+            assert_int_equal(constraint_run_mask(r, states[n], mask, &end, NULL), ST_OK);
+            if (step % 8 == 0) {
+                constraint_run *fresh = opened(step % 16 ? c : other, BEGIN_CONTENT, 0);
+                i32 at = constraint_run_start(fresh);
+                for (int i = 0; i < n; i++) at = constraint_run_next(fresh, at, ids[i]);
+                assert_int_equal(constraint_run_mask(fresh, at, again, &end_again, NULL), ST_OK);
+                assert_memory_equal(mask, again, (size_t)ceil_div(trie->vocab, 64) * sizeof *mask);
+                assert_int_equal(end, end_again);
+                constraint_run_close(fresh);
+            }
+            i32 id = (i32)((seed >> 20) % (u64)trie->vocab), tried = 0;
+            while (tried < trie->vocab && !(mask[id / 64] >> id % 64 & 1)) id = (id + 1) % trie->vocab, tried++;
+            if (tried == trie->vocab || n == DEEPEST) {
+                n = n / 2;
+                continue;
+            }
+            ids[n] = id;
+            states[n + 1] = constraint_run_next(r, states[n], id);
+            assert_true(states[++n] != RUN_DEAD);
+        }
+        constraint_run_close(r);
+        constraint_release(c), constraint_release(other);
+    }
+    assert_true(n_schemas > 500);
+    free(again), buf_free(&lines);
+}
+
+/* ---- properties in order ---- */
+
+enum { NAMES = 4, MEMBERS_MOST = 7, OTHER = NAMES /* and NAMES + 1: keys that no property names */, KEYS = NAMES + 2 };
+typedef struct {
+    bool required[NAMES], closed;
+    i64 min, max; /* max: -1: none */
+} order_case;
+
+static bool order_is_whole(const order_case *o, const int *keys, int n) {
+    bool seen[NAMES] = {false};
+    int named = 0, last = -1;
+    for (int i = 0; i < n; i++) {
+        if (keys[i] >= OTHER ? o->closed : keys[i] <= last) return false;
+        if (keys[i] < OTHER) seen[keys[i]] = true, named++;
+        last = keys[i] >= OTHER ? OTHER : keys[i];
+    }
+    for (int i = 0; i < NAMES; i++)
+        if (o->required[i] && !seen[i]) return false;
+    return (o->max < 0 || n <= o->max) && named + (n > named) >= o->min;
+}
+
+static bool order_can_end(const order_case *o, int *keys, int n) {
+    if (order_is_whole(o, keys, n)) return true;
+    for (int k = 0; n < MEMBERS_MOST && k <= OTHER; k++) {
+        if (n && (keys[n - 1] >= OTHER ? k < OTHER : k <= keys[n - 1])) continue;
+        if (k == OTHER && o->closed) continue;
+        keys[n] = k;
+        if (order_can_end(o, keys, n + 1)) return true;
+    }
+    return false;
+}
+
+/* Every sequence of members that is let through so far, and one more of each. */
+static void order_holds(constraint_run *r, const order_case *o, i32 state, int *keys, int n) {
+    static const char *const names[KEYS] = {"a", "b", "c", "d", "x", "y"};
+    const i32 closed = constraint_run_next_text(r, state, "}", 1);
+    if ((closed != RUN_DEAD) != order_is_whole(o, keys, n))
+        fail_msg("%d members, the last %d", n, n ? keys[n - 1] : -1);
+    for (int k = 0; k < KEYS && n < 4; k++) {
+        char text[32];
+        snprintf(text, sizeof text, "%s\"%s\":1", n ? "," : "", names[k]);
+        keys[n] = k;
+        int longer[MEMBERS_MOST + 1];
+        memcpy(longer, keys, sizeof *keys * (size_t)(n + 1));
+        bool good = n == 0 || (k > keys[n - 1] || (k >= OTHER && keys[n - 1] >= OTHER));
+        good = good && !(k >= OTHER && o->closed) && order_can_end(o, longer, n + 1);
+        const i32 next = constraint_run_next_text(r, state, text, strlen(text));
+        if ((next != RUN_DEAD) != good) fail_msg("member %d, key %d: %d, not %d", n, k, next, good);
+        if (next != RUN_DEAD) order_holds(r, o, next, keys, n + 1);
+    }
+}
+
+static void properties_in_order(void **state) {
+    (void)state;
+    u32 seed = 3, held = 0;
+    for (int round = 0; round < 400; round++) {
+        order_case o = {.max = -1};
+        buf schema = {0};
+        const char *comma = "";
+        seed = seed * 1664525u + 1013904223u;
+        buf_str(&schema, "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":1},"
+                         "\"c\":{\"const\":1},\"d\":{\"const\":1}},\"required\":[");
+        for (int i = 0; i < NAMES; i++) {
+            if (!(o.required[i] = (seed >> (8 + 2 * i) & 3) == 0)) continue;
+            buf_fmt(&schema, "%s\"%c\"", comma, 'a' + i);
+            comma = ",";
+        }
+        o.closed = seed >> 20 & 1;
+        o.min = seed >> 22 & 3;
+        if (seed >> 25 & 1) o.max = o.min + (seed >> 26 & 3);
+        buf_fmt(&schema, "],\"minProperties\":%d", (int)o.min);
+        if (o.max >= 0) buf_fmt(&schema, ",\"maxProperties\":%d", (int)o.max);
+        buf_str(&schema, o.closed ? ",\"additionalProperties\":false}" : ",\"additionalProperties\":{\"const\":1}}");
+        buf_char(&schema, 0);
+        json_t *v = parsed(schema.data);
+        constraint *c;
+        err e = {0};
+        const constraint_source source = {
+            .content = CONTENT_SCHEMA, .value = v, .strict = true, .space = JSON_SPACE_NONE, .in_order = true};
+        int keys[MEMBERS_MOST + 1];
+        const status st = constraint_compile(&c, &source, trie, tok, NULL, &e);
+        if (st != ST_OK && order_can_end(&o, keys, 0)) fail_msg("%s: %s", schema.data, e.text);
+        if (st == ST_OK) {
+            constraint_run *r = opened(c, BEGIN_CONTENT, 0);
+            order_holds(r, &o, constraint_run_next_text(r, constraint_run_start(r), "{", 1), keys, 0);
+            constraint_run_close(r), constraint_release(c);
+            held++;
+        }
+        json_decref(v), buf_free(&schema);
+    }
+    assert_true(held > 300);
+    /* a name that must come next is forced */
+    constraint *c = compiled((constraint_source){.content = CONTENT_SCHEMA, .space = JSON_SPACE_NONE, .in_order = true},
+                             "{\"type\":\"object\",\"properties\":{\"why\":{\"type\":\"boolean\"},\"what\":{"
+                             "\"type\":\"integer\"}},\"required\":[\"why\",\"what\"]}",
+                             NULL);
+    constraint_run *r = opened(c, BEGIN_CONTENT, 0);
+    i32 ids[16];
+    assert_true(constraint_run_forced(r, from_start(r, "{\"why\":true"), ids, 16) > 0);
+    assert_false(accepts(r, "{\"what\":1,\"why\":true}"));
+    assert_true(accepts(r, "{\"why\":true,\"what\":1}"));
+    constraint_run_close(r), constraint_release(c);
+}
+
 /* A grammar whose every token costs milliseconds: its answer ends, others begin no more; a grammar of few states is
  * followed for ever. */
 static void what_is_slow_ends(void **state) {
@@ -624,6 +781,8 @@ int main(void) {
                                        cmocka_unit_test(states_are_gone_back_to),
                                        cmocka_unit_test(walks_are_renewed),
                                        cmocka_unit_test(a_failure_is_left_behind),
+                                       cmocka_unit_test(taking_back_is_reading_anew),
+                                       cmocka_unit_test(properties_in_order),
                                        cmocka_unit_test(what_is_slow_ends),
                                        cmocka_unit_test(threads),
                                        cmocka_unit_test(lacking)};
