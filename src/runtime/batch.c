@@ -173,6 +173,7 @@ static bool add_token(scheduler *s, task *t, i32 id, const out_row *o) {
         return false;
     }
     i64 done = ++t->usage.output_tokens;
+    s->new_tokens++;
     f64 now = now_s(), before = done == 1 ? t->usage.submitted_s : t->last_token_s;
     if (done == 1) t->usage.first_token_s = now;
     t->last_token_s = now;
@@ -212,7 +213,7 @@ static void token_result(scheduler *s, const out_row *o) {
         n = task_forced(t, ids, AT_A_TIME);
         for (i64 i = 0; goes_on && i < n; i++) {
             goes_on = add_token(s, t, ids[i], NULL) && filter_follows(s, t);
-            s->forced_tokens++, t->n_forced++;
+            s->new_forced++, t->n_forced++;
         }
     }
 }
@@ -256,7 +257,7 @@ void forget_rows(scheduler *s, const task *t) {
 }
 
 static void batch_count(scheduler *s, const batch *b, f64 seconds) {
-    i64 prompt = 0, good = 0, drawn = 0, answers = 0;
+    i64 prompt = 0, good = 0, answers = 0;
     for (i64 i = 0; i < b->n_spans; i++) {
         if (b->spans[i].absorbed)
             answers++;
@@ -264,12 +265,8 @@ static void batch_count(scheduler *s, const batch *b, f64 seconds) {
             prompt += b->spans[i].n, good += b->tasks[i] ? b->spans[i].n : 0; /* who left had a bad row */
     }
     prefill_budget_note(&s->budget, prompt, answers, seconds);
-    for (i64 i = 0; i < b->n_outs; i++) drawn += out_is_open(&b->outs[i]);
     pthread_mutex_lock(&s->lock);
     s->stats.prefilled_tokens += good;
-    s->stats.generated_tokens += drawn + s->forced_tokens;
-    s->stats.forced_tokens += s->forced_tokens;
-    s->forced_tokens = 0;
     s->stats.steps++;
     s->stats.ahead += b->queued_ahead;
     s->stats.busy_s += seconds;
@@ -408,6 +405,11 @@ static void take_results(scheduler *s, batch *b) {
         if (out_is_open(o)) token_result(s, o);
         if (o->kind == OUT_PROMPT && o->t) prompt_result(s, o);
     }
+    pthread_mutex_lock(&s->lock);
+    s->stats.generated_tokens += s->new_tokens;
+    s->stats.forced_tokens += s->new_forced;
+    pthread_mutex_unlock(&s->lock);
+    s->new_tokens = s->new_forced = 0;
 }
 
 /* Masks are made while the passes of the step run, which were queued before; and the draws behind them. */

@@ -129,7 +129,7 @@ struct scheduler {
     u64 *masks;       /* [max_running, mask_words]: tokens that may come, of the step whose results are next */
     i64 mask_words;
     struct mask_job *mask_jobs; /* [max_running] */
-    i64 forced_tokens;          /* written since they were last counted */
+    i64 new_tokens, new_forced; /* of the step whose results are taken */
     f32 *logits;                /* [logit_rows, vocab] */
     sampler **samplers;         /* [n_samplers]: one a thread */
     int n_samplers;

@@ -81,7 +81,10 @@ static void run_jobs(const char *what, scheduler_options o, i64 running, i64 kv_
     }
     run_all(s);
     const sched_stats st = stats_of(s);
+    i64 tokens = 0;
+    for (int i = 0; i < JOBS; i++) tokens += LONG - 5 * i;
     assert_int_equal(st.forced_tokens > 0, forced);
+    assert_int_equal(st.generated_tokens, tokens);
     scheduler_close(s);
     for (int i = 0; i < JOBS; i++) {
         assert_true(jobs[i]->ended && jobs[i]->finish == SCHED_LENGTH && jobs[i]->n_out == LONG - 5 * i);
