@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from serve_client import JSON, ROOT, SLOW, Server
+from serve_client import JSON, ROOT, SLOW, Server, wait_until
 
 HEADER_S = 2 * SLOW
 SMALL = {"prompt": "x", "max_tokens": 1}
@@ -39,13 +39,6 @@ def server():
     wait_until(lambda: s.stats()["num_running_reqs"] == 0)
     assert s.get("/live")[1]["body_memory"] == 0 and s.get("/kv_check")[1]["ok"]
     assert s.stop() == 0
-
-
-def wait_until(what, seconds=20 * SLOW):
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def dial(server, receive_buffer=0):

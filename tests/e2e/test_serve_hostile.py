@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from serve_client import JSON, MOONLET, SLOW, Server, text_of
+from serve_client import JSON, MOONLET, SLOW, Server, text_of, wait_until
 
 ASK = [{"role": "user", "content": "hi"}]
 
@@ -23,13 +23,6 @@ def server():
     stats = s.stats()
     assert stats["num_running_reqs"] == 0 == stats["num_queue_reqs"] and stats["pages_used"] == 0
     assert s.stop() == 0
-
-
-def wait_until(what, seconds=20 * SLOW):
-    end = time.time() + seconds
-    while not what():
-        assert time.time() < end, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def idle(server):

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -13,6 +14,13 @@ MOONLET = os.environ.get("MOONLET", str(ROOT / "build/moonlet"))
 NANO = ROOT / "models/nano"
 SLOW = 10 if os.environ.get("MOONLET_SLOW") else 1
 JSON = {"Content-Type": "application/json"}
+
+
+def wait_until(what, seconds=20 * SLOW):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
 
 
 class Server:

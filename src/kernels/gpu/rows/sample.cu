@@ -70,9 +70,9 @@ static __device__ inline gpu_sample_best warp_best(gpu_sample_best b) {
     return b;
 }
 
-/* Set `number` of tokens that may come, in words of 32; 0: NULL, all may. */
+/* Set `number` of tokens that may come, in words of 32; 0: nullptr, all may. */
 static __device__ inline const gpu_u32 *mask_of(const gpu_sample_args &a, gpu_i64 number) {
-    return number ? (const gpu_u32 *)(a.masks + (number - 1) * a.mask_words) : NULL;
+    return number ? (const gpu_u32 *)(a.masks + (number - 1) * a.mask_words) : nullptr;
 }
 static __device__ inline bool may_come(const gpu_u32 *mask, gpu_i64 id) {
     return !mask || (mask[id / 32] >> id % 32 & 1);
@@ -284,8 +284,8 @@ static __device__ inline void each_token(const gpu_sample_args &a, const cut_row
             gpu_i64 tile = base + one * CUT_WARPS + warp, other = base + two * CUT_WARPS + warp;
             if (two < 0 || !a.aligned || (tile + 1) * GPU_SAMPLE_TILE > a.vocab ||
                 (other + 1) * GPU_SAMPLE_TILE > a.vocab) {
-                over_tile(a, c.x, NULL, tile, [&](int id, float v, bool) { f(id, v); });
-                if (two >= 0) over_tile(a, c.x, NULL, other, [&](int id, float v, bool) { f(id, v); });
+                over_tile(a, c.x, nullptr, tile, [&](int id, float v, bool) { f(id, v); });
+                if (two >= 0) over_tile(a, c.x, nullptr, other, [&](int id, float v, bool) { f(id, v); });
                 continue;
             }
             float4 v[4]; /* all under way before the first is looked at */
