@@ -112,6 +112,7 @@ typedef struct {
     i64 max_running;
     bool disable_overlap;
     bool disable_jump_forward; /* tokens that a grammar forces are drawn like others */
+    i64 draft_tokens;          /* scheduler_options.draft_tokens */
     f64 constrained_share;     /* of the requests are held to what o.extra asks for; it takes nothing else */
     client_options o;
 } client_engine_options;

@@ -236,11 +236,12 @@ static json_t *client_engine_info(client *c) {
     engine_client *k = (engine_client *)c;
     sched_stats s;
     scheduler_stats(k->s, &s);
-    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "plan", engine_plan(k->g), "simulated",
+    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "plan", engine_plan(k->g), "simulated",
                      engine_simulated(k->g), "steps", (json_int_t)s.steps, "steps_ahead", (json_int_t)s.ahead,
                      "preemptions", (json_int_t)s.preemptions, "prompt_tokens", (json_int_t)s.prompt_tokens,
                      "cached_tokens", (json_int_t)s.cached_tokens, "max_running", (json_int_t)s.max_running,
-                     "forced_tokens", (json_int_t)s.forced_tokens);
+                     "forced_tokens", (json_int_t)s.forced_tokens, "draft_tokens", (json_int_t)s.draft_tokens,
+                     "draft_tokens_true", (json_int_t)s.draft_true);
 }
 
 static void client_engine_close_client(client *c) {
@@ -277,6 +278,7 @@ status client_engine_open(client **out, const client_engine_options *o, err *e) 
                             .max_queued = 1 << 20,
                             .max_queued_tokens = 1ll << 40,
                             .disable_overlap = o->disable_overlap,
+                            .draft_tokens = o->draft_tokens,
                             .decode_stall_s = -1};
     status st = model_opts_finish(o->m, e);
     engine_options eo = o->m->engine;

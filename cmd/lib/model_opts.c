@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define ONE_HOST         "ranks are of one host: leave it out"
-#define SPECULATIVE      "speculative decoding is not there yet: leave out every --speculative-*"
+#define SPECULATIVE      "drafts by a model are not there yet: leave out every --speculative-* but --speculative-ngram"
 #define EXPERTS_BY_WIDTH "--tp cuts every expert's width; whole experts are not spread over ranks: leave it out"
 #define COMPILED         "kernels are compiled when Moonlet is built"
 #define BY_SHAPE         "device, type and shape choose the kernel; measured choices: --tuned"

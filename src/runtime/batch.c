@@ -59,6 +59,74 @@ static i64 plan_decoding(scheduler *s, i64 *replay) {
     return answers;
 }
 
+/* ---- Drafts ---- */
+
+/* Where they pay: rows of a step on the host cost nearly as much each from there on. */
+enum { DRAFT_ROWS_HOST = 8, DRAFT_REST = 32 };
+static const f64 DRAFT_LEAST = 0.3;
+
+/* Room for n tokens of t; at most as many as it may ever have. */
+static bool tokens_room(task *t, i64 n) {
+    if (n <= t->cap) return true;
+    const i64 half = t->n + (t->n - t->r.n_prompt) / 2 + 256, most = t->r.n_prompt + t->r.max_new;
+    const i64 cap = min_i64(max_i64(half, n), most);
+    i32 *grown = cap < n ? NULL : realloc(t->tokens, (size_t)cap * sizeof *grown);
+    if (!grown) return false;
+    t->tokens = grown;
+    t->cap = cap;
+    return true;
+}
+
+/* Pages for the KV rows of t's first n tokens, if there are. */
+static bool takes_pages(scheduler *s, task *t, i64 n) {
+    while (n > t->n_pages * KV_PAGE) {
+        i32 page = radix_take(&s->tree, t->n_pages ? t->pages[t->n_pages - 1] : -1);
+        if (page < 0) return false;
+        t->pages[t->n_pages++] = page;
+    }
+    return true;
+}
+
+/* Writes drafts behind t's tokens, at most `most`; returns how many. */
+static i64 draft(scheduler *s, task *t, i64 most) {
+    most = min_i64(min_i64(most, s->o.draft_tokens), t->r.n_prompt + t->r.max_new - t->n - 1);
+    if (most < 1 || t->draft_rest > 0 || !tokens_room(t, t->n + most)) return 0;
+    const i64 n = ngram_propose(&t->ngram, t->tokens, t->n, t->tokens + t->n, most);
+    return n && takes_pages(s, t, t->n + n) ? n : 0;
+}
+
+static void plan_drafts(scheduler *s, i64 answers, budget *b) {
+    i64 rows = 0;
+    for (i64 i = 0; i < s->n_running; i++) s->running[i]->n_draft = 0, rows += s->running[i]->n_step;
+    if (!s->o.draft_tokens || !answers) return;
+    i64 spare = (engine_backend(s->g)->gpu ? DECODE_ROWS : DRAFT_ROWS_HOST) - rows;
+    spare = min_i64(spare, min_i64(b->replay, b->logits));
+    for (i64 i = 0; i < s->n_running; i++) {
+        task *t = s->running[i];
+        if (!t->n_step || t->n_step < pending(t)) continue;
+        if (t->draft_rest > 0) t->draft_rest--;
+        t->n_draft = draft(s, t, spare);
+        spare -= t->n_draft, b->replay -= t->n_draft, b->logits -= t->n_draft;
+    }
+}
+
+/* Is what t's step draws likely to be known by what followed before, so that drafts can follow it? */
+static bool expects_drafts(scheduler *s, task *t) {
+    i32 id;
+    return s->o.draft_tokens && !t->draft_rest && ngram_propose(&t->ngram, t->tokens, t->n, &id, 1);
+}
+
+/* Of n drafts so many came true. */
+static void drafts_result(scheduler *s, task *t, i64 n, i64 came_true) {
+    s->new_drafts += n, s->new_true += came_true;
+    t->draft_share += ((f64)came_true / (f64)n - t->draft_share) / 4;
+    if (t->draft_share >= DRAFT_LEAST) return;
+    t->draft_rest = DRAFT_REST;
+    t->draft_share = DRAFT_HOPE;
+}
+
+/* ---- The plan ---- */
+
 /* Every decoding task runs. Of the chunk, the task that began first gets half, the rest goes to the shortest
  * ones: a short prompt does not wait for a long one, and a long one is never slower than half speed. */
 static void plan(scheduler *s, task **rest) {
@@ -67,6 +135,7 @@ static void plan(scheduler *s, task **rest) {
     task *first = NULL;
     i64 n = 0;
     const i64 answers = plan_decoding(s, &b.replay);
+    plan_drafts(s, answers, &b);
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
         if (t->n_step) continue;
@@ -96,17 +165,22 @@ static void add_out(batch *b, task *t, i64 row, i64 position, out_kind kind) {
 
 /* every: an out for each row, also where nobody needs it. */
 static void add_span(batch *b, task *t, bool every) {
-    i64 first = t->n_kv, end = first + t->n_step, row = b->n_rows;
+    const i64 first = t->n_kv, end = first + t->n_step, row = b->n_rows, n = t->n_step + t->n_draft;
     b->spans[b->n_spans] =
-        (model_span){.first = row, .n = t->n_step, .pos0 = first, .pages = t->pages, .absorbed = !in_prompt(t)};
+        (model_span){.first = row, .n = n, .pos0 = first, .pages = t->pages, .absorbed = !in_prompt(t)};
+    b->drafts[b->n_spans] = t->n_draft;
     b->tasks[b->n_spans++] = t;
-    memcpy(b->ids + row, t->tokens + first, (size_t)t->n_step * sizeof *t->tokens);
-    b->n_rows += t->n_step;
+    memcpy(b->ids + row, t->tokens + first, (size_t)n * sizeof *t->tokens);
+    b->n_rows += n;
     if (t->r.prompt_logprobs)
         for (i64 p = max_i64(first, t->prompt_rows_done); p < min_i64(end, t->r.n_prompt - 1); p++)
             add_out(b, t, row + p - first, p, OUT_PROMPT);
     for (i64 p = first; every && p < end - (end == t->n); p++) add_out(b, t, row + p - first, p, OUT_UNUSED);
     if (end == t->n) add_out(b, t, row + end - 1 - first, end - 1, OUT_NEXT);
+    for (i64 i = 0; i < t->n_draft; i++) {
+        add_out(b, t, row + end + i - first, end + i, OUT_DRAFT);
+        b->outs[b->n_outs - 1].draft = t->tokens[end + i];
+    }
 }
 
 /* Of a step that a device may have recorded, or that another may be queued behind, all rows' logits are wanted. */
@@ -114,7 +188,7 @@ static bool wants_every_row(const scheduler *s) {
     i64 rows = 0;
     for (i64 i = 0; i < s->n_running; i++) {
         if (s->running[i]->n_step && in_prompt(s->running[i])) return false;
-        rows += s->running[i]->n_step;
+        rows += s->running[i]->n_step + s->running[i]->n_draft;
     }
     return draws_on_device(s) && rows <= s->g->lim.logit_rows;
 }
@@ -148,13 +222,7 @@ static void prompt_result(scheduler *s, const out_row *o) {
 }
 
 static bool batch_append(task *t, i32 id) {
-    if (t->n == t->cap) {
-        i64 cap = min_i64(t->n + (t->n - t->r.n_prompt) / 2 + 256, t->r.n_prompt + t->r.max_new);
-        i32 *grown = realloc(t->tokens, (size_t)cap * sizeof *grown);
-        if (!grown) return false;
-        t->tokens = grown;
-        t->cap = cap;
-    }
+    if (!tokens_room(t, t->n + 1)) return false;
     t->tokens[t->n++] = id;
     return true;
 }
@@ -234,7 +302,8 @@ static void span_result(scheduler *s, const batch *b, i64 i) {
     const model_span *p = &b->spans[i];
     if (!t) return;
     bool prompt = in_prompt(t);
-    for (i64 k = 0; k < p->n; k++) {
+    const i64 n = p->n - b->drafts[i];
+    for (i64 k = 0; k < n; k++) {
         i32 mark = b->bad[p->first + k];
         if (!mark) continue;
         engine_bad_row(mark, t->tokens[t->n_kv + k], t->n_kv + k, &t->error);
@@ -242,7 +311,7 @@ static void span_result(scheduler *s, const batch *b, i64 i) {
         return;
     }
     first_prompt_event(s, t);
-    t->n_kv += p->n;
+    t->n_kv += n;
     if (prompt) cache_prefix(s, t);
 }
 
@@ -334,16 +403,6 @@ static bool news(scheduler *s) {
     return any;
 }
 
-/* Pages for the KV rows of t's first n tokens, if there are. */
-static bool takes_pages(scheduler *s, task *t, i64 n) {
-    while (n > t->n_pages * KV_PAGE) {
-        i32 page = radix_take(&s->tree, t->n_pages ? t->pages[t->n_pages - 1] : -1);
-        if (page < 0) return false;
-        t->pages[t->n_pages++] = page;
-    }
-    return true;
-}
-
 /* Adds what t runs after row `last` of `now`, its last one there: the token that this row draws, or those that are
  * known to follow, at most `spare` beside the first. False: t ends, as far as can be told, or there is no place for its
  * KV rows. */
@@ -354,6 +413,7 @@ static bool add_ahead(scheduler *s, const batch *now, i64 last, task *t, batch *
     if (!takes_pages(s, t, first + n)) return false;
     *spare -= n - 1;
     b->tasks[b->n_spans] = t;
+    b->drafts[b->n_spans] = 0;
     b->spans[b->n_spans++] =
         (model_span){.first = b->n_rows, .n = n, .pos0 = first, .pages = t->pages, .absorbed = true};
     for (i64 i = 0; i < n; i++) {
@@ -376,7 +436,9 @@ static bool build_ahead(scheduler *s, const batch *now, batch *b) {
         task *t = now->tasks[i];
         const i64 last = now->spans[i].first + now->spans[i].n - 1;
         if (!t) continue;
-        if (!now->spans[i].absorbed || now->keep[last] || !add_ahead(s, now, last, t, b, &spare)) return false;
+        if (!now->spans[i].absorbed || now->drafts[i] || expects_drafts(s, t) || now->keep[last] ||
+            !add_ahead(s, now, last, t, b, &spare))
+            return false;
     }
     if (!b->n_rows || b->n_spans != s->n_running) return false;
     plan_draws(s, b);
@@ -394,6 +456,22 @@ static batch *take_ahead(scheduler *s) {
     return NULL;
 }
 
+/* The token that a draft's row has drawn, if the draft came true: it was drawn in the row before, and the KV rows up to
+ * it are those of the answer. */
+static void draft_result(scheduler *s, const batch *b, i64 i) {
+    const out_row *o = &b->outs[i];
+    task *t = o->t;
+    if (!t || t->n_kv != o->position || t->n != o->position + 1 || t->tokens[o->position] != o->draft) return;
+    const i32 mark = b->bad[b->out_index[i]];
+    if (mark) {
+        engine_bad_row(mark, o->draft, o->position, &t->error);
+        end_task(s, t, SCHED_ERROR, false);
+        return;
+    }
+    t->n_kv++;
+    token_result(s, o);
+}
+
 static void take_results(scheduler *s, batch *b) {
     for (i64 i = 0; i < b->n_spans; i++) span_result(s, b, i);
     draw_all(s, b);
@@ -402,14 +480,22 @@ static void take_results(scheduler *s, batch *b) {
     if (s->ahead) s->ahead->began_s = now;
     for (i64 i = 0; i < b->n_outs; i++) {
         const out_row *o = &b->outs[i];
-        if (out_is_open(o)) token_result(s, o);
+        if (o->kind == OUT_NEXT && out_is_open(o)) token_result(s, o);
+        if (o->kind == OUT_DRAFT) draft_result(s, b, i);
         if (o->kind == OUT_PROMPT && o->t) prompt_result(s, o);
+    }
+    for (i64 i = 0; i < b->n_spans; i++) {
+        const model_span *p = &b->spans[i];
+        if (b->tasks[i] && b->drafts[i])
+            drafts_result(s, b->tasks[i], b->drafts[i], b->tasks[i]->n_kv - (p->pos0 + p->n - b->drafts[i]));
     }
     pthread_mutex_lock(&s->lock);
     s->stats.generated_tokens += s->new_tokens;
     s->stats.forced_tokens += s->new_forced;
+    s->stats.draft_tokens += s->new_drafts;
+    s->stats.draft_true += s->new_true;
     pthread_mutex_unlock(&s->lock);
-    s->new_tokens = s->new_forced = 0;
+    s->new_tokens = s->new_forced = s->new_drafts = s->new_true = 0;
 }
 
 /* Masks are made while the passes of the step run, which were queued before; and the draws behind them. */

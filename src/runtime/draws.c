@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool out_is_open(const out_row *o) { return o->kind == OUT_NEXT && o->t && o->position + 1 == o->t->n; }
+bool out_is_open(const out_row *o) {
+    return o->t && (o->kind == OUT_DRAFT || (o->kind == OUT_NEXT && o->position + 1 == o->t->n));
+}
+static bool draws_a_token(const out_row *o) { return o->kind == OUT_NEXT || o->kind == OUT_DRAFT; }
 bool draws_on_device(const scheduler *s) { return (engine_backend(s->g)->gpu || s->o.overlap_anywhere) && !s->g->step; }
 
 static u64 *mask_at(const scheduler *s, i64 mask) { return s->masks + (mask - 1) * s->mask_words; }
@@ -30,7 +33,7 @@ static sampling_history history_of(const scheduler *s, const out_row *o) {
 
 /* Needs the host the row's logits, to change them before the draw? */
 static bool needs_logits(const scheduler *s, const out_row *o) {
-    if (o->kind != OUT_NEXT) return false;
+    if (!draws_a_token(o)) return false;
     const sampling_history h = history_of(s, o);
     return sampler_changes(&o->t->r.sampling, &h);
 }
@@ -56,7 +59,7 @@ void plan_draws(const scheduler *s, batch *b) {
         b->next[i] = o->kind == OUT_PROMPT ? t->tokens[o->position + 1] : -1;
         b->top_most = max_i64(b->top_most, b->tops[i]);
         b->draws[i] = (sample_row){.top_p = (u64)1 << SAMPLE_BITS};
-        if (!b->keep[i] && o->kind == OUT_NEXT)
+        if (!b->keep[i] && draws_a_token(o))
             b->draws[i] = sampler_row(&t->r.sampling, t->r.choice, (u64)(o->position + 1 - t->r.n_prompt));
         b->late |= t->r.filter != NULL;
     }
@@ -74,17 +77,20 @@ static void mask_add(u64 *mask, i32 id) { mask[id / 64] |= (u64)1 << id % 64; }
 
 /* Of what the filter forces only the first token of an answer may be left: the others were written behind the token
  * before them. */
-static bool forced_first(const task *t, i32 *id) { return t->n == t->r.n_prompt && task_forced(t, id, 1) == 1; }
+static bool forced_first(const out_row *o, i32 *id) {
+    return o->position + 1 == o->t->r.n_prompt && task_forced(o->t, id, 1) == 1;
+}
 
-/* The set for the token that follows t's last one. */
-static status mask_fill(const scheduler *s, const task *t, u64 *mask, err *e) {
+/* The set for the token that follows the row's, in a state of its task's filter. */
+static status mask_fill(const scheduler *s, const out_row *o, i32 state, u64 *mask, err *e) {
+    const task *t = o->t;
     bool may_end = false;
     i32 id;
     memset(mask, 0, (size_t)s->mask_words * sizeof *mask);
-    if (forced_first(t, &id)) return mask_add(mask, id), ST_OK;
-    status st = t->filter.mask(t->filter.ud, t->filter_state, mask, &may_end, e);
+    if (forced_first(o, &id)) return mask_add(mask, id), ST_OK;
+    status st = t->filter.mask(t->filter.ud, state, mask, &may_end, e);
     if (st != ST_OK || !may_end) return st;
-    if (t->n - t->r.n_prompt >= t->r.min_new || mask_is_empty(mask, s->mask_words))
+    if (o->position + 1 - t->r.n_prompt >= t->r.min_new || mask_is_empty(mask, s->mask_words))
         for (i64 i = 0; i < t->r.n_stop; i++) mask_add(mask, t->r.stop_ids[i]);
     return ST_OK;
 }
@@ -92,6 +98,7 @@ static status mask_fill(const scheduler *s, const task *t, u64 *mask, err *e) {
 /* A row whose mask is made; what became of it. */
 struct mask_job {
     out_row *o;
+    i32 state; /* of its filter, behind the row's token */
     status st;
     bool none; /* nothing may come, nor an end that a token tells: the answer is whole */
     err e;
@@ -101,34 +108,50 @@ typedef struct mask_job mask_job;
 static void mask_make(scheduler *s, mask_job *j) {
     u64 *mask = mask_at(s, j->o->mask);
     j->e = (err){0};
-    j->st = mask_fill(s, j->o->t, mask, &j->e);
+    j->st = mask_fill(s, j->o, j->state, mask, &j->e);
     j->none = j->st == ST_OK && mask_is_empty(mask, s->mask_words);
 }
 
+/* A draft behind which it fails is none: its turn comes if it comes true. */
 static void mask_end_task(scheduler *s, const mask_job *j) {
     task *t = j->o->t;
+    if (!t || (j->st == ST_OK && !j->none)) return;
+    if (j->o->kind == OUT_DRAFT) {
+        j->o->kind = OUT_UNUSED;
+        return;
+    }
     if (j->st != ST_OK) t->error = j->e;
     t->whole = j->none;
-    if (j->st != ST_OK || j->none) end_task(s, t, j->none ? SCHED_STOP : SCHED_ERROR, true);
+    end_task(s, t, j->none ? SCHED_STOP : SCHED_ERROR, true);
 }
 
 status masks_open(scheduler *s, err *e) {
-    const size_t n = (size_t)s->g->max_running;
+    const size_t n = (size_t)s->g->lim.logit_rows;
     s->mask_words = ceil_div(s->g->config.vocab, 64);
     s->masks = calloc(n, (size_t)s->mask_words * sizeof *s->masks);
     s->mask_jobs = calloc(n, sizeof *s->mask_jobs);
     return s->masks && s->mask_jobs ? ST_OK : err_nomem(e, "sets of tokens", n * (u64)s->mask_words * 8);
 }
 
+static i32 filter_behind(const task *t, i32 state, i32 id) {
+    return state == TOKEN_FILTER_DEAD ? state : t->filter.next(t->filter.ud, state, id);
+}
+
 void make_masks(scheduler *s, batch *b) {
     enum { MASK_WORK = 1 << 17 /* of a mask, in a team's units: some 20 us */ };
     i64 n = 0;
+    i32 state = TOKEN_FILTER_DEAD;
     for (i64 i = 0; i < b->n_outs; i++) {
         out_row *o = &b->outs[i];
         o->mask = 0;
         if (b->on_device) b->draws[i].mask = 0;
         if (!out_is_open(o) || !o->t->r.filter) continue;
-        s->mask_jobs[n++].o = o;
+        state = o->kind == OUT_NEXT ? o->t->filter_state : filter_behind(o->t, state, o->draft);
+        if (state == TOKEN_FILTER_DEAD) { /* it cannot come true */
+            o->kind = OUT_UNUSED;
+            continue;
+        }
+        s->mask_jobs[n++] = (mask_job){.o = o, .state = state};
         o->mask = n;
         if (b->on_device && !b->keep[i]) b->draws[i].mask = n;
     }

@@ -292,6 +292,7 @@ static bool allocate_batch(batch *b, const model_limits *l, size_t run) {
     b->bad = calloc(rows, sizeof *b->bad);
     b->spans = calloc(run, sizeof *b->spans);
     b->tasks = calloc(run, sizeof *b->tasks);
+    b->drafts = calloc(run, sizeof *b->drafts);
     b->out_index = calloc(out, sizeof *b->out_index);
     b->outs = calloc(out, sizeof *b->outs);
     b->draws = calloc(out, sizeof *b->draws);
@@ -301,13 +302,13 @@ static bool allocate_batch(batch *b, const model_limits *l, size_t run) {
     b->next = calloc(out, sizeof *b->next);
     b->logprobs = calloc(out * (1 + SCHED_TOP_MAX), sizeof *b->logprobs);
     b->top_ids = calloc(out * SCHED_TOP_MAX, sizeof *b->top_ids);
-    return b->ids && b->bad && b->spans && b->tasks && b->out_index && b->outs && b->draws && b->drawn && b->keep &&
-           b->tops && b->next && b->logprobs && b->top_ids;
+    return b->ids && b->bad && b->spans && b->tasks && b->drafts && b->out_index && b->outs && b->draws && b->drawn &&
+           b->keep && b->tops && b->next && b->logprobs && b->top_ids;
 }
 
 static void free_batch(batch *b) {
-    void *const all[] = {b->ids,   b->bad,  b->spans, b->tasks, b->out_index, b->outs,   b->draws,
-                         b->drawn, b->keep, b->tops,  b->next,  b->logprobs,  b->top_ids};
+    void *const all[] = {b->drafts, b->ids,   b->bad,  b->spans, b->tasks, b->out_index, b->outs,
+                         b->draws,  b->drawn, b->keep, b->tops,  b->next,  b->logprobs,  b->top_ids};
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
 }
 

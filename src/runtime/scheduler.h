@@ -54,6 +54,8 @@ typedef struct {
     bool cache_prompts_only; /* pages that hold generated tokens never enter the prefix cache */
     bool disable_overlap;    /* step n+1 is never queued before the results of step n are there */
     bool overlap_anywhere;   /* for tests: also where a step runs while it is queued, and is drawn there */
+    i64 draft_tokens;        /* most tokens that are proposed to follow an answer, by what followed before
+                                (ngram.h), and run in one step with it; 0: none. No answer depends on it */
     bool manual;             /* no engine thread: the caller drives scheduler_step() (tests, benches) */
 } scheduler_options;
 
@@ -160,13 +162,14 @@ typedef struct {
     i64 cached_tokens;    /* of these, found in the prefix cache */
     i64 prefilled_tokens; /* tokens run in prompt form with good results, and again after preemption */
     i64 generated_tokens;
-    i64 forced_tokens;   /* of these, written because their filter left no choice: not drawn */
-    i64 steps, ahead;    /* ahead: of these, queued before the results of the one before were there */
-    f64 busy_s;          /* in steps */
-    f64 step_s, batch;   /* of the last step: seconds, rows */
-    f64 generated_per_s; /* over the last seconds */
-    f64 since_step_s;    /* now: seconds since a step (or idling) ended; large while requests run: stuck */
-    bool idle;           /* now: nothing runs, nothing waits */
+    i64 forced_tokens;            /* of these, written because their filter left no choice: not drawn */
+    i64 draft_tokens, draft_true; /* proposed; of these, what was drawn there too */
+    i64 steps, ahead;             /* ahead: of these, queued before the results of the one before were there */
+    f64 busy_s;                   /* in steps */
+    f64 step_s, batch;            /* of the last step: seconds, rows */
+    f64 generated_per_s;          /* over the last seconds */
+    f64 since_step_s;             /* now: seconds since a step (or idling) ended; large while requests run: stuck */
+    bool idle;                    /* now: nothing runs, nothing waits */
     bool draining, broken;
     err fault; /* broken: why */
 } sched_stats;

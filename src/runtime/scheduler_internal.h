@@ -13,6 +13,7 @@
 #ifndef RUNTIME_SCHEDULER_INTERNAL_H
 #define RUNTIME_SCHEDULER_INTERNAL_H
 #include "runtime/engine_internal.h"
+#include "runtime/ngram.h"
 #include "runtime/prefill_budget.h"
 #include "runtime/radix.h"
 #include "runtime/scheduler.h"
@@ -41,6 +42,10 @@ struct task {
     bool first_told; /* prompt_logprobs: the event of position 0 */
     u64 skipped;     /* the round of admission that passed it over */
     i64 n_step;      /* rows in the step being built */
+    i64 n_draft;     /* and drafts behind them, which stand behind the n tokens */
+    ngram_index ngram;
+    f64 draft_share; /* of the drafts that came true, lately */
+    i64 draft_rest;  /* steps that it makes none, because too few did */
     sched_usage usage;
     f64 last_token_s;
     token_filter filter; /* r.filter points to it, or is NULL */
@@ -62,6 +67,7 @@ typedef struct {
 typedef enum {
     OUT_PROMPT, /* of a prompt's token: log-probabilities of the one that follows are wanted */
     OUT_NEXT,   /* the task's last token when the step was built: the next one is drawn, unless it is known by then */
+    OUT_DRAFT,  /* of a draft: if it comes true, the next one is drawn */
     OUT_UNUSED  /* the one that follows is known */
 } out_kind;
 
@@ -70,8 +76,9 @@ typedef struct {
     task *t;
     i64 position; /* of the token that was run */
     out_kind kind;
-    i64 mask; /* 0: every token may come, else as sample_row.mask */
-    i32 id;   /* prompt row: the token that follows; else the one drawn */
+    i32 draft; /* OUT_DRAFT: the token that was run */
+    i64 mask;  /* 0: every token may come, else as sample_row.mask */
+    i32 id;    /* prompt row: the token that follows; else the one drawn */
     f32 logprob;
     i64 n_top;
     sched_top top[SCHED_TOP_MAX];
@@ -82,6 +89,7 @@ typedef struct {
     i32 *ids, *bad;    /* [rows] */
     model_span *spans; /* [max_running] */
     task **tasks;      /* [max_running]: whose they are; NULL: it left while the batch was under way */
+    i64 *drafts;       /* [max_running]: the last rows of each that are drafts */
     i64 n_spans, n_rows;
     i32 *out_index; /* [logit_rows] */
     out_row *outs;  /* [logit_rows]; their tasks as above */
@@ -101,6 +109,7 @@ typedef struct {
 } batch;
 
 _Static_assert((int)SCHED_TOP_MAX <= (int)LOGPROBS_TOP, "the device tells of so many");
+#define DRAFT_HOPE 0.6 /* the share of its drafts that a request is expected to see come true */
 enum { TASK_BUCKETS = 4096, EVENTS = 512 };
 
 struct scheduler {
@@ -126,10 +135,11 @@ struct scheduler {
     batch batches[2]; /* the step under way, and the next one */
     batch *ahead;     /* queued behind the step that was under way; NULL: none */
     i32 *by_host;     /* [logit_rows]: rows that the host draws */
-    u64 *masks;       /* [max_running, mask_words]: tokens that may come, of the step whose results are next */
+    u64 *masks;       /* [logit_rows, mask_words]: tokens that may come, of the step whose results are next */
     i64 mask_words;
-    struct mask_job *mask_jobs; /* [max_running] */
+    struct mask_job *mask_jobs; /* [logit_rows] */
     i64 new_tokens, new_forced; /* of the step whose results are taken */
+    i64 new_drafts, new_true;   /* drafts of it, and those that came true */
     f32 *logits;                /* [logit_rows, vocab] */
     sampler **samplers;         /* [n_samplers]: one a thread */
     int n_samplers;
@@ -185,7 +195,7 @@ status check_pages(scheduler *s, err *e);
 
 /* draws.c */
 bool draws_on_device(const scheduler *s);
-bool out_is_open(const out_row *o); /* its row draws a token that is not known */
+bool out_is_open(const out_row *o); /* its row draws a token that is not known; of a draft, if it comes true */
 /* How the device draws each row, if it does. */
 void plan_draws(const scheduler *s, batch *b);
 status masks_open(scheduler *s, err *e); /* memory for them, which scheduler_close() frees */

@@ -46,6 +46,7 @@ void task_free(task *t) {
     if (t->id && t->r.filter) t->filter.close(t->filter.ud);
     if (!t->shared) free(t->tokens);
     leave_prompt(t->shared);
+    ngram_free(&t->ngram);
     free(t->pages);
     free(t->lists);
     free(t);
@@ -225,6 +226,7 @@ static task *copy_request(const scheduler *s, const sched_request *r, shared_pro
     t->tokens = t->shared->ids;
     t->n = t->cap = r->n_prompt;
     t->r.prompt = NULL; /* the caller's */
+    t->draft_share = DRAFT_HOPE;
     if (r->filter) {
         t->filter = *r->filter;
         t->r.filter = &t->filter;

@@ -36,7 +36,7 @@ NOTICES = {
     "--enable-torch-compile": "kernels are compiled when Moonlet is built",
 }
 ALL_REDUCE = "--disable-custom-all-reduce is for --device cuda with --tp: leave it out"
-SPECULATIVE = "speculative decoding is not there yet: leave out every --speculative-*"
+SPECULATIVE = "drafts by a model are not there yet: leave out every --speculative-* but --speculative-ngram"
 
 
 def serve(*words):

@@ -238,6 +238,10 @@ void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, 
     write_constraints(out, c, model);
     one(out, "moonlet:", "forced_tokens_total", "counter", "Tokens written because nothing else could come", model,
         (f64)s->forced_tokens);
+    one(out, "moonlet:", "draft_tokens_total", "counter", "Tokens proposed by what followed before", model,
+        (f64)s->draft_tokens);
+    one(out, "moonlet:", "draft_tokens_accepted_total", "counter", "Of these, tokens that were drawn, too", model,
+        (f64)s->draft_true);
     one(out, "moonlet:", "connections", "gauge", "Open connections", model, (f64)connections);
     buf_str(out, "# HELP moonlet:http_responses_total HTTP answers by class of status.\n"
                  "# TYPE moonlet:http_responses_total counter\n");
