@@ -95,12 +95,14 @@ static i64 draft(scheduler *s, task *t, i64 most) {
     return n && takes_pages(s, t, t->n + n) ? n : 0;
 }
 
+/* Rows of a step in which drafts are. */
+static i64 draft_rows(const scheduler *s) { return engine_backend(s->g)->gpu ? DECODE_ROWS : DRAFT_ROWS_HOST; }
+
 static void plan_drafts(scheduler *s, i64 answers, budget *b) {
     i64 rows = 0;
     for (i64 i = 0; i < s->n_running; i++) s->running[i]->n_draft = 0, rows += s->running[i]->n_step;
     if (!s->o.draft_tokens || !answers) return;
-    i64 spare = (engine_backend(s->g)->gpu ? DECODE_ROWS : DRAFT_ROWS_HOST) - rows;
-    spare = min_i64(spare, min_i64(b->replay, b->logits));
+    i64 spare = min_i64(draft_rows(s) - rows, min_i64(b->replay, b->logits));
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
         if (!t->n_step || t->n_step < pending(t)) continue;
@@ -110,10 +112,12 @@ static void plan_drafts(scheduler *s, i64 answers, budget *b) {
     }
 }
 
-/* Is what t's step draws likely to be known by what followed before, so that drafts can follow it? */
-static bool expects_drafts(scheduler *s, task *t) {
+/* Is what t's step draws likely to be known by what followed before, so that drafts can follow it, and is there room
+ * for them beside so many answers? */
+static bool expects_drafts(scheduler *s, task *t, i64 answers) {
     i32 id;
-    return s->o.draft_tokens && !t->draft_rest && ngram_propose(&t->ngram, t->tokens, t->n, &id, 1);
+    return s->o.draft_tokens && answers < draft_rows(s) && !t->draft_rest &&
+           ngram_propose(&t->ngram, t->tokens, t->n, &id, 1);
 }
 
 /* Of n drafts so many came true. */
@@ -436,7 +440,7 @@ static bool build_ahead(scheduler *s, const batch *now, batch *b) {
         task *t = now->tasks[i];
         const i64 last = now->spans[i].first + now->spans[i].n - 1;
         if (!t) continue;
-        if (!now->spans[i].absorbed || now->drafts[i] || expects_drafts(s, t) || now->keep[last] ||
+        if (!now->spans[i].absorbed || now->drafts[i] || expects_drafts(s, t, now->n_spans) || now->keep[last] ||
             !add_ahead(s, now, last, t, b, &spare))
             return false;
     }
