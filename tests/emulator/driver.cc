@@ -610,14 +610,15 @@ static bool reaches(CUcontext c, CUdeviceptr p) {
     CUcontext of = owner(p);
     return !of || of->device == c->device || (c->peers >> of->device & 1);
 }
-/* Does what is handed to a kernel on c point into another device's memory? Any eight bytes that could be an address. */
+/* Does what is handed to a kernel on c point into another device's memory? Any eight bytes that could be an address;
+ * but a small number with whatever lies in the four bytes of padding behind it is none. */
 static bool points_elsewhere(CUcontext c, const void *args, size_t bytes) {
     if (gpus() == 1) return false;
     std::lock_guard<std::mutex> hold(lock);
     for (size_t at = 0; at + 8 <= bytes; at += 8) {
         CUdeviceptr p;
         memcpy(&p, (const char *)args + at, 8);
-        if (!reaches(c, p)) return true;
+        if ((p & 0xffffffffu) >= 0x10000 && !reaches(c, p)) return true;
     }
     return false;
 }
