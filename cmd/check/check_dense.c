@@ -135,7 +135,9 @@ void check_embed(check *c) {
                 for (i64 k = 0; k < n; k++) ids[k] = (i32)(synth_bits(&c->rng) % 54) - 2; /* some outside */
                 i32 *drawn = f % 2 ? NULL : check_alloc(c, 2 * 4); /* or drawn, one of them outside */
                 if (drawn) drawn[0] = 7, drawn[1] = vocab;
-                embed_args a = {w.dev, ids, drawn, y.h, n, first}, b = {w.ref, ids, drawn, y.f, n, first};
+                i32 *map = i % 2 ? check_alloc(c, 54 * 4) : NULL; /* of a draft's ids, some to outside */
+                for (i32 k = 0; map && k < 54; k++) map[k] = k * 7 % 54;
+                embed_args a = {w.dev, ids, drawn, map, y.h, n, first}, b = {w.ref, ids, drawn, map, y.f, n, first};
                 f64 start = now_s();
                 c->dev->embed(c->dev, &a);
                 if (n == 97) check_speed(c, now_s() - start, (u64)(n * dim) * 4);
@@ -236,21 +238,24 @@ void check_rope(check *c) {
     rope_case(c, 2, 1, 3, 2);
 }
 
-static void gather_case(check *c, i64 dim) {
+/* out_stride: wider than dim, as into the middle of wider rows; all: rows in their order. */
+static void gather_case(check *c, i64 dim, i64 out_stride, bool all) {
     i64 n = 9;
-    check_act x = check_input(c, 20 * dim, 1.0f), y = check_output(c, n * dim);
+    check_act x = check_input(c, 20 * dim, 1.0f), y = check_output(c, n * out_stride);
     static const i32 some[] = {0, 19, 3, 3, 7, 18, 1, 0, 11};
-    i32 *rows = check_copy(c, some, sizeof some);
-    gather_args a = {x.h, rows, y.h, n, dim}, b = {x.f, rows, y.f, n, dim};
+    i32 *rows = all ? NULL : check_copy(c, some, sizeof some);
+    gather_args a = {x.h, rows, y.h, n, dim, dim, out_stride}, b = {x.f, rows, y.f, n, dim, dim, out_stride};
     c->dev->gather(c->dev, &a);
     c->ref->gather(c->ref, &b);
-    check_compare(c, "gather", y.h, DT_BF16, y.f, n, dim, dim, 0);
+    check_compare(c, "gather", y.h, DT_BF16, y.f, n, dim, out_stride, 0);
     check_case_end(c);
 }
 
 void check_gather(check *c) {
-    gather_case(c, 77);
-    gather_case(c, 2056);
+    gather_case(c, 77, 77, false);
+    gather_case(c, 2056, 2056, false);
+    gather_case(c, 256, 768, true);
+    gather_case(c, 77, 231, true);
 }
 
 void check_mark_nonfinite(check *c) {

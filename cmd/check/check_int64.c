@@ -166,7 +166,9 @@ static status large_rows(large *l, err *e) {
                                       .eps = 1e-6f});
         verdict(l, "norm, 300,032 rows of 7168", same_rows(l, out, 0, last, DIM), NULL);
         l->dev->write(l->dev, dev_last, &last, 4);
-        l->o->gather(l->o, &(gather_args){.x = x, .rows = dev_last, .out = one, .n = 1, .dim = DIM});
+        l->o->gather(l->o,
+                     &(gather_args){
+                         .x = x, .rows = dev_last, .out = one, .n = 1, .dim = DIM, .x_stride = DIM, .out_stride = DIM});
         bf16 got[DIM];
         l->dev->read(l->dev, got, one, sizeof got);
         verdict(l, "gather, the last of them", !memcmp(got, row, sizeof row), NULL);

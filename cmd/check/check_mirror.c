@@ -83,7 +83,7 @@ static void bring_back(void) {
 #define MIRROR(op, type, ...) MIRROR_BY(mirror.real.op, op, type, __VA_ARGS__)
 #define FUSED(op, type, ...)  MIRROR_BY(mirror.real.fused->op, op, type, __VA_ARGS__)
 
-MIRROR(embed, embed_args, MOVE(ids), MOVE(drawn), MOVE(out))
+MIRROR(embed, embed_args, MOVE(ids), MOVE(drawn), MOVE(map), MOVE(out))
 MIRROR(norm, norm_args, MOVE(x), MOVE(add), MOVE(sum), MOVE(out), MOVE(bad))
 MIRROR(linear, linear_args, MOVE(x), MOVE(y))
 MIRROR(swiglu, swiglu_args, MOVE(x), MOVE(out))

@@ -2,7 +2,7 @@
  * answers arrived. What `moonlet bench serving` and `moonlet eval gsm8k` measure with. One thread uses a client. */
 #ifndef CMD_LIB_CLIENT_H
 #define CMD_LIB_CLIENT_H
-#include "cmd/lib/model_opts.h"
+#include "cmd/lib/speculative.h"
 #include "cmd/lib/stats.h"
 #include "text/tokenizer.h"
 #include "base/json.h"
@@ -111,9 +111,9 @@ typedef struct {
     model_opts *m;
     i64 max_running;
     bool disable_overlap;
-    bool disable_jump_forward; /* tokens that a grammar forces are drawn like others */
-    i64 draft_tokens;          /* scheduler_options.draft_tokens */
-    f64 constrained_share;     /* of the requests are held to what o.extra asks for; it takes nothing else */
+    bool disable_jump_forward;     /* tokens that a grammar forces are drawn like others */
+    const speculative_opts *draft; /* NULL: nothing is proposed */
+    f64 constrained_share;         /* of the requests are held to what o.extra asks for; it takes nothing else */
     client_options o;
 } client_engine_options;
 status client_engine_open(client **out, const client_engine_options *o, err *e);

@@ -236,12 +236,13 @@ static json_t *client_engine_info(client *c) {
     engine_client *k = (engine_client *)c;
     sched_stats s;
     scheduler_stats(k->s, &s);
-    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "plan", engine_plan(k->g), "simulated",
-                     engine_simulated(k->g), "steps", (json_int_t)s.steps, "steps_ahead", (json_int_t)s.ahead,
-                     "preemptions", (json_int_t)s.preemptions, "prompt_tokens", (json_int_t)s.prompt_tokens,
-                     "cached_tokens", (json_int_t)s.cached_tokens, "max_running", (json_int_t)s.max_running,
-                     "forced_tokens", (json_int_t)s.forced_tokens, "draft_tokens", (json_int_t)s.draft_tokens,
-                     "draft_tokens_true", (json_int_t)s.draft_true);
+    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "plan", engine_plan(k->g),
+                     "simulated", engine_simulated(k->g), "steps", (json_int_t)s.steps, "steps_ahead",
+                     (json_int_t)s.ahead, "preemptions", (json_int_t)s.preemptions, "prompt_tokens",
+                     (json_int_t)s.prompt_tokens, "cached_tokens", (json_int_t)s.cached_tokens, "max_running",
+                     (json_int_t)s.max_running, "forced_tokens", (json_int_t)s.forced_tokens, "draft_tokens",
+                     (json_int_t)s.draft_tokens, "draft_tokens_true", (json_int_t)s.draft_true, "draft_rounds",
+                     (json_int_t)s.draft_rounds);
 }
 
 static void client_engine_close_client(client *c) {
@@ -278,9 +279,9 @@ status client_engine_open(client **out, const client_engine_options *o, err *e) 
                             .max_queued = 1 << 20,
                             .max_queued_tokens = 1ll << 40,
                             .disable_overlap = o->disable_overlap,
-                            .draft_tokens = o->draft_tokens,
                             .decode_stall_s = -1};
     status st = model_opts_finish(o->m, e);
+    if (st == ST_OK && o->draft) st = speculative_finish(o->draft, &o->m->engine, &so.draft_tokens, e);
     engine_options eo = o->m->engine;
     eo.max_running = o->max_running;
     if (st == ST_OK) st = tokenizer_open(&k->tok, eo.model_dir, e);

@@ -78,7 +78,7 @@ static status fill_x(gemm_gpu *b, gemm_case *c, err *e) {
     if (st == ST_OK) {
         for (i64 i = 0; i < c->n; i++) ids[i] = (i32)(i % v.rows);
         b->on.device->write(b->on.device, c->ids, ids, (u64)c->n * sizeof *ids);
-        b->on.ops.embed(&b->on.ops, &(embed_args){table, c->ids, NULL, c->x, c->n, 0});
+        b->on.ops.embed(&b->on.ops, &(embed_args){.table = table, .ids = c->ids, .out = c->x, .n = c->n});
         st = b->on.device->finish(b->on.device, e);
     }
     free(ids);
@@ -129,7 +129,7 @@ static void gemm_read_row(gemm_gpu *b, gemm_case *c, const op_weight *w, i64 row
     i32 id = (i32)row;
     bf16 h[COLS_MOST];
     b->on.device->write(b->on.device, c->ids, &id, sizeof id);
-    b->on.ops.embed(&b->on.ops, &(embed_args){w, c->ids, NULL, c->row, 1, 0});
+    b->on.ops.embed(&b->on.ops, &(embed_args){.table = w, .ids = c->ids, .out = c->row, .n = 1});
     b->on.device->read(b->on.device, h, c->row, (u64)cols * 2);
     for (i64 i = 0; i < cols; i++) out[i] = bf16_to_f32(h[i]);
 }

@@ -7,8 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ONE_HOST         "ranks are of one host: leave it out"
-#define SPECULATIVE      "drafts by a model are not there yet: leave out every --speculative-* but --speculative-ngram"
+#define ONE_HOST "ranks are of one host: leave it out"
+#define SPECULATIVE                                                                                                    \
+    "not one of Moonlet's: serve, run and bench serving have --speculative-algorithm, -draft-model-path, "             \
+    "-num-steps, -eagle-topk and -num-draft-tokens"
 #define EXPERTS_BY_WIDTH "--tp cuts every expert's width; whole experts are not spread over ranks: leave it out"
 #define COMPILED         "kernels are compiled when Moonlet is built"
 #define BY_SHAPE         "device, type and shape choose the kernel; measured choices: --tuned"

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "cmd/cmd.h"
-#include "cmd/lib/model_opts.h"
+#include "cmd/lib/speculative.h"
 #include "moonlet.h"
 #include "cmd/lib/tool_calls.h"
 #include <errno.h>
@@ -25,6 +25,7 @@ enum { TOOL_ROUNDS = 8 }; /* of calls and results in one answer */
 
 typedef struct {
     model_opts m;
+    speculative_opts draft;
     const char *prompt, *system, *template, *tools_file, *tool_command, *image;
     const char *schema_file, *regex, *grammar_file;
     bool instant, raw, quiet, ignore_eos;
@@ -318,11 +319,15 @@ static int cmd_run_once(chat_run *r) {
 
 static moon_status cmd_run_open_engine(chat_run *r, moon_error *error) {
     err e = {0};
-    if (model_opts_finish(&r->m, &e) != ST_OK)
+    int64_t draft_tokens;
+    if (model_opts_finish(&r->m, &e) != ST_OK ||
+        speculative_finish(&r->draft, &r->m.engine, &draft_tokens, &e) != ST_OK)
         return error->status = (moon_status)e.code, strcpy(error->text, e.text), error->status;
     moon_options o = MOON_OPTIONS_INIT;
     model_opts_public(&r->m, &o);
     o.chat_template = r->template;
+    o.draft_dir = r->m.engine.draft_dir;
+    o.draft_tokens = draft_tokens;
     moon_status st = moon_open(&r->engine, &o, error);
     if (st == MOON_OK && !r->quiet) log_note("%s; %s", moon_plan(r->engine), moon_template(r->engine));
     return st;
@@ -365,6 +370,7 @@ int cmd_run(int argc, char **argv) {
     chat_run r = {.top_p = 1, .repetition = 1};
     const opt_spec specs[] = {
         MODEL_OPTS(r.m),
+        SPECULATIVE_OPTS(r.draft),
         OPT_GROUP("Question"),
         {"prompt", 'p', OPT_STR, &r.prompt, "TEXT", "one question; without it a conversation begins", 0, 0},
         {"system", 's', OPT_STR, &r.system, "TEXT", "a system message", 0, 0},

@@ -1,13 +1,14 @@
 /* cmd/serve/serve.c: `moonlet serve`: the model behind OpenAI's HTTP interface. */
 #include "server/server.h"
 #include "cmd/cmd.h"
-#include "cmd/lib/model_opts.h"
+#include "cmd/lib/speculative.h"
 #include "cmd/serve/elsewhere.h"
 #include <string.h>
 
 typedef struct {
     model_opts m;
     server_options s;
+    speculative_opts draft;
     const char *calls, *reasoning, *policy, *space, *order;
     opt_list origins, hosts, words;
     i64 max_body_mib, body_memory_mib, simulated_us;
@@ -66,9 +67,7 @@ static int serve_parse(serve_opts *o, int argc, char **argv) {
          0, 0},
         {"disable-overlap-schedule", 0, OPT_FLAG, &s->sched.disable_overlap, NULL,
          "on a GPU: a step is not queued before the one before it has ended", 0, 0},
-        {"speculative-ngram", 0, OPT_INT, &s->sched.draft_tokens, "N",
-         "most tokens proposed to follow an answer, where text repeats itself, and checked in one step (default: 0, none)",
-         0, 63},
+        SPECULATIVE_OPTS(o->draft),
         OPT_GROUP("Time limits of requests"),
         {"request-timeout", 0, OPT_REAL, &s->request_timeout_s, "S", "seconds a request may take (default: no limit)",
          0, 1e6},
@@ -134,6 +133,8 @@ int cmd_serve(int argc, char **argv) {
     if (origin_check_rules(&o.s.origin, &e) != ST_OK) return cmd_fail("serve", &e), EXIT_USAGE;
     if (model_opts_finish(&o.m, &e) != ST_OK) return cmd_fail("serve", &e);
     model_opts_simulate(&o.m, o.simulated_us);
+    if (speculative_finish(&o.draft, &o.m.engine, &o.s.sched.draft_tokens, &e) != ST_OK)
+        return cmd_fail("serve", &e), EXIT_USAGE;
     engine_options g = o.m.engine;
     g.max_running = o.s.engine.max_running;
     g.kv_tokens = o.s.engine.kv_tokens;

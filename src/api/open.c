@@ -61,6 +61,8 @@ static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .disable_fused = o->disable_fused,
                                .nccl = o->disable_custom_all_reduce,
                                .dp_attention = o->enable_dp_attention,
+                               .draft_dir = o->draft_dir,
+                               .draft_steps = o->draft_dir ? o->draft_tokens : 0,
                                .max_running = 1};
     status st = engine_open(&m->engine, &eo, e);
     if (st == ST_OK) st = tokenizer_open(&m->tok, o->model_dir, e);
@@ -70,7 +72,7 @@ static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
         return err_set(e, ST_FORMAT, "%s: the tokenizer has %d ids, config.json's vocab_size is %lld", o->model_dir,
                        tokenizer_vocab_size(m->tok), (long long)c->vocab);
     st = api_choose_template(m, o, e);
-    const scheduler_options so = {.on_events = api_on_events, .manual = true};
+    const scheduler_options so = {.on_events = api_on_events, .draft_tokens = o->draft_tokens, .manual = true};
     if (st == ST_OK) st = scheduler_open(&m->scheduler, m->engine, &so, e);
     return st != ST_OK ? st : stops_of(c->eos, c->n_eos, m->tok, &m->stops, e);
 }

@@ -62,11 +62,13 @@ typedef struct {
 } weight_desc;
 
 /* out[n, hidden] = table[ids - first]. An id outside the table gives a row of zeros. With `drawn`, an id below 0 is ~j:
- * that of drawn[j], which an earlier call left. */
+ * that of drawn[j], which an earlier call left. With `map`, ids are those of a draft's smaller vocabulary, and map[id]
+ * is the table's. */
 typedef struct {
     const op_weight *table;
     const i32 *ids;   /* [n] */
     const i32 *drawn; /* NULL: none */
+    const i32 *map;   /* [vocabulary of the draft], or NULL */
     void *out;
     i64 n, first; /* first: the id of the table's first row */
 } embed_args;
@@ -74,6 +76,7 @@ typedef struct {
 static inline i64 embed_row(const embed_args *a, i64 i) {
     i32 id = a->ids[i];
     id = id < 0 && a->drawn ? a->drawn[~id] : id;
+    id = id >= 0 && a->map ? a->map[id] : id;
     return id < 0 ? -1 : id - a->first;
 }
 
@@ -247,9 +250,9 @@ static inline bool moe_is_int8(i64 pairs, i64 experts, i64 hidden, i64 inter) {
 /* out[i] = x[rows[i]], rows of `dim` elements. */
 typedef struct {
     const void *x;
-    const i32 *rows; /* [n] */
+    const i32 *rows; /* [n]; NULL: row i is i */
     void *out;
-    i64 n, dim;
+    i64 n, dim, x_stride, out_stride;
 } gather_args;
 
 /* bad[i] = mark where bad[i] is 0 and row i of x holds a NaN or an infinity; other entries stay. */

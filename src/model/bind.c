@@ -1,32 +1,10 @@
-#include "model/bind.h"
-#include "base/log.h"
+/* model/bind.c: the views of one weight, found by names, types and shapes, and handed to a backend. */
+#include "model/bind_internal.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct {
-    const model_config *c;
-    const checkpoint *ck; /* NULL: dummy weights */
-    const ops *o;
-    weight_reader *reader; /* NULL: data are where the checkpoint is mapped */
-    bool verify;
-    model_weights *weights;
-    weight_cut *passing; /* columns that a backend has copied, or will in a moment */
-    weight_memory *room; /* NULL, or a plan: names, types and shapes are checked, no data is looked at */
-    err *e;
-    u64 seed; /* of the last dummy weight */
-    u64 done; /* bytes prepared */
-    progress shown;
-} binder;
-
-/* What a rank holds of a matrix [rows, cols]: all, so many rows from row `at` on, or so many columns. */
-typedef struct {
-    i64 rows, cols; /* of all of it */
-    enum { CUT_NOTHING, CUT_ROWS, CUT_COLS } cut;
-    i64 at, n;
-} matrix_share;
 
 /* Where a view's data come from: tensors of the checkpoint, in the order in which they are looked at. A view is found
  * first, by names, types and shapes, and gets data when a backend wants them. */
@@ -62,8 +40,7 @@ static status bind_shape_error(const binder *b, const tensor_info *t, const i64 
     return err_set(b->e, ST_FORMAT, "tensor %s has shape [%s], config.json asks for [%s]", t->name, have, need);
 }
 
-/* The tensor `name` with exactly this shape. NULL and b->e on failure. */
-static const tensor_info *bind_find(const binder *b, const char *name, const i64 *shape, int n) {
+const tensor_info *bind_find(const binder *b, const char *name, const i64 *shape, int n) {
     const tensor_info *t = checkpoint_find(b->ck, name);
     if (!t) {
         err_set(b->e, ST_FORMAT, "tensor %s is missing", name);
@@ -75,7 +52,7 @@ static const tensor_info *bind_find(const binder *b, const char *name, const i64
     return same ? t : NULL;
 }
 
-static status type_error(const binder *b, const tensor_info *t, const char *want) {
+status bind_type_error(const binder *b, const tensor_info *t, const char *want) {
     return err_set(b->e, ST_FORMAT, "tensor %s is %s, not %s", t->name, dtype_name(t->type), want);
 }
 
@@ -98,7 +75,7 @@ static const tensor_info *bind_part(const binder *b, const char *base, const cha
     char name[256];
     snprintf(name, sizeof name, "%s%s", base, suffix);
     const tensor_info *t = bind_find(b, name, shape, n);
-    if (t && t->type != type) return type_error(b, t, dtype_name(type)), NULL;
+    if (t && t->type != type) return bind_type_error(b, t, dtype_name(type)), NULL;
     return t;
 }
 
@@ -115,7 +92,7 @@ static status view_scales(const binder *b, const char *base, const weight_layout
     const tensor_info *whole = checkpoint_find(b->ck, name);
     if (!whole || whole->n_dims) whole = bind_find(b, name, (const i64[]){1}, 1); /* a scalar is as good */
     if (!whole) return ST_FORMAT;
-    if (whole->type != DT_F32) return type_error(b, whole, "F32");
+    if (whole->type != DT_F32) return bind_type_error(b, whole, "F32");
     from->factor = whole;
     return ST_OK;
 }
@@ -126,7 +103,7 @@ static status find_shape_tensor(const binder *b, const char *base, const weight_
     snprintf(name, sizeof name, "%s%s", base, l->shape);
     const tensor_info *sh = from->shape = bind_find(b, name, (const i64[]){2}, 1);
     if (!sh) return ST_FORMAT;
-    return sh->type == DT_I32 || sh->type == DT_I64 ? ST_OK : type_error(b, sh, "I32 or I64");
+    return sh->type == DT_I32 || sh->type == DT_I64 ? ST_OK : bind_type_error(b, sh, "I32 or I64");
 }
 
 /* It says ours. */
@@ -202,34 +179,12 @@ static status view_whole(const binder *b, const char *base, weight_view *v, view
         if (ends_with(other->name, l->data) && n < 80)
             n += snprintf(types + n, sizeof types - (size_t)n, "%s%s", n ? " or " : "", dtype_name(l->data_type));
     }
-    return type_error(b, other, types);
+    return bind_type_error(b, other, types);
 }
 
 static void make_name(const binder *b, char *out, size_t cap, const char *fmt, va_list ap) {
     int n = snprintf(out, cap, "%s", b->c->prefix);
     vsnprintf(out + n, cap - (size_t)n, fmt, ap);
-}
-
-static matrix_share whole_matrix(i64 rows, i64 cols) { return (matrix_share){.rows = rows, .cols = cols}; }
-/* Equal shares, `each` rows or columns of which are this rank's. */
-static matrix_share row_share(const binder *b, i64 each, i64 cols) {
-    const model_config *c = b->c;
-    return (matrix_share){c->ranks * each, cols, c->ranks > 1 ? CUT_ROWS : CUT_NOTHING, c->rank * each, each};
-}
-static matrix_share col_share(const binder *b, i64 rows, i64 each) {
-    const model_config *c = b->c;
-    return (matrix_share){rows, c->ranks * each, c->ranks > 1 ? CUT_COLS : CUT_NOTHING, c->rank * each, each};
-}
-/* Of attention: whole where every rank has all heads. */
-static matrix_share head_rows(const binder *b, i64 rows, i64 cols) {
-    return b->c->whole_attention ? whole_matrix(rows, cols) : row_share(b, rows, cols);
-}
-static matrix_share head_cols(const binder *b, i64 rows, i64 cols) {
-    return b->c->whole_attention ? whole_matrix(rows, cols) : col_share(b, rows, cols);
-}
-static matrix_share vocab_share(const binder *b) {
-    const model_config *c = b->c;
-    return (matrix_share){c->vocab, c->hidden, c->ranks > 1 ? CUT_ROWS : CUT_NOTHING, c->vocab_first, c->vocab_held};
 }
 
 /* Memory for columns that are cut out of the checkpoint's rows: kept as long as the weights, for a backend that keeps
@@ -373,9 +328,7 @@ static status bind_prepare(found_weight *f, weight_desc *d, op_weight **out) {
     return st;
 }
 
-static status bind_linear(binder *b, op_weight **out, weight_kind kind, matrix_share m, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
-static status bind_linear(binder *b, op_weight **out, weight_kind kind, matrix_share m, const char *fmt, ...) {
+status bind_linear(binder *b, op_weight **out, weight_kind kind, matrix_share m, const char *fmt, ...) {
     char base[224];
     va_list ap;
     va_start(ap, fmt);
@@ -407,8 +360,7 @@ static status dummy_vector(const binder *b, op_weight **out, i64 n, const char *
     return st;
 }
 
-static status vector(binder *b, op_weight **out, i64 n, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static status vector(binder *b, op_weight **out, i64 n, const char *fmt, ...) {
+status bind_vector(binder *b, op_weight **out, i64 n, const char *fmt, ...) {
     char name[256];
     va_list ap;
     va_start(ap, fmt);
@@ -417,46 +369,11 @@ static status vector(binder *b, op_weight **out, i64 n, const char *fmt, ...) {
     if (!b->ck) return dummy_vector(b, out, n, name);
     const tensor_info *t = bind_find(b, name, &n, 1);
     if (!t) return ST_FORMAT;
-    if (t->type != DT_BF16 && t->type != DT_F32) return type_error(b, t, "BF16 or F32");
+    if (t->type != DT_BF16 && t->type != DT_F32) return bind_type_error(b, t, "BF16 or F32");
     weight_view v = {.format = t->type == DT_F32 ? WF_F32 : WF_BF16, .rows = 1, .cols = n, .data = t->data};
     view_source from = {.data = t, .share = whole_matrix(1, n), .finite = true};
     weight_desc d = {.kind = WK_VECTOR, .n_views = 1};
     return bind_prepare(&(found_weight){b, &v, &from, false}, &d, out);
-}
-
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        status st_ = (call);                                                                                           \
-        if (st_ != ST_OK) return st_;                                                                                  \
-    } while (0)
-
-static status bind_attention(binder *b, layer_weights *w, int l) {
-    const model_config *c = b->c;
-    const i64 q_rows = c->n_heads * (c->nope + c->rope), kv_rows = c->n_heads * (c->nope + c->v_dim);
-    TRY(vector(b, &w->attn_norm, c->hidden, "model.layers.%d.input_layernorm.weight", l));
-    TRY(vector(b, &w->ffn_norm, c->hidden, "model.layers.%d.post_attention_layernorm.weight", l));
-    if (c->q_lora) {
-        TRY(bind_linear(b, &w->q_a, WK_LINEAR, whole_matrix(c->q_lora, c->hidden), "model.layers.%d.self_attn.q_a_proj",
-                        l));
-        TRY(vector(b, &w->q_a_norm, c->q_lora, "model.layers.%d.self_attn.q_a_layernorm.weight", l));
-        TRY(bind_linear(b, &w->q_b, WK_LINEAR, head_rows(b, q_rows, c->q_lora), "model.layers.%d.self_attn.q_b_proj",
-                        l));
-    } else {
-        TRY(bind_linear(b, &w->q, WK_LINEAR, head_rows(b, q_rows, c->hidden), "model.layers.%d.self_attn.q_proj", l));
-    }
-    TRY(bind_linear(b, &w->kv_a, WK_LINEAR, whole_matrix(c->kv_lora + c->rope, c->hidden),
-                    "model.layers.%d.self_attn.kv_a_proj_with_mqa", l));
-    TRY(vector(b, &w->kv_a_norm, c->kv_lora, "model.layers.%d.self_attn.kv_a_layernorm.weight", l));
-    TRY(bind_linear(b, &w->kv_b, WK_KV_B, head_rows(b, kv_rows, c->kv_lora), "model.layers.%d.self_attn.kv_b_proj", l));
-    return bind_linear(b, &w->o, WK_LINEAR, head_cols(b, c->hidden, c->n_heads * c->v_dim),
-                       "model.layers.%d.self_attn.o_proj", l);
-}
-
-static status bind_mlp(binder *b, layer_weights *w, i64 inter, int l, const char *part) {
-    i64 hidden = b->c->hidden;
-    TRY(bind_linear(b, &w->gate, WK_LINEAR, row_share(b, inter, hidden), "model.layers.%d.mlp.%sgate_proj", l, part));
-    TRY(bind_linear(b, &w->up, WK_LINEAR, row_share(b, inter, hidden), "model.layers.%d.mlp.%sup_proj", l, part));
-    return bind_linear(b, &w->down, WK_LINEAR, col_share(b, hidden, inter), "model.layers.%d.mlp.%sdown_proj", l, part);
 }
 
 /* What one of a layer's experts holds: gate, up, down. */
@@ -465,14 +382,14 @@ static matrix_share expert_share(const binder *b, int part) {
     return part < 2 ? row_share(b, c->inter_expert, c->hidden) : col_share(b, c->hidden, c->inter_expert);
 }
 
-static status expert_views(const binder *b, int l, weight_view *views, view_source *from) {
+static status expert_views(const binder *b, int layer, weight_view *views, view_source *from) {
     static const char *const part[3] = {"gate", "up", "down"};
     char base[224];
     for (i64 i = 0; i < b->c->n_experts * 3; i++) {
         from[i].share = expert_share(b, (int)(i % 3));
-        snprintf(base, sizeof base, "%smodel.layers.%d.mlp.experts.%lld.%s_proj", b->c->prefix, l, (long long)(i / 3),
-                 part[i % 3]);
-        TRY(find_view(b, base, &views[i], &from[i]));
+        snprintf(base, sizeof base, "%smodel.layers.%d.mlp.experts.%lld.%s_proj", b->c->prefix, layer,
+                 (long long)(i / 3), part[i % 3]);
+        BIND_TRY(find_view(b, base, &views[i], &from[i]));
         if (views[i].format != views[0].format)
             return err_set(b->e, ST_FORMAT, "tensor %s is stored as %s, the layer's first expert as %s", base,
                            weight_format_name(views[i].format), weight_format_name(views[0].format));
@@ -480,60 +397,16 @@ static status expert_views(const binder *b, int l, weight_view *views, view_sour
     return ST_OK;
 }
 
-static status bind_moe(binder *b, layer_weights *w, int l) {
-    const model_config *c = b->c;
-    TRY(bind_linear(b, &w->router, WK_LINEAR, whole_matrix(c->n_experts, c->hidden), "model.layers.%d.mlp.gate", l));
-    TRY(vector(b, &w->router_bias, c->n_experts, "model.layers.%d.mlp.gate.e_score_correction_bias", l));
-    if (c->n_shared) TRY(bind_mlp(b, w, c->inter_expert * c->n_shared, l, "shared_experts."));
-    u64 n = (u64)c->n_experts * 3;
+status bind_experts(binder *b, op_weight **out, int layer) {
+    u64 n = (u64)b->c->n_experts * 3;
     weight_view *views = calloc(n, sizeof *views);
     view_source *from = calloc(n, sizeof *from);
-    status st = views && from ? expert_views(b, l, views, from)
+    status st = views && from ? expert_views(b, layer, views, from)
                               : err_nomem(b->e, "expert descriptions", n * (sizeof *views + sizeof *from));
-    weight_desc d = {.kind = WK_EXPERTS, .n_views = (i64)n, .experts = c->experts};
-    if (st == ST_OK) st = bind_prepare(&(found_weight){b, views, from, false}, &d, &w->experts);
+    weight_desc d = {.kind = WK_EXPERTS, .n_views = (i64)n, .experts = b->c->experts};
+    if (st == ST_OK) st = bind_prepare(&(found_weight){b, views, from, false}, &d, out);
     free(views);
     free(from);
-    return st;
-}
-
-status bind_activation_type(const model_config *c, const checkpoint *ck, dtype *out, err *e) {
-    char name[128];
-    *out = DT_BF16;
-    if (!ck) return ST_OK;
-    snprintf(name, sizeof name, "%smodel.embed_tokens.weight", c->prefix);
-    const tensor_info *t = checkpoint_find(ck, name);
-    if (!t) return err_set(e, ST_FORMAT, "tensor %s is missing", name);
-    *out = t->type == DT_F32 ? DT_F32 : DT_BF16;
-    return ST_OK;
-}
-
-static status bind_all(binder *b, model_weights *w) {
-    const model_config *c = b->c;
-    w->ops = b->o;
-    w->layers = calloc((size_t)c->n_layers, sizeof *w->layers);
-    if (!w->layers) return err_nomem(b->e, "layers", (u64)c->n_layers * sizeof *w->layers);
-    w->n_layers = c->n_layers;
-    TRY(bind_linear(b, &w->embed, WK_TABLE, vocab_share(b), "model.embed_tokens"));
-    TRY(vector(b, &w->norm, c->hidden, "model.norm.weight"));
-    TRY(bind_linear(b, &w->head, WK_LINEAR, vocab_share(b), "%s",
-                    c->tie_embeddings ? "model.embed_tokens" : "lm_head"));
-    for (int l = 0; l < c->n_layers; l++) {
-        TRY(bind_attention(b, &w->layers[l], l));
-        if (l < c->n_dense)
-            TRY(bind_mlp(b, &w->layers[l], c->inter_dense, l, ""));
-        else
-            TRY(bind_moe(b, &w->layers[l], l));
-    }
-    return ST_OK;
-}
-
-status model_weights_plan(model_weights *w, weight_memory *room, const model_config *c, const checkpoint *ck,
-                          const ops *o, err *e) {
-    binder b = {.c = c, .ck = ck, .o = o, .weights = w, .room = room, .e = e};
-    *room = (weight_memory){0};
-    status st = bind_all(&b, w);
-    w->bytes = b.done;
     return st;
 }
 
@@ -546,15 +419,20 @@ static void say_loaded(const binder *b) {
                  bytes_text(rate, (u64)((f64)b->done / took)));
 }
 
-status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, weight_reader *reader,
-                          const ops *o, u64 bytes, bool verify, err *e) {
-    binder b = {.c = c, .ck = ck, .reader = reader, .o = o, .weights = w, .verify = verify, .e = e};
-    progress_start(&b.shown, "weights", "B", bytes);
-    status st = bind_all(&b, w);
-    free_cuts(&b.passing);
-    progress_end(&b.shown);
-    w->bytes = b.done;
-    if (st == ST_OK) say_loaded(&b);
+status bind_weights(binder *b, bind_fn all, u64 bytes) {
+    model_weights *w = b->weights;
+    w->ops = b->o;
+    if (b->room) {
+        status st = all(b);
+        w->bytes = b->done;
+        return st;
+    }
+    progress_start(&b->shown, "weights", "B", bytes);
+    status st = all(b);
+    free_cuts(&b->passing);
+    progress_end(&b->shown);
+    w->bytes = b->done;
+    if (st == ST_OK) say_loaded(b);
     return st;
 }
 

@@ -8,7 +8,7 @@
 #define MODEL_BIND_H
 #include "format/weight_reader.h"
 #include "kernels/ops.h"
-#include "model/config.h"
+#include "model/draft_config.h"
 
 typedef struct {
     op_weight *attn_norm, *ffn_norm;    /* [hidden] */
@@ -55,5 +55,25 @@ status model_weights_plan(model_weights *w, weight_memory *room, const model_con
 status model_weights_bind(model_weights *w, const model_config *c, const checkpoint *ck, weight_reader *reader,
                           const ops *o, u64 bytes, bool verify, err *e);
 void model_weights_free(model_weights *w);
+
+/* A draft's (model/draft_config.h). In `of`: one layer (attn_norm is the embedding's), norm, head, and embed where the
+ * draft has one of its own; head NULL: it is the model's. */
+typedef struct {
+    model_weights of;
+    op_weight *fc;                        /* [hidden, taps hidden] */
+    op_weight *tap_norm[DRAFT_TAPS_MOST]; /* [hidden] each: norm_features; NULL: none */
+    op_weight *taps_norm;                 /* [taps hidden]: norm_all_features */
+    op_weight *hidden_norm;               /* [hidden] */
+    op_weight *k, *v;                     /* LLAMA: [KV heads dim, 2 hidden]; the layer's q is its q */
+    i32 *ids;                             /* [d->layer.vocab]: the model's id of each, on the host; NULL: the same */
+} draft_weights;
+
+/* As model_weights_plan() and _bind(). d: this rank's share. model: the checkpoint of the model, whose embedding is
+ * taken where the draft's is the same bytes, or missing; `embedding` is its name there. */
+status draft_weights_plan(draft_weights *w, weight_memory *room, const draft_config *d, const checkpoint *ck,
+                          const checkpoint *model, const char *embedding, const ops *o, err *e);
+status draft_weights_bind(draft_weights *w, const draft_config *d, const checkpoint *ck, const checkpoint *model,
+                          const char *embedding, const ops *o, u64 bytes, err *e);
+void draft_weights_free(draft_weights *w);
 
 #endif

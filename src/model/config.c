@@ -1,6 +1,5 @@
-#include "model/config.h"
+#include "model/config_internal.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/log.h"
 #include <errno.h>
 #include <limits.h>
@@ -8,14 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONFIG_BYTES_MAX (16u << 20)
-#define EPS_MIN          1e-30 /* a zero eps makes NaN of a zero vector */
-
 /* ---- dimensions ---- */
-
-/* Upper bounds are far above any model of the family (Kimi-K2: 61 layers, 384 experts, hidden 7168) and low
- * enough that no product of a tensor's dimensions overflows and no table per layer and expert is huge. */
-enum { WIDTH_MAX = 1 << 20, LAYERS_MAX = 1024, EXPERTS_MAX = 4096, HEADS_MAX = 4096, HEAD_DIM_MAX = 1 << 15 };
 
 typedef struct {
     const char *key;
@@ -79,8 +71,7 @@ static status check_dims(const model_config *c, err *e) {
 
 /* ---- what the engine computes in one way only ---- */
 
-/* The key must be absent, null or this text. */
-static status only_str(const json_t *o, const char *key, const char *want, err *e) {
+status config_only_str(const json_t *o, const char *key, const char *want, err *e) {
     const char *got = NULL;
     status st = json_get_str(o, key, false, &got, e);
     if (st == ST_OK && got && strcmp(got, want) != 0)
@@ -88,7 +79,7 @@ static status only_str(const json_t *o, const char *key, const char *want, err *
     return st;
 }
 
-static status only_int(const json_t *o, const char *key, i64 want, err *e) {
+status config_only_int(const json_t *o, const char *key, i64 want, err *e) {
     i64 got = want;
     status st = json_get_i64(o, key, INT64_MIN, INT64_MAX, false, &got, e);
     if (st == ST_OK && got != want)
@@ -96,7 +87,7 @@ static status only_int(const json_t *o, const char *key, i64 want, err *e) {
     return st;
 }
 
-static status only_bool(const json_t *o, const char *key, bool want, err *e) {
+status config_only_bool(const json_t *o, const char *key, bool want, err *e) {
     bool got = want;
     status st = json_get_bool(o, key, false, &got, e);
     if (st == ST_OK && got != want)
@@ -104,23 +95,22 @@ static status only_bool(const json_t *o, const char *key, bool want, err *e) {
     return st;
 }
 
-/* The key must be absent, null or an empty object. */
-static status only_null(const json_t *o, const char *key, err *e) {
+status config_only_null(const json_t *o, const char *key, err *e) {
     const json_t *v = json_object_get(o, key);
     if (!v || json_is_null(v) || (json_is_object(v) && json_object_size(v) == 0)) return ST_OK;
     return err_set(e, ST_UNSUPPORTED, "%s other than null is not supported", key);
 }
 
 static status check_fixed(const json_t *o, const model_config *c, err *e) {
-    status st = only_int(o, "n_group", 1, e);
-    if (st == ST_OK) st = only_int(o, "topk_group", 1, e);
-    if (st == ST_OK) st = only_str(o, "scoring_func", "sigmoid", e);
-    if (st == ST_OK) st = only_str(o, "topk_method", "noaux_tc", e);
-    if (st == ST_OK) st = only_str(o, "hidden_act", "silu", e);
-    if (st == ST_OK) st = only_bool(o, "attention_bias", false, e);
-    if (st == ST_OK) st = only_bool(o, "rope_interleave", true, e);
-    if (st == ST_OK) st = only_int(o, "moe_layer_freq", 1, e);
-    if (st == ST_OK) st = only_int(o, "num_key_value_heads", c->n_heads, e);
+    status st = config_only_int(o, "n_group", 1, e);
+    if (st == ST_OK) st = config_only_int(o, "topk_group", 1, e);
+    if (st == ST_OK) st = config_only_str(o, "scoring_func", "sigmoid", e);
+    if (st == ST_OK) st = config_only_str(o, "topk_method", "noaux_tc", e);
+    if (st == ST_OK) st = config_only_str(o, "hidden_act", "silu", e);
+    if (st == ST_OK) st = config_only_bool(o, "attention_bias", false, e);
+    if (st == ST_OK) st = config_only_bool(o, "rope_interleave", true, e);
+    if (st == ST_OK) st = config_only_int(o, "moe_layer_freq", 1, e);
+    if (st == ST_OK) st = config_only_int(o, "num_key_value_heads", c->n_heads, e);
     i64 nextn = 0;
     if (st == ST_OK) st = json_get_i64(o, "num_nextn_predict_layers", 0, LAYERS_MAX, false, &nextn, e);
     if (st == ST_OK && nextn)
@@ -158,8 +148,8 @@ static status read_yarn(model_config *c, const json_t *r, err *e) {
     if (st == ST_OK) st = json_get_f64(r, "beta_slow", 1e-6, 1e6, false, &c->rope_cfg.beta_slow, e);
     if (st == ST_OK) st = json_get_f64(r, "mscale", 0, 100, false, &c->rope_cfg.mscale, e);
     if (st == ST_OK) st = json_get_f64(r, "mscale_all_dim", 0, 100, false, &c->rope_cfg.mscale_all_dim, e);
-    if (st == ST_OK) st = only_null(r, "attention_factor", e);
-    if (st == ST_OK) st = only_bool(r, "truncate", true, e);
+    if (st == ST_OK) st = config_only_null(r, "attention_factor", e);
+    if (st == ST_OK) st = config_only_bool(r, "truncate", true, e);
     if (st == ST_OK && c->rope_cfg.beta_fast < c->rope_cfg.beta_slow)
         st = err_set(e, ST_FORMAT, "beta_fast %g is less than beta_slow %g", c->rope_cfg.beta_fast,
                      c->rope_cfg.beta_slow);
@@ -188,8 +178,7 @@ static status read_rope_object(model_config *c, const json_t *r, err *e) {
     return read_yarn(c, r, e);
 }
 
-/* `rope_scaling` beside `rope_theta`, or both in `rope_parameters` as transformers 5 writes them. */
-static status read_rope(model_config *c, const json_t *o, err *e) {
+status config_read_rope(model_config *c, const json_t *o, err *e) {
     c->rope_cfg.factor = c->rope_cfg.mscale = c->rope_cfg.mscale_all_dim = 1;
     c->rope_cfg.beta_fast = c->rope_cfg.beta_slow = 1;
     c->rope_cfg.original = c->max_positions;
@@ -207,8 +196,8 @@ static status read_rope(model_config *c, const json_t *o, err *e) {
 /* ---- quantization ---- */
 
 static status read_fp8(model_config *c, const json_t *q, err *e) {
-    status st = only_str(q, "fmt", "e4m3", e);
-    if (st == ST_OK) st = only_str(q, "activation_scheme", "dynamic", e);
+    status st = config_only_str(q, "fmt", "e4m3", e);
+    if (st == ST_OK) st = config_only_str(q, "activation_scheme", "dynamic", e);
     if (st != ST_OK) return st;
     const json_t *b = json_object_get(q, "weight_block_size");
     if (!json_is_array(b) || json_array_size(b) != 2 || json_integer_value(json_array_get(b, 0)) != FP8_BLOCK ||
@@ -225,18 +214,18 @@ static status check_int4(const json_t *w, err *e) {
     const char *s;
     bool symmetric;
     status st = json_get_i64(w, "num_bits", 1, 64, true, &bits, e);
-    if (st == ST_OK && bits != 4) st = only_int(w, "num_bits", 4, e);
+    if (st == ST_OK && bits != 4) st = config_only_int(w, "num_bits", 4, e);
     if (st == ST_OK) st = json_get_i64(w, "group_size", INT64_MIN, INT64_MAX, true, &group, e);
-    if (st == ST_OK) st = only_int(w, "group_size", INT4_GROUP, e);
+    if (st == ST_OK) st = config_only_int(w, "group_size", INT4_GROUP, e);
     if (st == ST_OK) st = json_get_bool(w, "symmetric", true, &symmetric, e);
-    if (st == ST_OK) st = only_bool(w, "symmetric", true, e);
+    if (st == ST_OK) st = config_only_bool(w, "symmetric", true, e);
     if (st == ST_OK) st = json_get_str(w, "type", true, &s, e);
-    if (st == ST_OK) st = only_str(w, "type", "int", e);
+    if (st == ST_OK) st = config_only_str(w, "type", "int", e);
     if (st == ST_OK) st = json_get_str(w, "strategy", true, &s, e);
-    if (st == ST_OK) st = only_str(w, "strategy", "group", e);
-    if (st == ST_OK) st = only_bool(w, "dynamic", false, e);
-    if (st == ST_OK) st = only_null(w, "actorder", e);
-    if (st == ST_OK) st = only_null(w, "block_structure", e);
+    if (st == ST_OK) st = config_only_str(w, "strategy", "group", e);
+    if (st == ST_OK) st = config_only_bool(w, "dynamic", false, e);
+    if (st == ST_OK) st = config_only_null(w, "actorder", e);
+    if (st == ST_OK) st = config_only_null(w, "block_structure", e);
     return st;
 }
 
@@ -244,11 +233,11 @@ static status check_int4(const json_t *w, err *e) {
 static status read_int4(model_config *c, const json_t *q, err *e) {
     const char *format;
     status st = json_get_str(q, "format", true, &format, e);
-    if (st == ST_OK) st = only_str(q, "format", "pack-quantized", e);
-    if (st == ST_OK) st = only_str(q, "quantization_status", "compressed", e);
-    if (st == ST_OK) st = only_null(q, "kv_cache_scheme", e);
-    if (st == ST_OK) st = only_null(q, "sparsity_config", e);
-    if (st == ST_OK) st = only_null(q, "transform_config", e);
+    if (st == ST_OK) st = config_only_str(q, "format", "pack-quantized", e);
+    if (st == ST_OK) st = config_only_str(q, "quantization_status", "compressed", e);
+    if (st == ST_OK) st = config_only_null(q, "kv_cache_scheme", e);
+    if (st == ST_OK) st = config_only_null(q, "sparsity_config", e);
+    if (st == ST_OK) st = config_only_null(q, "transform_config", e);
     if (st != ST_OK) return st;
     const json_t *groups = json_object_get(q, "config_groups");
     if (!json_is_object(groups) || json_object_size(groups) != 1)
@@ -257,9 +246,9 @@ static status read_int4(model_config *c, const json_t *q, err *e) {
     json_t *g;
     json_object_foreach((json_t *)(uintptr_t)groups, name, g) {
         if (!json_is_object(g)) return err_set(e, ST_FORMAT, "config_groups.%.40s is not an object", name);
-        st = only_null(g, "input_activations", e);
-        if (st == ST_OK) st = only_null(g, "output_activations", e);
-        if (st == ST_OK) st = only_str(g, "format", "pack-quantized", e);
+        st = config_only_null(g, "input_activations", e);
+        if (st == ST_OK) st = config_only_null(g, "output_activations", e);
+        if (st == ST_OK) st = config_only_str(g, "format", "pack-quantized", e);
         if (st == ST_OK) st = check_int4(json_object_get(g, "weights"), e);
         if (st != ST_OK) return err_prefix(e, "config_groups.%.40s", name), st;
     }
@@ -273,11 +262,11 @@ static status check_quark_level(const json_t *weight, size_t i, const char *type
     const char *s;
     if (!json_is_object(w)) return err_set(e, ST_FORMAT, "weight[%zu] is not an object", i);
     status st = json_get_str(w, "dtype", true, &s, e);
-    if (st == ST_OK) st = only_str(w, "dtype", type, e);
+    if (st == ST_OK) st = config_only_str(w, "dtype", type, e);
     if (st == ST_OK) st = json_get_str(w, "qscheme", true, &s, e);
-    if (st == ST_OK) st = only_str(w, "qscheme", scheme, e);
-    if (st == ST_OK) st = only_bool(w, "is_dynamic", false, e);
-    if (st == ST_OK && i) st = only_int(w, "ch_axis", 0, e);
+    if (st == ST_OK) st = config_only_str(w, "qscheme", scheme, e);
+    if (st == ST_OK) st = config_only_bool(w, "is_dynamic", false, e);
+    if (st == ST_OK && i) st = config_only_int(w, "ch_axis", 0, e);
     if (st != ST_OK) err_prefix(e, "weight[%zu]", i);
     return st;
 }
@@ -296,14 +285,14 @@ static status read_quark(model_config *c, const json_t *q, err *e) {
     if (st == ST_OK) st = check_quark_level(weight, 1, "int4", "per_channel", e);
     if (st != ST_OK) return err_prefix(e, "global_quant_config"), st;
     if (export && !json_is_object(export)) return err_set(e, ST_FORMAT, "key \"export\" is not an object");
-    if (export) st = only_str(export, "pack_method", "reorder", e);
-    if (export && st == ST_OK) st = only_str(export, "weight_format", "real_quantized", e);
+    if (export) st = config_only_str(export, "pack_method", "reorder", e);
+    if (export && st == ST_OK) st = config_only_str(export, "weight_format", "real_quantized", e);
     if (st != ST_OK) return err_prefix(e, "export"), st;
     c->quant = WF_INT4_ROW;
     return ST_OK;
 }
 
-static status read_quant(model_config *c, const json_t *root, const json_t *text, err *e) {
+status config_read_quant(model_config *c, const json_t *root, const json_t *text, err *e) {
     c->quant = WF_BF16;
     const json_t *q = json_object_get(text, "quantization_config");
     if (!q || json_is_null(q)) q = json_object_get(root, "quantization_config");
@@ -381,8 +370,8 @@ static status read_text(model_config *c, const json_t *root, const json_t *text,
     if (st == ST_OK) st = json_get_bool(text, "norm_topk_prob", true, &c->norm_topk, e);
     if (st == ST_OK) st = json_get_f64(text, "rms_norm_eps", EPS_MIN, 1, true, &c->norm_eps, e);
     if (st == ST_OK) st = json_get_bool(text, "tie_word_embeddings", false, &c->tie_embeddings, e);
-    if (st == ST_OK) st = read_rope(c, text, e);
-    if (st == ST_OK) st = read_quant(c, root, text, e);
+    if (st == ST_OK) st = config_read_rope(c, text, e);
+    if (st == ST_OK) st = config_read_quant(c, root, text, e);
     if (st == ST_OK) st = config_read_ids(c, root, text, e);
     c->routed_scale = (f32)scale;
     c->lora_norm_eps = 1e-6;

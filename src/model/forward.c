@@ -220,9 +220,13 @@ static void attend_apart(model *m, const layer_weights *w, void *kv, const model
         }
         pages += m->lim.seq_pages;
     }
-    m->o->gather(
-        m->o,
-        &(gather_args){.x = m->attended, .rows = m->tables_dev.own, .out = m->delta, .n = b->n, .dim = m->c->hidden});
+    m->o->gather(m->o, &(gather_args){.x = m->attended,
+                                      .rows = m->tables_dev.own,
+                                      .out = m->delta,
+                                      .n = b->n,
+                                      .dim = m->c->hidden,
+                                      .x_stride = m->c->hidden,
+                                      .out_stride = m->c->hidden});
 }
 
 /* x = x + Attn(h), h = its norm */
@@ -334,9 +338,13 @@ static void head(model *m, const model_batch *b) {
     const model_config *c = m->c;
     bool all = model_wants_all(b);
     if (!all)
-        m->o->gather(m->o,
-                     &(gather_args){
-                         .x = m->h, .rows = m->tables_dev.out_rows, .out = m->shared, .n = b->n_out, .dim = c->hidden});
+        m->o->gather(m->o, &(gather_args){.x = m->h,
+                                          .rows = m->tables_dev.out_rows,
+                                          .out = m->shared,
+                                          .n = b->n_out,
+                                          .dim = c->hidden,
+                                          .x_stride = c->hidden,
+                                          .out_stride = c->hidden});
     m->o->linear(m->o, &(linear_args){.w = m->w.head,
                                       .x = all ? m->h : m->shared,
                                       .y = m->logits,
@@ -405,6 +413,20 @@ void model_logprobs(model *m, const model_batch *b) {
                                           .n_top = b->top_most});
 }
 
+/* The residual stream before layer l, if a draft reads it. */
+static void keep_features(model *m, i64 l, i64 n) {
+    const i64 hidden = m->c->hidden, wide = m->lim.n_taps * hidden;
+    for (i64 i = 0; i < m->lim.n_taps; i++)
+        if (m->lim.taps[i] == l)
+            m->o->gather(m->o,
+                         &(gather_args){.x = m->x,
+                                        .out = forward_row_at(m, m->features, m->features_at * wide + i * hidden, 1),
+                                        .n = n,
+                                        .dim = hidden,
+                                        .x_stride = hidden,
+                                        .out_stride = wide});
+}
+
 void model_forward(model *m, const model_batch *b, i64 n_abs) {
     const model_config *c = m->c;
     m->o->rope_table(m->o, &(rope_table_args){.positions = m->tables_dev.pos,
@@ -425,6 +447,7 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
     m->o->norm(m->o, &first);
     m->deferred = (deferred_norm){.squares = m->deferred.squares};
     for (i64 l = 0; l < c->n_layers; l++) {
+        keep_features(m, l, b->n);
         attention(m, l, b, n_abs);
         feed_forward(m, l, b->n, n_abs, b->routes);
     }

@@ -8,14 +8,17 @@
 #include "model/bind.h"
 
 typedef struct {
-    i64 rows;           /* most tokens in a call */
-    i64 decode_rows;    /* of these, most in absorbed spans */
-    i64 prefill_spans;  /* most expanded spans in a call */
-    i64 logit_rows;     /* most rows whose logits are wanted; a multiple of the ranks */
-    i64 seq_pages;      /* most KV pages of one sequence */
-    i64 pool_pages;     /* KV pages in the pool */
-    kv_share kv;        /* which of them are held here: with others than all, ops.ranks has the seams for it */
-    dtype kv_type;      /* DT_F32, DT_BF16, DT_F8_E4M3 */
+    i64 rows;          /* most tokens in a call */
+    i64 decode_rows;   /* of these, most in absorbed spans */
+    i64 prefill_spans; /* most expanded spans in a call */
+    i64 logit_rows;    /* most rows whose logits are wanted; a multiple of the ranks */
+    i64 seq_pages;     /* most KV pages of one sequence */
+    i64 pool_pages;    /* KV pages in the pool */
+    kv_share kv;       /* which of them are held here: with others than all, ops.ranks has the seams for it */
+    dtype kv_type;     /* DT_F32, DT_BF16, DT_F8_E4M3 */
+    /* Of every token the residual stream before these layers, ascending, is kept until the next batch is queued: what a
+     * draft reads (model/draft.h) */
+    i64 taps[DRAFT_TAPS_MOST], n_taps;
     bool eager;         /* every launch anew; else decode steps are recorded, where the device can */
     bool deterministic; /* a row's bits do not depend on the other rows of its batch: rows in decode form and rows of
                            prompts run apart, each with kernels of their own (kernels/ops.h: row_mode) */

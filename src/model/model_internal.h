@@ -34,6 +34,8 @@ struct model {
     void *collected;          /* kv_type [seq_pages, KV_PAGE, latent + rope]: the pages of one sequence in one layer */
     i32 *in_order;            /* [seq_pages]: 0, 1, ..: the page table of that */
     void *attended;           /* [rows + 1, hidden]: where sequences have a rank each; the last row stays zero */
+    void *features;           /* [rows, n_taps hidden]: the residual stream before limits.taps, of the last batch */
+    i64 features_at;          /* the first row of the part of a batch that runs */
     void *inter;              /* [rows, widest feed-forward] */
     void *shared;             /* [rows, hidden] */
     f32 *scores;              /* [rows, experts] */

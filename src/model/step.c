@@ -31,7 +31,9 @@ static status step_record(model *m, i64 n, err *e) {
  * launches depend on n alone; all else is in the tables. */
 static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
     device *dev = m->mem.dev;
-    bool can = dev->record && !m->lim.eager && !b->routes && n_abs == b->n && model_wants_all(b) && b->n <= RECORDED;
+    /* a later part of a batch keeps its features elsewhere */
+    bool can = dev->record && !m->lim.eager && !b->routes && !m->features_at && n_abs == b->n && model_wants_all(b) &&
+               b->n <= RECORDED;
     status st = can ? step_record(m, b->n, e) : ST_OK;
     if (st != ST_OK) return st;
     if (can && m->steps[b->n])
@@ -177,9 +179,11 @@ static status run_parts(model *m, const model_batch *b, err *e) {
         to = decode ? min_i64(n_abs, from + DECODE_ROWS) : b->n;
         m->o->set_row_mode(m->o, decode ? ROWS_DECODE : ROWS_PROMPT);
         const model_batch part = step_part_of(m, b, from, to);
+        m->features_at = from;
         st = queue(m, &part, e);
         if (st == ST_OK) st = step_collect(m, &part, e);
     }
+    m->features_at = 0;
     return st;
 }
 

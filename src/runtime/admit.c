@@ -308,3 +308,12 @@ status check_pages(scheduler *s, err *e) {
         return err_set(e, ST_LIMIT, "%lld requests wait, %lld counted", (long long)queued, (long long)s->queue.n);
     return radix_check(&s->tree, s->held, e);
 }
+
+bool takes_pages(scheduler *s, task *t, i64 n) {
+    while (n > t->n_pages * KV_PAGE) {
+        i32 page = radix_take(&s->tree, t->n_pages ? t->pages[t->n_pages - 1] : -1);
+        if (page < 0) return false;
+        t->pages[t->n_pages++] = page;
+    }
+    return true;
+}

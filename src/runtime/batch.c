@@ -5,8 +5,7 @@
 #include <string.h>
 
 /* Rows that t could run: the rest of its prompt, or of what follows it. */
-static i64 pending(const task *t) { return (t->n_kv < t->r.n_prompt ? t->r.n_prompt : t->n) - t->n_kv; }
-static bool in_prompt(const task *t) { return t->n_kv < t->r.n_prompt; }
+static i64 pending(const task *t) { return (in_prompt(t) ? t->r.n_prompt : t->n) - t->n_kv; }
 static bool wants_prompt_rows(const task *t) {
     return t->r.prompt_logprobs && in_prompt(t) && t->prompt_rows_done < t->r.n_prompt - 1;
 }
@@ -59,76 +58,6 @@ static i64 plan_decoding(scheduler *s, i64 *replay) {
     return answers;
 }
 
-/* ---- Drafts ---- */
-
-/* Where they pay: rows of a step on the host cost nearly as much each from there on. */
-enum { DRAFT_ROWS_HOST = 8, DRAFT_REST = 32 };
-static const f64 DRAFT_LEAST = 0.3;
-
-/* Room for n tokens of t; at most as many as it may ever have. */
-static bool tokens_room(task *t, i64 n) {
-    if (n <= t->cap) return true;
-    const i64 half = t->n + (t->n - t->r.n_prompt) / 2 + 256, most = t->r.n_prompt + t->r.max_new;
-    const i64 cap = min_i64(max_i64(half, n), most);
-    i32 *grown = cap < n ? NULL : realloc(t->tokens, (size_t)cap * sizeof *grown);
-    if (!grown) return false;
-    t->tokens = grown;
-    t->cap = cap;
-    return true;
-}
-
-/* Pages for the KV rows of t's first n tokens, if there are. */
-static bool takes_pages(scheduler *s, task *t, i64 n) {
-    while (n > t->n_pages * KV_PAGE) {
-        i32 page = radix_take(&s->tree, t->n_pages ? t->pages[t->n_pages - 1] : -1);
-        if (page < 0) return false;
-        t->pages[t->n_pages++] = page;
-    }
-    return true;
-}
-
-/* Writes drafts behind t's tokens, at most `most`; returns how many. */
-static i64 draft(scheduler *s, task *t, i64 most) {
-    most = min_i64(min_i64(most, s->o.draft_tokens), t->r.n_prompt + t->r.max_new - t->n - 1);
-    if (most < 1 || t->draft_rest > 0 || !tokens_room(t, t->n + most)) return 0;
-    const i64 n = ngram_propose(&t->ngram, t->tokens, t->n, t->tokens + t->n, most);
-    return n && takes_pages(s, t, t->n + n) ? n : 0;
-}
-
-/* Rows of a step in which drafts are. */
-static i64 draft_rows(const scheduler *s) { return engine_backend(s->g)->gpu ? DECODE_ROWS : DRAFT_ROWS_HOST; }
-
-static void plan_drafts(scheduler *s, i64 answers, budget *b) {
-    i64 rows = 0;
-    for (i64 i = 0; i < s->n_running; i++) s->running[i]->n_draft = 0, rows += s->running[i]->n_step;
-    if (!s->o.draft_tokens || !answers) return;
-    i64 spare = min_i64(draft_rows(s) - rows, min_i64(b->replay, b->logits));
-    for (i64 i = 0; i < s->n_running; i++) {
-        task *t = s->running[i];
-        if (!t->n_step || t->n_step < pending(t)) continue;
-        if (t->draft_rest > 0) t->draft_rest--;
-        t->n_draft = draft(s, t, spare);
-        spare -= t->n_draft, b->replay -= t->n_draft, b->logits -= t->n_draft;
-    }
-}
-
-/* Is what t's step draws likely to be known by what followed before, so that drafts can follow it, and is there room
- * for them beside so many answers? */
-static bool expects_drafts(scheduler *s, task *t, i64 answers) {
-    i32 id;
-    return s->o.draft_tokens && answers < draft_rows(s) && !t->draft_rest &&
-           ngram_propose(&t->ngram, t->tokens, t->n, &id, 1);
-}
-
-/* Of n drafts so many came true. */
-static void drafts_result(scheduler *s, task *t, i64 n, i64 came_true) {
-    s->new_drafts += n, s->new_true += came_true;
-    t->draft_share += ((f64)came_true / (f64)n - t->draft_share) / 4;
-    if (t->draft_share >= DRAFT_LEAST) return;
-    t->draft_rest = DRAFT_REST;
-    t->draft_share = DRAFT_HOPE;
-}
-
 /* ---- The plan ---- */
 
 /* Every decoding task runs. Of the chunk, the task that began first gets half, the rest goes to the shortest
@@ -139,7 +68,8 @@ static void plan(scheduler *s, task **rest) {
     task *first = NULL;
     i64 n = 0;
     const i64 answers = plan_decoding(s, &b.replay);
-    plan_drafts(s, answers, &b);
+    const i64 drafts = drafts_plan(s, answers, min_i64(b.replay, b.logits));
+    b.replay -= drafts, b.logits -= drafts;
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
         if (t->n_step) continue;
@@ -164,6 +94,7 @@ static void add_out(batch *b, task *t, i64 row, i64 position, out_kind kind) {
     o->t = t;
     o->position = position;
     o->kind = kind;
+    o->span = b->n_spans - 1;
     o->mask = o->n_top = 0;
 }
 
@@ -223,6 +154,17 @@ static void prompt_result(scheduler *s, const out_row *o) {
     ev->position = o->position + 1;
     fill_logprob(ev, o);
     t->prompt_rows_done = o->position + 1;
+}
+
+bool tokens_room(task *t, i64 n) {
+    if (n <= t->cap) return true;
+    const i64 half = t->n + (t->n - t->r.n_prompt) / 2 + 256, most = t->r.n_prompt + t->r.max_new;
+    const i64 cap = min_i64(max_i64(half, n), most);
+    i32 *grown = cap < n ? NULL : realloc(t->tokens, (size_t)cap * sizeof *grown);
+    if (!grown) return false;
+    t->tokens = grown;
+    t->cap = cap;
+    return true;
 }
 
 static bool batch_append(task *t, i32 id) {
@@ -320,6 +262,7 @@ static void span_result(scheduler *s, const batch *b, i64 i) {
 }
 
 void forget_rows(scheduler *s, const task *t) {
+    drafts_forget(s, t);
     for (size_t k = 0; k < COUNT_OF(s->batches); k++) {
         batch *b = &s->batches[k];
         for (i64 i = 0; i < b->n_spans; i++)
@@ -440,7 +383,7 @@ static bool build_ahead(scheduler *s, const batch *now, batch *b) {
         task *t = now->tasks[i];
         const i64 last = now->spans[i].first + now->spans[i].n - 1;
         if (!t) continue;
-        if (!now->spans[i].absorbed || now->drafts[i] || expects_drafts(s, t, now->n_spans) || now->keep[last] ||
+        if (!now->spans[i].absorbed || now->drafts[i] || drafts_expected(s, t, now->n_spans) || now->keep[last] ||
             !add_ahead(s, now, last, t, b, &spare))
             return false;
     }
@@ -473,11 +416,13 @@ static void draft_result(scheduler *s, const batch *b, i64 i) {
         return;
     }
     t->n_kv++;
+    s->drafts.came_true[o->span]++;
     token_result(s, o);
 }
 
 static void take_results(scheduler *s, batch *b) {
     for (i64 i = 0; i < b->n_spans; i++) span_result(s, b, i);
+    drafts_begin(s, b);
     draw_all(s, b);
     f64 now = now_s();
     batch_count(s, b, now - b->began_s);
@@ -488,18 +433,12 @@ static void take_results(scheduler *s, batch *b) {
         if (o->kind == OUT_DRAFT) draft_result(s, b, i);
         if (o->kind == OUT_PROMPT && o->t) prompt_result(s, o);
     }
-    for (i64 i = 0; i < b->n_spans; i++) {
-        const model_span *p = &b->spans[i];
-        if (b->tasks[i] && b->drafts[i])
-            drafts_result(s, b->tasks[i], b->drafts[i], b->tasks[i]->n_kv - (p->pos0 + p->n - b->drafts[i]));
-    }
+    drafts_count(s, b);
     pthread_mutex_lock(&s->lock);
     s->stats.generated_tokens += s->new_tokens;
     s->stats.forced_tokens += s->new_forced;
-    s->stats.draft_tokens += s->new_drafts;
-    s->stats.draft_true += s->new_true;
     pthread_mutex_unlock(&s->lock);
-    s->new_tokens = s->new_forced = s->new_drafts = s->new_true = 0;
+    s->new_tokens = s->new_forced = 0;
 }
 
 /* Masks are made while the passes of the step run, which were queued before; and the draws behind them. */
@@ -515,6 +454,8 @@ void run_batch(scheduler *s) {
     batch *b = take_ahead(s);
     if (!b) {
         b = &s->batches[0];
+        st = drafts_collect(s, &e);
+        if (st != ST_OK) return break_down(s, &e);
         reserve_pages(s);
         build(s, b);
         if (!b->n_rows) return;
@@ -531,8 +472,7 @@ void run_batch(scheduler *s) {
     }
     const model_batch m = model_batch_of(s, b);
     if (st == ST_OK) st = engine_collect(s->g, &m, &e);
-    if (st == ST_OK)
-        take_results(s, b);
-    else
-        break_down(s, &e);
+    if (st == ST_OK) take_results(s, b);
+    if (st == ST_OK) st = drafts_queue(s, b, &e);
+    if (st != ST_OK) break_down(s, &e);
 }

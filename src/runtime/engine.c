@@ -9,27 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    DEFAULT_CONTEXT = 32768,
-    DEFAULT_CHUNK = 512,
-    GPU_CHUNK = 8192,
-    LOGIT_ROWS = 64,
-    REPLAY_ROWS = 64,
-    PREFILL_SPANS = 32
-};
+enum { DEFAULT_CONTEXT = 32768, DEFAULT_CHUNK = 512, GPU_CHUNK = 8192, REPLAY_ROWS = 64, PREFILL_SPANS = 32 };
 
 static const f64 DEFAULT_MEM_FRACTION = 0.5;
 static const u64 GPU_RESERVE = 500000000; /* docs/guide/gpu.md says what for */
-
-struct seq {
-    engine *g;
-    ids_buf tokens; /* with KV rows */
-    i32 *pages;     /* [seq_pages] */
-    i64 n_pages;
-    f32 *logits;   /* [LOGIT_ROWS, vocab] */
-    i32 *out_rows; /* [LOGIT_ROWS] */
-    i32 *bad;      /* [rows] */
-};
 
 /* Ranks that exchange, with those that a slice plays. */
 static i64 ranks_meant(const engine_options *o) { return max_i64(o->tp && o->tp_slice ? o->tp_slice : o->tp, 1); }
@@ -181,10 +164,17 @@ static status engine_check_options(const engine_options *o, err *e) {
 
 static const model_memory *memory_of(const engine *g, i64 rank) { return model_memory_plan(g->ranks.of[rank].model); }
 
+/* Of a rank: the model's weights and its draft's. */
+static u64 weights_of(const engine *g, i64 rank) {
+    const model_memory *m = memory_of(g, rank);
+    const model_memory *d = g->has_draft ? draft_memory_plan(g->ranks.of[rank].draft) : NULL;
+    return m->weights.mapped + m->weights.own + (d ? d->weights.mapped + d->weights.own : 0);
+}
+
 /* Of all ranks together. */
 static u64 all_weights(const engine *g) {
     u64 sum = 0;
-    for (i64 r = 0; r < g->ranks.n; r++) sum += memory_of(g, r)->weights.mapped + memory_of(g, r)->weights.own;
+    for (i64 r = 0; r < g->ranks.n; r++) sum += weights_of(g, r);
     return sum;
 }
 
@@ -192,7 +182,7 @@ static u64 all_weights(const engine *g) {
 static u64 rank_weights(const engine *g) {
     u64 most = 0;
     for (i64 r = 0; r < g->ranks.n; r++) {
-        u64 own = memory_of(g, r)->weights.mapped + memory_of(g, r)->weights.own;
+        const u64 own = weights_of(g, r);
         most = own > most ? own : most;
     }
     return most;
@@ -207,12 +197,13 @@ static f64 static_share(const engine *g, const engine_options *o) {
 /* KV pages that fit a rank beside its weights. */
 static f64 pages_that_fit(const engine *g, const engine_options *o) {
     const f64 bytes = static_share(g, o) * (f64)g->lim.memory_max - (f64)rank_weights(g);
-    return fmax(bytes, 0) / (f64)model_kv_bytes(&g->config, 1, g->lim.kv_type);
+    const u64 draft = g->has_draft ? draft_kv_bytes(&g->draft_config, 1, g->lim.kv_type) : 0;
+    return fmax(bytes, 0) / (f64)(model_kv_bytes(&g->config, 1, g->lim.kv_type) + draft);
 }
 
 static status choose_kv_ranks(engine *g, const engine_options *o, err *e) {
     const kv_layout_wish w = {.ranks = ranks_meant(o),
-                              .asked = o->dcp,
+                              .asked = g->has_draft ? 1 : o->dcp, /* a draft wants all pages */
                               .gpus = engine_backend(g)->gpu,
                               .deterministic = o->deterministic,
                               .divisible = ranks_can_divide_kv(&g->ranks, ranks_meant(o)),
@@ -261,7 +252,7 @@ static status set_memory(engine *g, err *e) {
     g->lim.reserve = engine_backend(g)->gpu ? GPU_RESERVE : 0;
     for (i64 r = 0; r < g->ranks.n; r++) {
         rank *k = &g->ranks.of[r];
-        const u64 weights = memory_of(g, r)->weights.mapped + memory_of(g, r)->weights.own;
+        const u64 weights = weights_of(g, r);
         k->memory = k->backend.device->available(k->backend.device) / (u64)k->sharing;
         if (!k->backend.gpu && g->ranks.bound && g->node_memory < k->memory) k->memory = g->node_memory;
         if (k->backend.gpu && weights >= k->memory) return refuse_weights(g, k, weights, e);
@@ -299,6 +290,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     g->lim.rows = g->chunk + g->lim.decode_rows;
     g->lim.prefill_spans = min_i64(o->max_running, PREFILL_SPANS);
     g->lim.logit_rows = ceil_div(o->max_running + LOGIT_ROWS, g->ranks.n) * g->ranks.n;
+    engine_draft_limits(g);
     return choose_pool(g, o, e);
 }
 
@@ -348,7 +340,7 @@ static void write_plan(engine *g, f64 seconds) {
     const model_memory *r = memory_of(g, 0);
     const backend *b = engine_backend(g);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[64] = "", experts[32] = "", each[24] = "";
-    char nodes[160], divided[48] = "";
+    char nodes[160], divided[48] = "", drafts[128];
     if (g->config.experts) snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
     if (g->config.slice)
         snprintf(share, sizeof share, "slice %lld of %lld, %sdummy; ", (long long)g->config.slice,
@@ -360,15 +352,15 @@ static void write_plan(engine *g, f64 seconds) {
         snprintf(divided, sizeof divided,
                  g->lim.kv.by_sequence ? ", each for sequences of its own" : ", its pages divided among them");
     snprintf(g->plan, sizeof g->plan,
-             "%s%s%s%s%s: weights %s%s%s, KV %s%s for %lld tokens in %s%s, working memory %s%s, ready in %.2f s",
+             "%s%s%s%s%s: weights %s%s%s%s, KV %s%s for %lld tokens in %s%s, working memory %s%s, ready in %.2f s",
              g->step ? "SIMULATED, nothing is computed; "
              : g->ck ? ""
                      : "DUMMY WEIGHTS, the text means nothing; ",
              share, write_nodes(g, nodes, sizeof nodes), g->lim.deterministic ? "deterministic; " : "", b->ops.name,
              bytes_text(weights, all_weights(g)),
              memory_of(g, 0)->weights.own > memory_of(g, 0)->weights.mapped / 100 ? "" : " (mapped)", experts,
-             bytes_text(kv, r->kv), each, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type), divided,
-             bytes_text(work, r->work), each, seconds);
+             engine_draft_text(g, drafts, sizeof drafts), bytes_text(kv, r->kv), each, (long long)engine_kv_tokens(g),
+             dtype_name(g->lim.kv_type), divided, bytes_text(work, r->work), each, seconds);
 }
 
 /* Before what takes long, where something does: a GPU's memory, or experts in another format. */
@@ -394,14 +386,16 @@ static void say_plan(const engine *g, const engine_options *o) {
 
 static status open_share(rank *k, void *ud, err *e) {
     const engine *g = ud;
-    return model_open(&k->model, &k->config, g->ck, &k->backend.ops, k->backend.device, e);
+    status st = model_open(&k->model, &k->config, g->ck, &k->backend.ops, k->backend.device, e);
+    return st == ST_OK ? engine_draft_open_rank(g, k, e) : st;
 }
 
 static status plan_share(rank *k, void *ud, err *e) {
     model_limits own = ((const engine *)ud)->lim;
     own.memory_max = k->memory;
     own.kv.rank = k->index;
-    return model_plan(k->model, &own, e);
+    status st = engine_draft_plan_rank(ud, k, &own, e);
+    return st == ST_OK ? model_plan(k->model, &own, e) : st;
 }
 
 static status engine_open_parts(engine *g, const engine_options *o, err *e) {
@@ -409,10 +403,13 @@ static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     status st = engine_check_options(o, e);
     if (st == ST_OK) st = model_config_load(&g->config, o->model_dir, e);
     for (int i = 0; st == ST_OK && i < o->n_overrides; i++) st = model_config_override(&g->config, o->overrides[i], e);
+    const model_config whole = g->config;
     if (st == ST_OK) st = slice(g, o, e);
     if (st == ST_OK) st = engine_choose_experts(g, o->moe_format, o->deterministic, e);
     if (st == ST_OK) st = engine_open_weights(g, o, e);
+    if (st == ST_OK) st = engine_draft_open(g, o, &whole, e);
     if (st == ST_OK) st = choose_backend(g, o, e);
+    if (st == ST_OK) st = engine_draft_split(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_share, g, e);
     if (st == ST_OK) st = set_limits(g, o, e);
@@ -420,6 +417,7 @@ static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     if (st != ST_OK) return st;
     say_plan(g, o);
     st = ranks_load(&g->ranks, g->ck, o->verify, &g->reads, e);
+    if (st == ST_OK) st = engine_draft_load(g, e);
     if (st == ST_OK) st = ranks_reserve(&g->ranks, &g->lim, e);
     if (st == ST_OK && o->profile) st = profile_open(g, e);
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, g->lim.kv.ranks, e);
@@ -450,6 +448,7 @@ void engine_close(engine *g) {
     ranks_close(&g->ranks);
     kv_pages_close(&g->pages);
     checkpoint_close(g->ck);
+    checkpoint_close(g->draft_ck);
     free(g->profile);
     free(g);
 }
@@ -492,43 +491,6 @@ status engine_forward(engine *g, const model_batch *b, err *e) {
     return st == ST_OK ? engine_collect(g, b, e) : st;
 }
 
-status seq_open(seq **out, engine *g, err *e) {
-    *out = NULL;
-    seq *s = calloc(1, sizeof *s);
-    if (!s) return err_nomem(e, "a sequence", sizeof *s);
-    s->g = g;
-    s->pages = calloc((size_t)g->lim.seq_pages, sizeof *s->pages);
-    s->logits = malloc((size_t)(LOGIT_ROWS * g->config.vocab) * sizeof *s->logits);
-    s->out_rows = calloc(LOGIT_ROWS, sizeof *s->out_rows);
-    s->bad = calloc((size_t)g->lim.rows, sizeof *s->bad);
-    if (!s->pages || !s->logits || !s->out_rows || !s->bad) {
-        seq_close(s);
-        return err_nomem(e, "a sequence", (u64)(LOGIT_ROWS * g->config.vocab) * sizeof(f32));
-    }
-    *out = s;
-    return ST_OK;
-}
-
-void seq_close(seq *s) {
-    if (!s) return;
-    seq_truncate(s, 0);
-    ids_free(&s->tokens);
-    free(s->pages);
-    free(s->logits);
-    free(s->out_rows);
-    free(s->bad);
-    free(s);
-}
-
-i64 seq_len(const seq *s) { return (i64)s->tokens.len; }
-const i32 *seq_tokens(const seq *s) { return s->tokens.data; }
-
-void seq_truncate(seq *s, i64 n) {
-    if (n < (i64)s->tokens.len) s->tokens.len = (size_t)n;
-    s->tokens.failed = false;
-    while (s->n_pages > ceil_div((i64)s->tokens.len, KV_PAGE)) kv_pages_unref(&s->g->pages, s->pages[--s->n_pages]);
-}
-
 status engine_bad_row(i32 mark, i32 token, i64 position, err *e) {
     if (mark == BAD_EMBEDDING)
         return err_set(e, ST_NUMERIC, "NaN or infinity in the embedding of token %d (position %lld)", token,
@@ -537,59 +499,4 @@ status engine_bad_row(i32 mark, i32 token, i64 position, err *e) {
         return err_set(e, ST_NUMERIC, "NaN or infinity in the logits at position %lld", (long long)position);
     return err_set(e, ST_NUMERIC, "NaN or infinity in the output of layer %d at position %lld", mark - 1,
                    (long long)position);
-}
-
-/* Feeds n tokens (within the plan's rows) and hands out the wanted logits. */
-static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out, seq_logits_fn fn, void *ud, err *e) {
-    i64 pos0 = (i64)s->tokens.len;
-    for (i64 i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= s->g->config.vocab)
-            return err_set(e, ST_INPUT, "token id %d at position %lld is outside the vocabulary of %lld", ids[i],
-                           (long long)(pos0 + i), (long long)s->g->config.vocab);
-    while (s->n_pages * KV_PAGE < pos0 + n) {
-        const i32 before = s->n_pages ? s->pages[s->n_pages - 1] : -1;
-        i32 page = s->n_pages < s->g->lim.seq_pages ? kv_pages_take(&s->g->pages, before) : -1;
-        if (page < 0) return err_set(e, ST_LIMIT, "the context of %lld tokens is full", (long long)s->g->context);
-        s->pages[s->n_pages++] = page;
-    }
-    ids_append(&s->tokens, ids, (size_t)n);
-    if (s->tokens.failed) {
-        seq_truncate(s, pos0);
-        return err_nomem(e, "token ids", (u64)n * 4);
-    }
-    for (i64 i = 0; i < n_out; i++) s->out_rows[i] = (i32)(n - n_out + i);
-    model_span span = {.n = n, .pos0 = pos0, .pages = s->pages, .absorbed = absorbed};
-    model_batch b = {.n = n,
-                     .ids = ids,
-                     .n_spans = 1,
-                     .spans = &span,
-                     .n_out = n_out,
-                     .out_rows = s->out_rows,
-                     .logits = s->logits,
-                     .bad = s->bad};
-    status st = engine_forward(s->g, &b, e);
-    for (i64 i = 0; st == ST_OK && i < n; i++)
-        if (s->bad[i]) st = engine_bad_row(s->bad[i], ids[i], pos0 + i, e);
-    if (st != ST_OK) {
-        seq_truncate(s, pos0);
-        return st;
-    }
-    for (i64 i = 0; st == ST_OK && i < n_out; i++)
-        st = fn(ud, pos0 + s->out_rows[i], s->logits + i * s->g->config.vocab, e);
-    return st;
-}
-
-status seq_run(seq *s, const i32 *ids, i64 n, bool absorbed, seq_logits want, seq_logits_fn fn, void *ud, err *e) {
-    i64 rows = absorbed ? s->g->lim.decode_rows : s->g->chunk;
-    if (want == LOGITS_ALL) rows = min_i64(rows, LOGIT_ROWS);
-    if ((i64)s->tokens.len + n > s->g->context)
-        return err_set(e, ST_LIMIT, "%lld tokens do not fit in the context of %lld", (long long)s->tokens.len + n,
-                       (long long)s->g->context);
-    for (i64 i = 0; i < n; i += rows) {
-        i64 part = min_i64(rows, n - i);
-        i64 n_out = want == LOGITS_ALL ? part : want == LOGITS_LAST && i + part == n;
-        status st = run_chunk(s, ids + i, part, absorbed, n_out, fn, ud, e);
-        if (st != ST_OK) return st;
-    }
-    return ST_OK;
 }

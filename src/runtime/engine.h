@@ -4,7 +4,7 @@
 #ifndef RUNTIME_ENGINE_H
 #define RUNTIME_ENGINE_H
 #include "base/buf.h"
-#include "model/forward.h"
+#include "model/draft.h"
 #include "runtime/sampler.h"
 
 /* Takes the place of the model's forward pass (model/forward.h): fills b->logits [n_out, vocab] and b->bad [n]. For
@@ -50,6 +50,10 @@ typedef struct {
     f64 mem_fraction;
     const char *const *overrides; /* "KEY=VALUE" for config.json */
     int n_overrides;
+    /* An EAGLE-3 draft for a scheduler with scheduler_options.draft_tokens, of which it makes at most so many at a time
+     * (model/draft.h); NULL: none. With dummy weights its weights are made up, too. */
+    const char *draft_dir;
+    i64 draft_steps;     /* 0: 3 */
     engine_step_fn step; /* NULL: the model's */
     void *step_ud;
     engine_seen_fn after_step; /* NULL: nobody */
@@ -102,6 +106,7 @@ i64 engine_sequence_ranks(const engine *g);      /* that have sequences of their
 i64 engine_numa_node(const engine *g, i64 rank); /* -1: it is not bound to one */
 bool engine_deterministic(const engine *g);      /* options.deterministic, or a device where it always holds, if the KV
                                                     cache is not divided */
+i64 engine_draft_steps(const engine *g);         /* most tokens that its draft guesses at a time; 0: it has none */
 bool engine_simulated(const engine *g);          /* the model computes nothing: engine_options.step */
 
 /* One token timeline and the KV rows of its first tokens. */

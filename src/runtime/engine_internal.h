@@ -5,10 +5,16 @@
 #include "runtime/kv_pages.h"
 #include "runtime/load.h"
 
+enum { LOGIT_ROWS = 64 }; /* of a timeline; a scheduler has so many beside one for each answer */
+
 struct engine {
     model_config config; /* of the whole model, or of --tp-slice's share */
     checkpoint *ck;      /* NULL: dummy weights */
     ranks ranks;
+    bool has_draft;
+    draft_config draft_config; /* of the whole draft, or of --tp-slice's share */
+    checkpoint *draft_ck;      /* NULL: dummy weights, or no draft */
+    draft_limits draft_lim;
     weight_reads reads; /* by loading; all 0 where weights stay mapped, or are made up */
     model_limits lim;
     kv_pages pages;
@@ -31,6 +37,21 @@ status engine_queue(engine *g, const model_batch *b, err *e);
 status engine_queue_draw(engine *g, const model_batch *b, err *e); /* does nothing unless it draws late */
 status engine_collect(engine *g, const model_batch *b, err *e);
 status engine_forward(engine *g, const model_batch *b, err *e);
+
+/* engine_draft.c, each doing nothing where there is no draft. In this order: its config and files, for a model whose
+ * whole config is `whole`; each rank's share; what it needs of the model's limits; a rank's draft opened, planned (its
+ * memory is added to own->reserve, for model_plan()) and loaded. */
+status engine_draft_open(engine *g, const engine_options *o, const model_config *whole, err *e);
+status engine_draft_split(engine *g, const engine_options *o, err *e);
+status engine_draft_open_rank(const engine *g, rank *k, err *e);
+void engine_draft_limits(engine *g);
+status engine_draft_plan_rank(const engine *g, rank *k, model_limits *own, err *e);
+status engine_draft_load(engine *g, err *e);
+/* A line about it; "" without one. */
+const char *engine_draft_text(const engine *g, char *out, size_t cap);
+/* As draft_queue() and draft_collect(), with this engine's threads. */
+status engine_queue_drafts(engine *g, const draft_batch *b, err *e);
+status engine_collect_drafts(engine *g, const draft_batch *b, err *e);
 
 /* profile.c */
 status profile_open(engine *g, err *e);

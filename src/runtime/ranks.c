@@ -226,9 +226,11 @@ static status settle_rank(rank *k, void *ud, err *e) {
 
 static status close_rank(rank *k, void *ud, err *e) {
     (void)ud, (void)e;
+    draft_close(k->draft);
     model_close(k->model);
     if (k->data && k->data != k->comm) k->data->close(k->data);
     backend_close(&k->backend);
+    k->draft = NULL;
     k->model = NULL;
     return ST_OK;
 }
@@ -341,4 +343,32 @@ status ranks_collect(ranks *r, const model_batch *b, err *e) {
         for (i64 i = 0; i < b->n; i++)
             if (!b->bad[i]) b->bad[i] = r->of[k].bad[i];
     return st;
+}
+
+typedef struct {
+    const draft_batch *b;
+    int threads;
+} rank_drafts;
+
+static status queue_rank_drafts(rank *k, void *ud, err *e) {
+    const rank_drafts *s = ud;
+    ops_set_threads(s->threads);
+    return draft_queue(k->draft, s->b, e);
+}
+
+/* Every rank has all guesses; one writes them down. */
+static status collect_rank_drafts(rank *k, void *ud, err *e) {
+    const rank_drafts *s = ud;
+    draft_batch own = *s->b;
+    if (k->index) own.ids = NULL;
+    status st = draft_collect(k->draft, &own, e);
+    return st == ST_OK ? rank_finish(k, e) : st;
+}
+
+status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e) {
+    return ranks_each(r, queue_rank_drafts, &(rank_drafts){b, r->threads_each}, e);
+}
+
+status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e) {
+    return ranks_each(r, collect_rank_drafts, &(rank_drafts){b, r->threads_each}, e);
 }

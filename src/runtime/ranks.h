@@ -11,7 +11,7 @@
 #include "device/numa.h"
 #include "kernels/backend.h"
 #include "kernels/context_parallel.h"
-#include "model/forward.h"
+#include "model/draft.h"
 
 typedef struct {
     i64 index;
@@ -20,8 +20,10 @@ typedef struct {
     u64 memory;  /* bytes that it may allocate */
     i64 sharing; /* ranks that have the memory of this one's device together, itself among them */
     model *model;
-    comm *comm; /* of the host: how ranks learn that one has failed; NULL: there is one rank */
-    comm *data; /* what seams use: comm, or one between GPUs */
+    draft_config draft_config; /* of this rank's share */
+    draft *draft;              /* NULL: there is none */
+    comm *comm;                /* of the host: how ranks learn that one has failed; NULL: there is one rank */
+    comm *data;                /* what seams use: comm, or one between GPUs */
     tensor_parallel split;
     rank_seams seams;
     numa_node node; /* where it is bound, if it is */
@@ -76,6 +78,9 @@ status rank_finish(rank *self, err *e);
 status ranks_queue(ranks *r, const model_batch *b, err *e);
 status ranks_queue_draw(ranks *r, const model_batch *b, err *e);
 status ranks_collect(ranks *r, const model_batch *b, err *e);
+/* draft_queue() and draft_collect() of all ranks. */
+status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e);
+status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e);
 /* Memory for the results of batches up to these limits. */
 status ranks_reserve(ranks *r, const model_limits *lim, err *e);
 

@@ -392,6 +392,7 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
     if (st == ST_OK) st = radix_open(&s->tree, &g->pages, e);
     if (st == ST_OK) st = open_samplers(s, e);
     if (st == ST_OK) st = masks_open(s, e);
+    if (st == ST_OK) st = drafts_open(s, e);
     if (st == ST_OK && !o->manual) st = start_thread(s, e);
     if (st != ST_OK) {
         scheduler_close(s);
@@ -412,6 +413,7 @@ void scheduler_close(scheduler *s) {
     else if (s->n_live)
         scheduler_step(s);
     radix_close(&s->tree);
+    drafts_close(s);
     for (int i = 0; i < s->n_samplers; i++) sampler_close(s->samplers[i]);
     for (size_t i = 0; i < COUNT_OF(s->batches); i++) free_batch(&s->batches[i]);
     void *const all[] = {s->samplers, s->running, s->events, s->by_host, s->logits, s->held, s->masks, s->mask_jobs};

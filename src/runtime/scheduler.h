@@ -20,7 +20,10 @@
 #include "runtime/engine.h"
 #include "runtime/token_filter.h"
 
-enum { SCHED_TOP_MAX = 128 }; /* most alternatives a position may ask for */
+enum {
+    SCHED_TOP_MAX = 128,    /* most alternatives a position may ask for */
+    SCHED_DRAFTS_MOST = 64, /* most drafts in a step of an answer */
+};
 
 typedef enum {
     SCHED_FCFS, /* within a priority: in order of arrival */
@@ -54,9 +57,10 @@ typedef struct {
     bool cache_prompts_only; /* pages that hold generated tokens never enter the prefix cache */
     bool disable_overlap;    /* step n+1 is never queued before the results of step n are there */
     bool overlap_anywhere;   /* for tests: also where a step runs while it is queued, and is drawn there */
-    i64 draft_tokens;        /* most tokens that are proposed to follow an answer, by what followed before
-                                (ngram.h), and run in one step with it; 0: none. No answer depends on it */
-    bool manual;             /* no engine thread: the caller drives scheduler_step() (tests, benches) */
+    /* most tokens that are proposed to follow an answer, by the engine's draft model or, where it has none, by what
+     * followed before (ngram.h), and run in one step with it; 0: none. No answer depends on it */
+    i64 draft_tokens;
+    bool manual; /* no engine thread: the caller drives scheduler_step() (tests, benches) */
 } scheduler_options;
 
 /* One answer to one prompt. n answers are n requests with choice 0..n-1, one behind the other in one submission,
@@ -163,13 +167,16 @@ typedef struct {
     i64 prefilled_tokens; /* tokens run in prompt form with good results, and again after preemption */
     i64 generated_tokens;
     i64 forced_tokens;            /* of these, written because their filter left no choice: not drawn */
+    i64 draft_rounds;             /* answers' steps with drafts */
     i64 draft_tokens, draft_true; /* proposed; of these, what was drawn there too */
-    i64 steps, ahead;             /* ahead: of these, queued before the results of the one before were there */
-    f64 busy_s;                   /* in steps */
-    f64 step_s, batch;            /* of the last step: seconds, rows */
-    f64 generated_per_s;          /* over the last seconds */
-    f64 since_step_s;             /* now: seconds since a step (or idling) ended; large while requests run: stuck */
-    bool idle;                    /* now: nothing runs, nothing waits */
+    i64 draft_at[SCHED_DRAFTS_MOST], draft_true_at[SCHED_DRAFTS_MOST]; /* the same of the first, second .. draft */
+    i64 draft_bad;       /* times that a draft model had a NaN or an infinity instead of a guess */
+    i64 steps, ahead;    /* ahead: of these, queued before the results of the one before were there */
+    f64 busy_s;          /* in steps */
+    f64 step_s, batch;   /* of the last step: seconds, rows */
+    f64 generated_per_s; /* over the last seconds */
+    f64 since_step_s;    /* now: seconds since a step (or idling) ended; large while requests run: stuck */
+    bool idle;           /* now: nothing runs, nothing waits */
     bool draining, broken;
     err fault; /* broken: why */
 } sched_stats;

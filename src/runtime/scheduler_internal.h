@@ -4,6 +4,7 @@
  *   scheduler.c  engine thread: the loop, one step, control calls
  *   admit.c      engine thread: the queue, who gets a place and pages, who loses them
  *   batch.c      engine thread: rows of a step, forward pass, what follows from its results
+ *   drafts.c     engine thread: what is proposed to follow the answers
  *   draws.c      engine thread: which tokens may come, how they are drawn
  *
  * A task is a request under way. Its tokens are the prompt followed by what was generated; KV rows exist for the first
@@ -44,8 +45,10 @@ struct task {
     i64 n_step;      /* rows in the step being built */
     i64 n_draft;     /* and drafts behind them, which stand behind the n tokens */
     ngram_index ngram;
-    f64 draft_share; /* of the drafts that came true, lately */
-    i64 draft_rest;  /* steps that it makes none, because too few did */
+    f64 draft_share;               /* of the drafts that came true, lately */
+    i64 draft_rest;                /* steps that it makes none, because too few did */
+    i32 guesses[DRAFT_STEPS_MOST]; /* a draft model's, of what follows the first `guessed_at` tokens */
+    i64 n_guesses, guessed_at;
     sched_usage usage;
     f64 last_token_s;
     token_filter filter; /* r.filter points to it, or is NULL */
@@ -77,6 +80,7 @@ typedef struct {
     i64 position; /* of the token that was run */
     out_kind kind;
     i32 draft; /* OUT_DRAFT: the token that was run */
+    i64 span;  /* of the batch, that it is of */
     i64 mask;  /* 0: every token may come, else as sample_row.mask */
     i32 id;    /* prompt row: the token that follows; else the one drawn */
     f32 logprob;
@@ -107,6 +111,16 @@ typedef struct {
     bool queued_ahead; /* before the results of the one before were there */
     f64 began_s;       /* when it was queued, or the one before it ended */
 } batch;
+
+/* A draft model's pass behind a step, whose features it reads. */
+typedef struct {
+    draft_span *spans; /* [max_running] */
+    task **tasks;      /* [max_running]: of the spans that guess; NULL: it has left */
+    i32 *ids;          /* [max_running, DRAFT_STEPS_MOST] */
+    draft_batch batch; /* n_spans 0: no pass is under way */
+    i64 n_guessing;
+    i64 *came_true; /* [max_running]: drafts of each span of the step whose results are taken; -1: its task had left */
+} draft_pass;
 
 _Static_assert((int)SCHED_TOP_MAX <= (int)LOGPROBS_TOP, "the device tells of so many");
 #define DRAFT_HOPE 0.6 /* the share of its drafts that a request is expected to see come true */
@@ -139,9 +153,9 @@ struct scheduler {
     i64 mask_words;
     struct mask_job *mask_jobs; /* [logit_rows] */
     i64 new_tokens, new_forced; /* of the step whose results are taken */
-    i64 new_drafts, new_true;   /* drafts of it, and those that came true */
-    f32 *logits;                /* [logit_rows, vocab] */
-    sampler **samplers;         /* [n_samplers]: one a thread */
+    draft_pass drafts;
+    f32 *logits;        /* [logit_rows, vocab] */
+    sampler **samplers; /* [n_samplers]: one a thread */
     int n_samplers;
     u32 *held; /* [pool pages]: scheduler_check() */
     i64 counted_tokens, counted_ends;
@@ -193,6 +207,26 @@ void cache_prefix(scheduler *s, task *t);
 void leave_running(scheduler *s, task *t, bool keep);
 status check_pages(scheduler *s, err *e);
 
+/* Pages for the KV rows of t's first n tokens, if there are: nobody loses any for them. */
+bool takes_pages(scheduler *s, task *t, i64 n);
+
+/* drafts.c */
+status drafts_open(scheduler *s, err *e); /* memory, which drafts_close() frees */
+void drafts_close(scheduler *s);
+/* Drafts behind the last tokens of tasks that run these in the step being built, beside so many answers, at most
+ * `most`: writes task.n_draft, and the drafts behind each task's tokens. Returns how many. */
+i64 drafts_plan(scheduler *s, i64 answers, i64 most);
+/* Can drafts follow what t's step draws, beside so many answers? Then the step behind it is not known. */
+bool drafts_expected(scheduler *s, task *t, i64 answers);
+/* Around a step's results, before and behind those of its drafts. */
+void drafts_begin(scheduler *s, const batch *b);
+void drafts_count(scheduler *s, const batch *b);
+/* Behind a step with its results: the draft model reads its features and guesses on; the guesses are taken before the
+ * next step is built. */
+status drafts_queue(scheduler *s, const batch *b, err *e);
+status drafts_collect(scheduler *s, err *e);
+void drafts_forget(scheduler *s, const task *t); /* it leaves */
+
 /* draws.c */
 bool draws_on_device(const scheduler *s);
 bool out_is_open(const out_row *o); /* its row draws a token that is not known; of a draft, if it comes true */
@@ -206,6 +240,9 @@ void draw_all(scheduler *s, batch *b); /* what the device has drawn is taken, th
 
 /* batch.c */
 void run_batch(scheduler *s);
+/* Room for n tokens of t; at most as many as it may ever have. */
+bool tokens_room(task *t, i64 n);
+static inline bool in_prompt(const task *t) { return t->n_kv < t->r.n_prompt; }
 /* What t's filter forces next (token_filter.forced), as far as t wants it. */
 i64 task_forced(const task *t, i32 *ids, i64 most);
 void fail_all(scheduler *s); /* ends every request with `fault` */

@@ -1,7 +1,12 @@
-"""Drafts by repetition: the same answers with and without, and fewer steps where text repeats itself."""
+"""Speculative decoding: the same answers with and without, whoever proposes; flags that do not fit together; drafts
+that do not fit the model."""
+import json
+import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-from serve_client import Server, wait_until
+import pytest
+from serve_client import MOONLET, NANO, Server, wait_until
 
 ITEM = "{'name': 'Ada', 'age': 36, 'city': 'London'}, "
 TOOL = {
@@ -43,9 +48,73 @@ def answers(*flags):
 
 
 def test_no_answer_changes():
-    without, proposed, _ = answers()
+    without, proposed, _ = answers("--speculative-algorithm", "NONE")
     assert proposed == 0
-    for n in ("1", "6"):
-        got, proposed, accepted = answers("--speculative-ngram", n)
-        assert got == without
+    for flags in (
+        ("--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "2"),
+        ("--speculative-algorithm", "NGRAM", "--speculative-num-draft-tokens", "7"),
+        ("--speculative-num-steps", "1"),
+        ("--speculative-algorithm", "EAGLE3", "--speculative-num-draft-tokens", "6"),
+        (),  # nano's own draft
+    ):
+        got, proposed, accepted = answers(*flags)
+        assert got == without, flags
         assert 0 < accepted <= proposed
+
+
+def refused(*flags):
+    done = subprocess.run([MOONLET, "serve", "--port", "0", *flags], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (1, 2) and done.stdout == ""
+    return done.stderr.splitlines()[-1].removeprefix("moonlet serve: ")
+
+
+@pytest.mark.parametrize(
+    "flags, why",
+    [
+        ("--speculative-eagle-topk 4", "--speculative-eagle-topk 4: trees of guesses are not there, 1 is a chain"),
+        (
+            "--speculative-num-steps 3 --speculative-num-draft-tokens 8",
+            "--speculative-num-draft-tokens 8 with --speculative-num-steps 3: a chain has 4 rows, its steps and the last "
+            "token's own",
+        ),
+        (
+            "--speculative-algorithm NONE --speculative-num-steps 3",
+            "--speculative-algorithm NONE goes without the other --speculative-*",
+        ),
+        (
+            "--speculative-algorithm NGRAM --speculative-num-steps 3",
+            "--speculative-num-steps is for --speculative-algorithm EAGLE3",
+        ),
+        ("--speculative-draft-model-path /nowhere", "/nowhere/config.json: No such file or directory"),
+        ("--speculative-num-steps 3 --dcp 2 --tp 2", "a draft needs all of the KV cache on every rank"),
+    ],
+)
+def test_contradictory_flags(flags, why):
+    assert why in refused(*flags.split())
+
+
+@pytest.mark.parametrize(
+    "change, why",
+    [
+        ({"hidden_size": 512}, "hidden_size is 512, the model's 256: this draft is for another"),
+        ({"vocab_size": 4096}, "vocab_size is 4096, the model's 2048: this draft is for another"),
+        (
+            {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 30, 58]}},
+            "eagle_aux_hidden_state_layer_ids: features before layer 30, of a model of 6 layers: this draft is for another",
+        ),
+        ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [3, 2]}}, "does not ascend"),
+        ({"architectures": ["DeepseekV3ForCausalLM"]}, 'architecture "DeepseekV3ForCausalLM" is no EAGLE-3 draft'),
+        ({"num_hidden_layers": 2}, "num_hidden_layers 2 is not supported, only 1"),
+        ({"kv_lora_rank": 256}, "tensor layers.0.self_attn.kv_a_proj_with_mqa.weight has shape [576, 512], "),
+        ({"draft_vocab_size": 1024}, "tensor lm_head.weight has shape [2048, 256], config.json asks for [1024, 256]"),
+        (None, "model.safetensors"),  # cut short
+    ],
+)
+def test_a_draft_that_does_not_fit(tmp_path, change, why):
+    shutil.copytree(NANO.parent / "nano-eagle3-mla", tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **(change or {})}))
+    if change is None:
+        data = (tmp_path / "model.safetensors").read_bytes()
+        (tmp_path / "model.safetensors").write_bytes(data[: len(data) // 2])
+    assert why in refused("--speculative-draft-model-path", str(tmp_path))

@@ -35,7 +35,7 @@ typedef struct {
         *chart, *iso;
     i64 port, concurrency, warmup, num_prompts, seed, gpus, max_running, simulated_us, answer_mb;
     bool no_overlap, no_jump;
-    i64 draft_tokens;
+    speculative_opts draft;
     f64 temperature, rate, constrained;
     workload_options w;
     /* made of these */
@@ -87,9 +87,9 @@ static status finish_options(serving *s, err *e) {
     if (s->in_process && (s->backend || s->base_url || s->served_name || s->tokenizer_dir))
         return err_set(e, ST_INPUT,
                        "--in-process goes without --backend, --base-url, --served-model-name and --tokenizer");
-    if (!s->in_process && (s->constrained < 1 || s->no_jump || s->draft_tokens))
+    if (!s->in_process && (s->constrained < 1 || s->no_jump || s->draft.algorithm || s->draft.draft_dir))
         return err_set(e, ST_INPUT,
-                       "--constrained-share, --disable-jump-forward and --speculative-ngram go with --in-process");
+                       "--constrained-share, --disable-jump-forward and --speculative-* go with --in-process");
     if (!s->extra && s->constrained < 1)
         return err_set(e, ST_INPUT, "--constrained-share needs --extra-request-body '{\"json_schema\": {...}}'");
     if (!s->in_process && s->simulated_us >= 0)
@@ -157,7 +157,7 @@ static status serving_open_client(serving *s, i64 most, err *e) {
                                                                   : 256,
                                     .disable_overlap = s->no_overlap,
                                     .disable_jump_forward = s->no_jump,
-                                    .draft_tokens = s->draft_tokens,
+                                    .draft = &s->draft,
                                     .constrained_share = s->constrained,
                                     .o = o};
         status st = client_engine_open(&s->c, &eo, e);
@@ -392,10 +392,9 @@ int bench_serving(int argc, char **argv) {
          "object whose members are added to requests; in-process: json_schema, regex or ebnf", 0, 0},
         {"constrained-share", 0, OPT_REAL, &s.constrained, "R",
          "in-process: share of the requests that --extra-request-body holds for (default: 1)", 0, 1},
-        {"speculative-ngram", 0, OPT_INT, &s.draft_tokens, "N",
-         "in-process: most tokens proposed to follow an answer, where text repeats itself (default: 0)", 0, 63},
         {"disable-jump-forward", 0, OPT_FLAG, &s.no_jump, NULL,
          "in-process: tokens that a grammar forces are drawn like others", 0, 0},
+        SPECULATIVE_OPTS(s.draft),
         OPT_GROUP("Load"),
         {"request-rate", 0, OPT_STR, &s.rate_text, "R", "requests a second, Poisson, or inf (default: inf)", 0, 0},
         {"max-concurrency", 0, OPT_INT, &s.concurrency, "N", "requests at a time (default: 0, no limit)", 0, 1e6},

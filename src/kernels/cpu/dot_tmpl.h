@@ -26,6 +26,11 @@ INLINE void vf_store_bf16_n(bf16 *p, vf v, i64 n) {
     vf_store_bf16(b, v);
     memcpy(p, b, (size_t)n * sizeof *p);
 }
+#ifndef VF_SUM4
+INLINE void vf_sum4(f32 *out, const vf v[4]) {
+    for (int i = 0; i < 4; i++) out[i] = vf_sum(v[i]);
+}
+#endif
 INLINE vf mul_add(vf acc, vf a, vf b) { return vf_fma(a, b, acc); }
 
 /* M rows of x (by pointer) against N rows of w (stride ws) into y[M, ys]. */
@@ -39,6 +44,7 @@ INLINE vf mul_add(vf acc, vf a, vf b) { return vf_fma(a, b, acc); }
         for (; c + STEP <= k; c += STEP) {                                                                             \
             V wv[4];                                                                                                   \
             for (int j = 0; j < N; j++) wv[j] = LOADW(w + j * ws + c);                                                 \
+            for (int j = 0; j < N; j++) __builtin_prefetch(w + (N + j) * ws + c); /* the next tile's */                \
             for (int i = 0; i < M; i++) {                                                                              \
                 V xv = LOADX(x[i] + c);                                                                                \
                 for (int j = 0; j < N; j++) acc[i][j] = MAC(acc[i][j], xv, wv[j]);                                     \
@@ -50,7 +56,10 @@ INLINE vf mul_add(vf acc, vf a, vf b) { return vf_fma(a, b, acc); }
                 for (int i = 0; i < M; i++) acc[i][j] = MAC(acc[i][j], LOADX_N(x[i] + c, k - c), wt);                  \
             }                                                                                                          \
         for (int i = 0; i < M; i++)                                                                                    \
-            for (int j = 0; j < N; j++) y[i * ys + j] = vf_sum(acc[i][j]);                                             \
+            if (N == 4)                                                                                                \
+                vf_sum4(y + i * ys, acc[i]);                                                                           \
+            else                                                                                                       \
+                for (int j = 0; j < N; j++) y[i * ys + j] = vf_sum(acc[i][j]);                                         \
     }                                                                                                                  \
     static void NAME(const XT *const *x, i64 nx, const WT *w, i64 ws, i64 nw, i64 k, f32 *y, i64 ys) {                 \
         for (i64 j = 0; j < nw; j += j + 4 <= nw ? 4 : 1) {                                                            \

@@ -142,7 +142,8 @@ static void kv_write(const ops *o, const kv_write_args *a) {
 static void gather(const ops *o, const gather_args *a) {
     (void)o;
     for (i64 i = 0; i < a->n; i++)
-        memcpy((bf16 *)a->out + i * a->dim, (const bf16 *)a->x + a->rows[i] * a->dim, (size_t)a->dim * sizeof(bf16));
+        memcpy((bf16 *)a->out + i * a->out_stride, (const bf16 *)a->x + (a->rows ? a->rows[i] : i) * a->x_stride,
+               (size_t)a->dim * sizeof(bf16));
 }
 
 static void check_finite(const ops *o, const mark_nonfinite_args *a) {

@@ -18,7 +18,7 @@ static void launch(const ops *o, const gpu_kernel *k, u32 x, u32 y, u32 z, const
 }
 
 void gpu_op_embed(const ops *o, const embed_args *a) {
-    gpu_embed_args k = {a->table->views[0], a->ids, a->drawn, a->out, a->first};
+    gpu_embed_args k = {a->table->views[0], a->ids, a->drawn, a->map, a->out, a->first};
     launch(o, gpu_of(o)->embed, (u32)a->n, 1, 1, &k);
 }
 
@@ -123,7 +123,7 @@ void gpu_op_latent_norm_kv_write(const ops *o, const latent_norm_kv_write_args *
 }
 
 void gpu_op_gather(const ops *o, const gather_args *a) {
-    gpu_gather_args k = {a->x, a->rows, a->out, a->dim};
+    gpu_gather_args k = {a->x, a->rows, a->out, a->dim, a->x_stride, a->out_stride};
     launch(o, gpu_of(o)->gather, (u32)a->n, 1, 1, &k);
 }
 

@@ -64,7 +64,7 @@ typedef struct {
 
 typedef struct {
     gpu_matrix table;
-    const int *ids, *drawn;
+    const int *ids, *drawn, *map;
     gpu_bf16 *out;
     gpu_i64 first; /* id of the table's first row */
 } gpu_embed_args;
@@ -535,7 +535,7 @@ typedef struct {
     const gpu_bf16 *x;
     const int *rows;
     gpu_bf16 *out;
-    gpu_i64 dim;
+    gpu_i64 dim, x_stride, out_stride;
 } gpu_gather_args;
 
 typedef struct {

@@ -115,7 +115,8 @@ void ref_kv_write(const ops *o, const kv_write_args *a) {
 void ref_gather(const ops *o, const gather_args *a) {
     (void)o;
     for (i64 i = 0; i < a->n; i++)
-        memcpy((f32 *)a->out + i * a->dim, (const f32 *)a->x + a->rows[i] * a->dim, (size_t)a->dim * sizeof(f32));
+        memcpy((f32 *)a->out + i * a->out_stride, (const f32 *)a->x + (a->rows ? a->rows[i] : i) * a->x_stride,
+               (size_t)a->dim * sizeof(f32));
 }
 
 void ref_mark_nonfinite(const ops *o, const mark_nonfinite_args *a) {

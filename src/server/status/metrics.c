@@ -221,6 +221,45 @@ static void write_constraints(buf *out, const constraint_stats *c, const char *m
         one(out, all[i].prefix, all[i].name, all[i].type, all[i].help, model, all[i].v);
 }
 
+/* Counters for each place in a run of drafts, up to the last one that was ever proposed. */
+static void write_places(buf *out, const char *name, const char *help, const i64 *counts, const sched_stats *s,
+                         const char *model) {
+    buf_fmt(out, "# HELP %s %s.\n# TYPE %s counter\n", name, help, name);
+    for (int i = 0; i < SCHED_DRAFTS_MOST && (!i || s->draft_at[i]); i++) {
+        buf_str(out, name);
+        label(out, model);
+        buf_fmt(out, ",position=\"%d\"} %lld\n", i, (long long)counts[i]);
+    }
+}
+
+/* Speculative decoding, under our names, SGLang's and vLLM's. */
+static void write_drafts(buf *out, const sched_stats *s, const char *model) {
+    const f64 rounds = (f64)s->draft_rounds, tokens = (f64)s->draft_tokens, accepted = (f64)s->draft_true;
+    const struct {
+        const char *ours, *vllm, *help;
+        f64 value;
+    } all[] = {
+        {"draft_rounds_total", "spec_decode_num_drafts_total", "Answers' steps in which tokens were proposed", rounds},
+        {"draft_tokens_total", "spec_decode_num_draft_tokens_total", "Tokens proposed and checked", tokens},
+        {"draft_tokens_accepted_total", "spec_decode_num_accepted_tokens_total",
+         "Of these, tokens that were drawn, too", accepted}};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        one(out, "moonlet:", all[i].ours, "counter", all[i].help, model, all[i].value);
+        one(out, "vllm:", all[i].vllm, "counter", all[i].help, model, all[i].value);
+    }
+    write_places(out, "moonlet:draft_tokens_by_position_total",
+                 "Tokens proposed and checked, by their place in the run", s->draft_at, s, model);
+    write_places(out, "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+                 "Of these, tokens that were drawn, too, by place", s->draft_true_at, s, model);
+    one(out, "sglang:", "spec_accept_length", "gauge",
+        "Tokens an answer's step with proposed ones, its own included, since the start", model,
+        rounds > 0 ? 1 + accepted / rounds : 0);
+    one(out, "sglang:", "spec_accept_rate", "gauge", "Share of the proposed tokens that were drawn, too", model,
+        tokens > 0 ? accepted / tokens : 0);
+    one(out, "moonlet:", "draft_failures_total", "counter", "Times that a draft model had NaN or infinity for a token",
+        model, (f64)s->draft_bad);
+}
+
 void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, const char *model, i64 connections,
                    buf *out) {
     histogram h[HISTOGRAMS];
@@ -238,10 +277,7 @@ void metrics_write(metrics *m, const sched_stats *s, const constraint_stats *c, 
     write_constraints(out, c, model);
     one(out, "moonlet:", "forced_tokens_total", "counter", "Tokens written because nothing else could come", model,
         (f64)s->forced_tokens);
-    one(out, "moonlet:", "draft_tokens_total", "counter", "Tokens proposed by what followed before", model,
-        (f64)s->draft_tokens);
-    one(out, "moonlet:", "draft_tokens_accepted_total", "counter", "Of these, tokens that were drawn, too", model,
-        (f64)s->draft_true);
+    write_drafts(out, s, model);
     one(out, "moonlet:", "connections", "gauge", "Open connections", model, (f64)connections);
     buf_str(out, "# HELP moonlet:http_responses_total HTTP answers by class of status.\n"
                  "# TYPE moonlet:http_responses_total counter\n");

@@ -1,11 +1,37 @@
 /* Drafts change no answer: the same tokens and log-probabilities, bit for bit on ref and cpu, however many are
- * proposed, alone and among others, drawn by host or device, queued ahead, preempted, with penalties, stops, filters.
- */
+ * proposed, by what followed before or by a draft model, alone and among others, drawn by host or device, queued ahead,
+ * preempted, over several ranks, with penalties, stops, filters. And a draft model's are those of PyTorch. */
 #include "runtime/ngram.h"
+#include "base/file.h"
+#include "base/json.h"
 #include "runtime/sched_util.h"
+#include <sys/stat.h>
+#include <unistd.h>
 
-static const char *const DIR = "build/golden/k2-thinking-int4";
+/* Whose answers, and who proposes: NULL: what followed before. */
+typedef struct {
+    const char *dir, *draft, *device;
+    i64 ranks;
+    bool brief; /* slow: one scene */
+} draft_setup;
 enum { JOBS = 8 };
+
+static engine *open_with_draft(const draft_setup *d, i64 running, i64 kv_tokens, i64 steps) {
+    engine *g;
+    err e = {0};
+    engine_options o = {.model_dir = d->dir,
+                        .device = d->device,
+                        .threads = 1,
+                        .context = MAX_TOKENS,
+                        .chunk = 64,
+                        .tp = d->ranks,
+                        .draft_dir = steps ? d->draft : NULL,
+                        .draft_steps = steps,
+                        .max_running = running,
+                        .kv_tokens = kv_tokens};
+    if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
+    return g;
+}
 
 /* ---- the index ---- */
 
@@ -81,9 +107,9 @@ static void draft_jobs(job **jobs, const token_filter *f) {
     }
 }
 
-static i64 draft_scene(const char *what, const char *dir, const char *device, scheduler_options o, i64 running,
-                       i64 kv_tokens, job **want) {
-    engine *g = open_engine(dir, device, running, kv_tokens, 64);
+static i64 draft_scene(const char *what, const draft_setup *d, scheduler_options o, i64 running, i64 kv_tokens,
+                       job **want) {
+    engine *g = open_with_draft(d, running, kv_tokens, o.draft_tokens);
     scheduler *s = open_scheduler(g, o);
     i64 vocab = engine_config(g)->vocab, tokens = 0;
     const token_filter f = {.ud = &vocab, .mask = even_mask, .next = even_next, .close = even_close};
@@ -110,24 +136,33 @@ static i64 draft_scene(const char *what, const char *dir, const char *device, sc
 
 static void answers_stay_the_same(void **state) {
     (void)state;
-    static const char *const devices[] = {"cpu", "ref"};
-    for (size_t d = 0; d < COUNT_OF(devices); d++) {
+    static const char *const random = "build/golden/k2-thinking-int4", *const nano = "models/nano";
+    static const draft_setup setups[] = {{random, NULL, "cpu", 1, false},
+                                         {random, NULL, "ref", 1, false},
+                                         {nano, "models/nano-eagle3-mla", "cpu", 1, false},
+                                         {nano, "models/nano-eagle3-mla", "cpu", 2, true},
+                                         {nano, "models/nano-eagle3-mla", "ref", 1, true}};
+    for (size_t d = 0; d < COUNT_OF(setups); d++) {
+        const draft_setup *u = &setups[d];
+        const i64 most = u->draft ? DRAFT_STEPS_MOST : 8;
         job *want[JOBS] = {0};
         i64 came_true = 0;
         scheduler_options o = {.manual = true};
-        draft_scene("without", DIR, devices[d], o, 1, 0, want);
-        for (o.draft_tokens = 1; o.draft_tokens < 9; o.draft_tokens += 3) {
-            came_true += draft_scene("alone", DIR, devices[d], o, 1, 0, want);
-            came_true += draft_scene("together", DIR, devices[d], o, 3, 0, want);
+        draft_scene("without", u, o, 1, 0, want);
+        for (o.draft_tokens = u->brief ? 4 : 1; o.draft_tokens <= most; o.draft_tokens += u->brief ? most : 3) {
+            came_true += draft_scene("together", u, o, 3, 0, want);
+            if (u->brief) continue;
+            came_true += draft_scene("alone", u, o, 1, 0, want);
             scheduler_options ahead = o;
             ahead.overlap_anywhere = true;
-            came_true += draft_scene("ahead", DIR, devices[d], ahead, 3, 0, want);
-            came_true += draft_scene("a small pool", DIR, devices[d], ahead, JOBS, 256, want);
+            came_true += draft_scene("ahead", u, ahead, 3, 0, want);
+            came_true += draft_scene("a small pool", u, ahead, JOBS, u->draft ? 512 : 256, want);
             ahead.disable_overlap = true;
-            came_true += draft_scene("by the device", DIR, devices[d], ahead, 2, 0, want);
+            came_true += draft_scene("by the device", u, ahead, 2, 0, want);
         }
-        if (came_true < 100) fail_msg("%s: %lld drafts came true", devices[d], (long long)came_true);
-        print_message("%s: %lld drafts came true\n", devices[d], (long long)came_true);
+        if (came_true < 100) fail_msg("%s: %lld drafts came true", u->device, (long long)came_true);
+        print_message("%s, %lld ranks, %s: %lld drafts came true\n", u->device, (long long)u->ranks,
+                      u->draft ? u->draft : "by repetition", (long long)came_true);
         for (int i = 0; i < JOBS; i++) free(want[i]);
     }
 }
@@ -153,9 +188,117 @@ static void repetition_takes_fewer_steps(void **state) {
     assert_true(steps[1] < steps[0] * 2 / 3);
 }
 
+/* ---- a draft model ---- */
+
+/* A conversation's prompt, and what PyTorch's greedy loop makes of it (tools/nano/draft_golden.py). */
+static job *golden_job(const json_t *golden) {
+    job *j = calloc(1, sizeof *j);
+    const json_t *ids = json_object_get(golden, "ids");
+    j->r.n_prompt = (i64)json_array_size(ids);
+    for (i64 i = 0; i < j->r.n_prompt; i++) j->prompt[i] = (i32)json_integer_value(json_array_get(ids, (size_t)i));
+    j->r.max_new = 200;
+    j->r.sampling = sampling_default();
+    j->r.sampling.temperature = 0;
+    const json_t *greedy = json_object_get(golden, "greedy");
+    j->r.n_stop = 1;
+    j->stops[0] = (i32)json_integer_value(json_array_get(greedy, json_array_size(greedy) - 1));
+    return j;
+}
+
+static void must_be_golden(const json_t *golden, const draft_setup *d) {
+    const json_t *greedy = json_object_get(golden, "greedy"), *rounds = json_object_get(golden, "rounds");
+    engine *g = open_with_draft(d, 1, 0, 3);
+    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .draft_tokens = 3});
+    job *j = golden_job(golden);
+    must_submit(s, j);
+    run_all(s);
+    const sched_stats st = stats_of(s);
+    assert_int_equal(j->n_out, json_array_size(greedy));
+    for (i64 i = 0; i < j->n_out; i++)
+        assert_int_equal(j->out[i].id, json_integer_value(json_array_get(greedy, (size_t)i)));
+    assert_int_equal(st.draft_rounds, json_array_size(rounds));
+    assert_int_equal(st.draft_rounds + st.draft_true, j->n_out - 1); /* the first token is the prompt's */
+    scheduler_close(s);
+    engine_close(g);
+    free(j);
+}
+
+/* As many rounds, and so as many drafts that come true, as PyTorch's loop has. */
+static void rounds_are_those_of_pytorch(void **state) {
+    (void)state;
+    static const draft_setup setups[] = {{"models/nano", "models/nano-eagle3-mla", "ref", 1, true}};
+    buf text = {0};
+    err e = {0};
+    assert_int_equal(file_read("tests/data/nano-eagle3/golden.jsonl", 1 << 24, &text, &e), ST_OK);
+    buf_char(&text, 0);
+    char *save = NULL;
+    i64 checked = 0;
+    for (char *line = strtok_r((char *)text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        json_t *golden = json_parse(line, strlen(line), "golden.jsonl", &e);
+        assert_non_null(golden);
+        if (!strcmp(json_string_value(json_object_get(golden, "layout")), "mla"))
+            must_be_golden(golden, &setups[0]), checked++;
+        json_decref(golden);
+    }
+    assert_int_equal(checked, 5);
+    buf_free(&text);
+}
+
+/* The draft with a NaN among its weights. */
+static void write_sick_draft(const char *dir) {
+    char path[128];
+    err e = {0};
+    buf file = {0};
+    assert_int_equal(file_read("models/nano-eagle3-mla/model.safetensors", 1 << 24, &file, &e), ST_OK);
+    u64 header;
+    memcpy(&header, file.data, sizeof header);
+    const char *fc = strstr((const char *)file.data + 8, "\"fc.weight\"");
+    assert_non_null(fc);
+    long long at = 0;
+    assert_int_equal(sscanf(strstr(fc, "data_offsets"), "data_offsets\":[%lld", &at), 1);
+    file.data[8 + header + (u64)at] = 0xc0, file.data[8 + header + (u64)at + 1] = 0x7f;
+    assert_int_equal(mkdir(dir, 0700), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    FILE *f = fopen(path, "wb");
+    assert_true(f && fwrite(file.data, 1, file.len, f) == file.len && fclose(f) == 0);
+    buf_clear(&file);
+    assert_int_equal(file_read("models/nano-eagle3-mla/config.json", 1 << 20, &file, &e), ST_OK);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    f = fopen(path, "wb");
+    assert_true(f && fwrite(file.data, 1, file.len, f) == file.len && fclose(f) == 0);
+    buf_free(&file);
+}
+
+/* What it proposes is dropped and counted, and the answers are what they are without. */
+static void a_nan_of_the_draft_costs_no_answer(void **state) {
+    (void)state;
+    char dir[] = "/tmp/moonlet-sick-XXXXXX", draft[64], path[128];
+    assert_non_null(mkdtemp(dir));
+    snprintf(draft, sizeof draft, "%s/draft", dir);
+    write_sick_draft(draft);
+    const draft_setup d = {"models/nano", draft, "cpu", 1, true};
+    job *want[JOBS] = {0};
+    scheduler_options o = {.manual = true};
+    draft_scene("without", &d, o, 3, 0, want);
+    o.draft_tokens = 3;
+    assert_int_equal(draft_scene("a sick draft", &d, o, 3, 0, want), 0);
+    engine *g = open_with_draft(&d, 1, 0, 3);
+    scheduler *s = open_scheduler(g, o);
+    must_submit(s, want[0]), rewind_job(want[0]);
+    run_all(s);
+    assert_true(stats_of(s).draft_bad > 0 && stats_of(s).draft_tokens == 0);
+    scheduler_close(s);
+    engine_close(g);
+    for (int i = 0; i < JOBS; i++) free(want[i]);
+    snprintf(path, sizeof path, "%s/model.safetensors", draft), unlink(path);
+    snprintf(path, sizeof path, "%s/config.json", draft), unlink(path);
+    rmdir(draft), rmdir(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(proposes_what_followed), cmocka_unit_test(finds_what_a_search_finds),
-        cmocka_unit_test(answers_stay_the_same), cmocka_unit_test(repetition_takes_fewer_steps)};
+        cmocka_unit_test(proposes_what_followed),      cmocka_unit_test(finds_what_a_search_finds),
+        cmocka_unit_test(answers_stay_the_same),       cmocka_unit_test(repetition_takes_fewer_steps),
+        cmocka_unit_test(rounds_are_those_of_pytorch), cmocka_unit_test(a_nan_of_the_draft_costs_no_answer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

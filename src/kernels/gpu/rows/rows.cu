@@ -12,6 +12,7 @@ KERNEL(embed, gpu_embed_args) {
     gpu_i64 i = blockIdx.x, cols = a.table.cols;
     int id = a.ids[i];
     if (id < 0 && a.drawn) id = a.drawn[~id];
+    if (id >= 0 && a.map) id = a.map[id];
     const bool real = id >= 0;
     id -= (int)a.first;
     bool known = real && id >= 0 && id < a.table.rows;
@@ -318,9 +319,9 @@ KERNEL_OF(latent_norm_kv_write_many, gpu_latent_norm_kv_write_args, GPU_THREADS,
 /* One block a row. */
 KERNEL(gather, gpu_gather_args) {
     gpu_i64 i = blockIdx.x;
-    const gpu_bf16 *x = a.x + a.rows[i] * a.dim;
-    gpu_bf16 *out = a.out + i * a.dim;
-    if (rows_pieces_of(a.x, a.out, a.dim))
+    const gpu_bf16 *x = a.x + (a.rows ? a.rows[i] : i) * a.x_stride;
+    gpu_bf16 *out = a.out + i * a.out_stride;
+    if (rows_pieces_of(x, out, a.dim))
         for (gpu_i64 c = threadIdx.x * PIECE; c < a.dim; c += GPU_THREADS * PIECE)
             *(uint4 *)(out + c) = *(const uint4 *)(x + c);
     else

@@ -1,0 +1,73 @@
+#include "cmd/lib/speculative.h"
+#include "base/file.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { NGRAM_ROWS = 9, EAGLE_STEPS = 3 };
+
+/* The draft's folder beside the model's, if there is one. */
+static bool find_draft(const char *model_dir, char *out, size_t cap) {
+    static const char *const behind[] = {"-eagle3-mla", "-eagle3"};
+    int n = (int)strlen(model_dir);
+    while (n > 1 && model_dir[n - 1] == '/') n--;
+    for (size_t i = 0; i < COUNT_OF(behind); i++) {
+        char config[4096];
+        snprintf(config, sizeof config, "%.*s%s/config.json", n, model_dir, behind[i]);
+        if (file_exists(config) && (size_t)snprintf(out, cap, "%.*s%s", n, model_dir, behind[i]) < cap) return true;
+    }
+    return false;
+}
+
+/* What a draft cannot be with, so that one that nobody asked for is left out. */
+static bool rules_out(const engine_options *g) {
+    return g->step || g->dcp > 1 || g->dp_attention || (g->load_format && !strcmp(g->load_format, "dummy"));
+}
+
+static status check_chain(const speculative_opts *o, i64 steps, err *e) {
+    if (o->topk > 1)
+        return err_set(e, ST_UNSUPPORTED, "--speculative-eagle-topk %lld: trees of guesses are not there, 1 is a chain",
+                       (long long)o->topk);
+    if (o->draft_tokens && o->draft_tokens != steps + 1)
+        return err_set(
+            e, ST_INPUT,
+            "--speculative-num-draft-tokens %lld with --speculative-num-steps %lld: a chain has %lld rows, its "
+            "steps and the last token's own",
+            (long long)o->draft_tokens, (long long)steps, (long long)steps + 1);
+    return ST_OK;
+}
+
+static status finish_eagle(const speculative_opts *o, const char *dir, engine_options *g, i64 *draft_tokens, err *e) {
+    const i64 steps = o->steps          ? o->steps
+                      : o->draft_tokens ? min_i64(o->draft_tokens - 1, DRAFT_STEPS_MOST)
+                                        : EAGLE_STEPS;
+    status st = check_chain(o, steps, e);
+    if (st != ST_OK) return st;
+    if (!dir)
+        return err_set(
+            e, ST_INPUT,
+            "--speculative-algorithm EAGLE3 needs --speculative-draft-model-path DIR: there is no draft at %s-eagle3",
+            g->model_dir);
+    g->draft_dir = dir;
+    g->draft_steps = *draft_tokens = steps;
+    return ST_OK;
+}
+
+static status finish_ngram(const speculative_opts *o, i64 *draft_tokens, err *e) {
+    const char *given = o->draft_dir ? "draft-model-path" : o->steps ? "num-steps" : o->topk ? "eagle-topk" : NULL;
+    if (given) return err_set(e, ST_INPUT, "--speculative-%s is for --speculative-algorithm EAGLE3", given);
+    *draft_tokens = (o->draft_tokens ? o->draft_tokens : NGRAM_ROWS) - 1;
+    return ST_OK;
+}
+
+status speculative_finish(const speculative_opts *o, engine_options *g, i64 *draft_tokens, err *e) {
+    static char found[4096];
+    const bool given = o->draft_dir || o->steps || o->topk || o->draft_tokens;
+    const char *dir = o->draft_dir ? o->draft_dir : find_draft(g->model_dir, found, sizeof found) ? found : NULL;
+    *draft_tokens = 0;
+    if (o->algorithm && !strcmp(o->algorithm, "NGRAM")) return finish_ngram(o, draft_tokens, e);
+    if (o->algorithm && !strcmp(o->algorithm, "NONE"))
+        return given ? err_set(e, ST_INPUT, "--speculative-algorithm NONE goes without the other --speculative-*")
+                     : ST_OK;
+    if (!o->algorithm && !given && (!dir || rules_out(g))) return ST_OK;
+    return finish_eagle(o, dir, g, draft_tokens, e);
+}

@@ -1,0 +1,158 @@
+/* model/draft.c: a pass of a draft: its tables, its launches, and the guesses that come back. */
+#include "base/log.h"
+#include "model/draft_internal.h"
+#include <string.h>
+
+/* ---- Tables ---- */
+
+static i64 draft_slot_of(const draft_span *s, i64 pos) {
+    return (i64)s->pages[pos / KV_PAGE] * KV_PAGE + pos % KV_PAGE;
+}
+
+static status pass_check(const draft *t, const draft_batch *b, err *e) {
+    i64 guessing = 0, end = 0;
+    for (i64 i = 0; i < b->n_spans; i++) {
+        const draft_span *s = &b->spans[i];
+        guessing += s->guess;
+        if (s->first < end || s->n < 1 || s->first + s->n > t->lim.rows || s->pos0 < 0 ||
+            s->pos0 + s->n + (s->guess ? b->steps - 1 : 0) > t->lim.seq_pages * KV_PAGE)
+            return err_set(e, ST_LIMIT, "span %lld of the draft does not fit (rows %lld + %lld at position %lld)",
+                           (long long)i, (long long)s->first, (long long)s->n, (long long)s->pos0);
+        end = s->first + s->n;
+    }
+    if (b->steps < 1 || b->steps > t->lim.steps || guessing > t->lim.sequences)
+        return err_set(e, ST_LIMIT, "%lld guesses for %lld sequences, the plan allows %lld for %lld",
+                       (long long)b->steps, (long long)guessing, (long long)t->lim.steps, (long long)t->lim.sequences);
+    return ST_OK;
+}
+
+/* What guess g, from 0, of sequence i needs: its row stands behind the span's last by g. */
+static void put_guesses(draft *t, const draft_span *s, i64 i, i64 steps) {
+    const i64 last = s->pos0 + s->n - 1, pages = ceil_div(last + steps, KV_PAGE);
+    for (i64 g = 0; g < steps; g++) {
+        const i64 at = g * t->lim.sequences + i;
+        t->step_host.slots[at] = draft_slot_of(s, last + g);
+        t->step_host.pos[at] = (i32)(last + g);
+        t->step_host.kv_len[at] = (i32)(last + g + 1);
+    }
+    memcpy(t->step_host.pages + i * t->lim.seq_pages, s->pages, (size_t)pages * sizeof(i32));
+}
+
+/* A piece: the next `rows` rows, from row `done` of span `span` on. */
+typedef struct {
+    i64 span, done;
+    i64 rows, first, guessing; /* sequences [first, first + guessing) start from rows of it */
+} draft_piece;
+
+/* The rows of the piece to the host's tables; p goes on to the next. */
+static void put_draft_rows(draft *t, const draft_batch *b, draft_piece *p) {
+    const i64 ids = model_vocab_there(t->target->c);
+    const draft_row_tables rows = draft_rows_at(t->row_block, p->rows);
+    p->first += p->guessing;
+    p->guessing = 0;
+    for (i64 row = 0; row < p->rows; row++) {
+        const draft_span *s = &b->spans[p->span];
+        const i64 i = p->done++;
+        rows.features[row] = (i32)(s->first + i);
+        rows.ids[row] = (i32)(s->following[i] % ids);
+        rows.pos[row] = (i32)(s->pos0 + i);
+        rows.slots[row] = draft_slot_of(s, s->pos0 + i);
+        if (p->done < s->n) continue;
+        p->guessing += s->guess;
+        p->span++, p->done = 0;
+    }
+}
+
+/* ---- Launches ---- */
+
+typedef struct {
+    draft *t;
+    i64 n, steps;
+} guess_pass;
+
+static void queue_guesses(void *ud) {
+    const guess_pass *p = ud;
+    draft_forward_guesses(p->t, p->n, p->steps);
+}
+
+/* From a recording where there can be one. */
+static status run_guesses(draft *t, i64 n, i64 steps, err *e) {
+    device *dev = t->mem.dev;
+    guess_pass pass = {t, n, steps};
+    const bool can = dev->record && !t->lim.eager && n <= RECORDED;
+    device_recording **r = can ? &t->recorded[n * (t->lim.steps + 1) + steps] : NULL;
+    if (can && !*r && !t->unrecorded) {
+        status st = dev->record(dev, queue_guesses, &pass, r, e);
+        if (st != ST_OK && st != ST_NOMEM) return st;
+        if (st == ST_NOMEM) {
+            t->unrecorded = true;
+            log_warn("%s (guesses of %lld sequences): this size and others not met before run launch by launch, slower",
+                     e->text, (long long)n);
+        }
+    }
+    if (can && *r)
+        dev->replay(dev, *r);
+    else
+        queue_guesses(&pass);
+    return ST_OK;
+}
+
+/* All rows, piece by piece. */
+static void queue_rows(draft *t, const draft_batch *b, i64 rows) {
+    draft_piece p = {0};
+    for (; rows > 0; rows -= p.rows) {
+        p.rows = min_i64(rows, t->piece);
+        put_draft_rows(t, b, &p);
+        t->mem.dev->write(t->mem.dev, t->row_tables, t->row_block, draft_row_bytes(p.rows));
+        const draft_row_tables there = draft_rows_at(t->row_tables, p.rows);
+        draft_forward_rows(t, &there, p.rows, p.first, p.guessing);
+    }
+}
+
+/* The tables of all guesses; returns how many rows the pass has. */
+static i64 put_tables(draft *t, const draft_batch *b) {
+    i64 rows = 0;
+    t->n_guessing = 0, t->steps = b->steps;
+    for (i64 i = 0; i < b->n_spans; i++) {
+        rows += b->spans[i].n;
+        if (!b->spans[i].guess) continue;
+        t->step_host.live[t->n_guessing] = (i32)((rows - 1) % t->piece);
+        put_guesses(t, &b->spans[i], t->n_guessing++, b->steps);
+    }
+    if (t->n_guessing)
+        t->mem.dev->write(t->mem.dev, t->step_dev.slots, t->step_host.slots,
+                          draft_step_fixed_bytes(&t->lim) + (u64)t->n_guessing * draft_page_bytes(&t->lim));
+    return rows;
+}
+
+status draft_queue(draft *t, const draft_batch *b, err *e) {
+    device *dev = t->mem.dev;
+    status st = pass_check(t, b, e);
+    if (st != ST_OK) return st;
+    const i64 rows = put_tables(t, b);
+    if (t->o->set_row_mode) t->o->set_row_mode(t->o, ROWS_ANY);
+    queue_rows(t, b, rows);
+    if (!t->n_guessing) return ST_OK;
+    st = run_guesses(t, t->n_guessing, b->steps, e);
+    const u64 bytes = (u64)(t->lim.steps * t->lim.sequences) * sizeof(i32);
+    dev->readback_add(dev, t->readback, 0, t->guesses, bytes);
+    dev->readback_add(dev, t->readback, bytes, t->step_dev.bad, bytes);
+    return st;
+}
+
+status draft_collect(draft *t, const draft_batch *b, err *e) {
+    if (!t->n_guessing) return ST_OK;
+    status st = t->mem.dev->readback_wait(t->mem.dev, t->readback, e);
+    if (st != ST_OK || !b->ids) return st;
+    const i32 *guesses = (const i32 *)(const void *)t->readback->data, *bad = guesses + t->lim.steps * t->lim.sequences;
+    for (i64 i = 0; i < t->n_guessing; i++) {
+        bool good = true;
+        for (i64 g = 0; g < t->steps; g++) {
+            const i64 at = g * t->lim.sequences + i;
+            good = good && !bad[at];
+            const i32 id = guesses[at];
+            b->ids[i * t->steps + g] = !good ? -1 : t->w.ids ? t->w.ids[id] : id;
+        }
+    }
+    return ST_OK;
+}

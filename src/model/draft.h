@@ -1,0 +1,56 @@
+/* model/draft.h: an EAGLE-3 draft on a backend: guesses at the tokens that follow, from the features of a model's last
+ * batch (Li et al. 2025, arXiv:2503.01840; model/draft_config.h).
+ *
+ * Row i of the draft reads the model's features of token i and the embedding of token i + 1, stands at position i, and
+ * guesses token i + 2. Its KV rows lie in pages of the same numbers as the model's, so a sequence's page table, and the
+ * prefix cache, serve both. A pass writes the KV rows of all tokens whose followers are known by now, over those that
+ * it wrote from guesses; from the last of them it guesses on, reading its own output for features. */
+#ifndef MODEL_DRAFT_H
+#define MODEL_DRAFT_H
+#include "model/forward.h"
+
+enum { DRAFT_STEPS_MOST = 8 };
+
+typedef struct {
+    i64 rows;      /* most tokens of a batch of the model */
+    i64 sequences; /* most that want guesses at a time */
+    i64 steps;     /* most guesses of one */
+    i64 seq_pages, pool_pages;
+    dtype kv_type;
+    bool eager; /* every launch anew */
+} draft_limits;
+
+typedef struct draft draft;
+
+/* In three steps, as a model. `target` is the model of this rank, opened before; d is this rank's share. What each
+ * takes of memory is added to the model's plan by whoever plans. All must outlive the draft. */
+status draft_open(draft **out, const draft_config *d, const checkpoint *ck, model *target, err *e);
+status draft_plan(draft *t, const draft_limits *lim, err *e);
+status draft_load(draft *t, err *e);
+void draft_close(draft *t);
+const model_memory *draft_memory_plan(const draft *t);
+u64 draft_kv_bytes(const draft_config *d, i64 pages, dtype kv_type);
+
+/* Consecutive tokens of one sequence: rows [first, first + n) of the model's last batch, at positions pos0, .., whose
+ * followers are known. */
+typedef struct {
+    i64 first, n, pos0;
+    const i32 *following; /* [n]: the token behind each */
+    const i32 *pages;     /* cover positions 0 .. pos0 + n - 1, and with `guess` steps - 1 more */
+    bool guess;           /* what follows the last of `following`? */
+} draft_span;
+
+typedef struct {
+    i64 n_spans;
+    const draft_span *spans; /* their rows ascend */
+    i64 steps;               /* guesses of each that wants them; 1 .. limits.steps */
+    /* [spans that guess, steps], host; -1: a NaN or an infinity came out, here and behind; NULL: nobody looks */
+    i32 *ids;
+} draft_batch;
+
+/* Queues the pass behind the model's last batch, whose features it reads: the one that was queued last. The guesses are
+ * there after draft_collect(), which waits for them. */
+status draft_queue(draft *t, const draft_batch *b, err *e);
+status draft_collect(draft *t, const draft_batch *b, err *e);
+
+#endif
