@@ -235,14 +235,13 @@ static void decode_in_parts(check *c, mla_decode_args a, mla_decode_args b, i32 
         check_compare(c, "lse", a.lse + skip, DT_F32, b.lse + skip, 1, sums - skip, sums - skip, 1e-5);
         check_compare(c, "with lse", again + without * row, DT_BF16, (f32 *)b.out + without * row, sums - skip,
                       a.latent, a.latent, CHECK_BF16_BOUND);
-        if (!without && memcmp(again, whole, (size_t)(a.n * row) * sizeof *again))
+        if (!without && a.group == 1 && memcmp(again, whole, (size_t)(a.n * row) * sizeof *again))
             check_fail(c, "mla_decode: lse changes the results");
     }
 }
 
-/* n rows with contexts of their own, or (one) of one sequence, ascending; behind each context its last page holds
- * NaN. */
-static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride, const i32 *lengths, bool one,
+/* n rows in groups of one sequence each, ascending; behind each context its last page holds NaN. */
+static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride, const i32 *lengths, i64 group,
                         dtype t) {
     i64 width = latent + rope, pages = n * stride, cells = pages * KV_PAGE * width;
     void *kv = make_pool(c, t, pages, width);
@@ -252,14 +251,16 @@ static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride
     for (i64 k = 0; k < pages; k++) list[k] = (i32)((k * 5 + 3) % pages);
     if (pages % 5 == 0)
         for (i64 k = 0; k < pages; k++) list[k] = (i32)(pages - 1 - k);
-    for (i64 k = stride; k < pages && one; k++) list[k] = list[k - stride];
-    for (i64 k = one ? n - 1 : 0; k < n; k++)
+    for (i64 k = 0; k < pages; k++)
+        if (k / stride % group) list[k] = list[k - stride];
+    for (i64 k = group - 1; k < n; k += group)
         for (i64 j = len[k]; j % KV_PAGE; j++)
             for (i64 d = 0; d < width; d++)
                 set_bad(kv, t, (list[k * stride + j / KV_PAGE] * KV_PAGE + j % KV_PAGE) * width + d);
     void *wide = widen(c, kv, t, cells);
-    mla_decode_args a = {q.h, kv, list, len, y.h, NULL, NULL, t, n, h, latent, rope, stride, 0.07f},
-                    b = {q.f, wide, list, len, y.f, NULL, NULL, DT_F32, n, h, latent, rope, stride, 0.07f};
+    mla_decode_args a = {q.h, kv, list, len, y.h, NULL, NULL, t, n, h, latent, rope, stride, 0.07f, 1},
+                    b = {q.f, wide, list, len, y.f, NULL, NULL, DT_F32, n, h, latent, rope, stride, 0.07f, 1};
+    a.group = group;
     a.workspace = check_alloc(c, c->dev->mla_decode_workspace(c->dev, &a));
     b.workspace = check_alloc(c, c->ref->mla_decode_workspace(c->ref, &b));
     f64 start = now_s();
@@ -287,8 +288,23 @@ static void check_query_rows(check *c, dtype t) {
     for (size_t h = 0; h < COUNT_OF(heads); h++)
         for (i64 n = t == DT_BF16 ? 1 : 8; n <= 8; n += check_emulated(c) ? 3 : 1) {
             for (i64 k = 0; k < n; k++) len[k] = (i32)(3 * KV_PAGE + (n % 2 ? 3 : n) - n + 1 + k);
-            decode_case(c, heads[h], 512, 64, n, 4, len, true, t);
+            decode_case(c, heads[h], 512, 64, n, 4, len, n, t);
         }
+}
+
+/* Several sequences with 2 to 8 of such rows each; of the first some rows stand before the last page, and of the longest
+ * the pieces of several blocks meet. */
+static void check_groups(check *c, dtype t) {
+    static const struct {
+        i64 heads, group;
+    } all[] = {{8, 2}, {8, 4}, {8, 8}, {4, 5}, {16, 4}, {2, 4}, {32, 2}, {64, 4}};
+    static const i32 ends[] = {130, 64, 1300};
+    i32 len[3 * 8];
+    for (size_t i = 0; i < COUNT_OF(all); i += check_emulated(c) ? 2 : 1) {
+        const i64 g = all[i].group, n = 3 * g;
+        for (i64 k = 0; k < n; k++) len[k] = (i32)(ends[k / g] - g + 1 + k % g);
+        decode_case(c, all[i].heads, 512, 64, n, 21, len, g, t);
+    }
 }
 
 /* Numbers of heads that do not fill a block, a group or a warp; two pages, and for two of them two of
@@ -298,9 +314,8 @@ static void check_head_counts(check *c, dtype t) {
     static const i32 two[] = {70, 5}, units[] = {3, 530};
     size_t most = c->copies ? COUNT_OF(heads) : 3; /* processors: groups of four heads */
     if (t == DT_F32 || (!c->copies && t != DT_BF16)) return;
-    for (size_t i = 0; i < most; i += check_emulated(c) ? 2 : 1) decode_case(c, heads[i], 512, 64, 2, 2, two, false, t);
-    for (size_t i = 0; i < COUNT_OF(longer) && c->copies; i++)
-        decode_case(c, longer[i], 512, 64, 2, 9, units, false, t);
+    for (size_t i = 0; i < most; i += check_emulated(c) ? 2 : 1) decode_case(c, heads[i], 512, 64, 2, 2, two, 1, t);
+    for (size_t i = 0; i < COUNT_OF(longer) && c->copies; i++) decode_case(c, longer[i], 512, 64, 2, 9, units, 1, t);
 }
 
 void check_mla_decode(check *c) {
@@ -318,12 +333,13 @@ void check_mla_decode(check *c) {
                 bool large = shapes[s].heads == 64;
                 if (!large || counts[i] == 1)
                     decode_case(c, shapes[s].heads, shapes[s].latent, shapes[s].rope, counts[i], 6,
-                                large ? one : lengths, false, kv_types[t]);
+                                large ? one : lengths, 1, kv_types[t]);
             }
         for (size_t i = 0; i < COUNT_OF(kimi); i++) /* emulated, the longest rows come in one type of cache */
             if (kv_types[t] == DT_BF16 || kimi[i].len != longest || !check_emulated(c))
-                decode_case(c, kimi[i].heads, 512, 64, kimi[i].n, kimi[i].stride, kimi[i].len, false, kv_types[t]);
+                decode_case(c, kimi[i].heads, 512, 64, kimi[i].n, kimi[i].stride, kimi[i].len, 1, kv_types[t]);
         check_query_rows(c, kv_types[t]);
+        if (kv_types[t] != DT_F32) check_groups(c, kv_types[t]);
         check_head_counts(c, kv_types[t]);
     }
 }
@@ -340,8 +356,8 @@ static void mla_decode_values_case(check *c, i64 h, i64 n, i64 first, i64 latent
         len[i] = (i32)(i ? 1 + i * 97 % (6 * KV_PAGE) : first * KV_PAGE - 3);
         for (i64 k = 0; k < stride; k++) list[i * stride + k] = (i32)((i * 6 + k) % pages);
     }
-    mla_decode_args a = {q.h, kv, list, len, o.h, NULL, NULL, t, n, h, latent, rope, stride, 0.07f},
-                    b = {q.f, wide, list, len, o.f, NULL, NULL, DT_F32, n, h, latent, rope, stride, 0.07f};
+    mla_decode_args a = {q.h, kv, list, len, o.h, NULL, NULL, t, n, h, latent, rope, stride, 0.07f, 1},
+                    b = {q.f, wide, list, len, o.f, NULL, NULL, DT_F32, n, h, latent, rope, stride, 0.07f, 1};
     a.workspace = check_alloc(c, c->dev->mla_decode_workspace(c->dev, &a));
     b.workspace = check_alloc(c, c->ref->mla_decode_workspace(c->ref, &b));
     unabsorb_v_args va = {w.dev, o.h, y.h, n, h, latent, v_dim}, vb = {w.ref, o.f, y.f, n, h, latent, v_dim};

@@ -265,10 +265,12 @@ typedef struct {
     int kv_type;
     /* the fast kernels (split_kv.cuh): */
     gpu_i64 n;
-    int blocks, min_pages; /* pieces, and the fewest pages of one; deterministic: of a unit */
-    int deterministic;     /* a row's bits may not depend on the others */
-    gpu_i64 slots;         /* of sums in part */
-    float scale2;          /* scale * log2(e) */
+    /* so many rows of one sequence, whose kv_len rise by one, are one row here, of so many times as many heads; 1: none */
+    int group, group_heads; /* heads of a row of the call */
+    int blocks, min_pages;  /* pieces, and the fewest pages of one; deterministic: of a unit */
+    int deterministic;      /* a row's bits may not depend on the others */
+    gpu_i64 slots;          /* of sums in part */
+    float scale2;           /* scale * log2(e) */
     /* of the blocks of cut rows: two words each, zero between launches; NULL: another launch adds them */
     gpu_u32 *meetings;
     /* mla_decode_wgmma, bf16: 64 columns, tokens of the pool, blocks of 64 columns; tiles of 32 tokens */

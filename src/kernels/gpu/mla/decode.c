@@ -8,7 +8,8 @@ enum {
     PIECES = 288 /* that cut_join and mla_combine take */,
     FEW_ROWS = 4,
     ALONE_FEW = 4,
-    ALONE_MANY = 8, /* --deterministic: pages of a unit, at least */
+    ALONE_MANY = 8,   /* --deterministic: pages of a unit, at least */
+    GROUP_HEADS = 64, /* of a block */
     VALUES_ROWS = GPU_SKINNY
 };
 
@@ -58,9 +59,29 @@ static i64 slots_of(const gpu_backend *b, const mla_decode_args *a, const decode
     return a->n * min_i64(GPU_DETERMINISTIC_UNITS, ceil_div(a->pages_stride, deterministic_pages(a)));
 }
 
-u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a) {
+/* The rows of a group as one with all their heads: queries and results lie so already. As they are where a row's bits
+ * may not depend on its group, where there is nobody to join the pieces in order of the call, and where a block would
+ * not have all heads of a group. */
+static mla_decode_args grouped(const gpu_backend *b, const mla_decode_args *a) {
+    const bool wide = a->n_heads * a->group >= GROUPED_FROM;
+    mla_decode_args g = *a;
+    if (a->group < 2 || is_deterministic(b) || a->lse || a->n_heads * a->group > GROUP_HEADS ||
+        (wide && a->kv_type == DT_F8_E4M3))
+        g.group = 1;
+    g.n /= g.group, g.n_heads *= g.group;
+    return g;
+}
+
+static u64 sums_bytes(const gpu_backend *b, const mla_decode_args *a) {
     decode_kind k = decode_kind_of(b, a);
     return (u64)slots_of(b, a, &k) * (u64)a->n_heads * (LATENT + 2) * sizeof(f32);
+}
+
+u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a) {
+    mla_decode_args widest = *a;
+    widest.n_heads = GROUP_HEADS;
+    const u64 alone = sums_bytes(b, a), groups = is_deterministic(b) ? 0 : sums_bytes(b, &widest);
+    return alone > groups ? alone : groups;
 }
 
 status gpu_decode_init(gpu_backend *b, err *e) {
@@ -74,7 +95,7 @@ status gpu_decode_init(gpu_backend *b, err *e) {
     return device_pool_add(&b->pool, (void **)&b->meetings, 2 * most, sizeof(u32), "meetings of blocks", e);
 }
 
-/* apart: cut rows stay cut. */
+/* unfused: cut rows stay cut. a: of groups already. */
 static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a, bool unfused) {
     decode_kind kind = decode_kind_of(b, a);
     bool deterministic = is_deterministic(b);
@@ -88,6 +109,8 @@ static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a
                          .heads = a->n_heads,
                          .pages_stride = a->pages_stride,
                          .n = a->n,
+                         .group = (int)a->group,
+                         .group_heads = (int)(a->n_heads / a->group),
                          .blocks = (int)blocks_of(b, a, &kind),
                          .min_pages = deterministic ? deterministic_pages(a) : kind.min_pages,
                          .deterministic = deterministic,
@@ -102,7 +125,8 @@ static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a
     return k;
 }
 
-void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a) {
+void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *call) {
+    const mla_decode_args rows = grouped(b, call), *const a = &rows;
     bool unfused = is_deterministic(b) || (a->n_heads >= GROUPED_FROM && a->n < FEW_ROWS);
     gpu_decode_args k = run_pieces(b, a, unfused);
     if (unfused) /* a quarter of the latents of a head each */
@@ -122,9 +146,9 @@ static bool values_fit(const gpu_backend *b, const mla_decode_args *a, const una
 
 void gpu_op_mla_decode_values(const ops *o, const mla_decode_values_args *all) {
     const gpu_backend *b = gpu_of(o);
-    const mla_decode_args *a = &all->decode;
+    const mla_decode_args rows = grouped(b, &all->decode), *const a = &rows;
     const unabsorb_v_args *v = &all->values;
-    if (!values_fit(b, a, v)) {
+    if (a->group > 1 || !values_fit(b, a, v)) {
         compose_mla_decode_values(o, all);
         return;
     }

@@ -90,8 +90,7 @@ static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const d
     while (walk_next(a, w)) {
         int pages = 0;
         for (int t = w.first; t < w.last; t++) {
-            if ((t - w.first) % 32 == 0 && t + lane < w.last)
-                pages = a.pages[(gpu_i64)w.row * a.pages_stride + t + lane];
+            if ((t - w.first) % 32 == 0 && t + lane < w.last) pages = pages_table(a, w.row)[t + lane];
             gpu_i64 page = __shfl_sync(~0u, pages, (t - w.first) % 32);
             if (!waited && page_is_new(w.pages, t)) pdl_wait(), waited = true;
             for (int half = 0; half < 2; half++, k++) {
@@ -245,15 +244,16 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
                 int h = n * 8 + warp;
                 float2 x = *(const float2 *)(m.scores + h * SCORE_PITCH + 2 * lane),
                        y = *(const float2 *)(m.scores + (NH * 8 + h) * SCORE_PITCH + 2 * lane);
-                float even = 2 * lane < rows ? (x.x + y.x) * scale2 : -INFINITY,
-                      odd = 2 * lane + 1 < rows ? (x.y + y.y) * scale2 : -INFINITY;
+                int seen = rows - unseen(a, head0 + h);
+                float even = 2 * lane < seen ? (x.x + y.x) * scale2 : -INFINITY,
+                      odd = 2 * lane + 1 < seen ? (x.y + y.y) * scale2 : -INFINITY;
                 float top = fmaxf(even, odd); /* passes a NaN over; its weight is NaN all the same */
 #pragma unroll
                 for (int d = 16; d; d >>= 1) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
                 top = fmaxf(best[n], top);
-                float shrink = power2(best[n] - top);
+                const float from = seen_best(top), shrink = power2(best[n] - from);
                 best[n] = top;
-                even = power2(even - top), odd = power2(odd - top);
+                even = power2(even - from), odd = power2(odd - from);
                 sum[n] = sum[n] * shrink + even + odd;
                 m.weights[h * WEIGHT_PITCH + lane] = FP8 ? pair_half(even, odd) : pair_bf16(even, odd);
                 if (lane == 0) m.shrink[h] = shrink;

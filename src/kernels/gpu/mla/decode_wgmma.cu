@@ -44,7 +44,7 @@ static __device__ inline void decode_wgmma_fetch(const gpu_decode_args &a, const
     decode_walk w = walk_begin(a);
     if (threadIdx.x) return;
     while (walk_next(a, w)) {
-        const int *pages = a.pages + (gpu_i64)w.row * a.pages_stride;
+        const int *pages = pages_table(a, w.row);
         int page = pages[w.first];
         for (int t = w.first; t < w.last; t++) {
             int next = t + 1 < w.last ? pages[t + 1] : 0; /* on its way while this thread waits */
@@ -138,10 +138,12 @@ static __device__ inline void decode_wgmma_compute(const gpu_decode_args &a, con
             wgmma_commit();
             wgmma_wait<0>();
             int left = w.len - t * GPU_PAGE - group * HALF - t2; /* tokens from the lane's first on */
-            if (left < HALF)
+            if (left - a.group < HALF) {
+                int seen[2] = {left - unseen(a, head0 + warp * 16 + g), left - unseen(a, head0 + warp * 16 + g + 8)};
 #pragma unroll
                 for (int i = 0; i < 16; i++)
-                    if (i / 4 * 8 + i % 2 >= left) s[i] = -INFINITY;
+                    if (i / 4 * 8 + i % 2 >= seen[i / 2 % 2]) s[i] = -INFINITY;
+            }
             float *tops = m.tops + k % 2 * (2 * HEADS), top[2], shrink[2];
 #pragma unroll
             for (int r = 0; r < 2; r++) {
@@ -160,13 +162,14 @@ static __device__ inline void decode_wgmma_compute(const gpu_decode_args &a, con
             for (int r = 0; r < 2; r++) {
                 int h = warp * 16 + g + r * 8;
                 float all = fmaxf(best[r], fmaxf(top[r], tops[(group ^ 1) * HEADS + h]) * a.scale2);
-                shrink[r] = power2(best[r] - all);
+                const float from = seen_best(all);
+                shrink[r] = power2(best[r] - from);
                 best[r] = all;
                 sum[r] *= shrink[r];
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    float x = power2(fmaf(s[i * 4 + r * 2], a.scale2, -all)),
-                          y = power2(fmaf(s[i * 4 + r * 2 + 1], a.scale2, -all));
+                    float x = power2(fmaf(s[i * 4 + r * 2], a.scale2, -from)),
+                          y = power2(fmaf(s[i * 4 + r * 2 + 1], a.scale2, -from));
                     sum[r] += x + y;
                     *(gpu_u32 *)(m.p + swizzled((gpu_u32)h, (gpu_u32)(group * 4 + i)) + t2 * 2) = pair_bf16(x, y);
                 }

@@ -62,7 +62,7 @@ static __device__ inline void tile_step(const gpu_decode_args &a, tile_walk &t, 
     while (t.tokens && t.i * TILE >= t.tokens) { /* the next row, from its begin */
         t.i -= (t.tokens + TILE - 1) / TILE, t.tokens = 0, t.first = 0;
         if (t.left <= 0 || ++t.row >= a.n) return;
-        int len = a.kv_len[t.row];
+        int len = kv_len_of(a, t.row);
         t.pages = (len + GPU_PAGE - 1) / GPU_PAGE;
         int units = units_of(a, t.pages);
         t.tokens = units <= t.left ? len : t.left * unit_pages(a, t.pages) * GPU_PAGE;
@@ -81,7 +81,7 @@ static __device__ inline tile_walk tile_begin(const gpu_decode_args &a, int f) {
     return t;
 }
 static __device__ inline int tile_page(const gpu_decode_args &a, const tile_walk &t) {
-    return t.tokens ? a.pages[(gpu_i64)t.row * a.pages_stride + t.first + t.i / 2] : 0;
+    return t.tokens ? pages_table(a, t.row)[t.first + t.i / 2] : 0;
 }
 static __device__ inline int tile_rows(const tile_walk &t) {
     return t.tokens - t.i * TILE < TILE ? t.tokens - t.i * TILE : TILE;

@@ -16,8 +16,22 @@
 
 enum { KV_LATENT = 512, KV_WIDTH = 576 /* values of a KV row in the fast kernels */ };
 
+/* Of a group of rows that of its last. */
+static __device__ inline int kv_len_of(const gpu_decode_args &a, gpu_i64 row) {
+    return a.kv_len[row * a.group + a.group - 1];
+}
+static __device__ inline const int *pages_table(const gpu_decode_args &a, gpu_i64 row) {
+    return a.pages + (row * a.group + a.group - 1) * a.pages_stride;
+}
+/* Tokens at the end of the row that head h does not see, because its own row of the group stands before them. */
+static __device__ inline int unseen(const gpu_decode_args &a, gpu_i64 h) {
+    return a.group > 1 ? a.group - 1 - (int)h / a.group_heads : 0;
+}
+/* What weights are taken from: the best score, unless there is none yet, because a head sees no token so far. */
+static __device__ inline float seen_best(float best) { return best == -INFINITY ? 0.0f : best; }
+
 static __device__ inline int pages_of(const gpu_decode_args &a, gpu_i64 row) {
-    return (a.kv_len[row] + GPU_PAGE - 1) / GPU_PAGE;
+    return (kv_len_of(a, row) + GPU_PAGE - 1) / GPU_PAGE;
 }
 
 /* What the line of all rows consists of: pages, or (a.deterministic) units of so many pages, at most
@@ -82,7 +96,7 @@ static __device__ inline decode_walk walk_begin(const gpu_decode_args &a) {
 }
 /* Rows of no token (a KV cache in parts has some) have no piece of the line. */
 static __device__ inline int with_tokens(const gpu_decode_args &a, int row) {
-    while (row < a.n && a.kv_len[row] == 0) row++;
+    while (row < a.n && kv_len_of(a, row) == 0) row++;
     return row;
 }
 /* The next row's part; false at the end. */
@@ -93,7 +107,7 @@ static __device__ inline bool walk_next(const gpu_decode_args &a, decode_walk &w
     } else if (w.pages)
         w.at = w.start + w.last, w.start += w.pages, w.row = with_tokens(a, w.row + 1);
     if (w.at >= w.to || w.row >= a.n) return false;
-    w.len = a.kv_len[w.row], w.pages = (w.len + GPU_PAGE - 1) / GPU_PAGE;
+    w.len = kv_len_of(a, w.row), w.pages = (w.len + GPU_PAGE - 1) / GPU_PAGE;
     if (a.deterministic) {
         int each = unit_pages(a, w.pages);
         w.first = (w.at - w.start) * each, w.last = w.pages < w.first + each ? w.pages : w.first + each;
@@ -132,7 +146,7 @@ static __device__ inline void lse_store(const gpu_decode_args &a, gpu_i64 row, g
 static __device__ inline void lse_of_none(const gpu_decode_args &a, gpu_i64 head0, gpu_i64 heads, int thread) {
     if (!a.lse) return;
     for (gpu_i64 row = blockIdx.x; row < a.n; row += gridDim.x)
-        if (a.kv_len[row] == 0 && thread < heads) a.lse[row * a.heads + head0 + thread] = -INFINITY;
+        if (kv_len_of(a, row) == 0 && thread < heads) a.lse[row * a.heads + head0 + thread] = -INFINITY;
 }
 
 /* ---- the pieces of a row that was cut, in order, into one: out = sum_s w_s o_s / sum_s w_s l_s, w_s = 2^(m_s - max
