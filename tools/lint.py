@@ -29,6 +29,7 @@ GPU_FOLDERS = {
     "rows": {"device"},
     "gemm": {"device", "rows"},
     "mla": {"device", "rows", "gemm"},
+    "heads": {"device", "rows"},
     "moe": {"device", "rows", "gemm"},
     "weights": {"device"},
     "comm": {"device", "rows"},

@@ -39,6 +39,8 @@ static const struct {
     {"mla_decode_values", check_mla_decode_values},
     {"moe_norm", check_moe_norm},
     {"moe_ffn", check_moe_ffn},
+    {"heads_write", check_heads_write},
+    {"heads_decode", check_heads_decode},
 };
 
 static const char *const levels[] = {"none", "avx2", "avx512", "vnni", "bf16", "all"};

@@ -51,6 +51,14 @@ check_weight check_kv_b(check *c, weight_format f, i64 heads, i64 nope, i64 v_di
  * the rows must be untouched. The error counts against `bound`. */
 void check_compare(check *c, const char *what, const void *got, dtype t, const f32 *want, i64 n, i64 dim, i64 stride,
                    f64 bound);
+/* Pools of a KV cache, in check_attention.c: `pages` pages of one layer, every element set; an element as float32; n of
+ * them as float32, for ref, where dev reads type t; one made NaN. */
+enum { CHECK_KV_TYPES = 3 };
+extern const dtype check_kv_types[CHECK_KV_TYPES];
+void *check_kv_pool(check *c, dtype t, i64 pages, i64 width);
+f32 check_kv_value(const void *kv, dtype t, i64 i);
+void *check_kv_widen(check *c, const void *kv, dtype t, i64 n);
+void check_kv_set_bad(void *kv, dtype t, i64 at);
 /* Rows other than `bad` must be the same bytes in a and b; row `bad` of b must hold a NaN or infinity. */
 void check_isolated(check *c, const char *what, const bf16 *a, const bf16 *b, i64 n, i64 dim, i64 bad);
 /* dev is the emulated GPU, whose kernels run as C++ on this processor. */
@@ -80,6 +88,8 @@ void check_unabsorb_v(check *c);
 void check_mla_decode_values(check *c);
 void check_mla_decode(check *c);
 void check_mla_prefill(check *c);
+void check_heads_write(check *c);
+void check_heads_decode(check *c);
 void check_gate(check *c);
 void check_moe(check *c);
 void check_moe_norm(check *c);

@@ -4,15 +4,14 @@
 #include <math.h>
 #include <stdio.h>
 
-static const dtype kv_types[] = {DT_F32, DT_BF16, DT_F8_E4M3};
+const dtype check_kv_types[CHECK_KV_TYPES] = {DT_F32, DT_BF16, DT_F8_E4M3};
 
-static f32 kv_value(const void *kv, dtype t, i64 i) {
+f32 check_kv_value(const void *kv, dtype t, i64 i) {
     if (t == DT_F32) return ((const f32 *)kv)[i];
     return t == DT_BF16 ? bf16_to_f32(((const bf16 *)kv)[i]) : f8_e4m3_to_f32(((const u8 *)kv)[i]);
 }
 
-/* A pool of `pages` pages of one layer, every element set. */
-static void *make_pool(check *c, dtype t, i64 pages, i64 width) {
+void *check_kv_pool(check *c, dtype t, i64 pages, i64 width) {
     i64 n = pages * KV_PAGE * width;
     void *kv = check_alloc(c, (u64)n * dtype_size(t));
     for (i64 i = 0; i < n; i++) {
@@ -62,7 +61,7 @@ static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 mla_q
         *want = check_alloc(c, (u64)(n * width) * 4);
     for (i64 k = 0; k < n; k++) slots[k] = (k * 37 + 11) % (pages * KV_PAGE);
     for (i64 k = 0; k < n * rope; k++) table[k] = synth_uniform(&c->rng);
-    void *kv = make_pool(c, type, pages, width), *ref = make_pool(c, DT_F32, pages, width);
+    void *kv = check_kv_pool(c, type, pages, width), *ref = check_kv_pool(c, DT_F32, pages, width);
     kv_write_args a = {x.h, w.dev, table, slots, kv, type, n, latent, rope, 1e-6f};
     kv_write_args b = {x.f, w.ref, table, slots, ref, DT_F32, n, latent, rope, 1e-6f};
     if (mla_queries) {
@@ -73,7 +72,7 @@ static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 mla_q
     }
     for (i64 k = 0; k < n * width; k++) {
         i64 at = slots[k / width] * width + k % width;
-        got[k] = kv_value(kv, type, at);
+        got[k] = check_kv_value(kv, type, at);
         want[k] = ((f32 *)ref)[at];
     }
     f64 bound = type == DT_F32 ? 1e-5 : type == DT_BF16 ? CHECK_BF16_BOUND : 4e-2;
@@ -83,8 +82,8 @@ static void kv_case(check *c, dtype type, i64 n, i64 latent, i64 rope, i64 mla_q
 
 void check_kv_write(check *c) {
     static const i64 counts[] = {1, 5, 64};
-    for (size_t t = 0; t < 2 * COUNT_OF(kv_types); t++) {
-        dtype type = kv_types[t / 2];
+    for (size_t t = 0; t < 2 * CHECK_KV_TYPES; t++) {
+        dtype type = check_kv_types[t / 2];
         f32 sigma = t % 2 ? 1e-3f : 1.0f;
         for (size_t i = 0; i < COUNT_OF(counts); i++) kv_case(c, type, counts[i], 512, 64, 0, sigma);
         kv_case(c, type, 7, 44, 10, 0, sigma);   /* no pieces of 16 bytes */
@@ -93,8 +92,8 @@ void check_kv_write(check *c) {
 }
 
 void check_latent_norm_kv_write(check *c) {
-    for (size_t t = 0; t < 2 * COUNT_OF(kv_types); t++) {
-        dtype type = kv_types[t / 2];
+    for (size_t t = 0; t < 2 * CHECK_KV_TYPES; t++) {
+        dtype type = check_kv_types[t / 2];
         f32 sigma = t % 2 ? 1e-3f : 1.0f;
         kv_case(c, type, 1, 512, 64, 1536, sigma);
         kv_case(c, type, 33, 512, 64, 1536, sigma);
@@ -144,7 +143,7 @@ static void mla_queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64
         *want = check_alloc(c, (u64)(n * width) * 4);
     for (i64 k = 0; k < n; k++) slots[k] = (k * 37 + 11) % (pages * KV_PAGE);
     for (i64 k = 0; k < n * rope; k++) table[k] = synth_uniform(&c->rng);
-    void *kv = make_pool(c, type, pages, width), *ref = make_pool(c, DT_F32, pages, width);
+    void *kv = check_kv_pool(c, type, pages, width), *ref = check_kv_pool(c, DT_F32, pages, width);
     mla_queries_args a = {.latent_norm_kv_write = {.q = {.weight = q_norm.dev,
                                                          .x = q_a.h,
                                                          .out = q_a.h,
@@ -166,7 +165,7 @@ static void mla_queries_case(check *c, i64 n, i64 lora, i64 heads, i64 nope, i64
     fused_mla_queries(c->ref, &b);
     for (i64 k = 0; k < n * width; k++) {
         i64 at = slots[k / width] * width + k % width;
-        got[k] = kv_value(kv, type, at), want[k] = ((f32 *)ref)[at];
+        got[k] = check_kv_value(kv, type, at), want[k] = ((f32 *)ref)[at];
     }
     check_compare(c, "KV rows", got, DT_F32, want, n, width, width, type == DT_F8_E4M3 ? 4e-2 : CHECK_BF16_BOUND);
     /* rounded three times: the latent rows, the queries, the result */
@@ -206,14 +205,13 @@ void check_unabsorb_v(check *c) {
     check_gemm_shapes(c, G_UNABSORB);
 }
 
-/* The cells of a pool as float32, for ref, where dev reads type t. */
-static void *widen(check *c, const void *kv, dtype t, i64 n) {
+void *check_kv_widen(check *c, const void *kv, dtype t, i64 n) {
     f32 *out = check_alloc(c, (u64)n * 4);
-    for (i64 i = 0; i < n; i++) out[i] = kv_value(kv, t, i);
+    for (i64 i = 0; i < n; i++) out[i] = check_kv_value(kv, t, i);
     return out;
 }
 
-static void set_bad(void *kv, dtype t, i64 at) {
+void check_kv_set_bad(void *kv, dtype t, i64 at) {
     if (t == DT_F32) ((f32 *)kv)[at] = NAN;
     if (t == DT_BF16) ((bf16 *)kv)[at] = CHECK_BAD;
     if (t == DT_F8_E4M3) ((u8 *)kv)[at] = 0x7f;
@@ -244,7 +242,7 @@ static void decode_in_parts(check *c, mla_decode_args a, mla_decode_args b, i32 
 static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride, const i32 *lengths, i64 group,
                         dtype t) {
     i64 width = latent + rope, pages = n * stride, cells = pages * KV_PAGE * width;
-    void *kv = make_pool(c, t, pages, width);
+    void *kv = check_kv_pool(c, t, pages, width);
     check_act q = check_input(c, n * h * width, 1.0f), y = check_output(c, n * h * latent),
               z = check_output(c, n * h * latent);
     i32 *list = check_alloc(c, (u64)pages * 4), *len = check_copy(c, lengths, (u64)n * 4);
@@ -256,8 +254,8 @@ static void decode_case(check *c, i64 h, i64 latent, i64 rope, i64 n, i64 stride
     for (i64 k = group - 1; k < n; k += group)
         for (i64 j = len[k]; j % KV_PAGE; j++)
             for (i64 d = 0; d < width; d++)
-                set_bad(kv, t, (list[k * stride + j / KV_PAGE] * KV_PAGE + j % KV_PAGE) * width + d);
-    void *wide = widen(c, kv, t, cells);
+                check_kv_set_bad(kv, t, (list[k * stride + j / KV_PAGE] * KV_PAGE + j % KV_PAGE) * width + d);
+    void *wide = check_kv_widen(c, kv, t, cells);
     mla_decode_args a = {q.h, kv, list, len, y.h, NULL, NULL, t, n, h, latent, rope, stride, 0.07f, 1},
                     b = {q.f, wide, list, len, y.f, NULL, NULL, DT_F32, n, h, latent, rope, stride, 0.07f, 1};
     a.group = group;
@@ -327,27 +325,27 @@ void check_mla_decode(check *c) {
         const i32 *len;
     } kimi[] = {{1, 3, 6, lengths},  {2, 9, 6, lengths},   {16, 9, 6, lengths}, {20, 3, 6, lengths},
                 {64, 9, 6, lengths}, {128, 3, 6, lengths}, {64, 2, 33, many},   {8, 2, 128, longest}};
-    for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
+    for (size_t t = 0; t < CHECK_KV_TYPES; t++) {
         for (size_t s = 0; s < COUNT_OF(shapes); s++)
             for (size_t i = 0; i < COUNT_OF(counts); i++) {
                 bool large = shapes[s].heads == 64;
                 if (!large || counts[i] == 1)
                     decode_case(c, shapes[s].heads, shapes[s].latent, shapes[s].rope, counts[i], 6,
-                                large ? one : lengths, 1, kv_types[t]);
+                                large ? one : lengths, 1, check_kv_types[t]);
             }
         for (size_t i = 0; i < COUNT_OF(kimi); i++) /* emulated, the longest rows come in one type of cache */
-            if (kv_types[t] == DT_BF16 || kimi[i].len != longest || !check_emulated(c))
-                decode_case(c, kimi[i].heads, 512, 64, kimi[i].n, kimi[i].stride, kimi[i].len, 1, kv_types[t]);
-        check_query_rows(c, kv_types[t]);
-        if (kv_types[t] != DT_F32) check_groups(c, kv_types[t]);
-        check_head_counts(c, kv_types[t]);
+            if (check_kv_types[t] == DT_BF16 || kimi[i].len != longest || !check_emulated(c))
+                decode_case(c, kimi[i].heads, 512, 64, kimi[i].n, kimi[i].stride, kimi[i].len, 1, check_kv_types[t]);
+        check_query_rows(c, check_kv_types[t]);
+        if (check_kv_types[t] != DT_F32) check_groups(c, check_kv_types[t]);
+        check_head_counts(c, check_kv_types[t]);
     }
 }
 
 /* Pages of rows: the first has `first`, the others 1 to 6. */
 static void mla_decode_values_case(check *c, i64 h, i64 n, i64 first, i64 latent, i64 v_dim, dtype t) {
     i64 rope = 64, nope = 128, width = latent + rope, stride = max_i64(first, 6), pages = first + 6 * n;
-    void *kv = make_pool(c, t, pages, width), *wide = widen(c, kv, t, pages * KV_PAGE * width);
+    void *kv = check_kv_pool(c, t, pages, width), *wide = check_kv_widen(c, kv, t, pages * KV_PAGE * width);
     check_weight w = check_kv_b(c, WF_BF16, h, nope, v_dim, latent);
     check_act q = check_input(c, n * h * width, 1.0f), o = check_output(c, n * h * latent),
               y = check_output(c, n * h * v_dim), z = check_output(c, n * h * v_dim);
@@ -381,10 +379,10 @@ void check_mla_decode_values(check *c) {
         i64 heads, n, first;
     } s[] = {{8, 1, 140}, {2, 1, 1},  {2, 2, 40}, {16, 3, 6},  {1, 8, 3},  {8, 13, 20},
              {3, 20, 2},  {2, 40, 9}, {1, 64, 2}, {1, 48, 70}, {64, 1, 5}, {20, 5, 3}};
-    for (size_t t = 0; t < COUNT_OF(kv_types); t++)
+    for (size_t t = 0; t < CHECK_KV_TYPES; t++)
         for (size_t i = 0; i < COUNT_OF(s); i++)
-            if (kv_types[t] == DT_BF16 || s[i].n != 20)
-                mla_decode_values_case(c, s[i].heads, s[i].n, s[i].first, 512, 128, kv_types[t]);
+            if (check_kv_types[t] == DT_BF16 || s[i].n != 20)
+                mla_decode_values_case(c, s[i].heads, s[i].n, s[i].first, 512, 128, check_kv_types[t]);
     mla_decode_values_case(c, 3, 4, 2, 512, 64, DT_BF16);
     mla_decode_values_case(c, 3, 4, 2, 128, 128, DT_BF16);
 }
@@ -395,8 +393,8 @@ typedef struct {
 
 static void prefill_case(check *c, prefill_shape s, i64 n, i64 pos0, dtype t, weight_format f) {
     i64 h = s.heads, v = s.v_dim, width = s.latent + s.rope, used = ceil_div(pos0 + n, KV_PAGE), pages = used + 2;
-    void *kv = make_pool(c, t, pages, width);
-    void *wide = widen(c, kv, t, pages * KV_PAGE * width);
+    void *kv = check_kv_pool(c, t, pages, width);
+    void *wide = check_kv_widen(c, kv, t, pages * KV_PAGE * width);
     check_weight w = check_kv_b(c, f, h, s.nope, v, s.latent);
     check_act q = check_input(c, n * h * (s.nope + s.rope), 1.0f), y = check_output(c, n * h * v),
               z = check_output(c, n * h * v);
@@ -412,7 +410,7 @@ static void prefill_case(check *c, prefill_shape s, i64 n, i64 pos0, dtype t, we
     c->ref->mla_prefill(c->ref, &b);
     check_compare(c, dtype_name(t), y.h, DT_BF16, y.f, n * h, v, v, CHECK_BF16_BOUND);
     if (n > 1) { /* a NaN in the last token's KV reaches the last row only */
-        set_bad(kv, t, (list[(pos0 + n - 1) / KV_PAGE] * KV_PAGE + (pos0 + n - 1) % KV_PAGE) * width);
+        check_kv_set_bad(kv, t, (list[(pos0 + n - 1) / KV_PAGE] * KV_PAGE + (pos0 + n - 1) % KV_PAGE) * width);
         a.out = z.h;
         c->dev->mla_prefill(c->dev, &a);
         check_isolated(c, "mla_prefill", y.h, z.h, n, h * v, n - 1);
@@ -428,20 +426,21 @@ void check_mla_prefill(check *c) {
     } kimi[] = {{8, 129, 5}, {16, 70, 62}, {1, 5, 200}, {64, 3, 62}, {2, 300, 130}, {2, 100, 1000}},
       real[] = {{64, 300, 0}, {64, 200, 8300}, {64, 200, 8064}}; /* on a GPU; more tokens than are expanded at a time,
                                                                   * of which the first rows see none of the last */
-    for (size_t t = 0; t < COUNT_OF(kv_types); t++) {
+    for (size_t t = 0; t < CHECK_KV_TYPES; t++) {
         for (size_t s = 0; s < COUNT_OF(all); s++)
             for (size_t i = 0; i < COUNT_OF(spans); i++)
                 for (int f = 0; f <= WF_INT4_GROUP; f++) /* formats with bf16 KV, KV types with bf16 weights */
-                    if (f == WF_BF16 || (kv_types[t] == DT_BF16 && ((s && !check_emulated(c)) || spans[i].n == 70)))
-                        prefill_case(c, all[s], spans[i].n, spans[i].pos0, kv_types[t], (weight_format)f);
+                    if (f == WF_BF16 ||
+                        (check_kv_types[t] == DT_BF16 && ((s && !check_emulated(c)) || spans[i].n == 70)))
+                        prefill_case(c, all[s], spans[i].n, spans[i].pos0, check_kv_types[t], (weight_format)f);
         for (size_t i = 0; i < COUNT_OF(kimi);
              i++) /* a cache of another type: two heads, of which a case takes least time */
-            if (kv_types[t] == DT_BF16 || (kimi[i].heads == 2 && (kimi[i].n == 300 || !check_emulated(c))))
-                prefill_case(c, (prefill_shape){kimi[i].heads, 128, 64, 512, 128}, kimi[i].n, kimi[i].pos0, kv_types[t],
-                             WF_BF16);
+            if (check_kv_types[t] == DT_BF16 || (kimi[i].heads == 2 && (kimi[i].n == 300 || !check_emulated(c))))
+                prefill_case(c, (prefill_shape){kimi[i].heads, 128, 64, 512, 128}, kimi[i].n, kimi[i].pos0,
+                             check_kv_types[t], WF_BF16);
         for (size_t i = 0; i < COUNT_OF(real) && check_on_gpu(c); i++)
-            if (kv_types[t] == DT_BF16 || (kv_types[t] != DT_F32 && !real[i].pos0))
-                prefill_case(c, (prefill_shape){real[i].heads, 128, 64, 512, 128}, real[i].n, real[i].pos0, kv_types[t],
-                             WF_BF16);
+            if (check_kv_types[t] == DT_BF16 || (check_kv_types[t] != DT_F32 && !real[i].pos0))
+                prefill_case(c, (prefill_shape){real[i].heads, 128, 64, 512, 128}, real[i].n, real[i].pos0,
+                             check_kv_types[t], WF_BF16);
     }
 }

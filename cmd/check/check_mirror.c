@@ -105,6 +105,9 @@ MIRROR(unabsorb_v, unabsorb_v_args, MOVE(x), MOVE(out))
 FUSED(mla_decode_values, mla_decode_values_args, MOVE(decode.q), MOVE(decode.kv), MOVE(decode.pages),
       MOVE(decode.kv_len), MOVE(decode.out), MOVE(decode.workspace), MOVE(values.x), MOVE(values.out))
 MIRROR(mla_prefill, mla_prefill_args, MOVE(q), MOVE(kv), MOVE(pages), MOVE(out), MOVE(workspace))
+MIRROR(heads_write, heads_write_args, MOVE(k), MOVE(v), MOVE(table), MOVE(slots), MOVE(kv))
+MIRROR(heads_decode, heads_decode_args, MOVE(q), MOVE(table), MOVE(kv), MOVE(pages), MOVE(kv_len), MOVE(out),
+       MOVE(workspace))
 MIRROR(gate, gate_args, MOVE(logits), MOVE(ids), MOVE(weights))
 FUSED(gate_linear, gate_linear_args, MOVE(gate.logits), MOVE(gate.ids), MOVE(gate.weights), MOVE(linear.x),
       MOVE(linear.y))

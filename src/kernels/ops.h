@@ -203,6 +203,33 @@ typedef struct {
     f32 scale;
 } mla_prefill_args;
 
+/* Attention with keys and values of its own for every KV head, of a Llama-type draft. A KV row has the keys of all KV
+ * heads, then their values. Rotary embedding is by halves: the pair (j, j + dim / 2) turns by angle j (unlike rope_q).
+ * heads_write: row i of k, rotated, and row i of v go to kv[slots[i]]; below 0: nowhere. */
+typedef struct {
+    const void *k, *v; /* [n, KV heads, dim], k not rotated */
+    const f32 *table;  /* [n, dim / 2, 2], as rope_table leaves it with rope = dim */
+    const i64 *slots;  /* [n] page * KV_PAGE + offset, as kv_write */
+    void *kv;          /* kv_type [pages * KV_PAGE, 2, KV heads, dim], one layer */
+    dtype kv_type;     /* DT_F32, DT_BF16 or DT_F8_E4M3 (scale 1), as kv_write */
+    i64 n, kv_heads, dim;
+} heads_write_args;
+
+/* out[n, H, dim] = softmax_j(scale * q_h . k_j) v_j over the kv_len[i] first tokens of row i's sequence. Head h reads
+ * KV head h / (H / kv_heads); H is a multiple of kv_heads. q is rotated inside, by halves, and not rounded there. */
+typedef struct {
+    const void *q;     /* [n, H, dim], not rotated */
+    const f32 *table;  /* [n, dim / 2, 2] */
+    const void *kv;    /* one layer's pool, as heads_write leaves it */
+    const i32 *pages;  /* [n, pages_stride]: page numbers of row i's sequence in order */
+    const i32 *kv_len; /* [n], at least 1 */
+    void *out;         /* [n, H, dim], not q */
+    void *workspace;
+    dtype kv_type;
+    i64 n, n_heads, kv_heads, dim, pages_stride;
+    f32 scale;
+} heads_decode_args;
+
 /* The K2 gate: s = sigmoid(logits); the k largest s + bias are chosen (ties: lowest index), in descending
  * order; weights are s of the chosen, divided by their sum + 1e-20 if norm_topk, times scale. A row with a
  * NaN gets ids 0..k-1 and weights NaN, which the finite check of the layer then reports. */
@@ -317,6 +344,7 @@ enum { DECODE_ROWS = 64 };
 /* What of a model a backend's kernels may be too narrow for: widths of a head. */
 typedef struct {
     i64 latent, nope, rope, v_dim;
+    i64 dim; /* of heads_write and heads_decode; 0: neither is called */
 } ops_widths;
 
 /* All operations; the argument struct of each says what it does. */
@@ -332,13 +360,15 @@ typedef struct {
     X(mla_decode)                                                                                                      \
     X(unabsorb_v)                                                                                                      \
     X(mla_prefill)                                                                                                     \
+    X(heads_write)                                                                                                     \
+    X(heads_decode)                                                                                                    \
     X(gate)                                                                                                            \
     X(moe)                                                                                                             \
     X(gather)                                                                                                          \
     X(mark_nonfinite)                                                                                                  \
     X(sample)                                                                                                          \
     X(logprobs)
-#define OPS_WITH_WORKSPACE(X) X(mla_decode) X(mla_prefill) X(moe) X(sample) X(logprobs)
+#define OPS_WITH_WORKSPACE(X) X(mla_decode) X(mla_prefill) X(heads_decode) X(moe) X(sample) X(logprobs)
 
 typedef struct ops ops;
 struct ops {

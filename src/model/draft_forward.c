@@ -89,14 +89,34 @@ static kv_write_args latent_row(const draft *t, const void *kv_a, const f32 *rop
                            .eps = (f32)c->lora_norm_eps};
 }
 
+/* Their keys and values: from the layer's input of n rows to kv_a, keys before values, and to the cache. */
+static void write_latent(draft *t, const void *in, const f32 *rope, const i64 *slots, i64 n) {
+    draft_linear(t, t->w.of.layers->kv_a, in, 2 * t->c->hidden, t->kv_a, draft_kv_width(t->d), n);
+    const kv_write_args a = latent_row(t, t->kv_a, rope, slots, n);
+    t->o->kv_write(t->o, &a);
+}
+static void write_heads(draft *t, const void *in, const f32 *rope, const i64 *slots, i64 n) {
+    const i64 width = t->d->kv_heads * t->c->rope;
+    void *const v = act_at(t, t->kv_a, n * width);
+    draft_linear(t, t->w.k, in, 2 * t->c->hidden, t->kv_a, width, n);
+    draft_linear(t, t->w.v, in, 2 * t->c->hidden, v, width, n);
+    t->o->heads_write(t->o, &(heads_write_args){.k = t->kv_a,
+                                                .v = v,
+                                                .table = rope,
+                                                .slots = slots,
+                                                .kv = t->kv,
+                                                .kv_type = t->lim.kv_type,
+                                                .n = n,
+                                                .kv_heads = t->d->kv_heads,
+                                                .dim = t->c->rope});
+}
+
 void draft_forward_rows(draft *t, const draft_row_tables *rows, i64 n, i64 first, i64 guessing) {
-    const i64 hidden = t->c->hidden, width = draft_kv_width(t->d);
+    const i64 hidden = t->c->hidden;
     narrow_features(t, rows->features, n);
     layer_input(t, rows->ids, NULL, t->x, t->in, n);
     rope_of(t, rows->pos, t->rope, n);
-    draft_linear(t, t->w.of.layers->kv_a, t->in, 2 * hidden, t->kv_a, width, n);
-    const kv_write_args a = latent_row(t, t->kv_a, t->rope, rows->slots, n);
-    t->o->kv_write(t->o, &a);
+    (t->d->layout == DRAFT_MLA ? write_latent : write_heads)(t, t->in, t->rope, rows->slots, n);
     if (!guessing) return;
     const i32 *live = t->step_dev.live + first;
     draft_gather(t, t->in, 2 * hidden, live, act_at(t, t->seq_in, first * 2 * hidden), guessing, 2 * hidden);
@@ -159,6 +179,28 @@ static void attend_latent(draft *t, i64 n, i64 step) {
                                                                        .v_dim = c->v_dim}});
 }
 
+/* The same of Llama's attention. */
+static void attend_heads(draft *t, i64 n, i64 step) {
+    const model_config *c = t->c;
+    const i64 at = step * t->lim.sequences, width = c->n_heads * c->rope;
+    write_heads(t, t->seq_in, t->seq_rope, t->step_dev.slots + at, n);
+    draft_linear(t, t->w.of.layers->q, t->seq_in, 2 * c->hidden, t->q, width, n);
+    t->o->heads_decode(t->o, &(heads_decode_args){.q = t->q,
+                                                  .table = t->seq_rope,
+                                                  .kv = t->kv,
+                                                  .pages = t->step_dev.pages,
+                                                  .kv_len = t->step_dev.kv_len + at,
+                                                  .out = t->attn,
+                                                  .workspace = t->workspace,
+                                                  .kv_type = t->lim.kv_type,
+                                                  .n = n,
+                                                  .n_heads = c->n_heads,
+                                                  .kv_heads = t->d->kv_heads,
+                                                  .dim = c->rope,
+                                                  .pages_stride = t->lim.seq_pages,
+                                                  .scale = t->softmax_scale});
+}
+
 /* seq_x += x w^T; h = its norm. */
 static void add_linear_norm(draft *t, const op_weight *w, const void *x, i64 x_stride, const op_weight *norm, i64 n) {
     norm_args a = draft_norm_of(t, norm, t->seq_x, t->h, n, t->c->hidden);
@@ -179,7 +221,7 @@ static void decoder_layer(draft *t, i64 n, i64 step) {
     const layer_weights *w = t->w.of.layers;
     if (t->d->norm_residual)
         draft_gather(t, act_at(t, t->seq_in, c->hidden), 2 * c->hidden, NULL, t->seq_x, n, c->hidden);
-    attend_latent(t, n, step);
+    (t->d->layout == DRAFT_MLA ? attend_latent : attend_heads)(t, n, step);
     add_linear_norm(t, w->o, t->attn, c->n_heads * c->v_dim, w->ffn_norm, n);
     t->o->swiglu(t->o, &(swiglu_args){.gate = w->gate,
                                       .up = w->up,

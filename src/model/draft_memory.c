@@ -59,9 +59,17 @@ static u64 draft_workspace_bytes(const draft *t) {
                                .rope = c->rope,
                                .kv_type = t->lim.kv_type,
                                .pages_stride = t->lim.seq_pages};
+    const heads_decode_args h = {.n = t->lim.sequences,
+                                 .n_heads = c->n_heads,
+                                 .kv_heads = t->d->kv_heads,
+                                 .dim = c->rope,
+                                 .kv_type = t->lim.kv_type,
+                                 .pages_stride = t->lim.seq_pages};
     const sample_args s = {.n = draft_drawn_most(t), .vocab = model_vocab_there(c)};
     if (t->o->set_row_mode) t->o->set_row_mode(t->o, ROWS_ANY);
-    const u64 attend = t->o->mla_decode_workspace(t->o, &d), sample = t->o->sample_workspace(t->o, &s);
+    const u64 attend = t->d->layout == DRAFT_MLA ? t->o->mla_decode_workspace(t->o, &d)
+                                                 : t->o->heads_decode_workspace(t->o, &h),
+              sample = t->o->sample_workspace(t->o, &s);
     return attend > sample ? attend : sample;
 }
 
@@ -126,11 +134,13 @@ status draft_open(draft **out, const draft_config *d, const checkpoint *ck, mode
     t->act_size = target->act_size;
     t->softmax_scale = (f32)draft_softmax_scale(d);
     t->rope_mscale = model_rope_mscale(t->c);
-    const ops_widths widths = {t->c->kv_lora, t->c->nope, t->c->rope, t->c->v_dim};
-    status st = d->layout != DRAFT_MLA
-                    ? err_set(e, ST_UNSUPPORTED, "a draft with Llama's attention is not supported yet")
-                : t->o->fits ? t->o->fits(t->o, &widths, e)
-                             : ST_OK;
+    const bool latent = d->layout == DRAFT_MLA;
+    const ops_widths widths = {.latent = t->c->kv_lora,
+                               .nope = t->c->nope,
+                               .rope = latent ? t->c->rope : 0,
+                               .v_dim = latent ? t->c->v_dim : 0,
+                               .dim = latent ? 0 : t->c->rope};
+    status st = t->o->fits ? t->o->fits(t->o, &widths, e) : ST_OK;
     if (st == ST_OK) st = draft_weights_plan(&t->w, &t->memory.weights, d, ck, target->ck, embedding, t->o, e);
     if (st != ST_OK) return draft_close(t), st;
     *out = t;

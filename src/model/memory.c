@@ -216,7 +216,7 @@ status model_open(model **out, const model_config *c, const checkpoint *ck, cons
     m->act_size = dtype_size(o->act);
     m->softmax_scale = (f32)model_softmax_scale(c);
     m->rope_mscale = model_rope_mscale(c);
-    const ops_widths widths = {c->kv_lora, c->nope, c->rope, c->v_dim};
+    const ops_widths widths = {.latent = c->kv_lora, .nope = c->nope, .rope = c->rope, .v_dim = c->v_dim};
     status st = o->fits ? o->fits(o, &widths, e) : ST_OK;
     if (st == ST_OK) st = model_weights_plan(&m->w, &m->memory.weights, c, ck, o, e);
     if (st != ST_OK) return model_close(m), st;

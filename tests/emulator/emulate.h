@@ -129,6 +129,7 @@ template <int N, int T> static inline void wgmma_half_ss_(float *d, emu_u64 a, e
 #define __reduce_min_sync(mask, v) ~emu_largest(~(v))
 #define __umul64hi(x, y)           ((unsigned long long)((unsigned __int128)(x) * (y) >> 64))
 #define __fdividef(x, y)           ((x) / (y))
+#define __ldcs(p)                  (*(p))
 #define __launch_bounds__(...)
 #define __popc(v)                 __builtin_popcount(v)
 #define SHARED_MEMORY(type, name) type *name = (type *)emu.shared

@@ -20,6 +20,7 @@
 #define INFINITY                           __builtin_inff()
 #define NAN                                __builtin_nanf("")
 #define isnan(x)                           __builtin_isnan(x)
+#define __ldcs(p)                          (*(p))
 
 struct amd_dim3 {
     unsigned x, y, z;
@@ -57,6 +58,7 @@ AMD_FN float __uint_as_float(unsigned b) { return __builtin_bit_cast(float, b); 
 AMD_FN unsigned __float_as_uint(float f) { return __builtin_bit_cast(unsigned, f); }
 AMD_FN int __float2int_rn(float f) { return (int)__builtin_rintf(f); }
 AMD_FN float expf(float x) { return __builtin_expf(x); }
+AMD_FN float exp2f(float x) { return __builtin_exp2f(x); }
 AMD_FN float logf(float x) { return __builtin_logf(x); }
 AMD_FN float fabsf(float x) { return __builtin_fabsf(x); }
 AMD_FN float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
@@ -222,6 +224,10 @@ AMD_FN unsigned two_mul(unsigned a, unsigned b) {
 /* ---- math.cuh's and sm90.cuh's names ---- */
 AMD_FN unsigned pair_bf16(float low, float high) { return amd_round(low) | amd_round(high) << 16; }
 AMD_FN float amd_half(unsigned b) { return (float)__builtin_bit_cast(_Float16, (unsigned short)b); }
+AMD_FN unsigned pair_half(float low, float high) {
+    return __builtin_bit_cast(unsigned short, (_Float16)low) |
+           (unsigned)__builtin_bit_cast(unsigned short, (_Float16)high) << 16;
+}
 AMD_FN float low_half(unsigned two) { return amd_half(two & 0xffffu); }
 AMD_FN float high_half(unsigned two) { return amd_half(two >> 16); }
 AMD_FN void store16(void *to, unsigned a, unsigned b, unsigned c, unsigned d) { *(uint4 *)to = {a, b, c, d}; }

@@ -12,10 +12,13 @@ static void fill_slots(ops *o, const char *name) {
     o->mla_decode = mla_decode;
     o->unabsorb_v = unabsorb_v;
     o->mla_prefill = mla_prefill;
+    o->heads_write = heads_write;
+    o->heads_decode = heads_decode;
     o->moe = moe;
     o->gather = gather;
     o->mark_nonfinite = check_finite;
     o->mla_decode_workspace = mla_decode_workspace;
     o->mla_prefill_workspace = mla_prefill_workspace;
+    o->heads_decode_workspace = heads_decode_workspace;
     o->moe_workspace = moe_workspace;
 }

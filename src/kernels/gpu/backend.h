@@ -109,6 +109,13 @@
     X(mla_flash, "mla/prefill")                                                                                        \
     X(gather_kv, "mla/generic")                                                                                        \
     X(mla_prefill, "mla/generic")                                                                                      \
+    X(heads_write, "heads/heads")                                                                                      \
+    X(heads_decode_f32, "heads/heads")                                                                                 \
+    X(heads_decode_bf16_one, "heads/heads")                                                                            \
+    X(heads_decode_bf16, "heads/heads")                                                                                \
+    X(heads_decode_fp8_one, "heads/heads")                                                                             \
+    X(heads_decode_fp8, "heads/heads")                                                                                 \
+    X(heads_combine, "heads/heads")                                                                                    \
     X(moe_up, "moe/generic")                                                                                           \
     X(moe_down, "moe/generic")                                                                                         \
     X(moe_up_tile, "moe/generic")                                                                                      \
@@ -214,6 +221,7 @@ bool gpu_decode_is_fast(const mla_decode_args *a);
 u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a);
 void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a);
 status gpu_decode_init(gpu_backend *b, err *e);
+status gpu_heads_fits(const ops_widths *w, err *e); /* heads.c, of gpu_op_fits */
 gpu_combine_args gpu_combine_of(const moe_args *a, const f32 *y);
 /* deferred_norm.c: rows whose norm is finished later. */
 gpu_deferred_norm gpu_deferred_norm_of(const deferred_norm *l); /* NULL: finished */

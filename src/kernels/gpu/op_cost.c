@@ -149,6 +149,17 @@ static void cost_mla_prefill(const ops *o, const mla_prefill_args *a) {
          (long long)a->n_heads);
     costs_of(o)->real.mla_prefill(o, a);
 }
+static void cost_heads_write(const ops *o, const heads_write_args *a) {
+    note(o, 2 * (f64)(a->n * a->kv_heads * a->dim) * (2 + (f64)dtype_size(a->kv_type)), 0, "KV write, %lld heads",
+         (long long)a->kv_heads);
+    costs_of(o)->real.heads_write(o, a);
+}
+static void cost_heads_decode(const ops *o, const heads_decode_args *a) {
+    f64 rows = (f64)costs_of(o)->kv_rows;
+    note(o, 2 * rows * (f64)(a->kv_heads * a->dim) * (f64)dtype_size(a->kv_type), 4 * rows * (f64)(a->n_heads * a->dim),
+         "attention of a draft, %lld of %lld heads", (long long)a->n_heads, (long long)a->kv_heads);
+    costs_of(o)->real.heads_decode(o, a);
+}
 static void cost_gate(const ops *o, const gate_args *a) {
     note(o, (f64)(a->n * (4 * a->n_experts + 8 * a->k)), 0, "gate");
     costs_of(o)->real.gate(o, a);

@@ -323,6 +323,30 @@ typedef struct {
         rope_map; /* mla_flash: 64 columns, tokens, blocks of 64 columns; tiles of 128 tokens */
 } gpu_prefill_args;
 
+/* heads/: attention with keys and values for every KV head. */
+enum { GPU_HEADS_DIM = 256 /* of a head, at most */, GPU_HEADS_TOGETHER = 4 /* heads of a block, at most */ };
+typedef struct {
+    const gpu_bf16 *k, *v;
+    const float *table;
+    const gpu_i64 *slots;
+    void *kv;
+    gpu_i64 kv_heads, dim;
+    int kv_type;
+} gpu_heads_write_args;
+
+typedef struct {
+    const gpu_bf16 *q;
+    const float *table;
+    const void *kv;
+    const int *pages, *kv_len;
+    gpu_bf16 *out;
+    float *part; /* [n, heads, splits, 4 + dim]: maximum, sum of weights, two unused; sums not yet divided */
+    gpu_i64 heads, kv_heads, dim, pages_stride;
+    int splits, min_pages; /* pieces of a row, at most; pages of a piece, at least */
+    int groups;            /* blocks that share a KV head */
+    float scale2;          /* scale * log2(e) */
+} gpu_heads_decode_args;
+
 typedef struct {
     const float *logits, *bias;
     int *ids;

@@ -6,14 +6,7 @@
 #include "kernels/ref/ref.h"
 #include <math.h>
 
-/* A softmax-weighted sum being built: o = sum of e^(s - m) v, l = sum of e^(s - m), m the largest score so
- * far. */
-typedef struct {
-    f32 m, l;
-} running;
-
-/* Adds a tile of n scores with their values v [n, v_stride] (the first dim of each) to o[dim]. */
-static void running_add(running *r, f32 *o, const f32 *score, i64 n, const f32 *v, i64 v_stride, i64 dim) {
+void ref_running_add(ref_running *r, f32 *o, const f32 *score, i64 n, const f32 *v, i64 v_stride, i64 dim) {
     f32 m = r->m;
     for (i64 j = 0; j < n; j++)
         if (score[j] > m || isnan(score[j])) m = score[j];
@@ -28,12 +21,12 @@ static void running_add(running *r, f32 *o, const f32 *score, i64 n, const f32 *
     r->m = m;
 }
 
-static void running_start(running *r, f32 *o, i64 dim) {
-    *r = (running){-INFINITY, 0};
+void ref_running_start(ref_running *r, f32 *o, i64 dim) {
+    *r = (ref_running){-INFINITY, 0};
     memset(o, 0, (size_t)dim * sizeof *o);
 }
 
-static void running_end(const running *r, f32 *o, i64 dim) {
+void ref_running_end(const ref_running *r, f32 *o, i64 dim) {
     for (i64 k = 0; k < dim; k++) o[k] /= r->l;
 }
 
@@ -104,16 +97,16 @@ void ref_mla_decode(const ops *o, const mla_decode_args *a) {
         for (i64 h = 0; h < a->n_heads; h++) {
             const f32 *q = (const f32 *)a->q + (i * a->n_heads + h) * width;
             f32 *out = (f32 *)a->out + (i * a->n_heads + h) * a->latent, score[KV_PAGE];
-            running r;
-            running_start(&r, out, a->latent);
+            ref_running r;
+            ref_running_start(&r, out, a->latent);
             for (i64 t = 0; t < a->kv_len[i]; t += KV_PAGE) {
                 i64 n = min_i64(KV_PAGE, a->kv_len[i] - t);
                 load_page(a->kv, a->kv_type, a->pages[i * a->pages_stride + t / KV_PAGE], n, width, page);
                 for (i64 j = 0; j < n; j++) score[j] = a->scale * ref_dot(q, page + j * width, width);
-                running_add(&r, out, score, n, page, width, a->latent);
+                ref_running_add(&r, out, score, n, page, width, a->latent);
             }
             if (a->lse) a->lse[i * a->n_heads + h] = r.m + logf(r.l); /* of no token: -infinity */
-            if (a->kv_len[i]) running_end(&r, out, a->latent);
+            if (a->kv_len[i]) ref_running_end(&r, out, a->latent);
         }
     }
     team_end(&tm);
@@ -122,9 +115,9 @@ void ref_mla_decode(const ops *o, const mla_decode_args *a) {
 /* Workspace of prefill: a page, its expansion to keys and values of all heads, and m, l of every row and
  * head. */
 typedef struct {
-    f32 *page;      /* [KV_PAGE, latent + rope] */
-    f32 *expanded;  /* [KV_PAGE, H, nope + v_dim] */
-    running *state; /* [n, H] */
+    f32 *page;          /* [KV_PAGE, latent + rope] */
+    f32 *expanded;      /* [KV_PAGE, H, nope + v_dim] */
+    ref_running *state; /* [n, H] */
 } prefill_space;
 
 static u64 ref_prefill_layout(const mla_prefill_args *a, prefill_space *p) {
@@ -132,8 +125,8 @@ static u64 ref_prefill_layout(const mla_prefill_args *a, prefill_space *p) {
         expanded = (u64)KV_PAGE * (u64)(a->n_heads * (a->nope + a->v_dim));
     p->page = a->workspace;
     p->expanded = p->page ? p->page + page : NULL;
-    p->state = p->page ? (running *)(p->expanded + expanded) : NULL;
-    return (page + expanded) * sizeof(f32) + (u64)(a->n * a->n_heads) * sizeof(running);
+    p->state = p->page ? (ref_running *)(p->expanded + expanded) : NULL;
+    return (page + expanded) * sizeof(f32) + (u64)(a->n * a->n_heads) * sizeof(ref_running);
 }
 
 u64 ref_mla_prefill_workspace(const ops *o, const mla_prefill_args *a) {
@@ -154,7 +147,7 @@ static void prefill_tile(const mla_prefill_args *a, const prefill_space *p, i64 
     for (i64 j = 0; j < n; j++)
         score[j] = a->scale * (ref_dot(q, p->expanded + j * all + h * rows, a->nope) +
                                ref_dot(q + a->nope, p->page + j * width + a->latent, a->rope));
-    running_add(&p->state[i * a->n_heads + h], out, score, n, p->expanded + h * rows + a->nope, all, a->v_dim);
+    ref_running_add(&p->state[i * a->n_heads + h], out, score, n, p->expanded + h * rows + a->nope, all, a->v_dim);
 }
 
 void ref_mla_prefill(const ops *o, const mla_prefill_args *a) {
@@ -162,7 +155,7 @@ void ref_mla_prefill(const ops *o, const mla_prefill_args *a) {
     prefill_space p;
     ref_prefill_layout(a, &p);
     i64 width = a->latent + a->rope, all = a->n_heads * (a->nope + a->v_dim), cells = a->n * a->n_heads;
-    for (i64 c = 0; c < cells; c++) running_start(&p.state[c], (f32 *)a->out + c * a->v_dim, a->v_dim);
+    for (i64 c = 0; c < cells; c++) ref_running_start(&p.state[c], (f32 *)a->out + c * a->v_dim, a->v_dim);
     for (i64 t = 0; t < a->pos0 + a->n; t += KV_PAGE) {
         i64 n = min_i64(KV_PAGE, a->pos0 + a->n - t);
         load_page(a->kv, a->kv_type, a->pages[t / KV_PAGE], n, width, p.page);
@@ -172,5 +165,5 @@ void ref_mla_prefill(const ops *o, const mla_prefill_args *a) {
         for (i64 c = 0; c < cells; c++) prefill_tile(a, &p, c / a->n_heads, c % a->n_heads, t, n);
         team_end(&tm);
     }
-    for (i64 c = 0; c < cells; c++) running_end(&p.state[c], (f32 *)a->out + c * a->v_dim, a->v_dim);
+    for (i64 c = 0; c < cells; c++) ref_running_end(&p.state[c], (f32 *)a->out + c * a->v_dim, a->v_dim);
 }

@@ -79,7 +79,7 @@ f32 ref_kv_get(const void *kv, dtype t, i64 index) {
     return f8_e4m3_to_f32(((const u8 *)kv)[index]);
 }
 
-static void ref_kv_set(void *kv, dtype t, i64 index, f32 v) {
+void ref_kv_set(void *kv, dtype t, i64 index, f32 v) {
     if (t == DT_F32)
         ((f32 *)kv)[index] = v;
     else if (t == DT_BF16)

@@ -270,6 +270,66 @@ static void attention_level(void) {
     free(q), free(x), free(kv);
 }
 
+typedef struct {
+    const bf16 *q;
+    const f32 *table;
+    const void *kv;
+    const i32 *pages, *len;
+    dtype t;
+    i64 heads, kv_heads, dim;
+} draft_attention;
+
+static void run_heads(void *ctx, i64 first, i64 n, bf16 *out) {
+    draft_attention *t = ctx;
+    heads_decode_args a = {.q = t->q + first * t->heads * t->dim,
+                           .table = t->table + first * t->dim,
+                           .kv = t->kv,
+                           .pages = t->pages + first * 3,
+                           .kv_len = t->len + first,
+                           .out = out + first * t->heads * t->dim,
+                           .kv_type = t->t,
+                           .n = n,
+                           .n_heads = t->heads,
+                           .kv_heads = t->kv_heads,
+                           .dim = t->dim,
+                           .pages_stride = 3,
+                           .scale = 0.1f};
+    a.workspace = malloc(cpu.heads_decode_workspace(&cpu, &a));
+    cpu.heads_decode(&cpu, &a);
+    free(a.workspace);
+}
+
+/* Of a Llama-type draft, with as many KV heads as heads, and with fewer. */
+static void heads_level(void) {
+    static const dtype types[] = {DT_F32, DT_BF16, DT_F8_E4M3};
+    enum { DIM = 40, PAGES = 4 };
+    i32 pages[ROWS * 3], len[ROWS];
+    f32 table[ROWS * DIM];
+    for (int i = 0; i < ROWS; i++) {
+        len[i] = 1 + (i * 37) % 140;
+        for (int p = 0; p < 3; p++) pages[i * 3 + p] = (p + i) % PAGES;
+    }
+    for (int i = 0; i < ROWS * DIM; i++) table[i] = synth_uniform(&rng);
+    for (int shape = 0; shape < 2; shape++) {
+        draft_attention t = {.table = table, .pages = pages, .len = len, .heads = shape ? 7 : 2, .dim = DIM};
+        t.kv_heads = shape ? 1 : 2;
+        const i64 cells = PAGES * KV_PAGE * 2 * t.kv_heads * DIM;
+        bf16 *q = values(ROWS * t.heads * DIM, 1.0f), *from = values(cells, 1.0f);
+        void *kv = malloc((u64)cells * 4);
+        t.q = q, t.kv = kv;
+        for (size_t type = 0; type < COUNT_OF(types); type++) {
+            t.t = types[type];
+            for (i64 i = 0; i < cells; i++) {
+                if (t.t == DT_F32) ((f32 *)kv)[i] = bf16_to_f32(from[i]);
+                if (t.t == DT_BF16) ((bf16 *)kv)[i] = from[i];
+                if (t.t == DT_F8_E4M3) ((u8 *)kv)[i] = f32_to_f8_e4m3(bf16_to_f32(from[i]));
+            }
+            compare("heads_decode", run_heads, &t, t.heads * DIM);
+        }
+        free(q), free(from), free(kv);
+    }
+}
+
 /* Sums that lie exactly between two bf16 values, or next to there, are rounded as f32_to_bf16 does: to even. A half
  * of x's last place added to every mantissa of x leaves a remainder of 0x8000 behind odd and even ones. */
 static void ties_level(void) {
@@ -306,6 +366,7 @@ static void level(void **state) {
     ties_level();
     dense_level();
     attention_level();
+    heads_level();
     for (int f = 0; f < WF_COUNT; f++) moe_level((weight_format)f, 160, 64);
     moe_level(WF_INT4_GROUP, 320, 160);
 }

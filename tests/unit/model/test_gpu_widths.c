@@ -39,7 +39,24 @@ static void widths_of_attention(void **state) {
     refused((ops_widths){.latent = 1, .nope = 1 << 15, .rope = 1 << 15, .v_dim = 1}, "there are 232448");
 }
 
+/* A draft's heads: whole lanes of 8 columns, four and more of them. */
+static void widths_of_draft_heads(void **state) {
+    (void)state;
+    static const i64 good[] = {0, 32, 64, 96, 128, 256}, bad[] = {16, 80, 100, 288, 512};
+    ops_widths w = {.latent = 512, .nope = 128, .rope = 64, .v_dim = 128};
+    err e = {0};
+    for (size_t i = 0; i < COUNT_OF(good); i++) {
+        w.dim = good[i];
+        fits(w);
+    }
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        w.dim = bad[i];
+        assert_int_equal(gpu_op_fits(NULL, &w, &e), ST_UNSUPPORTED);
+        assert_non_null(strstr(e.text, "multiples of 32, at most 256"));
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(widths_of_attention)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(widths_of_attention), cmocka_unit_test(widths_of_draft_heads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -321,4 +321,16 @@ static __device__ inline void pdl_wait() {
 }
 #endif /* EMULATED */
 
+/* Four FP8 values as IEEE halves, exactly, NaN too: the first two, the last two. */
+static __device__ inline void fp8_halves(gpu_u32 four, gpu_u32 &low, gpu_u32 &high) {
+#ifdef EMULATED
+    low = pair_half(fp8_f32((gpu_u8)four), fp8_f32((gpu_u8)(four >> 8)));
+    high = pair_half(fp8_f32((gpu_u8)(four >> 16)), fp8_f32((gpu_u8)(four >> 24)));
+#else
+    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %2;\ncvt.rn.f16x2.e4m3x2 %0, l;\ncvt.rn.f16x2.e4m3x2 %1, h;\n}"
+        : "=r"(low), "=r"(high)
+        : "r"(four));
+#endif
+}
+
 #endif

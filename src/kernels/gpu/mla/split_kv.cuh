@@ -282,17 +282,6 @@ static __device__ inline void cut_join(const gpu_decode_args &a, const cut_row &
     named_barrier_sync(1, JOINERS); /* the next row's weights may come */
 }
 
-/* Four FP8 values as IEEE halves, exactly, NaN too: the first two, the last two. */
-static __device__ inline void fp8_halves(gpu_u32 four, gpu_u32 &low, gpu_u32 &high) {
-#ifdef EMULATED
-    low = pair_half(fp8_f32((gpu_u8)four), fp8_f32((gpu_u8)(four >> 8)));
-    high = pair_half(fp8_f32((gpu_u8)(four >> 16)), fp8_f32((gpu_u8)(four >> 24)));
-#else
-    asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %2;\ncvt.rn.f16x2.e4m3x2 %0, l;\ncvt.rn.f16x2.e4m3x2 %1, h;\n}"
-        : "=r"(low), "=r"(high)
-        : "r"(four));
-#endif
-}
 /* Two values of a query, in bf16, as halves, for keys in halves. Of their range up to 65504 a query has 64 times
  * more; what falls below it is less than 2^-19. */
 static const float QUERY_SCALE = 64;
