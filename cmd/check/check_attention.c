@@ -290,8 +290,8 @@ static void check_query_rows(check *c, dtype t) {
         }
 }
 
-/* Several sequences with 2 to 8 of such rows each; of the first some rows stand before the last page, and of the longest
- * the pieces of several blocks meet. */
+/* Several sequences with 2 to 8 of such rows each; of the first some rows stand before the last page, and of the
+ * longest the pieces of several blocks meet. */
 static void check_groups(check *c, dtype t) {
     static const struct {
         i64 heads, group;

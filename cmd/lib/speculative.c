@@ -60,7 +60,17 @@ static status finish_ngram(const speculative_opts *o, i64 *draft_tokens, err *e)
     return ST_OK;
 }
 
-status speculative_finish(const speculative_opts *o, engine_options *g, i64 *draft_tokens, err *e) {
+static status finish_pinned(const speculative_opts *o, engine_options *g, i64 draft_tokens, f64 *pinned, err *e) {
+    *pinned = o->pinned;
+    if (o->pinned <= 0) return ST_OK;
+    if (o->pinned > (f64)draft_tokens + 1)
+        return err_set(e, ST_INPUT, "--speculative-pinned-accept %g: %lld drafts give no more than %lld tokens a step",
+                       o->pinned, (long long)draft_tokens, (long long)draft_tokens + 1);
+    g->pinned_accept = o->pinned;
+    return ST_OK;
+}
+
+static status finish_proposals(const speculative_opts *o, engine_options *g, i64 *draft_tokens, err *e) {
     static char found[4096];
     const bool given = o->draft_dir || o->steps || o->topk || o->draft_tokens;
     const char *dir = o->draft_dir ? o->draft_dir : find_draft(g->model_dir, found, sizeof found) ? found : NULL;
@@ -71,4 +81,9 @@ status speculative_finish(const speculative_opts *o, engine_options *g, i64 *dra
                      : ST_OK;
     if (!o->algorithm && !given && (!dir || rules_out(g))) return ST_OK;
     return finish_eagle(o, dir, g, draft_tokens, e);
+}
+
+status speculative_finish(const speculative_opts *o, engine_options *g, i64 *draft_tokens, f64 *pinned, err *e) {
+    status st = finish_proposals(o, g, draft_tokens, e);
+    return st == ST_OK ? finish_pinned(o, g, *draft_tokens, pinned, e) : st;
 }

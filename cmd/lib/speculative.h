@@ -7,6 +7,7 @@ typedef struct {
     const char *algorithm; /* "EAGLE3", "NGRAM", "NONE"; NULL: what there is */
     const char *draft_dir;
     i64 steps, topk, draft_tokens; /* 0: not given */
+    f64 pinned;                    /* 0: not given */
 } speculative_opts;
 
 /* Entries for an opt_spec table; `o` is a speculative_opts. */
@@ -24,12 +25,15 @@ typedef struct {
     {"speculative-eagle-topk", 0, OPT_INT, &(o).topk, "K", \
      "EAGLE3: guesses at each step; 1, a chain, is what there is (default: 1)", 1, 64}, \
     {"speculative-num-draft-tokens", 0, OPT_INT, &(o).draft_tokens, "N", \
-     "rows of an answer in a step, the last token's own among them (default: EAGLE3 steps + 1, NGRAM 9)", 2, 64}
+     "rows of an answer in a step, the last token's own among them (default: EAGLE3 steps + 1, NGRAM 9)", 2, 64}, \
+    {"speculative-pinned-accept", 0, OPT_REAL, &(o).pinned, "A", \
+     "for dummy weights: A tokens come of an answer's step with drafts on average, whatever is drawn; the text means " \
+     "nothing", 1, 64}
 /* clang-format on */
 
 /* What was asked for, in words of the engine and the scheduler. Behind model_opts_finish(), whose model it looks
  * beside. A draft that was found and not asked for is left out where the other options rule it out. ST_INPUT:
  * contradictory flags. */
-status speculative_finish(const speculative_opts *o, engine_options *g, i64 *draft_tokens, err *e);
+status speculative_finish(const speculative_opts *o, engine_options *g, i64 *draft_tokens, f64 *pinned, err *e);
 
 #endif

@@ -175,8 +175,8 @@ typedef struct {
     dtype kv_type;
     i64 n, n_heads, latent, rope, pages_stride;
     f32 scale;
-    /* > 1: rows come in groups of so many, a divisor of n, of one sequence each, at consecutive positions: a backend may
-     * read their KV rows once. Their kv_len is at least 1 */
+    /* > 1: rows come in groups of so many, a divisor of n, of one sequence each, at consecutive positions: a backend
+     * may read their KV rows once. Their kv_len is at least 1 */
     i64 group;
 } mla_decode_args;
 

@@ -122,7 +122,8 @@ static mla_decode_args forward_decode_of(const model *m, const void *kv, i64 n) 
                              .latent = c->kv_lora,
                              .rope = c->rope,
                              .pages_stride = m->lim.seq_pages,
-                             .scale = m->softmax_scale};
+                             .scale = m->softmax_scale,
+                             .group = kv_is_shared(m->lim.kv) ? 1 : m->group};
 }
 
 /* The same where ranks have a share of the KV rows each: all heads over these, then the parts merged. */

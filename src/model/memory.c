@@ -173,7 +173,7 @@ static status memory_allocate(model *m, err *e) {
 static status allocate_on_host(model *m, err *e) {
     void *block = calloc(1, tables_bytes(&m->lim));
     if (block) m->tables_host = tables_at(&m->lim, block);
-    m->steps = calloc(RECORDED + 1, sizeof *m->steps);
+    m->steps = calloc((RECORDED + 1) * (GROUP_MOST + 1), sizeof *m->steps);
     m->part_spans = calloc((size_t)(m->lim.decode_rows + m->lim.prefill_spans), sizeof *m->part_spans);
     m->part_outs = calloc((size_t)m->lim.logit_rows, sizeof *m->part_outs);
     if (!block || !m->steps || !m->part_spans || !m->part_outs)
@@ -242,7 +242,7 @@ status model_load(model *m, weight_reader *reader, bool verify, err *e) {
 
 void model_close(model *m) {
     if (!m) return;
-    for (i64 n = 0; m->steps && n <= RECORDED; n++)
+    for (i64 n = 0; m->steps && n < (RECORDED + 1) * (GROUP_MOST + 1); n++)
         if (m->steps[n]) m->mem.dev->forget(m->mem.dev, m->steps[n]);
     free(m->steps);
     free(m->part_spans);

@@ -35,6 +35,7 @@ struct model {
     i32 *in_order;            /* [seq_pages]: 0, 1, ..: the page table of that */
     void *attended;           /* [rows + 1, hidden]: where sequences have a rank each; the last row stays zero */
     void *features;           /* [rows, n_taps hidden]: the residual stream before limits.taps, of the last batch */
+    i64 group;                /* rows of each sequence of the batch in decode form, where all have as many; else 1 */
     i64 features_at;          /* the first row of the part of a batch that runs */
     void *inter;              /* [rows, widest feed-forward] */
     void *shared;             /* [rows, hidden] */
@@ -55,12 +56,16 @@ struct model {
     u64 workspace_bytes;
     model_span *part_spans; /* of a part of a batch: limits.deterministic */
     i32 *part_outs;
-    device_recording **steps; /* [RECORDED + 1]: of n rows in decode form, each with its logits; NULL: not yet */
-    bool unrecorded;          /* the device had no room for one: there are no more of them */
+    /* [RECORDED + 1, GROUP_MOST + 1]: of n rows in decode form, in groups, each with its logits; NULL: not yet */
+    device_recording **steps;
+    bool unrecorded; /* the device had no room for one: there are no more of them */
 };
 
 /* Batches of up to so many rows, all in decode form, are recorded when they are first met. */
-enum { RECORDED = 64 };
+enum { RECORDED = 256, GROUP_MOST = 16 };
+static inline device_recording **model_recording(const model *m, i64 n) {
+    return &m->steps[n * (GROUP_MOST + 1) + m->group];
+}
 
 /* Does a row's place among others matter to the backend, and must it not? */
 static inline bool model_runs_apart(const model *m) { return m->lim.deterministic && m->o->set_row_mode; }

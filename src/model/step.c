@@ -18,8 +18,8 @@ static void queue_decode(void *ud) {
 /* Records the step of n rows if there is none yet and there is room for it. */
 static status step_record(model *m, i64 n, err *e) {
     device *dev = m->mem.dev;
-    if (m->steps[n] || m->unrecorded) return ST_OK;
-    status st = dev->record(dev, queue_decode, &(decode_step){m, n}, &m->steps[n], e);
+    if (*model_recording(m, n) || m->unrecorded) return ST_OK;
+    status st = dev->record(dev, queue_decode, &(decode_step){m, n}, model_recording(m, n), e);
     if (st != ST_NOMEM) return st;
     m->unrecorded = true;
     log_warn("%s (%lld sequences): this size and others not met before run launch by launch, slower", e->text,
@@ -36,8 +36,8 @@ static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
                b->n <= RECORDED;
     status st = can ? step_record(m, b->n, e) : ST_OK;
     if (st != ST_OK) return st;
-    if (can && m->steps[b->n])
-        dev->replay(dev, m->steps[b->n]);
+    if (can && *model_recording(m, b->n))
+        dev->replay(dev, *model_recording(m, b->n));
     else
         model_forward(m, b, n_abs);
     return ST_OK;
@@ -122,8 +122,17 @@ static void queue_draw(model *m, const model_batch *b) {
     send_results(m, b);
 }
 
+/* Rows of each sequence in decode form, if all have as many; else 1. */
+static i64 rows_each(const model_batch *b) {
+    const i64 first = b->n_spans && b->spans[0].absorbed ? b->spans[0].n : 1;
+    for (i64 s = 0; s < b->n_spans; s++)
+        if (b->spans[s].absorbed && b->spans[s].n != first) return 1;
+    return first <= GROUP_MOST ? first : 1;
+}
+
 static status queue(model *m, const model_batch *b, err *e) {
     i64 n_abs;
+    m->group = rows_each(b);
     u64 bytes = tables_fill(&m->lim, b, model_vocab_there(m->c), &m->tables_host, &n_abs);
     m->mem.dev->write(m->mem.dev, m->tables_dev.bad_logits, m->tables_host.bad_logits, bytes);
     status st = run_step(m, b, n_abs, e);

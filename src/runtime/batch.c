@@ -424,6 +424,7 @@ static void take_results(scheduler *s, batch *b) {
     for (i64 i = 0; i < b->n_spans; i++) span_result(s, b, i);
     drafts_begin(s, b);
     draw_all(s, b);
+    drafts_pin(s, b);
     f64 now = now_s();
     batch_count(s, b, now - b->began_s);
     if (s->ahead) s->ahead->began_s = now;

@@ -4,11 +4,14 @@
 #include <string.h>
 
 /* Where they pay: rows of a step on the host cost nearly as much each from there on. */
-enum { DRAFT_ROWS_HOST = 8, DRAFT_REST = 32 };
+enum { DRAFT_ROWS_HOST = 8, DRAFT_ROWS_GPU = 256, DRAFT_REST = 32 };
 static const f64 DRAFT_LEAST = 0.3;
 
 /* Rows of a step in which drafts are. */
-static i64 draft_rows(const scheduler *s) { return engine_backend(s->g)->gpu ? DECODE_ROWS : DRAFT_ROWS_HOST; }
+static i64 draft_rows(const scheduler *s) {
+    if (!engine_backend(s->g)->gpu) return DRAFT_ROWS_HOST;
+    return s->g->lim.deterministic ? DECODE_ROWS : DRAFT_ROWS_GPU;
+}
 
 static bool has_model(const scheduler *s) { return s->o.draft_tokens && engine_draft_steps(s->g); }
 
@@ -55,6 +58,28 @@ bool drafts_expected(scheduler *s, task *t, i64 answers) {
 
 void drafts_begin(scheduler *s, const batch *b) {
     for (i64 i = 0; i < b->n_spans; i++) s->drafts.came_true[i] = b->tasks[i] ? 0 : -1;
+}
+
+/* As if rows had drawn what makes so many of the span's n drafts come true that the mean is what was asked for. outs:
+ * from the row before the drafts on. */
+static void pin_span(scheduler *s, out_row *outs, i64 n) {
+    s->drafts.pinned_due += s->o.draft_pinned - 1;
+    const i64 come_true = min_i64((i64)s->drafts.pinned_due, n);
+    s->drafts.pinned_due -= (f64)come_true;
+    for (i64 i = 0; i <= n; i++) {
+        if (i < come_true) outs[i].id = outs[i + 1].draft;
+        if (i < n && i == come_true && outs[i].id == outs[i + 1].draft)
+            outs[i].id = (i32)((outs[i].id + 1) % s->g->config.vocab);
+    }
+}
+
+void drafts_pin(scheduler *s, batch *b) {
+    if (s->o.draft_pinned <= 0) return;
+    for (i64 i = 0; i + 1 < b->n_outs; i++) {
+        const out_row *o = &b->outs[i];
+        if (o->kind == OUT_NEXT && o->t && b->outs[i + 1].kind == OUT_DRAFT && b->outs[i + 1].span == o->span)
+            pin_span(s, &b->outs[i], b->drafts[o->span]);
+    }
 }
 
 /* Of n drafts so many came true. */

@@ -340,7 +340,9 @@ static void write_plan(engine *g, f64 seconds) {
     const model_memory *r = memory_of(g, 0);
     const backend *b = engine_backend(g);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[64] = "", experts[32] = "", each[24] = "";
-    char nodes[160], divided[48] = "", drafts[128];
+    char nodes[160], divided[48] = "", drafts[128], pinned[64] = "";
+    if (g->pinned_accept > 0)
+        snprintf(pinned, sizeof pinned, "ACCEPTANCE PINNED TO %g TOKENS A STEP; ", g->pinned_accept);
     if (g->config.experts) snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
     if (g->config.slice)
         snprintf(share, sizeof share, "slice %lld of %lld, %sdummy; ", (long long)g->config.slice,
@@ -352,12 +354,12 @@ static void write_plan(engine *g, f64 seconds) {
         snprintf(divided, sizeof divided,
                  g->lim.kv.by_sequence ? ", each for sequences of its own" : ", its pages divided among them");
     snprintf(g->plan, sizeof g->plan,
-             "%s%s%s%s%s: weights %s%s%s%s, KV %s%s for %lld tokens in %s%s, working memory %s%s, ready in %.2f s",
+             "%s%s%s%s%s%s: weights %s%s%s%s, KV %s%s for %lld tokens in %s%s, working memory %s%s, ready in %.2f s",
              g->step ? "SIMULATED, nothing is computed; "
              : g->ck ? ""
                      : "DUMMY WEIGHTS, the text means nothing; ",
-             share, write_nodes(g, nodes, sizeof nodes), g->lim.deterministic ? "deterministic; " : "", b->ops.name,
-             bytes_text(weights, all_weights(g)),
+             pinned, share, write_nodes(g, nodes, sizeof nodes), g->lim.deterministic ? "deterministic; " : "",
+             b->ops.name, bytes_text(weights, all_weights(g)),
              memory_of(g, 0)->weights.own > memory_of(g, 0)->weights.mapped / 100 ? "" : " (mapped)", experts,
              engine_draft_text(g, drafts, sizeof drafts), bytes_text(kv, r->kv), each, (long long)engine_kv_tokens(g),
              dtype_name(g->lim.kv_type), divided, bytes_text(work, r->work), each, seconds);
@@ -434,6 +436,7 @@ status engine_open(engine **out, const engine_options *o, err *e) {
     g->step_ud = o->step_ud;
     g->after_step = o->after_step;
     g->after_ud = o->after_ud;
+    g->pinned_accept = o->pinned_accept;
     status st = engine_open_parts(g, o, e);
     if (st != ST_OK) {
         engine_close(g);

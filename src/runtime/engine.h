@@ -54,6 +54,7 @@ typedef struct {
      * (model/draft.h); NULL: none. With dummy weights its weights are made up, too. */
     const char *draft_dir;
     i64 draft_steps;     /* 0: 3 */
+    f64 pinned_accept;   /* > 0: the plan's line says that a scheduler pins the acceptance of drafts to it */
     engine_step_fn step; /* NULL: the model's */
     void *step_ud;
     engine_seen_fn after_step; /* NULL: nobody */

@@ -57,6 +57,9 @@ status engine_draft_open_rank(const engine *g, rank *k, err *e) {
 void engine_draft_limits(engine *g) {
     const i64 ranks = g->ranks.n;
     if (!g->has_draft) return;
+    const i64 drafts = min_i64(g->max_running, DRAFT_SEQUENCES) * g->draft_lim.steps;
+    g->lim.decode_rows += drafts, g->lim.rows += drafts;
+    g->lim.logit_rows = ceil_div(g->lim.logit_rows + drafts, ranks) * ranks;
     g->lim.n_taps = g->draft_config.n_taps;
     for (i64 i = 0; i < g->lim.n_taps; i++) g->lim.taps[i] = g->draft_config.taps[i];
     g->draft_lim.sequences = ceil_div(min_i64(g->max_running, DRAFT_SEQUENCES), ranks) * ranks;

@@ -15,6 +15,7 @@ struct engine {
     draft_config draft_config; /* of the whole draft, or of --tp-slice's share */
     checkpoint *draft_ck;      /* NULL: dummy weights, or no draft */
     draft_limits draft_lim;
+    f64 pinned_accept;
     weight_reads reads; /* by loading; all 0 where weights stay mapped, or are made up */
     model_limits lim;
     kv_pages pages;

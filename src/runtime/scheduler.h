@@ -60,6 +60,9 @@ typedef struct {
     /* most tokens that are proposed to follow an answer, by the engine's draft model or, where it has none, by what
      * followed before (ngram.h), and run in one step with it; 0: none. No answer depends on it */
     i64 draft_tokens;
+    /* > 0: so many tokens come of an answer's step with drafts, on average and whatever is drawn, so that speed can be
+     * measured with weights that mean nothing; answers mean nothing then */
+    f64 draft_pinned;
     bool manual; /* no engine thread: the caller drives scheduler_step() (tests, benches) */
 } scheduler_options;
 

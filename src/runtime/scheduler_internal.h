@@ -119,6 +119,7 @@ typedef struct {
     i32 *ids;          /* [max_running, DRAFT_STEPS_MOST] */
     draft_batch batch; /* n_spans 0: no pass is under way */
     i64 n_guessing;
+    f64 pinned_due; /* drafts that have yet to come true (scheduler_options.draft_pinned) */
     i64 *came_true; /* [max_running]: drafts of each span of the step whose results are taken; -1: its task had left */
 } draft_pass;
 
@@ -221,6 +222,7 @@ bool drafts_expected(scheduler *s, task *t, i64 answers);
 /* Around a step's results, before and behind those of its drafts. */
 void drafts_begin(scheduler *s, const batch *b);
 void drafts_count(scheduler *s, const batch *b);
+void drafts_pin(scheduler *s, batch *b); /* scheduler_options.draft_pinned: behind the draws */
 /* Behind a step with its results: the draft model reads its features and guesses on; the guesses are taken before the
  * next step is built. */
 status drafts_queue(scheduler *s, const batch *b, err *e);

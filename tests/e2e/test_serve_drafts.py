@@ -62,6 +62,18 @@ def test_no_answer_changes():
         assert 0 < accepted <= proposed
 
 
+def test_a_pinned_acceptance_is_kept_and_said():
+    s = Server("--speculative-num-steps", "3", "--speculative-pinned-accept", "2.3")
+    try:
+        for i in range(4):
+            s.post("/v1/completions", {"prompt": [300 + i], "max_tokens": 200, "ignore_eos": True})
+        rounds, accepted = s.metric("moonlet:draft_rounds_total"), s.metric("moonlet:draft_tokens_accepted_total")
+        assert rounds > 300 and abs(1 + accepted / rounds - 2.3) < 0.02
+    finally:
+        assert s.stop() == 0
+    assert any("ACCEPTANCE PINNED TO 2.3 TOKENS A STEP" in line for line in s.log)
+
+
 def refused(*flags):
     done = subprocess.run([MOONLET, "serve", "--port", "0", *flags], capture_output=True, text=True, timeout=60)
     assert done.returncode in (1, 2) and done.stdout == ""
@@ -86,6 +98,10 @@ def refused(*flags):
             "--speculative-num-steps is for --speculative-algorithm EAGLE3",
         ),
         ("--speculative-draft-model-path /nowhere", "/nowhere/config.json: No such file or directory"),
+        (
+            "--speculative-pinned-accept 4.5",
+            "--speculative-pinned-accept 4.5: 3 drafts give no more than 4 tokens a step",
+        ),
         ("--speculative-num-steps 3 --dcp 2 --tp 2", "a draft needs all of the KV cache on every rank"),
     ],
 )

@@ -265,7 +265,7 @@ typedef struct {
     int kv_type;
     /* the fast kernels (split_kv.cuh): */
     gpu_i64 n;
-    /* so many rows of one sequence, whose kv_len rise by one, are one row here, of so many times as many heads; 1: none */
+    /* so many rows of one sequence, at consecutive positions, are one row here, with all their heads; 1: none are */
     int group, group_heads; /* heads of a row of the call */
     int blocks, min_pages;  /* pieces, and the fewest pages of one; deterministic: of a unit */
     int deterministic;      /* a row's bits may not depend on the others */
