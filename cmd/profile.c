@@ -1,7 +1,7 @@
 /* cmd/profile.c: `moonlet profile`: how long steps of given shapes take on a GPU, and where their time goes. */
 #include "base/log.h"
 #include "cmd/cmd.h"
-#include "cmd/lib/model_opts.h"
+#include "cmd/lib/speculative.h"
 #include "cmd/bench/profile_table.h"
 #include "cmd/lib/stats.h"
 #include "cmd/profile_forecast.h"
@@ -15,12 +15,13 @@ enum { SHAPES = 16, STEPS_MOST = 1000, WARM = 3, PROMPT_RUNS = 5, TRACED = 3 };
 
 typedef struct {
     model_opts m;
-    const char *batch_list, *prompt_list, *json, *forecast, *links;
+    speculative_opts draft;
+    const char *batch_list, *rows_list, *prompt_list, *json, *forecast, *links;
     opt_list workloads;
     i64 context, steps, seed;
     bool empty, no_table;
-    i64 batches[SHAPES], prompts[SHAPES];
-    int n_batches, n_prompts;
+    i64 batches[SHAPES], rows[SHAPES], prompts[SHAPES];
+    int n_batches, n_rows, n_prompts;
     FILE *out;
 } profile_opts;
 
@@ -47,7 +48,7 @@ static void profile_report(const profile_opts *o, engine *g, const char *kind, i
                            i64 n) {
     qsort(seconds, (size_t)n, sizeof *seconds, f64_ascending);
     f64 median = seconds[n / 2] * 1e3;
-    printf("%-8s %6lld %s, context %7lld: %9.3f ms a step (best %.3f, worst %.3f of %lld)  %.0f tok/s\n", kind,
+    printf("%-10s %6lld %s, context %7lld: %9.3f ms a step (best %.3f, worst %.3f of %lld)  %.0f tok/s\n", kind,
            (long long)rows, strcmp(kind, "prompt") ? "sequences" : "tokens   ", (long long)context, median,
            seconds[0] * 1e3, seconds[n - 1] * 1e3, (long long)n, (f64)rows / median * 1e3);
     fflush(stdout);
@@ -104,16 +105,32 @@ static status report_experts(const profile_opts *o, step_timer *m, i64 rows, err
     return ST_OK;
 }
 
+typedef status (*timed_fn)(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *seconds, err *e);
+
+/* Steps, or draft passes, of so many rows for each of so many sequences. */
+static status time_shape(const profile_opts *o, engine *g, step_timer *m, timed_fn fn, i64 batch, i64 rows,
+                         f64 *seconds, err *e) {
+    status st = ST_OK;
+    char kind[32];
+    for (i64 r = -WARM; st == ST_OK && r < o->steps; r++)
+        st = fn(m, batch, rows, o->context, &seconds[max_i64(r, 0)], e);
+    if (st != ST_OK) return st;
+    snprintf(kind, sizeof kind, rows > 1 || fn == step_timer_drafts ? "%s x%lld" : "%s",
+             fn == step_timer_drafts ? "drafts" : "decode", (long long)rows);
+    profile_report(o, g, kind, batch, o->context + rows, seconds, o->steps);
+    return ST_OK;
+}
+
 static status decodes(const profile_opts *o, engine *g, step_timer *m, err *e) {
-    f64 *seconds = calloc((size_t)o->steps, sizeof *seconds), ignored;
+    f64 *seconds = calloc((size_t)o->steps, sizeof *seconds);
     status st = seconds ? ST_OK : err_nomem(e, "times", (u64)o->steps * 8);
     for (int i = 0; st == ST_OK && i < o->n_batches; i++) {
-        for (int r = 0; st == ST_OK && r < WARM; r++) st = step_timer_decode(m, o->batches[i], o->context, &ignored, e);
-        for (i64 r = 0; st == ST_OK && r < o->steps; r++)
-            st = step_timer_decode(m, o->batches[i], o->context, &seconds[r], e);
-        if (st != ST_OK) break;
-        profile_report(o, g, "decode", o->batches[i], o->context + 1, seconds, o->steps);
-        if (!o->m.engine.deterministic) st = report_experts(o, m, o->batches[i], e);
+        for (int k = 0; st == ST_OK && k < o->n_rows; k++) {
+            st = time_shape(o, g, m, step_timer_decode, o->batches[i], o->rows[k], seconds, e);
+            if (st == ST_OK && engine_draft_steps(g))
+                st = time_shape(o, g, m, step_timer_drafts, o->batches[i], o->rows[k], seconds, e);
+        }
+        if (st == ST_OK && !o->m.engine.deterministic) st = report_experts(o, m, o->batches[i], e);
     }
     free(seconds);
     return st;
@@ -131,7 +148,7 @@ static status tables(const profile_opts *o, engine *g, step_timer *m, err *e) {
     for (int i = 0; st == ST_OK && i < o->n_batches; i++) {
         engine_profile_clear(g);
         for (int r = 0; st == ST_OK && r < TRACED; r++)
-            st = step_timer_decode(m, o->batches[i], o->context, &ignored, e);
+            st = step_timer_decode(m, o->batches[i], profile_largest(o->rows, o->n_rows), o->context, &ignored, e);
         if (st == ST_OK) profile_print(stdout, g);
     }
     return st;
@@ -149,14 +166,30 @@ static status profile_forecast_options(profile_opts *o, err *e) {
     return st == ST_OK ? profile_forecast(&f, eo, e) : st;
 }
 
+/* A step with several rows of a sequence is one with drafts, and the plan has room for the draft's. */
+static status profile_drafts(profile_opts *o, err *e) {
+    i64 drafts;
+    f64 pinned;
+    const i64 rows = profile_largest(o->rows, o->n_rows);
+    if (!o->draft.algorithm && !o->draft.draft_dir) o->draft.algorithm = "NONE";
+    status st = speculative_finish(&o->draft, &o->m.engine, &drafts, &pinned, e);
+    if (st == ST_OK && rows > 1 && rows > o->m.engine.draft_steps + 1)
+        st = err_set(e, ST_INPUT, "--rows %lld needs --speculative-draft-model-path DIR --speculative-num-steps %lld",
+                     (long long)rows, (long long)rows - 1);
+    return st;
+}
+
 static status profile_run(profile_opts *o, err *e) {
     engine *g = NULL;
     step_timer *m = NULL;
     engine_options *eo = &o->m.engine;
     status st = parse_list(o->batch_list, o->batches, &o->n_batches, "--batch", e);
+    if (st == ST_OK) st = parse_list(o->rows_list, o->rows, &o->n_rows, "--rows", e);
     if (st == ST_OK) st = parse_list(o->prompt_list, o->prompts, &o->n_prompts, "--prompt", e);
+    if (st == ST_OK) st = profile_drafts(o, e);
     if (st != ST_OK) return st;
-    i64 prompt = profile_largest(o->prompts, o->n_prompts), most = max_i64(prompt, o->context + 1),
+    i64 prompt = profile_largest(o->prompts, o->n_prompts), each = profile_largest(o->rows, o->n_rows),
+        most = max_i64(prompt, o->context + each + DRAFT_STEPS_MOST),
         all = max_i64(profile_largest(o->batches, o->n_batches), 1), pages = ceil_div(most, 64) * 64;
     eo->max_running = all;
     eo->context = most;
@@ -168,7 +201,7 @@ static status profile_run(profile_opts *o, err *e) {
                        (long long)prompt, (long long)eo->chunk);
     st = engine_open(&g, eo, e);
     if (st == ST_OK) printf("%s\n", engine_plan(g));
-    if (st == ST_OK) st = step_timer_open(&m, g, all, most, (u64)o->seed, e);
+    if (st == ST_OK) st = step_timer_open(&m, g, all, most, each, (u64)o->seed, e);
     if (st == ST_OK) st = profile_prompts(o, g, m, e);
     if (st == ST_OK && o->n_batches && o->empty) printf("the KV cache is empty (--empty-cache): its rows are zeros\n");
     if (st == ST_OK && o->n_batches && !o->empty) st = profile_fill(o, m, min_i64(eo->chunk, o->context), e);
@@ -180,13 +213,16 @@ static status profile_run(profile_opts *o, err *e) {
 }
 
 int cmd_profile(int argc, char **argv) {
-    profile_opts o = {.batch_list = "1,4,16,40,64", .prompt_list = "8192", .context = 8192, .steps = 31, .seed = 1};
+    profile_opts o = {
+        .batch_list = "1,4,16,40,64", .rows_list = "1", .prompt_list = "8192", .context = 8192, .steps = 31, .seed = 1};
     err e = {0};
     const opt_spec specs[] = {
         MODEL_OPTS(o.m),
         OPT_GROUP("Steps"),
         {"batch", 'b', OPT_STR, &o.batch_list, "N,N,...", "sequences of the decode steps (default: 1,4,16,40,64)", 0,
          0},
+        {"rows", 0, OPT_STR, &o.rows_list, "N,N,...",
+         "tokens of a sequence in a decode step: more than 1 checks drafts (default: 1)", 0, 0},
         {"prompt", 'p', OPT_STR, &o.prompt_list, "N,N,...", "tokens of the steps with a prompt (default: 8192)", 0, 0},
         {"context", 0, OPT_INT, &o.context, "N", "tokens before a decode step (default: 8192)", 1, 1 << 20},
         {"steps", 0, OPT_INT, &o.steps, "N", "timed decode steps (default: 31)", 1, STEPS_MOST},
@@ -194,6 +230,7 @@ int cmd_profile(int argc, char **argv) {
         {"no-table", 0, OPT_FLAG, &o.no_table, NULL, "the steps' times alone", 0, 0},
         {"seed", 0, OPT_INT, &o.seed, "N", "of the made-up tokens (default: 1)", 0, 1e18},
         {"json", 0, OPT_STR, &o.json, "FILE", "the same as JSON lines", 0, 0},
+        SPECULATIVE_OPTS(o.draft),
         OPT_GROUP("Forecast"),
         {"forecast", 0, OPT_STR, &o.forecast, "tpN",
          "instead: TTFT, TPOT and tokens/s of N GPUs, from steps of one rank and what their links take", 0, 0},

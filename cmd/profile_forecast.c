@@ -177,8 +177,8 @@ static status median_step(const forecast_run *f, i64 sequences, i64 context, f64
     const i64 steps = f->o->steps;
     f64 *all = calloc((size_t)steps, sizeof *all);
     status st = all ? ST_OK : err_nomem(e, "times", (u64)steps * 8);
-    for (int i = 0; st == ST_OK && i < 3; i++) st = step_timer_decode(f->m, sequences, context, seconds, e);
-    for (i64 i = 0; st == ST_OK && i < steps; i++) st = step_timer_decode(f->m, sequences, context, &all[i], e);
+    for (int i = 0; st == ST_OK && i < 3; i++) st = step_timer_decode(f->m, sequences, 1, context, seconds, e);
+    for (i64 i = 0; st == ST_OK && i < steps; i++) st = step_timer_decode(f->m, sequences, 1, context, &all[i], e);
     if (st == ST_OK) qsort(all, (size_t)steps, sizeof *all, f64_ascending), *seconds = all[steps / 2];
     free(all);
     return st;
@@ -297,7 +297,7 @@ static status forecast_form(forecast_run *f, engine_options *eo, i64 kv_ranks, b
     status st = engine_open(&f->g, eo, e);
     if (st == ST_OK) printf("%s\n", engine_plan(f->g));
     if (st == ST_OK && !f->links.n) st = read_links(f->o, engine_ops(f->g)->name, &f->links, e);
-    if (st == ST_OK) st = step_timer_open(&f->m, f->g, eo->max_running, eo->context, f->o->seed, e);
+    if (st == ST_OK) st = step_timer_open(&f->m, f->g, eo->max_running, eo->context, 1, f->o->seed, e);
     if (st == ST_OK) st = forecast_loads(f, e);
     if (st == ST_OK && !apart) st = measure_crossings(f, eo->context, e);
     step_timer_close(f->m);

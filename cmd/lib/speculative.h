@@ -18,7 +18,7 @@ typedef struct {
      "tokens are proposed by a draft model, or where text repeats itself, and checked in one step (default: EAGLE3 " \
      "with a draft, which the nano model has beside it, else NONE)", 0, 0}, \
     {"speculative-draft-model-path", 0, OPT_STR, &(o).draft_dir, "DIR", \
-     "folder of the EAGLE-3 draft (default: the model's folder with -eagle3-mla or -eagle3 behind it, if there is one)", \
+     "folder of the EAGLE-3 draft (default: the model's folder with -eagle3 or -eagle3-mla behind it, if there is one)", \
      0, 0}, \
     {"speculative-num-steps", 0, OPT_INT, &(o).steps, "N", "EAGLE3: most tokens proposed at a time (default: 3)", 1, \
      DRAFT_STEPS_MOST}, \

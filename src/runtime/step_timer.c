@@ -13,17 +13,19 @@ struct step_timer {
     i64 taken;
     i32 *ids, *bad, *out_rows;
     f32 *logits;
-    sample_row *draws; /* [sequences]: temperature 1; drawn on a GPU as in serving */
-    i32 *next;         /* [sequences] */
+    sample_row *draws; /* [sequences * rows]: temperature 1; drawn on a GPU as in serving */
+    i32 *next;         /* [sequences * rows] */
+    draft_span *drafts;
     model_span *spans;
     i32 *routes; /* where the step's routes go, or NULL */
     u64 seed;
     u32 drawn;
 };
 
-status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, u64 seed, err *e) {
+status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, i64 most, u64 seed, err *e) {
     *out = NULL;
     i64 each = ceil_div(context, KV_PAGE), rows = g->lim.rows;
+    const size_t outs = (size_t)(sequences * most);
     if (sequences > g->max_running || each > g->lim.seq_pages)
         return err_set(e, ST_LIMIT, "%lld sequences of %lld tokens: the engine takes %lld of %lld",
                        (long long)sequences, (long long)context, (long long)g->max_running, (long long)g->context);
@@ -37,14 +39,16 @@ status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, 
     m->pages = calloc((size_t)(sequences * each), sizeof *m->pages);
     m->ids = calloc((size_t)rows, sizeof *m->ids);
     m->bad = calloc((size_t)rows, sizeof *m->bad);
-    m->out_rows = calloc((size_t)sequences, sizeof *m->out_rows);
+    m->out_rows = calloc(outs, sizeof *m->out_rows);
     m->spans = calloc((size_t)sequences, sizeof *m->spans);
-    m->logits = malloc((size_t)(sequences * g->config.vocab) * sizeof *m->logits);
-    m->draws = calloc((size_t)sequences, sizeof *m->draws);
-    m->next = calloc((size_t)sequences, sizeof *m->next);
-    if (!m->pages || !m->ids || !m->bad || !m->out_rows || !m->spans || !m->logits || !m->draws || !m->next) {
+    m->logits = malloc(outs * (size_t)g->config.vocab * sizeof *m->logits);
+    m->draws = calloc(outs, sizeof *m->draws);
+    m->next = calloc(outs, sizeof *m->next);
+    m->drafts = calloc((size_t)sequences, sizeof *m->drafts);
+    if (!m->pages || !m->ids || !m->bad || !m->out_rows || !m->spans || !m->logits || !m->draws || !m->next ||
+        !m->drafts) {
         step_timer_close(m);
-        return err_nomem(e, "a measurement", (u64)(sequences * g->config.vocab) * sizeof(f32));
+        return err_nomem(e, "a measurement", outs * (u64)g->config.vocab * sizeof(f32));
     }
     for (; m->taken < sequences * each; m->taken++) {
         m->pages[m->taken] = kv_pages_take(&g->pages, m->taken % each ? m->pages[m->taken - 1] : -1);
@@ -68,6 +72,7 @@ void step_timer_close(step_timer *m) {
     free(m->logits);
     free(m->draws);
     free(m->next);
+    free(m->drafts);
     free(m);
 }
 
@@ -102,12 +107,29 @@ status step_timer_prompt(step_timer *m, i64 sequence, i64 pos0, i64 n, f64 *seco
     return step(m, n, 1, 1, seconds, e);
 }
 
-status step_timer_decode(step_timer *m, i64 sequences, i64 pos, f64 *seconds, err *e) {
-    for (i64 i = 0; i < sequences; i++) {
-        m->spans[i] = (model_span){.first = i, .n = 1, .pos0 = pos, .pages = m->pages + i * m->each, .absorbed = true};
-        m->out_rows[i] = (i32)i;
-    }
-    return step(m, sequences, sequences, sequences, seconds, e);
+status step_timer_decode(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *seconds, err *e) {
+    const i64 n = sequences * rows;
+    for (i64 i = 0; i < sequences; i++)
+        m->spans[i] =
+            (model_span){.first = i * rows, .n = rows, .pos0 = pos, .pages = m->pages + i * m->each, .absorbed = true};
+    for (i64 i = 0; i < n; i++) m->out_rows[i] = (i32)i;
+    return step(m, n, sequences, n, seconds, e);
+}
+
+status step_timer_drafts(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *seconds, err *e) {
+    for (i64 i = 0; i < sequences; i++)
+        m->drafts[i] = (draft_span){.first = i * rows,
+                                    .n = rows,
+                                    .pos0 = pos,
+                                    .following = m->ids + i * rows,
+                                    .pages = m->pages + i * m->each,
+                                    .guess = true};
+    const draft_batch b = {.n_spans = sequences, .spans = m->drafts, .steps = engine_draft_steps(m->g)};
+    const f64 began = now_s();
+    status st = engine_queue_drafts(m->g, &b, e);
+    if (st == ST_OK) st = engine_collect_drafts(m->g, &b, e);
+    *seconds = now_s() - began;
+    return st;
 }
 
 enum { EXCHANGES = 50, EXCHANGE_RUNS = 5 };
@@ -245,7 +267,7 @@ status step_timer_experts(step_timer *m, i64 sequences, i64 pos, measured_expert
     f64 ignored;
     m->routes = calloc((size_t)(c->n_layers * chosen), sizeof *m->routes);
     bool *seen = calloc((size_t)c->n_experts, sizeof *seen);
-    status st = m->routes && seen ? step_timer_decode(m, sequences, pos, &ignored, e)
+    status st = m->routes && seen ? step_timer_decode(m, sequences, 1, pos, &ignored, e)
                                   : err_nomem(e, "the experts of a step", (u64)(c->n_layers * chosen) * 4);
     if (st == ST_OK) count_experts(c, m->routes, chosen, seen, out);
     free(m->routes);

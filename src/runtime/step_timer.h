@@ -6,16 +6,20 @@
 
 typedef struct step_timer step_timer;
 
-/* Takes KV pages for `sequences` of up to `context` tokens each. ST_LIMIT if the pool is smaller. End with
- * step_timer_close(), which takes NULL too. */
-status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, u64 seed, err *e);
+/* Takes KV pages for `sequences` of up to `context` tokens each, of which a decode step has at most `rows`. ST_LIMIT if
+ * the pool is smaller. End with step_timer_close(), which takes NULL too. */
+status step_timer_open(step_timer **out, engine *g, i64 sequences, i64 context, i64 rows, u64 seed, err *e);
 void step_timer_close(step_timer *m);
 
 /* One step that feeds n tokens at position pos0 of a sequence, n at most the engine's chunk. *seconds: from its
  * tables to its logits on the host. */
 status step_timer_prompt(step_timer *m, i64 sequence, i64 pos0, i64 n, f64 *seconds, err *e);
-/* One step of a token for each of the first `sequences`, at position `pos`. */
-status step_timer_decode(step_timer *m, i64 sequences, i64 pos, f64 *seconds, err *e);
+/* One step of so many tokens for each of the first `sequences`, from position `pos` on: with more than one a step that
+ * checks drafts. */
+status step_timer_decode(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *seconds, err *e);
+/* The draft model's pass behind such a step, all of whose rows were kept: as many guesses as the engine's draft makes.
+ * From its tables to its guesses on the host. */
+status step_timer_drafts(step_timer *m, i64 sequences, i64 rows, i64 pos, f64 *seconds, err *e);
 
 /* What a layer's ranks exchange: sums of rows of the hidden size (with their norm, where it is one launch that norms a
  * rank's own rows alone), and where they divide the KV cache queries before

@@ -176,9 +176,11 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
         }
         if (HELD < ALL) named_barrier_sync(1, COMPUTE); /* the query is there */
         float o[4][NH][4], best[NH], sum[NH];
+        int hidden[NH]; /* tokens at the end of this piece that the warp's head does not see */
 #pragma unroll
         for (int n = 0; n < NH; n++) {
             best[n] = -INFINITY, sum[n] = 0;
+            hidden[n] = hidden_of(a, w, head0 + n * 8 + warp);
 #pragma unroll
             for (int i = 0; i < 4; i++) o[i][n][0] = o[i][n][1] = o[i][n][2] = o[i][n][3] = 0;
         }
@@ -244,7 +246,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
                 int h = n * 8 + warp;
                 float2 x = *(const float2 *)(m.scores + h * SCORE_PITCH + 2 * lane),
                        y = *(const float2 *)(m.scores + (NH * 8 + h) * SCORE_PITCH + 2 * lane);
-                int seen = rows - unseen(a, head0 + h);
+                int seen = rows - hidden[n];
                 float even = 2 * lane < seen ? (x.x + y.x) * scale2 : -INFINITY,
                       odd = 2 * lane + 1 < seen ? (x.y + y.y) * scale2 : -INFINITY;
                 float top = fmaxf(even, odd); /* passes a NaN over; its weight is NaN all the same */

@@ -119,6 +119,11 @@ static __device__ inline bool walk_next(const gpu_decode_args &a, decode_walk &w
 static __device__ inline int walk_tokens(const decode_walk &w) {
     return (w.len < w.last * GPU_PAGE ? w.len : w.last * GPU_PAGE) - w.first * GPU_PAGE;
 }
+/* Of these the last that head h does not see. */
+static __device__ inline int hidden_of(const gpu_decode_args &a, const decode_walk &w, gpu_i64 h) {
+    int behind = w.len - w.last * GPU_PAGE, n = unseen(a, h) - (behind > 0 ? behind : 0);
+    return n > 0 ? n : 0;
+}
 static __device__ inline bool walk_whole(const decode_walk &w) { return w.first == 0 && w.last == w.pages; }
 /* May the kernels just before still write page `at` of a row of so many? A step writes the ends of rows, at most 8
  * tokens of one; tables and lengths are there before its first kernel. */
