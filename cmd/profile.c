@@ -168,11 +168,10 @@ static status profile_forecast_options(profile_opts *o, err *e) {
 
 /* A step with several rows of a sequence is one with drafts, and the plan has room for the draft's. */
 static status profile_drafts(profile_opts *o, err *e) {
-    i64 drafts;
-    f64 pinned;
+    scheduler_options none = {0};
     const i64 rows = profile_largest(o->rows, o->n_rows);
     if (!o->draft.algorithm && !o->draft.draft_dir) o->draft.algorithm = "NONE";
-    status st = speculative_finish(&o->draft, &o->m.engine, &drafts, &pinned, e);
+    status st = speculative_finish(&o->draft, &o->m.engine, &none, e);
     if (st == ST_OK && rows > 1 && rows > o->m.engine.draft_steps + 1)
         st = err_set(e, ST_INPUT, "--rows %lld needs --speculative-draft-model-path DIR --speculative-num-steps %lld",
                      (long long)rows, (long long)rows - 1);

@@ -281,8 +281,7 @@ status client_engine_open(client **out, const client_engine_options *o, err *e) 
                             .disable_overlap = o->disable_overlap,
                             .decode_stall_s = -1};
     status st = model_opts_finish(o->m, e);
-    if (st == ST_OK && o->draft)
-        st = speculative_finish(o->draft, &o->m->engine, &so.draft_tokens, &so.draft_pinned, e);
+    if (st == ST_OK && o->draft) st = speculative_finish(o->draft, &o->m->engine, &so, e);
     engine_options eo = o->m->engine;
     eo.max_running = o->max_running;
     if (st == ST_OK) st = tokenizer_open(&k->tok, eo.model_dir, e);

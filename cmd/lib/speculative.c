@@ -60,12 +60,15 @@ static status finish_ngram(const speculative_opts *o, i64 *draft_tokens, err *e)
     return ST_OK;
 }
 
-static status finish_pinned(const speculative_opts *o, engine_options *g, i64 draft_tokens, f64 *pinned, err *e) {
-    *pinned = o->pinned;
+static status finish_pinned(const speculative_opts *o, engine_options *g, scheduler_options *s, err *e) {
+    s->draft_always = o->always;
+    s->draft_pinned = o->pinned;
+    if (o->always && !s->draft_tokens)
+        return err_set(e, ST_INPUT, "--speculative-disable-adaptive: nothing proposes tokens");
     if (o->pinned <= 0) return ST_OK;
-    if (o->pinned > (f64)draft_tokens + 1)
+    if (o->pinned > (f64)s->draft_tokens + 1)
         return err_set(e, ST_INPUT, "--speculative-pinned-accept %g: %lld drafts give no more than %lld tokens a step",
-                       o->pinned, (long long)draft_tokens, (long long)draft_tokens + 1);
+                       o->pinned, (long long)s->draft_tokens, (long long)s->draft_tokens + 1);
     g->pinned_accept = o->pinned;
     return ST_OK;
 }
@@ -83,7 +86,7 @@ static status finish_proposals(const speculative_opts *o, engine_options *g, i64
     return finish_eagle(o, dir, g, draft_tokens, e);
 }
 
-status speculative_finish(const speculative_opts *o, engine_options *g, i64 *draft_tokens, f64 *pinned, err *e) {
-    status st = finish_proposals(o, g, draft_tokens, e);
-    return st == ST_OK ? finish_pinned(o, g, *draft_tokens, pinned, e) : st;
+status speculative_finish(const speculative_opts *o, engine_options *g, scheduler_options *s, err *e) {
+    status st = finish_proposals(o, g, &s->draft_tokens, e);
+    return st == ST_OK ? finish_pinned(o, g, s, e) : st;
 }

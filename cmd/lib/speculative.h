@@ -2,12 +2,14 @@
 #ifndef CMD_LIB_SPECULATIVE_H
 #define CMD_LIB_SPECULATIVE_H
 #include "cmd/lib/model_opts.h"
+#include "runtime/scheduler.h"
 
 typedef struct {
     const char *algorithm; /* "EAGLE3", "NGRAM", "NONE"; NULL: what there is */
     const char *draft_dir;
     i64 steps, topk, draft_tokens; /* 0: not given */
     f64 pinned;                    /* 0: not given */
+    bool always;
 } speculative_opts;
 
 /* Entries for an opt_spec table; `o` is a speculative_opts. */
@@ -28,12 +30,14 @@ typedef struct {
      "rows of an answer in a step, the last token's own among them (default: EAGLE3 steps + 1, NGRAM 9)", 2, 64}, \
     {"speculative-pinned-accept", 0, OPT_REAL, &(o).pinned, "A", \
      "for dummy weights: A tokens come of an answer's step with drafts on average, whatever is drawn; the text means " \
-     "nothing", 1, 64}
+     "nothing", 1, 64}, \
+    {"speculative-disable-adaptive", 0, OPT_FLAG, &(o).always, NULL, \
+     "always as many drafts as there may be, also where steps without them give more tokens a second", 0, 0}
 /* clang-format on */
 
 /* What was asked for, in words of the engine and the scheduler. Behind model_opts_finish(), whose model it looks
  * beside. A draft that was found and not asked for is left out where the other options rule it out. ST_INPUT:
  * contradictory flags. */
-status speculative_finish(const speculative_opts *o, engine_options *g, i64 *draft_tokens, f64 *pinned, err *e);
+status speculative_finish(const speculative_opts *o, engine_options *g, scheduler_options *s, err *e);
 
 #endif

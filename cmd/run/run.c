@@ -319,20 +319,18 @@ static int cmd_run_once(chat_run *r) {
 
 static moon_status cmd_run_open_engine(chat_run *r, moon_error *error) {
     err e = {0};
-    int64_t draft_tokens;
-    double pinned;
-    if (model_opts_finish(&r->m, &e) != ST_OK ||
-        speculative_finish(&r->draft, &r->m.engine, &draft_tokens, &pinned, &e) != ST_OK)
+    scheduler_options so = {0};
+    if (model_opts_finish(&r->m, &e) != ST_OK || speculative_finish(&r->draft, &r->m.engine, &so, &e) != ST_OK)
         return error->status = (moon_status)e.code, strcpy(error->text, e.text), error->status;
     moon_options o = MOON_OPTIONS_INIT;
     model_opts_public(&r->m, &o);
-    if (pinned > 0) {
+    if (so.draft_pinned > 0) {
         error->status = MOON_INPUT;
         return strcpy(error->text, "--speculative-pinned-accept is for serve and bench serving"), MOON_INPUT;
     }
     o.chat_template = r->template;
     o.draft_dir = r->m.engine.draft_dir;
-    o.draft_tokens = draft_tokens;
+    o.draft_tokens = so.draft_tokens;
     moon_status st = moon_open(&r->engine, &o, error);
     if (st == MOON_OK && !r->quiet) log_note("%s; %s", moon_plan(r->engine), moon_template(r->engine));
     return st;

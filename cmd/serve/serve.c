@@ -133,8 +133,7 @@ int cmd_serve(int argc, char **argv) {
     if (origin_check_rules(&o.s.origin, &e) != ST_OK) return cmd_fail("serve", &e), EXIT_USAGE;
     if (model_opts_finish(&o.m, &e) != ST_OK) return cmd_fail("serve", &e);
     model_opts_simulate(&o.m, o.simulated_us);
-    if (speculative_finish(&o.draft, &o.m.engine, &o.s.sched.draft_tokens, &o.s.sched.draft_pinned, &e) != ST_OK)
-        return cmd_fail("serve", &e), EXIT_USAGE;
+    if (speculative_finish(&o.draft, &o.m.engine, &o.s.sched, &e) != ST_OK) return cmd_fail("serve", &e), EXIT_USAGE;
     engine_options g = o.m.engine;
     g.max_running = o.s.engine.max_running;
     g.kv_tokens = o.s.engine.kv_tokens;

@@ -54,7 +54,7 @@ static void put_draft_rows(draft *t, const draft_batch *b, draft_piece *p) {
         const draft_span *s = &b->spans[p->span];
         const i64 i = p->done++;
         rows.features[row] = (i32)(s->first + i);
-        rows.ids[row] = (i32)(s->following[i] % ids);
+        rows.ids[row] = s->following[i] < 0 ? s->following[i] : (i32)(s->following[i] % ids);
         rows.pos[row] = (i32)(s->pos0 + i);
         rows.slots[row] = draft_slot_of(s, s->pos0 + i);
         if (p->done < s->n) continue;

@@ -35,7 +35,7 @@ u64 draft_kv_bytes(const draft_config *d, i64 pages, dtype kv_type);
  * followers are known. */
 typedef struct {
     i64 first, n, pos0;
-    const i32 *following; /* [n]: the token behind each */
+    const i32 *following; /* [n]: the token behind each; below 0: ~j is that drawn for row j of the batch's n_out */
     const i32 *pages;     /* cover positions 0 .. pos0 + n - 1, and with `guess` steps - 1 more */
     bool guess;           /* what follows the last of `following`? */
 } draft_span;

@@ -27,12 +27,13 @@ static void draft_norm(draft *t, const op_weight *weight, void *x, void *out, i6
 }
 
 /* The layer's input [n, 2 hidden]: the norm of the embedding of `ids`, and of x. */
-static void layer_input(draft *t, const i32 *ids, const i32 *map, void *x, void *in, i64 n) {
+static void layer_input(draft *t, const i32 *ids, const i32 *drawn, const i32 *map, void *x, void *in, i64 n) {
     const rank_seams *r = t->o->ranks;
     const i64 hidden = t->c->hidden;
     const op_weight *own = t->w.of.embed;
     t->o->embed(t->o, &(embed_args){.table = own ? own : t->target->w.embed,
                                     .ids = ids,
+                                    .drawn = drawn,
                                     .map = map,
                                     .out = t->embedded,
                                     .n = n,
@@ -114,7 +115,7 @@ static void write_heads(draft *t, const void *in, const f32 *rope, const i64 *sl
 void draft_forward_rows(draft *t, const draft_row_tables *rows, i64 n, i64 first, i64 guessing) {
     const i64 hidden = t->c->hidden;
     narrow_features(t, rows->features, n);
-    layer_input(t, rows->ids, NULL, t->x, t->in, n);
+    layer_input(t, rows->ids, t->target->tables_dev.drawn, NULL, t->x, t->in, n);
     rope_of(t, rows->pos, t->rope, n);
     (t->d->layout == DRAFT_MLA ? write_latent : write_heads)(t, t->in, t->rope, rows->slots, n);
     if (!guessing) return;
@@ -265,7 +266,7 @@ void draft_forward_guesses(draft *t, i64 n, i64 steps) {
     for (i64 s = 0; s < steps; s++) {
         const i64 at = s * t->lim.sequences;
         void *next = t->d->norm_output ? t->h : t->seq_x;
-        if (s) layer_input(t, t->guesses + at - t->lim.sequences, t->w.ids ? t->map : NULL, next, t->seq_in, n);
+        if (s) layer_input(t, t->guesses + at - t->lim.sequences, NULL, t->w.ids ? t->map : NULL, next, t->seq_in, n);
         if (s && t->d->norm_output) draft_gather(t, t->h, t->c->hidden, NULL, t->seq_x, n, t->c->hidden);
         rope_of(t, t->step_dev.pos + at, t->seq_rope, n);
         decoder_layer(t, n, s);

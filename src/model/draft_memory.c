@@ -22,7 +22,7 @@ u64 draft_step_fixed_bytes(const draft_limits *l) {
 }
 
 u64 draft_step_bytes(const draft_limits *l) {
-    return draft_step_fixed_bytes(l) + (u64)l->sequences * draft_page_bytes(l);
+    return (draft_step_fixed_bytes(l) + (u64)l->sequences * draft_page_bytes(l) + 7) & ~(u64)7;
 }
 
 draft_step_tables draft_steps_at(const draft_limits *l, void *block) {

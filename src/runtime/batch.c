@@ -383,7 +383,7 @@ static bool build_ahead(scheduler *s, const batch *now, batch *b) {
         task *t = now->tasks[i];
         const i64 last = now->spans[i].first + now->spans[i].n - 1;
         if (!t) continue;
-        if (!now->spans[i].absorbed || now->drafts[i] || drafts_expected(s, t, now->n_spans) || now->keep[last] ||
+        if (!now->spans[i].absorbed || now->drafts[i] || drafts_expected(s, now, t) || now->keep[last] ||
             !add_ahead(s, now, last, t, b, &spare))
             return false;
     }
@@ -465,6 +465,7 @@ void run_batch(scheduler *s) {
         st = queue_batch(s, b, &e);
     }
     if (st == ST_OK) st = queue_draws(s, b, &e);
+    if (st == ST_OK) st = drafts_keep(s, b, &e);
     batch *next = &s->batches[b == s->batches];
     if (st == ST_OK && build_ahead(s, b, next)) {
         st = queue_batch(s, next, &e);

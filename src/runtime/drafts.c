@@ -1,4 +1,5 @@
 /* runtime/drafts.c: what is proposed to follow the answers: by a draft model, or by what followed before. */
+#include "base/log.h"
 #include "runtime/scheduler_internal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +8,13 @@
 enum { DRAFT_ROWS_HOST = 8, DRAFT_ROWS_GPU = 256, DRAFT_REST = 32 };
 static const f64 DRAFT_LEAST = 0.3;
 
+bool drafts_by_model(const scheduler *s) { return s->o.draft_tokens && engine_draft_steps(s->g); }
+
 /* Rows of a step in which drafts are. */
 static i64 draft_rows(const scheduler *s) {
-    if (!engine_backend(s->g)->gpu) return DRAFT_ROWS_HOST;
+    if (!engine_backend(s->g)->gpu) return drafts_by_model(s) ? DECODE_ROWS : DRAFT_ROWS_HOST;
     return s->g->lim.deterministic ? DECODE_ROWS : DRAFT_ROWS_GPU;
 }
-
-static bool has_model(const scheduler *s) { return s->o.draft_tokens && engine_draft_steps(s->g); }
 
 /* ---- Proposals ---- */
 
@@ -28,7 +29,7 @@ static i64 propose(scheduler *s, task *t, i64 most) {
     most = min_i64(min_i64(most, s->o.draft_tokens), t->r.n_prompt + t->r.max_new - t->n - 1);
     if (most < 1 || t->draft_rest > 0 || !tokens_room(t, t->n + most)) return 0;
     i32 *to = t->tokens + t->n;
-    const i64 n = has_model(s) ? take_guesses(t, to, most) : ngram_propose(&t->ngram, t->tokens, t->n, to, most);
+    const i64 n = drafts_by_model(s) ? take_guesses(t, to, most) : ngram_propose(&t->ngram, t->tokens, t->n, to, most);
     return n && takes_pages(s, t, t->n + n) ? n : 0;
 }
 
@@ -47,11 +48,48 @@ i64 drafts_plan(scheduler *s, i64 answers, i64 most) {
     return all;
 }
 
-bool drafts_expected(scheduler *s, task *t, i64 answers) {
+bool drafts_expected(scheduler *s, const batch *now, task *t) {
     i32 id;
-    if (has_model(s)) return true;
-    return s->o.draft_tokens && answers < draft_rows(s) && !t->draft_rest &&
+    if (drafts_by_model(s)) return !now->kept;
+    return s->o.draft_tokens && now->n_spans < draft_rows(s) && !t->draft_rest &&
            ngram_propose(&t->ngram, t->tokens, t->n, &id, 1);
+}
+
+/* ---- How many ---- */
+
+static draft_kind kind_of(const task *t) {
+    return t->r.filter ? DRAFT_FILTERED : t->r.sampling.temperature > 0 ? DRAFT_DRAWN : DRAFT_GREEDY;
+}
+
+i64 drafts_next(scheduler *s) {
+    f64 chances[DRAFT_STEPS_MOST] = {0};
+    i64 answers = 0;
+    if (s->drafts.next >= 0) return s->drafts.next;
+    for (i64 i = 0; i < s->n_running; i++) {
+        const task *t = s->running[i];
+        if (in_prompt(t)) continue;
+        answers++;
+        for (i64 k = 0; k < s->drafts.policy.most; k++)
+            chances[k] += draft_policy_chance(&s->drafts.policy, kind_of(t), t->n, k + 1);
+    }
+    for (i64 k = 0; k < s->drafts.policy.most; k++) chances[k] /= (f64)max_i64(answers, 1);
+    s->drafts.next = draft_policy_choose(&s->drafts.policy, answers, draft_rows(s), chances);
+    return s->drafts.next;
+}
+
+/* What a step took from the results of the one before: of two steps without prompts, the second of which gave most of
+ * its answers the same number of drafts. */
+static void note_step(scheduler *s, const batch *b) {
+    const f64 now = now_s(), before = s->drafts.results_s;
+    i64 most = 0, all = 0;
+    bool prompts = false;
+    for (i64 i = 0; i < b->n_spans; i++) {
+        prompts = prompts || !b->spans[i].absorbed;
+        most = max_i64(most, b->drafts[i]), all += b->drafts[i];
+    }
+    s->drafts.results_s = prompts ? 0 : now;
+    if (prompts || before <= 0 || 4 * all < 3 * most * b->n_spans || most > s->drafts.policy.most) return;
+    draft_policy_step(&s->drafts.policy, b->n_spans, most, now - before);
 }
 
 /* ---- Results ---- */
@@ -100,86 +138,10 @@ void drafts_count(scheduler *s, const batch *b) {
         if (!b->drafts[i] || came_true < 0) continue;
         p->draft_rounds++, p->draft_tokens += n, p->draft_true += came_true;
         for (i64 k = 0; k < min_i64(n, SCHED_DRAFTS_MOST); k++) p->draft_at[k]++, p->draft_true_at[k] += k < came_true;
-        if (t && !has_model(s)) note_share(t, n, came_true);
+        if (t && !drafts_by_model(s)) note_share(t, n, came_true);
+        if (t) draft_policy_round(&s->drafts.policy, kind_of(t), t->n, n, came_true);
     }
+    if (b->n_spans && b->spans[0].absorbed) p->draft_steps[min_i64(b->drafts[0], SCHED_DRAFTS_MOST)]++;
     pthread_mutex_unlock(&s->lock);
-}
-
-/* ---- The draft model's pass ---- */
-
-status drafts_open(scheduler *s, err *e) {
-    const size_t run = (size_t)s->g->max_running;
-    draft_pass *d = &s->drafts;
-    d->spans = calloc(run, sizeof *d->spans);
-    d->tasks = calloc(run, sizeof *d->tasks);
-    d->ids = calloc(run, DRAFT_STEPS_MOST * sizeof *d->ids);
-    d->came_true = calloc(run, sizeof *d->came_true);
-    if (d->spans && d->tasks && d->ids && d->came_true) return ST_OK;
-    return err_nomem(e, "drafts", run * DRAFT_STEPS_MOST * sizeof *d->ids);
-}
-
-void drafts_close(scheduler *s) {
-    void *const all[] = {s->drafts.spans, s->drafts.tasks, s->drafts.ids, s->drafts.came_true};
-    for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
-}
-
-/* Is t an answer that goes on with its last token, and are there pages for what is guessed behind it? */
-static bool guesses(scheduler *s, task *t, i64 steps) {
-    const i64 rows = t->n - 2 + steps; /* the first guess stands at the token before the last */
-    return s->drafts.n_guessing < s->g->draft_lim.sequences && t->n_kv >= t->r.n_prompt && t->n_kv == t->n - 1 &&
-           rows <= t->r.n_prompt + t->r.max_new && takes_pages(s, t, rows);
-}
-
-static void add_draft_span(scheduler *s, const batch *b, i64 i, i64 steps) {
-    draft_pass *d = &s->drafts;
-    task *t = b->tasks[i];
-    const model_span *p = &b->spans[i];
-    const i64 n = t ? min_i64(min_i64(p->n, t->n_kv - p->pos0), t->n - 1 - p->pos0) : 0;
-    if (n < 1) return;
-    const bool guess = guesses(s, t, steps);
-    if (guess) d->tasks[d->n_guessing++] = t;
-    d->spans[d->batch.n_spans++] = (draft_span){.first = p->first,
-                                                .n = n,
-                                                .pos0 = p->pos0,
-                                                .following = t->tokens + p->pos0 + 1,
-                                                .pages = t->pages,
-                                                .guess = guess};
-}
-
-status drafts_queue(scheduler *s, const batch *b, err *e) {
-    draft_pass *d = &s->drafts;
-    if (!has_model(s)) return ST_OK;
-    const i64 steps = min_i64(s->o.draft_tokens, engine_draft_steps(s->g));
-    d->n_guessing = 0;
-    d->batch = (draft_batch){.spans = d->spans, .steps = steps, .ids = d->ids};
-    for (i64 i = 0; i < b->n_spans; i++) add_draft_span(s, b, i, steps);
-    return d->batch.n_spans ? engine_queue_drafts(s->g, &d->batch, e) : ST_OK;
-}
-
-status drafts_collect(scheduler *s, err *e) {
-    draft_pass *d = &s->drafts;
-    if (!d->batch.n_spans) return ST_OK;
-    status st = engine_collect_drafts(s->g, &d->batch, e);
-    i64 bad = 0;
-    for (i64 i = 0; st == ST_OK && i < d->n_guessing; i++) {
-        task *t = d->tasks[i];
-        const i32 *ids = d->ids + i * d->batch.steps;
-        i64 n = 0;
-        while (n < d->batch.steps && ids[n] >= 0) n++;
-        bad += n < d->batch.steps;
-        if (!t) continue;
-        memcpy(t->guesses, ids, (size_t)n * sizeof *ids);
-        t->n_guesses = n, t->guessed_at = t->n;
-    }
-    d->batch.n_spans = 0;
-    if (!bad) return st;
-    pthread_mutex_lock(&s->lock);
-    s->stats.draft_bad += bad;
-    pthread_mutex_unlock(&s->lock);
-    return st;
-}
-
-void drafts_forget(scheduler *s, const task *t) {
-    for (i64 i = 0; i < s->drafts.n_guessing; i++)
-        if (s->drafts.tasks[i] == t) s->drafts.tasks[i] = NULL;
+    note_step(s, b);
 }

@@ -170,6 +170,7 @@ bool scheduler_step(scheduler *s) {
     show_out(s);
     publish(s);
     bool work = s->n_running > 0;
+    if (!work) s->drafts.results_s = 0;
     if (work) {
         run_batch(s);
         publish(s);

@@ -63,7 +63,8 @@ typedef struct {
     /* > 0: so many tokens come of an answer's step with drafts, on average and whatever is drawn, so that speed can be
      * measured with weights that mean nothing; answers mean nothing then */
     f64 draft_pinned;
-    bool manual; /* no engine thread: the caller drives scheduler_step() (tests, benches) */
+    bool draft_always; /* as many drafts as there may be in every step, also where plain steps are faster */
+    bool manual;       /* no engine thread: the caller drives scheduler_step() (tests, benches) */
 } scheduler_options;
 
 /* One answer to one prompt. n answers are n requests with choice 0..n-1, one behind the other in one submission,
@@ -173,6 +174,7 @@ typedef struct {
     i64 draft_rounds;             /* answers' steps with drafts */
     i64 draft_tokens, draft_true; /* proposed; of these, what was drawn there too */
     i64 draft_at[SCHED_DRAFTS_MOST], draft_true_at[SCHED_DRAFTS_MOST]; /* the same of the first, second .. draft */
+    i64 draft_steps[SCHED_DRAFTS_MOST + 1]; /* of answers alone, by the drafts of the first of them */
     i64 draft_bad;       /* times that a draft model had a NaN or an infinity instead of a guess */
     i64 steps, ahead;    /* ahead: of these, queued before the results of the one before were there */
     f64 busy_s;          /* in steps */

@@ -13,6 +13,7 @@
  * the form it had the first time: it gets the same bits. */
 #ifndef RUNTIME_SCHEDULER_INTERNAL_H
 #define RUNTIME_SCHEDULER_INTERNAL_H
+#include "runtime/draft_policy.h"
 #include "runtime/engine_internal.h"
 #include "runtime/ngram.h"
 #include "runtime/prefill_budget.h"
@@ -108,6 +109,7 @@ typedef struct {
     f32 *logprobs;     /* [logit_rows, 1 + SCHED_TOP_MAX] */
     i32 *top_ids;      /* [logit_rows, SCHED_TOP_MAX] */
     i64 top_most;      /* -1: nobody wants any */
+    bool kept;         /* the draft model's rows of it are queued already */
     bool queued_ahead; /* before the results of the one before were there */
     f64 began_s;       /* when it was queued, or the one before it ended */
 } batch;
@@ -119,6 +121,10 @@ typedef struct {
     i32 *ids;          /* [max_running, DRAFT_STEPS_MOST] */
     draft_batch batch; /* n_spans 0: no pass is under way */
     i64 n_guessing;
+    i32 *following; /* [rows]: of a pass that is queued before the results of its step */
+    draft_policy policy;
+    i64 next;       /* drafts of an answer in the step to come; -1: not chosen yet */
+    f64 results_s;  /* when the last results were there, of a step without prompts; 0: of none */
     f64 pinned_due; /* drafts that have yet to come true (scheduler_options.draft_pinned) */
     i64 *came_true; /* [max_running]: drafts of each span of the step whose results are taken; -1: its task had left */
 } draft_pass;
@@ -212,19 +218,27 @@ status check_pages(scheduler *s, err *e);
 bool takes_pages(scheduler *s, task *t, i64 n);
 
 /* drafts.c */
-status drafts_open(scheduler *s, err *e); /* memory, which drafts_close() frees */
-void drafts_close(scheduler *s);
+bool drafts_by_model(const scheduler *s);
 /* Drafts behind the last tokens of tasks that run these in the step being built, beside so many answers, at most
  * `most`: writes task.n_draft, and the drafts behind each task's tokens. Returns how many. */
 i64 drafts_plan(scheduler *s, i64 answers, i64 most);
-/* Can drafts follow what t's step draws, beside so many answers? Then the step behind it is not known. */
-bool drafts_expected(scheduler *s, task *t, i64 answers);
+/* Can drafts follow what t's row of `now` draws? Then the step behind it is not known. */
+bool drafts_expected(scheduler *s, const batch *now, task *t);
 /* Around a step's results, before and behind those of its drafts. */
 void drafts_begin(scheduler *s, const batch *b);
 void drafts_count(scheduler *s, const batch *b);
 void drafts_pin(scheduler *s, batch *b); /* scheduler_options.draft_pinned: behind the draws */
-/* Behind a step with its results: the draft model reads its features and guesses on; the guesses are taken before the
- * next step is built. */
+/* How many drafts the answers of the next step get by the model: chosen once for each step. */
+i64 drafts_next(scheduler *s);
+
+/* draft_pass.c */
+status drafts_open(scheduler *s, err *e); /* memory, which drafts_close() frees */
+void drafts_close(scheduler *s);
+/* Behind a step that was queued and is drawn by the device: if no drafts will follow it, the draft model's rows of it are
+ * queued too, before its results are known, so that the step behind it can be. */
+status drafts_keep(scheduler *s, batch *b, err *e);
+/* Behind a step with its results, unless its rows are kept: the draft model reads its features and guesses on; the
+ * guesses are taken before the next step is built. */
 status drafts_queue(scheduler *s, const batch *b, err *e);
 status drafts_collect(scheduler *s, err *e);
 void drafts_forget(scheduler *s, const task *t); /* it leaves */

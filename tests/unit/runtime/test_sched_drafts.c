@@ -148,10 +148,13 @@ static void answers_stay_the_same(void **state) {
         const i64 most = u->draft ? DRAFT_STEPS_MOST : 8;
         job *want[JOBS] = {0};
         i64 came_true = 0;
-        scheduler_options o = {.manual = true};
+        scheduler_options o = {.manual = true, .draft_always = true};
         draft_scene("without", u, o, 1, 0, want);
         for (o.draft_tokens = u->brief ? 4 : 1; o.draft_tokens <= most; o.draft_tokens += u->brief ? most : 3) {
             came_true += draft_scene("together", u, o, 3, 0, want);
+            scheduler_options adaptive = o;
+            adaptive.draft_always = false, adaptive.overlap_anywhere = true;
+            came_true += draft_scene("as many as pay", u, adaptive, 3, 0, want);
             if (u->brief) continue;
             came_true += draft_scene("alone", u, o, 1, 0, want);
             scheduler_options ahead = o;
@@ -209,7 +212,7 @@ static job *golden_job(const json_t *golden) {
 static void must_be_golden(const json_t *golden, const draft_setup *d) {
     const json_t *greedy = json_object_get(golden, "greedy"), *rounds = json_object_get(golden, "rounds");
     engine *g = open_with_draft(d, 1, 0, 3);
-    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .draft_tokens = 3});
+    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .draft_tokens = 3, .draft_always = true});
     job *j = golden_job(golden);
     must_submit(s, j);
     run_all(s);

@@ -1,0 +1,111 @@
+/* runtime/draft_pass.c: the draft model's pass behind a step: which rows it reads, who guesses, and what came of it. */
+#include "runtime/scheduler_internal.h"
+#include <stdlib.h>
+#include <string.h>
+
+status drafts_open(scheduler *s, err *e) {
+    const size_t run = (size_t)s->g->max_running;
+    draft_pass *d = &s->drafts;
+    d->spans = calloc(run, sizeof *d->spans);
+    d->tasks = calloc(run, sizeof *d->tasks);
+    d->ids = calloc(run, DRAFT_STEPS_MOST * sizeof *d->ids);
+    d->came_true = calloc(run, sizeof *d->came_true);
+    d->following = calloc((size_t)s->g->lim.rows, sizeof *d->following);
+    d->next = -1;
+    draft_policy_open(&d->policy, min_i64(s->o.draft_tokens, engine_draft_steps(s->g)), s->o.draft_always);
+    if (d->spans && d->tasks && d->ids && d->came_true && d->following) return ST_OK;
+    return err_nomem(e, "drafts", run * DRAFT_STEPS_MOST * sizeof *d->ids);
+}
+
+void drafts_close(scheduler *s) {
+    void *const all[] = {s->drafts.spans, s->drafts.tasks, s->drafts.ids, s->drafts.came_true, s->drafts.following};
+    for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
+}
+
+/* Is t an answer that goes on with its last token, and are there pages for what is guessed behind it? */
+static bool guesses(scheduler *s, task *t, i64 steps) {
+    const i64 rows = t->n - 2 + steps; /* the first guess stands at the token before the last */
+    return s->drafts.n_guessing < s->g->draft_lim.sequences && t->n_kv >= t->r.n_prompt && t->n_kv == t->n - 1 &&
+           rows <= t->r.n_prompt + t->r.max_new && takes_pages(s, t, rows);
+}
+
+static void add_draft_span(scheduler *s, const batch *b, i64 i, i64 steps) {
+    draft_pass *d = &s->drafts;
+    task *t = b->tasks[i];
+    const model_span *p = &b->spans[i];
+    const i64 n = t ? min_i64(min_i64(p->n, t->n_kv - p->pos0), t->n - 1 - p->pos0) : 0;
+    if (n < 1) return;
+    const bool guess = steps > 0 && guesses(s, t, steps);
+    if (guess) d->tasks[d->n_guessing++] = t;
+    d->spans[d->batch.n_spans++] = (draft_span){.first = p->first,
+                                                .n = n,
+                                                .pos0 = p->pos0,
+                                                .following = t->tokens + p->pos0 + 1,
+                                                .pages = t->pages,
+                                                .guess = guess};
+}
+
+/* The rows of span i of b, whose last token is drawn by then. */
+static void add_kept_span(scheduler *s, const batch *b, i64 i, draft_batch *pass) {
+    const task *t = b->tasks[i];
+    const model_span *p = &b->spans[i];
+    i32 *following = s->drafts.following + p->first;
+    if (!t) return;
+    for (i64 k = 0; k < p->n; k++) following[k] = k + 1 < p->n ? b->ids[p->first + k + 1] : (i32) ~(p->first + k);
+    s->drafts.spans[pass->n_spans++] =
+        (draft_span){.first = p->first, .n = p->n, .pos0 = p->pos0, .following = following, .pages = t->pages};
+}
+
+status drafts_keep(scheduler *s, batch *b, err *e) {
+    draft_batch pass = {.spans = s->drafts.spans, .steps = 1};
+    b->kept = false;
+    if (!drafts_by_model(s) || !s->overlap || s->g->profile || !b->on_device || b->n_outs != b->n_rows) return ST_OK;
+    for (i64 i = 0; i < b->n_spans; i++)
+        if (!b->spans[i].absorbed || b->drafts[i]) return ST_OK;
+    for (i64 i = 0; i < b->n_outs; i++)
+        if (b->keep[i]) return ST_OK;
+    if (drafts_next(s)) return ST_OK;
+    for (i64 i = 0; i < b->n_spans; i++) add_kept_span(s, b, i, &pass);
+    b->kept = true;
+    s->drafts.next = -1;
+    return pass.n_spans ? engine_queue_drafts(s->g, &pass, e) : ST_OK;
+}
+
+status drafts_queue(scheduler *s, const batch *b, err *e) {
+    draft_pass *d = &s->drafts;
+    if (!drafts_by_model(s) || b->kept) return ST_OK;
+    const i64 steps = drafts_next(s);
+    d->next = -1;
+    d->n_guessing = 0;
+    d->batch = (draft_batch){.spans = d->spans, .steps = max_i64(steps, 1), .ids = d->ids};
+    for (i64 i = 0; i < b->n_spans; i++) add_draft_span(s, b, i, steps);
+    return d->batch.n_spans ? engine_queue_drafts(s->g, &d->batch, e) : ST_OK;
+}
+
+status drafts_collect(scheduler *s, err *e) {
+    draft_pass *d = &s->drafts;
+    if (!d->batch.n_spans) return ST_OK;
+    status st = engine_collect_drafts(s->g, &d->batch, e);
+    i64 bad = 0;
+    for (i64 i = 0; st == ST_OK && i < d->n_guessing; i++) {
+        task *t = d->tasks[i];
+        const i32 *ids = d->ids + i * d->batch.steps;
+        i64 n = 0;
+        while (n < d->batch.steps && ids[n] >= 0) n++;
+        bad += n < d->batch.steps;
+        if (!t) continue;
+        memcpy(t->guesses, ids, (size_t)n * sizeof *ids);
+        t->n_guesses = n, t->guessed_at = t->n;
+    }
+    d->batch.n_spans = 0;
+    if (!bad) return st;
+    pthread_mutex_lock(&s->lock);
+    s->stats.draft_bad += bad;
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+void drafts_forget(scheduler *s, const task *t) {
+    for (i64 i = 0; i < s->drafts.n_guessing; i++)
+        if (s->drafts.tasks[i] == t) s->drafts.tasks[i] = NULL;
+}

@@ -1,0 +1,40 @@
+/* runtime/draft_policy.h: how many drafts a step's answers get: what steps cost and how many drafts come true is learnt
+ * while requests run, and the number is chosen that gives most tokens a second, none included.
+ *
+ * Costs are known by the number of answers and of drafts each; what comes true by kind of request, length of its
+ * context and place in the run of drafts. What has not been tried for a while is tried again now and then, for a step:
+ * plain steps one in 64, steps with drafts one in 256 where plain ones are faster. */
+#ifndef RUNTIME_DRAFT_POLICY_H
+#define RUNTIME_DRAFT_POLICY_H
+#include "model/draft.h"
+
+enum { DRAFT_ANSWERS = 64 /* more count as so many */, DRAFT_KINDS = 3, DRAFT_CONTEXTS = 4 };
+
+/* Greedy, drawn, or held to a grammar. */
+typedef enum { DRAFT_GREEDY, DRAFT_DRAWN, DRAFT_FILTERED } draft_kind;
+
+typedef struct {
+    i64 most;    /* drafts of an answer */
+    bool always; /* as many as there may be, whatever they cost */
+    struct {
+        f64 seconds[DRAFT_STEPS_MOST + 1]; /* of a step with so many drafts an answer, lately; 0: unknown */
+        i64 steps, tried_plain, tried_drafts;
+    } cost[DRAFT_ANSWERS + 1];
+    /* Rounds in which the draft at a place was checked, and came true with all before it; older ones count less */
+    f64 tried[DRAFT_KINDS][DRAFT_CONTEXTS][DRAFT_STEPS_MOST], came_true[DRAFT_KINDS][DRAFT_CONTEXTS][DRAFT_STEPS_MOST];
+} draft_policy;
+
+void draft_policy_open(draft_policy *p, i64 most, bool always);
+/* A round of one answer: `n` drafts, `came_true` of which were drawn, too. */
+void draft_policy_round(draft_policy *p, draft_kind kind, i64 context, i64 n, i64 came_true);
+/* A step of so many answers, each with so many drafts, took so long: from the results of the one before to its own. */
+void draft_policy_step(draft_policy *p, i64 answers, i64 drafts, f64 seconds);
+
+/* The chance that the first `place` drafts of such a request come all true. */
+f64 draft_policy_chance(const draft_policy *p, draft_kind kind, i64 context, i64 place);
+/* What a step of so many answers is expected to take; 0: nothing of the kind was seen yet. */
+f64 draft_policy_seconds(const draft_policy *p, i64 answers, i64 drafts);
+/* chances[k]: the mean over the answers of the chance at place k + 1. rows: most of a step. */
+i64 draft_policy_choose(draft_policy *p, i64 answers, i64 rows, const f64 chances[DRAFT_STEPS_MOST]);
+
+#endif
