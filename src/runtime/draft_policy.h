@@ -2,8 +2,8 @@
  * while requests run, and the number is chosen that gives most tokens a second, none included.
  *
  * Costs are known by the number of answers and of drafts each; what comes true by kind of request, length of its
- * context and place in the run of drafts. What has not been tried for a while is tried again now and then, for a step:
- * plain steps one in 64, steps with drafts one in 256 where plain ones are faster. */
+ * context and place in the run of drafts. What has not been tried for a while is tried again, three steps long: plain
+ * steps every 192 steps, steps with drafts every 384 where plain ones are faster. */
 #ifndef RUNTIME_DRAFT_POLICY_H
 #define RUNTIME_DRAFT_POLICY_H
 #include "model/draft.h"
@@ -18,7 +18,9 @@ typedef struct {
     bool always; /* as many as there may be, whatever they cost */
     struct {
         f64 seconds[DRAFT_STEPS_MOST + 1]; /* of a step with so many drafts an answer, lately; 0: unknown */
-        i64 steps, tried_plain, tried_drafts;
+        i64 seen[DRAFT_STEPS_MOST + 1];
+        i64 steps, tried_plain, tried_drafts; /* the step of the last trial */
+        i64 trial, trial_left;                /* a trial of so many drafts goes on for so many steps */
     } cost[DRAFT_ANSWERS + 1];
     /* Rounds in which the draft at a place was checked, and came true with all before it; older ones count less */
     f64 tried[DRAFT_KINDS][DRAFT_CONTEXTS][DRAFT_STEPS_MOST], came_true[DRAFT_KINDS][DRAFT_CONTEXTS][DRAFT_STEPS_MOST];

@@ -57,7 +57,7 @@ bool drafts_expected(scheduler *s, const batch *now, task *t) {
 
 /* ---- How many ---- */
 
-static draft_kind kind_of(const task *t) {
+static draft_kind draft_kind_of(const task *t) {
     return t->r.filter ? DRAFT_FILTERED : t->r.sampling.temperature > 0 ? DRAFT_DRAWN : DRAFT_GREEDY;
 }
 
@@ -70,7 +70,7 @@ i64 drafts_next(scheduler *s) {
         if (in_prompt(t)) continue;
         answers++;
         for (i64 k = 0; k < s->drafts.policy.most; k++)
-            chances[k] += draft_policy_chance(&s->drafts.policy, kind_of(t), t->n, k + 1);
+            chances[k] += draft_policy_chance(&s->drafts.policy, draft_kind_of(t), t->n, k + 1);
     }
     for (i64 k = 0; k < s->drafts.policy.most; k++) chances[k] /= (f64)max_i64(answers, 1);
     s->drafts.next = draft_policy_choose(&s->drafts.policy, answers, draft_rows(s), chances);
@@ -139,7 +139,7 @@ void drafts_count(scheduler *s, const batch *b) {
         p->draft_rounds++, p->draft_tokens += n, p->draft_true += came_true;
         for (i64 k = 0; k < min_i64(n, SCHED_DRAFTS_MOST); k++) p->draft_at[k]++, p->draft_true_at[k] += k < came_true;
         if (t && !drafts_by_model(s)) note_share(t, n, came_true);
-        if (t) draft_policy_round(&s->drafts.policy, kind_of(t), t->n, n, came_true);
+        if (t) draft_policy_round(&s->drafts.policy, draft_kind_of(t), t->n, n, came_true);
     }
     if (b->n_spans && b->spans[0].absorbed) p->draft_steps[min_i64(b->drafts[0], SCHED_DRAFTS_MOST)]++;
     pthread_mutex_unlock(&s->lock);

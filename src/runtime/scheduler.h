@@ -175,7 +175,7 @@ typedef struct {
     i64 draft_tokens, draft_true; /* proposed; of these, what was drawn there too */
     i64 draft_at[SCHED_DRAFTS_MOST], draft_true_at[SCHED_DRAFTS_MOST]; /* the same of the first, second .. draft */
     i64 draft_steps[SCHED_DRAFTS_MOST + 1]; /* of answers alone, by the drafts of the first of them */
-    i64 draft_bad;       /* times that a draft model had a NaN or an infinity instead of a guess */
+    i64 draft_bad;                          /* times that a draft model had a NaN or an infinity instead of a guess */
     i64 steps, ahead;    /* ahead: of these, queued before the results of the one before were there */
     f64 busy_s;          /* in steps */
     f64 step_s, batch;   /* of the last step: seconds, rows */

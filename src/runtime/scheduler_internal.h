@@ -234,8 +234,8 @@ i64 drafts_next(scheduler *s);
 /* draft_pass.c */
 status drafts_open(scheduler *s, err *e); /* memory, which drafts_close() frees */
 void drafts_close(scheduler *s);
-/* Behind a step that was queued and is drawn by the device: if no drafts will follow it, the draft model's rows of it are
- * queued too, before its results are known, so that the step behind it can be. */
+/* Behind a step that was queued and is drawn by the device: if no drafts will follow it, the draft model's rows of it
+ * are queued too, before its results are known, so that the step behind it can be. */
 status drafts_keep(scheduler *s, batch *b, err *e);
 /* Behind a step with its results, unless its rows are kept: the draft model reads its features and guesses on; the
  * guesses are taken before the next step is built. */

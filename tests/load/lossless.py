@@ -40,7 +40,9 @@ def prompts(count):
 class Server:
     def __init__(self, *flags):
         self.process = subprocess.Popen(
-            [MOONLET, "serve", "-m", str(ROOT / "models/nano"), "--port", "0", *flags], stdout=subprocess.PIPE, text=True
+            [MOONLET, "serve", "-m", str(ROOT / "models/nano"), "--port", "0", *flags],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for line in self.process.stdout:
             if "http://" in line:
