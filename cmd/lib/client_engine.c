@@ -236,13 +236,19 @@ static json_t *client_engine_info(client *c) {
     engine_client *k = (engine_client *)c;
     sched_stats s;
     scheduler_stats(k->s, &s);
-    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "plan", engine_plan(k->g),
-                     "simulated", engine_simulated(k->g), "steps", (json_int_t)s.steps, "steps_ahead",
-                     (json_int_t)s.ahead, "preemptions", (json_int_t)s.preemptions, "prompt_tokens",
-                     (json_int_t)s.prompt_tokens, "cached_tokens", (json_int_t)s.cached_tokens, "max_running",
-                     (json_int_t)s.max_running, "forced_tokens", (json_int_t)s.forced_tokens, "draft_tokens",
-                     (json_int_t)s.draft_tokens, "draft_tokens_true", (json_int_t)s.draft_true, "draft_rounds",
-                     (json_int_t)s.draft_rounds);
+    json_t *v =
+        json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "plan", engine_plan(k->g),
+                  "simulated", engine_simulated(k->g), "steps", (json_int_t)s.steps, "steps_ahead", (json_int_t)s.ahead,
+                  "preemptions", (json_int_t)s.preemptions, "prompt_tokens", (json_int_t)s.prompt_tokens,
+                  "cached_tokens", (json_int_t)s.cached_tokens, "max_running", (json_int_t)s.max_running,
+                  "forced_tokens", (json_int_t)s.forced_tokens, "draft_tokens", (json_int_t)s.draft_tokens,
+                  "draft_tokens_true", (json_int_t)s.draft_true, "draft_rounds", (json_int_t)s.draft_rounds);
+    /* where SGLang's servers say it */
+    if (s.draft_rounds)
+        json_object_set_new(v, "internal_states",
+                            json_pack("[{s:f}]", "avg_spec_accept_length", sched_accept_length(&s)));
+    if (s.draft_pinned > 0) json_object_set_new(v, "speculative_pinned_accept", json_real(s.draft_pinned));
+    return v;
 }
 
 static void client_engine_close_client(client *c) {

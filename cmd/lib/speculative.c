@@ -63,8 +63,11 @@ static status finish_ngram(const speculative_opts *o, i64 *draft_tokens, err *e)
 static status finish_pinned(const speculative_opts *o, engine_options *g, scheduler_options *s, err *e) {
     s->draft_always = o->always;
     s->draft_pinned = o->pinned;
+    s->draft_verify_rate = o->verify_rate;
     if (o->always && !s->draft_tokens)
         return err_set(e, ST_INPUT, "--speculative-disable-adaptive: nothing proposes tokens");
+    if (o->verify_rate > 0 && !s->draft_tokens)
+        return err_set(e, ST_INPUT, "--speculative-verify-rate: nothing proposes tokens");
     if (o->pinned <= 0) return ST_OK;
     if (o->pinned > (f64)s->draft_tokens + 1)
         return err_set(e, ST_INPUT, "--speculative-pinned-accept %g: %lld drafts give no more than %lld tokens a step",

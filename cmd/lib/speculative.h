@@ -10,6 +10,7 @@ typedef struct {
     i64 steps, topk, draft_tokens; /* 0: not given */
     f64 pinned;                    /* 0: not given */
     bool always;
+    f64 verify_rate;
 } speculative_opts;
 
 /* Entries for an opt_spec table; `o` is a speculative_opts. */
@@ -32,7 +33,9 @@ typedef struct {
      "for dummy weights: A tokens come of an answer's step with drafts on average, whatever is drawn; the text means " \
      "nothing", 1, 64}, \
     {"speculative-disable-adaptive", 0, OPT_FLAG, &(o).always, NULL, \
-     "always as many drafts as there may be, also where steps without them give more tokens a second", 0, 0}
+     "always as many drafts as there may be, also where steps without them give more tokens a second", 0, 0}, \
+    {"speculative-verify-rate", 0, OPT_REAL, &(o).verify_rate, "R", \
+     "share of the steps with drafts that are decoded again without, to compare (default: 0)", 0, 1}
 /* clang-format on */
 
 /* What was asked for, in words of the engine and the scheduler. Behind model_opts_finish(), whose model it looks

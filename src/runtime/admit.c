@@ -105,7 +105,7 @@ void leave_running(scheduler *s, task *t, bool keep) {
     /* A batch under way may yet write to the page after t's last row. Nobody else has that page, and who gets it
      * writes later. */
     radix_release(&s->tree, t->pages, t->n_pages);
-    t->n_pages = t->n_kv = 0;
+    t->n_pages = t->n_kv = t->check_left = 0;
     t->known = (radix_path){0};
     t->running = false;
 }
@@ -148,7 +148,7 @@ static bool take_pages_behind(scheduler *s, task *t, i64 known, i64 leave) {
     }
     if (!fits) {
         radix_release(&s->tree, t->pages, n);
-        n = t->n_kv = 0;
+        n = t->n_kv = t->check_left = 0;
     }
     t->n_pages = n;
     return fits;

@@ -36,7 +36,9 @@ static bool shorter(const task *a, const task *b) {
 /* Has t no more to run than the last token that was drawn, and those that were forced behind it? Else it was preempted,
  * or so much was forced that it takes its turn with the prompts. */
 enum { FORCED_MOST = 64 };
-static bool is_decoding(const task *t) { return !in_prompt(t) && pending(t) <= 1 + min_i64(t->n_forced, FORCED_MOST); }
+static bool is_decoding(const task *t) {
+    return !in_prompt(t) && (t->check_left || pending(t) <= 1 + min_i64(t->n_forced, FORCED_MOST));
+}
 
 /* Rows that may ride along with those of so many answers, whose tokens were forced. A GPU's kernels and recordings are
  * made for up to DECODE_ROWS; a step beyond costs more than the ones it saves. */
@@ -52,7 +54,7 @@ static i64 plan_decoding(scheduler *s, i64 *replay) {
     *replay -= answers;
     for (i64 i = 0; i < s->n_running && spare > 0; i++) {
         task *t = s->running[i];
-        const i64 more = t->n_step ? min_i64(pending(t) - 1, spare) : 0;
+        const i64 more = t->n_step && !t->check_left ? min_i64(pending(t) - 1, spare) : 0;
         t->n_step += more, *replay -= more, spare -= more;
     }
     return answers;
@@ -110,8 +112,12 @@ static void add_span(batch *b, task *t, bool every) {
     if (t->r.prompt_logprobs)
         for (i64 p = max_i64(first, t->prompt_rows_done); p < min_i64(end, t->r.n_prompt - 1); p++)
             add_out(b, t, row + p - first, p, OUT_PROMPT);
-    for (i64 p = first; every && p < end - (end == t->n); p++) add_out(b, t, row + p - first, p, OUT_UNUSED);
-    if (end == t->n) add_out(b, t, row + end - 1 - first, end - 1, OUT_NEXT);
+    for (i64 p = first; every && !t->check_left && p < end - (end == t->n); p++)
+        add_out(b, t, row + p - first, p, OUT_UNUSED);
+    if (t->check_left)
+        add_out(b, t, row, first, OUT_CHECK);
+    else if (end == t->n)
+        add_out(b, t, row + end - 1 - first, end - 1, OUT_NEXT);
     for (i64 i = 0; i < t->n_draft; i++) {
         add_out(b, t, row + end + i - first, end + i, OUT_DRAFT);
         b->outs[b->n_outs - 1].draft = t->tokens[end + i];
@@ -383,8 +389,8 @@ static bool build_ahead(scheduler *s, const batch *now, batch *b) {
         task *t = now->tasks[i];
         const i64 last = now->spans[i].first + now->spans[i].n - 1;
         if (!t) continue;
-        if (!now->spans[i].absorbed || now->drafts[i] || drafts_expected(s, now, t) || now->keep[last] ||
-            !add_ahead(s, now, last, t, b, &spare))
+        if (!now->spans[i].absorbed || now->drafts[i] || t->check_left || drafts_expected(s, now, t) ||
+            now->keep[last] || !add_ahead(s, now, last, t, b, &spare))
             return false;
     }
     if (!b->n_rows || b->n_spans != s->n_running) return false;
@@ -432,6 +438,7 @@ static void take_results(scheduler *s, batch *b) {
         const out_row *o = &b->outs[i];
         if (o->kind == OUT_NEXT && out_is_open(o)) token_result(s, o);
         if (o->kind == OUT_DRAFT) draft_result(s, b, i);
+        if (o->kind == OUT_CHECK && o->t) drafts_check(s, o);
         if (o->kind == OUT_PROMPT && o->t) prompt_result(s, o);
     }
     drafts_count(s, b);

@@ -40,7 +40,7 @@ i64 drafts_plan(scheduler *s, i64 answers, i64 most) {
     most = min_i64(draft_rows(s) - rows, most);
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
-        if (!t->n_step || t->n_kv + t->n_step < t->n || in_prompt(t)) continue;
+        if (!t->n_step || t->n_kv + t->n_step < t->n || in_prompt(t) || t->check_left) continue;
         if (t->draft_rest > 0) t->draft_rest--;
         t->n_draft = propose(s, t, most - all);
         all += t->n_draft;
@@ -128,6 +128,28 @@ static void note_share(task *t, i64 n, i64 came_true) {
     t->draft_share = DRAFT_HOPE;
 }
 
+/* t goes back to the first row of its round, whose n tokens are drawn again, a row a step. */
+static void check_round(scheduler *s, task *t, i64 n) {
+    if (s->o.draft_verify_rate <= 0 || s->o.draft_pinned > 0 || t->r.filter) return;
+    s->drafts.check_due += s->o.draft_verify_rate;
+    if (s->drafts.check_due < 1) return;
+    s->drafts.check_due -= 1;
+    t->n_kv -= n, t->check_left = n;
+}
+
+void drafts_check(scheduler *s, const out_row *o) {
+    task *t = o->t;
+    const i32 kept = t->tokens[o->position + 1];
+    t->check_left--;
+    pthread_mutex_lock(&s->lock);
+    s->stats.draft_checked++;
+    s->stats.draft_differ += o->id != kept;
+    pthread_mutex_unlock(&s->lock);
+    if (o->id != kept)
+        log_warn("request %llu, output token %lld: %d was kept with drafts, %d is drawn without",
+                 (unsigned long long)t->id, (long long)(o->position + 1 - t->r.n_prompt), kept, o->id);
+}
+
 /* Drafts behind the end of an answer were not tried. */
 void drafts_count(scheduler *s, const batch *b) {
     sched_stats *p = &s->stats;
@@ -139,6 +161,7 @@ void drafts_count(scheduler *s, const batch *b) {
         p->draft_rounds++, p->draft_tokens += n, p->draft_true += came_true;
         for (i64 k = 0; k < min_i64(n, SCHED_DRAFTS_MOST); k++) p->draft_at[k]++, p->draft_true_at[k] += k < came_true;
         if (t && !drafts_by_model(s)) note_share(t, n, came_true);
+        if (t) check_round(s, t, 1 + came_true);
         if (t) draft_policy_round(&s->drafts.policy, draft_kind_of(t), t->n, n, came_true);
     }
     if (b->n_spans && b->spans[0].absorbed) p->draft_steps[min_i64(b->drafts[0], SCHED_DRAFTS_MOST)]++;

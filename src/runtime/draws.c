@@ -7,9 +7,12 @@
 #include <string.h>
 
 bool out_is_open(const out_row *o) {
-    return o->t && (o->kind == OUT_DRAFT || (o->kind == OUT_NEXT && o->position + 1 == o->t->n));
+    return o->t &&
+           (o->kind == OUT_DRAFT || o->kind == OUT_CHECK || (o->kind == OUT_NEXT && o->position + 1 == o->t->n));
 }
-static bool draws_a_token(const out_row *o) { return o->kind == OUT_NEXT || o->kind == OUT_DRAFT; }
+static bool draws_a_token(const out_row *o) {
+    return o->kind == OUT_NEXT || o->kind == OUT_DRAFT || o->kind == OUT_CHECK;
+}
 bool draws_on_device(const scheduler *s) { return (engine_backend(s->g)->gpu || s->o.overlap_anywhere) && !s->g->step; }
 
 static u64 *mask_at(const scheduler *s, i64 mask) { return s->masks + (mask - 1) * s->mask_words; }
@@ -41,7 +44,7 @@ static bool needs_logits(const scheduler *s, const out_row *o) {
 /* Log-probabilities wanted of the row's best tokens; -1: not even of the one that follows. */
 static i32 tops_wanted(const out_row *o) {
     const sched_request *r = &o->t->r;
-    if (o->kind == OUT_UNUSED) return -1;
+    if (o->kind == OUT_UNUSED || o->kind == OUT_CHECK) return -1;
     if (o->kind == OUT_PROMPT) return (i32)r->prompt_top_logprobs;
     return r->logprobs || r->top_logprobs ? (i32)r->top_logprobs : -1;
 }

@@ -335,6 +335,7 @@ static void fill_constants(scheduler *s) {
                              .context = s->limit,
                              .max_running = g->max_running,
                              .max_queued = s->o.max_queued,
+                             .draft_pinned = s->o.draft_pinned,
                              .chunk = g->chunk};
     s->places = g->max_running;
     s->lowest_priority = INT64_MAX;

@@ -63,6 +63,9 @@ typedef struct {
     /* > 0: so many tokens come of an answer's step with drafts, on average and whatever is drawn, so that speed can be
      * measured with weights that mean nothing; answers mean nothing then */
     f64 draft_pinned;
+    /* of the rounds with drafts this share is decoded again without, a token a step, and what is drawn is compared with
+     * what was kept (sched_stats.draft_checked); not of requests with a filter */
+    f64 draft_verify_rate;
     bool draft_always; /* as many drafts as there may be in every step, also where plain steps are faster */
     bool manual;       /* no engine thread: the caller drives scheduler_step() (tests, benches) */
 } scheduler_options;
@@ -175,6 +178,8 @@ typedef struct {
     i64 draft_tokens, draft_true; /* proposed; of these, what was drawn there too */
     i64 draft_at[SCHED_DRAFTS_MOST], draft_true_at[SCHED_DRAFTS_MOST]; /* the same of the first, second .. draft */
     i64 draft_steps[SCHED_DRAFTS_MOST + 1]; /* of answers alone, by the drafts of the first of them */
+    f64 draft_pinned;                       /* constant: scheduler_options.draft_pinned */
+    i64 draft_checked, draft_differ;        /* tokens decoded again; of these, drawn otherwise */
     i64 draft_bad;                          /* times that a draft model had a NaN or an infinity instead of a guess */
     i64 steps, ahead;    /* ahead: of these, queued before the results of the one before were there */
     f64 busy_s;          /* in steps */
@@ -185,6 +190,10 @@ typedef struct {
     bool draining, broken;
     err fault; /* broken: why */
 } sched_stats;
+/* Tokens of an answer's step with drafts, its own included; 0: there was none. */
+static inline f64 sched_accept_length(const sched_stats *s) {
+    return s->draft_rounds ? 1 + (f64)s->draft_true / (f64)s->draft_rounds : 0;
+}
 
 typedef struct scheduler scheduler;
 

@@ -50,6 +50,7 @@ struct task {
     i64 draft_rest;                /* steps that it makes none, because too few did */
     i32 guesses[DRAFT_STEPS_MOST]; /* a draft model's, of what follows the first `guessed_at` tokens */
     i64 n_guesses, guessed_at;
+    i64 check_left; /* tokens of a round that are decoded again, one a step, to compare */
     sched_usage usage;
     f64 last_token_s;
     token_filter filter; /* r.filter points to it, or is NULL */
@@ -72,6 +73,7 @@ typedef enum {
     OUT_PROMPT, /* of a prompt's token: log-probabilities of the one that follows are wanted */
     OUT_NEXT,   /* the task's last token when the step was built: the next one is drawn, unless it is known by then */
     OUT_DRAFT,  /* of a draft: if it comes true, the next one is drawn */
+    OUT_CHECK,  /* decoded again without drafts: what it draws is compared with what follows */
     OUT_UNUSED  /* the one that follows is known */
 } out_kind;
 
@@ -125,6 +127,7 @@ typedef struct {
     draft_policy policy;
     i64 next;       /* drafts of an answer in the step to come; -1: not chosen yet */
     f64 results_s;  /* when the last results were there, of a step without prompts; 0: of none */
+    f64 check_due;  /* rounds that have yet to be decoded again (scheduler_options.draft_verify_rate) */
     f64 pinned_due; /* drafts that have yet to come true (scheduler_options.draft_pinned) */
     i64 *came_true; /* [max_running]: drafts of each span of the step whose results are taken; -1: its task had left */
 } draft_pass;
@@ -228,6 +231,8 @@ bool drafts_expected(scheduler *s, const batch *now, task *t);
 void drafts_begin(scheduler *s, const batch *b);
 void drafts_count(scheduler *s, const batch *b);
 void drafts_pin(scheduler *s, batch *b); /* scheduler_options.draft_pinned: behind the draws */
+/* What an OUT_CHECK row has drawn. */
+void drafts_check(scheduler *s, const out_row *o);
 /* How many drafts the answers of the next step get by the model: chosen once for each step. */
 i64 drafts_next(scheduler *s);
 

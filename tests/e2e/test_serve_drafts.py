@@ -63,15 +63,29 @@ def test_no_answer_changes():
 
 
 def test_a_pinned_acceptance_is_kept_and_said():
-    s = Server("--speculative-num-steps", "3", "--speculative-pinned-accept", "2.3")
+    s = Server("--speculative-num-steps", "3", "--speculative-pinned-accept", "2.3", "--speculative-disable-adaptive")
     try:
         for i in range(4):
             s.post("/v1/completions", {"prompt": [300 + i], "max_tokens": 200, "ignore_eos": True})
+        info = s.get("/server_info")[1]
+        assert info["speculative_pinned_accept"] == 2.3 and info["speculative_num_steps"] == 3
+        assert abs(info["internal_states"][0]["avg_spec_accept_length"] - 2.3) < 0.02
         rounds, accepted = s.metric("moonlet:draft_rounds_total"), s.metric("moonlet:draft_tokens_accepted_total")
         assert rounds > 300 and abs(1 + accepted / rounds - 2.3) < 0.02
     finally:
         assert s.stop() == 0
     assert any("ACCEPTANCE PINNED TO 2.3 TOKENS A STEP" in line for line in s.log)
+
+
+def test_rounds_decoded_again_are_counted():
+    s = Server("--speculative-verify-rate", "0.5", "--speculative-disable-adaptive")
+    try:
+        for i in range(4):
+            s.post("/v1/completions", {"prompt": [300 + i], "max_tokens": 100, "ignore_eos": True, "seed": i})
+        assert s.metric("moonlet:draft_tokens_checked_total") > 50
+        assert s.metric("moonlet:draft_tokens_differ_total") == 0
+    finally:
+        assert s.stop() == 0
 
 
 def refused(*flags):

@@ -66,7 +66,8 @@ void serving_print(const serving_setup *s, const workload *w, const serving_metr
     row("Peak concurrent requests:", m->peak_requests);
     row("Total token throughput (tok/s):", m->total_rate);
     row("Concurrency:", m->concurrency);
-    if (!isnan(m->accept_length)) row("Accept length:", m->accept_length);
+    const bool pinned = json_object_get(s->server_info, "speculative_pinned_accept") != NULL;
+    if (!isnan(m->accept_length)) row(pinned ? "Accept length (PINNED):" : "Accept length:", m->accept_length);
     section("End-to-End Latency", "E2E Latency", &m->e2e, false);
     if (m->streamed) {
         section("Time to First Token", "TTFT", &m->ttft, false);

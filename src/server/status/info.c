@@ -103,7 +103,9 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     const server_options *o = &s->o;
     static const char *const space_names[] = {
         [JSON_SPACE_ANY] = "any", [JSON_SPACE_LINE] = "line", [JSON_SPACE_NONE] = "none"};
+    char length[32] = "null";
     scheduler_stats(s->sched, &st);
+    if (st.draft_rounds) snprintf(length, sizeof length, "%.3f", sched_accept_length(&st));
     r->status = 200;
     buf_char(b, '{');
     key_str(b, "version", "moonlet " MOON_VERSION);
@@ -132,12 +134,15 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     key_str(b, "constrained_json_whitespace", space_names[o->json_form.space]);
     key_str(b, "constrained_json_property_order", o->json_form.in_order ? "schema" : "any");
     buf_fmt(b, "\"disable_jump_forward\":%s,", o->disable_jump_forward ? "true" : "false");
+    key_str(b, "speculative_draft_model_path", o->engine.draft_dir);
+    info_key_i64(b, "speculative_num_steps", o->sched.draft_tokens);
+    if (o->sched.draft_pinned > 0) buf_fmt(b, "\"speculative_pinned_accept\":%g,", o->sched.draft_pinned);
     buf_fmt(b, "\"disable_radix_cache\":%s,", o->sched.disable_radix_cache ? "true" : "false");
     buf_fmt(b,
-            "\"internal_states\":[{\"avg_spec_accept_length\":null,\"last_gen_throughput\":%.3f,"
+            "\"internal_states\":[{\"avg_spec_accept_length\":%s,\"last_gen_throughput\":%.3f,"
             "\"num_running_reqs\":%lld,\"num_queue_reqs\":%lld,\"pages_used\":%lld,\"pages_cached\":%lld,"
             "\"pages_free\":%lld,\"preemptions\":%lld,\"steps\":%lld}]}",
-            st.generated_per_s, (long long)st.running, (long long)st.queued, (long long)st.pages_used,
+            length, st.generated_per_s, (long long)st.running, (long long)st.queued, (long long)st.pages_used,
             (long long)st.pages_cached, (long long)st.pages_free, (long long)st.preemptions, (long long)st.steps);
 }
 

@@ -252,10 +252,21 @@ static void write_drafts(buf *out, const sched_stats *s, const char *model) {
     write_places(out, "vllm:spec_decode_num_accepted_tokens_per_pos_total",
                  "Of these, tokens that were drawn, too, by place", s->draft_true_at, s, model);
     one(out, "sglang:", "spec_accept_length", "gauge",
-        "Tokens an answer's step with proposed ones, its own included, since the start", model,
-        rounds > 0 ? 1 + accepted / rounds : 0);
+        "Tokens an answer's step with proposed ones, its own included, since the start", model, sched_accept_length(s));
     one(out, "sglang:", "spec_accept_rate", "gauge", "Share of the proposed tokens that were drawn, too", model,
         tokens > 0 ? accepted / tokens : 0);
+    buf_str(out, "# HELP moonlet:decode_steps_total Steps of answers alone, by how many drafts the first of them had.\n"
+                 "# TYPE moonlet:decode_steps_total counter\n");
+    for (int k = 0; k <= SCHED_DRAFTS_MOST; k++) {
+        if (k && !s->draft_steps[k]) continue;
+        buf_str(out, "moonlet:decode_steps_total");
+        label(out, model);
+        buf_fmt(out, ",drafts=\"%d\"} %lld\n", k, (long long)s->draft_steps[k]);
+    }
+    one(out, "moonlet:", "draft_tokens_checked_total", "counter", "Tokens kept with drafts and decoded again without",
+        model, (f64)s->draft_checked);
+    one(out, "moonlet:", "draft_tokens_differ_total", "counter", "Of these, tokens that were drawn otherwise", model,
+        (f64)s->draft_differ);
     one(out, "moonlet:", "draft_failures_total", "counter", "Times that a draft model had NaN or infinity for a token",
         model, (f64)s->draft_bad);
 }

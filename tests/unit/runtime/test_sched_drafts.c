@@ -128,6 +128,9 @@ static i64 draft_scene(const char *what, const draft_setup *d, scheduler_options
     }
     assert_int_equal(st.generated_tokens, tokens);
     assert_true(st.draft_true <= st.draft_tokens && (o.draft_tokens || !st.draft_tokens));
+    if (st.draft_differ || (o.draft_verify_rate > 0 && st.draft_checked < st.draft_rounds / 4))
+        fail_msg("%s: of %lld rounds %lld tokens again, %lld of them otherwise", what, (long long)st.draft_rounds,
+                 (long long)st.draft_checked, (long long)st.draft_differ);
     assert_true(scheduler_flush(s, NULL) == ST_OK && stats_of(s).pages_free == st.pages);
     scheduler_close(s);
     engine_close(g);
@@ -155,6 +158,8 @@ static void answers_stay_the_same(void **state) {
             scheduler_options adaptive = o;
             adaptive.draft_always = false, adaptive.overlap_anywhere = true;
             came_true += draft_scene("as many as pay", u, adaptive, 3, 0, want);
+            adaptive.draft_verify_rate = 0.5;
+            came_true += draft_scene("every other round again", u, adaptive, 3, 0, want);
             if (u->brief) continue;
             came_true += draft_scene("alone", u, o, 1, 0, want);
             scheduler_options ahead = o;
