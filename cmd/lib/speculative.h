@@ -30,8 +30,8 @@ typedef struct {
     {"speculative-num-draft-tokens", 0, OPT_INT, &(o).draft_tokens, "N", \
      "rows of an answer in a step, the last token's own among them (default: EAGLE3 steps + 1, NGRAM 9)", 2, 64}, \
     {"speculative-pinned-accept", 0, OPT_REAL, &(o).pinned, "A", \
-     "for dummy weights: A tokens come of an answer's step with drafts on average, whatever is drawn; the text means " \
-     "nothing", 1, 64}, \
+     "for dummy weights: drafts come true by a chance with which all of them give A tokens a step, whatever is drawn; " \
+     "the text means nothing", 1, 64}, \
     {"speculative-disable-adaptive", 0, OPT_FLAG, &(o).always, NULL, \
      "always as many drafts as there may be, also where steps without them give more tokens a second", 0, 0}, \
     {"speculative-verify-rate", 0, OPT_REAL, &(o).verify_rate, "R", \

@@ -1,6 +1,7 @@
 /* runtime/drafts.c: what is proposed to follow the answers: by a draft model, or by what followed before. */
 #include "base/log.h"
 #include "runtime/scheduler_internal.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,12 +99,26 @@ void drafts_begin(scheduler *s, const batch *b) {
     for (i64 i = 0; i < b->n_spans; i++) s->drafts.came_true[i] = b->tasks[i] ? 0 : -1;
 }
 
-/* As if rows had drawn what makes so many of the span's n drafts come true that the mean is what was asked for. outs:
- * from the row before the drafts on. */
+/* The chance of each draft, if those before it came true, with which n of them give so many tokens a step. */
+static f64 pinned_chance(f64 tokens, i64 n) {
+    f64 low = 0, high = 1;
+    for (int i = 0; i < 60; i++) {
+        const f64 mid = (low + high) / 2;
+        f64 sum = 1, all = 1;
+        for (i64 k = 0; k < n; k++) sum += all *= mid;
+        *(sum < tokens ? &low : &high) = mid;
+    }
+    return (low + high) / 2;
+}
+
+/* As if rows had drawn what makes drafts come true by that chance. outs: from the row before the n drafts on. Rounds
+ * take numbers that are spread evenly, so that few of them have the mean. */
 static void pin_span(scheduler *s, out_row *outs, i64 n) {
-    s->drafts.pinned_due += s->o.draft_pinned - 1;
-    const i64 come_true = min_i64((i64)s->drafts.pinned_due, n);
-    s->drafts.pinned_due -= (f64)come_true;
+    draft_pass *d = &s->drafts;
+    i64 come_true = 0;
+    if (d->pinned_chance <= 0) d->pinned_chance = pinned_chance(s->o.draft_pinned, s->o.draft_tokens);
+    d->pinned_at = fmod(d->pinned_at + 0.61803398874989485, 1);
+    for (f64 all = d->pinned_chance; come_true < n && d->pinned_at < all; all *= d->pinned_chance) come_true++;
     for (i64 i = 0; i <= n; i++) {
         if (i < come_true) outs[i].id = outs[i + 1].draft;
         if (i < n && i == come_true && outs[i].id == outs[i + 1].draft)

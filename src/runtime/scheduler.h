@@ -60,8 +60,8 @@ typedef struct {
     /* most tokens that are proposed to follow an answer, by the engine's draft model or, where it has none, by what
      * followed before (ngram.h), and run in one step with it; 0: none. No answer depends on it */
     i64 draft_tokens;
-    /* > 0: so many tokens come of an answer's step with drafts, on average and whatever is drawn, so that speed can be
-     * measured with weights that mean nothing; answers mean nothing then */
+    /* > 0: drafts come true, whatever is drawn, by a chance with which draft_tokens of them give so many tokens a step:
+     * so that speed can be measured with weights that mean nothing; answers mean nothing then */
     f64 draft_pinned;
     /* of the rounds with drafts this share is decoded again without, a token a step, and what is drawn is compared with
      * what was kept (sched_stats.draft_checked); not of requests with a filter */

@@ -51,6 +51,9 @@ export class Live {
     this.free = row([key("free"), "Free"], 2);
     this.hits = row("Last minute", 2);
     this.allHits = row("Since the start", 2);
+    this.drafts = row("Last minute", 2);
+    this.allDrafts = row("Since the start", 2);
+    this.draftSize = el("small");
     this.ttft = row("First token", 3);
     this.itl = row("Between tokens", 3);
     this.step = row("Step", 1);
@@ -68,6 +71,7 @@ export class Live {
       el("section", { class: "panel pair" }, el("h3", null, "Running", this.running.node), el("h3", null, "Waiting", this.queued.node)),
       panel("KV cache", this.size, this.meter.node, rows("", this.used, this.kept, this.free)),
       panel("Prefix-cache hits", "prompt tokens", rows("", this.hits, this.allHits)),
+      panel("Drafts kept", this.draftSize, rows("", this.drafts, this.allDrafts)),
       panel("Latency", "last minute", table),
       panel("Engine", "last minute", rows("times", this.step, this.batch, this.busy)),
       panel("Server", "", rows("", this.up, this.ended, this.dropped)),
@@ -120,6 +124,9 @@ export class Live {
     this.pages(d);
     this.hitRate(this.hits, minute);
     this.hitRate(this.allHits, total);
+    this.draftRate(this.drafts, minute);
+    this.draftRate(this.allDrafts, total);
+    setText(this.draftSize, d.draft_pinned ? "PINNED, the text means nothing" : "and tokens a step of an answer");
     this.latency(this.ttft, minute.ttft_s);
     this.latency(this.itl, minute.itl_s);
     this.step.show(minute.steps ? time(minute.step_s) : ["–", ""]);
@@ -140,6 +147,13 @@ export class Live {
 
   hitRate(r, { prompt_tokens, cached_tokens }) {
     r.show(prompt_tokens ? [`${count(cached_tokens)} of ${count(prompt_tokens)}`, null] : ["", null], prompt_tokens ? share(cached_tokens / prompt_tokens) : ["–", ""]);
+  }
+
+  draftRate(r, { draft_rounds, draft_tokens, draft_tokens_accepted }) {
+    r.show(
+      draft_rounds ? [`${count(draft_tokens_accepted)} of ${count(draft_tokens)}`, null] : ["", null],
+      draft_rounds ? [(1 + draft_tokens_accepted / draft_rounds).toFixed(2), ""] : ["–", ""],
+    );
   }
 
   latency(r, q) {

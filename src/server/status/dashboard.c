@@ -101,6 +101,12 @@ static void write_now(buf *b, const sched_stats *s) {
     buf_fmt(b, "\"since_step_s\":%.3f},", s->since_step_s);
 }
 
+static void key_drafts(buf *b, i64 rounds, i64 proposed, i64 accepted) {
+    live_key_i64(b, "draft_rounds", rounds);
+    live_key_i64(b, "draft_tokens", proposed);
+    live_key_i64(b, "draft_tokens_accepted", accepted);
+}
+
 static void write_minute(buf *b, const sample *from, const sample *to, const latencies *m) {
     const sched_stats *a = &from->s, *z = &to->s;
     i64 steps = z->steps - a->steps, ended = 0;
@@ -114,6 +120,7 @@ static void write_minute(buf *b, const sample *from, const sample *to, const lat
     live_key_i64(b, "cached_tokens", z->cached_tokens - a->cached_tokens);
     live_key_i64(b, "generated_tokens", z->generated_tokens - a->generated_tokens);
     live_key_i64(b, "preemptions", z->preemptions - a->preemptions);
+    key_drafts(b, z->draft_rounds - a->draft_rounds, z->draft_tokens - a->draft_tokens, z->draft_true - a->draft_true);
     live_key_i64(b, "steps", steps);
     buf_fmt(b, "\"step_s\":%.6f,\"rows_per_step\":%.2f,\"busy\":%.4f},", steps ? busy / (f64)steps : 0,
             steps ? (f64)(z->generated_tokens + z->prefilled_tokens - a->generated_tokens - a->prefilled_tokens) /
@@ -134,6 +141,7 @@ static void write_total(buf *b, const sched_stats *s) {
     live_key_i64(b, "prompt_tokens", s->prompt_tokens);
     live_key_i64(b, "cached_tokens", s->cached_tokens);
     live_key_i64(b, "generated_tokens", s->generated_tokens);
+    key_drafts(b, s->draft_rounds, s->draft_tokens, s->draft_true);
     buf_fmt(b, "\"steps\":%lld},", (long long)s->steps);
 }
 

@@ -171,6 +171,7 @@ void route_live(server *s, http_request *q, http_reply *r) {
     key_str(b, "device", engine_ops(s->engine)->name);
     key_str(b, "status", health_word(s, &st));
     buf_fmt(b, "\"simulated\":%s,", engine_simulated(s->engine) ? "true" : "false");
+    buf_fmt(b, "\"draft_pinned\":%g,", s->o.sched.draft_pinned);
     buf_fmt(b, "\"uptime_s\":%.1f,\"connections\":%lld,\"body_memory\":%llu,", now_s() - s->started_s,
             (long long)http_connections(s->http), (unsigned long long)http_memory(s->http));
     info_key_i64(b, "context", st.context);
