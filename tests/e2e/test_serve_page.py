@@ -294,7 +294,7 @@ def test_live(server):
     minute = after["minute"]
     assert minute["ttft_s"]["n"] >= 1 and minute["itl_s"]["n"] >= 39
     for q in (minute["ttft_s"], minute["itl_s"]):
-        assert 0 < q["p50"] <= q["p90"] <= q["p99"] < 60
+        assert 0 <= q["p50"] <= q["p90"] <= q["p99"] < 60 and q["p99"] > 0  # tokens kept with drafts come at once
     assert minute["steps"] >= 40 and 0 < minute["step_s"] < 10 and 0 < minute["busy"] <= 1.01
     history = after["history"]
     assert max(history["output_per_s"]) > 0 and max(history["prompt_per_s"]) > 0

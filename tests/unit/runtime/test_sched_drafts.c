@@ -153,7 +153,7 @@ static void answers_stay_the_same(void **state) {
         i64 came_true = 0;
         scheduler_options o = {.manual = true, .draft_always = true};
         draft_scene("without", u, o, 1, 0, want);
-        for (o.draft_tokens = u->brief ? 4 : 1; o.draft_tokens <= most; o.draft_tokens += u->brief ? most : 3) {
+        for (o.draft_tokens = u->brief ? 4 : 1; o.draft_tokens <= most; o.draft_tokens += u->brief ? most : 5) {
             came_true += draft_scene("together", u, o, 3, 0, want);
             scheduler_options adaptive = o;
             adaptive.draft_always = false, adaptive.overlap_anywhere = true;
