@@ -292,10 +292,11 @@ def test_live(server):
     after = look()
     assert after["total"]["generated_tokens"] == before["generated_tokens"] + 40
     minute = after["minute"]
+    assert 0 < minute["draft_rounds"] and minute["draft_tokens_accepted"] <= minute["draft_tokens"]
     assert minute["ttft_s"]["n"] >= 1 and minute["itl_s"]["n"] >= 39
     for q in (minute["ttft_s"], minute["itl_s"]):
         assert 0 <= q["p50"] <= q["p90"] <= q["p99"] < 60 and q["p99"] > 0  # tokens kept with drafts come at once
-    assert minute["steps"] >= 40 and 0 < minute["step_s"] < 10 and 0 < minute["busy"] <= 1.01
+    assert minute["steps"] >= 10 and 0 < minute["step_s"] < 10 and 0 < minute["busy"] <= 1.01
     history = after["history"]
     assert max(history["output_per_s"]) > 0 and max(history["prompt_per_s"]) > 0
     lengths = {len(v) for v in history.values() if isinstance(v, list)}
