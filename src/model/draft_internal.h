@@ -61,8 +61,7 @@ struct draft {
     u8 *row_block; /* host: the tables of one piece's rows, as sent */
     device_readback *readback;
     device_recording **recorded; /* [RECORDED + 1][steps + 1]: guesses of so many sequences; NULL: not yet */
-    bool unrecorded;
-    i64 n_guessing, steps; /* of the pass under way */
+    i64 n_guessing, steps;       /* of the pass under way */
 };
 
 u64 draft_step_bytes(const draft_limits *l); /* of the tables, the page tables last, behind _fixed */

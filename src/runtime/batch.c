@@ -249,7 +249,7 @@ static void first_prompt_event(scheduler *s, task *t) {
 }
 
 /* The rows of span i were run: its task has them now, or ends because of a bad one. */
-static void span_result(scheduler *s, const batch *b, i64 i) {
+static void span_result(scheduler *s, batch *b, i64 i) {
     task *t = b->tasks[i];
     const model_span *p = &b->spans[i];
     if (!t) return;
@@ -258,6 +258,7 @@ static void span_result(scheduler *s, const batch *b, i64 i) {
     for (i64 k = 0; k < n; k++) {
         i32 mark = b->bad[p->first + k];
         if (!mark) continue;
+        if (b->drafts[i]) return drafts_discard(b, i);
         engine_bad_row(mark, t->tokens[t->n_kv + k], t->n_kv + k, &t->error);
         end_task(s, t, SCHED_ERROR, false);
         return;
@@ -415,12 +416,7 @@ static void draft_result(scheduler *s, const batch *b, i64 i) {
     const out_row *o = &b->outs[i];
     task *t = o->t;
     if (!t || t->n_kv != o->position || t->n != o->position + 1 || t->tokens[o->position] != o->draft) return;
-    const i32 mark = b->bad[b->out_index[i]];
-    if (mark) {
-        engine_bad_row(mark, o->draft, o->position, &t->error);
-        end_task(s, t, SCHED_ERROR, false);
-        return;
-    }
+    if (b->bad[b->out_index[i]]) return drafts_rest(t);
     t->n_kv++;
     s->drafts.came_true[o->span]++;
     token_result(s, o);

@@ -95,6 +95,14 @@ static void note_step(scheduler *s, const batch *b) {
 
 /* ---- Results ---- */
 
+void drafts_rest(task *t) { t->draft_rest = DRAFT_REST; }
+
+void drafts_discard(batch *b, i64 i) {
+    drafts_rest(b->tasks[i]);
+    for (i64 k = 0; k < b->n_outs; k++)
+        if (b->outs[k].span == i) b->outs[k].kind = OUT_UNUSED;
+}
+
 void drafts_begin(scheduler *s, const batch *b) {
     for (i64 i = 0; i < b->n_spans; i++) s->drafts.came_true[i] = b->tasks[i] ? 0 : -1;
 }

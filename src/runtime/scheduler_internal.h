@@ -231,6 +231,10 @@ bool drafts_expected(scheduler *s, const batch *now, task *t);
 void drafts_begin(scheduler *s, const batch *b);
 void drafts_count(scheduler *s, const batch *b);
 void drafts_pin(scheduler *s, batch *b); /* scheduler_options.draft_pinned: behind the draws */
+/* A NaN or an infinity in a row beside drafts may be a draft's, which a kernel that reads a sequence's rows together
+ * spreads: the row is decoded again without any, and t gets none for a while. discard: all rows of span i of b. */
+void drafts_rest(task *t);
+void drafts_discard(batch *b, i64 i);
 /* What an OUT_CHECK row has drawn. */
 void drafts_check(scheduler *s, const out_row *o);
 /* How many drafts the answers of the next step get by the model: chosen once for each step. */
