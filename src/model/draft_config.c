@@ -124,8 +124,8 @@ static status read_layer(draft_config *d, const json_t *o, err *e) {
     if (st == ST_OK) st = json_get_f64(o, "rms_norm_eps", EPS_MIN, 1, true, &c->norm_eps, e);
     if (st == ST_OK) st = config_only_int(o, "num_hidden_layers", 1, e);
     if (st == ST_OK) st = d->layout == DRAFT_MLA ? read_mla(c, o, e) : read_heads(d, o, e);
-    if (st == ST_OK && c->rope % 2)
-        st = err_set(e, ST_FORMAT, "a rotary width of %lld is not even", (long long)c->rope);
+    if (st == ST_OK && (c->rope < 2 || c->rope % 2))
+        st = err_set(e, ST_FORMAT, "a rotary width of %lld is no even number of at least 2", (long long)c->rope);
     if (st == ST_OK) st = config_read_rope(c, o, e);
     return st == ST_OK ? config_read_quant(c, o, o, e) : st;
 }
