@@ -38,7 +38,7 @@ status engine_draft_split(engine *g, const engine_options *o, err *e) {
     for (i64 i = 0; st == ST_OK && g->has_draft && i < g->ranks.n; i++) {
         rank *k = &g->ranks.of[i];
         k->draft_config = g->draft_config;
-        k->split.reduce_norm = NULL; /* it keeps of the residual stream a rank's own rows alone */
+        k->seams.reduce_norm = NULL; /* it keeps of the residual stream a rank's own rows alone */
         if (g->config.slice)
             model_config_slice_rank(&k->draft_config.layer, i);
         else
