@@ -33,12 +33,19 @@ status engine_draft_open(engine *g, const engine_options *o, const model_config 
     return ST_OK;
 }
 
+/* Where the sum over ranks norms too, a rank keeps of the residual stream its own rows alone; a draft reads all of it.
+ * And deterministic answers are the same with a draft and without. */
+static void keep_residual_stream(engine *g) {
+    if (g->has_draft || g->lim.deterministic)
+        for (i64 i = 0; i < g->ranks.n; i++) g->ranks.of[i].seams.reduce_norm = NULL;
+}
+
 status engine_draft_split(engine *g, const engine_options *o, err *e) {
     status st = ST_OK;
+    keep_residual_stream(g);
     for (i64 i = 0; st == ST_OK && g->has_draft && i < g->ranks.n; i++) {
         rank *k = &g->ranks.of[i];
         k->draft_config = g->draft_config;
-        k->seams.reduce_norm = NULL; /* it keeps of the residual stream a rank's own rows alone */
         if (g->config.slice)
             model_config_slice_rank(&k->draft_config.layer, i);
         else
