@@ -6,7 +6,7 @@
 
 static i32 child_of(const grammar *g, const grammar_node *x, i32 i) { return g->children[x->of + i]; }
 
-enum { VISITS_MAX = 1 << 28 /* of nodes, until nothing changes */ };
+enum { VISITS_MAX = 1 << 28 /* of nodes and their children, until nothing changes */ };
 
 /* The least fixed point of what `holds` says of a node by what is known of others. Most nodes come behind what they
  * refer to or in front of it, so passes go both ways; false: there was no end of them. */
@@ -15,7 +15,7 @@ static bool find_nodes(const grammar *g, bool (*holds)(const grammar *, const gr
     i64 visits = 0;
     for (bool again = true; again;) {
         again = false;
-        if ((visits += 2 * g->n_nodes) > VISITS_MAX) return false;
+        if ((visits += 2 * ((i64)g->n_nodes + g->n_children)) > VISITS_MAX) return false;
         for (i32 k = 0; k < 2 * g->n_nodes; k++) {
             const i32 i = k < g->n_nodes ? k : 2 * g->n_nodes - 1 - k;
             if (known[i] || !holds(g, &g->nodes[i], known)) continue;
