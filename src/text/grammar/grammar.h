@@ -57,9 +57,10 @@ typedef struct {
     i32 keys; /* a dfa of the text of keys */
     i32 n, n_patterns;
     grammar_property *of; /* [n] */
-    bool any_key; /* nothing is asked of names: every text is a key that has not ended, if all others[] are there */
-    i32 *others;  /* [1 << n_patterns]: the value of a key that is no property's, by that set */
-    i64 min, max; /* members; max: or UNBOUNDED, as everywhere */
+    bool any_key;     /* nothing is asked of names: every text is a key that has not ended, if all others[] are there */
+    i32 *others;      /* [1 << n_patterns]: the value of a key that is no property's, by that set */
+    i64 min, max;     /* members; max: or UNBOUNDED, as everywhere */
+    bool others_come; /* there may be members that no property names; by grammar_finish() */
 } grammar_object;
 
 /* Items by place, then `rest`; at least min_contains of them are also `contains`. */
