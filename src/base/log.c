@@ -67,11 +67,13 @@ void log_once(const char *key, const char *fmt, ...) {
     va_end(ap);
 }
 
-f64 now_s(void) {
+static f64 clock_s(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (f64)t.tv_sec + 1e-9 * (f64)t.tv_nsec;
 }
+f64 now_s(void) { return clock_s(CLOCK_MONOTONIC); }
+f64 thread_s(void) { return clock_s(CLOCK_THREAD_CPUTIME_ID); }
 
 void progress_start(progress *p, const char *what, const char *unit, u64 total) {
     *p = (progress){.what = what, .unit = unit, .total = total, .start_s = now_s()};

@@ -29,6 +29,7 @@ void progress_start(progress *p, const char *what, const char *unit, u64 total);
 void progress_step(progress *p, u64 done);
 void progress_end(progress *p);
 
-f64 now_s(void); /* monotonic clock, seconds */
+f64 now_s(void);    /* monotonic clock, seconds */
+f64 thread_s(void); /* processor time of the thread that asks: others' load does not count */
 
 #endif

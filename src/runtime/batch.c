@@ -220,7 +220,10 @@ static bool filter_follows(scheduler *s, task *t) {
 
 i64 task_forced(const task *t, i32 *ids, i64 most) {
     if (!t->r.filter || !t->filter.forced || t->r.logprobs) return 0;
-    return t->filter.forced(t->filter.ud, t->filter_state, ids, most);
+    const i64 n = t->filter.forced(t->filter.ud, t->filter_state, ids, most);
+    for (i64 i = 0; i < n; i++)
+        if (batch_stops(t, ids[i])) return i; /* it would end the answer: the text is spelled otherwise */
+    return n;
 }
 
 static void token_result(scheduler *s, const out_row *o) {

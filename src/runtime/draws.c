@@ -77,6 +77,7 @@ static bool mask_is_empty(const u64 *mask, i64 words) {
 }
 
 static void mask_add(u64 *mask, i32 id) { mask[id / 64] |= (u64)1 << id % 64; }
+static void mask_drop(u64 *mask, i32 id) { mask[id / 64] &= ~((u64)1 << id % 64); }
 
 /* Of what the filter forces only the first token of an answer may be left: the others were written behind the token
  * before them. */
@@ -84,17 +85,23 @@ static bool forced_first(const out_row *o, i32 *id) {
     return o->position + 1 == o->t->r.n_prompt && task_forced(o->t, id, 1) == 1;
 }
 
-/* The set for the token that follows the row's, in a state of its task's filter. */
+/* The set for the token that follows the row's, in a state of its task's filter. Stop ids may stand for text, which
+ * may be spelled otherwise: where the answer may not end, they do not come. */
 static status mask_fill(const scheduler *s, const out_row *o, i32 state, u64 *mask, err *e) {
     const task *t = o->t;
+    const sched_request *r = &t->r;
     bool may_end = false;
     i32 id;
     memset(mask, 0, (size_t)s->mask_words * sizeof *mask);
     if (forced_first(o, &id)) return mask_add(mask, id), ST_OK;
     status st = t->filter.mask(t->filter.ud, state, mask, &may_end, e);
-    if (st != ST_OK || !may_end) return st;
-    if (o->position + 1 - t->r.n_prompt >= t->r.min_new || mask_is_empty(mask, s->mask_words))
-        for (i64 i = 0; i < t->r.n_stop; i++) mask_add(mask, t->r.stop_ids[i]);
+    if (st != ST_OK) return st;
+    for (i64 i = 0; i < r->n_stop; i++) mask_drop(mask, r->stop_ids[i]);
+    const bool empty = mask_is_empty(mask, s->mask_words);
+    if (empty && !may_end)
+        return err_set(e, ST_LIMIT, "nothing may follow that the form of the answer and its stop ids both allow");
+    if (may_end && (empty || o->position + 1 - r->n_prompt >= r->min_new))
+        for (i64 i = 0; i < r->n_stop; i++) mask_add(mask, r->stop_ids[i]);
     return ST_OK;
 }
 

@@ -13,7 +13,8 @@ typedef struct {
     void *ud;
     i32 start; /* before the first token of the answer */
     /* mask [ceil(vocab / 64)], all 0: sets the bit of each id that may come next. Ids that end the answer need not be
-     * in it: they may come where *may_end. A failure ends the request. */
+     * in it: they may come where *may_end. A failure ends the request, and so does a mask without any id
+     * where it may not end. */
     status (*mask)(void *ud, i32 state, u64 *mask, bool *may_end, err *e);
     /* The state behind `id`; TOKEN_FILTER_DEAD: it may not come. */
     i32 (*next)(void *ud, i32 state, i32 id);

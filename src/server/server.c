@@ -207,6 +207,7 @@ static void limit_close(const server *s, bool hurry) {
 static void drain(server *s) {
     atomic_store(&s->draining, true);
     http_quiesce(s->http);
+    constraint_cache_stop(s->constraints); /* what is compiled now would be refused then */
     f64 until = now_s() + s->o.drain_s;
     bool hurry = false;
     log_note("shutting down: waiting for %lld requests", (long long)http_busy(s->http));

@@ -9,7 +9,7 @@ static void compile_tag(const json_t *tag, bool strict, const u8 *text, size_t n
     buf warnings = {0};
     err e = {0};
     i32 root = NODE_NONE;
-    status st = g ? structural_tag_to_node(g, tag, strict, &warnings, &root, &e) : ST_NOMEM;
+    status st = g ? structural_tag_to_node(g, tag, strict, NULL, &warnings, &root, &e) : ST_NOMEM;
     if (g && st == ST_OK) st = grammar_finish(g, root, &e);
     if (g && st != ST_OK && (!e.text[0] || e.code != st)) abort();
     if (st == ST_OK) walk_grammar(g, text, n);

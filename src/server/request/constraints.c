@@ -3,7 +3,9 @@
 #include "base/log.h"
 #include "base/siphash.h"
 #include "text/pyjson.h"
+#include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -37,6 +39,7 @@ struct constraint_cache {
     i64 n, cap, running, questions;
     u64 salt[2];
     f64 trimmed_s;
+    bool stopped;
     constraint_stats stats;
     /* Made by the first compile: it takes a moment and some memory, which a server that is never asked for anything of
      * the kind should not cost, nor delay its start. */
@@ -83,6 +86,13 @@ void constraint_cache_close(constraint_cache *c) {
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->trie_lock);
     free(c);
+}
+
+void constraint_cache_stop(constraint_cache *c) {
+    pthread_mutex_lock(&c->lock);
+    c->stopped = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
 }
 
 void constraint_cache_stats(constraint_cache *c, constraint_stats *out) {
@@ -209,7 +219,9 @@ static void trim_cache(constraint_cache *c) {
 
 typedef struct {
     constraint_cache *c;
-    const constraint_source *source;
+    constraint_source source;
+    atomic_bool stop;
+    bool done; /* with the cache's lock */
     constraint *out;
     buf warnings;
     status st;
@@ -231,45 +243,13 @@ static void *compile_thread(void *ud) {
     setpriority(PRIO_PROCESS, (id_t)gettid(), 19); /* of this thread alone */
     j->st = trie_of(j->c, &trie, &j->why);
     f64 t = now_s();
-    if (j->st == ST_OK) j->st = j->c->o.compile(&j->out, j->source, trie, j->c->o.tok, &j->warnings, &j->why);
+    if (j->st == ST_OK) j->st = j->c->o.compile(&j->out, &j->source, trie, j->c->o.tok, &j->warnings, &j->why);
     j->seconds = now_s() - t;
+    pthread_mutex_lock(&j->c->lock);
+    j->done = true;
+    pthread_cond_broadcast(&j->c->changed);
+    pthread_mutex_unlock(&j->c->lock);
     return NULL;
-}
-
-/* Compiles x for who asks, with the lock let go meanwhile. It waits for the end also when its client goes: the source
- * is the request's. */
-static void compile_entry(constraint_cache *c, cache_entry *x, const constraint_source *source) {
-    compile_job j = {.c = c, .source = source};
-    pthread_t thread;
-    x->state = COMPILING;
-    c->running++;
-    pthread_mutex_unlock(&c->lock);
-    if (pthread_create(&thread, NULL, compile_thread, &j))
-        j.st = err_set(&j.why, ST_NOMEM, "no thread to compile in");
-    else
-        pthread_join(thread, NULL);
-    if (j.warnings.failed && j.st == ST_OK) j.st = err_nomem(&j.why, "warnings", 0);
-    if (c->o.compiled) c->o.compiled(c->o.ud, j.seconds);
-    pthread_mutex_lock(&c->lock);
-    c->running--;
-    c->stats.compiles++;
-    c->stats.seconds += j.seconds;
-    c->stats.failures += j.st != ST_OK;
-    x->state = j.st == ST_OK ? KEPT : FAILED;
-    x->why = j.why;
-    x->why.code = j.st;
-    /* For want of memory the next one tries again. */
-    x->until_s = j.st == ST_NOMEM ? 0 : now_s() + c->o.failure_s;
-    if (j.st == ST_OK) {
-        x->of = j.out;
-        x->source_bytes = json_memory(source->value) + json_memory(source->tools);
-        x->warnings = j.warnings;
-    } else {
-        constraint_release(j.out);
-        buf_free(&j.warnings);
-    }
-    c->trimmed_s = 0;
-    pthread_cond_broadcast(&c->changed);
 }
 
 static void wait_a_moment(constraint_cache *c) {
@@ -281,31 +261,107 @@ static void wait_a_moment(constraint_cache *c) {
     pthread_cond_timedwait(&c->changed, &c->lock, &until);
 }
 
+/* ---- Waiting; with the lock held, which is let go meanwhile ---- */
+
+typedef enum { WAIT_GOES_ON, WAIT_STOPPED, WAIT_TOO_LONG, WAIT_GONE } wait_end;
+
+static wait_end wait_ends(const constraint_cache *c, const constraint_asker *who, f64 until) {
+    if (c->stopped) return WAIT_STOPPED;
+    if (now_s() >= until) return WAIT_TOO_LONG;
+    return who->gone && who->gone(who->ud) ? WAIT_GONE : WAIT_GOES_ON;
+}
+
+static void leave_with(constraint_cache *c, wait_end why, const constraint_asker *who, api_error *e) {
+    c->stats.timeouts += why == WAIT_TOO_LONG;
+    c->stats.aborted += why == WAIT_GONE;
+    if (why == WAIT_GONE) return;
+    if (why == WAIT_STOPPED)
+        api_fail(e, 503, NULL, NULL, "%s: the server is shutting down", who->field);
+    else
+        api_fail(e, 503, "timeout", NULL, "%s waited too long for its turn to be compiled", who->field);
+    e->retry_after = 1;
+}
+
+/* Until the job is done, which it is soon after it was given up: for a client that has gone only when no other waits
+ * for the same. The thread has the request's source, so it is waited for whatever happens. */
+static wait_end watch_compile(constraint_cache *c, const cache_entry *x, compile_job *j, const constraint_asker *who) {
+    wait_end end = WAIT_GOES_ON;
+    while (!j->done) {
+        if (end == WAIT_GOES_ON || end == WAIT_GONE) end = wait_ends(c, who, INFINITY);
+        if (end != WAIT_GOES_ON && (end != WAIT_GONE || x->users == 1)) atomic_store(&j->stop, true);
+        wait_a_moment(c);
+    }
+    return end;
+}
+
+static void keep_result(constraint_cache *c, cache_entry *x, compile_job *j, const constraint_source *source) {
+    const bool given_up = j->st == ST_CANCELLED;
+    c->stats.compiles++;
+    c->stats.seconds += j->seconds;
+    c->stats.failures += j->st != ST_OK;
+    x->state = j->st == ST_OK ? KEPT : given_up ? TO_COMPILE : FAILED;
+    x->why = j->why;
+    x->why.code = j->st;
+    /* For want of memory the next one tries again. */
+    x->until_s = j->st == ST_NOMEM ? 0 : now_s() + c->o.failure_s;
+    if (j->st == ST_OK) {
+        x->of = j->out;
+        x->source_bytes = json_memory(source->value) + json_memory(source->tools);
+        x->warnings = j->warnings;
+    } else {
+        constraint_release(j->out);
+        buf_free(&j->warnings);
+    }
+}
+
+/* Compiles x for who asks. WAIT_GOES_ON: it is kept or has failed. */
+static wait_end compile_entry(constraint_cache *c, cache_entry *x, const constraint_source *source,
+                              const constraint_asker *who) {
+    compile_job j = {.c = c, .source = *source};
+    wait_end end = WAIT_GOES_ON;
+    pthread_t thread;
+    j.source.stop = &j.stop;
+    x->state = COMPILING;
+    c->running++;
+    if (pthread_create(&thread, NULL, compile_thread, &j)) {
+        j.st = err_set(&j.why, ST_NOMEM, "no thread to compile in");
+    } else {
+        end = watch_compile(c, x, &j, who);
+        pthread_mutex_unlock(&c->lock);
+        pthread_join(thread, NULL);
+        if (c->o.compiled) c->o.compiled(c->o.ud, j.seconds);
+        pthread_mutex_lock(&c->lock);
+    }
+    if (j.warnings.failed && j.st == ST_OK) j.st = err_nomem(&j.why, "warnings", 0);
+    c->running--;
+    keep_result(c, x, &j, source);
+    c->trimmed_s = 0;
+    pthread_cond_broadcast(&c->changed);
+    return j.st == ST_CANCELLED ? end : WAIT_GOES_ON;
+}
+
 /* Until x is kept or has failed. */
 static bool settle_entry(constraint_cache *c, cache_entry *x, const constraint_source *source,
                          const constraint_asker *who, api_error *e) {
-    bool own = false, left = false;
-    f64 until = now_s() + c->o.patience_s;
+    wait_end end = WAIT_GOES_ON;
+    bool own = false;
+    const f64 until = now_s() + c->o.patience_s;
     c->stats.waiting++;
-    while (!left && (x->state == TO_COMPILE || x->state == COMPILING)) {
-        if (x->state == TO_COMPILE && c->running < c->o.at_a_time) {
+    while (end == WAIT_GOES_ON && (x->state == TO_COMPILE || x->state == COMPILING)) {
+        if (c->stopped) {
+            end = WAIT_STOPPED;
+        } else if (x->state == TO_COMPILE && c->running < c->o.at_a_time) {
             own = true;
-            compile_entry(c, x, source);
-        } else if (now_s() >= until) {
-            left = true;
-            c->stats.timeouts++;
-            api_fail(e, 503, "timeout", NULL, "%s waited too long for its turn to be compiled", who->field);
-            e->retry_after = 1;
-        } else if (who->gone && who->gone(who->ud)) {
-            left = true;
-            c->stats.aborted++;
+            end = compile_entry(c, x, source, who);
         } else {
-            wait_a_moment(c);
+            end = wait_ends(c, who, until);
+            if (end == WAIT_GOES_ON) wait_a_moment(c);
         }
     }
+    if (end != WAIT_GOES_ON) leave_with(c, end, who, e);
     c->stats.waiting--;
-    c->stats.hits += !own && !left;
-    return !left;
+    c->stats.hits += !own && end == WAIT_GOES_ON;
+    return end == WAIT_GOES_ON;
 }
 
 /* Faults of tools say so; others are put down to the field that asked. */

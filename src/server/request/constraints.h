@@ -2,7 +2,8 @@
  *
  * Whoever asks waits, for its own compiling or for that of another who asked for the same. What was compiled stays, and
  * what failed stays for a while: sent again it costs nothing. A compile has a thread of its own with the lowest
- * priority, so that it takes no processor time that the engine could use. */
+ * priority, so that it takes no processor time that the engine could use. It is given up when nobody waits for it any
+ * more. */
 #ifndef SERVER_REQUEST_CONSTRAINTS_H
 #define SERVER_REQUEST_CONSTRAINTS_H
 #include "server/request/errors.h"
@@ -28,7 +29,7 @@ typedef struct {
 
 /* Since open, except `waiting`, `kept` and `bytes`: now. */
 typedef struct {
-    i64 compiles, failures; /* compiles that failed are counted in both */
+    i64 compiles, failures; /* compiles that failed, or were given up, are counted in both */
     i64 hits;               /* asked for and not compiled for it: kept, or somebody else's compile */
     i64 timeouts, aborted;  /* gave up waiting: too long, the client has gone */
     i64 waiting, kept;
@@ -41,6 +42,8 @@ status constraint_cache_open(constraint_cache **out, const constraint_cache_opti
 /* Nobody may be asking; constraints that are still held must be given up before: they use what goes here. NULL allowed.
  */
 void constraint_cache_close(constraint_cache *c);
+/* From here on nothing is compiled: who waits, and who asks for what is not kept, gets a 503 at once. */
+void constraint_cache_stop(constraint_cache *c);
 void constraint_cache_stats(constraint_cache *c, constraint_stats *out);
 
 /* Who asks. field: static, the one at fault if the source is. gone(ud): has the client gone? It is asked a few times a

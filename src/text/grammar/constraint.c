@@ -115,6 +115,7 @@ status constraint_compile(constraint **out, const constraint_source *source, con
     const bool copied = (!source->value || c->source.value) && (!c->source.calls || !source->tools || c->source.tools);
     status st = copied ? find_marks(c, e) : err_nomem(e, "a constraint", 64);
     if (st == ST_OK) st = walk_make(&c->walks, &c->source, warnings, e);
+    c->source.stop = NULL; /* the caller's */
     if (st == ST_OK) return ST_OK;
     constraint_free(c);
     *out = NULL;

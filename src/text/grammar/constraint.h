@@ -42,15 +42,16 @@ typedef struct {
     /* Those that may be called: [{"function": {"name", "parameters", "strict"}}, ...]. Arguments satisfy `parameters`;
      * of a tool without strict: true as far as it can be held, with a warning, or are some JSON object. */
     const json_t *tools;
-    bool one_call;    /* exactly one; else one or more */
-    json_space space; /* between the tokens of JSON */
-    bool in_order;    /* properties come in the order of their schema, others behind them; else in any */
+    bool one_call;           /* exactly one; else one or more */
+    json_space space;        /* between the tokens of JSON */
+    bool in_order;           /* properties come in the order of their schema, others behind them; else in any */
+    const atomic_bool *stop; /* set while it is compiled: ST_CANCELLED, soon; may be NULL */
 } constraint_source;
 
 typedef struct constraint constraint;
 /* Has one holder, the caller. tok, and trie of tok, must outlive it; the source need not. warnings [appended]: what was
  * passed over, a line each; may be NULL. ST_INPUT, ST_UNSUPPORTED, ST_LIMIT: errors name keyword and place, of a tool
- * with its name. */
+ * with its name. ST_CANCELLED: by source->stop. */
 status constraint_compile(constraint **out, const constraint_source *source, const token_trie *trie,
                           const tokenizer *tok, buf *warnings, err *e);
 constraint *constraint_hold(constraint *c); /* one holder more; returns c */

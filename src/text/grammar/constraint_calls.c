@@ -21,6 +21,7 @@ typedef struct {
     json_t *nodes; /* of arguments, by their schema's text */
     i32 any_object;
     i32 digits[10];
+    compile_limit limit; /* of all schemas together */
     buf *warnings;
     err *e;
 } calls_compiler;
@@ -59,7 +60,7 @@ static bool is_of_objects(const json_t *schema) {
 /* By itself at first: what fails there fails alone. */
 static status compile_arguments(calls_compiler *k, const call_tool *t, const json_t *schema, i32 *node) {
     buf passed_over = {0};
-    schema_options o = {.object = true, .unknown_are_annotations = !t->strict};
+    schema_options o = {.object = true, .unknown_are_annotations = !t->strict, .limit = &k->limit};
     grammar *alone = NULL;
     err why = {0};
     if (!t->strict) o.passed_over = &passed_over;
@@ -70,7 +71,7 @@ static status compile_arguments(calls_compiler *k, const call_tool *t, const jso
     if (st == ST_OK) {
         st = schema_to_node(k->g, schema, &o, node, k->e);
         if (st != ST_OK) err_prefix(k->e, "tools: %.120s", t->name);
-    } else if (t->strict || st == ST_NOMEM) {
+    } else if (t->strict || st == ST_NOMEM || compile_goes_on(&k->limit, NULL) != ST_OK) {
         refuse_tool(k, t, st, why.text);
     } else {
         warn_of_tool(k, t, "its arguments are some JSON object: ", why.text);
@@ -177,7 +178,11 @@ enum {
 
 status add_calls(answer_grammar *a, const constraint_source *source, buf *warnings, err *e) {
     const size_t n = json_array_size(source->tools);
-    calls_compiler k = {.g = a->g, .n = n, .warnings = warnings, .e = e};
+    calls_compiler k = {.g = a->g,
+                        .n = n,
+                        .limit = {TOOLS_SECONDS, thread_s() + TOOLS_SECONDS, source->stop},
+                        .warnings = warnings,
+                        .e = e};
     const json_t *tool;
     size_t i;
     if (!n) return err_set(e, ST_INPUT, "tools: there are none");
@@ -186,12 +191,10 @@ status add_calls(answer_grammar *a, const constraint_source *source, buf *warnin
     k.tools = calloc(n, sizeof *k.tools);
     k.nodes = json_object();
     i32 *choices = malloc(n * sizeof *choices);
-    const f64 until = now_s() + TOOLS_SECONDS;
     status st = k.tools && k.nodes && choices ? ST_OK : err_nomem(e, "tools", n * sizeof *k.tools);
     json_array_foreach(source->tools, i, tool) {
         if (st == ST_OK) st = find_tool(&k, &k.tools[i], i, tool);
-        if (st == ST_OK && now_s() > until)
-            st = err_set(e, ST_LIMIT, "tools: their schemas take longer than %d s", TOOLS_SECONDS);
+        if (st == ST_OK && compile_goes_on(&k.limit, e) != ST_OK) st = err_prefix(e, "tools");
     }
     if (st == ST_OK) add_section(&k, a, source->one_call, choices);
     free(k.tools), free(choices);

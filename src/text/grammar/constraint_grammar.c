@@ -8,7 +8,9 @@
 
 static status content_schema(grammar *g, const constraint_source *source, buf *warnings, i32 *node, err *e) {
     buf passed_over = {0};
+    const compile_limit limit = {.stop = source->stop};
     const schema_options o = {.unknown_are_annotations = !source->strict,
+                              .limit = &limit,
                               .passed_over = source->strict ? NULL : &passed_over};
     const status st = schema_to_node(g, source->value, &o, node, e);
     if (st == ST_OK && passed_over.len && warnings) buf_fmt(warnings, "schema: passed over: %s\n", passed_over.data);
@@ -52,7 +54,7 @@ static status content_node(grammar *g, const constraint_source *source, buf *war
     case CONTENT_OBJECT: return content_object(g, node, e);
     case CONTENT_SCHEMA: return content_schema(g, source, warnings, node, e);
     case CONTENT_CHOICE: return content_choice(g, v, node, e);
-    case CONTENT_TAGS: return structural_tag_to_node(g, v, source->strict, warnings, node, e);
+    case CONTENT_TAGS: return structural_tag_to_node(g, v, source->strict, source->stop, warnings, node, e);
     case CONTENT_REGEX:
         st = content_text(v, "regex", e);
         return st == ST_OK ? regex_to_node(g, json_string_value(v), json_string_length(v), node, e) : st;
@@ -97,6 +99,7 @@ status answer_grammar_make(answer_grammar *out, const constraint_source *source,
     /* where calls must come there is no content */
     status st = source->calls == CALLS_MUST ? ST_OK : content_node(out->g, source, warnings, &content, e);
     if (st == ST_OK && source->calls != CALLS_NEVER) st = add_calls(out, source, warnings, e);
+    if (st == ST_OK) st = compile_goes_on(&(compile_limit){.stop = source->stop}, e);
     if (st == ST_OK) {
         add_answers(out, source, content);
         st = finish_answers(out, source, content, e);

@@ -1,4 +1,5 @@
 #include "text/grammar/grammar.h"
+#include "base/log.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,13 @@ i32 grammar_dfa(grammar *g, nfa *n, const nfa_part *parts, size_t n_parts) {
 
 i32 grammar_lexeme(grammar *g, i32 dfa) {
     return dfa < 0 ? NODE_NONE : grammar_add(g, (grammar_node){.kind = NODE_LEXEME, .of = dfa});
+}
+
+status compile_goes_on(const compile_limit *l, err *e) {
+    if (!l) return ST_OK;
+    if (l->stop && atomic_load(l->stop)) return err_set(e, ST_CANCELLED, "nobody waits for it");
+    if (!l->seconds || thread_s() <= l->until_s) return ST_OK;
+    return err_set(e, ST_LIMIT, "the schemas together take longer than %d s", l->seconds);
 }
 
 i32 grammar_string(grammar *g, i32 dfa, i64 min, i64 max) {

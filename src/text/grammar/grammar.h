@@ -8,6 +8,7 @@
 #ifndef TEXT_GRAMMAR_GRAMMAR_H
 #define TEXT_GRAMMAR_GRAMMAR_H
 #include "text/grammar/automaton.h"
+#include <stdatomic.h>
 
 enum {
     GRAMMAR_NODES_MAX = 1 << 19,
@@ -19,6 +20,15 @@ enum {
 /* Between the tokens of JSON: at most two blanks and a line's end with its indentation (a model that may write nothing
  * but space could do so to the end); at most one blank behind a comma or a colon; nothing. */
 typedef enum { JSON_SPACE_ANY, JSON_SPACE_LINE, JSON_SPACE_NONE } json_space;
+
+/* When compiling is given up, beside what bounds each part. */
+typedef struct {
+    int seconds;             /* for all schemas together; 0: any time */
+    f64 until_s;             /* thread_s() when they are over */
+    const atomic_bool *stop; /* set: nobody waits for it any more; may be NULL */
+} compile_limit;
+/* ST_LIMIT, ST_CANCELLED: it is given up. l: may be NULL. */
+status compile_goes_on(const compile_limit *l, err *e);
 
 typedef struct {
     json_space space;
@@ -47,9 +57,10 @@ typedef struct {
     i32 keys; /* a dfa of the text of keys */
     i32 n, n_patterns;
     grammar_property *of; /* [n] */
-    bool any_key; /* nothing is asked of names: every text is a key that has not ended, if all others[] are there */
-    i32 *others;  /* [1 << n_patterns]: the value of a key that is no property's, by that set */
-    i64 min, max; /* members; max: or UNBOUNDED, as everywhere */
+    bool any_key;     /* nothing is asked of names: every text is a key that has not ended, if all others[] are there */
+    i32 *others;      /* [1 << n_patterns]: the value of a key that is no property's, by that set */
+    i64 min, max;     /* members; max: or UNBOUNDED, as everywhere */
+    bool others_come; /* there may be members that no property names; by grammar_finish() */
 } grammar_object;
 
 /* Items by place, then `rest`; at least min_contains of them are also `contains`. */

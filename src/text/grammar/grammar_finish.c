@@ -6,7 +6,7 @@
 
 static i32 child_of(const grammar *g, const grammar_node *x, i32 i) { return g->children[x->of + i]; }
 
-enum { VISITS_MAX = 1 << 28 /* of nodes, until nothing changes */ };
+enum { VISITS_MAX = 1 << 28 /* of nodes and their children, until nothing changes */ };
 
 /* The least fixed point of what `holds` says of a node by what is known of others. Most nodes come behind what they
  * refer to or in front of it, so passes go both ways; false: there was no end of them. */
@@ -15,7 +15,7 @@ static bool find_nodes(const grammar *g, bool (*holds)(const grammar *, const gr
     i64 visits = 0;
     for (bool again = true; again;) {
         again = false;
-        if ((visits += 2 * g->n_nodes) > VISITS_MAX) return false;
+        if ((visits += 2 * ((i64)g->n_nodes + g->n_children)) > VISITS_MAX) return false;
         for (i32 k = 0; k < 2 * g->n_nodes; k++) {
             const i32 i = k < g->n_nodes ? k : 2 * g->n_nodes - 1 - k;
             if (known[i] || !holds(g, &g->nodes[i], known)) continue;
@@ -27,15 +27,40 @@ static bool find_nodes(const grammar *g, bool (*holds)(const grammar *, const gr
 
 /* ---- what can match something ---- */
 
-static bool object_is_alive(const grammar_object *o, const bool *alive) {
+/* Properties that a member can have, and whether one that no property names can be: what its key's automaton comes to
+ * and of whose value something is left. */
+static i64 named_members(const grammar *g, const grammar_object *o, const bool *alive, bool *others) {
     i64 named = 0;
-    bool others = false;
-    for (i32 i = 0; i < o->n; i++) {
-        if (o->of[i].required && !alive[o->of[i].value]) return false;
-        named += alive[o->of[i].value];
+    size_t n = 0;
+    const i32 *labels = o->keys < 0 ? NULL : dfa_reaches(g->dfas[o->keys], dfa_start(g->dfas[o->keys]), &n);
+    *others = false;
+    for (size_t k = 0; k < n; k++) {
+        const i32 i = labels[k];
+        if (i < o->n)
+            named += alive[o->of[i].value];
+        else
+            *others = *others || alive[o->others[i - o->n]];
     }
-    for (i32 k = 0; k < 1 << o->n_patterns; k++) others = others || alive[o->others[k]];
-    return others || named >= o->min;
+    return named;
+}
+
+static bool required_are_alive(const grammar_object *o, const bool *alive) {
+    for (i32 i = 0; i < o->n; i++)
+        if (o->of[i].required && !alive[o->of[i].value]) return false;
+    return true;
+}
+
+/* Of members that no property names one is counted: they could be the same key twice. */
+static bool object_is_alive(const grammar *g, const grammar_object *o, const bool *alive) {
+    bool others;
+    return required_are_alive(o, alive) && (named_members(g, o, alive, &others) + others >= o->min);
+}
+
+/* An object that is dead only for what cannot be counted satisfies something all the same. */
+static bool counts_too_few(const grammar *g, const grammar_object *o, const bool *alive) {
+    bool others;
+    const i64 named = named_members(g, o, alive, &others);
+    return required_are_alive(o, alive) && others && named + others < o->min;
 }
 
 static bool array_is_alive(const grammar_array *a, const bool *alive) {
@@ -51,7 +76,7 @@ static bool node_is_alive(const grammar *g, const grammar_node *x, const bool *a
     case NODE_NEVER: return false;
     case NODE_LEXEME:
     case NODE_STRING: return true;
-    case NODE_OBJECT: return object_is_alive(&g->objects[x->of], alive);
+    case NODE_OBJECT: return object_is_alive(g, &g->objects[x->of], alive);
     case NODE_ARRAY: return array_is_alive(&g->arrays[x->of], alive);
     case NODE_REPEAT: return x->min == 0 || alive[child_of(g, x, 0)];
     case NODE_SEQ:
@@ -79,6 +104,7 @@ static void cut_node(grammar *g, grammar_node *x, const bool *alive) {
     i32 kept = 0;
     if (x->kind == NODE_OBJECT) {
         grammar_object *o = &g->objects[x->of];
+        named_members(g, o, alive, &o->others_come);
         for (i32 i = 0; i < o->n; i++)
             if (!alive[o->of[i].value]) o->of[i].value = NODE_NONE;
         for (i32 k = 0; k < 1 << o->n_patterns; k++)
@@ -184,13 +210,15 @@ static status refuse_left_recursion(const grammar *g, err *e) {
 
 static void drop_the_dead(grammar *g, i32 root, const bool *alive) {
     for (i32 i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].kind == NODE_OBJECT && counts_too_few(g, &g->objects[g->nodes[i].of], alive))
+            err_set(&g->failed, ST_UNSUPPORTED, "\"minProperties\" above 1 where no property names the keys");
         if (alive[i])
             cut_node(g, &g->nodes[i], alive);
         else
             g->nodes[i] = (grammar_node){.kind = NODE_NEVER};
     }
     g->root = root;
-    if (!alive[root]) err_set(&g->failed, ST_INPUT, "nothing satisfies it");
+    if (!alive[root] && g->failed.code == ST_OK) err_set(&g->failed, ST_INPUT, "nothing satisfies it");
 }
 
 status grammar_finish(grammar *g, i32 root, err *e) {

@@ -18,59 +18,6 @@ status schema_fails(schema_compiler *c, status st, const char *fmt, ...) {
     return err_set(c->e, st, "%s", text);
 }
 
-/* ---- $ref ---- */
-
-/* A piece of a JSON pointer, ~0, ~1 and %HH undone; where it ends. */
-static const char *pointer_piece(const char *at, char *out, size_t cap) {
-    size_t n = 0;
-    for (; *at && *at != '/'; at++) {
-        char ch = *at;
-        unsigned hex;
-        if (ch == '~' && (at[1] == '0' || at[1] == '1')) ch = *++at == '0' ? '~' : '/';
-        if (ch == '%' && sscanf(at + 1, "%2x", &hex) == 1 && at[1] && at[2]) ch = (char)hex, at += 2;
-        if (n + 1 < cap) out[n++] = ch;
-    }
-    out[n] = 0;
-    return at;
-}
-
-static const json_t *by_anchor(const json_t *at, const char *name, int depth) {
-    const char *own = json_string_value(json_object_get(at, "$anchor"));
-    const char *key;
-    json_t *value;
-    size_t i;
-    if (depth > 100) return NULL;
-    if (own && !strcmp(own, name)) return at;
-    json_object_foreach((json_t *)(uintptr_t)at, key, value) {
-        const json_t *found = by_anchor(value, name, depth + 1);
-        if (found) return found;
-    }
-    json_array_foreach(at, i, value) {
-        const json_t *found = by_anchor(value, name, depth + 1);
-        if (found) return found;
-    }
-    return NULL;
-}
-
-const json_t *schema_target(const schema_compiler *c, const char *ref) {
-    const char *id = json_string_value(json_object_get(c->root, "$id"));
-    const size_t id_len = id ? strlen(id) : 0;
-    const json_t *at = c->root;
-    char piece[1024];
-    if (id_len && !strncmp(ref, id, id_len) && (!ref[id_len] || ref[id_len] == '#')) ref += id_len;
-    if (*ref && *ref != '#') return NULL; /* elsewhere */
-    if (*ref) ref++;
-    if (*ref && *ref != '/') return by_anchor(c->root, ref, 0);
-    while (*ref && at) {
-        ref = pointer_piece(ref + 1, piece, sizeof piece);
-        char *end;
-        const u64 index = strtoull(piece, &end, 10);
-        at = json_is_array(at) ? (*piece && !*end ? json_array_get(at, (size_t)index) : NULL)
-                               : json_object_get(at, piece);
-    }
-    return at;
-}
-
 /* ---- what holds at a place ---- */
 
 /* A list of branches of which none is chosen yet. */
@@ -105,8 +52,9 @@ static bool follow_ref(schema_compiler *c, schema_parts *all, const json_t *sche
     const json_t *ref = json_object_get(schema, "$ref");
     const char *name = json_string_value(ref);
     if (!ref) return true;
-    const json_t *target = name ? schema_target(c, name) : NULL;
-    if (!target) return schema_fails(c, ST_INPUT, "\"$ref\" to %.200s, which is not there", name ? name : "?"), false;
+    if (!name) return schema_fails(c, ST_INPUT, "\"$ref\" is no string"), false;
+    const json_t *target = schema_target(c, ref);
+    if (!target) return schema_fails(c, ST_INPUT, "\"$ref\" to %.200s, which is not there", name), false;
     return schema_add(c, all, target);
 }
 
@@ -119,7 +67,7 @@ static bool flatten(schema_compiler *c, const schema_parts *asked, schema_parts 
     for (int i = 0; i < all->n; i++) { /* it grows */
         const json_t *s = all->of[i], *every = json_object_get(s, "allOf"), *one;
         size_t k;
-        if (json_is_false(s)) return false;
+        if (json_is_false(s) || !schema_spends(c, 16)) return false;
         if (json_is_true(s)) continue;
         c->at = s;
         if (json_object_get(s, "$ref") && (c->ref_alone || json_object_size(s) == 1)) {
@@ -250,7 +198,7 @@ static i32 compile_choice(schema_compiler *c, const schema_parts *all, const sch
     json_array_foreach(choice->branches, i, branch) {
         schema_parts one = *all;
         one.chosen[one.n_chosen++] = choice->branches;
-        if (!schema_add(c, &one, branch)) break;
+        if (!schema_spends(c, SCHEMA_PARTS_MAX) || !schema_add(c, &one, branch)) break;
         ids_add(&nodes, schema_node(c, &one));
     }
     if (nodes.failed) schema_fails(c, ST_NOMEM, "out of host memory");
@@ -302,11 +250,10 @@ static bool places_room(schema_compiler *c) {
 }
 
 /* A part that only refers to another is that one. */
-static const json_t *meant(const schema_compiler *c, const json_t *s) {
-    return json_is_object(s) && (json_object_size(s) == 1 || c->ref_alone) && json_object_get(s, "$ref") &&
-                   schema_followed(c, s)
-               ? schema_followed(c, s)
-               : s;
+static const json_t *meant(schema_compiler *c, const json_t *s) {
+    const bool refers = json_is_object(s) && (json_object_size(s) == 1 || c->ref_alone) && json_object_get(s, "$ref");
+    const json_t *to = refers ? schema_followed(c, s) : NULL;
+    return to ? to : s;
 }
 
 i32 schema_node(schema_compiler *c, const schema_parts *p) {
@@ -359,10 +306,18 @@ static void name_the_place(schema_compiler *c) {
     buf_free(&path);
 }
 
-enum { SECONDS_MAX = 1 };
+enum { SECONDS_MAX = 1, WORK_UNASKED = 1 << 12 };
 
 bool schema_in_time(schema_compiler *c) {
-    if (now_s() > c->until) schema_fails(c, ST_LIMIT, "the schema takes longer than %d s", SECONDS_MAX);
+    err why = {0};
+    c->work = 0;
+    if (thread_s() > c->until) schema_fails(c, ST_LIMIT, "the schema takes longer than %d s", SECONDS_MAX);
+    if (compile_goes_on(c->o->limit, &why) != ST_OK) schema_fails(c, why.code, "%s", why.text);
+    return c->st == ST_OK;
+}
+
+bool schema_spends(schema_compiler *c, i64 work) {
+    if ((c->work += work) >= WORK_UNASKED) schema_in_time(c);
     return c->st == ST_OK;
 }
 
@@ -385,15 +340,17 @@ static void compile_places(schema_compiler *c) {
     }
     for (i64 i = 0; i < c->n_places; i++) free(c->places[i].of);
     free(c->places), free(c->table);
+    schema_refs_free(c);
 }
 
 status schema_to_node(grammar *g, const json_t *schema, const schema_options *o, i32 *node, err *e) {
     err own = {0};
-    schema_compiler c = {.until = now_s() + SECONDS_MAX, .g = g, .root = schema, .o = o, .e = e ? e : &own};
+    schema_compiler c = {.until = thread_s() + SECONDS_MAX, .g = g, .root = schema, .o = o, .e = e ? e : &own};
     json_t *object = o->object ? json_pack("{s:s}", "type", "object") : NULL;
     *node = NODE_NONE;
     if (o->object && !object) return err_nomem(e, "a schema", 64);
     c.ref_alone = is_old_draft(json_string_value(json_object_get(schema, "$schema")));
+    schema_refs_find(&c);
     grammar_add_punctuation(g, JSON_SPACE_ANY);
     schema_parts whole = {.n = 1};
     whole.of[0] = schema;

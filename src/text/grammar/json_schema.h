@@ -6,7 +6,8 @@
  * with minContains, minItems, maxItems, minLength, maxLength, pattern (regex.h), format (date-time, date, time, email,
  * uuid, uri, hostname, ipv4, ipv6), minimum, maximum, both exclusive forms, multipleOf, anyOf, oneOf of branches that
  * are seen to be disjoint, allOf, $ref inside of the schema, $defs. Annotations mean nothing. Everything else is
- * refused by name and place, unless the options say otherwise; so is what takes longer than a second.
+ * refused by name and place, unless the options say otherwise; so is what takes longer than a second
+ * of processor time.
  *
  * A text has members in any order, no key twice that a property names, numbers that bounds concern without exponent,
  * and between tokens at most two blanks and a line's end with its indentation. All texts of the grammar satisfy the
@@ -20,6 +21,7 @@ typedef struct {
     bool unknown_are_annotations; /* keywords and formats that no draft has: pass them over, do not refuse them */
     buf *passed_over;             /* not NULL: assertions that cannot be held are passed over, and named here */
     bool object;                  /* the text is an object, whatever the schema says */
+    const compile_limit *limit;   /* beside the schema's own second; NULL: none */
 } schema_options;
 
 /* The caller ends *out with grammar_free(). ST_INPUT: not a schema, or nothing satisfies it; ST_UNSUPPORTED, ST_LIMIT;

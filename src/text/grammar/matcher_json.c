@@ -64,15 +64,13 @@ typedef struct {
  * for the least number of members. */
 static member_order member_order_of(const matcher *m, const grammar_object *o, const frame *f) {
     i32 from = o->n, to;
-    bool any_other = false;
     if (!m->g->in_order) return (member_order){0, o->n, true};
     while (from > 0 && !matcher_set_has(m, f->seen, from - 1)) from--;
     if (f->other) from = o->n;
     for (to = from; to < o->n && !(o->of[to].required && o->of[to].value != NODE_NONE);) to++;
     const bool others = to == o->n;
     to += to < o->n;
-    for (i32 k = 0; k < 1 << o->n_patterns; k++) any_other = any_other || o->others[k] != NODE_NONE;
-    i64 later = sure_members(f) + 1 + any_other; /* with all that stand behind `to` */
+    i64 later = sure_members(f) + 1 + o->others_come; /* with all that stand behind `to` */
     for (i32 i = to; i < o->n; i++) later += o->of[i].value != NODE_NONE;
     for (; to > from && later < o->min; to--) later += o->of[to - 1].value != NODE_NONE;
     return (member_order){from, to, others && (f->other || sure_members(f) + 1 >= o->min)};

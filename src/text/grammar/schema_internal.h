@@ -37,8 +37,12 @@ typedef struct {
     const schema_options *o;
     i32 null, yes, no, any_number, any_integer; /* nodes that many places share, once they are made */
     i32 any_string, any_keys;                   /* dfas, + 1 */
-    f64 until;                                  /* now_s(): no longer than that */
-    bool ref_alone;                             /* up to draft 7 what stands beside $ref means nothing */
+    f64 until;                                  /* thread_s(): no longer than that */
+    i64 work;                                   /* since the clock was looked at */
+    json_t *anchors;                            /* names to places in memory, as numbers */
+    const json_t **foreign;                     /* [n_foreign], ascending: $ref of a resource inside with its own $id */
+    i64 n_foreign, cap_foreign;
+    bool ref_alone; /* up to draft 7 what stands beside $ref means nothing */
     schema_place *places;
     i64 n_places, n_done, places_cap, slots;
     i32 *table; /* places by what holds there, + 1 */
@@ -48,6 +52,8 @@ typedef struct {
 
 status schema_fails(schema_compiler *c, status st, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool schema_in_time(schema_compiler *c); /* asked where schemas make work; false: it failed */
+/* The same where steps are small: `work` of them, of some 100 ns, are next. The clock is asked now and then. */
+bool schema_spends(schema_compiler *c, i64 work);
 /* The node of what satisfies all of them; it is defined later. */
 i32 schema_node(schema_compiler *c, const schema_parts *p);
 bool schema_add(schema_compiler *c, schema_parts *p, const json_t *schema);
@@ -60,8 +66,11 @@ i64 schema_least(const schema_parts *p, const char *key, i64 none); /* the small
 
 /* Refuses keywords of a schema that are not held, or names them among those passed over. */
 void schema_check_words(schema_compiler *c, const json_t *schema);
-const json_t *schema_target(const schema_compiler *c, const char *ref);   /* what a $ref refers to; NULL: nothing */
-const json_t *schema_followed(const schema_compiler *c, const json_t *s); /* s, or what its $ref leads to */
+/* What the schema can refer to, found in one walk; freed with schema_refs_free(). */
+void schema_refs_find(schema_compiler *c);
+void schema_refs_free(schema_compiler *c);
+const json_t *schema_target(schema_compiler *c, const json_t *ref); /* what a $ref refers to; NULL: nothing */
+const json_t *schema_followed(schema_compiler *c, const json_t *s); /* s, or what its $ref leads to */
 void schema_check_disjoint(schema_compiler *c, const json_t *branches);
 /* The values of a list that the parts allow; one value, if they do. */
 i32 schema_listed(schema_compiler *c, const schema_parts *p, const json_t *list);

@@ -44,7 +44,7 @@ static void fill_members(schema_compiler *c, const schema_parts *p, schema_keys 
     o->of = calloc((size_t)max_i64(o->n, 1), sizeof *o->of);
     o->others = calloc((size_t)1 << o->n_patterns, sizeof *o->others);
     if (!o->of || !o->others) schema_fails(c, ST_NOMEM, "out of host memory");
-    for (int i = 0; c->st == ST_OK && i < o->n; i++) {
+    for (int i = 0; schema_spends(c, 4) && i < o->n; i++) {
         const char *name = keys->names[i];
         const bool allowed = schema_keys_allow(c, keys, name);
         const i32 value = allowed ? member_value(c, p, keys, name, schema_keys_matched(c, keys, name)) : NODE_NONE;

@@ -137,6 +137,7 @@ static i32 exact_object(schema_compiler *c, const json_t *v) {
 }
 
 static i32 exact_value(schema_compiler *c, const json_t *v) {
+    if (!schema_spends(c, 16)) return NODE_NONE;
     if (json_is_string(v)) return exact_string(c, v);
     if (json_is_array(v)) return exact_array(c, v);
     if (json_is_object(v)) return exact_object(c, v);

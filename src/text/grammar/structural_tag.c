@@ -3,6 +3,7 @@
  * What may be of any length knows the strings at which the tag around it ends. If one of them must follow, it is part
  * of the same node: free text ends with the first one, wherever that is. */
 #include "text/grammar/structural_tag.h"
+#include "base/log.h"
 #include "text/grammar/ebnf.h"
 #include "text/grammar/free_text.h"
 #include "text/grammar/json_schema.h"
@@ -21,6 +22,8 @@ typedef struct tag_place {
 typedef struct {
     grammar *g;
     bool strict;
+    compile_limit limit; /* of all schemas together */
+    u64 bytes;           /* that their automata take */
     buf *warnings;
     err *e;
     status st; /* the first failure, whose text is in e */
@@ -191,9 +194,19 @@ static i32 child_node(tag_compiler *c, const tag_place *at, const json_t *f, con
     return format_node(c, &here, json_object_get(f, key), end);
 }
 
+enum { TAGS_SECONDS = 2, TAGS_MIB = 256 };
+
+/* Automata from number `first` on are new. */
+static void count_automata(tag_compiler *c, const tag_place *at, i32 first) {
+    for (i32 i = first; i < c->g->n_dfas; i++) c->bytes += dfa_bytes(c->g->dfas[i]);
+    if (c->bytes >> 20 >= TAGS_MIB) tag_fails(c, at, ST_LIMIT, "the schemas together take more than %d MiB", TAGS_MIB);
+}
+
 static i32 schema_format(tag_compiler *c, const tag_place *at, const json_t *f) {
     buf passed_over = {0}, place = {0};
-    const schema_options o = {.unknown_are_annotations = !c->strict, .passed_over = c->strict ? NULL : &passed_over};
+    const schema_options o = {
+        .unknown_are_annotations = !c->strict, .limit = &c->limit, .passed_over = c->strict ? NULL : &passed_over};
+    const i32 n_dfas = c->g->n_dfas;
     const json_t *style = json_object_get(f, "style");
     i32 node = NODE_NONE;
     if (style && !json_is_null(style) && strcmp(tag_text_field(c, at, f, "style"), "json") != 0)
@@ -203,6 +216,7 @@ static i32 schema_format(tag_compiler *c, const tag_place *at, const json_t *f) 
     if (st == ST_OK && passed_over.len && c->warnings)
         buf_fmt(c->warnings, "structural tag, at #%s: passed over: %s\n", place.data, passed_over.data);
     buf_free(&passed_over), buf_free(&place);
+    if (st == ST_OK) count_automata(c, at, n_dfas);
     return tag_passes(c, at, st, node);
 }
 
@@ -531,9 +545,11 @@ static json_t *newer_format(tag_compiler *c, const json_t *tag) {
     return format;
 }
 
-status structural_tag_to_node(grammar *g, const json_t *tag, bool strict, buf *warnings, i32 *node, err *e) {
+status structural_tag_to_node(grammar *g, const json_t *tag, bool strict, const atomic_bool *stop, buf *warnings,
+                              i32 *node, err *e) {
     err own = {0};
-    tag_compiler c = {.g = g, .strict = strict, .warnings = warnings, .e = e ? e : &own};
+    const compile_limit limit = {TAGS_SECONDS, thread_s() + TAGS_SECONDS, stop};
+    tag_compiler c = {.g = g, .limit = limit, .strict = strict, .warnings = warnings, .e = e ? e : &own};
     const tag_place at = {NULL, "format", 0};
     *node = NODE_NONE;
     if (!json_is_object(tag)) return err_set(e, ST_INPUT, "structural tag: %s, no object", json_type_text(tag));

@@ -26,7 +26,9 @@
 #include "text/grammar/grammar.h"
 
 /* strict: what schemas ask and cannot be held is an error; else it is passed over, with a line in warnings (NULL
- * allowed). ST_INPUT, ST_UNSUPPORTED, ST_LIMIT: errors name the place. */
-status structural_tag_to_node(grammar *g, const json_t *tag, bool strict, buf *warnings, i32 *node, err *e);
+ * allowed). ST_INPUT, ST_UNSUPPORTED, ST_LIMIT: errors name the place. Its schemas may take 2 s and 256 MiB together;
+ * stop (may be NULL) set: ST_CANCELLED. */
+status structural_tag_to_node(grammar *g, const json_t *tag, bool strict, const atomic_bool *stop, buf *warnings,
+                              i32 *node, err *e);
 
 #endif

@@ -149,7 +149,8 @@ static void ends(void **state) {
         scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .overlap_anywhere = ahead});
         const i64 vocab = engine_config(g)->vocab;
         toy fails = toy_of(1, vocab), whole = toy_of(2, vocab), stops = toy_of(3, vocab), late = toy_of(4, vocab);
-        fails.fails_at = 3, whole.whole_at = 5, stops.ends_from = 0, late.ends_from = 0, late.whole_at = 0;
+        fails.fails_at = 3, whole.whole_at = whole.ends_from = 5, stops.ends_from = 0, late.ends_from = 0,
+        late.whole_at = 0;
         const token_filter f[4] = {filter_of(&fails, true), filter_of(&whole, true), filter_of(&stops, true),
                                    filter_of(&late, true)};
         job *jobs[4];
@@ -178,6 +179,37 @@ static void ends(void **state) {
         assert_true(fails.closed == 1 && whole.closed == 1 && stops.closed == 1 && late.closed == 1);
         scheduler_close(s);
         for (int i = 0; i < 4; i++) free(jobs[i]);
+        engine_close(g);
+    }
+}
+
+/* Ids of text among the stop ids, as likely as can be, end no answer where it may not end; where nothing else is left
+ * that is an error. */
+static void text_ends_only_where_it_may(void **state) {
+    (void)state;
+    for (int forced = 0; forced < 2; forced++) {
+        engine *g = open_engine(DIR, "cpu", 2, 0, 64);
+        scheduler *s = open_scheduler(g, (scheduler_options){.manual = true});
+        const i64 vocab = engine_config(g)->vocab;
+        toy late = toy_of(3, vocab), stuck = toy_of(4, vocab);
+        late.ends_from = PERIOD;
+        const token_filter f[2] = {filter_of(&late, forced), filter_of(&stuck, forced)};
+        job *jobs[2];
+        const f32 much[2] = {900, 900};
+        for (int i = 0; i < 2; i++) jobs[i] = filtered_job(300, 5, 40, &f[i]), jobs[i]->r.n_stop = 1;
+        jobs[0]->stops[0] = 2;
+        while (!toy_allows(&late, 0, jobs[0]->stops[0])) jobs[0]->stops[0]++;
+        jobs[0]->r.bias_ids = jobs[0]->stops, jobs[0]->r.n_bias = 1, jobs[0]->r.bias = much;
+        jobs[1]->stops[0] = toy_forced_id(&stuck, FORCED_AT + 1);
+        for (int i = 0; i < 2; i++) must_submit(s, jobs[i]);
+        run_all(s);
+        assert_int_equal(jobs[0]->finish, SCHED_STOP);
+        assert_int_equal(jobs[0]->n_out, PERIOD + 1);
+        assert_int_equal(jobs[1]->finish, SCHED_ERROR);
+        assert_int_equal(jobs[1]->n_out, FORCED_AT + 1);
+        assert_non_null(strstr(jobs[1]->error.text, "stop ids"));
+        scheduler_close(s);
+        for (int i = 0; i < 2; i++) free(jobs[i]);
         engine_close(g);
     }
 }
@@ -226,8 +258,11 @@ static void logprobs_of_every_token(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_answers_however_they_are_made), cmocka_unit_test(filtered_rows_are_queued_ahead),
-        cmocka_unit_test(ends), cmocka_unit_test(filters_are_closed_once), cmocka_unit_test(logprobs_of_every_token)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_answers_however_they_are_made),
+                                       cmocka_unit_test(filtered_rows_are_queued_ahead),
+                                       cmocka_unit_test(ends),
+                                       cmocka_unit_test(text_ends_only_where_it_may),
+                                       cmocka_unit_test(filters_are_closed_once),
+                                       cmocka_unit_test(logprobs_of_every_token)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -279,6 +279,78 @@ static void nobody_waits_for_ever(void **state) {
     constraint_cache_close(c);
 }
 
+/* As long as somebody waits for it. */
+static status endless_compile(constraint **out, const constraint_source *source, const token_trie *trie,
+                              const tokenizer *t, buf *warnings, err *e) {
+    (void)trie, (void)t, (void)warnings;
+    *out = NULL;
+    atomic_fetch_add(&at_once, 1);
+    while (!atomic_load(source->stop)) usleep(1000);
+    atomic_fetch_sub(&at_once, 1);
+    return err_set(e, ST_CANCELLED, "given up");
+}
+
+static atomic_bool all_gone;
+static bool may_have_gone(void *ud) {
+    (void)ud;
+    return atomic_load(&all_gone);
+}
+
+/* MANY askers of endless compiles, of one or of several sources; each has the same fate. */
+static void nobody_waits(bool same, bool stop, int got) {
+    constraint_cache *c;
+    asker all[MANY] = {0};
+    pthread_t threads[MANY];
+    assert_int_equal(
+        constraint_cache_open(&c, &(constraint_cache_options){.tok = tok, .compile = endless_compile}, NULL), ST_OK);
+    atomic_store(&all_gone, false);
+    for (int i = 0; i < MANY; i++) all[i].gone = may_have_gone;
+    ask_many(c, all, threads, same);
+    for (int i = 0; i < 2000 && atomic_load(&at_once) < (same ? 1 : MANY); i++) usleep(1000);
+    if (stop)
+        constraint_cache_stop(c);
+    else
+        atomic_store(&all_gone, true);
+    join_all(threads);
+    for (int i = 0; i < MANY; i++) assert_int_equal(all[i].got, got);
+    assert_int_equal(stats_of(c).waiting, 0);
+    assert_int_equal(stats_of(c).aborted, stop ? 0 : MANY);
+    assert_int_equal(stats_of(c).compiles, same ? 1 : MANY);
+    if (stop) assert_int_equal(ask(c, "{\"const\":9}", true, NULL, NULL), 503);
+    constraint_cache_close(c);
+}
+
+static void compiles_of_nobody_are_given_up(void **state) {
+    (void)state;
+    nobody_waits(true, false, -1);
+    nobody_waits(false, false, -1);
+}
+
+static void nothing_is_compiled_at_the_end(void **state) {
+    (void)state;
+    nobody_waits(true, true, 503);
+    nobody_waits(false, true, 503);
+}
+
+/* Who asked first goes, others stay: it is compiled for them. */
+static void others_may_still_wait(void **state) {
+    constraint_cache *c = opened((constraint_cache_options){0});
+    asker all[MANY] = {0};
+    pthread_t threads[MANY];
+    (void)state;
+    atomic_store(&held, true);
+    for (int i = 0; i < MANY; i++) {
+        all[i] = (asker){.c = c, .schema = "{\"const\":1}", .gone = i ? NULL : has_gone};
+        assert_int_equal(pthread_create(&threads[i], NULL, asking, &all[i]), 0);
+        for (int k = 0; !i && k < 1000 && !atomic_load(&at_once); k++) usleep(1000);
+    }
+    for (int i = 0; i < 2000 && stats_of(c).waiting < MANY; i++) usleep(1000);
+    atomic_store(&held, false);
+    join_all(threads);
+    for (int i = 1; i < MANY; i++) assert_int_equal(all[i].got, 0);
+    constraint_cache_close(c);
+}
+
 static int open_tokenizer(void **state) {
     (void)state;
     return tokenizer_open(&tok, "models/nano", NULL) != ST_OK;
@@ -292,11 +364,18 @@ static int close_tokenizer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_by_content),          cmocka_unit_test(descriptions_of_tools_are_no_content),
-        cmocka_unit_test(warnings_come_again),      cmocka_unit_test(failures_are_remembered_for_a_while),
-        cmocka_unit_test(least_recently_used_goes), cmocka_unit_test(too_long),
-        cmocka_unit_test(equal_ones_compile_once),  cmocka_unit_test(a_few_at_a_time),
+        cmocka_unit_test(kept_by_content),
+        cmocka_unit_test(descriptions_of_tools_are_no_content),
+        cmocka_unit_test(warnings_come_again),
+        cmocka_unit_test(failures_are_remembered_for_a_while),
+        cmocka_unit_test(least_recently_used_goes),
+        cmocka_unit_test(too_long),
+        cmocka_unit_test(equal_ones_compile_once),
+        cmocka_unit_test(a_few_at_a_time),
         cmocka_unit_test(nobody_waits_for_ever),
+        cmocka_unit_test(compiles_of_nobody_are_given_up),
+        cmocka_unit_test(nothing_is_compiled_at_the_end),
+        cmocka_unit_test(others_may_still_wait),
     };
     return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
 }

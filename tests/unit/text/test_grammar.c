@@ -269,7 +269,19 @@ static const struct {
     {"{'properties':[]}", ST_INPUT, {"\"properties\"", "#:"}},
     {"{'items':7}", ST_INPUT, {"no schema", ""}},
     {"{'$ref':'#/$defs/x'}", ST_INPUT, {"\"$ref\"", "#/$defs/x"}},
-    {"{'$ref':7}", ST_INPUT, {"\"$ref\"", "#:"}},
+    {"{'type':'object','properties':{'a':false,'b':{}},'minProperties':3}", ST_UNSUPPORTED, {"\"minProperties\"", ""}},
+    {"{'type':'object','properties':{'a':{'type':'array'},'b':{}},'patternProperties':{'^a':{'type':'integer'}},"
+     "'minProperties':3}",
+     ST_UNSUPPORTED,
+     {"\"minProperties\"", ""}},
+    {"{'type':'object','required':['x1'],'minProperties':3,'properties':{'e':{'enum':[]}}}",
+     ST_UNSUPPORTED,
+     {"\"minProperties\"", ""}},
+    {"{'$ref':7}", ST_INPUT, {"\"$ref\" is no string", "#:"}},
+    {"{'properties':{'a':{'$id':'http://x/a','$ref':'#/$defs/s'}},'$defs':{'s':{'type':'integer'}}}",
+     ST_UNSUPPORTED,
+     {"an \"$id\" of its own", "#/properties/a:"}},
+    {"{'$ref':'#z','examples':[{'$anchor':'z'}],'const':{'$anchor':'z'}}", ST_INPUT, {"#z", "#:"}},
     {"{'$ref':'other.json'}", ST_INPUT, {"other.json", "#:"}},
     {"{'$ref':'http://example.com/#/x'}", ST_INPUT, {"http://example.com/#/x", "#:"}},
     {"{'$ref':'#x'}", ST_INPUT, {"#x", "#:"}},
@@ -323,6 +335,10 @@ static const char *const contradictory[] = {
     "{'type':'object','properties':{'ab':{},'c':{}},'additionalProperties':false,'minProperties':2,"
     "'propertyNames':{'maxLength':1}}",
     "{'type':'object','propertyNames':false,'minProperties':1}",
+    "{'type':'object','properties':{'a':{'type':'boolean'}},'propertyNames':{'enum':['a']},'minProperties':2}",
+    "{'type':'object','minProperties':1,'patternProperties':{'^a$b':{}},'additionalProperties':false}",
+    "{'type':'object','minProperties':2,'patternProperties':{'^a$b':{}},'properties':{'c':{},'d':{'enum':[]}},"
+    "'additionalProperties':false}",
     "{'type':'object','properties':{'n':{'$ref':'#'}},'required':['n']}",
     "{'$ref':'#/$defs/a','$defs':{'a':{'type':'array','prefixItems':[{'$ref':'#/$defs/b'}],'minItems':1},"
     "'b':{'type':'object','additionalProperties':{'$ref':'#/$defs/a'},'minProperties':1}}}",

@@ -231,6 +231,9 @@ static const struct {
     {"many branches", "{'anyOf':[", 3000, "{'properties':{'k%':{'type':'null'}}}", "]}", "{\"k1\":"},
     {"more branches", "{'anyOf':[", 20000, "{'type':'object','properties':{'k':{'const':%}}}", "]}", "{\"k\":1"},
     {"branches apart", "{'oneOf':[", 3000, "{'const':'v%'}", "]}", "\"v7"},
+    {"numbers apart", "{'oneOf':[", 20000, "{'const':%}", "]}", "7"},
+    {"branches of nothing", "{'oneOf':[", 40000, "false", "]}", "7"},
+    {"a long value", "{'const':[", 50000, "'v%'", "]}", "[\"v0\""},
     {"a long enumeration", "{'enum':[", 60000, "'v%'", "]}", "\"v7"},
     {"an enumeration with a pattern", "{'pattern':'^[a-z0-9]{0,20000}$','enum':[", 5000, "'v%'", "]}", "\"v7"},
     {"many properties", "{'properties':{", 60000, "'p%':{}", "}}", "{\"p"},
@@ -306,6 +309,55 @@ static void hostile_schemas(void **state) {
     assert_int_equal(bad, 0);
 }
 
+/* Nor do references and comparisons take more than the second: `one` and `other` come n times each. */
+static void references_and_pairs(void **state) {
+    static const struct {
+        const char *front, *one, *middle, *other, *behind;
+        int n;
+        status st;
+    } all[] = {
+        {"{'oneOf':[", "{'$ref':'#z%'}", "],'$defs':{", "'d%':{'$anchor':'z%','const':%}", "}}", 600, ST_OK},
+        {"{'anyOf':[", "{'$ref':'#z%'}", "],'$defs':{", "'d%':{'$anchor':'z%','const':%}", "}}", 10000, ST_OK},
+        {"{'oneOf':[{'enum':[", "0.%2", "]},{'enum':[", "1.%2", "]}]}", 60000, ST_LIMIT},
+        {"{'oneOf':[{'required':[", "'a%'", "],'properties':{", "'a%':{'const':1}",
+         "},'type':'object'},{'type':'object','$ref':'#/oneOf/0'}]}", 20000, ST_LIMIT},
+        {"{'$ref':'#/", "%~1", "','a':[", "1", "]}", 200000, ST_INPUT},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        buf text = {0};
+        grammar *g;
+        err e = {0};
+        add_schema(&text, all[i].front, all[i].n, all[i].one, all[i].middle);
+        add_schema(&text, "", all[i].n, all[i].other, all[i].behind);
+        json_t *schema = json_of(text.data);
+        const f64 start = processor_s();
+        const status st = grammar_of_schema(&g, schema, &(schema_options){.unknown_are_annotations = true}, &e);
+        const f64 took = processor_s() - start;
+        if (st != all[i].st || took > SLOWER * 1.5) fail_msg("%zu: %s: %s: %.1f s", i, status_text(st), e.text, took);
+        grammar_free(g);
+        json_decref(schema), buf_free(&text);
+    }
+}
+
+/* Whoever waited has gone: that is seen soon. */
+static void compiling_is_given_up(void **state) {
+    const atomic_bool stop = true;
+    const compile_limit limit = {.stop = &stop}, late = {.seconds = 2};
+    buf text = {0};
+    grammar *g;
+    err e = {0};
+    (void)state;
+    add_schema(&text, "{'oneOf':[", 20000, "{'const':%}", "]}");
+    json_t *schema = json_of(text.data);
+    const f64 start = processor_s();
+    assert_int_equal(grammar_of_schema(&g, schema, &(schema_options){.limit = &limit}, &e), ST_CANCELLED);
+    assert_int_equal(grammar_of_schema(&g, schema, &(schema_options){.limit = &late}, &e), ST_LIMIT);
+    assert_non_null(strstr(e.text, "together"));
+    assert_true(processor_s() - start < SLOWER * 0.1);
+    json_decref(schema), buf_free(&text);
+}
+
 /* What an automaton has no room for is an error, not a key or a value that does not match. */
 static void limits_are_no_answers(void **state) {
     static const char *const schemas[] = {
@@ -334,9 +386,12 @@ static void limits_are_no_answers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_counts),  cmocka_unit_test(many_strings),    cmocka_unit_test(many_properties),
-        cmocka_unit_test(deep_lists),    cmocka_unit_test(long_chains),     cmocka_unit_test(recursion),
-        cmocka_unit_test(many_branches), cmocka_unit_test(hostile_schemas), cmocka_unit_test(limits_are_no_answers),
+        cmocka_unit_test(large_counts),          cmocka_unit_test(many_strings),
+        cmocka_unit_test(many_properties),       cmocka_unit_test(deep_lists),
+        cmocka_unit_test(long_chains),           cmocka_unit_test(recursion),
+        cmocka_unit_test(many_branches),         cmocka_unit_test(hostile_schemas),
+        cmocka_unit_test(limits_are_no_answers), cmocka_unit_test(references_and_pairs),
+        cmocka_unit_test(compiling_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

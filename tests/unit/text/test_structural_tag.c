@@ -29,7 +29,7 @@ static status tag_status(const char *text, bool strict, buf *warnings, walked *w
     i32 root;
     if (!tag) fail_msg("no JSON: %s", text);
     *w = (walked){grammar_new(), NULL};
-    status st = structural_tag_to_node(w->g, tag, strict, warnings, &root, e);
+    status st = structural_tag_to_node(w->g, tag, strict, NULL, warnings, &root, e);
     if (st == ST_OK) st = grammar_finish(w->g, root, e);
     if (st == ST_OK) st = matcher_open(&w->m, w->g, e);
     json_decref(tag);
@@ -283,10 +283,29 @@ static void too_many(void **state) {
     buf_free(&long_text);
 }
 
+/* Each schema is within its own second; all together are not. */
+static void schemas_together(void **state) {
+    buf text = {0}, plain = {0};
+    walked w;
+    err e = {0};
+    (void)state;
+    for (int i = 0; i < 400; i++) {
+        buf_fmt(&text, "%s{\"type\":\"tag\",\"begin\":\"%d\",\"content\":{\"type\":\"json_schema\",\"json_schema\":",
+                i ? "," : "", i);
+        buf_fmt(&text, "{\"type\":\"object\",\"patternProperties\":{\"a.{6}$\":{},\"b.{5}$\":{}}}},\"end\":\"<\"}");
+    }
+    buf_fmt(&plain, "{\"type\":\"structural_tag\",\"format\":{\"type\":\"or\",\"elements\":[%s]}}", text.data);
+    assert_int_equal(tag_status(plain.data, true, NULL, &w, &e), ST_LIMIT);
+    if (!strstr(e.text, "together take")) fail_msg("%s", e.text);
+    walked_close(&w);
+    buf_free(&text), buf_free(&plain);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_text),  cmocka_unit_test(compositions),       cmocka_unit_test(tags),
-        cmocka_unit_test(triggered), cmocka_unit_test(dispatch_and_lists), cmocka_unit_test(refused),
-        cmocka_unit_test(warned),    cmocka_unit_test(random_stops),       cmocka_unit_test(too_many)};
+        cmocka_unit_test(one_text),        cmocka_unit_test(compositions),       cmocka_unit_test(tags),
+        cmocka_unit_test(triggered),       cmocka_unit_test(dispatch_and_lists), cmocka_unit_test(refused),
+        cmocka_unit_test(warned),          cmocka_unit_test(random_stops),       cmocka_unit_test(too_many),
+        cmocka_unit_test(schemas_together)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
