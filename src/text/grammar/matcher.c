@@ -254,7 +254,9 @@ static void leave_frame(matcher *m, i32 number) {
     const frame f = m->frames[number];
     switch (f.kind) {
     case FRAME_END: matcher_wait(m, &f); return;
-    case FRAME_SEQ: enter_child(m, f.node, f.at + 1, f.parent); return;
+    case FRAME_SEQ: /* once in a step: what lies behind n parts that may all be over is entered n^2 times otherwise */
+        if (enters_first(m, -1, number)) enter_child(m, f.node, f.at + 1, f.parent);
+        return;
     case FRAME_REPEAT: repeat_goes_on(m, f.node, f.count + 1, f.parent); return;
     case FRAME_OBJECT: object_leave(m, &f); return;
     case FRAME_ARRAY: array_leave(m, &f); return;
@@ -272,7 +274,12 @@ static bool goes_deeper(matcher *m) {
 }
 
 void matcher_enter(matcher *m, i32 node, i32 parent) {
+    enum { ENTERING = 16 };
     if (!goes_deeper(m)) return;
+    if (m->g->metered && (m->g->fuel -= ENTERING) < 0) {
+        matcher_fails(m, ST_LIMIT, "a grammar that takes too long to follow");
+        return;
+    }
     m->depth++;
     enter_node(m, node, parent);
     m->depth--;

@@ -4,6 +4,7 @@
 #include "text/grammar/free_text.h"
 #include "text/grammar/matcher.h"
 #include "text/grammar/structural_tag.h"
+#include "base/log.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,11 +302,36 @@ static void schemas_together(void **state) {
     buf_free(&text), buf_free(&plain);
 }
 
+/* Of 900 texts behind each other every one may be over behind any byte: a step enters each once, not all those behind
+ * each (which took a second a byte). */
+static void many_parts_that_may_be_over(void **state) {
+    (void)state;
+    buf tag = {0};
+    walked w;
+    err e = {0};
+    buf_str(&tag, "{\"type\":\"structural_tag\",\"format\":{\"type\":\"sequence\",\"elements\":[" ANY);
+    for (int i = 1; i < 900; i++) buf_str(&tag, "," ANY);
+    buf_str(&tag, "]}}");
+    buf_char(&tag, 0);
+    if (tag_status((const char *)tag.data, true, NULL, &w, &e) != ST_OK) fail_msg("%s", e.text);
+    const f64 began = now_s();
+    assert_true(accepts(&w, "abcdefghijklmnopqrstuvwxyzabcdefghijklmn", 40));
+    if (now_s() - began > 4) fail_msg("40 bytes took %.1f s", now_s() - began);
+    walked_close(&w);
+    buf_free(&tag);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_text),        cmocka_unit_test(compositions),       cmocka_unit_test(tags),
-        cmocka_unit_test(triggered),       cmocka_unit_test(dispatch_and_lists), cmocka_unit_test(refused),
-        cmocka_unit_test(warned),          cmocka_unit_test(random_stops),       cmocka_unit_test(too_many),
-        cmocka_unit_test(schemas_together)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_text),
+                                       cmocka_unit_test(compositions),
+                                       cmocka_unit_test(tags),
+                                       cmocka_unit_test(triggered),
+                                       cmocka_unit_test(dispatch_and_lists),
+                                       cmocka_unit_test(refused),
+                                       cmocka_unit_test(warned),
+                                       cmocka_unit_test(random_stops),
+                                       cmocka_unit_test(too_many),
+                                       cmocka_unit_test(schemas_together),
+                                       cmocka_unit_test(many_parts_that_may_be_over)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
