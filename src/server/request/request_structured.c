@@ -105,7 +105,6 @@ bool request_read_structured_outputs(gen_request *r, const served_model *m, cons
     const json_t *all;
     const char *key;
     json_t *v;
-    bool some_object = false;
     (void)m;
     if (!field_object(o, f->key, &all, e) || !all) return !e->http;
     json_object_foreach((json_t *)all, key, v) {
@@ -116,7 +115,9 @@ bool request_read_structured_outputs(gen_request *r, const served_model *m, cons
             if (!must_be_so(r, kinds[i].field, kinds[i].kind, v, e)) return false;
         } else if (strcmp(key, "json_object")) {
             return api_fail(e, 400, "unsupported", f->key, "%s.%.60s is not supported by this version", f->key, key);
-        } else if (!field_bool(all, key, &some_object, e) || !must_be(r, object, CONTENT_OBJECT, NULL, true, e)) {
+        } else if (!json_is_true(v)) {
+            return api_fail(e, 400, NULL, object, "%s: expected true or false, got %s", object, json_type_text(v));
+        } else if (!must_be(r, object, CONTENT_OBJECT, NULL, true, e)) {
             return false;
         }
     }

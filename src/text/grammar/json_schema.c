@@ -23,6 +23,7 @@ status schema_fails(schema_compiler *c, status st, const char *fmt, ...) {
 /* A list of branches of which none is chosen yet. */
 typedef struct {
     const json_t *branches; /* NULL: there is none */
+    const json_t *of;       /* whose they are */
     bool disjoint;          /* oneOf */
 } schema_choice;
 
@@ -44,7 +45,7 @@ static bool find_choice(schema_compiler *c, const schema_parts *p, const json_t 
         return schema_fails(c, ST_INPUT, "\"%s\" is no list of schemas", key), false;
     for (int i = 0; i < p->n_chosen; i++)
         if (p->chosen[i] == branches) return true;
-    if (!found->branches) *found = (schema_choice){branches, !strcmp(key, "oneOf")};
+    if (!found->branches) *found = (schema_choice){branches, schema, !strcmp(key, "oneOf")};
     return true;
 }
 
@@ -189,6 +190,13 @@ static i32 compile_types(schema_compiler *c, const schema_parts *p) {
     return grammar_alt(c->g, all, n);
 }
 
+/* A part that only refers to another is that one. */
+static const json_t *meant(schema_compiler *c, const json_t *s) {
+    const bool refers = json_is_object(s) && (json_object_size(s) == 1 || c->ref_alone) && json_object_get(s, "$ref");
+    const json_t *to = refers ? schema_followed(c, s) : NULL;
+    return to ? to : s;
+}
+
 static i32 compile_choice(schema_compiler *c, const schema_parts *all, const schema_choice *choice) {
     const json_t *branch;
     ids_buf nodes = {0};
@@ -199,6 +207,11 @@ static i32 compile_choice(schema_compiler *c, const schema_parts *all, const sch
         schema_parts one = *all;
         one.chosen[one.n_chosen++] = choice->branches;
         if (!schema_spends(c, SCHEMA_PARTS_MAX) || !schema_add(c, &one, branch)) break;
+        if (meant(c, branch) == choice->of) {
+            schema_fails(c, ST_UNSUPPORTED, "branch %d of \"%s\" leads to itself", (int)i,
+                         choice->disjoint ? "oneOf" : "anyOf");
+            break;
+        }
         ids_add(&nodes, schema_node(c, &one));
     }
     if (nodes.failed) schema_fails(c, ST_NOMEM, "out of host memory");
@@ -247,13 +260,6 @@ static bool places_room(schema_compiler *c) {
     free(c->table);
     c->table = table, c->slots = slots;
     return true;
-}
-
-/* A part that only refers to another is that one. */
-static const json_t *meant(schema_compiler *c, const json_t *s) {
-    const bool refers = json_is_object(s) && (json_object_size(s) == 1 || c->ref_alone) && json_object_get(s, "$ref");
-    const json_t *to = refers ? schema_followed(c, s) : NULL;
-    return to ? to : s;
 }
 
 i32 schema_node(schema_compiler *c, const schema_parts *p) {

@@ -41,6 +41,12 @@ static void find_contains(schema_compiler *c, const schema_parts *p, grammar_arr
 i32 schema_array(schema_compiler *c, const schema_parts *p) {
     grammar_array a = {.min = max_i64(schema_most(p, "minItems", 0), 0), .max = schema_least(p, "maxItems", UNBOUNDED)};
     size_t n = 0;
+    for (int i = 0; i < p->n; i++) {
+        const json_t *prefix = json_object_get(p->of[i], "prefixItems");
+        if (!prefix || json_is_array(prefix)) continue;
+        c->at = p->of[i];
+        return schema_fails(c, ST_INPUT, "\"prefixItems\" is no list of schemas"), NODE_NONE;
+    }
     for (int i = 0; i < p->n; i++) n = (size_t)max_i64((i64)n, (i64)json_array_size(first_items(p->of[i])));
     a.n_first = (i32)n;
     a.first = calloc(n ? n : 1, sizeof *a.first);

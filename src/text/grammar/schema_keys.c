@@ -14,6 +14,10 @@ static bool find_patterns(schema_compiler *c, const schema_parts *p, schema_keys
     json_t *value;
     for (int i = 0; i < p->n; i++) {
         json_t *own = json_object_get(p->of[i], "patternProperties");
+        if (own && !json_is_object(own)) {
+            c->at = p->of[i];
+            return schema_fails(c, ST_INPUT, "\"patternProperties\" is no object"), false;
+        }
         json_object_foreach(own, key, value) {
             int k = 0;
             while (k < all->n_patterns && strcmp(all->patterns[k], key)) k++;
@@ -62,6 +66,7 @@ static void find_names(schema_compiler *c, const schema_parts *p, schema_keys *a
             schema_fails(c, ST_INPUT, "\"required\" is no list"); /* draft 3 had a boolean in the property */
         json_object_foreach(own, key, value) name_number(c, all, key);
         json_array_foreach(required, k, one) {
+            if (!json_is_string(one)) schema_fails(c, ST_INPUT, "\"required\" is no list of strings");
             const int at = json_is_string(one) ? name_number(c, all, json_string_value(one)) : -1;
             if (at >= 0) all->required[at] = true;
         }

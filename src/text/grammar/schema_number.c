@@ -46,6 +46,7 @@ static bool decimal_read(decimal *x, const char *text) {
         x->digits[x->n_whole + x->n_part++] = i < 0 ? '0' : all[i];
     }
     while (x->n_part && x->digits[x->n_whole + x->n_part - 1] == '0') x->n_part--;
+    if (decimal_is_zero(x)) x->negative = false; /* -0 is 0 */
     return true;
 }
 

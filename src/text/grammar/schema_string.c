@@ -46,7 +46,7 @@ static void pass_format_over(schema_compiler *c, const char *format) {
     if (c->o->passed_over)
         buf_fmt(c->o->passed_over, "%s\"format\" %s", c->o->passed_over->len ? ", " : "", format);
     else
-        schema_fails(c, ST_UNSUPPORTED, "\"format\" %.60s", format);
+        schema_fails(c, ST_UNSUPPORTED, "\"format\" %.60s is not one of those that can be held", format);
 }
 
 /* Any string: characters, without more. */
@@ -169,7 +169,8 @@ nfa_part schema_names_part(schema_compiler *c, const json_t *schema, nfa *n) {
     if (c->st != ST_OK || !(schema_types(&p) & TYPE_STRING)) return nfa_never(n);
     nfa_part all = string_with_length(c, &p, n);
     if (list) all = nfa_both(n, all, listed_strings(list, n));
-    if (json_is_string(only)) all = nfa_both(n, all, nfa_bytes(n, json_string_value(only), json_string_length(only)));
+    if (only && !json_is_string(only)) return nfa_never(n);
+    if (only) all = nfa_both(n, all, nfa_bytes(n, json_string_value(only), json_string_length(only)));
     return all;
 }
 

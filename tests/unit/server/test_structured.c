@@ -155,6 +155,7 @@ static void content_refused(void **state) {
         {"'guided_whitespace_pattern':' '", "guided_whitespace_pattern", "not supported"},
         {"'structured_outputs':'x'", "structured_outputs", "expected an object"},
         {"'structured_outputs':{}", "structured_outputs", "expected one of"},
+        {"'structured_outputs':{'json_object':1}", "structured_outputs.json_object", "expected true or false"},
         {"'structured_outputs':{'json_object':false}", "structured_outputs", "expected one of"},
         {"'structured_outputs':{'json':{},'whitespace_pattern':' '}", "structured_outputs", "whitespace_pattern"},
         {"'structured_outputs':{'json':{},'regex':'a'}", "structured_outputs.regex", "structured_outputs.json"},
