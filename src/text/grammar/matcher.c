@@ -6,6 +6,7 @@ enum {
     FRAMES_MAX = 1 << 22,    /* of a matcher */
     ENTERED_SLOTS = 1 << 14, /* twice as many as nodes that one step may enter */
     DEPTH_MAX = 2000,        /* of what is entered without a byte */
+    ENTER_FUEL = 16,
     SLOTS_FIRST = 256
 };
 
@@ -254,7 +255,7 @@ static void leave_frame(matcher *m, i32 number) {
     const frame f = m->frames[number];
     switch (f.kind) {
     case FRAME_END: matcher_wait(m, &f); return;
-    case FRAME_SEQ: /* once in a step: what lies behind n parts that may all be over is entered n^2 times otherwise */
+    case FRAME_SEQ: /* many parts that may all be empty lead to the same place */
         if (enters_first(m, -1, number)) enter_child(m, f.node, f.at + 1, f.parent);
         return;
     case FRAME_REPEAT: repeat_goes_on(m, f.node, f.count + 1, f.parent); return;
@@ -274,12 +275,9 @@ static bool goes_deeper(matcher *m) {
 }
 
 void matcher_enter(matcher *m, i32 node, i32 parent) {
-    enum { ENTERING = 16 };
-    if (!goes_deeper(m)) return;
-    if (m->g->metered && (m->g->fuel -= ENTERING) < 0) {
+    if (m->g->metered && (m->g->fuel -= ENTER_FUEL) < 0)
         matcher_fails(m, ST_LIMIT, "a grammar that takes too long to follow");
-        return;
-    }
+    if (!goes_deeper(m)) return;
     m->depth++;
     enter_node(m, node, parent);
     m->depth--;
