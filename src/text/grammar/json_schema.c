@@ -355,7 +355,9 @@ status schema_to_node(grammar *g, const json_t *schema, const schema_options *o,
     json_t *object = o->object ? json_pack("{s:s}", "type", "object") : NULL;
     *node = NODE_NONE;
     if (o->object && !object) return err_nomem(e, "a schema", 64);
-    c.ref_alone = is_old_draft(json_string_value(json_object_get(schema, "$schema")));
+    const char *draft = json_string_value(json_object_get(schema, "$schema"));
+    c.ref_alone = is_old_draft(draft);
+    c.no_prefix = c.ref_alone || (draft && strstr(draft, "2019-09"));
     schema_refs_find(&c);
     grammar_add_punctuation(g, JSON_SPACE_ANY);
     schema_parts whole = {.n = 1};

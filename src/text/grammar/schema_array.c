@@ -3,8 +3,9 @@
 #include <stdlib.h>
 
 /* Draft 2020-12 says prefixItems and items, those before it items (a list) and additionalItems. */
-static const json_t *first_items(const json_t *schema) {
-    const json_t *items = json_object_get(schema, "items"), *prefix = json_object_get(schema, "prefixItems");
+static const json_t *first_items(const schema_compiler *c, const json_t *schema) {
+    const json_t *items = json_object_get(schema, "items"),
+                 *prefix = c->no_prefix ? NULL : json_object_get(schema, "prefixItems");
     return prefix ? prefix : json_is_array(items) ? items : NULL;
 }
 static const json_t *rest_items(const json_t *schema) {
@@ -16,7 +17,7 @@ static const json_t *rest_items(const json_t *schema) {
 static i32 item_value(schema_compiler *c, const schema_parts *p, size_t at, const json_t *more) {
     schema_parts value = {0};
     for (int i = 0; i < p->n && c->st == ST_OK; i++) {
-        const json_t *first = first_items(p->of[i]), *own = json_array_get(first, at);
+        const json_t *first = first_items(c, p->of[i]), *own = json_array_get(first, at);
         if (!own) own = rest_items(p->of[i]);
         if (own) schema_add(c, &value, own);
     }
@@ -27,7 +28,8 @@ static i32 item_value(schema_compiler *c, const schema_parts *p, size_t at, cons
 static void find_contains(schema_compiler *c, const schema_parts *p, grammar_array *a) {
     const json_t *found = NULL;
     for (int i = 0; i < p->n && c->st == ST_OK; i++) {
-        const json_t *own = json_object_get(p->of[i], "contains"), *min = json_object_get(p->of[i], "minContains");
+        const json_t *own = json_object_get(p->of[i], "contains"),
+                     *min = c->ref_alone ? NULL : json_object_get(p->of[i], "minContains");
         if (!own || (min && schema_count(min, 1) < 1)) continue;
         c->at = p->of[i];
         if (found) schema_fails(c, ST_UNSUPPORTED, "two \"contains\" at one place");
@@ -47,7 +49,7 @@ i32 schema_array(schema_compiler *c, const schema_parts *p) {
         c->at = p->of[i];
         return schema_fails(c, ST_INPUT, "\"prefixItems\" is no list of schemas"), NODE_NONE;
     }
-    for (int i = 0; i < p->n; i++) n = (size_t)max_i64((i64)n, (i64)json_array_size(first_items(p->of[i])));
+    for (int i = 0; i < p->n; i++) n = (size_t)max_i64((i64)n, (i64)json_array_size(first_items(c, p->of[i])));
     a.n_first = (i32)n;
     a.first = calloc(n ? n : 1, sizeof *a.first);
     if (!a.first) schema_fails(c, ST_NOMEM, "out of host memory");

@@ -43,6 +43,7 @@ typedef struct {
     const json_t **foreign;                     /* [n_foreign], ascending: $ref of a resource inside with its own $id */
     i64 n_foreign, cap_foreign;
     bool ref_alone; /* up to draft 7 what stands beside $ref means nothing */
+    bool no_prefix; /* up to 2019-09 prefixItems means nothing */
     schema_place *places;
     i64 n_places, n_done, places_cap, slots;
     i32 *table; /* places by what holds there, + 1 */

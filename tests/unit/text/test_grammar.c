@@ -370,6 +370,31 @@ static void nothing_satisfies(void **state) {
     assert_int_equal(bad, 0);
 }
 
+/* Keywords that a schema's draft does not have mean nothing in it. */
+static void drafts_know_their_keywords(void **state) {
+    static const struct {
+        const char *schema, *text;
+        bool good;
+    } all[] = {
+        {"{'$schema':'http://json-schema.org/draft-07/schema#','contains':{'type':'null'},'minContains':0}", "[1]",
+         false},
+        {"{'contains':{'type':'null'},'minContains':0}", "[1]", true},
+        {"{'$schema':'https://json-schema.org/draft/2019-09/schema','prefixItems':[{'type':'string'}],"
+         "'items':{'type':'integer'}}",
+         "[\"a\",1]", false},
+        {"{'prefixItems':[{'type':'string'}],'items':{'type':'integer'}}", "[\"a\",1]", true},
+        {"{'propertyNames':{'const':5}}", "{\"b\":1}", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        grammar *g;
+        err e;
+        assert_int_equal(compile_quoted(all[i].schema, &(schema_options){0}, &g, &e), ST_OK);
+        if (matches_text(g, all[i].text) != all[i].good) fail_msg("%s: %s", all[i].schema, all[i].text);
+        grammar_free(g);
+    }
+}
+
 static void passed_over_is_named(void **state) {
     static const char *const words[] = {"\"not\"", "\"uniqueItems\"", "\"if\"", "\"format\" colour", "\"oneOf\""};
     buf list = {0};
@@ -406,10 +431,15 @@ static void no_key_twice(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_dead_ends),          cmocka_unit_test(narrow_ways),
-        cmocka_unit_test(nothing_goes_on_there), cmocka_unit_test(states_are_values),
-        cmocka_unit_test(errors_name_the_place), cmocka_unit_test(nothing_satisfies),
-        cmocka_unit_test(passed_over_is_named),  cmocka_unit_test(no_key_twice),
+        cmocka_unit_test(no_dead_ends),
+        cmocka_unit_test(narrow_ways),
+        cmocka_unit_test(nothing_goes_on_there),
+        cmocka_unit_test(states_are_values),
+        cmocka_unit_test(errors_name_the_place),
+        cmocka_unit_test(nothing_satisfies),
+        cmocka_unit_test(passed_over_is_named),
+        cmocka_unit_test(no_key_twice),
+        cmocka_unit_test(drafts_know_their_keywords),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
