@@ -2,10 +2,12 @@
 that do not fit the model."""
 import json
 import shutil
+import struct
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from safetensors_writer import write_file
 from serve_client import MOONLET, NANO, Server, wait_until
 
 ITEM = "{'name': 'Ada', 'age': 36, 'city': 'London'}, "
@@ -148,3 +150,49 @@ def test_a_draft_that_does_not_fit(tmp_path, change, why):
         data = (tmp_path / "model.safetensors").read_bytes()
         (tmp_path / "model.safetensors").write_bytes(data[: len(data) // 2])
     assert why in refused("--speculative-draft-model-path", str(tmp_path))
+
+
+def trimmed_draft(folder, keep):
+    """nano's draft whose head knows the tokens `keep` alone, ascending; d2t says what to add to its ids."""
+    source = NANO.parent / "nano-eagle3"
+    data = (source / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + size])
+    header.pop("__metadata__", None)
+    tensors, parts = {}, {}
+    for name, t in header.items():
+        begin, end = (8 + size + at for at in t["data_offsets"])
+        tensors[name], parts[name] = (t["dtype"], t["shape"]), data[begin:end]
+    row = 2 * tensors["lm_head.weight"][1][1]
+    parts["lm_head.weight"] = b"".join(parts["lm_head.weight"][i * row : (i + 1) * row] for i in keep)
+    tensors["lm_head.weight"] = ("BF16", [len(keep), row // 2])
+    tensors["d2t"], parts["d2t"] = ("I64", [len(keep)]), struct.pack(
+        f"<{len(keep)}q", *(t - i for i, t in enumerate(keep))
+    )
+    write_file(folder / "model.safetensors", tensors, parts)
+    config = json.loads((source / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "draft_vocab_size": len(keep)}))
+
+
+def test_a_draft_with_a_vocabulary_of_its_own(tmp_path):
+    """Answers stay; what it can say it says as well as the whole draft. Its ids are not the model's."""
+    asked = {"messages": [{"role": "user", "content": "What is 17 + 25?"}], "temperature": 0, "max_tokens": 100}
+    got = []
+    plain = ("--speculative-algorithm", "NONE")
+    s = Server(*plain)
+    try:
+        want = s.post("/v1/chat/completions", {**asked, "logprobs": True})["choices"][0]
+        said = {t["token"] for t in want["logprobs"]["content"]}
+        ids = {i for text in said for i in s.post("/tokenize", {"prompt": text, "add_special_tokens": False})["tokens"]}
+    finally:
+        assert s.stop() == 0
+    trimmed_draft(tmp_path, sorted(ids | set(range(100, 400, 3))))
+    for draft in (NANO.parent / "nano-eagle3", tmp_path):
+        s = Server("--speculative-draft-model-path", str(draft), "--speculative-disable-adaptive")
+        try:
+            got.append(s.post("/v1/chat/completions", {**asked, "logprobs": True})["choices"][0])
+            got.append(s.metric("sglang:spec_accept_length"))
+        finally:
+            assert s.stop() == 0
+    assert got[0] == got[2] == want
+    assert got[3] >= got[1] - 0.5 > 2
