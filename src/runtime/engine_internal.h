@@ -26,7 +26,7 @@ struct engine {
     engine_seen_fn after_step;
     void *after_ud;
     engine_phase *profile; /* [PROFILE_PHASES]; NULL: off */
-    char plan[480];
+    char plan[800];
 };
 
 /* Those of rank 0, which stand for all where the ranks are alike. */
