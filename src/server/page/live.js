@@ -51,8 +51,8 @@ export class Live {
     this.free = row([key("free"), "Free"], 2);
     this.hits = row("Last minute", 2);
     this.allHits = row("Since the start", 2);
-    this.drafts = row("Last minute", 2);
-    this.allDrafts = row("Since the start", 2);
+    this.drafts = row("In the last minute", 2);
+    this.allDrafts = row("In all", 2);
     this.draftSize = el("small");
     this.ttft = row("First token", 3);
     this.itl = row("Between tokens", 3);
