@@ -64,9 +64,12 @@ typedef struct {
      * text repeats itself; 0: none. No answer depends on it. */
     int64_t draft_tokens;
     const char *draft_dir;
+    /* Above 1: the draft guesses a tree, so many tokens at each of draft_steps steps (0: 3), of which draft_tokens are
+     * checked. */
+    int64_t draft_topk, draft_steps;
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                              \
-    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it
  * with moon_close(), which takes NULL too. */

@@ -41,6 +41,8 @@ static const struct {
     {"moe_ffn", check_moe_ffn},
     {"heads_write", check_heads_write},
     {"heads_decode", check_heads_decode},
+    {"kv_copy", check_kv_copy},
+    {"draft_beams", check_draft_beams},
 };
 
 static const char *const levels[] = {"none", "avx2", "avx512", "vnni", "bf16", "all"};
@@ -228,11 +230,13 @@ typedef struct {
     i64 passed, failed, skipped;
 } checks;
 
-/* Draws and log-probabilities on a host are the reference's own functions: there is nothing to hold against them
- * (tests/unit/runtime/test_sampler.c tests them). */
+/* Draws, log-probabilities and what trees of guesses need on a host are the reference's own functions: there is nothing
+ * to hold against them (tests/unit/runtime/test_sampler.c and tests/unit/kernels/test_beams.c test them). */
 static bool is_refs_own(const ops *ref, const ops *dev, size_t op) {
     return (all_ops[op].run == check_sample && dev->sample == ref->sample) ||
-           (all_ops[op].run == check_logprobs && dev->logprobs == ref->logprobs);
+           (all_ops[op].run == check_logprobs && dev->logprobs == ref->logprobs) ||
+           (all_ops[op].run == check_kv_copy && dev->kv_copy == ref->kv_copy) ||
+           (all_ops[op].run == check_draft_beams && dev->draft_beams == ref->draft_beams);
 }
 
 static void check_run_all(checks *k, const ops *dev, bool copies, bool here) {

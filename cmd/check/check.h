@@ -90,6 +90,8 @@ void check_mla_decode(check *c);
 void check_mla_prefill(check *c);
 void check_heads_write(check *c);
 void check_heads_decode(check *c);
+void check_kv_copy(check *c);
+void check_draft_beams(check *c);
 void check_gate(check *c);
 void check_moe(check *c);
 void check_moe_norm(check *c);

@@ -123,6 +123,9 @@ FUSED(moe_ffn, moe_ffn_args, MOVE(linear_group.x), MOVE(linear_group.of[0].y), M
 MIRROR(gather, gather_args, MOVE(x), MOVE(rows), MOVE(out))
 MIRROR(mark_nonfinite, mark_nonfinite_args, MOVE(x), MOVE(bad))
 MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(masks), MOVE(ids), MOVE(bad), MOVE(workspace))
+MIRROR(kv_copy, kv_copy_args, MOVE(kv), MOVE(pairs), MOVE(count))
+MIRROR(draft_beams, draft_beams_args, MOVE(top_ids), MOVE(logprobs), MOVE(scores), MOVE(ids), MOVE(from), MOVE(chosen),
+       MOVE(slots), MOVE(pairs))
 MIRROR(logprobs, logprobs_args, MOVE(logits), MOVE(ids), MOVE(drawn), MOVE(tops), MOVE(top_ids), MOVE(logprobs),
        MOVE(workspace))
 

@@ -1,9 +1,10 @@
 #include "cmd/lib/speculative.h"
 #include "base/file.h"
+#include "runtime/draft_tree.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { NGRAM_ROWS = 9, EAGLE_STEPS = 3 };
+enum { NGRAM_ROWS = 9, EAGLE_STEPS = 3, TREE_ROWS = 8 };
 
 /* The draft's folder beside the model's, if there is one. */
 static bool find_draft(const char *model_dir, char *out, size_t cap) {
@@ -25,9 +26,6 @@ static bool rules_out(const engine_options *g) {
 }
 
 static status check_chain(const speculative_opts *o, i64 steps, err *e) {
-    if (o->topk > 1)
-        return err_set(e, ST_UNSUPPORTED, "--speculative-eagle-topk %lld: trees of guesses are not there, 1 is a chain",
-                       (long long)o->topk);
     if (o->draft_tokens && o->draft_tokens != steps + 1)
         return err_set(
             e, ST_INPUT,
@@ -37,11 +35,28 @@ static status check_chain(const speculative_opts *o, i64 steps, err *e) {
     return ST_OK;
 }
 
+/* Of a tree: how many guesses are checked. */
+static status tree_nodes(const speculative_opts *o, i64 steps, i64 *nodes, err *e) {
+    const i64 all = draft_candidates(steps, o->topk), most = min_i64(all, DRAFT_NODES_MOST);
+    if (o->topk > BEAMS_MOST)
+        return err_set(e, ST_INPUT, "--speculative-eagle-topk %lld: at most %d", (long long)o->topk, BEAMS_MOST);
+    *nodes = o->draft_tokens ? o->draft_tokens - 1 : min_i64(most, TREE_ROWS - 1);
+    if (*nodes > most)
+        return err_set(e, ST_INPUT,
+                       "--speculative-num-draft-tokens %lld: %lld steps with %lld guesses each make trees of %lld rows "
+                       "at most, and %d is the limit",
+                       (long long)o->draft_tokens, (long long)steps, (long long)o->topk, (long long)all + 1,
+                       DRAFT_NODES_MOST + 1);
+    return ST_OK;
+}
+
 static status finish_eagle(const speculative_opts *o, const char *dir, engine_options *g, i64 *draft_tokens, err *e) {
-    const i64 steps = o->steps          ? o->steps
-                      : o->draft_tokens ? min_i64(o->draft_tokens - 1, DRAFT_STEPS_MOST)
-                                        : EAGLE_STEPS;
-    status st = check_chain(o, steps, e);
+    const bool tree = o->topk > 1;
+    const i64 steps = o->steps                   ? o->steps
+                      : o->draft_tokens && !tree ? min_i64(o->draft_tokens - 1, DRAFT_STEPS_MOST)
+                                                 : EAGLE_STEPS;
+    i64 nodes = steps;
+    status st = tree ? tree_nodes(o, steps, &nodes, e) : check_chain(o, steps, e);
     if (st != ST_OK) return st;
     if (!dir)
         return err_set(
@@ -49,7 +64,9 @@ static status finish_eagle(const speculative_opts *o, const char *dir, engine_op
             "--speculative-algorithm EAGLE3 needs --speculative-draft-model-path DIR: there is no draft at %s-eagle3",
             g->model_dir);
     g->draft_dir = dir;
-    g->draft_steps = *draft_tokens = steps;
+    g->draft_steps = steps;
+    g->draft_topk = tree ? o->topk : 1;
+    g->draft_nodes = *draft_tokens = nodes;
     return ST_OK;
 }
 
@@ -69,9 +86,10 @@ static status finish_pinned(const speculative_opts *o, engine_options *g, schedu
     if (o->verify_rate > 0 && !s->draft_tokens)
         return err_set(e, ST_INPUT, "--speculative-verify-rate: nothing proposes tokens");
     if (o->pinned <= 0) return ST_OK;
-    if (o->pinned > (f64)s->draft_tokens + 1)
+    const i64 deepest = g->draft_dir ? g->draft_steps : s->draft_tokens;
+    if (o->pinned > (f64)deepest + 1)
         return err_set(e, ST_INPUT, "--speculative-pinned-accept %g: %lld drafts give no more than %lld tokens a step",
-                       o->pinned, (long long)s->draft_tokens, (long long)s->draft_tokens + 1);
+                       o->pinned, (long long)deepest, (long long)deepest + 1);
     g->pinned_accept = o->pinned;
     return ST_OK;
 }

@@ -26,9 +26,10 @@ typedef struct {
     {"speculative-num-steps", 0, OPT_INT, &(o).steps, "N", "EAGLE3: most tokens proposed at a time (default: 3)", 1, \
      DRAFT_STEPS_MOST}, \
     {"speculative-eagle-topk", 0, OPT_INT, &(o).topk, "K", \
-     "EAGLE3: guesses at each step; 1, a chain, is what there is (default: 1)", 1, 64}, \
+     "EAGLE3: guesses at each step: 1 is a chain, more make a tree (default: 1)", 1, 64}, \
     {"speculative-num-draft-tokens", 0, OPT_INT, &(o).draft_tokens, "N", \
-     "rows of an answer in a step, the last token's own among them (default: EAGLE3 steps + 1, NGRAM 9)", 2, 64}, \
+     "rows of an answer in a step, the last token's own among them (default: EAGLE3 steps + 1, of trees 8, NGRAM 9)", 2, \
+     64}, \
     {"speculative-pinned-accept", 0, OPT_REAL, &(o).pinned, "A", \
      "for dummy weights: drafts come true by a chance with which all of them give A tokens a step, whatever is drawn; " \
      "the text means nothing", 1, 64}, \

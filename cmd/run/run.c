@@ -331,6 +331,8 @@ static moon_status cmd_run_open_engine(chat_run *r, moon_error *error) {
     o.chat_template = r->template;
     o.draft_dir = r->m.engine.draft_dir;
     o.draft_tokens = so.draft_tokens;
+    o.draft_topk = r->m.engine.draft_topk;
+    o.draft_steps = r->m.engine.draft_steps;
     moon_status st = moon_open(&r->engine, &o, error);
     if (st == MOON_OK && !r->quiet) log_note("%s; %s", moon_plan(r->engine), moon_template(r->engine));
     return st;

@@ -62,7 +62,11 @@ static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .nccl = o->disable_custom_all_reduce,
                                .dp_attention = o->enable_dp_attention,
                                .draft_dir = o->draft_dir,
-                               .draft_steps = o->draft_dir ? o->draft_tokens : 0,
+                               .draft_steps = !o->draft_dir       ? 0
+                                              : o->draft_topk > 1 ? o->draft_steps
+                                                                  : o->draft_tokens,
+                               .draft_topk = o->draft_dir ? o->draft_topk : 0,
+                               .draft_nodes = o->draft_tokens,
                                .max_running = 1};
     status st = engine_open(&m->engine, &eo, e);
     if (st == ST_OK) st = tokenizer_open(&m->tok, o->model_dir, e);

@@ -335,6 +335,40 @@ typedef struct {
     i64 n, vocab, stride, n_top; /* n_top: at most LOGPROBS_TOP */
 } logprobs_args;
 
+/* In each layer of a KV cache row pairs[i].from is copied to row pairs[i].to, for i below *count. None is both, but of
+ * one i. */
+typedef struct {
+    i64 from, to; /* slots, as kv_write's; from below 0: nothing is copied */
+} kv_pair;
+typedef struct {
+    void *kv;             /* [layers], layer_bytes apart: rows as kv_write and heads_write leave them */
+    const kv_pair *pairs; /* [most] */
+    const i32 *count;     /* [1], at most `most`; NULL: that many */
+    i64 most, layers;
+    u64 row_bytes, layer_bytes;
+} kv_copy_args;
+
+/* A draft's guesses as a tree: which of them go on (EAGLE-2, Li et al. 2024, arXiv:2406.16858). Each of n sequences has
+ * `beams` guesses, and for each of them the k likeliest tokens behind it: candidate c of beam b has the score of b plus
+ * its own logarithm, or -infinity where that is a NaN or the beam's row has a number that is not finite for token 0.
+ * The k candidates with the best scores (equal ones by lower b k + c) are the beams of the next guess, in places 0 ..
+ * k - 1: with beams = k the best child of beam b takes place b, and the others, best first, the lowest places that are
+ * left. So the KV rows that a place must take over are never those that another is given: of guess g, row j has its KV
+ * row in slot slots[g, j], for `copies` guesses. */
+enum { BEAMS_MOST = 8 };
+typedef struct {
+    const i32 *top_ids;  /* [n, beams, k], as logprobs leaves them */
+    const f32 *logprobs; /* [n, beams, 1 + k] */
+    f32 *scores;         /* [n, k]: of the beams, then of the next ones; beams = 1: they begin with 0 */
+    i32 *ids;            /* [n, k]: the next beams' tokens */
+    i32 *from;           /* [n, k]: of the n beams rows the one that each follows */
+    i32 *chosen;         /* [n, k]: b k + c of each */
+    i64 n, beams, k;     /* beams: 1 or k */
+    const i64 *slots;    /* [copies, n k], rows slots_stride apart */
+    kv_pair *pairs;      /* [copies, n k]; from -1: the beam stays in its place */
+    i64 copies, slots_stride;
+} draft_beams_args;
+
 /* What the rows of the next calls are. ANY: kernels are chosen for speed, by the number of rows. DECODE, at most
  * DECODE_ROWS rows in decode form, and PROMPT, all others: each has one set of kernels and one order of sums for any
  * number of rows, so that a row's bits do not depend on its company. */
@@ -367,7 +401,9 @@ typedef struct {
     X(gather)                                                                                                          \
     X(mark_nonfinite)                                                                                                  \
     X(sample)                                                                                                          \
-    X(logprobs)
+    X(logprobs)                                                                                                        \
+    X(kv_copy)                                                                                                         \
+    X(draft_beams)
 #define OPS_WITH_WORKSPACE(X) X(mla_decode) X(mla_prefill) X(heads_decode) X(moe) X(sample) X(logprobs)
 
 typedef struct ops ops;

@@ -14,6 +14,8 @@ static status pass_check(const draft *t, const draft_batch *b, err *e) {
     for (i64 i = 0; i < b->n_spans; i++) {
         const draft_span *s = &b->spans[i];
         guessing += s->guess;
+        if (s->guess && draft_is_tree(t) && !s->branches)
+            return err_set(e, ST_LIMIT, "span %lld of the draft has no pages for branches", (long long)i);
         if (s->first < end || s->n < 1 || s->first + s->n > t->lim.rows || s->pos0 < 0 ||
             s->pos0 + s->n + (s->guess ? b->steps - 1 : 0) > t->lim.seq_pages * KV_PAGE)
             return err_set(e, ST_LIMIT, "span %lld of the draft does not fit (rows %lld + %lld at position %lld)",
@@ -26,16 +28,17 @@ static status pass_check(const draft *t, const draft_batch *b, err *e) {
     return ST_OK;
 }
 
-/* What guess g, from 0, of sequence i needs: its row stands behind the span's last by g. */
-static void put_guesses(draft *t, const draft_span *s, i64 i, i64 steps) {
+/* What guess g, from 0, of sequence i of n needs: its row stands behind the span's last by g. */
+static void put_guesses(draft *t, const draft_span *s, i64 i, i64 n, i64 steps) {
     const i64 last = s->pos0 + s->n - 1, pages = ceil_div(last + steps, KV_PAGE);
-    for (i64 g = 0; g < steps; g++) {
-        const i64 at = g * t->lim.sequences + i;
+    for (i64 g = 0; g < (draft_is_tree(t) ? 1 : steps); g++) {
+        const i64 at = g * t->guess_rows + i;
         t->step_host.slots[at] = draft_slot_of(s, last + g);
         t->step_host.pos[at] = (i32)(last + g);
         t->step_host.kv_len[at] = (i32)(last + g + 1);
     }
     memcpy(t->step_host.pages + i * t->lim.seq_pages, s->pages, (size_t)pages * sizeof(i32));
+    if (draft_is_tree(t)) draft_tree_tables(t, s, i, n, steps);
 }
 
 /* A piece: the next `rows` rows, from row `done` of span `span` on. */
@@ -111,13 +114,15 @@ static void queue_rows(draft *t, const draft_batch *b, i64 rows) {
 
 /* The tables of all guesses; returns how many rows the pass has. */
 static i64 put_tables(draft *t, const draft_batch *b) {
-    i64 rows = 0;
+    i64 rows = 0, all = 0;
+    for (i64 i = 0; i < b->n_spans; i++) all += b->spans[i].guess;
     t->n_guessing = 0, t->steps = b->steps;
+    *t->step_host.n_shared = 0;
     for (i64 i = 0; i < b->n_spans; i++) {
         rows += b->spans[i].n;
         if (!b->spans[i].guess) continue;
         t->step_host.live[t->n_guessing] = (i32)((rows - 1) % t->piece);
-        put_guesses(t, &b->spans[i], t->n_guessing++, b->steps);
+        put_guesses(t, &b->spans[i], t->n_guessing++, all, b->steps);
     }
     if (t->n_guessing)
         t->mem.dev->write(t->mem.dev, t->step_dev.slots, t->step_host.slots,
@@ -134,7 +139,8 @@ status draft_queue(draft *t, const draft_batch *b, err *e) {
     queue_rows(t, b, rows);
     if (!t->n_guessing) return ST_OK;
     st = run_guesses(t, t->n_guessing, b->steps, e);
-    const u64 bytes = (u64)(t->lim.steps * t->lim.sequences) * sizeof(i32);
+    if (draft_is_tree(t)) return draft_tree_send(t), st;
+    const u64 bytes = (u64)(t->lim.steps * t->guess_rows) * sizeof(i32);
     dev->readback_add(dev, t->readback, 0, t->guesses, bytes);
     dev->readback_add(dev, t->readback, bytes, t->step_dev.bad, bytes);
     return st;
@@ -143,12 +149,13 @@ status draft_queue(draft *t, const draft_batch *b, err *e) {
 status draft_collect(draft *t, const draft_batch *b, err *e) {
     if (!t->n_guessing) return ST_OK;
     status st = t->mem.dev->readback_wait(t->mem.dev, t->readback, e);
+    if (st == ST_OK && b->tree) draft_tree_collect(t, b->tree);
     if (st != ST_OK || !b->ids) return st;
-    const i32 *guesses = (const i32 *)(const void *)t->readback->data, *bad = guesses + t->lim.steps * t->lim.sequences;
+    const i32 *guesses = (const i32 *)(const void *)t->readback->data, *bad = guesses + t->lim.steps * t->guess_rows;
     for (i64 i = 0; i < t->n_guessing; i++) {
         bool good = true;
         for (i64 g = 0; g < t->steps; g++) {
-            const i64 at = g * t->lim.sequences + i;
+            const i64 at = g * t->guess_rows + i;
             good = good && !bad[at];
             const i32 id = guesses[at];
             b->ids[i * t->steps + g] = !good ? -1 : t->w.ids ? t->w.ids[id] : id;

@@ -14,7 +14,8 @@ enum { DRAFT_STEPS_MOST = 8 };
 typedef struct {
     i64 rows;      /* most tokens of a batch of the model */
     i64 sequences; /* most that want guesses at a time */
-    i64 steps;     /* most guesses of one */
+    i64 steps;     /* most guesses of one, behind each other */
+    i64 topk;      /* 1: a chain; else a tree: so many guesses at each step (draft_beams in kernels/ops.h) */
     i64 seq_pages, pool_pages;
     dtype kv_type;
     bool eager; /* every launch anew */
@@ -38,14 +39,30 @@ typedef struct {
     const i32 *following; /* [n]: the token behind each; below 0: ~j is that drawn for row j of the batch's n_out */
     const i32 *pages;     /* cover positions 0 .. pos0 + n - 1, and with `guess` steps - 1 more */
     bool guess;           /* what follows the last of `following`? */
+    const i32 *branches;  /* [topk, BRANCH_PAGES]: of a tree, pages for the guesses; nobody else's in this pass */
 } draft_span;
+
+/* A branch begins behind a row: these pages hold that row's, from its first token on, and DRAFT_STEPS_MOST more. */
+enum { BRANCH_PAGES = 2 };
+
+/* A guess of a tree: a token behind that of `parent`, an index of the same sequence's; -1: behind the last of
+ * `following`. score: the logarithm of the probability that the draft gives to it and all before it. */
+typedef struct {
+    i32 id, parent;
+    f32 score;
+} draft_candidate;
+/* Those of one sequence by so many steps. */
+static inline i64 draft_candidates(i64 steps, i64 topk) { return steps < 1 ? 0 : topk + (steps - 1) * topk * topk; }
 
 typedef struct {
     i64 n_spans;
     const draft_span *spans; /* their rows ascend */
     i64 steps;               /* guesses of each that wants them; 1 .. limits.steps */
-    /* [spans that guess, steps], host; -1: a NaN or an infinity came out, here and behind; NULL: nobody looks */
+    /* [spans that guess, steps], host; -1: a NaN or an infinity came out, here and behind; NULL: nobody looks. Of
+     * trees: [spans that guess, draft_candidates(steps, topk)], parents in front; id -1 and -infinity where a NaN or
+     * an infinity came out */
     i32 *ids;
+    draft_candidate *tree;
 } draft_batch;
 
 /* Queues the pass behind the model's last batch, whose features it reads: the one that was queued last. The guesses are

@@ -126,11 +126,16 @@ void draft_forward_rows(draft *t, const draft_row_tables *rows, i64 n, i64 first
 
 /* ---- Guesses ---- */
 
-/* attn of n sequences from the layer's input; their own KV rows are written with it. */
+/* The page tables of the step's guess rows, of n. */
+static const i32 *guess_pages(const draft *t, i64 n, i64 step) {
+    return t->step_dev.pages + (step && draft_is_tree(t) ? n / t->lim.topk * t->lim.seq_pages : 0);
+}
+
+/* attn of n guess rows from the layer's input; their own KV rows are written with it. */
 static void attend_latent(draft *t, i64 n, i64 step) {
     const model_config *c = t->c;
     const layer_weights *w = t->w.of.layers;
-    const i64 at = step * t->lim.sequences, width = c->kv_lora + c->rope;
+    const i64 at = step * t->guess_rows, width = c->kv_lora + c->rope;
     fused_linear_group(
         t->o, &(linear_group_args){.of = {{.w = w->q_a, .y = t->q_a, .y_stride = c->q_lora, .y_type = t->o->act},
                                           {.w = w->kv_a, .y = t->kv_a, .y_stride = width, .y_type = t->o->act}},
@@ -160,7 +165,7 @@ static void attend_latent(draft *t, i64 n, i64 step) {
                                                            .latent = c->kv_lora}});
     fused_mla_decode_values(t->o, &(mla_decode_values_args){.decode = {.q = t->q_abs,
                                                                        .kv = t->kv,
-                                                                       .pages = t->step_dev.pages,
+                                                                       .pages = guess_pages(t, n, step),
                                                                        .kv_len = t->step_dev.kv_len + at,
                                                                        .out = t->attn_latent,
                                                                        .workspace = t->workspace,
@@ -183,13 +188,13 @@ static void attend_latent(draft *t, i64 n, i64 step) {
 /* The same of Llama's attention. */
 static void attend_heads(draft *t, i64 n, i64 step) {
     const model_config *c = t->c;
-    const i64 at = step * t->lim.sequences, width = c->n_heads * c->rope;
+    const i64 at = step * t->guess_rows, width = c->n_heads * c->rope;
     write_heads(t, t->seq_in, t->seq_rope, t->step_dev.slots + at, n);
     draft_linear(t, t->w.of.layers->q, t->seq_in, 2 * c->hidden, t->q, width, n);
     t->o->heads_decode(t->o, &(heads_decode_args){.q = t->q,
                                                   .table = t->seq_rope,
                                                   .kv = t->kv,
-                                                  .pages = t->step_dev.pages,
+                                                  .pages = guess_pages(t, n, step),
                                                   .kv_len = t->step_dev.kv_len + at,
                                                   .out = t->attn,
                                                   .workspace = t->workspace,
@@ -234,12 +239,12 @@ static void decoder_layer(draft *t, i64 n, i64 step) {
     add_linear_norm(t, w->down, t->inter, c->inter_dense, t->w.of.norm, n);
 }
 
-/* The likeliest token behind each of n sequences. */
+/* The likeliest token behind each of n guess rows; of a tree the likeliest ones. */
 static void guess(draft *t, i64 n, i64 step) {
     const model_config *c = t->c;
     const rank_seams *r = t->o->ranks;
     const bool whole = r && r->head;
-    const i64 vocab = model_vocab_there(c), at = step * t->lim.sequences;
+    const i64 vocab = model_vocab_there(c), at = step * t->guess_rows;
     const row_range own = model_drawn_rows(t->target, n);
     t->o->linear(t->o, &(linear_args){.w = t->w.of.head ? t->w.of.head : t->target->w.head,
                                       .x = t->h,
@@ -249,6 +254,7 @@ static void guess(draft *t, i64 n, i64 step) {
                                       .y_stride = c->vocab_held,
                                       .y_type = DT_F32});
     if (whole) r->head(t->o, t->logits, n, t->whole);
+    if (draft_is_tree(t)) return draft_tree_guess(t, n, step);
     const sample_args a = {.logits = whole ? t->whole : t->logits,
                            .rows = t->greedy,
                            .ids = t->guesses + at + own.from,
@@ -262,14 +268,23 @@ static void guess(draft *t, i64 n, i64 step) {
     if (r && r->draw) r->draw(t->o, t->guesses + at, n);
 }
 
+/* seq_x and seq_in of n guess rows, from what the step before left. */
+static void next_input(draft *t, i64 n, i64 step) {
+    const void *z = t->d->norm_output ? t->h : t->seq_x;
+    if (draft_is_tree(t))
+        draft_tree_follow(t, z, n);
+    else if (t->d->norm_output)
+        draft_gather(t, z, t->c->hidden, NULL, t->seq_x, n, t->c->hidden);
+    layer_input(t, t->guesses + (step - 1) * t->guess_rows, NULL, t->w.ids ? t->map : NULL, t->seq_x, t->seq_in, n);
+}
+
 void draft_forward_guesses(draft *t, i64 n, i64 steps) {
     for (i64 s = 0; s < steps; s++) {
-        const i64 at = s * t->lim.sequences;
-        void *next = t->d->norm_output ? t->h : t->seq_x;
-        if (s) layer_input(t, t->guesses + at - t->lim.sequences, NULL, t->w.ids ? t->map : NULL, next, t->seq_in, n);
-        if (s && t->d->norm_output) draft_gather(t, t->h, t->c->hidden, NULL, t->seq_x, n, t->c->hidden);
-        rope_of(t, t->step_dev.pos + at, t->seq_rope, n);
-        decoder_layer(t, n, s);
-        guess(t, n, s);
+        const i64 rows = s ? n * t->lim.topk : n;
+        if (s) next_input(t, rows, s);
+        rope_of(t, t->step_dev.pos + s * t->guess_rows, t->seq_rope, rows);
+        decoder_layer(t, rows, s);
+        guess(t, rows, s);
+        if (draft_is_tree(t) && s + 1 < steps) draft_tree_grow(t, n, s);
     }
 }

@@ -107,6 +107,17 @@ static void project(model *m, const layer_weights *w, void *kv, i64 first, i64 n
     if (n_abs) m->o->absorb_q(m->o, &absorb);
 }
 
+void model_copy_rows(model *m, void *kv, i64 layers) {
+    const u64 row = (u64)(m->c->kv_lora + m->c->rope) * dtype_size(m->lim.kv_type);
+    m->o->kv_copy(m->o, &(kv_copy_args){.kv = kv,
+                                        .pairs = m->tables_dev.copies,
+                                        .count = m->tables_dev.n_copies,
+                                        .most = m->lim.copies,
+                                        .layers = layers,
+                                        .row_bytes = row,
+                                        .layer_bytes = m->kv_layer});
+}
+
 /* Attention of the rows in decode form: over the KV rows that are here. */
 static mla_decode_args forward_decode_of(const model *m, const void *kv, i64 n) {
     const model_config *c = m->c;
@@ -242,6 +253,7 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
         return fused_reduce_norm(m->o, &norm, c->hidden, deferred);
     }
     project(m, w, kv, 0, b->n, n_abs);
+    if (m->branched) model_copy_rows(m, kv, 1);
     if (n_abs) attend_absorbed(m, w, kv, n_abs);
     const i32 *pages = m->tables_dev.pages + n_abs * m->lim.seq_pages;
     for (i64 s = 0; s < b->n_spans; s++) {

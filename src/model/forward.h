@@ -14,6 +14,8 @@ typedef struct {
     i64 logit_rows;    /* most rows whose logits are wanted; a multiple of the ranks */
     i64 seq_pages;     /* most KV pages of one sequence */
     i64 pool_pages;    /* KV pages in the pool */
+    i64 branch_pages;  /* pages behind these, for branches of trees */
+    i64 copies;        /* most KV rows that a batch copies (model_batch.copies) */
     kv_share kv;       /* which of them are held here: with others than all, ops.ranks has the seams for it */
     dtype kv_type;     /* DT_F32, DT_BF16, DT_F8_E4M3 */
     /* Of every token the residual stream before these layers, ascending, is kept until the next batch is queued: what a
@@ -52,12 +54,20 @@ u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type);
 
 /* Consecutive tokens of one sequence: rows [first, first + n) of the batch stand at positions pos0, pos0 + 1,
  * ...; pages covers positions 0 .. pos0 + n - 1. Absorbed spans run the decode form; they come before the
- * others. */
+ * others.
+ *
+ * Of a tree, whose rows follow different tokens at the same positions, each branch is a span: from page `branch_from`
+ * of the sequence on, which begins behind no row that other branches share, it has pages of its own. */
 typedef struct {
     i64 first, n, pos0;
     const i32 *pages;
     bool absorbed;
+    const i32 *branch; /* NULL: the sequence's own pages alone */
+    i64 branch_from;
 } model_span;
+static inline i32 span_page(const model_span *s, i64 i) {
+    return s->branch && i >= s->branch_from ? s->branch[i - s->branch_from] : s->pages[i];
+}
 
 /* What a bad row's mark means. */
 enum { BAD_EMBEDDING = -1, BAD_LOGITS = -2 }; /* else: 1 + the layer whose output was not finite */
@@ -89,6 +99,10 @@ typedef struct {
     i32 *routes;
     i32 *bad;  /* [n], host: 0, or the mark of the first NaN or infinity met in that row */
     int reply; /* 0 or 1: which of two batches under way it is */
+    /* [n_copies]: in each layer these KV rows are copied when the batch has written its own, before its rows in decode
+     * form attend: what a branch shares, to its own pages. Not of a KV cache that ranks divide. */
+    const kv_pair *copies;
+    i64 n_copies;
 } model_batch;
 
 /* Queues the batch, all but its draws where these come late; its results are there after model_collect(), which waits
@@ -102,6 +116,9 @@ status model_queue(model *m, const model_batch *b, err *e);
  * one. */
 status model_queue_draw(model *m, const model_batch *b, err *e);
 status model_collect(model *m, const model_batch *b, err *e);
+/* Queues copies of KV rows in all layers, at most limits.copies: those of a branch that was kept, to the sequence's own
+ * pages. */
+status model_copy_kv(model *m, const kv_pair *pairs, i64 n, err *e);
 i64 model_ahead_rows(const model *m);
 
 #endif

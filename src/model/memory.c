@@ -143,7 +143,8 @@ status model_plan(model *m, const model_limits *lim, err *e) {
     buffer all[BUFFERS];
     u64 total = 0, bytes;
     m->lim = *lim;
-    m->kv_layer = model_kv_bytes(m->c, kv_local_pages(lim->kv, lim->pool_pages), lim->kv_type) / (u64)m->c->n_layers;
+    m->kv_layer = model_kv_bytes(m->c, kv_local_pages(lim->kv, lim->pool_pages) + lim->branch_pages, lim->kv_type) /
+                  (u64)m->c->n_layers;
     m->workspace_bytes = workspace_bytes(m);
     list_buffers(m, all);
     for (size_t i = 0; i < BUFFERS; i++) {
@@ -173,7 +174,7 @@ static status memory_allocate(model *m, err *e) {
 static status allocate_on_host(model *m, err *e) {
     void *block = calloc(1, tables_bytes(&m->lim));
     if (block) m->tables_host = tables_at(&m->lim, block);
-    m->steps = calloc((RECORDED + 1) * (GROUP_MOST + 1), sizeof *m->steps);
+    m->steps = calloc(RECORDINGS, sizeof *m->steps);
     m->part_spans = calloc((size_t)(m->lim.decode_rows + m->lim.prefill_spans), sizeof *m->part_spans);
     m->part_outs = calloc((size_t)m->lim.logit_rows, sizeof *m->part_outs);
     if (!block || !m->steps || !m->part_spans || !m->part_outs)
@@ -242,7 +243,7 @@ status model_load(model *m, weight_reader *reader, bool verify, err *e) {
 
 void model_close(model *m) {
     if (!m) return;
-    for (i64 n = 0; m->steps && n < (RECORDED + 1) * (GROUP_MOST + 1); n++)
+    for (i64 n = 0; m->steps && n < RECORDINGS; n++)
         if (m->steps[n]) m->mem.dev->forget(m->mem.dev, m->steps[n]);
     free(m->steps);
     free(m->part_spans);

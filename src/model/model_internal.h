@@ -36,6 +36,7 @@ struct model {
     void *attended;           /* [rows + 1, hidden]: where sequences have a rank each; the last row stays zero */
     void *features;           /* [rows, n_taps hidden]: the residual stream before limits.taps, of the last batch */
     i64 group;                /* rows of each sequence of the batch in decode form, where all have as many; else 1 */
+    bool branched;            /* the batch copies KV rows */
     i64 features_at;          /* the first row of the part of a batch that runs */
     void *inter;              /* [rows, widest feed-forward] */
     void *shared;             /* [rows, hidden] */
@@ -56,15 +57,16 @@ struct model {
     u64 workspace_bytes;
     model_span *part_spans; /* of a part of a batch: limits.deterministic */
     i32 *part_outs;
-    /* [RECORDED + 1, GROUP_MOST + 1]: of n rows in decode form, in groups, each with its logits; NULL: not yet */
+    /* [2, RECORDED + 1, GROUP_MOST + 1]: of n rows in decode form, in groups, each with its logits; behind them those
+     * that copy KV rows; NULL: not yet */
     device_recording **steps;
     bool unrecorded; /* the device had no room for one: there are no more of them */
 };
 
 /* Batches of up to so many rows, all in decode form, are recorded when they are first met. */
-enum { RECORDED = 256, GROUP_MOST = 16 };
+enum { RECORDED = 256, GROUP_MOST = 16, RECORDINGS = 2 * (RECORDED + 1) * (GROUP_MOST + 1) };
 static inline device_recording **model_recording(const model *m, i64 n) {
-    return &m->steps[n * (GROUP_MOST + 1) + m->group];
+    return &m->steps[((m->branched ? RECORDED + 1 : 0) + n) * (GROUP_MOST + 1) + m->group];
 }
 
 /* Does a row's place among others matter to the backend, and must it not? */
@@ -95,6 +97,8 @@ void model_forward(model *m, const model_batch *b, i64 n_abs);
 /* Draws the next tokens, or looks for NaN and infinities alone. Not recorded: how tokens are drawn changes from step
  * to step. */
 void model_draw(model *m, const model_batch *b);
+/* Copies the KV rows of tables_dev.copies in `layers` layers from `kv` on. */
+void model_copy_rows(model *m, void *kv, i64 layers);
 /* Behind the draw, whose workspace it takes over. */
 void model_logprobs(model *m, const model_batch *b);
 

@@ -133,6 +133,7 @@ static i64 rows_each(const model_batch *b) {
 static status queue(model *m, const model_batch *b, err *e) {
     i64 n_abs;
     m->group = rows_each(b);
+    m->branched = b->n_copies > 0;
     u64 bytes = tables_fill(&m->lim, b, model_vocab_there(m->c), &m->tables_host, &n_abs);
     m->mem.dev->write(m->mem.dev, m->tables_dev.bad_logits, m->tables_host.bad_logits, bytes);
     status st = run_step(m, b, n_abs, e);
@@ -217,6 +218,18 @@ status model_queue_draw(model *m, const model_batch *b, err *e) {
     memcpy(m->tables_host.draws, b->draws, (size_t)b->n_out * sizeof *b->draws);
     m->mem.dev->write(m->mem.dev, m->tables_dev.draws, m->tables_host.draws, (u64)b->n_out * sizeof *b->draws);
     queue_draw(m, b);
+    return ST_OK;
+}
+
+status model_copy_kv(model *m, const kv_pair *pairs, i64 n, err *e) {
+    if (n > m->lim.copies)
+        return err_set(e, ST_LIMIT, "%lld KV rows to copy, the plan allows %lld", (long long)n,
+                       (long long)m->lim.copies);
+    const i32 count = (i32)n;
+    if (!n) return ST_OK;
+    m->mem.dev->write(m->mem.dev, m->tables_dev.copies, pairs, (u64)n * sizeof *pairs);
+    m->mem.dev->write(m->mem.dev, m->tables_dev.n_copies, &count, sizeof count);
+    model_copy_rows(m, m->kv, m->c->n_layers);
     return ST_OK;
 }
 

@@ -8,7 +8,8 @@ u64 tables_results(const model_limits *l, i64 n) { return (u64)(2 * l->logit_row
 /* Bytes before the page tables. */
 static u64 fixed_bytes(const model_limits *l) {
     return round8(tables_results(l, l->rows)) + (u64)l->rows * sizeof(i64) + (u64)l->logit_rows * sizeof(sample_row) +
-           round8((u64)(3 * l->rows + l->decode_rows + 3 * l->logit_rows) * sizeof(i32));
+           (u64)l->copies * sizeof(kv_pair) +
+           round8((u64)(3 * l->rows + l->decode_rows + 3 * l->logit_rows + 1) * sizeof(i32));
 }
 
 u64 tables_bytes(const model_limits *l) {
@@ -20,7 +21,8 @@ batch_tables tables_at(const model_limits *l, void *block) {
     t.bad_logits = t.drawn + l->logit_rows;
     t.bad = t.bad_logits + l->logit_rows;
     t.slots = (i64 *)((u8 *)block + round8(tables_results(l, l->rows)));
-    t.draws = (sample_row *)(t.slots + l->rows);
+    t.copies = (kv_pair *)(t.slots + l->rows);
+    t.draws = (sample_row *)(t.copies + l->copies);
     t.pos = (i32 *)(t.draws + l->logit_rows);
     t.ids = t.pos + l->rows;
     t.own = t.ids + l->rows;
@@ -28,6 +30,7 @@ batch_tables tables_at(const model_limits *l, void *block) {
     t.tops = t.kv_len + l->decode_rows;
     t.next = t.tops + l->logit_rows;
     t.out_rows = t.next + l->logit_rows;
+    t.n_copies = t.out_rows + l->logit_rows;
     t.pages = (i32 *)((u8 *)block + fixed_bytes(l));
     return t;
 }
@@ -39,6 +42,9 @@ status tables_check(const model_limits *l, const model_batch *b, err *e) {
     if (b->n_out > l->logit_rows || b->n_out > b->n)
         return err_set(e, ST_LIMIT, "%lld rows of logits wanted, the plan allows %lld", (long long)b->n_out,
                        (long long)min_i64(l->logit_rows, b->n));
+    if (b->n_copies > l->copies || (b->n_copies && kv_is_shared(l->kv)))
+        return err_set(e, ST_LIMIT, "%lld KV rows to copy, the plan allows %lld", (long long)b->n_copies,
+                       (long long)(kv_is_shared(l->kv) ? 0 : l->copies));
     i64 next = 0, absorbed = 0, expanded = 0;
     for (i64 s = 0; s < b->n_spans; s++) {
         const model_span *p = &b->spans[s];
@@ -59,20 +65,22 @@ status tables_check(const model_limits *l, const model_batch *b, err *e) {
 }
 
 /* Row `row` of the page tables: the pages that cover `tokens` tokens. */
-static void put_pages(const model_limits *l, batch_tables *t, i64 row, const i32 *pages, i64 tokens) {
-    const i64 n = ceil_div(tokens, KV_PAGE);
+static void put_pages(const model_limits *l, batch_tables *t, i64 row, const model_span *p, i64 tokens) {
+    const i64 n = ceil_div(tokens, KV_PAGE), own = p->branch ? min_i64(n, p->branch_from) : n;
     i32 *to = t->pages + row * l->seq_pages;
     if (!l->kv.by_sequence)
-        memcpy(to, pages, (size_t)n * sizeof(i32));
+        memcpy(to, p->pages, (size_t)own * sizeof(i32));
     else
-        for (i64 i = 0; i < n; i++) to[i] = kv_local_page(l->kv, pages[i]);
+        for (i64 i = 0; i < own; i++) to[i] = kv_local_page(l->kv, p->pages[i]);
+    for (i64 i = own; i < n; i++) to[i] = span_page(p, i);
 }
 
 /* Row `row` of the page tables: those pages of `tokens` tokens that lie here. Returns how many of the tokens do: of
  * pages that are not full there is one, the last. */
-static i64 put_own_pages(const model_limits *l, batch_tables *t, i64 row, const i32 *pages, i64 tokens) {
+static i64 put_own_pages(const model_limits *l, batch_tables *t, i64 row, const model_span *p, i64 tokens) {
+    const i32 *pages = p->pages;
     i64 own = 0, n = 0;
-    if (!kv_is_shared(l->kv)) return put_pages(l, t, row, pages, tokens), tokens;
+    if (!kv_is_shared(l->kv)) return put_pages(l, t, row, p, tokens), tokens;
     for (i64 i = 0; i * KV_PAGE < tokens; i++) {
         if (kv_owner(l->kv, pages[i]) != l->kv.rank) continue;
         t->pages[row * l->seq_pages + n++] = kv_local_page(l->kv, pages[i]);
@@ -90,9 +98,9 @@ static void put_span(const model_limits *l, batch_tables *t, const model_span *p
         i64 pos = p->pos0 + i, row = p->first + i;
         t->pos[row] = (i32)pos;
         t->own[row] = (i32)(kv_owner(l->kv, p->pages[0]) == l->kv.rank ? row : l->rows);
-        t->slots[row] = kv_slot_of(l, p->pages[pos / KV_PAGE], pos % KV_PAGE);
+        t->slots[row] = kv_slot_of(l, span_page(p, pos / KV_PAGE), pos % KV_PAGE);
         if (!p->absorbed) continue;
-        t->kv_len[row] = (i32)put_own_pages(l, t, (*n_abs)++, p->pages, pos + 1);
+        t->kv_len[row] = (i32)put_own_pages(l, t, (*n_abs)++, p, pos + 1);
     }
 }
 
@@ -102,13 +110,15 @@ u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids, batch_tabl
     for (i64 s = 0; s < b->n_spans; s++) {
         const model_span *p = &b->spans[s];
         put_span(l, t, p, n_abs);
-        if (!p->absorbed) put_pages(l, t, *n_abs + n_expanded++, p->pages, p->pos0 + p->n);
+        if (!p->absorbed) put_pages(l, t, *n_abs + n_expanded++, p, p->pos0 + p->n);
     }
     for (i64 i = 0; i < b->n; i++) t->ids[i] = b->ids[i] < 0 ? b->ids[i] : (i32)(b->ids[i] % ids);
     if (b->n_out) memcpy(t->out_rows, b->out_rows, (size_t)b->n_out * sizeof(i32));
     if (b->tops) memcpy(t->tops, b->tops, (size_t)b->n_out * sizeof(i32));
     if (b->tops) memcpy(t->next, b->next, (size_t)b->n_out * sizeof(i32));
     if (b->draws) memcpy(t->draws, b->draws, (size_t)b->n_out * sizeof *t->draws);
+    if (b->n_copies) memcpy(t->copies, b->copies, (size_t)b->n_copies * sizeof *t->copies);
+    *t->n_copies = (i32)b->n_copies;
     memset(t->bad, 0, (size_t)b->n * sizeof(i32));
     memset(t->bad_logits, 0, (size_t)b->n_out * sizeof(i32));
     return fixed_bytes(l) - (u64)l->logit_rows * sizeof(i32) +

@@ -15,6 +15,8 @@ typedef struct {
     i32 *kv_len;       /* [decode_rows]: tokens of those pages that are here */
     i32 *tops, *next;  /* [logit_rows] */
     i32 *out_rows;     /* [logit_rows] */
+    kv_pair *copies;   /* [copies]: KV rows */
+    i32 *n_copies;     /* [1] */
     /* [decode_rows + prefill_spans, seq_pages]: a row for each token in decode form, the pages that are here by their
      * numbers here; then one for each expanded span, all pages by the pool's numbers, or, where sequences have a rank
      * each, by their numbers there. Last, because seldom all of it is sent. */

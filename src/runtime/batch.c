@@ -98,17 +98,26 @@ static void add_out(batch *b, task *t, i64 row, i64 position, out_kind kind) {
     o->kind = kind;
     o->span = b->n_spans - 1;
     o->mask = o->n_top = 0;
+    o->taken = false;
+}
+
+void add_draft_out(batch *b, task *t, i64 position, i32 id, i64 parent) {
+    add_out(b, t, b->n_rows++, position, OUT_DRAFT);
+    b->outs[b->n_outs - 1].draft = id;
+    b->outs[b->n_outs - 1].parent = parent;
 }
 
 /* every: an out for each row, also where nobody needs it. */
-static void add_span(batch *b, task *t, bool every) {
+static void add_span(scheduler *s, batch *b, task *t, bool every) {
     const i64 first = t->n_kv, end = first + t->n_step, row = b->n_rows, n = t->n_step + t->n_draft;
     b->spans[b->n_spans] =
         (model_span){.first = row, .n = n, .pos0 = first, .pages = t->pages, .absorbed = !in_prompt(t)};
     b->drafts[b->n_spans] = t->n_draft;
+    b->branch[b->n_spans] = false;
     b->tasks[b->n_spans++] = t;
+    b->n_answers++;
     memcpy(b->ids + row, t->tokens + first, (size_t)n * sizeof *t->tokens);
-    b->n_rows += n;
+    b->n_rows += t->n_step;
     if (t->r.prompt_logprobs)
         for (i64 p = max_i64(first, t->prompt_rows_done); p < min_i64(end, t->r.n_prompt - 1); p++)
             add_out(b, t, row + p - first, p, OUT_PROMPT);
@@ -118,10 +127,8 @@ static void add_span(batch *b, task *t, bool every) {
         add_out(b, t, row, first, OUT_CHECK);
     else if (end == t->n)
         add_out(b, t, row + end - 1 - first, end - 1, OUT_NEXT);
-    for (i64 i = 0; i < t->n_draft; i++) {
-        add_out(b, t, row + end + i - first, end + i, OUT_DRAFT);
-        b->outs[b->n_outs - 1].draft = t->tokens[end + i];
-    }
+    for (i64 i = 0; i < t->n_draft; i++) add_draft_out(b, t, end + i, t->tokens[end + i], b->n_outs - 1);
+    if (t->n_branch) drafts_add_branches(s, b, t);
 }
 
 /* Of a step that a device may have recorded, or that another may be queued behind, all rows' logits are wanted. */
@@ -129,7 +136,7 @@ static bool wants_every_row(const scheduler *s) {
     i64 rows = 0;
     for (i64 i = 0; i < s->n_running; i++) {
         if (s->running[i]->n_step && in_prompt(s->running[i])) return false;
-        rows += s->running[i]->n_step + s->running[i]->n_draft;
+        rows += s->running[i]->n_step + s->running[i]->n_draft + s->running[i]->n_branch;
     }
     return draws_on_device(s) && rows <= s->g->lim.logit_rows;
 }
@@ -138,10 +145,10 @@ static bool wants_every_row(const scheduler *s) {
 static void build(scheduler *s, batch *b) {
     plan(s, b->tasks);
     const bool every = wants_every_row(s);
-    b->n_rows = b->n_spans = b->n_outs = 0;
+    b->n_rows = b->n_spans = b->n_outs = b->n_answers = b->n_copies = b->n_trees = 0;
     for (int form = 0; form < 2; form++)
         for (i64 i = 0; i < s->n_running; i++)
-            if (s->running[i]->n_step && in_prompt(s->running[i]) == form) add_span(b, s->running[i], every);
+            if (s->running[i]->n_step && in_prompt(s->running[i]) == form) add_span(s, b, s->running[i], every);
 }
 
 /* ---- Results ---- */
@@ -286,7 +293,7 @@ static void batch_count(scheduler *s, const batch *b, f64 seconds) {
     i64 prompt = 0, good = 0, answers = 0;
     for (i64 i = 0; i < b->n_spans; i++) {
         if (b->spans[i].absorbed)
-            answers++;
+            answers += !b->branch[i];
         else
             prompt += b->spans[i].n, good += b->tasks[i] ? b->spans[i].n : 0; /* who left had a bad row */
     }
@@ -341,6 +348,8 @@ static model_batch model_batch_of(const scheduler *s, const batch *b) {
                          .logprobs = b->logprobs,
                          .top_ids = b->top_ids,
                          .bad = b->bad,
+                         .copies = b->copies,
+                         .n_copies = b->n_copies,
                          .reply = (int)(b - s->batches)};
 }
 
@@ -371,6 +380,8 @@ static bool add_ahead(scheduler *s, const batch *now, i64 last, task *t, batch *
     *spare -= n - 1;
     b->tasks[b->n_spans] = t;
     b->drafts[b->n_spans] = 0;
+    b->branch[b->n_spans] = false;
+    b->n_answers++;
     b->spans[b->n_spans++] =
         (model_span){.first = b->n_rows, .n = n, .pos0 = first, .pages = t->pages, .absorbed = true};
     for (i64 i = 0; i < n; i++) {
@@ -384,7 +395,7 @@ static bool add_ahead(scheduler *s, const batch *now, i64 last, task *t, batch *
  * of the running answers, in decode form, each row's logits wanted and drawn by the device. The ids of b are those that
  * `now` draws, or known already. */
 static bool build_ahead(scheduler *s, const batch *now, batch *b) {
-    b->n_rows = b->n_spans = b->n_outs = 0;
+    b->n_rows = b->n_spans = b->n_outs = b->n_answers = b->n_copies = b->n_trees = 0;
     const i64 most = min_i64(model_ahead_rows(engine_model(s->g)), s->g->lim.logit_rows);
     i64 spare = spare_rows(s, now->n_spans, most);
     if (!s->overlap || s->g->profile || !now->on_device || now->n_outs != now->n_rows || now->n_spans > most || news(s))
@@ -413,15 +424,19 @@ static batch *take_ahead(scheduler *s) {
     return NULL;
 }
 
-/* The token that a draft's row has drawn, if the draft came true: it was drawn in the row before, and the KV rows up to
- * it are those of the answer. */
-static void draft_result(scheduler *s, const batch *b, i64 i) {
-    const out_row *o = &b->outs[i];
+/* The token that a draft's row has drawn, if the draft came true: it was drawn in the row of the token in front of it,
+ * which is the answer's. Where acceptance is pinned, path 0 alone counts. */
+static void draft_result(scheduler *s, batch *b, i64 i) {
+    out_row *o = &b->outs[i];
     task *t = o->t;
-    if (!t || t->n_kv != o->position || t->n != o->position + 1 || t->tokens[o->position] != o->draft) return;
+    if (!t || !b->outs[o->parent].taken || t->n_kv != o->position || t->n != o->position + 1 ||
+        t->tokens[o->position] != o->draft || (b->branch[o->span] && s->o.draft_pinned > 0))
+        return;
     if (b->bad[b->out_index[i]]) return drafts_rest(t);
     t->n_kv++;
     s->drafts.came_true[o->span]++;
+    o->taken = true;
+    drafts_keep_branch(s, b, o);
     token_result(s, o);
 }
 
@@ -434,8 +449,9 @@ static void take_results(scheduler *s, batch *b) {
     batch_count(s, b, now - b->began_s);
     if (s->ahead) s->ahead->began_s = now;
     for (i64 i = 0; i < b->n_outs; i++) {
-        const out_row *o = &b->outs[i];
-        if (o->kind == OUT_NEXT && out_is_open(o)) token_result(s, o);
+        out_row *o = &b->outs[i];
+        o->taken = o->kind == OUT_NEXT && out_is_open(o);
+        if (o->taken) token_result(s, o);
         if (o->kind == OUT_DRAFT) draft_result(s, b, i);
         if (o->kind == OUT_CHECK && o->t) drafts_check(s, o);
         if (o->kind == OUT_PROMPT && o->t) prompt_result(s, o);
@@ -481,6 +497,7 @@ void run_batch(scheduler *s) {
     const model_batch m = model_batch_of(s, b);
     if (st == ST_OK) st = engine_collect(s->g, &m, &e);
     if (st == ST_OK) take_results(s, b);
+    if (st == ST_OK) st = drafts_copy_kept(s, &e);
     if (st == ST_OK) st = drafts_queue(s, b, &e);
     if (st != ST_OK) break_down(s, &e);
 }

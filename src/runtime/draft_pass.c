@@ -4,21 +4,25 @@
 #include <string.h>
 
 status drafts_open(scheduler *s, err *e) {
-    const size_t run = (size_t)s->g->max_running;
+    const size_t run = (size_t)s->g->max_running, spans = (size_t)spans_most(s->g);
+    const draft_limits *l = &s->g->draft_lim;
     draft_pass *d = &s->drafts;
-    d->spans = calloc(run, sizeof *d->spans);
+    d->spans = calloc(spans, sizeof *d->spans);
     d->tasks = calloc(run, sizeof *d->tasks);
     d->ids = calloc(run, DRAFT_STEPS_MOST * sizeof *d->ids);
-    d->came_true = calloc(run, sizeof *d->came_true);
+    d->came_true = calloc(spans, sizeof *d->came_true);
+    d->candidates = calloc((size_t)(l->sequences * draft_candidates(l->steps, l->topk)) + 1, sizeof *d->candidates);
+    d->kept = calloc((size_t)s->g->lim.copies + 1, sizeof *d->kept);
     d->following = calloc((size_t)s->g->lim.rows, sizeof *d->following);
     d->next = -1;
     draft_policy_open(&d->policy, min_i64(s->o.draft_tokens, engine_draft_steps(s->g)), s->o.draft_always);
-    if (d->spans && d->tasks && d->ids && d->came_true && d->following) return ST_OK;
+    if (d->spans && d->tasks && d->ids && d->came_true && d->following && d->candidates && d->kept) return ST_OK;
     return err_nomem(e, "drafts", run * DRAFT_STEPS_MOST * sizeof *d->ids);
 }
 
 void drafts_close(scheduler *s) {
-    void *const all[] = {s->drafts.spans, s->drafts.tasks, s->drafts.ids, s->drafts.came_true, s->drafts.following};
+    draft_pass *d = &s->drafts;
+    void *const all[] = {d->spans, d->tasks, d->ids, d->came_true, d->following, d->candidates, d->kept};
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
 }
 
@@ -29,20 +33,30 @@ static bool guesses(scheduler *s, task *t, i64 steps) {
            rows <= t->r.n_prompt + t->r.max_new && takes_pages(s, t, rows);
 }
 
+/* Does the answer go on in a branch behind span i? */
+static bool goes_on(const scheduler *s, const batch *b, i64 i) {
+    for (i64 k = i + 1; k < b->n_spans && b->branch[k]; k++)
+        if (s->drafts.came_true[k] > 0) return true;
+    return false;
+}
+
 static void add_draft_span(scheduler *s, const batch *b, i64 i, i64 steps) {
     draft_pass *d = &s->drafts;
     task *t = b->tasks[i];
     const model_span *p = &b->spans[i];
-    const i64 n = t ? min_i64(min_i64(p->n, t->n_kv - p->pos0), t->n - 1 - p->pos0) : 0;
+    const i64 kept = t ? p->n - b->drafts[i] + max_i64(d->came_true[i], 0) : 0,
+              n = t ? min_i64(min_i64(kept, t->n_kv - p->pos0), t->n - 1 - p->pos0) : 0;
     if (n < 1) return;
-    const bool guess = steps > 0 && guesses(s, t, steps);
+    const bool guess = steps > 0 && !goes_on(s, b, i) && guesses(s, t, steps);
+    const i32 *branches = engine_branch_pages(s->g, d->n_guessing);
     if (guess) d->tasks[d->n_guessing++] = t;
     d->spans[d->batch.n_spans++] = (draft_span){.first = p->first,
                                                 .n = n,
                                                 .pos0 = p->pos0,
                                                 .following = t->tokens + p->pos0 + 1,
                                                 .pages = t->pages,
-                                                .guess = guess};
+                                                .guess = guess,
+                                                .branches = branches};
 }
 
 /* The rows of span i of b, whose last token is drawn by then. */
@@ -78,8 +92,27 @@ status drafts_queue(scheduler *s, const batch *b, err *e) {
     d->next = -1;
     d->n_guessing = 0;
     d->batch = (draft_batch){.spans = d->spans, .steps = max_i64(steps, 1), .ids = d->ids};
+    if (s->g->draft_lim.topk > 1) d->batch.ids = NULL, d->batch.tree = d->candidates;
     for (i64 i = 0; i < b->n_spans; i++) add_draft_span(s, b, i, steps);
     return d->batch.n_spans ? engine_queue_drafts(s->g, &d->batch, e) : ST_OK;
+}
+
+/* Of the i-th that guesses; false: some were no numbers. */
+static bool take_chain(draft_pass *d, i64 i, draft_tree *to) {
+    const i32 *ids = d->ids + i * d->batch.steps;
+    i64 n = 0;
+    while (n < d->batch.steps && ids[n] >= 0) n++;
+    draft_tree_chain(to, ids, n);
+    return n == d->batch.steps;
+}
+
+static bool take_tree(const scheduler *s, i64 i, draft_tree *to) {
+    const i64 n = draft_candidates(s->drafts.batch.steps, s->g->draft_lim.topk);
+    const draft_candidate *all = s->drafts.candidates + i * n;
+    bool good = true;
+    for (i64 c = 0; c < n; c++) good = good && all[c].id >= 0;
+    draft_tree_choose(to, all, n, s->o.draft_tokens);
+    return good;
 }
 
 status drafts_collect(scheduler *s, err *e) {
@@ -89,13 +122,9 @@ status drafts_collect(scheduler *s, err *e) {
     i64 bad = 0;
     for (i64 i = 0; st == ST_OK && i < d->n_guessing; i++) {
         task *t = d->tasks[i];
-        const i32 *ids = d->ids + i * d->batch.steps;
-        i64 n = 0;
-        while (n < d->batch.steps && ids[n] >= 0) n++;
-        bad += n < d->batch.steps;
-        if (!t) continue;
-        memcpy(t->guesses, ids, (size_t)n * sizeof *ids);
-        t->n_guesses = n, t->guessed_at = t->n;
+        draft_tree guesses;
+        bad += !(d->batch.tree ? take_tree(s, i, &guesses) : take_chain(d, i, &guesses));
+        if (t) t->guesses = guesses, t->guessed_at = t->n;
     }
     d->batch.n_spans = 0;
     if (!bad) return st;

@@ -19,32 +19,56 @@ static i64 draft_rows(const scheduler *s) {
 
 /* ---- Proposals ---- */
 
-static i64 take_guesses(const task *t, i32 *to, i64 most) {
-    const i64 n = t->guessed_at == t->n ? min_i64(t->n_guesses, most) : 0;
-    memcpy(to, t->guesses, (size_t)n * sizeof *to);
-    return n;
+/* Penalties look at the tokens in front of a row, which stand in one place for path 0 alone. */
+static bool may_branch(const scheduler *s, const task *t) {
+    const sampling *p = &t->r.sampling;
+    return p->repetition_penalty == 1 && p->presence_penalty == 0 && p->frequency_penalty == 0 &&
+           s->drafts.n_trees < s->g->draft_lim.sequences;
 }
 
-/* Writes drafts behind t's tokens, at most `most`; returns how many. */
-static i64 propose(scheduler *s, task *t, i64 most) {
-    most = min_i64(min_i64(most, s->o.draft_tokens), t->r.n_prompt + t->r.max_new - t->n - 1);
-    if (most < 1 || t->draft_rest > 0 || !tokens_room(t, t->n + most)) return 0;
+/* Path 0 of t's guesses to `to`, at most `depth` tokens; behind it as many nodes as `rows` leaves, where no path is
+ * deeper: task.n_branch. Returns the depth. */
+static i64 take_guesses(const scheduler *s, task *t, i32 *to, i64 depth, i64 rows) {
+    const draft_tree *guesses = &t->guesses;
+    const i64 trunk = draft_tree_trunk(guesses), deepest = draft_tree_depth(guesses);
+    if (t->guessed_at != t->n) return 0;
+    t->n_draft = min_i64(trunk, min_i64(depth, rows));
+    for (i64 i = 0; i < t->n_draft; i++) to[i] = guesses->nodes[i].id;
+    if (t->n_draft < trunk || deepest > depth || !may_branch(s, t)) return t->n_draft;
+    t->n_branch = min_i64(guesses->n, rows) - trunk;
+    return t->n_branch ? deepest : trunk;
+}
+
+/* Writes drafts behind t's tokens, at most `rows` in all, and counts them in n_draft and n_branch. */
+static void propose(scheduler *s, task *t, i64 rows) {
+    const i64 depth = min_i64(s->o.draft_tokens, t->r.n_prompt + t->r.max_new - t->n - 1);
+    rows = min_i64(rows, s->o.draft_tokens);
+    if (rows < 1 || depth < 1 || t->draft_rest > 0 || !tokens_room(t, t->n + min_i64(depth, rows))) return;
     i32 *to = t->tokens + t->n;
-    const i64 n = drafts_by_model(s) ? take_guesses(t, to, most) : ngram_propose(&t->ngram, t->tokens, t->n, to, most);
-    return n && takes_pages(s, t, t->n + n) ? n : 0;
+    i64 deep;
+    if (drafts_by_model(s))
+        deep = take_guesses(s, t, to, depth, rows);
+    else
+        deep = t->n_draft = ngram_propose(&t->ngram, t->tokens, t->n, to, min_i64(depth, rows));
+    if (!deep || !takes_pages(s, t, t->n + deep)) t->n_draft = t->n_branch = 0;
+    s->drafts.n_trees += t->n_branch > 0;
 }
 
 i64 drafts_plan(scheduler *s, i64 answers, i64 most) {
     i64 rows = 0, all = 0;
-    for (i64 i = 0; i < s->n_running; i++) s->running[i]->n_draft = 0, rows += s->running[i]->n_step;
+    s->drafts.n_trees = 0;
+    for (i64 i = 0; i < s->n_running; i++) {
+        task *t = s->running[i];
+        t->n_draft = t->n_branch = 0, rows += t->n_step;
+    }
     if (!s->o.draft_tokens || !answers) return 0;
     most = min_i64(draft_rows(s) - rows, most);
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
         if (!t->n_step || t->n_kv + t->n_step < t->n || in_prompt(t) || t->check_left) continue;
         if (t->draft_rest > 0) t->draft_rest--;
-        t->n_draft = propose(s, t, most - all);
-        all += t->n_draft;
+        propose(s, t, most - all);
+        all += t->n_draft + t->n_branch;
     }
     return all;
 }
@@ -54,6 +78,72 @@ bool drafts_expected(scheduler *s, const batch *now, task *t) {
     if (drafts_by_model(s)) return !now->kept;
     return s->o.draft_tokens && now->n_spans < draft_rows(s) && !t->draft_rest &&
            ngram_propose(&t->ngram, t->tokens, t->n, &id, 1);
+}
+
+/* ---- Branches ---- */
+
+static i64 slot_at(i32 page, i64 position) { return (i64)page * KV_PAGE + position % KV_PAGE; }
+
+/* KV rows that a branch from position `first` on has in common with what it follows, which begins in its first page at
+ * `from`: the answer's own, and the drafts in front of it, from the out `parent` back. */
+static void share_rows(const task *t, batch *b, const model_span *to, i64 parent) {
+    const i64 last = t->n - 1;
+    i64 position = to->pos0 - 1;
+    for (i64 o = parent; position > last; position--, o = b->outs[o].parent)
+        b->copies[b->n_copies++] =
+            (kv_pair){slot_at(span_page(&b->spans[b->outs[o].span], position / KV_PAGE), position),
+                      slot_at(span_page(to, position / KV_PAGE), position)};
+    for (; position >= to->branch_from * KV_PAGE; position--)
+        b->copies[b->n_copies++] = (kv_pair){slot_at(t->pages[position / KV_PAGE], position),
+                                             slot_at(span_page(to, position / KV_PAGE), position)};
+}
+
+/* The next of the batch's spans: a path of t's tree, with pages of its own from that of the token behind the answer's
+ * last on. */
+static model_span *add_branch(const scheduler *s, const task *t, batch *b, i64 depth, i64 number) {
+    model_span *p = &b->spans[b->n_spans];
+    *p = (model_span){.first = b->n_rows,
+                      .pos0 = t->n - 1 + depth,
+                      .pages = t->pages,
+                      .absorbed = true,
+                      .branch = engine_branch_pages(s->g, b->n_trees) + number * BRANCH_PAGES,
+                      .branch_from = t->n / KV_PAGE};
+    b->drafts[b->n_spans] = 0;
+    b->branch[b->n_spans] = true;
+    b->tasks[b->n_spans++] = (task *)(uintptr_t)t;
+    return p;
+}
+
+void drafts_add_branches(scheduler *s, batch *b, task *t) {
+    const draft_node *nodes = t->guesses.nodes;
+    i64 outs[DRAFT_NODES_MOST];
+    model_span *p = NULL;
+    for (i64 i = 0; i < t->n_draft; i++) outs[i] = b->n_outs - t->n_draft + i;
+    for (i64 i = t->n_draft; i < t->n_draft + t->n_branch; i++) {
+        const i64 parent = nodes[i].parent < 0 ? outs[0] - 1 : outs[nodes[i].parent];
+        if (nodes[i].path != nodes[i - 1].path) {
+            p = add_branch(s, t, b, nodes[i].depth, nodes[i].path - 1);
+            share_rows(t, b, p, parent);
+        }
+        outs[i] = b->n_outs;
+        b->ids[b->n_rows] = nodes[i].id;
+        p->n++, b->drafts[b->n_spans - 1]++;
+        add_draft_out(b, t, t->n - 1 + nodes[i].depth, nodes[i].id, parent);
+    }
+    b->n_trees++;
+}
+
+void drafts_keep_branch(scheduler *s, const batch *b, const out_row *o) {
+    const model_span *p = &b->spans[o->span];
+    if (!p->branch) return;
+    s->drafts.kept[s->drafts.n_kept++] = (kv_pair){slot_at(span_page(p, o->position / KV_PAGE), o->position),
+                                                   slot_at(o->t->pages[o->position / KV_PAGE], o->position)};
+}
+
+status drafts_copy_kept(scheduler *s, err *e) {
+    const i64 n = s->drafts.n_kept;
+    s->drafts.n_kept = 0;
+    return engine_copy_kv(s->g, s->drafts.kept, n, e);
 }
 
 /* ---- How many ---- */
@@ -78,6 +168,21 @@ i64 drafts_next(scheduler *s) {
     return s->drafts.next;
 }
 
+/* Of an answer in a step, whose first span is i: its drafts, how deep they go, and how many came true. */
+typedef struct {
+    i64 n, depth, came_true;
+} draft_round;
+
+static draft_round round_of(const scheduler *s, const batch *b, i64 i) {
+    const i64 first = b->spans[i].pos0 + b->spans[i].n - b->drafts[i]; /* the first draft's position */
+    draft_round r = {.n = b->drafts[i], .depth = b->drafts[i], .came_true = s->drafts.came_true[i]};
+    for (i64 k = i + 1; k < b->n_spans && b->branch[k]; k++) {
+        r.n += b->drafts[k], r.came_true += s->drafts.came_true[k];
+        r.depth = max_i64(r.depth, b->spans[k].pos0 + b->spans[k].n - first);
+    }
+    return r;
+}
+
 /* What a step took from the results of the one before: of two steps without prompts, the second of which gave most of
  * its answers the same number of drafts. */
 static void note_step(scheduler *s, const batch *b) {
@@ -86,11 +191,13 @@ static void note_step(scheduler *s, const batch *b) {
     bool prompts = false;
     for (i64 i = 0; i < b->n_spans; i++) {
         prompts = prompts || !b->spans[i].absorbed;
-        most = max_i64(most, b->drafts[i]), all += b->drafts[i];
+        if (b->branch[i]) continue;
+        const i64 depth = round_of(s, b, i).depth;
+        most = max_i64(most, depth), all += depth;
     }
     s->drafts.results_s = prompts ? 0 : now;
-    if (prompts || before <= 0 || 4 * all < 3 * most * b->n_spans || most > s->drafts.policy.most) return;
-    draft_policy_step(&s->drafts.policy, b->n_spans, most, now - before);
+    if (prompts || before <= 0 || 4 * all < 3 * most * b->n_answers || most > s->drafts.policy.most) return;
+    draft_policy_step(&s->drafts.policy, b->n_answers, most, now - before);
 }
 
 /* ---- Results ---- */
@@ -124,7 +231,9 @@ static f64 pinned_chance(f64 tokens, i64 n) {
 static void pin_span(scheduler *s, out_row *outs, i64 n) {
     draft_pass *d = &s->drafts;
     i64 come_true = 0;
-    if (d->pinned_chance <= 0) d->pinned_chance = pinned_chance(s->o.draft_pinned, s->o.draft_tokens);
+    if (d->pinned_chance <= 0)
+        d->pinned_chance =
+            pinned_chance(s->o.draft_pinned, drafts_by_model(s) ? engine_draft_steps(s->g) : s->o.draft_tokens);
     d->pinned_at = fmod(d->pinned_at + 0.61803398874989485, 1);
     for (f64 all = d->pinned_chance; come_true < n && d->pinned_at < all; all *= d->pinned_chance) come_true++;
     for (i64 i = 0; i <= n; i++) {
@@ -174,20 +283,26 @@ void drafts_check(scheduler *s, const out_row *o) {
 }
 
 /* Drafts behind the end of an answer were not tried. */
+static void count_round(scheduler *s, task *t, draft_round r) {
+    sched_stats *p = &s->stats;
+    const i64 tried = t ? r.depth : min_i64(r.depth, r.came_true);
+    if (!r.n || r.came_true < 0) return;
+    p->draft_rounds++, p->draft_true += r.came_true;
+    p->draft_tokens += t ? r.n : min_i64(r.n, r.came_true);
+    for (i64 k = 0; k < min_i64(tried, SCHED_DRAFTS_MOST); k++)
+        p->draft_at[k]++, p->draft_true_at[k] += k < r.came_true;
+    if (!t) return;
+    if (!drafts_by_model(s)) note_share(t, r.n, r.came_true);
+    check_round(s, t, 1 + r.came_true);
+    draft_policy_round(&s->drafts.policy, draft_kind_of(t), t->n, r.depth, r.came_true);
+}
+
 void drafts_count(scheduler *s, const batch *b) {
     sched_stats *p = &s->stats;
     pthread_mutex_lock(&s->lock);
-    for (i64 i = 0; i < b->n_spans; i++) {
-        task *t = b->tasks[i];
-        const i64 came_true = s->drafts.came_true[i], n = t ? b->drafts[i] : min_i64(b->drafts[i], came_true);
-        if (!b->drafts[i] || came_true < 0) continue;
-        p->draft_rounds++, p->draft_tokens += n, p->draft_true += came_true;
-        for (i64 k = 0; k < min_i64(n, SCHED_DRAFTS_MOST); k++) p->draft_at[k]++, p->draft_true_at[k] += k < came_true;
-        if (t && !drafts_by_model(s)) note_share(t, n, came_true);
-        if (t) check_round(s, t, 1 + came_true);
-        if (t) draft_policy_round(&s->drafts.policy, draft_kind_of(t), t->n, n, came_true);
-    }
-    if (b->n_spans && b->spans[0].absorbed) p->draft_steps[min_i64(b->drafts[0], SCHED_DRAFTS_MOST)]++;
+    for (i64 i = 0; i < b->n_spans; i++)
+        if (!b->branch[i]) count_round(s, b->tasks[i], round_of(s, b, i));
+    if (b->n_spans && b->spans[0].absorbed) p->draft_steps[min_i64(round_of(s, b, 0).n, SCHED_DRAFTS_MOST)]++;
     pthread_mutex_unlock(&s->lock);
     note_step(s, b);
 }

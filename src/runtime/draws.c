@@ -150,18 +150,18 @@ static i32 filter_behind(const task *t, i32 state, i32 id) {
 void make_masks(scheduler *s, batch *b) {
     enum { MASK_WORK = 1 << 17 /* of a mask, in a team's units: some 20 us */ };
     i64 n = 0;
-    i32 state = TOKEN_FILTER_DEAD;
     for (i64 i = 0; i < b->n_outs; i++) {
         out_row *o = &b->outs[i];
         o->mask = 0;
+        o->state = TOKEN_FILTER_DEAD;
         if (b->on_device) b->draws[i].mask = 0;
         if (!out_is_open(o) || !o->t->r.filter) continue;
-        state = o->kind == OUT_NEXT ? o->t->filter_state : filter_behind(o->t, state, o->draft);
-        if (state == TOKEN_FILTER_DEAD) { /* it cannot come true */
+        o->state = o->kind == OUT_NEXT ? o->t->filter_state : filter_behind(o->t, b->outs[o->parent].state, o->draft);
+        if (o->state == TOKEN_FILTER_DEAD) { /* it cannot come true */
             o->kind = OUT_UNUSED;
             continue;
         }
-        s->mask_jobs[n++] = (mask_job){.o = o, .state = state};
+        s->mask_jobs[n++] = (mask_job){.o = o, .state = o->state};
         o->mask = n;
         if (b->on_device && !b->keep[i]) b->draws[i].mask = n;
     }

@@ -227,7 +227,7 @@ static status choose_pool(engine *g, const engine_options *o, err *e) {
         g->lim.pool_pages = ceil_div(ceil_div(o->kv_tokens, KV_PAGE), apart) * apart;
         return ST_OK;
     }
-    const f64 pages = pages_that_fit(g, o) * (f64)g->lim.kv.ranks;
+    const f64 pages = pages_that_fit(g, o) * (f64)g->lim.kv.ranks - (f64)g->lim.branch_pages;
     if (pages < (f64)apart && o->mem_fraction > 0)
         return err_set(e, ST_LIMIT,
                        "--mem-fraction-static %g of %.1f GB available leaves no room beside %.1f GB of weights",
@@ -291,7 +291,8 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     g->lim.prefill_spans = min_i64(o->max_running, PREFILL_SPANS);
     g->lim.logit_rows = ceil_div(o->max_running + LOGIT_ROWS, g->ranks.n) * g->ranks.n;
     engine_draft_limits(g);
-    return choose_pool(g, o, e);
+    st = choose_pool(g, o, e);
+    return st == ST_OK ? engine_draft_branches(g, e) : st;
 }
 
 /* The checkpoint, or none for dummy weights. */
@@ -453,6 +454,7 @@ void engine_close(engine *g) {
     checkpoint_close(g->ck);
     checkpoint_close(g->draft_ck);
     free(g->profile);
+    free(g->branch_pages);
     free(g);
 }
 

@@ -54,6 +54,8 @@ typedef struct {
      * (model/draft.h); NULL: none. With dummy weights its weights are made up, too. */
     const char *draft_dir;
     i64 draft_steps;     /* 0: 3 */
+    i64 draft_topk;      /* guesses at each step: 0, 1: a chain, else a tree of draft_nodes guesses at most */
+    i64 draft_nodes;     /* of a tree */
     f64 pinned_accept;   /* > 0: the plan's line says that a scheduler pins the acceptance of drafts to it */
     engine_step_fn step; /* NULL: the model's */
     void *step_ud;
@@ -108,6 +110,7 @@ i64 engine_numa_node(const engine *g, i64 rank); /* -1: it is not bound to one *
 bool engine_deterministic(const engine *g);      /* options.deterministic, or a device where it always holds, if the KV
                                                     cache is not divided */
 i64 engine_draft_steps(const engine *g);         /* most tokens that its draft guesses at a time; 0: it has none */
+i64 engine_draft_nodes(const engine *g);         /* of these and of their alternatives, most in a step */
 bool engine_simulated(const engine *g);          /* the model computes nothing: engine_options.step */
 
 /* One token timeline and the KV rows of its first tokens. */

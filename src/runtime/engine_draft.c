@@ -1,14 +1,23 @@
 /* runtime/engine_draft.c: an engine's draft model, beside the model on every rank. */
 #include "base/log.h"
+#include "runtime/draft_tree.h"
 #include "runtime/engine_internal.h"
 #include <stdio.h>
+#include <stdlib.h>
 
-enum { DRAFT_STEPS = 3, DRAFT_SEQUENCES = 64 /* most that guess at a time */ };
+/* Most that guess at a time; with trees, which need pages for each. */
+enum { DRAFT_STEPS = 3, DRAFT_SEQUENCES = 64, TREE_SEQUENCES = 16 };
 
 static status check_draft_options(const engine *g, const engine_options *o, err *e) {
     if (o->draft_steps < 0 || o->draft_steps > DRAFT_STEPS_MOST)
         return err_set(e, ST_INPUT, "--speculative-num-steps is %lld, outside 1..%d", (long long)o->draft_steps,
                        DRAFT_STEPS_MOST);
+    if (o->draft_topk < 0 || o->draft_topk > BEAMS_MOST)
+        return err_set(e, ST_INPUT, "--speculative-eagle-topk is %lld, outside 1..%d", (long long)o->draft_topk,
+                       BEAMS_MOST);
+    if (o->draft_topk > 1 && (o->draft_nodes < 1 || o->draft_nodes > DRAFT_NODES_MOST))
+        return err_set(e, ST_INPUT, "--speculative-num-draft-tokens is %lld, outside 2..%d",
+                       (long long)o->draft_nodes + 1, DRAFT_NODES_MOST + 1);
     if (g->step)
         return err_set(e, ST_INPUT,
                        "--speculative-draft-model-path: a simulated step computes nothing that a draft "
@@ -30,6 +39,8 @@ status engine_draft_open(engine *g, const engine_options *o, const model_config 
     g->draft_config.layer.slice = g->config.slice;
     g->has_draft = true;
     g->draft_lim.steps = o->draft_steps ? o->draft_steps : DRAFT_STEPS;
+    g->draft_lim.topk = max_i64(o->draft_topk, 1);
+    g->draft_nodes = o->draft_topk > 1 ? o->draft_nodes : g->draft_lim.steps;
     return ST_OK;
 }
 
@@ -64,22 +75,43 @@ status engine_draft_open_rank(const engine *g, rank *k, err *e) {
 void engine_draft_limits(engine *g) {
     const i64 ranks = g->ranks.n;
     if (!g->has_draft) return;
-    const i64 drafts = min_i64(g->max_running, DRAFT_SEQUENCES) * g->draft_lim.steps;
+    const i64 together = min_i64(g->max_running, g->draft_lim.topk > 1 ? TREE_SEQUENCES : DRAFT_SEQUENCES),
+              drafts = together * g->draft_nodes;
     g->lim.decode_rows += drafts, g->lim.rows += drafts;
     g->lim.logit_rows = ceil_div(g->lim.logit_rows + drafts, ranks) * ranks;
     g->lim.n_taps = g->draft_config.n_taps;
     for (i64 i = 0; i < g->lim.n_taps; i++) g->lim.taps[i] = g->draft_config.taps[i];
-    g->draft_lim.sequences = ceil_div(min_i64(g->max_running, DRAFT_SEQUENCES), ranks) * ranks;
+    g->draft_lim.sequences = ceil_div(together, ranks) * ranks;
     g->draft_lim.rows = g->lim.rows;
     g->draft_lim.seq_pages = g->lim.seq_pages;
     g->draft_lim.kv_type = g->lim.kv_type;
     g->draft_lim.eager = g->lim.eager;
+    g->lim.branch_pages = g->draft_lim.sequences * engine_branches(g) * BRANCH_PAGES;
+    g->lim.copies = g->draft_lim.sequences * engine_branches(g) * (KV_PAGE + DRAFT_STEPS_MOST);
+}
+
+/* A path but the first has a node at least; of the draft's own, every beam may need pages. */
+i64 engine_branches(const engine *g) {
+    return g->draft_lim.topk > 1 ? max_i64(g->draft_nodes - 1, g->draft_lim.topk) : 0;
+}
+
+status engine_draft_branches(engine *g, err *e) {
+    const i64 n = g->lim.branch_pages;
+    if (!n) return ST_OK;
+    g->branch_pages = calloc((size_t)n, sizeof *g->branch_pages);
+    if (!g->branch_pages) return err_nomem(e, "pages for branches", (u64)n * sizeof *g->branch_pages);
+    for (i64 i = 0; i < n; i++) g->branch_pages[i] = (i32)(g->lim.pool_pages + i);
+    return ST_OK;
+}
+
+const i32 *engine_branch_pages(const engine *g, i64 i) {
+    return g->branch_pages ? g->branch_pages + i * engine_branches(g) * BRANCH_PAGES : NULL;
 }
 
 status engine_draft_plan_rank(const engine *g, rank *k, model_limits *own, err *e) {
     if (!g->has_draft) return ST_OK;
     draft_limits lim = g->draft_lim;
-    lim.pool_pages = g->lim.pool_pages;
+    lim.pool_pages = g->lim.pool_pages + g->lim.branch_pages;
     status st = draft_plan(k->draft, &lim, e);
     if (st != ST_OK) return st;
     const model_memory *m = draft_memory_plan(k->draft);
@@ -99,17 +131,20 @@ status engine_draft_load(engine *g, err *e) {
 }
 
 const char *engine_draft_text(const engine *g, char *out, size_t cap) {
-    char weights[BYTES_TEXT], kv[BYTES_TEXT];
+    char weights[BYTES_TEXT], kv[BYTES_TEXT], tree[48] = "";
     out[0] = 0;
     if (!g->has_draft) return out;
     const model_memory *m = draft_memory_plan(g->ranks.of[0].draft);
-    snprintf(out, cap, ", a draft of %lld tokens (%s layout, weights %s, KV %s)", (long long)g->draft_lim.steps,
+    if (g->draft_lim.topk > 1) snprintf(tree, sizeof tree, " deep, trees of %lld", (long long)g->draft_nodes);
+    snprintf(out, cap, ", a draft of %lld tokens%s (%s layout, weights %s, KV %s)", (long long)g->draft_lim.steps, tree,
              g->draft_config.layout == DRAFT_MLA ? "MLA" : "Llama",
              bytes_text(weights, m->weights.mapped + m->weights.own), bytes_text(kv, m->kv));
     return out;
 }
 
 i64 engine_draft_steps(const engine *g) { return g->has_draft ? g->draft_lim.steps : 0; }
+i64 engine_draft_nodes(const engine *g) { return g->has_draft ? g->draft_nodes : 0; }
 
 status engine_queue_drafts(engine *g, const draft_batch *b, err *e) { return ranks_queue_drafts(&g->ranks, b, e); }
 status engine_collect_drafts(engine *g, const draft_batch *b, err *e) { return ranks_collect_drafts(&g->ranks, b, e); }
+status engine_copy_kv(engine *g, const kv_pair *pairs, i64 n, err *e) { return ranks_copy_kv(&g->ranks, pairs, n, e); }

@@ -15,6 +15,8 @@ struct engine {
     draft_config draft_config; /* of the whole draft, or of --tp-slice's share */
     checkpoint *draft_ck;      /* NULL: dummy weights, or no draft */
     draft_limits draft_lim;
+    i64 draft_nodes;   /* most guesses of an answer in a step */
+    i32 *branch_pages; /* [draft_lim.sequences, engine_branches(), BRANCH_PAGES]; NULL: guesses are chains */
     f64 pinned_accept;
     weight_reads reads; /* by loading; all 0 where weights stay mapped, or are made up */
     model_limits lim;
@@ -48,11 +50,18 @@ status engine_draft_open_rank(const engine *g, rank *k, err *e);
 void engine_draft_limits(engine *g);
 status engine_draft_plan_rank(const engine *g, rank *k, model_limits *own, err *e);
 status engine_draft_load(engine *g, err *e);
+/* Pages of a tree's branches lie behind the pool's: how many there are, of how many branches each. Behind the choice of
+ * the pool's size. */
+i64 engine_branches(const engine *g);
+status engine_draft_branches(engine *g, err *e);
+/* [engine_branches(), BRANCH_PAGES]: those of sequence i of the ones that are checked, or guess, together. */
+const i32 *engine_branch_pages(const engine *g, i64 i);
 /* A line about it; "" without one. */
 const char *engine_draft_text(const engine *g, char *out, size_t cap);
 /* As draft_queue() and draft_collect(), with this engine's threads. */
 status engine_queue_drafts(engine *g, const draft_batch *b, err *e);
 status engine_collect_drafts(engine *g, const draft_batch *b, err *e);
+status engine_copy_kv(engine *g, const kv_pair *pairs, i64 n, err *e); /* as model_copy_kv() */
 
 /* profile.c */
 status profile_open(engine *g, err *e);

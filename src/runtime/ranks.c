@@ -360,7 +360,7 @@ static status queue_rank_drafts(rank *k, void *ud, err *e) {
 static status collect_rank_drafts(rank *k, void *ud, err *e) {
     const rank_drafts *s = ud;
     draft_batch own = *s->b;
-    if (k->index) own.ids = NULL;
+    if (k->index) own.ids = NULL, own.tree = NULL;
     status st = draft_collect(k->draft, &own, e);
     return st == ST_OK ? rank_finish(k, e) : st;
 }
@@ -371,4 +371,18 @@ status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e) {
 
 status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e) {
     return ranks_each(r, collect_rank_drafts, &(rank_drafts){b, r->threads_each}, e);
+}
+
+typedef struct {
+    const kv_pair *pairs;
+    i64 n;
+} rank_copies;
+
+static status copy_rank_kv(rank *k, void *ud, err *e) {
+    const rank_copies *c = ud;
+    return model_copy_kv(k->model, c->pairs, c->n, e);
+}
+
+status ranks_copy_kv(ranks *r, const kv_pair *pairs, i64 n, err *e) {
+    return n ? ranks_each(r, copy_rank_kv, &(rank_copies){pairs, n}, e) : ST_OK;
 }

@@ -81,6 +81,8 @@ status ranks_collect(ranks *r, const model_batch *b, err *e);
 /* draft_queue() and draft_collect() of all ranks. */
 status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e);
 status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e);
+/* model_copy_kv() of all ranks. */
+status ranks_copy_kv(ranks *r, const kv_pair *pairs, i64 n, err *e);
 /* Memory for the results of batches up to these limits. */
 status ranks_reserve(ranks *r, const model_limits *lim, err *e);
 

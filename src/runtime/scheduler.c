@@ -287,13 +287,15 @@ static status open_samplers(scheduler *s, err *e) {
     return st;
 }
 
-static bool allocate_batch(batch *b, const model_limits *l, size_t run) {
+static bool allocate_batch(batch *b, const model_limits *l, size_t spans) {
     const size_t out = (size_t)l->logit_rows, rows = (size_t)l->rows;
     b->ids = calloc(rows, sizeof *b->ids);
     b->bad = calloc(rows, sizeof *b->bad);
-    b->spans = calloc(run, sizeof *b->spans);
-    b->tasks = calloc(run, sizeof *b->tasks);
-    b->drafts = calloc(run, sizeof *b->drafts);
+    b->spans = calloc(spans, sizeof *b->spans);
+    b->tasks = calloc(spans, sizeof *b->tasks);
+    b->drafts = calloc(spans, sizeof *b->drafts);
+    b->branch = calloc(spans, sizeof *b->branch);
+    b->copies = calloc((size_t)l->copies + 1, sizeof *b->copies);
     b->out_index = calloc(out, sizeof *b->out_index);
     b->outs = calloc(out, sizeof *b->outs);
     b->draws = calloc(out, sizeof *b->draws);
@@ -303,25 +305,25 @@ static bool allocate_batch(batch *b, const model_limits *l, size_t run) {
     b->next = calloc(out, sizeof *b->next);
     b->logprobs = calloc(out * (1 + SCHED_TOP_MAX), sizeof *b->logprobs);
     b->top_ids = calloc(out * SCHED_TOP_MAX, sizeof *b->top_ids);
-    return b->ids && b->bad && b->spans && b->tasks && b->drafts && b->out_index && b->outs && b->draws && b->drawn &&
-           b->keep && b->tops && b->next && b->logprobs && b->top_ids;
+    return b->ids && b->bad && b->spans && b->tasks && b->drafts && b->branch && b->copies && b->out_index && b->outs &&
+           b->draws && b->drawn && b->keep && b->tops && b->next && b->logprobs && b->top_ids;
 }
 
 static void free_batch(batch *b) {
-    void *const all[] = {b->drafts, b->ids,   b->bad,  b->spans, b->tasks, b->out_index, b->outs,
-                         b->draws,  b->drawn, b->keep, b->tops,  b->next,  b->logprobs,  b->top_ids};
+    void *const all[] = {b->branch, b->copies, b->drafts, b->ids,  b->bad,  b->spans, b->tasks,    b->out_index,
+                         b->outs,   b->draws,  b->drawn,  b->keep, b->tops, b->next,  b->logprobs, b->top_ids};
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
 }
 
 static status sched_allocate(scheduler *s, err *e) {
     const model_limits *l = &s->g->lim;
-    const size_t run = (size_t)s->g->max_running, out = (size_t)l->logit_rows;
+    const size_t run = (size_t)s->g->max_running, spans = (size_t)spans_most(s->g), out = (size_t)l->logit_rows;
     s->running = calloc(run, sizeof *s->running);
     s->events = calloc(EVENTS, sizeof *s->events);
     s->by_host = calloc(out, sizeof *s->by_host);
     s->logits = malloc(out * (size_t)s->g->config.vocab * sizeof *s->logits);
     s->held = calloc((size_t)l->pool_pages, sizeof *s->held);
-    bool batches = allocate_batch(&s->batches[0], l, run) && allocate_batch(&s->batches[1], l, run);
+    bool batches = allocate_batch(&s->batches[0], l, spans) && allocate_batch(&s->batches[1], l, spans);
     if (!s->running || !s->events || !s->by_host || !s->logits || !s->held || !batches)
         return err_nomem(e, "the scheduler", out * (size_t)s->g->config.vocab * sizeof *s->logits);
     return ST_OK;

@@ -14,6 +14,7 @@
 #ifndef RUNTIME_SCHEDULER_INTERNAL_H
 #define RUNTIME_SCHEDULER_INTERNAL_H
 #include "runtime/draft_policy.h"
+#include "runtime/draft_tree.h"
 #include "runtime/engine_internal.h"
 #include "runtime/ngram.h"
 #include "runtime/prefill_budget.h"
@@ -44,12 +45,13 @@ struct task {
     bool first_told; /* prompt_logprobs: the event of position 0 */
     u64 skipped;     /* the round of admission that passed it over */
     i64 n_step;      /* rows in the step being built */
-    i64 n_draft;     /* and drafts behind them, which stand behind the n tokens */
+    i64 n_draft;     /* and drafts behind them, which stand behind the n tokens: path 0 of `guesses` */
+    i64 n_branch;    /* and more of these, of other paths */
     ngram_index ngram;
-    f64 draft_share;               /* of the drafts that came true, lately */
-    i64 draft_rest;                /* steps that it makes none, because too few did */
-    i32 guesses[DRAFT_STEPS_MOST]; /* a draft model's, of what follows the first `guessed_at` tokens */
-    i64 n_guesses, guessed_at;
+    f64 draft_share;    /* of the drafts that came true, lately */
+    i64 draft_rest;     /* steps that it makes none, because too few did */
+    draft_tree guesses; /* a draft model's, of what follows the first `guessed_at` tokens */
+    i64 guessed_at;
     i64 check_left; /* tokens of a round that are decoded again, one a step, to compare */
     sched_usage usage;
     f64 last_token_s;
@@ -82,10 +84,13 @@ typedef struct {
     task *t;
     i64 position; /* of the token that was run */
     out_kind kind;
-    i32 draft; /* OUT_DRAFT: the token that was run */
-    i64 span;  /* of the batch, that it is of */
-    i64 mask;  /* 0: every token may come, else as sample_row.mask */
-    i32 id;    /* prompt row: the token that follows; else the one drawn */
+    i32 draft;  /* OUT_DRAFT: the token that was run */
+    i64 parent; /* OUT_DRAFT: of the batch's, that of the token in front of it */
+    bool taken; /* its token is the answer's */
+    i32 state;  /* of its task's filter, behind the row's token */
+    i64 span;   /* of the batch, that it is of */
+    i64 mask;   /* 0: every token may come, else as sample_row.mask */
+    i32 id;     /* prompt row: the token that follows; else the one drawn */
     f32 logprob;
     i64 n_top;
     sched_top top[SCHED_TOP_MAX];
@@ -94,10 +99,13 @@ typedef struct {
 /* The rows of a step, from its plan to its results. */
 typedef struct {
     i32 *ids, *bad;    /* [rows] */
-    model_span *spans; /* [max_running] */
-    task **tasks;      /* [max_running]: whose they are; NULL: it left while the batch was under way */
-    i64 *drafts;       /* [max_running]: the last rows of each that are drafts */
-    i64 n_spans, n_rows;
+    model_span *spans; /* [spans_most] */
+    task **tasks;      /* [spans_most]: whose they are; NULL: it left while the batch was under way */
+    i64 *drafts;       /* [spans_most]: the last rows of each that are drafts */
+    bool *branch;      /* [spans_most]: it is a branch of the tree that the task's first span begins, right behind it */
+    i64 n_spans, n_rows, n_answers; /* n_answers: spans that are no branches */
+    kv_pair *copies;                /* [limits.copies]: what branches share (model_batch.copies) */
+    i64 n_copies, n_trees;
     i32 *out_index; /* [logit_rows] */
     out_row *outs;  /* [logit_rows]; their tasks as above */
     i64 n_outs;
@@ -118,10 +126,13 @@ typedef struct {
 
 /* A draft model's pass behind a step, whose features it reads. */
 typedef struct {
-    draft_span *spans; /* [max_running] */
-    task **tasks;      /* [max_running]: of the spans that guess; NULL: it has left */
-    i32 *ids;          /* [max_running, DRAFT_STEPS_MOST] */
-    draft_batch batch; /* n_spans 0: no pass is under way */
+    draft_span *spans;           /* [spans_most] */
+    task **tasks;                /* [max_running]: of the spans that guess; NULL: it has left */
+    i32 *ids;                    /* [max_running, DRAFT_STEPS_MOST] */
+    draft_candidate *candidates; /* [sequences that guess, draft_candidates()]: of trees */
+    kv_pair *kept;               /* [limits.copies]: KV rows of branches that came true, to their answers' pages */
+    i64 n_kept, n_trees;         /* n_trees: answers with branches in the step being built */
+    draft_batch batch;           /* n_spans 0: no pass is under way */
     i64 n_guessing;
     i32 *following; /* [rows]: of a pass that is queued before the results of its step */
     draft_policy policy;
@@ -129,7 +140,7 @@ typedef struct {
     f64 results_s;                /* when the last results were there, of a step without prompts; 0: of none */
     f64 check_due;                /* rounds that have yet to be decoded again (scheduler_options.draft_verify_rate) */
     f64 pinned_chance, pinned_at; /* scheduler_options.draft_pinned: of each draft; where its rounds' numbers are */
-    i64 *came_true; /* [max_running]: drafts of each span of the step whose results are taken; -1: its task had left */
+    i64 *came_true; /* [spans_most]: drafts of each span of the step whose results are taken; -1: its task had left */
 } draft_pass;
 
 _Static_assert((int)SCHED_TOP_MAX <= (int)LOGPROBS_TOP, "the device tells of so many");
@@ -191,6 +202,9 @@ struct scheduler {
 };
 enum { CONTROL_NONE, CONTROL_FLUSH, CONTROL_CHECK, CONTROL_DONE };
 
+/* Spans of a step: one of each task, and the branches of trees. */
+static inline i64 spans_most(const engine *g) { return g->max_running + g->draft_lim.sequences * engine_branches(g); }
+
 /* submit.c */
 void task_free(task *t);
 /* The task starts: its tokens become its own, to be appended to. False: out of memory. */
@@ -223,7 +237,7 @@ bool takes_pages(scheduler *s, task *t, i64 n);
 /* drafts.c */
 bool drafts_by_model(const scheduler *s);
 /* Drafts behind the last tokens of tasks that run these in the step being built, beside so many answers, at most
- * `most`: writes task.n_draft, and the drafts behind each task's tokens. Returns how many. */
+ * `most`: writes task.n_draft and n_branch, and the drafts behind each task's tokens. Returns how many. */
 i64 drafts_plan(scheduler *s, i64 answers, i64 most);
 /* Can drafts follow what t's row of `now` draws? Then the step behind it is not known. */
 bool drafts_expected(scheduler *s, const batch *now, task *t);
@@ -239,6 +253,13 @@ void drafts_discard(batch *b, i64 i);
 void drafts_check(scheduler *s, const out_row *o);
 /* How many drafts the answers of the next step get by the model: chosen once for each step. */
 i64 drafts_next(scheduler *s);
+
+/* The branches of t's tree, behind its span, the last one of b, whose drafts' outs end with the last one. */
+void drafts_add_branches(scheduler *s, batch *b, task *t);
+/* Draft o of b came true. */
+void drafts_keep_branch(scheduler *s, const batch *b, const out_row *o);
+/* Behind a step's results, before any other is queued: KV rows of branches that came true to their answers' pages. */
+status drafts_copy_kept(scheduler *s, err *e);
 
 /* draft_pass.c */
 status drafts_open(scheduler *s, err *e); /* memory, which drafts_close() frees */
@@ -265,6 +286,8 @@ void draw_all(scheduler *s, batch *b); /* what the device has drawn is taken, th
 
 /* batch.c */
 void run_batch(scheduler *s);
+/* b's next row: a draft behind the row of out `parent`. */
+void add_draft_out(batch *b, task *t, i64 position, i32 id, i64 parent);
 /* Room for n tokens of t; at most as many as it may ever have. */
 bool tokens_room(task *t, i64 n);
 static inline bool in_prompt(const task *t) { return t->n_kv < t->r.n_prompt; }

@@ -58,6 +58,7 @@ def test_no_answer_changes():
         ("--speculative-num-steps", "1"),
         ("--speculative-algorithm", "EAGLE3", "--speculative-num-draft-tokens", "6"),
         (),  # nano's own draft
+        ("--speculative-eagle-topk", "4", "--speculative-num-steps", "4", "--speculative-num-draft-tokens", "12"),
     ):
         got, proposed, accepted = answers(*flags)
         assert got == without, flags
@@ -99,7 +100,21 @@ def refused(*flags):
 @pytest.mark.parametrize(
     "flags, why",
     [
-        ("--speculative-eagle-topk 4", "--speculative-eagle-topk 4: trees of guesses are not there, 1 is a chain"),
+        ("--speculative-eagle-topk 9", "--speculative-eagle-topk 9: at most 8"),
+        (
+            "--speculative-eagle-topk 2 --speculative-num-steps 2 --speculative-num-draft-tokens 8",
+            "--speculative-num-draft-tokens 8: 2 steps with 2 guesses each make trees of 7 rows at most, and 32 is the "
+            "limit",
+        ),
+        (
+            "--speculative-eagle-topk 4 --speculative-num-draft-tokens 33",
+            "3 steps with 4 guesses each make trees of 37 rows at most, and 32 is the limit",
+        ),
+        (
+            "--speculative-eagle-topk 4 --speculative-pinned-accept 4.5",
+            "--speculative-pinned-accept 4.5: 3 drafts give no more than 4 tokens a step",
+        ),
+        ("--speculative-algorithm NGRAM --speculative-eagle-topk 2", "is for --speculative-algorithm EAGLE3"),
         (
             "--speculative-num-steps 3 --speculative-num-draft-tokens 8",
             "--speculative-num-draft-tokens 8 with --speculative-num-steps 3: a chain has 4 rows, its steps and the last "

@@ -48,6 +48,31 @@ expect(
     pair.returncode == 0 and pair.stdout == run("run", *asked).stdout != "" and "a draft of 3 tokens" in pair.stderr,
     pair.stdout + pair.stderr,
 )
+apples = (
+    "-c",
+    "256",
+    "--instant",
+    "-n",
+    "24",
+    "--temp",
+    "0",
+    "-p",
+    "Anna has 46 apples and gives 18 to Tom. How many?",
+)
+tree = ("--speculative-eagle-topk", "3", "--speculative-num-steps", "4", "--speculative-disable-adaptive")
+trees = [
+    run("run", "--device", "cuda", "--deterministic", *more, *apples)
+    for more in (
+        ("--speculative-algorithm", "NONE"),
+        tree,
+        (*tree, "--speculative-draft-model-path", "models/nano-eagle3-mla"),
+    )
+]
+expect(
+    "trees of drafts change no answer",
+    len({t.stdout for t in trees}) == 1 and "4 tokens deep, trees of 7" in trees[1].stderr,
+    [t.stdout + t.stderr for t in trees],
+)
 flags = ("-p", "Tell me about the sea.", "-n", "8", "--temp", "1", "--seed", "7")
 same = [run("run", "--device", "cuda", *more, *flags) for more in ((), ("--disable-cuda-graph",))]
 expect(

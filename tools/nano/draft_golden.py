@@ -16,6 +16,8 @@ One JSON object a line:
     chain                  three drafts after `root`: each {"id", "top5"}; chain[0] is first's last position
     z                      the layer's output (before the norm) at first's last position and after chain[0] and
       chain[1]: first 4 values
+    tree                   four steps of a tree behind `root`, three guesses each: [[id, index of the guess before it or
+                           -1, sum of log-probabilities]], beams in the order of their guesses
     greedy                 the model's greedy text, t_m first, at most 48 tokens
     rounds                 what greedy speculative decoding with 3 drafts does: [[drafts], tokens kept] each round
 """
@@ -32,10 +34,11 @@ import evaluate
 import speculate
 from config import ROOT
 from dialogues import assistant, user
-from draft_model import LAYOUTS, chain_anew
+from draft_model import LAYOUTS, chain_anew, tree_anew
 from tokenizer import Tokenizer
 
 STEPS, LIMIT = 3, 48
+TREE_STEPS, TOPK = 4, 3
 CHATS = [  # (messages, thinking)
     ([user("What is 17 + 25?")], True),
     ([user("9 * 8")], False),
@@ -83,6 +86,7 @@ def record(model, draft, tok, ids):
         "first": top5(drafts[0][1]),
         "chain": chain,
         "z": z,
+        "tree": [[*guess, say(x)] for *guess, x in tree_anew(draft, f, [*ids[1:], root], TREE_STEPS, TOPK)],
         "greedy": text,
         "rounds": log[: stats.rounds],
     }, stats

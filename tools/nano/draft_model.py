@@ -197,6 +197,30 @@ def chain_anew(draft, features, following, steps):
     return out
 
 
+def tree_anew(draft, features, following, steps, k):
+    """A tree of drafts behind one text (EAGLE-2, arXiv:2406.16858), everything computed again for each: at each step
+    the k likeliest tokens behind each beam, of which the k that are likeliest in all go on.
+
+    [[token, index of the one before it or -1, sum of log-probabilities]], step by step, beams in the order in which
+    the step before has their tokens.
+    """
+    beams, out = [(draft.fuse(features), list(following), 0.0, -1)], []
+    for _ in range(steps):
+        first = len(out)
+        after = []
+        for x, read, score, parent in beams:
+            z = draft(x, torch.tensor([read], device=x.device), torch.arange(len(read), device=x.device)[None], whole)
+            top = draft.logits(z)[0, -1].log_softmax(-1).topk(k)
+            x = torch.cat([x, z[:, -1:]], 1)
+            for token, value in zip(top.indices.tolist(), top.values.tolist()):
+                after.append((x, read + [token], score + value, len(out)))
+                out.append([token, parent, score + value])
+        best = sorted(range(len(after)), key=lambda i: (-after[i][2], i))[:k]
+        assert all(after[i][3] == first + i for i in best)
+        beams = [after[i] for i in sorted(best)]
+    return out
+
+
 class Cached:
     """attend() over Slots: point() or fill() the slots first."""
 

@@ -47,6 +47,8 @@
     X(sample_pick, "rows/sample")                                                                                      \
     X(logprob_parts, "rows/logprobs")                                                                                  \
     X(logprob_pick, "rows/logprobs")                                                                                   \
+    X(kv_copy, "rows/beams")                                                                                           \
+    X(draft_beams, "rows/beams")                                                                                       \
     X(pack, "weights/repack")                                                                                          \
     X(fp8_pairs, "weights/repack")                                                                                     \
     X(requant_rows, "weights/requant")                                                                                 \

@@ -132,6 +132,31 @@ void gpu_op_mark_nonfinite(const ops *o, const mark_nonfinite_args *a) {
     launch(o, gpu_of(o)->mark_nonfinite, (u32)a->n, gpu_blocks(a->dim, GPU_FINITE), 1, &k);
 }
 
+/* Blocks go on to further rows: how many there are is known on the GPU alone. */
+void gpu_op_kv_copy(const ops *o, const kv_copy_args *a) {
+    gpu_kv_copy_args k = {a->kv, (const gpu_kv_pair *)a->pairs, a->count, a->most, a->row_bytes, a->layer_bytes};
+    const i64 rows_each = GPU_WARPS, blocks = min_i64(ceil_div(a->most, rows_each), 2 * gpu_processors(gpu_of(o)->g));
+    launch(o, gpu_of(o)->kv_copy, (u32)blocks, (u32)a->layers, 1, &k);
+}
+
+void gpu_op_draft_beams(const ops *o, const draft_beams_args *a) {
+    gpu_draft_beams_args k = {.top_ids = a->top_ids,
+                              .logprobs = a->logprobs,
+                              .scores = a->scores,
+                              .ids = a->ids,
+                              .from = a->from,
+                              .chosen = a->chosen,
+                              .n = a->n,
+                              .beams = (int)a->beams,
+                              .k = (int)a->k,
+                              .slots = (const gpu_i64 *)a->slots,
+                              .pairs = (gpu_kv_pair *)a->pairs,
+                              .copies = a->copies,
+                              .slots_stride = a->slots_stride};
+    _Static_assert((int)GPU_BEAMS == (int)BEAMS_MOST, "params.h");
+    if (a->n) gpu_launch(gpu_of(o)->g, gpu_of(o)->draft_beams, (u32)a->n, 1, 1, 32, 0, &k);
+}
+
 static void op_set_row_mode(const ops *o, row_mode form) { gpu_of(o)->form = form; }
 
 void ops_gpu_force(ops *o, const moe_choice *how) { gpu_of(o)->forced = how; }

@@ -225,6 +225,17 @@ static void cost_logprobs(const ops *o, const logprobs_args *a) {
     costs_of(o)->real.logprobs(o, a);
 }
 
+/* How many rows there are is known on the GPU alone. */
+static void cost_kv_copy(const ops *o, const kv_copy_args *a) {
+    note(o, 0, 0, "KV rows copied");
+    costs_of(o)->real.kv_copy(o, a);
+}
+
+static void cost_draft_beams(const ops *o, const draft_beams_args *a) {
+    note(o, 0, 0, "beams");
+    costs_of(o)->real.draft_beams(o, a);
+}
+
 status ops_cost(ops *o, err *e) {
 #define COST_SLOT(op) .op = cost_##op,
     static const fused_ops fused = {FUSED_OPS(COST_SLOT)};

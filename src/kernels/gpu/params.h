@@ -571,6 +571,31 @@ typedef struct {
     int type, mark;
 } gpu_mark_nonfinite_args;
 
+typedef struct {
+    gpu_i64 from, to;
+} gpu_kv_pair;
+/* Rows of `bytes` each. */
+typedef struct {
+    gpu_u8 *kv;
+    const gpu_kv_pair *pairs;
+    const int *count; /* NULL: most */
+    gpu_i64 most;
+    gpu_u64 bytes, layer_bytes;
+} gpu_kv_copy_args;
+
+enum { GPU_BEAMS = 8 };
+typedef struct {
+    const int *top_ids;
+    const float *logprobs;
+    float *scores;
+    int *ids, *from, *chosen;
+    gpu_i64 n;
+    int beams, k;
+    const gpu_i64 *slots;
+    gpu_kv_pair *pairs;
+    gpu_i64 copies, slots_stride;
+} gpu_draft_beams_args;
+
 /* ---- exchanges between GPUs (comm/) ---- */
 
 /* A mailbox of a GPU has for either of two exchanges under way, and for each rank, `units` of 16 bytes: twice two

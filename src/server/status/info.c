@@ -135,7 +135,9 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
     key_str(b, "constrained_json_property_order", o->json_form.in_order ? "schema" : "any");
     buf_fmt(b, "\"disable_jump_forward\":%s,", o->disable_jump_forward ? "true" : "false");
     key_str(b, "speculative_draft_model_path", o->engine.draft_dir);
-    info_key_i64(b, "speculative_num_steps", o->sched.draft_tokens);
+    info_key_i64(b, "speculative_num_steps", o->engine.draft_dir ? o->engine.draft_steps : o->sched.draft_tokens);
+    info_key_i64(b, "speculative_eagle_topk", o->engine.draft_topk);
+    info_key_i64(b, "speculative_num_draft_tokens", o->sched.draft_tokens ? o->sched.draft_tokens + 1 : 0);
     if (o->sched.draft_pinned > 0) buf_fmt(b, "\"speculative_pinned_accept\":%g,", o->sched.draft_pinned);
     buf_fmt(b, "\"disable_radix_cache\":%s,", o->sched.disable_radix_cache ? "true" : "false");
     buf_fmt(b,

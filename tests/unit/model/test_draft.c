@@ -1,5 +1,5 @@
 /* EAGLE-3 drafts of nano against PyTorch's run of the same files (tools/nano/draft_golden.py): features, the first
- * pass at every position, a chain of guesses, and what the layer puts out. ref must come within 1e-4
+ * pass at every position, a chain of guesses, what the layer puts out, and a tree of guesses. ref must come within 1e-4
  * of PyTorch, which computed in float32; cpu, in bf16, within 0.1 of log-probabilities on average, and 0.05 of a
  * value's size. */
 #include "unit.h"
@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { STEPS = 3, TOP = 5, IDS_MOST = 64 };
+enum { STEPS = 3, TOP = 5, IDS_MOST = 64, TREE_STEPS = 4, TOPK = 3, TREE_MOST = TOPK + (TREE_STEPS - 1) * TOPK * TOPK };
 
 typedef struct {
     const char *device;
@@ -36,13 +36,19 @@ static struct {
     i64 n;
 } off;
 
-static engine *open_engine(const char *layout, const char *device) {
+static engine *open_engine(const char *layout, const char *device, bool tree) {
     char dir[64];
     err e = {0};
     engine *g;
     snprintf(dir, sizeof dir, "models/nano-eagle3%s", strcmp(layout, "mla") ? "" : "-mla");
-    const engine_options o = {
-        .model_dir = "models/nano", .device = device, .max_running = 2, .context = 256, .draft_dir = dir};
+    const engine_options o = {.model_dir = "models/nano",
+                              .device = device,
+                              .max_running = 2,
+                              .context = 256,
+                              .draft_dir = dir,
+                              .draft_steps = tree ? TREE_STEPS : 0,
+                              .draft_topk = tree ? TOPK : 0,
+                              .draft_nodes = 7};
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
     return g;
 }
@@ -145,6 +151,44 @@ static void check_chain(const run *r) {
     }
 }
 
+/* ---- trees ---- */
+
+/* The candidate of the engine's that is the golden one `i`: the same tokens from the root on; -1: there is none. */
+static i64 same_candidate(const json_t *golden, i64 i, const draft_candidate *all, i64 n) {
+    if (i < 0) return -1;
+    const json_t *want = json_array_get(golden, (size_t)i);
+    const i64 before = json_integer_value(json_array_get(want, 1)), parent = same_candidate(golden, before, all, n);
+    for (i64 k = 0; k < n && (before < 0 || parent >= 0); k++)
+        if (all[k].parent == parent && all[k].id == json_integer_value(json_array_get(want, 0))) return k;
+    return -1;
+}
+
+/* ref must have PyTorch's candidates; in bf16 some others may be among the best. */
+static void check_tree(const run *r, bool exactly) {
+    const json_t *golden = json_object_get(r->golden, "tree");
+    draft_candidate all[TREE_MOST];
+    i32 following[IDS_MOST];
+    i64 found = 0;
+    err e = {0};
+    for (i64 i = 0; i < r->n; i++) following[i] = i + 1 < r->n ? r->ids[i + 1] : (i32)r->root;
+    const draft_span span = {
+        .n = r->n, .following = following, .pages = r->pages, .guess = true, .branches = engine_branch_pages(r->g, 0)};
+    const draft_batch b = {.n_spans = 1, .spans = &span, .steps = TREE_STEPS, .tree = all};
+    if (engine_queue_drafts(r->g, &b, &e) != ST_OK || engine_collect_drafts(r->g, &b, &e) != ST_OK)
+        fail_msg("%s", e.text);
+    assert_int_equal(json_array_size(golden), TREE_MOST);
+    for (i64 i = 0; i < TREE_MOST; i++) {
+        const i64 k = same_candidate(golden, i, all, TREE_MOST);
+        const f64 want = number(json_array_get(golden, (size_t)i), 2);
+        if (k < 0 && exactly) fail_msg("tree: candidate %d of PyTorch's is none", (int)i);
+        if (k < 0) continue;
+        found++;
+        if (!(fabs((f64)all[k].score - want) <= r->v->logprob * (1 + fabs(want))))
+            fail_msg("tree, candidate %d: %g, not %g", (int)i, (f64)all[k].score, want);
+    }
+    if (3 * found < 2 * TREE_MOST) fail_msg("tree: %d of %d candidates are PyTorch's", (int)found, (int)TREE_MOST);
+}
+
 static void check_golden(const json_t *golden, const variant *v) {
     run r = {.v = v, .golden = golden, .root = json_integer_value(json_object_get(golden, "root"))};
     const json_t *ids = json_object_get(golden, "ids");
@@ -152,7 +196,12 @@ static void check_golden(const json_t *golden, const variant *v) {
     r.n = (i64)json_array_size(ids);
     assert_true(r.n <= IDS_MOST);
     for (i64 i = 0; i < r.n; i++) r.ids[i] = (i32)number(ids, i), r.pages[i] = (i32)i;
-    r.g = open_engine(json_string_value(json_object_get(golden, "layout")), v->device);
+    const char *layout = json_string_value(json_object_get(golden, "layout"));
+    r.g = open_engine(layout, v->device, true);
+    run_prompt(&r);
+    check_tree(&r, !strcmp(v->device, "ref"));
+    engine_close(r.g);
+    r.g = open_engine(layout, v->device, false);
     run_prompt(&r);
     check_features(&r);
     check_first_pass(&r);

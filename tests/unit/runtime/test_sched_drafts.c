@@ -13,6 +13,7 @@ typedef struct {
     const char *dir, *draft, *device;
     i64 ranks;
     bool brief; /* slow: one scene */
+    i64 topk;   /* above 1: trees */
 } draft_setup;
 enum { JOBS = 8 };
 
@@ -26,7 +27,9 @@ static engine *open_with_draft(const draft_setup *d, i64 running, i64 kv_tokens,
                         .chunk = 64,
                         .tp = d->ranks,
                         .draft_dir = steps ? d->draft : NULL,
-                        .draft_steps = steps,
+                        .draft_steps = d->topk > 1 ? min_i64(steps, 5) : steps,
+                        .draft_topk = d->topk,
+                        .draft_nodes = steps,
                         .max_running = running,
                         .kv_tokens = kv_tokens};
     if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
@@ -140,15 +143,19 @@ static i64 draft_scene(const char *what, const draft_setup *d, scheduler_options
 static void answers_stay_the_same(void **state) {
     (void)state;
     static const char *const random = "build/golden/k2-thinking-int4", *const nano = "models/nano";
-    static const draft_setup setups[] = {{random, NULL, "cpu", 1, false},
-                                         {random, NULL, "ref", 1, false},
-                                         {nano, "models/nano-eagle3-mla", "cpu", 1, false},
-                                         {nano, "models/nano-eagle3", "cpu", 1, true},
-                                         {nano, "models/nano-eagle3-mla", "cpu", 2, true},
-                                         {nano, "models/nano-eagle3-mla", "ref", 1, true}};
+    static const draft_setup setups[] = {{random, NULL, "cpu", 1, false, 1},
+                                         {random, NULL, "ref", 1, false, 1},
+                                         {nano, "models/nano-eagle3-mla", "cpu", 1, false, 1},
+                                         {nano, "models/nano-eagle3", "cpu", 1, true, 1},
+                                         {nano, "models/nano-eagle3-mla", "cpu", 2, true, 1},
+                                         {nano, "models/nano-eagle3-mla", "ref", 1, true, 1},
+                                         {nano, "models/nano-eagle3", "cpu", 1, true, 2},
+                                         {nano, "models/nano-eagle3-mla", "cpu", 1, true, 4},
+                                         {nano, "models/nano-eagle3-mla", "cpu", 2, true, 3},
+                                         {nano, "models/nano-eagle3-mla", "ref", 1, true, 3}};
     for (size_t d = 0; d < COUNT_OF(setups); d++) {
         const draft_setup *u = &setups[d];
-        const i64 most = u->draft ? DRAFT_STEPS_MOST : 8;
+        const i64 most = u->topk > 1 ? 12 : u->draft ? DRAFT_STEPS_MOST : 8;
         job *want[JOBS] = {0};
         i64 came_true = 0;
         scheduler_options o = {.manual = true, .draft_always = true};
@@ -170,8 +177,8 @@ static void answers_stay_the_same(void **state) {
             came_true += draft_scene("by the device", u, ahead, 2, 0, want);
         }
         if (came_true < 100) fail_msg("%s: %lld drafts came true", u->device, (long long)came_true);
-        print_message("%s, %lld ranks, %s: %lld drafts came true\n", u->device, (long long)u->ranks,
-                      u->draft ? u->draft : "by repetition", (long long)came_true);
+        print_message("%s, %lld ranks, %s, %lld at a step: %lld drafts came true\n", u->device, (long long)u->ranks,
+                      u->draft ? u->draft : "by repetition", (long long)u->topk, (long long)came_true);
         for (int i = 0; i < JOBS; i++) free(want[i]);
     }
 }
@@ -235,8 +242,8 @@ static void must_be_golden(const json_t *golden, const draft_setup *d) {
 /* As many rounds, and so as many drafts that come true, as PyTorch's loop has. */
 static void rounds_are_those_of_pytorch(void **state) {
     (void)state;
-    static const draft_setup llama = {"models/nano", "models/nano-eagle3", "ref", 1, true},
-                             mla = {"models/nano", "models/nano-eagle3-mla", "ref", 1, true};
+    static const draft_setup llama = {"models/nano", "models/nano-eagle3", "ref", 1, true, 1},
+                             mla = {"models/nano", "models/nano-eagle3-mla", "ref", 1, true, 1};
     buf text = {0};
     err e = {0};
     assert_int_equal(file_read("tests/data/nano-eagle3/golden.jsonl", 1 << 24, &text, &e), ST_OK);
@@ -280,19 +287,13 @@ static void write_sick_draft(const char *dir) {
 }
 
 /* What it proposes is dropped and counted, and the answers are what they are without. */
-static void a_nan_of_the_draft_costs_no_answer(void **state) {
-    (void)state;
-    char dir[] = "/tmp/moonlet-sick-XXXXXX", draft[64], path[128];
-    assert_non_null(mkdtemp(dir));
-    snprintf(draft, sizeof draft, "%s/draft", dir);
-    write_sick_draft(draft);
-    const draft_setup d = {"models/nano", draft, "cpu", 1, true};
+static void drops_sick_guesses(const draft_setup *d) {
     job *want[JOBS] = {0};
     scheduler_options o = {.manual = true};
-    draft_scene("without", &d, o, 3, 0, want);
+    draft_scene("without", d, o, 3, 0, want);
     o.draft_tokens = 3;
-    assert_int_equal(draft_scene("a sick draft", &d, o, 3, 0, want), 0);
-    engine *g = open_with_draft(&d, 1, 0, 3);
+    assert_int_equal(draft_scene("a sick draft", d, o, 3, 0, want), 0);
+    engine *g = open_with_draft(d, 1, 0, 3);
     scheduler *s = open_scheduler(g, o);
     must_submit(s, want[0]), rewind_job(want[0]);
     run_all(s);
@@ -300,6 +301,18 @@ static void a_nan_of_the_draft_costs_no_answer(void **state) {
     scheduler_close(s);
     engine_close(g);
     for (int i = 0; i < JOBS; i++) free(want[i]);
+}
+
+static void a_nan_of_the_draft_costs_no_answer(void **state) {
+    (void)state;
+    char dir[] = "/tmp/moonlet-sick-XXXXXX", draft[64], path[128];
+    assert_non_null(mkdtemp(dir));
+    snprintf(draft, sizeof draft, "%s/draft", dir);
+    write_sick_draft(draft);
+    const draft_setup chain = {"models/nano", draft, "cpu", 1, true, 1},
+                      tree = {"models/nano", draft, "cpu", 1, true, 2};
+    drops_sick_guesses(&chain);
+    drops_sick_guesses(&tree);
     snprintf(path, sizeof path, "%s/model.safetensors", draft), unlink(path);
     snprintf(path, sizeof path, "%s/config.json", draft), unlink(path);
     rmdir(draft), rmdir(dir);
