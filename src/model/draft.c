@@ -130,6 +130,8 @@ static i64 put_tables(draft *t, const draft_batch *b) {
     return rows;
 }
 
+bool draft_fills_guesses(const draft *t) { return !draft_is_tree(t) && !t->w.ids; }
+
 status draft_queue(draft *t, const draft_batch *b, err *e) {
     device *dev = t->mem.dev;
     status st = pass_check(t, b, e);

@@ -54,7 +54,7 @@ struct draft {
     f32 *seq_rope;      /* [guess rows, rope] */
     f32 *logits;        /* [guess rows, vocab_held] */
     f32 *whole;         /* of ranks: [ceil(guess rows / ranks), vocab] */
-    i32 *guesses;       /* [steps, guess rows] */
+    i32 *guesses;       /* [steps, guess rows]; the model's, if draft_fills_guesses() */
     i32 *map;           /* [vocab]: the model's ids of the draft's; NULL: the same */
     sample_row *greedy; /* [guess rows] */
     /* of a tree; [steps, guess rows, ..] come back */

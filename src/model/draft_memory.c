@@ -197,7 +197,9 @@ static status draft_allocate(draft *t, err *e) {
     u8 *block = t->tables;
     t->step_dev = draft_steps_at(&t->lim, block);
     t->row_tables = block + draft_step_bytes(&t->lim);
-    t->guesses = (i32 *)(void *)(block + draft_step_bytes(&t->lim) + draft_row_bytes(t->piece));
+    t->guesses = draft_fills_guesses(t)
+                     ? model_guesses(t->target)
+                     : (i32 *)(void *)(block + draft_step_bytes(&t->lim) + draft_row_bytes(t->piece));
     block = calloc(1, draft_step_bytes(&t->lim));
     if (block) t->step_host = draft_steps_at(&t->lim, block);
     t->row_block = calloc(1, draft_row_bytes(t->piece));

@@ -12,6 +12,7 @@ typedef struct {
     i64 decode_rows;   /* of these, most in absorbed spans */
     i64 prefill_spans; /* most expanded spans in a call */
     i64 logit_rows;    /* most rows whose logits are wanted; a multiple of the ranks */
+    i64 guesses;       /* numbers of a draft's guesses, to which ids may refer (model_batch.ids) */
     i64 seq_pages;     /* most KV pages of one sequence */
     i64 pool_pages;    /* KV pages in the pool */
     i64 branch_pages;  /* pages behind these, for branches of trees */
@@ -73,8 +74,10 @@ static inline i32 span_page(const model_span *s, i64 i) {
 enum { BAD_EMBEDDING = -1, BAD_LOGITS = -2 }; /* else: 1 + the layer whose output was not finite */
 
 typedef struct {
-    i64 n;          /* tokens */
-    const i32 *ids; /* [n]; below 0: ~j is the token drawn for row j of n_out of the batch queued before */
+    i64 n; /* tokens */
+    /* [n]; below 0: ~j is the token drawn for row j of n_out of the batch queued before; from limits.logit_rows on, what
+     * stands in model_guesses()[j - logit_rows] by then */
+    const i32 *ids;
     i64 n_spans;
     const model_span *spans;
     i64 n_out;               /* rows whose logits are wanted */
@@ -120,5 +123,6 @@ status model_collect(model *m, const model_batch *b, err *e);
  * pages. */
 status model_copy_kv(model *m, const kv_pair *pairs, i64 n, err *e);
 i64 model_ahead_rows(const model *m);
+i32 *model_guesses(const model *m); /* [limits.guesses], on the device: for a draft to fill in */
 
 #endif

@@ -199,6 +199,8 @@ static status run_parts(model *m, const model_batch *b, err *e) {
 
 i64 model_ahead_rows(const model *m) { return model_runs_apart(m) ? DECODE_ROWS : m->lim.decode_rows; }
 
+i32 *model_guesses(const model *m) { return m->tables_dev.guesses; }
+
 status model_check(const model *m, const model_batch *b, err *e) { return tables_check(&m->lim, b, e); }
 
 /* What runs in parts has its results already; if it draws late, it has not begun. */

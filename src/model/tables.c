@@ -3,7 +3,7 @@
 
 static u64 round8(u64 n) { return (n + 7) & ~(u64)7; }
 
-u64 tables_results(const model_limits *l, i64 n) { return (u64)(2 * l->logit_rows + n) * sizeof(i32); }
+u64 tables_results(const model_limits *l, i64 n) { return (u64)(2 * l->logit_rows + l->guesses + n) * sizeof(i32); }
 
 /* Bytes before the page tables. */
 static u64 fixed_bytes(const model_limits *l) {
@@ -18,7 +18,8 @@ u64 tables_bytes(const model_limits *l) {
 
 batch_tables tables_at(const model_limits *l, void *block) {
     batch_tables t = {.drawn = block};
-    t.bad_logits = t.drawn + l->logit_rows;
+    t.guesses = t.drawn + l->logit_rows;
+    t.bad_logits = t.guesses + l->guesses;
     t.bad = t.bad_logits + l->logit_rows;
     t.slots = (i64 *)((u8 *)block + round8(tables_results(l, l->rows)));
     t.copies = (kv_pair *)(t.slots + l->rows);
@@ -121,6 +122,6 @@ u64 tables_fill(const model_limits *l, const model_batch *b, i64 ids, batch_tabl
     *t->n_copies = (i32)b->n_copies;
     memset(t->bad, 0, (size_t)b->n * sizeof(i32));
     memset(t->bad_logits, 0, (size_t)b->n_out * sizeof(i32));
-    return fixed_bytes(l) - (u64)l->logit_rows * sizeof(i32) +
+    return fixed_bytes(l) - (u64)(l->logit_rows + l->guesses) * sizeof(i32) +
            (u64)(*n_abs + n_expanded) * (u64)l->seq_pages * sizeof(i32);
 }

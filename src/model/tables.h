@@ -6,6 +6,7 @@
 
 typedef struct {
     i32 *drawn;        /* [logit_rows]: tokens; never sent, so that the next batch finds them; first */
+    i32 *guesses;      /* [guesses]: a draft's; never sent; directly behind, so that ids refer to both alike */
     i32 *bad_logits;   /* [logit_rows]: sent as 0, marks come back */
     i32 *bad;          /* [rows]: the same; directly behind the two, for one copy back */
     i64 *slots;        /* [rows]: page * KV_PAGE + offset of each token's KV row; -1: it is another rank's */

@@ -477,14 +477,15 @@ void run_batch(scheduler *s) {
     batch *b = take_ahead(s);
     if (!b) {
         b = &s->batches[0];
-        st = drafts_collect(s, &e);
+        if (!drafts_collect_late(s)) st = drafts_collect(s, &e);
         if (st != ST_OK) return break_down(s, &e);
         reserve_pages(s);
         build(s, b);
-        if (!b->n_rows) return;
         plan_draws(s, b);
         b->queued_ahead = false;
-        st = queue_batch(s, b, &e);
+        if (b->n_rows) st = queue_batch(s, b, &e);
+        if (st == ST_OK && drafts_collect_late(s)) st = drafts_collect(s, &e), drafts_arrive(b);
+        if (st == ST_OK && !b->n_rows) return;
     }
     if (st == ST_OK) st = queue_draws(s, b, &e);
     if (st == ST_OK) st = drafts_keep(s, b, &e);

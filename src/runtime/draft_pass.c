@@ -85,6 +85,19 @@ status drafts_keep(scheduler *s, batch *b, err *e) {
     return pass.n_spans ? engine_queue_drafts(s->g, &pass, e) : ST_OK;
 }
 
+bool drafts_collect_late(const scheduler *s) { return engine_fills_guesses(s->g); }
+
+/* The guesses under way, by ids that refer to them. */
+static void refer_to_guesses(scheduler *s) {
+    i32 ids[DRAFT_STEPS_MOST];
+    for (i64 i = 0; i < s->drafts.n_guessing; i++) {
+        task *t = s->drafts.tasks[i];
+        for (i64 g = 0; g < s->drafts.batch.steps; g++) ids[g] = engine_guess_id(s->g, i, g);
+        draft_tree_chain(&t->guesses, ids, s->drafts.batch.steps);
+        t->guessed_at = t->n;
+    }
+}
+
 status drafts_queue(scheduler *s, const batch *b, err *e) {
     draft_pass *d = &s->drafts;
     if (!drafts_by_model(s) || b->kept) return ST_OK;
@@ -94,6 +107,7 @@ status drafts_queue(scheduler *s, const batch *b, err *e) {
     d->batch = (draft_batch){.spans = d->spans, .steps = max_i64(steps, 1), .ids = d->ids};
     if (s->g->draft_lim.topk > 1) d->batch.ids = NULL, d->batch.tree = d->candidates;
     for (i64 i = 0; i < b->n_spans; i++) add_draft_span(s, b, i, steps);
+    if (drafts_collect_late(s)) refer_to_guesses(s);
     return d->batch.n_spans ? engine_queue_drafts(s->g, &d->batch, e) : ST_OK;
 }
 
@@ -132,6 +146,17 @@ status drafts_collect(scheduler *s, err *e) {
     s->stats.draft_bad += bad;
     pthread_mutex_unlock(&s->lock);
     return st;
+}
+
+void drafts_arrive(batch *b) {
+    for (i64 i = 0; i < b->n_outs; i++) {
+        out_row *o = &b->outs[i];
+        if (o->kind != OUT_DRAFT || o->draft >= 0 || !o->t) continue;
+        const i64 at = o->position - o->t->n; /* of the guesses, which follow the answer's tokens */
+        const bool good = at < o->t->guesses.n;
+        o->draft = o->t->tokens[o->position] = good ? o->t->guesses.nodes[at].id : 0;
+        if (!good) o->kind = OUT_UNUSED, drafts_rest(o->t);
+    }
 }
 
 void drafts_forget(scheduler *s, const task *t) {

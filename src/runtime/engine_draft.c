@@ -86,6 +86,7 @@ void engine_draft_limits(engine *g) {
     g->draft_lim.seq_pages = g->lim.seq_pages;
     g->draft_lim.kv_type = g->lim.kv_type;
     g->draft_lim.eager = g->lim.eager;
+    g->lim.guesses = g->draft_lim.steps * g->draft_lim.sequences * g->draft_lim.topk;
     g->lim.branch_pages = g->draft_lim.sequences * engine_branches(g) * BRANCH_PAGES;
     g->lim.copies = g->draft_lim.sequences * engine_branches(g) * (KV_PAGE + DRAFT_STEPS_MOST);
 }
@@ -143,6 +144,10 @@ const char *engine_draft_text(const engine *g, char *out, size_t cap) {
 }
 
 i64 engine_draft_steps(const engine *g) { return g->has_draft ? g->draft_lim.steps : 0; }
+bool engine_fills_guesses(const engine *g) { return g->has_draft && draft_fills_guesses(g->ranks.of[0].draft); }
+i32 engine_guess_id(const engine *g, i64 i, i64 step) {
+    return (i32) ~(g->lim.logit_rows + step * g->draft_lim.sequences + i);
+}
 i64 engine_draft_nodes(const engine *g) { return g->has_draft ? g->draft_nodes : 0; }
 
 status engine_queue_drafts(engine *g, const draft_batch *b, err *e) { return ranks_queue_drafts(&g->ranks, b, e); }

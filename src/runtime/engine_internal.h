@@ -56,6 +56,9 @@ i64 engine_branches(const engine *g);
 status engine_draft_branches(engine *g, err *e);
 /* [engine_branches(), BRANCH_PAGES]: those of sequence i of the ones that are checked, or guess, together. */
 const i32 *engine_branch_pages(const engine *g, i64 i);
+/* draft_fills_guesses(), and the id (model_batch.ids) of guess `step` of the i-th sequence that guesses. */
+bool engine_fills_guesses(const engine *g);
+i32 engine_guess_id(const engine *g, i64 i, i64 step);
 /* A line about it; "" without one. */
 const char *engine_draft_text(const engine *g, char *out, size_t cap);
 /* As draft_queue() and draft_collect(), with this engine's threads. */

@@ -267,10 +267,14 @@ void drafts_close(scheduler *s);
 /* Behind a step that was queued and is drawn by the device: if no drafts will follow it, the draft model's rows of it
  * are queued too, before its results are known, so that the step behind it can be. */
 status drafts_keep(scheduler *s, batch *b, err *e);
-/* Behind a step with its results, unless its rows are kept: the draft model reads its features and guesses on; the
- * guesses are taken before the next step is built. */
+/* Behind a step with its results, unless its rows are kept: the draft model reads its features and guesses on.
+ * Where guesses are chains and ids can refer to them, tasks have them at once, as such ids (below 0), and the next step
+ * is queued before they are known; else drafts_collect() is called before the next step is built. */
 status drafts_queue(scheduler *s, const batch *b, err *e);
+bool drafts_collect_late(const scheduler *s);
+/* Waits for them. late: b's rows get the tokens that their ids refer to; what is no number will not come true. */
 status drafts_collect(scheduler *s, err *e);
+void drafts_arrive(batch *b);
 void drafts_forget(scheduler *s, const task *t); /* it leaves */
 
 /* draws.c */

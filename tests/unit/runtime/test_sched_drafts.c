@@ -297,7 +297,7 @@ static void drops_sick_guesses(const draft_setup *d) {
     scheduler *s = open_scheduler(g, o);
     must_submit(s, want[0]), rewind_job(want[0]);
     run_all(s);
-    assert_true(stats_of(s).draft_bad > 0 && stats_of(s).draft_tokens == 0);
+    assert_true(stats_of(s).draft_bad > 0 && stats_of(s).draft_true == 0);
     scheduler_close(s);
     engine_close(g);
     for (int i = 0; i < JOBS; i++) free(want[i]);
