@@ -175,13 +175,16 @@ ALL = [
         timeout=2400,
         run="build-san/moonlet check --device cpu --op " + EXPERTS,
     ),
-    dict(
-        name="sanitized other operations",
-        needs=["clang-14 with sanitizers"],
-        count="summary",
-        env=SAN_ENV,
-        timeout=2400,
-        run="build-san/moonlet check --device cpu --not-op " + EXPERTS,
+    *(
+        dict(
+            name="sanitized other operations, " + level,
+            needs=["clang-14 with sanitizers"],
+            count="summary",
+            env=SAN_ENV,
+            timeout=2400,
+            run=f"build-san/moonlet check --device cpu --cpu-mask {mask} --not-op {EXPERTS}",
+        )
+        for level, mask in (("no vector instructions", "none"), ("AVX2", "avx2"), ("best of this processor", "all"))
     ),
     dict(
         name="sanitized {test}",
@@ -240,7 +243,8 @@ ALL = [
     ),
     dict(name="operations, no vector instructions", run="build/moonlet check --cpu-mask none", count="summary"),
     dict(name="operations, AVX-512", run="build/moonlet check --cpu-mask avx512", count="summary"),
-    dict(name="operations, AVX-512 VNNI", run="build/moonlet check --cpu-mask vnni", count="summary"),
+    # for experts alone
+    dict(name="operations, AVX-512 VNNI", run="build/moonlet check --cpu-mask vnni --op " + EXPERTS, count="summary"),
     dict(name="operations, AVX-512 BF16", run="build/moonlet check --cpu-mask bf16", count="summary"),
     dict(name="clients from PyPI", run="python3 tools/clients", skip_status=77),
     dict(

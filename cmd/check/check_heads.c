@@ -148,8 +148,10 @@ void check_heads_decode(check *c) {
         const dtype type = check_kv_types[t];
         for (size_t s = 0; s < COUNT_OF(heads_shapes); s++) {
             const i64 h = heads_shapes[s].heads, g = heads_shapes[s].kv_heads, dim = heads_shapes[s].dim;
-            for (size_t i = 0; i < COUNT_OF(counts); i++) /* of many heads fewer rows: pools grow with both */
-                if (g < 64 || counts[i] < (check_on_gpu(c) ? 64 : 17))
+            for (size_t i = 0; i < COUNT_OF(counts);
+                 i++) /* of many heads fewer rows: pools grow with both; on a host each row is
+                                                                  alone */
+                if (counts[i] < 64 ? g < 64 || check_on_gpu(c) || counts[i] < 17 : g < 64 && c->copies)
                     heads_decode_case(c, h, g, dim, counts[i], lengths, COUNT_OF(lengths), type);
             heads_decode_case(c, h, g, dim, 1, one, 1, type);
             if (g < 64 || type == DT_BF16) heads_decode_case(c, h, g, dim, 3, longest, COUNT_OF(longest), type);

@@ -6,4 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+
+/* Sanitizers make all slow. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#elif defined(__has_feature)
+enum { SANITIZED = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) };
+#else
+enum { SANITIZED = 0 };
+#endif
 #endif

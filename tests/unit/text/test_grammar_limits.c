@@ -5,14 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Sanitizers make all slow. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SLOWER = 8 };
-#elif defined(__has_feature)
-enum { SLOWER = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ? 8 : 1 };
-#else
-enum { SLOWER = 1 };
-#endif
+enum { SLOWER = SANITIZED ? 8 : 1 };
 
 /* ---- large schemas ---- */
 
