@@ -12,16 +12,13 @@ typedef struct {
 } join_pieces;
 
 static __device__ inline join_pieces combine_pieces_of(const gpu_decode_args &a, gpu_i64 row) {
-    int before = 0, all = 0;
-    for (gpu_i64 i = threadIdx.x % 32; i < a.n; i += 32) {
-        int units = units_of(a, pages_of(a, i));
-        all += units;
-        if (i < row) before += units;
-    }
-    for (int d = 16; d; d >>= 1) all += __shfl_xor_sync(~0u, all, d), before += __shfl_xor_sync(~0u, before, d);
+    const decode_line l = line_of<true>(a);
+    int before = 0;
+    for (gpu_i64 i = threadIdx.x % 32; i < row; i += 32) before += line_units(a, l, pages_of(a, i));
+    for (int d = 16; d; d >>= 1) before += __shfl_xor_sync(~0u, before, d);
     if (a.deterministic) return {before, units_of(a, pages_of(a, row))};
-    int each = piece_of_all(a, all), from = before / each;
-    return {from, (before + pages_of(a, row) - 1) / each - from + 1};
+    int from = before / l.each;
+    return {from, (before + pages_of(a, row) - 1) / l.each - from + 1};
 }
 
 static __device__ inline gpu_i64 piece_slot(const gpu_decode_args &a, join_pieces p, int k) {

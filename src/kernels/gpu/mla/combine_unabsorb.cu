@@ -42,20 +42,14 @@ static __device__ inline int sum_to_lane(int v) {
 
 /* By one warp; up to 64 rows. */
 static __device__ inline void find_pieces(const gpu_decode_args &a, values_state *s) {
-    int lane = threadIdx.x % 32, pages[2], begin[2], all = 0, at = 0;
+    const decode_line l = line_of<true>(a);
+    int lane = threadIdx.x % 32, all = 0, at = 0;
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-        int row = j * 32 + lane, upto;
-        pages[j] = row < a.n ? pages_of(a, row) : 0;
-        upto = sum_to_lane(pages[j]);
-        begin[j] = all + upto - pages[j];
-        all += __shfl_sync(~0u, upto, 31);
-    }
-    int each = piece_of_all(a, all);
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        int row = j * 32 + lane, from = begin[j] / each,
-            count = row < a.n ? (begin[j] + pages[j] - 1) / each - from + 1 : 0, upto = sum_to_lane(count);
+        int row = j * 32 + lane, pages = row < a.n ? pages_of(a, row) : 0, units = line_units(a, l, pages),
+            begin = sum_to_lane(units) - units + all, from = begin / l.each,
+            count = row < a.n ? (begin + pages - 1) / l.each - from + 1 : 0, upto = sum_to_lane(count);
+        all = __shfl_sync(~0u, begin + units, 31);
         s->from[row] = from, s->at[row] = at + upto - count;
         at += __shfl_sync(~0u, upto, 31);
     }

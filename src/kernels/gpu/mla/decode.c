@@ -114,6 +114,7 @@ static gpu_decode_args run_pieces(const gpu_backend *b, const mla_decode_args *a
                          .blocks = (int)blocks_of(b, a, &kind),
                          .min_pages = deterministic ? deterministic_pages(a) : kind.min_pages,
                          .deterministic = deterministic,
+                         .fill = !deterministic && a->kv_type == DT_BF16,
                          .slots = slots_of(b, a, &kind),
                          .scale2 = a->scale * LOG2_E,
                          .meetings = unfused ? NULL : b->meetings};

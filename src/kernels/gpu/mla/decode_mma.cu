@@ -86,7 +86,7 @@ static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const d
     };
     int lane = threadIdx.x % 32, k = 0;
     bool waited = false;
-    decode_walk w = walk_begin(a);
+    decode_walk w = walk_begin<!FP8>(a);
     while (walk_next(a, w)) {
         int pages = 0;
         for (int t = w.first; t < w.last; t++) {
@@ -149,7 +149,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
     enum { STAGES = decode_mma_ring<NH, FP8>::STAGES, PITCH = decode_mma_ring<NH, FP8>::PITCH, VALUE = FP8 ? 1 : 2 };
     int head0 = (int)blockIdx.y * NH * 8, cuts = 0;
     float scale2 = FP8 ? a.scale2 * QUERY_SCALE : a.scale2;
-    decode_walk w = walk_begin(a);
+    decode_walk w = walk_begin<!FP8>(a);
     pdl_wait();
     lse_of_none(a, head0, min64(a.heads - head0, NH * 8), threadIdx.x);
     while (walk_next(a, w)) {

@@ -41,7 +41,7 @@ typedef struct {
 static __device__ inline void decode_wgmma_fetch(const gpu_decode_args &a, const decode_wgmma_memory &m) {
     bool waited = false;
     int k = 0;
-    decode_walk w = walk_begin(a);
+    decode_walk w = walk_begin<true>(a);
     if (threadIdx.x) return;
     while (walk_next(a, w)) {
         const int *pages = pages_table(a, w.row);
@@ -114,7 +114,7 @@ static __device__ inline void decode_wgmma_compute(const gpu_decode_args &a, con
     gpu_i64 head0 = (gpu_i64)blockIdx.y * HEADS;
     gpu_u64 q = wgmma_desc(m.q), keys = wgmma_desc(m.kv + group * HALF_BYTES), weights = wgmma_desc(m.p),
             values = wgmma_desc_t(m.kv + group * (BLOCKS - 1) / 2 * KV_BLOCK, KV_BLOCK, 1024);
-    decode_walk w = walk_begin(a);
+    decode_walk w = walk_begin<true>(a);
     int cuts = 0;
     pdl_wait();
     lse_of_none(a, head0, min64(a.heads - head0, HEADS), threadIdx.x - 128);

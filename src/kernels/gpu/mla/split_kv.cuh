@@ -2,8 +2,10 @@
  * was cut meet.
  *
  * All rows' contexts, in pages of 64 tokens, lie behind each other in one line, which is cut into equal pieces, one
- * a block: every block reads the same number of bytes, whatever the lengths are, and the host need not know them. A
- * row inside one piece is finished by its block. The blocks of a row that was cut leave their sums, not yet divided,
+ * a block: every block reads the same number of bytes, whatever the lengths are, and the host need not know them. Where
+ * there are blocks enough, rows are filled up to whole pieces, so that no block has the end of one row and the begin of
+ * another: it would load two queries and leave two sums, 7 us instead of a page's 1.5 (bf16 alone: the others have no
+ * registers for it). A row inside one piece is finished by its block. The blocks of a row that was cut leave their sums, not yet divided,
  * in the workspace, wait for each other at the end of their pieces (there are no more blocks than run at once), and
  * each adds its share of the row's latents, of all pieces in order. Where a row is cut depends on the other rows of
  * the call (not so in the generic kernel): its sums differ in rounding between batches, and are the same in every
@@ -46,34 +48,51 @@ static __device__ inline int units_of(const gpu_decode_args &a, int pages) {
     return (pages + each - 1) / each;
 }
 
-/* The same in every lane. */
-static __device__ inline int units_of_all(const gpu_decode_args &a) {
+/* How the line is cut: units in each block's piece; whether rows are filled up to whole ones. It is decided here and in
+ * unit_pages alone. */
+typedef struct {
+    int each;
+    bool filled;
+} decode_line;
+
+static __device__ inline int pieces_of_rows(const gpu_decode_args &a, int each) {
     int sum = 0;
-    for (gpu_i64 i = threadIdx.x % 32; i < a.n; i += 32) sum += units_of(a, pages_of(a, i));
+    for (gpu_i64 i = threadIdx.x % 32; i < a.n; i += 32) sum += (units_of(a, pages_of(a, i)) + each - 1) / each;
     for (int d = 16; d; d >>= 1) sum += __shfl_xor_sync(~0u, sum, d);
     return sum;
 }
 
-/* Units in each block's piece, of `all`: how rows are cut is decided here and in unit_pages alone. */
-static __device__ inline int piece_of_all(const gpu_decode_args &a, int all) {
-    int each = (all + a.blocks - 1) / a.blocks;
-    return each > a.min_pages || a.deterministic ? each : a.min_pages;
+/* The same in every lane of a warp, which comes here together. A page more a piece may be what filling up takes. FILL:
+ * a.fill may be set. */
+template <bool FILL> static __device__ inline decode_line line_of(const gpu_decode_args &a) {
+    int each = (pieces_of_rows(a, 1) + a.blocks - 1) / a.blocks;
+    if (each < a.min_pages && !a.deterministic) each = a.min_pages;
+    if (!FILL || !a.fill || a.n >= a.blocks) return {each, false};
+    if (pieces_of_rows(a, each) <= a.blocks) return {each, true};
+    if (pieces_of_rows(a, each + 1) <= a.blocks) return {each + 1, true};
+    return {each, false};
+}
+
+/* Of a row of so many pages: its length in the line. */
+static __device__ inline int line_units(const gpu_decode_args &a, const decode_line &l, int pages) {
+    int units = units_of(a, pages);
+    return l.filled ? (units + l.each - 1) / l.each * l.each : units;
 }
 
 /* The row that unit `at` of the line belongs to; *start: the row's own first unit in the line. */
-static __device__ inline gpu_i64 row_at(const gpu_decode_args &a, int at, int *start) {
+static __device__ inline gpu_i64 row_at(const gpu_decode_args &a, const decode_line &l, int at, int *start) {
     int lane = threadIdx.x % 32, before = 0;
     for (gpu_i64 base = 0; base < a.n; base += 32) {
-        int mine = base + lane < a.n ? units_of(a, pages_of(a, base + lane)) : 0, upto = mine;
+        int mine = base + lane < a.n ? line_units(a, l, pages_of(a, base + lane)) : 0, upto = mine;
         for (int d = 1; d < 32; d *= 2) {
             int left = __shfl_sync(~0u, upto, (lane - d) & 31);
             if (lane >= d) upto += left;
         }
         unsigned past = __ballot_sync(~0u, before + upto > at);
         if (past) {
-            int l = __popc((past & (0u - past)) - 1);
-            *start = before + __shfl_sync(~0u, upto - mine, l);
-            return base + l;
+            int first = __popc((past & (0u - past)) - 1);
+            *start = before + __shfl_sync(~0u, upto - mine, first);
+            return base + first;
         }
         before += __shfl_sync(~0u, upto, 31);
     }
@@ -87,11 +106,16 @@ typedef struct {
     int len, first, last, pages, each;
 } decode_walk;
 
-static __device__ inline decode_walk walk_begin(const gpu_decode_args &a) {
+template <bool FILL> static __device__ inline decode_walk walk_begin(const gpu_decode_args &a) {
     decode_walk w = {};
-    w.each = piece_of_all(a, units_of_all(a));
+    const decode_line l = line_of<FILL>(a);
+    w.each = l.each;
     w.at = (int)blockIdx.x * w.each, w.to = w.at + w.each;
-    w.row = (int)row_at(a, w.at, &w.start);
+    w.row = (int)row_at(a, l, w.at, &w.start);
+    if (l.filled && w.row < a.n) { /* what fills the row up is nobody's */
+        int end = w.start + pages_of(a, w.row);
+        if (w.to > end) w.to = end;
+    }
     return w;
 }
 /* Rows of no token (a KV cache in parts has some) have no piece of the line. */
@@ -104,8 +128,9 @@ static __device__ inline bool walk_next(const gpu_decode_args &a, decode_walk &w
     if (w.pages && a.deterministic) {
         w.at++;
         if (w.last == w.pages) w.start = w.at, w.row = with_tokens(a, w.row + 1);
-    } else if (w.pages)
+    } else if (w.pages) {
         w.at = w.start + w.last, w.start += w.pages, w.row = with_tokens(a, w.row + 1);
+    }
     if (w.at >= w.to || w.row >= a.n) return false;
     w.len = kv_len_of(a, w.row), w.pages = (w.len + GPU_PAGE - 1) / GPU_PAGE;
     if (a.deterministic) {
