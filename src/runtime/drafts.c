@@ -260,11 +260,16 @@ static void note_share(task *t, i64 n, i64 came_true) {
     t->draft_share = DRAFT_HOPE;
 }
 
-/* t goes back to the first row of its round, whose n tokens are drawn again, a row a step. */
-static void check_round(scheduler *s, task *t, i64 n) {
-    if (s->o.draft_verify_rate <= 0 || s->o.draft_pinned > 0 || t->r.filter) return;
-    s->drafts.check_due += s->o.draft_verify_rate;
-    if (s->drafts.check_due < 1) return;
+/* t, whose spans begin with span i, goes back to the first row of its round, whose n tokens are drawn again, a row a
+ * step. Not if that row was discarded. */
+static void check_round(scheduler *s, const batch *b, i64 i, i64 n) {
+    task *t = b->tasks[i];
+    i64 left = n;
+    if (s->o.draft_verify_rate <= 0 || s->o.draft_pinned > 0) return;
+    for (i64 o = 0; o < b->n_outs && left > 0; o++)
+        if (b->outs[o].t == t && b->outs[o].taken) t->check_states[--left] = b->outs[o].state;
+    s->drafts.check_due += left ? 0 : s->o.draft_verify_rate;
+    if (left || s->drafts.check_due < 1) return;
     s->drafts.check_due -= 1;
     t->n_kv -= n, t->check_left = n;
 }
@@ -283,8 +288,10 @@ void drafts_check(scheduler *s, const out_row *o) {
 }
 
 /* Drafts behind the end of an answer were not tried. */
-static void count_round(scheduler *s, task *t, draft_round r) {
+static void count_round(scheduler *s, const batch *b, i64 i) {
     sched_stats *p = &s->stats;
+    task *t = b->tasks[i];
+    const draft_round r = round_of(s, b, i);
     const i64 tried = t ? r.depth : min_i64(r.depth, r.came_true);
     if (!r.n || r.came_true < 0) return;
     p->draft_rounds++, p->draft_true += r.came_true;
@@ -293,7 +300,7 @@ static void count_round(scheduler *s, task *t, draft_round r) {
         p->draft_at[k]++, p->draft_true_at[k] += k < r.came_true;
     if (!t) return;
     if (!drafts_by_model(s)) note_share(t, r.n, r.came_true);
-    check_round(s, t, 1 + r.came_true);
+    check_round(s, b, i, 1 + r.came_true);
     draft_policy_round(&s->drafts.policy, draft_kind_of(t), t->n, r.depth, r.came_true);
 }
 
@@ -301,7 +308,7 @@ void drafts_count(scheduler *s, const batch *b) {
     sched_stats *p = &s->stats;
     pthread_mutex_lock(&s->lock);
     for (i64 i = 0; i < b->n_spans; i++)
-        if (!b->branch[i]) count_round(s, b->tasks[i], round_of(s, b, i));
+        if (!b->branch[i]) count_round(s, b, i);
     if (b->n_spans && b->spans[0].absorbed) p->draft_steps[min_i64(round_of(s, b, 0).n, SCHED_DRAFTS_MOST)]++;
     pthread_mutex_unlock(&s->lock);
     note_step(s, b);

@@ -147,6 +147,12 @@ static i32 filter_behind(const task *t, i32 state, i32 id) {
     return state == TOKEN_FILTER_DEAD ? state : t->filter.next(t->filter.ud, state, id);
 }
 
+/* Of the row's task's filter, behind the row's token. */
+static i32 state_behind(const batch *b, const out_row *o) {
+    if (o->kind == OUT_CHECK) return o->t->check_states[o->t->check_left - 1];
+    return o->kind == OUT_NEXT ? o->t->filter_state : filter_behind(o->t, b->outs[o->parent].state, o->draft);
+}
+
 void make_masks(scheduler *s, batch *b) {
     enum { MASK_WORK = 1 << 17 /* of a mask, in a team's units: some 20 us */ };
     i64 n = 0;
@@ -156,7 +162,7 @@ void make_masks(scheduler *s, batch *b) {
         o->state = TOKEN_FILTER_DEAD;
         if (b->on_device) b->draws[i].mask = 0;
         if (!out_is_open(o) || !o->t->r.filter) continue;
-        o->state = o->kind == OUT_NEXT ? o->t->filter_state : filter_behind(o->t, b->outs[o->parent].state, o->draft);
+        o->state = state_behind(b, o);
         if (o->state == TOKEN_FILTER_DEAD) { /* it cannot come true */
             o->kind = OUT_UNUSED;
             continue;

@@ -64,7 +64,7 @@ typedef struct {
      * so that speed can be measured with weights that mean nothing; answers mean nothing then */
     f64 draft_pinned;
     /* of the rounds with drafts this share is decoded again without, a token a step, and what is drawn is compared with
-     * what was kept (sched_stats.draft_checked); not of requests with a filter */
+     * what was kept (sched_stats.draft_checked) */
     f64 draft_verify_rate;
     bool draft_always; /* as many drafts as there may be in every step, also where plain steps are faster */
     bool manual;       /* no engine thread: the caller drives scheduler_step() (tests, benches) */
