@@ -66,7 +66,6 @@ i64 drafts_plan(scheduler *s, i64 answers, i64 most) {
     for (i64 i = 0; i < s->n_running; i++) {
         task *t = s->running[i];
         if (!t->n_step || t->n_kv + t->n_step < t->n || in_prompt(t) || t->check_left) continue;
-        if (t->draft_rest > 0) t->draft_rest--;
         propose(s, t, most - all);
         all += t->n_draft + t->n_branch;
     }
@@ -287,6 +286,13 @@ void drafts_check(scheduler *s, const out_row *o) {
                  (unsigned long long)t->id, (long long)(o->position + 1 - t->r.n_prompt), kept, o->id);
 }
 
+/* Another step of each: counted with its results, because steps that were queued ahead are not planned. */
+static void note_rest(const batch *b) {
+    for (i64 i = 0; i < b->n_spans; i++)
+        if (b->tasks[i] && b->spans[i].absorbed && !b->branch[i] && b->tasks[i]->draft_rest > 0)
+            b->tasks[i]->draft_rest--;
+}
+
 /* Drafts behind the end of an answer were not tried. */
 static void count_round(scheduler *s, const batch *b, i64 i) {
     sched_stats *p = &s->stats;
@@ -306,6 +312,7 @@ static void count_round(scheduler *s, const batch *b, i64 i) {
 
 void drafts_count(scheduler *s, const batch *b) {
     sched_stats *p = &s->stats;
+    note_rest(b);
     pthread_mutex_lock(&s->lock);
     for (i64 i = 0; i < b->n_spans; i++)
         if (!b->branch[i]) count_round(s, b, i);

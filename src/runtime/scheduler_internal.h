@@ -52,7 +52,7 @@ struct task {
     i64 draft_rest;     /* steps that it makes none, because too few did */
     draft_tree guesses; /* a draft model's, of what follows the first `guessed_at` tokens */
     i64 guessed_at;
-    i64 check_left; /* tokens of a round that are decoded again, one a step, to compare */
+    i64 check_left;                         /* tokens of a round that are decoded again, one a step, to compare */
     i32 check_states[DRAFT_NODES_MOST + 1]; /* of its filter, behind each of these, the last one first */
     sched_usage usage;
     f64 last_token_s;

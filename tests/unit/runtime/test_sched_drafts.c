@@ -205,6 +205,32 @@ static void repetition_takes_fewer_steps(void **state) {
     assert_true(steps[1] < steps[0] * 2 / 3);
 }
 
+/* Where steps are queued ahead of their results an answer whose drafts did not come true tries again, too, once it has
+ * rested: this one soon repeats itself for good. */
+static void a_rest_ends_where_steps_are_queued_ahead(void **state) {
+    (void)state;
+    i64 steps[2];
+    for (int ahead = 0; ahead < 2; ahead++) {
+        engine *g = open_engine("models/nano", "cpu", 1, 0, 64);
+        scheduler *s = open_scheduler(
+            g, (scheduler_options){
+                   .manual = true, .draft_tokens = 6, .overlap_anywhere = true, .disable_overlap = !ahead});
+        job *j = make_job(6, 40, 200);
+        for (i64 k = 4; k < 40; k++) j->prompt[k] = j->prompt[k - 4];
+        j->r.sampling.temperature = 0, j->r.logprobs = false;
+        must_submit(s, j);
+        run_all(s);
+        steps[ahead] = stats_of(s).steps;
+        assert_true((stats_of(s).ahead > 0) == ahead);
+        scheduler_close(s);
+        engine_close(g);
+        free(j);
+    }
+    if (3 * (200 - steps[1]) < 2 * (200 - steps[0]))
+        fail_msg("200 tokens in %lld steps, %lld where they are queued ahead", (long long)steps[0],
+                 (long long)steps[1]);
+}
+
 /* ---- a draft model ---- */
 
 /* A conversation's prompt, and what PyTorch's greedy loop makes of it (tools/nano/draft_golden.py). */
@@ -320,9 +346,12 @@ static void a_nan_of_the_draft_costs_no_answer(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(proposes_what_followed),      cmocka_unit_test(finds_what_a_search_finds),
-        cmocka_unit_test(answers_stay_the_same),       cmocka_unit_test(repetition_takes_fewer_steps),
-        cmocka_unit_test(rounds_are_those_of_pytorch), cmocka_unit_test(a_nan_of_the_draft_costs_no_answer)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(proposes_what_followed),
+                                       cmocka_unit_test(finds_what_a_search_finds),
+                                       cmocka_unit_test(answers_stay_the_same),
+                                       cmocka_unit_test(repetition_takes_fewer_steps),
+                                       cmocka_unit_test(a_rest_ends_where_steps_are_queued_ahead),
+                                       cmocka_unit_test(rounds_are_those_of_pytorch),
+                                       cmocka_unit_test(a_nan_of_the_draft_costs_no_answer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
