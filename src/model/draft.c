@@ -153,15 +153,23 @@ status draft_collect(draft *t, const draft_batch *b, err *e) {
     status st = t->mem.dev->readback_wait(t->mem.dev, t->readback, e);
     if (st == ST_OK && b->tree) draft_tree_collect(t, b->tree);
     if (st != ST_OK || !b->ids) return st;
-    const i32 *guesses = (const i32 *)(const void *)t->readback->data, *bad = guesses + t->lim.steps * t->guess_rows;
+    const i32 *guesses = (const i32 *)(const void *)t->readback->data;
+    for (i64 i = 0; i < t->n_guessing; i++)
+        for (i64 g = 0; g < t->steps; g++) {
+            const i32 id = guesses[g * t->guess_rows + i];
+            b->ids[i * t->steps + g] = t->w.ids ? t->w.ids[id] : id;
+        }
+    draft_drop_bad(t, b);
+    return ST_OK;
+}
+
+void draft_drop_bad(const draft *t, const draft_batch *b) {
+    const i32 *bad = (const i32 *)(const void *)t->readback->data + t->lim.steps * t->guess_rows;
     for (i64 i = 0; i < t->n_guessing; i++) {
         bool good = true;
         for (i64 g = 0; g < t->steps; g++) {
-            const i64 at = g * t->guess_rows + i;
-            good = good && !bad[at];
-            const i32 id = guesses[at];
-            b->ids[i * t->steps + g] = !good ? -1 : t->w.ids ? t->w.ids[id] : id;
+            good = good && !bad[g * t->guess_rows + i];
+            if (!good) b->ids[i * t->steps + g] = -1;
         }
     }
-    return ST_OK;
 }

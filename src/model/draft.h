@@ -58,9 +58,9 @@ typedef struct {
     i64 n_spans;
     const draft_span *spans; /* their rows ascend */
     i64 steps;               /* guesses of each that wants them; 1 .. limits.steps */
-    /* [spans that guess, steps], host; -1: a NaN or an infinity came out, here and behind; NULL: nobody looks. Of
-     * trees: [spans that guess, draft_candidates(steps, topk)], parents in front; id -1 and -infinity where a NaN or
-     * an infinity came out */
+    /* [spans that guess, steps], host; -1: a NaN or an infinity came out, here and behind (of several ranks, as far as
+     * this one drew the guesses); NULL: nobody looks. Of trees: [spans that guess, draft_candidates(steps, topk)],
+     * parents in front; id -1 and -infinity where a NaN or an infinity came out */
     i32 *ids;
     draft_candidate *tree;
 } draft_batch;
@@ -72,5 +72,7 @@ status draft_queue(draft *t, const draft_batch *b, err *e);
  * may be queued behind it at once? Not those of a smaller vocabulary, nor of a tree, whose shape the host must know. */
 bool draft_fills_guesses(const draft *t);
 status draft_collect(draft *t, const draft_batch *b, err *e);
+/* Behind draft_collect(): writes -1 to those of b->ids, which another rank collected, that this one knows are bad. */
+void draft_drop_bad(const draft *t, const draft_batch *b);
 
 #endif

@@ -356,7 +356,7 @@ static status queue_rank_drafts(rank *k, void *ud, err *e) {
     return draft_queue(k->draft, s->b, e);
 }
 
-/* Every rank has all guesses; one writes them down. */
+/* Every rank has all guesses; one writes them down. Which of them are none each knows of those that it drew. */
 static status collect_rank_drafts(rank *k, void *ud, err *e) {
     const rank_drafts *s = ud;
     draft_batch own = *s->b;
@@ -370,7 +370,9 @@ status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e) {
 }
 
 status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e) {
-    return ranks_each(r, collect_rank_drafts, &(rank_drafts){b, r->threads_each}, e);
+    status st = ranks_each(r, collect_rank_drafts, &(rank_drafts){b, r->threads_each}, e);
+    for (i64 k = 1; st == ST_OK && b->ids && k < r->n; k++) draft_drop_bad(r->of[k].draft, b);
+    return st;
 }
 
 typedef struct {
