@@ -305,7 +305,7 @@ static void count_round(scheduler *s, const batch *b, i64 i) {
     for (i64 k = 0; k < min_i64(tried, SCHED_DRAFTS_MOST); k++)
         p->draft_at[k]++, p->draft_true_at[k] += k < r.came_true;
     if (!t) return;
-    if (!drafts_by_model(s)) note_share(t, r.n, r.came_true);
+    if (!drafts_by_model(s) && !s->o.draft_always) note_share(t, r.n, r.came_true);
     check_round(s, b, i, 1 + r.came_true);
     draft_policy_round(&s->drafts.policy, draft_kind_of(t), t->n, r.depth, r.came_true);
 }

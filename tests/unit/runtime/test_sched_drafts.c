@@ -184,51 +184,52 @@ static void answers_stay_the_same(void **state) {
     }
 }
 
-/* An answer that repeats itself takes fewer steps. */
+/* One whose answer of 200 tokens soon repeats itself; what the scheduler did. */
+static sched_stats repeats_itself(u64 seed, scheduler_options o) {
+    engine *g = open_engine("models/nano", "cpu", 1, 0, 64);
+    o.manual = true;
+    scheduler *s = open_scheduler(g, o);
+    job *j = make_job(seed, 40, 200);
+    for (i64 k = 4; k < 40; k++) j->prompt[k] = j->prompt[k - 4];
+    j->r.sampling.temperature = 0, j->r.logprobs = false;
+    must_submit(s, j);
+    run_all(s);
+    const sched_stats st = stats_of(s);
+    scheduler_close(s);
+    engine_close(g);
+    free(j);
+    return st;
+}
+
 static void repetition_takes_fewer_steps(void **state) {
     (void)state;
-    i64 steps[2];
-    for (int with = 0; with < 2; with++) {
-        engine *g = open_engine("models/nano", "cpu", 1, 0, 64);
-        scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .draft_tokens = with ? 6 : 0});
-        job *j = make_job(3, 40, 200);
-        for (i64 k = 4; k < 40; k++) j->prompt[k] = j->prompt[k - 4];
-        j->r.sampling.temperature = 0, j->r.logprobs = false;
-        must_submit(s, j);
-        run_all(s);
-        steps[with] = stats_of(s).steps;
-        scheduler_close(s);
-        engine_close(g);
-        free(j);
-    }
-    print_message("200 tokens in %lld steps, %lld with drafts\n", (long long)steps[0], (long long)steps[1]);
-    assert_true(steps[1] < steps[0] * 2 / 3);
+    const i64 without = repeats_itself(3, (scheduler_options){0}).steps,
+              with = repeats_itself(3, (scheduler_options){.draft_tokens = 6}).steps;
+    print_message("200 tokens in %lld steps, %lld with drafts\n", (long long)without, (long long)with);
+    assert_true(with < without * 2 / 3);
 }
 
 /* Where steps are queued ahead of their results an answer whose drafts did not come true tries again, too, once it has
- * rested: this one soon repeats itself for good. */
+ * rested. */
 static void a_rest_ends_where_steps_are_queued_ahead(void **state) {
     (void)state;
-    i64 steps[2];
-    for (int ahead = 0; ahead < 2; ahead++) {
-        engine *g = open_engine("models/nano", "cpu", 1, 0, 64);
-        scheduler *s = open_scheduler(
-            g, (scheduler_options){
-                   .manual = true, .draft_tokens = 6, .overlap_anywhere = true, .disable_overlap = !ahead});
-        job *j = make_job(6, 40, 200);
-        for (i64 k = 4; k < 40; k++) j->prompt[k] = j->prompt[k - 4];
-        j->r.sampling.temperature = 0, j->r.logprobs = false;
-        must_submit(s, j);
-        run_all(s);
-        steps[ahead] = stats_of(s).steps;
-        assert_true((stats_of(s).ahead > 0) == ahead);
-        scheduler_close(s);
-        engine_close(g);
-        free(j);
-    }
-    if (3 * (200 - steps[1]) < 2 * (200 - steps[0]))
-        fail_msg("200 tokens in %lld steps, %lld where they are queued ahead", (long long)steps[0],
-                 (long long)steps[1]);
+    const sched_stats one = repeats_itself(
+                          6, (scheduler_options){.draft_tokens = 6, .overlap_anywhere = true, .disable_overlap = true}),
+                      ahead = repeats_itself(6, (scheduler_options){.draft_tokens = 6, .overlap_anywhere = true});
+    assert_true(ahead.ahead > 0 && !one.ahead);
+    if (3 * ahead.draft_true < 2 * one.draft_true)
+        fail_msg("%lld drafts came true, %lld where steps are queued ahead", (long long)one.draft_true,
+                 (long long)ahead.draft_true);
+}
+
+/* Asked for as many as there may be, it does not rest. */
+static void always_is_always(void **state) {
+    (void)state;
+    const scheduler_options adaptive = {.draft_tokens = 6}, always = {.draft_tokens = 6, .draft_always = true};
+    const sched_stats some = repeats_itself(1, adaptive), all = repeats_itself(1, always);
+    if (all.draft_rounds <= some.draft_rounds || all.steps > some.steps)
+        fail_msg("%lld rounds in %lld steps, %lld in %lld", (long long)some.draft_rounds, (long long)some.steps,
+                 (long long)all.draft_rounds, (long long)all.steps);
 }
 
 /* ---- a draft model ---- */
@@ -356,6 +357,7 @@ int main(void) {
                                        cmocka_unit_test(answers_stay_the_same),
                                        cmocka_unit_test(repetition_takes_fewer_steps),
                                        cmocka_unit_test(a_rest_ends_where_steps_are_queued_ahead),
+                                       cmocka_unit_test(always_is_always),
                                        cmocka_unit_test(rounds_are_those_of_pytorch),
                                        cmocka_unit_test(a_nan_of_the_draft_costs_no_answer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
