@@ -171,7 +171,8 @@ static status profile_drafts(profile_opts *o, err *e) {
     scheduler_options none = {0};
     const i64 rows = profile_largest(o->rows, o->n_rows);
     if (!o->draft.algorithm && !o->draft.draft_dir) o->draft.algorithm = "NONE";
-    status st = speculative_finish(&o->draft, &o->m.engine, &none, e);
+    status st = speculative_not_served(&o->draft, e);
+    if (st == ST_OK) st = speculative_finish(&o->draft, &o->m.engine, &none, e);
     if (st == ST_OK && rows > 1 && rows > o->m.engine.draft_steps + 1)
         st = err_set(e, ST_INPUT, "--rows %lld needs --speculative-draft-model-path DIR --speculative-num-steps %lld",
                      (long long)rows, (long long)rows - 1);

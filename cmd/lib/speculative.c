@@ -77,14 +77,26 @@ static status finish_ngram(const speculative_opts *o, i64 *draft_tokens, err *e)
     return ST_OK;
 }
 
+/* Of the options that say what becomes of proposals one that was given; NULL: none. */
+static const char *given_beside(const speculative_opts *o) {
+    return o->pinned > 0 ? "pinned-accept" : o->always ? "disable-adaptive" : o->verify_rate > 0 ? "verify-rate" : NULL;
+}
+
+status speculative_not_served(const speculative_opts *o, err *e) {
+    const char *given = given_beside(o);
+    return given ? err_set(e, ST_INPUT, "--speculative-%s is for serve and bench serving", given) : ST_OK;
+}
+
 static status finish_pinned(const speculative_opts *o, engine_options *g, scheduler_options *s, err *e) {
+    const char *given = given_beside(o);
     s->draft_always = o->always;
     s->draft_pinned = o->pinned;
     s->draft_verify_rate = o->verify_rate;
-    if (o->always && !s->draft_tokens)
-        return err_set(e, ST_INPUT, "--speculative-disable-adaptive: nothing proposes tokens");
-    if (o->verify_rate > 0 && !s->draft_tokens)
-        return err_set(e, ST_INPUT, "--speculative-verify-rate: nothing proposes tokens");
+    if (given && !s->draft_tokens) return err_set(e, ST_INPUT, "--speculative-%s: nothing proposes tokens", given);
+    if (o->pinned > 0 && o->verify_rate > 0)
+        return err_set(e, ST_INPUT,
+                       "--speculative-verify-rate with --speculative-pinned-accept: what is pinned is not what is "
+                       "drawn, so there is nothing to compare");
     if (o->pinned <= 0) return ST_OK;
     const i64 deepest = g->draft_dir ? g->draft_steps : s->draft_tokens;
     if (o->pinned > (f64)deepest + 1)

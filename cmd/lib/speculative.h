@@ -43,5 +43,7 @@ typedef struct {
  * beside. A draft that was found and not asked for is left out where the other options rule it out. ST_INPUT:
  * contradictory flags. */
 status speculative_finish(const speculative_opts *o, engine_options *g, scheduler_options *s, err *e);
+/* For commands without a scheduler of their own: refuses the options that are a scheduler's alone. */
+status speculative_not_served(const speculative_opts *o, err *e);
 
 #endif

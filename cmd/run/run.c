@@ -320,14 +320,11 @@ static int cmd_run_once(chat_run *r) {
 static moon_status cmd_run_open_engine(chat_run *r, moon_error *error) {
     err e = {0};
     scheduler_options so = {0};
-    if (model_opts_finish(&r->m, &e) != ST_OK || speculative_finish(&r->draft, &r->m.engine, &so, &e) != ST_OK)
+    if (model_opts_finish(&r->m, &e) != ST_OK || speculative_not_served(&r->draft, &e) != ST_OK ||
+        speculative_finish(&r->draft, &r->m.engine, &so, &e) != ST_OK)
         return error->status = (moon_status)e.code, strcpy(error->text, e.text), error->status;
     moon_options o = MOON_OPTIONS_INIT;
     model_opts_public(&r->m, &o);
-    if (so.draft_pinned > 0) {
-        error->status = MOON_INPUT;
-        return strcpy(error->text, "--speculative-pinned-accept is for serve and bench serving"), MOON_INPUT;
-    }
     o.chat_template = r->template;
     o.draft_dir = r->m.engine.draft_dir;
     o.draft_tokens = so.draft_tokens;

@@ -133,11 +133,28 @@ def refused(*flags):
             "--speculative-pinned-accept 4.5",
             "--speculative-pinned-accept 4.5: 3 drafts give no more than 4 tokens a step",
         ),
+        (
+            "--speculative-pinned-accept 1 --speculative-algorithm NONE",
+            "--speculative-pinned-accept: nothing proposes tokens",
+        ),
+        (
+            "--speculative-pinned-accept 2 --speculative-verify-rate 0.1",
+            "--speculative-verify-rate with --speculative-pinned-accept: what is pinned is not what is drawn",
+        ),
         ("--speculative-num-steps 3 --dcp 2 --tp 2", "a draft needs all of the KV cache on every rank"),
     ],
 )
 def test_contradictory_flags(flags, why):
     assert why in refused(*flags.split())
+
+
+@pytest.mark.parametrize("given", ["pinned-accept 2", "disable-adaptive", "verify-rate 0.5"])
+@pytest.mark.parametrize("command", ["run -p Hello", "profile"])
+def test_flags_of_serving_alone(command, given):
+    flags = f"{command} -m {NANO} --speculative-{given}".split()
+    done = subprocess.run([MOONLET, *flags], capture_output=True, text=True, timeout=60)
+    why = f"moonlet {flags[0]}: --speculative-{given.split()[0]} is for serve and bench serving\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", why)
 
 
 @pytest.mark.parametrize(
