@@ -9,6 +9,7 @@ status drafts_open(scheduler *s, err *e) {
     draft_pass *d = &s->drafts;
     d->spans = calloc(spans, sizeof *d->spans);
     d->tasks = calloc(run, sizeof *d->tasks);
+    d->of = calloc(spans, sizeof *d->of);
     d->ids = calloc(run, DRAFT_STEPS_MOST * sizeof *d->ids);
     d->came_true = calloc(spans, sizeof *d->came_true);
     d->candidates = calloc((size_t)(l->sequences * draft_candidates(l->steps, l->topk)) + 1, sizeof *d->candidates);
@@ -16,13 +17,14 @@ status drafts_open(scheduler *s, err *e) {
     d->following = calloc((size_t)s->g->lim.rows, sizeof *d->following);
     d->next = -1;
     draft_policy_open(&d->policy, min_i64(s->o.draft_tokens, engine_draft_steps(s->g)), s->o.draft_always);
-    if (d->spans && d->tasks && d->ids && d->came_true && d->following && d->candidates && d->kept) return ST_OK;
+    if (d->spans && d->tasks && d->of && d->ids && d->came_true && d->following && d->candidates && d->kept)
+        return ST_OK;
     return err_nomem(e, "drafts", run * DRAFT_STEPS_MOST * sizeof *d->ids);
 }
 
 void drafts_close(scheduler *s) {
     draft_pass *d = &s->drafts;
-    void *const all[] = {d->spans, d->tasks, d->ids, d->came_true, d->following, d->candidates, d->kept};
+    void *const all[] = {d->spans, d->tasks, d->of, d->ids, d->came_true, d->following, d->candidates, d->kept};
     for (size_t i = 0; i < COUNT_OF(all); i++) free(all[i]);
 }
 
@@ -40,14 +42,21 @@ static bool goes_on(const scheduler *s, const batch *b, i64 i) {
     return false;
 }
 
+/* The first rows of span i of b, of its task t: those that t kept and whose followers are known. Of one that has ended
+ * by them, too, because the prefix cache has its pages. */
+static i64 rows_to_read(const scheduler *s, const batch *b, i64 i, const task *t) {
+    const model_span *p = &b->spans[i];
+    const i64 kept = p->n - b->drafts[i] + s->drafts.came_true[i], there = b->tasks[i] ? t->n_kv - p->pos0 : kept;
+    return min_i64(min_i64(kept, there), t->n - 1 - p->pos0);
+}
+
 static void add_draft_span(scheduler *s, const batch *b, i64 i, i64 steps) {
     draft_pass *d = &s->drafts;
-    task *t = b->tasks[i];
+    task *t = d->of[i];
     const model_span *p = &b->spans[i];
-    const i64 kept = t ? p->n - b->drafts[i] + max_i64(d->came_true[i], 0) : 0,
-              n = t ? min_i64(min_i64(kept, t->n_kv - p->pos0), t->n - 1 - p->pos0) : 0;
+    const i64 n = t ? rows_to_read(s, b, i, t) : 0;
     if (n < 1) return;
-    const bool guess = steps > 0 && !goes_on(s, b, i) && guesses(s, t, steps);
+    const bool guess = steps > 0 && b->tasks[i] && !goes_on(s, b, i) && guesses(s, t, steps);
     const i32 *branches = engine_branch_pages(s->g, d->n_guessing);
     if (guess) d->tasks[d->n_guessing++] = t;
     d->spans[d->batch.n_spans++] = (draft_span){.first = p->first,

@@ -210,7 +210,7 @@ void drafts_discard(batch *b, i64 i) {
 }
 
 void drafts_begin(scheduler *s, const batch *b) {
-    for (i64 i = 0; i < b->n_spans; i++) s->drafts.came_true[i] = b->tasks[i] ? 0 : -1;
+    for (i64 i = 0; i < b->n_spans; i++) s->drafts.of[i] = b->tasks[i], s->drafts.came_true[i] = b->tasks[i] ? 0 : -1;
 }
 
 /* The chance of each draft, if those before it came true, with which n of them give so many tokens a step. */

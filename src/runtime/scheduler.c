@@ -9,10 +9,14 @@
 
 enum { DEFAULT_QUEUED = 4096, DEFAULT_QUEUED_TOKENS = 16 << 20, SAMPLERS = 32 };
 
-/* Hands the events to the front end, then forgets the requests that ended. */
+/* Hands the events to the front end. */
 static void sched_deliver(scheduler *s) {
     if (s->n_events) s->o.on_events(s->o.ud, s->events, s->n_events);
     s->n_events = 0;
+}
+
+/* Forgets the requests that ended, whose events were delivered. */
+static void forget_ended(scheduler *s) {
     if (!s->ended.n) return;
     pthread_mutex_lock(&s->lock);
     for (task *t = s->ended.head; t; t = t->next) hash_remove(s, t);
@@ -177,6 +181,7 @@ bool scheduler_step(scheduler *s) {
     }
     work = work || s->n_events;
     sched_deliver(s);
+    forget_ended(s);
     return work;
 }
 

@@ -129,6 +129,7 @@ typedef struct {
 typedef struct {
     draft_span *spans;           /* [spans_most] */
     task **tasks;                /* [max_running]: of the spans that guess; NULL: it has left */
+    task **of;                   /* [spans_most]: of the step whose results are taken, also those that it ends */
     i32 *ids;                    /* [max_running, DRAFT_STEPS_MOST] */
     draft_candidate *candidates; /* [sequences that guess, draft_candidates()]: of trees */
     kv_pair *kept;               /* [limits.copies]: KV rows of branches that came true, to their answers' pages */
@@ -218,7 +219,7 @@ void hash_remove(scheduler *s, task *t);
 /* scheduler.c */
 sched_event *push_event(scheduler *s, const task *t, sched_event_kind kind); /* delivers when the list is full */
 /* The task leaves queue or running and gives up its pages; END is pushed. `keep`: its KV rows are good, the prefix
- * cache may have them. */
+ * cache may have them. It is freed behind the step. */
 void end_task(scheduler *s, task *t, sched_finish why, bool keep);
 
 /* admit.c */

@@ -289,6 +289,54 @@ static void rounds_are_those_of_pytorch(void **state) {
     buf_free(&text);
 }
 
+/* Runs a prompt of its own for `max_new` tokens; returns how many drafts came true. */
+static i64 came_true_of(scheduler *s, u64 seed, i64 n_prompt, i64 max_new) {
+    const i64 before = stats_of(s).draft_true;
+    job *j = make_job(seed, n_prompt, max_new);
+    for (i64 k = 12; k < n_prompt; k++) j->prompt[k] = j->prompt[k - 12];
+    j->r.sampling.temperature = 0, j->r.logprobs = false;
+    must_submit(s, j);
+    run_all(s);
+    free(j);
+    return stats_of(s).draft_true - before;
+}
+
+/* A prompt whose answer ends with its first token has the draft's KV rows, too: who finds it in the prefix cache is
+ * proposed what it would be without. And so has the end of an answer. */
+static void cached_prompts_have_the_drafts_rows(void **state) {
+    (void)state;
+    static const char *const drafts[] = {"models/nano-eagle3", "models/nano-eagle3-mla"};
+    for (size_t d = 0; d < COUNT_OF(drafts); d++) {
+        engine *g;
+        err e = {0};
+        const engine_options o = {.model_dir = "models/nano",
+                                  .device = "ref",
+                                  .threads = 1,
+                                  .context = MAX_TOKENS,
+                                  .chunk = 256, /* the prompt at once */
+                                  .draft_dir = drafts[d],
+                                  .draft_steps = 3,
+                                  .max_running = 1,
+                                  .kv_tokens = 384};
+        assert_int_equal(engine_open(&g, &o, &e), ST_OK);
+        scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .draft_tokens = 3, .draft_always = true});
+        for (u64 seed = 1; seed <= 6; seed++) {
+            i64 n[2];
+            for (int warm = 0; warm < 2; warm++) {
+                came_true_of(s, 100 + seed, 300, 3); /* what lies in the pages before */
+                assert_true(scheduler_flush(s, NULL) == ST_OK);
+                if (warm) came_true_of(s, seed, 200, 1);
+                n[warm] = came_true_of(s, seed, 200, 60);
+            }
+            if (n[0] != n[1])
+                fail_msg("%s, seed %llu: %lld drafts came true, %lld behind a cached prompt", drafts[d],
+                         (unsigned long long)seed, (long long)n[0], (long long)n[1]);
+        }
+        scheduler_close(s);
+        engine_close(g);
+    }
+}
+
 /* The draft with a NaN among its weights. */
 static void write_sick_draft(const char *dir) {
     char path[128];
@@ -359,6 +407,7 @@ int main(void) {
                                        cmocka_unit_test(a_rest_ends_where_steps_are_queued_ahead),
                                        cmocka_unit_test(always_is_always),
                                        cmocka_unit_test(rounds_are_those_of_pytorch),
+                                       cmocka_unit_test(cached_prompts_have_the_drafts_rows),
                                        cmocka_unit_test(a_nan_of_the_draft_costs_no_answer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
