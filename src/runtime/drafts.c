@@ -246,7 +246,8 @@ void drafts_pin(scheduler *s, batch *b) {
     if (s->o.draft_pinned <= 0) return;
     for (i64 i = 0; i + 1 < b->n_outs; i++) {
         const out_row *o = &b->outs[i];
-        if (o->kind == OUT_NEXT && o->t && b->outs[i + 1].kind == OUT_DRAFT && b->outs[i + 1].span == o->span)
+        if (o->kind == OUT_NEXT && o->t && !o->t->r.filter && b->outs[i + 1].kind == OUT_DRAFT &&
+            b->outs[i + 1].span == o->span)
             pin_span(s, &b->outs[i], b->drafts[o->span]);
     }
 }

@@ -246,7 +246,8 @@ bool drafts_expected(scheduler *s, const batch *now, task *t);
 /* Around a step's results, before and behind those of its drafts. */
 void drafts_begin(scheduler *s, const batch *b);
 void drafts_count(scheduler *s, const batch *b);
-void drafts_pin(scheduler *s, batch *b); /* scheduler_options.draft_pinned: behind the draws */
+/* scheduler_options.draft_pinned: behind the draws. Not of requests with a filter, which has to let pass what comes. */
+void drafts_pin(scheduler *s, batch *b);
 /* A NaN or an infinity in a row beside drafts may be a draft's, which a kernel that reads a sequence's rows together
  * spreads: the row is decoded again without any, and t gets none for a while. discard: all rows of span i of b. */
 void drafts_rest(task *t);

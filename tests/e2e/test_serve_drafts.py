@@ -75,6 +75,9 @@ def test_a_pinned_acceptance_is_kept_and_said():
         assert abs(info["internal_states"][0]["avg_spec_accept_length"] - 2.3) < 0.02
         rounds, accepted = s.metric("moonlet:draft_rounds_total"), s.metric("moonlet:draft_tokens_accepted_total")
         assert rounds > 300 and abs(1 + accepted / rounds - 2.3) < 0.02
+        for seed in range(4):  # what a grammar lets pass is not pinned
+            held = {"prompt": "Words:", "regex": "[a-z]{3,9}( [a-z]{3,9}){9}", "max_tokens": 100, "seed": seed}
+            assert s.post("/v1/completions", held)["choices"][0]["text"].count(" ") <= 9
     finally:
         assert s.stop() == 0
     assert any("ACCEPTANCE PINNED TO 2.3 TOKENS A STEP" in line for line in s.log)
