@@ -52,7 +52,7 @@ static status read_taps(draft_config *d, const draft_source *s, const model_conf
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
         if (!json_is_integer(v)) return err_set(e, ST_FORMAT, "key \"%s\" holds something else than integers", key);
-        d->taps[i] = json_integer_value(v) + behind;
+        d->taps[i] = min_i64(json_integer_value(v), INT32_MAX) + behind;
         if (d->taps[i] < 1 || d->taps[i] >= target->n_layers)
             return err_set(e, ST_INPUT,
                            "%s: features before layer %lld, of a model of %lld layers: this draft is for another", key,

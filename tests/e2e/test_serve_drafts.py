@@ -170,6 +170,10 @@ def test_flags_of_serving_alone(command, given):
             "eagle_aux_hidden_state_layer_ids: features before layer 30, of a model of 6 layers: this draft is for another",
         ),
         ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [3, 2]}}, "does not ascend"),
+        (
+            {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 2**63 - 1]}},
+            "features before layer 2147483648, of a",
+        ),
         ({"architectures": ["DeepseekV3ForCausalLM"]}, 'architecture "DeepseekV3ForCausalLM" is no EAGLE-3 draft'),
         ({"num_hidden_layers": 2}, "num_hidden_layers 2 is not supported, only 1"),
         ({"kv_lora_rank": 256}, "tensor layers.0.self_attn.kv_a_proj_with_mqa.weight has shape [576, 512], "),
