@@ -7,14 +7,20 @@
 #include <string.h>
 #include <strings.h>
 
-/* Keys that are Moonlet's to know stand in config.json or in its eagle_config. */
+/* Keys that are Moonlet's to know stand in config.json or in its eagle_config. The layer's are beside them, or in an
+ * object of their own as speculators writes it. */
 typedef struct {
     const json_t *root, *eagle; /* eagle NULL: there is none */
+    const json_t *layer;        /* root, or its transformer_layer_config */
 } draft_source;
 
 static status read_flag(const draft_source *s, const char *key, bool *out, err *e) {
-    status st = json_get_bool(s->root, key, false, out, e);
-    return st == ST_OK && s->eagle ? json_get_bool(s->eagle, key, false, out, e) : st;
+    const json_t *all[] = {s->layer, s->root, s->eagle};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        status st = all[i] ? json_get_bool(all[i], key, false, out, e) : ST_OK;
+        if (st != ST_OK) return st;
+    }
+    return ST_OK;
 }
 
 static status read_count(const draft_source *s, const char *key, i64 lo, i64 hi, i64 *out, err *e) {
@@ -38,8 +44,8 @@ static status default_taps(draft_config *d, i64 layers, err *e) {
     return ST_OK;
 }
 
-/* Two conventions are about: "before layer i" as vLLM and NVIDIA write it, and "behind layer i", in which the first is
- * 1. */
+/* Two conventions are about: "before layer i" as vLLM, speculators and NVIDIA write it, and "behind layer i", in which
+ * the first is 1. */
 static status read_taps(draft_config *d, const draft_source *s, const model_config *target, err *e) {
     const char *key = "eagle_aux_hidden_state_layer_ids";
     const json_t *list = s->eagle ? json_object_get(s->eagle, key) : NULL;
@@ -48,7 +54,7 @@ static status read_taps(draft_config *d, const draft_source *s, const model_conf
     const size_t n = json_array_size(list);
     if (!json_is_array(list) || n < 1 || n > DRAFT_TAPS_MOST)
         return err_set(e, ST_FORMAT, "key \"%s\" is not a list of 1 to %d layers", key, DRAFT_TAPS_MOST);
-    const i64 behind = json_integer_value(json_array_get(list, 0)) == 1;
+    const i64 behind = s->layer == s->root && json_integer_value(json_array_get(list, 0)) == 1;
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
         if (!json_is_integer(v)) return err_set(e, ST_FORMAT, "key \"%s\" holds something else than integers", key);
@@ -91,7 +97,9 @@ static status read_switches(draft_config *d, const draft_source *s, err *e) {
             st = err_set(e, ST_UNSUPPORTED, "%s %s is not supported", fixed[i].key, got ? "true" : "false");
         if (st != ST_OK) return st;
     }
-    return config_only_str(s->root, "hidden_act", "silu", e);
+    if (d->norm_features && d->norm_all_features)
+        return err_set(e, ST_FORMAT, "fc_norm and norm_before_fc exclude each other");
+    return config_only_str(s->layer, "hidden_act", "silu", e);
 }
 
 static status read_mla(model_config *c, const json_t *o, err *e) {
@@ -116,18 +124,20 @@ static status read_heads(draft_config *d, const json_t *o, err *e) {
     return st;
 }
 
-static status read_layer(draft_config *d, const json_t *o, err *e) {
+static status read_layer(draft_config *d, const draft_source *s, err *e) {
+    const json_t *o = s->layer;
     model_config *c = &d->layer;
     status st = json_get_i64(o, "num_attention_heads", 1, HEADS_MAX, true, &c->n_heads, e);
     if (st == ST_OK) st = json_get_i64(o, "intermediate_size", 1, WIDTH_MAX, true, &c->inter_dense, e);
     if (st == ST_OK) st = json_get_i64(o, "max_position_embeddings", 1, INT32_MAX, true, &c->max_positions, e);
     if (st == ST_OK) st = json_get_f64(o, "rms_norm_eps", EPS_MIN, 1, true, &c->norm_eps, e);
+    c->lora_norm_eps = c->norm_eps; /* a model's is 1e-6 whatever its config says; drafts are trained and run so */
     if (st == ST_OK) st = config_only_int(o, "num_hidden_layers", 1, e);
     if (st == ST_OK) st = d->layout == DRAFT_MLA ? read_mla(c, o, e) : read_heads(d, o, e);
     if (st == ST_OK && (c->rope < 2 || c->rope % 2))
         st = err_set(e, ST_FORMAT, "a rotary width of %lld is no even number of at least 2", (long long)c->rope);
     if (st == ST_OK) st = config_read_rope(c, o, e);
-    return st == ST_OK ? config_read_quant(c, o, o, e) : st;
+    return st == ST_OK ? config_read_quant(c, s->root, o, e) : st;
 }
 
 /* ---- Whose draft it is ---- */
@@ -149,24 +159,34 @@ static status check_architecture(const json_t *root, err *e) {
     return err_set(e, ST_UNSUPPORTED, "architecture \"%.60s\" is no EAGLE-3 draft", name);
 }
 
+/* Where config.json has what: a layer of its own is of speculators, which trains other drafts and layers, too. */
+static status find_source(draft_source *s, const json_t *root, err *e) {
+    *s = (draft_source){root, json_object_get(root, "eagle_config"), json_object_get(root, "transformer_layer_config")};
+    if (s->eagle && !json_is_object(s->eagle)) return err_set(e, ST_FORMAT, "key \"eagle_config\" is not an object");
+    if (!s->layer) return s->layer = root, ST_OK;
+    if (!json_is_object(s->layer)) return err_set(e, ST_FORMAT, "key \"transformer_layer_config\" is not an object");
+    status st = config_only_str(root, "speculators_model_type", "eagle3", e);
+    return st == ST_OK ? config_only_str(s->layer, "model_type", "llama", e) : st;
+}
+
 static status draft_read_root(draft_config *d, const json_t *root, const model_config *target, err *e) {
     model_config *c = &d->layer;
+    draft_source s;
     if (!json_is_object(root)) return err_set(e, ST_FORMAT, "not an object");
-    const draft_source s = {root, json_object_get(root, "eagle_config")};
-    if (s.eagle && !json_is_object(s.eagle)) return err_set(e, ST_FORMAT, "key \"eagle_config\" is not an object");
     i64 taps = 0;
-    status st = check_architecture(root, e);
-    if (st == ST_OK) st = read_same(root, "hidden_size", target->hidden, true, e);
+    status st = find_source(&s, root, e);
+    if (st == ST_OK) st = check_architecture(root, e);
+    if (st == ST_OK) st = read_same(s.layer, "hidden_size", target->hidden, true, e);
     if (st == ST_OK) st = read_same(root, "target_hidden_size", target->hidden, false, e);
-    if (st == ST_OK) st = read_same(root, "vocab_size", target->vocab, true, e);
+    if (st == ST_OK) st = read_same(s.layer, "vocab_size", target->vocab, true, e);
+    if (st != ST_OK) return st;
     c->hidden = target->hidden, c->n_layers = c->n_dense = 1, c->ranks = 1;
     c->vocab = d->target_vocab = target->vocab;
-    c->lora_norm_eps = 1e-6;
-    d->layout = json_object_get(root, "kv_lora_rank") ? DRAFT_MLA : DRAFT_LLAMA;
+    d->layout = json_object_get(s.layer, "kv_lora_rank") ? DRAFT_MLA : DRAFT_LLAMA;
     if (st == ST_OK) st = json_get_i64(root, "draft_vocab_size", 1, target->vocab, false, &c->vocab, e);
     c->vocab_held = c->vocab;
     if (st == ST_OK) st = read_switches(d, &s, e);
-    if (st == ST_OK) st = read_layer(d, root, e);
+    if (st == ST_OK) st = read_layer(d, &s, e);
     if (st == ST_OK) st = read_taps(d, &s, target, e);
     if (st == ST_OK) st = read_count(&s, "num_aux_hidden_states", 1, DRAFT_TAPS_MOST, &taps, e);
     if (st == ST_OK && taps && taps != d->n_taps)

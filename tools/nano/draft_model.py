@@ -87,10 +87,10 @@ class MlaAttention(nn.Module):
         c, D = d.target, d.target.hidden
         self.d, self.scale = d, softmax_scale(c)
         self.q_a_proj = linear(2 * D, d.q_lora)
-        self.q_a_layernorm = Norm(d.q_lora, c.lora_eps)
+        self.q_a_layernorm = Norm(d.q_lora, d.eps)
         self.q_b_proj = linear(d.q_lora, d.heads * (c.nope + c.rope))
         self.kv_a_proj_with_mqa = linear(2 * D, c.kv_lora + c.rope)
-        self.kv_a_layernorm = Norm(c.kv_lora, c.lora_eps)
+        self.kv_a_layernorm = Norm(c.kv_lora, d.eps)
         self.kv_b_proj = linear(c.kv_lora, d.heads * (c.nope + c.v_dim))
         self.o_proj = linear(d.heads * c.v_dim, D, gain=0.5)
         self.register_buffer("inv_freq", yarn_inv_freq(c).float(), persistent=False)
