@@ -124,7 +124,10 @@ static void count_checkpoint(inventory *v, const checkpoint *ck, const model_con
 /* ---- the same from the configuration alone ---- */
 
 static int bucket_of_format(weight_format f) {
-    return f == WF_INT4_GROUP ? F_INT4 : f == WF_INT4_ROW ? F_INT4_ROW : f == WF_FP8_BLOCK ? F_FP8 : DT_BF16;
+    return f == WF_INT4_GROUP                     ? F_INT4
+           : f == WF_INT4_ROW                     ? F_INT4_ROW
+           : f == WF_FP8_BLOCK || f == WF_FP8_ROW ? F_FP8
+                                                  : DT_BF16;
 }
 
 /* n matrices [rows, cols] of a kind that the checkpoint's quantization covers, or bf16. */
@@ -143,7 +146,7 @@ static void add_mlp(inventory *v, kind k, weight_format f, u64 n, i64 inter, i64
 
 static void count_config(inventory *v, const model_config *c) {
     u64 layers = (u64)c->n_layers, dense = (u64)c->n_dense, moe = layers - dense;
-    weight_format most = c->quant == WF_FP8_BLOCK ? WF_FP8_BLOCK : WF_BF16; /* INT4 covers the experts only */
+    weight_format most = bucket_of_format(c->quant) == F_FP8 ? c->quant : WF_BF16; /* INT4 covers the experts only */
     i64 d_qk = c->nope + c->rope;
     add_linear(v, K_EMBED, WF_BF16, 1, c->vocab_held, c->hidden);
     if (!c->tie_embeddings) add_linear(v, K_HEAD, WF_BF16, 1, c->vocab_held, c->hidden);

@@ -7,18 +7,47 @@ static const f64 dense_F32_BOUND = 1e-5;
 
 static bool dense_fits(weight_format f, i64 cols) { return f != WF_INT4_GROUP || cols % INT4_GROUP == 0; }
 
+/* FP8 with every value that there is, NaN of both signs among them, and scales of 0, below it, small and large: for all
+ * formats of it, few rows and many. */
+static void fp8_values(check *c) {
+    static const f32 scales[] = {0, -2, 0x1p-130f, 0x1p60f, 1, 0.3f};
+    static const i64 counts[] = {1, 3, 40};
+    for (int f = WF_FP8_BLOCK; f <= WF_FP8_ROW; f++)
+        for (size_t i = 0; i < COUNT_OF(counts); i++) {
+            enum { rows = 300, cols = 272 };
+            const i64 n = counts[i], blocks = ceil_div(rows, 128) * ceil_div(cols, 128);
+            weight_view v = synth_weight(&c->rng, (weight_format)f, rows, cols, 1.0f,
+                                         check_alloc(c, synth_weight_bytes((weight_format)f, rows, cols)));
+            for (i64 k = 0; k < 256; k++) ((u8 *)v.data)[k * 317 % (rows * cols)] = (u8)k;
+            for (i64 k = 0; k < (f == WF_FP8_ROW ? rows : blocks); k++) ((f32 *)v.scale)[k] = scales[k % 6];
+            check_weight w = check_prepare(c, (weight_desc){.kind = WK_LINEAR, .views = &v, .n_views = 1});
+            check_act x = check_input(c, n * cols, 1.0f), y = check_output(c, n * rows);
+            f32 *y32 = check_alloc(c, (u64)(n * rows) * 4);
+            c->dev->linear(c->dev, &(linear_args){w.dev, x.h, y32, n, cols, rows, DT_F32});
+            c->ref->linear(c->ref, &(linear_args){w.ref, x.f, y.f, n, cols, rows, DT_F32});
+            for (i64 r = 0; r < rows; r++) { /* each has a size of its own */
+                f32 row[cols], size = 0;
+                weight_row_f32(&v, r, row);
+                for (i64 k = 0; k < cols; k++) size += isnan(row[k]) ? 0 : fabsf(row[k]);
+                for (i64 k = 0; size > 0 && k < n; k++) y.f[k * rows + r] /= size, y32[k * rows + r] /= size;
+            }
+            check_compare(c, "every value of FP8", y32, DT_F32, y.f, n, rows, rows, dense_F32_BOUND);
+            check_case_end(c);
+        }
+}
+
 void check_linear(check *c) {
     static const struct {
         i64 n, rows, cols, pad;
-    } s[] = {{1, 576, 7168, 0}, {3, 40, 1536, 8},   {5, 17, 96, 3},    {17, 33, 160, 0},  {33, 64, 64, 1},
-             {64, 16, 512, 0},  {97, 130, 288, 5},  {2, 7, 33, 1},     {1, 1, 5, 0},      {70, 300, 2048, 0},
-             {8, 192, 4096, 0}, {16, 72, 1048, 8},  {40, 136, 768, 0}, {64, 320, 256, 0}, {1, 2000, 48, 0},
-             {64, 7168, 64, 8}, {50, 2100, 512, 8}, {33, 17000, 64, 8}};
+    } s[] = {{1, 576, 7168, 0},   {3, 40, 1536, 8},  {5, 17, 96, 3},     {17, 33, 160, 0},  {33, 64, 64, 1},
+             {64, 16, 512, 0},    {97, 130, 288, 5}, {2, 7, 33, 1},      {1, 1, 5, 0},      {70, 300, 2048, 0},
+             {4, 1536, 14336, 0}, {8, 192, 4096, 0}, {16, 72, 1048, 8},  {40, 136, 768, 0}, {64, 320, 256, 0},
+             {1, 2000, 48, 0},    {64, 7168, 64, 8}, {50, 2100, 512, 8}, {33, 17000, 64, 8}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
         for (int f = 0; f <= WF_INT4_GROUP; f++)
             for (int wide = 0; wide < 2; wide++) {
                 i64 n = s[i].n, rows = s[i].rows, cols = s[i].cols, xs = cols + s[i].pad, ys = rows + s[i].pad;
-                if (i >= 10 && (f != WF_BF16 || (wide && i >= 15))) continue; /* for the kernels of bf16 weights */
+                if (i >= 11 && (f != WF_BF16 || (wide && i >= 16))) continue; /* for the kernels of bf16 weights */
                 if (!dense_fits((weight_format)f, cols)) continue;
                 check_weight w = check_matrix(c, WK_LINEAR, (weight_format)f, rows, cols, 1.0f / sqrtf((f32)cols));
                 check_act x = check_input(c, n * xs, 1.0f), y = check_output(c, n * ys);
@@ -44,6 +73,7 @@ void check_linear(check *c) {
                 }
                 check_case_end(c);
             }
+    fp8_values(c);
     check_gemm_shapes(c, G_LINEAR);
     check_gemm_shapes(c, G_LOGITS);
 }

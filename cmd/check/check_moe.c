@@ -331,7 +331,7 @@ static void check_stored(check *c) {
                                        {17, 128, 128, 1, 1},  {70, 256, 128, 3, 2},  {1, 1664, 640, 8, 8},
                                        {300, 128, 128, 8, 8}, {9, 128, 256, 24, 1}};
     for (size_t i = 0; i < COUNT_OF(stored); i++)
-        for (int f = WF_BF16; f <= WF_FP8_BLOCK; f++) check_moe_moe_case(c, &stored[i], (weight_format)f, i % 2, 1.0f);
+        for (int f = WF_BF16; f <= WF_FP8_ROW; f++) check_moe_moe_case(c, &stored[i], (weight_format)f, i % 2, 1.0f);
     static const moe_shape rows[] = {{1, 256, 64, 4, 2}, {7, 128, 128, 3, 2}, {5, 96, 32, 3, 2}, {40, 128, 192, 4, 2}};
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         for (int kept = EXPERTS_AS_STORED; kept <= (c->copies ? EXPERTS_W2_BF16 : EXPERTS_AS_STORED); kept++)
@@ -399,7 +399,7 @@ static void check_prompts(check *c) {
     if (!check_on_gpu(c)) return;
     skewed = true;
     for (size_t i = 0; i < COUNT_OF(all); i++) {
-        for (int f = WF_BF16; f <= WF_FP8_BLOCK; f++) check_moe_moe_case(c, &all[i], (weight_format)f, i % 2, 1.0f);
+        for (int f = WF_BF16; f <= WF_FP8_ROW; f++) check_moe_moe_case(c, &all[i], (weight_format)f, i % 2, 1.0f);
         for (int kept = EXPERTS_AS_STORED; kept <= EXPERTS_W2_BF16; kept++)
             kept_case(c, &all[i], WF_INT4_GROUP, (expert_format)kept, i % 2, 1.0f);
     }

@@ -22,6 +22,12 @@ static void cols_fp8(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     for (i64 c = c0; c < c0 + n; c++) out[c - c0] = f8_e4m3_to_f32(q[c]) * s[c / FP8_BLOCK];
 }
 
+static void cols_fp8_row(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
+    const u8 *q = (const u8 *)w->data + row * w->cols;
+    const f32 scale = ((const f32 *)w->scale)[row];
+    for (i64 c = c0; c < c0 + n; c++) out[c - c0] = f8_e4m3_to_f32(q[c]) * scale;
+}
+
 static void cols_float(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     memcpy(out, (const f32 *)w->data + row * w->cols + c0, (size_t)n * sizeof *out);
 }
@@ -60,6 +66,18 @@ static const weight_layout built_in[WF_COUNT] = {
                       .scale_cols = FP8_BLOCK,
                       .cols_multiple = 1,
                       .cols_f32 = cols_fp8},
+    [WF_FP8_ROW] = {.name = "fp8_row",
+                    .origin = "FP8 with one scale a row (Quark, compressed-tensors)",
+                    .bits = 8,
+                    .data = ".weight",
+                    .data_type = DT_F8_E4M3,
+                    .per_element = 1,
+                    .scale = ".weight_scale",
+                    .scale_type = DT_F32,
+                    .scale_rows = 1,
+                    .scales_vary = true,
+                    .cols_multiple = 1,
+                    .cols_f32 = cols_fp8_row},
     [WF_INT4_GROUP] = {.name = "int4_group",
                        .origin = "compressed-tensors pack-quantized (K2-Thinking, K2.5)",
                        .bits = 4,

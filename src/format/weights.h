@@ -9,6 +9,7 @@ typedef enum {
     WF_F32,        /* float32 [rows, cols] */
     WF_BF16,       /* bfloat16 [rows, cols] */
     WF_FP8_BLOCK,  /* e4m3 [rows, cols]; w = fp8 * scale[row / 128, col / 128] (K2-Instruct) */
+    WF_FP8_ROW,    /* e4m3 [rows, cols]; w = fp8 * scale[row] (drafts) */
     WF_INT4_GROUP, /* compressed-tensors pack-quantized: see below (K2-Thinking, K2.5) */
     WF_INT4_ROW,   /* Quark's INT4 with one scale a row: see below (K2.5-W4A8); routed experts only */
     WF_COUNT
@@ -27,12 +28,14 @@ typedef struct {
     weight_format format;
     i64 rows, cols;
     const void *data;  /* [rows, cols] as the format says; memory of the mapping, not owned */
-    const void *scale; /* FP8: float32 [ceil(rows/128), ceil(cols/128)]; INT4: bf16 [rows, cols/32], float32 [rows] */
+    const void *scale; /* FP8: float32 [ceil(rows/128), ceil(cols/128)] or [rows]; INT4: bf16 [rows, cols/32], float32
+                          [rows] */
     f32 factor;        /* INT4_ROW */
 } weight_view;
 
 /* A format as data: all that is no kernel reads this, and it is enough for ref. A checkpoint holds a matrix NAME as the
- * tensors NAME + suffix; w = value(data) * scale[row / scale_rows, col / scale_cols] * factor. */
+ * tensors NAME + suffix; w = value(data) * scale[row / scale_rows, col / scale_cols] * factor. Of formats with the same
+ * `data` the scale's name tells which one it is. */
 typedef struct {
     const char *name;   /* "int4_group" */
     const char *origin; /* who writes it */
@@ -43,6 +46,7 @@ typedef struct {
     const char *scale; /* suffix, or NULL: no scales */
     dtype scale_type;
     i64 scale_rows, scale_cols; /* values that share a scale; scale_cols 0: a row's, and the tensor has one dimension */
+    bool scales_vary;           /* a row's may also be [rows, 1], or in BF16, by writer; they are looked at for NaN */
     const char *factor;         /* suffix of one float32 that multiplies all scales, or NULL */
     const char *shape;          /* suffix of a tensor that holds rows and columns, or NULL */
     i64 cols_multiple;

@@ -12,7 +12,8 @@ typedef struct {
     const tensor_info *data, *scale, *factor, *shape; /* NULL but for data: there is none; data: a dummy */
     matrix_share share;
     bool finite; /* data are scanned for NaN and infinities */
-    u8 *room;    /* for this rank's columns */
+    bool widen;  /* the scales are BF16 where kernels read float32 */
+    u8 *room;    /* for widened scales, then for this rank's columns */
 } view_source;
 
 static void free_cuts(weight_cut **list) {
@@ -79,13 +80,25 @@ static const tensor_info *bind_part(const binder *b, const char *base, const cha
     return t;
 }
 
+/* One a row where writers differ: [rows] or [rows, 1], in BF16 too. */
+static const tensor_info *varying_scales(const binder *b, const char *base, const weight_layout *l, i64 rows) {
+    char name[256];
+    snprintf(name, sizeof name, "%s%s", base, l->scale);
+    const tensor_info *t = checkpoint_find(b->ck, name);
+    t = bind_find(b, name, (const i64[]){rows, 1}, t && t->n_dims == 2 ? 2 : 1);
+    if (t && t->type != l->scale_type && t->type != DT_BF16) return bind_type_error(b, t, "F32 or BF16"), NULL;
+    return t;
+}
+
 /* The scales, and what multiplies all of them. */
 static status view_scales(const binder *b, const char *base, const weight_layout *l, weight_view *v,
                           view_source *from) {
     char name[256];
     const i64 shape[2] = {ceil_div(v->rows, l->scale_rows), l->scale_cols ? ceil_div(v->cols, l->scale_cols) : 1};
-    from->scale = bind_part(b, base, l->scale, l->scale_type, shape, l->scale_cols ? 2 : 1);
+    from->scale = l->scales_vary ? varying_scales(b, base, l, shape[0])
+                                 : bind_part(b, base, l->scale, l->scale_type, shape, l->scale_cols ? 2 : 1);
     if (!from->scale) return ST_FORMAT;
+    from->widen = from->scale->type != l->scale_type;
     v->scale = from->scale->data;
     if (!l->factor) return ST_OK;
     snprintf(name, sizeof name, "%s%s", base, l->factor);
@@ -144,7 +157,7 @@ static bool ends_with(const char *s, const char *end) {
 static weight_format dummy_format(const binder *b, const char *base) {
     bool expert = strstr(base, ".mlp.experts.") != NULL;
     bool never = ends_with(base, ".mlp.gate") || ends_with(base, "embed_tokens") || ends_with(base, "lm_head");
-    return expert || (b->c->quant == WF_FP8_BLOCK && !never) ? b->c->quant : WF_BF16;
+    return expert || ((b->c->quant == WF_FP8_BLOCK || b->c->quant == WF_FP8_ROW) && !never) ? b->c->quant : WF_BF16;
 }
 
 /* The data tensor that format f would have, if there is one; found[]: those of the formats behind f. */
@@ -157,6 +170,20 @@ static const tensor_info *data_tensor(const binder *b, const char *base, int f, 
     return checkpoint_find(b->ck, name);
 }
 
+/* Has `base` the scales of format f? Asked where another format has the same data. */
+static bool has_scales(const binder *b, const char *base, int f) {
+    const weight_layout *l = weight_layout_of((weight_format)f);
+    char name[256];
+    bool alone = true;
+    for (int k = 0; k < weight_formats(); k++) {
+        const weight_layout *other = weight_layout_of((weight_format)k);
+        alone = alone && (k == f || other->data_type != l->data_type || strcmp(other->data, l->data) != 0);
+    }
+    if (alone || !l->scale) return true;
+    snprintf(name, sizeof name, "%s%s", base, l->scale);
+    return checkpoint_find(b->ck, name);
+}
+
 /* How the matrix `base` lies in the checkpoint: all of from->share's rows and columns. */
 static status view_whole(const binder *b, const char *base, weight_view *v, view_source *from) {
     const i64 rows = from->share.rows, cols = from->share.cols;
@@ -165,12 +192,17 @@ static status view_whole(const binder *b, const char *base, weight_view *v, view
     /* The last formats first: the others are written as one plain tensor, which theirs may have beside it. */
     const tensor_info *found[WEIGHT_FORMATS_MOST], *other = NULL;
     const weight_layout *plain = NULL;
+    int lacking = -1; /* a format whose data are there without scales */
     for (int f = weight_formats() - 1; f >= 0; f--) {
         const weight_layout *l = weight_layout_of((weight_format)f);
         const tensor_info *t = found[f] = data_tensor(b, base, f, found);
-        if (t && t->type == l->data_type) return view_as(b, base, (weight_format)f, v, from);
+        if (t && t->type == l->data_type) {
+            if (has_scales(b, base, f)) return view_as(b, base, (weight_format)f, v, from);
+            lacking = lacking == (int)b->c->quant ? lacking : f;
+        }
         if (t) other = t, plain = l;
     }
+    if (lacking >= 0) return view_as(b, base, (weight_format)lacking, v, from);
     if (!other) return snprintf(name, sizeof name, "%s.weight", base), bind_find(b, name, NULL, 0), ST_FORMAT;
     if (!bind_find(b, other->name, (const i64[]){rows, cols / plain->per_element}, 2)) return ST_FORMAT;
     char types[96] = "";
@@ -223,6 +255,19 @@ static status tensor_data(const binder *b, const tensor_info *t, const void **da
     return *data = t->data, ST_OK;
 }
 
+static u64 widened_room(const view_source *from) { return from->widen ? (from->scale->bytes * 2 + 63) & ~(u64)63 : 0; }
+
+/* The scales of one view, for the kernels. */
+static status bring_scales(const binder *b, const view_source *from, weight_view *v) {
+    const weight_layout *l = weight_layout_of(v->format);
+    status st = tensor_data(b, from->scale, &v->scale);
+    if (st == ST_OK && (b->verify || l->scales_vary)) st = scan(b, from->scale, v->scale);
+    if (st != ST_OK || !from->widen) return st;
+    f32 *wide = (f32 *)(void *)from->room;
+    for (u64 i = 0; i < from->scale->bytes / 2; i++) wide[i] = element(DT_BF16, v->scale, i);
+    return v->scale = wide, ST_OK;
+}
+
 /* *v, found before, gets its data. */
 static status bring_view(const binder *b, const view_source *from, weight_view *v) {
     const matrix_share *m = &from->share;
@@ -231,8 +276,7 @@ static status bring_view(const binder *b, const view_source *from, weight_view *
     all.rows = m->rows, all.cols = m->cols;
     status st = tensor_data(b, from->data, &all.data);
     if (st == ST_OK && from->finite) st = scan(b, from->data, all.data);
-    if (st == ST_OK && from->scale) st = tensor_data(b, from->scale, &all.scale);
-    if (st == ST_OK && from->scale && b->verify) st = scan(b, from->scale, all.scale);
+    if (st == ST_OK && from->scale) st = bring_scales(b, from, &all);
     if (st == ST_OK && from->factor) {
         st = tensor_data(b, from->factor, &factor);
         if (st == ST_OK) st = scan(b, from->factor, factor);
@@ -242,7 +286,7 @@ static status bring_view(const binder *b, const view_source *from, weight_view *
     if (st == ST_OK && from->shape) st = check_shape_tensor(b, from->shape, shape, m);
     if (st != ST_OK) return st;
     *v = m->cut == CUT_ROWS   ? weight_rows(&all, m->at, m->n)
-         : m->cut == CUT_COLS ? weight_cols(&all, m->at, m->n, from->room)
+         : m->cut == CUT_COLS ? weight_cols(&all, m->at, m->n, from->room + widened_room(from))
                               : all;
     return ST_OK;
 }
@@ -263,23 +307,27 @@ static status bring_next(void *ud, i64 i, err *e) {
     return bring_view(f->b, &f->from[i], &f->views[i]);
 }
 
-/* Memory for columns: of all views, or of one at a time for a backend that copies. */
-static status columns_room(const found_weight *f, i64 n) {
+/* What view i needs beside the checkpoint: widened scales and columns. */
+static u64 view_room(const found_weight *f, i64 i) {
+    const weight_view *v = &f->views[i];
+    return widened_room(&f->from[i]) + (f->from[i].share.cut == CUT_COLS ? weight_cols_room(v, v->cols) : 0);
+}
+
+/* Memory for that: of all views, or of one at a time for a backend that copies. */
+static status bring_room(const found_weight *f, i64 n) {
     binder *b = f->b;
-    u64 all = 0, most = 0, sizes = 0;
+    u64 all = 0, most = 0;
     for (i64 i = 0; i < n; i++) {
-        if (f->from[i].share.cut != CUT_COLS) continue;
-        u64 need = weight_cols_room(&f->views[i], f->views[i].cols);
-        all += need, sizes++;
+        const u64 need = view_room(f, i);
+        all += need;
         most = need > most ? need : most;
     }
-    if (!sizes) return ST_OK;
+    if (!all) return ST_OK;
     u8 *at = cut_room(b, b->o->keeps_views ? all : most, f->keeps_cols);
     if (!at) return b->e->code;
     for (i64 i = 0; i < n; i++) {
-        if (f->from[i].share.cut != CUT_COLS) continue;
         f->from[i].room = at;
-        if (b->o->keeps_views) at += weight_cols_room(&f->views[i], f->views[i].cols);
+        if (b->o->keeps_views) at += view_room(f, i);
     }
     return ST_OK;
 }
@@ -289,6 +337,7 @@ static status plan_sources(const found_weight *f, i64 n) {
     binder *b = f->b;
     for (i64 i = 0; i < n; i++) {
         const view_source *from = &f->from[i];
+        if (f->keeps_cols) b->room->own += widened_room(from);
         if (from->share.cut == CUT_COLS && f->keeps_cols) {
             b->room->own += weight_cols_room(&f->views[i], f->views[i].cols);
             b->room->mapped -= weight_bytes(&f->views[i]);
@@ -316,7 +365,7 @@ static status bind_prepare(found_weight *f, weight_desc *d, op_weight **out) {
     f->keeps_cols = b->o->keeps_views && (d->kind != WK_EXPERTS ||
                                           expert_stored_as(d->experts, d->views[0].format, 2) == d->views[0].format);
     if (b->ck && !planned) {
-        st = columns_room(f, d->n_views);
+        st = bring_room(f, d->n_views);
         for (i64 i = 0; st == ST_OK && b->o->keeps_views && i < d->n_views; i++)
             st = bring_view(b, &f->from[i], &f->views[i]);
         if (!b->o->keeps_views) d->fetch = bring_next, d->ud = f;

@@ -83,6 +83,13 @@ static void random_matrix(random_writer *w, const char *name, weight_format f, i
         f32 *s = (f32 *)(void *)random_add(w, name, ".weight_scale_inv", DT_F32, sr, sc);
         for (u64 i = 0; i < n; i++) p[i] = f32_to_f8_e4m3(64 * random_normal(w));
         for (i64 i = 0; i < sr * sc; i++) s[i] = sigma / 64;
+    } else if (f == WF_FP8_ROW) { /* scales of both types and shapes, one after the other */
+        const dtype t = w->n % 4 < 2 ? DT_F32 : DT_BF16;
+        const bool flat = w->n % 3 == 0;
+        u8 *p = random_add(w, name, ".weight", DT_F8_E4M3, rows, cols);
+        u8 *s = random_add(w, name, ".weight_scale", t, flat ? 0 : rows, flat ? rows : 1);
+        for (u64 i = 0; i < n; i++) p[i] = f32_to_f8_e4m3(64 * random_normal(w));
+        for (i64 i = 0; i < rows; i++) random_put(s, t, (u64)i, sigma * (f32)(3 + i % 3) / 256);
     } else if (f == WF_INT4_ROW) {
         u8 *p = random_add(w, name, ".weight", DT_I32, rows, cols / 8);
         f32 *s = (f32 *)(void *)random_add(w, name, ".weight_scale_2", DT_F32, 0, rows);

@@ -157,10 +157,12 @@ static void axpy(const f32 *p, i64 ldp, i64 np, mat v, i64 m, f32 *acc, i64 ld, 
 /* Columns [c0, c0 + n) of a row as float32, the values of weight_cols_f32; c0 a multiple of FP8_BLOCK. */
 static void expand_cols(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     i64 c = 0;
-    if (w->format == WF_FP8_BLOCK) {
+    if (w->format == WF_FP8_BLOCK || w->format == WF_FP8_ROW) {
         const u8 *q = (const u8 *)w->data + row * w->cols + c0;
-        const f32 *s = (const f32 *)w->scale + row / FP8_BLOCK * ceil_div(w->cols, FP8_BLOCK) + c0 / FP8_BLOCK;
-        for (; c + VL <= n; c += VL) vf_store(out + c, vf_mul(vf_fp8(q + c), vf_set(s[c / FP8_BLOCK])));
+        const bool block = w->format == WF_FP8_BLOCK;
+        const f32 *s =
+            (const f32 *)w->scale + (block ? row / FP8_BLOCK * ceil_div(w->cols, FP8_BLOCK) + c0 / FP8_BLOCK : row);
+        for (; c + VL <= n; c += VL) vf_store(out + c, vf_mul(vf_fp8(q + c), vf_set(s[block ? c / FP8_BLOCK : 0])));
     }
     if (w->format == WF_INT4_GROUP) {
         const u8 *q = (const u8 *)w->data + row * (w->cols / 2) + c0 / 2;

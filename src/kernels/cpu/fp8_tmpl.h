@@ -1,8 +1,8 @@
-/* kernels/cpu/fp8_tmpl.h: products with FP8_BLOCK weights where VDPBF16PS is present.
+/* kernels/cpu/fp8_tmpl.h: products with FP8 weights where VDPBF16PS is present.
  *
  * An e4m3 value is exactly a bf16 value, so rows are widened to bf16 without their scales; the products of a
  * block of 128 columns are summed first and then added, times the block's scale, to the result. One
- * accumulator per result and level, blocks in order, whatever the tile. */
+ * accumulator per result and level, blocks in order, whatever the tile. A row with one scale has it for each block. */
 
 /* 32 values: the 7 bits of exponent and mantissa moved into place, subnormals and NaN from tables. */
 INLINE __m512i fp8_to_bf16(__m256i v) {
@@ -27,9 +27,9 @@ static void fp8_widen(const weight_view *w, i64 row, i64 n, bf16 *out, i64 strid
     }
 }
 
-/* M rows of x against N widened rows; scale[j] points to the block scales of row j. */
-INLINE void fp8_tile(const bf16 *const *x, const bf16 *w, i64 ws, const f32 *const *scale, i64 k, f32 *y, i64 ys,
-                     const int M, const int N) {
+/* M rows of x against N widened rows; scale[j] points to the block scales of row j, `next` apart. */
+INLINE void fp8_tile(const bf16 *const *x, const bf16 *w, i64 ws, const f32 *const *scale, i64 next, i64 k, f32 *y,
+                     i64 ys, const int M, const int N) {
     vf acc[2][4];
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) acc[i][j] = vf_zero();
@@ -47,7 +47,7 @@ INLINE void fp8_tile(const bf16 *const *x, const bf16 *w, i64 ws, const f32 *con
             }
         }
         for (int j = 0; j < N; j++)
-            for (int i = 0; i < M; i++) acc[i][j] = vf_fma(part[i][j], vf_set(scale[j][b]), acc[i][j]);
+            for (int i = 0; i < M; i++) acc[i][j] = vf_fma(part[i][j], vf_set(scale[j][b * next]), acc[i][j]);
     }
     for (int i = 0; i < M; i++)
         for (int j = 0; j < N; j++) y[i * ys + j] = vf_sum(acc[i][j]);
@@ -57,21 +57,24 @@ INLINE void fp8_tile(const bf16 *const *x, const bf16 *w, i64 ws, const f32 *con
 static void fp8_product(const weight_view *w, i64 row, i64 nw, const bf16 *const *x, i64 nx, f32 *y, i64 ys,
                         bf16 *buf) {
     i64 stride = ceil_div(w->cols, KSTEP) * KSTEP, blocks = ceil_div(w->cols, FP8_BLOCK);
+    const bool block = w->format == WF_FP8_BLOCK;
     i64 step = nw >= 4 ? 4 : 1; /* rows widened at a time stay in the first- or second-level cache */
     for (i64 j = 0; j < nw; j += step) {
         if (j + step > nw) step = 1;
         const f32 *scale[4];
-        for (i64 r = 0; r < step; r++) scale[r] = (const f32 *)w->scale + (row + j + r) / FP8_BLOCK * blocks;
+        for (i64 r = 0; r < step; r++)
+            scale[r] = (const f32 *)w->scale + (block ? (row + j + r) / FP8_BLOCK * blocks : row + j + r);
         i64 i = 0;
         if (step == 4 && 4 * stride <= 2 * CPU_EXPAND_MAX) {
             fp8_widen(w, row + j, 4, buf, stride);
-            for (; i + 2 <= nx; i += 2) fp8_tile(x + i, buf, stride, scale, w->cols, y + i * ys + j, ys, 2, 4);
-            if (i < nx) fp8_tile(x + i, buf, stride, scale, w->cols, y + i * ys + j, ys, 1, 4);
+            for (; i + 2 <= nx; i += 2) fp8_tile(x + i, buf, stride, scale, block, w->cols, y + i * ys + j, ys, 2, 4);
+            if (i < nx) fp8_tile(x + i, buf, stride, scale, block, w->cols, y + i * ys + j, ys, 1, 4);
             continue;
         }
         for (i64 r = 0; r < step; r++) {
             fp8_widen(w, row + j + r, 1, buf, stride);
-            for (i = 0; i < nx; i++) fp8_tile(x + i, buf, stride, scale + r, w->cols, y + i * ys + j + r, ys, 1, 1);
+            for (i = 0; i < nx; i++)
+                fp8_tile(x + i, buf, stride, scale + r, block, w->cols, y + i * ys + j + r, ys, 1, 1);
         }
     }
 }

@@ -48,6 +48,7 @@ enum {
     GPU_W_F32,
     GPU_W_BF16,
     GPU_W_FP8,
+    GPU_W_FP8_ROW,
     GPU_W_INT4,
     GPU_W_INT4_ROW /* while weights are loaded */,
     GPU_W_PACKED,

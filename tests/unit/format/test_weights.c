@@ -83,6 +83,25 @@ static void test_fp8_partial_blocks(void **state) {
     free(data);
 }
 
+static void test_fp8_row(void **state) {
+    (void)state;
+    enum { R = 5, C = 200 };
+    u8 data[R * C], room[R * C + 64];
+    f32 scale[R] = {1, -0.5f, 3, 0, 0x1p-20f}, out[C];
+    for (int i = 0; i < R * C; i++) data[i] = (u8)(i % 127);
+    weight_view w = {.format = WF_FP8_ROW, .rows = R, .cols = C, .data = data, .scale = scale};
+    assert_int_equal(weight_bytes(&w), R * C + R * 4);
+    assert_true(weight_row_unit(WF_FP8_ROW) == 1 && weight_col_unit(WF_FP8_ROW) == 1);
+    weight_view rows = weight_rows(&w, 2, 3), cols = weight_cols(&rows, 33, 101, room);
+    for (int r = 0; r < R; r++) {
+        weight_row_f32(&w, r, out);
+        for (int c = 0; c < C; c++) assert_true(out[c] == f8_e4m3_to_f32(data[r * C + c]) * scale[r]);
+        if (r < 2) continue;
+        weight_row_f32(&cols, r - 2, out);
+        for (int c = 0; c < 101; c++) assert_true(out[c] == f8_e4m3_to_f32(data[r * C + 33 + c]) * scale[r]);
+    }
+}
+
 /* Quark's order: q = -8..-1 packs to the word 0xfdb9eca8. */
 static void test_int4_row(void **state) {
     (void)state;
@@ -184,8 +203,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_int4_vectors), cmocka_unit_test(test_int4_unrounded),
         cmocka_unit_test(test_int4_groups),  cmocka_unit_test(test_fp8_partial_blocks),
-        cmocka_unit_test(test_int4_row),     cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_requant),
+        cmocka_unit_test(test_fp8_row),      cmocka_unit_test(test_int4_row),
+        cmocka_unit_test(test_plain),        cmocka_unit_test(test_requant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,6 +68,8 @@ static void run_open(run *r, const json_t *golden, const variant *v, const char 
 
 static const draft *draft_of(const run *r) { return r->g->ranks.of[0].draft; }
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function" /* not every test needs all */
 static f32 value_of(const run *r, const void *x, i64 i) {
     return engine_ops(r->g)->act == DT_F32 ? ((const f32 *)x)[i] : bf16_to_f32(((const bf16 *)x)[i]);
 }

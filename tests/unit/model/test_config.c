@@ -253,7 +253,7 @@ static void test_quark(void **state) {
     assert_int_equal(c.experts, EXPERTS_AS_STORED);
     expect_ok(&c, EXPORT("\"pack_method\":\"reorder\",\"weight_format\":\"real_quantized\""), NULL);
     assert_int_equal(c.quant, WF_INT4_ROW);
-    expect_error(QUARK(FIRST), NULL, "global_quant_config.weight is not a list of two");
+    expect_error(QUARK(FIRST), NULL, "weight: qscheme \"per_tensor\"");
     expect_error(QUARK("[" FIRST "]"), NULL, "global_quant_config.weight is not a list of two");
     expect_error(QUARK("[" SECOND "," FIRST "]"), NULL, "weight[0]: dtype \"int4\"");
     expect_error(QUARK("[" FIRST "," FIRST "]"), NULL, "weight[1]: dtype \"fp8_e4m3\"");
@@ -263,6 +263,57 @@ static void test_quark(void **state) {
     expect_error(QUARK("[" FIRST ",7]"), NULL, "weight[1] is not an object");
     expect_error(EXPORT("\"pack_method\":\"order\""), NULL, "export: pack_method \"order\"");
     expect_error(K2(",\"quantization_config\":{\"quant_method\":\"quark\"}"), NULL, "global_quant_config");
+}
+
+/* FP8 with one scale a row, as Quark writes it (amd/kimi-k2.5-eagle3-fp8) and as compressed-tensors does. */
+static void expect_fp8_row(const char *quant, const char *part) {
+    char json[4096];
+    model_config c;
+    snprintf(json, sizeof json, "{\"model_type\":\"kimi_k2\"," DIMS ",\"quantization_config\":{%s}}", quant);
+    if (part) return expect_error(json, NULL, part);
+    expect_ok(&c, json, NULL);
+    assert_int_equal(c.quant, WF_FP8_ROW);
+}
+
+static void test_fp8_rows_of_quark(void **state) {
+    (void)state;
+#define ROWS                                                                                                           \
+    "{\"dtype\":\"fp8_e4m3\",\"qscheme\":\"per_channel\",\"ch_axis\":0,\"is_dynamic\":false,\"symmetric\":true}"
+#define TOKENS(d) "{\"dtype\":\"fp8_e4m3\",\"qscheme\":\"per_token\",\"is_dynamic\":" d "}"
+#define FP8_QUARK(in, rest)                                                                                            \
+    "\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":" ROWS ",\"bias\":null,\"input_tensors\":" in      \
+    "}" rest
+    expect_fp8_row(FP8_QUARK("null", ""), NULL);
+    expect_fp8_row(FP8_QUARK(TOKENS("true"),
+                             ",\"exclude\":[\"fc\",\"re:.*lm_head\",\"*norm\"],\"layer_quant_config\":{},"
+                             "\"export\":{\"pack_method\":\"order\",\"weight_format\":\"real_quantized\"}"),
+                   NULL);
+    expect_fp8_row(FP8_QUARK(TOKENS("false"), ""), "input_tensors: is_dynamic false");
+    expect_fp8_row(FP8_QUARK("null", ",\"exclude\":\"fc\""), "exclude");
+    expect_fp8_row(FP8_QUARK("null", ",\"layer_quant_config\":{\"x\":{}}"), "layer_quant_config");
+    expect_fp8_row(FP8_QUARK("null", ",\"kv_cache_quant_config\":{\"*k_proj\":{}}"), "kv_cache_quant_config");
+    expect_fp8_row(FP8_QUARK("null", ",\"export\":{\"weight_format\":\"fake_quantized\"}"), "export: weight_format");
+    expect_fp8_row("\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":{\"dtype\":\"int8\"}}",
+                   "dtype \"int8\"");
+}
+
+static void test_fp8_rows_of_compressed_tensors(void **state) {
+    (void)state;
+#define WEIGHTS(strategy)                                                                                              \
+    "\"weights\":{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"" strategy                                          \
+    "\",\"symmetric\":true,\"dynamic\":false,\"group_size\":null}"
+#define FP8_PACKED(group, rest)                                                                                        \
+    "\"quant_method\":\"compressed-tensors\",\"format\":\"float-quantized\",\"config_groups\":{\"group_0\":{" group    \
+    "}}" rest
+#define INPUTS(d)                                                                                                      \
+    ",\"targets\":[\"Linear\"],\"input_activations\":{\"num_bits\":8,\"type\":\"float\",\"dynamic\":" d "}"
+    expect_fp8_row(FP8_PACKED(WEIGHTS("channel"), ""), NULL);
+    expect_fp8_row(FP8_PACKED(WEIGHTS("channel") INPUTS("true"), ",\"ignore\":[\"lm_head\",\"re:fc.*\"]"), NULL);
+    expect_fp8_row(FP8_PACKED(WEIGHTS("channel") INPUTS("false"), ""), "input_activations: dynamic false");
+    expect_fp8_row(FP8_PACKED(WEIGHTS("tensor"), ""), "strategy \"tensor\"");
+    expect_fp8_row(FP8_PACKED(WEIGHTS("channel"), ",\"ignore\":\"lm_head\""), "ignore");
+    expect_fp8_row(FP8_PACKED(WEIGHTS("channel"), ",\"kv_cache_scheme\":{\"num_bits\":8}"), "kv_cache_scheme");
+    expect_fp8_row("\"quant_method\":\"compressed-tensors\",\"format\":\"int-quantized\"", "int-quantized");
 }
 
 static void test_override(void **state) {
@@ -310,6 +361,8 @@ int main(void) {
         cmocka_unit_test(test_outer_ids),
         cmocka_unit_test(test_errors_name_the_place),
         cmocka_unit_test(test_int4_divisibility),
+        cmocka_unit_test(test_fp8_rows_of_quark),
+        cmocka_unit_test(test_fp8_rows_of_compressed_tensors),
         cmocka_unit_test(test_quark),
         cmocka_unit_test(test_override),
     };

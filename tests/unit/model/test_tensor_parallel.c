@@ -28,6 +28,8 @@ static const random_model models[] = {
      .expert = {WF_FP8_BLOCK, WF_FP8_BLOCK}, .nope = 128, .rope = 128, .v = 128, .inter = 1024, .expert_inter = 1024,
      .experts = 3, .layers = 2, .kv_lora = 128},
     {MODEL, .name = "two shared experts, no q_lora, tied", .q_lora = 0, .shared = 2, .tie = true},
+    {MODEL, .name = "fp8 with a scale a row", .attn = WF_FP8_ROW, .mlp = WF_FP8_ROW, .expert = {WF_FP8_ROW, WF_FP8_ROW},
+     .embed = WF_FP8_ROW},
 };
 #pragma GCC diagnostic pop
 

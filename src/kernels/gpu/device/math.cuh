@@ -140,14 +140,18 @@ template <int WARPS> static __device__ inline float block_sum_of(float v) {
 }
 static __device__ inline float block_sum(float v) { return block_sum_of<GPU_WARPS>(v); }
 
+static __device__ inline bool is_fp8(int format) { return format == GPU_W_FP8 || format == GPU_W_FP8_ROW; }
+/* Of an FP8 weight. */
+static __device__ inline float fp8_scale(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
+    return ((const float *)w.scale)[w.format == GPU_W_FP8_ROW ? row : row / 128 * ((w.cols + 127) / 128) + col / 128];
+}
+
 /* w[row, col] as float32: the definition (format/weights.h). */
 static __device__ inline float weight_at(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
     gpu_i64 at = row * w.cols + col;
     if (w.format == GPU_W_BF16) return f32_of(((const gpu_bf16 *)w.data)[at]);
     if (w.format == GPU_W_F32) return ((const float *)w.data)[at];
-    if (w.format == GPU_W_FP8)
-        return fp8_f32(((const gpu_u8 *)w.data)[at]) *
-               ((const float *)w.scale)[row / 128 * ((w.cols + 127) / 128) + col / 128];
+    if (is_fp8(w.format)) return fp8_f32(((const gpu_u8 *)w.data)[at]) * fp8_scale(w, row, col);
     if (w.format == GPU_W_INT4_ROW) {
         gpu_u32 u = ((const gpu_u32 *)w.data)[at / 8] >> (at % 8 / 2 + at % 2 * 4) * 4 & 15;
         return (float)((int)(u ^ 8) - 8) * ((const float *)w.scale)[row];

@@ -43,9 +43,9 @@ static __device__ inline tile_load tile_load_weight(const gpu_matrix &w, gpu_i64
     if (w.format == GPU_W_BF16) {
         l.raw[0] = *(const uint4 *)((const gpu_bf16 *)w.data + at);
         if (col + 8 < w.cols) l.raw[1] = *(const uint4 *)((const gpu_bf16 *)w.data + at + 8);
-    } else if (w.format == GPU_W_FP8) {
+    } else if (is_fp8(w.format)) {
         l.raw[0] = *(const uint4 *)((const gpu_u8 *)w.data + at);
-        l.scale = ((const float *)w.scale)[row / 128 * ((w.cols + 127) / 128) + col / 128];
+        l.scale = fp8_scale(w, row, col);
     } else if (w.format == GPU_W_PACKED) { /* to the checkpoint's order */
         const gpu_u8 *block = packed_block(w, row, col);
         int r = (int)(row % PACK_ROWS), c = (int)(col % PACK_COLS);
@@ -72,7 +72,7 @@ static __device__ inline void put_weight(int format, const tile_load &l, gpu_bf1
     uint4 out[2] = {l.raw[0], l.raw[1]};
     gpu_u32 *o = (gpu_u32 *)out;
     const gpu_u32 in[4] = {l.raw[0].x, l.raw[0].y, l.raw[0].z, l.raw[0].w};
-    if (format == GPU_W_FP8) {
+    if (is_fp8(format)) {
 #pragma unroll
         for (int i = 0; i < 8; i++)
             o[i] = two_bf16(fp8_f32((gpu_u8)(in[i / 2] >> 16 * (i % 2))),
@@ -102,7 +102,7 @@ template <typename F> static __device__ inline void tile_product(const tile_weig
     int thread = threadIdx.x, warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
     int row = thread / 2, part = thread % 2 * 16, which = row / TILE_HALF, token = thread / 4, piece = thread % 4 * 8;
     const gpu_matrix m = *w.w[which];
-    const bool scaled = w.w[0]->format == GPU_W_FP8 || w.w[1]->format == GPU_W_FP8;
+    const bool scaled = is_fp8(w.w[0]->format) || is_fp8(w.w[1]->format);
     gpu_i64 weight_row = w.first[which] + row % TILE_HALF, cols = m.cols;
     const gpu_bf16 *x = x_of(token);
     tile_sums own; /* of a step, or of all steps if nothing is scaled */
@@ -115,7 +115,7 @@ template <typename F> static __device__ inline void tile_product(const tile_weig
     for (gpu_i64 col = 0; col < cols; col += TILE_K) {
         gpu_bf16(*now)[TILE_STRIDE] = memory[col / TILE_K % 2];
         put_weight(m.format, next, &now[row][part]);
-        if (scaled && !part) *(float *)&now[row][TILE_K] = m.format == GPU_W_FP8 ? next.scale : 1.0f;
+        if (scaled && !part) *(float *)&now[row][TILE_K] = is_fp8(m.format) ? next.scale : 1.0f;
         *(uint4 *)&now[TILE_ROWS + token][piece] = next_x;
         __syncthreads();
         gpu_i64 ahead = col + TILE_K;

@@ -18,10 +18,10 @@ static __device__ inline void dot_load_piece(const gpu_matrix &w, gpu_i64 row, g
     } else if (w.format == GPU_W_F32) {
         float4 f = *(const float4 *)((const float *)w.data + row * w.cols + col);
         v[0] = f.x, v[1] = f.y, v[2] = f.z, v[3] = f.w;
-    } else if (w.format == GPU_W_FP8) {
+    } else if (is_fp8(w.format)) {
         uint4 u = *(const uint4 *)((const gpu_u8 *)w.data + row * w.cols + col);
         const gpu_u32 b[4] = {u.x, u.y, u.z, u.w};
-        float s = ((const float *)w.scale)[row / 128 * ((w.cols + 127) / 128) + col / 128];
+        float s = fp8_scale(w, row, col);
 #pragma unroll
         for (int i = 0; i < 16; i++) v[i] = fp8_f32((gpu_u8)(b[i / 4] >> 8 * (i % 4))) * s;
     } else {
@@ -85,7 +85,7 @@ static __device__ inline void dot_row(const gpu_matrix &w, gpu_i64 row, const gp
         }
     } else if (w.format == GPU_W_INT4)
         dot_pieces<R, 32>(w, row, x, aligned, sum);
-    else if (w.format == GPU_W_FP8)
+    else if (is_fp8(w.format))
         dot_pieces<R, 16>(w, row, x, aligned, sum);
     else if (w.format == GPU_W_BF16)
         dot_pieces<R, 8>(w, row, x, aligned, sum);

@@ -74,7 +74,7 @@ static void load_fill(const gpu_backend *b, void *to, u64 n, u64 seed, f32 sigma
 static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *data, void *scale) {
     weight_view is = kept(d, i), *v = &is;
     u64 n = (u64)v->rows * (u64)v->cols, seed = (d->dummy_seed << 12) + 2 * (u64)i, scales = weight_scale_bytes(v);
-    bool int4 = v->format == WF_INT4_GROUP, fp8 = v->format == WF_FP8_BLOCK;
+    bool int4 = v->format == WF_INT4_GROUP, fp8 = v->format == WF_FP8_BLOCK || v->format == WF_FP8_ROW;
     load_fill(b, data, int4 ? n / 2 : n, seed, d->dummy_sigma,
               int4  ? GPU_FILL_NIBBLES
               : fp8 ? GPU_FILL_FP8
@@ -154,7 +154,8 @@ static gpu_matrix matrix_of(const weight_desc *d, i64 i, bool packed) {
     gpu_matrix m = {.rows = v.rows, .cols = v.cols, .format = (int)v.format};
     if (packed && v.format == WF_INT4_GROUP) return m.format = GPU_W_PACKED, m;
     if (packed && v.format == WF_FP8_BLOCK) return m.format = GPU_W_FP8_PAIRS, m;
-    i64 piece = v.format == WF_INT4_GROUP ? 32 : v.format == WF_FP8_BLOCK ? 16 : v.format == WF_BF16 ? 8 : 4;
+    const bool fp8 = v.format == WF_FP8_BLOCK || v.format == WF_FP8_ROW;
+    i64 piece = v.format == WF_INT4_GROUP ? 32 : fp8 ? 16 : v.format == WF_BF16 ? 8 : 4;
     m.wide = weight_data_bytes(&v) / (u64)v.rows % 16 == 0 && v.cols % piece == 0; /* 16 bytes at a time */
     return m;
 }
