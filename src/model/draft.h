@@ -68,8 +68,9 @@ typedef struct {
 /* Queues the pass behind the model's last batch, whose features it reads: the one that was queued last. The guesses are
  * there after draft_collect(), which waits for them. */
 status draft_queue(draft *t, const draft_batch *b, err *e);
-/* Do the guesses stand in model_guesses() when the pass has run, [steps, limits.sequences], so that a batch of the model
- * may be queued behind it at once? Not those of a smaller vocabulary, nor of a tree, whose shape the host must know. */
+/* Do the guesses stand in model_guesses() when the pass has run, [steps, limits.sequences], so that a batch of the
+ * model may be queued behind it at once? Not those of a smaller vocabulary, nor of a tree, whose shape the host must
+ * know. */
 bool draft_fills_guesses(const draft *t);
 status draft_collect(draft *t, const draft_batch *b, err *e);
 /* Behind draft_collect(): writes -1 to those of b->ids, which another rank collected, that this one knows are bad. */

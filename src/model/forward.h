@@ -75,8 +75,8 @@ enum { BAD_EMBEDDING = -1, BAD_LOGITS = -2 }; /* else: 1 + the layer whose outpu
 
 typedef struct {
     i64 n; /* tokens */
-    /* [n]; below 0: ~j is the token drawn for row j of n_out of the batch queued before; from limits.logit_rows on, what
-     * stands in model_guesses()[j - logit_rows] by then */
+    /* [n]; below 0: ~j is the token drawn for row j of n_out of the batch queued before; from limits.logit_rows on,
+     * what stands in model_guesses()[j - logit_rows] by then */
     const i32 *ids;
     i64 n_spans;
     const model_span *spans;

@@ -100,6 +100,8 @@
     X(mla_decode_mma16, "mla/decode_mma")                                                                              \
     X(mla_decode_mma8_fp8, "mla/decode_mma")                                                                           \
     X(mla_decode_mma16_fp8, "mla/decode_mma")                                                                          \
+    X(mla_decode_mma16_fill, "mla/decode_mma")                                                                         \
+    X(mla_decode_wgmma_fill, "mla/decode_wgmma")                                                                       \
     X(mla_decode_wgmma, "mla/decode_wgmma")                                                                            \
     X(mla_decode_wgmma_fp8, "mla/decode_wgmma_fp8")                                                                    \
     X(mla_combine, "mla/combine")                                                                                      \

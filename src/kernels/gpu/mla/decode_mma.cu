@@ -77,7 +77,7 @@ template <int NH, int FP8> static __device__ inline decode_mma_memory decode_mma
 }
 
 /* One warp: the block's KV rows into the ring, half a page a stage. */
-template <int NH, int FP8>
+template <int NH, int FP8, bool FILL>
 static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const decode_mma_memory &m) {
     enum {
         STAGES = decode_mma_ring<NH, FP8>::STAGES,
@@ -86,7 +86,7 @@ static __device__ inline void decode_mma_fetch(const gpu_decode_args &a, const d
     };
     int lane = threadIdx.x % 32, k = 0;
     bool waited = false;
-    decode_walk w = walk_begin<!FP8>(a);
+    decode_walk w = walk_begin<FILL>(a);
     while (walk_next(a, w)) {
         int pages = 0;
         for (int t = w.first; t < w.last; t++) {
@@ -139,7 +139,7 @@ template <int FP8> static __device__ inline void decode_mma_mma(float c[4], cons
 }
 
 /* NH: groups of 8 heads. */
-template <int NH, int FP8>
+template <int NH, int FP8, bool FILL>
 static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const decode_mma_memory &m) {
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t4 = lane % 4, tile = warp % 4, part = warp / 4,
         k = 0;
@@ -149,7 +149,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
     enum { STAGES = decode_mma_ring<NH, FP8>::STAGES, PITCH = decode_mma_ring<NH, FP8>::PITCH, VALUE = FP8 ? 1 : 2 };
     int head0 = (int)blockIdx.y * NH * 8, cuts = 0;
     float scale2 = FP8 ? a.scale2 * QUERY_SCALE : a.scale2;
-    decode_walk w = walk_begin<!FP8>(a);
+    decode_walk w = walk_begin<FILL>(a);
     pdl_wait();
     lse_of_none(a, head0, min64(a.heads - head0, NH * 8), threadIdx.x);
     while (walk_next(a, w)) {
@@ -345,7 +345,7 @@ static __device__ inline void decode_mma_compute(const gpu_decode_args &a, const
 }
 
 /* Grid: a.blocks pieces, groups of 8 NH heads. Threads: COMPUTE and a warp that fetches. */
-template <int NH, int FP8> static __device__ inline void decode_mma_heads(const gpu_decode_args &a) {
+template <int NH, int FP8, bool FILL> static __device__ inline void decode_mma_heads(const gpu_decode_args &a) {
     SHARED_TILES(memory);
     const decode_mma_memory m = decode_mma_layout<NH, FP8>(memory);
     if (threadIdx.x == 0) {
@@ -354,11 +354,12 @@ template <int NH, int FP8> static __device__ inline void decode_mma_heads(const 
     }
     __syncthreads();
     if (threadIdx.x >= COMPUTE)
-        decode_mma_fetch<NH, FP8>(a, m);
+        decode_mma_fetch<NH, FP8, FILL>(a, m);
     else
-        decode_mma_compute<NH, FP8>(a, m);
+        decode_mma_compute<NH, FP8, FILL>(a, m);
 }
-KERNEL_PDL(mla_decode_mma8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<1, 0>(a); }
-KERNEL_PDL(mla_decode_mma16, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<2, 0>(a); }
-KERNEL_PDL(mla_decode_mma8_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<1, 1>(a); }
-KERNEL_PDL(mla_decode_mma16_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<2, 1>(a); }
+KERNEL_PDL(mla_decode_mma8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<1, 0, false>(a); }
+KERNEL_PDL(mla_decode_mma16, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<2, 0, false>(a); }
+KERNEL_PDL(mla_decode_mma16_fill, gpu_decode_args, GPU_DECODE_MMA_THREADS, 1) { decode_mma_heads<2, 0, true>(a); }
+KERNEL_PDL(mla_decode_mma8_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<1, 1, false>(a); }
+KERNEL_PDL(mla_decode_mma16_fp8, gpu_decode_args, GPU_DECODE_MMA_THREADS, 2) { decode_mma_heads<2, 1, false>(a); }

@@ -1,17 +1,17 @@
 /* kernels/gpu/mla/split_kv.cuh: how the fast decode kernels share out their work, and how the pieces of a row that
  * was cut meet.
  *
- * All rows' contexts, in pages of 64 tokens, lie behind each other in one line, which is cut into equal pieces, one
- * a block: every block reads the same number of bytes, whatever the lengths are, and the host need not know them. Where
- * there are blocks enough, rows are filled up to whole pieces, so that no block has the end of one row and the begin of
- * another: it would load two queries and leave two sums, 7 us instead of a page's 1.5 (bf16 alone: the others have no
- * registers for it). A row inside one piece is finished by its block. The blocks of a row that was cut leave their sums, not yet divided,
- * in the workspace, wait for each other at the end of their pieces (there are no more blocks than run at once), and
- * each adds its share of the row's latents, of all pieces in order. Where a row is cut depends on the other rows of
- * the call (not so in the generic kernel): its sums differ in rounding between batches, and are the same in every
- * run. --deterministic (a.deterministic): every row is cut by its own length into units of a few pages, the line of all
- * rows' units into pieces of equal numbers of them, and each unit's sums are kept apart for another launch to add in
- * order. */
+ * All rows' contexts, in pages of 64 tokens, lie behind each other in one line, which is cut into equal pieces, one a
+ * block: every block reads the same number of bytes, whatever the lengths are, and the host need not know them. Where
+ * there are blocks enough, rows are filled up to whole pieces, so that no block has the end of one row and the begin
+ * of another: it would load two queries and leave two sums, 7 us instead of a page's 1.5 (a.fill; of kernels of their
+ * own, which other calls are slower with). A row inside one piece is finished by its block. The blocks of a row that
+ * was cut leave their sums, not yet divided, in the workspace, wait for each other at the end of their pieces (there
+ * are no more blocks than run at once), and each adds its share of the row's latents, of all pieces in order. Where a
+ * row is cut depends on the other rows of the call (not so in the generic kernel): its sums differ in rounding between
+ * batches, and are the same in every run. --deterministic (a.deterministic): every row is cut by its own length into
+ * units of a few pages, the line of all rows' units into pieces of equal numbers of them, and each unit's sums are
+ * kept apart for another launch to add in order. */
 #ifndef KERNELS_GPU_MLA_SPLIT_KV_CUH
 #define KERNELS_GPU_MLA_SPLIT_KV_CUH
 #include "kernels/gpu/device/softmax.cuh"
