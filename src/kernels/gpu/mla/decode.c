@@ -11,7 +11,7 @@ enum {
     ALONE_MANY = 8,   /* --deterministic: pages of a unit, at least */
     GROUP_HEADS = 64, /* of a block */
     FILL_FROM = 4,
-    FILL_TO = 24, /* groups of rows whose pieces begin with a row (split_kv.cuh): fewer and more are slower so */
+    FILL_TO = 16, /* groups of rows whose pieces begin with a row (split_kv.cuh): fewer and more are slower so */
     VALUES_ROWS = GPU_SKINNY
 };
 
