@@ -292,17 +292,18 @@ static void check_query_rows(check *c, dtype t) {
 }
 
 /* Several sequences with 2 to 8 of such rows each; of the first some rows stand before the last page, and of the
- * longest the pieces of several blocks meet. */
+ * longest the pieces of several blocks meet. From four on pieces begin with a row, where there are blocks enough. */
 static void check_groups(check *c, dtype t) {
     static const struct {
         i64 heads, group;
     } all[] = {{8, 2}, {8, 4}, {8, 8}, {4, 5}, {16, 4}, {2, 4}, {32, 2}, {64, 4}};
-    static const i32 ends[] = {130, 64, 1300};
-    i32 len[3 * 8];
+    static const i32 ends[] = {130, 64, 1300, 700, 65};
+    i32 len[COUNT_OF(ends) * 8];
     for (size_t i = 0; i < (c->copies ? COUNT_OF(all) : 1); i += check_emulated(c) ? 2 : 1) {
-        const i64 g = all[i].group, n = 3 * g;
-        for (i64 k = 0; k < n; k++) len[k] = (i32)(ends[k / g] - g + 1 + k % g);
-        decode_case(c, all[i].heads, 512, 64, n, 21, len, g, t);
+        const i64 g = all[i].group;
+        for (i64 k = 0; k < (i64)COUNT_OF(ends) * g; k++) len[k] = (i32)(ends[k / g] - g + 1 + k % g);
+        decode_case(c, all[i].heads, 512, 64, 3 * g, 21, len, g, t);
+        if (c->copies && g <= 4) decode_case(c, all[i].heads, 512, 64, (i64)COUNT_OF(ends) * g, 21, len, g, t);
     }
 }
 
