@@ -59,7 +59,7 @@ apples = (
     "-p",
     "Anna has 46 apples and gives 18 to Tom. How many?",
 )
-tree = ("--speculative-eagle-topk", "3", "--speculative-num-steps", "4", "--speculative-disable-adaptive")
+tree = ("--speculative-eagle-topk", "3", "--speculative-num-steps", "4")
 trees = [
     run("run", "--device", "cuda", "--deterministic", *more, *apples)
     for more in (
