@@ -178,7 +178,7 @@ static void answers_stay_the_same(void **state) {
             ahead.disable_overlap = true;
             came_true += draft_scene("by the device", u, ahead, 2, 0, want);
         }
-        if (came_true < 100) fail_msg("%s: %lld drafts came true", u->device, (long long)came_true);
+        if (came_true < (SANITIZED ? 20 : 100)) fail_msg("%s: %lld drafts came true", u->device, (long long)came_true);
         print_message("%s, %lld ranks, %s, %lld at a step: %lld drafts came true\n", u->device, (long long)u->ranks,
                       u->draft ? u->draft : "by repetition", (long long)u->topk, (long long)came_true);
         for (int i = 0; i < JOBS; i++) free(want[i]);
