@@ -3,7 +3,7 @@ that need a tool call, which the small model makes reliably."""
 import json
 
 import pytest
-from serve_client import JSON, Server
+from serve_client import JSON, SLOW, Server
 
 ASK = [{"role": "user", "content": "What is 17 + 25?"}]
 BASE = {"model": "nano", "max_tokens": 64, "temperature": 0}
@@ -463,7 +463,7 @@ def test_api_key_in_anthropics_header():
 
 
 def test_an_error_after_the_stream_has_begun():
-    s = Server("--request-timeout", "0.3")
+    s = Server("--simulate-step", "20000", "--request-timeout", str(1 * SLOW))
     try:
         events = s.events("/v1/messages", {**BASE, "messages": [USER], "max_tokens": 6000, "ignore_eos": True})
         assert events[0]["type"] == "message_start"

@@ -3,7 +3,7 @@ but for those that need a tool call, which the small model makes reliably."""
 import json
 
 import pytest
-from serve_client import Server
+from serve_client import SLOW, Server
 
 QUESTION = "What is 17 + 25?"
 BASE = {"model": "nano", "max_output_tokens": 64, "temperature": 0}
@@ -317,7 +317,7 @@ def test_responses_are_not_kept(server):
 
 
 def test_an_error_after_the_stream_has_begun():
-    s = Server("--request-timeout", "0.3")
+    s = Server("--simulate-step", "20000", "--request-timeout", str(1 * SLOW))
     try:
         events = s.events("/v1/responses", {**BASE, "input": "x", "max_output_tokens": 6000, "ignore_eos": True})
         assert [e["sequence_number"] for e in events] == list(range(len(events)))
