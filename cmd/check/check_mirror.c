@@ -126,6 +126,13 @@ MIRROR(sample, sample_args, MOVE(logits), MOVE(rows), MOVE(masks), MOVE(ids), MO
 MIRROR(kv_copy, kv_copy_args, MOVE(kv), MOVE(pairs), MOVE(count))
 MIRROR(draft_beams, draft_beams_args, MOVE(top_ids), MOVE(logprobs), MOVE(scores), MOVE(ids), MOVE(from), MOVE(chosen),
        MOVE(slots), MOVE(pairs))
+MIRROR(pixel_rows, pixel_rows_args, MOVE(pixels), MOVE(out))
+MIRROR(patch_position, patch_position_args, MOVE(time), MOVE(items), MOVE(x))
+MIRROR(layer_norm, layer_norm_args, MOVE(x), MOVE(add), MOVE(sum), MOVE(out))
+MIRROR(bias_act, bias_act_args, MOVE(x))
+MIRROR(vision_rope, vision_rope_args, MOVE(table), MOVE(items), MOVE(qkv))
+MIRROR(vision_attention, vision_attention_args, MOVE(qkv), MOVE(items), MOVE(out))
+MIRROR(patch_merge, patch_merge_args, MOVE(items), MOVE(x), MOVE(out))
 MIRROR(logprobs, logprobs_args, MOVE(logits), MOVE(ids), MOVE(drawn), MOVE(tops), MOVE(top_ids), MOVE(logprobs),
        MOVE(workspace))
 

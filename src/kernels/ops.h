@@ -369,6 +369,98 @@ typedef struct {
     i64 copies, slots_stride;
 } draft_beams_args;
 
+/* ---- The vision tower (MoonViT3d) ----
+ * Rows are the patches of all items, one item behind the other: a picture, or the 1 to 4 frames of a piece of video, of
+ * t frames of h rows of w patches, t slowest. Activations lie without gaps. What a row becomes depends on its item
+ * alone. */
+typedef struct {
+    i32 first;   /* the item's first row */
+    i32 token;   /* its first token: an item has h / 2 * w / 2 of them */
+    i32 t, h, w; /* h and w even */
+} vision_item;
+enum { VISION_MERGE = 2 };                       /* patches of a token, down and across */
+enum { VISION_WIDTH = 8192, VISION_HEAD = 512 }; /* widest rows, and heads, that a tower may have */
+/* The item of a row, or with `tokens` of a token. Items are in order of both. */
+static inline i64 vision_item_of(const vision_item *items, i64 n, i64 at, bool tokens) {
+    i64 low = 0;
+    while (n > 1) {
+        const i64 half = n / 2;
+        if ((tokens ? items[low + half].token : items[low + half].first) <= at)
+            low += half, n -= half;
+        else
+            n = half;
+    }
+    return low;
+}
+
+/* out[i, c] = (pixels[i, c] / 255 - 0.5) * 2, every step in float32. Columns from dim up to out_stride become 0. */
+typedef struct {
+    const u8 *pixels; /* [n, dim] */
+    void *out;        /* [n, out_stride] */
+    i64 n, dim, out_stride;
+} pixel_rows_args;
+
+/* x[i] += bias + the position of row i: `table` [table_h, table_w, dim] stretched to the item's h x w by bicubic
+ * interpolation as PyTorch has it (a = -0.75, half-pixel centres, taps clamped at the border, nothing averaged where it
+ * shrinks), and where the item has several frames time[frame]. */
+typedef struct {
+    const op_weight *table, *bias; /* WK_TABLE [table_h * table_w, dim], [dim] */
+    const f32 *time;               /* [frames, dim] */
+    const vision_item *items;
+    void *x; /* [n, dim] */
+    i64 n, n_items, dim, table_h, table_w;
+} patch_position_args;
+
+/* sum = x + add + add_bias, rounded, or x where add is NULL; out = (sum - mean) * rsqrt(variance + eps) * weight +
+ * bias. sum may be NULL (not wanted) or alias x. */
+typedef struct {
+    const op_weight *weight, *bias, *add_bias; /* [dim]; add_bias with add alone */
+    const void *x, *add;                       /* [n, dim] */
+    void *sum, *out;                           /* [n, dim] */
+    i64 n, dim;
+    f32 eps;
+} layer_norm_args;
+
+/* x[i] = activation(x[i] + bias), in place. GELU: x * Phi(x); GELU_TANH: its usual approximation by tanh. */
+typedef enum { BIAS_ONLY, BIAS_GELU, BIAS_GELU_TANH } bias_activation;
+typedef struct {
+    const op_weight *bias; /* [dim] */
+    void *x;               /* [n, dim] */
+    i64 n, dim;
+    bias_activation activation;
+} bias_act_args;
+
+/* qkv[i] += bias, then queries and keys turn by the patch's place: of a head, the pair (4j, 4j + 1) by the column's
+ * angle j, the pair (4j + 2, 4j + 3) by the row's. In place. */
+typedef struct {
+    const op_weight *bias; /* [3 H dim] */
+    const f32 *table;      /* [places, dim / 4, 2]: cos and sin of a place's angles, as rope_table makes them */
+    const vision_item *items;
+    void *qkv;                    /* [n, 3, H, dim]: queries, keys, values */
+    i64 n, n_items, n_heads, dim; /* dim: of a head, a multiple of 4 */
+} vision_rope_args;
+
+/* out[i, h] = softmax_j(scale * q_ih . k_jh) v_jh over all rows j of row i's item. */
+typedef struct {
+    const void *qkv; /* as vision_rope leaves it */
+    const vision_item *items;
+    void *out; /* [n, H, dim] */
+    i64 n, n_items, n_heads, dim;
+    i64 longest; /* rows of the largest item */
+    f32 scale;
+} vision_attention_args;
+
+/* A token's four patches side by side, (0, 0), (0, 1), (1, 0), (1, 1): each the mean over the item's frames, then
+ * layer_norm. Tokens are in raster order. */
+typedef struct {
+    const op_weight *weight, *bias; /* [dim] */
+    const vision_item *items;
+    const void *x;       /* [patches, dim] */
+    void *out;           /* [n, 4 dim] */
+    i64 n, n_items, dim; /* n tokens */
+    f32 eps;
+} patch_merge_args;
+
 /* What the rows of the next calls are. ANY: kernels are chosen for speed, by the number of rows. DECODE, at most
  * DECODE_ROWS rows in decode form, and PROMPT, all others: each has one set of kernels and one order of sums for any
  * number of rows, so that a row's bits do not depend on its company. */
@@ -378,7 +470,8 @@ enum { DECODE_ROWS = 64 };
 /* What of a model a backend's kernels may be too narrow for: widths of a head. */
 typedef struct {
     i64 latent, nope, rope, v_dim;
-    i64 dim; /* of heads_write and heads_decode; 0: neither is called */
+    i64 dim;    /* of heads_write and heads_decode; 0: neither is called */
+    i64 vision; /* of vision_attention; 0: it is not called */
 } ops_widths;
 
 /* All operations; the argument struct of each says what it does. */
@@ -403,7 +496,14 @@ typedef struct {
     X(sample)                                                                                                          \
     X(logprobs)                                                                                                        \
     X(kv_copy)                                                                                                         \
-    X(draft_beams)
+    X(draft_beams)                                                                                                     \
+    X(pixel_rows)                                                                                                      \
+    X(patch_position)                                                                                                  \
+    X(layer_norm)                                                                                                      \
+    X(bias_act)                                                                                                        \
+    X(vision_rope)                                                                                                     \
+    X(vision_attention)                                                                                                \
+    X(patch_merge)
 #define OPS_WITH_WORKSPACE(X) X(mla_decode) X(mla_prefill) X(heads_decode) X(moe) X(sample) X(logprobs)
 
 typedef struct ops ops;

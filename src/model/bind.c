@@ -140,7 +140,10 @@ static status view_as(const binder *b, const char *base, weight_format f, weight
     if (cols % l->cols_multiple)
         return err_set(b->e, ST_FORMAT, "tensor %s%s: %lld columns are no multiple of %lld", base, l->data,
                        (long long)cols, (long long)l->cols_multiple);
-    const tensor_info *q = bind_part(b, base, l->data, l->data_type, (const i64[]){rows, cols / l->per_element}, 2);
+    const matrix_share *m = &from->share;
+    const tensor_info *q =
+        bind_part(b, base, l->data, l->data_type, m->shape ? m->shape : (const i64[]){rows, cols / l->per_element},
+                  m->shape ? m->n_dims : 2);
     if (!q) return ST_FORMAT;
     from->data = q;
     *v = (weight_view){.format = f, .rows = rows, .cols = cols, .data = q->data};

@@ -14,9 +14,11 @@ typedef struct {
     model_weights *weights;
     const draft_config *draft; /* bind_draft.c alone, as the two below; else NULL */
     draft_weights *draft_weights;
-    const tensor_info *embedding; /* the model's */
-    weight_cut *passing;          /* columns that a backend has copied, or will in a moment */
-    weight_memory *room;          /* NULL, or a plan: names, types and shapes are checked, no data is looked at */
+    const tensor_info *embedding;       /* the model's */
+    const struct vision_config *vision; /* bind_vision.c alone, as the next */
+    struct vision_weights *vision_weights;
+    weight_cut *passing; /* columns that a backend has copied, or will in a moment */
+    weight_memory *room; /* NULL, or a plan: names, types and shapes are checked, no data is looked at */
     err *e;
     u64 seed; /* of the last dummy weight */
     u64 done; /* bytes prepared */
@@ -28,17 +30,19 @@ typedef struct {
     i64 rows, cols; /* of all of it */
     enum { CUT_NOTHING, CUT_ROWS, CUT_COLS } cut;
     i64 at, n;
+    const i64 *shape; /* how the tensor lies on disk, if not as [rows, cols]: n_dims numbers whose product is theirs */
+    int n_dims;
 } matrix_share;
 
 static inline matrix_share whole_matrix(i64 rows, i64 cols) { return (matrix_share){.rows = rows, .cols = cols}; }
 /* Equal shares, `each` rows or columns of which are this rank's. */
 static inline matrix_share row_share(const binder *b, i64 each, i64 cols) {
     const model_config *c = b->c;
-    return (matrix_share){c->ranks * each, cols, c->ranks > 1 ? CUT_ROWS : CUT_NOTHING, c->rank * each, each};
+    return (matrix_share){c->ranks * each, cols, c->ranks > 1 ? CUT_ROWS : CUT_NOTHING, c->rank * each, each, NULL, 0};
 }
 static inline matrix_share col_share(const binder *b, i64 rows, i64 each) {
     const model_config *c = b->c;
-    return (matrix_share){rows, c->ranks * each, c->ranks > 1 ? CUT_COLS : CUT_NOTHING, c->rank * each, each};
+    return (matrix_share){rows, c->ranks * each, c->ranks > 1 ? CUT_COLS : CUT_NOTHING, c->rank * each, each, NULL, 0};
 }
 /* Of attention: whole where every rank has all heads. */
 static inline matrix_share head_rows(const binder *b, i64 rows, i64 cols) {
@@ -49,7 +53,8 @@ static inline matrix_share head_cols(const binder *b, i64 rows, i64 cols) {
 }
 static inline matrix_share vocab_share(const binder *b) {
     const model_config *c = b->c;
-    return (matrix_share){c->vocab, c->hidden, c->ranks > 1 ? CUT_ROWS : CUT_NOTHING, c->vocab_first, c->vocab_held};
+    return (matrix_share){c->vocab, c->hidden, c->ranks > 1 ? CUT_ROWS : CUT_NOTHING, c->vocab_first, c->vocab_held,
+                          NULL,     0};
 }
 
 /* The matrix NAME.*, this rank's share `m` of it, and the vector NAME [n], prepared for the backend in *out; NAME gets

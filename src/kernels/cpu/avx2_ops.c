@@ -7,6 +7,7 @@
 #include "kernels/cpu/rows_tmpl.h"
 #include "kernels/cpu/attn_tmpl.h"
 #include "kernels/cpu/heads_tmpl.h"
+#include "kernels/cpu/vision_tmpl.h"
 #include "kernels/cpu/moe_tmpl.h"
 #include "kernels/cpu/slots_tmpl.h"
 

@@ -17,6 +17,13 @@ static void fill_slots(ops *o, const char *name) {
     o->moe = moe;
     o->gather = gather;
     o->mark_nonfinite = check_finite;
+    o->pixel_rows = pixel_rows;
+    o->patch_position = patch_position;
+    o->layer_norm = layer_norm;
+    o->bias_act = bias_act;
+    o->vision_rope = vision_rope;
+    o->vision_attention = vision_attention;
+    o->patch_merge = patch_merge;
     o->mla_decode_workspace = mla_decode_workspace;
     o->mla_prefill_workspace = mla_prefill_workspace;
     o->heads_decode_workspace = heads_decode_workspace;

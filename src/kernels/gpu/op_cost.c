@@ -236,6 +236,37 @@ static void cost_draft_beams(const ops *o, const draft_beams_args *a) {
     costs_of(o)->real.draft_beams(o, a);
 }
 
+static void cost_pixel_rows(const ops *o, const pixel_rows_args *a) {
+    note(o, (f64)(a->n * (a->dim + 2 * a->out_stride)), 0, "pixels");
+    costs_of(o)->real.pixel_rows(o, a);
+}
+static void cost_patch_position(const ops *o, const patch_position_args *a) {
+    note(o, 4.0 * (f64)(a->n * a->dim), 0, "positions of patches");
+    costs_of(o)->real.patch_position(o, a);
+}
+static void cost_layer_norm(const ops *o, const layer_norm_args *a) {
+    note(o, (a->add ? 8.0 : 4.0) * (f64)(a->n * a->dim), 0, "layer norm %lld", (long long)a->dim);
+    costs_of(o)->real.layer_norm(o, a);
+}
+static void cost_bias_act(const ops *o, const bias_act_args *a) {
+    note(o, 4.0 * (f64)(a->n * a->dim), 0, "bias and activation %lld", (long long)a->dim);
+    costs_of(o)->real.bias_act(o, a);
+}
+static void cost_vision_rope(const ops *o, const vision_rope_args *a) {
+    note(o, 12.0 * (f64)(a->n * a->n_heads * a->dim), 0, "rotary embedding of patches");
+    costs_of(o)->real.vision_rope(o, a);
+}
+/* Counted as one item: how many rows each has is known on the GPU alone. */
+static void cost_vision_attention(const ops *o, const vision_attention_args *a) {
+    const f64 rows = (f64)(a->n * a->n_heads * a->dim);
+    note(o, 8 * rows, 4 * rows * (f64)a->longest, "attention of patches, %lld heads", (long long)a->n_heads);
+    costs_of(o)->real.vision_attention(o, a);
+}
+static void cost_patch_merge(const ops *o, const patch_merge_args *a) {
+    note(o, 16.0 * (f64)(a->n * a->dim), 0, "patches to tokens");
+    costs_of(o)->real.patch_merge(o, a);
+}
+
 status ops_cost(ops *o, err *e) {
 #define COST_SLOT(op) .op = cost_##op,
     static const fused_ops fused = {FUSED_OPS(COST_SLOT)};
