@@ -1,0 +1,172 @@
+/* The vision tower and its projector against PyTorch in float32, on the small model: tests/data/nano/vision.safetensors
+ * (tools/nano/golden_vision.py; its README says that transformers' own class agrees). ref within 1e-4 of it (relative
+ * Frobenius norm of an item), cpu within what bf16 rounding does. */
+#include "unit.h"
+
+#include "base/file.h"
+#include "format/safetensors.h"
+#include "kernels/backend.h"
+#include "model/vision.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ITEMS = 8, PATCH = 14, PATCH_BYTES = 3 * PATCH * PATCH };
+
+static file_map golden_file;
+static safetensors golden;
+static vision_input inputs[ITEMS];
+static const f32 *media[ITEMS]; /* [tokens, 256] */
+
+static const tensor_info *tensor(int i, const char *name) {
+    char all[32];
+    snprintf(all, sizeof all, "%d.%s", i, name);
+    for (u64 k = 0; k < golden.n; k++)
+        if (!strcmp(golden.tensors[k].name, all)) return &golden.tensors[k];
+    fail_msg("no tensor %s", all);
+    return NULL;
+}
+
+/* Small pictures are not resized: padded with black to whole tokens, and cut. */
+static u8 *cut(const tensor_info *pixels, vision_input *in) {
+    const i64 frames = pixels->shape[0], h = pixels->shape[1], w = pixels->shape[2];
+    *in = (vision_input){(i32)frames, (i32)ceil_div(h, 28) * 2, (i32)ceil_div(w, 28) * 2, NULL};
+    u8 *out = calloc((size_t)vision_patches(in), PATCH_BYTES);
+    for (i64 f = 0; f < frames; f++)
+        for (i64 y = 0; y < h; y++)
+            for (i64 x = 0; x < w; x++)
+                for (i64 c = 0; c < 3; c++) {
+                    const i64 patch = (f * in->h + y / PATCH) * in->w + x / PATCH;
+                    out[patch * PATCH_BYTES + (c * PATCH + y % PATCH) * PATCH + x % PATCH] =
+                        pixels->data[((f * h + y) * w + x) * 3 + c];
+                }
+    in->patches = out;
+    return out;
+}
+
+static int read_golden(void **state) {
+    (void)state;
+    err e = {0};
+    if (file_map_open(&golden_file, "tests/data/nano/vision.safetensors", &e) != ST_OK ||
+        safetensors_parse(&golden, golden_file.data, golden_file.size, &e) != ST_OK)
+        fail_msg("%s", e.text);
+    for (int i = 0; i < ITEMS; i++) {
+        cut(tensor(i, "pixels"), &inputs[i]);
+        media[i] = (const f32 *)(const void *)tensor(i, "media")->data;
+        assert_int_equal(tensor(i, "media")->shape[0], vision_tokens(&inputs[i]));
+    }
+    return 0;
+}
+
+static int free_golden(void **state) {
+    (void)state;
+    for (int i = 0; i < ITEMS; i++) free((void *)(uintptr_t)inputs[i].patches);
+    safetensors_free(&golden);
+    file_map_close(&golden_file);
+    return 0;
+}
+
+typedef struct {
+    vision_config config;
+    checkpoint *ck;
+    backend b;
+    vision *v;
+} tower;
+
+static void tower_open(tower *t, const char *device, u32 isa, i64 items) {
+    err e = {0};
+    vision_limits l = {.items = items};
+    for (i64 i = 0; i < items; i++) l.patches += vision_patches(&inputs[i % ITEMS]);
+    const backend_options o = {.name = device, .act = DT_BF16, .isa = isa};
+    if (vision_config_load(&t->config, "models/nano", &e) != ST_OK ||
+        checkpoint_open(&t->ck, "models/nano", &e) != ST_OK || backend_open(&t->b, &o, &e) != ST_OK ||
+        vision_open(&t->v, &t->config, t->ck, &t->b.ops, t->b.device, &e) != ST_OK ||
+        vision_plan(t->v, &l, &e) != ST_OK || vision_load(t->v, &e) != ST_OK)
+        fail_msg("%s", e.text);
+}
+
+static void tower_close(tower *t) {
+    vision_close(t->v);
+    backend_close(&t->b);
+    checkpoint_close(t->ck);
+}
+
+/* The rows of n items, in one pass of `blocks` layers at a time. */
+static f32 *tower_run(tower *t, const vision_input *items, i64 n, i64 blocks) {
+    err e = {0};
+    i64 tokens = 0;
+    for (i64 i = 0; i < n; i++) tokens += vision_tokens(&items[i]);
+    const i64 all = tokens * t->config.text_hidden;
+    u8 *out = malloc((size_t)all * 4);
+    f32 *wide = malloc((size_t)all * 4);
+    if (vision_begin(t->v, items, n, out, &e) != ST_OK) fail_msg("%s", e.text);
+    while (!vision_advance(t->v, blocks)) continue;
+    for (i64 k = 0; k < all; k++)
+        wide[k] = t->b.ops.act == DT_F32 ? ((f32 *)(void *)out)[k] : bf16_to_f32(((bf16 *)(void *)out)[k]);
+    free(out);
+    return wide;
+}
+
+static f64 distance(const f32 *a, const f32 *b, i64 n) {
+    f64 diff = 0, norm = 0;
+    for (i64 k = 0; k < n; k++) {
+        diff += ((f64)a[k] - (f64)b[k]) * ((f64)a[k] - (f64)b[k]);
+        norm += (f64)b[k] * (f64)b[k];
+    }
+    return sqrt(diff / norm);
+}
+
+static void check_golden(const char *device, u32 isa, f64 bound) {
+    tower t;
+    tower_open(&t, device, isa, ITEMS);
+    f32 *all = tower_run(&t, inputs, ITEMS, 1), *at = all;
+    for (int i = 0; i < ITEMS; i++) {
+        const i64 n = vision_tokens(&inputs[i]) * t.config.text_hidden;
+        const f64 d = distance(at, media[i], n);
+        print_message("%s, item %d, %d x %d x %d patches: %.2g\n", t.b.ops.name, i, inputs[i].t, inputs[i].h,
+                      inputs[i].w, d);
+        assert_true(d < bound);
+        f32 *alone = tower_run(&t, &inputs[i], 1, 100);
+        assert_memory_equal(alone, at, (size_t)n * 4); /* an item's rows do not depend on its company */
+        free(alone);
+        at += n;
+    }
+    free(all);
+    tower_close(&t);
+}
+
+static void test_ref(void **state) {
+    (void)state;
+    check_golden("ref", 0, 1e-4);
+}
+
+static void test_cpu(void **state) {
+    (void)state;
+    static const u32 levels[] = {0, ISA_AVX2, ISA_AVX2 | ISA_AVX512, ISA_ALL};
+    for (size_t i = 0; i < COUNT_OF(levels); i++) check_golden("cpu", levels[i], 1e-2);
+}
+
+static void test_beyond_the_limits(void **state) {
+    (void)state;
+    tower t;
+    err e = {0};
+    u8 out[4096];
+    tower_open(&t, "ref", 0, 1);
+    vision_input two[2] = {inputs[0], inputs[0]}, odd = inputs[0], frames = inputs[0];
+    assert_int_equal(vision_begin(t.v, two, 2, out, &e), ST_LIMIT);
+    assert_non_null(strstr(e.text, "2 items"));
+    assert_int_equal(vision_begin(t.v, &inputs[2], 1, out, &e), ST_LIMIT);
+    assert_non_null(strstr(e.text, "patches"));
+    odd.w = 3;
+    assert_int_equal(vision_begin(t.v, &odd, 1, out, &e), ST_INPUT);
+    frames.t = 5;
+    assert_int_equal(vision_begin(t.v, &frames, 1, out, &e), ST_INPUT);
+    tower_close(&t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ref), cmocka_unit_test(test_cpu),
+                                       cmocka_unit_test(test_beyond_the_limits)};
+    return cmocka_run_group_tests(tests, read_golden, free_golden);
+}
