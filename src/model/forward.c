@@ -440,6 +440,25 @@ static void keep_features(model *m, i64 l, i64 n) {
                                         .out_stride = wide});
 }
 
+/* Rows of x whose tokens are no words: pictures' and video's. */
+static void place_media(model *m, const model_batch *b) {
+    const i64 hidden = m->c->hidden;
+    for (i64 i = 0; i < b->n_spans; i++) {
+        const model_span *s = &b->spans[i];
+        for (i64 k = 0; k < s->n_media; k++) {
+            const model_media *a = &s->media[k];
+            const i64 from = max_i64(a->position, s->pos0), to = min_i64(a->position + a->n, s->pos0 + s->n);
+            if (from >= to) continue;
+            m->o->gather(m->o, &(gather_args){.x = forward_row_at(m, m->media, a->from + from - a->position, hidden),
+                                              .out = forward_row_at(m, m->x, s->first + from - s->pos0, hidden),
+                                              .n = to - from,
+                                              .dim = hidden,
+                                              .x_stride = hidden,
+                                              .out_stride = hidden});
+        }
+    }
+}
+
 void model_forward(model *m, const model_batch *b, i64 n_abs) {
     const model_config *c = m->c;
     m->o->rope_table(m->o, &(rope_table_args){.positions = m->tables_dev.pos,
@@ -456,6 +475,7 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
                                     .first = c->vocab_first});
     const rank_seams *r = m->o->ranks;
     if (r && r->embed) r->embed(m->o, m->x, b->n, c->hidden);
+    place_media(m, b);
     norm_args first = forward_norm_of(m, m->w.layers[0].attn_norm, NULL, b->n, BAD_EMBEDDING);
     m->o->norm(m->o, &first);
     m->deferred = (deferred_norm){.squares = m->deferred.squares};

@@ -17,6 +17,7 @@ typedef struct {
     i64 pool_pages;    /* KV pages in the pool */
     i64 branch_pages;  /* pages behind these, for branches of trees */
     i64 copies;        /* most KV rows that a batch copies (model_batch.copies) */
+    i64 media_rows;    /* rows of pictures and video that are kept for prompts (model_media_rows()) */
     kv_share kv;       /* which of them are held here: with others than all, ops.ranks has the seams for it */
     dtype kv_type;     /* DT_F32, DT_BF16, DT_F8_E4M3 */
     /* Of every token the residual stream before these layers, ascending, is kept until the next batch is queued: what a
@@ -60,11 +61,16 @@ u64 model_kv_bytes(const model_config *c, i64 pages, dtype kv_type);
  * Of a tree, whose rows follow different tokens at the same positions, each branch is a span: from page `branch_from`
  * of the sequence on, which begins behind no row that other branches share, it has pages of its own. */
 typedef struct {
+    i64 position, n, from; /* n positions of a sequence from `position` on are the model's media rows from `from` on */
+} model_media;
+typedef struct {
     i64 first, n, pos0;
     const i32 *pages;
     bool absorbed;
     const i32 *branch; /* NULL: the sequence's own pages alone */
     i64 branch_from;
+    const model_media *media; /* [n_media]: tokens that are no words; not of absorbed spans */
+    i64 n_media;
 } model_span;
 static inline i32 span_page(const model_span *s, i64 i) {
     return s->branch && i >= s->branch_from ? s->branch[i - s->branch_from] : s->pages[i];
@@ -122,6 +128,8 @@ status model_collect(model *m, const model_batch *b, err *e);
 /* Queues copies of KV rows in all layers, at most limits.copies: those of a branch that was kept, to the sequence's own
  * pages. */
 status model_copy_kv(model *m, const kv_pair *pairs, i64 n, err *e);
+/* [limits.media_rows, hidden], of ops.act, on the device: what the vision tower writes (model/vision.h). */
+void *model_media_rows(const model *m);
 i64 model_ahead_rows(const model *m);
 i32 *model_guesses(const model *m); /* [limits.guesses], on the device: for a draft to fill in */
 

@@ -38,6 +38,7 @@ struct model {
     i64 group;                /* rows of each sequence of the batch in decode form, where all have as many; else 1 */
     bool branched;            /* the batch copies KV rows */
     i64 features_at;          /* the first row of the part of a batch that runs */
+    void *media;              /* [limits.media_rows, hidden]: what stands in prompts in words' place */
     void *inter;              /* [rows, widest feed-forward] */
     void *shared;             /* [rows, hidden] */
     f32 *scores;              /* [rows, experts] */

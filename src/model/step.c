@@ -197,6 +197,8 @@ static status run_parts(model *m, const model_batch *b, err *e) {
     return st;
 }
 
+void *model_media_rows(const model *m) { return m->media; }
+
 i64 model_ahead_rows(const model *m) { return model_runs_apart(m) ? DECODE_ROWS : m->lim.decode_rows; }
 
 i32 *model_guesses(const model *m) { return m->tables_dev.guesses; }

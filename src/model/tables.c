@@ -53,6 +53,10 @@ status tables_check(const model_limits *l, const model_batch *b, err *e) {
             (p->absorbed && absorbed != next))
             return err_set(e, ST_LIMIT, "span %lld of the batch does not fit (rows %lld + %lld at position %lld)",
                            (long long)s, (long long)p->first, (long long)p->n, (long long)p->pos0);
+        for (i64 k = 0; k < p->n_media; k++)
+            if (p->absorbed || p->media[k].from < 0 || p->media[k].from + p->media[k].n > l->media_rows)
+                return err_set(e, ST_LIMIT, "span %lld of the batch has media rows %lld + %lld, of %lld", (long long)s,
+                               (long long)p->media[k].from, (long long)p->media[k].n, (long long)l->media_rows);
         next += p->n;
         if (p->absorbed)
             absorbed = next;

@@ -47,13 +47,14 @@ static i64 match_limit(const scheduler *s, const task *t) {
 
 void cache_prefix(scheduler *s, task *t) {
     i64 n = s->o.cache_prompts_only ? min_i64(t->n_kv, t->r.n_prompt) : t->n_kv;
-    if (!s->o.disable_radix_cache) radix_insert(&s->tree, t->r.cache_space, t->tokens, t->pages, n / KV_PAGE);
+    const radix_tokens tokens = task_radix(t);
+    if (!s->o.disable_radix_cache) radix_insert(&s->tree, t->r.cache_space, &tokens, t->pages, n / KV_PAGE);
 }
 
 /* Pages of t's beginning that the cache is known to have, t waiting. */
 static i64 known_pages(scheduler *s, task *t) {
-    return radix_follow(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), t->pages, &t->known,
-                        &s->match_lookups);
+    const radix_tokens tokens = task_radix(t);
+    return radix_follow(&s->tree, t->r.cache_space, &tokens, match_limit(s, t), t->pages, &t->known, &s->match_lookups);
 }
 
 /* Whether r, which runs, begins as t does, one page further than the cache knows. */
@@ -61,8 +62,10 @@ static bool begins_alike(scheduler *s, const task *r, const task *t, i64 known) 
     /* One node of the tree is one beginning. Where r computed what somebody else had just put there, its page is
      * another. */
     i64 from = known && r->pages[known - 1] == t->pages[known - 1] ? known : 0;
+    const radix_tokens of_r = task_radix(r), of_t = task_radix(t);
+    i32 room[2][KV_PAGE];
     for (i64 p = from; p <= known; p++) {
-        if (memcmp(r->tokens + p * KV_PAGE, t->tokens + p * KV_PAGE, KV_PAGE * sizeof *t->tokens)) return false;
+        if (memcmp(radix_page(&of_r, p, room[0]), radix_page(&of_t, p, room[1]), sizeof room[0])) return false;
         if (p > from && s->match_lookups-- <= 0) return false;
     }
     return true;
@@ -101,6 +104,7 @@ void leave_running(scheduler *s, task *t, bool keep) {
     while (s->running[i] != t) i++;
     memmove(s->running + i, s->running + i + 1, (size_t)(--s->n_running - i) * sizeof *s->running);
     forget_rows(s, t);
+    media_leave(s, t);
     if (keep) cache_prefix(s, t);
     /* A batch under way may yet write to the page after t's last row. Nobody else has that page, and who gets it
      * writes later. */
@@ -158,7 +162,8 @@ static bool take_pages_behind(scheduler *s, task *t, i64 known, i64 leave) {
  * then it does without. */
 static bool take_pages(scheduler *s, task *t, i64 leave) {
     i64 all = INT64_MAX;
-    const i64 known = radix_follow(&s->tree, t->r.cache_space, t->tokens, match_limit(s, t), t->pages, &t->known, &all);
+    const radix_tokens tokens = task_radix(t);
+    const i64 known = radix_follow(&s->tree, t->r.cache_space, &tokens, match_limit(s, t), t->pages, &t->known, &all);
     if (take_pages_behind(s, t, known, leave)) return true;
     if (!known || engine_sequence_ranks(s->g) < 2) return false;
     t->known = (radix_path){0};

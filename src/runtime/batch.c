@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows that t could run: the rest of its prompt, or of what follows it. */
-static i64 pending(const task *t) { return (in_prompt(t) ? t->r.n_prompt : t->n) - t->n_kv; }
+/* Rows that t could run: the rest of its prompt, up to a picture that is not there yet, or of what follows it. */
+static i64 pending(const task *t) { return (in_prompt(t) ? t->media_ready : t->n) - t->n_kv; }
 static bool wants_prompt_rows(const task *t) {
     return t->r.prompt_logprobs && in_prompt(t) && t->prompt_rows_done < t->r.n_prompt - 1;
 }
@@ -112,6 +112,7 @@ static void add_span(scheduler *s, batch *b, task *t, bool every) {
     const i64 first = t->n_kv, end = first + t->n_step, row = b->n_rows, n = t->n_step + t->n_draft;
     b->spans[b->n_spans] =
         (model_span){.first = row, .n = n, .pos0 = first, .pages = t->pages, .absorbed = !in_prompt(t)};
+    if (in_prompt(t)) media_of_span(t, &b->spans[b->n_spans]);
     b->drafts[b->n_spans] = t->n_draft;
     b->branch[b->n_spans] = false;
     b->tasks[b->n_spans++] = t;
@@ -275,6 +276,7 @@ static void span_result(scheduler *s, batch *b, i64 i) {
     }
     first_prompt_event(s, t);
     t->n_kv += n;
+    if (prompt) media_done(s, t);
     if (prompt) cache_prefix(s, t);
 }
 
@@ -477,7 +479,8 @@ void run_batch(scheduler *s) {
     batch *b = take_ahead(s);
     if (!b) {
         b = &s->batches[0];
-        if (!drafts_collect_late(s)) st = drafts_collect(s, &e);
+        st = media_advance(s, &e);
+        if (st == ST_OK && !drafts_collect_late(s)) st = drafts_collect(s, &e);
         if (st != ST_OK) return break_down(s, &e);
         reserve_pages(s);
         build(s, b);

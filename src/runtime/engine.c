@@ -164,11 +164,13 @@ static status engine_check_options(const engine_options *o, err *e) {
 
 static const model_memory *memory_of(const engine *g, i64 rank) { return model_memory_plan(g->ranks.of[rank].model); }
 
-/* Of a rank: the model's weights and its draft's. */
+/* Of a rank: the model's weights, its draft's and its vision tower's. */
 static u64 weights_of(const engine *g, i64 rank) {
     const model_memory *m = memory_of(g, rank);
     const model_memory *d = g->has_draft ? draft_memory_plan(g->ranks.of[rank].draft) : NULL;
-    return m->weights.mapped + m->weights.own + (d ? d->weights.mapped + d->weights.own : 0);
+    const model_memory *v = g->has_vision ? vision_memory_plan(g->ranks.of[rank].vision) : NULL;
+    return m->weights.mapped + m->weights.own + (d ? d->weights.mapped + d->weights.own : 0) +
+           (v ? v->weights.mapped + v->weights.own : 0);
 }
 
 /* Of all ranks together. */
@@ -291,6 +293,7 @@ static status set_limits(engine *g, const engine_options *o, err *e) {
     g->lim.prefill_spans = min_i64(o->max_running, PREFILL_SPANS);
     g->lim.logit_rows = ceil_div(o->max_running + LOGIT_ROWS, g->ranks.n) * g->ranks.n;
     engine_draft_limits(g);
+    engine_vision_limits(g);
     st = choose_pool(g, o, e);
     return st == ST_OK ? engine_draft_branches(g, e) : st;
 }
@@ -341,7 +344,7 @@ static void write_plan(engine *g, f64 seconds) {
     const model_memory *r = memory_of(g, 0);
     const backend *b = engine_backend(g);
     char weights[BYTES_TEXT], kv[BYTES_TEXT], work[BYTES_TEXT], share[64] = "", experts[32] = "", each[24] = "";
-    char nodes[160], divided[48] = "", drafts[128], pinned[64] = "";
+    char nodes[160], divided[48] = "", drafts[128], pinned[64] = "", tower[96];
     if (g->pinned_accept > 0)
         snprintf(pinned, sizeof pinned, "ACCEPTANCE PINNED TO %g TOKENS A STEP; ", g->pinned_accept);
     if (g->config.experts) snprintf(experts, sizeof experts, ", experts in %s", expert_format_name(g->config.experts));
@@ -355,15 +358,16 @@ static void write_plan(engine *g, f64 seconds) {
         snprintf(divided, sizeof divided,
                  g->lim.kv.by_sequence ? ", each for sequences of its own" : ", its pages divided among them");
     snprintf(g->plan, sizeof g->plan,
-             "%s%s%s%s%s%s: weights %s%s%s%s, KV %s%s for %lld tokens in %s%s, working memory %s%s, ready in %.2f s",
+             "%s%s%s%s%s%s: weights %s%s%s%s%s, KV %s%s for %lld tokens in %s%s, working memory %s%s, ready in %.2f s",
              g->step ? "SIMULATED, nothing is computed; "
              : g->ck ? ""
                      : "DUMMY WEIGHTS, the text means nothing; ",
              pinned, share, write_nodes(g, nodes, sizeof nodes), g->lim.deterministic ? "deterministic; " : "",
              b->ops.name, bytes_text(weights, all_weights(g)),
              memory_of(g, 0)->weights.own > memory_of(g, 0)->weights.mapped / 100 ? "" : " (mapped)", experts,
-             engine_draft_text(g, drafts, sizeof drafts), bytes_text(kv, r->kv), each, (long long)engine_kv_tokens(g),
-             dtype_name(g->lim.kv_type), divided, bytes_text(work, r->work), each, seconds);
+             engine_draft_text(g, drafts, sizeof drafts), engine_vision_text(g, tower, sizeof tower),
+             bytes_text(kv, r->kv), each, (long long)engine_kv_tokens(g), dtype_name(g->lim.kv_type), divided,
+             bytes_text(work, r->work), each, seconds);
 }
 
 /* Before what takes long, where something does: a GPU's memory, or experts in another format. */
@@ -390,6 +394,7 @@ static void say_plan(const engine *g, const engine_options *o) {
 static status open_share(rank *k, void *ud, err *e) {
     const engine *g = ud;
     status st = model_open(&k->model, &k->config, g->ck, &k->backend.ops, k->backend.device, e);
+    if (st == ST_OK) st = engine_vision_open_rank(g, k, e);
     return st == ST_OK ? engine_draft_open_rank(g, k, e) : st;
 }
 
@@ -398,6 +403,7 @@ static status plan_share(rank *k, void *ud, err *e) {
     own.memory_max = k->memory;
     own.kv.rank = k->index;
     status st = engine_draft_plan_rank(ud, k, &own, e);
+    if (st == ST_OK) st = engine_vision_plan_rank(ud, k, &own, e);
     return st == ST_OK ? model_plan(k->model, &own, e) : st;
 }
 
@@ -411,6 +417,7 @@ static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = engine_choose_experts(g, o->moe_format, o->deterministic, e);
     if (st == ST_OK) st = engine_open_weights(g, o, e);
     if (st == ST_OK) st = engine_draft_open(g, o, &whole, e);
+    if (st == ST_OK) st = engine_vision_open(g, o, e);
     if (st == ST_OK) st = choose_backend(g, o, e);
     if (st == ST_OK) st = engine_draft_split(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
@@ -421,6 +428,7 @@ static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     say_plan(g, o);
     st = ranks_load(&g->ranks, g->ck, o->verify, &g->reads, e);
     if (st == ST_OK) st = engine_draft_load(g, e);
+    if (st == ST_OK) st = engine_vision_load(g, e);
     if (st == ST_OK) st = ranks_reserve(&g->ranks, &g->lim, e);
     if (st == ST_OK && o->profile) st = profile_open(g, e);
     if (st == ST_OK) st = kv_pages_open(&g->pages, g->lim.pool_pages, g->lim.kv.ranks, e);

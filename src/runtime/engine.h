@@ -5,6 +5,7 @@
 #define RUNTIME_ENGINE_H
 #include "base/buf.h"
 #include "model/draft.h"
+#include "model/vision.h"
 #include "runtime/sampler.h"
 
 /* Takes the place of the model's forward pass (model/forward.h): fills b->logits [n_out, vocab] and b->bad [n]. For
@@ -56,6 +57,7 @@ typedef struct {
     i64 draft_steps;     /* 0: 3 */
     i64 draft_topk;      /* guesses at each step: 0, 1: a chain, else a tree of draft_nodes guesses at most */
     i64 draft_nodes;     /* of a tree */
+    bool language_only;  /* no vision tower: pictures are refused */
     f64 pinned_accept;   /* > 0: the plan's line says that a scheduler pins the acceptance of drafts to it */
     engine_step_fn step; /* NULL: the model's */
     void *step_ud;
@@ -111,7 +113,9 @@ bool engine_deterministic(const engine *g);      /* options.deterministic, or a 
                                                     cache is not divided */
 i64 engine_draft_steps(const engine *g);         /* most tokens that its draft guesses at a time; 0: it has none */
 i64 engine_draft_nodes(const engine *g);         /* of these and of their alternatives, most in a step */
-bool engine_simulated(const engine *g);          /* the model computes nothing: engine_options.step */
+const vision_config *engine_vision(const engine *g); /* of its tower; NULL: it has none */
+i64 engine_vision_patches(const engine *g);          /* most of an item */
+bool engine_simulated(const engine *g);              /* the model computes nothing: engine_options.step */
 
 /* One token timeline and the KV rows of its first tokens. */
 typedef struct seq seq;

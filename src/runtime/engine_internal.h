@@ -5,6 +5,7 @@
 #include "runtime/kv_pages.h"
 #include "runtime/load.h"
 
+enum { MEDIA_ITEMS_MOST = 64 }; /* in a pass of the vision tower */
 enum { LOGIT_ROWS = 64 }; /* of a timeline; a scheduler has so many beside one for each answer */
 
 struct engine {
@@ -17,6 +18,9 @@ struct engine {
     draft_limits draft_lim;
     i64 draft_nodes;   /* most guesses of an answer in a step */
     i32 *branch_pages; /* [draft_lim.sequences, engine_branches(), BRANCH_PAGES]; NULL: guesses are chains */
+    vision_config vision_config;
+    bool has_vision;
+    vision_limits vision_lim;
     f64 pinned_accept;
     weight_reads reads; /* by loading; all 0 where weights stay mapped, or are made up */
     model_limits lim;
@@ -65,6 +69,17 @@ const char *engine_draft_text(const engine *g, char *out, size_t cap);
 status engine_queue_drafts(engine *g, const draft_batch *b, err *e);
 status engine_collect_drafts(engine *g, const draft_batch *b, err *e);
 status engine_copy_kv(engine *g, const kv_pair *pairs, i64 n, err *e); /* as model_copy_kv() */
+
+/* engine_vision.c, each doing nothing where there is no vision tower: in this order, as those of a draft. */
+status engine_vision_open(engine *g, const engine_options *o, err *e);
+status engine_vision_open_rank(const engine *g, rank *k, err *e);
+void engine_vision_limits(engine *g);
+status engine_vision_plan_rank(const engine *g, rank *k, model_limits *own, err *e);
+status engine_vision_load(engine *g, err *e);
+const char *engine_vision_text(const engine *g, char *out, size_t cap);
+/* A pass of the tower into media rows from `from` on (model_media), and some of its layers; *done: that was all. */
+status engine_begin_media(engine *g, const vision_input *items, i64 n, i64 from, err *e);
+status engine_advance_media(engine *g, i64 blocks, bool *done, err *e);
 
 /* profile.c */
 status profile_open(engine *g, err *e);

@@ -31,6 +31,26 @@ void radix_close(radix *r) {
     *r = (radix){0};
 }
 
+/* Token i of a span: no id, and four of them tell any two keys apart. */
+static i32 span_token(u64 key, i64 i) {
+    u64 h = (key ^ (u64)i * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ h >> 31) * 0x94d049bb133111ebu;
+    return (i32)(h >> 33) | INT32_MIN;
+}
+
+const i32 *radix_page(const radix_tokens *t, i64 page, i32 room[KV_PAGE]) {
+    const i64 begin = page * KV_PAGE, end = begin + KV_PAGE;
+    const i32 *out = t->ids + begin;
+    for (i64 k = 0; k < t->n_spans && t->spans[k].first < end; k++) {
+        const radix_span *s = &t->spans[k];
+        const i64 from = max_i64(s->first, begin), to = min_i64(s->first + s->n, end);
+        if (from >= to) continue;
+        if (out != room) out = memcpy(room, out, KV_PAGE * sizeof *room);
+        for (i64 i = from; i < to; i++) room[i - begin] = span_token(s->key, i - s->first);
+    }
+    return out;
+}
+
 static u64 radix_bucket_of(const radix *r, i32 parent, u64 space, const i32 *tokens) {
     u64 h = r->seed ^ (u64)(u32)parent * 0xbf58476d1ce4e5b9u ^ space, w;
     for (int i = 0; i < KV_PAGE; i += 2) {
@@ -87,20 +107,23 @@ static u64 space_in(const radix *r, u64 space, i64 share) {
 }
 
 /* The share whose tree has most of ids' pages, of those that are looked for. */
-static i64 longest_tree(const radix *r, u64 space, const i32 *ids, i64 max_pages, i64 *lookups) {
+static i64 longest_tree(const radix *r, u64 space, const radix_tokens *ids, i64 max_pages, i64 *lookups) {
+    i32 room[KV_PAGE];
     i64 best = 0, most = 0;
     for (i64 share = 0; share < r->pages->shares; share++) {
         i64 n = 0;
         for (i32 at = -1; n<max_pages && * lookups> 0; n++) {
             --*lookups;
-            if ((at = child(r, at, space_in(r, space, share), ids + n * KV_PAGE)) < 0) break;
+            if ((at = child(r, at, space_in(r, space, share), radix_page(ids, n, room))) < 0) break;
         }
         if (n > most) most = n, best = share;
     }
     return best;
 }
 
-i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages, radix_path *p, i64 *lookups) {
+i64 radix_follow(const radix *r, u64 space, const radix_tokens *ids, i64 max_pages, i32 *pages, radix_path *p,
+                 i64 *lookups) {
+    i32 room[KV_PAGE];
     if (p->as_of != r->changes) {
         while (p->n && !still_there(r, pages[p->n - 1], p->as_of)) p->n--;
         p->as_of = r->changes;
@@ -110,7 +133,7 @@ i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *
     if (!p->n && !p->ends && r->pages->by_sequence) share = longest_tree(r, space, ids, max_pages, lookups);
     while (!p->ends && p->n<max_pages && * lookups> 0) {
         --*lookups;
-        i32 next = child(r, p->n ? pages[p->n - 1] : -1, space_in(r, space, share), ids + p->n * KV_PAGE);
+        i32 next = child(r, p->n ? pages[p->n - 1] : -1, space_in(r, space, share), radix_page(ids, p->n, room));
         p->ends = next < 0;
         if (next >= 0) pages[p->n++] = next;
     }
@@ -134,15 +157,17 @@ static void add_node(radix *r, u64 space, i32 parent, const i32 *tokens, i32 pag
     r->n_nodes++;
 }
 
-void radix_insert(radix *r, u64 space, const i32 *ids, const i32 *pages, i64 n) {
+void radix_insert(radix *r, u64 space, const radix_tokens *ids, const i32 *pages, i64 n) {
+    i32 room[KV_PAGE];
     if (n) space = space_in(r, space, radix_share_of(r, pages[0]));
     /* A page of the sequence that is in the tree stands at the end of the sequence's own beginning. */
     i64 from = n;
     while (from > 0 && !r->nodes[pages[from - 1]].in_tree) from--;
     i32 at = from ? pages[from - 1] : -1;
     for (i64 i = from; i < n; i++) {
-        i32 next = child(r, at, space, ids + i * KV_PAGE);
-        if (next < 0) add_node(r, space, at, ids + i * KV_PAGE, next = pages[i]);
+        const i32 *page = radix_page(ids, i, room);
+        i32 next = child(r, at, space, page);
+        if (next < 0) add_node(r, space, at, page, next = pages[i]);
         at = next;
     }
 }

@@ -34,6 +34,20 @@ typedef struct {
     u64 changes; /* nodes that came or went since open */
 } radix;
 
+/* A sequence's tokens as the tree compares them. Those of a picture all have one id: a span says which picture, by a key
+ * of what it shows, and its tokens are the same as others' where key and place in the span are. */
+typedef struct {
+    i64 first, n;
+    u64 key;
+} radix_span;
+typedef struct {
+    const i32 *ids;
+    const radix_span *spans; /* [n_spans], ascending */
+    i64 n_spans;
+} radix_tokens;
+/* Page `page` of them: in place, or in room. */
+const i32 *radix_page(const radix_tokens *t, i64 page, i32 room[KV_PAGE]);
+
 /* How much of a sequence's beginning the tree has, remembered while the tree changes. All zero: nothing is known
  * yet. */
 typedef struct {
@@ -49,10 +63,11 @@ void radix_close(radix *r); /* gives up its pages */
  * come from the call before for the same ids: what was found then and is still there is not looked for again. At
  * most *lookups pages are looked for (each is taken off): with too few the answer is a known beginning, and the next
  * call goes on. */
-i64 radix_follow(const radix *r, u64 space, const i32 *ids, i64 max_pages, i32 *pages, radix_path *p, i64 *lookups);
+i64 radix_follow(const radix *r, u64 space, const radix_tokens *ids, i64 max_pages, i32 *pages, radix_path *p,
+                 i64 *lookups);
 /* Puts the first n pages of a sequence into the tree, where it does not hold an equal beginning yet; those that it
  * does stay the sequence's own. */
-void radix_insert(radix *r, u64 space, const i32 *ids, const i32 *pages, i64 n);
+void radix_insert(radix *r, u64 space, const radix_tokens *ids, const i32 *pages, i64 n);
 
 /* A free page for a sequence, evicting if none is; -1 when every page is in use that it could be. after: as of
  * kv_pages_take(). */

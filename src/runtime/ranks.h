@@ -12,6 +12,7 @@
 #include "kernels/backend.h"
 #include "kernels/context_parallel.h"
 #include "model/draft.h"
+#include "model/vision.h"
 
 typedef struct {
     i64 index;
@@ -22,6 +23,7 @@ typedef struct {
     model *model;
     draft_config draft_config; /* of this rank's share */
     draft *draft;              /* NULL: there is none */
+    vision *vision;            /* all of the tower, on each rank; NULL: there is none */
     comm *comm;                /* of the host: how ranks learn that one has failed; NULL: there is one rank */
     comm *data;                /* what seams use: comm, or one between GPUs */
     tensor_parallel split;
@@ -81,6 +83,9 @@ status ranks_collect(ranks *r, const model_batch *b, err *e);
 /* draft_queue() and draft_collect() of all ranks. */
 status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e);
 status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e);
+/* vision_begin() of all ranks, into the models' media rows from `from` on, and vision_advance(). */
+status ranks_begin_media(ranks *r, const vision_input *items, i64 n, i64 from, err *e);
+status ranks_advance_media(ranks *r, i64 blocks, bool *done, err *e);
 /* model_copy_kv() of all ranks. */
 status ranks_copy_kv(ranks *r, const kv_pair *pairs, i64 n, err *e);
 /* Memory for the results of batches up to these limits. */

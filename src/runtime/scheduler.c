@@ -422,6 +422,7 @@ void scheduler_close(scheduler *s) {
     else if (s->n_live)
         scheduler_step(s);
     radix_close(&s->tree);
+    media_rows_close(s);
     drafts_close(s);
     for (int i = 0; i < s->n_samplers; i++) sampler_close(s->samplers[i]);
     for (size_t i = 0; i < COUNT_OF(s->batches); i++) free_batch(&s->batches[i]);

@@ -18,6 +18,7 @@
 #ifndef RUNTIME_SCHEDULER_H
 #define RUNTIME_SCHEDULER_H
 #include "runtime/engine.h"
+#include "runtime/media.h"
 #include "runtime/token_filter.h"
 
 enum {
@@ -70,15 +71,23 @@ typedef struct {
     bool manual;       /* no engine thread: the caller drives scheduler_step() (tests, benches) */
 } scheduler_options;
 
+/* A picture or piece of video in a prompt: its media_item_tokens() tokens, of any id, stand from `first` on. */
+typedef struct {
+    i64 first;
+    media_item *item;
+} sched_media;
+
 /* One answer to one prompt. n answers are n requests with choice 0..n-1, one behind the other in one submission,
  * with the same `prompt` pointer: the prompt is copied, counted and computed once. The pointers need to be valid
  * during the call of scheduler_submit() only. */
 typedef struct {
-    void *user;        /* comes back in every event */
-    const i32 *prompt; /* [n_prompt] */
-    i64 n_prompt;      /* at least 1 */
-    i64 max_new;       /* most tokens to generate, >= 1; 0: as many as context and KV pool hold */
-    i64 min_new;       /* stop_ids are not drawn before that many tokens were generated */
+    void *user;               /* comes back in every event */
+    const i32 *prompt;        /* [n_prompt] */
+    i64 n_prompt;             /* at least 1 */
+    const sched_media *media; /* [n_media], ascending; the items are held as long as the request is */
+    i64 n_media;
+    i64 max_new; /* most tokens to generate, >= 1; 0: as many as context and KV pool hold */
+    i64 min_new; /* stop_ids are not drawn before that many tokens were generated */
     sampling sampling;
     u32 choice;
     /* The ids that end the answer, all of them: the model's own (leave those out for ignore_eos) and the
@@ -100,7 +109,7 @@ typedef struct {
      * thread or by scheduler_close(); of a submission that was not accepted the caller closes them. With logprobs
      * nothing is written without being drawn. */
     const token_filter *filter;
-    u64 cache_space; /* prefixes are shared within a space only (cache_salt, pictures); 0: the common one */
+    u64 cache_space; /* prefixes are shared within a space only (cache_salt); 0: the common one */
     f64 deadline_s;  /* seconds from now until it ends as SCHED_TIMEOUT; 0: none */
 } sched_request;
 

@@ -38,9 +38,13 @@ struct task {
     i64 n, cap;
     i32 *pages; /* [enough for n_prompt + max_new] */
     i64 n_pages, n_kv;
-    radix_path known;     /* waiting: what the prefix cache has of it; the path's pages are in `pages` */
-    i64 prompt_rows_done; /* prompt_logprobs: rows whose logits were delivered */
-    f64 deadline;         /* now_s() clock; 0: none */
+    radix_path known;         /* waiting: what the prefix cache has of it; the path's pages are in `pages` */
+    i64 prompt_rows_done;     /* prompt_logprobs: rows whose logits were delivered */
+    f64 deadline;             /* now_s() clock; 0: none */
+    i64 media_ready;          /* the prompt's tokens up to here can be run: what they show is on the device */
+    struct task_media *media; /* [r.n_media]; r.media is NULL */
+    radix_span *spans;        /* [r.n_media]: the same for the prefix cache */
+    model_media *placed;      /* [r.n_media]: where their rows are, of those that are on the device */
     bool running, started;
     bool first_told; /* prompt_logprobs: the event of position 0 */
     u64 skipped;     /* the round of admission that passed it over */
@@ -66,6 +70,26 @@ struct task {
     task *hash_next;
     bool abort;
 };
+
+/* An item whose rows are on the device, or will be when the pass under way is over. */
+typedef struct media_place {
+    media_item *item; /* held */
+    i64 from, n;      /* rows */
+    i64 users;        /* tasks that have yet to run its tokens */
+    u64 used;         /* the round in which one last did */
+    bool ready;
+} media_place;
+typedef struct task_media {
+    media_item *item;   /* held */
+    media_place *place; /* NULL: it has none, or its tokens have been run */
+} task_media;
+
+/* media_rows.c: the model's media rows, and the vision tower's pass that fills some. */
+typedef struct {
+    media_place **places; /* [n], by `from` */
+    i64 n, cap, rows;     /* rows: all there are */
+    i64 blocks;           /* of the tower that are queued at a time; 0: no pass is under way */
+} media_rows;
 
 typedef struct {
     task *head, *tail;
@@ -177,6 +201,7 @@ struct scheduler {
     struct mask_job *mask_jobs; /* [logit_rows] */
     i64 new_tokens, new_forced; /* of the step whose results are taken */
     draft_pass drafts;
+    media_rows media;
     f32 *logits;        /* [logit_rows, vocab] */
     sampler **samplers; /* [n_samplers]: one a thread */
     int n_samplers;
@@ -203,6 +228,9 @@ struct scheduler {
     bool thread_runs;
 };
 enum { CONTROL_NONE, CONTROL_FLUSH, CONTROL_CHECK, CONTROL_DONE };
+
+/* t's tokens for the prefix cache. */
+static inline radix_tokens task_radix(const task *t) { return (radix_tokens){t->tokens, t->spans, t->r.n_media}; }
 
 /* Spans of a step: one of each task, and the branches of trees. */
 static inline i64 spans_most(const engine *g) { return g->max_running + g->draft_lim.sequences * engine_branches(g); }
@@ -279,6 +307,17 @@ bool drafts_collect_late(const scheduler *s);
 status drafts_collect(scheduler *s, err *e);
 void drafts_arrive(batch *b);
 void drafts_forget(scheduler *s, const task *t); /* it leaves */
+
+/* media_rows.c */
+/* Before a step: some of the tower's layers for the prompts whose next tokens are pictures, and how far each can be
+ * run (task.media_ready). */
+status media_advance(scheduler *s, err *e);
+void media_rows_close(scheduler *s);
+/* t's rows up to t->n_kv have been run; it leaves its place. */
+void media_done(scheduler *s, task *t);
+void media_leave(scheduler *s, task *t);
+/* Of t's rows [first, first + n): what goes into their span. */
+void media_of_span(const task *t, model_span *span);
 
 /* draws.c */
 bool draws_on_device(const scheduler *s);

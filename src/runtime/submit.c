@@ -46,6 +46,10 @@ void task_free(task *t) {
     if (t->id && t->r.filter) t->filter.close(t->filter.ud);
     if (!t->shared) free(t->tokens);
     leave_prompt(t->shared);
+    for (i64 k = 0; t->media && k < t->r.n_media; k++) media_item_release(t->media[k].item);
+    free(t->media);
+    free(t->spans);
+    free(t->placed);
     ngram_free(&t->ngram);
     free(t->pages);
     free(t->lists);
@@ -86,6 +90,26 @@ static sched_verdict submit_check_length(const scheduler *s, const sched_request
     return SCHED_TOO_LONG;
 }
 
+/* Items stand in the prompt, one behind the other, and the tower takes each. */
+static sched_verdict check_media(const scheduler *s, const sched_request *r, err *e) {
+    i64 end = 0;
+    if (r->n_media && !s->g->has_vision)
+        return err_set(e, ST_INPUT, "this model reads no pictures: it runs without a vision tower"), SCHED_BAD_REQUEST;
+    for (i64 k = 0; k < r->n_media; k++) {
+        const vision_input *in = media_item_input(r->media[k].item);
+        const i64 patches = vision_patches(in);
+        if (patches > s->g->vision_lim.patches || in->t > s->g->vision_config.frames)
+            return err_set(e, ST_INPUT, "a picture of %lld patches in %d frames; the vision tower takes %lld in %lld",
+                           (long long)patches, in->t, (long long)s->g->vision_lim.patches,
+                           (long long)s->g->vision_config.frames),
+                   SCHED_BAD_REQUEST;
+        if (r->media[k].first < end || r->media[k].first + vision_tokens(in) > r->n_prompt)
+            return err_set(e, ST_INPUT, "picture %lld does not stand in the prompt", (long long)k), SCHED_BAD_REQUEST;
+        end = r->media[k].first + vision_tokens(in);
+    }
+    return SCHED_ACCEPTED;
+}
+
 /* Several answers to one prompt; with one priority they stand together in the queue. */
 static bool same_prompt(const sched_request *a, const sched_request *b) {
     return a->prompt == b->prompt && a->n_prompt == b->n_prompt && a->priority == b->priority;
@@ -115,6 +139,7 @@ static sched_verdict check_request(const scheduler *s, const sched_request *r, c
             return err_set(e, ST_INPUT, "logit_bias of token %d is not a number in -1000..1000", r->bias_ids[i]),
                    SCHED_BAD_REQUEST;
     sched_verdict v = submit_check_length(s, r, e);
+    if (v == SCHED_ACCEPTED) v = check_media(s, r, e);
     if (v != SCHED_ACCEPTED) return v;
     bool ids = ((before && same_prompt(r, before)) || ids_valid(s, r->prompt, r->n_prompt, "prompt", e)) &&
                ids_valid(s, r->stop_ids, r->n_stop, "stop_token_ids", e) &&
@@ -208,6 +233,22 @@ static bool copy_lists(task *t, const sched_request *r) {
     return true;
 }
 
+static bool copy_media(task *t, const sched_request *r) {
+    const size_t n = (size_t)r->n_media;
+    t->r.media = NULL;
+    t->media_ready = n ? 0 : r->n_prompt;
+    if (!n) return true;
+    t->media = calloc(n, sizeof *t->media);
+    t->spans = calloc(n, sizeof *t->spans);
+    t->placed = calloc(n, sizeof *t->placed);
+    if (!t->media || !t->spans || !t->placed) return false;
+    for (size_t k = 0; k < n; k++) {
+        media_item *item = t->media[k].item = media_item_hold(r->media[k].item);
+        t->spans[k] = (radix_span){r->media[k].first, media_item_tokens(item), media_item_key(item)};
+    }
+    return true;
+}
+
 /* `prompt`: a copy of the prompt that there is already; NULL: none. */
 static task *copy_request(const scheduler *s, const sched_request *r, shared_prompt *prompt) {
     task *t = calloc(1, sizeof *t);
@@ -219,7 +260,7 @@ static task *copy_request(const scheduler *s, const sched_request *r, shared_pro
     t->shared = prompt ? prompt : copy_prompt(r);
     t->pages = malloc((size_t)ceil_div(r->n_prompt + t->r.max_new, KV_PAGE) * sizeof *t->pages);
     if (t->shared) t->shared->users++;
-    if (!t->shared || !t->pages || !copy_lists(t, r)) {
+    if (!copy_media(t, r) || !t->shared || !t->pages || !copy_lists(t, r)) {
         task_free(t);
         return NULL;
     }

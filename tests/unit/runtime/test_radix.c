@@ -120,7 +120,8 @@ static void random_path(sequence *q) {
 /* What the tree has of q's beginning, and that it is what the model has. */
 static i64 follow(sequence *q, i64 limit, radix_path *path, i64 lookups) {
     bool enough = lookups > limit;
-    i64 had = lookups, have = radix_follow(&tree, q->space, q->ids, limit, q->pages, path, &lookups), want = 0;
+    i64 had = lookups,
+        have = radix_follow(&tree, q->space, &(radix_tokens){.ids = q->ids}, limit, q->pages, path, &lookups), want = 0;
     while (want < limit && model_find(q->path, want + 1, q->space) >= 0) {
         if (want < have) assert_int_equal(q->pages[want], model_find(q->path, want + 1, q->space));
         want++;
@@ -141,7 +142,8 @@ static void wait_on(void) {
         waiting[w].path = (radix_path){0};
     }
     i64 limit = pick(0, (i64)strlen(q->path)), have = follow(q, limit, &waiting[w].path, pick(0, 2) * DEPTH);
-    assert_int_equal(radix_follow(&tree, q->space, q->ids, limit, q->pages, &waiting[w].path, &none), have);
+    assert_int_equal(
+        radix_follow(&tree, q->space, &(radix_tokens){.ids = q->ids}, limit, q->pages, &waiting[w].path, &none), have);
 }
 
 static void begin(sequence *q) {
@@ -160,7 +162,7 @@ static void begin(sequence *q) {
 
 static void remember(sequence *q) {
     i64 n = pick(0, q->n);
-    radix_insert(&tree, q->space, q->ids, q->pages, n);
+    radix_insert(&tree, q->space, &(radix_tokens){.ids = q->ids}, q->pages, n);
     for (i64 i = 0; i < n; i++) {
         if (model_find(q->path, i + 1, q->space) >= 0) continue;
         entry *x = &model[q->pages[i]];
@@ -225,15 +227,15 @@ static void sequences_stay_in_a_share(void **state) {
     assert_true(a[0] % 2 == a[1] % 2 && a[1] % 2 == a[2] % 2);
     for (int i = 0; i < LONG; i++) b[i] = radix_take(&tree, i ? b[i - 1] : radix_begin(&tree));
     assert_true(b[0] % 2 != a[0] % 2 && b[0] % 2 == b[1] % 2 && b[1] % 2 == b[2] % 2);
-    radix_insert(&tree, 0, ids, a, 2);
-    radix_insert(&tree, 0, ids, b, LONG);
+    radix_insert(&tree, 0, &(radix_tokens){.ids = ids}, a, 2);
+    radix_insert(&tree, 0, &(radix_tokens){.ids = ids}, b, LONG);
     assert_int_equal(tree.n_nodes, 2 + LONG);
     i64 lookups = 100;
     radix_path p = {0};
-    assert_int_equal(radix_follow(&tree, 0, ids, LONG, found, &p, &lookups), LONG);
+    assert_int_equal(radix_follow(&tree, 0, &(radix_tokens){.ids = ids}, LONG, found, &p, &lookups), LONG);
     assert_memory_equal(found, b, sizeof b);
     p = (radix_path){0};
-    assert_int_equal(radix_follow(&tree, 1, ids, LONG, found, &p, &lookups), 0);
+    assert_int_equal(radix_follow(&tree, 1, &(radix_tokens){.ids = ids}, LONG, found, &p, &lookups), 0);
     radix_release(&tree, a, LONG);
     radix_release(&tree, b, LONG);
     assert_int_equal(radix_check(&tree, held, NULL), ST_OK);
@@ -242,7 +244,7 @@ static void sequences_stay_in_a_share(void **state) {
         assert_true(page >= 0 && page % 2 == a[0] % 2);
     }
     i32 other = radix_take(&tree, b[0]);
-    radix_insert(&tree, 1, ids, &other, 1);
+    radix_insert(&tree, 1, &(radix_tokens){.ids = ids}, &other, 1);
     radix_release(&tree, &other, 1);
     const i64 evicted = tree.n_evicted;
     assert_int_equal(tree.n_idle_of[b[0] % 2], LONG + 1);
@@ -263,7 +265,7 @@ static void damage_is_found(void **state) {
     assert_int_equal(kv_pages_open(&pool, 4, 1, NULL), ST_OK);
     assert_int_equal(radix_open(&tree, &pool, NULL), ST_OK);
     for (int i = 0; i < 2; i++) pages[i] = radix_take(&tree, -1);
-    radix_insert(&tree, 0, ids, pages, 2);
+    radix_insert(&tree, 0, &(radix_tokens){.ids = ids}, pages, 2);
     radix_release(&tree, pages, 2);
     assert_int_equal(radix_check(&tree, held, NULL), ST_OK);
     memset(held, 0, sizeof held);

@@ -1,0 +1,72 @@
+/* runtime/engine_vision.c: an engine's vision tower, whole on every rank. */
+#include "base/log.h"
+#include "runtime/engine_internal.h"
+#include <stdio.h>
+
+/* Largest item: 16384 patches before its sides are padded to whole tokens. A pass takes as many patches at most; of
+ * what it made, as many rows as four of them have are kept. */
+enum { PASS_PATCHES = 18432, KEPT_PASSES = 4 };
+
+status engine_vision_open(engine *g, const engine_options *o, err *e) {
+    vision_config *c = &g->vision_config;
+    if (!o->max_running || o->language_only || o->step || !g->ck) return ST_OK;
+    status st = vision_config_load(c, o->model_dir, e);
+    if (st != ST_OK || !c->there) return st;
+    if (!checkpoint_find(g->ck, "mm_projector.proj.2.weight")) {
+        log_note("%s has a vision_config but no mm_projector: pictures are refused", o->model_dir);
+        return ST_OK;
+    }
+    if (c->text_hidden != g->config.hidden)
+        return err_set(e, ST_FORMAT, "vision_config: rows of %lld values for a model of hidden_size %lld",
+                       (long long)c->text_hidden, (long long)g->config.hidden);
+    g->has_vision = true;
+    return ST_OK;
+}
+
+status engine_vision_open_rank(const engine *g, rank *k, err *e) {
+    if (!g->has_vision) return ST_OK;
+    return vision_open(&k->vision, &g->vision_config, g->ck, &k->backend.ops, k->backend.device, e);
+}
+
+void engine_vision_limits(engine *g) {
+    if (!g->has_vision) return;
+    g->vision_lim = (vision_limits){.patches = PASS_PATCHES, .items = MEDIA_ITEMS_MOST};
+    g->lim.media_rows = KEPT_PASSES * PASS_PATCHES / (VISION_MERGE * VISION_MERGE);
+}
+
+status engine_vision_plan_rank(const engine *g, rank *k, model_limits *own, err *e) {
+    if (!g->has_vision) return ST_OK;
+    status st = vision_plan(k->vision, &g->vision_lim, e);
+    const model_memory *m = vision_memory_plan(k->vision);
+    own->reserve += m->weights.own + m->work;
+    return st;
+}
+
+static status load_rank_vision(rank *k, void *ud, err *e) {
+    ops_set_threads(((const engine *)ud)->ranks.threads_each);
+    return vision_load(k->vision, e);
+}
+
+status engine_vision_load(engine *g, err *e) {
+    return g->has_vision ? ranks_each(&g->ranks, load_rank_vision, g, e) : ST_OK;
+}
+
+const char *engine_vision_text(const engine *g, char *out, size_t cap) {
+    char weights[BYTES_TEXT], work[BYTES_TEXT];
+    out[0] = 0;
+    if (!g->has_vision) return out;
+    const model_memory *m = vision_memory_plan(g->ranks.of[0].vision);
+    snprintf(out, cap, ", a vision tower (weights %s, working memory %s)",
+             bytes_text(weights, m->weights.mapped + m->weights.own), bytes_text(work, m->work));
+    return out;
+}
+
+const vision_config *engine_vision(const engine *g) { return g->has_vision ? &g->vision_config : NULL; }
+i64 engine_vision_patches(const engine *g) { return g->has_vision ? g->vision_lim.patches : 0; }
+
+status engine_begin_media(engine *g, const vision_input *items, i64 n, i64 from, err *e) {
+    return ranks_begin_media(&g->ranks, items, n, from, e);
+}
+status engine_advance_media(engine *g, i64 blocks, bool *done, err *e) {
+    return ranks_advance_media(&g->ranks, blocks, done, e);
+}
