@@ -137,7 +137,7 @@ void vision_close(vision *v) {
 
 /* ---- A pass ---- */
 
-static status take_item(vision *v, i64 i, const vision_input *in, err *e) {
+static status vision_take_item(vision *v, i64 i, const vision_input *in, err *e) {
     const vision_config *c = v->c;
     if (in->t < 1 || in->t > c->frames || in->h < 1 || in->w < 1 || in->h % VISION_MERGE || in->w % VISION_MERGE ||
         in->h > VISION_SIDE || in->w > VISION_SIDE)
@@ -163,7 +163,7 @@ status vision_begin(vision *v, const vision_input *items, i64 n, void *out, err 
         return err_set(e, ST_LIMIT, "%lld items in a pass of the vision tower, which takes %lld", (long long)n,
                        (long long)v->lim.items);
     for (i64 i = 0; i < n; i++) {
-        status st = take_item(v, i, &items[i], e);
+        status st = vision_take_item(v, i, &items[i], e);
         if (st != ST_OK) return st;
     }
     for (i64 i = 0; i < n; i++)
@@ -180,7 +180,7 @@ static void product(vision *v, const op_weight *w, const void *x, i64 n, i64 str
 }
 
 /* x += delta + its bias, unless bias is NULL; h = norm of that. */
-static void norm_rows(vision *v, const op_weight *bias, const op_weight *weight, const op_weight *shift) {
+static void vision_norm(vision *v, const op_weight *bias, const op_weight *weight, const op_weight *shift) {
     v->o->layer_norm(v->o, &(layer_norm_args){.weight = weight,
                                               .bias = shift,
                                               .add_bias = bias,
@@ -214,7 +214,7 @@ static void block(vision *v, i64 l) {
     const vision_config *c = v->c;
     const vision_layer *w = &v->w.layers[l];
     const i64 head = c->hidden / c->n_heads;
-    norm_rows(v, l ? v->w.layers[l - 1].fc1_bias : NULL, w->norm0, w->norm0_bias);
+    vision_norm(v, l ? v->w.layers[l - 1].fc1_bias : NULL, w->norm0, w->norm0_bias);
     product(v, w->qkv, v->h, v->n, c->hidden, v->qkv, 3 * c->hidden);
     v->o->vision_rope(
         v->o, &(vision_rope_args){w->qkv_bias, v->angles, v->items, v->qkv, v->n, v->n_items, c->n_heads, head});
@@ -228,7 +228,7 @@ static void block(vision *v, i64 l) {
                                                           .longest = v->longest,
                                                           .scale = (f32)(1.0 / sqrt((f64)head))});
     product(v, w->o, v->h, v->n, c->hidden, v->delta, c->hidden);
-    norm_rows(v, w->o_bias, w->norm1, w->norm1_bias);
+    vision_norm(v, w->o_bias, w->norm1, w->norm1_bias);
     product(v, w->fc0, v->h, v->n, c->hidden, v->inter, c->inter);
     v->o->bias_act(v->o, &(bias_act_args){w->fc0_bias, v->inter, v->n, c->inter, BIAS_GELU_TANH});
     product(v, w->fc1, v->inter, v->n, c->inter, v->delta, c->hidden);
@@ -236,10 +236,10 @@ static void block(vision *v, i64 l) {
 
 /* The last norm, four patches to a token, the projector. The buffers of the blocks are free again: a token of four
  * patches is as wide as they. */
-static void project(vision *v) {
+static void vision_project(vision *v) {
     const vision_config *c = v->c;
     const i64 wide = VISION_MERGE * VISION_MERGE * c->hidden;
-    norm_rows(v, v->w.layers[c->n_layers - 1].fc1_bias, v->w.norm, v->w.norm_bias);
+    vision_norm(v, v->w.layers[c->n_layers - 1].fc1_bias, v->w.norm, v->w.norm_bias);
     v->o->patch_merge(v->o, &(patch_merge_args){v->w.pre_norm, v->w.pre_norm_bias, v->items, v->h, v->delta, v->tokens,
                                                 v->n_items, c->hidden, (f32)c->projector_eps});
     product(v, v->w.proj0, v->delta, v->tokens, wide, v->h, wide);
@@ -253,6 +253,6 @@ bool vision_advance(vision *v, i64 blocks) {
     if (!v->layer) embed_patches(v);
     for (; blocks > 0 && v->layer < v->c->n_layers; blocks--) block(v, v->layer++);
     if (v->layer < v->c->n_layers) return false;
-    project(v);
+    vision_project(v);
     return true;
 }

@@ -13,7 +13,7 @@ static status read_width(const json_t *o, const char *key, i64 most, i64 *out, e
 }
 
 /* What is computed in one way only. */
-static status check_fixed(const json_t *o, err *e) {
+static status vision_fixed_keys(const json_t *o, err *e) {
     static const struct {
         const char *key, *want;
     } fixed[] = {{"pos_emb_type", "divided_fixed"},
@@ -36,7 +36,7 @@ static status read_vision(vision_config *c, const json_t *o, err *e) {
     c->eps = c->projector_eps = 1e-5;
     c->patch = 14;
     c->frames = 4;
-    status st = check_fixed(o, e);
+    status st = vision_fixed_keys(o, e);
     if (st == ST_OK) st = read_width(o, "hidden_size", VISION_WIDTH, &c->hidden, e);
     if (st == ST_OK) st = read_width(o, "num_hidden_layers", LAYERS_MAX, &c->n_layers, e);
     if (st == ST_OK) st = read_width(o, "num_attention_heads", HEADS_MAX, &c->n_heads, e);

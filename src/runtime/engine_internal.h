@@ -6,7 +6,7 @@
 #include "runtime/load.h"
 
 enum { MEDIA_ITEMS_MOST = 64 }; /* in a pass of the vision tower */
-enum { LOGIT_ROWS = 64 }; /* of a timeline; a scheduler has so many beside one for each answer */
+enum { LOGIT_ROWS = 64 };       /* of a timeline; a scheduler has so many beside one for each answer */
 
 struct engine {
     model_config config; /* of the whole model, or of --tp-slice's share */

@@ -7,8 +7,8 @@
 /* Any thread may hold and release one. */
 typedef struct media_item media_item;
 
-/* A copy of in's patches [t h w, patch_bytes], held once; NULL: out of memory. What it shows is known by a keyed hash of
- * sizes and patches, so that equal ones are computed once and share the prefix cache. */
+/* A copy of in's patches [t h w, patch_bytes], held once; NULL: out of memory. What it shows is known by a keyed hash
+ * of sizes and patches, so that equal ones are computed once and share the prefix cache. */
 media_item *media_item_new(const vision_input *in, u64 patch_bytes);
 media_item *media_item_hold(media_item *m);
 void media_item_release(media_item *m); /* NULL is allowed */

@@ -1,5 +1,5 @@
-/* runtime/media_rows.c: pictures on their way into prompts: whose turn it is in the vision tower, where its rows lie, and
- * how long they stay.
+/* runtime/media_rows.c: pictures on their way into prompts: whose turn it is in the vision tower, where its rows lie,
+ * and how long they stay.
  *
  * A prompt runs up to its first picture that is not on the device yet. A pass of the tower takes the next pictures of
  * the prompts that run, oldest first, as many as fit, and goes on by some layers with each step, beside the answers.
@@ -50,7 +50,7 @@ static i64 find_gap(const media_rows *m, i64 n, i64 *at) {
     return m->rows - from >= n ? from : -1;
 }
 
-static bool places_room(media_rows *m, i64 more) {
+static bool more_places(media_rows *m, i64 more) {
     if (m->n + more <= m->cap) return true;
     const i64 cap = 2 * (m->n + more);
     media_place **grown = realloc(m->places, (size_t)cap * sizeof *grown);
@@ -100,8 +100,8 @@ static i64 room_for(media_rows *m, i64 tokens, i64 *at) {
 }
 
 /* Places for the wish, one behind the other. Out of memory: false. */
-static bool make_places(media_rows *m, const media_wish *w, i64 from, i64 at) {
-    if (!places_room(m, w->n)) return false;
+static bool add_places(media_rows *m, const media_wish *w, i64 from, i64 at) {
+    if (!more_places(m, w->n)) return false;
     for (i64 i = 0; i < w->n; i++) {
         media_place *p = calloc(1, sizeof *p);
         if (!p) return false;
@@ -126,7 +126,7 @@ static status begin_pass(scheduler *s, media_wish *w, err *e) {
     }
     if (from < 0) return ST_OK;
     for (i64 i = 0; i < w->n; i++) in[i] = *media_item_input(w->items[i]);
-    if (!make_places(&s->media, w, from, at)) return err_nomem(e, "places of pictures", sizeof(media_place));
+    if (!add_places(&s->media, w, from, at)) return err_nomem(e, "places of pictures", sizeof(media_place));
     s->media.blocks = max_i64(1, STEP_WORK / w->patches);
     return engine_begin_media(s->g, in, w->n, from, e);
 }

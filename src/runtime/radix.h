@@ -34,8 +34,8 @@ typedef struct {
     u64 changes; /* nodes that came or went since open */
 } radix;
 
-/* A sequence's tokens as the tree compares them. Those of a picture all have one id: a span says which picture, by a key
- * of what it shows, and its tokens are the same as others' where key and place in the span are. */
+/* A sequence's tokens as the tree compares them. Those of a picture all have one id: a span says which picture, by a
+ * key of what it shows, and its tokens are the same as others' where key and place in the span are. */
 typedef struct {
     i64 first, n;
     u64 key;
