@@ -13,7 +13,7 @@ ifneq ($(words $B),1)
 $(error B=$B: the output folder needs a name without spaces)
 endif
 
-PKGS    := jansson libmicrohttpd libcurl zlib
+PKGS    := jansson libmicrohttpd libcurl zlib libjpeg libpng libwebp libwebpdemux libgif
 GOALS   := $(or $(MAKECMDGOALS),all)
 NEEDS   := $(filter-out setup demo check check-all clean format lint,$(GOALS))
 ifneq ($(NEEDS),)
@@ -38,7 +38,7 @@ LIBDIRS := $(shell $(CC) -print-search-dirs 2>/dev/null | sed -n 's/^libraries: 
 static_or = $(firstword $(foreach d,$(LIBDIRS),$(wildcard $(d)/lib$(1).a)) -l$(1))
 IS_CLANG := $(findstring clang,$(CC))
 OMP_LIB := $(if $(IS_CLANG),-fopenmp,$(firstword $(wildcard $(shell $(CC) -print-file-name=libgomp.a 2>/dev/null)) -fopenmp))
-LDLIBS  := $(call static_or,jansson) $(call static_or,microhttpd) $(call static_or,z) $(OMP_LIB) -lm -lpthread -ldl
+LDLIBS  := $(foreach l,jansson microhttpd jpeg png16 webpdemux webp gif z,$(call static_or,$l)) $(OMP_LIB) -lm -lpthread -ldl
 LDFLAGS += $(if $(SAN),-fsanitize=address$(comma)undefined) $(if $(IS_CLANG),,-static-libgcc)
 # The GPU's kernels: compiled where there is an nvcc and part of the program, which runs without a GPU too (docs/guide/gpu.md).
 # They do not depend on B, CC and CFLAGS: all builds share build/gpu.
@@ -75,12 +75,13 @@ all: $B/moonlet
 
 # Instruction sets get flags of their own; everything else is baseline x86-64 and runs anywhere.
 $B/src/kernels/cpu/avx2%.o: ISA := -mavx2 -mfma -mf16c
+$B/src/media/resize_avx2.o: ISA := -mavx2
 $B/src/kernels/cpu/avx512%.o: ISA := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
 $B/src/kernels/cpu/avx512vnni%.o: ISA += -mavx512vnni
 $B/src/kernels/cpu/avx512bf16%.o: ISA += -mavx512bf16
 # What computes. Under sanitizers without two checks a pointer, which cost half of the time: ASan stops at what such a pointer reads.
 # Fuzzers look for paths through parsers: no counters here.
-ARITHMETIC := $B/src/kernels/ref/%.o $B/src/kernels/cpu/%.o $B/src/format/weights.o $B/src/format/requant.o $B/src/format/dtype.o
+ARITHMETIC := $B/src/kernels/ref/%.o $B/src/kernels/cpu/%.o $B/src/format/weights.o $B/src/format/requant.o $B/src/format/dtype.o $B/src/media/resize%.o $B/src/media/grid.o
 $(ARITHMETIC): OPT := -O3 $(if $(SAN),-DSANITIZED -fno-sanitize=pointer-overflow$(comma)null)
 $(ARITHMETIC): COVER :=
 
