@@ -60,6 +60,7 @@ typedef struct {
     const char *numa_node;         /* the NUMA node that each rank is bound to, "0,0,1,1", or "0" for all; NULL: none */
     int disable_custom_all_reduce; /* ranks on GPUs exchange by NVIDIA's NCCL, not by kernels of ours */
     int enable_dp_attention;       /* with tp: ranks attend for sequences of their own, with all heads */
+    int language_model_only;       /* no vision tower is loaded: chats with pictures are refused */
     /* Most tokens that are proposed and checked in one step, by the EAGLE-3 draft of that folder or, without one, where
      * text repeats itself; 0: none. No answer depends on it. */
     int64_t draft_tokens;
@@ -69,7 +70,7 @@ typedef struct {
     int64_t draft_topk, draft_steps;
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                              \
-    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Maps and checks the checkpoint and allocates everything that running needs. *out is NULL on failure; end it
  * with moon_close(), which takes NULL too. */

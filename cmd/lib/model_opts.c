@@ -165,4 +165,5 @@ void model_opts_public(const model_opts *o, moon_options *out) {
     out->disable_fused = g->disable_fused;
     out->disable_custom_all_reduce = g->nccl;
     out->enable_dp_attention = g->dp_attention;
+    out->language_model_only = g->language_only;
 }

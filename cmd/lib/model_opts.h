@@ -36,6 +36,8 @@ extern const size_t n_model_elsewhere;
     {"tp-slice", 0, OPT_INT, &(o).engine.tp_slice, "T", \
      "dummy weights of T tensor-parallel GPUs' first N (--tp N), to measure speed; with --tp 1 it exchanges with " \
      "itself, without --tp with nobody", 1, 1024}, \
+    {"language-model-only", 0, OPT_FLAG, &(o).engine.language_only, NULL, \
+     "loads no vision tower: pictures are refused", 0, 0}, \
     {"verify", 0, OPT_FLAG, &(o).engine.verify, NULL, \
      "scans quantization scales for NaN while loading (reads them all)", 0, 0}, \
     OPT_GROUP("Device"), \

@@ -7,6 +7,7 @@
  *
  * With --tools the model may call tools. Its calls are shown as OpenAI's JSON; --tool-command names a program that
  * carries them out, and at a terminal a person is asked for the results. The model then goes on. */
+#include "base/base64.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -26,7 +27,8 @@ enum { TOOL_ROUNDS = 8 }; /* of calls and results in one answer */
 typedef struct {
     model_opts m;
     speculative_opts draft;
-    const char *prompt, *system, *template, *tools_file, *tool_command, *image;
+    const char *prompt, *system, *template, *tools_file, *tool_command;
+    opt_list images;
     const char *schema_file, *regex, *grammar_file;
     bool instant, raw, quiet, ignore_eos;
     i64 max_tokens, top_k, seed;
@@ -34,6 +36,7 @@ typedef struct {
 
     moon_engine *engine;
     json_t *messages;
+    json_t *pictures;      /* of --image, parts of the next question; NULL: none, or they were asked about */
     json_t *tools;         /* NULL: none */
     buf must;              /* of --schema or --grammar: the file's text, NUL-terminated */
     buf answer, reasoning; /* content and reasoning of the answer under way */
@@ -165,6 +168,12 @@ static void cmd_run_add_answer(chat_run *r) {
 /* False for text that is not UTF-8. */
 static bool add_message(chat_run *r, const char *role, const char *content, size_t n) {
     json_t *text = json_stringn(content, n);
+    if (text && r->pictures && !strcmp(role, "user")) {
+        json_t *parts = r->pictures;
+        r->pictures = NULL;
+        if (json_array_append_new(parts, json_pack("{s:s, s:o}", "type", "text", "text", text))) text = NULL;
+        return !json_array_append_new(r->messages, json_pack("{s:s, s:o}", "role", role, "content", parts));
+    }
     if (text) return !json_array_append_new(r->messages, json_pack("{s:s, s:o}", "role", role, "content", text));
     fprintf(stderr, "moonlet run: the %s message is not valid UTF-8\n", role);
     return false;
@@ -338,6 +347,7 @@ static moon_status cmd_run_open_engine(chat_run *r, moon_error *error) {
 static bool options_fit(const chat_run *r) {
     const char *wrong = r->tool_command && !r->tools_file ? "--tool-command needs --tools FILE"
                         : r->raw && r->tools_file         ? "--raw continues plain text: it has no tools"
+                        : r->raw && r->images.n           ? "--raw continues plain text: it has no pictures"
                         : !!r->schema_file + !!r->regex + !!r->grammar_file > 1
                             ? "an answer is held to one of --schema, --regex and --grammar only"
                             : NULL;
@@ -354,13 +364,29 @@ static status cmd_run_read_text(const char *path, buf *out, err *e) {
     return st == ST_OK && out->failed ? err_nomem(e, path, out->len) : st;
 }
 
+/* A file as a part of the next question: a data: URI. */
+static status add_image(chat_run *r, const char *path, err *e) {
+    enum { FILE_MOST = 64 << 20 };
+    static const char head[] = "data:;base64,";
+    buf file = {0}, url = {0};
+    status st = file_read(path, FILE_MOST, &file, e);
+    buf_add(&url, head, sizeof head - 1);
+    if (st == ST_OK) base64_encode(&url, file.data, file.len);
+    if (!r->pictures) r->pictures = json_array();
+    if (st == ST_OK &&
+        (url.failed || json_array_append_new(r->pictures, json_pack("{s:s, s:{s:s%}}", "type", "image_url", "image_url",
+                                                                    "url", url.data, url.len))))
+        st = err_nomem(e, path, file.len);
+    buf_free(&file);
+    buf_free(&url);
+    return st;
+}
+
 /* What cannot be had is said before the model is loaded. */
 static bool cmd_run_read_files(chat_run *r) {
     err e = {0};
     status st = ST_OK;
-    if (r->image)
-        st = err_set(&e, ST_UNSUPPORTED, "--image %s: pictures are not supported yet, this version reads text only",
-                     r->image);
+    for (int i = 0; st == ST_OK && i < r->images.n; i++) st = add_image(r, r->images.items[i], &e);
     if (st == ST_OK && r->tools_file) st = tools_read(&r->tools, r->tools_file, &e);
     if (st == ST_OK && r->schema_file) st = cmd_run_read_text(r->schema_file, &r->must, &e);
     if (st == ST_OK && r->grammar_file) st = cmd_run_read_text(r->grammar_file, &r->must, &e);
@@ -382,7 +408,8 @@ int cmd_run(int argc, char **argv) {
          "tools that the model may call: JSON as in the OpenAI API's \"tools\"", 0, 0},
         {"tool-command", 0, OPT_STR, &r.tool_command, "PROGRAM",
          "carries out the calls: PROGRAM NAME, arguments as JSON on stdin, the result on stdout", 0, 0},
-        {"image", 0, OPT_STR, &r.image, "FILE", "a picture: not supported yet, this version reads text only", 0, 0},
+        {"image", 0, OPT_LIST, &r.images, "FILE",
+         "a picture (JPEG, PNG, WebP or GIF) in front of the first question; may be repeated", 0, 0},
         {"template", 0, OPT_STR, &r.template, "NAME",
          "chat template: k2.5, k2.6, k2.7-code, k2-thinking, ... (default: the model's)", 0, 0},
         OPT_GROUP("Answer"),
@@ -429,6 +456,7 @@ end:
     json_decref(r.messages);
     json_decref(r.calls);
     json_decref(r.tools);
+    json_decref(r.pictures);
     buf_free(&r.must);
     buf_free(&r.answer);
     buf_free(&r.reasoning);

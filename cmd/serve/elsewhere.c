@@ -4,7 +4,7 @@
 #define NO_LEVELS     "there are no levels: notices and warnings go to stderr, a line a request with --log-requests"
 #define PLAIN_HTTP    "the server speaks plain HTTP: put a reverse proxy in front of it, and leave this out"
 #define OWN_TOKENIZER "the tokenizer is that of the model's folder: leave it out"
-#define NO_PICTURES   "pictures and video are not read yet: leave it out"
+#define PICTURES      "pictures are read where the model has a vision tower"
 #define NO_ADAPTERS   "adapters are not supported: leave it out"
 #define ONE_POOL      "there is one KV pool, on the device: leave it out"
 
@@ -61,9 +61,11 @@ const opt_elsewhere serve_elsewhere[] = {
     {"root-path", ELSEWHERE_REFUSED, true, NULL, PLAIN_HTTP},
     {"enable-lora", ELSEWHERE_REFUSED, false, NULL, NO_ADAPTERS},
     {"lora-*", ELSEWHERE_REFUSED, true, NULL, NO_ADAPTERS},
-    {"enable-multimodal", ELSEWHERE_REFUSED, false, NULL, NO_PICTURES},
-    {"limit-mm-per-prompt", ELSEWHERE_REFUSED, true, NULL, NO_PICTURES},
-    {"mm-*", ELSEWHERE_REFUSED, true, NULL, NO_PICTURES},
+    {"enable-multimodal", ELSEWHERE_NOTHING, false, NULL, PICTURES},
+    {"limit-mm-per-prompt", ELSEWHERE_REFUSED, true, NULL, "write --max-pictures N"},
+    {"limit-mm-data-per-request", ELSEWHERE_REFUSED, true, NULL, "write --max-pictures N"},
+    {"language-only", ELSEWHERE_SAME, false, NULL, "language-model-only"},
+    {"mm-*", ELSEWHERE_REFUSED, true, NULL, PICTURES ", on the model's own ranks: leave it out"},
     {"enable-hierarchical-cache", ELSEWHERE_REFUSED, false, NULL, ONE_POOL},
     {"swap-space", ELSEWHERE_NOTHING, true, "0", "nothing is swapped"},
     {"swap-space", ELSEWHERE_REFUSED, true, NULL, ONE_POOL},

@@ -61,6 +61,7 @@ static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .disable_fused = o->disable_fused,
                                .nccl = o->disable_custom_all_reduce,
                                .dp_attention = o->enable_dp_attention,
+                               .language_only = o->language_model_only,
                                .draft_dir = o->draft_dir,
                                .draft_steps = !o->draft_dir       ? 0
                                               : o->draft_topk > 1 ? o->draft_steps

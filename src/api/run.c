@@ -1,6 +1,7 @@
 /* api/run.c: one request: through the scheduler, as a server's, with the caller's thread for its steps; its tokens as
  * text to the caller. */
 #include "api/api.h"
+#include "api/pictures.h"
 #include "base/log.h"
 #include "text/parse.h"
 #include <string.h>
@@ -12,6 +13,7 @@ typedef struct {
     moon_callback callback;
     void *user;
     chat_prompt prompt;
+    chat_pictures pictures;
     answer_begin begin;
     json_t *chat;      /* the parsed request; the parser looks at its tools */
     parser *parser;    /* chat */
@@ -76,12 +78,14 @@ static status prepare_chat(job *j, err *e) {
                             .tools = json_object_get(j->chat, "tools"),
                             .kwargs = kwargs,
                             .add_generation_prompt = true};
-    status st = chat_render(j->m->template, j->m->tok, &r, &j->prompt, e);
+    const picture_rules rules = {.file = PICTURE_LIMITS, .most = INT64_MAX, .tokens = engine_context(j->m->engine)};
+    status st = chat_pictures_read(&j->pictures, r.messages, &rules, e);
+    if (st == ST_OK && j->pictures.n && !engine_vision(j->m->engine))
+        st = err_set(e, ST_UNSUPPORTED, "the chat holds a picture: this model runs without a vision tower");
+    if (st == ST_OK) st = chat_render(j->m->template, j->m->tok, &r, &j->prompt, e);
+    if (st == ST_OK && j->pictures.n)
+        st = chat_pictures_place(&j->pictures, &j->prompt.ids, tokenizer_special(j->m->tok, "<|media_pad|>"), e);
     if (st != ST_OK) return st;
-    const i32 picture = tokenizer_special(j->m->tok, "<|media_pad|>");
-    for (size_t i = 0; i < j->prompt.ids.len; i++)
-        if (j->prompt.ids.data[i] == picture)
-            return err_set(e, ST_UNSUPPORTED, "the chat holds a picture: this version reads text only");
     if (j->prompt.tools_json.code != ST_OK)
         log_warn("tools are rendered as JSON, not as TypeScript: %s", j->prompt.tools_json.text);
     const parse_options po = {
@@ -171,6 +175,8 @@ static status api_run(job *j, err *e) {
     sched_request r = {.user = j,
                        .prompt = j->prompt.ids.data,
                        .n_prompt = n,
+                       .media = j->pictures.of,
+                       .n_media = j->pictures.n,
                        .max_new = q->max_tokens ? q->max_tokens : room,
                        .sampling = p,
                        .stop_ids = j->m->stops.data,
@@ -197,6 +203,7 @@ moon_status moon_run(moon_engine *m, const moon_request *q, moon_callback callba
     parser_close(j.parser);
     json_decref(j.chat);
     chat_prompt_free(&j.prompt);
+    chat_pictures_free(&j.pictures);
     buf_free(&j.piece);
     return api_result(st, &e, error);
 }

@@ -70,6 +70,10 @@ static status open_model(server *s, err *e) {
     m->parse_calls = s->o.parse_calls;
     m->parse_reasoning = s->o.parse_reasoning;
     m->created = (i64)time(NULL);
+    m->pictures = engine_vision(s->engine) != NULL;
+    m->picture_file = PICTURE_LIMITS;
+    m->picture_file.pixels = (u64)s->o.picture_pixels;
+    m->picture_most = s->o.picture_most;
     st = served_model_open(m, s->o.template, c->model_type, c->vocab, c->eos, c->n_eos, e);
     if (st != ST_OK) return st;
     log_note("%s", engine_plan(s->engine));

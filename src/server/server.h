@@ -18,6 +18,7 @@ typedef struct {
     f64 request_timeout_s;     /* 0: none */
     f64 watchdog_s;            /* /health fails when requests run and no step has ended for so long */
     f64 drain_s;               /* after SIGTERM running answers have this long to end */
+    i64 picture_pixels, picture_most; /* of a picture; pictures of a request */
     i64 body_max;
     i64 connections;           /* most that are open; 0: 1024, or fewer where ulimit -n says so */
     http_limit_options limits; /* 0: 60 s, 10 s, 1 KiB/s; 512 MiB or four times the longest body or prompt */

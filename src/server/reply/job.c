@@ -176,6 +176,8 @@ static sched_request one_choice(const gen_request *r, const ids_buf *prompt, con
     return (sched_request){.user = sl,
                            .prompt = prompt->data,
                            .n_prompt = (i64)prompt->len,
+                           .media = r->pictures.of,
+                           .n_media = r->pictures.n,
                            .max_new = r->max_new,
                            .min_new = r->min_new,
                            .sampling = r->sampling,

@@ -10,6 +10,7 @@ void gen_request_free(gen_request *r) {
     ids_free(&r->bias_ids);
     free(r->bias);
     stop_set_free(&r->stops);
+    chat_pictures_free(&r->pictures);
     buf_free(&r->continued);
     buf_free(&r->warnings);
     constraint_release(r->constraint);
@@ -44,7 +45,7 @@ u64 gen_request_drop_read(gen_request *r) {
         r->body = body;
         r->original = original;
     }
-    return json_memory(r->body) + json_memory(r->original);
+    return json_memory(r->body) + json_memory(r->original) + r->pictures.bytes;
 }
 
 bool request_hold(gen_request *r, u64 more, api_error *e) {

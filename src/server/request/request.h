@@ -5,6 +5,7 @@
  * honoured yet are a 400 that names them. */
 #ifndef SERVER_REQUEST_REQUEST_H
 #define SERVER_REQUEST_REQUEST_H
+#include "api/pictures.h"
 #include "server/request/constraints.h"
 #include "server/request/json_fields.h"
 #include "server/request/served_model.h"
@@ -27,7 +28,8 @@ typedef struct {
     /* What to compute: prompts x n answers. */
     ids_buf *prompts; /* [n_prompts] */
     i64 n_prompts, n;
-    bool prompt_array; /* the prompts came as an array of prompts: so do /generate's answers */
+    chat_pictures pictures; /* of the only prompt; their ids stand in it */
+    bool prompt_array;      /* the prompts came as an array of prompts: so do /generate's answers */
     sampling sampling;
     i64 max_new, min_new; /* max_new 0: to the end of the context */
     bool score;           /* max_tokens 0 with echo: the one token that is computed is not shown */
@@ -131,12 +133,17 @@ bool request_read_structured_outputs(gen_request *r, const served_model *m, cons
                                      const struct request_field *f, api_error *e);
 
 /* The messages as text/chat expects them: roles, part types and tool call ids of other clients are rewritten in
- * place. *calls: tool calls in the history. Pictures are refused. */
+ * place. *calls: tool calls in the history. Video and sound are refused. */
 bool normalize_messages(json_t *messages, i64 *calls, api_error *e);
 /* What the request says about thinking, reduced to chat_template_kwargs; the caller's reference. NULL: *e. */
 json_t *request_thinking(const json_t *body, chat_template t, bool *thinking, api_error *e);
 /* 400: the fewest tokens are more than the most; so the two fields are called. */
 bool request_check_least(const gen_request *r, const char *least, const char *most, api_error *e);
+/* Pictures are read as this model and the server's limits have it; *rules points into r. 400: it reads none. */
+bool request_picture_rules(gen_request *r, const served_model *m, picture_rules *rules, const char *field,
+                           api_error *e);
+/* r->prompts[0] has a placeholder for each of r->pictures: their ids take its place. */
+bool request_place_pictures(gen_request *r, const served_model *m, const char *field, api_error *e);
 /* 400: more ids than fit. */
 bool request_too_long(const gen_request *r, const served_model *m, const char *key, api_error *e);
 /* The most ids that a prompt of r may have. */

@@ -107,6 +107,21 @@ static bool render(gen_request *r, const served_model *m, chat_request *q, chat_
     return st == ST_OK ? true : api_fail_status(e, st, "messages", &why);
 }
 
+/* Before the prompt is written: what is wrong with a picture is said first. */
+static bool read_pictures(gen_request *r, const served_model *m, const json_t *messages, api_error *e) {
+    picture_rules rules;
+    err why = {0};
+    size_t i, k;
+    json_t *message, *part;
+    bool any = false;
+    json_array_foreach(messages, i, message) json_array_foreach(json_object_get(message, "content"), k, part) any |=
+        chat_picture_url(part, &why) || why.code != ST_OK;
+    if (!any) return true;
+    if (!request_picture_rules(r, m, &rules, "messages", e)) return false;
+    status st = chat_pictures_read(&r->pictures, messages, &rules, &why);
+    return st == ST_OK ? true : api_fail_status(e, st, "messages", &why);
+}
+
 /* Where the prompt leaves the model. Whether its thinking is told apart from its answer is another question. */
 static answer_begin begin_of(const gen_request *r, const served_model *m, bool in_think, bool thinking) {
     if (in_think) return BEGIN_IN_THINK;
@@ -129,7 +144,7 @@ bool request_render(gen_request *r, const served_model *m, api_error *e) {
                       .tools = r->tools,
                       .kwargs = kwargs,
                       .add_generation_prompt = !r->no_generation_prompt && !r->continue_final};
-    ok = render(r, m, &q, &p, e);
+    ok = read_pictures(r, m, messages, e) && render(r, m, &q, &p, e);
     json_decref(kwargs);
     if (ok && p.tools_json.code != ST_OK)
         log_once("tools as JSON", "tools are rendered as JSON, not as TypeScript: %s", p.tools_json.text);
@@ -139,6 +154,7 @@ bool request_render(gen_request *r, const served_model *m, api_error *e) {
     r->begin = begin_of(r, m, p.in_think, thinking);
     chat_prompt_free(&p);
     if (!ok) return false;
+    if (!request_place_pictures(r, m, "messages", e)) return false;
     if (r->continue_final && !open_last(r, m, messages, e)) return false;
     r->plain |= !thinking || !m->parse_reasoning;
     r->calls = r->tools && r->choice != CHOOSE_NONE && m->parse_calls;

@@ -2,6 +2,7 @@
  * */
 #ifndef SERVER_REQUEST_SERVED_MODEL_H
 #define SERVER_REQUEST_SERVED_MODEL_H
+#include "media/picture.h"
 #include "runtime/sampler.h"
 #include "text/chat.h"
 #include "text/stops.h"
@@ -14,6 +15,9 @@ typedef struct {
     i64 vocab, context;
     sampling defaults; /* of generation_config.json, else OpenAI's: temperature 1, everything else off */
     bool parse_reasoning, parse_calls;
+    bool pictures;               /* there is a vision tower */
+    picture_limits picture_file; /* what a picture may ask for, and how many a request may have */
+    i64 picture_most;
     const char *name; /* how the model is called from outside */
     const char *dir;
     i64 created; /* Unix time of the start */

@@ -1,0 +1,154 @@
+#include "api/pictures.h"
+#include "base/base64.h"
+#include "media/grid.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+_Static_assert((int)PATCH_MERGE == (int)VISION_MERGE, "a token's patches");
+
+/* ---- Two at a time ---- */
+
+enum { AT_A_TIME = 2, PICTURE_THREADS = 4 };
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t left;
+    int busy;
+} decoders = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
+
+static void decoder_enter(void) {
+    pthread_mutex_lock(&decoders.lock);
+    while (decoders.busy == AT_A_TIME) pthread_cond_wait(&decoders.left, &decoders.lock);
+    decoders.busy++;
+    pthread_mutex_unlock(&decoders.lock);
+}
+
+static void decoder_leave(void) {
+    pthread_mutex_lock(&decoders.lock);
+    decoders.busy--;
+    pthread_cond_signal(&decoders.left);
+    pthread_mutex_unlock(&decoders.lock);
+}
+
+/* ---- From a URL to an item ---- */
+
+/* The bytes behind data:[TYPE][;PARAMETER..];base64,DATA. Moonshot's own example has a blank behind the comma. */
+static status data_bytes(const char *url, size_t len, buf *out, err *e) {
+    const char *comma = memchr(url, ',', len < 256 ? len : 256);
+    if (len < 5 || strncasecmp(url, "data:", 5))
+        return err_set(e, ST_UNSUPPORTED,
+                       "pictures come as data: URIs (data:image/png;base64,...); others are not fetched");
+    if (!comma || comma - url < 12 || strncasecmp(comma - 7, ";base64", 7))
+        return err_set(e, ST_INPUT, "a data: URI begins with its type and \";base64,\"");
+    if (url[5] != ';' && strncasecmp(url + 5, "image/", 6) && strncasecmp(url + 5, "application/octet-stream;", 25))
+        return err_set(e, ST_INPUT, "a picture's type is image/..., not %.*s", (int)strcspn(url + 5, ";,"), url + 5);
+    buf text = {0};
+    const char *at = comma + 1, *end = url + len;
+    bool blank = false;
+    for (const char *p = at; p < end && !blank; p++) blank = strchr(" \t\r\n", *p) && *p;
+    for (const char *p = at; blank && p < end; p++)
+        if (!strchr(" \t\r\n", *p) || !*p) buf_char(&text, *p);
+    if (blank) at = text.data ? text.data : "", end = at + text.len;
+    const bool good = !text.failed && base64_decode(out, at, (size_t)(end - at));
+    const bool room = !text.failed && !out->failed;
+    buf_free(&text);
+    if (!room) return err_nomem(e, "a picture's bytes", len);
+    if (!good) return err_set(e, ST_INPUT, "what follows \";base64,\" is not base64");
+    return out->len ? ST_OK : err_set(e, ST_INPUT, "the picture is empty");
+}
+
+static status patches_of(const buf *file, const picture_rules *rules, media_patches *out, err *e) {
+    picture all = {0};
+    const grid_limits limits = GRID_PICTURE;
+    decoder_enter();
+    status st = picture_decode(file->data, file->len, &rules->file, &all, e);
+    if (st == ST_OK) st = media_patches_make(&all, 1, &limits, PICTURE_THREADS, out, e);
+    picture_free(&all);
+    decoder_leave();
+    return st;
+}
+
+static status keep(chat_pictures *p, const media_patches *m, const picture_rules *rules, err *e) {
+    const vision_input in = {(i32)m->frames, (i32)m->grid.rows, (i32)m->grid.cols, m->patches};
+    const u64 bytes = (u64)vision_patches(&in) * PATCH_BYTES;
+    if (p->tokens + vision_tokens(&in) > rules->tokens)
+        return err_set(e, ST_LIMIT, "the chat's pictures have %lld tokens, %lld are left for them",
+                       (long long)(p->tokens + vision_tokens(&in)), (long long)rules->tokens);
+    if (rules->hold && !rules->hold(rules->ud, bytes)) return err_nomem(e, "a picture", bytes);
+    if (p->n == p->cap) {
+        const i64 cap = p->cap ? 2 * p->cap : 4;
+        sched_media *grown = realloc(p->of, (size_t)cap * sizeof *grown);
+        if (!grown) return err_nomem(e, "a chat's pictures", (u64)cap * sizeof *grown);
+        p->of = grown;
+        p->cap = cap;
+    }
+    media_item *item = media_item_new(&in, PATCH_BYTES);
+    if (!item) return err_nomem(e, "a picture", bytes);
+    p->of[p->n++] = (sched_media){.item = item};
+    p->tokens += vision_tokens(&in);
+    p->bytes += bytes;
+    return ST_OK;
+}
+
+status chat_pictures_add(chat_pictures *p, const char *url, size_t len, const picture_rules *rules, err *e) {
+    buf file = {0};
+    media_patches m = {0};
+    if (p->n == rules->most)
+        return err_set(e, ST_LIMIT, "more than %lld pictures in one request", (long long)rules->most);
+    status st = data_bytes(url, len, &file, e);
+    if (st == ST_OK) st = patches_of(&file, rules, &m, e);
+    buf_free(&file);
+    if (st == ST_OK) st = keep(p, &m, rules, e);
+    media_patches_free(&m);
+    return st;
+}
+
+void chat_pictures_free(chat_pictures *p) {
+    for (i64 i = 0; i < p->n; i++) media_item_release(p->of[i].item);
+    free(p->of);
+    *p = (chat_pictures){0};
+}
+
+/* ---- From messages to ids ---- */
+
+const json_t *chat_picture_url(const json_t *part, err *e) {
+    const char *type = json_string_value(json_object_get(part, "type"));
+    *e = (err){0};
+    if (!type || (strcmp(type, "image_url") && strcmp(type, "image"))) return NULL;
+    const json_t *v = json_object_get(part, type), *url = json_is_object(v) ? json_object_get(v, "url") : v;
+    if (json_is_string(url)) return url;
+    err_set(e, ST_INPUT, "%s.url: expected a string, got %s", type, json_type_text(url));
+    return NULL;
+}
+
+status chat_pictures_read(chat_pictures *p, const json_t *messages, const picture_rules *rules, err *e) {
+    size_t i, k;
+    json_t *message, *part;
+    json_array_foreach(messages, i, message) json_array_foreach(json_object_get(message, "content"), k, part) {
+        const json_t *url = chat_picture_url(part, e);
+        status st = e->code;
+        if (url) st = chat_pictures_add(p, json_string_value(url), json_string_length(url), rules, e);
+        if (st != ST_OK) return err_prefix(e, "messages[%zu].content[%zu]", i, k);
+    }
+    return ST_OK;
+}
+
+status chat_pictures_place(chat_pictures *p, ids_buf *ids, i32 pad, err *e) {
+    ids_buf out = {0};
+    i64 n = 0;
+    for (size_t i = 0; i < ids->len; i++) {
+        const bool picture = ids->data[i] == pad;
+        if (picture && n < p->n) p->of[n].first = (i64)out.len;
+        for (i64 k = picture && n < p->n ? media_item_tokens(p->of[n].item) : 1; k > 0; k--)
+            ids_add(&out, ids->data[i]);
+        n += picture;
+    }
+    status st = out.failed ? err_nomem(e, "token ids", out.len * sizeof(i32)) : ST_OK;
+    if (st == ST_OK && n != p->n)
+        st = err_set(e, ST_INPUT, "%lld pictures for %lld placeholders in the prompt", (long long)p->n, (long long)n);
+    if (st != ST_OK) return ids_free(&out), st;
+    ids_free(ids);
+    *ids = out;
+    return ST_OK;
+}

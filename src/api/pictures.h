@@ -1,0 +1,48 @@
+/* api/pictures.h: the pictures of a chat: from the parts of its messages to items of the vision tower, and to the ids
+ * that stand for them in the prompt. */
+#ifndef API_PICTURES_H
+#define API_PICTURES_H
+#include "base/buf.h"
+#include "base/json.h"
+#include "media/picture.h"
+#include "runtime/scheduler.h"
+
+/* What a chat may ask for. */
+typedef struct {
+    picture_limits file;              /* each picture */
+    i64 most;                         /* pictures */
+    i64 tokens;                       /* of all together */
+    bool (*hold)(void *ud, u64 more); /* may so many bytes be kept? NULL: yes */
+    void *ud;
+} picture_rules;
+
+/* Zero-initialise; end with chat_pictures_free(), also after a failure. */
+typedef struct {
+    sched_media *of; /* [n], in the order in which they were added; held */
+    i64 n, cap;
+    i64 tokens;
+    u64 bytes; /* that they take */
+} chat_pictures;
+void chat_pictures_free(chat_pictures *p);
+
+/* The picture behind `url`, a data: URI, whose blanks do not matter; of its type only that it is no other than a
+ * picture's, since the file's first bytes say what it is. Errors do not name the place. ST_LIMIT: beyond the rules.
+ *
+ * It is decoded and resized in the calling thread, and not in a process of its own: the libraries keep limits that are
+ * set from its header before memory is taken, and two at a time, so that a crowd of requests takes no more memory than
+ * two of them; others wait. */
+status chat_pictures_add(chat_pictures *p, const char *url, size_t len, const picture_rules *rules, err *e);
+
+/* The URL of a message's part {"type": "image_url", "image_url": {"url": URL} or URL}; NULL: it is another part, or
+ * *e says what is wrong with it. */
+const json_t *chat_picture_url(const json_t *part, err *e);
+
+/* All pictures of `messages`, in the order in which the template writes them. An error names the place:
+ * "messages[1].content[0]: ...". */
+status chat_pictures_read(chat_pictures *p, const json_t *messages, const picture_rules *rules, err *e);
+
+/* Each `pad` among ids becomes as many of them as its picture has tokens, whose place is noted. ST_INPUT: there are not
+ * as many of them as pictures. */
+status chat_pictures_place(chat_pictures *p, ids_buf *ids, i32 pad, err *e);
+
+#endif
