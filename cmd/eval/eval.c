@@ -12,6 +12,7 @@ static const struct {
     {"nano", "what the small model that comes along can do: the table of its accuracy", eval_nano},
     {"gsm8k", "GSM8K as lm-evaluation-harness asks and scores it, by a model or over HTTP", eval_gsm8k},
     {"answers", "asks questions in GSM8K's schema and counts right answers", eval_answers},
+    {"vision", "what the vision tower makes of pictures, for comparison with any other engine", eval_vision},
     {"logprobs", "log-probabilities of given tokens, for comparison with any other engine", eval_logprobs},
 };
 

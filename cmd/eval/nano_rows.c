@@ -246,6 +246,51 @@ static status ask_talk(const haystack *h, const json_t *item, bool instant, moon
     return st;
 }
 
+/* ---- pictures ---- */
+
+/* The line in front of the value: what the model says once it has thought. The caller frees it; NULL: there is none. */
+static char *wanted_line(const json_t *item) {
+    const char *all = json_string_value(json_object_get(item, "answer")), *end = all ? strstr(all, "\n#### ") : NULL,
+               *begin = end;
+    while (begin && begin > all && begin[-1] != '\n') begin--;
+    return begin ? strndup(begin, (size_t)(end - begin)) : NULL;
+}
+
+static status check_picture(void *ud, const json_t *item, err *e) {
+    (void)ud;
+    char *line = wanted_line(item);
+    bool ok = line && *line && json_is_string(json_object_get(item, "question")) &&
+              json_is_string(json_object_get(item, "image"));
+    free(line);
+    return ok ? ST_OK
+              : err_set(e, ST_FORMAT,
+                        "not {\"image\": a data: URI, \"question\", \"answer\": \"...\\nSENTENCE\\n#### VALUE\"}");
+}
+
+/* The answer behind the reasoning is the wanted sentence, ended by the model. */
+static status ask_picture(const haystack *h, const json_t *item, bool instant, moon_engine *m, nano_result *out,
+                          err *e) {
+    (void)h;
+    (void)instant;
+    enum { PICTURE_TOKENS = 200 };
+    reply r = {0};
+    char *want = wanted_line(item);
+    json_t *chat = json_pack("{s:[{s:s, s:[{s:s, s:{s:O}}, {s:s, s:O}]}]}", "messages", "role", "user", "content",
+                             "type", "image_url", "image_url", "url", json_object_get(item, "image"), "type", "text",
+                             "text", json_object_get(item, "question"));
+    status st = want ? ask_chat(m, chat, PICTURE_TOKENS, &r, e) : err_nomem(e, "an answer", 0);
+    if (st == ST_OK) {
+        out->right[0] = r.ended && r.content.len && !strcmp(reply_text(&r), want);
+        out->prompt_tokens = r.prompt_tokens;
+        out->output_tokens = r.output_tokens;
+        out->answer = buf_take(&r.content);
+    }
+    free(want);
+    json_decref(chat);
+    reply_free(&r);
+    return st;
+}
+
 /* ---- the table's rows ---- */
 
 #define QUESTIONS(set, mode, is_instant)                                                                               \
@@ -273,7 +318,7 @@ const nano_pass nano_passes[] = {
      .check = check_needle,
      .ask = ask_needle},
     {.name = "talk", .file = "talk.jsonl", .rows = {"talk"}, .check = check_talk, .ask = ask_talk},
-    {.name = "pictures", .rows = {"pictures"}},
+    {.name = "pictures", .file = "pictures.jsonl", .rows = {"pictures"}, .check = check_picture, .ask = ask_picture},
     {.name = "draft", .rows = {"draft acceptance length"}},
 };
 const i64 nano_n_passes = COUNT_OF(nano_passes);
