@@ -32,9 +32,9 @@ status decoder_begin(const picture_file *f, u64 width, u64 height, picture *out)
         return err_set(f->e, ST_LIMIT, "%s picture: %lu x %lu pixels; a side may have %u", f->format,
                        (unsigned long)width, (unsigned long)height, l->side);
     if (width * height > l->pixels)
-        return err_set(f->e, ST_LIMIT, "%s picture: %lu x %lu are %.1f million pixels; %.1f million are allowed",
-                       f->format, (unsigned long)width, (unsigned long)height, (f64)(width * height) / 1e6,
-                       (f64)l->pixels / 1e6);
+        return err_set(f->e, ST_LIMIT, "%s picture: %lu x %lu are %llu pixels; %llu are allowed", f->format,
+                       (unsigned long)width, (unsigned long)height, (unsigned long long)(width * height),
+                       (unsigned long long)l->pixels);
     status s = picture_new((u32)width, (u32)height, out, f->e);
     if (s != ST_OK) err_prefix(f->e, "%s picture", f->format);
     return s;

@@ -62,6 +62,13 @@ bool chat_builder_text(chat_builder *b, const char *role, const json_t *text) {
     return part && json_array_append_new(b->parts, part) == 0 ? true : api_nomem(b->e);
 }
 
+bool chat_builder_part(chat_builder *b, const char *role, json_t *part) {
+    if (!part) return false;
+    if (chat_builder_begin(b, role)) return json_array_append_new(b->parts, part) == 0 ? true : api_nomem(b->e);
+    json_decref(part);
+    return false;
+}
+
 bool chat_builder_reasoning(chat_builder *b, const json_t *text) {
     if (!chat_builder_begin(b, "assistant")) return false;
     buf_add(&b->reasoning, json_string_value(text), json_string_length(text));
@@ -98,6 +105,35 @@ bool block_text(const json_t *v, const char *field, const char *key, const json_
     *text = json_object_get(v, key);
     if (json_is_string(*text)) return true;
     return api_fail(e, 400, NULL, field, "%s.%s: expected a string, got %s", field, key, json_type_text(*text));
+}
+
+json_t *picture_part(const json_t *url, const char *field, api_error *e) {
+    json_t *part = NULL;
+    if (!json_is_string(url))
+        api_fail(e, 400, NULL, field, "%s: a picture's URL is a string, not %s", field, json_type_text(url));
+    else if (!(part = json_pack("{s:s, s:{s:O}}", "type", "image_url", "image_url", "url", url)))
+        api_nomem(e);
+    return part;
+}
+
+json_t *picture_part_of_source(const json_t *block, const char *field, api_error *e) {
+    const json_t *source = json_object_get(block, "source"), *data = json_object_get(source, "data");
+    const char *type = json_string_value(json_object_get(source, "type")),
+               *media = json_string_value(json_object_get(source, "media_type"));
+    if (type && !strcmp(type, "url")) return picture_part(json_object_get(source, "url"), field, e);
+    if (!type || strcmp(type, "base64")) {
+        api_fail(e, 400, type ? "unsupported" : NULL, field, "%s.source.type: expected \"base64\" or \"url\"", field);
+        return NULL;
+    }
+    if (!json_is_string(data)) {
+        api_fail(e, 400, NULL, field, "%s.source.data: expected a string, got %s", field, json_type_text(data));
+        return NULL;
+    }
+    json_t *url = json_sprintf("data:%s;base64,%s", media && strlen(media) < 100 ? media : "", json_string_value(data));
+    json_t *part = url ? picture_part(url, field, e) : NULL;
+    if (!url) api_nomem(e);
+    json_decref(url);
+    return part;
 }
 
 bool block_refused(const char *field, const char *type, api_error *e) {

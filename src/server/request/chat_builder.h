@@ -27,6 +27,8 @@ void chat_builder_close(chat_builder *b);
 bool chat_builder_set(chat_builder *b, const char *key, json_t *v);
 /* Pieces of one message; another role than that of the message being gathered ends it and begins the next. */
 bool chat_builder_text(chat_builder *b, const char *role, const json_t *text);
+/* Takes over `part` (NULL: *e is filled): a picture's, from picture_part(). */
+bool chat_builder_part(chat_builder *b, const char *role, json_t *part);
 bool chat_builder_reasoning(chat_builder *b, const json_t *text);
 /* arguments: a string, or an object as the model is to see it. */
 bool chat_builder_call(chat_builder *b, const json_t *id, const json_t *name, json_t *arguments);
@@ -43,6 +45,10 @@ bool chat_builder_begin(chat_builder *b, const char *role);
 bool block_type(const json_t *v, const char *field, const char **type, api_error *e);
 /* *text is the string under key. */
 bool block_text(const json_t *v, const char *field, const char *key, const json_t **text, api_error *e);
+/* A chat's part for a picture: from a URL, a string; from Anthropic's {"type": "image", "source": {"type": "base64",
+ * "media_type", "data"} or {"type": "url", "url"}}. NULL: *e. */
+json_t *picture_part(const json_t *url, const char *field, api_error *e);
+json_t *picture_part_of_source(const json_t *block, const char *field, api_error *e);
 /* 400: this type of block is not read. */
 bool block_refused(const char *field, const char *type, api_error *e);
 

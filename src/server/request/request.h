@@ -142,6 +142,10 @@ bool request_check_least(const gen_request *r, const char *least, const char *mo
 /* Pictures are read as this model and the server's limits have it; *rules points into r. 400: it reads none. */
 bool request_picture_rules(gen_request *r, const served_model *m, picture_rules *rules, const char *field,
                            api_error *e);
+/* /generate's "image_data": a URL, {"url"}, or a list of them, one for each <|media_pad|> in the prompt. */
+struct request_field;
+bool request_read_image_data(gen_request *r, const served_model *m, const json_t *o, const struct request_field *f,
+                             api_error *e);
 /* r->prompts[0] has a placeholder for each of r->pictures: their ids take its place. */
 bool request_place_pictures(gen_request *r, const served_model *m, const char *field, api_error *e);
 /* 400: more ids than fit. */

@@ -2,7 +2,7 @@
  *
  * thinking blocks are the reasoning of their message, tool_use blocks its calls, every tool_result is a tool's message
  * of its own. redacted_thinking cannot be read and is left out; what else this version cannot show to the model
- * (pictures, documents, results of a provider's own tools) is refused by name. */
+ * (documents, results of a provider's own tools) is refused by name. */
 #include "server/request/chat_builder.h"
 #include "server/request/request_fields.h"
 #include <stdio.h>
@@ -80,8 +80,13 @@ static json_t *result_content(translation *t, const json_t *content, bool is_err
     } else if (json_is_array(content)) {
         json_array_foreach(content, i, block) {
             snprintf(name, sizeof name, "%s.content[%zu]", field, i);
-            ok = ok && block_type(block, name, &type, t->e) &&
-                 (!strcmp(type, "text") || block_refused(name, type, t->e)) &&
+            ok = ok && block_type(block, name, &type, t->e);
+            if (ok && !strcmp(type, "image")) {
+                json_t *part = picture_part_of_source(block, name, t->e);
+                ok = part && json_array_append_new(parts, part) == 0;
+                if (ok) continue;
+            }
+            ok = ok && (!strcmp(type, "text") || block_refused(name, type, t->e)) &&
                  block_text(block, name, "text", &text, t->e) &&
                  json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", text)) == 0;
             if (!ok) break;
@@ -127,6 +132,8 @@ static bool read_block(translation *t, const char *role, const json_t *block, co
     if (!block_type(block, field, &type, t->e)) return false;
     if (!strcmp(type, "text"))
         return block_text(block, field, "text", &text, t->e) && chat_builder_text(&t->b, role, text);
+    if (!assistant && !strcmp(type, "image"))
+        return chat_builder_part(&t->b, role, picture_part_of_source(block, field, t->e));
     if (assistant && !strcmp(type, "thinking"))
         return block_text(block, field, "thinking", &text, t->e) && chat_builder_reasoning(&t->b, text);
     if (assistant && !strcmp(type, "redacted_thinking")) return true;

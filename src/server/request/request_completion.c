@@ -33,5 +33,9 @@ bool request_generate(gen_request *r, const served_model *m, json_t *body, api_e
     if (!r->logprobs) r->top = 0;
     r->prompt_logprobs = r->logprobs && r->logprob_start >= 0;
     r->logprob_start = max_i64(r->logprob_start, 0);
-    return request_read_prompts(r, m, json_object_get(body, key), key, e);
+    if (!request_read_prompts(r, m, json_object_get(body, key), key, e)) return false;
+    if (r->pictures.n && r->n_prompts > 1)
+        return api_fail(e, 400, "unsupported", "image_data", "image_data: for one prompt, not for %lld",
+                        (long long)r->n_prompts);
+    return request_place_pictures(r, m, "image_data", e);
 }

@@ -235,7 +235,7 @@ static const request_field rows[] = {
     {"reasoning", IN_RESPONSES, .kind = FIELD_PASSED},
     {"chat_template_kwargs", TRANSLATED, .kind = FIELD_PASSED},
 
-    {"image_data", IN_GENERATE, .kind = FIELD_REFUSED},
+    {"image_data", IN_GENERATE, FIELD_OWN, .read = request_read_image_data},
     {"video_data", IN_GENERATE, .kind = FIELD_REFUSED},
     {"audio_data", IN_GENERATE, .kind = FIELD_REFUSED},
     {"input_embeds", IN_GENERATE, .kind = FIELD_REFUSED},

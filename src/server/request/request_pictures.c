@@ -1,5 +1,6 @@
 /* server/request/request_pictures.c: a request's pictures: whether they are read, and their place in the prompt. */
-#include "server/request/request.h"
+#include "server/request/request_fields.h"
+#include <stdio.h>
 
 static bool hold_picture(void *ud, u64 more) {
     const gen_request *r = ud;
@@ -25,4 +26,32 @@ bool request_place_pictures(gen_request *r, const served_model *m, const char *f
     status st = chat_pictures_place(&r->pictures, &r->prompts[0], pad, &why);
     if (st != ST_OK) return api_fail_status(e, st, field, &why);
     return r->prompts[0].len <= request_max_ids(r, m) ? true : request_too_long(r, m, field, e);
+}
+
+static bool add_image_data(gen_request *r, const json_t *v, const picture_rules *rules, const char *field,
+                           api_error *e) {
+    err why = {0};
+    const json_t *url = json_is_object(v) ? json_object_get(v, "url") : v;
+    if (!json_is_string(url))
+        return api_fail(e, 400, NULL, "image_data", "%s: expected a data: URI, got %s", field, json_type_text(url));
+    status st = chat_pictures_add(&r->pictures, json_string_value(url), json_string_length(url), rules, &why);
+    if (st != ST_OK) err_prefix(&why, "%s", field);
+    return st == ST_OK ? true : api_fail_status(e, st, "image_data", &why);
+}
+
+bool request_read_image_data(gen_request *r, const served_model *m, const json_t *o, const struct request_field *f,
+                             api_error *e) {
+    const json_t *v = json_object_get(o, f->key);
+    picture_rules rules;
+    char field[40];
+    size_t i;
+    json_t *one;
+    if (!v || json_is_null(v) || (json_is_array(v) && !json_array_size(v))) return true;
+    if (!request_picture_rules(r, m, &rules, f->key, e)) return false;
+    if (!json_is_array(v)) return add_image_data(r, v, &rules, f->key, e);
+    json_array_foreach(v, i, one) {
+        snprintf(field, sizeof field, "image_data[%zu]", i);
+        if (!add_image_data(r, one, &rules, field, e)) return false;
+    }
+    return true;
 }

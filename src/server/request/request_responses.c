@@ -26,6 +26,11 @@ static bool from_responses_read_part(translation *t, const json_t *part, const c
     return block_refused(field, type, t->e);
 }
 
+/* A picture by its URL: those of files that were uploaded are refused. */
+static bool is_picture_part(const json_t *part, const char *type) {
+    return type && !strcmp(type, "input_image") && !field_given(part, "file_id");
+}
+
 /* The role as the template knows it; NULL: none. */
 static const char *role_of(const char *said) {
     static const char *const roles[][2] = {
@@ -54,8 +59,14 @@ static bool message_item(translation *t, const json_t *item, const char *field) 
         return api_fail(t->e, 400, NULL, field, "%s.content: expected a string or an array of parts, got %s", field,
                         json_type_text(content));
     json_array_foreach(content, i, part) {
+        const char *type = json_string_value(json_object_get(part, "type"));
         snprintf(name, sizeof name, "%s.content[%zu]", field, i);
-        if (!from_responses_read_part(t, part, name, &text) || !chat_builder_text(&t->b, role, text)) return false;
+        if (is_picture_part(part, type)) {
+            if (!chat_builder_part(&t->b, role, picture_part(json_object_get(part, "image_url"), name, t->e)))
+                return false;
+        } else if (!from_responses_read_part(t, part, name, &text) || !chat_builder_text(&t->b, role, text)) {
+            return false;
+        }
     }
     return true;
 }
@@ -99,7 +110,13 @@ static bool output_item(translation *t, const json_t *item, const char *field) {
     json_t *parts = json_array();
     bool ok = parts || api_nomem(t->e);
     json_array_foreach(output, i, part) {
+        const char *type = json_string_value(json_object_get(part, "type"));
         snprintf(name, sizeof name, "%s.output[%zu]", field, i);
+        if (ok && is_picture_part(part, type)) {
+            json_t *picture = picture_part(json_object_get(part, "image_url"), name, t->e);
+            ok = picture && (json_array_append_new(parts, picture) == 0 || api_nomem(t->e));
+            if (ok) continue;
+        }
         ok = ok && from_responses_read_part(t, part, name, &text);
         if (ok && json_array_append_new(parts, json_pack("{s:s, s:O}", "type", "text", "text", text)))
             ok = api_nomem(t->e);
