@@ -2,6 +2,7 @@
 #include "base/base64.h"
 #include "media/grid.h"
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -129,7 +130,13 @@ status chat_pictures_read(chat_pictures *p, const json_t *messages, const pictur
         const json_t *url = chat_picture_url(part, e);
         status st = e->code;
         if (url) st = chat_pictures_add(p, json_string_value(url), json_string_length(url), rules, e);
-        if (st != ST_OK) return err_prefix(e, "messages[%zu].content[%zu]", i, k);
+        if (st == ST_OK) continue;
+        const char *place = json_string_value(json_object_get(part, "place"));
+        if (place)
+            snprintf(p->place, sizeof p->place, "%s", place);
+        else
+            snprintf(p->place, sizeof p->place, "messages[%zu].content[%zu]", i, k);
+        return err_prefix(e, "%s", p->place);
     }
     return ST_OK;
 }

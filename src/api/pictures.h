@@ -22,6 +22,7 @@ typedef struct {
     i64 n, cap;
     i64 tokens;
     u64 bytes; /* that they take */
+    char place[80];
 } chat_pictures;
 void chat_pictures_free(chat_pictures *p);
 
@@ -37,8 +38,9 @@ status chat_pictures_add(chat_pictures *p, const char *url, size_t len, const pi
  * *e says what is wrong with it. */
 const json_t *chat_picture_url(const json_t *part, err *e);
 
-/* All pictures of `messages`, in the order in which the template writes them. An error names the place:
- * "messages[1].content[0]: ...". */
+/* All pictures of `messages`, in the order in which the template writes them. An error names the place, which is in
+ * p->place too: "messages[1].content[0]", or what the part says under "place", where the messages were written from
+ * another request. */
 status chat_pictures_read(chat_pictures *p, const json_t *messages, const picture_rules *rules, err *e);
 
 /* Each `pad` among ids becomes as many of them as its picture has tokens, whose place is noted. ST_INPUT: there are not

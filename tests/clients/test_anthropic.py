@@ -167,7 +167,7 @@ def test_exceptions(client, strict):
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
     with pytest.raises(anthropic.BadRequestError) as e:
         client.messages.create(messages=[{"role": "user", "content": [image]}], model="nano", max_tokens=5)
-    assert "image" in e.value.api_message
+    assert "messages[0].content[0]" in e.value.api_message
     for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather"}):
         with pytest.raises(anthropic.BadRequestError) as e:
             client.messages.create(messages=ASK, tools=[], tool_choice=choice, model="nano", max_tokens=5)

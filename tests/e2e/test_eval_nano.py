@@ -44,6 +44,12 @@ NEEDLE = {
     "tokens": 60,
 }
 TALK = {"messages": [{"role": "user", "content": "What is 5 + 6?"}], "expect": ["eleven", "11"], "length": 200}
+ONE_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGNITEoGAAJOASfAYZ4ZAAAAAElFTkSuQmCC"
+PICTURE = {
+    "image": f"data:image/png;base64,{ONE_PIXEL}",
+    "question": "What is in the picture?",
+    "answer": "1 pixel\nI see a pixel.\n#### 1 pixel",
+}
 PYTORCH = {
     "date": "2026-01-01",
     "chip": "x",
@@ -73,6 +79,7 @@ def folder(tmp_path):
     write("needles.jsonl", NEEDLE)
     write("haystack.txt", *(f"It rained on day {i}." for i in range(3)))
     write("talk.jsonl", TALK)
+    write("pictures.jsonl", PICTURE)
     write("pytorch.json", PYTORCH)
     return write
 
@@ -99,15 +106,15 @@ def test_the_table(folder, tmp_path):
     assert cells(done, "tools well-formed")[0] == "0 of 1"  # no call was asked for, and none came
     assert cells(done, "tools call")[0] == "0 of 1" and cells(done, "tools answer")[0] in ("0 of 1", "1 of 1")
     assert cells(done, "talk")[0] == "1 of 1"
-    assert cells(done, "pictures") == ["not yet", "-", "-", "19 of 20", "95.0"]
+    assert cells(done, "pictures") == ["0 of 1", "0.0", "0.0 to 79.3", "19 of 20", "95.0"]
     assert cells(done, "draft acceptance length")[3] == "3.25"
-    assert "not measured by the engine yet" in done.stdout and "in 2 of 2 rows" in done.stdout
+    assert "not measured by the engine yet" in done.stdout and "in 2 of 3 rows" in done.stdout
     assert re.search(r"needles by tenths.*: 0/0 0/0 0/0 0/0 [01]/1 0/0", done.stdout)
     out = json.loads((tmp_path / "out.json").read_text())
     assert out["rows"]["arithmetic thinking"]["right"] == 2 and out["rows"]["arithmetic thinking"]["of"] == 3
     assert out["rows"]["needles 16k"]["tenths"][4][1] == 1 and out["pytorch"]["rows"] == PYTORCH["rows"]
     details = (tmp_path / "out.tsv").read_text().splitlines()
-    assert len(details) == 13
+    assert len(details) == 14
     assert [d.split("\t")[1] for d in details if d.startswith("arithmetic thinking")] == ["right", "WRONG", "right"]
 
 

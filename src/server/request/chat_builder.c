@@ -111,7 +111,7 @@ json_t *picture_part(const json_t *url, const char *field, api_error *e) {
     json_t *part = NULL;
     if (!json_is_string(url))
         api_fail(e, 400, NULL, field, "%s: a picture's URL is a string, not %s", field, json_type_text(url));
-    else if (!(part = json_pack("{s:s, s:{s:O}}", "type", "image_url", "image_url", "url", url)))
+    else if (!(part = json_pack("{s:s, s:{s:O}, s:s}", "type", "image_url", "image_url", "url", url, "place", field)))
         api_nomem(e);
     return part;
 }

@@ -45,7 +45,7 @@ bool chat_builder_begin(chat_builder *b, const char *role);
 bool block_type(const json_t *v, const char *field, const char **type, api_error *e);
 /* *text is the string under key. */
 bool block_text(const json_t *v, const char *field, const char *key, const json_t **text, api_error *e);
-/* A chat's part for a picture: from a URL, a string; from Anthropic's {"type": "image", "source": {"type": "base64",
+/* A chat's part for a picture that stands in `field`: from a URL, a string; from Anthropic's {"type": "image", "source": {"type": "base64",
  * "media_type", "data"} or {"type": "url", "url"}}. NULL: *e. */
 json_t *picture_part(const json_t *url, const char *field, api_error *e);
 json_t *picture_part_of_source(const json_t *block, const char *field, api_error *e);

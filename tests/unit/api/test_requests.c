@@ -61,7 +61,7 @@ static void bad_chats_are_refused_by_name(void **state) {
         moon_status want;
     } cases[] = {
         {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:,\"}}]}]}",
-         "picture", MOON_UNSUPPORTED},
+         "messages[0].content[0]", MOON_INPUT},
         {"{\"messages\": [{\"content\": \"x\"}]}", "messages[0]", MOON_INPUT},
         {"{\"messages\": 5}", "messages", MOON_INPUT},
         {"{\"message\": []}", "\"message\"", MOON_INPUT},
