@@ -157,6 +157,8 @@ $B/tests/%: tests/%.c $(LIB) Makefile $B/flags | build/golden/drawn
 
 $B/tests/unit/api/test_nomem $B/tests/unit/runtime/test_sched_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap
 
+$B/tests/unit/media/test_pictures_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+
 $B/tests/unit/runtime/test_pool: LDFLAGS += -Wl,--wrap=fopen
 
 $B/tests/unit/format/test_weight_reader $B/tests/unit/runtime/test_load $B/tests/emulator/gpu_loading: LDFLAGS += -Wl,--wrap=pread

@@ -85,9 +85,10 @@ static void down_any(const i32 *weight, u32 count, const u8 *src, size_t n, u8 *
     }
 }
 
+const resize_loops resize_loops_any = {across_any, down_any};
+
 static const resize_loops *loops_of_cpu(void) {
-    static const resize_loops any = {across_any, down_any};
-    return __builtin_cpu_supports("avx2") ? &resize_loops_avx2 : &any;
+    return __builtin_cpu_supports("avx2") ? &resize_loops_avx2 : &resize_loops_any;
 }
 
 /* The last rows of a picture, as many as ACROSS_SPARE bytes reach into, with so many bytes behind them. */

@@ -23,6 +23,6 @@ typedef struct {
     void (*down)(const i32 *weight, u32 count, const u8 *src, size_t n, u8 *dst);
 } resize_loops;
 
-extern const resize_loops resize_loops_avx2;
+extern const resize_loops resize_loops_any, resize_loops_avx2;
 
 #endif

@@ -54,12 +54,12 @@ status webp_decode(const picture_file *f, picture *out) {
     WebPDemuxState state = WEBP_DEMUX_PARSE_ERROR;
     WebPDemuxer *demux = WebPDemuxPartial(&data, &state);
     status s;
-    if (!demux)
-        s = state == WEBP_DEMUX_PARSE_ERROR ? decoder_error(f, "it is damaged or truncated") : decoder_nomem(f);
-    else if (state != WEBP_DEMUX_DONE)
-        s = decoder_error(f, "it is truncated: its bytes end before the picture does");
-    else
+    if (demux && state == WEBP_DEMUX_DONE)
         s = webp_decode_first(f, demux, out);
+    else if (state == WEBP_DEMUX_PARSE_ERROR) /* or no memory for its lists: the library does not tell */
+        s = decoder_error(f, "its structure is damaged");
+    else
+        s = decoder_error(f, "%s", webp_status_text(VP8_STATUS_NOT_ENOUGH_DATA));
     WebPDemuxDelete(demux);
     return s;
 }
