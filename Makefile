@@ -13,7 +13,7 @@ ifneq ($(words $B),1)
 $(error B=$B: the output folder needs a name without spaces)
 endif
 
-PKGS    := jansson libmicrohttpd libcurl zlib libjpeg libpng libwebp libwebpdemux libgif
+PKGS    := jansson libmicrohttpd libcurl zlib libjpeg libpng libwebpdemux
 GOALS   := $(or $(MAKECMDGOALS),all)
 NEEDS   := $(filter-out setup demo check check-all clean format lint,$(GOALS))
 ifneq ($(NEEDS),)

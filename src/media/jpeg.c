@@ -10,9 +10,9 @@
 #include <jpeglib.h>
 #include <setjmp.h>
 
-/* A progressive file may send any number of scans, each a walk over the whole picture for a few bytes. What encoders
- * write is far below this (10 for the usual script, 60 for what optimisers try). */
-enum { SCANS_MAX = 100 };
+/* A progressive file may send any number of scans, each a walk over the whole picture for a few bytes. Encoders write
+ * about ten. So many pixels are walked over at most, and of a small picture no more than SCANS_MAX scans. */
+enum { SCANS_MIN = 20, SCANS_MAX = 100, SCANNED_PIXELS_MAX = 2000000000 };
 
 typedef struct {
     struct jpeg_decompress_struct jpeg;
@@ -20,7 +20,8 @@ typedef struct {
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
     const picture_file *file;
-    u8 *cmyk; /* [width, 4]: a row */
+    u8 *cmyk;      /* [width, 4]: a row */
+    int scans_max; /* of this picture */
     status code;
     jmp_buf failed;
 } jpeg_reader;
@@ -40,8 +41,8 @@ static void jpeg_says(j_common_ptr c, int level) { (void)c, (void)level; }
 
 static void jpeg_counts_scans(j_common_ptr c) {
     jpeg_reader *r = c->client_data;
-    if (r->jpeg.input_scan_number <= SCANS_MAX) return;
-    r->code = err_set(r->file->e, ST_LIMIT, "JPEG picture: it has more than %d scans", SCANS_MAX);
+    if (r->jpeg.input_scan_number <= r->scans_max) return;
+    r->code = err_set(r->file->e, ST_LIMIT, "JPEG picture: it has more than %d scans", r->scans_max);
     longjmp(r->failed, 1);
 }
 
@@ -89,6 +90,8 @@ static status jpeg_read(jpeg_reader *r, picture *out) {
     /* Coefficients of all components, if there are several scans; rows are padded to blocks. A net: by the header's
      * size there cannot be more. */
     d->mem->max_memory_to_use = (long)(8ull * out->width * out->height + (32u << 20));
+    u64 scans = SCANNED_PIXELS_MAX / ((u64)out->width * out->height);
+    r->scans_max = scans < SCANS_MIN ? SCANS_MIN : scans > SCANS_MAX ? SCANS_MAX : (int)scans;
     d->out_color_space = four ? JCS_CMYK : JCS_RGB;
     if (!jpeg_start_decompress(d)) return jpeg_truncated(r);
     if (four && !(r->cmyk = malloc(4 * (size_t)out->width))) return decoder_nomem(r->file);
