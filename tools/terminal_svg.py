@@ -4,7 +4,7 @@
 usage: tools/terminal_svg.py OUT.svg 'COMMAND' ['COMMAND' ...]
 
 Output goes to a pseudo-terminal, so commands print what a person would see; dimmed text (reasoning) is drawn
-grey. Lines wrap at 104 columns."""
+grey, half blocks in 24-bit colours (a picture) as two rectangles each. Lines wrap at 104 columns."""
 import os
 import pty
 import re
@@ -34,15 +34,22 @@ def run(command):
 
 
 def cells(text):
-    """(character, dim) pairs, escape sequences taken out."""
-    dim, i = False, 0
+    """(character, style) pairs, escape sequences taken out. A style is dim or not, or a half block's two colours."""
+    dim, i, upper, lower = False, 0, None, None
     while i < len(text):
-        m = re.match(r"\033\[(\d*)m", text[i:])
+        m = re.match(r"\033\[([\d;]*)m", text[i:])
         if m:
-            dim = m.group(1) == "2"
+            rgb = re.fullmatch(r"([34])8;2;(\d+);(\d+);(\d+)", m.group(1))
+            colour = "#%02x%02x%02x" % tuple(map(int, rgb.groups()[1:])) if rgb else None
+            if rgb and rgb.group(1) == "3":
+                upper = colour
+            elif rgb:
+                lower = colour
+            else:
+                dim, upper, lower = m.group(1) == "2", None, None
             i += m.end()
         else:
-            yield text[i], dim
+            yield text[i], (upper, lower) if text[i] == "\u2580" and upper else dim
             i += 1
 
 
@@ -71,6 +78,16 @@ def spans(line):
         i = j
 
 
+def blocks(x, y, n, style):
+    """n half blocks: what is above, what is below."""
+    for row, colour in enumerate(style):
+        if colour:
+            yield (
+                f'<rect x="{16 + x * CHAR_W:.1f}" y="{32 + y * LINE_H + row * LINE_H / 2:.1f}" '
+                f'width="{n * CHAR_W + 0.5:.1f}" height="{LINE_H / 2 + 0.5:.1f}" fill="{colour}"/>'
+            )
+
+
 def main():
     out, commands = sys.argv[1], sys.argv[2:]
     rows = []
@@ -90,6 +107,9 @@ def main():
     ]
     for y, line in enumerate(rows):
         for x, text, dim in spans(line):
+            if isinstance(dim, tuple):
+                svg += blocks(x, y, len(text), dim)
+                continue
             color = "#7fd1ff" if dim is None else "#7d8590" if dim else "#e6edf3"
             svg.append(
                 f'<text x="{16 + x * CHAR_W:.1f}" y="{46 + y * LINE_H}" fill="{color}" xml:space="preserve" '

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "cmd/cmd.h"
+#include "cmd/lib/picture_blocks.h"
 #include "cmd/lib/speculative.h"
 #include "moonlet.h"
 #include "cmd/lib/tool_calls.h"
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 enum { TOOL_ROUNDS = 8 }; /* of calls and results in one answer */
+enum { PREVIEW_COLUMNS = 32 };
 
 typedef struct {
     model_opts m;
@@ -370,6 +372,8 @@ static status add_image(chat_run *r, const char *path, err *e) {
     static const char head[] = "data:;base64,";
     buf file = {0}, url = {0};
     status st = file_read(path, FILE_MOST, &file, e);
+    if (st == ST_OK && r->tty && !r->quiet && picture_blocks(stderr, file.data, file.len, PREVIEW_COLUMNS, e) != ST_OK)
+        st = err_prefix(e, "%s", path);
     buf_add(&url, head, sizeof head - 1);
     if (st == ST_OK) base64_encode(&url, file.data, file.len);
     if (!r->pictures) r->pictures = json_array();
@@ -395,7 +399,7 @@ static bool cmd_run_read_files(chat_run *r) {
 }
 
 int cmd_run(int argc, char **argv) {
-    chat_run r = {.top_p = 1, .repetition = 1};
+    chat_run r = {.top_p = 1, .repetition = 1, .tty = isatty(1)};
     const opt_spec specs[] = {
         MODEL_OPTS(r.m),
         SPECULATIVE_OPTS(r.draft),
@@ -445,7 +449,6 @@ int cmd_run(int argc, char **argv) {
         fprintf(stderr, "moonlet run: %s\n", error.text);
         goto end;
     }
-    r.tty = isatty(1);
     r.messages = json_array();
     r.calls = json_array();
     bool begun = start_over(&r);
