@@ -298,7 +298,7 @@ static void print_inventory(const report *r) {
     printf("  %-16s %9llu %14s\n", "all", (unsigned long long)r->v->tensors, human(size, r->v->bytes));
     const kind_sum *tower = &r->v->kinds[K_VISION], *projector = &r->v->kinds[K_PROJ];
     if (tower->tensors + projector->tensors)
-        printf("  vision tower and projector: %llu tensors, %s, not used yet by this version\n",
+        printf("  vision tower and projector: %llu tensors, %s\n",
                (unsigned long long)(tower->tensors + projector->tensors), human(size, tower->bytes + projector->bytes));
     if (r->ck && checkpoint_n_unlisted(r->ck))
         printf("  %llu tensors lie in the shards without the index listing them: not used\n",

@@ -35,7 +35,7 @@ static void decoder_leave(void) {
 /* ---- From a URL to an item ---- */
 
 /* The bytes behind data:[TYPE][;PARAMETER..];base64,DATA. Moonshot's own example has a blank behind the comma. */
-static status data_bytes(const char *url, size_t len, buf *out, err *e) {
+static status bytes_of_url(const char *url, size_t len, buf *out, err *e) {
     const char *comma = memchr(url, ',', len < 256 ? len : 256);
     if (len < 5 || strncasecmp(url, "data:", 5))
         return err_set(e, ST_UNSUPPORTED,
@@ -59,7 +59,7 @@ static status data_bytes(const char *url, size_t len, buf *out, err *e) {
     return out->len ? ST_OK : err_set(e, ST_INPUT, "the picture is empty");
 }
 
-static status patches_of(const buf *file, const picture_rules *rules, media_patches *out, err *e) {
+static status patches_of_file(const buf *file, const picture_rules *rules, media_patches *out, err *e) {
     picture all = {0};
     const grid_limits limits = GRID_PICTURE;
     decoder_enter();
@@ -97,8 +97,8 @@ status chat_pictures_add(chat_pictures *p, const char *url, size_t len, const pi
     media_patches m = {0};
     if (p->n == rules->most)
         return err_set(e, ST_LIMIT, "more than %lld pictures in one request", (long long)rules->most);
-    status st = data_bytes(url, len, &file, e);
-    if (st == ST_OK) st = patches_of(&file, rules, &m, e);
+    status st = bytes_of_url(url, len, &file, e);
+    if (st == ST_OK) st = patches_of_file(&file, rules, &m, e);
     buf_free(&file);
     if (st == ST_OK) st = keep(p, &m, rules, e);
     media_patches_free(&m);

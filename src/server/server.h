@@ -13,11 +13,11 @@ typedef struct {
     const char *host, *name, *api_key; /* name NULL: the folder's last part; api_key NULL: none is asked for */
     i64 port;                          /* 0: any free one */
     bool parse_calls, parse_reasoning, log_requests, any_model, incremental;
-    json_form json_form;       /* of answers that are held to a schema */
-    bool disable_jump_forward; /* text that a grammar forces is drawn token by token like any other */
-    f64 request_timeout_s;     /* 0: none */
-    f64 watchdog_s;            /* /health fails when requests run and no step has ended for so long */
-    f64 drain_s;               /* after SIGTERM running answers have this long to end */
+    json_form json_form;              /* of answers that are held to a schema */
+    bool disable_jump_forward;        /* text that a grammar forces is drawn token by token like any other */
+    f64 request_timeout_s;            /* 0: none */
+    f64 watchdog_s;                   /* /health fails when requests run and no step has ended for so long */
+    f64 drain_s;                      /* after SIGTERM running answers have this long to end */
     i64 picture_pixels, picture_most; /* of a picture; pictures of a request */
     i64 body_max;
     i64 connections;           /* most that are open; 0: 1024, or fewer where ulimit -n says so */

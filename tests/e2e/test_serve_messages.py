@@ -339,7 +339,10 @@ def blocks(*content, role="user"):
         ({"messages": [5]}, "messages[0]"),
         ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user"}]}, "messages[0].content"),
-        (blocks({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}), "no picture"),
+        (
+            blocks({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}),
+            "no picture",
+        ),
         (blocks({"type": "image", "source": {"type": "file", "file_id": "x"}}), "source.type"),
         (blocks({"type": "image", "source": {"type": "base64"}}), "source.data"),
         (blocks({"type": "document", "source": {}}), "document"),
