@@ -198,7 +198,7 @@ $B/tests/emulator/test_hopper: $B/tests/emulator/test_hopper.o $B/tests/emulator
 # The kernel files that need nothing of Hopper's own, for AMD's GPUs: nothing runs them yet, CI sees that they compile and link.
 AMD_CC    := clang-22
 AMD_FLAGS := -x hip --cuda-device-only -nogpulib -nogpuinc --no-gpu-bundle-output -std=c++17 -O3 -Wall -Wextra -Werror -Isrc
-AMD_FILES := rows/rows rows/gate rows/sample rows/logprobs rows/beams gemm/generic mla/generic heads/heads moe/sort moe/generic moe/tiles moe/quantize_rows weights/repack weights/requant
+AMD_FILES := rows/rows rows/gate rows/sample rows/logprobs rows/beams gemm/generic mla/generic heads/heads vision/rows moe/sort moe/generic moe/tiles moe/quantize_rows weights/repack weights/requant
 AMD       := $(foreach chip,gfx942 gfx950,$(patsubst %,build/amd/$(chip)/%.co,$(AMD_FILES)))
 define AMD_RULE
 build/amd/$1/%.co: src/kernels/gpu/%.cu tests/gpu/amd.h src/kernels/sampling/sample_weight.h $$(wildcard src/kernels/gpu/*/*.cuh) src/kernels/gpu/params.h Makefile

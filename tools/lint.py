@@ -30,6 +30,7 @@ GPU_FOLDERS = {
     "gemm": {"device", "rows"},
     "mla": {"device", "rows", "gemm"},
     "heads": {"device", "rows"},
+    "vision": {"device", "rows"},
     "moe": {"device", "rows", "gemm"},
     "weights": {"device"},
     "comm": {"device", "rows"},

@@ -43,6 +43,13 @@ static const struct {
     {"heads_decode", check_heads_decode},
     {"kv_copy", check_kv_copy},
     {"draft_beams", check_draft_beams},
+    {"pixel_rows", check_pixel_rows},
+    {"patch_position", check_patch_position},
+    {"layer_norm", check_layer_norm},
+    {"bias_act", check_bias_act},
+    {"vision_rope", check_vision_rope},
+    {"vision_attention", check_vision_attention},
+    {"patch_merge", check_patch_merge},
 };
 
 static const char *const levels[] = {"none", "avx2", "avx512", "vnni", "bf16", "all"};

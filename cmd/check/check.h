@@ -100,6 +100,13 @@ void check_gather(check *c);
 void check_mark_nonfinite(check *c);
 void check_sample(check *c);
 void check_logprobs(check *c);
+void check_pixel_rows(check *c);
+void check_patch_position(check *c);
+void check_layer_norm(check *c);
+void check_bias_act(check *c);
+void check_vision_rope(check *c);
+void check_vision_attention(check *c);
+void check_patch_merge(check *c);
 
 /* What results in bf16 may be away from the reference, relative to their size (check_compare). */
 #define CHECK_BF16_BOUND 4e-3

@@ -49,6 +49,18 @@
     X(logprob_pick, "rows/logprobs")                                                                                   \
     X(kv_copy, "rows/beams")                                                                                           \
     X(draft_beams, "rows/beams")                                                                                       \
+    X(pixel_rows, "vision/rows")                                                                                       \
+    X(patch_position, "vision/rows")                                                                                   \
+    X(patch_position_any, "vision/rows")                                                                               \
+    X(layer_norm, "vision/rows")                                                                                       \
+    X(layer_norm_any, "vision/rows")                                                                                   \
+    X(bias_act, "vision/rows")                                                                                         \
+    X(vision_rope, "vision/rows")                                                                                      \
+    X(patch_merge, "vision/rows")                                                                                      \
+    X(patch_merge_any, "vision/rows")                                                                                  \
+    X(vision_attention_72, "vision/attention")                                                                         \
+    X(vision_attention_128, "vision/attention")                                                                        \
+    X(vision_attention_any, "vision/attention")                                                                        \
     X(pack, "weights/repack")                                                                                          \
     X(fp8_pairs, "weights/repack")                                                                                     \
     X(requant_rows, "weights/requant")                                                                                 \
@@ -225,7 +237,9 @@ bool gpu_decode_is_fast(const mla_decode_args *a);
 u64 gpu_decode_workspace(const gpu_backend *b, const mla_decode_args *a);
 void gpu_decode_fast(const gpu_backend *b, const mla_decode_args *a);
 status gpu_decode_init(gpu_backend *b, err *e);
-status gpu_heads_fits(const ops_widths *w, err *e); /* heads.c, of gpu_op_fits */
+status gpu_heads_fits(const ops_widths *w, err *e);  /* heads.c, of gpu_op_fits */
+status gpu_vision_fits(const ops_widths *w, err *e); /* vision.c, the same */
+status gpu_vision_open(gpu_backend *b, err *e);
 gpu_combine_args gpu_combine_of(const moe_args *a, const f32 *y);
 /* deferred_norm.c: rows whose norm is finished later. */
 gpu_deferred_norm gpu_deferred_norm_of(const deferred_norm *l); /* NULL: finished */

@@ -692,4 +692,71 @@ typedef struct {
     int type; /* gpu_type: bf16 or float32 */
 } gpu_reduce_scatter_args;
 
+/* The vision tower (vision/): ops.h's structs. wide: rows and tables begin at multiples of 16 bytes, widths are
+ * multiples of 8 values; kernels without it have a sister for any row. */
+typedef struct {
+    int first, token, t, h, w;
+} gpu_vision_item;
+typedef struct {
+    const gpu_u8 *pixels;
+    gpu_bf16 *out;
+    gpu_i64 n, dim, out_stride;
+    int wide; /* of out; pixels: multiples of 4 bytes */
+} gpu_pixel_rows_args;
+typedef struct {
+    gpu_matrix table;
+    const float *bias, *time;
+    const gpu_vision_item *items;
+    gpu_bf16 *x;
+    gpu_i64 n_items, dim;
+    int table_h, table_w;
+} gpu_patch_position_args;
+typedef struct {
+    const float *weight, *bias, *add_bias;
+    const gpu_bf16 *x, *add;
+    gpu_bf16 *sum, *out;
+    gpu_i64 n, dim;
+    float eps;
+} gpu_layer_norm_args;
+enum { GPU_BIAS_ONLY, GPU_BIAS_GELU, GPU_BIAS_GELU_TANH };
+typedef struct {
+    const float *bias;
+    gpu_bf16 *x;
+    gpu_i64 dim;
+    int activation, wide;
+} gpu_bias_act_args;
+typedef struct {
+    const float *bias, *table;
+    const gpu_vision_item *items;
+    gpu_bf16 *qkv;
+    gpu_i64 n_items, heads, dim;
+    int wide;
+} gpu_vision_rope_args;
+/* vision/attention.cu: rows of a block by the width of a head that the kernel is made for, and its shared memory. */
+enum {
+    GPU_VISION_THREADS = 128,
+    GPU_VISION_KEYS = 64,
+    GPU_VISION_QUERIES_72 = 128,
+    GPU_VISION_QUERIES_128 = 64,
+    GPU_VISION_SHARED_72 = (GPU_VISION_QUERIES_72 + 4 * GPU_VISION_KEYS) * 72 * 2,
+    GPU_VISION_SHARED_128 = (GPU_VISION_QUERIES_128 + 4 * GPU_VISION_KEYS) * 136 * 2,
+    GPU_VISION_HEAD = 512 /* widest head of the kernel for any width */
+};
+typedef struct {
+    const gpu_bf16 *qkv;
+    const gpu_vision_item *items;
+    gpu_bf16 *out;
+    gpu_i64 n, n_items, heads, dim;
+    float scale2; /* scale * log2(e) */
+} gpu_vision_attention_args;
+typedef struct {
+    const float *weight, *bias;
+    const gpu_vision_item *items;
+    const gpu_bf16 *x;
+    gpu_bf16 *out;
+    gpu_i64 n, n_items, dim; /* n tokens */
+    float eps;
+} gpu_patch_merge_args;
+enum { GPU_LAYER_NORM_WARP = 1280 /* values of a row that a warp holds */ };
+
 #endif

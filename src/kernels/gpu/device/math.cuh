@@ -42,6 +42,19 @@ static __device__ inline void mma_half(float c[4], const gpu_u32 a[4], const gpu
 }
 #endif
 
+/* c[16, 8] += a[16, 8] b[8, 8]: the first half of mma_bf16's a and b. */
+static __device__ inline void mma_bf16_8(float c[4], const gpu_u32 a[2], gpu_u32 b) {
+#ifdef EMULATED
+    const gpu_u32 wide_a[4] = {a[0], a[1], 0, 0}, wide_b[2] = {b, 0};
+    mma_bf16(c, wide_a, wide_b);
+#else
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(b));
+#endif
+}
+
 static __device__ inline gpu_i64 min64(gpu_i64 a, gpu_i64 b) { return a < b ? a : b; }
 static __device__ inline float bits_f32(gpu_u32 b) { return __uint_as_float(b); }
 static __device__ inline float f32_of(gpu_bf16 h) { return bits_f32((gpu_u32)h << 16); }

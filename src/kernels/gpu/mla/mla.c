@@ -34,7 +34,8 @@ status gpu_op_fits(const ops *o, const ops_widths *w, err *e) {
                        "qk_nope_head_dim %lld with qk_rope_head_dim %lld and v_head_dim %lld: a block of the "
                        "GPU's attention would need %lld bytes of shared memory, there are %d",
                        (long long)w->nope, (long long)w->rope, (long long)w->v_dim, (long long)prefill, SHARED_MAX);
-    return gpu_heads_fits(w, e);
+    status st = gpu_heads_fits(w, e);
+    return st == ST_OK ? gpu_vision_fits(w, e) : st;
 }
 
 static i64 splits_of(i64 pages) { return max_i64(1, min_i64(SPLITS, ceil_div(pages, SPLIT_PAGES))); }
