@@ -104,7 +104,8 @@ typedef struct {
     f32 eps;
 } deferred_norm;
 
-/* y[n, rows] = x[n, cols] W^T. y_type is ops.act or DT_F32 (router logits, logits). */
+/* y[n, rows] = x[n, cols] W^T. y_type is ops.act or DT_F32 (router logits, logits). What rows of x have behind their
+ * columns, up to the next multiple of 8 and below x_stride, is finite: a backend may multiply it with zeros. */
 typedef struct {
     const op_weight *w;
     const void *x;

@@ -217,8 +217,9 @@ struct op_weight {
     gpu_matrix *on_gpu; /* WK_EXPERTS: [n_views], inside memory */
     /* the first; experts have equal shapes: gate, up and down of expert 0, the others' behind them */
     gpu_matrix views[3];
-    bool int8;        /* WK_EXPERTS: EXPERTS_W4A8 */
-    u64 expert_bytes; /* WK_EXPERTS: from a matrix of an expert to the same one of the next */
+    gpu_matrix padded; /* WK_LINEAR: the same, columns of zeros up to a multiple of 8; data NULL: they are one */
+    bool int8;         /* WK_EXPERTS: EXPERTS_W4A8 */
+    u64 expert_bytes;  /* WK_EXPERTS: from a matrix of an expert to the same one of the next */
 };
 status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, err *e);
 void gpu_weight_release(op_weight *w);

@@ -284,7 +284,8 @@ bool gpu_run_gate(const ops *o, const gpu_gate_args *gate, const gpu_digits_args
 }
 
 void gpu_op_linear(const ops *o, const linear_args *a) {
-    gpu_linear_args k = {.w = a->w->views[0],
+    const op_weight *w = a->w; /* rows of x may have room for the columns of zeros */
+    gpu_linear_args k = {.w = w->padded.data && a->x_stride >= w->padded.cols ? w->padded : w->views[0],
                          .x = a->x,
                          .y = a->y,
                          .n = a->n,

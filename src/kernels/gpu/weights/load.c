@@ -216,6 +216,31 @@ static status put_vector(device *dev, const weight_desc *d, op_weight *w, err *e
     return ST_OK;
 }
 
+/* Rows of a matrix in bf16 that do not begin at multiples of 16 bytes, as those of the vision tower's patch embedding,
+ * are not for the tensor cores: such a matrix is kept twice, the second time with zeros up to the next multiple. */
+static i64 padded_cols(const weight_desc *d) {
+    const weight_view *v = &d->views[0];
+    return d->kind == WK_LINEAR && v->format == WF_BF16 && v->cols % 8 ? ceil_div(v->cols, 8) * 8 : 0;
+}
+static u64 padded_room(const weight_desc *d) { return gpu_round((u64)d->views[0].rows * (u64)padded_cols(d) * 2); }
+
+static status put_padded(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
+    const weight_view *v = &d->views[0];
+    const i64 cols = padded_cols(d);
+    w->padded = (gpu_matrix){.data = at, .rows = v->rows, .cols = cols, .format = GPU_W_BF16, .wide = true};
+    if (d->dummy_seed) {
+        load_fill(b, at, (u64)(v->rows * cols), d->dummy_seed << 12, d->dummy_sigma, GPU_FILL_BF16);
+        return ST_OK;
+    }
+    bf16 *all = calloc((size_t)(v->rows * cols), sizeof *all);
+    if (!all) return err_nomem(e, "a matrix with wider rows", padded_room(d));
+    for (i64 r = 0; r < v->rows; r++)
+        memcpy(all + r * cols, (const bf16 *)v->data + r * v->cols, (size_t)v->cols * sizeof *all);
+    gpu_device(b->g)->write(gpu_device(b->g), at, all, (u64)(v->rows * cols) * sizeof *all);
+    free(all);
+    return ST_OK;
+}
+
 /* One expert's checkpoint bytes at a time go through `staged`: the copies and the kernel are in stream order. */
 static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
     device *dev = gpu_device(b->g);
@@ -270,6 +295,8 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
     bool packed = packs(d);
     for (i64 i = 0; d->kind != WK_VECTOR && i < d->n_views; i++)
         bytes += data_room(d, i, packed) + scale_room(d, i, packed);
+    const u64 plain = bytes;
+    bytes += padded_room(d);
     for (i64 i = 0; d->kind == WK_EXPERTS && i < 3; i++) {
         w->expert_bytes += data_room(d, i, packed);
         w->views[i] = matrix_of(d, i, packed);
@@ -277,6 +304,7 @@ status gpu_weight_prepare(const ops *o, const weight_desc *d, op_weight **out, e
     if (d->room) return d->room->own += dev->takes(bytes), *out = w, ST_OK;
     st = dev->alloc(dev, &w->memory, bytes, "weights", e);
     if (st == ST_OK) st = d->kind == WK_VECTOR ? put_vector(dev, d, w, e) : put_views(gpu_of(o), d, w, w->memory, e);
+    if (st == ST_OK && padded_cols(d)) st = put_padded(gpu_of(o), d, w, (u8 *)w->memory + plain, e);
     if (st != ST_OK) return gpu_weight_release(w), st;
     *out = w;
     return ST_OK;
