@@ -3,6 +3,7 @@
 
 #include "kernels/gpu/backend.h"
 #include "model/forward.h"
+#include <stdio.h>
 #include <string.h>
 
 /* Opens a model without a checkpoint, which is asked for only if the widths fit. */
@@ -56,7 +57,23 @@ static void widths_of_draft_heads(void **state) {
     }
 }
 
+/* Heads of the vision tower: pairs of pairs of columns. */
+static void widths_of_vision_heads(void **state) {
+    (void)state;
+    static const i64 good[] = {0, 4, 36, 72, 80, 128, 512}, bad[] = {2, 70, 516, 1024};
+    err e = {0};
+    for (size_t i = 0; i < COUNT_OF(good); i++) fits((ops_widths){.vision = good[i]});
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        char part[40];
+        snprintf(part, sizeof part, "heads of %lld columns", (long long)bad[i]);
+        assert_int_equal(gpu_op_fits(NULL, &(ops_widths){.vision = bad[i]}, &e), ST_UNSUPPORTED);
+        assert_non_null(strstr(e.text, part));
+        assert_non_null(strstr(e.text, "multiples of 4, at most 512"));
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(widths_of_attention), cmocka_unit_test(widths_of_draft_heads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(widths_of_attention), cmocka_unit_test(widths_of_draft_heads),
+                                       cmocka_unit_test(widths_of_vision_heads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,8 +148,8 @@ static __device__ inline void vision_values(float o[TILES][DIM / 8][4], const fl
         }
 }
 
-/* The warp's sums, divided, to out by way of its own rows of the queries' memory, in whole pieces. `left` rows are there
- * from its first one on. */
+/* The warp's sums, divided, go to out by way of its own rows of the queries' memory: in whole pieces. From its first
+ * row on there are `left`. */
 template <int DIM, int TILES>
 static __device__ inline void vision_store(const float o[TILES][DIM / 8][4], const softmax_rows st[TILES],
                                            gpu_bf16 *own, gpu_bf16 *out, gpu_i64 stride, int left, int dim) {
