@@ -68,13 +68,17 @@ static void add_draft_span(scheduler *s, const batch *b, i64 i, i64 steps) {
                                                 .branches = branches};
 }
 
-/* The rows of span i of b, whose last token is drawn by then. */
+/* The rows of span i of b. What follows its last row is drawn by then, unless it is known already: a token that was
+ * forced, that is decoded again (after a preemption, or to compare), whose row may draw another. */
 static void add_kept_span(scheduler *s, const batch *b, i64 i, draft_batch *pass) {
     const task *t = b->tasks[i];
     const model_span *p = &b->spans[i];
     i32 *following = s->drafts.following + p->first;
     if (!t) return;
-    for (i64 k = 0; k < p->n; k++) following[k] = k + 1 < p->n ? b->ids[p->first + k + 1] : (i32) ~(p->first + k);
+    for (i64 k = 0; k < p->n; k++) {
+        const i64 behind = p->pos0 + k + 1;
+        following[k] = behind < t->n ? t->tokens[behind] : (i32) ~(p->first + k);
+    }
     s->drafts.spans[pass->n_spans++] =
         (draft_span){.first = p->first, .n = p->n, .pos0 = p->pos0, .following = following, .pages = t->pages};
 }

@@ -4,7 +4,9 @@
 #include "runtime/ngram.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "model/draft_internal.h"
 #include "runtime/sched_util.h"
+#include "runtime/scheduler_internal.h"
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -338,6 +340,70 @@ static void cached_prompts_have_the_drafts_rows(void **state) {
     }
 }
 
+/* Of any eight tokens the last three are forced. */
+static i64 some_forced(void *ud, i32 state, i32 *ids, i64 most) {
+    i64 n = 0;
+    (void)ud;
+    for (; state % 8 >= 5 && n < most; state++) ids[n++] = 2 * (300 + state) + state % 2;
+    return n;
+}
+static status some_mask(void *ud, i32 state, u64 *mask, bool *may_end, err *e) {
+    i32 id;
+    if (!some_forced(ud, state, &id, 1)) return even_mask(ud, state, mask, may_end, e);
+    return mask[id / 64] |= (u64)1 << id % 64, *may_end = false, ST_OK;
+}
+
+/* The draft's KV rows of the one running answer, to `out`; returns of how many tokens. */
+static i64 draft_rows_of(const scheduler *s, const draft *t, u8 *out) {
+    const u64 row = draft_kv_bytes(t->d, 1, t->lim.kv_type) / KV_PAGE;
+    const task *a = s->running[0];
+    const i64 n = min_i64(a->n_kv, a->n - 1);
+    for (i64 i = 0; i < n; i++)
+        memcpy(out + (u64)i * row, (const u8 *)t->kv + (u64)(a->pages[i / KV_PAGE] * KV_PAGE + i % KV_PAGE) * row, row);
+    return n;
+}
+
+/* Where no step gets drafts the draft's rows follow each step, queued before its results are known or behind them: the
+ * same rows, also where tokens were forced behind one that was queued ahead. */
+static void kept_rows_read_what_follows(void **state) {
+    (void)state;
+    enum { ROW_MOST = 4096, LEFT_OUT = 12 /* tokens that one way may be behind the other */ };
+    const draft_setup d = {"models/nano", "models/nano-eagle3", "cpu", 1, true, 1};
+    u8 *rows[2];
+    i64 n[2] = {0}, width = 0;
+    for (int ahead = 0; ahead < 2; ahead++) {
+        engine *g = open_with_draft(&d, 1, 0, 3);
+        const draft *t = g->ranks.of[0].draft;
+        i64 vocab = engine_config(g)->vocab;
+        scheduler *s = open_scheduler(
+            g, (scheduler_options){
+                   .manual = true, .draft_tokens = 3, .overlap_anywhere = true, .disable_overlap = !ahead});
+        const token_filter f = {
+            .ud = &vocab, .mask = some_mask, .next = even_next, .forced = some_forced, .close = even_close};
+        job *j = make_job(9, 20, 200);
+        width = (i64)draft_kv_bytes(t->d, 1, t->lim.kv_type) / KV_PAGE;
+        assert_true(width <= ROW_MOST);
+        rows[ahead] = calloc(MAX_TOKENS, ROW_MOST);
+        j->r.filter = &f, j->r.logprobs = false;
+        must_submit(s, j);
+        do {
+            if (s->n_running) n[ahead] = draft_rows_of(s, t, rows[ahead]);
+            s->drafts.next = 0;
+        } while (scheduler_step(s));
+        assert_true(j->ended && j->n_out == 200 && stats_of(s).forced_tokens > 60);
+        assert_true(ahead ? stats_of(s).ahead > 50 : !stats_of(s).ahead);
+        scheduler_close(s);
+        engine_close(g);
+        free(j);
+    }
+    const i64 both = min_i64(n[0], n[1]) - LEFT_OUT;
+    assert_true(both > 180);
+    for (i64 i = 0; i < both; i++)
+        if (memcmp(rows[0] + i * width, rows[1] + i * width, (size_t)width))
+            fail_msg("the draft's row of token %lld read another token behind it", (long long)i);
+    free(rows[0]), free(rows[1]);
+}
+
 /* The draft with a NaN among its weights. */
 static void write_sick_draft(const char *dir) {
     char path[128];
@@ -409,6 +475,7 @@ int main(void) {
                                        cmocka_unit_test(always_is_always),
                                        cmocka_unit_test(rounds_are_those_of_pytorch),
                                        cmocka_unit_test(cached_prompts_have_the_drafts_rows),
+                                       cmocka_unit_test(kept_rows_read_what_follows),
                                        cmocka_unit_test(a_nan_of_the_draft_costs_no_answer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
