@@ -345,8 +345,10 @@ static status plan_sources(const found_weight *f, i64 n) {
             b->room->own += weight_cols_room(&f->views[i], f->views[i].cols);
             b->room->mapped -= weight_bytes(&f->views[i]);
         }
-        if (b->o->keeps_views) continue;
         const tensor_info *all[] = {from->data, from->scale, from->factor, from->shape};
+        for (size_t k = 0; b->used && k < COUNT_OF(all); k++)
+            if (all[k]) b->used[all[k] - checkpoint_tensor(b->ck, 0)] = true;
+        if (b->o->keeps_views) continue;
         for (size_t k = 0; k < COUNT_OF(all); k++)
             if (all[k] && !list_read(b->weights, all[k])) return err_nomem(b->e, "the list of weights to read", 0);
     }

@@ -112,6 +112,38 @@ static status bind_draft(binder *b) {
     return bind_ids(b, w);
 }
 
+/* Tensors that say nothing new: which of the model's ids a draft has (d2t says it, too), the model's own embedding, norm
+ * and head, and frequencies that follow from config.json. */
+static bool is_known_elsewhere(const char *name) {
+    static const char *const names[] = {"d2t", "t2d", "embed_tokens.weight", "verifier_norm.weight",
+                                        "verifier_lm_head.weight"};
+    static const char frequencies[] = ".rotary_emb.inv_freq";
+    const size_t n = strlen(name), end = sizeof frequencies - 1;
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (!strcmp(name, names[i])) return true;
+    return n > end && !strcmp(name + n - end, frequencies);
+}
+
+/* A tensor that no place wants is of a layer, a bias or a norm that this draft was trained with: it would guess, but
+ * worse than it can, and nothing else would say so. */
+static status check_unused(const binder *b) {
+    const char *first = NULL;
+    i64 more = 0;
+    for (u64 i = 0; i < checkpoint_n_tensors(b->ck); i++) {
+        const char *name = checkpoint_tensor(b->ck, i)->name;
+        if (b->used[i] || is_known_elsewhere(name)) continue;
+        more += first != NULL;
+        first = first ? first : name;
+    }
+    if (!first) return ST_OK;
+    char others[48] = "";
+    if (more) snprintf(others, sizeof others, " (nor are %lld more)", (long long)more);
+    return err_set(b->e, ST_UNSUPPORTED,
+                   "tensor %s is none of a draft with this config.json%s: without it the draft would not be the one "
+                   "that was trained",
+                   first, others);
+}
+
 static binder draft_binder(draft_weights *w, const draft_config *d, const checkpoint *ck, const checkpoint *model,
                            const char *embedding, const ops *o, err *e) {
     return (binder){.c = &d->layer,
@@ -129,7 +161,12 @@ status draft_weights_plan(draft_weights *w, weight_memory *room, const draft_con
     binder b = draft_binder(w, d, ck, model, embedding, o, e);
     *room = (weight_memory){0};
     b.room = room;
-    return bind_weights(&b, bind_draft, 0);
+    if (ck && !(b.used = calloc(checkpoint_n_tensors(ck) + 1, sizeof *b.used)))
+        return err_nomem(e, "the list of a draft's tensors", checkpoint_n_tensors(ck));
+    status st = bind_weights(&b, bind_draft, 0);
+    if (st == ST_OK && ck) st = check_unused(&b);
+    free(b.used);
+    return st;
 }
 
 status draft_weights_bind(draft_weights *w, const draft_config *d, const checkpoint *ck, const checkpoint *model,

@@ -19,6 +19,7 @@ typedef struct {
     struct vision_weights *vision_weights;
     weight_cut *passing; /* columns that a backend has copied, or will in a moment */
     weight_memory *room; /* NULL, or a plan: names, types and shapes are checked, no data is looked at */
+    bool *used;          /* NULL, or [tensors of ck]: those that a plan has found a use for */
     err *e;
     u64 seed; /* of the last dummy weight */
     u64 done; /* bytes prepared */

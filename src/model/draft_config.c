@@ -159,9 +159,15 @@ static status check_architecture(const json_t *root, err *e) {
     return err_set(e, ST_UNSUPPORTED, "architecture \"%.60s\" is no EAGLE-3 draft", name);
 }
 
+/* NULL: it has none, or null, which is how who writes every key of a class says so. */
+static const json_t *given(const json_t *o, const char *key) {
+    const json_t *v = json_object_get(o, key);
+    return json_is_null(v) ? NULL : v;
+}
+
 /* Where config.json has what: a layer of its own is of speculators, which trains other drafts and layers, too. */
 static status find_source(draft_source *s, const json_t *root, err *e) {
-    *s = (draft_source){root, json_object_get(root, "eagle_config"), json_object_get(root, "transformer_layer_config")};
+    *s = (draft_source){root, given(root, "eagle_config"), given(root, "transformer_layer_config")};
     if (s->eagle && !json_is_object(s->eagle)) return err_set(e, ST_FORMAT, "key \"eagle_config\" is not an object");
     if (!s->layer) return s->layer = root, ST_OK;
     if (!json_is_object(s->layer)) return err_set(e, ST_FORMAT, "key \"transformer_layer_config\" is not an object");
@@ -182,7 +188,7 @@ static status draft_read_root(draft_config *d, const json_t *root, const model_c
     if (st != ST_OK) return st;
     c->hidden = target->hidden, c->n_layers = c->n_dense = 1, c->ranks = 1;
     c->vocab = d->target_vocab = target->vocab;
-    d->layout = json_object_get(s.layer, "kv_lora_rank") ? DRAFT_MLA : DRAFT_LLAMA;
+    d->layout = given(s.layer, "kv_lora_rank") ? DRAFT_MLA : DRAFT_LLAMA;
     if (st == ST_OK) st = json_get_i64(root, "draft_vocab_size", 1, target->vocab, false, &c->vocab, e);
     c->vocab_held = c->vocab;
     if (st == ST_OK) st = read_switches(d, &s, e);

@@ -148,8 +148,68 @@ static void reads_what_speculators_writes(void **state) {
     must_refuse("{\"model_type\"", "[1],\"x\":{\"model_type\"", ST_FORMAT, "transformer_layer_config");
 }
 
+/* null says as much as no key: a Llama-type draft stays one. */
+static void null_is_no_value(void **state) {
+    draft_config d;
+    err e;
+    (void)state;
+    const status st =
+        parse_with(&d, "\"mlp_bias\":false", "\"mlp_bias\":false,\"kv_lora_rank\":null,\"q_lora_rank\":null", &e);
+    if (st != ST_OK) fail_msg("%s", e.text);
+    assert_int_equal(d.layout, DRAFT_LLAMA);
+    if (parse_with(&d, "\"fc_norm\":false", "\"eagle_config\":null", &e) != ST_OK) fail_msg("%s", e.text);
+}
+
+/* ---- tensors that are not in config.json's layout ---- */
+
+static status open_with(const char *dir, err *e) {
+    engine *g = NULL;
+    const engine_options o = {.model_dir = "models/nano", .max_running = 1, .context = 256, .draft_dir = dir};
+    *e = (err){0};
+    const status st = engine_open(&g, &o, e);
+    engine_close(g);
+    return st;
+}
+
+/* nano's draft with `name` beside its tensors. */
+static void opens_with_tensor(const char *from, const char *name, const char *says) {
+    char dir[] = "/tmp/moonlet-extra-XXXXXX", config[64];
+    draft_files f;
+    buf text = {0};
+    err e = {0};
+    assert_non_null(mkdtemp(dir));
+    snprintf(config, sizeof config, "%s/config.json", from);
+    assert_int_equal(file_read(config, 1 << 20, &text, &e), ST_OK);
+    buf_char(&text, 0);
+    draft_files_read(&f, from);
+    draft_tensor_add(&f, name, DT_BF16, 256, 0, NULL);
+    if (says && strstr(says, "nor")) draft_tensor_add(&f, "layers.9.more", DT_BF16, 256, 0, NULL);
+    draft_files_write(&f, dir, (const char *)text.data);
+    draft_files_free(&f), buf_free(&text);
+    const status st = open_with(dir, &e);
+    if (st != (says ? ST_UNSUPPORTED : ST_OK)) fail_msg("%s: status %d: %s", name, (int)st, e.text);
+    if (says && (!strstr(e.text, name) || !strstr(e.text, says)))
+        fail_msg("\"%s\" does not name %s and %s", e.text, name, says);
+    draft_files_remove(dir);
+}
+
+static void every_tensor_has_a_use(void **state) {
+    static const char *const folders[] = {"models/nano-eagle3", "models/nano-eagle3-mla"};
+    static const char *const unknown[] = {"layers.1.mlp.up_proj.weight", "fc_norm.0.weight", "input_norm.weight",
+                                          "midlayer.self_attn.q_proj.bias"},
+                             *const known[] = {"t2d", "verifier_norm.weight", "layers.0.self_attn.rotary_emb.inv_freq"};
+    (void)state;
+    for (size_t d = 0; d < COUNT_OF(folders); d++) {
+        for (size_t i = 0; i < COUNT_OF(unknown); i++)
+            opens_with_tensor(folders[d], unknown[i], "is none of a draft with this config.json:");
+        for (size_t i = 0; i < COUNT_OF(known); i++) opens_with_tensor(folders[d], known[i], NULL);
+    }
+    opens_with_tensor(folders[0], "layers.1.hidden_norm.weight", "nor are 1 more");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(as_others_compute),
-                                       cmocka_unit_test(reads_what_speculators_writes)};
+                                       cmocka_unit_test(reads_what_speculators_writes),
+                                       cmocka_unit_test(null_is_no_value), cmocka_unit_test(every_tensor_has_a_use)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
