@@ -68,6 +68,7 @@ typedef struct {
     /* Above 1: the draft guesses a tree, so many tokens at each of draft_steps steps (0: 3), of which draft_tokens are
      * checked. */
     int64_t draft_topk, draft_steps;
+    int draft_optional; /* where draft_dir has no draft that fits, nothing is proposed, and a warning says why */
 } moon_options;
 #define MOON_OPTIONS_INIT                                                                                              \
     { sizeof(moon_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }

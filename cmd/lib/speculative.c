@@ -50,6 +50,11 @@ static status tree_nodes(const speculative_opts *o, i64 steps, i64 *nodes, err *
     return ST_OK;
 }
 
+/* Of the options that say what becomes of proposals one that was given; NULL: none. */
+static const char *given_beside(const speculative_opts *o) {
+    return o->pinned > 0 ? "pinned-accept" : o->always ? "disable-adaptive" : o->verify_rate > 0 ? "verify-rate" : NULL;
+}
+
 static status finish_eagle(const speculative_opts *o, const char *dir, engine_options *g, i64 *draft_tokens, err *e) {
     const bool tree = o->topk > 1;
     const i64 steps = o->steps                   ? o->steps
@@ -64,6 +69,7 @@ static status finish_eagle(const speculative_opts *o, const char *dir, engine_op
             "--speculative-algorithm EAGLE3 needs --speculative-draft-model-path DIR: there is no draft at %s-eagle3",
             g->model_dir);
     g->draft_dir = dir;
+    g->draft_found = !o->algorithm && !o->draft_dir && !o->steps && !o->topk && !o->draft_tokens && !given_beside(o);
     g->draft_steps = steps;
     g->draft_topk = tree ? o->topk : 1;
     g->draft_nodes = *draft_tokens = nodes;
@@ -75,11 +81,6 @@ static status finish_ngram(const speculative_opts *o, i64 *draft_tokens, err *e)
     if (given) return err_set(e, ST_INPUT, "--speculative-%s is for --speculative-algorithm EAGLE3", given);
     *draft_tokens = (o->draft_tokens ? o->draft_tokens : NGRAM_ROWS) - 1;
     return ST_OK;
-}
-
-/* Of the options that say what becomes of proposals one that was given; NULL: none. */
-static const char *given_beside(const speculative_opts *o) {
-    return o->pinned > 0 ? "pinned-accept" : o->always ? "disable-adaptive" : o->verify_rate > 0 ? "verify-rate" : NULL;
 }
 
 status speculative_not_served(const speculative_opts *o, err *e) {

@@ -40,8 +40,8 @@ typedef struct {
 /* clang-format on */
 
 /* What was asked for, in words of the engine and the scheduler. Behind model_opts_finish(), whose model it looks
- * beside. A draft that was found and not asked for is left out where the other options rule it out. ST_INPUT:
- * contradictory flags. */
+ * beside. A draft that was found and not asked for is left out where the other options rule it out, and by the engine
+ * where it cannot be used (engine_options.draft_found). ST_INPUT: contradictory flags. */
 status speculative_finish(const speculative_opts *o, engine_options *g, scheduler_options *s, err *e);
 /* For commands without a scheduler of their own: refuses the options that are a scheduler's alone. */
 status speculative_not_served(const speculative_opts *o, err *e);

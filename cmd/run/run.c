@@ -338,6 +338,7 @@ static moon_status cmd_run_open_engine(chat_run *r, moon_error *error) {
     model_opts_public(&r->m, &o);
     o.chat_template = r->template;
     o.draft_dir = r->m.engine.draft_dir;
+    o.draft_optional = r->m.engine.draft_found;
     o.draft_tokens = so.draft_tokens;
     o.draft_topk = r->m.engine.draft_topk;
     o.draft_steps = r->m.engine.draft_steps;

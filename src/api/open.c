@@ -63,6 +63,7 @@ static status api_open_parts(moon_engine *m, const moon_options *o, err *e) {
                                .dp_attention = o->enable_dp_attention,
                                .language_only = o->language_model_only,
                                .draft_dir = o->draft_dir,
+                               .draft_found = o->draft_optional,
                                .draft_steps = !o->draft_dir       ? 0
                                               : o->draft_topk > 1 ? o->draft_steps
                                                                   : o->draft_tokens,

@@ -68,9 +68,10 @@ typedef struct {
     i32 *ids;                             /* [d->layer.vocab]: the model's id of each, on the host; NULL: the same */
 } draft_weights;
 
-/* As model_weights_plan() and _bind(). A plan refuses tensors that it finds no use for, which a model's may have (a
- * picture encoder, say): a draft with another layer or bias would only guess worse. d: this rank's share. model: the checkpoint of the model, whose embedding is
- * taken where the draft's is the same bytes, or missing; `embedding` is its name there. */
+/* As model_weights_plan() and _bind(). A plan refuses tensors that it finds no use for, which a model may have (a
+ * picture encoder, say): a draft with another layer or bias would only guess worse. d: this rank's share. model: the
+ * checkpoint of the model, whose embedding is taken where the draft's is the same bytes, or missing; `embedding` is its
+ * name there. */
 status draft_weights_plan(draft_weights *w, weight_memory *room, const draft_config *d, const checkpoint *ck,
                           const checkpoint *model, const char *embedding, const ops *o, err *e);
 status draft_weights_bind(draft_weights *w, const draft_config *d, const checkpoint *ck, const checkpoint *model,

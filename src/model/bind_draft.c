@@ -112,8 +112,8 @@ static status bind_draft(binder *b) {
     return bind_ids(b, w);
 }
 
-/* Tensors that say nothing new: which of the model's ids a draft has (d2t says it, too), the model's own embedding, norm
- * and head, and frequencies that follow from config.json. */
+/* Tensors that say nothing new: which of the model's ids a draft has (d2t says it, too), the model's own embedding,
+ * norm and head, and frequencies that follow from config.json. */
 static bool is_known_elsewhere(const char *name) {
     static const char *const names[] = {"d2t", "t2d", "embed_tokens.weight", "verifier_norm.weight",
                                         "verifier_lm_head.weight"};

@@ -394,8 +394,7 @@ static void say_plan(const engine *g, const engine_options *o) {
 static status open_share(rank *k, void *ud, err *e) {
     const engine *g = ud;
     status st = model_open(&k->model, &k->config, g->ck, &k->backend.ops, k->backend.device, e);
-    if (st == ST_OK) st = engine_vision_open_rank(g, k, e);
-    return st == ST_OK ? engine_draft_open_rank(g, k, e) : st;
+    return st == ST_OK ? engine_vision_open_rank(g, k, e) : st;
 }
 
 static status plan_share(rank *k, void *ud, err *e) {
@@ -419,15 +418,15 @@ static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = engine_draft_open(g, o, &whole, e);
     if (st == ST_OK) st = engine_vision_open(g, o, e);
     if (st == ST_OK) st = choose_backend(g, o, e);
-    if (st == ST_OK) st = engine_draft_split(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_share, g, e);
+    if (st == ST_OK) st = engine_draft_open_ranks(g, o, e);
     if (st == ST_OK) st = set_limits(g, o, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, plan_share, g, e);
     if (st != ST_OK) return st;
     say_plan(g, o);
     st = ranks_load(&g->ranks, g->ck, o->verify, &g->reads, e);
-    if (st == ST_OK) st = engine_draft_load(g, e);
+    if (st == ST_OK) st = engine_draft_load(g, o, e);
     if (st == ST_OK) st = engine_vision_load(g, e);
     if (st == ST_OK) st = ranks_reserve(&g->ranks, &g->lim, e);
     if (st == ST_OK && o->profile) st = profile_open(g, e);

@@ -54,6 +54,8 @@ typedef struct {
     /* An EAGLE-3 draft for a scheduler with scheduler_options.draft_tokens, of which it makes at most so many at a time
      * (model/draft.h); NULL: none. With dummy weights its weights are made up, too. */
     const char *draft_dir;
+    bool draft_found;    /* beside the model, and nobody asked for it: where it cannot be used there is none, which a
+                            warning says */
     i64 draft_steps;     /* 0: 3 */
     i64 draft_topk;      /* guesses at each step: 0, 1: a chain, else a tree of draft_nodes guesses at most */
     i64 draft_nodes;     /* of a tree */
@@ -112,6 +114,7 @@ i64 engine_numa_node(const engine *g, i64 rank); /* -1: it is not bound to one *
 bool engine_deterministic(const engine *g);      /* options.deterministic, or a device where it always holds, if the KV
                                                     cache is not divided */
 i64 engine_draft_steps(const engine *g);         /* most tokens that its draft guesses at a time; 0: it has none */
+bool engine_draft_left_out(const engine *g);     /* it was found, and cannot be used: options.draft_found */
 i64 engine_draft_nodes(const engine *g);         /* of these and of their alternatives, most in a step */
 const vision_config *engine_vision(const engine *g); /* of its tower; NULL: it has none */
 i64 engine_vision_patches(const engine *g);          /* most of an item */

@@ -29,13 +29,40 @@ static status check_draft_options(const engine *g, const engine_options *o, err 
     return ST_OK;
 }
 
-status engine_draft_open(engine *g, const engine_options *o, const model_config *whole, err *e) {
-    if (!o->draft_dir || !o->max_running) return ST_OK;
+static status close_rank_draft(rank *k, void *ud, err *e) {
+    (void)ud, (void)e;
+    draft_close(k->draft);
+    k->draft = NULL;
+    return ST_OK;
+}
+
+/* What became of the draft: st; or there is none, if nobody asked for it and the fault is its own. */
+static status draft_or_none(engine *g, const engine_options *o, status st, err *e) {
+    err ignored;
+    if (st == ST_OK || !o->draft_found || st == ST_NOMEM || st == ST_DEVICE || st == ST_CANCELLED) return st;
+    log_warn("no drafts, so answers take longer: the draft in %s cannot be used: %s (--speculative-algorithm NONE goes "
+             "without it)",
+             o->draft_dir, e->text);
+    *e = (err){0};
+    if (g->has_draft) ranks_each(&g->ranks, close_rank_draft, NULL, &ignored);
+    checkpoint_close(g->draft_ck);
+    g->draft_ck = NULL;
+    g->has_draft = false, g->draft_left_out = true;
+    return ST_OK;
+}
+
+static status open_draft_files(engine *g, const engine_options *o, const model_config *whole, err *e) {
     status st = check_draft_options(g, o, e);
     if (st == ST_OK) st = draft_config_load(&g->draft_config, o->draft_dir, whole, e);
     if (st == ST_OK && g->ck) st = checkpoint_open(&g->draft_ck, o->draft_dir, e);
     if (st == ST_OK && o->tp_slice) st = draft_config_split(&g->draft_config, o->tp_slice, 0, "--tp-slice", e);
-    if (st != ST_OK) return st;
+    return st;
+}
+
+status engine_draft_open(engine *g, const engine_options *o, const model_config *whole, err *e) {
+    if (!o->draft_dir || !o->max_running) return ST_OK;
+    status st = draft_or_none(g, o, open_draft_files(g, o, whole, e), e);
+    if (st != ST_OK || g->draft_left_out) return st;
     g->draft_config.layer.slice = g->config.slice;
     g->has_draft = true;
     g->draft_lim.steps = o->draft_steps ? o->draft_steps : DRAFT_STEPS;
@@ -51,10 +78,9 @@ static void keep_residual_stream(engine *g) {
         for (i64 i = 0; i < g->ranks.n; i++) g->ranks.of[i].seams.reduce_norm = NULL;
 }
 
-status engine_draft_split(engine *g, const engine_options *o, err *e) {
+static status split_draft(engine *g, const engine_options *o, err *e) {
     status st = ST_OK;
-    keep_residual_stream(g);
-    for (i64 i = 0; st == ST_OK && g->has_draft && i < g->ranks.n; i++) {
+    for (i64 i = 0; st == ST_OK && i < g->ranks.n; i++) {
         rank *k = &g->ranks.of[i];
         k->draft_config = g->draft_config;
         if (g->config.slice)
@@ -65,10 +91,33 @@ status engine_draft_split(engine *g, const engine_options *o, err *e) {
     return st;
 }
 
-status engine_draft_open_rank(const engine *g, rank *k, err *e) {
-    if (!g->has_draft) return ST_OK;
-    status st = draft_open(&k->draft, &k->draft_config, g->draft_ck, k->model, e);
-    if (st != ST_OK) err_prefix(e, "the draft");
+static status open_rank_draft(rank *k, void *ud, err *e) {
+    (void)e; /* the draft's failure is not the rank's */
+    k->draft_failure = (err){0};
+    draft_open(&k->draft, &k->draft_config, ((const engine *)ud)->draft_ck, k->model, &k->draft_failure);
+    return ST_OK;
+}
+
+/* Each rank's draft opened or loaded. Ranks exchange nothing there, so that they can go on without. */
+static status each_draft(engine *g, rank_fn fn, err *e) {
+    status st = ranks_each(&g->ranks, fn, g, e);
+    for (i64 i = 0; st == ST_OK && i < g->ranks.n; i++) {
+        const err *own = &g->ranks.of[i].draft_failure;
+        if (own->code == ST_OK) continue;
+        st = err_set(e, own->code, "the draft: %s", own->text);
+        if (g->ranks.n > 1) err_prefix(e, "rank %lld", (long long)i);
+    }
+    return st;
+}
+
+status engine_draft_open_ranks(engine *g, const engine_options *o, err *e) {
+    status st = ST_OK;
+    if (g->has_draft) {
+        st = split_draft(g, o, e);
+        if (st == ST_OK) st = each_draft(g, open_rank_draft, e);
+        st = draft_or_none(g, o, st, e);
+    }
+    keep_residual_stream(g);
     return st;
 }
 
@@ -121,14 +170,14 @@ status engine_draft_plan_rank(const engine *g, rank *k, model_limits *own, err *
 }
 
 static status load_rank_draft(rank *k, void *ud, err *e) {
+    (void)e;
     ops_set_threads(((const engine *)ud)->ranks.threads_each);
-    status st = draft_load(k->draft, e);
-    if (st != ST_OK) err_prefix(e, "the draft");
-    return st;
+    draft_load(k->draft, &k->draft_failure);
+    return ST_OK;
 }
 
-status engine_draft_load(engine *g, err *e) {
-    return g->has_draft ? ranks_each(&g->ranks, load_rank_draft, g, e) : ST_OK;
+status engine_draft_load(engine *g, const engine_options *o, err *e) {
+    return g->has_draft ? draft_or_none(g, o, each_draft(g, load_rank_draft, e), e) : ST_OK;
 }
 
 const char *engine_draft_text(const engine *g, char *out, size_t cap) {
@@ -144,6 +193,7 @@ const char *engine_draft_text(const engine *g, char *out, size_t cap) {
 }
 
 i64 engine_draft_steps(const engine *g) { return g->has_draft ? g->draft_lim.steps : 0; }
+bool engine_draft_left_out(const engine *g) { return g->draft_left_out; }
 bool engine_fills_guesses(const engine *g) { return g->has_draft && draft_fills_guesses(g->ranks.of[0].draft); }
 i32 engine_guess_id(const engine *g, i64 i, i64 step) {
     return (i32) ~(g->lim.logit_rows + step * g->draft_lim.sequences + i);

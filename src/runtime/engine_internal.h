@@ -12,7 +12,7 @@ struct engine {
     model_config config; /* of the whole model, or of --tp-slice's share */
     checkpoint *ck;      /* NULL: dummy weights */
     ranks ranks;
-    bool has_draft;
+    bool has_draft, draft_left_out;
     draft_config draft_config; /* of the whole draft, or of --tp-slice's share */
     checkpoint *draft_ck;      /* NULL: dummy weights, or no draft */
     draft_limits draft_lim;
@@ -46,14 +46,14 @@ status engine_collect(engine *g, const model_batch *b, err *e);
 status engine_forward(engine *g, const model_batch *b, err *e);
 
 /* engine_draft.c, each doing nothing where there is no draft. In this order: its config and files, for a model whose
- * whole config is `whole`; each rank's share; what it needs of the model's limits; a rank's draft opened, planned (its
- * memory is added to own->reserve, for model_plan()) and loaded. */
+ * whole config is `whole`; each rank's share, opened behind the model's; what it needs of the model's limits; a rank's
+ * draft planned (its memory is added to own->reserve, for model_plan()) and loaded. Opening and loading are no failures
+ * with options.draft_found: there is no draft any more. */
 status engine_draft_open(engine *g, const engine_options *o, const model_config *whole, err *e);
-status engine_draft_split(engine *g, const engine_options *o, err *e);
-status engine_draft_open_rank(const engine *g, rank *k, err *e);
+status engine_draft_open_ranks(engine *g, const engine_options *o, err *e);
 void engine_draft_limits(engine *g);
 status engine_draft_plan_rank(const engine *g, rank *k, model_limits *own, err *e);
-status engine_draft_load(engine *g, err *e);
+status engine_draft_load(engine *g, const engine_options *o, err *e);
 /* Pages of a tree's branches lie behind the pool's: how many there are, of how many branches each. Behind the choice of
  * the pool's size. */
 i64 engine_branches(const engine *g);

@@ -24,6 +24,7 @@ typedef struct {
     draft_config draft_config; /* of this rank's share */
     draft *draft;              /* NULL: there is none */
     vision *vision;            /* all of the tower, on each rank; NULL: there is none */
+    err draft_failure;         /* while it is opened or loaded */
     comm *comm;                /* of the host: how ranks learn that one has failed; NULL: there is one rank */
     comm *data;                /* what seams use: comm, or one between GPUs */
     tensor_parallel split;

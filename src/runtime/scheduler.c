@@ -386,6 +386,7 @@ status scheduler_open(scheduler **out, engine *g, const scheduler_options *o, er
     if (!s) return err_nomem(e, "the scheduler", sizeof *s);
     s->g = g;
     s->o = *o;
+    if (engine_draft_left_out(g)) s->o.draft_tokens = 0;
     if (!s->o.max_queued) s->o.max_queued = DEFAULT_QUEUED;
     if (s->o.conservativeness <= 0) s->o.conservativeness = 1;
     if (!s->o.max_queued_tokens) s->o.max_queued_tokens = DEFAULT_QUEUED_TOKENS;

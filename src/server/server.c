@@ -63,6 +63,10 @@ static status open_model(server *s, err *e) {
     served_model *m = &s->model;
     status st = engine_open(&s->engine, &s->o.engine, e);
     if (st != ST_OK) return st;
+    if (engine_draft_left_out(s->engine)) {
+        s->o.engine.draft_dir = NULL;
+        s->o.engine.draft_steps = s->o.engine.draft_topk = s->o.sched.draft_tokens = 0;
+    }
     const model_config *c = engine_config(s->engine);
     m->dir = s->o.engine.model_dir;
     m->name = s->o.name ? s->o.name : path_last(m->dir);

@@ -213,6 +213,78 @@ def trimmed_draft(folder, keep):
     (folder / "config.json").write_text(json.dumps({**config, "draft_vocab_size": len(keep)}))
 
 
+def beside_a_model(folder):
+    """nano under another name, and the folder that its draft is looked for in, with a copy of nano's."""
+    (folder / "small").symlink_to(NANO)
+    shutil.copytree(NANO.parent / "nano-eagle3", folder / "small-eagle3")
+    return folder / "small", folder / "small-eagle3"
+
+
+def spoil_config(draft):
+    (draft / "config.json").write_text('{"architectures": [')
+
+
+def spoil_for_another(draft):
+    config = json.loads((draft / "config.json").read_text())
+    (draft / "config.json").write_text(json.dumps({**config, "hidden_size": 512}))
+
+
+def spoil_file(draft):
+    data = (draft / "model.safetensors").read_bytes()
+    (draft / "model.safetensors").write_bytes(data[: len(data) // 2])
+
+
+def spoil_norm(draft):  # seen when weights are loaded, not before
+    data = bytearray((draft / "model.safetensors").read_bytes())
+    size = struct.unpack("<Q", data[:8])[0]
+    at = 8 + size + json.loads(data[8 : 8 + size])["norm.weight"]["data_offsets"][0]
+    data[at : at + 2] = b"\xc0\x7f"
+    (draft / "model.safetensors").write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "spoil, flags, why",
+    [
+        (spoil_config, "", "small-eagle3/config.json: "),
+        (spoil_for_another, "", "hidden_size is 512, the model's 256: this draft is for another"),
+        (spoil_file, "", "model.safetensors"),
+        (spoil_norm, "", "tensor norm.weight holds NaN"),
+        (spoil_norm, "--tp 2", "tensor norm.weight holds NaN"),
+        (lambda draft: trimmed_draft(draft, range(100, 600)), "--tp 2", "a vocabulary of its own (500 of 2048 tokens)"),
+    ],
+    ids=["config", "another", "file", "norm", "norm of two ranks", "vocabulary"],
+)
+def test_a_draft_that_nobody_asked_for_stops_nothing(tmp_path, spoil, flags, why):
+    model, draft = beside_a_model(tmp_path)
+    asked = {"prompt": ITEM, "ignore_eos": True, "max_tokens": 40, "temperature": 0}
+    s = Server(*flags.split(), model=model)
+    try:
+        want = s.post("/v1/completions", asked)["choices"]
+        assert s.metric("moonlet:draft_tokens_total") > 0
+    finally:
+        assert s.stop() == 0
+    spoil(draft)
+    s = Server(*flags.split(), model=model)
+    try:
+        assert s.post("/v1/completions", asked)["choices"] == want
+        info = s.get("/server_info")[1]
+        assert info["speculative_draft_model_path"] is None and info["speculative_num_steps"] == 0
+        assert s.metric("moonlet:draft_tokens_total") == 0
+    finally:
+        assert s.stop() == 0
+    said = [line for line in s.log if "no drafts" in line]
+    assert len(said) == 1 and why in said[0] and str(draft) in said[0], s.log
+    assert why in refused("-m", str(model), *flags.split(), "--speculative-draft-model-path", str(draft))
+    assert why in refused("-m", str(model), *flags.split(), "--speculative-num-steps", "2")
+    done = subprocess.run(
+        [MOONLET, "run", "-m", str(model), "-p", "2+3", "--max-tokens", "4", *flags.split()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and done.stderr.count("no drafts") == 1 and why in done.stderr
+
+
 def test_a_draft_with_a_vocabulary_of_its_own(tmp_path):
     """Answers stay; what it can say it says as well as the whole draft. Its ids are not the model's."""
     asked = {"messages": [{"role": "user", "content": "What is 17 + 25?"}], "temperature": 0, "max_tokens": 100}
