@@ -4,6 +4,7 @@
 
 enum { PLAIN_EVERY = 192, DRAFTS_EVERY = 384, PLAIN_FIRST = 8, TRIAL = 3 };
 static const f64 FORGET = 1.0 / 512, SLOWER = 1.0 / 16, FASTER = 1.0 / 2, OUTLIER = 2;
+static const f64 EACH = 0.1; /* of a step's time: what a draft more is taken to cost where that is not known */
 /* Before anything is known: of real traffic, as if it had been seen in so many rounds. */
 static const f64 HOPE[DRAFT_STEPS_MOST] = {0.65, 0.42, 0.28, 0.19, 0.13, 0.09, 0.06, 0.04}, HOPE_ROUNDS = 8;
 
@@ -44,7 +45,7 @@ void draft_policy_step(draft_policy *p, i64 answers, i64 drafts, f64 seconds) {
 /* Between the nearest numbers of drafts that are known; beyond them a draft more is taken to cost little, so that it is
  * tried. */
 f64 draft_policy_seconds(const draft_policy *p, i64 answers, i64 drafts) {
-    const f64 *s = p->cost[answers_at(answers)].seconds, step = 0.1;
+    const f64 *s = p->cost[answers_at(answers)].seconds;
     i64 below = drafts, above = drafts;
     while (below >= 0 && s[below] <= 0) below--;
     while (above <= p->most && s[above] <= 0) above++;
@@ -52,8 +53,8 @@ f64 draft_policy_seconds(const draft_policy *p, i64 answers, i64 drafts) {
         const f64 part = above > below ? (f64)(drafts - below) / (f64)(above - below) : 0;
         return s[below] + (s[above] - s[below]) * part;
     }
-    if (below >= 0) return s[below] * (1 + step * (f64)(drafts - below));
-    return above <= p->most ? s[above] / (1 + step * (f64)(above - drafts)) : 0;
+    if (below >= 0) return s[below] * (1 + EACH * (f64)(drafts - below));
+    return above <= p->most ? s[above] / (1 + EACH * (f64)(above - drafts)) : 0;
 }
 
 static f64 tokens_of(i64 drafts, const f64 *chances) {
@@ -62,10 +63,11 @@ static f64 tokens_of(i64 drafts, const f64 *chances) {
     return sum;
 }
 
-/* Tokens a second of an answer; 0: nothing is known. */
+/* Tokens of an answer a second; in the time of a step without drafts where no costs are known, as beside prompts, whose
+ * rows take most of a step. */
 static f64 rate_of(const draft_policy *p, i64 answers, i64 drafts, const f64 *chances) {
     const f64 seconds = draft_policy_seconds(p, answers, drafts);
-    return seconds > 0 ? tokens_of(drafts, chances) / seconds : 0;
+    return tokens_of(drafts, chances) / (seconds > 0 ? seconds : 1 + EACH * (f64)drafts);
 }
 
 /* The best number of drafts from `least` on. */
@@ -74,7 +76,6 @@ static i64 best_drafts(const draft_policy *p, i64 answers, i64 least, i64 most, 
     f64 rate = 0;
     for (i64 k = least; k <= most; k++) {
         const f64 r = rate_of(p, answers, k, chances);
-        if (r <= 0) return most;
         if (r > rate) rate = r, best = k;
     }
     return best;

@@ -1,9 +1,10 @@
 /* runtime/draft_policy.h: how many drafts a step's answers get: what steps cost and how many drafts come true is learnt
  * while requests run, and the number is chosen that gives most tokens a second, none included.
  *
- * Costs are known by the number of answers and of drafts each; what comes true by kind of request, length of its
- * context and place in the run of drafts. What has not been tried for a while is tried again, three steps long: plain
- * steps every 192 steps, steps with drafts every 384 where plain ones are faster. */
+ * Costs are known by the number of answers and of drafts each, and before that a draft is taken to make a step a tenth
+ * longer; what comes true by kind of request, length of its context and place in the run of drafts. What has not been
+ * tried for a while is tried again, three steps long: plain steps every 192 steps, steps with drafts every 384 where
+ * plain ones are faster. */
 #ifndef RUNTIME_DRAFT_POLICY_H
 #define RUNTIME_DRAFT_POLICY_H
 #include "model/draft.h"
@@ -29,7 +30,8 @@ typedef struct {
 void draft_policy_open(draft_policy *p, i64 most, bool always);
 /* A round of one answer: `n` drafts, `came_true` of which were drawn, too. */
 void draft_policy_round(draft_policy *p, draft_kind kind, i64 context, i64 n, i64 came_true);
-/* A step of so many answers, each with so many drafts, took so long: from the results of the one before to its own. */
+/* A step of so many answers, each with so many drafts, took so long: from the results of the one before to its own.
+ * Beside few rows of prompts at most, which hide what drafts cost. */
 void draft_policy_step(draft_policy *p, i64 answers, i64 drafts, f64 seconds);
 
 /* The chance that the first `place` drafts of such a request come all true. */

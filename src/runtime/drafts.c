@@ -182,21 +182,22 @@ static draft_round round_of(const scheduler *s, const batch *b, i64 i) {
     return r;
 }
 
-/* What a step took from the results of the one before: of two steps without prompts, the second of which gave most of
- * its answers the same number of drafts. */
+/* What a step took from the results of the one before: of two steps that have no more rows of prompts than answers with
+ * all drafts would have (where every step has some, nothing would be learnt else), the second of which gave most of its
+ * answers the same number of drafts. */
 static void note_step(scheduler *s, const batch *b) {
     const f64 now = now_s(), before = s->drafts.results_s;
-    i64 most = 0, all = 0;
-    bool prompts = false;
+    i64 most = 0, all = 0, answers = 0, prompts = 0;
     for (i64 i = 0; i < b->n_spans; i++) {
-        prompts = prompts || !b->spans[i].absorbed;
-        if (b->branch[i]) continue;
+        if (!b->spans[i].absorbed) prompts += b->spans[i].n;
+        if (!b->spans[i].absorbed || b->branch[i]) continue;
         const i64 depth = round_of(s, b, i).depth;
-        most = max_i64(most, depth), all += depth;
+        most = max_i64(most, depth), all += depth, answers++;
     }
-    s->drafts.results_s = prompts ? 0 : now;
-    if (prompts || before <= 0 || 4 * all < 3 * most * b->n_answers || most > s->drafts.policy.most) return;
-    draft_policy_step(&s->drafts.policy, b->n_answers, most, now - before);
+    const bool counts = answers && prompts <= answers * (1 + s->drafts.policy.most);
+    s->drafts.results_s = counts ? now : 0;
+    if (!counts || before <= 0 || 4 * all < 3 * most * answers || most > s->drafts.policy.most) return;
+    draft_policy_step(&s->drafts.policy, answers, most, now - before);
 }
 
 /* ---- Results ---- */

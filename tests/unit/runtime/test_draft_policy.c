@@ -103,8 +103,30 @@ static void chances_are_learnt_apart(void **state) {
     assert_true(draft_policy_chance(&p, DRAFT_DRAWN, 100, 3) > 0.9);
 }
 
+/* Where no step says what drafts cost, because all have prompts, they are made as long as they come true. */
+static void without_costs_chances_decide(void **state) {
+    (void)state;
+    for (int good = 0; good < 2; good++) {
+        draft_policy p;
+        f64 chances[DRAFT_STEPS_MOST];
+        i64 drafts = 0, late = 0;
+        draft_policy_open(&p, STEPS, false);
+        for (i64 r = 0; r < ROUNDS; r++) {
+            for (i64 k = 0; k < STEPS; k++) chances[k] = draft_policy_chance(&p, DRAFT_GREEDY, 100, k + 1);
+            const i64 n = draft_policy_choose(&p, 4, ROWS, chances);
+            if (r == 0) assert_int_equal(n, STEPS);
+            drafts += n, late += r >= ROUNDS / 2 ? n : 0;
+            for (i64 a = 0; n && a < 4; a++) draft_policy_round(&p, DRAFT_GREEDY, 100, n, good ? n : 0);
+        }
+        if (good ? drafts < ROUNDS * STEPS * 95 / 100 : late > ROUNDS / 2 * STEPS / 50)
+            fail_msg("%lld drafts in %d steps, %lld in the second half", (long long)drafts, (int)ROUNDS,
+                     (long long)late);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(finds_what_is_best), cmocka_unit_test(rows_are_a_limit),
-                                       cmocka_unit_test(chances_are_learnt_apart)};
+                                       cmocka_unit_test(chances_are_learnt_apart),
+                                       cmocka_unit_test(without_costs_chances_decide)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,8 @@
 #include "model/draft_internal.h"
 #include "runtime/sched_util.h"
 #include "runtime/scheduler_internal.h"
+
+#include "draft_files.h"
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -466,6 +468,62 @@ static void a_nan_of_the_draft_costs_no_answer(void **state) {
     rmdir(draft), rmdir(dir);
 }
 
+/* nano's draft, whose guesses are all the same token. */
+static void write_dull_draft(const char *dir) {
+    draft_files f;
+    buf config = {0};
+    err e = {0};
+    draft_files_read(&f, "models/nano-eagle3");
+    for (int i = 0; i < f.n; i++)
+        if (!strcmp(f.t[i].name, "norm.weight")) memset(f.t[i].data, 0, f.t[i].bytes);
+    assert_int_equal(file_read("models/nano-eagle3/config.json", 1 << 20, &config, &e), ST_OK);
+    buf_char(&config, 0);
+    draft_files_write(&f, dir, (const char *)config.data);
+    draft_files_free(&f), buf_free(&config);
+}
+
+/* An answer of 200 tokens, beside a prompt of so many tokens in every step. Returns how many drafts were made; *known:
+ * for how many numbers of drafts is known what a step takes. */
+static i64 drafts_beside_prompts(const char *draft, i64 n_prompt, i64 *known) {
+    enum { STEPS = 200 };
+    const draft_setup d = {"models/nano", draft, "cpu", 1, true, 1};
+    engine *g = open_with_draft(&d, 2, 0, 3);
+    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .draft_tokens = 3});
+    job *answer = make_job(1, 20, STEPS), *prompt = NULL;
+    answer->r.logprobs = false;
+    must_submit(s, answer);
+    scheduler_step(s);
+    for (u64 seed = 100; !answer->ended; seed++) {
+        assert_true(!prompt || prompt->ended);
+        free(prompt);
+        must_submit(s, prompt = make_job(seed, n_prompt, 1));
+        scheduler_step(s);
+    }
+    run_all(s);
+    const i64 drafts = stats_of(s).draft_tokens;
+    *known = 0;
+    for (i64 k = 0; k <= 3; k++) *known += s->drafts.policy.cost[1].seconds[k] > 0;
+    scheduler_close(s);
+    engine_close(g);
+    free(answer), free(prompt);
+    return drafts;
+}
+
+/* Where every step has rows of prompts drafts that do not come true are given up, too; and what steps take is learnt,
+ * unless the prompts are what takes it. */
+static void prompts_do_not_hide_bad_drafts(void **state) {
+    (void)state;
+    char dir[] = "/tmp/moonlet-dull-XXXXXX";
+    i64 known;
+    assert_non_null(mkdtemp(dir));
+    write_dull_draft(dir);
+    const i64 beside = drafts_beside_prompts(dir, 60, &known);
+    assert_int_equal(known, 0);
+    if (beside < 1 || beside > 150) fail_msg("%lld drafts that do not come true in 200 steps", (long long)beside);
+    assert_true(drafts_beside_prompts(dir, 3, &known) > 0 && known > 1);
+    draft_files_remove(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(proposes_what_followed),
                                        cmocka_unit_test(finds_what_a_search_finds),
@@ -476,6 +534,7 @@ int main(void) {
                                        cmocka_unit_test(rounds_are_those_of_pytorch),
                                        cmocka_unit_test(cached_prompts_have_the_drafts_rows),
                                        cmocka_unit_test(kept_rows_read_what_follows),
+                                       cmocka_unit_test(prompts_do_not_hide_bad_drafts),
                                        cmocka_unit_test(a_nan_of_the_draft_costs_no_answer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
