@@ -264,6 +264,14 @@ ALL = [
         tools=["chromium|chromium-browser|google-chrome"],
         timeout=400,
     ),
+    dict(
+        name="what is drawn, with drafts and without",
+        run="{python} tests/load/distribution.py",
+        count="summary",
+        env=BUILD_ENV,
+        cores=2,
+        timeout=600,
+    ),
     dict(name="load", run="{python} tests/load/load.py", count="summary", alone=True, timeout=600),
     dict(name="attacks", run="{python} tests/load/attacks.py", count="summary", alone=True, timeout=300),
 ]
