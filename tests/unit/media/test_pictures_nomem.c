@@ -16,16 +16,18 @@ void *__wrap_realloc(void *p, size_t n);
 
 static long left = -1; /* allocations that succeed before one fails; negative: all */
 static bool failed;
+static size_t largest; /* allocation asked for */
 
-static bool fails(void) {
+static bool fails(size_t n) {
+    if (n > largest) largest = n;
     if (left < 0 || left-- > 0) return false;
     failed = true;
     return true;
 }
 
-void *__wrap_malloc(size_t n) { return fails() ? NULL : __real_malloc(n); }
-void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
-void *__wrap_realloc(void *p, size_t n) { return fails() ? NULL : __real_realloc(p, n); }
+void *__wrap_malloc(size_t n) { return fails(n) ? NULL : __real_malloc(n); }
+void *__wrap_calloc(size_t n, size_t size) { return fails(n * size) ? NULL : __real_calloc(n, size); }
+void *__wrap_realloc(void *p, size_t n) { return fails(n) ? NULL : __real_realloc(p, n); }
 
 /* From the bytes of a file to patches, with one allocation that fails: number n. */
 static status patches_of(const buf *file, long n, err *e) {
@@ -67,7 +69,27 @@ static void every_allocation_may_fail(void **state) {
     }
 }
 
+/* What a header asks for is refused before anything of that size is taken. */
+static void limits_come_before_memory(void **state) {
+    (void)state;
+    static const char *const files[] = {"jpeg-420-progressive.jpg", "png-i-8-6.png", "gif-saved.gif",
+                                        "webp-lossy.webp"};
+    const picture_limits l = {.bytes = 1 << 20, .pixels = 100, .side = 65535};
+    for (size_t k = 0; k < COUNT_OF(files); k++) {
+        buf file = picture_bytes(files[k]);
+        picture p;
+        err e = {0};
+        largest = 0;
+        assert_int_equal(picture_decode(file.data, file.len, &l, &p, &e), ST_LIMIT);
+        assert_true(largest > 0 && largest < 100000); /* the libraries' own state */
+        buf_free(&file);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(limits_come_before_memory),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
