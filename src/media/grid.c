@@ -6,7 +6,7 @@
 
 enum { TOKEN_SIDE = PATCH_SIDE * PATCH_MERGE };
 
-static u32 patches_of(u32 pixels) { return (u32)ceil_div(pixels, TOKEN_SIDE) * PATCH_MERGE; }
+static u32 padded_patches(u32 pixels) { return (u32)ceil_div(pixels, TOKEN_SIDE) * PATCH_MERGE; }
 
 /* A side after scaling: cut down, not rounded, and at least one pixel. */
 static u32 scaled_side(u32 side, f64 scale, u64 most) {
@@ -23,8 +23,8 @@ status patch_grid_of(u32 width, u32 height, const grid_limits *limits, patch_gri
     f64 scale = sqrt((f64)limits->patches / (f64)(cols * rows)); /* double precision, as the reference has it */
     scale = fmin(fmin(scale, 1), fmin((f64)most / width, (f64)most / height));
     patch_grid g = {.width = scaled_side(width, scale, most), .height = scaled_side(height, scale, most)};
-    g.rows = patches_of(g.height);
-    g.cols = patches_of(g.width);
+    g.rows = padded_patches(g.height);
+    g.cols = padded_patches(g.width);
     if (g.rows > limits->side || g.cols > limits->side)
         return err_set(e, ST_LIMIT, "a picture of %u x %u becomes %u x %u patches; a side may have %u", width, height,
                        g.cols, g.rows, limits->side);
