@@ -114,21 +114,30 @@ INLINE f32 load_elem(const void *p, i64 at, bool wide) {
     return wide ? ((const f32 *)p)[at] : bf16_to_f32(((const bf16 *)p)[at]);
 }
 
-/* acc[M, ld] += p[M, ldp] v for `m` rows of v and its first `dim` columns. */
-INLINE void axpy_tile(const f32 *p, i64 ldp, mat v, i64 m, f32 *acc, i64 ld, i64 dim, const int M, const bool wide) {
-    i64 c = 0;
-    for (; c + 2 * VL <= dim; c += 2 * VL) {
-        vf s[4][2];
+/* acc[M, ld] += p[M, ldp] v for `m` rows of v, U vectors of its columns at a time from c on as far as they fit before
+ * dim. Returns where they ended. */
+INLINE i64 axpy_cols(const f32 *p, i64 ldp, mat v, i64 m, f32 *acc, i64 ld, i64 c, i64 dim, const int M, const int U,
+                     const bool wide) {
+    for (; c + U * VL <= dim; c += U * VL) {
+        vf s[4][4];
         for (int i = 0; i < M; i++)
-            for (int u = 0; u < 2; u++) s[i][u] = vf_load(acc + i * ld + c + u * VL);
+            for (int u = 0; u < U; u++) s[i][u] = vf_load(acc + i * ld + c + u * VL);
         for (i64 j = 0; j < m; j++)
-            for (int u = 0; u < 2; u++) {
+            for (int u = 0; u < U; u++) {
                 vf x = load_elems(v.p, j * v.stride + c + u * VL, wide);
                 for (int i = 0; i < M; i++) s[i][u] = vf_fma(vf_set(p[i * ldp + j]), x, s[i][u]);
             }
         for (int i = 0; i < M; i++)
-            for (int u = 0; u < 2; u++) vf_store(acc + i * ld + c + u * VL, s[i][u]);
+            for (int u = 0; u < U; u++) vf_store(acc + i * ld + c + u * VL, s[i][u]);
     }
+    return c;
+}
+
+/* For all of v's first `dim` columns. */
+INLINE void axpy_tile(const f32 *p, i64 ldp, mat v, i64 m, f32 *acc, i64 ld, i64 dim, const int M, const bool wide) {
+    i64 c = 0;
+    if (VL == 16) c = axpy_cols(p, ldp, v, m, acc, ld, c, dim, M, 4, wide); /* as many as there are registers for */
+    c = axpy_cols(p, ldp, v, m, acc, ld, c, dim, M, 2, wide);
     for (; c < dim; c++)
         for (int i = 0; i < M; i++)
             for (i64 j = 0; j < m; j++) {
