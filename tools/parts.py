@@ -63,7 +63,7 @@ ALL = [
     dict(
         name="program with them",
         needs=["CUDA kernels"],
-        run="make --no-print-directory all build/tests/unit/device/test_cuda_h",
+        run="make --no-print-directory all build/tests/unit/device/test_cuda_h build/tests/unit/model/test_vision",
     ),
     dict(
         name="prototypes against cuda.h",
@@ -108,6 +108,13 @@ ALL = [
         needs=["emulated GPU"],
         run="{python} tests/emulator/run_nano.py",
         count="summary",
+        env=EMULATED,
+    ),
+    dict(
+        name="vision tower, emulated",
+        needs=["emulated GPU"],
+        run="build/tests/unit/model/test_vision",
+        count="cmocka",
         env=EMULATED,
     ),
     dict(

@@ -1,6 +1,6 @@
 /* The vision tower and its projector against PyTorch in float32, on the small model: tests/data/nano/vision.safetensors
  * (tools/nano/golden_vision.py; its README says that transformers' own class agrees). ref within 1e-4 of it (relative
- * Frobenius norm of an item), cpu within what bf16 rounding does. */
+ * Frobenius norm of an item), cpu and GPU within what bf16 rounding does. */
 #include "vision_golden.h"
 
 #include "kernels/backend.h"
@@ -37,13 +37,18 @@ static f32 *tower_run(tower *t, const vision_input *items, i64 n, i64 blocks) {
     i64 tokens = 0;
     for (i64 i = 0; i < n; i++) tokens += vision_tokens(&items[i]);
     const i64 all = tokens * t->config.text_hidden;
-    u8 *out = malloc((size_t)all * 4);
+    const u64 bytes = (u64)all * dtype_size(t->b.ops.act);
+    device *dev = t->b.device;
+    void *out, *host = malloc((size_t)bytes);
     f32 *wide = malloc((size_t)all * 4);
-    if (vision_begin(t->v, items, n, out, &e) != ST_OK) fail_msg("%s", e.text);
+    if (dev->alloc(dev, &out, bytes, "rows of a prompt", &e) != ST_OK || vision_begin(t->v, items, n, out, &e) != ST_OK)
+        fail_msg("%s", e.text);
     while (!vision_advance(t->v, blocks)) continue;
-    for (i64 k = 0; k < all; k++)
-        wide[k] = t->b.ops.act == DT_F32 ? ((f32 *)(void *)out)[k] : bf16_to_f32(((bf16 *)(void *)out)[k]);
-    free(out);
+    dev->read(dev, host, out, bytes);
+    if (dev->finish(dev, &e) != ST_OK) fail_msg("%s", e.text);
+    for (i64 k = 0; k < all; k++) wide[k] = t->b.ops.act == DT_F32 ? ((f32 *)host)[k] : bf16_to_f32(((bf16 *)host)[k]);
+    dev->release(dev, out);
+    free(host);
     return wide;
 }
 
@@ -86,6 +91,17 @@ static void test_cpu(void **state) {
     for (size_t i = 0; i < COUNT_OF(levels); i++) check_golden("cpu", levels[i], 1e-2);
 }
 
+/* Where there is a GPU, or an emulated one. */
+static void test_gpu(void **state) {
+    (void)state;
+    backend b;
+    err e = {0};
+    const status st = backend_open(&b, &(backend_options){.name = "cuda", .act = DT_BF16}, &e);
+    backend_close(&b);
+    if (st != ST_OK) skip();
+    check_golden("cuda", 0, 1e-2);
+}
+
 static void test_beyond_the_limits(void **state) {
     (void)state;
     tower t;
@@ -106,6 +122,6 @@ static void test_beyond_the_limits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ref), cmocka_unit_test(test_cpu),
-                                       cmocka_unit_test(test_beyond_the_limits)};
+                                       cmocka_unit_test(test_gpu), cmocka_unit_test(test_beyond_the_limits)};
     return cmocka_run_group_tests(tests, read_golden, free_golden);
 }
