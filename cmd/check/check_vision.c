@@ -309,6 +309,22 @@ void check_vision_rope(check *c) {
 
 /* ---- attention ---- */
 
+/* In slices that begin and end anywhere: the same bits, and nothing outside of a slice is written. */
+static void attention_slices(check *c, const vision_attention_args *from, const bf16 *whole) {
+    const i64 row = from->n_heads * from->dim, step = max_i64(1, from->n * 3 / 7);
+    check_act out = check_output(c, from->n * row);
+    vision_attention_args a = *from;
+    a.out = out.h;
+    for (a.first = 0; a.first < a.n; a.first += a.count) {
+        a.count = min_i64(step, a.n - a.first);
+        bf16 *behind = out.h + (a.first + a.count) * row, before = a.first + a.count < a.n ? *behind : 0;
+        c->dev->vision_attention(c->dev, &a);
+        if (a.first + a.count < a.n && *behind != before)
+            check_fail(c, "vision_attention wrote behind rows %lld + %lld", (long long)a.first, (long long)a.count);
+    }
+    same_bits(c, "vision_attention, in slices", whole, out.h, a.n, row);
+}
+
 /* Again with a NaN in the query of one row of an item, in one of its keys, in one of its values: the other items keep
  * their bits, and of its own rows those change that see it. */
 static void attention_bad_items(check *c, const vision_attention_args *from, check_act qkv, const bf16 *good) {
@@ -345,7 +361,7 @@ static void attention_case(check *c, item_set set, i64 heads, i64 dim) {
     const i64 row = heads * dim;
     check_act qkv = check_input(c, k.rows * 3 * row, 1.0f), y = check_output(c, k.rows * row);
     const f32 scale = 1.0f / sqrtf((f32)dim);
-    vision_attention_args a = {qkv.h, k.items, y.h, k.rows, k.n, heads, dim, k.longest, scale}, b = a;
+    vision_attention_args a = {qkv.h, k.items, y.h, k.rows, k.n, heads, dim, k.longest, 0, k.rows, scale}, b = a;
     b.qkv = qkv.f, b.out = y.f;
     f64 start = now_s();
     c->dev->vision_attention(c->dev, &a);
@@ -358,10 +374,11 @@ static void attention_case(check *c, item_set set, i64 heads, i64 dim) {
         const i64 n = patches_of(it);
         bf16 *own = check_alloc(c, (u64)(n * row) * 2),
              *in = check_copy(c, qkv.h + it->first * 3 * row, (u64)(n * 3 * row) * 2);
-        const vision_attention_args one = {in, alone(c, it), own, n, 1, heads, dim, n, scale};
+        const vision_attention_args one = {in, alone(c, it), own, n, 1, heads, dim, n, 0, n, scale};
         c->dev->vision_attention(c->dev, &one);
         same_bits(c, "vision_attention, an item alone", y.h + it->first * row, own, n, row);
     }
+    if (!brief) attention_slices(c, &a, y.h);
     if (!brief && k.n > BAD_ITEM) attention_bad_items(c, &a, qkv, y.h);
     check_case_end(c);
 }
@@ -370,7 +387,7 @@ static void attention_case(check *c, item_set set, i64 heads, i64 dim) {
 static void attention_steep(check *c, i64 dim) {
     const case_items k = place_items(c, tile_items);
     check_act qkv = check_input(c, k.rows * 3 * dim, 1.0f), y = check_output(c, k.rows * dim);
-    vision_attention_args a = {qkv.h, k.items, y.h, k.rows, k.n, 1, dim, k.longest, 8.0f}, b = a;
+    vision_attention_args a = {qkv.h, k.items, y.h, k.rows, k.n, 1, dim, k.longest, 0, k.rows, 8.0f}, b = a;
     b.qkv = qkv.f, b.out = y.f;
     c->dev->vision_attention(c->dev, &a);
     c->ref->vision_attention(c->ref, &b);

@@ -70,7 +70,7 @@ static status eval_vision_rows(vision_eval *v, const vision_input *in, err *e) {
     const f64 start = now_s();
     status st = vision_begin(v->v, in, 1, v->made, e);
     if (st != ST_OK) return st;
-    while (!vision_advance(v->v, v->config.n_layers)) continue;
+    while (!vision_advance(v->v, VISION_ALL)) continue;
     st = dev->finish(dev, e);
     v->seconds += now_s() - start;
     if (st != ST_OK || !v->rows) return st;

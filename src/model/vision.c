@@ -28,7 +28,7 @@ struct vision {
     /* The pass under way. */
     vision_item *items_host;
     i64 n_items, n, tokens, longest;
-    i64 layer; /* the next one */
+    i64 layer, attended; /* the next one; rows that have attended in it */
     void *out;
 };
 
@@ -156,7 +156,7 @@ static status vision_take_item(vision *v, i64 i, const vision_input *in, err *e)
 status vision_begin(vision *v, const vision_input *items, i64 n, void *out, err *e) {
     device *dev = v->mem.dev;
     const u64 pixels = (u64)(3 * v->c->patch * v->c->patch);
-    v->n = v->tokens = v->longest = v->layer = 0;
+    v->n = v->tokens = v->longest = v->layer = v->attended = 0;
     v->n_items = n;
     v->out = out;
     if (n < 1 || n > v->lim.items)
@@ -210,23 +210,34 @@ static void embed_patches(vision *v) {
                                                       .table_w = c->pos_w});
 }
 
-static void block(vision *v, i64 l) {
+/* A layer up to queries, keys and values. */
+static void layer_before(vision *v, i64 l) {
     const vision_config *c = v->c;
     const vision_layer *w = &v->w.layers[l];
-    const i64 head = c->hidden / c->n_heads;
     vision_norm(v, l ? v->w.layers[l - 1].fc1_bias : NULL, w->norm0, w->norm0_bias);
     product(v, w->qkv, v->h, v->n, c->hidden, v->qkv, 3 * c->hidden);
-    v->o->vision_rope(
-        v->o, &(vision_rope_args){w->qkv_bias, v->angles, v->items, v->qkv, v->n, v->n_items, c->n_heads, head});
+    v->o->vision_rope(v->o, &(vision_rope_args){w->qkv_bias, v->angles, v->items, v->qkv, v->n, v->n_items, c->n_heads,
+                                                c->hidden / c->n_heads});
+}
+
+static void attend(vision *v, i64 first, i64 count) {
+    const i64 head = v->c->hidden / v->c->n_heads;
     v->o->vision_attention(v->o, &(vision_attention_args){.qkv = v->qkv,
                                                           .items = v->items,
                                                           .out = v->h,
                                                           .n = v->n,
                                                           .n_items = v->n_items,
-                                                          .n_heads = c->n_heads,
+                                                          .n_heads = v->c->n_heads,
                                                           .dim = head,
                                                           .longest = v->longest,
+                                                          .first = first,
+                                                          .count = count,
                                                           .scale = (f32)(1.0 / sqrt((f64)head))});
+}
+
+static void layer_behind(vision *v, i64 l) {
+    const vision_config *c = v->c;
+    const vision_layer *w = &v->w.layers[l];
     product(v, w->o, v->h, v->n, c->hidden, v->delta, c->hidden);
     vision_norm(v, w->o_bias, w->norm1, w->norm1_bias);
     product(v, w->fc0, v->h, v->n, c->hidden, v->inter, c->inter);
@@ -248,11 +259,26 @@ static void vision_project(vision *v) {
     v->o->bias_act(v->o, &(bias_act_args){v->w.proj2_bias, v->out, v->tokens, c->text_hidden, BIAS_ONLY});
 }
 
-bool vision_advance(vision *v, i64 blocks) {
+/* Pieces of attention are so many rows, or a multiple: what kernels take at a time. */
+enum { ATTEND_ROWS = 128 };
+
+bool vision_advance(vision *v, i64 work) {
+    const vision_config *c = v->c;
+    const i64 a_row = 2 * v->longest * c->hidden, products = v->n * 2 * c->hidden * (2 * c->hidden + c->inter);
     if (v->o->set_row_mode) v->o->set_row_mode(v->o, ROWS_PROMPT);
-    if (!v->layer) embed_patches(v);
-    for (; blocks > 0 && v->layer < v->c->n_layers; blocks--) block(v, v->layer++);
-    if (v->layer < v->c->n_layers) return false;
+    if (!v->layer && !v->attended) embed_patches(v);
+    while (v->layer < c->n_layers) {
+        if (!v->attended) layer_before(v, v->layer);
+        const i64 rows = max_i64(work / a_row / ATTEND_ROWS, 1) * ATTEND_ROWS, n = min_i64(rows, v->n - v->attended);
+        attend(v, v->attended, n);
+        v->attended += n;
+        work -= n * a_row;
+        if (v->attended < v->n) return false;
+        layer_behind(v, v->layer++);
+        v->attended = 0;
+        work -= products;
+        if (work <= 0 && v->layer < c->n_layers) return false;
+    }
     vision_project(v);
     return true;
 }

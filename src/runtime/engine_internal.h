@@ -79,7 +79,7 @@ status engine_vision_load(engine *g, err *e);
 const char *engine_vision_text(const engine *g, char *out, size_t cap);
 /* A pass of the tower into media rows from `from` on (model_media), and some of its layers; *done: that was all. */
 status engine_begin_media(engine *g, const vision_input *items, i64 n, i64 from, err *e);
-status engine_advance_media(engine *g, i64 blocks, bool *done, err *e);
+status engine_advance_media(engine *g, i64 work, bool *done, err *e);
 
 /* profile.c */
 status profile_open(engine *g, err *e);

@@ -67,6 +67,6 @@ i64 engine_vision_patches(const engine *g) { return g->has_vision ? g->vision_li
 status engine_begin_media(engine *g, const vision_input *items, i64 n, i64 from, err *e) {
     return ranks_begin_media(&g->ranks, items, n, from, e);
 }
-status engine_advance_media(engine *g, i64 blocks, bool *done, err *e) {
-    return ranks_advance_media(&g->ranks, blocks, done, e);
+status engine_advance_media(engine *g, i64 work, bool *done, err *e) {
+    return ranks_advance_media(&g->ranks, work, done, e);
 }

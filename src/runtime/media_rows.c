@@ -2,15 +2,16 @@
  * and how long they stay.
  *
  * A prompt runs up to its first picture that is not on the device yet. A pass of the tower takes the next pictures of
- * the prompts that run, oldest first, as many as fit, and goes on by some layers with each step, beside the answers.
+ * the prompts that run, oldest first, as many as fit, and goes on by a piece with each step, beside the answers.
  * Rows stay after their use, for others that show the same, until room is needed. What has a place is always the next
  * that its prompt runs, so that places come free again. */
 #include "runtime/scheduler_internal.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Patches times layers that go with one step. A K2.5 picture of 16,900 patches is a layer of about 5 ms on an H200. */
-enum { STEP_WORK = 32768 };
+/* Multiply-adds of the tower that go with one step. A host does so many in some 50 ms; on an H200 they are a layer of
+ * K2.5's largest picture, about 5 ms. */
+static const i64 HOST_WORK = 4000000000, GPU_WORK = 1000000000000;
 
 static i64 item_tokens_of(const media_place *p) { return media_item_tokens(p->item); }
 
@@ -127,7 +128,7 @@ static status begin_pass(scheduler *s, media_wish *w, err *e) {
     if (from < 0) return ST_OK;
     for (i64 i = 0; i < w->n; i++) in[i] = *media_item_input(w->items[i]);
     if (!add_places(&s->media, w, from, at)) return err_nomem(e, "places of pictures", sizeof(media_place));
-    s->media.blocks = max_i64(1, STEP_WORK / w->patches);
+    s->media.under_way = true;
     return engine_begin_media(s->g, in, w->n, from, e);
 }
 
@@ -156,17 +157,18 @@ static void take_places(scheduler *s, task *t) {
 }
 
 status media_advance(scheduler *s, err *e) {
-    bool any = s->media.blocks, done = false;
+    bool any = s->media.under_way, done = false;
     for (i64 i = 0; i < s->n_running; i++)
         any |= s->running[i]->r.n_media && s->running[i]->n_kv < s->running[i]->r.n_prompt;
     if (!any) return ST_OK;
     s->media.rows = s->g->lim.media_rows;
     for (i64 i = 0; i < s->n_running; i++) take_places(s, s->running[i]);
-    status st = s->media.blocks ? ST_OK : plan_pass(s, e);
-    if (st == ST_OK && s->media.blocks) st = engine_advance_media(s->g, s->media.blocks, &done, e);
+    status st = s->media.under_way ? ST_OK : plan_pass(s, e);
+    if (st == ST_OK && s->media.under_way)
+        st = engine_advance_media(s->g, engine_backend(s->g)->gpu ? GPU_WORK : HOST_WORK, &done, e);
     if (st != ST_OK) return st;
     if (done) {
-        s->media.blocks = 0;
+        s->media.under_way = false;
         for (i64 i = 0; i < s->media.n; i++) s->media.places[i]->ready = true;
     }
     for (i64 i = 0; i < s->n_running; i++) take_places(s, s->running[i]);
@@ -187,7 +189,7 @@ void media_done(scheduler *s, task *t) {
 
 void media_leave(scheduler *s, task *t) {
     for (i64 k = 0; k < t->r.n_media; k++) give_place(s, &t->media[k]);
-    t->media_ready = 0;
+    t->media_ready = t->r.n_media ? 0 : t->r.n_prompt;
 }
 
 void media_of_span(const task *t, model_span *span) {

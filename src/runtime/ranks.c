@@ -384,7 +384,7 @@ typedef struct {
 
 typedef struct {
     const vision_input *items;
-    i64 n, from, blocks;
+    i64 n, from, work;
     bool done; /* of rank 0, which stands for all: they do the same */
     int threads;
 } rank_media;
@@ -401,7 +401,7 @@ static status advance_rank_media(rank *k, void *ud, err *e) {
     rank_media *m = ud;
     (void)e;
     ops_set_threads(m->threads);
-    const bool done = vision_advance(k->vision, m->blocks);
+    const bool done = vision_advance(k->vision, m->work);
     if (!k->index) m->done = done;
     return ST_OK;
 }
@@ -411,8 +411,8 @@ status ranks_begin_media(ranks *r, const vision_input *items, i64 n, i64 from, e
     return ranks_each(r, begin_rank_media, &m, e);
 }
 
-status ranks_advance_media(ranks *r, i64 blocks, bool *done, err *e) {
-    rank_media m = {.blocks = blocks, .threads = r->threads_each};
+status ranks_advance_media(ranks *r, i64 work, bool *done, err *e) {
+    rank_media m = {.work = work, .threads = r->threads_each};
     status st = ranks_each(r, advance_rank_media, &m, e);
     *done = m.done;
     return st;

@@ -86,7 +86,7 @@ status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e);
 status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e);
 /* vision_begin() of all ranks, into the models' media rows from `from` on, and vision_advance(). */
 status ranks_begin_media(ranks *r, const vision_input *items, i64 n, i64 from, err *e);
-status ranks_advance_media(ranks *r, i64 blocks, bool *done, err *e);
+status ranks_advance_media(ranks *r, i64 work, bool *done, err *e);
 /* model_copy_kv() of all ranks. */
 status ranks_copy_kv(ranks *r, const kv_pair *pairs, i64 n, err *e);
 /* Memory for the results of batches up to these limits. */

@@ -88,7 +88,7 @@ typedef struct task_media {
 typedef struct {
     media_place **places; /* [n], by `from` */
     i64 n, cap, rows;     /* rows: all there are */
-    i64 blocks;           /* of the tower that are queued at a time; 0: no pass is under way */
+    bool under_way;       /* a pass of the tower */
 } media_rows;
 
 typedef struct {

@@ -169,13 +169,15 @@ static void vision_rope(const ops *o, const vision_rope_args *a) {
     team_end(&tm);
 }
 
-/* Rows [i, i + nq) of one item, head h. */
+/* Rows [i, i + nq) of one item, head h: so many that keys and values, which lie far apart, are worth their way. */
+enum { VISION_ROWS = 64 };
 static void vision_attend(const vision_attention_args *a, const vision_item *it, i64 i, i64 nq, i64 h) {
     const i64 row = a->n_heads * a->dim, all = (i64)it->t * it->h * it->w;
     const bf16 *qkv = (const bf16 *)a->qkv, *first = qkv + it->first * 3 * row + row + h * a->dim;
-    const void *q[QROWS];
-    f32 s[QROWS * KV_PAGE], max[QROWS], sum[QROWS] = {0}, acc[QROWS * VISION_HEAD] = {0};
-    for (i64 r = 0; r < nq; r++) q[r] = qkv + (i + r) * 3 * row + h * a->dim, max[r] = -INFINITY;
+    const void *q[VISION_ROWS];
+    f32 s[VISION_ROWS * KV_PAGE], max[VISION_ROWS], sum[VISION_ROWS], acc[VISION_ROWS * VISION_HEAD];
+    for (i64 r = 0; r < nq; r++) q[r] = qkv + (i + r) * 3 * row + h * a->dim, max[r] = -INFINITY, sum[r] = 0;
+    memset(acc, 0, (size_t)(nq * a->dim) * sizeof *acc);
     for (i64 t = 0; t < all; t += KV_PAGE) {
         const i64 m = min_i64(KV_PAGE, all - t);
         mat key = {first + t * 3 * row, 3 * row, false}, value = {first + t * 3 * row + row, 3 * row, false};
@@ -190,17 +192,20 @@ static void vision_attend(const vision_attention_args *a, const vision_item *it,
     }
 }
 
+/* A piece of work: up to VISION_ROWS rows of an item and head. */
 static void vision_attention(const ops *o, const vision_attention_args *a) {
     (void)o;
-    const i64 groups = ceil_div(a->longest, QROWS);
-    team tm = team_begin(2 * a->n * a->longest * a->n_heads * a->dim);
-#pragma omp parallel for schedule(dynamic) collapse(2) num_threads(tm.threads)
+    const i64 blocks = ceil_div(a->longest, VISION_ROWS), end = a->first + a->count;
+    team tm = team_begin(2 * a->count * a->longest * a->n_heads * a->dim);
+#pragma omp parallel for schedule(dynamic) collapse(3) num_threads(tm.threads)
     for (i64 k = 0; k < a->n_items; k++)
-        for (i64 g = 0; g < groups; g++) {
-            const vision_item *it = a->items + k;
-            const i64 all = (i64)it->t * it->h * it->w, i = g * QROWS, nq = min_i64(QROWS, all - i);
-            for (i64 h = 0; nq > 0 && h < a->n_heads; h++) vision_attend(a, it, it->first + i, nq, h);
-        }
+        for (i64 g = 0; g < blocks; g++)
+            for (i64 h = 0; h < a->n_heads; h++) {
+                const vision_item *it = a->items + k;
+                const i64 from = it->first + g * VISION_ROWS, to = it->first + (i64)it->t * it->h * it->w;
+                const i64 i = max_i64(from, a->first), nq = min_i64(min_i64(from + VISION_ROWS, to), end) - i;
+                if (nq > 0) vision_attend(a, it, i, nq, h);
+            }
     team_end(&tm);
 }
 

@@ -258,7 +258,7 @@ static void cost_vision_rope(const ops *o, const vision_rope_args *a) {
 }
 /* Counted as one item: how many rows each has is known on the GPU alone. */
 static void cost_vision_attention(const ops *o, const vision_attention_args *a) {
-    const f64 rows = (f64)(a->n * a->n_heads * a->dim);
+    const f64 rows = (f64)(a->count * a->n_heads * a->dim);
     note(o, 8 * rows, 4 * rows * (f64)a->longest, "attention of patches, %lld heads", (long long)a->n_heads);
     costs_of(o)->real.vision_attention(o, a);
 }

@@ -746,8 +746,9 @@ typedef struct {
     const gpu_bf16 *qkv;
     const gpu_vision_item *items;
     gpu_bf16 *out;
-    gpu_i64 n, n_items, heads, dim;
-    float scale2; /* scale * log2(e) */
+    gpu_i64 n_items, heads, dim;
+    gpu_i64 begin, end; /* of all rows those that are computed */
+    float scale2;       /* scale * log2(e) */
 } gpu_vision_attention_args;
 typedef struct {
     const float *weight, *bias;

@@ -127,9 +127,9 @@ static void attend_row(const vision_attention_args *a, i64 i) {
 
 void ref_vision_attention(const ops *o, const vision_attention_args *a) {
     (void)o;
-    team tm = team_begin(2 * a->n * a->longest * a->n_heads * a->dim);
+    team tm = team_begin(2 * a->count * a->longest * a->n_heads * a->dim);
 #pragma omp parallel for schedule(dynamic, 8) num_threads(tm.threads)
-    for (i64 i = 0; i < a->n; i++) attend_row(a, i);
+    for (i64 i = a->first; i < a->first + a->count; i++) attend_row(a, i);
     team_end(&tm);
 }
 

@@ -31,8 +31,8 @@ static void tower_close(tower *t) {
     checkpoint_close(t->ck);
 }
 
-/* The rows of n items, in one pass of `blocks` layers at a time. */
-static f32 *tower_run(tower *t, const vision_input *items, i64 n, i64 blocks) {
+/* The rows of n items, in one pass of so much work at a time. */
+static f32 *tower_run(tower *t, const vision_input *items, i64 n, i64 work) {
     err e = {0};
     i64 tokens = 0;
     for (i64 i = 0; i < n; i++) tokens += vision_tokens(&items[i]);
@@ -43,7 +43,7 @@ static f32 *tower_run(tower *t, const vision_input *items, i64 n, i64 blocks) {
     f32 *wide = malloc((size_t)all * 4);
     if (dev->alloc(dev, &out, bytes, "rows of a prompt", &e) != ST_OK || vision_begin(t->v, items, n, out, &e) != ST_OK)
         fail_msg("%s", e.text);
-    while (!vision_advance(t->v, blocks)) continue;
+    while (!vision_advance(t->v, work)) continue;
     dev->read(dev, host, out, bytes);
     if (dev->finish(dev, &e) != ST_OK) fail_msg("%s", e.text);
     for (i64 k = 0; k < all; k++) wide[k] = t->b.ops.act == DT_F32 ? ((f32 *)host)[k] : bf16_to_f32(((bf16 *)host)[k]);
@@ -71,7 +71,7 @@ static void check_golden(const char *device, u32 isa, f64 bound) {
         print_message("%s, item %d, %d x %d x %d patches: %.2g\n", t.b.ops.name, i, inputs[i].t, inputs[i].h,
                       inputs[i].w, d);
         assert_true(d < bound);
-        f32 *alone = tower_run(&t, &inputs[i], 1, 100);
+        f32 *alone = tower_run(&t, &inputs[i], 1, VISION_ALL);
         assert_memory_equal(alone, at, (size_t)n * 4); /* an item's rows do not depend on its company */
         free(alone);
         at += n;

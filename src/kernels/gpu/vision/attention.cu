@@ -148,11 +148,12 @@ static __device__ inline void vision_values(float o[TILES][DIM / 8][4], const fl
         }
 }
 
-/* The warp's sums, divided, go to out by way of its own rows of the queries' memory: in whole pieces. From its first
- * row on there are `left`. */
+/* The warp's sums, divided, go to out by way of its own rows of the queries' memory: in whole pieces. Of its rows those
+ * from `skip` on, before `left`. */
 template <int DIM, int TILES>
 static __device__ inline void vision_store(const float o[TILES][DIM / 8][4], const softmax_rows st[TILES],
-                                           gpu_bf16 *own, gpu_bf16 *out, gpu_i64 stride, int left, int dim) {
+                                           gpu_bf16 *own, gpu_bf16 *out, gpu_i64 stride, gpu_i64 skip, gpu_i64 left,
+                                           int dim) {
     typedef vision_shape<DIM, TILES> shape;
     const int lane = threadIdx.x % 32;
     __syncwarp();
@@ -169,7 +170,8 @@ static __device__ inline void vision_store(const float o[TILES][DIM / 8][4], con
     __syncwarp();
     for (int k = lane; k < TILES * 16 * shape::PIECES; k += 32) {
         const int row = k / shape::PIECES, c = k % shape::PIECES * PIECE;
-        if (row < left && c < dim) *(uint4 *)(out + row * stride + c) = *(const uint4 *)(own + row * shape::PITCH + c);
+        if (row >= skip && row < left && c < dim)
+            *(uint4 *)(out + row * stride + c) = *(const uint4 *)(own + row * shape::PITCH + c);
     }
 }
 
@@ -177,7 +179,7 @@ template <int DIM, int TILES>
 static __device__ __forceinline__ void attend_tile(const gpu_vision_attention_args &a, gpu_bf16 *memory) {
     typedef vision_shape<DIM, TILES> shape;
     const vision_tile tile = tile_of(a.items, a.n_items, (int)blockIdx.x, shape::ROWS);
-    if (tile.count == 0) return;
+    if (tile.count == 0 || tile.first + tile.from >= a.end || tile.first + tile.from + shape::ROWS <= a.begin) return;
     const int dim = (int)a.dim, warp = threadIdx.x / 32, lane = threadIdx.x % 32,
               tiles = (tile.count + KEYS - 1) / KEYS;
     const gpu_i64 row = a.heads * a.dim, stride = 3 * row;
@@ -229,9 +231,10 @@ static __device__ __forceinline__ void attend_tile(const gpu_vision_attention_ar
         }
         vision_values<DIM, TILES>(o, s, now + shape::TILE);
     }
-    const int first = tile.from + warp * TILES * 16; /* the warp's, within the item */
-    vision_store<DIM, TILES>(o, st, own, a.out + (tile.first + first) * row + blockIdx.y * a.dim, row,
-                             tile.count - first, dim);
+    const int own_row = tile.from + warp * TILES * 16; /* the warp's first, within the item */
+    const gpu_i64 first = tile.first + own_row, left = tile.count - own_row, end = a.end - first;
+    vision_store<DIM, TILES>(o, st, own, a.out + first * row + blockIdx.y * a.dim, row, a.begin - first,
+                             left < end ? left : end, dim);
 }
 
 /* Heads of up to 72 or 128 columns, multiples of 8. Grid: tiles of all items, or a few more; heads. */
@@ -247,11 +250,12 @@ KERNEL_OF(vision_attention_128, gpu_vision_attention_args, GPU_VISION_THREADS, 2
 }
 
 /* Heads of any width up to GPU_VISION_HEAD, a warp a row: a lane has a score of 32 keys, then some columns of the sum.
- * Grid: rows / GPU_WARPS, heads. */
+ * Grid: rows that are computed / GPU_WARPS, heads. */
 KERNEL(vision_attention_any, gpu_vision_attention_args) {
     enum { COLUMNS = GPU_VISION_HEAD / 32 };
-    const gpu_i64 i = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32, row = a.heads * a.dim, stride = 3 * row;
-    if (i >= a.n) return;
+    const gpu_i64 i = a.begin + (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32, row = a.heads * a.dim,
+                  stride = 3 * row;
+    if (i >= a.end) return;
     const gpu_vision_item it = item_of<false>(a.items, a.n_items, i);
     const int lane = threadIdx.x % 32, count = item_rows(it), dim = (int)a.dim;
     const gpu_bf16 *q = a.qkv + i * stride + blockIdx.y * a.dim,

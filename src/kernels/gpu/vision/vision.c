@@ -108,13 +108,14 @@ void gpu_op_vision_attention(const ops *o, const vision_attention_args *a) {
     const gpu_vision_attention_args k = {.qkv = a->qkv,
                                          .items = items_of(a->items),
                                          .out = a->out,
-                                         .n = a->n,
                                          .n_items = a->n_items,
                                          .heads = a->n_heads,
                                          .dim = a->dim,
+                                         .begin = a->first,
+                                         .end = a->first + a->count,
                                          .scale2 = a->scale * LOG2_E};
     const u32 heads = (u32)a->n_heads;
-    if (!a->n || !heads) return;
+    if (!a->count || !heads) return;
     if (a->dim <= 128 && in_pieces(a->dim, a->qkv, a->out, NULL, NULL)) {
         const bool narrow = a->dim <= 72;
         const i64 rows = narrow ? GPU_VISION_QUERIES_72 : GPU_VISION_QUERIES_128,
@@ -123,7 +124,7 @@ void gpu_op_vision_attention(const ops *o, const vision_attention_args *a) {
                    GPU_VISION_THREADS, narrow ? GPU_VISION_SHARED_72 : GPU_VISION_SHARED_128, &k);
         return;
     }
-    gpu_launch(b->g, b->vision_attention_any, gpu_blocks(a->n, GPU_WARPS), heads, 1, GPU_THREADS, 0, &k);
+    gpu_launch(b->g, b->vision_attention_any, gpu_blocks(a->count, GPU_WARPS), heads, 1, GPU_THREADS, 0, &k);
 }
 
 void gpu_op_patch_merge(const ops *o, const patch_merge_args *a) {
