@@ -16,6 +16,7 @@
     X(app, "app.js", SCRIPT)                                                                                           \
     X(chat, "chat.js", SCRIPT)                                                                                         \
     X(stream, "stream.js", SCRIPT)                                                                                     \
+    X(pictures, "pictures.js", SCRIPT)                                                                                 \
     X(tools, "tools.js", SCRIPT)                                                                                       \
     X(markdown, "markdown.js", SCRIPT)                                                                                 \
     X(view, "view.js", SCRIPT)                                                                                         \

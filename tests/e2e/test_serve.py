@@ -65,7 +65,8 @@ def test_info(server):
         body = server.get(path)[1]
         assert "avg_spec_accept_length" in body["internal_states"][0] and body["max_total_num_tokens"] > 0
     for path in ("/model_info", "/get_model_info"):
-        assert server.get(path)[1]["is_generation"] is True
+        body = server.get(path)[1]
+        assert body["is_generation"] is True and body["has_audio_understanding"] is False
     info = server.get("/tokenizer_info")[1]
     assert info["eos_token"] == "[EOS]" and info["chat_template"] is None and info["chat_template_name"]
 

@@ -228,9 +228,22 @@ def test_limits():
         assert s.stop() == 0
 
 
+def reads_pictures(server):
+    """What the server says of it, at each place."""
+    info, model, live = (server.get(path)[1] for path in ("/server_info", "/model_info", "/live"))
+    said = {info["has_image_understanding"], model["has_image_understanding"], live["pictures"]}
+    assert len(said) == 1
+    return said.pop()
+
+
+def test_says_so(server):
+    assert reads_pictures(server) is True
+
+
 def test_without_a_tower():
     s = Server("--language-model-only")
     try:
+        assert reads_pictures(s) is False
         status, answer, _ = s.request("POST", "/v1/chat/completions", {**BASE, "messages": [user(part(URLS[0]))]})
         assert status == 400 and "without a vision tower" in answer["error"]["message"]
         assert s.post("/v1/chat/completions", {**BASE, "messages": [user(text("Hello"))]})["choices"]

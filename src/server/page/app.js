@@ -1,8 +1,9 @@
-/* Moonlet's page: puts its parts together. Reading order: stream, chat, markdown, view, live, settings. */
+/* Moonlet's page: puts its parts together. Reading order: stream, chat, markdown, view, pictures, live, settings. */
 import { Chat } from "./chat.js";
 import { $, el } from "./dom.js";
 import { count } from "./format.js";
 import { Live } from "./live.js";
+import { Tray } from "./pictures.js";
 import { openableSettings } from "./settings.js";
 import { checkTools, loadDraft, saveDraft, saveSettings, settings } from "./store.js";
 import { View } from "./view.js";
@@ -59,13 +60,14 @@ const copy = async text => {
 };
 
 const view = new View(chat, {
-  again: message => !chat.busy && run(() => chat.again(chat.messages.indexOf(message))),
+  again: message => !chat.busy && run(() => chat.again(message)),
+  takeBack: message => !chat.busy && takeBack(chat.takeBack(message)),
   result: (call, text) => !chat.busy && run(() => chat.result(call, text)),
   settings: () => showSettings("key"),
   copy,
 });
 
-const draft = $("draft");
+const draft = $("draft"), tray = new Tray(() => showBusy());
 
 const fitDraft = () => {
   draft.style.height = "auto";
@@ -75,7 +77,7 @@ const fitDraft = () => {
 const showBusy = () => {
   $("send").hidden = chat.busy;
   $("stop").hidden = !chat.busy;
-  $("send").disabled = !draft.value.trim();
+  $("send").disabled = !draft.value.trim() && !tray.pictures.length;
 };
 
 const run = async step => {
@@ -86,22 +88,40 @@ const run = async step => {
   showBusy();
 };
 
-const send = text => {
-  if (chat.busy || !text.trim()) return;
-  draft.value = "";
-  saveDraft("");
+const setDraft = text => {
+  draft.value = text;
+  saveDraft(text);
   fitDraft();
-  run(() => chat.ask(text.trim()));
+};
+
+const send = text => {
+  if (chat.busy || (!text.trim() && !tray.pictures.length)) return;
+  setDraft("");
+  run(() => chat.ask(text.trim(), tray.take()));
+};
+
+/* What is still being read goes along. */
+const sendDraft = async () => {
+  while (tray.ready) await tray.ready;
+  send(draft.value);
+};
+
+/* In front of what was written meanwhile. */
+const takeBack = ({ content, pictures = [] }) => {
+  tray.put([...pictures, ...tray.take()]);
+  setDraft([content, draft.value].filter(Boolean).join("\n"));
+  showBusy();
+  draft.focus();
 };
 
 $("composer").addEventListener("submit", e => {
   e.preventDefault();
-  send(draft.value);
+  sendDraft();
 });
 draft.addEventListener("keydown", e => {
   if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
   e.preventDefault();
-  send(draft.value);
+  sendDraft();
 });
 draft.addEventListener("input", () => {
   saveDraft(draft.value);
@@ -143,6 +163,7 @@ const live = new Live((state, d) => {
   node.dataset.state = state === "ok" ? "ok" : "bad";
   node.lastElementChild.textContent = states[state] ?? state;
   node.title = state === "ok" ? "The server answers" : "";
+  if (d && tray.allowed !== d.pictures) tray.allow(d.pictures);
   if (!d || title === d.model) return;
   title = d.model;
   document.title = `${d.model} · Moonlet`;

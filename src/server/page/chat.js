@@ -1,8 +1,9 @@
 /* The conversation: what is said, what is sent, what comes back. Knows no elements; view.js shows it.
  *
- * A message: {role: "user", content} | {role: "tool", id, name, content} |
- *            {role: "assistant", content, reasoning, thought_ms, calls: [{id, name, args}], state, error, facts}
- * state: "wait", "reasoning", "writing", "done", "stopped", "failed". */
+ * A message: {role: "user", content, pictures, lost} | {role: "tool", id, name, content} |
+ *            {role: "assistant", content, reasoning, thought_ms, calls: [{id, name, args}], state, error, refused, facts}
+ * state: "wait", "reasoning", "writing", "done", "stopped", "failed". pictures: of pictures.js, absent where there are none; lost: how many
+ * there were before the page was loaded anew. refused: the request was wrong, sent again it is refused again. */
 import { checkNumber, checkTools, loadMessages, numberFields, saveMessages, settings } from "./store.js";
 import { BrokenOff, events } from "./stream.js";
 import { CALCULATOR, calculate } from "./tools.js";
@@ -34,9 +35,9 @@ export class Chat {
 
   /* ---- What a user does ---- */
 
-  ask(text) {
+  ask(text, pictures) {
     for (const call of this.openCalls()) this.push({ role: "tool", id: call.id, name: call.name, content: "not answered" });
-    this.push({ role: "user", content: text });
+    this.push({ role: "user", content: text, ...(pictures.length ? { pictures } : {}) });
     return this.answer();
   }
 
@@ -44,12 +45,27 @@ export class Chat {
     this.controller?.abort();
   }
 
-  /* The answer with that index, and what followed it, is written anew. */
-  again(index) {
+  /* Where the question stands that a message answers; the beginning if there is none. */
+  questionOf(message) {
+    let index = this.messages.indexOf(message);
     while (index > 0 && this.messages[index].role !== "user") index--;
+    return index;
+  }
+
+  /* The answer, and what followed it, is written anew. */
+  again(message) {
+    const index = this.questionOf(message);
     this.messages.length = index + (this.messages[index]?.role === "user" ? 1 : 0);
     this.listed();
     return this.answer();
+  }
+
+  /* The question leaves the conversation, with all that followed, and is given back. */
+  takeBack(message) {
+    const [question] = this.messages.splice(this.questionOf(message));
+    this.save();
+    this.listed();
+    return question;
   }
 
   clear() {
@@ -110,7 +126,7 @@ export class Chat {
   history() {
     const out = settings.system.trim() ? [{ role: "system", content: settings.system }] : [];
     for (const m of this.messages) {
-      if (m.role === "user") out.push({ role: "user", content: m.content });
+      if (m.role === "user") out.push({ role: "user", content: m.pictures ? parts(m) : m.content });
       if (m.role === "tool") out.push({ role: "tool", tool_call_id: m.id, name: m.name, content: m.content });
       if (m.role !== "assistant" || m.state === "wait") continue;
       const calls = m.calls.filter(c => this.resultOf(m, c) !== null);
@@ -144,6 +160,7 @@ export class Chat {
       if (!controller.signal.aborted) m.error = describe(e, m.facts.first_ms !== undefined);
       m.state = controller.signal.aborted ? "stopped" : "failed";
       if (e.needsKey) m.needsKey = true;
+      if (e.refused) m.refused = true;
     }
     if (m.reasoning && m.thought_ms === undefined) m.thought_ms = performance.now() - began - (m.facts.first_ms ?? 0);
     m.facts.all_ms = performance.now() - began;
@@ -192,6 +209,10 @@ export class Chat {
   }
 }
 
+const parts = ({ pictures, content }) => [
+  ...pictures.map(({ url }) => ({ type: "image_url", image_url: { url } })), ...(content ? [{ type: "text", text: content }] : []),
+];
+
 /* ---- What went wrong, in words ---- */
 
 const problem = async response => {
@@ -202,6 +223,7 @@ const problem = async response => {
   const wait = response.headers.get("Retry-After");
   const e = new Error(`${text || `The server answered ${response.status}`}${response.status === 429 && wait ? ` Again in ${wait} s.` : ""}`);
   e.needsKey = response.status === 401;
+  e.refused = [400, 413].includes(response.status);
   return e;
 };
 

@@ -31,14 +31,15 @@ export const settings = Object.fromEntries(Object.entries(DEFAULTS).map(([key, v
 export const saveSettings = () => write("settings", settings);
 
 const isText = x => typeof x === "string";
-const isMessage = m => isText(m?.content) && (m.role === "user" || (m.role === "tool" && isText(m.id) && isText(m.name)) ||
+const isMessage = m => isText(m?.content) && ((m.role === "user" && m.pictures === undefined && Number.isInteger(m.lost ?? 0)) || (m.role === "tool" && isText(m.id) && isText(m.name)) ||
   (m.role === "assistant" && isText(m.reasoning) && Array.isArray(m.calls) && m.calls.every(c => isText(c?.id) && isText(c.name) && isText(c.args)) &&
     m.facts !== null && typeof m.facts === "object"));
 export const loadMessages = () => {
   const messages = read("chat", []);
   return Array.isArray(messages) && messages.every(isMessage) ? messages : [];
 };
-export const saveMessages = messages => write("chat", messages);
+/* Pictures do not fit there: only how many there were is kept. */
+export const saveMessages = messages => write("chat", messages.map(({ pictures, ...m }) => (pictures ? { ...m, lost: pictures.length } : m)));
 
 export const loadDraft = () => String(read("draft", ""));
 export const saveDraft = text => write("draft", text);

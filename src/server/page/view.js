@@ -2,6 +2,7 @@
 import { $, el, icon, setText } from "./dom.js";
 import { count, time, words } from "./format.js";
 import { renderMarkdown } from "./markdown.js";
+import { thumbnail } from "./pictures.js";
 
 const pretty = json => {
   try {
@@ -15,8 +16,13 @@ const button = (name, title, onclick, attributes) => el("button", { class: "quie
 
 class UserView {
   constructor(message) {
+    const { content, pictures, lost } = message;
     this.message = message;
-    this.node = el("article", { class: "message user" }, el("div", { class: "bubble" }, message.content));
+    this.node = el("article", { class: "message user" },
+      pictures ? el("div", { class: "pictures" }, ...pictures.map(thumbnail)) : null,
+      lost ? el("p", { class: "lost" }, lost === 1 ? "A picture, gone since the page was loaded anew: the model no longer sees it."
+        : `${count(lost)} pictures, gone since the page was loaded anew: the model no longer sees them.`) : null,
+      content || !(pictures || lost) ? el("div", { class: "bubble" }, content) : null);
   }
   draw() {}
 }
@@ -91,6 +97,7 @@ class AnswerView {
     this.shownError = m.error;
     this.notice.replaceChildren(...(m.error ? [el("div", { class: "notice", role: "alert" }, el("span", null, m.error),
       m.needsKey ? el("button", { onclick: () => this.actions.settings() }, "Enter the key") : null,
+      m.refused && this.chat.messages[this.chat.questionOf(m)]?.pictures ? el("button", { onclick: () => this.actions.takeBack(m) }, "Take it back") : null,
       el("button", { onclick: () => this.actions.again(m) }, "Try again"))] : []));
   }
 

@@ -74,7 +74,9 @@ void route_model_info(server *s, http_request *q, http_reply *r) {
     buf_json_str(&r->body, s->model.dir, strlen(s->model.dir));
     buf_str(&r->body, ",\"tokenizer_path\":");
     buf_json_str(&r->body, s->model.dir, strlen(s->model.dir));
-    buf_str(&r->body, ",\"is_generation\":true,\"preferred_sampling_params\":null,\"weight_version\":\"default\"}");
+    buf_str(&r->body, ",\"is_generation\":true,\"preferred_sampling_params\":null,\"weight_version\":\"default\",");
+    buf_fmt(&r->body, "\"has_image_understanding\":%s,\"has_audio_understanding\":false}",
+            s->model.pictures ? "true" : "false");
 }
 
 static void key_str(buf *b, const char *key, const char *value) {
@@ -118,6 +120,7 @@ void route_server_info(server *s, http_request *q, http_reply *r) {
             engine_simulated(s->engine) ? "true" : "false", engine_deterministic(s->engine) ? "true" : "false",
             (long long)engine_ranks(s->engine), (long long)engine_kv_ranks(s->engine),
             engine_sequence_ranks(s->engine) > 1 ? "true" : "false");
+    buf_fmt(b, "\"has_image_understanding\":%s,", s->model.pictures ? "true" : "false");
     numa_nodes(b, s->engine);
     key_str(b, "host", o->host);
     info_key_i64(b, "port", http_port(s->http));
@@ -173,6 +176,7 @@ void route_live(server *s, http_request *q, http_reply *r) {
     key_str(b, "device", engine_ops(s->engine)->name);
     key_str(b, "status", health_word(s, &st));
     buf_fmt(b, "\"simulated\":%s,", engine_simulated(s->engine) ? "true" : "false");
+    buf_fmt(b, "\"pictures\":%s,", s->model.pictures ? "true" : "false");
     buf_fmt(b, "\"draft_pinned\":%g,", s->o.sched.draft_pinned);
     buf_fmt(b, "\"uptime_s\":%.1f,\"connections\":%lld,\"body_memory\":%llu,", now_s() - s->started_s,
             (long long)http_connections(s->http), (unsigned long long)http_memory(s->http));
