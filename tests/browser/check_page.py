@@ -1,15 +1,18 @@
-"""The web page in headless Chromium: a question, a stream, tools, settings, the live view, a phone, other servers'
-pages.
+"""The web page in headless Chromium: a question, a stream, tools, pictures, settings, the live view, a phone, other
+servers' pages.
 
 Run by `make check-all`: pytest tests/browser/check_page.py. Pictures go to build/screenshots (SCREENSHOTS=DIR). The
 server uses the reference backend on one thread: at some 90 tokens a second there is something to see and to stop."""
+import base64
 import http.server
 import json
 import os
 import re
+import struct
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -304,6 +307,202 @@ def test_odd_storage(page):
     page.until("document.querySelector('#model').textContent === 'nano'")
     ask(page, "Hello!")
     answered(page)
+
+
+# ---- Pictures ----
+
+
+def png(width, height, rgb):
+    """A PNG file of one colour."""
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = zlib.compress((b"\0" + bytes(rgb) * width) * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+RED, BLUE = png(28, 28, (200, 30, 30)), png(56, 28, (30, 30, 200))
+
+
+def url(data, kind="png"):
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def give(page, how, *files, text=None):
+    """Files, [name, type, bytes] each, or a text, by paste, or by dragover, dragleave or drop. Whether the page took it
+    from the browser."""
+    files = [[name, kind, base64.b64encode(data).decode()] for name, kind, data in files]
+    return page.js(
+        f"""(() => {{ const data = new DataTransfer(), text = {json.dumps(text)};
+        for (const [name, type, b64] of {json.dumps(files)})
+            data.items.add(new File([Uint8Array.from(atob(b64), c => c.charCodeAt(0))], name, {{type}}));
+        if (text !== null) data.setData('text/plain', text);
+        const how = {{bubbles: true, cancelable: true}};
+        const e = '{how}' === 'paste' ? new ClipboardEvent('paste', {{...how, clipboardData: data}}) : new DragEvent('{how}', {{...how, dataTransfer: data}});
+        document.querySelector('{"#draft" if how == "paste" else "#log"}').dispatchEvent(e);
+        return e.defaultPrevented; }})()"""
+    )
+
+
+def waiting(page, *names):
+    """Exactly these pictures wait to be sent."""
+    names = json.dumps(names, separators=(",", ":"))
+    page.until(
+        f"JSON.stringify([...document.querySelectorAll('#tray canvas')].map(c => c.title)) === {json.dumps(names)}"
+    )
+
+
+def colour(page, selector):
+    """Of a thumbnail's middle."""
+    return page.js(
+        f"(c => [...c.getContext('2d').getImageData(c.width >> 1, c.height >> 1, 1, 1).data].slice(0, 3))(document.querySelector({json.dumps(selector)}))"
+    )
+
+
+def content(page, i=-1):
+    return bodies(page)[-1]["messages"][i]["content"]
+
+
+def test_chosen_pictures(page, tmp_path):
+    greedy(page)
+    record(page)
+    (tmp_path / "red.png").write_bytes(RED)
+    (tmp_path / "blue.png").write_bytes(BLUE)
+    page.call("Page.setInterceptFileChooserDialog", enabled=True)
+    page.js("window.asked = 0, document.querySelector('#choose').addEventListener('click', () => asked++), 0")
+    assert page.js("document.querySelector('#attach').getAttribute('aria-label')") == "Add pictures"
+    page.click("#attach")
+    assert page.js("asked") == 1
+    field = page.call("Runtime.evaluate", expression="document.querySelector('#choose')")["result"]["objectId"]
+    for names, all in (
+        (["red.png", "blue.png"], ["red.png", "blue.png"]),
+        (["red.png"], ["red.png", "blue.png", "red.png"]),
+    ):
+        page.call("DOM.setFileInputFiles", files=[str(tmp_path / n) for n in names], objectId=field)
+        waiting(page, *all)
+    assert colour(page, "#tray li:nth-child(2) canvas") == [30, 30, 200]
+    page.screenshot(SHOTS / "pictures-tray.png")
+    page.click("#tray [aria-label='Remove red.png']")
+    waiting(page, "blue.png", "red.png")
+    assert page.js("document.activeElement.id") == "draft"
+    ask(page, "What is in the picture?")
+    waiting(page)
+    assert page.js(
+        "[...document.querySelectorAll('.user canvas')].map(c => [c.getAttribute('aria-label'), c.width, c.height])"
+    ) == [
+        ["blue.png", 56, 28],
+        ["red.png", 28, 28],
+    ]
+    answered(page)
+    assert texts(page, ".prose")[0].strip() and texts(page, ".notice") == []
+    assert content(page) == [
+        {"type": "image_url", "image_url": {"url": url(BLUE)}},
+        {"type": "image_url", "image_url": {"url": url(RED)}},
+        {"type": "text", "text": "What is in the picture?"},
+    ]
+    page.screenshot(SHOTS / "pictures.png")
+    ask(page, "Hello!")  # they stay part of the conversation
+    page.until("document.querySelectorAll('.answer').length === 2")
+    answered(page)
+    assert len(content(page, 0)) == 3 and content(page) == "Hello!"
+
+
+def test_pasted_and_dropped_pictures(page):
+    greedy(page, max_tokens="30", thinking=False)
+    record(page)
+    assert give(page, "paste", ("image.png", "image/png", RED))
+    waiting(page, "image.png")
+    assert not give(page, "paste", text="words"), "the browser's own work"
+    assert not give(page, "paste", ("cells.png", "image/png", RED), text="1\t2"), "text wins"
+    assert give(page, "paste", ("b.png", "image/png", BLUE), text="/home/me/b.png\n"), "but for a file's own name"
+    waiting(page, "image.png", "b.png")
+    assert not give(page, "dragover", text="words") and give(page, "dragover", ("c.gif", "", b""))
+    assert page.js("document.body.classList.contains('dropping')")
+    page.screenshot(SHOTS / "pictures-drop.png")
+    give(page, "dragleave", ("c.gif", "", b""))
+    assert not page.js("document.body.classList.contains('dropping')")
+    give(page, "dragover", ("c.gif", "", b""))
+    kinds = page.js(
+        "(async () => { const c = document.createElement('canvas'), out = []; c.width = c.height = 28; c.getContext('2d').fillRect(0, 0, 28, 28);"
+        " for (const type of ['image/jpeg', 'image/webp']) out.push(c.toDataURL(type)); return out; })()"
+    )
+    kinds = [base64.b64decode(k.split(",")[1]) for k in kinds]
+    assert give(page, "drop", ("x", "", kinds[0]), ("y.txt", "text/plain", kinds[1]))  # their bytes tell
+    waiting(page, "image.png", "b.png", "x", "y.txt")
+    assert not page.js("document.body.classList.contains('dropping')")
+    assert page.js("document.querySelector('#send').disabled") is False, "pictures alone are a message"
+    page.click("#send")
+    answered(page)
+    assert [p["image_url"]["url"] for p in content(page)] == [
+        url(RED),
+        url(BLUE),
+        url(kinds[0], "jpeg"),
+        url(kinds[1], "webp"),
+    ]
+    assert (
+        texts(page, ".user .bubble") == []
+        and texts(page, ".prose")[0].strip()
+        and page.js("document.querySelector('#send').disabled")
+    )
+
+
+def test_pictures_still_being_read_go_along(page):
+    greedy(page, max_tokens="30", thinking=False)
+    record(page)
+    page.click("#draft")
+    page.type("What is this?")
+    give(page, "drop", *(("a.png", "", RED) for _ in range(5)))
+    page.press("Enter")
+    page.until("window.sent.length")
+    answered(page)
+    assert len(content(page)) == 6 and len(bodies(page)) == 1
+
+
+def test_what_is_refused(page):
+    big = "(d => { d.items.add(new File([new Uint8Array(21 << 20)], 'big.png')); document.dispatchEvent(new DragEvent('drop', {dataTransfer: d})); })(new DataTransfer()), 0"
+    for name, data, why in (
+        ("notes.txt", b"not a picture", "notes.txt is no JPEG, PNG, WebP or GIF picture."),
+        ("fake.png", b"<svg onload=x>", "fake.png is no JPEG, PNG, WebP or GIF picture."),
+        ("empty.gif", b"", "empty.gif is no JPEG, PNG, WebP or GIF picture."),
+        ("half.png", RED[:50], "half.png is damaged, or too large for this browser."),
+        (None, None, "big.png has 21 MB, at most 20 are taken."),
+    ):
+        page.js(big) if name is None else give(page, "drop", (name, "image/png", data))
+        page.until(f"document.querySelector('#refused').textContent === {json.dumps(why)}")
+        waiting(page)
+    assert page.js("document.querySelector('#send').disabled")
+    give(page, "drop", ("a.txt", "", b"a"), ("red.png", "", RED), ("<b>", "", b"b"))
+    waiting(page, "red.png")
+    page.until("document.querySelectorAll('#refused p').length === 2")
+    assert texts(page, "#refused p")[1] == "<b> is no JPEG, PNG, WebP or GIF picture."
+    page.screenshot(SHOTS / "pictures-refused.png")
+    give(page, "drop", *((f"{i}.png", "", RED) for i in range(70)))
+    page.until("document.querySelector('#refused').textContent === 'A message takes 64 pictures.'")
+    assert len(texts(page, "#tray li")) == 64
+    assert page.js("document.querySelector('.composer').getBoundingClientRect().height") < 500, "they scroll"
+
+
+def test_pictures_are_not_kept(page):
+    """Only that there were some. A cleared conversation that comes back has them."""
+    greedy(page, max_tokens="30", thinking=False)
+    give(page, "drop", ("a.png", "", RED), ("b.png", "", BLUE))
+    waiting(page, "a.png", "b.png")
+    page.press("Enter")
+    answered(page)
+    page.click("#new")
+    page.click("#toast button")
+    assert page.js("document.querySelectorAll('.user canvas').length") == 2
+    assert "base64" not in page.js("JSON.stringify(localStorage)")
+    page.reload()
+    page.until("document.querySelector('.lost')")
+    assert texts(page, ".user") == ["2 pictures, gone since the page was loaded anew: the model no longer sees them."]
+    page.until("!document.querySelector('#attach').hidden")
+    record(page)
+    ask(page, "Hello!")
+    page.until("document.querySelectorAll('.answer').length === 2")
+    answered(page)
+    assert content(page, 0) == "" and texts(page, ".notice") == []
+    put(page, chat=[{"role": "user", "content": "x", "pictures": [{"name": "a", "url": "http://127.0.0.1:9/x.png"}]}])
+    assert texts(page, ".message") == [], "another hand's"
 
 
 # ---- Settings ----
@@ -809,6 +1008,58 @@ def test_key_is_asked_for(browser):
         p.click(".notice button:last-child")
         answered(p)
         assert texts(p, ".notice") == [] and texts(p, ".prose")[0]
+    finally:
+        p.close()
+        assert s.stop() == 0
+
+
+def test_picture_that_the_server_refuses(browser):
+    """Its 400 is shown; the question can be taken back and sent otherwise. A body that is too large is told, too."""
+    s = Server("--max-picture-pixels", "1000", "--max-body-size", "1")
+    p = own_page(browser, s)
+    try:
+        greedy(p, max_tokens="30", thinking=False)
+        p.until("!document.querySelector('#attach').hidden")
+        record(p)
+        give(p, "drop", ("small.png", "", RED), ("wide.png", "", BLUE))
+        waiting(p, "small.png", "wide.png")
+        ask(p, "What is it?")
+        answered(p)
+        assert "content[1]" in texts(p, ".notice span")[0] and "1000" in texts(p, ".notice span")[0]
+        assert texts(p, ".notice button") == ["Take it back", "Try again"]
+        p.screenshot(SHOTS / "pictures-400.png")
+        give(p, "drop", ("more.png", "", RED))
+        waiting(p, "more.png")
+        p.type("Here.")
+        p.click(".notice button")
+        waiting(p, "small.png", "wide.png", "more.png")
+        assert texts(p, ".message") == [] and p.js("document.querySelector('#draft').value") == "What is it?\nHere."
+        p.click("#tray li:nth-child(2) button")
+        p.press("Enter")
+        answered(p)
+        assert texts(p, ".prose")[0].strip() and texts(p, ".notice") == [] and len(content(p)) == 3
+        give(p, "drop", ("large.png", "", RED + os.urandom(1 << 20)))
+        waiting(p, "large.png")
+        p.press("Enter")
+        answered(p)
+        assert "1048576" in texts(p, ".notice span")[0].replace(",", ""), texts(p, ".notice span")
+    finally:
+        p.close()
+        assert s.stop() == 0
+
+
+def test_model_without_a_tower(browser):
+    s = Server("--language-model-only")
+    p = own_page(browser, s)
+    try:
+        p.until("document.querySelector('#model').textContent === 'nano'")
+        assert p.js("document.querySelector('#attach').hidden")
+        for how in ("paste", "drop"):
+            assert give(p, how, ("red.png", "image/png", RED)), "nor does the browser show it"
+            p.until("document.querySelector('#refused').textContent === 'This model reads no pictures.'")
+            ask(p, "Hello!")
+            answered(p)
+            assert texts(p, "#refused p") == texts(p, "#tray li") == []
     finally:
         p.close()
         assert s.stop() == 0
