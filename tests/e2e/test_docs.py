@@ -16,6 +16,7 @@ PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 NANO = str(ROOT / "models/nano")
 # what a page's reader has, and this test has not
 STAND_INS = {"/models/Kimi-K2.5": NANO, "DIR": NANO, "Kimi-K2.5": NANO, "models/nano": NANO}
+STAND_INS["examples/stars.png"] = str(ROOT / "examples/stars.png")
 # behind the commands that run: the last one given counts
 BOUNDS = {
     ("eval", "nano"): ["--limit", "2", "--only", "wordproblems,tools"],  # the others read long texts
@@ -30,8 +31,8 @@ def commands():
     for page in PAGES:
         for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S):
             for line in block.replace("\\\n", " ").splitlines():
-                words = shlex.split(line, comments=True)
-                if words and words[0].endswith("moonlet"):
+                if (line.split() or [""])[0].endswith("moonlet"):
+                    words = shlex.split(line.removesuffix(" &"), comments=True)
                     yield pytest.param([w for w in words[1:] if w != "..."], id=f"{page.stem}: {' '.join(words[1:])}")
 
 
