@@ -956,6 +956,7 @@ TOO_WIDE = """[...document.querySelectorAll('body *')].filter(e => { const r = e
 @pytest.mark.parametrize("width,height", [(390, 844), (320, 568)])
 def test_phone(page, width, height):
     page.size(width, height, phone=True)
+    put(page, settings={"max_tokens": "40"})
     rich(page)
     assert page.js("document.querySelector('#live').hidden")
 
@@ -964,11 +965,21 @@ def test_phone(page, width, height):
         page.screenshot(SHOTS / f"phone-{width}-{name}.png")
 
     fits("rich")
+    files = [
+        ("red.png", "", RED),
+        ("wide.png", "", png(1200, 300, (30, 150, 90))),
+        ("high.png", "", png(30, 900, (30, 30, 200))),
+    ]
+    give(page, "drop", *files, *files, ("a" * 80, "", b""))
+    waiting(page, *[name for name, _, _ in files] * 2)
+    fits("tray")
     page.click("#thinking")
     ask(page, "What is the answer, and is this rather long line of words broken where it has to be?")
     answered(page)
     page.until("(l => l.scrollHeight - l.scrollTop - l.clientHeight < 4)(document.querySelector('#log'))")
     fits("chat")
+    page.js("document.querySelector('.pictures').scrollIntoView(), 0")
+    fits("pictures")
     page.click("#show-live")
     page.until("document.querySelector('#live-sub').textContent === 'ref'")
     fits("live")
@@ -1100,9 +1111,11 @@ def test_policy(browser, server):
             const s = document.createElement('script'); s.textContent = 'window.pwned = 1'; document.body.append(s);
             const i = new Image(); i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i);
             const d = document.createElement('div'); d.setAttribute('style', 'color: red'); document.body.append(d);
+            for (const u of ['data:image/png;base64,AAAA', URL.createObjectURL(new Blob(['x']))]) new Image().src = u;
             fetch('http://127.0.0.1:9/').catch(() => 0);
             setTimeout(() => done(seen), 500); })"""
         )
+        assert broken.count("img-src") == 3, "a text's own pictures are none, either"
         assert {"script-src-elem", "img-src", "connect-src", "style-src-attr"} <= set(broken), broken
         assert p.js("window.pwned ?? null") is None
     finally:

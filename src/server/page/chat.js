@@ -2,8 +2,8 @@
  *
  * A message: {role: "user", content, pictures, lost} | {role: "tool", id, name, content} |
  *            {role: "assistant", content, reasoning, thought_ms, calls: [{id, name, args}], state, error, refused, facts}
- * state: "wait", "reasoning", "writing", "done", "stopped", "failed". pictures: of pictures.js, absent where there are none; lost: how many
- * there were before the page was loaded anew. refused: the request was wrong, sent again it is refused again. */
+ * state: "wait", "reasoning", "writing", "done", "stopped", "failed". pictures: as in pictures.js, absent where there are
+ * none; lost: how many there were before the page was loaded anew. refused: the request was wrong, and would be again. */
 import { checkNumber, checkTools, loadMessages, numberFields, saveMessages, settings } from "./store.js";
 import { BrokenOff, events } from "./stream.js";
 import { CALCULATOR, calculate } from "./tools.js";

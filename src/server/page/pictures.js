@@ -141,6 +141,7 @@ export class Tray {
   }
 
   show() {
+    $("tray").hidden = !this.pictures.length;
     $("tray").replaceChildren(...this.pictures.map(picture => el("li", null, thumbnail(picture), el("button", {
       type: "button", title: `Remove ${picture.name}`, "aria-label": `Remove ${picture.name}`,
       onclick: () => {
