@@ -169,26 +169,38 @@ static void vision_rope(const ops *o, const vision_rope_args *a) {
     team_end(&tm);
 }
 
+/* n rows of `dim` values, `stride` apart, side by side and with zeros up to `wide`: so that products have no rest. */
+static void vision_pack(const bf16 *from, i64 stride, i64 n, i64 dim, i64 wide, bf16 *to) {
+    for (i64 j = 0; j < n; j++, from += stride, to += wide) {
+        memcpy(to, from, (size_t)dim * sizeof *to);
+        memset(to + dim, 0, (size_t)(wide - dim) * sizeof *to);
+    }
+}
+
 /* Rows [i, i + nq) of one item, head h: so many that keys and values, which lie far apart, are worth their way. */
-enum { VISION_ROWS = 64 };
+enum { VISION_ROWS = 64, VISION_PACK = 32 /* a multiple of KSTEP and of 2 VL */ };
 static void vision_attend(const vision_attention_args *a, const vision_item *it, i64 i, i64 nq, i64 h) {
-    const i64 row = a->n_heads * a->dim, all = (i64)it->t * it->h * it->w;
-    const bf16 *qkv = (const bf16 *)a->qkv, *first = qkv + it->first * 3 * row + row + h * a->dim;
+    const i64 row = a->n_heads * a->dim, all = (i64)it->t * it->h * it->w,
+              wide = ceil_div(a->dim, VISION_PACK) * VISION_PACK;
+    const bf16 *qkv = (const bf16 *)a->qkv + h * a->dim, *first = qkv + it->first * 3 * row + row;
     const void *q[VISION_ROWS];
+    bf16 queries[VISION_ROWS * VISION_HEAD], keys[KV_PAGE * VISION_HEAD], values[KV_PAGE * VISION_HEAD];
     f32 s[VISION_ROWS * KV_PAGE], max[VISION_ROWS], sum[VISION_ROWS], acc[VISION_ROWS * VISION_HEAD];
-    for (i64 r = 0; r < nq; r++) q[r] = qkv + (i + r) * 3 * row + h * a->dim, max[r] = -INFINITY, sum[r] = 0;
-    memset(acc, 0, (size_t)(nq * a->dim) * sizeof *acc);
-    for (i64 t = 0; t < all; t += KV_PAGE) {
+    vision_pack(qkv + i * 3 * row, 3 * row, nq, a->dim, wide, queries);
+    for (i64 r = 0; r < nq; r++) q[r] = queries + r * wide, max[r] = -INFINITY, sum[r] = 0;
+    memset(acc, 0, (size_t)(nq * wide) * sizeof *acc);
+    for (i64 t = 0; t < all; t += KV_PAGE, first += KV_PAGE * 3 * row) {
         const i64 m = min_i64(KV_PAGE, all - t);
-        mat key = {first + t * 3 * row, 3 * row, false}, value = {first + t * 3 * row + row, 3 * row, false};
-        dot(q, false, nq, key, m, a->dim, s, KV_PAGE);
+        vision_pack(first, 3 * row, m, a->dim, wide, keys);
+        vision_pack(first + row, 3 * row, m, a->dim, wide, values);
+        dot(q, false, nq, (mat){keys, wide, false}, m, wide, s, KV_PAGE);
         for (i64 r = 0; r < nq; r++)
-            scale_f32(acc + r * a->dim, a->dim, softmax_step(s + r * KV_PAGE, m, a->scale, &max[r], &sum[r]));
-        axpy(s, KV_PAGE, nq, value, m, acc, a->dim, a->dim);
+            scale_f32(acc + r * wide, wide, softmax_step(s + r * KV_PAGE, m, a->scale, &max[r], &sum[r]));
+        axpy(s, KV_PAGE, nq, (mat){values, wide, false}, m, acc, wide, wide);
     }
     for (i64 r = 0; r < nq; r++) {
-        for (i64 c = 0; c < a->dim; c++) acc[r * a->dim + c] /= sum[r];
-        store_act(a->out, DT_BF16, (i + r) * row + h * a->dim, acc + r * a->dim, a->dim);
+        for (i64 c = 0; c < a->dim; c++) acc[r * wide + c] /= sum[r];
+        store_act(a->out, DT_BF16, (i + r) * row + h * a->dim, acc + r * wide, a->dim);
     }
 }
 
