@@ -104,8 +104,7 @@ static void headers_that_lie(void **state) {
     png_resize(&b, 2000000000, 2);
     refused(b.data, b.len, NULL, ST_LIMIT, "PNG picture: 2000000000 x 2 pixels; a side may have 65535");
     png_resize(&b, 65535, 65535);
-    refused(b.data, b.len, NULL, ST_LIMIT,
-            "PNG picture: 65535 x 65535 are 4294836225 pixels; 100000000 are allowed");
+    refused(b.data, b.len, NULL, ST_LIMIT, "PNG picture: 65535 x 65535 are 4294836225 pixels; 100000000 are allowed");
     png_resize(&b, 13, 12); /* a row more than there is */
     refused(b.data, b.len, NULL, ST_INPUT, "PNG picture: ");
     png_resize(&b, 65535, 1);

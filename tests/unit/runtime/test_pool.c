@@ -16,8 +16,12 @@ FILE *__wrap_fopen(const char *path, const char *mode) {
 
 /* Tokens of the pool with so much memory, 0 where the plan is refused. */
 static i64 pool(u64 kb, f64 fraction, err *e) {
-    const engine_options o = {
-        .model_dir = "models/nano", .language_only = true, .context = MAX_TOKENS, .threads = 1, .max_running = 4, .mem_fraction = fraction};
+    const engine_options o = {.model_dir = "models/nano",
+                              .language_only = true,
+                              .context = MAX_TOKENS,
+                              .threads = 1,
+                              .max_running = 4,
+                              .mem_fraction = fraction};
     engine *g = NULL;
     memory_kb = kb;
     status st = engine_open(&g, &o, e);
