@@ -441,8 +441,8 @@ typedef struct {
     i64 n, n_items, n_heads, dim; /* dim: of a head, a multiple of 4 */
 } vision_rope_args;
 
-/* out[i, h] = softmax_j(scale * q_ih . k_jh) v_jh over all rows j of row i's item, for rows i in [first, first + count):
- * of an item of 16,900 rows a host takes seconds for all. */
+/* out[i, h] = softmax_j(scale * q_ih . k_jh) v_jh over all rows j of row i's item, for rows i in [first, first +
+ * count): for all of an item of 16,900 rows a host takes seconds. */
 typedef struct {
     const void *qkv; /* as vision_rope leaves it */
     const vision_item *items;

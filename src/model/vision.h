@@ -37,7 +37,8 @@ void vision_close(vision *v);
 
 /* A pass over n items, whose rows are written to `out` [tokens of all items, text_hidden], of ops.act, on the device.
  * begin copies the patches, which may go then; advance queues about `work` multiply-adds of it, at least a piece, and
- * says whether that was all: what a row becomes does not depend on the pieces. One pass at a time. ST_INPUT: an item or their number is beyond the limits. */
+ * says whether that was all: what a row becomes does not depend on the pieces. One pass at a time. ST_INPUT, ST_LIMIT:
+ * an item or their number is beyond the limits. */
 status vision_begin(vision *v, const vision_input *items, i64 n, void *out, err *e);
 #define VISION_ALL INT64_MAX
 bool vision_advance(vision *v, i64 work);

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Multiply-adds of the tower that go with one step. Two cores with AVX-512 do so many in some 100 ms; on an H200 they are a layer of
- * K2.5's largest picture, about 5 ms. */
+/* Multiply-adds of the tower that go with one step. Two cores with AVX-512 do so many in some 100 ms; on a GPU they are
+ * a layer of K2.5's largest picture, on an H200 expected to take 5 ms. */
 static const i64 HOST_WORK = 4000000000, GPU_WORK = 1000000000000;
 
 static i64 item_tokens_of(const media_place *p) { return media_item_tokens(p->item); }
