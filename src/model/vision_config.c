@@ -34,7 +34,7 @@ static status vision_fixed_keys(const json_t *o, err *e) {
 
 static status read_vision(vision_config *c, const json_t *o, err *e) {
     c->eps = c->projector_eps = 1e-5;
-    c->patch = 14;
+    c->patch = VISION_PATCH;
     c->frames = 4;
     status st = vision_fixed_keys(o, e);
     if (st == ST_OK) st = read_width(o, "hidden_size", VISION_WIDTH, &c->hidden, e);
@@ -48,6 +48,9 @@ static status read_vision(vision_config *c, const json_t *o, err *e) {
     if (st == ST_OK) st = json_get_i64(o, "text_hidden_size", 1, WIDTH_MAX, false, &c->text_hidden, e);
     if (st == ST_OK) st = json_get_f64(o, "projector_ln_eps", EPS_MIN, 1, false, &c->projector_eps, e);
     if (st != ST_OK) return st;
+    if (c->patch != VISION_PATCH)
+        return err_set(e, ST_UNSUPPORTED, "patch_size is %lld: pictures are cut into patches of %d pixels a side",
+                       (long long)c->patch, VISION_PATCH);
     const i64 head = c->hidden / c->n_heads;
     if (c->hidden % c->n_heads || head % 4 || head > VISION_HEAD)
         return err_set(e, ST_UNSUPPORTED,

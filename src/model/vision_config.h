@@ -4,11 +4,12 @@
 #include "base/err.h"
 
 enum { VISION_SIDE = 512, VISION_FRAMES_MOST = 64 }; /* patches down and across of an item: what positions reach */
+enum { VISION_PATCH = 14 };                          /* pixels a side of a patch: what media/grid.h cuts */
 
 typedef struct vision_config {
     bool there; /* config.json has a vision_config: else nothing below means anything */
     i64 hidden, n_layers, n_heads, inter;
-    i64 patch;        /* pixels down and across of a patch */
+    i64 patch;        /* VISION_PATCH */
     i64 pos_h, pos_w; /* of the position table */
     i64 frames;       /* most frames of an item */
     i64 text_hidden;  /* width of what comes out: the text model's */

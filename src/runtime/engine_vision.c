@@ -12,13 +12,15 @@ status engine_vision_open(engine *g, const engine_options *o, err *e) {
     if (!o->max_running || o->language_only || o->step || !g->ck) return ST_OK;
     status st = vision_config_load(c, o->model_dir, e);
     if (st != ST_OK || !c->there) return st;
-    if (!checkpoint_find(g->ck, "mm_projector.proj.2.weight")) {
+    if (!checkpoint_find(g->ck, "mm_projector.proj.0.weight") &&
+        !checkpoint_find(g->ck, "mm_projector.proj.2.weight")) {
         log_note("%s has a vision_config but no mm_projector: pictures are refused", o->model_dir);
         return ST_OK;
     }
     if (c->text_hidden != g->config.hidden)
-        return err_set(e, ST_FORMAT, "vision_config: rows of %lld values for a model of hidden_size %lld",
-                       (long long)c->text_hidden, (long long)g->config.hidden);
+        return err_set(e, ST_FORMAT,
+                       "%s/config.json: vision_config: text_hidden_size is %lld, the model's hidden_size %lld",
+                       o->model_dir, (long long)c->text_hidden, (long long)g->config.hidden);
     g->has_vision = true;
     return ST_OK;
 }
