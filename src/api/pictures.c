@@ -8,6 +8,7 @@
 #include <strings.h>
 
 _Static_assert((int)PATCH_MERGE == (int)VISION_MERGE, "a token's patches");
+_Static_assert((int)PATCH_SIDE == (int)VISION_PATCH, "a patch's pixels");
 
 /* ---- Two at a time ---- */
 
@@ -76,6 +77,9 @@ static status keep(chat_pictures *p, const media_patches *m, const picture_rules
     if (p->tokens + vision_tokens(&in) > rules->tokens)
         return err_set(e, ST_LIMIT, "the chat's pictures have %lld tokens, %lld are left for them",
                        (long long)(p->tokens + vision_tokens(&in)), (long long)rules->tokens);
+    if (rules->bytes && p->bytes + bytes > rules->bytes)
+        return err_set(e, ST_LIMIT, "the pictures take more memory than the %llu MiB that one request may have",
+                       (unsigned long long)(rules->bytes >> 20));
     if (rules->hold && !rules->hold(rules->ud, bytes)) return err_nomem(e, "a picture", bytes);
     if (p->n == p->cap) {
         const i64 cap = p->cap ? 2 * p->cap : 4;
@@ -97,6 +101,7 @@ status chat_pictures_add(chat_pictures *p, const char *url, size_t len, const pi
     media_patches m = {0};
     if (p->n == rules->most)
         return err_set(e, ST_LIMIT, "more than %lld pictures in one request", (long long)rules->most);
+    if (rules->gone && rules->gone(rules->ud)) return err_set(e, ST_CANCELLED, "the client has gone");
     status st = bytes_of_url(url, len, &file, e);
     if (st == ST_OK) st = patches_of_file(&file, rules, &m, e);
     buf_free(&file);
@@ -131,7 +136,7 @@ status chat_pictures_read(chat_pictures *p, const json_t *messages, const pictur
         status st = e->code;
         if (url) st = chat_pictures_add(p, json_string_value(url), json_string_length(url), rules, e);
         if (st == ST_OK) continue;
-        const char *place = json_string_value(json_object_get(part, "place"));
+        const char *place = rules->placed ? json_string_value(json_object_get(part, "place")) : NULL;
         if (place)
             snprintf(p->place, sizeof p->place, "%s", place);
         else

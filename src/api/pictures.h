@@ -12,8 +12,11 @@ typedef struct {
     picture_limits file;              /* each picture */
     i64 most;                         /* pictures */
     i64 tokens;                       /* of all together */
+    u64 bytes;                        /* of all together; 0: any */
     bool (*hold)(void *ud, u64 more); /* may so many bytes be kept? NULL: yes */
+    bool (*gone)(void *ud);           /* asked before each: is there nobody any more who wants them? NULL: no */
     void *ud;
+    bool placed; /* the messages were written from another request: parts say where they stood there ("place") */
 } picture_rules;
 
 /* Zero-initialise; end with chat_pictures_free(), also after a failure. */
@@ -27,7 +30,8 @@ typedef struct {
 void chat_pictures_free(chat_pictures *p);
 
 /* The picture behind `url`, a data: URI, whose blanks do not matter; of its type only that it is no other than a
- * picture's, since the file's first bytes say what it is. Errors do not name the place. ST_LIMIT: beyond the rules.
+ * picture's, since the file's first bytes say what it is. Errors do not name the place. ST_LIMIT: beyond the rules;
+ * ST_CANCELLED: rules->gone.
  *
  * It is decoded and resized in the calling thread, and not in a process of its own: the libraries keep limits that are
  * set from its header before memory is taken, and two at a time, so that a crowd of requests takes no more memory than
@@ -39,8 +43,7 @@ status chat_pictures_add(chat_pictures *p, const char *url, size_t len, const pi
 const json_t *chat_picture_url(const json_t *part, err *e);
 
 /* All pictures of `messages`, in the order in which the template writes them. An error names the place, which is in
- * p->place too: "messages[1].content[0]", or what the part says under "place", where the messages were written from
- * another request. */
+ * p->place too: "messages[1].content[0]", or what the part says under "place" where rules->placed. */
 status chat_pictures_read(chat_pictures *p, const json_t *messages, const picture_rules *rules, err *e);
 
 /* Each `pad` among ids becomes as many of them as its picture has tokens, whose place is noted. ST_INPUT: there are not

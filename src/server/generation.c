@@ -156,6 +156,8 @@ static bool generation_start(generation *g, http_request *q, api_kind kind, api_
     if (!body) return false;
     const served_model *m = &g->s->model;
     g->r.hold = hold_for;
+    g->r.hold_most = (u64)http_memory_max(q);
+    g->r.gone = gone_for;
     g->r.hold_ud = q;
     g->r.token_by_token = g->s->o.disable_jump_forward;
     if (!endpoints[kind].read(&g->r, m, body, e) ||

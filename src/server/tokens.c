@@ -23,6 +23,7 @@ enum { COUNTED_MAX = 1 << 20 };
 static void limit(server *s, gen_request *g, http_request *q) {
     g->max_ids = max_i64(COUNTED_MAX, s->model.context);
     g->hold = hold_for;
+    g->hold_most = (u64)http_memory_max(q);
     g->hold_ud = q;
 }
 

@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from serve_client import SLOW, Server
+from serve_client import SLOW, Server, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/data/nano"
@@ -202,6 +202,60 @@ def test_no_picture(server, bad, word):
 def test_other_parts(server, p, word):
     status, answer, _ = server.request("POST", "/v1/chat/completions", {**BASE, "messages": [user(p)]})
     assert status == 400 and word in answer["error"]["message"]
+
+
+def test_the_place_is_ours(server):
+    """A part's own "place" is a client's word and names nothing."""
+    body = {**BASE, "messages": [user({**part("https://example.com"), "place": "elsewhere"})]}
+    status, answer, _ = server.request("POST", "/v1/chat/completions", body)
+    assert status == 400 and answer["error"]["param"] == "messages[0].content[0]"
+    assert answer["error"]["message"].startswith("messages[0].content[0]: ")
+
+
+def test_a_nul_in_base64(server):
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(FILES[0]).decode() + "\0AAAA"}
+    body = {"model": "nano", "max_tokens": 1, "messages": [user({"type": "image", "source": source})]}
+    status, answer, _ = server.request("POST", "/v1/messages", body)
+    assert status == 400 and "not base64" in answer["error"]["message"]
+
+
+def white(side):
+    """A PNG of one bit a pixel: a small file of many pixels."""
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    head = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    rows = zlib.compress(bytes((1 + (side + 7) // 8) * side))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def test_more_than_one_request_may_have():
+    """To come again helps nobody whose pictures are too many for an empty server."""
+    s = Server("--max-body-memory", "16")
+    try:
+        body = {**BASE, "max_tokens": 1, "messages": [user(*[part(url(white(1000)))] * 5)]}  # 3 MB each
+        status, answer, _ = s.request("POST", "/v1/chat/completions", body)
+        assert status == 400 and "8 MiB" in answer["error"]["message"], answer
+    finally:
+        assert s.stop() == 0
+
+
+def test_a_client_leaves():
+    """What nobody waits for any more is not decoded to the end."""
+    s = Server()
+    try:
+        many = json.dumps({**BASE, "messages": [user(*[part(url(white(9000)))] * 25)]}).encode()
+        cpu = lambda: sum(map(int, Path(f"/proc/{s.process.pid}/stat").read_text().split()[13:15]))
+        c = s.connect()
+        c.request("POST", "/v1/chat/completions", many, {"Content-Type": "application/json"})
+        before = cpu()
+        wait_until(lambda: cpu() > before + 20)
+        c.close()
+        before, last = cpu(), -1
+        while cpu() > last:
+            last = cpu()
+            time.sleep(1)
+        assert last - before < 150 * SLOW  # hundredths of a second; all 25 take several times that
+    finally:
+        assert s.stop() == 0
 
 
 def test_limits():

@@ -129,7 +129,9 @@ json_t *picture_part_of_source(const json_t *block, const char *field, api_error
         api_fail(e, 400, NULL, field, "%s.source.data: expected a string, got %s", field, json_type_text(data));
         return NULL;
     }
-    json_t *url = json_sprintf("data:%s;base64,%s", media && strlen(media) < 100 ? media : "", json_string_value(data));
+    json_t *url =
+        json_sprintf("data:%s;base64,%s%s", media && strlen(media) < 100 ? media : "", json_string_value(data),
+                     strlen(json_string_value(data)) == json_string_length(data) ? "" : "?"); /* a NUL */
     json_t *part = url ? picture_part(url, field, e) : NULL;
     if (!url) api_nomem(e);
     json_decref(url);

@@ -119,7 +119,7 @@ static bool read_pictures(gen_request *r, const served_model *m, const json_t *m
     if (!any) return true;
     if (!request_picture_rules(r, m, &rules, "messages", e)) return false;
     status st = chat_pictures_read(&r->pictures, messages, &rules, &why);
-    return st == ST_OK ? true : api_fail_status(e, st, r->pictures.place, &why);
+    return st == ST_OK ? true : st != ST_CANCELLED && api_fail_status(e, st, r->pictures.place, &why);
 }
 
 /* Where the prompt leaves the model. Whether its thinking is told apart from its answer is another question. */

@@ -7,13 +7,21 @@ static bool hold_picture(void *ud, u64 more) {
     return !r->hold || r->hold(r->hold_ud, more);
 }
 
+static bool client_of_pictures_gone(void *ud) {
+    const gen_request *r = ud;
+    return r->gone && r->gone(r->hold_ud);
+}
+
 bool request_picture_rules(gen_request *r, const served_model *m, picture_rules *rules, const char *field,
                            api_error *e) {
     *rules = (picture_rules){.file = m->picture_file,
                              .most = m->picture_most,
                              .tokens = (i64)request_max_ids(r, m),
+                             .bytes = r->hold_most,
                              .hold = hold_picture,
-                             .ud = r};
+                             .gone = client_of_pictures_gone,
+                             .ud = r,
+                             .placed = r->kind == API_MESSAGES || r->kind == API_RESPONSES};
     if (m->pictures) return true;
     return api_fail(e, 400, "unsupported", field, "%s: this model reads no pictures: it runs without a vision tower",
                     field);
@@ -36,7 +44,7 @@ static bool add_image_data(gen_request *r, const json_t *v, const picture_rules 
         return api_fail(e, 400, NULL, "image_data", "%s: expected a data: URI, got %s", field, json_type_text(url));
     status st = chat_pictures_add(&r->pictures, json_string_value(url), json_string_length(url), rules, &why);
     if (st != ST_OK) err_prefix(&why, "%s", field);
-    return st == ST_OK ? true : api_fail_status(e, st, "image_data", &why);
+    return st == ST_OK ? true : st != ST_CANCELLED && api_fail_status(e, st, "image_data", &why);
 }
 
 bool request_read_image_data(gen_request *r, const served_model *m, const json_t *o, const struct request_field *f,
