@@ -21,6 +21,7 @@ struct engine {
     vision_config vision_config;
     bool has_vision;
     vision_limits vision_lim;
+    i64 media_work; /* multiply-adds of the tower that go with one step */
     f64 pinned_accept;
     weight_reads reads; /* by loading; all 0 where weights stay mapped, or are made up */
     model_limits lim;

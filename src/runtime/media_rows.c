@@ -9,10 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Multiply-adds of the tower that go with one step. Two cores with AVX-512 do so many in some 100 ms; on a GPU they are
- * a layer of K2.5's largest picture, on an H200 expected to take 5 ms. */
-static const i64 HOST_WORK = 4000000000, GPU_WORK = 1000000000000;
-
 static i64 item_tokens_of(const media_place *p) { return media_item_tokens(p->item); }
 
 /* ---- Places ---- */
@@ -164,8 +160,7 @@ status media_advance(scheduler *s, err *e) {
     s->media.rows = s->g->lim.media_rows;
     for (i64 i = 0; i < s->n_running; i++) take_places(s, s->running[i]);
     status st = s->media.under_way ? ST_OK : plan_pass(s, e);
-    if (st == ST_OK && s->media.under_way)
-        st = engine_advance_media(s->g, engine_backend(s->g)->gpu ? GPU_WORK : HOST_WORK, &done, e);
+    if (st == ST_OK && s->media.under_way) st = engine_advance_media(s->g, s->g->media_work, &done, e);
     if (st != ST_OK) return st;
     if (done) {
         s->media.under_way = false;

@@ -107,6 +107,25 @@ static void test_little_memory(void **state) {
     check_chats("cpu", 64, 192, "models/nano");
 }
 
+/* Who has no pictures is preempted and comes back, too, also where nobody has any. */
+static void test_words_only(void **state) {
+    (void)state;
+    engine *g = open_engine("models/nano", "cpu", 4, 192, 64);
+    scheduler *s = open_scheduler(g, (scheduler_options){.manual = true, .conservativeness = 1e-9});
+    i64 preempted = 0;
+    job *all[4];
+    for (int i = 0; i < 4; i++) must_submit(s, all[i] = make_job((u64)i, 50, 100));
+    run(s);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(all[i]->n_out, 100);
+        preempted += all[i]->usage.preemptions;
+        free(all[i]);
+    }
+    assert_true(preempted > 0);
+    scheduler_close(s);
+    engine_close(g);
+}
+
 /* The same words about pictures of one size are no common beginning; the same picture is. */
 static void test_prefix_cache(void **state) {
     (void)state;
@@ -193,6 +212,7 @@ static void test_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ref),           cmocka_unit_test(test_cpu),
                                        cmocka_unit_test(test_little_memory), cmocka_unit_test(test_prefix_cache),
-                                       cmocka_unit_test(test_several),       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_several),       cmocka_unit_test(test_words_only),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, read_chats, free_chats);
 }

@@ -127,7 +127,7 @@ static i64 submit_some(scheduler *s, seen_job *jobs, i64 left, bool some_late) {
 typedef struct {
     const char *what;
     i64 running, kv_tokens, chunk;
-    i64 rows, patches, items, step; /* of the tower; 0: as they are */
+    i64 rows, patches, items, step; /* of the tower, step: multiply-adds; 0: as they are */
     i64 tp, drafts;
     const char *draft;
     bool aborts, dp, dcp;
@@ -154,7 +154,7 @@ static engine *open_scene(const scene *c) {
     if (c->rows) g->lim.media_rows = c->rows;
     if (c->patches) g->vision_lim.patches = c->patches;
     if (c->items) g->vision_lim.items = c->items;
-    if (c->step) g->media_step = c->step;
+    if (c->step) g->media_work = c->step;
     return g;
 }
 
@@ -186,7 +186,7 @@ static void check_places(const scheduler *s) {
     i64 from = 0, users = 0, held = 0;
     for (i64 i = 0; i < m->n; i++) {
         assert_true(m->places[i]->from >= from && m->places[i]->from + m->places[i]->n <= m->rows);
-        assert_true(m->places[i]->users >= 0 && (m->places[i]->ready || m->blocks));
+        assert_true(m->places[i]->users >= 0 && (m->places[i]->ready || m->under_way));
         from = m->places[i]->from + m->places[i]->n;
         users += m->places[i]->users;
         for (i64 k = 0; k < i; k++) assert_ptr_not_equal(m->places[i]->item, m->places[k]->item);
@@ -249,7 +249,7 @@ static void random_workload(u64 seed, i64 n, const scene *scenes, i64 n_scenes, 
 
 static const scene scenes[] = {
     {"everything fits", 16, 16 * MAX_TOKENS, 512, .o = {.manual = true, .cache_prompts_only = true}},
-    {"rows for the largest alone, a layer at a time", 8, 8 * MAX_TOKENS, 64, 77, 308, 2, 1,
+    {"rows for the largest alone, a piece at a time", 8, 8 * MAX_TOKENS, 64, 77, 308, 2, 1,
      .o = {.manual = true, .cache_prompts_only = true}},
     {"tiny pool, few rows", 8, MAX_TOKENS, 50, 90, 400, 64, 1, .aborts = true,
      .o = {.manual = true, .cache_prompts_only = true, .conservativeness = 1e-9}},
@@ -259,9 +259,9 @@ static const scene scenes[] = {
      .o = {.manual = true, .disable_radix_cache = true, .conservativeness = 1e-9}},
     {"ahead", 8, 2 * MAX_TOKENS, 64, 100, 400, 64, 1, .aborts = true,
      .o = {.manual = true, .cache_prompts_only = true, .overlap_anywhere = true, .conservativeness = 1e-9}},
-    {"drafts by repetition", 8, 2 * MAX_TOKENS, 64, 100, 400, 64, 400, .drafts = 4, .aborts = true,
+    {"drafts by repetition", 8, 2 * MAX_TOKENS, 64, 100, 400, 64, 30000000, .drafts = 4, .aborts = true,
      .o = {.manual = true, .cache_prompts_only = true, .draft_tokens = 4, .conservativeness = 1e-9}},
-    {"a draft model", 6, 2 * MAX_TOKENS, 64, 100, 400, 64, 400, .drafts = 3, .draft = "models/nano-eagle3",
+    {"a draft model", 6, 2 * MAX_TOKENS, 64, 100, 400, 64, 30000000, .drafts = 3, .draft = "models/nano-eagle3",
      .aborts = true,
      .o = {.manual = true,
            .cache_prompts_only = true,
@@ -270,16 +270,16 @@ static const scene scenes[] = {
            .conservativeness = 1e-9}},
 };
 
-static const scene tp[] = {{"two ranks", 8, 8 * MAX_TOKENS, 50, 90, 400, 64, 400, .tp = 2, .aborts = true,
+static const scene tp[] = {{"two ranks", 8, 8 * MAX_TOKENS, 50, 90, 400, 64, 30000000, .tp = 2, .aborts = true,
                             .o = {.manual = true, .cache_prompts_only = true, .conservativeness = 1e-9}},
                            {"two ranks, tiny pool", 8, 2 * MAX_TOKENS, 7, 90, 400, 64, 1, .tp = 2,
                             .o = {.manual = true, .cache_prompts_only = true, .conservativeness = 1e-9}}};
-static const scene dcp[] = {{"two ranks, each half of the rows", 8, 2 * MAX_TOKENS, 50, 90, 400, 64, 400, .tp = 2,
+static const scene dcp[] = {{"two ranks, each half of the rows", 8, 2 * MAX_TOKENS, 50, 90, 400, 64, 30000000, .tp = 2,
                              .dcp = true, .aborts = true,
                              .o = {.manual = true, .cache_prompts_only = true, .conservativeness = 1e-9}}};
 static const scene dp[] = {
-    {"two ranks, each its own sequences", 8, 4 * MAX_TOKENS, 50, 90, 400, 64, 400, .tp = 2, .dp = true, .aborts = true,
-     .o = {.manual = true, .cache_prompts_only = true, .conservativeness = 1e-9}},
+    {"two ranks, each its own sequences", 8, 4 * MAX_TOKENS, 50, 90, 400, 64, 30000000, .tp = 2, .dp = true,
+     .aborts = true, .o = {.manual = true, .cache_prompts_only = true, .conservativeness = 1e-9}},
     {"two ranks, each its own sequences, tiny pool", 8, 2 * MAX_TOKENS, 16, 77, 308, 64, 1, .tp = 2, .dp = true,
      .o = {.manual = true, .cache_prompts_only = true, .conservativeness = 1e-9}}};
 
