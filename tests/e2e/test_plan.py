@@ -33,7 +33,9 @@ def text_bytes(layers):
 
 @pytest.mark.parametrize("layers", [6, 2])
 def test_dropped_layers_and_the_vision_tower_are_not_counted(layers):
-    done = moonlet("run", "-m", NANO, "-p", "x", "-n", "1", "--override", f"num_hidden_layers={layers}")
+    done = moonlet(
+        "run", "-m", NANO, "--language-model-only", "-p", "x", "-n", "1", "--override", f"num_hidden_layers={layers}"
+    )
     said = re.search(r"weights ([\d.]+) MB \(mapped\)", done.stderr)
     assert done.returncode == 0 and said, done.stderr
     assert abs(float(said[1]) - text_bytes(layers) * 1e-6) < 0.15
