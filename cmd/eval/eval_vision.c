@@ -13,6 +13,7 @@
 #include "media/grid.h"
 #include "model/vision.h"
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,12 +74,16 @@ static status eval_vision_rows(vision_eval *v, const vision_input *in, err *e) {
     while (!vision_advance(v->v, VISION_ALL)) continue;
     st = dev->finish(dev, e);
     v->seconds += now_s() - start;
-    if (st != ST_OK || !v->rows) return st;
+    if (st != ST_OK) return st;
     dev->read(dev, v->raw, v->made, (u64)n * dtype_size(v->b.ops.act));
     for (i64 k = 0; k < n; k++)
         v->wide[k] = v->b.ops.act == DT_F32 ? ((const f32 *)(const void *)v->raw)[k]
                                             : bf16_to_f32(((const bf16 *)(const void *)v->raw)[k]);
-    if (fwrite(v->wide, sizeof *v->wide, (size_t)n, v->rows) != (size_t)n)
+    for (i64 k = 0; k < n; k++)
+        if (!isfinite(v->wide[k]))
+            return err_set(e, ST_NUMERIC, "token %lld of the item has %s", (long long)(k / v->config.text_hidden),
+                           isnan(v->wide[k]) ? "NaN" : "an infinity");
+    if (v->rows && fwrite(v->wide, sizeof *v->wide, (size_t)n, v->rows) != (size_t)n)
         return err_set(e, ST_IO, "%s: %s", v->out, strerror(errno));
     return ST_OK;
 }

@@ -86,3 +86,14 @@ def test_without_a_projector(tmp_path, nano):
     args = [MOONLET, "run", "-m", tmp_path, "-p", "Hello", "--max-tokens", "1"]
     done = subprocess.run(args, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
     assert done.returncode == 0 and "no mm_projector" in done.stderr
+
+
+def test_rows_that_are_no_numbers(nano, tmp_path):
+    """A matrix is not looked through when it is loaded: what comes of it is."""
+    name = "mm_projector.proj.0.weight"
+    dtype, shape, data = nano[name]
+    config = json.loads((NANO / "config.json").read_text())
+    write(tmp_path, nano | {name: (dtype, shape, b"\xc0\x7f" + data[2:])}, config)
+    line = json.dumps({"image": str(ROOT / "examples/stars.png")})
+    done = subprocess.run([MOONLET, "eval", "vision", "-m", tmp_path], input=line, capture_output=True, text=True)
+    assert done.returncode == 1 and "token 0 of the item has NaN" in done.stdout
