@@ -1,6 +1,6 @@
 #include "cmd/lib/http_pool.h"
 #include "base/log.h"
-#include "cmd/lib/curl_api.h"
+#include "base/curl_api.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@ typedef struct {
     server_options s;
     speculative_opts draft;
     const char *calls, *reasoning, *policy, *space, *order;
-    opt_list origins, hosts, words;
+    opt_list origins, hosts, remote_hosts, words;
     i64 max_body_mib, body_memory_mib, simulated_us;
     bool no_space;
 } serve_opts;
@@ -94,6 +94,10 @@ static int serve_parse(serve_opts *o, int argc, char **argv) {
         {"max-pictures", 0, OPT_INT, &s->picture_most, "N", "pictures of a request (default: 64)", 0, 1e6},
         {"max-picture-pixels", 0, OPT_INT, &s->picture_pixels, "N",
          "width times height of a picture as it is sent (default: 100000000)", 1, 1e9},
+        {"allow-remote-media", 0, OPT_LIST, &o->remote_hosts, "HOST",
+         "pictures may come from http(s)://HOST, or HOST:PORT; may be repeated (default: nothing is fetched)", 0, 0},
+        {"remote-media-timeout", 0, OPT_REAL, &s->remote.seconds, "S", "seconds for fetching one (default: 10)", 0.01,
+         600},
         OPT_GROUP("To watch and to measure"),
         {"log-requests", 0, OPT_FLAG, &s->log_requests, NULL, "a line a request on stderr, without its text", 0, 0},
         SIMULATE_OPT(o->simulated_us),
@@ -117,6 +121,7 @@ int cmd_serve(int argc, char **argv) {
                           .drain_s = 60,
                           .picture_pixels = 100000000,
                           .picture_most = 64,
+                          .remote = {.bytes = 32 << 20, .seconds = 10},
                           .engine.max_running = 16,
                           .sched.decode_stall_s = -1},
                     .calls = "kimi_k2",
@@ -153,6 +158,8 @@ int cmd_serve(int argc, char **argv) {
     o.s.parse_calls = !strcmp(o.calls, "kimi_k2");
     o.s.parse_reasoning = !strcmp(o.reasoning, "kimi_k2");
     o.s.body_max = o.max_body_mib << 20;
+    o.s.remote.hosts = o.remote_hosts.items;
+    o.s.remote.n = o.remote_hosts.n;
     o.s.limits.memory_max = o.body_memory_mib << 20;
     return server_run(&o.s, &e) == ST_OK ? EXIT_DONE : cmd_fail("serve", &e);
 }

@@ -10,27 +10,29 @@
 _Static_assert((int)PATCH_MERGE == (int)VISION_MERGE, "a token's patches");
 _Static_assert((int)PATCH_SIDE == (int)VISION_PATCH, "a patch's pixels");
 
-/* ---- Two at a time ---- */
+/* ---- So many at a time ---- */
 
-enum { AT_A_TIME = 2, PICTURE_THREADS = 4 };
-static struct {
+enum { PICTURE_THREADS = 4 };
+typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t left;
-    int busy;
-} decoders = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
+    int places;
+} turnstile;
+static turnstile decoders = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 2},
+                 fetchers = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 8};
 
-static void decoder_enter(void) {
-    pthread_mutex_lock(&decoders.lock);
-    while (decoders.busy == AT_A_TIME) pthread_cond_wait(&decoders.left, &decoders.lock);
-    decoders.busy++;
-    pthread_mutex_unlock(&decoders.lock);
+static void turnstile_enter(turnstile *t) {
+    pthread_mutex_lock(&t->lock);
+    while (!t->places) pthread_cond_wait(&t->left, &t->lock);
+    t->places--;
+    pthread_mutex_unlock(&t->lock);
 }
 
-static void decoder_leave(void) {
-    pthread_mutex_lock(&decoders.lock);
-    decoders.busy--;
-    pthread_cond_signal(&decoders.left);
-    pthread_mutex_unlock(&decoders.lock);
+static void turnstile_leave(turnstile *t) {
+    pthread_mutex_lock(&t->lock);
+    t->places++;
+    pthread_cond_signal(&t->left);
+    pthread_mutex_unlock(&t->lock);
 }
 
 /* ---- From a URL to an item ---- */
@@ -39,8 +41,10 @@ static void decoder_leave(void) {
 static status bytes_of_url(const char *url, size_t len, buf *out, err *e) {
     const char *comma = memchr(url, ',', len < 256 ? len : 256);
     if (len < 5 || strncasecmp(url, "data:", 5))
-        return err_set(e, ST_UNSUPPORTED,
-                       "pictures come as data: URIs (data:image/png;base64,...); others are not fetched");
+        return err_set(
+            e, ST_UNSUPPORTED,
+            "pictures come as data: URIs (data:image/png;base64,...); others are not fetched, unless a server "
+            "allows their hosts");
     if (!comma || comma - url < 12 || strncasecmp(comma - 7, ";base64", 7))
         return err_set(e, ST_INPUT, "a data: URI begins with its type and \";base64,\"");
     if (url[5] != ';' && strncasecmp(url + 5, "image/", 6) && strncasecmp(url + 5, "application/octet-stream;", 25))
@@ -63,11 +67,11 @@ static status bytes_of_url(const char *url, size_t len, buf *out, err *e) {
 static status patches_of_file(const buf *file, const picture_rules *rules, media_patches *out, err *e) {
     picture all = {0};
     const grid_limits limits = GRID_PICTURE;
-    decoder_enter();
+    turnstile_enter(&decoders);
     status st = picture_decode(file->data, file->len, &rules->file, &all, e);
     if (st == ST_OK) st = media_patches_make(&all, 1, &limits, PICTURE_THREADS, out, e);
     picture_free(&all);
-    decoder_leave();
+    turnstile_leave(&decoders);
     return st;
 }
 
@@ -102,9 +106,12 @@ status chat_pictures_add(chat_pictures *p, const char *url, size_t len, const pi
     if (p->n == rules->most)
         return err_set(e, ST_LIMIT, "more than %lld pictures in one request", (long long)rules->most);
     if (rules->gone && rules->gone(rules->ud)) return err_set(e, ST_CANCELLED, "the client has gone");
-    status st = bytes_of_url(url, len, &file, e);
+    const bool remote = rules->remote && strlen(url) == len && remote_is_url(url);
+    if (remote) turnstile_enter(&fetchers); /* until the file is decoded: as many are in memory */
+    status st = remote ? remote_fetch(url, rules->remote, &file, e) : bytes_of_url(url, len, &file, e);
     if (st == ST_OK) st = patches_of_file(&file, rules, &m, e);
     buf_free(&file);
+    if (remote) turnstile_leave(&fetchers);
     if (st == ST_OK) st = keep(p, &m, rules, e);
     media_patches_free(&m);
     return st;

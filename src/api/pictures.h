@@ -2,6 +2,7 @@
  * that stand for them in the prompt. */
 #ifndef API_PICTURES_H
 #define API_PICTURES_H
+#include "api/remote_media.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "media/picture.h"
@@ -16,6 +17,7 @@ typedef struct {
     bool (*hold)(void *ud, u64 more); /* may so many bytes be kept? NULL: yes */
     bool (*gone)(void *ud);           /* asked before each: is there nobody any more who wants them? NULL: no */
     void *ud;
+    const remote_rules *remote; /* which hosts pictures are fetched from; NULL: none */
     bool placed; /* the messages were written from another request: parts say where they stood there ("place") */
 } picture_rules;
 
@@ -29,8 +31,9 @@ typedef struct {
 } chat_pictures;
 void chat_pictures_free(chat_pictures *p);
 
-/* The picture behind `url`, a data: URI, whose blanks do not matter; of its type only that it is no other than a
- * picture's, since the file's first bytes say what it is. Errors do not name the place. ST_LIMIT: beyond the rules;
+/* The picture behind `url`: what rules->remote lets be fetched, eight at a time, else a data: URI, whose blanks do not
+ * matter; of its type only that it is no other than a picture's, since the file's first bytes say what it is. Errors do
+ * not name the place. ST_LIMIT: beyond the rules;
  * ST_CANCELLED: rules->gone.
  *
  * It is decoded and resized in the calling thread, and not in a process of its own: the libraries keep limits that are

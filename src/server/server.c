@@ -78,6 +78,7 @@ static status open_model(server *s, err *e) {
     m->picture_file = PICTURE_LIMITS;
     m->picture_file.pixels = (u64)s->o.picture_pixels;
     m->picture_most = s->o.picture_most;
+    m->remote = s->o.remote;
     st = served_model_open(m, s->o.template, c->model_type, c->vocab, c->eos, c->n_eos, e);
     if (st != ST_OK) return st;
     log_note("%s", engine_plan(s->engine));

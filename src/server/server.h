@@ -1,6 +1,7 @@
 /* server/server.h: `moonlet serve`: one model behind OpenAI's and SGLang's HTTP interfaces. */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
+#include "api/remote_media.h"
 #include "runtime/scheduler.h"
 #include "server/http/http_limits.h"
 #include "server/http/origin.h"
@@ -19,6 +20,7 @@ typedef struct {
     f64 watchdog_s;                   /* /health fails when requests run and no step has ended for so long */
     f64 drain_s;                      /* after SIGTERM running answers have this long to end */
     i64 picture_pixels, picture_most; /* of a picture; pictures of a request */
+    remote_rules remote;              /* where pictures are fetched from; n 0: nowhere */
     i64 body_max;
     i64 connections;           /* most that are open; 0: 1024, or fewer where ulimit -n says so */
     http_limit_options limits; /* 0: 60 s, 10 s, 1 KiB/s; 512 MiB or four times the longest body or prompt */

@@ -5,6 +5,7 @@ The pictures and answers are those of tests/data/nano/vision.* (tools/nano/golde
 
 import base64
 import json
+import socket
 import struct
 import time
 import zlib
@@ -302,4 +303,30 @@ def test_without_a_tower():
         assert status == 400 and "without a vision tower" in answer["error"]["message"]
         assert s.post("/v1/chat/completions", {**BASE, "messages": [user(text("Hello"))]})["choices"]
     finally:
+        assert s.stop() == 0
+
+
+def test_remote_pictures_are_asked_for_and_allowed():
+    """Nothing is fetched unless a host is named, and then nothing of the server's own network."""
+    trap = socket.create_server(("127.0.0.1", 0))
+    trap.setblocking(False)
+    port = trap.getsockname()[1]
+    s = Server("--allow-remote-media", f"127.0.0.1:{port}", "--allow-remote-media", "example.com")
+    try:
+        for u, word in (
+            (f"http://127.0.0.1:{port}/x.png", "private"),
+            (f"http://localhost:{port}/x.png", "none of the hosts"),
+            ("http://example.org/x.png", "example.org, port 80"),
+            ("http://example.com:22/x.png", "port 22"),
+            ("http://user@example.com/x.png", "credentials"),
+            ("ftp://example.com/x.png", "data: URI"),
+        ):
+            status, answer, _ = s.request("POST", "/v1/chat/completions", {**BASE, "messages": [user(part(u))]})
+            message = answer["error"]["message"]
+            assert status == 400 and message.startswith("messages[0].content[0]: ") and word in message, message
+        with pytest.raises(BlockingIOError):
+            trap.accept()
+        assert ask(s, 0)["choices"][0]["message"]["content"] == said(s, 0)
+    finally:
+        trap.close()
         assert s.stop() == 0

@@ -15,6 +15,7 @@ static bool client_of_pictures_gone(void *ud) {
 bool request_picture_rules(gen_request *r, const served_model *m, picture_rules *rules, const char *field,
                            api_error *e) {
     *rules = (picture_rules){.file = m->picture_file,
+                             .remote = m->remote.n ? &m->remote : NULL,
                              .most = m->picture_most,
                              .tokens = (i64)request_max_ids(r, m),
                              .bytes = r->hold_most,

@@ -2,6 +2,7 @@
  * */
 #ifndef SERVER_REQUEST_SERVED_MODEL_H
 #define SERVER_REQUEST_SERVED_MODEL_H
+#include "api/remote_media.h"
 #include "media/picture.h"
 #include "runtime/sampler.h"
 #include "text/chat.h"
@@ -18,7 +19,8 @@ typedef struct {
     bool pictures;               /* there is a vision tower */
     picture_limits picture_file; /* what a picture may ask for, and how many a request may have */
     i64 picture_most;
-    const char *name; /* how the model is called from outside */
+    remote_rules remote; /* where pictures are fetched from; n 0: nowhere */
+    const char *name;    /* how the model is called from outside */
     const char *dir;
     i64 created; /* Unix time of the start */
 } served_model;

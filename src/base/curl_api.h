@@ -1,7 +1,7 @@
-/* cmd/lib/curl_api.h: libcurl, opened when the first request over HTTP is made. Its archive cannot be linked (Debian
- * ships none for most of what it needs itself: Kerberos, LDAP, RTMP, SSH, nghttp2), and only these commands use it. */
-#ifndef CMD_LIB_CURL_API_H
-#define CMD_LIB_CURL_API_H
+/* base/curl_api.h: libcurl, opened when the first request over HTTP is made. Its archive cannot be linked (Debian
+ * ships none for most of what it needs itself: Kerberos, LDAP, RTMP, SSH, nghttp2), and few need it. */
+#ifndef BASE_CURL_API_H
+#define BASE_CURL_API_H
 #define CURL_DISABLE_TYPECHECK
 #include "base/err.h"
 #include <curl/curl.h>
@@ -12,7 +12,13 @@
     X(easy_setopt)                                                                                                     \
     X(easy_getinfo)                                                                                                    \
     X(easy_strerror)                                                                                                   \
+    X(easy_perform)                                                                                                    \
     X(easy_cleanup)                                                                                                    \
+    X(url)                                                                                                             \
+    X(url_set)                                                                                                         \
+    X(url_get)                                                                                                         \
+    X(url_cleanup)                                                                                                     \
+    X(free)                                                                                                            \
     X(multi_init)                                                                                                      \
     X(multi_setopt)                                                                                                    \
     X(multi_add_handle)                                                                                                \
@@ -33,7 +39,7 @@ typedef struct {
 #undef CURL_MEMBER
 } curl_api;
 
-/* The same table every time; ST_UNSUPPORTED says what to install. For one thread. */
+/* The same table every time, for any thread; ST_UNSUPPORTED says what to install. */
 status curl_api_open(const curl_api **out, err *e);
 
 #endif
