@@ -111,7 +111,10 @@ static status eval_vision_open(vision_eval *v, err *e) {
     status st = vision_config_load(&v->config, dir, e);
     if (st == ST_OK && !v->config.there) st = err_set(e, ST_UNSUPPORTED, "%s: config.json has no vision_config", dir);
     if (st == ST_OK && v->m.engine.cpu_mask) st = cpu_isa_parse(v->m.engine.cpu_mask, &o.isa, e);
-    if (st == ST_OK) st = checkpoint_open(&v->ck, dir, e);
+    const bool dummy = v->m.engine.load_format && !strcmp(v->m.engine.load_format, "dummy");
+    if (st == ST_OK && dummy && !backend_name_is_gpu(o.name))
+        st = err_set(e, ST_UNSUPPORTED, "--load-format dummy makes its weights on a GPU: it needs --device cuda");
+    if (st == ST_OK && !dummy) st = checkpoint_open(&v->ck, dir, e);
     if (st == ST_OK) st = backend_open(&v->b, &o, e);
     if (st != ST_OK) return st;
     ops_set_threads((int)v->m.engine.threads);
@@ -136,7 +139,8 @@ static status eval_vision_run(vision_eval *v, i64 *n_failed, err *e) {
     st = jsonl_run(in, from_stdin ? "stdin" : v->data, eval_vision_line, v, n_failed, e);
     if (!from_stdin) fclose(in);
     if (st == ST_OK)
-        log_note("%s: %lld items, %lld tokens in %.3f s of the tower", v->b.ops.name, (long long)v->items,
+        log_note("%s%s: %lld items, %lld tokens in %.3f s of the tower",
+                 v->ck ? "" : "DUMMY WEIGHTS, the rows mean nothing; ", v->b.ops.name, (long long)v->items,
                  (long long)v->tokens, v->seconds);
     return st;
 }
@@ -147,6 +151,8 @@ int eval_vision(int argc, char **argv) {
         {"model", 'm', OPT_STR, &v.m.model, "DIR", "checkpoint folder (default: the nano model that comes along)", 0,
          0},
         {"device", 'd', OPT_ENUM, &v.m.engine.device, "ref|cpu|cuda|cuda:N", "(default: cpu)", 0, 0},
+        {"load-format", 0, OPT_ENUM, &v.m.engine.load_format, "auto|dummy",
+         "dummy: made-up weights of config.json's shapes, on a GPU, to measure speed (default: auto)", 0, 0},
         {"threads", 't', OPT_INT, &v.m.engine.threads, "N", "CPU threads (default: 0, all cores)", 0, 4096},
         {"cpu-mask", 0, OPT_ENUM, &v.m.engine.cpu_mask, "none|avx2|avx512|vnni|bf16|all",
          "highest instruction set to use (default: all)", 0, 0},
