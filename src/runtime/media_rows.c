@@ -189,6 +189,7 @@ void media_leave(scheduler *s, task *t) {
 
 void media_of_span(const task *t, model_span *span) {
     i64 k = 0;
+    if (!t->r.n_media) return;
     while (k < t->r.n_media && t->spans[k].first + t->spans[k].n <= span->pos0) k++;
     span->media = t->placed + k;
     for (; k < t->r.n_media && t->spans[k].first < span->pos0 + span->n; k++) span->n_media++;
