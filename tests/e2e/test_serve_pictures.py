@@ -186,7 +186,7 @@ def test_no_picture(server, bad, word):
     body = {**BASE, "messages": [user(text("a"), part(bad))]}
     began = time.monotonic()
     status, answer, _ = server.request("POST", "/v1/chat/completions", body)
-    assert status == 400 and time.monotonic() - began < 1 * SLOW, answer
+    assert status == 400 and time.monotonic() - began < 3 * SLOW, answer  # a second, on a machine that is not busy
     message = answer["error"]["message"]
     assert message.startswith("messages[0].content[1]: ") and word in message
 
