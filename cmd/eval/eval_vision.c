@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VISION_PATCHES_MOST = 18432, VISION_FILE_MOST = 256 << 20 };
+enum { VISION_FILE_MOST = 256 << 20 };
 
 typedef struct {
     model_opts m;

@@ -12,6 +12,9 @@
 #include "model/forward.h"
 #include "model/vision_config.h"
 
+/* Most patches of an item as Kimi's pictures are resized: 16384 before the sides are padded to whole tokens. */
+enum { VISION_PATCHES_MOST = 18432 };
+
 typedef struct vision vision;
 
 typedef struct {

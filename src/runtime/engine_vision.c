@@ -3,9 +3,8 @@
 #include "runtime/engine_internal.h"
 #include <stdio.h>
 
-/* Largest item: 16384 patches before its sides are padded to whole tokens. A pass takes as many patches at most; of
- * what it made, as many rows as four of them have are kept. */
-enum { PASS_PATCHES = 18432, KEPT_PASSES = 4 };
+/* A pass takes as many patches as the largest item has; of what passes made, as many rows as four have are kept. */
+enum { KEPT_PASSES = 4 };
 /* Multiply-adds of the tower that go with one step. Two cores with AVX-512 do so many in some 100 ms; on a GPU they are
  * a layer of K2.5's largest picture, on an H200 expected to take 5 ms. */
 static const i64 HOST_WORK = 4000000000, GPU_WORK = 1000000000000;
@@ -35,9 +34,9 @@ status engine_vision_open_rank(const engine *g, rank *k, err *e) {
 
 void engine_vision_limits(engine *g) {
     if (!g->has_vision) return;
-    g->vision_lim = (vision_limits){.patches = PASS_PATCHES, .items = MEDIA_ITEMS_MOST};
+    g->vision_lim = (vision_limits){.patches = VISION_PATCHES_MOST, .items = MEDIA_ITEMS_MOST};
     g->media_work = engine_backend(g)->gpu ? GPU_WORK : HOST_WORK;
-    g->lim.media_rows = KEPT_PASSES * PASS_PATCHES / (VISION_MERGE * VISION_MERGE);
+    g->lim.media_rows = KEPT_PASSES * VISION_PATCHES_MOST / (VISION_MERGE * VISION_MERGE);
 }
 
 status engine_vision_plan_rank(const engine *g, rank *k, model_limits *own, err *e) {
