@@ -47,6 +47,9 @@ void mbarrier_arrive(emu_u64 *b);
 void mbarrier_expect(emu_u64 *b, unsigned bytes);
 void mbarrier_wait(emu_u64 *b, unsigned parity);
 void tma_bulk(void *shared, const void *global, unsigned bytes, emu_u64 *b);
+static inline void tma_bulk_once(void *shared, const void *global, unsigned bytes, emu_u64 *b) {
+    tma_bulk(shared, global, bytes, b);
+}
 void tma_load(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b);
 static inline void tma_load_both(void *shared, const void *map, int c0, int c1, int c2, emu_u64 *b) {
     for (int i = 0; i < 2; i++) tma_load(in_cluster(shared, i), map, c0, c1, c2, (emu_u64 *)in_cluster(b, i));

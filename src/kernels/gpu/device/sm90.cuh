@@ -160,6 +160,16 @@ static __device__ inline void tma_bulk(void *shared, const void *global, gpu_u32
                  "l"(global), "r"(bytes), "r"(shared_at(b))
                  : "memory");
 }
+/* The same of bytes that nobody reads again soon: they leave the second-level cache first. */
+static __device__ inline void tma_bulk_once(void *shared, const void *global, gpu_u32 bytes, gpu_u64 *b) {
+    gpu_u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+            "r"(shared_at(shared)),
+        "l"(global), "r"(bytes), "r"(shared_at(b)), "l"(policy)
+        : "memory");
+}
 
 /* A box of a tensor (device/gpu.h: gpu_tensor), its corner at (c0, c1, c2), in one copy; shared: a multiple of 1024.
  * b counts all of the box's bytes, also those outside of the tensor, which become zeros. map: in the kernel's

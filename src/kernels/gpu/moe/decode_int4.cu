@@ -3,18 +3,19 @@
  *
  * INT4 as int4_pack.h lays it out. Each (expert, at most T of its tokens) is a group; every group's weights are read
  * once. Items:
- *   up     (group, 16 rows of gate and of up): 16 computing warps have a sixteenth of the columns each; their sums
- *   are added in shared
- *          memory in the order of the warps, and silu(gate) * up goes to h [pairs, inter].
+ *   up     (group, 32 rows of gate and of up): 16 computing warps have an eighth of the columns of 16 rows each;
+ *   their sums are added in shared memory in the order of the warps, and silu(gate) * up goes to h [pairs, inter].
+ *   Rows of x come from the second-level cache with every item, so its 32 rows are half the bytes of x that 16 were.
  *   down   (group, 256 rows of down): two teams of eight warps, a strip of 16 rows each, all columns; to y [pairs,
  *   hidden].
  * Blocks take items as they have room for them, since processors do not get equal shares of the memory's bandwidth:
  * with equal shares of the work the last one would be 40 % behind. Nothing depends on which block has which item.
  *
  * Weights and rows of x or h flow through a ring of slots, each filled by two warps: one copies weights, as far
- * ahead as there is room, across items and from up to down; one copies rows, which in down must wait until the
- * group's h is there. That is so when the block that is last with a group's items has written it as digits, by a
- * warp of its own. Who waits, waits for items that running blocks have.
+ * ahead as there is room, across items and from up to down; they leave the second-level cache first, where x, h and y
+ * shall stay. One copies rows, which in down must wait until the group's h is there. That is so when the block that is
+ * last with a group's items has written it as digits, by a warp of its own. Who waits, waits for items that running
+ * blocks have.
  *
  * Arithmetic in whole numbers (int16_split.cuh): the nibble of a weight in a byte's upper half is 16 q, and x is two
  * digits of base 256, two columns of the product; the sum of a group's 32 columns is exact, and the scale multiplies
@@ -34,35 +35,40 @@ struct int4_ring {
         WEIGHTS = DECODE_INT4_WEIGHTS,
         TEAMS = DECODE_INT4_TEAMS,
         UNIT = 2 * PACK_COLS,
-        ACROSS = DECODE_INT4_ACROSS,
+        ACROSS = DECODE_INT4_UP_ACROSS,
         DEEP = DECODE_INT4_DEEP,
         X_STRIDE = DECODE_INT4_X_STRIDE,
         H_STRIDE = DECODE_INT4_H_STRIDE
     };
 };
 
-static __device__ inline int up_items(const gpu_decode_int4_args &a, const decode_int4_block &b) {
-    return b.n_groups * (a.inter / PACK_ROWS);
+/* Items of up a group has, and of down. */
+static __device__ inline int up_chunks(const gpu_decode_int4_args &a) {
+    return (a.inter / PACK_ROWS + DECODE_INT4_UP_STRIPS - 1) / DECODE_INT4_UP_STRIPS;
 }
-/* Items of down a group has. */
 static __device__ inline int down_chunks(const gpu_decode_int4_args &a) {
     return (a.hidden / PACK_ROWS + DECODE_INT4_WARPS - 1) / DECODE_INT4_WARPS;
 }
 
-/* ---- the copier of weights: one lane ---- */
+/* ---- the copier of weights: a warp, each lane one of a slot's copies ---- */
 
 static __device__ inline void int4_copy_up(const gpu_decode_int4_args &a, const decode_int4_block &b, decode_place *p) {
-    int across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, items = up_items(a, b), coming;
-    for (int item = blockIdx.x; item < items; item = coming) {
-        coming = (int)gridDim.x + atomicAdd(&a.work_counter[0], 1);
-        gpu_u64 at =
-            (gpu_u64)b.groups[item / strips].x * a.expert_bytes + (gpu_u64)(item % strips * across) * PACK_BYTES;
-        for (int c = 0; c < across; c += DECODE_INT4_ACROSS, next_place(a, p)) {
-            gpu_u32 bytes = (gpu_u32)(across - c < DECODE_INT4_ACROSS ? across - c : DECODE_INT4_ACROSS) * PACK_BYTES;
-            gpu_u8 *slot = open_slot<int4_ring>(a, b, *p, item, ALL, 2 * bytes);
-            tma_bulk(slot, a.gate + at + (gpu_u64)c * PACK_BYTES, bytes, full_of<int4_ring>(b, ALL, p->slot));
-            tma_bulk(slot + DECODE_INT4_WEIGHTS / 2, a.up + at + (gpu_u64)c * PACK_BYTES, bytes,
-                     full_of<int4_ring>(b, ALL, p->slot));
+    int across = a.hidden / PACK_COLS, all = a.inter / PACK_ROWS, chunks = up_chunks(a), items = b.n_groups * chunks,
+        lane = threadIdx.x % 32, mine = lane / 2, coming = 0;
+    const gpu_u8 *weights = lane % 2 ? a.up : a.gate;
+    int to = lane % 2 * (DECODE_INT4_WEIGHTS / 2) + mine * (DECODE_INT4_UP_ACROSS * PACK_BYTES);
+    for (int item = blockIdx.x; item < items; item = (int)gridDim.x + __shfl_sync(~0u, coming, 0)) {
+        if (lane == 0) coming = atomicAdd(&a.work_counter[0], 1);
+        int first = item % chunks * DECODE_INT4_UP_STRIPS,
+            strips = all - first < DECODE_INT4_UP_STRIPS ? all - first : DECODE_INT4_UP_STRIPS;
+        const gpu_u8 *from = weights + (gpu_u64)b.groups[item / chunks].x * a.expert_bytes +
+                             (gpu_u64)((first + mine) * across) * PACK_BYTES;
+        for (int c = 0; c < across; c += DECODE_INT4_UP_ACROSS, next_place(a, p)) {
+            gpu_u32 bytes =
+                (gpu_u32)(across - c < DECODE_INT4_UP_ACROSS ? across - c : DECODE_INT4_UP_ACROSS) * PACK_BYTES;
+            gpu_u8 *slot = open_slot<int4_ring>(a, b, *p, item, ALL, 2 * strips * bytes);
+            if (mine < strips)
+                tma_bulk_once(slot + to, from + c * PACK_BYTES, bytes, full_of<int4_ring>(b, ALL, p->slot));
         }
     }
     open_slot<int4_ring>(a, b, *p, -1, ALL, 0);
@@ -72,9 +78,9 @@ static __device__ inline void int4_copy_up(const gpu_decode_int4_args &a, const 
 static __device__ inline void int4_copy_down(const gpu_decode_int4_args &a, const decode_int4_block &b,
                                              decode_place *p) {
     int across = a.inter / PACK_COLS, all = a.hidden / PACK_ROWS, chunks = down_chunks(a), items = b.n_groups * chunks,
-        coming;
-    for (int item = blockIdx.x; item < items; item = coming) {
-        coming = (int)gridDim.x + atomicAdd(&a.work_counter[1], 1);
+        lane = threadIdx.x % 32, coming = 0;
+    for (int item = blockIdx.x; item < items; item = (int)gridDim.x + __shfl_sync(~0u, coming, 0)) {
+        if (lane == 0) coming = atomicAdd(&a.work_counter[1], 1);
         const gpu_u8 *expert = a.down + (gpu_u64)b.groups[item / chunks].x * a.expert_bytes;
         for (int c = 0; c < across; c += DECODE_INT4_DEEP)
             for (int team = 0; team < DECODE_INT4_TEAMS; team++, next_place(a, p)) {
@@ -84,12 +90,12 @@ static __device__ inline void int4_copy_down(const gpu_decode_int4_args &a, cons
                 const gpu_u8 *from = expert + ((gpu_u64)strip * across + c) * PACK_BYTES;
                 if (strips < 0) strips = 0;
                 gpu_u8 *slot = open_slot<int4_ring>(a, b, *p, item, TEAM + team, strips * bytes);
-                if (across > DECODE_INT4_DEEP)
-                    for (int i = 0; i < strips; i++)
-                        tma_bulk(slot + i * bytes, from + (gpu_u64)(i * across) * PACK_BYTES, bytes,
-                                 full_of<int4_ring>(b, TEAM + team, p->slot));
-                else if (strips) /* they are one run */
-                    tma_bulk(slot, from, strips * bytes, full_of<int4_ring>(b, TEAM + team, p->slot));
+                if (across > DECODE_INT4_DEEP) {
+                    if (lane < strips)
+                        tma_bulk_once(slot + lane * bytes, from + (gpu_u64)(lane * across) * PACK_BYTES, bytes,
+                                      full_of<int4_ring>(b, TEAM + team, p->slot));
+                } else if (strips && lane == 0) /* they are one run */
+                    tma_bulk_once(slot, from, strips * bytes, full_of<int4_ring>(b, TEAM + team, p->slot));
             }
     }
     for (int team = 0; team < DECODE_INT4_TEAMS; team++, next_place(a, p))
@@ -112,17 +118,17 @@ static __device__ inline void int4_digits_of_h(const gpu_decode_int4_args &a, co
     __syncwarp();
 }
 static __device__ inline void int4_follow_up(const gpu_decode_int4_args &a, const decode_int4_block &b) {
-    int lane = threadIdx.x % 32, strips = a.inter / PACK_ROWS;
+    int lane = threadIdx.x % 32, chunks = up_chunks(a);
     for (int i = 0;; i++) {
         int last = 0, j;
         mbarrier_wait(&b.done[i % 2], i / 2 & 1);
         j = b.said[i % 2];
         __syncwarp(); /* all lanes have seen this phase before the next can begin */
         if (j < 0) return;
-        j /= strips;
+        j /= chunks;
         if (lane == 0) {
             __threadfence();
-            last = atomicAdd(&a.finished[j], 1u) + 1 == (gpu_u32)strips;
+            last = atomicAdd(&a.finished[j], 1u) + 1 == (gpu_u32)chunks;
             __threadfence();
             mbarrier_arrive(&b.seen[i % 2]);
         }
@@ -138,7 +144,7 @@ static __device__ inline void int4_follow_up(const gpu_decode_int4_args &a, cons
  * this lane writes. Two halves of the memory in turn: the other one may still be read. */
 template <int TILES>
 static __device__ inline void int4_finish_up(const gpu_decode_int4_args &a, const decode_int4_block &b, int2 group,
-                                             int strip, int i, float scale, const float gate[TILES][2],
+                                             int first, int i, float scale, const float gate[TILES][2],
                                              const float up[TILES][2]) {
     enum { VALUES = 2 * TILES * 2 };
     float *all = b.sums + i % 2 * DECODE_INT4_WARPS * VALUES * 32;
@@ -149,50 +155,55 @@ static __device__ inline void int4_finish_up(const gpu_decode_int4_args &a, cons
         all[(warp * VALUES + 2 * TILES + v) * 32 + lane] = up[v / 2][v % 2];
     }
     named_barrier_sync(1, DECODE_INT4_WARPS * 32);
-    if (warp >= 2 * TILES) return;
-    int token = warp / 2 * 4 + lane % 4, row = strip * PACK_ROWS + lane / 4 + warp % 2 * 8;
+    if (warp >= 2 * TILES * DECODE_INT4_UP_STRIPS) return;
+    int strip = warp / (2 * TILES), which = warp % (2 * TILES), token = which / 2 * 4 + lane % 4,
+        row = (first + strip) * PACK_ROWS + lane / 4 + which % 2 * 8;
     float of_gate = 0, of_up = 0;
+    all += (strip * DECODE_INT4_UP_ACROSS * VALUES + which) * 32 + lane;
 #pragma unroll 4
-    for (int w = 0; w < DECODE_INT4_WARPS; w++)
-        of_gate += all[(w * VALUES + warp) * 32 + lane], of_up += all[(w * VALUES + 2 * TILES + warp) * 32 + lane];
-    if (token < m)
+    for (int w = 0; w < DECODE_INT4_UP_ACROSS; w++)
+        of_gate += all[w * VALUES * 32], of_up += all[(w * VALUES + 2 * TILES) * 32];
+    if (token < m && row < a.inter)
         a.h[(gpu_i64)b.pair[(group.y >> 8) + token] * a.inter + row] = silu(of_gate * scale) * (of_up * scale);
 }
 
 template <int TILES>
 static __device__ inline void int4_compute_up(const gpu_decode_int4_args &a, const decode_int4_block &b,
                                               decode_place *p) {
-    int warp = threadIdx.x / 32, across = a.hidden / PACK_COLS, strips = a.inter / PACK_ROWS, i = 0;
+    int warp = threadIdx.x / 32, across = a.hidden / PACK_COLS, chunks = up_chunks(a),
+        strip = warp / DECODE_INT4_UP_ACROSS, unit = warp % DECODE_INT4_UP_ACROSS, i = 0;
+    bool writes = warp < 2 * TILES * DECODE_INT4_UP_STRIPS;
     for (;; i++) {
         const gpu_u8 *slot = await_slot<int4_ring>(a, b, ALL, p);
         int item = b.items[p->slot];
         if (item < 0) break;
-        int2 group = b.groups[item / strips];
-        int tiles = ((group.y & 255) + 3) / 4, token = warp / 2 * 4 + threadIdx.x % 4;
+        int2 group = b.groups[item / chunks];
+        int tiles = ((group.y & 255) + 3) / 4, token = warp % (2 * TILES) / 2 * 4 + threadIdx.x % 4,
+            first = item % chunks * DECODE_INT4_UP_STRIPS;
+        bool mine = (first + strip) * PACK_ROWS < a.inter;
         float gate[TILES][2] = {}, up[TILES][2] = {},
-              scale =
-                  warp < 2 * TILES && token < (group.y & 255) ? ld_cg1(a.x_scale + b.token[(group.y >> 8) + token]) : 0;
+              scale = writes && token < (group.y & 255) ? ld_cg1(a.x_scale + b.token[(group.y >> 8) + token]) : 0;
 #pragma unroll 1
-        for (int c = warp;;) {
-            if (c < across) {
+        for (int c = unit;;) {
+            if (mine && c < across) {
                 const decode_int4_weights g = weights_at(slot + warp * PACK_BYTES),
                                           u = weights_at(slot + DECODE_INT4_WEIGHTS / 2 + warp * PACK_BYTES);
                 const int16_split<TILES> x =
-                    digits_at<TILES>(slot + DECODE_INT4_WEIGHTS + warp * (2 * PACK_COLS), DECODE_INT4_X_STRIDE, tiles);
+                    digits_at<TILES>(slot + DECODE_INT4_WEIGHTS + unit * (2 * PACK_COLS), DECODE_INT4_X_STRIDE, tiles);
                 give_slot(b, *p, 1);
                 int4_multiply<TILES>(g, x, tiles, gate);
                 int4_multiply<TILES>(u, x, tiles, up);
             } else
                 give_slot(b, *p, 1);
             skip_slots<int4_ring>(a, p, 1);
-            c += DECODE_INT4_ACROSS;
-            if (c - warp >= across) break;
+            c += DECODE_INT4_UP_ACROSS;
+            if (c - unit >= across) break;
             slot = await_slot<int4_ring>(a, b, ALL, p);
         }
-        int4_finish_up<TILES>(a, b, group, item % strips, i, scale, gate, up);
-        if (warp < 2 * TILES) say_done(b, i, item);
+        int4_finish_up<TILES>(a, b, group, first, i, scale, gate, up);
+        if (writes) say_done(b, i, item);
     }
-    if (warp < 2 * TILES) say_done(b, i, -1);
+    if (writes) say_done(b, i, -1);
     give_slot(b, *p, 1);
     skip_slots<int4_ring>(a, p, 1);
 }
@@ -264,9 +275,8 @@ template <int TILES> static __device__ inline void decode_int4_experts(const gpu
     decode_int4_block b = decode_int4_memory(a);
     decode_place p = {0, 0, 0};
     int warp = threadIdx.x / 32;
-    bool one = threadIdx.x % 32 == 0;
     for (int e = threadIdx.x; e < a.experts; e += DECODE_INT4_THREADS) b.cursor[e] = 0;
-    decode_ring_init<int4_ring>(a, b, 2 * TILES);
+    decode_ring_init<int4_ring>(a, b, 2 * TILES * DECODE_INT4_UP_STRIPS);
     if (a.prepared) pdl_wait();
     /* else what it reads was written before decode_int4_rows, which began when that was there */
     decode_sort<4 * TILES>(a, b);
@@ -276,12 +286,12 @@ template <int TILES> static __device__ inline void decode_int4_experts(const gpu
         int4_compute_down<TILES>(a, b, &p);
     } else if (warp == DECODE_INT4_WARPS + 2) {
         int4_follow_up(a, b);
-    } else if (warp == DECODE_INT4_WARPS && one) {
+    } else if (warp == DECODE_INT4_WARPS) {
         int4_copy_up(a, b, &p);
         int4_copy_down(a, b, &p);
-    } else if (warp == DECODE_INT4_WARPS + 1 && one) {
-        copy_x<int4_ring>(a, b, &p, a.x_digits, a.hidden / PACK_COLS, a.inter / PACK_ROWS);
-        copy_h<int4_ring>(a, b, &p, a.h_digits, a.inter / PACK_COLS, down_chunks(a), a.inter / PACK_ROWS + 1);
+    } else if (warp == DECODE_INT4_WARPS + 1) {
+        copy_x<int4_ring>(a, b, &p, a.x_digits, a.hidden / PACK_COLS, up_chunks(a));
+        copy_h<int4_ring>(a, b, &p, a.h_digits, a.inter / PACK_COLS, down_chunks(a), up_chunks(a) + 1);
     }
 }
 /* Grid: as many blocks as processors. The kernels differ in T, the tokens of a group. */

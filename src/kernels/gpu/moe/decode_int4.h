@@ -13,8 +13,10 @@ enum {
     DECODE_INT4_BARRIERS = 1024, /* bytes of their barriers and of what they hold */
     /* up: blocks of gate, and as many of up, in a slot: one a warp */
     DECODE_INT4_ACROSS = 16,
-    DECODE_INT4_WEIGHTS = 2 * DECODE_INT4_ACROSS * PACK_BYTES,  /* bytes of a slot before the rows of x or h */
-    DECODE_INT4_X_STRIDE = DECODE_INT4_ACROSS * PACK_COLS * 2,  /* bytes between them */
+    DECODE_INT4_WEIGHTS = 2 * DECODE_INT4_ACROSS * PACK_BYTES, /* bytes of a slot before the rows of x or h */
+    DECODE_INT4_UP_STRIPS = 2,                                 /* decode_int4.cu: of 16 rows, that these are of */
+    DECODE_INT4_UP_ACROSS = DECODE_INT4_ACROSS / DECODE_INT4_UP_STRIPS, /* of each */
+    DECODE_INT4_X_STRIDE = DECODE_INT4_UP_ACROSS * PACK_COLS * 2,       /* bytes between rows */
     DECODE_INT4_TEAMS = 2,                                      /* down: of warps; the slots are theirs in turn */
     DECODE_INT4_STRIPS = DECODE_INT4_WARPS / DECODE_INT4_TEAMS, /* in a slot: one a warp */
     DECODE_INT4_DEEP = 4,                                       /* blocks of each */

@@ -1,6 +1,7 @@
 /* kernels/gpu/moe/decode_ring.cuh: the ring of decode_int4.cu and decode_stored.cu: slots of weights and of rows of x
- * or h, each filled by two warps (one lane of each): one copies weights, as far ahead as there is room, across items
- * and from up to down; one copies rows, which in down must wait until the group's h is there.
+ * or h, each filled by two warps: one copies weights, as far ahead as there is room, across items and from up to down;
+ * one copies rows, which in down must wait until the group's h is there. A slot's copies are begun by as many lanes at
+ * once: one lane with all of them is slower than the memory (measured: docs/lab/2026-11-22-experts-few-tokens.md).
  *
  * Beside `full` and `empty` (pipeline.cuh) a slot has `open`: the copier of weights has begun, so its item is known.
  * In up all computing warps read every slot, in down the slots are the teams' in turn; so there is a set of `full` for
@@ -53,17 +54,21 @@ static __device__ inline void decode_ring_init(const gpu_decode_int4_args &a, co
 
 /* ---- the copier of weights ---- */
 
-/* Waits until the slot is free; `bytes` for the warps of `set` follow, and the rows. items[slot] is written between
- * two barriers: its readers of the last round arrived at `empty` (the copier of rows before that at `full`), those
- * of this one wait for `open` or `full`. */
+/* The warp waits until the slot is free; `bytes` for the warps of `set` follow, and the rows. items[slot] is written
+ * between two barriers: its readers of the last round arrived at `empty` (the copier of rows before that at `full`),
+ * those of this one wait for `open` or `full`. */
 template <class R>
 static __device__ inline gpu_u8 *open_slot(const gpu_decode_int4_args &a, const decode_int4_block &b,
                                            const decode_place &p, int item, int set, gpu_u32 bytes) {
     mbarrier_wait(&b.empty[p.slot], p.parity ^ 1);
-    b.items[p.slot] = item;
-    __threadfence_block();
-    mbarrier_arrive(&b.open[p.slot]);
-    mbarrier_expect(full_of<R>(b, set, p.slot), bytes);
+    __syncwarp(); /* all lanes have seen this phase before the next can end */
+    if (threadIdx.x % 32 == 0) {
+        b.items[p.slot] = item;
+        __threadfence_block();
+        mbarrier_arrive(&b.open[p.slot]);
+        mbarrier_expect(full_of<R>(b, set, p.slot), bytes);
+    }
+    __syncwarp();
     return slot_of(a, b, p);
 }
 
@@ -71,34 +76,36 @@ static __device__ inline gpu_u8 *open_slot(const gpu_decode_int4_args &a, const 
 
 static __device__ inline int opened_item(const decode_int4_block &b, const decode_place &p) {
     mbarrier_wait(&b.open[p.slot], p.parity);
-    return b.items[p.slot];
+    int item = b.items[p.slot];
+    __syncwarp(); /* all lanes have seen this phase, and the item, before the next can end */
+    return item;
 }
-/* `bytes` of each row of a group; row_of: by its place in the list. */
+/* `bytes` of each row of a group, a lane a row; row_of: by its place in the list. */
 template <class R, class ROW>
 static __device__ inline void copy_rows(const gpu_decode_int4_args &a, const decode_int4_block &b,
                                         const decode_place &p, int set, int2 group, gpu_u32 bytes, int stride,
                                         ROW &&row_of) {
-    int m = group.y & 255;
+    int m = group.y & 255, i = threadIdx.x % 32;
     gpu_u8 *to = slot_of(a, b, p) + R::WEIGHTS;
-    mbarrier_expect(full_of<R>(b, set, p.slot), m * bytes);
-    for (int i = 0; i < m; i++)
-        tma_bulk(to + i * stride, row_of((group.y >> 8) + i), bytes, full_of<R>(b, set, p.slot));
+    if (i == 0) mbarrier_expect(full_of<R>(b, set, p.slot), m * bytes);
+    __syncwarp();
+    if (i < m) tma_bulk(to + i * stride, row_of((group.y >> 8) + i), bytes, full_of<R>(b, set, p.slot));
 }
-/* x [n, 2 hidden] bytes, of `across` units; strips: items of a group. */
+/* x [n, 2 hidden] bytes, of `across` units; chunks: items of a group. */
 template <class R>
 static __device__ inline void copy_x(const gpu_decode_int4_args &a, const decode_int4_block &b, decode_place *p,
-                                     const gpu_u8 *x, int across, int strips) {
+                                     const gpu_u8 *x, int across, int chunks) {
     for (;;) {
         for (int c = 0; c < across; c += R::ACROSS, next_place(a, p)) {
             int item = opened_item(b, *p);
             if (item < 0) {
-                mbarrier_arrive(full_of<R>(b, ALL, p->slot));
+                if (threadIdx.x % 32 == 0) mbarrier_arrive(full_of<R>(b, ALL, p->slot));
                 next_place(a, p);
                 return;
             }
             gpu_u32 units = across - c < R::ACROSS ? across - c : R::ACROSS;
             const gpu_u8 *from = x + c * R::UNIT;
-            copy_rows<R>(a, b, *p, ALL, b.groups[item / strips], units * R::UNIT, R::X_STRIDE,
+            copy_rows<R>(a, b, *p, ALL, b.groups[item / chunks], units * R::UNIT, R::X_STRIDE,
                          [&](int at) { return from + (gpu_i64)b.token[at] * (2 * a.hidden); });
         }
     }
@@ -113,7 +120,7 @@ static __device__ inline void copy_h(const gpu_decode_int4_args &a, const decode
             for (int team = 0; team < R::TEAMS; team++, next_place(a, p)) {
                 int item = opened_item(b, *p), j = item / chunks;
                 if (item < 0) {
-                    mbarrier_arrive(full_of<R>(b, TEAM + team, p->slot));
+                    if (threadIdx.x % 32 == 0) mbarrier_arrive(full_of<R>(b, TEAM + team, p->slot));
                     if (team == R::TEAMS - 1) return;
                     continue;
                 }

@@ -67,21 +67,22 @@ template <int F> static __device__ inline int chunks_of(const gpu_decode_int4_ar
            (DECODE_INT4_WARPS * DECODE_STORED_STRIPS(F == FP8));
 }
 
-/* ---- the copier of weights: one lane ---- */
+/* ---- the copier of weights: a warp ---- */
 
 template <int F>
 static __device__ inline void stored_copy_up(const gpu_decode_stored_args &p, const decode_int4_block &b,
                                              decode_place *at) {
     const gpu_decode_int4_args &a = p.f;
-    int across = stored_units_of<F>(a.hidden), strips = strips_of(a), items = b.n_groups * strips, coming;
-    for (int item = blockIdx.x; item < items; item = coming) {
-        coming = (int)gridDim.x + atomicAdd(&a.work_counter[0], 1);
+    int across = stored_units_of<F>(a.hidden), strips = strips_of(a), items = b.n_groups * strips,
+        lane = threadIdx.x % 32, coming = 0;
+    for (int item = blockIdx.x; item < items; item = (int)gridDim.x + __shfl_sync(~0u, coming, 0)) {
+        if (lane == 0) coming = atomicAdd(&a.work_counter[0], 1);
         int row = b.groups[item / strips].x * 3 * a.inter + item % strips * 16;
         for (int c = 0; c < across; c += DECODE_STORED_ACROSS, next_place(a, at)) {
             gpu_u8 *slot = open_slot<stored_ring<F>>(a, b, *at, item, ALL, DECODE_STORED_WEIGHTS);
-            tma_load(slot, &p.in, 0, row, c, full_of<stored_ring<F>>(b, ALL, at->slot));
-            tma_load(slot + DECODE_STORED_WEIGHTS / 2, &p.in, 0, row + a.inter, c,
-                     full_of<stored_ring<F>>(b, ALL, at->slot));
+            if (lane < 2)
+                tma_load(slot + lane * (DECODE_STORED_WEIGHTS / 2), &p.in, 0, row + lane * a.inter, c,
+                         full_of<stored_ring<F>>(b, ALL, at->slot));
         }
     }
     open_slot<stored_ring<F>>(a, b, *at, -1, ALL, 0);
@@ -96,16 +97,18 @@ static __device__ inline void stored_copy_down(const gpu_decode_stored_args &p, 
         DEEP = DECODE_STORED_DEEP(F == FP8),
         ROWS = 16 * DECODE_STORED_TEAM * DECODE_STORED_STRIPS(F == FP8) /* of a team */
     };
-    int across = stored_units_of<F>(a.inter), chunks = chunks_of<F>(a), items = b.n_groups * chunks, coming;
-    for (int item = blockIdx.x; item < items; item = coming) {
-        coming = (int)gridDim.x + atomicAdd(&a.work_counter[1], 1);
+    int across = stored_units_of<F>(a.inter), chunks = chunks_of<F>(a), items = b.n_groups * chunks,
+        lane = threadIdx.x % 32, coming = 0;
+    for (int item = blockIdx.x; item < items; item = (int)gridDim.x + __shfl_sync(~0u, coming, 0)) {
+        if (lane == 0) coming = atomicAdd(&a.work_counter[1], 1);
         int row = (b.groups[item / chunks].x * 3 + 2) * a.hidden, first = item % chunks * (ROWS * DECODE_STORED_TEAMS);
         for (int c = 0; c < across; c += DEEP)
             for (int team = 0; team < DECODE_STORED_TEAMS; team++, next_place(a, at)) {
                 int mine = first + team * ROWS;
                 bool any = mine < a.hidden;
                 gpu_u8 *slot = open_slot<stored_ring<F>>(a, b, *at, item, TEAM + team, any ? DECODE_STORED_WEIGHTS : 0);
-                if (any) tma_load(slot, &p.out, 0, row + mine, c, full_of<stored_ring<F>>(b, TEAM + team, at->slot));
+                if (any && lane == 0)
+                    tma_load(slot, &p.out, 0, row + mine, c, full_of<stored_ring<F>>(b, TEAM + team, at->slot));
             }
     }
     for (int team = 0; team < DECODE_STORED_TEAMS; team++, next_place(a, at))
@@ -336,10 +339,10 @@ template <int F> static __device__ inline void decode_stored_experts(const gpu_d
         stored_compute_down<F>(args, b, &p);
     } else if (warp == DECODE_INT4_WARPS + 2 && one) {
         stored_follow_up(a, b);
-    } else if (warp == DECODE_INT4_WARPS && one) {
+    } else if (warp == DECODE_INT4_WARPS) {
         stored_copy_up<F>(args, b, &p);
         stored_copy_down<F>(args, b, &p);
-    } else if (warp == DECODE_INT4_WARPS + 1 && one) {
+    } else if (warp == DECODE_INT4_WARPS + 1) {
         copy_x<stored_ring<F>>(a, b, &p, (const gpu_u8 *)a.x, stored_units_of<F>(a.hidden), strips_of(a));
         copy_h<stored_ring<F>>(a, b, &p, (const gpu_u8 *)args.h, stored_units_of<F>(a.inter), chunks_of<F>(a),
                                strips_of(a));

@@ -23,7 +23,7 @@ bool moe_divide_int4(gpu_decode_int4_args *f, int group) {
     f->at_groups = plan_take(&at, (i64)groups * 8);
     f->at_cursor = plan_take(&at, (i64)f->experts * 4);
     f->at_pairs = plan_take(&at, (i64)f->pairs * 4);
-    f->slot_bytes = DECODE_INT4_WEIGHTS + group * DECODE_INT4_X_STRIDE;
+    f->slot_bytes = DECODE_INT4_WEIGHTS + group * max_i64(DECODE_INT4_X_STRIDE, DECODE_INT4_H_STRIDE);
     f->slots = (int)min_i64((ROOM - DECODE_INT4_BARRIERS - at) / f->slot_bytes, DECODE_INT4_SLOTS);
     if (f->slots < INT4_SLOTS_LEAST) return false;
     int ring = DECODE_INT4_BARRIERS + f->slots * f->slot_bytes;
