@@ -18,9 +18,13 @@ typedef struct {
 } item_set;
 static const item_size smallest[] = {{1, 2, 2}},
                        mixed[] = {{1, 2, 2}, {4, 2, 4}, {1, 6, 10}, {3, 4, 2}, {2, 12, 6}, {1, 2, 14}},
-                       tiles[] = {{1, 8, 16}, {1, 8, 8}, {1, 10, 14}, {2, 2, 16}}, picture[] = {{1, 130, 130}};
+                       tiles[] = {{1, 8, 16}, {1, 8, 8}, {1, 10, 14}, {2, 2, 16}},
+                       long_ones[] = {{1, 1, 1}, {1, 22, 26}, {1, 16, 16}, {3, 1, 1}, {1, 8, 24}, {1, 1, 257}},
+                       picture[] = {{1, 130, 130}};
 static const item_set one_item = {smallest, 1}, mixed_items = {mixed, COUNT_OF(mixed)},
-                      tile_items = {tiles, COUNT_OF(tiles)}, many_items = {NULL, ITEMS}, large_item = {picture, 1};
+                      tile_items = {tiles, COUNT_OF(tiles)}, many_items = {NULL, ITEMS},
+                      long_items = {long_ones, COUNT_OF(long_ones)} /* of attention: any number of rows, up to 572 */,
+                      large_item = {picture, 1};
 
 typedef struct {
     vision_item *items;
@@ -296,7 +300,7 @@ static void vision_rope_case(check *c, item_set set, i64 heads, i64 dim, bool f3
 /* Heads of K2.5, of the small model, and of other widths. */
 static const struct {
     i64 heads, dim;
-} vision_heads[] = {{16, 72}, {2, 72}, {2, 4}, {3, 36}, {1, 80}, {2, 128}, {3, 64}, {2, 8}, {1, 20}, {1, 512}};
+} vision_heads[] = {{16, 72}, {2, 72}, {2, 4}, {3, 36}, {1, 80}, {2, 128}, {3, 64}, {2, 8}, {2, 40}, {1, 20}, {1, 512}};
 
 void check_vision_rope(check *c) {
     for (size_t i = 0; i < COUNT_OF(vision_heads); i++) {
@@ -326,32 +330,36 @@ static void attention_slices(check *c, const vision_attention_args *from, const 
 }
 
 /* Again with a NaN in the query of one row of an item, in one of its keys, in one of its values: the other items keep
- * their bits, and of its own rows those change that see it. */
+ * their bits, and of its own rows those change that see it. The same with an infinite value, of which something finite
+ * may come. */
 static void attention_bad_items(check *c, const vision_attention_args *from, check_act qkv, const bf16 *good) {
     static const char *const what[] = {"vision_attention, q", "vision_attention, k", "vision_attention, v"};
+    enum { INFINITE = 0x7f80 };
     vision_attention_args a = *from;
     const i64 row = a.n_heads * a.dim, column = row / 2;
     const vision_item *it = a.items + BAD_ITEM;
-    const i64 at = it->first + patches_of(it) - 1;
     bf16 *again = check_alloc(c, (u64)(a.n * row) * 2);
     a.out = again;
-    for (i64 part = 0; part < 3; part++) {
+    for (i64 k = 0; k < 6; k++) { /* a NaN in the last row, then an infinite value in the first */
+        const i64 part = k % 3, at = k < 3 ? it->first + patches_of(it) - 1 : it->first;
         bf16 *cell = qkv.h + at * 3 * row + part * row + column;
         const bf16 kept = *cell;
         i64 lost = 0, changed = 0;
-        *cell = CHECK_BAD;
+        *cell = k < 3 ? CHECK_BAD : INFINITE;
         c->dev->vision_attention(c->dev, &a);
         *cell = kept;
         for (i64 i = 0; i < a.n * row; i++) {
             const bool own = i / row >= it->first && i / row < it->first + patches_of(it);
             const bool head = i % row / a.dim == column / a.dim;
             const bool sees = own && head && (part == 0 ? i / row == at : part == 1 ? true : i % row == column);
-            if (sees) lost += (again[i] & 0x7fff) <= 0x7f80;
+            if (sees && k < 3) lost += (again[i] & 0x7fff) <= 0x7f80;
             if (!sees && part < 2) changed += again[i] != good[i];
             if (!own && part == 2) changed += again[i] != good[i];
         }
         if (lost) check_fail(c, "%s: a NaN vanished from %lld values", what[part], (long long)lost);
-        if (changed) check_fail(c, "%s: a NaN changed %lld values that do not see it", what[part], (long long)changed);
+        if (changed)
+            check_fail(c, "%s: %s changed %lld values that do not see it", what[part],
+                       k < 3 ? "a NaN" : "an infinite value", (long long)changed);
         c->cases++;
     }
 }
@@ -384,14 +392,31 @@ static void attention_case(check *c, item_set set, i64 heads, i64 dim) {
 }
 
 /* Scores far apart, so that the maximum moves from tile to tile and weights vanish. */
-static void attention_steep(check *c, i64 dim) {
-    const case_items k = place_items(c, tile_items);
+static void attention_steep(check *c, item_set set, i64 dim) {
+    const case_items k = place_items(c, set);
     check_act qkv = check_input(c, k.rows * 3 * dim, 1.0f), y = check_output(c, k.rows * dim);
     vision_attention_args a = {qkv.h, k.items, y.h, k.rows, k.n, 1, dim, k.longest, 0, k.rows, 8.0f}, b = a;
     b.qkv = qkv.f, b.out = y.f;
     c->dev->vision_attention(c->dev, &a);
     c->ref->vision_attention(c->ref, &b);
     check_compare(c, "vision_attention, scores far apart", y.h, DT_BF16, y.f, k.rows, dim, dim, CHECK_BF16_BOUND);
+    check_case_end(c);
+}
+
+/* The last rows of a large picture alone, against all of its rows. */
+static void attention_last_rows(check *c, i64 dim) {
+    enum { LAST = 150 };
+    const case_items k = place_items(c, large_item);
+    const i64 first = k.rows - LAST;
+    check_act qkv = check_input(c, k.rows * 3 * dim, 1.0f), y = check_output(c, k.rows * dim);
+    vision_attention_args
+        a = {qkv.h, k.items, y.h, k.rows, k.n, 1, dim, k.longest, first, LAST, 1.0f / sqrtf((f32)dim)},
+        b = a;
+    b.qkv = qkv.f, b.out = y.f;
+    c->dev->vision_attention(c->dev, &a);
+    c->ref->vision_attention(c->ref, &b);
+    check_compare(c, "vision_attention, last rows", y.h + first * dim, DT_BF16, y.f + first * dim, LAST, dim, dim,
+                  CHECK_BF16_BOUND);
     check_case_end(c);
 }
 
@@ -404,9 +429,15 @@ void check_vision_attention(check *c) {
     }
     attention_case(c, many_items, 2, 72);
     attention_case(c, many_items, 1, 36);
-    attention_steep(c, 72);
-    attention_steep(c, 128);
-    attention_steep(c, 20);
+    attention_case(c, long_items, 2, 72);
+    attention_case(c, long_items, 1, 64);
+    attention_case(c, long_items, 1, 128);
+    attention_last_rows(c, 72);
+    attention_steep(c, long_items, 72);
+    attention_steep(c, tile_items, 72);
+    attention_steep(c, tile_items, 40);
+    attention_steep(c, tile_items, 128);
+    attention_steep(c, tile_items, 20);
     if (check_on_gpu(c)) {
         attention_case(c, large_item, 1, 72);
         attention_case(c, tile_items, 16, 72);

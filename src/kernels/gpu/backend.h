@@ -58,6 +58,7 @@
     X(vision_rope, "vision/rows")                                                                                      \
     X(patch_merge, "vision/rows")                                                                                      \
     X(patch_merge_any, "vision/rows")                                                                                  \
+    X(vision_attention_wgmma, "vision/attention_wgmma")                                                                \
     X(vision_attention_72, "vision/attention")                                                                         \
     X(vision_attention_128, "vision/attention")                                                                        \
     X(vision_attention_any, "vision/attention")                                                                        \

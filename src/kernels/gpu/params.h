@@ -732,7 +732,8 @@ typedef struct {
     gpu_i64 n_items, heads, dim;
     int wide;
 } gpu_vision_rope_args;
-/* vision/attention.cu: rows of a block by the width of a head that the kernel is made for, and its shared memory. */
+/* vision/attention.cu, attention_wgmma.cu: rows of a block by the width of a head that the kernel is made for, and its
+ * shared memory. wgmma: queries, four stages of keys and values, barriers. */
 enum {
     GPU_VISION_THREADS = 128,
     GPU_VISION_KEYS = 64,
@@ -740,6 +741,9 @@ enum {
     GPU_VISION_QUERIES_128 = 64,
     GPU_VISION_SHARED_72 = (GPU_VISION_QUERIES_72 + 4 * GPU_VISION_KEYS) * 72 * 2,
     GPU_VISION_SHARED_128 = (GPU_VISION_QUERIES_128 + 4 * GPU_VISION_KEYS) * 136 * 2,
+    GPU_VISION_THREADS_WGMMA = 512,
+    GPU_VISION_QUERIES_WGMMA = 192,
+    GPU_VISION_SHARED_WGMMA = 4 * 64 * 128 + 4 * (3 * 128 * 128) + 2 * 4 * 8,
     GPU_VISION_HEAD = 512 /* widest head of the kernel for any width */
 };
 typedef struct {

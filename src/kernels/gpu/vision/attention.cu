@@ -1,8 +1,8 @@
-/* kernels/gpu/vision/attention.cu: attention of the vision tower: every row of an item sees all rows of the item.
+/* kernels/gpu/vision/attention.cu: attention of the vision tower, heads of a width that attention_wgmma.cu does not
+ * take: every row of an item sees all rows of the item.
  *
- * Work: 4 dim flop a pair of rows and head, 1.3 TFLOP for 16,900 rows of 16 heads of 72. Bytes: queries, keys, values
- * and results once, 0.16 GB, and a head's keys and values (4.9 MB) once a block from the second-level cache: the blocks
- * that run at once are of one head or two.
+ * Work: 4 dim flop a pair of rows and head. Bytes: queries, keys, values and results once, and a head's keys and values
+ * once a block from the second-level cache: the blocks that run at once are of one head or two.
  *
  * A block has ROWS rows of one item and head, a warp 16 or 32 of them, whose queries stay in registers. Tiles of 64
  * keys and values come by cp.async, two stages. Products are mma.sync's, with ldmatrix; softmax is float32 with a
@@ -16,37 +16,9 @@
  * maximum, but its weight is NaN. */
 #include "kernels/gpu/device/softmax.cuh"
 #include "kernels/gpu/rows/rows.cuh"
-#include "kernels/gpu/vision/items.cuh"
+#include "kernels/gpu/vision/tiles.cuh"
 
 enum { KEYS = GPU_VISION_KEYS, WARPS = GPU_VISION_THREADS / 32 };
-
-/* What block `tile` of a head works on: items have whole tiles of `rows` rows. */
-typedef struct {
-    gpu_i64 first;   /* the item's first row */
-    int from, count; /* the tile's first row within the item; rows of the item, 0: there is no such tile */
-} vision_tile;
-
-static __device__ inline vision_tile tile_of(const gpu_vision_item *items, gpu_i64 n_items, int tile, int rows) {
-    const int lane = threadIdx.x % 32;
-    for (gpu_i64 base = 0; base < n_items; base += 32) {
-        const bool here = base + lane < n_items;
-        const int count = here ? item_rows(items[base + lane]) : 0, first = here ? items[base + lane].first : 0;
-        int upto = (count + rows - 1) / rows; /* tiles of these items so far */
-        const int own = upto;
-        for (int d = 1; d < 32; d *= 2) {
-            const int before = __shfl_up_sync(~0u, upto, d);
-            if (lane >= d) upto += before;
-        }
-        const gpu_u32 found = __ballot_sync(~0u, upto > tile);
-        if (found) {
-            const int which = __popc((found & (0u - found)) - 1);
-            const int begin = __shfl_sync(~0u, upto - own, which);
-            return {__shfl_sync(~0u, first, which), (tile - begin) * rows, __shfl_sync(~0u, count, which)};
-        }
-        tile -= __shfl_sync(~0u, upto, 31);
-    }
-    return {0, 0, 0};
-}
 
 /* A kernel for heads of up to DIM columns; TILES: of 16 rows, of a warp. */
 template <int DIM, int TILES> struct vision_shape {

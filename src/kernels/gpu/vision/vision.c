@@ -17,7 +17,8 @@ status gpu_vision_fits(const ops_widths *w, err *e) {
 }
 
 status gpu_vision_open(gpu_backend *b, err *e) {
-    status st = gpu_shared(b->g, b->vision_attention_72, GPU_VISION_SHARED_72, e);
+    status st = gpu_shared(b->g, b->vision_attention_wgmma, GPU_VISION_SHARED_WGMMA, e);
+    if (st == ST_OK) st = gpu_shared(b->g, b->vision_attention_72, GPU_VISION_SHARED_72, e);
     return st == ST_OK ? gpu_shared(b->g, b->vision_attention_128, GPU_VISION_SHARED_128, e) : st;
 }
 
@@ -101,6 +102,22 @@ void gpu_op_vision_rope(const ops *o, const vision_rope_args *a) {
     launch_rows(gpu_of(o), gpu_of(o)->vision_rope, a->n, &k);
 }
 
+/* A kernel of the tensor cores: by the width of a head alone, so that a row's bits do not depend on the call. */
+typedef struct {
+    const gpu_kernel *kernel;
+    i64 rows; /* of a block */
+    u32 threads, shared;
+} attention_kernel;
+static attention_kernel attention_for(const gpu_backend *b, i64 dim) {
+    if (dim > 72)
+        return (attention_kernel){b->vision_attention_128, GPU_VISION_QUERIES_128, GPU_VISION_THREADS,
+                                  GPU_VISION_SHARED_128};
+    if (dim > 56) /* fewer would be padded to 72 in vain */
+        return (attention_kernel){b->vision_attention_wgmma, GPU_VISION_QUERIES_WGMMA, GPU_VISION_THREADS_WGMMA,
+                                  GPU_VISION_SHARED_WGMMA};
+    return (attention_kernel){b->vision_attention_72, GPU_VISION_QUERIES_72, GPU_VISION_THREADS, GPU_VISION_SHARED_72};
+}
+
 /* How many tiles the items have is known on the GPU alone: each has at most one that is not full. Blocks without a tile
  * end at once. */
 void gpu_op_vision_attention(const ops *o, const vision_attention_args *a) {
@@ -117,11 +134,9 @@ void gpu_op_vision_attention(const ops *o, const vision_attention_args *a) {
     const u32 heads = (u32)a->n_heads;
     if (!a->count || !heads) return;
     if (a->dim <= 128 && in_pieces(a->dim, a->qkv, a->out, NULL, NULL)) {
-        const bool narrow = a->dim <= 72;
-        const i64 rows = narrow ? GPU_VISION_QUERIES_72 : GPU_VISION_QUERIES_128,
-                  most = min_i64(a->n / rows + a->n_items, a->n_items * ceil_div(a->longest, rows));
-        gpu_launch(b->g, narrow ? b->vision_attention_72 : b->vision_attention_128, (u32)most, heads, 1,
-                   GPU_VISION_THREADS, narrow ? GPU_VISION_SHARED_72 : GPU_VISION_SHARED_128, &k);
+        const attention_kernel use = attention_for(b, a->dim);
+        const i64 most = min_i64(a->n / use.rows + a->n_items, a->n_items * ceil_div(a->longest, use.rows));
+        gpu_launch(b->g, use.kernel, (u32)most, heads, 1, use.threads, use.shared, &k);
         return;
     }
     gpu_launch(b->g, b->vision_attention_any, gpu_blocks(a->count, GPU_WARPS), heads, 1, GPU_THREADS, 0, &k);
