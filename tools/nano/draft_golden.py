@@ -10,6 +10,8 @@ One JSON object a line:
     taps                   the residual stream is read before these layers
     features               a list for each tap: the root mean square at every position, and the last position's first 4
                            values
+    margin                 at each position the smallest distance of any layer's router between the last expert that it
+                           chose and the first that it did not: below 1e-3, arithmetic in bf16 may choose the other
     first                  the first pass: at each position i, which reads (feature of t_i, embedding of t_{i+1}), the
                            five
                            likeliest tokens i + 2, [[id, log-probability] x 5]
@@ -35,6 +37,7 @@ import speculate
 from config import ROOT
 from dialogues import assistant, user
 from draft_model import LAYOUTS, chain_anew, tree_anew
+from model import Router
 from tokenizer import Tokenizer
 
 STEPS, LIMIT = 3, 48
@@ -55,6 +58,21 @@ def say(x):
 def top5(logits):
     top = logits.log_softmax(-1).topk(5, -1)
     return [[[i, say(x)] for i, x in zip(a, b)] for a, b in zip(top.indices.tolist(), top.values.tolist())]
+
+
+def margins(model, ids):
+    found, forward = [], Router.forward
+
+    def watched(self, x):
+        s = torch.nn.functional.linear(x.float(), self.weight.to(torch.bfloat16).float()).sigmoid()
+        top = (s + self.e_score_correction_bias).view(len(ids), -1).topk(self.c.topk + 1, -1).values
+        found.append(top[:, -2] - top[:, -1])
+        return forward(self, x)
+
+    Router.forward = watched
+    model.logits(torch.tensor([ids]))
+    Router.forward = forward
+    return [say(x) for x in torch.stack(found).min(0).values.tolist()]
 
 
 @torch.no_grad()
@@ -83,6 +101,7 @@ def record(model, draft, tok, ids):
         "root": root,
         "taps": list(d.taps),
         "features": features,
+        "margin": margins(model, ids),
         "first": top5(drafts[0][1]),
         "chain": chain,
         "z": z,

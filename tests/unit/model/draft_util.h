@@ -74,8 +74,9 @@ static f32 value_of(const run *r, const void *x, i64 i) {
     return engine_ops(r->g)->act == DT_F32 ? ((const f32 *)x)[i] : bf16_to_f32(((const bf16 *)x)[i]);
 }
 
-/* The draft's logits of its last guess against [[id, log-probability] x 5]. */
-static void check_top(run *r, const json_t *top, const char *what, i64 at) {
+/* The draft's logits of its last guess against [[id, log-probability] x 5]. tie: the model's experts may be others here
+ * in another arithmetic, so only the mean counts. */
+static void check_top(run *r, const json_t *top, const char *what, i64 at, bool tie) {
     const draft *t = draft_of(r);
     const f64 lse = log_sum_exp(t->logits, t->c->vocab);
     assert_int_equal(json_array_size(top), TOP);
@@ -84,7 +85,7 @@ static void check_top(run *r, const json_t *top, const char *what, i64 at) {
         const i64 id = json_integer_value(json_array_get(pair, 0));
         const f64 got = (f64)t->logits[id] - lse, want = number(pair, 1);
         r->off += fabs(got - want), r->n_off++;
-        if (!(fabs(got - want) <= r->v->logprob * (1 + fabs(want))))
+        if (!tie && !(fabs(got - want) <= r->v->logprob * (1 + fabs(want))))
             fail_msg("%s, %s %d: token %d: %g, not %g", r->v->device, what, (int)at, (int)id, got, want);
     }
 }

@@ -31,12 +31,18 @@ static void check_features(const run *r) {
 }
 
 static void check_first_pass(run *r) {
-    const json_t *first = json_object_get(r->golden, "first");
+    const json_t *first = json_object_get(r->golden, "first"), *margin = json_object_get(r->golden, "margin");
+    const bool rounded = strcmp(r->v->device, "ref");
+    i64 held = 0;
     i32 id;
+    assert_int_equal(json_array_size(margin), r->n);
     for (i64 i = 0; i < r->n; i++) {
+        const bool tie = rounded && number(margin, i) < 1e-3;
         guess(r, i + 1, 1, &id);
-        check_top(r, json_array_get(first, (size_t)i), "first pass, position", i);
+        check_top(r, json_array_get(first, (size_t)i), "first pass, position", i, tie);
+        held += !tie;
     }
+    assert_true(held >= r->n / 4);
 }
 
 static void check_chain(run *r) {
@@ -47,7 +53,7 @@ static void check_chain(run *r) {
         guess(r, r->n, steps, ids);
         for (i64 s = 0; s < steps; s++)
             assert_int_equal(ids[s], json_integer_value(json_object_get(json_array_get(chain, (size_t)s), "id")));
-        check_top(r, json_object_get(last, "top5"), "guess", steps);
+        check_top(r, json_object_get(last, "top5"), "guess", steps, false);
         for (i64 k = 0; k < 4; k++) {
             const f64 got = value_of(r, draft_of(r)->seq_x, k), want = number(out, k);
             if (!(fabs(got - want) <= r->v->value * 100)) fail_msg("z of guess %d: %g, not %g", (int)steps, got, want);

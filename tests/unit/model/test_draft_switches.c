@@ -82,7 +82,7 @@ static void check_switches(const json_t *golden, const variant *v) {
             if (ids[s] != want)
                 fail_msg("%s %s on %s: guess %d is %d, not %d", layout, on, v->device, (int)s, ids[s], (int)want);
         }
-        check_top(&r, json_object_get(last, "top5"), on, steps);
+        check_top(&r, json_object_get(last, "top5"), on, steps, false);
         check_row(&r, draft_of(&r)->seq_x, json_object_get(last, "z"), r.g->config.hidden, "z", steps);
         check_row(&r, draft_of(&r)->h, json_object_get(last, "h"), r.g->config.hidden, "its norm", steps);
     }
