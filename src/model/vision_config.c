@@ -4,6 +4,8 @@
 #include "model/config_internal.h"
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* The number KEY, or vt_KEY. */
 static status read_width(const json_t *o, const char *key, i64 most, i64 *out, err *e) {
@@ -80,6 +82,59 @@ status vision_config_parse(vision_config *c, const char *json, size_t len, err *
     return vision_parse(c, json, len, "config.json", e);
 }
 
+/* ---- preprocessor_config.json: how the model's pictures were prepared ---- */
+
+/* media_proc_cfg of Kimi-K2.5, which is what src/media does: a model that wants something else would see other pixels
+ * than it was trained on. Keys that are missing have these values. */
+static const char preprocessor_known[] =
+    "{\"in_patch_limit\": 16384, \"patch_size\": 14, \"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5],"
+    " \"merge_kernel_size\": 2, \"fixed_output_tokens\": null, \"patch_limit_on_one_side\": 512,"
+    " \"in_patch_limit_each_frame\": 4096, \"in_patch_limit_video\": null, \"sample_fps\": 2.0,"
+    " \"max_num_frames_each_video\": null, \"temporal_merge_kernel_size\": 4, \"timestamp_mode\": \"hh:mm:ss.fff\"}";
+
+static bool same_setting(const json_t *a, const json_t *b) {
+    if (json_is_number(a) && json_is_number(b)) return json_same_number(a, b);
+    if (json_is_string(a) && json_is_string(b)) return !strcmp(json_string_value(a), json_string_value(b));
+    if (!json_is_array(a) || !json_is_array(b)) return json_is_null(a) && json_is_null(b);
+    bool same = json_array_size(a) == json_array_size(b);
+    for (size_t i = 0; same && i < json_array_size(a); i++)
+        same = json_same_number(json_array_get(a, i), json_array_get(b, i));
+    return same;
+}
+
+status vision_preprocessor_parse(const char *json, size_t len, err *e) {
+    json_t *root = json_parse(json, len, "preprocessor_config.json", e), *want;
+    if (!root) return e ? e->code : ST_FORMAT;
+    const json_t *all = json_object_get(root, "media_proc_cfg");
+    json_t *known = json_parse(preprocessor_known, sizeof preprocessor_known - 1, "preprocessor", e);
+    status st = known ? ST_OK : e ? e->code : ST_NOMEM;
+    const char *key;
+    json_object_foreach(known, key, want) {
+        const json_t *v = json_object_get(all, key);
+        if (st != ST_OK || !v || same_setting(v, want)) continue;
+        char *is = json_to_text(v, &json_spaced), *should = json_to_text(want, &json_spaced);
+        st = err_set(e, ST_UNSUPPORTED,
+                     "preprocessor_config.json: %s is %.80s: pictures and videos are prepared with %.80s", key,
+                     is ? is : "?", should ? should : "?");
+        free(is), free(should);
+    }
+    json_decref(known);
+    json_decref(root);
+    return st;
+}
+
+static status vision_preprocessor_load(const char *dir, err *e) {
+    char path[PATH_MAX];
+    buf text = {0};
+    status st = path_join(path, sizeof path, dir, "preprocessor_config.json", e);
+    if (st != ST_OK || !file_exists(path)) return st;
+    st = file_read(path, CONFIG_BYTES_MAX, &text, e);
+    if (st == ST_OK && vision_preprocessor_parse(text.data ? text.data : "", text.len, e) != ST_OK)
+        st = err_prefix(e, "%s", dir);
+    buf_free(&text);
+    return st;
+}
+
 status vision_config_load(vision_config *c, const char *dir, err *e) {
     char path[PATH_MAX];
     buf text = {0};
@@ -87,6 +142,7 @@ status vision_config_load(vision_config *c, const char *dir, err *e) {
     status st = path_join(path, sizeof path, dir, "config.json", e);
     if (st == ST_OK) st = file_read(path, CONFIG_BYTES_MAX, &text, e);
     if (st == ST_OK) st = vision_parse(c, text.data, text.len, path, e);
+    if (st == ST_OK && c->there) st = vision_preprocessor_load(dir, e);
     buf_free(&text);
     return st;
 }

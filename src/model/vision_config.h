@@ -18,9 +18,11 @@ typedef struct vision_config {
 } vision_config;
 
 /* Reads DIR/config.json. Keys may have the checkpoint's "vt_" in front, or none as transformers writes them. What this
- * tower does in one way only is refused by the key's name (ST_UNSUPPORTED). */
+ * tower does in one way only is refused by the key's name (ST_UNSUPPORTED), and so is what
+ * DIR/preprocessor_config.json, where it is, wants to be done to pictures otherwise than src/media does. */
 status vision_config_load(vision_config *c, const char *dir, err *e);
 /* From memory, for tests and fuzzing. */
 status vision_config_parse(vision_config *c, const char *json, size_t len, err *e);
+status vision_preprocessor_parse(const char *json, size_t len, err *e);
 
 #endif

@@ -120,8 +120,32 @@ static void test_beyond_the_limits(void **state) {
     tower_close(&t);
 }
 
+/* A model whose pictures are to be prepared otherwise would see other pixels than it was trained on. */
+static void test_preprocessor(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *word; /* NULL: as it should be */
+    } files[] = {{"{}", NULL},
+                 {"{\"media_proc_cfg\": {\"in_patch_limit\": 16384, \"sample_fps\": 2, \"fixed_output_tokens\": null,"
+                  " \"image_mean\": [0.5, 0.5, 0.5], \"timestamp_mode\": \"hh:mm:ss.fff\", \"other\": 1}}",
+                  NULL},
+                 {"{\"media_proc_cfg\": {\"in_patch_limit\": 4096}}", "in_patch_limit is 4096"},
+                 {"{\"media_proc_cfg\": {\"sample_fps\": 1.0}}", "sample_fps is 1.0"},
+                 {"{\"media_proc_cfg\": {\"image_std\": [0.5, 0.5]}}", "image_std is [0.5, 0.5]"},
+                 {"{\"media_proc_cfg\": {\"fixed_output_tokens\": 64}}", "fixed_output_tokens is 64"},
+                 {"{\"media_proc_cfg\": {\"timestamp_mode\": \"s\"}}", "timestamp_mode is \"s\""},
+                 {"[", "preprocessor_config.json"}};
+    for (size_t i = 0; i < COUNT_OF(files); i++) {
+        err e = {0};
+        const status st = vision_preprocessor_parse(files[i].json, strlen(files[i].json), &e);
+        if (files[i].word ? st == ST_OK || !strstr(e.text, files[i].word) : st != ST_OK)
+            fail_msg("%s: %s", files[i].json, e.text);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ref), cmocka_unit_test(test_cpu),
-                                       cmocka_unit_test(test_gpu), cmocka_unit_test(test_beyond_the_limits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_preprocessor), cmocka_unit_test(test_ref),
+                                       cmocka_unit_test(test_cpu), cmocka_unit_test(test_gpu),
+                                       cmocka_unit_test(test_beyond_the_limits)};
     return cmocka_run_group_tests(tests, read_golden, free_golden);
 }
