@@ -69,9 +69,18 @@ TESTS   := $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/unit/*/test_*.c))
 EXAMPLES := $(patsubst %.c,$B/%,$(wildcard examples/*.c))
 LIB     := $B/libmoonlet.a
 
+# moonlet-video decodes videos, in a process of its own, with FFmpeg's libraries; where their headers are not, there is none.
+VIDEO_PKGS := libavformat libavcodec libswscale libavutil
+ifneq ($(NEEDS),)
+VIDEO_HAS := $(shell pkg-config --modversion libavcodec 2>/dev/null && pkg-config --exists $(VIDEO_PKGS) && echo yes)
+endif
+VIDEO   := $(if $(filter yes,$(VIDEO_HAS)),$B/moonlet-video)
+VIDEO_OBJ := $(patsubst %.c,$B/%.o,$(wildcard video/*.c))
+
 .PHONY: FORCE cubins all setup demo check check-all unit pytest lint format install dist clean examples
-all: $B/moonlet
+all: $B/moonlet $(VIDEO)
 	@echo "  $(BUILT_FOR)"
+	@echo "  video: $(if $(VIDEO),libavcodec $(firstword $(VIDEO_HAS)),none ($(VIDEO_PKGS:%=%-dev) are missing; tools/setup video installs them))"
 
 # Instruction sets get flags of their own; everything else is baseline x86-64 and runs anywhere.
 $B/src/kernels/cpu/avx2%.o: ISA := -mavx2 -mfma -mf16c
@@ -140,6 +149,10 @@ $(LIB): $(OBJ)
 $B/moonlet: $(CMD_OBJ) $(LIB)
 	@echo "  LD  $@"; $(CC) $(LDFLAGS) -o $@ $(CMD_OBJ) $(LIB) $(LDLIBS)
 
+$(VIDEO_OBJ): ISA := $(if $(VIDEO),$(shell pkg-config --cflags $(VIDEO_PKGS) 2>/dev/null)) $(if $(SAN),-DSANITIZED)
+$B/moonlet-video: $(VIDEO_OBJ)
+	@echo "  LD  $@"; $(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(VIDEO_PKGS) 2>/dev/null) -lm
+
 # The weights of the golden checkpoints are drawn, not stored: the same bytes from every compiler and on every processor,
 # so that all builds share build/golden, several at once too: files appear whole. tests/golden/sha256 has their checksums.
 build/golden/draw: tests/golden/draw_checkpoints.c src/runtime/philox.h src/base/types.h Makefile
@@ -156,6 +169,8 @@ $B/tests/%: tests/%.c $(LIB) Makefile $B/flags | build/golden/drawn
 	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(ISA) -Itests/lib -Itests/unit -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
 
 $B/tests/unit/api/test_nomem $B/tests/unit/runtime/test_sched_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap
+
+$B/tests/unit/media/test_video: | $(VIDEO)
 
 $B/tests/unit/media/test_pictures_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 
@@ -255,6 +270,7 @@ format:
 
 install: all
 	install -D $B/moonlet "$(DESTDIR)$(PREFIX)/bin/moonlet"
+	$(if $(VIDEO),install -D $(VIDEO) "$(DESTDIR)$(PREFIX)/bin/moonlet-video")
 	install -D -m644 $(LIB) "$(DESTDIR)$(PREFIX)/lib/libmoonlet.a"
 	install -D -m644 include/moonlet.h "$(DESTDIR)$(PREFIX)/include/moonlet.h"
 	mkdir -p "$(DESTDIR)$(PREFIX)/share/moonlet" && cp -r models/nano tuned "$(DESTDIR)$(PREFIX)/share/moonlet/"
@@ -265,4 +281,4 @@ dist: all
 clean:
 	rm -rf build build-*
 
--include $(OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(CUBIN:.cubin=.d) $(wildcard $B/tests/*/*.d $B/tests/*/*/*.d)
+-include $(OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(VIDEO_OBJ:.o=.d) $(CUBIN:.cubin=.d) $(wildcard $B/tests/*/*.d $B/tests/*/*/*.d)

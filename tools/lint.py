@@ -90,6 +90,13 @@ def check_words(path, text):
             problems.append(f"{rel}: {found.group()} is named outside device/ and kernels/gpu/")
 
 
+def check_video(path, text):
+    """The program that decodes videos shares nothing with the other one but what they say to each other."""
+    for target in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M):
+        if not target.startswith("video/") and target != "media/video_pipe.h":
+            problems.append(f"{path.relative_to(ROOT)}: video may not include {target}")
+
+
 def check_json(path, text):
     """jansson's view of a number beyond its types is an object (base/json.h): nobody else may go by it."""
     rel = path.relative_to(ROOT).as_posix()
@@ -265,7 +272,7 @@ def python_files():
 def main():
     strict = sys.argv[1:] == ["--strict"]  # formatters must be there
     src = sorted(p for p in (ROOT / "src").rglob("*") if p.suffix in C_FILES)
-    folders = ("bench", "cmd", "include", "tests", "examples")
+    folders = ("bench", "cmd", "include", "tests", "examples", "video")
     rest = sorted(p for d in folders for p in (ROOT / d).rglob("*") if p.suffix in C_FILES)
     python = python_files()
     for p in src:
@@ -280,6 +287,9 @@ def main():
         check_json(p, p.read_text())
         check_columns(p, long_c_lines(p.read_text()))
     for p in rest:
+        if p.relative_to(ROOT).parts[0] == "video":
+            check_video(p, p.read_text())
+            check_header(p, p.read_text())
         if p.relative_to(ROOT).parts[0] == "cmd":
             check_commands(p, p.read_text())
             check_header(p, p.read_text())

@@ -1,8 +1,10 @@
 /* cmd/eval/eval_vision.c: `moonlet eval vision`: pictures to the rows that the vision tower makes of them.
  *
- * JSON lines in: {"image": path} or {"frames": [paths of 1 to 4 pictures of one size]}; out, one for one: {"grid": [t,
- * h, w] in patches, "tokens", "resized": [w, h] in pixels}. --out gets the projected rows [tokens, width], float32, one
- * item after the other. Paths are taken from where the command runs. */
+ * JSON lines in: {"image": path}, {"frames": [paths of 1 to 4 pictures of one size]} or {"video": path}; out, one for
+ * one: {"grid": [t, h, w] in patches, "tokens", "resized": [w, h] in pixels}. A video is several items, one a piece of
+ * up to four frames: "grid" is a list of theirs, "tokens" counts all, and "times" has what stands before each in a
+ * prompt. --out gets the projected rows [tokens, width], float32, one item after the other. Paths are taken from where
+ * the command runs. */
 #include "base/file.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
@@ -10,7 +12,7 @@
 #include "cmd/lib/jsonl.h"
 #include "cmd/lib/model_opts.h"
 #include "kernels/backend.h"
-#include "media/grid.h"
+#include "media/video.h"
 #include "model/vision.h"
 #include <errno.h>
 #include <math.h>
@@ -18,6 +20,7 @@
 #include <string.h>
 
 enum { VISION_FILE_MOST = 256 << 20 };
+static const u64 EVAL_VIDEO_MOST = (u64)4 << 30;
 
 typedef struct {
     model_opts m;
@@ -30,7 +33,9 @@ typedef struct {
     void *made; /* [VISION_PATCHES_MOST / 4, width], on the device */
     u8 *raw;    /* the same on the host */
     f32 *wide;
-    i64 items, tokens;
+    vision_input *items; /* [batch], of them `waiting` wait for a pass, with so many patches; theirs are malloc'ed */
+    i64 batch, waiting, patches;
+    i64 n_items, tokens, passes;
     f64 seconds; /* in the tower */
 } vision_eval;
 
@@ -53,8 +58,8 @@ static status eval_vision_patches(const json_t *line, media_patches *out, err *e
     const json_t *image = json_object_get(line, "image"), *list = json_object_get(line, "frames");
     const size_t n = image ? 1 : json_array_size(list);
     status st = ST_OK;
-    if (!!image == !!list) return err_set(e, ST_INPUT, "the line needs \"image\" or \"frames\", and not both");
-    if (json_object_get(line, "video")) return err_set(e, ST_UNSUPPORTED, "\"video\" is not read yet");
+    if (!!image == !!list)
+        return err_set(e, ST_INPUT, "the line needs one of \"image\", \"frames\" and \"video\", and no other");
     if (n < 1 || n > CHUNK_FRAMES)
         return err_set(e, ST_INPUT, "\"frames\" is a list of 1 to %d pictures", CHUNK_FRAMES);
     for (size_t i = 0; st == ST_OK && i < n; i++)
@@ -65,40 +70,137 @@ static status eval_vision_patches(const json_t *line, media_patches *out, err *e
     return st;
 }
 
-static status eval_vision_rows(vision_eval *v, const vision_input *in, err *e) {
+/* Rows [n] that the tower has made, as they are on the device, to the file. */
+static status eval_vision_write(vision_eval *v, i64 n, err *e) {
     device *dev = v->b.device;
-    const i64 n = vision_tokens(in) * v->config.text_hidden;
-    const f64 start = now_s();
-    status st = vision_begin(v->v, in, 1, v->made, e);
-    if (st != ST_OK) return st;
-    while (!vision_advance(v->v, VISION_ALL)) continue;
-    st = dev->finish(dev, e);
-    v->seconds += now_s() - start;
-    if (st != ST_OK) return st;
     dev->read(dev, v->raw, v->made, (u64)n * dtype_size(v->b.ops.act));
     for (i64 k = 0; k < n; k++)
         v->wide[k] = v->b.ops.act == DT_F32 ? ((const f32 *)(const void *)v->raw)[k]
                                             : bf16_to_f32(((const bf16 *)(const void *)v->raw)[k]);
     for (i64 k = 0; k < n; k++)
         if (!isfinite(v->wide[k]))
-            return err_set(e, ST_NUMERIC, "token %lld of the item has %s", (long long)(k / v->config.text_hidden),
-                           isnan(v->wide[k]) ? "NaN" : "an infinity");
+            return err_set(e, ST_NUMERIC, "token %lld of the item%s has %s", (long long)(k / v->config.text_hidden),
+                           v->batch > 1 ? "s of a pass" : "", isnan(v->wide[k]) ? "NaN" : "an infinity");
     if (v->rows && fwrite(v->wide, sizeof *v->wide, (size_t)n, v->rows) != (size_t)n)
         return err_set(e, ST_IO, "%s: %s", v->out, strerror(errno));
     return ST_OK;
 }
 
+/* The items that wait go through the tower, in one pass. */
+static status eval_vision_flush(vision_eval *v, err *e) {
+    device *dev = v->b.device;
+    i64 tokens = 0;
+    const f64 start = now_s();
+    if (!v->waiting) return ST_OK;
+    status st = vision_begin(v->v, v->items, v->waiting, v->made, e);
+    while (st == ST_OK && !vision_advance(v->v, VISION_ALL)) continue;
+    if (st == ST_OK) st = dev->finish(dev, e);
+    v->seconds += now_s() - start;
+    for (i64 i = 0; i < v->waiting; i++) {
+        tokens += vision_tokens(&v->items[i]);
+        free((void *)(uintptr_t)v->items[i].patches);
+    }
+    v->n_items += v->waiting, v->tokens += tokens, v->passes++;
+    v->waiting = v->patches = 0;
+    return st == ST_OK ? eval_vision_write(v, tokens * v->config.text_hidden, e) : st;
+}
+
+/* The item waits for the pass that it belongs to; its patches are the queue's, and m empty. */
+static status eval_vision_item(vision_eval *v, media_patches *m, err *e) {
+    const vision_input in = {(i32)m->frames, (i32)m->grid.rows, (i32)m->grid.cols, m->patches};
+    status st = ST_OK;
+    if (v->patches + vision_patches(&in) > VISION_PATCHES_MOST) st = eval_vision_flush(v, e);
+    v->items[v->waiting++] = in;
+    v->patches += vision_patches(&in);
+    *m = (media_patches){0};
+    return st == ST_OK && v->waiting == v->batch ? eval_vision_flush(v, e) : st;
+}
+
+/* ---- Videos ---- */
+
+typedef struct {
+    u64 pieces, n;
+    media_patches *patches; /* [pieces], of them n are there */
+    char (*at)[VIDEO_STAMP];
+    patch_grid grid;
+} eval_video;
+
+static void eval_video_free(eval_video *w) {
+    for (u64 i = 0; i < w->n; i++) media_patches_free(&w->patches[i]);
+    free(w->patches);
+    free(w->at);
+    *w = (eval_video){0};
+}
+
+static status eval_video_begin(void *ud, const video_info *info, err *e) {
+    eval_video *w = ud;
+    eval_video_free(w);
+    w->pieces = video_pieces(info);
+    w->grid = info->grid;
+    w->patches = calloc(w->pieces, sizeof *w->patches);
+    w->at = calloc(w->pieces, sizeof *w->at);
+    return w->patches && w->at ? ST_OK : err_nomem(e, "a video's pieces", w->pieces * sizeof *w->patches);
+}
+
+static status eval_video_piece(void *ud, const char *at, const media_patches *m, err *e) {
+    eval_video *w = ud;
+    const u64 bytes = (u64)m->frames * m->grid.rows * m->grid.cols * PATCH_BYTES;
+    media_patches *to = &w->patches[w->n];
+    *to = *m;
+    to->patches = malloc(bytes);
+    if (!to->patches) return err_nomem(e, "a video's piece", bytes);
+    memcpy(to->patches, m->patches, bytes);
+    memcpy(w->at[w->n++], at, VIDEO_STAMP);
+    return ST_OK;
+}
+
+static status eval_video_items(vision_eval *v, eval_video *w, buf *out, err *e) {
+    buf times = {0};
+    u64 tokens = 0;
+    status st = ST_OK;
+    buf_str(out, "{\"grid\": [");
+    for (u64 i = 0; st == ST_OK && i < w->n; i++) {
+        media_patches *p = &w->patches[i];
+        buf_fmt(out, "%s[%u, %u, %u]", i ? ", " : "", p->frames, p->grid.rows, p->grid.cols);
+        buf_fmt(&times, "%s\"%s\"", i ? ", " : "", w->at[i]);
+        tokens += p->grid.tokens;
+        st = eval_vision_item(v, p, e);
+    }
+    buf_fmt(out, "], \"tokens\": %llu, \"resized\": [%u, %u], \"times\": [%s]}", (unsigned long long)tokens,
+            w->grid.width, w->grid.height, times.data ? times.data : "");
+    if (st == ST_OK && times.failed) st = err_nomem(e, "a line", times.len);
+    buf_free(&times);
+    return st;
+}
+
+static status eval_vision_video(vision_eval *v, const json_t *path, buf *out, err *e) {
+    const video_limits limits = VIDEO_LIMITS;
+    eval_video w = {0};
+    buf file = {0};
+    if (!json_is_string(path)) return err_set(e, ST_INPUT, "a video's path is %s", json_type_text(path));
+    status st = file_read(json_string_value(path), EVAL_VIDEO_MOST, &file, e);
+    if (st == ST_OK) {
+        st = video_decode(file.data, file.len, &limits, &(video_sink){eval_video_begin, eval_video_piece, &w}, e);
+        if (st != ST_OK) err_prefix(e, "%s", json_string_value(path));
+    }
+    buf_free(&file);
+    if (st == ST_OK) st = eval_video_items(v, &w, out, e);
+    eval_video_free(&w);
+    return st;
+}
+
+/* ---- The command ---- */
+
 static status eval_vision_line(void *ud, const json_t *line, buf *out, err *e) {
     vision_eval *v = ud;
     media_patches p = {0};
+    const json_t *video = json_object_get(line, "video");
+    if (video && json_object_size(line) == 1) return eval_vision_video(v, video, out, e);
     status st = eval_vision_patches(line, &p, e);
-    const vision_input in = {(i32)p.frames, (i32)p.grid.rows, (i32)p.grid.cols, p.patches};
-    if (st == ST_OK) st = eval_vision_rows(v, &in, e);
     if (st == ST_OK) {
-        buf_fmt(out, "{\"grid\": [%d, %d, %d], \"tokens\": %lld, \"resized\": [%u, %u]}", in.t, in.h, in.w,
-                (long long)vision_tokens(&in), p.grid.width, p.grid.height);
-        v->items++;
-        v->tokens += vision_tokens(&in);
+        buf_fmt(out, "{\"grid\": [%u, %u, %u], \"tokens\": %u, \"resized\": [%u, %u]}", p.frames, p.grid.rows,
+                p.grid.cols, p.grid.tokens, p.grid.width, p.grid.height);
+        st = eval_vision_item(v, &p, e);
     }
     media_patches_free(&p);
     return st;
@@ -106,7 +208,7 @@ static status eval_vision_line(void *ud, const json_t *line, buf *out, err *e) {
 
 static status eval_vision_open(vision_eval *v, err *e) {
     const char *dir = v->m.engine.model_dir;
-    const vision_limits lim = {.patches = VISION_PATCHES_MOST, .items = 1};
+    const vision_limits lim = {.patches = VISION_PATCHES_MOST, .items = v->batch};
     backend_options o = {.name = v->m.engine.device ? v->m.engine.device : "cpu", .act = DT_BF16, .isa = ISA_ALL};
     status st = vision_config_load(&v->config, dir, e);
     if (st == ST_OK && !v->config.there) st = err_set(e, ST_UNSUPPORTED, "%s: config.json has no vision_config", dir);
@@ -125,7 +227,8 @@ static status eval_vision_open(vision_eval *v, err *e) {
     if (st == ST_OK) st = v->b.device->alloc(v->b.device, &v->made, bytes, "projected rows", e);
     v->raw = malloc(bytes);
     v->wide = malloc(values * sizeof *v->wide);
-    if (st == ST_OK && (!v->raw || !v->wide)) st = err_nomem(e, "projected rows", bytes);
+    v->items = calloc((size_t)v->batch, sizeof *v->items);
+    if (st == ST_OK && (!v->raw || !v->wide || !v->items)) st = err_nomem(e, "projected rows", bytes);
     return st == ST_OK ? eval_create(&v->rows, v->out, e) : st;
 }
 
@@ -138,15 +241,16 @@ static status eval_vision_run(vision_eval *v, i64 *n_failed, err *e) {
     if (!in) return err_set(e, ST_IO, "%s: %s", v->data, strerror(errno));
     st = jsonl_run(in, from_stdin ? "stdin" : v->data, eval_vision_line, v, n_failed, e);
     if (!from_stdin) fclose(in);
+    if (st == ST_OK) st = eval_vision_flush(v, e);
     if (st == ST_OK)
-        log_note("%s%s: %lld items, %lld tokens in %.3f s of the tower",
-                 v->ck ? "" : "DUMMY WEIGHTS, the rows mean nothing; ", v->b.ops.name, (long long)v->items,
-                 (long long)v->tokens, v->seconds);
+        log_note("%s%s: %lld items, %lld tokens in %lld passes, %.3f s of the tower",
+                 v->ck ? "" : "DUMMY WEIGHTS, the rows mean nothing; ", v->b.ops.name, (long long)v->n_items,
+                 (long long)v->tokens, (long long)v->passes, v->seconds);
     return st;
 }
 
 int eval_vision(int argc, char **argv) {
-    vision_eval v = {.data = "-"};
+    vision_eval v = {.data = "-", .batch = 1};
     const opt_spec specs[] = {
         {"model", 'm', OPT_STR, &v.m.model, "DIR", "checkpoint folder (default: the nano model that comes along)", 0,
          0},
@@ -156,7 +260,10 @@ int eval_vision(int argc, char **argv) {
         {"threads", 't', OPT_INT, &v.m.engine.threads, "N", "CPU threads (default: 0, all cores)", 0, 4096},
         {"cpu-mask", 0, OPT_ENUM, &v.m.engine.cpu_mask, "none|avx2|avx512|vnni|bf16|all",
          "highest instruction set to use (default: all)", 0, 0},
-        {"data", 0, OPT_STR, &v.data, "FILE", "JSON lines {\"image\"} or {\"frames\"} (default: -, stdin)", 0, 0},
+        {"data", 0, OPT_STR, &v.data, "FILE", "JSON lines {\"image\"}, {\"video\"} or {\"frames\"} (default: -, stdin)",
+         0, 0},
+        {"batch", 0, OPT_INT, &v.batch, "N", "items in one pass of the tower, as far as they fit (default: 1)", 1,
+         4096},
         {"out", 0, OPT_STR, &v.out, "FILE", "gets the projected rows, float32 (default: none)", 0, 0},
     };
     int exit_status =
@@ -171,6 +278,8 @@ int eval_vision(int argc, char **argv) {
     if (v.made) v.b.device->release(v.b.device, v.made);
     backend_close(&v.b);
     checkpoint_close(v.ck);
+    for (i64 i = 0; i < v.waiting; i++) free((void *)(uintptr_t)v.items[i].patches); /* of a run that broke off */
+    free(v.items);
     free(v.raw);
     free(v.wide);
     return exit_status;

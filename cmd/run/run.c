@@ -30,7 +30,7 @@ typedef struct {
     model_opts m;
     speculative_opts draft;
     const char *prompt, *system, *template, *tools_file, *tool_command;
-    opt_list images;
+    opt_list images, videos;
     const char *schema_file, *regex, *grammar_file;
     bool instant, raw, quiet, ignore_eos;
     i64 max_tokens, top_k, seed;
@@ -348,9 +348,9 @@ static moon_status cmd_run_open_engine(chat_run *r, moon_error *error) {
 }
 
 static bool options_fit(const chat_run *r) {
-    const char *wrong = r->tool_command && !r->tools_file ? "--tool-command needs --tools FILE"
-                        : r->raw && r->tools_file         ? "--raw continues plain text: it has no tools"
-                        : r->raw && r->images.n           ? "--raw continues plain text: it has no pictures"
+    const char *wrong = r->tool_command && !r->tools_file     ? "--tool-command needs --tools FILE"
+                        : r->raw && r->tools_file             ? "--raw continues plain text: it has no tools"
+                        : r->raw && r->images.n + r->videos.n ? "--raw continues plain text: it has no pictures"
                         : !!r->schema_file + !!r->regex + !!r->grammar_file > 1
                             ? "an answer is held to one of --schema, --regex and --grammar only"
                             : NULL;
@@ -367,20 +367,20 @@ static status cmd_run_read_text(const char *path, buf *out, err *e) {
     return st == ST_OK && out->failed ? err_nomem(e, path, out->len) : st;
 }
 
-/* A file as a part of the next question: a data: URI. */
-static status add_image(chat_run *r, const char *path, err *e) {
-    enum { FILE_MOST = 64 << 20 };
+/* A file as a part of the next question, "image_url" or "video_url": a data: URI. */
+static status add_file(chat_run *r, const char *kind, const char *path, err *e) {
+    enum { FILE_MOST = 512 << 20 };
     static const char head[] = "data:;base64,";
     buf file = {0}, url = {0};
     status st = file_read(path, FILE_MOST, &file, e);
-    if (st == ST_OK && r->tty && !r->quiet && picture_blocks(stderr, file.data, file.len, PREVIEW_COLUMNS, e) != ST_OK)
+    if (st == ST_OK && r->tty && !r->quiet && !strcmp(kind, "image_url") &&
+        picture_blocks(stderr, file.data, file.len, PREVIEW_COLUMNS, e) != ST_OK)
         st = err_prefix(e, "%s", path);
     buf_add(&url, head, sizeof head - 1);
     if (st == ST_OK) base64_encode(&url, file.data, file.len);
     if (!r->pictures) r->pictures = json_array();
-    if (st == ST_OK &&
-        (url.failed || json_array_append_new(r->pictures, json_pack("{s:s, s:{s:s%}}", "type", "image_url", "image_url",
-                                                                    "url", url.data, url.len))))
+    if (st == ST_OK && (url.failed || json_array_append_new(r->pictures, json_pack("{s:s, s:{s:s%}}", "type", kind,
+                                                                                   kind, "url", url.data, url.len))))
         st = err_nomem(e, path, file.len);
     buf_free(&file);
     buf_free(&url);
@@ -391,7 +391,8 @@ static status add_image(chat_run *r, const char *path, err *e) {
 static bool cmd_run_read_files(chat_run *r) {
     err e = {0};
     status st = ST_OK;
-    for (int i = 0; st == ST_OK && i < r->images.n; i++) st = add_image(r, r->images.items[i], &e);
+    for (int i = 0; st == ST_OK && i < r->images.n; i++) st = add_file(r, "image_url", r->images.items[i], &e);
+    for (int i = 0; st == ST_OK && i < r->videos.n; i++) st = add_file(r, "video_url", r->videos.items[i], &e);
     if (st == ST_OK && r->tools_file) st = tools_read(&r->tools, r->tools_file, &e);
     if (st == ST_OK && r->schema_file) st = cmd_run_read_text(r->schema_file, &r->must, &e);
     if (st == ST_OK && r->grammar_file) st = cmd_run_read_text(r->grammar_file, &r->must, &e);
@@ -413,6 +414,8 @@ int cmd_run(int argc, char **argv) {
          "tools that the model may call: JSON as in the OpenAI API's \"tools\"", 0, 0},
         {"tool-command", 0, OPT_STR, &r.tool_command, "PROGRAM",
          "carries out the calls: PROGRAM NAME, arguments as JSON on stdin, the result on stdout", 0, 0},
+        {"video", 0, OPT_LIST, &r.videos, "FILE",
+         "a video for the first question: MP4, MOV, WebM or Matroska; needs moonlet-video; may be repeated", 0, 0},
         {"image", 0, OPT_LIST, &r.images, "FILE",
          "a picture (JPEG, PNG, WebP or GIF) in front of the first question; may be repeated", 0, 0},
         {"template", 0, OPT_STR, &r.template, "NAME",

@@ -1,24 +1,21 @@
 #include "api/pictures.h"
+#include "api/media_items.h"
 #include "base/base64.h"
-#include "media/grid.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-_Static_assert((int)PATCH_MERGE == (int)VISION_MERGE, "a token's patches");
-_Static_assert((int)PATCH_SIDE == (int)VISION_PATCH, "a patch's pixels");
-
 /* ---- So many at a time ---- */
 
-enum { PICTURE_THREADS = 4 };
 typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t left;
     int places;
 } turnstile;
-static turnstile decoders = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 2},
+static turnstile picture_decoders = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 2},
+                 video_decoders = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 2},
                  fetchers = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 8};
 
 static void turnstile_enter(turnstile *t) {
@@ -38,17 +35,18 @@ static void turnstile_leave(turnstile *t) {
 /* ---- From a URL to an item ---- */
 
 /* The bytes behind data:[TYPE][;PARAMETER..];base64,DATA. Moonshot's own example has a blank behind the comma. */
-static status bytes_of_url(const char *url, size_t len, buf *out, err *e) {
-    const char *comma = memchr(url, ',', len < 256 ? len : 256);
+static status bytes_of_url(chat_media kind, const char *url, size_t len, buf *out, err *e) {
+    const char *comma = memchr(url, ',', len < 256 ? len : 256), *name = kind == CHAT_VIDEO ? "video" : "picture",
+               *type = kind == CHAT_VIDEO ? "video/" : "image/";
     if (len < 5 || strncasecmp(url, "data:", 5))
-        return err_set(
-            e, ST_UNSUPPORTED,
-            "pictures come as data: URIs (data:image/png;base64,...); others are not fetched, unless a server "
-            "allows their hosts");
+        return err_set(e, ST_UNSUPPORTED,
+                       "%ss come as data: URIs (data:%s;base64,...); others are not fetched, unless a server allows "
+                       "their hosts",
+                       name, kind == CHAT_VIDEO ? "video/mp4" : "image/png");
     if (!comma || comma - url < 12 || strncasecmp(comma - 7, ";base64", 7))
         return err_set(e, ST_INPUT, "a data: URI begins with its type and \";base64,\"");
-    if (url[5] != ';' && strncasecmp(url + 5, "image/", 6) && strncasecmp(url + 5, "application/octet-stream;", 25))
-        return err_set(e, ST_INPUT, "a picture's type is image/..., not %.*s", (int)strcspn(url + 5, ";,"), url + 5);
+    if (url[5] != ';' && strncasecmp(url + 5, type, 6) && strncasecmp(url + 5, "application/octet-stream;", 25))
+        return err_set(e, ST_INPUT, "a %s's type is %s..., not %.*s", name, type, (int)strcspn(url + 5, ";,"), url + 5);
     buf text = {0};
     const char *at = comma + 1, *end = url + len;
     bool blank = false;
@@ -59,89 +57,68 @@ static status bytes_of_url(const char *url, size_t len, buf *out, err *e) {
     const bool good = !text.failed && base64_decode(out, at, (size_t)(end - at));
     const bool room = !text.failed && !out->failed;
     buf_free(&text);
-    if (!room) return err_nomem(e, "a picture's bytes", len);
+    if (!room) return err_nomem(e, "a file's bytes", len);
     if (!good) return err_set(e, ST_INPUT, "what follows \";base64,\" is not base64");
-    return out->len ? ST_OK : err_set(e, ST_INPUT, "the picture is empty");
+    return out->len ? ST_OK : err_set(e, ST_INPUT, "the %s is empty", name);
 }
 
-static status patches_of_file(const buf *file, const picture_rules *rules, media_patches *out, err *e) {
-    picture all = {0};
-    const grid_limits limits = GRID_PICTURE;
-    turnstile_enter(&decoders);
-    status st = picture_decode(file->data, file->len, &rules->file, &all, e);
-    if (st == ST_OK) st = media_patches_make(&all, 1, &limits, PICTURE_THREADS, out, e);
-    picture_free(&all);
-    turnstile_leave(&decoders);
-    return st;
-}
-
-static status keep(chat_pictures *p, const media_patches *m, const picture_rules *rules, err *e) {
-    const vision_input in = {(i32)m->frames, (i32)m->grid.rows, (i32)m->grid.cols, m->patches};
-    const u64 bytes = (u64)vision_patches(&in) * PATCH_BYTES;
-    if (p->tokens + vision_tokens(&in) > rules->tokens)
-        return err_set(e, ST_LIMIT, "the chat's pictures have %lld tokens, %lld are left for them",
-                       (long long)(p->tokens + vision_tokens(&in)), (long long)rules->tokens);
-    if (rules->bytes && p->bytes + bytes > rules->bytes)
-        return err_set(e, ST_LIMIT, "the pictures take more memory than the %llu MiB that one request may have",
-                       (unsigned long long)(rules->bytes >> 20));
-    if (rules->hold && !rules->hold(rules->ud, bytes)) return err_nomem(e, "a picture", bytes);
-    if (p->n == p->cap) {
-        const i64 cap = p->cap ? 2 * p->cap : 4;
-        sched_media *grown = realloc(p->of, (size_t)cap * sizeof *grown);
-        if (!grown) return err_nomem(e, "a chat's pictures", (u64)cap * sizeof *grown);
-        p->of = grown;
-        p->cap = cap;
-    }
-    media_item *item = media_item_new(&in, PATCH_BYTES);
-    if (!item) return err_nomem(e, "a picture", bytes);
-    p->of[p->n++] = (sched_media){.item = item};
-    p->tokens += vision_tokens(&in);
-    p->bytes += bytes;
-    return ST_OK;
-}
-
-status chat_pictures_add(chat_pictures *p, const char *url, size_t len, const picture_rules *rules, err *e) {
+status chat_pictures_add(chat_pictures *p, chat_media kind, const char *url, size_t len, const picture_rules *rules,
+                         err *e) {
     buf file = {0};
-    media_patches m = {0};
-    if (p->n == rules->most)
-        return err_set(e, ST_LIMIT, "more than %lld pictures in one request", (long long)rules->most);
+    if (p->shown == rules->most)
+        return err_set(e, ST_LIMIT, "more than %lld pictures and videos in one request", (long long)rules->most);
     if (rules->gone && rules->gone(rules->ud)) return err_set(e, ST_CANCELLED, "the client has gone");
     const bool remote = rules->remote && strlen(url) == len && remote_is_url(url);
+    turnstile *t = kind == CHAT_VIDEO ? &video_decoders : &picture_decoders;
     if (remote) turnstile_enter(&fetchers); /* until the file is decoded: as many are in memory */
-    status st = remote ? remote_fetch(url, rules->remote, &file, e) : bytes_of_url(url, len, &file, e);
-    if (st == ST_OK) st = patches_of_file(&file, rules, &m, e);
+    status st = remote ? remote_fetch(url, rules->remote, &file, e) : bytes_of_url(kind, url, len, &file, e);
+    if (st == ST_OK) {
+        turnstile_enter(t);
+        st = kind == CHAT_VIDEO ? media_items_of_video(p, &file, rules, e) : media_items_of_picture(p, &file, rules, e);
+        turnstile_leave(t);
+    }
     buf_free(&file);
     if (remote) turnstile_leave(&fetchers);
-    if (st == ST_OK) st = keep(p, &m, rules, e);
-    media_patches_free(&m);
+    if (st == ST_OK) p->shown++;
     return st;
 }
 
 void chat_pictures_free(chat_pictures *p) {
     for (i64 i = 0; i < p->n; i++) media_item_release(p->of[i].item);
+    for (size_t i = 0; i < p->n_videos; i++) free(p->videos[i].stamps);
+    free(p->videos);
     free(p->of);
     *p = (chat_pictures){0};
 }
 
 /* ---- From messages to ids ---- */
 
-const json_t *chat_picture_url(const json_t *part, err *e) {
+chat_media chat_media_of(const json_t *part, const json_t **url, err *e) {
+    static const struct {
+        const char *type;
+        chat_media kind;
+    } types[] = {
+        {"image_url", CHAT_PICTURE}, {"image", CHAT_PICTURE}, {"video_url", CHAT_VIDEO}, {"video", CHAT_VIDEO}};
     const char *type = json_string_value(json_object_get(part, "type"));
+    size_t i = 0;
     *e = (err){0};
-    if (!type || (strcmp(type, "image_url") && strcmp(type, "image"))) return NULL;
-    const json_t *v = json_object_get(part, type), *url = json_is_object(v) ? json_object_get(v, "url") : v;
-    if (json_is_string(url)) return url;
-    err_set(e, ST_INPUT, "%s.url: expected a string, got %s", type, json_type_text(url));
-    return NULL;
+    while (i < COUNT_OF(types) && (!type || strcmp(type, types[i].type))) i++;
+    if (i == COUNT_OF(types)) return CHAT_NO_MEDIA;
+    const json_t *v = json_object_get(part, type);
+    *url = json_is_object(v) ? json_object_get(v, "url") : v;
+    if (json_is_string(*url)) return types[i].kind;
+    err_set(e, ST_INPUT, "%s.url: expected a string, got %s", type, json_type_text(*url));
+    return CHAT_NO_MEDIA;
 }
 
 status chat_pictures_read(chat_pictures *p, const json_t *messages, const picture_rules *rules, err *e) {
     size_t i, k;
     json_t *message, *part;
     json_array_foreach(messages, i, message) json_array_foreach(json_object_get(message, "content"), k, part) {
-        const json_t *url = chat_picture_url(part, e);
+        const json_t *url;
+        const chat_media kind = chat_media_of(part, &url, e);
         status st = e->code;
-        if (url) st = chat_pictures_add(p, json_string_value(url), json_string_length(url), rules, e);
+        if (kind) st = chat_pictures_add(p, kind, json_string_value(url), json_string_length(url), rules, e);
         if (st == ST_OK) continue;
         const char *place = rules->placed ? json_string_value(json_object_get(part, "place")) : NULL;
         if (place)

@@ -74,14 +74,16 @@ static status prepare_chat(job *j, err *e) {
                            key);
     }
     const json_t *kwargs = json_object_get(j->chat, "chat_template_kwargs");
-    const chat_request r = {.messages = json_object_get(j->chat, "messages"),
-                            .tools = json_object_get(j->chat, "tools"),
-                            .kwargs = kwargs,
-                            .add_generation_prompt = true};
-    const picture_rules rules = {.file = PICTURE_LIMITS, .most = INT64_MAX, .tokens = engine_context(j->m->engine)};
+    chat_request r = {.messages = json_object_get(j->chat, "messages"),
+                      .tools = json_object_get(j->chat, "tools"),
+                      .kwargs = kwargs,
+                      .add_generation_prompt = true};
+    const picture_rules rules = {
+        .file = PICTURE_LIMITS, .video = VIDEO_LIMITS, .most = INT64_MAX, .tokens = engine_context(j->m->engine)};
     status st = chat_pictures_read(&j->pictures, r.messages, &rules, e);
     if (st == ST_OK && j->pictures.n && !engine_vision(j->m->engine))
         st = err_set(e, ST_UNSUPPORTED, "the chat holds a picture: this model runs without a vision tower");
+    r.videos = j->pictures.videos, r.n_videos = j->pictures.n_videos;
     if (st == ST_OK) st = chat_render(j->m->template, j->m->tok, &r, &j->prompt, e);
     if (st == ST_OK && j->pictures.n)
         st = chat_pictures_place(&j->pictures, &j->prompt.ids, tokenizer_special(j->m->tok, "<|media_pad|>"), e);

@@ -77,6 +77,9 @@ static status open_model(server *s, err *e) {
     m->pictures = engine_vision(s->engine) != NULL;
     m->picture_file = PICTURE_LIMITS;
     m->picture_file.pixels = (u64)s->o.picture_pixels;
+    m->video = s->o.video;
+    m->video.seconds = (u32)s->o.video_seconds;
+    if (m->video.pixels > m->picture_file.pixels) m->video.pixels = m->picture_file.pixels;
     m->picture_most = s->o.picture_most;
     m->remote = s->o.remote;
     st = served_model_open(m, s->o.template, c->model_type, c->vocab, c->eos, c->n_eos, e);

@@ -2,6 +2,7 @@
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
 #include "api/remote_media.h"
+#include "media/video.h"
 #include "runtime/scheduler.h"
 #include "server/http/http_limits.h"
 #include "server/http/origin.h"
@@ -19,8 +20,10 @@ typedef struct {
     f64 request_timeout_s;            /* 0: none */
     f64 watchdog_s;                   /* /health fails when requests run and no step has ended for so long */
     f64 drain_s;                      /* after SIGTERM running answers have this long to end */
-    i64 picture_pixels, picture_most; /* of a picture; pictures of a request */
-    remote_rules remote;              /* where pictures are fetched from; n 0: nowhere */
+    i64 picture_pixels, picture_most; /* of a picture; pictures and videos of a request */
+    i64 video_seconds;                /* processor time for decoding one */
+    video_limits video;
+    remote_rules remote; /* where pictures are fetched from; n 0: nowhere */
     i64 body_max;
     i64 connections;           /* most that are open; 0: 1024, or fewer where ulimit -n says so */
     http_limit_options limits; /* 0: 60 s, 10 s, 1 KiB/s; 512 MiB or four times the longest body or prompt */

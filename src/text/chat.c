@@ -168,7 +168,13 @@ status chat_render(chat_template t, const tokenizer *tok, const chat_request *r,
     st = chat_read_tools(r->tools, &in.tools, e);
     if (st == ST_OK) st = read_kwargs(t, r->kwargs, &in, e);
     if (st == ST_OK) {
-        chat_writer w = {.kind = t, .tok = tok, .text = &out->text, .ids = &out->ids, .e = e};
+        chat_writer w = {.kind = t,
+                         .tok = tok,
+                         .text = &out->text,
+                         .ids = &out->ids,
+                         .videos = r->videos,
+                         .n_videos = r->n_videos,
+                         .e = e};
         out->text.max = r->max_text;
         out->ids.max = r->max_ids;
         if (t >= CHAT_K2_THINKING)

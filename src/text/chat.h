@@ -46,6 +46,13 @@ typedef struct {
 } chat_prompt;
 void chat_prompt_free(chat_prompt *p);
 
+/* A video as K2.5's prompt has it: pieces, each behind the time of its first frame, "00:00:02.000". */
+enum { CHAT_STAMP = 16 };
+typedef struct {
+    char (*stamps)[CHAT_STAMP]; /* [n] */
+    size_t n;
+} chat_video;
+
 typedef struct {
     const json_t *messages; /* array of {"role", "content", ...} as in the OpenAI API */
     const json_t *tools;    /* array, JSON null or NULL */
@@ -53,6 +60,8 @@ typedef struct {
                              boolean false turns it off), k2.6 "preserve_thinking" (true: earlier assistant turns keep
                              their reasoning); k2.7-code refuses false for either. Other keys mean nothing */
     bool add_generation_prompt;
+    const chat_video *videos; /* [n_videos], those of the messages, in order; without a tokenizer none are needed */
+    size_t n_videos;
     size_t max_text, max_ids; /* of the prompt, in bytes and ids; 0: no limit */
 } chat_request;
 

@@ -180,13 +180,35 @@ static bool is_image(chat_template t, const json_t *part, chat_str type) {
  * write <|media_start|>, a token that no published vocabulary has: pictures fail there when ids are asked
  * for.
  */
-static void image(chat_writer *w) {
+static void media(chat_writer *w, const char *kind) {
     chat_control(w, w->kind >= CHAT_K2_5 ? "<|media_begin|>" : "<|media_start|>");
-    chat_text(w, "image");
+    chat_text(w, kind);
     chat_control(w, "<|media_content|>");
     chat_control(w, "<|media_pad|>");
     chat_control(w, "<|media_end|>");
+}
+
+static void image(chat_writer *w) {
+    media(w, "image");
     if (w->kind != CHAT_K2_INSTRUCT_0711) chat_text(w, "\n");
+}
+
+/* The template's placeholder is text, which K2.5's processor replaces before it tokenises: by each piece behind its
+ * time. */
+static void video(chat_writer *w, size_t at, size_t i) {
+    if (w->n_videos) {
+        const chat_video *v = w->videos++;
+        w->n_videos--;
+        for (size_t k = 0; k < v->n; k++) chat_text(w, v->stamps[k]), media(w, "video");
+    } else if (w->tok) {
+        w->st = err_set(w->e, ST_INPUT,
+                        "messages[%zu].content[%zu]: a video that was not read would stay a placeholder, "
+                        "<|kimi_k25_video_placeholder|>",
+                        at, i);
+    } else {
+        chat_text(w, "<|kimi_k25_video_placeholder|>");
+    }
+    chat_text(w, "\n");
 }
 
 static void chat_part(chat_writer *w, const json_t *p, size_t at, size_t i) {
@@ -195,8 +217,7 @@ static void chat_part(chat_writer *w, const json_t *p, size_t at, size_t i) {
     if (is_image(w->kind, p, type)) {
         image(w);
     } else if (w->kind >= CHAT_K2_5 && (is(type, "video") || is(type, "video_url"))) {
-        chat_control(w, "<|kimi_k25_video_placeholder|>");
-        chat_text(w, "\n");
+        video(w, at, i);
     } else if (json_object_get(p, "text") || is(type, "text")) {
         chat_bytes(w, str_of(json_object_get(p, "text")));
     } else {

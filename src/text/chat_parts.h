@@ -29,6 +29,8 @@ typedef struct {
     const tokenizer *tok; /* NULL: no ids */
     buf *text;
     ids_buf *ids;
+    const chat_video *videos; /* [n_videos] that are still to come */
+    size_t n_videos;
     size_t encoded; /* bytes of *text whose ids are in *ids */
     status st;
     err *e;

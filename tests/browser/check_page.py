@@ -369,7 +369,7 @@ def test_chosen_pictures(page, tmp_path):
     (tmp_path / "blue.png").write_bytes(BLUE)
     page.call("Page.setInterceptFileChooserDialog", enabled=True)
     page.js("window.asked = 0, document.querySelector('#choose').addEventListener('click', () => asked++), 0")
-    assert page.js("document.querySelector('#attach').getAttribute('aria-label')") == "Add pictures"
+    assert page.js("document.querySelector('#attach').getAttribute('aria-label')") == "Add pictures and videos"
     page.click("#attach")
     assert page.js("asked") == 1
     field = page.call("Runtime.evaluate", expression="document.querySelector('#choose')")["result"]["objectId"]
@@ -457,12 +457,33 @@ def test_pictures_still_being_read_go_along(page):
     assert len(content(page)) == 6 and len(bodies(page)) == 1
 
 
+def test_videos(page):
+    """A video is sent as it is; what stands for it is a strip of film."""
+    greedy(page, max_tokens="10", thinking=False)
+    record(page)
+    data = (ROOT / "tests/golden/videos/vp8.webm").read_bytes()
+    give(page, "drop", ("clip.webm", "", data), ("red.png", "", RED))
+    waiting(page, "clip.webm", "red.png")
+    ask(page, "What is it?")
+    answered(page)
+    assert content(page) == [
+        {"type": "video_url", "video_url": {"url": f"data:video/webm;base64,{base64.b64encode(data).decode()}"}},
+        {"type": "image_url", "image_url": {"url": url(RED)}},
+        {"type": "text", "text": "What is it?"},
+    ]
+    assert texts(page, ".prose")[0].strip() and texts(page, ".notice") == []
+
+
 def test_what_is_refused(page):
-    big = "(d => { d.items.add(new File([new Uint8Array(21 << 20)], 'big.png')); document.dispatchEvent(new DragEvent('drop', {dataTransfer: d})); })(new DataTransfer()), 0"
+    big = (
+        "(d => { const head = new Uint8Array([0x89, 80, 78, 71, 13, 10, 26, 10]); d.items.add(new File([head, new Uint8Array(20 << 20)], 'big.png'));"
+        " document.dispatchEvent(new DragEvent('drop', {dataTransfer: d})); })(new DataTransfer()), 0"
+    )
+    neither = "is no JPEG, PNG, WebP or GIF picture, and no MP4, MOV, WebM or Matroska video."
     for name, data, why in (
-        ("notes.txt", b"not a picture", "notes.txt is no JPEG, PNG, WebP or GIF picture."),
-        ("fake.png", b"<svg onload=x>", "fake.png is no JPEG, PNG, WebP or GIF picture."),
-        ("empty.gif", b"", "empty.gif is no JPEG, PNG, WebP or GIF picture."),
+        ("notes.txt", b"not a picture", f"notes.txt {neither}"),
+        ("fake.png", b"<svg onload=x>", f"fake.png {neither}"),
+        ("empty.gif", b"", f"empty.gif {neither}"),
         ("half.png", RED[:50], "half.png is damaged, or too large for this browser."),
         (None, None, "big.png has 21 MB, at most 20 are taken."),
     ):
@@ -473,10 +494,10 @@ def test_what_is_refused(page):
     give(page, "drop", ("a.txt", "", b"a"), ("red.png", "", RED), ("<b>", "", b"b"))
     waiting(page, "red.png")
     page.until("document.querySelectorAll('#refused p').length === 2")
-    assert texts(page, "#refused p")[1] == "<b> is no JPEG, PNG, WebP or GIF picture."
+    assert texts(page, "#refused p")[1] == f"<b> {neither}"
     page.screenshot(SHOTS / "pictures-refused.png")
     give(page, "drop", *((f"{i}.png", "", RED) for i in range(70)))
-    page.until("document.querySelector('#refused').textContent === 'A message takes 64 pictures.'")
+    page.until("document.querySelector('#refused').textContent === 'A message takes 64 pictures and videos.'")
     assert len(texts(page, "#tray li")) == 64
     assert page.js("document.querySelector('.composer').getBoundingClientRect().height") < 500, "they scroll"
 

@@ -196,7 +196,7 @@ def test_no_picture(server, bad, word):
     [
         ({"type": "image_url"}, "expected a string, got nothing"),
         ({"type": "image_url", "image_url": {"url": 7}}, "expected a string"),
-        ({"type": "video_url", "video_url": {"url": "data:"}}, "video_url"),
+        ({"type": "video_url", "video_url": {"url": "data:"}}, "begins with its type"),
         ({"type": "input_audio", "input_audio": {}}, "audio"),
     ],
 )

@@ -210,7 +210,8 @@ export class Chat {
 }
 
 const parts = ({ pictures, content }) => [
-  ...pictures.map(({ url }) => ({ type: "image_url", image_url: { url } })), ...(content ? [{ type: "text", text: content }] : []),
+  ...pictures.map(({ url, video }) => (video ? { type: "video_url", video_url: { url } } : { type: "image_url", image_url: { url } })),
+  ...(content ? [{ type: "text", text: content }] : []),
 ];
 
 /* ---- What went wrong, in words ---- */

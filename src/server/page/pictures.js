@@ -1,15 +1,18 @@
-/* The pictures of a message: files looked at and read, and the tray above the draft that they wait in. What is sent is
- * the file, byte for byte. What is shown is a canvas: the page's policy loads no picture but the server's own.
+/* The pictures and videos of a message: files looked at and read, and the tray above the draft that they wait in. What
+ * is sent is the file, byte for byte. What is shown is a canvas: the page's policy loads no picture but the server's
+ * own, and no video, of which the canvas has a sign.
  *
- * A picture: {name, url, small}: a data: URI, and a canvas of SIDE pixels at most. */
+ * A picture: {name, url, small, video}: a data: URI, a canvas of SIDE pixels at most, whether it is a video. */
 import { $, el, icon } from "./dom.js";
 
-const MOST = 64, MOST_MB = 20, SIDE = 480;
+const MOST = 64, MOST_MB = 20, VIDEO_MB = 44, SIDE = 480;
 const KINDS = [ /* what a file is, its first bytes tell, as they do to the server */
   ["image/jpeg", /^\xff\xd8\xff/],
   ["image/png", /^\x89PNG\r\n\x1a\n/],
   ["image/webp", /^RIFF[^]{4}WEBP/],
   ["image/gif", /^GIF8[79]a/],
+  ["video/mp4", /^[^]{4}(ftyp|moov|mdat|wide)/], /* and MOV */
+  ["video/webm", /^\x1aE\xdf\xa3/], /* and Matroska */
 ];
 
 const kindOf = async file => {
@@ -39,18 +42,34 @@ const shrunk = async blob => {
   return small;
 };
 
+/* A strip of film. */
+const filmStrip = () => {
+  const node = el("canvas", { width: 160, height: 100 }), context = node.getContext("2d");
+  context.fillStyle = "#222";
+  context.fillRect(0, 0, 160, 100);
+  context.fillStyle = "#ddd";
+  for (let x = 6; x < 160; x += 20) for (const y of [6, 86]) context.fillRect(x, y, 8, 8);
+  context.beginPath();
+  context.moveTo(66, 32);
+  context.lineTo(66, 68);
+  context.lineTo(98, 50);
+  context.fill();
+  return node;
+};
+
 /* An error's message is for the user. */
 const read = async file => {
   const name = file.name || "The picture", wrong = why => new Error(`${name} ${why}`);
-  if (file.size > MOST_MB << 20) throw wrong(`has ${Math.ceil(file.size / (1 << 20))} MB, at most ${MOST_MB} are taken.`);
-  let type, url;
-  try {
-    type = await kindOf(file);
-    if (type) url = await dataUri(file.slice(0, file.size, type));
-  } catch {
+  const unreadable = () => {
     throw wrong("cannot be read.");
-  }
-  if (!type) throw wrong("is no JPEG, PNG, WebP or GIF picture.");
+  };
+  const tooLarge = mb => wrong(`has ${Math.ceil(file.size / (1 << 20))} MB, at most ${mb} are taken.`);
+  if (file.size > VIDEO_MB << 20) throw tooLarge(VIDEO_MB);
+  const type = await kindOf(file).catch(unreadable), video = type?.startsWith("video/");
+  if (!type) throw wrong("is no JPEG, PNG, WebP or GIF picture, and no MP4, MOV, WebM or Matroska video.");
+  if (!video && file.size > MOST_MB << 20) throw tooLarge(MOST_MB);
+  const url = await dataUri(file.slice(0, file.size, type)).catch(unreadable);
+  if (video) return { name, url, small: filmStrip(), video };
   try {
     return { name, url, small: await shrunk(file) };
   } catch {
@@ -110,7 +129,7 @@ export class Tray {
       await before;
       for (const file of files) {
         try {
-          if (this.pictures.length === MOST) throw new Error(`A message takes ${MOST} pictures.`);
+          if (this.pictures.length === MOST) throw new Error(`A message takes ${MOST} pictures and videos.`);
           this.put([await read(file)]);
         } catch (e) {
           wrong.push(e.message);

@@ -59,10 +59,11 @@ static bool history_part(json_t *p, const char *field, const json_t **reasoning,
     *reasoning = NULL;
     if (!json_is_object(p)) return true; /* the renderer says what is wrong */
     if (!type) return api_fail(e, 400, NULL, field, "%s.type: expected a string, got %s", field, json_type_text(v));
-    if (strstr(type, "video") || strstr(type, "audio") || !strcmp(type, "file"))
+    if (strstr(type, "audio") || !strcmp(type, "file"))
         return api_fail(e, 400, "unsupported", field,
-                        "%s: \"%.40s\" is not supported yet: this version reads text and pictures", field, type);
+                        "%s: \"%.40s\" is not supported: text, pictures and videos are read", field, type);
     if (!strcmp(type, "input_image")) return set_str(p, "type", "image_url", e); /* its image_url is the URL itself */
+    if (!strcmp(type, "input_video")) return set_str(p, "type", "video_url", e);
     if (!strcmp(type, "input_text") || !strcmp(type, "output_text")) return set_str(p, "type", "text", e);
     if (strcmp(type, "thinking") && strcmp(type, "reasoning")) return true;
     *reasoning = json_object_get(p, type);

@@ -113,9 +113,10 @@ static bool read_pictures(gen_request *r, const served_model *m, const json_t *m
     err why = {0};
     size_t i, k;
     json_t *message, *part;
+    const json_t *url;
     bool any = false;
     json_array_foreach(messages, i, message) json_array_foreach(json_object_get(message, "content"), k, part) any |=
-        chat_picture_url(part, &why) || why.code != ST_OK;
+        chat_media_of(part, &url, &why) || why.code != ST_OK;
     if (!any) return true;
     if (!request_picture_rules(r, m, &rules, "messages", e)) return false;
     status st = chat_pictures_read(&r->pictures, messages, &rules, &why);
@@ -144,7 +145,9 @@ bool request_render(gen_request *r, const served_model *m, api_error *e) {
                       .tools = r->tools,
                       .kwargs = kwargs,
                       .add_generation_prompt = !r->no_generation_prompt && !r->continue_final};
-    ok = read_pictures(r, m, messages, e) && render(r, m, &q, &p, e);
+    ok = read_pictures(r, m, messages, e);
+    q.videos = r->pictures.videos, q.n_videos = r->pictures.n_videos;
+    ok = ok && render(r, m, &q, &p, e);
     json_decref(kwargs);
     if (ok && p.tools_json.code != ST_OK)
         log_once("tools as JSON", "tools are rendered as JSON, not as TypeScript: %s", p.tools_json.text);

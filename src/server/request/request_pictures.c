@@ -15,6 +15,7 @@ static bool client_of_pictures_gone(void *ud) {
 bool request_picture_rules(gen_request *r, const served_model *m, picture_rules *rules, const char *field,
                            api_error *e) {
     *rules = (picture_rules){.file = m->picture_file,
+                             .video = m->video,
                              .remote = m->remote.n ? &m->remote : NULL,
                              .most = m->picture_most,
                              .tokens = (i64)request_max_ids(r, m),
@@ -43,7 +44,8 @@ static bool add_image_data(gen_request *r, const json_t *v, const picture_rules 
     const json_t *url = json_is_object(v) ? json_object_get(v, "url") : v;
     if (!json_is_string(url))
         return api_fail(e, 400, NULL, "image_data", "%s: expected a data: URI, got %s", field, json_type_text(url));
-    status st = chat_pictures_add(&r->pictures, json_string_value(url), json_string_length(url), rules, &why);
+    status st =
+        chat_pictures_add(&r->pictures, CHAT_PICTURE, json_string_value(url), json_string_length(url), rules, &why);
     if (st != ST_OK) err_prefix(&why, "%s", field);
     return st == ST_OK ? true : st != ST_CANCELLED && api_fail_status(e, st, "image_data", &why);
 }

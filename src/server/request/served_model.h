@@ -3,7 +3,7 @@
 #ifndef SERVER_REQUEST_SERVED_MODEL_H
 #define SERVER_REQUEST_SERVED_MODEL_H
 #include "api/remote_media.h"
-#include "media/picture.h"
+#include "media/video.h"
 #include "runtime/sampler.h"
 #include "text/chat.h"
 #include "text/stops.h"
@@ -18,6 +18,7 @@ typedef struct {
     bool parse_reasoning, parse_calls;
     bool pictures;               /* there is a vision tower */
     picture_limits picture_file; /* what a picture may ask for, and how many a request may have */
+    video_limits video;
     i64 picture_most;
     remote_rules remote; /* where pictures are fetched from; n 0: nowhere */
     const char *name;    /* how the model is called from outside */

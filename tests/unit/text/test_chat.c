@@ -95,6 +95,33 @@ static void ids_come_from_the_template_alone(void **s) {
            false);
 }
 
+/* As K2.5's processor writes a video: each piece behind its time, which is one run of text with what stands before. */
+static void videos(void **s) {
+    (void)s;
+    char two[][CHAT_STAMP] = {"00:00:00.000", "00:00:02.100"}, one[][CHAT_STAMP] = {"00:00:00.000"};
+    const chat_video of[] = {{two, 2}, {one, 1}};
+    json_t *messages = parse_json("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Look: \"},"
+                                  "{\"type\":\"video_url\",\"video_url\":{\"url\":\"\"}},{\"type\":\"video\"},"
+                                  "{\"type\":\"text\",\"text\":\"?\"}]}]");
+    chat_request r = {.messages = messages, .videos = of, .n_videos = 2};
+    chat_prompt p = {0};
+    err e = {0};
+    buf got = {0};
+    assert_int_equal(chat_render(CHAT_K2_5, &k25_tokenizer, &r, &p, &e), ST_OK);
+    spell(&p.ids, &got);
+#define PIECE "[[<|media_begin|>]]video[[<|media_content|>]][[<|media_pad|>]][[<|media_end|>]]"
+    assert_string_equal(got.data, "[[<|im_user|>]]user[[<|im_middle|>]]Look: 00:00:00.000" PIECE "00:00:02.100" PIECE
+                                  "\n00:00:00.000" PIECE "\n?[[<|im_end|>]]");
+#undef PIECE
+    buf_free(&got);
+    chat_prompt_free(&p);
+    r.n_videos = 1; /* one that was not read */
+    assert_int_equal(chat_render(CHAT_K2_5, &k25_tokenizer, &r, &p, &e), ST_INPUT);
+    assert_non_null(strstr(e.text, "messages[0].content[2]: a video that was not read"));
+    chat_prompt_free(&p);
+    json_decref(messages);
+}
+
 static void missing_control_tokens(void **s) {
     (void)s;
     static const char *const few[] = {"<|im_user|>", "<|im_middle|>", "<|im_end|>", "<|im_assistant|>", NULL};
@@ -340,11 +367,17 @@ static void limits(void **s) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden),          cmocka_unit_test(ids_come_from_the_template_alone),
-        cmocka_unit_test(tools_note),      cmocka_unit_test(missing_control_tokens),
-        cmocka_unit_test(nulls_are_empty), cmocka_unit_test(bad_requests),
-        cmocka_unit_test(deep_nesting),    cmocka_unit_test(names),
-        cmocka_unit_test(which_template),  cmocka_unit_test(refused_arguments),
+        cmocka_unit_test(golden),
+        cmocka_unit_test(ids_come_from_the_template_alone),
+        cmocka_unit_test(tools_note),
+        cmocka_unit_test(videos),
+        cmocka_unit_test(missing_control_tokens),
+        cmocka_unit_test(nulls_are_empty),
+        cmocka_unit_test(bad_requests),
+        cmocka_unit_test(deep_nesting),
+        cmocka_unit_test(names),
+        cmocka_unit_test(which_template),
+        cmocka_unit_test(refused_arguments),
         cmocka_unit_test(limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
