@@ -11,6 +11,7 @@
 #include "cmd/eval/eval.h"
 #include "cmd/lib/jsonl.h"
 #include "cmd/lib/model_opts.h"
+#include "cmd/lib/stats.h"
 #include "kernels/backend.h"
 #include "media/video.h"
 #include "model/vision.h"
@@ -35,8 +36,8 @@ typedef struct {
     f32 *wide;
     vision_input *items; /* [batch], of them `waiting` wait for a pass, with so many patches; theirs are malloc'ed */
     i64 batch, waiting, patches;
-    i64 n_items, tokens, passes;
-    f64 seconds; /* in the tower */
+    i64 n_items, tokens;
+    f64_list seconds; /* of each pass */
 } vision_eval;
 
 static status eval_vision_picture(const json_t *path, picture *out, err *e) {
@@ -95,12 +96,12 @@ static status eval_vision_flush(vision_eval *v, err *e) {
     status st = vision_begin(v->v, v->items, v->waiting, v->made, e);
     while (st == ST_OK && !vision_advance(v->v, VISION_ALL)) continue;
     if (st == ST_OK) st = dev->finish(dev, e);
-    v->seconds += now_s() - start;
+    f64_add(&v->seconds, now_s() - start);
     for (i64 i = 0; i < v->waiting; i++) {
         tokens += vision_tokens(&v->items[i]);
         free((void *)(uintptr_t)v->items[i].patches);
     }
-    v->n_items += v->waiting, v->tokens += tokens, v->passes++;
+    v->n_items += v->waiting, v->tokens += tokens;
     v->waiting = v->patches = 0;
     return st == ST_OK ? eval_vision_write(v, tokens * v->config.text_hidden, e) : st;
 }
@@ -208,7 +209,8 @@ static status eval_vision_line(void *ud, const json_t *line, buf *out, err *e) {
 
 static status eval_vision_open(vision_eval *v, err *e) {
     const char *dir = v->m.engine.model_dir;
-    const vision_limits lim = {.patches = VISION_PATCHES_MOST, .items = v->batch};
+    const vision_limits lim = {
+        .patches = VISION_PATCHES_MOST, .items = v->batch, .fastest = !v->m.engine.deterministic};
     backend_options o = {.name = v->m.engine.device ? v->m.engine.device : "cpu", .act = DT_BF16, .isa = ISA_ALL};
     status st = vision_config_load(&v->config, dir, e);
     if (st == ST_OK && !v->config.there) st = err_set(e, ST_UNSUPPORTED, "%s: config.json has no vision_config", dir);
@@ -242,10 +244,13 @@ static status eval_vision_run(vision_eval *v, i64 *n_failed, err *e) {
     st = jsonl_run(in, from_stdin ? "stdin" : v->data, eval_vision_line, v, n_failed, e);
     if (!from_stdin) fclose(in);
     if (st == ST_OK) st = eval_vision_flush(v, e);
-    if (st == ST_OK)
-        log_note("%s%s: %lld items, %lld tokens in %lld passes, %.3f s of the tower",
-                 v->ck ? "" : "DUMMY WEIGHTS, the rows mean nothing; ", v->b.ops.name, (long long)v->n_items,
-                 (long long)v->tokens, (long long)v->passes, v->seconds);
+    if (st != ST_OK || !v->seconds.n) return st;
+    const summary passes = summarize(&v->seconds);
+    log_note("%s%s: %lld items, %lld tokens; the tower took %.2f ms a pass (median of %lld; %.2f at the first quarter, "
+             "%.2f the longest)",
+             v->ck ? "" : "DUMMY WEIGHTS, the rows mean nothing; ", v->b.ops.name, (long long)v->n_items,
+             (long long)v->tokens, passes.median * 1e3, (long long)passes.n,
+             percentile(v->seconds.data, passes.n, 25) * 1e3, passes.max * 1e3);
     return st;
 }
 
@@ -264,6 +269,8 @@ int eval_vision(int argc, char **argv) {
          0, 0},
         {"batch", 0, OPT_INT, &v.batch, "N", "items in one pass of the tower, as far as they fit (default: 1)", 1,
          4096},
+        {"deterministic", 0, OPT_FLAG, &v.m.engine.deterministic, NULL,
+         "an item alone and among others gives the same bits (always so on ref and cpu; cuda is slower)", 0, 0},
         {"out", 0, OPT_STR, &v.out, "FILE", "gets the projected rows, float32 (default: none)", 0, 0},
     };
     int exit_status =
@@ -279,6 +286,7 @@ int eval_vision(int argc, char **argv) {
     backend_close(&v.b);
     checkpoint_close(v.ck);
     for (i64 i = 0; i < v.waiting; i++) free((void *)(uintptr_t)v.items[i].patches); /* of a run that broke off */
+    f64_list_free(&v.seconds);
     free(v.items);
     free(v.raw);
     free(v.wide);

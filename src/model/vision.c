@@ -265,7 +265,7 @@ enum { ATTEND_ROWS = 128 };
 bool vision_advance(vision *v, i64 work) {
     const vision_config *c = v->c;
     const i64 a_row = 2 * v->longest * c->hidden, products = v->n * 2 * c->hidden * (2 * c->hidden + c->inter);
-    if (v->o->set_row_mode) v->o->set_row_mode(v->o, ROWS_PROMPT);
+    if (v->o->set_row_mode) v->o->set_row_mode(v->o, v->lim.fastest ? ROWS_ANY : ROWS_PROMPT);
     if (!v->layer && !v->attended) embed_patches(v);
     while (v->layer < c->n_layers) {
         if (!v->attended) layer_before(v, v->layer);

@@ -18,8 +18,10 @@ enum { VISION_PATCHES_MOST = 18432 };
 typedef struct vision vision;
 
 typedef struct {
-    i64 patches; /* most in a pass, of all items */
-    i64 items;   /* most in a pass */
+    i64 patches;  /* most in a pass, of all items */
+    i64 items;    /* most in a pass */
+    bool fastest; /* on a GPU kernels are chosen by the number of rows: what else is in a pass may then move the last
+                     bits of a row */
 } vision_limits;
 
 /* A picture, or the frames of a piece of video: t grids of h rows of w patches; h and w even, at most VISION_SIDE. */

@@ -34,7 +34,8 @@ status engine_vision_open_rank(const engine *g, rank *k, err *e) {
 
 void engine_vision_limits(engine *g) {
     if (!g->has_vision) return;
-    g->vision_lim = (vision_limits){.patches = VISION_PATCHES_MOST, .items = MEDIA_ITEMS_MOST};
+    g->vision_lim =
+        (vision_limits){.patches = VISION_PATCHES_MOST, .items = MEDIA_ITEMS_MOST, .fastest = !g->lim.deterministic};
     g->media_work = engine_backend(g)->gpu ? GPU_WORK : HOST_WORK;
     g->lim.media_rows = KEPT_PASSES * VISION_PATCHES_MOST / (VISION_MERGE * VISION_MERGE);
 }
