@@ -1,4 +1,4 @@
-/* runtime/engine_vision.c: an engine's vision tower, whole on every rank. */
+/* runtime/engine_vision.c: an engine's vision tower, whole on every rank; items are divided (ranks_media.c). */
 #include "base/log.h"
 #include "runtime/engine_internal.h"
 #include <stdio.h>

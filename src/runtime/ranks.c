@@ -382,42 +382,6 @@ typedef struct {
     i64 n;
 } rank_copies;
 
-typedef struct {
-    const vision_input *items;
-    i64 n, from, work;
-    bool done; /* of rank 0, which stands for all: they do the same */
-    int threads;
-} rank_media;
-
-static status begin_rank_media(rank *k, void *ud, err *e) {
-    const rank_media *m = ud;
-    const ops *o = &k->backend.ops;
-    u8 *out = (u8 *)model_media_rows(k->model) + (u64)(m->from * k->config.hidden) * dtype_size(o->act);
-    ops_set_threads(m->threads);
-    return vision_begin(k->vision, m->items, m->n, out, e);
-}
-
-static status advance_rank_media(rank *k, void *ud, err *e) {
-    rank_media *m = ud;
-    (void)e;
-    ops_set_threads(m->threads);
-    const bool done = vision_advance(k->vision, m->work);
-    if (!k->index) m->done = done;
-    return ST_OK;
-}
-
-status ranks_begin_media(ranks *r, const vision_input *items, i64 n, i64 from, err *e) {
-    rank_media m = {.items = items, .n = n, .from = from, .threads = r->threads_each};
-    return ranks_each(r, begin_rank_media, &m, e);
-}
-
-status ranks_advance_media(ranks *r, i64 work, bool *done, err *e) {
-    rank_media m = {.work = work, .threads = r->threads_each};
-    status st = ranks_each(r, advance_rank_media, &m, e);
-    *done = m.done;
-    return st;
-}
-
 static status copy_rank_kv(rank *k, void *ud, err *e) {
     const rank_copies *c = ud;
     return model_copy_kv(k->model, c->pairs, c->n, e);

@@ -14,6 +14,13 @@
 #include "model/draft.h"
 #include "model/vision.h"
 
+/* What a rank does in a pass of the vision tower: n items from `first` on, whose rows are `from` to `to` - 1 of the
+ * model's media rows. */
+typedef struct {
+    i64 first, n, from, to;
+    bool done;
+} media_share;
+
 typedef struct {
     i64 index;
     model_config config; /* of this rank's share */
@@ -24,9 +31,10 @@ typedef struct {
     draft_config draft_config; /* of this rank's share */
     draft *draft;              /* NULL: there is none */
     vision *vision;            /* all of the tower, on each rank; NULL: there is none */
-    err draft_failure;         /* while it is opened or loaded */
-    comm *comm;                /* of the host: how ranks learn that one has failed; NULL: there is one rank */
-    comm *data;                /* what seams use: comm, or one between GPUs */
+    media_share media;
+    err draft_failure; /* while it is opened or loaded */
+    comm *comm;        /* of the host: how ranks learn that one has failed; NULL: there is one rank */
+    comm *data;        /* what seams use: comm, or one between GPUs */
     tensor_parallel split;
     rank_seams seams;
     numa_node node; /* where it is bound, if it is */
@@ -84,7 +92,8 @@ status ranks_collect(ranks *r, const model_batch *b, err *e);
 /* draft_queue() and draft_collect() of all ranks. */
 status ranks_queue_drafts(ranks *r, const draft_batch *b, err *e);
 status ranks_collect_drafts(ranks *r, const draft_batch *b, err *e);
-/* vision_begin() of all ranks, into the models' media rows from `from` on, and vision_advance(). */
+/* vision_begin() and vision_advance(), of its own items on each rank; at the end all have all rows, in the models'
+ * media rows from `from` on. */
 status ranks_begin_media(ranks *r, const vision_input *items, i64 n, i64 from, err *e);
 status ranks_advance_media(ranks *r, i64 work, bool *done, err *e);
 /* model_copy_kv() of all ranks. */

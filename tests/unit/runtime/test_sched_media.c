@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/json.h"
+#include "runtime/engine_internal.h"
 
 enum { CHATS = 7 }; /* the last item is no picture */
 static i32 prompts[CHATS][MAX_TOKENS], answers[CHATS][MAX_TOKENS];
@@ -209,10 +210,43 @@ static void test_refused(void **state) {
     engine_close(g);
 }
 
+/* On two ranks each makes rows of its own items, one behind the other's, and then all have all: PyTorch's. */
+static void test_shares(void **state) {
+    (void)state;
+    const engine_options o = {.model_dir = "models/nano", .device = "cpu", .max_running = 1, .tp = 2};
+    engine *g = NULL;
+    err e = {0};
+    i64 next = 0, shares = 0, row = 5;
+    bool done = false;
+    if (engine_open(&g, &o, &e) != ST_OK) fail_msg("%s", e.text);
+    if (engine_begin_media(g, inputs, ITEMS, row, &e) != ST_OK) fail_msg("%s", e.text);
+    while (!done)
+        if (engine_advance_media(g, 50000000, &done, &e) != ST_OK) fail_msg("%s", e.text);
+    for (int r = 0; r < 2; r++) {
+        const media_share *m = &g->ranks.of[r].media;
+        assert_int_equal(m->first, next);
+        next += m->n, shares += m->n > 0;
+    }
+    assert_int_equal(next, ITEMS);
+    assert_int_equal(shares, 2);
+    for (int i = 0; i < ITEMS; i++)
+        for (int r = 0; r < 2; r++) {
+            const bf16 *rows = model_media_rows(g->ranks.of[r].model);
+            f64 off = 0, size = 0;
+            for (i64 k = 0; k < vision_tokens(&inputs[i]) * 256; k++) {
+                const f64 want = media[i][k], got = bf16_to_f32(rows[row * 256 + k]);
+                off += (got - want) * (got - want), size += want * want;
+            }
+            if (!(off < 1e-4 * size)) fail_msg("item %d on rank %d: %g of %g", i, r, off, size);
+            if (r == 1) row += vision_tokens(&inputs[i]);
+        }
+    engine_close(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_ref),           cmocka_unit_test(test_cpu),
                                        cmocka_unit_test(test_little_memory), cmocka_unit_test(test_prefix_cache),
                                        cmocka_unit_test(test_several),       cmocka_unit_test(test_words_only),
-                                       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_refused),       cmocka_unit_test(test_shares)};
     return cmocka_run_group_tests(tests, read_chats, free_chats);
 }
