@@ -74,6 +74,8 @@ static void open_file(video_input *in) {
     in->format->io_open = open_nothing;
     av_dict_set(&options, "format_whitelist", "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm", 0);
     in->format->max_streams = 64;
+    /* what is looked into while streams are found, too */
+    av_dict_set(&options, "codec_whitelist", "h264,hevc,vp8,vp9,av1,libdav1d,libaom-av1,mpeg4", 0);
     int code = avformat_open_input(&in->format, NULL, NULL, &options);
     av_dict_free(&options);
     if (code < 0) video_stop(VIDEO_BAD, code, "no MP4, MOV, Matroska or WebM video that can be read");
@@ -122,19 +124,25 @@ bool input_next(video_input *in) {
         const AVRational base = in->format->streams[p->stream_index]->time_base;
         const int64_t at = p->pts == AV_NOPTS_VALUE ? p->dts : p->pts;
         if (at != AV_NOPTS_VALUE) {
-            const int64_t end = av_rescale_q(at + p->duration, base, AV_TIME_BASE_Q);
+            const int64_t end = av_rescale_q(av_sat_add64(at, p->duration), base, AV_TIME_BASE_Q);
             if (end > in->until) in->until = end;
         }
-        if (p->stream_index == in->stream->index) return true;
+        if (p->stream_index != in->stream->index) continue;
+        if (p->pts != AV_NOPTS_VALUE && !(p->flags & AV_PKT_FLAG_DISCARD)) {
+            const double t = (double)p->pts * av_q2d(base);
+            if (!in->timed || t < in->first) in->first = t;
+            if (!in->timed || t > in->last) in->last = t;
+            in->timed++;
+        }
+        return true;
     }
 }
 
 /* Matroska's packets just stop where a file was cut. Durations in headers are not exact: a tenth and a second. */
 bool input_is_cut(const video_input *in) {
-    const int64_t start = in->format->start_time == AV_NOPTS_VALUE ? 0 : in->format->start_time;
-    const int64_t missing = in->format->duration - (in->until - start);
-    return in->format->duration != AV_NOPTS_VALUE && in->until && missing > AV_TIME_BASE &&
-           missing > in->format->duration / 10;
+    const int64_t missing = in->format->duration - in->until; /* its Duration counts from 0, as its times do */
+    return strstr(in->format->iformat->name, "matroska") && in->format->duration != AV_NOPTS_VALUE && in->until &&
+           missing > AV_TIME_BASE && missing > in->format->duration / 10;
 }
 
 void input_close(video_input *in) {

@@ -12,7 +12,9 @@ typedef struct {
     AVCodecContext *codec;
     AVStream *stream;
     AVPacket *packet;
-    int64_t until; /* the end of the packets so far, of all streams, in AV_TIME_BASE */
+    int64_t until;      /* the end of the packets so far, of all streams, in AV_TIME_BASE */
+    double first, last; /* times of the stream, seconds, of `timed` packets */
+    uint64_t timed;
 } video_input;
 
 /* Sends a VIDEO_ERROR and ends the process. `code`: FFmpeg's, or 0. */

@@ -36,9 +36,11 @@ static uint64_t count_packets(int64_t pixels, double *rate) {
     input_open(&in, pixels);
     while (input_next(&in)) n += !(in.packet->flags & AV_PKT_FLAG_DISCARD);
     if (input_is_cut(&in)) video_stop(VIDEO_BAD, 0, "the video's file ends too early");
-    AVRational r = in.stream->avg_frame_rate;
-    if (r.num <= 0 || r.den <= 0) r = in.stream->r_frame_rate;
-    *rate = r.num > 0 && r.den > 0 ? av_q2d(r) : 0;
+    const AVRational r = in.stream->avg_frame_rate;
+    const double seen = in.timed > 1 && in.last > in.first ? (double)(in.timed - 1) / (in.last - in.first) : 0;
+    *rate = r.num > 0 && r.den > 0 ? av_q2d(r) : seen;
+    /* Without a duration the average is that of what was probed, or a guess: a recording of a browser has 1000. */
+    if (in.format->duration == AV_NOPTS_VALUE && seen > 0 && (*rate > 2 * seen || *rate < seen / 2)) *rate = seen;
     if (!n) video_stop(VIDEO_BAD, 0, "the video has no frames");
     if (*rate <= 0 && n == 1) *rate = VIDEO_SAMPLE_RATE; /* of a single frame it does not matter */
     if (*rate <= 0) video_stop(VIDEO_BAD, 0, "the video names no frame rate");
@@ -136,16 +138,16 @@ static uint64_t decode_all(video_show *s) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) {
+    if (argc != 5) {
         fputs(
-            "moonlet-video MIB SECONDS PIXELS < FILE: decodes a video for moonlet, which starts it (docs/guide/pictures.md)\n",
+            "moonlet-video MIB SECONDS PIXELS PARENT < FILE: decodes a video for moonlet, which starts it (docs/guide/pictures.md)\n",
             stderr);
         return 2;
     }
     const long mib = atol(argv[1]), seconds = atol(argv[2]);
     video_show s = {.pixels = atoll(argv[3])};
     av_log_set_level(AV_LOG_QUIET);
-    const char *kept = confine(mib, seconds);
+    const char *kept = confine(mib, seconds, atol(argv[4]));
     if (kept) video_stop(VIDEO_BAD, 0, "moonlet-video cannot limit %s", kept);
     s.frames = count_packets(s.pixels, &s.rate);
     for (int again = 0;; again++) {

@@ -181,7 +181,7 @@ static status eval_vision_video(vision_eval *v, const json_t *path, buf *out, er
     if (!json_is_string(path)) return err_set(e, ST_INPUT, "a video's path is %s", json_type_text(path));
     status st = file_read(json_string_value(path), EVAL_VIDEO_MOST, &file, e);
     if (st == ST_OK) {
-        st = video_decode(file.data, file.len, &limits, &(video_sink){eval_video_begin, eval_video_piece, &w}, e);
+        st = video_decode(file.data, file.len, &limits, &(video_sink){eval_video_begin, eval_video_piece, NULL, &w}, e);
         if (st != ST_OK) err_prefix(e, "%s", json_string_value(path));
     }
     buf_free(&file);

@@ -18,11 +18,24 @@ static turnstile picture_decoders = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INI
                  video_decoders = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 2},
                  fetchers = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 8};
 
-static void turnstile_enter(turnstile *t) {
+static bool nobody_wants(const picture_rules *rules) { return rules->gone && rules->gone(rules->ud); }
+
+/* Waits for a place; false: there is nobody any more who wants it. */
+static bool turnstile_enter(turnstile *t, const picture_rules *rules) {
+    enum { LOOK_NS = 200000000 };
     pthread_mutex_lock(&t->lock);
-    while (!t->places) pthread_cond_wait(&t->left, &t->lock);
-    t->places--;
+    bool wanted = !nobody_wants(rules);
+    while (wanted && !t->places) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOOK_NS;
+        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+        pthread_cond_timedwait(&t->left, &t->lock, &until);
+        wanted = !nobody_wants(rules);
+    }
+    t->places -= wanted;
     pthread_mutex_unlock(&t->lock);
+    return wanted;
 }
 
 static void turnstile_leave(turnstile *t) {
@@ -67,13 +80,14 @@ status chat_pictures_add(chat_pictures *p, chat_media kind, const char *url, siz
     buf file = {0};
     if (p->shown == rules->most)
         return err_set(e, ST_LIMIT, "more than %lld pictures and videos in one request", (long long)rules->most);
-    if (rules->gone && rules->gone(rules->ud)) return err_set(e, ST_CANCELLED, "the client has gone");
     const bool remote = rules->remote && strlen(url) == len && remote_is_url(url);
     turnstile *t = kind == CHAT_VIDEO ? &video_decoders : &picture_decoders;
-    if (remote) turnstile_enter(&fetchers); /* until the file is decoded: as many are in memory */
+    /* until the file is decoded: as many are in memory */
+    if (remote && !turnstile_enter(&fetchers, rules)) return err_set(e, ST_CANCELLED, "the client has gone");
     status st = remote ? remote_fetch(url, rules->remote, &file, e) : bytes_of_url(kind, url, len, &file, e);
-    if (st == ST_OK) {
-        turnstile_enter(t);
+    if (st == ST_OK && !turnstile_enter(t, rules))
+        st = err_set(e, ST_CANCELLED, "the client has gone");
+    else if (st == ST_OK) {
         st = kind == CHAT_VIDEO ? media_items_of_video(p, &file, rules, e) : media_items_of_picture(p, &file, rules, e);
         turnstile_leave(t);
     }

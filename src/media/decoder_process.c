@@ -37,7 +37,7 @@ static void find_decoder(decoder_process *p) {
 /* The file in memory that has a descriptor: nothing is written to a disk. */
 static status file_in_memory(const void *data, u64 n, int *fd, err *e) {
     const u8 *at = data;
-    *fd = memfd_create("video", MFD_CLOEXEC);
+    *fd = memfd_create("video", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (*fd < 0) return err_set(e, ST_IO, "a video's file in memory: %s", strerror(errno));
     for (u64 left = n; left;) {
         const ssize_t k = write(*fd, at, left);
@@ -45,15 +45,19 @@ static status file_in_memory(const void *data, u64 n, int *fd, err *e) {
         if (k <= 0) return err_nomem(e, "a video's file", n);
         at += k, left -= (u64)k;
     }
+    /* its size is counted: what the other side could write there would not be */
+    if (fcntl(*fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL))
+        return err_set(e, ST_IO, "sealing a video's file in memory: %s", strerror(errno));
     return ST_OK;
 }
 
 static status spawn_decoder(decoder_process *p, int in, int out, int error, err *e) {
-    char mib[16], seconds[16], pixels[24];
+    char mib[16], seconds[16], pixels[24], parent[16];
+    snprintf(parent, sizeof parent, "%ld", (long)getpid());
     snprintf(mib, sizeof mib, "%u", p->limits->mib);
     snprintf(seconds, sizeof seconds, "%u", p->limits->seconds);
     snprintf(pixels, sizeof pixels, "%llu", (unsigned long long)p->limits->pixels);
-    char *const argv[] = {p->path, mib, seconds, pixels, NULL}, *const environment[] = {NULL};
+    char *const argv[] = {p->path, mib, seconds, pixels, parent, NULL}, *const environment[] = {NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     sigset_t none;
@@ -85,9 +89,15 @@ static status pipe_of(int ends[2], err *e) {
     return err_set(e, ST_IO, "a pipe: %s", strerror(errno));
 }
 
-status decoder_start(decoder_process *p, const void *file, u64 n, const video_limits *limits, err *e) {
+status decoder_start(decoder_process *p, const void *file, u64 n, const video_limits *limits, const video_sink *to,
+                     err *e) {
     int in = -1, out[2] = {-1, -1}, error[2] = {-1, -1};
-    *p = (decoder_process){.out = -1, .err = -1, .limits = limits, .deadline = now_s() + 2.0 * limits->seconds};
+    *p = (decoder_process){.out = -1,
+                           .err = -1,
+                           .limits = limits,
+                           .deadline = now_s() + 2.0 * limits->seconds,
+                           .gone = to->gone,
+                           .ud = to->ud};
     find_decoder(p);
     status st = file_in_memory(file, n, &in, e);
     if (st == ST_OK) st = pipe_of(out, e);
@@ -100,18 +110,25 @@ status decoder_start(decoder_process *p, const void *file, u64 n, const video_li
     return st;
 }
 
+enum { LOOK_MS = 200 };
+
+static bool is_unwanted(const decoder_process *p) { return p->gone && p->gone(p->ud); }
+
 /* It has ended, or is ended here: why. */
 static status decoder_died(decoder_process *p, err *e) {
     char said[300] = "";
     int how = 0;
     while (waitpid(p->pid, &how, WNOHANG) == 0) { /* it says nothing any more, and yet is there */
-        if (now_s() > p->deadline) kill(p->pid, SIGKILL);
+        if (now_s() > p->deadline || is_unwanted(p)) kill(p->pid, SIGKILL);
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
     p->pid = 0;
+    fcntl(p->err, F_SETFL, O_NONBLOCK); /* whoever has it, too, need not end */
     const ssize_t n = read(p->err, said, sizeof said - 1);
     said[n > 0 ? n : 0] = 0;
     said[strcspn(said, "\n")] = 0;
+    if (WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL && now_s() < p->deadline)
+        return err_set(e, ST_LIMIT, "the video's decoder was ended from outside: by its limit of time, or for memory");
     if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL))
         return err_set(e, ST_LIMIT, "decoding the video takes more than %u s of processor time", p->limits->seconds);
     if (WIFSIGNALED(how))
@@ -124,12 +141,14 @@ static status decoder_died(decoder_process *p, err *e) {
 status decoder_read(decoder_process *p, void *to, u64 n, err *e) {
     u8 *at = to;
     while (n) {
-        const f64 left = p->deadline - now_s();
         struct pollfd f = {.fd = p->out, .events = POLLIN};
-        const int ready = left > 0 ? poll(&f, 1, (int)(left * 1e3) + 1) : 0;
-        if (ready < 0 && errno == EINTR) continue;
+        const int ready = poll(&f, 1, LOOK_MS);
+        if (is_unwanted(p)) return err_set(e, ST_CANCELLED, "nobody waits for the video any more");
+        if ((ready < 0 && errno == EINTR) || (!ready && now_s() < p->deadline)) continue;
         if (ready < 0) return err_set(e, ST_IO, "a video's frames: %s", strerror(errno));
         if (!ready) return err_set(e, ST_LIMIT, "decoding the video takes more than %u s", 2 * p->limits->seconds);
+        if (now_s() > p->deadline)
+            return err_set(e, ST_LIMIT, "decoding the video takes more than %u s", 2 * p->limits->seconds);
         const ssize_t k = read(p->out, at, n);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) return err_set(e, ST_IO, "a video's frames: %s", strerror(errno));

@@ -42,7 +42,8 @@ static status begin_video(video_work *w, const video_record *r, const video_limi
     w->info.chosen = video_chosen(w->info.frames, w->info.rate);
     status st = patch_grid_of(width, height, &frame, &w->info.grid, e);
     if (st == ST_OK) st = w->to->begin(w->to->ud, &w->info, e);
-    for (int i = 0; st == ST_OK && i < CHUNK_FRAMES; i++) st = picture_new(width, height, &w->frames[i], e);
+    const u64 together = w->info.chosen < CHUNK_FRAMES ? w->info.chosen : CHUNK_FRAMES;
+    for (u64 i = 0; st == ST_OK && i < together; i++) st = picture_new(width, height, &w->frames[i], e);
     return st;
 }
 
@@ -101,7 +102,7 @@ static status run_video(video_work *w, const video_limits *limits, err *e) {
 
 status video_decode(const void *data, u64 n, const video_limits *limits, const video_sink *to, err *e) {
     video_work w = {.to = to};
-    status st = decoder_start(&w.p, data, n, limits, e);
+    status st = decoder_start(&w.p, data, n, limits, to, e);
     if (st == ST_OK) st = run_video(&w, limits, e);
     decoder_end(&w.p);
     drop_frames(&w);

@@ -30,11 +30,13 @@ typedef struct {
     status (*begin)(void *ud, const video_info *v, err *e);
     /* `at`: when the first frame is shown, "00:00:02.000", as the model's prompt has it */
     status (*piece)(void *ud, const char *at, const media_patches *m, err *e);
+    bool (*gone)(void *ud); /* asked a few times a second: does nobody want it any more? NULL: no */
     void *ud;
 } video_sink;
 
 /* Decodes the `n` bytes of a file: MP4, MOV, Matroska or WebM. ST_INPUT: damaged, cut or no video; ST_UNSUPPORTED: no
- * moonlet-video, or a codec that it has not; ST_LIMIT. */
+ * moonlet-video, or a codec that it has not; ST_LIMIT;
+ * ST_CANCELLED: to->gone. */
 status video_decode(const void *data, u64 n, const video_limits *limits, const video_sink *to, err *e);
 
 enum { VIDEO_STAMP = 16 };

@@ -1,11 +1,12 @@
 /* media/video_pipe.h: what moonlet-video, the program that decodes videos, and Moonlet say to each other.
  *
- *   moonlet-video MIB SECONDS PIXELS
+ *   moonlet-video MIB SECONDS PIXELS PARENT
  *
- * Descriptor 0 is the video file, which can be sought in. To descriptor 1 go records, in the order of bytes of the
- * machine that both are on: VIDEO_HEAD, then a VIDEO_FRAME for each chosen frame, followed by its pixels [height,
- * width, 3], then VIDEO_END; or VIDEO_ERROR, which ends it. The number of frames comes from the file's packets; where
- * fewer or more come out of them, another VIDEO_HEAD with the true number says that everything begins anew, once. */
+ * Its limits, and the process with which it ends. Descriptor 0 is the video file, which can be sought in. To descriptor
+ * 1 go records, in the order of bytes of the machine that both are on: VIDEO_HEAD, then a VIDEO_FRAME for each chosen
+ * frame, followed by its pixels [height, width, 3], then VIDEO_END; or VIDEO_ERROR, which ends it. The number of frames
+ * comes from the file's packets; where fewer or more come out of them, another VIDEO_HEAD with the true number says
+ * that everything begins anew, once. */
 #ifndef MEDIA_VIDEO_PIPE_H
 #define MEDIA_VIDEO_PIPE_H
 #include <math.h>

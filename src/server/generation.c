@@ -109,6 +109,11 @@ static bool client_gone(generation *g) {
 }
 
 static bool client_gone_ud(void *g) { return client_gone(g); }
+/* What is decoded while the server ends would be refused then. */
+static bool reading_is_over(void *ud) {
+    generation *g = ud;
+    return atomic_load(&g->s->draining) || client_gone(g);
+}
 
 static bool generation_pull(void *ud, buf *out) {
     generation *g = ud;
@@ -157,12 +162,14 @@ static bool generation_start(generation *g, http_request *q, api_kind kind, api_
     const served_model *m = &g->s->model;
     g->r.hold = hold_for;
     g->r.hold_most = (u64)http_memory_max(q);
-    g->r.gone = gone_for;
+    g->r.gone = reading_is_over;
+    g->r.gone_ud = g;
     g->r.hold_ud = q;
     g->r.token_by_token = g->s->o.disable_jump_forward;
-    if (!endpoints[kind].read(&g->r, m, body, e) ||
-        !request_constrain(&g->r, g->s->constraints, &g->s->o.json_form, client_gone_ud, g, e))
-        return false;
+    const bool read = endpoints[kind].read(&g->r, m, body, e);
+    if (!read && !e->http && atomic_load(&g->s->draining))
+        return api_fail(e, 503, NULL, NULL, "the server is shutting down");
+    if (!read || !request_constrain(&g->r, g->s->constraints, &g->s->o.json_form, client_gone_ud, g, e)) return false;
     http_release(q, gen_request_drop_read(&g->r));
     if (client_gone(g)) return false; /* nobody waits: the engine need not know */
     make_id(endpoints[kind].id_prefix, id, sizeof id);

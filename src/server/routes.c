@@ -97,7 +97,6 @@ static bool hold_json(http_request *q, u64 bytes, api_error *e) {
 }
 
 bool hold_for(void *ud, u64 more) { return http_hold(ud, more); }
-bool gone_for(void *ud) { return http_peer_gone(((const http_request *)ud)->fd); }
 
 json_t *body_object(http_request *q, api_error *e) {
     err why = {0};

@@ -67,9 +67,8 @@ void route_page(server *s, http_request *q, http_reply *r);
 /* The request's body as a JSON object, at most 128 levels deep; NULL: *e. The text is gone afterwards, and what the
  * values take is held in q's account: whoever frees them releases it. */
 json_t *body_object(http_request *q, api_error *e);
-/* gen_request.hold and gone for the request at `ud`, an http_request. */
+/* gen_request.hold for the request at `ud`, an http_request. */
 bool hold_for(void *ud, u64 more);
-bool gone_for(void *ud);
 /* Fills r with the error. */
 void reply_error(server *s, http_reply *r, const api_error *e);
 /* The same in the form that clients of q's path expect. */

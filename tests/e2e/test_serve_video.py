@@ -3,8 +3,10 @@
 import base64
 import json
 import os
+import socket
 import struct
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -154,6 +156,45 @@ def test_many_frames(server):
     """The bytes of one frame, ten thousand times: as many as the context holds, or a 400 before one is decoded."""
     assert ask(server, part(url(mp4(100))), text("?"))["usage"]["prompt_tokens"] > 12
     assert "tokens" in refused(server, part(url(mp4(200000))))
+
+
+def slow_video():
+    """A few frames are seen of half a million."""
+    return part(url(mp4(500000, rate=240000)))
+
+
+def ask_and_leave(server, *parts):
+    """A client that does not wait for the answer."""
+    body = json.dumps({**BASE, "messages": [user(*parts)]}).encode()
+    s = socket.create_connection(("127.0.0.1", server.port))
+    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+    s.sendall(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    time.sleep(0.5)
+    s.close()
+
+
+def test_clients_that_left(server):
+    """What nobody waits for is not decoded on, and others need not wait for it."""
+    began = time.monotonic()
+    for _ in range(4):
+        ask_and_leave(server, slow_video())
+    ask(server, part(url(file("vp8.webm"))), text("?"), max_tokens=1)
+    assert time.monotonic() - began < 6 * SLOW
+
+
+def test_end_of_the_server():
+    """A request whose video is being decoded gets its 503, and the server ends."""
+    s = Server()
+    out = []
+    body = {**BASE, "messages": [user(slow_video())]}
+    asking = threading.Thread(target=lambda: out.append(s.request("POST", "/v1/chat/completions", body)))
+    asking.start()
+    time.sleep(1)
+    began = time.monotonic()
+    assert s.stop() == 0
+    asking.join()
+    assert time.monotonic() - began < 5 * SLOW
+    assert out[0][0] == 503 and "shutting down" in out[0][1]["error"]["message"], out
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ hexadecimal):
   video FILE FRAMES RATE CHOSEN W H ROWS COLS   all frames, frames a second, those that are shown; their size and grid
   piece FILE TIME FRAMES CRC                    up to four frames: [FRAMES, rows, cols, 3, 14, 14] patches"""
 import datetime
+import fractions
 import math
 import subprocess
 import zlib
@@ -29,6 +30,8 @@ FILES = [
     ("vp9.webm", "160x90", "30000/1001", 210, VP9),
     ("vp9-tall.webm", "30x270", "15", 31, VP9),
     ("vp8.webm", "98x62", "25", 50, ["-c:v", "libvpx", "-crf", "50", "-b:v", "60k"]),
+    ("later.mp4", "96x64", "10", 25, [*X264, "-pix_fmt", "yuv420p", "-output_ts_offset", "5"]),  # begins at 5 s
+    ("live.webm", "96x64", "15", 40, [*VP9, "-live", "1"]),  # says no duration
     ("slow.mkv", "96x64", "1/2", 5, [*X264, "-pix_fmt", "yuv444p"]),
 ]
 
@@ -38,6 +41,21 @@ def encode(name, size, rate, frames, how):
     sound = SOUND if "aac" in how else []
     fixed = ["-frames:v", str(frames), "-threads", "1", "-fflags", "+bitexact", "-flags:v", "+bitexact"]
     subprocess.run(["ffmpeg", "-v", "error", "-y", *picture, *sound, *how, *fixed, str(OUT / name)], check=True)
+
+
+def record(path):
+    """jitter.webm: as a browser's recorder writes it: 60 frames at uneven milliseconds over 6 seconds, no duration, no
+    frame rate. PyAV knows no rate for it, so it is not in expected.txt."""
+    with av.open(str(path), "w", format="webm", options={"live": "1", "fflags": "+bitexact"}) as out:
+        stream = out.add_stream("libvpx-vp9", rate=1000, options={"crf": "50", "b": "0"})
+        stream.width, stream.height, stream.pix_fmt, stream.thread_count = 96, 64, "yuv420p", 1
+        stream.codec_context.time_base = fractions.Fraction(1, 1000)
+        for i in range(60):
+            picture = np.full((64, 96, 3), 4 * i, np.uint8)
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            frame.pts, frame.time_base = 100 * i + i * 37 % 60, fractions.Fraction(1, 1000)
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
 
 
 def frames_of(path):
@@ -92,6 +110,7 @@ def main():
     for file in FILES:
         encode(*file)
         lines += describe(file[0])
+    record(OUT / "jitter.webm")
     (OUT / "expected.txt").write_text("\n".join(lines) + "\n")
 
 

@@ -81,8 +81,9 @@ typedef struct {
     i64 max_ids;                      /* a prompt's; 0: the context */
     bool (*hold)(void *ud, u64 more); /* may so many bytes more be used for a while? NULL: yes */
     u64 hold_most;                    /* bytes that it may hold however few others do; 0: any */
-    bool (*gone)(void *ud);           /* has its client gone? asked before what takes long; NULL: no */
-    void *hold_ud;                    /* of both */
+    bool (*gone)(void *ud); /* has its client gone, or does the server end? asked before what takes long; NULL: no */
+    void *gone_ud;
+    void *hold_ud; /* of both */
 } gen_request;
 
 /* Takes over `body` (a JSON object) also when it fails. End with gen_request_free() also after a failure;

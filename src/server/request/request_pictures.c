@@ -9,7 +9,7 @@ static bool hold_picture(void *ud, u64 more) {
 
 static bool client_of_pictures_gone(void *ud) {
     const gen_request *r = ud;
-    return r->gone && r->gone(r->hold_ud);
+    return r->gone && r->gone(r->gone_ud);
 }
 
 bool request_picture_rules(gen_request *r, const served_model *m, picture_rules *rules, const char *field,

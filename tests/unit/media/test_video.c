@@ -23,6 +23,7 @@ typedef struct {
     char at[64][VIDEO_STAMP];
     u32 frames[64], crc[64];
     status fail; /* of piece() */
+    bool (*gone)(void *ud);
 } seen;
 
 static status seen_begin(void *ud, const video_info *v, err *e) {
@@ -54,10 +55,9 @@ static buf video_bytes(const char *name) {
 }
 
 static status see(const buf *file, seen *s, err *e) {
-    const status fail = s->fail;
-    *s = (seen){.fail = fail};
+    *s = (seen){.fail = s->fail, .gone = s->gone};
     *e = (err){0};
-    return video_decode(file->data, file->len, &limits, &(video_sink){seen_begin, seen_piece, s}, e);
+    return video_decode(file->data, file->len, &limits, &(video_sink){seen_begin, seen_piece, s->gone, s}, e);
 }
 
 static void test_golden(void **state) {
@@ -97,7 +97,21 @@ static void test_golden(void **state) {
     }
     fclose(f);
     assert_true(piece == s.pieces);
-    assert_true(videos >= 9);
+    assert_true(videos >= 11);
+}
+
+/* A recording that names neither a duration nor a frame rate: its times tell. */
+static void test_recording(void **state) {
+    (void)state;
+    buf file = video_bytes("jitter.webm");
+    seen s = {0};
+    err e;
+    assert_int_equal(see(&file, &s, &e), ST_OK);
+    assert_true(s.info.rate > 9.5 && s.info.rate < 10.5);
+    assert_int_equal(s.info.frames, 60);
+    assert_int_equal(s.info.chosen, 12);
+    assert_int_equal(s.pieces, 3);
+    buf_free(&file);
 }
 
 static void test_stamps(void **state) {
@@ -202,6 +216,29 @@ static void test_decoders(void **state) {
     limits.seconds = VIDEO_LIMITS.seconds;
 }
 
+static bool at_once(void *ud) {
+    (void)ud;
+    return true;
+}
+
+/* Nobody waits any more: the decoder is ended, whatever it does. */
+static void test_gone(void **state) {
+    (void)state;
+    seen s = {.gone = at_once};
+    err e;
+    const buf file = {.data = "abc", .len = 3};
+    const f64 start = now_s();
+    script("exec sleep 60");
+    assert_int_equal(see(&file, &s, &e), ST_CANCELLED);
+    free((void *)(uintptr_t)limits.decoder);
+    script("sleep 5 > /dev/null & exit 3"); /* who inherits what it says need not end */
+    s.gone = NULL;
+    assert_int_equal(see(&file, &s, &e), ST_UNSUPPORTED);
+    free((void *)(uintptr_t)limits.decoder);
+    limits.decoder = decoder;
+    assert_true(now_s() - start < 4);
+}
+
 /* The real one, with hardly any time and memory. */
 static void test_limits(void **state) {
     (void)state;
@@ -236,9 +273,9 @@ static int drop_scratch(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden), cmocka_unit_test(test_stamps),       cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_bad),    cmocka_unit_test(test_sink_ends_it), cmocka_unit_test(test_decoders),
-        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_golden),   cmocka_unit_test(test_recording), cmocka_unit_test(test_stamps),
+        cmocka_unit_test(test_cut),      cmocka_unit_test(test_bad),       cmocka_unit_test(test_sink_ends_it),
+        cmocka_unit_test(test_decoders), cmocka_unit_test(test_gone),      cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, find_decoder, drop_scratch);
 }
