@@ -111,7 +111,9 @@ $B/%.o: %.c Makefile $B/flags
 # Kernels: another nvcc, other flags, another list of files.
 GPU_FLAGS := $(strip $(GPU_CC) $(GPU_VER) $(NVFLAGS))
 ifneq '$(GPU_FLAGS)' '$(file <build/gpu/flags)'
+ifneq (,$(or $(GPU_CC),$(if $(wildcard build/gpu/flags),,none))) # a build without nvcc leaves kernels alone that are there
 build/gpu/flags: FORCE
+endif
 endif
 build/gpu/flags:
 	@mkdir -p $(@D)

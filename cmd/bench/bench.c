@@ -14,6 +14,7 @@ static const struct {
     {"allreduce", "the sum over ranks on several GPUs: time, and whether it is right", bench_allreduce},
     {"serving", "a server or an engine under load: TTFT, TPOT, ITL, throughput", bench_serving},
     {"grammar", "structured output: compiling a grammar, asking which tokens may come", bench_grammar},
+    {"pictures", "files of pictures to patches: decoding, resizing, cutting", bench_pictures},
     {"memory", "read bandwidth, int8, bf16 and float32 peaks", bench_memory},
 };
 

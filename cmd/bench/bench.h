@@ -10,6 +10,7 @@ int bench_sample(int argc, char **argv);
 int bench_attention(int argc, char **argv);
 int bench_allreduce(int argc, char **argv);
 int bench_grammar(int argc, char **argv);
+int bench_pictures(int argc, char **argv);
 int bench_memory(int argc, char **argv);
 int bench_serving(int argc, char **argv);
 

@@ -265,3 +265,12 @@ def test_check_one_op():
     )
     unknown = run("check", "--op", "nothing")
     assert unknown.returncode == 2 and "nothing" in unknown.stderr and "linear_group" in unknown.stderr
+
+
+def test_pictures(tmp_path):
+    r = run("bench", "pictures", "examples/stars.png", "--runs", "2", "--threads", "2")
+    assert r.returncode == 0 and "189 x 139, 35 tokens; decoding " in r.stdout and "medians of 2" in r.stdout
+    (tmp_path / "x.png").write_bytes(b"no picture")
+    for args, word in (((tmp_path / "x.png",), "x.png"), ((), "name the files"), ((tmp_path / "none",), "none")):
+        r = run("bench", "pictures", *args)
+        assert r.returncode != 0 and word in r.stderr

@@ -17,6 +17,7 @@ NANO = str(ROOT / "models/nano")
 # what a page's reader has, and this test has not
 STAND_INS = {"/models/Kimi-K2.5": NANO, "DIR": NANO, "Kimi-K2.5": NANO, "models/nano": NANO}
 STAND_INS["examples/stars.png"] = str(ROOT / "examples/stars.png")
+STAND_INS["clip.mp4"] = str(ROOT / "tests/golden/videos/h264-sound.mp4")
 # behind the commands that run: the last one given counts
 BOUNDS = {
     ("eval", "nano"): ["--limit", "2", "--only", "wordproblems,tools"],  # the others read long texts

@@ -13,7 +13,6 @@ import subprocess
 import zlib
 from pathlib import Path
 
-import av
 import numpy as np
 from PIL import Image
 
@@ -46,6 +45,8 @@ def encode(name, size, rate, frames, how):
 def record(path):
     """jitter.webm: as a browser's recorder writes it: 60 frames at uneven milliseconds over 6 seconds, no duration, no
     frame rate. PyAV knows no rate for it, so it is not in expected.txt."""
+    import av
+
     with av.open(str(path), "w", format="webm", options={"live": "1", "fflags": "+bitexact"}) as out:
         stream = out.add_stream("libvpx-vp9", rate=1000, options={"crf": "50", "b": "0"})
         stream.width, stream.height, stream.pix_fmt, stream.thread_count = 96, 64, "yuv420p", 1
@@ -59,6 +60,8 @@ def record(path):
 
 
 def frames_of(path):
+    import av
+
     with av.open(str(path)) as f:
         stream = f.streams.video[0]
         return [frame.to_ndarray(format="rgb24") for frame in f.decode(stream)], float(stream.average_rate)
@@ -103,6 +106,8 @@ def describe(name):
 
 
 def main():
+    import av
+
     OUT.mkdir(exist_ok=True)
     lines = [
         f"# by tests/golden/make_videos.py: PyAV {av.__version__}, Pillow {Image.__version__}, numpy {np.__version__}"

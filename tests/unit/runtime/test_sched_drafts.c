@@ -152,7 +152,6 @@ static void answers_stay_the_same(void **state) {
                                          {nano, "models/nano-eagle3-mla", "cpu", 1, false, 1},
                                          {nano, "models/nano-eagle3", "cpu", 1, true, 1},
                                          {nano, "models/nano-eagle3-mla", "cpu", 2, true, 1},
-                                         {nano, "models/nano-eagle3-mla", "ref", 1, true, 1},
                                          {nano, "models/nano-eagle3", "cpu", 1, true, 2},
                                          {nano, "models/nano-eagle3-mla", "cpu", 1, true, 4},
                                          {nano, "models/nano-eagle3-mla", "cpu", 2, true, 3},
