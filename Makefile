@@ -232,7 +232,12 @@ emulator: $B/tests/emulator/libcuda.so.1 $B/tests/emulator/test_hopper $B/tests/
 
 $B/tests/fuzz/%: tests/fuzz/%.c $(LIB) Makefile $B/flags
 	@mkdir -p $(@D)
-	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) -fsanitize=fuzzer -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS)
+	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(ISA) -fsanitize=fuzzer -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS)
+
+# with FFmpeg's libraries as they are; the sources of moonlet-video are part of it
+$B/tests/fuzz/fuzz_video: $(wildcard video/*.[ch])
+$B/tests/fuzz/fuzz_video: ISA := $(if $(VIDEO),$(shell pkg-config --cflags $(VIDEO_PKGS) 2>/dev/null))
+$B/tests/fuzz/fuzz_video: LDLIBS += $(if $(VIDEO),$(shell pkg-config --libs $(VIDEO_PKGS) 2>/dev/null))
 
 $B/examples/%: examples/%.c $(LIB) include/moonlet.h Makefile $B/flags
 	@mkdir -p $(@D)

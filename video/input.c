@@ -140,9 +140,10 @@ bool input_next(video_input *in) {
 
 /* Matroska's packets just stop where a file was cut. Durations in headers are not exact: a tenth and a second. */
 bool input_is_cut(const video_input *in) {
-    const int64_t missing = in->format->duration - in->until; /* its Duration counts from 0, as its times do */
-    return strstr(in->format->iformat->name, "matroska") && in->format->duration != AV_NOPTS_VALUE && in->until &&
-           missing > AV_TIME_BASE && missing > in->format->duration / 10;
+    const int64_t all = in->format->duration; /* counts from 0, as its times do */
+    if (!strstr(in->format->iformat->name, "matroska") || all == AV_NOPTS_VALUE || !in->until) return false;
+    const int64_t missing = av_sat_sub64(all, in->until);
+    return missing > AV_TIME_BASE && missing > all / 10;
 }
 
 void input_close(video_input *in) {

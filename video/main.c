@@ -8,134 +8,9 @@
  * names none) and range. What a file says of rotation, aspect of pixels and high dynamic range is not applied, nor is
  * the timing of frames: the rule of choice counts frames, at the stream's average rate. */
 #include "video/confine.h"
-#include "video/input.h"
-#include <libavutil/imgutils.h>
-#include <libavutil/pixdesc.h>
-#include <libswscale/swscale.h>
+#include "video/show.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-typedef struct {
-    int64_t pixels;                /* of a frame, at most */
-    uint64_t frames, chosen, next; /* of the video; how many are shown; how many have been */
-    double rate;
-    int width, height; /* of the first frame; 0: it has not come */
-    struct SwsContext *colours;
-    enum AVPixelFormat format; /* what `colours` reads */
-    uint8_t *rgb;              /* a frame, converted */
-    int pitch;                 /* bytes a row where it is converted */
-} video_show;
-
-/* ---- How many frames ---- */
-
-static uint64_t count_packets(int64_t pixels, double *rate) {
-    video_input in;
-    uint64_t n = 0;
-    input_open(&in, pixels);
-    while (input_next(&in)) n += !(in.packet->flags & AV_PKT_FLAG_DISCARD);
-    if (input_is_cut(&in)) video_stop(VIDEO_BAD, 0, "the video's file ends too early");
-    const AVRational r = in.stream->avg_frame_rate;
-    const double seen = in.timed > 1 && in.last > in.first ? (double)(in.timed - 1) / (in.last - in.first) : 0;
-    *rate = r.num > 0 && r.den > 0 ? av_q2d(r) : seen;
-    /* Without a duration the average is that of what was probed, or a guess: a recording of a browser has 1000. */
-    if (in.format->duration == AV_NOPTS_VALUE && seen > 0 && (*rate > 2 * seen || *rate < seen / 2)) *rate = seen;
-    if (!n) video_stop(VIDEO_BAD, 0, "the video has no frames");
-    if (*rate <= 0 && n == 1) *rate = VIDEO_SAMPLE_RATE; /* of a single frame it does not matter */
-    if (*rate <= 0) video_stop(VIDEO_BAD, 0, "the video names no frame rate");
-    input_close(&in);
-    return n;
-}
-
-/* ---- A frame's pixels ---- */
-
-static void read_colours(video_show *s, const AVFrame *f) {
-    if (s->colours && s->format == f->format) return;
-    sws_freeContext(s->colours);
-    s->format = f->format;
-    s->colours = sws_getContext(f->width, f->height, f->format, f->width, f->height, AV_PIX_FMT_RGB24, SWS_BICUBIC,
-                                NULL, NULL, NULL);
-    if (!s->colours)
-        video_stop(VIDEO_UNKNOWN, 0, "frames in %s are not read",
-                   av_get_pix_fmt_name(f->format) ? av_get_pix_fmt_name(f->format) : "an unknown format");
-    int *from, *to, from_range, to_range, brightness, contrast, saturation;
-    if (sws_getColorspaceDetails(s->colours, &from, &from_range, &to, &to_range, &brightness, &contrast, &saturation) <
-        0)
-        return; /* colours that have no matrix */
-    if (f->color_range == AVCOL_RANGE_JPEG) from_range = 1;
-    sws_setColorspaceDetails(s->colours, sws_getCoefficients(f->colorspace), from_range, to, to_range, brightness,
-                             contrast, saturation);
-}
-
-/* The scaler's fast ways write whole vectors, and leave the end of a row alone that has no room for one. */
-static void make_room(video_show *s) {
-    s->pitch = (3 * s->width + 63) / 64 * 64;
-    s->rgb = av_malloc((size_t)s->pitch * (size_t)s->height + 64);
-    if (!s->rgb) video_stop(VIDEO_NO_MEMORY, 0, "out of memory");
-}
-
-static void show_frame(video_show *s, const AVFrame *f, uint64_t index) {
-    const video_record r = {VIDEO_PIPE_VERSION, VIDEO_FRAME, {.index = index}};
-    const size_t row = 3 * (size_t)s->width;
-    if (!s->rgb) make_room(s);
-    read_colours(s, f);
-    const int rows = sws_scale(s->colours, (const uint8_t *const *)f->data, f->linesize, 0, f->height,
-                               (uint8_t *const[]){s->rgb, NULL, NULL, NULL}, (const int[]){s->pitch, 0, 0, 0});
-    if (rows != s->height) video_stop(VIDEO_BAD, 0, "frame %llu cannot be converted", (unsigned long long)index);
-    for (size_t y = 1; y < (size_t)s->height; y++) memmove(s->rgb + y * row, s->rgb + y * (size_t)s->pitch, row);
-    video_write(&r, sizeof r);
-    video_write(s->rgb, row * (size_t)s->height);
-}
-
-static void take_frame(video_show *s, const AVFrame *f, uint64_t index) {
-    if (f->decode_error_flags || (f->flags & AV_FRAME_FLAG_CORRUPT))
-        video_stop(VIDEO_BAD, 0, "frame %llu is damaged", (unsigned long long)index);
-    if (!s->width) {
-        const video_record r = {
-            VIDEO_PIPE_VERSION, VIDEO_HEAD, {.head = {s->frames, s->rate, (uint32_t)f->width, (uint32_t)f->height}}};
-        s->width = f->width, s->height = f->height;
-        video_write(&r, sizeof r);
-    }
-    if (f->width != s->width || f->height != s->height)
-        video_stop(VIDEO_UNKNOWN, 0, "frame %llu has %d x %d pixels, those before it %d x %d",
-                   (unsigned long long)index, f->width, f->height, s->width, s->height);
-    if (s->next < s->chosen && index == video_frame_at(s->next, s->chosen, s->frames))
-        show_frame(s, f, index), s->next++;
-}
-
-/* ---- All of them ---- */
-
-/* Frames that the decoder has ready; how many came so far is in *n. */
-static void drain(video_show *s, video_input *in, AVFrame *f, uint64_t *n) {
-    int code;
-    while (!(code = avcodec_receive_frame(in->codec, f))) {
-        take_frame(s, f, (*n)++);
-        av_frame_unref(f);
-    }
-    if (code != AVERROR(EAGAIN) && code != AVERROR_EOF)
-        video_stop(VIDEO_BAD, code, "frame %llu cannot be decoded", (unsigned long long)*n);
-}
-
-/* Shows what s->frames has chosen; the true number of frames. */
-static uint64_t decode_all(video_show *s) {
-    video_input in;
-    uint64_t n = 0;
-    AVFrame *f = av_frame_alloc();
-    if (!f) video_stop(VIDEO_NO_MEMORY, 0, "out of memory");
-    s->chosen = video_chosen(s->frames, s->rate), s->next = 0, s->width = s->height = 0;
-    input_open(&in, s->pixels);
-    for (bool more = true; more;) {
-        more = input_next(&in);
-        const int code = avcodec_send_packet(in.codec, more ? in.packet : NULL);
-        if (code < 0) video_stop(VIDEO_BAD, code, "what follows frame %llu cannot be decoded", (unsigned long long)n);
-        drain(s, &in, f, &n);
-    }
-    input_close(&in);
-    av_frame_free(&f);
-    if (!n) video_stop(VIDEO_BAD, 0, "no frame of the video can be decoded");
-    return n;
-}
 
 int main(int argc, char **argv) {
     if (argc != 5) {
@@ -144,22 +19,10 @@ int main(int argc, char **argv) {
             stderr);
         return 2;
     }
-    const long mib = atol(argv[1]), seconds = atol(argv[2]);
     video_show s = {.pixels = atoll(argv[3])};
     av_log_set_level(AV_LOG_QUIET);
-    const char *kept = confine(mib, seconds, atol(argv[4]));
+    const char *kept = confine(atol(argv[1]), atol(argv[2]), atol(argv[4]));
     if (kept) video_stop(VIDEO_BAD, 0, "moonlet-video cannot limit %s", kept);
-    s.frames = count_packets(s.pixels, &s.rate);
-    for (int again = 0;; again++) {
-        const uint64_t n = decode_all(&s);
-        if (n == s.frames) break;
-        if (again)
-            video_stop(VIDEO_BAD, 0, "the video decodes to %llu frames, then to %llu", (unsigned long long)s.frames,
-                       (unsigned long long)n);
-        s.frames = n;
-        av_freep(&s.rgb);
-    }
-    const video_record end = {.version = VIDEO_PIPE_VERSION, .kind = VIDEO_END};
-    video_write(&end, sizeof end);
+    show_video(&s);
     return 0;
 }
