@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "format/checkpoint.h"
+#include "format/requant.h"
 #include "model/config.h"
 #include "cmd/inspect_formats.h"
 #include "cmd/lib/model_opts.h"
@@ -124,10 +125,7 @@ static void count_checkpoint(inventory *v, const checkpoint *ck, const model_con
 /* ---- the same from the configuration alone ---- */
 
 static int bucket_of_format(weight_format f) {
-    return f == WF_INT4_GROUP                     ? F_INT4
-           : f == WF_INT4_ROW                     ? F_INT4_ROW
-           : f == WF_FP8_BLOCK || f == WF_FP8_ROW ? F_FP8
-                                                  : DT_BF16;
+    return f == WF_INT4_GROUP ? F_INT4 : f == WF_INT4_ROW ? F_INT4_ROW : weight_is_fp8(f) ? F_FP8 : DT_BF16;
 }
 
 /* n matrices [rows, cols] of a kind that the checkpoint's quantization covers, or bf16. */
@@ -144,9 +142,11 @@ static void add_mlp(inventory *v, kind k, weight_format f, u64 n, i64 inter, i64
     add_linear(v, k, f, n, hidden, inter);
 }
 
-static void count_config(inventory *v, const model_config *c) {
+/* on_gpu: as a GPU keeps them. */
+static void count_config(inventory *v, const model_config *c, bool on_gpu) {
     u64 layers = (u64)c->n_layers, dense = (u64)c->n_dense, moe = layers - dense;
     weight_format most = bucket_of_format(c->quant) == F_FP8 ? c->quant : WF_BF16; /* INT4 covers the experts only */
+    if (on_gpu) most = linear_on_gpu(most);
     i64 d_qk = c->nope + c->rope;
     add_linear(v, K_EMBED, WF_BF16, 1, c->vocab_held, c->hidden);
     if (!c->tie_embeddings) add_linear(v, K_HEAD, WF_BF16, 1, c->vocab_held, c->hidden);
@@ -212,7 +212,7 @@ static status make_ranks_plan(ranks_plan *p, const model_config *whole, const op
     inventory v = {0};
     status st = model_config_split(&c, o->tp, 0, "--tp", e);
     if (st != ST_OK) return st;
-    count_config(&v, &c);
+    count_config(&v, &c, true);
     p->weights = v.bytes;
     p->room = (u64)(o->gpu_gib * 1073741824.0 * ENGINE_GPU_FRACTION);
     for (int i = 0; i < N_KV; i++) {
@@ -428,7 +428,7 @@ static status inspect(options *o, err *e) {
     if (ck)
         count_checkpoint(&v, ck, &c);
     else
-        count_config(&v, &c);
+        count_config(&v, &c, false);
     st = make_plan(&p, &c, o, v.bytes - v.kinds[K_LATER].bytes - v.kinds[K_OTHER].bytes, e);
     ranks_plan ranks;
     if (st == ST_OK && o->tp) st = make_ranks_plan(&ranks, &c, o, e);

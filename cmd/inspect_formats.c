@@ -11,7 +11,11 @@ static const struct {
 } backends[] = {{"ref", "ref"}, {"cpu", "cpu (this one)"}, {"cuda", "cuda"}};
 
 static const char *speed_text(format_speed s) {
-    return s == FORMAT_NATIVE ? "native" : s == FORMAT_EXPANDED ? "expanded" : "no";
+    static const char *const texts[] = {[FORMAT_REFUSED] = "no",
+                                        [FORMAT_EXPANDED] = "expanded",
+                                        [FORMAT_AS_BF16] = "as bf16",
+                                        [FORMAT_NATIVE] = "native"};
+    return texts[s];
 }
 
 /* "4.50": with its scales, of a large matrix. */
@@ -54,8 +58,9 @@ static void formats_print_table(void) {
         printf("%-11s %s: NAME + %s\n", l->name, l->origin, tensors);
     }
     printf(
-        "\nnative: multiplied as stored, or repacked once at load; expanded: each row is made float32 as it is used, "
-        "slow;\nno: refused when a model is opened. bits: of a weight, with its scales.\n");
+        "\nnative: multiplied as stored, or repacked once at load; as bf16: rounded to bf16 once at load, which takes "
+        "16 bits of\nmemory; expanded: each row is made float32 as it is used, slow; no: refused when a model is opened. "
+        "bits: of a\nweight, with its scales.\n");
 }
 
 static json_t *row_of(weight_format f) {

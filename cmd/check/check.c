@@ -5,6 +5,7 @@
 #include "cmd/check/check_mirror.h"
 #include "cmd/check/check_int64.h"
 #include "cmd/cmd.h"
+#include "format/requant.h"
 #include "kernels/backend.h"
 #include "kernels/gpu/gpu.h"
 #include <math.h>
@@ -91,12 +92,19 @@ check_act check_input(check *c, i64 n, f32 sigma) {
 
 check_act check_output(check *c, i64 n) { return (check_act){check_alloc(c, (u64)n * 2), check_alloc(c, (u64)n * 4)}; }
 
+bool check_rounds(const check *c, weight_format f) { return c->copies && linear_on_gpu(f) != f; }
+
 check_weight check_prepare(check *c, weight_desc d) {
     check_weight w = {0};
     err e = {0};
     const ops *const both[] = {c->dev, c->ref};
+    weight_view rounded;
     for (i64 i = 0; i < d.n_views; i++) w.bytes += weight_bytes(&d.views[i]);
     for (int i = 0; i < 2; i++) {
+        if (i && d.kind != WK_EXPERTS && check_rounds(c, d.views->format)) {
+            rounded = requant_bf16(d.views, check_alloc(c, (u64)(d.views->rows * d.views->cols) * sizeof(bf16)));
+            d.views = &rounded;
+        }
         op_weight **out = i ? &w.ref : &w.dev;
         if (both[i]->weight_prepare(both[i], &d, out, &e) != ST_OK) {
             fprintf(stderr, "moonlet check: %s\n", e.text);
@@ -131,7 +139,8 @@ void check_compare(check *c, const char *what, const void *got, dtype t, const f
         }
     }
     f64 error = relative_error(a, b, n * dim);
-    if (!(error <= bound)) check_fail(c, "%s: error %.2e, bound %.1e", what, error, bound);
+    if (!(error <= bound))
+        check_fail(c, "%s [%lld, %lld]: error %.2e, bound %.1e", what, (long long)n, (long long)dim, error, bound);
     if (!(error <= c->worst)) c->worst = error;
     if (bound > c->bound) c->bound = bound;
     c->cases++;

@@ -43,6 +43,9 @@ void *check_copy(check *c, const void *from, u64 bytes); /* the same with a cont
 u64 check_block_bytes(u64 bytes);                        /* what it allocates for them */
 check_act check_input(check *c, i64 n, f32 sigma);
 check_act check_output(check *c, i64 n);
+/* Does dev keep matrices of this format that are no experts' in bf16? */
+bool check_rounds(const check *c, weight_format f);
+/* ref's values are those that dev multiplies with: rounded to bf16 where dev rounds them. */
 check_weight check_prepare(check *c, weight_desc d);
 /* One matrix of a format, elements of deviation `sigma`. */
 check_weight check_matrix(check *c, weight_kind kind, weight_format f, i64 rows, i64 cols, f32 sigma);

@@ -4,7 +4,6 @@
 #include <math.h>
 
 static const f64 dense_F32_BOUND = 1e-5;
-
 static bool dense_fits(weight_format f, i64 cols) { return f != WF_INT4_GROUP || cols % INT4_GROUP == 0; }
 
 /* FP8 with every value that there is, NaN of both signs among them, and scales of 0, below it, small and large: for all
@@ -34,6 +33,31 @@ static void fp8_values(check *c) {
             check_compare(c, "every value of FP8", y32, DT_F32, y.f, n, rows, rows, dense_F32_BOUND);
             check_case_end(c);
         }
+}
+
+/* Where dev rounds FP8 to bf16, each weight is off by up to 2^-9, a sum of many by some 1.7e-3 of the one with the
+ * weights as they are stored. */
+static void fp8_as_stored(check *c) {
+    for (int f = WF_FP8_BLOCK; f <= WF_FP8_ROW; f++) {
+        enum { n = 3, rows = 520, cols = 2048 };
+        if (!check_rounds(c, (weight_format)f)) continue;
+        weight_view v = synth_weight(&c->rng, (weight_format)f, rows, cols, 0.02f,
+                                     check_alloc(c, synth_weight_bytes((weight_format)f, rows, cols)));
+        check_weight w = check_prepare(c, (weight_desc){.kind = WK_LINEAR, .views = &v, .n_views = 1});
+        check_act x = check_input(c, n * cols, 1.0f), y = check_output(c, n * rows);
+        f32 *y32 = check_alloc(c, n * rows * 4), *row = check_alloc(c, cols * 4);
+        c->dev->linear(c->dev, &(linear_args){w.dev, x.h, y32, n, cols, rows, DT_F32});
+        for (i64 r = 0; r < rows; r++) {
+            weight_row_f32(&v, r, row);
+            for (i64 k = 0; k < n; k++) {
+                f64 sum = 0;
+                for (i64 i = 0; i < cols; i++) sum += (f64)row[i] * (f64)x.f[k * cols + i];
+                y.f[k * rows + r] = (f32)sum;
+            }
+        }
+        check_compare(c, "FP8 in bf16, against FP8", y32, DT_F32, y.f, n, rows, rows, 2.5e-3);
+        check_case_end(c);
+    }
 }
 
 void check_linear(check *c) {
@@ -75,6 +99,7 @@ void check_linear(check *c) {
                 check_case_end(c);
             }
     fp8_values(c);
+    fp8_as_stored(c);
     check_gemm_shapes(c, G_LINEAR);
     check_gemm_shapes(c, G_LOGITS);
 }

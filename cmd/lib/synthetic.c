@@ -21,11 +21,9 @@ void synth_fill_bf16(synth *s, bf16 *out, i64 n, f32 sigma) {
     for (i64 i = 0; i < n; i++) out[i] = f32_to_bf16(synth_normal(s) * sigma);
 }
 
-static bool synth_is_fp8(weight_format f) { return f == WF_FP8_BLOCK || f == WF_FP8_ROW; }
-
 static u64 data_bytes(weight_format f, i64 rows, i64 cols) {
     u64 n = (u64)rows * (u64)cols;
-    u64 bytes = f == WF_F32 ? n * 4 : f == WF_BF16 ? n * 2 : synth_is_fp8(f) ? n : n / 2;
+    u64 bytes = f == WF_F32 ? n * 4 : f == WF_BF16 ? n * 2 : weight_is_fp8(f) ? n : n / 2;
     return (bytes + 63) & ~(u64)63;
 }
 
@@ -36,7 +34,7 @@ static u64 scale_count(weight_format f, i64 rows, i64 cols) {
 }
 
 u64 synth_weight_bytes(weight_format f, i64 rows, i64 cols) {
-    u64 scale = scale_count(f, rows, cols) * (synth_is_fp8(f) || f == WF_INT4_ROW ? 4 : 2);
+    u64 scale = scale_count(f, rows, cols) * (weight_is_fp8(f) || f == WF_INT4_ROW ? 4 : 2);
     return data_bytes(f, rows, cols) + ((scale + 63) & ~(u64)63);
 }
 
@@ -47,7 +45,7 @@ weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigm
     if (f == WF_F32)
         for (u64 i = 0; i < n; i++) ((f32 *)memory)[i] = synth_normal(s) * sigma;
     if (f == WF_BF16) synth_fill_bf16(s, memory, (i64)n, sigma);
-    if (synth_is_fp8(f)) {
+    if (weight_is_fp8(f)) {
         for (u64 i = 0; i < n; i++) data[i] = f32_to_f8_e4m3(synth_normal(s) * 64.0f);
         for (u64 i = 0; i < scales; i++) ((f32 *)scale)[i] = sigma / 64.0f * (1.0f + 0.25f * synth_uniform(s));
     }

@@ -18,6 +18,9 @@ const char *expert_format_name(expert_format f); /* "auto", "w4a8", "w2_bf16" */
 weight_format expert_stored_as(expert_format how, weight_format f, i64 i);
 /* The same on a GPU, which has no INT4_ROW: there it is INT4 in groups of one bf16 scale. */
 weight_format expert_on_gpu(expert_format how, weight_format f, i64 i);
+/* How a GPU keeps a matrix that is none of an expert's: FP8 is rounded to bf16, each value to 2^-9 of itself, which
+ * costs twice the bytes and lets the kernels of bf16 take it (docs/kernels/gemm.md). */
+weight_format linear_on_gpu(weight_format f);
 
 /* An INT4 row whose groups have one scale already stays as it is, one of INT4_ROW too, but for its scale, which is
  * rounded to bf16. Else the scale is one of REQUANT_TRIES: bf16(most / 7) * (REQUANT_TRIES * 2 - t) / (REQUANT_TRIES

@@ -62,6 +62,7 @@ enum { WEIGHT_FORMATS_MOST = 32 };
  * has it is opened. */
 weight_format weight_layout_add(const weight_layout *l);
 
+static inline bool weight_is_fp8(weight_format f) { return f == WF_FP8_BLOCK || f == WF_FP8_ROW; }
 const char *weight_format_name(weight_format f);
 u64 weight_data_bytes(const weight_view *w);
 u64 weight_scale_bytes(const weight_view *w);

@@ -1,6 +1,7 @@
 #include "kernels/backend.h"
 #include "base/log.h"
 #include "device/comm_nccl.h"
+#include "format/requant.h"
 #include "kernels/context_parallel.h"
 #include "kernels/gpu/gpu.h"
 #include <stdlib.h>
@@ -23,6 +24,7 @@ bool backend_name_is_gpu(const char *name) { return name && gpu_number(name) >= 
 format_speed backend_format_speed(const char *name, weight_format f, bool experts) {
     if (weight_layout_of(f)->experts_only && !experts) return FORMAT_REFUSED;
     if (backend_name_is_gpu(name) && f >= WF_COUNT) return FORMAT_REFUSED;
+    if (backend_name_is_gpu(name) && !experts && linear_on_gpu(f) != f) return FORMAT_AS_BF16;
     bool native = backend_name_is_gpu(name) ? gpu_multiplies(f, experts)
                   : !strcmp(name, "cpu")    ? cpu_multiplies(f, experts, cpu_isa())
                                             : false;

@@ -27,6 +27,7 @@ bool backend_name_is_gpu(const char *name);
 typedef enum {
     FORMAT_REFUSED,
     FORMAT_EXPANDED, /* a row at a time made float32, by kernels for any format: slow */
+    FORMAT_AS_BF16,  /* rounded to bf16 once when it is loaded, then bf16's kernels */
     FORMAT_NATIVE    /* kernels for it, as it is stored or repacked once when it is loaded */
 } format_speed;
 format_speed backend_format_speed(const char *name, weight_format f, bool experts);

@@ -160,7 +160,7 @@ static bool ends_with(const char *s, const char *end) {
 static weight_format dummy_format(const binder *b, const char *base) {
     bool expert = strstr(base, ".mlp.experts.") != NULL;
     bool never = ends_with(base, ".mlp.gate") || ends_with(base, "embed_tokens") || ends_with(base, "lm_head");
-    return expert || ((b->c->quant == WF_FP8_BLOCK || b->c->quant == WF_FP8_ROW) && !never) ? b->c->quant : WF_BF16;
+    return expert || (weight_is_fp8(b->c->quant) && !never) ? b->c->quant : WF_BF16;
 }
 
 /* The data tensor that format f would have, if there is one; found[]: those of the formats behind f. */

@@ -290,5 +290,6 @@ def test_inspect_lists_the_weight_formats():
     assert list(rows) == ["f32", "bf16", "fp8_block", "fp8_row", "int4_group", "int4_row"]
     assert rows["int4_group"]["bits"] == 4.5 and rows["bf16"]["bits"] == 16
     assert rows["int4_group"]["cuda"] == {"linear": "expanded", "experts": "native"}
+    assert rows["fp8_block"]["cuda"] == {"linear": "as bf16", "experts": "native"}
     assert rows["int4_row"]["ref"] == {"linear": "no", "experts": "expanded"}
     assert rows["bf16"]["cpu"] == {"linear": "native", "experts": "native"}

@@ -58,7 +58,7 @@ static void gate(const ops *o, const gate_args *a) {
 
 bool cpu_multiplies(weight_format f, bool experts, u32 isa) {
     if (f == WF_F32 || f == WF_BF16) return true;
-    if (f == WF_FP8_BLOCK || f == WF_FP8_ROW) return isa & ISA_BF16;
+    if (weight_is_fp8(f)) return isa & ISA_BF16;
     return f == WF_INT4_GROUP && experts && isa & ISA_VNNI;
 }
 

@@ -18,7 +18,7 @@ INLINE void store_act(void *p, dtype t, i64 at, const f32 *v, i64 n) {
 /* y[nx, WB] = rows x times weight rows [row, row + nw). */
 static void block_product(const weight_view *w, i64 row, i64 nw, const void *const *x, i64 nx, f32 *y, f32 *buf) {
 #ifdef VEC_DPBF16
-    if (w->format == WF_FP8_BLOCK || w->format == WF_FP8_ROW) {
+    if (weight_is_fp8(w->format)) {
         fp8_product(w, row, nw, (const bf16 *const *)x, nx, y, WB, (bf16 *)buf);
         return;
     }

@@ -166,7 +166,7 @@ static void axpy(const f32 *p, i64 ldp, i64 np, mat v, i64 m, f32 *acc, i64 ld, 
 /* Columns [c0, c0 + n) of a row as float32, the values of weight_cols_f32; c0 a multiple of FP8_BLOCK. */
 static void expand_cols(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     i64 c = 0;
-    if (w->format == WF_FP8_BLOCK || w->format == WF_FP8_ROW) {
+    if (weight_is_fp8(w->format)) {
         const u8 *q = (const u8 *)w->data + row * w->cols + c0;
         const bool block = w->format == WF_FP8_BLOCK;
         const f32 *s =

@@ -1,5 +1,5 @@
 /* kernels/gpu/weights/load.c: weights copied into the GPU's memory, in the checkpoint's own layout, or INT4 experts as
- * int4_pack.h says, FP8 ones as fp8.cuh does. */
+ * int4_pack.h says, FP8 ones as fp8.cuh does; other matrices in FP8 become bf16. */
 #include "base/buf.h"
 #include "kernels/gpu/backend.h"
 #include "kernels/gpu/device/int4_pack.h"
@@ -11,7 +11,7 @@ enum { FILL_BLOCKS = 132 * 16 };
 /* View i in the format that it is kept in: without data. */
 static weight_view kept(const weight_desc *d, i64 i) {
     weight_view v = d->views[i];
-    if (d->kind == WK_EXPERTS) v.format = expert_on_gpu(d->experts, v.format, i);
+    v.format = d->kind == WK_EXPERTS ? expert_on_gpu(d->experts, v.format, i) : linear_on_gpu(v.format);
     v.data = v.scale = NULL;
     return v;
 }
@@ -74,7 +74,7 @@ static void load_fill(const gpu_backend *b, void *to, u64 n, u64 seed, f32 sigma
 static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *data, void *scale) {
     weight_view is = kept(d, i), *v = &is;
     u64 n = (u64)v->rows * (u64)v->cols, seed = (d->dummy_seed << 12) + 2 * (u64)i, scales = weight_scale_bytes(v);
-    bool int4 = v->format == WF_INT4_GROUP, fp8 = v->format == WF_FP8_BLOCK || v->format == WF_FP8_ROW;
+    bool int4 = v->format == WF_INT4_GROUP, fp8 = weight_is_fp8(v->format);
     load_fill(b, data, int4 ? n / 2 : n, seed, d->dummy_sigma,
               int4  ? GPU_FILL_NIBBLES
               : fp8 ? GPU_FILL_FP8
@@ -85,7 +85,7 @@ static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *d
 
 /* Is view i kept in another format than the checkpoint's, or with one scale a row? */
 static bool converts(const weight_desc *d, i64 i) {
-    return d->kind == WK_EXPERTS && (d->experts == EXPERTS_W4A8 || kept(d, i).format != d->views[i].format);
+    return (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8) || kept(d, i).format != d->views[i].format;
 }
 
 /* INT4_ROW's scales, all factors in them. */
@@ -118,7 +118,7 @@ static void convert_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *
                !int4  ? b->requant_bf16
                : rows ? b->requant_order
                       : b->requant_rows,
-               gpu_blocks(int4 ? v->rows : v->rows * v->cols / 64, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
+               gpu_blocks(int4 ? v->rows : ceil_div(v->rows * v->cols, 64), GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
 }
 
 /* View i as int4_pack.h's blocks at `to`; staged: room on the GPU for the checkpoint's bytes, then for those of another
@@ -154,8 +154,7 @@ static gpu_matrix matrix_of(const weight_desc *d, i64 i, bool packed) {
     gpu_matrix m = {.rows = v.rows, .cols = v.cols, .format = (int)v.format};
     if (packed && v.format == WF_INT4_GROUP) return m.format = GPU_W_PACKED, m;
     if (packed && v.format == WF_FP8_BLOCK) return m.format = GPU_W_FP8_PAIRS, m;
-    const bool fp8 = v.format == WF_FP8_BLOCK || v.format == WF_FP8_ROW;
-    i64 piece = v.format == WF_INT4_GROUP ? 32 : fp8 ? 16 : v.format == WF_BF16 ? 8 : 4;
+    i64 piece = v.format == WF_INT4_GROUP ? 32 : weight_is_fp8(v.format) ? 16 : v.format == WF_BF16 ? 8 : 4;
     m.wide = weight_data_bytes(&v) / (u64)v.rows % 16 == 0 && v.cols % piece == 0; /* 16 bytes at a time */
     return m;
 }
@@ -241,11 +240,11 @@ static status put_padded(const gpu_backend *b, const weight_desc *d, op_weight *
     return ST_OK;
 }
 
-/* One expert's checkpoint bytes at a time go through `staged`: the copies and the kernel are in stream order. */
+/* One matrix's checkpoint bytes at a time go through `staged`: the copies and the kernel are in stream order. */
 static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
     device *dev = gpu_device(b->g);
-    bool packed = packs(d),
-         stage = (packed || converts(d, 0) || converts(d, 2)) && d->kind == WK_EXPERTS && !d->dummy_seed;
+    bool packed = packs(d), experts = d->kind == WK_EXPERTS,
+         stage = (packed || converts(d, 0) || (experts && converts(d, 2))) && !d->dummy_seed;
     u64 table = (u64)d->n_views * sizeof(gpu_matrix), max_bytes = 0;
     for (i64 i = 0; i < d->n_views; i++) {
         weight_view v = kept(d, i);
