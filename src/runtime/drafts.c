@@ -17,6 +17,10 @@ static i64 draft_rows(const scheduler *s) {
     return s->g->lim.deterministic ? DECODE_ROWS : DRAFT_ROWS_GPU;
 }
 
+static draft_kind draft_kind_of(const task *t) {
+    return t->r.filter ? DRAFT_FILTERED : t->r.sampling.temperature > 0 ? DRAFT_DRAWN : DRAFT_GREEDY;
+}
+
 /* ---- Proposals ---- */
 
 /* Penalties look at the tokens in front of a row, which stand in one place for path 0 alone. */
@@ -41,7 +45,8 @@ static i64 take_guesses(const scheduler *s, task *t, i32 *to, i64 depth, i64 row
 
 /* Writes drafts behind t's tokens, at most `rows` in all, and counts them in n_draft and n_branch. */
 static void propose(scheduler *s, task *t, i64 rows) {
-    const i64 depth = min_i64(s->o.draft_tokens, t->r.n_prompt + t->r.max_new - t->n - 1);
+    i64 depth = min_i64(s->o.draft_tokens, t->r.n_prompt + t->r.max_new - t->n - 1);
+    if (drafts_by_model(s)) depth = min_i64(depth, *draft_class(&s->drafts.chosen, draft_kind_of(t), t->n));
     rows = min_i64(rows, s->o.draft_tokens);
     if (rows < 1 || depth < 1 || t->draft_rest > 0 || !tokens_room(t, t->n + min_i64(depth, rows))) return;
     i32 *to = t->tokens + t->n;
@@ -147,23 +152,14 @@ status drafts_copy_kept(scheduler *s, err *e) {
 
 /* ---- How many ---- */
 
-static draft_kind draft_kind_of(const task *t) {
-    return t->r.filter ? DRAFT_FILTERED : t->r.sampling.temperature > 0 ? DRAFT_DRAWN : DRAFT_GREEDY;
-}
-
 i64 drafts_next(scheduler *s) {
-    f64 chances[DRAFT_STEPS_MOST] = {0};
-    i64 answers = 0;
+    draft_classes answers = {0};
     if (s->drafts.next >= 0) return s->drafts.next;
     for (i64 i = 0; i < s->n_running; i++) {
         const task *t = s->running[i];
-        if (in_prompt(t)) continue;
-        answers++;
-        for (i64 k = 0; k < s->drafts.policy.most; k++)
-            chances[k] += draft_policy_chance(&s->drafts.policy, draft_kind_of(t), t->n, k + 1);
+        if (!in_prompt(t)) ++*draft_class(&answers, draft_kind_of(t), t->n);
     }
-    for (i64 k = 0; k < s->drafts.policy.most; k++) chances[k] /= (f64)max_i64(answers, 1);
-    s->drafts.next = draft_policy_choose(&s->drafts.policy, answers, draft_rows(s), chances);
+    s->drafts.next = draft_policy_choose(&s->drafts.policy, &answers, draft_rows(s), &s->drafts.chosen);
     return s->drafts.next;
 }
 
@@ -183,8 +179,7 @@ static draft_round round_of(const scheduler *s, const batch *b, i64 i) {
 }
 
 /* What a step took from the results of the one before: of two steps that have no more rows of prompts than answers with
- * all drafts would have (where every step has some, nothing would be learnt else), the second of which gave most of its
- * answers the same number of drafts. */
+ * all drafts would have (where every step has some, nothing would be learnt else). */
 static void note_step(scheduler *s, const batch *b) {
     const f64 now = now_s(), before = s->drafts.results_s;
     i64 most = 0, all = 0, answers = 0, prompts = 0;
@@ -196,8 +191,8 @@ static void note_step(scheduler *s, const batch *b) {
     }
     const bool counts = answers && prompts <= answers * (1 + s->drafts.policy.most);
     s->drafts.results_s = counts ? now : 0;
-    if (!counts || before <= 0 || 4 * all < 3 * most * answers || most > s->drafts.policy.most) return;
-    draft_policy_step(&s->drafts.policy, answers, most, now - before);
+    if (!counts || before <= 0 || most > s->drafts.policy.most) return;
+    draft_policy_step(&s->drafts.policy, answers, most, all, now - before);
 }
 
 /* ---- Results ---- */

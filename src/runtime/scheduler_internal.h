@@ -162,7 +162,8 @@ typedef struct {
     i64 n_guessing;
     i32 *following; /* [rows]: of a pass that is queued before the results of its step */
     draft_policy policy;
-    i64 next;                     /* drafts of an answer in the step to come; -1: not chosen yet */
+    i64 next;                     /* drafts of an answer in the step to come, at most; -1: not chosen yet */
+    draft_classes chosen;         /* the same by class */
     f64 results_s;                /* when the last results were there, of a step with few prompts; 0: of none */
     f64 check_due;                /* rounds that have yet to be decoded again (scheduler_options.draft_verify_rate) */
     f64 pinned_chance, pinned_at; /* scheduler_options.draft_pinned: of each draft; where its rounds' numbers are */
