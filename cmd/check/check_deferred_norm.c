@@ -190,7 +190,7 @@ void check_linear_norm(check *c) {
     } s[] = {{1, 1024, 7168}, {3, 256, 512},   {8, 512, 320}, {13, 192, 1024}, {20, 2048, 136},
              {40, 128, 640},  {64, 1024, 512}, {70, 64, 256}, {5, 48, 40},     {20, 64, 5632}};
     for (size_t i = 0; i < COUNT_OF(s); i++)
-        for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
+        for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
             if (f == WF_BF16 || s[i].cols % 64 == 0) linear_case(c, s[i].n, s[i].cols, s[i].dim, (weight_format)f);
     check_gemm_shapes(c, G_ADD);
 }
@@ -202,7 +202,7 @@ void check_moe_norm(check *c) {
              {33, 320, EXPERTS}, {64, 1024, EXPERTS},     {66, 128, EXPERTS},
              {33, 1088, 14},     {70, 320, EXPERTS_MOST}, {66, 7168, 30}};
     for (size_t i = 0; i < COUNT_OF(s) - (check_emulated(c) ? 1 : 0); i++)
-        for (int f = WF_BF16; f < WF_COUNT; f += WF_INT4_GROUP - WF_BF16)
+        for (int f = WF_BF16; f <= WF_INT4_GROUP; f += WF_INT4_GROUP - WF_BF16)
             for (int mark = 0; mark < 2; mark++)
                 deferred_moe_case(c, s[i].n, s[i].hidden, (weight_format)f, s[i].experts, i % 2, mark);
     for (i64 n = 1; n <= 9; n += n < 5 ? 1 : 4)

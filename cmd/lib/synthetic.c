@@ -30,11 +30,11 @@ static u64 data_bytes(weight_format f, i64 rows, i64 cols) {
 static u64 scale_count(weight_format f, i64 rows, i64 cols) {
     if (f == WF_FP8_BLOCK) return (u64)ceil_div(rows, FP8_BLOCK) * (u64)ceil_div(cols, FP8_BLOCK);
     if (f == WF_INT4_ROW || f == WF_FP8_ROW) return (u64)rows;
-    return f == WF_INT4_GROUP ? (u64)rows * (u64)(cols / INT4_GROUP) : 0;
+    return f == WF_INT4_GROUP || f == WF_MXFP4 ? (u64)rows * (u64)(cols / INT4_GROUP) : 0;
 }
 
 u64 synth_weight_bytes(weight_format f, i64 rows, i64 cols) {
-    u64 scale = scale_count(f, rows, cols) * (weight_is_fp8(f) || f == WF_INT4_ROW ? 4 : 2);
+    u64 scale = scale_count(f, rows, cols) * (f == WF_MXFP4 ? 1 : weight_is_fp8(f) || f == WF_INT4_ROW ? 4 : 2);
     return data_bytes(f, rows, cols) + ((scale + 63) & ~(u64)63);
 }
 
@@ -49,13 +49,15 @@ weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigm
         for (u64 i = 0; i < n; i++) data[i] = f32_to_f8_e4m3(synth_normal(s) * 64.0f);
         for (u64 i = 0; i < scales; i++) ((f32 *)scale)[i] = sigma / 64.0f * (1.0f + 0.25f * synth_uniform(s));
     }
-    if (f == WF_INT4_GROUP || f == WF_INT4_ROW) {
+    if (f == WF_INT4_GROUP || f == WF_INT4_ROW || f == WF_MXFP4) {
         for (u64 i = 0; i + 8 <= n / 2; i += 8) {
             u64 bits = synth_bits(s);
             memcpy(data + i, &bits, 8);
         }
         for (u64 i = n / 2 / 8 * 8; i < n / 2; i++) data[i] = (u8)synth_bits(s);
-        for (u64 i = 0; i < scales; i++) { /* nibbles -8..7 have the root mean square 4.64 */
+        for (u64 i = 0; f == WF_MXFP4 && i < scales; i++) /* values have the root mean square 2.93 */
+            scale[i] = (u8)(127 + ilogbf(sigma / 2.93f) + (int)(synth_bits(s) >> 62));
+        for (u64 i = 0; f != WF_MXFP4 && i < scales; i++) { /* nibbles -8..7 have the root mean square 4.64 */
             f32 x = sigma / 4.64f * (1.0f + 0.25f * synth_uniform(s));
             bf16 b = f32_to_bf16(synth_bits(s) >> 63 ? x : -x);
             if (f == WF_INT4_GROUP)

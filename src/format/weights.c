@@ -28,6 +28,19 @@ static void cols_fp8_row(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out)
     for (i64 c = c0; c < c0 + n; c++) out[c - c0] = f8_e4m3_to_f32(q[c]) * scale;
 }
 
+f32 f4_e2m1_to_f32(u8 nibble) {
+    static const f32 values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    return values[nibble & 15];
+}
+
+f32 e8m0_to_f32(u8 b) { return b == 255 ? f32_from_bits(0x7fc00000u) : f32_from_bits(b ? (u32)b << 23 : 1u << 22); }
+
+static void cols_mxfp4(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
+    const u8 *q = (const u8 *)w->data + row * (w->cols / 2), *s = (const u8 *)w->scale + row * (w->cols / MXFP4_GROUP);
+    for (i64 c = c0; c < c0 + n; c++)
+        out[c - c0] = f4_e2m1_to_f32(c & 1 ? q[c / 2] >> 4 : q[c / 2]) * e8m0_to_f32(s[c / MXFP4_GROUP]);
+}
+
 static void cols_float(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     memcpy(out, (const f32 *)w->data + row * w->cols + c0, (size_t)n * sizeof *out);
 }
@@ -104,6 +117,31 @@ static const weight_layout built_in[WF_COUNT] = {
                      .cols_multiple = 8,
                      .experts_only = true,
                      .cols_f32 = cols_int4_row},
+    [WF_MXFP4] = {.name = "mxfp4",
+                  .origin = "Quark's MXFP4 (K2.5-MXFP4)",
+                  .bits = 4,
+                  .data = ".weight",
+                  .data_type = DT_U8,
+                  .per_element = 2,
+                  .scale = ".weight_scale",
+                  .scale_type = DT_U8,
+                  .scale_rows = 1,
+                  .scale_cols = MXFP4_GROUP,
+                  .cols_multiple = MXFP4_GROUP,
+                  .cols_f32 = cols_mxfp4},
+    [WF_MXFP4_PACKED] = {.name = "mxfp4_packed",
+                         .origin = "compressed-tensors mxfp4-pack-quantized",
+                         .bits = 4,
+                         .data = ".weight_packed",
+                         .data_type = DT_U8,
+                         .per_element = 2,
+                         .scale = ".weight_scale",
+                         .scale_type = DT_U8,
+                         .scale_rows = 1,
+                         .scale_cols = MXFP4_GROUP,
+                         .cols_multiple = MXFP4_GROUP,
+                         .kept_as = WF_MXFP4,
+                         .cols_f32 = cols_mxfp4},
 };
 
 static const weight_layout *added[WEIGHT_FORMATS_MOST - WF_COUNT];

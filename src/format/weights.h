@@ -6,12 +6,14 @@
 #include "format/dtype.h"
 
 typedef enum {
-    WF_F32,        /* float32 [rows, cols] */
-    WF_BF16,       /* bfloat16 [rows, cols] */
-    WF_FP8_BLOCK,  /* e4m3 [rows, cols]; w = fp8 * scale[row / 128, col / 128] (K2-Instruct) */
-    WF_FP8_ROW,    /* e4m3 [rows, cols]; w = fp8 * scale[row] (drafts) */
-    WF_INT4_GROUP, /* compressed-tensors pack-quantized: see below (K2-Thinking, K2.5) */
-    WF_INT4_ROW,   /* Quark's INT4 with one scale a row: see below (K2.5-W4A8); routed experts only */
+    WF_F32,          /* float32 [rows, cols] */
+    WF_BF16,         /* bfloat16 [rows, cols] */
+    WF_FP8_BLOCK,    /* e4m3 [rows, cols]; w = fp8 * scale[row / 128, col / 128] (K2-Instruct) */
+    WF_FP8_ROW,      /* e4m3 [rows, cols]; w = fp8 * scale[row] (drafts) */
+    WF_INT4_GROUP,   /* compressed-tensors pack-quantized: see below (K2-Thinking, K2.5) */
+    WF_INT4_ROW,     /* Quark's INT4 with one scale a row: see below (K2.5-W4A8); routed experts only */
+    WF_MXFP4,        /* OCP's MXFP4: see below (Quark's K2.5-MXFP4) */
+    WF_MXFP4_PACKED, /* the same bytes as compressed-tensors calls them: read as WF_MXFP4, so that no view has it */
     WF_COUNT
 } weight_format;
 
@@ -21,8 +23,12 @@ typedef enum {
  *
  * INT4_ROW: `data` is int32 [rows, cols / 8]; nibbles 0..7 of a word, from the lowest, have columns 0, 2, 4, 6, 1,
  * 3, 5, 7 of eight, in two's complement. `scale` is float32 [rows]; w = q * (scale[row] * factor), the product of
- * the scales rounded to float32. */
-enum { INT4_GROUP = 32, FP8_BLOCK = 128 };
+ * the scales rounded to float32.
+ *
+ * MXFP4 (OCP Microscaling 1.0): `data` holds cols / 2 bytes a row as INT4's; a nibble is e2m1: sign, two bits of
+ * exponent, one of mantissa; 0..7 stand for 0, 0.5, 1, 1.5, 2, 3, 4, 6. `scale` is e8m0 [rows, cols / 32], a byte b for
+ * 2^(b - 127); 255 is NaN. w = value * 2^(scale[row, col / 32] - 127), exactly. */
+enum { INT4_GROUP = 32, FP8_BLOCK = 128, MXFP4_GROUP = 32 };
 
 typedef struct {
     weight_format format;
@@ -51,6 +57,7 @@ typedef struct {
     const char *shape;          /* suffix of a tensor that holds rows and columns, or NULL */
     i64 cols_multiple;
     bool experts_only;
+    weight_format kept_as; /* the format whose bytes these are, under other names; 0: its own */
     /* Columns [c0, c0 + n) of a row as float32: the definition for all backends. */
     void (*cols_f32)(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out);
 } weight_layout;
@@ -75,6 +82,9 @@ static inline int int4_row_at(const void *data, i64 c) {
     return u < 8 ? u : u - 16;
 }
 static inline f32 int4_row_scale(const weight_view *w, i64 row) { return ((const f32 *)w->scale)[row] * w->factor; }
+/* e2m1 and e8m0 as float32. */
+f32 f4_e2m1_to_f32(u8 nibble);
+f32 e8m0_to_f32(u8 b);
 /* Row `row` as float32 [cols]: INT4 as float(q) * float(scale), unrounded; the definition for all backends.
  */
 void weight_row_f32(const weight_view *w, i64 row, f32 *out);

@@ -61,8 +61,13 @@ static f32 element(dtype type, const void *data, u64 i) {
     return type == DT_F32 ? ((const f32 *)data)[i] : bf16_to_f32(((const bf16 *)data)[i]);
 }
 
-/* Scans a BF16 or F32 tensor. */
+/* Scans a BF16 or F32 tensor, or one of e8m0, whose NaN is 255. */
 static status scan(const binder *b, const tensor_info *t, const void *data) {
+    const u8 *bad = t->type == DT_U8 ? memchr(data, 255, t->bytes) : NULL;
+    if (bad)
+        return err_set(b->e, ST_NUMERIC, "tensor %s holds NaN at element %llu", t->name,
+                       (unsigned long long)(bad - (const u8 *)data));
+    if (t->type == DT_U8) return ST_OK;
     for (u64 i = 0, n = t->bytes / dtype_size(t->type); i < n; i++)
         if (!isfinite(element(t->type, data, i)))
             return err_set(b->e, ST_NUMERIC, "tensor %s holds %s at element %llu", t->name,
@@ -146,7 +151,7 @@ static status view_as(const binder *b, const char *base, weight_format f, weight
                   m->shape ? m->n_dims : 2);
     if (!q) return ST_FORMAT;
     from->data = q;
-    *v = (weight_view){.format = f, .rows = rows, .cols = cols, .data = q->data};
+    *v = (weight_view){.format = l->kept_as ? l->kept_as : f, .rows = rows, .cols = cols, .data = q->data};
     status st = l->scale ? view_scales(b, base, l, v, from) : ST_OK;
     return st == ST_OK && l->shape ? find_shape_tensor(b, base, l, from) : st;
 }
@@ -264,7 +269,7 @@ static u64 widened_room(const view_source *from) { return from->widen ? (from->s
 static status bring_scales(const binder *b, const view_source *from, weight_view *v) {
     const weight_layout *l = weight_layout_of(v->format);
     status st = tensor_data(b, from->scale, &v->scale);
-    if (st == ST_OK && (b->verify || l->scales_vary)) st = scan(b, from->scale, v->scale);
+    if (st == ST_OK && (b->verify || l->scales_vary || l->scale_type == DT_U8)) st = scan(b, from->scale, v->scale);
     if (st != ST_OK || !from->widen) return st;
     f32 *wide = (f32 *)(void *)from->room;
     for (u64 i = 0; i < from->scale->bytes / 2; i++) wide[i] = element(DT_BF16, v->scale, i);

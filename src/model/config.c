@@ -59,12 +59,12 @@ static status check_dims(const model_config *c, err *e) {
     if (c->n_shared * c->inter_expert > WIDTH_MAX)
         return err_set(e, ST_FORMAT, "n_shared_experts x moe_intermediate_size is %lld, more than %d",
                        (long long)(c->n_shared * c->inter_expert), WIDTH_MAX);
-    bool int4 = c->quant == WF_INT4_GROUP || c->quant == WF_INT4_ROW;
-    if (int4 && c->hidden % INT4_GROUP)
-        return err_set(e, ST_FORMAT, "hidden_size is %lld, no multiple of the INT4 group of %d", (long long)c->hidden,
+    bool groups = c->quant == WF_INT4_GROUP || c->quant == WF_INT4_ROW || c->quant == WF_MXFP4;
+    if (groups && c->hidden % INT4_GROUP)
+        return err_set(e, ST_FORMAT, "hidden_size is %lld, no multiple of the group of %d", (long long)c->hidden,
                        INT4_GROUP);
-    if (int4 && c->inter_expert % INT4_GROUP)
-        return err_set(e, ST_FORMAT, "moe_intermediate_size is %lld, no multiple of the INT4 group of %d",
+    if (groups && c->inter_expert % INT4_GROUP)
+        return err_set(e, ST_FORMAT, "moe_intermediate_size is %lld, no multiple of the group of %d",
                        (long long)c->inter_expert, INT4_GROUP);
     return ST_OK;
 }

@@ -96,6 +96,11 @@ static void random_matrix(random_writer *w, const char *name, weight_format f, i
         *(f32 *)(void *)random_add(w, name, ".weight_scale", DT_F32, 0, 1) = 0.5f;
         for (u64 i = 0; i < n / 2; i++) p[i] = (u8)random_bits(w);
         for (i64 i = 0; i < rows; i++) s[i] = sigma * (f32)(1 + i % 3) / 4.64f;
+    } else if (f == WF_MXFP4 || f == WF_MXFP4_PACKED) {
+        u8 *p = random_add(w, name, f == WF_MXFP4 ? ".weight" : ".weight_packed", DT_U8, rows, cols / 2);
+        u8 *s = random_add(w, name, ".weight_scale", DT_U8, rows, cols / MXFP4_GROUP);
+        for (u64 i = 0; i < n / 2; i++) p[i] = (u8)random_bits(w);
+        for (u64 i = 0; i < n / MXFP4_GROUP; i++) s[i] = (u8)(127 + ilogbf(sigma / 2.93f) + (int)(random_bits(w) & 1));
     } else {
         u8 *p = random_add(w, name, ".weight_packed", DT_I32, rows, cols / 8);
         u8 *s = random_add(w, name, ".weight_scale", DT_BF16, rows, cols / INT4_GROUP);

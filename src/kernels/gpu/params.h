@@ -43,7 +43,7 @@ enum {
     GPU_DECODE_MMA_THREADS = 288
 };
 enum { GPU_F32, GPU_BF16, GPU_FP8 }; /* element types of activations and of the KV cache */
-/* weight_format's values, in its order; packed: INT4 as int4_pack.h lays it out; FP8 in pairs: as fp8.cuh has it. */
+/* weight_format's values, in its order; packed: INT4 and MXFP4 as int4_pack.h lays them out; FP8 in pairs: as fp8.cuh has it. */
 enum {
     GPU_W_F32,
     GPU_W_BF16,
@@ -51,7 +51,9 @@ enum {
     GPU_W_FP8_ROW,
     GPU_W_INT4,
     GPU_W_INT4_ROW /* while weights are loaded */,
+    GPU_W_MXFP4,
     GPU_W_PACKED,
+    GPU_W_PACKED_MXFP4,
     GPU_W_FP8_PAIRS
 };
 

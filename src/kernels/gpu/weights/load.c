@@ -52,7 +52,7 @@ bool gpu_multiplies(weight_format f, bool experts) {
 
 static status load_check_shape(const weight_desc *d, err *e) {
     const weight_view *v = &d->views[0];
-    if (v->format >= WF_COUNT)
+    if (v->format >= WF_COUNT || v->format == WF_MXFP4)
         return err_set(e, ST_UNSUPPORTED, "no kernel of the GPU takes %s: it runs on --device cpu and ref",
                        weight_format_name(v->format));
     if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->rows % INT4_GROUP))
