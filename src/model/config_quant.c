@@ -18,10 +18,11 @@ static status read_fp8(model_config *c, const json_t *q, err *e) {
 
 /* ---- compressed-tensors ---- */
 
-/* What its two formats here say of a weight. */
+/* What its formats here say of a weight. */
 typedef struct {
     const char *format, *type, *strategy;
     i64 bits, group; /* group 0: none */
+    bool inputs;     /* in as many bits, or 8, may be asked for */
     weight_format as;
 } packed_spec;
 
@@ -47,15 +48,16 @@ static status check_packed_weights(const json_t *w, const packed_spec *p, err *e
     return st;
 }
 
-/* Inputs in FP8 with a scale for each token, made while running, are a choice of the writer's engine: they stay as they
- * are here. Scales that were calibrated would be lost. */
+/* Inputs in few bits too, with scales that are made while running, are a choice of the writer's engine: they stay as
+ * they are here. Scales that were calibrated would be lost. */
 static status check_packed_inputs(const json_t *g, const packed_spec *p, err *e) {
     const json_t *in = json_object_get(g, "input_activations");
-    if (p->as != WF_FP8_ROW || !in || json_is_null(in)) return config_only_null(g, "input_activations", e);
+    if (!p->inputs || !in || json_is_null(in)) return config_only_null(g, "input_activations", e);
     if (!json_is_object(in)) return err_set(e, ST_FORMAT, "key \"input_activations\" is not an object");
     bool dynamic;
-    status st = config_only_int(in, "num_bits", 8, e);
-    if (st == ST_OK) st = config_only_str(in, "type", "float", e);
+    status st = config_only_str(in, "type", "float", e);
+    if (st == ST_OK && json_integer_value(json_object_get(in, "num_bits")) != 8)
+        st = config_only_int(in, "num_bits", p->bits, e);
     if (st == ST_OK) st = json_get_bool(in, "dynamic", true, &dynamic, e);
     if (st == ST_OK) st = config_only_bool(in, "dynamic", true, e);
     return st == ST_OK ? ST_OK : (err_prefix(e, "input_activations"), st);
@@ -80,8 +82,9 @@ static status check_packed_group(const json_t *g, const packed_spec *p, err *e) 
 
 static status read_compressed(model_config *c, const json_t *q, err *e) {
     static const packed_spec specs[] = {
-        {"pack-quantized", "int", "group", 4, INT4_GROUP, WF_INT4_GROUP},
-        {"float-quantized", "float", "channel", 8, 0, WF_FP8_ROW},
+        {"pack-quantized", "int", "group", 4, INT4_GROUP, false, WF_INT4_GROUP},
+        {"float-quantized", "float", "channel", 8, 0, true, WF_FP8_ROW},
+        {"mxfp4-pack-quantized", "float", "group", 4, MXFP4_GROUP, true, WF_MXFP4},
     };
     const packed_spec *p = NULL;
     const char *format;
@@ -89,8 +92,8 @@ static status read_compressed(model_config *c, const json_t *q, err *e) {
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(specs); i++)
         if (!strcmp(format, specs[i].format)) p = &specs[i];
     if (st == ST_OK && !p)
-        st = err_set(e, ST_UNSUPPORTED, "format \"%.60s\" is not supported, only \"%s\" and \"%s\"", format,
-                     specs[0].format, specs[1].format);
+        st = err_set(e, ST_UNSUPPORTED, "format \"%.60s\" is not supported, only \"%s\", \"%s\" and \"%s\"", format,
+                     specs[0].format, specs[1].format, specs[2].format);
     if (st == ST_OK) st = config_only_str(q, "quantization_status", "compressed", e);
     if (st == ST_OK) st = config_only_null(q, "kv_cache_scheme", e);
     if (st == ST_OK) st = config_only_null(q, "sparsity_config", e);
@@ -138,33 +141,69 @@ static status read_quark_w4a8(model_config *c, const json_t *g, const json_t *ex
     return c->quant = WF_INT4_ROW, ST_OK;
 }
 
-/* Weights in FP8 with one scale a row. Inputs as check_packed_inputs() has it. */
-static status read_quark_fp8(model_config *c, const json_t *q, const json_t *g, err *e) {
+/* One specification for a weight: one scale a row, or one a group of columns. In a file of FP4 the low nibble of a byte
+ * is the even column whatever export.pack_method says: its readers take "reorder" and "order" alike. */
+typedef struct {
+    const char *dtype, *qscheme, *scale_format; /* scale_format NULL: not looked at */
+    i64 axis, group;                            /* group 0: none */
+    weight_format as;
+} quark_spec;
+
+static status check_quark_weight(const json_t *w, const quark_spec *p, err *e) {
+    const char *s;
+    i64 n;
+    status st = json_get_str(w, "qscheme", true, &s, e);
+    if (st == ST_OK) st = config_only_str(w, "qscheme", p->qscheme, e);
+    if (st == ST_OK) st = config_only_int(w, "ch_axis", p->axis, e);
+    if (st == ST_OK) st = config_only_bool(w, "is_dynamic", false, e);
+    if (st != ST_OK || !p->group) return st;
+    st = json_get_i64(w, "group_size", INT64_MIN, INT64_MAX, true, &n, e);
+    if (st == ST_OK) st = config_only_int(w, "group_size", p->group, e);
+    if (st == ST_OK) st = json_get_str(w, "scale_format", true, &s, e);
+    return st == ST_OK ? config_only_str(w, "scale_format", p->scale_format, e) : st;
+}
+
+/* As check_packed_inputs() has it. */
+static status check_quark_inputs(const json_t *g, const quark_spec *p, err *e) {
+    const json_t *in = json_object_get(g, "input_tensors");
+    if (!in || json_is_null(in)) return ST_OK;
+    if (!json_is_object(in)) return err_set(e, ST_FORMAT, "not an object");
+    bool dynamic;
+    status st = config_only_str(in, "dtype", p->dtype, e);
+    if (st == ST_OK) st = json_get_bool(in, "is_dynamic", true, &dynamic, e);
+    return st == ST_OK ? config_only_bool(in, "is_dynamic", true, e) : st;
+}
+
+static status find_quark_spec(const json_t *w, const quark_spec **p, err *e) {
+    static const quark_spec specs[] = {
+        {"fp8_e4m3", "per_channel", NULL, 0, 0, WF_FP8_ROW},
+        {"fp4", "per_group", "e8m0", -1, MXFP4_GROUP, WF_MXFP4},
+    };
+    const char *dtype;
+    status st = json_get_str(w, "dtype", true, &dtype, e);
+    if (st != ST_OK) return st;
+    for (size_t i = 0; i < COUNT_OF(specs); i++)
+        if (!strcmp(dtype, specs[i].dtype)) return *p = &specs[i], ST_OK;
+    return err_set(e, ST_UNSUPPORTED, "dtype \"%.60s\" is not supported, only \"%s\" and \"%s\"", dtype, specs[0].dtype,
+                   specs[1].dtype);
+}
+
+static status read_quark_single(model_config *c, const json_t *q, const json_t *g, err *e) {
     static const char *const none[] = {"layer_quant_config", "layer_type_quant_config", "kv_cache_quant_config",
                                        "softmax_quant_spec"};
-    const json_t *w = json_object_get(g, "weight"), *in = json_object_get(g, "input_tensors");
-    const char *s;
-    bool dynamic;
-    status st = json_get_str(w, "dtype", true, &s, e);
-    if (st == ST_OK) st = config_only_str(w, "dtype", "fp8_e4m3", e);
-    if (st == ST_OK) st = json_get_str(w, "qscheme", true, &s, e);
-    if (st == ST_OK) st = config_only_str(w, "qscheme", "per_channel", e);
-    if (st == ST_OK) st = config_only_int(w, "ch_axis", 0, e);
-    if (st == ST_OK) st = config_only_bool(w, "is_dynamic", false, e);
+    const json_t *w = json_object_get(g, "weight");
+    const quark_spec *p = NULL;
+    status st = find_quark_spec(w, &p, e);
+    if (st == ST_OK) st = check_quark_weight(w, p, e);
     if (st != ST_OK) return err_prefix(e, "global_quant_config.weight"), st;
-    if (in && !json_is_null(in)) {
-        if (!json_is_object(in)) st = err_set(e, ST_FORMAT, "not an object");
-        if (st == ST_OK) st = config_only_str(in, "dtype", "fp8_e4m3", e);
-        if (st == ST_OK) st = json_get_bool(in, "is_dynamic", true, &dynamic, e);
-        if (st == ST_OK) st = config_only_bool(in, "is_dynamic", true, e);
-        if (st != ST_OK) return err_prefix(e, "global_quant_config.input_tensors"), st;
-    }
+    st = check_quark_inputs(g, p, e);
+    if (st != ST_OK) return err_prefix(e, "global_quant_config.input_tensors"), st;
     st = config_only_null(g, "output_tensors", e);
     if (st == ST_OK) st = config_only_null(g, "bias", e);
     if (st != ST_OK) return err_prefix(e, "global_quant_config"), st;
     for (size_t i = 0; i < COUNT_OF(none); i++)
         if ((st = config_only_null(q, none[i], e)) != ST_OK) return st;
-    return c->quant = WF_FP8_ROW, ST_OK;
+    return c->quant = p->as, ST_OK;
 }
 
 static status read_quark(model_config *c, const json_t *q, err *e) {
@@ -172,16 +211,16 @@ static status read_quark(model_config *c, const json_t *q, err *e) {
     const json_t *weight = json_object_get(g, "weight");
     if (!json_is_object(g)) return err_set(e, ST_FORMAT, "key \"global_quant_config\" is not an object");
     if (export && !json_is_object(export)) return err_set(e, ST_FORMAT, "key \"export\" is not an object");
-    const bool fp8 = json_is_object(weight);
-    if (!fp8 && (!json_is_array(weight) || json_array_size(weight) != 2))
+    const bool single = json_is_object(weight);
+    if (!single && (!json_is_array(weight) || json_array_size(weight) != 2))
         return err_set(e, ST_UNSUPPORTED,
-                       "global_quant_config.weight is not a list of two (W4A8), nor one specification (FP8): no other "
-                       "of Quark's formats is supported");
+                       "global_quant_config.weight is not a list of two (W4A8), nor one specification (FP8, "
+                       "MXFP4): no other of Quark's formats is supported");
     status st = check_modules(q, "exclude", e);
     if (st != ST_OK) return st;
     if (export) st = config_only_str(export, "weight_format", "real_quantized", e);
     if (st != ST_OK) return err_prefix(e, "export"), st;
-    return fp8 ? read_quark_fp8(c, q, g, e) : read_quark_w4a8(c, g, export, e);
+    return single ? read_quark_single(c, q, g, e) : read_quark_w4a8(c, g, export, e);
 }
 
 status config_read_quant(model_config *c, const json_t *root, const json_t *text, err *e) {

@@ -265,15 +265,18 @@ static void test_quark(void **state) {
     expect_error(K2(",\"quantization_config\":{\"quant_method\":\"quark\"}"), NULL, "global_quant_config");
 }
 
-/* FP8 with one scale a row, as Quark writes it (amd/kimi-k2.5-eagle3-fp8) and as compressed-tensors does. */
-static void expect_fp8_row(const char *quant, const char *part) {
+/* The quantization_config `quant` is of format f; or, with a part, an error that says so. */
+static void expect_quant(const char *quant, weight_format f, const char *part) {
     char json[4096];
     model_config c;
     snprintf(json, sizeof json, "{\"model_type\":\"kimi_k2\"," DIMS ",\"quantization_config\":{%s}}", quant);
     if (part) return expect_error(json, NULL, part);
     expect_ok(&c, json, NULL);
-    assert_int_equal(c.quant, WF_FP8_ROW);
+    assert_int_equal(c.quant, f);
 }
+
+/* FP8 with one scale a row, as Quark writes it (amd/kimi-k2.5-eagle3-fp8) and as compressed-tensors does. */
+static void expect_fp8_row(const char *quant, const char *part) { expect_quant(quant, WF_FP8_ROW, part); }
 
 static void test_fp8_rows_of_quark(void **state) {
     (void)state;
@@ -310,10 +313,100 @@ static void test_fp8_rows_of_compressed_tensors(void **state) {
     expect_fp8_row(FP8_PACKED(WEIGHTS("channel"), ""), NULL);
     expect_fp8_row(FP8_PACKED(WEIGHTS("channel") INPUTS("true"), ",\"ignore\":[\"lm_head\",\"re:fc.*\"]"), NULL);
     expect_fp8_row(FP8_PACKED(WEIGHTS("channel") INPUTS("false"), ""), "input_activations: dynamic false");
+    expect_fp8_row(FP8_PACKED(WEIGHTS("channel") ",\"input_activations\":{\"num_bits\":4,\"dynamic\":true}", ""),
+                   "input_activations: num_bits 4");
     expect_fp8_row(FP8_PACKED(WEIGHTS("tensor"), ""), "strategy \"tensor\"");
     expect_fp8_row(FP8_PACKED(WEIGHTS("channel"), ",\"ignore\":\"lm_head\""), "ignore");
     expect_fp8_row(FP8_PACKED(WEIGHTS("channel"), ",\"kv_cache_scheme\":{\"num_bits\":8}"), "kv_cache_scheme");
     expect_fp8_row("\"quant_method\":\"compressed-tensors\",\"format\":\"int-quantized\"", "int-quantized");
+}
+
+static void expect_mxfp4(const char *quant, const char *part) { expect_quant(quant, WF_MXFP4, part); }
+
+static void test_mxfp4_of_quark(void **state) {
+    (void)state;
+#define FP4(dynamic)                                                                                                   \
+    "{\"ch_axis\":-1,\"dtype\":\"fp4\",\"group_size\":32,\"is_dynamic\":" dynamic ",\"is_scale_quant\":false,"         \
+    "\"mx_element_dtype\":null,\"observer_cls\":\"PerBlockMXObserver\",\"qscheme\":\"per_group\","                     \
+    "\"round_method\":\"half_even\",\"scale_calculation_mode\":\"even\",\"scale_format\":\"e8m0\","                    \
+    "\"scale_type\":\"float\",\"symmetric\":null}"
+#define MXFP4(weight, inputs, rest)                                                                                    \
+    "\"quant_method\":\"quark\",\"global_quant_config\":{\"bias\":null,\"output_tensors\":null,"                       \
+    "\"weight\":" weight ",\"input_tensors\":" inputs "}" rest
+#define PACK(how) ",\"export\":{\"kv_cache_group\":[],\"pack_method\":\"" how "\",\"weight_format\":\"real_quantized\"}"
+#define MX(keys)  MXFP4("{" keys "}", "null", "")
+    expect_mxfp4(MXFP4(FP4("false"), "null", ""), NULL);
+    expect_mxfp4(MXFP4(FP4("false"), FP4("true"), PACK("reorder")), NULL);
+    expect_mxfp4(MXFP4(FP4("false"), FP4("true"), PACK("order")), NULL);
+    expect_mxfp4(MXFP4(FP4("false"), FP4("true"),
+                       ",\"exclude\":[\"re:.*self_attn.*\",\"lm_head\"],\"layer_quant_config\":{},\"algo_config\":null,"
+                       "\"layer_type_quant_config\":{},\"kv_cache_quant_config\":{},\"softmax_quant_spec\":null"),
+                 NULL);
+    expect_mxfp4(MXFP4(FP4("true"), "null", ""), "global_quant_config.weight: is_dynamic true");
+    expect_mxfp4(MXFP4(FP4("false"), FP4("false"), ""), "global_quant_config.input_tensors: is_dynamic false");
+    expect_mxfp4(MXFP4(FP4("false"), "{\"dtype\":\"fp4\"}", ""), "input_tensors: key \"is_dynamic\"");
+    expect_mxfp4(MXFP4(FP4("false"), "{\"dtype\":\"fp6\",\"is_dynamic\":true}", ""), "input_tensors: dtype \"fp6\"");
+    expect_mxfp4(MXFP4(FP4("false"), "[]", ""), "input_tensors: not an object");
+    expect_mxfp4(MXFP4(FP4("false"), "null", ",\"exclude\":\"*\""), "exclude");
+    expect_mxfp4(MXFP4(FP4("false"), "null", ",\"layer_quant_config\":{\"*\":{}}"), "layer_quant_config");
+    expect_mxfp4(MXFP4(FP4("false"), "null", ",\"layer_type_quant_config\":{\"a\":{}}"), "layer_type_quant_config");
+    expect_mxfp4(MXFP4(FP4("false"), "null", ",\"softmax_quant_spec\":{\"a\":1}"), "softmax_quant_spec");
+    expect_mxfp4(MXFP4(FP4("false"), "null", ",\"kv_cache_quant_config\":{\"*k\":{}}"), "kv_cache_quant_config");
+    expect_mxfp4(MXFP4(FP4("false"), "null", ",\"export\":{\"weight_format\":\"fake_quantized\"}"), "weight_format");
+    expect_mxfp4(MX(""), "global_quant_config.weight: key \"dtype\"");
+    expect_mxfp4(MX("\"dtype\":\"fp6_e3m2\""), "dtype \"fp6_e3m2\" is not supported, only \"fp8_e4m3\" and \"fp4\"");
+    expect_mxfp4(MX("\"dtype\":\"fp4\""), "key \"qscheme\"");
+    expect_mxfp4(MX("\"dtype\":\"fp4\",\"qscheme\":\"per_channel\""), "qscheme \"per_channel\"");
+#define GROUPS "\"dtype\":\"fp4\",\"qscheme\":\"per_group\""
+    expect_mxfp4(MX(GROUPS ",\"ch_axis\":0"), "ch_axis 0");
+    expect_mxfp4(MX(GROUPS), "key \"group_size\"");
+    expect_mxfp4(MX(GROUPS ",\"group_size\":16"), "group_size 16");
+    expect_mxfp4(MX(GROUPS ",\"group_size\":32"), "key \"scale_format\"");
+    expect_mxfp4(MX(GROUPS ",\"group_size\":32,\"scale_format\":\"e4m3\""), "scale_format \"e4m3\"");
+    expect_mxfp4(MX(GROUPS ",\"group_size\":32,\"scale_format\":\"e8m0\""), NULL);
+    expect_mxfp4("\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":" FP4(
+                     "false") ",\"output_tensors\":" FP4("true") "}",
+                 "output_tensors");
+}
+
+static void test_mxfp4_of_compressed_tensors(void **state) {
+    (void)state;
+#define MX_WEIGHTS(bits, type, strategy, size, symmetric, dynamic)                                                     \
+    "\"weights\":{\"num_bits\":" bits ",\"type\":\"" type "\",\"strategy\":\"" strategy "\",\"group_size\":" size      \
+    ",\"symmetric\":" symmetric ",\"dynamic\":" dynamic ",\"actorder\":null,\"scale_dtype\":\"torch.uint8\"}"
+#define MX_GOOD MX_WEIGHTS("4", "float", "group", "32", "true", "false")
+#define MX_PACKED(group, rest)                                                                                           \
+    "\"quant_method\":\"compressed-tensors\",\"format\":\"mxfp4-pack-quantized\",\"config_groups\":{\"group_0\":{" group \
+    "}}" rest
+#define MX_INPUTS(bits, d)                                                                                             \
+    ",\"targets\":[\"Linear\"],\"input_activations\":{\"num_bits\":" bits ",\"type\":\"float\",\"dynamic\":" d "}"
+    expect_mxfp4(MX_PACKED(MX_GOOD, ""), NULL);
+    expect_mxfp4(MX_PACKED(MX_GOOD MX_INPUTS("4", "true"), ",\"ignore\":[\"lm_head\"]"), NULL);
+    expect_mxfp4(MX_PACKED(MX_GOOD ",\"format\":\"mxfp4-pack-quantized\",\"input_activations\":null", ""), NULL);
+    expect_mxfp4(MX_PACKED(MX_GOOD ",\"format\":\"pack-quantized\"", ""), "group_0: format \"pack-quantized\"");
+    expect_mxfp4(MX_PACKED(MX_GOOD MX_INPUTS("4", "false"), ""), "input_activations: dynamic false");
+    expect_mxfp4(MX_PACKED(MX_GOOD MX_INPUTS("8", "true"), ""), NULL);
+    expect_mxfp4(MX_PACKED(MX_GOOD MX_INPUTS("6", "true"), ""), "input_activations: num_bits 6");
+    expect_mxfp4(MX_PACKED(MX_GOOD ",\"output_activations\":{\"num_bits\":4}", ""), "output_activations");
+    expect_mxfp4(MX_PACKED(MX_GOOD, ",\"kv_cache_scheme\":{\"num_bits\":8}"), "kv_cache_scheme");
+    expect_mxfp4(MX_PACKED(MX_GOOD, ",\"ignore\":\"lm_head\""), "ignore");
+    expect_mxfp4(MX_PACKED(MX_WEIGHTS("8", "float", "group", "32", "true", "false"), ""), "num_bits 8");
+    expect_mxfp4(MX_PACKED(MX_WEIGHTS("4", "int", "group", "32", "true", "false"), ""), "type \"int\"");
+    expect_mxfp4(MX_PACKED(MX_WEIGHTS("4", "float", "channel", "32", "true", "false"), ""), "strategy \"channel\"");
+    expect_mxfp4(MX_PACKED(MX_WEIGHTS("4", "float", "group", "16", "true", "false"), ""), "group_size 16");
+    expect_mxfp4(MX_PACKED(MX_WEIGHTS("4", "float", "group", "null", "true", "false"), ""), "group_size");
+    expect_mxfp4(MX_PACKED(MX_WEIGHTS("4", "float", "group", "32", "false", "false"), ""), "symmetric false");
+    expect_mxfp4(MX_PACKED(MX_WEIGHTS("4", "float", "group", "32", "true", "true"), ""), "dynamic true");
+    expect_mxfp4("\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\"",
+                 "only \"pack-quantized\", \"float-quantized\" and \"mxfp4-pack-quantized\"");
+}
+
+/* INT4's inputs stay what they were: never in fewer bits. */
+static void test_int4_has_no_inputs(void **state) {
+    (void)state;
+    expect_quant("\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\",\"config_groups\":{\"a\":{"
+                 "\"input_activations\":{\"num_bits\":4,\"type\":\"float\",\"dynamic\":true},\"weights\":{}}}",
+                 WF_INT4_GROUP, "input_activations other than null");
 }
 
 static void test_override(void **state) {
@@ -364,6 +457,9 @@ int main(void) {
         cmocka_unit_test(test_fp8_rows_of_quark),
         cmocka_unit_test(test_fp8_rows_of_compressed_tensors),
         cmocka_unit_test(test_quark),
+        cmocka_unit_test(test_mxfp4_of_quark),
+        cmocka_unit_test(test_mxfp4_of_compressed_tensors),
+        cmocka_unit_test(test_int4_has_no_inputs),
         cmocka_unit_test(test_override),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
