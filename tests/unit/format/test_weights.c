@@ -1,7 +1,9 @@
 /* How matrices lie in checkpoints: test vectors of each layout. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include "unit.h"
+#include "base/file.h"
 #include "format/requant.h"
 
 /* compressed-tensors pack-quantized: q = -8..-1 packs to the word 0x76543210, q = 0..7 to 0xfedcba98. */
@@ -147,6 +149,137 @@ static void test_int4_row(void **state) {
     assert_int_equal(expert_on_gpu(EXPERTS_AS_STORED, WF_FP8_BLOCK, 0), WF_FP8_BLOCK);
 }
 
+/* OCP's e2m1 by its definition: exponent bias 1, subnormal where the exponent is 0. */
+static f32 e2m1(int code) {
+    int e = code >> 1 & 3, m = code & 1;
+    f32 x = e ? ldexpf(1 + (f32)m / 2, e - 1) : (f32)m / 2;
+    return code & 8 ? -x : x;
+}
+
+/* Every code in the low and in the high nibble. */
+static void test_mxfp4_codes(void **state) {
+    (void)state;
+    u8 row[16], scale = 127;
+    f32 out[32];
+    for (int b = 0; b < 16; b++) row[b] = (u8)(b | (15 - b) << 4);
+    weight_view w = {.format = WF_MXFP4, .rows = 1, .cols = 32, .data = row, .scale = &scale};
+    weight_row_f32(&w, 0, out);
+    for (int c = 0; c < 32; c++) {
+        int code = c & 1 ? 15 - c / 2 : c / 2;
+        assert_int_equal(f32_bits(out[c]), f32_bits(e2m1(code))); /* code 8 is -0 */
+        assert_int_equal(f32_bits(f4_e2m1_to_f32((u8)code)), f32_bits(e2m1(code)));
+    }
+    assert_true(out[13] == -e2m1(1) && out[14] == 6 && out[15] == -0.0f && out[30] == -6);
+    for (int b = 0; b < 255; b++) assert_true(e8m0_to_f32((u8)b) == ldexpf(1, b - 127));
+    assert_true(isnan(e8m0_to_f32(255)));
+    assert_string_equal(weight_format_name(WF_MXFP4), "mxfp4");
+    assert_string_equal(weight_format_name(WF_MXFP4_PACKED), "mxfp4_packed");
+    assert_int_equal(weight_layout_of(WF_MXFP4_PACKED)->kept_as, WF_MXFP4);
+}
+
+/* The least scale makes subnormals, which are kept; behind the largest one float32 ends: 2 and more times it are
+ * infinite. */
+static void test_mxfp4_scales(void **state) {
+    (void)state;
+    static const u8 scale[] = {0, 127, 254, 255, 120};
+    u8 row[5 * 16];
+    f32 out[5 * 32];
+    for (int b = 0; b < 5 * 16; b++) row[b] = (u8)(b % 16 * 0x11);
+    weight_view w = {.format = WF_MXFP4, .rows = 1, .cols = 5 * 32, .data = row, .scale = scale};
+    assert_int_equal(weight_bytes(&w), 5 * 16 + 5);
+    weight_row_f32(&w, 0, out);
+    for (int c = 0; c < 32; c++) {
+        f32 x = e2m1(c / 2);
+        assert_int_equal(f32_bits(out[c]), f32_bits(ldexpf(x, -127)));
+        assert_int_equal(f32_bits(out[32 + c]), f32_bits(x));
+        assert_int_equal(f32_bits(out[64 + c]), f32_bits(ldexpf(x, 127)));
+        assert_true(isnan(out[96 + c]));
+        assert_int_equal(f32_bits(out[128 + c]), f32_bits(ldexpf(x, -7)));
+    }
+    assert_true(out[2] == 0x1p-128f && isinf(out[64 + 8]) && !isinf(out[64 + 7]));
+}
+
+enum { MX_ROWS = 5, MX_COLS = 160 };
+
+/* A matrix whose every group has a scale of its own, and its values. */
+static weight_view mxfp4_matrix(f32 value[MX_ROWS][MX_COLS]) {
+    static u8 data[MX_ROWS][MX_COLS / 2], scale[MX_ROWS][MX_COLS / MXFP4_GROUP];
+    memset(data, 0, sizeof data);
+    for (int r = 0; r < MX_ROWS; r++)
+        for (int c = 0; c < MX_COLS; c++) {
+            u8 *s = &scale[r][c / MXFP4_GROUP];
+            int code = (7 * r + 5 * c + c / 16) & 15;
+            *s = (u8)(100 + r * (MX_COLS / MXFP4_GROUP) + c / MXFP4_GROUP);
+            data[r][c / 2] |= (u8)(code << c % 2 * 4);
+            value[r][c] = ldexpf(e2m1(code), *s - 127);
+        }
+    return (weight_view){.format = WF_MXFP4, .rows = MX_ROWS, .cols = MX_COLS, .data = data, .scale = scale};
+}
+
+/* Any piece of columns, begun and ended at odd places; rows and columns cut out. */
+static void test_mxfp4_pieces(void **state) {
+    (void)state;
+    f32 value[MX_ROWS][MX_COLS], out[MX_COLS];
+    _Alignas(64) u8 room[MX_ROWS * MX_COLS];
+    weight_view w = mxfp4_matrix(value);
+    for (int r = 0; r < MX_ROWS; r++)
+        for (int c = 0; c < MX_COLS; c += 1 + c % 3)
+            for (int n = 0; n <= MX_COLS - c; n += 1 + n % 7) {
+                memset(out, 0xff, sizeof out);
+                weight_cols_f32(&w, r, c, n, out);
+                assert_memory_equal(out, &value[r][c], (size_t)n * sizeof *out);
+                if (n < MX_COLS) assert_int_equal(f32_bits(out[n]), 0xffffffffu);
+            }
+    assert_true(weight_row_unit(WF_MXFP4) == 1 && weight_col_unit(WF_MXFP4) == MXFP4_GROUP);
+    assert_int_equal(weight_data_bytes(&w), MX_ROWS * MX_COLS / 2);
+    assert_int_equal(weight_scale_bytes(&w), MX_ROWS * MX_COLS / MXFP4_GROUP);
+    weight_view rows = weight_rows(&w, 2, 3);
+    for (i64 c0 = 0; c0 < MX_COLS; c0 += MXFP4_GROUP)
+        for (i64 n = MXFP4_GROUP; n <= MX_COLS - c0; n += MXFP4_GROUP) {
+            assert_true(weight_cols_room(&rows, n) <= sizeof room);
+            weight_view cut = weight_cols(&rows, c0, n, room);
+            assert_true(cut.rows == 3 && cut.cols == n && cut.format == WF_MXFP4);
+            for (int r = 0; r < 3; r++) {
+                weight_row_f32(&cut, r, out);
+                assert_memory_equal(out, &value[2 + r][c0], (size_t)n * sizeof *out);
+            }
+        }
+}
+
+static u8 *read_hex(char **at, size_t n) {
+    u8 *bytes = malloc(n);
+    for (size_t i = 0; i < n; i++) {
+        unsigned b;
+        assert_int_equal(sscanf(*at, "%2x", &b), 1);
+        bytes[i] = (u8)b, *at += 2;
+    }
+    assert_true(**at == '\n');
+    ++*at;
+    return bytes;
+}
+
+/* What compressed-tensors packs, and what it takes it for (tests/golden/make_mxfp4.py says what the lines are). */
+static void test_mxfp4_as_compressed_tensors(void **state) {
+    (void)state;
+    buf text = {0};
+    err e = {0};
+    if (file_read("tests/golden/mxfp4.txt", 1 << 20, &text, &e) != ST_OK) fail_msg("%s", e.text);
+    int rows, cols, used;
+    assert_int_equal(sscanf(text.data, "%d %d\n%n", &rows, &cols, &used), 2);
+    char *at = text.data + used;
+    size_t n = (size_t)rows * (size_t)cols;
+    u8 *data = read_hex(&at, n / 2), *scale = read_hex(&at, n / MXFP4_GROUP), *want = read_hex(&at, 4 * n);
+    assert_true(at == text.data + text.len);
+    weight_view w = {.format = WF_MXFP4_PACKED, .rows = rows, .cols = cols, .data = data, .scale = scale};
+    f32 *out = malloc((size_t)cols * sizeof *out);
+    for (int r = 0; r < rows; r++) {
+        weight_row_f32(&w, r, out);
+        assert_memory_equal(out, want + (size_t)r * (size_t)cols * 4, (size_t)cols * 4);
+    }
+    free(out), free(data), free(scale), free(want);
+    buf_free(&text);
+}
+
 static void test_plain(void **state) {
     (void)state;
     f32 a[2][3] = {{1, 2, 3}, {-0.0f, INFINITY, 1e-42f}}, out[3];
@@ -205,6 +338,8 @@ int main(void) {
         cmocka_unit_test(test_int4_groups),  cmocka_unit_test(test_fp8_partial_blocks),
         cmocka_unit_test(test_fp8_row),      cmocka_unit_test(test_int4_row),
         cmocka_unit_test(test_plain),        cmocka_unit_test(test_requant),
+        cmocka_unit_test(test_mxfp4_codes),  cmocka_unit_test(test_mxfp4_scales),
+        cmocka_unit_test(test_mxfp4_pieces), cmocka_unit_test(test_mxfp4_as_compressed_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
