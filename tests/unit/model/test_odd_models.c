@@ -50,6 +50,10 @@ static const random_model models[] = {
      .expert = {WF_BF16, WF_INT4_GROUP}},
     {BASE, .name = "bf16 then int4", .hidden = 32, .expert_inter = 512, .layers = 2, .dense = 0,
      .expert = {WF_BF16, WF_INT4_GROUP}},
+    {BASE, .name = "mxfp4, names of both writers", INT4_BASE, .layers = 3, .attn = WF_MXFP4, .mlp = WF_MXFP4_PACKED,
+     .expert = {WF_MXFP4, WF_MXFP4_PACKED}, .q_lora = 32, .kv_lora = 96, .v = 32, .inter = 96},
+    {BASE, .name = "mxfp4 everywhere", INT4_BASE, .attn = WF_MXFP4, .mlp = WF_MXFP4, .expert = {WF_MXFP4, WF_MXFP4},
+     .q_lora = 32, .kv_lora = 96, .v = 32, .inter = 96, .embed = WF_MXFP4, .router = WF_MXFP4},
     {BASE, .name = "wide latent", .kv_lora = 8200, .heads = 1, .nope = 4, .v = 4, .layers = 1, .dense = 0},
 };
 #pragma GCC diagnostic pop

@@ -30,6 +30,8 @@ static const random_model models[] = {
     {MODEL, .name = "two shared experts, no q_lora, tied", .q_lora = 0, .shared = 2, .tie = true},
     {MODEL, .name = "fp8 with a scale a row", .attn = WF_FP8_ROW, .mlp = WF_FP8_ROW, .expert = {WF_FP8_ROW, WF_FP8_ROW},
      .embed = WF_FP8_ROW},
+    {MODEL, .name = "mxfp4 all", .attn = WF_MXFP4, .mlp = WF_MXFP4, .expert = {WF_MXFP4, WF_MXFP4}},
+    {MODEL, .name = "mxfp4 experts, compressed-tensors' names", .expert = {WF_MXFP4_PACKED, WF_MXFP4_PACKED}},
 };
 #pragma GCC diagnostic pop
 
