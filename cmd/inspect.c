@@ -52,12 +52,13 @@ static const char *const kind_names[K_COUNT] = {
 
 /* How a tensor's bytes count: one bucket a dtype, and one each for the formats made of several tensors.
  */
-enum { F_INT4 = DT_COUNT, F_FP8, F_INT4_ROW, F_COUNT };
+enum { F_INT4 = DT_COUNT, F_FP8, F_INT4_ROW, F_MXFP4, F_COUNT };
 
 static const char *bucket_name(int f) {
     if (f == F_INT4) return "int4_group";
     if (f == F_FP8) return "fp8_block";
     if (f == F_INT4_ROW) return "int4_row";
+    if (f == F_MXFP4) return "mxfp4";
     return dtype_name((dtype)f);
 }
 
@@ -99,10 +100,11 @@ static kind inspect_kind_of(const char *name, const model_config *c) {
 }
 
 static int inspect_bucket_of(const tensor_info *t) {
+    bool packed = ends(t->name, ".weight_packed") || ends(t->name, ".weight_scale");
+    if (t->type == DT_U8 && (packed || ends(t->name, ".weight"))) return F_MXFP4;
     bool whole = ends(t->name, ".weight_scale") && t->type == DT_F32;
     if (ends(t->name, ".weight_scale_2") || whole || (ends(t->name, ".weight") && t->type == DT_I32)) return F_INT4_ROW;
-    if (ends(t->name, ".weight_packed") || ends(t->name, ".weight_scale") || ends(t->name, ".weight_shape"))
-        return F_INT4;
+    if (packed || ends(t->name, ".weight_shape")) return F_INT4;
     if (ends(t->name, ".weight_scale_inv") || t->type == DT_F8_E4M3) return F_FP8;
     return (int)t->type;
 }
@@ -125,6 +127,7 @@ static void count_checkpoint(inventory *v, const checkpoint *ck, const model_con
 /* ---- the same from the configuration alone ---- */
 
 static int bucket_of_format(weight_format f) {
+    if (f == WF_MXFP4) return F_MXFP4;
     return f == WF_INT4_GROUP ? F_INT4 : f == WF_INT4_ROW ? F_INT4_ROW : weight_is_fp8(f) ? F_FP8 : DT_BF16;
 }
 
@@ -145,7 +148,7 @@ static void add_mlp(inventory *v, kind k, weight_format f, u64 n, i64 inter, i64
 /* on_gpu: as a GPU keeps them. */
 static void count_config(inventory *v, const model_config *c, bool on_gpu) {
     u64 layers = (u64)c->n_layers, dense = (u64)c->n_dense, moe = layers - dense;
-    weight_format most = bucket_of_format(c->quant) == F_FP8 ? c->quant : WF_BF16; /* INT4 covers the experts only */
+    weight_format most = bucket_of_format(c->quant) == F_FP8 ? c->quant : WF_BF16; /* 4 bits: experts only */
     if (on_gpu) most = linear_on_gpu(most);
     i64 d_qk = c->nope + c->rope;
     add_linear(v, K_EMBED, WF_BF16, 1, c->vocab_held, c->hidden);

@@ -69,7 +69,7 @@ def command(request):
 # ---- good ones ----
 
 
-@pytest.mark.parametrize("layout", ["plain", "fp8", "thinking", "k2.5", "w4a8"])
+@pytest.mark.parametrize("layout", ["plain", "fp8", "thinking", "k2.5", "w4a8", "mxfp4", "mxfp4-ct"])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_good(tmp_path, layout, shards):
     cfg = sw.write_checkpoint(tmp_path, layout, shards)
@@ -83,14 +83,16 @@ def test_good(tmp_path, layout, shards):
     want = sw.model_tensors(cfg)
     assert got["tensors"] == len(want) and got["bytes"] == sum(sw.n_bytes(*t) for t in want.values())
     assert got["shards"] == shards and got["unlisted"] == 0 and "other" not in got["kinds"]
-    assert got["quantization"] == {"plain": "bf16", "fp8": "fp8_block", "w4a8": "int4_row"}.get(layout, "int4_group")
+    names = {"plain": "bf16", "fp8": "fp8_block", "w4a8": "int4_row", "mxfp4": "mxfp4", "mxfp4-ct": "mxfp4"}
+    assert got["quantization"] == names.get(layout, "int4_group")
     assert got["kv"]["bytes_per_token"] == {"bf16": 2 * 2 * 40, "fp8_e4m3": 2 * 40, "fp32": 4 * 2 * 40}
     assert got["plan"]["kv"]["bf16"] == 3 * 128 * 160  # 100 tokens take two pages of 64
-    experts = 4 * (1 if layout == "plain" else 2 if layout == "fp8" else 3) * 3
+    experts = 4 * (1 if layout == "plain" else 2 if layout in ("fp8", "mxfp4", "mxfp4-ct") else 3) * 3
     assert got["kinds"]["routed experts"]["tensors"] == experts
 
-    if layout == "w4a8":
-        assert set(got["kinds"]["routed experts"]["formats"]) == {"int4_row"}
+    if layout in ("w4a8", "mxfp4", "mxfp4-ct"):
+        assert set(got["kinds"]["routed experts"]["formats"]) == {names[layout]}
+        assert set(got["kinds"]["attention"]["formats"]) == {"BF16"}
 
     for f in tmp_path.glob("*.safetensors*"):  # the configuration alone must lead to the same numbers
         f.unlink()
@@ -345,6 +347,83 @@ def test_quark_elsewhere(tmp_path):
 
 def test_quark_truncated(tmp_path, command):
     sw.write_checkpoint(tmp_path, "w4a8", 1)
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    for n in [len(whole) - 1, len(whole) // 2]:
+        (tmp_path / "model.safetensors").write_bytes(whole[:n])
+        check_fails(command, tmp_path, "model.safetensors")
+
+
+# ---- MXFP4 ----
+
+MX_EXPERT = "model.layers.1.mlp.experts.2."
+MX = {
+    # name: (tensor of MX_EXPERT, what it becomes or None, what the message must name); DATA: either writer's name
+    "nibbles missing": ("down_proj.DATA", None, ["down_proj", "missing"]),
+    "nibbles as words": ("up_proj.DATA", ("I64", [32, 4]), ["up_proj.DATA"]),
+    "a byte too many": ("up_proj.DATA", ("U8", [32, 33]), ["up_proj.DATA", "[32, 33]", "[32, 32]"]),
+    "a byte each": ("up_proj.DATA", ("U8", [32, 64]), ["up_proj.DATA", "[32, 64]", "[32, 32]"]),
+    "rows and columns exchanged": ("gate_proj.DATA", ("U8", [64, 16]), ["gate_proj.DATA", "[64, 16]", "[32, 32]"]),
+    "no scales": ("gate_proj.weight_scale", None, ["gate_proj.weight_scale", "missing"]),
+    "scales for 16 columns": (
+        "gate_proj.weight_scale",
+        ("U8", [32, 4]),
+        ["gate_proj.weight_scale", "[32, 4]", "[32, 2]"],
+    ),
+    "a scale a row": ("gate_proj.weight_scale", ("U8", [32]), ["gate_proj.weight_scale", "[32]", "[32, 2]"]),
+    "scales in bf16": ("down_proj.weight_scale", ("BF16", [64, 1]), ["down_proj.weight_scale", "BF16", "U8"]),
+    "scales in float32": ("down_proj.weight_scale", ("F32", [64, 1]), ["down_proj.weight_scale", "F32", "U8"]),
+    "scales in e4m3": ("down_proj.weight_scale", ("F8_E4M3", [64, 1]), ["down_proj.weight_scale", "F8_E4M3", "U8"]),
+}
+
+
+@pytest.fixture(params=["mxfp4", "mxfp4-ct"])
+def mx_layout(request):
+    return request.param
+
+
+def mx_data(text, layout):
+    return text.replace("DATA", "weight" if layout == "mxfp4" else "weight_packed")
+
+
+@pytest.mark.parametrize("case", MX)
+def test_mxfp4(tmp_path, mx_layout, case):
+    part, becomes, named = MX[case]
+    tensors = sw.model_tensors(sw.config(mx_layout))
+    name = MX_EXPERT + mx_data(part, mx_layout)
+    if becomes:
+        tensors[name] = becomes
+    else:
+        del tensors[name]
+    sw.write_checkpoint(tmp_path, mx_layout, 2, tensors)
+    check_fails("eval logprobs", tmp_path, *(mx_data(word, mx_layout) for word in named))
+
+
+@pytest.mark.parametrize("at", [0, 37, 63])
+def test_mxfp4_scale_is_nan(tmp_path, mx_layout, at):
+    """255 is no power of two but NaN; found at load, without --verify."""
+    name = MX_EXPERT + "up_proj.weight_scale"
+    scales = bytearray([127]) * 64
+    scales[at] = 255
+    sw.write_checkpoint(tmp_path, mx_layout, 2, values={name: bytes(scales)})
+    check_fails("eval logprobs", tmp_path, name, "NaN", f"element {at}")
+
+
+def test_mxfp4_elsewhere(tmp_path, mx_layout):
+    """The tensors show what is quantised, whatever the list of exclusions says: attention may be, and bf16 experts."""
+    tensors = sw.model_tensors(sw.config(mx_layout))
+    name = "model.layers.0.self_attn.o_proj."
+    del tensors[name + "weight"]
+    tensors[name + mx_data("DATA", mx_layout)] = ("U8", [64, 16])
+    tensors[name + "weight_scale"] = ("U8", [64, 1])
+    sw.write_checkpoint(tmp_path, mx_layout, 2, tensors)
+    done, _ = run("eval logprobs", tmp_path)
+    assert done.returncode == 0, done.stderr
+    done, _ = run("inspect", tmp_path, "--json")
+    assert json.loads(done.stdout)["kinds"]["attention"]["formats"]["mxfp4"] == 64 * 17
+
+
+def test_mxfp4_truncated(tmp_path, command, mx_layout):
+    sw.write_checkpoint(tmp_path, mx_layout, 1)
     whole = (tmp_path / "model.safetensors").read_bytes()
     for n in [len(whole) - 1, len(whole) // 2]:
         (tmp_path / "model.safetensors").write_bytes(whole[:n])
@@ -736,7 +815,7 @@ def test_experts_of_a_layer_in_two_formats(tmp_path, loading, odd):
 
 
 def test_good_one_loads(tmp_path, loading):
-    for layout in ("plain", "fp8", "thinking", "k2.5"):
+    for layout in ("plain", "fp8", "thinking", "k2.5", "mxfp4", "mxfp4-ct"):
         sw.write_checkpoint(tmp_path / layout, layout, 2)
         done, _ = run(loading, tmp_path / layout, "--verify")
         assert done.returncode == 0, done.stderr

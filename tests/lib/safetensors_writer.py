@@ -160,15 +160,40 @@ QUARK = {
 }
 
 
+def fp4(dynamic):
+    more = {"observer_cls": "PerBlockMXObserver", "scale_calculation_mode": "even", "symmetric": None}
+    where = {"qscheme": "per_group", "group_size": 32, "ch_axis": -1, "scale_format": "e8m0"}
+    return {"dtype": "fp4", "is_dynamic": dynamic, **where, **more}
+
+
+MXFP4 = {
+    "quant_method": "quark",
+    "exclude": ["re:.*self_attn.*", "lm_head"],
+    "export": {"pack_method": "reorder", "weight_format": "real_quantized"},
+    "global_quant_config": {"input_tensors": fp4(True), "weight": fp4(False)},
+    "kv_cache_quant_config": {},
+    "layer_quant_config": {},
+}
+MXFP4_CT = json.loads(json.dumps(INT4))  # compressed-tensors
+MXFP4_CT["format"] = "mxfp4-pack-quantized"
+MXFP4_CT["config_groups"]["group_0"]["weights"]["type"] = "float"
+
+QUANTIZATION = {
+    "fp8": FP8,
+    "w4a8": QUARK,
+    "thinking": INT4,
+    "k2.5": INT4,
+    "mxfp4": MXFP4,
+    "mxfp4-ct": MXFP4_CT,
+}
+
+
 def config(layout_name):
-    """The config.json of layout "plain", "fp8", "thinking" (INT4), "k2.5" (INT4, nested) or "w4a8" (Quark's INT4)."""
+    """The config.json of layout "plain", "fp8", "thinking" (INT4), "k2.5" (INT4, nested), "w4a8" (Quark's INT4),
+    "mxfp4" (Quark's) or "mxfp4-ct" (compressed-tensors')."""
     text = json.loads(json.dumps(TEXT))
-    if layout_name == "fp8":
-        text["quantization_config"] = json.loads(json.dumps(FP8))
-    if layout_name == "w4a8":
-        text["quantization_config"] = json.loads(json.dumps(QUARK))
-    if layout_name in ("thinking", "k2.5"):
-        text["quantization_config"] = json.loads(json.dumps(INT4))
+    if layout_name in QUANTIZATION:
+        text["quantization_config"] = json.loads(json.dumps(QUANTIZATION[layout_name]))
     if layout_name != "k2.5":
         return text
     return {
@@ -185,7 +210,12 @@ def model_tensors(cfg):
     """{name: (dtype, shape)} of the whole text model of such a configuration."""
     text = cfg.get("text_config", cfg)
     prefix = "language_model." if cfg["model_type"] == "kimi_k25" else ""
-    method = (text.get("quantization_config") or {}).get("quant_method")
+    quant = text.get("quantization_config") or {}
+    method = quant.get("quant_method")
+    if quant.get("format") == "mxfp4-pack-quantized":
+        method = "mxfp4-ct"
+    if method == "quark" and isinstance(quant["global_quant_config"]["weight"], dict):
+        method = "mxfp4"
     h, out = text["hidden_size"], {}
 
     def linear(name, rows, cols, int4=False):
@@ -196,6 +226,9 @@ def model_tensors(cfg):
             out[name + ".weight_packed"] = ("I32", [rows, cols // 8])
             out[name + ".weight_scale"] = ("BF16", [rows, cols // 32])
             out[name + ".weight_shape"] = ("I32", [2])
+        elif method in ("mxfp4", "mxfp4-ct") and int4:
+            out[name + (".weight" if method == "mxfp4" else ".weight_packed")] = ("U8", [rows, cols // 2])
+            out[name + ".weight_scale"] = ("U8", [rows, cols // 32])
         elif method == "quark" and int4:
             out[name + ".weight"] = ("I32", [rows, cols // 8])
             out[name + ".weight_scale"] = ("F32", [1])
