@@ -26,6 +26,9 @@ COUNTS = {
     "k2.5-ranks-int4": 5,
     "k2.5-w4a8": 6,
     "k2.5-ranks-w4a8": 5,
+    "k2.5-mxfp4": 6,
+    "k2.5-mxfp4-ct": 5,
+    "k2.5-ranks-mxfp4": 5,
     "plain-bf16": 1,
     "plain-ranks-bf16": 1,
     "plain-fp32": 1,
@@ -37,7 +40,7 @@ SHARDS = {
     else [("model-{}-of-{}.safetensors" if "fp8" in name else PADDED).format(i + 1, n) for i in range(n)]
     for name, n in COUNTS.items()
 }
-SIZES = {"F32": 4, "I32": 4, "BF16": 2, "F8_E4M3": 1}
+SIZES = {"F32": 4, "I32": 4, "BF16": 2, "F8_E4M3": 1, "U8": 1}
 
 pytestmark = pytest.mark.parametrize("name", SHARDS)
 
@@ -168,6 +171,11 @@ def test_projections(name):
             assert tensors[full + ".weight"][:2] == ("I32", [n, k // 8])
             assert tensors[full + ".weight_scale"][:2] == ("F32", [1])
             assert tensors[full + ".weight_scale_2"][:2] == ("F32", [n])
+        elif "mxfp4" in name and (name.endswith("ct") or ".self_attn." not in proj):
+            packed, other = (".weight_packed", ".weight") if name.endswith("ct") else (".weight", ".weight_packed")
+            assert tensors[full + packed][:2] == ("U8", [n, k // 2]) and full + other not in tensors
+            assert tensors[full + ".weight_scale"][:2] == ("U8", [n, k // 32])
+            assert 255 not in tensors[full + ".weight_scale"][2], "NaN"
         elif name.endswith("fp8"):
             assert tensors[full + ".weight"][:2] == ("F8_E4M3", [n, k])
             assert tensors[full + ".weight_scale_inv"][:2] == ("F32", [-(-n // 128), -(-k // 128)])

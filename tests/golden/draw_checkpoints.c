@@ -34,6 +34,9 @@ static const golden ALL[] = {
     {"k2.5-ranks-int4", 3100, PADDED},
     {"k2.5-w4a8", 6000, PADDED},
     {"k2.5-ranks-w4a8", 6100, PADDED},
+    {"k2.5-mxfp4", 7000, PADDED},
+    {"k2.5-ranks-mxfp4", 7100, PADDED},
+    {"k2.5-mxfp4-ct", 7200, PADDED},
     {"plain-bf16", 4000, NULL},
     {"plain-ranks-bf16", 4100, NULL},
     {"plain-fp32", 5000, NULL},
@@ -44,7 +47,7 @@ static const golden ALL[] = {
  * visible. OUTPUT is that of o_proj and down_proj. */
 static const f64 LATENT = 0.03, OUTPUT = 0.6;
 
-typedef enum { BF16, FP32, FP8, INT4, QUARK } form;
+typedef enum { BF16, FP32, FP8, INT4, QUARK, MXFP4, MXFP4_PACKED } form;
 
 typedef struct {
     char name[160];
@@ -62,8 +65,8 @@ typedef struct {
     const golden *g;
     const json_t *text; /* the text model's configuration */
     const char *prefix;
-    form plain, dense,
-        expert; /* of norms, router, embedding, head; of attention, dense and shared experts; of routed ones */
+    form plain, attention, dense,
+        expert; /* of norms, router, embedding, head; of attention; of dense and shared experts; of routed ones */
     bool values;
     int shard;
     tensor *t;
@@ -148,6 +151,22 @@ static u8 to_e4m3(f32 x) {
     return (u8)(low | (signbit(x) ? 0x80 : 0));
 }
 
+static f32 from_e2m1(int code) {
+    static const f32 values[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    return code & 8 ? -values[code & 7] : values[code & 7];
+}
+
+/* Nearest, ties to the even code, up to 6. */
+static int to_e2m1(f32 x) {
+    f32 a = fabsf(x);
+    int code = 0;
+    for (; code < 7; code++) {
+        f32 middle = (from_e2m1(code) + from_e2m1(code + 1)) / 2;
+        if (a < middle || (a == middle && !(code & 1))) break;
+    }
+    return code | (signbit(x) ? 8 : 0);
+}
+
 static f32 largest(const f32 *x, i64 rows, i64 cols, i64 stride) {
     f32 m = 0;
     for (i64 i = 0; i < rows; i++)
@@ -172,7 +191,7 @@ static void *put(checkpoint *ck, int shard, const char *dtype, const char *prefi
     }
     tensor *t = &ck->t[ck->n++];
     *t = (tensor){.dtype = dtype, .dims = rows ? 2 : 1, .shape = {rows ? rows : cols, cols}, .shard = shard};
-    t->item = !strcmp(dtype, "F8_E4M3") ? 1 : !strcmp(dtype, "BF16") ? 2 : 4;
+    t->item = !strcmp(dtype, "F8_E4M3") || !strcmp(dtype, "U8") ? 1 : !strcmp(dtype, "BF16") ? 2 : 4;
     t->bytes = (u64)((rows ? rows : 1) * cols) * t->item;
     if (snprintf(t->name, sizeof t->name, "%s%s%s", prefix, name, suffix) >= (int)sizeof t->name)
         die("the name of", name);
@@ -259,6 +278,25 @@ static void put_quark(checkpoint *ck, const char *name, i64 n, i64 k, const f32 
     free(coarse);
 }
 
+/* OCP's MXFP4 under Quark's name of the data or compressed-tensors': an e2m1 a nibble, the even column in the low one;
+ * for 32 columns e8m0, the power of two that puts the largest of them in [4, 8), or one or two above it. */
+static void put_mxfp4(checkpoint *ck, form f, const char *name, i64 n, i64 k, const f32 *w) {
+    u8 *byte = put_text(ck, "U8", name, f == MXFP4 ? ".weight" : ".weight_packed", n, k / 2);
+    u8 *scale = put_text(ck, "U8", name, ".weight_scale", n, k / 32);
+    f32 *value = put_values(ck, name, ".weight", n, k);
+    for (i64 g = 0; g < n * k / 32; g++) {
+        int e;
+        frexpf(largest(w + 32 * g, 1, 32, 32), &e); /* below 2^e, at least half of it */
+        e += -3 + (int)(spread(ck, name, (u64)g) - 1.0f);
+        scale[g] = (u8)(e + 127);
+        for (i64 i = 32 * g; i < 32 * g + 32; i++) {
+            int code = to_e2m1(ldexpf(w[i], -e));
+            byte[i / 2] |= (u8)(code << 4 * (i % 2));
+            if (value) value[i] = ldexpf(from_e2m1(code), e);
+        }
+    }
+}
+
 /* A projection [n, k] with entries N(0, gain^2 / k); rows from `full` on have gain 1. */
 static void matrix_from(checkpoint *ck, form f, const char *name, i64 n, i64 k, f64 gain, i64 full) {
     f32 *w = draw(ck, name, (u64)(n * k));
@@ -270,6 +308,8 @@ static void matrix_from(checkpoint *ck, form f, const char *name, i64 n, i64 k, 
         put_int4(ck, name, n, k, w);
     else if (f == QUARK)
         put_quark(ck, name, n, k, w);
+    else if (f == MXFP4 || f == MXFP4_PACKED)
+        put_mxfp4(ck, f, name, n, k, w);
     else
         put_plain(ck, f, name, ".weight", n, k, w);
     free(w);
@@ -316,17 +356,17 @@ static void attention(checkpoint *ck, i64 layer) {
     i64 nope = GET("qk_nope_head_dim"), rope = GET("qk_rope_head_dim"), v = GET("v_head_dim");
     snprintf(attn, sizeof attn, "model.layers.%lld.self_attn", (long long)layer);
     if (json_is_null(json_object_get(ck->text, "q_lora_rank")))
-        matrix(ck, ck->dense, NAME("%s.q_proj", attn), heads * (nope + rope), hidden, 1);
+        matrix(ck, ck->attention, NAME("%s.q_proj", attn), heads * (nope + rope), hidden, 1);
     else {
         i64 rank = GET("q_lora_rank");
-        matrix(ck, ck->dense, NAME("%s.q_a_proj", attn), rank, hidden, LATENT);
+        matrix(ck, ck->attention, NAME("%s.q_a_proj", attn), rank, hidden, LATENT);
         norm(ck, NAME("%s.q_a_layernorm.weight", attn), rank);
-        matrix(ck, ck->dense, NAME("%s.q_b_proj", attn), heads * (nope + rope), rank, 1);
+        matrix(ck, ck->attention, NAME("%s.q_b_proj", attn), heads * (nope + rope), rank, 1);
     }
-    matrix_from(ck, ck->dense, NAME("%s.kv_a_proj_with_mqa", attn), latent + rope, hidden, LATENT, latent);
+    matrix_from(ck, ck->attention, NAME("%s.kv_a_proj_with_mqa", attn), latent + rope, hidden, LATENT, latent);
     norm(ck, NAME("%s.kv_a_layernorm.weight", attn), latent);
-    matrix(ck, ck->dense, NAME("%s.kv_b_proj", attn), heads * (nope + v), latent, 1);
-    matrix(ck, ck->dense, NAME("%s.o_proj", attn), hidden, heads * v, OUTPUT);
+    matrix(ck, ck->attention, NAME("%s.kv_b_proj", attn), heads * (nope + v), latent, 1);
+    matrix(ck, ck->attention, NAME("%s.o_proj", attn), hidden, heads * v, OUTPUT);
     if (ck->dense == FP8) /* K2-Instruct's stray tensors, of the wrong size: a reader must ignore them */
         put_text(ck, "BF16", NAME("%s.rotary_emb.inv_freq", attn), "", 0, 56);
 }
@@ -465,10 +505,23 @@ static void write_shards(checkpoint *ck, const char *dir) {
 }
 
 static form form_of(const json_t *text) {
-    const char *method =
-        json_string_value(json_object_get(json_object_get(text, "quantization_config"), "quant_method"));
-    if (method) return !strcmp(method, "fp8") ? FP8 : !strcmp(method, "quark") ? QUARK : INT4;
-    return strcmp(json_string_value(json_object_get(text, "torch_dtype")), "float32") ? BF16 : FP32;
+    const json_t *q = json_object_get(text, "quantization_config");
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    if (!method) return strcmp(json_string_value(json_object_get(text, "torch_dtype")), "float32") ? BF16 : FP32;
+    if (!strcmp(method, "fp8")) return FP8;
+    if (!strcmp(method, "quark"))
+        return json_is_object(json_object_get(json_object_get(q, "global_quant_config"), "weight")) ? MXFP4 : QUARK;
+    const char *format = json_string_value(json_object_get(q, "format"));
+    return format && !strcmp(format, "mxfp4-pack-quantized") ? MXFP4_PACKED : INT4;
+}
+
+/* Does the config's list of what is not quantised have an entry with that word? */
+static bool is_left_out(const json_t *text, const char *word) {
+    const json_t *q = json_object_get(text, "quantization_config"), *list = json_object_get(q, "exclude");
+    if (!list) list = json_object_get(q, "ignore");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (strstr(json_string_value(json_array_get(list, i)), word)) return true;
+    return false;
 }
 
 static void copy(const char *from, const char *dir, const char *file) {
@@ -491,7 +544,8 @@ static void make(const golden *g, const char *configs, const char *out, bool val
         .g = g, .text = inner ? inner : config, .prefix = inner ? "language_model." : "", .values = values};
     ck.expert = form_of(ck.text);
     ck.plain = ck.expert == FP32 ? FP32 : BF16;
-    ck.dense = ck.expert == FP8 ? FP8 : ck.plain;
+    ck.attention = is_left_out(ck.text, "self_attn") ? ck.plain : ck.expert;
+    ck.dense = is_left_out(ck.text, "shared_experts") ? ck.plain : ck.expert;
     draw_model(&ck);
     qsort(ck.t, ck.n, sizeof *ck.t, by_item);
     snprintf(dir, sizeof dir, "%s/%s", out, g->name);

@@ -3,11 +3,11 @@
     python tests/golden/make_golden.py [NAME ...]
 
 build/golden/draw (draw_checkpoints.c; `make golden`) draws the checkpoints, from the config.json's that stay here, and
-says what their matrices are worth in float32 (INT4 q * scale, with two scales q times their product in float32, FP8
-value * scale_inv, each unrounded before the last float32 product). The logits come from transformers' DeepSeek-V3
-classes on those values (hf_golden.py, which lists where they differ from the published reference model) and are checked
-against an independent float64 model that reads the files back from disk (numpy_model.py). Prompts are chosen here: see
-draw_prompt.
+says what their matrices are worth in float32 (INT4 and MXFP4 q * scale, with two scales q times their product in
+float32, FP8 value * scale_inv, each unrounded before the last float32 product). The logits come from transformers'
+DeepSeek-V3 classes on those values (hf_golden.py, which lists where they differ from the published reference model) and
+are checked against an independent float64 model that reads the files back from disk (numpy_model.py). Prompts are
+chosen here: see draw_prompt.
 """
 
 import argparse

@@ -30,6 +30,9 @@ def e4m3_table():
 E4M3 = e4m3_table()
 
 
+E2M1 = np.array([m * s for s in (1, -1) for m in (0, 0.5, 1, 1.5, 2, 3, 4, 6)])  # of each nibble
+
+
 class Files:
     """The tensors of a directory by name, read from the raw bytes."""
 
@@ -63,6 +66,9 @@ class Files:
 
     def matrix(self, name):
         """A projection in whichever format it is stored, dequantised."""
+        packed = name + (".weight_packed" if name + ".weight_packed" in self.raw else ".weight")
+        if self.raw[packed][0] == "U8":
+            return self.mxfp4(packed, name + ".weight_scale")
         if name + ".weight_packed" in self.raw:
             n, k = (int(x) for x in self.array(name + ".weight_shape"))
             data = np.frombuffer(self.raw[name + ".weight_packed"][2], np.uint8).reshape(n, k // 2)
@@ -87,6 +93,13 @@ class Files:
             rows, cols = np.arange(w.shape[0]) // 128, np.arange(w.shape[1]) // 128
             w = w * scale[np.ix_(rows, cols)]
         return w
+
+    def mxfp4(self, packed, scale):
+        """OCP's MXFP4: columns 2b and 2b + 1 in the low and the high nibble of byte b; 2^(scale - 127) for 32."""
+        data, exponent = (np.frombuffer(self.raw[n][2], np.uint8).reshape(self.raw[n][1]) for n in (packed, scale))
+        assert (exponent != 255).all(), f"{scale}: NaN"
+        w = E2M1[np.stack([data & 15, data >> 4], -1).reshape(len(data), -1)]
+        return w * np.repeat(2.0 ** (exponent.astype(int) - 127), 32, axis=1)
 
 
 def rms_norm(x, weight, eps):

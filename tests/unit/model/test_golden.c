@@ -153,9 +153,14 @@ static void check_variant(void **state) {
     engine_close(g);
 }
 
-#define DIRS(X) X("k2-instruct-fp8") X("k2-thinking-int4") X("k2.5-int4") X("k2.5-w4a8") X("plain-bf16") X("plain-fp32")
+#define DIRS(X)                                                                                                        \
+    X("k2-instruct-fp8")                                                                                               \
+    X("k2-thinking-int4")                                                                                              \
+    X("k2.5-int4") X("k2.5-w4a8") X("k2.5-mxfp4") X("k2.5-mxfp4-ct") X("plain-bf16") X("plain-fp32")
 /* Shapes that ranks can divide: wide experts are what is new in them. */
-#define RANKS(X) X("k2-ranks-fp8") X("k2.5-ranks-int4") X("k2.5-ranks-w4a8") X("plain-ranks-bf16") X("plain-ranks-fp32")
+#define RANKS(X)                                                                                                       \
+    X("k2-ranks-fp8")                                                                                                  \
+    X("k2.5-ranks-int4") X("k2.5-ranks-w4a8") X("k2.5-ranks-mxfp4") X("plain-ranks-bf16") X("plain-ranks-fp32")
 #define VARIANTS(d)                                                                                                    \
     {d, "ref", NULL, false, 0}, {d, "ref", NULL, false, 37}, {d, "ref", NULL, true, 0}, {d, "cpu", NULL, false, 0},    \
         {d, "cpu", NULL, true, 0}, {d, "cpu", "avx2", false, 0}, {d, "cpu", "none", false, 0},
