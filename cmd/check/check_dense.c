@@ -35,14 +35,15 @@ static void fp8_values(check *c) {
         }
 }
 
-/* Where dev rounds FP8 to bf16, each weight is off by up to 2^-9, a sum of many by some 1.7e-3 of the one with the
- * weights as they are stored. */
-static void fp8_as_stored(check *c) {
-    for (int f = WF_FP8_BLOCK; f <= WF_FP8_ROW; f++) {
+/* Where dev keeps a matrix in bf16, against the weights as they are stored: each in FP8 is off by up to 2^-9, a sum of
+ * many by some 1.7e-3 of itself; MXFP4 loses nothing. */
+static void bf16_against_stored(check *c) {
+    static const weight_format formats[] = {WF_FP8_BLOCK, WF_FP8_ROW, WF_MXFP4};
+    for (size_t at = 0; at < COUNT_OF(formats); at++) {
         enum { n = 3, rows = 520, cols = 2048 };
-        if (!check_rounds(c, (weight_format)f)) continue;
-        weight_view v = synth_weight(&c->rng, (weight_format)f, rows, cols, 0.02f,
-                                     check_alloc(c, synth_weight_bytes((weight_format)f, rows, cols)));
+        const weight_format f = formats[at];
+        if (!check_rounds(c, f)) continue;
+        weight_view v = synth_weight(&c->rng, f, rows, cols, 0.02f, check_alloc(c, synth_weight_bytes(f, rows, cols)));
         check_weight w = check_prepare(c, (weight_desc){.kind = WK_LINEAR, .views = &v, .n_views = 1});
         check_act x = check_input(c, n * cols, 1.0f), y = check_output(c, n * rows);
         f32 *y32 = check_alloc(c, n * rows * 4), *row = check_alloc(c, cols * 4);
@@ -55,7 +56,7 @@ static void fp8_as_stored(check *c) {
                 y.f[k * rows + r] = (f32)sum;
             }
         }
-        check_compare(c, "FP8 in bf16, against FP8", y32, DT_F32, y.f, n, rows, rows, 2.5e-3);
+        check_compare(c, weight_format_name(f), y32, DT_F32, y.f, n, rows, rows, f == WF_MXFP4 ? 1e-5 : 2.5e-3);
         check_case_end(c);
     }
 }
@@ -99,7 +100,7 @@ void check_linear(check *c) {
                 check_case_end(c);
             }
     fp8_values(c);
-    fp8_as_stored(c);
+    bf16_against_stored(c);
     check_gemm_shapes(c, G_LINEAR);
     check_gemm_shapes(c, G_LOGITS);
 }

@@ -234,6 +234,7 @@ static void one_nan(weight_view *v, i64 views) {
     i64 at = 5 * v[0].cols + nan_column;
     if (v[0].format == WF_BF16) ((bf16 *)v[0].data)[at] = CHECK_BAD;
     if (v[0].format == WF_FP8_BLOCK) ((u8 *)v[0].data)[at] = 0xff;
+    if (v[0].format == WF_MXFP4) ((u8 *)v[0].scale)[at / MXFP4_GROUP] = 0xff;
 }
 
 /* Rows in bf16 that one scale for all columns fits best when it is the smallest that is tried (format/requant.h):
@@ -379,6 +380,43 @@ static void check_fp8(check *c) {
         check_moe_moe_case(c, &real[i], WF_FP8_BLOCK, i % 2, 1.0f);
 }
 
+/* MXFP4's scales: neighbours of very different sizes, the smallest and a large one among them. */
+static void unequal_bytes(weight_view *v, i64 views) {
+    static const int more[] = {0, -40, 3, -127, -1, -9};
+    for (i64 i = 0, at = 0; i < views; i++)
+        for (i64 j = 0; j < v[i].rows * (v[i].cols / MXFP4_GROUP); j++) {
+            u8 *b = (u8 *)v[i].scale + j;
+            const int is = *b + more[at++ % (i64)COUNT_OF(more)];
+            *b = (u8)(is < 0 ? 0 : is);
+        }
+}
+
+/* MXFP4 at few tokens and many, in blocks of 16 x 64 and in others; kept in other formats; scales of all sizes; NaN. */
+static void check_mxfp4(check *c) {
+    static const moe_shape all[] = {{1, 256, 64, 8, 4},    {3, 512, 96, 4, 3},   {5, 96, 32, 3, 2},
+                                    {17, 256, 192, 6, 2},  {33, 64, 64, 16, 8},  {9, 64, 320, 16, 8},
+                                    {129, 192, 64, 12, 2}, {40, 320, 192, 4, 2}, {300, 192, 128, 3, 1},
+                                    {190, 320, 192, 1, 1}, {513, 64, 128, 4, 2}, {1, 1088, 64, 16, 16}};
+    static const moe_shape real[] = {{1, 7168, 256, 16, 8},
+                                     {8, 7168, 512, 8, 8},
+                                     {40, 7168, 256, 16, 8},
+                                     {3, 7168, 2048, 6, 4},
+                                     {160, 7168, 256, 16, 8}};
+    static const moe_shape both[] = {{6, 384, 256, 8, 2}, {60, 384, 256, 3, 2}};
+    for (size_t i = 0; i < COUNT_OF(all); i++) check_moe_moe_case(c, &all[i], WF_MXFP4, i % 2, i == 9 ? 2000.0f : 1.0f);
+    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
+        check_moe_moe_case(c, &real[i], WF_MXFP4, i % 2, 1.0f);
+    for (size_t i = 0; i < COUNT_OF(both); i++) {
+        for (int kept = EXPERTS_W4A8; c->copies && kept <= EXPERTS_W2_BF16; kept++)
+            kept_case(c, &both[i], WF_MXFP4, (expert_format)kept, i % 2, 1.0f);
+        changed = unequal_bytes;
+        check_moe_moe_case(c, &both[i], WF_MXFP4, i % 2, 1.0f);
+        changed = one_nan;
+        nan_case(c, &both[i], WF_MXFP4, EXPERTS_AS_STORED);
+        changed = NULL;
+    }
+}
+
 /* Many tokens an expert, several slots a token: results too large for a half, and too small
  * (kernels/gpu/moe/fp16_range.cuh). */
 static void check_range(check *c) {
@@ -400,6 +438,7 @@ static void check_prompts(check *c) {
     skewed = true;
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         for (int f = WF_BF16; f <= WF_FP8_ROW; f++) check_moe_moe_case(c, &all[i], (weight_format)f, i % 2, 1.0f);
+        check_moe_moe_case(c, &all[i], WF_MXFP4, i % 2, 1.0f);
         for (int kept = EXPERTS_AS_STORED; kept <= EXPERTS_W2_BF16; kept++)
             kept_case(c, &all[i], WF_INT4_GROUP, (expert_format)kept, i % 2, 1.0f);
     }
@@ -446,6 +485,7 @@ void check_moe(check *c) {
     check_kept(c);
     check_stored(c);
     check_fp8(c);
+    check_mxfp4(c);
     check_range(c);
     check_prompts(c);
 }

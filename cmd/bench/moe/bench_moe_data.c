@@ -33,7 +33,8 @@ static void given_expert(bench_state *b, i64 x, const bf16 *w1, const bf16 *w2, 
 static status given_weights(bench_state *b, u64 up, err *e) {
     bench_opts *o = &b->o;
     if (!o->w1 || !o->w2) return err_set(e, ST_INPUT, "--w1 and --w2 belong together");
-    if (b->wf == WF_FP8_BLOCK) return err_set(e, ST_INPUT, "--w1 and --w2 are not read for --format fp8");
+    if (b->wf == WF_FP8_BLOCK || b->wf == WF_MXFP4)
+        return err_set(e, ST_INPUT, "--w1 and --w2 are not read for --format %s", o->format);
     u64 half = (u64)(o->inter * o->dim) * 2;
     file_map w1 = {0}, w2 = {0};
     status st = file_map_open(&w1, o->w1, e);

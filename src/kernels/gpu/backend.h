@@ -63,6 +63,7 @@
     X(vision_attention_128, "vision/attention")                                                                        \
     X(vision_attention_any, "vision/attention")                                                                        \
     X(pack, "weights/repack")                                                                                          \
+    X(pack_mxfp4, "weights/repack")                                                                                    \
     X(fp8_pairs, "weights/repack")                                                                                     \
     X(requant_rows, "weights/requant")                                                                                 \
     X(requant_bf16, "weights/requant")                                                                                 \
@@ -142,6 +143,10 @@
     X(grouped_int4_down_64, "moe/grouped_int4")                                                                        \
     X(grouped_int4_up_128, "moe/grouped_int4")                                                                         \
     X(grouped_int4_down_128, "moe/grouped_int4")                                                                       \
+    X(grouped_mxfp4_up_64, "moe/grouped_mxfp4")                                                                        \
+    X(grouped_mxfp4_down_64, "moe/grouped_mxfp4")                                                                      \
+    X(grouped_mxfp4_up_128, "moe/grouped_mxfp4")                                                                       \
+    X(grouped_mxfp4_down_128, "moe/grouped_mxfp4")                                                                     \
     X(grouped_int4_up_176, "moe/grouped_int4_n176")                                                                    \
     X(grouped_int4_down_176, "moe/grouped_int4_n176")                                                                  \
     X(grouped_bf16_up_64, "moe/grouped_bf16")                                                                          \
@@ -171,6 +176,8 @@
     X(decode_int4_rows, "moe/decode_int4")                                                                             \
     X(decode_int4_4, "moe/decode_int4")                                                                                \
     X(decode_int4_8, "moe/decode_int4")                                                                                \
+    X(decode_mxfp4_4, "moe/decode_int4")                                                                               \
+    X(decode_mxfp4_8, "moe/decode_int4")                                                                               \
     X(decode_stored_begin, "moe/decode_stored")                                                                        \
     X(decode_stored_bf16, "moe/decode_stored")                                                                         \
     X(decode_stored_fp8, "moe/decode_stored")
@@ -285,6 +292,11 @@ u64 gpu_decode_stored_workspace(const moe_args *a);
 bool gpu_decode_stored_is_one_matrix(const op_weight *w); /* may all experts be seen as one matrix? */
 void gpu_run_decode_stored(const ops *o, const moe_args *a, u8 *space, f32 *y);
 status gpu_decode_stored_open(gpu_backend *b, err *e);
+
+/* In int4_pack.h's blocks? */
+static inline bool gpu_is_packed(const gpu_matrix *w) {
+    return w->format == GPU_W_PACKED || w->format == GPU_W_PACKED_MXFP4;
+}
 
 /* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */
 static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {

@@ -33,9 +33,11 @@ __attribute__((format(printf, 4, 5))) static void note(const ops *o, f64 bytes, 
 }
 
 static f64 matrix_bytes(const gpu_matrix *m) {
-    static const f64 bits[] = {
-        [GPU_W_F32] = 32,       [GPU_W_BF16] = 16,    [GPU_W_FP8] = 8,       [GPU_W_INT4] = 4.5 /* with its scales */,
-        [GPU_W_INT4_ROW] = 4.5, [GPU_W_PACKED] = 4.5, [GPU_W_FP8_PAIRS] = 8, [GPU_W_FP8_ROW] = 8};
+    static const f64 bits[] = {[GPU_W_F32] = 32,       [GPU_W_BF16] = 16,
+                               [GPU_W_FP8] = 8,        [GPU_W_INT4] = 4.5 /* with its scales */,
+                               [GPU_W_INT4_ROW] = 4.5, [GPU_W_PACKED] = 4.5,
+                               [GPU_W_FP8_PAIRS] = 8,  [GPU_W_FP8_ROW] = 8,
+                               [GPU_W_MXFP4] = 4.25,   [GPU_W_PACKED_MXFP4] = 4.5};
     return (f64)m->rows * (f64)m->cols * bits[m->format] / 8;
 }
 

@@ -43,7 +43,7 @@ enum {
     GPU_DECODE_MMA_THREADS = 288
 };
 enum { GPU_F32, GPU_BF16, GPU_FP8 }; /* element types of activations and of the KV cache */
-/* weight_format's values, in its order; packed: INT4 and MXFP4 as int4_pack.h lays them out; FP8 in pairs: as fp8.cuh has it. */
+/* weight_format's values, in its order; packed: INT4 and MXFP4 as in int4_pack.h; FP8 in pairs: as fp8.cuh has it. */
 enum {
     GPU_W_F32,
     GPU_W_BF16,

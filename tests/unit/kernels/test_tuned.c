@@ -48,6 +48,9 @@ static void built_in(void **state) {
     assert_int_equal(chosen(NULL, call_of(MOE_W2_BF16, 5377), MOE_BUILT_IN).tile, 176);
     assert_int_equal(chosen(NULL, call_of(MOE_BF16, 65536), MOE_BUILT_IN).tile, 176);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A8, 383), MOE_BUILT_IN).path, MOE_DECODE);
+    assert_int_equal(chosen(NULL, call_of(MOE_MXFP4, 96), MOE_BUILT_IN).group, 4);
+    assert_int_equal(chosen(NULL, call_of(MOE_MXFP4, 383), MOE_BUILT_IN).path, MOE_DECODE);
+    assert_int_equal(chosen(NULL, call_of(MOE_MXFP4, 5377), MOE_BUILT_IN).tile, 128);
     c = chosen(NULL, call_of(MOE_W4A8, 8192), MOE_BUILT_IN);
     assert_true(c.path == MOE_GROUPED_W4A8 && c.tile == 176);
     assert_int_equal(chosen(NULL, call_of(MOE_W2_BF16, 384), MOE_BUILT_IN).path, MOE_GROUPED);

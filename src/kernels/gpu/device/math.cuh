@@ -159,6 +159,12 @@ static __device__ inline float fp8_scale(const gpu_matrix &w, gpu_i64 row, gpu_i
     return ((const float *)w.scale)[w.format == GPU_W_FP8_ROW ? row : row / 128 * ((w.cols + 127) / 128) + col / 128];
 }
 
+/* Of an e2m1 nibble. */
+static __device__ inline float e2m1_value(gpu_u32 nibble) {
+    int m = (int)(0xc8643210u >> 4 * (nibble & 7) & 15);
+    return (float)(nibble & 8 ? -m : m) * 0.5f;
+}
+
 /* w[row, col] as float32: the definition (format/weights.h). */
 static __device__ inline float weight_at(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
     gpu_i64 at = row * w.cols + col;
@@ -170,6 +176,10 @@ static __device__ inline float weight_at(const gpu_matrix &w, gpu_i64 row, gpu_i
         return (float)((int)(u ^ 8) - 8) * ((const float *)w.scale)[row];
     }
     gpu_u8 two = ((const gpu_u8 *)w.data)[at / 2];
+    if (w.format == GPU_W_MXFP4) {
+        gpu_u32 u = col & 1 ? two >> 4 : two & 15, b = ((const gpu_u8 *)w.scale)[row * (w.cols / 32) + col / 32];
+        return e2m1_value(u) * bits_f32(b == 255 ? 0x7fc00000u : b ? b << 23 : 1u << 22);
+    }
     int q = (int)(col & 1 ? two >> 4 : two & 15) - 8;
     return (float)q * f32_of(((const gpu_bf16 *)w.scale)[row * (w.cols / 32) + col / 32]);
 }

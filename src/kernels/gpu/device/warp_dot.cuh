@@ -77,9 +77,10 @@ static __device__ inline void dot_row(const gpu_matrix &w, gpu_i64 row, const gp
     for (int r = 0; r < R; r++) sum[r] = 0;
     if (!w.wide) {
         for (gpu_i64 col = threadIdx.x % 32; col < w.cols; col += 32) {
-            float v = w.format == GPU_W_PACKED      ? packed_at(w, row, col)
-                      : w.format == GPU_W_FP8_PAIRS ? fp8_pairs_at(w, row, col)
-                                                    : weight_at(w, row, col);
+            float v = w.format == GPU_W_PACKED         ? packed_at(w, row, col)
+                      : w.format == GPU_W_PACKED_MXFP4 ? packed_e2m1_at(w, row, col)
+                      : w.format == GPU_W_FP8_PAIRS    ? fp8_pairs_at(w, row, col)
+                                                       : weight_at(w, row, col);
 #pragma unroll
             for (int r = 0; r < R; r++) sum[r] = fmaf(v, f32_of(x[r][col]), sum[r]);
         }

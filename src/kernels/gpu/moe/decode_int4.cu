@@ -167,7 +167,7 @@ static __device__ inline void int4_finish_up(const gpu_decode_int4_args &a, cons
         a.h[(gpu_i64)b.pair[(group.y >> 8) + token] * a.inter + row] = silu(of_gate * scale) * (of_up * scale);
 }
 
-template <int TILES>
+template <int TILES, int VALUES>
 static __device__ inline void int4_compute_up(const gpu_decode_int4_args &a, const decode_int4_block &b,
                                               decode_place *p) {
     int warp = threadIdx.x / 32, across = a.hidden / PACK_COLS, chunks = up_chunks(a),
@@ -191,8 +191,8 @@ static __device__ inline void int4_compute_up(const gpu_decode_int4_args &a, con
                 const int16_split<TILES> x =
                     digits_at<TILES>(slot + DECODE_INT4_WEIGHTS + unit * (2 * PACK_COLS), DECODE_INT4_X_STRIDE, tiles);
                 give_slot(b, *p, 1);
-                int4_multiply<TILES>(g, x, tiles, gate);
-                int4_multiply<TILES>(u, x, tiles, up);
+                int4_multiply<TILES, VALUES>(g, x, tiles, gate);
+                int4_multiply<TILES, VALUES>(u, x, tiles, up);
             } else
                 give_slot(b, *p, 1);
             skip_slots<int4_ring>(a, p, 1);
@@ -223,15 +223,16 @@ static __device__ inline void int4_put_products(const gpu_decode_int4_args &a, c
 }
 
 /* sums += `blocks` blocks of a strip times the rows of h behind them in the slot. */
-template <int TILES, int BLOCKS>
+template <int TILES, int VALUES, int BLOCKS>
 static __device__ inline void multiply_strip(const gpu_u8 *data, const gpu_u8 *rows, int tiles, float sums[TILES][2]) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
-        int4_multiply<TILES>(weights_at(data + i * PACK_BYTES),
-                             digits_at<TILES>(rows + i * (2 * PACK_COLS), DECODE_INT4_H_STRIDE, tiles), tiles, sums);
+        int4_multiply<TILES, VALUES>(weights_at(data + i * PACK_BYTES),
+                                     digits_at<TILES>(rows + i * (2 * PACK_COLS), DECODE_INT4_H_STRIDE, tiles), tiles,
+                                     sums);
 }
 
-template <int TILES>
+template <int TILES, int VALUES>
 static __device__ inline void int4_compute_down(const gpu_decode_int4_args &a, const decode_int4_block &b,
                                                 decode_place *p) {
     int warp = threadIdx.x / 32, team = warp / DECODE_INT4_STRIPS, mine = warp % DECODE_INT4_STRIPS,
@@ -256,10 +257,11 @@ static __device__ inline void int4_compute_down(const gpu_decode_int4_args &a, c
             const gpu_u8 *data = slot + mine * blocks * PACK_BYTES, *rows = slot + DECODE_INT4_WEIGHTS;
             if (strip < all) {
                 if (blocks == DECODE_INT4_DEEP)
-                    multiply_strip<TILES, DECODE_INT4_DEEP>(data, rows, tiles, sums);
+                    multiply_strip<TILES, VALUES, DECODE_INT4_DEEP>(data, rows, tiles, sums);
                 else
                     for (int i = 0; i < blocks; i++)
-                        multiply_strip<TILES, 1>(data + i * PACK_BYTES, rows + i * (2 * PACK_COLS), tiles, sums);
+                        multiply_strip<TILES, VALUES, 1>(data + i * PACK_BYTES, rows + i * (2 * PACK_COLS), tiles,
+                                                         sums);
             }
             give_slot(b, *p, DECODE_INT4_TEAMS);
             skip_slots<int4_ring>(a, p, DECODE_INT4_TEAMS);
@@ -271,7 +273,7 @@ static __device__ inline void int4_compute_down(const gpu_decode_int4_args &a, c
     }
 }
 
-template <int TILES> static __device__ inline void decode_int4_experts(const gpu_decode_int4_args &a) {
+template <int TILES, int VALUES> static __device__ inline void decode_int4_experts(const gpu_decode_int4_args &a) {
     decode_int4_block b = decode_int4_memory(a);
     decode_place p = {0, 0, 0};
     int warp = threadIdx.x / 32;
@@ -282,8 +284,8 @@ template <int TILES> static __device__ inline void decode_int4_experts(const gpu
     decode_sort<4 * TILES>(a, b);
     if (!a.prepared) pdl_wait();
     if (warp < DECODE_INT4_WARPS) {
-        int4_compute_up<TILES>(a, b, &p);
-        int4_compute_down<TILES>(a, b, &p);
+        int4_compute_up<TILES, VALUES>(a, b, &p);
+        int4_compute_down<TILES, VALUES>(a, b, &p);
     } else if (warp == DECODE_INT4_WARPS + 2) {
         int4_follow_up(a, b);
     } else if (warp == DECODE_INT4_WARPS) {
@@ -294,9 +296,11 @@ template <int TILES> static __device__ inline void decode_int4_experts(const gpu
         copy_h<int4_ring>(a, b, &p, a.h_digits, a.inter / PACK_COLS, down_chunks(a), up_chunks(a) + 1);
     }
 }
-/* Grid: as many blocks as processors. The kernels differ in T, the tokens of a group. */
-KERNEL_PDL(decode_int4_4, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<1>(a); }
-KERNEL_PDL(decode_int4_8, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<2>(a); }
+/* Grid: as many blocks as processors. The kernels differ in T, the tokens of a group, and in what a nibble is. */
+KERNEL_PDL(decode_int4_4, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<1, INT4_VALUES>(a); }
+KERNEL_PDL(decode_int4_8, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<2, INT4_VALUES>(a); }
+KERNEL_PDL(decode_mxfp4_4, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<1, E2M1_VALUES>(a); }
+KERNEL_PDL(decode_mxfp4_8, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<2, E2M1_VALUES>(a); }
 
 /* One block a token: x as digits; what `few` counts begins at zero. Where the gate stands beside a product its
  * blocks do that (int16_split.cuh, digits_of_row). */

@@ -28,14 +28,20 @@ template <int TILES> static __device__ inline int16_split<TILES> digits_at(const
 }
 
 /* sums[j] += the block times the four tokens of tile j: rows g and g + 8, token t. */
-template <int TILES>
+template <int TILES, int VALUES = INT4_VALUES>
 static __device__ inline void int4_multiply(const decode_int4_weights &w, const int16_split<TILES> &x, int tiles,
                                             float sums[TILES][2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         gpu_u32 first = half ? w.word.z : w.word.x, second = half ? w.word.w : w.word.y;
-        const gpu_u32 q[4] = {high_nibbles(first << 4), high_nibbles(first), high_nibbles(second << 4),
-                              high_nibbles(second)};
+        gpu_u32 q[4];
+        if constexpr (VALUES == INT4_VALUES) {
+            q[0] = high_nibbles(first << 4), q[1] = high_nibbles(first);
+            q[2] = high_nibbles(second << 4), q[3] = high_nibbles(second);
+        } else {
+            const e2m1_select a = e2m1_select_of(first), b = e2m1_select_of(second);
+            q[0] = e2m1_bytes(a, 0), q[1] = e2m1_bytes(a, 1), q[2] = e2m1_bytes(b, 0), q[3] = e2m1_bytes(b, 1);
+        }
         float upper = half ? high_f32(w.scale.x) : low_f32(w.scale.x),
               lower = half ? high_f32(w.scale.y) : low_f32(w.scale.y);
 #pragma unroll

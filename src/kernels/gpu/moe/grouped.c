@@ -38,15 +38,18 @@ u64 gpu_grouped_workspace(const moe_args *a) {
 
 /* tile: tokens of one at most. */
 static const gpu_kernel *kernel_of(const gpu_backend *b, const gpu_matrix *w, bool down, int tile) {
-    const gpu_kernel *const all[3][3][2] = {
+    const gpu_kernel *const all[4][3][2] = {
         {{b->grouped_int4_up_64, b->grouped_int4_down_64},
          {b->grouped_int4_up_128, b->grouped_int4_down_128},
          {b->grouped_int4_up_176, b->grouped_int4_down_176}},
         {{b->grouped_bf16_up_64, b->grouped_bf16_down_64},
          {b->grouped_bf16_up_176, b->grouped_bf16_down_176},
          {b->grouped_bf16_up_176, b->grouped_bf16_down_176}},
-        {{b->grouped_fp8_up_64, b->grouped_fp8_down_64}, {b->grouped_fp8_up_128, b->grouped_fp8_down_128}, {0}}};
-    const int format = w->format == GPU_W_FP8_PAIRS ? 2 : w->format == GPU_W_BF16;
+        {{b->grouped_fp8_up_64, b->grouped_fp8_down_64}, {b->grouped_fp8_up_128, b->grouped_fp8_down_128}, {0}},
+        {{b->grouped_mxfp4_up_64, b->grouped_mxfp4_down_64},
+         {b->grouped_mxfp4_up_128, b->grouped_mxfp4_down_128},
+         {0}}};
+    const int format = w->format == GPU_W_PACKED_MXFP4 ? 3 : w->format == GPU_W_FP8_PAIRS ? 2 : w->format == GPU_W_BF16;
     return all[format][(tile > 64) + (tile > 128)][down];
 }
 
@@ -59,7 +62,7 @@ static void grouped_describe(const gpu_backend *b, const op_weight *w, gpu_moe_m
     const u64 rows = (u64)w->n_views, hidden = (u64)v->cols, inter = (u64)v->rows, size = fp8 ? 1 : 2,
               next = w->expert_bytes / (2 * inter);
     const u32 box[3] = {64, 64, 1}, split_box[3] = {64, 16, 4};
-    if (v->format != GPU_W_PACKED)
+    if (!gpu_is_packed(v))
         gpu_tensor(b->g, &out->in, v->data, (const u64[3]){64, rows * inter, hidden * size / 128},
                    (const u64[2]){hidden * size, 128}, box);
     if (fp8)
@@ -95,7 +98,8 @@ void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const n
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
     const bool twos = w->views[0].format == GPU_W_BF16; /* above 64 one kernel: 176, whatever a table says */
-    const int tile = twos && how->tile > 64 ? 176 : how->tile, tile_rows = twos ? 2 * tile : tile;
+    const int widest = w->views[0].format == GPU_W_PACKED_MXFP4 ? 128 : 176, /* down may be bf16, which has no 128 */
+        tile = twos && how->tile > 64 ? 176 : (int)min_i64(how->tile, widest), tile_rows = twos ? 2 * tile : tile;
     grouped_space s;
     grouped_layout(a, tile_rows, a->workspace, &s);
     gpu_run_sort(o, &s.sort);
@@ -103,8 +107,8 @@ void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const n
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
     gpu_moe_maps_args all = {.m = {w->on_gpu, s.tiles, s.n_tiles, s.sort.list, a->x, s.h, s.y, (gpu_u32 *)s.n_tiles + 1,
                                    s.n_tiles + 2, hidden, inter, s.h_rows, (gpu_u32)a->k, 0x43004300, 0}};
-    const void *in = w->views[0].format == GPU_W_PACKED ? (const void *)&all.m : &all,
-               *out = w->views[2].format == GPU_W_PACKED ? (const void *)&all.m : &all;
+    const void *in = gpu_is_packed(&w->views[0]) ? (const void *)&all.m : &all,
+               *out = gpu_is_packed(&w->views[2]) ? (const void *)&all.m : &all;
     if (out == &all) grouped_describe(b, w, &all);
     all.tile = tile;
     grouped_run(b, kernel_of(b, w->views, false, tile), w->views[0].format, s.max_tiles * ceil_div(inter, 128), in);
@@ -121,7 +125,8 @@ status gpu_grouped_open(gpu_backend *b, err *e) {
                                b->grouped_int4_down_64,  b->grouped_int4_down_128, b->grouped_int4_down_176,
                                b->grouped_bf16_up_64,    b->grouped_bf16_up_176,   b->grouped_bf16_down_64,
                                b->grouped_bf16_down_176, b->grouped_fp8_up_64,     b->grouped_fp8_up_128,
-                               b->grouped_fp8_down_64,   b->grouped_fp8_down_128};
+                               b->grouped_fp8_down_64,   b->grouped_fp8_down_128,  b->grouped_mxfp4_up_64,
+                               b->grouped_mxfp4_up_128,  b->grouped_mxfp4_down_64, b->grouped_mxfp4_down_128};
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         status st = gpu_shared(b->g, all[i], GPU_MOE_SHARED, e);
         if (st != ST_OK) return st;

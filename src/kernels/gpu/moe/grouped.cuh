@@ -1,5 +1,5 @@
 /* kernels/gpu/moe/grouped.cuh: routed experts at many tokens, on Hopper's warpgroup products; grouped_int4.cu has INT4
- * weights (int4_pack.h), grouped_bf16.cu bf16.
+ * weights (int4_pack.h), grouped_mxfp4.cu MXFP4, grouped_bf16.cu bf16.
  *
  * Two launches after the sort by expert. Stage 1: h = silu(gate x) * (up x); stage 2: y = down h, a row for each
  * (token, slot). The weight is the first operand: 128 rows a consumer warpgroup (stage 1: 64 of gate and the same 64
@@ -21,14 +21,16 @@
 enum {
     PACKED,
     BF16_STORED,
-    EIGHT
-}; /* INT4 as int4_pack.h says; bf16 [rows, cols]; FP8 (fp8.cuh): stages of 128 columns, not 64 */
+    EIGHT,
+    PACKED_E2M1
+}; /* INT4 as int4_pack.h says; bf16 [rows, cols]; FP8 (fp8.cuh): stages of 128 columns, not 64; MXFP4 (int4_pack.h) */
+static constexpr bool in_blocks(int format) { return format == PACKED || format == PACKED_E2M1; }
 
 /* Shared memory: STAGES of {tokens [NMAX, 64] swizzled, weights: 16 strips' blocks or 4 x [64, 64] swizzled}, the
  * results of a tile, and the few numbers behind it. */
 template <int NMAX, int F> struct plan {
     static constexpr int HALF_OUT = NMAX * 128, OUT = 2 * HALF_OUT, TOKENS = F == EIGHT ? NMAX * 256 : NMAX * 128;
-    static constexpr int WEIGHTS = F == PACKED ? STRIPS * PACK_BYTES : ROWS * 128, STAGE = TOKENS + WEIGHTS;
+    static constexpr int WEIGHTS = in_blocks(F) ? STRIPS * PACK_BYTES : ROWS * 128, STAGE = TOKENS + WEIGHTS;
     static constexpr int STAGES = (GPU_MOE_SHARED - 2048 - OUT) / STAGE,
                          TILES = STAGES * STAGE + OUT /* a tile a stage */,
                          KEPT = TILES + STAGES * 16 /* a tile a warp */,
@@ -76,7 +78,12 @@ static __device__ __forceinline__ void grouped_multiply(ring &r, int steps, floa
 #pragma unroll
         for (int s = 0; s < 4; s++) {
 #pragma unroll
-            for (int m = 0; m < 2; m++) expand_bf16(word_of(words[m], s), scales[m][s / 2], bf16_bias, a[s % 2][m]);
+            for (int m = 0; m < 2; m++) {
+                if constexpr (F == PACKED_E2M1)
+                    expand_e2m1(word_of(words[m], s), scales[m][s / 2], a[s % 2][m]);
+                else
+                    expand_bf16(word_of(words[m], s), scales[m][s / 2], bf16_bias, a[s % 2][m]);
+            }
             wgmma_begin();
             wgmma_ra<N>(d0, a[s % 2][0], tokens + 2 * s, 1);
             wgmma_ra<N>(d1, a[s % 2][1], tokens + 2 * s, 1);

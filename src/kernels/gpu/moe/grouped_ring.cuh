@@ -117,6 +117,15 @@ static __device__ __forceinline__ void expand_bf16(gpu_u32 word, const gpu_u32 s
     for (int i = 0; i < 4; i++)
         a[i] = two_mul(two_sub((word >> 4 * i & 0x000f000fu) | bf16_bias, 0x43084308u), scale[i % 2]);
 }
+/* The same of a word of e2m1. */
+static __device__ __forceinline__ void expand_e2m1(gpu_u32 word, const gpu_u32 scale[2], gpu_u32 a[4]) {
+    const e2m1_select s = e2m1_select_of(word);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        e2m1_bf16(s, half, &a[half], &a[2 + half]);
+        a[half] = two_mul(a[half], scale[half]), a[2 + half] = two_mul(a[2 + half], scale[half]);
+    }
+}
 static __device__ __forceinline__ float silu_fast(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
 #endif

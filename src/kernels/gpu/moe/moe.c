@@ -20,7 +20,7 @@ static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
     s->y = (f32 *)(base + at);
     at += gpu_round(pairs * (u64)w->views[0].cols * 4);
     s->decode = base + at;
-    return at + (w->views[0].format == GPU_W_PACKED ? gpu_decode_int4_workspace(a) : gpu_decode_stored_workspace(a));
+    return at + (gpu_is_packed(&w->views[0]) ? gpu_decode_int4_workspace(a) : gpu_decode_stored_workspace(a));
 }
 
 static moe_format format_of(const op_weight *w) {
@@ -28,7 +28,8 @@ static moe_format format_of(const op_weight *w) {
     bool plain =
         down->format == GPU_W_BF16 && down->wide && down->rows % 64 == 0 && down->rows >= 128 && down->cols % 64 == 0;
     if (up->format == GPU_W_PACKED && down->format == GPU_W_PACKED) return w->int8 ? MOE_W4A8 : MOE_W4A16;
-    if (up->format == GPU_W_PACKED && plain) return MOE_W2_BF16;
+    if (up->format == GPU_W_PACKED_MXFP4 && down->format == GPU_W_PACKED_MXFP4) return MOE_MXFP4;
+    if (gpu_is_packed(up) && plain) return MOE_W2_BF16;
     if (!gpu_decode_stored_is_one_matrix(w)) return MOE_OTHER;
     if (up->format == GPU_W_FP8_PAIRS) return MOE_FP8;
     return up->wide && plain ? MOE_BF16 : MOE_OTHER;

@@ -50,8 +50,8 @@ u32 moe_divide_fused(gpu_decode_fused_args *f, i64 more) {
 static bool fits_fused(const moe_request *r, i64 more, int *slots) {
     const moe_call *c = &r->call;
     i64 pairs = c->tokens * c->topk;
-    if (c->form != ROWS_ANY || !r->x_16 || c->tokens > DECODE_INT4_TILE || pairs > DECODE_FUSED_PAIRS ||
-        pairs * c->inter > DECODE_FUSED_H || c->dim > DECODE_FUSED_COLS)
+    if (c->form != ROWS_ANY || c->format == MOE_MXFP4 || !r->x_16 || c->tokens > DECODE_INT4_TILE ||
+        pairs > DECODE_FUSED_PAIRS || pairs * c->inter > DECODE_FUSED_H || c->dim > DECODE_FUSED_COLS)
         return false;
     gpu_decode_fused_args f = {.n = (int)c->tokens, .k = (int)c->topk, .hidden = (int)c->dim, .inter = (int)c->inter};
     bool fits = moe_divide_fused(&f, more) != 0;
@@ -86,7 +86,10 @@ static bool sum_holds_norm(const moe_request *r) {
            r->shared_16;
 }
 
-static bool is_int4(const moe_call *c) { return c->format == MOE_W4A16 || c->format == MOE_W4A8; }
+/* In int4_pack.h's blocks. */
+static bool is_packed(const moe_call *c) {
+    return c->format == MOE_W4A16 || c->format == MOE_W4A8 || c->format == MOE_MXFP4;
+}
 
 /* ---- the plan ---- */
 
@@ -110,12 +113,12 @@ moe_plan moe_plan_of(const moe_request *r) {
     if (path == MOE_GROUPED || path == MOE_GROUPED_W4A8)
         return (moe_plan){path == MOE_GROUPED ? MOE_RUN_GROUPED : MOE_RUN_GROUPED_W4A8,
                           sum_holds_norm(r) ? MOE_NORM_IN_SUM : behind};
-    if (path == MOE_DECODE && is_int4(&r->call)) return plan_int4(r);
+    if (path == MOE_DECODE && is_packed(&r->call)) return plan_int4(r);
     return (moe_plan){path == MOE_DECODE ? MOE_RUN_DECODE_STORED : MOE_RUN_GENERIC, behind};
 }
 
 bool moe_digits_beside_gate(const moe_request *r) {
     const moe_call *c = &r->call;
-    return r->how.path == MOE_DECODE && is_int4(c) && r->x_16 && c->tokens > DECODE_INT4_TILE &&
+    return r->how.path == MOE_DECODE && is_packed(c) && r->x_16 && c->tokens > DECODE_INT4_TILE &&
            c->tokens <= GPU_SKINNY && c->topk <= 32 && c->dim <= GPU_DIGITS_COLS;
 }

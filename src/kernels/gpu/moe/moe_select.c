@@ -62,13 +62,15 @@ static bool can_stored(const moe_call *c) {
     return fits && c->form != ROWS_PROMPT && tokens * c->topk <= DECODE_STORED_PAIRS;
 }
 
-static int widest_tile(const moe_call *c, moe_path p) { return p == MOE_GROUPED && c->format == MOE_FP8 ? 128 : 176; }
+static int widest_tile(const moe_call *c, moe_path p) {
+    return p == MOE_GROUPED && (c->format == MOE_FP8 || c->format == MOE_MXFP4) ? 128 : 176;
+}
 
 bool moe_can(const moe_call *c, moe_path p) {
     if (p == MOE_GROUPED_W4A8 || is_int8(c)) return p == MOE_GROUPED_W4A8 && is_int8(c);
     if (p == MOE_DECODE && is_stored(c)) return can_stored(c);
     if (p == MOE_DECODE)
-        return (c->format == MOE_W4A16 || c->format == MOE_W4A8) && c->form != ROWS_PROMPT &&
+        return (c->format == MOE_W4A16 || c->format == MOE_W4A8 || c->format == MOE_MXFP4) && c->form != ROWS_PROMPT &&
                c->tokens <= DECODE_INT4_TOKENS && c->tokens * c->topk <= DECODE_INT4_PAIRS &&
                c->experts <= DECODE_INT4_EXPERTS;
     if (p == MOE_GROUPED) return c->format != MOE_OTHER && c->form != ROWS_DECODE && (!is_stored(c) || one_tensor(c));

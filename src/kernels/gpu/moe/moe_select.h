@@ -7,7 +7,8 @@
 
 /* What the experts of a call are kept as, and what they are multiplied with. */
 #define MOE_FORMATS(X)                                                                                                 \
-    X(W4A16, "w4a16") X(W4A8, "w4a8") X(BF16, "bf16") X(W2_BF16, "w2_bf16") X(FP8, "fp8") X(OTHER, "other")
+    X(W4A16, "w4a16")                                                                                                  \
+    X(W4A8, "w4a8") X(BF16, "bf16") X(W2_BF16, "w2_bf16") X(FP8, "fp8") X(MXFP4, "mxfp4") X(OTHER, "other")
 typedef enum {
 #define MOE_FORMAT_ENUM(name, text) MOE_##name,
     MOE_FORMATS(MOE_FORMAT_ENUM)

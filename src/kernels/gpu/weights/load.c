@@ -16,15 +16,18 @@ static weight_view kept(const weight_desc *d, i64 i) {
     return v;
 }
 
-/* Do all matrices of d that are kept in INT4 fit into int4_pack.h's blocks, all in FP8 into whole blocks of 128 x
- * 128? */
+/* Does int4_pack.h have blocks of it? */
+static bool in_nibbles(weight_format f) { return f == WF_INT4_GROUP || f == WF_MXFP4; }
+
+/* Do all matrices of d that are kept in INT4 or MXFP4 fit into int4_pack.h's blocks, all in FP8 into whole blocks of
+ * 128 x 128? */
 static bool packs(const weight_desc *d) {
     for (i64 i = 0; i < d->n_views; i++) {
         weight_format f = kept(d, i).format;
-        i64 rows = f == WF_INT4_GROUP  ? PACK_ROWS
+        i64 rows = in_nibbles(f)       ? PACK_ROWS
                    : f == WF_FP8_BLOCK ? FP8_BLOCK
                                        : 1,
-            cols = f == WF_INT4_GROUP  ? PACK_COLS
+            cols = in_nibbles(f)       ? PACK_COLS
                    : f == WF_FP8_BLOCK ? FP8_BLOCK
                                        : 1;
         if (d->kind != WK_EXPERTS || d->views[i].rows % rows || d->views[i].cols % cols) return false;
@@ -39,20 +42,21 @@ static u64 plain_room(const weight_view *v) {
 /* Of view i on the GPU; its scales lie behind the data of all views, so that experts in FP8 are one matrix. */
 static u64 data_room(const weight_desc *d, i64 i, bool packed) {
     weight_view v = kept(d, i);
-    return gpu_round(packed && v.format == WF_INT4_GROUP ? weight_bytes(&v) : weight_data_bytes(&v));
+    if (packed && in_nibbles(v.format)) return gpu_round((u64)(v.rows / PACK_ROWS * (v.cols / PACK_COLS)) * PACK_BYTES);
+    return gpu_round(weight_data_bytes(&v));
 }
 static u64 scale_room(const weight_desc *d, i64 i, bool packed) {
     weight_view v = kept(d, i);
-    return packed && v.format == WF_INT4_GROUP ? 0 : gpu_round(weight_scale_bytes(&v));
+    return packed && in_nibbles(v.format) ? 0 : gpu_round(weight_scale_bytes(&v));
 }
 
 bool gpu_multiplies(weight_format f, bool experts) {
-    return f == WF_BF16 || (experts && (f == WF_FP8_BLOCK || f == WF_INT4_GROUP || f == WF_INT4_ROW));
+    return f == WF_BF16 || (experts && (f == WF_FP8_BLOCK || in_nibbles(f) || f == WF_INT4_ROW));
 }
 
 static status load_check_shape(const weight_desc *d, err *e) {
     const weight_view *v = &d->views[0];
-    if (v->format >= WF_COUNT || v->format == WF_MXFP4)
+    if (v->format >= WF_COUNT)
         return err_set(e, ST_UNSUPPORTED, "no kernel of the GPU takes %s: it runs on --device cpu and ref",
                        weight_format_name(v->format));
     if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->rows % INT4_GROUP))
@@ -145,7 +149,8 @@ static void pack_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *sta
         dev->write(dev, data, from->data, weight_data_bytes(from));
         dev->write(dev, scale, from->scale, weight_scale_bytes(from));
     }
-    gpu_launch(b->g, b->pack, gpu_blocks(blocks, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
+    gpu_launch(b->g, v->format == WF_MXFP4 ? b->pack_mxfp4 : b->pack, gpu_blocks(blocks, GPU_WARPS), 1, 1, GPU_THREADS,
+               0, &k);
 }
 
 /* View i as the kernels will find it, but for where it lies. */
@@ -153,9 +158,11 @@ static gpu_matrix matrix_of(const weight_desc *d, i64 i, bool packed) {
     const weight_view v = kept(d, i);
     gpu_matrix m = {.rows = v.rows, .cols = v.cols, .format = (int)v.format};
     if (packed && v.format == WF_INT4_GROUP) return m.format = GPU_W_PACKED, m;
+    if (packed && v.format == WF_MXFP4) return m.format = GPU_W_PACKED_MXFP4, m;
     if (packed && v.format == WF_FP8_BLOCK) return m.format = GPU_W_FP8_PAIRS, m;
     i64 piece = v.format == WF_INT4_GROUP ? 32 : weight_is_fp8(v.format) ? 16 : v.format == WF_BF16 ? 8 : 4;
-    m.wide = weight_data_bytes(&v) / (u64)v.rows % 16 == 0 && v.cols % piece == 0; /* 16 bytes at a time */
+    m.wide = v.format != WF_MXFP4 && weight_data_bytes(&v) / (u64)v.rows % 16 == 0 &&
+             v.cols % piece == 0; /* 16 bytes at a time */
     return m;
 }
 
@@ -186,7 +193,7 @@ static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bo
     const weight_view v = kept(d, i);
     gpu_matrix m = matrix_of(d, i, packed);
     m.data = at;
-    if (m.format == GPU_W_PACKED) {
+    if (gpu_is_packed(&m)) {
         pack_view(b, d, i, staged, at);
     } else {
         u8 *scale = weight_scale_bytes(&v) ? scales : NULL;
