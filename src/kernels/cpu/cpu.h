@@ -10,12 +10,13 @@
 #include "kernels/team.h"
 #include "kernels/weight_host.h"
 
-/* A body that is copied into its callers, where its counts are constants. Not where sanitizers watch: such copies
- * with a check an access take minutes to compile. */
+/* A body that is copied into its callers, where its counts are constants. Where sanitizers watch only the one that
+ * nearly all time is spent in: all such copies with a check an access take minutes to compile. */
+#define INLINE_ALWAYS static inline __attribute__((always_inline))
 #ifdef SANITIZED
 #define INLINE static inline
 #else
-#define INLINE static inline __attribute__((always_inline))
+#define INLINE INLINE_ALWAYS
 #endif
 
 /* Longest row of a weight that must be expanded (FP8, INT4): a thread's stack holds this many floats. */

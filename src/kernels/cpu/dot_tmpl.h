@@ -33,10 +33,11 @@ INLINE void vf_sum4(f32 *out, const vf v[4]) {
 #endif
 INLINE vf mul_add(vf acc, vf a, vf b) { return vf_fma(a, b, acc); }
 
-/* M rows of x (by pointer) against N rows of w (stride ws) into y[M, ys]. */
+/* M rows of x (by pointer) against N rows of w (stride ws) into y[M, ys]. Copied into its callers under sanitizers,
+ * too: without constant counts acc lies in memory that is checked, and what runs a model takes five times as long. */
 #define DEFINE_DOT(NAME, XT, WT, V, STEP, LOADX, LOADX_N, LOADW, LOADW_N, MAC)                                         \
-    INLINE void NAME##_tile(const XT *const *x, const WT *w, i64 ws, i64 k, f32 *y, i64 ys, const int M,               \
-                            const int N) {                                                                             \
+    INLINE_ALWAYS void NAME##_tile(const XT *const *x, const WT *w, i64 ws, i64 k, f32 *y, i64 ys, const int M,        \
+                                   const int N) {                                                                      \
         vf acc[4][4];                                                                                                  \
         for (int i = 0; i < M; i++)                                                                                    \
             for (int j = 0; j < N; j++) acc[i][j] = vf_zero();                                                         \

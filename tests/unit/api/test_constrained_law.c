@@ -15,7 +15,7 @@ static const char SCHEMA[] =
     "\"unit\": {\"enum\": [\"apples\", \"pears\", \"plums\"]}, \"why\": {\"type\": \"string\"}},"
     "\"required\": [\"answer\", \"unit\"]}";
 static const char QUESTION[] = "Question: 3 apples and 4 apples?\nAnswer: ";
-enum { DRAWS = 600, AT_A_TIME = 60 };
+enum { DRAWS = SANITIZED ? 120 : 600, AT_A_TIME = 60 };
 
 static tokenizer *tok;
 static token_trie *trie;
