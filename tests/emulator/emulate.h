@@ -33,6 +33,19 @@ unsigned emu_match(unsigned word);                                    /* lanes o
 unsigned emu_largest(unsigned word);                                  /* of the warp */
 void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]);  /* math.cuh tells its layout */
 void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1); /* sm90.cuh */
+static inline void mma_s8_more(int c[4], const unsigned a[4], unsigned b0, unsigned b1) { /* decode_mma.cuh */
+    int more[4];
+    mma_s8(more, a, b0, b1);
+    for (int i = 0; i < 4; i++) c[i] += more[i];
+}
+static inline unsigned choose_bytes(unsigned low, unsigned high, unsigned select) {
+    unsigned d = 0;
+    for (int i = 0; i < 4; i++) {
+        unsigned s = select >> 4 * i & 15, byte = (s & 4 ? high : low) >> 8 * (s & 3) & 255;
+        d |= (s & 8 ? (byte & 128 ? 255u : 0u) : byte) << 8 * i;
+    }
+    return d;
+}
 void mma_half(float c[4], const unsigned a[4], const unsigned b[2]);
 
 /* ---- sm90.cuh: copies are done at once, barriers count ---- */

@@ -41,10 +41,6 @@ static __device__ __forceinline__ gpu_u32 e2m1_look_up(const e2m1_select &s, int
     gpu_u32 value = s.value >> 16 * half;
     return __byte_perm(__byte_perm(p0, p1, value), __byte_perm(n0, n1, value), s.sign >> 16 * half);
 }
-/* As signed bytes: 16 times their values, as high_nibbles() has INT4's. */
-static __device__ __forceinline__ gpu_u32 e2m1_bytes(const e2m1_select &s, int half) {
-    return e2m1_look_up(s, half, 0x18100800u, 0x60403020u, 0xe8f0f800u, 0xa0c0d0e0u);
-}
 /* As bf16: the even and the odd column of the half's first pair and of its second. */
 static __device__ __forceinline__ void e2m1_bf16(const e2m1_select &s, int half, gpu_u32 *first, gpu_u32 *second) {
     gpu_u32 high = e2m1_look_up(s, half, 0x3f3f3f00u, 0x40404040u, 0xbfbfbf00u, 0xc0c0c0c0u),
