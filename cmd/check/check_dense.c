@@ -4,6 +4,12 @@
 #include <math.h>
 
 static const f64 dense_F32_BOUND = 1e-5;
+
+/* Of float32 results. invariant.cu adds 16 columns after 16 to one sum, and tensor cores cut sums off instead of
+ * rounding them: half a unit of the last place lost a time (14336 columns on an H200: 1.6e-5, where this is 2.7e-5). */
+static f64 dense_f32_bound(const check *c, i64 cols) {
+    return c->prompts ? fmax(dense_F32_BOUND, (f64)cols / 16 * 0x1p-25) : dense_F32_BOUND;
+}
 static bool dense_fits(weight_format f, i64 cols) { return f != WF_INT4_GROUP || cols % INT4_GROUP == 0; }
 
 /* FP8 with every value that there is, NaN of both signs among them, and scales of 0, below it, small and large: for all
@@ -84,7 +90,7 @@ void check_linear(check *c) {
                 c->dev->linear(c->dev, &a);
                 c->ref->linear(c->ref, &b);
                 check_compare(c, weight_format_name((weight_format)f), a.y, t, y.f, n, rows, ys,
-                              wide ? dense_F32_BOUND : CHECK_BF16_BOUND);
+                              wide ? dense_f32_bound(c, cols) : CHECK_BF16_BOUND);
                 if (i == 0 && !c->copies) {
                     f64 start = now_s();
                     c->dev->linear(c->dev, &a);
