@@ -71,14 +71,14 @@ static void loads_once(const char *dir, engine_options o, int layers) {
 
 static void every_byte_once_on_gpus(void **state) {
     (void)state;
-    static const weight_format formats[] = {WF_INT4_GROUP, WF_BF16, WF_FP8_BLOCK, WF_INT4_ROW};
+    static const weight_format formats[] = {WF_INT4_GROUP, WF_BF16, WF_FP8_BLOCK, WF_INT4_ROW, WF_MXFP4};
     static const char *const two[] = {"num_hidden_layers=2"};
     char dir[64];
     for (size_t f = 0; f < COUNT_OF(formats); f++) {
         random_model m = MODEL;
         m.expert[0] = m.expert[1] = formats[f];
-        m.tie = f == 1;
-        if (formats[f] == WF_FP8_BLOCK) m.attn = m.mlp = formats[f]; /* become bf16 */
+        m.tie = f == 1 || formats[f] == WF_FP8_BLOCK;
+        if (formats[f] == WF_FP8_BLOCK) m.mlp = formats[f]; /* becomes bf16 */
         assert_true(random_model_write(&m, 7, dir, NULL));
         loads_once(dir, (engine_options){.device = "cuda"}, 3);
         if (formats[f] == WF_INT4_GROUP) {

@@ -28,26 +28,6 @@ static __device__ inline gpu_u32 high_nibbles(gpu_u32 word) {
 /* What a nibble stands for. */
 enum { INT4_VALUES, E2M1_VALUES };
 
-/* Four of eight nibbles of e2m1 looked up: by three bits in the tables of positive and of negative values, then one of
- * both by sign. select: e2m1_select() of the word; half 0: the lower four. */
-typedef struct {
-    gpu_u32 value, sign; /* selectors of four nibbles each half */
-} e2m1_select;
-static __device__ __forceinline__ e2m1_select e2m1_select_of(gpu_u32 word) {
-    return {word & 0x77777777u, (word >> 1 & 0x44444444u) | 0x32103210u};
-}
-static __device__ __forceinline__ gpu_u32 e2m1_look_up(const e2m1_select &s, int half, gpu_u32 p0, gpu_u32 p1,
-                                                       gpu_u32 n0, gpu_u32 n1) {
-    gpu_u32 value = s.value >> 16 * half;
-    return __byte_perm(__byte_perm(p0, p1, value), __byte_perm(n0, n1, value), s.sign >> 16 * half);
-}
-/* As bf16: the even and the odd column of the half's first pair and of its second. */
-static __device__ __forceinline__ void e2m1_bf16(const e2m1_select &s, int half, gpu_u32 *first, gpu_u32 *second) {
-    gpu_u32 high = e2m1_look_up(s, half, 0x3f3f3f00u, 0x40404040u, 0xbfbfbf00u, 0xc0c0c0c0u),
-            low = __byte_perm(0xc0800000u, 0xc0804000u, s.value >> 16 * half);
-    *first = __byte_perm(low, high, 0x6240), *second = __byte_perm(low, high, 0x7351);
-}
-
 /* The block of element (row, col). */
 static __device__ inline const gpu_u8 *packed_block(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
     return (const gpu_u8 *)w.data + (row / PACK_ROWS * (w.cols / PACK_COLS) + col / PACK_COLS) * PACK_BYTES;
