@@ -27,7 +27,7 @@ typedef enum {
  *
  * MXFP4 (OCP Microscaling 1.0): `data` holds cols / 2 bytes a row as INT4's; a nibble is e2m1: sign, two bits of
  * exponent, one of mantissa; 0..7 stand for 0, 0.5, 1, 1.5, 2, 3, 4, 6. `scale` is e8m0 [rows, cols / 32], a byte b for
- * 2^(b - 127); 255 is NaN. w = value * 2^(scale[row, col / 32] - 127), exactly. */
+ * 2^(b - 127); 255 is NaN. w = value * 2^(scale[row, col / 32] - 127), exactly where float32 holds it. */
 enum { INT4_GROUP = 32, FP8_BLOCK = 128, MXFP4_GROUP = 32 };
 
 typedef struct {
