@@ -3,7 +3,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "format/checkpoint.h"
+#include "format/detect.h"
 #include "format/requant.h"
 #include "model/config.h"
 #include "cmd/inspect_formats.h"
@@ -50,16 +50,16 @@ static const char *const kind_names[K_COUNT] = {
 #undef KIND_NAME
 };
 
-/* How a tensor's bytes count: one bucket a dtype, and one each for the formats made of several tensors.
- */
-enum { F_INT4 = DT_COUNT, F_FP8, F_INT4_ROW, F_MXFP4, F_COUNT };
+/* How a tensor's bytes count: one bucket a dtype, and one each for the formats made of several tensors. */
+enum { F_COUNT = DT_COUNT + WEIGHT_FORMATS_MOST };
 
 static const char *bucket_name(int f) {
-    if (f == F_INT4) return "int4_group";
-    if (f == F_FP8) return "fp8_block";
-    if (f == F_INT4_ROW) return "int4_row";
-    if (f == F_MXFP4) return "mxfp4";
-    return dtype_name((dtype)f);
+    return f < DT_COUNT ? dtype_name((dtype)f) : weight_format_name((weight_format)(f - DT_COUNT));
+}
+
+static int bucket_of_format(weight_format f) {
+    const weight_layout *l = weight_layout_of(f);
+    return l->scale ? DT_COUNT + (int)(l->kept_as ? l->kept_as : f) : (int)l->data_type;
 }
 
 typedef struct {
@@ -74,10 +74,6 @@ typedef struct {
 
 static bool has(const char *s, const char *part) { return strstr(s, part) != NULL; }
 static bool starts(const char *s, const char *part) { return strncmp(s, part, strlen(part)) == 0; }
-static bool ends(const char *s, const char *part) {
-    size_t n = strlen(s), m = strlen(part);
-    return n >= m && strcmp(s + n - m, part) == 0;
-}
 
 /* K_LATER and K_OTHER are not loaded: layers past the configuration's last one (a multi-token prediction
  * layer, or those that --override num_hidden_layers drops) and names that the model does not have. */
@@ -99,14 +95,9 @@ static kind inspect_kind_of(const char *name, const model_config *c) {
     return has(name, ".mlp.") ? K_DENSE : K_OTHER;
 }
 
-static int inspect_bucket_of(const tensor_info *t) {
-    bool packed = ends(t->name, ".weight_packed") || ends(t->name, ".weight_scale");
-    if (t->type == DT_U8 && (packed || ends(t->name, ".weight"))) return F_MXFP4;
-    bool whole = ends(t->name, ".weight_scale") && t->type == DT_F32;
-    if (ends(t->name, ".weight_scale_2") || whole || (ends(t->name, ".weight") && t->type == DT_I32)) return F_INT4_ROW;
-    if (packed || ends(t->name, ".weight_shape")) return F_INT4;
-    if (ends(t->name, ".weight_scale_inv") || t->type == DT_F8_E4M3) return F_FP8;
-    return (int)t->type;
+static int inspect_bucket_of(const checkpoint *ck, const tensor_info *t) {
+    weight_format f;
+    return weight_detect_part(ck, t, &f) ? bucket_of_format(f) : (int)t->type;
 }
 
 static void inspect_add(inventory *v, kind k, int bucket, u64 tensors, u64 bytes) {
@@ -120,16 +111,11 @@ static void inspect_add(inventory *v, kind k, int bucket, u64 tensors, u64 bytes
 static void count_checkpoint(inventory *v, const checkpoint *ck, const model_config *c) {
     for (u64 i = 0; i < checkpoint_n_tensors(ck); i++) {
         const tensor_info *t = checkpoint_tensor(ck, i);
-        inspect_add(v, inspect_kind_of(t->name, c), inspect_bucket_of(t), 1, t->bytes);
+        inspect_add(v, inspect_kind_of(t->name, c), inspect_bucket_of(ck, t), 1, t->bytes);
     }
 }
 
 /* ---- the same from the configuration alone ---- */
-
-static int bucket_of_format(weight_format f) {
-    if (f == WF_MXFP4) return F_MXFP4;
-    return f == WF_INT4_GROUP ? F_INT4 : f == WF_INT4_ROW ? F_INT4_ROW : weight_is_fp8(f) ? F_FP8 : DT_BF16;
-}
 
 /* n matrices [rows, cols] of a kind that the checkpoint's quantization covers, or bf16. */
 static void add_linear(inventory *v, kind k, weight_format f, u64 n, i64 rows, i64 cols) {
@@ -148,7 +134,7 @@ static void add_mlp(inventory *v, kind k, weight_format f, u64 n, i64 inter, i64
 /* on_gpu: as a GPU keeps them. */
 static void count_config(inventory *v, const model_config *c, bool on_gpu) {
     u64 layers = (u64)c->n_layers, dense = (u64)c->n_dense, moe = layers - dense;
-    weight_format most = bucket_of_format(c->quant) == F_FP8 ? c->quant : WF_BF16; /* 4 bits: experts only */
+    weight_format most = weight_is_fp8(c->quant) ? c->quant : WF_BF16; /* 4 bits: experts only */
     if (on_gpu) most = linear_on_gpu(most);
     i64 d_qk = c->nope + c->rope;
     add_linear(v, K_EMBED, WF_BF16, 1, c->vocab_held, c->hidden);

@@ -21,27 +21,36 @@ void synth_fill_bf16(synth *s, bf16 *out, i64 n, f32 sigma) {
     for (i64 i = 0; i < n; i++) out[i] = f32_to_bf16(synth_normal(s) * sigma);
 }
 
-static u64 data_bytes(weight_format f, i64 rows, i64 cols) {
-    u64 n = (u64)rows * (u64)cols;
-    u64 bytes = f == WF_F32 ? n * 4 : f == WF_BF16 ? n * 2 : weight_is_fp8(f) ? n : n / 2;
-    return (bytes + 63) & ~(u64)63;
-}
-
-static u64 scale_count(weight_format f, i64 rows, i64 cols) {
-    if (f == WF_FP8_BLOCK) return (u64)ceil_div(rows, FP8_BLOCK) * (u64)ceil_div(cols, FP8_BLOCK);
-    if (f == WF_INT4_ROW || f == WF_FP8_ROW) return (u64)rows;
-    return f == WF_INT4_GROUP || f == WF_MXFP4 ? (u64)rows * (u64)(cols / INT4_GROUP) : 0;
-}
+static u64 synth_round(u64 bytes) { return (bytes + 63) & ~(u64)63; }
 
 u64 synth_weight_bytes(weight_format f, i64 rows, i64 cols) {
-    u64 scale = scale_count(f, rows, cols) * (f == WF_MXFP4 ? 1 : weight_is_fp8(f) || f == WF_INT4_ROW ? 4 : 2);
-    return data_bytes(f, rows, cols) + ((scale + 63) & ~(u64)63);
+    const weight_view v = {.format = f, .rows = rows, .cols = cols};
+    return synth_round(weight_data_bytes(&v)) + synth_round(weight_scale_bytes(&v));
+}
+
+static void fill_bits(synth *s, u8 *data, u64 n) {
+    for (u64 i = 0; i + 8 <= n; i += 8) {
+        u64 bits = synth_bits(s);
+        memcpy(data + i, &bits, 8);
+    }
+    for (u64 i = n / 8 * 8; i < n; i++) data[i] = (u8)synth_bits(s);
+}
+
+/* e2m1 nibbles, whose root mean square is 2.93, with scales that bring it to sigma. */
+static void fill_fp4(synth *s, const weight_view *v, f32 sigma, u8 *data, u8 *scale) {
+    fill_bits(s, data, weight_data_bytes(v));
+    for (u64 i = 0; i < weight_scale_bytes(v); i++)
+        scale[i] = v->format == WF_MXFP4
+                       ? (u8)(127 + ilogbf(sigma / 2.93f) + (int)(synth_bits(s) >> 62))
+                       : f32_to_f8_e4m3(sigma / 2.93f / v->factor * (1.0f + 0.25f * synth_uniform(s)));
 }
 
 weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigma, void *memory) {
-    u64 n = (u64)rows * (u64)cols, scales = scale_count(f, rows, cols);
-    u8 *data = memory, *scale = data + data_bytes(f, rows, cols);
-    weight_view v = {f, rows, cols, data, scales ? scale : NULL, 0.5f};
+    u64 n = (u64)rows * (u64)cols;
+    weight_view v = {f, rows, cols, memory, NULL, f == WF_NVFP4 ? 0.001f : 0.5f, false};
+    u8 *data = memory, *scale = data + synth_round(weight_data_bytes(&v));
+    const u64 bytes = weight_scale_bytes(&v), scales = bytes ? bytes / dtype_size(weight_layout_of(f)->scale_type) : 0;
+    if (bytes) v.scale = scale;
     if (f == WF_F32)
         for (u64 i = 0; i < n; i++) ((f32 *)memory)[i] = synth_normal(s) * sigma;
     if (f == WF_BF16) synth_fill_bf16(s, memory, (i64)n, sigma);
@@ -49,15 +58,10 @@ weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigm
         for (u64 i = 0; i < n; i++) data[i] = f32_to_f8_e4m3(synth_normal(s) * 64.0f);
         for (u64 i = 0; i < scales; i++) ((f32 *)scale)[i] = sigma / 64.0f * (1.0f + 0.25f * synth_uniform(s));
     }
-    if (f == WF_INT4_GROUP || f == WF_INT4_ROW || f == WF_MXFP4) {
-        for (u64 i = 0; i + 8 <= n / 2; i += 8) {
-            u64 bits = synth_bits(s);
-            memcpy(data + i, &bits, 8);
-        }
-        for (u64 i = n / 2 / 8 * 8; i < n / 2; i++) data[i] = (u8)synth_bits(s);
-        for (u64 i = 0; f == WF_MXFP4 && i < scales; i++) /* values have the root mean square 2.93 */
-            scale[i] = (u8)(127 + ilogbf(sigma / 2.93f) + (int)(synth_bits(s) >> 62));
-        for (u64 i = 0; f != WF_MXFP4 && i < scales; i++) { /* nibbles -8..7 have the root mean square 4.64 */
+    if (f == WF_MXFP4 || f == WF_NVFP4) fill_fp4(s, &v, sigma, data, scale);
+    if (f == WF_INT4_GROUP || f == WF_INT4_ROW) {
+        fill_bits(s, data, n / 2);
+        for (u64 i = 0; i < scales; i++) { /* nibbles -8..7 have the root mean square 4.64 */
             f32 x = sigma / 4.64f * (1.0f + 0.25f * synth_uniform(s));
             bf16 b = f32_to_bf16(synth_bits(s) >> 63 ? x : -x);
             if (f == WF_INT4_GROUP)

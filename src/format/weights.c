@@ -41,6 +41,20 @@ static void cols_mxfp4(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
         out[c - c0] = f4_e2m1_to_f32(c & 1 ? q[c / 2] >> 4 : q[c / 2]) * e8m0_to_f32(s[c / MXFP4_GROUP]);
 }
 
+f32 nvfp4_scale(const weight_view *w, i64 row, i64 group) {
+    const f32 s = f8_e4m3_to_f32(((const u8 *)w->scale)[row * (w->cols / NVFP4_GROUP) + group]);
+    return w->divides ? s / w->factor : s * w->factor;
+}
+
+static void cols_nvfp4(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
+    const u8 *q = (const u8 *)w->data + row * (w->cols / 2);
+    f32 scale = 0;
+    for (i64 c = c0; c < c0 + n; c++) {
+        if (c == c0 || c % NVFP4_GROUP == 0) scale = nvfp4_scale(w, row, c / NVFP4_GROUP);
+        out[c - c0] = f4_e2m1_to_f32(c & 1 ? q[c / 2] >> 4 : q[c / 2]) * scale;
+    }
+}
+
 static void cols_float(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     memcpy(out, (const f32 *)w->data + row * w->cols + c0, (size_t)n * sizeof *out);
 }
@@ -142,6 +156,34 @@ static const weight_layout built_in[WF_COUNT] = {
                          .cols_multiple = MXFP4_GROUP,
                          .kept_as = WF_MXFP4,
                          .cols_f32 = cols_mxfp4},
+    [WF_NVFP4] = {.name = "nvfp4",
+                  .origin = "ModelOpt's NVFP4",
+                  .bits = 4,
+                  .data = ".weight",
+                  .data_type = DT_U8,
+                  .per_element = 2,
+                  .scale = ".weight_scale",
+                  .scale_type = DT_F8_E4M3,
+                  .scale_rows = 1,
+                  .scale_cols = NVFP4_GROUP,
+                  .factor = ".weight_scale_2",
+                  .cols_multiple = NVFP4_GROUP,
+                  .cols_f32 = cols_nvfp4},
+    [WF_NVFP4_PACKED] = {.name = "nvfp4_packed",
+                         .origin = "compressed-tensors nvfp4-pack-quantized",
+                         .bits = 4,
+                         .data = ".weight_packed",
+                         .data_type = DT_U8,
+                         .per_element = 2,
+                         .scale = ".weight_scale",
+                         .scale_type = DT_F8_E4M3,
+                         .scale_rows = 1,
+                         .scale_cols = NVFP4_GROUP,
+                         .factor = ".weight_global_scale",
+                         .factor_divides = true,
+                         .cols_multiple = NVFP4_GROUP,
+                         .kept_as = WF_NVFP4,
+                         .cols_f32 = cols_nvfp4},
 };
 
 static const weight_layout *added[WEIGHT_FORMATS_MOST - WF_COUNT];

@@ -14,6 +14,8 @@ typedef enum {
     WF_INT4_ROW,     /* Quark's INT4 with one scale a row: see below (K2.5-W4A8); routed experts only */
     WF_MXFP4,        /* OCP's MXFP4: see below (Quark's K2.5-MXFP4) */
     WF_MXFP4_PACKED, /* the same bytes as compressed-tensors calls them: read as WF_MXFP4, so that no view has it */
+    WF_NVFP4,        /* NVIDIA's NVFP4: see below (ModelOpt) */
+    WF_NVFP4_PACKED, /* the same bytes as compressed-tensors calls them, with a factor that divides: read as WF_NVFP4 */
     WF_COUNT
 } weight_format;
 
@@ -27,21 +29,26 @@ typedef enum {
  *
  * MXFP4 (OCP Microscaling 1.0): `data` holds cols / 2 bytes a row as INT4's; a nibble is e2m1: sign, two bits of
  * exponent, one of mantissa; 0..7 stand for 0, 0.5, 1, 1.5, 2, 3, 4, 6. `scale` is e8m0 [rows, cols / 32], a byte b for
- * 2^(b - 127); 255 is NaN. w = value * 2^(scale[row, col / 32] - 127), exactly where float32 holds it. */
-enum { INT4_GROUP = 32, FP8_BLOCK = 128, MXFP4_GROUP = 32 };
+ * 2^(b - 127); 255 is NaN. w = value * 2^(scale[row, col / 32] - 127), exactly where float32 holds it.
+ *
+ * NVFP4: `data` as MXFP4's; `scale` is e4m3 [rows, cols / 16], and one float32 for the matrix multiplies its scales
+ * (ModelOpt), or divides them (compressed-tensors). w = value * s, where s is scale[row, col / 16] * factor, or
+ * scale[row, col / 16] / factor, rounded to float32; so is w. */
+enum { INT4_GROUP = 32, FP8_BLOCK = 128, MXFP4_GROUP = 32, NVFP4_GROUP = 16 };
 
 typedef struct {
     weight_format format;
     i64 rows, cols;
     const void *data;  /* [rows, cols] as the format says; memory of the mapping, not owned */
     const void *scale; /* FP8: float32 [ceil(rows/128), ceil(cols/128)] or [rows]; INT4: bf16 [rows, cols/32], float32
-                          [rows] */
-    f32 factor;        /* INT4_ROW */
+                          [rows]; others as said above */
+    f32 factor;        /* INT4_ROW, NVFP4 */
+    bool divides;      /* factor does; else it multiplies */
 } weight_view;
 
 /* A format as data: all that is no kernel reads this, and it is enough for ref. A checkpoint holds a matrix NAME as the
  * tensors NAME + suffix; w = value(data) * scale[row / scale_rows, col / scale_cols] * factor. Of formats with the same
- * `data` the scale's name tells which one it is. */
+ * `data` the scale's name and type tell which one it is (detect.h). */
 typedef struct {
     const char *name;   /* "int4_group" */
     const char *origin; /* who writes it */
@@ -54,6 +61,7 @@ typedef struct {
     i64 scale_rows, scale_cols; /* values that share a scale; scale_cols 0: a row's, and the tensor has one dimension */
     bool scales_vary;           /* a row's may also be [rows, 1], or in BF16, by writer; they are looked at for NaN */
     const char *factor;         /* suffix of one float32 that multiplies all scales, or NULL */
+    bool factor_divides;        /* it divides them */
     const char *shape;          /* suffix of a tensor that holds rows and columns, or NULL */
     i64 cols_multiple;
     bool experts_only;
@@ -85,6 +93,8 @@ static inline f32 int4_row_scale(const weight_view *w, i64 row) { return ((const
 /* e2m1 and e8m0 as float32. */
 f32 f4_e2m1_to_f32(u8 nibble);
 f32 e8m0_to_f32(u8 b);
+/* NVFP4: of a group's columns, as float32. */
+f32 nvfp4_scale(const weight_view *w, i64 row, i64 group);
 /* Row `row` as float32 [cols]: INT4 as float(q) * float(scale), unrounded; the definition for all backends.
  */
 void weight_row_f32(const weight_view *w, i64 row, f32 *out);

@@ -1,5 +1,6 @@
 /* model/bind.c: the views of one weight, found by names, types and shapes, and handed to a backend. */
 #include "model/bind_internal.h"
+#include "format/detect.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,13 +62,22 @@ static f32 element(dtype type, const void *data, u64 i) {
     return type == DT_F32 ? ((const f32 *)data)[i] : bf16_to_f32(((const bf16 *)data)[i]);
 }
 
-/* Scans a BF16 or F32 tensor, or one of e8m0, whose NaN is 255. */
+/* NaN among bytes of e8m0 (255) or e4m3 (127 with either sign); NULL: none. */
+static const u8 *byte_nan(const tensor_info *t, const void *data) {
+    const u8 *bad = memchr(data, 255, t->bytes);
+    const u8 *other =
+        t->type == DT_F8_E4M3 ? memchr(data, 127, bad ? (size_t)(bad - (const u8 *)data) : t->bytes) : NULL;
+    return other ? other : bad;
+}
+
+/* Scans a BF16 or F32 tensor, or one of scales in a byte each. */
 static status scan(const binder *b, const tensor_info *t, const void *data) {
-    const u8 *bad = t->type == DT_U8 ? memchr(data, 255, t->bytes) : NULL;
+    const bool bytes = dtype_size(t->type) == 1;
+    const u8 *bad = bytes ? byte_nan(t, data) : NULL;
     if (bad)
         return err_set(b->e, ST_NUMERIC, "tensor %s holds NaN at element %llu", t->name,
                        (unsigned long long)(bad - (const u8 *)data));
-    if (t->type == DT_U8) return ST_OK;
+    if (bytes) return ST_OK;
     for (u64 i = 0, n = t->bytes / dtype_size(t->type); i < n; i++)
         if (!isfinite(element(t->type, data, i)))
             return err_set(b->e, ST_NUMERIC, "tensor %s holds %s at element %llu", t->name,
@@ -151,7 +161,11 @@ static status view_as(const binder *b, const char *base, weight_format f, weight
                   m->shape ? m->n_dims : 2);
     if (!q) return ST_FORMAT;
     from->data = q;
-    *v = (weight_view){.format = l->kept_as ? l->kept_as : f, .rows = rows, .cols = cols, .data = q->data};
+    *v = (weight_view){.format = l->kept_as ? l->kept_as : f,
+                       .rows = rows,
+                       .cols = cols,
+                       .data = q->data,
+                       .divides = l->factor_divides};
     status st = l->scale ? view_scales(b, base, l, v, from) : ST_OK;
     return st == ST_OK && l->shape ? find_shape_tensor(b, base, l, from) : st;
 }
@@ -168,58 +182,36 @@ static weight_format dummy_format(const binder *b, const char *base) {
     return expert || (weight_is_fp8(b->c->quant) && !never) ? b->c->quant : WF_BF16;
 }
 
-/* The data tensor that format f would have, if there is one; found[]: those of the formats behind f. */
-static const tensor_info *data_tensor(const binder *b, const char *base, int f, const tensor_info **found) {
-    char name[256];
-    const char *suffix = weight_layout_of((weight_format)f)->data;
-    for (int k = f + 1; k < weight_formats(); k++) /* a name is looked up once */
-        if (!strcmp(weight_layout_of((weight_format)k)->data, suffix)) return found[k];
-    snprintf(name, sizeof name, "%s%s", base, suffix);
-    return checkpoint_find(b->ck, name);
-}
-
-/* Has `base` the scales of format f? Asked where another format has the same data. */
-static bool has_scales(const binder *b, const char *base, int f) {
-    const weight_layout *l = weight_layout_of((weight_format)f);
-    char name[256];
-    bool alone = true;
-    for (int k = 0; k < weight_formats(); k++) {
-        const weight_layout *other = weight_layout_of((weight_format)k);
-        alone = alone && (k == f || other->data_type != l->data_type || strcmp(other->data, l->data) != 0);
+/* The matrix's tensor of a type that no format has under its name, or none. */
+static status unknown_data(const binder *b, const char *base, const matrix_share *m) {
+    char name[256], types[96] = "";
+    const tensor_info *other = NULL;
+    const weight_layout *plain = NULL;
+    bool fits = false; /* in shape, one of the formats of that name */
+    for (int f = weight_formats() - 1; f >= 0; f--) {
+        const weight_layout *l = weight_layout_of((weight_format)f);
+        snprintf(name, sizeof name, "%s%s", base, l->data);
+        const tensor_info *t = checkpoint_find(b->ck, name);
+        if (!t) continue;
+        other = t, plain = l;
+        fits = fits || (t->n_dims == 2 && t->shape[0] == m->rows && t->shape[1] == m->cols / l->per_element);
     }
-    if (alone || !l->scale) return true;
-    snprintf(name, sizeof name, "%s%s", base, l->scale);
-    return checkpoint_find(b->ck, name);
+    if (!other) return snprintf(name, sizeof name, "%s.weight", base), bind_find(b, name, NULL, 0), ST_FORMAT;
+    if (!fits && !bind_find(b, other->name, (const i64[]){m->rows, m->cols / plain->per_element}, 2)) return ST_FORMAT;
+    for (int f = weight_formats() - 1, n = 0; f >= 0; f--) {
+        const weight_layout *l = weight_layout_of((weight_format)f);
+        if (ends_with(other->name, l->data) && n < 80 && !strstr(types, dtype_name(l->data_type)))
+            n += snprintf(types + n, sizeof types - (size_t)n, "%s%s", n ? " or " : "", dtype_name(l->data_type));
+    }
+    return bind_type_error(b, other, types);
 }
 
 /* How the matrix `base` lies in the checkpoint: all of from->share's rows and columns. */
 static status view_whole(const binder *b, const char *base, weight_view *v, view_source *from) {
-    const i64 rows = from->share.rows, cols = from->share.cols;
-    char name[256];
-    if (!b->ck) return *v = (weight_view){.format = dummy_format(b, base), .rows = rows, .cols = cols}, ST_OK;
-    /* The last formats first: the others are written as one plain tensor, which theirs may have beside it. */
-    const tensor_info *found[WEIGHT_FORMATS_MOST], *other = NULL;
-    const weight_layout *plain = NULL;
-    int lacking = -1; /* a format whose data are there without scales */
-    for (int f = weight_formats() - 1; f >= 0; f--) {
-        const weight_layout *l = weight_layout_of((weight_format)f);
-        const tensor_info *t = found[f] = data_tensor(b, base, f, found);
-        if (t && t->type == l->data_type) {
-            if (has_scales(b, base, f)) return view_as(b, base, (weight_format)f, v, from);
-            lacking = lacking == (int)b->c->quant ? lacking : f;
-        }
-        if (t) other = t, plain = l;
-    }
-    if (lacking >= 0) return view_as(b, base, (weight_format)lacking, v, from);
-    if (!other) return snprintf(name, sizeof name, "%s.weight", base), bind_find(b, name, NULL, 0), ST_FORMAT;
-    if (!bind_find(b, other->name, (const i64[]){rows, cols / plain->per_element}, 2)) return ST_FORMAT;
-    char types[96] = "";
-    for (int f = weight_formats() - 1, n = 0; f >= 0; f--) {
-        const weight_layout *l = weight_layout_of((weight_format)f);
-        if (ends_with(other->name, l->data) && n < 80)
-            n += snprintf(types + n, sizeof types - (size_t)n, "%s%s", n ? " or " : "", dtype_name(l->data_type));
-    }
-    return bind_type_error(b, other, types);
+    const matrix_share *m = &from->share;
+    weight_format f;
+    if (!b->ck) return *v = (weight_view){.format = dummy_format(b, base), .rows = m->rows, .cols = m->cols}, ST_OK;
+    return weight_detect(b->ck, base, b->c->quant, &f) ? view_as(b, base, f, v, from) : unknown_data(b, base, m);
 }
 
 static void make_name(const binder *b, char *out, size_t cap, const char *fmt, va_list ap) {
@@ -269,7 +261,8 @@ static u64 widened_room(const view_source *from) { return from->widen ? (from->s
 static status bring_scales(const binder *b, const view_source *from, weight_view *v) {
     const weight_layout *l = weight_layout_of(v->format);
     status st = tensor_data(b, from->scale, &v->scale);
-    if (st == ST_OK && (b->verify || l->scales_vary || l->scale_type == DT_U8)) st = scan(b, from->scale, v->scale);
+    if (st == ST_OK && (b->verify || l->scales_vary || dtype_size(l->scale_type) == 1))
+        st = scan(b, from->scale, v->scale);
     if (st != ST_OK || !from->widen) return st;
     f32 *wide = (f32 *)(void *)from->room;
     for (u64 i = 0; i < from->scale->bytes / 2; i++) wide[i] = element(DT_BF16, v->scale, i);
@@ -289,6 +282,8 @@ static status bring_view(const binder *b, const view_source *from, weight_view *
         st = tensor_data(b, from->factor, &factor);
         if (st == ST_OK) st = scan(b, from->factor, factor);
         if (st == ST_OK) all.factor = element(DT_F32, factor, 0);
+        if (st == ST_OK && v->divides && all.factor == 0)
+            st = err_set(b->e, ST_NUMERIC, "tensor %s is 0, which divides the scales", from->factor->name);
     }
     if (st == ST_OK && from->shape) st = tensor_data(b, from->shape, &shape);
     if (st == ST_OK && from->shape) st = check_shape_tensor(b, from->shape, shape, m);

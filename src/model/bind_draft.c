@@ -113,15 +113,17 @@ static status bind_draft(binder *b) {
 }
 
 /* Tensors that say nothing new: which of the model's ids a draft has (d2t says it, too), the model's own embedding,
- * norm and head, and frequencies that follow from config.json. */
+ * norm and head, and frequencies that follow from config.json; and scales of inputs, which stay as they are here. */
 static bool is_known_elsewhere(const char *name) {
     static const char *const names[] = {"d2t", "t2d", "embed_tokens.weight", "verifier_norm.weight",
                                         "verifier_lm_head.weight"};
-    static const char frequencies[] = ".rotary_emb.inv_freq";
-    const size_t n = strlen(name), end = sizeof frequencies - 1;
+    static const char *const ends[] = {".rotary_emb.inv_freq", ".input_scale", ".input_global_scale"};
+    const size_t n = strlen(name);
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (!strcmp(name, names[i])) return true;
-    return n > end && !strcmp(name + n - end, frequencies);
+    for (size_t i = 0; i < COUNT_OF(ends); i++)
+        if (n > strlen(ends[i]) && !strcmp(name + n - strlen(ends[i]), ends[i])) return true;
+    return false;
 }
 
 /* A tensor that no place wants is of a layer, a bias or a norm that this draft was trained with: it would guess, but

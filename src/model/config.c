@@ -59,13 +59,13 @@ static status check_dims(const model_config *c, err *e) {
     if (c->n_shared * c->inter_expert > WIDTH_MAX)
         return err_set(e, ST_FORMAT, "n_shared_experts x moe_intermediate_size is %lld, more than %d",
                        (long long)(c->n_shared * c->inter_expert), WIDTH_MAX);
-    bool groups = c->quant == WF_INT4_GROUP || c->quant == WF_INT4_ROW || c->quant == WF_MXFP4;
-    if (groups && c->hidden % INT4_GROUP)
-        return err_set(e, ST_FORMAT, "hidden_size is %lld, no multiple of the group of %d", (long long)c->hidden,
-                       INT4_GROUP);
-    if (groups && c->inter_expert % INT4_GROUP)
-        return err_set(e, ST_FORMAT, "moe_intermediate_size is %lld, no multiple of the group of %d",
-                       (long long)c->inter_expert, INT4_GROUP);
+    const i64 group = c->quant == WF_INT4_ROW ? INT4_GROUP : weight_layout_of(c->quant)->cols_multiple;
+    if (c->hidden % group)
+        return err_set(e, ST_FORMAT, "hidden_size is %lld, no multiple of the group of %lld", (long long)c->hidden,
+                       (long long)group);
+    if (c->inter_expert % group)
+        return err_set(e, ST_FORMAT, "moe_intermediate_size is %lld, no multiple of the group of %lld",
+                       (long long)c->inter_expert, (long long)group);
     return ST_OK;
 }
 
@@ -305,6 +305,23 @@ status model_config_parse(model_config *c, const char *json, size_t len, const c
     return config_parse(c, &s, &g, e);
 }
 
+/* What ModelOpt's older versions have written beside a config.json that says nothing of it. */
+static status load_modelopt(model_config *c, const char *dir, err *e) {
+    char path[PATH_MAX];
+    buf text = {0};
+    status st = path_join(path, sizeof path, dir, "hf_quant_config.json", e);
+    if (st != ST_OK || !file_exists(path)) return st;
+    st = file_read(path, CONFIG_BYTES_MAX, &text, e);
+    json_t *q = st == ST_OK ? json_parse(text.data, text.len, path, e) : NULL;
+    buf_free(&text);
+    if (!q) return e ? e->code : ST_FORMAT;
+    st = config_read_modelopt(c, q, e);
+    if (st == ST_OK) st = check_dims(c, e);
+    if (st != ST_OK) err_prefix(e, "%s", path);
+    json_decref(q);
+    return st;
+}
+
 status model_config_load(model_config *c, const char *dir, err *e) {
     char path[PATH_MAX], gen_path[PATH_MAX];
     buf text = {0}, gen = {0};
@@ -317,6 +334,7 @@ status model_config_load(model_config *c, const char *dir, err *e) {
         source s = {text.data, path, text.len}, g = {gen.data, gen_path, gen.len};
         st = config_parse(c, &s, &g, e);
     }
+    if (st == ST_OK && c->quant == WF_BF16) st = load_modelopt(c, dir, e);
     buf_free(&text);
     buf_free(&gen);
     return st;

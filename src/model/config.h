@@ -29,7 +29,7 @@ typedef struct {
         i64 original;
     } rope_cfg;
     /* How linear weights may be stored, from quantization_config */
-    weight_format quant;     /* WF_FP8_BLOCK, WF_INT4_GROUP, WF_INT4_ROW, or WF_BF16 for none */
+    weight_format quant;     /* that of the experts, at least; WF_BF16: none */
     expert_format experts;   /* how routed experts are kept: --moe-format */
     i64 bos, pad, media_pad; /* -1 when absent */
     i64 eos[MODEL_EOS_MAX];  /* config.json's and generation_config.json's */
@@ -41,7 +41,8 @@ typedef struct {
     bool whole_attention; /* but all heads, of the sequences that are its own (data-parallel attention) */
 } model_config;
 
-/* Reads DIR/config.json and, when present, DIR/generation_config.json. */
+/* Reads DIR/config.json and, when present, DIR/generation_config.json, and where nothing is said of quantization
+ * DIR/hf_quant_config.json. */
 status model_config_load(model_config *c, const char *dir, err *e);
 /* From memory, for tests and fuzzing. `generation` may be NULL. */
 status model_config_parse(model_config *c, const char *json, size_t len, const char *generation, size_t gen_len,

@@ -18,6 +18,11 @@ status config_only_null(const json_t *o, const char *key, err *e); /* or an empt
 
 /* `rope_scaling` beside `rope_theta`, or both in `rope_parameters` as transformers 5 writes them. */
 status config_read_rope(model_config *c, const json_t *o, err *e);
+/* A list of modules by name, or by "re:" and a pattern. Which ones are meant is not needed, each tensor's name and type
+ * shows how it lies: a list that says otherwise than the file is not believed. */
+status config_check_modules(const json_t *o, const char *key, err *e);
+/* ModelOpt's: hf_quant_config.json, or a quantization_config. */
+status config_read_modelopt(model_config *c, const json_t *q, err *e);
 /* quantization_config of `text`, or of `root` around it. */
 status config_read_quant(model_config *c, const json_t *root, const json_t *text, err *e);
 

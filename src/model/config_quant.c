@@ -1,6 +1,7 @@
-/* model/config_quant.c: quantization_config as DeepSeek, compressed-tensors and Quark write it. It is looked at for
- * what is not done here; how a matrix lies its own tensors show (bind.c). */
+/* model/config_quant.c: quantization_config as DeepSeek, compressed-tensors and Quark write it (config_modelopt.c:
+ * ModelOpt). It is looked at for what is not done here; how a matrix lies its own tensors show (bind.c). */
 #include "model/config_internal.h"
+#include <stdio.h>
 #include <string.h>
 
 static status read_fp8(model_config *c, const json_t *q, err *e) {
@@ -23,6 +24,7 @@ typedef struct {
     const char *format, *type, *strategy;
     i64 bits, group; /* group 0: none */
     bool inputs;     /* in as many bits, or 8, may be asked for */
+    bool local;      /* with scales that are made while running for a group, beside a calibrated one */
     weight_format as;
 } packed_spec;
 
@@ -55,18 +57,18 @@ static status check_packed_inputs(const json_t *g, const packed_spec *p, err *e)
     if (!p->inputs || !in || json_is_null(in)) return config_only_null(g, "input_activations", e);
     if (!json_is_object(in)) return err_set(e, ST_FORMAT, "key \"input_activations\" is not an object");
     bool dynamic;
+    const char *when = json_string_value(json_object_get(in, "dynamic"));
     status st = config_only_str(in, "type", "float", e);
     if (st == ST_OK && json_integer_value(json_object_get(in, "num_bits")) != 8)
         st = config_only_int(in, "num_bits", p->bits, e);
+    if (st == ST_OK && p->local && when && !strcmp(when, "local")) return ST_OK;
     if (st == ST_OK) st = json_get_bool(in, "dynamic", true, &dynamic, e);
     if (st == ST_OK) st = config_only_bool(in, "dynamic", true, e);
     return st == ST_OK ? ST_OK : (err_prefix(e, "input_activations"), st);
 }
 
-/* A list of modules by name, or by "re:" and a pattern. Which ones are meant is not needed, each tensor's name and type
- * shows how it lies: a list that says otherwise than the file is not believed. */
-static status check_modules(const json_t *q, const char *key, err *e) {
-    const json_t *list = json_object_get(q, key);
+status config_check_modules(const json_t *o, const char *key, err *e) {
+    const json_t *list = json_object_get(o, key);
     return !list || json_is_null(list) || json_is_array(list) ? ST_OK
                                                               : err_set(e, ST_FORMAT, "key \"%s\" is not a list", key);
 }
@@ -76,29 +78,37 @@ static status check_packed_group(const json_t *g, const packed_spec *p, err *e) 
     status st = check_packed_inputs(g, p, e);
     if (st == ST_OK) st = config_only_null(g, "output_activations", e);
     if (st == ST_OK) st = config_only_str(g, "format", p->format, e);
-    if (st == ST_OK) st = check_modules(g, "targets", e);
+    if (st == ST_OK) st = config_check_modules(g, "targets", e);
     return st == ST_OK ? check_packed_weights(json_object_get(g, "weights"), p, e) : st;
 }
 
 static status read_compressed(model_config *c, const json_t *q, err *e) {
     static const packed_spec specs[] = {
-        {"pack-quantized", "int", "group", 4, INT4_GROUP, false, WF_INT4_GROUP},
-        {"float-quantized", "float", "channel", 8, 0, true, WF_FP8_ROW},
-        {"mxfp4-pack-quantized", "float", "group", 4, MXFP4_GROUP, true, WF_MXFP4},
+        {"pack-quantized", "int", "group", 4, INT4_GROUP, false, false, WF_INT4_GROUP},
+        {"float-quantized", "float", "channel", 8, 0, true, false, WF_FP8_ROW},
+        {"mxfp4-pack-quantized", "float", "group", 4, MXFP4_GROUP, true, false, WF_MXFP4},
+        {"nvfp4-pack-quantized", "float", "tensor_group", 4, NVFP4_GROUP, true, true, WF_NVFP4},
     };
     const packed_spec *p = NULL;
     const char *format;
     status st = json_get_str(q, "format", true, &format, e);
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(specs); i++)
         if (!strcmp(format, specs[i].format)) p = &specs[i];
-    if (st == ST_OK && !p)
-        st = err_set(e, ST_UNSUPPORTED, "format \"%.60s\" is not supported, only \"%s\", \"%s\" and \"%s\"", format,
-                     specs[0].format, specs[1].format, specs[2].format);
+    if (st == ST_OK && !p) {
+        char known[160] = "";
+        for (size_t i = 0, at = 0; i < COUNT_OF(specs); i++)
+            at += (size_t)snprintf(known + at, sizeof known - at, "%s\"%s\"",
+                                   !i                        ? ""
+                                   : i + 1 < COUNT_OF(specs) ? ", "
+                                                             : " and ",
+                                   specs[i].format);
+        st = err_set(e, ST_UNSUPPORTED, "format \"%.60s\" is not supported, only %s", format, known);
+    }
     if (st == ST_OK) st = config_only_str(q, "quantization_status", "compressed", e);
     if (st == ST_OK) st = config_only_null(q, "kv_cache_scheme", e);
     if (st == ST_OK) st = config_only_null(q, "sparsity_config", e);
     if (st == ST_OK) st = config_only_null(q, "transform_config", e);
-    if (st == ST_OK) st = check_modules(q, "ignore", e);
+    if (st == ST_OK) st = config_check_modules(q, "ignore", e);
     if (st != ST_OK) return st;
     const json_t *groups = json_object_get(q, "config_groups");
     if (!json_is_object(groups) || json_object_size(groups) != 1)
@@ -216,7 +226,7 @@ static status read_quark(model_config *c, const json_t *q, err *e) {
         return err_set(e, ST_UNSUPPORTED,
                        "global_quant_config.weight is not a list of two (W4A8), nor one specification (FP8, "
                        "MXFP4): no other of Quark's formats is supported");
-    status st = check_modules(q, "exclude", e);
+    status st = config_check_modules(q, "exclude", e);
     if (st != ST_OK) return st;
     if (export) st = config_only_str(export, "weight_format", "real_quantized", e);
     if (st != ST_OK) return err_prefix(e, "export"), st;
@@ -241,9 +251,12 @@ status config_read_quant(model_config *c, const json_t *root, const json_t *text
             st = read_compressed(c, q, e);
         else if (strcmp(method, "quark") == 0)
             st = read_quark(c, q, e);
+        else if (strcmp(method, "modelopt") == 0)
+            st = config_read_modelopt(c, q, e);
         else
             st = err_set(e, ST_UNSUPPORTED,
-                         "quant_method \"%.60s\" is not supported, only \"fp8\", \"compressed-tensors\" and \"quark\"",
+                         "quant_method \"%.60s\" is not supported, only \"fp8\", \"compressed-tensors\", \"quark\" and "
+                         "\"modelopt\"",
                          method);
     }
     if (st != ST_OK) err_prefix(e, "quantization_config");

@@ -101,6 +101,16 @@ static void random_matrix(random_writer *w, const char *name, weight_format f, i
         u8 *s = random_add(w, name, ".weight_scale", DT_U8, rows, cols / MXFP4_GROUP);
         for (u64 i = 0; i < n / 2; i++) p[i] = (u8)random_bits(w);
         for (u64 i = 0; i < n / MXFP4_GROUP; i++) s[i] = (u8)(127 + ilogbf(sigma / 2.93f) + (int)(random_bits(w) & 1));
+    } else if (f == WF_NVFP4 || f == WF_NVFP4_PACKED) { /* a factor of its own for each matrix */
+        const f32 factor = 0.001f * (f32)(1 + w->n % 5);
+        u8 *p = random_add(w, name, f == WF_NVFP4 ? ".weight" : ".weight_packed", DT_U8, rows, cols / 2);
+        u8 *s = random_add(w, name, ".weight_scale", DT_F8_E4M3, rows, cols / NVFP4_GROUP);
+        f32 *whole = (f32 *)(void *)random_add(w, name, f == WF_NVFP4 ? ".weight_scale_2" : ".weight_global_scale",
+                                               DT_F32, 0, 1);
+        *whole = f == WF_NVFP4 ? factor : 1 / factor;
+        for (u64 i = 0; i < n / 2; i++) p[i] = (u8)random_bits(w);
+        for (u64 i = 0; i < n / NVFP4_GROUP; i++)
+            s[i] = f32_to_f8_e4m3(sigma / 2.93f / factor * (f32)(2 + (random_bits(w) & 3)) / 3.5f);
     } else {
         u8 *p = random_add(w, name, ".weight_packed", DT_I32, rows, cols / 8);
         u8 *s = random_add(w, name, ".weight_scale", DT_BF16, rows, cols / INT4_GROUP);

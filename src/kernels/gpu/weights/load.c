@@ -1,5 +1,5 @@
 /* kernels/gpu/weights/load.c: weights copied into the GPU's memory, in the checkpoint's own layout, or INT4 experts as
- * int4_pack.h says, FP8 ones as fp8.cuh does; other matrices in FP8 become bf16. */
+ * int4_pack.h says, FP8 ones as fp8.cuh does; other matrices in FP8 and the like become bf16. */
 #include "base/buf.h"
 #include "kernels/gpu/backend.h"
 #include "kernels/gpu/device/int4_pack.h"
@@ -50,15 +50,22 @@ static u64 scale_room(const weight_desc *d, i64 i, bool packed) {
     return packed && in_nibbles(v.format) ? 0 : gpu_round(weight_scale_bytes(&v));
 }
 
+/* Do the kernels that lay weights out anew read it? What they do not, the host makes bf16. */
+static bool read_on_gpu(weight_format f) { return f <= WF_MXFP4; }
+
+bool gpu_takes(weight_format f, bool experts) {
+    return f < WF_COUNT && (read_on_gpu(f) || (!experts && linear_on_gpu(f) == WF_BF16));
+}
+
 bool gpu_multiplies(weight_format f, bool experts) {
     return f == WF_BF16 || (experts && (f == WF_FP8_BLOCK || in_nibbles(f) || f == WF_INT4_ROW));
 }
 
 static status load_check_shape(const weight_desc *d, err *e) {
     const weight_view *v = &d->views[0];
-    if (v->format >= WF_COUNT)
-        return err_set(e, ST_UNSUPPORTED, "no kernel of the GPU takes %s: it runs on --device cpu and ref",
-                       weight_format_name(v->format));
+    if (!gpu_takes(v->format, d->kind == WK_EXPERTS))
+        return err_set(e, ST_UNSUPPORTED, "no kernel of the GPU takes %s%s: --device cpu and ref do",
+                       d->kind == WK_EXPERTS ? "experts in " : "", weight_format_name(v->format));
     if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->rows % INT4_GROUP))
         return err_set(e, ST_UNSUPPORTED, "w4a8: experts of %lld x %lld (multiples of %d)", (long long)v->rows,
                        (long long)v->cols, INT4_GROUP);
@@ -166,18 +173,36 @@ static gpu_matrix matrix_of(const weight_desc *d, i64 i, bool packed) {
     return m;
 }
 
-/* View i in the checkpoint's layout. */
-static void copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to, u8 *scale) {
+/* v in bf16 at `to`, by the host, some rows at a time. */
+static status widen_on_host(device *dev, const weight_view *v, u8 *to, err *e) {
+    const u64 row = (u64)v->cols * 2;
+    const i64 most = max_i64(1, (i64)((4u << 20) / row));
+    void *room = malloc((u64)most * row);
+    if (!room) return err_nomem(e, "rows that become bf16", (u64)most * row);
+    for (i64 r = 0; r < v->rows; r += most) {
+        const weight_view rows = weight_rows(v, r, min_i64(most, v->rows - r));
+        requant_bf16(&rows, room);
+        dev->write(dev, to + (u64)r * row, room, (u64)rows.rows * row);
+    }
+    free(room);
+    return ST_OK;
+}
+
+/* View i in the checkpoint's layout, or as it is kept. */
+static status copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to, u8 *scale, err *e) {
     const weight_view is = kept(d, i), *v = &is;
     device *dev = gpu_device(b->g);
     if (d->dummy_seed) {
         fill_view(b, d, i, to, scale);
+    } else if (!read_on_gpu(d->views[i].format)) {
+        return widen_on_host(dev, &d->views[i], to, e);
     } else if (converts(d, i)) {
         convert_view(b, d, i, staged, to, scale);
     } else {
         dev->write(dev, to, d->views[i].data, weight_data_bytes(v));
         if (scale) dev->write(dev, scale, d->views[i].scale, weight_scale_bytes(v));
     }
+    return ST_OK;
 }
 
 /* FP8 experts where they are. */
@@ -187,9 +212,10 @@ static void pair_view(const gpu_backend *b, const gpu_matrix *m) {
     gpu_launch(b->g, b->fp8_pairs, (u32)min_i64(blocks, FILL_BLOCKS), 1, 1, GPU_THREADS, 0, &k);
 }
 
-/* Puts view i at `at` and `scales`. staged: NULL unless a view that has data is to be packed or converted. */
-static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool packed, u8 *staged, u8 *at,
-                           u8 *scales) {
+/* Puts view i at `at` and `scales`. staged: NULL unless a view that has data is to be packed or converted there. */
+static status put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool packed, u8 *staged, u8 *at, u8 *scales,
+                       gpu_matrix *out, err *e) {
+    status st = ST_OK;
     const weight_view v = kept(d, i);
     gpu_matrix m = matrix_of(d, i, packed);
     m.data = at;
@@ -198,10 +224,10 @@ static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bo
     } else {
         u8 *scale = weight_scale_bytes(&v) ? scales : NULL;
         m.scale = scale;
-        copy_view(b, d, i, staged, at, scale);
+        st = copy_view(b, d, i, staged, at, scale, e);
         if (m.format == GPU_W_FP8_PAIRS) pair_view(b, &m);
     }
-    return m;
+    return *out = m, st;
 }
 
 /* The data of view i, which are not made up, for the host. */
@@ -251,7 +277,8 @@ static status put_padded(const gpu_backend *b, const weight_desc *d, op_weight *
 static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
     device *dev = gpu_device(b->g);
     bool packed = packs(d), experts = d->kind == WK_EXPERTS,
-         stage = (packed || converts(d, 0) || (experts && converts(d, 2))) && !d->dummy_seed;
+         stage = (packed || (converts(d, 0) && read_on_gpu(d->views[0].format)) || (experts && converts(d, 2))) &&
+                 !d->dummy_seed;
     u64 table = (u64)d->n_views * sizeof(gpu_matrix), max_bytes = 0;
     for (i64 i = 0; i < d->n_views; i++) {
         weight_view v = kept(d, i);
@@ -270,7 +297,7 @@ static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w
     for (i64 i = 0; i < d->n_views; i++) scales += data_room(d, i, packed);
     for (i64 i = 0; st == ST_OK && i < d->n_views; i++) {
         if ((st = bring_data(d, i, e)) != ST_OK) break;
-        all[i] = put_view(b, d, i, packed, staged, at, scales);
+        if ((st = put_view(b, d, i, packed, staged, at, scales, &all[i], e)) != ST_OK) break;
         at += data_room(d, i, packed), scales += scale_room(d, i, packed);
     }
     if (st == ST_OK && w->on_gpu) dev->write(dev, w->on_gpu, all, table);

@@ -1,0 +1,51 @@
+#include "format/detect.h"
+#include <stdio.h>
+#include <string.h>
+
+static const tensor_info *detect_tensor(const checkpoint *ck, const char *name, const char *suffix) {
+    char full[256];
+    snprintf(full, sizeof full, "%s%s", name, suffix);
+    return checkpoint_find(ck, full);
+}
+
+/* How much of a format is there. NOTHING: no data of its type; LIKELY: some of what the configuration speaks of. */
+enum { NOTHING = -1, DATA_ALONE, SCALE_OF_OTHER_TYPE, NO_FACTOR, LIKELY, ALL };
+
+static int found_of(const checkpoint *ck, const char *name, const weight_layout *l) {
+    const tensor_info *t = detect_tensor(ck, name, l->data);
+    if (!t || t->type != l->data_type) return NOTHING;
+    if (!l->scale) return ALL;
+    t = detect_tensor(ck, name, l->scale);
+    if (!t) return DATA_ALONE;
+    if (t->type != l->scale_type && !(l->scales_vary && t->type == DT_BF16)) return SCALE_OF_OTHER_TYPE;
+    return l->factor && !detect_tensor(ck, name, l->factor) ? NO_FACTOR : ALL;
+}
+
+static weight_format detect_kept(weight_format f) {
+    const weight_format as = weight_layout_of(f)->kept_as;
+    return as ? as : f;
+}
+
+bool weight_detect(const checkpoint *ck, const char *name, weight_format likely, weight_format *out) {
+    int best = NOTHING;
+    /* The last formats first: the others are written as one plain tensor, which theirs may have beside it. */
+    for (int f = weight_formats() - 1; f >= 0; f--) {
+        int found = found_of(ck, name, weight_layout_of((weight_format)f));
+        if (found > NOTHING && found < ALL && detect_kept((weight_format)f) == detect_kept(likely)) found = LIKELY;
+        if (found > best) best = found, *out = (weight_format)f;
+    }
+    return best > NOTHING;
+}
+
+bool weight_detect_part(const checkpoint *ck, const tensor_info *t, weight_format *out) {
+    char name[256];
+    const char *dot = strrchr(t->name, '.');
+    if (!dot || dot - t->name >= (int)sizeof name) return false;
+    snprintf(name, sizeof name, "%.*s", (int)(dot - t->name), t->name);
+    if (!weight_detect(ck, name, WF_BF16, out)) return false;
+    const weight_layout *l = weight_layout_of(*out);
+    const char *const parts[] = {l->data, l->scale, l->factor, l->shape};
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        if (parts[i] && !strcmp(dot, parts[i])) return true;
+    return false;
+}
