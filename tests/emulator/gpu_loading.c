@@ -72,6 +72,7 @@ static void loads_once(const char *dir, engine_options o, int layers) {
 static void every_byte_once_on_gpus(void **state) {
     (void)state;
     static const weight_format formats[] = {WF_INT4_GROUP, WF_BF16, WF_FP8_BLOCK, WF_INT4_ROW, WF_MXFP4};
+    static const weight_format dense[] = {WF_FP8_ROW, WF_MXFP4_PACKED, WF_NVFP4, WF_NVFP4_PACKED}; /* become bf16 */
     static const char *const two[] = {"num_hidden_layers=2"};
     char dir[64];
     for (size_t f = 0; f < COUNT_OF(formats); f++) {
@@ -86,6 +87,34 @@ static void every_byte_once_on_gpus(void **state) {
             loads_once(dir, (engine_options){.device = "cuda", .overrides = two, .n_overrides = 1}, 2);
             loads_once(dir, (engine_options){.device = "cpu"}, 3);
         }
+        random_model_remove(dir);
+    }
+    for (size_t f = 0; f < COUNT_OF(dense); f++) {
+        random_model m = MODEL;
+        m.attn = m.mlp = dense[f];
+        if (dense[f] == WF_MXFP4_PACKED) m.attn = WF_BF16; /* a rank's heads are no whole groups */
+        assert_true(random_model_write(&m, 7, dir, NULL));
+        loads_once(dir, (engine_options){.device = "cuda"}, 3);
+        random_model_remove(dir);
+    }
+}
+
+/* Experts in a format that no kernel takes are refused by its name. */
+static void experts_without_a_kernel(void **state) {
+    (void)state;
+    static const weight_format formats[] = {WF_NVFP4, WF_NVFP4_PACKED};
+    char dir[64], part[64];
+    for (size_t f = 0; f < COUNT_OF(formats); f++) {
+        random_model m = MODEL;
+        engine *g;
+        err e = {0};
+        m.expert[0] = m.expert[1] = formats[f];
+        assert_true(random_model_write(&m, 7, dir, NULL));
+        const weight_format as = weight_layout_of(formats[f])->kept_as;
+        snprintf(part, sizeof part,
+                 "no kernel of the GPU takes experts in %s:", weight_format_name(as ? as : formats[f]));
+        assert_int_equal(engine_open(&g, &(engine_options){.model_dir = dir, .device = "cuda"}, &e), ST_UNSUPPORTED);
+        if (!strstr(e.text, part)) fail_msg("\"%s\" is not in: %s", part, e.text);
         random_model_remove(dir);
     }
 }
@@ -117,6 +146,7 @@ int main(void) {
     log_set_quiet(true);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_once_on_gpus),
+        cmocka_unit_test(experts_without_a_kernel),
         cmocka_unit_test(a_disk_that_breaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -280,6 +280,108 @@ static void test_mxfp4_as_compressed_tensors(void **state) {
     buf_free(&text);
 }
 
+/* ---- NVFP4 ---- */
+
+/* Each code of e2m1 under every scale of e4m3, with a factor that multiplies and one that divides: two roundings, in
+ * this order. NaN stays NaN; 0 makes zeros. */
+static void test_nvfp4_values(void **state) {
+    (void)state;
+    static const f32 factors[] = {1, 0.1f, 0x1.54321p-20f, -3, 0};
+    u8 row[256 * 8], scale[256];
+    f32 out[256 * NVFP4_GROUP];
+    for (int b = 0; b < 256; b++) scale[b] = (u8)b;
+    for (int b = 0; b < 256 * 8; b++) row[b] = (u8)(b % 8 * 2 | (b % 8 * 2 + 1) << 4);
+    for (size_t i = 0; i < 2 * COUNT_OF(factors) - 1; i++) { /* not divided by 0 */
+        const f32 factor = factors[i / 2];
+        weight_view w = {WF_NVFP4, 1, 256 * NVFP4_GROUP, row, scale, factor, i % 2};
+        weight_row_f32(&w, 0, out);
+        for (int c = 0; c < 256 * NVFP4_GROUP; c++) {
+            const f32 e4m3 = f8_e4m3_to_f32(scale[c / NVFP4_GROUP]);
+            const volatile f32 s = w.divides ? e4m3 / factor : e4m3 * factor;
+            const f32 want = e2m1(c % 16) * s;
+            if (isnan(want))
+                assert_true(isnan(out[c]) && (c / NVFP4_GROUP & 127) == 127);
+            else
+                assert_int_equal(f32_bits(out[c]), f32_bits(want));
+        }
+        if (factor != 0) assert_true(out[56 * NVFP4_GROUP + 5] == 3 * (w.divides ? 1 / factor : factor));
+    }
+    /* 0.1 as a factor: 13 * 0.1 * 3 rounds twice, and otherwise than 39 * 0.1 */
+    weight_view w = {WF_NVFP4, 1, 256 * NVFP4_GROUP, row, scale, 0.1f, false};
+    int differ = 0;
+    weight_row_f32(&w, 0, out);
+    for (int c = 0; c < 127 * NVFP4_GROUP; c++)
+        differ += out[c] != (f32)((f64)e2m1(c % 16) * (f64)f8_e4m3_to_f32((u8)(c / NVFP4_GROUP)) * (f64)0.1f);
+    assert_true(differ > 0);
+    assert_string_equal(weight_format_name(WF_NVFP4), "nvfp4");
+    assert_int_equal(weight_layout_of(WF_NVFP4_PACKED)->kept_as, WF_NVFP4);
+    assert_true(weight_layout_of(WF_NVFP4_PACKED)->factor_divides && !weight_layout_of(WF_NVFP4)->factor_divides);
+    assert_int_equal(linear_on_gpu(WF_NVFP4), WF_BF16);
+}
+
+enum { NV_ROWS = 5, NV_COLS = 80 };
+
+/* Any piece of columns, begun and ended at odd places; rows and columns cut out, with their factor. */
+static void test_nvfp4_pieces(void **state) {
+    (void)state;
+    static u8 data[NV_ROWS][NV_COLS / 2], scale[NV_ROWS][NV_COLS / NVFP4_GROUP];
+    f32 value[NV_ROWS][NV_COLS], out[NV_COLS];
+    _Alignas(64) u8 room[NV_ROWS * NV_COLS];
+    for (int r = 0; r < NV_ROWS; r++)
+        for (int c = 0; c < NV_COLS; c++) {
+            u8 *s = &scale[r][c / NVFP4_GROUP];
+            const int code = (7 * r + 5 * c + c / 16) & 15;
+            *s = (u8)(40 + 7 * r + c / NVFP4_GROUP);
+            data[r][c / 2] |= (u8)(code << c % 2 * 4);
+            value[r][c] = e2m1(code) * (f8_e4m3_to_f32(*s) / 5.0f);
+        }
+    weight_view w = {WF_NVFP4, NV_ROWS, NV_COLS, data, scale, 5.0f, true};
+    for (int r = 0; r < NV_ROWS; r++)
+        for (int c = 0; c < NV_COLS; c++)
+            for (int n = 0; n <= NV_COLS - c; n++) {
+                memset(out, 0xff, sizeof out);
+                weight_cols_f32(&w, r, c, n, out);
+                assert_memory_equal(out, &value[r][c], (size_t)n * sizeof *out);
+                if (n < NV_COLS) assert_int_equal(f32_bits(out[n]), 0xffffffffu);
+            }
+    assert_true(weight_row_unit(WF_NVFP4) == 1 && weight_col_unit(WF_NVFP4) == NVFP4_GROUP);
+    assert_int_equal(weight_bytes(&w), NV_ROWS * NV_COLS / 2 + NV_ROWS * NV_COLS / NVFP4_GROUP);
+    weight_view rows = weight_rows(&w, 2, 3);
+    for (i64 c0 = 0; c0 < NV_COLS; c0 += NVFP4_GROUP)
+        for (i64 n = NVFP4_GROUP; n <= NV_COLS - c0; n += NVFP4_GROUP) {
+            assert_true(weight_cols_room(&rows, n) <= sizeof room);
+            weight_view cut = weight_cols(&rows, c0, n, room);
+            for (int r = 0; r < 3; r++) {
+                weight_row_f32(&cut, r, out);
+                assert_memory_equal(out, &value[2 + r][c0], (size_t)n * sizeof *out);
+            }
+        }
+}
+
+/* What compressed-tensors packs, and what it takes it for (tests/golden/make_nvfp4.py says what the lines are). */
+static void test_nvfp4_as_compressed_tensors(void **state) {
+    (void)state;
+    buf text = {0};
+    err e = {0};
+    if (file_read("tests/golden/nvfp4.txt", 1 << 20, &text, &e) != ST_OK) fail_msg("%s", e.text);
+    int rows, cols, used;
+    assert_int_equal(sscanf(text.data, "%d %d\n%n", &rows, &cols, &used), 2);
+    char *at = text.data + used;
+    size_t n = (size_t)rows * (size_t)cols;
+    u8 *data = read_hex(&at, n / 2), *scale = read_hex(&at, n / NVFP4_GROUP), *whole = read_hex(&at, 4),
+       *want = read_hex(&at, 4 * n);
+    assert_true(at == text.data + text.len);
+    weight_view w = {.format = WF_NVFP4_PACKED, .rows = rows, .cols = cols, .data = data, .scale = scale};
+    memcpy(&w.factor, whole, 4), w.divides = true;
+    f32 *out = malloc((size_t)cols * sizeof *out);
+    for (int r = 0; r < rows; r++) {
+        weight_row_f32(&w, r, out);
+        assert_memory_equal(out, want + (size_t)r * (size_t)cols * 4, (size_t)cols * 4);
+    }
+    free(out), free(data), free(scale), free(whole), free(want);
+    buf_free(&text);
+}
+
 static void test_plain(void **state) {
     (void)state;
     f32 a[2][3] = {{1, 2, 3}, {-0.0f, INFINITY, 1e-42f}}, out[3];
@@ -334,12 +436,21 @@ static void test_requant(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_int4_vectors), cmocka_unit_test(test_int4_unrounded),
-        cmocka_unit_test(test_int4_groups),  cmocka_unit_test(test_fp8_partial_blocks),
-        cmocka_unit_test(test_fp8_row),      cmocka_unit_test(test_int4_row),
-        cmocka_unit_test(test_plain),        cmocka_unit_test(test_requant),
-        cmocka_unit_test(test_mxfp4_codes),  cmocka_unit_test(test_mxfp4_scales),
-        cmocka_unit_test(test_mxfp4_pieces), cmocka_unit_test(test_mxfp4_as_compressed_tensors),
+        cmocka_unit_test(test_int4_vectors),
+        cmocka_unit_test(test_int4_unrounded),
+        cmocka_unit_test(test_int4_groups),
+        cmocka_unit_test(test_fp8_partial_blocks),
+        cmocka_unit_test(test_fp8_row),
+        cmocka_unit_test(test_int4_row),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_requant),
+        cmocka_unit_test(test_mxfp4_codes),
+        cmocka_unit_test(test_mxfp4_scales),
+        cmocka_unit_test(test_mxfp4_pieces),
+        cmocka_unit_test(test_mxfp4_as_compressed_tensors),
+        cmocka_unit_test(test_nvfp4_values),
+        cmocka_unit_test(test_nvfp4_pieces),
+        cmocka_unit_test(test_nvfp4_as_compressed_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "unit.h"
 #include "base/buf.h"
@@ -397,8 +398,93 @@ static void test_mxfp4_of_compressed_tensors(void **state) {
     expect_mxfp4(MX_PACKED(MX_WEIGHTS("4", "float", "group", "null", "true", "false"), ""), "group_size");
     expect_mxfp4(MX_PACKED(MX_WEIGHTS("4", "float", "group", "32", "false", "false"), ""), "symmetric false");
     expect_mxfp4(MX_PACKED(MX_WEIGHTS("4", "float", "group", "32", "true", "true"), ""), "dynamic true");
-    expect_mxfp4("\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\"",
-                 "only \"pack-quantized\", \"float-quantized\" and \"mxfp4-pack-quantized\"");
+    expect_mxfp4("\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-24\"",
+                 "only \"pack-quantized\", \"float-quantized\", \"mxfp4-pack-quantized\" and \"nvfp4-pack-quantized\"");
+}
+
+static void expect_nvfp4(const char *quant, const char *part) { expect_quant(quant, WF_NVFP4, part); }
+
+static void test_nvfp4_of_modelopt(void **state) {
+    (void)state;
+#define NV(rest) "\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\"" rest
+#define NV_GROUP(keys)                                                                                                 \
+    ",\"config_groups\":{\"group_0\":{\"input_activations\":{\"dynamic\":false,\"num_bits\":4,\"type\":\"float\","     \
+    "\"group_size\":16},\"weights\":{\"dynamic\":false" keys "},\"targets\":[\"Linear\"]}}"
+    expect_nvfp4(NV(""), NULL);
+    expect_nvfp4(NV(",\"producer\":{\"name\":\"modelopt\"},\"kv_cache_quant_algo\":null,\"group_size\":16,"
+                    "\"exclude_modules\":[\"*self_attn*\"],\"ignore\":[\"lm_head\"]"),
+                 NULL);
+    expect_nvfp4(NV(NV_GROUP(",\"num_bits\":4,\"type\":\"float\",\"group_size\":16")), NULL);
+    expect_nvfp4("\"quant_method\":\"modelopt\",\"quantization\":{\"quant_algo\":\"NVFP4\"}", NULL);
+    expect_nvfp4("\"quant_method\":\"modelopt\",\"quantization\":[]", "key \"quantization\" is not an object");
+    expect_nvfp4("\"quant_method\":\"modelopt\"", "key \"quant_algo\" is missing");
+    expect_nvfp4("\"quant_method\":\"modelopt\",\"quant_algo\":\"FP8\"", "quant_algo \"FP8\" is not supported");
+    expect_nvfp4(NV(",\"group_size\":32"), "group_size 32");
+    expect_nvfp4(NV(",\"exclude_modules\":\"lm_head\""), "exclude_modules");
+    expect_nvfp4(NV(",\"ignore\":\"lm_head\""), "ignore");
+    expect_nvfp4(NV(",\"config_groups\":[]"), "config_groups is not an object");
+    expect_nvfp4(NV(",\"config_groups\":{\"a\":{}}"), "config_groups.a: key \"weights\" is not an object");
+    expect_nvfp4(NV(NV_GROUP(",\"num_bits\":8")), "group_0: num_bits 8");
+    expect_nvfp4(NV(NV_GROUP(",\"type\":\"int\"")), "type \"int\"");
+    expect_nvfp4(NV(NV_GROUP(",\"group_size\":128")), "group_size 128");
+    expect_nvfp4(NV(",\"config_groups\":{\"a\":{\"weights\":{\"dynamic\":true}}}"), "dynamic true");
+}
+
+static void put_text(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+/* Older files of ModelOpt say it in hf_quant_config.json alone; a config.json that says anything of it counts first. */
+static void test_nvfp4_beside_config(void **state) {
+    (void)state;
+    static const char *const other[] = {
+        "{\"producer\":{\"name\":\"modelopt\"},\"quantization\":{\"quant_algo\":\"NVFP4\",\"group_size\":16,"
+        "\"kv_cache_quant_algo\":null,\"exclude_modules\":[\"lm_head\"]}}",
+        "{\"quantization\":{\"quant_algo\":\"W4A16_AWQ\"}}", "{", "[]"};
+    static const char *const parts[] = {NULL, "quant_algo \"W4A16_AWQ\"", "hf_quant_config.json", "quant_algo"};
+    char dir[48], path[64], beside[80];
+    model_config c;
+    snprintf(dir, sizeof dir, "/tmp/moonlet-config-%d", (int)getpid());
+    assert_int_equal(mkdir(dir, 0700), 0);
+    snprintf(path, sizeof path, "%s/config.json", dir), snprintf(beside, sizeof beside, "%s/hf_quant_config.json", dir);
+    for (size_t i = 0; i < 2 * COUNT_OF(other); i++) {
+        err e = {0};
+        const bool fp8 = i >= COUNT_OF(other);
+        const char *text = fp8 ? K2(FP8) : K2(""), *more = other[i % COUNT_OF(other)],
+                   *part = parts[i % COUNT_OF(other)];
+        put_text(path, text);
+        put_text(beside, more);
+        const status st = model_config_load(&c, dir, &e);
+        if (!part || fp8) {
+            if (st != ST_OK) fail_msg("%s", e.text);
+            assert_int_equal(c.quant, fp8 ? WF_FP8_BLOCK : WF_NVFP4);
+        } else {
+            assert_true(st != ST_OK && strstr(e.text, "hf_quant_config.json"));
+            if (!strstr(e.text, part)) fail_msg("\"%s\" is not in: %s", part, e.text);
+        }
+    }
+    unlink(path), unlink(beside), rmdir(dir);
+}
+
+static void test_nvfp4_of_compressed_tensors(void **state) {
+    (void)state;
+#define NV_GOOD MX_WEIGHTS("4", "float", "tensor_group", "16", "true", "false")
+#define NV_PACKED(group, rest)                                                                                           \
+    "\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\",\"config_groups\":{\"group_0\":{" group \
+    "}}" rest
+    expect_nvfp4(NV_PACKED(NV_GOOD, ""), NULL);
+    expect_nvfp4(NV_PACKED(NV_GOOD MX_INPUTS("4", "\"local\""), ",\"ignore\":[\"lm_head\"]"), NULL);
+    expect_nvfp4(NV_PACKED(NV_GOOD MX_INPUTS("4", "true"), ""), NULL);
+    expect_nvfp4(NV_PACKED(NV_GOOD MX_INPUTS("4", "\"sometimes\""), ""), "input_activations");
+    expect_nvfp4(NV_PACKED(NV_GOOD MX_INPUTS("4", "false"), ""), "input_activations: dynamic false");
+    expect_nvfp4(NV_PACKED(MX_WEIGHTS("4", "float", "tensor_group", "32", "true", "false"), ""), "group_size 32");
+    expect_nvfp4(NV_PACKED(MX_WEIGHTS("4", "float", "group", "16", "true", "false"), ""), "strategy \"group\"");
+    expect_nvfp4(NV_PACKED(MX_WEIGHTS("4", "int", "tensor_group", "16", "true", "false"), ""), "type \"int\"");
+    expect_nvfp4(NV_PACKED(MX_WEIGHTS("4", "float", "tensor_group", "16", "false", "false"), ""), "symmetric false");
+    expect_mxfp4(MX_PACKED(MX_GOOD MX_INPUTS("4", "\"local\""), ""), "input_activations");
 }
 
 /* INT4's inputs stay what they were: never in fewer bits. */
@@ -459,6 +545,9 @@ int main(void) {
         cmocka_unit_test(test_quark),
         cmocka_unit_test(test_mxfp4_of_quark),
         cmocka_unit_test(test_mxfp4_of_compressed_tensors),
+        cmocka_unit_test(test_nvfp4_of_modelopt),
+        cmocka_unit_test(test_nvfp4_beside_config),
+        cmocka_unit_test(test_nvfp4_of_compressed_tensors),
         cmocka_unit_test(test_int4_has_no_inputs),
         cmocka_unit_test(test_override),
     };

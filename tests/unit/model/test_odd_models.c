@@ -54,6 +54,13 @@ static const random_model models[] = {
      .expert = {WF_MXFP4, WF_MXFP4_PACKED}, .q_lora = 32, .kv_lora = 96, .v = 32, .inter = 96},
     {BASE, .name = "mxfp4 everywhere", INT4_BASE, .attn = WF_MXFP4, .mlp = WF_MXFP4, .expert = {WF_MXFP4, WF_MXFP4},
      .q_lora = 32, .kv_lora = 96, .v = 32, .inter = 96, .embed = WF_MXFP4, .router = WF_MXFP4},
+    {BASE, .name = "nvfp4, names of both writers", INT4_BASE, .layers = 3, .attn = WF_NVFP4, .mlp = WF_NVFP4_PACKED,
+     .expert = {WF_NVFP4, WF_NVFP4_PACKED}, .q_lora = 16, .kv_lora = 48, .v = 16, .inter = 48},
+    {BASE, .name = "nvfp4 everywhere, one group a row", .attn = WF_NVFP4, .mlp = WF_NVFP4,
+     .expert = {WF_NVFP4, WF_NVFP4}, .hidden = 48, .q_lora = 16, .kv_lora = 80, .v = 16, .inter = 16,
+     .expert_inter = 16, .embed = WF_NVFP4, .router = WF_NVFP4},
+    {BASE, .name = "nvfp4 and mxfp4", INT4_BASE, .layers = 3, .attn = WF_NVFP4, .mlp = WF_MXFP4,
+     .expert = {WF_MXFP4_PACKED, WF_NVFP4}, .q_lora = 32, .kv_lora = 96, .v = 32, .inter = 96},
     {BASE, .name = "wide latent", .kv_lora = 8200, .heads = 1, .nope = 4, .v = 4, .layers = 1, .dense = 0},
 };
 #pragma GCC diagnostic pop

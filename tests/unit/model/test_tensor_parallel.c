@@ -32,6 +32,8 @@ static const random_model models[] = {
      .embed = WF_FP8_ROW},
     {MODEL, .name = "mxfp4 all", .attn = WF_MXFP4, .mlp = WF_MXFP4, .expert = {WF_MXFP4, WF_MXFP4}},
     {MODEL, .name = "mxfp4 experts, compressed-tensors' names", .expert = {WF_MXFP4_PACKED, WF_MXFP4_PACKED}},
+    {MODEL, .name = "nvfp4 all", .attn = WF_NVFP4, .mlp = WF_NVFP4, .expert = {WF_NVFP4, WF_NVFP4}},
+    {MODEL, .name = "nvfp4 experts, compressed-tensors' names", .expert = {WF_NVFP4_PACKED, WF_NVFP4_PACKED}},
 };
 #pragma GCC diagnostic pop
 
