@@ -29,6 +29,8 @@ COUNTS = {
     "k2.5-mxfp4": 6,
     "k2.5-mxfp4-ct": 5,
     "k2.5-ranks-mxfp4": 5,
+    "k2.5-nvfp4": 6,
+    "k2.5-nvfp4-ct": 5,
     "plain-bf16": 1,
     "plain-ranks-bf16": 1,
     "plain-fp32": 1,
@@ -176,6 +178,13 @@ def test_projections(name):
             assert tensors[full + packed][:2] == ("U8", [n, k // 2]) and full + other not in tensors
             assert tensors[full + ".weight_scale"][:2] == ("U8", [n, k // 32])
             assert 255 not in tensors[full + ".weight_scale"][2], "NaN"
+        elif "nvfp4" in name and (name.endswith("ct") or ".self_attn." not in proj):
+            parts = [".weight_packed", ".weight_global_scale", ".input_global_scale"]
+            data, factor, inputs = parts if name.endswith("ct") else [".weight", ".weight_scale_2", ".input_scale"]
+            assert tensors[full + data][:2] == ("U8", [n, k // 2])
+            assert tensors[full + ".weight_scale"][:2] == ("F8_E4M3", [n, k // 16])
+            assert tensors[full + factor][:2] == tensors[full + inputs][:2] == ("F32", [1])
+            assert max(tensors[full + ".weight_scale"][2]) < 127, "NaN, or a scale below 0"
         elif name.endswith("fp8"):
             assert tensors[full + ".weight"][:2] == ("F8_E4M3", [n, k])
             assert tensors[full + ".weight_scale_inv"][:2] == ("F32", [-(-n // 128), -(-k // 128)])

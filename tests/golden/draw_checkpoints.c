@@ -37,6 +37,8 @@ static const golden ALL[] = {
     {"k2.5-mxfp4", 7000, PADDED},
     {"k2.5-ranks-mxfp4", 7100, PADDED},
     {"k2.5-mxfp4-ct", 7200, PADDED},
+    {"k2.5-nvfp4", 8000, PADDED},
+    {"k2.5-nvfp4-ct", 8100, PADDED},
     {"plain-bf16", 4000, NULL},
     {"plain-ranks-bf16", 4100, NULL},
     {"plain-fp32", 5000, NULL},
@@ -47,7 +49,7 @@ static const golden ALL[] = {
  * visible. OUTPUT is that of o_proj and down_proj. */
 static const f64 LATENT = 0.03, OUTPUT = 0.6;
 
-typedef enum { BF16, FP32, FP8, INT4, QUARK, MXFP4, MXFP4_PACKED } form;
+typedef enum { BF16, FP32, FP8, INT4, QUARK, MXFP4, MXFP4_PACKED, NVFP4, NVFP4_PACKED } form;
 
 typedef struct {
     char name[160];
@@ -297,6 +299,29 @@ static void put_mxfp4(checkpoint *ck, form f, const char *name, i64 n, i64 k, co
     }
 }
 
+/* NVIDIA's NVFP4: nibbles as above, e4m3 for 16 columns, and a float32 for the matrix, under ModelOpt's names, or under
+ * those of compressed-tensors, where it divides. The scales are one to four times what their values need. A scale of
+ * inputs, which nothing here may use, is beside them. */
+static void put_nvfp4(checkpoint *ck, form f, const char *name, i64 n, i64 k, const f32 *w) {
+    const bool divides = f == NVFP4_PACKED;
+    const f32 whole = largest(w, n, k, k) / (448.0f * 6) * 4;
+    u8 *byte = put_text(ck, "U8", name, divides ? ".weight_packed" : ".weight", n, k / 2);
+    u8 *scale = put_text(ck, "F8_E4M3", name, ".weight_scale", n, k / 16);
+    f32 *factor = put_text(ck, "F32", name, divides ? ".weight_global_scale" : ".weight_scale_2", 0, 1);
+    f32 *value = put_values(ck, name, ".weight", n, k);
+    *(f32 *)put_text(ck, "F32", name, divides ? ".input_global_scale" : ".input_scale", 0, 1) = 37;
+    *factor = divides ? 1 / whole : whole;
+    for (i64 g = 0; g < n * k / 16; g++) {
+        scale[g] = to_e4m3(largest(w + 16 * g, 1, 16, 16) / 6 / whole * spread(ck, name, (u64)g));
+        const f32 s = divides ? from_e4m3(scale[g]) / *factor : from_e4m3(scale[g]) * *factor;
+        for (i64 i = 16 * g; i < 16 * g + 16; i++) {
+            int code = to_e2m1(w[i] / s);
+            byte[i / 2] |= (u8)(code << 4 * (i % 2));
+            if (value) value[i] = from_e2m1(code) * s;
+        }
+    }
+}
+
 /* A projection [n, k] with entries N(0, gain^2 / k); rows from `full` on have gain 1. */
 static void matrix_from(checkpoint *ck, form f, const char *name, i64 n, i64 k, f64 gain, i64 full) {
     f32 *w = draw(ck, name, (u64)(n * k));
@@ -310,6 +335,8 @@ static void matrix_from(checkpoint *ck, form f, const char *name, i64 n, i64 k, 
         put_quark(ck, name, n, k, w);
     else if (f == MXFP4 || f == MXFP4_PACKED)
         put_mxfp4(ck, f, name, n, k, w);
+    else if (f == NVFP4 || f == NVFP4_PACKED)
+        put_nvfp4(ck, f, name, n, k, w);
     else
         put_plain(ck, f, name, ".weight", n, k, w);
     free(w);
@@ -511,7 +538,9 @@ static form form_of(const json_t *text) {
     if (!strcmp(method, "fp8")) return FP8;
     if (!strcmp(method, "quark"))
         return json_is_object(json_object_get(json_object_get(q, "global_quant_config"), "weight")) ? MXFP4 : QUARK;
+    if (!strcmp(method, "modelopt")) return NVFP4;
     const char *format = json_string_value(json_object_get(q, "format"));
+    if (format && !strcmp(format, "nvfp4-pack-quantized")) return NVFP4_PACKED;
     return format && !strcmp(format, "mxfp4-pack-quantized") ? MXFP4_PACKED : INT4;
 }
 

@@ -67,6 +67,8 @@ class Files:
     def matrix(self, name):
         """A projection in whichever format it is stored, dequantised."""
         packed = name + (".weight_packed" if name + ".weight_packed" in self.raw else ".weight")
+        if self.raw[packed][0] == "U8" and self.raw[name + ".weight_scale"][0] == "F8_E4M3":
+            return self.nvfp4(packed, name)
         if self.raw[packed][0] == "U8":
             return self.mxfp4(packed, name + ".weight_scale")
         if name + ".weight_packed" in self.raw:
@@ -93,6 +95,17 @@ class Files:
             rows, cols = np.arange(w.shape[0]) // 128, np.arange(w.shape[1]) // 128
             w = w * scale[np.ix_(rows, cols)]
         return w
+
+    def nvfp4(self, packed, name):
+        """NVIDIA's: nibbles as MXFP4's; e4m3 for 16 columns, and for the matrix a factor, or what divides."""
+        data = np.frombuffer(self.raw[packed][2], np.uint8).reshape(self.raw[packed][1])
+        scale = self.array(name + ".weight_scale")
+        if name + ".weight_scale_2" in self.raw:
+            scale = scale * self.array(name + ".weight_scale_2")
+        else:
+            scale = scale / self.array(name + ".weight_global_scale")
+        w = E2M1[np.stack([data & 15, data >> 4], -1).reshape(len(data), -1)]
+        return w * np.repeat(scale, 16, axis=1)
 
     def mxfp4(self, packed, scale):
         """OCP's MXFP4: columns 2b and 2b + 1 in the low and the high nibble of byte b; 2^(scale - 127) for 32."""
