@@ -1,6 +1,7 @@
 """Whatever a checkpoint's files claim, a command ends with exit status 1 and one line on stderr that names what is
 wrong, within two seconds of processor time. COMMANDS lists the commands that open a checkpoint."""
 import json
+import math
 import os
 import resource
 import struct
@@ -69,7 +70,9 @@ def command(request):
 # ---- good ones ----
 
 
-@pytest.mark.parametrize("layout", ["plain", "fp8", "thinking", "k2.5", "w4a8", "mxfp4", "mxfp4-ct"])
+@pytest.mark.parametrize(
+    "layout", ["plain", "fp8", "thinking", "k2.5", "w4a8", "mxfp4", "mxfp4-ct", "nvfp4", "nvfp4-ct"]
+)
 @pytest.mark.parametrize("shards", [1, 3])
 def test_good(tmp_path, layout, shards):
     cfg = sw.write_checkpoint(tmp_path, layout, shards)
@@ -84,13 +87,14 @@ def test_good(tmp_path, layout, shards):
     assert got["tensors"] == len(want) and got["bytes"] == sum(sw.n_bytes(*t) for t in want.values())
     assert got["shards"] == shards and got["unlisted"] == 0 and "other" not in got["kinds"]
     names = {"plain": "bf16", "fp8": "fp8_block", "w4a8": "int4_row", "mxfp4": "mxfp4", "mxfp4-ct": "mxfp4"}
+    names.update({"nvfp4": "nvfp4", "nvfp4-ct": "nvfp4"})
     assert got["quantization"] == names.get(layout, "int4_group")
     assert got["kv"]["bytes_per_token"] == {"bf16": 2 * 2 * 40, "fp8_e4m3": 2 * 40, "fp32": 4 * 2 * 40}
     assert got["plan"]["kv"]["bf16"] == 3 * 128 * 160  # 100 tokens take two pages of 64
     experts = 4 * (1 if layout == "plain" else 2 if layout in ("fp8", "mxfp4", "mxfp4-ct") else 3) * 3
     assert got["kinds"]["routed experts"]["tensors"] == experts
 
-    if layout in ("w4a8", "mxfp4", "mxfp4-ct"):
+    if layout in ("w4a8", "mxfp4", "mxfp4-ct", "nvfp4", "nvfp4-ct"):
         assert set(got["kinds"]["routed experts"]["formats"]) == {names[layout]}
         assert set(got["kinds"]["attention"]["formats"]) == {"BF16"}
 
@@ -304,7 +308,7 @@ QUARK_EXPERT = "model.layers.1.mlp.experts.2."
 QUARK = {
     # name: (tensor of QUARK_EXPERT, what it becomes or None, what the message must name)
     "nibbles missing": ("down_proj.weight", None, ["down_proj.weight", "missing"]),
-    "nibbles as bytes": ("up_proj.weight", ("I8", [32, 32]), ["up_proj.weight", "[32, 64]"]),
+    "nibbles as bytes": ("up_proj.weight", ("I8", [32, 32]), ["up_proj.weight", "is I8", "I32"]),
     "too many words": ("up_proj.weight", ("I32", [32, 9]), ["up_proj.weight", "[32, 9]", "[32, 8]"]),
     "rows and columns exchanged": ("gate_proj.weight", ("I32", [64, 4]), ["gate_proj.weight", "[64, 4]", "[32, 8]"]),
     "no scale of the matrix": ("gate_proj.weight_scale", None, ["gate_proj.weight_scale", "missing"]),
@@ -428,6 +432,119 @@ def test_mxfp4_truncated(tmp_path, command, mx_layout):
     for n in [len(whole) - 1, len(whole) // 2]:
         (tmp_path / "model.safetensors").write_bytes(whole[:n])
         check_fails(command, tmp_path, "model.safetensors")
+
+
+# ---- NVFP4 ----
+
+NV_FACTOR = {"nvfp4": "weight_scale_2", "nvfp4-ct": "weight_global_scale"}
+NV = {
+    # name: (tensor of MX_EXPERT, what it becomes or None, what the message must name); DATA, FACTOR: either writer's
+    "nibbles missing": ("down_proj.DATA", None, ["down_proj", "missing"]),
+    "a byte too many": ("up_proj.DATA", ("U8", [32, 33]), ["up_proj.DATA", "[32, 33]", "[32, 32]"]),
+    "a byte each": ("up_proj.DATA", ("U8", [32, 64]), ["up_proj.DATA", "[32, 64]", "[32, 32]"]),
+    "signed bytes": ("up_proj.DATA", ("I8", [32, 32]), ["up_proj.DATA", "I8", "U8"]),
+    "rows and columns exchanged": ("gate_proj.DATA", ("U8", [64, 16]), ["gate_proj.DATA", "[64, 16]", "[32, 32]"]),
+    "no scales": ("gate_proj.weight_scale", None, ["gate_proj.weight_scale", "missing"]),
+    "MXFP4's scales": ("gate_proj.weight_scale", ("U8", [32, 4]), ["gate_proj.weight_scale", "[32, 4]", "[32, 2]"]),
+    "scales for 32 columns": (
+        "gate_proj.weight_scale",
+        ("F8_E4M3", [32, 2]),
+        ["gate_proj.weight_scale", "[32, 2]", "[32, 4]"],
+    ),
+    "a scale a row": ("gate_proj.weight_scale", ("F8_E4M3", [32, 1]), ["gate_proj.weight_scale", "[32, 1]", "[32, 4]"]),
+    "scales in bf16": ("down_proj.weight_scale", ("BF16", [64, 2]), ["down_proj.weight_scale", "BF16", "F8_E4M3"]),
+    "scales in e5m2": ("down_proj.weight_scale", ("F8_E5M2", [64, 2]), ["down_proj.weight_scale", "F8_E4M3"]),
+    "no factor": ("up_proj.FACTOR", None, ["up_proj.FACTOR", "missing"]),
+    "a factor a row": ("up_proj.FACTOR", ("F32", [32]), ["up_proj.FACTOR", "[32]", "[1]"]),
+    "a factor in bf16": ("up_proj.FACTOR", ("BF16", [1]), ["up_proj.FACTOR", "BF16", "F32"]),
+}
+
+
+@pytest.fixture(params=sorted(NV_FACTOR))
+def nv_layout(request):
+    return request.param
+
+
+def nv_names(text, layout):
+    return text.replace("DATA", "weight_packed" if layout.endswith("ct") else "weight").replace(
+        "FACTOR", NV_FACTOR[layout]
+    )
+
+
+@pytest.mark.parametrize("case", NV)
+def test_nvfp4(tmp_path, nv_layout, case):
+    part, becomes, named = NV[case]
+    tensors = sw.model_tensors(sw.config(nv_layout))
+    name = MX_EXPERT + nv_names(part, nv_layout)
+    if becomes:
+        tensors[name] = becomes
+    else:
+        del tensors[name]
+    sw.write_checkpoint(tmp_path, nv_layout, 2, tensors)
+    check_fails("eval logprobs", tmp_path, *(nv_names(word, nv_layout) for word in named))
+
+
+@pytest.mark.parametrize("at, code", [(0, 127), (37, 255), (127, 127)])
+def test_nvfp4_scale_is_nan(tmp_path, nv_layout, at, code):
+    name = MX_EXPERT + "up_proj.weight_scale"
+    scales = bytearray([56]) * 128
+    scales[at] = code
+    sw.write_checkpoint(tmp_path, nv_layout, 2, values={name: bytes(scales)})
+    check_fails("eval logprobs", tmp_path, name, "NaN", f"element {at}")
+
+
+@pytest.mark.parametrize("factor, word", [(math.nan, "NaN"), (math.inf, "infinity")])
+def test_nvfp4_factor_is_no_number(tmp_path, nv_layout, factor, word):
+    name = MX_EXPERT + nv_names("down_proj.FACTOR", nv_layout)
+    sw.write_checkpoint(tmp_path, nv_layout, 2, values={name: struct.pack("<f", factor)})
+    check_fails("eval logprobs", tmp_path, name, word)
+
+
+def test_nvfp4_factor_is_zero(tmp_path, nv_layout):
+    """A product with 0 is a matrix of zeros, as ModelOpt writes one; a quotient is none."""
+    name = MX_EXPERT + nv_names("down_proj.FACTOR", nv_layout)
+    sw.write_checkpoint(tmp_path, nv_layout, 2, values={name: struct.pack("<f", 0)})
+    if nv_layout == "nvfp4-ct":
+        check_fails("eval logprobs", tmp_path, name, "is 0")
+    else:
+        done, _ = run("eval logprobs", tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def test_nvfp4_elsewhere(tmp_path, nv_layout):
+    """What is quantised its tensors show: attention may be, with scales of inputs beside it, and MXFP4 in another
+    matrix."""
+    tensors = sw.model_tensors(sw.config(nv_layout))
+    layer = "model.layers.0."
+    del tensors[layer + "self_attn.o_proj.weight"], tensors[layer + "mlp.up_proj.weight"]
+    tensors[layer + nv_names("self_attn.o_proj.DATA", nv_layout)] = ("U8", [64, 16])
+    tensors[layer + "self_attn.o_proj.weight_scale"] = ("F8_E4M3", [64, 2])
+    tensors[layer + nv_names("self_attn.o_proj.FACTOR", nv_layout)] = ("F32", [1])
+    tensors[layer + "self_attn.o_proj.input_scale"] = ("F32", [])
+    tensors[layer + nv_names("mlp.up_proj.DATA", nv_layout)] = ("U8", [96, 32])
+    tensors[layer + "mlp.up_proj.weight_scale"] = ("U8", [96, 2])
+    sw.write_checkpoint(tmp_path, nv_layout, 2, tensors)
+    done, _ = run("eval logprobs", tmp_path)
+    assert done.returncode == 0, done.stderr
+    done, _ = run("inspect", tmp_path, "--json")
+    kinds = json.loads(done.stdout)["kinds"]
+    assert kinds["attention"]["formats"]["nvfp4"] == 64 * 18 + 4 and kinds["attention"]["formats"]["F32"] == 4
+    assert kinds["dense MLP"]["formats"]["mxfp4"] == 96 * 34
+
+
+def test_nvfp4_in_hf_quant_config(tmp_path):
+    """As ModelOpt's older versions wrote it; what it cannot be is an error that names the file."""
+    sw.write_checkpoint(tmp_path, "nvfp4", 2)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["quantization_config"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    said = {"quantization": {"quant_algo": "NVFP4", "group_size": 16, "exclude_modules": ["lm_head"]}}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(said))
+    done, _ = run("inspect", tmp_path, "--json")
+    assert json.loads(done.stdout)["quantization"] == "nvfp4", done.stderr
+    said["quantization"]["quant_algo"] = "FP8"
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(said))
+    check_fails("inspect", tmp_path, "hf_quant_config.json", 'quant_algo "FP8"')
 
 
 # ---- the folder ----
@@ -815,7 +932,7 @@ def test_experts_of_a_layer_in_two_formats(tmp_path, loading, odd):
 
 
 def test_good_one_loads(tmp_path, loading):
-    for layout in ("plain", "fp8", "thinking", "k2.5", "mxfp4", "mxfp4-ct"):
+    for layout in ("plain", "fp8", "thinking", "k2.5", "mxfp4", "mxfp4-ct", "nvfp4", "nvfp4-ct"):
         sw.write_checkpoint(tmp_path / layout, layout, 2)
         done, _ = run(loading, tmp_path / layout, "--verify")
         assert done.returncode == 0, done.stderr

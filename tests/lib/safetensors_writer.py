@@ -177,6 +177,15 @@ MXFP4 = {
 MXFP4_CT = json.loads(json.dumps(INT4))  # compressed-tensors
 MXFP4_CT["format"] = "mxfp4-pack-quantized"
 MXFP4_CT["config_groups"]["group_0"]["weights"]["type"] = "float"
+NVFP4 = {
+    "quant_method": "modelopt",
+    "quant_algo": "NVFP4",
+    "ignore": ["lm_head", "*self_attn*"],
+    "config_groups": {"group_0": {"weights": {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}}},
+}
+NVFP4_CT = json.loads(json.dumps(MXFP4_CT))
+NVFP4_CT["format"] = "nvfp4-pack-quantized"
+NVFP4_CT["config_groups"]["group_0"]["weights"].update(strategy="tensor_group", group_size=16)
 
 QUANTIZATION = {
     "fp8": FP8,
@@ -185,12 +194,14 @@ QUANTIZATION = {
     "k2.5": INT4,
     "mxfp4": MXFP4,
     "mxfp4-ct": MXFP4_CT,
+    "nvfp4": NVFP4,
+    "nvfp4-ct": NVFP4_CT,
 }
 
 
 def config(layout_name):
     """The config.json of layout "plain", "fp8", "thinking" (INT4), "k2.5" (INT4, nested), "w4a8" (Quark's INT4),
-    "mxfp4" (Quark's) or "mxfp4-ct" (compressed-tensors')."""
+    "mxfp4" (Quark's), "mxfp4-ct" (compressed-tensors'), "nvfp4" (ModelOpt's) or "nvfp4-ct"."""
     text = json.loads(json.dumps(TEXT))
     if layout_name in QUANTIZATION:
         text["quantization_config"] = json.loads(json.dumps(QUANTIZATION[layout_name]))
@@ -212,8 +223,8 @@ def model_tensors(cfg):
     prefix = "language_model." if cfg["model_type"] == "kimi_k25" else ""
     quant = text.get("quantization_config") or {}
     method = quant.get("quant_method")
-    if quant.get("format") == "mxfp4-pack-quantized":
-        method = "mxfp4-ct"
+    if quant.get("format") in ("mxfp4-pack-quantized", "nvfp4-pack-quantized"):
+        method = quant["format"][:5] + "-ct"
     if method == "quark" and isinstance(quant["global_quant_config"]["weight"], dict):
         method = "mxfp4"
     h, out = text["hidden_size"], {}
@@ -229,6 +240,13 @@ def model_tensors(cfg):
         elif method in ("mxfp4", "mxfp4-ct") and int4:
             out[name + (".weight" if method == "mxfp4" else ".weight_packed")] = ("U8", [rows, cols // 2])
             out[name + ".weight_scale"] = ("U8", [rows, cols // 32])
+        elif method in ("modelopt", "nvfp4-ct") and int4:
+            data, factor = (
+                ("weight", "weight_scale_2") if method == "modelopt" else ("weight_packed", "weight_global_scale")
+            )
+            out[f"{name}.{data}"] = ("U8", [rows, cols // 2])
+            out[f"{name}.weight_scale"] = ("F8_E4M3", [rows, cols // 16])
+            out[f"{name}.{factor}"] = ("F32", [] if method == "modelopt" else [1])
         elif method == "quark" and int4:
             out[name + ".weight"] = ("I32", [rows, cols // 8])
             out[name + ".weight_scale"] = ("F32", [1])
@@ -283,7 +301,9 @@ def write_checkpoint(folder, layout_name="k2.5", shards=2, tensors=None, values=
     """A whole checkpoint; tensors are dealt to the shards by turns. One shard means model.safetensors alone."""
     cfg = config(layout_name)
     tensors = model_tensors(cfg) if tensors is None else tensors
-    values = {**weight_shapes(model_tensors(cfg), tensors), **(values or {})}
+    divisors = [k for k, t in tensors.items() if k.endswith(".weight_global_scale") and n_bytes(*t) == 4]
+    values = {**dict.fromkeys(divisors, struct.pack("<f", 1)), **(values or {})}
+    values = {**weight_shapes(model_tensors(cfg), tensors), **values}
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "config.json"), "w") as f:
         json.dump(cfg, f)
