@@ -29,6 +29,7 @@ COUNTS = {
     "k2.5-mxfp4": 6,
     "k2.5-mxfp4-ct": 5,
     "k2.5-ranks-mxfp4": 5,
+    "k2.5-float8": 5,
     "k2.5-nvfp4": 6,
     "k2.5-nvfp4-ct": 5,
     "plain-bf16": 1,
@@ -185,6 +186,10 @@ def test_projections(name):
             assert tensors[full + ".weight_scale"][:2] == ("F8_E4M3", [n, k // 16])
             assert tensors[full + factor][:2] == tensors[full + inputs][:2] == ("F32", [1])
             assert max(tensors[full + ".weight_scale"][2]) < 127, "NaN, or a scale below 0"
+        elif name.endswith("float8"):
+            assert tensors[full + ".weight"][:2] == ("F8_E4M3", [n, k])
+            assert tensors[full + ".weight_scale"][:2] == ("BF16", [n, 1])
+            assert not any(b & 127 == 127 for b in tensors[full + ".weight"][2]), "NaN"
         elif name.endswith("fp8"):
             assert tensors[full + ".weight"][:2] == ("F8_E4M3", [n, k])
             assert tensors[full + ".weight_scale_inv"][:2] == ("F32", [-(-n // 128), -(-k // 128)])

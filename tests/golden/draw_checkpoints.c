@@ -37,6 +37,7 @@ static const golden ALL[] = {
     {"k2.5-mxfp4", 7000, PADDED},
     {"k2.5-ranks-mxfp4", 7100, PADDED},
     {"k2.5-mxfp4-ct", 7200, PADDED},
+    {"k2.5-float8", 9000, PADDED},
     {"k2.5-nvfp4", 8000, PADDED},
     {"k2.5-nvfp4-ct", 8100, PADDED},
     {"plain-bf16", 4000, NULL},
@@ -49,7 +50,7 @@ static const golden ALL[] = {
  * visible. OUTPUT is that of o_proj and down_proj. */
 static const f64 LATENT = 0.03, OUTPUT = 0.6;
 
-typedef enum { BF16, FP32, FP8, INT4, QUARK, MXFP4, MXFP4_PACKED, NVFP4, NVFP4_PACKED } form;
+typedef enum { BF16, FP32, FP8, INT4, QUARK, MXFP4, MXFP4_PACKED, NVFP4, NVFP4_PACKED, FP8_ROW } form;
 
 typedef struct {
     char name[160];
@@ -241,6 +242,21 @@ static void put_fp8(checkpoint *ck, const char *name, i64 n, i64 k, const f32 *w
         }
 }
 
+/* compressed-tensors' FP8: e4m3, and for each row a bfloat16 [n, 1]. */
+static void put_fp8_row(checkpoint *ck, const char *name, i64 n, i64 k, const f32 *w) {
+    u8 *q = put_text(ck, "F8_E4M3", name, ".weight", n, k);
+    u16 *scale = put_text(ck, "BF16", name, ".weight_scale", n, 1);
+    f32 *value = put_values(ck, name, ".weight", n, k);
+    for (i64 i = 0; i < n; i++) {
+        scale[i] = to_bf16(largest(w + i * k, 1, k, k) / 448 * spread(ck, name, (u64)i));
+        const f32 s = from_bf16(scale[i]);
+        for (i64 j = i * k; j < (i + 1) * k; j++) {
+            q[j] = to_e4m3(w[j] / s);
+            if (value) value[j] = from_e4m3(q[j]) * s;
+        }
+    }
+}
+
 /* compressed-tensors: element j of a row in bits 4 (j mod 8) of word j / 8, as q + 8; a bf16 scale for 32 elements,
  * with which -8 occurs; the shape. */
 static void put_int4(checkpoint *ck, const char *name, i64 n, i64 k, const f32 *w) {
@@ -329,6 +345,8 @@ static void matrix_from(checkpoint *ck, form f, const char *name, i64 n, i64 k, 
     for (i64 i = 0; i < n * k; i++) w[i] *= i / k < full ? part : whole;
     if (f == FP8)
         put_fp8(ck, name, n, k, w);
+    else if (f == FP8_ROW)
+        put_fp8_row(ck, name, n, k, w);
     else if (f == INT4)
         put_int4(ck, name, n, k, w);
     else if (f == QUARK)
@@ -540,6 +558,7 @@ static form form_of(const json_t *text) {
         return json_is_object(json_object_get(json_object_get(q, "global_quant_config"), "weight")) ? MXFP4 : QUARK;
     if (!strcmp(method, "modelopt")) return NVFP4;
     const char *format = json_string_value(json_object_get(q, "format"));
+    if (format && !strcmp(format, "float-quantized")) return FP8_ROW;
     if (format && !strcmp(format, "nvfp4-pack-quantized")) return NVFP4_PACKED;
     return format && !strcmp(format, "mxfp4-pack-quantized") ? MXFP4_PACKED : INT4;
 }
