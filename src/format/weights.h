@@ -9,7 +9,7 @@ typedef enum {
     WF_F32,          /* float32 [rows, cols] */
     WF_BF16,         /* bfloat16 [rows, cols] */
     WF_FP8_BLOCK,    /* e4m3 [rows, cols]; w = fp8 * scale[row / 128, col / 128] (K2-Instruct) */
-    WF_FP8_ROW,      /* e4m3 [rows, cols]; w = fp8 * scale[row] (drafts) */
+    WF_FP8_ROW,      /* e4m3 [rows, cols]; w = fp8 * scale[row] (Quark, compressed-tensors) */
     WF_INT4_GROUP,   /* compressed-tensors pack-quantized: see below (K2-Thinking, K2.5) */
     WF_INT4_ROW,     /* Quark's INT4 with one scale a row: see below (K2.5-W4A8); routed experts only */
     WF_MXFP4,        /* OCP's MXFP4: see below (Quark's K2.5-MXFP4) */

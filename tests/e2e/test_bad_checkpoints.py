@@ -23,6 +23,7 @@ LOADING = {"eval logprobs": ["eval", "logprobs", "-m", "{dir}", "--device", "ref
 COMMANDS = {"inspect": ["inspect", "-m", "{dir}"], **LOADING}
 SHARD1, SHARD2 = "model-00001-of-000002.safetensors", "model-00002-of-000002.safetensors"
 NORM = "language_model.model.norm.weight"
+ROWS = {"fp8-row": "fp8_row", "fp8-row-ct": "fp8_row"}  # layouts of eight bits with a scale a row
 
 
 DATA = Path(tempfile.gettempdir()) / f"moonlet-ids-{os.getpid()}.jsonl"
@@ -87,16 +88,20 @@ def test_good(tmp_path, layout, shards):
     assert got["tensors"] == len(want) and got["bytes"] == sum(sw.n_bytes(*t) for t in want.values())
     assert got["shards"] == shards and got["unlisted"] == 0 and "other" not in got["kinds"]
     names = {"plain": "bf16", "fp8": "fp8_block", "w4a8": "int4_row", "mxfp4": "mxfp4", "mxfp4-ct": "mxfp4"}
-    names.update({"nvfp4": "nvfp4", "nvfp4-ct": "nvfp4"})
+    names.update({"nvfp4": "nvfp4", "nvfp4-ct": "nvfp4", **ROWS})
     assert got["quantization"] == names.get(layout, "int4_group")
     assert got["kv"]["bytes_per_token"] == {"bf16": 2 * 2 * 40, "fp8_e4m3": 2 * 40, "fp32": 4 * 2 * 40}
     assert got["plan"]["kv"]["bf16"] == 3 * 128 * 160  # 100 tokens take two pages of 64
-    experts = 4 * (1 if layout == "plain" else 2 if layout in ("fp8", "mxfp4", "mxfp4-ct") else 3) * 3
+    experts = 4 * (1 if layout == "plain" else 2 if layout in ("fp8", "mxfp4", "mxfp4-ct", *ROWS) else 3) * 3
     assert got["kinds"]["routed experts"]["tensors"] == experts
 
     if layout in ("w4a8", "mxfp4", "mxfp4-ct", "nvfp4", "nvfp4-ct"):
         assert set(got["kinds"]["routed experts"]["formats"]) == {names[layout]}
         assert set(got["kinds"]["attention"]["formats"]) == {"BF16"}
+
+    if layout in ROWS:
+        assert set(got["kinds"]["routed experts"]["formats"]) == {ROWS[layout]}
+        assert set(got["kinds"]["attention"]["formats"]) == {ROWS[layout]}
 
     for f in tmp_path.glob("*.safetensors*"):  # the configuration alone must lead to the same numbers
         f.unlink()
@@ -547,6 +552,67 @@ def test_nvfp4_in_hf_quant_config(tmp_path):
     check_fails("inspect", tmp_path, "hf_quant_config.json", 'quant_algo "FP8"')
 
 
+# ---- eight bits with a scale a row ----
+
+ROW = {
+    # name: (tensor of MX_EXPERT, what it becomes or None, what the message must name); SCALES: the layout's own type
+    "values missing": ("down_proj.weight", None, ["down_proj", "missing"]),
+    "a column too many": ("up_proj.weight", ("DATA", [32, 65]), ["up_proj.weight", "[32, 65]", "[32, 64]"]),
+    "rows and columns exchanged": ("gate_proj.weight", ("DATA", [64, 32]), ["gate_proj.weight", "[64, 32]"]),
+    "no scales": ("gate_proj.weight_scale", None, ["gate_proj.weight_scale", "missing"]),
+    "a scale for the matrix": ("gate_proj.weight_scale", ("F32", [1]), ["gate_proj.weight_scale", "[1]", "[32]"]),
+    "a scale a column": ("gate_proj.weight_scale", ("F32", [1, 64]), ["gate_proj.weight_scale", "[1, 64]", "[32, 1]"]),
+    "a scale too few": ("down_proj.weight_scale", ("BF16", [63, 1]), ["down_proj.weight_scale", "[63, 1]", "[64, 1]"]),
+    "two scales a row": ("down_proj.weight_scale", ("BF16", [64, 2]), ["down_proj.weight_scale", "[64, 2]"]),
+    "scales in fp16": ("down_proj.weight_scale", ("F16", [64, 1]), ["down_proj.weight_scale", "F16", "F32 or BF16"]),
+}
+ROW_DATA = {"fp8_row": "F8_E4M3"}
+
+
+@pytest.mark.parametrize("layout", ROWS)
+@pytest.mark.parametrize("case", ROW)
+def test_rows(tmp_path, layout, case):
+    part, becomes, named = ROW[case]
+    tensors = sw.model_tensors(sw.config(layout))
+    del tensors[MX_EXPERT + part]
+    if becomes:
+        dtype, shape = becomes
+        tensors[MX_EXPERT + part] = (ROW_DATA[ROWS[layout]] if dtype == "DATA" else dtype, shape)
+    sw.write_checkpoint(tmp_path, layout, 2, tensors)
+    check_fails("eval logprobs", tmp_path, *named)
+
+
+@pytest.mark.parametrize("layout", ROWS)
+@pytest.mark.parametrize("value, word", [(math.nan, "NaN"), (-math.inf, "infinity"), (0, None)])
+def test_rows_scale_is_no_number(tmp_path, layout, value, word):
+    """Found at load, without --verify. 0 is one: a row of zeros, such as writers give to a row that had no other."""
+    name = MX_EXPERT + "up_proj.weight_scale"
+    scales = [struct.pack("<f", x) for x in [0.5] * 7 + [value] + [0.5] * 24]
+    data = b"".join(x[2:] if layout.endswith("ct") else x for x in scales)
+    sw.write_checkpoint(tmp_path, layout, 2, values={name: data})
+    if word:
+        check_fails("eval logprobs", tmp_path, name, word, "element 7")
+    else:
+        done, _ = run("eval logprobs", tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("layout", ROWS)
+def test_rows_beside_bf16(tmp_path, layout):
+    """The tensors show which matrices are quantised; experts of a layer are alike."""
+    tensors = sw.model_tensors(sw.config(layout))
+    for name in ["model.layers.0.self_attn.o_proj.", "model.layers.1.mlp.shared_experts.up_proj."]:
+        tensors[name + "weight"] = ("BF16", tensors[name + "weight"][1])
+        del tensors[name + "weight_scale"]
+    sw.write_checkpoint(tmp_path, layout, 2, tensors)
+    done, _ = run("eval logprobs", tmp_path)
+    assert done.returncode == 0, done.stderr
+    tensors[MX_EXPERT + "up_proj.weight"] = ("BF16", [32, 64])
+    del tensors[MX_EXPERT + "up_proj.weight_scale"]
+    sw.write_checkpoint(tmp_path, layout, 2, tensors)
+    check_fails("eval logprobs", tmp_path, MX_EXPERT + "up_proj", "bf16", ROWS[layout])
+
+
 # ---- the folder ----
 
 
@@ -932,7 +998,7 @@ def test_experts_of_a_layer_in_two_formats(tmp_path, loading, odd):
 
 
 def test_good_one_loads(tmp_path, loading):
-    for layout in ("plain", "fp8", "thinking", "k2.5", "mxfp4", "mxfp4-ct", "nvfp4", "nvfp4-ct"):
+    for layout in ("plain", "fp8", "thinking", "k2.5", "mxfp4", "mxfp4-ct", "nvfp4", "nvfp4-ct", *ROWS):
         sw.write_checkpoint(tmp_path / layout, layout, 2)
         done, _ = run(loading, tmp_path / layout, "--verify")
         assert done.returncode == 0, done.stderr

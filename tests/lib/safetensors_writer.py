@@ -186,6 +186,18 @@ NVFP4 = {
 NVFP4_CT = json.loads(json.dumps(MXFP4_CT))
 NVFP4_CT["format"] = "nvfp4-pack-quantized"
 NVFP4_CT["config_groups"]["group_0"]["weights"].update(strategy="tensor_group", group_size=16)
+FP8_ROW = {
+    "quant_method": "quark",
+    "exclude": ["lm_head"],
+    "export": {"pack_method": "reorder", "weight_format": "real_quantized"},
+    "global_quant_config": {
+        "input_tensors": {"dtype": "fp8_e4m3", "qscheme": "per_channel", "ch_axis": 1, "is_dynamic": True},
+        "weight": {"dtype": "fp8_e4m3", "qscheme": "per_channel", "ch_axis": 0, "is_dynamic": False},
+    },
+}
+FP8_ROW_CT = json.loads(json.dumps(INT4))
+FP8_ROW_CT["format"] = "float-quantized"
+FP8_ROW_CT["config_groups"]["group_0"]["weights"].update(num_bits=8, type="float", strategy="channel", group_size=None)
 
 QUANTIZATION = {
     "fp8": FP8,
@@ -196,12 +208,15 @@ QUANTIZATION = {
     "mxfp4-ct": MXFP4_CT,
     "nvfp4": NVFP4,
     "nvfp4-ct": NVFP4_CT,
+    "fp8-row": FP8_ROW,
+    "fp8-row-ct": FP8_ROW_CT,
 }
 
 
 def config(layout_name):
     """The config.json of layout "plain", "fp8", "thinking" (INT4), "k2.5" (INT4, nested), "w4a8" (Quark's INT4),
-    "mxfp4" (Quark's), "mxfp4-ct" (compressed-tensors'), "nvfp4" (ModelOpt's) or "nvfp4-ct"."""
+    "mxfp4" (Quark's), "mxfp4-ct" (compressed-tensors'), "nvfp4" (ModelOpt's), "nvfp4-ct",
+    "fp8-row" (Quark's FP8 with a scale a row) or "fp8-row-ct"."""
     text = json.loads(json.dumps(TEXT))
     if layout_name in QUANTIZATION:
         text["quantization_config"] = json.loads(json.dumps(QUANTIZATION[layout_name]))
@@ -225,14 +240,19 @@ def model_tensors(cfg):
     method = quant.get("quant_method")
     if quant.get("format") in ("mxfp4-pack-quantized", "nvfp4-pack-quantized"):
         method = quant["format"][:5] + "-ct"
+    if quant.get("format") == "float-quantized":
+        method = "fp8-row-ct"
     if method == "quark" and isinstance(quant["global_quant_config"]["weight"], dict):
-        method = "mxfp4"
+        method = {"fp4": "mxfp4", "fp8_e4m3": "fp8-row"}[quant["global_quant_config"]["weight"]["dtype"]]
     h, out = text["hidden_size"], {}
 
     def linear(name, rows, cols, int4=False):
         if method == "fp8":
             out[name + ".weight"] = ("F8_E4M3", [rows, cols])
             out[name + ".weight_scale_inv"] = ("F32", [-(-rows // 128), -(-cols // 128)])
+        elif method in ("fp8-row", "fp8-row-ct"):
+            out[name + ".weight"] = ("F8_E4M3", [rows, cols])
+            out[name + ".weight_scale"] = ("F32", [rows]) if method == "fp8-row" else ("BF16", [rows, 1])
         elif method == "compressed-tensors" and int4:
             out[name + ".weight_packed"] = ("I32", [rows, cols // 8])
             out[name + ".weight_scale"] = ("BF16", [rows, cols // 32])
