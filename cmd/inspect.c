@@ -134,7 +134,7 @@ static void add_mlp(inventory *v, kind k, weight_format f, u64 n, i64 inter, i64
 /* on_gpu: as a GPU keeps them. */
 static void count_config(inventory *v, const model_config *c, bool on_gpu) {
     u64 layers = (u64)c->n_layers, dense = (u64)c->n_dense, moe = layers - dense;
-    weight_format most = weight_is_fp8(c->quant) ? c->quant : WF_BF16; /* 4 bits: experts only */
+    weight_format most = model_config_dense_format(c);
     if (on_gpu) most = linear_on_gpu(most);
     i64 d_qk = c->nope + c->rope;
     add_linear(v, K_EMBED, WF_BF16, 1, c->vocab_held, c->hidden);

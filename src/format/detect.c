@@ -44,7 +44,7 @@ bool weight_detect_part(const checkpoint *ck, const tensor_info *t, weight_forma
     snprintf(name, sizeof name, "%.*s", (int)(dot - t->name), t->name);
     if (!weight_detect(ck, name, WF_BF16, out)) return false;
     const weight_layout *l = weight_layout_of(*out);
-    const char *const parts[] = {l->data, l->scale, l->factor, l->shape};
+    const char *const parts[] = {l->data, l->scale, l->factor, l->zeros, l->shape};
     for (size_t i = 0; i < COUNT_OF(parts); i++)
         if (parts[i] && !strcmp(dot, parts[i])) return true;
     return false;

@@ -18,7 +18,7 @@ weight_format expert_on_gpu(expert_format how, weight_format f, i64 i) {
 }
 
 weight_format linear_on_gpu(weight_format f) {
-    return weight_is_fp8(f) || f == WF_MXFP4 || f == WF_NVFP4 ? WF_BF16 : f;
+    return weight_is_fp8(f) || (f >= WF_MXFP4 && f < WF_COUNT) ? WF_BF16 : f;
 }
 
 static u64 nibble_bytes(i64 rows, i64 cols) { return ((u64)rows * (u64)cols / 2 + 63) & ~(u64)63; }

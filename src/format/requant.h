@@ -19,8 +19,8 @@ weight_format expert_stored_as(expert_format how, weight_format f, i64 i);
 /* The same on a GPU, which has no INT4_ROW: there it is INT4 in groups of one bf16 scale. */
 weight_format expert_on_gpu(expert_format how, weight_format f, i64 i);
 /* How a GPU keeps a matrix that is none of an expert's: FP8 is rounded to bf16, each value to 2^-9 of itself, which
- * costs twice the bytes and lets the kernels of bf16 take it (docs/kernels/gemm.md), and so are NVFP4 and others whose
- * values have more bits; MXFP4 becomes bf16 exactly. */
+ * costs twice the bytes and lets the kernels of bf16 take it (docs/kernels/gemm.md), and so are NVFP4 and INT8; MXFP4
+ * becomes bf16 exactly. */
 weight_format linear_on_gpu(weight_format f);
 
 /* An INT4 row whose groups have one scale already stays as it is, one of INT4_ROW too, but for its scale, which is

@@ -55,6 +55,12 @@ static void cols_nvfp4(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     }
 }
 
+static void cols_int8_row(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
+    const i8 *q = (const i8 *)w->data + row * w->cols;
+    const f32 scale = ((const f32 *)w->scale)[row];
+    for (i64 c = c0; c < c0 + n; c++) out[c - c0] = (f32)q[c] * scale;
+}
+
 static void cols_float(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     memcpy(out, (const f32 *)w->data + row * w->cols + c0, (size_t)n * sizeof *out);
 }
@@ -184,6 +190,19 @@ static const weight_layout built_in[WF_COUNT] = {
                          .cols_multiple = NVFP4_GROUP,
                          .kept_as = WF_NVFP4,
                          .cols_f32 = cols_nvfp4},
+    [WF_INT8_ROW] = {.name = "int8_row",
+                     .origin = "INT8 with one scale a row (compressed-tensors, Quark)",
+                     .bits = 8,
+                     .data = ".weight",
+                     .data_type = DT_I8,
+                     .per_element = 1,
+                     .scale = ".weight_scale",
+                     .scale_type = DT_F32,
+                     .scale_rows = 1,
+                     .scales_vary = true,
+                     .zeros = ".weight_zero_point",
+                     .cols_multiple = 1,
+                     .cols_f32 = cols_int8_row},
 };
 
 static const weight_layout *added[WEIGHT_FORMATS_MOST - WF_COUNT];

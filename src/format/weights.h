@@ -16,6 +16,7 @@ typedef enum {
     WF_MXFP4_PACKED, /* the same bytes as compressed-tensors calls them: read as WF_MXFP4, so that no view has it */
     WF_NVFP4,        /* NVIDIA's NVFP4: see below (ModelOpt) */
     WF_NVFP4_PACKED, /* the same bytes as compressed-tensors calls them, with a factor that divides: read as WF_NVFP4 */
+    WF_INT8_ROW,     /* int8 [rows, cols]; w = q * scale[row], each rounded to float32 (compressed-tensors, Quark) */
     WF_COUNT
 } weight_format;
 
@@ -62,6 +63,7 @@ typedef struct {
     bool scales_vary;           /* a row's may also be [rows, 1], or in BF16, by writer; they are looked at for NaN */
     const char *factor;         /* suffix of one float32 that multiplies all scales, or NULL */
     bool factor_divides;        /* it divides them */
+    const char *zeros;          /* suffix of a tensor of bytes, one a row, that are 0 if it is there at all, or NULL */
     const char *shape;          /* suffix of a tensor that holds rows and columns, or NULL */
     i64 cols_multiple;
     bool experts_only;

@@ -10,7 +10,7 @@
 /* Where a view's data come from: tensors of the checkpoint, in the order in which they are looked at. A view is found
  * first, by names, types and shapes, and gets data when a backend wants them. */
 typedef struct {
-    const tensor_info *data, *scale, *factor, *shape; /* NULL but for data: there is none; data: a dummy */
+    const tensor_info *data, *scale, *factor, *zeros, *shape; /* NULL but for data: there is none; data: a dummy */
     matrix_share share;
     bool finite; /* data are scanned for NaN and infinities */
     bool widen;  /* the scales are BF16 where kernels read float32 */
@@ -125,6 +125,32 @@ static status view_scales(const binder *b, const char *base, const weight_layout
     return ST_OK;
 }
 
+/* The data of t, all of it, on the host: until the reader gets it back, where there is one. */
+static status tensor_data(const binder *b, const tensor_info *t, const void **data) {
+    if (b->reader) return weight_reader_take(b->reader, b->c->rank, t, data, b->e);
+    return *data = t->data, ST_OK;
+}
+
+/* The row's zero points that writers of symmetric formats leave in a file. */
+static status find_zeros(const binder *b, const char *base, const weight_layout *l, view_source *from) {
+    char name[256];
+    snprintf(name, sizeof name, "%s%s", base, l->zeros);
+    const tensor_info *t = from->zeros = checkpoint_find(b->ck, name);
+    if (!t) return ST_OK;
+    if (!bind_find(b, name, (const i64[]){from->share.rows, 1}, t->n_dims == 2 ? 2 : 1)) return ST_FORMAT;
+    return dtype_size(t->type) == 1 ? ST_OK : bind_type_error(b, t, "I8 or U8");
+}
+
+static status check_zeros(const binder *b, const tensor_info *t) {
+    const void *data;
+    status st = tensor_data(b, t, &data);
+    for (u64 i = 0; st == ST_OK && i < t->bytes; i++)
+        if (((const u8 *)data)[i])
+            st = err_set(b->e, ST_UNSUPPORTED, "tensor %s is not 0 at element %llu: codes whose zero lies elsewhere",
+                         t->name, (unsigned long long)i);
+    return st;
+}
+
 /* A tensor that says the matrix's shape. */
 static status find_shape_tensor(const binder *b, const char *base, const weight_layout *l, view_source *from) {
     char name[256];
@@ -167,6 +193,7 @@ static status view_as(const binder *b, const char *base, weight_format f, weight
                        .data = q->data,
                        .divides = l->factor_divides};
     status st = l->scale ? view_scales(b, base, l, v, from) : ST_OK;
+    if (st == ST_OK && l->zeros) st = find_zeros(b, base, l, from);
     return st == ST_OK && l->shape ? find_shape_tensor(b, base, l, from) : st;
 }
 
@@ -179,7 +206,7 @@ static bool ends_with(const char *s, const char *end) {
 static weight_format dummy_format(const binder *b, const char *base) {
     bool expert = strstr(base, ".mlp.experts.") != NULL;
     bool never = ends_with(base, ".mlp.gate") || ends_with(base, "embed_tokens") || ends_with(base, "lm_head");
-    return expert || (weight_is_fp8(b->c->quant) && !never) ? b->c->quant : WF_BF16;
+    return expert ? b->c->quant : never ? WF_BF16 : model_config_dense_format(b->c);
 }
 
 /* The matrix's tensor of a type that no format has under its name, or none. */
@@ -249,12 +276,6 @@ static status find_view(const binder *b, const char *base, weight_view *v, view_
     return ST_OK;
 }
 
-/* The data of t, all of it, on the host: until the reader gets it back, where there is one. */
-static status tensor_data(const binder *b, const tensor_info *t, const void **data) {
-    if (b->reader) return weight_reader_take(b->reader, b->c->rank, t, data, b->e);
-    return *data = t->data, ST_OK;
-}
-
 static u64 widened_room(const view_source *from) { return from->widen ? (from->scale->bytes * 2 + 63) & ~(u64)63 : 0; }
 
 /* The scales of one view, for the kernels. */
@@ -285,6 +306,7 @@ static status bring_view(const binder *b, const view_source *from, weight_view *
         if (st == ST_OK && v->divides && all.factor == 0)
             st = err_set(b->e, ST_NUMERIC, "tensor %s is 0, which divides the scales", from->factor->name);
     }
+    if (st == ST_OK && from->zeros) st = check_zeros(b, from->zeros);
     if (st == ST_OK && from->shape) st = tensor_data(b, from->shape, &shape);
     if (st == ST_OK && from->shape) st = check_shape_tensor(b, from->shape, shape, m);
     if (st != ST_OK) return st;
@@ -345,7 +367,7 @@ static status plan_sources(const found_weight *f, i64 n) {
             b->room->own += weight_cols_room(&f->views[i], f->views[i].cols);
             b->room->mapped -= weight_bytes(&f->views[i]);
         }
-        const tensor_info *all[] = {from->data, from->scale, from->factor, from->shape};
+        const tensor_info *all[] = {from->data, from->scale, from->factor, from->zeros, from->shape};
         for (size_t k = 0; b->used && k < COUNT_OF(all); k++)
             if (all[k]) b->used[all[k] - checkpoint_tensor(b->ck, 0)] = true;
         if (b->o->keeps_views) continue;

@@ -60,6 +60,8 @@ void model_config_slice_rank(model_config *c, i64 rank);
 /* Ids that exist; a larger one is taken modulo their number. */
 static inline i64 model_vocab_there(const model_config *c) { return c->slice ? c->slice * c->vocab_held : c->vocab; }
 
+/* In which format a matrix of attention and of dense layers would lie in such a checkpoint. */
+weight_format model_config_dense_format(const model_config *c);
 /* The softmax scale (nope + rope)^-1/2 * m^2 with m = 0.1 * mscale_all_dim * ln(factor) + 1. */
 f64 model_softmax_scale(const model_config *c);
 /* inv_freq[rope / 2] after YaRN's blend. cos and sin are multiplied by model_rope_mscale() (1 for Kimi). */

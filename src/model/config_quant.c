@@ -58,7 +58,7 @@ static status check_packed_inputs(const json_t *g, const packed_spec *p, err *e)
     if (!json_is_object(in)) return err_set(e, ST_FORMAT, "key \"input_activations\" is not an object");
     bool dynamic;
     const char *when = json_string_value(json_object_get(in, "dynamic"));
-    status st = config_only_str(in, "type", "float", e);
+    status st = config_only_str(in, "type", p->type, e);
     if (st == ST_OK && json_integer_value(json_object_get(in, "num_bits")) != 8)
         st = config_only_int(in, "num_bits", p->bits, e);
     if (st == ST_OK && p->local && when && !strcmp(when, "local")) return ST_OK;
@@ -88,6 +88,7 @@ static status read_compressed(model_config *c, const json_t *q, err *e) {
         {"float-quantized", "float", "channel", 8, 0, true, false, WF_FP8_ROW},
         {"mxfp4-pack-quantized", "float", "group", 4, MXFP4_GROUP, true, false, WF_MXFP4},
         {"nvfp4-pack-quantized", "float", "tensor_group", 4, NVFP4_GROUP, true, true, WF_NVFP4},
+        {"int-quantized", "int", "channel", 8, 0, true, false, WF_INT8_ROW},
     };
     const packed_spec *p = NULL;
     const char *format;
@@ -166,6 +167,7 @@ static status check_quark_weight(const json_t *w, const quark_spec *p, err *e) {
     if (st == ST_OK) st = config_only_str(w, "qscheme", p->qscheme, e);
     if (st == ST_OK) st = config_only_int(w, "ch_axis", p->axis, e);
     if (st == ST_OK) st = config_only_bool(w, "is_dynamic", false, e);
+    if (st == ST_OK && p->as == WF_INT8_ROW) st = config_only_bool(w, "symmetric", true, e);
     if (st != ST_OK || !p->group) return st;
     st = json_get_i64(w, "group_size", INT64_MIN, INT64_MAX, true, &n, e);
     if (st == ST_OK) st = config_only_int(w, "group_size", p->group, e);
@@ -188,14 +190,15 @@ static status find_quark_spec(const json_t *w, const quark_spec **p, err *e) {
     static const quark_spec specs[] = {
         {"fp8_e4m3", "per_channel", NULL, 0, 0, WF_FP8_ROW},
         {"fp4", "per_group", "e8m0", -1, MXFP4_GROUP, WF_MXFP4},
+        {"int8", "per_channel", NULL, 0, 0, WF_INT8_ROW},
     };
     const char *dtype;
     status st = json_get_str(w, "dtype", true, &dtype, e);
     if (st != ST_OK) return st;
     for (size_t i = 0; i < COUNT_OF(specs); i++)
         if (!strcmp(dtype, specs[i].dtype)) return *p = &specs[i], ST_OK;
-    return err_set(e, ST_UNSUPPORTED, "dtype \"%.60s\" is not supported, only \"%s\" and \"%s\"", dtype, specs[0].dtype,
-                   specs[1].dtype);
+    return err_set(e, ST_UNSUPPORTED, "dtype \"%.60s\" is not supported, only \"%s\", \"%s\" and \"%s\"", dtype,
+                   specs[0].dtype, specs[1].dtype, specs[2].dtype);
 }
 
 static status read_quark_single(model_config *c, const json_t *q, const json_t *g, err *e) {
@@ -225,12 +228,16 @@ static status read_quark(model_config *c, const json_t *q, err *e) {
     if (!single && (!json_is_array(weight) || json_array_size(weight) != 2))
         return err_set(e, ST_UNSUPPORTED,
                        "global_quant_config.weight is not a list of two (W4A8), nor one specification (FP8, "
-                       "MXFP4): no other of Quark's formats is supported");
+                       "MXFP4, INT8): no other of Quark's formats is supported");
     status st = config_check_modules(q, "exclude", e);
     if (st != ST_OK) return st;
     if (export) st = config_only_str(export, "weight_format", "real_quantized", e);
     if (st != ST_OK) return err_prefix(e, "export"), st;
     return single ? read_quark_single(c, q, g, e) : read_quark_w4a8(c, g, export, e);
+}
+
+weight_format model_config_dense_format(const model_config *c) {
+    return weight_is_fp8(c->quant) || c->quant == WF_INT8_ROW ? c->quant : WF_BF16; /* 4 bits: experts only */
 }
 
 status config_read_quant(model_config *c, const json_t *root, const json_t *text, err *e) {

@@ -287,7 +287,10 @@ def test_inspect_lists_the_weight_formats():
     done = moonlet("inspect", "--formats")
     assert done.returncode == 0 and "compressed-tensors" in done.stdout.decode()
     rows = {r["name"]: r for r in json.loads(moonlet("inspect", "--formats", "--json").stdout)}
-    assert list(rows) == "f32 bf16 fp8_block fp8_row int4_group int4_row mxfp4 mxfp4_packed nvfp4 nvfp4_packed".split()
+    assert (
+        list(rows)
+        == "f32 bf16 fp8_block fp8_row int4_group int4_row mxfp4 mxfp4_packed nvfp4 nvfp4_packed int8_row".split()
+    )
     assert rows["int4_group"]["bits"] == 4.5 and rows["bf16"]["bits"] == 16
     assert rows["int4_group"]["cuda"] == {"linear": "expanded", "experts": "native"}
     assert rows["fp8_block"]["cuda"] == {"linear": "as bf16", "experts": "native"}

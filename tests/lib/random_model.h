@@ -90,6 +90,14 @@ static void random_matrix(random_writer *w, const char *name, weight_format f, i
         u8 *s = random_add(w, name, ".weight_scale", t, flat ? 0 : rows, flat ? rows : 1);
         for (u64 i = 0; i < n; i++) p[i] = f32_to_f8_e4m3(64 * random_normal(w));
         for (i64 i = 0; i < rows; i++) random_put(s, t, (u64)i, sigma * (f32)(3 + i % 3) / 256);
+    } else if (f == WF_INT8_ROW) { /* the same of scales; zero points here and there */
+        const dtype t = w->n % 4 < 2 ? DT_F32 : DT_BF16;
+        const bool flat = w->n % 3 == 0;
+        u8 *p = random_add(w, name, ".weight", DT_I8, rows, cols);
+        u8 *s = random_add(w, name, ".weight_scale", t, flat ? 0 : rows, flat ? rows : 1);
+        if (w->n % 5 == 0) random_add(w, name, ".weight_zero_point", DT_I8, flat ? 0 : rows, flat ? rows : 1);
+        for (u64 i = 0; i < n; i++) p[i] = (u8)random_bits(w);
+        for (i64 i = 0; i < rows; i++) random_put(s, t, (u64)i, sigma * (f32)(3 + i % 3) / 300);
     } else if (f == WF_INT4_ROW) {
         u8 *p = random_add(w, name, ".weight", DT_I32, rows, cols / 8);
         f32 *s = (f32 *)(void *)random_add(w, name, ".weight_scale_2", DT_F32, 0, rows);
