@@ -382,6 +382,32 @@ static void test_nvfp4_as_compressed_tensors(void **state) {
     buf_free(&text);
 }
 
+/* Each code under scales of either sign, of 0 and of the ends of float32; a row's product is one. */
+static void test_int8_row(void **state) {
+    (void)state;
+    static const f32 scale[] = {1, -0.1f, 0, 0x1p-149f, 0x1p121f, 0x1.fffffep-8f};
+    i8 data[COUNT_OF(scale)][256];
+    f32 out[256];
+    for (size_t r = 0; r < COUNT_OF(scale); r++)
+        for (int c = 0; c < 256; c++) data[r][c] = (i8)(c - 128);
+    weight_view w = {.format = WF_INT8_ROW, .rows = COUNT_OF(scale), .cols = 256, .data = data, .scale = scale};
+    assert_int_equal(weight_bytes(&w), COUNT_OF(scale) * (256 + 4));
+    assert_true(weight_row_unit(WF_INT8_ROW) == 1 && weight_col_unit(WF_INT8_ROW) == 1);
+    for (i64 r = 0; r < w.rows; r++)
+        for (i64 c0 = 0; c0 < 256; c0 += 37) {
+            const weight_view one = weight_rows(&w, r, 1);
+            weight_cols_f32(&one, 0, c0, 256 - c0, out);
+            for (i64 c = c0; c < 256; c++) assert_int_equal(f32_bits(out[c - c0]), f32_bits((f32)(c - 128) * scale[r]));
+        }
+    _Alignas(64) u8 room[COUNT_OF(scale) * 32 + 64];
+    assert_true(weight_cols_room(&w, 5) <= sizeof room);
+    const weight_view cut = weight_cols(&w, 126, 5, room);
+    weight_row_f32(&cut, 1, out);
+    for (int c = 0; c < 5; c++) assert_true(out[c] == (f32)(c - 2) * -0.1f);
+    assert_string_equal(weight_format_name(WF_INT8_ROW), "int8_row");
+    assert_int_equal(linear_on_gpu(WF_INT8_ROW), WF_BF16);
+}
+
 static void test_plain(void **state) {
     (void)state;
     f32 a[2][3] = {{1, 2, 3}, {-0.0f, INFINITY, 1e-42f}}, out[3];
@@ -436,21 +462,14 @@ static void test_requant(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_int4_vectors),
-        cmocka_unit_test(test_int4_unrounded),
-        cmocka_unit_test(test_int4_groups),
-        cmocka_unit_test(test_fp8_partial_blocks),
-        cmocka_unit_test(test_fp8_row),
-        cmocka_unit_test(test_int4_row),
-        cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_requant),
-        cmocka_unit_test(test_mxfp4_codes),
-        cmocka_unit_test(test_mxfp4_scales),
-        cmocka_unit_test(test_mxfp4_pieces),
-        cmocka_unit_test(test_mxfp4_as_compressed_tensors),
-        cmocka_unit_test(test_nvfp4_values),
-        cmocka_unit_test(test_nvfp4_pieces),
-        cmocka_unit_test(test_nvfp4_as_compressed_tensors),
+        cmocka_unit_test(test_int4_vectors), cmocka_unit_test(test_int4_unrounded),
+        cmocka_unit_test(test_int4_groups),  cmocka_unit_test(test_fp8_partial_blocks),
+        cmocka_unit_test(test_fp8_row),      cmocka_unit_test(test_int4_row),
+        cmocka_unit_test(test_plain),        cmocka_unit_test(test_requant),
+        cmocka_unit_test(test_mxfp4_codes),  cmocka_unit_test(test_mxfp4_scales),
+        cmocka_unit_test(test_mxfp4_pieces), cmocka_unit_test(test_mxfp4_as_compressed_tensors),
+        cmocka_unit_test(test_int8_row),     cmocka_unit_test(test_nvfp4_values),
+        cmocka_unit_test(test_nvfp4_pieces), cmocka_unit_test(test_nvfp4_as_compressed_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -297,8 +297,8 @@ static void test_fp8_rows_of_quark(void **state) {
     expect_fp8_row(FP8_QUARK("null", ",\"layer_quant_config\":{\"x\":{}}"), "layer_quant_config");
     expect_fp8_row(FP8_QUARK("null", ",\"kv_cache_quant_config\":{\"*k_proj\":{}}"), "kv_cache_quant_config");
     expect_fp8_row(FP8_QUARK("null", ",\"export\":{\"weight_format\":\"fake_quantized\"}"), "export: weight_format");
-    expect_fp8_row("\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":{\"dtype\":\"int8\"}}",
-                   "dtype \"int8\"");
+    expect_fp8_row("\"quant_method\":\"quark\",\"global_quant_config\":{\"weight\":{\"dtype\":\"int16\"}}",
+                   "dtype \"int16\"");
 }
 
 static void test_fp8_rows_of_compressed_tensors(void **state) {
@@ -319,7 +319,7 @@ static void test_fp8_rows_of_compressed_tensors(void **state) {
     expect_fp8_row(FP8_PACKED(WEIGHTS("tensor"), ""), "strategy \"tensor\"");
     expect_fp8_row(FP8_PACKED(WEIGHTS("channel"), ",\"ignore\":\"lm_head\""), "ignore");
     expect_fp8_row(FP8_PACKED(WEIGHTS("channel"), ",\"kv_cache_scheme\":{\"num_bits\":8}"), "kv_cache_scheme");
-    expect_fp8_row("\"quant_method\":\"compressed-tensors\",\"format\":\"int-quantized\"", "int-quantized");
+    expect_fp8_row("\"quant_method\":\"compressed-tensors\",\"format\":\"float-other\"", "float-other");
 }
 
 static void expect_mxfp4(const char *quant, const char *part) { expect_quant(quant, WF_MXFP4, part); }
@@ -355,7 +355,8 @@ static void test_mxfp4_of_quark(void **state) {
     expect_mxfp4(MXFP4(FP4("false"), "null", ",\"kv_cache_quant_config\":{\"*k\":{}}"), "kv_cache_quant_config");
     expect_mxfp4(MXFP4(FP4("false"), "null", ",\"export\":{\"weight_format\":\"fake_quantized\"}"), "weight_format");
     expect_mxfp4(MX(""), "global_quant_config.weight: key \"dtype\"");
-    expect_mxfp4(MX("\"dtype\":\"fp6_e3m2\""), "dtype \"fp6_e3m2\" is not supported, only \"fp8_e4m3\" and \"fp4\"");
+    expect_mxfp4(MX("\"dtype\":\"fp6_e3m2\""),
+                 "dtype \"fp6_e3m2\" is not supported, only \"fp8_e4m3\", \"fp4\" and \"int8\"");
     expect_mxfp4(MX("\"dtype\":\"fp4\""), "key \"qscheme\"");
     expect_mxfp4(MX("\"dtype\":\"fp4\",\"qscheme\":\"per_channel\""), "qscheme \"per_channel\"");
 #define GROUPS "\"dtype\":\"fp4\",\"qscheme\":\"per_group\""
@@ -399,7 +400,49 @@ static void test_mxfp4_of_compressed_tensors(void **state) {
     expect_mxfp4(MX_PACKED(MX_WEIGHTS("4", "float", "group", "32", "false", "false"), ""), "symmetric false");
     expect_mxfp4(MX_PACKED(MX_WEIGHTS("4", "float", "group", "32", "true", "true"), ""), "dynamic true");
     expect_mxfp4("\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-24\"",
-                 "only \"pack-quantized\", \"float-quantized\", \"mxfp4-pack-quantized\" and \"nvfp4-pack-quantized\"");
+                 "only \"pack-quantized\", \"float-quantized\", \"mxfp4-pack-quantized\", \"nvfp4-pack-quantized\" and "
+                 "\"int-quantized\"");
+}
+
+static void expect_int8(const char *quant, const char *part) { expect_quant(quant, WF_INT8_ROW, part); }
+
+static void test_int8_of_quark(void **state) {
+    (void)state;
+#define INT8(type, scheme, axis, rest)                                                                                 \
+    "\"quant_method\":\"quark\",\"global_quant_config\":{\"bias\":null,\"output_tensors\":null,\"weight\":{\"dtype\":" \
+    "\"" type "\",\"qscheme\":\"" scheme "\",\"ch_axis\":" axis ",\"is_dynamic\":false" rest "}}"
+#define INT8_INPUTS(keys) "},\"input_tensors\":{\"dtype\":\"int8\",\"qscheme\":\"per_channel\",\"ch_axis\":1," keys
+    expect_int8(INT8("int8", "per_channel", "0", ""), NULL);
+    expect_int8(INT8("int8", "per_channel", "0", ",\"symmetric\":true" INT8_INPUTS("\"is_dynamic\":true")), NULL);
+    expect_int8(INT8("int8", "per_channel", "0", ",\"symmetric\":null"), NULL);
+    expect_int8(INT8("int8", "per_channel", "0", INT8_INPUTS("\"is_dynamic\":false")),
+                "input_tensors: is_dynamic false");
+    expect_int8(INT8("int8", "per_channel", "0", ",\"symmetric\":false"), "weight: symmetric false");
+    expect_int8(INT8("int8", "per_channel", "1", ""), "weight: ch_axis 1");
+    expect_int8(INT8("int8", "per_tensor", "0", ""), "weight: qscheme \"per_tensor\"");
+    expect_int8(INT8("uint8", "per_channel", "0", ""), "weight: dtype \"uint8\"");
+    expect_quant(INT8("fp8_e4m3", "per_channel", "0", ""), WF_FP8_ROW, NULL);
+}
+
+static void test_int8_of_compressed_tensors(void **state) {
+    (void)state;
+#define INT8_WEIGHTS(bits, type, strategy, more)                                                                       \
+    "\"weights\":{\"num_bits\":" bits ",\"type\":\"" type "\",\"strategy\":\"" strategy "\"" more "}"
+#define INT8_PACKED(group)                                                                                             \
+    "\"quant_method\":\"compressed-tensors\",\"format\":\"int-quantized\",\"config_groups\":{\"group_0\":{" group "}}"
+#define INT8_GOOD INT8_WEIGHTS("8", "int", "channel", ",\"symmetric\":true")
+#define INT8_IN(type, d)                                                                                               \
+    ",\"input_activations\":{\"num_bits\":8,\"type\":\"" type "\",\"strategy\":\"token\",\"dynamic\":" d "}"
+    expect_int8(INT8_PACKED(INT8_GOOD), NULL);
+    expect_int8(INT8_PACKED(INT8_GOOD INT8_IN("int", "true")), NULL);
+    expect_int8(INT8_PACKED(INT8_GOOD INT8_IN("float", "true")), "input_activations: type \"float\"");
+    expect_int8(INT8_PACKED(INT8_GOOD INT8_IN("int", "false")), "input_activations: dynamic false");
+    expect_int8(INT8_PACKED(INT8_WEIGHTS("8", "int", "channel", ",\"symmetric\":false")), "symmetric false");
+    expect_int8(INT8_PACKED(INT8_WEIGHTS("8", "int", "tensor", ",\"symmetric\":true")), "strategy \"tensor\"");
+    expect_int8(INT8_PACKED(INT8_WEIGHTS("8", "float", "channel", ",\"symmetric\":true")), "type \"float\"");
+    expect_int8(INT8_PACKED(INT8_WEIGHTS("4", "int", "channel", ",\"symmetric\":true")), "num_bits 4");
+    expect_int8(INT8_PACKED(INT8_WEIGHTS("8", "int", "channel", ",\"symmetric\":true,\"group_size\":32")),
+                "group_size");
 }
 
 static void expect_nvfp4(const char *quant, const char *part) { expect_quant(quant, WF_NVFP4, part); }
@@ -545,6 +588,8 @@ int main(void) {
         cmocka_unit_test(test_quark),
         cmocka_unit_test(test_mxfp4_of_quark),
         cmocka_unit_test(test_mxfp4_of_compressed_tensors),
+        cmocka_unit_test(test_int8_of_quark),
+        cmocka_unit_test(test_int8_of_compressed_tensors),
         cmocka_unit_test(test_nvfp4_of_modelopt),
         cmocka_unit_test(test_nvfp4_beside_config),
         cmocka_unit_test(test_nvfp4_of_compressed_tensors),

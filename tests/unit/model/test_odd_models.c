@@ -61,6 +61,11 @@ static const random_model models[] = {
      .expert_inter = 16, .embed = WF_NVFP4, .router = WF_NVFP4},
     {BASE, .name = "nvfp4 and mxfp4", INT4_BASE, .layers = 3, .attn = WF_NVFP4, .mlp = WF_MXFP4,
      .expert = {WF_MXFP4_PACKED, WF_NVFP4}, .q_lora = 32, .kv_lora = 96, .v = 32, .inter = 96},
+    {BASE, .name = "int8 with a scale a row, odd", .attn = WF_INT8_ROW, .mlp = WF_INT8_ROW, .hidden = 197,
+     .kv_lora = 133, .v = 11, .inter = 131, .expert_inter = 139, .expert = {WF_INT8_ROW, WF_INT8_ROW},
+     .router = WF_INT8_ROW},
+    {BASE, .name = "int8 and fp8", .attn = WF_INT8_ROW, .mlp = WF_FP8_ROW, .expert = {WF_FP8_ROW, WF_INT8_ROW},
+     .embed = WF_INT8_ROW, .hidden = 53},
     {BASE, .name = "wide latent", .kv_lora = 8200, .heads = 1, .nope = 4, .v = 4, .layers = 1, .dense = 0},
 };
 #pragma GCC diagnostic pop

@@ -34,6 +34,8 @@ static const random_model models[] = {
     {MODEL, .name = "mxfp4 experts, compressed-tensors' names", .expert = {WF_MXFP4_PACKED, WF_MXFP4_PACKED}},
     {MODEL, .name = "nvfp4 all", .attn = WF_NVFP4, .mlp = WF_NVFP4, .expert = {WF_NVFP4, WF_NVFP4}},
     {MODEL, .name = "nvfp4 experts, compressed-tensors' names", .expert = {WF_NVFP4_PACKED, WF_NVFP4_PACKED}},
+    {MODEL, .name = "int8 with a scale a row", .attn = WF_INT8_ROW, .mlp = WF_INT8_ROW,
+     .expert = {WF_INT8_ROW, WF_INT8_ROW}, .embed = WF_INT8_ROW},
 };
 #pragma GCC diagnostic pop
 
