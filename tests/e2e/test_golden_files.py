@@ -30,6 +30,7 @@ COUNTS = {
     "k2.5-mxfp4-ct": 5,
     "k2.5-ranks-mxfp4": 5,
     "k2.5-float8": 5,
+    "k2.5-int8": 6,
     "k2.5-nvfp4": 6,
     "k2.5-nvfp4-ct": 5,
     "plain-bf16": 1,
@@ -43,7 +44,7 @@ SHARDS = {
     else [("model-{}-of-{}.safetensors" if "fp8" in name else PADDED).format(i + 1, n) for i in range(n)]
     for name, n in COUNTS.items()
 }
-SIZES = {"F32": 4, "I32": 4, "BF16": 2, "F8_E4M3": 1, "U8": 1}
+SIZES = {"F32": 4, "I32": 4, "BF16": 2, "F8_E4M3": 1, "U8": 1, "I8": 1}
 
 pytestmark = pytest.mark.parametrize("name", SHARDS)
 
@@ -186,6 +187,10 @@ def test_projections(name):
             assert tensors[full + ".weight_scale"][:2] == ("F8_E4M3", [n, k // 16])
             assert tensors[full + factor][:2] == tensors[full + inputs][:2] == ("F32", [1])
             assert max(tensors[full + ".weight_scale"][2]) < 127, "NaN, or a scale below 0"
+        elif name.endswith("int8"):
+            assert tensors[full + ".weight"][:2] == ("I8", [n, k]) and 128 in tensors[full + ".weight"][2]
+            assert tensors[full + ".weight_scale"][:2] == ("F32", [n])
+            assert tensors[full + ".weight_zero_point"][:3] == ("I8", [n], bytes(n))
         elif name.endswith("float8"):
             assert tensors[full + ".weight"][:2] == ("F8_E4M3", [n, k])
             assert tensors[full + ".weight_scale"][:2] == ("BF16", [n, 1])

@@ -38,6 +38,7 @@ static const golden ALL[] = {
     {"k2.5-ranks-mxfp4", 7100, PADDED},
     {"k2.5-mxfp4-ct", 7200, PADDED},
     {"k2.5-float8", 9000, PADDED},
+    {"k2.5-int8", 9100, PADDED},
     {"k2.5-nvfp4", 8000, PADDED},
     {"k2.5-nvfp4-ct", 8100, PADDED},
     {"plain-bf16", 4000, NULL},
@@ -50,7 +51,7 @@ static const golden ALL[] = {
  * visible. OUTPUT is that of o_proj and down_proj. */
 static const f64 LATENT = 0.03, OUTPUT = 0.6;
 
-typedef enum { BF16, FP32, FP8, INT4, QUARK, MXFP4, MXFP4_PACKED, NVFP4, NVFP4_PACKED, FP8_ROW } form;
+typedef enum { BF16, FP32, FP8, INT4, QUARK, MXFP4, MXFP4_PACKED, NVFP4, NVFP4_PACKED, FP8_ROW, INT8 } form;
 
 typedef struct {
     char name[160];
@@ -194,7 +195,7 @@ static void *put(checkpoint *ck, int shard, const char *dtype, const char *prefi
     }
     tensor *t = &ck->t[ck->n++];
     *t = (tensor){.dtype = dtype, .dims = rows ? 2 : 1, .shape = {rows ? rows : cols, cols}, .shard = shard};
-    t->item = !strcmp(dtype, "F8_E4M3") || !strcmp(dtype, "U8") ? 1 : !strcmp(dtype, "BF16") ? 2 : 4;
+    t->item = !strcmp(dtype, "F8_E4M3") || !strcmp(dtype + 1, "8") ? 1 : !strcmp(dtype, "BF16") ? 2 : 4;
     t->bytes = (u64)((rows ? rows : 1) * cols) * t->item;
     if (snprintf(t->name, sizeof t->name, "%s%s%s", prefix, name, suffix) >= (int)sizeof t->name)
         die("the name of", name);
@@ -253,6 +254,22 @@ static void put_fp8_row(checkpoint *ck, const char *name, i64 n, i64 k, const f3
         for (i64 j = i * k; j < (i + 1) * k; j++) {
             q[j] = to_e4m3(w[j] / s);
             if (value) value[j] = from_e4m3(q[j]) * s;
+        }
+    }
+}
+
+/* Quark's INT8: a float32 [n] for the rows, with some of which -128 occurs, and zero points, which
+ * are 0. */
+static void put_int8(checkpoint *ck, const char *name, i64 n, i64 k, const f32 *w) {
+    signed char *q = put_text(ck, "I8", name, ".weight", n, k);
+    f32 *scale = put_text(ck, "F32", name, ".weight_scale", 0, n);
+    f32 *value = put_values(ck, name, ".weight", n, k);
+    put_text(ck, "I8", name, ".weight_zero_point", 0, n);
+    for (i64 i = 0; i < n; i++) {
+        scale[i] = largest(w + i * k, 1, k, k) / 127.5f * (i % 3 ? spread(ck, name, (u64)i) : 1);
+        for (i64 j = i * k; j < (i + 1) * k; j++) {
+            q[j] = (signed char)fminf(fmaxf(rintf(w[j] / scale[i]), -128), 127);
+            if (value) value[j] = (f32)q[j] * scale[i];
         }
     }
 }
@@ -347,6 +364,8 @@ static void matrix_from(checkpoint *ck, form f, const char *name, i64 n, i64 k, 
         put_fp8(ck, name, n, k, w);
     else if (f == FP8_ROW)
         put_fp8_row(ck, name, n, k, w);
+    else if (f == INT8)
+        put_int8(ck, name, n, k, w);
     else if (f == INT4)
         put_int4(ck, name, n, k, w);
     else if (f == QUARK)
@@ -554,8 +573,11 @@ static form form_of(const json_t *text) {
     const char *method = json_string_value(json_object_get(q, "quant_method"));
     if (!method) return strcmp(json_string_value(json_object_get(text, "torch_dtype")), "float32") ? BF16 : FP32;
     if (!strcmp(method, "fp8")) return FP8;
-    if (!strcmp(method, "quark"))
-        return json_is_object(json_object_get(json_object_get(q, "global_quant_config"), "weight")) ? MXFP4 : QUARK;
+    if (!strcmp(method, "quark")) {
+        const json_t *weight = json_object_get(json_object_get(q, "global_quant_config"), "weight");
+        if (!json_is_object(weight)) return QUARK;
+        return !strcmp(json_string_value(json_object_get(weight, "dtype")), "int8") ? INT8 : MXFP4;
+    }
     if (!strcmp(method, "modelopt")) return NVFP4;
     const char *format = json_string_value(json_object_get(q, "format"));
     if (format && !strcmp(format, "float-quantized")) return FP8_ROW;

@@ -61,7 +61,7 @@ class Files:
         elif dtype == "F8_E4M3":
             flat = E4M3[np.frombuffer(data, np.uint8)]
         else:
-            flat = np.frombuffer(data, {"F32": "<f4", "I32": "<i4"}[dtype]).astype(np.float64)
+            flat = np.frombuffer(data, {"F32": "<f4", "I32": "<i4", "I8": "i1"}[dtype]).astype(np.float64)
         return flat.reshape(shape)
 
     def matrix(self, name):
@@ -77,7 +77,7 @@ class Files:
             q = np.empty((n, k))
             q[:, 0::2], q[:, 1::2] = data & 15, data >> 4
             return (q - 8) * np.repeat(self.array(name + ".weight_scale"), 32, axis=1)
-        if self.raw[name + ".weight"][0] == "F8_E4M3" and name + ".weight_scale" in self.raw:  # a scale a row
+        if self.raw[name + ".weight"][0] in ("F8_E4M3", "I8") and name + ".weight_scale" in self.raw:  # a scale a row
             return self.array(name + ".weight") * self.array(name + ".weight_scale").reshape(-1, 1)
         if name + ".weight_scale_2" in self.raw:  # Quark's INT4
             _, (n, words), data = self.raw[name + ".weight"]
