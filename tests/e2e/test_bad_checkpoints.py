@@ -23,7 +23,12 @@ LOADING = {"eval logprobs": ["eval", "logprobs", "-m", "{dir}", "--device", "ref
 COMMANDS = {"inspect": ["inspect", "-m", "{dir}"], **LOADING}
 SHARD1, SHARD2 = "model-00001-of-000002.safetensors", "model-00002-of-000002.safetensors"
 NORM = "language_model.model.norm.weight"
-ROWS = {"fp8-row": "fp8_row", "fp8-row-ct": "fp8_row"}  # layouts of eight bits with a scale a row
+ROWS = {
+    "fp8-row": "fp8_row",
+    "fp8-row-ct": "fp8_row",
+    "int8-row": "int8_row",
+    "int8-row-ct": "int8_row",
+}  # layouts of eight bits with a scale a row
 
 
 DATA = Path(tempfile.gettempdir()) / f"moonlet-ids-{os.getpid()}.jsonl"
@@ -313,7 +318,7 @@ QUARK_EXPERT = "model.layers.1.mlp.experts.2."
 QUARK = {
     # name: (tensor of QUARK_EXPERT, what it becomes or None, what the message must name)
     "nibbles missing": ("down_proj.weight", None, ["down_proj.weight", "missing"]),
-    "nibbles as bytes": ("up_proj.weight", ("I8", [32, 32]), ["up_proj.weight", "is I8", "I32"]),
+    "nibbles as bytes": ("up_proj.weight", ("I8", [32, 32]), ["up_proj.weight", "[32, 32]", "[32, 64]"]),
     "too many words": ("up_proj.weight", ("I32", [32, 9]), ["up_proj.weight", "[32, 9]", "[32, 8]"]),
     "rows and columns exchanged": ("gate_proj.weight", ("I32", [64, 4]), ["gate_proj.weight", "[64, 4]", "[32, 8]"]),
     "no scale of the matrix": ("gate_proj.weight_scale", None, ["gate_proj.weight_scale", "missing"]),
@@ -566,7 +571,7 @@ ROW = {
     "two scales a row": ("down_proj.weight_scale", ("BF16", [64, 2]), ["down_proj.weight_scale", "[64, 2]"]),
     "scales in fp16": ("down_proj.weight_scale", ("F16", [64, 1]), ["down_proj.weight_scale", "F16", "F32 or BF16"]),
 }
-ROW_DATA = {"fp8_row": "F8_E4M3"}
+ROW_DATA = {"fp8_row": "F8_E4M3", "int8_row": "I8"}
 
 
 @pytest.mark.parametrize("layout", ROWS)
@@ -595,6 +600,30 @@ def test_rows_scale_is_no_number(tmp_path, layout, value, word):
     else:
         done, _ = run("eval logprobs", tmp_path)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("dtype, shape", [("I8", [32]), ("I8", [32, 1]), ("U8", [32])])
+def test_zero_points(tmp_path, dtype, shape):
+    """Symmetric codes have zero points of 0, which may be written; another one is not done here."""
+    tensors = sw.model_tensors(sw.config("int8-row"))
+    name = MX_EXPERT + "gate_proj.weight_zero_point"
+    tensors[name] = (dtype, shape)
+    sw.write_checkpoint(tmp_path, "int8-row", 2, tensors)
+    done, _ = run("eval logprobs", tmp_path)
+    assert done.returncode == 0, done.stderr
+    sw.write_checkpoint(tmp_path, "int8-row", 2, tensors, values={name: bytes(31) + b"\x01"})
+    check_fails("eval logprobs", tmp_path, name, "is not 0 at element 31")
+
+
+@pytest.mark.parametrize(
+    "dtype, shape, named", [("I8", [31], "[31]"), ("I8", [32, 2], "[32, 2]"), ("I32", [32], "I32, not I8")]
+)
+def test_zero_points_of_other_forms(tmp_path, dtype, shape, named):
+    tensors = sw.model_tensors(sw.config("int8-row"))
+    name = MX_EXPERT + "gate_proj.weight_zero_point"
+    tensors[name] = (dtype, shape)
+    sw.write_checkpoint(tmp_path, "int8-row", 2, tensors)
+    check_fails("eval logprobs", tmp_path, name, named)
 
 
 @pytest.mark.parametrize("layout", ROWS)

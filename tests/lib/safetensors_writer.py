@@ -198,6 +198,10 @@ FP8_ROW = {
 FP8_ROW_CT = json.loads(json.dumps(INT4))
 FP8_ROW_CT["format"] = "float-quantized"
 FP8_ROW_CT["config_groups"]["group_0"]["weights"].update(num_bits=8, type="float", strategy="channel", group_size=None)
+INT8_ROW = json.loads(json.dumps(FP8_ROW).replace("fp8_e4m3", "int8"))
+INT8_ROW_CT = json.loads(json.dumps(INT4))
+INT8_ROW_CT["format"] = "int-quantized"
+INT8_ROW_CT["config_groups"]["group_0"]["weights"].update(num_bits=8, strategy="channel", group_size=None)
 
 QUANTIZATION = {
     "fp8": FP8,
@@ -210,13 +214,15 @@ QUANTIZATION = {
     "nvfp4-ct": NVFP4_CT,
     "fp8-row": FP8_ROW,
     "fp8-row-ct": FP8_ROW_CT,
+    "int8-row": INT8_ROW,
+    "int8-row-ct": INT8_ROW_CT,
 }
 
 
 def config(layout_name):
     """The config.json of layout "plain", "fp8", "thinking" (INT4), "k2.5" (INT4, nested), "w4a8" (Quark's INT4),
     "mxfp4" (Quark's), "mxfp4-ct" (compressed-tensors'), "nvfp4" (ModelOpt's), "nvfp4-ct",
-    "fp8-row" (Quark's FP8 with a scale a row) or "fp8-row-ct"."""
+    "fp8-row" (Quark's FP8 with a scale a row), "fp8-row-ct", and the same of "int8-row"."""
     text = json.loads(json.dumps(TEXT))
     if layout_name in QUANTIZATION:
         text["quantization_config"] = json.loads(json.dumps(QUANTIZATION[layout_name]))
@@ -240,19 +246,21 @@ def model_tensors(cfg):
     method = quant.get("quant_method")
     if quant.get("format") in ("mxfp4-pack-quantized", "nvfp4-pack-quantized"):
         method = quant["format"][:5] + "-ct"
-    if quant.get("format") == "float-quantized":
-        method = "fp8-row-ct"
+    if quant.get("format") in ("float-quantized", "int-quantized"):
+        method = "fp8-row-ct" if quant["format"][0] == "f" else "int8-row-ct"
     if method == "quark" and isinstance(quant["global_quant_config"]["weight"], dict):
-        method = {"fp4": "mxfp4", "fp8_e4m3": "fp8-row"}[quant["global_quant_config"]["weight"]["dtype"]]
+        method = {"fp4": "mxfp4", "fp8_e4m3": "fp8-row", "int8": "int8-row"}[
+            quant["global_quant_config"]["weight"]["dtype"]
+        ]
     h, out = text["hidden_size"], {}
 
     def linear(name, rows, cols, int4=False):
         if method == "fp8":
             out[name + ".weight"] = ("F8_E4M3", [rows, cols])
             out[name + ".weight_scale_inv"] = ("F32", [-(-rows // 128), -(-cols // 128)])
-        elif method in ("fp8-row", "fp8-row-ct"):
-            out[name + ".weight"] = ("F8_E4M3", [rows, cols])
-            out[name + ".weight_scale"] = ("F32", [rows]) if method == "fp8-row" else ("BF16", [rows, 1])
+        elif method in ("fp8-row", "fp8-row-ct", "int8-row", "int8-row-ct"):
+            out[name + ".weight"] = ("F8_E4M3" if method[0] == "f" else "I8", [rows, cols])
+            out[name + ".weight_scale"] = ("BF16", [rows, 1]) if method.endswith("ct") else ("F32", [rows])
         elif method == "compressed-tensors" and int4:
             out[name + ".weight_packed"] = ("I32", [rows, cols // 8])
             out[name + ".weight_scale"] = ("BF16", [rows, cols // 32])
