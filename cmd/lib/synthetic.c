@@ -58,9 +58,10 @@ weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigm
         for (u64 i = 0; i < n; i++) data[i] = f32_to_f8_e4m3(synth_normal(s) * 64.0f);
         for (u64 i = 0; i < scales; i++) ((f32 *)scale)[i] = sigma / 64.0f * (1.0f + 0.25f * synth_uniform(s));
     }
-    if (f == WF_INT8_ROW) {
-        fill_bits(s, data, n);
-        for (u64 i = 0; i < scales; i++) ((f32 *)scale)[i] = sigma / 73.9f * (1.0f + 0.25f * synth_uniform(s));
+    if (f == WF_INT8_ROW || f == WF_INT4_GROUP128) {
+        const f32 unit = sigma / (f == WF_INT8_ROW ? 73.9f : 4.64f); /* the codes' root mean square */
+        fill_bits(s, data, weight_data_bytes(&v));
+        for (u64 i = 0; i < scales; i++) ((f32 *)scale)[i] = unit * (1.0f + 0.25f * synth_uniform(s));
     }
     if (f == WF_MXFP4 || f == WF_NVFP4) fill_fp4(s, &v, sigma, data, scale);
     if (f == WF_INT4_GROUP || f == WF_INT4_ROW) {

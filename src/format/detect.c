@@ -34,6 +34,11 @@ bool weight_detect(const checkpoint *ck, const char *name, weight_format likely,
         if (found > NOTHING && found < ALL && detect_kept((weight_format)f) == detect_kept(likely)) found = LIKELY;
         if (found > best) best = found, *out = (weight_format)f;
     }
+    /* What others have by chance, the type of data, does not count against the configuration's names. */
+    for (int f = 0; best > NOTHING && best < LIKELY && f < weight_formats(); f++)
+        if (detect_kept((weight_format)f) == detect_kept(likely) &&
+            detect_tensor(ck, name, weight_layout_of((weight_format)f)->data))
+            *out = (weight_format)f;
     return best > NOTHING;
 }
 

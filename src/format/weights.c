@@ -61,6 +61,15 @@ static void cols_int8_row(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out
     for (i64 c = c0; c < c0 + n; c++) out[c - c0] = (f32)q[c] * scale;
 }
 
+static void cols_int4_wide(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
+    const u8 *q = (const u8 *)w->data + row * (w->cols / 2);
+    const f32 *s = (const f32 *)w->scale + row * (w->cols / INT4_GROUP_WIDE);
+    for (i64 c = c0; c < c0 + n; c++) {
+        const int u = q[c / 2] >> c % 2 * 4 & 15;
+        out[c - c0] = (f32)(u < 8 ? u : u - 16) * s[c / INT4_GROUP_WIDE];
+    }
+}
+
 static void cols_float(const weight_view *w, i64 row, i64 c0, i64 n, f32 *out) {
     memcpy(out, (const f32 *)w->data + row * w->cols + c0, (size_t)n * sizeof *out);
 }
@@ -203,6 +212,19 @@ static const weight_layout built_in[WF_COUNT] = {
                      .zeros = ".weight_zero_point",
                      .cols_multiple = 1,
                      .cols_f32 = cols_int8_row},
+    [WF_INT4_GROUP128] = {.name = "int4_group128",
+                          .origin = "SGLang's w4afp8",
+                          .bits = 4,
+                          .data = ".weight",
+                          .data_type = DT_I8,
+                          .per_element = 2,
+                          .scale = ".weight_scale_inv",
+                          .scale_type = DT_F32,
+                          .scale_rows = 1,
+                          .scale_cols = INT4_GROUP_WIDE,
+                          .scales_vary = true,
+                          .cols_multiple = INT4_GROUP_WIDE,
+                          .cols_f32 = cols_int4_wide},
 };
 
 static const weight_layout *added[WEIGHT_FORMATS_MOST - WF_COUNT];

@@ -17,6 +17,7 @@ typedef enum {
     WF_NVFP4,        /* NVIDIA's NVFP4: see below (ModelOpt) */
     WF_NVFP4_PACKED, /* the same bytes as compressed-tensors calls them, with a factor that divides: read as WF_NVFP4 */
     WF_INT8_ROW,     /* int8 [rows, cols]; w = q * scale[row], each rounded to float32 (compressed-tensors, Quark) */
+    WF_INT4_GROUP128, /* SGLang's w4afp8: see below */
     WF_COUNT
 } weight_format;
 
@@ -32,10 +33,13 @@ typedef enum {
  * exponent, one of mantissa; 0..7 stand for 0, 0.5, 1, 1.5, 2, 3, 4, 6. `scale` is e8m0 [rows, cols / 32], a byte b for
  * 2^(b - 127); 255 is NaN. w = value * 2^(scale[row, col / 32] - 127), exactly where float32 holds it.
  *
+ * INT4_GROUP128: `data` holds cols / 2 bytes a row as INT4's, a nibble in two's complement; `scale` is float32
+ * [rows, cols / 128]; w = q * scale[row, col / 128], rounded to float32.
+ *
  * NVFP4: `data` as MXFP4's; `scale` is e4m3 [rows, cols / 16], and one float32 for the matrix multiplies its scales
  * (ModelOpt), or divides them (compressed-tensors). w = value * s, where s is scale[row, col / 16] * factor, or
  * scale[row, col / 16] / factor, rounded to float32; so is w. */
-enum { INT4_GROUP = 32, FP8_BLOCK = 128, MXFP4_GROUP = 32, NVFP4_GROUP = 16 };
+enum { INT4_GROUP = 32, FP8_BLOCK = 128, MXFP4_GROUP = 32, NVFP4_GROUP = 16, INT4_GROUP_WIDE = 128 };
 
 typedef struct {
     weight_format format;
@@ -60,7 +64,7 @@ typedef struct {
     const char *scale; /* suffix, or NULL: no scales */
     dtype scale_type;
     i64 scale_rows, scale_cols; /* values that share a scale; scale_cols 0: a row's, and the tensor has one dimension */
-    bool scales_vary;           /* a row's may also be [rows, 1], or in BF16, by writer; they are looked at for NaN */
+    bool scales_vary;           /* in BF16, too, by writer, and a row's as [rows, 1]; they are looked at for NaN */
     const char *factor;         /* suffix of one float32 that multiplies all scales, or NULL */
     bool factor_divides;        /* it divides them */
     const char *zeros;          /* suffix of a tensor of bytes, one a row, that are 0 if it is there at all, or NULL */

@@ -95,12 +95,14 @@ static const tensor_info *bind_part(const binder *b, const char *base, const cha
     return t;
 }
 
-/* One a row where writers differ: [rows] or [rows, 1], in BF16 too. */
-static const tensor_info *varying_scales(const binder *b, const char *base, const weight_layout *l, i64 rows) {
+/* Scales [rows, across] where writers differ: in BF16 too, and one a row (across 0) as [rows] or [rows, 1]. */
+static const tensor_info *varying_scales(const binder *b, const char *base, const weight_layout *l, i64 rows,
+                                         i64 across) {
     char name[256];
     snprintf(name, sizeof name, "%s%s", base, l->scale);
     const tensor_info *t = checkpoint_find(b->ck, name);
-    t = bind_find(b, name, (const i64[]){rows, 1}, t && t->n_dims == 2 ? 2 : 1);
+    const bool flat = !across && !(t && t->n_dims == 2);
+    t = bind_find(b, name, (const i64[]){rows, across ? across : 1}, flat ? 1 : 2);
     if (t && t->type != l->scale_type && t->type != DT_BF16) return bind_type_error(b, t, "F32 or BF16"), NULL;
     return t;
 }
@@ -110,7 +112,7 @@ static status view_scales(const binder *b, const char *base, const weight_layout
                           view_source *from) {
     char name[256];
     const i64 shape[2] = {ceil_div(v->rows, l->scale_rows), l->scale_cols ? ceil_div(v->cols, l->scale_cols) : 1};
-    from->scale = l->scales_vary ? varying_scales(b, base, l, shape[0])
+    from->scale = l->scales_vary ? varying_scales(b, base, l, shape[0], l->scale_cols ? shape[1] : 0)
                                  : bind_part(b, base, l->scale, l->scale_type, shape, l->scale_cols ? 2 : 1);
     if (!from->scale) return ST_FORMAT;
     from->widen = from->scale->type != l->scale_type;

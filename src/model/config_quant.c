@@ -1,20 +1,32 @@
-/* model/config_quant.c: quantization_config as DeepSeek, compressed-tensors and Quark write it (config_modelopt.c:
- * ModelOpt). It is looked at for what is not done here; how a matrix lies its own tensors show (bind.c). */
+/* model/config_quant.c: quantization_config as DeepSeek, compressed-tensors, Quark and SGLang write it; ModelOpt's is
+ * config_modelopt.c. It is looked at for what is not done here; how a matrix lies its own tensors show (bind.c). */
 #include "model/config_internal.h"
 #include <stdio.h>
 #include <string.h>
 
-static status read_fp8(model_config *c, const json_t *q, err *e) {
-    status st = config_only_str(q, "fmt", "e4m3", e);
-    if (st == ST_OK) st = config_only_str(q, "activation_scheme", "dynamic", e);
-    if (st != ST_OK) return st;
+static status check_fp8_blocks(const json_t *q, err *e) {
     const json_t *b = json_object_get(q, "weight_block_size");
     if (!json_is_array(b) || json_array_size(b) != 2 || json_integer_value(json_array_get(b, 0)) != FP8_BLOCK ||
         json_integer_value(json_array_get(b, 1)) != FP8_BLOCK)
         return err_set(e, ST_UNSUPPORTED, "weight_block_size is not [%d, %d], the only one supported", FP8_BLOCK,
                        FP8_BLOCK);
-    c->quant = WF_FP8_BLOCK;
     return ST_OK;
+}
+
+static status read_fp8(model_config *c, const json_t *q, err *e) {
+    status st = config_only_str(q, "fmt", "e4m3", e);
+    if (st == ST_OK) st = config_only_str(q, "activation_scheme", "dynamic", e);
+    if (st == ST_OK) st = check_fp8_blocks(q, e);
+    return st == ST_OK ? (c->quant = WF_FP8_BLOCK, ST_OK) : st;
+}
+
+/* SGLang's w4afp8: experts in INT4, all else in FP8 blocks; a file may say no more than the method's name. Inputs in
+ * FP8 are a choice of that engine. */
+static status read_w4afp8(model_config *c, const json_t *q, err *e) {
+    status st = config_only_str(q, "fmt", "e4m3", e);
+    if (st == ST_OK) st = config_only_int(q, "group_size", INT4_GROUP_WIDE, e);
+    if (st == ST_OK && json_object_get(q, "weight_block_size")) st = check_fp8_blocks(q, e);
+    return st == ST_OK ? (c->quant = WF_INT4_GROUP128, ST_OK) : st;
 }
 
 /* ---- compressed-tensors ---- */
@@ -237,6 +249,7 @@ static status read_quark(model_config *c, const json_t *q, err *e) {
 }
 
 weight_format model_config_dense_format(const model_config *c) {
+    if (c->quant == WF_INT4_GROUP128) return WF_FP8_BLOCK;
     return weight_is_fp8(c->quant) || c->quant == WF_INT8_ROW ? c->quant : WF_BF16; /* 4 bits: experts only */
 }
 
@@ -258,12 +271,14 @@ status config_read_quant(model_config *c, const json_t *root, const json_t *text
             st = read_compressed(c, q, e);
         else if (strcmp(method, "quark") == 0)
             st = read_quark(c, q, e);
+        else if (strcmp(method, "w4afp8") == 0)
+            st = read_w4afp8(c, q, e);
         else if (strcmp(method, "modelopt") == 0)
             st = config_read_modelopt(c, q, e);
         else
             st = err_set(e, ST_UNSUPPORTED,
-                         "quant_method \"%.60s\" is not supported, only \"fp8\", \"compressed-tensors\", \"quark\" and "
-                         "\"modelopt\"",
+                         "quant_method \"%.60s\" is not supported, only \"fp8\", \"compressed-tensors\", \"quark\", "
+                         "\"w4afp8\" and \"modelopt\"",
                          method);
     }
     if (st != ST_OK) err_prefix(e, "quantization_config");

@@ -289,7 +289,7 @@ def test_inspect_lists_the_weight_formats():
     rows = {r["name"]: r for r in json.loads(moonlet("inspect", "--formats", "--json").stdout)}
     assert (
         list(rows)
-        == "f32 bf16 fp8_block fp8_row int4_group int4_row mxfp4 mxfp4_packed nvfp4 nvfp4_packed int8_row".split()
+        == "f32 bf16 fp8_block fp8_row int4_group int4_row mxfp4 mxfp4_packed nvfp4 nvfp4_packed int8_row int4_group128".split()
     )
     assert rows["int4_group"]["bits"] == 4.5 and rows["bf16"]["bits"] == 16
     assert rows["int4_group"]["cuda"] == {"linear": "expanded", "experts": "native"}

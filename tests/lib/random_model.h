@@ -98,6 +98,13 @@ static void random_matrix(random_writer *w, const char *name, weight_format f, i
         if (w->n % 5 == 0) random_add(w, name, ".weight_zero_point", DT_I8, flat ? 0 : rows, flat ? rows : 1);
         for (u64 i = 0; i < n; i++) p[i] = (u8)random_bits(w);
         for (i64 i = 0; i < rows; i++) random_put(s, t, (u64)i, sigma * (f32)(3 + i % 3) / 300);
+    } else if (f == WF_INT4_GROUP128) {
+        const dtype t = w->n % 4 < 2 ? DT_F32 : DT_BF16;
+        u8 *p = random_add(w, name, ".weight", DT_I8, rows, cols / 2);
+        u8 *s = random_add(w, name, ".weight_scale_inv", t, rows, cols / INT4_GROUP_WIDE);
+        for (u64 i = 0; i < n / 2; i++) p[i] = (u8)random_bits(w);
+        for (u64 i = 0; i < n / INT4_GROUP_WIDE; i++)
+            random_put(s, t, i, sigma * (f32)(3 + (random_bits(w) & 3)) / 20.9f);
     } else if (f == WF_INT4_ROW) {
         u8 *p = random_add(w, name, ".weight", DT_I32, rows, cols / 8);
         f32 *s = (f32 *)(void *)random_add(w, name, ".weight_scale_2", DT_F32, 0, rows);
