@@ -72,8 +72,8 @@ static void loads_once(const char *dir, engine_options o, int layers) {
 static void every_byte_once_on_gpus(void **state) {
     (void)state;
     static const weight_format formats[] = {WF_INT4_GROUP, WF_BF16, WF_FP8_BLOCK, WF_INT4_ROW, WF_MXFP4};
-    static const weight_format dense[] = {WF_FP8_ROW, WF_MXFP4_PACKED, WF_NVFP4, WF_NVFP4_PACKED,
-                                          WF_INT8_ROW}; /* become bf16 */
+    static const weight_format dense[] = {WF_FP8_ROW,      WF_MXFP4_PACKED, WF_NVFP4,
+                                          WF_NVFP4_PACKED, WF_INT8_ROW,     WF_INT4_GROUP128}; /* become bf16 */
     static const char *const two[] = {"num_hidden_layers=2"};
     char dir[64];
     for (size_t f = 0; f < COUNT_OF(formats); f++) {
@@ -93,7 +93,8 @@ static void every_byte_once_on_gpus(void **state) {
     for (size_t f = 0; f < COUNT_OF(dense); f++) {
         random_model m = MODEL;
         m.attn = m.mlp = dense[f];
-        if (dense[f] == WF_MXFP4_PACKED) m.attn = WF_BF16; /* a rank's heads are no whole groups */
+        if (dense[f] == WF_MXFP4_PACKED || dense[f] == WF_INT4_GROUP128)
+            m.attn = WF_BF16; /* a rank's heads are no whole groups */
         assert_true(random_model_write(&m, 7, dir, NULL));
         loads_once(dir, (engine_options){.device = "cuda"}, 3);
         random_model_remove(dir);
@@ -103,7 +104,7 @@ static void every_byte_once_on_gpus(void **state) {
 /* Experts in a format that no kernel takes are refused by its name. */
 static void experts_without_a_kernel(void **state) {
     (void)state;
-    static const weight_format formats[] = {WF_NVFP4, WF_NVFP4_PACKED, WF_INT8_ROW};
+    static const weight_format formats[] = {WF_NVFP4, WF_NVFP4_PACKED, WF_INT8_ROW, WF_INT4_GROUP128};
     char dir[64], part[64];
     for (size_t f = 0; f < COUNT_OF(formats); f++) {
         random_model m = MODEL;

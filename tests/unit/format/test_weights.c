@@ -408,6 +408,42 @@ static void test_int8_row(void **state) {
     assert_int_equal(linear_on_gpu(WF_INT8_ROW), WF_BF16);
 }
 
+/* w4afp8: every code in the low and the high nibble, in two's complement; a scale for 128 columns; columns cut out. */
+static void test_int4_group128(void **state) {
+    (void)state;
+    enum { R = 3, C = 384 };
+    static u8 data[R][C / 2];
+    f32 scale[R][3], out[C];
+    for (int r = 0; r < R; r++) {
+        for (int b = 0; b < C / 2; b++) data[r][b] = (u8)(b * 5 + r * 77);
+        for (int g = 0; g < 3; g++) scale[r][g] = 0.1f * (f32)(1 + 3 * r + g) * (g == 1 ? -1 : 1);
+    }
+    weight_view w = {.format = WF_INT4_GROUP128, .rows = R, .cols = C, .data = data, .scale = scale};
+    assert_int_equal(weight_bytes(&w), R * C / 2 + R * 3 * 4);
+    assert_true(weight_row_unit(WF_INT4_GROUP128) == 1 && weight_col_unit(WF_INT4_GROUP128) == 128);
+    bool seen[2][16] = {{false}};
+    for (int r = 0; r < R; r++)
+        for (int c0 = 0; c0 < C; c0 += 29) {
+            weight_cols_f32(&w, r, c0, C - c0, out);
+            for (int c = c0; c < C; c++) {
+                const int code = data[r][c / 2] / (c % 2 ? 16 : 1) % 16;
+                seen[c % 2][code] = true;
+                assert_int_equal(f32_bits(out[c - c0]), f32_bits((f32)(code - code / 8 * 16) * scale[r][c / 128]));
+            }
+        }
+    for (int code = 0; code < 16; code++) assert_true(seen[0][code] && seen[1][code]);
+    _Alignas(64) u8 room[1024];
+    assert_true(weight_cols_room(&w, 256) <= sizeof room);
+    const weight_view cut = weight_cols(&w, 128, 256, room);
+    for (int r = 0; r < R; r++) {
+        f32 all[C];
+        weight_row_f32(&w, r, all), weight_row_f32(&cut, r, out);
+        assert_memory_equal(out, all + 128, 256 * sizeof *out);
+    }
+    assert_string_equal(weight_format_name(WF_INT4_GROUP128), "int4_group128");
+    assert_int_equal(linear_on_gpu(WF_INT4_GROUP128), WF_BF16);
+}
+
 static void test_plain(void **state) {
     (void)state;
     f32 a[2][3] = {{1, 2, 3}, {-0.0f, INFINITY, 1e-42f}}, out[3];
@@ -462,14 +498,23 @@ static void test_requant(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_int4_vectors), cmocka_unit_test(test_int4_unrounded),
-        cmocka_unit_test(test_int4_groups),  cmocka_unit_test(test_fp8_partial_blocks),
-        cmocka_unit_test(test_fp8_row),      cmocka_unit_test(test_int4_row),
-        cmocka_unit_test(test_plain),        cmocka_unit_test(test_requant),
-        cmocka_unit_test(test_mxfp4_codes),  cmocka_unit_test(test_mxfp4_scales),
-        cmocka_unit_test(test_mxfp4_pieces), cmocka_unit_test(test_mxfp4_as_compressed_tensors),
-        cmocka_unit_test(test_int8_row),     cmocka_unit_test(test_nvfp4_values),
-        cmocka_unit_test(test_nvfp4_pieces), cmocka_unit_test(test_nvfp4_as_compressed_tensors),
+        cmocka_unit_test(test_int4_vectors),
+        cmocka_unit_test(test_int4_unrounded),
+        cmocka_unit_test(test_int4_groups),
+        cmocka_unit_test(test_fp8_partial_blocks),
+        cmocka_unit_test(test_fp8_row),
+        cmocka_unit_test(test_int4_row),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_requant),
+        cmocka_unit_test(test_mxfp4_codes),
+        cmocka_unit_test(test_mxfp4_scales),
+        cmocka_unit_test(test_mxfp4_pieces),
+        cmocka_unit_test(test_mxfp4_as_compressed_tensors),
+        cmocka_unit_test(test_int8_row),
+        cmocka_unit_test(test_int4_group128),
+        cmocka_unit_test(test_nvfp4_values),
+        cmocka_unit_test(test_nvfp4_pieces),
+        cmocka_unit_test(test_nvfp4_as_compressed_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -445,6 +445,36 @@ static void test_int8_of_compressed_tensors(void **state) {
                 "group_size");
 }
 
+/* Its config may be no more than the method; all that is no expert's is FP8 in blocks. */
+static void test_w4afp8(void **state) {
+    (void)state;
+#define W4AFP8(rest) "\"quant_method\":\"w4afp8\"" rest
+    model_config c;
+    const weight_format f = WF_INT4_GROUP128;
+    expect_quant(W4AFP8(""), f, NULL);
+    expect_quant(W4AFP8(",\"activation_scheme\":\"static\",\"fmt\":\"e4m3\",\"group_size\":128,"
+                        "\"weight_block_size\":[128,128]"),
+                 f, NULL);
+    expect_quant(W4AFP8(",\"group_size\":32"), f, "group_size 32");
+    expect_quant(W4AFP8(",\"weight_block_size\":[64,128]"), f, "weight_block_size");
+    expect_quant(W4AFP8(",\"fmt\":\"e5m2\""), f, "fmt \"e5m2\"");
+    expect_quant("\"quant_method\":\"w4a16\"", f, "\"w4afp8\" and \"modelopt\"");
+    expect_ok(&c, K2(",\"quantization_config\":{\"quant_method\":\"w4afp8\"}"), NULL);
+    assert_int_equal(model_config_dense_format(&c), WF_FP8_BLOCK);
+    static const weight_format same[] = {WF_FP8_BLOCK, WF_FP8_ROW, WF_INT8_ROW},
+                               bf16[] = {WF_INT4_GROUP, WF_MXFP4, WF_NVFP4};
+    for (int i = 0; i < 3; i++) {
+        c.quant = same[i];
+        assert_int_equal(model_config_dense_format(&c), same[i]);
+        c.quant = bf16[i];
+        assert_int_equal(model_config_dense_format(&c), WF_BF16);
+    }
+    char json[4096];
+    snprintf(json, sizeof json, "%s", K2(",\"quantization_config\":{\"quant_method\":\"w4afp8\"}"));
+    memcpy(strstr(json, "\"moe_intermediate_size\":2048"), "\"moe_intermediate_size\":2080", 28);
+    expect_error(json, NULL, "moe_intermediate_size is 2080, no multiple of the group of 128");
+}
+
 static void expect_nvfp4(const char *quant, const char *part) { expect_quant(quant, WF_NVFP4, part); }
 
 static void test_nvfp4_of_modelopt(void **state) {
@@ -589,6 +619,7 @@ int main(void) {
         cmocka_unit_test(test_mxfp4_of_quark),
         cmocka_unit_test(test_mxfp4_of_compressed_tensors),
         cmocka_unit_test(test_int8_of_quark),
+        cmocka_unit_test(test_w4afp8),
         cmocka_unit_test(test_int8_of_compressed_tensors),
         cmocka_unit_test(test_nvfp4_of_modelopt),
         cmocka_unit_test(test_nvfp4_beside_config),

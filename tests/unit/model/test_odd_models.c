@@ -66,6 +66,11 @@ static const random_model models[] = {
      .router = WF_INT8_ROW},
     {BASE, .name = "int8 and fp8", .attn = WF_INT8_ROW, .mlp = WF_FP8_ROW, .expert = {WF_FP8_ROW, WF_INT8_ROW},
      .embed = WF_INT8_ROW, .hidden = 53},
+    {BASE, .name = "w4afp8", .attn = WF_FP8_BLOCK, .mlp = WF_FP8_BLOCK, .expert = {WF_INT4_GROUP128, WF_INT4_GROUP128},
+     .hidden = 128, .expert_inter = 256},
+    {BASE, .name = "int4 in groups of 128 everywhere", .attn = WF_INT4_GROUP128, .mlp = WF_INT4_GROUP128,
+     .expert = {WF_INT4_GROUP128, WF_INT8_ROW}, .hidden = 256, .expert_inter = 128, .inter = 128, .q_lora = 128,
+     .kv_lora = 128, .v = 128, .embed = WF_INT4_GROUP128, .router = WF_INT4_GROUP128},
     {BASE, .name = "wide latent", .kv_lora = 8200, .heads = 1, .nope = 4, .v = 4, .layers = 1, .dense = 0},
 };
 #pragma GCC diagnostic pop

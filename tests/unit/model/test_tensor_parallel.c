@@ -36,6 +36,8 @@ static const random_model models[] = {
     {MODEL, .name = "nvfp4 experts, compressed-tensors' names", .expert = {WF_NVFP4_PACKED, WF_NVFP4_PACKED}},
     {MODEL, .name = "int8 with a scale a row", .attn = WF_INT8_ROW, .mlp = WF_INT8_ROW,
      .expert = {WF_INT8_ROW, WF_INT8_ROW}, .embed = WF_INT8_ROW},
+    {MODEL, .name = "int4 in groups of 128", .mlp = WF_INT4_GROUP128, .expert = {WF_INT4_GROUP128, WF_INT4_GROUP128},
+     .hidden = 128, .inter = 1024, .expert_inter = 1024},
 };
 #pragma GCC diagnostic pop
 
