@@ -31,6 +31,7 @@ COUNTS = {
     "k2.5-ranks-mxfp4": 5,
     "k2.5-float8": 5,
     "k2.5-int8": 6,
+    "k2-w4afp8": 3,
     "k2.5-nvfp4": 6,
     "k2.5-nvfp4-ct": 5,
     "plain-bf16": 1,
@@ -187,6 +188,9 @@ def test_projections(name):
             assert tensors[full + ".weight_scale"][:2] == ("F8_E4M3", [n, k // 16])
             assert tensors[full + factor][:2] == tensors[full + inputs][:2] == ("F32", [1])
             assert max(tensors[full + ".weight_scale"][2]) < 127, "NaN, or a scale below 0"
+        elif name.endswith("w4afp8") and ".experts." in proj:
+            assert tensors[full + ".weight"][:2] == ("I8", [n, k // 2])
+            assert tensors[full + ".weight_scale_inv"][:2] == ("F32", [n, k // 128])
         elif name.endswith("int8"):
             assert tensors[full + ".weight"][:2] == ("I8", [n, k]) and 128 in tensors[full + ".weight"][2]
             assert tensors[full + ".weight_scale"][:2] == ("F32", [n])

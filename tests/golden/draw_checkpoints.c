@@ -39,6 +39,7 @@ static const golden ALL[] = {
     {"k2.5-mxfp4-ct", 7200, PADDED},
     {"k2.5-float8", 9000, PADDED},
     {"k2.5-int8", 9100, PADDED},
+    {"k2-w4afp8", 9200, "model-%d-of-%d.safetensors"},
     {"k2.5-nvfp4", 8000, PADDED},
     {"k2.5-nvfp4-ct", 8100, PADDED},
     {"plain-bf16", 4000, NULL},
@@ -51,7 +52,7 @@ static const golden ALL[] = {
  * visible. OUTPUT is that of o_proj and down_proj. */
 static const f64 LATENT = 0.03, OUTPUT = 0.6;
 
-typedef enum { BF16, FP32, FP8, INT4, QUARK, MXFP4, MXFP4_PACKED, NVFP4, NVFP4_PACKED, FP8_ROW, INT8 } form;
+typedef enum { BF16, FP32, FP8, INT4, QUARK, MXFP4, MXFP4_PACKED, NVFP4, NVFP4_PACKED, FP8_ROW, INT8, W4AFP8 } form;
 
 typedef struct {
     char name[160];
@@ -258,6 +259,30 @@ static void put_fp8_row(checkpoint *ck, const char *name, i64 n, i64 k, const f3
     }
 }
 
+/* SGLang's w4afp8: two's complement nibbles, the even column in the low one, and a float32 for 128 columns. */
+static void put_w4afp8(checkpoint *ck, const char *name, i64 n, i64 k, const f32 *w) {
+    u8 *byte = put_text(ck, "I8", name, ".weight", n, k / 2);
+    f32 *scale = put_text(ck, "F32", name, ".weight_scale_inv", n, k / 128);
+    f32 *value = put_values(ck, name, ".weight", n, k);
+    for (i64 g = 0; g < n * k / 128; g++) {
+        scale[g] = largest(w + 128 * g, 1, 128, 128) / 7.5f * (g % 3 ? spread(ck, name, (u64)g) : 1);
+        for (i64 i = 128 * g; i < 128 * g + 128; i++) {
+            int q = to_int4(w[i], scale[g]);
+            byte[i / 2] |= (u8)((q & 15) << 4 * (i % 2));
+            if (value) value[i] = (f32)q * scale[g];
+        }
+    }
+}
+
+/* Scales of inputs, which nothing here may use, under the names that w4afp8's files have them. */
+static void put_expert_inputs(checkpoint *ck, const char *block, i64 expert) {
+    char name[160];
+    for (int part = 1; part <= 3; part++) {
+        snprintf(name, sizeof name, "%s.experts.%lld.w%d", block, (long long)expert, part);
+        *(f32 *)put_text(ck, "F32", name, ".input_scale", 0, 1) = 37;
+    }
+}
+
 /* Quark's INT8: a float32 [n] for the rows, with some of which -128 occurs, and zero points, which
  * are 0. */
 static void put_int8(checkpoint *ck, const char *name, i64 n, i64 k, const f32 *w) {
@@ -364,6 +389,8 @@ static void matrix_from(checkpoint *ck, form f, const char *name, i64 n, i64 k, 
         put_fp8(ck, name, n, k, w);
     else if (f == FP8_ROW)
         put_fp8_row(ck, name, n, k, w);
+    else if (f == W4AFP8)
+        put_w4afp8(ck, name, n, k, w);
     else if (f == INT8)
         put_int8(ck, name, n, k, w);
     else if (f == INT4)
@@ -450,6 +477,7 @@ static void draw_layer(checkpoint *ck, i64 i) {
     numbers(ck, FP32, NAME("%s.gate.e_score_correction_bias", block), 0, experts, 0, 0.1f);
     mlp(ck, ck->dense, NAME("%s.shared_experts", block), width * GET("n_shared_experts"));
     for (i64 e = 0; e < experts; e++) mlp(ck, ck->expert, NAME("%s.experts.%lld", block, (long long)e), width);
+    for (i64 e = 0; ck->expert == W4AFP8 && e < experts; e++) put_expert_inputs(ck, block, e);
 }
 
 /* A few tensors of the vision part, not a whole tower: a reader of the text model must cope with them. */
@@ -573,6 +601,7 @@ static form form_of(const json_t *text) {
     const char *method = json_string_value(json_object_get(q, "quant_method"));
     if (!method) return strcmp(json_string_value(json_object_get(text, "torch_dtype")), "float32") ? BF16 : FP32;
     if (!strcmp(method, "fp8")) return FP8;
+    if (!strcmp(method, "w4afp8")) return W4AFP8;
     if (!strcmp(method, "quark")) {
         const json_t *weight = json_object_get(json_object_get(q, "global_quant_config"), "weight");
         if (!json_is_object(weight)) return QUARK;
@@ -616,6 +645,7 @@ static void make(const golden *g, const char *configs, const char *out, bool val
     ck.plain = ck.expert == FP32 ? FP32 : BF16;
     ck.attention = is_left_out(ck.text, "self_attn") ? ck.plain : ck.expert;
     ck.dense = is_left_out(ck.text, "shared_experts") ? ck.plain : ck.expert;
+    if (ck.expert == W4AFP8) ck.attention = ck.dense = FP8;
     draw_model(&ck);
     qsort(ck.t, ck.n, sizeof *ck.t, by_item);
     snprintf(dir, sizeof dir, "%s/%s", out, g->name);

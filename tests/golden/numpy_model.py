@@ -77,6 +77,10 @@ class Files:
             q = np.empty((n, k))
             q[:, 0::2], q[:, 1::2] = data & 15, data >> 4
             return (q - 8) * np.repeat(self.array(name + ".weight_scale"), 32, axis=1)
+        if self.raw[name + ".weight"][0] == "I8" and name + ".weight_scale_inv" in self.raw:  # w4afp8
+            q = self.array(name + ".weight").astype(np.int64)
+            q = np.stack([(q & 15 ^ 8) - 8, q >> 4], -1).reshape(len(q), -1)
+            return q * np.repeat(self.array(name + ".weight_scale_inv"), 128, axis=1)
         if self.raw[name + ".weight"][0] in ("F8_E4M3", "I8") and name + ".weight_scale" in self.raw:  # a scale a row
             return self.array(name + ".weight") * self.array(name + ".weight_scale").reshape(-1, 1)
         if name + ".weight_scale_2" in self.raw:  # Quark's INT4

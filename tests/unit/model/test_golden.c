@@ -160,7 +160,7 @@ static void check_variant(void **state) {
     X("k2.5-w4a8")                                                                                                     \
     X("k2.5-mxfp4")                                                                                                    \
     X("k2.5-mxfp4-ct")                                                                                                 \
-    X("k2.5-nvfp4") X("k2.5-float8") X("k2.5-int8") X("k2.5-nvfp4-ct") X("plain-bf16") X("plain-fp32")
+    X("k2.5-nvfp4") X("k2.5-float8") X("k2.5-int8") X("k2-w4afp8") X("k2.5-nvfp4-ct") X("plain-bf16") X("plain-fp32")
 /* Shapes that ranks can divide: wide experts are what is new in them. */
 #define RANKS(X)                                                                                                       \
     X("k2-ranks-fp8")                                                                                                  \
