@@ -216,16 +216,19 @@ QUANTIZATION = {
     "fp8-row-ct": FP8_ROW_CT,
     "int8-row": INT8_ROW,
     "int8-row-ct": INT8_ROW_CT,
+    "w4afp8": {"quant_method": "w4afp8"},
 }
 
 
 def config(layout_name):
     """The config.json of layout "plain", "fp8", "thinking" (INT4), "k2.5" (INT4, nested), "w4a8" (Quark's INT4),
     "mxfp4" (Quark's), "mxfp4-ct" (compressed-tensors'), "nvfp4" (ModelOpt's), "nvfp4-ct",
-    "fp8-row" (Quark's FP8 with a scale a row), "fp8-row-ct", and the same of "int8-row"."""
+    "fp8-row" (Quark's FP8 with a scale a row), "fp8-row-ct", the same of "int8-row", or "w4afp8" (SGLang's)."""
     text = json.loads(json.dumps(TEXT))
     if layout_name in QUANTIZATION:
         text["quantization_config"] = json.loads(json.dumps(QUANTIZATION[layout_name]))
+    if layout_name == "w4afp8":
+        text.update(hidden_size=128, moe_intermediate_size=128)
     if layout_name != "k2.5":
         return text
     return {
@@ -255,7 +258,10 @@ def model_tensors(cfg):
     h, out = text["hidden_size"], {}
 
     def linear(name, rows, cols, int4=False):
-        if method == "fp8":
+        if method == "w4afp8" and int4:
+            out[name + ".weight"] = ("I8", [rows, cols // 2])
+            out[name + ".weight_scale_inv"] = ("F32", [rows, cols // 128])
+        elif method in ("fp8", "w4afp8"):
             out[name + ".weight"] = ("F8_E4M3", [rows, cols])
             out[name + ".weight_scale_inv"] = ("F32", [-(-rows // 128), -(-cols // 128)])
         elif method in ("fp8-row", "fp8-row-ct", "int8-row", "int8-row-ct"):
