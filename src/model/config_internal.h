@@ -21,6 +21,8 @@ status config_read_rope(model_config *c, const json_t *o, err *e);
 /* A list of modules by name, or by "re:" and a pattern. Which ones are meant is not needed, each tensor's name and type
  * shows how it lies: a list that says otherwise than the file is not believed. */
 status config_check_modules(const json_t *o, const char *key, err *e);
+/* How the writer's engine would keep the KV cache: null, or FP8 with one scale a layer (kv_scales.h). */
+status config_check_kv(const json_t *o, const char *key, err *e);
 /* ModelOpt's: hf_quant_config.json, or a quantization_config. */
 status config_read_modelopt(model_config *c, const json_t *q, err *e);
 /* quantization_config of `text`, or of `root` around it. */

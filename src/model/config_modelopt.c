@@ -34,8 +34,8 @@ status config_read_modelopt(model_config *c, const json_t *q, err *e) {
     if (st == ST_OK) st = config_only_int(q, "group_size", NVFP4_GROUP, e);
     if (st == ST_OK) st = config_check_modules(q, "exclude_modules", e);
     if (st == ST_OK) st = config_check_modules(q, "ignore", e);
-    if (st == ST_OK) st = config_only_null(q, "kv_cache_quant_algo", e);
-    if (st == ST_OK) st = config_only_null(q, "kv_cache_scheme", e);
+    if (st == ST_OK) st = config_only_str(q, "kv_cache_quant_algo", "FP8", e);
+    if (st == ST_OK) st = config_check_kv(q, "kv_cache_scheme", e);
     if (st == ST_OK) st = check_modelopt_groups(json_object_get(q, "config_groups"), e);
     return st == ST_OK ? (c->quant = WF_NVFP4, ST_OK) : st;
 }

@@ -85,6 +85,22 @@ status config_check_modules(const json_t *o, const char *key, err *e) {
                                                               : err_set(e, ST_FORMAT, "key \"%s\" is not a list", key);
 }
 
+status config_check_kv(const json_t *o, const char *key, err *e) {
+    const json_t *kv = json_object_get(o, key);
+    const char *type;
+    i64 bits;
+    if (!kv || json_is_null(kv)) return ST_OK;
+    if (!json_is_object(kv)) return err_set(e, ST_FORMAT, "key \"%s\" is not an object", key);
+    status st = json_get_i64(kv, "num_bits", 1, 64, true, &bits, e);
+    if (st == ST_OK) st = config_only_int(kv, "num_bits", 8, e);
+    if (st == ST_OK) st = json_get_str(kv, "type", true, &type, e);
+    if (st == ST_OK) st = config_only_str(kv, "type", "float", e);
+    if (st == ST_OK) st = config_only_str(kv, "strategy", "tensor", e);
+    if (st == ST_OK) st = config_only_bool(kv, "dynamic", false, e);
+    if (st == ST_OK) st = config_only_bool(kv, "symmetric", true, e);
+    return st == ST_OK ? ST_OK : (err_prefix(e, "%s", key), st);
+}
+
 static status check_packed_group(const json_t *g, const packed_spec *p, err *e) {
     if (!json_is_object(g)) return err_set(e, ST_FORMAT, "not an object");
     status st = check_packed_inputs(g, p, e);
@@ -118,7 +134,7 @@ static status read_compressed(model_config *c, const json_t *q, err *e) {
         st = err_set(e, ST_UNSUPPORTED, "format \"%.60s\" is not supported, only %s", format, known);
     }
     if (st == ST_OK) st = config_only_str(q, "quantization_status", "compressed", e);
-    if (st == ST_OK) st = config_only_null(q, "kv_cache_scheme", e);
+    if (st == ST_OK) st = config_check_kv(q, "kv_cache_scheme", e);
     if (st == ST_OK) st = config_only_null(q, "sparsity_config", e);
     if (st == ST_OK) st = config_only_null(q, "transform_config", e);
     if (st == ST_OK) st = config_check_modules(q, "ignore", e);

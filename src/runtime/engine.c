@@ -1,4 +1,5 @@
 #include "runtime/engine_internal.h"
+#include "model/kv_scales.h"
 #include "base/log.h"
 #include "kernels/gpu/gpu.h"
 #include "kernels/team.h"
@@ -138,6 +139,19 @@ static status choose_kv(engine *g, const char *name, err *e) {
     for (size_t i = 0; i < COUNT_OF(types); i++)
         if (!strcmp(name, types[i].name)) return g->lim.kv_type = types[i].type, ST_OK;
     return err_set(e, ST_INPUT, "--kv-cache-dtype %s is not auto, fp32, bf16 or fp8_e4m3", name);
+}
+
+/* A user of FP8 learns that the checkpoint's scales for it are not used; broken ones are an error for all. */
+static status check_kv_scales(const engine *g, err *e) {
+    kv_scales s;
+    if (!g->ck) return ST_OK;
+    const status st = kv_scales_read(&s, &g->config, g->ck, e);
+    if (st == ST_OK && s.n && g->lim.kv_type == DT_F8_E4M3)
+        log_warn(
+            "%lld of %lld layers have a scale for an FP8 KV cache (%g to %g), which is not used: latents are kept in "
+            "e4m3 as they are",
+            (long long)s.n, (long long)g->config.n_layers, (f64)s.least, (f64)s.most);
+    return st;
 }
 
 /* Ranges of the numbers; upper ends keep every count of rows and of (row, expert) pairs in 32 bits. */
@@ -419,6 +433,7 @@ static status engine_open_parts(engine *g, const engine_options *o, err *e) {
     if (st == ST_OK) st = engine_vision_open(g, o, e);
     if (st == ST_OK) st = choose_backend(g, o, e);
     if (st == ST_OK) st = choose_kv(g, o->kv_dtype, e);
+    if (st == ST_OK) st = check_kv_scales(g, e);
     if (st == ST_OK) st = ranks_each(&g->ranks, open_share, g, e);
     if (st == ST_OK) st = engine_draft_open_ranks(g, o, e);
     if (st == ST_OK) st = set_limits(g, o, e);

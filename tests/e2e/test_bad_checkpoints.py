@@ -714,6 +714,57 @@ def test_w4afp8_beside_others(tmp_path):
     assert set(kinds["attention"]["formats"]) == {"fp8_block", "BF16"}
 
 
+# ---- scales of an FP8 KV cache ----
+
+
+def write_kv_scales(folder, scales, dtype="F32", shape=None):
+    """A good checkpoint, with {name behind self_attn of layer 1: value}."""
+    tensors = sw.model_tensors(sw.config("nvfp4"))
+    values = {}
+    for part, value in scales.items():
+        name = "model.layers.1.self_attn." + part
+        tensors[name] = (dtype, [] if shape is None else shape)
+        if value is not None:
+            values[name] = struct.pack("<f", value)[2 if dtype == "BF16" else 0 :]
+    sw.write_checkpoint(folder, "nvfp4", 2, tensors, values)
+
+
+@pytest.mark.parametrize("part", ["k_scale", "kv_scale", "k_proj.k_scale", "kv_a_proj_with_mqa.k_scale"])
+@pytest.mark.parametrize("dtype, shape", [("F32", None), ("F32", [1]), ("BF16", [1])])
+def test_kv_scales_are_told(tmp_path, part, dtype, shape):
+    """One line, and only to who asks for FP8: without it they mean nothing."""
+    write_kv_scales(tmp_path, {part: 0.125, "v_proj.v_scale": 0.5}, dtype, shape)
+    done, _ = run("eval logprobs", tmp_path)
+    assert done.returncode == 0 and "KV cache" not in done.stderr
+    done, _ = run("eval logprobs", tmp_path, "--kv-cache-dtype", "fp8_e4m3")
+    told = [line for line in done.stderr.splitlines() if "KV cache" in line]
+    assert done.returncode == 0 and len(told) == 1, done.stderr
+    assert "1 of 2 layers" in told[0] and "0.125 to 0.125" in told[0] and "not used" in told[0]
+
+
+@pytest.mark.parametrize("scales", [{"k_scale": 1, "v_scale": 1}, {"k_scale": -1}, {"v_scale": 0.5}])
+def test_kv_scales_that_change_nothing(tmp_path, scales):
+    """1, -1 for none, and v's alone, which latents do not have."""
+    write_kv_scales(tmp_path, scales)
+    done, _ = run("eval logprobs", tmp_path, "--kv-cache-dtype", "fp8_e4m3")
+    assert done.returncode == 0 and "scale" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("part", ["k_scale", "v_proj.v_scale"])
+@pytest.mark.parametrize("value", [0, -0.5, math.nan, math.inf])
+def test_kv_scales_that_are_none(tmp_path, part, value):
+    write_kv_scales(tmp_path, {part: value})
+    check_fails("eval logprobs", tmp_path, "model.layers.1.self_attn." + part, "no scale")
+
+
+@pytest.mark.parametrize(
+    "dtype, shape, named", [("F32", [2], "2 elements"), ("F32", [0], "0 elements"), ("F16", [1], "F16, not F32")]
+)
+def test_kv_scales_of_other_forms(tmp_path, dtype, shape, named):
+    write_kv_scales(tmp_path, {"k_scale": None}, dtype, shape)
+    check_fails("eval logprobs", tmp_path, "self_attn.k_scale", named)
+
+
 # ---- the folder ----
 
 

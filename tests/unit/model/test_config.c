@@ -475,6 +475,36 @@ static void test_w4afp8(void **state) {
     expect_error(json, NULL, "moe_intermediate_size is 2080, no multiple of the group of 128");
 }
 
+/* An FP8 KV cache with one scale a layer is the writer's engine's; anything else for it is refused. */
+static void test_kv_cache_scheme(void **state) {
+    (void)state;
+    static const struct {
+        const char *scheme, *part;
+    } all[] = {
+        {"null", NULL},
+        {"{\"num_bits\":8,\"type\":\"float\"}", NULL},
+        {"{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"tensor\",\"dynamic\":false,\"symmetric\":true}", NULL},
+        {"[]", "key \"kv_cache_scheme\" is not an object"},
+        {"{\"type\":\"float\"}", "kv_cache_scheme: key \"num_bits\""},
+        {"{\"num_bits\":4,\"type\":\"float\"}", "kv_cache_scheme: num_bits 4"},
+        {"{\"num_bits\":8}", "kv_cache_scheme: key \"type\""},
+        {"{\"num_bits\":8,\"type\":\"int\"}", "kv_cache_scheme: type \"int\""},
+        {"{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"attn_head\"}", "strategy \"attn_head\""},
+        {"{\"num_bits\":8,\"type\":\"float\",\"dynamic\":true}", "kv_cache_scheme: dynamic true"},
+        {"{\"num_bits\":8,\"type\":\"float\",\"symmetric\":false}", "kv_cache_scheme: symmetric false"}};
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        char quant[512];
+        snprintf(quant, sizeof quant, "\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\",\"kv_cache_scheme\":%s",
+                 all[i].scheme);
+        expect_quant(quant, WF_NVFP4, all[i].part);
+        snprintf(quant, sizeof quant, FP8_PACKED(WEIGHTS("channel"), ",\"kv_cache_scheme\":%s"), all[i].scheme);
+        expect_quant(quant, WF_FP8_ROW, all[i].part);
+    }
+#define KV_ALGO(x) "\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\",\"kv_cache_quant_algo\":" x
+    expect_quant(KV_ALGO("\"FP8\""), WF_NVFP4, NULL);
+    expect_quant(KV_ALGO("\"NVFP4\""), WF_NVFP4, "kv_cache_quant_algo \"NVFP4\"");
+}
+
 static void expect_nvfp4(const char *quant, const char *part) { expect_quant(quant, WF_NVFP4, part); }
 
 static void test_nvfp4_of_modelopt(void **state) {
@@ -619,6 +649,7 @@ int main(void) {
         cmocka_unit_test(test_mxfp4_of_quark),
         cmocka_unit_test(test_mxfp4_of_compressed_tensors),
         cmocka_unit_test(test_int8_of_quark),
+        cmocka_unit_test(test_kv_cache_scheme),
         cmocka_unit_test(test_w4afp8),
         cmocka_unit_test(test_int8_of_compressed_tensors),
         cmocka_unit_test(test_nvfp4_of_modelopt),
