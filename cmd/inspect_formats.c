@@ -32,7 +32,7 @@ static void tensors_text(const weight_layout *l, char out[160]) {
         n += snprintf(out + n, 160 - (size_t)n, " of %lld x %lld", (long long)l->scale_rows, (long long)l->scale_cols);
     else if (l->scale)
         n += snprintf(out + n, 160 - (size_t)n, " of a row");
-    if (l->factor) n += snprintf(out + n, 160 - (size_t)n, ", %s", l->factor);
+    if (l->factor) n += snprintf(out + n, 160 - (size_t)n, ", %s%s", l->factor, l->factor_divides ? " (divides)" : "");
     if (l->shape) snprintf(out + n, 160 - (size_t)n, ", %s", l->shape);
 }
 

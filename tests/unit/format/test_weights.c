@@ -408,6 +408,32 @@ static void test_int8_row(void **state) {
     assert_int_equal(linear_on_gpu(WF_INT8_ROW), WF_BF16);
 }
 
+/* What compressed-tensors makes of FP8 and INT8 with a scale a row (tests/golden/make_rows.py says how). */
+static void test_rows_as_compressed_tensors(void **state) {
+    (void)state;
+    static const weight_format formats[] = {WF_FP8_ROW, WF_INT8_ROW};
+    buf text = {0};
+    err e = {0};
+    if (file_read("tests/golden/rows.txt", 1 << 20, &text, &e) != ST_OK) fail_msg("%s", e.text);
+    char *at = text.data;
+    for (size_t f = 0; f < COUNT_OF(formats); f++) {
+        int rows, cols, used;
+        assert_int_equal(sscanf(at, "%d %d\n%n", &rows, &cols, &used), 2);
+        at += used;
+        const size_t n = (size_t)rows * (size_t)cols;
+        u8 *data = read_hex(&at, n), *scale = read_hex(&at, (size_t)rows * 4), *want = read_hex(&at, 4 * n);
+        weight_view w = {.format = formats[f], .rows = rows, .cols = cols, .data = data, .scale = scale};
+        f32 *out = malloc((size_t)cols * sizeof *out);
+        for (int r = 0; r < rows; r++) {
+            weight_row_f32(&w, r, out);
+            assert_memory_equal(out, want + (size_t)r * (size_t)cols * 4, (size_t)cols * 4);
+        }
+        free(out), free(data), free(scale), free(want);
+    }
+    assert_true(at == text.data + text.len);
+    buf_free(&text);
+}
+
 /* w4afp8: every code in the low and the high nibble, in two's complement; a scale for 128 columns; columns cut out. */
 static void test_int4_group128(void **state) {
     (void)state;
@@ -512,6 +538,7 @@ int main(void) {
         cmocka_unit_test(test_mxfp4_as_compressed_tensors),
         cmocka_unit_test(test_int8_row),
         cmocka_unit_test(test_int4_group128),
+        cmocka_unit_test(test_rows_as_compressed_tensors),
         cmocka_unit_test(test_nvfp4_values),
         cmocka_unit_test(test_nvfp4_pieces),
         cmocka_unit_test(test_nvfp4_as_compressed_tensors),
