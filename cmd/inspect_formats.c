@@ -37,10 +37,10 @@ static void tensors_text(const weight_layout *l, char out[160]) {
 }
 
 static void formats_print_table(void) {
-    printf("%-12s %5s  %-30s %-30s %-30s\n", "format", "bits", "ref: linear, experts", "cpu here: linear, experts",
+    printf("%-13s %5s  %-30s %-30s %-30s\n", "format", "bits", "ref: linear, experts", "cpu here: linear, experts",
            "cuda: linear, experts");
     for (int f = 0; f < weight_formats(); f++) {
-        printf("%-12s %5.2f", weight_format_name((weight_format)f), bits_of((weight_format)f));
+        printf("%-13s %5.2f", weight_format_name((weight_format)f), bits_of((weight_format)f));
         for (size_t b = 0; b < COUNT_OF(backends); b++) {
             char both[48];
             snprintf(both, sizeof both, "%s, %s",
@@ -55,7 +55,7 @@ static void formats_print_table(void) {
         char tensors[160];
         const weight_layout *l = weight_layout_of((weight_format)f);
         tensors_text(l, tensors);
-        printf("%-12s %s: NAME + %s\n", l->name, l->origin, tensors);
+        printf("%-13s %s: NAME + %s\n", l->name, l->origin, tensors);
     }
     printf(
         "\nnative: multiplied as stored, or repacked once at load; as bf16: rounded to bf16 once at load, which takes "

@@ -22,6 +22,7 @@ static int gpu_number(const char *name) {
 bool backend_name_is_gpu(const char *name) { return name && gpu_number(name) >= 0; }
 
 format_speed backend_format_speed(const char *name, weight_format f, bool experts) {
+    if (weight_layout_of(f)->kept_as) f = weight_layout_of(f)->kept_as;
     if (weight_layout_of(f)->experts_only && !experts) return FORMAT_REFUSED;
     if (backend_name_is_gpu(name) && !gpu_takes(f, experts)) return FORMAT_REFUSED;
     if (backend_name_is_gpu(name) && !experts && linear_on_gpu(f) != f) return FORMAT_AS_BF16;
