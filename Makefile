@@ -84,6 +84,7 @@ all: $B/moonlet $(VIDEO)
 
 # Instruction sets get flags of their own; everything else is baseline x86-64 and runs anywhere.
 $B/src/kernels/cpu/avx2%.o: ISA := -mavx2 -mfma -mf16c
+$B/src/kernels/cpu/avx2vnni%.o: ISA += -mavxvnni
 $B/src/media/resize_avx2.o: ISA := -mavx2
 $B/src/kernels/cpu/avx512%.o: ISA := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
 $B/src/kernels/cpu/avx512vnni%.o: ISA += -mavx512vnni

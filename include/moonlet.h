@@ -34,10 +34,10 @@ typedef struct {
 typedef struct moon_engine moon_engine; /* a loaded model */
 
 typedef struct {
-    size_t size;                  /* sizeof(moon_options) */
-    const char *model_dir;        /* checkpoint folder */
-    const char *device;           /* "cpu" (default), "ref", "cuda" or "cuda:N" */
-    const char *cpu_mask;         /* highest instruction set: "none", "avx2", "avx512", "vnni", "bf16"; NULL: all */
+    size_t size;           /* sizeof(moon_options) */
+    const char *model_dir; /* checkpoint folder */
+    const char *device;    /* "cpu" (default), "ref", "cuda" or "cuda:N" */
+    const char *cpu_mask;  /* highest instruction set: "none", "avx2", "avxvnni", "avx512", "vnni", "bf16"; NULL: all */
     const char *kv_cache_dtype;   /* "auto" (default), "fp32", "bf16", "fp8_e4m3" */
     const char *chat_template;    /* "k2.5", "k2.6", ...; NULL: what the model's folder says */
     int64_t threads;              /* 0: all cores */

@@ -92,7 +92,9 @@ static check_weight check_moe_make_experts(check *c, weight_format f, expert_for
 }
 
 f64 check_moe_bound(const check *c, weight_format f) {
-    return f == WF_INT4_GROUP && strstr(c->dev->name, "vnni") ? 1e-2 : 4e-3;
+    const bool int8 = strstr(c->dev->name, "cpu avx"); /* activations of weights of four bits */
+    if (int8 && f == WF_MXFP4) return 1.5e-2;          /* exponents drawn at random: of a short row few groups count */
+    return int8 && (f == WF_INT4_GROUP || f == WF_INT4_ROW) ? 1e-2 : 4e-3;
 }
 
 static bool hot;    /* all tokens choose the first k experts, the others nobody */

@@ -1,8 +1,9 @@
 /* kernels/cpu/avx512bf16_ops.c: every operation at level avx512 bf16. */
 #include "base/log.h"
 #include "kernels/cpu/cpu.h"
+#define VEC_INT8
 #define VEC_DPBF16
-#include "kernels/cpu/vec_avx512.h"
+#include "kernels/cpu/vec_int8_avx512.h"
 #include "kernels/cpu/dot_tmpl.h"
 #include "kernels/cpu/fp8_tmpl.h"
 #include "kernels/cpu/dense_tmpl.h"
@@ -10,6 +11,7 @@
 #include "kernels/cpu/attn_tmpl.h"
 #include "kernels/cpu/heads_tmpl.h"
 #include "kernels/cpu/vision_tmpl.h"
+#include "kernels/cpu/moe_int8_tmpl.h"
 #include "kernels/cpu/moe_tmpl.h"
 #include "kernels/cpu/slots_tmpl.h"
 

@@ -59,7 +59,7 @@ static void gate(const ops *o, const gate_args *a) {
 bool cpu_multiplies(weight_format f, bool experts, u32 isa) {
     if (f == WF_F32 || f == WF_BF16) return true;
     if (weight_is_fp8(f)) return isa & ISA_BF16;
-    return f == WF_INT4_GROUP && experts && isa & ISA_VNNI;
+    return experts && (f == WF_INT4_GROUP || f == WF_INT4_ROW || f == WF_MXFP4) && isa & ISA_AVX2;
 }
 
 status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e) {
@@ -78,6 +78,7 @@ status ops_init_cpu(ops *o, dtype act, u32 isa_mask, err *e) {
     cpu_init_generic(o);
     if (!(isa & ISA_AVX2)) return ST_OK;
     cpu_init_avx2(o);
+    if ((isa & ISA_AVXVNNI) && !(isa & ISA_AVX512)) cpu_init_avxvnni(o);
     if (!(isa & ISA_AVX512)) return ST_OK;
     cpu_init_avx512(o);
     if (isa & ISA_BF16) cpu_init_avx512bf16(o);

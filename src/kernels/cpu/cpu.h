@@ -30,8 +30,9 @@ void cpu_init_generic(ops *o);
 void cpu_init_avx2(ops *o);
 void cpu_init_avx512(ops *o); /* F, BW, VL, DQ */
 void cpu_init_avx512bf16(ops *o);
-/* Experts in INT4 with int8 activations (VNNI); other formats go on to the slot that was there before, which
- * is that of avx512bf16 or of avx512. */
+/* Experts of four bits by the byte products of VNNI; other formats go on to the slot that was there before: that of
+ * avx2; of avx512bf16 or of avx512. */
+void cpu_init_avxvnni(ops *o);
 void cpu_init_avx512vnni(ops *o, bool with_bf16);
 
 /* Loops of multiplies and adds from registers (peak.h); each returns how many it did. */

@@ -3,7 +3,7 @@
  * dot:  y[i, j] = x_i . w_j, one vector accumulator over K per result, summed across lanes at the end.
  * axpy: acc[i, :] += sum_j p[i, j] v_j, j in order, every lane by itself.
  * Both give a row the same bits whatever other rows share its tile. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/silu.h"
 
 /* `n` < VL floats, the rest of the lanes zero. */
 INLINE vf vf_load_n(const f32 *p, i64 n) {
@@ -201,5 +201,3 @@ INLINE i64 expand_rows(const weight_view *w, i64 want) {
     if (w->format == WF_F32 || w->format == WF_BF16) return want;
     return max_i64(1, min_i64(want, CPU_EXPAND_MAX / w->cols));
 }
-
-INLINE vf silu_mul(vf g, vf u) { return vf_mul(vf_div(g, vf_add(vf_set(1), vf_exp(vf_sub(vf_zero(), g)))), u); }

@@ -22,6 +22,7 @@ u32 cpu_isa(void) {
     if ((isa & ISA_AVX2) && zmm && (b & need) == need) isa |= ISA_AVX512;
     if ((isa & ISA_AVX512) && (c & bit_AVX512VNNI)) isa |= ISA_VNNI;
     if (!__get_cpuid_count(7, 1, &a, &b, &c, &d)) return isa;
+    if ((isa & ISA_AVX2) && (a & bit_AVXVNNI)) isa |= ISA_AVXVNNI;
     if ((isa & ISA_AVX512) && (a & bit_AVX512BF16)) isa |= ISA_BF16;
     return isa;
 }
@@ -31,6 +32,7 @@ static const struct {
     u32 mask;
 } levels[] = {{"none", 0},
               {"avx2", ISA_AVX2},
+              {"avxvnni", ISA_AVX2 | ISA_AVXVNNI},
               {"avx512", ISA_AVX2 | ISA_AVX512},
               {"vnni", ISA_AVX2 | ISA_AVX512 | ISA_VNNI},
               {"bf16", ISA_AVX2 | ISA_AVX512 | ISA_BF16},
@@ -39,5 +41,5 @@ static const struct {
 status cpu_isa_parse(const char *mask, u32 *out, err *e) {
     for (size_t i = 0; i < COUNT_OF(levels); i++)
         if (!strcmp(mask, levels[i].name)) return *out = levels[i].mask, ST_OK;
-    return err_set(e, ST_INPUT, "--cpu-mask is \"%s\", not one of none, avx2, avx512, vnni, bf16, all", mask);
+    return err_set(e, ST_INPUT, "--cpu-mask is \"%s\", not one of none, avx2, avxvnni, avx512, vnni, bf16, all", mask);
 }

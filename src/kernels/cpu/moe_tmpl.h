@@ -1,4 +1,5 @@
-/* kernels/cpu/moe_tmpl.h: routed experts in any weight format, bf16 activations in both products.
+/* kernels/cpu/moe_tmpl.h: routed experts in any weight format, bf16 activations in both products; with VEC_INT8 those
+ * of four bits go to moe_int8_tmpl.h.
  *
  * First silu(gate x) * (up x) for every pair, rounded to bf16; then, MOE_OUT columns of the output at a time,
  * the down product of every pair and the weighted sum over a token's slots in order. */
@@ -8,6 +9,9 @@ enum { PAIRS = 64 }; /* pairs of an expert at a time */
 
 static u64 moe_workspace(const ops *o, const moe_args *a) {
     (void)o;
+#ifdef VEC_INT8
+    if (int8_fits(a->experts, NULL)) return int8_workspace(a);
+#endif
     return moe_plan_bytes(a, 0, (u64)a->experts->views[0].rows * sizeof(bf16));
 }
 
@@ -64,7 +68,13 @@ static void moe_combine(const moe_args *a, const moe_plan *p, i64 col, i64 n, co
 
 static void moe(const ops *o, const moe_args *a) {
     weight_format f = a->experts->views[0].format;
-    if (f == WF_INT4_GROUP || f == WF_INT4_ROW || f == WF_F32)
+#ifdef VEC_INT8
+    if (int8_fits(a->experts, NULL)) {
+        int8_run(a);
+        return;
+    }
+#endif
+    if (f != WF_BF16 && !weight_is_fp8(f))
         log_once(weight_format_name(f),
                  "%s: experts in %s have no fast path here; each row is expanded to float32 as it is used", o->name,
                  weight_format_name(f));

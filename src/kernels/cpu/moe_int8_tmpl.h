@@ -1,0 +1,475 @@
+/* kernels/cpu/moe_int8_tmpl.h: routed experts in four bits with int8 activations, on the primitives of vec_int8_*.h.
+ *
+ * Inputs of both products are quantised per 32 values, the smallest at -128 and the largest at 127 (0.9 %
+ * error on normal inputs where amax / 127 has 1.2 %; `bench moe` prints it). Weights are read once from the
+ * mapping, PANEL rows at a time, and transposed in the first-level cache so that a lane is a row and a vector
+ * holds four columns of PANEL rows: a product of bytes then takes the four activations as a broadcast, and a group of
+ * 32 costs one conversion and one fma per PANEL rows instead of one per row. A nibble becomes an unsigned byte, its
+ * value plus `zero`; the -zero is the start of the integer sum, -zero * (sum of the group).
+ *
+ * Order of a result's sums: exact integers inside a group, groups in order in one float lane. Nothing depends on the
+ * tile or on the instruction set, so one token and a thousand, AVX2 and AVX-512 give the same bits.
+ *
+ * Bound by weight bytes (0.5625 B a weight) up to about 4 tokens an expert, by the products of bytes above. */
+#include "kernels/cpu/moe_sort.h"
+#include "kernels/cpu/silu.h"
+
+enum {
+    GROUP = 32, /* columns with one scale of activations */
+    GROUPS = 8, /* of them in a step: 256 columns */
+    PANEL = VL, /* weight rows side by side in a vector */
+    PANELS = 2, /* of them in a register tile */
+    TOKENS = 4, /* tokens in it */
+    BATCH = 128 /* tokens of an expert at a time */
+};
+_Static_assert(GROUP % PANEL == 0 && MOE_OUT % (PANELS * PANEL) == 0 && (int)INT4_GROUP == GROUP &&
+                   (int)MXFP4_GROUP == GROUP,
+               "whole panels");
+
+/* A format's nibble is `u - zero`, 0 <= u <= most, times its scale. */
+INLINE int nibble_zero(weight_format f) { return f == WF_MXFP4 ? 12 : 8; }
+INLINE int nibble_most(weight_format f) { return f == WF_MXFP4 ? 24 : 15; }
+/* e2m1 in halves, plus 12. */
+static const u8 e2m1_halves[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+/* 32 activations: those of the low nibbles of 16 bytes, then those of the high ones. x = scale * q + mid,
+ * with one scale for all (only [0] is used) or, for what is harder to quantise, one for either half. */
+typedef struct {
+    i8 q[GROUP];
+    f32 scale[2], mid[2];
+    i32 start[2]; /* -zero * sum of q */
+} q8_group;
+_Static_assert(sizeof(q8_group) == 56, "layout");
+
+/* A step of a panel, transposed: q[g][d] has dword d of the group for PANEL rows, as bytes 0..most. */
+typedef struct {
+    vi q[GROUPS][8];
+    vf scale[GROUPS];
+    vf sum[GROUPS][2]; /* of the weights of a group, or of its halves, scaled */
+} panel;
+
+/* ---- Activations ---- */
+
+/* The scale and mid with which lowest..top becomes -128..127. A NaN or an infinity makes the mid NaN, so that
+ * the finite check sees it. */
+typedef struct {
+    f32 scale, inverse, mid;
+} q8_range;
+
+static q8_range range_of(const f32 *v, int n) {
+    vf top = vf_load(v), bottom = top;
+    bool finite = true;
+    for (int i = 0; i < n; i += VL) {
+        vf x = vf_load(v + i);
+        finite = finite && vf_finite(x);
+        top = vf_max(top, x), bottom = vf_min(bottom, x);
+    }
+    if (!finite) return (q8_range){0, 0, NAN};
+    f32 lowest = vf_lowest(bottom), scale = vf_highest(top) * (1.0f / 255) - lowest * (1.0f / 255);
+    if (scale < 1e-30f) return (q8_range){0, 0, lowest};
+    return (q8_range){scale, 1.0f / scale, lowest + 128.0f * scale};
+}
+
+/* 16 values to q; returns the sum of q. */
+static i32 quantise16(const f32 *v, q8_range r, i8 *q) {
+    i32 sum = 0;
+    for (int i = 0; i < 16; i += VL) {
+        vf x = vf_mul(vf_sub(vf_load(v + i), vf_set(r.mid)), vf_set(r.inverse));
+        sum += vf_store_i8(q + i, r.scale == 0 ? vf_zero() : x);
+    }
+    return sum;
+}
+
+/* v: 16 of the low nibbles, 16 of the high ones. */
+static void quantise32(const f32 v[GROUP], bool halves, int zero, q8_group *out) {
+    q8_range r0 = range_of(v, halves ? 16 : GROUP), r1 = halves ? range_of(v + 16, 16) : r0;
+    i32 sum0 = quantise16(v, r0, out->q), sum1 = quantise16(v + 16, r1, out->q + 16);
+    out->scale[0] = r0.scale, out->scale[1] = r1.scale;
+    out->mid[0] = r0.mid, out->mid[1] = r1.mid;
+    out->start[0] = -zero * (halves ? sum0 : sum0 + sum1);
+    out->start[1] = -zero * sum1;
+}
+
+/* The columns of a group in the order of its nibbles, the low ones first: even and odd ones; of INT4_ROW's words, whose
+ * nibbles have columns 0, 2, 4, 6, 1, 3, 5, 7, columns 0, 4, 1, 5 and 2, 6, 3, 7 of eight. */
+static void by_nibble(weight_format f, const f32 v[GROUP], f32 out[GROUP]) {
+    static const u8 low[4] = {0, 4, 1, 5}, high[4] = {2, 6, 3, 7};
+    for (int i = 0; i < 16; i++) {
+        const bool row = f == WF_INT4_ROW;
+        out[i] = v[row ? i / 4 * 8 + low[i % 4] : 2 * i];
+        out[16 + i] = v[row ? i / 4 * 8 + high[i % 4] : 2 * i + 1];
+    }
+}
+
+static void quantise_row(weight_format f, const bf16 *x, i64 n, q8_group *out) {
+    for (i64 g = 0; g < n / GROUP; g++) {
+        f32 v[GROUP], ordered[GROUP];
+        for (int i = 0; i < GROUP; i += VL) vf_store(v + i, vf_bf16(x + g * GROUP + i));
+        by_nibble(f, v, ordered);
+        quantise32(ordered, false, nibble_zero(f), out + g);
+    }
+}
+
+/* ---- Weights ---- */
+
+/* PANEL rows of a weight, the last one repeated when there are fewer. */
+typedef struct {
+    const u8 *data[PANEL], *scale[PANEL];
+    bool by_row;                      /* INT4_ROW: two's complement, */
+    f32 row_scale[PANEL];             /* and these scales */
+    const u8 *next_data, *next_scale; /* what follows in memory, to prefetch */
+} rows;
+
+/* Bytes of the scale of a group; the first one of a row. */
+INLINE i64 scale_bytes(weight_format f) { return f == WF_MXFP4 ? 1 : 2; }
+static const u8 *scales_of(const weight_view *w, i64 row) {
+    return (const u8 *)w->scale + row * (w->format == WF_INT4_ROW ? 4 : w->cols / GROUP * scale_bytes(w->format));
+}
+INLINE vi flip_of(const rows *r) { return vi_set(r->by_row ? (i32)0x88888888 : 0); }
+
+/* Rows [row, row + PANEL) of w; next_row of next_w is what will be read after them. */
+static void rows_set(rows *r, const weight_view *w, i64 row, const weight_view *next_w, i64 next_row) {
+    i64 last = w->rows - 1, ahead = min_i64(next_row, last);
+    for (i64 i = 0; i < PANEL; i++) {
+        i64 at = min_i64(row + i, last);
+        r->data[i] = (const u8 *)w->data + at * (w->cols / 2);
+        r->scale[i] = scales_of(w, at);
+        if (w->format == WF_INT4_ROW) r->row_scale[i] = int4_row_scale(w, at);
+    }
+    r->by_row = w->format == WF_INT4_ROW;
+    r->next_data = (const u8 *)next_w->data + ahead * (w->cols / 2);
+    r->next_scale = scales_of(next_w, ahead);
+}
+
+INLINE void prefetch_l2(const u8 *p, i64 n) {
+    for (i64 b = 0; b < n; b += 64) __builtin_prefetch(p + b, 0, 2);
+}
+
+/* The bytes 0..most of a transposed group: q[0..3] the low nibbles, q[4..7] the high ones. flip: what INT4's are
+ * changed by. */
+INLINE void unpack_group(const vi z[4], vi flip, vi q[8], const weight_format f) {
+    const vi low = vi_set(0x0f0f0f0f);
+    vi y[4];
+    transpose_dwords(z, y);
+    for (int d = 0; d < 4; d++) {
+        if (f != WF_MXFP4) y[d] = vi_xor(y[d], flip);
+        q[d] = vi_and(y[d], low);
+        q[4 + d] = vi_and(vi_high_nibbles(y[d]), low);
+        if (f == WF_MXFP4) q[d] = vi_look_up(e2m1_halves, q[d]), q[4 + d] = vi_look_up(e2m1_halves, q[4 + d]);
+    }
+}
+
+/* Sums of the weights, in quanta, of a group (sum[0]) or of its halves. */
+INLINE void group_sums(const vi q[8], vf sum[2], const bool halves, const weight_format f) {
+    const vi one = vi_set(0x01010101), start = vi_set(-nibble_zero(f) * (halves ? 16 : 32));
+    vi s0 = vi_add8(vi_add8(q[0], q[1]), vi_add8(q[2], q[3]));
+    vi s1 = vi_add8(vi_add8(q[4], q[5]), vi_add8(q[6], q[7]));
+    const bool fits = !halves && 8 * nibble_most(f) < 256; /* eight of them fit a byte */
+    if (fits) s0 = vi_add8(s0, s1);
+    vdot d0 = dot_first(start, s0, one);
+    if (!halves && !fits) d0 = dot_next(d0, s1, one);
+    sum[0] = vi_f32(dot_last(start, d0));
+    sum[1] = halves ? vi_f32(dot_last(start, dot_first(start, s1, one))) : vf_zero();
+}
+
+/* Scales of PANEL rows, n <= GROUPS groups from group `at`. */
+INLINE void load_scales(const rows *r, i64 at, i64 n, vf out[GROUPS], const weight_format f) {
+    if (f != WF_MXFP4 && r->by_row) {
+        for (int g = 0; g < GROUPS; g++) out[g] = vf_load(r->row_scale);
+        return;
+    }
+    vi z[4], y[4];
+    load_bytes(r->scale, at * scale_bytes(f), n * scale_bytes(f), z);
+    transpose_dwords(z, y);
+    for (int d = 0; d < GROUPS / 2; d++)
+        if (f == WF_MXFP4) /* of halves */
+            out[2 * d] = vf_mul(vi_e8m0(y[d / 2], d % 2 * 2), vf_set(0.5f)),
+                    out[2 * d + 1] = vf_mul(vi_e8m0(y[d / 2], d % 2 * 2 + 1), vf_set(0.5f));
+        else
+            out[2 * d] = vi_low_bf16(y[d]), out[2 * d + 1] = vi_high_bf16(y[d]);
+}
+
+/* n <= GROUPS groups from group g0. */
+INLINE void pack_step(const rows *r, i64 g0, i64 n, panel *p, const bool halves, const weight_format f) {
+    prefetch_l2(r->next_data + g0 * PANEL * 16, PANEL * GROUPS * 16);
+    prefetch_l2(r->next_scale + g0 * PANEL * scale_bytes(f), PANEL * GROUPS * scale_bytes(f));
+    load_scales(r, g0, n, p->scale, f);
+    for (i64 g = 0; g < n; g++) {
+        vi z[4][4];
+        if (g % 4 == 0) load_groups(r->data, (g0 + g) * 16, min_i64(4, n - g), z);
+        vf sum[2];
+        unpack_group(z[g % 4], flip_of(r), p->q[g], f);
+        group_sums(p->q[g], sum, halves, f);
+        p->sum[g][0] = vf_mul(sum[0], p->scale[g]);
+        if (halves) p->sum[g][1] = vf_mul(sum[1], p->scale[g]);
+    }
+}
+
+/* ---- Products ---- */
+
+/* dots[t][r] (+)= dwords [d0, d0 + 4) of T tokens and R panels. */
+INLINE void half_dots(const vi *const *q, const q8_group *const *x, const int d0, const bool first, const int half,
+                      vdot dots[TOKENS][PANELS], const int T, const int R) {
+#pragma GCC unroll 4
+    for (int d = d0; d < d0 + 4; d++)
+        for (int t = 0; t < T; t++) {
+            i32 four;
+            memcpy(&four, x[t]->q + 4 * d, 4);
+            vi v = vi_set(four);
+            for (int r = 0; r < R; r++)
+                dots[t][r] = first && d == d0 ? dot_first(vi_set(half < 0 ? 0 : x[t]->start[half]), q[r][d], v)
+                                              : dot_next(dots[t][r], q[r][d], v);
+        }
+}
+
+/* sum[t][r] += a group's columns of T tokens and R panels; total: the sums of its weights, scaled. */
+INLINE void group_step(const vi *const *q, const vf *scale, const vf *const *total, const q8_group *const *x,
+                       vf sum[TOKENS][PANELS], const int T, const int R, const bool halves, const weight_format f) {
+    /* two chains where one would not fit, or where it is longer than what there is to do meanwhile; the sum of integers
+     * is the same */
+    const bool two = 8 * 2 * 128 * nibble_most(f) > DOT_MOST || (DOT_CHAINS == 2 && T * R <= 2);
+    vdot dots[TOKENS][PANELS], odd[TOKENS][PANELS];
+    half_dots(q, x, 0, true, 0, dots, T, R);
+    if (halves || two)
+        half_dots(q, x, 4, true, halves ? 1 : -1, odd, T, R);
+    else
+        half_dots(q, x, 4, false, 0, dots, T, R);
+    for (int t = 0; t < T; t++)
+        for (int r = 0; r < R; r++) {
+            vi whole = dot_last(vi_set(x[t]->start[0]), dots[t][r]);
+            if (halves) {
+                vf part = vf_mul(vi_f32(whole), vf_set(x[t]->scale[0]));
+                vf v = vf_fma(vi_f32(dot_last(vi_set(x[t]->start[1]), odd[t][r])), vf_set(x[t]->scale[1]), part);
+                sum[t][r] = vf_fma(vf_set(x[t]->mid[1]), total[r][1], sum[t][r]);
+                sum[t][r] = vf_fma(v, scale[r], vf_fma(vf_set(x[t]->mid[0]), total[r][0], sum[t][r]));
+            } else {
+                if (two) whole = vi_add(whole, dot_last(vi_set(0), odd[t][r]));
+                vf v = vf_mul(vi_f32(whole), vf_set(x[t]->scale[0]));
+                sum[t][r] = vf_fma(v, scale[r], vf_fma(vf_set(x[t]->mid[0]), total[r][0], sum[t][r]));
+            }
+        }
+}
+
+/* acc[T, PANELS * PANEL] (one panel of it) = T <= TOKENS tokens times a panel, weights from the mapping to
+ * registers. */
+INLINE void few(const rows *w, i64 groups, const q8_group *const *x, f32 *acc, const int T, const bool halves,
+                const weight_format f) {
+    const vi flip = flip_of(w);
+    vf scales[GROUPS], sum[TOKENS][PANELS];
+    for (int t = 0; t < T; t++) sum[t][0] = vf_zero();
+    for (i64 g0 = 0; g0 < groups; g0 += 4) {
+        if (g0 % GROUPS == 0) load_scales(w, g0, min_i64(GROUPS, groups - g0), scales, f);
+        i64 n = min_i64(4, groups - g0);
+        vi z[4][4];
+        load_groups(w->data, g0 * 16, n, z);
+#pragma GCC unroll 4
+        for (int g = 0; g < 4; g++) {
+            if (g >= n) break;
+            const q8_group *xg[TOKENS];
+            vi q[8];
+            vf total[2], scale = scales[g0 % GROUPS + g];
+            prefetch_l2(w->next_data + (g0 + g) * PANEL * 16, PANEL * 16);
+            if (g % 2 == 0) prefetch_l2(w->next_scale + (g0 + g) * PANEL * scale_bytes(f), 64);
+            for (int t = 0; t < T; t++) xg[t] = x[t] + g0 + g;
+            unpack_group(z[g], flip, q, f);
+            group_sums(q, total, halves, f);
+            total[0] = vf_mul(total[0], scale), total[1] = vf_mul(total[1], scale);
+            group_step(&(const vi *){q}, &scale, &(const vf *){total}, xg, sum, T, 1, halves, f);
+        }
+    }
+    for (int t = 0; t < T; t++) vf_store(acc + t * PANELS * PANEL, sum[t][0]);
+}
+
+/* acc[T, PANELS * PANEL] += the step's n groups of T tokens times two panels. */
+INLINE void tile(const panel *p, i64 n, const q8_group *const *x, i64 g0, f32 *acc, const int T, const bool halves,
+                 const weight_format f) {
+    vf sum[TOKENS][PANELS];
+    for (int t = 0; t < T; t++)
+        for (int r = 0; r < PANELS; r++) sum[t][r] = vf_load(acc + (t * PANELS + r) * PANEL);
+    for (i64 g = 0; g < n; g++) {
+        const q8_group *xg[TOKENS];
+        for (int t = 0; t < T; t++) xg[t] = x[t] + g0 + g;
+        const vi *q[PANELS] = {p[0].q[g], p[1].q[g]};
+        const vf scale[PANELS] = {p[0].scale[g], p[1].scale[g]}, *total[PANELS] = {p[0].sum[g], p[1].sum[g]};
+        group_step(q, scale, total, xg, sum, T, PANELS, halves, f);
+    }
+    for (int t = 0; t < T; t++)
+        for (int r = 0; r < PANELS; r++) vf_store(acc + (t * PANELS + r) * PANEL, sum[t][r]);
+}
+
+/* Many tokens: a step of both panels is transposed into the first-level cache, then used for all of them. */
+INLINE void many(const rows w[PANELS], i64 groups, const q8_group *const *x, i64 nx, f32 *acc, const bool halves,
+                 const weight_format f) {
+    panel p[PANELS];
+    const i64 width = PANELS * PANEL;
+    memset(acc, 0, (size_t)(nx * width) * sizeof *acc);
+    for (i64 g0 = 0; g0 < groups; g0 += GROUPS) {
+        i64 n = min_i64(GROUPS, groups - g0), t = 0;
+        for (int r = 0; r < PANELS; r++) pack_step(&w[r], g0, n, &p[r], halves, f);
+        for (; t + TOKENS <= nx; t += TOKENS) tile(p, n, x + t, g0, acc + t * width, TOKENS, halves, f);
+        switch (nx - t) {
+        case 3: tile(p, n, x + t, g0, acc + t * width, 3, halves, f); break;
+        case 2: tile(p, n, x + t, g0, acc + t * width, 2, halves, f); break;
+        case 1: tile(p, n, x + t, g0, acc + t * width, 1, halves, f); break;
+        }
+    }
+}
+
+/* acc[nx, PANELS * PANEL] = nx tokens times the rows of both panels. Both ways do the same arithmetic. */
+INLINE void product(const rows w[PANELS], i64 groups, const q8_group *const *x, i64 nx, f32 *acc, const bool halves,
+                    const weight_format f) {
+    if (nx > TOKENS) {
+        many(w, groups, x, nx, acc, halves, f);
+        return;
+    }
+    for (int r = 0; r < PANELS; r++) switch (nx) {
+        case 4: few(&w[r], groups, x, acc + r * PANEL, 4, halves, f); break;
+        case 3: few(&w[r], groups, x, acc + r * PANEL, 3, halves, f); break;
+        case 2: few(&w[r], groups, x, acc + r * PANEL, 2, halves, f); break;
+        case 1: few(&w[r], groups, x, acc + r * PANEL, 1, halves, f); break;
+        }
+}
+
+/* Not inlined into their callers: a copy a format for inputs (one scale a group), one for h (two). */
+typedef void product_of(const rows w[PANELS], i64 groups, const q8_group *const *x, i64 nx, f32 *acc);
+#define DEFINE_PRODUCTS(NAME, FORMAT)                                                                                  \
+    __attribute__((noinline)) static void NAME##_x(const rows w[PANELS], i64 groups, const q8_group *const *x, i64 nx, \
+                                                   f32 *acc) {                                                         \
+        product(w, groups, x, nx, acc, false, FORMAT);                                                                 \
+    }                                                                                                                  \
+    __attribute__((noinline)) static void NAME##_h(const rows w[PANELS], i64 groups, const q8_group *const *x, i64 nx, \
+                                                   f32 *acc) {                                                         \
+        product(w, groups, x, nx, acc, true, FORMAT);                                                                  \
+    }
+DEFINE_PRODUCTS(int4, WF_INT4_GROUP)
+DEFINE_PRODUCTS(mxfp4, WF_MXFP4)
+
+static const struct {
+    weight_format format;
+    product_of *of_x, *of_h;
+} int8_products[] = {{WF_INT4_GROUP, int4_x, int4_h}, {WF_INT4_ROW, int4_x, int4_h}, {WF_MXFP4, mxfp4_x, mxfp4_h}};
+
+/* ---- The experts ---- */
+
+typedef struct {
+    const moe_args *a;
+    moe_plan p;
+    weight_format format;
+    product_of *of_x, *of_h;
+} int8_moe;
+
+/* A group of columns of h from column `row`, for all pairs of expert e. */
+static void int8_up(const int8_moe *m, i64 e, i64 row) {
+    const moe_plan *p = &m->p;
+    const weight_view *w = &m->a->experts->views[3 * e];
+    i64 gx = p->hidden / GROUP, gh = p->inter / GROUP;
+    f32 acc[BATCH * PANELS * PANEL], h[BATCH * GROUP];
+    for (i64 at = p->first[e]; at < p->first[e + 1]; at += BATCH) {
+        i64 n = min_i64(BATCH, p->first[e + 1] - at);
+        const q8_group *x[BATCH];
+        for (i64 i = 0; i < n; i++) x[i] = (const q8_group *)p->x + p->token[at + i] * gx;
+        for (i64 c = 0; c < GROUP; c += PANEL) {
+            rows gate_up[PANELS];
+            for (int u = 0; u < 2; u++) rows_set(&gate_up[u], &w[u], row + c, &w[u], row + c + PANEL);
+            m->of_x(gate_up, gx, x, n, acc);
+            for (i64 i = 0; i < n; i++) {
+                const f32 *both = acc + i * PANELS * PANEL;
+                vf_store(h + i * GROUP + c, silu_mul(vf_load(both), vf_load(both + PANEL)));
+            }
+        }
+        for (i64 i = 0; i < n; i++) {
+            f32 ordered[GROUP];
+            by_nibble(m->format, h + i * GROUP, ordered);
+            quantise32(ordered, true, nibble_zero(m->format), (q8_group *)p->h + (at + i) * gh + row / GROUP);
+        }
+    }
+}
+
+/* y[pairs, MOE_OUT] of the t-th touched expert: output columns [col, col + MOE_OUT). */
+static void int8_down(const int8_moe *m, i64 t, i64 col, f32 *y) {
+    const moe_plan *p = &m->p;
+    i64 e = p->touched[t], after = p->touched[(t + 1) % p->n_touched];
+    i64 skip = t + 1 < p->n_touched ? 0 : MOE_OUT; /* after the last expert the next columns of the first */
+    const weight_view *next = &m->a->experts->views[3 * after + 2], *w = &m->a->experts->views[3 * e + 2];
+    i64 gh = p->inter / GROUP;
+    f32 acc[BATCH * PANELS * PANEL];
+    for (i64 at = p->first[e]; at < p->first[e + 1]; at += BATCH) {
+        i64 n = min_i64(BATCH, p->first[e + 1] - at);
+        const q8_group *x[BATCH];
+        for (i64 i = 0; i < n; i++) x[i] = (const q8_group *)p->h + (at + i) * gh;
+        i64 cols = min_i64(MOE_OUT, p->hidden - col), ahead = n > TOKENS ? PANELS * PANEL : PANEL;
+        for (i64 j = 0; j < cols; j += PANELS * PANEL) {
+            rows r[PANELS];
+            for (i64 u = 0; u < PANELS; u++) { /* the way of few tokens reads one panel after the other */
+                i64 here = j + u * PANEL, then = here + ahead;
+                bool same = then < cols;
+                rows_set(&r[u], w, col + here, same ? w : next, col + (same ? then : then - cols) + (same ? 0 : skip));
+            }
+            m->of_h(r, gh, x, n, acc);
+            for (i64 i = 0; i < n; i++)
+                memcpy(y + (at + i) * MOE_OUT + j, acc + i * PANELS * PANEL, PANELS * PANEL * sizeof *y);
+        }
+    }
+}
+
+/* out[:, col..col + MOE_OUT) = sum over slots of weight * y, then the shared expert. */
+static void int8_combine(const int8_moe *m, i64 col, const f32 *y) {
+    const moe_args *a = m->a;
+    const moe_plan *p = &m->p;
+    for (i64 i = 0; i < a->n; i++)
+        for (i64 c = 0; c < MOE_OUT && col + c < p->hidden; c += VL) {
+            vf sum = vf_zero();
+            i64 at = i * p->hidden + col + c;
+            for (i64 s = 0; s < a->k; s++) {
+                i64 pair = p->pair[i * a->k + s];
+                if (pair >= 0) sum = vf_fma(vf_set(a->weights[i * a->k + s]), vf_load(y + pair * MOE_OUT + c), sum);
+            }
+            if (a->shared) sum = vf_add(sum, vf_bf16((const bf16 *)a->shared + at));
+            vf_store_bf16((bf16 *)a->out + at, sum);
+        }
+}
+
+/* The products of these experts, or NULL: all of one format, with the expert width and the hidden size whole numbers of
+ * groups. */
+static bool int8_fits(const op_weight *experts, int8_moe *m) {
+    const weight_view *v = experts->views;
+    if (v[0].rows % GROUP || v[0].cols % GROUP) return false;
+    for (i64 i = 0; i < experts->n_views; i++)
+        if (v[i].format != v[0].format) return false;
+    for (size_t i = 0; i < COUNT_OF(int8_products); i++)
+        if (int8_products[i].format == v[0].format) {
+            if (m) m->format = v[0].format, m->of_x = int8_products[i].of_x, m->of_h = int8_products[i].of_h;
+            return true;
+        }
+    return false;
+}
+
+static u64 int8_x_bytes(const moe_args *a) { return (u64)(a->experts->views[0].cols / GROUP) * sizeof(q8_group); }
+static u64 int8_h_bytes(const moe_args *a) { return (u64)(a->experts->views[0].rows / GROUP) * sizeof(q8_group); }
+static u64 int8_workspace(const moe_args *a) { return moe_plan_bytes(a, int8_x_bytes(a), int8_h_bytes(a)); }
+
+/* a->experts fit. */
+static void int8_run(const moe_args *a) {
+    int8_moe m = {.a = a};
+    int8_fits(a->experts, &m);
+    moe_plan_make(&m.p, a, int8_x_bytes(a), int8_h_bytes(a));
+    const moe_plan *p = &m.p;
+    i64 blocks = p->inter / GROUP;
+    team tm = team_begin(3 * a->n * a->k * p->inter * p->hidden);
+#pragma omp parallel num_threads(tm.threads)
+    {
+        f32 *y = moe_plan_y(p, a);
+#pragma omp for schedule(static)
+        for (i64 i = 0; i < a->n; i++)
+            quantise_row(m.format, (const bf16 *)a->x + i * p->hidden, p->hidden,
+                         (q8_group *)p->x + i * (p->hidden / GROUP));
+#pragma omp for schedule(dynamic, 4)
+        for (i64 it = 0; it < p->n_touched * blocks; it++) int8_up(&m, p->touched[it / blocks], it % blocks * GROUP);
+#pragma omp for schedule(dynamic, 4)
+        for (i64 col = 0; col < p->hidden; col += MOE_OUT) {
+            for (i64 t = 0; t < p->n_touched; t++) int8_down(&m, t, col, y);
+            int8_combine(&m, col, y);
+        }
+    }
+    team_end(&tm);
+}

@@ -1,0 +1,201 @@
+/* Experts of four bits with int8 activations (kernels/cpu/moe_int8_tmpl.h): every level that this processor has gives
+ * the same bits, those of the arithmetic said there, written here once more without any vector. */
+#include "unit.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/lib/synthetic.c" /* cmd/ is no part of the library */
+#include "kernels/ops.h"
+
+enum { EXPERTS = 4, K = 2, HIDDEN = 352, INTER = 96, ROWS = 23 };
+static const char *const levels[] = {"avx2", "avxvnni", "avx512", "vnni", "bf16", "all"};
+
+typedef struct {
+    weight_view v[3 * EXPERTS];
+    bf16 *x, *out;
+    i32 ids[ROWS * K];
+    f32 weights[ROWS * K];
+    void *memory;
+} scene;
+
+static scene make(weight_format f) {
+    synth rng = {11};
+    scene s;
+    u64 up = synth_weight_bytes(f, INTER, HIDDEN), down = synth_weight_bytes(f, HIDDEN, INTER);
+    u8 *m = s.memory = aligned_alloc(64, (2 * up + down) * EXPERTS);
+    for (int e = 0; e < EXPERTS; e++, m += 2 * up + down) {
+        s.v[3 * e] = synth_weight(&rng, f, INTER, HIDDEN, 0.1f, m);
+        s.v[3 * e + 1] = synth_weight(&rng, f, INTER, HIDDEN, 0.1f, m + up);
+        s.v[3 * e + 2] = synth_weight(&rng, f, HIDDEN, INTER, 0.1f, m + 2 * up);
+    }
+    s.x = malloc(ROWS * HIDDEN * sizeof *s.x);
+    s.out = malloc(ROWS * HIDDEN * sizeof *s.out);
+    synth_fill_bf16(&rng, s.x, ROWS * HIDDEN, 1.0f);
+    for (int c = 0; c < HIDDEN; c++) s.x[2 * HIDDEN + c] = f32_to_bf16(0.5f); /* no range at all */
+    for (int c = 0; c < 64; c++) s.x[3 * HIDDEN + c] = 0;                     /* groups of zeros */
+    s.x[4 * HIDDEN + 40] = f32_to_bf16(300.0f), s.x[5 * HIDDEN] = f32_to_bf16(INFINITY);
+    synth_ids(&rng, s.ids, ROWS, K, EXPERTS);
+    for (int i = 0; i < ROWS * K; i++) s.weights[i] = 0.2f + 0.1f * synth_uniform(&rng);
+    s.ids[3] = -1;
+    for (int i = 0; i < 9; i++) s.ids[(8 + i) * K] = 1; /* more than a tile has for one of them */
+    return s;
+}
+
+static void drop(scene *s) { free(s->memory), free(s->x), free(s->out); }
+
+/* Rows [first, first + n) at a level; false where the processor lacks it. */
+static bool run(scene *s, const char *level, i64 first, i64 n, bf16 *out) {
+    u32 mask;
+    ops cpu;
+    op_weight *w;
+    assert_int_equal(cpu_isa_parse(level, &mask, NULL), ST_OK);
+    if (strcmp(level, "all") && (cpu_isa() & mask) != mask) return false;
+    assert_int_equal(ops_init_cpu(&cpu, DT_BF16, mask, NULL), ST_OK);
+    weight_desc d = {.kind = WK_EXPERTS, .views = s->v, .n_views = 3 * EXPERTS};
+    assert_int_equal(cpu.weight_prepare(&cpu, &d, &w, NULL), ST_OK);
+    moe_args a = {.experts = w,
+                  .x = s->x + first * HIDDEN,
+                  .ids = s->ids + first * K,
+                  .weights = s->weights + first * K,
+                  .out = out,
+                  .n = n,
+                  .k = K};
+    a.workspace = aligned_alloc(64, (cpu.moe_workspace(&cpu, &a) + 63) & ~(u64)63);
+    cpu.moe(&cpu, &a);
+    free(a.workspace);
+    cpu.weight_release(w);
+    return true;
+}
+
+/* ---- The arithmetic, a value at a time ---- */
+
+typedef struct {
+    int q[32];
+    f32 scale[2], mid[2];
+} group;
+
+/* Which half of its group's activations a column is in: that of low or of high nibbles. */
+static int half_of(weight_format f, i64 c) { return f == WF_INT4_ROW ? c % 8 / 2 % 2 : c % 2; }
+
+static void quantise(weight_format f, const f32 *v, bool halves, group *g) {
+    memset(g, 0, sizeof *g);
+    for (int h = 0; h < 2; h++) {
+        f32 top = -INFINITY, bottom = INFINITY;
+        bool finite = true;
+        for (int c = 0; c < 32; c++)
+            if (!halves || half_of(f, c) == h) {
+                top = fmaxf(top, v[c]), bottom = fminf(bottom, v[c]);
+                finite = finite && isfinite(v[c]);
+            }
+        f32 scale = top * (1.0f / 255) - bottom * (1.0f / 255);
+        const bool flat = !finite || scale < 1e-30f;
+        g->scale[h] = flat ? 0 : scale;
+        g->mid[h] = !finite ? NAN : flat ? bottom : bottom + 128.0f * scale;
+        for (int c = 0; c < 32 && !flat; c++)
+            if (half_of(f, c) == h) {
+                f32 q = nearbyintf((v[c] - g->mid[h]) * (1.0f / scale));
+                g->q[c] = (int)fminf(127, fmaxf(-128, q));
+            }
+    }
+}
+
+/* A weight as so many quanta of its group's scale. */
+static int quanta(const weight_view *w, i64 row, i64 c) {
+    const u8 *q = (const u8 *)w->data + row * (w->cols / 2);
+    if (w->format == WF_INT4_ROW) return int4_row_at(q, c);
+    const u8 nibble = q[c / 2] >> c % 2 * 4 & 15;
+    return w->format == WF_MXFP4 ? (int)(2 * f4_e2m1_to_f32(nibble)) : nibble - 8;
+}
+static f32 quantum(const weight_view *w, i64 row, i64 g) {
+    if (w->format == WF_INT4_ROW) return int4_row_scale(w, row);
+    const i64 at = row * (w->cols / 32) + g;
+    return w->format == WF_MXFP4 ? e8m0_to_f32(((const u8 *)w->scale)[at]) * 0.5f
+                                 : bf16_to_f32(((const bf16 *)w->scale)[at]);
+}
+
+static f32 times_row(const weight_view *w, i64 row, const group *x, bool halves) {
+    f32 y = 0;
+    for (i64 g = 0; g < w->cols / 32; g++) {
+        int dot[2] = {0}, sum[2] = {0};
+        for (int c = 0; c < 32; c++) {
+            int h = halves ? half_of(w->format, c) : 0, v = quanta(w, row, g * 32 + c);
+            dot[h] += v * x[g].q[c], sum[h] += v;
+        }
+        f32 scale = quantum(w, row, g), v = (f32)dot[0] * x[g].scale[0];
+        if (halves) {
+            v = fmaf((f32)dot[1], x[g].scale[1], v);
+            y = fmaf(x[g].mid[1], (f32)sum[1] * scale, y);
+        }
+        y = fmaf(v, scale, fmaf(x[g].mid[0], (f32)sum[0] * scale, y));
+    }
+    return y;
+}
+
+/* e^x as the vector layer makes it: n ln 2 in two pieces, Taylor to degree 7. */
+static f32 exp_as_vectors(f32 x) {
+    static const f32 terms[] = {1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1, 1};
+    if (isnan(x)) return x;
+    x = fminf(88.7f, fmaxf(-87.3f, x));
+    f32 n = nearbyintf(x * 1.44269504f), r = fmaf(-n, 0x1.62e4p-1f, x), p = terms[0];
+    r = fmaf(-n, 1.42860677e-6f, r);
+    for (int i = 1; i < 8; i++) p = fmaf(p, r, terms[i]);
+    return ldexpf(p, (int)n);
+}
+
+static void as_said(const scene *s, i64 token, bf16 *out) {
+    const weight_format f = s->v[0].format;
+    group x[HIDDEN / 32], h[INTER / 32];
+    f32 sum[HIDDEN] = {0}, v[HIDDEN];
+    for (int c = 0; c < HIDDEN; c++) v[c] = bf16_to_f32(s->x[token * HIDDEN + c]);
+    for (int g = 0; g < HIDDEN / 32; g++) quantise(f, v + g * 32, false, &x[g]);
+    for (int k = 0; k < K; k++) {
+        i32 e = s->ids[token * K + k];
+        if (e < 0) continue;
+        for (int i = 0; i < INTER; i++) {
+            f32 gate = times_row(&s->v[3 * e], i, x, false), up = times_row(&s->v[3 * e + 1], i, x, false);
+            v[i] = gate / (1 + exp_as_vectors(0 - gate)) * up;
+        }
+        for (int g = 0; g < INTER / 32; g++) quantise(f, v + g * 32, true, &h[g]);
+        for (int c = 0; c < HIDDEN; c++)
+            sum[c] = fmaf(s->weights[token * K + k], times_row(&s->v[3 * e + 2], c, h, true), sum[c]);
+    }
+    for (int c = 0; c < HIDDEN; c++) out[c] = f32_to_bf16(sum[c]);
+}
+
+/* ---- What is held ---- */
+
+static void one_format(void **state) {
+    scene s = make(*(const weight_format *)*state);
+    bf16 want[HIDDEN];
+    for (size_t l = 0; l < COUNT_OF(levels); l++) {
+        if (!run(&s, levels[l], 0, ROWS, s.out)) continue;
+        for (i64 t = 0; t < ROWS; t++) {
+            as_said(&s, t, want);
+            for (int c = 0; c < HIDDEN; c++) {
+                const bf16 got = s.out[t * HIDDEN + c];
+                const bool same = got == want[c] || (isnan(bf16_to_f32(got)) && isnan(bf16_to_f32(want[c])));
+                if (!same)
+                    fail_msg("%s, token %lld, column %d: %g, not %g", levels[l], (long long)t, c, (f64)bf16_to_f32(got),
+                             (f64)bf16_to_f32(want[c]));
+            }
+        }
+        bf16 alone[HIDDEN];
+        assert_true(run(&s, levels[l], 9, 1, alone));
+        assert_memory_equal(alone, s.out + 9 * HIDDEN, sizeof alone);
+    }
+    drop(&s);
+}
+
+int main(void) {
+    static weight_format formats[] = {WF_INT4_GROUP, WF_INT4_ROW, WF_MXFP4};
+    struct CMUnitTest tests[COUNT_OF(formats)];
+    if (!(cpu_isa() & ISA_AVX2)) {
+        printf("[  SKIPPED ] 3 test(s): no AVX2\n");
+        return 0;
+    }
+    for (size_t i = 0; i < COUNT_OF(formats); i++)
+        tests[i] = (struct CMUnitTest){weight_format_name(formats[i]), one_format, NULL, NULL, &formats[i]};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
