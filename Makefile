@@ -196,7 +196,9 @@ $B/tests/unit/device/test_cuda_h $B/tests/unit/device/test_cublas_h $B/tests/uni
 
 # The GPU's kernels as C++ for this processor, and a driver that runs them: what check-all holds them against ref with.
 EMULATED := $(CU:src/kernels/gpu/%.cu=$B/tests/emulator/%.o) $B/tests/emulator/driver.o
-CXX_GPU  := g++ -std=gnu++17 -mtls-dialect=gnu2 -O2 -g -Wall -Wextra -Werror -Wno-unknown-pragmas -fno-strict-aliasing -fopenmp -fPIC -Isrc -MMD -MP
+# a multiplication with an addition is fmaf(), where there is an instruction for it no call; none that is not written so
+CXX_ISA  := $(if $(shell grep -m1 ' fma .* avx2 ' /proc/cpuinfo 2>/dev/null),-mavx2 -mfma -mf16c) -ffp-contract=off
+CXX_GPU  := g++ -std=gnu++17 -mtls-dialect=gnu2 -O2 $(CXX_ISA) -g -Wall -Wextra -Werror -Wno-unknown-pragmas -fno-strict-aliasing -fopenmp -fPIC -Isrc -MMD -MP
 $B/tests/emulator/%.o: src/kernels/gpu/%.cu tests/emulator/emulate.h Makefile
 	@mkdir -p $(@D)
 	@echo "  CXX $<"; $(CXX_GPU) -include tests/emulator/emulate.h -x c++ -c -o $@ $<

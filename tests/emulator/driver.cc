@@ -2,7 +2,7 @@
  * launch is done when it returns. EMU_GPUS says how many GPUs there are; what belongs to one is refused in calls of
  * another, unless peer access was asked for (EMU_NO_PEERS: which is refused; EMU_FILLED: a GPU without memory). Blocks
  * run beside each other on the cores, the threads of a block as fibers of one core, in an order that turns around at
- * every pass, so that a sum that depends on it is found out. x86-64 only. */
+ * every pass and in every warp's meeting, so that a sum that depends on it is found out. x86-64 only. */
 #include "emulate.h"
 extern "C" {
 #include "device/cuda_symbols.h"
@@ -48,9 +48,12 @@ struct meeting { /* a barrier: who lives, who has come */
 
 /* Words that threads give each other: two sets in turns, so that one barrier an exchange is enough, each with the
  * number of the exchange it was given in, since the dead give nothing. */
+struct letter {
+    unsigned turn, word; /* together, as they are read */
+};
 struct mailbox {
-    unsigned words[2][THREADS];
-    int given[2][THREADS], turn[THREADS];
+    letter given[2][THREADS];
+    unsigned turn[THREADS];
 };
 
 /* The operands of a warp's product as numbers: what its first lane has decoded the others use. */
@@ -65,6 +68,7 @@ struct block {
     fiber fibers[THREADS];
     int threads; /* of them */
     meeting all, warps[WARPS];
+    bool turned[WARPS];  /* lanes run from the last one to the first */
     int named[BARRIERS]; /* how many have come */
     bool moved;          /* somebody did more than look at a barrier, in this pass */
     mailbox of_warps, of_all;
@@ -111,46 +115,63 @@ static void come(meeting *m, int from, int n) {
 }
 
 void emu_block_barrier(void) { come(&blk->all, 0, blk->threads); }
+/* Who comes to the warp's meeting goes on with the next lane that can run, without a pass over the block for each; in
+ * the other order from meeting to meeting. */
 void emu_warp_barrier(void) {
-    int w = blk->running / LANES;
-    come(&blk->warps[w], w * LANES, LANES);
+    const int me = blk->running, w = me / LANES, from = w * LANES;
+    meeting *m = &blk->warps[w];
+    blk->moved = true;
+    if (++m->come == m->alive) {
+        m->come = 0;
+        blk->turned[w] = !blk->turned[w];
+        release(from, LANES);
+        return;
+    }
+    const int step = blk->turned[w] ? LANES - 1 : 1;
+    int next = me;
+    do next = from + (next - from + step) % LANES;
+    while (next != me && blk->fibers[next].is != READY);
+    if (next == me) return pause_fiber(WAITING);
+    blk->fibers[me].is = WAITING;
+    blk->running = next;
+    emu.thread.x = (unsigned)next;
+    emu_switch(&blk->fibers[me].sp, blk->fibers[next].sp);
 }
-/* Every live thread of meeting m gives a word. Returns the number of the exchange, for given(). */
-static int exchange(mailbox *box, meeting *m, int from, int n, unsigned word) {
-    int me = blk->running, turn = ++box->turn[me];
-    box->words[turn % 2][me] = word;
-    box->given[turn % 2][me] = turn;
-    come(m, from, n);
+/* Every live thread of the block or of a warp gives a word. Returns the number of the exchange, for given(). */
+template <typename wait> static unsigned exchange(block *b, mailbox block::*box, unsigned word, wait barrier) {
+    const int me = b->running;
+    const unsigned turn = ++(b->*box).turn[me];
+    (b->*box).given[turn & 1][me] = {turn, word};
+    barrier();
     return turn;
 }
-static unsigned given(const mailbox *box, int turn, int thread) {
-    return box->given[turn % 2][thread] == turn ? box->words[turn % 2][thread] : 0;
+static unsigned given(const mailbox *box, unsigned turn, unsigned thread) {
+    const letter l = box->given[turn & 1][thread];
+    return l.turn == turn ? l.word : 0;
 }
-static int warp_exchange(unsigned word) {
-    int w = blk->running / LANES;
-    return exchange(&blk->of_warps, &blk->warps[w], w * LANES, LANES, word);
-}
+static unsigned warp_exchange(unsigned word) { return exchange(blk, &block::of_warps, word, emu_warp_barrier); }
 unsigned emu_exchange(unsigned word, int from) {
-    int turn = warp_exchange(word);
-    return given(&blk->of_warps, turn, blk->running / LANES * LANES + from);
+    unsigned turn = warp_exchange(word);
+    return given(&blk->of_warps, turn, (unsigned)(blk->running / LANES * LANES + from));
 }
 unsigned emu_ballot(int predicate) {
-    int turn = warp_exchange(predicate != 0), first = blk->running / LANES * LANES;
+    const unsigned turn = warp_exchange(predicate != 0), first = (unsigned)(blk->running / LANES * LANES);
     unsigned mask = 0;
-    for (int l = 0; l < LANES; l++) mask |= given(&blk->of_warps, turn, first + l) << l;
+    for (unsigned l = 0; l < LANES; l++) mask |= given(&blk->of_warps, turn, first + l) << l;
     return mask;
 }
 unsigned emu_match(unsigned word) {
-    int turn = warp_exchange(word), first = blk->running / LANES * LANES;
+    const unsigned turn = warp_exchange(word), first = (unsigned)(blk->running / LANES * LANES);
     unsigned mask = 0;
-    for (int l = 0; l < LANES; l++)
-        if (blk->of_warps.given[turn % 2][first + l] == turn)
-            mask |= (unsigned)(given(&blk->of_warps, turn, first + l) == word) << l;
+    for (unsigned l = 0; l < LANES; l++) {
+        const letter other = blk->of_warps.given[turn & 1][first + l];
+        mask |= (unsigned)(other.turn == turn && other.word == word) << l;
+    }
     return mask;
 }
 unsigned emu_largest(unsigned word) {
-    int turn = warp_exchange(word), first = blk->running / LANES * LANES;
-    for (int l = 0; l < LANES; l++) {
+    const unsigned turn = warp_exchange(word), first = (unsigned)(blk->running / LANES * LANES);
+    for (unsigned l = 0; l < LANES; l++) {
         unsigned other = given(&blk->of_warps, turn, first + l);
         if (other > word) word = other;
     }
@@ -227,8 +248,9 @@ void mma_s8(int c[4], const unsigned a[4], unsigned b0, unsigned b1) {
 void mma_bf16(float c[4], const unsigned a[4], const unsigned b[2]) { mma(c, a, b, false); }
 void mma_half(float c[4], const unsigned a[4], const unsigned b[2]) { mma(c, a, b, true); }
 int emu_or(int value) {
-    int turn = exchange(&blk->of_all, &blk->all, 0, blk->threads, value != 0), any = 0;
-    for (int t = 0; t < blk->threads; t++) any |= (int)given(&blk->of_all, turn, t);
+    const unsigned turn = exchange(blk, &block::of_all, value != 0, emu_block_barrier);
+    int any = 0;
+    for (int t = 0; t < blk->threads; t++) any |= (int)given(&blk->of_all, turn, (unsigned)t);
     return any;
 }
 
@@ -511,6 +533,7 @@ static void start_block(void) {
     memset(blk->products, 0, sizeof blk->products);
     for (int w = 0; w < threads / LANES; w++) blk->values[w].product = 0;
     memset(blk->named, 0, sizeof blk->named);
+    memset(blk->turned, 0, sizeof blk->turned);
     memset(blk->shared, 0xff, blk->shared_bytes); /* NaN: nobody may count on what was there */
     for (int t = 0; t < threads; t++) start_fiber(t);
 }
