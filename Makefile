@@ -91,7 +91,7 @@ $B/src/kernels/cpu/avx512vnni%.o: ISA += -mavx512vnni
 $B/src/kernels/cpu/avx512bf16%.o: ISA += -mavx512bf16
 # What computes. Under sanitizers without two checks a pointer, which cost half of the time: ASan stops at what such a pointer reads.
 # Fuzzers look for paths through parsers: no counters here.
-ARITHMETIC := $B/src/kernels/ref/%.o $B/src/kernels/cpu/%.o $B/src/format/weights.o $B/src/format/requant.o $B/src/format/dtype.o $B/src/media/resize%.o $B/src/media/grid.o
+ARITHMETIC := $B/src/kernels/ref/%.o $B/src/kernels/cpu/%.o $B/src/format/weights.o $B/src/format/requant.o $B/src/format/encode.o $B/src/format/quantize.o $B/src/format/dtype.o $B/src/media/resize%.o $B/src/media/grid.o
 $(ARITHMETIC): OPT := -O3 $(if $(SAN),-DSANITIZED -fno-sanitize=pointer-overflow$(comma)null)
 $(ARITHMETIC): COVER :=
 

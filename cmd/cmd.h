@@ -15,6 +15,7 @@ int cmd_check(int argc, char **argv);
 int cmd_text(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_tune(int argc, char **argv);
+int cmd_quantize(int argc, char **argv);
 
 /* Prints "moonlet NAME: TEXT" to stderr and returns the exit status that fits e->code. */
 int cmd_fail(const char *name, const err *e);

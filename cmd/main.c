@@ -15,6 +15,7 @@ static const struct {
     {"serve", "the model behind an OpenAI-compatible HTTP interface", cmd_serve},
     {"eval", "log-probabilities and answers, measured", cmd_eval},
     {"inspect", "what a checkpoint holds: tensors and bytes by kind, memory plan", cmd_inspect},
+    {"quantize", "a checkpoint written again in another weight format", cmd_quantize},
     {"check", "every operation of a backend against the reference", cmd_check},
     {"bench", "kernels and machine: time, share of the roofline, error", cmd_bench},
     {"tune", "measured choices of kernels for this GPU, as a table", cmd_tune},

@@ -51,6 +51,7 @@ CMD_FOLDERS = {
     "text": {"lib"},
     "eval": {"lib"},
     "tune": {"lib"},
+    "quantize": {"lib"},
     "bench": {"lib"},
     "check": {"lib", "tune"},  # the layer that tune times is checked at its largest
 }

@@ -1,0 +1,227 @@
+/* cmd/quantize/plan.c: which tensors are matrices, which of them are chosen, and what they will be called. */
+#include "cmd/quantize/plan.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *matrix_class_name(matrix_class c) {
+    static const char *const names[MC_COUNT] = {
+#define MATRIX_CLASS_NAME(id, name) name,
+        MATRIX_CLASSES(MATRIX_CLASS_NAME)
+#undef MATRIX_CLASS_NAME
+    };
+    return names[c];
+}
+
+/* ---- by name ---- */
+
+/* The part of a tensor's name behind "model.layers.N."; NULL: it is in no layer of the text model. */
+static const char *name_in_layer(const char *name, const model_config *c, int *layer) {
+    size_t n = strlen(c->prefix);
+    int used = 0;
+    *layer = -1;
+    if (strncmp(name, c->prefix, n) != 0) return NULL;
+    if (sscanf(name + n, "model.layers.%d.%n", layer, &used) != 1 || !used || *layer < 0) return *layer = -1, NULL;
+    return name + n + used;
+}
+
+static bool plan_begins(const char *s, const char *part) { return strncmp(s, part, strlen(part)) == 0; }
+
+static matrix_class class_of_name(const char *name, const model_config *c, int *layer) {
+    const char *in = name_in_layer(name, c, layer);
+    if (!in) return MC_OTHER;
+    const bool proj = strstr(in, "_proj") != NULL;
+    if (plan_begins(in, "mlp.experts.") && proj)
+        return strstr(in, ".gate_proj") ? MC_GATE : strstr(in, ".up_proj") ? MC_UP : MC_DOWN;
+    if (plan_begins(in, "mlp.shared_experts.") && proj) return MC_SHARED;
+    if (plan_begins(in, "mlp.") && proj) return MC_DENSE;
+    return plan_begins(in, "self_attn.") && proj ? MC_ATTENTION : MC_OTHER;
+}
+
+static bool chosen(matrix_class class, bool linears) { return class <= MC_DOWN || (linears && class != MC_OTHER); }
+
+/* ---- pieces ---- */
+
+enum { PARTS_MOST = 4 }; /* tensors of a matrix: data, scale, factor, shape */
+
+/* name: NULL where it is made, as NAME of m + suffix; names move as more of them are added, so it is a place until the
+ * plan is whole. */
+static void plan_add(quantize_plan *p, tensor_out t, tensor_origin from, const stored_matrix *m, const char *suffix) {
+    if (!t.name) {
+        from.name_at = p->names.len;
+        buf_fmt(&p->names, "%.*s%s", m->base, m->data->name, suffix);
+        buf_char(&p->names, 0);
+    }
+    t.bytes = tensor_out_bytes(&t);
+    p->out[p->n_out] = t, p->origins[p->n_out++] = from;
+}
+
+static void add_copy(quantize_plan *p, const tensor_info *t, const stored_matrix *m, const char *suffix) {
+    tensor_out out = {.name = m ? NULL : t->name, .type = t->type, .n_dims = t->n_dims};
+    memcpy(out.shape, t->shape, sizeof out.shape);
+    plan_add(p, out, (tensor_origin){.from = t}, m, suffix);
+}
+
+/* The matrix is in the format already, but for the names of another writer. */
+static void add_renamed(quantize_plan *p, const stored_matrix *m, const weight_layout *l) {
+    add_copy(p, m->data, m, l->data);
+    if (m->scale) add_copy(p, m->scale, m, l->scale);
+    if (m->factor) add_copy(p, m->factor, m, l->factor);
+    if (m->shape) add_copy(p, m->shape, m, l->shape);
+}
+
+static status add_made(quantize_plan *p, const stored_matrix *m, const quantizer *q, err *e) {
+    const weight_layout *l = weight_layout_of(q->format);
+    weight_view v;
+    status st = quantize_shape(q, m->rows, m->cols, &v, e);
+    if (st != ST_OK) return err_prefix(e, "tensor %s", m->data->name), st;
+    tensor_out data = {.type = l->data_type, .n_dims = 2, .shape = {m->rows, m->cols / l->per_element}};
+    tensor_out scale = {.type = l->scale_type, .n_dims = l->scale_cols ? 2 : 1};
+    tensor_out factor = {.type = DT_F32, .n_dims = 1, .shape = {1}},
+               shape = {.type = DT_I32, .n_dims = 1, .shape = {2}};
+    plan_add(p, data, (tensor_origin){.part = PART_DATA}, m, l->data);
+    if (l->scale) {
+        scale.shape[0] = ceil_div(m->rows, l->scale_rows);
+        scale.shape[1] = l->scale_cols ? ceil_div(m->cols, l->scale_cols) : 0;
+        plan_add(p, scale, (tensor_origin){.part = PART_SCALE}, m, l->scale);
+    }
+    if (l->factor) plan_add(p, factor, (tensor_origin){.part = PART_FACTOR}, m, l->factor);
+    if (l->shape) plan_add(p, shape, (tensor_origin){.part = PART_SHAPE}, m, l->shape);
+    return ST_OK;
+}
+
+static weight_format bytes_of(weight_format f) {
+    const weight_layout *l = weight_layout_of(f);
+    return l->kept_as ? l->kept_as : f;
+}
+
+/* How a matrix is written: by `wanted` if it is chosen, as bf16 if it lies packed, else (NULL) as it is. */
+static const quantizer *quantizer_for(const stored_matrix *m, const quantizer *wanted, bool is_chosen) {
+    const quantizer *q = is_chosen ? wanted : weight_layout_of(m->format)->scale ? quantizer_named("bf16") : NULL;
+    return q && bytes_of(q->format) == bytes_of(m->format) ? NULL : q;
+}
+
+static status add_matrix(quantize_plan *p, plan_piece *k, const quantizer *wanted, bool is_chosen, err *e) {
+    const stored_matrix *m = &k->m;
+    k->q = quantizer_for(m, wanted, is_chosen);
+    p->n_chosen += is_chosen;
+    p->n_encoded += is_chosen && k->q;
+    if (k->q) return add_made(p, m, k->q, e);
+    add_renamed(p, m, weight_layout_of(is_chosen ? wanted->format : m->format));
+    return ST_OK;
+}
+
+static u64 piece_bytes_in(const stored_matrix *m) {
+    u64 n = m->data->bytes;
+    n += m->scale ? m->scale->bytes : 0;
+    n += m->factor ? m->factor->bytes : 0;
+    return n + (m->shape ? m->shape->bytes : 0);
+}
+
+typedef struct {
+    const checkpoint *ck;
+    const model_config *c;
+    const quantizer *q;
+    bool linears;
+    bool *taken; /* [tensors] parts of a matrix */
+} planner;
+
+static status plan_tensor(quantize_plan *p, planner *a, const tensor_info *t, const stored_matrix *m, err *e) {
+    plan_piece *k = &p->pieces[p->n_pieces++];
+    *k = (plan_piece){.first = p->n_out, .m = m ? *m : (stored_matrix){.data = t}};
+    k->class = class_of_name(t->name, a->c, &k->layer);
+    bool is_chosen = chosen(k->class, a->linears);
+    if (is_chosen && !m && t->n_dims == 2)
+        return err_set(e, ST_UNSUPPORTED, "tensor %s is %s, which is no weight format that is read here", t->name,
+                       dtype_name(t->type));
+    status st = ST_OK;
+    if (m)
+        st = add_matrix(p, k, a->q, is_chosen, e);
+    else
+        add_copy(p, t, NULL, NULL);
+    k->n = p->n_out - k->first;
+    k->bytes_in = piece_bytes_in(&k->m);
+    for (u64 i = k->first; i < p->n_out; i++) k->bytes_out += p->out[i].bytes;
+    p->bytes_in += k->bytes_in, p->bytes_out += k->bytes_out;
+    return st;
+}
+
+/* ---- the whole ---- */
+
+static int by_file(const void *pa, const void *pb) {
+    const tensor_info *a = *(const tensor_info *const *)pa, *b = *(const tensor_info *const *)pb;
+    if (a->shard != b->shard) return a->shard - b->shard;
+    if (a->data != b->data) return a->data < b->data ? -1 : 1;
+    return strcmp(a->name, b->name); /* of no bytes */
+}
+
+/* All tensors in the order of their files; the matrices of each, of which the other tensors are parts. */
+static status plan_all(quantize_plan *p, planner *a, const tensor_info **order, stored_matrix *m, err *e) {
+    const tensor_info *all = checkpoint_tensor(a->ck, 0);
+    const u64 n = checkpoint_n_tensors(a->ck);
+    for (u64 i = 0; i < n; i++) {
+        bool found;
+        order[i] = &all[i];
+        status st = stored_matrix_find(a->ck, &all[i], &m[i], &found, e);
+        if (st != ST_OK) return st;
+        if (!found) m[i].data = NULL;
+        const tensor_info *parts[] = {m[i].scale, m[i].factor, m[i].shape};
+        for (size_t k = 0; found && k < COUNT_OF(parts); k++)
+            if (parts[k]) a->taken[parts[k] - all] = true;
+    }
+    qsort(order, n, sizeof *order, by_file);
+    for (u64 i = 0; i < n; i++) {
+        const u64 at = (u64)(order[i] - all);
+        status st = a->taken[at] ? ST_OK : plan_tensor(p, a, order[i], m[at].data ? &m[at] : NULL, e);
+        if (st != ST_OK) return st;
+    }
+    return ST_OK;
+}
+
+/* From places to names. */
+static void settle_names(quantize_plan *p) {
+    for (u64 i = 0; i < p->n_out; i++)
+        if (!p->out[i].name) p->out[i].name = p->names.data + p->origins[i].name_at;
+}
+
+static status cut_into_shards(quantize_plan *p, u64 most, err *e) {
+    p->shards = malloc((p->n_pieces + 1) * sizeof *p->shards);
+    if (!p->shards) return err_nomem(e, "the shards", p->n_pieces * sizeof *p->shards);
+    u64 held = 0;
+    for (u64 i = 0; i < p->n_pieces; i++) {
+        if (!i || held + p->pieces[i].bytes_out > most) p->shards[p->n_shards++] = i, held = 0;
+        held += p->pieces[i].bytes_out;
+    }
+    p->shards[p->n_shards] = p->n_pieces;
+    return ST_OK;
+}
+
+status quantize_plan_make(quantize_plan *p, const checkpoint *ck, const model_config *c, const quantizer *q,
+                          bool linears, u64 shard, err *e) {
+    const u64 n = checkpoint_n_tensors(ck);
+    *p = (quantize_plan){0};
+    p->pieces = malloc((n + 1) * sizeof *p->pieces);
+    p->out = malloc((n + 1) * PARTS_MOST * sizeof *p->out); /* pages that are not written take no memory */
+    p->origins = malloc((n + 1) * PARTS_MOST * sizeof *p->origins);
+    planner a = {ck, c, q, linears, calloc(n + 1, sizeof *a.taken)};
+    const tensor_info **order = malloc((n + 1) * sizeof *order);
+    stored_matrix *m = calloc(n + 1, sizeof *m);
+    bool have = p->pieces && p->out && p->origins && a.taken && order && m;
+    status st = have ? plan_all(p, &a, order, m, e) : err_nomem(e, "the plan", n * sizeof *m);
+    if (st == ST_OK && p->names.failed) st = err_nomem(e, "the names of tensors", p->names.len);
+    if (st == ST_OK) settle_names(p);
+    if (st == ST_OK) st = cut_into_shards(p, shard, e);
+    free(a.taken);
+    free(order);
+    free(m);
+    return st;
+}
+
+void quantize_plan_free(quantize_plan *p) {
+    free(p->pieces);
+    free(p->out);
+    free(p->origins);
+    free(p->shards);
+    buf_free(&p->names);
+    *p = (quantize_plan){0};
+}

@@ -1,0 +1,163 @@
+/* cmd/quantize/quantize.c: `moonlet quantize`: a checkpoint written again in another weight format. */
+#include "base/file.h"
+#include "cmd/cmd.h"
+#include "cmd/quantize/folder.h"
+#include "cmd/quantize/report.h"
+#include "cmd/quantize/shard.h"
+#include <errno.h>
+#include <omp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+typedef struct {
+    const char *source, *folder, *format, *only, *layout;
+    i64 threads, shard_mb;
+    bool quiet;
+} quantize_options;
+
+/* All of a run. */
+typedef struct {
+    const quantizer *q;
+    bool linears;
+    checkpoint *ck;
+    model_config config;
+    char *config_text; /* of the new folder */
+    quantize_plan plan;
+    sums_table sums;
+    quantize_job_file job;
+} quantize_run;
+
+static void run_close(quantize_run *r) {
+    job_close(&r->job);
+    sums_table_free(&r->sums);
+    quantize_plan_free(&r->plan);
+    free(r->config_text);
+    checkpoint_close(r->ck);
+}
+
+/* What the options mean together. */
+static status choose(quantize_run *r, quantize_options *o, err *e) {
+    const bool packed = o->layout && !strcmp(o->layout, "compressed-tensors"), fp4 = !strcmp(o->format, "mxfp4");
+    if (o->layout && !fp4) return err_set(e, ST_INPUT, "--layout is for --format mxfp4: the others have one layout");
+    if (!o->only) o->only = !strcmp(o->format, "fp8") || !strcmp(o->format, "bf16") ? "linears" : "experts";
+    r->q = quantizer_named(fp4 && packed ? "mxfp4-packed" : o->format);
+    r->linears = !strcmp(o->only, "linears");
+    if (r->linears && weight_layout_of(r->q->format)->experts_only)
+        return err_set(e, ST_INPUT, "--only linears: only routed experts may be in %s", o->format);
+    return ST_OK;
+}
+
+static status quantize_prepare(quantize_run *r, const quantize_options *o, err *e) {
+    status st = model_config_load(&r->config, o->source, e);
+    if (st == ST_OK) st = checkpoint_open(&r->ck, o->source, e);
+    if (st == ST_OK) st = quantized_config(o->source, &r->config, r->q, r->linears, &r->config_text, e);
+    if (st == ST_OK)
+        st = quantize_plan_make(&r->plan, r->ck, &r->config, r->q, r->linears, (u64)o->shard_mb * 1000000, e);
+    if (st == ST_OK && !r->plan.n_chosen)
+        st = err_set(e, ST_INPUT, "%s has no matrix that --only %s chooses", o->source, o->only);
+    return st == ST_OK ? sums_table_make(&r->sums, r->config.n_layers, e) : st;
+}
+
+static status open_job(quantize_run *r, const quantize_options *o, err *e) {
+    quantize_job_file *j = &r->job;
+    j->format = r->q->name, j->only = o->only;
+    j->shard_bytes = (u64)o->shard_mb * 1000000, j->n_shards = r->plan.n_shards;
+    if (!realpath(o->source, j->source)) return err_set(e, ST_IO, "%s: %s", o->source, strerror(errno));
+    size_t n = strlen(o->folder);
+    while (n > 1 && o->folder[n - 1] == '/') n--;
+    if (snprintf(j->folder, sizeof j->folder, "%.*s", (int)n, o->folder) >= (int)sizeof j->folder)
+        return err_set(e, ST_LIMIT, "%.60s...: the path is too long", o->folder);
+    return job_open(j, r->ck, &r->sums, e);
+}
+
+/* What is to do: before hours of work, not after. */
+static void quantize_say(const quantize_run *r, u64 left_in, u64 left_out) {
+    char in[BYTES_TEXT], out[BYTES_TEXT], there[BYTES_TEXT];
+    struct statvfs fs;
+    log_note("%llu matrices to %s, %llu of them in another format now; %s in %llu shards%s",
+             (unsigned long long)r->plan.n_chosen, r->q->name, (unsigned long long)r->plan.n_encoded,
+             bytes_text(out, r->plan.bytes_out), (unsigned long long)r->plan.n_shards,
+             r->job.resumed ? ", some of which are there" : "");
+    if (r->job.resumed) log_note("goes on: %s to read", bytes_text(in, left_in));
+    if (statvfs(r->job.folder, &fs) == 0 && (u64)fs.f_bavail * fs.f_frsize < left_out)
+        log_warn("%s: %s are free, %s are needed", r->job.folder, bytes_text(there, (u64)fs.f_bavail * fs.f_frsize),
+                 bytes_text(out, left_out));
+}
+
+static status write_shards(quantize_run *r, err *e) {
+    const quantize_plan *p = &r->plan;
+    u64 left_in = 0, left_out = 0;
+    for (u64 s = 0; s < p->n_shards; s++)
+        for (u64 k = p->shards[s]; !r->job.done[s] && k < p->shards[s + 1]; k++)
+            left_in += p->pieces[k].bytes_in, left_out += p->pieces[k].bytes_out;
+    quantize_say(r, left_in, left_out);
+    progress shown;
+    progress_start(&shown, "quantize", "B", left_in);
+    shard_writer w = {.ck = r->ck, .plan = p, .shown = &shown};
+    status st = ST_OK;
+    for (u64 s = 0; s < p->n_shards && st == ST_OK; s++)
+        if (!r->job.done[s]) st = shard_write(&w, &r->job, s, &r->sums, e);
+    progress_end(&shown);
+    shard_writer_free(&w);
+    return st;
+}
+
+/* The index last: until then the folder is no checkpoint. */
+static status finish(quantize_run *r, err *e) {
+    status st = folder_copy_files(&r->job, e);
+    if (st == ST_OK) st = folder_write(&r->job, "config.json", r->config_text, strlen(r->config_text), e);
+    if (st == ST_OK) st = report_write(&r->job, &r->sums, r->q, r->linears, e);
+    if (st == ST_OK) st = folder_write_index(&r->job, &r->plan, e);
+    return st == ST_OK ? job_end(&r->job, e) : st;
+}
+
+static status quantize(quantize_options *o, err *e) {
+    quantize_run r = {.job = {.fd = -1}};
+    char in[BYTES_TEXT], out[BYTES_TEXT];
+    const f64 start = now_s();
+    status st = choose(&r, o, e);
+    if (st == ST_OK) st = quantize_prepare(&r, o, e);
+    if (st == ST_OK) st = open_job(&r, o, e);
+    if (st == ST_OK) st = write_shards(&r, e);
+    if (st == ST_OK) st = finish(&r, e);
+    if (st == ST_OK) {
+        quantize_sums s = chosen_sums(&r.sums, r.linears);
+        printf("%s: %s -> %s in %.1f s, relative error %.3e; %s/quantize-report.md\n", r.job.folder,
+               bytes_text(in, r.plan.bytes_in), bytes_text(out, r.plan.bytes_out), now_s() - start, sums_error(&s),
+               r.job.folder);
+    }
+    run_close(&r);
+    return st;
+}
+
+int cmd_quantize(int argc, char **argv) {
+    quantize_options o = {.shard_mb = 5000};
+    const opt_spec specs[] = {
+        {"model", 'm', OPT_STR, &o.source, "SRC", "checkpoint folder to read", 0, 0},
+        {"out", 'o', OPT_STR, &o.folder, "DST", "folder to write: a new or empty one, or that of a stopped run", 0, 0},
+        {"format", 0, OPT_ENUM, &o.format, "int4|w4a8|mxfp4|fp8|bf16", "weight format to write", 0, 0},
+        {"only", 0, OPT_ENUM, &o.only, "experts|linears",
+         "routed experts, or all linear layers but router, embedding and head (default: experts; of fp8 and bf16 "
+         "linears)",
+         0, 0},
+        {"layout", 0, OPT_ENUM, &o.layout, "quark|compressed-tensors", "whose names mxfp4 has (default: quark)", 0, 0},
+        {"shard-mb", 0, OPT_INT, &o.shard_mb, "MB", "the most that a file has (default: 5000)", 1, 1e6},
+        {"threads", 't', OPT_INT, &o.threads, "N", "CPU threads (default: all cores)", 0, 4096},
+        {"quiet", 'q', OPT_FLAG, &o.quiet, NULL, "no notices and no progress", 0, 0},
+    };
+    int rc =
+        cmd_options("quantize", "-m SRC -o DST --format FORMAT [options]", specs, COUNT_OF(specs), argc, argv, NULL);
+    if (rc >= 0) return rc;
+    if (!o.source || !o.folder || !o.format) {
+        fprintf(stderr, "moonlet quantize: --model, --out and --format are needed\n");
+        return EXIT_USAGE;
+    }
+    log_set_quiet(o.quiet);
+    if (o.threads) omp_set_num_threads((int)o.threads);
+    signal(SIGXFSZ, SIG_IGN); /* a file beyond a limit is a write that fails, with its name */
+    err e = {0};
+    return quantize(&o, &e) == ST_OK ? EXIT_DONE : cmd_fail("quantize", &e);
+}

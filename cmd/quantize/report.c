@@ -1,0 +1,107 @@
+/* cmd/quantize/report.c: the report's text. */
+#include "cmd/quantize/report.h"
+#include "base/log.h"
+#include "cmd/quantize/folder.h"
+#include <math.h>
+#include <string.h>
+
+f64 sums_error(const quantize_sums *s) { return s->energy > 0 ? sqrt(s->error / s->energy) : 0; }
+
+static void add_class(class_sums *to, const class_sums *x) {
+    to->matrices += x->matrices, to->made += x->made;
+    to->bytes_in += x->bytes_in, to->bytes_out += x->bytes_out;
+    to->sums.error += x->sums.error, to->sums.energy += x->sums.energy;
+}
+
+static class_sums class_total(const sums_table *t, int class) {
+    class_sums all = {0};
+    for (i64 l = 0; l <= t->layers; l++) add_class(&all, &t->at[l * MC_COUNT + class]);
+    return all;
+}
+
+quantize_sums chosen_sums(const sums_table *t, bool linears) {
+    class_sums all = {0};
+    for (int c = 0; c <= (linears ? MC_ATTENTION : MC_DOWN); c++) {
+        class_sums x = class_total(t, c);
+        add_class(&all, &x);
+    }
+    return all.sums;
+}
+
+static void bytes_cell(buf *b, u64 bytes) {
+    char text[BYTES_TEXT];
+    buf_fmt(b, " %s |", bytes_text(text, bytes));
+}
+
+static void error_cell(buf *b, const class_sums *s) {
+    if (!s->made)
+        buf_str(b, s->matrices ? " as it was |" : " |");
+    else
+        buf_fmt(b, " %.3e |", sums_error(&s->sums));
+}
+
+static void class_row(buf *b, const char *name, const class_sums *s) {
+    buf_fmt(b, "| %s | %llu | %llu |", name, (unsigned long long)s->matrices, (unsigned long long)s->made);
+    bytes_cell(b, s->bytes_in);
+    bytes_cell(b, s->bytes_out);
+    error_cell(b, s);
+    buf_char(b, '\n');
+}
+
+static void class_table(buf *b, const sums_table *t) {
+    class_sums all = {0};
+    buf_str(b, "| tensors | all | written anew | before | after | relative error |\n|---|---|---|---|---|---|\n");
+    for (int c = 0; c < MC_COUNT; c++) {
+        class_sums s = class_total(t, c);
+        if (s.matrices) class_row(b, matrix_class_name((matrix_class)c), &s);
+        add_class(&all, &s);
+    }
+    class_row(b, "together", &all);
+}
+
+static void layer_table(buf *b, const sums_table *t) {
+    bool shown[MC_COUNT] = {false};
+    buf_str(b, "\n| layer |");
+    for (int c = 0; c < MC_COUNT; c++)
+        if ((shown[c] = class_total(t, c).made > 0)) buf_fmt(b, " %s |", matrix_class_name((matrix_class)c));
+    buf_str(b, "\n|---|");
+    for (int c = 0; c < MC_COUNT; c++) buf_str(b, shown[c] ? "---|" : "");
+    for (i64 l = 0; l <= t->layers; l++) {
+        u64 made = 0;
+        for (int c = 0; c < MC_COUNT; c++) made += t->at[l * MC_COUNT + c].made;
+        if (!made) continue;
+        if (l == t->layers)
+            buf_str(b, "\n| none |");
+        else
+            buf_fmt(b, "\n| %lld |", (long long)l);
+        for (int c = 0; c < MC_COUNT; c++)
+            if (shown[c]) error_cell(b, &t->at[l * MC_COUNT + c]);
+    }
+    buf_char(b, '\n');
+}
+
+static void report_text(buf *b, const quantize_job_file *j, const sums_table *t) {
+    buf_fmt(b,
+            "# Quantized to %s\n\nBy `moonlet quantize` %s from `%s`.\n\n"
+            "The error is ||w - written|| / ||w|| (Frobenius norms) of what was written anew, against the values of\n"
+            "the checkpoint that was read.\n\n",
+            j->format, MOON_VERSION, j->source);
+    class_table(b, t);
+    buf_str(b, "\nBy layer ([drawn](quantize-report.svg)):\n");
+    layer_table(b, t);
+}
+
+status report_write(const quantize_job_file *j, const sums_table *t, const quantizer *q, bool linears, err *e) {
+    buf text = {0}, chart = {0}, title = {0};
+    report_text(&text, j, t);
+    buf_fmt(&title, "%s: relative error by layer, %.3e of all", q->name,
+            sums_error(&(quantize_sums[]){chosen_sums(t, linears)}[0]));
+    error_chart(t, title.data ? title.data : "", &chart);
+    status st = text.failed || chart.failed || title.failed ? err_nomem(e, "the report", text.len) : ST_OK;
+    if (st == ST_OK) st = folder_write(j, "quantize-report.svg", chart.data, chart.len, e);
+    if (st == ST_OK) st = folder_write(j, "quantize-report.md", text.data, text.len, e);
+    buf_free(&text);
+    buf_free(&chart);
+    buf_free(&title);
+    return st;
+}

@@ -1,0 +1,18 @@
+/* format/encode.h: values to the bytes of a weight format: the functions of format/quantize.h's table, whose head says
+ * how scales are chosen. w[n, cols] is finite; data and scale are where its rows begin. */
+#ifndef FORMAT_ENCODE_H
+#define FORMAT_ENCODE_H
+#include "format/weights.h"
+
+void encode_int4(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
+f32 encode_w4a8_factor(f32 most);
+void encode_w4a8(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
+void encode_mxfp4(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
+void encode_fp8_block(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
+void encode_bf16(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
+
+/* w / scale as -8..7, and |x| as an e2m1 of 0..7: nearest, ties to even. */
+int int4_nearest(f32 w, f32 scale);
+u8 e2m1_nearest(f32 x);
+
+#endif

@@ -1,0 +1,129 @@
+#include "format/quantize.h"
+#include "format/encode.h"
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const quantizer quantizers[] = {
+    {"int4", WF_INT4_GROUP, NULL, encode_int4},    {"w4a8", WF_INT4_ROW, encode_w4a8_factor, encode_w4a8},
+    {"mxfp4", WF_MXFP4, NULL, encode_mxfp4},       {"mxfp4-packed", WF_MXFP4_PACKED, NULL, encode_mxfp4},
+    {"fp8", WF_FP8_BLOCK, NULL, encode_fp8_block}, {"bf16", WF_BF16, NULL, encode_bf16},
+};
+
+const quantizer *quantizer_named(const char *name) {
+    for (size_t i = 0; i < COUNT_OF(quantizers); i++)
+        if (!strcmp(name, quantizers[i].name)) return &quantizers[i];
+    return NULL;
+}
+
+status quantize_shape(const quantizer *q, i64 rows, i64 cols, weight_view *out, err *e) {
+    const weight_layout *l = weight_layout_of(q->format);
+    *out = (weight_view){.format = q->format, .rows = rows, .cols = cols};
+    if (cols % l->cols_multiple == 0) return ST_OK;
+    return err_set(e, ST_UNSUPPORTED, "%lld columns are no multiple of %lld, which %s needs", (long long)cols,
+                   (long long)l->cols_multiple, q->name);
+}
+
+/* One job: units of rows, dealt to threads. */
+typedef struct {
+    const quantizer *q;
+    const weight_view *from;
+    weight_view *to;
+    i64 unit, units; /* rows of a unit; how many units */
+    u64 unit_data, unit_scale;
+    f32 *rooms; /* a thread's: unit rows, and one more */
+    u64 room;
+    quantize_sums *sums; /* [units] */
+    i64 *bad;            /* [units] the first element that is not finite, or -1 */
+} quantize_job;
+
+static f32 *read_unit(const quantize_job *j, i64 u, i64 *n) {
+    f32 *w = j->rooms + (u64)omp_get_thread_num() * j->room;
+    const i64 cols = j->from->cols, first = u * j->unit;
+    *n = min_i64(j->unit, j->from->rows - first);
+    j->bad[u] = -1;
+    for (i64 r = 0; r < *n; r++) weight_row_f32(j->from, first + r, w + r * cols);
+    for (i64 i = 0; i < *n * cols && j->bad[u] < 0; i++)
+        if (!isfinite(w[i])) j->bad[u] = first * cols + i;
+    return w;
+}
+
+/* What was written, as a reader takes it, against what it should be. */
+static quantize_sums unit_sums(const quantize_job *j, i64 u, i64 n, const f32 *w) {
+    const i64 cols = j->from->cols;
+    f32 *got = j->rooms + (u64)omp_get_thread_num() * j->room + j->unit * cols;
+    quantize_sums s = {0, 0};
+    for (i64 r = 0; r < n; r++) {
+        weight_row_f32(j->to, u * j->unit + r, got);
+        for (i64 c = 0; c < cols; c++) {
+            f64 want = w[r * cols + c], off = want - (f64)got[c];
+            s.error += off * off, s.energy += want * want;
+        }
+    }
+    return s;
+}
+
+static void encode_unit(const quantize_job *j, i64 u) {
+    i64 n;
+    const f32 *w = read_unit(j, u, &n);
+    if (j->bad[u] >= 0) return;
+    j->q->encode(w, n, j->from->cols, j->to->factor, (u8 *)(uintptr_t)j->to->data + (u64)u * j->unit_data,
+                 (u8 *)(uintptr_t)j->to->scale + (u64)u * j->unit_scale);
+    j->sums[u] = unit_sums(j, u, n, w);
+}
+
+static f32 largest_of_unit(const quantize_job *j, i64 u) {
+    i64 n;
+    const f32 *w = read_unit(j, u, &n);
+    f32 most = 0;
+    for (i64 i = 0; j->bad[u] < 0 && i < n * j->from->cols; i++) most = fmaxf(most, fabsf(w[i]));
+    return most;
+}
+
+static status units_finite(const quantize_job *j, err *e) {
+    for (i64 u = 0; u < j->units; u++)
+        if (j->bad[u] >= 0)
+            return err_set(e, ST_NUMERIC, "holds NaN or an infinity at row %lld, column %lld",
+                           (long long)(j->bad[u] / j->from->cols), (long long)(j->bad[u] % j->from->cols));
+    return ST_OK;
+}
+
+static status quantize_units(quantize_job *j, quantize_sums *sums, err *e) {
+    f32 most = 0;
+    if (j->q->factor) {
+#pragma omp parallel for schedule(dynamic, 8) reduction(max : most)
+        for (i64 u = 0; u < j->units; u++) most = fmaxf(most, largest_of_unit(j, u));
+        status st = units_finite(j, e);
+        if (st != ST_OK) return st;
+        j->to->factor = j->q->factor(most);
+    }
+#pragma omp parallel for schedule(dynamic, 8)
+    for (i64 u = 0; u < j->units; u++) encode_unit(j, u);
+    *sums = (quantize_sums){0, 0};
+    for (i64 u = 0; u < j->units; u++) sums->error += j->sums[u].error, sums->energy += j->sums[u].energy;
+    return units_finite(j, e);
+}
+
+status quantize_matrix(const quantizer *q, const weight_view *w, void *data, void *scale, weight_view *out,
+                       quantize_sums *sums, err *e) {
+    status st = quantize_shape(q, w->rows, w->cols, out, e);
+    if (st != ST_OK) return st;
+    const weight_layout *l = weight_layout_of(q->format);
+    quantize_job j = {.q = q, .from = w, .to = out, .unit = weight_row_unit(q->format)};
+    j.units = ceil_div(w->rows, j.unit);
+    weight_view unit = {.format = q->format, .rows = j.unit, .cols = w->cols};
+    j.unit_data = weight_data_bytes(&unit), j.unit_scale = weight_scale_bytes(&unit);
+    out->format = l->kept_as ? l->kept_as : q->format;
+    out->data = data, out->scale = scale;
+    j.room = (u64)(j.unit + 1) * (u64)w->cols;
+    j.rooms = malloc((u64)omp_get_max_threads() * j.room * sizeof *j.rooms);
+    j.sums = calloc((u64)j.units, sizeof *j.sums);
+    j.bad = calloc((u64)j.units, sizeof *j.bad);
+    st = j.rooms && j.sums && j.bad ? quantize_units(&j, sums, e)
+                                    : err_nomem(e, "rows on their way", j.room * sizeof *j.rooms);
+    free(j.rooms);
+    free(j.sums);
+    free(j.bad);
+    return st;
+}

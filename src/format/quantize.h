@@ -1,0 +1,50 @@
+/* format/quantize.h: matrices written in a weight format, from whatever format they are in.
+ *
+ * A row of a table and one encode function a target; which tensors it makes and what shares a scale is said by
+ * format/weights.h. Everything is computed unit by unit of rows (the rows that share a scale), so that the bytes do not
+ * depend on the number of threads. Rounding is to nearest, ties to even, of w / scale in float32.
+ *
+ * The scale of a group is searched for: of a few candidates the one with the smallest sum of squared differences, the
+ * first of equals.
+ *   int4   32 columns. bf16(most / d), where most is the largest |w|: d is first 8, 7, ... 1, then 7.25 to 10.5. A
+ *          group that was INT4 before has its own scale among the first eight, and keeps its values exactly.
+ *   w4a8   a row. float32 most / d with d = 7 * 1.0625^t. The matrix's factor is its largest |w| / 448, as Quark has
+ *          it; the difference is that to the source's values, not to values rounded to FP8 in between.
+ *   mxfp4  32 columns. 2^k, the one that puts most into [4, 8), and its neighbours.
+ *   fp8    128 x 128. most / 448, as DeepSeek and Moonshot have it, without a search: a floating-point grid gains
+ *          nothing by one.
+ *   bf16   no scale.
+ * Where most is below QUANTIZE_LEAST all of a group are zeros; the scale of zeros is 1 (2^0). */
+#ifndef FORMAT_QUANTIZE_H
+#define FORMAT_QUANTIZE_H
+#include "base/err.h"
+#include "format/weights.h"
+
+#define QUANTIZE_LEAST 0x1p-100f /* mxfp4 has the exponents for smaller ones */
+
+typedef struct {
+    const char *name;     /* "int4" */
+    weight_format format; /* whose tensors are written */
+    /* The matrix's factor from its largest |w|; NULL where the format has none. */
+    f32 (*factor)(f32 most);
+    /* w[n, cols], finite, n at most the rows that share a scale, to data and scale where these rows' begin. */
+    void (*encode)(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
+} quantizer;
+
+/* "int4", "w4a8", "mxfp4", "mxfp4-packed" (the same bytes under compressed-tensors' names), "fp8", "bf16"; NULL for any
+ * other. */
+const quantizer *quantizer_named(const char *name);
+
+/* Sums over a matrix, in the order of its rows. */
+typedef struct {
+    f64 error, energy; /* of (w - written)^2, of w^2 */
+} quantize_sums;
+
+/* A view of [rows, cols] in q's format, for its sizes; ST_UNSUPPORTED: its columns do not divide into q's groups. */
+status quantize_shape(const quantizer *q, i64 rows, i64 cols, weight_view *out, err *e);
+/* Writes w to `data` and `scale`, of weight_data_bytes() and weight_scale_bytes() of that view. *out is the view of
+ * what was written. ST_NUMERIC: w holds NaN or an infinity. */
+status quantize_matrix(const quantizer *q, const weight_view *w, void *data, void *scale, weight_view *out,
+                       quantize_sums *sums, err *e);
+
+#endif
