@@ -70,8 +70,9 @@ void encode_int4(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *sc
     for (i64 g = 0; g < n * cols / INT4_GROUP; g++, w += INT4_GROUP, q += INT4_GROUP / 2) {
         scales[g] = int4_group_scale(w);
         const f32 s = bf16_to_f32(scales[g]);
-        for (int b = 0; b < INT4_GROUP / 2; b++)
-            q[b] = (u8)((int4_nearest(w[2 * b], s) + 8) | (int4_nearest(w[2 * b + 1], s) + 8) << 4);
+        i32 u[INT4_GROUP];
+        for (int c = 0; c < INT4_GROUP; c++) u[c] = int4_nearest(w[c], s) + 8;
+        for (int b = 0; b < INT4_GROUP / 2; b++) q[b] = (u8)(u[2 * b] | u[2 * b + 1] << 4);
     }
 }
 
@@ -99,7 +100,9 @@ void encode_w4a8(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *sc
         const f32 s = ((f32 *)scale)[r] = int4_row_best(w, cols, factor), whole = s * factor;
         for (i64 c = 0; c < cols; c += 8, word++) {
             u32 bits = 0;
-            for (int i = 0; i < 8; i++) bits |= (u32)(int4_nearest(w[c + i], whole) & 15) << 4 * place[i];
+            i32 u[8];
+            for (int i = 0; i < 8; i++) u[i] = int4_nearest(w[c + i], whole) & 15;
+            for (int i = 0; i < 8; i++) bits |= (u32)u[i] << 4 * place[i];
             *word = bits;
         }
     }
@@ -161,11 +164,9 @@ void encode_mxfp4(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *s
         const int k = mxfp4_group_exponent(w);
         const f32 inverse = power_of_two(-k);
         scales[g] = (u8)(k + 127);
-        for (int b = 0; b < MXFP4_GROUP / 2; b++, q++) {
-            u8 low = e2m1_nearest(w[2 * b] * inverse) | (u8)(signbit(w[2 * b]) ? 8 : 0);
-            u8 high = e2m1_nearest(w[2 * b + 1] * inverse) | (u8)(signbit(w[2 * b + 1]) ? 8 : 0);
-            *q = (u8)(low | high << 4);
-        }
+        u8 code[MXFP4_GROUP];
+        for (int c = 0; c < MXFP4_GROUP; c++) code[c] = e2m1_nearest(w[c] * inverse) | (u8)(f32_bits(w[c]) >> 31 << 3);
+        for (int b = 0; b < MXFP4_GROUP / 2; b++) *q++ = (u8)(code[2 * b] | code[2 * b + 1] << 4);
     }
 }
 

@@ -44,7 +44,9 @@ static f32 *read_unit(const quantize_job *j, i64 u, i64 *n) {
     *n = min_i64(j->unit, j->from->rows - first);
     j->bad[u] = -1;
     for (i64 r = 0; r < *n; r++) weight_row_f32(j->from, first + r, w + r * cols);
-    for (i64 i = 0; i < *n * cols && j->bad[u] < 0; i++)
+    u32 bits = 0; /* is there any? A loop without a way out is one of vectors */
+    for (i64 i = 0; i < *n * cols; i++) bits |= (f32_bits(w[i]) & 0x7f800000u) == 0x7f800000u;
+    for (i64 i = 0; bits && i < *n * cols && j->bad[u] < 0; i++)
         if (!isfinite(w[i])) j->bad[u] = first * cols + i;
     return w;
 }
