@@ -50,12 +50,20 @@ static status choose(quantize_run *r, quantize_options *o, err *e) {
     return ST_OK;
 }
 
+/* What would be written can be read here, too: refused by the reader's own words, before the work. */
+static status check_new_config(const quantize_run *r, err *e) {
+    model_config c;
+    status st = model_config_parse(&c, r->config_text, strlen(r->config_text), NULL, 0, e);
+    return st == ST_OK ? ST_OK : (err_prefix(e, "in %s", r->q->name), st);
+}
+
 static status quantize_prepare(quantize_run *r, const quantize_options *o, err *e) {
     status st = model_config_load(&r->config, o->source, e);
     if (st == ST_OK) st = checkpoint_open(&r->ck, o->source, e);
     if (st == ST_OK) st = quantized_config(o->source, &r->config, r->q, r->linears, &r->config_text, e);
     if (st == ST_OK)
         st = quantize_plan_make(&r->plan, r->ck, &r->config, r->q, r->linears, (u64)o->shard_mb * 1000000, e);
+    if (st == ST_OK) st = check_new_config(r, e);
     if (st == ST_OK && !r->plan.n_chosen)
         st = err_set(e, ST_INPUT, "%s has no matrix that --only %s chooses", o->source, o->only);
     return st == ST_OK ? sums_table_make(&r->sums, r->config.n_layers, e) : st;

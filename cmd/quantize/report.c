@@ -93,9 +93,9 @@ static void report_text(buf *b, const quantize_job_file *j, const sums_table *t)
 
 status report_write(const quantize_job_file *j, const sums_table *t, const quantizer *q, bool linears, err *e) {
     buf text = {0}, chart = {0}, title = {0};
+    const quantize_sums all = chosen_sums(t, linears);
     report_text(&text, j, t);
-    buf_fmt(&title, "%s: relative error by layer, %.3e of all", q->name,
-            sums_error(&(quantize_sums[]){chosen_sums(t, linears)}[0]));
+    buf_fmt(&title, "%s: relative error by layer, %.3e of all", q->name, sums_error(&all));
     error_chart(t, title.data ? title.data : "", &chart);
     status st = text.failed || chart.failed || title.failed ? err_nomem(e, "the report", text.len) : ST_OK;
     if (st == ST_OK) st = folder_write(j, "quantize-report.svg", chart.data, chart.len, e);

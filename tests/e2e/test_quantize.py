@@ -318,6 +318,37 @@ def test_golden_bf16_as_fp8(tmp_path):
     assert not (tmp_path / "r").exists()
 
 
+ERRORS = {"int4": 0.09, "w4a8": 0.1, "mxfp4": 0.113, "fp8": 0.03, "bf16": 0.0018}
+EXACT = [
+    ("k2-ranks-fp8", "fp8"),
+    ("k2-thinking-int4", "int4"),
+    ("k2.5-w4a8", "w4a8"),
+    ("k2.5-mxfp4-ct", "mxfp4"),
+    ("k2.5-mxfp4-ct", "bf16"),
+]
+SOURCES = ["k2-ranks-fp8", "k2-thinking-int4", "k2.5-w4a8", "k2.5-mxfp4-ct", "plain-fp32"]
+
+
+@pytest.mark.parametrize("form", ERRORS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_from_every_format_to_every_format(tmp_path, source, form):
+    if source == "plain-fp32" and form in ("int4", "w4a8", "mxfp4"):
+        refused(GOLDEN / source, tmp_path / "q", form, named=["multiple of"])
+        assert not (tmp_path / "q").exists()
+        return
+    said = quantized(GOLDEN / source, tmp_path / "q", form)
+    error = float(said.split("relative error ")[1].split(";")[0])
+    assert error <= ERRORS[form]
+    assert (error == 0) == ((source, form) in EXACT)
+    logprobs(tmp_path / "q", [list(range(1, 60))])
+
+
+def test_w4a8_of_what_no_reader_would_take(tmp_path):
+    """Its columns need be multiples of 8; the model's reader asks for 32."""
+    refused(GOLDEN / "k2-instruct-fp8", tmp_path / "q", "w4a8", named=["in w4a8: ", "hidden_size is 144"])
+    assert not (tmp_path / "q").exists()
+
+
 def test_fp8_to_int4_leaves_attention_in_bf16(tmp_path):
     """A folder has one quantization: what it does not name must be plain."""
     sw.write_checkpoint(tmp_path / "s", "fp8", 2)
