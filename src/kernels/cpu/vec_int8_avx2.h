@@ -5,6 +5,7 @@
 #include "kernels/cpu/vec_avx2.h"
 
 typedef __m256i vi;
+enum { TILE_TOKENS = 2 }; /* beside two panels, as many as there are registers for */
 
 static inline vi vi_set(i32 x) { return _mm256_set1_epi32(x); }
 static inline vi vi_load(const void *p) { return _mm256_load_si256(p); }
@@ -40,7 +41,10 @@ static inline vi dot_last(vi start, vdot d) { return (void)start, d; }
 typedef __m256i vdot; /* sixteen sums of 16 bits */
 enum { DOT_CHAINS = 1, DOT_MOST = 32767 };
 static inline vdot dot_first(vi start, vi w, vi x) { return (void)start, _mm256_maddubs_epi16(w, x); }
-static inline vdot dot_next(vdot d, vi w, vi x) { return _mm256_add_epi16(d, _mm256_maddubs_epi16(w, x)); }
+static inline vdot dot_next(vdot d, vi w, vi x) {
+    __asm__("" : "+x"(d)); /* in this order: GCC would first have all products, more than there are registers */
+    return _mm256_add_epi16(d, _mm256_maddubs_epi16(w, x));
+}
 static inline vi dot_last(vi start, vdot d) {
     return _mm256_add_epi32(start, _mm256_madd_epi16(d, _mm256_set1_epi16(1)));
 }

@@ -5,6 +5,7 @@
 #include "kernels/cpu/vec_avx512.h"
 
 typedef __m512i vi;
+enum { TILE_TOKENS = 4 }; /* beside two panels, as many as there are registers for */
 
 static inline vi vi_set(i32 x) { return _mm512_set1_epi32(x); }
 static inline vi vi_load(const void *p) { return _mm512_load_si512(p); }
@@ -37,7 +38,10 @@ static inline vi dot_last(vi start, vdot d) { return (void)start, d; }
 typedef __m512i vdot; /* 32 sums of 16 bits */
 enum { DOT_CHAINS = 1, DOT_MOST = 32767 };
 static inline vdot dot_first(vi start, vi w, vi x) { return (void)start, _mm512_maddubs_epi16(w, x); }
-static inline vdot dot_next(vdot d, vi w, vi x) { return _mm512_add_epi16(d, _mm512_maddubs_epi16(w, x)); }
+static inline vdot dot_next(vdot d, vi w, vi x) {
+    __asm__("" : "+v"(d)); /* in this order: GCC would first have all products, more than there are registers */
+    return _mm512_add_epi16(d, _mm512_maddubs_epi16(w, x));
+}
 static inline vi dot_last(vi start, vdot d) {
     return _mm512_add_epi32(start, _mm512_madd_epi16(d, _mm512_set1_epi16(1)));
 }

@@ -543,10 +543,10 @@ static void put_text(const char *path, const char *text) {
 /* Older files of ModelOpt say it in hf_quant_config.json alone; a config.json that says anything of it counts first. */
 static void test_nvfp4_beside_config(void **state) {
     (void)state;
-    static const char *const other[] = {
+    static const char whole[] =
         "{\"producer\":{\"name\":\"modelopt\"},\"quantization\":{\"quant_algo\":\"NVFP4\",\"group_size\":16,"
-        "\"kv_cache_quant_algo\":null,\"exclude_modules\":[\"lm_head\"]}}",
-        "{\"quantization\":{\"quant_algo\":\"W4A16_AWQ\"}}", "{", "[]"};
+        "\"kv_cache_quant_algo\":null,\"exclude_modules\":[\"lm_head\"]}}";
+    static const char *const other[] = {whole, "{\"quantization\":{\"quant_algo\":\"W4A16_AWQ\"}}", "{", "[]"};
     static const char *const parts[] = {NULL, "quant_algo \"W4A16_AWQ\"", "hf_quant_config.json", "quant_algo"};
     char dir[48], path[64], beside[80];
     model_config c;
