@@ -61,12 +61,16 @@ static inline void load_groups(const u8 *const *row, i64 at, i64 n, vi z[4][4]) 
 }
 
 /* The same of 16 bytes a row, n <= 16 of them there. */
+static inline __m128i load_16(const u8 *p, i64 n) {
+    if (n == 16) return _mm_loadu_si128((const __m128i *)p);
+    if (n == 8) return _mm_loadl_epi64((const __m128i *)p);
+    u8 b[16] = {0};
+    memcpy(b, p, (size_t)n);
+    return _mm_loadu_si128((const __m128i *)b);
+}
 static inline void load_bytes(const u8 *const *row, i64 at, i64 n, vi z[4]) {
-    u8 b[8][16] = {{0}};
-    for (int r = 0; r < 8; r++) memcpy(b[r], row[r] + at, (size_t)n);
     for (int a = 0; a < 4; a++)
-        z[a] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)b[a])),
-                                       _mm_loadu_si128((const __m128i *)b[a + 4]), 1);
+        z[a] = _mm256_inserti128_si256(_mm256_castsi128_si256(load_16(row[a] + at, n)), load_16(row[a + 4] + at, n), 1);
 }
 
 /* y[d], lane = row: dword d of the 16 bytes that row a + 4 L has in lane L of z[a]. */
