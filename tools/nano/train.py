@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 import dataset
 from config import Nano
-from model import Kimi
+from model import Kimi, Moe
 from vision import Vision
 import vision_packed
 
@@ -121,6 +121,9 @@ class Trainer:
         torch.manual_seed(a.seed)
         self.a, self.dev, self.step, self.spent = a, dev, 0, 0.0
         self.model, self.eyes = Kimi(Nano()).to(dev), Vision().to(dev)
+        for m in self.model.modules():
+            if isinstance(m, Moe):
+                m.quantize = not a.no_int4
         self.table = vision_packed.position_matrices(self.eyes.c.pos_side).to(dev)
         self.opt = torch.optim.AdamW(
             groups_of(self.model, self.eyes, a.lr, a.eyes_lr), betas=(0.9, 0.95), fused=dev == "cuda"
@@ -238,6 +241,9 @@ def arguments():
     ap.add_argument("--long-weight", type=float, default=0.5)
     ap.add_argument("--longest-from", type=float, default=0.3, help="share of the steps before 16384")
     ap.add_argument("--bias-step", type=float, default=1e-3, help="speed of the load balancing")
+    ap.add_argument(
+        "--no-int4", action="store_true", help="experts without INT4 in the loop: a master for other formats"
+    )
     ap.add_argument("--no-compile", action="store_true")
     return ap.parse_args()
 
