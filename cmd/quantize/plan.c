@@ -42,7 +42,7 @@ static bool chosen(matrix_class class, bool linears) { return class <= MC_DOWN |
 
 /* ---- pieces ---- */
 
-enum { PARTS_MOST = 4 }; /* tensors of a matrix: data, scale, factor, shape */
+enum { PARTS_MOST = 5 }; /* tensors of a matrix: data, scale, factor, shape, zeros */
 
 /* name: NULL where it is made, as NAME of m + suffix; names move as more of them are added, so it is a place until the
  * plan is whole. */
@@ -62,12 +62,26 @@ static void add_copy(quantize_plan *p, const tensor_info *t, const stored_matrix
     plan_add(p, out, (tensor_origin){.from = t}, m, suffix);
 }
 
-/* The matrix is in the format already, but for the names of another writer. */
-static void add_renamed(quantize_plan *p, const stored_matrix *m, const weight_layout *l) {
+/* One scale a row: [rows] or [rows, 1], by writer. */
+static void shape_row_scales(tensor_out *t, const stored_matrix *m, const quantizer *q) {
+    t->n_dims = q->scale_columns ? 2 : 1;
+    t->shape[0] = m->rows, t->shape[1] = q->scale_columns ? 1 : 0;
+}
+
+/* The matrix is in the format already, but for the names of another writer, and the shapes of what is small. q: that
+ * writer; NULL: it stays as it is. */
+static void add_renamed(quantize_plan *p, const stored_matrix *m, const quantizer *q) {
+    const weight_layout *was = weight_layout_of(m->format), *l = q ? weight_layout_of(q->format) : was;
     add_copy(p, m->data, m, l->data);
     if (m->scale) add_copy(p, m->scale, m, l->scale);
-    if (m->factor) add_copy(p, m->factor, m, l->factor);
+    if (q && m->scale && !l->scale_cols && l->scales_vary) shape_row_scales(&p->out[p->n_out - 1], m, q);
+    if (m->factor && l->factor_divides == was->factor_divides)
+        add_copy(p, m->factor, m, l->factor);
+    else if (m->factor)
+        plan_add(p, (tensor_out){.type = DT_F32, .n_dims = q->factor_dims, .shape = {1}},
+                 (tensor_origin){.from = m->factor, .inverted = true}, m, l->factor);
     if (m->shape) add_copy(p, m->shape, m, l->shape);
+    if (m->zeros) add_copy(p, m->zeros, m, l->zeros);
 }
 
 static status add_made(quantize_plan *p, const stored_matrix *m, const quantizer *q, err *e) {
@@ -76,13 +90,16 @@ static status add_made(quantize_plan *p, const stored_matrix *m, const quantizer
     status st = quantize_shape(q, m->rows, m->cols, &v, e);
     if (st != ST_OK) return err_prefix(e, "tensor %s", m->data->name), st;
     tensor_out data = {.type = l->data_type, .n_dims = 2, .shape = {m->rows, m->cols / l->per_element}};
-    tensor_out scale = {.type = l->scale_type, .n_dims = l->scale_cols ? 2 : 1};
-    tensor_out factor = {.type = DT_F32, .n_dims = 1, .shape = {1}},
+    tensor_out scale = {.type = l->scale_type, .n_dims = 2};
+    tensor_out factor = {.type = DT_F32, .n_dims = q->factor_dims, .shape = {1}},
                shape = {.type = DT_I32, .n_dims = 1, .shape = {2}};
     plan_add(p, data, (tensor_origin){.part = PART_DATA}, m, l->data);
     if (l->scale) {
         scale.shape[0] = ceil_div(m->rows, l->scale_rows);
-        scale.shape[1] = l->scale_cols ? ceil_div(m->cols, l->scale_cols) : 0;
+        if (l->scale_cols)
+            scale.shape[1] = ceil_div(m->cols, l->scale_cols);
+        else
+            shape_row_scales(&scale, m, q);
         plan_add(p, scale, (tensor_origin){.part = PART_SCALE}, m, l->scale);
     }
     if (l->factor) plan_add(p, factor, (tensor_origin){.part = PART_FACTOR}, m, l->factor);
@@ -107,7 +124,7 @@ static status add_matrix(quantize_plan *p, plan_piece *k, const quantizer *wante
     p->n_chosen += is_chosen;
     p->n_encoded += is_chosen && k->q;
     if (k->q) return add_made(p, m, k->q, e);
-    add_renamed(p, m, weight_layout_of(is_chosen ? wanted->format : m->format));
+    add_renamed(p, m, is_chosen ? wanted : NULL);
     return ST_OK;
 }
 
@@ -115,6 +132,7 @@ static u64 piece_bytes_in(const stored_matrix *m) {
     u64 n = m->data->bytes;
     n += m->scale ? m->scale->bytes : 0;
     n += m->factor ? m->factor->bytes : 0;
+    n += m->zeros ? m->zeros->bytes : 0;
     return n + (m->shape ? m->shape->bytes : 0);
 }
 
@@ -123,12 +141,14 @@ typedef struct {
     const model_config *c;
     const quantizer *q;
     bool linears;
-    bool *taken; /* [tensors] parts of a matrix */
+    bool *taken;      /* [tensors] parts of a matrix */
+    stored_matrix *m; /* [tensors] data NULL: it is the data of none */
+    u64 *piece;       /* [tensors] where such a matrix is in the plan */
 } planner;
 
 static status plan_tensor(quantize_plan *p, planner *a, const tensor_info *t, const stored_matrix *m, err *e) {
     plan_piece *k = &p->pieces[p->n_pieces++];
-    *k = (plan_piece){.first = p->n_out, .m = m ? *m : (stored_matrix){.data = t}};
+    *k = (plan_piece){.first = p->n_out, .m = m ? *m : (stored_matrix){.data = t}, .pair = NO_PAIR};
     k->class = class_of_name(t->name, a->c, &k->layer);
     bool is_chosen = chosen(k->class, a->linears);
     if (is_chosen && !m && t->n_dims == 2)
@@ -146,6 +166,54 @@ static status plan_tensor(quantize_plan *p, planner *a, const tensor_info *t, co
     return st;
 }
 
+/* The matrix whose NAME are the n bytes of `base` and `end`; NULL: there is none. */
+static const tensor_info *matrix_named(const planner *a, const char *base, size_t n, const char *end) {
+    const tensor_info *all = checkpoint_tensor(a->ck, 0);
+    char name[512];
+    for (int f = 0; f < weight_formats(); f++) {
+        const char *data = weight_layout_of((weight_format)f)->data;
+        if (snprintf(name, sizeof name, "%.*s%s%s", (int)n, base, end, data) >= (int)sizeof name) continue;
+        const tensor_info *t = checkpoint_find(a->ck, name);
+        if (t && a->m[t - all].data) return t;
+    }
+    return NULL;
+}
+
+static size_t plan_ends(const char *s, size_t n, const char *end) {
+    const size_t m = strlen(end);
+    return n > m && !memcmp(s + n - m, end, m) ? n - m : 0;
+}
+
+/* The scale of a matrix's inputs, which belongs to how that matrix was quantized: is it to be left out? SGLang calls
+ * an expert's by other names (w1, w2, w3) than its matrices, so that none is found. */
+static bool scale_is_left_out(const planner *a, const tensor_info *t) {
+    static const char *const ends[] = {".input_scale", ".input_global_scale", ".input_zero_point"};
+    size_t base = 0;
+    for (size_t i = 0; i < COUNT_OF(ends) && !base; i++) base = plan_ends(t->name, strlen(t->name), ends[i]);
+    if (!base) return false;
+    const tensor_info *data = matrix_named(a, t->name, base, "");
+    if (!data) return true;
+    const stored_matrix *m = &a->m[data - checkpoint_tensor(a->ck, 0)];
+    int layer;
+    const bool is_chosen = chosen(class_of_name(data->name, a->c, &layer), a->linears);
+    return quantizer_for(m, a->q, is_chosen) || (is_chosen && a->q->format != m->format);
+}
+
+/* ---- pairs ---- */
+
+/* What other engines make one matrix of, whose halves have one factor in their kernels. */
+static void find_pair(quantize_plan *p, const planner *a, u64 i) {
+    static const char *const pairs[][2] = {{".gate_proj", ".up_proj"}, {".q_a_proj", ".kv_a_proj_with_mqa"}};
+    plan_piece *k = &p->pieces[i];
+    if (!k->q || !k->q->shares_factor) return;
+    for (size_t n = 0; n < COUNT_OF(pairs); n++) {
+        const size_t base = plan_ends(k->m.data->name, (size_t)k->m.base, pairs[n][0]);
+        const tensor_info *other = base ? matrix_named(a, k->m.data->name, base, pairs[n][1]) : NULL;
+        const u64 at = other ? a->piece[other - checkpoint_tensor(a->ck, 0)] : NO_PAIR;
+        if (at != NO_PAIR && p->pieces[at].q == k->q) k->pair = at, p->pieces[at].pair = i;
+    }
+}
+
 /* ---- the whole ---- */
 
 static int by_file(const void *pa, const void *pb) {
@@ -156,25 +224,29 @@ static int by_file(const void *pa, const void *pb) {
 }
 
 /* All tensors in the order of their files; the matrices of each, of which the other tensors are parts. */
-static status plan_all(quantize_plan *p, planner *a, const tensor_info **order, stored_matrix *m, err *e) {
+static status plan_all(quantize_plan *p, planner *a, const tensor_info **order, err *e) {
+    stored_matrix *m = a->m;
     const tensor_info *all = checkpoint_tensor(a->ck, 0);
     const u64 n = checkpoint_n_tensors(a->ck);
     for (u64 i = 0; i < n; i++) {
         bool found;
-        order[i] = &all[i];
+        order[i] = &all[i], a->piece[i] = NO_PAIR;
         status st = stored_matrix_find(a->ck, &all[i], &m[i], &found, e);
         if (st != ST_OK) return st;
         if (!found) m[i].data = NULL;
-        const tensor_info *parts[] = {m[i].scale, m[i].factor, m[i].shape};
+        const tensor_info *parts[] = {m[i].scale, m[i].factor, m[i].shape, m[i].zeros};
         for (size_t k = 0; found && k < COUNT_OF(parts); k++)
             if (parts[k]) a->taken[parts[k] - all] = true;
     }
     qsort(order, n, sizeof *order, by_file);
     for (u64 i = 0; i < n; i++) {
         const u64 at = (u64)(order[i] - all);
-        status st = a->taken[at] ? ST_OK : plan_tensor(p, a, order[i], m[at].data ? &m[at] : NULL, e);
+        if (a->taken[at] || scale_is_left_out(a, order[i])) continue;
+        if (m[at].data) a->piece[at] = p->n_pieces;
+        status st = plan_tensor(p, a, order[i], m[at].data ? &m[at] : NULL, e);
         if (st != ST_OK) return st;
     }
+    for (u64 i = 0; i < p->n_pieces; i++) find_pair(p, a, i);
     return ST_OK;
 }
 
@@ -203,17 +275,20 @@ status quantize_plan_make(quantize_plan *p, const checkpoint *ck, const model_co
     p->pieces = malloc((n + 1) * sizeof *p->pieces);
     p->out = malloc((n + 1) * PARTS_MOST * sizeof *p->out); /* pages that are not written take no memory */
     p->origins = malloc((n + 1) * PARTS_MOST * sizeof *p->origins);
-    planner a = {ck, c, q, linears, calloc(n + 1, sizeof *a.taken)};
+    planner a = {.ck = ck, .c = c, .q = q, .linears = linears};
+    a.taken = calloc(n + 1, sizeof *a.taken);
+    a.m = calloc(n + 1, sizeof *a.m);
+    a.piece = malloc((n + 1) * sizeof *a.piece);
     const tensor_info **order = malloc((n + 1) * sizeof *order);
-    stored_matrix *m = calloc(n + 1, sizeof *m);
-    bool have = p->pieces && p->out && p->origins && a.taken && order && m;
-    status st = have ? plan_all(p, &a, order, m, e) : err_nomem(e, "the plan", n * sizeof *m);
+    bool have = p->pieces && p->out && p->origins && a.taken && a.m && a.piece && order;
+    status st = have ? plan_all(p, &a, order, e) : err_nomem(e, "the plan", n * sizeof *a.m);
     if (st == ST_OK && p->names.failed) st = err_nomem(e, "the names of tensors", p->names.len);
     if (st == ST_OK) settle_names(p);
     if (st == ST_OK) st = cut_into_shards(p, shard, e);
     free(a.taken);
+    free(a.m);
+    free(a.piece);
     free(order);
-    free(m);
     return st;
 }
 

@@ -26,9 +26,12 @@ const char *matrix_class_name(matrix_class c);
 /* A tensor that is written. */
 typedef struct {
     const tensor_info *from; /* whose bytes it has; NULL: it is made */
+    bool inverted;           /* but for this: it is the one float32 that is 1 / from's */
     enum { PART_DATA, PART_SCALE, PART_FACTOR, PART_SHAPE } part;
     u64 name_at; /* of a name that is made: in quantize_plan.names */
 } tensor_origin;
+
+#define NO_PAIR UINT64_MAX
 
 /* A matrix with its scales, or one other tensor. */
 typedef struct {
@@ -38,6 +41,7 @@ typedef struct {
     u64 bytes_in, bytes_out;
     matrix_class class;
     int layer; /* -1: in none */
+    u64 pair;  /* the piece that has the same factor; NO_PAIR: none */
 } plan_piece;
 
 typedef struct {
@@ -55,7 +59,8 @@ typedef struct {
 
 /* q for the matrices that are chosen: routed experts, or (linears) all linear layers of the text model but router,
  * embedding and head. Matrices that are not chosen and lie packed become bf16. shard: bytes that one file may have; a
- * single matrix may be more. End with quantize_plan_free() whatever was returned. */
+ * single matrix may be more. Scales of inputs (NAME.input_scale) stay where their matrix keeps bytes and names, and are
+ * left out elsewhere: they belong to how it was. End with quantize_plan_free() whatever was returned. */
 status quantize_plan_make(quantize_plan *p, const checkpoint *ck, const model_config *c, const quantizer *q,
                           bool linears, u64 shard, err *e);
 void quantize_plan_free(quantize_plan *p);

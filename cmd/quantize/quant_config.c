@@ -1,6 +1,6 @@
 /* cmd/quantize/quant_config.c: quantization_config as the published checkpoints of each format have it, so that other
- * engines find their own words: compressed-tensors (K2-Thinking, K2.5), Quark (K2.5-W4A8, K2.5-MXFP4), DeepSeek's FP8
- * (K2-Instruct). */
+ * engines find their own words: compressed-tensors (K2-Thinking, K2.5), Quark (K2.5-W4A8, K2.5-MXFP4), ModelOpt
+ * (NVFP4), DeepSeek's FP8 (K2-Instruct). */
 #include "base/file.h"
 #include "base/json.h"
 #include "cmd/quantize/folder.h"
@@ -20,7 +20,7 @@ static void add_names(json_t *list, const char *const *names) {
     for (; *names; names++) json_array_append_new(list, json_string(*names));
 }
 
-/* compressed-tensors and Quark's FP4: names, or "re:" and an expression that matches from the name's start. */
+/* compressed-tensors, Quark's FP4 and INT8: names, or "re:" and an expression that matches from the name's start. */
 static json_t *patterns(const left_out *o) {
     static const char *const head[] = {"lm_head", NULL}, *const any_head[] = {"re:.*lm_head.*", NULL};
     static const char *const experts_only[] = {"re:.*self_attn.*", "re:.*shared_experts.*",
@@ -35,13 +35,14 @@ static json_t *patterns(const left_out *o) {
     return list;
 }
 
-/* Quark's W4A8: shell patterns of the whole name. */
-static json_t *globs(void) {
-    static const char *const names[] = {
-        "*self_attn*",    "*mlp.gate",        "*lm_head",       "*mlp.gate_proj", "*mlp.up_proj",
-        "*mlp.down_proj", "*shared_experts*", "*mm_projector*", "*vision_tower*", NULL};
+/* Quark's W4A8, which is for experts alone, and ModelOpt: shell patterns of the whole name. */
+static json_t *globs(const left_out *o) {
+    static const char *const all[] = {"*mlp.gate", "*lm_head", "*mm_projector*", "*vision_tower*", NULL};
+    static const char *const experts_only[] = {"*self_attn*",    "*mlp.gate_proj",   "*mlp.up_proj",
+                                               "*mlp.down_proj", "*shared_experts*", NULL};
     json_t *list = json_array();
-    add_names(list, names);
+    if (!o->linears) add_names(list, experts_only);
+    add_names(list, all);
     return list;
 }
 
@@ -76,6 +77,31 @@ static const char mxfp4_packed_config[] =
     "\"float\", \"zp_dtype\": \"torch.uint8\"}}}, \"format\": \"mxfp4-pack-quantized\", \"ignore\": [], "
     "\"kv_cache_scheme\": null, \"quant_method\": \"compressed-tensors\", \"quantization_status\": \"compressed\"}";
 
+static const char nvfp4_packed_config[] =
+    "{\"config_groups\": {\"group_0\": {\"format\": \"nvfp4-pack-quantized\", \"input_activations\": null, "
+    "\"output_activations\": null, \"targets\": [\"Linear\"], \"weights\": {\"actorder\": null, \"block_structure\": "
+    "null, \"dynamic\": false, \"group_size\": 16, \"num_bits\": 4, \"observer\": \"memoryless_minmax\", "
+    "\"observer_kwargs\": {}, \"scale_dtype\": \"torch.float8_e4m3fn\", \"strategy\": \"tensor_group\", \"symmetric\": "
+    "true, \"type\": \"float\", \"zp_dtype\": \"torch.float8_e4m3fn\"}}}, \"format\": \"nvfp4-pack-quantized\", "
+    "\"ignore\": [], \"kv_cache_scheme\": null, \"quant_method\": \"compressed-tensors\", \"quantization_status\": "
+    "\"compressed\"}";
+
+/* Other engines read "ignore" in config.json, and "exclude_modules" in what older versions have beside it. */
+static const char nvfp4_config[] =
+    "{\"exclude_modules\": [], \"group_size\": 16, \"ignore\": [], \"kv_cache_quant_algo\": null, \"quant_algo\": "
+    "\"NVFP4\", \"quant_method\": \"modelopt\"}";
+
+/* Its readers know it by its inputs, which get their scales while it runs. */
+static const char int8_config[] =
+    "{\"config_groups\": {\"group_0\": {\"format\": \"int-quantized\", \"input_activations\": {\"actorder\": null, "
+    "\"block_structure\": null, \"dynamic\": true, \"group_size\": null, \"num_bits\": 8, \"observer\": null, "
+    "\"observer_kwargs\": {}, \"strategy\": \"token\", \"symmetric\": true, \"type\": \"int\"}, "
+    "\"output_activations\": null, \"targets\": [\"Linear\"], \"weights\": {\"actorder\": null, \"block_structure\": "
+    "null, \"dynamic\": false, \"group_size\": null, \"num_bits\": 8, \"observer\": \"memoryless_minmax\", "
+    "\"observer_kwargs\": {}, \"strategy\": \"channel\", \"symmetric\": true, \"type\": \"int\"}}}, \"format\": "
+    "\"int-quantized\", \"ignore\": [], \"kv_cache_scheme\": null, \"quant_method\": \"compressed-tensors\", "
+    "\"quantization_status\": \"compressed\"}";
+
 #define QUARK_FP4(dynamic)                                                                                             \
     "{\"ch_axis\": -1, \"dtype\": \"fp4\", \"group_size\": 32, \"is_dynamic\": " dynamic                               \
     ", \"is_scale_quant\": false, \"mx_element_dtype\": null, \"observer_cls\": \"PerBlockMXObserver\", \"qscheme\": " \
@@ -92,6 +118,20 @@ static const char mxfp4_config[] =
     "\"global_quant_config\": {\"bias\": null, \"input_tensors\": " QUARK_FP4(
         "true") ", \"output_tensors\": null, \"target_device\": null, \"weight\": " QUARK_FP4("false") "}, " QUARK_REST;
 
+#define QUARK_INT8(axis, dynamic)                                                                                      \
+    "{\"ch_axis\": " axis ", \"dtype\": \"int8\", \"group_size\": null, \"is_dynamic\": " dynamic                      \
+    ", \"is_scale_quant\": false, \"mx_element_dtype\": null, \"observer_cls\": \"PerChannelMinMaxObserver\", "        \
+    "\"qscheme\": \"per_channel\", \"round_method\": \"half_even\", \"scale_format\": null, \"scale_type\": "          \
+    "\"float\", \"symmetric\": true}"
+
+static const char int8_quark_config[] =
+    "{\"algo_config\": null, \"exclude\": [], \"export\": {\"kv_cache_group\": [], \"min_kv_scale\": 0.0, "
+    "\"pack_method\": \"reorder\", \"weight_format\": \"real_quantized\", \"weight_merge_groups\": null}, "
+    "\"global_quant_config\": {\"bias\": null, \"input_tensors\": " QUARK_INT8(
+        "1",
+        "true") ", \"output_tensors\": null, \"target_device\": null, \"weight\": " QUARK_INT8("0",
+                                                                                               "false") "}, " QUARK_REST;
+
 static const char w4a8_config[] =
     "{\"algo_config\": null, \"exclude\": [], \"export\": {\"kv_cache_group\": [], \"pack_method\": \"reorder\", "
     "\"weight_format\": \"real_quantized\"}, \"global_quant_config\": {\"bias\": null, \"input_tensors\": {\"ch_axis\": "
@@ -107,20 +147,20 @@ static const char fp8_config[] = "{\"activation_scheme\": \"dynamic\", \"fmt\": 
 
 static json_t *quantization_of(const quantizer *q, const left_out *o, const model_config *c, err *e) {
     static const struct {
-        weight_format format;
-        const char *text;
-    } all[] = {{WF_INT4_GROUP, int4_config},
-               {WF_INT4_ROW, w4a8_config},
-               {WF_MXFP4, mxfp4_config},
-               {WF_MXFP4_PACKED, mxfp4_packed_config},
-               {WF_FP8_BLOCK, fp8_config}};
+        const char *name, *text;
+    } all[] = {{"int4", int4_config},   {"w4a8", w4a8_config},
+               {"mxfp4", mxfp4_config}, {"mxfp4-packed", mxfp4_packed_config},
+               {"nvfp4", nvfp4_config}, {"nvfp4-packed", nvfp4_packed_config},
+               {"int8", int8_config},   {"int8-quark", int8_quark_config},
+               {"fp8", fp8_config}};
+    const bool shell = q->format == WF_INT4_ROW || q->format == WF_NVFP4;
     json_t *v = NULL;
     for (size_t i = 0; i < COUNT_OF(all); i++)
-        if (all[i].format == q->format) v = json_parse(all[i].text, strlen(all[i].text), "quantization_config", e);
+        if (!strcmp(all[i].name, q->name)) v = json_parse(all[i].text, strlen(all[i].text), "quantization_config", e);
     if (!v) return NULL;
-    if (json_object_get(v, "ignore")) json_object_set_new(v, "ignore", patterns(o));
-    if (json_object_get(v, "exclude"))
-        json_object_set_new(v, "exclude", q->format == WF_INT4_ROW ? globs() : patterns(o));
+    static const char *const lists[] = {"ignore", "exclude", "exclude_modules"};
+    for (size_t i = 0; i < COUNT_OF(lists); i++)
+        if (json_object_get(v, lists[i])) json_object_set_new(v, lists[i], shell ? globs(o) : patterns(o));
     if (q->format == WF_FP8_BLOCK && (o->vision || !o->linears))
         json_object_set_new(v, "modules_to_not_convert", parts_of_names(o, c->n_dense));
     return v;

@@ -38,12 +38,30 @@ static void run_close(quantize_run *r) {
     checkpoint_close(r->ck);
 }
 
+/* The quantizer's name; NULL: the format has not this layout. */
+static const char *quantizer_of(const char *format, const char *layout) {
+    static const char *const all[][3] = {
+        {"mxfp4", "quark", "mxfp4"},     {"mxfp4", "compressed-tensors", "mxfp4-packed"},
+        {"nvfp4", "modelopt", "nvfp4"},  {"nvfp4", "compressed-tensors", "nvfp4-packed"},
+        {"int8", "quark", "int8-quark"}, {"int8", "compressed-tensors", "int8"},
+    };
+    if (!layout) return format;
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        if (!strcmp(format, all[i][0]) && !strcmp(layout, all[i][1])) return all[i][2];
+    return NULL;
+}
+
 /* What the options mean together. */
 static status choose(quantize_run *r, quantize_options *o, err *e) {
-    const bool packed = o->layout && !strcmp(o->layout, "compressed-tensors"), fp4 = !strcmp(o->format, "mxfp4");
-    if (o->layout && !fp4) return err_set(e, ST_INPUT, "--layout is for --format mxfp4: the others have one layout");
-    if (!o->only) o->only = !strcmp(o->format, "fp8") || !strcmp(o->format, "bf16") ? "linears" : "experts";
-    r->q = quantizer_named(fp4 && packed ? "mxfp4-packed" : o->format);
+    const char *name = quantizer_of(o->format, o->layout);
+    if (!name)
+        return err_set(
+            e, ST_INPUT,
+            "--layout %s is not for --format %s: of mxfp4 and int8 there are quark and compressed-tensors, of "
+            "nvfp4 modelopt and compressed-tensors, of the others one each",
+            o->layout, o->format);
+    r->q = quantizer_named(name);
+    if (!o->only) o->only = weight_layout_of(r->q->format)->bits >= 8 ? "linears" : "experts";
     r->linears = !strcmp(o->only, "linears");
     if (r->linears && weight_layout_of(r->q->format)->experts_only)
         return err_set(e, ST_INPUT, "--only linears: only routed experts may be in %s", o->format);
@@ -146,12 +164,13 @@ int cmd_quantize(int argc, char **argv) {
     const opt_spec specs[] = {
         {"model", 'm', OPT_STR, &o.source, "SRC", "checkpoint folder to read", 0, 0},
         {"out", 'o', OPT_STR, &o.folder, "DST", "folder to write: a new or empty one, or that of a stopped run", 0, 0},
-        {"format", 0, OPT_ENUM, &o.format, "int4|w4a8|mxfp4|fp8|bf16", "weight format to write", 0, 0},
+        {"format", 0, OPT_ENUM, &o.format, "int4|w4a8|mxfp4|nvfp4|int8|fp8|bf16", "weight format to write", 0, 0},
         {"only", 0, OPT_ENUM, &o.only, "experts|linears",
-         "routed experts, or all linear layers but router, embedding and head (default: experts; of fp8 and bf16 "
-         "linears)",
+         "routed experts, or all linear layers but router, embedding and head (default: experts; of int8, fp8 and "
+         "bf16 linears)",
          0, 0},
-        {"layout", 0, OPT_ENUM, &o.layout, "quark|compressed-tensors", "whose names mxfp4 has (default: quark)", 0, 0},
+        {"layout", 0, OPT_ENUM, &o.layout, "quark|modelopt|compressed-tensors",
+         "whose names mxfp4 (default: quark), nvfp4 (modelopt) and int8 (compressed-tensors) have", 0, 0},
         {"shard-mb", 0, OPT_INT, &o.shard_mb, "MB", "the most that a file has (default: 5000)", 1, 1e6},
         {"threads", 't', OPT_INT, &o.threads, "N", "CPU threads (default: all cores)", 0, 4096},
         {"quiet", 'q', OPT_FLAG, &o.quiet, NULL, "no notices and no progress", 0, 0},

@@ -10,7 +10,8 @@ enum { COPY_PIECE = 8 << 20 };
 void shard_writer_free(shard_writer *w) {
     matrix_room_free(&w->in);
     free(w->out);
-    w->out = NULL;
+    free(w->most);
+    w->out = NULL, w->most = NULL;
 }
 
 static status room_for_out(shard_writer *w, u64 need, err *e) {
@@ -54,6 +55,16 @@ static status copy_tensor(shard_writer *w, out_file *f, const tensor_out *to, co
     return st;
 }
 
+static status put_inverse(shard_writer *w, out_file *f, const tensor_out *to, const tensor_info *from, err *e) {
+    f32 x;
+    status st = checkpoint_read(w->ck, from, 0, sizeof x, &x, e);
+    if (st != ST_OK) return st;
+    if (!isfinite(x) || !isfinite(1 / x))
+        return err_set(e, ST_NUMERIC, "tensor %s is %g, which has no inverse", from->name, (f64)x);
+    x = 1 / x;
+    return safetensors_put(f, to, 0, &x, sizeof x, e);
+}
+
 /* ---- matrices ---- */
 
 static status put_part(out_file *f, const tensor_out *to, const tensor_origin *o, const weight_view *v, err *e) {
@@ -67,15 +78,43 @@ static status put_part(out_file *f, const tensor_out *to, const tensor_origin *o
     return ST_OK;
 }
 
+/* The largest |w| of a matrix that is read. */
+static status most_of(const plan_piece *k, const weight_view *v, f32 *most, err *e) {
+    status st = quantize_most(v, most, e);
+    if (st != ST_OK) err_prefix(e, "tensor %s", k->m.data->name);
+    return st;
+}
+
+/* Reads k's matrix, and finds what its factor is made of: the largest |w| of a pair counts for both. The first of a
+ * pair reads the second, too; the second finds what is known then, or in a run that goes on reads the first again. */
+static status read_for(shard_writer *w, const plan_piece *k, weight_view *from, f32 *most, err *e) {
+    const u64 at = (u64)(k - w->plan->pieces);
+    f32 other = 0;
+    status st = ST_OK;
+    *most = w->most[at];
+    if (k->pair != NO_PAIR && !(*most > 0)) {
+        const plan_piece *pair = &w->plan->pieces[k->pair];
+        st = stored_matrix_read(w->ck, &pair->m, &w->in, from, e);
+        if (st == ST_OK) st = most_of(pair, from, &other, e);
+    }
+    if (st == ST_OK) st = stored_matrix_read(w->ck, &k->m, &w->in, from, e);
+    if (st != ST_OK || !k->q->factor || *most > 0) return st;
+    st = most_of(k, from, most, e);
+    *most = fmaxf(*most, other);
+    if (st == ST_OK && k->pair != NO_PAIR) w->most[at] = w->most[k->pair] = *most;
+    return st;
+}
+
 static status encode_matrix(shard_writer *w, out_file *f, const plan_piece *k, quantize_sums *sums, err *e) {
     weight_view from, to;
-    status st = stored_matrix_read(w->ck, &k->m, &w->in, &from, e);
+    f32 most;
+    status st = read_for(w, k, &from, &most, e);
     if (st == ST_OK) st = quantize_shape(k->q, k->m.rows, k->m.cols, &to, e);
     if (st != ST_OK) return st;
     const u64 scale_at = (weight_data_bytes(&to) + 63) & ~(u64)63;
     st = room_for_out(w, scale_at + weight_scale_bytes(&to), e);
     if (st != ST_OK) return st;
-    st = quantize_matrix(k->q, &from, w->out, w->out + scale_at, &to, sums, e);
+    st = quantize_matrix(k->q, &from, most, w->out, w->out + scale_at, &to, sums, e);
     if (st != ST_OK) return err_prefix(e, "tensor %s", k->m.data->name), st;
     for (u64 i = k->first; i < k->first + k->n && st == ST_OK; i++)
         st = put_part(f, &w->plan->out[i], &w->plan->origins[i], &to, e);
@@ -87,8 +126,10 @@ static status write_piece(shard_writer *w, out_file *f, const plan_piece *k, con
     quantize_sums sums = {0, 0};
     status st = ST_OK;
     if (k->q) st = encode_matrix(w, f, k, &sums, e);
-    for (u64 i = k->first; !k->q && i < k->first + k->n && st == ST_OK; i++)
-        st = copy_tensor(w, f, &w->plan->out[i], w->plan->origins[i].from, e);
+    for (u64 i = k->first; !k->q && i < k->first + k->n && st == ST_OK; i++) {
+        const tensor_origin *o = &w->plan->origins[i];
+        st = (o->inverted ? put_inverse : copy_tensor)(w, f, &w->plan->out[i], o->from, e);
+    }
     s->matrices++, s->made += k->q != NULL;
     s->bytes_in += k->bytes_in, s->bytes_out += k->bytes_out;
     s->sums.error += sums.error, s->sums.energy += sums.energy;
@@ -117,6 +158,8 @@ status shard_write(shard_writer *w, quantize_job_file *j, u64 i, const sums_tabl
     sums_table t = {0};
     out_file f;
     job_shard_name(j, i, name);
+    if (!w->most) w->most = calloc(p->n_pieces, sizeof *w->most);
+    if (!w->most) return err_nomem(e, "the largest values", p->n_pieces * sizeof *w->most);
     status st = path_join(path, sizeof path, j->folder, name, e);
     if (st == ST_OK) st = sums_table_make(&t, all->layers, e);
     if (st == ST_OK) st = safetensors_create(&f, path, &p->out[out], n_out, e);

@@ -12,7 +12,8 @@ typedef struct {
     u8 *out;
     u64 out_cap;
     progress *shown;
-    u64 done; /* bytes of the source, in this run */
+    u64 done;  /* bytes of the source, in this run */
+    f32 *most; /* [pieces] of a pair: its largest |w| once it is known, else 0 */
 } shard_writer;
 void shard_writer_free(shard_writer *w);
 

@@ -108,6 +108,55 @@ void encode_w4a8(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *sc
     }
 }
 
+/* ---- INT8 ---- */
+
+static inline f32 int8_rounded(f32 x) {
+    x = x > 127.0f ? 127.0f : x;
+    return rounded(x < -128.0f ? -128.0f : x);
+}
+
+int int8_nearest(f32 w, f32 scale) { return (int)int8_rounded(w / scale); }
+
+/* As int4_misfit(), of any number of columns. */
+static f32 int8_misfit(const f32 *w, i64 n, f32 scale) {
+    f32 sum[LANES] = {0}, inverse = 1.0f / scale;
+    const i64 whole = n / LANES * LANES;
+    for (i64 c = 0; c < whole; c += LANES)
+        for (int l = 0; l < LANES; l++) {
+            f32 x = w[c + l] * inverse, off = x - int8_rounded(x);
+            sum[l] += off * off;
+        }
+    for (i64 c = whole; c < n; c++) {
+        f32 x = w[c] * inverse, off = x - int8_rounded(x);
+        sum[c - whole] += off * off;
+    }
+    return lane_sum(sum);
+}
+
+/* 256 steps leave little to gain: a value that is clipped by more than a tenth costs more than finer steps save. */
+static f32 int8_row_scale(const f32 *w, i64 cols) {
+    static const f32 parts[] = {127, 127.5f, 128, 129, 130, 132, 134, 137, 140};
+    const f32 most = largest_abs(w, cols);
+    f32 best = 1;
+    f64 least = INFINITY;
+    if (most < QUANTIZE_LEAST) return best;
+    for (size_t i = 0; i < COUNT_OF(parts); i++) {
+        const f32 scale = most / parts[i];
+        const f64 misfit = (f64)int8_misfit(w, cols, scale) * (f64)scale * (f64)scale;
+        if (misfit < least) least = misfit, best = scale;
+    }
+    return best;
+}
+
+void encode_int8(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale) {
+    (void)factor;
+    i8 *q = data;
+    for (i64 r = 0; r < n; r++) {
+        const f32 s = ((f32 *)scale)[r] = int8_row_scale(w + r * cols, cols);
+        for (i64 c = r * cols; c < (r + 1) * cols; c++) q[c] = (i8)int8_nearest(w[c], s);
+    }
+}
+
 /* ---- MXFP4 ---- */
 
 /* The midpoints between 0, 0.5, 1, 1.5, 2, 3, 4, 6; a tie goes to the even code, so every other one counts. */
@@ -126,17 +175,22 @@ static inline f32 e2m1_rounded(f32 a) {
 /* 2^k for -127 <= k <= 127. */
 static f32 power_of_two(int k) { return e8m0_to_f32((u8)(k + 127)); }
 
-static f64 mxfp4_misfit(const f32 *w, int k) {
+/* Sum of (w - what is read)^2 under a scale; n is a multiple of LANES. */
+static f64 fp4_misfit(const f32 *w, int n, f32 scale) {
     f32 sum[LANES] = {0};
-    const f32 inverse = power_of_two(-k);
-    for (int c = 0; c < MXFP4_GROUP; c += LANES)
+    const f32 inverse = 1.0f / scale;
+    for (int c = 0; c < n; c += LANES)
         for (int l = 0; l < LANES; l++) {
             f32 a = fabsf(w[c + l]) * inverse, off;
             a = a > 16.0f ? 16.0f : a; /* beyond what any candidate makes of a value: within rounded()'s range */
             off = a - e2m1_rounded(a);
             sum[l] += off * off;
         }
-    return (f64)lane_sum(sum) * (f64)power_of_two(k) * (f64)power_of_two(k);
+    return (f64)lane_sum(sum) * (f64)scale * (f64)scale;
+}
+
+static void fp4_pack(const u8 *code, int n, u8 *q) {
+    for (int b = 0; b < n / 2; b++) q[b] = (u8)(code[2 * b] | code[2 * b + 1] << 4);
 }
 
 /* 6 times the largest scale is finite; 2^-127 is the least there is. */
@@ -151,7 +205,7 @@ static int mxfp4_group_exponent(const f32 *w) {
     frexpf(most, &e); /* most is in [2^(e - 1), 2^e) */
     for (size_t i = 0; i < COUNT_OF(tries); i++) {
         int k = (int)max_i64(MX_LEAST, min_i64(MX_MOST, e - 3 + tries[i]));
-        f64 misfit = mxfp4_misfit(w, k);
+        f64 misfit = fp4_misfit(w, MXFP4_GROUP, power_of_two(k));
         if (misfit < least) least = misfit, best = k;
     }
     return best;
@@ -166,8 +220,59 @@ void encode_mxfp4(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *s
         scales[g] = (u8)(k + 127);
         u8 code[MXFP4_GROUP];
         for (int c = 0; c < MXFP4_GROUP; c++) code[c] = e2m1_nearest(w[c] * inverse) | (u8)(f32_bits(w[c]) >> 31 << 3);
-        for (int b = 0; b < MXFP4_GROUP / 2; b++) *q++ = (u8)(code[2 * b] | code[2 * b + 1] << 4);
+        fp4_pack(code, MXFP4_GROUP, q);
+        q += MXFP4_GROUP / 2;
     }
+}
+
+/* ---- NVFP4 ---- */
+
+/* The largest value is 6 under the largest scale, which is 448. */
+static const f32 nvfp4_reach = 6.0f * 448.0f;
+
+f32 encode_nvfp4_factor(f32 most) { return most < QUANTIZE_LEAST ? 1.0f : most / nvfp4_reach; }
+f32 encode_nvfp4_divisor(f32 most) { return most < QUANTIZE_LEAST ? 1.0f : nvfp4_reach / most; }
+
+/* e4m3 codes of positive scales; of 1. */
+enum { NV_LEAST = 1, NV_MOST = 0x7e, NV_ONE = 0x38 };
+
+/* As a reader has it: see nvfp4_scale(). */
+static f32 nvfp4_whole(int code, f32 factor, bool divides) {
+    const f32 s = f8_e4m3_to_f32((u8)code);
+    return divides ? s / factor : s * factor;
+}
+
+static u8 nvfp4_group_code(const f32 *w, f32 factor, bool divides) {
+    const f32 most = largest_abs(w, NVFP4_GROUP);
+    if (!(most > 0)) return NV_ONE;
+    const int near = f32_to_f8_e4m3(most / 6.0f / nvfp4_whole(NV_ONE, factor, divides));
+    int best = NV_LEAST;
+    f64 least = INFINITY;
+    for (int code = near - 2; code <= near + 6; code++) {
+        if (code < NV_LEAST || code > NV_MOST) continue;
+        const f32 s = nvfp4_whole(code, factor, divides);
+        const f64 misfit = isfinite(6.0f * s) ? fp4_misfit(w, NVFP4_GROUP, s) : INFINITY;
+        if (misfit < least) least = misfit, best = code;
+    }
+    return (u8)best;
+}
+
+static void nvfp4_groups(const f32 *w, i64 n, f32 factor, bool divides, u8 *q, u8 *scales) {
+    for (i64 g = 0; g < n; g++, w += NVFP4_GROUP, q += NVFP4_GROUP / 2) {
+        scales[g] = nvfp4_group_code(w, factor, divides);
+        const f32 s = nvfp4_whole(scales[g], factor, divides);
+        u8 code[NVFP4_GROUP];
+        for (int c = 0; c < NVFP4_GROUP; c++) code[c] = e2m1_nearest(w[c] / s) | (u8)(f32_bits(w[c]) >> 31 << 3);
+        fp4_pack(code, NVFP4_GROUP, q);
+    }
+}
+
+void encode_nvfp4(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale) {
+    nvfp4_groups(w, n * cols / NVFP4_GROUP, factor, false, data, scale);
+}
+
+void encode_nvfp4_divided(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale) {
+    nvfp4_groups(w, n * cols / NVFP4_GROUP, factor, true, data, scale);
 }
 
 /* ---- FP8, BF16 ---- */

@@ -8,11 +8,18 @@ void encode_int4(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *sc
 f32 encode_w4a8_factor(f32 most);
 void encode_w4a8(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
 void encode_mxfp4(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
+/* ModelOpt's factor multiplies the scales, compressed-tensors' divides them. */
+f32 encode_nvfp4_factor(f32 most);
+f32 encode_nvfp4_divisor(f32 most);
+void encode_nvfp4(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
+void encode_nvfp4_divided(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
+void encode_int8(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
 void encode_fp8_block(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
 void encode_bf16(const f32 *w, i64 n, i64 cols, f32 factor, void *data, void *scale);
 
-/* w / scale as -8..7, and |x| as an e2m1 of 0..7: nearest, ties to even. */
+/* w / scale as -8..7, as -128..127, and |x| as an e2m1 of 0..7: nearest, ties to even. */
 int int4_nearest(f32 w, f32 scale);
+int int8_nearest(f32 w, f32 scale);
 u8 e2m1_nearest(f32 x);
 
 #endif

@@ -6,9 +6,21 @@
 #include <string.h>
 
 static const quantizer quantizers[] = {
-    {"int4", WF_INT4_GROUP, NULL, encode_int4},    {"w4a8", WF_INT4_ROW, encode_w4a8_factor, encode_w4a8},
-    {"mxfp4", WF_MXFP4, NULL, encode_mxfp4},       {"mxfp4-packed", WF_MXFP4_PACKED, NULL, encode_mxfp4},
-    {"fp8", WF_FP8_BLOCK, NULL, encode_fp8_block}, {"bf16", WF_BF16, NULL, encode_bf16},
+    {.name = "int4", .format = WF_INT4_GROUP, .encode = encode_int4},
+    {.name = "w4a8", .format = WF_INT4_ROW, .factor = encode_w4a8_factor, .factor_dims = 1, .encode = encode_w4a8},
+    {.name = "mxfp4", .format = WF_MXFP4, .encode = encode_mxfp4},
+    {.name = "mxfp4-packed", .format = WF_MXFP4_PACKED, .encode = encode_mxfp4},
+    {.name = "nvfp4", .format = WF_NVFP4, .factor = encode_nvfp4_factor, .shares_factor = true, .encode = encode_nvfp4},
+    {.name = "nvfp4-packed",
+     .format = WF_NVFP4_PACKED,
+     .factor = encode_nvfp4_divisor,
+     .factor_dims = 1,
+     .shares_factor = true,
+     .encode = encode_nvfp4_divided},
+    {.name = "int8", .format = WF_INT8_ROW, .scale_columns = true, .encode = encode_int8},
+    {.name = "int8-quark", .format = WF_INT8_ROW, .encode = encode_int8},
+    {.name = "fp8", .format = WF_FP8_BLOCK, .encode = encode_fp8_block},
+    {.name = "bf16", .format = WF_BF16, .encode = encode_bf16},
 };
 
 const quantizer *quantizer_named(const char *name) {
@@ -91,15 +103,15 @@ static status units_finite(const quantize_job *j, err *e) {
     return ST_OK;
 }
 
-static status quantize_units(quantize_job *j, quantize_sums *sums, err *e) {
+static status largest_of_units(quantize_job *j, f32 *out, err *e) {
     f32 most = 0;
-    if (j->q->factor) {
 #pragma omp parallel for schedule(dynamic, 8) reduction(max : most)
-        for (i64 u = 0; u < j->units; u++) most = fmaxf(most, largest_of_unit(j, u));
-        status st = units_finite(j, e);
-        if (st != ST_OK) return st;
-        j->to->factor = j->q->factor(most);
-    }
+    for (i64 u = 0; u < j->units; u++) most = fmaxf(most, largest_of_unit(j, u));
+    *out = most;
+    return units_finite(j, e);
+}
+
+static status quantize_units(quantize_job *j, quantize_sums *sums, err *e) {
 #pragma omp parallel for schedule(dynamic, 8)
     for (i64 u = 0; u < j->units; u++) encode_unit(j, u);
     *sums = (quantize_sums){0, 0};
@@ -107,25 +119,43 @@ static status quantize_units(quantize_job *j, quantize_sums *sums, err *e) {
     return units_finite(j, e);
 }
 
-status quantize_matrix(const quantizer *q, const weight_view *w, void *data, void *scale, weight_view *out,
+/* Units of so many rows, and memory for them. */
+static status job_make(quantize_job *j, i64 unit, err *e) {
+    j->unit = unit, j->units = ceil_div(j->from->rows, unit);
+    j->room = (u64)(unit + 1) * (u64)j->from->cols;
+    j->rooms = malloc((u64)omp_get_max_threads() * j->room * sizeof *j->rooms);
+    j->sums = calloc((u64)j->units, sizeof *j->sums);
+    j->bad = calloc((u64)j->units, sizeof *j->bad);
+    return j->rooms && j->sums && j->bad ? ST_OK : err_nomem(e, "rows on their way", j->room * sizeof *j->rooms);
+}
+
+static void job_free(quantize_job *j) {
+    free(j->rooms);
+    free(j->sums);
+    free(j->bad);
+}
+
+status quantize_most(const weight_view *w, f32 *most, err *e) {
+    quantize_job j = {.from = w};
+    status st = job_make(&j, 1, e);
+    if (st == ST_OK) st = largest_of_units(&j, most, e);
+    job_free(&j);
+    return st;
+}
+
+status quantize_matrix(const quantizer *q, const weight_view *w, f32 most, void *data, void *scale, weight_view *out,
                        quantize_sums *sums, err *e) {
     status st = quantize_shape(q, w->rows, w->cols, out, e);
     if (st != ST_OK) return st;
     const weight_layout *l = weight_layout_of(q->format);
-    quantize_job j = {.q = q, .from = w, .to = out, .unit = weight_row_unit(q->format)};
-    j.units = ceil_div(w->rows, j.unit);
-    weight_view unit = {.format = q->format, .rows = j.unit, .cols = w->cols};
+    quantize_job j = {.q = q, .from = w, .to = out};
+    weight_view unit = {.format = q->format, .rows = weight_row_unit(q->format), .cols = w->cols};
     j.unit_data = weight_data_bytes(&unit), j.unit_scale = weight_scale_bytes(&unit);
     out->format = l->kept_as ? l->kept_as : q->format;
     out->data = data, out->scale = scale;
-    j.room = (u64)(j.unit + 1) * (u64)w->cols;
-    j.rooms = malloc((u64)omp_get_max_threads() * j.room * sizeof *j.rooms);
-    j.sums = calloc((u64)j.units, sizeof *j.sums);
-    j.bad = calloc((u64)j.units, sizeof *j.bad);
-    st = j.rooms && j.sums && j.bad ? quantize_units(&j, sums, e)
-                                    : err_nomem(e, "rows on their way", j.room * sizeof *j.rooms);
-    free(j.rooms);
-    free(j.sums);
-    free(j.bad);
+    out->factor = q->factor ? q->factor(most) : 0, out->divides = l->factor_divides;
+    st = job_make(&j, unit.rows, e);
+    if (st == ST_OK) st = quantize_units(&j, sums, e);
+    job_free(&j);
     return st;
 }

@@ -67,6 +67,7 @@ static status find_as(const checkpoint *ck, const tensor_info *t, int base, weig
     u64 cols;
     if (!mul_size((u64)t->shape[1], (u64)l->per_element, &cols)) return wrong_shape(t, m, e);
     m->cols = (i64)cols;
+    if (l->zeros) m->zeros = sibling(ck, t, base, l->zeros);
     if (m->rows < 1 || m->cols < 1 || m->cols % l->cols_multiple) return wrong_shape(t, m, e);
     status st = find_scales(ck, m, l, e);
     return st == ST_OK ? find_shape(ck, m, l, e) : st;
@@ -121,6 +122,28 @@ static status read_scale(const checkpoint *ck, const tensor_info *t, void *to, e
     return err_set(e, ST_NUMERIC, "tensor %s holds NaN or an infinity at element %lld", t->name, (long long)bad);
 }
 
+/* Of whatever type: 0 is bytes of 0. */
+static status check_zero_points(const checkpoint *ck, const tensor_info *t, err *e) {
+    u8 piece[4096];
+    for (u64 at = 0; at < t->bytes; at += sizeof piece) {
+        const u64 n = (u64)min_i64((i64)sizeof piece, (i64)(t->bytes - at));
+        status st = checkpoint_read(ck, t, at, n, piece, e);
+        if (st != ST_OK) return st;
+        for (u64 i = 0; i < n; i++)
+            if (piece[i])
+                return err_set(e, ST_UNSUPPORTED, "tensor %s is not 0 at byte %llu: codes whose zero lies elsewhere",
+                               t->name, (unsigned long long)(at + i));
+    }
+    return ST_OK;
+}
+
+static status read_factor(const checkpoint *ck, const stored_matrix *m, weight_view *v, err *e) {
+    v->divides = weight_layout_of(m->format)->factor_divides;
+    status st = read_scale(ck, m->factor, &v->factor, e);
+    if (st != ST_OK || !v->divides || v->factor != 0) return st;
+    return err_set(e, ST_NUMERIC, "tensor %s is 0, which divides the scales", m->factor->name);
+}
+
 status stored_matrix_read(const checkpoint *ck, const stored_matrix *m, matrix_room *room, weight_view *v, err *e) {
     const weight_layout *l = weight_layout_of(m->format);
     const bool widen = m->scale && m->scale->type != l->scale_type; /* BF16, and float32 is what reads them */
@@ -135,7 +158,8 @@ status stored_matrix_read(const checkpoint *ck, const stored_matrix *m, matrix_r
     v->data = room->data;
     status st = checkpoint_read(ck, m->data, 0, m->data->bytes, room->data, e);
     if (st == ST_OK && m->scale) st = read_scale(ck, m->scale, room->data + scale_at, e);
-    if (st == ST_OK && m->factor) st = read_scale(ck, m->factor, &v->factor, e);
+    if (st == ST_OK && m->factor) st = read_factor(ck, m, v, e);
+    if (st == ST_OK && m->zeros) st = check_zero_points(ck, m->zeros, e);
     if (st != ST_OK || !m->scale) return st;
     v->scale = room->data + (widen ? wide_at : scale_at);
     f32 *wide = (f32 *)(void *)(room->data + wide_at);

@@ -12,11 +12,12 @@ typedef struct {
     weight_format format; /* as stored: WF_MXFP4_PACKED, too */
     i64 rows, cols;
     const tensor_info *data, *scale, *factor, *shape; /* NULL: the format has none */
+    const tensor_info *zeros;                         /* NULL: there are none, as may be in a format that has them */
     int base;                                         /* length of NAME in data->name */
 } stored_matrix;
 
 /* Is t the data of a matrix? *found says so. An error names the tensor that is missing or wrong: packed data without
- * scales, scales of another shape. */
+ * scales, scales of another shape. What the zeros hold is not looked at. */
 status stored_matrix_find(const checkpoint *ck, const tensor_info *t, stored_matrix *m, bool *found, err *e);
 
 /* Memory that is used again for one matrix after the other. */
@@ -25,7 +26,8 @@ typedef struct {
     u64 cap;
 } matrix_room;
 void matrix_room_free(matrix_room *room);
-/* Reads m from its files: *v is a view of `room`, until the next call. ST_NUMERIC: a scale that is not finite. */
+/* Reads m from its files: *v is a view of `room`, until the next call. ST_NUMERIC: a scale that is not finite,
+ * a divisor of 0. ST_UNSUPPORTED: zero points that are not 0. */
 status stored_matrix_read(const checkpoint *ck, const stored_matrix *m, matrix_room *room, weight_view *v, err *e);
 
 #endif
