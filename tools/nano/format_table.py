@@ -2,9 +2,9 @@
 
     python tools/nano/format_table.py MASTER.tsv FORMAT.tsv ...
 
-The files are those of `moonlet eval nano --details`. Prints a Markdown table: right answers a kind of question, and over
-all questions the difference to MASTER with its 95 % interval for pairs (the variance of a difference of two shares that
-are measured on the same questions). Questions that a file lacks are left out of its difference, and counted.
+The files are those of `moonlet eval nano --details`. Prints a Markdown table: right answers a kind of question, and
+over all questions the difference to MASTER with its 95 % interval for pairs (the variance of a difference of two shares
+that are measured on the same questions). Questions that a file lacks are left out of its difference, and counted.
 """
 
 import collections
