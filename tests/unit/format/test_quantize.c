@@ -353,7 +353,7 @@ static void test_int8_rows(void **state) {
         }
         assert_true(error <= best * (1 + 1e-4));
         for (int c = 0; c < COLS; c++)
-            assert_int_equal(((const i8 *)m->data)[r * COLS + c], fminf(fmaxf(rintf(w[c] / scale), -128), 127));
+            assert_int_equal(((const i8 *)m->data)[r * COLS + c], (int)fminf(fmaxf(rintf(w[c] / scale), -128), 127));
     }
     assert_true(m->sums.error < 0.995 * plain); /* measured: 0.991 */
     free(m);
