@@ -3,7 +3,7 @@
  * dot:  y[i, j] = x_i . w_j, one vector accumulator over K per result, summed across lanes at the end.
  * axpy: acc[i, :] += sum_j p[i, j] v_j, j in order, every lane by itself.
  * Both give a row the same bits whatever other rows share its tile. */
-#include "kernels/cpu/silu.h"
+#include "kernels/cpu/silu_tmpl.h"
 
 /* `n` < VL floats, the rest of the lanes zero. */
 INLINE vf vf_load_n(const f32 *p, i64 n) {

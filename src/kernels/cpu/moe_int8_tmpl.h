@@ -12,7 +12,7 @@
  *
  * Bound by weight bytes (0.5625 B a weight) up to about 4 tokens an expert, by the products of bytes above. */
 #include "kernels/cpu/moe_sort.h"
-#include "kernels/cpu/silu.h"
+#include "kernels/cpu/silu_tmpl.h"
 
 enum {
     GROUP = 32, /* columns with one scale of activations */

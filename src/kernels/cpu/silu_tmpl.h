@@ -1,4 +1,4 @@
-/* kernels/cpu/silu.h: silu(g) * u on the vector layer that stands in front of it. */
+/* kernels/cpu/silu_tmpl.h: silu(g) * u on the vector layer that stands in front of it. */
 #ifndef KERNELS_CPU_SILU_H
 #define KERNELS_CPU_SILU_H
 #include "kernels/cpu/cpu.h"
