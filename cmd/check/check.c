@@ -204,7 +204,7 @@ static bool run_one(check *c, const ops *ref, const ops *dev, bool copies, size_
         snprintf(speed, sizeof speed, "%7.1f s  ", now_s() - start);
     else
         snprintf(speed, sizeof speed, "%7.2f GB/s  ", c->gb_s);
-    printf("%-24s %-20s %4lld cases  error %8.2e  bound %7.1e  %s%s%s%s\n", dev->name, all_ops[op].name,
+    printf("%-24s %-20s %4lld cases  from ref %8.2e  bound %7.1e  %s%s%s%s\n", dev->name, all_ops[op].name,
            (long long)c->cases, c->worst, c->bound, speed, c->failed ? "FAIL" : "PASS", c->failed ? ": " : "",
            c->failed ? c->why : "");
     fflush(stdout);

@@ -236,18 +236,30 @@ static void one_nan(weight_view *v, i64 views) {
     i64 at = 5 * v[0].cols + nan_column;
     if (v[0].format == WF_BF16) ((bf16 *)v[0].data)[at] = CHECK_BAD;
     if (v[0].format == WF_FP8_BLOCK) ((u8 *)v[0].data)[at] = 0xff;
+    if (v[0].format == WF_INT4_GROUP) ((bf16 *)v[0].scale)[at / INT4_GROUP] = CHECK_BAD;
     if (v[0].format == WF_MXFP4) ((u8 *)v[0].scale)[at / MXFP4_GROUP] = 0xff;
 }
 
-/* Rows in bf16 that one scale for all columns fits best when it is the smallest that is tried (format/requant.h):
- * whole multiples of that, and one value that is cut off. */
-static void smallest_scale(weight_view *v, i64 views) {
+/* Groups in bf16 with one value far from the others, multiples of the smallest scale that is tried (format/requant.h):
+ * which scale fits best differs from what the largest value alone would say. */
+static void one_value_apart(weight_view *v, i64 views) {
     const f32 largest = 0x1p-5f, scale = largest * (REQUANT_TRIES + 1) / (2 * REQUANT_TRIES);
     for (i64 i = 0; i < views; i++)
         for (i64 j = 0; j < v[i].rows * v[i].cols; j++) {
             bf16 *x = &((bf16 *)v[i].data)[j];
             f32 step = 1 + (f32)(j * 5 / 3 % 7);
-            *x = f32_to_bf16(j % v[i].cols == 9 ? 7 * largest : *x >> 15 ? -step * scale : step * scale);
+            *x = f32_to_bf16(j % INT4_GROUP == 9 ? 7 * largest : *x >> 15 ? -step * scale : step * scale);
+        }
+}
+
+/* Scales of a row from the largest down to 2^-11 of it, the largest a negative one in every second row; rows of zeros
+ * and of nearly nothing. */
+static void scales_apart(weight_view *v, i64 views) {
+    for (i64 i = 0; i < views; i++)
+        for (i64 j = 0, n = v[i].cols / INT4_GROUP; j < v[i].rows * n; j++) {
+            const i64 row = j / n;
+            const f32 size = row % 16 == 3 ? 0 : row % 16 == 4 ? 0x1p-120f : 0x1.3p-5f / (f32)(1 << (j * 7 + row) % 12);
+            ((bf16 *)v[i].scale)[j] = f32_to_bf16(row % 2 ? -size : size);
         }
 }
 
@@ -275,10 +287,10 @@ static void check_kept(check *c) {
     static const struct {
         moe_shape s;
         f32 sigma;
-    } all[] = {{{1, 256, 64, 4, 2}, 1},    {{7, 128, 128, 3, 2}, 1},    {{30, 256, 128, 4, 2}, 1},
-               {{40, 320, 192, 4, 2}, 1},  {{90, 128, 64, 4, 2}, 1},    {{110, 192, 128, 4, 3}, 1},
-               {{150, 128, 256, 2, 2}, 1}, {{330, 192, 128, 3, 1}, 1},  {{230, 256, 320, 4, 2}, 1},
-               {{140, 128, 128, 1, 1}, 1}, {{170, 320, 64, 1, 1}, 2000}};
+    } all[] = {{{1, 256, 64, 4, 2}, 1},    {{7, 128, 128, 3, 2}, 1},   {{30, 256, 128, 4, 2}, 1},
+               {{40, 320, 192, 4, 2}, 1},  {{90, 128, 64, 4, 2}, 1},   {{110, 192, 128, 4, 3}, 1},
+               {{150, 128, 256, 2, 2}, 1}, {{330, 192, 128, 3, 1}, 1}, {{230, 256, 320, 4, 2}, 1},
+               {{140, 128, 128, 1, 1}, 1}, {{24, 128, 2304, 1, 1}, 1}, {{170, 320, 64, 1, 1}, 2000}};
     static const moe_shape real[] = {
         {1, 7168, 256, 8, 8}, {40, 7168, 256, 16, 8}, {260, 7168, 512, 3, 2}, {256, 2048, 512, 4, 2}};
     if (!c->copies) return;
@@ -289,16 +301,20 @@ static void check_kept(check *c) {
     kept_case(c, &all[2].s, WF_BF16, EXPERTS_W4A8, true, 1);
     kept_case(c, &all[2].s, WF_FP8_BLOCK, EXPERTS_W4A8, false, 1);
     static const moe_shape square = {60, 256, 256, 3, 2}, wide = {230, 256, 128, 2, 2}, groups = {20, 1024, 128, 2, 2};
-    changed = smallest_scale;
+    changed = one_value_apart;
     kept_case(c, &square, WF_BF16, EXPERTS_W4A8, true, 1);
     changed = one_nan;
     nan_case(c, &square, WF_BF16, EXPERTS_W4A8);
+    nan_case(c, &square, WF_INT4_GROUP, EXPERTS_W4A8);
     changed = large_last_rows;
     kept_case(c, &square, WF_INT4_GROUP, EXPERTS_AS_STORED, false, 1);
     kept_case(c, &square, WF_INT4_GROUP, EXPERTS_W4A8, false, 1);
     kept_case(c, &wide, WF_INT4_GROUP, EXPERTS_AS_STORED, false, 1);
     changed = last_group_apart;
     kept_case(c, &groups, WF_INT4_GROUP, EXPERTS_W4A8, false, 1);
+    changed = scales_apart;
+    kept_case(c, &groups, WF_INT4_GROUP, EXPERTS_W4A8, false, 1);
+    kept_case(c, &square, WF_INT4_GROUP, EXPERTS_W4A8, true, 1);
     changed = NULL;
     static const moe_shape odd = {40, 96, 32, 3, 2}; /* fits no block: not for int8 */
     kept_case(c, &odd, WF_INT4_GROUP, EXPERTS_W4A8, true, 1);

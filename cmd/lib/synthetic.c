@@ -78,12 +78,6 @@ weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigm
     return v;
 }
 
-void synth_one_scale(const weight_view *v) {
-    i64 groups = v->cols / INT4_GROUP;
-    bf16 *s = (bf16 *)v->scale;
-    for (i64 i = 0; i < v->rows * groups; i++) s[i] = s[i / groups * groups];
-}
-
 void synth_ids(synth *s, i32 *ids, i64 n, i64 k, i64 n_experts) {
     for (i64 i = 0; i < n; i++)
         for (i64 j = 0; j < k; j++) {

@@ -16,8 +16,6 @@ void synth_fill_bf16(synth *s, bf16 *out, i64 n, f32 sigma);
  * its elements have the standard deviation `sigma`. */
 u64 synth_weight_bytes(weight_format f, i64 rows, i64 cols);
 weight_view synth_weight(synth *s, weight_format f, i64 rows, i64 cols, f32 sigma, void *memory);
-/* An INT4 weight's groups get the scale of the first one of their row. */
-void synth_one_scale(const weight_view *v);
 /* n rows of k different ids below n_experts, uniform. */
 void synth_ids(synth *s, i32 *ids, i64 n, i64 k, i64 n_experts);
 /* |a - b| / |b| over n floats (Frobenius); NaN where either has one that the other has not. */

@@ -31,7 +31,6 @@ static status make_weights(tune_layer *l, weight_view *v, err *e) {
         i64 rows = is_down ? c->dim : c->inter, cols = is_down ? c->inter : c->dim;
         v[i] = synth_weight(&s, f, rows, cols, 1.0f / sqrtf((f32)cols),
                             l->memory + (u64)(i / 3) * (2 * up + down) + (u64)(i % 3) * up);
-        if (c->format == MOE_W4A8) synth_one_scale(&v[i]);
     }
     for (i64 i = 3 * DISTINCT; i < 3 * c->experts; i++) v[i] = v[i % (3 * DISTINCT)];
     weight_desc d = {.kind = WK_EXPERTS, .views = v, .n_views = 3 * c->experts, .experts = kinds[c->format].kept};

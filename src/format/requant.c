@@ -29,70 +29,65 @@ u64 requant_bytes(i64 rows, i64 cols) {
 
 static f32 requant_quantum(f32 w, f32 inverse) { return fminf(fmaxf(rintf(w * inverse), -8.0f), 7.0f); }
 
-/* Sum of the squared differences. */
-static f32 requant_misfit(const f32 *w, i64 n, f32 scale) {
-    f32 sum[REQUANT_LANES] = {0}, inverse = 1.0f / scale;
-    for (i64 c = 0; c < n; c++) {
-        f32 off = fmaf(-requant_quantum(w[c], inverse), scale, w[c]), *s = &sum[c / 2 % REQUANT_LANES];
-        *s = fmaf(off, off, *s);
+/* Sum of the squared differences of a group. */
+static f32 requant_misfit(const f32 *w, f32 scale) {
+    f32 sum = 0, inverse = 1.0f / scale;
+    for (i64 c = 0; c < INT4_GROUP; c++) {
+        f32 off = fmaf(-requant_quantum(w[c], inverse), scale, w[c]);
+        sum = fmaf(off, off, sum);
     }
-    for (int d = REQUANT_LANES / 2; d; d /= 2)
-        for (int l = 0; l < d; l++) sum[l] += sum[l + d];
-    return sum[0];
+    return sum;
 }
 
-static bf16 requant_best_scale(const f32 *w, i64 n) {
+static bf16 requant_best_scale(const f32 *w) {
     f32 most = 0, least = INFINITY;
     bf16 best = 0;
-    for (i64 c = 0; c < n; c++) most = fabsf(w[c]) > most || isnan(w[c]) ? fabsf(w[c]) : most;
+    for (i64 c = 0; c < INT4_GROUP; c++) most = fabsf(w[c]) > most || isnan(w[c]) ? fabsf(w[c]) : most;
     if (!isfinite(most)) return f32_to_bf16(NAN);
     f32 whole = bf16_to_f32(f32_to_bf16(most / 7.0f));
     if (whole < 0x1p-100f) return 0;
     for (int t = 0; t < REQUANT_TRIES; t++) {
         bf16 scale = f32_to_bf16(whole * ((f32)(2 * REQUANT_TRIES - t) / (f32)(2 * REQUANT_TRIES)));
-        f32 off = requant_misfit(w, n, bf16_to_f32(scale));
+        f32 off = requant_misfit(w, bf16_to_f32(scale));
         if (off < least) least = off, best = scale;
     }
     return best;
 }
 
-static bool has_one_scale(const weight_view *w, i64 r) {
-    if (w->format != WF_INT4_GROUP) return false;
-    const bf16 *s = (const bf16 *)w->scale + r * (w->cols / INT4_GROUP);
-    for (i64 g = 1; g < w->cols / INT4_GROUP; g++)
-        if (s[g] != s[0]) return false;
-    return true;
+/* A group's 16 bytes. */
+static bf16 requant_group(const f32 *w, u8 *data) {
+    bf16 scale = requant_best_scale(w);
+    f32 of = bf16_to_f32(scale), inverse = of > 0 ? 1.0f / of : 0.0f;
+    for (i64 c = 0; c < INT4_GROUP; c += 2) {
+        int low = inverse > 0 ? (int)requant_quantum(w[c], inverse) : 0,
+            high = inverse > 0 ? (int)requant_quantum(w[c + 1], inverse) : 0;
+        data[c / 2] = (u8)((low + 8) | (high + 8) << 4);
+    }
+    return scale;
 }
 
-weight_view requant_rows(const weight_view *w, void *memory) {
+/* A row of INT4_ROW: its nibbles in the order of groups, its scale in all of them. */
+static void requant_order(const weight_view *w, i64 r, u8 *data, bf16 *scales) {
+    const u8 *q = (const u8 *)w->data + r * w->cols / 2;
+    for (i64 c = 0; c < w->cols; c += 2) data[c / 2] = (u8)((int4_row_at(q, c) + 8) | (int4_row_at(q, c + 1) + 8) << 4);
+    for (i64 g = 0; g < w->cols / INT4_GROUP; g++) scales[g] = f32_to_bf16(int4_row_scale(w, r));
+}
+
+weight_view requant_int4(const weight_view *w, void *memory) {
     i64 groups = w->cols / INT4_GROUP;
     u8 *data = memory;
     bf16 *scales = (bf16 *)(data + nibble_bytes(w->rows, w->cols));
 #pragma omp parallel for schedule(static)
     for (i64 r = 0; r < w->rows; r++) {
-        enum { MOST = 1 << 15 };
-        f32 row[MOST]; /* requant callers keep cols within it */
-        if (has_one_scale(w, r)) {
-            memcpy(data + r * w->cols / 2, (const u8 *)w->data + r * w->cols / 2, (size_t)w->cols / 2);
-            memcpy(scales + r * groups, (const bf16 *)w->scale + r * groups, (size_t)groups * 2);
-            continue;
-        }
         if (w->format == WF_INT4_ROW) {
-            const u8 *q = (const u8 *)w->data + r * w->cols / 2;
-            for (i64 c = 0; c < w->cols; c += 2)
-                data[(r * w->cols + c) / 2] = (u8)((int4_row_at(q, c) + 8) | (int4_row_at(q, c + 1) + 8) << 4);
-            for (i64 g = 0; g < groups; g++) scales[r * groups + g] = f32_to_bf16(int4_row_scale(w, r));
+            requant_order(w, r, data + r * w->cols / 2, scales + r * groups);
             continue;
         }
-        weight_row_f32(w, r, row);
-        bf16 scale = requant_best_scale(row, w->cols);
-        f32 of = bf16_to_f32(scale), inverse = of > 0 ? 1.0f / of : 0.0f;
-        for (i64 c = 0; c < w->cols; c += 2) {
-            int low = inverse > 0 ? (int)requant_quantum(row[c], inverse) : 0,
-                high = inverse > 0 ? (int)requant_quantum(row[c + 1], inverse) : 0;
-            data[(r * w->cols + c) / 2] = (u8)((low + 8) | (high + 8) << 4);
+        for (i64 g = 0; g < groups; g++) {
+            f32 group[INT4_GROUP];
+            weight_cols_f32(w, r, g * INT4_GROUP, INT4_GROUP, group);
+            scales[r * groups + g] = requant_group(group, data + (r * w->cols + g * INT4_GROUP) / 2);
         }
-        for (i64 g = 0; g < groups; g++) scales[r * groups + g] = scale;
     }
     return (weight_view){.format = WF_INT4_GROUP, .rows = w->rows, .cols = w->cols, .data = data, .scale = scales};
 }

@@ -1,5 +1,4 @@
-/* format/requant.h: experts in another format than the checkpoint's: INT4 with one scale a row, which the tensor
- * cores' 8-bit products want (scales of 32 columns would cost as much as the products), or bf16. Exactly the same
+/* format/requant.h: experts in another format than the checkpoint's: INT4 in groups of 32, or bf16. Exactly the same
  * values on every backend. */
 #ifndef FORMAT_REQUANT_H
 #define FORMAT_REQUANT_H
@@ -8,7 +7,7 @@
 /* How a layer's experts are kept. */
 typedef enum {
     EXPERTS_AS_STORED,
-    EXPERTS_W4A8,    /* gate, up and down in INT4 with one scale a row; int8 activations where ops.h says so */
+    EXPERTS_W4A8,    /* gate, up and down in INT4 in groups of 32; int8 activations where ops.h says so */
     EXPERTS_W2_BF16, /* down in bf16, gate and up as they are stored */
     EXPERTS_FORMATS
 } expert_format;
@@ -23,18 +22,17 @@ weight_format expert_on_gpu(expert_format how, weight_format f, i64 i);
  * becomes bf16 exactly. */
 weight_format linear_on_gpu(weight_format f);
 
-/* An INT4 row whose groups have one scale already stays as it is, one of INT4_ROW too, but for its scale, which is
- * rounded to bf16. Else the scale is one of REQUANT_TRIES: bf16(most / 7) * (REQUANT_TRIES * 2 - t) / (REQUANT_TRIES
- * * 2), rounded to bf16, where most is the largest |w|; the one with the smallest sum of squared differences, the
- * first of equals. The sums are float32 in an order that 32 threads have: sum l of columns 2 l, 2 l + 1, 2 l + 64,
- * ..., then pairs of sums whose numbers differ in bit 4, 3, ... 0. q = w / scale to nearest even, within -8..7; a
- * row of zeros, or with a value that is no number, has the scale 0, or NaN. */
-enum { REQUANT_TRIES = 16, REQUANT_LANES = 32 };
+/* INT4 in groups of 32 of anything else. A row of INT4_ROW keeps its numbers; its scale, rounded to bf16, is that of
+ * each group. Else a group's scale is one of REQUANT_TRIES: bf16(most / 7) * (REQUANT_TRIES * 2 - t) / (REQUANT_TRIES *
+ * 2), rounded to bf16, where most is the largest |w|; the one with the smallest sum of squared differences (float32, in
+ * the order of columns), the first of equals. q = w / scale to nearest even, within -8..7; a group of zeros, or with a
+ * value that is no number, has the scale 0, or NaN. */
+enum { REQUANT_TRIES = 16 };
 
 /* Bytes of a view of [rows, cols] in INT4, data then scales at a multiple of 64; cols a multiple of 32. */
 u64 requant_bytes(i64 rows, i64 cols);
-/* w in INT4 with one scale a row, repeated for its groups: a view of `memory`. */
-weight_view requant_rows(const weight_view *w, void *memory);
+/* w, which is not INT4 in groups, so: a view of `memory`. */
+weight_view requant_int4(const weight_view *w, void *memory);
 /* w in bf16, each value rounded once: a view of `memory` of rows * cols * 2 bytes. */
 weight_view requant_bf16(const weight_view *w, void *memory);
 

@@ -251,8 +251,11 @@ typedef struct {
  * EXPERTS_W4A8 and a call that moe_is_int8() picks: x[i], and h = silu(gate x) * up x after rounding to bf16, are
  * taken as q * scale with scale = most / 127, most the largest |value| of the row, and q = value * (127 / most) to
  * nearest even. A row with a NaN or an infinity has the scale NaN, one of nothing above 2^-100 the scale 0; its q
- * are 0. Sums of q * weight are whole numbers and exact; such a sum times (the row's scale in the weight times
- * scale) is the product. */
+ * are 0. The INT4 numbers n of a group become int8, too: floor((n * m + 8) / 16) with m = the group's scale * (256 /
+ * most) to nearest even, where most is the largest of the row's scales (as bf16; the bits of a negative one, without
+ * its sign, count 2 more, so that n * m / 16 stays a byte). Where all of a row's scales are one, m is 256 and the bytes
+ * are 16 n. The row's scale is most / 16: NaN for a most that is no number, 0 for one below 2^-100. Sums of the
+ * products of bytes are whole numbers and exact; such a sum times (the row's scale times x's) is the product. */
 typedef struct {
     const op_weight *experts;
     const void *x;      /* [n, hidden] */
@@ -270,12 +273,11 @@ typedef struct {
 enum {
     INT8_MEAN = 8, /* pairs an expert */
     INT8_BLOCK = 64,
-    INT8_HIDDEN = 1 << 17, /* sums of 127 * 128 stay within 31 bits */
-    INT8_INTER = 2048      /* sums of 127 * 15 stay within 22 */
+    INT8_COLUMNS = 1 << 16 /* sums of 127 * 255 stay within 31 bits */
 };
 static inline bool moe_is_int8(i64 pairs, i64 experts, i64 hidden, i64 inter) {
     return pairs >= INT8_MEAN * experts && hidden % INT8_BLOCK == 0 && inter % INT8_BLOCK == 0 &&
-           hidden <= INT8_HIDDEN && inter <= INT8_INTER;
+           hidden <= INT8_COLUMNS && inter <= INT8_COLUMNS;
 }
 
 /* out[i] = x[rows[i]], rows of `dim` elements. */

@@ -5,7 +5,7 @@
 static u64 converted_bytes(const weight_desc *d, i64 i) {
     const weight_view *v = &d->views[i];
     if (d->kind != WK_EXPERTS || d->experts == EXPERTS_AS_STORED) return 0;
-    if (d->experts == EXPERTS_W4A8) return requant_bytes(v->rows, v->cols);
+    if (d->experts == EXPERTS_W4A8) return v->format == WF_INT4_GROUP ? 0 : requant_bytes(v->rows, v->cols);
     return i % 3 == 2 && v->format != WF_BF16 ? (u64)(v->rows * v->cols) * 2 : 0;
 }
 
@@ -22,13 +22,12 @@ static void plan_views(const weight_desc *d, op_weight *w) {
 }
 
 static status convert(const weight_desc *d, op_weight *w, err *e) {
-    enum { WIDEST = 1 << 15 };
     u64 bytes = 0;
     for (i64 i = 0; i < d->n_views; i++) {
         const weight_view *v = &d->views[i];
-        if (d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->cols > WIDEST))
-            return err_set(e, ST_UNSUPPORTED, "w4a8: experts with %lld columns (a multiple of %d, at most %d)",
-                           (long long)v->cols, INT4_GROUP, WIDEST);
+        if (d->experts == EXPERTS_W4A8 && v->cols % INT4_GROUP)
+            return err_set(e, ST_UNSUPPORTED, "w4a8: experts with %lld columns (not a multiple of %d)",
+                           (long long)v->cols, INT4_GROUP);
         bytes += converted_bytes(d, i);
     }
     if (!bytes) return ST_OK;
@@ -37,7 +36,7 @@ static status convert(const weight_desc *d, op_weight *w, err *e) {
     for (i64 i = 0; i < d->n_views; i++) {
         u64 own = converted_bytes(d, i);
         if (own)
-            w->views[i] = d->experts == EXPERTS_W4A8 ? requant_rows(&d->views[i], at) : requant_bf16(&d->views[i], at);
+            w->views[i] = d->experts == EXPERTS_W4A8 ? requant_int4(&d->views[i], at) : requant_bf16(&d->views[i], at);
         at += own;
     }
     return ST_OK;

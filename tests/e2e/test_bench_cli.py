@@ -224,9 +224,12 @@ def test_experts_in_other_formats(tmp_path):
         )
         line = json.loads((tmp_path / "json").read_text())
         assert done.returncode == 0 and line["format"] == name and line["error"] < bound
-        # int8 activations, against float32 ones and against the same
-        assert line["error_float"] == line["error"] if name != "w4a8" else line["error_float"] > 1e-3 > line["error"]
-        assert ("from float activations" in done.stdout) == (name == "w4a8")
+        # against the weights as given; and in the same arithmetic, of weights and activations that w4a8 makes int8
+        assert "against the weights as given" in done.stdout
+        if name == "w4a8":
+            assert 0.05 > line["error_given"] > 1e-3 > line["error"]
+        else:  # the down matrix's values are rounded to bf16
+            assert 1e-2 > line["error_given"] >= line["error"]
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,8 @@ static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e)
     if (st == ST_OK) st = b->dev->weight_prepare(b->dev, &desc, &b->dev_w, e);
     desc.n_views = 3 * b->distinct;
     if (st == ST_OK) st = b->ref->weight_prepare(b->ref, &desc, &b->ref_w, e);
+    desc.views = b->given, desc.experts = EXPERTS_AS_STORED;
+    if (st == ST_OK) st = b->ref->weight_prepare(b->ref, &desc, &b->given_w, e);
     if (st == ST_OK) {
         b->peaks = b->g ? bench_gpu_peaks(gpu_name(b->g)) : bench_peaks(b->isa, b->memory, b->memory_bytes);
         if (!b->g) bench_print_peaks(&b->peaks);
@@ -144,10 +146,9 @@ static status run_layer(bench_state *b, const i64 *tokens, i64 n_tokens, err *e)
     b->o.routing = routing;
     b->dev->weight_release(b->dev_w);
     b->ref->weight_release(b->ref_w);
-    b->dev_w = b->ref_w = NULL;
-    free(b->memory);
-    free(b->views);
-    b->memory = NULL, b->views = NULL;
+    b->ref->weight_release(b->given_w);
+    b->dev_w = b->ref_w = b->given_w = NULL;
+    moe_free_weights(b);
     return st;
 }
 

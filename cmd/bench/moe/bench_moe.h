@@ -2,6 +2,7 @@
  * outputs. */
 #ifndef CMD_BENCH_MOE_BENCH_MOE_H
 #define CMD_BENCH_MOE_BENCH_MOE_H
+#include "base/file.h"
 #include "cmd/bench/bench.h"
 #include "kernels/gpu/gpu.h"
 #include <stdio.h>
@@ -20,9 +21,11 @@ typedef struct {
     const ops *dev, *ref;
     u8 *memory; /* of all weights */
     u64 memory_bytes, expert_bytes;
-    i64 distinct; /* experts in memory; ref has these alone */
-    weight_view *views;
-    op_weight *dev_w, *ref_w;
+    i64 distinct;       /* experts in memory; ref has these alone */
+    weight_view *views; /* in the bench's format */
+    weight_view *given; /* as they were given: the files' bf16, or `views` */
+    file_map w1, w2;
+    op_weight *dev_w, *ref_w, *given_w;
     gpu *g; /* NULL unless the device is one */
     machine_peaks peaks;
     FILE *json;
@@ -46,6 +49,7 @@ typedef struct {
 /* Weights from the files, or synthetic. Layout of the memory: expert after expert, gate, up, down. Of synthetic ones
  * for a GPU, expert i is expert i % DISTINCT: the GPU has a copy of each. */
 status moe_make_weights(bench_state *b, err *e);
+void moe_free_weights(bench_state *b);
 /* Inputs and routings of n tokens, from the files or synthetic. The caller ends *d with moe_shape_free(). */
 status moe_make_shape(bench_state *b, i64 n, shape_data *d, err *e);
 void moe_shape_free(shape_data *d);
@@ -55,8 +59,8 @@ bool moe_in_int8(const bench_state *b, const shape_data *d);
 
 /* Relative, over the finite values of some rows; NaN: one is finite here or in ref alone, or none is. */
 typedef struct {
-    f64 contract; /* from ref in the arithmetic that ops.h says */
-    f64 floats;   /* from ref with float activations: another one for W4A8 in int8 */
+    f64 given;    /* from ref with the weights as they were given and float activations */
+    f64 contract; /* from ref with the weights as the device keeps them, in the arithmetic that ops.h says */
     i64 rows;
     i64 odd, alone; /* values that are not finite; those of them here or in ref alone */
 } moe_error;

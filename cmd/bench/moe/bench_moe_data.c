@@ -1,5 +1,4 @@
 /* cmd/bench/moe/bench_moe_data.c: weights, inputs and routings of `moonlet bench moe`. */
-#include "base/file.h"
 #include "base/log.h"
 #include "cmd/bench/moe/bench_moe.h"
 #include "cmd/bench/moe/moe_files.h"
@@ -22,6 +21,7 @@ static void given_expert(bench_state *b, i64 x, const bf16 *w1, const bf16 *w2, 
     for (int i = 0; i < 3; i++, at += up) {
         i64 rows = i == 2 ? dim : inter, cols = i == 2 ? inter : dim;
         weight_view *v = &b->views[3 * x + i];
+        b->given[3 * x + i] = (weight_view){.format = WF_BF16, .rows = rows, .cols = cols, .data = from[i]};
         if (b->wf == WF_INT4_GROUP)
             *v = moe_int4_of(from[i], rows, cols, at);
         else
@@ -36,22 +36,30 @@ static status given_weights(bench_state *b, u64 up, err *e) {
     if (b->wf == WF_FP8_BLOCK || b->wf == WF_MXFP4)
         return err_set(e, ST_INPUT, "--w1 and --w2 are not read for --format %s", o->format);
     u64 half = (u64)(o->inter * o->dim) * 2;
-    file_map w1 = {0}, w2 = {0};
-    status st = file_map_open(&w1, o->w1, e);
-    if (st == ST_OK) st = file_map_open(&w2, o->w2, e);
-    if (st == ST_OK) st = moe_size_is(o->w1, w1.size, half * 2 * (u64)o->experts, "--w1", e);
-    if (st == ST_OK) st = moe_size_is(o->w2, w2.size, half * (u64)o->experts, "--w2", e);
+    b->given = calloc((size_t)o->experts * 3, sizeof *b->given);
+    if (!b->given) return err_nomem(e, "the files' weights", (u64)o->experts * 3 * sizeof *b->given);
+    status st = file_map_open(&b->w1, o->w1, e);
+    if (st == ST_OK) st = file_map_open(&b->w2, o->w2, e);
+    if (st == ST_OK) st = moe_size_is(o->w1, b->w1.size, half * 2 * (u64)o->experts, "--w1", e);
+    if (st == ST_OK) st = moe_size_is(o->w2, b->w2.size, half * (u64)o->experts, "--w2", e);
     progress p;
     progress_start(&p, "weights of the files", "MB", half * 3 * (u64)o->experts / 1000000);
     for (i64 x = 0; st == ST_OK && x < o->experts; x++) {
-        given_expert(b, x, (const bf16 *)w1.data + x * 2 * o->inter * o->dim,
-                     (const bf16 *)w2.data + x * o->inter * o->dim, up);
+        given_expert(b, x, (const bf16 *)b->w1.data + x * 2 * o->inter * o->dim,
+                     (const bf16 *)b->w2.data + x * o->inter * o->dim, up);
         progress_step(&p, half * 3 * (u64)(x + 1) / 1000000);
     }
     progress_end(&p);
-    file_map_close(&w1);
-    file_map_close(&w2);
     return st;
+}
+
+void moe_free_weights(bench_state *b) {
+    file_map_close(&b->w1);
+    file_map_close(&b->w2);
+    if (b->given != b->views) free(b->given);
+    free(b->memory);
+    free(b->views);
+    b->memory = NULL, b->views = b->given = NULL;
 }
 
 status moe_make_weights(bench_state *b, err *e) {
@@ -73,9 +81,9 @@ status moe_make_weights(bench_state *b, err *e) {
         b->views[3 * x] = synth_weight(&s, b->wf, o->inter, o->dim, in, at);
         b->views[3 * x + 1] = synth_weight(&s, b->wf, o->inter, o->dim, in, at + up);
         b->views[3 * x + 2] = synth_weight(&s, b->wf, o->dim, o->inter, hidden, at + 2 * up);
-        for (i64 i = 0; i < 3 && b->experts == EXPERTS_W4A8; i++) synth_one_scale(&b->views[3 * x + i]);
     }
     for (i64 i = 3 * b->distinct; i < 3 * o->experts; i++) b->views[i] = b->views[i % (3 * b->distinct)];
+    b->given = b->views;
     return ST_OK;
 }
 

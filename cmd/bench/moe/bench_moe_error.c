@@ -4,32 +4,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Row i of set 0 as ref has it: in floats, a slot a call; and as ops.h says, where that is in int8: with so many
- * slots, all others empty, that moe_is_int8() holds. */
-static status moe_error_ref_row(const bench_state *b, const shape_data *d, i64 i, f32 *floats, f32 *contract, err *e) {
+/* Row i of set 0 as ref has it: with the weights as they were given and float activations, a slot a call; and as ops.h
+ * says, with so many slots, all others empty, that moe_is_int8() holds where it does for the call, else a slot a
+ * call. */
+static status moe_error_ref_row(const bench_state *b, const shape_data *d, i64 i, f32 *given, f32 *contract, err *e) {
     const i64 dim = b->o.dim, topk = b->o.topk, slots = max_i64(topk, INT8_MEAN * b->distinct);
-    f32 *x = calloc((u64)(dim + slots), 4), *weights = x + dim;
+    f32 *x = calloc((u64)(2 * dim + slots), 4), *weights = x + 2 * dim, *one = x + dim;
     i32 *ids = malloc((u64)slots * 4);
-    moe_args a = {.experts = b->ref_w, .x = x, .ids = ids, .weights = weights, .out = contract, .n = 1};
+    moe_args a = {.experts = b->ref_w, .x = x, .ids = ids, .weights = weights, .out = one, .n = 1};
     void *space = a.workspace = malloc(b->ref->moe_workspace(b->ref, &a));
+    const bool int8 = moe_in_int8(b, d), apart = b->given != b->views || b->experts != EXPERTS_AS_STORED;
     bool ok = x && ids && space;
-    for (i64 c = 0; ok && c < dim; c++) x[c] = bf16_to_f32(d->x16[i * dim + c]), floats[c] = 0;
+    for (i64 c = 0; ok && c < dim; c++) x[c] = bf16_to_f32(d->x16[i * dim + c]), given[c] = contract[c] = 0;
     for (i64 k = 0; ok && k < slots; k++) {
         i32 id = k < topk ? d->ids[i * topk + k] : -1;
         ids[k] = id >= 0 && id < b->o.experts ? id % (i32)b->distinct : -1;
         if (k < topk) weights[k] = d->weights[i * topk + k];
     }
-    for (a.k = 1; ok && a.ids < ids + topk; a.ids++, a.weights++) {
+    a.k = 1;
+    for (i64 k = 0; ok && k < topk; k++) {
+        a.ids = ids + k, a.weights = weights + k, a.experts = b->given_w;
         b->ref->moe(b->ref, &a);
-        for (i64 c = 0; c < dim; c++) floats[c] += contract[c];
+        for (i64 c = 0; c < dim; c++) given[c] += one[c];
+        a.experts = b->ref_w;
+        if (!int8 && apart) b->ref->moe(b->ref, &a); /* else it is what was just made */
+        for (i64 c = 0; !int8 && c < dim; c++) contract[c] += one[c];
     }
-    a.k = slots, a.ids = ids, a.weights = weights;
-    if (ok && moe_in_int8(b, d))
-        b->ref->moe(b->ref, &a);
-    else if (ok)
-        memcpy(contract, floats, (u64)dim * 4);
+    a.k = slots, a.ids = ids, a.weights = weights, a.out = contract, a.experts = b->ref_w;
+    if (ok && int8) b->ref->moe(b->ref, &a);
     free(x), free(ids), free(space);
-    return ok ? ST_OK : err_nomem(e, "a row of the reference's", (u64)(dim + slots) * 8);
+    return ok ? ST_OK : err_nomem(e, "a row of the reference's", (u64)(2 * dim + slots) * 8);
 }
 
 static bool as_bf16_finite(f32 x) { return isfinite(bf16_to_f32(f32_to_bf16(x))); }
@@ -53,21 +57,21 @@ static f64 moe_error_compare(const f32 *got, const f32 *want, i64 n, i64 *odd, i
 static status moe_error_shape_error(const bench_state *b, const shape_data *d, moe_error *out, err *e) {
     i64 dim = b->o.dim, rows = min_i64(d->n, 4), odd, alone;
     const u64 cells = (u64)(rows * dim);
-    f32 *floats = malloc(cells * 12), *contract = floats + cells, *got = contract + cells;
-    status st = floats ? ST_OK : err_nomem(e, "the reference's rows", cells * 12);
+    f32 *given = malloc(cells * 12), *contract = given + cells, *got = contract + cells;
+    status st = given ? ST_OK : err_nomem(e, "the reference's rows", cells * 12);
     for (i64 r = 0; st == ST_OK && r < rows; r++) {
         i64 i = rows > 1 ? r * (d->n - 1) / (rows - 1) : 0;
-        st = moe_error_ref_row(b, d, i, floats + r * dim, contract + r * dim, e);
+        st = moe_error_ref_row(b, d, i, given + r * dim, contract + r * dim, e);
         for (i64 c = i * dim; c < (i + 1) * dim; c++)
             *got++ = b->dev->act == DT_F32 ? d->out32[c] : bf16_to_f32(d->out16[c]);
     }
     if (st == ST_OK) {
         got -= cells;
         out->rows = rows;
-        out->floats = moe_error_compare(got, floats, (i64)cells, &odd, &alone);
+        out->given = moe_error_compare(got, given, (i64)cells, &odd, &alone);
         out->contract = moe_error_compare(got, contract, (i64)cells, &out->odd, &out->alone);
     }
-    free(floats);
+    free(given);
     return st;
 }
 

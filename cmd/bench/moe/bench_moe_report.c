@@ -18,14 +18,10 @@ static const char *share(f64 v, f64 peak, const char *what, char out[TEXT]) {
 }
 
 /* What there is to say of errors beside the two figures. */
-static const char *remarks(const bench_state *b, const shape_data *d, const moe_error error[2], char out[2 * TEXT]) {
-    int n = 0;
+static const char *remarks(const bench_state *b, const moe_error error[2], char out[2 * TEXT]) {
     out[0] = 0;
-    if (moe_in_int8(b, d))
-        n = snprintf(out, 2 * TEXT, " (from float activations %.2e, %.2e)", error[0].floats, error[1].floats);
     if (error[0].odd)
-        snprintf(out + n, 2 * TEXT - (size_t)n,
-                 "; %lld of these rows' %lld values NOT FINITE, %lld of them in one of the two alone",
+        snprintf(out, 2 * TEXT, "; %lld of these rows' %lld values NOT FINITE, %lld of them in one of the two alone",
                  (long long)error[0].odd, (long long)(error[0].rows * b->o.dim), (long long)error[0].alone);
     return out;
 }
@@ -52,13 +48,15 @@ void moe_report(const bench_state *b, const shape_data *d, f64 median, f64 best,
     moe_args call = moe_shape_args(b, d, 0);
     if (b->g) moe_choice_text(gpu_moe_choice(b->dev, &call), how);
     snprintf(read, sizeof read, "%.1f", m->read / 1e9);
-    printf("%5lld tokens, %lld x %lld, top-%lld of %lld (%lld touched, %s), %s: %9.4f ms (best %.4f)  %6.2f GB/s%s  "
-           "%.3f T/s%s  error %.2e on %lld rows, %.2e with outliers%s%s%s\n",
-           (long long)d->n, (long long)o->dim, (long long)o->inter, (long long)o->topk, (long long)o->experts,
-           (long long)d->touched, o->ids ? "given" : o->routing, o->format, median * 1e3, best * 1e3,
-           bytes / median / 1e9, share(bytes / median, m->read, read, of_read), work / median / 1e12,
-           share(work / median, peak, kind, of_work), error[0].contract, (long long)error[0].rows, error[1].contract,
-           remarks(b, d, error, more), how[0] ? "  " : "", how);
+    printf(
+        "%5lld tokens, %lld x %lld, top-%lld of %lld (%lld touched, %s), %s: %9.4f ms (best %.4f)  %6.2f GB/s%s  "
+        "%.3f T/s%s  error %.2e against the weights as given, %.2e against ref in the same arithmetic (with outliers "
+        "%.2e, %.2e) on %lld rows%s%s%s\n",
+        (long long)d->n, (long long)o->dim, (long long)o->inter, (long long)o->topk, (long long)o->experts,
+        (long long)d->touched, o->ids ? "given" : o->routing, o->format, median * 1e3, best * 1e3, bytes / median / 1e9,
+        share(bytes / median, m->read, read, of_read), work / median / 1e12, share(work / median, peak, kind, of_work),
+        error[0].given, error[0].contract, error[1].given, error[1].contract, (long long)error[0].rows,
+        remarks(b, error, more), how[0] ? "  " : "", how);
     fflush(stdout);
     if (!b->json) return;
     snprintf(of_work, sizeof of_work, peak > 0 ? "\"%s\"" : "null", kind);
@@ -67,12 +65,12 @@ void moe_report(const bench_state *b, const shape_data *d, f64 median, f64 best,
         "{\"bench\":\"moe\",\"device\":\"%s\",\"format\":\"%s\",\"tokens\":%lld,\"dim\":%lld,\"inter\":%lld,"
         "\"experts\":%lld,\"topk\":%lld,\"routing\":\"%s\",\"touched\":%lld,\"ms_median\":%.6f,\"ms_min\":%.6f,\"gb_s\":%.3f,"
         "\"read_gb_s\":%.3f,\"tops\":%.5f,\"peak_tops\":%.5f,\"peak_kind\":%s,\"error\":%s,\"error_outliers\":%s,"
-        "\"error_float\":%s,\"error_float_outliers\":%s,\"error_rows\":%lld,\"not_finite\":%lld,\"not_finite_alone\":%lld,"
+        "\"error_given\":%s,\"error_given_outliers\":%s,\"error_rows\":%lld,\"not_finite\":%lld,\"not_finite_alone\":%lld,"
         "\"synthetic\":%s,\"choice\":\"%s\"}\n",
         b->dev->name, o->format, (long long)d->n, (long long)o->dim, (long long)o->inter, (long long)o->experts,
         (long long)o->topk, o->ids ? "given" : o->routing, (long long)d->touched, median * 1e3, best * 1e3,
         bytes / median / 1e9, m->read / 1e9, work / median / 1e12, peak / 1e12, of_work,
         moe_report_number(error[0].contract, e[0]), moe_report_number(error[1].contract, e[1]),
-        moe_report_number(error[0].floats, e[2]), moe_report_number(error[1].floats, e[3]), (long long)error[0].rows,
+        moe_report_number(error[0].given, e[2]), moe_report_number(error[1].given, e[3]), (long long)error[0].rows,
         (long long)error[0].odd, (long long)error[0].alone, o->w1 ? "false" : "true", how);
 }

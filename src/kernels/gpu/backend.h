@@ -65,7 +65,8 @@
     X(pack, "weights/repack")                                                                                          \
     X(pack_mxfp4, "weights/repack")                                                                                    \
     X(fp8_pairs, "weights/repack")                                                                                     \
-    X(requant_rows, "weights/requant")                                                                                 \
+    X(requant_int4, "weights/requant")                                                                                 \
+    X(row_max_scale, "weights/repack")                                                                                 \
     X(requant_bf16, "weights/requant")                                                                                 \
     X(requant_order, "weights/requant")                                                                                \
     X(linear_one, "gemm/generic")                                                                                      \

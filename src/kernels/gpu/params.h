@@ -445,20 +445,19 @@ typedef struct {
 /* The same with int8 activations (grouped_w4a8.cuh). */
 struct float2;
 typedef struct {
-    const gpu_matrix *experts; /* as above, one scale a row */
+    const gpu_matrix *experts; /* as above; scale: bf16 [rows], the largest of a row (ops.h at moe_args) */
     const struct int4 *tiles;
     const int *n_tiles, *list;
-    const gpu_u8 *x;      /* [n, hidden rounded up to 128], columns as grouped_w4a8.cuh says */
-    const float *x_scale; /* [n] */
-    gpu_bf16 *h;          /* [h_rows, inter]: of stage 1 */
-    const gpu_u8 *h8;     /* [inter / 128, up][h_rows][128], each 1024 bytes swizzled */
-    /* [h_rows]: scale; 3 * 2^22 + 8 times the sum of the q */
-    const struct float2 *h_scale;
-    void *y; /* as above */
+    const gpu_u8 *x;              /* [n, hidden rounded up to 128], columns as grouped_w4a8.cuh says */
+    const struct float2 *x_scale; /* [n]: a sixteenth of the scale; 128 times the sum of the q, an int's bits */
+    gpu_bf16 *h;                  /* [h_rows, inter]: of stage 1 */
+    const gpu_u8 *h8;             /* [inter / 128, up][h_rows][128], each 1024 bytes swizzled */
+    const struct float2 *h_scale; /* [h_rows]: the same of h */
+    void *y;                      /* as above */
     gpu_u32 *y_amax;
     int *work_counter;
     gpu_i64 hidden, inter, h_rows;
-    gpu_u32 k, sign_mask; /* 0x80808080: the compiler does not know */
+    gpu_u32 k;
     int rescale_pass;
 } gpu_grouped_w4a8_args;
 
@@ -466,8 +465,7 @@ typedef struct {
 typedef struct {
     const gpu_bf16 *x;
     gpu_u8 *out;
-    float *scale;          /* of x, or */
-    struct float2 *scales; /* of h: as in gpu_grouped_w4a8_args */
+    struct float2 *scales; /* of x or of h: as in gpu_grouped_w4a8_args */
     gpu_i64 rows, cols;
 } gpu_quantize_rows_args;
 
@@ -535,6 +533,13 @@ typedef struct {
     gpu_u8 *out;
     gpu_i64 rows, cols;
 } gpu_pack_args;
+
+/* The largest scale of each row of blocks of int4_pack.h (repack.cu). */
+typedef struct {
+    const gpu_u8 *blocks;
+    gpu_bf16 *most; /* [rows] */
+    gpu_i64 rows, cols;
+} gpu_row_scales_args;
 
 /* FP8 experts to pairs (fp8.cuh), in place. */
 typedef struct {

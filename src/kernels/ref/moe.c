@@ -20,17 +20,42 @@ static f32 to_int8(const f32 *x, i64 n, i8 *q) {
     return bad ? NAN : zero ? 0.0f : amax / 127.0f;
 }
 
-/* y = W x of a matrix with one scale a row. */
+/* The largest scale of a row's groups, two steps of bf16 more where it is negative; no number is the largest. */
+static f32 row_max_scale(const bf16 *scales, i64 groups) {
+    u32 most = 0;
+    for (i64 g = 0; g < groups; g++) {
+        u32 bits = (scales[g] & 0x7fffu) + (scales[g] >> 15 ? 2 : 0);
+        if (bits > most) most = bits;
+    }
+    return bf16_to_f32((bf16)(most < 0x7fff ? most : 0x7fff));
+}
+
+/* A group's numbers times m / 16, to nearest, ties up. */
+static i64 int8_group_dot(const u8 *two, i64 m, const i8 *q) {
+    i64 sum = 0;
+    for (i64 c = 0; c < INT4_GROUP; c++) {
+        i64 number = (two[c / 2] >> (c % 2 * 4) & 15) - 8;
+        sum += ((number * m + 8 + 16 * 128) / 16 - 128) * q[c];
+    }
+    return sum;
+}
+
+/* y = W x, W in INT4 in groups, made int8 against the largest scale of each row. */
 static void int8_matmul(const weight_view *w, const i8 *q, f32 scale, f32 *y) {
-    const u8 *data = w->data;
-    const bf16 *scales = w->scale;
+    const i64 groups = w->cols / INT4_GROUP;
     team tm = team_begin(w->rows * w->cols);
 #pragma omp parallel for schedule(static) num_threads(tm.threads)
     for (i64 r = 0; r < w->rows; r++) {
-        const u8 *two = data + r * (w->cols / 2);
+        const u8 *data = (const u8 *)w->data + r * (w->cols / 2);
+        const bf16 *scales = (const bf16 *)w->scale + r * groups;
+        const f32 most = row_max_scale(scales, groups), per_scale = 256.0f / most;
+        const bool zero = most < 0x1p-100f;
         i64 sum = 0;
-        for (i64 c = 0; c < w->cols; c += 2) sum += ((two[c / 2] & 15) - 8) * q[c] + ((two[c / 2] >> 4) - 8) * q[c + 1];
-        y[r] = (f32)sum * (bf16_to_f32(scales[r * (w->cols / INT4_GROUP)]) * scale);
+        for (i64 g = 0; isfinite(most) && !zero && g < groups; g++)
+            sum += int8_group_dot(data + g * (INT4_GROUP / 2),
+                                  (i64)(fmaf(bf16_to_f32(scales[g]), per_scale, 0x1.8p23f) - 0x1.8p23f),
+                                  q + g * INT4_GROUP);
+        y[r] = !isfinite(most) ? NAN : (f32)sum * ((zero ? 0.0f : most / 16.0f) * scale);
     }
     team_end(&tm);
 }

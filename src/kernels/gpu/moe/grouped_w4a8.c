@@ -7,8 +7,7 @@ typedef struct {
     int *n_tiles;
     struct int4 *tiles;
     u8 *x8, *h8;
-    f32 *x_scale;
-    struct float2 *h_scale;
+    struct float2 *x_scale, *h_scale;
     gpu_bf16 *h, *y;
     i64 h_rows, max_tiles;
 } int8_space;
@@ -28,7 +27,7 @@ static u64 w4a8_layout(const moe_args *a, i64 tile_rows, u8 *base, int8_space *s
     s->tiles = (struct int4 *)(base + at), at += gpu_round((u64)s->max_tiles * 16);
     s->x8 = base + at, at += gpu_round((u64)a->n * (u64)ceil_div(hidden, COLUMNS) * COLUMNS);
     s->h8 = base + at, at += gpu_round((u64)s->h_rows * (u64)ceil_div(inter, COLUMNS) * COLUMNS);
-    s->x_scale = (f32 *)(base + at), at += gpu_round((u64)a->n * 4);
+    s->x_scale = (struct float2 *)(base + at), at += gpu_round((u64)a->n * 8);
     s->h_scale = (struct float2 *)(base + at), at += gpu_round((u64)s->h_rows * 8);
     s->h = (gpu_bf16 *)(base + at), at += gpu_round((u64)(s->h_rows * inter) * 2);
     s->y = (gpu_bf16 *)(base + at), at += gpu_round((u64)(pairs * hidden) * 2);
@@ -52,8 +51,7 @@ void gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, co
     gpu_run_sort(o, &s.sort);
     gpu_moe_tiles_args tiles = {s.sort.start, s.tiles, s.n_tiles, (int)experts, tile_rows};
     gpu_launch(b->g, b->moe_tiles, 1, 1, 1, GPU_THREADS, 0, &tiles);
-    gpu_quantize_rows_args x = {a->x, s.x8, s.x_scale, NULL, a->n, hidden},
-                           h = {s.h, s.h8, NULL, s.h_scale, s.h_rows, inter};
+    gpu_quantize_rows_args x = {a->x, s.x8, s.x_scale, a->n, hidden}, h = {s.h, s.h8, s.h_scale, s.h_rows, inter};
     gpu_launch(b->g, b->quantize_x, (u32)a->n, 1, 1, 128, 0, &x);
     gpu_grouped_w4a8_args m = {.experts = w->on_gpu,
                                .tiles = s.tiles,
@@ -70,8 +68,7 @@ void gpu_grouped_w4a8(const ops *o, const moe_args *a, const moe_choice *how, co
                                .hidden = hidden,
                                .inter = inter,
                                .h_rows = s.h_rows,
-                               .k = (gpu_u32)a->k,
-                               .sign_mask = 0x80808080};
+                               .k = (gpu_u32)a->k};
     const u32 blocks = (u32)gpu_processors(b->g), up = (u32)min_i64(blocks, s.max_tiles * ceil_div(inter, 128)),
               down = (u32)min_i64(blocks, s.max_tiles * ceil_div(hidden, 256));
     gpu_launch(b->g, wide ? b->grouped_w4a8_up_176 : b->grouped_w4a8_up_64, up, 1, 1, GPU_GROUPED_THREADS,

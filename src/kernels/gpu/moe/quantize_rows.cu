@@ -44,10 +44,26 @@ static __device__ __forceinline__ piece quantize_load_piece(const gpu_bf16 *row,
     return piece{p[0], p[1]};
 }
 
-/* x to [n, columns rounded up to 128]; 128 threads a row. A bad value must not be multiplied: 0 * NaN. */
+static __device__ __forceinline__ int sum_of(gpu_u32 word) {
+    return (signed char)word + (signed char)(word >> 8) + (signed char)(word >> 16) + (signed char)(word >> 24);
+}
+/* A bad value must not be multiplied: 0 * NaN. */
+static __device__ __forceinline__ uint4 quantized_or_zero(float inverse, const piece &v, int *sum) {
+    uint4 q = inverse == 0 ? uint4{0, 0, 0, 0} : quantized(inverse, v);
+    *sum += sum_of(q.x) + sum_of(q.y) + sum_of(q.z) + sum_of(q.w);
+    return q;
+}
+
+/* What is needed of a row behind its sums: those of bytes that are 128 too large, of numbers 16 times too large. */
+static __device__ __forceinline__ float2 scale_and_sum(float scale, int sum) {
+    return float2{scale * 0.0625f, bits_f32((gpu_u32)(128 * sum))};
+}
+
+/* x to [n, columns rounded up to 128]; 128 threads a row. */
 enum { X_THREADS = 128 };
 KERNEL_OF(quantize_x, gpu_quantize_rows_args, X_THREADS, 8) {
     __shared__ float each[X_THREADS / 32];
+    __shared__ int sums[X_THREADS / 32];
     gpu_i64 i = blockIdx.x;
     const gpu_bf16 *x = a.x + i * a.cols;
     int pieces = (int)(a.cols / 16), room = (int)((a.cols + 127) / 128 * 8);
@@ -66,27 +82,29 @@ KERNEL_OF(quantize_x, gpu_quantize_rows_args, X_THREADS, 8) {
     __syncthreads();
     for (int w = 0; w < X_THREADS / 32; w++) amax = max_nan(amax, each[w]);
     float inverse = scale_of(amax, &scale);
-    if (threadIdx.x == 0) a.scale[i] = scale;
+    int sum = 0;
     uint4 *to = (uint4 *)(a.out + i * room * 16);
 #pragma unroll
     for (int p = 0; p < KEPT; p++)
         if (p * X_THREADS + (int)threadIdx.x < pieces)
-            to[p * X_THREADS + threadIdx.x] = inverse == 0 ? uint4{0, 0, 0, 0} : quantized(inverse, kept[p]);
+            to[p * X_THREADS + threadIdx.x] = quantized_or_zero(inverse, kept[p], &sum);
     for (int p = KEPT * X_THREADS + threadIdx.x; p < room; p += X_THREADS)
-        to[p] = p < pieces && inverse != 0 ? quantized(inverse, quantize_load_piece(x, p)) : uint4{0, 0, 0, 0};
+        to[p] = quantized_or_zero(p < pieces ? inverse : 0, p < pieces ? quantize_load_piece(x, p) : piece{}, &sum);
     for (int p = pieces + (int)threadIdx.x; p < room && p < KEPT * X_THREADS; p += X_THREADS) to[p] = uint4{0, 0, 0, 0};
+    for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x) return;
+    for (int w = 1; w < X_THREADS / 32; w++) sum += sums[w];
+    a.scales[i] = scale_and_sum(scale, sum);
 }
 
-static __device__ __forceinline__ int sum_of(gpu_u32 word) {
-    return (signed char)word + (signed char)(word >> 8) + (signed char)(word >> 16) + (signed char)(word >> 24);
-}
 /* Piece p of row i of h; its numbers are added to *sum. */
 static __device__ __forceinline__ void put_piece(const gpu_quantize_rows_args &a, gpu_i64 i, int p, int pieces,
                                                  int room, float inverse, const piece &v, int *sum) {
     if (p >= room) return;
-    uint4 q = p < pieces && inverse != 0 ? quantized(inverse, v) : uint4{0, 0, 0, 0};
-    *sum += sum_of(q.x) + sum_of(q.y) + sum_of(q.z) + sum_of(q.w);
-    *(uint4 *)(a.out + ((gpu_i64)(p / 8) * a.rows + i) * 128 + ((p % 8 ^ (int)(i % 8)) << 4)) = q;
+    *(uint4 *)(a.out + ((gpu_i64)(p / 8) * a.rows + i) * 128 + ((p % 8 ^ (int)(i % 8)) << 4)) =
+        quantized_or_zero(p < pieces ? inverse : 0, v, sum);
 }
 
 /* h [rows, columns] to [columns / 128][rows][128], each 1024 bytes swizzled: what stage 2 copies. A warp a row; rows
@@ -112,5 +130,5 @@ KERNEL(quantize_h, gpu_quantize_rows_args) {
     for (int p = KEPT * 32 + lane; p < room; p += 32)
         put_piece(a, i, p, pieces, room, inverse, p < pieces ? quantize_load_piece(x, p) : piece{}, &sum);
     for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
-    if (lane == 0) a.scales[i] = float2{scale, 12582912.0f + 8.0f * (float)sum};
+    if (lane == 0) a.scales[i] = scale_and_sum(scale, sum);
 }

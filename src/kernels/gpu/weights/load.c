@@ -39,6 +39,9 @@ static u64 plain_room(const weight_view *v) {
     return gpu_round(weight_data_bytes(v)) + gpu_round(weight_scale_bytes(v));
 }
 
+/* Experts whose kernels want the largest scale of a row beside the blocks. */
+static bool keeps_row_scales(const weight_desc *d) { return d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8; }
+
 /* Of view i on the GPU; its scales lie behind the data of all views, so that experts in FP8 are one matrix. */
 static u64 data_room(const weight_desc *d, i64 i, bool packed) {
     weight_view v = kept(d, i);
@@ -47,6 +50,7 @@ static u64 data_room(const weight_desc *d, i64 i, bool packed) {
 }
 static u64 scale_room(const weight_desc *d, i64 i, bool packed) {
     weight_view v = kept(d, i);
+    if (packed && keeps_row_scales(d)) return gpu_round((u64)v.rows * sizeof(bf16));
     return packed && in_nibbles(v.format) ? 0 : gpu_round(weight_scale_bytes(&v));
 }
 
@@ -94,10 +98,8 @@ static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *d
     if (fp8) load_fill(b, scale, scales / 4, seed + 1, d->dummy_sigma, GPU_FILL_SCALE_F32);
 }
 
-/* Is view i kept in another format than the checkpoint's, or with one scale a row? */
-static bool converts(const weight_desc *d, i64 i) {
-    return (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8) || kept(d, i).format != d->views[i].format;
-}
+/* Is view i kept in another format than the checkpoint's? */
+static bool converts(const weight_desc *d, i64 i) { return kept(d, i).format != d->views[i].format; }
 
 /* INT4_ROW's scales, all factors in them. */
 static void write_row_scales(device *dev, const weight_view *v, u8 *to) {
@@ -128,7 +130,7 @@ static void convert_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *
     gpu_launch(b->g,
                !int4  ? b->requant_bf16
                : rows ? b->requant_order
-                      : b->requant_rows,
+                      : b->requant_int4,
                gpu_blocks(int4 ? v->rows : ceil_div(v->rows * v->cols, 64), GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
 }
 
@@ -142,7 +144,7 @@ static void pack_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *sta
         gpu_fill_args f = {.out = to,
                            .n = (u64)blocks * PACK_BYTES / 4,
                            .seed = (d->dummy_seed << 12) + (u64)i,
-                           .across = d->experts == EXPERTS_W4A8 || from->format == WF_INT4_ROW ? (gpu_u64)across : 0,
+                           .across = from->format == WF_INT4_ROW ? (gpu_u64)across : 0,
                            .kind = GPU_FILL_PACKED};
         gpu_launch(b->g, b->fill, (u32)min_i64((i64)((f.n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1, 1,
                    GPU_THREADS, 0, &f);
@@ -221,6 +223,11 @@ static status put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool p
     m.data = at;
     if (gpu_is_packed(&m)) {
         pack_view(b, d, i, staged, at);
+        if (keeps_row_scales(d)) {
+            gpu_row_scales_args k = {at, (gpu_bf16 *)scales, m.rows, m.cols};
+            gpu_launch(b->g, b->row_max_scale, gpu_blocks(m.rows, GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
+            m.scale = scales;
+        }
     } else {
         u8 *scale = weight_scale_bytes(&v) ? scales : NULL;
         m.scale = scale;

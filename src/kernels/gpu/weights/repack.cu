@@ -77,3 +77,21 @@ KERNEL(fp8_pairs, gpu_pairs_args) {
         if (bad & 0x80808080u) a.scale[i / across / 128 * (a.cols / 128) + i % across / 8] = bits_f32(0x7fc00000u);
     }
 }
+
+/* A warp a row. Multipliers of -255 and -256 would leave their byte (grouped_w4a8.cuh), so that a negative scale counts
+ * for two steps more. */
+KERNEL(row_max_scale, gpu_row_scales_args) {
+    gpu_i64 across = a.cols / PACK_COLS, row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32;
+    if (row >= a.rows) return;
+    const gpu_u8 *strip =
+        a.blocks + row / PACK_ROWS * across * PACK_BYTES + PACK_SCALES + row % 8 * 8 + row / 8 % 2 * 4;
+    gpu_u32 most = 0;
+    for (gpu_i64 b = threadIdx.x % 32; b < across; b += 32)
+        for (int i = 0; i < 2; i++) {
+            const gpu_u32 bits = ((const gpu_bf16 *)(strip + b * PACK_BYTES))[i],
+                          of = (bits & 0x7fffu) + (bits >> 15) * 2;
+            if (of > most) most = of < 0x7fffu ? of : 0x7fffu; /* NaN is above all */
+        }
+    most = __reduce_max_sync(~0u, most);
+    if (threadIdx.x % 32 == 0) a.most[row] = (gpu_bf16)most;
+}

@@ -1,71 +1,56 @@
 /* kernels/gpu/weights/requant.cu: experts in another format than the checkpoint's, once at load (format/requant.h
  * says what comes out).
  *
- * Bytes: a row is read 18 times for its scale and once for its nibbles, from the nearest cache; the disk is slower
- * by far. */
+ * Bytes: each value is read once; the disk is slower by far. */
 #include "kernels/gpu/device/math.cuh"
 
-enum { TRIES = 16 };
+enum { TRIES = 16, GROUP = 32 };
 
 static __device__ inline float quantum(float w, float inverse) { return fminf(fmaxf(rintf(w * inverse), -8.0f), 7.0f); }
 
-/* The sum of a row's squared differences; a lane has pairs of columns. */
-static __device__ inline float misfit(const gpu_matrix &w, gpu_i64 row, float scale) {
+static __device__ inline float misfit(const float *w, float scale) {
     float inverse = 1.0f / scale, sum = 0;
-    for (gpu_i64 c = threadIdx.x % 32 * 2; c < w.cols; c += 64)
-        for (int i = 0; i < 2; i++) {
-            float v = weight_at(w, row, c + i), off = fmaf(-quantum(v, inverse), scale, v);
-            sum = fmaf(off, off, sum);
-        }
-    return warp_sum(sum);
+#pragma unroll
+    for (int c = 0; c < GROUP; c++) {
+        float off = fmaf(-quantum(w[c], inverse), scale, w[c]);
+        sum = fmaf(off, off, sum);
+    }
+    return sum;
 }
 
-static __device__ inline gpu_bf16 best_scale(const gpu_matrix &w, gpu_i64 row) {
+static __device__ inline gpu_bf16 best_scale(const float *w) {
     float amax = 0, least_off = bits_f32(0x7f800000u);
-    for (gpu_i64 c = threadIdx.x % 32; c < w.cols; c += 32) amax = max_nan(amax, fabsf(weight_at(w, row, c)));
-    amax = warp_max(amax);
+#pragma unroll
+    for (int c = 0; c < GROUP; c++) amax = max_nan(amax, fabsf(w[c]));
     if (!(amax <= 3.4028235e38f)) return 0x7fc0;
     float whole = f32_of(bf16_of(amax / 7.0f));
     gpu_bf16 best = 0;
     for (int t = 0; t < TRIES && whole >= 0x1p-100f; t++) {
         gpu_bf16 scale = bf16_of(whole * ((float)(2 * TRIES - t) / (float)(2 * TRIES)));
-        float off = misfit(w, row, f32_of(scale));
+        float off = misfit(w, f32_of(scale));
         if (off < least_off) least_off = off, best = scale;
     }
     return best;
 }
 
-/* Is it INT4 with the same scale in all groups of the row? */
-static __device__ inline bool one_scale(const gpu_matrix &w, gpu_i64 row) {
-    const gpu_bf16 *s = (const gpu_bf16 *)w.scale + row * (w.cols / 32);
-    bool same = w.format == GPU_W_INT4;
-    for (gpu_i64 g = threadIdx.x % 32; same && g < w.cols / 32; g += 32) same = s[g] == s[0];
-    return __ballot_sync(~0u, same) == ~0u;
-}
-
-/* A warp a row. */
-KERNEL(requant_rows, gpu_requant_args) {
-    const gpu_matrix &w = a.from;
-    int lane = threadIdx.x % 32;
-    for (gpu_i64 row = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32; row < w.rows;
-         row += (gpu_i64)gridDim.x * GPU_WARPS) {
-        if (one_scale(w, row)) {
-            const gpu_bf16 *s = (const gpu_bf16 *)w.scale + row * (w.cols / 32);
-            for (gpu_i64 c = lane; c < w.cols / 2; c += 32)
-                a.data[row * (w.cols / 2) + c] = ((const gpu_u8 *)w.data)[row * (w.cols / 2) + c];
-            for (gpu_i64 g = lane; g < w.cols / 32; g += 32) a.scale[row * (w.cols / 32) + g] = s[g];
-            continue;
-        }
-        gpu_bf16 scale = best_scale(w, row);
+/* To INT4, a thread a group. */
+KERNEL(requant_int4, gpu_requant_args) {
+    gpu_i64 groups = a.from.rows * (a.from.cols / GROUP);
+    for (gpu_i64 i = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x; i < groups;
+         i += (gpu_i64)gridDim.x * GPU_THREADS) {
+        gpu_i64 row = i / (a.from.cols / GROUP), col = i % (a.from.cols / GROUP) * GROUP;
+        float w[GROUP];
+#pragma unroll
+        for (int c = 0; c < GROUP; c++) w[c] = weight_at(a.from, row, col + c);
+        gpu_bf16 scale = best_scale(w);
         float inverse = f32_of(scale) > 0 ? 1.0f / f32_of(scale) : 0.0f;
-        for (gpu_i64 c = lane * 2; c < w.cols; c += 64) {
+#pragma unroll
+        for (int c = 0; c < GROUP; c += 2) {
             int low = 8, high = 8;
-            if (inverse > 0)
-                low += (int)quantum(weight_at(w, row, c), inverse),
-                    high += (int)quantum(weight_at(w, row, c + 1), inverse);
-            a.data[(row * w.cols + c) / 2] = (gpu_u8)(low | high << 4);
+            if (inverse > 0) low += (int)quantum(w[c], inverse), high += (int)quantum(w[c + 1], inverse);
+            a.data[i * (GROUP / 2) + c / 2] = (gpu_u8)(low | high << 4);
         }
-        for (gpu_i64 g = lane; g < w.cols / 32; g += 32) a.scale[row * (w.cols / 32) + g] = scale;
+        a.scale[i] = scale;
     }
 }
 
