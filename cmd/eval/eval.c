@@ -13,6 +13,7 @@ static const struct {
     {"gsm8k", "GSM8K as lm-evaluation-harness asks and scores it, by a model or over HTTP", eval_gsm8k},
     {"answers", "asks questions in GSM8K's schema and counts right answers", eval_answers},
     {"vision", "what the vision tower makes of pictures, for comparison with any other engine", eval_vision},
+    {"formats", "checkpoints of one model beside a master: perplexity, divergence, agreement", eval_formats},
     {"logprobs", "log-probabilities of given tokens, for comparison with any other engine", eval_logprobs},
 };
 

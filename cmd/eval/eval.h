@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 int eval_logprobs(int argc, char **argv);
+int eval_formats(int argc, char **argv);
 int eval_vision(int argc, char **argv);
 int eval_answers(int argc, char **argv);
 int eval_nano(int argc, char **argv);

@@ -6,10 +6,10 @@
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/eval/eval.h"
+#include "cmd/lib/documents.h"
 #include "cmd/lib/jsonl.h"
 #include "kernels/sampling/logprobs.h"
 #include "cmd/lib/model_opts.h"
-#include "text/tokenizer.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -22,24 +22,13 @@ typedef struct {
     bool decode;
     engine *g;
     seq *s;
-    tokenizer *tok; /* opened when the first line with "text" comes */
+    text_encoder words;
     ids_buf ids;
     buf *out, tops;
     i32 *best; /* [top] */
     f64 sum;   /* of all log-probabilities */
     i64 count, lines;
 } logprobs;
-
-/* best[0..k) = ids of the k largest logits, descending, ties to the lower id. */
-static void find_best(const f32 *x, i64 n, i64 k, i32 *best) {
-    i64 have = 0;
-    for (i64 i = 0; i < n; i++) {
-        if (have == k && !(x[i] > x[best[have - 1]])) continue;
-        i64 at = have < k ? have++ : k - 1;
-        for (; at > 0 && x[i] > x[best[at - 1]]; at--) best[at] = best[at - 1];
-        best[at] = (i32)i;
-    }
-}
 
 static status on_logits(void *ud, i64 index, f32 *logits, err *e) {
     (void)e;
@@ -53,7 +42,7 @@ static status on_logits(void *ud, i64 index, f32 *logits, err *e) {
         l->count++;
     }
     if (!l->top) return ST_OK;
-    find_best(logits, vocab, l->top, l->best);
+    largest_of(logits, vocab, l->best, l->top);
     buf_str(&l->tops, ", [");
     for (i64 k = 0; k < l->top; k++)
         buf_fmt(&l->tops, "%s[%d, %.9g]", k ? ", " : "", l->best[k], (f64)logits[l->best[k]] - lse);
@@ -61,32 +50,10 @@ static status on_logits(void *ud, i64 index, f32 *logits, err *e) {
     return ST_OK;
 }
 
-static status eval_logprobs_read_ids(logprobs *l, const json_t *line, err *e) {
-    const json_t *ids = json_object_get(line, "ids"), *text = json_object_get(line, "text");
-    l->ids.len = 0;
-    if (!!ids == !!text) return err_set(e, ST_INPUT, "the line needs \"ids\" or \"text\", and not both");
-    if (text) {
-        if (!json_is_string(text)) return err_set(e, ST_INPUT, "\"text\" is not a string");
-        if (!l->tok) {
-            status st = tokenizer_open(&l->tok, l->m.engine.model_dir, e);
-            if (st != ST_OK) return st;
-        }
-        return tokenizer_encode(l->tok, json_string_value(text), json_string_length(text), false, &l->ids, e);
-    }
-    if (!json_is_array(ids)) return err_set(e, ST_INPUT, "\"ids\" is not an array");
-    i64 vocab = engine_config(l->g)->vocab;
-    for (size_t i = 0; i < json_array_size(ids); i++) {
-        const json_t *v = json_array_get(ids, i);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= vocab)
-            return err_set(e, ST_INPUT, "ids[%zu] is not a token id below %lld", i, (long long)vocab);
-        ids_add(&l->ids, (i32)json_integer_value(v));
-    }
-    return l->ids.failed ? err_nomem(e, "ids", l->ids.len * 4) : ST_OK;
-}
-
 static status eval_logprobs_one_line(void *ud, const json_t *line, buf *out, err *e) {
     logprobs *l = ud;
-    status st = eval_logprobs_read_ids(l, line, e);
+    l->ids.len = 0;
+    status st = line_ids(&l->words, line, &l->ids, e);
     if (st != ST_OK) return st;
     if (l->ids.len == 0) return err_set(e, ST_INPUT, "the line has no tokens");
     l->out = out;
@@ -116,6 +83,7 @@ static status eval_logprobs_run(logprobs *l, i64 *n_failed, err *e) {
     if (st == ST_OK) st = seq_open(&l->s, l->g, e);
     if (st != ST_OK) return st;
     log_note("%s", engine_plan(l->g));
+    l->words = (text_encoder){.model_dir = l->m.engine.model_dir, .vocab = engine_config(l->g)->vocab};
     l->top = min_i64(l->top, engine_config(l->g)->vocab);
     l->best = calloc((size_t)l->top + 1, sizeof *l->best);
     if (!l->best) return err_nomem(e, "the top list", (u64)l->top * 4);
@@ -151,7 +119,7 @@ int eval_logprobs(int argc, char **argv) {
     exit_status = st != ST_OK ? cmd_fail("eval logprobs", &e) : n_failed ? EXIT_FAULT : EXIT_DONE;
     seq_close(l.s);
     engine_close(l.g);
-    tokenizer_close(l.tok);
+    text_encoder_close(&l.words);
     ids_free(&l.ids);
     buf_free(&l.tops);
     free(l.best);

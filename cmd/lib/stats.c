@@ -48,3 +48,24 @@ summary summarize(f64_list *l) {
     s.max = l->data[l->n - 1];
     return s;
 }
+
+/* The 97.5 % point of Student's t: a table, and behind it the first terms of its expansion (Abramowitz and Stegun,
+ * 26.7.5), there good to 1e-4. */
+static f64 student_975(i64 freedom) {
+    static const f64 first[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+                                2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+                                2.080,  2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
+    const f64 z = 1.959964, n = (f64)freedom;
+    if (freedom <= (i64)COUNT_OF(first)) return first[freedom - 1];
+    return z + (pow(z, 3) + z) / (4 * n) + (5 * pow(z, 5) + 16 * pow(z, 3) + 3 * z) / (96 * n * n);
+}
+
+mean_95 mean_of_clusters(const f64 *sum, const f64 *count, i64 k) {
+    f64 all = 0, n = 0, squares = 0;
+    for (i64 i = 0; i < k; i++) all += sum[i], n += count[i];
+    mean_95 m = {all / n, NAN};
+    if (k < 2) return m;
+    for (i64 i = 0; i < k; i++) squares += (sum[i] - m.mean * count[i]) * (sum[i] - m.mean * count[i]);
+    m.half = student_975(k - 1) * sqrt(squares * (f64)k / (f64)(k - 1)) / n;
+    return m;
+}

@@ -22,4 +22,13 @@ typedef struct {
 } summary;
 summary summarize(f64_list *l); /* sorts it */
 
+/* A mean with half of its 95 % interval. */
+typedef struct {
+    f64 mean, half; /* half: NaN where one cluster alone says nothing about others */
+} mean_95;
+/* The mean of what is measured in `k` clusters (documents), whose measurements are not independent: cluster i has
+ * count[i] of them, which add up to sum[i]. The ratio of the sums, with the variance of clusters around it
+ * (linearized: Cochran, Sampling Techniques, 6.4) and Student's t of k - 1 degrees of freedom. */
+mean_95 mean_of_clusters(const f64 *sum, const f64 *count, i64 k);
+
 #endif

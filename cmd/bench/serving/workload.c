@@ -1,5 +1,5 @@
 #include "cmd/bench/serving/workload.h"
-#include "cmd/bench/serving/text_corpus.h"
+#include "cmd/lib/text_corpus.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "cmd/bench/serving/text_corpus.h"
+#include "cmd/lib/text_corpus.h"
 #include "base/file.h"
 #include <string.h>
 

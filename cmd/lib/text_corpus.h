@@ -1,6 +1,6 @@
-/* cmd/bench/serving/text_corpus.h: a file of real text as a list: ShareGPT's JSON, JSON lines or plain text. */
-#ifndef CMD_BENCH_SERVING_TEXT_CORPUS_H
-#define CMD_BENCH_SERVING_TEXT_CORPUS_H
+/* cmd/lib/text_corpus.h: a file of real text as a list: ShareGPT's JSON, JSON lines or plain text. */
+#ifndef CMD_LIB_TEXT_CORPUS_H
+#define CMD_LIB_TEXT_CORPUS_H
 #include "base/json.h"
 
 typedef struct {
