@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define INDEX_FILE "model.safetensors.index.json"
 enum { PIECE = 1 << 20 };
@@ -17,6 +18,14 @@ status folder_write(const quantize_job_file *j, const char *name, const char *te
     status st = path_join(path, sizeof path, j->folder, name, e);
     if (st != ST_OK || (j->resumed && file_exists(path))) return st;
     return out_file_whole(path, text, n, e);
+}
+
+status folder_take_back(const quantize_job_file *j, const char *name, err *e) {
+    char path[PATH_MAX];
+    status st = path_join(path, sizeof path, j->folder, name, e);
+    if (st == ST_OK && j->resumed && unlink(path) != 0 && errno != ENOENT)
+        st = err_set(e, ST_IO, "%s: %s", path, strerror(errno));
+    return st;
 }
 
 /* ---- what is copied ---- */

@@ -12,7 +12,10 @@ status quantized_config(const char *source, const model_config *c, const quantiz
 status folder_copy_files(const quantize_job_file *j, err *e);
 /* `text` as DST/name. A file that a run before this one has finished stays: it says the same. */
 status folder_write(const quantize_job_file *j, const char *name, const char *text, u64 n, err *e);
-/* model.safetensors.index.json, which makes a checkpoint of the shards: the last file of all. */
+/* Away with a file that a run before this one has finished, if there is one: it is to say something else now. */
+status folder_take_back(const quantize_job_file *j, const char *name, err *e);
+/* model.safetensors.index.json, which makes a checkpoint of the shards: the last file of all, but for a report with an
+ * evaluation. */
 status folder_write_index(const quantize_job_file *j, const quantize_plan *p, err *e);
 
 #endif

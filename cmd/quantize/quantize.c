@@ -1,6 +1,7 @@
 /* cmd/quantize/quantize.c: `moonlet quantize`: a checkpoint written again in another weight format. */
 #include "base/file.h"
 #include "cmd/cmd.h"
+#include "cmd/lib/compare_formats.h"
 #include "cmd/quantize/folder.h"
 #include "cmd/quantize/report.h"
 #include "cmd/quantize/shard.h"
@@ -14,8 +15,10 @@
 
 typedef struct {
     const char *source, *folder, *format, *only, *layout;
-    i64 threads, shard_mb;
-    bool quiet;
+    i64 shard_mb;
+    bool quiet, evaluate;
+    model_opts m; /* how both are run to be compared; threads count for all */
+    compare_options text;
 } quantize_options;
 
 /* All of a run. */
@@ -28,9 +31,11 @@ typedef struct {
     quantize_plan plan;
     sums_table sums;
     quantize_job_file job;
+    comparison compared; /* source and new folder; no rows: not asked for */
 } quantize_run;
 
 static void run_close(quantize_run *r) {
+    comparison_close(&r->compared);
     job_close(&r->job);
     sums_table_free(&r->sums);
     quantize_plan_free(&r->plan);
@@ -131,30 +136,54 @@ static status write_shards(quantize_run *r, err *e) {
     return st;
 }
 
-/* The index last: until then the folder is no checkpoint. */
+/* The source beside the folder that is now a checkpoint, and the report with that. */
+static status evaluate(quantize_run *r, err *e) {
+    status st = comparison_add(&r->compared, r->job.folder, e);
+    if (st == ST_OK) st = comparison_run(&r->compared, e);
+    if (st == ST_OK) st = folder_take_back(&r->job, "quantize-report.svg", e);
+    if (st == ST_OK) st = folder_take_back(&r->job, "quantize-report.md", e);
+    if (st == ST_OK) st = report_write(&r->job, &r->sums, r->q, r->linears, &r->compared, e);
+    return st == ST_OK
+               ? st
+               : err_prefix(e, "%s is whole, but for its report; the same command evaluates again", r->job.folder);
+}
+
+/* The index last: until then the folder is no checkpoint. What a checkpoint is needed for comes behind it. */
 static status finish(quantize_run *r, err *e) {
+    const bool compare = r->compared.n > 0;
     status st = folder_copy_files(&r->job, e);
     if (st == ST_OK) st = folder_write(&r->job, "config.json", r->config_text, strlen(r->config_text), e);
-    if (st == ST_OK) st = report_write(&r->job, &r->sums, r->q, r->linears, e);
+    if (st == ST_OK && !compare) st = report_write(&r->job, &r->sums, r->q, r->linears, NULL, e);
     if (st == ST_OK) st = folder_write_index(&r->job, &r->plan, e);
+    if (st == ST_OK && compare) st = evaluate(r, e);
     return st == ST_OK ? job_end(&r->job, e) : st;
+}
+
+static status say_result(const quantize_run *r, f64 seconds, err *e) {
+    char in[BYTES_TEXT], out[BYTES_TEXT];
+    buf table = {0};
+    const quantize_sums s = chosen_sums(&r->sums, r->linears);
+    printf("%s: %s -> %s in %.1f s, relative error %.3e; %s/quantize-report.md\n", r->job.folder,
+           bytes_text(in, r->plan.bytes_in), bytes_text(out, r->plan.bytes_out), seconds, sums_error(&s),
+           r->job.folder);
+    if (r->compared.n) compare_table(&r->compared, &table);
+    status st = table.failed ? err_nomem(e, "the table", table.len) : ST_OK;
+    if (table.data) printf("\n%s", table.data);
+    buf_free(&table);
+    return st;
 }
 
 static status quantize(quantize_options *o, err *e) {
     quantize_run r = {.job = {.fd = -1}};
-    char in[BYTES_TEXT], out[BYTES_TEXT];
     const f64 start = now_s();
     status st = choose(&r, o, e);
     if (st == ST_OK) st = quantize_prepare(&r, o, e);
+    if (st == ST_OK && o->evaluate) st = model_opts_finish(&o->m, e);
+    if (st == ST_OK && o->evaluate) st = comparison_open(&r.compared, &o->m, &o->text, e);
     if (st == ST_OK) st = open_job(&r, o, e);
     if (st == ST_OK) st = write_shards(&r, e);
     if (st == ST_OK) st = finish(&r, e);
-    if (st == ST_OK) {
-        quantize_sums s = chosen_sums(&r.sums, r.linears);
-        printf("%s: %s -> %s in %.1f s, relative error %.3e; %s/quantize-report.md\n", r.job.folder,
-               bytes_text(in, r.plan.bytes_in), bytes_text(out, r.plan.bytes_out), now_s() - start, sums_error(&s),
-               r.job.folder);
-    }
+    if (st == ST_OK) st = say_result(&r, now_s() - start, e);
     run_close(&r);
     return st;
 }
@@ -162,7 +191,7 @@ static status quantize(quantize_options *o, err *e) {
 int cmd_quantize(int argc, char **argv) {
     quantize_options o = {.shard_mb = 5000};
     const opt_spec specs[] = {
-        {"model", 'm', OPT_STR, &o.source, "SRC", "checkpoint folder to read", 0, 0},
+        {"model", 'm', OPT_STR, &o.m.model, "SRC", "checkpoint folder to read", 0, 0},
         {"out", 'o', OPT_STR, &o.folder, "DST", "folder to write: a new or empty one, or that of a stopped run", 0, 0},
         {"format", 0, OPT_ENUM, &o.format, "int4|w4a8|mxfp4|nvfp4|int8|fp8|bf16", "weight format to write", 0, 0},
         {"only", 0, OPT_ENUM, &o.only, "experts|linears",
@@ -172,18 +201,29 @@ int cmd_quantize(int argc, char **argv) {
         {"layout", 0, OPT_ENUM, &o.layout, "quark|modelopt|compressed-tensors",
          "whose names mxfp4 (default: quark), nvfp4 (modelopt) and int8 (compressed-tensors) have", 0, 0},
         {"shard-mb", 0, OPT_INT, &o.shard_mb, "MB", "the most that a file has (default: 5000)", 1, 1e6},
-        {"threads", 't', OPT_INT, &o.threads, "N", "CPU threads (default: all cores)", 0, 4096},
+        {"threads", 't', OPT_INT, &o.m.engine.threads, "N", "CPU threads (default: all cores)", 0, 4096},
         {"quiet", 'q', OPT_FLAG, &o.quiet, NULL, "no notices and no progress", 0, 0},
+        OPT_GROUP("Evaluation"),
+        {"evaluate", 0, OPT_FLAG, &o.evaluate, NULL,
+         "runs SRC and DST afterwards: perplexity, divergence and agreement go into the report", 0, 0},
+        {"device", 'd', OPT_ENUM, &o.m.engine.device, "ref|cpu|cuda|cuda:N", "what runs them (default: cpu)", 0, 0},
+        COMPARE_OPTS(o.text),
     };
     int rc =
         cmd_options("quantize", "-m SRC -o DST --format FORMAT [options]", specs, COUNT_OF(specs), argc, argv, NULL);
     if (rc >= 0) return rc;
+    o.source = o.m.model;
     if (!o.source || !o.folder || !o.format) {
         fprintf(stderr, "moonlet quantize: --model, --out and --format are needed\n");
         return EXIT_USAGE;
     }
+    if (!o.evaluate && (o.m.engine.device || compare_given(&o.text))) {
+        fprintf(stderr, "moonlet quantize: --device, --text, --window, --tokens and --scratch are for --evaluate\n");
+        return EXIT_USAGE;
+    }
+    compare_defaults(&o.text);
     log_set_quiet(o.quiet);
-    if (o.threads) omp_set_num_threads((int)o.threads);
+    if (o.m.engine.threads) omp_set_num_threads((int)o.m.engine.threads);
     signal(SIGXFSZ, SIG_IGN); /* a file beyond a limit is a write that fails, with its name */
     err e = {0};
     return quantize(&o, &e) == ST_OK ? EXIT_DONE : cmd_fail("quantize", &e);

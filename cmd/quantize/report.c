@@ -91,11 +91,16 @@ static void report_text(buf *b, const quantize_job_file *j, const sums_table *t)
     layer_table(b, t);
 }
 
-status report_write(const quantize_job_file *j, const sums_table *t, const quantizer *q, bool linears, err *e) {
+status report_write(const quantize_job_file *j, const sums_table *t, const quantizer *q, bool linears,
+                    const comparison *c, err *e) {
     buf text = {0}, chart = {0}, title = {0};
     const quantize_sums all = chosen_sums(t, linears);
     report_text(&text, j, t);
+    if (c) buf_str(&text, "\nWhat both predict on a text (`moonlet eval formats`):\n\n"), compare_table(c, &text);
     buf_fmt(&title, "%s: relative error by layer, %.3e of all", q->name, sums_error(&all));
+    if (c)
+        buf_fmt(&title, "; perplexity %.5g to %.5g, KL %.3g", exp(-c->rows[0].logprob), exp(-c->rows[1].logprob),
+                c->rows[1].kl.mean);
     error_chart(t, title.data ? title.data : "", &chart);
     status st = text.failed || chart.failed || title.failed ? err_nomem(e, "the report", text.len) : ST_OK;
     if (st == ST_OK) st = folder_write(j, "quantize-report.svg", chart.data, chart.len, e);

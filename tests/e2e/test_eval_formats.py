@@ -175,3 +175,44 @@ def test_a_logit_that_is_no_number(tmp_path):
         f.write(struct.pack("<H", 0x7FC0))
     refused(MASTER, bad, "--text", PROMPTS, named=[f"{bad}: document 1: NaN or infinity in the logits at position 0"])
     refused(bad, MASTER, "--text", PROMPTS, named=[f"{bad}: document 1: NaN or infinity in the logits at position 0"])
+
+
+# ---- quantize --evaluate ----
+
+
+def quantize(folder, *args):
+    return moonlet("quantize", "-m", NANO, "-o", folder, "--format", "mxfp4", *args)
+
+
+def test_quantize_evaluates(tmp_path):
+    folder, options = tmp_path / "q", ["--tokens", 500]
+    done = quantize(folder, "--evaluate", *options)
+    assert done.returncode == 0, done.stderr
+    table = formats(NANO, folder, *options)
+    assert table.returncode == 0 and "| q | mxfp4 experts, bf16 | 21.7 MB |" in table.stdout, table.stdout
+    assert done.stdout.endswith("\n\n" + table.stdout)  # the same comparison
+    report = (folder / "quantize-report.md").read_text()
+    assert report.endswith("\n\n" + table.stdout) and "| together |" in report
+    assert "; perplexity 1.0" in (folder / "quantize-report.svg").read_text()
+
+
+def test_an_evaluation_that_failed_is_made_again(tmp_path):
+    folder, options = tmp_path / "q", ["--tokens", 300]
+    done = quantize(folder, "--evaluate", *options, "--scratch", tmp_path / "none")
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1 and "is whole, but for its report" in last and "--scratch" in last, done.stderr
+    there = sorted(p.name for p in folder.iterdir())
+    assert "model.safetensors.index.json" in there and "quantize-job.jsonl" in there
+    assert not any("report" in name for name in there)
+    (folder / "quantize-report.md").write_text("of a run without --evaluate that was stopped behind it\n")
+    done = quantize(folder, "--evaluate", *options)
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "quantize-job.jsonl").exists()
+    assert "| q | mxfp4 experts, bf16 |" in (folder / "quantize-report.md").read_text()
+
+
+def test_what_is_wrong_is_said_before_anything_is_written(tmp_path):
+    done = quantize(tmp_path / "q", "--evaluate", "--text", tmp_path / "none")
+    assert done.returncode == 1 and "none: No such file" in done.stderr and not (tmp_path / "q").exists()
+    done = quantize(tmp_path / "q", "--tokens", 300)
+    assert done.returncode == 2 and "are for --evaluate" in done.stderr
