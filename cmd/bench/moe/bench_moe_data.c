@@ -33,7 +33,7 @@ static void given_expert(bench_state *b, i64 x, const bf16 *w1, const bf16 *w2, 
 static status given_weights(bench_state *b, u64 up, err *e) {
     bench_opts *o = &b->o;
     if (!o->w1 || !o->w2) return err_set(e, ST_INPUT, "--w1 and --w2 belong together");
-    if (b->wf == WF_FP8_BLOCK || b->wf == WF_MXFP4)
+    if (b->wf != WF_INT4_GROUP && b->wf != WF_BF16)
         return err_set(e, ST_INPUT, "--w1 and --w2 are not read for --format %s", o->format);
     u64 half = (u64)(o->inter * o->dim) * 2;
     b->given = calloc((size_t)o->experts * 3, sizeof *b->given);
