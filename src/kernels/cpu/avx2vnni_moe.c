@@ -1,5 +1,5 @@
-/* kernels/cpu/avx2vnni_moe.c: routed experts in four bits with int8 activations, by VPDPBUSD on 256 bits (AVX-VNNI),
- * for processors that have no AVX-512. */
+/* kernels/cpu/avx2vnni_moe.c: routed experts in four and eight bits with int8 activations, by VPDPBUSD on 256 bits
+ * (AVX-VNNI), for processors that have no AVX-512. */
 #define VEC_VNNI
 #include "kernels/cpu/vec_int8_avx2.h"
 #include "kernels/cpu/moe_int8_tmpl.h"

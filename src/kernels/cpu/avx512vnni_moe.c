@@ -1,4 +1,4 @@
-/* kernels/cpu/avx512vnni_moe.c: routed experts in four bits with int8 activations, by VPDPBUSD. */
+/* kernels/cpu/avx512vnni_moe.c: routed experts in four and eight bits with int8 activations, by VPDPBUSD. */
 #define VEC_VNNI
 #include "kernels/cpu/vec_int8_avx512.h"
 #include "kernels/cpu/moe_int8_tmpl.h"

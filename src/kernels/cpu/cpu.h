@@ -30,8 +30,8 @@ void cpu_init_generic(ops *o);
 void cpu_init_avx2(ops *o);
 void cpu_init_avx512(ops *o); /* F, BW, VL, DQ */
 void cpu_init_avx512bf16(ops *o);
-/* Experts of four bits by the byte products of VNNI; other formats go on to the slot that was there before: that of
- * avx2; of avx512bf16 or of avx512. */
+/* Experts of four and eight bits by the byte products of VNNI; other formats go on to the slot that was there before:
+ * that of avx2; of avx512bf16 or of avx512. */
 void cpu_init_avxvnni(ops *o);
 void cpu_init_avx512vnni(ops *o, bool with_bf16);
 

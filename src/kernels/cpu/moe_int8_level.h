@@ -1,5 +1,5 @@
-/* kernels/cpu/moe_int8_level.h: a level that has experts of four bits alone (behind moe_int8_tmpl.h); other formats go
- * on to the slot that was there before. */
+/* kernels/cpu/moe_int8_level.h: a level that has experts of four and eight bits alone (behind moe_int8_tmpl.h); other
+ * formats go on to the slot that was there before. */
 #include <pthread.h>
 
 #define DEFINE_INT8_LEVEL(NAME)                                                                                        \

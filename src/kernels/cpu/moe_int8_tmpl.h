@@ -1,4 +1,5 @@
-/* kernels/cpu/moe_int8_tmpl.h: routed experts in four bits with int8 activations, on the primitives of vec_int8_*.h.
+/* kernels/cpu/moe_int8_tmpl.h: routed experts in four and eight bits with int8 activations, on the primitives of
+ * vec_int8_*.h.
  *
  * Inputs of both products are quantised per 32 values, the smallest at -128 and the largest at 127 (0.9 %
  * error on normal inputs where amax / 127 has 1.2 %; `bench moe` prints it). Weights are read once from the
@@ -7,10 +8,14 @@
  * 32 costs one conversion and one fma per PANEL rows instead of one per row. A nibble becomes an unsigned byte, its
  * value plus `zero`; the -zero is the start of the integer sum, -zero * (sum of the group).
  *
+ * NVFP4 has a scale for either half of a group: two integer sums, as h's activations have them in every format.
+ * INT8 is summed in 32 bits. VPDPBUSD takes it plus 128; VPMADDUBSW takes its size, and the activation its sign, which
+ * holds if that is not -128: there the smallest is at -127, at every level.
+ *
  * Order of a result's sums: exact integers inside a group, groups in order in one float lane. Nothing depends on the
  * tile or on the instruction set, so one token and a thousand, AVX2 and AVX-512 give the same bits.
  *
- * Bound by weight bytes (0.5625 B a weight) up to about 4 tokens an expert, by the products of bytes above. */
+ * Bound by weight bytes (0.5625 B a weight, INT8 1) up to about 4 tokens an expert, by the products of bytes above. */
 #include "kernels/cpu/moe_sort.h"
 #include "kernels/cpu/silu_tmpl.h"
 
@@ -23,40 +28,46 @@ enum {
     BATCH = 128 /* tokens of an expert at a time */
 };
 _Static_assert(GROUP % PANEL == 0 && MOE_OUT % (PANELS * PANEL) == 0 && (int)INT4_GROUP == GROUP &&
-                   (int)MXFP4_GROUP == GROUP,
+                   (int)MXFP4_GROUP == GROUP && 2 * NVFP4_GROUP == GROUP,
                "whole panels");
 
-/* A format's nibble is `u - zero`, 0 <= u <= most, times its scale. */
-INLINE int nibble_zero(weight_format f) { return f == WF_MXFP4 ? 12 : 8; }
-INLINE int nibble_most(weight_format f) { return f == WF_MXFP4 ? 24 : 15; }
+/* A format's code is `u - zero`, 0 <= u <= most, times its scale. INT8's is used as products of bytes want it. */
+INLINE bool is_e2m1(weight_format f) { return f == WF_MXFP4 || f == WF_NVFP4; }
+INLINE int code_zero(weight_format f) { return f == WF_INT8_ROW ? (int)WIDE_ZERO : is_e2m1(f) ? 12 : 8; }
+INLINE int code_most(weight_format f) { return is_e2m1(f) ? 24 : 15; }
+/* Does the first half of a group's columns have another scale than the second? */
+INLINE bool two_scales(weight_format f) { return f == WF_NVFP4; }
+/* A group of a row: so many times 16 bytes. */
+INLINE i64 blocks_of(weight_format f) { return f == WF_INT8_ROW ? 2 : 1; }
 /* e2m1 in halves, plus 12. */
 static const u8 e2m1_halves[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
-/* 32 activations: those of the low nibbles of 16 bytes, then those of the high ones. x = scale * q + mid,
- * with one scale for all (only [0] is used) or, for what is harder to quantise, one for either half. */
+/* 32 activations in the order of by_code(). x = scale * q + mid, with one scale for all (only [0] is used) or, for what
+ * is harder to quantise, one for either half. */
 typedef struct {
     i8 q[GROUP];
     f32 scale[2], mid[2];
-    i32 start[2]; /* -zero * sum of q */
+    i32 start[2]; /* -zero * sum of q; of either half where weights or activations have two scales */
 } q8_group;
 _Static_assert(sizeof(q8_group) == 56, "layout");
 
 /* A step of a panel, transposed: q[g][d] has dword d of the group for PANEL rows, as bytes 0..most. */
 typedef struct {
     vi q[GROUPS][8];
-    vf scale[GROUPS];
-    vf sum[GROUPS][2]; /* of the weights of a group, or of its halves, scaled */
+    vf scale[GROUPS][2]; /* [1] only where there are two */
+    vf sum[GROUPS][2];   /* of the weights of a group, or of its halves, scaled */
 } panel;
 
 /* ---- Activations ---- */
 
-/* The scale and mid with which lowest..top becomes -128..127. A NaN or an infinity makes the mid NaN, so that
+/* The scale and mid with which lowest..top becomes least..127. A NaN or an infinity makes the mid NaN, so that
  * the finite check sees it. */
 typedef struct {
-    f32 scale, inverse, mid;
+    f32 scale, inverse, mid, least;
 } q8_range;
 
-static q8_range range_of(const f32 *v, int n) {
+/* least: -128, or -127. */
+static q8_range range_of(const f32 *v, int n, f32 least) {
     vf top = vf_load(v), bottom = top;
     bool finite = true;
     for (int i = 0; i < n; i += VL) {
@@ -64,10 +75,10 @@ static q8_range range_of(const f32 *v, int n) {
         finite = finite && vf_finite(x);
         top = vf_max(top, x), bottom = vf_min(bottom, x);
     }
-    if (!finite) return (q8_range){0, 0, NAN};
-    f32 lowest = vf_lowest(bottom), scale = vf_highest(top) * (1.0f / 255) - lowest * (1.0f / 255);
-    if (scale < 1e-30f) return (q8_range){0, 0, lowest};
-    return (q8_range){scale, 1.0f / scale, lowest + 128.0f * scale};
+    if (!finite) return (q8_range){0, 0, NAN, least};
+    const f32 part = 1.0f / (127 - least), lowest = vf_lowest(bottom), scale = vf_highest(top) * part - lowest * part;
+    if (scale < 1e-30f) return (q8_range){0, 0, lowest, least};
+    return (q8_range){scale, 1.0f / scale, lowest - least * scale, least};
 }
 
 /* 16 values to q; returns the sum of q. */
@@ -75,29 +86,34 @@ static i32 quantise16(const f32 *v, q8_range r, i8 *q) {
     i32 sum = 0;
     for (int i = 0; i < 16; i += VL) {
         vf x = vf_mul(vf_sub(vf_load(v + i), vf_set(r.mid)), vf_set(r.inverse));
-        sum += vf_store_i8(q + i, r.scale == 0 ? vf_zero() : x);
+        sum += vf_store_i8(q + i, r.scale == 0 ? vf_zero() : vf_max(x, vf_set(r.least)));
     }
     return sum;
 }
 
-/* v: 16 of the low nibbles, 16 of the high ones. */
-static void quantise32(const f32 v[GROUP], bool halves, int zero, q8_group *out) {
-    q8_range r0 = range_of(v, halves ? 16 : GROUP), r1 = halves ? range_of(v + 16, 16) : r0;
+/* v in the order of by_code(). */
+static void quantise32(weight_format f, const f32 v[GROUP], bool halves, q8_group *out) {
+    const f32 least = f == WF_INT8_ROW ? -127 : -128;
+    const int zero = code_zero(f);
+    q8_range r0 = range_of(v, halves ? 16 : GROUP, least), r1 = halves ? range_of(v + 16, 16, least) : r0;
     i32 sum0 = quantise16(v, r0, out->q), sum1 = quantise16(v + 16, r1, out->q + 16);
     out->scale[0] = r0.scale, out->scale[1] = r1.scale;
     out->mid[0] = r0.mid, out->mid[1] = r1.mid;
-    out->start[0] = -zero * (halves ? sum0 : sum0 + sum1);
+    out->start[0] = -zero * (halves || two_scales(f) ? sum0 : sum0 + sum1);
     out->start[1] = -zero * sum1;
 }
 
-/* The columns of a group in the order of its nibbles, the low ones first: even and odd ones; of INT4_ROW's words, whose
- * nibbles have columns 0, 2, 4, 6, 1, 3, 5, 7, columns 0, 4, 1, 5 and 2, 6, 3, 7 of eight. */
-static void by_nibble(weight_format f, const f32 v[GROUP], f32 out[GROUP]) {
-    static const u8 low[4] = {0, 4, 1, 5}, high[4] = {2, 6, 3, 7};
-    for (int i = 0; i < 16; i++) {
-        const bool row = f == WF_INT4_ROW;
-        out[i] = v[row ? i / 4 * 8 + low[i % 4] : 2 * i];
-        out[16 + i] = v[row ? i / 4 * 8 + high[i % 4] : 2 * i + 1];
+/* The columns of a group in the order of its codes: low nibbles first, even columns, then odd ones; NVFP4's so in
+ * either half; of INT4_ROW's words, whose nibbles have columns 0, 2, 4, 6, 1, 3, 5, 7, columns 0, 4, 1, 5 and
+ * 2, 6, 3, 7 of eight; INT8's as they lie. */
+static void by_code(weight_format f, const f32 v[GROUP], f32 out[GROUP]) {
+    static const u8 words[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+    for (int i = 0; i < GROUP; i++) {
+        int c = i % 16 * 2 + i / 16;
+        if (f == WF_NVFP4) c = i / 16 * 16 + i % 8 * 2 + i / 8 % 2;
+        if (f == WF_INT4_ROW) c = i % 16 / 4 * 8 + words[i / 16 * 4 + i % 4];
+        if (f == WF_INT8_ROW) c = i;
+        out[i] = v[c];
     }
 }
 
@@ -105,8 +121,8 @@ static void quantise_row(weight_format f, const bf16 *x, i64 n, q8_group *out) {
     for (i64 g = 0; g < n / GROUP; g++) {
         f32 v[GROUP], ordered[GROUP];
         for (int i = 0; i < GROUP; i += VL) vf_store(v + i, vf_bf16(x + g * GROUP + i));
-        by_nibble(f, v, ordered);
-        quantise32(ordered, false, nibble_zero(f), out + g);
+        by_code(f, v, ordered);
+        quantise32(f, ordered, false, out + g);
     }
 }
 
@@ -115,15 +131,21 @@ static void quantise_row(weight_format f, const bf16 *x, i64 n, q8_group *out) {
 /* PANEL rows of a weight, the last one repeated when there are fewer. */
 typedef struct {
     const u8 *data[PANEL], *scale[PANEL];
-    bool by_row;                      /* INT4_ROW: two's complement, */
-    f32 row_scale[PANEL];             /* and these scales */
+    bool by_row;          /* INT4_ROW: two's complement, */
+    f32 row_scale[PANEL]; /* and these scales; INT8 */
+    f32 factor;           /* NVFP4: scales times this, or divided by it */
+    bool divides;
     const u8 *next_data, *next_scale; /* what follows in memory, to prefetch */
 } rows;
 
-/* Bytes of the scale of a group; the first one of a row. */
-INLINE i64 scale_bytes(weight_format f) { return f == WF_MXFP4 ? 1 : 2; }
+/* Bytes of the scales of a group; the first one of a row. */
+INLINE i64 scale_bytes(weight_format f) { return f == WF_MXFP4 ? 1 : f == WF_INT8_ROW ? 0 : 2; }
+INLINE bool scale_a_row(weight_format f) { return f == WF_INT4_ROW || f == WF_INT8_ROW; }
 static const u8 *scales_of(const weight_view *w, i64 row) {
-    return (const u8 *)w->scale + row * (w->format == WF_INT4_ROW ? 4 : w->cols / GROUP * scale_bytes(w->format));
+    return (const u8 *)w->scale + row * (scale_a_row(w->format) ? 4 : w->cols / GROUP * scale_bytes(w->format));
+}
+static const u8 *codes_of(const weight_view *w, i64 row) {
+    return (const u8 *)w->data + row * (w->cols / 2 * blocks_of(w->format));
 }
 INLINE vi flip_of(const rows *r) { return vi_set(r->by_row ? (i32)0x88888888 : 0); }
 
@@ -132,12 +154,14 @@ static void rows_set(rows *r, const weight_view *w, i64 row, const weight_view *
     i64 last = w->rows - 1, ahead = min_i64(next_row, last);
     for (i64 i = 0; i < PANEL; i++) {
         i64 at = min_i64(row + i, last);
-        r->data[i] = (const u8 *)w->data + at * (w->cols / 2);
+        r->data[i] = codes_of(w, at);
         r->scale[i] = scales_of(w, at);
         if (w->format == WF_INT4_ROW) r->row_scale[i] = int4_row_scale(w, at);
+        if (w->format == WF_INT8_ROW) r->row_scale[i] = ((const f32 *)w->scale)[at];
     }
     r->by_row = w->format == WF_INT4_ROW;
-    r->next_data = (const u8 *)next_w->data + ahead * (w->cols / 2);
+    r->factor = w->factor, r->divides = w->divides;
+    r->next_data = codes_of(next_w, ahead);
     r->next_scale = scales_of(next_w, ahead);
 }
 
@@ -145,63 +169,104 @@ INLINE void prefetch_l2(const u8 *p, i64 n) {
     for (i64 b = 0; b < n; b += 64) __builtin_prefetch(p + b, 0, 2);
 }
 
-/* The bytes 0..most of a transposed group: q[0..3] the low nibbles, q[4..7] the high ones. flip: what INT4's are
- * changed by. */
-INLINE void unpack_group(const vi z[4], vi flip, vi q[8], const weight_format f) {
+/* The bytes 0..most of a transposed group: q[0..3] the low nibbles, q[4..7] the high ones; of NVFP4 q[0..3] both of the
+ * first 16 columns; INT8's as they lie. flip: what INT4's are changed by. */
+INLINE void unpack_group(const vi z[][4], vi flip, vi q[8], const weight_format f) {
     const vi low = vi_set(0x0f0f0f0f);
     vi y[4];
-    transpose_dwords(z, y);
+    for (int b = 0; f == WF_INT8_ROW && b < 2; b++) {
+        transpose_dwords(z[b], q + 4 * b);
+        for (int d = 4 * b; WIDE_ZERO && d < 4 * b + 4; d++) q[d] = vi_xor(q[d], vi_set((i32)0x80808080));
+    }
+    if (f == WF_INT8_ROW) return;
+    transpose_dwords(z[0], y);
     for (int d = 0; d < 4; d++) {
-        if (f != WF_MXFP4) y[d] = vi_xor(y[d], flip);
-        q[d] = vi_and(y[d], low);
-        q[4 + d] = vi_and(vi_high_nibbles(y[d]), low);
-        if (f == WF_MXFP4) q[d] = vi_look_up(e2m1_halves, q[d]), q[4 + d] = vi_look_up(e2m1_halves, q[4 + d]);
+        const int l = two_scales(f) ? d + d / 2 * 2 : d, h = two_scales(f) ? l + 2 : 4 + d;
+        if (!is_e2m1(f)) y[d] = vi_xor(y[d], flip);
+        q[l] = vi_and(y[d], low);
+        q[h] = vi_and(vi_high_nibbles(y[d]), low);
+        if (is_e2m1(f)) q[l] = vi_look_up(e2m1_halves, q[l]), q[h] = vi_look_up(e2m1_halves, q[h]);
     }
 }
 
-/* Sums of the weights, in quanta, of a group (sum[0]) or of its halves. */
-INLINE void group_sums(const vi q[8], vf sum[2], const bool halves, const weight_format f) {
-    const vi one = vi_set(0x01010101), start = vi_set(-nibble_zero(f) * (halves ? 16 : 32));
+/* The sum of four dwords' codes, from the start that takes n zeros off. */
+INLINE vf four_sum(const vi q[4], const weight_format f) {
+    const vi one = vi_set(0x01010101), start = vi_set(-code_zero(f) * 16);
+    if (f != WF_INT8_ROW) {
+        vi s = vi_add8(vi_add8(q[0], q[1]), vi_add8(q[2], q[3]));
+        return vi_f32(dot_last(start, dot_first(start, s, one)));
+    }
+    vdot d = WIDE_ZERO ? dot_first(start, q[0], one) : dot_first(start, one, q[0]);
+    for (int i = 1; i < 4; i++) d = WIDE_ZERO ? dot_next(d, q[i], one) : dot_next(d, one, q[i]);
+    return vi_f32(dot_last(start, d));
+}
+
+/* Sums of the weights of a group (sum[0]) or of its halves, times their scales. */
+INLINE void group_sums(const vi q[8], const vf *scale, vf sum[2], const bool halves, const weight_format f) {
+    if (halves || two_scales(f)) {
+        const vf second = four_sum(q + 4, f);
+        sum[0] = vf_mul(four_sum(q, f), scale[0]);
+        if (halves)
+            sum[1] = vf_mul(second, scale[two_scales(f)]);
+        else
+            sum[0] = vf_fma(second, scale[1], sum[0]);
+        return;
+    }
+    if (f == WF_INT8_ROW) {
+        sum[0] = vf_mul(vf_add(four_sum(q, f), four_sum(q + 4, f)), scale[0]); /* exact: small integers */
+        return;
+    }
+    const vi one = vi_set(0x01010101), start = vi_set(-code_zero(f) * 32);
     vi s0 = vi_add8(vi_add8(q[0], q[1]), vi_add8(q[2], q[3]));
     vi s1 = vi_add8(vi_add8(q[4], q[5]), vi_add8(q[6], q[7]));
-    const bool fits = !halves && 8 * nibble_most(f) < 256; /* eight of them fit a byte */
+    const bool fits = 8 * code_most(f) < 256; /* eight of them fit a byte */
     if (fits) s0 = vi_add8(s0, s1);
     vdot d0 = dot_first(start, s0, one);
-    if (!halves && !fits) d0 = dot_next(d0, s1, one);
-    sum[0] = vi_f32(dot_last(start, d0));
-    sum[1] = halves ? vi_f32(dot_last(start, dot_first(start, s1, one))) : vf_zero();
+    if (!fits) d0 = dot_next(d0, s1, one);
+    sum[0] = vf_mul(vi_f32(dot_last(start, d0)), scale[0]);
+}
+
+/* NVFP4's, of halves, from the bytes of 2 * GROUPS. */
+INLINE void load_e4m3(const rows *r, const vi y[4], vf out[GROUPS][2]) {
+    const vf factor = vf_set(r->factor);
+    for (int i = 0; i < 2 * GROUPS; i++) {
+        const vf v = vi_e4m3_half(y[i / 4], i % 4);
+        out[i / 2][i % 2] = r->divides ? vf_div(v, factor) : vf_mul(v, factor);
+    }
 }
 
 /* Scales of PANEL rows, n <= GROUPS groups from group `at`. */
-INLINE void load_scales(const rows *r, i64 at, i64 n, vf out[GROUPS], const weight_format f) {
-    if (f != WF_MXFP4 && r->by_row) {
-        for (int g = 0; g < GROUPS; g++) out[g] = vf_load(r->row_scale);
+INLINE void load_scales(const rows *r, i64 at, i64 n, vf out[GROUPS][2], const weight_format f) {
+    if (f == WF_INT8_ROW || (!is_e2m1(f) && r->by_row)) {
+        for (int g = 0; g < GROUPS; g++) out[g][0] = vf_load(r->row_scale);
         return;
     }
     vi z[4], y[4];
     load_bytes(r->scale, at * scale_bytes(f), n * scale_bytes(f), z);
     transpose_dwords(z, y);
+    if (f == WF_NVFP4) {
+        load_e4m3(r, y, out);
+        return;
+    }
     for (int d = 0; d < GROUPS / 2; d++)
         if (f == WF_MXFP4) /* of halves */
-            out[2 * d] = vf_mul(vi_e8m0(y[d / 2], d % 2 * 2), vf_set(0.5f)),
-                    out[2 * d + 1] = vf_mul(vi_e8m0(y[d / 2], d % 2 * 2 + 1), vf_set(0.5f));
+            out[2 * d][0] = vf_mul(vi_e8m0(y[d / 2], d % 2 * 2), vf_set(0.5f)),
+                    out[2 * d + 1][0] = vf_mul(vi_e8m0(y[d / 2], d % 2 * 2 + 1), vf_set(0.5f));
         else
-            out[2 * d] = vi_low_bf16(y[d]), out[2 * d + 1] = vi_high_bf16(y[d]);
+            out[2 * d][0] = vi_low_bf16(y[d]), out[2 * d + 1][0] = vi_high_bf16(y[d]);
 }
 
 /* n <= GROUPS groups from group g0. */
 INLINE void pack_step(const rows *r, i64 g0, i64 n, panel *p, const bool halves, const weight_format f) {
-    prefetch_l2(r->next_data + g0 * PANEL * 16, PANEL * GROUPS * 16);
+    const i64 blocks = blocks_of(f), at_once = 4 / blocks;
+    prefetch_l2(r->next_data + g0 * PANEL * 16 * blocks, PANEL * GROUPS * 16 * blocks);
     prefetch_l2(r->next_scale + g0 * PANEL * scale_bytes(f), PANEL * GROUPS * scale_bytes(f));
     load_scales(r, g0, n, p->scale, f);
     for (i64 g = 0; g < n; g++) {
         vi z[4][4];
-        if (g % 4 == 0) load_groups(r->data, (g0 + g) * 16, min_i64(4, n - g), z);
-        vf sum[2];
-        unpack_group(z[g % 4], flip_of(r), p->q[g], f);
-        group_sums(p->q[g], sum, halves, f);
-        p->sum[g][0] = vf_mul(sum[0], p->scale[g]);
-        if (halves) p->sum[g][1] = vf_mul(sum[1], p->scale[g]);
+        if (g % at_once == 0) load_groups(r->data, (g0 + g) * 16 * blocks, min_i64(4, (n - g) * blocks), z);
+        unpack_group(z + g % at_once * blocks, flip_of(r), p->q[g], f);
+        group_sums(p->q[g], p->scale[g], p->sum[g], halves, f);
     }
 }
 
@@ -209,44 +274,63 @@ INLINE void pack_step(const rows *r, i64 g0, i64 n, panel *p, const bool halves,
 
 /* dots[t][r] (+)= dwords [d0, d0 + 4) of T tokens and R panels. */
 INLINE void half_dots(const vi *const *q, const q8_group *const *x, const int d0, const bool first, const int half,
-                      vdot dots[TOKENS][PANELS], const int T, const int R) {
+                      vdot dots[TOKENS][PANELS], const int T, const int R, const weight_format f) {
 #pragma GCC unroll 4
     for (int d = d0; d < d0 + 4; d++)
         for (int t = 0; t < T; t++) {
             i32 four;
             memcpy(&four, x[t]->q + 4 * d, 4);
-            vi v = vi_set(four);
-            for (int r = 0; r < R; r++)
-                dots[t][r] = first && d == d0 ? dot_first(vi_set(half < 0 ? 0 : x[t]->start[half]), q[r][d], v)
-                                              : dot_next(dots[t][r], q[r][d], v);
+            const vi v = vi_set(four);
+            for (int r = 0; r < R; r++) {
+                const vi start = vi_set(half < 0 ? 0 : x[t]->start[half]);
+                if (first && d == d0)
+                    dots[t][r] = f == WF_INT8_ROW ? wide_first(start, q[r][d], v) : dot_first(start, q[r][d], v);
+                else
+                    dots[t][r] =
+                        f == WF_INT8_ROW ? wide_next(dots[t][r], q[r][d], v) : dot_next(dots[t][r], q[r][d], v);
+            }
         }
 }
 
+/* What such a sum is; INT8's have it from the first on. */
+INLINE vi half_done(i32 start, vdot d, const weight_format f) {
+    return f == WF_INT8_ROW ? d : dot_last(vi_set(start), d);
+}
+
+/* sum += a group of one token and one panel. dot, of the halves where there are two scales of anything. */
+INLINE vf add_group(vf sum, const q8_group *x, const vi dot[2], const vf *scale, const vf *total, const bool halves,
+                    const weight_format f) {
+    const vf first = vi_f32(dot[0]), mid = vf_set(x->mid[0]);
+    if (!halves && two_scales(f)) {
+        const vf v = vf_fma(vi_f32(dot[1]), scale[1], vf_mul(first, scale[0]));
+        return vf_fma(v, vf_set(x->scale[0]), vf_fma(mid, total[0], sum));
+    }
+    vf v = vf_mul(first, vf_set(x->scale[0]));
+    if (halves) sum = vf_fma(vf_set(x->mid[1]), total[1], sum);
+    if (halves && two_scales(f)) sum = vf_fma(vf_mul(vi_f32(dot[1]), vf_set(x->scale[1])), scale[1], sum);
+    if (halves && !two_scales(f)) v = vf_fma(vi_f32(dot[1]), vf_set(x->scale[1]), v);
+    return vf_fma(v, scale[0], vf_fma(mid, total[0], sum));
+}
+
 /* sum[t][r] += a group's columns of T tokens and R panels; total: the sums of its weights, scaled. */
-INLINE void group_step(const vi *const *q, const vf *scale, const vf *const *total, const q8_group *const *x,
+INLINE void group_step(const vi *const *q, const vf *const *scale, const vf *const *total, const q8_group *const *x,
                        vf sum[TOKENS][PANELS], const int T, const int R, const bool halves, const weight_format f) {
     /* two chains where one would not fit, or where it is longer than what there is to do meanwhile; the sum of integers
      * is the same */
-    const bool two = 8 * 2 * 128 * nibble_most(f) > DOT_MOST || (DOT_CHAINS == 2 && T * R <= 2);
+    const bool split = halves || two_scales(f), fits = f == WF_INT8_ROW || 8 * 2 * 128 * code_most(f) <= DOT_MOST;
+    const bool two = !fits || (DOT_CHAINS == 2 && T * R <= 2);
     vdot dots[TOKENS][PANELS], odd[TOKENS][PANELS];
-    half_dots(q, x, 0, true, 0, dots, T, R);
-    if (halves || two)
-        half_dots(q, x, 4, true, halves ? 1 : -1, odd, T, R);
+    half_dots(q, x, 0, true, 0, dots, T, R, f);
+    if (split || two)
+        half_dots(q, x, 4, true, split ? 1 : -1, odd, T, R, f);
     else
-        half_dots(q, x, 4, false, 0, dots, T, R);
+        half_dots(q, x, 4, false, 0, dots, T, R, f);
     for (int t = 0; t < T; t++)
         for (int r = 0; r < R; r++) {
-            vi whole = dot_last(vi_set(x[t]->start[0]), dots[t][r]);
-            if (halves) {
-                vf part = vf_mul(vi_f32(whole), vf_set(x[t]->scale[0]));
-                vf v = vf_fma(vi_f32(dot_last(vi_set(x[t]->start[1]), odd[t][r])), vf_set(x[t]->scale[1]), part);
-                sum[t][r] = vf_fma(vf_set(x[t]->mid[1]), total[r][1], sum[t][r]);
-                sum[t][r] = vf_fma(v, scale[r], vf_fma(vf_set(x[t]->mid[0]), total[r][0], sum[t][r]));
-            } else {
-                if (two) whole = vi_add(whole, dot_last(vi_set(0), odd[t][r]));
-                vf v = vf_mul(vi_f32(whole), vf_set(x[t]->scale[0]));
-                sum[t][r] = vf_fma(v, scale[r], vf_fma(vf_set(x[t]->mid[0]), total[r][0], sum[t][r]));
-            }
+            vi dot[2] = {half_done(x[t]->start[0], dots[t][r], f)};
+            if (split) dot[1] = half_done(x[t]->start[1], odd[t][r], f);
+            if (!split && two) dot[0] = vi_add(dot[0], half_done(0, odd[t][r], f));
+            sum[t][r] = add_group(sum[t][r], x[t], dot, scale[r], total[r], halves, f);
         }
 }
 
@@ -255,25 +339,26 @@ INLINE void group_step(const vi *const *q, const vf *scale, const vf *const *tot
 INLINE void few(const rows *w, i64 groups, const q8_group *const *x, f32 *acc, const int T, const bool halves,
                 const weight_format f) {
     const vi flip = flip_of(w);
-    vf scales[GROUPS], sum[TOKENS][PANELS];
+    const i64 blocks = blocks_of(f), at_once = 4 / blocks;
+    vf scales[GROUPS][2], sum[TOKENS][PANELS];
     for (int t = 0; t < T; t++) sum[t][0] = vf_zero();
-    for (i64 g0 = 0; g0 < groups; g0 += 4) {
+    for (i64 g0 = 0; g0 < groups; g0 += at_once) {
         if (g0 % GROUPS == 0) load_scales(w, g0, min_i64(GROUPS, groups - g0), scales, f);
-        i64 n = min_i64(4, groups - g0);
+        i64 n = min_i64(at_once, groups - g0);
         vi z[4][4];
-        load_groups(w->data, g0 * 16, n, z);
+        load_groups(w->data, g0 * 16 * blocks, n * blocks, z);
 #pragma GCC unroll 4
-        for (int g = 0; g < 4; g++) {
+        for (int g = 0; g < at_once; g++) {
             if (g >= n) break;
             const q8_group *xg[TOKENS];
             vi q[8];
-            vf total[2], scale = scales[g0 % GROUPS + g];
-            prefetch_l2(w->next_data + (g0 + g) * PANEL * 16, PANEL * 16);
-            if (g % 2 == 0) prefetch_l2(w->next_scale + (g0 + g) * PANEL * scale_bytes(f), 64);
+            vf total[2];
+            const vf *scale = scales[g0 % GROUPS + g];
+            prefetch_l2(w->next_data + (g0 + g) * PANEL * 16 * blocks, PANEL * 16 * blocks);
+            if (g % 2 == 0 && scale_bytes(f)) prefetch_l2(w->next_scale + (g0 + g) * PANEL * scale_bytes(f), 64);
             for (int t = 0; t < T; t++) xg[t] = x[t] + g0 + g;
-            unpack_group(z[g], flip, q, f);
-            group_sums(q, total, halves, f);
-            total[0] = vf_mul(total[0], scale), total[1] = vf_mul(total[1], scale);
+            unpack_group(z + g * blocks, flip, q, f);
+            group_sums(q, scale, total, halves, f);
             group_step(&(const vi *){q}, &scale, &(const vf *){total}, xg, sum, T, 1, halves, f);
         }
     }
@@ -290,7 +375,7 @@ INLINE void tile(const panel *p, i64 n, const q8_group *const *x, i64 g0, f32 *a
         const q8_group *xg[TOKENS];
         for (int t = 0; t < T; t++) xg[t] = x[t] + g0 + g;
         const vi *q[PANELS] = {p[0].q[g], p[1].q[g]};
-        const vf scale[PANELS] = {p[0].scale[g], p[1].scale[g]}, *total[PANELS] = {p[0].sum[g], p[1].sum[g]};
+        const vf *scale[PANELS] = {p[0].scale[g], p[1].scale[g]}, *total[PANELS] = {p[0].sum[g], p[1].sum[g]};
         group_step(q, scale, total, xg, sum, T, PANELS, halves, f);
     }
     for (int t = 0; t < T; t++)
@@ -343,11 +428,17 @@ typedef void product_of(const rows w[PANELS], i64 groups, const q8_group *const 
     }
 DEFINE_PRODUCTS(int4, WF_INT4_GROUP)
 DEFINE_PRODUCTS(mxfp4, WF_MXFP4)
+DEFINE_PRODUCTS(nvfp4, WF_NVFP4)
+DEFINE_PRODUCTS(int8, WF_INT8_ROW)
 
 static const struct {
     weight_format format;
     product_of *of_x, *of_h;
-} int8_products[] = {{WF_INT4_GROUP, int4_x, int4_h}, {WF_INT4_ROW, int4_x, int4_h}, {WF_MXFP4, mxfp4_x, mxfp4_h}};
+} int8_products[] = {{WF_INT4_GROUP, int4_x, int4_h},
+                     {WF_INT4_ROW, int4_x, int4_h},
+                     {WF_MXFP4, mxfp4_x, mxfp4_h},
+                     {WF_NVFP4, nvfp4_x, nvfp4_h},
+                     {WF_INT8_ROW, int8_x, int8_h}};
 
 /* ---- The experts ---- */
 
@@ -379,8 +470,8 @@ static void int8_up(const int8_moe *m, i64 e, i64 row) {
         }
         for (i64 i = 0; i < n; i++) {
             f32 ordered[GROUP];
-            by_nibble(m->format, h + i * GROUP, ordered);
-            quantise32(ordered, true, nibble_zero(m->format), (q8_group *)p->h + (at + i) * gh + row / GROUP);
+            by_code(m->format, h + i * GROUP, ordered);
+            quantise32(m->format, ordered, true, (q8_group *)p->h + (at + i) * gh + row / GROUP);
         }
     }
 }

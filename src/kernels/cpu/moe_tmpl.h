@@ -1,5 +1,5 @@
 /* kernels/cpu/moe_tmpl.h: routed experts in any weight format, bf16 activations in both products; with VEC_INT8 those
- * of four bits go to moe_int8_tmpl.h.
+ * of four and eight bits go to moe_int8_tmpl.h.
  *
  * First silu(gate x) * (up x) for every pair, rounded to bf16; then, MOE_OUT columns of the output at a time,
  * the down product of every pair and the weighted sum over a token's slots in order. */

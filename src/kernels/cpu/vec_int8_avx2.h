@@ -24,6 +24,13 @@ static inline vf vi_e8m0(vi v, int i) {
     vi b = _mm256_and_si256(_mm256_srl_epi32(v, _mm_cvtsi32_si128(8 * i)), vi_set(255));
     return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_slli_epi32(b, 23), vi_set(1 << 22)));
 }
+/* Byte `i` of each lane, e4m3, as half the float32 that it stands for. */
+static inline vf vi_e4m3_half(vi v, int i) {
+    vi b = _mm256_srai_epi32(_mm256_sll_epi32(v, _mm_cvtsi32_si128(24 - 8 * i)), 4);
+    vi mag = _mm256_and_si256(b, vi_set(0x07f00000));
+    vf f = _mm256_mul_ps(_mm256_castsi256_ps(_mm256_and_si256(b, vi_set((int)0x87f00000))), vf_set(0x1p119f));
+    return _mm256_or_ps(f, _mm256_castsi256_ps(_mm256_cmpeq_epi32(mag, vi_set(0x07f00000)))); /* all ones: NaN */
+}
 /* The byte that a table of 16 has for each byte, 0..15. */
 static inline vi vi_look_up(const u8 table[16], vi v) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table)), v);
@@ -37,6 +44,10 @@ enum { DOT_CHAINS = 2, DOT_MOST = 1 << 20 };
 static inline vdot dot_first(vi start, vi w, vi x) { return _mm256_dpbusd_avx_epi32(start, w, x); }
 static inline vdot dot_next(vdot d, vi w, vi x) { return _mm256_dpbusd_avx_epi32(d, w, x); }
 static inline vi dot_last(vi start, vdot d) { return (void)start, d; }
+/* The same of INT8: sums of 32 bits; w has WIDE_ZERO added to it, and x is not -128. */
+enum { WIDE_ZERO = 128 };
+static inline vi wide_first(vi start, vi w, vi x) { return dot_first(start, w, x); }
+static inline vi wide_next(vi d, vi w, vi x) { return dot_next(d, w, x); }
 #else
 typedef __m256i vdot; /* sixteen sums of 16 bits */
 enum { DOT_CHAINS = 1, DOT_MOST = 32767 };
@@ -47,6 +58,16 @@ static inline vdot dot_next(vdot d, vi w, vi x) {
 }
 static inline vi dot_last(vi start, vdot d) {
     return _mm256_add_epi32(start, _mm256_madd_epi16(d, _mm256_set1_epi16(1)));
+}
+enum { WIDE_ZERO = 0 };
+static inline vi wide_product(vi w, vi x) { /* |w| times x with the sign of w: two of 128 * 127 fit 16 bits */
+    vi pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+static inline vi wide_first(vi start, vi w, vi x) { return (void)start, wide_product(w, x); }
+static inline vi wide_next(vi d, vi w, vi x) {
+    __asm__("" : "+x"(d));
+    return _mm256_add_epi32(d, wide_product(w, x));
 }
 #endif
 static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }

@@ -24,6 +24,13 @@ static inline vf vi_e8m0(vi v, int i) {
     vi b = _mm512_and_si512(_mm512_srl_epi32(v, _mm_cvtsi32_si128(8 * i)), vi_set(255));
     return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_slli_epi32(b, 23), vi_set(1 << 22)));
 }
+/* Byte `i` of each lane, e4m3, as half the float32 that it stands for. */
+static inline vf vi_e4m3_half(vi v, int i) {
+    vi b = _mm512_srai_epi32(_mm512_sll_epi32(v, _mm_cvtsi32_si128(24 - 8 * i)), 4);
+    vi mag = _mm512_and_si512(b, vi_set(0x07f00000));
+    vf f = _mm512_mul_ps(_mm512_castsi512_ps(_mm512_and_si512(b, vi_set((int)0x87f00000))), vf_set(0x1p119f));
+    return _mm512_mask_mov_ps(f, _mm512_cmpeq_epi32_mask(mag, vi_set(0x07f00000)), vf_set(NAN));
+}
 static inline vi vi_look_up(const u8 table[16], vi v) {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), v);
 }
@@ -34,6 +41,9 @@ enum { DOT_CHAINS = 2, DOT_MOST = 1 << 20 };
 static inline vdot dot_first(vi start, vi w, vi x) { return _mm512_dpbusd_epi32(start, w, x); }
 static inline vdot dot_next(vdot d, vi w, vi x) { return _mm512_dpbusd_epi32(d, w, x); }
 static inline vi dot_last(vi start, vdot d) { return (void)start, d; }
+enum { WIDE_ZERO = 128 };
+static inline vi wide_first(vi start, vi w, vi x) { return dot_first(start, w, x); }
+static inline vi wide_next(vi d, vi w, vi x) { return dot_next(d, w, x); }
 #else
 typedef __m512i vdot; /* 32 sums of 16 bits */
 enum { DOT_CHAINS = 1, DOT_MOST = 32767 };
@@ -44,6 +54,16 @@ static inline vdot dot_next(vdot d, vi w, vi x) {
 }
 static inline vi dot_last(vi start, vdot d) {
     return _mm512_add_epi32(start, _mm512_madd_epi16(d, _mm512_set1_epi16(1)));
+}
+enum { WIDE_ZERO = 0 };
+static inline vi wide_product(vi w, vi x) { /* |w| times x with the sign of w: two of 128 * 127 fit 16 bits */
+    vi turned = _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(w), _mm512_setzero_si512(), x);
+    return _mm512_madd_epi16(_mm512_maddubs_epi16(_mm512_abs_epi8(w), turned), _mm512_set1_epi16(1));
+}
+static inline vi wide_first(vi start, vi w, vi x) { return (void)start, wide_product(w, x); }
+static inline vi wide_next(vi d, vi w, vi x) {
+    __asm__("" : "+v"(d));
+    return _mm512_add_epi32(d, wide_product(w, x));
 }
 #endif
 static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }

@@ -1,5 +1,5 @@
-/* Experts of four bits with int8 activations (kernels/cpu/moe_int8_tmpl.h): every level that this processor has gives
- * the same bits, those of the arithmetic said there, written here once more without any vector. */
+/* Experts of four and eight bits with int8 activations (kernels/cpu/moe_int8_tmpl.h): every level that this processor
+ * has gives the same bits, those of the arithmetic said there, written here once more without any vector. */
 #include "unit.h"
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,30 @@ typedef struct {
     void *memory;
 } scene;
 
-static scene make(weight_format f) {
+/* What is held: a format, of NVFP4 both ways of its factor, and whether some scales are no numbers. */
+typedef struct {
+    const char *name;
+    weight_format f;
+    bool divides, odd_scales;
+} kind;
+
+/* The scale of a few groups (rows) NaN, infinite, zero or the least there is. */
+static void odd_scales(weight_view *v) {
+    static const u8 e4m3[] = {0x7f, 0xff, 0, 0x80, 1, 0x87, 0x7e}, e8m0[] = {255, 0, 1};
+    static const f32 floats[] = {NAN, INFINITY, 0, -0.0f, 1e-40f, -INFINITY, 3e38f};
+    const weight_layout *l = weight_layout_of(v->format);
+    const i64 n = (i64)weight_scale_bytes(v) / (i64)dtype_size(l->scale_type);
+    for (i64 i = 0; i < 7; i++) {
+        const i64 at = (i * 2 + 3) * n / 17; /* in rows of their own */
+        if (v->format == WF_NVFP4) ((u8 *)v->scale)[at] = e4m3[i];
+        if (v->format == WF_MXFP4) ((u8 *)v->scale)[at] = e8m0[i % 3];
+        if (l->scale_type == DT_BF16) ((bf16 *)v->scale)[at] = f32_to_bf16(floats[i]);
+        if (l->scale_type == DT_F32) ((f32 *)v->scale)[at] = floats[i];
+    }
+}
+
+static scene make(const kind *k) {
+    const weight_format f = k->f;
     synth rng = {11};
     scene s;
     u64 up = synth_weight_bytes(f, INTER, HIDDEN), down = synth_weight_bytes(f, HIDDEN, INTER);
@@ -29,6 +52,9 @@ static scene make(weight_format f) {
         s.v[3 * e] = synth_weight(&rng, f, INTER, HIDDEN, 0.1f, m);
         s.v[3 * e + 1] = synth_weight(&rng, f, INTER, HIDDEN, 0.1f, m + up);
         s.v[3 * e + 2] = synth_weight(&rng, f, HIDDEN, INTER, 0.1f, m + 2 * up);
+        for (int i = 0; k->divides && i < 3; i++) s.v[3 * e + i].factor = 1000.7f, s.v[3 * e + i].divides = true;
+        if (k->odd_scales && e != 1) odd_scales(&s.v[3 * e + 2]);
+        if (k->odd_scales && e == 3) odd_scales(&s.v[3 * e]), odd_scales(&s.v[3 * e + 1]);
     }
     s.x = malloc(ROWS * HIDDEN * sizeof *s.x);
     s.out = malloc(ROWS * HIDDEN * sizeof *s.out);
@@ -76,10 +102,16 @@ typedef struct {
     f32 scale[2], mid[2];
 } group;
 
-/* Which half of its group's activations a column is in: that of low or of high nibbles. */
-static int half_of(weight_format f, i64 c) { return f == WF_INT4_ROW ? c % 8 / 2 % 2 : c % 2; }
+/* Which half of its group's activations a column is in: that of low or of high nibbles; where two scales or none are in
+ * a group, of the first or the second 16. */
+static int half_of(weight_format f, i64 c) {
+    if (f == WF_NVFP4 || f == WF_INT8_ROW) return c % 32 / 16;
+    return f == WF_INT4_ROW ? c % 8 / 2 % 2 : c % 2;
+}
 
 static void quantise(weight_format f, const f32 *v, bool halves, group *g) {
+    const int least = f == WF_INT8_ROW ? -127 : -128; /* of eight bits each, two products would not fit 16 */
+    const f32 part = 1.0f / (f32)(127 - least);
     memset(g, 0, sizeof *g);
     for (int h = 0; h < 2; h++) {
         f32 top = -INFINITY, bottom = INFINITY;
@@ -89,14 +121,14 @@ static void quantise(weight_format f, const f32 *v, bool halves, group *g) {
                 top = fmaxf(top, v[c]), bottom = fminf(bottom, v[c]);
                 finite = finite && isfinite(v[c]);
             }
-        f32 scale = top * (1.0f / 255) - bottom * (1.0f / 255);
+        f32 scale = top * part - bottom * part;
         const bool flat = !finite || scale < 1e-30f;
         g->scale[h] = flat ? 0 : scale;
-        g->mid[h] = !finite ? NAN : flat ? bottom : bottom + 128.0f * scale;
+        g->mid[h] = !finite ? NAN : flat ? bottom : bottom - (f32)least * scale;
         for (int c = 0; c < 32 && !flat; c++)
             if (half_of(f, c) == h) {
                 f32 q = nearbyintf((v[c] - g->mid[h]) * (1.0f / scale));
-                g->q[c] = (int)fminf(127, fmaxf(-128, q));
+                g->q[c] = (int)fminf(127, fmaxf((f32)least, q));
             }
     }
 }
@@ -104,31 +136,45 @@ static void quantise(weight_format f, const f32 *v, bool halves, group *g) {
 /* A weight as so many quanta of its group's scale. */
 static int quanta(const weight_view *w, i64 row, i64 c) {
     const u8 *q = (const u8 *)w->data + row * (w->cols / 2);
+    if (w->format == WF_INT8_ROW) return ((const i8 *)w->data)[row * w->cols + c];
     if (w->format == WF_INT4_ROW) return int4_row_at(q, c);
     const u8 nibble = q[c / 2] >> c % 2 * 4 & 15;
-    return w->format == WF_MXFP4 ? (int)(2 * f4_e2m1_to_f32(nibble)) : nibble - 8;
+    return w->format == WF_MXFP4 || w->format == WF_NVFP4 ? (int)(2 * f4_e2m1_to_f32(nibble)) : nibble - 8;
 }
-static f32 quantum(const weight_view *w, i64 row, i64 g) {
+/* Of group g of 32 columns; of either half of it. e8m0's NaN stands for an infinity. */
+static f32 quantum(const weight_view *w, i64 row, i64 g, int half) {
     if (w->format == WF_INT4_ROW) return int4_row_scale(w, row);
+    if (w->format == WF_INT8_ROW) return ((const f32 *)w->scale)[row];
     const i64 at = row * (w->cols / 32) + g;
-    return w->format == WF_MXFP4 ? e8m0_to_f32(((const u8 *)w->scale)[at]) * 0.5f
-                                 : bf16_to_f32(((const bf16 *)w->scale)[at]);
+    if (w->format == WF_NVFP4) {
+        const f32 s = f8_e4m3_to_f32(((const u8 *)w->scale)[2 * at + half]) * 0.5f;
+        return w->divides ? s / w->factor : s * w->factor;
+    }
+    if (w->format != WF_MXFP4) return bf16_to_f32(((const bf16 *)w->scale)[at]);
+    const u8 b = ((const u8 *)w->scale)[at];
+    return b == 255 ? INFINITY : e8m0_to_f32(b) * 0.5f;
 }
 
 static f32 times_row(const weight_view *w, i64 row, const group *x, bool halves) {
     f32 y = 0;
     for (i64 g = 0; g < w->cols / 32; g++) {
+        const bool pairs = w->format == WF_NVFP4; /* two scales of weights */
         int dot[2] = {0}, sum[2] = {0};
         for (int c = 0; c < 32; c++) {
-            int h = halves ? half_of(w->format, c) : 0, v = quanta(w, row, g * 32 + c);
+            int h = halves || pairs ? half_of(w->format, c) : 0, v = quanta(w, row, g * 32 + c);
             dot[h] += v * x[g].q[c], sum[h] += v;
         }
-        f32 scale = quantum(w, row, g), v = (f32)dot[0] * x[g].scale[0];
-        if (halves) {
-            v = fmaf((f32)dot[1], x[g].scale[1], v);
-            y = fmaf(x[g].mid[1], (f32)sum[1] * scale, y);
+        const f32 s0 = quantum(w, row, g, 0), s1 = quantum(w, row, g, 1);
+        f32 total = (f32)sum[0] * s0, v = (f32)dot[0] * x[g].scale[0];
+        if (pairs && !halves) {
+            total = fmaf((f32)sum[1], s1, total);
+            y = fmaf(fmaf((f32)dot[1], s1, (f32)dot[0] * s0), x[g].scale[0], fmaf(x[g].mid[0], total, y));
+            continue;
         }
-        y = fmaf(v, scale, fmaf(x[g].mid[0], (f32)sum[0] * scale, y));
+        if (halves) y = fmaf(x[g].mid[1], (f32)sum[1] * s1, y);
+        if (halves && pairs) y = fmaf((f32)dot[1] * x[g].scale[1], s1, y);
+        if (halves && !pairs) v = fmaf((f32)dot[1], x[g].scale[1], v);
+        y = fmaf(v, s0, fmaf(x[g].mid[0], total, y));
     }
     return y;
 }
@@ -167,7 +213,7 @@ static void as_said(const scene *s, i64 token, bf16 *out) {
 /* ---- What is held ---- */
 
 static void one_format(void **state) {
-    scene s = make(*(const weight_format *)*state);
+    scene s = make(*state);
     bf16 want[HIDDEN];
     for (size_t l = 0; l < COUNT_OF(levels); l++) {
         if (!run(&s, levels[l], 0, ROWS, s.out)) continue;
@@ -189,13 +235,24 @@ static void one_format(void **state) {
 }
 
 int main(void) {
-    static weight_format formats[] = {WF_INT4_GROUP, WF_INT4_ROW, WF_MXFP4};
-    struct CMUnitTest tests[COUNT_OF(formats)];
+    static kind kinds[] = {{"int4_group", WF_INT4_GROUP, false, false},
+                           {"int4_row", WF_INT4_ROW, false, false},
+                           {"mxfp4", WF_MXFP4, false, false},
+                           {"nvfp4", WF_NVFP4, false, false},
+                           {"nvfp4, a factor that divides", WF_NVFP4, true, false},
+                           {"int8_row", WF_INT8_ROW, false, false},
+                           {"int4_group, odd scales", WF_INT4_GROUP, false, true},
+                           {"int4_row, odd scales", WF_INT4_ROW, false, true},
+                           {"mxfp4, odd scales", WF_MXFP4, false, true},
+                           {"nvfp4, odd scales", WF_NVFP4, false, true},
+                           {"nvfp4, a factor that divides, odd scales", WF_NVFP4, true, true},
+                           {"int8_row, odd scales", WF_INT8_ROW, false, true}};
+    struct CMUnitTest tests[COUNT_OF(kinds)];
     if (!(cpu_isa() & ISA_AVX2)) {
-        printf("[  SKIPPED ] 3 test(s): no AVX2\n");
+        printf("[  SKIPPED ] %zu test(s): no AVX2\n", COUNT_OF(kinds));
         return 0;
     }
-    for (size_t i = 0; i < COUNT_OF(formats); i++)
-        tests[i] = (struct CMUnitTest){weight_format_name(formats[i]), one_format, NULL, NULL, &formats[i]};
+    for (size_t i = 0; i < COUNT_OF(kinds); i++)
+        tests[i] = (struct CMUnitTest){kinds[i].name, one_format, NULL, NULL, &kinds[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
