@@ -107,13 +107,20 @@ static void quantise32(weight_format f, const f32 v[GROUP], bool halves, q8_grou
  * either half; of INT4_ROW's words, whose nibbles have columns 0, 2, 4, 6, 1, 3, 5, 7, columns 0, 4, 1, 5 and
  * 2, 6, 3, 7 of eight; INT8's as they lie. */
 static void by_code(weight_format f, const f32 v[GROUP], f32 out[GROUP]) {
-    static const u8 words[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-    for (int i = 0; i < GROUP; i++) {
-        int c = i % 16 * 2 + i / 16;
-        if (f == WF_NVFP4) c = i / 16 * 16 + i % 8 * 2 + i / 8 % 2;
-        if (f == WF_INT4_ROW) c = i % 16 / 4 * 8 + words[i / 16 * 4 + i % 4];
-        if (f == WF_INT8_ROW) c = i;
-        out[i] = v[c];
+    static const u8 low[4] = {0, 4, 1, 5}, high[4] = {2, 6, 3, 7};
+    if (f == WF_INT8_ROW) {
+        memcpy(out, v, GROUP * sizeof *out);
+        return;
+    }
+    if (f == WF_NVFP4) {
+        for (int h = 0; h < GROUP; h += 16)
+            for (int i = 0; i < 8; i++) out[h + i] = v[h + 2 * i], out[h + 8 + i] = v[h + 2 * i + 1];
+        return;
+    }
+    for (int i = 0; i < 16; i++) {
+        const bool row = f == WF_INT4_ROW;
+        out[i] = v[row ? i / 4 * 8 + low[i % 4] : 2 * i];
+        out[16 + i] = v[row ? i / 4 * 8 + high[i % 4] : 2 * i + 1];
     }
 }
 
@@ -176,7 +183,7 @@ INLINE void unpack_group(const vi z[][4], vi flip, vi q[8], const weight_format 
     vi y[4];
     for (int b = 0; f == WF_INT8_ROW && b < 2; b++) {
         transpose_dwords(z[b], q + 4 * b);
-        for (int d = 4 * b; WIDE_ZERO && d < 4 * b + 4; d++) q[d] = vi_xor(q[d], vi_set((i32)0x80808080));
+        for (int d = 4 * b; WIDE_ZERO != 0 && d < 4 * b + 4; d++) q[d] = vi_xor(q[d], vi_set((i32)0x80808080));
     }
     if (f == WF_INT8_ROW) return;
     transpose_dwords(z[0], y);
@@ -196,8 +203,9 @@ INLINE vf four_sum(const vi q[4], const weight_format f) {
         vi s = vi_add8(vi_add8(q[0], q[1]), vi_add8(q[2], q[3]));
         return vi_f32(dot_last(start, dot_first(start, s, one)));
     }
-    vdot d = WIDE_ZERO ? dot_first(start, q[0], one) : dot_first(start, one, q[0]);
-    for (int i = 1; i < 4; i++) d = WIDE_ZERO ? dot_next(d, q[i], one) : dot_next(d, one, q[i]);
+    const bool plus = WIDE_ZERO != 0; /* unsigned, else the weights are the signed side */
+    vdot d = plus ? dot_first(start, q[0], one) : dot_first(start, one, q[0]);
+    for (int i = 1; i < 4; i++) d = plus ? dot_next(d, q[i], one) : dot_next(d, one, q[i]);
     return vi_f32(dot_last(start, d));
 }
 
