@@ -127,13 +127,18 @@ static bool emulated_before(check *c, const moe_shape *s, const moe_args *a, wei
                             f32 sigma) {
     static char seen[256][MOE_CHOICE_TEXT + 64];
     static int times[COUNT_OF(seen)], n;
+    static void (*changes[16])(weight_view * v, i64 views); /* those met, for their numbers */
     char key[sizeof seen[0]], how[MOE_CHOICE_TEXT];
+    size_t change = 0;
     if (!check_emulated(c)) return false;
     if (!c->cases) n = 0;
     int tokens = 0;
     while (4 << tokens < s->n) tokens++;
     moe_choice_text(gpu_moe_choice(c->dev, a), how);
-    snprintf(key, sizeof key, "%d %d %s, %d, %g %d%d%d", f, kept, how, tokens, (f64)sigma, hot, skewed, !!changed);
+    while (change + 1 < COUNT_OF(changes) && changes[change] != changed && changes[change]) change++;
+    changes[change] = changed;
+    snprintf(key, sizeof key, "%d %d %s, %d, %g %d%d %zu", f, kept, how, tokens, (f64)sigma, hot, skewed,
+             changed ? change + 1 : 0);
     int at = 0;
     while (at < n && strcmp(seen[at], key)) at++;
     if (at == n) {

@@ -43,7 +43,7 @@ static status describe_weights(const checkpoint *ck, compared *row, err *e) {
     }
     buf b = {0};
     if (experts != others) format_words(experts, &b);
-    if (b.len) buf_str(&b, " experts, ");
+    if (b.len) buf_str(&b, others ? " experts, " : " experts");
     format_words(others, &b);
     snprintf(row->weights, sizeof row->weights, "%s", b.data ? b.data : "");
     status st = b.failed ? err_nomem(e, "the names of formats", b.len) : ST_OK;

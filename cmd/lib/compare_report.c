@@ -55,13 +55,20 @@ static void json_word(buf *b, const char *key, const char *value) {
     buf_str(b, ", ");
 }
 
-static void json_mean(buf *b, const char *key, mean_95 m, const char *end) {
-    buf_fmt(b, "\"%s\": {\"mean\": %.17g, \"half_95\": ", key, m.mean);
-    if (isnan(m.half))
-        buf_str(b, "null}");
+/* null where it is none, or too large for a number. */
+static void json_figure(buf *b, f64 v) {
+    if (isfinite(v))
+        buf_fmt(b, "%.17g", v);
     else
-        buf_fmt(b, "%.17g}", m.half);
-    buf_str(b, end);
+        buf_str(b, "null");
+}
+
+static void json_mean(buf *b, const char *key, mean_95 m, const char *end) {
+    buf_fmt(b, "\"%s\": {\"mean\": ", key);
+    json_figure(b, m.mean);
+    buf_str(b, ", \"half_95\": ");
+    json_figure(b, m.half);
+    buf_fmt(b, "}%s", end);
 }
 
 static void json_row(const compared *row, buf *b) {
@@ -69,8 +76,9 @@ static void json_row(const compared *row, buf *b) {
     json_word(b, "name", row->name);
     json_word(b, "path", row->path);
     json_word(b, "weights", row->weights);
-    buf_fmt(b, "\"bytes\": %llu, \"perplexity\": %.17g, \"mean_logprob\": %.17g, ", (unsigned long long)row->bytes,
-            exp(-row->logprob), row->logprob);
+    buf_fmt(b, "\"bytes\": %llu, \"perplexity\": ", (unsigned long long)row->bytes);
+    json_figure(b, exp(-row->logprob));
+    buf_fmt(b, ", \"mean_logprob\": %.17g, ", row->logprob);
     json_mean(b, "perplexity_change", perplexity_change(row), ", ");
     json_mean(b, "kl", row->kl, ", ");
     json_mean(b, "top1_agreement", row->same, ", ");

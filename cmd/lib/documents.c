@@ -148,11 +148,12 @@ status documents_read(documents *d, text_encoder *t, const char *path, i64 windo
     if (!d->begin) return err_nomem(e, "the list of documents", sizeof *d->begin);
     if (!most) most = INT64_MAX;
     status st = texts_read(&x, path, e);
-    if (st != ST_OK) return st;
-    st = x.items ? read_items(d, t, x.items, most, &left_out, e)
-                 : cut_windows(d, t, &x.plain, window, most, &left_out, e);
+    const bool read = st == ST_OK; /* else the error names the file */
+    if (read)
+        st = x.items ? read_items(d, t, x.items, most, &left_out, e)
+                     : cut_windows(d, t, &x.plain, window, most, &left_out, e);
     texts_free(&x);
-    if (st != ST_OK) return err_prefix(e, "%s", path);
+    if (st != ST_OK) return read ? err_prefix(e, "%s", path) : st;
     if (!d->n)
         return err_set(e, ST_INPUT, "%s: too short: no document has a token that follows another and is scored", path);
     if (left_out) log_note("%s: %lld documents without a token to score are left out", path, (long long)left_out);

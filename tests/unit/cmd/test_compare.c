@@ -90,6 +90,8 @@ static void refusals(void **s) {
         {"{\"question\": \"1+1?\"}", "without a string \"answer\""},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"1+1?\"}]}", "is no answer"},
         {"{\"messages\": 1}", "is no answer"},
+        {"{\"ids\": [1, 2]}\n{bad", "line 2"},
+        {"[]", "no items"},
     };
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         err e = {0};

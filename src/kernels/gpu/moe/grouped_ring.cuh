@@ -17,7 +17,7 @@ static_assert(PRODUCERS + CONSUMERS == (int)GPU_GROUPED_THREADS, "params.h");
 typedef struct {
     pipeline at;
     unsigned char *memory;
-    gpu_u32 constant; /* of expanding weights, in a register: gpu_moe_args.bf16_bias or .sign_mask */
+    gpu_u32 constant; /* of expanding weights, in a register: gpu_moe_args.bf16_bias */
 } ring;
 
 template <class P> static __device__ __forceinline__ ring ring_open(unsigned char *memory, gpu_u32 constant) {

@@ -99,7 +99,7 @@ static __device__ __forceinline__ void w4a8_multiply(ring &r, int steps, int sig
     const int strip = (K == UP ? warp / 4 * 8 + warp % 4 : 2 * warp) * TWO_BLOCKS + plan<NMAX, K>::TOKENS;
     constexpr int NEXT_STRIP = (K == UP ? 4 : 1) * TWO_BLOCKS;
     gpu_u64 *before = nullptr;
-    gpu_u32 a[3][4];
+    gpu_u32 a[2][4];
     float2 per_scale[2];
 #pragma unroll
     for (int i = 0; i < N / 2; i++) d0[i] = d1[i] = 0;
@@ -129,15 +129,12 @@ static __device__ __forceinline__ void w4a8_multiply(ring &r, int steps, int sig
                 for (int m = 0; m < 2; m++) {
                     const byte_maker upper = maker_of(s ? high_f32(of[m].x) : low_f32(of[m].x), per_scale[m].x),
                                      lower = maker_of(s ? high_f32(of[m].y) : low_f32(of[m].y), per_scale[m].y);
-                    expand(s ? w[m].z : w[m].x, s ? w[m].w : w[m].y, upper, lower, a[(4 * block + 2 * s + m) % 3]);
+                    expand(s ? w[m].z : w[m].x, s ? w[m].w : w[m].y, upper, lower, a[m]);
                     wgmma_begin();
-                    wgmma_bytes_<N, 1>(m ? d1 : d0, a[(4 * block + 2 * s + m) % 3], tokens + 4 * block + 2 * s, 1);
+                    wgmma_bytes_<N, 1>(m ? d1 : d0, a[m], tokens + 4 * block + 2 * s, 1);
                     wgmma_commit();
-                    if (block && s && m)
-                        wgmma_wait<1>();
-                    else
-                        wgmma_wait<2>();
-                    if (block == 0 && s == 0 && m == 1 && before && lane == 0) mbarrier_arrive(before);
+                    wgmma_wait<1>();
+                    if (block == 0 && s == 0 && m == 0 && before && lane == 0) mbarrier_arrive(before);
                 }
             }
         }
