@@ -94,7 +94,8 @@ static check_weight check_moe_make_experts(check *c, weight_format f, expert_for
 f64 check_moe_bound(const check *c, weight_format f) {
     const bool int8 = strstr(c->dev->name, "cpu avx"); /* activations of weights of four bits */
     if (int8 && f == WF_MXFP4) return 1.5e-2;          /* exponents drawn at random: of a short row few groups count */
-    return int8 && (f == WF_INT4_GROUP || f == WF_INT4_ROW) ? 1e-2 : 4e-3;
+    if (c->copies && f == WF_INT4_GROUP128) return 6e-3; /* its float32 scales become bf16, too, each for 128 columns */
+    return int8 && (f == WF_INT4_GROUP || f == WF_INT4_ROW || f == WF_INT4_GROUP128) ? 1e-2 : 4e-3;
 }
 
 static bool hot;    /* all tokens choose the first k experts, the others nobody */
@@ -349,7 +350,8 @@ static void check_each(check *c) {
 }
 
 /* What the checkpoint has, whatever the device keeps: bf16 and FP8 (decode_stored.cu: hot experts in several groups,
- * rings and boxes that are not filled, many launches), Quark's INT4 in shapes that are packed and that are not. */
+ * rings and boxes that are not filled, many launches), Quark's INT4 in shapes that are packed and that are not, and
+ * W4AFP8. */
 static void check_stored(check *c) {
     static const moe_shape stored[] = {{3, 1152, 384, 8, 2},  {5, 128, 1280, 24, 4}, {6, 640, 128, 24, 2},
                                        {17, 128, 128, 1, 1},  {70, 256, 128, 3, 2},  {1, 1664, 640, 8, 8},
@@ -360,6 +362,11 @@ static void check_stored(check *c) {
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         for (int kept = EXPERTS_AS_STORED; kept <= (c->copies ? EXPERTS_W2_BF16 : EXPERTS_AS_STORED); kept++)
             kept_case(c, &rows[i], WF_INT4_ROW, (expert_format)kept, i % 2, 1.0f);
+    static const moe_shape wide[] = {
+        {1, 256, 128, 4, 2}, {7, 128, 384, 3, 2}, {40, 384, 128, 4, 2}, {300, 256, 128, 8, 8}};
+    for (size_t i = 0; i < COUNT_OF(wide); i++)
+        for (int kept = EXPERTS_AS_STORED; kept <= (c->copies ? EXPERTS_W2_BF16 : EXPERTS_AS_STORED); kept++)
+            kept_case(c, &wide[i], WF_INT4_GROUP128, (expert_format)kept, i % 2, 1.0f);
 }
 
 /* FP8's scales: neighbours of very different sizes, one negative, one zero; all large. */

@@ -14,7 +14,7 @@ weight_format expert_stored_as(expert_format how, weight_format f, i64 i) {
 
 weight_format expert_on_gpu(expert_format how, weight_format f, i64 i) {
     f = expert_stored_as(how, f, i);
-    return f == WF_INT4_ROW ? WF_INT4_GROUP : f;
+    return f == WF_INT4_ROW || f == WF_INT4_GROUP128 ? WF_INT4_GROUP : f;
 }
 
 weight_format linear_on_gpu(weight_format f) {
@@ -73,6 +73,14 @@ static void requant_order(const weight_view *w, i64 r, u8 *data, bf16 *scales) {
     for (i64 g = 0; g < w->cols / INT4_GROUP; g++) scales[g] = f32_to_bf16(int4_row_scale(w, r));
 }
 
+/* A row of INT4_GROUP128: its nibbles with 8 added, its scales four times each. */
+static void requant_groups(const weight_view *w, i64 r, u8 *data, bf16 *scales) {
+    const u8 *q = (const u8 *)w->data + r * w->cols / 2;
+    const f32 *wide = (const f32 *)w->scale + r * (w->cols / INT4_GROUP_WIDE);
+    for (i64 c = 0; c < w->cols / 2; c++) data[c] = q[c] ^ 0x88;
+    for (i64 g = 0; g < w->cols / INT4_GROUP; g++) scales[g] = f32_to_bf16(wide[g / (INT4_GROUP_WIDE / INT4_GROUP)]);
+}
+
 weight_view requant_int4(const weight_view *w, void *memory) {
     i64 groups = w->cols / INT4_GROUP;
     u8 *data = memory;
@@ -81,6 +89,10 @@ weight_view requant_int4(const weight_view *w, void *memory) {
     for (i64 r = 0; r < w->rows; r++) {
         if (w->format == WF_INT4_ROW) {
             requant_order(w, r, data + r * w->cols / 2, scales + r * groups);
+            continue;
+        }
+        if (w->format == WF_INT4_GROUP128) {
+            requant_groups(w, r, data + r * w->cols / 2, scales + r * groups);
             continue;
         }
         for (i64 g = 0; g < groups; g++) {

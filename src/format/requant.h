@@ -15,18 +15,19 @@ const char *expert_format_name(expert_format f); /* "auto", "w4a8", "w2_bf16" */
 
 /* The format of matrix i (gate 0, up 1, down 2) of an expert that is stored as `f`. */
 weight_format expert_stored_as(expert_format how, weight_format f, i64 i);
-/* The same on a GPU, which has no INT4_ROW: there it is INT4 in groups of one bf16 scale. */
+/* The same on a GPU, whose INT4 has groups of 32: INT4_ROW and INT4_GROUP128 become groups that share a bf16 scale.
+ */
 weight_format expert_on_gpu(expert_format how, weight_format f, i64 i);
 /* How a GPU keeps a matrix that is none of an expert's: FP8 is rounded to bf16, each value to 2^-9 of itself, which
  * costs twice the bytes and lets the kernels of bf16 take it (docs/kernels/gemm.md), and so are NVFP4 and INT8; MXFP4
  * becomes bf16 exactly. */
 weight_format linear_on_gpu(weight_format f);
 
-/* INT4 in groups of 32 of anything else. A row of INT4_ROW keeps its numbers; its scale, rounded to bf16, is that of
- * each group. Else a group's scale is one of REQUANT_TRIES: bf16(most / 7) * (REQUANT_TRIES * 2 - t) / (REQUANT_TRIES *
- * 2), rounded to bf16, where most is the largest |w|; the one with the smallest sum of squared differences (float32, in
- * the order of columns), the first of equals. q = w / scale to nearest even, within -8..7; a group of zeros, or with a
- * value that is no number, has the scale 0, or NaN. */
+/* INT4 in groups of 32 of anything else. INT4_ROW and INT4_GROUP128 keep their numbers; their scales, rounded to bf16,
+ * are those of the groups in them. Else a group's scale is one of REQUANT_TRIES: bf16(most / 7) * (REQUANT_TRIES * 2 -
+ * t) / (REQUANT_TRIES * 2), rounded to bf16, where most is the largest |w|; the one with the smallest sum of squared
+ * differences (float32, in the order of columns), the first of equals. q = w / scale to nearest even, within -8..7; a
+ * group of zeros, or with a value that is no number, has the scale 0, or NaN. */
 enum { REQUANT_TRIES = 16 };
 
 /* Bytes of a view of [rows, cols] in INT4, data then scales at a multiple of 64; cols a multiple of 32. */

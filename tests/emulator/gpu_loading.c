@@ -71,7 +71,8 @@ static void loads_once(const char *dir, engine_options o, int layers) {
 
 static void every_byte_once_on_gpus(void **state) {
     (void)state;
-    static const weight_format formats[] = {WF_INT4_GROUP, WF_BF16, WF_FP8_BLOCK, WF_INT4_ROW, WF_MXFP4};
+    static const weight_format formats[] = {WF_INT4_GROUP, WF_BF16,  WF_FP8_BLOCK,
+                                            WF_INT4_ROW,   WF_MXFP4, WF_INT4_GROUP128};
     static const weight_format dense[] = {WF_FP8_ROW,      WF_MXFP4_PACKED, WF_NVFP4,
                                           WF_NVFP4_PACKED, WF_INT8_ROW,     WF_INT4_GROUP128}; /* become bf16 */
     static const char *const two[] = {"num_hidden_layers=2"};
@@ -104,7 +105,7 @@ static void every_byte_once_on_gpus(void **state) {
 /* Experts in a format that no kernel takes are refused by its name. */
 static void experts_without_a_kernel(void **state) {
     (void)state;
-    static const weight_format formats[] = {WF_NVFP4, WF_NVFP4_PACKED, WF_INT8_ROW, WF_INT4_GROUP128};
+    static const weight_format formats[] = {WF_NVFP4, WF_NVFP4_PACKED, WF_INT8_ROW};
     char dir[64], part[64];
     for (size_t f = 0; f < COUNT_OF(formats); f++) {
         random_model m = MODEL;

@@ -69,6 +69,7 @@
     X(row_max_scale, "weights/repack")                                                                                 \
     X(requant_bf16, "weights/requant")                                                                                 \
     X(requant_order, "weights/requant")                                                                                \
+    X(requant_groups, "weights/requant")                                                                               \
     X(linear_one, "gemm/generic")                                                                                      \
     X(linear_many, "gemm/generic")                                                                                     \
     X(swiglu_one, "gemm/generic")                                                                                      \

@@ -519,6 +519,29 @@ static void test_requant(void **state) {
     assert_int_equal(expert_stored_as(EXPERTS_W4A8, WF_BF16, 2), WF_INT4_GROUP);
 }
 
+/* INT4 in groups of 128 keeps its numbers; a scale is rounded to bf16, once, for the four groups in its own. */
+static void test_requant_wide_groups(void **state) {
+    (void)state;
+    enum { R = 2, C = 256 };
+    u8 data[R][C / 2];
+    f32 scale[R][C / INT4_GROUP_WIDE] = {{1.00390625f, -0.3f}, {0, 3e-30f}}, was[C], is[C];
+    for (int i = 0; i < R * C / 2; i++) data[i / (C / 2)][i % (C / 2)] = (u8)(i * 37 + i / 16);
+    const weight_view w = {.format = WF_INT4_GROUP128, .rows = R, .cols = C, .data = data, .scale = scale};
+    _Alignas(64) u8 room[2048];
+    assert_true(requant_bytes(R, C) <= sizeof room);
+    const weight_view v = requant_int4(&w, room);
+    for (int r = 0; r < R; r++) {
+        weight_row_f32(&w, r, was);
+        weight_row_f32(&v, r, is);
+        for (int c = 0; c < C; c++) {
+            const f32 s = scale[r][c / INT4_GROUP_WIDE], rounded = bf16_to_f32(f32_to_bf16(s));
+            assert_true(s == 0 ? is[c] == 0 : is[c] == rintf(was[c] / s) * rounded);
+        }
+    }
+    assert_int_equal(expert_on_gpu(EXPERTS_AS_STORED, WF_INT4_GROUP128, 1), WF_INT4_GROUP);
+    assert_int_equal(expert_on_gpu(EXPERTS_W2_BF16, WF_INT4_GROUP128, 2), WF_BF16);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_int4_vectors),
@@ -529,6 +552,7 @@ int main(void) {
         cmocka_unit_test(test_int4_row),
         cmocka_unit_test(test_plain),
         cmocka_unit_test(test_requant),
+        cmocka_unit_test(test_requant_wide_groups),
         cmocka_unit_test(test_mxfp4_codes),
         cmocka_unit_test(test_mxfp4_scales),
         cmocka_unit_test(test_mxfp4_pieces),

@@ -54,15 +54,19 @@ static u64 scale_room(const weight_desc *d, i64 i, bool packed) {
     return packed && in_nibbles(v.format) ? 0 : gpu_round(weight_scale_bytes(&v));
 }
 
-/* Do the kernels that lay weights out anew read it? What they do not, the host makes bf16. */
-static bool read_on_gpu(weight_format f) { return f <= WF_MXFP4; }
+/* Do the kernels that lay weights out anew make `to` of it? What they do not, the host makes bf16. */
+static bool converts_on_gpu(weight_format f, weight_format to) {
+    return f <= WF_MXFP4 || (f == WF_INT4_GROUP128 && to == WF_INT4_GROUP);
+}
 
 bool gpu_takes(weight_format f, bool experts) {
-    return f < WF_COUNT && (read_on_gpu(f) || (!experts && linear_on_gpu(f) == WF_BF16));
+    if (experts) return f < WF_COUNT && converts_on_gpu(f, expert_on_gpu(EXPERTS_AS_STORED, f, 0));
+    return f < WF_COUNT && (converts_on_gpu(f, f) || linear_on_gpu(f) == WF_BF16);
 }
 
 bool gpu_multiplies(weight_format f, bool experts) {
-    return f == WF_BF16 || (experts && (f == WF_FP8_BLOCK || in_nibbles(f) || f == WF_INT4_ROW));
+    return f == WF_BF16 ||
+           (experts && (f == WF_FP8_BLOCK || in_nibbles(f) || f == WF_INT4_ROW || f == WF_INT4_GROUP128));
 }
 
 static status load_check_shape(const weight_desc *d, err *e) {
@@ -128,9 +132,10 @@ static void convert_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *
     else if (weight_scale_bytes(v))
         dev->write(dev, staged_scale, v->scale, weight_scale_bytes(v));
     gpu_launch(b->g,
-               !int4  ? b->requant_bf16
-               : rows ? b->requant_order
-                      : b->requant_int4,
+               !int4                           ? b->requant_bf16
+               : rows                          ? b->requant_order
+               : v->format == WF_INT4_GROUP128 ? b->requant_groups
+                                               : b->requant_int4,
                gpu_blocks(int4 ? v->rows : ceil_div(v->rows * v->cols, 64), GPU_WARPS), 1, 1, GPU_THREADS, 0, &k);
 }
 
@@ -196,7 +201,7 @@ static status copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *s
     device *dev = gpu_device(b->g);
     if (d->dummy_seed) {
         fill_view(b, d, i, to, scale);
-    } else if (!read_on_gpu(d->views[i].format)) {
+    } else if (!converts_on_gpu(d->views[i].format, v->format)) {
         return widen_on_host(dev, &d->views[i], to, e);
     } else if (converts(d, i)) {
         convert_view(b, d, i, staged, to, scale);
@@ -284,7 +289,8 @@ static status put_padded(const gpu_backend *b, const weight_desc *d, op_weight *
 static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
     device *dev = gpu_device(b->g);
     bool packed = packs(d), experts = d->kind == WK_EXPERTS,
-         stage = (packed || (converts(d, 0) && read_on_gpu(d->views[0].format)) || (experts && converts(d, 2))) &&
+         stage = (packed || (converts(d, 0) && converts_on_gpu(d->views[0].format, kept(d, 0).format)) ||
+                  (experts && converts(d, 2))) &&
                  !d->dummy_seed;
     u64 table = (u64)d->n_views * sizeof(gpu_matrix), max_bytes = 0;
     for (i64 i = 0; i < d->n_views; i++) {

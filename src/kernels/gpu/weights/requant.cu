@@ -72,6 +72,18 @@ KERNEL(requant_order, gpu_requant_args) {
     }
 }
 
+/* INT4 in groups of 128, numbers in two's complement and scales in float32, to groups of 32, a thread a group. */
+KERNEL(requant_groups, gpu_requant_args) {
+    enum { WIDE = 128 };
+    const gpu_i64 groups = a.from.rows * (a.from.cols / GROUP);
+    for (gpu_i64 i = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x; i < groups;
+         i += (gpu_i64)gridDim.x * GPU_THREADS) {
+        const uint4 q = ((const uint4 *)a.from.data)[i];
+        ((uint4 *)a.data)[i] = {q.x ^ 0x88888888u, q.y ^ 0x88888888u, q.z ^ 0x88888888u, q.w ^ 0x88888888u};
+        a.scale[i] = bf16_of(((const float *)a.from.scale)[i / (WIDE / GROUP)]);
+    }
+}
+
 KERNEL(requant_bf16, gpu_requant_args) {
     gpu_i64 n = a.from.rows * a.from.cols;
     for (gpu_i64 i = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x; i < n; i += (gpu_i64)gridDim.x * GPU_THREADS)
