@@ -13,11 +13,21 @@
 /* Sums of a recording: as many as keep the host's part of a launch out of the measurement, few of large ones. */
 enum { ROWS_MAX = 16, SUMS_MAX = 50, ROWS_QUEUED = 4096, REPEATS = 7 };
 
-enum { ONE_SHOT_MOST = 160 /* rows of which one shot is worth a look */ };
-/* The last two: the sum, its addition to the residual stream and the norm, of all rows by every rank or of its own by
- * each. */
-typedef enum { AS_CHOSEN, IN_ONE_SHOT, IN_TWO_SHOTS, BY_NCCL, NORMED_BY_ALL, NORMED_APART, WAYS } reduce_way;
-static const char *const WAY_KEYS[WAYS] = {"us", "one_shot_us", "two_shots_us", "nccl_us", "norm_us", "norm_apart_us"};
+enum { ONE_SHOT_MOST = 64 /* rows of which one shot is worth a look */ };
+/* WITH_FLAGS: as sums of many rows go. The last two: the sum, its addition to the residual stream and the norm, of all
+ * rows by every rank or of its own by each. */
+typedef enum {
+    AS_CHOSEN,
+    IN_ONE_SHOT,
+    IN_TWO_SHOTS,
+    WITH_FLAGS,
+    BY_NCCL,
+    NORMED_BY_ALL,
+    NORMED_APART,
+    WAYS
+} reduce_way;
+static const char *const WAY_KEYS[WAYS] = {"us",      "one_shot_us", "two_shots_us", "flags_us",
+                                           "nccl_us", "norm_us",     "norm_apart_us"};
 
 typedef struct {
     i64 ranks, dim, n_rows, rows[ROWS_MAX];
@@ -49,13 +59,14 @@ typedef struct {
     int sums;
     device_recording *recorded;
     const norm_args *norm; /* NULL: the sum alone */
+    deferred_norm *deferred;
 } reduce_launches;
 
 static void queue_reduces(void *ud) {
     const reduce_launches *l = ud;
     for (int i = 0; i < l->sums; i++) {
         if (l->norm)
-            gpu_reduce_norm(&l->k->backend.ops, l->k->data, l->norm, NULL);
+            gpu_reduce_norm(&l->k->backend.ops, l->k->data, l->norm, l->deferred);
         else
             l->k->data->all_reduce(l->k->data, l->x, l->n, DT_BF16);
     }
@@ -91,10 +102,12 @@ static void replay_reduces(void *ud) {
 }
 
 /* The median of several runs of a recording. */
-static status reduce_time(rank *k, void *x, i64 rows, i64 dim, const norm_args *norm, f64 *seconds, err *e) {
+static status reduce_time(rank *k, void *x, i64 rows, i64 dim, const norm_args *norm, deferred_norm *deferred,
+                          f64 *seconds, err *e) {
     device *dev = k->backend.device;
     f64 took[REPEATS];
-    reduce_launches l = {k, x, rows * dim, (int)max_i64(1, min_i64(SUMS_MAX, ROWS_QUEUED / rows)), NULL, norm};
+    reduce_launches l = {k,    x,    rows * dim, (int)max_i64(1, min_i64(SUMS_MAX, ROWS_QUEUED / rows)),
+                         NULL, norm, deferred};
     status st = dev->record(dev, queue_reduces, &l, &l.recorded, e);
     for (int r = 0; st == ST_OK && r < REPEATS; r++) {
         st = gpu_clock(k->backend.gpu, replay_reduces, &l, &took[r], e);
@@ -144,6 +157,7 @@ static status run_rank(rank *k, void *ud, err *e) {
     device *dev = k->backend.device;
     const bool normed = b->way == NORMED_BY_ALL || b->way == NORMED_APART;
     norm_args norm = {0};
+    deferred_norm deferred = {0};
     op_weight *w = NULL;
     i64 most = 0;
     for (i64 i = 0; i < b->n_rows; i++) most = max_i64(most, b->rows[i] * b->dim);
@@ -151,20 +165,23 @@ static status run_rank(rank *k, void *ud, err *e) {
     bf16 *host = calloc((size_t)most, sizeof *host);
     status st = host ? dev->alloc(dev, &x, (u64)most * sizeof *host, "rows", e) : err_nomem(e, "rows", (u64)most * 2);
     if (st == ST_OK && normed) st = reduce_norm_open(k, b->dim, x, host, most, &norm, &w, e);
+    if (st == ST_OK && normed)
+        st = dev->alloc(dev, (void **)&deferred.squares, DEFERRED_ROWS * DEFERRED_PARTS * sizeof(f32), "squares", e);
     if (st == ST_OK) k->comm->barrier(k->comm); /* as above, of allocations */
     for (i64 i = 0; st == ST_OK && i < b->n_rows; i++) {
         f64 took = 0;
         if (b->way == IN_ONE_SHOT && b->rows[i] > ONE_SHOT_MOST) continue;
         norm.n = b->rows[i];
         if (!normed) st = reduce_verify(k, x, b->rows[i] * b->dim, host, e);
-        if (st == ST_OK) st = reduce_time(k, x, b->rows[i], b->dim, normed ? &norm : NULL, &took, e);
+        if (st == ST_OK)
+            st = reduce_time(k, x, b->rows[i], b->dim, normed ? &norm : NULL, normed ? &deferred : NULL, &took, e);
         if (!k->index) b->seconds[b->way][i] = took;
     }
     free(host);
     if (st != ST_OK) return st; /* x ends with the GPU: a rank that is late may still write to it */
     k->comm->barrier(k->comm);
     if (w) k->backend.ops.weight_release(w);
-    dev->release(dev, norm.sum), dev->release(dev, norm.out);
+    dev->release(dev, norm.sum), dev->release(dev, norm.out), dev->release(dev, deferred.squares);
     dev->release(dev, x);
     return st;
 }
@@ -186,6 +203,8 @@ static status reduce_measure(reduce_bench *b, reduce_way way, err *e) {
     if (st == ST_OK) st = ranks_connect(&r, e);
     for (i64 i = 0; st == ST_OK && (way == IN_ONE_SHOT || way == IN_TWO_SHOTS) && i < r.n; i++)
         if (r.of[i].data->peer) gpu_comm_one_shot(r.of[i].data, way == IN_ONE_SHOT ? ONE_SHOT_MOST : 0);
+    for (i64 i = 0; st == ST_OK && way == WITH_FLAGS && i < r.n; i++)
+        if (r.of[i].data->peer) gpu_comm_unflagged(r.of[i].data, 0);
     for (i64 i = 0; st == ST_OK && way > BY_NCCL && i < r.n; i++)
         if (r.of[i].data->peer) gpu_comm_norm_apart(r.of[i].data, way == NORMED_APART ? 1 : INT64_MAX);
     const bool ours = st == ST_OK && r.of[0].data->peer;
@@ -221,9 +240,10 @@ static void reduce_print(const reduce_bench *b) {
            (long long)b->dim);
     if (b->missing.code != ST_OK) printf("NCCL is not measured: %s\n", b->missing.text);
     printf(
-        "Behind \"NCCL us\": with the residual stream and its norm, of all rows on every rank or of its own on each.\n"
-        "%8s %12s %12s %12s %12s %12s %12s %12s\n",
-        "rows", "bytes", "us", "one shot us", "two shots us", "NCCL us", "normed us", "apart us");
+        "Behind \"NCCL us\": with the residual stream and its norm, of all rows on every rank (few without the norm's "
+        "scale, which whoever reads them applies) or of its own on each.\n"
+        "%8s %12s %12s %12s %12s %12s %12s %12s %12s\n",
+        "rows", "bytes", "us", "one shot us", "two shots us", "flags us", "NCCL us", "normed us", "apart us");
     for (i64 i = 0; i < b->n_rows; i++) {
         printf("%8lld %12lld", (long long)b->rows[i], (long long)(b->rows[i] * b->dim * 2));
         if (b->json)

@@ -190,6 +190,14 @@ static inline uint4 load_flagged(const uint4 *at) {
     emu_u64 a = __atomic_load_n(&from[0], __ATOMIC_SEQ_CST), b = __atomic_load_n(&from[1], __ATOMIC_SEQ_CST);
     return {(unsigned)a, (unsigned)(a >> 32), (unsigned)b, (unsigned)(b >> 32)};
 }
+static inline void store_words2(uint2 *at, uint2 v) {
+    __atomic_store_n(&at->x, v.x, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&at->y, v.y, __ATOMIC_SEQ_CST);
+}
+static inline uint2 load_words2(const uint2 *at) {
+    const unsigned x = __atomic_load_n(&at->x, __ATOMIC_SEQ_CST);
+    return {x, __atomic_load_n(&at->y, __ATOMIC_SEQ_CST)};
+}
 emu_u64 global_ns();
 static inline void store_release(unsigned *at, unsigned v) { __atomic_store_n(at, v, __ATOMIC_RELEASE); }
 static inline unsigned load_acquire(const unsigned *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }

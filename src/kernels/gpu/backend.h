@@ -26,6 +26,7 @@
     X(fill, "rows/rows")                                                                                               \
     X(all_reduce, "comm/all_reduce")                                                                                   \
     X(all_reduce_norm, "comm/all_reduce")                                                                              \
+    X(all_reduce_norm_few, "comm/all_reduce")                                                                          \
     X(all_reduce_parts, "comm/all_reduce_parts")                                                                       \
     X(all_reduce_parts_norm, "comm/all_reduce_parts")                                                                  \
     X(all_queries, "comm/context_parallel")                                                                            \

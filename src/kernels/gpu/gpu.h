@@ -37,6 +37,8 @@ void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm
 
 /* From here on sums of up to so many rows go in one shot, larger ones in two; all ranks alike. To measure both. */
 void gpu_comm_one_shot(comm *c, i64 rows);
+/* The same for those that go without flags (all_reduce.cu), larger ones with (all_reduce_parts.cu). */
+void gpu_comm_unflagged(comm *c, i64 rows);
 /* The same for sums with a norm: from so many rows on each rank norms its own alone. */
 void gpu_comm_norm_apart(comm *c, i64 rows);
 i64 gpu_comm_norms_apart_from(const comm *c);

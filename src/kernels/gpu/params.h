@@ -615,11 +615,15 @@ enum { GPU_RANKS_MAX = 8, GPU_UNIT_VALUES = 4 };
 enum { COMM_BLOCKS = 64, COMM_RESIDENT = COMM_BLOCKS / 16 }; /* of a launch, at most: the links are the limit */
 /* But for all_reduce_parts_norm, one on a multiprocessor: there norms are the limit. */
 enum { COMM_NORM_BLOCKS = 128 };
+/* Sums of few values (all_reduce.cu): exchanges until memory is used again; what a block knows, as one uint4: its slot,
+ * and what the exchange before this one filled, units of a part and of the sums. */
+enum { LAMPORT_SLOTS = 3, LAMPORT_WORDS = 4 };
 enum {
-    COMM_NUMBERS,
-    COMM_BROKEN = COMM_NORM_BLOCKS,
-    COMM_WORDS
-};                                                /* of a block's exchange before, each its own; 1: failed */
+    COMM_NUMBERS,                   /* of a block's exchange before, each its own */
+    COMM_BROKEN = COMM_NORM_BLOCKS, /* 1: failed */
+    COMM_LAMPORT = COMM_NORM_BLOCKS + 4 /* LAMPORT_WORDS of each block */,
+    COMM_WORDS = COMM_LAMPORT + COMM_NORM_BLOCKS * LAMPORT_WORDS
+};
 enum { COMM_FAILED, COMM_STOP, COMM_HOST_WORDS }; /* 1 + the rank that was missing; the host says stop */
 /* A rank's end of all exchanges. */
 typedef struct gpu_exchange {
@@ -632,10 +636,15 @@ typedef struct gpu_exchange {
 } gpu_exchange;
 typedef struct {
     gpu_exchange e;
-    gpu_bf16 *x; /* [n] */
-    gpu_i64 n;   /* a multiple of GPU_UNIT_VALUES */
-    gpu_i64 dim; /* all_reduce_norm: of a row of x, and what is done with the sum, which is not written */
-    gpu_after after;
+    gpu_bf16 *x;        /* [n] */
+    int n;              /* a multiple of GPU_UNIT_VALUES */
+    int dim;            /* of a row of x; all_reduce: n */
+    int across, chunks; /* pieces of a row that a block takes, all of them */
+    int one_shot;
+    struct uint2 *inboxes[GPU_RANKS_MAX]; /* [LAMPORT_SLOTS][ranks * room + relay_room], of each rank, in its memory */
+    int room, relay_room;        /* units that there is room for: of a rank's part, of the sums that come back */
+    int part_units, relay_units; /* that this exchange fills, the latter if not in one shot */
+    gpu_after after;             /* all_reduce_norm: what is done with the sum, which is not written */
 } gpu_all_reduce_args;
 /* Sums of many values in two shots: each rank sums a part, [ranks] parts of `part` pieces of 8 values or fewer. A piece
  * lies at [number & 1][from][piece] of the memory of whoever takes it, there when the flag [0][from][block] of the

@@ -6,13 +6,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+/* Measured on two and four H200. */
 enum {
-    /* Rows up to which every rank sums all by itself: of two, 40 rows of 7168 took 8.9 us so and 10.3 in two shots, 64
-     * 11.7 and 10.9 (two H200); of eight, 8 took 13.5 and 14.8, 40 23.8 and 13.6 (a probe). */
-    ONE_SHOT_ROWS_OF_TWO = 48,
-    ONE_SHOT_ROWS = 16,
-    PARTS_ROWS = 2048,   /* that go in two shots by one launch */
-    NORM_APART_ROWS = 72 /* from here on a rank norms its own alone: blocks take whole rows, which are few below */
+    ONE_SHOT_SENT = 60, /* rows that a rank sends at most to the others, of more than one, if it sums all by itself */
+    LAMPORT_ROWS = 256, /* that go without flags (all_reduce.cu) at most; between two ranks: */
+    LAMPORT_ROWS_OF_TWO = 192,
+    PARTS_ROWS = 2048,    /* that go with flags, in two shots, by one launch */
+    NORM_APART_ROWS = 128 /* from here on a rank norms its own alone: blocks take whole rows, which are few below */
 };
 _Static_assert((int)NORM_APART_ROWS > (int)DEFERRED_ROWS, "which rows a rank has must not depend on what follows");
 
@@ -22,6 +22,8 @@ typedef struct {
     volatile gpu_u32 *host[GPU_RANKS_MAX]; /* where each looks whether to stop; NULL: it is gone */
     struct uint4 *mailboxes[GPU_RANKS_MAX], *pieces[GPU_RANKS_MAX];
     gpu_u32 *flags[GPU_RANKS_MAX];
+    struct uint2 *inboxes[GPU_RANKS_MAX];
+    i64 part_units, relay_units; /* of an inbox */
 } peer_group;
 
 typedef struct {
@@ -31,7 +33,7 @@ typedef struct {
     device_pool pool;
     device_readback *words; /* memory of the host that the GPU writes to */
     gpu_exchange end;
-    i64 one_shot_rows, norm_apart_rows, norm_blocks;
+    i64 one_shot_rows, lamport_rows, norm_apart_rows, blocks; /* blocks: of a launch that must all be there at once */
     f64 deadline_s;
     err failed;
 } peer_comm;
@@ -75,23 +77,48 @@ static void peer_norm_apart(const peer_comm *p, const norm_args *a) {
         k.norm.n = rows, k.norm.add = NULL;
         k.norm.x += at * a->dim, k.norm.sum += at * a->dim, k.norm.out += at * a->dim;
         if (k.norm.bad) k.norm.bad += at;
-        gpu_launch(b->g, b->all_reduce_parts_norm, (u32)p->norm_blocks, 1, 1, GPU_NORM_THREADS, 0, &k);
+        gpu_launch(b->g, b->all_reduce_parts_norm, (u32)p->blocks, 1, 1, GPU_NORM_THREADS, 0, &k);
     }
+}
+
+/* Chunks of a row of dim values. */
+static i64 chunks_across(i64 dim) { return ceil_div(dim, GPU_THREADS * GPU_UNIT_VALUES); }
+
+/* The sum of n values in rows of dim without flags: how, but for what is done with it. Returns the blocks of a launch;
+ * 0: inboxes have no room for it. */
+static u32 unflagged_args(const peer_comm *p, void *x, i64 n, i64 dim, gpu_all_reduce_args *k) {
+    const peer_group *g = p->group;
+    const i64 chunks = n / dim * chunks_across(dim), together = ceil_div(chunks, g->ranks);
+    *k = (gpu_all_reduce_args){.e = p->end,
+                               .x = x,
+                               .n = (int)n,
+                               .dim = (int)dim,
+                               .across = (int)chunks_across(dim),
+                               .chunks = (int)chunks,
+                               .room = (int)g->part_units,
+                               .relay_room = (int)g->relay_units};
+    k->one_shot = n <= p->one_shot_rows * g->dim && chunks * GPU_THREADS <= g->part_units;
+    k->part_units = (int)(k->one_shot ? chunks : together) * GPU_THREADS;
+    k->relay_units = (int)chunks * GPU_THREADS;
+    memcpy(k->inboxes, g->inboxes, sizeof k->inboxes);
+    if (chunks * GPU_THREADS > g->relay_units || together * GPU_THREADS > g->part_units) return 0;
+    return (u32)(min_i64(together, max_i64(p->blocks / g->ranks, 1)) * g->ranks); /* a multiple, as it wants them */
 }
 
 static void peer_all_reduce(comm *c, void *x, i64 n, dtype type) {
     peer_comm *p = peer_of(c);
     const gpu_backend *b = gpu_of(p->o);
-    const i64 most = (p->end.units - 1) * GPU_UNIT_VALUES;
+    const i64 most = LAMPORT_ROWS * p->group->dim;
     if (type != DT_BF16 || n % GPU_UNIT_VALUES) { /* gpu_comm_open's caller has seen to both */
         err_set(&p->failed, ST_UNSUPPORTED, "an exchange of %lld values of %s among GPUs", (long long)n,
                 dtype_name(type));
         return;
     }
-    if (n > p->one_shot_rows * p->group->dim && n % 8 == 0 && (uintptr_t)x % 16 == 0) return peer_sum_parts(p, x, n);
+    if (n > p->lamport_rows * p->group->dim && n % 8 == 0 && (uintptr_t)x % 16 == 0) return peer_sum_parts(p, x, n);
     for (i64 at = 0; at < n; at += most) {
-        gpu_all_reduce_args k = {.e = p->end, .x = (gpu_bf16 *)x + at, .n = min_i64(most, n - at)};
-        u32 blocks = (u32)min_i64(ceil_div(k.n / GPU_UNIT_VALUES, GPU_THREADS), COMM_BLOCKS);
+        const i64 here = min_i64(most, n - at);
+        gpu_all_reduce_args k;
+        const u32 blocks = unflagged_args(p, (gpu_bf16 *)x + at, here, here, &k); /* `most` values fit */
         gpu_launch(b->g, b->all_reduce, blocks, 1, 1, GPU_THREADS, 0, &k);
     }
 }
@@ -99,21 +126,28 @@ static void peer_all_reduce(comm *c, void *x, i64 n, dtype type) {
 void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm *deferred) {
     const gpu_backend *b = gpu_of(o);
     const peer_comm *p = peer_of(c);
-    gpu_all_reduce_args k = {
-        .e = p->end, .x = (gpu_bf16 *)(uintptr_t)norm->add, .n = norm->n * norm->dim, .dim = norm->dim};
-    const i64 across = ceil_div(norm->dim, GPU_THREADS * GPU_UNIT_VALUES);
-    if (k.n <= (p->end.units - 1) * GPU_UNIT_VALUES && gpu_may_defer_norm(b, norm, deferred, across, &k.after)) {
-        gpu_launch(b->g, b->all_reduce_norm, (u32)min_i64(norm->n * across, COMM_BLOCKS), 1, 1, GPU_THREADS, 0, &k);
+    void *x = (void *)(uintptr_t)norm->add;
+    const i64 n = norm->n * norm->dim, across = chunks_across(norm->dim);
+    gpu_all_reduce_args k;
+    gpu_after after;
+    const u32 blocks = n <= p->lamport_rows * p->group->dim ? unflagged_args(p, x, n, norm->dim, &k) : 0;
+    if (blocks && gpu_may_defer_norm(b, norm, deferred, across, &after)) {
+        k.after = after;
+        if (k.one_shot && k.chunks <= p->blocks)
+            gpu_launch(b->g, b->all_reduce_norm_few, (u32)across, (u32)norm->n, 1, GPU_THREADS, 0, &k);
+        else
+            gpu_launch(b->g, b->all_reduce_norm, blocks, 1, 1, GPU_THREADS, 0, &k);
         *deferred = (deferred_norm){deferred->squares, across, norm->dim, norm->eps};
         return;
     }
     if (deferred) deferred->parts = 0;
     if (may_norm_apart(p, norm)) return peer_norm_apart(p, norm);
-    peer_all_reduce(c, k.x, k.n, DT_BF16);
+    peer_all_reduce(c, x, n, DT_BF16);
     o->norm(o, norm);
 }
 
 void gpu_comm_one_shot(comm *c, i64 rows) { peer_of(c)->one_shot_rows = rows; }
+void gpu_comm_unflagged(comm *c, i64 rows) { peer_of(c)->lamport_rows = min_i64(rows, LAMPORT_ROWS); }
 void gpu_comm_norm_apart(comm *c, i64 rows) { peer_of(c)->norm_apart_rows = rows; }
 i64 gpu_comm_norms_apart_from(const comm *c) { return ((const peer_comm *)c)->norm_apart_rows; }
 
@@ -222,9 +256,12 @@ static status open_rank(peer_comm *p, i64 r, err *e) {
     if (st == ST_OK)
         st = device_pool_add(&p->pool, (void **)&g->flags[r], (u64)(2 * g->ranks * COMM_NORM_BLOCKS), 4,
                              "parts of sums", e);
+    const u64 inbox = (u64)(LAMPORT_SLOTS * (g->ranks * g->part_units + g->relay_units));
+    if (st == ST_OK) st = device_pool_add(&p->pool, (void **)&g->inboxes[r], inbox, 8, "an inbox", e);
     if (st == ST_OK) st = dev->readback_open(dev, COMM_HOST_WORDS * sizeof(u32), &p->words, e);
     if (st != ST_OK) return st;
-    p->base.held = dev->takes((u64)(2 * g->ranks * g->units) * 16) + dev->takes((u64)(2 * g->ranks * g->room) * 16);
+    p->base.held = dev->takes((u64)(2 * g->ranks * g->units) * 16) + dev->takes((u64)(2 * g->ranks * g->room) * 16) +
+                   dev->takes(inbox * 8);
     memset(p->words->data, 0, COMM_HOST_WORDS * sizeof(u32));
     g->host[r] = p->end.host = (volatile gpu_u32 *)(void *)p->words->data;
     return dev->finish(dev, e); /* what the others may write to is zero by now */
@@ -248,8 +285,10 @@ status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units,
     if (!g) return st == ST_OK ? err_nomem(e, "a group of ranks", sizeof *g) : st;
     g->ranks = ranks, g->units = max_i64(units, 2 * COMM_NORM_BLOCKS) + 1, g->dim = dim;
     g->room = ceil_div(PARTS_ROWS * dim, 8 * ranks);
-    i64 n = 0, norm_blocks = COMM_NORM_BLOCKS; /* as many as every rank has room for at once, one on a multiprocessor */
-    for (i64 r = 0; r < ranks; r++) norm_blocks = min_i64(norm_blocks, gpu_processors(gpu_of(tables[r])->g));
+    g->relay_units = LAMPORT_ROWS * chunks_across(dim) * GPU_THREADS;
+    g->part_units = ceil_div(LAMPORT_ROWS * chunks_across(dim), ranks) * GPU_THREADS;
+    i64 n = 0, blocks = COMM_NORM_BLOCKS; /* as many as every rank has room for at once, one on a multiprocessor */
+    for (i64 r = 0; r < ranks; r++) blocks = min_i64(blocks, gpu_processors(gpu_of(tables[r])->g));
     for (; st == ST_OK && n < ranks; n++) {
         peer_comm *p = calloc(1, sizeof *p);
         if (!p) {
@@ -260,9 +299,10 @@ status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units,
                          .group = g,
                          .o = tables[n],
                          .deadline_s = deadline_s,
-                         .one_shot_rows = ranks == 2 ? ONE_SHOT_ROWS_OF_TWO : ONE_SHOT_ROWS,
+                         .one_shot_rows = ranks <= 2 ? LAMPORT_ROWS : ONE_SHOT_SENT / (ranks - 1),
                          .norm_apart_rows = NORM_APART_ROWS,
-                         .norm_blocks = norm_blocks};
+                         .lamport_rows = ranks <= 2 ? LAMPORT_ROWS_OF_TWO : LAMPORT_ROWS,
+                         .blocks = blocks};
         p->base.rank = n, p->base.ranks = ranks;
         p->end = (gpu_exchange){
             .units = g->units, .deadline_ns = (u64)(deadline_s * 1e9), .rank = (int)n, .ranks = (int)ranks};

@@ -30,10 +30,11 @@ static __device__ inline bool exchange_begin(const gpu_exchange &e, exchange_sta
     return s.going;
 }
 
-/* Has the exchange to end? The rank that is missing is told to the host, once. */
-static __device__ inline bool must_give_up(const gpu_exchange &e, exchange_state &s, int missing) {
+/* Has the exchange to end? The rank that is missing is told to the host, once. patience: in deadlines, of who waits for
+ * a rank that may itself wait for another, which is the one to be named. */
+static __device__ inline bool must_give_up(const gpu_exchange &e, exchange_state &s, int missing, int patience = 1) {
     gpu_u64 now = global_ns();
-    if (!s.until) s.until = now + e.deadline_ns, s.look = now + LOOK_NS;
+    if (!s.until) s.until = now + patience * e.deadline_ns, s.look = now + LOOK_NS;
     if (*(volatile gpu_u32 *)&e.words[COMM_BROKEN]) return true;
     if (now < s.look && now < s.until) return false;
     s.look = now + LOOK_NS;

@@ -298,6 +298,15 @@ static __device__ inline uint4 load_flagged(const uint4 *at) {
                  : "memory");
     return v;
 }
+/* Each word for itself there for any GPU. */
+static __device__ inline void store_words2(uint2 *at, uint2 v) {
+    asm volatile("st.relaxed.sys.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(v.x), "r"(v.y) : "memory");
+}
+static __device__ inline uint2 load_words2(const uint2 *at) {
+    uint2 v;
+    asm volatile("ld.relaxed.sys.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(at) : "memory");
+    return v;
+}
 /* What the block has stored before a __syncthreads is there for whoever sees this word, on any GPU or the host. */
 static __device__ inline void store_release(gpu_u32 *at, gpu_u32 v) {
     asm volatile("fence.acq_rel.sys;\nst.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
