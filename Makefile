@@ -1,6 +1,7 @@
 # Moonlet's build. `make` builds, `make demo` and `make check` also set up what is missing.
 #   CC=clang-14      another compiler          B=build-x    another output folder
 #   SAN=1            AddressSanitizer and UBSan, in build-san; with CC=clang-14 also what the fuzzers link
+#   KERNELS_FROM=build  takes the kernels' objects out of a finished build by the same compiler
 #   NVCC=/path/nvcc  another compiler for the GPU's kernels; NVCC=none builds without them
 # No configure step: the libraries are found with pkg-config; tools/setup names what is missing.
 comma   := ,
@@ -78,22 +79,33 @@ VIDEO   := $(if $(filter yes,$(VIDEO_HAS)),$B/moonlet-video)
 VIDEO_OBJ := $(patsubst %.c,$B/%.o,$(wildcard video/*.c))
 
 .PHONY: FORCE cubins all setup demo check check-all unit pytest lint format install dist clean examples
-all: $B/moonlet $(VIDEO)
+all: $B/moonlet $(VIDEO) $(if $(SAN),$B/moonlet-watched)
 	@echo "  $(BUILT_FOR)"
 	@echo "  video: $(if $(VIDEO),libavcodec $(firstword $(VIDEO_HAS)),none ($(VIDEO_PKGS:%=%-dev) are missing; tools/setup video installs them))"
 
+# Under sanitizers kernels are built twice: unwatched in the library, since a model's arithmetic under them takes most of
+# the time of all tests, and watched below $B/watched, for what holds every kernel against its reference: `check` of
+# moonlet-watched, and the unit tests of kernels.
+KERNELS := $(filter $B/src/kernels/ref/%.o $B/src/kernels/cpu/%.o,$(OBJ))
+WATCHED := $(if $(SAN),$(KERNELS:$B/%=$B/watched/%))
+
 # Instruction sets get flags of their own; everything else is baseline x86-64 and runs anywhere.
-$B/src/kernels/cpu/avx2%.o: ISA := -mavx2 -mfma -mf16c
-$B/src/kernels/cpu/avx2vnni%.o: ISA += -mavxvnni
-$B/src/media/resize_avx2.o: ISA := -mavx2
-$B/src/kernels/cpu/avx512%.o: ISA := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
-$B/src/kernels/cpu/avx512vnni%.o: ISA += -mavx512vnni
-$B/src/kernels/cpu/avx512bf16%.o: ISA += -mavx512bf16
-# What computes. Under sanitizers without two checks a pointer, which cost half of the time: ASan stops at what such a pointer reads.
-# Fuzzers look for paths through parsers: no counters here.
-ARITHMETIC := $B/src/kernels/ref/%.o $B/src/kernels/cpu/%.o $B/src/format/weights.o $B/src/format/requant.o $B/src/format/encode.o $B/src/format/quantize.o $B/src/format/dtype.o $B/src/media/resize%.o $B/src/media/grid.o
-$(ARITHMETIC): OPT := -O3 $(if $(SAN),-DSANITIZED -fno-sanitize=pointer-overflow$(comma)null)
-$(ARITHMETIC): COVER :=
+define ISA_RULES
+$1/src/kernels/cpu/avx2%.o: ISA := -mavx2 -mfma -mf16c
+$1/src/kernels/cpu/avx2vnni%.o: ISA += -mavxvnni
+$1/src/media/resize_avx2.o: ISA := -mavx2
+$1/src/kernels/cpu/avx512%.o: ISA := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
+$1/src/kernels/cpu/avx512vnni%.o: ISA += -mavx512vnni
+$1/src/kernels/cpu/avx512bf16%.o: ISA += -mavx512bf16
+endef
+$(foreach dir,$B $(if $(SAN),$B/watched),$(eval $(call ISA_RULES,$(dir))))
+# What computes. Watched without two checks a pointer, which cost half of the time: ASan stops at what such a pointer
+# reads. Fuzzers look for paths through parsers: no counters here. Threads that compute have barriers of OpenMP's runtime,
+# which ThreadSanitizer does not know.
+ARITHMETIC := $(addprefix $B/src/format/,weights.o requant.o encode.o quantize.o dtype.o) $B/src/media/resize%.o $B/src/media/grid.o
+$(ARITHMETIC) $(WATCHED): OPT := -O3 $(if $(SAN),-DSANITIZED -fno-sanitize=pointer-overflow$(comma)null)
+$(KERNELS): OPT := -O3 $(if $(findstring -fsanitize,$(ALL_CFLAGS)),-fno-sanitize=all)
+$(ARITHMETIC) $(KERNELS) $(WATCHED): COVER :=
 # Comparisons into vectors, three times as fast; no value depends on it.
 $B/src/format/encode.o: ISA := -fno-trapping-math
 
@@ -107,9 +119,19 @@ $B/flags:
 	@echo '$(FLAGS)' >$@
 FORCE:
 
-$B/%.o: %.c Makefile $B/flags
+define COMPILE
 	@mkdir -p $(@D)
 	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(COVER) $(OPT) $(ISA) -MMD -MP -c -o $@ $<
+endef
+$B/%.o: %.c Makefile $B/flags
+	$(COMPILE)
+$B/watched/%.o: %.c Makefile $B/flags
+	$(COMPILE)
+ifdef KERNELS_FROM
+$(KERNELS): $B/%: $(KERNELS_FROM)/%
+	@mkdir -p $(@D)
+	@cp $< $@
+endif
 
 # Kernels: another nvcc, other flags, another list of files.
 GPU_FLAGS := $(strip $(GPU_CC) $(GPU_VER) $(NVFLAGS))
@@ -154,6 +176,9 @@ $(LIB): $(OBJ)
 $B/moonlet: $(CMD_OBJ) $(LIB)
 	@echo "  LD  $@"; $(CC) $(LDFLAGS) -o $@ $(CMD_OBJ) $(LIB) $(LDLIBS)
 
+$B/moonlet-watched: $(CMD_OBJ) $(WATCHED) $(LIB)
+	@echo "  LD  $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 $(VIDEO_OBJ): ISA := $(if $(VIDEO),$(shell pkg-config --cflags $(VIDEO_PKGS) 2>/dev/null)) $(if $(SAN),-DSANITIZED)
 $B/moonlet-video: $(VIDEO_OBJ)
 	@echo "  LD  $@"; $(CC) $(LDFLAGS) -o $@ $^ $(shell pkg-config --libs $(VIDEO_PKGS) 2>/dev/null) -lm
@@ -171,9 +196,11 @@ golden: build/golden/drawn
 
 $B/tests/%: tests/%.c $(LIB) Makefile $B/flags | build/golden/drawn
 	@mkdir -p $(@D)
-	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(ISA) -Itests/lib -Itests/unit -MMD -MP -o $@ $< $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
+	@echo "  CC  $<"; $(CC) $(ALL_CFLAGS) $(ISA) -Itests/lib -Itests/unit -MMD -MP -o $@ $< $(filter $(WATCHED),$^) $(LIB) $(LDFLAGS) $(LDLIBS) -lcmocka
 
 $B/tests/unit/api/test_nomem $B/tests/unit/runtime/test_sched_nomem: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap
+
+$(filter $B/tests/unit/kernels/%,$(TESTS)): $(WATCHED)
 
 $B/tests/unit/media/test_video: | $(VIDEO)
 
@@ -293,4 +320,4 @@ dist: all
 clean:
 	rm -rf build build-*
 
--include $(OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(VIDEO_OBJ:.o=.d) $(CUBIN:.cubin=.d) $(wildcard $B/tests/*/*.d $B/tests/*/*/*.d)
+-include $(OBJ:.o=.d) $(WATCHED:.o=.d) $(CMD_OBJ:.o=.d) $(VIDEO_OBJ:.o=.d) $(CUBIN:.cubin=.d) $(wildcard $B/tests/*/*.d $B/tests/*/*/*.d)

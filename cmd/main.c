@@ -92,6 +92,7 @@ static int main_run(int argc, char **argv) {
 int main(int argc, char **argv) {
     signal(SIGBUS, on_bus_error);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error, not a death by signal */
+    signal(SIGXFSZ, SIG_IGN); /* and so is a file beyond a limit */
     occupy_closed_streams();
     int result = main_run(argc, argv);
     if ((fflush(stdout) || ferror(stdout)) && result == EXIT_DONE) {

@@ -51,7 +51,7 @@ EMULATED = {
 }
 BITS_CUDA = "build/moonlet check bits --device cuda --override num_hidden_layers=2 --requests 3 --tokens 2 --prompt 24"
 # clang's objects serve three ends: they compile without warnings, they are watched by ASan and UBSan, and fuzzers link
-# them.
+# them. Kernels are watched in moonlet-watched and in their unit tests (Makefile).
 SANITIZE = "make --no-print-directory CC=clang-14 SAN=1 'CFLAGS=-O1 -g1' "
 SAN_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1",
@@ -60,7 +60,7 @@ SAN_ENV = {
 }
 # What asks how good the small model's answers are asks it of the same arithmetic again.
 NOT_SANITIZED = ["tests/e2e/test_nano_skills.py", "tests/e2e/test_golden_files.py", "tests/e2e/test_vision_files.py"]
-TSAN = "make --no-print-directory B=build-tsan 'CFLAGS=-O1 -g -fsanitize=thread' LDFLAGS=-fsanitize=thread "
+TSAN = "make --no-print-directory B=build-tsan KERNELS_FROM=build 'CFLAGS=-O1 -g -fsanitize=thread' LDFLAGS=-fsanitize=thread "
 
 ALL = [
     dict(name="lint, with formatters", run="python3 tools/lint.py --strict"),
@@ -195,7 +195,7 @@ ALL = [
         count="summary",
         env=SAN_ENV,
         timeout=2400,
-        run="build-san/moonlet check --device cpu --op " + EXPERTS,
+        run="build-san/moonlet-watched check --device cpu --op " + EXPERTS,
     ),
     *(
         dict(
@@ -208,7 +208,7 @@ ALL = [
             run=(
                 SAME
                 if AVX2_IS_BEST and mask == "avx2"
-                else f"build-san/moonlet check --device cpu --cpu-mask {mask} --not-op {EXPERTS}"
+                else f"build-san/moonlet-watched check --device cpu --cpu-mask {mask} --not-op {EXPERTS}"
             ),
         )
         for level, mask in (("no vector instructions", "none"), ("AVX2", "avx2"), ("best of this processor", "all"))

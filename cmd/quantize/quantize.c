@@ -7,7 +7,6 @@
 #include "cmd/quantize/shard.h"
 #include <errno.h>
 #include <omp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,7 +223,6 @@ int cmd_quantize(int argc, char **argv) {
     compare_defaults(&o.text);
     log_set_quiet(o.quiet);
     if (o.m.engine.threads) omp_set_num_threads((int)o.m.engine.threads);
-    signal(SIGXFSZ, SIG_IGN); /* a file beyond a limit is a write that fails, with its name */
     err e = {0};
     return quantize(&o, &e) == ST_OK ? EXIT_DONE : cmd_fail("quantize", &e);
 }

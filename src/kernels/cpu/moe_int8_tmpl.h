@@ -270,8 +270,8 @@ INLINE void pack_step(const rows *r, i64 g0, i64 n, panel *p, const bool halves,
     prefetch_l2(r->next_data + g0 * PANEL * 16 * blocks, PANEL * GROUPS * 16 * blocks);
     prefetch_l2(r->next_scale + g0 * PANEL * scale_bytes(f), PANEL * GROUPS * scale_bytes(f));
     load_scales(r, g0, n, p->scale, f);
+    vi z[4][4]; /* of at_once groups */
     for (i64 g = 0; g < n; g++) {
-        vi z[4][4];
         if (g % at_once == 0) load_groups(r->data, (g0 + g) * 16 * blocks, min_i64(4, (n - g) * blocks), z);
         unpack_group(z + g % at_once * blocks, flip_of(r), p->q[g], f);
         group_sums(p->q[g], p->scale[g], p->sum[g], halves, f);
