@@ -11,7 +11,8 @@ after     parts that must have ended before, whatever came of them
 tools     programs without which the part is skipped; "a|b": one of them
 count     how the output is counted: by exit status (one test), cmocka, pytest, summary (a last line "N passed, ...") or
           kernels
-cores     how many processors it keeps busy (1); alone: nothing else runs beside it, because it measures time
+cores     how many processors it keeps busy (1; 0: it waits for the network); alone: nothing else runs beside it, because
+          it measures time
 env       more environment; skip_status: the exit status that says "cannot be run here", the last line says why
 timeout   seconds (1200)
 
@@ -64,6 +65,7 @@ TSAN = "make --no-print-directory B=build-tsan KERNELS_FROM=build 'CFLAGS=-O1 -g
 
 ALL = [
     dict(name="lint, with formatters", run="python3 tools/lint.py --strict"),
+    dict(name="clients from PyPI", run="python3 tools/clients", skip_status=77, cores=0),
     dict(
         name="clang-14 with sanitizers",
         run=SANITIZE + "all tests examples fuzzers",
@@ -231,6 +233,13 @@ ALL = [
         env=dict(SAN_ENV, MOONLET="{here}/build-san/moonlet", MOONLET_SLOW="1"),
     ),
     dict(
+        name="openai, anthropic, lm_eval",
+        needs=["clients from PyPI"],
+        count="pytest",
+        env=dict(BUILD_ENV, MOONLET_CLIENTS="1"),
+        run="build/venv-clients/bin/python -m pytest -q -rs -p no:cacheprovider tests/clients",
+    ),
+    dict(
         name="{file}, {fuzz_s} s",
         each="tests/fuzz/fuzz_*.c",
         needs=["clang-14 with sanitizers"],
@@ -273,14 +282,6 @@ ALL = [
     # for experts alone
     dict(name="operations, AVX-512 VNNI", run="build/moonlet check --cpu-mask vnni --op " + EXPERTS, count="summary"),
     dict(name="operations, AVX-512 BF16", run="build/moonlet check --cpu-mask bf16", count="summary"),
-    dict(name="clients from PyPI", run="python3 tools/clients", skip_status=77),
-    dict(
-        name="openai, anthropic, lm_eval",
-        needs=["clients from PyPI"],
-        count="pytest",
-        env=dict(BUILD_ENV, MOONLET_CLIENTS="1"),
-        run="build/venv-clients/bin/python -m pytest -q -rs -p no:cacheprovider tests/clients",
-    ),
     dict(name="every header compiles alone", run="tools/headers"),
     dict(name="make dist", after=["program with them"], run="make --no-print-directory dist"),
     dict(
@@ -300,5 +301,5 @@ ALL = [
         timeout=600,
     ),
     dict(name="load", run="{python} tests/load/load.py", count="summary", alone=True, timeout=600),
-    dict(name="attacks", run="{python} tests/load/attacks.py", count="summary", alone=True, timeout=300),
+    dict(name="attacks", run="{python} tests/load/attacks.py --seconds 3", count="summary", alone=True, timeout=300),
 ]
