@@ -11,8 +11,8 @@ after     parts that must have ended before, whatever came of them
 tools     programs without which the part is skipped; "a|b": one of them
 count     how the output is counted: by exit status (one test), cmocka, pytest, summary (a last line "N passed, ...") or
           kernels
-cores     how many processors it keeps busy (1; 0: it waits for the network); alone: nothing else runs beside it, because
-          it measures time
+cores     how many processors it keeps busy (1; 0: it waits for the network); alone: nothing else runs beside it,
+          because it measures time
 env       more environment; skip_status: the exit status that says "cannot be run here", the last line says why
 timeout   seconds (1200)
 
