@@ -204,7 +204,7 @@ static status reduce_measure(reduce_bench *b, reduce_way way, err *e) {
     for (i64 i = 0; st == ST_OK && (way == IN_ONE_SHOT || way == IN_TWO_SHOTS) && i < r.n; i++)
         if (r.of[i].data->peer) gpu_comm_one_shot(r.of[i].data, way == IN_ONE_SHOT ? ONE_SHOT_MOST : 0);
     for (i64 i = 0; st == ST_OK && way == WITH_FLAGS && i < r.n; i++)
-        if (r.of[i].data->peer) gpu_comm_unflagged(r.of[i].data, 0);
+        if (r.of[i].data->peer) gpu_comm_lamport(r.of[i].data, 0);
     for (i64 i = 0; st == ST_OK && way > BY_NCCL && i < r.n; i++)
         if (r.of[i].data->peer) gpu_comm_norm_apart(r.of[i].data, way == NORMED_APART ? 1 : INT64_MAX);
     const bool ours = st == ST_OK && r.of[0].data->peer;

@@ -25,10 +25,9 @@ bool gpu_multiplies(weight_format f, bool experts);
 
 /* The ranks of tables[ranks], at most GPU_RANKS_MAX: comms of kernels that write to the others' memory, or read it:
  * all_reduce of multiples of 4 values in bf16 alone, columns_to_rows where a row's share goes in one launch, the other
- * calls whatever they get. `units` of 8 bytes for each rank go in one launch, of a sum 2048 rows of `dim` values
- * (a multiple of 8); longer ones take several. Each is used by the thread that uses its table, and ends before it.
- * ST_UNSUPPORTED: two of the GPUs cannot reach each
- * other's memory. */
+ * calls whatever they get. `units` of 8 bytes for each rank go in one launch, of a sum 2048 rows of `dim` values (a
+ * multiple of 8); longer ones take several. Each is used by the thread that uses its table, and ends before it.
+ * ST_UNSUPPORTED: two of the GPUs cannot reach each other's memory. */
 status gpu_comm_open(comm **out, const ops *const *tables, i64 ranks, i64 units, i64 dim, f64 deadline_s, err *e);
 
 /* Such a comm's all_reduce of norm->add [n, dim], and the norm, as fused.h's `reduce_norm`: for a few rows by one
@@ -38,7 +37,7 @@ void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm
 /* From here on sums of up to so many rows go in one shot, larger ones in two; all ranks alike. To measure both. */
 void gpu_comm_one_shot(comm *c, i64 rows);
 /* The same for those that go without flags (all_reduce.cu), larger ones with (all_reduce_parts.cu). */
-void gpu_comm_unflagged(comm *c, i64 rows);
+void gpu_comm_lamport(comm *c, i64 rows);
 /* The same for sums with a norm: from so many rows on each rank norms its own alone. */
 void gpu_comm_norm_apart(comm *c, i64 rows);
 i64 gpu_comm_norms_apart_from(const comm *c);

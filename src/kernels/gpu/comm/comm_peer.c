@@ -86,7 +86,7 @@ static i64 chunks_across(i64 dim) { return ceil_div(dim, GPU_THREADS * GPU_UNIT_
 
 /* The sum of n values in rows of dim without flags: how, but for what is done with it. Returns the blocks of a launch;
  * 0: inboxes have no room for it. */
-static u32 unflagged_args(const peer_comm *p, void *x, i64 n, i64 dim, gpu_all_reduce_args *k) {
+static u32 lamport_args(const peer_comm *p, void *x, i64 n, i64 dim, gpu_all_reduce_args *k) {
     const peer_group *g = p->group;
     const i64 chunks = n / dim * chunks_across(dim), together = ceil_div(chunks, g->ranks);
     *k = (gpu_all_reduce_args){.e = p->end,
@@ -118,7 +118,7 @@ static void peer_all_reduce(comm *c, void *x, i64 n, dtype type) {
     for (i64 at = 0; at < n; at += most) {
         const i64 here = min_i64(most, n - at);
         gpu_all_reduce_args k;
-        const u32 blocks = unflagged_args(p, (gpu_bf16 *)x + at, here, here, &k); /* `most` values fit */
+        const u32 blocks = lamport_args(p, (gpu_bf16 *)x + at, here, here, &k); /* `most` values fit */
         gpu_launch(b->g, b->all_reduce, blocks, 1, 1, GPU_THREADS, 0, &k);
     }
 }
@@ -130,7 +130,7 @@ void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm
     const i64 n = norm->n * norm->dim, across = chunks_across(norm->dim);
     gpu_all_reduce_args k;
     gpu_after after;
-    const u32 blocks = n <= p->lamport_rows * p->group->dim ? unflagged_args(p, x, n, norm->dim, &k) : 0;
+    const u32 blocks = n <= p->lamport_rows * p->group->dim ? lamport_args(p, x, n, norm->dim, &k) : 0;
     if (blocks && gpu_may_defer_norm(b, norm, deferred, across, &after)) {
         k.after = after;
         if (k.one_shot && k.chunks <= p->blocks)
@@ -147,7 +147,7 @@ void gpu_reduce_norm(const ops *o, comm *c, const norm_args *norm, deferred_norm
 }
 
 void gpu_comm_one_shot(comm *c, i64 rows) { peer_of(c)->one_shot_rows = rows; }
-void gpu_comm_unflagged(comm *c, i64 rows) { peer_of(c)->lamport_rows = min_i64(rows, LAMPORT_ROWS); }
+void gpu_comm_lamport(comm *c, i64 rows) { peer_of(c)->lamport_rows = min_i64(rows, LAMPORT_ROWS); }
 void gpu_comm_norm_apart(comm *c, i64 rows) { peer_of(c)->norm_apart_rows = rows; }
 i64 gpu_comm_norms_apart_from(const comm *c) { return ((const peer_comm *)c)->norm_apart_rows; }
 
