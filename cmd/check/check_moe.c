@@ -245,6 +245,8 @@ static void one_nan(weight_view *v, i64 views) {
     if (v[0].format == WF_FP8_BLOCK) ((u8 *)v[0].data)[at] = 0xff;
     if (v[0].format == WF_INT4_GROUP) ((bf16 *)v[0].scale)[at / INT4_GROUP] = CHECK_BAD;
     if (v[0].format == WF_MXFP4) ((u8 *)v[0].scale)[at / MXFP4_GROUP] = 0xff;
+    if (v[0].format == WF_NVFP4) ((u8 *)v[0].scale)[at / NVFP4_GROUP] = at % 2 ? 0x7f : 0xff;
+    if (v[0].format == WF_INT8_ROW) ((f32 *)v[0].scale)[5] = NAN;
 }
 
 /* Groups in bf16 with one value far from the others, multiples of the smallest scale that is tried (format/requant.h):
@@ -363,10 +365,6 @@ static void check_stored(check *c) {
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         for (int kept = EXPERTS_AS_STORED; kept <= (c->copies ? EXPERTS_W2_BF16 : EXPERTS_AS_STORED); kept++)
             kept_case(c, &rows[i], WF_INT4_ROW, (expert_format)kept, i % 2, 1.0f);
-    for (size_t i = 0; !c->copies && i < COUNT_OF(rows); i++) { /* no kernel of a GPU takes them */
-        kept_case(c, &rows[i], WF_NVFP4, EXPERTS_AS_STORED, i % 2, 1.0f);
-        kept_case(c, &rows[i], WF_INT8_ROW, EXPERTS_AS_STORED, i % 2, 1.0f);
-    }
     static const moe_shape wide[] = {
         {1, 256, 128, 4, 2}, {7, 128, 384, 3, 2}, {40, 384, 128, 4, 2}, {300, 256, 128, 8, 8}};
     for (size_t i = 0; i < COUNT_OF(wide); i++)
@@ -426,8 +424,18 @@ static void unequal_bytes(weight_view *v, i64 views) {
         }
 }
 
-/* MXFP4 at few tokens and many, in blocks of 16 x 64 and in others; kept in other formats; scales of all sizes; NaN. */
-static void check_mxfp4(check *c) {
+/* All of NVFP4's scales, negative ones and zeros too, in turn; factors that multiply and that divide. */
+static void all_bytes(weight_view *v, i64 views) {
+    for (i64 i = 0, at = 0; i < views; i++) {
+        for (i64 j = 0; j < v[i].rows * (v[i].cols / NVFP4_GROUP); j++, at++)
+            ((u8 *)v[i].scale)[j] = (u8)(at % 128 == 127 ? 0 : at * 129 & 0xff);
+        v[i].factor = i % 2 ? 311.0f + (f32)i : 1 / (300.0f + (f32)i), v[i].divides = i % 2;
+    }
+}
+
+/* MXFP4 or NVFP4 at few tokens and many, in blocks of 16 x 64 and in others; kept in other formats; scales of all
+ * sizes; NaN. */
+static void check_fp4(check *c, weight_format f) {
     static const moe_shape all[] = {{1, 256, 64, 8, 4},    {3, 512, 96, 4, 3},   {5, 96, 32, 3, 2},
                                     {17, 256, 192, 6, 2},  {33, 64, 64, 16, 8},  {9, 64, 320, 16, 8},
                                     {129, 192, 64, 12, 2}, {40, 320, 192, 4, 2}, {300, 192, 128, 3, 1},
@@ -438,16 +446,30 @@ static void check_mxfp4(check *c) {
                                      {3, 7168, 2048, 6, 4},
                                      {160, 7168, 256, 16, 8}};
     static const moe_shape both[] = {{6, 384, 256, 8, 2}, {60, 384, 256, 3, 2}};
-    for (size_t i = 0; i < COUNT_OF(all); i++) check_moe_moe_case(c, &all[i], WF_MXFP4, i % 2, i == 9 ? 2000.0f : 1.0f);
-    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++)
-        check_moe_moe_case(c, &real[i], WF_MXFP4, i % 2, 1.0f);
+    for (size_t i = 0; i < COUNT_OF(all); i++) check_moe_moe_case(c, &all[i], f, i % 2, i == 9 ? 2000.0f : 1.0f);
+    for (size_t i = 0; check_on_gpu(c) && i < COUNT_OF(real); i++) check_moe_moe_case(c, &real[i], f, i % 2, 1.0f);
     for (size_t i = 0; i < COUNT_OF(both); i++) {
         for (int kept = EXPERTS_W4A8; c->copies && kept <= EXPERTS_W2_BF16; kept++)
-            kept_case(c, &both[i], WF_MXFP4, (expert_format)kept, i % 2, 1.0f);
-        changed = unequal_bytes;
-        check_moe_moe_case(c, &both[i], WF_MXFP4, i % 2, 1.0f);
+            kept_case(c, &both[i], f, (expert_format)kept, i % 2, 1.0f);
+        changed = f == WF_MXFP4 ? unequal_bytes : all_bytes;
+        check_moe_moe_case(c, &both[i], f, i % 2, 1.0f);
         changed = one_nan;
-        nan_case(c, &both[i], WF_MXFP4, EXPERTS_AS_STORED);
+        nan_case(c, &both[i], f, EXPERTS_AS_STORED);
+        changed = NULL;
+    }
+}
+
+/* INT8 with one scale a row: odd shapes, 16 bytes at a time, many tokens an expert; kept in other formats; NaN. */
+static void check_int8(check *c) {
+    static const moe_shape all[] = {{1, 256, 64, 8, 4},   {3, 512, 96, 4, 3},    {5, 50, 21, 3, 2},
+                                    {17, 256, 192, 6, 2}, {300, 192, 128, 3, 1}, {33, 64, 64, 16, 8}};
+    static const moe_shape both[] = {{6, 384, 256, 8, 2}, {60, 384, 256, 3, 2}};
+    for (size_t i = 0; i < COUNT_OF(all); i++) check_moe_moe_case(c, &all[i], WF_INT8_ROW, i % 2, 1.0f);
+    for (size_t i = 0; i < COUNT_OF(both); i++) {
+        for (int kept = EXPERTS_W4A8; c->copies && kept <= EXPERTS_W2_BF16; kept++)
+            kept_case(c, &both[i], WF_INT8_ROW, (expert_format)kept, i % 2, 1.0f);
+        changed = one_nan;
+        nan_case(c, &both[i], WF_INT8_ROW, EXPERTS_AS_STORED);
         changed = NULL;
     }
 }
@@ -474,6 +496,7 @@ static void check_prompts(check *c) {
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         for (int f = WF_BF16; f <= WF_FP8_ROW; f++) check_moe_moe_case(c, &all[i], (weight_format)f, i % 2, 1.0f);
         check_moe_moe_case(c, &all[i], WF_MXFP4, i % 2, 1.0f);
+        check_moe_moe_case(c, &all[i], WF_NVFP4, i % 2, 1.0f);
         for (int kept = EXPERTS_AS_STORED; kept <= EXPERTS_W2_BF16; kept++)
             kept_case(c, &all[i], WF_INT4_GROUP, (expert_format)kept, i % 2, 1.0f);
     }
@@ -520,7 +543,9 @@ void check_moe(check *c) {
     check_kept(c);
     check_stored(c);
     check_fp8(c);
-    check_mxfp4(c);
+    check_fp4(c, WF_MXFP4);
+    check_fp4(c, WF_NVFP4);
+    check_int8(c);
     check_range(c);
     check_prompts(c);
 }

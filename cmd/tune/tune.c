@@ -237,7 +237,7 @@ static status check_lists(const tune_opts *o, err *e) {
     moe_format f;
     for (int i = 0; i < o->formats.n; i++)
         if (!moe_format_of(o->formats.items[i], &f) || f == MOE_OTHER)
-            return err_set(e, ST_INPUT, "--format \"%s\" is not w4a16, w4a8, bf16, w2_bf16, fp8 or mxfp4",
+            return err_set(e, ST_INPUT, "--format \"%s\" is not w4a16, w4a8, bf16, w2_bf16, fp8, mxfp4 or nvfp4",
                            o->formats.items[i]);
     for (int i = 0; i < o->tokens.n; i++) {
         bool is = false;
@@ -259,7 +259,7 @@ static int tune_moe(int argc, char **argv) {
          "the table (default: the chip's, beside the program); rows that it has are not timed again", 0, 0},
         {"again", 0, OPT_FLAG, &t.o.again, NULL, "begins the table anew", 0, 0},
         {"format", 0, OPT_LIST, &t.o.formats, "F",
-         "w4a16, w4a8, bf16, w2_bf16, fp8 or mxfp4 (default: all); may be repeated", 0, 0},
+         "w4a16, w4a8, bf16, w2_bf16, fp8, mxfp4 or nvfp4 (default: all); may be repeated", 0, 0},
         {"shape", 0, OPT_LIST, &t.o.shapes, "D,I,E,K",
          "dim,inter,experts,topk instead of those of `bench moe`; may be repeated", 0, 0},
         {"tokens", 'n', OPT_LIST, &t.o.tokens, "N", "of a call (default: 1, 2, 4 ... 16384); may be repeated", 0, 0},

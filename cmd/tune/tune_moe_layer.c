@@ -14,9 +14,9 @@ enum {
 static const struct {
     weight_format stored;
     expert_format kept;
-} kinds[] = {{WF_INT4_GROUP, EXPERTS_AS_STORED}, {WF_INT4_GROUP, EXPERTS_W4A8},
-             {WF_BF16, EXPERTS_AS_STORED},       {WF_INT4_GROUP, EXPERTS_W2_BF16},
-             {WF_FP8_BLOCK, EXPERTS_AS_STORED},  {WF_MXFP4, EXPERTS_AS_STORED}}; /* moe_format */
+} kinds[] = {{WF_INT4_GROUP, EXPERTS_AS_STORED}, {WF_INT4_GROUP, EXPERTS_W4A8},     {WF_BF16, EXPERTS_AS_STORED},
+             {WF_INT4_GROUP, EXPERTS_W2_BF16},   {WF_FP8_BLOCK, EXPERTS_AS_STORED}, {WF_MXFP4, EXPERTS_AS_STORED},
+             {WF_NVFP4, EXPERTS_AS_STORED}}; /* moe_format */
 
 static status make_weights(tune_layer *l, weight_view *v, err *e) {
     const moe_call *c = &l->call;

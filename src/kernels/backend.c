@@ -24,7 +24,7 @@ bool backend_name_is_gpu(const char *name) { return name && gpu_number(name) >= 
 format_speed backend_format_speed(const char *name, weight_format f, bool experts) {
     if (weight_layout_of(f)->kept_as) f = weight_layout_of(f)->kept_as;
     if (weight_layout_of(f)->experts_only && !experts) return FORMAT_REFUSED;
-    if (backend_name_is_gpu(name) && !gpu_takes(f, experts)) return FORMAT_REFUSED;
+    if (backend_name_is_gpu(name) && !gpu_takes(f)) return FORMAT_REFUSED;
     if (backend_name_is_gpu(name) && !experts && linear_on_gpu(f) != f) return FORMAT_AS_BF16;
     bool native = backend_name_is_gpu(name) ? gpu_multiplies(f, experts)
                   : !strcmp(name, "cpu")    ? cpu_multiplies(f, experts, cpu_isa())

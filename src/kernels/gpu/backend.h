@@ -64,7 +64,7 @@
     X(vision_attention_128, "vision/attention")                                                                        \
     X(vision_attention_any, "vision/attention")                                                                        \
     X(pack, "weights/repack")                                                                                          \
-    X(pack_mxfp4, "weights/repack")                                                                                    \
+    X(pack_fp4, "weights/repack")                                                                                      \
     X(fp8_pairs, "weights/repack")                                                                                     \
     X(requant_int4, "weights/requant")                                                                                 \
     X(row_max_scale, "weights/repack")                                                                                 \
@@ -150,6 +150,14 @@
     X(grouped_mxfp4_down_64, "moe/grouped_mxfp4")                                                                      \
     X(grouped_mxfp4_up_128, "moe/grouped_mxfp4")                                                                       \
     X(grouped_mxfp4_down_128, "moe/grouped_mxfp4")                                                                     \
+    X(grouped_mxfp4_up_176, "moe/grouped_mxfp4_n176")                                                                  \
+    X(grouped_mxfp4_down_176, "moe/grouped_mxfp4_n176")                                                                \
+    X(grouped_nvfp4_up_64, "moe/grouped_nvfp4")                                                                        \
+    X(grouped_nvfp4_down_64, "moe/grouped_nvfp4")                                                                      \
+    X(grouped_nvfp4_up_128, "moe/grouped_nvfp4")                                                                       \
+    X(grouped_nvfp4_down_128, "moe/grouped_nvfp4")                                                                     \
+    X(grouped_nvfp4_up_176, "moe/grouped_nvfp4_n176")                                                                  \
+    X(grouped_nvfp4_down_176, "moe/grouped_nvfp4_n176")                                                                \
     X(grouped_int4_up_176, "moe/grouped_int4_n176")                                                                    \
     X(grouped_int4_down_176, "moe/grouped_int4_n176")                                                                  \
     X(grouped_bf16_up_64, "moe/grouped_bf16")                                                                          \
@@ -179,8 +187,9 @@
     X(decode_int4_rows, "moe/decode_int4")                                                                             \
     X(decode_int4_4, "moe/decode_int4")                                                                                \
     X(decode_int4_8, "moe/decode_int4")                                                                                \
-    X(decode_mxfp4_4, "moe/decode_int4")                                                                               \
-    X(decode_mxfp4_8, "moe/decode_int4")                                                                               \
+    X(decode_fp4_begin, "moe/decode_fp4")                                                                              \
+    X(decode_mxfp4, "moe/decode_fp4")                                                                                  \
+    X(decode_nvfp4, "moe/decode_fp4")                                                                                  \
     X(decode_stored_begin, "moe/decode_stored")                                                                        \
     X(decode_stored_bf16, "moe/decode_stored")                                                                         \
     X(decode_stored_fp8, "moe/decode_stored")
@@ -288,6 +297,11 @@ void gpu_run_ffn_fused(const ops *o, const moe_ffn_args *a, const gpu_after *aft
 bool gpu_ffn_fused_fits(const moe_ffn_args *a, i64 *inter);
 status gpu_decode_int4_open(gpu_backend *b, err *e);
 
+/* decode_fp4.c: the same of MXFP4 and NVFP4. */
+u64 gpu_decode_fp4_workspace(const moe_args *a);
+void gpu_run_decode_fp4(const ops *o, const moe_args *a, u8 *space, f32 *y);
+status gpu_decode_fp4_open(gpu_backend *b, err *e);
+
 /* decode_stored.c: a whole call with experts in bf16 or FP8 as they are stored, y of gpu_decode_stored_tokens()
  * tokens at a time. */
 i64 gpu_decode_stored_tokens(const moe_args *a);
@@ -296,10 +310,11 @@ bool gpu_decode_stored_is_one_matrix(const op_weight *w); /* may all experts be 
 void gpu_run_decode_stored(const ops *o, const moe_args *a, u8 *space, f32 *y);
 status gpu_decode_stored_open(gpu_backend *b, err *e);
 
-/* In int4_pack.h's blocks? */
-static inline bool gpu_is_packed(const gpu_matrix *w) {
-    return w->format == GPU_W_PACKED || w->format == GPU_W_PACKED_MXFP4;
+/* In int4_pack.h's blocks, fp4_pack.h's among them? */
+static inline bool gpu_is_packed_fp4(const gpu_matrix *w) {
+    return w->format == GPU_W_PACKED_MXFP4 || w->format == GPU_W_PACKED_NVFP4;
 }
+static inline bool gpu_is_packed(const gpu_matrix *w) { return w->format == GPU_W_PACKED || gpu_is_packed_fp4(w); }
 
 /* May the tensor cores take w: a format that bf16 holds, rows and x at multiples of 16 bytes? */
 static inline bool can_tile(const gpu_matrix *w, const void *x, i64 x_stride) {

@@ -262,8 +262,8 @@ static status open_kernels(gpu_backend *b, err *e) {
                                  b->mla_decode_wgmma_fill};
     gpu_kernel *const sorts[] = {b->sort_few, b->sort_more, b->sort_count, b->sort_place};
     status (*const parts[])(gpu_backend *, err *) = {
-        gpu_dense_init,        gpu_query_fused_init, gpu_decode_init,        gpu_invariant_open, gpu_grouped_open,
-        gpu_grouped_w4a8_open, gpu_decode_int4_open, gpu_decode_stored_open, gpu_vision_open};
+        gpu_dense_init,        gpu_query_fused_init, gpu_decode_init,     gpu_invariant_open,     gpu_grouped_open,
+        gpu_grouped_w4a8_open, gpu_decode_int4_open, gpu_decode_fp4_open, gpu_decode_stored_open, gpu_vision_open};
     status st = gpu_shared(b->g, b->sample_cut, 96 * 1024, e);
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(large); i++) st = gpu_shared(b->g, large[i], SHARED_MAX, e);
     for (size_t i = 0; st == ST_OK && i < COUNT_OF(sorts); i++) st = gpu_shared(b->g, sorts[i], 160 * 1024, e);

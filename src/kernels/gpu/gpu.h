@@ -19,7 +19,7 @@ status ops_init_gpu(ops *o, gpu *g, dtype act, err *e);
 void ops_close_gpu(ops *o); /* one whose opening failed, too */
 
 /* Can it keep weights in f at all, as they are or as bf16? */
-bool gpu_takes(weight_format f, bool experts);
+bool gpu_takes(weight_format f);
 /* Has it kernels for weights in f (experts: as load.c keeps them), rather than the generic ones? */
 bool gpu_multiplies(weight_format f, bool experts);
 

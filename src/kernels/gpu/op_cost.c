@@ -37,7 +37,9 @@ static f64 matrix_bytes(const gpu_matrix *m) {
                                [GPU_W_FP8] = 8,        [GPU_W_INT4] = 4.5 /* with its scales */,
                                [GPU_W_INT4_ROW] = 4.5, [GPU_W_PACKED] = 4.5,
                                [GPU_W_FP8_PAIRS] = 8,  [GPU_W_FP8_ROW] = 8,
-                               [GPU_W_MXFP4] = 4.25,   [GPU_W_PACKED_MXFP4] = 4.5};
+                               [GPU_W_MXFP4] = 4.25,   [GPU_W_PACKED_MXFP4] = 4.5,
+                               [GPU_W_NVFP4] = 4.5,    [GPU_W_PACKED_NVFP4] = 4.5,
+                               [GPU_W_INT8_ROW] = 8,   [GPU_W_INT4_WIDE] = 4.25};
     return (f64)m->rows * (f64)m->cols * bits[m->format] / 8;
 }
 

@@ -43,7 +43,7 @@ enum {
     GPU_DECODE_MMA_THREADS = 288
 };
 enum { GPU_F32, GPU_BF16, GPU_FP8 }; /* element types of activations and of the KV cache */
-/* weight_format's values, in its order; packed: INT4 and MXFP4 as in int4_pack.h; FP8 in pairs: as fp8.cuh has it. */
+/* weight_format's values, in its order, then how experts are kept: int4_pack.h, fp4_pack.h, FP8 in pairs: fp8.cuh. */
 enum {
     GPU_W_F32,
     GPU_W_BF16,
@@ -52,8 +52,12 @@ enum {
     GPU_W_INT4,
     GPU_W_INT4_ROW /* while weights are loaded */,
     GPU_W_MXFP4,
+    GPU_W_NVFP4 = 8,
+    GPU_W_INT8_ROW = 10,
+    GPU_W_INT4_WIDE, /* groups of 128 */
     GPU_W_PACKED,
     GPU_W_PACKED_MXFP4,
+    GPU_W_PACKED_NVFP4,
     GPU_W_FP8_PAIRS
 };
 
@@ -62,7 +66,9 @@ typedef struct {
     const void *data, *scale;
     gpu_i64 rows, cols;
     int format;
-    int wide; /* rows begin at multiples of 16 bytes: 16-byte loads are allowed */
+    int wide;     /* rows begin at multiples of 16 bytes: 16-byte loads are allowed */
+    float factor; /* NVFP4: format/weights.h's; packed MXFP4 and NVFP4: all values' (fp4_pack.h) */
+    int divides;  /* factor does; else it multiplies */
 } gpu_matrix;
 
 typedef struct {
@@ -526,12 +532,13 @@ typedef struct {
     gpu_i64 vocab, stride, n_top, tile /* tokens */, tiles, parts /* of GPU_WARPS tiles */;
 } gpu_logprobs_args;
 
-/* INT4 of a checkpoint to int4_pack.h's blocks. */
+/* INT4, MXFP4 or NVFP4 of a checkpoint to int4_pack.h's or fp4_pack.h's blocks. */
 typedef struct {
-    const gpu_u8 *data;    /* [rows, cols / 2] */
-    const gpu_bf16 *scale; /* [rows, cols / 32] */
+    const gpu_u8 *data; /* [rows, cols / 2] */
+    const void *scale;  /* [rows, cols / group] */
     gpu_u8 *out;
     gpu_i64 rows, cols;
+    int format; /* GPU_W_MXFP4 or GPU_W_NVFP4; INT4's kernel does not read it */
 } gpu_pack_args;
 
 /* The largest scale of each row of blocks of int4_pack.h (repack.cu). */
@@ -558,7 +565,17 @@ typedef struct {
 
 /* Made-up values of `n` elements; packed: 4-byte words of int4_pack.h's blocks, `across` blocks a strip with one
  * scale a row, or 0. */
-enum { GPU_FILL_BF16, GPU_FILL_FP8, GPU_FILL_NIBBLES, GPU_FILL_SCALE_BF16, GPU_FILL_SCALE_F32, GPU_FILL_PACKED };
+enum {
+    GPU_FILL_BF16,
+    GPU_FILL_FP8,
+    GPU_FILL_BYTES,
+    GPU_FILL_SCALE_BF16,
+    GPU_FILL_SCALE_F32,
+    GPU_FILL_SCALE_BYTE, /* seed */
+    GPU_FILL_PACKED,
+    GPU_FILL_PACKED_MXFP4,
+    GPU_FILL_PACKED_NVFP4
+};
 typedef struct {
     void *out;
     gpu_u64 n, seed, across;

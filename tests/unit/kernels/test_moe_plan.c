@@ -56,6 +56,23 @@ static void int4_by_tokens(void **state) {
     is(&r, MOE_RUN_GROUPED_W4A8, MOE_NORM_NONE);
 }
 
+static void fp4_by_tokens(void **state) {
+    (void)state;
+    for (moe_format f = MOE_MXFP4; f <= MOE_NVFP4; f++) {
+        for (i64 n = 1; n <= 64; n *= 4) {
+            moe_request r = request(f, n);
+            is(&r, MOE_RUN_DECODE_FP4, n <= 16 ? MOE_NORM_DEFERRED : MOE_NORM_BEHIND);
+            assert_false(moe_digits_beside_gate(&r));
+            r.x_16 = false;
+            is(&r, MOE_RUN_GENERIC, MOE_NORM_BEHIND);
+        }
+        moe_request r = request(f, 65);
+        is(&r, MOE_RUN_DECODE_FP4, MOE_NORM_IN_SUM);
+        r = request(f, 384);
+        is(&r, MOE_RUN_GROUPED, MOE_NORM_IN_SUM);
+    }
+}
+
 /* What is in front of the experts does not fit, or is not asked for: they alone in one launch. */
 static void experts_alone(void **state) {
     (void)state;
@@ -158,14 +175,14 @@ static void shared_memory(void **state) {
     for (int group = 4; group <= 8; group += 4)
         for (int pairs = 1; pairs <= DECODE_INT4_PAIRS; pairs *= 2) {
             gpu_decode_int4_args f = {.pairs = pairs, .experts = 384};
-            if (!moe_divide_int4(&f, group)) continue;
+            if (!moe_divide_packed(&f, group, DECODE_INT4_X_STRIDE)) continue;
             int ring = DECODE_INT4_BARRIERS + f.slots * f.slot_bytes;
             assert_true(ring <= f.at_sums && f.at_sums < f.at_groups && f.at_groups < f.at_cursor);
             assert_true(f.at_cursor < f.at_pairs && f.at_pairs + 4 * pairs <= f.shared && f.shared <= 227 * 1024);
             assert_in_range(f.slots, 3, DECODE_INT4_SLOTS);
         }
     gpu_decode_int4_args many = {.pairs = DECODE_INT4_PAIRS, .experts = 40960};
-    assert_false(moe_divide_int4(&many, 4));
+    assert_false(moe_divide_packed(&many, 4, DECODE_INT4_X_STRIDE));
     gpu_decode_fused_args one = {.n = 4, .k = 8, .hidden = 7168, .inter = 256};
     u32 all = moe_divide_fused(&one, moe_ffn_more(256));
     assert_true(all && all <= 227 * 1024 && one.at_shared_h > one.at_digits && one.at_digits > one.at_sums);
@@ -175,10 +192,11 @@ static void shared_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(int4_by_tokens),         cmocka_unit_test(experts_alone),
-        cmocka_unit_test(borders_of_one_launch),  cmocka_unit_test(addresses),
-        cmocka_unit_test(rows_that_decode),       cmocka_unit_test(other_formats),
-        cmocka_unit_test(digits_beside_the_gate), cmocka_unit_test(shared_memory),
+        cmocka_unit_test(int4_by_tokens), cmocka_unit_test(fp4_by_tokens),
+        cmocka_unit_test(experts_alone),  cmocka_unit_test(borders_of_one_launch),
+        cmocka_unit_test(addresses),      cmocka_unit_test(rows_that_decode),
+        cmocka_unit_test(other_formats),  cmocka_unit_test(digits_beside_the_gate),
+        cmocka_unit_test(shared_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,9 +48,14 @@ static void built_in(void **state) {
     assert_int_equal(chosen(NULL, call_of(MOE_W2_BF16, 5377), MOE_BUILT_IN).tile, 176);
     assert_int_equal(chosen(NULL, call_of(MOE_BF16, 65536), MOE_BUILT_IN).tile, 176);
     assert_int_equal(chosen(NULL, call_of(MOE_W4A8, 383), MOE_BUILT_IN).path, MOE_DECODE);
-    assert_int_equal(chosen(NULL, call_of(MOE_MXFP4, 96), MOE_BUILT_IN).group, 4);
-    assert_int_equal(chosen(NULL, call_of(MOE_MXFP4, 383), MOE_BUILT_IN).path, MOE_DECODE);
-    assert_int_equal(chosen(NULL, call_of(MOE_MXFP4, 5377), MOE_BUILT_IN).tile, 128);
+    for (moe_format f = MOE_MXFP4; f <= MOE_NVFP4; f++) {
+        c = chosen(NULL, call_of(f, 383), MOE_BUILT_IN);
+        assert_true(c.path == MOE_DECODE && !c.group);
+        const moe_call call = call_of(f, 96);
+        assert_false(moe_allowed(&call, &(moe_choice){.path = MOE_DECODE, .group = 4}));
+        assert_int_equal(chosen(NULL, call_of(f, 384), MOE_BUILT_IN).path, MOE_GROUPED);
+        assert_int_equal(chosen(NULL, call_of(f, 5377), MOE_BUILT_IN).tile, 176);
+    }
     c = chosen(NULL, call_of(MOE_W4A8, 8192), MOE_BUILT_IN);
     assert_true(c.path == MOE_GROUPED_W4A8 && c.tile == 176);
     assert_int_equal(chosen(NULL, call_of(MOE_W2_BF16, 384), MOE_BUILT_IN).path, MOE_GROUPED);

@@ -25,9 +25,6 @@ static __device__ inline gpu_u32 high_nibbles(gpu_u32 word) {
 }
 #endif
 
-/* What a nibble stands for. */
-enum { INT4_VALUES, E2M1_VALUES };
-
 /* The block of element (row, col). */
 static __device__ inline const gpu_u8 *packed_block(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
     return (const gpu_u8 *)w.data + (row / PACK_ROWS * (w.cols / PACK_COLS) + col / PACK_COLS) * PACK_BYTES;
@@ -47,14 +44,6 @@ static __device__ inline float packed_at(const gpu_matrix &w, gpu_i64 row, gpu_i
     const gpu_u8 *block = packed_block(w, row, col);
     int r = (int)(row % PACK_ROWS), c = (int)(col % PACK_COLS);
     return (float)((int)(packed_two(block, r, c & ~1) >> 16 * (c & 1) & 15) - 8) * packed_scale(block, r, c);
-}
-
-/* The same of a block of e2m1. */
-static __device__ inline float packed_e2m1_at(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
-    const gpu_u8 *block = packed_block(w, row, col);
-    int r = (int)(row % PACK_ROWS), c = (int)(col % PACK_COLS), pair = packed_pair(r, c);
-    gpu_u32 word = *(const gpu_u32 *)(block + 16 * packed_lane(r, c) + 4 * (c / 16));
-    return e2m1_value(word >> 4 * (pair % 2 * 4 + pair / 2 + c % 2 * 2) & 15) * packed_scale(block, r, c);
 }
 
 #endif

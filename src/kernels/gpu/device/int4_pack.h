@@ -1,5 +1,4 @@
-/* kernels/gpu/device/int4_pack.h: how the GPU keeps INT4 and MXFP4 experts: in the order in which the tensor cores take
- * them.
+/* kernels/gpu/device/int4_pack.h: how the GPU keeps INT4 experts: in the order in which the tensor cores take them.
  *
  * A matrix [rows, cols] (rows % 16 == 0, cols % 64 == 0) is cut into blocks of 16 rows by 64 columns, PACK_BYTES
  * each. Blocks of the same 16 rows, a strip, lie one after another, then the next strip: block (r, c) begins at (r *
@@ -19,10 +18,7 @@
  *
  * As many bytes as INT4's checkpoint has. The value is one rounding to bf16 of q * scale.
  *
- * MXFP4: the same blocks with e2m1 nibbles, whose scales become bf16 (powers of two, exactly), and the nibbles of a
- * word in another order, so that four that are looked up together are selectors of one byte permute: from bit 0 the
- * even columns of pairs 0 and 2, the odd ones of 0 and 2 (row g), then the same of pairs 1 and 3 (row g + 8). The
- * value is exact. Included by C and by device code. */
+ * fp4_pack.h has e2m1 in such blocks. Included by C and by device code. */
 #ifndef KERNELS_GPU_DEVICE_INT4_PACK_H
 #define KERNELS_GPU_DEVICE_INT4_PACK_H
 

@@ -153,10 +153,15 @@ template <int WARPS> static __device__ inline float block_sum_of(float v) {
 }
 static __device__ inline float block_sum(float v) { return block_sum_of<GPU_WARPS>(v); }
 
-static __device__ inline bool is_fp8(int format) { return format == GPU_W_FP8 || format == GPU_W_FP8_ROW; }
-/* Of an FP8 weight. */
-static __device__ inline float fp8_scale(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
-    return ((const float *)w.scale)[w.format == GPU_W_FP8_ROW ? row : row / 128 * ((w.cols + 127) / 128) + col / 128];
+/* A byte a weight: e4m3 or int8. */
+static __device__ inline bool in_bytes(int format) {
+    return format == GPU_W_FP8 || format == GPU_W_FP8_ROW || format == GPU_W_INT8_ROW;
+}
+static __device__ inline float byte_value(int format, gpu_u8 b) {
+    return format == GPU_W_INT8_ROW ? (float)(signed char)b : fp8_f32(b);
+}
+static __device__ inline float byte_scale(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
+    return ((const float *)w.scale)[w.format == GPU_W_FP8 ? row / 128 * ((w.cols + 127) / 128) + col / 128 : row];
 }
 
 /* Of an e2m1 nibble. */
@@ -165,23 +170,34 @@ static __device__ inline float e2m1_value(gpu_u32 nibble) {
     return (float)(nibble & 8 ? -m : m) * 0.5f;
 }
 
-/* w[row, col] as float32: the definition (format/weights.h). */
+/* w[row, col] as float32: the definition (format/weights.h). Of NVFP4 and groups of 128: any_weight_at(). */
 static __device__ inline float weight_at(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
     gpu_i64 at = row * w.cols + col;
     if (w.format == GPU_W_BF16) return f32_of(((const gpu_bf16 *)w.data)[at]);
     if (w.format == GPU_W_F32) return ((const float *)w.data)[at];
-    if (is_fp8(w.format)) return fp8_f32(((const gpu_u8 *)w.data)[at]) * fp8_scale(w, row, col);
+    if (in_bytes(w.format)) return byte_value(w.format, ((const gpu_u8 *)w.data)[at]) * byte_scale(w, row, col);
     if (w.format == GPU_W_INT4_ROW) {
         gpu_u32 u = ((const gpu_u32 *)w.data)[at / 8] >> (at % 8 / 2 + at % 2 * 4) * 4 & 15;
         return (float)((int)(u ^ 8) - 8) * ((const float *)w.scale)[row];
     }
     gpu_u8 two = ((const gpu_u8 *)w.data)[at / 2];
+    gpu_u32 u = col & 1 ? two >> 4 : two & 15;
     if (w.format == GPU_W_MXFP4) {
-        gpu_u32 u = col & 1 ? two >> 4 : two & 15, b = ((const gpu_u8 *)w.scale)[row * (w.cols / 32) + col / 32];
+        gpu_u32 b = ((const gpu_u8 *)w.scale)[row * (w.cols / 32) + col / 32];
         return e2m1_value(u) * bits_f32(b == 255 ? 0x7fc00000u : b ? b << 23 : 1u << 22);
     }
-    int q = (int)(col & 1 ? two >> 4 : two & 15) - 8;
-    return (float)q * f32_of(((const gpu_bf16 *)w.scale)[row * (w.cols / 32) + col / 32]);
+    return (float)((int)u - 8) * f32_of(((const gpu_bf16 *)w.scale)[row * (w.cols / 32) + col / 32]);
+}
+
+/* The same of matrices that are laid out anew, and of experts that are not: all formats. */
+static __device__ inline float any_weight_at(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
+    if (w.format != GPU_W_NVFP4 && w.format != GPU_W_INT4_WIDE) return weight_at(w, row, col);
+    gpu_u8 two = ((const gpu_u8 *)w.data)[(row * w.cols + col) / 2];
+    gpu_u32 u = col & 1 ? two >> 4 : two & 15;
+    if (w.format == GPU_W_INT4_WIDE)
+        return (float)((int)(u ^ 8) - 8) * ((const float *)w.scale)[row * (w.cols / 128) + col / 128];
+    float s = fp8_f32(((const gpu_u8 *)w.scale)[row * (w.cols / 16) + col / 16]);
+    return e2m1_value(u) * (w.divides ? s / w.factor : s * w.factor);
 }
 
 #endif

@@ -2,13 +2,12 @@
  * rows of x.
  *
  * The weight is mma's first operand, the tokens its second, so few tokens waste little. A step takes 32 columns: 256
- * threads load them into registers while the step before is multiplied, expand the weight to bf16 (INT4: one
- * rounding of value times scale; FP8: exactly, the scale multiplies the products: a block has one scale for eight
- * mantissas, whose roundings do not average out) and put both into the other half of the shared memory. 8 warps, 4
- * by 2; each has two pieces of 16 rows, 64 apart, by 32 tokens. Rows in shared memory are 80 bytes apart: eight of
- * them, four banks each, meet no bank twice. Shared memory [2][128 + 64][40] bf16, 30 KiB. Products are exact, sums
- * float32 in the order of the columns. Behind a row's 32 columns lies what its products of the step are multiplied
- * with. */
+ * threads load them into registers while the step before is multiplied, expand the weight to bf16 (INT4: one rounding
+ * of value times scale; FP8 and INT8: exactly, the scale multiplies the products: a block has one scale for eight
+ * mantissas, whose roundings do not average out) and put both into the other half of the shared memory. 8 warps, 4 by
+ * 2; each has two pieces of 16 rows, 64 apart, by 32 tokens. Rows in shared memory are 80 bytes apart: eight of them,
+ * four banks each, meet no bank twice. Shared memory [2][128 + 64][40] bf16, 30 KiB. Products are exact, sums float32
+ * in the order of the columns. Behind a row's 32 columns lies what its products of the step are multiplied with. */
 #ifndef KERNELS_GPU_DEVICE_MMA_TILE_CUH
 #define KERNELS_GPU_DEVICE_MMA_TILE_CUH
 #include "kernels/gpu/device/int4_pack.cuh"
@@ -43,9 +42,9 @@ static __device__ inline tile_load tile_load_weight(const gpu_matrix &w, gpu_i64
     if (w.format == GPU_W_BF16) {
         l.raw[0] = *(const uint4 *)((const gpu_bf16 *)w.data + at);
         if (col + 8 < w.cols) l.raw[1] = *(const uint4 *)((const gpu_bf16 *)w.data + at + 8);
-    } else if (is_fp8(w.format)) {
+    } else if (in_bytes(w.format)) {
         l.raw[0] = *(const uint4 *)((const gpu_u8 *)w.data + at);
-        l.scale = fp8_scale(w, row, col);
+        l.scale = byte_scale(w, row, col);
     } else if (w.format == GPU_W_PACKED) { /* to the checkpoint's order */
         const gpu_u8 *block = packed_block(w, row, col);
         int r = (int)(row % PACK_ROWS), c = (int)(col % PACK_COLS);
@@ -72,11 +71,11 @@ static __device__ inline void put_weight(int format, const tile_load &l, gpu_bf1
     uint4 out[2] = {l.raw[0], l.raw[1]};
     gpu_u32 *o = (gpu_u32 *)out;
     const gpu_u32 in[4] = {l.raw[0].x, l.raw[0].y, l.raw[0].z, l.raw[0].w};
-    if (is_fp8(format)) {
+    if (in_bytes(format)) {
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            o[i] = two_bf16(fp8_f32((gpu_u8)(in[i / 2] >> 16 * (i % 2))),
-                            fp8_f32((gpu_u8)(in[i / 2] >> (16 * (i % 2) + 8))));
+            o[i] = two_bf16(byte_value(format, (gpu_u8)(in[i / 2] >> 16 * (i % 2))),
+                            byte_value(format, (gpu_u8)(in[i / 2] >> (16 * (i % 2) + 8))));
     } else if (format == GPU_W_INT4 || format == GPU_W_PACKED) {
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -102,7 +101,7 @@ template <typename F> static __device__ inline void tile_product(const tile_weig
     int thread = threadIdx.x, warp = thread / 32, g = thread % 32 / 4, t = thread % 4;
     int row = thread / 2, part = thread % 2 * 16, which = row / TILE_HALF, token = thread / 4, piece = thread % 4 * 8;
     const gpu_matrix m = *w.w[which];
-    const bool scaled = is_fp8(w.w[0]->format) || is_fp8(w.w[1]->format);
+    const bool scaled = in_bytes(w.w[0]->format) || in_bytes(w.w[1]->format);
     gpu_i64 weight_row = w.first[which] + row % TILE_HALF, cols = m.cols;
     const gpu_bf16 *x = x_of(token);
     tile_sums own; /* of a step, or of all steps if nothing is scaled */
@@ -115,7 +114,7 @@ template <typename F> static __device__ inline void tile_product(const tile_weig
     for (gpu_i64 col = 0; col < cols; col += TILE_K) {
         gpu_bf16(*now)[TILE_STRIDE] = memory[col / TILE_K % 2];
         put_weight(m.format, next, &now[row][part]);
-        if (scaled && !part) *(float *)&now[row][TILE_K] = is_fp8(m.format) ? next.scale : 1.0f;
+        if (scaled && !part) *(float *)&now[row][TILE_K] = in_bytes(m.format) ? next.scale : 1.0f;
         *(uint4 *)&now[TILE_ROWS + token][piece] = next_x;
         __syncthreads();
         gpu_i64 ahead = col + TILE_K;

@@ -5,6 +5,7 @@
  * tree of warp_sum. */
 #ifndef KERNELS_GPU_DEVICE_WARP_DOT_CUH
 #define KERNELS_GPU_DEVICE_WARP_DOT_CUH
+#include "kernels/gpu/device/fp4_pack.cuh"
 #include "kernels/gpu/device/fp8.cuh"
 
 /* Piece p of row `row`: its columns as float32. Returns how many they are. */
@@ -18,12 +19,12 @@ static __device__ inline void dot_load_piece(const gpu_matrix &w, gpu_i64 row, g
     } else if (w.format == GPU_W_F32) {
         float4 f = *(const float4 *)((const float *)w.data + row * w.cols + col);
         v[0] = f.x, v[1] = f.y, v[2] = f.z, v[3] = f.w;
-    } else if (is_fp8(w.format)) {
+    } else if (in_bytes(w.format)) {
         uint4 u = *(const uint4 *)((const gpu_u8 *)w.data + row * w.cols + col);
         const gpu_u32 b[4] = {u.x, u.y, u.z, u.w};
-        float s = fp8_scale(w, row, col);
+        float s = byte_scale(w, row, col);
 #pragma unroll
-        for (int i = 0; i < 16; i++) v[i] = fp8_f32((gpu_u8)(b[i / 4] >> 8 * (i % 4))) * s;
+        for (int i = 0; i < 16; i++) v[i] = byte_value(w.format, (gpu_u8)(b[i / 4] >> 8 * (i % 4))) * s;
     } else {
         uint4 u = *(const uint4 *)((const gpu_u8 *)w.data + (row * w.cols + col) / 2);
         const gpu_u32 b[4] = {u.x, u.y, u.z, u.w};
@@ -77,16 +78,16 @@ static __device__ inline void dot_row(const gpu_matrix &w, gpu_i64 row, const gp
     for (int r = 0; r < R; r++) sum[r] = 0;
     if (!w.wide) {
         for (gpu_i64 col = threadIdx.x % 32; col < w.cols; col += 32) {
-            float v = w.format == GPU_W_PACKED         ? packed_at(w, row, col)
-                      : w.format == GPU_W_PACKED_MXFP4 ? packed_e2m1_at(w, row, col)
-                      : w.format == GPU_W_FP8_PAIRS    ? fp8_pairs_at(w, row, col)
-                                                       : weight_at(w, row, col);
+            float v = w.format == GPU_W_PACKED      ? packed_at(w, row, col)
+                      : is_packed_fp4(w.format)     ? packed_fp4_at(w, row, col)
+                      : w.format == GPU_W_FP8_PAIRS ? fp8_pairs_at(w, row, col)
+                                                    : any_weight_at(w, row, col);
 #pragma unroll
             for (int r = 0; r < R; r++) sum[r] = fmaf(v, f32_of(x[r][col]), sum[r]);
         }
     } else if (w.format == GPU_W_INT4)
         dot_pieces<R, 32>(w, row, x, aligned, sum);
-    else if (is_fp8(w.format))
+    else if (in_bytes(w.format))
         dot_pieces<R, 16>(w, row, x, aligned, sum);
     else if (w.format == GPU_W_BF16)
         dot_pieces<R, 8>(w, row, x, aligned, sum);

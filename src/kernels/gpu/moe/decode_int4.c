@@ -55,21 +55,17 @@ void gpu_run_decode_int4(const ops *o, const moe_args *a, const moe_choice *how,
                               .inter = (int)w->views[0].rows};
     f.deferred = gpu_deferred_norm_of(a->deferred);
     decode_int4_layout(a, space, &f);
-    moe_divide_int4(&f, how->group);
+    moe_divide_packed(&f, how->group, DECODE_INT4_X_STRIDE);
     if (!a->prepared) gpu_launch(b->g, b->decode_int4_rows, (u32)a->n, 1, 1, DECODE_INT4_ROWS_THREADS, 0, &f);
-    const bool e2m1 = w->views[0].format == GPU_W_PACKED_MXFP4;
-    const gpu_kernel *const kernels[2][2] = {{b->decode_int4_4, b->decode_int4_8},
-                                             {b->decode_mxfp4_4, b->decode_mxfp4_8}};
-    gpu_launch(b->g, kernels[e2m1][how->group != 4], (u32)gpu_processors(b->g), 1, 1, DECODE_INT4_THREADS,
-               (u32)f.shared, &f);
+    gpu_launch(b->g, how->group == 4 ? b->decode_int4_4 : b->decode_int4_8, (u32)gpu_processors(b->g), 1, 1,
+               DECODE_INT4_THREADS, (u32)f.shared, &f);
 }
 
 /* ---- decode_fused.cu ---- */
 
 status gpu_decode_int4_open(gpu_backend *b, err *e) {
-    gpu_kernel *const all[] = {b->decode_int4_4,  b->decode_int4_8,  b->decode_mxfp4_4,
-                               b->decode_mxfp4_8, b->decode_fused_1, b->decode_fused_4,
-                               b->ffn_fused_1,    b->ffn_fused_2,    b->ffn_fused_4};
+    gpu_kernel *const all[] = {b->decode_int4_4, b->decode_int4_8, b->decode_fused_1, b->decode_fused_4,
+                               b->ffn_fused_1,   b->ffn_fused_2,   b->ffn_fused_4};
     status st = ST_OK;
     for (size_t i = 0; i < COUNT_OF(all) && st == ST_OK; i++) st = gpu_shared(b->g, all[i], SHARED_MAX, e);
     if (st == ST_OK)

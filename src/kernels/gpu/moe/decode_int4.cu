@@ -27,7 +27,7 @@
  * 33 instructions for up to four tokens, 15 more for each four more. */
 #include "kernels/gpu/moe/int16_split.cuh"
 #include "kernels/gpu/moe/decode_mma.cuh"
-#include "kernels/gpu/moe/decode_ring.cuh"
+#include "kernels/gpu/moe/decode_packed.cuh"
 
 struct int4_ring {
     enum {
@@ -41,66 +41,6 @@ struct int4_ring {
         H_STRIDE = DECODE_INT4_H_STRIDE
     };
 };
-
-/* Items of up a group has, and of down. */
-static __device__ inline int up_chunks(const gpu_decode_int4_args &a) {
-    return (a.inter / PACK_ROWS + DECODE_INT4_UP_STRIPS - 1) / DECODE_INT4_UP_STRIPS;
-}
-static __device__ inline int down_chunks(const gpu_decode_int4_args &a) {
-    return (a.hidden / PACK_ROWS + DECODE_INT4_WARPS - 1) / DECODE_INT4_WARPS;
-}
-
-/* ---- the copier of weights: a warp, each lane one of a slot's copies ---- */
-
-static __device__ inline void int4_copy_up(const gpu_decode_int4_args &a, const decode_int4_block &b, decode_place *p) {
-    int across = a.hidden / PACK_COLS, all = a.inter / PACK_ROWS, chunks = up_chunks(a), items = b.n_groups * chunks,
-        lane = threadIdx.x % 32, mine = lane / 2, coming = 0;
-    const gpu_u8 *weights = lane % 2 ? a.up : a.gate;
-    int to = lane % 2 * (DECODE_INT4_WEIGHTS / 2) + mine * (DECODE_INT4_UP_ACROSS * PACK_BYTES);
-    for (int item = blockIdx.x; item < items; item = (int)gridDim.x + __shfl_sync(~0u, coming, 0)) {
-        if (lane == 0) coming = atomicAdd(&a.work_counter[0], 1);
-        int first = item % chunks * DECODE_INT4_UP_STRIPS,
-            strips = all - first < DECODE_INT4_UP_STRIPS ? all - first : DECODE_INT4_UP_STRIPS;
-        const gpu_u8 *from = weights + (gpu_u64)b.groups[item / chunks].x * a.expert_bytes +
-                             (gpu_u64)((first + mine) * across) * PACK_BYTES;
-        for (int c = 0; c < across; c += DECODE_INT4_UP_ACROSS, next_place(a, p)) {
-            gpu_u32 bytes =
-                (gpu_u32)(across - c < DECODE_INT4_UP_ACROSS ? across - c : DECODE_INT4_UP_ACROSS) * PACK_BYTES;
-            gpu_u8 *slot = open_slot<int4_ring>(a, b, *p, item, ALL, 2 * strips * bytes);
-            if (mine < strips)
-                tma_bulk_once(slot + to, from + c * PACK_BYTES, bytes, full_of<int4_ring>(b, ALL, p->slot));
-        }
-    }
-    open_slot<int4_ring>(a, b, *p, -1, ALL, 0);
-    next_place(a, p);
-}
-
-static __device__ inline void int4_copy_down(const gpu_decode_int4_args &a, const decode_int4_block &b,
-                                             decode_place *p) {
-    int across = a.inter / PACK_COLS, all = a.hidden / PACK_ROWS, chunks = down_chunks(a), items = b.n_groups * chunks,
-        lane = threadIdx.x % 32, coming = 0;
-    for (int item = blockIdx.x; item < items; item = (int)gridDim.x + __shfl_sync(~0u, coming, 0)) {
-        if (lane == 0) coming = atomicAdd(&a.work_counter[1], 1);
-        const gpu_u8 *expert = a.down + (gpu_u64)b.groups[item / chunks].x * a.expert_bytes;
-        for (int c = 0; c < across; c += DECODE_INT4_DEEP)
-            for (int team = 0; team < DECODE_INT4_TEAMS; team++, next_place(a, p)) {
-                int strip = item % chunks * DECODE_INT4_WARPS + team * DECODE_INT4_STRIPS,
-                    strips = all - strip < DECODE_INT4_STRIPS ? all - strip : DECODE_INT4_STRIPS;
-                gpu_u32 bytes = (gpu_u32)(across - c < DECODE_INT4_DEEP ? across - c : DECODE_INT4_DEEP) * PACK_BYTES;
-                const gpu_u8 *from = expert + ((gpu_u64)strip * across + c) * PACK_BYTES;
-                if (strips < 0) strips = 0;
-                gpu_u8 *slot = open_slot<int4_ring>(a, b, *p, item, TEAM + team, strips * bytes);
-                if (across > DECODE_INT4_DEEP) {
-                    if (lane < strips)
-                        tma_bulk_once(slot + lane * bytes, from + (gpu_u64)(lane * across) * PACK_BYTES, bytes,
-                                      full_of<int4_ring>(b, TEAM + team, p->slot));
-                } else if (strips && lane == 0) /* they are one run */
-                    tma_bulk_once(slot, from, strips * bytes, full_of<int4_ring>(b, TEAM + team, p->slot));
-            }
-    }
-    for (int team = 0; team < DECODE_INT4_TEAMS; team++, next_place(a, p))
-        open_slot<int4_ring>(a, b, *p, -1, TEAM + team, 0);
-}
 
 /* ---- h as digits, by a warp of its own ---- */
 
@@ -167,7 +107,7 @@ static __device__ inline void int4_finish_up(const gpu_decode_int4_args &a, cons
         a.h[(gpu_i64)b.pair[(group.y >> 8) + token] * a.inter + row] = silu(of_gate * scale) * (of_up * scale);
 }
 
-template <int TILES, int VALUES>
+template <int TILES>
 static __device__ inline void int4_compute_up(const gpu_decode_int4_args &a, const decode_int4_block &b,
                                               decode_place *p) {
     int warp = threadIdx.x / 32, across = a.hidden / PACK_COLS, chunks = up_chunks(a),
@@ -191,8 +131,8 @@ static __device__ inline void int4_compute_up(const gpu_decode_int4_args &a, con
                 const int16_split<TILES> x =
                     digits_at<TILES>(slot + DECODE_INT4_WEIGHTS + unit * (2 * PACK_COLS), DECODE_INT4_X_STRIDE, tiles);
                 give_slot(b, *p, 1);
-                int4_multiply<TILES, VALUES>(g, x, tiles, gate);
-                int4_multiply<TILES, VALUES>(u, x, tiles, up);
+                int4_multiply<TILES>(g, x, tiles, gate);
+                int4_multiply<TILES>(u, x, tiles, up);
             } else
                 give_slot(b, *p, 1);
             skip_slots<int4_ring>(a, p, 1);
@@ -223,16 +163,15 @@ static __device__ inline void int4_put_products(const gpu_decode_int4_args &a, c
 }
 
 /* sums += `blocks` blocks of a strip times the rows of h behind them in the slot. */
-template <int TILES, int VALUES, int BLOCKS>
+template <int TILES, int BLOCKS>
 static __device__ inline void multiply_strip(const gpu_u8 *data, const gpu_u8 *rows, int tiles, float sums[TILES][2]) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
-        int4_multiply<TILES, VALUES>(weights_at(data + i * PACK_BYTES),
-                                     digits_at<TILES>(rows + i * (2 * PACK_COLS), DECODE_INT4_H_STRIDE, tiles), tiles,
-                                     sums);
+        int4_multiply<TILES>(weights_at(data + i * PACK_BYTES),
+                             digits_at<TILES>(rows + i * (2 * PACK_COLS), DECODE_INT4_H_STRIDE, tiles), tiles, sums);
 }
 
-template <int TILES, int VALUES>
+template <int TILES>
 static __device__ inline void int4_compute_down(const gpu_decode_int4_args &a, const decode_int4_block &b,
                                                 decode_place *p) {
     int warp = threadIdx.x / 32, team = warp / DECODE_INT4_STRIPS, mine = warp % DECODE_INT4_STRIPS,
@@ -257,11 +196,10 @@ static __device__ inline void int4_compute_down(const gpu_decode_int4_args &a, c
             const gpu_u8 *data = slot + mine * blocks * PACK_BYTES, *rows = slot + DECODE_INT4_WEIGHTS;
             if (strip < all) {
                 if (blocks == DECODE_INT4_DEEP)
-                    multiply_strip<TILES, VALUES, DECODE_INT4_DEEP>(data, rows, tiles, sums);
+                    multiply_strip<TILES, DECODE_INT4_DEEP>(data, rows, tiles, sums);
                 else
                     for (int i = 0; i < blocks; i++)
-                        multiply_strip<TILES, VALUES, 1>(data + i * PACK_BYTES, rows + i * (2 * PACK_COLS), tiles,
-                                                         sums);
+                        multiply_strip<TILES, 1>(data + i * PACK_BYTES, rows + i * (2 * PACK_COLS), tiles, sums);
             }
             give_slot(b, *p, DECODE_INT4_TEAMS);
             skip_slots<int4_ring>(a, p, DECODE_INT4_TEAMS);
@@ -273,7 +211,7 @@ static __device__ inline void int4_compute_down(const gpu_decode_int4_args &a, c
     }
 }
 
-template <int TILES, int VALUES> static __device__ inline void decode_int4_experts(const gpu_decode_int4_args &a) {
+template <int TILES> static __device__ inline void decode_int4_experts(const gpu_decode_int4_args &a) {
     decode_int4_block b = decode_int4_memory(a);
     decode_place p = {0, 0, 0};
     int warp = threadIdx.x / 32;
@@ -284,23 +222,21 @@ template <int TILES, int VALUES> static __device__ inline void decode_int4_exper
     decode_sort<4 * TILES>(a, b);
     if (!a.prepared) pdl_wait();
     if (warp < DECODE_INT4_WARPS) {
-        int4_compute_up<TILES, VALUES>(a, b, &p);
-        int4_compute_down<TILES, VALUES>(a, b, &p);
+        int4_compute_up<TILES>(a, b, &p);
+        int4_compute_down<TILES>(a, b, &p);
     } else if (warp == DECODE_INT4_WARPS + 2) {
         int4_follow_up(a, b);
     } else if (warp == DECODE_INT4_WARPS) {
-        int4_copy_up(a, b, &p);
-        int4_copy_down(a, b, &p);
+        copy_packed_up<int4_ring>(a, b, &p);
+        copy_packed_down<int4_ring>(a, b, &p);
     } else if (warp == DECODE_INT4_WARPS + 1) {
         copy_x<int4_ring>(a, b, &p, a.x_digits, a.hidden / PACK_COLS, up_chunks(a));
         copy_h<int4_ring>(a, b, &p, a.h_digits, a.inter / PACK_COLS, down_chunks(a), up_chunks(a) + 1);
     }
 }
-/* Grid: as many blocks as processors. The kernels differ in T, the tokens of a group, and in what a nibble is. */
-KERNEL_PDL(decode_int4_4, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<1, INT4_VALUES>(a); }
-KERNEL_PDL(decode_int4_8, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<2, INT4_VALUES>(a); }
-KERNEL_PDL(decode_mxfp4_4, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<1, E2M1_VALUES>(a); }
-KERNEL_PDL(decode_mxfp4_8, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<2, E2M1_VALUES>(a); }
+/* Grid: as many blocks as processors. The kernels differ in T, the tokens of a group. */
+KERNEL_PDL(decode_int4_4, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<1>(a); }
+KERNEL_PDL(decode_int4_8, gpu_decode_int4_args, DECODE_INT4_THREADS, 1) { decode_int4_experts<2>(a); }
 
 /* One block a token: x as digits; what `few` counts begins at zero. Where the gate stands beside a product its
  * blocks do that (int16_split.cuh, digits_of_row). */

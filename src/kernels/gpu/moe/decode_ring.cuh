@@ -160,4 +160,18 @@ static __device__ inline void say_done(const decode_int4_block &b, int i, int it
     if (threadIdx.x % 32 == 0) mbarrier_arrive(&b.done[i % 2]);
 }
 
+/* Counts a group's items of up whose h is in memory, `chunks` of them: one lane of a warp of its own, so that no
+ * computing warp waits for them. */
+static __device__ inline void count_items(const gpu_decode_int4_args &a, const decode_int4_block &b, int chunks) {
+    for (int i = 0;; i++) {
+        mbarrier_wait(&b.done[i % 2], i / 2 & 1);
+        int item = b.said[i % 2];
+        if (item < 0) return;
+        fence_async_global(); /* h is read by copies */
+        __threadfence();
+        atomicAdd(&a.finished[item / chunks], 1u);
+        mbarrier_arrive(&b.seen[i % 2]);
+    }
+}
+
 #endif

@@ -115,20 +115,6 @@ static __device__ inline void stored_copy_down(const gpu_decode_stored_args &p, 
         open_slot<stored_ring<F>>(a, b, *at, -1, TEAM + team, 0);
 }
 
-/* Counts a group's strips of h that are in memory: one lane of a warp of its own, so that no computing warp waits
- * for them. */
-static __device__ inline void stored_follow_up(const gpu_decode_int4_args &a, const decode_int4_block &b) {
-    for (int i = 0;; i++) {
-        mbarrier_wait(&b.done[i % 2], i / 2 & 1);
-        int item = b.said[i % 2];
-        if (item < 0) return;
-        fence_async_global(); /* h is read by copies */
-        __threadfence();
-        atomicAdd(&a.finished[item / strips_of(a)], 1u);
-        mbarrier_arrive(&b.seen[i % 2]);
-    }
-}
-
 /* ---- the computing warps ---- */
 
 /* A pair of a word as bf16. */
@@ -338,7 +324,7 @@ template <int F> static __device__ inline void decode_stored_experts(const gpu_d
         stored_compute_up<F>(args, b, &p);
         stored_compute_down<F>(args, b, &p);
     } else if (warp == DECODE_INT4_WARPS + 2 && one) {
-        stored_follow_up(a, b);
+        count_items(a, b, strips_of(a));
     } else if (warp == DECODE_INT4_WARPS) {
         stored_copy_up<F>(args, b, &p);
         stored_copy_down<F>(args, b, &p);

@@ -38,18 +38,20 @@ u64 gpu_grouped_workspace(const moe_args *a) {
 
 /* tile: tokens of one at most. */
 static const gpu_kernel *kernel_of(const gpu_backend *b, const gpu_matrix *w, bool down, int tile) {
-    const gpu_kernel *const all[4][3][2] = {
-        {{b->grouped_int4_up_64, b->grouped_int4_down_64},
-         {b->grouped_int4_up_128, b->grouped_int4_down_128},
-         {b->grouped_int4_up_176, b->grouped_int4_down_176}},
-        {{b->grouped_bf16_up_64, b->grouped_bf16_down_64},
-         {b->grouped_bf16_up_176, b->grouped_bf16_down_176},
-         {b->grouped_bf16_up_176, b->grouped_bf16_down_176}},
-        {{b->grouped_fp8_up_64, b->grouped_fp8_down_64}, {b->grouped_fp8_up_128, b->grouped_fp8_down_128}, {0}},
-        {{b->grouped_mxfp4_up_64, b->grouped_mxfp4_down_64},
-         {b->grouped_mxfp4_up_128, b->grouped_mxfp4_down_128},
-         {0}}};
-    const int format = w->format == GPU_W_PACKED_MXFP4 ? 3 : w->format == GPU_W_FP8_PAIRS ? 2 : w->format == GPU_W_BF16;
+#define GROUPED(f, wide, widest)                                                                                       \
+    {                                                                                                                  \
+        {b->grouped_##f##_up_64, b->grouped_##f##_down_64},                                                            \
+            {b->grouped_##f##_up_##wide, b->grouped_##f##_down_##wide}, {                                              \
+            b->grouped_##f##_up_##widest, b->grouped_##f##_down_##widest                                               \
+        }                                                                                                              \
+    }
+    const gpu_kernel *const all[][3][2] = {GROUPED(int4, 128, 176), GROUPED(bf16, 176, 176), GROUPED(fp8, 128, 128),
+                                           GROUPED(mxfp4, 128, 176), GROUPED(nvfp4, 128, 176)};
+#undef GROUPED
+    const int format = w->format == GPU_W_PACKED_NVFP4   ? 4
+                       : w->format == GPU_W_PACKED_MXFP4 ? 3
+                       : w->format == GPU_W_FP8_PAIRS    ? 2
+                                                         : w->format == GPU_W_BF16;
     return all[format][(tile > 64) + (tile > 128)][down];
 }
 
@@ -98,8 +100,7 @@ void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const n
     const op_weight *w = a->experts;
     i64 inter = w->views[0].rows, hidden = w->views[0].cols, experts = w->n_views / 3;
     const bool twos = w->views[0].format == GPU_W_BF16; /* above 64 one kernel: 176, whatever a table says */
-    const int widest = w->views[0].format == GPU_W_PACKED_MXFP4 ? 128 : 176, /* down may be bf16, which has no 128 */
-        tile = twos && how->tile > 64 ? 176 : (int)min_i64(how->tile, widest), tile_rows = twos ? 2 * tile : tile;
+    const int tile = twos && how->tile > 64 ? 176 : how->tile, tile_rows = twos ? 2 * tile : tile;
     grouped_space s;
     grouped_layout(a, tile_rows, a->workspace, &s);
     gpu_run_sort(o, &s.sort);
@@ -121,12 +122,12 @@ void gpu_grouped(const ops *o, const moe_args *a, const moe_choice *how, const n
 }
 
 status gpu_grouped_open(gpu_backend *b, err *e) {
-    gpu_kernel *const all[] = {b->grouped_int4_up_64,    b->grouped_int4_up_128,   b->grouped_int4_up_176,
-                               b->grouped_int4_down_64,  b->grouped_int4_down_128, b->grouped_int4_down_176,
-                               b->grouped_bf16_up_64,    b->grouped_bf16_up_176,   b->grouped_bf16_down_64,
-                               b->grouped_bf16_down_176, b->grouped_fp8_up_64,     b->grouped_fp8_up_128,
-                               b->grouped_fp8_down_64,   b->grouped_fp8_down_128,  b->grouped_mxfp4_up_64,
-                               b->grouped_mxfp4_up_128,  b->grouped_mxfp4_down_64, b->grouped_mxfp4_down_128};
+#define GROUPED(f, tile) b->grouped_##f##_up_##tile, b->grouped_##f##_down_##tile
+    gpu_kernel *const all[] = {GROUPED(int4, 64),   GROUPED(int4, 128),  GROUPED(int4, 176), GROUPED(mxfp4, 64),
+                               GROUPED(mxfp4, 128), GROUPED(mxfp4, 176), GROUPED(nvfp4, 64), GROUPED(nvfp4, 128),
+                               GROUPED(nvfp4, 176), GROUPED(bf16, 64),   GROUPED(bf16, 176), GROUPED(fp8, 64),
+                               GROUPED(fp8, 128)};
+#undef GROUPED
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         status st = gpu_shared(b->g, all[i], GPU_MOE_SHARED, e);
         if (st != ST_OK) return st;

@@ -1,5 +1,5 @@
 /* kernels/gpu/moe/grouped.cuh: routed experts at many tokens, on Hopper's warpgroup products; grouped_int4.cu has INT4
- * weights (int4_pack.h), grouped_mxfp4.cu MXFP4, grouped_bf16.cu bf16.
+ * weights (int4_pack.h), grouped_mxfp4.cu MXFP4, grouped_nvfp4.cu NVFP4 (fp4_pack.h), grouped_bf16.cu bf16.
  *
  * Two launches after the sort by expert. Stage 1: h = silu(gate x) * (up x); stage 2: y = down h, a row for each
  * (token, slot). The weight is the first operand: 128 rows a consumer warpgroup (stage 1: 64 of gate and the same 64
@@ -22,9 +22,10 @@ enum {
     PACKED,
     BF16_STORED,
     EIGHT,
-    PACKED_E2M1
-}; /* INT4 as int4_pack.h says; bf16 [rows, cols]; FP8 (fp8.cuh): stages of 128 columns, not 64; MXFP4 (int4_pack.h) */
-static constexpr bool in_blocks(int format) { return format == PACKED || format == PACKED_E2M1; }
+    MXFP4 = GPU_W_PACKED_MXFP4,
+    NVFP4 = GPU_W_PACKED_NVFP4
+}; /* INT4 as int4_pack.h says; bf16 [rows, cols]; FP8 (fp8.cuh): stages of 128 columns, not 64; fp4_pack.h */
+static constexpr bool in_blocks(int format) { return format == PACKED || is_packed_fp4(format); }
 
 /* Shared memory: STAGES of {tokens [NMAX, 64] swizzled, weights: 16 strips' blocks or 4 x [64, 64] swizzled}, the
  * results of a tile, and the few numbers behind it. */
@@ -68,21 +69,25 @@ static __device__ __forceinline__ void grouped_multiply(ring &r, int steps, floa
         const unsigned char *stage = ring_stage<plan<NMAX, F>>(r);
         gpu_u64 tokens = wgmma_desc(stage);
         uint4 words[2];
+        uint2 stored[2];
         gpu_u32 scales[2][2][2];
 #pragma unroll
         for (int m = 0; m < 2; m++) {
             const unsigned char *block = stage + strip + m * 4 * PACK_BYTES;
             words[m] = *(const uint4 *)(block + lane * 16);
-            spread(*(const uint2 *)(block + PACK_SCALES + lane / 4 * 8), scales[m]);
+            stored[m] = *(const uint2 *)(block + PACK_SCALES + lane / 4 * 8);
+            if constexpr (F == PACKED) spread(stored[m], scales[m]);
         }
 #pragma unroll
         for (int s = 0; s < 4; s++) {
 #pragma unroll
             for (int m = 0; m < 2; m++) {
-                if constexpr (F == PACKED_E2M1)
-                    expand_e2m1(word_of(words[m], s), scales[m][s / 2], a[s % 2][m]);
-                else
+                if constexpr (is_packed_fp4(F)) {
+                    fp4_multipliers<F>(stored[m], s, scales[m][0]);
+                    expand_fp4(word_of(words[m], s), scales[m][0], a[s % 2][m]);
+                } else {
                     expand_bf16(word_of(words[m], s), scales[m][s / 2], bf16_bias, a[s % 2][m]);
+                }
             }
             wgmma_begin();
             wgmma_ra<N>(d0, a[s % 2][0], tokens + 2 * s, 1);
@@ -109,14 +114,15 @@ template <int NMAX, int F> static __device__ __forceinline__ void grouped_up_pro
         if (threadIdx.x == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix *m = a.experts + 3 * t.x;
-        t.x = tile % row_tiles;
+        const int expert = t.x, row_tile = tile % row_tiles;
+        t.x = is_packed_fp4(F) ? row_and_expert(row_tile, expert) : row_tile;
         gpu_u32 row[NMAX / 16]; /* of x, in units of 16 bytes */
 #pragma unroll
         for (int i = 0; i < NMAX / 16; i++) {
             int j = i * 16 + thread / 8;
             row[i] = (gpu_u32)a.list[t.y + (j < t.z ? j : t.z - 1)] / a.k * across;
         }
-        const unsigned char *w = strip_of(m[strip / 4 % 2], (gpu_i64)t.x * 128 + strip / 8 * 64 + strip % 4 * 16);
+        const unsigned char *w = strip_of(m[strip / 4 % 2], (gpu_i64)row_tile * 128 + strip / 8 * 64 + strip % 4 * 16);
         const gpu_u8 *x = (const gpu_u8 *)a.x + thread % 8 * 16;
 #pragma unroll 1
         for (int c = 0; c < columns; c++, x += 128) {
@@ -141,8 +147,13 @@ static __device__ __forceinline__ void grouped_up_tile(const gpu_moe_args &a, ri
     float gate[N / 2], up[N / 2];
     grouped_multiply<NMAX, N, F>(r, (int)(a.hidden / 64), gate, up);
     int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    gpu_i64 row = (gpu_i64)t.x * 128 + group * 64;
+    gpu_i64 row = (gpu_i64)(is_packed_fp4(F) ? row_tile_of(t.x) : t.x) * 128 + group * 64;
     unsigned char *out = r.memory + plan<NMAX, F>::STAGES * plan<NMAX, F>::STAGE + group * plan<NMAX, F>::HALF_OUT;
+    if constexpr (is_packed_fp4(F)) {
+        const float2 factor = stage1_factors(a.experts, t.x);
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) gate[i] *= factor.x, up[i] *= factor.y;
+    }
     named_barrier_sync(1 + group, 128); /* the last tile has been taken away */
 #pragma unroll
     for (int j = 0; j < N / 8; j += 2) {

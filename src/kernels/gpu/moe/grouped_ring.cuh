@@ -9,7 +9,7 @@
 #include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/fp16_range.cuh"
-#include "kernels/gpu/device/int4_pack.cuh"
+#include "kernels/gpu/device/fp4_pack.cuh"
 
 enum { PRODUCERS = 128, CONSUMERS = 256, ROWS = 256 /* of a tile */, STRIPS = ROWS / PACK_ROWS };
 static_assert(PRODUCERS + CONSUMERS == (int)GPU_GROUPED_THREADS, "params.h");
@@ -117,34 +117,16 @@ static __device__ __forceinline__ void expand_bf16(gpu_u32 word, const gpu_u32 s
     for (int i = 0; i < 4; i++)
         a[i] = two_mul(two_sub((word >> 4 * i & 0x000f000fu) | bf16_bias, 0x43084308u), scale[i % 2]);
 }
-/* Four of eight nibbles of e2m1 looked up: by three bits in the tables of positive and of negative values, then one of
- * both by sign. select: e2m1_select() of the word; half 0: the lower four. */
-typedef struct {
-    gpu_u32 value, sign; /* selectors of four nibbles each half */
-} e2m1_select;
-static __device__ __forceinline__ e2m1_select e2m1_select_of(gpu_u32 word) {
-    return {word & 0x77777777u, (word >> 1 & 0x44444444u) | 0x32103210u};
+/* MXFP4's and NVFP4's values are products with their matrix's factor yet: gate's, and up's with down's, so that h has
+ * it. Where stage 1 has such weights a tile names its expert beside its rows. */
+enum { TILE_ROW_BITS = 12 };
+static __device__ __forceinline__ int row_and_expert(int row_tile, int expert) {
+    return row_tile | expert << TILE_ROW_BITS;
 }
-static __device__ __forceinline__ gpu_u32 e2m1_look_up(const e2m1_select &s, int half, gpu_u32 p0, gpu_u32 p1,
-                                                       gpu_u32 n0, gpu_u32 n1) {
-    gpu_u32 value = s.value >> 16 * half;
-    return __byte_perm(__byte_perm(p0, p1, value), __byte_perm(n0, n1, value), s.sign >> 16 * half);
-}
-/* As bf16: the even and the odd column of the half's first pair and of its second. */
-static __device__ __forceinline__ void e2m1_bf16(const e2m1_select &s, int half, gpu_u32 *first, gpu_u32 *second) {
-    gpu_u32 high = e2m1_look_up(s, half, 0x3f3f3f00u, 0x40404040u, 0xbfbfbf00u, 0xc0c0c0c0u),
-            low = __byte_perm(0xc0800000u, 0xc0804000u, s.value >> 16 * half);
-    *first = __byte_perm(low, high, 0x6240), *second = __byte_perm(low, high, 0x7351);
-}
-
-/* The same of a word of e2m1. */
-static __device__ __forceinline__ void expand_e2m1(gpu_u32 word, const gpu_u32 scale[2], gpu_u32 a[4]) {
-    const e2m1_select s = e2m1_select_of(word);
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        e2m1_bf16(s, half, &a[half], &a[2 + half]);
-        a[half] = two_mul(a[half], scale[half]), a[2 + half] = two_mul(a[2 + half], scale[half]);
-    }
+static __device__ __forceinline__ int row_tile_of(int both) { return both & ((1 << TILE_ROW_BITS) - 1); }
+static __device__ __forceinline__ float2 stage1_factors(const gpu_matrix *experts, int both) {
+    const gpu_matrix *m = experts + 3 * (gpu_i64)(both >> TILE_ROW_BITS);
+    return {m[0].factor, m[1].factor * m[2].factor};
 }
 static __device__ __forceinline__ float silu_fast(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 

@@ -20,7 +20,9 @@ static u64 moe_layout(const moe_args *a, u8 *base, moe_space *s) {
     s->y = (f32 *)(base + at);
     at += gpu_round(pairs * (u64)w->views[0].cols * 4);
     s->decode = base + at;
-    return at + (gpu_is_packed(&w->views[0]) ? gpu_decode_int4_workspace(a) : gpu_decode_stored_workspace(a));
+    return at + (gpu_is_packed_fp4(&w->views[0]) ? gpu_decode_fp4_workspace(a)
+                 : gpu_is_packed(&w->views[0])   ? gpu_decode_int4_workspace(a)
+                                                 : gpu_decode_stored_workspace(a));
 }
 
 static moe_format format_of(const op_weight *w) {
@@ -28,7 +30,8 @@ static moe_format format_of(const op_weight *w) {
     bool plain =
         down->format == GPU_W_BF16 && down->wide && down->rows % 64 == 0 && down->rows >= 128 && down->cols % 64 == 0;
     if (up->format == GPU_W_PACKED && down->format == GPU_W_PACKED) return w->int8 ? MOE_W4A8 : MOE_W4A16;
-    if (up->format == GPU_W_PACKED_MXFP4 && down->format == GPU_W_PACKED_MXFP4) return MOE_MXFP4;
+    if (gpu_is_packed_fp4(up) && down->format == up->format)
+        return up->format == GPU_W_PACKED_MXFP4 ? MOE_MXFP4 : MOE_NVFP4;
     if (gpu_is_packed(up) && plain) return MOE_W2_BF16;
     if (!gpu_decode_stored_is_one_matrix(w)) return MOE_OTHER;
     if (up->format == GPU_W_FP8_PAIRS) return MOE_FP8;
@@ -143,10 +146,13 @@ static void moe_op_combine(const gpu_backend *b, const moe_job *j, const f32 *y)
                1, GPU_THREADS, 0, &c);
 }
 
-static void run_decode_int4(const ops *o, const moe_job *j) {
+static void run_decode_packed(const ops *o, const moe_job *j) {
     moe_space s;
     moe_layout(j->a, j->a->workspace, &s);
-    gpu_run_decode_int4(o, j->a, &j->request.how, s.decode, s.y);
+    if (j->plan.run == MOE_RUN_DECODE_FP4)
+        gpu_run_decode_fp4(o, j->a, s.decode, s.y);
+    else
+        gpu_run_decode_int4(o, j->a, &j->request.how, s.decode, s.y);
     moe_op_combine(gpu_of(o), j, s.y);
 }
 
@@ -187,13 +193,14 @@ static void moe_op_run(const ops *o, moe_job *j, const moe_ffn_args *ffn) {
     const gpu_after *after = defer ? &j->after : NULL;
     const norm_args *in_sum = j->plan.norm == MOE_NORM_IN_SUM ? j->norm : NULL;
     i64 parts = ceil_div(j->request.call.dim, PACK_ROWS);
-    if (j->plan.run > MOE_RUN_DECODE_INT4) gpu_finish_rows(o, a->x, a->n, j->request.call.dim, a->deferred);
+    if (j->plan.run > MOE_RUN_DECODE_FP4) gpu_finish_rows(o, a->x, a->n, j->request.call.dim, a->deferred);
     switch (j->plan.run) {
     case MOE_RUN_NOTHING: break;
     case MOE_RUN_FFN_FUSED: gpu_run_ffn_fused(o, ffn, after); break;
     case MOE_RUN_DECODE_FUSED: gpu_run_decode_fused(o, a, after); break;
     case MOE_RUN_DECODE_INT4:
-        run_decode_int4(o, j);
+    case MOE_RUN_DECODE_FP4:
+        run_decode_packed(o, j);
         parts = gpu_blocks(j->request.call.dim, 4 * GPU_THREADS);
         break;
     case MOE_RUN_DECODE_STORED: run_decode_stored(o, j); break;

@@ -1,5 +1,6 @@
 /* kernels/gpu/moe/moe_plan.c: see the header. */
 #include "kernels/gpu/moe/moe_plan.h"
+#include "kernels/gpu/moe/decode_fp4.h"
 
 enum {
     ROOM = 227 * 1024, /* shared memory of a block on sm_90 */
@@ -17,13 +18,13 @@ static int plan_take(int *at, i64 bytes) {
 }
 
 /* The barriers, the ring, then the rest, which is counted first. */
-bool moe_divide_int4(gpu_decode_int4_args *f, int group) {
+bool moe_divide_packed(gpu_decode_int4_args *f, int group, int stride) {
     int groups = (int)min_i64(f->pairs, f->experts + f->pairs / group), at = 0;
     f->at_sums = plan_take(&at, 2 * DECODE_INT4_WARPS * group * 32 * 4);
     f->at_groups = plan_take(&at, (i64)groups * 8);
     f->at_cursor = plan_take(&at, (i64)f->experts * 4);
     f->at_pairs = plan_take(&at, (i64)f->pairs * 4);
-    f->slot_bytes = DECODE_INT4_WEIGHTS + group * max_i64(DECODE_INT4_X_STRIDE, DECODE_INT4_H_STRIDE);
+    f->slot_bytes = DECODE_INT4_WEIGHTS + group * stride;
     f->slots = (int)min_i64((ROOM - DECODE_INT4_BARRIERS - at) / f->slot_bytes, DECODE_INT4_SLOTS);
     if (f->slots < INT4_SLOTS_LEAST) return false;
     int ring = DECODE_INT4_BARRIERS + f->slots * f->slot_bytes;
@@ -50,7 +51,7 @@ u32 moe_divide_fused(gpu_decode_fused_args *f, i64 more) {
 static bool fits_fused(const moe_request *r, i64 more, int *slots) {
     const moe_call *c = &r->call;
     i64 pairs = c->tokens * c->topk;
-    if (c->form != ROWS_ANY || c->format == MOE_MXFP4 || !r->x_16 || c->tokens > DECODE_INT4_TILE ||
+    if (c->form != ROWS_ANY || moe_is_fp4(c) || !r->x_16 || c->tokens > DECODE_INT4_TILE ||
         pairs > DECODE_FUSED_PAIRS || pairs * c->inter > DECODE_FUSED_H || c->dim > DECODE_FUSED_COLS)
         return false;
     gpu_decode_fused_args f = {.n = (int)c->tokens, .k = (int)c->topk, .hidden = (int)c->dim, .inter = (int)c->inter};
@@ -67,9 +68,11 @@ static bool fits_ffn(const moe_request *r) {
     return rows * (r->call.dim * 2 + 16) <= (i64)slots * DECODE_INT4_WEIGHTS;
 }
 
-static bool fits_int4(const moe_request *r) {
+/* decode_int4.cu or decode_fp4.cu. */
+static bool fits_packed(const moe_request *r) {
     gpu_decode_int4_args f = {.pairs = (int)(r->call.tokens * r->call.topk), .experts = (int)r->call.experts};
-    return r->x_16 && moe_divide_int4(&f, r->how.group);
+    if (moe_is_fp4(&r->call)) return r->x_16 && moe_divide_packed(&f, DECODE_FP4_TOKENS, DECODE_FP4_X_STRIDE);
+    return r->x_16 && moe_divide_packed(&f, r->how.group, DECODE_INT4_X_STRIDE);
 }
 
 /* The sum of slots of float32 and the norm behind it, a row a block. Up to 64 rows two launches are as fast
@@ -86,23 +89,19 @@ static bool sum_holds_norm(const moe_request *r) {
            r->shared_16;
 }
 
-/* In int4_pack.h's blocks. */
-static bool is_packed(const moe_call *c) {
-    return c->format == MOE_W4A16 || c->format == MOE_W4A8 || c->format == MOE_MXFP4;
-}
-
 /* ---- the plan ---- */
 
-static moe_plan plan_int4(const moe_request *r) {
+static moe_plan plan_packed(const moe_request *r) {
     const moe_norm_by behind = r->norm ? MOE_NORM_BEHIND : MOE_NORM_NONE;
-    const bool small = r->call.inter <= DEFERRED_INTER, int4 = fits_int4(r);
+    const bool small = r->call.inter <= DEFERRED_INTER, fits = fits_packed(r);
+    const moe_run run = moe_is_fp4(&r->call) ? MOE_RUN_DECODE_FP4 : MOE_RUN_DECODE_INT4;
     int slots;
     if (small && fits_ffn(r)) return (moe_plan){MOE_RUN_FFN_FUSED, r->defer_strips ? MOE_NORM_DEFERRED : behind};
     const bool fused = fits_fused(r, 0, &slots);
     if (small && fused && r->defer_strips) return (moe_plan){MOE_RUN_DECODE_FUSED, MOE_NORM_DEFERRED};
-    if (small && int4 && r->defer_blocks && r->shared_8) return (moe_plan){MOE_RUN_DECODE_INT4, MOE_NORM_DEFERRED};
+    if (small && fits && r->defer_blocks && r->shared_8) return (moe_plan){run, MOE_NORM_DEFERRED};
     if (fused) return (moe_plan){MOE_RUN_DECODE_FUSED, behind};
-    if (int4) return (moe_plan){MOE_RUN_DECODE_INT4, row_holds_norm(r) ? MOE_NORM_IN_SUM : behind};
+    if (fits) return (moe_plan){run, row_holds_norm(r) ? MOE_NORM_IN_SUM : behind};
     return (moe_plan){MOE_RUN_GENERIC, behind};
 }
 
@@ -113,12 +112,12 @@ moe_plan moe_plan_of(const moe_request *r) {
     if (path == MOE_GROUPED || path == MOE_GROUPED_W4A8)
         return (moe_plan){path == MOE_GROUPED ? MOE_RUN_GROUPED : MOE_RUN_GROUPED_W4A8,
                           sum_holds_norm(r) ? MOE_NORM_IN_SUM : behind};
-    if (path == MOE_DECODE && is_packed(&r->call)) return plan_int4(r);
+    if (path == MOE_DECODE && (moe_is_int4(&r->call) || moe_is_fp4(&r->call))) return plan_packed(r);
     return (moe_plan){path == MOE_DECODE ? MOE_RUN_DECODE_STORED : MOE_RUN_GENERIC, behind};
 }
 
 bool moe_digits_beside_gate(const moe_request *r) {
     const moe_call *c = &r->call;
-    return r->how.path == MOE_DECODE && is_packed(c) && r->x_16 && c->tokens > DECODE_INT4_TILE &&
+    return r->how.path == MOE_DECODE && moe_is_int4(c) && r->x_16 && c->tokens > DECODE_INT4_TILE &&
            c->tokens <= GPU_SKINNY && c->topk <= 32 && c->dim <= GPU_DIGITS_COLS;
 }

@@ -10,6 +10,7 @@ typedef enum {
     MOE_RUN_FFN_FUSED,     /* router, gate, shared and routed experts in one launch: ffn_fused.cu */
     MOE_RUN_DECODE_FUSED,  /* routed experts in one launch: decode_fused.cu */
     MOE_RUN_DECODE_INT4,   /* rows to digits, products, sum of slots: decode_int4.cu */
+    MOE_RUN_DECODE_FP4,    /* products, sum of slots: decode_fp4.cu */
     MOE_RUN_DECODE_STORED, /* bf16 and FP8 as they are stored: decode_stored.cu */
     MOE_RUN_GROUPED,       /* tokens sorted by expert, tiles on warpgroup products: grouped.cuh and its like */
     MOE_RUN_GROUPED_W4A8,
@@ -48,8 +49,9 @@ moe_plan moe_plan_of(const moe_request *r);
 bool moe_digits_beside_gate(const moe_request *r);
 
 /* How a block's shared memory is divided; both fill in what args have for it, from the sizes that are there.
- * decode_int4.cu: groups of 4 or 8 tokens; false: too little is left for the ring. */
-bool moe_divide_int4(gpu_decode_int4_args *f, int group);
+ * decode_int4.cu, decode_fp4.cu: groups of 4 or 8 tokens, whose rows are at most `stride` bytes apart in a slot; false:
+ * too little is left for the ring. */
+bool moe_divide_packed(gpu_decode_int4_args *f, int group, int stride);
 /* decode_fused.cu: `more` bytes a token for h of a shared expert and logits. Returns all bytes, 0 if they are too
  * many. */
 u32 moe_divide_fused(gpu_decode_fused_args *f, i64 more);

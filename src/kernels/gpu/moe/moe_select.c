@@ -62,17 +62,14 @@ static bool can_stored(const moe_call *c) {
     return fits && c->form != ROWS_PROMPT && tokens * c->topk <= DECODE_STORED_PAIRS;
 }
 
-static int widest_tile(const moe_call *c, moe_path p) {
-    return p == MOE_GROUPED && (c->format == MOE_FP8 || c->format == MOE_MXFP4) ? 128 : 176;
-}
+static int widest_tile(const moe_call *c, moe_path p) { return p == MOE_GROUPED && c->format == MOE_FP8 ? 128 : 176; }
 
 bool moe_can(const moe_call *c, moe_path p) {
     if (p == MOE_GROUPED_W4A8 || is_int8(c)) return p == MOE_GROUPED_W4A8 && is_int8(c);
     if (p == MOE_DECODE && is_stored(c)) return can_stored(c);
     if (p == MOE_DECODE)
-        return (c->format == MOE_W4A16 || c->format == MOE_W4A8 || c->format == MOE_MXFP4) && c->form != ROWS_PROMPT &&
-               c->tokens <= DECODE_INT4_TOKENS && c->tokens * c->topk <= DECODE_INT4_PAIRS &&
-               c->experts <= DECODE_INT4_EXPERTS;
+        return (moe_is_int4(c) || moe_is_fp4(c)) && c->form != ROWS_PROMPT && c->tokens <= DECODE_INT4_TOKENS &&
+               c->tokens * c->topk <= DECODE_INT4_PAIRS && c->experts <= DECODE_INT4_EXPERTS;
     if (p == MOE_GROUPED) return c->format != MOE_OTHER && c->form != ROWS_DECODE && (!is_stored(c) || one_tensor(c));
     return p == MOE_GENERIC;
 }
@@ -95,14 +92,14 @@ moe_choice moe_default(const moe_call *c) {
         return c->format != MOE_W2_BF16 && moe_can(c, MOE_GROUPED) ? (moe_choice){.path = MOE_GROUPED, .tile = 64}
                                                                    /* too many tokens, though few an expert */
                                                                    : (moe_choice){.path = MOE_GENERIC};
-    if (is_stored(c)) return (moe_choice){.path = MOE_DECODE};
+    if (!moe_is_int4(c)) return (moe_choice){.path = MOE_DECODE};
     /* As few as most experts have; rows that decode have one kernel for any number of them. */
     i64 usual = c->form == ROWS_DECODE ? DECODE_ROWS * c->topk : pairs;
     return (moe_choice){.path = MOE_DECODE, .group = usual <= 2 * c->experts ? 4 : 8};
 }
 
 bool moe_allowed(const moe_call *c, const moe_choice *choice) {
-    if (!moe_can(c, choice->path) || ((choice->path != MOE_DECODE || is_stored(c)) && choice->group) ||
+    if (!moe_can(c, choice->path) || ((choice->path != MOE_DECODE || !moe_is_int4(c)) && choice->group) ||
         (choice->path != MOE_GROUPED && choice->path != MOE_GROUPED_W4A8 && choice->tile) ||
         choice->tile > widest_tile(c, choice->path))
         return false;
@@ -117,7 +114,7 @@ bool moe_allowed(const moe_call *c, const moe_choice *choice) {
 static moe_choice completed(const moe_call *c, moe_choice wanted) {
     moe_choice usual = moe_default(c);
     i64 pairs = c->tokens * c->topk;
-    if (wanted.path == MOE_DECODE && !wanted.group && !is_stored(c))
+    if (wanted.path == MOE_DECODE && !wanted.group && moe_is_int4(c))
         wanted.group = usual.path == MOE_DECODE ? usual.group : pairs <= 2 * c->experts ? 4 : 8;
     if ((wanted.path == MOE_GROUPED || wanted.path == MOE_GROUPED_W4A8) && !wanted.tile)
         wanted.tile = usual.path == wanted.path ? usual.tile : 64;
@@ -160,7 +157,7 @@ int moe_candidates(const moe_call *c, moe_choice out[MOE_CANDIDATES]) {
         {{MOE_GROUPED, .tile = 176}, pairs > 64 * c->experts},
         {{MOE_GROUPED_W4A8, .tile = 64}, !lots},
         {{MOE_GROUPED_W4A8, .tile = 176}, several},
-        {{.path = MOE_DECODE}, !several && is_stored(c)},
+        {{.path = MOE_DECODE}, !several && !moe_is_int4(c)},
     };
     int n = add_choice(c, moe_default(c), out, 0);
     for (size_t i = 0; i < COUNT_OF(all); i++)

@@ -8,15 +8,16 @@
 /* What the experts of a call are kept as, and what they are multiplied with. */
 #define MOE_FORMATS(X)                                                                                                 \
     X(W4A16, "w4a16")                                                                                                  \
-    X(W4A8, "w4a8") X(BF16, "bf16") X(W2_BF16, "w2_bf16") X(FP8, "fp8") X(MXFP4, "mxfp4") X(OTHER, "other")
+    X(W4A8, "w4a8")                                                                                                    \
+    X(BF16, "bf16") X(W2_BF16, "w2_bf16") X(FP8, "fp8") X(MXFP4, "mxfp4") X(NVFP4, "nvfp4") X(OTHER, "other")
 typedef enum {
 #define MOE_FORMAT_ENUM(name, text) MOE_##name,
     MOE_FORMATS(MOE_FORMAT_ENUM)
 #undef MOE_FORMAT_ENUM
 } moe_format;
 
-/* The kernels: generic.cu; decode_int4.cu, or decode_stored.cu for bf16 and FP8; grouped.cuh; grouped_w4a8.cuh. The
- * second word is the one of tables made before 2026-12; it is read for one release. */
+/* The kernels: generic.cu; decode_int4.cu, decode_fp4.cu, or decode_stored.cu for bf16 and FP8; grouped.cuh;
+ * grouped_w4a8.cuh. The second word is the one of tables made before 2026-12; it is read for one release. */
 #define MOE_PATHS(X)                                                                                                   \
     X(GENERIC, "generic", "plain")                                                                                     \
     X(DECODE, "decode", "few") X(GROUPED, "grouped", "many") X(GROUPED_W4A8, "grouped_w4a8", "int8")
@@ -43,6 +44,9 @@ typedef struct {
     i64 dim, inter, experts, topk, tokens;
     row_mode form;
 } moe_call;
+
+static inline bool moe_is_int4(const moe_call *c) { return c->format == MOE_W4A16 || c->format == MOE_W4A8; }
+static inline bool moe_is_fp4(const moe_call *c) { return c->format == MOE_MXFP4 || c->format == MOE_NVFP4; }
 
 const char *moe_format_text(moe_format f);
 const char *moe_path_text(moe_path p);

@@ -1,6 +1,6 @@
 /* kernels/gpu/rows/rows.cu: what works on rows by themselves. Each reads its inputs once and writes its output once, 16
  * bytes at a time where addresses and sizes allow; all are bound by bytes or by the launch. */
-#include "kernels/gpu/device/int4_pack.h"
+#include "kernels/gpu/device/fp4_pack.cuh"
 #include "kernels/gpu/rows/rows.cuh"
 
 static __device__ inline int rows_pieces_of(const void *a, const void *b, gpu_i64 n) {
@@ -358,16 +358,24 @@ static __device__ inline float normal(gpu_u64 b) {
     return (float)(sum - 131070) * (1.7320508f / 65536.0f);
 }
 
-/* One thread an element (nibbles: a byte), the grid going round. */
+/* One thread an element, the grid going round. */
 KERNEL(fill, gpu_fill_args) {
     for (gpu_u64 i = (gpu_u64)blockIdx.x * GPU_THREADS + threadIdx.x; i < a.n; i += (gpu_u64)gridDim.x * GPU_THREADS) {
         gpu_u64 b = random_bits(a.seed, i);
         float scale = 0.003f + 0.002f * (float)(b & 0xffff) / 65536.0f;
         if (a.kind == GPU_FILL_BF16) ((gpu_bf16 *)a.out)[i] = bf16_of(normal(b) * a.sigma);
         if (a.kind == GPU_FILL_FP8) ((gpu_u8 *)a.out)[i] = fp8_of(normal(b) * 64.0f);
-        if (a.kind == GPU_FILL_NIBBLES) ((gpu_u8 *)a.out)[i] = (gpu_u8)b;
+        if (a.kind == GPU_FILL_BYTES) ((gpu_u8 *)a.out)[i] = (gpu_u8)b;
+        if (a.kind == GPU_FILL_SCALE_BYTE) ((gpu_u8 *)a.out)[i] = (gpu_u8)a.seed;
         if (a.kind == GPU_FILL_SCALE_BF16) ((gpu_bf16 *)a.out)[i] = bf16_of(b >> 63 ? scale : -scale);
         if (a.kind == GPU_FILL_SCALE_F32) ((float *)a.out)[i] = a.sigma / 64.0f;
+        if (a.kind == GPU_FILL_PACKED_MXFP4 || a.kind == GPU_FILL_PACKED_NVFP4) { /* scales of 2^-9 to 2^-6 */
+            bool bits = i % (PACK_BYTES / 4) < PACK_SCALES / 4, mxfp4 = a.kind == GPU_FILL_PACKED_MXFP4;
+            gpu_u32 first = 118 + (gpu_u32)(b & 3), second = 118 + (gpu_u32)(b >> 2 & 3);
+            gpu_u32 scales = mxfp4 ? mxfp4_multiplier(first) | (gpu_u32)mxfp4_multiplier(second) << 16
+                                   : nvfp4_multiplier(0x70) * 0x01010101u ^ ((gpu_u32)b & 0x07070707u);
+            ((gpu_u32 *)a.out)[i] = bits ? (gpu_u32)b : scales;
+        }
         if (a.kind == GPU_FILL_PACKED) { /* nibbles, or two scales */
             float second = 0.003f + 0.002f * (float)(b >> 16 & 0xffff) / 65536.0f;
             gpu_u32 scales = bf16_of(b >> 63 ? scale : -scale) | (gpu_u32)bf16_of(b >> 62 & 1 ? second : -second) << 16;

@@ -1,12 +1,17 @@
 /* kernels/gpu/weights/load.c: weights copied into the GPU's memory, in the checkpoint's own layout, or INT4 experts as
- * int4_pack.h says, FP8 ones as fp8.cuh does; other matrices in FP8 and the like become bf16. */
+ * int4_pack.h says, MXFP4 and NVFP4 ones as fp4_pack.h, FP8 ones as fp8.cuh; other matrices in FP8 and the like become
+ * bf16. */
 #include "base/buf.h"
 #include "kernels/gpu/backend.h"
-#include "kernels/gpu/device/int4_pack.h"
+#include "kernels/gpu/device/fp4_pack.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { FILL_BLOCKS = 132 * 16 };
+_Static_assert((int)GPU_W_NVFP4 == (int)WF_NVFP4 && (int)GPU_W_INT8_ROW == (int)WF_INT8_ROW &&
+                   (int)GPU_W_INT4_WIDE == (int)WF_INT4_GROUP128 && (int)GPU_W_PACKED == (int)WF_COUNT,
+               "params.h");
+#define DUMMY_NVFP4_FACTOR 0x1p-14f /* where scales are about 2^7 */
 
 /* View i in the format that it is kept in: without data. */
 static weight_view kept(const weight_desc *d, i64 i) {
@@ -16,11 +21,10 @@ static weight_view kept(const weight_desc *d, i64 i) {
     return v;
 }
 
-/* Does int4_pack.h have blocks of it? */
-static bool in_nibbles(weight_format f) { return f == WF_INT4_GROUP || f == WF_MXFP4; }
+/* Does int4_pack.h or fp4_pack.h have blocks of it? */
+static bool in_nibbles(weight_format f) { return f == WF_INT4_GROUP || f == WF_MXFP4 || f == WF_NVFP4; }
 
-/* Do all matrices of d that are kept in INT4 or MXFP4 fit into int4_pack.h's blocks, all in FP8 into whole blocks of
- * 128 x 128? */
+/* Do all matrices of d that are kept in four bits fit into these blocks, all in FP8 into whole blocks of 128 x 128? */
 static bool packs(const weight_desc *d) {
     for (i64 i = 0; i < d->n_views; i++) {
         weight_format f = kept(d, i).format;
@@ -54,15 +58,7 @@ static u64 scale_room(const weight_desc *d, i64 i, bool packed) {
     return packed && in_nibbles(v.format) ? 0 : gpu_round(weight_scale_bytes(&v));
 }
 
-/* Do the kernels that lay weights out anew make `to` of it? What they do not, the host makes bf16. */
-static bool converts_on_gpu(weight_format f, weight_format to) {
-    return f <= WF_MXFP4 || (f == WF_INT4_GROUP128 && to == WF_INT4_GROUP);
-}
-
-bool gpu_takes(weight_format f, bool experts) {
-    if (experts) return f < WF_COUNT && converts_on_gpu(f, expert_on_gpu(EXPERTS_AS_STORED, f, 0));
-    return f < WF_COUNT && (converts_on_gpu(f, f) || linear_on_gpu(f) == WF_BF16);
-}
+bool gpu_takes(weight_format f) { return f < WF_COUNT; }
 
 bool gpu_multiplies(weight_format f, bool experts) {
     return f == WF_BF16 ||
@@ -71,7 +67,7 @@ bool gpu_multiplies(weight_format f, bool experts) {
 
 static status load_check_shape(const weight_desc *d, err *e) {
     const weight_view *v = &d->views[0];
-    if (!gpu_takes(v->format, d->kind == WK_EXPERTS))
+    if (!gpu_takes(v->format))
         return err_set(e, ST_UNSUPPORTED, "no kernel of the GPU takes %s%s: --device cpu and ref do",
                        d->kind == WK_EXPERTS ? "experts in " : "", weight_format_name(v->format));
     if (d->kind == WK_EXPERTS && d->experts == EXPERTS_W4A8 && (v->cols % INT4_GROUP || v->rows % INT4_GROUP))
@@ -92,14 +88,18 @@ static void load_fill(const gpu_backend *b, void *to, u64 n, u64 seed, f32 sigma
 /* Made-up data and scales of view v, number i of a weight. */
 static void fill_view(const gpu_backend *b, const weight_desc *d, i64 i, void *data, void *scale) {
     weight_view is = kept(d, i), *v = &is;
-    u64 n = (u64)v->rows * (u64)v->cols, seed = (d->dummy_seed << 12) + 2 * (u64)i, scales = weight_scale_bytes(v);
-    bool int4 = v->format == WF_INT4_GROUP, fp8 = weight_is_fp8(v->format);
-    load_fill(b, data, int4 ? n / 2 : n, seed, d->dummy_sigma,
-              int4  ? GPU_FILL_NIBBLES
-              : fp8 ? GPU_FILL_FP8
-                    : GPU_FILL_BF16);
+    u64 n = weight_data_bytes(v), seed = (d->dummy_seed << 12) + 2 * (u64)i, scales = weight_scale_bytes(v);
+    bool int4 = v->format == WF_INT4_GROUP, fp4 = v->format == WF_MXFP4 || v->format == WF_NVFP4,
+         int8 = v->format == WF_INT8_ROW, fp8 = weight_is_fp8(v->format);
+    if (fp8)
+        load_fill(b, data, n, seed, 0, GPU_FILL_FP8);
+    else if (int4 || fp4 || int8)
+        load_fill(b, data, n, seed, 0, GPU_FILL_BYTES);
+    else
+        load_fill(b, data, n / 2, seed, d->dummy_sigma, GPU_FILL_BF16);
     if (int4) load_fill(b, scale, scales / 2, seed + 1, 0, GPU_FILL_SCALE_BF16);
-    if (fp8) load_fill(b, scale, scales / 4, seed + 1, d->dummy_sigma, GPU_FILL_SCALE_F32);
+    if (fp4) load_fill(b, scale, scales, v->format == WF_MXFP4 ? 120 : 0x70, 0, GPU_FILL_SCALE_BYTE);
+    if (fp8 || int8) load_fill(b, scale, scales / 4, seed + 1, d->dummy_sigma, GPU_FILL_SCALE_F32);
 }
 
 /* Is view i kept in another format than the checkpoint's? */
@@ -121,10 +121,15 @@ static void convert_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *
     const weight_view *v = &d->views[i];
     device *dev = gpu_device(b->g);
     u8 *staged_scale = staged + gpu_round(weight_data_bytes(v));
-    gpu_requant_args k = {
-        {.data = staged, .scale = staged_scale, .rows = v->rows, .cols = v->cols, .format = (int)v->format},
-        data,
-        (gpu_bf16 *)scale};
+    gpu_requant_args k = {{.data = staged,
+                           .scale = staged_scale,
+                           .rows = v->rows,
+                           .cols = v->cols,
+                           .format = (int)v->format,
+                           .factor = v->factor,
+                           .divides = v->divides},
+                          data,
+                          (gpu_bf16 *)scale};
     bool int4 = kept(d, i).format == WF_INT4_GROUP, rows = v->format == WF_INT4_ROW;
     dev->write(dev, staged, v->data, weight_data_bytes(v));
     if (rows)
@@ -150,66 +155,59 @@ static void pack_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *sta
                            .n = (u64)blocks * PACK_BYTES / 4,
                            .seed = (d->dummy_seed << 12) + (u64)i,
                            .across = from->format == WF_INT4_ROW ? (gpu_u64)across : 0,
-                           .kind = GPU_FILL_PACKED};
+                           .kind = v->format == WF_MXFP4   ? GPU_FILL_PACKED_MXFP4
+                                   : v->format == WF_NVFP4 ? GPU_FILL_PACKED_NVFP4
+                                                           : GPU_FILL_PACKED};
         gpu_launch(b->g, b->fill, (u32)min_i64((i64)((f.n + GPU_THREADS - 1) / GPU_THREADS), FILL_BLOCKS), 1, 1,
                    GPU_THREADS, 0, &f);
         return;
     }
     u8 *data = converts(d, i) ? staged + plain_room(from) : staged, *scale = data + gpu_round(weight_data_bytes(v));
-    gpu_pack_args k = {data, (const gpu_bf16 *)scale, to, v->rows, v->cols};
+    gpu_pack_args k = {data, scale, to, v->rows, v->cols, (int)v->format};
     if (converts(d, i)) {
         convert_view(b, d, i, staged, data, scale);
     } else {
         dev->write(dev, data, from->data, weight_data_bytes(from));
         dev->write(dev, scale, from->scale, weight_scale_bytes(from));
     }
-    gpu_launch(b->g, v->format == WF_MXFP4 ? b->pack_mxfp4 : b->pack, gpu_blocks(blocks, GPU_WARPS), 1, 1, GPU_THREADS,
-               0, &k);
+    gpu_launch(b->g, v->format == WF_INT4_GROUP ? b->pack : b->pack_fp4, gpu_blocks(blocks, GPU_WARPS), 1, 1,
+               GPU_THREADS, 0, &k);
 }
 
 /* View i as the kernels will find it, but for where it lies. */
 static gpu_matrix matrix_of(const weight_desc *d, i64 i, bool packed) {
     const weight_view v = kept(d, i);
-    gpu_matrix m = {.rows = v.rows, .cols = v.cols, .format = (int)v.format};
+    gpu_matrix m = {.rows = v.rows, .cols = v.cols, .format = (int)v.format, .factor = 1};
+    if (v.format == WF_NVFP4) {
+        m.factor = d->dummy_seed ? DUMMY_NVFP4_FACTOR : v.factor, m.divides = v.divides && !d->dummy_seed;
+        if (!packed) return m;
+        m.factor = (m.divides ? 1 / m.factor : m.factor) * (1 << FP4_NVFP4_GAIN), m.divides = 0;
+        return m.format = GPU_W_PACKED_NVFP4, m;
+    }
+    if (v.format == WF_MXFP4 && !packed) return m;
+    if (v.format == WF_MXFP4) return m.factor = 1 << FP4_MXFP4_GAIN, m.format = GPU_W_PACKED_MXFP4, m;
     if (packed && v.format == WF_INT4_GROUP) return m.format = GPU_W_PACKED, m;
-    if (packed && v.format == WF_MXFP4) return m.format = GPU_W_PACKED_MXFP4, m;
     if (packed && v.format == WF_FP8_BLOCK) return m.format = GPU_W_FP8_PAIRS, m;
-    i64 piece = v.format == WF_INT4_GROUP ? 32 : weight_is_fp8(v.format) ? 16 : v.format == WF_BF16 ? 8 : 4;
-    m.wide = v.format != WF_MXFP4 && weight_data_bytes(&v) / (u64)v.rows % 16 == 0 &&
-             v.cols % piece == 0; /* 16 bytes at a time */
+    i64 piece = v.format == WF_INT4_GROUP                            ? 32
+                : weight_is_fp8(v.format) || v.format == WF_INT8_ROW ? 16
+                : v.format == WF_BF16                                ? 8
+                                                                     : 4;
+    m.wide = weight_data_bytes(&v) / (u64)v.rows % 16 == 0 && v.cols % piece == 0; /* 16 bytes at a time */
     return m;
 }
 
-/* v in bf16 at `to`, by the host, some rows at a time. */
-static status widen_on_host(device *dev, const weight_view *v, u8 *to, err *e) {
-    const u64 row = (u64)v->cols * 2;
-    const i64 most = max_i64(1, (i64)((4u << 20) / row));
-    void *room = malloc((u64)most * row);
-    if (!room) return err_nomem(e, "rows that become bf16", (u64)most * row);
-    for (i64 r = 0; r < v->rows; r += most) {
-        const weight_view rows = weight_rows(v, r, min_i64(most, v->rows - r));
-        requant_bf16(&rows, room);
-        dev->write(dev, to + (u64)r * row, room, (u64)rows.rows * row);
-    }
-    free(room);
-    return ST_OK;
-}
-
 /* View i in the checkpoint's layout, or as it is kept. */
-static status copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to, u8 *scale, err *e) {
+static void copy_view(const gpu_backend *b, const weight_desc *d, i64 i, u8 *staged, u8 *to, u8 *scale) {
     const weight_view is = kept(d, i), *v = &is;
     device *dev = gpu_device(b->g);
     if (d->dummy_seed) {
         fill_view(b, d, i, to, scale);
-    } else if (!converts_on_gpu(d->views[i].format, v->format)) {
-        return widen_on_host(dev, &d->views[i], to, e);
     } else if (converts(d, i)) {
         convert_view(b, d, i, staged, to, scale);
     } else {
         dev->write(dev, to, d->views[i].data, weight_data_bytes(v));
         if (scale) dev->write(dev, scale, d->views[i].scale, weight_scale_bytes(v));
     }
-    return ST_OK;
 }
 
 /* FP8 experts where they are. */
@@ -220,9 +218,8 @@ static void pair_view(const gpu_backend *b, const gpu_matrix *m) {
 }
 
 /* Puts view i at `at` and `scales`. staged: NULL unless a view that has data is to be packed or converted there. */
-static status put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool packed, u8 *staged, u8 *at, u8 *scales,
-                       gpu_matrix *out, err *e) {
-    status st = ST_OK;
+static gpu_matrix put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool packed, u8 *staged, u8 *at,
+                           u8 *scales) {
     const weight_view v = kept(d, i);
     gpu_matrix m = matrix_of(d, i, packed);
     m.data = at;
@@ -236,10 +233,10 @@ static status put_view(const gpu_backend *b, const weight_desc *d, i64 i, bool p
     } else {
         u8 *scale = weight_scale_bytes(&v) ? scales : NULL;
         m.scale = scale;
-        st = copy_view(b, d, i, staged, at, scale, e);
+        copy_view(b, d, i, staged, at, scale);
         if (m.format == GPU_W_FP8_PAIRS) pair_view(b, &m);
     }
-    return *out = m, st;
+    return m;
 }
 
 /* The data of view i, which are not made up, for the host. */
@@ -289,9 +286,7 @@ static status put_padded(const gpu_backend *b, const weight_desc *d, op_weight *
 static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w, u8 *at, err *e) {
     device *dev = gpu_device(b->g);
     bool packed = packs(d), experts = d->kind == WK_EXPERTS,
-         stage = (packed || (converts(d, 0) && converts_on_gpu(d->views[0].format, kept(d, 0).format)) ||
-                  (experts && converts(d, 2))) &&
-                 !d->dummy_seed;
+         stage = (packed || converts(d, 0) || (experts && converts(d, 2))) && !d->dummy_seed;
     u64 table = (u64)d->n_views * sizeof(gpu_matrix), max_bytes = 0;
     for (i64 i = 0; i < d->n_views; i++) {
         weight_view v = kept(d, i);
@@ -310,7 +305,7 @@ static status put_views(const gpu_backend *b, const weight_desc *d, op_weight *w
     for (i64 i = 0; i < d->n_views; i++) scales += data_room(d, i, packed);
     for (i64 i = 0; st == ST_OK && i < d->n_views; i++) {
         if ((st = bring_data(d, i, e)) != ST_OK) break;
-        if ((st = put_view(b, d, i, packed, staged, at, scales, &all[i], e)) != ST_OK) break;
+        all[i] = put_view(b, d, i, packed, staged, at, scales);
         at += data_room(d, i, packed), scales += scale_room(d, i, packed);
     }
     if (st == ST_OK && w->on_gpu) dev->write(dev, w->on_gpu, all, table);

@@ -1,9 +1,10 @@
-/* kernels/gpu/weights/repack.cu: INT4 and MXFP4 experts from the checkpoint's layout to int4_pack.h's, FP8 ones to
- * fp8.cuh's, once at load.
+/* kernels/gpu/weights/repack.cu: INT4 experts from the checkpoint's layout to int4_pack.h's, FP4 ones to
+ * fp4_pack.h's, FP8 ones to fp8.cuh's, once at load.
  *
  * INT4: a thread makes a lane's 16 bytes of one block from 16 bytes of two rows; a warp reads 16 rows of 32 bytes,
  * each sector once, and writes 512 bytes in a row. Bytes: the matrix read once and written once; the disk is slower
  * by far. */
+#include "kernels/gpu/device/fp4_pack.cuh"
 #include "kernels/gpu/device/fp8.cuh"
 
 static __device__ inline gpu_u32 pair_of(gpu_u8 two, int i) {
@@ -23,37 +24,41 @@ KERNEL(pack, gpu_pack_args) {
             out[4 * lane + s] = pair_of(upper[8 * s], 0) | pair_of(lower[8 * s], 1) | pair_of(upper[8 * s + 4], 2) |
                                 pair_of(lower[8 * s + 4], 3);
         if (t == 0) {
-            const gpu_bf16 *scale = a.scale + (row * a.cols + col) / 32;
+            const gpu_bf16 *scale = (const gpu_bf16 *)a.scale + (row * a.cols + col) / 32;
             gpu_bf16 *to = (gpu_bf16 *)(a.out + b * PACK_BYTES + PACK_SCALES) + 4 * g;
             for (int i = 0; i < 2; i++) to[i] = scale[i], to[2 + i] = scale[8 * a.cols / 32 + i];
         }
     }
 }
 
-/* Two neighbours of pair `pair` as int4_pack.h has MXFP4's. */
-static __device__ inline gpu_u32 e2m1_pair_of(gpu_u8 two, int pair) {
-    int at = 16 * (pair % 2) + 4 * (pair / 2);
-    return (gpu_u32)(two & 15) << at | (gpu_u32)(two >> 4) << (at + 8);
-}
-static __device__ inline gpu_bf16 bf16_of_e8m0(gpu_u8 b) { return (gpu_bf16)(b == 255 ? 0x7fc0 : b ? b << 7 : 0x40); }
-
-/* The same of MXFP4, whose scales are bytes. */
-KERNEL(pack_mxfp4, gpu_pack_args) {
+/* MXFP4 and NVFP4 (fp4_pack.h) likewise. */
+KERNEL(pack_fp4, gpu_pack_args) {
+    const bool nvfp4 = a.format == GPU_W_NVFP4;
+    const int group = nvfp4 ? 16 : 32, groups = PACK_COLS / group;
     gpu_i64 across = a.cols / PACK_COLS, blocks = a.rows / PACK_ROWS * across;
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     for (gpu_i64 b = (gpu_i64)blockIdx.x * GPU_WARPS + threadIdx.x / 32; b < blocks;
          b += (gpu_i64)gridDim.x * GPU_WARPS) {
         gpu_i64 row = b / across * PACK_ROWS + g, col = b % across * PACK_COLS;
-        const gpu_u8 *upper = a.data + (row * a.cols + col) / 2 + t, *lower = upper + 4 * a.cols; /* row + 8 */
-        gpu_u32 *out = (gpu_u32 *)(a.out + b * PACK_BYTES);
-        for (int s = 0; s < 4; s++)
-            out[4 * lane + s] = e2m1_pair_of(upper[8 * s], 0) | e2m1_pair_of(lower[8 * s], 1) |
-                                e2m1_pair_of(upper[8 * s + 4], 2) | e2m1_pair_of(lower[8 * s + 4], 3);
-        if (t == 0) {
-            const gpu_u8 *scale = (const gpu_u8 *)a.scale + (row * a.cols + col) / 32;
-            gpu_bf16 *to = (gpu_bf16 *)(a.out + b * PACK_BYTES + PACK_SCALES) + 4 * g;
-            for (int i = 0; i < 2; i++)
-                to[i] = bf16_of_e8m0(scale[i]), to[2 + i] = bf16_of_e8m0(scale[8 * a.cols / 32 + i]);
+        const gpu_u8 *data = a.data + (row * a.cols + col) / 2 + t,
+                     *scale = (const gpu_u8 *)a.scale + (row * a.cols + col) / group;
+        const gpu_i64 data_8 = 4 * a.cols, scale_8 = 8 * a.cols / group; /* to row + 8 */
+        gpu_u8 *out = a.out + b * PACK_BYTES, *scales = out + PACK_SCALES + 8 * g;
+        for (int s = 0; s < 4; s++) {
+            gpu_u32 word = 0;
+            for (int pair = 0; pair < 4; pair++) {
+                gpu_u8 two = data[pair % 2 * data_8 + 8 * s + pair / 2 * 4];
+                if (nvfp4) two = nvfp4_nibbles(two, scale[pair % 2 * scale_8 + s]);
+                word |= to_fp4_pair(two & 15, two >> 4, pair);
+            }
+            ((gpu_u32 *)out)[4 * lane + s] = word;
+        }
+        for (int i = t; i < 2 * groups; i += 4) {
+            const gpu_u8 is = scale[i / groups * scale_8 + i % groups];
+            if (nvfp4)
+                scales[i] = nvfp4_multiplier(is);
+            else
+                ((gpu_bf16 *)scales)[i] = mxfp4_multiplier(is);
         }
     }
 }

@@ -41,7 +41,7 @@ KERNEL(requant_int4, gpu_requant_args) {
         gpu_i64 row = i / (a.from.cols / GROUP), col = i % (a.from.cols / GROUP) * GROUP;
         float w[GROUP];
 #pragma unroll
-        for (int c = 0; c < GROUP; c++) w[c] = weight_at(a.from, row, col + c);
+        for (int c = 0; c < GROUP; c++) w[c] = any_weight_at(a.from, row, col + c);
         gpu_bf16 scale = best_scale(w);
         float inverse = f32_of(scale) > 0 ? 1.0f / f32_of(scale) : 0.0f;
 #pragma unroll
@@ -87,5 +87,5 @@ KERNEL(requant_groups, gpu_requant_args) {
 KERNEL(requant_bf16, gpu_requant_args) {
     gpu_i64 n = a.from.rows * a.from.cols;
     for (gpu_i64 i = (gpu_i64)blockIdx.x * GPU_THREADS + threadIdx.x; i < n; i += (gpu_i64)gridDim.x * GPU_THREADS)
-        ((gpu_bf16 *)a.data)[i] = bf16_of(weight_at(a.from, i / a.from.cols, i % a.from.cols));
+        ((gpu_bf16 *)a.data)[i] = bf16_of(any_weight_at(a.from, i / a.from.cols, i % a.from.cols));
 }

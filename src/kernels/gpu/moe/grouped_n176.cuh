@@ -1,5 +1,5 @@
-/* kernels/gpu/moe/grouped_int4_n176.cuh: routed experts at many tokens, packed INT4, in tiles of up to 176 tokens;
- * grouped_int4_n176.cu has the kernels.
+/* kernels/gpu/moe/grouped_n176.cuh: routed experts at many tokens, of four bits, in tiles of up to 176 tokens;
+ * grouped_int4_n176.cu and its like have the kernels. F: GPU_W_PACKED, .._MXFP4 or .._NVFP4.
  *
  * grouped.cuh's launches, tiles and arithmetic; what differs:
  *   width  176 tokens a tile instead of 128: one product of 64 x 176 x 16 is 88 clocks of the tensor cores, so that
@@ -10,8 +10,8 @@
  *   ends   of stage 2: a warp has 32 rows of its own and writes them without barriers; the producers bring the
  *   numbers of the rows of y with the
  *          weights, and ask for the next tile's numbers some stages ahead. */
-#ifndef KERNELS_GPU_MOE_GROUPED_INT4_N176_CUH
-#define KERNELS_GPU_MOE_GROUPED_INT4_N176_CUH
+#ifndef KERNELS_GPU_MOE_GROUPED_N176_CUH
+#define KERNELS_GPU_MOE_GROUPED_N176_CUH
 #include "kernels/gpu/moe/grouped_ring.cuh"
 
 enum { NMAX = 176 };
@@ -40,10 +40,21 @@ static __device__ __forceinline__ void expand_half(gpu_u32 word, uint2 two, bool
     gpu_u32 scale[2] = {__byte_perm(two.x, 0, upper ? 0x3232 : 0x1010), __byte_perm(two.y, 0, upper ? 0x3232 : 0x1010)};
     expand_bf16(word, scale, bf16_bias, a);
 }
+/* Word s, whatever it holds. */
+template <int F>
+static __device__ __forceinline__ void n176_expand(gpu_u32 word, uint2 two, int s, gpu_u32 bf16_bias, gpu_u32 a[4]) {
+    if constexpr (is_packed_fp4(F)) {
+        gpu_u32 multiplier[2];
+        fp4_multipliers<F>(two, s, multiplier);
+        expand_fp4(word, multiplier, a);
+    } else {
+        expand_half(word, two, s / 2, bf16_bias, a);
+    }
+}
 
 /* d[m] = rows of this warp's block m times N tokens, `steps` stages. While one product of 16 columns runs the next
  * is expanded; a stage goes back to the producer when the first product after it is under way. */
-template <int N, int K>
+template <int F, int N, int K>
 static __device__ __forceinline__ void n176_multiply(ring &r, int steps, float d0[N / 2], float d1[N / 2]) {
     int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
     gpu_u32 bf16_bias = r.constant;
@@ -70,7 +81,7 @@ static __device__ __forceinline__ void n176_multiply(ring &r, int steps, float d
         for (int s = 0; s < 4; s++) {
 #pragma unroll
             for (int m = 0; m < 2; m++) {
-                expand_half(word_of(words[m], s), scales[m], s / 2, bf16_bias, a[m]);
+                n176_expand<F>(word_of(words[m], s), scales[m], s, bf16_bias, a[m]);
                 wgmma_begin();
                 wgmma_ra<N>(m ? d1 : d0, a[m], tokens + 2 * s, 1);
                 wgmma_commit();
@@ -87,7 +98,7 @@ static __device__ __forceinline__ void n176_multiply(ring &r, int steps, float d
 
 /* ---- stage 1 ---- */
 
-static __device__ __forceinline__ void n176_up_produce(const gpu_moe_args &a, ring r) {
+template <int F> static __device__ __forceinline__ void n176_up_produce(const gpu_moe_args &a, ring r) {
     int thread = threadIdx.x, strip = thread / 8;
     int columns = (int)(a.hidden / 64), row_tiles = (int)((a.inter + 127) / 128), tiles = *a.n_tiles * row_tiles;
     gpu_u32 to = swizzled(thread / 8, thread % 8), across = (gpu_u32)(a.hidden / 8),
@@ -96,11 +107,12 @@ static __device__ __forceinline__ void n176_up_produce(const gpu_moe_args &a, ri
         if (threadIdx.x == 0) coming = atomicAdd(a.work_counter, 1);
         int4 t = a.tiles[tile / row_tiles];
         const gpu_matrix *m = a.experts + 3 * (gpu_i64)t.x;
-        t.x = tile % row_tiles;
+        const int expert = t.x, row_tile = tile % row_tiles;
+        t.x = is_packed_fp4(F) ? row_and_expert(row_tile, expert) : row_tile;
         for (int j = thread; j < NMAX; j += 128)
             table[j] = (gpu_u32)a.list[t.y + (j < t.z ? j : t.z - 1)] / a.k * across;
         named_barrier_sync(3, 128);
-        const unsigned char *w = strip_of(m[strip / 4 % 2], (gpu_i64)t.x * 128 + strip / 8 * 64 + strip % 4 * 16);
+        const unsigned char *w = strip_of(m[strip / 4 % 2], (gpu_i64)row_tile * 128 + strip / 8 * 64 + strip % 4 * 16);
         const gpu_u8 *x = (const gpu_u8 *)a.x + thread % 8 * 16;
         producer_acquire(r.at);
         if (thread == 0) {
@@ -120,15 +132,21 @@ static __device__ __forceinline__ void n176_up_produce(const gpu_moe_args &a, ri
     ring_end<plan<UP>>(r, false);
 }
 
-template <int N> static __device__ __forceinline__ void n176_up_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
+template <int F, int N>
+static __device__ __forceinline__ void n176_up_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
     float gate[N / 2], up[N / 2];
     int4 *kept = (int4 *)(r.memory + plan<UP>::KEPT) + (threadIdx.x / 32 - 4); /* registers are scarce meanwhile */
     *kept = tile;
-    n176_multiply<N, UP>(r, (int)(a.hidden / 64), gate, up);
+    n176_multiply<F, N, UP>(r, (int)(a.hidden / 64), gate, up);
     const int4 t = *kept;
     int all = thread_anew(), group = all / 128 - 1, thread = all % 128, warp = thread / 32, lane = thread % 32;
-    gpu_i64 row = (gpu_i64)t.x * 128 + group * 64;
+    gpu_i64 row = (gpu_i64)(is_packed_fp4(F) ? row_tile_of(t.x) : t.x) * 128 + group * 64;
     unsigned char *out = r.memory + plan<UP>::STAGES * plan<UP>::STAGE + group * plan<UP>::TOKENS;
+    if constexpr (is_packed_fp4(F)) {
+        const float2 factor = stage1_factors(a.experts, t.x);
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) gate[i] *= factor.x, up[i] *= factor.y;
+    }
     named_barrier_sync(1 + group, 128); /* the last tile has been taken away */
 #pragma unroll
     for (int j = 0; j < N / 8; j += 2) {
@@ -254,12 +272,12 @@ static __device__ __forceinline__ void n176_down_put(const gpu_moe_args &a, cons
     if (!RESCALE) y_note(a.y_amax, (gpu_u32 *)(r.memory + p::SEEN) + warp, amax, [&] { return tile_amax<N>(d, t.z); });
 }
 
-template <int N>
+template <int F, int N>
 static __device__ __forceinline__ void n176_down_tile(const gpu_moe_args &a, ring &r, const int4 &tile) {
     float d[2][N / 2];
     int4 *kept = (int4 *)(r.memory + plan<DOWN>::KEPT) + (threadIdx.x / 32 - 4);
     *kept = tile;
-    n176_multiply<N, DOWN>(r, (int)(a.inter / 64), d[0], d[1]);
+    n176_multiply<F, N, DOWN>(r, (int)(a.inter / 64), d[0], d[1]);
     const int4 t = *kept;
     if (a.rescale_pass)
         n176_down_put<N, 1>(a, r, d, t);
@@ -271,20 +289,20 @@ static __device__ __forceinline__ void n176_down_tile(const gpu_moe_args &a, rin
 typedef widths<96, 120, 136, 152, 176> tile_widths;
 enum { REGS_COPY = 40, REGS_MULTIPLY = 232 };
 
-static __device__ __forceinline__ void n176_up_all(const gpu_moe_args &a, unsigned char *memory) {
+template <int F> static __device__ __forceinline__ void n176_up_all(const gpu_moe_args &a, unsigned char *memory) {
     ring r = ring_open<plan<UP>>(memory, a.bf16_bias);
     ring_init<plan<UP>>(r, 128);
     if (threadIdx.x < 128) {
         setmaxnreg_dec<REGS_COPY>();
-        n176_up_produce(a, r);
+        n176_up_produce<F>(a, r);
     } else {
         setmaxnreg_inc<REGS_MULTIPLY>();
         consume_tiles<plan<UP>>(r, tile_widths(),
-                                [&](auto n, const int4 &t) { n176_up_tile<decltype(n)::tokens>(a, r, t); });
+                                [&](auto n, const int4 &t) { n176_up_tile<F, decltype(n)::tokens>(a, r, t); });
     }
 }
 
-static __device__ __forceinline__ void n176_down_all(const gpu_moe_args &a, unsigned char *memory) {
+template <int F> static __device__ __forceinline__ void n176_down_all(const gpu_moe_args &a, unsigned char *memory) {
     ring r = ring_open<plan<DOWN>>(memory, a.bf16_bias);
     ring_init<plan<DOWN>>(r, 128 + 1);
     if (threadIdx.x < 128) {
@@ -293,8 +311,19 @@ static __device__ __forceinline__ void n176_down_all(const gpu_moe_args &a, unsi
     } else {
         setmaxnreg_inc<REGS_MULTIPLY>();
         consume_tiles<plan<DOWN>>(r, tile_widths(),
-                                  [&](auto n, const int4 &t) { n176_down_tile<decltype(n)::tokens>(a, r, t); });
+                                  [&](auto n, const int4 &t) { n176_down_tile<F, decltype(n)::tokens>(a, r, t); });
     }
 }
+
+#define N176_KERNELS(FORMAT, up_name, down_name)                                                                       \
+    KERNEL_OF(up_name, gpu_moe_args, GPU_GROUPED_THREADS, 1) {                                                         \
+        SHARED_TILES(memory);                                                                                          \
+        n176_up_all<FORMAT>(a, memory);                                                                                \
+    }                                                                                                                  \
+    KERNEL_OF(down_name, gpu_moe_args, GPU_GROUPED_THREADS, 1) {                                                       \
+        SHARED_TILES(memory);                                                                                          \
+        if (a.rescale_pass && !y_needs_rescale(*a.y_amax)) return;                                                     \
+        n176_down_all<FORMAT>(a, memory);                                                                              \
+    }
 
 #endif
