@@ -64,6 +64,9 @@ void *check_kv_widen(check *c, const void *kv, dtype t, i64 n);
 void check_kv_set_bad(void *kv, dtype t, i64 at);
 /* Rows other than `bad` must be the same bytes in a and b; row `bad` of b must hold a NaN or infinity. */
 void check_isolated(check *c, const char *what, const bf16 *a, const bf16 *b, i64 n, i64 dim, i64 bad);
+/* The same of kernels whose sums of a row have an order that depends on the other rows (decode_fused.cuh: which warp
+ * has an expert's block): they may differ by a rounding. */
+void check_isolated_but_order(check *c, const char *what, const bf16 *a, const bf16 *b, i64 n, i64 dim, i64 bad);
 /* dev is the emulated GPU, whose kernels run as C++ on this processor. */
 bool check_emulated(const check *c);
 /* dev is a GPU, not the emulated one: what takes ref seconds is for it alone. */

@@ -299,6 +299,7 @@ status gpu_decode_int4_open(gpu_backend *b, err *e);
 
 /* decode_fp4.c: the same of MXFP4 and NVFP4. */
 u64 gpu_decode_fp4_workspace(const moe_args *a);
+gpu_digits_args gpu_decode_fp4_digits(const moe_args *a, u8 *space); /* without digits */
 void gpu_run_decode_fp4(const ops *o, const moe_args *a, u8 *space, f32 *y);
 status gpu_decode_fp4_open(gpu_backend *b, err *e);
 

@@ -370,7 +370,7 @@ typedef struct {
 enum { GPU_DIGITS_COLS = 7168 /* at most */, SKINNY_DIGITS = 4 /* warps of a row */, SKINNY_TMA_DIGITS = 2 };
 typedef struct {
     const gpu_bf16 *x; /* [n, hidden]; NULL: none of this */
-    gpu_u8 *digits;
+    gpu_u8 *digits;    /* NULL: scale and what is counted alone */
     float *scale;
     gpu_u32 *finished;
     int *work_counter;

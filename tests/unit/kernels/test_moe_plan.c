@@ -62,12 +62,14 @@ static void fp4_by_tokens(void **state) {
         for (i64 n = 1; n <= 64; n *= 4) {
             moe_request r = request(f, n);
             is(&r, MOE_RUN_DECODE_FP4, n <= 16 ? MOE_NORM_DEFERRED : MOE_NORM_BEHIND);
-            assert_false(moe_digits_beside_gate(&r));
+            assert_true(moe_prepares_beside_gate(&r));
             r.x_16 = false;
+            assert_false(moe_prepares_beside_gate(&r));
             is(&r, MOE_RUN_GENERIC, MOE_NORM_BEHIND);
         }
         moe_request r = request(f, 65);
         is(&r, MOE_RUN_DECODE_FP4, MOE_NORM_IN_SUM);
+        assert_false(moe_prepares_beside_gate(&r));
         r = request(f, 384);
         is(&r, MOE_RUN_GROUPED, MOE_NORM_IN_SUM);
     }
@@ -158,15 +160,15 @@ static void digits_beside_the_gate(void **state) {
     (void)state;
     for (i64 n = 1; n <= 70; n++) {
         moe_request r = request(MOE_W4A16, n);
-        assert_int_equal(moe_digits_beside_gate(&r), n > 4 && n <= 64);
+        assert_int_equal(moe_prepares_beside_gate(&r), n > 4 && n <= 64);
         r.x_16 = false;
-        assert_false(moe_digits_beside_gate(&r));
+        assert_false(moe_prepares_beside_gate(&r));
         r = request(MOE_BF16, n);
-        assert_false(moe_digits_beside_gate(&r));
+        assert_false(moe_prepares_beside_gate(&r));
     }
     moe_request r = request(MOE_W4A16, 8);
     r.call.topk = 33;
-    assert_false(moe_digits_beside_gate(&r));
+    assert_false(moe_prepares_beside_gate(&r));
 }
 
 /* Pieces of a block's shared memory lie behind each other within what there is. */

@@ -19,6 +19,19 @@ u64 gpu_decode_fp4_workspace(const moe_args *a) {
     return decode_fp4_layout(a, &nowhere, &p);
 }
 
+gpu_digits_args gpu_decode_fp4_digits(const moe_args *a, u8 *space) {
+    gpu_decode_fp4_args p;
+    decode_fp4_layout(a, space, &p);
+    return (gpu_digits_args){.x = a->x,
+                             .scale = p.f.x_scale,
+                             .finished = p.f.finished,
+                             .work_counter = p.f.work_counter,
+                             .deferred = gpu_deferred_norm_of(a->deferred),
+                             .n = (int)a->n,
+                             .k = (int)a->k,
+                             .hidden = (int)a->experts->views[0].cols};
+}
+
 void gpu_run_decode_fp4(const ops *o, const moe_args *a, u8 *space, f32 *y) {
     const gpu_backend *b = gpu_of(o);
     const op_weight *w = a->experts;
@@ -30,6 +43,7 @@ void gpu_run_decode_fp4(const ops *o, const moe_args *a, u8 *space, f32 *y) {
                                    .ids = a->ids,
                                    .deferred = gpu_deferred_norm_of(a->deferred),
                                    .y = y,
+                                   .prepared = a->prepared,
                                    .k = (int)a->k,
                                    .pairs = (int)(a->n * a->k),
                                    .experts = (int)(w->n_views / 3),
@@ -38,8 +52,9 @@ void gpu_run_decode_fp4(const ops *o, const moe_args *a, u8 *space, f32 *y) {
                              .experts = w->on_gpu};
     decode_fp4_layout(a, space, &p);
     moe_divide_packed(&p.f, DECODE_FP4_TOKENS, DECODE_FP4_X_STRIDE);
-    gpu_launch(b->g, b->decode_fp4_begin, gpu_blocks(a->n, DECODE_INT4_ROWS_THREADS / 32), 1, 1,
-               DECODE_INT4_ROWS_THREADS, 0, &p);
+    if (!a->prepared)
+        gpu_launch(b->g, b->decode_fp4_begin, gpu_blocks(a->n, DECODE_INT4_ROWS_THREADS / 32), 1, 1,
+                   DECODE_INT4_ROWS_THREADS, 0, &p);
     gpu_launch(b->g, w->views[0].format == GPU_W_PACKED_NVFP4 ? b->decode_nvfp4 : b->decode_mxfp4,
                (u32)gpu_processors(b->g), 1, 1, DECODE_INT4_THREADS, (u32)p.f.shared, &p);
 }

@@ -1,6 +1,6 @@
 /* kernels/gpu/moe/decode_fp4.cu: routed experts at few tokens in MXFP4 and NVFP4 as fp4_pack.h lays them out: sort,
- * gate and up, SiLU, down in one launch; a short one before it zeroes what it counts, and moe_combine adds a token's
- * slots.
+ * gate and up, SiLU, down in one launch; a short one before it, or the gate's, zeroes what it counts, and moe_combine
+ * adds a token's slots.
  *
  * Groups, items, teams and the ring are decode_int4.cu's. What differs: x and h are bf16, up to 8 tokens are the
  * columns of one product (mma.m16n8k16), and a weight is expanded to bf16 with its scale, exactly, so that sums are
@@ -200,9 +200,10 @@ template <int F> static __device__ inline void decode_fp4_experts(const gpu_deco
     int warp = threadIdx.x / 32;
     for (int e = threadIdx.x; e < a.experts; e += DECODE_INT4_THREADS) b.cursor[e] = 0;
     decode_ring_init<fp4_ring>(a, b, WRITERS);
-    /* what it reads was written before decode_fp4_begin, which began when that was there */
+    if (a.prepared) pdl_wait();
+    /* else what it reads was written before decode_fp4_begin, which began when that was there */
     decode_sort<DECODE_FP4_TOKENS>(a, b);
-    pdl_wait();
+    if (!a.prepared) pdl_wait();
     if (warp < DECODE_INT4_WARPS) {
         fp4_compute_up<F>(args, b, &p);
         fp4_compute_down<F>(args, b, &p);

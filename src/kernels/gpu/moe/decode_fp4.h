@@ -11,7 +11,7 @@ enum {
 };
 
 typedef struct {
-    gpu_decode_int4_args f;    /* not: digits, h_scale, h, prepared; x_scale: what deferred has */
+    gpu_decode_int4_args f;    /* not: digits, h_scale, h; x_scale: what deferred has */
     const gpu_matrix *experts; /* [3 * experts]: their factors */
     gpu_bf16 *h;               /* [pairs, inter] */
 } gpu_decode_fp4_args;

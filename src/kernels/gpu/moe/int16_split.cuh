@@ -125,11 +125,15 @@ static __device__ inline void digits_of_row(const gpu_digits_args &a, gpu_i64 ro
     for (int i = 0; i < PIECES; i++) {
         int c = (thread + i * LANES) * 8;
         raw[i] = {0, 0, 0, 0};
-        if (c < a.hidden) raw[i] = *(const uint4 *)(a.x + row * a.hidden + c);
+        if (a.digits && c < a.hidden) raw[i] = *(const uint4 *)(a.x + row * a.hidden + c);
     }
     if (thread < a.k) a.finished[row * a.k + thread] = 0;
     if (row == 0 && thread < 2) a.work_counter[thread] = 0;
     float deferred = a.deferred.squares ? deferred_scale(a.deferred, row) : 1.0f;
+    if (!a.digits) {
+        if (thread == 0) a.scale[row] = deferred;
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < PIECES; i++) {
         const gpu_u32 w[4] = {raw[i].x, raw[i].y, raw[i].z, raw[i].w};

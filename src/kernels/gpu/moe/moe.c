@@ -237,7 +237,7 @@ gpu_digits_args gpu_moe_digits(const ops *o, const moe_args *a) {
     moe_space s;
     if (!a) return (gpu_digits_args){.x = NULL};
     moe_job j = job_of(o, a, NULL, NULL, NULL);
-    if (!moe_digits_beside_gate(&j.request)) return (gpu_digits_args){.x = NULL};
+    if (!moe_prepares_beside_gate(&j.request)) return (gpu_digits_args){.x = NULL};
     moe_layout(a, a->workspace, &s);
-    return gpu_decode_int4_digits(a, s.decode);
+    return moe_is_fp4(&j.request.call) ? gpu_decode_fp4_digits(a, s.decode) : gpu_decode_int4_digits(a, s.decode);
 }

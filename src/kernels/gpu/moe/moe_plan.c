@@ -116,8 +116,8 @@ moe_plan moe_plan_of(const moe_request *r) {
     return (moe_plan){path == MOE_DECODE ? MOE_RUN_DECODE_STORED : MOE_RUN_GENERIC, behind};
 }
 
-bool moe_digits_beside_gate(const moe_request *r) {
+bool moe_prepares_beside_gate(const moe_request *r) {
     const moe_call *c = &r->call;
-    return r->how.path == MOE_DECODE && moe_is_int4(c) && r->x_16 && c->tokens > DECODE_INT4_TILE &&
-           c->tokens <= GPU_SKINNY && c->topk <= 32 && c->dim <= GPU_DIGITS_COLS;
+    if (r->how.path != MOE_DECODE || !r->x_16 || c->tokens > GPU_SKINNY || c->topk > 32) return false;
+    return moe_is_fp4(c) || (moe_is_int4(c) && c->tokens > DECODE_INT4_TILE && c->dim <= GPU_DIGITS_COLS);
 }

@@ -45,8 +45,9 @@ typedef struct {
 
 moe_plan moe_plan_of(const moe_request *r);
 
-/* May the launch of the gate turn x into decode_int4.cu's digits meanwhile? */
-bool moe_digits_beside_gate(const moe_request *r);
+/* May the launch of the gate do what decode_int4.cu or decode_fp4.cu needs before it meanwhile: x as digits, or its
+ * scales alone? */
+bool moe_prepares_beside_gate(const moe_request *r);
 
 /* How a block's shared memory is divided; both fill in what args have for it, from the sizes that are there.
  * decode_int4.cu, decode_fp4.cu: groups of 4 or 8 tokens, whose rows are at most `stride` bytes apart in a slot; false:
