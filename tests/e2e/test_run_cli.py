@@ -296,9 +296,9 @@ def test_inspect_lists_the_weight_formats():
     assert rows["fp8_block"]["cuda"] == {"linear": "as bf16", "experts": "native"}
     assert rows["mxfp4_packed"]["cuda"] == rows["mxfp4"]["cuda"] == {"linear": "as bf16", "experts": "native"}
     expanded = {"linear": "expanded", "experts": "expanded"}
-    assert rows["int4_group128"]["cuda"] == {"linear": "as bf16", "experts": "native"}
     for name in ("nvfp4", "nvfp4_packed", "int8_row", "int4_group128"):
-        assert name == "int4_group128" or rows[name]["cuda"] == {"linear": "as bf16", "experts": "no"}
+        experts = "expanded" if name == "int8_row" else "native"
+        assert rows[name]["cuda"] == {"linear": "as bf16", "experts": experts}
         assert rows[name]["ref"] == expanded
     for name in ("nvfp4", "nvfp4_packed", "int8_row"):
         assert rows[name]["cpu"] == rows["int4_group"]["cpu"]
