@@ -96,7 +96,8 @@ f64 check_moe_bound(const check *c, weight_format f) {
     if (int8 && (f == WF_MXFP4 || f == WF_NVFP4))
         return 1.5e-2; /* exponents drawn at random: of a short row few groups count */
     if (c->copies && f == WF_INT4_GROUP128) return 6e-3; /* its float32 scales become bf16, too, each for 128 columns */
-    return int8 && (f == WF_INT4_GROUP || f == WF_INT4_ROW || f == WF_INT8_ROW) ? 1e-2 : 4e-3;
+    const bool in_int8 = f == WF_INT4_GROUP || f == WF_INT4_ROW || f == WF_INT4_GROUP128 || f == WF_INT8_ROW;
+    return int8 && in_int8 ? 1e-2 : 4e-3;
 }
 
 static bool hot;    /* all tokens choose the first k experts, the others nobody */

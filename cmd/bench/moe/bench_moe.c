@@ -103,6 +103,7 @@ static status bench_moe_read_format(bench_state *b, err *e) {
     if (!strcmp(f, "mxfp4")) return b->wf = WF_MXFP4, ST_OK;
     if (!strcmp(f, "nvfp4")) return b->wf = WF_NVFP4, ST_OK;
     if (!strcmp(f, "int8")) return b->wf = WF_INT8_ROW, ST_OK;
+    if (!strcmp(f, "w4afp8")) return b->wf = WF_INT4_GROUP128, ST_OK;
     b->wf = WF_INT4_GROUP;
     b->experts = !strcmp(f, "w4a8") ? EXPERTS_W4A8 : !strcmp(f, "w2_bf16") ? EXPERTS_W2_BF16 : EXPERTS_AS_STORED;
     if (b->experts == EXPERTS_W4A8 && !strcmp(b->o.device, "cpu"))
@@ -216,8 +217,8 @@ int bench_moe(int argc, char **argv) {
         {"dim", 0, OPT_INT, &o->dim, "N", "hidden size (default: 7168)", 1, 1 << 20},
         {"inter", 0, OPT_INT, &o->inter, "N", "expert width (default: 2048)", 1, 1 << 20},
         {"shape", 0, OPT_LIST, &o->shapes, "T,D,I,E,K", "tokens,dim,inter,experts,topk instead; may be repeated", 0, 0},
-        {"format", 0, OPT_ENUM, &o->format, "bf16|fp8|mxfp4|nvfp4|int8|w4a16|w4a8|w2_bf16",
-         "weights (default: w4a16: INT4, group 32); nvfp4, int8: cpu and ref", 0, 0},
+        {"format", 0, OPT_ENUM, &o->format, "bf16|fp8|mxfp4|nvfp4|int8|w4a16|w4a8|w4afp8|w2_bf16",
+         "weights (default: w4a16: INT4, group 32; w4afp8: group 128)", 0, 0},
         {"sets", 0, OPT_INT, &o->sets, "N", "different routings run in turn (default: 4; on a GPU 8)", 1, 64},
         {"routing", 0, OPT_ENUM, &o->routing, "uniform|skewed|one|both",
          "experts of the synthetic tokens; skewed: half of them, one for all; both: uniform, then skewed (default: uniform; of the list of shapes both)",

@@ -59,7 +59,8 @@ static void gate(const ops *o, const gate_args *a) {
 bool cpu_multiplies(weight_format f, bool experts, u32 isa) {
     if (f == WF_F32 || f == WF_BF16) return true;
     if (weight_is_fp8(f)) return isa & ISA_BF16;
-    const bool in_int8 = f == WF_INT4_GROUP || f == WF_INT4_ROW || f == WF_MXFP4 || f == WF_NVFP4 || f == WF_INT8_ROW;
+    const bool in_int8 = f == WF_INT4_GROUP || f == WF_INT4_ROW || f == WF_INT4_GROUP128 || f == WF_MXFP4 ||
+                         f == WF_NVFP4 || f == WF_INT8_ROW;
     return experts && in_int8 && isa & ISA_AVX2;
 }
 

@@ -138,23 +138,25 @@ static void quantise_row(weight_format f, const bf16 *x, i64 n, q8_group *out) {
 /* PANEL rows of a weight, the last one repeated when there are fewer. */
 typedef struct {
     const u8 *data[PANEL], *scale[PANEL];
-    bool by_row;          /* INT4_ROW: two's complement, */
-    f32 row_scale[PANEL]; /* and these scales; INT8 */
+    bool by_row, wide;    /* INT4_ROW, and INT4_GROUP128: two's complement; */
+    f32 row_scale[PANEL]; /* these scales of the former, and of INT8; float32 for WIDE groups of the latter */
     f32 factor;           /* NVFP4: scales times this, or divided by it */
     bool divides;
     const u8 *next_data, *next_scale; /* what follows in memory, to prefetch */
 } rows;
 
-/* Bytes of the scales of a group; the first one of a row. */
+enum { WIDE = INT4_GROUP_WIDE / GROUP /* groups with one scale */ };
+/* Bytes of the scales of a group (of INT4_GROUP128, so far as prefetching goes); the first one of a row. */
 INLINE i64 scale_bytes(weight_format f) { return f == WF_MXFP4 ? 1 : f == WF_INT8_ROW ? 0 : 2; }
 INLINE bool scale_a_row(weight_format f) { return f == WF_INT4_ROW || f == WF_INT8_ROW; }
 static const u8 *scales_of(const weight_view *w, i64 row) {
+    if (w->format == WF_INT4_GROUP128) return (const u8 *)w->scale + row * (w->cols / INT4_GROUP_WIDE * 4);
     return (const u8 *)w->scale + row * (scale_a_row(w->format) ? 4 : w->cols / GROUP * scale_bytes(w->format));
 }
 static const u8 *codes_of(const weight_view *w, i64 row) {
     return (const u8 *)w->data + row * (w->cols / 2 * blocks_of(w->format));
 }
-INLINE vi flip_of(const rows *r) { return vi_set(r->by_row ? (i32)0x88888888 : 0); }
+INLINE vi flip_of(const rows *r) { return vi_set(r->by_row || r->wide ? (i32)0x88888888 : 0); }
 
 /* Rows [row, row + PANEL) of w; next_row of next_w is what will be read after them. */
 static void rows_set(rows *r, const weight_view *w, i64 row, const weight_view *next_w, i64 next_row) {
@@ -166,7 +168,7 @@ static void rows_set(rows *r, const weight_view *w, i64 row, const weight_view *
         if (w->format == WF_INT4_ROW) r->row_scale[i] = int4_row_scale(w, at);
         if (w->format == WF_INT8_ROW) r->row_scale[i] = ((const f32 *)w->scale)[at];
     }
-    r->by_row = w->format == WF_INT4_ROW;
+    r->by_row = w->format == WF_INT4_ROW, r->wide = w->format == WF_INT4_GROUP128;
     r->factor = w->factor, r->divides = w->divides;
     r->next_data = codes_of(next_w, ahead);
     r->next_scale = scales_of(next_w, ahead);
@@ -243,10 +245,23 @@ INLINE void load_e4m3(const rows *r, const vi y[4], vf out[GROUPS][2]) {
     }
 }
 
+/* INT4_GROUP128's; at: a multiple of WIDE. */
+INLINE void load_wide(const rows *r, i64 at, i64 n, vf out[GROUPS][2]) {
+    for (i64 g = 0; g < n; g += WIDE) {
+        f32 of_rows[PANEL];
+        for (int i = 0; i < PANEL; i++) memcpy(&of_rows[i], r->scale[i] + (at + g) / WIDE * 4, 4);
+        for (int i = 0; i < WIDE; i++) out[g + i][0] = vf_load(of_rows);
+    }
+}
+
 /* Scales of PANEL rows, n <= GROUPS groups from group `at`. */
 INLINE void load_scales(const rows *r, i64 at, i64 n, vf out[GROUPS][2], const weight_format f) {
     if (f == WF_INT8_ROW || (!is_e2m1(f) && r->by_row)) {
         for (int g = 0; g < GROUPS; g++) out[g][0] = vf_load(r->row_scale);
+        return;
+    }
+    if (!is_e2m1(f) && r->wide) {
+        load_wide(r, at, n, out);
         return;
     }
     vi z[4], y[4];
@@ -442,11 +457,8 @@ DEFINE_PRODUCTS(int8, WF_INT8_ROW)
 static const struct {
     weight_format format;
     product_of *of_x, *of_h;
-} int8_products[] = {{WF_INT4_GROUP, int4_x, int4_h},
-                     {WF_INT4_ROW, int4_x, int4_h},
-                     {WF_MXFP4, mxfp4_x, mxfp4_h},
-                     {WF_NVFP4, nvfp4_x, nvfp4_h},
-                     {WF_INT8_ROW, int8_x, int8_h}};
+} int8_products[] = {{WF_INT4_GROUP, int4_x, int4_h}, {WF_INT4_ROW, int4_x, int4_h}, {WF_INT4_GROUP128, int4_x, int4_h},
+                     {WF_MXFP4, mxfp4_x, mxfp4_h},    {WF_NVFP4, nvfp4_x, nvfp4_h},  {WF_INT8_ROW, int8_x, int8_h}};
 
 /* ---- The experts ---- */
 

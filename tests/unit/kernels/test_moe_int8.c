@@ -9,7 +9,8 @@
 #include "cmd/lib/synthetic.c" /* cmd/ is no part of the library */
 #include "kernels/ops.h"
 
-enum { EXPERTS = 4, K = 2, HIDDEN = 352, INTER = 96, ROWS = 23 };
+enum { EXPERTS = 4, K = 2, HIDDEN_MOST = 640, INTER_MOST = 128, ROWS = 23 };
+static int hidden, inter; /* of the format that is held */
 static const char *const levels[] = {"avx2", "avxvnni", "avx512", "vnni", "bf16", "all"};
 
 typedef struct {
@@ -44,24 +45,26 @@ static void odd_scales(weight_view *v) {
 
 static scene make(const kind *k) {
     const weight_format f = k->f;
+    const bool wide = f == WF_INT4_GROUP128; /* whole groups, else steps and groups of steps that are not full */
+    hidden = wide ? HIDDEN_MOST : 352, inter = wide ? INTER_MOST : 96;
     synth rng = {11};
     scene s;
-    u64 up = synth_weight_bytes(f, INTER, HIDDEN), down = synth_weight_bytes(f, HIDDEN, INTER);
+    u64 up = synth_weight_bytes(f, inter, hidden), down = synth_weight_bytes(f, hidden, inter);
     u8 *m = s.memory = aligned_alloc(64, (2 * up + down) * EXPERTS);
     for (int e = 0; e < EXPERTS; e++, m += 2 * up + down) {
-        s.v[3 * e] = synth_weight(&rng, f, INTER, HIDDEN, 0.1f, m);
-        s.v[3 * e + 1] = synth_weight(&rng, f, INTER, HIDDEN, 0.1f, m + up);
-        s.v[3 * e + 2] = synth_weight(&rng, f, HIDDEN, INTER, 0.1f, m + 2 * up);
+        s.v[3 * e] = synth_weight(&rng, f, inter, hidden, 0.1f, m);
+        s.v[3 * e + 1] = synth_weight(&rng, f, inter, hidden, 0.1f, m + up);
+        s.v[3 * e + 2] = synth_weight(&rng, f, hidden, inter, 0.1f, m + 2 * up);
         for (int i = 0; k->divides && i < 3; i++) s.v[3 * e + i].factor = 1000.7f, s.v[3 * e + i].divides = true;
         if (k->odd_scales && e != 1) odd_scales(&s.v[3 * e + 2]);
         if (k->odd_scales && e == 3) odd_scales(&s.v[3 * e]), odd_scales(&s.v[3 * e + 1]);
     }
-    s.x = malloc(ROWS * HIDDEN * sizeof *s.x);
-    s.out = malloc(ROWS * HIDDEN * sizeof *s.out);
-    synth_fill_bf16(&rng, s.x, ROWS * HIDDEN, 1.0f);
-    for (int c = 0; c < HIDDEN; c++) s.x[2 * HIDDEN + c] = f32_to_bf16(0.5f); /* no range at all */
-    for (int c = 0; c < 64; c++) s.x[3 * HIDDEN + c] = 0;                     /* groups of zeros */
-    s.x[4 * HIDDEN + 40] = f32_to_bf16(300.0f), s.x[5 * HIDDEN] = f32_to_bf16(INFINITY);
+    s.x = malloc((size_t)(ROWS * hidden) * sizeof *s.x);
+    s.out = malloc((size_t)(ROWS * hidden) * sizeof *s.out);
+    synth_fill_bf16(&rng, s.x, ROWS * hidden, 1.0f);
+    for (int c = 0; c < hidden; c++) s.x[2 * hidden + c] = f32_to_bf16(0.5f); /* no range at all */
+    for (int c = 0; c < 64; c++) s.x[3 * hidden + c] = 0;                     /* groups of zeros */
+    s.x[4 * hidden + 40] = f32_to_bf16(300.0f), s.x[5 * hidden] = f32_to_bf16(INFINITY);
     synth_ids(&rng, s.ids, ROWS, K, EXPERTS);
     for (int i = 0; i < ROWS * K; i++) s.weights[i] = 0.2f + 0.1f * synth_uniform(&rng);
     s.ids[3] = -1;
@@ -82,7 +85,7 @@ static bool run(scene *s, const char *level, i64 first, i64 n, bf16 *out) {
     weight_desc d = {.kind = WK_EXPERTS, .views = s->v, .n_views = 3 * EXPERTS};
     assert_int_equal(cpu.weight_prepare(&cpu, &d, &w, NULL), ST_OK);
     moe_args a = {.experts = w,
-                  .x = s->x + first * HIDDEN,
+                  .x = s->x + first * hidden,
                   .ids = s->ids + first * K,
                   .weights = s->weights + first * K,
                   .out = out,
@@ -139,12 +142,14 @@ static int quanta(const weight_view *w, i64 row, i64 c) {
     if (w->format == WF_INT8_ROW) return ((const i8 *)w->data)[row * w->cols + c];
     if (w->format == WF_INT4_ROW) return int4_row_at(q, c);
     const u8 nibble = q[c / 2] >> c % 2 * 4 & 15;
+    if (w->format == WF_INT4_GROUP128) return (nibble ^ 8) - 8;
     return w->format == WF_MXFP4 || w->format == WF_NVFP4 ? (int)(2 * f4_e2m1_to_f32(nibble)) : nibble - 8;
 }
 /* Of group g of 32 columns; of either half of it. e8m0's NaN stands for an infinity. */
 static f32 quantum(const weight_view *w, i64 row, i64 g, int half) {
     if (w->format == WF_INT4_ROW) return int4_row_scale(w, row);
     if (w->format == WF_INT8_ROW) return ((const f32 *)w->scale)[row];
+    if (w->format == WF_INT4_GROUP128) return ((const f32 *)w->scale)[row * (w->cols / 128) + g / 4];
     const i64 at = row * (w->cols / 32) + g;
     if (w->format == WF_NVFP4) {
         const f32 s = f8_e4m3_to_f32(((const u8 *)w->scale)[2 * at + half]) * 0.5f;
@@ -192,44 +197,44 @@ static f32 exp_as_vectors(f32 x) {
 
 static void as_said(const scene *s, i64 token, bf16 *out) {
     const weight_format f = s->v[0].format;
-    group x[HIDDEN / 32], h[INTER / 32];
-    f32 sum[HIDDEN] = {0}, v[HIDDEN];
-    for (int c = 0; c < HIDDEN; c++) v[c] = bf16_to_f32(s->x[token * HIDDEN + c]);
-    for (int g = 0; g < HIDDEN / 32; g++) quantise(f, v + g * 32, false, &x[g]);
+    group x[HIDDEN_MOST / 32], h[INTER_MOST / 32];
+    f32 sum[HIDDEN_MOST] = {0}, v[HIDDEN_MOST];
+    for (int c = 0; c < hidden; c++) v[c] = bf16_to_f32(s->x[token * hidden + c]);
+    for (int g = 0; g < hidden / 32; g++) quantise(f, v + g * 32, false, &x[g]);
     for (int k = 0; k < K; k++) {
         i32 e = s->ids[token * K + k];
         if (e < 0) continue;
-        for (int i = 0; i < INTER; i++) {
+        for (int i = 0; i < inter; i++) {
             f32 gate = times_row(&s->v[3 * e], i, x, false), up = times_row(&s->v[3 * e + 1], i, x, false);
             v[i] = gate / (1 + exp_as_vectors(0 - gate)) * up;
         }
-        for (int g = 0; g < INTER / 32; g++) quantise(f, v + g * 32, true, &h[g]);
-        for (int c = 0; c < HIDDEN; c++)
+        for (int g = 0; g < inter / 32; g++) quantise(f, v + g * 32, true, &h[g]);
+        for (int c = 0; c < hidden; c++)
             sum[c] = fmaf(s->weights[token * K + k], times_row(&s->v[3 * e + 2], c, h, true), sum[c]);
     }
-    for (int c = 0; c < HIDDEN; c++) out[c] = f32_to_bf16(sum[c]);
+    for (int c = 0; c < hidden; c++) out[c] = f32_to_bf16(sum[c]);
 }
 
 /* ---- What is held ---- */
 
 static void one_format(void **state) {
     scene s = make(*state);
-    bf16 want[HIDDEN];
+    bf16 want[HIDDEN_MOST];
     for (size_t l = 0; l < COUNT_OF(levels); l++) {
         if (!run(&s, levels[l], 0, ROWS, s.out)) continue;
         for (i64 t = 0; t < ROWS; t++) {
             as_said(&s, t, want);
-            for (int c = 0; c < HIDDEN; c++) {
-                const bf16 got = s.out[t * HIDDEN + c];
+            for (int c = 0; c < hidden; c++) {
+                const bf16 got = s.out[t * hidden + c];
                 const bool same = got == want[c] || (isnan(bf16_to_f32(got)) && isnan(bf16_to_f32(want[c])));
                 if (!same)
                     fail_msg("%s, token %lld, column %d: %g, not %g", levels[l], (long long)t, c, (f64)bf16_to_f32(got),
                              (f64)bf16_to_f32(want[c]));
             }
         }
-        bf16 alone[HIDDEN];
+        bf16 alone[HIDDEN_MOST];
         assert_true(run(&s, levels[l], 9, 1, alone));
-        assert_memory_equal(alone, s.out + 9 * HIDDEN, sizeof alone);
+        assert_memory_equal(alone, s.out + 9 * hidden, (size_t)hidden * sizeof *alone);
     }
     drop(&s);
 }
@@ -237,12 +242,14 @@ static void one_format(void **state) {
 int main(void) {
     static kind kinds[] = {{"int4_group", WF_INT4_GROUP, false, false},
                            {"int4_row", WF_INT4_ROW, false, false},
+                           {"int4_group128", WF_INT4_GROUP128, false, false},
                            {"mxfp4", WF_MXFP4, false, false},
                            {"nvfp4", WF_NVFP4, false, false},
                            {"nvfp4, a factor that divides", WF_NVFP4, true, false},
                            {"int8_row", WF_INT8_ROW, false, false},
                            {"int4_group, odd scales", WF_INT4_GROUP, false, true},
                            {"int4_row, odd scales", WF_INT4_ROW, false, true},
+                           {"int4_group128, odd scales", WF_INT4_GROUP128, false, true},
                            {"mxfp4, odd scales", WF_MXFP4, false, true},
                            {"nvfp4, odd scales", WF_NVFP4, false, true},
                            {"nvfp4, a factor that divides, odd scales", WF_NVFP4, true, true},
