@@ -9,7 +9,7 @@
  *
  * A block of 576 bytes takes a warp 52 instructions to expand, 4 (MXFP4) to 16 (NVFP4) more for its multipliers, and
  * some 12 to load and multiply: of 118 that the memory's bandwidth leaves time for (4.35 TB/s). */
-#include "kernels/gpu/device/fp4_pack.cuh"
+#include "kernels/gpu/device/fp4_expand.cuh"
 #include "kernels/gpu/moe/decode_fp4.h"
 #include "kernels/gpu/moe/decode_packed.cuh"
 

@@ -9,7 +9,7 @@
 #include "kernels/gpu/device/pipeline.cuh"
 #include "kernels/gpu/device/wgmma.cuh"
 #include "kernels/gpu/moe/fp16_range.cuh"
-#include "kernels/gpu/device/fp4_pack.cuh"
+#include "kernels/gpu/device/fp4_expand.cuh"
 
 enum { PRODUCERS = 128, CONSUMERS = 256, ROWS = 256 /* of a tile */, STRIPS = ROWS / PACK_ROWS };
 static_assert(PRODUCERS + CONSUMERS == (int)GPU_GROUPED_THREADS, "params.h");
