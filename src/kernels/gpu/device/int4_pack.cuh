@@ -25,6 +25,16 @@ static __device__ inline gpu_u32 high_nibbles(gpu_u32 word) {
 }
 #endif
 
+/* What a lane takes of a block of 16 x 64 weights. */
+typedef struct {
+    uint4 word;
+    uint2 scale;
+} packed_weights;
+static __device__ inline packed_weights packed_weights_at(const gpu_u8 *block) {
+    int lane = threadIdx.x % 32;
+    return {*(const uint4 *)(block + 16 * lane), *(const uint2 *)(block + PACK_SCALES + lane / 4 * 8)};
+}
+
 /* The block of element (row, col). */
 static __device__ inline const gpu_u8 *packed_block(const gpu_matrix &w, gpu_i64 row, gpu_i64 col) {
     return (const gpu_u8 *)w.data + (row / PACK_ROWS * (w.cols / PACK_COLS) + col / PACK_COLS) * PACK_BYTES;

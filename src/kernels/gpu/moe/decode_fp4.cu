@@ -15,28 +15,9 @@
 
 enum { WRITERS = 4 * DECODE_INT4_UP_STRIPS /* warps that write an item's h */ };
 
-struct fp4_ring {
-    enum {
-        SLOTS = DECODE_INT4_SLOTS,
-        WEIGHTS = DECODE_INT4_WEIGHTS,
-        TEAMS = DECODE_INT4_TEAMS,
-        UNIT = 2 * PACK_COLS,
-        ACROSS = DECODE_INT4_UP_ACROSS,
-        DEEP = DECODE_INT4_DEEP,
-        X_STRIDE = DECODE_FP4_X_STRIDE,
-        H_STRIDE = DECODE_FP4_H_STRIDE
-    };
-};
+typedef packed_ring<DECODE_FP4_X_STRIDE, DECODE_FP4_H_STRIDE> fp4_ring;
 
-/* What a lane takes of a block, and of eight rows of its 64 columns. */
-typedef struct {
-    uint4 words;
-    uint2 scales;
-} fp4_weights;
-static __device__ __forceinline__ fp4_weights fp4_weights_at(const gpu_u8 *block) {
-    int lane = threadIdx.x % 32;
-    return {*(const uint4 *)(block + 16 * lane), *(const uint2 *)(block + PACK_SCALES + lane / 4 * 8)};
-}
+/* What a lane takes of eight rows of a block's 64 columns. */
 typedef struct {
     gpu_u32 of[2][4];
 } fp4_rows;
@@ -50,11 +31,11 @@ template <int STRIDE> static __device__ __forceinline__ fp4_rows fp4_rows_at(con
 
 /* sums += the block times eight tokens: lane 4 g + t has rows g and g + 8 of tokens 2 t and 2 t + 1. */
 template <int F>
-static __device__ __forceinline__ void fp4_multiply(const fp4_weights &w, const fp4_rows &x, float sums[4]) {
+static __device__ __forceinline__ void fp4_multiply(const packed_weights &w, const fp4_rows &x, float sums[4]) {
 #pragma unroll
     for (int s = 0; s < 4; s++) {
-        gpu_u32 word = s == 0 ? w.words.x : s == 1 ? w.words.y : s == 2 ? w.words.z : w.words.w, multiplier[2], a[4];
-        fp4_multipliers<F>(w.scales, s, multiplier);
+        gpu_u32 word = s == 0 ? w.word.x : s == 1 ? w.word.y : s == 2 ? w.word.z : w.word.w, multiplier[2], a[4];
+        fp4_multipliers<F>(w.scale, s, multiplier);
         expand_fp4(word, multiplier, a);
         mma_bf16(sums, a, x.of[s / 2] + s % 2 * 2);
     }
@@ -87,12 +68,12 @@ static __device__ inline void fp4_finish_up(const gpu_decode_fp4_args &p, const 
 
 /* A warp's part of a slot of up: a block of gate, one of up, and the rows of x. */
 typedef struct {
-    fp4_weights gate, up;
+    packed_weights gate, up;
     fp4_rows x;
 } fp4_unit;
 static __device__ __forceinline__ fp4_unit fp4_unit_at(const gpu_u8 *slot, int warp, int unit) {
-    return {fp4_weights_at(slot + warp * PACK_BYTES),
-            fp4_weights_at(slot + DECODE_INT4_WEIGHTS / 2 + warp * PACK_BYTES),
+    return {packed_weights_at(slot + warp * PACK_BYTES),
+            packed_weights_at(slot + DECODE_INT4_WEIGHTS / 2 + warp * PACK_BYTES),
             fp4_rows_at<DECODE_FP4_X_STRIDE>(slot + DECODE_INT4_WEIGHTS + unit * (2 * PACK_COLS))};
 }
 
@@ -144,7 +125,7 @@ template <int F, int BLOCKS>
 static __device__ __forceinline__ void fp4_multiply_strip(const gpu_u8 *data, const gpu_u8 *rows, float sums[2][4]) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
-        fp4_multiply<F>(fp4_weights_at(data + i * PACK_BYTES),
+        fp4_multiply<F>(packed_weights_at(data + i * PACK_BYTES),
                         fp4_rows_at<DECODE_FP4_H_STRIDE>(rows + i * (2 * PACK_COLS)), sums[i % 2]);
 }
 

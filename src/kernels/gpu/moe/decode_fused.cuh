@@ -275,7 +275,7 @@ static __device__ inline void fused_compute_up(const gpu_decode_fused_args &a, c
         for (int c = warp;;) {
             const gpu_u8 *slot = b.ring + (gpu_u32)p->stage * DECODE_INT4_WEIGHTS + warp * PACK_BYTES;
             if (c < across) {
-                const decode_int4_weights g = weights_at(slot), u = weights_at(slot + DECODE_INT4_WEIGHTS / 2);
+                const packed_weights g = packed_weights_at(slot), u = packed_weights_at(slot + DECODE_INT4_WEIGHTS / 2);
                 const int16_split<1> d = {{*(const uint4 *)(x + c * (2 * PACK_COLS))}};
                 leave_slot(a, p);
                 int4_multiply<1>(g, d, 1, gate);
@@ -451,7 +451,7 @@ static __device__ inline void fused_compute_down(const gpu_decode_fused_args &a,
                 int c = at - group * across, row = b.s->row[group][lane / 8], of_t = b.s->row[group][t];
                 const int16_split<1> d = {
                     {*(const uint4 *)(digits + ((row < 0 ? 0 : row) * across + c) * (2 * PACK_COLS))}};
-                int4_multiply<1>(weights_at(slot + (k + warp) * PACK_BYTES), d, 1, one);
+                int4_multiply<1>(packed_weights_at(slot + (k + warp) * PACK_BYTES), d, 1, one);
                 if (of_t >= 0) {
                     float share = b.share[of_t * across + c];
                     sums[0] = fmaf(share, one[0][0], sums[0]), sums[1] = fmaf(share, one[0][1], sums[1]);

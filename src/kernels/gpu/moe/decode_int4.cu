@@ -29,18 +29,7 @@
 #include "kernels/gpu/moe/decode_mma.cuh"
 #include "kernels/gpu/moe/decode_packed.cuh"
 
-struct int4_ring {
-    enum {
-        SLOTS = DECODE_INT4_SLOTS,
-        WEIGHTS = DECODE_INT4_WEIGHTS,
-        TEAMS = DECODE_INT4_TEAMS,
-        UNIT = 2 * PACK_COLS,
-        ACROSS = DECODE_INT4_UP_ACROSS,
-        DEEP = DECODE_INT4_DEEP,
-        X_STRIDE = DECODE_INT4_X_STRIDE,
-        H_STRIDE = DECODE_INT4_H_STRIDE
-    };
-};
+typedef packed_ring<DECODE_INT4_X_STRIDE, DECODE_INT4_H_STRIDE> int4_ring;
 
 /* ---- h as digits, by a warp of its own ---- */
 
@@ -126,8 +115,8 @@ static __device__ inline void int4_compute_up(const gpu_decode_int4_args &a, con
 #pragma unroll 1
         for (int c = unit;;) {
             if (mine && c < across) {
-                const decode_int4_weights g = weights_at(slot + warp * PACK_BYTES),
-                                          u = weights_at(slot + DECODE_INT4_WEIGHTS / 2 + warp * PACK_BYTES);
+                const packed_weights g = packed_weights_at(slot + warp * PACK_BYTES),
+                                     u = packed_weights_at(slot + DECODE_INT4_WEIGHTS / 2 + warp * PACK_BYTES);
                 const int16_split<TILES> x =
                     digits_at<TILES>(slot + DECODE_INT4_WEIGHTS + unit * (2 * PACK_COLS), DECODE_INT4_X_STRIDE, tiles);
                 give_slot(b, *p, 1);
@@ -167,7 +156,7 @@ template <int TILES, int BLOCKS>
 static __device__ inline void multiply_strip(const gpu_u8 *data, const gpu_u8 *rows, int tiles, float sums[TILES][2]) {
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
-        int4_multiply<TILES>(weights_at(data + i * PACK_BYTES),
+        int4_multiply<TILES>(packed_weights_at(data + i * PACK_BYTES),
                              digits_at<TILES>(rows + i * (2 * PACK_COLS), DECODE_INT4_H_STRIDE, tiles), tiles, sums);
 }
 

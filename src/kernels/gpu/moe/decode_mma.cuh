@@ -5,16 +5,6 @@
 #include "kernels/gpu/device/sm90.cuh"
 #include "kernels/gpu/device/int4_pack.cuh"
 
-/* What a lane takes of a block of 16 x 64 weights. */
-typedef struct {
-    uint4 word;
-    uint2 scale;
-} decode_int4_weights;
-static __device__ inline decode_int4_weights weights_at(const gpu_u8 *block) {
-    int lane = threadIdx.x % 32;
-    return {*(const uint4 *)(block + 16 * lane), *(const uint2 *)(block + PACK_SCALES + lane / 4 * 8)};
-}
-
 /* The digits of 64 columns, four tokens a tile. */
 template <int TILES> struct int16_split { uint4 of[TILES]; };
 template <int TILES> static __device__ inline int16_split<TILES> digits_at(const gpu_u8 *rows, int stride, int tiles) {
@@ -29,7 +19,7 @@ template <int TILES> static __device__ inline int16_split<TILES> digits_at(const
 
 /* sums[j] += the block times the four tokens of tile j: rows g and g + 8, token t. */
 template <int TILES>
-static __device__ inline void int4_multiply(const decode_int4_weights &w, const int16_split<TILES> &x, int tiles,
+static __device__ inline void int4_multiply(const packed_weights &w, const int16_split<TILES> &x, int tiles,
                                             float sums[TILES][2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {

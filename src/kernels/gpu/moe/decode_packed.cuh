@@ -4,6 +4,20 @@
 #define KERNELS_GPU_MOE_DECODE_PACKED_CUH
 #include "kernels/gpu/moe/decode_ring.cuh"
 
+/* The ring's numbers (decode_ring.cuh), but for the bytes between rows. */
+template <int X, int H> struct packed_ring {
+    enum {
+        SLOTS = DECODE_INT4_SLOTS,
+        WEIGHTS = DECODE_INT4_WEIGHTS,
+        TEAMS = DECODE_INT4_TEAMS,
+        UNIT = 2 * PACK_COLS,
+        ACROSS = DECODE_INT4_UP_ACROSS,
+        DEEP = DECODE_INT4_DEEP,
+        X_STRIDE = X,
+        H_STRIDE = H
+    };
+};
+
 /* Items of up a group has, and of down. */
 static __device__ inline int up_chunks(const gpu_decode_int4_args &a) {
     return (a.inter / PACK_ROWS + DECODE_INT4_UP_STRIPS - 1) / DECODE_INT4_UP_STRIPS;

@@ -142,11 +142,7 @@ static __device__ __forceinline__ void n176_up_tile(const gpu_moe_args &a, ring 
     int all = thread_anew(), group = all / 128 - 1, thread = all % 128, warp = thread / 32, lane = thread % 32;
     gpu_i64 row = (gpu_i64)(is_packed_fp4(F) ? row_tile_of(t.x) : t.x) * 128 + group * 64;
     unsigned char *out = r.memory + plan<UP>::STAGES * plan<UP>::STAGE + group * plan<UP>::TOKENS;
-    if constexpr (is_packed_fp4(F)) {
-        const float2 factor = stage1_factors(a.experts, t.x);
-#pragma unroll
-        for (int i = 0; i < N / 2; i++) gate[i] *= factor.x, up[i] *= factor.y;
-    }
+    if constexpr (is_packed_fp4(F)) multiply_factors<N / 2>(a.experts, t.x, gate, up);
     named_barrier_sync(1 + group, 128); /* the last tile has been taken away */
 #pragma unroll
     for (int j = 0; j < N / 8; j += 2) {

@@ -124,9 +124,12 @@ static __device__ __forceinline__ int row_and_expert(int row_tile, int expert) {
     return row_tile | expert << TILE_ROW_BITS;
 }
 static __device__ __forceinline__ int row_tile_of(int both) { return both & ((1 << TILE_ROW_BITS) - 1); }
-static __device__ __forceinline__ float2 stage1_factors(const gpu_matrix *experts, int both) {
+template <int VALUES>
+static __device__ __forceinline__ void multiply_factors(const gpu_matrix *experts, int both, float *gate, float *up) {
     const gpu_matrix *m = experts + 3 * (gpu_i64)(both >> TILE_ROW_BITS);
-    return {m[0].factor, m[1].factor * m[2].factor};
+    const float of_gate = m[0].factor, of_up = m[1].factor * m[2].factor;
+#pragma unroll
+    for (int i = 0; i < VALUES; i++) gate[i] *= of_gate, up[i] *= of_up;
 }
 static __device__ __forceinline__ float silu_fast(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
