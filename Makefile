@@ -102,7 +102,7 @@ $(foreach dir,$B $(if $(SAN),$B/watched),$(eval $(call ISA_RULES,$(dir))))
 # What computes. Watched without two checks a pointer, which cost half of the time: ASan stops at what such a pointer
 # reads. Fuzzers look for paths through parsers: no counters here. Threads that compute have barriers of OpenMP's runtime,
 # which ThreadSanitizer does not know.
-ARITHMETIC := $(addprefix $B/src/format/,weights.o requant.o encode.o quantize.o dtype.o) $B/src/media/resize%.o $B/src/media/grid.o
+ARITHMETIC := $(addprefix $B/src/format/,weights.o requant.o encode.o gptq.o quantize.o dtype.o) $B/src/media/resize%.o $B/src/media/grid.o
 $(ARITHMETIC) $(WATCHED): OPT := -O3 $(if $(SAN),-DSANITIZED -fno-sanitize=pointer-overflow$(comma)null)
 $(KERNELS): OPT := -O3 $(if $(findstring -fsanitize,$(ALL_CFLAGS)),-fno-sanitize=all)
 $(ARITHMETIC) $(KERNELS) $(WATCHED): COVER :=

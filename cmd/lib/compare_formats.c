@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool compare_given(const compare_options *o) { return o->text || o->scratch || o->window || o->tokens; }
-
 void compare_defaults(compare_options *o) {
     if (!o->scratch) o->scratch = "/var/tmp";
     if (!o->window) o->window = 512;

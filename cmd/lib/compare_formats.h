@@ -30,7 +30,6 @@ typedef struct {
     {"scratch", 0, OPT_STR, &(o).scratch, "DIR", \
      "where the master's logits wait, 4 bytes x tokens x vocabulary (default: /var/tmp)", 0, 0}
 /* clang-format on */
-bool compare_given(const compare_options *o); /* one of them was given */
 void compare_defaults(compare_options *o);
 
 typedef struct {

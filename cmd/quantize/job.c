@@ -40,11 +40,9 @@ static void add_str(buf *b, const char *key, const char *value) {
     buf_str(b, ", ");
 }
 
-static status add_source_file(buf *b, const char *dir, const char *name, err *e) {
-    char path[PATH_MAX];
+/* A file's `name`, size and time. */
+static status add_stamp(buf *b, const char *path, const char *name, err *e) {
     struct stat sb;
-    status st = path_join(path, sizeof path, dir, name, e);
-    if (st != ST_OK) return st;
     if (stat(path, &sb) != 0) return err_set(e, ST_IO, "%s: %s", path, strerror(errno));
     buf_str(b, "[");
     buf_json_str(b, name, strlen(name));
@@ -52,16 +50,32 @@ static status add_source_file(buf *b, const char *dir, const char *name, err *e)
     return ST_OK;
 }
 
+static status add_source_file(buf *b, const char *dir, const char *name, err *e) {
+    char path[PATH_MAX];
+    status st = path_join(path, sizeof path, dir, name, e);
+    return st == ST_OK ? add_stamp(b, path, name, e) : st;
+}
+
+static status add_calibration(const quantize_job_file *j, buf *b, err *e) {
+    if (!j->calibrate) return ST_OK;
+    buf_fmt(b, "\"calibration_tokens\": %lld, \"calibrate\": ", (long long)j->calibration_tokens);
+    status st = add_stamp(b, j->calibrate, j->calibrate, e);
+    buf_str(b, ", ");
+    return st;
+}
+
 static status describe(const quantize_job_file *j, const checkpoint *ck, buf *b, err *e) {
     buf_str(b, "{");
     add_str(b, "moonlet", MOON_VERSION);
     add_str(b, "format", j->format);
     add_str(b, "only", j->only);
+    status st = add_calibration(j, b, e);
+    if (st != ST_OK) return st;
     buf_fmt(b, "\"shard_bytes\": %llu, \"shards\": %llu, \"source\": [", (unsigned long long)j->shard_bytes,
             (unsigned long long)j->n_shards);
     for (int i = 0; i < checkpoint_n_shards(ck); i++) {
         if (i) buf_str(b, ", ");
-        status st = add_source_file(b, j->source, checkpoint_shard_name(ck, i), e);
+        st = add_source_file(b, j->source, checkpoint_shard_name(ck, i), e);
         if (st != ST_OK) return st;
     }
     buf_str(b, "]}\n");
@@ -73,9 +87,10 @@ static status describe(const quantize_job_file *j, const checkpoint *ck, buf *b,
 static bool used(const class_sums *s) { return s->matrices > 0; }
 
 static void add_row(buf *b, i64 layer, int class, const class_sums *s) {
-    buf_fmt(b, "[%lld, %d, %llu, %llu, %llu, %llu, %.17g, %.17g]", (long long)layer, class,
+    buf_fmt(b, "[%lld, %d, %llu, %llu, %llu, %llu, %.17g, %.17g, %.17g, %.17g, %.17g]", (long long)layer, class,
             (unsigned long long)s->matrices, (unsigned long long)s->made, (unsigned long long)s->bytes_in,
-            (unsigned long long)s->bytes_out, s->sums.error, s->sums.energy);
+            (unsigned long long)s->bytes_out, s->sums.error, s->sums.energy, s->sums.results.nearest,
+            s->sums.results.done, s->sums.results.energy);
 }
 
 status job_add_line(quantize_job_file *j, u64 i, const sums_table *t, err *e) {
@@ -100,12 +115,15 @@ static u64 count_at(const json_t *row, size_t i) { return (u64)json_integer_valu
 
 static status take_row(const json_t *row, const sums_table *all, err *e) {
     const u64 layer = count_at(row, 0), class = count_at(row, 1);
-    if (json_array_size(row) != 8 || layer > (u64)all->layers || class >= MC_COUNT)
+    if (json_array_size(row) != 11 || layer > (u64)all->layers || class >= MC_COUNT)
         return err_set(e, ST_FORMAT, "not the sums of a shard");
     class_sums *s = &all->at[layer * MC_COUNT + class];
     s->matrices += count_at(row, 2), s->made += count_at(row, 3);
     s->bytes_in += count_at(row, 4), s->bytes_out += count_at(row, 5);
-    s->sums.error += json_f64(json_array_get(row, 6)), s->sums.energy += json_f64(json_array_get(row, 7));
+    const f64 *x =
+        (f64[5]){json_f64(json_array_get(row, 6)), json_f64(json_array_get(row, 7)), json_f64(json_array_get(row, 8)),
+                 json_f64(json_array_get(row, 9)), json_f64(json_array_get(row, 10))};
+    quantize_sums_add(&s->sums, &(quantize_sums){x[0], x[1], {x[2], x[3], x[4]}});
     return ST_OK;
 }
 

@@ -28,6 +28,8 @@ void sums_table_free(sums_table *t);
 typedef struct {
     char source[PATH_MAX], folder[PATH_MAX];
     const char *format, *only; /* as the user has them */
+    const char *calibrate;     /* the text, its whole path; NULL: none */
+    i64 calibration_tokens;
     u64 shard_bytes, n_shards;
     int fd; /* of the job's file, locked; -1: none */
     bool resumed;

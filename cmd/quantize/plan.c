@@ -38,11 +38,19 @@ static matrix_class class_of_name(const char *name, const model_config *c, int *
     return plan_begins(in, "self_attn.") && proj ? MC_ATTENTION : MC_OTHER;
 }
 
+/* Whose a routed expert's matrix is. */
+static i64 expert_of_name(const char *name) {
+    static const char before[] = ".mlp.experts.";
+    const char *at = strstr(name, before);
+    long long expert;
+    return at && sscanf(at + sizeof before - 1, "%lld.", &expert) == 1 ? expert : -1;
+}
+
 static bool chosen(matrix_class class, bool linears) { return class <= MC_DOWN || (linears && class != MC_OTHER); }
 
 /* ---- pieces ---- */
 
-enum { PARTS_MOST = 5 }; /* tensors of a matrix: data, scale, factor, shape, zeros */
+enum { PARTS_MOST = 5 }; /* tensors of a matrix: data, scale, factor, shape or scale of inputs, zeros */
 
 /* name: NULL where it is made, as NAME of m + suffix; names move as more of them are added, so it is a place until the
  * plan is whole. */
@@ -84,7 +92,7 @@ static void add_renamed(quantize_plan *p, const stored_matrix *m, const quantize
     if (m->zeros) add_copy(p, m->zeros, m, l->zeros);
 }
 
-static status add_made(quantize_plan *p, const stored_matrix *m, const quantizer *q, err *e) {
+static status add_made(quantize_plan *p, const stored_matrix *m, const quantizer *q, bool calibrated, err *e) {
     const weight_layout *l = weight_layout_of(q->format);
     weight_view v;
     status st = quantize_shape(q, m->rows, m->cols, &v, e);
@@ -104,6 +112,8 @@ static status add_made(quantize_plan *p, const stored_matrix *m, const quantizer
     }
     if (l->factor) plan_add(p, factor, (tensor_origin){.part = PART_FACTOR}, m, l->factor);
     if (l->shape) plan_add(p, shape, (tensor_origin){.part = PART_SHAPE}, m, l->shape);
+    if (calibrated && q->input_scale)
+        plan_add(p, (tensor_out){.type = DT_F32}, (tensor_origin){.part = PART_INPUT_SCALE}, m, ".input_scale");
     return ST_OK;
 }
 
@@ -118,13 +128,23 @@ static const quantizer *quantizer_for(const stored_matrix *m, const quantizer *w
     return q && bytes_of(q->format) == bytes_of(m->format) ? NULL : q;
 }
 
-static status add_matrix(quantize_plan *p, plan_piece *k, const quantizer *wanted, bool is_chosen, err *e) {
+typedef struct {
+    const checkpoint *ck;
+    const model_config *c;
+    const quantizer *q;
+    bool linears, calibrated;
+    bool *taken;      /* [tensors] parts of a matrix */
+    stored_matrix *m; /* [tensors] data NULL: it is the data of none */
+    u64 *piece;       /* [tensors] where such a matrix is in the plan */
+} planner;
+
+static status add_matrix(quantize_plan *p, const planner *a, plan_piece *k, bool is_chosen, err *e) {
     const stored_matrix *m = &k->m;
-    k->q = quantizer_for(m, wanted, is_chosen);
+    k->q = quantizer_for(m, a->q, is_chosen);
     p->n_chosen += is_chosen;
     p->n_encoded += is_chosen && k->q;
-    if (k->q) return add_made(p, m, k->q, e);
-    add_renamed(p, m, is_chosen ? wanted : NULL);
+    if (k->q) return add_made(p, m, k->q, a->calibrated && k->expert >= 0, e);
+    add_renamed(p, m, is_chosen ? a->q : NULL);
     return ST_OK;
 }
 
@@ -136,27 +156,19 @@ static u64 piece_bytes_in(const stored_matrix *m) {
     return n + (m->shape ? m->shape->bytes : 0);
 }
 
-typedef struct {
-    const checkpoint *ck;
-    const model_config *c;
-    const quantizer *q;
-    bool linears;
-    bool *taken;      /* [tensors] parts of a matrix */
-    stored_matrix *m; /* [tensors] data NULL: it is the data of none */
-    u64 *piece;       /* [tensors] where such a matrix is in the plan */
-} planner;
-
 static status plan_tensor(quantize_plan *p, planner *a, const tensor_info *t, const stored_matrix *m, err *e) {
     plan_piece *k = &p->pieces[p->n_pieces++];
-    *k = (plan_piece){.first = p->n_out, .m = m ? *m : (stored_matrix){.data = t}, .pair = NO_PAIR};
+    *k = (plan_piece){
+        .first = p->n_out, .m = m ? *m : (stored_matrix){.data = t}, .pair = NO_PAIR, .given = {NO_PAIR, NO_PAIR}};
     k->class = class_of_name(t->name, a->c, &k->layer);
+    k->expert = k->class <= MC_DOWN ? expert_of_name(t->name) : -1;
     bool is_chosen = chosen(k->class, a->linears);
     if (is_chosen && !m && t->n_dims == 2)
         return err_set(e, ST_UNSUPPORTED, "tensor %s is %s, which is no weight format that is read here", t->name,
                        dtype_name(t->type));
     status st = ST_OK;
     if (m)
-        st = add_matrix(p, k, a->q, is_chosen, e);
+        st = add_matrix(p, a, k, is_chosen, e);
     else
         add_copy(p, t, NULL, NULL);
     k->n = p->n_out - k->first;
@@ -201,6 +213,12 @@ static bool scale_is_left_out(const planner *a, const tensor_info *t) {
 
 /* ---- pairs ---- */
 
+/* The piece of the matrix NAME + end; NO_PAIR: there is none. */
+static u64 piece_named(const planner *a, const char *name, size_t base, const char *end) {
+    const tensor_info *t = base ? matrix_named(a, name, base, end) : NULL;
+    return t ? a->piece[t - checkpoint_tensor(a->ck, 0)] : NO_PAIR;
+}
+
 /* What other engines make one matrix of, whose halves have one factor in their kernels. */
 static void find_pair(quantize_plan *p, const planner *a, u64 i) {
     static const char *const pairs[][2] = {{".gate_proj", ".up_proj"}, {".q_a_proj", ".kv_a_proj_with_mqa"}};
@@ -208,10 +226,17 @@ static void find_pair(quantize_plan *p, const planner *a, u64 i) {
     if (!k->q || !k->q->shares_factor) return;
     for (size_t n = 0; n < COUNT_OF(pairs); n++) {
         const size_t base = plan_ends(k->m.data->name, (size_t)k->m.base, pairs[n][0]);
-        const tensor_info *other = base ? matrix_named(a, k->m.data->name, base, pairs[n][1]) : NULL;
-        const u64 at = other ? a->piece[other - checkpoint_tensor(a->ck, 0)] : NO_PAIR;
+        const u64 at = piece_named(a, k->m.data->name, base, pairs[n][1]);
         if (at != NO_PAIR && p->pieces[at].q == k->q) k->pair = at, p->pieces[at].pair = i;
     }
+}
+
+/* What the inputs of an expert's down are made by. */
+static void find_given(const planner *a, plan_piece *k) {
+    if (k->expert < 0 || k->class != MC_DOWN || !k->m.base) return;
+    const size_t base = plan_ends(k->m.data->name, (size_t)k->m.base, ".down_proj");
+    k->given[0] = piece_named(a, k->m.data->name, base, ".gate_proj");
+    k->given[1] = piece_named(a, k->m.data->name, base, ".up_proj");
 }
 
 /* ---- the whole ---- */
@@ -246,7 +271,7 @@ static status plan_all(quantize_plan *p, planner *a, const tensor_info **order, 
         status st = plan_tensor(p, a, order[i], m[at].data ? &m[at] : NULL, e);
         if (st != ST_OK) return st;
     }
-    for (u64 i = 0; i < p->n_pieces; i++) find_pair(p, a, i);
+    for (u64 i = 0; i < p->n_pieces; i++) find_pair(p, a, i), find_given(a, &p->pieces[i]);
     return ST_OK;
 }
 
@@ -269,13 +294,13 @@ static status cut_into_shards(quantize_plan *p, u64 most, err *e) {
 }
 
 status quantize_plan_make(quantize_plan *p, const checkpoint *ck, const model_config *c, const quantizer *q,
-                          bool linears, u64 shard, err *e) {
+                          bool linears, bool calibrated, u64 shard, err *e) {
     const u64 n = checkpoint_n_tensors(ck);
     *p = (quantize_plan){0};
     p->pieces = malloc((n + 1) * sizeof *p->pieces);
     p->out = malloc((n + 1) * PARTS_MOST * sizeof *p->out); /* pages that are not written take no memory */
     p->origins = malloc((n + 1) * PARTS_MOST * sizeof *p->origins);
-    planner a = {.ck = ck, .c = c, .q = q, .linears = linears};
+    planner a = {.ck = ck, .c = c, .q = q, .linears = linears, .calibrated = calibrated};
     a.taken = calloc(n + 1, sizeof *a.taken);
     a.m = calloc(n + 1, sizeof *a.m);
     a.piece = malloc((n + 1) * sizeof *a.piece);

@@ -27,7 +27,7 @@ const char *matrix_class_name(matrix_class c);
 typedef struct {
     const tensor_info *from; /* whose bytes it has; NULL: it is made */
     bool inverted;           /* but for this: it is the one float32 that is 1 / from's */
-    enum { PART_DATA, PART_SCALE, PART_FACTOR, PART_SHAPE } part;
+    enum { PART_DATA, PART_SCALE, PART_FACTOR, PART_SHAPE, PART_INPUT_SCALE } part;
     u64 name_at; /* of a name that is made: in quantize_plan.names */
 } tensor_origin;
 
@@ -40,8 +40,10 @@ typedef struct {
     u64 first, n;       /* of the tensors that are written */
     u64 bytes_in, bytes_out;
     matrix_class class;
-    int layer; /* -1: in none */
-    u64 pair;  /* the piece that has the same factor; NO_PAIR: none */
+    int layer;    /* -1: in none */
+    u64 pair;     /* the piece that has the same factor; NO_PAIR: none */
+    i64 expert;   /* of a routed expert's matrix: whose; else -1 */
+    u64 given[2]; /* of a routed expert's down: the pieces of its gate and up; NO_PAIR: none */
 } plan_piece;
 
 typedef struct {
@@ -60,9 +62,10 @@ typedef struct {
 /* q for the matrices that are chosen: routed experts, or (linears) all linear layers of the text model but router,
  * embedding and head. Matrices that are not chosen and lie packed become bf16. shard: bytes that one file may have; a
  * single matrix may be more. Scales of inputs (NAME.input_scale) stay where their matrix keeps bytes and names, and are
- * left out elsewhere: they belong to how it was. End with quantize_plan_free() whatever was returned. */
+ * left out elsewhere: they belong to how it was. calibrated: experts' inputs will be known, and where q's readers want
+ * a scale for them each gets one. End with quantize_plan_free() whatever was returned. */
 status quantize_plan_make(quantize_plan *p, const checkpoint *ck, const model_config *c, const quantizer *q,
-                          bool linears, u64 shard, err *e);
+                          bool linears, bool calibrated, u64 shard, err *e);
 void quantize_plan_free(quantize_plan *p);
 
 #endif

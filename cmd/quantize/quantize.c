@@ -11,9 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 typedef struct {
-    const char *source, *folder, *format, *only, *layout;
+    const char *source, *folder, *format, *only, *layout, *calibrate;
+    i64 calibration_tokens;
     i64 shard_mb;
     bool quiet, evaluate;
     model_opts m; /* how both are run to be compared; threads count for all */
@@ -30,11 +32,18 @@ typedef struct {
     quantize_plan plan;
     sums_table sums;
     quantize_job_file job;
+    char calibrate[PATH_MAX]; /* the text's whole path */
+    text_encoder words;
+    documents docs; /* to calibrate with; none: not asked for */
+    calibration calibration;
     comparison compared; /* source and new folder; no rows: not asked for */
 } quantize_run;
 
 static void run_close(quantize_run *r) {
     comparison_close(&r->compared);
+    calibration_close(&r->calibration);
+    documents_free(&r->docs);
+    text_encoder_close(&r->words);
     job_close(&r->job);
     sums_table_free(&r->sums);
     quantize_plan_free(&r->plan);
@@ -69,6 +78,9 @@ static status choose(quantize_run *r, quantize_options *o, err *e) {
     r->linears = !strcmp(o->only, "linears");
     if (r->linears && weight_layout_of(r->q->format)->experts_only)
         return err_set(e, ST_INPUT, "--only linears: only routed experts may be in %s", o->format);
+    if (o->calibrate && !r->q->code)
+        return err_set(e, ST_INPUT, "--calibrate is for int4, w4a8, mxfp4 and nvfp4: %s leaves nothing to make up for",
+                       o->format);
     return ST_OK;
 }
 
@@ -84,16 +96,45 @@ static status quantize_prepare(quantize_run *r, const quantize_options *o, err *
     if (st == ST_OK) st = checkpoint_open(&r->ck, o->source, e);
     if (st == ST_OK) st = quantized_config(o->source, &r->config, r->q, r->linears, &r->config_text, e);
     if (st == ST_OK)
-        st = quantize_plan_make(&r->plan, r->ck, &r->config, r->q, r->linears, (u64)o->shard_mb * 1000000, e);
+        st = quantize_plan_make(&r->plan, r->ck, &r->config, r->q, r->linears, o->calibrate != NULL,
+                                (u64)o->shard_mb * 1000000, e);
     if (st == ST_OK) st = check_new_config(r, e);
     if (st == ST_OK && !r->plan.n_chosen)
         st = err_set(e, ST_INPUT, "%s has no matrix that --only %s chooses", o->source, o->only);
     return st == ST_OK ? sums_table_make(&r->sums, r->config.n_layers, e) : st;
 }
 
+/* ---- calibration ---- */
+
+#define INPUTS_NAME "quantize-inputs.bin"
+
+/* The text, before anything is written. */
+static status read_calibration_text(quantize_run *r, quantize_options *o, err *e) {
+    if (!realpath(o->calibrate, r->calibrate)) return err_set(e, ST_IO, "%s: %s", o->calibrate, strerror(errno));
+    r->words = (text_encoder){o->source, r->config.model_type, r->config.vocab, NULL};
+    return documents_read(&r->docs, &r->words, r->calibrate, o->text.window, o->calibration_tokens, e);
+}
+
+/* Runs the source's model on the text, unless a run before this one has; its inputs lie in the folder until the end. */
+static status calibrate(quantize_run *r, const quantize_options *o, err *e) {
+    char path[PATH_MAX];
+    const i64 tokens = r->docs.begin[r->docs.n];
+    status st = path_join(path, sizeof path, r->job.folder, INPUTS_NAME, e);
+    if (st == ST_OK && !file_exists(path)) st = expert_inputs_make(path, &o->m.engine, &r->docs, e);
+    return st == ST_OK ? calibration_open(&r->calibration, path, &r->config, tokens, r->ck, &r->plan, e) : st;
+}
+
+static status remove_inputs(const quantize_run *r, err *e) {
+    char path[PATH_MAX];
+    status st = path_join(path, sizeof path, r->job.folder, INPUTS_NAME, e);
+    return st == ST_OK && unlink(path) != 0 && errno != ENOENT ? err_set(e, ST_IO, "%s: %s", path, strerror(errno))
+                                                               : st;
+}
+
 static status open_job(quantize_run *r, const quantize_options *o, err *e) {
     quantize_job_file *j = &r->job;
     j->format = r->q->name, j->only = o->only;
+    j->calibrate = r->docs.n ? r->calibrate : NULL, j->calibration_tokens = o->calibration_tokens;
     j->shard_bytes = (u64)o->shard_mb * 1000000, j->n_shards = r->plan.n_shards;
     if (!realpath(o->source, j->source)) return err_set(e, ST_IO, "%s: %s", o->source, strerror(errno));
     size_t n = strlen(o->folder);
@@ -126,7 +167,7 @@ static status write_shards(quantize_run *r, err *e) {
     quantize_say(r, left_in, left_out);
     progress shown;
     progress_start(&shown, "quantize", "B", left_in);
-    shard_writer w = {.ck = r->ck, .plan = p, .shown = &shown};
+    shard_writer w = {.ck = r->ck, .plan = p, .calibration = r->docs.n ? &r->calibration : NULL, .shown = &shown};
     status st = ST_OK;
     for (u64 s = 0; s < p->n_shards && st == ST_OK; s++)
         if (!r->job.done[s]) st = shard_write(&w, &r->job, s, &r->sums, e);
@@ -154,6 +195,7 @@ static status finish(quantize_run *r, err *e) {
     if (st == ST_OK) st = folder_write(&r->job, "config.json", r->config_text, strlen(r->config_text), e);
     if (st == ST_OK && !compare) st = report_write(&r->job, &r->sums, r->q, r->linears, NULL, e);
     if (st == ST_OK) st = folder_write_index(&r->job, &r->plan, e);
+    if (st == ST_OK && r->docs.n) st = remove_inputs(r, e);
     if (st == ST_OK && compare) st = evaluate(r, e);
     return st == ST_OK ? job_end(&r->job, e) : st;
 }
@@ -177,14 +219,27 @@ static status quantize(quantize_options *o, err *e) {
     const f64 start = now_s();
     status st = choose(&r, o, e);
     if (st == ST_OK) st = quantize_prepare(&r, o, e);
-    if (st == ST_OK && o->evaluate) st = model_opts_finish(&o->m, e);
+    if (st == ST_OK && o->calibrate) st = read_calibration_text(&r, o, e);
+    if (st == ST_OK && (o->calibrate || o->evaluate)) st = model_opts_finish(&o->m, e);
     if (st == ST_OK && o->evaluate) st = comparison_open(&r.compared, &o->m, &o->text, e);
     if (st == ST_OK) st = open_job(&r, o, e);
+    if (st == ST_OK && o->calibrate) st = calibrate(&r, o, e);
     if (st == ST_OK) st = write_shards(&r, e);
     if (st == ST_OK) st = finish(&r, e);
     if (st == ST_OK) st = say_result(&r, now_s() - start, e);
     run_close(&r);
     return st;
+}
+
+/* An option that has no use without another one; NULL: there is none. */
+static const char *misplaced(const quantize_options *o) {
+    const compare_options *t = &o->text;
+    if (!o->calibrate && o->calibration_tokens) return "--calibration-tokens is for --calibrate";
+    if (!o->evaluate && (t->text || t->tokens || t->scratch))
+        return "--text, --tokens and --scratch are for --evaluate";
+    if (!o->evaluate && !o->calibrate && (o->m.engine.device || t->window))
+        return "--device and --window are for --calibrate and --evaluate";
+    return NULL;
 }
 
 int cmd_quantize(int argc, char **argv) {
@@ -199,13 +254,18 @@ int cmd_quantize(int argc, char **argv) {
          0, 0},
         {"layout", 0, OPT_ENUM, &o.layout, "quark|modelopt|compressed-tensors",
          "whose names mxfp4 (default: quark), nvfp4 (modelopt) and int8 (compressed-tensors) have", 0, 0},
+        {"calibrate", 0, OPT_STR, &o.calibrate, "FILE",
+         "a text, as --text: experts of four bits are rounded for what they meet when SRC reads it (GPTQ)", 0, 0},
+        {"calibration-tokens", 0, OPT_INT, &o.calibration_tokens, "N",
+         "reads the first N tokens of it (default: 32768)", 2, 1e9},
         {"shard-mb", 0, OPT_INT, &o.shard_mb, "MB", "the most that a file has (default: 5000)", 1, 1e6},
         {"threads", 't', OPT_INT, &o.m.engine.threads, "N", "CPU threads (default: all cores)", 0, 4096},
         {"quiet", 'q', OPT_FLAG, &o.quiet, NULL, "no notices and no progress", 0, 0},
+        {"device", 'd', OPT_ENUM, &o.m.engine.device, "ref|cpu|cuda|cuda:N",
+         "what runs SRC for --calibrate, both for --evaluate (default: cpu)", 0, 0},
         OPT_GROUP("Evaluation"),
         {"evaluate", 0, OPT_FLAG, &o.evaluate, NULL,
          "runs SRC and DST afterwards: perplexity, divergence and agreement go into the report", 0, 0},
-        {"device", 'd', OPT_ENUM, &o.m.engine.device, "ref|cpu|cuda|cuda:N", "what runs them (default: cpu)", 0, 0},
         COMPARE_OPTS(o.text),
     };
     int rc =
@@ -216,10 +276,12 @@ int cmd_quantize(int argc, char **argv) {
         fprintf(stderr, "moonlet quantize: --model, --out and --format are needed\n");
         return EXIT_USAGE;
     }
-    if (!o.evaluate && (o.m.engine.device || compare_given(&o.text))) {
-        fprintf(stderr, "moonlet quantize: --device, --text, --window, --tokens and --scratch are for --evaluate\n");
+    const char *wrong = misplaced(&o);
+    if (wrong) {
+        fprintf(stderr, "moonlet quantize: %s\n", wrong);
         return EXIT_USAGE;
     }
+    if (!o.calibration_tokens) o.calibration_tokens = 32768;
     compare_defaults(&o.text);
     log_set_quiet(o.quiet);
     if (o.m.engine.threads) omp_set_num_threads((int)o.m.engine.threads);

@@ -10,7 +10,7 @@ f64 sums_error(const quantize_sums *s) { return s->energy > 0 ? sqrt(s->error / 
 static void add_class(class_sums *to, const class_sums *x) {
     to->matrices += x->matrices, to->made += x->made;
     to->bytes_in += x->bytes_in, to->bytes_out += x->bytes_out;
-    to->sums.error += x->sums.error, to->sums.energy += x->sums.energy;
+    quantize_sums_add(&to->sums, &x->sums);
 }
 
 static class_sums class_total(const sums_table *t, int class) {
@@ -40,23 +40,40 @@ static void error_cell(buf *b, const class_sums *s) {
         buf_fmt(b, " %.3e |", sums_error(&s->sums));
 }
 
-static void class_row(buf *b, const char *name, const class_sums *s) {
+/* What is left of the results on the text that was calibrated with; nothing where that was none. */
+static void results_cells(buf *b, const gptq_sums *r) {
+    if (r->energy > 0)
+        buf_fmt(b, " %.3e | %.3e |", sqrt(r->nearest / r->energy), sqrt(r->done / r->energy));
+    else
+        buf_str(b, " | |");
+}
+
+static bool is_calibrated(const sums_table *t) {
+    bool any = false;
+    for (int c = 0; c < MC_COUNT; c++) any |= class_total(t, c).sums.results.energy > 0;
+    return any;
+}
+
+static void class_row(buf *b, const char *name, const class_sums *s, bool results) {
     buf_fmt(b, "| %s | %llu | %llu |", name, (unsigned long long)s->matrices, (unsigned long long)s->made);
     bytes_cell(b, s->bytes_in);
     bytes_cell(b, s->bytes_out);
     error_cell(b, s);
+    if (results) results_cells(b, &s->sums.results);
     buf_char(b, '\n');
 }
 
 static void class_table(buf *b, const sums_table *t) {
     class_sums all = {0};
-    buf_str(b, "| tensors | all | written anew | before | after | relative error |\n|---|---|---|---|---|---|\n");
+    const bool results = is_calibrated(t);
+    buf_fmt(b, "| tensors | all | written anew | before | after | relative error |%s\n|---|---|---|---|---|---|%s\n",
+            results ? " of results, values to nearest | of results, as written |" : "", results ? "---|---|" : "");
     for (int c = 0; c < MC_COUNT; c++) {
         class_sums s = class_total(t, c);
-        if (s.matrices) class_row(b, matrix_class_name((matrix_class)c), &s);
+        if (s.matrices) class_row(b, matrix_class_name((matrix_class)c), &s, results);
         add_class(&all, &s);
     }
-    class_row(b, "together", &all);
+    class_row(b, "together", &all, results);
 }
 
 static void layer_table(buf *b, const sums_table *t) {
@@ -86,6 +103,14 @@ static void report_text(buf *b, const quantize_job_file *j, const sums_table *t)
             "The error is ||w - written|| / ||w|| (Frobenius norms) of what was written anew, against the values of\n"
             "the checkpoint that was read.\n\n",
             j->format, MOON_VERSION, j->source);
+    if (j->calibrate)
+        buf_fmt(
+            b,
+            "Experts were rounded for the inputs that they meet in the first %lld tokens of `%s` (GPTQ): the error\n"
+            "of their results there is the one that was made small, sqrt(sum a |(w - written) x|^2 / sum a |w x|^2)\n"
+            "with a the square of the router's weight, of every %dth block of %d rows; beside it that of rounding\n"
+            "each value to nearest.\n\n",
+            (long long)j->calibration_tokens, j->calibrate, GPTQ_SAMPLE, GPTQ_ROWS);
     class_table(b, t);
     buf_str(b, "\nBy layer ([drawn](quantize-report.svg)):\n");
     layer_table(b, t);

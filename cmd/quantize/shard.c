@@ -67,13 +67,22 @@ static status put_inverse(shard_writer *w, out_file *f, const tensor_out *to, co
 
 /* ---- matrices ---- */
 
-static status put_part(out_file *f, const tensor_out *to, const tensor_origin *o, const weight_view *v, err *e) {
+/* The scale of inputs in NVFP4, whose own are e4m3: the largest is 6 under the largest of these (ModelOpt). */
+static f32 input_scale_of(const expert_gptq *inputs) {
+    const f32 most = inputs ? inputs->most : 0;
+    return most > 0 ? most / (6.0f * 448.0f) : 1;
+}
+
+static status put_part(out_file *f, const tensor_out *to, const tensor_origin *o, const weight_view *v,
+                       const expert_gptq *inputs, err *e) {
+    const f32 input_scale = input_scale_of(inputs);
     const i32 shape[2] = {(i32)v->rows, (i32)v->cols};
     switch (o->part) {
     case PART_DATA: return safetensors_put(f, to, 0, v->data, to->bytes, e);
     case PART_SCALE: return safetensors_put(f, to, 0, v->scale, to->bytes, e);
     case PART_FACTOR: return safetensors_put(f, to, 0, &v->factor, to->bytes, e);
     case PART_SHAPE: return safetensors_put(f, to, 0, shape, to->bytes, e);
+    case PART_INPUT_SCALE: return safetensors_put(f, to, 0, &input_scale, to->bytes, e);
     }
     return ST_OK;
 }
@@ -107,23 +116,25 @@ static status read_for(shard_writer *w, const plan_piece *k, weight_view *from, 
 
 static status encode_matrix(shard_writer *w, out_file *f, const plan_piece *k, quantize_sums *sums, err *e) {
     weight_view from, to;
+    const expert_gptq *inputs = NULL;
     f32 most;
-    status st = read_for(w, k, &from, &most, e);
+    status st = w->calibration && k->q->code ? calibration_of(w->calibration, k, &inputs, e) : ST_OK;
+    if (st == ST_OK) st = read_for(w, k, &from, &most, e);
     if (st == ST_OK) st = quantize_shape(k->q, k->m.rows, k->m.cols, &to, e);
     if (st != ST_OK) return st;
     const u64 scale_at = (weight_data_bytes(&to) + 63) & ~(u64)63;
     st = room_for_out(w, scale_at + weight_scale_bytes(&to), e);
     if (st != ST_OK) return st;
-    st = quantize_matrix(k->q, &from, most, w->out, w->out + scale_at, &to, sums, e);
+    st = quantize_matrix(k->q, &from, most, inputs ? &inputs->inputs : NULL, w->out, w->out + scale_at, &to, sums, e);
     if (st != ST_OK) return err_prefix(e, "tensor %s", k->m.data->name), st;
     for (u64 i = k->first; i < k->first + k->n && st == ST_OK; i++)
-        st = put_part(f, &w->plan->out[i], &w->plan->origins[i], &to, e);
+        st = put_part(f, &w->plan->out[i], &w->plan->origins[i], &to, inputs, e);
     return st;
 }
 
 static status write_piece(shard_writer *w, out_file *f, const plan_piece *k, const sums_table *t, err *e) {
     class_sums *s = sums_table_at(t, k->layer, k->class);
-    quantize_sums sums = {0, 0};
+    quantize_sums sums = {.error = 0};
     status st = ST_OK;
     if (k->q) st = encode_matrix(w, f, k, &sums, e);
     for (u64 i = k->first; !k->q && i < k->first + k->n && st == ST_OK; i++) {
@@ -132,7 +143,7 @@ static status write_piece(shard_writer *w, out_file *f, const plan_piece *k, con
     }
     s->matrices++, s->made += k->q != NULL;
     s->bytes_in += k->bytes_in, s->bytes_out += k->bytes_out;
-    s->sums.error += sums.error, s->sums.energy += sums.energy;
+    quantize_sums_add(&s->sums, &sums);
     w->done += k->bytes_in;
     progress_step(w->shown, w->done);
     return st;
@@ -146,7 +157,7 @@ static void add_sums(const sums_table *all, const sums_table *t) {
         const class_sums *x = &t->at[i];
         s->matrices += x->matrices, s->made += x->made;
         s->bytes_in += x->bytes_in, s->bytes_out += x->bytes_out;
-        s->sums.error += x->sums.error, s->sums.energy += x->sums.energy;
+        quantize_sums_add(&s->sums, &x->sums);
     }
 }
 

@@ -2,12 +2,14 @@
 #ifndef CMD_QUANTIZE_SHARD_H
 #define CMD_QUANTIZE_SHARD_H
 #include "base/log.h"
+#include "cmd/quantize/calibration.h"
 #include "cmd/quantize/job.h"
 
 /* What is used again from shard to shard: memory for one matrix as it is read and as it is written. */
 typedef struct {
     const checkpoint *ck;
     const quantize_plan *plan;
+    calibration *calibration; /* NULL: values are rounded to nearest */
     matrix_room in;
     u8 *out;
     u64 out_cap;

@@ -247,7 +247,7 @@ static void attention(model *m, i64 layer, const model_batch *b, i64 n_abs) {
     const layer_weights *w = &m->w.layers[layer];
     void *kv = (u8 *)m->kv + (u64)layer * m->kv_layer;
     const norm_args norm = forward_norm_of(m, w->ffn_norm, m->delta, b->n, 0);
-    deferred_norm *deferred = is_dense(m, layer) ? NULL : &m->deferred;
+    deferred_norm *deferred = is_dense(m, layer) || b->watch ? NULL : &m->deferred; /* whole rows are looked at */
     if (m->lim.kv.by_sequence) {
         attend_apart(m, w, kv, b, n_abs);
         return fused_reduce_norm(m->o, &norm, c->hidden, deferred);
@@ -305,15 +305,19 @@ static moe_ffn_args forward_moe_ffn_of(model *m, const layer_weights *w, i64 n) 
                         .deferred = &m->deferred}}};
 }
 
-/* What moe_ffn does, but with the router's choice left in memory, which is read. */
-static void moe_ffn_watched(model *m, i64 layer, const moe_ffn_args *moe_ffn, i32 *routes) {
-    i64 chosen = moe_ffn->gate.n * moe_ffn->gate.k;
+/* What moe_ffn does, but with what the experts are given left in memory, which is read. */
+static void moe_ffn_watched(model *m, i64 layer, const moe_ffn_args *moe_ffn, const expert_watch *w) {
+    device *dev = m->mem.dev;
+    const i64 n = moe_ffn->gate.n, chosen = n * moe_ffn->gate.k;
+    if (w->x) dev->read(dev, w->x, m->h, (u64)(n * m->c->hidden) * m->act_size); /* the norm behind overwrites it */
     compose_moe_ffn(m->o, moe_ffn);
-    m->mem.dev->read(m->mem.dev, routes + layer * chosen, m->expert_ids, (u64)chosen * sizeof *routes);
+    if (w->ids) dev->read(dev, w->ids, m->expert_ids, (u64)chosen * sizeof *w->ids);
+    if (w->weights) dev->read(dev, w->weights, m->expert_w, (u64)chosen * sizeof *w->weights);
+    w->seen(w->ud, layer, n);
 }
 
 /* x = x + FFN(h), h = its norm: the next layer's first, or the last */
-static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, i32 *routes) {
+static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, const expert_watch *watch) {
     const model_config *c = m->c;
     const layer_weights *w = &m->w.layers[layer];
     bool last = layer + 1 == c->n_layers;
@@ -329,13 +333,12 @@ static void feed_forward(model *m, i64 layer, i64 n, i64 n_abs, i32 *routes) {
                                           .x_stride = c->hidden,
                                           .out_stride = c->inter_dense});
         linear_norm(m, w->down, m->inter, c->inter_dense, &norm, deferred);
-        for (i64 i = 0; routes && i < n * c->top_k; i++) routes[layer * n * c->top_k + i] = -1;
         return;
     }
     moe_ffn_args moe_ffn = forward_moe_ffn_of(m, w, n);
     moe_ffn.moe.norm = norm, moe_ffn.moe.deferred = deferred;
-    if (routes)
-        moe_ffn_watched(m, layer, &moe_ffn, routes);
+    if (watch)
+        moe_ffn_watched(m, layer, &moe_ffn, watch);
     else
         fused_moe_ffn(m->o, &moe_ffn);
 }
@@ -482,7 +485,7 @@ void model_forward(model *m, const model_batch *b, i64 n_abs) {
     for (i64 l = 0; l < c->n_layers; l++) {
         keep_features(m, l, b->n);
         attention(m, l, b, n_abs);
-        feed_forward(m, l, b->n, n_abs, b->routes);
+        feed_forward(m, l, b->n, n_abs, b->watch);
     }
     if (b->n_out) head(m, b);
 }

@@ -76,6 +76,16 @@ static inline i32 span_page(const model_span *s, i64 i) {
     return s->branch && i >= s->branch_from ? s->branch[i - s->branch_from] : s->pages[i];
 }
 
+/* What a layer with experts was given, brought to the host for somebody to look at: what is not NULL is filled in, then
+ * `seen` is called, layer by layer. */
+typedef struct {
+    void *x;      /* [n, hidden] of ops.act: the experts' input */
+    i32 *ids;     /* [n, experts a token]: the router's choice */
+    f32 *weights; /* [n, experts a token]: what the experts' results are multiplied by */
+    void (*seen)(void *ud, i64 layer, i64 n);
+    void *ud;
+} expert_watch;
+
 /* What a bad row's mark means. */
 enum { BAD_EMBEDDING = -1, BAD_LOGITS = -2 }; /* else: 1 + the layer whose output was not finite */
 
@@ -103,9 +113,9 @@ typedef struct {
     i64 top_most;
     f32 *logprobs; /* [n_out, 1 + top_most], host */
     i32 *top_ids;  /* [n_out, top_most], host */
-    /* [n_layers, n, experts a token], host: the router's choice, -1 in dense layers; NULL: not kept. The step then
-     * waits at every layer and is no recording: to look, not to time. Not of a batch that limits.deterministic cuts. */
-    i32 *routes;
+    /* NULL: nobody looks. The step waits at every layer then and is no recording: to look, not to time. Not of a batch
+     * that limits.deterministic cuts. */
+    const expert_watch *watch;
     i32 *bad;  /* [n], host: 0, or the mark of the first NaN or infinity met in that row */
     int reply; /* 0 or 1: which of two batches under way it is */
     /* [n_copies]: in each layer these KV rows are copied when the batch has written its own, before its rows in decode

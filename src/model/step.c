@@ -32,7 +32,7 @@ static status step_record(model *m, i64 n, err *e) {
 static status run_step(model *m, const model_batch *b, i64 n_abs, err *e) {
     device *dev = m->mem.dev;
     /* a later part of a batch keeps its features elsewhere */
-    bool can = dev->record && !m->lim.eager && !b->routes && !m->features_at && n_abs == b->n && model_wants_all(b) &&
+    bool can = dev->record && !m->lim.eager && !b->watch && !m->features_at && n_abs == b->n && model_wants_all(b) &&
                b->n <= RECORDED;
     status st = can ? step_record(m, b->n, e) : ST_OK;
     if (st != ST_OK) return st;
@@ -156,7 +156,7 @@ static model_batch step_part_of(model *m, const model_batch *b, i64 from, i64 to
         m->part_spans[p.n_spans++] = span;
     }
     while (out < b->n_out && b->out_rows[out] < from) out++;
-    p.routes = NULL;
+    p.watch = NULL;
     p.out_rows = m->part_outs, p.n_out = 0;
     for (i64 o = out; o < b->n_out && b->out_rows[o] < to; o++) m->part_outs[p.n_out++] = b->out_rows[o] - (i32)from;
     p.logits += out * m->c->vocab;

@@ -483,6 +483,7 @@ void engine_close(engine *g) {
 const model_config *engine_config(const engine *g) { return &g->config; }
 const ops *engine_ops(const engine *g) { return &engine_backend(g)->ops; }
 i64 engine_context(const engine *g) { return g->context; }
+i64 engine_chunk(const engine *g) { return g->chunk; }
 i64 engine_kv_tokens(const engine *g) { return g->max_running ? g->lim.pool_pages * KV_PAGE : g->context; }
 const char *engine_plan(const engine *g) { return g->plan; }
 bool engine_on_gpu(const engine *g) { return engine_backend(g)->gpu; }

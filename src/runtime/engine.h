@@ -97,6 +97,7 @@ void engine_close(engine *g);
 const model_config *engine_config(const engine *g);
 const ops *engine_ops(const engine *g);
 i64 engine_context(const engine *g);   /* tokens */
+i64 engine_chunk(const engine *g);     /* most tokens of a prompt in one step */
 i64 engine_kv_tokens(const engine *g); /* of the pool */
 /* One line for a person: weights, KV, activations, context, load time. */
 const char *engine_plan(const engine *g);
@@ -124,6 +125,8 @@ bool engine_simulated(const engine *g);              /* the model computes nothi
 typedef struct seq seq;
 status seq_open(seq **out, engine *g, err *e);
 void seq_close(seq *s);
+/* From here on w sees what experts are given (model/forward.h), up to engine_chunk() rows at a time; NULL: nobody. */
+void seq_watch(seq *s, const expert_watch *w);
 i64 seq_len(const seq *s); /* tokens whose KV rows are written */
 const i32 *seq_tokens(const seq *s);
 

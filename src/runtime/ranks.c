@@ -294,7 +294,7 @@ static model_batch batch_of(const rank *k, const model_batch *b) {
     if (!k->index) return own;
     own.bad = k->bad;
     own.drawn = k->drawn;
-    own.routes = NULL;
+    own.watch = NULL;
     return own;
 }
 

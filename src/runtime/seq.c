@@ -10,6 +10,7 @@ struct seq {
     f32 *logits;   /* [LOGIT_ROWS, vocab] */
     i32 *out_rows; /* [LOGIT_ROWS] */
     i32 *bad;      /* [rows] */
+    const expert_watch *watch;
 };
 
 status seq_open(seq **out, engine *g, err *e) {
@@ -40,6 +41,7 @@ void seq_close(seq *s) {
     free(s);
 }
 
+void seq_watch(seq *s, const expert_watch *w) { s->watch = w; }
 i64 seq_len(const seq *s) { return (i64)s->tokens.len; }
 const i32 *seq_tokens(const seq *s) { return s->tokens.data; }
 
@@ -76,6 +78,7 @@ static status run_chunk(seq *s, const i32 *ids, i64 n, bool absorbed, i64 n_out,
                      .n_out = n_out,
                      .out_rows = s->out_rows,
                      .logits = s->logits,
+                     .watch = s->watch,
                      .bad = s->bad};
     status st = engine_forward(s->g, &b, e);
     for (i64 i = 0; st == ST_OK && i < n; i++)

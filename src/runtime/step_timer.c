@@ -17,7 +17,7 @@ struct step_timer {
     i32 *next;         /* [sequences * rows] */
     draft_span *drafts;
     model_span *spans;
-    i32 *routes; /* where the step's routes go, or NULL */
+    const expert_watch *watch; /* of the step, or NULL */
     u64 seed;
     u32 drawn;
 };
@@ -91,7 +91,7 @@ static status step(step_timer *m, i64 n, i64 n_spans, i64 n_out, f64 *seconds, e
                            .logits = m->logits,
                            .draws = engine_backend(m->g)->gpu && !m->g->step ? m->draws : NULL,
                            .drawn = m->next,
-                           .routes = m->routes,
+                           .watch = m->watch,
                            .bad = m->bad};
     f64 began = now_s();
     status st = engine_forward(m->g, &b, e);
@@ -234,45 +234,49 @@ status step_timer_exchange(step_timer *m, exchange_kind kind, i64 n, f64 *second
     return st;
 }
 
-/* Distinct ids among n, each in 0 .. experts - 1 or below 0, which counts for none. seen: [experts], all false, and
- * again afterwards. */
-static i64 distinct(const i32 *ids, i64 n, bool *seen) {
+/* Distinct ids among n, each in 0 .. experts - 1. there: [experts], all false, and again afterwards. */
+static i64 distinct(const i32 *ids, i64 n, bool *there) {
     i64 count = 0;
-    for (i64 i = 0; i < n; i++) {
-        if (ids[i] < 0 || seen[ids[i]]) continue;
-        seen[ids[i]] = true, count++;
-    }
-    for (i64 i = 0; i < n; i++)
-        if (ids[i] >= 0) seen[ids[i]] = false;
+    for (i64 i = 0; i < n; i++) count += !there[ids[i]], there[ids[i]] = true;
+    for (i64 i = 0; i < n; i++) there[ids[i]] = false;
     return count;
 }
 
-static void count_experts(const model_config *c, const i32 *routes, i64 chosen, bool *seen, measured_experts *out) {
-    f64 missed = pow(1 - (f64)c->top_k / (f64)c->n_experts, (f64)(chosen / c->top_k));
-    *out = (measured_experts){.layers = c->n_layers - c->n_dense,
-                              .experts = c->n_experts,
-                              .least = c->n_experts,
-                              .uniform = (f64)c->n_experts * (1 - missed)};
-    for (i64 l = c->n_dense; l < c->n_layers; l++) {
-        i64 n = distinct(routes + l * chosen, chosen, seen);
-        out->least = min_i64(out->least, n), out->most = max_i64(out->most, n);
-        out->mean += (f64)n / (f64)out->layers;
-    }
+typedef struct {
+    expert_watch watch;
+    const model_config *c;
+    bool *there; /* [experts] for distinct() */
+    measured_experts *out;
+} expert_count;
+
+static void count_layer(void *ud, i64 layer, i64 n) {
+    expert_count *k = ud;
+    measured_experts *out = k->out;
+    const i64 met = distinct(k->watch.ids, n * k->c->top_k, k->there);
+    (void)layer;
+    out->least = min_i64(out->least, met), out->most = max_i64(out->most, met);
+    out->mean += (f64)met / (f64)out->layers;
 }
 
 status step_timer_experts(step_timer *m, i64 sequences, i64 pos, measured_experts *out, err *e) {
     const model_config *c = &m->g->config;
     *out = (measured_experts){0};
     if (c->n_dense >= c->n_layers) return ST_OK;
-    i64 chosen = sequences * c->top_k;
+    const i64 chosen = sequences * c->top_k;
+    const f64 missed = pow(1 - (f64)c->top_k / (f64)c->n_experts, (f64)sequences);
+    *out = (measured_experts){.layers = c->n_layers - c->n_dense,
+                              .experts = c->n_experts,
+                              .least = c->n_experts,
+                              .uniform = (f64)c->n_experts * (1 - missed)};
+    expert_count k = {.c = c, .out = out, .watch = {.seen = count_layer, .ud = &k}};
     f64 ignored;
-    m->routes = calloc((size_t)(c->n_layers * chosen), sizeof *m->routes);
-    bool *seen = calloc((size_t)c->n_experts, sizeof *seen);
-    status st = m->routes && seen ? step_timer_decode(m, sequences, 1, pos, &ignored, e)
-                                  : err_nomem(e, "the experts of a step", (u64)(c->n_layers * chosen) * 4);
-    if (st == ST_OK) count_experts(c, m->routes, chosen, seen, out);
-    free(m->routes);
-    free(seen);
-    m->routes = NULL;
+    k.watch.ids = calloc((size_t)chosen, sizeof *k.watch.ids);
+    k.there = calloc((size_t)c->n_experts, sizeof *k.there);
+    m->watch = &k.watch;
+    status st = k.watch.ids && k.there ? step_timer_decode(m, sequences, 1, pos, &ignored, e)
+                                       : err_nomem(e, "the experts of a step", (u64)chosen * sizeof *k.watch.ids);
+    m->watch = NULL;
+    free(k.watch.ids);
+    free(k.there);
     return st;
 }

@@ -353,6 +353,13 @@ def test_too_long_is_said_without_counting(server):
     assert server.post("/tokenize", {"prompt": ["Q" * 600000, "Q" * 600000]}, 400)
 
 
+def settled(server):
+    """What bodies take does not change any more: none is on its way."""
+    before = server.get("/live")[1]["body_memory"]
+    time.sleep(0.2)
+    return server.get("/live")[1]["body_memory"] == before
+
+
 def test_the_budget_of_bodies(server):
     """Large bodies beyond it are 503 with Retry-After; small ones are served all the while."""
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n"
@@ -367,7 +374,7 @@ def test_the_budget_of_bodies(server):
         for s in select.select(held, [], [], 0)[0]:
             refused.append(s)
             held.remove(s)
-    wait_until(lambda: len(refused) + len(select.select(held, [], [], 0.1)[0]) >= 2)
+    wait_until(lambda: len(refused) + len(select.select(held, [], [], 0.1)[0]) >= 2 and settled(server))
     said = [s.recv(65536) for s in refused + select.select(held, [], [], 0)[0]]
     assert len(said) <= 18 and all(r.startswith(b"HTTP/1.1 503 ") and b"Retry-After: " in r for r in said)
     assert server.post("/v1/completions", {**SMALL, "pad": "x" * 50000})["choices"]

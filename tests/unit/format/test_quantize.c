@@ -68,7 +68,8 @@ static f64 encode_group(group_case *g, const char *format) {
     f32 most;
     err e = {0};
     assert_int_equal(quantize_most(&w, &most, &e), ST_OK);
-    assert_int_equal(quantize_matrix(quantizer_named(format), &w, most, g->data, g->scale, &out, &sums, &e), ST_OK);
+    assert_int_equal(quantize_matrix(quantizer_named(format), &w, most, NULL, g->data, g->scale, &out, &sums, &e),
+                     ST_OK);
     weight_row_f32(&out, 0, g->got);
     f64 error = 0, energy = 0;
     for (int c = 0; c < GROUP; c++) {
@@ -209,7 +210,7 @@ static status encode_matrix_as(matrix_case *m, const char *format, err *e) {
     weight_view w = {.format = WF_F32, .rows = ROWS, .cols = COLS, .data = m->w};
     f32 most = 0;
     if (quantizer_named(format)->factor && quantize_most(&w, &most, e) != ST_OK) return ST_NUMERIC;
-    return quantize_matrix(quantizer_named(format), &w, most, m->data, m->scale, &m->out, &m->sums, e);
+    return quantize_matrix(quantizer_named(format), &w, most, NULL, m->data, m->scale, &m->out, &m->sums, e);
 }
 
 static matrix_case *drawn_matrix(u64 seed) {
@@ -315,7 +316,7 @@ static void test_nvfp4_factors(void **state) {
     assert_true(most == 0.75f);
     for (int divides = 0; divides < 2; divides++) {
         const quantizer *q = quantizer_named(divides ? "nvfp4-packed" : "nvfp4");
-        assert_int_equal(quantize_matrix(q, &w, 3, m->data, m->scale, &m->out, &m->sums, &e), ST_OK);
+        assert_int_equal(quantize_matrix(q, &w, 3, NULL, m->data, m->scale, &m->out, &m->sums, &e), ST_OK);
         assert_true(m->out.factor == (divides ? 896 : 3.0f / 2688));
         assert_true(sqrt(m->sums.error / m->sums.energy) < 0.083);
     }
@@ -383,7 +384,7 @@ static void test_int8_columns(void **state) {
     err e = {0};
     for (int c = 0; c < 8; c++) w[1][c] = (f32)(c - 4);
     for (int c = 8; c < 11; c++) w[1][c] = c == 9 ? -128 : (f32)(c * 11);
-    assert_int_equal(quantize_matrix(quantizer_named("int8"), &v, 0, data, scale, &out, &sums, &e), ST_OK);
+    assert_int_equal(quantize_matrix(quantizer_named("int8"), &v, 0, NULL, data, scale, &out, &sums, &e), ST_OK);
     weight_row_f32(&out, 1, got);
     assert_memory_equal(got, w[1], sizeof got);
     assert_true(sums.error == 0);
@@ -451,7 +452,7 @@ static void test_refusals(void **state) {
         *w = was;
     }
     weight_view w = {.format = WF_F32, .rows = 1, .cols = 40, .data = m->w}, out;
-    assert_int_equal(quantize_matrix(quantizer_named("int4"), &w, 0, m->data, m->scale, &out, &m->sums, &e),
+    assert_int_equal(quantize_matrix(quantizer_named("int4"), &w, 0, NULL, m->data, m->scale, &out, &m->sums, &e),
                      ST_UNSUPPORTED);
     assert_non_null(strstr(e.text, "40 columns are no multiple of 32"));
     assert_null(quantizer_named("int5"));
