@@ -76,6 +76,15 @@ static void shape_row_scales(tensor_out *t, const stored_matrix *m, const quanti
     t->shape[0] = m->rows, t->shape[1] = q->scale_columns ? 1 : 0;
 }
 
+/* Zero points of INT8's rows, whether they were there or not. */
+static void add_zeros(quantize_plan *p, const stored_matrix *m, const weight_layout *l) {
+    const tensor_out made = {.type = DT_I8, .n_dims = 1, .shape = {m->rows}};
+    if (m->zeros)
+        add_copy(p, m->zeros, m, l->zeros);
+    else
+        plan_add(p, made, (tensor_origin){.part = PART_ZEROS}, m, l->zeros);
+}
+
 /* The matrix is in the format already, but for the names of another writer, and the shapes of what is small. q: that
  * writer; NULL: it stays as it is. */
 static void add_renamed(quantize_plan *p, const stored_matrix *m, const quantizer *q) {
@@ -89,7 +98,7 @@ static void add_renamed(quantize_plan *p, const stored_matrix *m, const quantize
         plan_add(p, (tensor_out){.type = DT_F32, .n_dims = q->factor_dims, .shape = {1}},
                  (tensor_origin){.from = m->factor, .inverted = true}, m, l->factor);
     if (m->shape) add_copy(p, m->shape, m, l->shape);
-    if (m->zeros) add_copy(p, m->zeros, m, l->zeros);
+    if (m->zeros || (q && q->zero_points)) add_zeros(p, m, l);
 }
 
 static status add_made(quantize_plan *p, const stored_matrix *m, const quantizer *q, bool calibrated, err *e) {
@@ -100,7 +109,8 @@ static status add_made(quantize_plan *p, const stored_matrix *m, const quantizer
     tensor_out data = {.type = l->data_type, .n_dims = 2, .shape = {m->rows, m->cols / l->per_element}};
     tensor_out scale = {.type = l->scale_type, .n_dims = 2};
     tensor_out factor = {.type = DT_F32, .n_dims = q->factor_dims, .shape = {1}},
-               shape = {.type = DT_I32, .n_dims = 1, .shape = {2}};
+               shape = {.type = DT_I32, .n_dims = 1, .shape = {2}},
+               zeros = {.type = DT_I8, .n_dims = 1, .shape = {m->rows}};
     plan_add(p, data, (tensor_origin){.part = PART_DATA}, m, l->data);
     if (l->scale) {
         scale.shape[0] = ceil_div(m->rows, l->scale_rows);
@@ -112,6 +122,7 @@ static status add_made(quantize_plan *p, const stored_matrix *m, const quantizer
     }
     if (l->factor) plan_add(p, factor, (tensor_origin){.part = PART_FACTOR}, m, l->factor);
     if (l->shape) plan_add(p, shape, (tensor_origin){.part = PART_SHAPE}, m, l->shape);
+    if (q->zero_points) plan_add(p, zeros, (tensor_origin){.part = PART_ZEROS}, m, l->zeros);
     if (calibrated && q->input_scale)
         plan_add(p, (tensor_out){.type = DT_F32}, (tensor_origin){.part = PART_INPUT_SCALE}, m, ".input_scale");
     return ST_OK;

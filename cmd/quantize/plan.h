@@ -27,7 +27,7 @@ const char *matrix_class_name(matrix_class c);
 typedef struct {
     const tensor_info *from; /* whose bytes it has; NULL: it is made */
     bool inverted;           /* but for this: it is the one float32 that is 1 / from's */
-    enum { PART_DATA, PART_SCALE, PART_FACTOR, PART_SHAPE, PART_INPUT_SCALE } part;
+    enum { PART_DATA, PART_SCALE, PART_FACTOR, PART_SHAPE, PART_INPUT_SCALE, PART_ZEROS } part;
     u64 name_at; /* of a name that is made: in quantize_plan.names */
 } tensor_origin;
 

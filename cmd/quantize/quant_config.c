@@ -20,7 +20,8 @@ static void add_names(json_t *list, const char *const *names) {
     for (; *names; names++) json_array_append_new(list, json_string(*names));
 }
 
-/* compressed-tensors, Quark's FP4 and INT8: names, or "re:" and an expression that matches from the name's start. */
+/* compressed-tensors, and who reads Quark's FP4 and INT8 as vLLM does: names, or "re:" and an expression that matches
+ * from the name's start. */
 static json_t *patterns(const left_out *o) {
     static const char *const head[] = {"lm_head", NULL}, *const any_head[] = {"re:.*lm_head.*", NULL};
     static const char *const experts_only[] = {"re:.*self_attn.*", "re:.*shared_experts.*",
@@ -35,7 +36,7 @@ static json_t *patterns(const left_out *o) {
     return list;
 }
 
-/* Quark's W4A8, which is for experts alone, and ModelOpt: shell patterns of the whole name. */
+/* Quark's formats, and ModelOpt: shell patterns of the whole name. */
 static json_t *globs(const left_out *o) {
     static const char *const all[] = {"*mlp.gate", "*lm_head", "*mm_projector*", "*vision_tower*", NULL};
     static const char *const experts_only[] = {"*self_attn*",    "*mlp.gate_proj",   "*mlp.up_proj",
@@ -44,6 +45,11 @@ static json_t *globs(const left_out *o) {
     if (!o->linears) add_names(list, experts_only);
     add_names(list, all);
     return list;
+}
+
+static void extend(json_t *list, json_t *more) {
+    json_array_extend(list, more);
+    json_decref(more);
 }
 
 /* transformers' FP8: parts of names. */
@@ -154,6 +160,8 @@ static json_t *quantization_of(const quantizer *q, const left_out *o, const mode
                {"int8", int8_config},   {"int8-quark", int8_quark_config},
                {"fp8", fp8_config}};
     const bool shell = q->format == WF_INT4_ROW || q->format == WF_NVFP4;
+    json_t
+        *both; /* amd's checkpoints have patterns, its own importer knows shell patterns: neither minds the other's */
     json_t *v = NULL;
     for (size_t i = 0; i < COUNT_OF(all); i++)
         if (!strcmp(all[i].name, q->name)) v = json_parse(all[i].text, strlen(all[i].text), "quantization_config", e);
@@ -161,6 +169,7 @@ static json_t *quantization_of(const quantizer *q, const left_out *o, const mode
     static const char *const lists[] = {"ignore", "exclude", "exclude_modules"};
     for (size_t i = 0; i < COUNT_OF(lists); i++)
         if (json_object_get(v, lists[i])) json_object_set_new(v, lists[i], shell ? globs(o) : patterns(o));
+    if (!shell && (both = json_object_get(v, "exclude"))) extend(both, globs(o));
     if (q->format == WF_FP8_BLOCK && (o->vision || !o->linears))
         json_object_set_new(v, "modules_to_not_convert", parts_of_names(o, c->n_dense));
     return v;

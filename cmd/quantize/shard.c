@@ -65,6 +65,20 @@ static status put_inverse(shard_writer *w, out_file *f, const tensor_out *to, co
     return safetensors_put(f, to, 0, &x, sizeof x, e);
 }
 
+static status put_zeros(out_file *f, const tensor_out *to, err *e) {
+    static const u8 zeros[4096];
+    status st = ST_OK;
+    for (u64 at = 0; at < to->bytes && st == ST_OK; at += sizeof zeros)
+        st = safetensors_put(f, to, at, zeros, (u64)min_i64(sizeof zeros, (i64)(to->bytes - at)), e);
+    return st;
+}
+
+/* A tensor of a matrix that keeps its bytes. */
+static status put_kept(shard_writer *w, out_file *f, const tensor_out *to, const tensor_origin *o, err *e) {
+    if (!o->from) return put_zeros(f, to, e);
+    return (o->inverted ? put_inverse : copy_tensor)(w, f, to, o->from, e);
+}
+
 /* ---- matrices ---- */
 
 /* The scale of inputs in NVFP4, whose own are e4m3: the largest is 6 under the largest of these (ModelOpt). */
@@ -82,6 +96,7 @@ static status put_part(out_file *f, const tensor_out *to, const tensor_origin *o
     case PART_SCALE: return safetensors_put(f, to, 0, v->scale, to->bytes, e);
     case PART_FACTOR: return safetensors_put(f, to, 0, &v->factor, to->bytes, e);
     case PART_SHAPE: return safetensors_put(f, to, 0, shape, to->bytes, e);
+    case PART_ZEROS: return put_zeros(f, to, e);
     case PART_INPUT_SCALE: return safetensors_put(f, to, 0, &input_scale, to->bytes, e);
     }
     return ST_OK;
@@ -138,8 +153,7 @@ static status write_piece(shard_writer *w, out_file *f, const plan_piece *k, con
     status st = ST_OK;
     if (k->q) st = encode_matrix(w, f, k, &sums, e);
     for (u64 i = k->first; !k->q && i < k->first + k->n && st == ST_OK; i++) {
-        const tensor_origin *o = &w->plan->origins[i];
-        st = (o->inverted ? put_inverse : copy_tensor)(w, f, &w->plan->out[i], o->from, e);
+        st = put_kept(w, f, &w->plan->out[i], &w->plan->origins[i], e);
     }
     s->matrices++, s->made += k->q != NULL;
     s->bytes_in += k->bytes_in, s->bytes_out += k->bytes_out;

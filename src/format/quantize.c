@@ -30,7 +30,7 @@ static const quantizer quantizers[] = {
      .encode = encode_nvfp4_divided,
      .code = code_nvfp4_divided},
     {.name = "int8", .format = WF_INT8_ROW, .scale_columns = true, .encode = encode_int8},
-    {.name = "int8-quark", .format = WF_INT8_ROW, .encode = encode_int8},
+    {.name = "int8-quark", .format = WF_INT8_ROW, .zero_points = true, .encode = encode_int8},
     {.name = "fp8", .format = WF_FP8_BLOCK, .encode = encode_fp8_block},
     {.name = "bf16", .format = WF_BF16, .encode = encode_bf16},
 };

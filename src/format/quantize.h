@@ -43,6 +43,7 @@ typedef struct {
      * scale where these rows' begin. counts[cols]: of the squared differences by which scales are chosen. */
     void (*encode)(const f32 *w, i64 n, i64 cols, const f32 *counts, f32 factor, void *data, void *scale);
     gptq_code code;   /* NULL: eight bits and more leave nothing to make up for */
+    bool zero_points; /* its readers want the format's zero points, which are 0 */
     bool input_scale; /* its readers want a scale for inputs: NAME.input_scale, where inputs are known */
 } quantizer;
 

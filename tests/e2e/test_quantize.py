@@ -179,7 +179,7 @@ def test_names_and_shapes_are_the_published_ones(made):
         "nvfp4": {"": ("U8", [256, 32]), "_scale": ("F8_E4M3", [256, 4]), "_scale_2": ("F32", [])},
         "nvfp4-ct": {"_packed": ("U8", [256, 32]), "_scale": ("F8_E4M3", [256, 4]), "_global_scale": ("F32", [1])},
         "int8": {"": ("I8", [256, 64]), "_scale": ("F32", [256, 1])},
-        "int8-quark": {"": ("I8", [256, 64]), "_scale": ("F32", [256])},
+        "int8-quark": {"": ("I8", [256, 64]), "_scale": ("F32", [256]), "_zero_point": ("I8", [256])},
         "fp8": {"": ("F8_E4M3", [256, 64]), "_scale_inv": ("F32", [2, 1])},
         "bf16": {"": ("BF16", [256, 64])},
     }
