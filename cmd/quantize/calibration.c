@@ -90,8 +90,8 @@ static void results_of(const calibration *c, const f32 *w_t, i64 from, i64 end, 
     const i64 hidden = c->in.hidden, inter = c->inter;
     memset(y + from * inter, 0, (u64)((end - from) * inter) * sizeof *y);
     for (i64 j = 0; j < hidden; j += PANEL)
-        for (i64 i = from; i < end; i++)
-            add_panel(y + i * inter, c->x + i * hidden + j, w_t + j * inter, inter, min_i64(PANEL, hidden - j), inter);
+        add_panel(y + from * inter, inter, end - from, c->x + from * hidden + j, hidden, w_t + j * inter, inter,
+                  min_i64(PANEL, hidden - j), inter);
 }
 
 /* gate[i] = silu(gate x[i]) * up x[i] */

@@ -4,18 +4,37 @@
 #include <string.h>
 
 /* Columns at a time: of a factor's panel, of what is rounded before the rest hears of its errors. TILE: columns of a
- * panel that stay in the cache. */
-enum { PANEL = 64, TILE = 1024 };
+ * panel that stay in the cache. BLOCK: rows of H at a time. */
+enum { PANEL = 64, TILE = 1024, BLOCK = 8 };
 
-void add_panel(f32 *restrict y, const f32 *restrict c, const f32 *restrict p, i64 stride, i64 count, i64 n) {
-    i64 k = 0;
-    for (; k + 4 <= count; k += 4) {
-        const f32 *p0 = p + k * stride, *p1 = p0 + stride, *p2 = p1 + stride, *p3 = p2 + stride;
-        const f32 c0 = c[k], c1 = c[k + 1], c2 = c[k + 2], c3 = c[k + 3];
-        for (i64 j = 0; j < n; j++) y[j] = y[j] + c0 * p0[j] + c1 * p1[j] + c2 * p2[j] + c3 * p3[j];
+static void add_to_four(f32 *restrict y, i64 y_stride, const f32 *restrict c, i64 c_stride, const f32 *restrict p,
+                        i64 p_stride, i64 n) {
+    const f32 *p1 = p + p_stride, *p2 = p1 + p_stride, *p3 = p2 + p_stride;
+    const f32 *c1 = c + c_stride, *c2 = c1 + c_stride, *c3 = c2 + c_stride;
+    f32 *restrict y1 = y + y_stride, *restrict y2 = y1 + y_stride, *restrict y3 = y2 + y_stride;
+    for (i64 j = 0; j < n; j++) {
+        y[j] = y[j] + c[0] * p[j] + c[1] * p1[j] + c[2] * p2[j] + c[3] * p3[j];
+        y1[j] = y1[j] + c1[0] * p[j] + c1[1] * p1[j] + c1[2] * p2[j] + c1[3] * p3[j];
+        y2[j] = y2[j] + c2[0] * p[j] + c2[1] * p1[j] + c2[2] * p2[j] + c2[3] * p3[j];
+        y3[j] = y3[j] + c3[0] * p[j] + c3[1] * p1[j] + c3[2] * p2[j] + c3[3] * p3[j];
     }
-    for (; k < count; k++)
-        for (i64 j = 0; j < n; j++) y[j] += c[k] * p[k * stride + j];
+}
+
+static void add_to_one(f32 *restrict y, const f32 *restrict c, const f32 *restrict p, i64 p_stride, i64 count, i64 n) {
+    for (i64 k = 0; k < count; k++)
+        for (i64 j = 0; j < n; j++) y[j] += c[k] * p[k * p_stride + j];
+}
+
+void add_panel(f32 *restrict y, i64 y_stride, i64 rows, const f32 *restrict c, i64 c_stride, const f32 *restrict p,
+               i64 p_stride, i64 count, i64 n) {
+    const i64 fours = rows / 4 * 4, whole = count / 4 * 4;
+    for (i64 r = 0; r < fours; r += 4)
+        for (i64 k = 0; k < whole; k += 4)
+            add_to_four(y + r * y_stride, y_stride, c + r * c_stride + k, c_stride, p + k * p_stride, p_stride, n);
+    for (i64 r = 0; r < rows; r++) {
+        const i64 done = r < fours ? whole : 0;
+        add_to_one(y + r * y_stride, c + r * c_stride + done, p + done * p_stride, p_stride, count - done, n);
+    }
 }
 
 status gptq_open(gptq *g, i64 cols, err *e) {
@@ -49,11 +68,13 @@ void gptq_add(gptq *g, const f32 *x, const f32 *a, i64 n) {
     for (i64 t = 0; t < n; t += PANEL) {
         const i64 count = min_i64(PANEL, n - t);
         const f32 *p = x + t * cols;
-#pragma omp parallel for schedule(dynamic, 8)
-        for (i64 i = 0; i < cols; i++) {
-            f32 c[PANEL];
-            for (i64 k = 0; k < count; k++) c[k] = a[t + k] * p[k * cols + i];
-            add_panel(g->h + i * cols + i, c, p + i, cols, count, cols - i);
+#pragma omp parallel for schedule(dynamic, 2)
+        for (i64 i = 0; i < cols; i += BLOCK) { /* what falls below the diagonal nobody reads */
+            f32 c[BLOCK * PANEL];
+            const i64 rows = min_i64(BLOCK, cols - i);
+            for (i64 r = 0; r < rows; r++)
+                for (i64 k = 0; k < count; k++) c[r * PANEL + k] = a[t + k] * p[k * cols + i + r];
+            add_panel(g->h + i * cols + i, cols, rows, c, PANEL, p + i, cols, count, cols - i);
         }
     }
 }
@@ -136,14 +157,17 @@ static void spread_block(gptq *g, i64 from, i64 end, f32 *panel) {
         finish_row(g, i, from, end);
         for (i64 k = 0; k < wide; k++) panel[k * n + i] = g->h[i * n + from + k];
     }
-#pragma omp parallel for schedule(dynamic, 8)
-    for (i64 i = 0; i < from; i++) {
-        f32 c[PANEL];
-        for (i64 k = 0; k < wide; k++) {
-            c[k] = -panel[k * n + i] * g->diag[from + k];
-            g->diag[i] += c[k] * panel[k * n + i];
-        }
-        add_panel(g->h + i * n + i + 1, c, panel + i + 1, n, wide, from - i - 1);
+#pragma omp parallel for schedule(dynamic, 2)
+    for (i64 i = 0; i < from; i += BLOCK) {
+        f32 c[BLOCK * PANEL];
+        const i64 rows = min_i64(BLOCK, from - i);
+        for (i64 r = 0; r < rows; r++)
+            for (i64 k = 0; k < wide; k++) {
+                const f32 x = panel[k * n + i + r];
+                c[r * PANEL + k] = -x * g->diag[from + k];
+                g->diag[i + r] += c[r * PANEL + k] * x;
+            }
+        add_panel(g->h + i * n + i + 1, n, rows, c, PANEL, panel + i + 1, n, wide, from - i - 1);
     }
 }
 
@@ -181,9 +205,8 @@ u64 gptq_room(i64 cols) { return 2 * (u64)GPTQ_ROWS * (u64)cols; }
 static void tell_rest(const gptq *g, f32 *target, const f32 *error, i64 n, i64 begin, i64 end, i64 from) {
     const i64 cols = g->cols;
     for (i64 c = from; c < cols; c += TILE)
-        for (i64 r = 0; r < n; r++)
-            add_panel(target + r * cols + c, error + r * cols + begin, g->h + begin * cols + c, cols, end - begin,
-                      min_i64(TILE, cols - c));
+        add_panel(target + c, cols, n, error + begin, cols, g->h + begin * cols + c, cols, end - begin,
+                  min_i64(TILE, cols - c));
 }
 
 /* Sum over columns of D (x (A + 1))^2: that of x H x^T. x is overwritten. */
@@ -195,7 +218,7 @@ static f64 weighted(const gptq *g, f32 *x, f32 *sum, i64 n) {
         const i64 end = min_i64(b + PANEL, cols);
         for (i64 r = 0; r < n; r++)
             for (i64 k = b; k < end; k++)
-                add_panel(sum + r * cols + k + 1, x + r * cols + k, g->h + k * cols + k + 1, cols, 1, end - k - 1);
+                add_to_one(sum + r * cols + k + 1, x + r * cols + k, g->h + k * cols + k + 1, cols, 1, end - k - 1);
         tell_rest(g, sum, x, n, b, end, end);
     }
     for (i64 r = 0; r < n; r++)
@@ -242,7 +265,7 @@ static f64 round_columns(const rows_to_round *a, i64 r, i64 b, i64 end, f32 *tar
         const f32 got = code_at(a, r, column, target[k]), off = target[k] - got;
         left += (f64)g->diag[k] * (f64)off * (f64)off;
         error[k] = a->w[r * cols + column] - got;
-        add_panel(target + k + 1, error + k, g->h + k * cols + k + 1, cols, 1, end - k - 1);
+        add_to_one(target + k + 1, error + k, g->h + k * cols + k + 1, cols, 1, end - k - 1);
     }
     return left;
 }

@@ -38,8 +38,10 @@ void gptq_add(gptq *g, const f32 *x, const f32 *a, i64 n);
  * not traded for what they do. H of zeros: every column is rounded to nearest. ST_NUMERIC: H is not finite. */
 status gptq_factor(gptq *g, f64 damping, err *e);
 
-/* y[j] += sum over k < count of c[k] p[k * stride + j], j < n, in the order of k: all the work that there is. */
-void add_panel(f32 *restrict y, const f32 *restrict c, const f32 *restrict p, i64 stride, i64 count, i64 n);
+/* y[r * y_stride + j] += sum over k < count of c[r * c_stride + k] p[k * p_stride + j], r < rows, j < n, in the order
+ * of k: all the work that there is. Four rows at a time share what is read of p. */
+void add_panel(f32 *restrict y, i64 y_stride, i64 rows, const f32 *restrict c, i64 c_stride, const f32 *restrict p,
+               i64 p_stride, i64 count, i64 n);
 
 /* counts[cols]: how much each column counts by itself, H's diagonal, 1 on average. */
 void gptq_counts(const gptq *g, f32 *counts);

@@ -36,12 +36,19 @@ static u64 expert_bytes(const bench_state *b) {
     return bytes;
 }
 
+/* Are products of int8? On a processor those of formats of four bits and of INT8, which give x int8 (docs/kernels/
+ * moe-cpu.md). */
+static bool in_int8(const bench_state *b, const shape_data *d) {
+    if (b->g) return b->wf == WF_INT4_GROUP && moe_in_int8(b, d);
+    return weight_layout_of(b->wf)->bits == 4 || b->wf == WF_INT8_ROW;
+}
+
 void moe_report(const bench_state *b, const shape_data *d, f64 median, f64 best, const moe_error error[2]) {
     const bench_opts *o = &b->o;
     const machine_peaks *m = &b->peaks;
     f64 bytes = (f64)d->touched * (f64)expert_bytes(b);
     f64 work = 6.0 * (f64)(d->n * o->topk) * (f64)(o->dim * o->inter);
-    bool int8 = b->wf == WF_INT4_GROUP && m->int8 > 0 && (!b->g || moe_in_int8(b, d));
+    const bool int8 = m->int8 > 0 && in_int8(b, d);
     f64 peak = int8 ? m->int8 : m->bf16 > 0 ? m->bf16 : m->f32;
     const char *kind = int8 ? "int8" : m->bf16 > 0 ? "bf16" : "fp32";
     char how[MOE_CHOICE_TEXT] = "", read[32], of_read[TEXT], of_work[TEXT], more[2 * TEXT], e[4][32];
