@@ -74,34 +74,68 @@ static u64 mla_decode_workspace(const ops *o, const mla_decode_args *a) {
     return decode_space(a) * (u64)team_max();
 }
 
-static void decode_item(const mla_decode_args *a, i64 i, i64 h0, f32 *acc, bf16 *buf) {
-    i64 width = a->latent + a->rope, nh = min_i64(HEADS, a->n_heads - h0);
-    const void *q[HEADS];
-    f32 s[HEADS * KV_PAGE], max[HEADS], sum[HEADS] = {0};
-    for (i64 h = 0; h < nh; h++) {
-        q[h] = (const bf16 *)a->q + (i * a->n_heads + h0 + h) * width;
-        max[h] = -INFINITY;
+/* Up to HEADS queries: `heads` heads from h0 on of `rows` rows of one sequence from `row` on. */
+typedef struct {
+    i64 row, rows, h0, heads;
+    const void *q[HEADS]; /* a row's heads one after the other */
+    f32 max[HEADS], sum[HEADS], *acc;
+} decode_queries;
+
+/* Queries [from, from + n) against the first m tokens of a page. */
+static void decode_page(const mla_decode_args *a, decode_queries *d, i64 from, i64 n, mat page, i64 m) {
+    f32 s[HEADS * KV_PAGE], *acc = d->acc + from * a->latent;
+    dot(d->q + from, false, n, page, m, a->latent + a->rope, s, KV_PAGE);
+    for (i64 k = 0; k < n; k++)
+        scale_f32(acc + k * a->latent, a->latent,
+                  softmax_step(s + k * KV_PAGE, m, a->scale, &d->max[from + k], &d->sum[from + k]));
+    axpy(s, KV_PAGE, n, page, m, acc, a->latent, a->latent);
+}
+
+/* Do all rows see the whole page from token t on, and is it the same one? */
+static bool decode_shares(const mla_decode_args *a, const decode_queries *d, i64 t) {
+    const i32 page = a->pages[d->row * a->pages_stride + t / KV_PAGE];
+    for (i64 r = d->row; r < d->row + d->rows; r++)
+        if (a->kv_len[r] < t + KV_PAGE || a->pages[r * a->pages_stride + t / KV_PAGE] != page) return false;
+    return true;
+}
+
+static void decode_store(const mla_decode_args *a, const decode_queries *d, i64 k) {
+    const i64 row = d->row + k / d->heads, at = row * a->n_heads + d->h0 + k % d->heads;
+    f32 *acc = d->acc + k * a->latent;
+    if (a->lse) a->lse[at] = d->max[k] + logf(d->sum[k]); /* of no token: -infinity */
+    if (!a->kv_len[row]) return;
+    for (i64 c = 0; c < a->latent; c++) acc[c] /= d->sum[k];
+    store_act(a->out, DT_BF16, at * a->latent, acc, a->latent);
+}
+
+/* Rows of a sequence read a page together where they can: the sums of each are the same as alone. */
+static void decode_item(const mla_decode_args *a, decode_queries *d, bf16 *buf) {
+    const i64 width = a->latent + a->rope, n = d->rows * d->heads;
+    i64 most = 0;
+    for (i64 k = 0; k < n; k++) {
+        const i64 row = d->row + k / d->heads;
+        d->q[k] = (const bf16 *)a->q + (row * a->n_heads + d->h0 + k % d->heads) * width;
+        d->max[k] = -INFINITY, d->sum[k] = 0;
+        most = max_i64(most, a->kv_len[row]);
     }
-    memset(acc, 0, (size_t)(nh * a->latent) * sizeof *acc);
-    for (i64 t = 0; t < a->kv_len[i]; t += KV_PAGE) {
-        i64 m = min_i64(KV_PAGE, a->kv_len[i] - t);
-        mat page = page_mat(a->kv, a->kv_type, a->pages[i * a->pages_stride + t / KV_PAGE], m, width, buf);
-        dot(q, false, nh, page, m, width, s, KV_PAGE);
-        for (i64 h = 0; h < nh; h++)
-            scale_f32(acc + h * a->latent, a->latent, softmax_step(s + h * KV_PAGE, m, a->scale, &max[h], &sum[h]));
-        axpy(s, KV_PAGE, nh, page, m, acc, a->latent, a->latent);
+    memset(d->acc, 0, (size_t)(n * a->latent) * sizeof *d->acc);
+    for (i64 t = 0; t < most; t += KV_PAGE) {
+        const bool all = decode_shares(a, d, t);
+        for (i64 r = 0; r < (all ? 1 : d->rows); r++) {
+            const i64 row = d->row + r, m = min_i64(KV_PAGE, a->kv_len[row] - t);
+            if (m <= 0) continue;
+            const mat page = page_mat(a->kv, a->kv_type, a->pages[row * a->pages_stride + t / KV_PAGE], m, width, buf);
+            decode_page(a, d, r * d->heads, all ? n : d->heads, page, m);
+        }
     }
-    for (i64 h = 0; h < nh; h++) {
-        if (a->lse) a->lse[i * a->n_heads + h0 + h] = max[h] + logf(sum[h]); /* of no token: -infinity */
-        if (!a->kv_len[i]) continue;
-        for (i64 c = 0; c < a->latent; c++) acc[h * a->latent + c] /= sum[h];
-        store_act(a->out, DT_BF16, (i * a->n_heads + h0 + h) * a->latent, acc + h * a->latent, a->latent);
-    }
+    for (i64 k = 0; k < n; k++) decode_store(a, d, k);
 }
 
 static void mla_decode(const ops *o, const mla_decode_args *a) {
     (void)o;
-    i64 groups = ceil_div(a->n_heads, HEADS), items = a->n * groups;
+    const i64 chunks = ceil_div(a->n_heads, HEADS), group = max_i64(1, a->group),
+              rows = max_i64(1, min_i64(group, HEADS / a->n_heads)), parts = ceil_div(group, rows),
+              items = a->n / group * parts * chunks;
     u64 space = decode_space(a);
     i64 tokens = 0;
     for (i64 i = 0; i < a->n; i++) tokens += a->kv_len[i];
@@ -110,7 +144,13 @@ static void mla_decode(const ops *o, const mla_decode_args *a) {
     for (i64 it = 0; it < items; it++) {
         u8 *mine = (u8 *)a->workspace + (u64)cpu_thread() * space;
         bf16 *buf = (bf16 *)(mine + cpu_round64((u64)(HEADS * a->latent) * sizeof(f32)));
-        decode_item(a, it / groups, it % groups * HEADS, (f32 *)mine, buf);
+        const i64 h0 = it % chunks * HEADS, part = it / chunks % parts * rows;
+        decode_queries d = {.row = it / chunks / parts * group + part,
+                            .rows = min_i64(rows, group - part),
+                            .h0 = h0,
+                            .heads = min_i64(HEADS, a->n_heads - h0),
+                            .acc = (f32 *)mine};
+        decode_item(a, &d, buf);
     }
     team_end(&tm);
 }

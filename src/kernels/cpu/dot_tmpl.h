@@ -157,6 +157,11 @@ static void axpy(const f32 *p, i64 ldp, i64 np, mat v, i64 m, f32 *acc, i64 ld, 
             axpy_tile(p + i * ldp, ldp, v, m, acc + i * ld, ld, dim, 4, true);
         else
             axpy_tile(p + i * ldp, ldp, v, m, acc + i * ld, ld, dim, 4, false);
+    for (; i + 2 <= np; i += 2)
+        if (v.wide)
+            axpy_tile(p + i * ldp, ldp, v, m, acc + i * ld, ld, dim, 2, true);
+        else
+            axpy_tile(p + i * ldp, ldp, v, m, acc + i * ld, ld, dim, 2, false);
     for (; i < np; i++)
         if (v.wide)
             axpy_tile(p + i * ldp, ldp, v, m, acc + i * ld, ld, dim, 1, true);
